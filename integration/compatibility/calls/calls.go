@@ -9,17 +9,16 @@ import (
 	"time"
 )
 
-// Side is one of the two languages with a limiter opened in it.
-type Side interface {
-	// Do makes a call. An error is none of the limiter's: the call could not be made, or failed in
-	// a way that no test expects. It is oracle.ErrUnsupported where the release of Redisson lacks
-	// the call.
+// Library is a limiter of this library or of Redisson.
+type Library interface {
+	// Do makes a call. It returns an error if the call could not be made, or failed in a way that no
+	// test expects: oracle.ErrUnsupported if the release of Redisson lacks the call.
 	Do(ctx context.Context, call Call) (Reply, error)
 	// String is "Go" or "Java".
 	String() string
 }
 
-// Call is one call with its arguments. Those that the call does not have are zero.
+// Call is one call with its arguments. The arguments of other calls are zero.
 type Call struct {
 	Op        Op            `json:"op"`
 	Permits   int64         `json:"permits,omitempty"`
@@ -28,7 +27,7 @@ type Call struct {
 	Interval  time.Duration `json:"interval,omitempty"`
 	KeepAlive time.Duration `json:"keepAlive,omitempty"`
 	KeepState bool          `json:"keepState,omitempty"`
-	Expiry    time.Duration `json:"expiry,omitempty"` // of expire and its like; those that take a moment take it from now
+	Expiry    time.Duration `json:"expiry,omitempty"` // from now on
 	NewName   string        `json:"newName,omitempty"`
 }
 
@@ -46,7 +45,7 @@ const (
 	TryAcquire         Op = "tryAcquire(permits)"
 	TryAcquireOneUntil Op = "tryAcquire(timeout)"
 	TryAcquireUntil    Op = "tryAcquire(permits, timeout)"
-	Take               Op = "take" // Go alone has it: Java's tryAcquire(permits) with the numbers of a Decision
+	Take               Op = "take" // only Go has it: Java's tryAcquire(permits) with the numbers of a Decision
 	AcquireOne         Op = "acquire()"
 	Acquire            Op = "acquire(permits)"
 	Release            Op = "release"
@@ -84,22 +83,22 @@ var Ops = []Op{
 	Exists, Delete, Unlink, Rename, RenameNX, Copy, CopyAndReplace, Touch, SizeInMemory,
 }
 
-// Reply is what a call came to: "done", "true", "false", a number, a rate as "OVERALL 10/1m0s", a
+// Reply is the result of a call: "done", "true", "false", a number, a rate as "OVERALL 10/1m0s", a
 // time to live, or one of the errors below.
 type Reply string
 
-// The errors that both sides have words for, and the reply of a call that gives nothing.
+// The errors of both libraries, and the reply of a call without a result.
 const (
 	Done           Reply = "done"
 	NotInitialized Reply = "not initialized"
 	AboveRate      Reply = "above the rate"
-	Refused        Reply = "refused" // by the library, before Redis was asked
+	Refused        Reply = "rejected" // by the library, before a call to Redis
 	NoLimiter      Reply = "no limiter of that name"
-	ScriptError    Reply = "error from the script" // of Redisson's, on state that it cannot read
-	Lacking        Reply = "the server lacks what that needs"
+	ScriptError    Reply = "error from the script" // Redisson's script cannot read the state
+	Lacking        Reply = "the server lacks a command"
 )
 
-// String prints the call for people.
+// String returns the call as messages show it.
 func (c Call) String() string {
 	args := []string{}
 	add := func(name string, there bool, value any) {
@@ -135,7 +134,7 @@ func number(n int64, err error) (Reply, error) {
 
 func nothing(err error) (Reply, error) { return Done, err }
 
-// grain is what times to live are rounded to in replies. Tests use whole multiples of it.
+// grain is the unit to which replies round times to live. Tests use multiples of it.
 const grain = time.Minute
 
 func lifetime(ms int64, err error) (Reply, error) {
@@ -145,8 +144,8 @@ func lifetime(ms int64, err error) (Reply, error) {
 	return Reply((time.Duration(ms) * time.Millisecond).Round(grain).String()), err
 }
 
-// Decision is the reply of Go's Take; Java's to the same call is what stands before the comma.
-// Times are rounded to a minute.
+// Decision is the reply of Go's Take, with times rounded to a minute. Java's reply to the same call
+// is the part before the comma.
 func Decision(granted bool, limit, left int64, retry, reset time.Duration) Reply {
 	return Reply(fmt.Sprintf("%t, %d of %d left, again in %v, all in %v", granted, left, limit, retry.Round(grain),
 		reset.Round(grain)))

@@ -15,7 +15,7 @@ import (
 
 // Each release of Redisson plays the stories, and the calls that no story has.
 func TestCalls_EveryRelease_GoAndJavaAgree(t *testing.T) {
-	eachVersion(t, func(t *testing.T, w *world) {
+	eachVersion(t, func(t *testing.T, w *fixture) {
 		t.Run("InTurn", w.inTurn)
 		t.Run("GrantsOfTheOtherSide", w.grantsOfTheOtherSide)
 		t.Run("ClientsCountApart", w.clientsCountApart)
@@ -23,16 +23,16 @@ func TestCalls_EveryRelease_GoAndJavaAgree(t *testing.T) {
 	})
 }
 
-func (w *world) inTurn(t *testing.T) {
+func (w *fixture) inTurn(t *testing.T) {
 	for _, s := range stories {
 		for _, client := range []bool{false, true} {
 			kind := map[bool]string{false: "overall", true: "per client"}[client]
 			t.Run(fmt.Sprintf("%s/%s", s.name, kind), func(t *testing.T) {
 				name := w.version + "/" + s.name + "/" + kind
-				golang, java := w.sides(name + "/go first")
-				w.tell(t, s, name+"/go first", client, golang, java)
-				golang, java = w.sides(name + "/java first")
-				w.tell(t, s, name+"/java first", client, java, golang)
+				golang, java := w.libraries(name + "/go first")
+				w.play(t, s, name+"/go first", client, golang, java)
+				golang, java = w.libraries(name + "/java first")
+				w.play(t, s, name+"/java first", client, java, golang)
 			})
 		}
 	}
@@ -41,16 +41,16 @@ func (w *world) inTurn(t *testing.T) {
 
 // Releases 3.16.4 to 3.16.8 write the length of the random part in 8 bytes. They can read neither
 // our grants nor those of any later Redisson; this library and all others read theirs.
-func (w *world) grantsOfTheOtherSide(t *testing.T) {
+func (w *fixture) grantsOfTheOtherSide(t *testing.T) {
 	ctx, name := t.Context(), w.version+"/come back"
 	keys := state.KeysOf(name, w.java.ID())
-	golang, java := w.sides(name)
+	golang, java := w.libraries(name)
 	want := calls.Reply("true")
 	if !calls.AtLeast(w.version, "3.17.0") {
 		want = calls.ScriptError
 	}
 	for _, step := range []struct {
-		by   calls.Side
+		by   calls.Library
 		call calls.Call
 		want calls.Reply
 	}{
@@ -71,19 +71,19 @@ func (w *world) grantsOfTheOtherSide(t *testing.T) {
 }
 
 // Clients with ids of their own share the rate's definition and nothing else.
-func (w *world) clientsCountApart(t *testing.T) {
+func (w *fixture) clientsCountApart(t *testing.T) {
 	ctx := t.Context()
 	l := w.own.Limiter(w.version + "/apart")
 	golang, java := calls.Go(l), calls.Java(w.java.Limiter(l.Name()))
-	do := func(by calls.Side, call calls.Call, want calls.Reply) {
+	do := func(by calls.Library, call calls.Call, want calls.Reply) {
 		t.Helper()
 		got, err := by.Do(ctx, call)
 		require.NoError(t, err)
 		require.Equal(t, want, got, "%v: %v", by, call)
 	}
-	keeps := func(goKeeps, javaKeeps string) {
+	keeps := func(goKeys, javaKeeps string) {
 		t.Helper()
-		for id, want := range map[string]string{w.own.ID(): goKeeps, w.java.ID(): javaKeeps} {
+		for id, want := range map[string]string{w.own.ID(): goKeys, w.java.ID(): javaKeeps} {
 			s, err := state.Read(ctx, w.redis, state.KeysOf(l.Name(), id))
 			require.NoError(t, err)
 			shortenOwn(&s, &s.Client.ValueTTL)
@@ -123,15 +123,15 @@ func (w *world) clientsCountApart(t *testing.T) {
 	keeps("client value 0; client permits 5@0s", "nothing")
 }
 
-// The waits are real, and short: each side is served once the permits that the other one took are
+// The waits are real, and short: each library is served once the permits that the other one took are
 // back.
-func (w *world) waits(t *testing.T) {
+func (w *fixture) waits(t *testing.T) {
 	for _, order := range []string{"Go waits for Java", "Java waits for Go"} {
 		t.Run(order, func(t *testing.T) {
 			const interval = 300 * time.Millisecond
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			waits, takes := w.sides(w.version + "/" + order)
+			waits, takes := w.libraries(w.version + "/" + order)
 			if order == "Java waits for Go" {
 				waits, takes = takes, waits
 			}
@@ -162,16 +162,16 @@ func (w *world) waits(t *testing.T) {
 
 // Every call has a story, so that none is forgotten.
 func TestCalls_Stories_CoverEveryCall(t *testing.T) {
-	told := make(map[calls.Op]bool)
+	covered := make(map[calls.Op]bool)
 	for _, s := range stories {
 		for _, st := range s.steps {
-			told[st.call.Op] = true
+			covered[st.call.Op] = true
 		}
 	}
 	for _, op := range []calls.Op{calls.Copy, calls.CopyAndReplace, calls.Take} {
-		told[op] = true // in package sequences, which compares two limiters, and has a model of Take
+		covered[op] = true // in package sequences, which compares two limiters, and has a model of Take
 	}
 	for _, op := range calls.Ops {
-		assert.True(t, told[op], op)
+		assert.True(t, covered[op], op)
 	}
 }

@@ -11,8 +11,8 @@ import (
 
 type golang struct{ l *rratelimiter.Limiter }
 
-// Go is the side of this project's library.
-func Go(l *rratelimiter.Limiter) Side { return golang{l} }
+// Go returns a limiter of this library.
+func Go(l *rratelimiter.Limiter) Library { return golang{l} }
 
 func (golang) String() string { return "Go" }
 
@@ -108,7 +108,7 @@ func (g golang) do(ctx context.Context, c Call) (Reply, error) {
 	case ExpireTime:
 		when, err := l.ExpireTime(ctx)
 		if when.IsZero() {
-			// Go has one answer for both, which the time to live tells apart.
+			// Go returns the same for -1 and -2; the time to live distinguishes them.
 			ttl, ttlErr := l.RemainTimeToLive(ctx)
 			return number(int64(ttl), errors.Join(err, ttlErr))
 		}

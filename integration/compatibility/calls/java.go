@@ -12,12 +12,12 @@ import (
 
 type java struct{ l *oracle.Limiter }
 
-// Java is the side of Redisson.
-func Java(l *oracle.Limiter) Side { return java{l} }
+// Java returns a limiter of Redisson.
+func Java(l *oracle.Limiter) Library { return java{l} }
 
 func (java) String() string { return "Java" }
 
-// words are what Redisson's messages mean.
+// words map parts of Redisson's messages to replies.
 var words = []struct {
 	part  string
 	reply Reply

@@ -2,9 +2,8 @@ package calls
 
 import "github.com/rratelimiter/rratelimiter/integration/tools/servers"
 
-// Needs is what a call needs of the server, where that is something that not all servers have.
-// Without it the reply is Lacking.
-func Needs(by Side, op Op) (need servers.Feature, some bool) {
+// Needs returns the feature that a call needs, if some servers lack it. The reply is Lacking then.
+func Needs(by Library, op Op) (need servers.Feature, some bool) {
 	switch op {
 	case Copy, CopyAndReplace:
 		return servers.CopyCommand, true
@@ -12,7 +11,7 @@ func Needs(by Side, op Op) (need servers.Feature, some bool) {
 		ExpireAtIfLess:
 		return servers.ExpireCondition, true
 	case ExpireTime:
-		// Go makes do without.
+		// Go works without it.
 		return servers.ExpireTime, by.String() == "Java"
 	}
 	return servers.Feature{}, false

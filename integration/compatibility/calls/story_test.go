@@ -20,29 +20,29 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// story is a sequence of steps on one OVERALL limiter, which two sides make in turn. On a
-// PER_CLIENT limiter the same is true of the client's own keys.
+// story is a sequence of steps on one OVERALL limiter, which both libraries make in turn. On a
+// PER_CLIENT limiter the same happens to the client's own keys.
 type story struct {
 	name  string
 	steps []step
 }
 
-// step is a call and what must be seen afterwards. Where docs/compatibility.md lets Go answer
-// something else than Java, goReply and goKeeps say what.
+// step is a call with its reply and the state after it. goReply and goKeys are Go's, if
+// docs/compatibility.md has a difference there.
 type step struct {
 	later   time.Duration // time that passes before the call
 	call    calls.Call
 	reply   calls.Reply
-	keeps   string // all five keys, as state.State prints them
+	keys    string // the five keys as state.State prints them
 	goReply calls.Reply
-	goKeeps string
+	goKeys  string
 }
 
-// quirk is something that old releases of Redisson do otherwise. The runner sees that it is so, and
-// then does what the release left undone, so that the story goes on.
+// quirk is a different behaviour of old releases of Redisson. The test asserts it, and then
+// completes what the release did not do, so that the story can continue.
 type quirk struct {
 	name   string
-	until  string // the first release that does as the newest
+	until  string // the first release without it
 	at     func(call calls.Call, client bool, s state.State) bool
 	repair func(ctx context.Context, redis rueidis.Client, k state.Keys) error
 }
@@ -89,7 +89,7 @@ var quirks = []quirk{
 	},
 }
 
-// keepPairAsConfig gives the pairs the time to live that the configuration has.
+// keepPairAsConfig sets the time to live of all state to that of the configuration.
 func keepPairAsConfig(ctx context.Context, redis rueidis.Client, k state.Keys) error {
 	s, err := state.Read(ctx, redis, k)
 	if err != nil {
@@ -108,8 +108,8 @@ func keepAliveOf(s state.State) (ms int64, there bool) {
 	return ms, err == nil && ms > 0
 }
 
-// world is one server with one Redisson on it, and Go clients beside it.
-type world struct {
+// fixture has one server, and one Redisson and two Go Clients on it.
+type fixture struct {
 	version string // of Redisson
 	server  servers.Version
 	redis   rueidis.Client
@@ -118,11 +118,11 @@ type world struct {
 	own     *rratelimiter.Client // counts under an id of its own
 
 	steps int
-	lacks map[calls.Op]int // steps that Go made, since the release lacks the call
+	lacks map[calls.Op]int // steps that Go made for Java, since the release lacks the call
 }
 
 // eachVersion runs a test against every release of Redisson that is to be tested.
-func eachVersion(t *testing.T, test func(t *testing.T, w *world)) {
+func eachVersion(t *testing.T, test func(t *testing.T, w *fixture)) {
 	server := servers.Single(t)
 	client := server.Client(t)
 	serverVersion, err := servers.VersionOf(t.Context(), client)
@@ -130,7 +130,7 @@ func eachVersion(t *testing.T, test func(t *testing.T, w *world)) {
 	for _, version := range oracle.VersionsToTest() {
 		t.Run(version, func(t *testing.T) {
 			java := oracle.Start(t, version, oracle.Single(server.Addr()))
-			test(t, &world{
+			test(t, &fixture{
 				version: version,
 				server:  serverVersion,
 				redis:   client,
@@ -143,12 +143,12 @@ func eachVersion(t *testing.T, test func(t *testing.T, w *world)) {
 	}
 }
 
-func (w *world) sides(name string) (golang, java calls.Side) {
+func (w *fixture) libraries(name string) (golang, java calls.Library) {
 	return calls.Go(w.golang.Limiter(name)), calls.Java(w.java.Limiter(name))
 }
 
-// report logs how many steps Go made since the release lacks their calls.
-func (w *world) report(t *testing.T) {
+// report logs the steps that Go made since the release lacks the call.
+func (w *fixture) report(t *testing.T) {
 	steps, sum := []string{}, 0
 	for _, op := range calls.Ops {
 		if n := w.lacks[op]; n > 0 {
@@ -163,14 +163,14 @@ func (w *world) report(t *testing.T) {
 	}
 }
 
-// perClient retells what was said of an OVERALL limiter.
+// perClient translates the text of an OVERALL limiter.
 func perClient(text string) string {
 	return strings.NewReplacer("type=0", "type=1", "value", "client value", "permits", "client permits", "OVERALL",
 		"PER_CLIENT").Replace(text)
 }
 
-// tell plays a story on a limiter, the sides in turn.
-func (w *world) tell(t *testing.T, s story, name string, client bool, sides ...calls.Side) {
+// play plays a story on a limiter, the libraries in turn.
+func (w *fixture) play(t *testing.T, s story, name string, client bool, libraries ...calls.Library) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -178,7 +178,7 @@ func (w *world) tell(t *testing.T, s story, name string, client bool, sides ...c
 	noKeepAlive := false
 	for i, st := range s.steps {
 		require.NoError(t, state.Age(ctx, w.redis, keys, st.later))
-		by, call := sides[i%len(sides)], st.call
+		by, call := libraries[i%len(libraries)], st.call
 		call.PerClient = call.PerClient != client
 		if call.NewName != "" {
 			call.NewName = name + call.NewName
@@ -204,13 +204,13 @@ func (w *world) tell(t *testing.T, s story, name string, client bool, sides ...c
 			reply = w.withoutFeature(ctx, t, by, call, st.reply)
 		}
 
-		wantReply, wantKeeps := st.reply, st.keeps
+		wantReply, wantKeys := st.reply, st.keys
 		if by.String() == "Go" {
 			if st.goReply != "" {
 				wantReply = st.goReply
 			}
-			if st.goKeeps != "" {
-				wantKeeps = st.goKeeps
+			if st.goKeys != "" {
+				wantKeys = st.goKeys
 			}
 		}
 		if by.String() == "Go" && !calls.AtLeast(w.version, "3.17.0") {
@@ -240,20 +240,20 @@ func (w *world) tell(t *testing.T, s story, name string, client bool, sides ...c
 			noKeepAlive = !calls.AtLeast(w.version, "3.38.0")
 		}
 		if noKeepAlive {
-			wantKeeps = strings.Replace(wantKeeps, " keepAliveTime=0", "", 1)
+			wantKeys = strings.Replace(wantKeys, " keepAliveTime=0", "", 1)
 		}
 		if client {
-			wantReply, wantKeeps = calls.Reply(perClient(string(wantReply))), perClient(wantKeeps)
+			wantReply, wantKeys = calls.Reply(perClient(string(wantReply))), perClient(wantKeys)
 			w.shortenOwnPair(t, keys, &got)
 		}
 		require.Equal(t, wantReply, reply, step)
-		require.Equal(t, wantKeeps, got.String(), step)
+		require.Equal(t, wantKeys, got.String(), step)
 	}
 }
 
-// shortenOwnPair takes off the pair what Go lets its own outlive the limiter. Here the id is that
-// of a running Redisson as well, which would not.
-func (w *world) shortenOwnPair(t *testing.T, keys state.Keys, s *state.State) {
+// shortenOwnPair removes the additional TTL that Go gives its own state. Here a running Redisson
+// has the same id, and does not add it.
+func (w *fixture) shortenOwnPair(t *testing.T, keys state.Keys, s *state.State) {
 	t.Helper()
 	for key, ttl := range map[string]*int64{keys[state.ClientValue]: &s.Client.ValueTTL,
 		keys[state.ClientPermits]: &s.Client.GrantsTTL} {
@@ -264,7 +264,7 @@ func (w *world) shortenOwnPair(t *testing.T, keys state.Keys, s *state.State) {
 	}
 }
 
-// shortenOwn takes an interval and a day off a time to live that is longer than that.
+// shortenOwn subtracts an interval and a day from a longer time to live.
 func shortenOwn(s *state.State, ttl *int64) bool {
 	interval, err := strconv.ParseInt(s.Config["interval"], 10, 64)
 	slack := interval + 24*time.Hour.Milliseconds()
@@ -275,9 +275,9 @@ func shortenOwn(s *state.State, ttl *int64) bool {
 	return true
 }
 
-// withoutFeature does what a call would have come to, had the server what it needs, so that the
-// story goes on.
-func (w *world) withoutFeature(ctx context.Context, t *testing.T, by calls.Side, call calls.Call,
+// withoutFeature produces the state of a call that the server lacks, so that the story can
+// continue.
+func (w *fixture) withoutFeature(ctx context.Context, t *testing.T, by calls.Library, call calls.Call,
 	want calls.Reply) calls.Reply {
 	t.Helper()
 	if call.Op != calls.ExpireTime {

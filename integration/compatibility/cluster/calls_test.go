@@ -77,7 +77,7 @@ func everyCall(t *testing.T, name string, perClient bool) {
 	to := func(op calls.Op) calls.Call { return calls.Call{Op: op, NewName: name} }
 	kind := map[bool]string{false: "OVERALL", true: "PER_CLIENT"}[perClient]
 	for i, step := range []struct {
-		by    calls.Side
+		by    calls.Library
 		call  calls.Call
 		want  calls.Reply
 		alone calls.Reply // of a PER_CLIENT limiter, if it differs

@@ -12,7 +12,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// event is something that befalls a limiter and is no call.
+// event is a change of a limiter's state that is not a call.
 type event struct {
 	name    string
 	command func(b func() rueidis.Builder, k state.Keys) rueidis.Completed
@@ -43,56 +43,56 @@ var (
 	events = []event{valueEvicted, permitsEvicted, configEvicted, rateLowered, madeByOld}
 )
 
-// happens lets something befall both limiters.
-func (r *run) happens(ctx context.Context, t *testing.T, tw *twins, e event) {
+// apply applies an event to both limiters.
+func (r *run) apply(ctx context.Context, t *testing.T, lp *limiterPair, e event) {
 	t.Helper()
 	r.events++
-	tw.tell("%s", e.name)
-	tw.each(func(w *twin) {
+	lp.log("%s", e.name)
+	lp.each(func(w *testLimiter) {
 		err := r.redis.Do(ctx, e.command(r.redis.B, w.keys())).Error()
 		if !rueidis.IsRedisNil(err) {
-			require.NoError(t, err, tw)
+			require.NoError(t, err, lp)
 		}
 	})
 }
 
 // rate is a call that sets a random rate.
-func (r *run) rate(op calls.Op, tw *twins) calls.Call {
-	c := calls.Call{Op: op, PerClient: tw.client, Permits: 4 + r.random.Int64N(30),
+func (r *run) rate(op calls.Op, lp *limiterPair) calls.Call {
+	c := calls.Call{Op: op, PerClient: lp.client, Permits: 4 + r.random.Int64N(30),
 		Interval: time.Duration(3+r.random.IntN(60))*tick + half}
-	if tw.big {
+	if lp.big {
 		c.Permits = 1<<34 + r.random.Int64N(1<<34)
 	}
 	if calls.AtLeast(r.version, "3.38.0") && r.chance(25) {
 		c.KeepAlive = c.Interval + time.Duration(r.random.IntN(20))*tick
 	}
 	if r.chance(8) {
-		c.PerClient = !tw.client
+		c.PerClient = !lp.client
 	}
 	return c
 }
 
-// choose picks what is done next, so that it mostly does something.
-func (r *run) choose(tw *twins, before outcome) []calls.Call {
-	if len(tw.next) > 0 {
-		c := tw.next[0]
-		tw.next = tw.next[1:]
+// choose returns the next call, one that mostly changes something.
+func (r *run) choose(lp *limiterPair, before outcome) []calls.Call {
+	if len(lp.next) > 0 {
+		c := lp.next[0]
+		lp.next = lp.next[1:]
 		return []calls.Call{c}
 	}
-	v := look(&before.main)
+	v := viewOf(&before.main)
 	if !v.there && r.chance(70) {
-		c := r.rate(calls.TrySetRate, tw)
+		c := r.rate(calls.TrySetRate, lp)
 		if r.chance(40) {
 			c.Op, c.KeepState = calls.SetRateArgs, r.chance(70)
 		}
 		return []calls.Call{c}
 	}
-	ours, theirs := lawOf(r.version)
+	ours, theirs := protocolsOf(r.version)
 	copied := before.clone()
-	free, _ := (&model{State: &copied.main, now: time.Now().UnixMilli(), law: ours}).reclaim(look(&copied.main))
+	free, _ := (&model{State: &copied.main, now: time.Now().UnixMilli(), protocol: ours}).reclaim(viewOf(&copied.main))
 	free = max(0, free)
 	if r.chance(12) {
-		return r.crowd(v.rate, free)
+		return r.simultaneous(v.rate, free)
 	}
 	n := int64(1)
 	switch {
@@ -105,12 +105,12 @@ func (r *run) choose(tw *twins, before outcome) []calls.Call {
 	default:
 		n = -r.random.Int64N(2)
 	}
-	// No two are the same on one limiter, even after a number of ticks: which of two equal times is
-	// greater, the machine's speed says.
-	tw.expiries++
+	// No two are equal on one limiter, even after several ticks: which of two equal times is
+	// greater depends on the speed of the machine.
+	lp.expiries++
 	expiry := func(op calls.Op) calls.Call {
 		return calls.Call{Op: op,
-			Expiry: time.Duration(5+r.random.IntN(200))*tick + half + time.Duration(tw.expiries)*4*time.Second}
+			Expiry: time.Duration(5+r.random.IntN(200))*tick + half + time.Duration(lp.expiries)*4*time.Second}
 	}
 	weighted := []struct {
 		weight int
@@ -122,25 +122,25 @@ func (r *run) choose(tw *twins, before outcome) []calls.Call {
 			return calls.Call{Op: calls.TryAcquireUntil, Permits: n, Timeout: 250 * time.Millisecond}
 		}},
 		{8, func() calls.Call {
-			// Only where neither side waits.
+			// Only if neither Go nor Java waits.
 			call := calls.Call{Op: calls.Acquire, Permits: n}
-			m := meet([]calls.Call{call}, nil, before, time.Now())
-			if m.play(ours).replies[0] != calls.Done || m.play(theirs).replies[0] != calls.Done {
+			m := newTransition([]calls.Call{call}, nil, before, time.Now())
+			if m.expected(ours).replies[0] != calls.Done || m.expected(theirs).replies[0] != calls.Done {
 				call.Op = calls.TryAcquire
 			}
 			return call
 		}},
 		{7, func() calls.Call { return calls.Call{Op: calls.AvailablePermits} }},
 		{6, func() calls.Call { return calls.Call{Op: calls.Release, Permits: n - 1} }},
-		{3, func() calls.Call { return r.rate(calls.TrySetRate, tw) }},
-		{4, func() calls.Call { return r.rate(calls.SetRate, tw) }},
+		{3, func() calls.Call { return r.rate(calls.TrySetRate, lp) }},
+		{4, func() calls.Call { return r.rate(calls.SetRate, lp) }},
 		{4, func() calls.Call {
-			c := r.rate(calls.SetRateArgs, tw)
+			c := r.rate(calls.SetRateArgs, lp)
 			c.KeepState = r.chance(70)
 			return c
 		}},
 		{4, func() calls.Call {
-			c := r.rate(calls.UpdateRate, tw)
+			c := r.rate(calls.UpdateRate, lp)
 			c.KeepState = r.chance(70)
 			return c
 		}},
@@ -171,27 +171,26 @@ func (r *run) choose(tw *twins, before outcome) []calls.Call {
 	panic("unreachable")
 }
 
-// crowd is what callers of one moment ask for, each try or take: mostly less than is free, some
-// more than the rate.
-func (r *run) crowd(rate, free int64) []calls.Call {
-	deed := make([]calls.Call, 3+r.random.IntN(8))
-	for i := range deed {
+// simultaneous returns requests of callers at one moment, each TryAcquire or Take: mostly for fewer
+// permits than are free, some for more than the rate.
+func (r *run) simultaneous(rate, free int64) []calls.Call {
+	requests := make([]calls.Call, 3+r.random.IntN(8))
+	for i := range requests {
 		c := calls.Call{Op: calls.TryAcquire, Permits: 1 + r.random.Int64N(max(1, free/3))}
 		if r.chance(40) {
 			c.Op = calls.Take
 		}
 		switch {
 		case i > 0 && r.chance(30):
-			c.Permits = deed[i-1].Permits
+			c.Permits = requests[i-1].Permits
 		case r.chance(10):
 			c.Permits = 1 + r.random.Int64N(max(1, rate))
 		case r.chance(8):
 			c.Permits = rate + 1
 		}
-		// A request for more is refused before it waits, and those of one call ask for no more
-		// together.
-		c.Permits = min(c.Permits, mostPermits/int64(len(deed)))
-		deed[i] = c
+		// More are rejected before the request is sent, and the requests of one call sum to no more.
+		c.Permits = min(c.Permits, mostPermits/int64(len(requests)))
+		requests[i] = c
 	}
-	return deed
+	return requests
 }

@@ -11,32 +11,31 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/calls"
 )
 
-// requireLaw requires that a call came to what a law says, to the last field.
-func (r *run) requireLaw(t *testing.T, who string, want, got outcome, seed string, tw *twins) {
+// requireOutcome requires that an outcome equals the one of the protocol, to the last field.
+func (r *run) requireOutcome(t *testing.T, who string, want, got outcome, seed string, lp *limiterPair) {
 	t.Helper()
 	want, got = want.without(r.version), got.without(r.version)
-	require.Equal(t, want.replies, got.replies, "%s does not answer as the protocol says\n%s%v", who, seed, tw)
+	require.Equal(t, want.replies, got.replies, "%s: reply\n%s%v", who, seed, lp)
 	for _, text := range want.fields(got, false) {
-		require.Empty(t, text, "%s does not leave what the protocol says: that, and what was left\n%s%v", who, seed, tw)
+		require.Empty(t, text, "%s: state of the protocol, and state in Redis\n%s%v", who, seed, lp)
 	}
 }
 
-// explain requires that the differences which a call met, and no others, are what A and B differ
-// in.
-func (r *run) explain(t *testing.T, m meeting, differ map[string]string, seed string, tw *twins) {
+// explain requires that documented differences explain all differing fields of A and B.
+func (r *run) explain(t *testing.T, m transition, differ map[string]string, seed string, lp *limiterPair) {
 	t.Helper()
-	met, beyond := m.met(r.version)
-	require.Empty(t, beyond, "a difference touches what it may not\n%s%v", seed, tw)
+	causes, beyond := m.causes(r.version)
+	require.Empty(t, beyond, "a difference changes fields that it must not\n%s%v", seed, lp)
 	for field, text := range differ {
-		require.True(t, m.allowed(met, field), "no difference that is known: %s\n%s%v", text, seed, tw)
+		require.True(t, m.allowed(causes, field), "not a documented difference: %s\n%s%v", text, seed, lp)
 	}
-	for _, d := range met {
-		r.met[d]++
-		tw.tell("known difference: %s", rules[d].name)
+	for _, d := range causes {
+		r.explained[d]++
+		lp.log("known difference: %s", rules[d].name)
 	}
 }
 
-// without leaves out what a release does not write: keepAliveTime.
+// without removes keepAliveTime if the release does not write it.
 func (o outcome) without(version string) outcome {
 	o = o.clone()
 	if !calls.AtLeast(version, "3.38.0") {
@@ -46,7 +45,7 @@ func (o outcome) without(version string) outcome {
 	return o
 }
 
-// report prints what was met.
+// report logs the figures of a release.
 func (r *run) report(t *testing.T) {
 	t.Logf("Redisson %s: %d steps, %d of them by Go on limiter A; %d events", r.version, r.steps, r.byGo, r.events)
 	var made, lacks []string
@@ -61,17 +60,17 @@ func (r *run) report(t *testing.T) {
 		}
 	}
 	t.Logf("  calls: %s", strings.Join(made, ", "))
-	t.Logf("  answers of acquires: %v", r.answers)
-	t.Logf("  %d steps left out, since the release lacks the call: %s", total, strings.Join(lacks, ", "))
-	t.Logf("  %d requests of callers of one moment went in %d calls", r.sharers, r.sharedCalls)
+	t.Logf("  replies of acquires: %v", r.answers)
+	t.Logf("  %d steps skipped, since the release lacks the call: %s", total, strings.Join(lacks, ", "))
+	t.Logf("  %d simultaneous requests shared %d calls", r.sharedRequests, r.sharedCalls)
 	var others []string
 	for d, rule := range rules {
-		if n := r.met[d]; n > 0 {
+		if n := r.explained[d]; n > 0 {
 			t.Logf("  known difference, %4d times: %s", n, rule.name)
 		} else {
 			others = append(others, rule.name)
 		}
 	}
 	slices.Sort(others)
-	t.Logf("  not met: %s", strings.Join(others, "; "))
+	t.Logf("  not seen: %s", strings.Join(others, "; "))
 }

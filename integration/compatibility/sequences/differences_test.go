@@ -8,41 +8,40 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// difference is a row of the differences in docs/compatibility.md, or something that only old
-// releases of Redisson do. A model decides at the place of each by the one rule or the other, so
-// that what a difference comes to is computed to the last field.
+// difference is a row of the tables in docs/compatibility.md, or a property of old releases of
+// Redisson. The model has both branches of each, so that the effect of a difference is computed to
+// the last field.
 type difference int
 
 const (
-	nothingRefused difference = iota
-	nothingGoes
-	valueCounted
+	nonPositiveRejected difference = iota
+	emptyGrantExpires
+	lostValueCounted
 	valueCapped
 	returnsCapped
-	setHeals
-	largeRefused
+	lostGrantsFree
+	largeRejected
 	driftCorrected
 	availableReads
 	availableBounded
-	releaseTakes
-	failedTry
-	keepAliveGoes
+	releaseRemovesGrants
+	failedTrySetRate
+	keepAliveRemoved
 	typeChanged
 	configLost
 	deficitKept
-	movesWhole
-	copiesWhole
-	copyOfNothing
-	noStrayLife
-	stateOutlives
-	ownPairOutlives
-	oldClientPair
-	oldLives
-	endOfDifferences
+	renameMovesState
+	copyCopiesState
+	copyOfMissing
+	strayTTLRemoved
+	stateTTLExtended
+	clientTTLExtended
+	oldClientState
+	oldTTLs
+	differenceCount
 )
 
-// What a difference may touch. The pair in use is that of the type which the call works with, the
-// idle one the other.
+// The fields that a difference may change. The used state keys are those of the limiter's type.
 const (
 	answer    = "answer"
 	config    = "configuration"
@@ -57,54 +56,54 @@ var (
 	pair  = []string{value, valueTTL, permits, setTTL}
 	pairs = append([]string{"the idle value", "TTL of the idle value", "the idle permits", "TTL of the idle permits"},
 		pair...)
-	lives = []string{valueTTL, setTTL, "TTL of the idle value", "TTL of the idle permits"}
+	ttls = []string{valueTTL, setTTL, "TTL of the idle value", "TTL of the idle permits"}
 )
 
-// rule is what there is to know of a difference.
+// rule describes a difference.
 type rule struct {
 	name  string
-	until string // the first release of Redisson that decides as we do, "" where none does
+	until string // the first release of Redisson that behaves as this library; "" if none does
 	may   []string
 }
 
-// rules describe what this library does; what Redisson does stands at the place in the model.
-var rules = [endOfDifferences]rule{
-	nothingRefused: {"n <= 0 is refused", "", with(pair, answer, configTTL)},
-	nothingGoes: {"a grant of nothing, which Redisson made, leaves the window like any other", "",
+// rules describe this library; the model shows what Redisson does instead.
+var rules = [differenceCount]rule{
+	nonPositiveRejected: {"n <= 0 is refused", "", with(pair, answer, configTTL)},
+	emptyGrantExpires: {"a grant of nothing, which Redisson made, leaves the window like any other", "",
 		[]string{answer, value, valueTTL, permits, setTTL}}, // where the rate is below the value, that is counted again
-	valueCounted: {"the value lost, grants in the set: the grants are counted", "", with(pair, answer)},
+	lostValueCounted: {"the value lost, grants in the set: the grants are counted", "", with(pair, answer)},
 	valueCapped: {"a value above the rate counts as the rate", "",
 		[]string{answer, value, valueTTL, permits, setTTL}},
 	returnsCapped: {"value and what returns are capped at the rate", "",
 		[]string{answer, value, valueTTL, permits, setTTL}},
-	setHeals:         {"the set or permits lost: all are free", "", with(pair, answer, configTTL)},
-	largeRefused:     {"n > 4294967295 is refused", "", with(pair, answer, configTTL)},
-	driftCorrected:   {"drift between the value and the grants is corrected", "", with(pair, answer)},
-	availableReads:   {"availablePermits reads only", "", pair},
-	availableBounded: {"availablePermits is 0 to the rate", "", []string{answer}},
-	releaseTakes:     {"release takes the grants out", "", pair},
-	failedTry:        {"a failed trySetRate changes nothing", "", []string{config}},
-	keepAliveGoes:    {"keepAlive 0 after a keepAlive: the TTL goes", "", []string{configTTL, valueTTL, setTTL}},
-	typeChanged:      {"a new type: all pairs go", "", pairs},
-	configLost:       {"a new rate where the configuration was lost: all pairs go", "", pairs},
-	deficitKept:      {"keepState keeps the deficit", "", []string{value}},
-	movesWhole:       {"rename takes the whole limiter", "", with(pairs, both("new ", pairs)...)},
-	copiesWhole:      {"copy takes the whole limiter", "", both("new ", pairs)},
-	copyOfNothing:    {"a copy of nothing is an error", "", []string{answer}},
-	noStrayLife: {"state that is used has no TTL where the configuration has none", "",
+	lostGrantsFree:       {"the set or permits lost: all are free", "", with(pair, answer, configTTL)},
+	largeRejected:        {"n > 4294967295 is refused", "", with(pair, answer, configTTL)},
+	driftCorrected:       {"drift between the value and the grants is corrected", "", with(pair, answer)},
+	availableReads:       {"availablePermits reads only", "", pair},
+	availableBounded:     {"availablePermits is 0 to the rate", "", []string{answer}},
+	releaseRemovesGrants: {"release takes the grants out", "", pair},
+	failedTrySetRate:     {"a failed trySetRate changes nothing", "", []string{config}},
+	keepAliveRemoved:     {"keepAlive 0 after a keepAlive: the TTL goes", "", []string{configTTL, valueTTL, setTTL}},
+	typeChanged:          {"a new type: all pairs go", "", pairs},
+	configLost:           {"a new rate where the configuration was lost: all pairs go", "", pairs},
+	deficitKept:          {"keepState keeps the deficit", "", []string{value}},
+	renameMovesState:     {"rename takes the whole limiter", "", with(pairs, withPrefix("new ", pairs)...)},
+	copyCopiesState:      {"copy takes the whole limiter", "", withPrefix("new ", pairs)},
+	copyOfMissing:        {"a copy of nothing is an error", "", []string{answer}},
+	strayTTLRemoved: {"state that is used has no TTL where the configuration has none", "",
 		[]string{valueTTL, setTTL}},
-	stateOutlives: {"state that would die before its configuration lives as long", "",
-		with(lives, both("new ", lives)...)},
-	ownPairOutlives: {"the client's own pair outlives a limiter that expires", "",
-		with(lives, append(both("new ", lives), answer)...)},
-	oldClientPair: {"setRate of a PER_CLIENT limiter leaves the client's pair (old)", "3.27.0", pairs},
-	oldLives: {"the state does not live as long as the configuration (old)", "3.17.3",
+	stateTTLExtended: {"state that would die before its configuration ttls as long", "",
+		with(ttls, withPrefix("new ", ttls)...)},
+	clientTTLExtended: {"the client's own pair outlives a limiter that expires", "",
+		with(ttls, append(withPrefix("new ", ttls), answer)...)},
+	oldClientState: {"setRate of a PER_CLIENT limiter leaves the client's pair (old)", "3.27.0", pairs},
+	oldTTLs: {"the state does not live as long as the configuration (old)", "3.17.3",
 		[]string{valueTTL, setTTL}},
 }
 
 func with(fields []string, more ...string) []string { return append(slices.Clone(fields), more...) }
 
-func both(prefix string, fields []string) []string {
+func withPrefix(prefix string, fields []string) []string {
 	var all []string
 	for _, field := range fields {
 		all = append(all, prefix+field)
@@ -112,17 +111,17 @@ func both(prefix string, fields []string) []string {
 	return all
 }
 
-// law is by whose rules a model decides: Redisson's of a release, but for the differences that are
-// given.
-type law struct {
+// protocol is the behaviour of a release of Redisson, except for the differences in ours, which are
+// this library's.
+type protocol struct {
 	version string
-	ours    [endOfDifferences]bool
+	ours    [differenceCount]bool
 	shares  bool // callers of one moment share a call
 }
 
-// lawOf gives the law of the library here, and that of a release of Redisson.
-func lawOf(version string) (ours, theirs law) {
-	ours, theirs = law{version: version, shares: true}, law{version: version}
+// protocolsOf returns the protocols of this library and of a release of Redisson.
+func protocolsOf(version string) (ours, theirs protocol) {
+	ours, theirs = protocol{version: version, shares: true}, protocol{version: version}
 	for d, rule := range rules {
 		ours.ours[d] = true
 		theirs.ours[d] = rule.until != "" && calls.AtLeast(version, rule.until)
@@ -130,16 +129,15 @@ func lawOf(version string) (ours, theirs law) {
 	return ours, theirs
 }
 
-// here reports whether our rule holds.
-func (l law) here(d difference) bool { return l.ours[d] }
+// applies reports whether the rule of this library applies.
+func (p protocol) applies(d difference) bool { return p.ours[d] }
 
-func (l law) but(d difference) law {
-	l.ours[d] = !l.ours[d]
-	return l
+func (p protocol) toggled(d difference) protocol {
+	p.ours[d] = !p.ours[d]
+	return p
 }
 
-// outcome is what a call came to: for callers that shared a call a reply for each, and the limiters
-// of both names.
+// outcome has the reply of each request, and the limiters of both names afterwards.
 type outcome struct {
 	replies []calls.Reply
 	main    state.State
@@ -151,7 +149,7 @@ func (o outcome) clone() outcome {
 	return outcome{slices.Clone(o.replies), clone(o.main), clone(o.other)}
 }
 
-// fields tells in what two outcomes differ, by the names that rules use.
+// fields returns the differing fields of two outcomes, by the names in rules.
 func (o outcome) fields(other outcome, perClient bool) map[string]string {
 	differ := make(map[string]string)
 	whose := strings.NewReplacer("the overall ", "the used ", "the client's ", "the idle ")
@@ -177,17 +175,17 @@ func (o outcome) fields(other outcome, perClient bool) map[string]string {
 	return differ
 }
 
-// met returns the differences that change the result of a call, here or in Java. It also returns
+// causes returns the differences that change the result of a call, here or in Java. It also returns
 // what one of them changed that it may not.
-func (m meeting) met(version string) (names []difference, beyond []string) {
-	ours, theirs := lawOf(version)
-	a, b := m.play(ours), m.play(theirs)
+func (m transition) causes(version string) (names []difference, beyond []string) {
+	ours, theirs := protocolsOf(version)
+	a, b := m.expected(ours), m.expected(theirs)
 	for d, rule := range rules {
 		if ours.ours[d] == theirs.ours[d] {
 			continue
 		}
-		touched := m.play(ours.but(difference(d))).fields(a, m.perClient)
-		for field, text := range m.play(theirs.but(difference(d))).fields(b, m.perClient) {
+		touched := m.expected(ours.toggled(difference(d))).fields(a, m.perClient)
+		for field, text := range m.expected(theirs.toggled(difference(d))).fields(b, m.perClient) {
 			touched[field] = text
 		}
 		if len(touched) > 0 {
@@ -202,13 +200,13 @@ func (m meeting) met(version string) (names []difference, beyond []string) {
 	return names, beyond
 }
 
-// may reports whether a difference may change a field. Of several requests a later one finds what
-// an earlier one left: there it may change all that they do.
-func (m meeting) may(d difference, field string) bool {
-	return slices.Contains(rules[d].may, field) || len(m.deed) > 1 && (field == answer || slices.Contains(pair, field))
+// may reports whether a difference may change a field. With several requests, a later one depends
+// on the state that an earlier one left, so all used state may change.
+func (m transition) may(d difference, field string) bool {
+	return slices.Contains(rules[d].may, field) || len(m.requests) > 1 && (field == answer || slices.Contains(pair, field))
 }
 
 // allowed reports whether one of the differences may change a field.
-func (m meeting) allowed(names []difference, field string) bool {
+func (m transition) allowed(names []difference, field string) bool {
 	return slices.ContainsFunc(names, func(d difference) bool { return m.may(d, field) })
 }

@@ -21,7 +21,7 @@ const (
 
 // drift is one limiter whose value and grants another client brings out of driftStep, at the host's
 // present time. The Go Clients that make all other calls have a clock of their own, so that hours
-// pass in a moment.
+// release in a moment.
 type drift struct {
 	clients []*rratelimiter.Client
 	offset  atomic.Int64 // nanoseconds from the host's clock

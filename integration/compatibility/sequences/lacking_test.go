@@ -18,29 +18,29 @@ import (
 // served reports whether the server has what a call needs. If it has not, each side reports this
 // when it makes the call, and nothing of its limiter changes.
 func served(ctx context.Context, t *testing.T, redis rueidis.Client, server servers.Version, call calls.Call,
-	sides map[calls.Side]state.Keys) bool {
+	libraries map[calls.Library]state.Keys) bool {
 	t.Helper()
-	for side, keys := range sides {
-		need, some := calls.Needs(side, call.Op)
+	for library, keys := range libraries {
+		need, some := calls.Needs(library, call.Op)
 		if !some || server.Has(need) {
 			return true
 		}
 		before, err := state.Read(ctx, redis, keys)
 		require.NoError(t, err)
-		reply, err := side.Do(ctx, call)
+		reply, err := library.Do(ctx, call)
 		if errors.Is(err, oracle.ErrUnsupported) {
 			continue
 		}
 		require.NoError(t, err)
 		want := []calls.Reply{calls.Lacking}
-		if side.String() == "Go" && slices.Contains([]calls.Op{calls.Copy, calls.CopyAndReplace}, call.Op) {
-			want = append(want, "false", calls.NoLimiter) // where there is nothing to copy, the server is not asked to
+		if library.String() == "Go" && slices.Contains([]calls.Op{calls.Copy, calls.CopyAndReplace}, call.Op) {
+			want = append(want, "false", calls.NoLimiter) // without a limiter, the script does not reach COPY
 		}
-		require.Contains(t, want, reply, "%v, %v: %v", server, side, call)
+		require.Contains(t, want, reply, "%v, %v: %v", server, library, call)
 		after, err := state.Read(ctx, redis, keys)
 		require.NoError(t, err)
 		require.Empty(t, state.Differences(before, after, slack),
-			"%v: a call that the server refuses changes nothing: %v", side, call)
+			"%v: a call that the server rejects changes nothing: %v", library, call)
 	}
 	return false
 }

@@ -29,12 +29,12 @@ const (
 	rounds        = 20 // limiters of a seed, in turn OVERALL and PER_CLIENT
 	stepsPerRound = 50
 
-	// tick passes before every step, so that no two grants have the same time and none expires
-	// because the machine is slow. The real time that a round takes is nothing beside it.
+	// tick passes before every step, so that no two grants have the same time. A round takes much
+	// less real time, so none expires because the machine is slow.
 	tick  = 10 * time.Minute
 	slack = 4 * time.Minute
 
-	// The intervals and times to live end half a tick beside the ticks.
+	// The intervals and times to live end half a tick between two ticks.
 	half = tick / 2
 )
 
@@ -59,7 +59,7 @@ func TestSequences_RandomCalls_MatchTheModel(t *testing.T) {
 		require.GreaterOrEqual(t, r.steps, int(count)*rounds*stepsPerRound*2/3, "too few steps for a proof")
 		denied, granted := r.answers["false"], r.answers["true"]+r.answers[calls.Done]
 		require.Greater(t, 3*granted, 2*denied, "most acquires must not be trivial denials")
-		require.Greater(t, 2*r.sharers, 3*r.sharedCalls, "callers of one moment must share calls")
+		require.Greater(t, 2*r.sharedRequests, 3*r.sharedCalls, "callers of one moment must share calls")
 	})
 }
 
@@ -74,8 +74,8 @@ func eachRelease(t *testing.T, test func(t *testing.T, r *run)) {
 			java := oracle.Start(t, version, oracle.Single(server.Addr()))
 			id := rratelimiter.WithClientID(uuid.MustParse(java.ID()))
 			golang := rratelimiter.New(redis, id)
-			// The server has to know the script before calls are held back: one that it does not
-			// know is sent twice.
+			// The server must have the script before a gate holds calls: a call with an unknown
+			// script is sent twice.
 			_, err := golang.Limiter("none").TryAcquire(t.Context(), 1)
 			require.ErrorIs(t, err, rratelimiter.ErrNotInitialized)
 			test(t, &run{
@@ -98,55 +98,55 @@ type run struct {
 	seed    uint64
 	random  *rand.Rand
 
-	steps, byGo int
-	made        map[calls.Op]int
-	answers     map[calls.Reply]int // of acquires
-	met         [endOfDifferences]int
-	lacks       map[calls.Op]int
-	refused     map[calls.Op]int // since the server lacks what the call needs
-	events      int
-	sharers     int // requests that were made at one moment with others
-	sharedCalls int // the calls that carried them
-	stacks      []byte
+	steps, byGo    int
+	made           map[calls.Op]int
+	answers        map[calls.Reply]int // of acquires
+	explained      [differenceCount]int
+	lacks          map[calls.Op]int
+	refused        map[calls.Op]int // since the server lacks what the call needs
+	events         int
+	sharedRequests int // requests that were made at one moment with others
+	sharedCalls    int // the calls that carried them
+	stacks         []byte
 }
 
 func (r *run) play(t *testing.T, round int) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	tw := r.twins(strconv.Itoa(round))
-	tw.big, tw.client = round%10 >= 8, round%2 == 1
-	tw.next = []calls.Call{r.rate(calls.TrySetRate, tw)}
+	lp := r.newPair(strconv.Itoa(round))
+	lp.big, lp.client = round%10 >= 8, round%2 == 1
+	lp.next = []calls.Call{r.rate(calls.TrySetRate, lp)}
 	for range stepsPerRound {
 		later := tick
 		if r.chance(12) {
 			later += time.Duration(r.random.IntN(30)) * tick
 		}
-		r.passes(ctx, t, tw, later)
+		r.age(ctx, t, lp, later)
 		if r.chance(5) {
-			r.happens(ctx, t, tw, events[r.random.IntN(len(events))])
+			r.apply(ctx, t, lp, events[r.random.IntN(len(events))])
 		}
 		if r.chance(4) {
-			tw.swap()
+			lp.swap()
 		}
-		before := r.read(ctx, t, tw.a)
-		deed := r.choose(tw, before)
-		r.step(ctx, t, tw, before, deed, len(deed) > 1 || r.chance(60))
+		before := r.read(ctx, t, lp.a)
+		requests := r.choose(lp, before)
+		r.step(ctx, t, lp, before, requests, len(requests) > 1 || r.chance(60))
 	}
 }
 
-// passes lets time pass for both limiters.
-func (r *run) passes(ctx context.Context, t *testing.T, tw *twins, later time.Duration) {
+// age lets time pass for both limiters.
+func (r *run) age(ctx context.Context, t *testing.T, lp *limiterPair, later time.Duration) {
 	t.Helper()
-	tw.each(func(w *twin) {
+	lp.each(func(w *testLimiter) {
 		for _, k := range []state.Keys{w.keys(), w.otherKeys()} {
-			require.NoError(t, state.Age(ctx, r.redis, k, later), tw)
+			require.NoError(t, state.Age(ctx, r.redis, k, later), lp)
 		}
 	})
-	tw.tell("%v later", later)
+	lp.log("%v later", later)
 }
 
 // read reads a limiter and that of the other name.
-func (r *run) read(ctx context.Context, t *testing.T, w twin) outcome {
+func (r *run) read(ctx context.Context, t *testing.T, w testLimiter) outcome {
 	t.Helper()
 	main, err := state.Read(ctx, r.redis, w.keys())
 	require.NoError(t, err)
@@ -157,76 +157,78 @@ func (r *run) read(ctx context.Context, t *testing.T, w twin) outcome {
 
 // step makes one call, or several requests of callers that share calls, on both limiters and
 // compares.
-func (r *run) step(ctx context.Context, t *testing.T, tw *twins, before outcome, deed []calls.Call, byGo bool) {
+func (r *run) step(ctx context.Context, t *testing.T, lp *limiterPair, before outcome, requests []calls.Call,
+	byGo bool) {
 	t.Helper()
-	seed := fmt.Sprintf("again: SEQUENCE_SEED=%d SEQUENCE_SEEDS=1 REDISSON_VERSIONS=%s go test -race -count=1 -run %s ./compatibility/sequences\n",
+	seed := fmt.Sprintf("again: SEQUENCE_SEED=%d SEQUENCE_SEEDS=1 REDISSON_VERSIONS=%s "+
+		"go test -race -count=1 -run %s ./compatibility/sequences\n",
 		r.seed, r.version, strings.Split(t.Name(), "/")[0])
-	if len(deed) == 1 {
-		call, sides := deed[0], map[calls.Side]state.Keys{
-			calls.Go(r.golang.Limiter(tw.a.name)): tw.a.keys(), calls.Java(r.java.Limiter(tw.b.name)): tw.b.keys(),
+	if len(requests) == 1 {
+		call, libraries := requests[0], map[calls.Library]state.Keys{
+			calls.Go(r.golang.Limiter(lp.a.name)): lp.a.keys(), calls.Java(r.java.Limiter(lp.b.name)): lp.b.keys(),
 		}
-		call.NewName = tw.a.other
-		if !served(ctx, t, r.redis, r.server, call, sides) {
+		call.NewName = lp.a.other
+		if !served(ctx, t, r.redis, r.server, call, libraries) {
 			r.refused[call.Op]++
-			tw.tell("refused by the server: %v", call)
+			lp.log("rejected by the server: %v", call)
 			return
 		}
 	}
 	var batches []int
-	repliesB, err := one(ctx, calls.Java(r.java.Limiter(tw.b.name)), tw.b, deed)
+	repliesB, err := one(ctx, calls.Java(r.java.Limiter(lp.b.name)), lp.b, requests)
 	if errors.Is(err, oracle.ErrUnsupported) {
-		r.lacks[deed[0].Op]++
+		r.lacks[requests[0].Op]++
 		return
 	}
-	require.NoError(t, err, tw)
-	atB, by := time.Now(), calls.Java(r.java.Limiter(tw.a.name))
+	require.NoError(t, err, lp)
+	atB, by := time.Now(), calls.Java(r.java.Limiter(lp.a.name))
 	if byGo {
-		by = calls.Go(rratelimiter.New(r.redis, r.id).Limiter(tw.a.name)) // whose first call counts drift
+		by = calls.Go(rratelimiter.New(r.redis, r.id).Limiter(lp.a.name)) // whose first call counts drift
 	}
 	var repliesA []calls.Reply
-	if len(deed) > 1 {
-		repliesA, batches, err = r.share(ctx, t, tw.a.name, deed)
+	if len(requests) > 1 {
+		repliesA, batches, err = r.share(ctx, t, lp.a.name, requests)
 	} else {
-		repliesA, err = one(ctx, by, tw.a, deed)
+		repliesA, err = one(ctx, by, lp.a, requests)
 	}
-	require.NoError(t, err, tw)
+	require.NoError(t, err, lp)
 	atA := time.Now()
 	if byGo && !calls.AtLeast(r.version, "3.17.0") {
-		require.NoError(t, state.Rewrite(ctx, r.redis, tw.a.keys()))
+		require.NoError(t, state.Rewrite(ctx, r.redis, lp.a.keys()))
 	}
-	a, b := r.read(ctx, t, tw.a), r.read(ctx, t, tw.b)
+	a, b := r.read(ctx, t, lp.a), r.read(ctx, t, lp.b)
 	a.replies, b.replies = repliesA, repliesB
 	r.steps++
-	for i, call := range deed {
+	for i, call := range requests {
 		r.made[call.Op]++
 		switch call.Op {
 		case calls.TryAcquire, calls.TryAcquireUntil, calls.Acquire, calls.Take:
 			r.answers[repliesB[i]]++
 		}
 	}
-	tw.tell("%v: %v = %v, Java alone %v; %v", by, deed, repliesA, repliesB, a.main)
+	lp.log("%v: %v = %v, Java alone %v; %v", by, requests, repliesA, repliesB, a.main)
 	if a.other.Config != nil {
-		tw.tell("  and of the other name: %v", a.other)
+		lp.log("  and of the other name: %v", a.other)
 	}
-	if len(deed) > 1 {
+	if len(requests) > 1 {
 		a.merge(atA)
 		b.merge(atB)
 	}
 
-	ours, theirs := lawOf(r.version)
-	r.requireLaw(t, "Java alone", meet(deed, batches, before, atB).play(theirs), b, seed, tw)
-	m := meet(deed, batches, before, atA)
-	lawA := theirs
+	ours, theirs := protocolsOf(r.version)
+	r.requireOutcome(t, "Java alone", newTransition(requests, batches, before, atB).expected(theirs), b, seed, lp)
+	m := newTransition(requests, batches, before, atA)
+	protocolA := theirs
 	if byGo {
 		r.byGo++
-		lawA = ours
+		protocolA = ours
 	}
-	r.requireLaw(t, by.String(), m.play(lawA), a, seed, tw)
+	r.requireOutcome(t, by.String(), m.expected(protocolA), a, seed, lp)
 	differ := a.without(r.version).fields(b.without(r.version), m.perClient)
 	if len(differ) > 0 {
-		r.explain(t, m, differ, seed, tw)
+		r.explain(t, m, differ, seed, lp)
 	}
-	if from, to := tw.a, tw.b; len(differ) > 0 || len(deed) > 1 {
+	if from, to := lp.a, lp.b; len(differ) > 0 || len(requests) > 1 {
 		if r.chance(50) {
 			from, to = to, from
 		}
@@ -235,9 +237,10 @@ func (r *run) step(ctx context.Context, t *testing.T, tw *twins, before outcome,
 	}
 }
 
-// one makes calls one by one.
-func one(ctx context.Context, by calls.Side, w twin, deed []calls.Call) (replies []calls.Reply, err error) {
-	for _, call := range deed {
+// one makes the calls one after another.
+func one(ctx context.Context, by calls.Library, w testLimiter, requests []calls.Call) (replies []calls.Reply,
+	err error) {
+	for _, call := range requests {
 		switch call.Op {
 		case calls.Rename, calls.RenameNX, calls.Copy, calls.CopyAndReplace:
 			call.NewName = w.other

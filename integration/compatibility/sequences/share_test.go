@@ -20,43 +20,43 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
 )
 
-// share makes requests as callers of one Client do at one moment: each arrives while the calls of
-// those before it are held back. It gives their replies, and how many of them went in each call.
-func (r *run) share(ctx context.Context, t *testing.T, name string, deed []calls.Call) (replies []calls.Reply,
+// share makes simultaneous requests of one Client: each arrives while the gate holds the calls of
+// earlier ones. It returns the replies, and the number of requests in each call.
+func (r *run) share(ctx context.Context, t *testing.T, name string, requests []calls.Call) (replies []calls.Reply,
 	batches []int, err error) {
-	door := &door{Client: r.redis, arrived: make(chan *held, len(deed))}
-	limiter := rratelimiter.New(door, r.id).Limiter(name)
+	gate := &gate{Client: r.redis, arrived: make(chan *heldCall, len(requests))}
+	limiter := rratelimiter.New(gate, r.id).Limiter(name)
 	// The Client learns the type of the limiter here, so that no call is repeated with other keys.
 	_, _ = limiter.AvailablePermits(ctx)
-	door.shut.Store(true)
-	side := calls.Go(limiter)
-	replies, errs := make([]calls.Reply, len(deed)), make([]error, len(deed))
-	done := make(chan struct{}, len(deed))
-	for i, call := range deed {
+	gate.closed.Store(true)
+	library := calls.Go(limiter)
+	replies, errs := make([]calls.Reply, len(requests)), make([]error, len(requests))
+	done := make(chan struct{}, len(requests))
+	for i, call := range requests {
 		ctx := ctx
 		if r.chance(50) {
 			ctx = context.Background() // one that cannot end
 		}
 		go caller(func() {
-			replies[i], errs[i] = side.Do(ctx, call)
+			replies[i], errs[i] = library.Do(ctx, call)
 			done <- struct{}{}
 		})
 		for began := time.Now(); !r.settled(i + 1); runtime.Gosched() {
-			require.Less(t, time.Since(began), 10*time.Second, "caller %d neither waits for others nor for Redis", i)
+			require.Less(t, time.Since(began), 10*time.Second, "caller %d waits neither in a batch nor for Redis", i)
 		}
 	}
 	// The calls go on one by one, in the order in which they left.
-	for answered := 0; answered < len(deed); {
+	for answered := 0; answered < len(requests); {
 		select {
-		case h := <-door.arrived:
+		case h := <-gate.arrived:
 			batches = append(batches, h.requests)
-			close(h.pass)
+			close(h.release)
 			<-h.done
 		case <-done:
 			answered++
 		}
 	}
-	r.sharers += len(deed)
+	r.sharedRequests += len(requests)
 	r.sharedCalls += len(batches)
 	return replies, batches, errors.Join(errs...)
 }
@@ -66,8 +66,8 @@ func (r *run) share(ctx context.Context, t *testing.T, name string, deed []calls
 //go:noinline
 func caller(call func()) { call() }
 
-// settled reports whether so many callers wait, in a shared call or for its reply, and nothing of
-// the library is running.
+// settled reports whether so many callers wait in a batch or for its reply, and no goroutine of the
+// library runs.
 func (r *run) settled(callers int) bool {
 	if r.stacks == nil {
 		r.stacks = make([]byte, 1<<20)
@@ -91,28 +91,28 @@ func (r *run) settled(callers int) bool {
 	return callers == 0
 }
 
-// door holds the script calls of a client back until they are let pass, once it is shut.
-type door struct {
+// gate holds the script calls of a client back until they are let release, once it is closed.
+type gate struct {
 	rueidis.Client
-	shut    atomic.Bool
-	arrived chan *held
+	closed  atomic.Bool
+	arrived chan *heldCall
 }
 
-type held struct {
+type heldCall struct {
 	requests int // that the call carries
-	pass     chan struct{}
+	release  chan struct{}
 	done     chan struct{}
 }
 
-func (d *door) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+func (d *gate) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
 	words := command.Commands()
-	if words[0] != "EVALSHA" || !d.shut.Load() {
+	if words[0] != "EVALSHA" || !d.closed.Load() {
 		return d.Client.Do(ctx, command)
 	}
-	h := &held{requests: requests(words), pass: make(chan struct{}), done: make(chan struct{})}
+	h := &heldCall{requests: requests(words), release: make(chan struct{}), done: make(chan struct{})}
 	defer close(h.done)
 	d.arrived <- h
-	<-h.pass
+	<-h.release
 	return d.Client.Do(ctx, command)
 }
 

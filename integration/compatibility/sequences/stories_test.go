@@ -9,17 +9,17 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/calls"
 )
 
-// stories tells step by step what random sequences found, and what they come across too seldom.
+// stories plays cases that random sequences have found, or reach too rarely.
 func (r *run) stories(t *testing.T) {
 	const interval, soon = 20*time.Hour + half, 3*time.Hour + half
 	type step struct {
-		later  time.Duration // a tick where it is 0
-		event  *event
-		byJava bool
-		deed   []calls.Call
+		later    time.Duration // a tick where it is 0
+		event    *event
+		byJava   bool
+		requests []calls.Call
 	}
-	golang := func(deed ...calls.Call) step { return step{deed: deed} }
-	java := func(deed ...calls.Call) step { return step{deed: deed, byJava: true} }
+	golang := func(requests ...calls.Call) step { return step{requests: requests} }
+	java := func(requests ...calls.Call) step { return step{requests: requests, byJava: true} }
 	try := func(permits int64) calls.Call { return calls.Call{Op: calls.TryAcquire, Permits: permits} }
 	take := func(permits int64) calls.Call { return calls.Call{Op: calls.Take, Permits: permits} }
 	ten := func(op calls.Op, perClient bool) calls.Call {
@@ -40,7 +40,7 @@ func (r *run) stories(t *testing.T) {
 		},
 		"A grant of nothing leaves the window alone": {
 			golang(ten(calls.TrySetRate, false)), java(try(0)), golang(try(3)),
-			{later: 20 * time.Hour, deed: []calls.Call{try(2)}}, golang(calls.Call{Op: calls.AvailablePermits}),
+			{later: 20 * time.Hour, requests: []calls.Call{try(2)}}, golang(calls.Call{Op: calls.AvailablePermits}),
 		},
 		// A grant of nothing was the oldest, and the reply to a caller of one permit named the time
 		// when it expires.
@@ -54,14 +54,14 @@ func (r *run) stories(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			r.random = rand.New(rand.NewPCG(0, 0))
-			tw := r.twins(name)
+			lp := r.newPair(name)
 			for _, s := range steps {
-				r.passes(ctx, t, tw, max(tick, s.later))
+				r.age(ctx, t, lp, max(tick, s.later))
 				if s.event != nil {
-					r.happens(ctx, t, tw, *s.event)
+					r.apply(ctx, t, lp, *s.event)
 					continue
 				}
-				r.step(ctx, t, tw, r.read(ctx, t, tw.a), s.deed, !s.byJava)
+				r.step(ctx, t, lp, r.read(ctx, t, lp.a), s.requests, !s.byJava)
 			}
 		})
 	}

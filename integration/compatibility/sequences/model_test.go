@@ -11,53 +11,54 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// meeting is a deed on the limiters as they were before it. A deed is a call, or several requests
-// that callers of one Client made at one moment, in their order of arrival.
-type meeting struct {
-	deed      []calls.Call
+// transition is one call, or several requests that callers of one Client make at the same moment,
+// with the state of the limiters before it. Requests are in the order of their arrival.
+type transition struct {
+	requests  []calls.Call
 	batches   []int // how many requests each of the shared calls carried
 	before    outcome
 	at        time.Time
-	perClient bool // the type that the deed works with
+	perClient bool // the type of the limiter
 }
 
-func meet(deed []calls.Call, batches []int, before outcome, at time.Time) meeting {
-	m := meeting{deed: deed, batches: batches, before: before, at: at, perClient: before.main.Config["type"] == "1"}
-	switch deed[0].Op {
+func newTransition(requests []calls.Call, batches []int, before outcome, at time.Time) transition {
+	m := transition{requests: requests, batches: batches, before: before, at: at,
+		perClient: before.main.Config["type"] == "1"}
+	switch requests[0].Op {
 	case calls.TrySetRate, calls.SetRate, calls.SetRateArgs, calls.UpdateRate:
-		m.perClient = deed[0].PerClient
+		m.perClient = requests[0].PerClient
 	}
 	return m
 }
 
-// play is what the deed must answer and leave by a law: the protocol with the documented
-// differences, written down without the library's code.
-func (m meeting) play(l law) outcome {
+// expected returns the replies and the state by a protocol. It implements the protocol without the
+// library's code.
+func (m transition) expected(p protocol) outcome {
 	after := m.before.clone()
-	model := &model{State: &after.main, other: &after.other, now: m.at.UnixMilli(), law: l}
+	model := &model{State: &after.main, other: &after.other, now: m.at.UnixMilli(), protocol: p}
 	after.replies = nil
 	switch {
-	case len(m.deed) == 1:
-		after.replies = []calls.Reply{model.do(m.deed[0])}
-	case l.shares:
-		rest := m.deed
+	case len(m.requests) == 1:
+		after.replies = []calls.Reply{model.do(m.requests[0])}
+	case p.shares:
+		rest := m.requests
 		for _, n := range m.batches {
 			after.replies = append(after.replies, model.acquire(rest[:n]...)...)
 			rest = rest[n:]
 		}
 	default:
-		for _, call := range m.deed {
+		for _, call := range m.requests {
 			after.replies = append(after.replies, model.do(call))
 		}
 	}
-	if len(m.deed) > 1 {
+	if len(m.requests) > 1 {
 		after.merge(m.at)
 	}
 	return after
 }
 
-// merge makes one grant of all that were made at a moment: requests that share a call have one,
-// those made one by one one each.
+// merge merges the grants of one moment into one grant: requests that share a call have one,
+// separate calls one each.
 func (o *outcome) merge(at time.Time) {
 	for _, p := range []*state.Pair{&o.main.Overall, &o.main.Client} {
 		i := slices.IndexFunc(p.Grants, func(g state.Grant) bool { return g.Score > at.Add(-slack).UnixMilli() })
@@ -72,10 +73,9 @@ func (o *outcome) merge(at time.Time) {
 	}
 }
 
-// view is a limiter as a call finds it: the numbers of its configuration, and the pair that its
-// type picks.
+// view has the numbers of a limiter's configuration, and the state keys that its type selects.
 type view struct {
-	there     bool // initialised
+	there     bool // initialized
 	rate      int64
 	interval  int64
 	keepAlive int64
@@ -83,7 +83,7 @@ type view struct {
 	pair      *state.Pair
 }
 
-func look(s *state.State) view {
+func viewOf(s *state.State) view {
 	number := func(field string) int64 {
 		n, _ := strconv.ParseInt(s.Config[field], 10, 64)
 		return n
@@ -98,12 +98,12 @@ func look(s *state.State) view {
 	return v
 }
 
-// model does what a call does, on a copy of what Redis holds.
+// model applies calls to a copy of the state in Redis.
 type model struct {
 	*state.State
-	other *state.State // the limiter of the name that this one is renamed or copied to
+	other *state.State // the limiter of the other name
 	now   int64
-	law
+	protocol
 }
 
 func (m *model) do(c calls.Call) calls.Reply {
@@ -129,7 +129,7 @@ func (m *model) do(c calls.Call) calls.Reply {
 		if m.Config == nil {
 			return calls.NotInitialized
 		}
-		v := look(m.State)
+		v := viewOf(m.State)
 		kind := map[bool]string{false: "OVERALL", true: "PER_CLIENT"}[v.perClient]
 		return calls.Reply(fmt.Sprintf("%s %d/%v", kind, v.rate, time.Duration(v.interval)*time.Millisecond))
 	case calls.Exists:

@@ -20,7 +20,7 @@ func (m *model) setFields(c calls.Call) {
 
 func (m *model) trySetRate(c calls.Call) calls.Reply {
 	if m.Config["type"] != "" {
-		if _, there := m.Config["keepAliveTime"]; !there && !m.here(failedTry) {
+		if _, there := m.Config["keepAliveTime"]; !there && !m.applies(failedTrySetRate) {
 			// Redisson writes each field that is not there.
 			m.Config["keepAliveTime"] = strconv.FormatInt(c.KeepAlive.Milliseconds(), 10)
 		}
@@ -34,20 +34,20 @@ func (m *model) trySetRate(c calls.Call) calls.Reply {
 }
 
 func (m *model) setRate(c calls.Call) {
-	old, hadType := look(m.State), m.Config["type"] != ""
+	old, hadType := viewOf(m.State), m.Config["type"] != ""
 	m.setFields(c)
-	v := look(m.State)
+	v := viewOf(m.State)
 	if c.KeepAlive > 0 {
 		m.ConfigTTL = c.KeepAlive.Milliseconds()
-	} else if old.keepAlive > 0 && m.here(keepAliveGoes) {
+	} else if old.keepAlive > 0 && m.applies(keepAliveRemoved) {
 		m.ConfigTTL = state.Forever
 		v.pair.ValueTTL, v.pair.GrantsTTL = min(v.pair.ValueTTL, state.Forever), min(v.pair.GrantsTTL, state.Forever)
 	}
 	switch changed := hadType && old.perClient != v.perClient; {
-	case changed && (m.here(typeChanged) || c.Op != calls.SetRate), !hadType && !c.KeepState && m.here(configLost):
+	case changed && (m.applies(typeChanged) || c.Op != calls.SetRate), !hadType && !c.KeepState && m.applies(configLost):
 		m.Overall, m.Client = none, none
 	case !c.KeepState:
-		if !m.here(oldClientPair) {
+		if !m.applies(oldClientState) {
 			v.pair = &m.Overall
 		}
 		*v.pair = none
@@ -55,7 +55,7 @@ func (m *model) setRate(c calls.Call) {
 		taken, _ := v.pair.Taken(m.now - v.interval)
 		v.keep(m.now - v.interval)
 		left := v.rate - taken
-		if !m.here(deficitKept) {
+		if !m.applies(deficitKept) {
 			left = max(0, left)
 		}
 		v.set(left)
@@ -70,11 +70,11 @@ func (m *model) live(v view) {
 		ttl = v.keepAlive
 		m.ConfigTTL = ttl
 	}
-	if ttl < 0 && m.here(noStrayLife) && v.pair.GrantsTTL >= 0 {
+	if ttl < 0 && m.applies(strayTTLRemoved) && v.pair.GrantsTTL >= 0 {
 		v.pair.GrantsTTL = state.Forever
 		v.pair.ValueTTL = min(v.pair.ValueTTL, state.Forever)
 	}
-	if ttl < 0 || !m.here(oldLives) {
+	if ttl < 0 || !m.applies(oldTTLs) {
 		return
 	}
 	if v.perClient {
@@ -90,7 +90,7 @@ func (m *model) live(v view) {
 
 // slack is by how much the client's own pair outlives a limiter that expires.
 func (m *model) slack(v view) int64 {
-	if !m.here(ownPairOutlives) {
+	if !m.applies(clientTTLExtended) {
 		return 0
 	}
 	return v.interval + (24 * time.Hour).Milliseconds()
@@ -98,7 +98,7 @@ func (m *model) slack(v view) int64 {
 
 // outlive lets no state die before its configuration.
 func (m *model) outlive(s *state.State, slack int64) {
-	if s.ConfigTTL == state.NoKey || !m.here(stateOutlives) {
+	if s.ConfigTTL == state.NoKey || !m.applies(stateTTLExtended) {
 		return
 	}
 	longer := func(ttl *int64, slack int64) {
@@ -120,7 +120,7 @@ func (m *model) outlive(s *state.State, slack int64) {
 func (m *model) move(op calls.Op) calls.Reply {
 	copies := op == calls.Copy || op == calls.CopyAndReplace
 	switch {
-	case m.Config == nil && copies && !m.here(copyOfNothing):
+	case m.Config == nil && copies && !m.applies(copyOfMissing):
 		return "false"
 	case m.Config == nil:
 		return calls.NoLimiter
@@ -128,11 +128,11 @@ func (m *model) move(op calls.Op) calls.Reply {
 	if m.other.Config != nil && (op == calls.RenameNX || op == calls.Copy) {
 		return "false"
 	}
-	source, whole := clone(*m.State), m.here(movesWhole)
+	source, whole := clone(*m.State), m.applies(renameMovesState)
 	if copies {
-		whole = m.here(copiesWhole)
+		whole = m.applies(copyCopiesState)
 	}
-	slack := m.slack(look(&source))
+	slack := m.slack(viewOf(&source))
 	m.other.Config, m.other.ConfigTTL = source.Config, source.ConfigTTL
 	if whole {
 		m.other.Overall, m.other.Client = source.Overall, source.Client
@@ -156,7 +156,7 @@ func (m *model) move(op calls.Op) calls.Reply {
 func (m *model) eachTTL(compares bool, change func(ttl, slack int64) int64) calls.Reply {
 	var slack int64
 	if m.Config != nil {
-		slack = m.slack(look(m.State))
+		slack = m.slack(viewOf(m.State))
 	}
 	changed, counts := false, true
 	each := func(ttl *int64, slack int64) {
@@ -170,7 +170,7 @@ func (m *model) eachTTL(compares bool, change func(ttl, slack int64) int64) call
 	each(&m.ConfigTTL, 0)
 	each(&m.Overall.ValueTTL, 0)
 	each(&m.Overall.GrantsTTL, 0)
-	counts = !compares || m.Config == nil || !m.here(ownPairOutlives)
+	counts = !compares || m.Config == nil || !m.applies(clientTTLExtended)
 	each(&m.Client.ValueTTL, slack)
 	each(&m.Client.GrantsTTL, slack)
 	m.outlive(m.State, slack)

@@ -18,20 +18,20 @@ func (m *model) reclaim(v view) (free int64, changed bool) {
 	stored, there := v.pair.Count()
 	free = stored
 	switch {
-	case !there && m.here(valueCounted):
+	case !there && m.applies(lostValueCounted):
 		v.keep(limit)
 		return v.rate - taken, true
 	case !there:
 		// Redisson takes an absent value for a new limiter's, and looks at no grant.
 		return v.rate, true
-	case left > 0 || gone > 0 && m.here(nothingGoes):
+	case left > 0 || gone > 0 && m.applies(emptyGrantExpires):
 		v.keep(limit)
 		free, changed = free+left, true
 		if free > v.rate {
 			free = m.beyond(v, taken, inWindow)
 		}
 	}
-	if inWindow == 0 && free < v.rate && m.here(setHeals) || free > v.rate && m.here(valueCapped) {
+	if inWindow == 0 && free < v.rate && m.applies(lostGrantsFree) || free > v.rate && m.applies(valueCapped) {
 		free, changed = v.rate, true
 	}
 	return free, changed
@@ -49,10 +49,10 @@ func (m *model) count(v view) (inWindow, gone int) {
 	return inWindow, gone
 }
 
-// beyond is how many permits are free where the value and what returns are more than the rate.
+// beyond returns the number of free permits if the value and the returning permits exceed the rate.
 func (m *model) beyond(v view, taken int64, inWindow int) int64 {
 	switch {
-	case m.here(returnsCapped):
+	case m.applies(returnsCapped):
 		return v.rate
 	case calls.AtLeast(m.version, "3.38.0"):
 		return v.rate - taken
@@ -64,7 +64,7 @@ func (m *model) beyond(v view, taken int64, inWindow int) int64 {
 
 // acquire answers requests that share a call.
 func (m *model) acquire(requests ...calls.Call) []calls.Reply {
-	v := look(m.State)
+	v := viewOf(m.State)
 	replies := make([]calls.Reply, len(requests))
 	open := 0 // requests that are not for more than the rate
 	sent := len(requests)
@@ -73,9 +73,9 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 			sent--
 		}
 		switch {
-		case c.Permits > mostPermits && m.here(largeRefused):
+		case c.Permits > mostPermits && m.applies(largeRejected):
 			replies[i] = calls.Refused
-		case c.Permits <= 0 && m.here(nothingRefused):
+		case c.Permits <= 0 && m.applies(nonPositiveRejected):
 			replies[i] = calls.Refused
 		case !v.there:
 			replies[i] = calls.NotInitialized
@@ -95,14 +95,14 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 	stored, there := v.pair.Count()
 	_, returned := v.pair.Taken(m.now - v.interval)
 	free, changed := m.reclaim(v)
-	if there && len(v.pair.Grants) > 0 && m.here(driftCorrected) {
+	if there && len(v.pair.Grants) > 0 && m.applies(driftCorrected) {
 		if corrected := m.correct(v, stored, returned); corrected != free {
 			free, changed = corrected, true
 		}
 	}
 	var granted []int64
 	found := free
-	left := make([]int64, len(requests)) // after each request
+	left := make([]int64, len(requests))
 	for i, c := range requests {
 		switch {
 		case replies[i] != "":
@@ -116,7 +116,12 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 		}
 		left[i] = free
 	}
-	if changed || len(granted) > 0 && m.here(noStrayLife) && (written || len(granted) < sent) {
+	for i := range requests {
+		if replies[i] == "false" {
+			left[i] = free // a denial reports the permits that are left after the call
+		}
+	}
+	if changed || len(granted) > 0 && m.applies(strayTTLRemoved) && (written || len(granted) < sent) {
 		v.set(found)
 	}
 	if len(granted) > 0 {
@@ -137,7 +142,7 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 	return replies
 }
 
-// mostPermits is what a member counts.
+// mostPermits is the most that a member can hold.
 const mostPermits = 1<<32 - 1
 
 // correct corrects drift as docs/compatibility.md says, returned being the permits of the grants
@@ -163,7 +168,7 @@ func (m *model) correct(v view, stored, returned int64) int64 {
 	return free
 }
 
-// grant adds a grant of what requests were granted: one member for all that share a call.
+// grant adds a grant of the granted requests: one member for all requests of a call.
 func (m *model) grant(v view, granted []int64) {
 	if v.pair.Grants == nil {
 		v.pair.GrantsTTL = state.Forever
@@ -185,7 +190,7 @@ func (m *model) grant(v view, granted []int64) {
 	add(sum)
 }
 
-// decide is what Take tells beside its answer, once the call that carried it is done.
+// decide returns the Decision of Take after the call that carried it.
 func (m *model) decide(v view, granted bool, n, left int64) calls.Reply {
 	until := func(g state.Grant) time.Duration { return time.Duration(g.Score+v.interval-m.now) * time.Millisecond }
 	var retry, reset time.Duration
@@ -205,7 +210,7 @@ func (m *model) decide(v view, granted bool, n, left int64) calls.Reply {
 }
 
 func (m *model) available() calls.Reply {
-	v := look(m.State)
+	v := viewOf(m.State)
 	if !v.there {
 		return calls.NotInitialized
 	}
@@ -215,27 +220,27 @@ func (m *model) available() calls.Reply {
 	stored, there := v.pair.Count()
 	free := stored + left
 	switch {
-	case !there && m.here(valueCounted):
+	case !there && m.applies(lostValueCounted):
 		free = v.rate - taken
 	case !there:
 		free = v.rate
-	case inWindow == 0 && free < v.rate && m.here(setHeals):
+	case inWindow == 0 && free < v.rate && m.applies(lostGrantsFree):
 		free = v.rate
 	}
-	if !m.here(availableReads) && (!there || left > 0) {
+	if !m.applies(availableReads) && (!there || left > 0) {
 		if there {
 			v.keep(limit)
 		}
 		v.set(free)
 	}
-	if m.here(availableBounded) {
+	if m.applies(availableBounded) {
 		free = max(0, min(v.rate, free))
 	}
 	return calls.Reply(strconv.FormatInt(free, 10))
 }
 
 func (m *model) release(n int64) calls.Reply {
-	v := look(m.State)
+	v := viewOf(m.State)
 	switch {
 	case n < 0:
 		return calls.Refused
@@ -244,7 +249,7 @@ func (m *model) release(n int64) calls.Reply {
 	case !v.there:
 		return calls.NotInitialized
 	}
-	if !m.here(releaseTakes) {
+	if !m.applies(releaseRemovesGrants) {
 		value, there := v.pair.Count()
 		if !there {
 			value = v.rate
