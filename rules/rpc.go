@@ -167,6 +167,9 @@ func (s settings) rpcOptions() []grpclimit.Option {
 	if s.maxWaiting > 0 {
 		opts = append(opts, grpclimit.MaxWaiting(s.maxWaiting))
 	}
+	if s.spread > 0 {
+		opts = append(opts, grpclimit.Spread(s.spread))
+	}
 	if s.shadow {
 		opts = append(opts, grpclimit.Shadow())
 	}

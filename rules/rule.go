@@ -63,7 +63,7 @@ type ruleFile struct {
 // defaultsFile is the fields that a rule takes from the defaults if it does not have them.
 type defaultsFile struct {
 	Key, Policy, Cost, Skip, OnFailure, OnInvalid *rulefile.Node
-	Deadline, Shadow, Wait, MaxWaiting            *rulefile.Node
+	Deadline, Shadow, Wait, MaxWaiting, Spread    *rulefile.Node
 }
 
 // defaultPolicy is the policy if neither the limit nor the defaults name one: it is strict, and its

@@ -25,6 +25,7 @@ type settings struct {
 	// maxWaiting bounds the waiting requests of all rules for a request of this one; 0 if the rule
 	// has none.
 	maxWaiting int
+	spread     time.Duration // of the time to retry
 	shadow     bool
 	// invalidFails means that the failure mode decides requests that lack what the rule needs.
 	invalidFails bool
@@ -48,6 +49,9 @@ func (s settings) options() []httplimit.Option {
 	}
 	if s.maxWaiting > 0 {
 		opts = append(opts, httplimit.MaxWaiting(s.maxWaiting))
+	}
+	if s.spread > 0 {
+		opts = append(opts, httplimit.Spread(s.spread))
 	}
 	if s.shadow {
 		opts = append(opts, httplimit.Shadow())
@@ -73,6 +77,7 @@ func (d *decoder) settings(file *defaultsFile, r *rule) {
 		wait:      d.Duration(file.Wait),
 		maxWaiting: int(d.Number(file.MaxWaiting, 1, mostWaiting,
 			"a whole number of requests, 1 to 1,000,000")),
+		spread:       d.Duration(file.Spread),
 		shadow:       d.Boolean(file.Shadow),
 		invalidFails: d.OneOf(file.OnInvalid, "refuse", "on_failure") == "on_failure",
 		costs:        file.Cost != nil,

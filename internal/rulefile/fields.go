@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 
 	"github.com/rratelimiter/rratelimiter/internal/policy"
@@ -24,32 +25,47 @@ func (d *Decoder) Fields(n *Node, into any) bool {
 		d.Wrong(n, "a mapping")
 		return false
 	}
-	known := settersOf(reflect.ValueOf(into).Elem())
-	d.Pairs(n, func(name, value *Node) {
-		if set, ok := known[name.Value]; ok {
-			set(value)
-		} else {
+	value := reflect.ValueOf(into).Elem()
+	known := layoutOf(value.Type())
+	d.Pairs(n, func(name, child *Node) {
+		index, ok := known[name.Value]
+		if !ok {
 			d.Fail(name, "unknown field %q, want %s", Clip(name.Value), ListOf(known))
+			return
+		}
+		switch field := value.FieldByIndex(index).Addr().Interface().(type) {
+		case **Node:
+			*field = child
+		case *PolicyFields:
+			if *field == nil {
+				*field = make(PolicyFields)
+			}
+			(*field)[name.Value] = child
 		}
 	})
 	return true
 }
 
-// settersOf returns the function that sets each field.
-func settersOf(into reflect.Value) map[string]func(*Node) {
-	known := make(map[string]func(*Node))
-	for _, f := range reflect.VisibleFields(into.Type()) {
+// layouts has the result of layoutOf by type.
+var layouts sync.Map
+
+// layoutOf returns the index of the Go field for each name in a file.
+func layoutOf(t reflect.Type) map[string][]int {
+	if known, ok := layouts.Load(t); ok {
+		return known.(map[string][]int) //nolint:errcheck,forcetypeassert // it has nothing else
+	}
+	known := make(map[string][]int)
+	for _, f := range reflect.VisibleFields(t) {
 		switch f.Type {
 		case reflect.TypeFor[*Node]():
-			known[nameOf(f)] = func(n *Node) { into.FieldByIndex(f.Index).Set(reflect.ValueOf(n)) }
+			known[nameOf(f)] = f.Index
 		case reflect.TypeFor[PolicyFields]():
-			stated := make(PolicyFields)
-			into.FieldByIndex(f.Index).Set(reflect.ValueOf(stated))
 			for _, name := range policy.Fields() {
-				known[name] = func(n *Node) { stated[name] = n }
+				known[name] = f.Index
 			}
 		}
 	}
+	layouts.Store(t, known)
 	return known
 }
 
