@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,7 +57,7 @@ func tryRedis(t testing.TB, path string, args []string) *server {
 	if n, _ := strconv.Atoi(port); n > 55000 {
 		return nil // its cluster bus port would be beyond the last one
 	}
-	var log bytes.Buffer
+	log := &serverLog{ready: make(chan struct{})}
 	own := []string{"--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir()}
 	if len(args) > 0 && args[0] == "sentinel" {
 		args = []string{args[1], "--sentinel"} // its configuration file has to come first
@@ -64,7 +65,7 @@ func tryRedis(t testing.TB, path string, args []string) *server {
 		own = append(own, "--save", "", "--enable-debug-command", "yes")
 	}
 	s.cmd = exec.Command(path, append(args[:len(args):len(args)], own...)...)
-	s.cmd.Stdout, s.cmd.Stderr = &log, &log
+	s.cmd.Stdout, s.cmd.Stderr = log, log
 	s.cmd.SysProcAttr = sysProcAttr()
 	started := make(chan error)
 	go func() {
@@ -81,23 +82,37 @@ func tryRedis(t testing.TB, path string, args []string) *server {
 		_ = s.cmd.Process.Kill()
 		<-s.ended
 	})
-	for {
-		select {
-		case <-s.ended:
-			t.Log(log.String())
-			return nil
-		default:
-		}
-		s.Client, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}, ForceSingleClient: true,
-			DisableCache: true, DisableRetry: true})
-		if err == nil {
-			t.Cleanup(s.Close)
-			info, _ := s.Do(context.Background(), s.B().Info().Section("server").Build()).ToString()
-			require.Contains(t, info, fmt.Sprintf("process_id:%d\r\n", s.cmd.Process.Pid), "another server has the port")
-			return s
-		}
-		time.Sleep(20 * time.Millisecond)
+	select {
+	case <-log.ready:
+	case <-s.ended:
+		t.Log(log.text.String())
+		return nil
 	}
+	s.Client, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}, ForceSingleClient: true,
+		DisableCache: true, DisableRetry: true})
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	info, _ := s.Do(context.Background(), s.B().Info().Section("server").Build()).ToString()
+	require.Contains(t, info, fmt.Sprintf("process_id:%d\r\n", s.cmd.Process.Pid), "another server has the port")
+	return s
+}
+
+// serverLog is the output of a server. It closes ready once the server accepts connections. Only
+// one goroutine writes, as long as the process runs.
+type serverLog struct {
+	text  bytes.Buffer
+	ready chan struct{}
+	once  sync.Once
+}
+
+func (l *serverLog) Write(part []byte) (int, error) {
+	l.text.Write(part)
+	for _, line := range []string{"Ready to accept connections", "Sentinel ID is"} {
+		if bytes.Contains(l.text.Bytes(), []byte(line)) {
+			l.once.Do(func() { close(l.ready) })
+		}
+	}
+	return len(part), nil
 }
 
 // run runs commands, a line each, their words parted by spaces.
