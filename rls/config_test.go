@@ -38,7 +38,7 @@ func TestLoad_Mistakes_NamePositionAndReason(t *testing.T) {
 			d + "  - key: a\n    rate_limit: {unit: day, requests_per_unit: 5, replaces: [{names: b}]}\n",
 			`FILE:4: descriptors[0].rate_limit.replaces[0].names: unknown field "names", want name`},
 		{"misplaced", d + "  - key: a\n    rate_limit: {unit: day, requests_per_unit: 5, shadow_mode: true}\n",
-			"FILE:4: descriptors[0].rate_limit.shadow_mode: unknown field \"shadow_mode\", want aligned, "},
+			"FILE:4: descriptors[0].rate_limit.shadow_mode: has no meaning here, it belongs to the descriptor, beside rate_limit"},
 		{"twice", d + "  - key: a\n    value: b\n    value: c\n",
 			`FILE:5: descriptors[0].value: "value" is there twice, first in line 4`},
 		{"descriptors that are text", d + "  - a\n", `FILE:3: descriptors[0]: the text "a", want a mapping`},

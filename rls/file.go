@@ -16,9 +16,23 @@ type decoder struct {
 	rules int // descriptors so far
 }
 
+// domainFile is the top level of a file.
+type domainFile struct {
+	Domain, SlotBy, Descriptors *rulefile.Node
+
+	HTTP *rulefile.Node `file:"http"`
+}
+
+// places are the mappings of a file whose fields users misplace.
+var places = []rulefile.Place{
+	{Name: "the top of the file", Fields: domainFile{}},
+	{Name: "the descriptor, beside rate_limit", Fields: ruleFile{}},
+	{Name: "rate_limit", Fields: limitFile{}},
+}
+
 // parse decodes one file.
 func parse(file string, text []byte) (*domain, []error) {
-	d := &decoder{Decoder: rulefile.Decoder{File: file, Lax: true}}
+	d := &decoder{Decoder: rulefile.Decoder{File: file, Lax: true, Places: places}}
 	made := &domain{file: file}
 	if d.Load(text, parseYAML) {
 		d.domain(made)
@@ -28,11 +42,7 @@ func parse(file string, text []byte) (*domain, []error) {
 
 // domain decodes the top level of a file.
 func (d *decoder) domain(into *domain) {
-	var file struct {
-		Domain, SlotBy, Descriptors *rulefile.Node
-
-		HTTP *rulefile.Node `file:"http"`
-	}
+	file := domainFile{}
 	d.Fields(d.Root, &file)
 	into.name, into.slotBy, into.web = d.text(file.Domain), d.text(file.SlotBy), d.web(file.HTTP)
 	if into.name == "" && len(d.Problems) == 0 {
@@ -82,9 +92,6 @@ func (d *decoder) rule(n *rulefile.Node) (r *rule, below *rulefile.Node) {
 		shared: d.Boolean(file.ShareThreshold), hashed: d.Boolean(file.HashValue),
 		metadata: d.metadata(file.Metadata),
 	}
-	if len(d.Problems) == before && r.key == "" {
-		d.FailField(n, "key", "is empty, want the key of the request's entry")
-	}
 	if strings.Contains(r.id(), "*") {
 		r.wild = strings.Split(r.id(), "*")
 	} else if r.shared {
@@ -94,6 +101,9 @@ func (d *decoder) rule(n *rulefile.Node) (r *rule, below *rulefile.Node) {
 		r.limits = append(r.limits, d.limit(file.RateLimit))
 	}
 	d.List(file.Limits, "a list", func(n *rulefile.Node) { r.limits = append(r.limits, d.limit(n)) })
+	if len(d.Problems) == before && r.key == "" {
+		d.FailField(n, "key", "is empty, want the key of the request's entry")
+	}
 	if len(d.Problems) > before {
 		return nil, nil
 	}

@@ -18,6 +18,8 @@ type Decoder struct {
 	// Lax accepts the YAML of files of Envoy's rate limit service: any scalar as a text, absent
 	// values as null, and numbers and booleans of YAML 1.1.
 	Lax bool
+	// Places are mappings to which a misplaced field may belong, for its error.
+	Places []Place
 }
 
 // Load parses a text of one document with a YAML library. It reports whether there is no problem so

@@ -14,6 +14,12 @@ import (
 // PolicyFields is the fields of single policies that a limit of a file has.
 type PolicyFields map[string]*Node
 
+// Place is a mapping of a file.
+type Place struct {
+	Name   string // for errors
+	Fields any    // a struct as for Fields
+}
+
 // Fields decodes a mapping into a struct, and reports whether it is a mapping. Each *Node of the
 // struct is a field of the mapping. Its name is that of the Go field in snake case, or its tag
 // "file". A field of type PolicyFields takes the fields of all policies.
@@ -30,7 +36,7 @@ func (d *Decoder) Fields(n *Node, into any) bool {
 	d.Pairs(n, func(name, child *Node) {
 		index, ok := known[name.Value]
 		if !ok {
-			d.Fail(name, "unknown field %q, want %s", Clip(name.Value), ListOf(known))
+			d.unknown(name, known)
 			return
 		}
 		switch field := value.FieldByIndex(index).Addr().Interface().(type) {
@@ -44,6 +50,17 @@ func (d *Decoder) Fields(n *Node, into any) bool {
 		}
 	})
 	return true
+}
+
+// unknown reports a field that a mapping does not have.
+func (d *Decoder) unknown(name *Node, known map[string][]int) {
+	for _, place := range d.Places {
+		if _, ok := layoutOf(reflect.TypeOf(place.Fields))[name.Value]; ok {
+			d.Fail(name, "has no meaning here, it belongs to %s", place.Name)
+			return
+		}
+	}
+	d.Fail(name, "unknown field %q, want %s", Clip(name.Value), ListOf(known))
 }
 
 // layouts has the result of layoutOf by type.
