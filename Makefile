@@ -39,7 +39,7 @@ test-modules: deps
 
 # Two suites at a time, since some measure delays.
 test-integration: deps
-	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -v '/compatibility/proxies$$')
+	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -v '/compatibility/proxies$$\|/linear/mutants$$')
 
 # The rate limit service behind a real Envoy (from PyPI) and Debian's nginx and Caddy.
 test-proxies:
@@ -59,7 +59,7 @@ test-servers: deps
 # Long runs: each fault ten times, an outage of a minute, leases under load for 30 s each, a million limiters, waiting
 # callers for 30 s, Go and Java callers for five seconds, callers of each policy for ten, a thousand limiters that
 # expire, each missing permission with each kind of rate, 50,000 calls of each policy beside its model, and a hundred
-# seeds of random sequences beside Redisson.
+# seeds of random sequences beside Redisson, and 700 histories of each kind.
 test-faults: deps
 	cd integration && OUTAGE=1m $(GO_TEST) -v -count=1 -timeout 30m -run TestOutage_EveryCall_FailsInTime ./faults/outages
 	cd integration && $(GO_TEST) -v -count=10 -timeout 120m ./faults/outages ./faults/network ./faults/joined
@@ -70,6 +70,7 @@ test-faults: deps
 	cd integration && CORRUPTION_ROUNDS=4000 NAMES=1000000 WAITS=30s POLICY_STEPS=50000 $(GO_TEST) -v -timeout 120m \
 		./limits/scale ./faults/corruption ./limits/policies ./compatibility/peers
 	POLICY_STEPS=50000 $(GO_TEST) -timeout 120m ./limit
+	cd integration && HISTORIES=700 $(GO_TEST) -v -count=1 -timeout 60m ./linear ./linear/mutants
 	cd integration && SEQUENCE_SEEDS=100 REDISSON_VERSIONS=4.7.0 $(GO_TEST) -v -timeout 120m ./compatibility/sequences
 
 # The suites of test-integration with each Redis in a container, by testcontainers-go and a local Docker engine

@@ -163,7 +163,8 @@ func WithDenialCache(maxAge time.Duration) Option {
 // The Client sees a change by another client when the lease ends: if Java lowers the rate, at most
 // the leased permits are used beyond the new rate. No permit is granted after a lease's end by the
 // process's clocks. Only a permit whose check has just passed can be used some nanoseconds later.
-// In package limit, windows and calendars lease.
+// In package limit, windows and calendars lease. A Decision about leased permits counts what other
+// clients had taken when the lease began.
 func WithLease(d time.Duration) Option {
 	return func(c *Client) {
 		if d < time.Millisecond || d > time.Second || d%time.Millisecond != 0 {

@@ -14,23 +14,25 @@ import (
 // patience is how long porcupine may search for an order of one history.
 const patience = 30 * time.Second
 
-// Linearizable reports whether the model explains a history. If it does not, the history is stored as
-// a page with a picture, whose path is returned.
-func Linearizable(t testing.TB, name string, model porcupine.Model, calls []porcupine.Operation) (ok bool, page string) {
+// Explain checks whether a model explains a history. If it does not, report has the longest order
+// that was found, and the path of a page with its picture. The result is Unknown if the search took
+// too long.
+func Explain(t testing.TB, name string, model porcupine.Model, calls []porcupine.Operation) (result porcupine.CheckResult,
+	report string) {
 	t.Helper()
 	result, info := porcupine.CheckOperationsVerbose(model, calls, patience)
-	if result == porcupine.Ok {
-		return true, ""
+	if result != porcupine.Illegal {
+		return result, ""
 	}
 	dir := filepath.Join(os.TempDir(), "rratelimiter-linear")
-	page = filepath.Join(dir, name+".html")
+	page := filepath.Join(dir, name+".html")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := porcupine.VisualizePath(model, info, page); err != nil {
 		t.Fatal(err)
 	}
-	return false, fmt.Sprintf("%s: %s\n%s", result, page, longest(model, info, calls))
+	return result, page + "\n" + longest(model, info, calls)
 }
 
 // longest prints the longest order that was found, with the states, and the calls that do not fit.

@@ -35,12 +35,14 @@ const (
 type Input struct {
 	Call    Call
 	Permits int64 // of SetRate the rate
-	// From and To are the readings of the clock before and after the call, Unix microseconds. If
-	// Exact, the call read either one of Readings; otherwise any time from From to To.
+	// From and To are the times before and after the call, Unix microseconds. On a clock that is
+	// set, Readings are what it showed meanwhile; otherwise they are nil.
 	From, To int64
 	Readings []int64
 	// Leases is set if the caller's Client leases permits.
 	Leases bool
+	// Settled is set if no Client has a lease.
+	Settled bool
 	// Java is set if the caller is Redisson.
 	Java bool
 }
@@ -97,6 +99,9 @@ func (c *Clock) Seen() []int64 {
 // History is the calls of many callers. Its methods are safe for concurrent use.
 type History struct {
 	Clock *Clock
+	// Late is set if a call that failed can take effect later, as in a failover. A server never
+	// runs a call whose connection it has closed.
+	Late  bool
 	order atomic.Int64
 	mu    sync.Mutex
 	calls []porcupine.Operation
@@ -113,8 +118,8 @@ func (h *History) Do(caller int, in Input, call func(ctx context.Context, in Inp
 	if all := h.Clock.Seen(); all != nil {
 		in.Readings = all[max(0, len(seen)-1):]
 	}
-	if out.lost() {
-		end = math.MaxInt64 // a call that is cut off can take effect later
+	if out.lost() && h.Late {
+		end = math.MaxInt64
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

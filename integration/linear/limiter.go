@@ -149,13 +149,20 @@ func (l limiter) take(in Input, out Output, at span, interval int64) (next limit
 
 // returns reports whether so many permits are free after a duration, and not earlier. A call whose
 // clock is behind the date of a grant takes that for a lease, whose unused permits can return early.
+// The order of grants whose times are uncertain is, too.
 func (l limiter) returns(permits int64, after time.Duration, at span, interval int64) bool {
 	free := l.free()
 	for _, g := range l.grants {
 		if free += g.permits; free >= permits {
+			first, last, ahead := g.from, g.to, false
+			for _, other := range l.grants {
+				ahead = ahead || other.to > at.from
+				if other.from < other.to || at.from < at.to {
+					first, last = min(first, other.from), max(last, other.to)
+				}
+			}
 			wait := after.Milliseconds()
-			ahead := l.grants[len(l.grants)-1].to > at.from
-			return wait <= g.to+interval-at.from && (ahead && wait > 0 || wait >= g.from+interval-at.to)
+			return wait <= last+interval-at.from && (ahead && wait > 0 || wait >= first+interval-at.to)
 		}
 	}
 	return free >= permits && after == 0
