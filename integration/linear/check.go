@@ -17,8 +17,8 @@ const patience = 30 * time.Second
 // Explain checks whether a model explains a history. If it does not, report has the longest order
 // that was found, and the path of a page with its picture. The result is Unknown if the search took
 // too long.
-func Explain(t testing.TB, name string, model porcupine.Model, calls []porcupine.Operation) (result porcupine.CheckResult,
-	report string) {
+func Explain(t testing.TB, name string, model porcupine.Model, calls []porcupine.Operation) (
+	result porcupine.CheckResult, report string) {
 	t.Helper()
 	result, info := porcupine.CheckOperationsVerbose(model, calls, patience)
 	if result != porcupine.Illegal {

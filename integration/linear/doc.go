@@ -1,7 +1,8 @@
 // Package linear records histories of concurrent calls of one limiter, and checks with porcupine
-// that each history is linearizable: there is an order of the calls, each at one moment between its
-// start and its end, in which a model of the limiter in plain Go gives every answer.
+// that each history is linearizable. That means: there is an order of the calls, each at one moment
+// between its start and its end, in which a model of the limiter gives every answer. The models are
+// plain Go.
 //
-// A History collects the calls. Limiter is the model of Redisson's limiter, Strict that of one whose
-// Clients lease permits, and Policy those of package limit.
+// A History collects the calls. Limiter is the model of Redisson's limiter, and Leased that of one
+// whose Clients lease permits.
 package linear

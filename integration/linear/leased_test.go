@@ -2,6 +2,7 @@ package linear
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -42,7 +43,8 @@ func leasing(f *redistest.Fixture, seed uint64) (*History, porcupine.Model) {
 		for range 8 + c.random.IntN(4) {
 			sleepUntilSomething(h, c.random, interval, lease)
 			limiter := all[c.random.IntN(len(all))]
-			in := Input{Call: leaseCalls[c.random.IntN(len(leaseCalls))], Permits: 1 + c.random.Int64N(3), Leases: limiter.leases}
+			in := Input{Call: leaseCalls[c.random.IntN(len(leaseCalls))], Permits: 1 + c.random.Int64N(3),
+				Leases: limiter.leases}
 			h.Do(c.number, in, limiterCall(limiter.Limiter, interval))
 		}
 	})
@@ -71,5 +73,4 @@ func sleepUntilSomething(h *History, random *rand.Rand, interval, lease time.Dur
 	time.Sleep(max(0, time.Until(from.Add(ends[random.IntN(len(ends))]))))
 }
 
-var leaseCalls = []Call{TryAcquire, TryAcquire, TryAcquire, TryAcquire, TryAcquire, TryAcquire, TryAcquire, TryAcquire,
-	Take, Take, Take, Take, AvailablePermits, Release}
+var leaseCalls = slices.Concat(slices.Repeat([]Call{TryAcquire, TryAcquire, Take}, 4), []Call{AvailablePermits, Release})

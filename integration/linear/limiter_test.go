@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,9 +61,8 @@ func (c *caller) input(rate int64) Input {
 }
 
 // limiterCalls are the calls of a history, as often as they are made.
-var limiterCalls = []Call{TryAcquire, TryAcquire, TryAcquire, TryAcquire, TryAcquire, TryAcquire, TryAcquire, TryAcquire,
-	Take, Take, Take, Take, Take, Take, Take, Take, Release, Release, AvailablePermits, AvailablePermits,
-	SetRate, KeepState}
+var limiterCalls = slices.Concat(slices.Repeat([]Call{TryAcquire, Take}, 8),
+	[]Call{Release, Release, AvailablePermits, AvailablePermits, SetRate, KeepState})
 
 // TestLimiter_GoAndRedisson_IsLinearizable: Clients with the host's and the server's clock beside
 // real Redisson. The interval is longer than a history, since Redisson's clock cannot be set.

@@ -41,13 +41,14 @@ func twice(message rueidis.RedisMessage) rueidis.RedisMessage {
 }
 `
 
+const answer = "func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {\n"
+
 var defects = map[string]defect{
-	"a grant is dropped": {"script.lua", "failed = redis.pcall('ZADD', permitsKey, grantedAt, member)", "failed = 1", "TestLimiter_GoClients"},
+	"a grant is dropped": {"script.lua", "failed = redis.pcall('ZADD', permitsKey, grantedAt, member)", "failed = 1",
+		"TestLimiter_GoClients"},
 	"a lease is used 1 ms after its end": {"internal/engine/lease.go", "return s.Lasts - max(",
 		"return s.Lasts + time.Millisecond - max(", "TestLeased"},
-	"a reply is delivered twice": {"reply.go", "func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {\n",
-		"func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {\nmessage = twice(message)\n",
-		"TestLimiter_GoClients"},
+	"a reply is delivered twice": {"reply.go", answer, answer + "message = twice(message)\n", "TestLimiter_GoClients"},
 }
 
 func TestHistories_DefectInTheLibrary_IsFound(t *testing.T) {
@@ -59,11 +60,12 @@ func TestHistories_DefectInTheLibrary_IsFound(t *testing.T) {
 			source, err := os.ReadFile(filepath.Join(root, d.file))
 			require.NoError(t, err)
 			require.Equal(t, 1, strings.Count(string(source), d.old), "the text of the defect in %s", d.file)
+			changed := strings.Replace(string(source), d.old, d.new, 1)
 			replaced := map[string]string{
 				filepath.Join(root, d.file):     filepath.Join(dir, "file"),
 				filepath.Join(root, "twice.go"): filepath.Join(dir, "twice"),
 			}
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte(strings.Replace(string(source), d.old, d.new, 1)), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte(changed), 0o600))
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "twice"), []byte(twice), 0o600))
 			overlay, err := json.Marshal(map[string]any{"Replace": replaced})
 			require.NoError(t, err)
