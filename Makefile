@@ -22,11 +22,16 @@ REDISSON_VERSIONS = 3.16.8,3.20.1,3.21.3,3.27.2,3.34.1,3.38.1,3.45.1,3.52.0,4.0.
 IMAGE        ?= rrl:local
 AUTHORITIES   = $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt))
 
-.PHONY: demo test test-root test-modules test-integration test-proxies test-matrix test-servers test-faults test-docker redis-image image bin/image fuzz mutate bench recording lint prose deps
+.PHONY: demo demo-java test test-root test-modules test-integration test-proxies test-matrix test-servers test-faults test-docker redis-image image bin/image fuzz mutate bench recording recording-java lint prose deps
 
 # The quickstart; REDIS_URL=redis://host:6379 runs it on a real Redis.
 demo:
 	go run ./examples/quickstart
+
+# A Java program with Redisson and a Go program on one limiter, on a Redis of their own. Needs redis-server, a JDK and
+# Maven, and takes about 20 seconds after Maven's first download.
+demo-java:
+	@go run ./integration/tools/demojava
 
 # All tests: each module on an in-memory Redis, then real servers and real Redisson (4.7.0, 3.38.1 and 3.20.1).
 test: deps test-modules test-integration
@@ -119,6 +124,10 @@ bench: deps
 # The recording of rrl demo in the README.
 recording:
 	cd cmd/rrl && go run . demo --svg > $(CURDIR)/docs/rrl.svg
+
+# The recording of make demo-java in the README.
+recording-java:
+	go run ./integration/tools/demojava -svg > docs/java-and-go.svg
 
 lint:
 	@files=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$files" ]; then echo "gofmt would change: $$files"; exit 1; fi

@@ -1,0 +1,104 @@
+// Demojava runs the two programs of examples/java-and-go on one Redis, and prints what both are
+// granted. It fails if a window ever holds more permits than the rate.
+//
+//	go run ./integration/tools/demojava         prints the timeline
+//	go run ./integration/tools/demojava -svg    prints it as a picture
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/integration/tools/env"
+)
+
+// longest is the time after which the demo gives up: Maven may have to download Redisson first.
+const longest = 5 * time.Minute
+
+func main() {
+	svg := flag.Bool("svg", false, "print a picture")
+	flag.Parse()
+	ctx, cancel := context.WithTimeout(context.Background(), env.Duration("DEMO_LONGEST", longest))
+	defer cancel()
+	var picture bytes.Buffer
+	out := io.Writer(os.Stdout)
+	if *svg {
+		out = &picture
+	}
+	err := demo(ctx, out)
+	if err == nil && *svg {
+		err = draw(os.Stdout, picture.String())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo-java:", err)
+		os.Exit(1)
+	}
+}
+
+// demo starts a Redis and plays on it.
+func demo(ctx context.Context, out io.Writer) error {
+	if err := installed(); err != nil {
+		return err
+	}
+	url, stop, err := startRedis(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return play(ctx, url, out)
+}
+
+// installed returns an error that lists the missing programs.
+func installed() error {
+	var missing []string
+	for _, needed := range []struct{ program, install string }{
+		{"redis-server", "Redis 6 or later (apt-get install redis-server, brew install redis)"},
+		{"javac", "a JDK 17 or later (apt-get install default-jdk-headless, brew install openjdk)"},
+		{"mvn", "Maven 3 (apt-get install maven, brew install maven)"},
+	} {
+		if _, err := exec.LookPath(needed.program); err != nil {
+			missing = append(missing, needed.install)
+		}
+	}
+	if missing != nil {
+		return errors.New("install " + strings.Join(missing, ", and "))
+	}
+	return nil
+}
+
+// startRedis starts a redis-server on a free port, and returns its URL.
+func startRedis(ctx context.Context) (url string, stop func(), err error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	addr := listener.Addr().String()
+	listener.Close()
+	_, port, _ := net.SplitHostPort(addr)
+	server := exec.CommandContext(ctx, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "")
+	if err := server.Start(); err != nil {
+		return "", nil, err
+	}
+	stop = func() { _ = server.Process.Kill(); _ = server.Wait() }
+	for {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+		if err == nil {
+			conn.Close()
+			return "redis://" + addr, stop, nil
+		}
+		if ctx.Err() != nil {
+			stop()
+			return "", nil, fmt.Errorf("start redis-server: %w", err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const exampleDir = "../../../examples/java-and-go/"
+
+// TestPlay_JavaAndGo_ShareTheLimit runs make demo-java, and rrl as the README of the example does.
+func TestPlay_JavaAndGo_ShareTheLimit(t *testing.T) {
+	require.NoError(t, installed())
+	url, stop, err := startRedis(t.Context())
+	require.NoError(t, err)
+	defer stop()
+	var out bytes.Buffer
+	require.NoError(t, play(t.Context(), url, &out), "%s", &out)
+	before, after, found := strings.Cut(out.String(), "Java sets the rate")
+	require.True(t, found)
+	for _, taken := range []string{"Java  granted", "Go    granted"} {
+		assert.Contains(t, before, taken)
+		assert.Contains(t, after, taken)
+	}
+	_, end, found := strings.Cut(after, "Go releases 2 permits")
+	require.True(t, found)
+	assert.Equal(t, 2, strings.Count(end, "Java  granted"))
+
+	rrl := exec.CommandContext(t.Context(), "go", "run", "../../cmd/rrl", "--redis", url, "show", "paid-api")
+	rrl.Dir = exampleDir
+	shown, err := rrl.CombinedOutput()
+	require.NoError(t, err, "%s", shown)
+	assert.Contains(t, string(shown), "rate        8 in 2s")
+	assert.Contains(t, string(shown), "wrong       nothing")
+}
+
+// TestReadme_Commands_AreThoseOfTheDemo, with the address of a local Redis.
+func TestReadme_Commands_AreThoseOfTheDemo(t *testing.T) {
+	readme, err := os.ReadFile(exampleDir + "README.md")
+	require.NoError(t, err)
+	const url = "redis://localhost:6379"
+	for _, command := range []string{
+		strings.Join(javaCommand, " ") + url,
+		strings.Join(goCommand, " ") + " " + url,
+		"go run ../../cmd/rrl --redis " + url + " show paid-api",
+	} {
+		assert.Contains(t, string(readme), "\n"+command+"\n")
+	}
+	pom, err := os.ReadFile(exampleDir + "pom.xml")
+	require.NoError(t, err)
+	assert.Contains(t, string(pom), "<version>4.7.0</version>")
+}
+
+func TestInstalled_ProgramsMissing_AreListed(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	for _, missing := range []string{"redis-server", "JDK 17", "Maven 3"} {
+		assert.ErrorContains(t, installed(), missing)
+	}
+}
+
+// TestTake_MoreThanTheRate_Fails: the check of the demo.
+func TestTake_MoreThanTheRate_Fails(t *testing.T) {
+	generous, err := startProgram(t.Context(), "Go", []string{"sh", "-c", "while read x; do echo granted; done"})
+	require.NoError(t, err)
+	defer generous.stop()
+	line := &timeline{out: io.Discard, rate: 2}
+	for range 2 {
+		_, err = line.take(generous)
+		require.NoError(t, err)
+	}
+	_, err = line.take(generous)
+	require.ErrorContains(t, err, "3 permits in a window of 2s, and the rate is 2")
+}
+
+func TestDraw_Timeline_IsXML(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, draw(&out, "\n a <title> \n  0.0s  Go  granted  █ 1 of 4\n"))
+	for decoder := xml.NewDecoder(&out); ; {
+		_, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+	}
+}
