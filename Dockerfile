@@ -20,5 +20,11 @@ WORKDIR /src
 COPY . .
 RUN make bin/image
 
+# goreleaser builds the binaries of all platforms before the image.
+FROM base AS release
+ARG TARGETPLATFORM
+COPY --from=golang:1.26 /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+COPY $TARGETPLATFORM/rrl /rrl
+
 FROM base
 COPY --from=build /src/bin/image/ /

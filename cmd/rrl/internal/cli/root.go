@@ -93,6 +93,7 @@ rrl demo shows the tool without a Redis.
 
 Exit codes: 0 success; 1 try was denied, audit found a problem or skipped keys, or set --if-absent found a rate;
 2 an error, or show of a corrupt limiter.`,
+		Version:       installed(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
