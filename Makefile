@@ -1,11 +1,14 @@
 # All commands of developers and CI. The library needs only Go. The tests on real servers need redis-server, a
 # JDK and Maven; make deps installs or lists them.
 
+ACTIONLINT    = github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GORELEASER    = github.com/goreleaser/goreleaser/v2@v2.16.0
 GREMLINS      = github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 STATICCHECK   = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 VALE          = github.com/vale-cli/vale/v3/cmd/vale@v3.21.0
 MODULES       = $(shell go list -m -f '{{.Dir}}' | sed 's,^$(CURDIR),.,')
+PUBLISHED     = $(filter-out ./integration ./examples,$(MODULES))
 GO_TEST       = go test -race -shuffle=on
 
 CONTAINER     = $(CURDIR)/bin/redis-container
@@ -22,7 +25,9 @@ REDISSON_VERSIONS = 3.16.8,3.20.1,3.21.3,3.27.2,3.34.1,3.38.1,3.45.1,3.52.0,4.0.
 IMAGE        ?= rrl:local
 AUTHORITIES   = $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt))
 
-.PHONY: demo demo-java test test-root test-modules test-integration test-proxies test-matrix test-servers test-faults test-docker redis-image image bin/image fuzz mutate bench recording recording-java lint prose deps
+.PHONY: demo demo-java test test-root test-modules test-published test-integration test-proxies test-matrix \
+	test-servers test-faults test-docker redis-image image bin/image fetch-check api tidy release snapshot fuzz mutate \
+	bench recording recording-java lint prose deps
 
 # The quickstart; REDIS_URL=redis://host:6379 runs it on a real Redis.
 demo:
@@ -33,14 +38,21 @@ demo:
 demo-java:
 	@go run ./integration/tools/demojava
 
-# All tests: each module on an in-memory Redis, then real servers and real Redisson (4.7.0, 3.38.1 and 3.20.1).
-test: deps test-modules test-integration
+# All tests: each module on an in-memory Redis, then real servers and real Redisson (4.7.0, 3.38.1 and 3.20.1), then
+# the modules as a consumer fetches them.
+test: deps test-modules test-integration fetch-check
 
 test-root:
 	$(GO_TEST) ./...
 
 test-modules: deps
 	$(GO_TEST) $(addsuffix /...,$(filter-out ./integration,$(MODULES)))
+
+# The published modules alone, also with a Go that is too old for the others.
+test-published: deps
+	sed -e '/integration$$/d' -e '/examples$$/d' -e 's/^go .*/go 1.25.0/' go.work > published.work
+	cp go.work.sum published.work.sum
+	GOWORK=$(CURDIR)/published.work $(GO_TEST) $(addsuffix /...,$(PUBLISHED))
 
 # Two suites at a time, since some measure delays.
 test-integration: deps
@@ -104,6 +116,28 @@ bin/image:
 	@test -n "$(AUTHORITIES)" || { echo "No authorities to trust: install ca-certificates." >&2; exit 1; }
 	install -D -m 644 $(AUTHORITIES) bin/image/etc/ssl/certs/ca-certificates.crt
 
+# Fetches, builds and installs the published modules as a program outside this repository does.
+fetch-check:
+	go run ./integration/tools/fetchcheck
+
+# Golden files in api: the exported API of each package, and the dependencies that consumers get.
+api:
+	go run ./integration/tools/api
+	go run ./integration/tools/fetchcheck -update
+
+# go mod tidy for all modules, which ignores go.work. No go.sum has the modules themselves: they change with each commit.
+tidy:
+	go run ./integration/tools/fetchcheck each go mod tidy
+	sed -i '\,^github.com/rratelimiter/,d' $$(git ls-files '*go.sum')
+
+# Checks and tags a release; pushes nothing: make release VERSION=v0.1.0
+release:
+	VERSION=$(VERSION) .ci/release
+
+# The binaries of a release in dist, without a release.
+snapshot:
+	go run $(GORELEASER) build --snapshot --clean
+
 # Each fuzz target, some minutes in all. A number of runs, since the end of a time can fail (golang/go#75804).
 fuzz:
 	for package in $$(git grep -l '^func Fuzz' '*_test.go' | xargs -n 1 dirname | sort -u); do \
@@ -135,6 +169,7 @@ lint:
 	go run $(STATICCHECK) $(addsuffix /...,$(MODULES))
 	go run $(GOLANGCI_LINT) run --config .golangci.yml $(addsuffix /...,$(MODULES))
 	go run $(VALE) --output line $$(git ls-files '*.md' '*.go' '*.lua')
+	go run $(ACTIONLINT)
 
 # Prose lint of Markdown and comments, by the rules in .vale. make lint includes it.
 prose:

@@ -1,0 +1,134 @@
+// Package release tests .ci/release, the script of make release.
+package release
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const repository = "../../.."
+
+func TestRelease_CleanTree_SetsVersionsAndTags(t *testing.T) {
+	c := newClone(t)
+	before := c.git("rev-parse", "HEAD")
+
+	output, err := c.release("v0.9.0", "true")
+	require.NoError(t, err, output)
+
+	require.Equal(t, strings.Fields(`cmd/rrl/v0.9.0 grpclimit/v0.9.0 otellimit/v0.9.0 rls/v0.9.0 rules/v0.9.0 v0.9.0`),
+		strings.Fields(c.git("tag", "--points-at", "HEAD")))
+	require.Equal(t, before, c.git("rev-parse", "HEAD^"), "one commit")
+	require.Empty(t, c.git("status", "--porcelain"))
+	require.Equal(t, before, c.git("rev-parse", "@{upstream}"), "nothing is pushed")
+	require.Contains(t, c.read("CHANGELOG.md"),
+		"## [Unreleased]\n\n## [0.9.0] - "+time.Now().UTC().Format(time.DateOnly)+"\n")
+	for _, name := range strings.Fields(c.git("ls-files", "*go.mod", "go.work")) {
+		for line := range strings.Lines(c.read(name)) {
+			if strings.HasPrefix(line, "\tgithub.com/rratelimiter/rratelimiter") {
+				require.Contains(t, line, " v0.9.0", name)
+			}
+		}
+	}
+}
+
+func TestRelease_Unfit_ChangesNothing(t *testing.T) {
+	unfit := newClone(t)
+	before := unfit.git("rev-parse", "HEAD")
+	for name, test := range map[string]struct {
+		version, check string
+		prepare        func(*clone)
+		fails          string
+	}{
+		"no version":         {"", "true", nil, "is not a version"},
+		"no semver":          {"0.1", "true", nil, "is not a version"},
+		"version 2":          {"v2.0.0", "true", nil, "needs /v2"},
+		"failing checks":     {"v0.9.0", "false", nil, "the checks failed"},
+		"changed tree":       {"v0.9.0", "true", func(c *clone) { c.write("new", "") }, "the tree has changes"},
+		"existing tag":       {"v0.9.1", "true", func(c *clone) { c.git("tag", "rls/v0.9.1") }, "tag rls/v0.9.1 exists"},
+		"no changes to date": {"v0.9.0", "true", func(c *clone) { c.commit("CHANGELOG.md", "# Changelog\n") }, "no heading"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.prepare != nil {
+				test.prepare(unfit)
+			}
+			prepared := unfit.git("rev-parse", "HEAD")
+			output, err := unfit.release(test.version, test.check)
+			require.Error(t, err)
+			require.Contains(t, output, test.fails)
+			require.Equal(t, prepared, unfit.git("rev-parse", "HEAD"))
+			require.Empty(t, unfit.git("tag", "--list", "v0.9.0"))
+			unfit.git("reset", "-q", "--hard", before)
+			unfit.git("clean", "-q", "-f", "-d")
+		})
+	}
+}
+
+// clone is a clone of this repository with its present script and modules.
+type clone struct {
+	t   *testing.T
+	dir string
+}
+
+func newClone(t *testing.T) *clone {
+	t.Helper()
+	for _, who := range []string{"AUTHOR", "COMMITTER"} {
+		t.Setenv("GIT_"+who+"_NAME", "test")
+		t.Setenv("GIT_"+who+"_EMAIL", "test@example.com")
+	}
+	// The script runs in a clone of a clone, whose remote is no repository of anybody.
+	dir := t.TempDir()
+	origin := filepath.Join(dir, "origin")
+	output, err := exec.CommandContext(t.Context(), "git", "clone", "-q", "--bare", "--no-tags", repository, origin).CombinedOutput()
+	require.NoError(t, err, string(output))
+	c := &clone{t, filepath.Join(dir, "clone")}
+	output, err = exec.CommandContext(t.Context(), "git", "clone", "-q", origin, c.dir).CombinedOutput()
+	require.NoError(t, err, string(output))
+	c.git("checkout", "-q", "-B", "release")
+	script, err := os.ReadFile(filepath.Join(repository, ".ci/release"))
+	require.NoError(t, err)
+	c.write(".ci/release", string(script))
+	c.git("add", ".")
+	c.git("commit", "-q", "--allow-empty", "-m", "the present script")
+	c.git("push", "-q", "-u", "origin", "release")
+	return c
+}
+
+func (c *clone) git(args ...string) string {
+	c.t.Helper()
+	git := exec.CommandContext(c.t.Context(), "git", args...)
+	git.Dir = c.dir
+	output, err := git.CombinedOutput()
+	require.NoError(c.t, err, string(output))
+	return strings.TrimSpace(string(output))
+}
+
+func (c *clone) release(version, check string) (string, error) {
+	script := exec.CommandContext(c.t.Context(), ".ci/release")
+	script.Dir, script.Env = c.dir, append(os.Environ(), "VERSION="+version, "CHECK="+check)
+	output, err := script.CombinedOutput()
+	return string(output), err
+}
+
+func (c *clone) commit(name, text string) {
+	c.t.Helper()
+	c.write(name, text)
+	c.git("commit", "-q", "-a", "-m", "change")
+}
+
+func (c *clone) read(name string) string {
+	c.t.Helper()
+	text, err := os.ReadFile(filepath.Join(c.dir, name))
+	require.NoError(c.t, err)
+	return string(text)
+}
+
+func (c *clone) write(name, text string) {
+	c.t.Helper()
+	require.NoError(c.t, os.WriteFile(filepath.Join(c.dir, name), []byte(text), 0o755))
+}
