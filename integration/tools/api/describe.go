@@ -32,8 +32,8 @@ func (l listed) public() bool {
 	if l.DepOnly || l.Name == "main" || l.Module == nil || !l.Module.Main {
 		return false
 	}
-	private := []string{"integration", "examples"}
-	return !slices.Contains(private, path.Base(l.Module.Path)) && !slices.Contains(strings.Split(l.ImportPath, "/"), "internal")
+	private := slices.Contains([]string{"integration", "examples"}, path.Base(l.Module.Path))
+	return !private && !slices.Contains(strings.Split(l.ImportPath, "/"), "internal")
 }
 
 // describe returns the file name and the declarations of each public package in the workspace of

@@ -1,6 +1,6 @@
-// Command api writes the exported API of each public package to the folder api, one declaration per
-// line, so that a change of it is a difference that a reviewer sees. Run it in the root of the
-// repository:
+// Command api writes the exported API of each public package to the folder api. A file has one
+// declaration per line, so that a reviewer sees a change of the API as a difference.
+// Run it in the root of the repository:
 //
 //	go run ./integration/tools/api
 package main

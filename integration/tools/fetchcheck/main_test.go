@@ -48,7 +48,10 @@ func main() {
 func TestCheck_Consumers(t *testing.T) {
 	upstream := t.TempDir()
 	library := t.TempDir()
-	write(t, library, map[string]string{"go.mod": "module example.com/assert\ngo 1.25.0\n", "assert.go": "package assert\n"})
+	write(t, library, map[string]string{
+		"go.mod":    "module example.com/assert\ngo 1.25.0\n",
+		"assert.go": "package assert\n",
+	})
 	require.NoError(t, pack(t.Context(), upstream,
 		&goModule{Path: "example.com/assert", Dir: library, GoMod: filepath.Join(library, "go.mod")}, "v1.0.0"))
 	t.Setenv("GOPROXY", "file://"+filepath.ToSlash(upstream))

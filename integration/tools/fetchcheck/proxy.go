@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/module"
@@ -54,7 +55,7 @@ func serve(ctx context.Context, dir string, modules []*goModule, version string)
 func (e environment) run(ctx context.Context, dir, name string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, name, args...)
 	command.Dir = dir
-	command.Env = append(e.vars, "PWD="+dir)
+	command.Env = slices.Concat(e.vars, []string{"PWD=" + dir})
 	output, err := command.CombinedOutput()
 	if err != nil {
 		return string(output), fmt.Errorf("fetchcheck: %s %s: %w\n%s", name, strings.Join(args, " "), err, output)

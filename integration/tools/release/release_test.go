@@ -84,11 +84,14 @@ func newClone(t *testing.T) *clone {
 	// The script runs in a clone of a clone, whose remote is no repository of anybody.
 	dir := t.TempDir()
 	origin := filepath.Join(dir, "origin")
-	output, err := exec.CommandContext(t.Context(), "git", "clone", "-q", "--bare", "--no-tags", repository, origin).CombinedOutput()
-	require.NoError(t, err, string(output))
+	for _, args := range [][]string{
+		{"clone", "-q", "--bare", "--no-tags", repository, origin},
+		{"clone", "-q", origin, filepath.Join(dir, "clone")},
+	} {
+		output, err := exec.CommandContext(t.Context(), "git", args...).CombinedOutput()
+		require.NoError(t, err, string(output))
+	}
 	c := &clone{t, filepath.Join(dir, "clone")}
-	output, err = exec.CommandContext(t.Context(), "git", "clone", "-q", origin, c.dir).CombinedOutput()
-	require.NoError(t, err, string(output))
 	c.git("checkout", "-q", "-B", "release")
 	script, err := os.ReadFile(filepath.Join(repository, ".ci/release"))
 	require.NoError(t, err)
