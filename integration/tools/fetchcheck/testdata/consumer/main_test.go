@@ -1,9 +1,16 @@
 package main
 
-import "testing"
+import (
+	"testing"
 
-func TestRun(t *testing.T) {
-	if run(t.Context()) == nil {
-		t.Error("run works without a Redis")
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/rratelimitertest"
+)
+
+func TestLimiter(t *testing.T) {
+	env := rratelimitertest.New(t)
+	err := env.Client.Limiter("paid-api").SetRate(t.Context(), rratelimiter.Rate{Permits: 1, Interval: 1e9})
+	if err != nil {
+		t.Error(err)
 	}
 }
