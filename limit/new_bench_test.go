@@ -4,22 +4,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/rratelimitertest"
 )
 
 // BenchmarkNew is the cost of a limiter for one request: programs open one for each request of a
 // user.
 func BenchmarkNew(b *testing.B) {
-	redis := miniredis.RunT(b)
-	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis.Addr()}, DisableCache: true,
-		ForceSingleClient: true})
-	require.NoError(b, err)
-	defer conn.Close()
-	client := rratelimiter.New(conn)
+	client := rratelimitertest.New(b).Client
 	for name, policies := range map[string][]Policy{
 		"one": {TokenBucket{20, 5, time.Second}},
 		"two": {FixedWindow{5, time.Minute, false}, FixedWindow{20, time.Hour, false}},

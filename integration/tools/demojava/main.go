@@ -17,8 +17,6 @@ import (
 	"os/exec"
 	"strings"
 	"time"
-
-	"github.com/rratelimiter/rratelimiter/integration/tools/env"
 )
 
 // longest is the time after which the demo gives up: Maven may have to download Redisson first.
@@ -27,21 +25,23 @@ const longest = 5 * time.Minute
 func main() {
 	svg := flag.Bool("svg", false, "print a picture")
 	flag.Parse()
-	ctx, cancel := context.WithTimeout(context.Background(), env.Duration("DEMO_LONGEST", longest))
-	defer cancel()
-	var picture bytes.Buffer
-	out := io.Writer(os.Stdout)
-	if *svg {
-		out = &picture
-	}
-	err := demo(ctx, out)
-	if err == nil && *svg {
-		err = draw(os.Stdout, picture.String())
-	}
-	if err != nil {
+	if err := run(*svg); err != nil {
 		fmt.Fprintln(os.Stderr, "demo-java:", err)
 		os.Exit(1)
 	}
+}
+
+func run(svg bool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), longest)
+	defer cancel()
+	if !svg {
+		return demo(ctx, os.Stdout)
+	}
+	var picture bytes.Buffer
+	if err := demo(ctx, &picture); err != nil {
+		return err
+	}
+	return draw(os.Stdout, picture.String())
 }
 
 // demo starts a Redis and plays on it.
@@ -82,7 +82,7 @@ func startRedis(ctx context.Context) (url string, stop func(), err error) {
 		return "", nil, err
 	}
 	addr := listener.Addr().String()
-	listener.Close()
+	_ = listener.Close()
 	_, port, _ := net.SplitHostPort(addr)
 	server := exec.CommandContext(ctx, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "")
 	if err := server.Start(); err != nil {
