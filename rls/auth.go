@@ -10,7 +10,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// auth answers a proxy that asks whether a request may pass.
+// auth decides a request that a proxy describes.
 func (s *Server) auth(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("domain")
 	d := s.rules.Load().domains[name]

@@ -47,11 +47,11 @@ func TestLoad_Mistakes_NamePositionAndReason(t *testing.T) {
 		{"an empty descriptor", d + "  -\n", "FILE:3: descriptors[0].key: is empty"},
 		{"a key that is a list", d + "  - key: [a]\n", "FILE:3: descriptors[0].key: a list, want a text"},
 		{"one descriptor twice", d + "  - {key: a, value: b}\n  - {key: a, value: b}\n",
-			`FILE:4: descriptors[1]: "a_b" stands in FILE:3 already`},
+			`FILE:4: descriptors[1]: "a_b" is defined in FILE:3 already`},
 		{"one descriptor twice by its underscore", d + "  - {key: a, value: b_c}\n  - {key: a_b, value: c}\n",
-			`FILE:4: descriptors[1]: "a_b_c" stands in FILE:3 already`},
+			`FILE:4: descriptors[1]: "a_b_c" is defined in FILE:3 already`},
 		{"one twice further down", d + "  - key: a\n    descriptors:\n      - key: b\n      - key: b\n",
-			`FILE:6: descriptors[0].descriptors[1]: "b" stands in FILE:5 already`},
+			`FILE:6: descriptors[0].descriptors[1]: "b" is defined in FILE:5 already`},
 		{"no unit", d + "  - {key: a, rate_limit: {requests_per_unit: 5}}\n",
 			`FILE:3: descriptors[0].rate_limit.unit: is "", want second, minute`},
 		{"an unknown unit", d + "  - {key: a, rate_limit: {unit: fortnight, requests_per_unit: 5}}\n",
@@ -59,7 +59,7 @@ func TestLoad_Mistakes_NamePositionAndReason(t *testing.T) {
 		{"the unit unknown", d + "  - {key: a, rate_limit: {unit: unknown, requests_per_unit: 5}}\n",
 			`rate_limit.unit: is "unknown", want`},
 		{"unit and per", d + "  - {key: a, rate_limit: {unit: day, per: 1h, requests_per_unit: 5}}\n",
-			"rate_limit.per: stands beside unit"},
+			"rate_limit.per: is given beside unit"},
 		{"no number", d + "  - {key: a, rate_limit: {unit: day}}\n",
 			"rate_limit.requests_per_unit: is missing; 0 refuses everything"},
 		{"a negative number", d + "  - {key: a, rate_limit: {unit: day, requests_per_unit: -1}}\n",
@@ -90,7 +90,7 @@ func TestLoad_Mistakes_NamePositionAndReason(t *testing.T) {
 		{"an unknown policy", d + "  - {key: a, rate_limit: {per: 1s, requests_per_unit: 1, policy: gcra}}\n",
 			`rate_limit.policy: no policy "gcra", want one of calendar`},
 		{"a field of another policy", d + "  - {key: a, rate_limit: {per: 1s, requests_per_unit: 1, capacity: 3}}\n",
-			"rate_limit.capacity: capacity means nothing to fixed_window"},
+			"rate_limit.capacity: capacity has no meaning for fixed_window"},
 		{"cells that do not divide",
 			d + "  - {key: a, rate_limit: {per: 1s, requests_per_unit: 1, policy: sliding_window, cells: 7}}\n",
 			"rate_limit: SlidingWindow.Interval is 1s"},
@@ -108,7 +108,7 @@ func TestLoad_Mistakes_NamePositionAndReason(t *testing.T) {
 		{"unlimited among several", d + "  - {key: a, limits: [{unit: day, requests_per_unit: 1}, {unlimited: true}]}\n",
 			"descriptors[0].limits: has an unlimited limit among several"},
 		{"http without requests", "domain: x\nhttp: {trust: [10.0.0.0/8]}\n", "http.requests: is empty"},
-		{"http with addresses that nobody tells",
+		{"http with addresses that no proxy reports",
 			"domain: x\nhttp: {requests: [{descriptor: [{key: a, from: address}]}]}\n", "http.trust: is empty"},
 		{"a network that is none",
 			"domain: x\nhttp: {trust: [10.0.0.0/99], requests: [{descriptor: [{key: a, value: b}]}]}\n",
@@ -176,7 +176,7 @@ func TestLoad_SeveralMistakesOfOneLimit_ReportsTheFirst(t *testing.T) {
 		"domain: d\ndescriptors:\n  - {key: a, rate_limit: {per: 1s, requests_per_unit: 1, warm_up: 3s, capacity: 3, burst: 1s}}\n")
 	for range 50 {
 		_, err := rls.Load(dir, false)
-		require.ErrorContains(t, err, "rate_limit.warm_up: warm_up means nothing to fixed_window")
+		require.ErrorContains(t, err, "rate_limit.warm_up: warm_up has no meaning for fixed_window")
 	}
 }
 
@@ -227,7 +227,7 @@ func TestLoad_Folder_ReadsItsYAMLFiles(t *testing.T) {
 	assert.Contains(t, rules.String(), "x.b: unit=DAY")
 	assert.Equal(t, []string{"x"}, rules.Domains())
 	_, err = rls.Load(folder(t, two, two), true)
-	assert.ErrorContains(t, err, `1.yaml:2: descriptors: "b" stands in `)
+	assert.ErrorContains(t, err, `1.yaml:2: descriptors: "b" is defined in `)
 
 	dir := folder(t, one)
 	for name, text := range map[string]string{".hidden.yaml": "{", "readme.md": "{", "more.yml": "domain: y\n"} {

@@ -28,21 +28,10 @@
 // value_to_metric, share_threshold and metadata. A month has 30 days and a year 365. Windows begin
 // at multiples since the Unix epoch.
 //
-// Further fields of a limit:
-//
-//   - per is any interval, in place of unit.
-//   - policy is a policy of package limit. Its fields are aligned (fixed_window), cells
-//     (sliding_window), in (calendar), capacity (token_bucket and leaky_bucket), and burst, warm_up
-//     and cold_factor (smooth).
-//
-// Further fields of a descriptor:
-//
-//   - limits has several limits.
-//   - overdraw is for costs that are charged after the response.
-//   - hash_value is for values that Redis must not store, such as API keys. The first 128 bits of
-//     their SHA-256 replace them in names of limiters.
-//
-// Further fields of a file are slot_by and http, see below.
+// A limit may have an interval in place of a unit (per), and a policy of package limit with its
+// fields. A descriptor may have several limits, overdraw for costs that are charged after the
+// response, and hash_value for values that Redis must not store, such as API keys. A file may have
+// slot_by and http, see below. docs/envoy.md lists all fields.
 //
 // A mistake is a *[ConfigError] with file, line and field. [Server.Watch] puts changes into force.
 // If a new file has a mistake, the old rules stay in force. Permits stay taken over a change.

@@ -55,7 +55,7 @@ func (d *decoder) domain(into *domain) {
 func (d *decoder) descriptors(n *rulefile.Node, into *level, depth int) {
 	d.List(n, "a list", func(n *rulefile.Node) {
 		if depth >= mostEntries {
-			const reason = "lies %d descriptors deep, want at most %d, as many entries as a request may have"
+			const reason = "is nested %d descriptors deep, want at most %d, as many entries as a request may have"
 			d.Fail(n, reason, depth+1, mostEntries)
 			return
 		}
@@ -119,7 +119,7 @@ func (d *decoder) checkJoint(n *rulefile.Node, limits []*rateLimit) {
 	var policies []limit.Policy
 	for _, l := range limits {
 		if l.unlimited {
-			d.Fail(n, "has an unlimited limit among several, take it away")
+			d.Fail(n, "has an unlimited limit among several: remove it")
 			return
 		}
 		if l.policy != nil {

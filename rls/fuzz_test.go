@@ -21,8 +21,8 @@ import (
 
 // A file is read, or its error has a text. What was read can be printed.
 func FuzzConfig(f *testing.F) {
-	for _, stories := range [][]story{matching, units, hits, modes, beyond} {
-		for _, s := range stories {
+	for _, scenarios := range [][]scenario{matching, units, hits, modes, beyond} {
+		for _, s := range scenarios {
 			f.Add(s.config)
 		}
 	}
@@ -46,12 +46,12 @@ func FuzzConfig(f *testing.F) {
 }
 
 // A request is answered with a status for each descriptor, or refused with a status of gRPC,
-// whatever stands in it.
+// whatever is defined in it.
 func FuzzRequest(f *testing.F) {
-	for _, stories := range [][]story{matching, units, hits, modes, beyond} {
-		for _, s := range stories {
-			for _, turn := range s.turns {
-				message, err := proto.Marshal(request(f, turn.ask))
+	for _, scenarios := range [][]scenario{matching, units, hits, modes, beyond} {
+		for _, s := range scenarios {
+			for _, e := range s.exchanges {
+				message, err := proto.Marshal(request(f, e.ask))
 				if err != nil {
 					f.Fatal(err)
 				}
@@ -60,8 +60,8 @@ func FuzzRequest(f *testing.F) {
 		}
 	}
 	var domains []string
-	for _, stories := range [][]story{matching, units, hits, modes, beyond} {
-		for _, s := range stories {
+	for _, scenarios := range [][]scenario{matching, units, hits, modes, beyond} {
+		for _, s := range scenarios {
 			domains = append(domains, s.config)
 		}
 	}

@@ -106,7 +106,7 @@ func (d *decoder) limit(n *rulefile.Node) *rateLimit {
 	}
 	if l.unlimited {
 		if stated := cmp.Or(file.Unit, file.Per, file.Policy); stated != nil {
-			d.Fail(stated, "is %q, but the limit is unlimited: take one of them away", rulefile.Clip(stated.Value))
+			d.Fail(stated, "is %q, but the limit is unlimited: remove one of them", rulefile.Clip(stated.Value))
 		}
 		return l
 	}
@@ -148,7 +148,7 @@ func (d *decoder) interval(n *rulefile.Node, file *limitFile,
 	into *rulefile.Limit) (unit ratelimit.RateLimitResponse_RateLimit_Unit) {
 	switch {
 	case file.Unit != nil && file.Per != nil:
-		d.Fail(file.Per, "stands beside unit, take one of them away")
+		d.Fail(file.Per, "is given beside unit: remove one of them")
 	case file.Per != nil:
 		into.Per = d.Duration(file.Per)
 		for u, length := range unitLengths {

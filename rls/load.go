@@ -86,7 +86,7 @@ func (d *domain) merge(other *domain) (errs []error) {
 	}
 	d.slotBy = cmp.Or(d.slotBy, other.slotBy)
 	if other.web != nil && d.web != nil {
-		fail(0, "http", "stands in "+d.file+" already")
+		fail(0, "http", "is defined in "+d.file+" already")
 	}
 	d.web = cmp.Or(d.web, other.web)
 	return errs

@@ -2,13 +2,13 @@ package rls_test
 
 import "time"
 
-var matching = []story{
+var matching = []scenario{
 	{"two values of one key", `
 domain: store
 descriptors:
   - {key: table, value: orders, rate_limit: {unit: minute, requests_per_unit: 2}}
   - {key: table, value: people, rate_limit: {unit: minute, requests_per_unit: 1}}
-`, []turn{
+`, []exchange{
 		{0, "store | table=orders", "OK | OK 1/2 minute 60s"},
 		{0, "store | table=people", "OK | OK 0/1 minute 60s"},
 		{0, "store | table=orders", "OK | OK 0/2 minute 60s"},
@@ -30,7 +30,7 @@ descriptors:
     descriptors:
       - {key: to, rate_limit: {unit: day, requests_per_unit: 2}}
   - {key: to, rate_limit: {unit: day, requests_per_unit: 3}}
-`, []turn{
+`, []exchange{
 		{0, "mail | kind=offer to=ann", "OK | OK 1/2 day 86400s"},
 		{0, "mail | kind=offer to=bob", "OK | OK 1/2 day 86400s"},
 		{0, "mail | kind=offer to=ann | to=ann", "OK | OK 0/2 day 86400s | OK 2/3 day 86400s"},
@@ -48,7 +48,7 @@ descriptors:
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 1}}
   - {key: remote_address, value: 198.51.100.7, rate_limit: {unit: second, requests_per_unit: 0}}
   - {key: remote_address, value: 198.51.100.8}
-`, []turn{
+`, []exchange{
 		{0, "edge | remote_address=192.0.2.1", "OK | OK 0/1 second 1s"},
 		{0, "edge | remote_address=192.0.2.1", "OVER | OVER 0/1 second 1s"},
 		{0, "edge | remote_address=192.0.2.2", "OK | OK 0/1 second 1s"},
@@ -68,7 +68,7 @@ descriptors:
         rate_limit: {unit: minute, requests_per_unit: 3}
         descriptors:
           - {key: c, value: z, rate_limit: {unit: minute, requests_per_unit: 1}}
-`, []turn{
+`, []exchange{
 		{0, "deep | a=x", "OK | OK 4/5 minute 60s"},
 		{0, "deep | a=x b=y", "OK | OK 2/3 minute 60s"},
 		{0, "deep | a=x b=y c=z", "OK | OK 0/1 minute 60s"},
@@ -79,12 +79,12 @@ descriptors:
 		{0, "deep | a=x", "OK | OK 3/5 minute 60s"},
 		{0, "deep | b=y", "OK | OK"},
 	}},
-	{"no limit and nothing below passes everything, and domains that nobody has too", `
+	{"no limit and nothing below passes everything, and domains of no file too", `
 domain: free
 descriptors:
   - {key: user, rate_limit: {unit: minute, requests_per_unit: 1}}
   - {key: user, value: admin}
-`, []turn{
+`, []exchange{
 		{0, "free | user=admin", "OK | OK"},
 		{0, "free | user=admin", "OK | OK"},
 		{0, "free | user=eve", "OK | OK 0/1 minute 60s"},
@@ -103,7 +103,7 @@ descriptors:
   - {key: route, value: /v*/books/*/pages, rate_limit: {unit: minute, requests_per_unit: 3}}
   - {key: any, value: "*", rate_limit: {unit: minute, requests_per_unit: 4}}
   - {key: tight, value: ab*ba, rate_limit: {unit: minute, requests_per_unit: 5}}
-`, []turn{
+`, []exchange{
 		{0, "wild | v=pre", "OK | OK 0/1 minute 60s"},
 		{0, "wild | v=pretty", "OK | OK 0/1 minute 60s"},
 		{0, "wild | v=prefix", "OK | OK 0/1 minute 60s"},
@@ -129,7 +129,7 @@ descriptors:
   - {key: p, value: a*, rate_limit: {unit: minute, requests_per_unit: 20}}
   - {key: p, value: ab*, rate_limit: {unit: minute, requests_per_unit: 30}}
   - {key: p, value: abc, rate_limit: {unit: minute, requests_per_unit: 40}}
-`, []turn{
+`, []exchange{
 		{0, "order | p=abc", "OK | OK 39/40 minute 60s"},
 		{0, "order | p=abd", "OK | OK 19/20 minute 60s"},
 		{0, "order | p=a", "OK | OK 19/20 minute 60s"},
@@ -144,7 +144,7 @@ descriptors:
     descriptors:
       - {key: repo, value: r*, rate_limit: {unit: minute, requests_per_unit: 1}}
       - {key: repo, rate_limit: {unit: minute, requests_per_unit: 2}}
-`, []turn{
+`, []exchange{
 		{0, "nest | org=o1 repo=r1", "OK | OK 0/1 minute 60s"},
 		{0, "nest | org=o2 repo=r1", "OK | OK 0/1 minute 60s"},
 		{0, "nest | org=o1 repo=r1", "OVER | OVER 0/1 minute 60s"},
@@ -161,7 +161,7 @@ descriptors:
     share_threshold: true
     descriptors:
       - {key: leaf, rate_limit: {unit: hour, requests_per_unit: 1}}
-`, []turn{
+`, []exchange{
 		{0, "shared | files=docs/a", "OK | OK 1/2 hour 3600s"},
 		{0, "shared | files=docs/b", "OK | OK 0/2 hour 3600s"},
 		{0, "shared | files=docs/c", "OVER | OVER 0/2 hour 3600s"},
@@ -176,14 +176,14 @@ descriptors:
 domain: seam
 descriptors:
   - {key: a, value: b_c, rate_limit: {unit: minute, requests_per_unit: 1}}
-`, []turn{
+`, []exchange{
 		{0, "seam | a=b_c", "OK | OK 0/1 minute 60s"},
 		{0, "seam | a_b=c", "OK | OK 0/1 minute 60s"},
 		{0, "seam | a=b_c", "OVER | OVER 0/1 minute 60s"},
 	}},
 }
 
-var units = []story{
+var units = []scenario{
 	{"each unit, in any case", `
 domain: unit
 descriptors:
@@ -194,7 +194,7 @@ descriptors:
   - {key: week, rate_limit: {unit: week, requests_per_unit: 1}}
   - {key: month, rate_limit: {unit: month, requests_per_unit: 1}}
   - {key: year, rate_limit: {unit: year, requests_per_unit: 1}}
-`, []turn{
+`, []exchange{
 		{90 * time.Minute, "unit | second", "OK | OK 0/1 second 1s"},
 		{0, "unit | minute", "OK | OK 0/1 minute 60s"},
 		{0, "unit | hour", "OK | OK 0/1 hour 1800s"},
@@ -214,7 +214,7 @@ domain: none
 descriptors:
   - {key: ldap, rate_limit: {unlimited: true}}
   - {key: azure, rate_limit: {unit: minute, requests_per_unit: 1}}
-`, []turn{
+`, []exchange{
 		{0, "none | ldap", "OK | OK unlimited"},
 		{0, "none | ldap=x", "OK | OK unlimited"},
 		{0, "none x1000 | ldap", "OK | OK unlimited"},
@@ -226,7 +226,7 @@ descriptors:
 domain: own
 descriptors:
   - {key: user, rate_limit: {unit: minute, requests_per_unit: 1, name: mine}, shadow_mode: true}
-`, []turn{
+`, []exchange{
 		{0, "own | user=ann 3/minute", "OK | OK 2/3 minute 60s"},
 		{0, "own | user=ann 3/minute", "OK | OK 1/3 minute 60s"},
 		{0, "own | user=ann", "OK | OK 0/1 minute 60s mine"}, // counts on, and is over in shadow mode

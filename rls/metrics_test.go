@@ -23,8 +23,8 @@ func metricsOf(s *rls.Server) string {
 	return w.Body.String()
 }
 
-// Rules count under the names and labels that dashboards of the original have.
-func TestMetrics(t *testing.T) {
+// Rules count under the names and labels that dashboards of the reference have.
+func TestMetrics_Rules_HaveTheNamesOfTheReference(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, `
 domain: shop
@@ -90,7 +90,7 @@ descriptors:
 }
 
 // What requests say makes so many series, and no more: others count at their rule.
-func TestSeriesAreBounded(t *testing.T) {
+func TestMetrics_ManyValues_SeriesAreBounded(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client,
 			"domain: x\ndescriptors:\n  - {key: k, detailed_metric: true, rate_limit: {unlimited: true}}\n",
@@ -107,7 +107,7 @@ func TestSeriesAreBounded(t *testing.T) {
 }
 
 // Headers and metadata for Envoy, and the modes of the whole service.
-func TestAnswersForEnvoy(t *testing.T) {
+func TestShouldRateLimit_Options_AddHeadersAndMetadata(t *testing.T) {
 	const config = `
 domain: x
 descriptors:

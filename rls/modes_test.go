@@ -2,14 +2,14 @@ package rls_test
 
 import "time"
 
-var hits = []story{
+var hits = []scenario{
 	{"what a request adds", `
 domain: add
 descriptors:
   - {key: a, rate_limit: {unit: minute, requests_per_unit: 10}}
   - {key: b, rate_limit: {unit: minute, requests_per_unit: 5}}
   - {key: free}
-`, []turn{
+`, []exchange{
 		{0, "add x3 | a=1", "OK | OK 7/10 minute 60s"},
 		{0, "add x0 | a=1", "OK | OK 6/10 minute 60s"}, // 0 is 1
 		{0, "add x7 | a=1", "OVER | OVER 0/10 minute 60s"},
@@ -25,7 +25,7 @@ descriptors:
 domain: look
 descriptors:
   - {key: a, rate_limit: {unit: minute, requests_per_unit: 2}}
-`, []turn{
+`, []exchange{
 		{0, "look | a=1 +0", "OK | OK 2/2 minute 60s"},
 		{0, "look | a=1", "OK | OK 1/2 minute 60s"},
 		{0, "look | a=1 +0", "OK | OK 1/2 minute 60s"},
@@ -38,7 +38,7 @@ descriptors:
 domain: back
 descriptors:
   - {key: a, rate_limit: {unit: minute, requests_per_unit: 3}}
-`, []turn{
+`, []exchange{
 		{0, "back | a=1 +3", "OK | OK 0/3 minute 60s"},
 		{0, "back | a=1 -2", "OK | OK 2/3 minute 60s"},
 		{0, "back | a=1 +2", "OK | OK 0/3 minute 60s"},
@@ -54,7 +54,7 @@ descriptors:
   - {key: tight, rate_limit: {unit: minute, requests_per_unit: 1}}
   - {key: wide, rate_limit: {unit: hour, requests_per_unit: 3}}
   - {key: ban, rate_limit: {unit: hour, requests_per_unit: 0}}
-`, []turn{
+`, []exchange{
 		{0, "all | tight | wide", "OK | OK 0/1 minute 60s | OK 2/3 hour 3600s"},
 		{0, "all | tight | wide", "OVER | OVER 0/1 minute 60s | OK 2/3 hour 3600s"},
 		{0, "all | wide | tight", "OVER | OK 2/3 hour 3600s | OVER 0/1 minute 60s"},
@@ -70,14 +70,14 @@ descriptors:
 	}},
 }
 
-var modes = []story{
+var modes = []scenario{
 	{"shadow mode never refuses, and takes nothing of what it would have refused", `
 domain: shadow
 descriptors:
   - {key: s, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
   - {key: e, rate_limit: {unit: minute, requests_per_unit: 3}}
   - {key: ban, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 0}}
-`, []turn{
+`, []exchange{
 		{0, "shadow | s=1", "OK | OK 0/1 minute 60s"},
 		{0, "shadow | s=1", "OK | OK 0/1 minute 60s"},
 		{0, "shadow | s=1 | e=1", "OK | OK 0/1 minute 60s | OK 2/3 minute 60s"},
@@ -91,7 +91,7 @@ descriptors:
   - {key: q, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
   - {key: r, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 2}}
   - {key: e, rate_limit: {unit: minute, requests_per_unit: 3}}
-`, []turn{
+`, []exchange{
 		{0, "quota | q | r", "OK | OK 0/1 minute 60s | OK 1/2 minute 60s"},
 		{0, "quota | q | r", "OK | OVER 0/1 minute 60s | OK 0/2 minute 60s"},
 		{0, "quota | q | r", "OVER | OVER 0/1 minute 60s | OVER 0/2 minute 60s"},
@@ -114,7 +114,7 @@ descriptors:
       - {key: user, rate_limit: {replaces: [{name: reads}], unit: minute, requests_per_unit: 3}}
   - {key: both, rate_limit: {name: b, replaces: [{name: reads}, {name: other}], unit: minute, requests_per_unit: 9}}
   - {key: over, rate_limit: {replaces: [{name: b}], unit: minute, requests_per_unit: 8}}
-`, []turn{
+`, []exchange{
 		{0, "replace | class=read user=ann", "OK | OK 0/1 minute 60s reads"},
 		{0, "replace | class=read user=ann", "OVER | OVER 0/1 minute 60s reads"},
 		{0, "replace | class=read user=ann | path=/big user=ann", "OK | OK | OK 2/3 minute 60s"},
@@ -129,13 +129,13 @@ descriptors:
 }
 
 // Beyond the original.
-var beyond = []story{
+var beyond = []scenario{
 	{"any interval", `
 domain: per
 descriptors:
   - {key: half, rate_limit: {per: 30s, requests_per_unit: 1}}
   - {key: minute, rate_limit: {per: 1m, requests_per_unit: 1}}
-`, []turn{
+`, []exchange{
 		{10 * time.Second, "per | half", "OK | OK 0/1 unknown 20s"},
 		{0, "per | half", "OVER | OVER 0/1 unknown 20s"},
 		{20 * time.Second, "per | half", "OK | OK 0/1 unknown 30s"},
@@ -148,7 +148,7 @@ descriptors:
     limits:
       - {name: burst, unit: second, requests_per_unit: 2}
       - {name: day, unit: day, requests_per_unit: 3}
-`, []turn{
+`, []exchange{
 		{0, "several | user=ann", "OK | OK 1/2 second 1s burst"},
 		{0, "several | user=ann", "OK | OK 0/2 second 1s burst"},
 		{0, "several | user=ann", "OVER | OVER 0/2 second 1s burst"},
@@ -168,7 +168,7 @@ descriptors:
   - {key: leaky, rate_limit: {policy: leaky_bucket, unit: second, requests_per_unit: 1, capacity: 2}}
   - {key: month, rate_limit: {policy: calendar, unit: month, requests_per_unit: 1, in: Europe/Berlin}}
   - {key: smooth, rate_limit: {policy: smooth, unit: second, requests_per_unit: 1}}
-`, []turn{
+`, []exchange{
 		{3 * time.Second, "policy | bucket +2", "OK | OK 0/1 second 2s"},
 		{0, "policy | bucket", "OVER | OVER 0/1 second 1s"},
 		{0, "policy | bucket +3", "OVER | OVER 0/1 second 1s"}, // it never holds so many
@@ -186,7 +186,7 @@ domain: tokens
 descriptors:
   - {key: user, overdraw: true, rate_limit: {unit: hour, requests_per_unit: 100}}
   - {key: strict, rate_limit: {unit: hour, requests_per_unit: 100}}
-`, []turn{
+`, []exchange{
 		{0, "tokens | user=ann +0", "OK | OK 100/100 hour 3600s"},
 		{0, "tokens | user=ann +70", "OK | OK 30/100 hour 3600s"},
 		{0, "tokens | user=ann +0", "OK | OK 30/100 hour 3600s"},

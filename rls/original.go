@@ -14,7 +14,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
-// original is the request about which a proxy asks.
+// original is the request that a proxy describes.
 type original struct {
 	method, host string
 	paths        []string // the readings of its path, unescaped

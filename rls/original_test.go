@@ -35,7 +35,7 @@ func ask(handler http.Handler, query, headers string) *httptest.ResponseRecorder
 	return w
 }
 
-// auth asks in a row what a file says of requests.
+// auth sends requests to a server of a file, in order.
 func auth(t *testing.T, file string, calls []authCall) {
 	t.Helper()
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
@@ -132,9 +132,9 @@ http:
 	})
 }
 
-// TestAuth_RefusedPath_IsToldToNginxAsDenied, which knows no 400. A file whose requests need no
+// TestAuth_RefusedPath_IsDeniedForNginx, which knows no 400. A file whose requests need no
 // path refuses none.
-func TestAuth_RefusedPath_IsToldToNginxAsDenied(t *testing.T) {
+func TestAuth_RefusedPath_IsDeniedForNginx(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		file := "domain: web\ndescriptors: [{key: k, " + once + "}]\nhttp: {requests: [{PATH descriptor: [{key: k, value: v}]}]}"
 		handler := newServer(t, client, strings.Replace(file, "PATH", "path: /a,", 1)).Handler()

@@ -50,7 +50,7 @@ type level struct {
 func (l *level) add(made *rule) error {
 	id := made.id()
 	if before := l.exact[id]; before != nil {
-		return fmt.Errorf("%q stands in %s:%d already", id, before.file, before.line)
+		return fmt.Errorf("%q is defined in %s:%d already", id, before.file, before.line)
 	}
 	if l.exact == nil {
 		l.exact = make(map[string]*rule)

@@ -16,7 +16,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
-// web converts the requests that proxies ask about into descriptors of a domain.
+// web converts the requests that proxies describe into descriptors of a domain.
 type web struct {
 	open    bool // requests pass if Redis does not answer, or if the client is unknown
 	address httplimit.Address

@@ -52,8 +52,8 @@ func (s *snapshot) evaluate(o *opener, rules *matcher, r *requestInfo, path targ
 	return joinAdjacent(all, o)
 }
 
-// append adds the evaluations of a rule, one for each of its limiters. A rule has them once for each
-// key.
+// append adds the evaluations of a rule: one, if its limiters share a slot. A rule has them once for
+// each key.
 func (r *rule) append(all []evaluation, o *opener, request *requestInfo, path string, m match) []evaluation {
 	e := evaluation{settings: r.settings, rules: []string{r.name}, cost: 1, err: m.unknown}
 	if e.err != nil {
@@ -90,13 +90,15 @@ func (r *rule) append(all []evaluation, o *opener, request *requestInfo, path st
 	members := o.members(r, l, e.key)
 	for i, m := range members {
 		e.members = []member{m}
-		if i > 0 {
-			e.rules = nil // only the first one has the names
-		} else if len(members) == 1 {
-			limiter, _ := join(members)
-			e.limiter = o.limits(r, l).describe(limiter) // described once, since most requests have one limiter
+		if i == 0 {
+			all = append(all, e)
+		} else if e.rules = nil; !all[len(all)-1].join(&e, o.cluster) { // only the first one has the names
+			all = append(all, e)
 		}
-		all = append(all, e)
+	}
+	if len(members) == 1 {
+		limiter, _ := join(members)
+		all[len(all)-1].limiter = o.limits(r, l).describe(limiter) // described before, as most requests have one limiter
 	}
 	return all
 }
@@ -137,28 +139,30 @@ func joinAdjacent(all []evaluation, o *opener) []evaluation {
 // mostPolicies is the largest number of policies that decide atomically, see limit.New.
 const mostPolicies = 10
 
-// join adds the limiter of another evaluation to this one if both can decide atomically. It reports
+// join adds the limiters of another evaluation to this one if both can decide atomically. It reports
 // whether it did. A Redisson limiter of both is taken from once.
 func (e *evaluation) join(other *evaluation, cluster bool) bool {
 	if e.members == nil || other.members == nil || e.settings != other.settings ||
 		e.cost != other.cost || e.cost < 0 {
 		return false
 	}
-	added := other.members[0]
-	if cluster && tagOf(e.members[0].limiter.Name()) != tagOf(added.limiter.Name()) {
+	if cluster && tagOf(e.members[0].limiter.Name()) != tagOf(other.members[0].limiter.Name()) {
 		return false
 	}
-	policies, known := len(added.policies), false
-	for _, m := range e.members {
-		policies += len(m.policies)
-		known = known || m.redisson && added.redisson && m.limiter.Name() == added.limiter.Name()
-	}
-	if !known {
-		if policies > mostPolicies {
-			return false
+	members, policies := slices.Clone(e.members), 0
+	for _, added := range other.members {
+		same := func(m member) bool { return m.redisson && m.limiter.Name() == added.limiter.Name() }
+		if !added.redisson || !slices.ContainsFunc(e.members, same) {
+			members = append(members, added)
 		}
-		e.members, e.limiter = append(e.members, added), nil
 	}
+	for _, m := range members {
+		policies += len(m.policies)
+	}
+	if policies > mostPolicies {
+		return false
+	}
+	e.members, e.limiter = members, nil
 	for _, name := range other.rules {
 		if !slices.Contains(e.rules, name) {
 			e.rules = append(slices.Clip(e.rules), name)

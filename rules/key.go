@@ -51,7 +51,7 @@ func (d *decoder) key(n *rulefile.Node) []keyPart {
 		return parts
 	}
 	if len(parts) > 1 {
-		d.Fail(n, "all is one limit for all requests, and nothing stands beside it")
+		d.Fail(n, "all is one limit for all requests: remove the other parts")
 	}
 	return nil
 }

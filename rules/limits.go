@@ -129,7 +129,9 @@ func (d *decoder) limit(n *rulefile.Node, policy string, into *limits) {
 	if rate.permits == 0 {
 		into.refuse = true
 	}
-	p := d.Policy(n, &rulefile.Limit{Policy: policy, Permits: rate.permits, Per: rate.per, Unit: rate.unit, Fields: file.Own})
+	p := d.Policy(n, &rulefile.Limit{
+		Policy: policy, Permits: rate.permits, Per: rate.per, Unit: rate.unit, Fields: file.Own,
+	})
 	if p == nil {
 		return
 	}

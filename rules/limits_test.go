@@ -129,6 +129,8 @@ func TestMiddleware_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
 	file := "match: all\nrules: [{name: a, key: ip, limits: 1/h}, {name: b, key: all, limits: [2/h, {redisson: r}]}]"
 	assert.Equal(t, [][]string{{"a", "b"}}, steps(newOpener(nowhere, describeHTTP), file))
 	assert.Equal(t, [][]string{{"a"}, {"b"}, nil}, steps(o, file))
+	large := strings.Replace(file, "limits: 1/h", "limits: [1/s, 1/m, 1/h, 1/d, 1/2s, 1/3s, 1/4s, 1/5s, 1/6s]", 1)
+	assert.Equal(t, [][]string{{"a"}, {"b"}}, steps(newOpener(nowhere, describeHTTP), large), "11 limits")
 	assert.Equal(t, [][]string{{"a", "b"}, nil}, steps(o, "domain: '{shop}'\n"+file))
 	assert.Equal(t, [][]string{{"a", "b"}},
 		steps(o, strings.Replace("domain: '{shop}'\n"+file, "redisson: r", "redisson: '{shop}:r'", 1)))

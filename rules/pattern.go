@@ -58,7 +58,7 @@ func parsePattern(text string) (p pattern, err error) {
 	}
 	if at := strings.IndexFunc(rest, isOutsidePaths); at >= 0 {
 		odd, _ := utf8.DecodeRuneInString(rest[at:])
-		return p, fmt.Errorf("%q in the path %q stands in no request's path: leave out a query, and write %s for the character", odd, rulefile.Clip(rest), url.PathEscape(string(odd)))
+		return p, fmt.Errorf("%q in the path %q is in no request's path: leave out a query, and write %s for the character", odd, rulefile.Clip(rest), url.PathEscape(string(odd)))
 	}
 	if strings.Contains(rest, "//") {
 		return p, fmt.Errorf("the path %q has an empty segment: write one slash", rulefile.Clip(rest))

@@ -30,9 +30,9 @@ type schema struct {
 	Enum        []any             `json:"enum"`
 }
 
-// TestTheSchemaIsTheFormat: it has the fields that are read, each with a description, and no
+// TestSchema_Definitions_HaveTheFieldsOfTheFormat: it has the fields that are read, each with a description, and no
 // others.
-func TestTheSchemaIsTheFormat(t *testing.T) {
+func TestSchema_Definitions_HaveTheFieldsOfTheFormat(t *testing.T) {
 	text, err := os.ReadFile("schema.json")
 	require.NoError(t, err)
 	var s schema
@@ -67,9 +67,9 @@ func TestTheSchemaIsTheFormat(t *testing.T) {
 
 func policyNames() []string { return strings.Split(policy.Names(), ", ") }
 
-// TestTheSchemaAndTheParserAgree on what is right, and on what is wrong as far as a schema can say
+// TestSchema_Files_AreValidatedAsByTheParser on what is right, and on what is wrong as far as a schema can say
 // so.
-func TestTheSchemaAndTheParserAgree(t *testing.T) {
+func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 	compiler := jsonschema.NewCompiler()
 	s, err := compiler.Compile("schema.json")
 	require.NoError(t, err)

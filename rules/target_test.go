@@ -92,9 +92,9 @@ func TestMiddleware_RefusedPath_IsReported(t *testing.T) {
 	})
 }
 
-// TestDecisions_EscapedSlashesAllowed: routers differ on them, so that the rules of both readings
+// TestMiddleware_EscapedSlashesAllowed_BothReadingsDecide: routers differ on them, so that the rules of both readings
 // decide.
-func TestDecisions_EscapedSlashesAllowed(t *testing.T) {
+func TestMiddleware_EscapedSlashesAllowed_BothReadingsDecide(t *testing.T) {
 	decisions(t, map[string]decisionTest{
 		"both readings": {`
 escaped_slashes: allow
@@ -120,9 +120,9 @@ rules:
 	})
 }
 
-// TestDecisions_SeveralReadings: the rules of all readings of a path decide, and a skip is for all
+// TestMiddleware_PathWithSeveralReadings_EachDecides: the rules of all readings of a path decide, and a skip is for all
 // of them or none.
-func TestDecisions_SeveralReadings(t *testing.T) {
+func TestMiddleware_PathWithSeveralReadings_EachDecides(t *testing.T) {
 	decisions(t, map[string]decisionTest{
 		"both rules of a path with parameters decide": {`
 rules:
@@ -157,9 +157,9 @@ rules: [{name: a, key: all, limits: 1/h, skip: {paths: [/static/, /health]}}]`,
 	})
 }
 
-// TestDecisions_HostAndMethod: another spelling of the host or the method meets the same rule and
+// TestMiddleware_HostAndMethod_MatchInAnySpelling: another spelling of the host or the method meets the same rule and
 // the same counter.
-func TestDecisions_HostAndMethod(t *testing.T) {
+func TestMiddleware_HostAndMethod_MatchInAnySpelling(t *testing.T) {
 	decisions(t, map[string]decisionTest{
 		"hosts": {`
 rules: [{name: a, match: api.example.com/, key: all, limits: 1/h}]`,
@@ -184,9 +184,9 @@ rules:
 	})
 }
 
-// TestDecisions_InvalidRequests: what lacks a key or a length gets no 503, since no retry helps;
+// TestMiddleware_InvalidRequests_AreRefused: what lacks a key or a length gets no 503, since no retry helps;
 // on_invalid changes that.
-func TestDecisions_InvalidRequests(t *testing.T) {
+func TestMiddleware_InvalidRequests_AreRefused(t *testing.T) {
 	decisions(t, map[string]decisionTest{
 		"by default": {`
 defaults: {key: header:K, on_failure: open}

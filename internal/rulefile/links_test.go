@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPlaces: that of the file behind a link, and links that lead in a circle, or nowhere.
-func TestPlaces(t *testing.T) {
+// TestPlacesOf_Links_IncludesTheirDirectories: that of the file behind a link, and links that lead in a circle, or nowhere.
+func TestPlacesOf_Links_IncludesTheirDirectories(t *testing.T) {
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	current := filepath.Join(base, "current")

@@ -96,7 +96,7 @@ func (d *Decoder) field(n *Node, f policy.Field) any {
 func (d *Decoder) Unused(fields PolicyFields, name string, own ...string) {
 	for _, field := range policy.Fields() {
 		if n := fields[field]; n != nil && !slices.Contains(own, field) {
-			d.Fail(n, "%s means nothing to %s", field, name)
+			d.Fail(n, "%s has no meaning for %s", field, name)
 		}
 	}
 }
