@@ -19,17 +19,21 @@ const (
 
 // Ask is a caller's request for permits.
 type Ask struct {
-	Permits int64
+	Permits int64         // the fewest that are granted
+	UpTo    int64         // if it is above Permits, the most: as many as are free
 	Detail  bool          // all fields of Answer, not only Allowed
 	Each    bool          // Result.Parts too
 	Within  time.Duration // the longest delay of a reservation
 }
 
+func (a Ask) most() int64 { return max(a.Permits, a.UpTo) }
+
 // Result is the answer to an Ask.
 type Result struct {
 	Answer
-	Extra any // with Each the []Answer of the parts; for a reservation a value of the Protocol
-	From  Source
+	Permits int64 // that were granted, if it is allowed
+	Extra   any   // with Each the []Answer of the parts; for a reservation a value of the Protocol
+	From    Source
 }
 
 // Parts returns the answer of each part of a limiter, for a request with Each.
@@ -49,8 +53,9 @@ type Answer struct {
 
 // Request is one caller's request for permits, and later its answer.
 type Request struct {
-	Permits int64
-	Detail  bool // as in Ask
+	Permits int64 // as in Ask; once it is answered, the granted ones
+	UpTo    int64
+	Detail  bool
 	Each    bool
 	state   requestState // guarded by the entry
 	From    Source
@@ -63,6 +68,9 @@ type Request struct {
 	call   *Call // that this caller reports, or nil
 }
 
+// Most returns the largest number of permits that the request can be granted.
+func (r *Request) Most() int64 { return max(r.Permits, r.UpTo) }
+
 type requestState uint8
 
 const (
@@ -74,7 +82,7 @@ const (
 
 // result returns a request's answer to its caller.
 func (r *Request) result() (Result, error) {
-	return Result{r.Answer, r.Extra, r.From}, r.Err
+	return Result{r.Answer, r.Permits, r.Extra, r.From}, r.Err
 }
 
 // deliver makes the answer of a request final, with the error of its call. It reports whether
@@ -133,11 +141,11 @@ type Batch struct {
 	changes uint64 // of the leases
 }
 
-// Wants returns the permits of all requests, and whether a request needs more than Allowed.
+// Wants returns the permits that all requests can be granted, and whether a request needs more than Allowed.
 func (b *Batch) Wants() (permits int64, detail bool) {
 	detail = b.Full
 	for _, r := range b.Requests {
-		permits += r.Permits
+		permits += r.Most()
 		detail = detail || r.Detail
 	}
 	return permits, detail
@@ -151,7 +159,7 @@ func (b *Batch) GrantAll(left int64, answer Answer) {
 	answer.Allowed = true
 	for i := len(b.Requests) - 1; i >= 0; i-- {
 		r := b.Requests[i]
-		r.Answer = answer
+		r.Answer, r.Permits = answer, r.Most()
 		r.Remaining = max(0, left)
 		left += r.Permits
 	}
@@ -171,17 +179,21 @@ func (b *Batch) forget() {
 		b.Lost[:0], 0, 0
 }
 
-// AppendRuns appends the permits of each request, run-length encoded: "1*200 3*1".
+// AppendRuns appends the permits of each request, run-length encoded: "1*200 3*1". A request for up
+// to 5 permits is "~5*1".
 func AppendRuns(text []byte, requests []*Request) []byte {
 	for i := 0; i < len(requests); {
-		run := i + 1
-		for run < len(requests) && requests[run].Permits == requests[i].Permits {
+		run, r := i+1, requests[i]
+		for run < len(requests) && requests[run].Permits == r.Permits && requests[run].UpTo == r.UpTo {
 			run++
 		}
 		if i > 0 {
 			text = append(text, ' ')
 		}
-		text = strconv.AppendInt(text, requests[i].Permits, 10)
+		if r.UpTo > r.Permits {
+			text = append(text, '~')
+		}
+		text = strconv.AppendInt(text, r.Most(), 10)
 		text = append(text, '*')
 		text = strconv.AppendInt(text, int64(run-i), 10)
 		i = run

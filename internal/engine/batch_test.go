@@ -129,6 +129,23 @@ func TestAnswer_NegativeRest_IsZero(t *testing.T) {
 	}
 }
 
+// TestBatch_RequestsUpTo_CountTheirMost: the most that a call can take bounds it. The answer sets what
+// each was granted.
+func TestBatch_RequestsUpTo_CountTheirMost(t *testing.T) {
+	b := &Batch{Requests: []*Request{{Permits: 1}, {Permits: 1, UpTo: 1}, {Permits: 1, UpTo: 5}, {Permits: 1, UpTo: 5},
+		{Permits: 1, UpTo: 7}}}
+	total, _ := b.Wants()
+	assert.EqualValues(t, 19, total)
+	assert.Equal(t, "1*1 1*1 ~5*2 ~7*1", string(AppendRuns(nil, b.Requests)))
+	b.GrantAll(2, Answer{Limit: 30})
+	r := b.Requests[2]
+	assert.EqualValues(t, 5, r.Permits)
+	assert.EqualValues(t, 2+5+7, r.Remaining)
+	result, err := r.result()
+	require.NoError(t, err)
+	assert.EqualValues(t, 5, result.Permits)
+}
+
 func TestCall_CallersHaveLeft_IsNotSent(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := b.limiter(10, time.Hour)

@@ -50,13 +50,13 @@ func (l *Limiter) addRequest(e *entry, r *Request) *Batch {
 	g := l.Engine
 	b := e.last
 	// A call adds up no more than 2^53.
-	if b == nil || len(b.Requests) >= cmp.Or(l.Most, MostRequests) || r.Permits > MostPermits-b.permits {
+	if b == nil || len(b.Requests) >= cmp.Or(l.Most, MostRequests) || r.Most() > MostPermits-b.permits {
 		b = g.newBatch()
 		e.push(b)
 	}
 	r.batch = b
 	b.Requests = append(b.Requests, r)
-	b.permits += r.Permits
+	b.permits += r.Most()
 	b.live++
 	return b
 }
@@ -267,7 +267,7 @@ func (g *Engine) abandon(e *entry, r *Request) bool {
 		return false
 	case queued:
 		b := r.batch
-		b.permits -= r.Permits
+		b.permits -= r.Most()
 		b.live--
 		r.state = abandoned
 		switch {

@@ -51,11 +51,11 @@ func (h *leaseSet) take(ask Ask, result *Result) (ok, fetch bool) {
 	for i := range h.leases {
 		s := &h.leases[i]
 		remains := s.remains(now)
-		if s.unused < ask.Permits || remains <= 0 || ask.Each && s.Parts == nil {
+		if s.unused < ask.most() || remains <= 0 || ask.Each && s.Parts == nil {
 			continue
 		}
-		s.unused -= ask.Permits
-		result.Allowed, result.From = true, FromLease
+		s.unused -= ask.most()
+		result.Allowed, result.Permits, result.From = true, ask.most(), FromLease
 		if ask.Detail {
 			result.Limit, result.Remaining = s.Limit, h.leases[len(h.leases)-1].Free+h.unused(now)
 			result.ResetAfter = s.Reset - now.Sub(s.sent)
@@ -63,7 +63,7 @@ func (h *leaseSet) take(ask Ask, result *Result) (ok, fetch bool) {
 		if ask.Each {
 			result.Extra = h.parts(now)
 		}
-		h.countDemand(now, ask.Permits)
+		h.countDemand(now, ask.most())
 		return true, i == len(h.leases)-1 && h.runsOut(s, now, remains)
 	}
 	return false, false
@@ -146,7 +146,7 @@ func (h *leaseSet) plan(b *Batch) (changes uint64) {
 	}
 	permits := h.demand(time.Now())
 	for _, r := range b.Requests {
-		permits -= r.Permits
+		permits -= r.Most()
 	}
 	if permits < leastLease {
 		return 0

@@ -33,9 +33,9 @@ type Protocol interface {
 	// Arguments sets the Args of a batch. The time is that of Engine.Now.
 	Arguments(b *Batch, now time.Time)
 
-	// Answer reads the reply to a batch. It sets the answers and errors of the requests, and the
-	// other fields of Batch that the reply reports. If the script needs another call, Answer sets
-	// the Args of that call and returns true.
+	// Answer reads the reply to a batch. It sets the answers, errors and granted Permits of the
+	// requests, and the other fields of Batch that the reply reports. If the script needs another
+	// call, Answer sets the Args of that call and returns true.
 	Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err error)
 
 	// Refund returns a function that refunds the permits of the Lost requests, or nil if that is

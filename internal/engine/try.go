@@ -11,8 +11,11 @@ func (l *Limiter) Try(ctx context.Context, ask Ask) (Result, error) {
 	if l.Engine.observer == nil {
 		return l.Ask(ctx, ask)
 	}
-	observation := l.Observe(ask.Permits)
+	observation := l.Observe(ask.most())
 	result, err := l.Ask(ctx, ask)
+	if result.Allowed {
+		observation.permits = result.Permits
+	}
 	observation.Report(ctx, result.Allowed, result.From, err)
 	return result, err
 }
@@ -55,7 +58,7 @@ func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err erro
 	g := l.Engine
 	gone := ctx.Done()
 	r := g.requests.Get().(*Request)
-	r.Permits, r.Detail, r.Each, r.Within = ask.Permits, ask.Detail, ask.Each, ask.Within
+	r.Permits, r.UpTo, r.Detail, r.Each, r.Within = ask.Permits, ask.UpTo, ask.Detail, ask.Each, ask.Within
 	e := g.registry.lock(l)
 	if l.leases() {
 		l.ensureLeases(e, ask.Permits)
