@@ -77,6 +77,22 @@ func (l *Limiter) Take(ctx context.Context, permits int64) (Decision, error) {
 	return Decision(result.Answer), err
 }
 
+// TakeUpTo takes the permits that are free now, at most so many, and returns how many it took. If
+// none are free, it takes none and the Decision is a denial: RetryAfter is the time until one is
+// free. One call may ask for more than the rate, up to 4294967295 permits. Redisson has no such
+// call; it finds the limiter as after tryAcquire(granted). Like [Limiter.Take], TakeUpTo never
+// waits.
+func (l *Limiter) TakeUpTo(ctx context.Context, permits int64) (granted int64, decision Decision, err error) {
+	if err := l.checkAcquire(ctx, permits); err != nil {
+		return 0, Decision{}, err
+	}
+	result, err := l.calls.Try(ctx, engine.Ask{Permits: 1, UpTo: permits, Detail: true})
+	if err == nil && result.Allowed {
+		granted = result.Permits
+	}
+	return granted, Decision(result.Answer), err
+}
+
 // TryAcquireWithin takes permits as soon as they are free, if that is within the timeout, and
 // reports whether it did: tryAcquire(permits, timeout). It queues with callers of Acquire. If the
 // permits cannot be free in time, it returns false at once; if the window holds more than 256

@@ -2,6 +2,8 @@ package rratelimiter
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -98,7 +100,8 @@ func (w *wire) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 		}
 		numbers[i] = number
 	}
-	letters, err := reply[letter].ToString()
+	text, err := reply[letter].ToString()
+	letters, part, _ := strings.Cut(text, "=")
 	if err != nil || letters != allGranted && len(letters) != len(b.Requests) {
 		return w.unexpected(reply[letter])
 	}
@@ -136,9 +139,15 @@ func (w *wire) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 	left := o.free
 	for i := len(b.Requests) - 1; i >= 0; i-- {
 		r := b.Requests[i]
-		r.Answer = engine.Answer{Allowed: letters[i] == 'g', Limit: o.rate, Remaining: max(0, left), ResetAfter: o.reset}
+		r.Answer = engine.Answer{Allowed: letters[i] == 'g' || letters[i] == 'p', Limit: o.rate, Remaining: max(0, left), ResetAfter: o.reset}
 		switch letters[i] {
 		case 'g':
+			r.Permits = r.Most()
+			left += r.Permits
+		case 'p':
+			if r.Permits, err = strconv.ParseInt(part, 10, 64); err != nil {
+				return w.unexpected(reply[letter])
+			}
 			left += r.Permits
 		case 'x':
 			r.Answer, r.Err = engine.Answer{}, w.AboveLimit(r.Permits, o.rate)

@@ -91,6 +91,7 @@ func TestAnswer_ReplyOfAnotherShape_IsAnError(t *testing.T) {
 		for _, text := range []string{
 			"{0, 1, 10, 1000, 1, 7, 'g'}", "{0, 1, 10, 1000, 1, 7, 'ggg'}", "{0, 1, 10, 1000, 1, 7}",
 			"{0, 1, 10, 1000, 1, 7, 'gg', 5}", "{0, 1, 10, 'x', 1, 7, 'gg'}",
+			"{0, 0, 10, 1000, 1, 7, 'gp', ''}", "{0, 0, 10, 1000, 1, 7, 'gp=', ''}", "{0, 0, 10, 1000, 1, 7, 'gp=x', ''}",
 		} {
 			reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToArray()
 			require.NoError(b, err)

@@ -131,8 +131,8 @@ if total > rate then
   if not runs or runs == '' then
     runs = totalText .. '*1'
   end
-  for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
-    if tonumber(text) <= rate then
+  for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
+    if upTo == '~' or tonumber(text) <= rate then
       answers = nil
       break
     end
@@ -387,7 +387,7 @@ else
 end
 
 --@ acquire  in: dirty more now rate spent total totalText value  out: above answers awaited dirty
---+ flags granted grantedAt spent value
+--+ flags granted grantedAt part spent value
 -- Decides requests for permits, in their order.
 -- ARGV[2] the member of a grant of all of them.
 -- ARGV[3] the hint: if it does not hold, or is '', drift is counted and the reply is long.
@@ -398,20 +398,23 @@ end
 --   w  reports waits.
 --   o  keeps the order: behind a denied request none is granted.
 --   a  reports all waits.
--- ARGV[8] the requests, run-length encoded: '1*200 3*1'; absent or '' for a single one.
+-- ARGV[8] the requests, run-length encoded: '1*200 3*1'; absent or '' for a single one. A request
+--         for up to 5 permits is '~5*1': it takes what is free.
 -- Replies, without letters, the permits left if all were granted and -1 if none was; else
 --   {0, left, rate, interval, reset, now, answers, counted, wait, permits, wait, permits, ...}.
 --   The first element is 5 if the limiter is PER_CLIENT.
 -- interval: of the rate, milliseconds, at most 2^53.
 -- reset: milliseconds until the newest grant expires, 0 without d.
 -- now: Unix milliseconds; waits and reset count from now.
--- answers: a letter for each request: g granted, n denied, x above the rate; or '*', all granted.
+-- answers: a letter for each request: g granted, n denied, x above the rate, p granted a part; or
+--         '*', all granted. At most one request is granted a part, since nothing is free then. Its
+--         permits follow the letters: 'gpn=3'.
 -- counted: see drift.
 -- wait, permits: so many permits return after so many milliseconds. There are as many pairs as the
 --         denied requests need (all pairs for o and a), at most a page. Unused permits of a lease
 --         return when it ends.
 local granted, flags, grantedAt = 0, ARGV[7] or '', now
-local answers, awaited, above
+local answers, awaited, above, part
 if total <= value then
   granted = total
 elseif more then
@@ -422,10 +425,10 @@ elseif ARGV[8] or total > rate then
   if not runs or runs == '' then
     runs = totalText .. '*1'
   end
-  for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
+  for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
     local n, fitting = tonumber(text), 0
-    times = tonumber(times)
-    if n > rate then
+    times, upTo = tonumber(times), upTo == '~'
+    if n > rate and not upTo then
       answers[#answers + 1] = string.rep('x', times)
       above = true
     else
@@ -434,9 +437,13 @@ elseif ARGV[8] or total > rate then
         granted = granted + fitting * n
         answers[#answers + 1] = string.rep('g', fitting)
       end
+      if upTo and not blocked and fitting < times and granted < value then
+        part, granted, fitting = value - granted, value, fitting + 1
+        answers[#answers + 1] = 'p'
+      end
       if fitting < times then
         answers[#answers + 1] = string.rep('n', times - fitting)
-        awaited = math.max(awaited or 0, n)
+        awaited = math.max(awaited or 0, upTo and 1 or n)
         blocked = ordered
       end
     end
@@ -526,8 +533,8 @@ if failed and failed ~= 1 and type(failed) == 'table' then
   return failed
 end
 
---@ answer  in: above answers awaited counted flags granted interval now permitsKey rate total value
---+ valueAt  out: reply
+--@ answer  in: above answers awaited counted flags granted interval now part permitsKey rate total
+--+ value valueAt  out: reply
 -- Builds the reply of acquire.
 local reply = value
 if not flags then
@@ -536,7 +543,7 @@ elseif granted == 0 and flags == '' and not above and counted == '' then
   reply = -1
 elseif answers or flags ~= '' or counted ~= '' then
   reply = {valueAt == 2 and 0 or 5, value, rate, math.min(interval, 9007199254740992), 0, now + 0,
-    answers and table.concat(answers) or granted < total and 'n' or '*', counted}
+    answers and table.concat(answers) .. (part and '=' .. part or '') or granted < total and 'n' or '*', counted}
   if find(flags, 'd', 1, true) then
     local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
     if newest then

@@ -61,7 +61,7 @@ func (b *fixture) ask(l *Limiter, flags, runs string) string {
 	var total int64
 	for run := range strings.FieldsSeq(runs) {
 		var permits, times int64
-		_, _ = fmt.Sscanf(run, "%d*%d", &permits, &times)
+		_, _ = fmt.Sscanf(strings.TrimPrefix(run, "~"), "%d*%d", &permits, &times)
 		total += permits * times
 	}
 	member := string(l.wire.client.appendMember(nil, total, false))
@@ -108,6 +108,12 @@ func TestAcquireScript_Requests_Replies(t *testing.T) {
 		{"waits of the line are all", "ow", "2*1", "0 1 10 60000 0 n 57000 4 58000 3 59000 2", []int64{4, 3, 2}},
 		{"all waits, out of order", "wa", "2*1 1*1", "0 0 10 60000 0 ng 57000 4 58000 3 59000 2 60000 1", []int64{4, 3, 2}},
 		{"waits after a grant", "ow", "1*1 9*1", "0 0 10 60000 0 gn 57000 4 58000 3 59000 2 60000 1", []int64{4, 3, 2}},
+		{"up to fewer than are free", "dw", "~3*2", "0 4 10 60000 60000 *", nil},
+		{"up to more than are free", "dw", "~6*2", "0 0 10 60000 60000 gp=4", nil},
+		{"up to more than the rate", "dw", "~99*1", "0 0 10 60000 60000 p=10", nil},
+		{"up to, and nothing is free", "w", "~99*2", "0 0 10 60000 0 nn 59000 10", []int64{10}},
+		{"up to, between others", "", "4*1 ~2*1 5*1 ~9*2 1*1", "0 0 10 60000 0 ggnpnn=4", nil},
+		{"up to, behind one above the rate", "", "11*1 ~11*1", "0 0 10 60000 0 xp=10", nil},
 		{"waits, where the grant is the first", "w", "5*1 6*1", "0 5 10 60000 0 gn 60000 5", nil},
 	} {
 		withRedis(t, func(b *fixture) {

@@ -69,6 +69,30 @@ func (h *leaseSet) take(ask Ask, result *Result) (ok, fetch bool) {
 	return false, false
 }
 
+// addTo adds permits of all leases to a result, up to a total of most. The entry is locked.
+func (h *leaseSet) addTo(result *Result, most int64) {
+	if !result.Allowed {
+		result.Permits = 0
+	}
+	now, before := time.Now(), result.Permits
+	for i := range h.leases {
+		s := &h.leases[i]
+		if n := min(s.unused, most-result.Permits); n > 0 && !s.expired(now) {
+			s.unused -= n
+			result.Permits += n
+		}
+	}
+	// The call has counted a demand of one permit.
+	h.countDemand(now, max(0, result.Permits-1))
+	if result.Permits == before {
+		return
+	}
+	if !result.Allowed {
+		result.Allowed, result.RetryAfter, result.From = true, 0, FromLease
+	}
+	result.Remaining = h.unused(now) // nothing is free in Redis
+}
+
 // parts returns the answer of each part, by the newest lease, for a request that was served.
 func (h *leaseSet) parts(now time.Time) []Answer {
 	newest, left := &h.leases[len(h.leases)-1], h.unused(now)

@@ -23,6 +23,18 @@ func (l *Limiter) fromLease(ask Ask) (result Result, ok bool) {
 	return result, ok
 }
 
+// addLeased adds leased permits to a result of a request with UpTo: they are free, too.
+func (l *Limiter) addLeased(ask Ask, result *Result) {
+	e := l.Engine.registry.find(l.ID)
+	if e == nil {
+		return
+	}
+	if e.leases != nil && e.queue == nil {
+		e.leases.addTo(result, ask.most())
+	}
+	l.Engine.registry.unlock(e)
+}
+
 // fetch sends a call for the next lease, unless a call that is about to be sent asks for it.
 func (l *Limiter) fetch() {
 	g := l.Engine

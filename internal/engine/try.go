@@ -26,7 +26,13 @@ func (l *Limiter) Ask(ctx context.Context, ask Ask) (Result, error) {
 		return l.try(ctx, ask)
 	}
 	result, err := l.tryLeased(ctx, ask)
-	if err != nil || result.Allowed {
+	switch {
+	case err == nil && ask.UpTo > 0:
+		if result.From != FromLease {
+			l.addLeased(ask, &result)
+		}
+		return result, nil
+	case err != nil || result.Allowed:
 		return result, err
 	}
 	if spared, err := l.releaseFor(ctx, ask.Permits); !spared {

@@ -56,8 +56,8 @@ if total > rate then
   if not runs or runs == '' then
     runs = totalText .. '*1'
   end
-  for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
-    if tonumber(text) <= rate then
+  for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
+    if upTo == '~' or tonumber(text) <= rate then
       answers = nil
       break
     end
@@ -239,7 +239,7 @@ elseif not hinted or value > rate or cursor ~= '' then
   end
 end
 local granted, flags, grantedAt = 0, ARGV[7] or '', now
-local answers, awaited, above
+local answers, awaited, above, part
 if total <= value then
   granted = total
 elseif more then
@@ -250,10 +250,10 @@ elseif ARGV[8] or total > rate then
   if not runs or runs == '' then
     runs = totalText .. '*1'
   end
-  for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
+  for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
     local n, fitting = tonumber(text), 0
-    times = tonumber(times)
-    if n > rate then
+    times, upTo = tonumber(times), upTo == '~'
+    if n > rate and not upTo then
       answers[#answers + 1] = string.rep('x', times)
       above = true
     else
@@ -262,9 +262,13 @@ elseif ARGV[8] or total > rate then
         granted = granted + fitting * n
         answers[#answers + 1] = string.rep('g', fitting)
       end
+      if upTo and not blocked and fitting < times and granted < value then
+        part, granted, fitting = value - granted, value, fitting + 1
+        answers[#answers + 1] = 'p'
+      end
       if fitting < times then
         answers[#answers + 1] = string.rep('n', times - fitting)
-        awaited = math.max(awaited or 0, n)
+        awaited = math.max(awaited or 0, upTo and 1 or n)
         blocked = ordered
       end
     end
@@ -331,7 +335,7 @@ elseif granted == 0 and flags == '' and not above and counted == '' then
   reply = -1
 elseif answers or flags ~= '' or counted ~= '' then
   reply = {valueAt == 2 and 0 or 5, value, rate, math.min(interval, 9007199254740992), 0, now + 0,
-    answers and table.concat(answers) or granted < total and 'n' or '*', counted}
+    answers and table.concat(answers) .. (part and '=' .. part or '') or granted < total and 'n' or '*', counted}
   if find(flags, 'd', 1, true) then
     local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
     if newest then
