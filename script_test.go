@@ -112,6 +112,8 @@ func TestAcquireScript_Requests_Replies(t *testing.T) {
 		{"up to more than are free", "dw", "~6*2", "0 0 10 60000 60000 gp=4", nil},
 		{"up to more than the rate", "dw", "~99*1", "0 0 10 60000 60000 p=10", nil},
 		{"up to, and nothing is free", "w", "~99*2", "0 0 10 60000 0 nn 59000 10", []int64{10}},
+		{"up to, waits for one permit", "w", "~9*1", "0 0 10 60000 0 n 58000 4", []int64{4, 6}},
+		{"up to, and none overtakes", "o", "4*1 8*1 ~6*1", "0 6 10 60000 0 gnn", nil},
 		{"up to, between others", "", "4*1 ~2*1 5*1 ~9*2 1*1", "0 0 10 60000 0 ggnpnn=4", nil},
 		{"up to, behind one above the rate", "", "11*1 ~11*1", "0 0 10 60000 0 xp=10", nil},
 		{"waits, where the grant is the first", "w", "5*1 6*1", "0 5 10 60000 0 gn 60000 5", nil},

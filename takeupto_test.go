@@ -187,9 +187,16 @@ func TestTakeUpTo_Lease_AddsToWhatRedisGrants(t *testing.T) {
 		assert.EqualValues(b, 2, granted)
 		assert.Equal(b, asked, b.Scripts.Load(), "granted from the lease")
 
-		granted, decision, err := l.TakeUpTo(b.Context(), 5000)
+		inRedis := b.Stored("{limiter}:value")
+		granted, decision, err := l.TakeUpTo(b.Context(), inRedis+1)
 		require.NoError(b, err)
-		assert.EqualValues(b, 1000-100-2, granted)
+		assert.Equal(b, inRedis+1, granted)
+		assert.Equal(b, 1000-100-2-granted, decision.Remaining)
+		assert.Positive(b, decision.Remaining)
+
+		granted, decision, err = l.TakeUpTo(b.Context(), 5000)
+		require.NoError(b, err)
+		assert.Equal(b, 1000-100-2-inRedis-1, granted)
 		assert.True(b, decision.Allowed)
 		assert.Zero(b, decision.Remaining)
 		assert.Zero(b, b.Stored("{limiter}:value"))

@@ -82,8 +82,6 @@ func (h *leaseSet) addTo(result *Result, most int64) {
 			result.Permits += n
 		}
 	}
-	// The call has counted a demand of one permit.
-	h.countDemand(now, max(0, result.Permits-1))
 	if result.Permits == before {
 		return
 	}
