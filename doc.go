@@ -22,8 +22,8 @@
 // Client are served first come, first served, a large request before smaller ones behind it.
 // Between processes there is no order.
 //
-// [Limiter.TryAcquire] and [Limiter.Take] never wait and do not queue. Each asks Redis itself, and
-// may take permits for which other callers wait. So a large Acquire can starve behind them, in this
+// [Limiter.TryAcquire], [Limiter.Take] and [Limiter.TakeUpTo] never wait and do not queue. Each asks
+// Redis itself, and may take permits for which other callers wait. So a large Acquire can starve behind them, in this
 // process and in others. Permits that reach the process otherwise, with a lease, serve its waiting
 // callers first.
 //

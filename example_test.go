@@ -82,6 +82,29 @@ func ExampleLimiter_Take() {
 	// false retry after 1m0s
 }
 
+// A worker takes as many permits as are free, and works on as many items.
+func ExampleLimiter_TakeUpTo() {
+	redis, closeRedis := connect()
+	defer closeRedis()
+	ctx := context.Background()
+
+	limiter := rratelimiter.New(redis).Limiter("emails")
+	if err := limiter.SetRate(ctx, rratelimiter.Rate{Permits: 100, Interval: time.Hour}); err != nil {
+		panic(err)
+	}
+	for range 3 {
+		batch, decision, err := limiter.TakeUpTo(ctx, 60)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(batch, decision.Remaining)
+	}
+	// Output:
+	// 60 40
+	// 40 0
+	// 0 0
+}
+
 func ExampleLimiter_Acquire() {
 	redis, closeRedis := connect()
 	defer closeRedis()

@@ -19,7 +19,7 @@ import (
 // Calls with invalid arguments are not reported, except those that fail with
 // [ErrPermitsExceedRate].
 type Observer struct {
-	// Decision reports the result of each call that asks for permits: TryAcquire, Take,
+	// Decision reports the result of each call that asks for permits: TryAcquire, Take, TakeUpTo,
 	// TryAcquireWithin and Acquire; in package limit also TakeEach, Reserve and Charge.
 	Decision func(context.Context, DecisionInfo)
 
@@ -39,7 +39,7 @@ type Observer struct {
 type DecisionInfo struct {
 	Name    string // of the limiter, as it was opened
 	Policy  string // "redisson", or the policies of package limit: "token_bucket", "calendar+sliding_window"
-	Permits int64  // requested
+	Permits int64  // requested; those that TakeUpTo took, if Granted
 	Granted bool   // false if Err is not nil
 	Charged bool   // by Charge of package limit, which takes permits that are not free, too
 	Took    time.Duration
