@@ -22,10 +22,10 @@
 // Client are served first come, first served, a large request before smaller ones behind it.
 // Between processes there is no order.
 //
-// [Limiter.TryAcquire], [Limiter.Take] and [Limiter.TakeUpTo] never wait and do not queue. Each asks
-// Redis itself, and may take permits for which other callers wait. So a large Acquire can starve behind them, in this
-// process and in others. Permits that reach the process otherwise, with a lease, serve its waiting
-// callers first.
+// [Limiter.TryAcquire], [Limiter.Take] and [Limiter.TakeUpTo] never wait and do not queue. Each
+// asks Redis itself, and may take permits for which other callers wait. So a large Acquire can
+// starve behind them, in this process and in others. Permits that reach the process otherwise, with
+// a lease, serve its waiting callers first.
 //
 // A caller is never denied on stale state. If the last known state would deny it, the Client asks
 // Redis, with one call for all callers that arrive together. The Client notices permits that

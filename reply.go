@@ -139,7 +139,8 @@ func (w *wire) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 	left := o.free
 	for i := len(b.Requests) - 1; i >= 0; i-- {
 		r := b.Requests[i]
-		r.Answer = engine.Answer{Allowed: letters[i] == 'g' || letters[i] == 'p', Limit: o.rate, Remaining: max(0, left), ResetAfter: o.reset}
+		granted := letters[i] == 'g' || letters[i] == 'p'
+		r.Answer = engine.Answer{Allowed: granted, Limit: o.rate, Remaining: max(0, left), ResetAfter: o.reset}
 		switch letters[i] {
 		case 'g':
 			r.Permits = r.Most()

@@ -473,7 +473,8 @@ end
 local leased, span = 0, math.min(tonumber(ARGV[11]), math.floor(interval / 16))
 local ends = ttl or tonumber(keepAlive)
 if granted == total and flags and span > 0 and (ends < 0 or ends >= interval + span) then
-  leased = math.max(0, math.min(tonumber(ARGV[10]), math.floor(value / 2), value - math.ceil(rate / 8), 4294967295 - granted))
+  leased = math.min(tonumber(ARGV[10]), math.floor(value / 2), value - math.ceil(rate / 8), 4294967295 - granted)
+  leased = math.max(0, leased)
   if leased > 0 then
     value, granted = value - leased, granted + leased
     spent, grantedAt = string.format('%d', granted), string.format('%d', now + span)

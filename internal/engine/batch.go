@@ -141,7 +141,8 @@ type Batch struct {
 	changes uint64 // of the leases
 }
 
-// Wants returns the permits that all requests can be granted, and whether a request needs more than Allowed.
+// Wants returns the permits that all requests can be granted, and whether a request needs more than
+// Allowed.
 func (b *Batch) Wants() (permits int64, detail bool) {
 	detail = b.Full
 	for _, r := range b.Requests {

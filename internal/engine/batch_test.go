@@ -129,8 +129,8 @@ func TestAnswer_NegativeRest_IsZero(t *testing.T) {
 	}
 }
 
-// TestBatch_RequestsUpTo_CountTheirMost: the most that a call can take bounds it. The answer sets what
-// each was granted.
+// TestBatch_RequestsUpTo_CountTheirMost: the most that a call can take bounds it. The answer sets
+// what each was granted.
 func TestBatch_RequestsUpTo_CountTheirMost(t *testing.T) {
 	b := &Batch{Requests: []*Request{{Permits: 1}, {Permits: 1, UpTo: 1}, {Permits: 1, UpTo: 5}, {Permits: 1, UpTo: 5},
 		{Permits: 1, UpTo: 7}}}
