@@ -13,13 +13,13 @@ import (
 // was asked at all.
 func requireGrantedAt(t *testing.T, l acquirer, name string, clock func() time.Time, serverAsked bool) {
 	t.Helper()
-	before, asked := clock().UnixMilli(), called(t, "time")
+	before, asked := clock().UnixMilli(), server.Calls(t, "time")
 	take(t, l, 1)
 	after := clock().UnixMilli()
 	score := scores(t, permitsKey(name))[0]
 	require.GreaterOrEqual(t, score, before)
 	require.LessOrEqual(t, score, after)
-	require.Equal(t, serverAsked, called(t, "time") > asked)
+	require.Equal(t, serverAsked, server.Calls(t, "time") > asked)
 }
 
 func TestTryAcquire_EachClock_DatesTheGrant(t *testing.T) {

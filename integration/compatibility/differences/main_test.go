@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"regexp"
 	"strconv"
 	"testing"
 	"time"
@@ -164,25 +163,12 @@ func ageOldest(t *testing.T, key string, n int, by time.Duration) {
 	}
 }
 
-// called counts how often the server ran a command so far, from a client or within a script.
-func called(t *testing.T, command string) int64 {
-	t.Helper()
-	stats := text(t, "INFO", "commandstats")
-	line := regexp.MustCompile(`cmdstat_` + command + `:calls=(\d+)`).FindStringSubmatch(stats)
-	if line == nil {
-		return 0
-	}
-	n, err := strconv.ParseInt(line[1], 10, 64)
-	require.NoError(t, err)
-	return n
-}
-
 // scripts counts the script calls that do makes.
 func scripts(t *testing.T, do func()) int64 {
 	t.Helper()
-	before := called(t, "eval") + called(t, "evalsha")
+	before := server.Calls(t, "eval", "evalsha")
 	do()
-	return called(t, "eval") + called(t, "evalsha") - before
+	return server.Calls(t, "eval", "evalsha") - before
 }
 
 // perMinute is an Overall rate whose window no test lives to see the end of, but for what age does.

@@ -60,8 +60,8 @@ func TestTryAcquire_AllGrantsExpired_UnlinksTheSet(t *testing.T) {
 	require.NoError(t, ours.SetRate(t.Context(), perMinute(many+1)))
 	fill(t, ours.Name())
 	ask(t, "ZREMRANGEBYRANK", permitsKey(ours.Name()), "-1", "-1")
-	unlinked := called(t, "unlink")
+	unlinked := server.Calls(t, "unlink")
 	require.Equal(t, int64(1), scripts(t, func() { take(t, ours, many+1) }))
-	require.Equal(t, unlinked+1, called(t, "unlink"))
+	require.Equal(t, unlinked+1, server.Calls(t, "unlink"))
 	require.Equal(t, []int64{many + 1}, counts(t, permitsKey(ours.Name())))
 }

@@ -26,12 +26,6 @@ func TestJoin_ClusterFailover_PartsAgree(t *testing.T) {
 		require.NoError(t, err)
 		return master, replica
 	}
-	await := func(want *servers.Server) {
-		require.Eventually(t, func() bool {
-			now, err := cluster.MasterOf(t.Context(), slot)
-			return err == nil && now == want
-		}, patience, 20*time.Millisecond)
-	}
 	kinds := []string{"cut", "refused", "no answer", "no node", "CLUSTERDOWN", "READONLY", "MOVED", "TRYAGAIN",
 		"UNBLOCKED"}
 	option := rueidis.ClientOption{InitAddress: cluster.Addrs()}
@@ -42,7 +36,7 @@ func TestJoin_ClusterFailover_PartsAgree(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		_, err := replica.Do(t.Context(), "CLUSTER", "FAILOVER")
 		require.NoError(t, err)
-		await(replica)
+		cluster.AwaitMaster(t, slot, replica)
 		l.awaitGrants(time.Now())
 		time.Sleep(500 * time.Millisecond)
 		l.finish(loss{}, kinds...)
@@ -54,7 +48,7 @@ func TestJoin_ClusterFailover_PartsAgree(t *testing.T) {
 		require.NoError(t, master.Kill())
 		lost := loss{outages.NewestGrant(t, replica, hour+":quota"), outages.NewestGrant(t, replica, second+":quota"),
 			time.Now()}
-		await(replica)
+		cluster.AwaitMaster(t, slot, replica)
 		l.awaitGrants(time.Now())
 		time.Sleep(500 * time.Millisecond)
 		l.finish(lost, kinds...)

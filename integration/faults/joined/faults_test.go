@@ -1,16 +1,13 @@
 package joined_test
 
 import (
-	"context"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/Shopify/toxiproxy/v2"
 	"github.com/redis/rueidis"
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/integration/tools/proxy"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
@@ -79,16 +76,12 @@ func TestJoin_ConnectionsCut_PartsAgree(t *testing.T) {
 // Calls are carried out and their replies are lost with their connections, again and again.
 func TestJoin_RepliesLost_PartsAgree(t *testing.T) {
 	server := servers.Single(t)
-	proxy := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), t.Name(),
-		"127.0.0.1:0", server.Addr())
-	require.NoError(t, proxy.Start())
-	t.Cleanup(proxy.Stop)
-	l := start(t, single(proxy.Listen), server.Addr())
+	disturbed := proxy.Start(t, server.Addr())
+	l := start(t, single(disturbed.Listen), server.Addr())
 	for range 15 {
-		toxic, err := proxy.Toxics.AddToxicJson(strings.NewReader(`{"name": "swallow", "type": "timeout", "stream": "downstream", "attributes": {"timeout": 0}}`))
-		require.NoError(t, err)
+		restore := disturbed.Disturb(t, "timeout", "downstream", `"timeout": 0`)
 		time.Sleep(30 * time.Millisecond)
-		require.NoError(t, proxy.Toxics.RemoveToxic(context.Background(), toxic.Name)) // which closes the connections
+		restore() // closes the connections
 		time.Sleep(100 * time.Millisecond)
 	}
 	l.awaitGrants(time.Now())

@@ -19,6 +19,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/faults/outages"
+	"github.com/rratelimiter/rratelimiter/integration/tools/everycall"
 	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
@@ -136,18 +137,7 @@ func (l *load) caller(c *crowd, i int) {
 		}
 		permits := 1 + random.Int64N(3)
 		_, err := c.book.Time("go", permits, func() (bool, error) {
-			switch i % 4 {
-			case 0:
-				err := c.limiter.Acquire(ctx, permits)
-				return err == nil, err
-			case 1:
-				return c.limiter.TryAcquireWithin(ctx, permits, within/2)
-			case 2:
-				decision, err := c.limiter.Take(ctx, permits)
-				return decision.Allowed, err
-			default:
-				return c.limiter.TryAcquire(ctx, permits)
-			}
+			return everycall.Acquire(ctx, c.limiter, i, permits, within/2)
 		})
 		by := int64(time.Since(ends))
 		for latest := l.latest.Load(); by > latest && !l.latest.CompareAndSwap(latest, by); latest = l.latest.Load() {

@@ -13,9 +13,9 @@ func TestNetwork_ConnectionsCut_NoPermitIsLost(t *testing.T) {
 	l.load(500*time.Millisecond, func() {
 		for range 20 {
 			time.Sleep(200 * time.Millisecond)
-			cure := l.poison(t, "reset_peer", "downstream", `"timeout": 0`)
+			restore := l.proxy.Disturb(t, "reset_peer", "downstream", `"timeout": 0`)
 			time.Sleep(50 * time.Millisecond)
-			cure()
+			restore()
 		}
 		time.Sleep(time.Second)
 	})
@@ -45,7 +45,7 @@ func TestNetwork_Outage_NoPermitIsLost(t *testing.T) {
 // out, and no caller knows which.
 func TestNetwork_ReplyCutShort_NoPermitIsLost(t *testing.T) {
 	l := newLink(t, manyConnections)
-	l.poison(t, "limit_data", "downstream", `"bytes": 1500`)
+	l.proxy.Disturb(t, "limit_data", "downstream", `"bytes": 1500`)
 	l.load(500*time.Millisecond, func() { time.Sleep(3 * time.Second) })
 	kinds := l.end(t, "connections end after 1500 bytes of replies")
 	require.Positive(t, kinds["cut"])

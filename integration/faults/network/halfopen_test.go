@@ -16,11 +16,11 @@ func TestNetwork_HalfOpenConnection_IsGivenUp(t *testing.T) {
 	l.load(500*time.Millisecond, func() {
 		for range 2 {
 			time.Sleep(time.Second)
-			cureUp := l.poison(t, "timeout", "upstream", `"timeout": 0`)
-			cureDown := l.poison(t, "timeout", "downstream", `"timeout": 0`)
+			restoreUp := l.proxy.Disturb(t, "timeout", "upstream", `"timeout": 0`)
+			restoreDown := l.proxy.Disturb(t, "timeout", "downstream", `"timeout": 0`)
 			time.Sleep(givenUp + time.Second)
-			cureUp()
-			cureDown()
+			restoreUp()
+			restoreDown()
 		}
 		time.Sleep(2 * time.Second)
 	})
@@ -31,7 +31,7 @@ func TestNetwork_HalfOpenConnection_IsGivenUp(t *testing.T) {
 // Without a deadline a call waits for as long as rueidis waits for a connection, and then says so.
 func TestNetwork_HalfOpenWithoutDeadline_IsGivenUp(t *testing.T) {
 	l := newLink(t, manyConnections)
-	l.poison(t, "timeout", "upstream", `"timeout": 0`)
+	l.proxy.Disturb(t, "timeout", "upstream", `"timeout": 0`)
 	for _, call := range []func() (bool, error){
 		func() (bool, error) { return l.limiter.TryAcquire(context.Background(), 1) },
 		func() (bool, error) { err := l.limiter.Acquire(context.Background(), 1); return err == nil, err },

@@ -40,7 +40,7 @@ func TestNetwork_ReplyLost_CallIsSentOnce(t *testing.T) {
 				require.Eventually(t, answers, 2*givenUp, 10*time.Millisecond,
 					"the connections of the case before are replaced")
 				before, _ := l.acquires.calls()
-				cure := l.poison(t, "timeout", "downstream", `"timeout": 0`)
+				restore := l.proxy.Disturb(t, "timeout", "downstream", `"timeout": 0`)
 
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -60,9 +60,9 @@ func TestNetwork_ReplyLost_CallIsSentOnce(t *testing.T) {
 				if end == "the context" {
 					cancel()
 					require.ErrorIs(t, <-answer, context.Canceled)
-					cure()
+					restore()
 				} else {
-					cure() // which closes the connection
+					restore() // which closes the connection
 					require.Equal(t, "cut", classify(<-answer))
 				}
 
@@ -116,14 +116,14 @@ func TestNetwork_RepliesOfPipelineLost_CallsAreSentOnce(t *testing.T) {
 	}
 	require.Eventually(t, seen, late, time.Millisecond, "the monitor follows")
 	before, _ := l.acquires.calls()
-	cure := l.poison(t, "timeout", "downstream", `"timeout": 0`)
+	restore := l.proxy.Disturb(t, "timeout", "downstream", `"timeout": 0`)
 	takeOfAll()
 	arrived := func() bool {
 		now, _ := l.acquires.calls()
 		return now-before == names
 	}
 	require.Eventually(t, arrived, givenUp/2, time.Millisecond, "the server acts")
-	cure() // which closes the connection
+	restore() // which closes the connection
 	for range limiters {
 		err := <-errs
 		require.Error(t, err)

@@ -8,7 +8,6 @@ package network_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"math/bits"
 	"math/rand/v2"
@@ -20,14 +19,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Shopify/toxiproxy/v2"
 	"github.com/redis/rueidis"
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/everycall"
 	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
+	"github.com/rratelimiter/rratelimiter/integration/tools/proxy"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
@@ -52,7 +51,7 @@ const (
 
 // link is a limiter behind a proxy that tests make bad.
 type link struct {
-	proxy    *toxiproxy.Proxy
+	proxy    proxy.Proxy
 	redis    rueidis.Client
 	limiter  *rratelimiter.Limiter // over the proxy
 	past     rueidis.Client        // past the proxy
@@ -69,10 +68,7 @@ func newLink(t *testing.T, connections int) *link {
 	t.Helper()
 	server := servers.Single(t)
 	l := &link{books: ledger.New(classify)}
-
-	api := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	l.proxy = toxiproxy.NewProxy(api, t.Name(), "127.0.0.1:0", server.Addr())
-	require.NoError(t, l.proxy.Start())
+	l.proxy = proxy.Start(t, server.Addr())
 	connect := func(addr string) rueidis.Client {
 		multiplex := bits.Len(uint(connections)) - 1
 		if multiplex == 0 {
@@ -115,20 +111,6 @@ func newLink(t *testing.T, connections int) *link {
 	})
 	t.Cleanup(l.close)
 	return l
-}
-
-// poison adds a toxic: its name, which way it lies ("upstream" to Redis, "downstream" from it), and
-// its settings.
-func (l *link) poison(t *testing.T, toxic, way, attributes string) (cure func()) {
-	t.Helper()
-	text := fmt.Sprintf(`{"name": "%s %s", "type": %q, "stream": %q, "attributes": {%s}}`, toxic, way, toxic, way,
-		attributes)
-	added, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(text))
-	require.NoError(t, err)
-	return func() {
-		t.Helper()
-		require.NoError(t, l.proxy.Toxics.RemoveToxic(context.Background(), added.Name))
-	}
 }
 
 // classify names the kind of an error, "" for one that a caller could not make sense of.
@@ -189,18 +171,7 @@ func (l *link) call(i int, permits int64, patience time.Duration, random *rand.R
 		defer time.AfterFunc(early, cancel).Stop()
 	}
 	_, _ = l.books.Time("go", permits, func() (bool, error) {
-		switch i % 4 {
-		case 0:
-			err := l.limiter.Acquire(ctx, permits)
-			return err == nil, err
-		case 1:
-			return l.limiter.TryAcquireWithin(ctx, permits, patience/2)
-		case 2:
-			decision, err := l.limiter.Take(ctx, permits)
-			return decision.Allowed, err
-		default:
-			return l.limiter.TryAcquire(ctx, permits)
-		}
+		return everycall.Acquire(ctx, l.limiter, i, permits, patience/2)
 	})
 	by := int64(time.Since(ends))
 	for {

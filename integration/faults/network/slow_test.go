@@ -11,8 +11,8 @@ import (
 // but for impatience.
 func TestNetwork_LatencyAndJitter_NoCallFails(t *testing.T) {
 	l := newLink(t, manyConnections)
-	l.poison(t, "latency", "upstream", `"latency": 20, "jitter": 15`)
-	l.poison(t, "latency", "downstream", `"latency": 40, "jitter": 30`)
+	l.proxy.Disturb(t, "latency", "upstream", `"latency": 20, "jitter": 15`)
+	l.proxy.Disturb(t, "latency", "downstream", `"latency": 40, "jitter": 30`)
 	l.load(time.Second, func() { time.Sleep(3 * time.Second) })
 	kinds := l.end(t, "latency 60 ms, jitter 45 ms")
 	for kind := range kinds {
@@ -24,7 +24,7 @@ func TestNetwork_LatencyAndJitter_NoCallFails(t *testing.T) {
 // back.
 func TestNetwork_LateReplies_PermitsAreReleased(t *testing.T) {
 	l := newLink(t, manyConnections)
-	l.poison(t, "latency", "downstream", `"latency": 300, "jitter": 100`)
+	l.proxy.Disturb(t, "latency", "downstream", `"latency": 300, "jitter": 100`)
 	l.load(300*time.Millisecond, func() { time.Sleep(3 * time.Second) })
 	kinds := l.end(t, "latency above the callers' patience")
 	require.Positive(t, kinds["deadline"])

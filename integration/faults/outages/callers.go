@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
+	"github.com/rratelimiter/rratelimiter/integration/tools/everycall"
 )
 
 // warmUp takes the permits of one interval evenly. From then on they come back evenly, rather than
@@ -36,18 +37,7 @@ func (l *Load) goCaller(i int) {
 		deadline := time.Now().Add(time.Second + time.Duration(random.Int64N(int64(time.Second))))
 		ctx, cancel := context.WithDeadline(context.Background(), deadline)
 		granted, err := l.goBooks.Time("go", permits, func() (bool, error) {
-			switch i % 4 {
-			case 0:
-				err := l.limiter.Acquire(ctx, permits)
-				return err == nil, err
-			case 1:
-				return l.limiter.TryAcquireWithin(ctx, permits, within)
-			case 2:
-				decision, err := l.limiter.Take(ctx, permits)
-				return decision.Allowed, err
-			default:
-				return l.limiter.TryAcquire(ctx, permits)
-			}
+			return everycall.Acquire(ctx, l.limiter, i, permits, within)
 		})
 		l.noteLateness(time.Since(deadline))
 		cancel()

@@ -37,15 +37,3 @@ func limiterSlot(t *testing.T, cluster *servers.Cluster) (slot int, master, repl
 	require.NoError(t, err)
 	return slot, master, replica
 }
-
-// awaitMaster waits until the node serves the slot.
-func awaitMaster(t *testing.T, cluster *servers.Cluster, slot int, want *servers.Server) {
-	t.Helper()
-	awaitUntil(t, "the replica becomes master", func() error {
-		now, err := cluster.MasterOf(t.Context(), slot)
-		if err == nil && now != want {
-			err = fmt.Errorf("the master of slot %d is still %s", slot, now.Addr())
-		}
-		return err
-	})
-}

@@ -18,7 +18,7 @@ func TestOutage_ManualFailover_NoPermitIsLost(t *testing.T) {
 	load.Run(time.Second)
 	load.Break()
 	command(t, replica, "CLUSTER", "FAILOVER")
-	awaitMaster(t, cluster, slot, replica)
+	cluster.AwaitMaster(t, slot, replica)
 	outcome := load.Recover()
 	outcome.Require(Most{"CLUSTERDOWN": outcome.once(), "READONLY": outcome.once(), cut: outcome.onceEach(),
 		deadline: outcome.once()})

@@ -21,7 +21,7 @@ func TestOutage_MasterKilled_BoundsTheLoss(t *testing.T) {
 	load.Break()
 	require.NoError(t, master.Kill())
 	load.MayLose(NewestGrant(t, replica, Name), time.Now())
-	awaitMaster(t, cluster, slot, replica)
+	cluster.AwaitMaster(t, slot, replica)
 	outcome := load.Recover()
 	outcome.Require(outcome.mostOfLostMaster())
 }
@@ -55,7 +55,7 @@ func TestOutage_ReplicaBehind_BoundsTheLoss(t *testing.T) {
 	require.NoError(t, master.Kill())
 	load.MayLose(NewestGrant(t, replica, Name), time.Now())
 	command(t, replica, "CLUSTER", "FAILOVER", "TAKEOVER")
-	awaitMaster(t, cluster, slot, replica)
+	cluster.AwaitMaster(t, slot, replica)
 	outcome := load.Recover()
 	outcome.Require(outcome.mostOfLostMaster())
 	require.Positive(t, outcome.lost, "nothing was lost, so this test has shown nothing")

@@ -23,7 +23,7 @@ import (
 func TestOutage_SlotMigration_NoPermitIsLost(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	slot, from, _ := limiterSlot(t, cluster)
-	to := masterOfAnotherSlot(t, cluster, from)
+	to := cluster.OtherMaster(t, from)
 	target := OnCluster(cluster)
 	seen := countRedirections(&target)
 	// Callers who meet the move learn of it in many ways. This client makes no call until it is
@@ -48,26 +48,12 @@ func TestOutage_SlotMigration_NoPermitIsLost(t *testing.T) {
 	require.Positive(t, told.moved.Load(), "MOVED was never seen")
 }
 
-// masterOfAnotherSlot is a master that is not the given one.
-func masterOfAnotherSlot(t *testing.T, cluster *servers.Cluster, not *servers.Server) *servers.Server {
-	t.Helper()
-	for slot := 0; slot < servers.Slots; slot += servers.Slots / 8 {
-		master, err := cluster.MasterOf(t.Context(), slot)
-		require.NoError(t, err)
-		if master != not {
-			return master
-		}
-	}
-	require.Fail(t, "one master serves all slots")
-	return nil
-}
-
 // migrate moves a slot with its keys, and waits between the steps.
 func migrate(t *testing.T, cluster *servers.Cluster, slot int, from, to *servers.Server, wait func()) {
 	t.Helper()
 	number := strconv.Itoa(slot)
-	command(t, to, "CLUSTER", "SETSLOT", number, "IMPORTING", nodeID(t, from))
-	command(t, from, "CLUSTER", "SETSLOT", number, "MIGRATING", nodeID(t, to))
+	command(t, to, "CLUSTER", "SETSLOT", number, "IMPORTING", from.Text(t, "CLUSTER", "MYID"))
+	command(t, from, "CLUSTER", "SETSLOT", number, "MIGRATING", to.Text(t, "CLUSTER", "MYID"))
 	wait()
 	for {
 		message, err := from.Do(t.Context(), "CLUSTER", "GETKEYSINSLOT", number, "100")
@@ -82,18 +68,9 @@ func migrate(t *testing.T, cluster *servers.Cluster, slot int, from, to *servers
 		command(t, from, append([]string{"MIGRATE", host, port, "", "0", "5000", "KEYS"}, keys...)...)
 	}
 	wait()
-	command(t, to, "CLUSTER", "SETSLOT", number, "NODE", nodeID(t, to))
-	command(t, from, "CLUSTER", "SETSLOT", number, "NODE", nodeID(t, to))
-	awaitMaster(t, cluster, slot, to)
-}
-
-func nodeID(t *testing.T, s *servers.Server) string {
-	t.Helper()
-	message, err := s.Do(t.Context(), "CLUSTER", "MYID")
-	require.NoError(t, err)
-	id, err := message.ToString()
-	require.NoError(t, err)
-	return id
+	command(t, to, "CLUSTER", "SETSLOT", number, "NODE", to.Text(t, "CLUSTER", "MYID"))
+	command(t, from, "CLUSTER", "SETSLOT", number, "NODE", to.Text(t, "CLUSTER", "MYID"))
+	cluster.AwaitMaster(t, slot, to)
 }
 
 // redirections are the answers by which nodes sent the Go client elsewhere.

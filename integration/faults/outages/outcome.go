@@ -3,15 +3,12 @@ package outages
 import (
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
 )
 
@@ -30,8 +27,9 @@ type Outcome struct {
 	latest             time.Duration
 	missing            int64
 	allTaken           bool
-	left               []string // stacks of goroutines
-	lost               int64    // permits of the others
+	left               int    // goroutines
+	stacks             string // if some are left
+	lost               int64  // permits of the others
 }
 
 // Most is how many calls of Go may fail by each kind of error, in one run. Kinds that it does not
@@ -109,7 +107,7 @@ func (o *Outcome) RequireCalm(most Most) {
 		"%d calls outlived their contexts by more than %v; a bare command took up to %v", o.lateCalls, late, stood)
 	require.Zero(o.t, o.missing, "permits are missing one interval after the end")
 	require.True(o.t, o.allTaken, "permits were counted but not there to take")
-	require.Empty(o.t, o.left, "goroutines are left")
+	require.Zero(o.t, o.left, "goroutines are left:\n%s", o.stacks)
 }
 
 // requireLoad asserts that callers of both sides took permits while nothing was broken. Together
@@ -199,7 +197,7 @@ func row(runs []*Outcome) []string {
 		worst = max(worst, ledger.Worst(o.grants, Interval).Permits)
 		lost = max(lost, o.lost)
 		missing = max(missing, o.missing)
-		left = max(left, len(o.left))
+		left = max(left, o.left)
 		lateCalls += o.lateCalls
 	}
 	return []string{
@@ -239,41 +237,4 @@ func longestPause(grants []ledger.Grant) time.Duration {
 		longest = max(longest, grants[i].End.Sub(grants[i-1].End))
 	}
 	return longest
-}
-
-// goroutinesLeft are the stacks of goroutines of the library or of its Redis client that do not end
-// by themselves soon.
-func goroutinesLeft() []string {
-	// rueidis closes some connections after 5 s.
-	ended := time.Now().Add(10 * time.Second)
-	for {
-		left := stacks(append([]string{"github.com/redis/rueidis."}, leaks.Library...)...)
-		if len(left) == 0 || time.Now().After(ended) {
-			return left
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-// stacks are those of the goroutines that mention one of the packages.
-func stacks(packages ...string) []string {
-	all := make([]byte, 1<<20)
-	for {
-		n := runtime.Stack(all, true)
-		if n < len(all) {
-			all = all[:n]
-			break
-		}
-		all = make([]byte, 2*len(all))
-	}
-	var found []string
-	for stack := range strings.SplitSeq(string(all), "\n\n") {
-		for _, name := range packages {
-			if strings.Contains(stack, name) {
-				found = append(found, stack)
-				break
-			}
-		}
-	}
-	return found
 }

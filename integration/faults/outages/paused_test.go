@@ -1,7 +1,6 @@
 package outages
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -41,20 +40,12 @@ func TestOutage_MasterPaused_ReplicaTakesOver(t *testing.T) {
 	require.NoError(t, master.Pause())
 	load.MayLose(NewestGrant(t, replica, Name), time.Now())
 	load.Run(3 * time.Second)
-	awaitMaster(t, cluster, slot, replica)
+	cluster.AwaitMaster(t, slot, replica)
 	resumed := time.Now()
 	require.NoError(t, master.Resume())
-	awaitUntil(t, "the old master knows that it is a replica", func() error {
-		message, err := master.Do(t.Context(), "INFO", "replication")
-		if err != nil {
-			return err
-		}
-		info, err := message.ToString()
-		if err == nil && !strings.Contains(info, "role:slave\r\n") {
-			err = errors.New("it is still a master")
-		}
-		return err
-	})
+	require.Eventually(t, func() bool {
+		return strings.Contains(master.Text(t, "INFO", "replication"), "role:slave\r\n")
+	}, patience, 20*time.Millisecond, "the old master knows that it is a replica")
 	load.MayLose(resumed, time.Now())
 	outcome := load.Recover()
 	outcome.Require(outcome.mostOfLostMaster())

@@ -1,7 +1,6 @@
 package outages
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -30,13 +29,7 @@ func TestOutage_SentinelMasterKilled_BoundsTheLoss(t *testing.T) {
 		}
 	}
 	load.MayLose(slices.MinFunc(known, time.Time.Compare), time.Now())
-	awaitUntil(t, "the sentinels choose another master", func() error {
-		now, err := sentinel.Master(t.Context())
-		if err == nil && now == master {
-			err = fmt.Errorf("the master is still %s", now.Addr())
-		}
-		return err
-	})
+	sentinel.AwaitOtherMaster(t, master)
 	outcome := load.Recover()
 	outcome.Require(Most{"READONLY": outcome.oftenBy(pause), refused: outcome.oftenBy(pause), cut: outcome.onceEach()})
 }

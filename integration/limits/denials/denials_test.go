@@ -5,7 +5,6 @@ package denials
 import (
 	"context"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -130,20 +129,16 @@ func TestDenialCache_SlotMoves_SendsNoOtherCommands(t *testing.T) {
 	require.NoError(t, err)
 	from, err := cluster.MasterOf(t.Context(), slot)
 	require.NoError(t, err)
-	var to *servers.Server
-	for other := 0; to == nil || to == from; other += servers.Slots / 8 {
-		to, err = cluster.MasterOf(t.Context(), other%servers.Slots)
-		require.NoError(t, err)
-	}
+	to := cluster.OtherMaster(t, from)
 
 	limiter := exhausted(t, redis, time.Hour, rratelimiter.Overall)
 	const maxAge = 100 * time.Millisecond
 	aged := rratelimiter.New(redis, rratelimiter.WithDenialCache(maxAge)).Limiter(name)
 	require.True(t, denied(t, aged)) // and knows its keys
 	number := strconv.Itoa(slot)
-	do(t, to, "CLUSTER", "SETSLOT", number, "IMPORTING", text(t, from, "CLUSTER", "MYID"))
-	do(t, from, "CLUSTER", "SETSLOT", number, "MIGRATING", text(t, to, "CLUSTER", "MYID"))
-	do(t, from, "MIGRATE", "127.0.0.1", strconv.Itoa(to.Port()), "", "0", "5000", "KEYS", name, "{"+name+"}:value",
+	to.Text(t, "CLUSTER", "SETSLOT", number, "IMPORTING", from.Text(t, "CLUSTER", "MYID"))
+	from.Text(t, "CLUSTER", "SETSLOT", number, "MIGRATING", to.Text(t, "CLUSTER", "MYID"))
+	from.Text(t, "MIGRATE", "127.0.0.1", strconv.Itoa(to.Port()), "", "0", "5000", "KEYS", name, "{"+name+"}:value",
 		"{"+name+"}:permits")
 
 	sent := func() (n int64) {
@@ -171,31 +166,7 @@ func connect(t *testing.T, addr string) rueidis.Client {
 }
 
 // commands counts the scripts that a server has run, and what redirected calls and reads through a
-// client's cache send besides (ASKING, EXEC).
-func commands(t *testing.T, server *servers.Server) (n int64) {
-	for line := range strings.Lines(text(t, server, "INFO", "commandstats")) {
-		command, stats, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
-		switch command {
-		case "eval", "evalsha", "asking", "exec":
-			calls, err := strconv.ParseInt(stats[:strings.IndexByte(stats, ',')], 10, 64)
-			require.NoError(t, err)
-			n += calls
-		}
-	}
-	return n
-}
-
-func do(t *testing.T, server *servers.Server, args ...string) rueidis.RedisMessage {
-	t.Helper()
-	message, err := server.Do(t.Context(), args...)
-	require.NoError(t, err)
-	return message
-}
-
-func text(t *testing.T, server *servers.Server, args ...string) string {
-	t.Helper()
-	message := do(t, server, args...)
-	text, err := message.ToString()
-	require.NoError(t, err)
-	return text
+// client's cache send besides.
+func commands(t *testing.T, server *servers.Server) int64 {
+	return server.Calls(t, "eval", "evalsha", "asking", "exec")
 }

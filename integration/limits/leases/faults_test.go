@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -101,10 +100,7 @@ func TestLease_ManualFailover_KeepsTheRate(t *testing.T) {
 	l.breaks(func() {
 		_, err := replica.Do(t.Context(), "CLUSTER", "FAILOVER")
 		require.NoError(t, err)
-		require.Eventually(t, func() bool {
-			now, err := cluster.MasterOf(t.Context(), slot)
-			return err == nil && now == replica
-		}, patience, 20*time.Millisecond)
+		cluster.AwaitMaster(t, slot, replica)
 	})
 	time.Sleep(2 * loadTime / 3)
 	l.judge()
@@ -123,10 +119,7 @@ func TestLease_SentinelMasterKilled_BoundsTheLoss(t *testing.T) {
 		l.lostFrom = time.Now().Add(-100 * time.Millisecond)
 		require.NoError(t, master.Kill())
 		l.lost = time.Now().Add(lease)
-		require.Eventually(t, func() bool {
-			now, err := sentinel.Master(t.Context())
-			return err == nil && now != master
-		}, patience, 20*time.Millisecond, fmt.Sprintf("the sentinels choose another master than %s", master.Addr()))
+		sentinel.AwaitOtherMaster(t, master)
 	})
 	time.Sleep(2 * loadTime / 3)
 	l.judge()

@@ -15,6 +15,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
 	"github.com/rratelimiter/rratelimiter/integration/faults/outages"
+	"github.com/rratelimiter/rratelimiter/integration/tools/everycall"
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
@@ -92,18 +93,7 @@ func (l *load) bursts(leased *rratelimiter.Limiter, random *rand.Rand) {
 			permits := 1 + random.Int64N(2)
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			granted, err := l.goBooks.Time("go", permits, func() (bool, error) {
-				switch way {
-				case 0:
-					err := leased.Acquire(ctx, permits)
-					return err == nil, err
-				case 1:
-					return leased.TryAcquireWithin(ctx, permits, 20*time.Millisecond)
-				case 2:
-					decision, err := leased.Take(ctx, permits)
-					return decision.Allowed, err
-				default:
-					return leased.TryAcquire(ctx, permits)
-				}
+				return everycall.Acquire(ctx, leased, way, permits, 20*time.Millisecond)
 			})
 			cancel()
 			if err != nil || !granted {

@@ -89,7 +89,7 @@ func reserver(spec string) error {
 // shows how late they are, which depends on the machine.
 func TestAcquire_TwoProcesses_AreServedInOrder(t *testing.T) {
 	server := servers.Single(t)
-	calls := -scriptCalls(t, server)
+	calls := -server.Calls(t, "evalsha")
 	stalled := machine()
 	begin := time.Now().Add(500 * time.Millisecond)
 	self, err := os.Executable()
@@ -112,7 +112,7 @@ func TestAcquire_TwoProcesses_AreServedInOrder(t *testing.T) {
 		all = append(all, log...)
 	}
 	stall, _ := stalled()
-	calls += scriptCalls(t, server)
+	calls += server.Calls(t, "evalsha")
 	require.Len(t, all, reservers)
 
 	// The k-th caller at Redis has the k-th moment: moments are a millisecond apart, and no caller

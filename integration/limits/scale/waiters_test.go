@@ -65,14 +65,14 @@ func TestAcquire_HundredThousandWaiters_DelayNoOtherName(t *testing.T) {
 	const rounds = 8
 	var crowded []time.Duration
 	var slowest []time.Duration
-	calls := scriptCalls(t, server)
+	calls := server.Calls(t, "evalsha")
 	for range rounds {
 		_, err := server.Do(t.Context(), "SLOWLOG", "RESET")
 		require.NoError(t, err)
 		crowded = append(crowded, probe(t, other)...)
 		slowest = append(slowest, slowestScript(t, server))
 	}
-	calls = scriptCalls(t, server) - calls - int64(len(crowded))
+	calls = server.Calls(t, "evalsha") - calls - int64(len(crowded))
 	require.Greater(t, calls, int64(rounds), "the crowd asks for nothing")
 	standing := many - int(crowd.ended.Load())
 	took := crowd.dismiss()
@@ -231,24 +231,6 @@ func probe(t *testing.T, l *rratelimiter.Limiter) []time.Duration {
 	}
 	slices.Sort(took)
 	return took
-}
-
-// scriptCalls is how many scripts the server has run.
-func scriptCalls(t *testing.T, server *servers.Server) int64 {
-	t.Helper()
-	reply, err := server.Do(t.Context(), "INFO", "commandstats")
-	require.NoError(t, err)
-	text, err := reply.ToString()
-	require.NoError(t, err)
-	for line := range strings.Lines(text) {
-		if calls, ok := strings.CutPrefix(line, "cmdstat_evalsha:calls="); ok {
-			calls, _, _ = strings.Cut(calls, ",")
-			n, err := strconv.ParseInt(calls, 10, 64)
-			require.NoError(t, err)
-			return n
-		}
-	}
-	return 0
 }
 
 // slowestScript is the longest script call that the slow log holds, 0 where there is none.

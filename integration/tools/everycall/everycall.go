@@ -27,10 +27,7 @@ func OfOneName(l *rratelimiter.Limiter, rate rratelimiter.Rate) map[string]func(
 		"Delete":           func(ctx context.Context) error { return errOf(l.Delete(ctx)) },
 		"Unlink":           func(ctx context.Context) error { return errOf(l.Unlink(ctx)) },
 		"Expire":           func(ctx context.Context) error { return errOf(l.Expire(ctx, time.Hour)) },
-		"ExpireAt": func(ctx context.Context) error {
-			return errOf(l.ExpireAt(ctx,
-				time.Now().Add(time.Hour)))
-		},
+		"ExpireAt":         func(ctx context.Context) error { return errOf(l.ExpireAt(ctx, time.Now().Add(time.Hour))) },
 		"ClearExpire":      func(ctx context.Context) error { return errOf(l.ClearExpire(ctx)) },
 		"RemainTimeToLive": func(ctx context.Context) error { return errOf(l.RemainTimeToLive(ctx)) },
 		"ExpireTime":       func(ctx context.Context) error { return errOf(l.ExpireTime(ctx)) },
@@ -43,13 +40,31 @@ func OfOneName(l *rratelimiter.Limiter, rate rratelimiter.Rate) map[string]func(
 func Of(l *rratelimiter.Limiter, rate rratelimiter.Rate, newName string) map[string]func(context.Context) error {
 	calls := OfOneName(l, rate)
 	calls["Rename"] = func(ctx context.Context) error { return l.Rename(ctx, newName) }
-	calls["RenameNX"] = func(ctx context.Context) error {
-		_, err := l.RenameNX(ctx, newName)
-		return err
-	}
-	calls["Copy"] = func(ctx context.Context) error {
-		_, err := l.Copy(ctx, newName)
-		return err
-	}
+	calls["RenameNX"] = func(ctx context.Context) error { _, err := l.RenameNX(ctx, newName); return err }
+	calls["Copy"] = func(ctx context.Context) error { _, err := l.Copy(ctx, newName); return err }
 	return calls
+}
+
+// Acquirer is a Limiter of package rratelimiter or limit.
+type Acquirer interface {
+	Acquire(ctx context.Context, permits int64) error
+	TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error)
+	Take(ctx context.Context, permits int64) (rratelimiter.Decision, error)
+	TryAcquire(ctx context.Context, permits int64) (bool, error)
+}
+
+// Acquire takes permits by one of four calls, which i selects, and reports whether it got them.
+func Acquire(ctx context.Context, l Acquirer, i int, permits int64, timeout time.Duration) (bool, error) {
+	switch i % 4 {
+	case 0:
+		err := l.Acquire(ctx, permits)
+		return err == nil, err
+	case 1:
+		return l.TryAcquireWithin(ctx, permits, timeout)
+	case 2:
+		decision, err := l.Take(ctx, permits)
+		return decision.Allowed, err
+	default:
+		return l.TryAcquire(ctx, permits)
+	}
 }

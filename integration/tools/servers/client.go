@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
@@ -47,4 +48,60 @@ func (s *Server) Memory(t testing.TB) int64 {
 	used, err := strconv.ParseInt(found[1], 10, 64)
 	require.NoError(t, err, info)
 	return used
+}
+
+// Text runs a command on the server that replies a string.
+func (s *Server) Text(t testing.TB, args ...string) string {
+	t.Helper()
+	text, err := askText(t.Context(), s.Addr(), args...)
+	require.NoError(t, err, "%q on %s", args, s.Addr())
+	return text
+}
+
+// Calls returns how often the server has run these commands, for clients and within scripts.
+func (s *Server) Calls(t testing.TB, commands ...string) (n int64) {
+	t.Helper()
+	stats := s.Text(t, "INFO", "commandstats")
+	for _, command := range commands {
+		found := regexp.MustCompile(`cmdstat_` + command + `:calls=(\d+)`).FindStringSubmatch(stats)
+		if found == nil {
+			continue
+		}
+		calls, err := strconv.ParseInt(found[1], 10, 64)
+		require.NoError(t, err)
+		n += calls
+	}
+	return n
+}
+
+// AwaitMaster waits until a node is the master of a slot.
+func (c *Cluster) AwaitMaster(t testing.TB, slot int, want *Server) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		now, err := c.MasterOf(t.Context(), slot)
+		return err == nil && now == want
+	}, startTimeout, 20*time.Millisecond, "%s becomes the master of slot %d", want.Addr(), slot)
+}
+
+// OtherMaster returns a master that is not the given one.
+func (c *Cluster) OtherMaster(t testing.TB, not *Server) *Server {
+	t.Helper()
+	for slot := 0; slot < Slots; slot += Slots / 8 {
+		master, err := c.MasterOf(t.Context(), slot)
+		require.NoError(t, err)
+		if master != not {
+			return master
+		}
+	}
+	require.Fail(t, "one master serves all slots")
+	return nil
+}
+
+// AwaitOtherMaster waits until the sentinels name a master that is not the given one.
+func (s *Sentinel) AwaitOtherMaster(t testing.TB, not *Server) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		now, err := s.Master(t.Context())
+		return err == nil && now != not
+	}, startTimeout, 20*time.Millisecond, "the sentinels choose another master than %s", not.Addr())
 }

@@ -31,7 +31,6 @@ const (
 type Sentinel struct {
 	data      []*Server
 	sentinels []*Server
-	ownsDir   string
 }
 
 // NewSentinel starts a master, its replicas and the sentinels for the test, and returns once each
@@ -51,28 +50,9 @@ func NewSentinel(t testing.TB, args ...string) *Sentinel {
 	return s
 }
 
-// OpenSentinel is NewSentinel without a test: the caller must Close the result. ctx bounds the
-// start alone.
-func OpenSentinel(ctx context.Context, args ...string) (*Sentinel, error) {
-	dir, err := os.MkdirTemp("", "redis-sentinel-")
-	if err != nil {
-		return nil, err
-	}
-	s, err := startSentinel(ctx, dir, args)
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	s.ownsDir = dir
-	return s, nil
-}
-
 // Close kills the sentinels and all servers.
 func (s *Sentinel) Close() error {
-	err := errors.Join(closeAll(s.sentinels), closeAll(s.data))
-	if s.ownsDir != "" {
-		err = errors.Join(err, os.RemoveAll(s.ownsDir))
-	}
-	return err
+	return errors.Join(closeAll(s.sentinels), closeAll(s.data))
 }
 
 // MasterName is the name by which the sentinels know the master.

@@ -9,8 +9,8 @@
 // test-docker does, each server runs in a container instead, from the image REDIS_IMAGE. A test
 // cannot tell: addresses, process ids and folders are as those of a process.
 //
-// Single, NewCluster and NewSentinel belong to a test and end with it. OpenSingle, OpenCluster and
-// OpenSentinel are for TestMain and for programs, which call Close themselves.
+// Single, NewCluster and NewSentinel belong to a test and end with it. OpenSingle and OpenCluster
+// are for TestMain and for programs, which call Close themselves.
 package servers
 
 import (

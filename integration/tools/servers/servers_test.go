@@ -9,16 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func text(t *testing.T, s *Server, args ...string) string {
-	t.Helper()
-	got, err := askText(t.Context(), s.Addr(), args...)
-	require.NoError(t, err)
-	return got
-}
-
 func TestSingle_PauseRestartKill_WorksOn(t *testing.T) {
 	s := Single(t, "--maxmemory", "100mb")
-	require.Equal(t, "OK", text(t, s, "SET", "k", "v"))
+	require.Equal(t, "OK", s.Text(t, "SET", "k", "v"))
 	_, err := s.Do(t.Context(), "CONFIG", "GET", "save")
 	require.NoError(t, err)
 
@@ -29,7 +22,7 @@ func TestSingle_PauseRestartKill_WorksOn(t *testing.T) {
 	require.Error(t, err, "a paused server answers nothing")
 	require.True(t, s.Running())
 	require.NoError(t, s.Resume())
-	require.Equal(t, "v", text(t, s, "GET", "k"), "a pause keeps the data")
+	require.Equal(t, "v", s.Text(t, "GET", "k"), "a pause keeps the data")
 
 	before := s.PID()
 	require.NoError(t, s.Restart())
@@ -44,7 +37,7 @@ func TestSingle_PauseRestartKill_WorksOn(t *testing.T) {
 	require.NoError(t, s.Kill())
 	require.False(t, s.Running())
 	require.NoError(t, s.Restart())
-	require.Equal(t, "PONG", text(t, s, "PING"))
+	require.Equal(t, "PONG", s.Text(t, "PING"))
 }
 
 func TestSingle_Paused_CanBeKilled(t *testing.T) {
@@ -55,14 +48,14 @@ func TestSingle_Paused_CanBeKilled(t *testing.T) {
 	require.NoError(t, s.Restart())
 	require.NoError(t, s.Pause())
 	require.NoError(t, s.Restart())
-	require.Equal(t, "PONG", text(t, s, "PING"))
+	require.Equal(t, "PONG", s.Text(t, "PING"))
 }
 
 func TestSingle_AppendOnly_KeepsData(t *testing.T) {
 	s := Single(t, "--appendonly", "yes", "--appendfsync", "always")
-	require.Equal(t, "OK", text(t, s, "SET", "k", "v"))
+	require.Equal(t, "OK", s.Text(t, "SET", "k", "v"))
 	require.NoError(t, s.Restart())
-	require.Equal(t, "v", text(t, s, "GET", "k"))
+	require.Equal(t, "v", s.Text(t, "GET", "k"))
 }
 
 func TestSingle_TestEnds_ServerEnds(t *testing.T) {
@@ -74,7 +67,7 @@ func TestSingle_TestEnds_ServerEnds(t *testing.T) {
 func TestOpenSingle_Close_RemovesItsFolder(t *testing.T) {
 	s, err := OpenSingle(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, "PONG", text(t, s, "PING"))
+	require.Equal(t, "PONG", s.Text(t, "PING"))
 	require.NoError(t, s.Close())
 	require.NoDirExists(t, s.Dir())
 	require.False(t, s.Running())
@@ -103,7 +96,7 @@ func TestStartServer_PortTaken_UsesAnother(t *testing.T) {
 	t.Cleanup(func() { closeAndReport(t, s) })
 	require.Equal(t, 2, l.launched)
 	require.NotEqual(t, taken.Port(), s.Port())
-	require.Equal(t, "PONG", text(t, s, "PING"))
+	require.Equal(t, "PONG", s.Text(t, "PING"))
 }
 
 // unlucky launches its first server on a port that is taken.
