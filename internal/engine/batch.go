@@ -71,6 +71,14 @@ type Request struct {
 // Most returns the largest number of permits that the request can be granted.
 func (r *Request) Most() int64 { return max(r.Permits, r.UpTo) }
 
+// GrantMost sets Permits to Most. It writes nothing if they are equal: the queue reads the Permits
+// of a waiter that leaves during its call.
+func (r *Request) GrantMost() {
+	if r.UpTo > r.Permits {
+		r.Permits = r.UpTo
+	}
+}
+
 type requestState uint8
 
 const (
@@ -160,7 +168,8 @@ func (b *Batch) GrantAll(left int64, answer Answer) {
 	answer.Allowed = true
 	for i := len(b.Requests) - 1; i >= 0; i-- {
 		r := b.Requests[i]
-		r.Answer, r.Permits = answer, r.Most()
+		r.Answer = answer
+		r.GrantMost()
 		r.Remaining = max(0, left)
 		left += r.Permits
 	}
