@@ -1,20 +1,20 @@
 -- A limiter of Redisson's layout that is joined with others. KEYS: its five keys. ARGV: the
 -- beginning of the member of a grant; the cursor of the previous call, or ''.
 
---@ limiter  in: interval more nowText permitsKey rate spent value  out: spent value
+--@ limiter  in: interval more permitsKey rate spent value  out: spent value
 -- The end of the function redisson. Before it are the parts limiter, value, window and reclaim of
 -- the root package's script.lua. They return their reply, or read the limiter into locals. Here a
 -- closure has these locals, since a script may have several such limiters.
 local limiter = {free = value, most = rate, more = more}
 function limiter.settle(granted)
-  local total, reply, dated = -1, false, nowText
+  local total, reply, grantedAt = -1, false, now
   if granted > 0 then
     value, spent = value - granted, string.format('%d', granted)
   end
 --@settled
 end
 function limiter.report(denied)
-  local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
+  local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
   local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
   if denied then

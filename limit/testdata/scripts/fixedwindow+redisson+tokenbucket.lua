@@ -9,10 +9,9 @@ end
 now = max(0, now)
 local millis = floor(now / 1000)
 local function redisson(KEYS, ARGV)
-local redis, string = redis, string
+local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
-local hintRate, hintInterval
-local KEYS, ARGV = KEYS, ARGV
+local hint, limit
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
 if not (rate and interval and kind) then
@@ -28,7 +27,7 @@ elseif kind ~= '0' then
   return {3, 1, 'type', kind}
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
-local hinted = hintRate and hintRate ~= '' and rate == hintRate and interval == hintInterval
+local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
 if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
     or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
   if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
@@ -41,20 +40,21 @@ if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$
     return {3, 1, 'keepAliveTime', keepAlive}
   end
 end
-rate, interval = rate + 0, interval + 0
-local nowText = ARGV[1]
-if nowText == '' then
+rate = rate + 0
+local now = ARGV[1]
+if now == '' then
   local time = call('TIME')
-  nowText = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
+  now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
-local now = nowText + 0
+if not hinted or not limit or limit == '' then
+  limit = now - interval
+end
 local stored = call('GET', valueKey)
 if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
   return {3, valueAt, '', stored}
 end
 local value = stored and stored + 0
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
-local limit = now - interval
 local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
 local spent = nil
 local grants = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
@@ -66,18 +66,14 @@ if expired == grants then
   end
 else
   if expired > 0 then
-    local function count(member)
-      local a, b, c, d = string.byte(member, -4, -1)
-      return d and a + b * 256 + c * 65536 + d * 16777216
-    end
     more, drop = expired > page, math.min(expired, page)
-    local returned, sum = call('ZRANGE', permitsKey, 0, drop - 1), 0
+    local returned, sum = call('ZRANGE', permitsKey, '0', drop > 1 and drop - 1 or '0'), 0
     for i = 1, #returned do
-      local n = count(returned[i])
-      if not n then
+      local a, b, c, d = string.byte(returned[i], -4, -1)
+      if not d then
         return {3, permitsAt, 'member', returned[i]}
       end
-      sum = sum + n
+      sum = sum + a + b * 256 + c * 65536 + d * 16777216
     end
     dirty = true
     if value then
@@ -86,7 +82,7 @@ else
   end
   if not value then
     if more then
-      call('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+      call('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
       return {1, ''}
     end
     local function count(member)
@@ -94,7 +90,7 @@ else
       return d and a + b * 256 + c * 65536 + d * 16777216
     end
     local inside = (grants or call('ZCARD', permitsKey)) - expired
-    local newest = call('ZRANGE', permitsKey, -1, -1)[1]
+    local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
     local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
     if mark == newest and tonumber(skip) <= inside then
       skip, sum = tonumber(skip), tonumber(sum)
@@ -102,11 +98,11 @@ else
       skip, sum = 0, 0
     end
     local stop = math.min(skip + page, inside)
-    local counted = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
-    for i = 1, #counted do
-      local n = count(counted[i])
+    local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
+    for i = 1, #members do
+      local n = count(members[i])
       if not n then
-        return {3, permitsAt, 'member', counted[i]}
+        return {3, permitsAt, 'member', members[i]}
       end
       sum = sum + n
     end
@@ -116,13 +112,13 @@ else
     value = rate - sum
   end
 end
-local gone, add, score
+local removed, added, score
 if value > rate then
   value, dirty = rate, true
 end
 local limiter = {free = value, most = rate, more = more}
 function limiter.settle(granted)
-  local total, reply, dated = -1, false, nowText
+  local total, reply, grantedAt = -1, false, now
   if granted > 0 then
     value, spent = value - granted, string.format('%d', granted)
   end
@@ -135,7 +131,7 @@ local failed
 if wipe then
   failed = redis.pcall('UNLINK', permitsKey)
 elseif drop > 0 then
-  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
 end
 if granted > 0 and (not failed or type(failed) ~= 'table') then
   local member = ARGV[2]
@@ -146,7 +142,7 @@ if granted > 0 and (not failed or type(failed) ~= 'table') then
     end
     member = resized(member, granted)
   end
-  failed = redis.pcall('ZADD', permitsKey, dated, member)
+  failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
 end
 if failed and failed ~= 1 and type(failed) == 'table' then
   call('SET', valueKey, '0', 'PX', '1')
@@ -171,7 +167,7 @@ end
 return reply
 end
 function limiter.report(denied)
-  local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
+  local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
   local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
@@ -180,16 +176,16 @@ local function count(member)
   local a, b, c, d = string.byte(member, -4, -1)
   return d and a + b * 256 + c * 65536 + d * 16777216
 end
-local last = nil
-local leases = call('ZRANGEBYSCORE', permitsKey, string.format('(%d', now), '+inf', 'WITHSCORES', 'LIMIT', 0, page)
-local grants = call('ZRANGE', permitsKey, 0, need > 1 and page - 1 or 0, 'WITHSCORES')
+local last, nowNumber = nil, now + 0
+local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
+local grants = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
 if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
-  grants = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
+  grants = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
 end
 local at, leaseAt = 1, 1
 while need > 0 do
   local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
-  if wait and wait > now then
+  if wait and wait > nowNumber then
     wait = nil -- a lease
   end
   wait = wait and wait + interval - now
@@ -360,10 +356,9 @@ end
 now = max(0, now)
 local millis = floor(now / 1000)
 local function redisson(KEYS, ARGV)
-local redis, string = redis, string
+local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
-local hintRate, hintInterval
-local KEYS, ARGV = KEYS, ARGV
+local hint, limit
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
 if not (rate and interval and kind) then
@@ -379,7 +374,7 @@ elseif kind ~= '0' then
   return {3, 1, 'type', kind}
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
-local hinted = hintRate and hintRate ~= '' and rate == hintRate and interval == hintInterval
+local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
 if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
     or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
   if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
@@ -392,20 +387,21 @@ if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$
     return {3, 1, 'keepAliveTime', keepAlive}
   end
 end
-rate, interval = rate + 0, interval + 0
-local nowText = ARGV[1]
-if nowText == '' then
+rate = rate + 0
+local now = ARGV[1]
+if now == '' then
   local time = call('TIME')
-  nowText = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
+  now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
-local now = nowText + 0
+if not hinted or not limit or limit == '' then
+  limit = now - interval
+end
 local stored = call('GET', valueKey)
 if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
   return {3, valueAt, '', stored}
 end
 local value = stored and stored + 0
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
-local limit = now - interval
 local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
 local spent = nil
 local grants = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
@@ -417,18 +413,14 @@ if expired == grants then
   end
 else
   if expired > 0 then
-    local function count(member)
-      local a, b, c, d = string.byte(member, -4, -1)
-      return d and a + b * 256 + c * 65536 + d * 16777216
-    end
     more, drop = expired > page, math.min(expired, page)
-    local returned, sum = call('ZRANGE', permitsKey, 0, drop - 1), 0
+    local returned, sum = call('ZRANGE', permitsKey, '0', drop > 1 and drop - 1 or '0'), 0
     for i = 1, #returned do
-      local n = count(returned[i])
-      if not n then
+      local a, b, c, d = string.byte(returned[i], -4, -1)
+      if not d then
         return {3, permitsAt, 'member', returned[i]}
       end
-      sum = sum + n
+      sum = sum + a + b * 256 + c * 65536 + d * 16777216
     end
     dirty = true
     if value then
@@ -437,7 +429,7 @@ else
   end
   if not value then
     if more then
-      call('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+      call('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
       return {1, ''}
     end
     local function count(member)
@@ -445,7 +437,7 @@ else
       return d and a + b * 256 + c * 65536 + d * 16777216
     end
     local inside = (grants or call('ZCARD', permitsKey)) - expired
-    local newest = call('ZRANGE', permitsKey, -1, -1)[1]
+    local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
     local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
     if mark == newest and tonumber(skip) <= inside then
       skip, sum = tonumber(skip), tonumber(sum)
@@ -453,11 +445,11 @@ else
       skip, sum = 0, 0
     end
     local stop = math.min(skip + page, inside)
-    local counted = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
-    for i = 1, #counted do
-      local n = count(counted[i])
+    local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
+    for i = 1, #members do
+      local n = count(members[i])
       if not n then
-        return {3, permitsAt, 'member', counted[i]}
+        return {3, permitsAt, 'member', members[i]}
       end
       sum = sum + n
     end
@@ -467,13 +459,13 @@ else
     value = rate - sum
   end
 end
-local gone, add, score
+local removed, added, score
 if value > rate then
   value, dirty = rate, true
 end
 local limiter = {free = value, most = rate, more = more}
 function limiter.settle(granted)
-  local total, reply, dated = -1, false, nowText
+  local total, reply, grantedAt = -1, false, now
   if granted > 0 then
     value, spent = value - granted, string.format('%d', granted)
   end
@@ -486,7 +478,7 @@ local failed
 if wipe then
   failed = redis.pcall('UNLINK', permitsKey)
 elseif drop > 0 then
-  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
 end
 if granted > 0 and (not failed or type(failed) ~= 'table') then
   local member = ARGV[2]
@@ -497,7 +489,7 @@ if granted > 0 and (not failed or type(failed) ~= 'table') then
     end
     member = resized(member, granted)
   end
-  failed = redis.pcall('ZADD', permitsKey, dated, member)
+  failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
 end
 if failed and failed ~= 1 and type(failed) == 'table' then
   call('SET', valueKey, '0', 'PX', '1')
@@ -522,7 +514,7 @@ end
 return reply
 end
 function limiter.report(denied)
-  local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
+  local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
   local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
@@ -531,16 +523,16 @@ local function count(member)
   local a, b, c, d = string.byte(member, -4, -1)
   return d and a + b * 256 + c * 65536 + d * 16777216
 end
-local last = nil
-local leases = call('ZRANGEBYSCORE', permitsKey, string.format('(%d', now), '+inf', 'WITHSCORES', 'LIMIT', 0, page)
-local grants = call('ZRANGE', permitsKey, 0, need > 1 and page - 1 or 0, 'WITHSCORES')
+local last, nowNumber = nil, now + 0
+local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
+local grants = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
 if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
-  grants = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
+  grants = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
 end
 local at, leaseAt = 1, 1
 while need > 0 do
   local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
-  if wait and wait > now then
+  if wait and wait > nowNumber then
     wait = nil -- a lease
   end
   wait = wait and wait + interval - now
@@ -661,10 +653,9 @@ end
 now = max(0, now)
 local millis = floor(now / 1000)
 local function redisson(KEYS, ARGV)
-local redis, string = redis, string
+local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
-local hintRate, hintInterval
-local KEYS, ARGV = KEYS, ARGV
+local hint, limit
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
 if not (rate and interval and kind) then
@@ -680,7 +671,7 @@ elseif kind ~= '0' then
   return {3, 1, 'type', kind}
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
-local hinted = hintRate and hintRate ~= '' and rate == hintRate and interval == hintInterval
+local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
 if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
     or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
   if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
@@ -693,20 +684,21 @@ if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$
     return {3, 1, 'keepAliveTime', keepAlive}
   end
 end
-rate, interval = rate + 0, interval + 0
-local nowText = ARGV[1]
-if nowText == '' then
+rate = rate + 0
+local now = ARGV[1]
+if now == '' then
   local time = call('TIME')
-  nowText = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
+  now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
-local now = nowText + 0
+if not hinted or not limit or limit == '' then
+  limit = now - interval
+end
 local stored = call('GET', valueKey)
 if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
   return {3, valueAt, '', stored}
 end
 local value = stored and stored + 0
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
-local limit = now - interval
 local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
 local spent = nil
 local grants = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
@@ -718,18 +710,14 @@ if expired == grants then
   end
 else
   if expired > 0 then
-    local function count(member)
-      local a, b, c, d = string.byte(member, -4, -1)
-      return d and a + b * 256 + c * 65536 + d * 16777216
-    end
     more, drop = expired > page, math.min(expired, page)
-    local returned, sum = call('ZRANGE', permitsKey, 0, drop - 1), 0
+    local returned, sum = call('ZRANGE', permitsKey, '0', drop > 1 and drop - 1 or '0'), 0
     for i = 1, #returned do
-      local n = count(returned[i])
-      if not n then
+      local a, b, c, d = string.byte(returned[i], -4, -1)
+      if not d then
         return {3, permitsAt, 'member', returned[i]}
       end
-      sum = sum + n
+      sum = sum + a + b * 256 + c * 65536 + d * 16777216
     end
     dirty = true
     if value then
@@ -738,7 +726,7 @@ else
   end
   if not value then
     if more then
-      call('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+      call('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
       return {1, ''}
     end
     local function count(member)
@@ -746,7 +734,7 @@ else
       return d and a + b * 256 + c * 65536 + d * 16777216
     end
     local inside = (grants or call('ZCARD', permitsKey)) - expired
-    local newest = call('ZRANGE', permitsKey, -1, -1)[1]
+    local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
     local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
     if mark == newest and tonumber(skip) <= inside then
       skip, sum = tonumber(skip), tonumber(sum)
@@ -754,11 +742,11 @@ else
       skip, sum = 0, 0
     end
     local stop = math.min(skip + page, inside)
-    local counted = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
-    for i = 1, #counted do
-      local n = count(counted[i])
+    local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
+    for i = 1, #members do
+      local n = count(members[i])
       if not n then
-        return {3, permitsAt, 'member', counted[i]}
+        return {3, permitsAt, 'member', members[i]}
       end
       sum = sum + n
     end
@@ -768,13 +756,13 @@ else
     value = rate - sum
   end
 end
-local gone, add, score
+local removed, added, score
 if value > rate then
   value, dirty = rate, true
 end
 local limiter = {free = value, most = rate, more = more}
 function limiter.settle(granted)
-  local total, reply, dated = -1, false, nowText
+  local total, reply, grantedAt = -1, false, now
   if granted > 0 then
     value, spent = value - granted, string.format('%d', granted)
   end
@@ -787,7 +775,7 @@ local failed
 if wipe then
   failed = redis.pcall('UNLINK', permitsKey)
 elseif drop > 0 then
-  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
 end
 if granted > 0 and (not failed or type(failed) ~= 'table') then
   local member = ARGV[2]
@@ -798,7 +786,7 @@ if granted > 0 and (not failed or type(failed) ~= 'table') then
     end
     member = resized(member, granted)
   end
-  failed = redis.pcall('ZADD', permitsKey, dated, member)
+  failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
 end
 if failed and failed ~= 1 and type(failed) == 'table' then
   call('SET', valueKey, '0', 'PX', '1')
@@ -823,7 +811,7 @@ end
 return reply
 end
 function limiter.report(denied)
-  local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
+  local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
   local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
@@ -832,16 +820,16 @@ local function count(member)
   local a, b, c, d = string.byte(member, -4, -1)
   return d and a + b * 256 + c * 65536 + d * 16777216
 end
-local last = nil
-local leases = call('ZRANGEBYSCORE', permitsKey, string.format('(%d', now), '+inf', 'WITHSCORES', 'LIMIT', 0, page)
-local grants = call('ZRANGE', permitsKey, 0, need > 1 and page - 1 or 0, 'WITHSCORES')
+local last, nowNumber = nil, now + 0
+local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
+local grants = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
 if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
-  grants = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
+  grants = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
 end
 local at, leaseAt = 1, 1
 while need > 0 do
   local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
-  if wait and wait > now then
+  if wait and wait > nowNumber then
     wait = nil -- a lease
   end
   wait = wait and wait + interval - now
@@ -971,10 +959,9 @@ end
 now = max(0, now)
 local millis = floor(now / 1000)
 local function redisson(KEYS, ARGV)
-local redis, string = redis, string
+local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
-local hintRate, hintInterval
-local KEYS, ARGV = KEYS, ARGV
+local hint, limit
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
 if not (rate and interval and kind) then
@@ -990,7 +977,7 @@ elseif kind ~= '0' then
   return {3, 1, 'type', kind}
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
-local hinted = hintRate and hintRate ~= '' and rate == hintRate and interval == hintInterval
+local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
 if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
     or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
   if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
@@ -1003,20 +990,21 @@ if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$
     return {3, 1, 'keepAliveTime', keepAlive}
   end
 end
-rate, interval = rate + 0, interval + 0
-local nowText = ARGV[1]
-if nowText == '' then
+rate = rate + 0
+local now = ARGV[1]
+if now == '' then
   local time = call('TIME')
-  nowText = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
+  now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
-local now = nowText + 0
+if not hinted or not limit or limit == '' then
+  limit = now - interval
+end
 local stored = call('GET', valueKey)
 if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
   return {3, valueAt, '', stored}
 end
 local value = stored and stored + 0
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
-local limit = now - interval
 local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
 local spent = nil
 local grants = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
@@ -1028,18 +1016,14 @@ if expired == grants then
   end
 else
   if expired > 0 then
-    local function count(member)
-      local a, b, c, d = string.byte(member, -4, -1)
-      return d and a + b * 256 + c * 65536 + d * 16777216
-    end
     more, drop = expired > page, math.min(expired, page)
-    local returned, sum = call('ZRANGE', permitsKey, 0, drop - 1), 0
+    local returned, sum = call('ZRANGE', permitsKey, '0', drop > 1 and drop - 1 or '0'), 0
     for i = 1, #returned do
-      local n = count(returned[i])
-      if not n then
+      local a, b, c, d = string.byte(returned[i], -4, -1)
+      if not d then
         return {3, permitsAt, 'member', returned[i]}
       end
-      sum = sum + n
+      sum = sum + a + b * 256 + c * 65536 + d * 16777216
     end
     dirty = true
     if value then
@@ -1048,7 +1032,7 @@ else
   end
   if not value then
     if more then
-      call('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+      call('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
       return {1, ''}
     end
     local function count(member)
@@ -1056,7 +1040,7 @@ else
       return d and a + b * 256 + c * 65536 + d * 16777216
     end
     local inside = (grants or call('ZCARD', permitsKey)) - expired
-    local newest = call('ZRANGE', permitsKey, -1, -1)[1]
+    local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
     local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
     if mark == newest and tonumber(skip) <= inside then
       skip, sum = tonumber(skip), tonumber(sum)
@@ -1064,11 +1048,11 @@ else
       skip, sum = 0, 0
     end
     local stop = math.min(skip + page, inside)
-    local counted = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
-    for i = 1, #counted do
-      local n = count(counted[i])
+    local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
+    for i = 1, #members do
+      local n = count(members[i])
       if not n then
-        return {3, permitsAt, 'member', counted[i]}
+        return {3, permitsAt, 'member', members[i]}
       end
       sum = sum + n
     end
@@ -1078,13 +1062,13 @@ else
     value = rate - sum
   end
 end
-local gone, add, score
+local removed, added, score
 if value > rate then
   value, dirty = rate, true
 end
 local limiter = {free = value, most = rate, more = more}
 function limiter.settle(granted)
-  local total, reply, dated = -1, false, nowText
+  local total, reply, grantedAt = -1, false, now
   if granted > 0 then
     value, spent = value - granted, string.format('%d', granted)
   end
@@ -1097,7 +1081,7 @@ local failed
 if wipe then
   failed = redis.pcall('UNLINK', permitsKey)
 elseif drop > 0 then
-  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
 end
 if granted > 0 and (not failed or type(failed) ~= 'table') then
   local member = ARGV[2]
@@ -1108,7 +1092,7 @@ if granted > 0 and (not failed or type(failed) ~= 'table') then
     end
     member = resized(member, granted)
   end
-  failed = redis.pcall('ZADD', permitsKey, dated, member)
+  failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
 end
 if failed and failed ~= 1 and type(failed) == 'table' then
   call('SET', valueKey, '0', 'PX', '1')
@@ -1133,7 +1117,7 @@ end
 return reply
 end
 function limiter.report(denied)
-  local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
+  local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
   local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
@@ -1142,16 +1126,16 @@ local function count(member)
   local a, b, c, d = string.byte(member, -4, -1)
   return d and a + b * 256 + c * 65536 + d * 16777216
 end
-local last = nil
-local leases = call('ZRANGEBYSCORE', permitsKey, string.format('(%d', now), '+inf', 'WITHSCORES', 'LIMIT', 0, page)
-local grants = call('ZRANGE', permitsKey, 0, need > 1 and page - 1 or 0, 'WITHSCORES')
+local last, nowNumber = nil, now + 0
+local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
+local grants = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
 if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
-  grants = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
+  grants = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
 end
 local at, leaseAt = 1, 1
 while need > 0 do
   local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
-  if wait and wait > now then
+  if wait and wait > nowNumber then
     wait = nil -- a lease
   end
   wait = wait and wait + interval - now

@@ -9,10 +9,9 @@ end
 now = max(0, now)
 local millis = floor(now / 1000)
 local function redisson(KEYS, ARGV)
-local redis, string = redis, string
+local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
-local hintRate, hintInterval
-local KEYS, ARGV = KEYS, ARGV
+local hint, limit
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
 if not (rate and interval and kind) then
@@ -28,7 +27,7 @@ elseif kind ~= '0' then
   return {3, 1, 'type', kind}
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
-local hinted = hintRate and hintRate ~= '' and rate == hintRate and interval == hintInterval
+local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
 if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
     or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
   if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
@@ -41,20 +40,21 @@ if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$
     return {3, 1, 'keepAliveTime', keepAlive}
   end
 end
-rate, interval = rate + 0, interval + 0
-local nowText = ARGV[1]
-if nowText == '' then
+rate = rate + 0
+local now = ARGV[1]
+if now == '' then
   local time = call('TIME')
-  nowText = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
+  now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
-local now = nowText + 0
+if not hinted or not limit or limit == '' then
+  limit = now - interval
+end
 local stored = call('GET', valueKey)
 if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
   return {3, valueAt, '', stored}
 end
 local value = stored and stored + 0
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
-local limit = now - interval
 local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
 local spent = nil
 local grants = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
@@ -66,18 +66,14 @@ if expired == grants then
   end
 else
   if expired > 0 then
-    local function count(member)
-      local a, b, c, d = string.byte(member, -4, -1)
-      return d and a + b * 256 + c * 65536 + d * 16777216
-    end
     more, drop = expired > page, math.min(expired, page)
-    local returned, sum = call('ZRANGE', permitsKey, 0, drop - 1), 0
+    local returned, sum = call('ZRANGE', permitsKey, '0', drop > 1 and drop - 1 or '0'), 0
     for i = 1, #returned do
-      local n = count(returned[i])
-      if not n then
+      local a, b, c, d = string.byte(returned[i], -4, -1)
+      if not d then
         return {3, permitsAt, 'member', returned[i]}
       end
-      sum = sum + n
+      sum = sum + a + b * 256 + c * 65536 + d * 16777216
     end
     dirty = true
     if value then
@@ -86,7 +82,7 @@ else
   end
   if not value then
     if more then
-      call('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+      call('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
       return {1, ''}
     end
     local function count(member)
@@ -94,7 +90,7 @@ else
       return d and a + b * 256 + c * 65536 + d * 16777216
     end
     local inside = (grants or call('ZCARD', permitsKey)) - expired
-    local newest = call('ZRANGE', permitsKey, -1, -1)[1]
+    local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
     local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
     if mark == newest and tonumber(skip) <= inside then
       skip, sum = tonumber(skip), tonumber(sum)
@@ -102,11 +98,11 @@ else
       skip, sum = 0, 0
     end
     local stop = math.min(skip + page, inside)
-    local counted = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
-    for i = 1, #counted do
-      local n = count(counted[i])
+    local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
+    for i = 1, #members do
+      local n = count(members[i])
       if not n then
-        return {3, permitsAt, 'member', counted[i]}
+        return {3, permitsAt, 'member', members[i]}
       end
       sum = sum + n
     end
@@ -116,13 +112,13 @@ else
     value = rate - sum
   end
 end
-local gone, add, score
+local removed, added, score
 if value > rate then
   value, dirty = rate, true
 end
 local limiter = {free = value, most = rate, more = more}
 function limiter.settle(granted)
-  local total, reply, dated = -1, false, nowText
+  local total, reply, grantedAt = -1, false, now
   if granted > 0 then
     value, spent = value - granted, string.format('%d', granted)
   end
@@ -135,7 +131,7 @@ local failed
 if wipe then
   failed = redis.pcall('UNLINK', permitsKey)
 elseif drop > 0 then
-  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
 end
 if granted > 0 and (not failed or type(failed) ~= 'table') then
   local member = ARGV[2]
@@ -146,7 +142,7 @@ if granted > 0 and (not failed or type(failed) ~= 'table') then
     end
     member = resized(member, granted)
   end
-  failed = redis.pcall('ZADD', permitsKey, dated, member)
+  failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
 end
 if failed and failed ~= 1 and type(failed) == 'table' then
   call('SET', valueKey, '0', 'PX', '1')
@@ -171,7 +167,7 @@ end
 return reply
 end
 function limiter.report(denied)
-  local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
+  local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
   local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
@@ -180,16 +176,16 @@ local function count(member)
   local a, b, c, d = string.byte(member, -4, -1)
   return d and a + b * 256 + c * 65536 + d * 16777216
 end
-local last = nil
-local leases = call('ZRANGEBYSCORE', permitsKey, string.format('(%d', now), '+inf', 'WITHSCORES', 'LIMIT', 0, page)
-local grants = call('ZRANGE', permitsKey, 0, need > 1 and page - 1 or 0, 'WITHSCORES')
+local last, nowNumber = nil, now + 0
+local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
+local grants = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
 if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
-  grants = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
+  grants = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
 end
 local at, leaseAt = 1, 1
 while need > 0 do
   local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
-  if wait and wait > now then
+  if wait and wait > nowNumber then
     wait = nil -- a lease
   end
   wait = wait and wait + interval - now
@@ -289,10 +285,9 @@ end
 now = max(0, now)
 local millis = floor(now / 1000)
 local function redisson(KEYS, ARGV)
-local redis, string = redis, string
+local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
-local hintRate, hintInterval
-local KEYS, ARGV = KEYS, ARGV
+local hint, limit
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
 if not (rate and interval and kind) then
@@ -308,7 +303,7 @@ elseif kind ~= '0' then
   return {3, 1, 'type', kind}
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
-local hinted = hintRate and hintRate ~= '' and rate == hintRate and interval == hintInterval
+local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
 if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
     or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
   if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
@@ -321,20 +316,21 @@ if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$
     return {3, 1, 'keepAliveTime', keepAlive}
   end
 end
-rate, interval = rate + 0, interval + 0
-local nowText = ARGV[1]
-if nowText == '' then
+rate = rate + 0
+local now = ARGV[1]
+if now == '' then
   local time = call('TIME')
-  nowText = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
+  now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
-local now = nowText + 0
+if not hinted or not limit or limit == '' then
+  limit = now - interval
+end
 local stored = call('GET', valueKey)
 if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
   return {3, valueAt, '', stored}
 end
 local value = stored and stored + 0
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
-local limit = now - interval
 local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
 local spent = nil
 local grants = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
@@ -346,18 +342,14 @@ if expired == grants then
   end
 else
   if expired > 0 then
-    local function count(member)
-      local a, b, c, d = string.byte(member, -4, -1)
-      return d and a + b * 256 + c * 65536 + d * 16777216
-    end
     more, drop = expired > page, math.min(expired, page)
-    local returned, sum = call('ZRANGE', permitsKey, 0, drop - 1), 0
+    local returned, sum = call('ZRANGE', permitsKey, '0', drop > 1 and drop - 1 or '0'), 0
     for i = 1, #returned do
-      local n = count(returned[i])
-      if not n then
+      local a, b, c, d = string.byte(returned[i], -4, -1)
+      if not d then
         return {3, permitsAt, 'member', returned[i]}
       end
-      sum = sum + n
+      sum = sum + a + b * 256 + c * 65536 + d * 16777216
     end
     dirty = true
     if value then
@@ -366,7 +358,7 @@ else
   end
   if not value then
     if more then
-      call('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+      call('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
       return {1, ''}
     end
     local function count(member)
@@ -374,7 +366,7 @@ else
       return d and a + b * 256 + c * 65536 + d * 16777216
     end
     local inside = (grants or call('ZCARD', permitsKey)) - expired
-    local newest = call('ZRANGE', permitsKey, -1, -1)[1]
+    local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
     local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
     if mark == newest and tonumber(skip) <= inside then
       skip, sum = tonumber(skip), tonumber(sum)
@@ -382,11 +374,11 @@ else
       skip, sum = 0, 0
     end
     local stop = math.min(skip + page, inside)
-    local counted = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
-    for i = 1, #counted do
-      local n = count(counted[i])
+    local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
+    for i = 1, #members do
+      local n = count(members[i])
       if not n then
-        return {3, permitsAt, 'member', counted[i]}
+        return {3, permitsAt, 'member', members[i]}
       end
       sum = sum + n
     end
@@ -396,13 +388,13 @@ else
     value = rate - sum
   end
 end
-local gone, add, score
+local removed, added, score
 if value > rate then
   value, dirty = rate, true
 end
 local limiter = {free = value, most = rate, more = more}
 function limiter.settle(granted)
-  local total, reply, dated = -1, false, nowText
+  local total, reply, grantedAt = -1, false, now
   if granted > 0 then
     value, spent = value - granted, string.format('%d', granted)
   end
@@ -415,7 +407,7 @@ local failed
 if wipe then
   failed = redis.pcall('UNLINK', permitsKey)
 elseif drop > 0 then
-  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
 end
 if granted > 0 and (not failed or type(failed) ~= 'table') then
   local member = ARGV[2]
@@ -426,7 +418,7 @@ if granted > 0 and (not failed or type(failed) ~= 'table') then
     end
     member = resized(member, granted)
   end
-  failed = redis.pcall('ZADD', permitsKey, dated, member)
+  failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
 end
 if failed and failed ~= 1 and type(failed) == 'table' then
   call('SET', valueKey, '0', 'PX', '1')
@@ -451,7 +443,7 @@ end
 return reply
 end
 function limiter.report(denied)
-  local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
+  local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
   local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
@@ -460,16 +452,16 @@ local function count(member)
   local a, b, c, d = string.byte(member, -4, -1)
   return d and a + b * 256 + c * 65536 + d * 16777216
 end
-local last = nil
-local leases = call('ZRANGEBYSCORE', permitsKey, string.format('(%d', now), '+inf', 'WITHSCORES', 'LIMIT', 0, page)
-local grants = call('ZRANGE', permitsKey, 0, need > 1 and page - 1 or 0, 'WITHSCORES')
+local last, nowNumber = nil, now + 0
+local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
+local grants = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
 if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
-  grants = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
+  grants = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
 end
 local at, leaseAt = 1, 1
 while need > 0 do
   local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
-  if wait and wait > now then
+  if wait and wait > nowNumber then
     wait = nil -- a lease
   end
   wait = wait and wait + interval - now
@@ -519,10 +511,9 @@ end
 now = max(0, now)
 local millis = floor(now / 1000)
 local function redisson(KEYS, ARGV)
-local redis, string = redis, string
+local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
-local hintRate, hintInterval
-local KEYS, ARGV = KEYS, ARGV
+local hint, limit
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
 if not (rate and interval and kind) then
@@ -538,7 +529,7 @@ elseif kind ~= '0' then
   return {3, 1, 'type', kind}
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
-local hinted = hintRate and hintRate ~= '' and rate == hintRate and interval == hintInterval
+local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
 if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
     or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
   if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
@@ -551,20 +542,21 @@ if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$
     return {3, 1, 'keepAliveTime', keepAlive}
   end
 end
-rate, interval = rate + 0, interval + 0
-local nowText = ARGV[1]
-if nowText == '' then
+rate = rate + 0
+local now = ARGV[1]
+if now == '' then
   local time = call('TIME')
-  nowText = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
+  now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
-local now = nowText + 0
+if not hinted or not limit or limit == '' then
+  limit = now - interval
+end
 local stored = call('GET', valueKey)
 if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
   return {3, valueAt, '', stored}
 end
 local value = stored and stored + 0
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
-local limit = now - interval
 local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
 local spent = nil
 local grants = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
@@ -576,18 +568,14 @@ if expired == grants then
   end
 else
   if expired > 0 then
-    local function count(member)
-      local a, b, c, d = string.byte(member, -4, -1)
-      return d and a + b * 256 + c * 65536 + d * 16777216
-    end
     more, drop = expired > page, math.min(expired, page)
-    local returned, sum = call('ZRANGE', permitsKey, 0, drop - 1), 0
+    local returned, sum = call('ZRANGE', permitsKey, '0', drop > 1 and drop - 1 or '0'), 0
     for i = 1, #returned do
-      local n = count(returned[i])
-      if not n then
+      local a, b, c, d = string.byte(returned[i], -4, -1)
+      if not d then
         return {3, permitsAt, 'member', returned[i]}
       end
-      sum = sum + n
+      sum = sum + a + b * 256 + c * 65536 + d * 16777216
     end
     dirty = true
     if value then
@@ -596,7 +584,7 @@ else
   end
   if not value then
     if more then
-      call('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+      call('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
       return {1, ''}
     end
     local function count(member)
@@ -604,7 +592,7 @@ else
       return d and a + b * 256 + c * 65536 + d * 16777216
     end
     local inside = (grants or call('ZCARD', permitsKey)) - expired
-    local newest = call('ZRANGE', permitsKey, -1, -1)[1]
+    local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
     local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
     if mark == newest and tonumber(skip) <= inside then
       skip, sum = tonumber(skip), tonumber(sum)
@@ -612,11 +600,11 @@ else
       skip, sum = 0, 0
     end
     local stop = math.min(skip + page, inside)
-    local counted = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
-    for i = 1, #counted do
-      local n = count(counted[i])
+    local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
+    for i = 1, #members do
+      local n = count(members[i])
       if not n then
-        return {3, permitsAt, 'member', counted[i]}
+        return {3, permitsAt, 'member', members[i]}
       end
       sum = sum + n
     end
@@ -626,13 +614,13 @@ else
     value = rate - sum
   end
 end
-local gone, add, score
+local removed, added, score
 if value > rate then
   value, dirty = rate, true
 end
 local limiter = {free = value, most = rate, more = more}
 function limiter.settle(granted)
-  local total, reply, dated = -1, false, nowText
+  local total, reply, grantedAt = -1, false, now
   if granted > 0 then
     value, spent = value - granted, string.format('%d', granted)
   end
@@ -645,7 +633,7 @@ local failed
 if wipe then
   failed = redis.pcall('UNLINK', permitsKey)
 elseif drop > 0 then
-  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
 end
 if granted > 0 and (not failed or type(failed) ~= 'table') then
   local member = ARGV[2]
@@ -656,7 +644,7 @@ if granted > 0 and (not failed or type(failed) ~= 'table') then
     end
     member = resized(member, granted)
   end
-  failed = redis.pcall('ZADD', permitsKey, dated, member)
+  failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
 end
 if failed and failed ~= 1 and type(failed) == 'table' then
   call('SET', valueKey, '0', 'PX', '1')
@@ -681,7 +669,7 @@ end
 return reply
 end
 function limiter.report(denied)
-  local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
+  local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
   local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
@@ -690,16 +678,16 @@ local function count(member)
   local a, b, c, d = string.byte(member, -4, -1)
   return d and a + b * 256 + c * 65536 + d * 16777216
 end
-local last = nil
-local leases = call('ZRANGEBYSCORE', permitsKey, string.format('(%d', now), '+inf', 'WITHSCORES', 'LIMIT', 0, page)
-local grants = call('ZRANGE', permitsKey, 0, need > 1 and page - 1 or 0, 'WITHSCORES')
+local last, nowNumber = nil, now + 0
+local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
+local grants = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
 if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
-  grants = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
+  grants = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
 end
 local at, leaseAt = 1, 1
 while need > 0 do
   local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
-  if wait and wait > now then
+  if wait and wait > nowNumber then
     wait = nil -- a lease
   end
   wait = wait and wait + interval - now
@@ -749,10 +737,9 @@ end
 now = max(0, now)
 local millis = floor(now / 1000)
 local function redisson(KEYS, ARGV)
-local redis, string = redis, string
+local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
-local hintRate, hintInterval
-local KEYS, ARGV = KEYS, ARGV
+local hint, limit
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
 if not (rate and interval and kind) then
@@ -768,7 +755,7 @@ elseif kind ~= '0' then
   return {3, 1, 'type', kind}
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
-local hinted = hintRate and hintRate ~= '' and rate == hintRate and interval == hintInterval
+local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
 if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
     or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
   if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
@@ -781,20 +768,21 @@ if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$
     return {3, 1, 'keepAliveTime', keepAlive}
   end
 end
-rate, interval = rate + 0, interval + 0
-local nowText = ARGV[1]
-if nowText == '' then
+rate = rate + 0
+local now = ARGV[1]
+if now == '' then
   local time = call('TIME')
-  nowText = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
+  now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
-local now = nowText + 0
+if not hinted or not limit or limit == '' then
+  limit = now - interval
+end
 local stored = call('GET', valueKey)
 if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
   return {3, valueAt, '', stored}
 end
 local value = stored and stored + 0
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
-local limit = now - interval
 local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
 local spent = nil
 local grants = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
@@ -806,18 +794,14 @@ if expired == grants then
   end
 else
   if expired > 0 then
-    local function count(member)
-      local a, b, c, d = string.byte(member, -4, -1)
-      return d and a + b * 256 + c * 65536 + d * 16777216
-    end
     more, drop = expired > page, math.min(expired, page)
-    local returned, sum = call('ZRANGE', permitsKey, 0, drop - 1), 0
+    local returned, sum = call('ZRANGE', permitsKey, '0', drop > 1 and drop - 1 or '0'), 0
     for i = 1, #returned do
-      local n = count(returned[i])
-      if not n then
+      local a, b, c, d = string.byte(returned[i], -4, -1)
+      if not d then
         return {3, permitsAt, 'member', returned[i]}
       end
-      sum = sum + n
+      sum = sum + a + b * 256 + c * 65536 + d * 16777216
     end
     dirty = true
     if value then
@@ -826,7 +810,7 @@ else
   end
   if not value then
     if more then
-      call('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+      call('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
       return {1, ''}
     end
     local function count(member)
@@ -834,7 +818,7 @@ else
       return d and a + b * 256 + c * 65536 + d * 16777216
     end
     local inside = (grants or call('ZCARD', permitsKey)) - expired
-    local newest = call('ZRANGE', permitsKey, -1, -1)[1]
+    local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
     local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
     if mark == newest and tonumber(skip) <= inside then
       skip, sum = tonumber(skip), tonumber(sum)
@@ -842,11 +826,11 @@ else
       skip, sum = 0, 0
     end
     local stop = math.min(skip + page, inside)
-    local counted = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
-    for i = 1, #counted do
-      local n = count(counted[i])
+    local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
+    for i = 1, #members do
+      local n = count(members[i])
       if not n then
-        return {3, permitsAt, 'member', counted[i]}
+        return {3, permitsAt, 'member', members[i]}
       end
       sum = sum + n
     end
@@ -856,13 +840,13 @@ else
     value = rate - sum
   end
 end
-local gone, add, score
+local removed, added, score
 if value > rate then
   value, dirty = rate, true
 end
 local limiter = {free = value, most = rate, more = more}
 function limiter.settle(granted)
-  local total, reply, dated = -1, false, nowText
+  local total, reply, grantedAt = -1, false, now
   if granted > 0 then
     value, spent = value - granted, string.format('%d', granted)
   end
@@ -875,7 +859,7 @@ local failed
 if wipe then
   failed = redis.pcall('UNLINK', permitsKey)
 elseif drop > 0 then
-  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, 0, drop - 1)
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
 end
 if granted > 0 and (not failed or type(failed) ~= 'table') then
   local member = ARGV[2]
@@ -886,7 +870,7 @@ if granted > 0 and (not failed or type(failed) ~= 'table') then
     end
     member = resized(member, granted)
   end
-  failed = redis.pcall('ZADD', permitsKey, dated, member)
+  failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
 end
 if failed and failed ~= 1 and type(failed) == 'table' then
   call('SET', valueKey, '0', 'PX', '1')
@@ -911,7 +895,7 @@ end
 return reply
 end
 function limiter.report(denied)
-  local newest = call('ZRANGE', permitsKey, -1, -1, 'WITHSCORES')[2]
+  local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
   local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
@@ -920,16 +904,16 @@ local function count(member)
   local a, b, c, d = string.byte(member, -4, -1)
   return d and a + b * 256 + c * 65536 + d * 16777216
 end
-local last = nil
-local leases = call('ZRANGEBYSCORE', permitsKey, string.format('(%d', now), '+inf', 'WITHSCORES', 'LIMIT', 0, page)
-local grants = call('ZRANGE', permitsKey, 0, need > 1 and page - 1 or 0, 'WITHSCORES')
+local last, nowNumber = nil, now + 0
+local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
+local grants = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
 if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
-  grants = call('ZRANGE', permitsKey, 0, page - 1, 'WITHSCORES')
+  grants = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
 end
 local at, leaseAt = 1, 1
 while need > 0 do
   local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
-  if wait and wait > now then
+  if wait and wait > nowNumber then
     wait = nil -- a lease
   end
   wait = wait and wait + interval - now
