@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// VersionsToTest returns the releases that the environment variable REDISSON_VERSIONS lists,
-// separated by commas: any since 3.16.4. By default these are the newest release and one of each
-// older way to write a grant.
+// VersionsToTest returns the releases in the environment variable REDISSON_VERSIONS, separated by
+// commas. Older releases than 3.16.4 do not work. By default it returns the
+// newest release and one of each older way to write a grant.
 func VersionsToTest() []string {
 	var chosen []string
 	for version := range strings.SplitSeq(os.Getenv("REDISSON_VERSIONS"), ",") {
