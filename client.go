@@ -17,8 +17,9 @@ import (
 //
 // A Client is safe for concurrent use and needs no Close; its user closes the rueidis client. It
 // keeps the state of a limiter only while calls or leases are in flight, and a few words of 65,536
-// limiters at most. No goroutine outlives the last call by more than a tenth of a second. Calls of
-// the zero Client fail with [ErrNoClient].
+// limiters at most. No goroutine outlives the last command to Redis by more than a tenth of a
+// second. A command may outlive its caller, and leases are released when they end. Calls of the
+// zero Client fail with [ErrNoClient].
 type Client struct {
 	redis    rueidis.Client
 	id       string
@@ -85,8 +86,7 @@ func (c *Client) Limiter(name string) *Limiter {
 	l.wire.keys, l.err = c.open(name)
 	l.calls.Engine, l.calls.ID, l.calls.Name, l.calls.Protocol = c.engine, "redisson "+l.wire.keys[configKey], name,
 		&l.wire
-	l.calls.Key, l.calls.DependsOn = l.calls.ID, l.wire.keys[:1]
-	l.calls.Leases, l.calls.Policy = true, "redisson"
+	l.calls.DependsOn, l.calls.Leases, l.calls.Policy = l.wire.keys[:1], true, "redisson"
 	return l
 }
 

@@ -2,6 +2,12 @@
 // program that open the same limiter name on the same Redis share one limit: the same keys, the
 // same bytes, the same results.
 //
+//	client := rratelimiter.New(redis) // on a rueidis.Client
+//	limiter := client.Limiter("paid-api")
+//	_, err := limiter.TrySetRate(ctx, rratelimiter.Rate{Permits: 100, Interval: time.Second})
+//	ok, err := limiter.TryAcquire(ctx, 1) // now or not at all
+//	err = limiter.Acquire(ctx, 1)         // waits until ctx ends
+//
 // # Model
 //
 // A limiter has a [Rate]: a number of permits per interval. Redis keeps every grant with its time.
@@ -130,8 +136,9 @@
 // again. It ends with its reply or when rueidis closes the connection: at once if the server
 // refuses connections. Otherwise that takes up to its ConnWriteTimeout (10 seconds by default), or
 // its Dialer's timeout (5 seconds) while it connects. On a server that hangs, a call without a
-// deadline lasts as long. An idle Client has no goroutine: the last one ends within a tenth of a
-// second.
+// deadline lasts as long. A release for a caller that has left is repeated for up to a minute while
+// a cluster's slot moves. An idle Client has no goroutine: the last one ends within a tenth of a
+// second after the last command.
 //
 // The program's clock ([WithClock]), name mapper ([WithNameMapper]) or hook ([WithObserver]) may
 // panic. The panic reaches the program: on the goroutine of a caller, or on a goroutine of the

@@ -116,7 +116,7 @@ func (w *wire) countDrift(ctx context.Context) {
 	}
 	// An error has no consequence: the call that follows meets it, too.
 	_, _ = engine.Detach(ctx, func(ctx context.Context) (struct{}, error) {
-		for range mostPages {
+		for range engine.MostPages {
 			message, err := w.eval(ctx, acquireScript, w.namedKeys(b.AllKeys), b.Args)
 			if err != nil {
 				return struct{}{}, err

@@ -60,11 +60,11 @@ func (n *naming) SameSlot(keys ...string) error { return checkSlots(keys...) }
 
 // forecastOf returns the forecast of a limiter in a reply of package limit's scripts.
 func forecastOf(r inside.Reply) engine.Forecast {
-	o := &forecast{rate: r.Rate, interval: millis(r.Interval), reset: millis(r.Reset), free: r.Free}
-	var back int64
+	f := &forecast{rate: r.Rate, interval: millis(r.Interval), reset: millis(r.Reset), free: r.Free}
+	var total int64
 	for pair := 0; pair+1 < len(r.Returns); pair += 2 {
-		back += r.Returns[pair+1]
-		o.returns = append(o.returns, returning{millis(r.Returns[pair]), back})
+		total += r.Returns[pair+1]
+		f.returns = append(f.returns, returning{millis(r.Returns[pair]), total})
 	}
-	return o
+	return f
 }

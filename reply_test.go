@@ -95,7 +95,7 @@ func TestAnswer_ReplyOfAnotherShape_IsAnError(t *testing.T) {
 		} {
 			reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToArray()
 			require.NoError(b, err)
-			batch := &engine.Batch{Requests: []*engine.Request{{Permits: 1}, {Permits: 1}}}
+			batch := &engine.Batch{Requests: []*engine.Request{{}, {}}}
 			assert.ErrorContains(b, l.wire.answer(batch, reply), "unknown reply", text)
 		}
 		for _, text := range []string{
@@ -217,22 +217,6 @@ func TestForecast_Denied_HasTheReturnOfThosePermits(t *testing.T) {
 	}
 	_, known := (&forecast{rate: 10}).Denied(1)
 	assert.False(t, known, "no return is known")
-}
-
-func TestForecast_TighterThan_LowerRateOrLongerInterval(t *testing.T) {
-	before := &forecast{rate: 10, interval: 10 * second}
-	for name, test := range map[string]struct {
-		o    forecast
-		want bool
-	}{
-		"the same":          {forecast{rate: 10, interval: 10 * second, free: -3}, false},
-		"a lower rate":      {forecast{rate: 9, interval: 10 * second, free: 9}, true},
-		"a higher rate":     {forecast{rate: 11, interval: 10 * second}, false},
-		"a longer interval": {forecast{rate: 10, interval: 11 * second}, true},
-		"a shorter one":     {forecast{rate: 10, interval: 9 * second}, false},
-	} {
-		assert.Equal(t, test.want, test.o.TighterThan(before), name)
-	}
 }
 
 // replies makes one well-formed RESP3 message out of any bytes: replies that no script of this

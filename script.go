@@ -123,16 +123,13 @@ func (w *wire) askChange(ctx context.Context, script *redisx.Script, args ...str
 		})
 }
 
-// mostPages bounds the calls of a script: enough for some hundred million grants.
-const mostPages = 1 << 20
-
 // pages runs a script that replies {0, ...}, until it has no more to do. ctx is detached from the
 // caller's context; ended returns the error of the latter, which ends the calls too.
 func (w *wire) pages(ctx context.Context, ended func() error, script *redisx.Script, args []string) (
 	[]rueidis.RedisMessage, error,
 ) {
 	all := false
-	for range mostPages {
+	for range engine.MostPages {
 		message, err := w.eval(ctx, script, w.namedKeys(all), args)
 		if err != nil {
 			return nil, err
@@ -162,7 +159,7 @@ func (w *wire) pages(ctx context.Context, ended func() error, script *redisx.Scr
 }
 
 func (w *wire) unfinished() error {
-	return fmt.Errorf("rratelimiter: limiter %q: the script has not finished after %d calls", w.name, mostPages)
+	return fmt.Errorf("rratelimiter: limiter %q: the script has not finished after %d calls", w.name, engine.MostPages)
 }
 
 // never is for calls that no context ends.

@@ -155,7 +155,7 @@ func (l *Limiter) open() {
 	}
 	id := string(text)
 	l.calls = engine.Limiter{
-		Engine: l.client.Engine, ID: id, Key: id, Name: l.name, Policy: l.kinds, DependsOn: l.dependsOn,
+		Engine: l.client.Engine, ID: id, Name: l.name, Policy: l.kinds, DependsOn: l.dependsOn,
 		Protocol: acquiring{&l.wire}, Leases: l.leaseScript != nil,
 	}
 	if l.reservable {

@@ -27,11 +27,11 @@ var everyPolicy = []Policy{
 }
 
 // ask sends a batch of requests and returns it with its answers.
-func (b *bench) ask(l *Limiter, requests ...engine.Request) *engine.Batch {
+func (b *bench) ask(l *Limiter, asks ...engine.Ask) *engine.Batch {
 	b.Helper()
 	batch := new(engine.Batch)
-	for i := range requests {
-		batch.Requests = append(batch.Requests, &requests[i])
+	for _, ask := range asks {
+		batch.Requests = append(batch.Requests, &engine.Request{Permits: ask.Permits, UpTo: ask.UpTo, Detail: ask.Detail, Each: ask.Each, Within: ask.Within})
 	}
 	p := acquiring{&l.wire}
 	p.Arguments(batch, time.UnixMicro(b.now))
@@ -57,7 +57,7 @@ func marksOf(batch *engine.Batch) []string {
 // take takes permits and returns the marks of the grant.
 func (b *bench) take(l *Limiter, permits int64) []string {
 	b.Helper()
-	batch := b.ask(l, engine.Request{Permits: permits})
+	batch := b.ask(l, engine.Ask{Permits: permits})
 	require.True(b, batch.Requests[0].Allowed)
 	return marksOf(batch)
 }
@@ -74,7 +74,7 @@ func (b *bench) refund(l *Limiter, marks []string, permits int64) rratelimiter.D
 // lose takes permits for a caller that leaves, and returns the function that refunds them.
 func (b *bench) lose(l *Limiter, permits int64, detail bool) (refund func(context.Context)) {
 	b.Helper()
-	batch := b.ask(l, engine.Request{Permits: permits, Detail: detail})
+	batch := b.ask(l, engine.Ask{Permits: permits, Detail: detail})
 	require.True(b, batch.Requests[0].Allowed)
 	batch.Lost, batch.LostPermits, batch.Granted = batch.Requests, permits, permits
 	return acquiring{&l.wire}.Refund(batch)
@@ -257,7 +257,7 @@ func TestRefund_OvertakenCalls_AreWholeAndOnce(t *testing.T) {
 				b.pass(micros(random.Int64N(100_000)))
 				behind := micros(random.Int64N(1+random.Int64N(300_000)) / 1000 * 1000)
 				b.pass(-behind)
-				batch := b.ask(l, engine.Request{Permits: 1 + random.Int64N(6)})
+				batch := b.ask(l, engine.Ask{Permits: 1 + random.Int64N(6)})
 				if r := batch.Requests[0]; r.Allowed {
 					marks := marksOf(batch)
 					at, err := strconv.ParseInt(strings.Fields(marks[0])[test.word], 10, 64)

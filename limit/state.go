@@ -110,18 +110,3 @@ func (s *state) Earliest(wanted int64) (after time.Duration) {
 	}
 	return after
 }
-
-// TighterThan reports whether a limiter of Redisson's layout was reconfigured. Limiters with other
-// policies of this package have other IDs.
-func (s *state) TighterThan(earlier engine.Forecast) bool {
-	before, ok := earlier.(*state)
-	if !ok {
-		return true
-	}
-	for i, p := range s.policies {
-		if r, ok := p.(redissonForecast); ok && r.TighterThan(before.policies[i].(redissonForecast).Forecast) {
-			return true
-		}
-	}
-	return false
-}

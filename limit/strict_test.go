@@ -202,7 +202,7 @@ func (s *strictRun) run(about string) {
 		default:
 			n := 1 + s.random.Int64N(6)
 			what = fmt.Sprintf("Take %d", n)
-			batch := s.ask(l, engine.Request{Permits: n, Detail: s.random.IntN(2) == 0})
+			batch := s.ask(l, engine.Ask{Permits: n, Detail: s.random.IntN(2) == 0})
 			if !batch.Requests[0].Allowed {
 				s.count["denied"]++
 				break

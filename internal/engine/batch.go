@@ -137,12 +137,11 @@ type Batch struct {
 	callers  int32         // atomic: callers that have not left; of a queue's batch all waiters
 	answered chan struct{} // closed once the requests have their answers; nil if no caller waits for it
 	next     *Batch        // that collects requests
-	prev     *Batch
 
-	sent  time.Time // when the call began
-	dated time.Time // the same by the limiter's clock, in whole milliseconds as in the arguments
-	asked time.Time // when Forecast begins
-	call  *Call     // that is not reported yet; nil without an Observer of calls
+	sent       time.Time // when the call began
+	dated      time.Time // the same by the limiter's clock, in whole milliseconds as in the arguments
+	forecastAt time.Time // when Forecast begins
+	call       *Call     // that is not reported yet; nil without an Observer of calls
 
 	// As of when the call was sent.
 	version uint64 // of the limiter, for the denial cache
@@ -264,10 +263,6 @@ type Forecast interface {
 	// Earliest returns how long after the reply the last of so many permits can be granted, if they
 	// are requested one after another. The true time may be later, but not earlier.
 	Earliest(wanted int64) time.Duration
-
-	// TighterThan reports whether the limiter was reconfigured since an earlier forecast, so that a
-	// waiter that could meet its deadline by that one may miss it by this one.
-	TighterThan(earlier Forecast) bool
 }
 
 // Never is a duration that does not end.

@@ -59,18 +59,15 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	assert.Equal(t, []int{MostRequests/2 - 1, 1}, live)
 	assert.Equal(t, []int64{MostRequests - 2, 2}, permits)
 
-	// A batch without callers leaves the queue, except for the first one, which a call is about to
-	// send.
+	// Batches without callers are empty. New callers join the last one.
 	abandon(e, made[MostRequests])
 	abandon(e, made[MostRequests/2+1:MostRequests]...)
-	requests, live, permits = sums(e)
-	assert.Equal(t, []int{0}, requests)
-	assert.Equal(t, []int{0}, live)
-	assert.Equal(t, []int64{0}, permits)
-	e.dispatching = false
 	abandon(e, gather(e, 3)...)
-	assert.Nil(t, e.first)
-	assert.Nil(t, e.last)
+	requests, live, permits = sums(e)
+	assert.Equal(t, []int{0, 0}, requests)
+	assert.Equal(t, []int{0, 0}, live)
+	assert.Equal(t, []int64{0, 0}, permits)
+	e.takeFirst()
 
 	// No call of several requests is for more permits than a grant can have.
 	gather(e, 1, MostPermits-1, 1, MostPermits, 1)
@@ -92,9 +89,11 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	assert.Empty(t, b.Lost)
 	assert.Zero(t, b.Granted)
 	for e.first != nil {
-		e.remove(e.first)
+		e.takeFirst()
 	}
+	assert.Nil(t, e.last)
 	n.unlock(e)
+	assert.Zero(t, n.live.Load())
 }
 
 func TestCoalesce_SlowCalls_MoreAreInFlight(t *testing.T) {

@@ -42,37 +42,21 @@ func (g *Engine) Eval(ctx context.Context, script *redisx.Script, keys, args []s
 	}
 }
 
-// batchContext is the context of a batch's call. It ends with the last of its callers; a lease that
-// the call may bring keeps it for as long as that could be used.
+// context returns the context of the batch's call, with the values of ctx. It ends with the last
+// caller; a lease that the call may bring keeps it for as long as that could be used.
 //
 // It is made for one call and never reused: a hook of rueidis may keep it.
-type batchContext struct {
-	context.Context // of the values alone
-	callers         *int32
-	leased          time.Time // the end of that lease
-}
-
-// context returns the context of the batch's call, with the values of ctx.
 func (b *Batch) context(ctx context.Context) context.Context {
-	c := &batchContext{Context: ctx, callers: &b.callers}
+	var leaseEnd time.Time
 	if b.Lease.Span > 0 {
-		c.leased = time.Now().Add(b.Lease.Span)
+		leaseEnd = time.Now().Add(b.Lease.Span)
 	}
-	return c
-}
-
-// Deadline returns no deadline.
-func (*batchContext) Deadline() (deadline time.Time, ok bool) { return deadline, false }
-
-// Done returns nil, as that of callContext.
-func (*batchContext) Done() <-chan struct{} { return nil }
-
-// Err returns an error if no caller is left.
-func (c *batchContext) Err() error {
-	if atomic.LoadInt32(c.callers) > 0 || time.Now().Before(c.leased) {
-		return nil
-	}
-	return context.Canceled
+	return callContext{ctx, func() error {
+		if atomic.LoadInt32(&b.callers) > 0 || time.Now().Before(leaseEnd) {
+			return nil
+		}
+		return context.Canceled
+	}}
 }
 
 // acquire asks Redis for the permits of a batch and sets the answers of its requests.
@@ -94,7 +78,7 @@ func (l *Limiter) acquire(ctx context.Context, b *Batch) error {
 // prepare sets the arguments of a batch.
 func (l *Limiter) prepare(b *Batch) {
 	b.sent = time.Now()
-	b.asked = b.sent
+	b.forecastAt = b.sent
 	now := l.Engine.Now()
 	b.dated = time.UnixMilli(now.UnixMilli())
 	l.Protocol.Arguments(b, now)
@@ -124,7 +108,7 @@ func (l *Limiter) read(b *Batch, message rueidis.RedisMessage) (again bool, err 
 	if l.Engine.now == nil {
 		// The server read its clock before now, so no permit returns earlier than the forecast
 		// says.
-		b.asked = time.Now()
+		b.forecastAt = time.Now()
 	}
 	b.Reply = message
 	return l.Protocol.Answer(b, message)

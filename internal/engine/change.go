@@ -62,7 +62,7 @@ func Charge[T any](ctx context.Context, l *Limiter, permits int64, call func(con
 // changed forgets the denials of limiters that depend on a key, and has their queues ask Redis at once.
 func (g *Engine) changed(key string) {
 	g.denials.forget(key)
-	for _, id := range g.waiting.of(key) {
+	for _, id := range g.dependents.of(key) {
 		g.wake(id)
 	}
 }
@@ -85,7 +85,7 @@ func (g *Engine) revoke(key string) (releases []release) {
 	if g.lease == 0 {
 		return nil
 	}
-	for _, id := range g.holders.of(key) {
+	for _, id := range g.dependents.of(key) {
 		if e := g.registry.find(id); e != nil {
 			releases = e.leases.revoke(releases)
 			g.registry.unlock(e)

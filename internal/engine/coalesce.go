@@ -106,8 +106,10 @@ func (e *entry) shared(b *Batch) bool { return len(b.Requests) > 1 || e.calls > 
 // locked.
 func (e *entry) takeFirst() *Batch {
 	b := e.first
-	e.remove(b)
-	e.dispatching = false
+	if e.first = b.next; e.first == nil {
+		e.last = nil
+	}
+	b.next, e.dispatching = nil, false
 	if b.live < len(b.Requests) {
 		b.Requests = slices.DeleteFunc(b.Requests, func(r *Request) bool { return r.state == abandoned })
 	}
@@ -122,7 +124,7 @@ func (e *entry) takeFirst() *Batch {
 // runs on the goroutine of a caller (inline), it sends one batch and leaves the others to another
 // goroutine.
 func (l *Limiter) sendBatches(ctx context.Context, e *entry, inline bool) {
-	for l.sendBatch(ctx, e, l.dispatch(e)) {
+	for l.runCall(ctx, e, l.dispatch(e), l.acquire) {
 		ctx = context.Background() // the values of ctx belong to a caller of the first batch
 		if inline {
 			l.startSending(ctx, e)
@@ -144,11 +146,6 @@ func (l *Limiter) runCall(ctx context.Context, e *entry, b *Batch,
 	orElse(func() { err = call(ctx, b) },
 		func() { l.completeAndContinue(ctx, e, b, l.Protocol.Explain(ctx, redisx.ErrNoReply)) })
 	return l.complete(ctx, e, b, err)
-}
-
-// sendBatch sends a batch on its own, outside of a pipeline.
-func (l *Limiter) sendBatch(ctx context.Context, e *entry, b *Batch) (again bool) {
-	return l.runCall(ctx, e, b, l.acquire)
 }
 
 // sendInPipeline adds the first batch to a pipeline and returns. The goroutine that flushes the
@@ -241,7 +238,7 @@ func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (
 	unused.runLater()
 	b.takeCall().reportAlone()
 	if g.denials != nil && b.Denied > 0 {
-		l.remember(b, b.version)
+		l.remember(b)
 	}
 	b.clear()
 	g.batches.Put(b)
@@ -270,10 +267,7 @@ func (g *Engine) abandon(e *entry, r *Request) bool {
 		b.permits -= r.Most()
 		b.live--
 		r.state = abandoned
-		switch {
-		case b.live == 0 && (b != e.first || !e.dispatching):
-			e.remove(b)
-		case b.live <= len(b.Requests)/2:
+		if b.live <= len(b.Requests)/2 {
 			b.Requests = slices.DeleteFunc(b.Requests, func(r *Request) bool { return r.state == abandoned })
 		}
 	case inFlight:

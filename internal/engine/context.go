@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -17,12 +16,9 @@ type callContext struct {
 	err             func() error
 }
 
-func (c callContext) Err() error { return c.err() }
-
-// callFor returns the context of a call that ends with ctx.
-func callFor(ctx context.Context) context.Context {
-	return callContext{context.WithoutCancel(ctx), ctx.Err}
-}
+func (callContext) Deadline() (deadline time.Time, ok bool) { return deadline, false }
+func (callContext) Done() <-chan struct{}                   { return nil }
+func (c callContext) Err() error                            { return c.err() }
 
 // unattendedFor is how long a call for which no caller waits is repeated.
 const unattendedFor = time.Minute
@@ -30,7 +26,7 @@ const unattendedFor = time.Minute
 // Unattended returns the context of a call for which no caller waits.
 func Unattended(ctx context.Context) context.Context {
 	begin := time.Now()
-	return callContext{context.WithoutCancel(ctx), func() error {
+	return callContext{ctx, func() error {
 		if time.Since(begin) < unattendedFor {
 			return nil
 		}
@@ -41,14 +37,11 @@ func Unattended(ctx context.Context) context.Context {
 // MostPages is the largest number of calls for one run of a script: enough for 16 million grants.
 const MostPages = 1 << 16
 
-// errEndless is the error of a script that does not finish.
-var errEndless = errors.New("the script has not finished")
-
 // Repeat returns an error if a script must not get another call: its caller has left, or it has had
 // MostPages calls.
 func Repeat(ctx context.Context, calls int) error {
 	if calls >= MostPages {
-		return fmt.Errorf("%w after %d calls", errEndless, calls)
+		return fmt.Errorf("the script has not finished after %d calls", calls)
 	}
 	return ctx.Err()
 }
@@ -71,7 +64,7 @@ func Detach[T any](ctx context.Context, call func(context.Context) (T, error)) (
 	go func() {
 		r := result{err: redisx.ErrNoReply} // until it returns
 		defer func() { done <- r }()
-		r.value, r.err = call(callFor(ctx))
+		r.value, r.err = call(callContext{ctx, ctx.Err})
 	}()
 	select {
 	case r := <-done:

@@ -23,10 +23,10 @@ type denials struct {
 	byID     sync.Map // ID -> *denial: read without a lock, written under mu
 
 	mu       sync.Mutex
-	held     int   // denials in byID
+	count    int   // denials in byID
 	index    index // of the limiters in byID
 	sweeping bool  // a sweep is scheduled
-	// versions counts changes by a hash of their subject. A denial that was read before a change is
+	// versions counts changes by a hash of the key. A denial that was read before a change is
 	// not kept after it.
 	seed     maphash.Seed
 	versions [256]atomic.Uint64
@@ -113,9 +113,9 @@ func (d *denial) parts(permits int64, since time.Duration) []Answer {
 	return parts
 }
 
-// remember caches the denial of a batch, unless this Client has changed the limiter since that
-// version.
-func (l *Limiter) remember(b *Batch, version uint64) {
+// remember caches the denial of a batch, unless this Client has changed the limiter since the call
+// was sent.
+func (l *Limiter) remember(b *Batch) {
 	if b.Forecast == nil || b.Denied == 0 {
 		return
 	}
@@ -127,7 +127,7 @@ func (l *Limiter) remember(b *Batch, version uint64) {
 		sent: b.sent}
 	// By the process's clock: the program's own may panic, and the callers of the next call wait.
 	if a := l.Engine.denials; d.age(time.Now()) < min(d.until, a.maxAge) {
-		a.keep(d, version)
+		a.keep(d, b.version)
 	}
 }
 
@@ -142,12 +142,12 @@ func (a *denials) keep(d *denial, version uint64) {
 		return
 	}
 	a.remove(d.limiter.ID)
-	if a.held >= mostDenials {
+	if a.count >= mostDenials {
 		return
 	}
 	a.byID.Store(d.limiter.ID, d)
-	a.held++
-	a.index.add(d.limiter.ID, d.limiter.subjects())
+	a.count++
+	a.index.add(d.limiter)
 	if !a.sweeping {
 		a.sweeping = true
 		time.AfterFunc(sweepEvery, a.sweep)
@@ -157,8 +157,8 @@ func (a *denials) keep(d *denial, version uint64) {
 // remove removes the denial of an ID. The denials are locked.
 func (a *denials) remove(id string) {
 	if before, ok := a.byID.LoadAndDelete(id); ok {
-		a.held--
-		a.index.remove(id, before.(*denial).limiter.subjects())
+		a.count--
+		a.index.remove(before.(*denial).limiter)
 	}
 }
 
@@ -181,7 +181,7 @@ func (a *denials) sweep() {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.sweeping = a.held > 0; a.sweeping {
+	if a.sweeping = a.count > 0; a.sweeping {
 		time.AfterFunc(sweepEvery, a.sweep)
 	}
 }
@@ -191,25 +191,25 @@ func (a *denials) version(l *Limiter) (version uint64) {
 	if a == nil {
 		return 0
 	}
-	for _, subject := range l.subjects() {
-		version += a.counter(subject).Load()
+	for _, key := range l.DependsOn {
+		version += a.counter(key).Load()
 	}
 	return version
 }
 
-func (a *denials) counter(subject string) *atomic.Uint64 {
-	return &a.versions[maphash.String(a.seed, subject)%uint64(len(a.versions))]
+func (a *denials) counter(key string) *atomic.Uint64 {
+	return &a.versions[maphash.String(a.seed, key)%uint64(len(a.versions))]
 }
 
-// forget removes the denials of the limiters with a subject. Calls that were sent before add none.
-func (a *denials) forget(subject string) {
+// forget removes the denials of the limiters that depend on a key. Calls that were sent before add none.
+func (a *denials) forget(key string) {
 	if a == nil {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.counter(subject).Add(1)
-	for _, id := range a.index.of(subject) {
+	a.counter(key).Add(1)
+	for _, id := range a.index.of(key) {
 		a.remove(id)
 	}
 }

@@ -99,7 +99,7 @@ func TestDenial_Clock_DeniesOnlyWhileNoPermitIsFreeByIt(t *testing.T) {
 				g := New(Settings{Denials: maxAge, Now: func() time.Time { return time.Now().Add(offset) }})
 				l := named(g, "a")
 				g.denials.sweeping = true // no sweep is scheduled, which goes by the process's clock alone
-				l.remember(deniedNow(g, 1, until), 0)
+				l.remember(deniedNow(g, 1, until))
 				time.Sleep(test.passes)
 				offset = test.moves
 				got, denied := l.deny(Ask{Permits: 1})
@@ -124,7 +124,7 @@ func TestDenial_CallWithinAMillisecond_EndsAtTheMillisecond(t *testing.T) {
 		time.Sleep(900 * time.Microsecond)
 		g := New(Settings{Denials: time.Hour})
 		l := named(g, "a")
-		l.remember(deniedNow(g, 1, second), 0) // free a second after the millisecond began
+		l.remember(deniedNow(g, 1, second)) // free a second after the millisecond began
 		time.Sleep(second - 900*time.Microsecond - 1)
 		_, denied := l.deny(Ask{Permits: 1})
 		assert.True(t, denied)
@@ -141,7 +141,7 @@ func TestDenial_ServerTime_EndsBeforeTheServerCouldGrant(t *testing.T) {
 		l := named(g, "a")
 		b := deniedNow(g, 1, second)
 		time.Sleep(100 * time.Millisecond) // the reply is on its way
-		l.remember(b, 0)
+		l.remember(b)
 		time.Sleep(second - 102*time.Millisecond)
 		got, denied := l.deny(Ask{Permits: 1})
 		assert.True(t, denied)
@@ -168,10 +168,7 @@ func TestDenial_MaxAge_EndsTheDenial(t *testing.T) {
 func TestDenials_Full_RememberNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Settings{Denials: time.Hour})
-		held := func() (n int) {
-			g.denials.byID.Range(func(any, any) bool { n++; return true })
-			return n
-		}
+		held := func() int { return size(&g.denials.byID) }
 		denied := func(i int) bool {
 			_, denied := named(g, strconv.Itoa(i)).deny(Ask{Permits: 1})
 			return denied
@@ -179,16 +176,16 @@ func TestDenials_Full_RememberNoMore(t *testing.T) {
 		for i := range mostDenials + 100 {
 			l := named(g, strconv.Itoa(i))
 			l.DependsOn = []string{"s" + l.ID}
-			l.remember(deniedNow(g, 1, 10*second), 0)
+			l.remember(deniedNow(g, 1, 10*second))
 		}
 		assert.Equal(t, mostDenials, held())
 		assert.True(t, denied(mostDenials-1))
 		assert.False(t, denied(mostDenials))
-		named(g, "0").remember(deniedNow(g, 1, 20*second), 0) // one of them again
+		named(g, "0").remember(deniedNow(g, 1, 20*second)) // one of them again
 		assert.Equal(t, mostDenials, held())
 		change(t.Context(), g, "s1") // makes room for one
-		named(g, "new").remember(deniedNow(g, 1, 10*second), 0)
-		named(g, "newer").remember(deniedNow(g, 1, 10*second), 0)
+		named(g, "new").remember(deniedNow(g, 1, 10*second))
+		named(g, "newer").remember(deniedNow(g, 1, 10*second))
 		assert.Equal(t, mostDenials, held())
 		assert.NotNil(t, denialOf(g, "new"))
 		assert.Nil(t, denialOf(g, "newer"))
@@ -199,8 +196,8 @@ func TestDenials_Full_RememberNoMore(t *testing.T) {
 		time.Sleep(10*second + sweepEvery)
 		synctest.Wait()
 		assert.Zero(t, held())
-		assert.Zero(t, g.denials.held)
-		assert.Empty(t, g.denials.index.ids.all)
+		assert.Zero(t, g.denials.count)
+		assert.Zero(t, size(&g.denials.index.ids))
 		assert.False(t, g.denials.sweeping)
 	})
 }
@@ -221,7 +218,7 @@ func TestDenials_Reply_KeptWhereItDeniesForAWhile(t *testing.T) {
 				}
 				reply.dated = reply.sent.Round(0)
 				time.Sleep(2 * time.Millisecond)
-				named(g, "a").remember(reply, 0)
+				named(g, "a").remember(reply)
 				assert.Nil(t, denialOf(g, "a"))
 			})
 		})
@@ -232,8 +229,8 @@ func TestDenials_Reply_KeptWhereItDeniesForAWhile(t *testing.T) {
 			l := named(g, "a")
 			older := deniedNow(g, 1, time.Minute)
 			time.Sleep(second)
-			l.remember(deniedNow(g, 5, time.Minute), 0)
-			l.remember(older, 0)
+			l.remember(deniedNow(g, 5, time.Minute))
+			l.remember(older)
 			assert.EqualValues(t, 5, denialOf(g, "a").permits)
 			change(t.Context(), g, "a")
 			time.Sleep(sweepEvery)

@@ -20,7 +20,7 @@ import (
 
 // Engine sends the calls for one Redis. It keeps state for a limiter while a call for it is in
 // flight, while permits of it are leased, and while a denial of it is cached. No goroutine outlives
-// the last call by more than 100 ms.
+// the last command to Redis, releases included, by more than 100 ms.
 type Engine struct {
 	redis    rueidis.Client
 	now      func() time.Time // nil: the server's clock
@@ -28,15 +28,14 @@ type Engine struct {
 	cluster  bool
 	lease    time.Duration // for which permits are leased; 0: never
 
-	registry registry
-	waiting  index    // of the limiters with a queue
-	holders  index    // of the limiters with leases
-	returns  sync.Map // the *transfer of each release in flight
-	pipeline redisx.Pipeline
-	yields   yields
-	workers  workers
-	denials  *denials  // nil without a denial cache
-	observer *observer // nil without an Observer
+	registry   registry
+	dependents index    // the limiters with a queue or leases
+	transfers  sync.Map // the *transfer of each lease that is being fetched or released
+	pipeline   redisx.Pipeline
+	yields     yields
+	workers    workers
+	denials    *denials  // nil without a denial cache
+	observer   *observer // nil without an Observer
 
 	slow    atomic.Bool  // the last call took long
 	calling atomic.Int64 // limiters with calls in flight, those of queues excepted

@@ -16,14 +16,13 @@ const (
 // Its entry guards it.
 type leaseSet struct {
 	span           time.Duration // for which permits are leased at most
-	returns        *sync.Map     // of the Engine
+	transfers      *sync.Map     // of the Engine
 	leases         []activeLease // the oldest first
 	free           int64         // permits that are free in Redis, by the last reply with a forecast
 	demanded       int64         // permits requested since spanBegan
 	demandedBefore int64         // permits requested in the span before that
 	spanBegan      time.Time
-	fetching       bool          // a call that asks for a lease is in flight
-	awaited        *transfer     // of that call; nil if no Flush waits for it
+	fetch          *transfer     // of the call in flight that asks for a lease, or nil
 	roundTrip      time.Duration // how long the last one took
 	changes        uint64        // by this Client: a lease from before a change is not used after it
 	timer          *time.Timer
@@ -141,7 +140,7 @@ func (h *leaseSet) demand(now time.Time) int64 {
 // runsOut reports whether the newest lease will be used up, or expired, by the time that the next
 // one can arrive.
 func (h *leaseSet) runsOut(s *activeLease, now time.Time, remains time.Duration) bool {
-	if h.fetching {
+	if h.fetch != nil {
 		return false
 	}
 	ahead := fetchTrips * h.roundTrip
@@ -159,7 +158,7 @@ func (h *leaseSet) runsOut(s *activeLease, now time.Time, remains time.Duration)
 // locked.
 func (h *leaseSet) plan(b *Batch) (changes uint64) {
 	b.Lease = Lease{}
-	if h == nil || h.fetching {
+	if h == nil || h.fetch != nil {
 		return 0
 	}
 	if h.leases = slices.DeleteFunc(h.leases,
@@ -174,7 +173,7 @@ func (h *leaseSet) plan(b *Batch) (changes uint64) {
 		return 0
 	}
 	b.Lease.Permits, b.Lease.Span = permits, h.span
-	h.fetching = true
+	h.fetch = h.begin()
 	return h.changes
 }
 
@@ -190,15 +189,16 @@ func (h *leaseSet) store(b *Batch, err error, changes uint64) (unused release) {
 	if b.Lease.Span == 0 {
 		return nil
 	}
-	h.fetching = false
-	unused = h.add(b, err, changes)
-	awaited := h.awaited
-	h.awaited = nil
-	return awaited.finishWith(unused, err)
+	fetch := h.fetch
+	h.fetch = nil
+	if unused = h.add(b, err, changes, fetch); unused == nil {
+		h.end(fetch, err)
+	}
+	return unused
 }
 
 // add adds the lease of a call that asked for one.
-func (h *leaseSet) add(b *Batch, err error, changes uint64) (unused release) {
+func (h *leaseSet) add(b *Batch, err error, changes uint64, fetch *transfer) (unused release) {
 	if err != nil {
 		return nil
 	}
@@ -212,7 +212,7 @@ func (h *leaseSet) add(b *Batch, err error, changes uint64) (unused release) {
 	clear(b.Lost)
 	b.Lost = b.Lost[:0]
 	if h.changes != changes || s.expired(now) {
-		return h.release(&s)
+		return h.release(&s, fetch)
 	}
 	h.leases, h.free = append(h.leases, s), s.Free
 	h.timer.Reset(h.next(now))

@@ -54,10 +54,10 @@ func TestLease_TimerIsLate_IsNotUsed(t *testing.T) {
 			sent = sent.Add(-time.Hour)
 		}
 		l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
-		h := &leaseSet{span: time.Hour, fetching: true, leases: []activeLease{{Lease{Lasts: time.Hour}, 2, sent}}}
+		h := &leaseSet{span: time.Hour, fetch: new(transfer), leases: []activeLease{{Lease{Lasts: time.Hour}, 2, sent}}}
 		e := &entry{id: "name", leases: h}
 		l.Engine.registry.entries.Store("name", e)
-		_, served := l.fromLease(Ask{Permits: 1})
+		served := l.fromLease(Ask{Permits: 1}, new(Result))
 		assert.Equal(t, !over, served)
 		q := &queue{}
 		q.waiters.push(&waiter{Request: Request{Permits: 1}})
@@ -72,11 +72,12 @@ func TestLease_SeveralLeases_RemainingIsOfTheNewest(t *testing.T) {
 	l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
 	now := time.Now()
 	l.Engine.registry.entries.Store("name",
-		&entry{id: "name", leases: &leaseSet{span: time.Hour, fetching: true, leases: []activeLease{
+		&entry{id: "name", leases: &leaseSet{span: time.Hour, fetch: new(transfer), leases: []activeLease{
 			{Lease{Lasts: time.Hour, Limit: 1000, Free: 900}, 20, now},
 			{Lease{Lasts: time.Hour, Limit: 1000, Free: 850}, 50, now},
 		}}})
-	answer, served := l.fromLease(Ask{Permits: 3, Detail: true})
+	var answer Result
+	served := l.fromLease(Ask{Permits: 3, Detail: true}, &answer)
 	assert.True(t, served)
 	assert.Equal(t, int64(850+17+50), answer.Remaining)
 }
@@ -87,11 +88,12 @@ func TestLease_SeveralLeases_PartsAreOfTheNewest(t *testing.T) {
 	newest := Lease{Lasts: time.Hour,
 		Parts: []Answer{{Allowed: true, Limit: 1000, Remaining: 850, ResetAfter: time.Minute},
 			{Allowed: true, Limit: 9, Remaining: 7}}}
-	h := &leaseSet{span: time.Hour, fetching: true,
+	h := &leaseSet{span: time.Hour, fetch: new(transfer),
 		leases: []activeLease{{Lease{Lasts: time.Hour}, 20, now}, {newest, 50, now.Add(-time.Second)}}}
 	l.Engine.registry.entries.Store("name", &entry{id: "name", leases: h})
 	for taken := int64(3); taken <= 6; taken += 3 {
-		result, served := l.fromLease(Ask{Permits: 3, Detail: true, Each: true})
+		var result Result
+		served := l.fromLease(Ask{Permits: 3, Detail: true, Each: true}, &result)
 		require.True(t, served)
 		parts := result.Parts()
 		require.Len(t, parts, 2)
@@ -129,76 +131,62 @@ func TestLease_RunsOut_NextIsFetchedBefore(t *testing.T) {
 	const span = 100 * time.Millisecond
 	now := time.Now()
 	for _, test := range []struct {
-		left     int64
-		old      time.Duration
-		fetching bool
-		out      bool
+		left  int64
+		old   time.Duration
+		fetch *transfer
+		out   bool
 	}{
 		{left: 20, out: true}, // as many as are requested in two round trips
 		{left: 21},
 		{left: 500, old: 97 * time.Millisecond},
 		{left: 500, old: 98 * time.Millisecond, out: true},
-		{left: 1, fetching: true},
+		{left: 1, fetch: new(transfer)},
 	} {
 		h := &leaseSet{
-			span: span, demanded: 1000, spanBegan: now, roundTrip: time.Millisecond, fetching: test.fetching,
+			span: span, demanded: 1000, spanBegan: now, roundTrip: time.Millisecond, fetch: test.fetch,
 		}
 		s := &activeLease{Lease{Lasts: span}, test.left, now.Add(-test.old)}
 		assert.Equal(t, test.out, h.runsOut(s, now, s.remains(now)), "%+v", test)
 	}
 }
 
+// TestLease_LimiterChangedMeanwhile_IsReturned: Flush waits for the end of that, and returns its error.
 func TestLease_LimiterChangedMeanwhile_IsReturned(t *testing.T) {
-	h := &leaseSet{span: time.Hour, returns: new(sync.Map), spanBegan: time.Now(), demanded: 100}
-	b := &Batch{sent: time.Now()}
-	changes := h.plan(b)
-	require.Equal(t, int64(100), b.Lease.Permits)
-	assert.Empty(t, h.revoke(nil))
-	returned := int64(0)
-	b.Lease.Granted, b.Lease.Lasts = 5, time.Hour
-	b.Lease.Return = func(_ context.Context, permits int64) error { returned = permits; return nil }
-	unused := h.store(b, nil, changes)
-	require.NotNil(t, unused)
-	require.NoError(t, unused(t.Context()))
-	assert.Equal(t, int64(5), returned)
-	assert.Empty(t, h.leases)
-}
-
-func TestLease_ReturnAwaited_ReportsItsError(t *testing.T) {
 	failed := errors.New("it hangs")
 	for name, test := range map[string]struct {
-		granted    int64
-		call, back error
+		granted            int64
+		call, refund, want error
 	}{
-		"none came":         {},
-		"one came":          {granted: 5},
-		"it cannot go back": {granted: 5, back: failed},
-		"no lease is known": {granted: 5, call: failed},
+		"no lease arrives": {},
+		"a lease arrives":  {granted: 5},
+		"its refund fails": {granted: 5, refund: failed, want: failed},
+		"the call fails":   {granted: 5, call: failed, want: failed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &leaseSet{span: time.Hour, returns: new(sync.Map), spanBegan: time.Now(), demanded: 100}
-			assert.Nil(t, h.await())
+			h := &leaseSet{span: time.Hour, transfers: new(sync.Map), spanBegan: time.Now(), demanded: 100}
 			b := &Batch{sent: time.Now()}
 			changes := h.plan(b)
-			h.revoke(nil)
-			told := make(chan error, 2)
-			for range 2 {
-				wait := h.await()
-				go func() { told <- wait(t.Context()) }()
-			}
+			require.Equal(t, int64(100), b.Lease.Permits)
+			fetch := h.fetch
+			assert.Empty(t, h.revoke(nil))
+			returned := int64(0)
 			b.Lease.Granted, b.Lease.Lasts = test.granted, time.Hour
-			b.Lease.Return = func(context.Context, int64) error {
-				assert.Empty(t, told)
-				return test.back
+			b.Lease.Return = func(_ context.Context, permits int64) error {
+				assert.Equal(t, 1, size(h.transfers), "it has not ended")
+				returned = permits
+				return test.refund
 			}
-			h.store(b, test.call, changes).runLater()
-			want := test.back
-			if test.call != nil {
-				want = test.call
+			unused := h.store(b, test.call, changes)
+			if test.granted > 0 && test.call == nil {
+				unused(t.Context())
+				assert.Equal(t, test.granted, returned)
+			} else {
+				assert.Nil(t, unused)
 			}
-			assert.Equal(t, want, <-told)
-			assert.Equal(t, want, <-told)
-			assert.Nil(t, h.await())
+			<-fetch.done
+			assert.Equal(t, test.want, fetch.err)
+			assert.Zero(t, size(h.transfers))
+			assert.Empty(t, h.leases)
 		})
 	}
 }
@@ -209,8 +197,8 @@ func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	g := New(Settings{Lease: time.Hour})
 	l := &Limiter{Engine: g, ID: "name", Leases: true}
 	e := g.registry.lock(l)
-	h := &leaseSet{span: time.Hour, returns: new(sync.Map), spanBegan: time.Now(), fetching: true,
-		timer: time.NewTimer(time.Hour)}
+	h := &leaseSet{span: time.Hour, transfers: new(sync.Map), spanBegan: time.Now(),
+		fetch: &transfer{done: make(chan struct{})}, timer: time.NewTimer(time.Hour)}
 	waiting := &waiter{Request: Request{Permits: 1}, done: make(chan struct{}, 1)}
 	q := &queue{changed: make(chan struct{}, 1)}
 	q.waiters.push(waiting)
@@ -220,15 +208,13 @@ func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	e.mu.Unlock()
 	l.complete(t.Context(), e, b, nil)
 	assert.Len(t, q.changed, 1, "the queue is woken")
-	_, served := l.fromLease(Ask{Permits: 1})
-	assert.False(t, served, "behind a caller that waits")
+	assert.False(t, l.fromLease(Ask{Permits: 1}, new(Result)), "behind a caller that waits")
 
 	e.mu.Lock()
 	assert.Equal(t, []*waiter{waiting}, q.serveFrom(h))
 	e.queue = nil
 	e.mu.Unlock()
-	_, served = l.fromLease(Ask{Permits: 1})
-	assert.True(t, served)
+	assert.True(t, l.fromLease(Ask{Permits: 1}, new(Result)))
 }
 
 // TestLease_CallersWait_CallsOfOthersBringNone: free permits are for the waiters.
@@ -237,7 +223,7 @@ func TestLease_CallersWait_CallsOfOthersBringNone(t *testing.T) {
 		g := New(Settings{Lease: time.Hour})
 		l := &Limiter{Engine: g, ID: "name", Leases: true}
 		e := g.registry.lock(l)
-		e.leases = &leaseSet{span: time.Hour, returns: new(sync.Map), spanBegan: time.Now(), demanded: 100}
+		e.leases = &leaseSet{span: time.Hour, transfers: new(sync.Map), spanBegan: time.Now(), demanded: 100}
 		if waits {
 			e.queue = new(queue)
 		}
@@ -253,12 +239,12 @@ func TestFlush_ReturnUnderWayFails_ReturnsItsError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed := errors.New("it hangs")
 		g := New(Settings{Lease: time.Hour})
-		h := &leaseSet{span: g.lease, returns: &g.returns}
-		back := h.release(&activeLease{Lease: Lease{Return: func(context.Context, int64) error {
+		h := &leaseSet{span: g.lease, transfers: &g.transfers}
+		unused := h.release(&activeLease{Lease: Lease{Return: func(context.Context, int64) error {
 			pass(second)
 			return failed
-		}}, unused: 5})
-		back.runLater()
+		}}, unused: 5}, nil)
+		unused.runLater()
 		assert.ErrorIs(t, g.Flush(t.Context()), failed)
 		assert.NoError(t, g.Flush(t.Context()), "nothing is under way")
 	})

@@ -8,13 +8,13 @@ import (
 )
 
 // release returns the unused permits of a lease to Redis.
-type release func(context.Context) error
+type release func(context.Context)
 
 // runLater runs a release, if there is one, on a goroutine of its own. If it fails, the permits
 // expire.
-func (b release) runLater() {
-	if b != nil {
-		go func() { _ = b(Unattended(context.Background())) }()
+func (r release) runLater() {
+	if r != nil {
+		go r(Unattended(context.Background()))
 	}
 }
 
@@ -23,27 +23,43 @@ func (b release) runLater() {
 func runAll(ctx context.Context, all []release) {
 	if len(all) > 0 {
 		defer runAll(ctx, all[1:])
-		_ = all[0](Unattended(ctx))
+		all[0](Unattended(ctx))
 	}
 }
 
-// release returns the release of a lease. Flush waits until the caller has run it.
-func (h *leaseSet) release(s *activeLease) release {
-	left, back := s.unused, s.Return
+// transfer is a lease that is being fetched or released. Flush waits for it.
+type transfer struct {
+	done chan struct{} // closed once the lease is stored or released, or there was none
+	err  error         // set before done is closed
+}
+
+func (h *leaseSet) begin() *transfer {
+	t := &transfer{done: make(chan struct{})}
+	h.transfers.Store(t, nil)
+	return t
+}
+
+func (h *leaseSet) end(t *transfer, err error) {
+	t.err = err
+	h.transfers.Delete(t)
+	close(t.done)
+}
+
+// release returns the release of a lease. It ends the transfer that has fetched the lease, or a new
+// one if that is nil.
+func (h *leaseSet) release(s *activeLease, t *transfer) release {
+	permits, refund := s.unused, s.Return
 	s.unused = 0
-	if left == 0 {
+	if permits == 0 {
 		return nil
 	}
-	all, going := h.returns, &transfer{done: make(chan struct{})}
-	all.Store(going, nil)
-	return func(ctx context.Context) error {
-		going.err = redisx.ErrNoReply // until it returns
-		defer func() {
-			all.Delete(going)
-			close(going.done)
-		}()
-		going.err = back(ctx, left)
-		return going.err
+	if t == nil {
+		t = h.begin()
+	}
+	return func(ctx context.Context) {
+		err := redisx.ErrNoReply // until it returns
+		defer func() { h.end(t, err) }()
+		err = refund(ctx, permits)
 	}
 }
 
@@ -62,57 +78,17 @@ func (h *leaseSet) releaseFor(permits int64) []release {
 }
 
 // revoke ends all leases, and appends the releases to run.
-func (h *leaseSet) revoke(backs []release) []release {
+func (h *leaseSet) revoke(releases []release) []release {
 	if h == nil {
-		return backs
+		return releases
 	}
 	h.changes++
 	for i := range h.leases {
-		if back := h.release(&h.leases[i]); back != nil {
-			backs = append(backs, back)
+		if unused := h.release(&h.leases[i], nil); unused != nil {
+			releases = append(releases, unused)
 		}
 	}
 	clear(h.leases)
 	h.leases = h.leases[:0]
-	return backs
-}
-
-// transfer is a lease that is being fetched or released. Flush waits for it.
-type transfer struct {
-	done chan struct{} // closed once the lease was released, or there was none
-	err  error         // set before done is closed
-}
-
-// await returns a function that waits until the lease of a call in flight has arrived and was
-// released, or nil if there is no such call. The leases were revoked before. The entry is locked.
-func (h *leaseSet) await() release {
-	if h == nil || !h.fetching {
-		return nil
-	}
-	if h.awaited == nil {
-		h.awaited = &transfer{done: make(chan struct{})}
-	}
-	a := h.awaited
-	return func(context.Context) error {
-		<-a.done
-		return a.err
-	}
-}
-
-// finishWith ends the transfer of a fetched lease: with the release of the lease, or with the error
-// of the call.
-func (a *transfer) finishWith(came release, err error) release {
-	switch {
-	case a == nil:
-		return came
-	case came == nil:
-		a.err = err
-		close(a.done)
-		return nil
-	}
-	return func(ctx context.Context) error {
-		defer close(a.done)
-		a.err = came(ctx)
-		return a.err
-	}
+	return releases
 }

@@ -7,20 +7,23 @@ import (
 
 // fromLease answers a request from the leases of this process, if it can, and fetches the next
 // lease in time. While the limiter has waiters, it serves no other caller: waiters come first.
-func (l *Limiter) fromLease(ask Ask) (result Result, ok bool) {
+func (l *Limiter) fromLease(ask Ask, result *Result) (ok bool) {
+	if !l.leases() {
+		return false
+	}
 	e := l.Engine.registry.find(l.ID)
 	if e == nil {
-		return result, false
+		return false
 	}
 	fetch := false
 	if e.leases != nil && e.queue == nil {
-		ok, fetch = e.leases.take(ask, &result)
+		ok, fetch = e.leases.take(ask, result)
 	}
 	e.mu.Unlock()
 	if fetch {
 		l.fetch()
 	}
-	return result, ok
+	return ok
 }
 
 // addLeased adds leased permits to a result of a request with UpTo: they are free, too.
@@ -42,7 +45,7 @@ func (l *Limiter) fetch() {
 	if e == nil {
 		return
 	}
-	if e.leases == nil || e.leases.fetching || !g.reserveCall(e) {
+	if e.leases == nil || e.leases.fetch != nil || !g.reserveCall(e) {
 		g.registry.unlock(e)
 		return
 	}
@@ -57,16 +60,19 @@ func (l *Limiter) fetch() {
 func (l *Limiter) ensureLeases(e *entry, permits int64) {
 	now := time.Now()
 	if e.leases == nil {
-		h := &leaseSet{span: l.Engine.lease, returns: &l.Engine.returns, spanBegan: now}
+		h := &leaseSet{span: l.Engine.lease, transfers: &l.Engine.transfers, spanBegan: now}
 		h.timer = time.AfterFunc(l.Engine.lease, func() { l.expireLeases(e, h) })
 		e.leases = h
-		l.Engine.holders.add(l.ID, l.subjects())
+		l.Engine.dependents.add(l)
 	}
 	e.leases.countDemand(now, permits)
 }
 
 // releaseFor is leaseSet.releaseFor, and runs the releases. It reports whether there were any.
 func (l *Limiter) releaseFor(ctx context.Context, permits int64) (bool, error) {
+	if !l.leases() {
+		return false, nil
+	}
 	e := l.Engine.registry.find(l.ID)
 	if e == nil {
 		return false, nil
@@ -99,23 +105,23 @@ func (l *Limiter) expireLeases(e *entry, h *leaseSet) {
 		return
 	}
 	now := time.Now()
-	var backs []release
+	var releases []release
 	kept := h.leases[:0]
 	for i := range h.leases {
 		if s := h.leases[i]; !s.expired(now) && s.unused > 0 {
 			kept = append(kept, s)
-		} else if back := h.release(&s); back != nil {
-			backs = append(backs, back)
+		} else if unused := h.release(&s, nil); unused != nil {
+			releases = append(releases, unused)
 		}
 	}
 	clear(h.leases[len(kept):])
 	h.leases = kept
-	if len(kept) > 0 || h.fetching || h.demand(now) > 0 {
+	if len(kept) > 0 || h.fetch != nil || h.demand(now) > 0 {
 		h.timer.Reset(h.next(now))
 	} else {
 		e.leases = nil
-		l.Engine.holders.remove(l.ID, l.subjects())
+		l.Engine.dependents.remove(l)
 	}
 	l.Engine.registry.unlock(e)
-	runAll(context.Background(), backs)
+	runAll(context.Background(), releases)
 }

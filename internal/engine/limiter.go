@@ -12,14 +12,13 @@ import (
 // Limiter is a limiter as the engine sees it. Limiters with one ID share their calls. An ID begins
 // with the kind of its limiter and a space, so that limiters of two kinds never share an ID.
 //
-// A Limiter is not copied. Only Key, DependsOn and Most are optional.
+// A Limiter is not copied. Only DependsOn and Most are optional.
 type Limiter struct {
 	Engine    *Engine
 	ID        string
-	Key       any      // the ID as a key of the registry; set once, since the conversion allocates
 	Name      string   // in errors
 	Policy    string   // for an Observer
-	DependsOn []string // the names whose changes affect it, see Change; nil for its ID
+	DependsOn []string // the keys whose changes affect it: see Change
 	Protocol  Protocol
 	Most      int  // requests of Try in one call; 0 for MostRequests
 	Leases    bool // its script can lease permits
@@ -47,22 +46,6 @@ type Protocol interface {
 
 	// AboveLimit returns the error of a request that can never be granted.
 	AboveLimit(permits, limit int64) error
-}
-
-// key returns the key of the registry.
-func (l *Limiter) key() any {
-	if l.Key != nil {
-		return l.Key
-	}
-	return l.ID
-}
-
-// subjects returns the names whose changes affect the limiter.
-func (l *Limiter) subjects() []string {
-	if l.DependsOn == nil {
-		return []string{l.ID}
-	}
-	return l.DependsOn
 }
 
 // leases reports whether the limiter's permits may be leased.

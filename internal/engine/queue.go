@@ -21,8 +21,8 @@ import (
 type queue struct {
 	waiters    list
 	wanted     int64  // the permits of all waiters
-	came       uint64 // the newest arrival
-	covered    uint64 // the newest arrival before a call that was answered
+	newest     uint64 // the newest arrival
+	repliedFor uint64 // the newest arrival before a call with a reply
 	firstWaits bool   // a reply did not serve the first: it waits for permits, not only for Redis
 
 	// The first waiter that arrived after the last answered call began.
@@ -34,12 +34,13 @@ type queue struct {
 	due     time.Time     // the latest time of a call for a new waiter; zero for none
 
 	// From the last call.
-	known    bool
-	forecast Forecast  // nil if the reply had none
-	at       time.Time // when the forecast begins
+	replied    bool
+	forecast   Forecast  // nil if the reply had none
+	forecastAt time.Time // when the forecast begins
 
-	batch  Batch
-	inCall []*waiter // of the batch
+	batch   Batch
+	inCall  []*waiter // of the batch
+	recheck bool      // all waiters when its reply arrives: the limiter was changed before
 }
 
 // freshEnough is the longest time after the last call until Redis is asked for a waiter that the
@@ -103,8 +104,8 @@ func (e *errDeadline) Unwrap() error { return context.DeadlineExceeded }
 func (q *queue) askBy(w *waiter, ahead int64) bool {
 	now := time.Now()
 	due := now
-	if q.known && !q.hopeless(w, ahead, now) {
-		if due = q.at.Add(freshEnough); !w.deadline.IsZero() {
+	if q.replied && !q.hopeless(w, ahead, now) {
+		if due = q.forecastAt.Add(freshEnough); !w.deadline.IsZero() {
 			// Early enough for a reply before the deadline.
 			due = earliest(due, now.Add(w.deadline.Sub(now)/2))
 		}
@@ -159,7 +160,7 @@ func (q *queue) wake() {
 
 // next returns when to send the next call.
 func (q *queue) next() time.Time {
-	if !q.known || q.ask {
+	if !q.replied || q.ask {
 		return time.Time{}
 	}
 	at := q.servable(q.waiters.first)
@@ -178,9 +179,9 @@ func (q *queue) aboveLimit(w *waiter) bool {
 // last forecast.
 func (q *queue) servable(w *waiter) time.Time {
 	if q.forecast == nil || q.aboveLimit(w) {
-		return q.at
+		return q.forecastAt
 	}
-	return q.at.Add(q.forecast.Earliest(w.Permits))
+	return q.forecastAt.Add(q.forecast.Earliest(w.Permits))
 }
 
 // missedBy returns the earliest time after now at which a waiter can be served behind others that
@@ -192,7 +193,7 @@ func (q *queue) missedBy(w *waiter, ahead int64, now time.Time) time.Duration {
 	}
 	after := q.forecast.Earliest(ahead + w.Permits)
 	if after < Never {
-		after -= now.Sub(q.at)
+		after -= now.Sub(q.forecastAt)
 	}
 	if after <= w.deadline.Sub(now) {
 		return 0
@@ -210,11 +211,11 @@ func (q *queue) collect() {
 	if q.forecast != nil {
 		most = q.forecast.Limit()
 	}
-	look := q.known && !q.ask && q.servable(q.waiters.first).After(time.Now())
+	firstOnly := q.replied && !q.ask && q.servable(q.waiters.first).After(time.Now())
 	var sum, servable int64
 	for w := q.waiters.first; w != nil && len(b.Requests) < MostRequests; w = w.next {
 		// One more than the limit can serve, so that the reply has the wait of that one.
-		if len(b.Requests) > 0 && (look || servable > most || w.Permits > MostPermits-sum) {
+		if len(b.Requests) > 0 && (firstOnly || servable > most || w.Permits > MostPermits-sum) {
 			break
 		}
 		sum += w.Permits
@@ -225,7 +226,7 @@ func (q *queue) collect() {
 		b.Requests = append(b.Requests, &w.Request)
 		q.inCall = append(q.inCall, w)
 	}
-	q.ask, q.due = false, time.Time{}
+	q.recheck, q.ask, q.due = q.ask, false, time.Time{}
 }
 
 // serveFrom serves waiters from leases, in order, and returns those to wake.
@@ -252,21 +253,20 @@ func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
 // permits, or whose request failed. The others keep their places.
 func (q *queue) deliver(err error) (done []*waiter) {
 	b := &q.batch
-	if q.known && err == nil && q.changedFor(b) {
-		// Waiters that passed the check before may now miss their deadlines.
+	if q.replied && err == nil && q.outdated() {
 		q.unchecked, q.ahead = q.waiters.first, 0
 	}
-	q.known, q.at, q.forecast = err == nil, b.asked, b.Forecast
+	q.replied, q.forecastAt, q.forecast = err == nil, b.forecastAt, b.Forecast
 	for _, w := range q.inCall {
 		if w.state != abandoned && err == nil && !w.Allowed && w.Err == nil {
 			w.state = queued
 			continue
 		}
-		gone := w.state == abandoned
+		left := w.state == abandoned
 		if w.deliver(err) {
 			b.Lost = append(b.Lost, &w.Request)
 		}
-		if !gone {
+		if !left {
 			q.remove(w)
 			done = append(done, w)
 		}
@@ -277,10 +277,10 @@ func (q *queue) deliver(err error) (done []*waiter) {
 	return done
 }
 
-// changedFor reports whether a waiter that was checked before may now miss its deadline. Either the
-// limiter was reconfigured, or the first waiter should have been served by now and was not.
-func (q *queue) changedFor(b *Batch) bool {
-	first := q.inCall[0]
-	return b.Forecast != nil && q.forecast != nil && b.Forecast.TighterThan(q.forecast) ||
-		first.Err == nil && !first.Allowed && !q.servable(first).After(b.sent)
+// outdated reports whether waiters that passed the check before may now miss their deadlines: the
+// limiter was changed, or the first waiter should have been served by this call and was not.
+func (q *queue) outdated() bool {
+	first, forecast := q.inCall[0], q.batch.Forecast
+	return q.recheck || forecast != nil && q.forecast != nil && forecast.Limit() < q.forecast.Limit() ||
+		first.Err == nil && !first.Allowed && !q.servable(first).After(q.batch.sent)
 }

@@ -23,7 +23,7 @@ func TestQueue_Forecast_SetsWhenAWaiterIsServable(t *testing.T) {
 		"nothing is known":     {nil, 5, 0},
 		"it is never served":   {&view{limit: 10, after: 2 * second, every: second}, 11, 0},
 	} {
-		q := &queue{known: true, forecast: test.forecast, at: at}
+		q := &queue{replied: true, forecast: test.forecast, forecastAt: at}
 		assert.Equal(t, test.want, q.servable(waiterFor(test.permits)).Sub(at), name)
 	}
 }
@@ -48,21 +48,21 @@ func TestQueue_Deadlines_MissedOnesAreFound(t *testing.T) {
 		"its time is over":               {free: 4, permits: 4, timeout: -1, want: 1},
 		"more intervals than a Duration": {permits: 1, ahead: 1 << 62, timeout: time.Hour, want: Never},
 		"and known for a while": {permits: 1, ahead: 1 << 62, timeout: time.Hour, want: Never,
-			change: func(q *queue, _ *view) { q.at = now.Add(-second) }},
+			change: func(q *queue, _ *view) { q.forecastAt = now.Add(-second) }},
 		"a time that overflows": {permits: 1, ahead: 20, timeout: time.Hour, want: Never,
 			change: func(_ *queue, v *view) { v.every = 1 << 62 }},
 		"nothing is known of the limit": {permits: 1, ahead: 1000, timeout: 1,
 			change: func(q *queue, _ *view) { q.forecast = nil }},
 		"known for a while": {permits: 3, timeout: second,
-			change: func(q *queue, _ *view) { q.at = now.Add(-second) }},
+			change: func(q *queue, _ *view) { q.forecastAt = now.Add(-second) }},
 		"known for a while, and more": {permits: 3, timeout: second - 1, want: second,
-			change: func(q *queue, _ *view) { q.at = now.Add(-second) }},
+			change: func(q *queue, _ *view) { q.forecastAt = now.Add(-second) }},
 		"over, and what was known past": {permits: 3, timeout: -second, want: 1,
-			change: func(q *queue, _ *view) { q.at = now.Add(-2 * second) }},
+			change: func(q *queue, _ *view) { q.forecastAt = now.Add(-2 * second) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &view{limit: 10, free: test.free, after: 2 * second, every: 10 * second}
-			q := &queue{known: true, forecast: v, at: now}
+			q := &queue{replied: true, forecast: v, forecastAt: now}
 			if test.change != nil {
 				test.change(q, v)
 			}
@@ -77,7 +77,7 @@ func TestQueue_Deadlines_MissedOnesAreFound(t *testing.T) {
 
 func TestQueue_NewCaller_IsRefusedByTheForecast(t *testing.T) {
 	now := time.Now()
-	q := &queue{known: true, forecast: &view{limit: 10, after: 5 * second, every: 10 * second}, at: now}
+	q := &queue{replied: true, forecast: &view{limit: 10, after: 5 * second, every: 10 * second}, forecastAt: now}
 	for permits, want := range map[int64]bool{1: false, 10: false, 11: true} {
 		assert.Equal(t, want, q.hopeless(waiterFor(permits), 0, now), permits)
 	}
@@ -96,25 +96,25 @@ func TestQueue_Call_CarriesThoseThatCouldBeServed(t *testing.T) {
 		want  int // so many of them leave
 	}{
 		"nothing is known": {queue{}, []int64{4, 6, 1, 9}, 4},
-		"a limit": {queue{known: true, forecast: &view{limit: 10, free: 10}},
+		"a limit": {queue{replied: true, forecast: &view{limit: 10, free: 10}},
 			[]int64{4, 6, 1, 9}, 3},
-		"the first has to wait": {queue{known: true,
+		"the first has to wait": {queue{replied: true,
 			forecast: &view{limit: 10, free: 3, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 1},
-		"the first may be served": {queue{known: true,
+		"the first may be served": {queue{replied: true,
 			forecast: &view{limit: 10, free: 4, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 3},
-		"something has changed": {queue{known: true, ask: true,
+		"something has changed": {queue{replied: true, ask: true,
 			forecast: &view{limit: 10, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 3},
-		"one that can never be served": {queue{known: true, forecast: &view{limit: 5, free: 5}},
+		"one that can never be served": {queue{replied: true, forecast: &view{limit: 5, free: 5}},
 			[]int64{4, 6, 1, 9}, 4},
-		"another that can never be served": {queue{known: true, forecast: &view{limit: 4, free: 4}},
+		"another that can never be served": {queue{replied: true, forecast: &view{limit: 4, free: 4}},
 			[]int64{4, 6, 1, 9}, 3},
-		"one that can never be served comes first": {queue{known: true,
+		"one that can never be served comes first": {queue{replied: true,
 			forecast: &view{limit: 5, free: 4, after: time.Hour, every: time.Hour}}, []int64{6, 4, 1}, 3},
 		"no call asks for more than a grant": {queue{}, []int64{1, MostPermits - 1, 1}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := &test.q
-			q.at = time.Now()
+			q.forecastAt = time.Now()
 			for _, permits := range test.wants {
 				q.waiters.push(waiterFor(permits))
 			}

@@ -190,6 +190,6 @@ func TestQueue_SubjectChanges_QueueCallsAgain(t *testing.T) {
 		require.Len(b, served, 1)
 		assert.NoError(b, <-served)
 		assert.True(b, g.Idle())
-		assert.Empty(b, g.waiting.ids.all, "no state of callers that do not wait")
+		assert.Zero(b, size(&g.dependents.ids), "no state of callers that do not wait")
 	})
 }

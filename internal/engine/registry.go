@@ -6,72 +6,49 @@ import (
 	"sync/atomic"
 )
 
-// shrinking is a map that frees memory when it becomes small: a map of Go keeps the memory of its
-// largest size.
-type shrinking[V any] struct {
-	all  map[string]V
-	peak int // of its length since all was made
-}
-
-// small is the length up to which a map is not rebuilt.
-const small = 64
-
-func (m *shrinking[V]) set(key string, value V) {
-	if m.all == nil {
-		m.all = make(map[string]V)
-	}
-	m.all[key] = value
-	m.peak = max(m.peak, len(m.all))
-}
-
-func (m *shrinking[V]) remove(key string) {
-	delete(m.all, key)
-	if m.peak <= small || len(m.all) > m.peak/8 {
-		return
-	}
-	less := make(map[string]V, len(m.all))
-	for key, value := range m.all {
-		less[key] = value
-	}
-	m.all, m.peak = less, len(less)
-}
-
-// index maps subjects to the IDs of limiters that depend on them.
+// index maps keys to the IDs of the limiters that depend on them.
 type index struct {
 	mu  sync.Mutex
-	ids shrinking[[]string]
+	ids sync.Map // key -> []string; unlike a map, it frees the memory of removed keys
 }
 
-func (x *index) add(id string, subjects []string) {
+// get returns the IDs of a key. The index is locked.
+func (x *index) get(key string) []string {
+	found, _ := x.ids.Load(key)
+	ids, _ := found.([]string)
+	return ids
+}
+
+func (x *index) add(l *Limiter) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, subject := range subjects {
-		x.ids.set(subject, append(x.ids.all[subject], id))
+	for _, key := range l.DependsOn {
+		x.ids.Store(key, append(x.get(key), l.ID))
 	}
 }
 
 // remove reverts add.
-func (x *index) remove(id string, subjects []string) {
+func (x *index) remove(l *Limiter) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, subject := range subjects {
-		ids := x.ids.all[subject]
-		if at := slices.Index(ids, id); at >= 0 {
+	for _, key := range l.DependsOn {
+		ids := x.get(key)
+		if at := slices.Index(ids, l.ID); at >= 0 {
 			ids = slices.Delete(ids, at, at+1)
 		}
 		if len(ids) == 0 {
-			x.ids.remove(subject)
+			x.ids.Delete(key)
 		} else {
-			x.ids.set(subject, ids)
+			x.ids.Store(key, ids)
 		}
 	}
 }
 
-// of returns the IDs that depend on a subject.
-func (x *index) of(subject string) []string {
+// of returns the IDs of the limiters that depend on a key.
+func (x *index) of(key string) []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return slices.Clone(x.ids.all[subject])
+	return slices.Clone(x.get(key))
 }
 
 // registry holds the state of limiters: an entry for each ID that has calls in flight, waiters or
@@ -83,17 +60,16 @@ type registry struct {
 
 // entry is the state of one limiter.
 type entry struct {
-	mu   sync.Mutex
-	id   string
-	gone bool // removed from the registry
+	mu      sync.Mutex
+	id      string
+	removed bool // from the registry
 
-	first, last *Batch // that gather, of callers that ask once, in order of arrival; the first leaves next
-	calls       int    // of theirs under way, the one about to leave included
-	dispatching bool   // a call is about to take the first batch along
+	first, last *Batch // that collect requests of Try, in order of arrival; the first is sent next
+	calls       int    // of theirs in flight, the one about to be sent included
+	dispatching bool   // a call is about to take the first batch
 
-	queue *queue // the callers that wait, or nil
-
-	leases *leaseSet // the leased permits, or nil
+	queue  *queue    // of waiters, or nil
+	leases *leaseSet // or nil
 }
 
 // lock returns the entry of a limiter, locked. It is to be unlocked with unlock.
@@ -104,7 +80,7 @@ func (n *registry) lock(l *Limiter) *entry {
 		}
 		e := &entry{id: l.ID}
 		e.mu.Lock()
-		if _, found := n.entries.LoadOrStore(l.key(), e); !found {
+		if _, found := n.entries.LoadOrStore(l.ID, e); !found {
 			n.live.Add(1)
 			return e
 		}
@@ -119,7 +95,7 @@ func (n *registry) find(id string) *entry {
 	}
 	e := found.(*entry) //nolint:errcheck,forcetypeassert // nothing else is there
 	e.mu.Lock()
-	if e.gone {
+	if e.removed {
 		e.mu.Unlock()
 		return nil
 	}
@@ -137,7 +113,7 @@ func (n *registry) ids() (ids []string) {
 // unlock unlocks an entry, and removes it if it is idle.
 func (n *registry) unlock(e *entry) {
 	if e.idle() {
-		e.gone = true
+		e.removed = true
 		n.entries.Delete(e.id)
 		n.live.Add(-1)
 	}
@@ -150,25 +126,10 @@ func (e *entry) idle() bool {
 
 // push appends a batch to those that collect requests.
 func (e *entry) push(b *Batch) {
-	if b.prev = e.last; e.last != nil {
+	if e.last != nil {
 		e.last.next = b
 	} else {
 		e.first = b
 	}
 	e.last = b
-}
-
-// remove removes a batch from those that collect requests.
-func (e *entry) remove(b *Batch) {
-	if b.prev != nil {
-		b.prev.next = b.next
-	} else {
-		e.first = b.next
-	}
-	if b.next != nil {
-		b.next.prev = b.prev
-	} else {
-		e.last = b.prev
-	}
-	b.next, b.prev = nil, nil
 }

@@ -31,14 +31,13 @@ func TestRegistry_PeakOfNamesOver_FreesItsMemory(t *testing.T) {
 			names := func(from int, change func(e *entry, l *Limiter)) {
 				for i := from; i < peak; i++ {
 					l := named(g, fmt.Sprint("user:", i))
-					l.DependsOn = []string{l.ID}
 					e := n.lock(l)
 					change(e, l)
 					n.unlock(e)
 				}
 			}
-			names(0, func(e *entry, l *Limiter) { e.calls = 1; g.holders.add(l.ID, l.subjects()) })
-			names(stay, func(e *entry, l *Limiter) { e.calls = 0; g.holders.remove(l.ID, l.subjects()) })
+			names(0, func(e *entry, l *Limiter) { e.calls = 1; g.dependents.add(l) })
+			names(stay, func(e *entry, l *Limiter) { e.calls = 0; g.dependents.remove(l) })
 			assert.EqualValues(t, stay, n.live.Load())
 			assert.Less(t, heap()-before, int64(200_000))
 			runtime.KeepAlive(g)
@@ -52,7 +51,7 @@ func freshNames() (*Engine, *registry) {
 }
 
 func named(g *Engine, name string) *Limiter {
-	return &Limiter{Engine: g, ID: name, Name: name}
+	return &Limiter{Engine: g, ID: name, Name: name, DependsOn: []string{name}}
 }
 
 func TestRegistry_NothingUnderWay_EntryIsGone(t *testing.T) {
@@ -66,7 +65,7 @@ func TestRegistry_NothingUnderWay_EntryIsGone(t *testing.T) {
 	e = n.lock(a)
 	e.calls = 0
 	n.unlock(e)
-	assert.True(t, e.gone)
+	assert.True(t, e.removed)
 	assert.Zero(t, n.live.Load())
 	assert.Nil(t, n.find("a"))
 
@@ -113,7 +112,7 @@ func TestRegistry_EntryRemovedBeforeACallerLocksIt_CallerGetsAnother(t *testing.
 			n.unlock(e)
 			if other := <-got; other != nil {
 				assert.NotSame(t, e, other)
-				assert.False(t, other.gone)
+				assert.False(t, other.removed)
 				n.unlock(other)
 			}
 			assert.Zero(t, n.live.Load())

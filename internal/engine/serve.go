@@ -19,7 +19,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 		e.mu.Lock()
 		if q.waiters.first == nil {
 			e.queue = nil
-			g.waiting.remove(l.ID, l.subjects())
+			g.dependents.remove(l)
 			g.registry.unlock(e)
 			return
 		}
@@ -38,7 +38,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			}
 			continue
 		}
-		began = q.came
+		began = q.newest
 		q.collect()
 		changes := e.leases.plan(&q.batch)
 		e.mu.Unlock()
@@ -50,12 +50,12 @@ func (l *Limiter) serve(e *entry, q *queue) {
 // callForQueue runs the call of a queue and applies the reply.
 func (l *Limiter) callForQueue(e *entry, q *queue, began, changes uint64) {
 	var err error
-	goOn := func() { go l.serve(e, q) } // if this goroutine ends
+	restart := func() { go l.serve(e, q) } // if this goroutine ends
 	orElse(func() { err = l.acquire(context.Background(), &q.batch) }, func() {
-		defer goOn()
+		defer restart()
 		l.answerQueue(e, q, began, changes, l.Protocol.Explain(context.Background(), redisx.ErrNoReply))
 	})
-	orElse(func() { l.answerQueue(e, q, began, changes, err) }, goOn)
+	orElse(func() { l.answerQueue(e, q, began, changes, err) }, restart)
 }
 
 // answerQueue answers the waiters that had arrived when a call began, as far as the call answers
@@ -65,16 +65,16 @@ func (l *Limiter) answerQueue(e *entry, q *queue, began, changes uint64, err err
 	e.mu.Lock()
 	done := q.deliver(err)
 	unused := e.leases.store(&q.batch, err, changes)
-	var spared []release
+	var released []release
 	if first := q.waiters.first; err == nil && first != nil && first.arrival <= began {
-		spared = e.leases.releaseFor(first.Permits)
+		released = e.leases.releaseFor(first.Permits)
 	}
 	e.mu.Unlock()
 	q.wakeAll(done)
 	l.releaseLost(context.Background(), &q.batch)
 	unused.runLater()
-	runAll(context.Background(), spared) // after which the queue asks Redis again
-	if spared == nil {
+	runAll(context.Background(), released) // after which the queue asks Redis again
+	if released == nil {
 		l.check(e, q, began, err)
 	}
 	q.batch.takeCall().reportAlone() // if no waiter was served
@@ -102,7 +102,7 @@ func (l *Limiter) check(e *entry, q *queue, began uint64, err error) {
 		case err != nil:
 			done, more = q.failed(began, err)
 		case first:
-			q.covered = began
+			q.repliedFor = began
 			done = l.checkFirst(q, q.waiters.first, len(q.batch.Requests))
 		default:
 			done, more = l.checkArrivals(q, began)

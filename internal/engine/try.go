@@ -21,32 +21,23 @@ func (l *Limiter) Try(ctx context.Context, ask Ask) (Result, error) {
 }
 
 // Ask is Try without a report of the decision, for a caller that reports it: see Observation.
-func (l *Limiter) Ask(ctx context.Context, ask Ask) (Result, error) {
-	if !l.leases() {
-		return l.try(ctx, ask)
-	}
-	result, err := l.tryLeased(ctx, ask)
-	switch {
-	case err == nil && ask.UpTo > 0:
-		if result.From != FromLease {
-			l.addLeased(ask, &result)
+func (l *Limiter) Ask(ctx context.Context, ask Ask) (result Result, err error) {
+	for first := true; ; first = false {
+		if l.fromLease(ask, &result) {
+			return result, nil
 		}
-		return result, nil
-	case err != nil || result.Allowed:
-		return result, err
+		result, err = l.try(ctx, ask)
+		switch {
+		case err == nil && ask.UpTo > 0:
+			l.addLeased(ask, &result)
+			return result, nil
+		case err != nil || result.Allowed || !first:
+			return result, err
+		}
+		if released, err := l.releaseFor(ctx, ask.Permits); !released {
+			return result, err
+		}
 	}
-	if spared, err := l.releaseFor(ctx, ask.Permits); !spared {
-		return result, err
-	}
-	return l.tryLeased(ctx, ask) // another call may have fetched a lease meanwhile
-}
-
-// tryLeased is try that is answered from leases first.
-func (l *Limiter) tryLeased(ctx context.Context, ask Ask) (Result, error) {
-	if result, ok := l.fromLease(ask); ok {
-		return result, nil
-	}
-	return l.try(ctx, ask)
 }
 
 // try is answered by Redis, or by the denial cache.
@@ -62,7 +53,7 @@ func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 // request is answered by Redis.
 func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err error) {
 	g := l.Engine
-	gone := ctx.Done()
+	ended := ctx.Done()
 	r := g.requests.Get().(*Request)
 	r.Permits, r.UpTo, r.Detail, r.Each, r.Within = ask.Permits, ask.UpTo, ask.Detail, ask.Each, ask.Within
 	e := g.registry.lock(l)
@@ -73,8 +64,8 @@ func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err erro
 		r.Detail = r.Detail || e.leases.unused(time.Now()) > 0
 	}
 	b := l.addRequest(e, r)
-	lead := g.reserveCall(e)
-	inline := lead && gone == nil && b == e.first
+	sends := g.reserveCall(e)
+	inline := sends && ended == nil && b == e.first
 	if b.answered == nil && !inline {
 		b.answered = make(chan struct{})
 	}
@@ -82,19 +73,18 @@ func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err erro
 	e.mu.Unlock()
 
 	switch {
-	case !lead || inline:
+	case !sends || inline:
 	case g.pipelines():
 		l.sendInPipeline(ctx, e)
 	default:
 		l.startSending(ctx, e)
 	}
-	switch {
-	case inline:
+	if inline {
 		l.sendBatches(ctx, e, true) // until this request is answered
-	default:
+	} else {
 		select {
 		case <-answers:
-		case <-gone:
+		case <-ended:
 			if g.abandon(e, r) {
 				return result, ctx.Err()
 			}

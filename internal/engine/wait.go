@@ -30,21 +30,19 @@ func (l *Limiter) Wait(ctx context.Context, permits int64, deadline time.Time) (
 
 // wait is Wait, with *errDeadline if the deadline or that of the context cannot be met.
 func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time, observation *Observation) (Source, error) {
-	if l.leases() {
-		if _, ok := l.fromLease(Ask{Permits: permits}); ok {
-			return FromLease, nil
-		}
-	}
 	var result Result
-	err := observation.Wait(ctx, func() (stood bool, err error) {
-		result, stood, err = l.waitInQueue(ctx, permits, deadline)
-		return stood, err
+	if l.fromLease(Ask{Permits: permits}, &result) {
+		return FromLease, nil
+	}
+	err := observation.Wait(ctx, func() (waited bool, err error) {
+		result, waited, err = l.waitInQueue(ctx, permits, deadline)
+		return waited, err
 	})
 	return result.From, err
 }
 
 // waitInQueue waits in the queue. It reports whether it waited for permits, or for Redis alone.
-func (l *Limiter) waitInQueue(ctx context.Context, permits int64, deadline time.Time) (_ Result, stood bool, _ error) {
+func (l *Limiter) waitInQueue(ctx context.Context, permits int64, deadline time.Time) (_ Result, waited bool, _ error) {
 	var expired <-chan time.Time
 	if !deadline.IsZero() {
 		timer := time.NewTimer(time.Until(deadline))
@@ -88,11 +86,11 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 		q = &queue{changed: make(chan struct{}, 1)}
 		q.batch.Ordered = true
 		e.queue = q
-		g.waiting.add(l.ID, l.subjects())
+		g.dependents.add(l)
 		go l.serve(e, q)
 	}
-	q.came++
-	w.arrival, w.waited = q.came, q.firstWaits && q.waiters.first != nil
+	q.newest++
+	w.arrival, w.waited = q.newest, q.firstWaits && q.waiters.first != nil
 	q.waiters.push(w)
 	atomic.AddInt32(&q.batch.callers, 1)
 	if q.unchecked == nil {
@@ -129,7 +127,7 @@ func (l *Limiter) timeOut(e *entry, w *waiter) error {
 	}
 	w.state = abandoned
 	e.queue.remove(w)
-	if w.arrival <= e.queue.covered {
+	if w.arrival <= e.queue.repliedFor {
 		return &errDeadline{w.Permits, l.Name, 0}
 	}
 	return fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.Name,

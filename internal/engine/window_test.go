@@ -30,7 +30,7 @@ type window struct {
 // open makes a window. It is known to Redis from its first grant on.
 func open(g *Engine, name string, limit int64, every time.Duration) *window {
 	l := &window{limit: limit, every: every}
-	l.Engine, l.ID, l.Name, l.Protocol = g, name, name, l
+	l.Engine, l.ID, l.Name, l.DependsOn, l.Protocol = g, name, name, []string{name}, l
 	return l
 }
 
@@ -179,9 +179,12 @@ func (v *view) Earliest(wanted int64) time.Duration {
 	return v.after + time.Duration(rounds)*v.every
 }
 
-func (v *view) TighterThan(than Forecast) bool {
-	before := than.(*view)
-	return v.limit < before.limit || v.every > before.every
+// size returns the number of elements of a map.
+func size(m *sync.Map) (n int) {
+	for range m.Range {
+		n++
+	}
+	return n
 }
 
 // fixture is a Redis in memory inside a synctest bubble, and what tests do with a window there.
