@@ -27,8 +27,7 @@ func TestExpire_LastMillisecond_StateStays(t *testing.T) {
 						l := b.limiter(Rate{Type: typ, Permits: 10, Interval: second})
 						b.Take(l, 4)
 						b.Take(l, 6)
-						_, err := l.Expire(b.Context(), second)
-						require.NoError(b, err)
+						b.must(l.Expire(b.Context(), second))
 						asked := b.Reply("PTTL", "limiter", func(peer *server.Peer, _ []string) { peer.WriteInt(0) })
 						if name == "SetRate KeepState" {
 							require.NoError(b, l.SetRate(b.Context(), Rate{Type: typ, Permits: 10, Interval: second}, KeepState()))
@@ -95,8 +94,7 @@ func TestPerClient_AnotherClientExtendsTheTTL_GrantsCount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withRedis(t, func(b *fixture) {
 				l := b.limiter(Rate{Type: PerClient, Permits: 10, Interval: time.Minute})
-				_, err := l.Expire(b.Context(), second)
-				require.NoError(b, err)
+				b.must(l.Expire(b.Context(), second))
 				b.Take(l, 10)
 				require.NoError(b, prolong(b, New(b.Conn).Limiter("limiter")))
 				pass(time.Minute - time.Millisecond)
@@ -164,19 +162,13 @@ func TestExpire_State_OutlastsTheConfiguration(t *testing.T) {
 				check(config, own)
 			}
 			every(0)
-			changed, err := l.Expire(ctx, time.Minute)
-			require.NoError(b, err)
-			require.True(b, changed)
+			b.yes(l.Expire(ctx, time.Minute))
 			check(time.Minute, own)
 			every(time.Minute)
-			changed, err = l.ExpireAt(ctx, time.Now().Add(time.Hour))
-			require.NoError(b, err)
-			require.True(b, changed)
+			b.yes(l.ExpireAt(ctx, time.Now().Add(time.Hour)))
 			check(time.Hour, own)
 			every(time.Hour)
-			changed, err = l.ClearExpire(ctx)
-			require.NoError(b, err)
-			require.True(b, changed)
+			b.yes(l.ClearExpire(ctx))
 			check(0, own)
 
 			rate.KeepAlive = time.Minute
@@ -256,14 +248,12 @@ func TestExpire_Conditions_AreCheckedForEachKey(t *testing.T) {
 			}
 			for _, past := range []time.Duration{0, -second} {
 				b.Take(l, 1)
-				_, err := l.Expire(ctx, past)
-				require.NoError(b, err)
+				b.must(l.Expire(ctx, past))
 				require.Empty(b, b.Redis.Keys())
 				require.NoError(b, l.SetRate(ctx, Rate{Type: typ, Permits: 10, Interval: second}))
 			}
 			b.Take(l, 1)
-			_, err := l.ExpireAt(ctx, time.Now().Add(-second))
-			require.NoError(b, err)
+			b.must(l.ExpireAt(ctx, time.Now().Add(-second)))
 			require.Empty(b, b.Redis.Keys())
 		}
 	})
@@ -283,18 +273,15 @@ func TestExpire_LongestDurations_DoNotOverflow(t *testing.T) {
 			require.NoError(b, l.Release(ctx, 1))
 			require.NoError(b, l.SetRate(ctx, Rate{Type: typ, Permits: 10, Interval: longest}, KeepState()))
 			b.Free(l, 1)
-			decision, err := l.Take(ctx, 10)
-			require.NoError(b, err)
+			decision := b.decision(l, 10)
 			assert.Equal(b, Decision{Limit: 10, Remaining: 1, RetryAfter: longest, ResetAfter: longest}, decision)
 
 			// Java may leave this: 64 bits of milliseconds.
 			b.Redis.HSet("limiter", "interval", "9223372036854775807")
 			b.Full(l, 10)
-			decision, err = l.Take(ctx, 10)
-			require.NoError(b, err)
+			decision = b.decision(l, 10)
 			assert.Equal(b, time.Duration(math.MaxInt64).Truncate(time.Millisecond), decision.RetryAfter)
-			_, err = l.Expire(ctx, time.Hour)
-			require.NoError(b, err)
+			b.must(l.Expire(ctx, time.Hour))
 			b.Full(l, 10)
 			for key, ttl := range b.ttls() {
 				assert.GreaterOrEqual(b, ttl, time.Hour, key)
@@ -325,8 +312,7 @@ func TestExpire_StateInItsLastMillisecond_IsExtended(t *testing.T) {
 		}
 		b.Redis.SetTTL("{limiter}:permits", time.Millisecond)
 		b.Reply("PTTL", "{limiter}:permits", func(peer *server.Peer, _ []string) { peer.WriteInt(0) })
-		_, err := l.Expire(b.Context(), time.Hour, IfNotSet)
-		require.NoError(b, err)
+		b.must(l.Expire(b.Context(), time.Hour, IfNotSet))
 		assert.Equal(b, time.Minute+time.Millisecond, b.Redis.TTL("{limiter}:permits"))
 	})
 }
@@ -392,29 +378,8 @@ func TestExpire_TTLOfTheConfigurationAlone_IsCopiedToTheState(t *testing.T) {
 					}
 				}
 				require.NoError(b, l.SetRate(b.Context(), Rate{Type: kind, Permits: 10, Interval: time.Minute}))
-				_, err := l.ClearExpire(b.Context())
-				require.NoError(b, err)
+				b.must(l.ClearExpire(b.Context()))
 			}
 		})
 	}
-}
-
-// TestExpire_LimiterExpiresSoon_NothingIsLeased: a TTL of the configuration alone suffices.
-func TestExpire_LimiterExpiresSoon_NothingIsLeased(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 1_000_000, Interval: time.Hour}, WithLease(time.Second))
-		b.Take(l, 1)
-		b.Redis.SetTTL("limiter", 900*time.Millisecond)
-		calls := b.Scripts.Load()
-		const asked = 100
-		for range asked {
-			b.Take(l, 1)
-		}
-		assert.EqualValues(b, asked, b.Scripts.Load()-calls, "calls: each asks Redis")
-		require.NoError(b, b.Conn.Do(b.Context(), b.Conn.B().Persist().Key("limiter").Build()).Error())
-		for range asked {
-			b.Take(l, 1)
-		}
-		assert.Less(b, b.Scripts.Load()-calls, int64(asked+asked/2), "leased by then")
-	})
 }

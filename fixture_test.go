@@ -42,6 +42,40 @@ func (b *fixture) limiter(rate Rate, opts ...Option) *Limiter {
 	return l
 }
 
+// yes requires that a call returned true, no that it returned false, must that it did not fail.
+func (b *fixture) yes(ok bool, err error) {
+	b.Helper()
+	require.NoError(b, err)
+	require.True(b, ok)
+}
+
+func (b *fixture) no(ok bool, err error) {
+	b.Helper()
+	require.NoError(b, err)
+	require.False(b, ok)
+}
+
+func (b *fixture) must(_ any, err error) {
+	b.Helper()
+	require.NoError(b, err)
+}
+
+// decision takes permits and returns the numbers.
+func (b *fixture) decision(l *Limiter, permits int64) Decision {
+	b.Helper()
+	d, err := l.Take(b.Context(), permits)
+	require.NoError(b, err)
+	return d
+}
+
+// configured returns the rate of a limiter.
+func (b *fixture) configured(l *Limiter) Rate {
+	b.Helper()
+	rate, err := l.Config(b.Context())
+	require.NoError(b, err)
+	return rate
+}
+
 // pass lets time pass on the fake clock.
 func pass(d time.Duration) { redistest.Pass(d) }
 
@@ -117,21 +151,20 @@ func (b *fixture) granted(l *Limiter, letter string, permits int64) {
 // grants returns the permits of all members of the overall set, by their letters.
 func (b *fixture) grants() map[string]int64 {
 	all := make(map[string]int64)
-	if !b.Redis.Exists("{limiter}:permits") {
-		return all
-	}
-	members, err := b.Redis.ZMembers("{limiter}:permits")
-	require.NoError(b, err)
-	for _, m := range members {
-		all[m[1:2]] += int64(m[17]) | int64(m[18])<<8 | int64(m[19])<<16 | int64(m[20])<<24
+	for _, m := range b.members() {
+		all[m[1:2]] += int64(binary.LittleEndian.Uint32([]byte(m[17:])))
 	}
 	return all
 }
 
-func firstMember(b *fixture) string {
+// members returns the members of the overall set.
+func (b *fixture) members() []string {
+	if !b.Redis.Exists("{limiter}:permits") {
+		return nil
+	}
 	members, err := b.Redis.ZMembers("{limiter}:permits")
 	require.NoError(b, err)
-	return members[0]
+	return members
 }
 
 // ttls returns the TTLs of all keys, by the end of their names; 0 is none.
@@ -193,12 +226,8 @@ func (b *fixture) drift() int64 {
 // sum returns the permits in the set.
 func (b *fixture) sum() (sum int64) {
 	b.Helper()
-	if b.Redis.Exists("{limiter}:permits") {
-		members, err := b.Redis.ZMembers("{limiter}:permits")
-		require.NoError(b, err)
-		for _, m := range members {
-			sum += int64(binary.LittleEndian.Uint32([]byte(m[len(m)-4:])))
-		}
+	for _, m := range b.members() {
+		sum += int64(binary.LittleEndian.Uint32([]byte(m[len(m)-4:])))
 	}
 	return sum
 }

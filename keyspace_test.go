@@ -1,6 +1,7 @@
 package rratelimiter
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -16,32 +17,17 @@ func TestDelete_Keys_AreAllDeleted(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		ctx := b.Context()
 		for _, typ := range []RateType{Overall, PerClient} {
-			for _, remove := range []func(*Limiter) (bool, error){
-				func(l *Limiter) (bool, error) { return l.Delete(ctx) },
-				func(l *Limiter) (bool, error) { return l.Unlink(ctx) },
-			} {
+			for _, remove := range []func(*Limiter, context.Context) (bool, error){(*Limiter).Delete, (*Limiter).Unlink} {
 				l := b.limiter(Rate{Type: typ, Permits: 2, Interval: second})
 				b.Take(l, 1)
-				there, err := l.Exists(ctx)
-				require.NoError(b, err)
-				assert.True(b, there)
-				there, err = l.Touch(ctx)
-				require.NoError(b, err)
-				assert.True(b, there)
+				b.yes(l.Exists(ctx))
+				b.yes(l.Touch(ctx))
 
-				there, err = remove(l)
-				require.NoError(b, err)
-				assert.True(b, there)
+				b.yes(remove(l, ctx))
 				assert.Empty(b, b.Redis.Keys())
-				there, err = remove(l)
-				require.NoError(b, err)
-				assert.False(b, there)
-				there, err = l.Touch(ctx)
-				require.NoError(b, err)
-				assert.False(b, there)
-				there, err = l.Exists(ctx)
-				require.NoError(b, err)
-				assert.False(b, there)
+				b.no(remove(l, ctx))
+				b.no(l.Touch(ctx))
+				b.no(l.Exists(ctx))
 			}
 		}
 	})
@@ -63,36 +49,26 @@ func TestExpire_Keys_AllExpire(t *testing.T) {
 				assert.Equal(b, time.Now().Add(want).UnixMilli(), at.UnixMilli())
 			}
 		}
-		yes := func(changed bool, err error) {
-			b.Helper()
-			require.NoError(b, err)
-			assert.True(b, changed)
-		}
-		no := func(changed bool, err error) {
-			b.Helper()
-			require.NoError(b, err)
-			assert.False(b, changed)
-		}
 		b.Take(l, 1)
 		left(NeverExpires)
-		no(l.ClearExpire(ctx))
-		no(l.Expire(ctx, time.Minute, IfSet))
-		no(l.Expire(ctx, time.Minute, IfGreater))
-		yes(l.Expire(ctx, time.Minute, IfNotSet))
+		b.no(l.ClearExpire(ctx))
+		b.no(l.Expire(ctx, time.Minute, IfSet))
+		b.no(l.Expire(ctx, time.Minute, IfGreater))
+		b.yes(l.Expire(ctx, time.Minute, IfNotSet))
 		left(time.Minute)
-		no(l.Expire(ctx, time.Minute, IfNotSet))
-		no(l.Expire(ctx, time.Second, IfGreater))
-		yes(l.Expire(ctx, time.Hour, IfSet, IfGreater))
-		yes(l.ExpireAt(ctx, time.Now().Add(time.Minute+time.Millisecond), IfLess))
+		b.no(l.Expire(ctx, time.Minute, IfNotSet))
+		b.no(l.Expire(ctx, time.Second, IfGreater))
+		b.yes(l.Expire(ctx, time.Hour, IfSet, IfGreater))
+		b.yes(l.ExpireAt(ctx, time.Now().Add(time.Minute+time.Millisecond), IfLess))
 		left(time.Minute + time.Millisecond)
 		for _, key := range b.Redis.Keys() {
 			assert.Equal(b, time.Minute, b.Redis.TTL(key).Truncate(second), key)
 		}
-		yes(l.ClearExpire(ctx))
+		b.yes(l.ClearExpire(ctx))
 		left(NeverExpires)
-		yes(l.Expire(ctx, time.Millisecond/2)) // is a millisecond, not at once
+		b.yes(l.Expire(ctx, time.Millisecond/2)) // is a millisecond, not at once
 		left(time.Millisecond)
-		yes(l.Expire(ctx, 0))
+		b.yes(l.Expire(ctx, 0))
 		assert.Empty(b, b.Redis.Keys())
 		left(DoesNotExist)
 	})
@@ -109,9 +85,7 @@ func TestRename_State_IsMoved(t *testing.T) {
 		b.Take(from, 4)
 		b.Take(to, 3)
 
-		moved, err := from.RenameNX(ctx, "to")
-		require.NoError(b, err)
-		assert.False(b, moved)
+		b.no(from.RenameNX(ctx, "to"))
 		b.Free(from, 6)
 
 		require.NoError(b, from.Rename(ctx, "to"))
@@ -119,35 +93,40 @@ func TestRename_State_IsMoved(t *testing.T) {
 		b.Free(to, 6)
 		assert.ErrorIs(b, from.Rename(ctx, "to"), ErrNotInitialized)
 
-		moved, err = to.RenameNX(ctx, "from")
-		require.NoError(b, err)
-		assert.True(b, moved)
+		b.yes(to.RenameNX(ctx, "from"))
 		b.Free(from, 6)
 		require.NoError(b, from.Rename(ctx, "from"))
 		b.Free(from, 6)
 	})
 }
 
+// TestCopy_State_IsSeparate: Replace removes the state that the new name had.
 func TestCopy_State_IsSeparate(t *testing.T) {
 	withRedis(t, func(b *fixture) {
-		ctx := b.Context()
-		c := New(b.Conn)
+		ctx, c := b.Context(), New(b.Conn)
 		from, to := c.Limiter("from"), c.Limiter("to")
-		require.NoError(b, from.SetRate(ctx, Rate{Permits: 10, Interval: time.Minute}))
+		rate := Rate{Permits: 10, Interval: time.Minute}
+		require.NoError(b, from.SetRate(ctx, rate))
 		b.Take(from, 4)
-		copied, err := from.Copy(ctx, "to")
-		require.NoError(b, err)
-		assert.True(b, copied)
+		b.yes(from.Copy(ctx, "to"))
 		b.Take(to, 6)
 		b.Free(from, 6)
-		copied, err = from.Copy(ctx, "to")
-		require.NoError(b, err)
-		assert.False(b, copied)
+		b.no(from.Copy(ctx, "to"))
 		b.Free(to, 0)
-		copied, err = from.Copy(ctx, "to", Replace())
-		require.NoError(b, err)
-		assert.True(b, copied)
+
+		require.NoError(b, to.SetRate(ctx, Rate{Permits: 20, Interval: time.Minute}))
+		b.Take(to, 19)
+		b.yes(from.Copy(ctx, "to", Replace()))
+		config := b.configured(to)
+		assert.Equal(b, rate, config)
 		b.Free(to, 6)
+		b.Redis.Del("{to}:value")
+		b.Free(to, 6)
+
+		require.NoError(b, from.SetRate(ctx, rate))
+		b.yes(from.Copy(ctx, "to", Replace()))
+		b.Free(to, 10)
+		assert.Equal(b, []string{"from", "to"}, b.Redis.Keys())
 	})
 }
 
@@ -163,34 +142,6 @@ func TestSizeInMemory_Keys_AreAllCounted(t *testing.T) {
 		full, err := l.SizeInMemory(b.Context())
 		require.NoError(b, err)
 		assert.Greater(b, full, empty+1000)
-	})
-}
-
-func TestCopy_Replace_RemovesTheStateOfTheNewName(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		ctx, c := b.Context(), New(b.Conn)
-		from, to := c.Limiter("from"), c.Limiter("to")
-		require.NoError(b, from.SetRate(ctx, Rate{Permits: 10, Interval: time.Minute}))
-		require.NoError(b, to.SetRate(ctx, Rate{Permits: 20, Interval: time.Minute}))
-		b.Take(from, 4)
-		b.Take(to, 19)
-		copied, err := from.Copy(ctx, "to", Replace())
-		require.NoError(b, err)
-		require.True(b, copied)
-		config, err := to.Config(ctx)
-		require.NoError(b, err)
-		assert.EqualValues(b, 10, config.Permits)
-		b.Free(to, 6)
-		b.Redis.Del("{to}:value")
-		b.Free(to, 6)
-
-		require.NoError(b, from.SetRate(ctx, Rate{Permits: 10, Interval: time.Minute}))
-		copied, err = from.Copy(ctx, "to", Replace())
-		require.NoError(b, err)
-		require.True(b, copied)
-		b.Free(to, 10)
-		assert.False(b, b.Redis.Exists("{to}:permits"))
-		assert.False(b, b.Redis.Exists("{to}:value"))
 	})
 }
 
@@ -213,9 +164,7 @@ func TestCopy_StateExpiresEarly_IsExtended(t *testing.T) {
 						b.Redis.SetTTL(key, config)
 					}
 				}
-				copied, err := l.Copy(ctx, "copy")
-				require.NoError(b, err)
-				require.True(b, copied)
+				b.yes(l.Copy(ctx, "copy"))
 				require.NoError(b, l.Rename(ctx, "to"))
 				pass(2 * second)
 				b.Full(c.Limiter("copy"), 1)
@@ -243,8 +192,7 @@ func TestRename_NamesOfOneState_IsRefused(t *testing.T) {
 			assert.Equal(b, before, b.Redis.Dump())
 			require.NoError(b, from.Rename(b.Context(), names[0]), "its own name")
 			b.Free(from, 6)
-			_, err = from.Delete(b.Context())
-			require.NoError(b, err)
+			b.must(from.Delete(b.Context()))
 		}
 	})
 }
@@ -343,8 +291,7 @@ func TestExpireTime_OldServer_IsComputed(t *testing.T) {
 		at, err := l.ExpireTime(b.Context())
 		require.NoError(b, err)
 		assert.True(b, at.IsZero())
-		_, err = l.Expire(b.Context(), time.Minute)
-		require.NoError(b, err)
+		b.must(l.Expire(b.Context(), time.Minute))
 		at, err = l.ExpireTime(b.Context())
 		require.NoError(b, err)
 		assert.Equal(b, time.Now().Add(time.Minute).UnixMilli(), at.UnixMilli())
