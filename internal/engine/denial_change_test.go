@@ -111,9 +111,9 @@ func TestDenials_AnyKeyChanges_DenialEnds(t *testing.T) {
 	}
 }
 
-// TestChanging_ServerHasAnswered_NotifiesThen: a reply that arrives earlier may be older than the
+// TestChange_ServerHasAnswered_NotifiesThen: a reply that arrives earlier may be older than the
 // change.
-func TestChanging_ServerHasAnswered_NotifiesThen(t *testing.T) {
+func TestChange_ServerHasAnswered_NotifiesThen(t *testing.T) {
 	g := New(Settings{Denials: time.Hour})
 	l := named(g, "a")
 	var known uint64

@@ -171,7 +171,7 @@ func TestQueue_TimeoutEndsDuringACallForAnother_IsATimeout(t *testing.T) {
 	})
 }
 
-func TestQueue_SubjectChanges_QueueCallsAgain(t *testing.T) {
+func TestQueue_KeyChanges_QueueCallsAgain(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		g := b.engine()
 		l := open(g, "both", 10, time.Hour)

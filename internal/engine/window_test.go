@@ -187,7 +187,7 @@ func size(m *sync.Map) (n int) {
 	return n
 }
 
-// fixture is a Redis in memory inside a synctest bubble, and what tests do with a window there.
+// fixture is a Redis in memory inside a synctest.Test, and what tests do with a window there.
 type fixture struct{ *redistest.Fixture }
 
 // withRedis runs a test with a Redis in memory and a clock of its own, and fails if a goroutine is
