@@ -29,7 +29,8 @@ func (l *Limiter) Wait(ctx context.Context, permits int64, deadline time.Time) (
 }
 
 // wait is Wait, with *errDeadline if the deadline or that of the context cannot be met.
-func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time, observation *Observation) (Source, error) {
+func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time,
+	observation *Observation) (Source, error) {
 	var result Result
 	if l.fromLease(Ask{Permits: permits}, &result) {
 		return FromLease, nil
