@@ -143,7 +143,7 @@ func (w *wire) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 		r.Answer = engine.Answer{Allowed: granted, Limit: o.rate, Remaining: max(0, left), ResetAfter: o.reset}
 		switch letters[i] {
 		case 'g':
-			r.GrantMost()
+			r.Grant(r.Most())
 			left += r.Permits
 		case 'p':
 			if r.Permits, err = strconv.ParseInt(part, 10, 64); err != nil {

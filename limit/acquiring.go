@@ -1,9 +1,11 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -81,16 +83,18 @@ func (p acquiring) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 	if s.leased > 0 {
 		p.lease(b, s)
 	}
-	if letters != allGranted && len(letters) != len(b.Requests) {
+	letters, last, _ := strings.Cut(letters, " ")
+	part, err := strconv.ParseInt(cmp.Or(last, "0"), 10, 64)
+	if err != nil || letters != allGranted && len(letters) != len(b.Requests) {
 		return false, p.unexpected(message)
 	}
-	p.answer(b, s, letters)
+	p.answer(b, s, letters, part)
 	return false, nil
 }
 
-// answer sets the answers of a batch from the state that its call left, and a letter for each
-// request.
-func (p acquiring) answer(b *engine.Batch, s *state, letters string) {
+// answer sets the answers of a batch from the state that its call left, a letter for each request,
+// and the permits of the one that was granted in part.
+func (p acquiring) answer(b *engine.Batch, s *state, letters string, part int64) {
 	b.Forecast = s
 	later := s.leased // permits granted behind the request, or to no caller yet
 	for i := len(b.Requests) - 1; i >= 0; i-- {
@@ -100,7 +104,11 @@ func (p acquiring) answer(b *engine.Batch, s *state, letters string) {
 			letter = letters[i]
 		}
 		switch letter {
-		case 'g':
+		case 'g', 'p':
+			r.Grant(r.Most())
+			if letter == 'p' {
+				r.Grant(part)
+			}
 			if r.Each {
 				r.Extra = s.grantedParts(later)
 			}

@@ -54,6 +54,25 @@ func ExampleNew() {
 	// false 0 of 5
 }
 
+// A worker takes a batch of jobs, as many as the quota allows.
+func ExampleLimiter_TakeUpTo() {
+	client, closeClient := connect()
+	defer closeClient()
+
+	quota := limit.New(client, "mails", limit.Calendar{Permits: 100, Unit: limit.Day})
+	for range 3 {
+		granted, d, err := quota.TakeUpTo(context.Background(), 60)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(granted, "granted,", d.Remaining, "left")
+	}
+	// Output:
+	// 60 granted, 40 left
+	// 40 granted, 0 left
+	// 0 granted, 0 left
+}
+
 // A limiter for each user.
 func ExampleNewKeyed() {
 	client, closeClient := connect()

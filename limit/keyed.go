@@ -77,6 +77,12 @@ func (k *Keyed) Take(ctx context.Context, key string, permits int64) (rratelimit
 	return k.Limiter(key).Take(ctx, permits)
 }
 
+// TakeUpTo is [Limiter.TakeUpTo] of a key.
+func (k *Keyed) TakeUpTo(ctx context.Context, key string, permits int64) (granted int64,
+	decision rratelimiter.Decision, err error) {
+	return k.Limiter(key).TakeUpTo(ctx, permits)
+}
+
 // TakeEach is [Limiter.TakeEach] of a key.
 func (k *Keyed) TakeEach(ctx context.Context, key string, permits int64) ([]rratelimiter.Decision, error) {
 	return k.Limiter(key).TakeEach(ctx, permits)

@@ -136,6 +136,29 @@ func (l *Limiter) Take(ctx context.Context, permits int64) (rratelimiter.Decisio
 	return rratelimiter.Decision(result.Answer), err
 }
 
+// TakeUpTo takes as many permits as are free now, at most so many, and returns how many it took: 0
+// if none is free. It never waits. Of several policies, all grant the same number, the least of what
+// each has free. A [Smooth] that is free grants all of them, as Take does.
+//
+// The Decision is that of Take; if it is not allowed, RetryAfter is the time until one permit is
+// free. Permits outside 1 to 4294967295 are [rratelimiter.ErrInvalidPermits]; more than a policy can
+// ever grant are allowed. Other errors are those of [Limiter.TryAcquire].
+func (l *Limiter) TakeUpTo(ctx context.Context, permits int64) (granted int64, decision rratelimiter.Decision,
+	err error) {
+	if permits < 1 || permits > engine.MostPermits {
+		return 0, decision, fmt.Errorf("%w: up to %d permits of %q requested, want 1 to 4294967295",
+			rratelimiter.ErrInvalidPermits, permits, l.Name())
+	}
+	if err := l.check(ctx); err != nil {
+		return 0, decision, err
+	}
+	result, err := l.try(ctx, engine.Ask{Permits: 1, UpTo: min(permits, l.most), Detail: true})
+	if result.Allowed {
+		granted = result.Permits
+	}
+	return granted, rratelimiter.Decision(result.Answer), err
+}
+
 // TakeEach is [Limiter.Take] with a Decision for each policy, in their order. Allowed reports
 // whether that policy had the permits free. They were taken if all policies had.
 func (l *Limiter) TakeEach(ctx context.Context, permits int64) ([]rratelimiter.Decision, error) {

@@ -198,6 +198,19 @@ func sequence(b *bench, l *Limiter, p Policy, limit int64, begins func() model, 
 		case kind == 2:
 			call = "Peek"
 			got, want, err = look(ctx, b, l, m, limit)
+		case kind == 3:
+			call = "TakeUpTo"
+			var took int64
+			took, got, err = l.TakeUpTo(ctx, n)
+			free := min(n, max(0, m.free(b.now)))
+			if m.wait(b.now, n) == 0 {
+				free = n // a Smooth grants more than it has stored
+			}
+			require.Equal(b, free, took, "%v %d: TakeUpTo %d", log[max(0, len(log)-5):], step, n)
+			if free > 0 {
+				require.True(b, m.take(b.now, free))
+			}
+			want = decision(m, limit, b.now, 1, free > 0)
 		case kind >= 23 && len(made) > 0:
 			// Usually one of the last.
 			which := max(random.IntN(len(made)), random.IntN(len(made)))
@@ -220,7 +233,7 @@ func sequence(b *bench, l *Limiter, p Policy, limit int64, begins func() model, 
 			ok := m.take(b.now, n)
 			want = decision(m, limit, b.now, n, ok)
 		}
-		if call == "Charge" || call == "Take" && got.Allowed {
+		if call == "Charge" || got.Allowed && (call == "Take" || call == "TakeUpTo") {
 			granted = b.now
 		}
 		log = append(log, fmt.Sprintf("%d: at %d %s %d: %+v", step, b.now-begin, call, n, got))

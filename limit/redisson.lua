@@ -43,7 +43,7 @@ end
 
 --@ settle  in: answers granted limiter@
 -- Requests for more permits than can ever be granted change nothing.
-local failed = (not answers or match(answers, '[gn]')) and limiter@.settle(granted)
+local failed = (not answers or match(answers, '[gnp]')) and limiter@.settle(granted)
 if failed then
   return failed
 end

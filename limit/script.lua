@@ -60,26 +60,28 @@ local millis = floor(now / 1000)
 -- ARGV[2] the permits of all requests together.
 -- ARGV[3] the epoch of a state that begins with this call.
 -- After the arguments of the policies, and absent for a single request without flags:
---   runs     The requests, run-length encoded: '1*200 3*1'.
+--   runs     The requests, run-length encoded: '1*200 3*1 ~5*1'. With ~, as many as are free are
+--            granted, at most so many.
 --   flags    d replies all, o keeps the order: behind a denied request none is granted.
 -- If all was granted and flags has no d, replies {text, text, ...}, those of the policies. If none was
 -- granted for now, and there are no flags, replies -1. Else:
 --   {0, answers, report, report, ...}
--- answers has a letter for each request: g granted, n not now, x above the most. '*' is all granted.
+-- answers has a letter for each request: g granted, n not now, x above the most. '*' is all granted. p
+-- is granted in part, which only one request can be; ' ' and the granted permits are at the end.
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
 local want = flags == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
   answers = {}
-  local shut, ordered = false, flags == 'do'
+  local shut, ordered, part = false, flags == 'do', ''
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
-  for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
+  for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
     local n, got = tonumber(text), 0
     times = tonumber(times)
-    if n > most then
+    if n > most and upTo == '' then
       answers[#answers + 1] = string.rep('x', times)
       above = true
     else
@@ -88,14 +90,18 @@ elseif runs ~= '' or total > most then
         granted = granted + got * n
         answers[#answers + 1] = string.rep('g', got)
       end
+      local rest = free - granted
+      if upTo ~= '' and got < times and rest >= 1 and rest < n and granted <= credit then
+        answers[#answers + 1], part, got, granted = 'p', format(' %d', rest), got + 1, free
+      end
       if got < times then
         answers[#answers + 1] = string.rep('n', times - got)
-        want = max(want, n)
+        want = max(want, upTo == '' and n or 1)
         shut = ordered
       end
     end
   end
-  answers = table.concat(answers)
+  answers = table.concat(answers) .. part
 end
 
 --@ lease  in: free granted most span total  out: granted leased

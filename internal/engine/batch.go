@@ -71,11 +71,11 @@ type Request struct {
 // Most returns the largest number of permits that the request can be granted.
 func (r *Request) Most() int64 { return max(r.Permits, r.UpTo) }
 
-// GrantMost sets Permits to Most. It writes nothing if they are equal: the queue reads the Permits
-// of a waiter that leaves during its call.
-func (r *Request) GrantMost() {
-	if r.UpTo > r.Permits {
-		r.Permits = r.UpTo
+// Grant sets the permits that the request was granted. A waiter's are those that it asked for, which
+// its queue reads meanwhile.
+func (r *Request) Grant(permits int64) {
+	if permits != r.Permits {
+		r.Permits = permits
 	}
 }
 
@@ -168,7 +168,7 @@ func (b *Batch) GrantAll(left int64, answer Answer) {
 	for i := len(b.Requests) - 1; i >= 0; i-- {
 		r := b.Requests[i]
 		r.Answer = answer
-		r.GrantMost()
+		r.Grant(r.Most())
 		r.Remaining = max(0, left)
 		left += r.Permits
 	}

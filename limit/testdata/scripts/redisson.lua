@@ -228,14 +228,14 @@ if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
   answers = {}
-  local shut, ordered = false, flags == 'do'
+  local shut, ordered, part = false, flags == 'do', ''
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
-  for text, times in string.gmatch(runs, '(%d+)%*(%d+)') do
+  for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
     local n, got = tonumber(text), 0
     times = tonumber(times)
-    if n > most then
+    if n > most and upTo == '' then
       answers[#answers + 1] = string.rep('x', times)
       above = true
     else
@@ -244,20 +244,24 @@ elseif runs ~= '' or total > most then
         granted = granted + got * n
         answers[#answers + 1] = string.rep('g', got)
       end
+      local rest = free - granted
+      if upTo ~= '' and got < times and rest >= 1 and rest < n and granted <= credit then
+        answers[#answers + 1], part, got, granted = 'p', format(' %d', rest), got + 1, free
+      end
       if got < times then
         answers[#answers + 1] = string.rep('n', times - got)
-        want = max(want, n)
+        want = max(want, upTo == '' and n or 1)
         shut = ordered
       end
     end
   end
-  answers = table.concat(answers)
+  answers = table.concat(answers) .. part
 end
 if total > free and limiter1.more then
   return limiter1.settle(0) or {1, format('%d', now)}
 end
 do
-local failed = (not answers or match(answers, '[gn]')) and limiter1.settle(granted)
+local failed = (not answers or match(answers, '[gnp]')) and limiter1.settle(granted)
 if failed then
   return failed
 end
