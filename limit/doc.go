@@ -64,8 +64,8 @@
 //
 // # Keys
 //
-// Each policy of the name "user:7" has one key, in the cluster slot of the name: "{user:7}:" and its
-// kind with the interval in milliseconds:
+// Each policy of the name "user:7" has one key, in the cluster slot of the name: "{user:7}:" and
+// its kind with the interval in milliseconds:
 //   - [FixedWindow]: "window:60000", or "aligned:60000" with Aligned
 //   - [Calendar]: "day:UTC", the unit and the location
 //   - [SlidingWindow]: "sliding:60000:10", with the number of cells

@@ -137,12 +137,12 @@ func (l *Limiter) Take(ctx context.Context, permits int64) (rratelimiter.Decisio
 }
 
 // TakeUpTo takes as many permits as are free now, at most so many, and returns how many it took: 0
-// if none is free. It never waits. Of several policies, all grant the same number, the least of what
-// each has free. A [Smooth] that is free grants all of them, as Take does.
+// if none is free. It never waits. Several policies grant the same number, the least that one of
+// them has free. A [Smooth] that is free grants all of them, as Take does.
 //
-// The Decision is that of Take; if it is not allowed, RetryAfter is the time until one permit is
-// free. Permits outside 1 to 4294967295 are [rratelimiter.ErrInvalidPermits]; more than a policy can
-// ever grant are allowed. Other errors are those of [Limiter.TryAcquire].
+// The Decision is that of Take. If it is not allowed, RetryAfter is the time until one permit is
+// free. Permits may exceed what a policy can ever grant; outside 1 to 4294967295 they are
+// [rratelimiter.ErrInvalidPermits]. Other errors are those of [Limiter.TryAcquire].
 func (l *Limiter) TakeUpTo(ctx context.Context, permits int64) (granted int64, decision rratelimiter.Decision,
 	err error) {
 	if permits < 1 || permits > engine.MostPermits {

@@ -203,7 +203,7 @@ func TestLease_ReturnedAfterReset_ReturnsNothing(t *testing.T) {
 	}
 }
 
-// TestRefund_Lease_Stays: the permits of a caller that left return, and leased ones are granted from
+// TestRefund_Lease_Stays: the permits of a caller that left return. Leased ones are granted from
 // memory all the same, as with a rratelimiter.Limiter.
 func TestRefund_Lease_Stays(t *testing.T) {
 	inLease(t, []Policy{FixedWindow{100_000, time.Hour, false}}, func(b *redistest.Fixture, l *Limiter) {

@@ -63,11 +63,11 @@ local millis = floor(now / 1000)
 --   runs     The requests, run-length encoded: '1*200 3*1 ~5*1'. With ~, as many as are free are
 --            granted, at most so many.
 --   flags    d replies all, o keeps the order: behind a denied request none is granted.
--- If all was granted and flags has no d, replies {text, text, ...}, those of the policies. If none was
--- granted for now, and there are no flags, replies -1. Else:
+-- If all was granted and flags has no d, replies {text, text, ...}, those of the policies. If none
+-- was granted for now, and there are no flags, replies -1. Else:
 --   {0, answers, report, report, ...}
--- answers has a letter for each request: g granted, n not now, x above the most. '*' is all granted. p
--- is granted in part, which only one request can be; ' ' and the granted permits are at the end.
+-- answers has a letter for each request: g granted, p granted in part, n not now, x above the most.
+-- Only one request can have p; ' ' and its granted permits are at the end. '*' is all granted.
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
 local want = flags == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then

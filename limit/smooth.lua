@@ -1,9 +1,13 @@
 -- Smooth. ARGV: the cost of a permit in microseconds; the most stored permits; the microseconds
 -- until another one is stored. With a warm-up two more follow: the number of stored permits above
--- which they cost more, and how much more each costs. Without one they are ''. All are doubles. The
--- key holds "<epoch> <stored permits> <at, us> <wait, us>". That is the number of stored permits at
--- that time, and the time until the next permits were free. While reservations wait, " <last>"
--- follows: the time at which permits are free after the newest of them.
+-- which they cost more, and how much more each costs. Without one they are ''. All are doubles.
+--
+-- The key holds "<epoch> <stored> <at> <wait>", then " <last>" if reservations wait. Times are
+-- microseconds:
+--   stored  The stored permits at the time of the state.
+--   at      The time of the state.
+--   wait    From at until the next permits are free.
+--   last    The time at which permits are free after the newest reservation.
 --
 -- TTL: until all permits are stored.
 

@@ -127,8 +127,8 @@ func TestTakeUpTo_CallerLeaves_PermitsAreRefunded(t *testing.T) {
 	}
 }
 
-// TestTakeUpTo_Lease_DoesNotBoundTheGrant: Redis has more than the lease. Once Redis has none, leased
-// permits are released for the caller.
+// TestTakeUpTo_Lease_DoesNotBoundTheGrant: Redis has more than the lease. Once Redis has none,
+// leased permits are released for the caller.
 func TestTakeUpTo_Lease_DoesNotBoundTheGrant(t *testing.T) {
 	window := FixedWindow{1000, time.Hour, false}
 	inLease(t, []Policy{window}, func(b *redistest.Fixture, l *Limiter) {

@@ -1,6 +1,6 @@
--- TokenBucket. ARGV: capacity, refill, interval in microseconds. The key holds "<epoch> <at> <taken>
--- <part>", then " <refunded>" if permits were refunded or reservations wait, then " <last>" if
--- reservations wait:
+-- TokenBucket. ARGV: capacity, refill, interval in microseconds. The key holds "<epoch> <at>
+-- <taken> <part>", then " <refunded>" if permits were refunded or reservations wait, then " <last>"
+-- if reservations wait:
 --   at        The time of the state, in microseconds.
 --   taken     The permits that are missing from a full bucket at that time.
 --   part      The part of another permit that is missing. A permit has as many parts as the
