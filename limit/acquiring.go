@@ -15,7 +15,7 @@ import (
 )
 
 // acquiring is the engine's protocol of calls that take permits.
-type acquiring struct{ *wire }
+type acquiring struct{ protocol }
 
 // Call is the script that takes permits.
 func (p acquiring) Call(b *engine.Batch) (script *redisx.Script, keys []string) {
@@ -115,7 +115,7 @@ func (p acquiring) answer(b *engine.Batch, s *state, letters string, part int64)
 			r.Answer = s.granted(later)
 			later += r.Permits
 		case 'x':
-			r.Err = p.AboveLimit(r.Permits, s.most)
+			r.Err = p.aboveLimit(r.Permits, s.most)
 		default:
 			// RetryAfter is that of the end of the call, so Remaining is too.
 			if r.Each {

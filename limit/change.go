@@ -145,7 +145,7 @@ func (l *Limiter) Reset(ctx context.Context) error {
 	_, err := engine.Change(ctx, l.client.Engine, l.dependsOn, func(ctx context.Context) (int64, error) {
 		message, err := l.client.Engine.Eval(ctx, resetScript, keys, nil, nil)
 		if err != nil {
-			return 0, l.Explain(ctx, err)
+			return 0, l.explain(ctx, err)
 		}
 		return message.AsInt64()
 	})
@@ -179,14 +179,14 @@ func (w *wire) eval(ctx context.Context, c call, members []member, own []string,
 	for calls := 1; ; calls++ {
 		message, err := g.Eval(ctx, scriptFor(c, members), keys, args, func(args []string) { copy(args, dated()) })
 		if err != nil {
-			return message, w.Explain(ctx, err)
+			return message, w.explain(ctx, err)
 		}
 		next, again := nextCall(c, members, message, args)
 		if !again {
 			return message, nil
 		}
 		if err := engine.Repeat(ctx, calls); err != nil {
-			return message, w.Explain(ctx, err)
+			return message, w.explain(ctx, err)
 		}
 		args = next
 	}

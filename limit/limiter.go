@@ -68,7 +68,7 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 		return err
 	}
 	if permits > l.most {
-		err := l.AboveLimit(permits, l.most)
+		err := l.aboveLimit(permits, l.most)
 		if permits > engine.MostPermits {
 			err = fmt.Errorf("%w: %w", rratelimiter.ErrInvalidPermits, err)
 		}

@@ -156,12 +156,12 @@ func (l *Limiter) open() {
 	id := string(text)
 	l.calls = engine.Limiter{
 		Engine: l.client.Engine, ID: id, Name: l.name, Policy: l.kinds, DependsOn: l.dependsOn,
-		Protocol: acquiring{&l.wire}, Leases: l.leaseScript != nil,
+		Protocol: acquiring{protocol{&l.wire}}, Leases: l.leaseScript != nil,
 	}
 	if l.reservable {
 		l.reserves = engine.Limiter{
 			Engine: l.client.Engine, ID: "reserve " + id, Name: l.name, Policy: l.kinds, DependsOn: l.dependsOn,
-			Protocol: reserving{&l.wire}, Most: mostReservations,
+			Protocol: reserving{protocol{&l.wire}}, Most: mostReservations,
 		}
 	}
 }

@@ -22,6 +22,16 @@ type wire struct {
 	dependsOn []string // as in engine.Limiter
 }
 
+// protocol is the part of engine.Protocol that all calls share. The methods are not those of wire,
+// which a Limiter embeds: they would be a part of its API.
+type protocol struct{ *wire }
+
+// AboveLimit implements engine.Protocol.
+func (p protocol) AboveLimit(permits, limit int64) error { return p.aboveLimit(permits, limit) }
+
+// Explain implements engine.Protocol.
+func (p protocol) Explain(ctx context.Context, err error) error { return p.explain(ctx, err) }
+
 // arguments appends the arguments of members at a time.
 func arguments(args []string, members []member, now time.Time) []string {
 	for _, m := range members {
@@ -30,15 +40,15 @@ func arguments(args []string, members []member, now time.Time) []string {
 	return args
 }
 
-// AboveLimit returns the error of a request for more permits than can ever be granted.
-func (w *wire) AboveLimit(permits, limit int64) error {
+// aboveLimit returns the error of a request for more permits than can ever be granted.
+func (w *wire) aboveLimit(permits, limit int64) error {
 	return fmt.Errorf("%w: %d requested of %q, which can never grant more than %d", rratelimiter.ErrPermitsExceedRate,
 		permits, w.name, limit)
 }
 
-// Explain adds the limiter to the error of a call. If a key has another type, it returns a
+// explain adds the limiter to the error of a call. If a key has another type, it returns a
 // StateError for that key.
-func (w *wire) Explain(ctx context.Context, err error) error {
+func (w *wire) explain(ctx context.Context, err error) error {
 	var redisErr *rueidis.RedisError
 	if errors.As(err, &redisErr) && strings.Contains(redisErr.Error(), "WRONGTYPE") {
 		redis := w.client.Engine.Redis()

@@ -33,7 +33,7 @@ func (b *bench) ask(l *Limiter, asks ...engine.Ask) *engine.Batch {
 	for _, ask := range asks {
 		batch.Requests = append(batch.Requests, &engine.Request{Permits: ask.Permits, UpTo: ask.UpTo, Detail: ask.Detail, Each: ask.Each, Within: ask.Within})
 	}
-	p := acquiring{&l.wire}
+	p := acquiring{protocol{&l.wire}}
 	p.Arguments(batch, time.UnixMicro(b.now))
 	script, keys := p.Call(batch)
 	reply, err := l.client.Engine.Eval(b.Context(), script, keys, batch.Args, nil)
@@ -77,7 +77,7 @@ func (b *bench) lose(l *Limiter, permits int64, detail bool) (refund func(contex
 	batch := b.ask(l, engine.Ask{Permits: permits, Detail: detail})
 	require.True(b, batch.Requests[0].Allowed)
 	batch.Lost, batch.LostPermits, batch.Granted = batch.Requests, permits, permits
-	return acquiring{&l.wire}.Refund(batch)
+	return acquiring{protocol{&l.wire}}.Refund(batch)
 }
 
 // forget are the ways in which a state ends.

@@ -234,7 +234,7 @@ func TestReserve_AllCallersLeave_AllIsReturned(t *testing.T) {
 			{Permits: 5, Within: time.Hour}} {
 			batch.Requests = append(batch.Requests, &engine.Request{Permits: ask.Permits, UpTo: ask.UpTo, Detail: ask.Detail, Each: ask.Each, Within: ask.Within})
 		}
-		call := reserving{&l.wire}
+		call := reserving{protocol{&l.wire}}
 		call.Arguments(batch, time.UnixMicro(b.now))
 		script, keys := call.Call(batch)
 		reply, err := l.client.Engine.Eval(t.Context(), script, keys, batch.Args, nil)

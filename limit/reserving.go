@@ -14,7 +14,7 @@ import (
 )
 
 // reserving is the engine's protocol of calls that reserve permits.
-type reserving struct{ *wire }
+type reserving struct{ protocol }
 
 // mostReservations is the largest number in one call: each costs the server more than a
 // microsecond, even equal ones.

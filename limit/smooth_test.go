@@ -199,7 +199,7 @@ func TestSmooth_RequestsOfOneCall_AreDecidedInTurn(t *testing.T) {
 				want = append(want, m.take(b.now, r.Permits))
 				remaining = append(remaining, m.free(b.now))
 			}
-			call := acquiring{&l.wire}
+			call := acquiring{protocol{&l.wire}}
 			call.Arguments(batch, time.UnixMicro(b.now))
 			script, keys := call.Call(batch)
 			reply, err := l.client.Engine.Eval(t.Context(), script, keys, batch.Args, nil)
