@@ -15,7 +15,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Numbers have 15 digits at most. examples/doors reads the fields with a parser.
+// Numbers have 15 digits at most. examples/routers reads the fields with a parser.
 func TestRateLimit_OddNamesAndNumbers_AreStructuredFields(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		odd := httplimit.Named(`a\b"c`, limit.FixedWindow{Permits: 1 << 53, Interval: time.Minute})

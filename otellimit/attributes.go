@@ -11,12 +11,12 @@ import (
 
 // Attribute keys.
 const (
-	policyKey  = attribute.Key("rratelimiter.policy")
-	resultKey  = attribute.Key("rratelimiter.result")
-	limiterKey = attribute.Key("rratelimiter.limiter")
-	doorKey    = attribute.Key("rratelimiter.door")
-	permitsKey = attribute.Key("rratelimiter.permits") // only of spans
-	errorKey   = attribute.Key("error.type")
+	policyKey     = attribute.Key("rratelimiter.policy")
+	resultKey     = attribute.Key("rratelimiter.result")
+	limiterKey    = attribute.Key("rratelimiter.limiter")
+	middlewareKey = attribute.Key("rratelimiter.middleware")
+	permitsKey    = attribute.Key("rratelimiter.permits") // only of spans
+	errorKey      = attribute.Key("error.type")
 )
 
 // measured holds attributes in the forms that instruments accept without an allocation.
@@ -26,24 +26,24 @@ type measured struct {
 	record []metric.RecordOption
 }
 
-// subject identifies a series: decisions of a policy, or requests at a Door. An empty field is no
-// attribute.
-type subject struct {
-	policy  string
-	door    string
-	limiter string
+// source is what measurements are about: the limiters of a policy, or a Middleware. An empty field is
+// no attribute.
+type source struct {
+	policy     string
+	middleware string
+	limiter    string
 }
 
-// sets holds the attributes of a subject for each result and failure, created on first use.
+// sets holds the attributes of a source for each result and failure, created on first use.
 type sets struct {
 	base []attribute.KeyValue
 	made [resultCount][failureCount]atomic.Pointer[measured]
 }
 
-func newSets(of subject) *sets {
+func newSets(of source) *sets {
 	s := &sets{}
 	for _, kv := range []attribute.KeyValue{
-		policyKey.String(of.policy), doorKey.String(of.door), limiterKey.String(of.limiter),
+		policyKey.String(of.policy), middlewareKey.String(of.middleware), limiterKey.String(of.limiter),
 	} {
 		if kv.Value.AsString() != "" {
 			s.base = append(s.base, kv)
@@ -52,7 +52,7 @@ func newSets(of subject) *sets {
 	return s
 }
 
-// with returns the attributes of the subject with a result and a failure.
+// with returns the attributes of the source with a result and a failure.
 func (s *sets) with(r result, f failure) *measured {
 	place := &s.made[r][f]
 	if m := place.Load(); m != nil {
@@ -72,20 +72,20 @@ func (s *sets) with(r result, f failure) *measured {
 	return m
 }
 
-// most bounds the number of subjects. The SDK keeps 2,000 attribute sets per instrument, and a
-// subject has several.
-const most = 1000
+// maxSources bounds the number of sources. The SDK keeps 2,000 attribute sets per instrument, and a
+// source has several.
+const maxSources = 1000
 
-// subjects maps subjects to their sets. A lookup takes no lock and does not allocate.
-type subjects struct {
-	made atomic.Pointer[map[subject]*sets]
+// registry maps sources to their sets. A lookup takes no lock and does not allocate.
+type registry struct {
+	made atomic.Pointer[map[source]*sets]
 	mu   sync.Mutex // serializes writers
 }
 
-func (s *subjects) of(key subject) *sets {
+func (s *registry) of(key source) *sets {
 	made := s.load()
 	found := made[key]
-	if found == nil && len(made) >= most {
+	if found == nil && len(made) >= maxSources {
 		found = made[key.other()]
 	}
 	if found == nil {
@@ -94,18 +94,18 @@ func (s *subjects) of(key subject) *sets {
 	return found
 }
 
-func (s *subjects) load() map[subject]*sets {
+func (s *registry) load() map[source]*sets {
 	if made := s.made.Load(); made != nil {
 		return *made
 	}
 	return nil
 }
 
-func (s *subjects) add(key subject) *sets {
+func (s *registry) add(key source) *sets {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.load()
-	if before[key] == nil && len(before) >= most {
+	if before[key] == nil && len(before) >= maxSources {
 		key = key.other()
 	}
 	if found := before[key]; found != nil {
@@ -113,19 +113,19 @@ func (s *subjects) add(key subject) *sets {
 	}
 	after := maps.Clone(before)
 	if after == nil {
-		after = map[subject]*sets{}
+		after = map[source]*sets{}
 	}
 	after[key] = newSets(key)
 	s.made.Store(&after)
 	return after[key]
 }
 
-// other returns the subject that counts for s if there are too many.
-func (s subject) other() subject {
+// other returns the source that counts for s if there are too many.
+func (s source) other() source {
 	if s.policy != "" {
-		return subject{policy: otherValue}
+		return source{policy: otherValue}
 	}
-	return subject{door: otherValue}
+	return source{middleware: otherValue}
 }
 
 // otherValue is OpenTelemetry's conventional value for all values without one of their own.

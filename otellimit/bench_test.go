@@ -43,20 +43,20 @@ func requireMeasured(b *testing.B, reader sdkmetric.Reader) {
 
 // hot returns the measurements of a hot path.
 func hot(t *Telemetry) map[string]func() {
-	o, ctx, door := t.Observer(), context.Background(), t.Door("http")
+	o, ctx, middleware := t.Observer(), context.Background(), t.Middleware("http")
 	yes, no := granted("tenant:7", "token_bucket"), denied("tenant:7", "token_bucket")
 	failed := broken("tenant:7", "token_bucket", context.DeadlineExceeded)
 	no.Source = rratelimiter.FromMemory
 	waited := yes
 	waited.Waited = time.Millisecond // too short for a span
 	return map[string]func(){
-		"granted":   func() { o.Decision(ctx, yes) },
-		"denied":    func() { o.Decision(ctx, no) },
-		"failed":    func() { o.Decision(ctx, failed) },
-		"waited":    func() { o.Decision(ctx, waited) },
-		"waiting":   func() { o.Waiting(ctx, rratelimiter.WaitingInfo{Policy: "token_bucket", Change: 1}) },
-		"redisCall": func() { o.RedisCall(ctx, rratelimiter.RedisCallInfo{Policy: "token_bucket", Requests: 7}) },
-		"door":      func() { door.Request(ctx, Outcome{Result: "acquired", Limiter: "web:192.0.2.1"}) },
+		"granted":    func() { o.Decision(ctx, yes) },
+		"denied":     func() { o.Decision(ctx, no) },
+		"failed":     func() { o.Decision(ctx, failed) },
+		"waited":     func() { o.Decision(ctx, waited) },
+		"waiting":    func() { o.Waiting(ctx, rratelimiter.WaitingInfo{Policy: "token_bucket", Change: 1}) },
+		"redisCall":  func() { o.RedisCall(ctx, rratelimiter.RedisCallInfo{Policy: "token_bucket", Requests: 7}) },
+		"middleware": func() { middleware.Request(ctx, Outcome{Result: "acquired", Limiter: "web:192.0.2.1"}) },
 	}
 }
 

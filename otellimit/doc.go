@@ -15,8 +15,8 @@
 //	rratelimiter.redis.calls            counter    {call}     calls to Redis for permits
 //	rratelimiter.redis.call.requests    histogram  {request}  requests per call
 //	rratelimiter.redis.call.duration    histogram  s          duration of a call
-//	rratelimiter.door.requests          counter    {request}  requests at a [Door], by result
-//	rratelimiter.fallback.active        up-down    {limiter}  middlewares that decide without Redis now
+//	rratelimiter.middleware.requests    counter    {request}  requests of a [Middleware], by result
+//	rratelimiter.fallback.active        up-down    {limiter}  middleware that decides without Redis now
 //	rratelimiter.rules.reloads          counter    {reload}   reloads of rules files
 //
 // queued_requests counts every Acquire and TryAcquireWithin of most limiters until it returns.
@@ -26,8 +26,8 @@
 //
 // All instruments but the last three have rratelimiter.policy: "redisson" for the limiters of package
 // rratelimiter, or the policies, such as "token_bucket" or "calendar+sliding_window".
-// rratelimiter.limiter is the name of a limiter that [WithLimiterNames] lists, in door.requests too.
-// rratelimiter.door is the name of a Door.
+// rratelimiter.limiter is the name of a limiter that [WithLimiterNames] lists, in middleware.requests too.
+// rratelimiter.middleware is the name of a Middleware.
 //
 // rratelimiter.result is one of:
 //
@@ -36,9 +36,9 @@
 //	canceled       the caller's context ended, or its deadline was unreachable
 //	charged        taken afterwards, by Charge of package limit
 //	failed         no decision: Redis failed, or the request cannot be granted
-//	shadowed       at a Door: passed, but would have been rejected without shadow mode
-//	failed_open    at a Door: no decision, passed
-//	failed_closed  at a Door: no decision, did not pass
+//	shadowed       of a Middleware: passed, but would have been rejected without shadow mode
+//	failed_open    of a Middleware: no decision, passed
+//	failed_closed  of a Middleware: no decision, did not pass
 //	succeeded      of a reload; failed otherwise
 //
 // error.type is the kind of an error:
@@ -51,8 +51,8 @@
 //	connection
 //	_OTHER
 //
-// Error texts, names and addresses are not reported. After the first 1,000 policies, Doors and names,
-// further ones count as _OTHER.
+// Error texts, names and addresses are not reported. After the first 1,000 policies, names of
+// middleware and names of limiters, further ones count as _OTHER.
 //
 // # Spans
 //

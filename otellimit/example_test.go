@@ -38,10 +38,10 @@ func Example() {
 	}
 	client := rratelimiter.New(redis, rratelimiter.WithObserver(telemetry.Observer()))
 	perClient := httplimit.Each(client, "web", httplimit.ByIP(), limit.FixedWindow{Permits: 2, Interval: time.Hour})
-	door := telemetry.Door("http")
+	middleware := telemetry.Middleware("http")
 	limited := httplimit.Middleware(perClient,
-		httplimit.Report(door.HTTP),
-		httplimit.OnStoreChange(door.StoreChange),
+		httplimit.Report(middleware.HTTP),
+		httplimit.OnStoreChange(middleware.StoreChange),
 		unhurried)
 	mux := http.NewServeMux()
 	mux.Handle("GET /hello", limited(hello))
@@ -60,8 +60,8 @@ func Example() {
 	// 200
 	// 200
 	// 429
-	// rratelimiter_door_requests_total{rratelimiter_door="http",rratelimiter_result="acquired"} 2
-	// rratelimiter_door_requests_total{rratelimiter_door="http",rratelimiter_result="rejected"} 1
+	// rratelimiter_middleware_requests_total{rratelimiter_middleware="http",rratelimiter_result="acquired"} 2
+	// rratelimiter_middleware_requests_total{rratelimiter_middleware="http",rratelimiter_result="rejected"} 1
 	// rratelimiter_requests_total{rratelimiter_policy="fixed_window",rratelimiter_result="acquired"} 2
 	// rratelimiter_requests_total{rratelimiter_policy="fixed_window",rratelimiter_result="rejected"} 1
 }
@@ -196,8 +196,8 @@ func ExampleTelemetry_Observer() {
 	// Output: mail true
 }
 
-// Two Doors of a program, one of which is in shadow mode.
-func ExampleTelemetry_Door() {
+// Two middlewares of a program, one of which is in shadow mode.
+func ExampleTelemetry_Middleware() {
 	redis, closeRedis := connect()
 	defer closeRedis()
 	provider := newMeters()
@@ -209,20 +209,20 @@ func ExampleTelemetry_Door() {
 	client := rratelimiter.New(redis)
 	behind := func(name string, opts ...httplimit.Option) http.Handler {
 		one := httplimit.Each(client, name, httplimit.ByIP(), limit.FixedWindow{Permits: 1, Interval: time.Hour})
-		return httplimit.Middleware(one, append(opts, unhurried, httplimit.Report(telemetry.Door(name).HTTP))...)(hello)
+		return httplimit.Middleware(one, append(opts, unhurried, httplimit.Report(telemetry.Middleware(name).HTTP))...)(hello)
 	}
 	api, login := behind("api"), behind("login", httplimit.Shadow())
 	for range 2 {
 		fmt.Println(get(api, "/").Code, get(login, "/").Code)
 	}
-	provider.print("rratelimiter.door.requests")
+	provider.print("rratelimiter.middleware.requests")
 	// Output:
 	// 200 200
 	// 429 200
-	// door=api,result=acquired 1
-	// door=api,result=rejected 1
-	// door=login,result=acquired 1
-	// door=login,result=shadowed 1
+	// middleware=api,result=acquired 1
+	// middleware=api,result=rejected 1
+	// middleware=login,result=acquired 1
+	// middleware=login,result=shadowed 1
 }
 
 // down is a limiter whose Redis does not reply.
@@ -232,52 +232,52 @@ func (down) Take(context.Context, int64) (rratelimiter.Decision, error) {
 	return rratelimiter.Decision{}, errors.New("no route to 10.0.0.7")
 }
 
-func ExampleDoor_HTTP() {
+func ExampleMiddleware_HTTP() {
 	provider := newMeters()
 	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))
 	if err != nil {
 		panic(err)
 	}
-	door := telemetry.Door("http")
+	middleware := telemetry.Middleware("http")
 	limited := httplimit.Middleware(httplimit.All(down{}),
-		httplimit.OnFailure(httplimit.Open), httplimit.Report(door.HTTP))
+		httplimit.OnFailure(httplimit.Open), httplimit.Report(middleware.HTTP))
 	get(limited(hello), "/")
-	get(httplimit.Middleware(httplimit.All(down{}), httplimit.Report(door.HTTP))(hello), "/")
-	provider.print("rratelimiter.door.requests")
+	get(httplimit.Middleware(httplimit.All(down{}), httplimit.Report(middleware.HTTP))(hello), "/")
+	provider.print("rratelimiter.middleware.requests")
 	// Output:
-	// error.type=_OTHER,door=http,result=failed_closed 1
-	// error.type=_OTHER,door=http,result=failed_open 1
+	// error.type=_OTHER,middleware=http,result=failed_closed 1
+	// error.type=_OTHER,middleware=http,result=failed_open 1
 }
 
-func ExampleDoor_StoreChange() {
+func ExampleMiddleware_StoreChange() {
 	provider := newMeters()
 	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))
 	if err != nil {
 		panic(err)
 	}
-	door := telemetry.Door("http")
+	middleware := telemetry.Middleware("http")
 	provider.print("rratelimiter.fallback.active")
-	get(httplimit.Middleware(httplimit.All(down{}), httplimit.OnStoreChange(door.StoreChange))(hello), "/")
+	get(httplimit.Middleware(httplimit.All(down{}), httplimit.OnStoreChange(middleware.StoreChange))(hello), "/")
 	provider.print("rratelimiter.fallback.active")
 	// Output:
-	// door=http 0
-	// door=http 1
+	// middleware=http 0
+	// middleware=http 1
 }
 
-// The Door of another middleware, such as grpclimit's.
-func ExampleDoor_Request() {
+// The Middleware of another middleware, such as grpclimit's.
+func ExampleMiddleware_Request() {
 	provider := newMeters()
 	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))
 	if err != nil {
 		panic(err)
 	}
-	door := telemetry.Door("grpc")
+	middleware := telemetry.Middleware("grpc")
 	report := func(ctx context.Context, o httplimit.Outcome) {
-		door.Request(ctx, otellimit.Outcome{Result: o.Result.String(), Shadow: o.Shadow, Limiter: o.Limiter, Err: o.Err})
+		middleware.Request(ctx, otellimit.Outcome{Result: o.Result.String(), Shadow: o.Shadow, Limiter: o.Limiter, Err: o.Err})
 	}
 	report(context.Background(), httplimit.Outcome{Result: httplimit.Rejected})
-	provider.print("rratelimiter.door.requests")
-	// Output: door=grpc,result=rejected 1
+	provider.print("rratelimiter.middleware.requests")
+	// Output: middleware=grpc,result=rejected 1
 }
 
 // RulesReloaded counts each reload of a rules file.

@@ -24,21 +24,21 @@ type dashboard struct {
 		ID          int
 		Type, Title string
 		Description string
-		Datasource  source
+		Datasource  dataSource
 		GridPos     struct{ X, Y, W, H int }
 		Targets     []struct {
 			RefID        string `json:"refId"`
 			Expr         string
 			LegendFormat string
-			Datasource   source
+			Datasource   dataSource
 		}
 	}
 }
 
-type source struct{ Type, UID string }
+type dataSource struct{ Type, UID string }
 
 var (
-	ofVariable = source{"prometheus", "${datasource}"}
+	ofVariable = dataSource{"prometheus", "${datasource}"}
 	word       = regexp.MustCompile(`[a-z_]+`)
 	quoted     = regexp.MustCompile(`"[^"]*"`)
 	inLegend   = regexp.MustCompile(`{{(\w+)}}`)

@@ -43,7 +43,7 @@ func (t *Telemetry) waiting(ctx context.Context, w rratelimiter.WaitingInfo) {
 }
 
 func (t *Telemetry) setsOf(policy, name string) *sets {
-	return t.subjects.of(subject{policy: policy, limiter: t.names.of(name)})
+	return t.registry.of(source{policy: policy, limiter: t.names.of(name)})
 }
 
 // resultOf returns the result of a decision and the kind of its error. A caller whose context ended,

@@ -20,9 +20,9 @@ type instruments struct {
 	callRequests metric.Int64Histogram
 	callDuration metric.Float64Histogram
 
-	doorRequests metric.Int64Counter
-	fallback     metric.Int64UpDownCounter
-	reloads      metric.Int64Counter
+	middlewareRequests metric.Int64Counter
+	fallback           metric.Int64UpDownCounter
+	reloads            metric.Int64Counter
 }
 
 // Bucket boundaries. A decision takes from a microsecond, from memory, to the ten seconds after which
@@ -58,9 +58,9 @@ func newInstruments(meter metric.Meter) (instruments, error) {
 		calls:        m.counter("redis.calls", "Calls to Redis for permits.", "{call}"),
 		callDuration: m.histogram("redis.call.duration", "Duration of calls to Redis for permits.", durations),
 
-		doorRequests: m.counter("door.requests", "Requests at Doors, by result.", "{request}"),
-		fallback:     m.upDown("fallback.active", "Middlewares and the like that decide without Redis now.", "{limiter}"),
-		reloads:      m.counter("rules.reloads", "Reloads of rules files.", "{reload}"),
+		middlewareRequests: m.counter("middleware.requests", "Requests of a middleware, by result.", "{request}"),
+		fallback:           m.upDown("fallback.active", "Middleware that decides without Redis now.", "{limiter}"),
+		reloads:            m.counter("rules.reloads", "Reloads of rules files.", "{reload}"),
 	}
 	var err error
 	made.callRequests, err = meter.Int64Histogram("rratelimiter.redis.call.requests", request,

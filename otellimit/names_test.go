@@ -38,7 +38,7 @@ func TestNames_OnlyListed_AreAttributes(t *testing.T) {
 			o.Decision(context.Background(), broken(name, "redisson", fmt.Errorf("%q at 10.0.0.7", name)))
 			o.RedisCall(context.Background(), rratelimiter.RedisCallInfo{Name: name, Policy: "redisson", Requests: 1})
 			o.Waiting(context.Background(), rratelimiter.WaitingInfo{Name: name, Policy: "redisson", Change: 1})
-			b.Door("http").Request(context.Background(), Outcome{
+			b.Middleware("http").Request(context.Background(), Outcome{
 				Result: "failed_open", Limiter: name, Err: fmt.Errorf("%q at 10.0.0.7", name),
 			})
 		}
@@ -77,7 +77,7 @@ func TestNames_NoName_AreRejected(t *testing.T) {
 
 // TestSubjects_TooMany_CountAsOther: memory is bounded and no count is lost.
 func TestSubjects_TooMany_CountAsOther(t *testing.T) {
-	const many = most + 200
+	const many = maxSources + 200
 	b := setUp(t)
 	o, ctx := b.Observer(), context.Background()
 	together(2, func(int) {
@@ -89,18 +89,18 @@ func TestSubjects_TooMany_CountAsOther(t *testing.T) {
 	together(2, func(int) {
 		for j := range many {
 			o.Waiting(ctx, rratelimiter.WaitingInfo{Policy: fmt.Sprint("policy ", j), Change: -1})
-			b.Door(fmt.Sprint("door ", j)).Request(ctx, Outcome{Result: "acquired"})
+			b.Middleware(fmt.Sprint("middleware ", j)).Request(ctx, Outcome{Result: "acquired"})
 		}
 	})
-	requests, queued, doors := b.sums("requests"), b.sums("queued_requests"), b.sums("door.requests")
-	assert.Len(t, requests, most+1)
+	requests, queued, middlewares := b.sums("requests"), b.sums("queued_requests"), b.sums("middleware.requests")
+	assert.Len(t, requests, maxSources+1)
 	assert.EqualValues(t, 2, requests["rratelimiter.policy=policy 7,rratelimiter.result=acquired"])
-	assert.EqualValues(t, 2*(many-most), requests["rratelimiter.policy=_OTHER,rratelimiter.result=acquired"])
-	assert.Equal(t, map[string]int64{"rratelimiter.door=_OTHER,rratelimiter.result=acquired": 2 * many}, doors)
+	assert.EqualValues(t, 2*(many-maxSources), requests["rratelimiter.policy=_OTHER,rratelimiter.result=acquired"])
+	assert.Equal(t, map[string]int64{"rratelimiter.middleware=_OTHER,rratelimiter.result=acquired": 2 * many}, middlewares)
 	for key, n := range queued {
 		assert.Zero(t, n, key)
 	}
-	assert.Len(t, b.subjects.load(), most+2)
+	assert.Len(t, b.registry.load(), maxSources+2)
 }
 
 // attributesOf returns the attribute sets of an instrument.

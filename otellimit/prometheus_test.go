@@ -78,7 +78,7 @@ func work(t *Telemetry) {
 		Name: "job:7", Policy: "leaky_bucket", Requests: 1, Took: time.Second, Err: context.DeadlineExceeded,
 	})
 
-	door, request := t.Door("http"), new(http.Request)
+	middleware, request := t.Middleware("http"), new(http.Request)
 	for _, outcome := range []httplimit.Outcome{
 		{Result: httplimit.Acquired, Limiter: "web:192.0.2.1"},
 		{Result: httplimit.Rejected, Limiter: "web:192.0.2.1"},
@@ -87,9 +87,9 @@ func work(t *Telemetry) {
 		{Result: httplimit.FailedClosed, Err: errors.New("the client address is unknown: 192.0.2.1")},
 		{Result: httplimit.Canceled, Limiter: "web:192.0.2.1", Err: context.Canceled},
 	} {
-		door.HTTP(request, outcome)
+		middleware.HTTP(request, outcome)
 	}
-	door.StoreChange(false, errSecret)
+	middleware.StoreChange(false, errSecret)
 	t.RulesReloaded(nil)
 	t.RulesReloaded(errSecret)
 }

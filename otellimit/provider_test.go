@@ -93,7 +93,7 @@ func TestTelemetry_ProviderPanics_ErrorHandlerIsCalled(t *testing.T) {
 	o, ctx := b.Observer(), context.Background()
 	o.Decision(ctx, granted("n", "redisson"))
 	o.RedisCall(ctx, rratelimiter.RedisCallInfo{})
-	b.Door("http").Request(ctx, Outcome{Result: "acquired"})
+	b.Middleware("http").Request(ctx, Outcome{Result: "acquired"})
 	b.RulesReloaded(nil)
 	require.Len(t, handled, 4)
 	assert.EqualError(t, handled[0], "otellimit: a measurement panicked: no disk")
@@ -111,7 +111,7 @@ func TestTelemetry_ProvidersShutDown_HooksStillWork(t *testing.T) {
 	o.Decision(ctx, waited)
 	o.RedisCall(ctx, rratelimiter.RedisCallInfo{Took: time.Second})
 	o.Waiting(ctx, rratelimiter.WaitingInfo{Change: 1})
-	b.Door("http").StoreChange(false, nil)
+	b.Middleware("http").StoreChange(false, nil)
 	b.RulesReloaded(nil)
 	assert.Empty(t, b.spans.Ended())
 }

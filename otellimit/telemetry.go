@@ -15,7 +15,7 @@ import (
 // scope is the name of the instrumentation scope.
 const scope = "github.com/rratelimiter/rratelimiter/otellimit"
 
-// Telemetry has the instruments of a program. One serves all Clients and Doors. It needs no Close:
+// Telemetry has the instruments of a program. One serves all Clients and middleware. It needs no Close:
 // the providers flush its measurements, and it measures nothing after their shutdown. It is safe for
 // concurrent use. Create it with [New]; the zero value is invalid.
 type Telemetry struct {
@@ -23,7 +23,7 @@ type Telemetry struct {
 	tracer     trace.Tracer
 	spansAfter time.Duration
 	names      names
-	subjects   subjects
+	registry   registry
 	rules      *sets
 }
 
@@ -106,7 +106,7 @@ func New(opts ...Option) (_ *Telemetry, err error) {
 		return nil, err
 	}
 	return &Telemetry{
-		instruments: made, tracer: tracer, spansAfter: s.spansAfter, names: listed, rules: newSets(subject{}),
+		instruments: made, tracer: tracer, spansAfter: s.spansAfter, names: listed, rules: newSets(source{}),
 	}, nil
 }
 

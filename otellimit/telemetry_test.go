@@ -22,10 +22,10 @@ func attrs(kvs ...string) attribute.Set {
 }
 
 const (
-	policy    = "rratelimiter.policy"
-	resultIs  = "rratelimiter.result"
-	errorType = "error.type"
-	doorIs    = "rratelimiter.door"
+	policy       = "rratelimiter.policy"
+	resultIs     = "rratelimiter.result"
+	errorType    = "error.type"
+	middlewareIs = "rratelimiter.middleware"
 )
 
 func counter(points ...metricdata.DataPoint[int64]) metricdata.Sum[int64] {
@@ -96,10 +96,10 @@ func TestTelemetry_EachMeasurement_HasItsPoints(t *testing.T) {
 	}
 	o.Waiting(ctx, rratelimiter.WaitingInfo{Name: "paid-api", Policy: "redisson", Change: -1})
 
-	door := b.Door("http")
-	door.Request(ctx, Outcome{Result: "acquired", Limiter: "web:192.0.2.1"})
-	door.Request(ctx, Outcome{Result: "failed_closed", Limiter: "web:192.0.2.1", Err: context.DeadlineExceeded})
-	door.StoreChange(false, errSecret)
+	middleware := b.Middleware("http")
+	middleware.Request(ctx, Outcome{Result: "acquired", Limiter: "web:192.0.2.1"})
+	middleware.Request(ctx, Outcome{Result: "failed_closed", Limiter: "web:192.0.2.1", Err: context.DeadlineExceeded})
+	middleware.StoreChange(false, errSecret)
 	b.RulesReloaded(nil)
 	b.RulesReloaded(errSecret)
 
@@ -148,11 +148,11 @@ func TestTelemetry_EachMeasurement_HasItsPoints(t *testing.T) {
 			spread(durations, []float64{0.001, 0.002}, redisson...),
 			spread(durations, []float64{1}, late...),
 		)},
-		"door.requests": {Unit: "{request}", Data: counter(
-			point(1, doorIs, "http", resultIs, "acquired"),
-			point(1, doorIs, "http", resultIs, "failed_closed", errorType, "deadline_exceeded"),
+		"middleware.requests": {Unit: "{request}", Data: counter(
+			point(1, middlewareIs, "http", resultIs, "acquired"),
+			point(1, middlewareIs, "http", resultIs, "failed_closed", errorType, "deadline_exceeded"),
 		)},
-		"fallback.active": {Unit: "{limiter}", Data: upDown(point(1, doorIs, "http"))},
+		"fallback.active": {Unit: "{limiter}", Data: upDown(point(1, middlewareIs, "http"))},
 		"rules.reloads": {Unit: "{reload}", Data: counter(
 			point(1, resultIs, "succeeded"),
 			point(1, resultIs, "failed"),
@@ -168,10 +168,10 @@ func TestTelemetry_EachMeasurement_HasItsPoints(t *testing.T) {
 	assert.Len(t, got, len(expected))
 }
 
-// TestTelemetry_Concurrent_LosesNothing: also if several goroutines create a subject at once.
+// TestTelemetry_Concurrent_LosesNothing: also if several goroutines create a series at once.
 func TestTelemetry_Concurrent_LosesNothing(t *testing.T) {
 	b := setUp(t, WithLimiterNames("a", "b*"))
-	o, ctx, door := b.Observer(), context.Background(), b.Door("http")
+	o, ctx, middleware := b.Observer(), context.Background(), b.Middleware("http")
 	names := []string{"a", "b1", "b2", "c"}
 	together(8, func(i int) {
 		for j := range 400 {
@@ -180,7 +180,7 @@ func TestTelemetry_Concurrent_LosesNothing(t *testing.T) {
 			o.Waiting(ctx, rratelimiter.WaitingInfo{Name: name, Policy: "redisson", Change: 1})
 			o.RedisCall(ctx, rratelimiter.RedisCallInfo{Name: name, Policy: "redisson", Requests: 1, Err: errSecret})
 			o.Waiting(ctx, rratelimiter.WaitingInfo{Name: name, Policy: "redisson", Change: -1})
-			door.Request(ctx, Outcome{Result: "rejected", Shadow: true, Limiter: name})
+			middleware.Request(ctx, Outcome{Result: "rejected", Shadow: true, Limiter: name})
 			if j%100 == 0 {
 				b.metrics()
 			}
@@ -197,8 +197,8 @@ func TestTelemetry_Concurrent_LosesNothing(t *testing.T) {
 		"rratelimiter.policy=redisson":                         0,
 	}, b.sums("queued_requests"))
 	assert.Equal(t, map[string]int64{
-		"rratelimiter.door=http,rratelimiter.limiter=a,rratelimiter.result=shadowed":  800,
-		"rratelimiter.door=http,rratelimiter.limiter=b*,rratelimiter.result=shadowed": 1600,
-		"rratelimiter.door=http,rratelimiter.result=shadowed":                         800,
-	}, b.sums("door.requests"))
+		"rratelimiter.limiter=a,rratelimiter.middleware=http,rratelimiter.result=shadowed":  800,
+		"rratelimiter.limiter=b*,rratelimiter.middleware=http,rratelimiter.result=shadowed": 1600,
+		"rratelimiter.middleware=http,rratelimiter.result=shadowed":                         800,
+	}, b.sums("middleware.requests"))
 }

@@ -26,13 +26,13 @@ func newHandler(client *rratelimiter.Client, c config, m *metrics, log *slog.Log
 			httplimit.OnFailure(c.mode),
 			httplimit.Deadline(c.redisTimeout),
 			httplimit.Report(func(r *http.Request, o httplimit.Outcome) {
-				m.door.HTTP(r, o)
+				m.middleware.HTTP(r, o)
 				if o.Err != nil {
 					log.Info("not decided by Redis", "result", o.Result, "local", o.Local, "error", o.Err)
 				}
 			}),
 			httplimit.OnStoreChange(func(up bool, err error) {
-				m.door.StoreChange(up, err)
+				m.middleware.StoreChange(up, err)
 				log.Warn("Redis state changed", "up", up, "error", err)
 			}),
 			httplimit.OnSettleError(func(_ *http.Request, err error) { log.Warn("permit not released", "error", err) }),

@@ -172,7 +172,7 @@ func TestRedis_DownAndUp_EachMode(t *testing.T) {
 			}
 			assert.Equal(t, want, got)
 			for _, fallback := range []string{"1", "0"} {
-				line := `rratelimiter_fallback_active{rratelimiter_door="gateway"} ` + fallback
+				line := `rratelimiter_fallback_active{rratelimiter_middleware="gateway"} ` + fallback
 				require.Eventually(t, func() bool {
 					resp, _ := g.get(t, "/elsewhere")
 					return strings.Contains(g.scrape(t), line) && (fallback == "1" || resp.StatusCode == 200)

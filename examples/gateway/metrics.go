@@ -20,7 +20,7 @@ import (
 type metrics struct {
 	registry  *prometheus.Registry
 	telemetry *otellimit.Telemetry
-	door      *otellimit.Door
+	middleware      *otellimit.Middleware
 	seconds   metric.Float64Histogram
 }
 
@@ -35,7 +35,7 @@ func newMetrics() (*metrics, error) {
 	if m.telemetry, err = otellimit.New(otellimit.WithMeterProvider(provider)); err != nil {
 		return nil, err
 	}
-	m.door = m.telemetry.Door("gateway")
+	m.middleware = m.telemetry.Middleware("gateway")
 	m.seconds, err = provider.Meter("gateway").Float64Histogram("http.server.request.duration", metric.WithUnit("s"),
 		metric.WithDescription("Duration of requests, responses included."),
 		metric.WithExplicitBucketBoundaries(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10))

@@ -104,11 +104,11 @@ func TestMetrics_Scrape_HasRequests(t *testing.T) {
 		`http_server_request_duration_seconds_count{http_response_status_code="200",http_route="/"} 2`,
 		`http_server_request_duration_seconds_count{http_response_status_code="429",http_route="/"} 1`,
 		`http_server_request_duration_seconds_count{http_response_status_code="404",http_route="/login"} 1`,
-		`rratelimiter_door_requests_total{rratelimiter_door="gateway",rratelimiter_result="acquired"} 4`,
-		`rratelimiter_door_requests_total{rratelimiter_door="gateway",rratelimiter_result="rejected"} 2`,
+		`rratelimiter_middleware_requests_total{rratelimiter_middleware="gateway",rratelimiter_result="acquired"} 4`,
+		`rratelimiter_middleware_requests_total{rratelimiter_middleware="gateway",rratelimiter_result="rejected"} 2`,
 		`rratelimiter_requests_total{rratelimiter_policy="fixed_window",rratelimiter_result="acquired"} 4`,
 		`rratelimiter_requests_total{rratelimiter_policy="fixed_window",rratelimiter_result="rejected"} 2`,
-		`rratelimiter_fallback_active{rratelimiter_door="gateway"} 0`,
+		`rratelimiter_fallback_active{rratelimiter_middleware="gateway"} 0`,
 	}
 	require.Eventually(t, func() bool { // a request is recorded after its last byte
 		text := g.scrape(t)

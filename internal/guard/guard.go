@@ -98,11 +98,11 @@ type Answer struct {
 }
 
 var (
-	// ErrDown is the error of requests that are decided without Redis, since Redis is down.
-	ErrDown = errors.New("rratelimiter: Redis is known to be down, and was not asked")
-	// ErrCrowded is the error of requests that are denied at once, since the bound of waiters is
-	// reached.
-	ErrCrowded = errors.New("rratelimiter: too many requests wait for permits")
+	// ErrDown is the error of requests that are decided without a call to Redis, since it is down.
+	ErrDown = errors.New("guard: Redis is down: the call was not sent")
+	// ErrTooManyWaiting is the error of requests that are denied at once, since the bound of waiters
+	// is reached.
+	ErrTooManyWaiting = errors.New("guard: too many requests are waiting for permits: raise MaxWaiting")
 )
 
 // Fail answers a request whose key or limiter is unknown. Local is Closed for it, since no bucket
@@ -134,7 +134,7 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 		}
 		if !q.waiting {
 			if !g.enter() {
-				a.Err = ErrCrowded
+				a.Err = ErrTooManyWaiting
 				return a
 			}
 			defer g.leave()
@@ -179,7 +179,7 @@ func (g *Guard) attempt(ctx context.Context, q Request) Answer {
 	}
 	if !q.waiting {
 		if !g.enter() {
-			a.Err = ErrCrowded
+			a.Err = ErrTooManyWaiting
 			return a
 		}
 		defer g.leave()

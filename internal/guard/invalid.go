@@ -6,7 +6,7 @@ import (
 )
 
 // ErrInvalidRequest is the error of a request that lacks what its limit needs, such as an API key.
-var ErrInvalidRequest = errors.New("rratelimiter: the request cannot be limited as it is")
+var ErrInvalidRequest = errors.New("guard: invalid request: a key or a cost is missing")
 
 // Invalidf returns an error that describes what a request lacks, and that is ErrInvalidRequest.
 func Invalidf(format string, values ...any) error {

@@ -78,7 +78,7 @@ func (p *Pauses) Ask(ctx context.Context, g *Guard, q Request) Answer {
 			}
 			if !q.waiting {
 				if !g.enter() {
-					denied.Err = ErrCrowded
+					denied.Err = ErrTooManyWaiting
 					return denied
 				}
 				defer g.leave()

@@ -90,7 +90,7 @@ func (s *store) ask(on subject) (err error) {
 	defer cancel()
 	defer func() {
 		if reason := recover(); reason != nil {
-			err = fmt.Errorf("rratelimiter: a probe of Redis panicked: %v", reason)
+			err = fmt.Errorf("guard: a probe of Redis panicked: %v", reason)
 		}
 	}()
 	switch l := on.limiter.(type) {

@@ -137,7 +137,7 @@ func testMaxWaitingToSend(t *testing.T, m Middleware) {
 						if err == nil {
 							assert.Equal(f, c.reply.Status, reply.Status)
 							sent.Add(1)
-						} else if assert.ErrorIs(f, err, m.ErrNotSent) && assert.ErrorIs(f, err, guard.ErrCrowded) {
+						} else if assert.ErrorIs(f, err, m.ErrNotSent) && assert.ErrorIs(f, err, guard.ErrTooManyWaiting) {
 							denied.Add(1)
 						}
 					})

@@ -16,38 +16,38 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 )
 
-func TestDoor_Request_CountsByResult(t *testing.T) {
+func TestMiddleware_Request_CountsByResult(t *testing.T) {
 	for _, c := range []struct {
 		o    Outcome
 		want string
 	}{
-		{Outcome{Result: "acquired"}, "rratelimiter.door=d,rratelimiter.result=acquired"},
-		{Outcome{Result: "acquired", Shadow: true}, "rratelimiter.door=d,rratelimiter.result=acquired"},
-		{Outcome{Result: "rejected"}, "rratelimiter.door=d,rratelimiter.result=rejected"},
+		{Outcome{Result: "acquired"}, "rratelimiter.middleware=d,rratelimiter.result=acquired"},
+		{Outcome{Result: "acquired", Shadow: true}, "rratelimiter.middleware=d,rratelimiter.result=acquired"},
+		{Outcome{Result: "rejected"}, "rratelimiter.middleware=d,rratelimiter.result=rejected"},
 		{Outcome{Result: "rejected", Err: rratelimiter.ErrPermitsExceedRate},
-			"rratelimiter.door=d,rratelimiter.result=rejected"},
-		{Outcome{Result: "rejected", Shadow: true}, "rratelimiter.door=d,rratelimiter.result=shadowed"},
+			"rratelimiter.middleware=d,rratelimiter.result=rejected"},
+		{Outcome{Result: "rejected", Shadow: true}, "rratelimiter.middleware=d,rratelimiter.result=shadowed"},
 		{Outcome{Result: "canceled", Err: context.Canceled},
-			"error.type=canceled,rratelimiter.door=d,rratelimiter.result=canceled"},
+			"error.type=canceled,rratelimiter.middleware=d,rratelimiter.result=canceled"},
 		{Outcome{Result: "canceled", Err: context.Canceled, Shadow: true},
-			"error.type=canceled,rratelimiter.door=d,rratelimiter.result=canceled"},
+			"error.type=canceled,rratelimiter.middleware=d,rratelimiter.result=canceled"},
 		{Outcome{Result: "failed_open", Err: context.DeadlineExceeded},
-			"error.type=deadline_exceeded,rratelimiter.door=d,rratelimiter.result=failed_open"},
+			"error.type=deadline_exceeded,rratelimiter.middleware=d,rratelimiter.result=failed_open"},
 		{Outcome{Result: "failed_closed", Err: errSecret},
-			"error.type=_OTHER,rratelimiter.door=d,rratelimiter.result=failed_closed"},
+			"error.type=_OTHER,rratelimiter.middleware=d,rratelimiter.result=failed_closed"},
 		{Outcome{Result: "failed_closed", Err: errSecret, Shadow: true},
-			"error.type=_OTHER,rratelimiter.door=d,rratelimiter.result=failed_open"},
-		{Outcome{Result: "", Err: errSecret}, "rratelimiter.door=d,rratelimiter.result=_OTHER"},
-		{Outcome{Result: "Result(7)"}, "rratelimiter.door=d,rratelimiter.result=_OTHER"},
+			"error.type=_OTHER,rratelimiter.middleware=d,rratelimiter.result=failed_open"},
+		{Outcome{Result: "", Err: errSecret}, "rratelimiter.middleware=d,rratelimiter.result=_OTHER"},
+		{Outcome{Result: "Result(7)"}, "rratelimiter.middleware=d,rratelimiter.result=_OTHER"},
 	} {
 		b := setUp(t)
-		b.Door("d").Request(context.Background(), c.o)
-		assert.Equal(t, map[string]int64{c.want: 1}, b.sums("door.requests"), "%+v", c.o)
+		b.Middleware("d").Request(context.Background(), c.o)
+		assert.Equal(t, map[string]int64{c.want: 1}, b.sums("middleware.requests"), "%+v", c.o)
 	}
 }
 
-// TestDoor_ResultsOfHTTP_AreKnown: each Result of httplimit has an outcome.
-func TestDoor_ResultsOfHTTP_AreKnown(t *testing.T) {
+// TestMiddleware_ResultsOfHTTP_AreKnown: each Result of httplimit has an outcome.
+func TestMiddleware_ResultsOfHTTP_AreKnown(t *testing.T) {
 	for _, r := range []httplimit.Result{
 		httplimit.Acquired, httplimit.Rejected, httplimit.FailedOpen, httplimit.FailedClosed, httplimit.Canceled,
 	} {
@@ -67,16 +67,16 @@ func (f *flaky) Take(context.Context, int64) (rratelimiter.Decision, error) {
 	return rratelimiter.Decision{Allowed: true}, nil
 }
 
-// TestDoor_RedisDown_CountsEachMiddleware: until Redis is back, which a background check notices.
-func TestDoor_RedisDown_CountsEachMiddleware(t *testing.T) {
+// TestMiddleware_RedisDown_CountsEachMiddleware: until Redis is back, which a background check notices.
+func TestMiddleware_RedisDown_CountsEachMiddleware(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setUp(t)
-		door := b.Door("http")
-		active := func() int64 { return b.sums("fallback.active")["rratelimiter.door=http"] }
+		middleware := b.Middleware("http")
+		active := func() int64 { return b.sums("fallback.active")["rratelimiter.middleware=http"] }
 		stores := []*flaky{{}, {}}
 		var handlers []http.Handler
 		for _, s := range stores {
-			limited := httplimit.Middleware(httplimit.All(s), httplimit.OnStoreChange(door.StoreChange))
+			limited := httplimit.Middleware(httplimit.All(s), httplimit.OnStoreChange(middleware.StoreChange))
 			handlers = append(handlers, limited(http.NotFoundHandler()))
 		}
 		request := func(i int) {

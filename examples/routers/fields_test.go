@@ -1,4 +1,4 @@
-package doors
+package routers
 
 import (
 	"fmt"
