@@ -129,15 +129,15 @@ func (e *notSent) Unwrap() error              { return e.reason }
 func (e *notSent) GRPCStatus() *status.Status { return e.status }
 
 func newNotSent(ctx context.Context, o *Outcome) error {
-	after := retryAfter(o)
+	after := o.answer.RetryAfter()
 	e := &notSent{status: status.FromProto(newStatus(ctx, o, after))}
 	switch {
 	case o.Err != nil:
 		e.reason = fmt.Errorf("%w: %w", ErrNotSent, o.Err)
 	case after > 0:
-		e.reason = fmt.Errorf("%w: %q has no %d permits in time, but in %v", ErrNotSent, o.Limiter, o.Cost, after)
+		e.reason = fmt.Errorf("%w: limiter %q: %d permits are not free in time, but in %v", ErrNotSent, o.Limiter, o.Cost, after)
 	default:
-		e.reason = fmt.Errorf("%w: %q has no %d permits in time", ErrNotSent, o.Limiter, o.Cost)
+		e.reason = fmt.Errorf("%w: limiter %q: %d permits are not free in time", ErrNotSent, o.Limiter, o.Cost)
 	}
 	return e
 }

@@ -228,7 +228,7 @@ func ExampleByMetadata() {
 	fmt.Println(err)
 	fmt.Println(byKey(metadata.NewIncomingContext(noContext, metadata.Pairs("api-key", "k-4711")), grpclimit.Call{}))
 	// Output:
-	// grpclimit: 0 values of the metadata api-key, want one that is not empty
+	// grpclimit: metadata api-key: want one value that is not empty: got 0 values
 	// k-4711 <nil>
 }
 

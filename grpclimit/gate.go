@@ -29,7 +29,8 @@ func newGate(interceptor string, choose func(context.Context, Call) (Limiter, er
 	}
 	g := &gate{
 		settings: settings{
-			deadline: DefaultDeadline, sharing: guard.NewShared, known: describe(nil), spread: guard.NewSpread(),
+			deadline: DefaultDeadline, sharing: guard.NewShared, spread: guard.NewSpread(),
+			policies: describe(guard.Describe(nil)),
 		},
 		choose: choose,
 	}
@@ -44,7 +45,7 @@ func newGate(interceptor string, choose func(context.Context, Call) (Limiter, er
 
 // request returns the guard's request for a call. It reports in limited whether anything limits the
 // call.
-func (g *gate) request(ctx context.Context, call Call) (q guard.Request, k *description, limited bool, err error) {
+func (g *gate) request(ctx context.Context, call Call) (q guard.Request, d *description, limited bool, err error) {
 	if !g.exemptNone && !call.Outgoing && guard.Exempt(call.Service()) || g.skip != nil && g.skip(ctx, call) {
 		return q, nil, false, nil
 	}
@@ -52,33 +53,24 @@ func (g *gate) request(ctx context.Context, call Call) (q guard.Request, k *desc
 	if err != nil {
 		return q, nil, true, err
 	}
-	if guard.IsNil(limiter) {
+	if limiter, d = guard.Unwrap(limiter, g.policies); guard.IsNil(limiter) {
 		return q, nil, false, nil
 	}
-	k = g.known
-	switch l := limiter.(type) {
-	case *keyedLimiter:
-		k = l.Description
-	case *described:
-		if limiter, k = l.Limiter, l.known; guard.IsNil(limiter) {
-			return q, nil, false, nil
-		}
-	}
-	q = guard.Request{Limiter: limiter, Policies: k.Policies, Permits: 1, Wait: g.wait}
+	q = guard.Request{Limiter: limiter, Policies: d.Policies, Permits: 1, Wait: g.wait}
 	if g.cost != nil {
 		if q.Permits = g.cost(ctx, call); q.Permits == 0 {
 			return q, nil, false, nil
 		}
 		if q.Permits < 0 {
-			return q, k, true, guard.Invalidf("grpclimit: Cost is %d, want 0 or more", q.Permits)
+			return q, d, true, guard.Invalidf("grpclimit: Cost: the cost is negative: %d", q.Permits)
 		}
 	}
-	return q, k, true, nil
+	return q, d, true, nil
 }
 
 // decide decides a call, and reports it. It returns false if nothing limits the call.
 func (g *gate) decide(ctx context.Context, call Call) (q guard.Request, a guard.Answer, o Outcome, limited bool) {
-	q, k, limited, err := g.request(ctx, call)
+	q, d, limited, err := g.request(ctx, call)
 	switch {
 	case !limited:
 		return q, a, o, false
@@ -98,12 +90,8 @@ func (g *gate) decide(ctx context.Context, call Call) (q guard.Request, a guard.
 		a = g.guard.Ask(ctx, q)
 	}
 	o = Outcome{
-		Result: Result(a.Result), Shadow: g.shadow, Local: a.Local, Cost: q.Permits, Decision: a.Decision, Each: a.Each,
-		Err: a.Err, known: k,
-		invalid: a.Invalid,
-	}
-	if q.Limiter != nil {
-		o.Limiter = guard.NameOf(q.Limiter)
+		Result: Result(a.Result), Shadow: g.shadow, Local: a.Local, Limiter: guard.NameOf(q.Limiter), Cost: q.Permits,
+		Decision: a.Decision, Each: a.Each, Err: a.Err, answer: a, policies: d,
 	}
 	if g.report != nil {
 		g.report(ctx, call, o)
@@ -113,7 +101,7 @@ func (g *gate) decide(ctx context.Context, call Call) (q guard.Request, a guard.
 
 // passes reports whether a call proceeds.
 func (g *gate) passes(o *Outcome) bool {
-	return g.shadow || o.Result == Acquired || o.Result == FailedOpen
+	return g.shadow || o.answer.Result.Passes()
 }
 
 // admit decides a call to a server, or a message. It returns the visit of a call that proceeds, nil

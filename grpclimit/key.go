@@ -28,7 +28,7 @@ type Key func(ctx context.Context, call Call) (string, error)
 func ByIP(trusted ...netip.Prefix) Key {
 	for _, network := range trusted {
 		if !network.IsValid() {
-			panic("grpclimit: ByIP: a trusted range is the zero Prefix")
+			panic("grpclimit: ByIP: a trusted range is the zero Prefix: pass valid ranges")
 		}
 	}
 	return Address{Trusted: trusted}.Key
@@ -49,7 +49,7 @@ func ByMetadata(name string) Key {
 			values = metadata.ValueFromIncomingContext(ctx, name)
 		}
 		if len(values) != 1 || strings.TrimSpace(values[0]) == "" {
-			return "", guard.Invalidf("grpclimit: %d values of the metadata %s, want one that is not empty", len(values), name)
+			return "", guard.Invalidf("grpclimit: metadata %s: want one value that is not empty: got %d values", name, len(values))
 		}
 		return strings.TrimSpace(values[0]), nil
 	}
@@ -67,7 +67,7 @@ func ByService() Key {
 	return func(_ context.Context, call Call) (string, error) {
 		service := call.Service()
 		if service == "" {
-			return "", guard.Invalidf("grpclimit: the method has no service")
+			return "", guard.Invalidf("grpclimit: method %q: it has no service", call.Method)
 		}
 		return service, nil
 	}
@@ -107,7 +107,7 @@ func Combined(keys ...Key) Key {
 				return "", err
 			}
 			if texts[i] == "" {
-				return "", fmt.Errorf("grpclimit: key %d of the call is empty", i+1)
+				return "", fmt.Errorf("grpclimit: Combined: key %d is empty", i+1)
 			}
 		}
 		return guard.Join(texts...), nil

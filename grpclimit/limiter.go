@@ -41,10 +41,10 @@ func All(limiter Limiter) func(context.Context, Call) (Limiter, error) {
 func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.Policy,
 ) func(context.Context, Call) (Limiter, error) {
 	if key == nil {
-		panic(fmt.Sprintf("grpclimit: Each of %q needs a Key", name))
+		panic(fmt.Sprintf("grpclimit: Each: name %q: the Key is nil: pass ByIP, ByMetadata or a function", name))
 	}
-	known := describe(policies)
-	keyed, err := guard.NewKeyed(client, name, known.Policies, known)
+	d := describe(guard.Describe(policies))
+	keyed, err := guard.NewKeyed(client, name, d.Policies, d)
 	if err != nil {
 		panic(fmt.Sprintf("grpclimit: Each: %v", err))
 	}
@@ -55,11 +55,8 @@ func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.P
 		}
 		l, err := keyed.Limiter(text)
 		if err != nil {
-			return nil, fmt.Errorf("grpclimit: of a call: %w", err)
+			return nil, fmt.Errorf("grpclimit: Each: name %q: %w", name, err)
 		}
 		return l, nil
 	}
 }
-
-// keyedLimiter is the limiter of one key.
-type keyedLimiter = guard.KeyedLimiter[*description]

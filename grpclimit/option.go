@@ -14,7 +14,7 @@ import (
 type Option func(*settings)
 
 type settings struct {
-	known     *description // of limiters without a description of their own
+	policies  *description // of limiters without a description of their own
 	cost      func(context.Context, Call) int64
 	skip      func(context.Context, Call) bool
 	subject   func(context.Context, Call) string
@@ -53,8 +53,8 @@ const DefaultMaxWaiting = 1000
 // *[limit.Limiter] does not export its policies, and the rate of a *[rratelimiter.Limiter], a
 // [limit.SlidingLog], is in Redis. Policies panics if a policy is invalid.
 func Policies(policies ...limit.Policy) Option {
-	known := mustDescribe("Policies", policies)
-	return func(s *settings) { s.known = known }
+	d := describe(guard.MustDescribe("grpclimit: Policies", policies))
+	return func(s *settings) { s.policies = d }
 }
 
 // Cost sets the cost of a call or message, 1 by default. A call of cost 0 passes without a call to
@@ -89,7 +89,7 @@ func EachMessage() Option {
 // most d. [MaxWaiting] bounds the number of waiters.
 func Wait(d time.Duration) Option {
 	if d <= 0 {
-		panic(fmt.Sprintf("grpclimit: Wait: %v, want above 0", d))
+		panic(fmt.Sprintf("grpclimit: Wait: the duration is not positive: %v", d))
 	}
 	return func(s *settings) { s.wait, s.atOnce = d, false }
 }
@@ -100,7 +100,7 @@ func Wait(d time.Duration) Option {
 // wait. MaxWaiting panics if n is below 1.
 func MaxWaiting(n int) Option {
 	if n < 1 {
-		panic(fmt.Sprintf("grpclimit: MaxWaiting: %d, want 1 or more", n))
+		panic(fmt.Sprintf("grpclimit: MaxWaiting: the number is below 1: %d", n))
 	}
 	return func(s *settings) { s.maxWaiting = n }
 }
@@ -118,7 +118,7 @@ func HealthAndReflection() Option {
 // default, or if d is 0. Spread panics if d is below 0.
 func Spread(d time.Duration) Option {
 	if d < 0 {
-		panic(fmt.Sprintf("grpclimit: Spread: the duration is negative: %v: pass 0 or more", d))
+		panic(fmt.Sprintf("grpclimit: Spread: the duration is negative: %v", d))
 	}
 	return func(s *settings) { s.spread.Most = d }
 }
@@ -189,7 +189,7 @@ const (
 // Local panics if the share is not above 0 and at most 1.
 func Local(share float64) FailureMode {
 	if !(share > 0 && share <= 1) {
-		panic(fmt.Sprintf("grpclimit: Local: a share of %v, want above 0, at most 1", share))
+		panic(fmt.Sprintf("grpclimit: Local: the share is out of range: %v: pass one above 0 and at most 1", share))
 	}
 	return FailureMode(share)
 }
@@ -222,7 +222,7 @@ func InvalidAsFailure() Option {
 // for permits is not part of it. A [Settle] is another request with the same deadline.
 func Deadline(d time.Duration) Option {
 	if d <= 0 {
-		panic(fmt.Sprintf("grpclimit: Deadline: %v, want above 0", d))
+		panic(fmt.Sprintf("grpclimit: Deadline: the duration is not positive: %v", d))
 	}
 	return func(s *settings) { s.deadline = d }
 }

@@ -43,25 +43,24 @@ type Outcome struct {
 	Each     []rratelimiter.Decision // of each policy, in order, if several are known; else nil
 	Err      error                   // why Redis did not decide; not for clients
 
-	known   *description
-	invalid bool // FailedClosed because of the call itself
+	answer   guard.Answer
+	policies *description
 }
 
 // Violated returns the names of the policies that denied a call.
 func (o Outcome) Violated() []string {
 	var names []string
 	for _, i := range o.violated() {
-		names = append(names, o.known.Name(i))
+		names = append(names, o.policies.Name(i))
 	}
 	return names
 }
 
 func (o *Outcome) violated() []int {
-	if o.known == nil {
+	if o.policies == nil {
 		return nil
 	}
-	return o.known.Violated(guard.Answer{Result: guard.Result(o.Result), Decision: o.Decision, Each: o.Each, Err: o.Err},
-		o.Cost)
+	return o.policies.Violated(o.answer, o.Cost)
 }
 
 // decision returns the decision of a policy.

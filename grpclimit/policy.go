@@ -27,14 +27,8 @@ func Named(name string, policy limit.Policy) limit.Policy {
 // reuse the function, since to describe policies takes some microseconds. Describe panics if a
 // policy is invalid.
 func Describe(policies ...limit.Policy) func(Limiter) Limiter {
-	known := mustDescribe("Describe", policies)
-	return func(l Limiter) Limiter { return &described{l, known} }
-}
-
-// described is a limiter with a description of its policies.
-type described struct {
-	Limiter
-	known *description
+	d := describe(guard.MustDescribe("grpclimit: Describe", policies))
+	return func(l Limiter) Limiter { return guard.WithDescription(l, d) }
 }
 
 // description describes the policies of a limiter to clients.
@@ -43,22 +37,13 @@ type description struct {
 	failures [][]*anypb.Any // the QuotaFailure of each policy alone
 }
 
-// mustDescribe is describe, but panics if a policy is invalid.
-func mustDescribe(caller string, policies []limit.Policy) *description {
-	k := describe(policies)
-	if err := k.Check(); err != nil {
-		panic("grpclimit: " + caller + ": " + err.Error())
-	}
-	return k
-}
-
-// describe returns the description of policies.
-func describe(policies []limit.Policy) *description {
-	k := &description{Description: guard.Describe(policies)}
-	for i, quota := range k.Quotas {
-		k.failures = append(k.failures, detail(&errdetails.QuotaFailure{
-			Violations: []*errdetails.QuotaFailure_Violation{violation(k.Names[i], quota, "", false)},
+// describe adds what clients see.
+func describe(described guard.Description) *description {
+	d := &description{Description: described}
+	for i, quota := range d.Quotas {
+		d.failures = append(d.failures, detail(&errdetails.QuotaFailure{
+			Violations: []*errdetails.QuotaFailure_Violation{violation(d.Names[i], quota, "", false)},
 		}))
 	}
-	return k
+	return d
 }

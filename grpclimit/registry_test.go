@@ -31,9 +31,9 @@ func TestUnary_IncompletePolicy_IsRefused(t *testing.T) {
 		policytest.Register(f)
 		incomplete := policytest.Incomplete{FixedWindow: policytest.Window}
 		for want, open := range map[string]func(){
-			`grpclimit: Each: limiters of the name "api": `: func() { perIP(client, incomplete) },
-			"grpclimit: Policies: ":                         func() { grpclimit.Policies(incomplete) },
-			"grpclimit: Describe: ":                         func() { grpclimit.Describe(incomplete) },
+			`grpclimit: Each: name "api": `: func() { perIP(client, incomplete) },
+			"grpclimit: Policies: ":         func() { grpclimit.Policies(incomplete) },
+			"grpclimit: Describe: ":         func() { grpclimit.Describe(incomplete) },
 		} {
 			assert.PanicsWithValue(f, want+"rratelimiter: invalid rate: policy 1: incomplete describes no local share", open)
 		}

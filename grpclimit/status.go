@@ -33,7 +33,7 @@ func code(ctx context.Context, o *Outcome) codes.Code {
 	switch {
 	case o.Result == Rejected:
 		return codes.ResourceExhausted
-	case o.invalid:
+	case o.answer.Invalid:
 		return codes.InvalidArgument
 	case o.Result != Canceled:
 		return codes.Unavailable
@@ -41,17 +41,6 @@ func code(ctx context.Context, o *Outcome) codes.Code {
 		return codes.Canceled
 	}
 	return codes.DeadlineExceeded
-}
-
-// retryAfter returns when a retry could help, 0 for never.
-func retryAfter(o *Outcome) time.Duration {
-	switch {
-	case o.Result == Rejected:
-		return o.Decision.RetryAfter
-	case o.Result == FailedClosed && !o.invalid:
-		return time.Second
-	}
-	return 0
 }
 
 // refusal is the status and trailer of a refused call to a server.
@@ -69,7 +58,7 @@ func newStatus(ctx context.Context, o *Outcome, after time.Duration) *spb.Status
 		s.Message = overLimit
 	case o.Result == Canceled:
 		s.Message = ended
-	case o.invalid:
+	case o.answer.Invalid:
 		s.Message = lacking
 	}
 	if after > 0 {
@@ -79,7 +68,7 @@ func newStatus(ctx context.Context, o *Outcome, after time.Duration) *spb.Status
 }
 
 func newRefusal(ctx context.Context, o *Outcome, subject string, spread guard.Spread) *refusal {
-	exact := retryAfter(o)
+	exact := o.answer.RetryAfter()
 	after := spread.Add(exact)
 	s := newStatus(ctx, o, after)
 	if o.Result == Rejected {
@@ -97,8 +86,8 @@ func quotaFailure(o *Outcome, subject string) []*anypb.Any {
 	violated := o.violated()
 	never := errors.Is(o.Err, rratelimiter.ErrPermitsExceedRate)
 	if len(violated) == 1 && !never && subject == "" {
-		if i := violated[0]; i < len(o.known.failures) && o.decision(i).Limit == o.known.Quotas[i] {
-			return o.known.failures[i]
+		if i := violated[0]; i < len(o.policies.failures) && o.decision(i).Limit == o.policies.Quotas[i] {
+			return o.policies.failures[i]
 		}
 	}
 	if !utf8.ValidString(subject) {
@@ -107,10 +96,10 @@ func quotaFailure(o *Outcome, subject string) []*anypb.Any {
 	f := new(errdetails.QuotaFailure)
 	for _, i := range violated {
 		value := o.decision(i).Limit
-		if value == 0 && i < len(o.known.Quotas) {
-			value = o.known.Quotas[i]
+		if value == 0 && i < len(o.policies.Quotas) {
+			value = o.policies.Quotas[i]
 		}
-		f.Violations = append(f.Violations, violation(o.known.Name(i), value, subject, never))
+		f.Violations = append(f.Violations, violation(o.policies.Name(i), value, subject, never))
 	}
 	return detail(f)
 }

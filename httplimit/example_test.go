@@ -180,7 +180,7 @@ func ExampleByHeader() {
 	r.Header.Set("X-API-Key", "k-4711")
 	fmt.Println(byKey(r))
 	// Output:
-	// httplimit: 0 values of the header X-Api-Key, want one that is not empty
+	// httplimit: header X-Api-Key: want one value that is not empty: got 0 values
 	// k-4711 <nil>
 }
 

@@ -25,7 +25,7 @@ type Key func(*http.Request) (string, error)
 func ByIP(trusted ...netip.Prefix) Key {
 	for _, network := range trusted {
 		if !network.IsValid() {
-			panic("httplimit: ByIP: a trusted range is the zero Prefix")
+			panic("httplimit: ByIP: a trusted range is the zero Prefix: pass valid ranges")
 		}
 	}
 	return Address{Trusted: trusted}.Key
@@ -39,7 +39,7 @@ func ByHeader(name string) Key {
 	return func(r *http.Request) (string, error) {
 		values := r.Header[name]
 		if len(values) != 1 || strings.TrimSpace(values[0]) == "" {
-			return "", guard.Invalidf("httplimit: %d values of the header %s, want one that is not empty", len(values), name)
+			return "", guard.Invalidf("httplimit: header %s: want one value that is not empty: got %d values", name, len(values))
 		}
 		return strings.TrimSpace(values[0]), nil
 	}
@@ -51,11 +51,10 @@ func ByPathValue(name string) Key {
 	return func(r *http.Request) (string, error) {
 		value := r.PathValue(name)
 		if value == "" && strings.Contains(r.Pattern, "{"+name+"...}") {
-			return "", guard.Invalidf("httplimit: the wildcard %q of the path is empty", name)
+			return "", guard.Invalidf("httplimit: path wildcard %q: the value is empty", name)
 		}
 		if value == "" {
-			return "", fmt.Errorf("httplimit: the path has no %q, put the middleware behind the router whose pattern has it",
-				name)
+			return "", fmt.Errorf("httplimit: path wildcard %q: the pattern has none: put the middleware behind the router", name)
 		}
 		return value, nil
 	}
@@ -85,7 +84,7 @@ func Combined(keys ...Key) Key {
 				return "", err
 			}
 			if texts[i] == "" {
-				return "", fmt.Errorf("httplimit: key %d of the request is empty", i+1)
+				return "", fmt.Errorf("httplimit: Combined: key %d is empty", i+1)
 			}
 		}
 		return guard.Join(texts...), nil

@@ -43,10 +43,10 @@ func All(limiter Limiter) func(*http.Request) (Limiter, error) {
 func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.Policy,
 ) func(*http.Request) (Limiter, error) {
 	if key == nil {
-		panic(fmt.Sprintf("httplimit: Each of %q needs a Key", name))
+		panic(fmt.Sprintf("httplimit: Each: name %q: the Key is nil: pass ByIP, ByHeader or a function", name))
 	}
-	known := describe(policies)
-	keyed, err := guard.NewKeyed(client, name, known.Policies, known)
+	d := describe(guard.Describe(policies))
+	keyed, err := guard.NewKeyed(client, name, d.Policies, d)
 	if err != nil {
 		panic(fmt.Sprintf("httplimit: Each: %v", err))
 	}
@@ -57,11 +57,8 @@ func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.P
 		}
 		l, err := keyed.Limiter(text)
 		if err != nil {
-			return nil, fmt.Errorf("httplimit: of a request: %w", err)
+			return nil, fmt.Errorf("httplimit: Each: name %q: %w", name, err)
 		}
 		return l, nil
 	}
 }
-
-// keyedLimiter is the limiter of one key.
-type keyedLimiter = guard.KeyedLimiter[*description]

@@ -28,9 +28,9 @@ func Middleware(choose func(*http.Request) (Limiter, error), opts ...Option) fun
 	if choose == nil {
 		panic("httplimit: Middleware: choose is nil: pass All, Each or a function that returns a Limiter")
 	}
-	s, guard := newSettings(opts, DefaultMaxWaiting)
+	s, g := newSettings(opts, DefaultMaxWaiting)
 	return func(next http.Handler) http.Handler {
-		return &middleware{s, guard, choose, next}
+		return &middleware{s, g, choose, next}
 	}
 }
 
@@ -42,7 +42,7 @@ type middleware struct {
 }
 
 func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	q, known, limited, err := m.request(r, m.choose)
+	q, d, limited, err := m.request(r, m.choose)
 	if !limited {
 		m.next.ServeHTTP(w, r)
 		return
@@ -59,11 +59,11 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		a = m.guard.Ask(r.Context(), q)
 	}
-	o := m.outcome(q, a, known)
+	o := m.outcome(q, a, d)
 	if m.report != nil {
 		m.report(r, o)
 	}
-	passes := m.shadow || a.Result == guard.Granted || a.Result == guard.FailedOpen
+	passes := m.shadow || a.Result.Passes()
 	document := !passes && m.refuse == nil
 	if !m.shadow {
 		m.setHeaders(w.Header(), &o, document)
@@ -87,7 +87,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // request returns the guard's request for r. It reports in limited whether anything limits r.
 func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter, error)) (
-	q guard.Request, k *description, limited bool, err error,
+	q guard.Request, d *description, limited bool, err error,
 ) {
 	if s.skip != nil && s.skip(r) {
 		return q, nil, false, nil
@@ -96,47 +96,28 @@ func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter,
 	if err != nil {
 		return q, nil, true, err
 	}
-	if guard.IsNil(limiter) {
+	if limiter, d = guard.Unwrap(limiter, s.policies); guard.IsNil(limiter) {
 		return q, nil, false, nil
 	}
-	k = s.known
-	switch l := limiter.(type) {
-	case *keyedLimiter:
-		k = l.Description
-	case *described:
-		if limiter, k = l.Limiter, l.known; guard.IsNil(limiter) {
-			return q, nil, false, nil
-		}
-	}
-	q = guard.Request{Limiter: limiter, Policies: k.Policies, Permits: 1, Wait: s.wait}
+	q = guard.Request{Limiter: limiter, Policies: d.Policies, Permits: 1, Wait: s.wait}
 	if s.cost != nil {
 		if q.Permits = s.cost(r); q.Permits == 0 {
 			return q, nil, false, nil
 		}
 		if q.Permits < 0 {
 			if r.ContentLength < 0 {
-				return q, k, true, fmt.Errorf("httplimit: Cost: %w", ErrLengthRequired)
+				return q, d, true, fmt.Errorf("httplimit: Cost: %w", ErrLengthRequired)
 			}
-			return q, k, true, guard.Invalidf("httplimit: Cost is %d, want 0 or more", q.Permits)
+			return q, d, true, guard.Invalidf("httplimit: Cost: the cost is negative: %d", q.Permits)
 		}
 	}
-	return q, k, true, nil
+	return q, d, true, nil
 }
 
 // outcome returns the Outcome of a guard's answer.
-func (s *settings) outcome(q guard.Request, a guard.Answer, k *description) Outcome {
-	o := Outcome{
-		Result: Result(a.Result), Shadow: s.shadow, Local: a.Local, Cost: q.Permits, Decision: a.Decision, Each: a.Each,
-		Err: a.Err, known: k, waited: a.Waited,
+func (s *settings) outcome(q guard.Request, a guard.Answer, d *description) Outcome {
+	return Outcome{
+		Result: Result(a.Result), Shadow: s.shadow, Local: a.Local, Limiter: guard.NameOf(q.Limiter), Cost: q.Permits,
+		Decision: a.Decision, Each: a.Each, Err: a.Err, answer: a, policies: d,
 	}
-	if q.Limiter != nil {
-		o.Limiter = guard.NameOf(q.Limiter)
-	}
-	if a.Invalid {
-		o.invalid = &badRequest
-		if errors.Is(a.Err, ErrLengthRequired) {
-			o.invalid = &lengthRequired
-		}
-	}
-	return o
 }

@@ -15,7 +15,7 @@ type Option func(*settings)
 
 type settings struct {
 	style     HeaderStyle
-	known     *description // of limiters without a description of their own
+	policies  *description // of limiters without a description of their own
 	cost      func(*http.Request) int64
 	skip      func(*http.Request) bool
 	wait      time.Duration
@@ -49,7 +49,10 @@ const DefaultMaxWaiting = 1000
 // newSettings applies the options. It returns the guard too. Unless an option changes it,
 // maxWaiting bounds the requests that wait at once; 0 means no bound.
 func newSettings(opts []Option, maxWaiting int) (*settings, *guard.Guard) {
-	s := &settings{deadline: DefaultDeadline, sharing: guard.NewShared, known: describe(nil), spread: guard.NewSpread()}
+	s := &settings{
+		deadline: DefaultDeadline, sharing: guard.NewShared, spread: guard.NewSpread(),
+		policies: describe(guard.Describe(nil)),
+	}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(s)
@@ -81,8 +84,7 @@ const (
 // one of this package.
 func Headers(style HeaderStyle) Option {
 	if style < Draft11 || style > NoHeaders {
-		panic(fmt.Sprintf("httplimit: Headers: unknown style %d: want Draft11, ThreeHeaders, XRateLimit or NoHeaders",
-			int(style)))
+		panic(fmt.Sprintf("httplimit: Headers: the style is unknown: %d: pass a constant of this package", int(style)))
 	}
 	return func(s *settings) { s.style = style }
 }
@@ -92,8 +94,8 @@ func Headers(style HeaderStyle) Option {
 // *[limit.Limiter] does not export its policies, and the rate of a *[rratelimiter.Limiter], a
 // [limit.SlidingLog], is in Redis. Policies panics if a policy is invalid.
 func Policies(policies ...limit.Policy) Option {
-	known := mustDescribe("Policies", policies)
-	return func(s *settings) { s.known = known }
+	d := describe(guard.MustDescribe("httplimit: Policies", policies))
+	return func(s *settings) { s.policies = d }
 }
 
 // Cost sets the cost of a request, 1 by default. A request of cost 0 passes without a call to
@@ -115,7 +117,7 @@ func Skip(skip func(*http.Request) bool) Option {
 // Wait for at most d. [MaxWaiting] bounds the number of waiters.
 func Wait(d time.Duration) Option {
 	if d <= 0 {
-		panic(fmt.Sprintf("httplimit: Wait: %v, want above 0", d))
+		panic(fmt.Sprintf("httplimit: Wait: the duration is not positive: %v", d))
 	}
 	return func(s *settings) { s.wait = d }
 }
@@ -126,7 +128,7 @@ func Wait(d time.Duration) Option {
 // wait. MaxWaiting panics if n is below 1.
 func MaxWaiting(n int) Option {
 	if n < 1 {
-		panic(fmt.Sprintf("httplimit: MaxWaiting: %d, want 1 or more", n))
+		panic(fmt.Sprintf("httplimit: MaxWaiting: the number is below 1: %d", n))
 	}
 	return func(s *settings) { s.maxWaiting = n }
 }
@@ -139,7 +141,7 @@ func MaxWaiting(n int) Option {
 // 0. Spread panics if d is below 0.
 func Spread(d time.Duration) Option {
 	if d < 0 {
-		panic(fmt.Sprintf("httplimit: Spread: the duration is negative: %v: pass 0 or more", d))
+		panic(fmt.Sprintf("httplimit: Spread: the duration is negative: %v", d))
 	}
 	return func(s *settings) { s.spread.Most = d }
 }
@@ -206,7 +208,7 @@ const (
 // Local panics if the share is not above 0 and at most 1.
 func Local(share float64) FailureMode {
 	if !(share > 0 && share <= 1) {
-		panic(fmt.Sprintf("httplimit: Local: a share of %v, want above 0, at most 1", share))
+		panic(fmt.Sprintf("httplimit: Local: the share is out of range: %v: pass one above 0 and at most 1", share))
 	}
 	return FailureMode(share)
 }
@@ -239,7 +241,7 @@ func InvalidAsFailure() Option {
 // wait for permits is not part of it. A [Settle] is another call with the same deadline.
 func Deadline(d time.Duration) Option {
 	if d <= 0 {
-		panic(fmt.Sprintf("httplimit: Deadline: %v, want above 0", d))
+		panic(fmt.Sprintf("httplimit: Deadline: the duration is not positive: %v", d))
 	}
 	return func(s *settings) { s.deadline = d }
 }

@@ -50,20 +50,18 @@ type Outcome struct {
 	Each     []rratelimiter.Decision // of each policy, in order, if several are known; else nil
 	Err      error                   // why Redis did not decide; not for clients
 
-	known   *description
-	waited  bool     // for its permits: the numbers are older than the wait
-	invalid *problem // the response to an invalid request
+	answer   guard.Answer
+	policies *description
 }
 
 // Violated returns the names of the policies that denied a request.
 func (o Outcome) Violated() []string {
-	if o.known == nil {
+	if o.policies == nil {
 		return nil
 	}
-	a := guard.Answer{Result: guard.Result(o.Result), Decision: o.Decision, Each: o.Each, Err: o.Err}
 	var names []string
-	for _, i := range o.known.Violated(a, o.Cost) {
-		names = append(names, o.known.Name(i))
+	for _, i := range o.policies.Violated(o.answer, o.Cost) {
+		names = append(names, o.policies.Name(i))
 	}
 	return names
 }

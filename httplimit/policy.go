@@ -28,14 +28,8 @@ func Named(name string, policy limit.Policy) limit.Policy {
 // reuse the function, since to describe policies takes some microseconds. Describe panics if a
 // policy is invalid.
 func Describe(policies ...limit.Policy) func(Limiter) Limiter {
-	known := mustDescribe("Describe", policies)
-	return func(l Limiter) Limiter { return &described{l, known} }
-}
-
-// described is a limiter with a description of its policies.
-type described struct {
-	Limiter
-	known *description
+	d := describe(guard.MustDescribe("httplimit: Describe", policies))
+	return func(l Limiter) Limiter { return guard.WithDescription(l, d) }
 }
 
 // description describes the policies of a limiter to clients.
@@ -47,55 +41,46 @@ type description struct {
 	problem []byte   // the problem document if the first policy denies
 }
 
-// mustDescribe is describe, but panics if a policy is invalid.
-func mustDescribe(caller string, policies []limit.Policy) *description {
-	k := describe(policies)
-	if err := k.Check(); err != nil {
-		panic("httplimit: " + caller + ": " + err.Error())
-	}
-	return k
-}
-
-// describe returns the description of policies.
-func describe(policies []limit.Policy) *description {
-	k := &description{Description: guard.Describe(policies)}
-	for _, p := range k.Policies {
+// describe adds what clients see.
+func describe(described guard.Description) *description {
+	d := &description{Description: described}
+	for _, p := range d.Policies {
 		window := ""
 		if w := guard.Window(p); w > 0 && w%time.Second == 0 {
 			window = ";w=" + strconv.FormatInt(clampInteger(int64(w/time.Second)), 10)
 		}
-		k.windows = append(k.windows, window)
+		d.windows = append(d.windows, window)
 	}
 	var header []byte
-	for i, name := range k.Names {
-		k.items = append(k.items, quote(name))
-		if i < len(policies) {
+	for i, name := range d.Names {
+		d.items = append(d.items, quote(name))
+		if i < len(d.Policies) {
 			if i > 0 {
 				header = append(header, ", "...)
 			}
-			header = k.appendPolicy(header, i, k.Quotas[i])
+			header = d.appendPolicy(header, i, d.Quotas[i])
 		}
 	}
-	k.header = string(header)
-	k.problem = newProblem(quotaExceeded, k.Names[:1])
-	return k
+	d.header = string(header)
+	d.problem = newProblem(quotaExceeded, d.Names[:1])
+	return d
 }
 
 // item returns the name of a policy as a string of a structured field.
-func (k *description) item(i int) string {
-	if i < len(k.items) {
-		return k.items[i]
+func (d *description) item(i int) string {
+	if i < len(d.items) {
+		return d.items[i]
 	}
-	return quote(k.Name(i))
+	return quote(d.Name(i))
 }
 
 // appendPolicy appends an item of RateLimit-Policy.
-func (k *description) appendPolicy(text []byte, i int, quota int64) []byte {
-	text = append(text, k.item(i)...)
+func (d *description) appendPolicy(text []byte, i int, quota int64) []byte {
+	text = append(text, d.item(i)...)
 	text = append(text, ";q="...)
 	text = strconv.AppendInt(text, clampInteger(quota), 10)
-	if i < len(k.windows) {
-		text = append(text, k.windows[i]...)
+	if i < len(d.windows) {
+		text = append(text, d.windows[i]...)
 	}
 	return text
 }

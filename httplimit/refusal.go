@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 )
@@ -48,9 +49,13 @@ var reducedProblem = newProblem(reduced, nil)
 
 // writeRefusal answers in place of the handler. The headers are set before.
 func writeRefusal(w http.ResponseWriter, o *Outcome) {
-	if o.invalid != nil {
-		w.WriteHeader(o.invalid.status)
-		_, _ = w.Write(newProblem(*o.invalid, nil))
+	if o.answer.Invalid {
+		p := badRequest
+		if errors.Is(o.Err, ErrLengthRequired) {
+			p = lengthRequired
+		}
+		w.WriteHeader(p.status)
+		_, _ = w.Write(newProblem(p, nil))
 		return
 	}
 	if o.Result != Rejected {
@@ -58,8 +63,8 @@ func writeRefusal(w http.ResponseWriter, o *Outcome) {
 		_, _ = w.Write(reducedProblem) // an error means that the client has left
 		return
 	}
-	text := o.known.problem
-	if len(o.known.Names) > 1 {
+	text := o.policies.problem
+	if len(o.policies.Names) > 1 {
 		text = newProblem(quotaExceeded, o.Violated())
 	}
 	w.WriteHeader(quotaExceeded.status)

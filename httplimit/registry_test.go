@@ -35,9 +35,9 @@ func TestMiddleware_IncompletePolicy_IsRefused(t *testing.T) {
 		policytest.Register(f)
 		incomplete := policytest.Incomplete{FixedWindow: policytest.Window}
 		for want, open := range map[string]func(){
-			`httplimit: Each: limiters of the name "web": `: func() { perIP(client, incomplete) },
-			"httplimit: Policies: ":                         func() { httplimit.Policies(incomplete) },
-			"httplimit: Describe: ":                         func() { httplimit.Describe(httplimit.Named("x", incomplete)) },
+			`httplimit: Each: name "web": `: func() { perIP(client, incomplete) },
+			"httplimit: Policies: ":         func() { httplimit.Policies(incomplete) },
+			"httplimit: Describe: ":         func() { httplimit.Describe(httplimit.Named("x", incomplete)) },
 		} {
 			assert.PanicsWithValue(f, want+"rratelimiter: invalid rate: policy 1: incomplete describes no local share", open)
 		}

@@ -38,8 +38,8 @@ func Transport(base http.RoundTripper, choose func(*http.Request) (Limiter, erro
 	if base == nil {
 		base = http.DefaultTransport
 	}
-	s, guard := newSettings(opts, 0)
-	return &transport{settings: s, guard: guard, choose: choose, base: base}
+	s, g := newSettings(opts, 0)
+	return &transport{settings: s, guard: g, choose: choose, base: base}
 }
 
 type transport struct {
@@ -52,7 +52,7 @@ type transport struct {
 
 // RoundTrip waits for the permits of a request, and sends it.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	q, known, limited, err := t.request(r, t.choose)
+	q, d, limited, err := t.request(r, t.choose)
 	if !limited {
 		return t.base.RoundTrip(r)
 	}
@@ -62,11 +62,11 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	} else {
 		a = t.ask(r.Context(), q)
 	}
-	o := t.outcome(q, a, known)
+	o := t.outcome(q, a, d)
 	if t.report != nil {
 		t.report(r, o)
 	}
-	if !t.shadow && a.Result != guard.Granted && a.Result != guard.FailedOpen {
+	if !t.shadow && !a.Result.Passes() {
 		if r.Body != nil {
 			_ = r.Body.Close() // required of a RoundTripper
 		}
@@ -106,7 +106,7 @@ func notSent(o *Outcome) error {
 	case o.Err != nil:
 		return fmt.Errorf("%w: %w", ErrNotSent, o.Err)
 	case o.Decision.RetryAfter > 0:
-		return fmt.Errorf("%w: %q has no %d permits in time, but in %v", ErrNotSent, o.Limiter, o.Cost, o.Decision.RetryAfter)
+		return fmt.Errorf("%w: limiter %q: %d permits are not free in time, but in %v", ErrNotSent, o.Limiter, o.Cost, o.Decision.RetryAfter)
 	}
-	return fmt.Errorf("%w: %q has no %d permits in time", ErrNotSent, o.Limiter, o.Cost)
+	return fmt.Errorf("%w: limiter %q: %d permits are not free in time", ErrNotSent, o.Limiter, o.Cost)
 }

@@ -271,9 +271,9 @@ func ExampleMiddleware_Request() {
 	if err != nil {
 		panic(err)
 	}
-	middleware := telemetry.Middleware("grpc")
+	calls := telemetry.Middleware("grpc")
 	report := func(ctx context.Context, o httplimit.Outcome) {
-		middleware.Request(ctx, otellimit.Outcome{Result: o.Result.String(), Shadow: o.Shadow, Limiter: o.Limiter, Err: o.Err})
+		calls.Request(ctx, otellimit.Outcome{Result: o.Result.String(), Shadow: o.Shadow, Limiter: o.Limiter, Err: o.Err})
 	}
 	report(context.Background(), httplimit.Outcome{Result: httplimit.Rejected})
 	provider.print("rratelimiter.middleware.requests")

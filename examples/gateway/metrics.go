@@ -18,10 +18,10 @@ import (
 // metrics exports requests, limits and Redis calls to Prometheus by OpenTelemetry. No label has a value
 // that a client can invent, such as an address or a path.
 type metrics struct {
-	registry  *prometheus.Registry
-	telemetry *otellimit.Telemetry
-	middleware      *otellimit.Middleware
-	seconds   metric.Float64Histogram
+	registry   *prometheus.Registry
+	telemetry  *otellimit.Telemetry
+	middleware *otellimit.Middleware
+	seconds    metric.Float64Histogram
 }
 
 func newMetrics() (*metrics, error) {

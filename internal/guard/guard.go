@@ -69,6 +69,9 @@ const (
 	Canceled            // its context has ended, or will end before permits are free
 )
 
+// Passes reports whether the request proceeds.
+func (r Result) Passes() bool { return r == Granted || r == FailedOpen }
+
 // String returns the name of the result in metrics.
 func (r Result) String() string {
 	switch r {
@@ -95,6 +98,17 @@ type Answer struct {
 	Each     []rratelimiter.Decision // of each policy, if there are several and the limiter reports them
 	Waited   bool                    // for its permits: the numbers are older than the wait
 	Err      error                   // why Redis could not decide, or why a wait is pointless
+}
+
+// RetryAfter returns the time after which a retry of a refused request may succeed, 0 for never.
+func (a Answer) RetryAfter() time.Duration {
+	switch {
+	case a.Result == FailedClosed && !a.Invalid:
+		return time.Second
+	case a.Result == Refused:
+		return a.Decision.RetryAfter
+	}
+	return 0
 }
 
 var (
@@ -152,7 +166,7 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 // attempt decides a request without a further attempt, by Redis unless that is down.
 func (g *Guard) attempt(ctx context.Context, q Request) Answer {
 	g.own.local.tidy()
-	if !g.store.admits(ctx, q.Limiter) {
+	if !g.breaker.allows(ctx, q.Limiter) {
 		return g.withoutRedis(q, ErrDown)
 	}
 	l, waits := q.Limiter.(waiter)
@@ -167,12 +181,12 @@ func (g *Guard) attempt(ctx context.Context, q Request) Answer {
 	}
 	if a.Decision.Allowed {
 		a.Result = Granted
-		g.store.answered()
+		g.breaker.succeeded()
 		return a
 	}
 	a.Result = Refused
-	if g.store.isDown() {
-		g.store.doubt(ctx, q.Limiter)
+	if g.breaker.isDown() {
+		g.breaker.verify(ctx, q.Limiter)
 	}
 	if !waits || q.Wait == 0 || q.Wait > 0 && a.Decision.RetryAfter > q.Wait {
 		return a
@@ -234,11 +248,11 @@ func (g *Guard) failed(ctx context.Context, q Request, a Answer, err error) Answ
 		a.Result = Refused // no wait helps
 		return a
 	case ctx.Err() != nil:
-		g.store.doubt(ctx, q.Limiter)
+		g.breaker.verify(ctx, q.Limiter)
 		a.Result = Canceled
 		return a
 	}
-	g.store.failed(ctx, q.Limiter, err)
+	g.breaker.failed(ctx, q.Limiter, err)
 	return g.withoutRedis(q, err)
 }
 

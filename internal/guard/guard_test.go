@@ -13,7 +13,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// redis is a limiter on a store that can be made to fail. It grants all.
+// redis is a limiter whose Redis can be made to fail. It grants all.
 type redis struct {
 	hangs, refuses atomic.Bool
 	asked          atomic.Int64
@@ -68,10 +68,10 @@ func TestGuard_CallersLeave_ProbeFindsOut(t *testing.T) {
 			time.AfterFunc(deadline/4, func() { r.hangs.Store(hangs) })
 			a := g.Ask(ctx, Request{Limiter: r, Permits: 1})
 			assert.Equal(t, Canceled, a.Result)
-			assert.False(t, g.store.isDown())
+			assert.False(t, g.breaker.isDown())
 			time.Sleep(deadline)
 			synctest.Wait()
-			assert.Equal(t, hangs, g.store.isDown())
+			assert.Equal(t, hangs, g.breaker.isDown())
 			r.hangs.Store(false)
 			time.Sleep(3 * deadline)
 			synctest.Wait()

@@ -92,7 +92,7 @@ func (p *Pauses) Ask(ctx context.Context, g *Guard, q Request) Answer {
 			q.Wait = max(1, time.Until(until))
 		}
 		a := g.Ask(ctx, q)
-		if a.Result != Granted && a.Result != FailedOpen || p.left(name) == 0 {
+		if !a.Result.Passes() || p.left(name) == 0 {
 			return a
 		}
 		// The pause began during the wait, so the permit is too early: refund it. A permit that

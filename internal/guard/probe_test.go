@@ -111,7 +111,7 @@ func TestGuard_LimiterWithoutPeek_GetsItsPermitBack(t *testing.T) {
 		l.set(nil)
 		time.Sleep(deadline)
 		synctest.Wait()
-		assert.False(t, g.store.isDown())
+		assert.False(t, g.breaker.isDown())
 		assert.Zero(t, l.taken)
 	})
 }
@@ -162,11 +162,11 @@ func TestGuard_ProbePanics_NextProbeAsks(t *testing.T) {
 			return rratelimiter.Decision{}, nil
 		})})
 		time.Sleep(5 * deadline)
-		assert.True(t, g.store.isDown(), "the goroutine of the prober has ended")
+		assert.True(t, g.breaker.isDown(), "the goroutine of the prober has ended")
 		r := new(redis)
 		r.denies.Store(true)
 		assert.Equal(t, Refused, g.Ask(t.Context(), Request{Limiter: r, Permits: 1}).Result)
 		synctest.Wait()
-		assert.False(t, g.store.isDown())
+		assert.False(t, g.breaker.isDown())
 	})
 }

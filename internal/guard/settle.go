@@ -17,16 +17,16 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 	case a.Local:
 		g.own.local.settle(q, float64(g.mode), more)
 		return nil
-	case g.store.isDown():
+	case g.breaker.isDown():
 		return ErrDown
 	}
 	limited, stop := context.WithTimeout(context.WithoutCancel(ctx), g.deadline)
 	defer stop()
 	err := settle(limited, q.Limiter, more)
 	if err != nil {
-		g.store.failed(ctx, q.Limiter, err)
+		g.breaker.failed(ctx, q.Limiter, err)
 	} else {
-		g.store.answered()
+		g.breaker.succeeded()
 	}
 	return err
 }

@@ -8,8 +8,8 @@ import (
 // Shared is the state of guards: whether Redis is up, the permits granted without Redis, and the
 // number of waiters. Guards with the same deadline can share it, and it remains when they end.
 type Shared struct {
-	store *store
-	own   *ownState
+	breaker *breaker
+	own     *ownState
 }
 
 // ownState is the part of the state that does not depend on a deadline.
@@ -24,7 +24,7 @@ type ownState struct {
 func NewShared(deadline time.Duration, changed func(up bool, err error)) *Shared {
 	c := clock{time.Now()}
 	return &Shared{
-		&store{clock: c, deadline: deadline, changed: changed},
+		&breaker{clock: c, deadline: deadline, changed: changed},
 		&ownState{local: buckets{clock: c}},
 	}
 }
@@ -32,17 +32,17 @@ func NewShared(deadline time.Duration, changed func(up bool, err error)) *Shared
 // Sibling returns the state for guards with another deadline. It shares everything that does not
 // depend on the deadline.
 func (s *Shared) Sibling(deadline time.Duration) *Shared {
-	return &Shared{&store{clock: clock{time.Now()}, deadline: deadline, changed: s.store.changed}, s.own}
+	return &Shared{&breaker{clock: clock{time.Now()}, deadline: deadline, changed: s.breaker.changed}, s.own}
 }
 
 // Retire ends the reports of guards that are no longer used. If they reported Redis as down, Retire
 // reports it as up.
-func (s *Shared) Retire() { s.store.retire() }
+func (s *Shared) Retire() { s.breaker.retire() }
 
 // Guard returns a guard with this state. maxWaiting bounds its requests that wait at once; 0 means
 // no bound.
 func (s *Shared) Guard(mode Mode, maxWaiting int) *Guard {
-	return &Guard{mode: mode, deadline: s.store.deadline, maxWaiting: int64(maxWaiting), Shared: s}
+	return &Guard{mode: mode, deadline: s.breaker.deadline, maxWaiting: int64(maxWaiting), Shared: s}
 }
 
 // New returns a guard with a state of its own, see [NewShared].

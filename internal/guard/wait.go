@@ -38,7 +38,7 @@ func (g *Guard) wait(ctx context.Context, q Request, a Answer, l waiter) Answer 
 	case !granted:
 		return a
 	}
-	g.store.answered()
+	g.breaker.succeeded()
 	// The permits that other callers took during the wait are unknown, so permits that were missing
 	// count as used.
 	a.Result, a.Waited = Granted, true
@@ -62,7 +62,7 @@ func (g *Guard) acquireForever(ctx context.Context, q Request, l waiter) Answer 
 	granted, err := l.TryAcquireWithin(ctx, q.Permits, g.deadline)
 	late := tooLate(ctx, err) && time.Now().Before(end)
 	if err == nil {
-		g.store.answered()
+		g.breaker.succeeded()
 		if granted {
 			return acquiredForever
 		}
@@ -75,7 +75,7 @@ func (g *Guard) acquireForever(ctx context.Context, q Request, l waiter) Answer 
 	case err != nil:
 		return g.failed(ctx, q, Answer{}, err)
 	}
-	g.store.answered()
+	g.breaker.succeeded()
 	return acquiredForever
 }
 

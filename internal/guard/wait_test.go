@@ -36,7 +36,7 @@ func TestGuard_DeadlineExceeded_DependsOnWhatIsLate(t *testing.T) {
 				g := New(Open, deadline, nil)
 				a := g.Ask(ctx, Request{Limiter: waits{c.err, c.wait == 0}, Permits: 1, Wait: c.wait})
 				assert.Equal(t, c.want, a.Result)
-				assert.Equal(t, c.want == FailedOpen, g.store.isDown())
+				assert.Equal(t, c.want == FailedOpen, g.breaker.isDown())
 			})
 		})
 	}

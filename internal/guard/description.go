@@ -40,68 +40,70 @@ const unknown = "default"
 func Describe(policies []limit.Policy) Description {
 	policies = slices.Clone(policies)
 	given := make([]string, len(policies))
-	k := Description{Policies: policies}
+	described := Description{Policies: policies}
 	for i, p := range policies {
 		if n, ok := p.(Named); ok {
 			policies[i], given[i] = n.Policy, n.Name
 		}
 		d, _ := policy.Of(policies[i])
-		k.Quotas = append(k.Quotas, d.Quota)
+		described.Quotas = append(described.Quotas, d.Quota)
 	}
-	k.Names = Names(policies, given)
+	described.Names = Names(policies, given)
 	if len(policies) == 0 {
-		k.Names = []string{unknown}
+		described.Names = []string{unknown}
 	}
-	return k
+	return described
 }
 
-// Check returns the error of the first invalid policy.
-func (k *Description) Check() error {
-	for _, p := range k.Policies {
+// MustDescribe is Describe, but panics if a policy is invalid. The text begins with the caller. A nil
+// policy is one that is unknown.
+func MustDescribe(caller string, policies []limit.Policy) Description {
+	d := Describe(policies)
+	for _, p := range d.Policies {
 		if p == nil {
 			continue
 		}
 		if err := limit.Validate(p); err != nil {
-			return err
+			panic(caller + ": " + err.Error())
 		}
 	}
-	return nil
+	return d
 }
 
 // Name returns the name of a policy.
-func (k *Description) Name(i int) string {
-	if i < len(k.Names) {
-		return k.Names[i]
+func (d *Description) Name(i int) string {
+	if i < len(d.Names) {
+		return d.Names[i]
 	}
 	return unknown + "-" + strconv.Itoa(i+1)
 }
 
 // Single returns the index of the policy that the decision of a whole limiter is about.
-func (k *Description) Single(d rratelimiter.Decision) int {
-	return max(0, slices.Index(k.Quotas, d.Limit))
+func (d *Description) Single(decision rratelimiter.Decision) int {
+	return max(0, slices.Index(d.Quotas, decision.Limit))
 }
 
 // Violated returns the indexes of the policies that denied a request.
-func (k *Description) Violated(a Answer, permits int64) []int {
+func (d *Description) Violated(a Answer, permits int64) []int {
 	var violated []int
 	switch {
 	case a.Result != Refused:
 		return nil
 	case len(a.Each) > 0:
-		for i, d := range a.Each {
-			if !d.Allowed {
+		for i, decision := range a.Each {
+			if !decision.Allowed {
 				violated = append(violated, i)
 			}
 		}
 	case errors.Is(a.Err, rratelimiter.ErrPermitsExceedRate):
-		for i, quota := range k.Quotas {
+		for i, quota := range d.Quotas {
 			if quota < permits {
 				violated = append(violated, i)
 			}
 		}
 	}
 	if violated == nil {
-		return []int{k.Single(a.Decision)}
+		return []int{d.Single(a.Decision)}
 	}
 	return violated
 }

@@ -121,27 +121,27 @@ func TestGuard_ErrorOfACall_ShowsWhetherRedisIsDown(t *testing.T) {
 				})})
 				assert.Equal(t, c.want, a.Result)
 				assert.ErrorIs(t, a.Err, c.err)
-				assert.Equal(t, c.down, g.store.isDown())
+				assert.Equal(t, c.down, g.breaker.isDown())
 			})
 		})
 	}
 }
 
 // An answer and a failure come together, in either order.
-func TestStore_AnswerDuringAFailure_IsNoOutage(t *testing.T) {
+func TestBreaker_AnswerDuringAFailure_IsNoOutage(t *testing.T) {
 	var down int
 	for range 1000 {
-		s := &store{clock: clock{time.Now()}, deadline: time.Hour}
+		b := &breaker{clock: clock{time.Now()}, deadline: time.Hour}
 		var both sync.WaitGroup
-		s.mu.Lock() // as another call of the store holds it
-		both.Go(func() { s.failed(t.Context(), new(redis), errRefused) })
+		b.mu.Lock() // as another call of the breaker holds it
+		both.Go(func() { b.failed(t.Context(), new(redis), errRefused) })
 		for range 10 {
 			runtime.Gosched() // it mostly waits by then
 		}
-		s.answered()
-		s.mu.Unlock()
+		b.succeeded()
+		b.mu.Unlock()
 		both.Wait()
-		if s.isDown() {
+		if b.isDown() {
 			down++
 		}
 	}

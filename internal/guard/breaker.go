@@ -1,0 +1,218 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// breaker is a circuit breaker for the calls to Redis, as the package documentation describes. Its
+// states are called up and down, since Open and Closed are failure modes. It starts as up.
+type breaker struct {
+	clock
+	deadline time.Duration
+	changed  func(up bool, err error)
+
+	down        atomic.Bool
+	lastSuccess atomic.Int64 // the time of the last answer, 0 for none
+
+	mu          sync.Mutex
+	retired     bool          // reports have ended
+	unsure      bool          // a probe has to find out whether Redis is up
+	probing     bool          // a prober runs
+	pause       time.Duration // between probes
+	lastRequest int64         // the time of the latest request during an outage
+	target      target        // of the next probe: the limiter of that request
+	stuckAt     int64         // the time at which a probe counts as stuck
+	reported    bool          // as down
+	changes     []change
+	reporting   bool
+}
+
+// target is what a probe calls: the limiter of a request, with the values of its context.
+type target struct {
+	ctx     context.Context
+	limiter Limiter
+}
+
+type change struct {
+	up  bool
+	err error
+}
+
+// clock counts nanoseconds since its start, from 1. It is monotonic.
+type clock struct{ start time.Time }
+
+func (c clock) now() int64 { return int64(time.Since(c.start)) + 1 }
+
+func (b *breaker) isDown() bool { return b.down.Load() }
+
+// allows reports whether a request may ask Redis. While Redis is down, only the prober asks. If no
+// prober runs, or if it is stuck in a call, a request asks in its place.
+func (b *breaker) allows(ctx context.Context, l Limiter) bool {
+	if !b.down.Load() {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.down.Load() {
+		return true
+	}
+	b.setTarget(ctx, l)
+	if !b.probing {
+		return true
+	}
+	late := b.lastRequest >= b.stuckAt
+	if late {
+		b.stuckAt = b.lastRequest + b.probeTimeout()
+	}
+	return late
+}
+
+// setTarget makes the limiter of a request the target of the next probe. The lock is held.
+func (b *breaker) setTarget(ctx context.Context, l Limiter) {
+	b.lastRequest, b.target = b.now(), target{context.WithoutCancel(ctx), l}
+}
+
+// probeTimeout returns the nanoseconds after which a probe counts as stuck.
+func (b *breaker) probeTimeout() int64 { return 10 * int64(b.deadline) }
+
+// succeeded records that Redis has answered now.
+func (b *breaker) succeeded() {
+	b.lastSuccess.Store(b.now())
+	if b.down.Load() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.set(true, nil)
+	}
+}
+
+// callStatus is what the error of a call reveals about Redis.
+type callStatus int
+
+const (
+	callNotSent callStatus = iota
+	callAnswered
+	callFailed // Redis may be down
+)
+
+// statusOf returns what the error of a call reveals about Redis.
+func statusOf(err error) callStatus {
+	var state *rratelimiter.StateError
+	if err == nil || errors.Is(err, rratelimiter.ErrNotInitialized) || errors.As(err, &state) {
+		return callAnswered
+	}
+	for _, neverSent := range []error{
+		rratelimiter.ErrInvalidPermits, rratelimiter.ErrInvalidRate, rratelimiter.ErrInvalidName,
+		rratelimiter.ErrInvalidOption,
+		rratelimiter.ErrCrossSlot, rratelimiter.ErrNoClient, limit.ErrNotChargeable, errors.ErrUnsupported,
+	} {
+		if errors.Is(err, neverSent) {
+			return callNotSent
+		}
+	}
+	return callFailed
+}
+
+// failed records the error of a call.
+func (b *breaker) failed(ctx context.Context, l Limiter, err error) {
+	switch statusOf(err) {
+	case callAnswered:
+		b.succeeded()
+	case callFailed:
+		if !b.down.Load() && !b.isSilent() {
+			return
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.setTarget(ctx, l)
+		b.set(false, err)
+	}
+}
+
+// verify starts a probe unless Redis has answered lately. A denial may come from memory, and a
+// caller may leave before an answer arrives.
+func (b *breaker) verify(ctx context.Context, l Limiter) {
+	if !b.down.Load() && !b.isSilent() {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.setTarget(ctx, l)
+	b.unsure = !b.down.Load()
+	b.probe()
+}
+
+// isSilent reports whether Redis has answered no call for the time of the deadline.
+func (b *breaker) isSilent() bool {
+	last := b.lastSuccess.Load()
+	return last == 0 || b.now()-last >= int64(b.deadline)
+}
+
+// set changes the state, starts the prober of an outage, and reports the change. The lock is held.
+func (b *breaker) set(up bool, err error) {
+	before := !b.down.Swap(!up)
+	// A call that is answered records the answer before it reads the state, so one of the two
+	// goroutines sees the other.
+	if before && !up && !b.isSilent() {
+		b.down.Store(false)
+		return
+	}
+	if up {
+		b.target = target{}
+	}
+	b.probe()
+	if before != up {
+		b.queue(up, err)
+		b.report()
+	}
+}
+
+// retire ends all reports. It reports Redis as up if it was reported as down.
+func (b *breaker) retire() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.queue(true, nil)
+	b.retired = true
+	b.report()
+}
+
+// queue queues a change for the callback. The lock is held.
+func (b *breaker) queue(up bool, err error) {
+	if b.changed != nil && !b.retired && b.reported == up {
+		b.reported = !up
+		b.changes = append(b.changes, change{up, err})
+	}
+}
+
+// report calls the callback for all queued changes. Only one goroutine does this at a time, so that
+// the changes come in order. The lock is held.
+func (b *breaker) report() {
+	if !b.reporting {
+		b.reportAll()
+	}
+}
+
+// reportAll reports all queued changes, even if a callback panics. The lock is held.
+func (b *breaker) reportAll() {
+	b.reporting = len(b.changes) > 0
+	if !b.reporting {
+		return
+	}
+	defer b.reportAll()
+	next := b.changes[0]
+	b.changes = b.changes[1:]
+	b.callBack(next)
+}
+
+// callBack calls the callback without the lock. It locks again even if the callback panics.
+func (b *breaker) callBack(c change) {
+	b.mu.Unlock()
+	defer b.mu.Lock()
+	b.changed(c.up, c.err)
+}
