@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -107,30 +106,6 @@ func TestStream_Events_ArriveOneByOne(t *testing.T) {
 		assert.Equal(t, want, string(rest))
 		assert.Equal(t, [2]int64{1, 3}, p.cost())
 	}
-}
-
-// A stream may last longer than -client-timeout.
-func TestServer_SlowClients_AreDisconnected(t *testing.T) {
-	p := behind(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		for range 4 {
-			time.Sleep(100 * time.Millisecond)
-			fmt.Fprint(w, "data: {}\n\n")
-			w.(http.Flusher).Flush()
-		}
-	}), "-client-timeout", "250ms")
-	for _, key := range []string{"sk-alice", "sk-eve"} {
-		conn, err := net.Dial("tcp", p.Listener.Addr().String())
-		require.NoError(t, err)
-		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nX-Api-Key: %s\r\nContent-Length: 100\r\n\r\n{", chat, key)
-		_, err = io.ReadAll(conn) // until it is closed
-		assert.NoError(t, err)
-		conn.Close()
-	}
-	assert.Equal(t, [2]int64{1, 0}, p.cost())
-	resp, body := p.ask(chat, `{"stream":true}`)
-	assert.Equal(t, 200, resp.StatusCode)
-	assert.Equal(t, 4, strings.Count(body, "data: {}"))
 }
 
 func TestStream_AnySplit_IsTheSameAndCostsTheSame(t *testing.T) {
