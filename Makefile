@@ -170,6 +170,7 @@ lint:
 	go run $(GOLANGCI_LINT) run --config .golangci.yml $(addsuffix /...,$(MODULES))
 	go run $(VALE) --output line $$(git ls-files '*.md' '*.go' '*.lua')
 	go run $(ACTIONLINT)
+	go run $(GORELEASER) check --quiet
 
 # Prose lint of Markdown and comments, by the rules in .vale. make lint includes it.
 prose:

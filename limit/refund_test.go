@@ -31,7 +31,9 @@ func (b *bench) ask(l *Limiter, asks ...engine.Ask) *engine.Batch {
 	b.Helper()
 	batch := new(engine.Batch)
 	for _, ask := range asks {
-		batch.Requests = append(batch.Requests, &engine.Request{Permits: ask.Permits, UpTo: ask.UpTo, Detail: ask.Detail, Each: ask.Each, Within: ask.Within})
+		batch.Requests = append(batch.Requests, &engine.Request{
+			Permits: ask.Permits, UpTo: ask.UpTo, Detail: ask.Detail, Each: ask.Each, Within: ask.Within,
+		})
 	}
 	p := acquiring{protocol{&l.wire}}
 	p.Arguments(batch, time.UnixMicro(b.now))

@@ -232,7 +232,9 @@ func TestReserve_AllCallersLeave_AllIsReturned(t *testing.T) {
 		batch := new(engine.Batch)
 		for _, ask := range []engine.Ask{{Permits: 2, Within: time.Hour}, {Permits: 5, Within: time.Hour}, {Permits: 5},
 			{Permits: 5, Within: time.Hour}} {
-			batch.Requests = append(batch.Requests, &engine.Request{Permits: ask.Permits, UpTo: ask.UpTo, Detail: ask.Detail, Each: ask.Each, Within: ask.Within})
+			batch.Requests = append(batch.Requests, &engine.Request{
+				Permits: ask.Permits, UpTo: ask.UpTo, Detail: ask.Detail, Each: ask.Each, Within: ask.Within,
+			})
 		}
 		call := reserving{protocol{&l.wire}}
 		call.Arguments(batch, time.UnixMicro(b.now))

@@ -83,8 +83,9 @@ func scenarios() []scenario {
 	}{{generous, allGranted}, {scarce, allDenied}} {
 		for _, callers := range []int{16, 256, 2048} {
 			all = append(all, scenario{
-				part: "link", title: fmt.Sprintf("2 ms link, %s, %d callers", kind.expect, callers), slow: true, contenders: references,
-				load: load{callers: callers, names: names(1), maxPermits: 1, limit: kind.limit, expect: kind.expect},
+				part: "link", title: fmt.Sprintf("2 ms link, %s, %d callers", kind.expect, callers), slow: true,
+				contenders: references,
+				load:       load{callers: callers, names: names(1), maxPermits: 1, limit: kind.limit, expect: kind.expect},
 			})
 		}
 	}

@@ -73,4 +73,5 @@ func sleepUntilSomething(h *History, random *rand.Rand, interval, lease time.Dur
 	time.Sleep(max(0, time.Until(from.Add(ends[random.IntN(len(ends))]))))
 }
 
-var leaseCalls = slices.Concat(slices.Repeat([]Call{TryAcquire, TryAcquire, Take}, 4), []Call{AvailablePermits, Release})
+var leaseCalls = slices.Concat(slices.Repeat([]Call{TryAcquire, TryAcquire, Take}, 4),
+	[]Call{AvailablePermits, Release})

@@ -277,7 +277,7 @@ func (q *queue) deliver(err error) (done []*waiter) {
 	return done
 }
 
-// outdated reports whether waiters that passed the check before may now miss their deadlines: the
+// outdated reports whether waiters that passed the check before may now miss their deadlines. The
 // limiter was changed, or the first waiter should have been served by this call and was not.
 func (q *queue) outdated() bool {
 	first, forecast := q.inCall[0], q.batch.Forecast

@@ -69,7 +69,9 @@ func everyCall(t *testing.T, name string, perClient bool) {
 		return calls.Call{Op: op, Permits: permits, Timeout: time.Minute}
 	}
 	rate := func(op calls.Op, permits int64) calls.Call {
-		return calls.Call{Op: op, Permits: permits, Interval: time.Hour, PerClient: perClient, KeepState: op == calls.UpdateRate}
+		return calls.Call{
+			Op: op, Permits: permits, Interval: time.Hour, PerClient: perClient, KeepState: op == calls.UpdateRate,
+		}
 	}
 	expire := func(op calls.Op, hours time.Duration) calls.Call {
 		return calls.Call{Op: op, Expiry: hours * time.Hour}
