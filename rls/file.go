@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
-
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 

@@ -13,7 +13,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
-
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -110,22 +109,22 @@ func (d *decoder) limit(n *rulefile.Node) *rateLimit {
 		}
 		return l
 	}
-	spec := rulefile.Limit{Aligned: true, Fields: file.Own}
+	rate := policy.Rate{Fields: map[string]any{"aligned": true}}
 	if file.RequestsPerUnit == nil {
 		d.FailField(n, "requests_per_unit", "is missing; 0 refuses everything")
 	}
-	spec.Permits = d.Number(file.RequestsPerUnit, 0, math.MaxUint32,
+	rate.Permits = d.Number(file.RequestsPerUnit, 0, math.MaxUint32,
 		fmt.Sprintf("a whole number, 0 to %d", uint32(math.MaxUint32)))
-	spec.Policy, _ = d.PolicyName(file.Policy, fixedWindow)
-	unit := d.interval(n, &file, &spec)
+	l.kind, _ = d.PolicyName(file.Policy, fixedWindow)
+	unit := d.interval(n, &file, l.kind, &rate)
 	if len(d.Problems) > before {
 		return nil
 	}
-	l.kind, l.policy, l.interval = spec.Policy, d.Policy(n, &spec), spec.Per
+	l.policy, l.interval = d.Policy(n, l.kind, rate, file.Own), rate.Interval
 	if p, ok := policy.Of(l.policy); ok {
 		l.most, l.onCredit = uint64(p.Most), p.Refill == policy.OnCredit
 	}
-	l.shown = &ratelimit.RateLimitResponse_RateLimit{RequestsPerUnit: uint32(spec.Permits), Unit: unit, Name: l.name}
+	l.shown = &ratelimit.RateLimitResponse_RateLimit{RequestsPerUnit: uint32(rate.Permits), Unit: unit, Name: l.name}
 	return l
 }
 
@@ -144,15 +143,15 @@ func (d *decoder) replaces(n *rulefile.Node) (names []string) {
 }
 
 // interval decodes unit and per. It returns the protocol's unit of that length, if there is one.
-func (d *decoder) interval(n *rulefile.Node, file *limitFile,
-	into *rulefile.Limit) (unit ratelimit.RateLimitResponse_RateLimit_Unit) {
+func (d *decoder) interval(n *rulefile.Node, file *limitFile, kind string,
+	into *policy.Rate) (unit ratelimit.RateLimitResponse_RateLimit_Unit) {
 	switch {
 	case file.Unit != nil && file.Per != nil:
 		d.Fail(file.Per, "is given beside unit: remove one of them")
 	case file.Per != nil:
-		into.Per = d.Duration(file.Per)
+		into.Interval = d.Duration(file.Per)
 		for u, length := range unitLengths {
-			if length == into.Per {
+			if length == into.Interval {
 				unit = u
 			}
 		}
@@ -160,13 +159,13 @@ func (d *decoder) interval(n *rulefile.Node, file *limitFile,
 		name := d.text(file.Unit)
 		number := ratelimit.RateLimitResponse_RateLimit_Unit_value[strings.ToUpper(name)]
 		unit = ratelimit.RateLimitResponse_RateLimit_Unit(number)
-		if into.Per = unitLengths[unit]; into.Per == 0 {
+		if into.Interval = unitLengths[unit]; into.Interval == 0 {
 			d.FailField(n, "unit", "is %q, want second, minute, hour, day, week, month or year; or per, for any interval",
 				rulefile.Clip(name))
 		}
 	}
-	if rulefile.HasUnit(into.Policy) && into.Per > 0 {
-		if into.Unit = calendarUnits[unit]; into.Unit == 0 || file.Per != nil {
+	if rulefile.HasUnit(kind) && into.Interval > 0 {
+		if into.Unit = int(calendarUnits[unit]); into.Unit == 0 || file.Per != nil {
 			d.FailField(n, "unit", "is %q, want day, week, month or year for policy: calendar", strings.ToLower(unit.String()))
 		}
 	}

@@ -4,9 +4,8 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/rratelimiter/rratelimiter/internal/rulefile"
-
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
 // contains reports whether an address is in one of the ranges.

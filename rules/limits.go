@@ -4,10 +4,9 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/rratelimiter/rratelimiter/internal/rulefile"
-
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -126,18 +125,11 @@ func (d *decoder) limit(n *rulefile.Node, policy string, into *limits) {
 	if !ok {
 		return
 	}
-	if rate.permits == 0 {
-		into.refuse = true
+	into.refuse = into.refuse || rate.Permits == 0
+	if p := d.Policy(n, policy, rate, file.Own); p != nil {
+		into.names = slices.Insert(into.names, len(into.policies), name) // the names of Redisson's limiters follow
+		into.policies = append(into.policies, p)
 	}
-	p := d.Policy(n, &rulefile.Limit{
-		Policy: policy, Permits: rate.permits, Per: rate.per, Unit: rate.unit, Fields: file.Own,
-	})
-	if p == nil {
-		return
-	}
-	at := len(into.policies) // the names of Redisson's limiters follow
-	into.policies = append(into.policies, p)
-	into.names = slices.Insert(into.names, at, name)
 }
 
 // redisson decodes a limit with a limiter of Redisson's.
@@ -154,7 +146,7 @@ func (d *decoder) redisson(n *rulefile.Node, file *limitFile) (r redisson) {
 		return r
 	}
 	stated, ok := d.rate(n, file, false)
-	rate := rratelimiter.Rate{Permits: stated.permits, Interval: stated.per, KeepAlive: d.Duration(file.KeepAlive)}
+	rate := rratelimiter.Rate{Permits: stated.Permits, Interval: stated.Interval, KeepAlive: d.Duration(file.KeepAlive)}
 	if d.OneOf(file.Type, "overall", "per_client") == "per_client" {
 		rate.Type = rratelimiter.PerClient
 	}

@@ -5,17 +5,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
-
 	"github.com/rratelimiter/rratelimiter/limit"
 )
-
-// rate is a number of permits per time or unit; the other one is zero.
-type rate struct {
-	permits int64
-	per     time.Duration
-	unit    limit.Unit
-}
 
 const wantRate = "a text like 10/s, 100/minute, 5/30s or 1000/day"
 
@@ -34,54 +27,49 @@ var calendarUnits = map[string]limit.Unit{
 }
 
 // rate decodes the permits and the time of a limit: rate, or permits and per.
-func (d *decoder) rate(n *rulefile.Node, file *limitFile, calendar bool) (r rate, ok bool) {
-	if file.Rate == nil {
-		if file.Permits == nil || file.Per == nil {
-			d.Fail(n, "no rate: give rate, %s, or both permits and per", wantRate)
-			return r, false
+func (d *decoder) rate(n *rulefile.Node, file *limitFile, calendar bool) (r policy.Rate, ok bool) {
+	isPair := file.Permits != nil && file.Per != nil
+	switch {
+	case file.Rate != nil && (file.Permits != nil || file.Per != nil):
+		d.Fail(n, "rate and permits or per: give rate, %s, or both permits and per", wantRate)
+	case file.Rate == nil && !isPair:
+		d.Fail(n, "no rate: give rate, %s, or both permits and per", wantRate)
+	case isPair:
+		if text, ok := d.Text(file.Per, "a text like second, 30s or day"); ok {
+			r.Permits = d.Number(file.Permits, 0, rulefile.MostPermits, "a whole number of permits, 0 to 2^53")
+			return r, d.per(file.Per, text, &r, calendar)
 		}
-		text, ok := d.Text(file.Per, "a text like second, 30s or day")
+	default:
+		text, ok := d.Text(file.Rate, wantRate)
 		if !ok {
 			return r, false
 		}
-		r.permits = d.Number(file.Permits, 0, rulefile.MostPermits, "a whole number of permits, 0 to 2^53")
-		return r, d.per(file.Per, text, &r, calendar)
-	}
-	if file.Permits != nil || file.Per != nil {
-		d.Fail(n, "rate and permits or per: give rate, %s, or both permits and per", wantRate)
-		return r, false
-	}
-	text, ok := d.Text(file.Rate, wantRate)
-	if !ok {
-		return r, false
-	}
-	count, unit, found := strings.Cut(text, "/")
-	count, unit = strings.TrimSpace(count), strings.TrimSpace(unit)
-	permits, err := strconv.ParseUint(count, 10, 63)
-	if !found || err != nil || permits > rulefile.MostPermits {
+		count, per, found := strings.Cut(text, "/")
+		permits, err := strconv.ParseUint(strings.TrimSpace(count), 10, 63)
+		if found && err == nil && permits <= rulefile.MostPermits {
+			r.Permits = int64(permits)
+			return r, d.per(file.Rate, strings.TrimSpace(per), &r, calendar)
+		}
 		d.Fail(file.Rate, "%q is no rate, want %s", rulefile.Clip(text), wantRate)
-		return r, false
 	}
-	r.permits = int64(permits)
-	return r, d.per(file.Rate, unit, &r, calendar)
+	return r, false
 }
 
 // per decodes the time of a rate: a unit, or a duration.
-func (d *decoder) per(n *rulefile.Node, text string, r *rate, calendar bool) bool {
+func (d *decoder) per(n *rulefile.Node, text string, r *policy.Rate, calendar bool) (ok bool) {
+	unit := calendarUnits[text]
 	if calendar {
-		var ok bool
-		if r.unit, ok = calendarUnits[text]; !ok {
+		if r.Unit = int(unit); unit == 0 {
 			d.Fail(n, "no unit %q of the calendar, want one of %s", rulefile.Clip(text), rulefile.ListOf(calendarUnits))
 		}
-		return ok
+		return unit != 0
 	}
-	var ok bool
-	if r.per, ok = units[text]; !ok {
-		r.per, ok = rulefile.ParseDuration(text)
+	if r.Interval, ok = units[text]; !ok {
+		r.Interval, ok = rulefile.ParseDuration(text)
 	}
 	switch {
 	case ok:
-	case calendarUnits[text] != 0:
+	case unit != 0:
 		d.Fail(n, "a %s has no fixed length: give policy: calendar with it", text)
 	case text != "" && text[0] >= '0' && text[0] <= '9':
 		d.Fail(n, "%q is no length of time, want %s", rulefile.Clip(text), rulefile.WantDuration)

@@ -38,7 +38,7 @@ func (d *Decoder) Load(data []byte, parse func(data []byte) ([]*Node, *Problem))
 
 func load(data []byte, parse func(data []byte) ([]*Node, *Problem)) (*Node, *Problem) {
 	if len(data) > MostBytes { // a file may have grown since its size was checked
-		return nil, tooLarge(int64(len(data)))
+		return nil, tooLarge("", int64(len(data)))
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff")) // editors on Windows write it
 	if len(bytes.TrimSpace(data)) == 0 {
@@ -164,18 +164,11 @@ func (d *Decoder) Texts(n *Node, want string, each func(n *Node, text string)) {
 			each(n, text)
 		}
 	}
-	if d.IsAbsent(n) {
-		return
-	}
-	if n.IsScalar() {
+	if !d.IsAbsent(n) && n.IsScalar() {
 		one(n)
 		return
 	}
-	wanted := want
-	if n.Tag != List || len(n.Content) == 0 {
-		wanted += ", or a list of them"
-	}
-	d.List(n, wanted, one)
+	d.List(n, want+", or a list of them", one)
 }
 
 // List decodes a list that is not empty.

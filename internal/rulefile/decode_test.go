@@ -102,18 +102,18 @@ func TestDecoder_Policy_ReadsEachPolicy(t *testing.T) {
 			Permits: 5, Interval: time.Second, Burst: 2 * time.Second, WarmUp: 3 * time.Second, ColdFactor: 1.5,
 		},
 	} {
-		l := &Limit{Policy: name, Permits: 5, Per: time.Second, Unit: limit.Day, Fields: make(map[string]*Node)}
+		rate := policy.Rate{Permits: 5, Interval: time.Second, Unit: int(limit.Day)}
+		own := make(PolicyFields)
 		kind, ok := policy.Lookup(name)
 		require.True(t, ok, name)
 		for _, field := range kind.Fields {
-			l.Fields[field.Name] = fields[field.Name]
+			own[field.Name] = fields[field.Name]
 		}
 		n := mapping()
 		d := &Decoder{Root: n}
-		assert.Equal(t, want, d.Policy(n, l), name)
+		assert.Equal(t, want, d.Policy(n, name, rate, own), name)
 		assert.Empty(t, texts(d), name)
-		l.Fields = fields
-		assert.Nil(t, d.Policy(n, l), name)
+		assert.Nil(t, d.Policy(n, name, rate, fields), name)
 		assert.Len(t, d.Problems, len(fields)-len(kind.Fields), name)
 	}
 	assert.Len(t, policy.Kinds(), 7)

@@ -3,50 +3,43 @@ package rulefile
 import (
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 )
 
 // mostLinks is the largest number of links on the way to a file, as on Linux.
 const mostLinks = 40
 
 // placesOf returns the directories in which a path may be replaced: the file's own, and that of
-// each link on the way.
-func placesOf(path string) []string {
+// each link on the way. If the path leads to a directory, that is one of them.
+func placesOf(path string) map[string]bool {
 	if absolute, err := filepath.Abs(path); err == nil { // else the working directory is gone
 		path = absolute
 	}
-	var places []string
-	add := func(place string) {
-		if !slices.Contains(places, place) {
-			places = append(places, place)
-		}
+	var links []string
+	file := follow(path, &links)
+	places := map[string]bool{filepath.Dir(file): true}
+	for _, link := range links {
+		places[filepath.Dir(link)] = true
 	}
-	volume := filepath.VolumeName(path)
-	at := volume + string(filepath.Separator) // without links
-	rest := path[len(volume):]
-	for links := 0; ; {
-		name, behind, more := strings.Cut(strings.TrimLeft(rest, string(filepath.Separator)), string(filepath.Separator))
-		next := filepath.Join(at, name) // ".." is the directory above, since there are no links in at
-		target, err := os.Readlink(next)
-		switch {
-		case err != nil && !more:
-			add(at)
-			return places
-		case err != nil: // no link
-			at, rest = next, behind
-			continue
-		}
-		add(at)
-		if links++; links > mostLinks {
-			return places
-		}
-		if filepath.IsAbs(target) {
-			at = filepath.VolumeName(target) + string(filepath.Separator)
-			target = target[len(filepath.VolumeName(target)):]
-		}
-		if rest = target; more {
-			rest += string(filepath.Separator) + behind
-		}
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		places[file] = true
 	}
+	return places
+}
+
+// follow returns the path without links, which it collects.
+func follow(path string, links *[]string) string {
+	dir := filepath.Dir(path)
+	if dir == path {
+		return path
+	}
+	path = filepath.Join(follow(dir, links), filepath.Base(path))
+	target, err := os.Readlink(path)
+	if err != nil || len(*links) == mostLinks {
+		return path
+	}
+	*links = append(*links, path)
+	if !filepath.IsAbs(target) {
+		target = filepath.Join(filepath.Dir(path), target)
+	}
+	return follow(target, links)
 }

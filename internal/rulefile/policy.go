@@ -2,6 +2,7 @@ package rulefile
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -11,16 +12,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
-
-// Limit is a limit of a file after its rate was decoded.
-type Limit struct {
-	Policy  string
-	Permits int64
-	Per     time.Duration // unless the policy has a unit
-	Unit    limit.Unit    // if it has
-	Aligned bool          // the field "aligned", if the policy has it and the file does not state it
-	Fields  PolicyFields
-}
 
 // HasUnit reports whether a policy's rate has a unit of the calendar.
 func HasUnit(name string) bool {
@@ -35,36 +26,35 @@ func (d *Decoder) PolicyName(n *Node, byDefault string) (string, bool) {
 		return byDefault, true
 	}
 	name, ok := d.Text(n, "a text, one of "+policy.Names())
-	if _, known := policy.Lookup(name); ok && !known {
-		d.Fail(n, "no policy %q, want one of %s", Clip(name), policy.Names())
-		return byDefault, false
-	} else if !ok {
-		return byDefault, false
+	if _, exists := policy.Lookup(name); exists {
+		return name, true
 	}
-	return name, true
+	if ok {
+		d.Fail(n, "no policy %q, want one of %s", Clip(name), policy.Names())
+	}
+	return byDefault, false
 }
 
-// Policy decodes the policy of a limit. It returns nil for a rate of 0, and for a problem.
-func (d *Decoder) Policy(n *Node, l *Limit) limit.Policy {
+// Policy decodes the policy of a limit with a name and a rate. The Fields of the rate are the values
+// of fields that the file does not state. Policy returns nil for a rate of 0, and for a problem.
+func (d *Decoder) Policy(n *Node, name string, rate policy.Rate, stated PolicyFields) limit.Policy {
 	before := len(d.Problems)
-	kind, _ := policy.Lookup(l.Policy)
-	rate := policy.Rate{Permits: l.Permits, Interval: l.Per, Unit: int(l.Unit), Fields: make(map[string]any)}
-	var own []string
+	kind, _ := policy.Lookup(name)
+	fields := make(map[string]any)
+	maps.Copy(fields, rate.Fields)
 	for _, f := range kind.Fields {
-		own = append(own, f.Name)
-		if stated := l.Fields[f.Name]; stated != nil {
-			rate.Fields[f.Name] = d.field(stated, f)
-		} else if f.Name == "aligned" {
-			rate.Fields[f.Name] = l.Aligned
+		if stated[f.Name] != nil {
+			fields[f.Name] = d.field(stated[f.Name], f)
 		}
 	}
-	d.Unused(l.Fields, l.Policy, own...)
-	if len(d.Problems) > before || l.Permits == 0 {
+	rate.Fields = fields
+	d.Unused(stated, name, kind.Fields...)
+	if len(d.Problems) > before || rate.Permits == 0 {
 		return nil
 	}
 	p, ok := kind.New(rate).(limit.Policy)
 	if !ok {
-		d.Fail(n, "no policy %q", l.Policy)
+		d.Fail(n, "no policy %q", name)
 		return nil
 	}
 	if err := limit.Validate(p); err != nil {
@@ -93,9 +83,10 @@ func (d *Decoder) field(n *Node, f policy.Field) any {
 }
 
 // Unused reports fields that the policy does not have.
-func (d *Decoder) Unused(fields PolicyFields, name string, own ...string) {
+func (d *Decoder) Unused(stated PolicyFields, name string, own ...policy.Field) {
 	for _, field := range policy.Fields() {
-		if n := fields[field]; n != nil && !slices.Contains(own, field) {
+		isOwn := slices.ContainsFunc(own, func(f policy.Field) bool { return f.Name == field })
+		if n := stated[field]; n != nil && !isOwn {
 			d.Fail(n, "%s has no meaning for %s", field, name)
 		}
 	}
@@ -127,7 +118,7 @@ func (d *Decoder) location(n *Node) *time.Location {
 	return zone
 }
 
-// locations has one pointer for each name, so that policies are comparable.
+// locations has one pointer for each name, so that policies are comparable. It spares reading a zone for each limit.
 var locations sync.Map
 
 // ReasonOf returns the text of an error without the common prefix of errors of rates.

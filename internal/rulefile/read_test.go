@@ -57,8 +57,8 @@ func TestRead_FolderThatChanges_IsReadAtOneMoment(t *testing.T) {
 
 // TestUnreadable_ErrorOfTheFileSystem_IsWrapped without the path that the problem has already.
 func TestUnreadable_ErrorOfTheFileSystem_IsWrapped(t *testing.T) {
-	problem := unreadable(&fs.PathError{Op: "open", Path: "f", Err: fs.ErrPermission})
-	assert.Equal(t, "cannot be read: permission denied", problem.Reason)
+	problem := unreadable("f", &fs.PathError{Op: "open", Path: "f", Err: fs.ErrPermission})
+	assert.Equal(t, "f: cannot be read: permission denied", problem.Error())
 	assert.ErrorIs(t, problem.Err, fs.ErrPermission)
 }
 

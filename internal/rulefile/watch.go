@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 )
@@ -153,15 +151,7 @@ func (w *Watcher) listen(n Notifier, dirs map[string]bool) {
 	if n == nil {
 		return
 	}
-	wanted := make(map[string]bool)
-	for _, dir := range placesOf(w.Path) {
-		wanted[dir] = true
-	}
-	if info, err := os.Stat(w.Path); err == nil && info.IsDir() {
-		if dir, err := filepath.EvalSymlinks(w.Path); err == nil {
-			wanted[dir] = true
-		}
-	}
+	wanted := placesOf(w.Path)
 	for dir := range dirs {
 		if !wanted[dir] {
 			_ = n.Remove(dir) // it may not exist
