@@ -12,6 +12,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/policymodel"
 )
 
 // place is a location of tzdata.
@@ -23,50 +24,6 @@ func place(name string) *time.Location {
 	return in
 }
 
-// shown is the date that the clocks of a location show, as an increasing number.
-func shown(t time.Time, in *time.Location) int {
-	year, month, day := t.In(in).Date()
-	return year*10000 + int(month)*100 + day
-}
-
-// unitOf finds the unit of a time. It walks from noon to noon to its first day and to that of the
-// next one. Then it walks from minute to minute to the first one at which clocks show that day.
-func unitOf(unit Unit, in *time.Location, t time.Time) (begin, end time.Time) {
-	first := func(day time.Time) bool {
-		switch unit {
-		case Week:
-			return day.Weekday() == time.Monday
-		case Month:
-			return day.Day() == 1
-		case Year:
-			return day.YearDay() == 1
-		}
-		return true
-	}
-	dawn := func(noon time.Time) time.Time {
-		date := noon.Year()*10000 + int(noon.Month())*100 + noon.Day()
-		at := noon.Add(-40 * time.Hour).Truncate(time.Minute)
-		for shown(at, in) < date {
-			at = at.Add(time.Minute)
-		}
-		return at
-	}
-	year, month, day := t.In(in).Date()
-	noon := func(days int) time.Time { return time.Date(year, month, day+days, 12, 0, 0, 0, in) }
-	back := 0
-	for !first(noon(back)) {
-		back--
-	}
-	ahead := 1
-	for !first(noon(ahead)) || !dawn(noon(ahead)).After(t) {
-		if first(noon(ahead)) {
-			back = ahead
-		}
-		ahead++
-	}
-	return dawn(noon(back)), dawn(noon(ahead))
-}
-
 // TestCalendar_LastDayOfALeapYear_EndsAtMidnight: the data of a location list clock changes to
 // about 2037. After these, the offset of such a day ends before it begins in Go.
 func TestCalendar_LastDayOfALeapYear_EndsAtMidnight(t *testing.T) {
@@ -75,76 +32,13 @@ func TestCalendar_LastDayOfALeapYear_EndsAtMidnight(t *testing.T) {
 			for hour := range 3 * 24 {
 				p := Calendar{1, unit, place(name)}
 				at := time.Date(2040, 12, 30, hour, 30, 0, 0, time.UTC)
-				begin, end := unitOf(unit, p.In, at)
+				begin, end := policymodel.UnitOf(policymodel.Unit(unit), p.In, at)
 				found := p.unitOf(at)
 				assert.Equal(t, begin.Unix(), found.begin, "%s %v %v", name, unit, at)
 				assert.Equal(t, end.Unix(), found.end, "%s %v %v", name, unit, at)
 			}
 		}
 	}
-}
-
-// calendarModel is Calendar: a FixedWindow whose windows are the calendar's.
-type calendarModel struct {
-	permits           int64
-	unit              Unit
-	in                *time.Location
-	begin, end, count int64
-	known             [2]int64 // the last unit
-}
-
-func newCalendarModel(permits int64, unit Unit, in string) *calendarModel {
-	return &calendarModel{permits: permits, unit: unit, in: place(in)}
-}
-
-func (m *calendarModel) at(now int64) (begin, end, count int64) {
-	if m.count > 0 && now < m.end {
-		return m.begin, m.end, m.count
-	}
-	if now < m.known[0] || now >= m.known[1] {
-		begin, end := unitOf(m.unit, m.in, time.UnixMicro(now))
-		m.known = [2]int64{begin.UnixMicro(), end.UnixMicro()}
-	}
-	return m.known[0], m.known[1], 0
-}
-
-func (m *calendarModel) take(now, n int64) bool {
-	if n > m.free(now) {
-		return false
-	}
-	m.charge(now, n)
-	return true
-}
-
-func (m *calendarModel) charge(now, n int64) {
-	m.begin, m.end, m.count = m.at(now)
-	m.count += n
-}
-
-func (m *calendarModel) release(now, n int64) {
-	if begin, end, count := m.at(now); count > 0 {
-		m.begin, m.end, m.count = begin, end, max(0, count-n)
-	}
-}
-
-func (m *calendarModel) free(now int64) int64 {
-	_, _, count := m.at(now)
-	return m.permits - count
-}
-
-func (m *calendarModel) wait(now, n int64) int64 {
-	_, end, count := m.at(now)
-	if count+n <= m.permits {
-		return 0
-	}
-	return end - now
-}
-
-func (m *calendarModel) reset(now int64) int64 {
-	if _, end, count := m.at(now); count > 0 {
-		return end - now
-	}
-	return 0
 }
 
 // moments are times of unusual days, with the length and the begin of each day.
@@ -194,15 +88,15 @@ func TestCalendar_ClockChanges_UnitsMatchTheModel(t *testing.T) {
 		at, err := time.Parse(time.RFC3339, test.at)
 		require.NoError(t, err)
 		in := place(test.in)
-		begin, end := unitOf(Day, in, at)
+		begin, end := policymodel.UnitOf(policymodel.Day, in, at)
 		assert.Equal(t, test.begin, begin.In(in).Format("2006-01-02T15:04:05"), "%v", test)
 		assert.Equal(t, test.day, end.Sub(begin), "%v", test)
 		for unit := Day; unit <= Year; unit++ {
 			args := Calendar{1, unit, in}.arguments(nil, at)
 			require.Len(t, args, 5)
-			begin, end := unitOf(unit, in, at)
-			before, _ := unitOf(unit, in, begin.Add(-time.Millisecond))
-			_, behind := unitOf(unit, in, end)
+			begin, end := policymodel.UnitOf(policymodel.Unit(unit), in, at)
+			before, _ := policymodel.UnitOf(policymodel.Unit(unit), in, begin.Add(-time.Millisecond))
+			_, behind := policymodel.UnitOf(policymodel.Unit(unit), in, end)
 			if test.in == "Pacific/Apia" && unit == Day {
 				continue // an empty unit is before or behind it
 			}
@@ -234,7 +128,7 @@ func TestCalendar_ServerTime_UnitIsTheServers(t *testing.T) {
 		time.Date(1999, 12, 31, 23, 59, 59, 0, berlin),
 	} {
 		b.redis.SetTime(server)
-		_, end := unitOf(Day, berlin, server)
+		_, end := policymodel.UnitOf(policymodel.Day, berlin, server)
 		l := New(b.client, "name", FixedWindow{10, time.Second, true}, Calendar{3, Day, berlin}, SlidingLog{10, time.Second})
 		want := rratelimiter.Decision{Allowed: true, Limit: 3, Remaining: 1,
 			ResetAfter: micros(end.UnixMicro() - server.UnixMicro())}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/policymodel"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -56,7 +57,7 @@ func TestSlidingLog_SameCalls_DecidesAsOverall(t *testing.T) {
 func TestSlidingLog_DenseEntries_MatchesTheModel(t *testing.T) {
 	b := newBench(t)
 	policy := SlidingLog{3000, time.Second}
-	l, m := New(b.client, "name", policy), &logModel{permits: policy.Permits, interval: 1e6}
+	l, m := New(b.client, "name", policy), &policymodel.SlidingLog{Permits: policy.Permits, Interval: 1e6}
 	random := rand.New(rand.NewPCG(7, 8))
 	most := 0
 	for step := range 2 * steps {
@@ -71,23 +72,24 @@ func TestSlidingLog_DenseEntries_MatchesTheModel(t *testing.T) {
 		case random.IntN(400) == 0:
 			n *= 150
 			require.NoError(t, l.Release(t.Context(), n))
-			m.release(b.now, n)
+			m.Release(b.now, n)
 			continue
 		case random.IntN(50) == 0:
 			got, err = l.Charge(t.Context(), n)
-			m.charge(b.now, n)
-			want = decision(m, policy.Permits, b.now, 1, m.wait(b.now, 1) == 0)
+			m.Charge(b.now, n)
+			want = decision(m, policy.Permits, b.now, 1, m.Wait(b.now, 1) == 0)
 		default:
 			if full {
-				n = max(1, min(policy.Permits, m.free(b.now)+1+random.Int64N(2000)))
+				n = max(1, min(policy.Permits, m.Free(b.now)+1+random.Int64N(2000)))
 			}
 			got, err = l.Take(t.Context(), n)
-			ok := m.take(b.now, n)
+			ok := m.Take(b.now, n)
 			want = decision(m, policy.Permits, b.now, n, ok)
 		}
 		require.NoError(t, err)
 		require.Equal(t, want, got, "step %d: %d", step, n)
-		entries, _ := m.at(b.now)
+		entries, err := b.redis.List("{name}:log:1000")
+		require.NoError(t, err)
 		most = max(most, len(entries))
 	}
 	assert.Greater(t, most, 400)
@@ -101,16 +103,16 @@ func TestSlidingLog_ManyEntries_AllAreRemoved(t *testing.T) {
 		b := newBench(t)
 		policy := SlidingLog{3 * entries, 10 * time.Second}
 		l := New(b.client, "name", policy)
-		var m *logModel
+		var m *policymodel.SlidingLog
 		fill := func() {
 			require.NoError(t, l.Reset(t.Context()))
-			m = &logModel{permits: policy.Permits, interval: 1e7}
+			m = &policymodel.SlidingLog{Permits: policy.Permits, Interval: 1e7}
 			var list []string
 			// The totals pass 2^53 and begin at 0 again.
 			total := uint64(1<<53) - uint64(entries)
 			for range entries {
 				b.pass(ms)
-				require.True(t, m.take(b.now, 2))
+				require.True(t, m.Take(b.now, 2))
 				total = (total + 2) % (1 << 53)
 				list = append(list, fmt.Sprintf("a %d 0 2 %d", b.now/1000, total))
 			}
@@ -121,7 +123,7 @@ func TestSlidingLog_ManyEntries_AllAreRemoved(t *testing.T) {
 			t.Helper()
 			got, err := l.Take(t.Context(), n)
 			require.NoError(t, err)
-			ok := m.take(b.now, n)
+			ok := m.Take(b.now, n)
 			require.Equal(t, decision(m, policy.Permits, b.now, n, ok), got, entries)
 		}
 		length := func() int {
@@ -133,7 +135,7 @@ func TestSlidingLog_ManyEntries_AllAreRemoved(t *testing.T) {
 		take(policy.Permits)
 		// Release removes the oldest.
 		require.NoError(t, l.Release(t.Context(), 2*entries-1))
-		m.release(b.now, 2*entries-1)
+		m.Release(b.now, 2*entries-1)
 		require.Equal(t, 1, length())
 		take(policy.Permits)
 		// All but the newest have expired.
@@ -154,7 +156,7 @@ func TestSlidingLog_ManyEntries_AllAreRemoved(t *testing.T) {
 		// A call that grants or releases makes that clock stand still.
 		b.pass(5 * time.Second)
 		require.NoError(t, l.Release(t.Context(), 1))
-		m.release(b.now, 1)
+		m.Release(b.now, 1)
 		b.pass(-5 * time.Second)
 		take(policy.Permits)
 		take(1)

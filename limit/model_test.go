@@ -16,39 +16,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/policymodel"
 )
 
-// model is a policy in plain Go: the reference of its script. Times are Unix microseconds.
-type model interface {
-	// take takes permits, if they are free.
-	take(now, permits int64) bool
-	// charge takes permits, whether they are free or not.
-	charge(now, permits int64)
-	// release returns permits, at most those that are taken.
-	release(now, permits int64)
-	// free returns the free permits, below 0 if more are taken than exist.
-	free(now int64) int64
-	// wait returns the microseconds until permits are free.
-	wait(now, permits int64) int64
-	// reset returns the microseconds until no permit is taken.
-	reset(now int64) int64
-}
-
-// reserver is a model of a policy with reservations.
-type reserver interface {
-	// reserve takes permits, and returns the microseconds until they are free, and the argument of
-	// undo.
-	reserve(now, permits int64) (delay int64, ticket any)
-	// undo is Cancel.
-	undo(now int64, ticket any)
-}
-
 // decision is the answer of a model to a request.
-func decision(m model, limit, now, permits int64, allowed bool) rratelimiter.Decision {
-	d := rratelimiter.Decision{Allowed: allowed, Limit: limit, Remaining: max(0, m.free(now)),
-		ResetAfter: micros(m.reset(now))}
+func decision(m policymodel.Model, limit, now, permits int64, allowed bool) rratelimiter.Decision {
+	d := rratelimiter.Decision{Allowed: allowed, Limit: limit, Remaining: max(0, m.Free(now)),
+		ResetAfter: micros(m.Reset(now))}
 	if !allowed {
-		d.RetryAfter = micros(m.wait(now, permits))
+		d.RetryAfter = micros(m.Wait(now, permits))
 	}
 	return d
 }
@@ -89,50 +65,65 @@ func (b *bench) pass(d time.Duration) {
 // TestPolicies_RandomCalls_MatchTheirModels: random calls at random times, with all fields of a
 // Decision.
 func TestPolicies_RandomCalls_MatchTheirModels(t *testing.T) {
-	for _, p := range []struct {
-		policy Policy
-		limit  int64
-		model  func() model
-	}{
-		{FixedWindow{10, time.Second, false}, 10, func() model { return &fixedModel{permits: 10, interval: 1e6} }},
-		{FixedWindow{10, 3 * time.Second, true}, 10,
-			func() model { return &fixedModel{permits: 10, interval: 3e6, aligned: true} }},
-		{FixedWindow{1, time.Millisecond, false}, 1, func() model { return &fixedModel{permits: 1, interval: 1e3} }},
-		{Calendar{10, Day, place("Europe/Berlin")}, 10, func() model { return newCalendarModel(10, Day, "Europe/Berlin") }},
-		{Calendar{3, Week, place("America/New_York")}, 3,
-			func() model { return newCalendarModel(3, Week, "America/New_York") }},
-		{Calendar{1000, Month, nil}, 1000, func() model { return newCalendarModel(1000, Month, "UTC") }},
-		{SlidingLog{10, time.Second}, 10, func() model { return &logModel{permits: 10, interval: 1e6} }},
-		{SlidingLog{1000, 200 * time.Millisecond}, 1000, func() model { return &logModel{permits: 1000, interval: 2e5} }},
-		{SlidingLog{1, time.Millisecond}, 1, func() model { return &logModel{permits: 1, interval: 1e3} }},
-		{SlidingWindow{10, time.Second, 0}, 10, func() model { return &slidingModel{permits: 10, cell: 1e5, cells: 10} }},
-		{SlidingWindow{100, time.Second, 4}, 100, func() model { return &slidingModel{permits: 100, cell: 25e4, cells: 4} }},
-		{SlidingWindow{1000, time.Second, 1000}, 1000,
-			func() model { return &slidingModel{permits: 1000, cell: 1e3, cells: 1000} }},
-		{TokenBucket{20, 5, time.Second}, 20, func() model { return &tokenModel{capacity: 20, refill: 5, interval: 1e6} }},
-		{TokenBucket{7, 3, 11 * time.Millisecond}, 7,
-			func() model { return &tokenModel{capacity: 7, refill: 3, interval: 11e3} }},
-		{TokenBucket{1000, 7919, time.Minute}, 1000,
-			func() model { return &tokenModel{capacity: 1000, refill: 7919, interval: 6e7} }},
-		{Smooth{Permits: 10, Interval: time.Second}, 10, func() model { return newSmoothModel(10, 1, 0, 0) }},
-		{Smooth{3, 7 * time.Second, 20 * time.Second, 0, 0}, 3, func() model { return newSmoothModel(3.0/7, 20, 0, 0) }},
-		{Smooth{Permits: 10, Interval: time.Second, WarmUp: 4 * time.Second}, 10,
-			func() model { return newSmoothModel(10, 0, 4e6, 3) }},
-		{Smooth{2, 3 * time.Second, 0, 17 * time.Second, 1.5}, 2,
-			func() model { return newSmoothModel(2.0/3, 0, 17e6, 1.5) }},
-		{LeakyBucket{10, 2, time.Second}, 10,
-			func() model { return &tokenModel{capacity: 10, refill: 2, interval: 1e6, leaky: true} }},
-		{LeakyBucket{40, 7, 13 * time.Millisecond}, 40,
-			func() model { return &tokenModel{capacity: 40, refill: 7, interval: 13e3, leaky: true} }},
+	for _, p := range []Policy{
+		FixedWindow{10, time.Second, false},
+		FixedWindow{10, 3 * time.Second, true},
+		FixedWindow{1, time.Millisecond, false},
+		Calendar{10, Day, place("Europe/Berlin")},
+		Calendar{3, Week, place("America/New_York")},
+		Calendar{1000, Month, nil},
+		SlidingLog{10, time.Second},
+		SlidingLog{1000, 200 * time.Millisecond},
+		SlidingLog{1, time.Millisecond},
+		SlidingWindow{10, time.Second, 0},
+		SlidingWindow{100, time.Second, 4},
+		SlidingWindow{1000, time.Second, 1000},
+		TokenBucket{20, 5, time.Second},
+		TokenBucket{7, 3, 11 * time.Millisecond},
+		TokenBucket{1000, 7919, time.Minute},
+		Smooth{Permits: 10, Interval: time.Second},
+		Smooth{3, 7 * time.Second, 20 * time.Second, 0, 0},
+		Smooth{Permits: 10, Interval: time.Second, WarmUp: 4 * time.Second},
+		Smooth{2, 3 * time.Second, 0, 17 * time.Second, 1.5},
+		LeakyBucket{10, 2, time.Second},
+		LeakyBucket{40, 7, 13 * time.Millisecond},
 	} {
 		for _, back := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%T%+v back %t", p.policy, p.policy, back), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%T%+v back %t", p, p, back), func(t *testing.T) {
 				b := newBench(t)
 				b.back = back
-				sequence(b, New(b.client, "name", p.policy), p.policy, p.limit, p.model, rand.New(rand.NewPCG(1, 2)), steps)
+				sequence(b, New(b.client, "name", p), p, rand.New(rand.NewPCG(1, 2)), steps)
 			})
 		}
 	}
+}
+
+// modelOf returns the model of a policy, and the Limit of its decisions.
+func modelOf(p Policy) (m policymodel.Model, limit int64) {
+	switch p := p.(type) {
+	case FixedWindow:
+		return &policymodel.FixedWindow{Permits: p.Permits, Interval: p.Interval.Microseconds(), Aligned: p.Aligned},
+			p.Permits
+	case Calendar:
+		return &policymodel.Calendar{Permits: p.Permits, Unit: policymodel.Unit(p.Unit), In: cmp.Or(p.In, time.UTC)},
+			p.Permits
+	case SlidingLog:
+		return &policymodel.SlidingLog{Permits: p.Permits, Interval: p.Interval.Microseconds()}, p.Permits
+	case SlidingWindow:
+		cells := int64(cmp.Or(p.Cells, 10))
+		return &policymodel.SlidingWindow{Permits: p.Permits, Cell: p.Interval.Microseconds() / cells, Cells: cells},
+			p.Permits
+	case TokenBucket:
+		return &policymodel.TokenBucket{Capacity: p.Capacity, Refill: p.Refill, Interval: p.Interval.Microseconds()},
+			p.Capacity
+	case LeakyBucket:
+		return &policymodel.TokenBucket{Capacity: p.Capacity, Refill: p.Leak, Interval: p.Interval.Microseconds(),
+			Leaky: true}, p.Capacity
+	case Smooth:
+		return policymodel.NewSmooth(float64(p.Permits)/p.Interval.Seconds(), cmp.Or(p.Burst, time.Second).Seconds(),
+			float64(p.WarmUp.Microseconds()), cmp.Or(p.ColdFactor, 3)), p.Permits
+	}
+	panic(fmt.Sprintf("%T has no model", p))
 }
 
 // steps returns the number of calls of a sequence: POLICY_STEPS, or a default for daily runs.
@@ -145,38 +136,40 @@ var steps = func() int {
 }()
 
 // sequence runs random calls through a limiter and its model.
-func sequence(b *bench, l *Limiter, p Policy, limit int64, begins func() model, random *rand.Rand, steps int) {
-	ctx, m := context.Background(), begins()
+func sequence(b *bench, l *Limiter, p Policy, random *rand.Rand, steps int) {
+	ctx := context.Background()
+	m, limit := modelOf(p)
 	most := min(p.most(), 4*limit) // a Smooth has no other bound
 	var log []string
-	reserves, has := m.(reserver)
+	reserves, has := m.(policymodel.Reserver)
 	share := 20
 	if has {
 		share = 26
 	}
 	var made []*Reservation
-	var tickets []any
+	var reservations []any
 	granted := b.now
 	for step := range steps {
 		if b.now > 8e15 { // near the year 2255, after which microseconds are not whole numbers
 			b.redis.FlushAll()
-			b.now, m, made, tickets = begin, begins(), nil, nil
-			reserves, _ = m.(reserver)
+			b.now, made, reservations = begin, nil, nil
+			m, _ = modelOf(p)
+			reserves, _ = m.(policymodel.Reserver)
 		}
 		// Usually until permits return.
 		switch random.IntN(12) {
 		case 0:
-			b.pass(micros(m.wait(b.now, 1+random.Int64N(most))))
+			b.pass(micros(m.Wait(b.now, 1+random.Int64N(most))))
 		case 1:
-			b.pass(micros(max(0, m.reset(b.now)-random.Int64N(2))))
+			b.pass(micros(max(0, m.Reset(b.now)-random.Int64N(2))))
 		case 2:
-			b.pass(max(0, micros(m.wait(b.now, 1+random.Int64N(most)))-1*time.Microsecond))
+			b.pass(max(0, micros(m.Wait(b.now, 1+random.Int64N(most)))-1*time.Microsecond))
 		case 3:
 			if b.back {
 				b.pass(-micros(random.Int64N(5e5)))
 			}
 		case 4, 5, 6:
-			b.pass(micros(random.Int64N(1 + m.reset(b.now)/4)))
+			b.pass(micros(random.Int64N(1 + m.Reset(b.now)/4)))
 		}
 		n := 1 + random.Int64N(cmp.Or(min(most, 1+random.Int64N(most)), 1))
 		var got, want rratelimiter.Decision
@@ -186,15 +179,15 @@ func sequence(b *bench, l *Limiter, p Policy, limit int64, begins func() model, 
 		case kind == 0:
 			call = "Charge"
 			got, err = l.Charge(ctx, n)
-			m.charge(b.now, n)
-			want = decision(m, limit, b.now, 1, m.wait(b.now, 1) == 0)
+			m.Charge(b.now, n)
+			want = decision(m, limit, b.now, 1, m.Wait(b.now, 1) == 0)
 			if want.Allowed {
 				want.RetryAfter = 0
 			}
 		case kind == 1:
 			call = "Release"
 			err = l.Release(ctx, n)
-			m.release(b.now, n)
+			m.Release(b.now, n)
 		case kind == 2:
 			call = "Peek"
 			got, want, err = look(ctx, b, l, m, limit)
@@ -202,13 +195,13 @@ func sequence(b *bench, l *Limiter, p Policy, limit int64, begins func() model, 
 			call = "TakeUpTo"
 			var took int64
 			took, got, err = l.TakeUpTo(ctx, n)
-			free := min(n, max(0, m.free(b.now)))
-			if m.wait(b.now, n) == 0 {
+			free := min(n, max(0, m.Free(b.now)))
+			if m.Wait(b.now, n) == 0 {
 				free = n // a Smooth grants more than it has stored
 			}
 			require.Equal(b, free, took, "%v %d: TakeUpTo %d", log[max(0, len(log)-5):], step, n)
 			if free > 0 {
-				require.True(b, m.take(b.now, free))
+				require.True(b, m.Take(b.now, free))
 			}
 			want = decision(m, limit, b.now, 1, free > 0)
 		case kind >= 23 && len(made) > 0:
@@ -216,21 +209,21 @@ func sequence(b *bench, l *Limiter, p Policy, limit int64, begins func() model, 
 			which := max(random.IntN(len(made)), random.IntN(len(made)))
 			call = "Cancel of " + made[which].receipt
 			require.NoError(b, made[which].revoke(ctx))
-			reserves.undo(b.now, tickets[which])
-			made, tickets = slices.Delete(made, which, which+1), slices.Delete(tickets, which, which+1)
+			reserves.Cancel(b.now, reservations[which])
+			made, reservations = slices.Delete(made, which, which+1), slices.Delete(reservations, which, which+1)
 			got, want, err = look(ctx, b, l, m, limit)
 		case kind >= 20:
 			var r *Reservation
 			r, err = l.Reserve(ctx, n)
 			require.NoError(b, err)
-			delay, ticket := reserves.reserve(b.now, n)
+			delay, reservation := reserves.Reserve(b.now, n)
 			call = fmt.Sprintf("Reserve, %v,", r.delay)
 			require.Equal(b, micros(delay), r.delay, "%v %d: Reserve %d", log[max(0, len(log)-5):], step, n)
-			made, tickets = append(made, r), append(tickets, ticket)
+			made, reservations = append(made, r), append(reservations, reservation)
 			got, want, err = look(ctx, b, l, m, limit)
 		default:
 			got, err = l.Take(ctx, n)
-			ok := m.take(b.now, n)
+			ok := m.Take(b.now, n)
 			want = decision(m, limit, b.now, n, ok)
 		}
 		if call == "Charge" || got.Allowed && (call == "Take" || call == "TakeUpTo") {
@@ -244,7 +237,7 @@ func sequence(b *bench, l *Limiter, p Policy, limit int64, begins func() model, 
 			if b.back {
 				continue
 			}
-			most := max(micros(m.reset(b.now)+1)+time.Millisecond, stays(p)-micros(b.now-granted))
+			most := max(micros(m.Reset(b.now)+1)+time.Millisecond, stays(p)-micros(b.now-granted))
 			require.LessOrEqual(b, b.redis.TTL(key), most, "%v", log[max(0, len(log)-5):])
 		}
 	}
@@ -267,12 +260,12 @@ func stays(p Policy) time.Duration {
 }
 
 // look returns the answers of a limiter and its model to a request for one permit.
-func look(ctx context.Context, b *bench, l *Limiter, m model, limit int64) (got, want rratelimiter.Decision,
+func look(ctx context.Context, b *bench, l *Limiter, m policymodel.Model, limit int64) (got, want rratelimiter.Decision,
 	err error) {
 	all, err := l.Peek(ctx)
 	if err == nil {
 		require.Len(b, all, 1)
 		got = all[0]
 	}
-	return got, decision(m, limit, b.now, 1, m.wait(b.now, 1) == 0), err
+	return got, decision(m, limit, b.now, 1, m.Wait(b.now, 1) == 0), err
 }

@@ -3,7 +3,6 @@ package limit
 import (
 	"context"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -16,177 +15,16 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// smoothModel is Smooth, in float64 and in the order in which Guava computes it: the interval of a
-// permit and the times are microseconds.
-type smoothModel struct {
-	stable, size, cool float64
-	warm               bool
-	threshold, slope   float64
-
-	seen   bool
-	last   int64 // the latest clock of a change
-	stored float64
-	next   int64 // the time from which it is free
-	end    int64 // that after the newest reservation
-	epoch  int   // how often it was idle
-}
-
-func newSmoothModel(rate, burst, warmUp, coldFactor float64) *smoothModel {
-	m := &smoothModel{stable: 1e6 / rate, warm: warmUp > 0}
-	if !m.warm {
-		m.size, m.cool = burst*rate, m.stable
-		return m
-	}
-	cold := m.stable * coldFactor
-	m.threshold = 0.5 * warmUp / m.stable
-	m.size = m.threshold + 2.0*warmUp/(m.stable+cold)
-	m.slope = (cold - m.stable) / (m.size - m.threshold)
-	m.cool = warmUp / m.size
-	return m
-}
-
-// at returns the stored permits at a time, the next free time, and the time by the limiter: a later
-// clock prevails.
-func (m *smoothModel) at(now int64) (stored float64, next, at int64) {
-	if !m.seen {
-		return m.size, now, now
-	}
-	if at = max(now, m.last); at > m.next {
-		return min(m.size, m.stored+float64(at-m.next)/m.cool), at, at
-	}
-	return m.stored, m.next, at
-}
-
-// cost returns how long the next caller waits for permits of which so many are stored.
-func (m *smoothModel) cost(stored float64, permits int64) (micros int64, spent float64) {
-	spent = min(float64(permits), stored)
-	if m.warm {
-		flat := spent
-		if above := stored - m.threshold; above > 0 {
-			take := min(above, spent)
-			length := m.price(above) + m.price(above-take)
-			micros = int64(take * length / 2)
-			flat -= take
-		}
-		micros += int64(m.stable * flat)
-	}
-	return micros + int64((float64(permits)-spent)*m.stable), spent
-}
-
-func (m *smoothModel) price(above float64) float64 { return m.stable + float64(above*m.slope) }
-
-func (m *smoothModel) take(now, n int64) bool {
-	if _, next, at := m.at(now); next > at {
-		return false
-	}
-	m.charge(now, n)
-	return true
-}
-
-func (m *smoothModel) charge(now, n int64) {
-	if m.stored, m.next, m.last = m.at(now); m.next == m.last && m.stored == m.size {
-		m.epoch++
-	}
-	micros, spent := m.cost(m.stored, n)
-	m.seen, m.stored, m.next = true, m.stored-spent, m.next+micros
-}
-
-func (m *smoothModel) release(now, n int64) {
-	stored, next, at := m.at(now)
-	first := at
-	if m.end > at { // reservations that wait keep their times
-		first = min(m.end, next)
-	}
-	if back := min(next-first, int64(float64(n)*m.stable)); back > 0 {
-		m.stored, m.next, m.last = stored, next-back, at
-		m.settle()
-	}
-}
-
-// settle forgets a name without taken permits.
-func (m *smoothModel) settle() { m.seen = m.next > m.last || m.stored < m.size }
-
-// smoothTicket is a reservation of a model: the next free time after it, its cost, and the stored
-// permits it found.
-type smoothTicket struct {
-	end, cost int64
-	spent     float64
-	epoch     int
-}
-
-func (m *smoothModel) reserve(now, n int64) (delay int64, ticket any) {
-	delay = m.wait(now, n)
-	stored, _, _ := m.at(now)
-	cost, spent := m.cost(stored, n)
-	m.charge(now, n)
-	if m.next > m.last {
-		m.end = m.next
-	}
-	return delay, smoothTicket{m.next, cost, spent, m.epoch}
-}
-
-func (m *smoothModel) undo(now int64, ticket any) {
-	made := ticket.(smoothTicket)
-	stored, next, at := m.at(now)
-	unused, back := made.spent, int64(0)
-	switch later := max(0, m.end-made.end); {
-	case made.epoch != m.epoch, next == at && stored == m.size:
-		return // it was idle in between
-	case made.end <= at:
-		unused -= float64(at-made.end) / m.cool
-	case later > 0:
-		unused, back = 0, made.cost-later
-	default:
-		back = made.cost
-		if m.end == made.end {
-			m.end -= made.cost
-		}
-	}
-	if unused > 0 || back > 0 {
-		m.seen, m.last, m.stored, m.next = true, at, min(m.size, stored+max(0, unused)), next-max(0, back)
-		m.stored, m.next, _ = m.at(now)
-		m.settle()
-	}
-}
-
-func (m *smoothModel) free(now int64) int64 {
-	stored, next, at := m.at(now)
-	if next > at {
-		return 0
-	}
-	return int64(stored)
-}
-
-func (m *smoothModel) wait(now, _ int64) int64 {
-	if _, next, at := m.at(now); next > at {
-		return next - now
-	}
-	return 0
-}
-
-func (m *smoothModel) reset(now int64) int64 {
-	stored, next, at := m.at(now)
-	if next == at && stored == m.size {
-		return 0
-	}
-	return next - now + int64(math.Ceil((m.size-stored)*m.cool))
-}
-
 // TestSmooth_RequestsOfOneCall_AreDecidedInTurn: as if each came alone after those before it.
 func TestSmooth_RequestsOfOneCall_AreDecidedInTurn(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
-	for _, p := range []struct {
-		policy Smooth
-		model  func() *smoothModel
-	}{
-		{Smooth{Permits: 10, Interval: time.Second, Burst: 3 * time.Second},
-			func() *smoothModel { return newSmoothModel(10, 3, 0, 0) }},
-		{Smooth{Permits: 10, Interval: time.Second, WarmUp: 3 * time.Second},
-			func() *smoothModel { return newSmoothModel(10, 0, 3e6, 3) }},
+	for _, p := range []Smooth{
+		{Permits: 10, Interval: time.Second, Burst: 3 * time.Second},
+		{Permits: 10, Interval: time.Second, WarmUp: 3 * time.Second},
 	} {
 		b := newBench(t)
-		l := New(b.client, "name", p.policy)
-		m := p.model()
+		l := New(b.client, "name", p)
+		m, _ := modelOf(p)
 		several := 0
 		for step := range 200 {
 			b.pass(micros(random.Int64N(2e6)))
@@ -196,8 +34,8 @@ func TestSmooth_RequestsOfOneCall_AreDecidedInTurn(t *testing.T) {
 			for range 1 + random.IntN(6) {
 				r := &engine.Request{Permits: 1 + random.Int64N(9)}
 				batch.Requests = append(batch.Requests, r)
-				want = append(want, m.take(b.now, r.Permits))
-				remaining = append(remaining, m.free(b.now))
+				want = append(want, m.Take(b.now, r.Permits))
+				remaining = append(remaining, m.Free(b.now))
 			}
 			call := acquiring{protocol{&l.wire}}
 			call.Arguments(batch, time.UnixMicro(b.now))
@@ -207,7 +45,7 @@ func TestSmooth_RequestsOfOneCall_AreDecidedInTurn(t *testing.T) {
 			_, err = call.Answer(batch, reply)
 			require.NoError(t, err)
 			for i, r := range batch.Requests {
-				where := fmt.Sprintf("%+v, step %d, request %d of %v", p.policy, step, i, batch.Args)
+				where := fmt.Sprintf("%+v, step %d, request %d of %v", p, step, i, batch.Args)
 				require.Equal(t, want[i], r.Allowed, where)
 				// A call reports the time after all of its requests.
 				if i == len(want)-1 || want[i+1] {
@@ -218,7 +56,7 @@ func TestSmooth_RequestsOfOneCall_AreDecidedInTurn(t *testing.T) {
 				}
 			}
 		}
-		assert.Equal(t, p.policy.WarmUp == 0, several > 50, "%d", several)
+		assert.Equal(t, p.WarmUp == 0, several > 50, "%d", several)
 	}
 }
 

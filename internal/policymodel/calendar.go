@@ -1,0 +1,130 @@
+package policymodel
+
+import "time"
+
+// Unit is a unit of the calendar, with the numbers of limit.Unit.
+type Unit int
+
+// The units of Calendar.
+const (
+	Day Unit = iota + 1
+	Week
+	Month
+	Year
+)
+
+// Calendar is the model of limit.Calendar: a FixedWindow whose windows are the calendar's.
+type Calendar struct {
+	Permits int64
+	Unit    Unit
+	In      *time.Location
+
+	begin, end, count int64    // of the window of the last change
+	cached            [2]int64 // the unit that was computed last
+}
+
+func (m *Calendar) at(now int64) (begin, end, count int64) {
+	if m.count > 0 && now < m.end {
+		return m.begin, m.end, m.count
+	}
+	if now < m.cached[0] || now >= m.cached[1] {
+		begin, end := UnitOf(m.Unit, m.In, time.UnixMicro(now))
+		m.cached = [2]int64{begin.UnixMicro(), end.UnixMicro()}
+	}
+	return m.cached[0], m.cached[1], 0
+}
+
+// Take implements Model.
+func (m *Calendar) Take(now, n int64) bool {
+	if n > m.Free(now) {
+		return false
+	}
+	m.Charge(now, n)
+	return true
+}
+
+// Charge implements Model.
+func (m *Calendar) Charge(now, n int64) {
+	m.begin, m.end, m.count = m.at(now)
+	m.count += n
+}
+
+// Release implements Model.
+func (m *Calendar) Release(now, n int64) {
+	if begin, end, count := m.at(now); count > 0 {
+		m.begin, m.end, m.count = begin, end, max(0, count-n)
+	}
+}
+
+// Free implements Model.
+func (m *Calendar) Free(now int64) int64 {
+	_, _, count := m.at(now)
+	return m.Permits - count
+}
+
+// Wait implements Model.
+func (m *Calendar) Wait(now, n int64) int64 {
+	_, end, count := m.at(now)
+	if count+n <= m.Permits {
+		return 0
+	}
+	return end - now
+}
+
+// Reset implements Model.
+func (m *Calendar) Reset(now int64) int64 {
+	if _, end, count := m.at(now); count > 0 {
+		return end - now
+	}
+	return 0
+}
+
+// Clone implements Model.
+func (m *Calendar) Clone() Model {
+	c := *m
+	return &c
+}
+
+// shown is the date that the clocks of a location show, as an increasing number.
+func shown(t time.Time, in *time.Location) int {
+	year, month, day := t.In(in).Date()
+	return year*10000 + int(month)*100 + day
+}
+
+// UnitOf returns the unit of a time. It walks from noon to noon to its first day and to that of the
+// next one. Then it walks from minute to minute to the first one at which clocks show that day.
+func UnitOf(unit Unit, in *time.Location, t time.Time) (begin, end time.Time) {
+	first := func(day time.Time) bool {
+		switch unit {
+		case Week:
+			return day.Weekday() == time.Monday
+		case Month:
+			return day.Day() == 1
+		case Year:
+			return day.YearDay() == 1
+		}
+		return true
+	}
+	dawn := func(noon time.Time) time.Time {
+		date := noon.Year()*10000 + int(noon.Month())*100 + noon.Day()
+		at := noon.Add(-40 * time.Hour).Truncate(time.Minute)
+		for shown(at, in) < date {
+			at = at.Add(time.Minute)
+		}
+		return at
+	}
+	year, month, day := t.In(in).Date()
+	noon := func(days int) time.Time { return time.Date(year, month, day+days, 12, 0, 0, 0, in) }
+	back := 0
+	for !first(noon(back)) {
+		back--
+	}
+	ahead := 1
+	for !first(noon(ahead)) || !dawn(noon(ahead)).After(t) {
+		if first(noon(ahead)) {
+			back = ahead
+		}
+		ahead++
+	}
+	return dawn(noon(back)), dawn(noon(ahead))
+}
