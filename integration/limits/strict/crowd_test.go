@@ -47,7 +47,7 @@ func newScene(t *testing.T, server *servers.Server, clock func() time.Time) *sce
 	}
 	for range clients {
 		redis := server.Client(t)
-		tapped := &tap{Client: redis, clock: clock}
+		tapped := &tap{Client: redis, t: t, clock: clock, timed: make(map[string]string)}
 		s.taps = append(s.taps, tapped)
 		s.clients = append(s.clients, rratelimiter.New(tapped, option))
 	}

@@ -3,6 +3,7 @@ package strict_test
 import (
 	"cmp"
 	"context"
+	"crypto/sha1"
 	"errors"
 	"fmt"
 	"regexp"
@@ -14,24 +15,27 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/mock"
 	"github.com/stretchr/testify/require"
 )
 
-// grant is one request that Redis granted. It counts at some moment from lo to hi, which are one
-// where the server's clock tells it.
+// grant is one request that Redis granted. It counts at some time from lo to hi, which are equal on
+// the server's clock.
 type grant struct {
 	lo, hi  int64 // Unix microseconds
 	permits int64
-	limit   int64 // the first argument of the limiter's first policy, if it is a whole number: mostly its permits, or its capacity
+	limit   int64 // the first argument of the first policy, if it is a whole number: permits, capacity or pace
 }
 
 // tap is a Redis client that takes note of what Redis replies to limiters, before the library has
 // seen it.
 type tap struct {
 	rueidis.Client
-	clock func() time.Time // the limiters'; nil where it is the server's
+	t     testing.TB
+	clock func() time.Time // the limiters'; nil if it is the server's
 
 	mu     sync.Mutex
+	timed  map[string]string // by the digest of a script, that of the script with its time
 	grants []grant
 	errs   []error
 }
@@ -44,17 +48,52 @@ func (c *tap) DoMulti(ctx context.Context, commands ...rueidis.Completed) []ruei
 	words := make([][]string, len(commands))
 	for i, command := range commands {
 		words[i] = slices.Clone(command.Commands()) // which go back into a pool
-		if args := arguments(words[i]); len(args) > 1 && args[0] == "" && !isMember(args[1]) && !strings.Contains(args[1],
-			"<") {
-			words[i] = dated(words[i])
-			commands[i] = c.B().Arbitrary(words[i]...).Build()
+		if c.clock == nil && arguments(words[i]) != nil {
+			commands[i] = c.B().Arbitrary(c.withTime(words[i])...).Build()
 		}
 	}
 	results := c.Client.DoMulti(ctx, commands...)
 	for i, result := range results {
-		c.see(words[i], result)
+		var now string
+		if reply, err := result.ToArray(); err == nil && c.clock == nil && arguments(words[i]) != nil {
+			now, err = reply[0].ToString()
+			require.NoError(c.t, err)
+			results[i] = mock.Result(reply[1])
+		}
+		c.see(words[i], now, results[i])
 	}
 	return results
+}
+
+// timedScript runs a script and returns the time that it read, Unix microseconds, with its reply.
+const timedScript = `
+local time, server = '', redis
+local redis = setmetatable({call = function(...)
+  local reply = server.call(...)
+  if (...) == 'TIME' then
+    time = string.format('%%d', reply[1] * 1000000 + reply[2])
+  end
+  return reply
+end}, {__index = server})
+local function script()
+%s
+end
+local reply = script()
+return {time, reply}`
+
+// withTime returns a call of a script that returns its time, too.
+func (c *tap) withTime(words []string) []string {
+	words = slices.Clone(words)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if words[0] == "EVALSHA" {
+		words[1] = cmp.Or(c.timed[words[1]], words[1])
+		return words
+	}
+	digest := fmt.Sprintf("%x", sha1.Sum([]byte(words[1])))
+	words[1] = fmt.Sprintf(timedScript, words[1])
+	c.timed[digest] = fmt.Sprintf("%x", sha1.Sum([]byte(words[1])))
+	return words
 }
 
 // arguments returns those of a script: EVALSHA, digest, n, n keys, arguments.
@@ -69,19 +108,9 @@ func arguments(words []string) []string {
 	return words[3+keys:]
 }
 
-// dated makes a call that takes permits on the server's clock ask for a reply with the time. A
-// brief reply has none.
-func dated(words []string) []string {
-	if last := len(words) - 1; !told.MatchString(words[last-1]) {
-		words = append(words, arguments(words)[1]+"*1", "d")
-	} else if words[last] == "" {
-		words[last] = "d"
-	}
-	return words
-}
-
-// see notes what a call was granted. Its first argument is the time.
-func (c *tap) see(words []string, result rueidis.RedisResult) {
+// see notes what a call was granted. now is the time that its script read, "" if it has that of its
+// first argument.
+func (c *tap) see(words []string, now string, result rueidis.RedisResult) {
 	args := arguments(words)
 	if len(args) == 0 { // Reset has none
 		return
@@ -89,14 +118,15 @@ func (c *tap) see(words []string, result rueidis.RedisResult) {
 	if refused, ok := rueidis.IsRedisErr(result.Error()); ok && refused.IsNoScript() {
 		return // it is sent with its text
 	}
+	now = cmp.Or(now, args[0])
 	var err error
 	switch {
 	case isMember(args[1]):
 		err = counted(args)
 	case strings.Contains(args[1], "<"):
-		err = c.reserved(args, result)
+		err = c.reserved(args, now, result)
 	default:
-		err = c.taken(args, result)
+		err = c.taken(args, now, result)
 	}
 	if err != nil {
 		c.mu.Lock()
@@ -105,8 +135,8 @@ func (c *tap) see(words []string, result rueidis.RedisResult) {
 	}
 }
 
-// told is how a call tells its requests, where it is for more than one or wants to know all.
-var told = regexp.MustCompile(`^\d+\*\d+( \d+\*\d+)*$`)
+// requested matches the requests of a call that has several or wants a full reply.
+var requested = regexp.MustCompile(`^\d+\*\d+( \d+\*\d+)*$`)
 
 // isMember reports whether a text is the member of a grant of a limiter of Redisson's.
 func isMember(text string) bool { return len(text) == 1+16+4 && text[0] == 16 }
@@ -123,9 +153,9 @@ func counted(args []string) error {
 
 // taken reads a call that takes permits. Args: the time, permits in all, an epoch, those of the
 // policies; and mostly requests, letters.
-func (c *tap) taken(args []string, result rueidis.RedisResult) error {
+func (c *tap) taken(args []string, now string, result rueidis.RedisResult) error {
 	all := args[1] + "*1"
-	if text := args[len(args)-2]; told.MatchString(text) {
+	if text := args[len(args)-2]; requested.MatchString(text) {
 		all = text
 	}
 	requests, err := runs(all)
@@ -139,17 +169,12 @@ func (c *tap) taken(args []string, result rueidis.RedisResult) error {
 	if message.IsInt64() {
 		return nil // -1: none was granted
 	}
-	now, letters := args[0], "*"
+	letters := "*"
 	if reply, err := message.ToArray(); err == nil && !reply[0].IsString() {
-		if kind, err := reply[0].AsInt64(); err != nil || kind == 1 {
+		if kind, err := reply[0].AsInt64(); err != nil || kind != 0 {
 			return err // it is called again
 		}
-		moment, err := reply[1].AsInt64()
-		if err != nil {
-			return err
-		}
-		now = strconv.FormatInt(moment, 10)
-		if letters, err = reply[2].ToString(); err != nil {
+		if letters, err = reply[1].ToString(); err != nil {
 			return err
 		}
 	}
@@ -164,7 +189,7 @@ func (c *tap) taken(args []string, result rueidis.RedisResult) error {
 }
 
 // reserved reads a call that reserves. Args: the time, requests, an epoch, those of the policy.
-func (c *tap) reserved(args []string, result rueidis.RedisResult) error {
+func (c *tap) reserved(args []string, now string, result rueidis.RedisResult) error {
 	var requests []int64
 	for run := range strings.FieldsSeq(args[1]) {
 		one, _, _ := strings.Cut(run, "<")
@@ -178,11 +203,7 @@ func (c *tap) reserved(args []string, result rueidis.RedisResult) error {
 	if err != nil {
 		return err
 	}
-	now, err := reply[1].ToString()
-	if err != nil {
-		return err
-	}
-	answers, err := reply[2].ToString()
+	answers, err := reply[1].ToString()
 	if err != nil {
 		return err
 	}
@@ -239,7 +260,7 @@ func seen(t testing.TB, taps ...*tap) (all []grant) {
 	t.Helper()
 	for _, c := range taps {
 		c.mu.Lock()
-		require.Empty(t, c.errs)
+		require.NoError(t, errors.Join(c.errs[:min(3, len(c.errs))]...))
 		all = append(all, c.grants...)
 		c.mu.Unlock()
 	}
