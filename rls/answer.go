@@ -10,21 +10,21 @@ import (
 
 // closest returns the status that is nearest to its limit: one that is over, else the one with the
 // fewest permits left. It returns nil if only shadows limit the request.
-func closest(all []evaluation) (found *ratelimit.RateLimitResponse_DescriptorStatus) {
+func closest(all []evaluation) (nearest *ratelimit.RateLimitResponse_DescriptorStatus) {
 	for i := range all {
 		one := all[i].status
-		if one.GetCurrentLimit() == nil || all[i].rule != nil && all[i].rule.shadow {
+		if one.GetCurrentLimit() == nil || all[i].rule.shadow {
 			continue
 		}
 		over := one.GetCode() == ratelimit.RateLimitResponse_OVER_LIMIT
-		switch foundOver := found.GetCode() == ratelimit.RateLimitResponse_OVER_LIMIT; {
-		case found == nil, over && !foundOver,
-			over && one.GetDurationUntilReset().GetSeconds() > found.GetDurationUntilReset().GetSeconds(),
-			over == foundOver && one.GetLimitRemaining() < found.GetLimitRemaining():
-			found = one
+		switch nearestOver := nearest.GetCode() == ratelimit.RateLimitResponse_OVER_LIMIT; {
+		case nearest == nil, over && !nearestOver,
+			over && one.GetDurationUntilReset().GetSeconds() > nearest.GetDurationUntilReset().GetSeconds(),
+			over == nearestOver && one.GetLimitRemaining() < nearest.GetLimitRemaining():
+			nearest = one
 		}
 	}
-	return found
+	return nearest
 }
 
 // headersOf returns the headers that report limits to clients, without shadows.
@@ -59,7 +59,7 @@ func metadataOf(request *ratelimit.RateLimitRequest, all []evaluation) *structpb
 		}
 		descriptors[i] = fields
 		a := &all[i]
-		if a.rule != nil && len(a.limits) > 0 && !a.unlimited() && a.status.GetCode() == ratelimit.RateLimitResponse_OK {
+		if len(a.limits) > 0 && !a.unlimited() && a.status.GetCode() == ratelimit.RateLimitResponse_OK {
 			mergeMetadata(admitted, a.rule.metadata)
 		}
 	}

@@ -1,8 +1,11 @@
 package rls
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
+	"slices"
+	"strconv"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -19,14 +22,8 @@ func (s *Server) auth(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no file has a domain of this name with http", http.StatusNotFound)
 		return
 	}
-	denied := http.StatusTooManyRequests
-	switch r.URL.Query().Get("denied") {
-	case "", "429":
-	case "403":
-		denied = http.StatusForbidden
-	case "401":
-		denied = http.StatusUnauthorized
-	default:
+	denied, _ := strconv.Atoi(cmp.Or(r.URL.Query().Get("denied"), "429")) // an error makes it 0
+	if !slices.Contains([]int{http.StatusTooManyRequests, http.StatusForbidden, http.StatusUnauthorized}, denied) {
 		http.Error(w, "denied wants 429, 403 or 401", http.StatusBadRequest)
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 const (
@@ -54,12 +55,12 @@ func (s *Server) decide(ctx context.Context, d *domain,
 			s.metrics.count(d, a)
 			s.warnOfCharge(a)
 		}
-		if a.over && a.rule != nil && a.rule.shadow {
+		if a.over && a.rule.shadow {
 			a.status.Code = ratelimit.RateLimitResponse_OK
 		}
 		response.Statuses[i] = a.status
 		over := a.status.GetCode() == ratelimit.RateLimitResponse_OVER_LIMIT
-		if !a.unlimited() && (s.config.Quota || len(a.limits) > 0 && a.rule != nil && a.rule.quota) {
+		if !a.unlimited() && (s.config.Quota || len(a.limits) > 0 && a.rule.quota) {
 			if quotas++; over {
 				failedQuotas++
 			}
@@ -80,7 +81,7 @@ func (s *Server) decide(ctx context.Context, d *domain,
 // warnOfCharge logs a rule once if a request peeks at it, but the rule does not charge hits over the
 // limit afterwards.
 func (s *Server) warnOfCharge(a *evaluation) {
-	if a.hits == 0 && a.rule != nil && !a.rule.overdraw && !a.unlimited() && a.rule.warned.CompareAndSwap(false, true) {
+	if a.hits == 0 && a.rule != noRule && !a.rule.overdraw && !a.unlimited() && a.rule.warned.CompareAndSwap(false, true) {
 		s.config.Log.Warn("rls: a request has hits_addend 0: if it charges costs after the response, "+
 			"set overdraw: true for the descriptor, or costs over the limit are not counted",
 			"file", a.rule.file, "line", a.rule.line)
@@ -99,15 +100,12 @@ func (s *Server) evaluate(ctx context.Context, d *domain, all []evaluation) erro
 		if limits += len(a.limits); limits > mostLimits {
 			return invalidf("the descriptors have more than %d limits to evaluate", mostLimits)
 		}
-		a.name, a.slot = d.nameOf(a.entries, a.stored)
-		if s.cluster && a.slot == "" {
-			a.slot = a.name
-		}
-		groups = place(groups, a, a.enforced(s.config.Quota) && (a.rule == nil || !a.rule.overdraw))
+		a.name = d.nameOf(a)
+		groups = place(groups, a, s.slotOf(a.name), a.enforced(s.config.Quota) && !a.rule.overdraw)
 	}
 	for i := range all {
 		if a := &all[i]; a.over && a.enforced(s.config.Quota) {
-			onlyPeek(groups, a.slotOn(s, d))
+			onlyPeek(groups, s.slotOf(d.nameOf(a)))
 		}
 	}
 	return s.callAll(ctx, groups)
@@ -117,28 +115,21 @@ func (s *Server) evaluate(ctx context.Context, d *domain, all []evaluation) erro
 // without a call.
 func onlyPeek(groups []*group, slot string) {
 	for _, g := range groups {
-		if !g.joint || g.members[0].slot != slot {
-			continue
-		}
-		for _, a := range g.members {
-			a.action = peek
+		if g.joint && g.slot == slot {
+			for _, a := range g.members {
+				a.action = peek
+			}
 		}
 	}
 }
 
-// slotOn returns the slot of a descriptor's limiter. Descriptors in one slot can be decided
+// slotOf returns what the slot of a limiter depends on. Limiters with an equal one can decide
 // together.
-func (a *evaluation) slotOn(s *Server, d *domain) string {
+func (s *Server) slotOf(name string) string {
 	if !s.cluster {
 		return ""
 	}
-	if a.name == "" {
-		a.name, a.slot = d.nameOf(a.entries, a.stored)
-		if a.slot == "" {
-			a.slot = a.name
-		}
-	}
-	return a.slot
+	return redisx.Tag(name)
 }
 
 // callAll decides all groups in parallel. Groups with a limiter of an earlier group follow, within the

@@ -13,15 +13,15 @@ import (
 // evaluation is a descriptor of a request, with its result.
 type evaluation struct {
 	entries []*common.RateLimitDescriptor_Entry
-	rule    *rule // nil if the request brings its own limit, and if no rule matches
+	rule    *rule // or noRule
 	limits  []*rateLimit
 	stored  []string // replacements of entries' values in the limiter's name
 	action  action
 	hits    uint64
 
-	name, slot string // in Redis
-	status     *ratelimit.RateLimitResponse_DescriptorStatus
-	over       bool // even if the status hides it, in shadow mode
+	name   string // of its limiter; "" without one
+	status *ratelimit.RateLimitResponse_DescriptorStatus
+	over   bool // even if the status hides it, in shadow mode
 }
 
 // action is what a descriptor does with its limits.
@@ -35,7 +35,7 @@ const (
 
 // enforced reports whether a descriptor can deny the request.
 func (a *evaluation) enforced(quotaMode bool) bool {
-	return a.action != release && (a.rule == nil || !a.rule.shadow && !a.rule.quota && !quotaMode)
+	return a.action != release && !a.rule.shadow && !a.rule.quota && !quotaMode
 }
 
 // resolve finds the limits of each descriptor.
@@ -43,7 +43,7 @@ func (d *domain) resolve(request *ratelimit.RateLimitRequest, all []evaluation) 
 	var replaced []string
 	for i, descriptor := range request.GetDescriptors() {
 		a := &all[i]
-		a.entries = descriptor.GetEntries()
+		a.entries, a.rule = descriptor.GetEntries(), noRule
 		a.hits = uint64(max(1, request.GetHitsAddend()))
 		if own := descriptor.GetHitsAddend(); own != nil {
 			a.hits = own.GetValue()
@@ -65,22 +65,16 @@ func (d *domain) resolve(request *ratelimit.RateLimitRequest, all []evaluation) 
 			a.limits = []*rateLimit{one}
 			continue
 		}
-		if a.rule, a.stored = d.match(a.entries); a.rule == nil {
-			continue
-		}
+		a.rule, a.stored = d.match(a.entries)
 		a.limits = a.rule.limits
 		for _, one := range a.limits {
-			for _, name := range one.replaces {
-				if !slices.Contains(replaced, name) { // a request may have many descriptors
-					replaced = append(replaced, name)
-				}
-			}
+			replaced = append(replaced, one.replaces...)
 		}
 	}
-	if len(replaced) > 0 {
-		for i := range all {
-			all[i].drop(replaced)
-		}
+	slices.Sort(replaced)
+	replaced = slices.Compact(replaced) // a request may have many descriptors
+	for i := range all {
+		all[i].drop(replaced)
 	}
 	return nil
 }
@@ -107,14 +101,11 @@ func (a *evaluation) decided() bool {
 	if a.action == release {
 		return slices.ContainsFunc(a.limits, func(one *rateLimit) bool { return one.policy == nil })
 	}
-	overdraw := a.rule != nil && a.rule.overdraw
 	for _, one := range a.limits {
-		never := one.policy == nil || a.hits > one.most && !overdraw
-		if !never {
-			continue
+		if one.policy == nil || a.hits > one.most && !a.rule.overdraw {
+			a.setStatus(one, rratelimiter.Decision{})
+			return true
 		}
-		a.setStatus(one, rratelimiter.Decision{})
-		return true
 	}
 	return false
 }

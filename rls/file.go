@@ -2,6 +2,7 @@ package rls
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,10 +11,7 @@ import (
 )
 
 // decoder decodes one file.
-type decoder struct {
-	rulefile.Decoder
-	rules int // descriptors so far
-}
+type decoder struct{ rulefile.Decoder }
 
 // domainFile is the top level of a file.
 type domainFile struct {
@@ -31,7 +29,7 @@ var places = []rulefile.Place{
 
 // parse decodes one file.
 func parse(file string, text []byte) (*domain, []error) {
-	d := &decoder{Decoder: rulefile.Decoder{File: file, Lax: true, Places: places}}
+	d := &decoder{rulefile.Decoder{File: file, Lax: true, Places: places}}
 	made := &domain{file: file}
 	if d.Load(text, parseYAML) {
 		d.domain(made)
@@ -47,15 +45,16 @@ func (d *decoder) domain(into *domain) {
 	if into.name == "" && len(d.Problems) == 0 {
 		d.FailField(d.Root, "domain", "is empty, want a name that no other file has")
 	}
-	d.descriptors(file.Descriptors, &into.rules, 0)
+	d.descriptors(file.Descriptors, &into.rules, nil, false)
 }
 
-// descriptors decodes the rules of one level.
-func (d *decoder) descriptors(n *rulefile.Node, into *level, depth int) {
+// descriptors decodes the rules of one level. valueAbove reports that a rule above has
+// value_to_metric.
+func (d *decoder) descriptors(n *rulefile.Node, into *level, above []string, valueAbove bool) {
 	d.List(n, "a list", func(n *rulefile.Node) {
-		if depth >= mostEntries {
+		if len(above) >= mostEntries {
 			const reason = "is nested %d descriptors deep, want at most %d, as many entries as a request may have"
-			d.Fail(n, reason, depth+1, mostEntries)
+			d.Fail(n, reason, len(above)+1, mostEntries)
 			return
 		}
 		r, below := d.rule(n)
@@ -66,7 +65,9 @@ func (d *decoder) descriptors(n *rulefile.Node, into *level, depth int) {
 			d.Fail(n, "%v", err)
 			return
 		}
-		d.descriptors(below, &r.below, depth+1)
+		r.levels = append(slices.Clip(above), r.id())
+		r.dynamic = valueAbove || r.detailed || r.valueInName
+		d.descriptors(below, &r.below, r.levels, valueAbove || r.valueInName)
 	})
 }
 
@@ -79,12 +80,11 @@ type ruleFile struct {
 
 // rule decodes a descriptor, but not those below it, which it returns.
 func (d *decoder) rule(n *rulefile.Node) (r *rule, below *rulefile.Node) {
-	d.rules++
 	before := len(d.Problems)
 	file := ruleFile{}
 	d.Fields(n, &file)
 	r = &rule{
-		file: d.File, line: n.Line, place: d.rules,
+		file: d.File, line: n.Line,
 		key: d.text(file.Key), value: d.text(file.Value),
 		shadow: d.Boolean(file.ShadowMode), quota: d.Boolean(file.QuotaMode), overdraw: d.Boolean(file.Overdraw),
 		detailed: d.Boolean(file.DetailedMetric), valueInName: d.Boolean(file.ValueToMetric),
@@ -130,6 +130,12 @@ func (d *decoder) checkJoint(n *rulefile.Node, limits []*rateLimit) {
 			d.Fail(n, "%s", rulefile.ReasonOf(err))
 		}
 	}
+}
+
+// text decodes a text, "" if it is missing or wrong.
+func (d *decoder) text(n *rulefile.Node) string {
+	text, _ := d.Text(n, "a text")
+	return text
 }
 
 // metadata decodes a mapping of any values.

@@ -16,6 +16,7 @@ import (
 // group is descriptors that are decided atomically: all take their permits, or none does.
 type group struct {
 	members  []*evaluation
+	slot     string
 	joint    bool // other descriptors may join
 	policies int
 	follows  bool // an earlier group has one of its limiters too
@@ -27,25 +28,25 @@ const mostJoined = 10
 
 // place adds a descriptor to a group that it can be decided with, or to a new one. Descriptors of a
 // group share a slot and a cost. Two equal descriptors are decided one after the other.
-func place(groups []*group, a *evaluation, joint bool) []*group {
+func place(groups []*group, a *evaluation, slot string, joint bool) []*group {
 	follows := false
 	for _, g := range groups {
 		if g.has(a.name) {
 			follows = true
-		} else if joint && g.takes(a) && !follows {
+		} else if joint && g.takes(a, slot) && !follows {
 			g.members = append(g.members, a)
 			g.policies += len(a.limits)
 			return groups
 		}
 	}
 	return append(groups, &group{
-		members: []*evaluation{a}, joint: joint, policies: len(a.limits), follows: follows,
+		members: []*evaluation{a}, slot: slot, joint: joint, policies: len(a.limits), follows: follows,
 	})
 }
 
-func (g *group) takes(a *evaluation) bool {
+func (g *group) takes(a *evaluation, slot string) bool {
 	first := g.members[0]
-	return g.joint && !g.follows && first.slot == a.slot && first.hits == a.hits && first.action == a.action &&
+	return g.joint && !g.follows && g.slot == slot && first.hits == a.hits && first.action == a.action &&
 		g.policies+len(a.limits) <= mostJoined
 }
 
@@ -66,7 +67,7 @@ func (g *group) call(ctx context.Context, s *Server) error {
 		limiter = limit.Join(joined...)
 	}
 	request := guard.Request{Limiter: limiter, Policies: policies, Permits: int64(max(1, first.hits))}
-	overdraw := first.action == take && first.rule != nil && first.rule.overdraw
+	overdraw := first.action == take && first.rule.overdraw
 	if overdraw || first.action != take {
 		request.Limiter = &operation{limiter, first.action, int64(first.hits), overdraw}
 		request.Policies = append(slices.Clone(policies), nil) // two or more make the guard call TakeEach
@@ -96,7 +97,7 @@ func (g *group) call(ctx context.Context, s *Server) error {
 // limiter opens the limiter of a descriptor, and returns the policies of its limits.
 func (a *evaluation) limiter(client *rratelimiter.Client) (*limit.Limiter, []limit.Policy) {
 	key, plain := strings.CutPrefix(a.name, namePrefix+":")
-	if r := a.rule; r != nil && r.limiters != nil && plain && len(a.limits) == len(r.limits) {
+	if r := a.rule; r.limiters != nil && plain && len(a.limits) == len(r.limits) {
 		return r.limiters.Limiter(key), r.policies
 	}
 	policies := policiesOf(a.limits)

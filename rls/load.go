@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
@@ -57,9 +56,6 @@ func compile(path string, sources []rulefile.Source, problem *rulefile.Problem, 
 			errs = append(errs, before.merge(d)...)
 		}
 	}
-	for _, d := range rules.order {
-		d.finish()
-	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
@@ -71,12 +67,7 @@ func (d *domain) merge(other *domain) (errs []error) {
 	fail := func(line int, field, reason string) {
 		errs = append(errs, &ConfigError{File: other.file, Line: line, Field: field, Reason: reason})
 	}
-	added := make([]*rule, 0, len(other.rules.exact))
-	for _, r := range other.rules.exact {
-		added = append(added, r)
-	}
-	slices.SortFunc(added, func(a, b *rule) int { return cmp.Compare(a.place, b.place) })
-	for _, r := range added {
+	for _, r := range other.rules.order {
 		if err := d.rules.add(r); err != nil {
 			fail(r.line, "descriptors", err.Error())
 		}
@@ -90,15 +81,4 @@ func (d *domain) merge(other *domain) (errs []error) {
 	}
 	d.web = cmp.Or(d.web, other.web)
 	return errs
-}
-
-// finish sets the fields that depend on all files.
-func (d *domain) finish() { d.rules.finish(nil, false) }
-
-func (l *level) finish(above []string, valueAbove bool) {
-	for _, r := range l.exact {
-		r.levels = slices.Concat(above, []string{r.id()})
-		r.dynamic = valueAbove || r.detailed || r.valueInName
-		r.below.finish(r.levels, valueAbove || r.valueInName)
-	}
 }

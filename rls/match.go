@@ -8,15 +8,16 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// match returns the rule of a descriptor that has the descriptor's depth, nil if there is none.
+// match returns the rule of a descriptor that has the descriptor's depth, noRule if there is none.
 // stored has the replacement of each entry's value in the limiter's name. It is the pattern of
 // wildcards that share a limiter, a hash, or "" for the value itself.
-func (d *domain) match(entries []*common.RateLimitDescriptor_Entry) (found *rule, stored []string) {
+func (d *domain) match(entries []*common.RateLimitDescriptor_Entry) (matched *rule, stored []string) {
+	matched = noRule
 	at := &d.rules
 	for i, entry := range entries {
 		r := at.find(entry.GetKey(), entry.GetValue())
 		if r == nil {
-			return nil, nil
+			return noRule, nil
 		}
 		if stored == nil && (r.shared || r.hashed) {
 			stored = make([]string, len(entries))
@@ -27,29 +28,28 @@ func (d *domain) match(entries []*common.RateLimitDescriptor_Entry) (found *rule
 		case r.hashed:
 			stored[i] = guard.Hash(entry.GetValue())
 		}
-		found, at = r, &r.below
+		matched, at = r, &r.below
 	}
-	return found, stored
+	return matched, stored
 }
 
 // namePrefix is the first part of the names of limiters.
 const namePrefix = "rls"
 
 // nameOf returns the name of a descriptor's limiter in Redis. Different descriptors have different
-// names, unless they share the limiter of a wildcard.
-func (d *domain) nameOf(entries []*common.RateLimitDescriptor_Entry, stored []string) (name, slot string) {
+// names, unless they share the limiter of a wildcard. With slot_by, the name has a hash tag.
+func (d *domain) nameOf(a *evaluation) string {
 	parts := []string{d.name}
 	prefix := namePrefix
-	for i, entry := range entries {
+	for i, entry := range a.entries {
 		value := entry.GetValue()
-		if stored != nil && stored[i] != "" {
-			value = stored[i]
+		if a.stored != nil && a.stored[i] != "" {
+			value = a.stored[i]
 		}
 		parts = append(parts, entry.GetKey(), value)
-		if slot == "" && d.slotBy != "" && entry.GetKey() == d.slotBy {
-			slot = "{" + guard.Name(prefix, guard.Join(d.name, value)) + "}"
-			prefix = slot
+		if prefix == namePrefix && d.slotBy != "" && entry.GetKey() == d.slotBy {
+			prefix = "{" + guard.Name(prefix, guard.Join(d.name, value)) + "}"
 		}
 	}
-	return guard.Name(prefix, guard.Join(parts...)), slot
+	return guard.Name(prefix, guard.Join(parts...))
 }

@@ -42,8 +42,24 @@ type metrics struct {
 type labels struct{ domain, key1, key2 string }
 
 // series has the counters of a rule.
-type series struct {
-	totalHits, overLimit, nearLimit, withinLimit, shadowMode atomic.Uint64
+type series [len(counters)]atomic.Uint64
+
+// The indexes of counters.
+const (
+	totalHits = iota
+	overLimit
+	nearLimit
+	withinLimit
+	shadowMode
+)
+
+// counters describes the counters of a series.
+var counters = [...]struct{ name, help string }{
+	totalHits:   {"total_hits", "Hits of a rule."},
+	overLimit:   {"over_limit", "Hits that were over the limit."},
+	nearLimit:   {"near_limit", "Hits within the limit that were near it."},
+	withinLimit: {"within_limit", "Hits within the limit."},
+	shadowMode:  {"shadow_mode", "Hits over the limit that shadow mode let pass."},
 }
 
 const longestLabel = 256 // bytes
@@ -66,15 +82,15 @@ func label(text string) string {
 // bounded in number and length.
 func (m *metrics) of(l labels, dynamic bool) *series {
 	m.mu.RLock()
-	found := m.series[l]
+	existing := m.series[l]
 	m.mu.RUnlock()
-	if found != nil || dynamic && len(l.key1)+len(l.key2) > longestLabel {
-		return found
+	if existing != nil || dynamic && len(l.key1)+len(l.key2) > longestLabel {
+		return existing
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if found = m.series[l]; found != nil {
-		return found
+	if existing = m.series[l]; existing != nil {
+		return existing
 	}
 	if dynamic {
 		if m.dynamic >= m.most {
@@ -85,25 +101,16 @@ func (m *metrics) of(l labels, dynamic bool) *series {
 	if m.series == nil {
 		m.series = make(map[labels]*series)
 	}
-	found = new(series)
+	made := new(series)
 	// Cloned, so that the map does not keep the file's text in memory.
-	m.series[labels{strings.Clone(l.domain), strings.Clone(l.key1), strings.Clone(l.key2)}] = found
-	return found
+	m.series[labels{strings.Clone(l.domain), strings.Clone(l.key1), strings.Clone(l.key2)}] = made
+	return made
 }
 
-// adopt gives each rule its series. Rules that existed before keep their counters.
-func (m *metrics) adopt(rules *Rules) {
-	for _, d := range rules.order {
-		m.adoptLevel(d.name, &d.rules)
-	}
-}
-
-func (m *metrics) adoptLevel(domain string, l *level) {
-	for _, r := range l.exact {
-		if len(r.limits) > 0 {
-			r.series = m.of(levelLabels(domain, r.levels), false)
-		}
-		m.adoptLevel(domain, &r.below)
+// adopt gives a rule its series. A rule that existed before keeps its counters.
+func (m *metrics) adopt(domain string, r *rule) {
+	if len(r.limits) > 0 {
+		r.series = m.of(levelLabels(domain, r.levels), false)
 	}
 }
 
@@ -121,22 +128,19 @@ func levelLabels(domain string, levels []string) labels {
 // seriesOf returns the series of a descriptor: that of its rule, or if the rule or one above has
 // detailed metrics, one for the request's values.
 func (m *metrics) seriesOf(d *domain, a *evaluation) *series {
-	if a.rule != nil && !a.rule.dynamic {
+	if !a.rule.dynamic {
 		return a.rule.series
 	}
 	var levels []string
 	at := &d.rules
 	for i, entry := range a.entries[:min(2, len(a.entries))] {
 		levels = append(levels, a.level(at, i, entry))
-		if a.rule != nil {
+		if a.rule != noRule {
 			at = &at.find(entry.GetKey(), entry.GetValue()).below
 		}
 	}
-	if found := m.of(levelLabels(d.name, levels), true); found != nil {
-		return found
-	}
-	if a.rule != nil {
-		return a.rule.series
+	if existing := m.of(levelLabels(d.name, levels), true); existing != nil || a.rule != noRule {
+		return cmp.Or(existing, a.rule.series)
 	}
 	return m.of(labels{domain: label(d.name), key1: "override"}, false)
 }
@@ -144,7 +148,7 @@ func (m *metrics) seriesOf(d *domain, a *evaluation) *series {
 // level returns the name of a request's entry in metrics.
 func (a *evaluation) level(at *level, i int, entry *common.RateLimitDescriptor_Entry) string {
 	key, value := entry.GetKey(), entry.GetValue()
-	if a.rule != nil {
+	if a.rule != noRule {
 		r := at.find(key, value)
 		if a.stored != nil && a.stored[i] != "" || !a.rule.detailed && !r.valueInName {
 			return r.id()
@@ -162,24 +166,21 @@ func (m *metrics) count(d *domain, a *evaluation) {
 	if s == nil || a.action == release || a.hits == 0 {
 		return
 	}
-	s.totalHits.Add(a.hits)
-	switch {
-	case a.over:
-		s.overLimit.Add(a.hits)
-		if a.rule != nil && a.rule.shadow {
-			s.shadowMode.Add(a.hits)
-		}
-	default:
-		s.withinLimit.Add(a.hits)
-		if near := m.near(a); near > 0 && a.action == take {
-			s.nearLimit.Add(near)
-		}
+	s[totalHits].Add(a.hits)
+	if !a.over {
+		s[withinLimit].Add(a.hits)
+		s[nearLimit].Add(m.near(a))
+		return
+	}
+	s[overLimit].Add(a.hits)
+	if a.rule.shadow {
+		s[shadowMode].Add(a.hits)
 	}
 }
 
 // near returns the number of hits above the share of the limit that counts as near.
 func (m *metrics) near(a *evaluation) uint64 {
-	if a.status.GetCurrentLimit() == nil {
+	if a.action != take || a.status.GetCurrentLimit() == nil {
 		return 0
 	}
 	most := uint64(a.status.GetCurrentLimit().GetRequestsPerUnit())
@@ -191,19 +192,6 @@ func (m *metrics) near(a *evaluation) uint64 {
 	return min(a.hits, after-threshold)
 }
 
-// counters returns the counters of a series by their names.
-var counters = []struct {
-	name, help string
-	of         func(*series) *atomic.Uint64
-}{
-	{"total_hits", "Hits of a rule.", func(s *series) *atomic.Uint64 { return &s.totalHits }},
-	{"over_limit", "Hits that were over the limit.", func(s *series) *atomic.Uint64 { return &s.overLimit }},
-	{"near_limit", "Hits within the limit that were near it.", func(s *series) *atomic.Uint64 { return &s.nearLimit }},
-	{"within_limit", "Hits within the limit.", func(s *series) *atomic.Uint64 { return &s.withinLimit }},
-	{"shadow_mode", "Hits over the limit that shadow mode let pass.",
-		func(s *series) *atomic.Uint64 { return &s.shadowMode }},
-}
-
 // write writes all metrics in the text format of Prometheus.
 func (m *metrics) write(w io.Writer) error {
 	var b bytes.Buffer
@@ -213,7 +201,7 @@ func (m *metrics) write(w io.Writer) error {
 	order := slices.SortedFunc(maps.Keys(all), func(a, b labels) int {
 		return cmp.Or(cmp.Compare(a.domain, b.domain), cmp.Compare(a.key1, b.key1), cmp.Compare(a.key2, b.key2))
 	})
-	for _, c := range counters {
+	for i, c := range counters {
 		name := "ratelimit_service_rate_limit_" + c.name
 		head(&b, name, "counter", c.help)
 		for _, l := range order {
@@ -221,31 +209,29 @@ func (m *metrics) write(w io.Writer) error {
 			if l.key2 != "" {
 				b.WriteString(",key2=" + quoted(l.key2))
 			}
-			fmt.Fprintf(&b, "} %d\n", c.of(all[l]).Load())
+			fmt.Fprintf(&b, "} %d\n", all[l][i].Load())
 		}
 	}
+	before := ""
 	for _, c := range []struct {
-		name, help string
-		values     map[string]*atomic.Uint64
+		name, labels, help string
+		value              *atomic.Uint64
 	}{
-		{"rate_limit_domain_not_found", "Requests for a domain that no file has.",
-			map[string]*atomic.Uint64{"": &m.domainNotFound}},
-		{"global_shadow_mode", "Requests over a limit that the shadow mode of the service let pass.",
-			map[string]*atomic.Uint64{"": &m.globalShadow}},
-		{"auth_untrusted_peer", "Requests of /auth whose peer is no trusted proxy, so that its address counted.",
-			map[string]*atomic.Uint64{"": &m.untrusted}},
-		{"should_rate_limit_error", "Requests that could not be decided.",
-			map[string]*atomic.Uint64{`{err_type="redis_error"}`: &m.redisErrors,
-				`{err_type="service_error"}`: &m.serviceErrors}},
-		{"total_requests", "Requests.", map[string]*atomic.Uint64{`{grpc_method="ShouldRateLimit"}`: &m.requests}},
-		{"config_load_success", "Configurations that took effect.", map[string]*atomic.Uint64{"": &m.loaded}},
-		{"config_load_error", "Configurations that did not, the one before staying in force.",
-			map[string]*atomic.Uint64{"": &m.notLoaded}},
+		{"rate_limit_domain_not_found", "", "Requests for a domain that no file has.", &m.domainNotFound},
+		{"global_shadow_mode", "", "Requests over a limit that the shadow mode of the service let pass.", &m.globalShadow},
+		{"auth_untrusted_peer", "", "Requests of /auth whose peer is no trusted proxy, so that its address counted.",
+			&m.untrusted},
+		{"should_rate_limit_error", `{err_type="redis_error"}`, "Requests that could not be decided.", &m.redisErrors},
+		{"should_rate_limit_error", `{err_type="service_error"}`, "", &m.serviceErrors},
+		{"total_requests", `{grpc_method="ShouldRateLimit"}`, "Requests.", &m.requests},
+		{"config_load_success", "", "Configurations that took effect.", &m.loaded},
+		{"config_load_error", "", "Configurations that did not, the one before staying in force.", &m.notLoaded},
 	} {
-		head(&b, "ratelimit_service_"+c.name, "counter", c.help)
-		for _, l := range slices.Sorted(maps.Keys(c.values)) {
-			fmt.Fprintf(&b, "ratelimit_service_%s%s %d\n", c.name, l, c.values[l].Load())
+		if c.name != before {
+			head(&b, "ratelimit_service_"+c.name, "counter", c.help)
 		}
+		fmt.Fprintf(&b, "ratelimit_service_%s%s %d\n", c.name, c.labels, c.value.Load())
+		before = c.name
 	}
 	m.times.write(&b, "ratelimit_service_response_time_seconds", `grpc_method="ShouldRateLimit"`)
 	_, err := w.Write(b.Bytes())
@@ -273,10 +259,7 @@ var bounds = [...]time.Duration{
 }
 
 func (h *histogram) observe(d time.Duration) {
-	i := 0
-	for i < len(bounds) && d > bounds[i] {
-		i++
-	}
+	i, _ := slices.BinarySearch(bounds[:], d) // the first bound from d on
 	h.buckets[i].Add(1)
 	h.nanos.Add(uint64(max(0, d)))
 }

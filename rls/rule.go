@@ -1,9 +1,7 @@
 package rls
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -16,10 +14,9 @@ import (
 type rule struct {
 	file   string
 	line   int
-	place  int // among the descriptors of its file
 	key    string
 	value  string
-	levels []string // key and value of each descriptor from the top to this one, for metrics
+	levels []string // key and value of each descriptor from the top to this one
 	wild   []string // the key and value, split at each "*"; nil without wildcards
 
 	limits      []*rateLimit   // empty means no limit
@@ -40,26 +37,38 @@ type rule struct {
 	warned atomic.Bool // warnOfCharge has logged the rule
 }
 
+// noRule is the rule of a descriptor that no rule matches, or that brings its own limit.
+var noRule = &rule{dynamic: true}
+
 // level is the rules of one depth below the same rule.
 type level struct {
 	exact map[string]*rule // by key, or key_value
-	wild  []*rule          // in the order of the file
+	order []*rule          // as in the files
+	wild  []*rule          // of order, those with wildcards
 }
 
 // add adds a rule to its level. It returns an error if the level has one already.
-func (l *level) add(made *rule) error {
-	id := made.id()
+func (l *level) add(added *rule) error {
+	id := added.id()
 	if before := l.exact[id]; before != nil {
 		return fmt.Errorf("%q is defined in %s:%d already", id, before.file, before.line)
 	}
 	if l.exact == nil {
 		l.exact = make(map[string]*rule)
 	}
-	l.exact[id] = made
-	if made.wild != nil {
-		l.wild = append(l.wild, made)
+	l.exact[id], l.order = added, append(l.order, added)
+	if added.wild != nil {
+		l.wild = append(l.wild, added)
 	}
 	return nil
+}
+
+// each calls a function for each rule of a level, and for those below it.
+func (l *level) each(f func(*rule)) {
+	for _, r := range l.order {
+		f(r)
+		r.below.each(f)
+	}
 }
 
 // id returns the key of a rule in its level.
@@ -98,41 +107,31 @@ func (r *Rules) Domains() []string {
 // Len returns the number of limits.
 func (r *Rules) Len() (n int) {
 	for _, d := range r.order {
-		n += d.rules.limits()
+		d.rules.each(func(r *rule) { n += len(r.limits) })
 	}
 	return n
 }
 
-func (l *level) limits() (n int) {
-	for _, r := range l.exact {
-		n += len(r.limits) + r.below.limits()
+// String returns each limit in a line: its domain, keys and values, and its rate.
+func (r *Rules) String() string {
+	var b strings.Builder
+	for _, d := range r.order {
+		d.rules.each(func(r *rule) {
+			name := d.name + "." + strings.Join(r.levels, ".")
+			for _, one := range r.limits {
+				fmt.Fprintf(&b, "%s: %s, shadow_mode: %t, quota_mode: %t\n", name, one, r.shadow, r.quota)
+			}
+		})
 	}
-	return n
+	return b.String()
 }
 
-// open opens the limiters of a level.
-func (l *level) open(client *rratelimiter.Client) {
-	for _, r := range l.exact {
-		r.policies = policiesOf(r.limits)
-		if len(r.policies) > 0 && !slices.Contains(r.policies, nil) {
-			r.limiters = limit.NewKeyed(client, namePrefix, r.policies...)
-		}
-		r.below.open(client)
+// open opens the limiters of a rule.
+func (r *rule) open(client *rratelimiter.Client) {
+	r.policies = policiesOf(r.limits)
+	if len(r.policies) > 0 && !slices.Contains(r.policies, nil) {
+		r.limiters = limit.NewKeyed(client, namePrefix, r.policies...)
 	}
-}
-
-// matchesWild reports whether a text matches a pattern that was split at each "*".
-func matchesWild(parts []string, text string) bool {
-	rest, ok := strings.CutPrefix(text, parts[0])
-	if len(parts) == 1 {
-		return ok && rest == ""
-	}
-	last := len(parts) - 1
-	for _, part := range parts[1:last] {
-		_, behind, found := strings.Cut(rest, part)
-		ok, rest = ok && found, behind
-	}
-	return ok && strings.HasSuffix(rest, parts[last])
 }
 
 // find returns the rule of a key and value: an exact one, else the first whose wildcards match,
@@ -150,23 +149,16 @@ func (l *level) find(key, value string) *rule {
 	return l.exact[key]
 }
 
-// String returns each limit in a line: its domain, keys and values, and its rate.
-func (r *Rules) String() string {
-	var b strings.Builder
-	for _, d := range r.order {
-		d.rules.write(&b, d.name)
+// matchesWild reports whether a text matches a pattern that was split at each "*".
+func matchesWild(parts []string, text string) bool {
+	rest, ok := strings.CutPrefix(text, parts[0])
+	if len(parts) == 1 {
+		return ok && rest == ""
 	}
-	return b.String()
-}
-
-func (l *level) write(b *strings.Builder, above string) {
-	ordered := slices.SortedFunc(maps.Values(l.exact),
-		func(a, b *rule) int { return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.place, b.place)) })
-	for _, r := range ordered {
-		name := above + "." + r.id()
-		for _, one := range r.limits {
-			fmt.Fprintf(b, "%s: %s, shadow_mode: %t, quota_mode: %t\n", name, one, r.shadow, r.quota)
-		}
-		r.below.write(b, name)
+	last := len(parts) - 1
+	for _, part := range parts[1:last] {
+		_, behind, found := strings.Cut(rest, part)
+		ok, rest = ok && found, behind
 	}
+	return ok && strings.HasSuffix(rest, parts[last])
 }

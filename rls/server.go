@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -104,7 +102,9 @@ func New(c Config) (*Server, error) {
 	if err := s.Reload(); err != nil {
 		return nil, err
 	}
-	s.setHealth(grpc_health_v1.HealthCheckResponse_SERVING)
+	for _, name := range []string{"", "ratelimit", ratelimit.RateLimitService_ServiceDesc.ServiceName} { // as clients ask
+		s.health.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)
+	}
 	return s, nil
 }
 
@@ -112,13 +112,6 @@ func New(c Config) (*Server, error) {
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	r.RegisterService(&serviceDesc, s)
 	grpc_health_v1.RegisterHealthServer(r, s.health)
-}
-
-// setHealth sets the health under each name that clients ask for.
-func (s *Server) setHealth(now grpc_health_v1.HealthCheckResponse_ServingStatus) {
-	for _, name := range []string{"", "ratelimit", ratelimit.RateLimitService_ServiceDesc.ServiceName} {
-		s.health.SetServingStatus(name, now)
-	}
 }
 
 // ShouldRateLimit answers a request. Errors:
@@ -160,82 +153,4 @@ func (s *Server) answer(
 		response.DynamicMetadata = metadataOf(request, all)
 	}
 	return response, all, nil
-}
-
-// Serve runs a service on the listeners of its configuration until ctx ends. It reloads the
-// configuration whenever its files change. When ctx ends, Serve reports the end by its health,
-// continues for [Config].Drain, finishes open requests for at most five seconds, and returns nil.
-// It closes the listeners.
-func Serve(ctx context.Context, c Config) error {
-	defer closeAll(c.GRPC, c.HTTP)
-	s, err := New(c)
-	if err != nil {
-		return err
-	}
-	watching, cancel := context.WithCancel(context.WithoutCancel(ctx)) // reload while draining too
-	defer cancel()
-	server := grpc.NewServer(append(grpcBounds(), c.Options...)...)
-	s.Register(server)
-	web, forHTTP := s.httpServer(c.HTTP)
-	ended := make(chan error, 3)
-	var running sync.WaitGroup
-	running.Go(func() { ended <- s.Watch(watching) })
-	running.Go(func() { s.reloadAt(watching, c.Reload) })
-	if c.GRPC != nil {
-		running.Go(func() { ended <- server.Serve(c.GRPC) })
-	}
-	if c.HTTP != nil {
-		running.Go(func() { ended <- web.Serve(forHTTP) })
-	}
-	select {
-	case <-ctx.Done():
-		s.Shutdown()
-		select {
-		case <-time.After(c.Drain):
-		case err = <-ended:
-		}
-	case err = <-ended:
-		s.Shutdown()
-	}
-	cancel()
-	stop(server, web)
-	running.Wait()
-	return err
-}
-
-// Shutdown makes the health report that the service is about to end. Requests are answered as
-// before.
-func (s *Server) Shutdown() {
-	s.closing.Store(true)
-	s.health.Shutdown()
-}
-
-// patience bounds the time for open requests at the end of the service.
-const patience = 5 * time.Second
-
-func stop(server *grpc.Server, web *http.Server) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		server.GracefulStop()
-	}()
-	if err := web.Shutdown(ctx); err != nil {
-		_ = web.Close() // end the open requests
-	}
-	select {
-	case <-done:
-	case <-ctx.Done():
-		server.Stop()
-		<-done
-	}
-}
-
-func closeAll(listeners ...net.Listener) {
-	for _, l := range listeners {
-		if l != nil {
-			_ = l.Close() // closed already if it had a server
-		}
-	}
 }

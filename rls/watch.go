@@ -45,9 +45,11 @@ func (s *Server) take(sources []rulefile.Source, problem *rulefile.Problem) erro
 		return err
 	}
 	for _, d := range rules.order {
-		d.rules.open(s.config.Client)
+		d.rules.each(func(r *rule) {
+			r.open(s.config.Client)
+			s.metrics.adopt(d.name, r)
+		})
 	}
-	s.metrics.adopt(rules)
 	s.rules.Store(rules)
 	s.metrics.loaded.Add(1)
 	s.config.Log.Info("rls: configuration in force", "path", s.config.Path, "domains", len(rules.order))

@@ -115,9 +115,3 @@ func resolve(n *yaml.Node) *yaml.Node {
 	}
 	return n
 }
-
-// text decodes a text, "" if it is missing or wrong.
-func (d *decoder) text(n *rulefile.Node) string {
-	text, _ := d.Text(n, "a text")
-	return text
-}

@@ -8,6 +8,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
@@ -146,7 +147,7 @@ func (e *evaluation) join(other *evaluation, cluster bool) bool {
 		e.cost != other.cost || e.cost < 0 {
 		return false
 	}
-	if cluster && tagOf(e.members[0].limiter.Name()) != tagOf(other.members[0].limiter.Name()) {
+	if cluster && redisx.Tag(e.members[0].limiter.Name()) != redisx.Tag(other.members[0].limiter.Name()) {
 		return false
 	}
 	members, policies := slices.Clone(e.members), 0

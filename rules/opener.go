@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"strings"
 	"sync"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -89,14 +88,4 @@ func join(members []member) (guard.Limiter, []limit.Policy) {
 		limiters, policies = append(limiters, m.limiter), append(policies, m.policies...)
 	}
 	return limit.Join(limiters...), policies
-}
-
-// tagOf returns the part of a name that decides its slot: the hash tag, or all of it.
-func tagOf(name string) string {
-	if open := strings.IndexByte(name, '{'); open >= 0 {
-		if length := strings.IndexByte(name[open+1:], '}'); length > 0 {
-			return name[open+1 : open+1+length]
-		}
-	}
-	return name
 }

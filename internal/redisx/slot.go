@@ -18,17 +18,23 @@ var crcTable = func() (table [256]uint16) {
 	return table
 }()
 
-// Slot returns the hash slot of a key on a Redis Cluster. It hashes the hash tag: the text between
-// the first "{" and the first "}" after it. If that is empty or missing, it hashes the whole key.
+// Slot returns the hash slot of a key on a Redis Cluster: the hash of its tag.
 func Slot(key string) uint16 {
-	if open := strings.IndexByte(key, '{'); open >= 0 {
-		if length := strings.IndexByte(key[open+1:], '}'); length > 0 {
-			key = key[open+1 : open+1+length]
-		}
-	}
+	tag := Tag(key)
 	var crc uint16
-	for i := range len(key) {
-		crc = crc<<8 ^ crcTable[byte(crc>>8)^key[i]]
+	for i := range len(tag) {
+		crc = crc<<8 ^ crcTable[byte(crc>>8)^tag[i]]
 	}
 	return crc % 16384
+}
+
+// Tag returns the hash tag of a key: the text between the first "{" and the first "}" after it. If
+// that is empty or missing, it is the whole key.
+func Tag(key string) string {
+	if open := strings.IndexByte(key, '{'); open >= 0 {
+		if length := strings.IndexByte(key[open+1:], '}'); length > 0 {
+			return key[open+1 : open+1+length]
+		}
+	}
+	return key
 }

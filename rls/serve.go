@@ -1,0 +1,137 @@
+package rls
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/net/netutil"
+	"google.golang.org/grpc"
+)
+
+// The bounds of a gRPC connection in Serve.
+const (
+	handshakeTime = 10 * time.Second
+	mostStreams   = 1024 // requests at once; a client with more of them opens another connection
+)
+
+// The bounds of the HTTP side of Serve. Requests are small and answers are quick, so that a slow
+// client is a fault or an attack.
+const (
+	readTime   = 5 * time.Second  // for a request, its body included
+	writeTime  = 30 * time.Second // for a response, in addition to Config.Deadline
+	idleTime   = 2 * time.Minute  // between requests
+	mostHeader = 64 << 10         // bytes
+	mostConns  = 1024             // without Config.HTTPConns
+)
+
+// httpServer returns the HTTP side of Serve, and the listener that it serves: beyond
+// Config.HTTPConns connections wait. If that many are open, idle ones are closed, and each answer
+// ends its connection until half of them are gone.
+func (s *Server) httpServer(l net.Listener) (*http.Server, net.Listener) {
+	most := cmp.Or(s.config.HTTPConns, mostConns)
+	server := &http.Server{
+		Handler: s.Handler(), ReadTimeout: readTime, WriteTimeout: writeTime + s.config.Deadline, IdleTimeout: idleTime,
+		MaxHeaderBytes: mostHeader,
+	}
+	var mu sync.Mutex
+	open := 0
+	server.ConnState = func(_ net.Conn, state http.ConnState) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch state {
+		case http.StateNew:
+			if open++; open == most {
+				server.SetKeepAlivesEnabled(false) // closes idle connections
+			}
+		case http.StateClosed, http.StateHijacked:
+			if open--; open == most/2 {
+				server.SetKeepAlivesEnabled(true)
+			}
+		}
+	}
+	return server, netutil.LimitListener(l, most)
+}
+
+// Serve runs a service on the listeners of its configuration until ctx ends. It reloads the
+// configuration whenever its files change. When ctx ends, Serve reports the end by its health,
+// continues for [Config].Drain, finishes open requests for at most five seconds, and returns nil.
+// It closes the listeners.
+func Serve(ctx context.Context, c Config) error {
+	defer closeAll(c.GRPC, c.HTTP)
+	s, err := New(c)
+	if err != nil {
+		return err
+	}
+	watching, cancel := context.WithCancel(context.WithoutCancel(ctx)) // reload while draining too
+	defer cancel()
+	server := grpc.NewServer(append([]grpc.ServerOption{
+		grpc.ConnectionTimeout(handshakeTime), grpc.MaxConcurrentStreams(mostStreams),
+	}, c.Options...)...)
+	s.Register(server)
+	web, forHTTP := s.httpServer(c.HTTP)
+	ended := make(chan error, 3)
+	var running sync.WaitGroup
+	running.Go(func() { ended <- s.Watch(watching) })
+	running.Go(func() { s.reloadAt(watching, c.Reload) })
+	if c.GRPC != nil {
+		running.Go(func() { ended <- server.Serve(c.GRPC) })
+	}
+	if c.HTTP != nil {
+		running.Go(func() { ended <- web.Serve(forHTTP) })
+	}
+	select {
+	case <-ctx.Done():
+		s.Shutdown()
+		select {
+		case <-time.After(c.Drain):
+		case err = <-ended:
+		}
+	case err = <-ended:
+		s.Shutdown()
+	}
+	cancel()
+	stop(server, web)
+	running.Wait()
+	return err
+}
+
+// Shutdown makes the health report that the service is about to end. Requests are answered as
+// before.
+func (s *Server) Shutdown() {
+	s.closing.Store(true)
+	s.health.Shutdown()
+}
+
+// patience bounds the time for open requests at the end of the service.
+const patience = 5 * time.Second
+
+func stop(server *grpc.Server, web *http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		server.GracefulStop()
+	}()
+	if err := web.Shutdown(ctx); err != nil {
+		_ = web.Close() // end the open requests
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+		server.Stop()
+		<-done
+	}
+}
+
+func closeAll(listeners ...net.Listener) {
+	for _, l := range listeners {
+		if l != nil {
+			_ = l.Close() // closed already if it had a server
+		}
+	}
+}
