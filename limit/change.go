@@ -33,46 +33,31 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 			}
 		}
 	}
-	return l.release(ctx, engine.Change, permits, nil)
+	return l.returnPermits(ctx, engine.Change, release, strconv.FormatInt(permits, 10))
 }
 
-// refund returns permits of a grant to each member, as far as the grant with its mark still takes
-// them. As a refund of the root package, it leaves leases as they are.
-func (w *wire) refund(ctx context.Context, permits int64, marks []string) error {
-	return w.release(ctx, engine.Refund, permits, marks)
+// refund returns permits that a call took for a caller that left, a lease or a reservation. With
+// release, the grants with these marks must still take them. With cancel, they are receipts. It
+// leaves leases as they are.
+func (w *wire) refund(ctx context.Context, c call, permits string, marks ...string) error {
+	return w.returnPermits(ctx, engine.Refund, c, permits, marks...)
 }
 
-// release returns permits to the members of this package. With marks it is a refund.
-func (w *wire) release(ctx context.Context, change change, permits int64, marks []string) error {
-	var members []member
-	var last []string
-	for i, m := range w.members {
-		if _, ok := m.policy.(redisson); !ok {
-			members = append(members, m)
-			if marks != nil {
-				last = append(last, marks[i])
-			}
-		}
-	}
-	if members == nil {
+// returnPermits runs release or cancel, as engine.Change or engine.Refund. Limiters of Redisson's layout
+// have neither.
+func (w *wire) returnPermits(ctx context.Context, change func(context.Context, *engine.Engine, []string,
+	func(context.Context) (rueidis.RedisMessage, error)) (rueidis.RedisMessage, error), c call, permits string,
+	marks ...string) error {
+	if !has(w.members, string(c)) {
 		return nil
 	}
-	return w.run(ctx, change, release, members, []string{strconv.FormatInt(permits, 10)}, last...)
-}
-
-// change is engine.Change or engine.Refund.
-type change func(ctx context.Context, g *engine.Engine, keys []string,
-	call func(context.Context) (rueidis.RedisMessage, error)) (rueidis.RedisMessage, error)
-
-// run runs a script that changes members and replies 1.
-func (w *wire) run(ctx context.Context, change change, c call, members []member, own []string, last ...string) error {
 	message, err := change(ctx, w.client.Engine, w.dependsOn, func(ctx context.Context) (rueidis.RedisMessage, error) {
-		return w.eval(ctx, c, members, own, last...)
+		return w.eval(ctx, c, []string{permits}, marks...)
 	})
 	if err != nil || message.IsInt64() {
 		return err
 	}
-	_, _, err = w.read(c, members, message) // why it stopped
+	_, _, err = w.read(c, message) // why it stopped
 	return cmp.Or(err, w.unexpected(message))
 }
 
@@ -154,34 +139,29 @@ func (l *Limiter) Reset(ctx context.Context) error {
 
 // ask runs a script that replies the state of all members.
 func (w *wire) ask(ctx context.Context, c call, own ...string) (*state, error) {
-	message, err := w.eval(ctx, c, w.members, own)
+	message, err := w.eval(ctx, c, own)
 	if err != nil {
 		return nil, err
 	}
-	s, _, err := w.read(c, w.members, message)
+	s, _, err := w.read(c, message)
 	return s, err
 }
 
-// eval runs a script for members, and repeats it as often as the script wants. Its arguments are
-// the time, its own, those of the members, and the last ones.
-func (w *wire) eval(ctx context.Context, c call, members []member, own []string,
-	last ...string) (rueidis.RedisMessage, error) {
+// eval runs a script, and repeats it as often as the script wants. Its arguments are the time, its
+// own, those of the members, and the last ones.
+func (w *wire) eval(ctx context.Context, c call, own []string, last ...string) (rueidis.RedisMessage, error) {
 	g := w.client.Engine
-	var keys []string
-	for _, m := range members {
-		keys = append(keys, m.keys...)
-	}
 	dated := func() []string {
 		now := g.Now()
-		return arguments(append([]string{string(g.AppendMicros(nil, now))}, own...), members, now)
+		return arguments(append([]string{string(g.AppendMicros(nil, now))}, own...), w.members, now)
 	}
 	args := append(dated(), last...)
 	for calls := 1; ; calls++ {
-		message, err := g.Eval(ctx, scriptFor(c, members), keys, args, func(args []string) { copy(args, dated()) })
+		message, err := g.Eval(ctx, scriptFor(c, w.members), w.keys, args, func(args []string) { copy(args, dated()) })
 		if err != nil {
 			return message, w.explain(ctx, err)
 		}
-		next, again := nextCall(c, members, message, args)
+		next, again := nextCall(c, w.members, message, args)
 		if !again {
 			return message, nil
 		}

@@ -79,7 +79,7 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 }
 
 // try takes permits that are free now, wait waits for them. Both then correct drift of the
-// limiters of Redisson's layout, which their scripts do not.
+// limiters of Redisson's layout, which their scripts do not. Without a deadline, wait ends with ctx.
 func (l *Limiter) try(ctx context.Context, ask engine.Ask) (engine.Result, error) {
 	result, err := l.calls.Try(ctx, ask)
 	if err == nil {
@@ -89,17 +89,27 @@ func (l *Limiter) try(ctx context.Context, ask engine.Ask) (engine.Result, error
 }
 
 func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) (bool, error) {
-	granted, err := l.calls.Wait(ctx, permits, deadline)
-	if err != nil {
+	if l.reservable {
+		observation := l.calls.Observe(permits)
+		granted, err := l.reserveAndWait(ctx, permits, deadline, &observation)
+		observation.Report(ctx, granted, engine.FromRedis, err)
 		return granted, err
 	}
-	if !deadline.IsZero() {
-		bound, stop := context.WithDeadline(ctx, deadline)
+	granted, err := l.calls.Wait(ctx, permits, deadline)
+	if err == nil {
+		bound, stop := withDeadline(ctx, deadline)
 		defer stop()
-		ctx = bound
+		l.countDrift(bound)
 	}
-	l.countDrift(ctx)
-	return granted, nil
+	return granted, err
+}
+
+// withDeadline is context.WithDeadline, unless the deadline is zero.
+func withDeadline(ctx context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
+	if deadline.IsZero() {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, deadline)
 }
 
 func (l *Limiter) countDrift(ctx context.Context) {
@@ -193,12 +203,6 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return false, err
 	}
-	if l.reservable {
-		observation := l.calls.Observe(permits)
-		granted, err := l.reserveWithin(ctx, permits, deadline, &observation)
-		observation.Report(ctx, granted, engine.FromRedis, err)
-		return granted, err
-	}
 	return l.wait(ctx, permits, deadline)
 }
 
@@ -213,12 +217,6 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 // reservation is cancelled as by [Reservation.Cancel].
 func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
 	if err := l.checkPermits(ctx, permits); err != nil {
-		return err
-	}
-	if l.reservable {
-		observation := l.calls.Observe(permits)
-		err := l.reserveAndWait(ctx, permits, &observation)
-		observation.Report(ctx, err == nil, engine.FromRedis, err)
 		return err
 	}
 	_, err := l.wait(ctx, permits, time.Time{})

@@ -69,14 +69,22 @@ func planOf(client inside.Client, members []member) *plan {
 	if client.Engine.Leases() && canLease(members) {
 		p.leaseScript = scriptFor(lease, members)
 	}
-	p.reservable = len(members) == 1 && sections[members[0].policy.kind()]["book"] != ""
+	p.reservable = len(members) == 1 && has(members, "book")
 	return p
 }
 
 // canLease reports whether permits of all members can be leased.
 func canLease(members []member) bool {
-	return !slices.ContainsFunc(members, func(m member) bool { return sections[m.policy.kind()]["lease"] == "" })
+	return !slices.ContainsFunc(members, func(m member) bool { return !m.has("lease") })
 }
+
+// has reports whether a member has a section.
+func has(members []member, section string) bool {
+	return slices.ContainsFunc(members, func(m member) bool { return m.has(section) })
+}
+
+// has reports whether the scripts of the policy have a section.
+func (m member) has(section string) bool { return sections[m.policy.kind()][section] != "" }
 
 // Validate returns the error that [New] would report for these policies, or nil if they are valid.
 // An invalid field, no policy, more than 10 policies, or two that would share a key are
@@ -156,12 +164,12 @@ func (l *Limiter) open() {
 	id := string(text)
 	l.calls = engine.Limiter{
 		Engine: l.client.Engine, ID: id, Name: l.name, Policy: l.kinds, DependsOn: l.dependsOn,
-		Protocol: acquiring{protocol{&l.wire}}, Leases: l.leaseScript != nil,
+		Protocol: acquireProtocol{protocol{&l.wire}}, Leases: l.leaseScript != nil,
 	}
 	if l.reservable {
 		l.reserves = engine.Limiter{
 			Engine: l.client.Engine, ID: "reserve " + id, Name: l.name, Policy: l.kinds, DependsOn: l.dependsOn,
-			Protocol: reserving{protocol{&l.wire}}, Most: mostReservations,
+			Protocol: reserveProtocol{protocol{&l.wire}}, Most: mostReservations,
 		}
 	}
 }

@@ -35,7 +35,7 @@ func (b *bench) ask(l *Limiter, asks ...engine.Ask) *engine.Batch {
 			Permits: ask.Permits, UpTo: ask.UpTo, Detail: ask.Detail, Each: ask.Each, Within: ask.Within,
 		})
 	}
-	p := acquiring{protocol{&l.wire}}
+	p := acquireProtocol{protocol{&l.wire}}
 	p.Arguments(batch, time.UnixMicro(b.now))
 	script, keys := p.Call(batch)
 	reply, err := l.client.Engine.Eval(b.Context(), script, keys, batch.Args, nil)
@@ -67,7 +67,7 @@ func (b *bench) take(l *Limiter, permits int64) []string {
 // refund returns permits of a grant, and reports the free permits of the first policy.
 func (b *bench) refund(l *Limiter, marks []string, permits int64) rratelimiter.Decision {
 	b.Helper()
-	require.NoError(b, l.refund(b.Context(), permits, marks))
+	require.NoError(b, l.refund(b.Context(), release, fmt.Sprint(permits), marks...))
 	all, err := l.Peek(b.Context())
 	require.NoError(b, err)
 	return all[0]
@@ -79,7 +79,7 @@ func (b *bench) lose(l *Limiter, permits int64, detail bool) (refund func(contex
 	batch := b.ask(l, engine.Ask{Permits: permits, Detail: detail})
 	require.True(b, batch.Requests[0].Allowed)
 	batch.Lost, batch.LostPermits, batch.Granted = batch.Requests, permits, permits
-	return acquiring{protocol{&l.wire}}.Refund(batch)
+	return acquireProtocol{protocol{&l.wire}}.Refund(batch)
 }
 
 // forget are the ways in which a state ends.
@@ -215,7 +215,7 @@ func TestRefund_Lease_Stays(t *testing.T) {
 		require.Equal(b, 100, often(b, l, 100, 20*time.Microsecond))
 		before, err := other.Peek(b.Context())
 		require.NoError(b, err)
-		require.NoError(b, l.refund(b.Context(), 7, lost.marks))
+		require.NoError(b, l.refund(b.Context(), release, fmt.Sprint(7), lost.marks...))
 		calls := b.Scripts.Load()
 		require.Equal(b, 5, often(b, l, 5, 0))
 		assert.Equal(b, calls, b.Scripts.Load(), "granted from the lease")

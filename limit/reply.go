@@ -88,13 +88,13 @@ func nextCall(c call, members []member, message rueidis.RedisMessage, args []str
 }
 
 // read reads a full reply.
-func (w *wire) read(c call, members []member, message rueidis.RedisMessage) (s *state, letters string, err error) {
+func (w *wire) read(c call, message rueidis.RedisMessage) (s *state, letters string, err error) {
 	r := readerOf(message)
 	if kind := r.number(); kind != replyDone {
-		return nil, "", w.stopped(members, kind, r, message)
+		return nil, "", w.stopped(kind, r, message)
 	}
 	s, letters = &state{most: w.most}, r.text()
-	for _, m := range members {
+	for _, m := range w.members {
 		s.add(m.policy, &r)
 	}
 	if c == lease {
@@ -107,12 +107,12 @@ func (w *wire) read(c call, members []member, message rueidis.RedisMessage) (s *
 }
 
 // stopped returns the error for which a script stopped. The reader is behind the kind.
-func (w *wire) stopped(members []member, kind int64, r reader, message rueidis.RedisMessage) error {
+func (w *wire) stopped(kind int64, r reader, message rueidis.RedisMessage) error {
 	at := r.number()
-	if at < 1 || at > int64(len(members)) {
+	if at < 1 || at > int64(len(w.members)) {
 		return w.unexpected(message)
 	}
-	m := members[at-1]
+	m := w.members[at-1]
 	if kind == replyNotInitialized && r.ended() {
 		return fmt.Errorf("%w: %q has no rate, set one with TrySetRate or SetRate", rratelimiter.ErrNotInitialized, m.name)
 	}

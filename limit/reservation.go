@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -56,14 +55,9 @@ func (r *Reservation) revoke(ctx context.Context) error {
 		if r.cancelled.Swap(true) {
 			return struct{}{}, nil
 		}
-		return struct{}{}, r.wire.cancel(engine.Unattended(ctx), r.receipt) // it cannot be repeated
+		return struct{}{}, r.wire.refund(engine.Unattended(ctx), cancel, r.receipt) // it cannot be repeated
 	})
 	return err
-}
-
-// cancel runs the cancel script.
-func (w *wire) cancel(ctx context.Context, receipts ...string) error {
-	return w.run(ctx, engine.Refund, cancel, w.members, []string{strings.Join(receipts, ",")})
 }
 
 // wait waits for the reserved time on behalf of a call. If ctx ends before, it cancels the
@@ -157,32 +151,23 @@ func (l *Limiter) reserve(ctx context.Context, permits int64) (*Reservation, err
 	return r, nil
 }
 
-// reserveAndWait makes a reservation within the deadline of ctx and waits for it.
-func (l *Limiter) reserveAndWait(ctx context.Context, permits int64, observation *engine.Observation) error {
-	r, err := l.reserve(ctx, permits)
-	if err != nil {
-		return err
-	}
-	return r.wait(ctx, observation)
-}
-
-// reserveWithin makes a reservation until a deadline, which is no error, and waits for it.
-func (l *Limiter) reserveWithin(ctx context.Context, permits int64, deadline time.Time,
+// reserveAndWait makes a reservation within the deadline of ctx and waits for it. A time after the
+// other deadline, unless that is zero, is a denial.
+func (l *Limiter) reserveAndWait(ctx context.Context, permits int64, deadline time.Time,
 	observation *engine.Observation) (bool, error) {
-	bound, stop := context.WithDeadline(ctx, deadline)
+	bound, stop := withDeadline(ctx, deadline)
 	defer stop()
 	r, err := l.reserve(bound, permits)
 	if err == nil {
 		err = r.wait(ctx, observation)
 		return err == nil, err
 	}
-	if end, ok := ctx.Deadline(); ok && !end.After(deadline) || ctx.Err() != nil {
-		return false, err // the context is why
-	}
-	if errors.Is(err, errTooLate) {
+	end, ends := ctx.Deadline()
+	switch {
+	case deadline.IsZero() || ends && !end.After(deadline) || ctx.Err() != nil: // the context is why
+	case errors.Is(err, errTooLate):
 		return false, nil
-	}
-	if bound.Err() != nil {
+	case bound.Err() != nil:
 		err = fmt.Errorf("limit: limiter %q: Redis has not answered before the timeout: %w", l.name,
 			context.DeadlineExceeded)
 	}

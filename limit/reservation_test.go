@@ -236,7 +236,7 @@ func TestReserve_AllCallersLeave_AllIsReturned(t *testing.T) {
 				Permits: ask.Permits, UpTo: ask.UpTo, Detail: ask.Detail, Each: ask.Each, Within: ask.Within,
 			})
 		}
-		call := reserving{protocol{&l.wire}}
+		call := reserveProtocol{protocol{&l.wire}}
 		call.Arguments(batch, time.UnixMicro(b.now))
 		script, keys := call.Call(batch)
 		reply, err := l.client.Engine.Eval(t.Context(), script, keys, batch.Args, nil)

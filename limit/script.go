@@ -88,9 +88,9 @@ func assemble(c call, members []member) string {
 		key, argument := 0, before[c]
 		for i, m := range members {
 			keys, arguments := len(m.policy.keeps()), len(m.policy.arguments(nil, time.Time{}))
-			if all := sections[m.policy.kind()]; all[section] != "" {
+			if m.has(section) && (c != release || m.has("release")) {
 				fmt.Fprint(&text, strings.ReplaceAll(begin, "@", fmt.Sprint(i+1)),
-					bind(all.Text(section), i+1, key, keys, argument, arguments), end)
+					bind(sections[m.policy.kind()].Text(section), i+1, key, keys, argument, arguments), end)
 			}
 			key += keys
 			argument += arguments
@@ -116,7 +116,8 @@ func assemble(c call, members []member) string {
 		}
 		text.WriteString(strings.ReplaceAll(parts["reply"], "@", strings.Join(values, ", ")))
 	}
-	if at := slices.IndexFunc(members, func(m member) bool { return m.policy.kind() == "redisson" }); at >= 0 {
+	at := slices.IndexFunc(members, func(m member) bool { return m.policy.kind() == "redisson" })
+	if at >= 0 && c != release {
 		root := members[at].policy.(redisson).limiter.Script
 		body := redisx.Parts{"settled": root("store", "grant", "checked", "expiry"), "waits": root("waits")}
 		maps.Copy(body, sections["redisson"])

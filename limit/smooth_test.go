@@ -37,7 +37,7 @@ func TestSmooth_RequestsOfOneCall_AreDecidedInTurn(t *testing.T) {
 				want = append(want, m.Take(b.now, r.Permits))
 				remaining = append(remaining, m.Free(b.now))
 			}
-			call := acquiring{protocol{&l.wire}}
+			call := acquireProtocol{protocol{&l.wire}}
 			call.Arguments(batch, time.UnixMicro(b.now))
 			script, keys := call.Call(batch)
 			reply, err := l.client.Engine.Eval(t.Context(), script, keys, batch.Args, nil)

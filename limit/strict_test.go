@@ -288,7 +288,7 @@ func (s *strictRun) refund(l *Limiter) string {
 		n = 1 + s.random.Int64N(n)
 	}
 	before := s.text()
-	require.NoError(s, l.refund(s.Context(), n, g.marks))
+	require.NoError(s, l.refund(s.Context(), release, fmt.Sprint(n), g.marks...))
 	s.count["refund"]++
 	if s.server-g.server > 500_000 {
 		s.count["late refund"]++

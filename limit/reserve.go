@@ -13,20 +13,20 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// reserving is the engine's protocol of calls that reserve permits.
-type reserving struct{ protocol }
+// reserveProtocol is the engine's protocol of calls that reserve permits.
+type reserveProtocol struct{ protocol }
 
 // mostReservations is the largest number in one call: each costs the server more than a
 // microsecond, even equal ones.
 const mostReservations = 256
 
 // Call is the script that reserves permits.
-func (p reserving) Call(*engine.Batch) (script *redisx.Script, keys []string) {
+func (p reserveProtocol) Call(*engine.Batch) (script *redisx.Script, keys []string) {
 	return scriptFor(reserve, p.members), p.keys
 }
 
 // Arguments sets the arguments of the reserve script.
-func (p reserving) Arguments(b *engine.Batch, now time.Time) {
+func (p reserveProtocol) Arguments(b *engine.Batch, now time.Time) {
 	text := p.client.Engine.AppendMicros(b.Text[:0], now)
 	nowEnd := len(text)
 	for i := 0; i < len(b.Requests); {
@@ -48,10 +48,10 @@ func (p reserving) Arguments(b *engine.Batch, now time.Time) {
 }
 
 // Answer reads the reply of the reserve script.
-func (p reserving) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
+func (p reserveProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
 	reply := readerOf(message)
 	if kind := reply.number(); kind != replyDone {
-		return false, p.stopped(p.members, kind, reply, message)
+		return false, p.stopped(kind, reply, message)
 	}
 	answers := strings.Split(reply.text(), ",")
 	if !reply.ended() || len(answers) != len(b.Requests) {
@@ -79,12 +79,10 @@ func (p reserving) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 
 // Refund cancels the reservations of callers that have left. It begins with the last one, so that
 // each returns whole unless another caller has reserved behind it.
-func (p reserving) Refund(b *engine.Batch) func(context.Context) {
+func (p reserveProtocol) Refund(b *engine.Batch) func(context.Context) {
 	var receipts []string
 	for _, r := range slices.Backward(b.Lost) {
 		receipts = append(receipts, r.Extra.(*Reservation).receipt)
 	}
-	return func(ctx context.Context) {
-		_ = p.cancel(ctx, receipts...)
-	}
+	return func(ctx context.Context) { _ = p.refund(ctx, cancel, strings.Join(receipts, ",")) }
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// acquiring is the engine's protocol of calls that take permits.
-type acquiring struct{ protocol }
+// acquireProtocol is the engine's protocol of calls that take permits.
+type acquireProtocol struct{ protocol }
 
 // Call is the script that takes permits.
-func (p acquiring) Call(b *engine.Batch) (script *redisx.Script, keys []string) {
+func (p acquireProtocol) Call(b *engine.Batch) (script *redisx.Script, keys []string) {
 	if b.Lease.Span > 0 {
 		return p.leaseScript, p.keys
 	}
@@ -26,7 +26,7 @@ func (p acquiring) Call(b *engine.Batch) (script *redisx.Script, keys []string) 
 }
 
 // Arguments sets the arguments of the acquire script.
-func (p acquiring) Arguments(b *engine.Batch, now time.Time) {
+func (p acquireProtocol) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
 	text := p.client.Engine.AppendMicros(b.Text[:0], now)
 	nowEnd := len(text)
@@ -60,7 +60,7 @@ func (p acquiring) Arguments(b *engine.Batch, now time.Time) {
 const allGranted = "*"
 
 // Answer reads the reply of the acquire script.
-func (p acquiring) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
+func (p acquireProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
 	if message.IsInt64() { // -1: none was granted
 		return false, nil
 	}
@@ -76,7 +76,7 @@ func (p acquiring) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 		b.Args = next
 		return true, nil
 	}
-	s, letters, err := p.read(c, p.members, message)
+	s, letters, err := p.read(c, message)
 	if err != nil {
 		return false, err
 	}
@@ -94,7 +94,7 @@ func (p acquiring) Answer(b *engine.Batch, message rueidis.RedisMessage) (again 
 
 // answer sets the answers of a batch from the state that its call left, a letter for each request,
 // and the permits of the one that was granted in part.
-func (p acquiring) answer(b *engine.Batch, s *state, letters string, part int64) {
+func (p acquireProtocol) answer(b *engine.Batch, s *state, letters string, part int64) {
 	b.Forecast = s
 	later := s.leased // permits granted behind the request, or to no caller yet
 	for i := len(b.Requests) - 1; i >= 0; i-- {
@@ -130,15 +130,17 @@ func (p acquiring) answer(b *engine.Batch, s *state, letters string, part int64)
 }
 
 // lease describes a lease that a call has brought.
-func (p acquiring) lease(b *engine.Batch, s *state) {
+func (p acquireProtocol) lease(b *engine.Batch, s *state) {
 	answer := s.granted(0)
 	b.Lease.Granted, b.Lease.Lasts, b.Lease.Parts = s.leased, s.lasts, s.grantedParts(0)
 	b.Lease.Limit, b.Lease.Free, b.Lease.Reset = answer.Limit, answer.Remaining, answer.ResetAfter
-	b.Lease.Return = func(ctx context.Context, permits int64) error { return p.refund(ctx, permits, s.marks) }
+	b.Lease.Return = func(ctx context.Context, permits int64) error {
+		return p.refund(ctx, release, strconv.FormatInt(permits, 10), s.marks...)
+	}
 }
 
 // Refund refunds the grants of callers that have left.
-func (p acquiring) Refund(b *engine.Batch) func(context.Context) {
+func (p acquireProtocol) Refund(b *engine.Batch) func(context.Context) {
 	permits, granted := b.LostPermits, b.Granted
 	marks, _ := b.Reply.AsStrSlice() // of a brief reply
 	if s, ok := b.Forecast.(*state); ok {
@@ -156,6 +158,6 @@ func (p acquiring) Refund(b *engine.Batch) func(context.Context) {
 				}
 			}
 		}
-		_ = p.refund(ctx, permits, marks)
+		_ = p.refund(ctx, release, strconv.FormatInt(permits, 10), marks...)
 	}
 }
