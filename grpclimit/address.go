@@ -66,7 +66,7 @@ func (a Address) Client(ctx context.Context) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("grpclimit: the peer's address: %w", err)
 	}
-	if !guard.Trusts(a.Trusted, proxy) {
+	if !guard.Contains(a.Trusted, proxy) {
 		return guard.Client(proxy), nil
 	}
 	header := strings.ToLower(cmp.Or(a.Header, "x-forwarded-for"))

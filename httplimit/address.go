@@ -66,7 +66,7 @@ func (a Address) Client(r *http.Request) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("httplimit: the peer's address: %w", err)
 	}
-	if !guard.Trusts(a.Trusted, peer) {
+	if !guard.Contains(a.Trusted, peer) {
 		return guard.Client(peer), nil
 	}
 	header := http.CanonicalHeaderKey(cmp.Or(a.Header, "X-Forwarded-For"))

@@ -60,7 +60,7 @@ func (s *Server) checkPeer(d *domain, r *http.Request) {
 		return
 	}
 	peer, err := guard.ParseAddr(r.RemoteAddr)
-	if err != nil || guard.Trusts(d.web.address.Trusted, peer) {
+	if err != nil || guard.Contains(d.web.address.Trusted, peer) {
 		return
 	}
 	s.metrics.untrusted.Add(1)

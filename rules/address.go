@@ -2,16 +2,10 @@ package rules
 
 import (
 	"net/netip"
-	"slices"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
-
-// contains reports whether an address is in one of the ranges.
-func contains(ranges []netip.Prefix, addr netip.Addr) bool {
-	return slices.ContainsFunc(ranges, func(network netip.Prefix) bool { return network.Contains(addr) })
-}
 
 // ranges decodes ranges of addresses.
 func (d *decoder) ranges(n *rulefile.Node) []netip.Prefix {
@@ -31,12 +25,9 @@ func (d *decoder) ranges(n *rulefile.Node) []netip.Prefix {
 				network.Addr().BitLen())
 			return
 		}
-		if network.Addr().Is4In6() {
-			if network.Bits() < 96 {
-				d.Fail(n, "%q is mapped IPv4 and IPv6 at once", text)
-				return
-			}
-			network = netip.PrefixFrom(network.Addr().Unmap(), network.Bits()-96)
+		if network.Addr().Is4In6() && network.Bits() < 96 {
+			d.Fail(n, "%q is mapped IPv4 and IPv6 at once", text)
+			return
 		}
 		all = append(all, network)
 	})

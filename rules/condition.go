@@ -111,28 +111,31 @@ func (d *decoder) condition(n *rulefile.Node) *condition {
 
 // pattern decodes a pattern.
 func (d *decoder) pattern(n *rulefile.Node) pattern {
-	text, ok := d.Text(n, wantPattern)
+	text, ok := d.Text(n, "a text, a pattern like POST /login, /users/{id} or api.example.com/")
 	if !ok {
 		return anyPath
 	}
-	p, err := parsePattern(text)
-	if err != nil {
-		d.Fail(n, "the pattern %q: %v", rulefile.Clip(text), err)
-		return anyPath
-	}
-	if slices.ContainsFunc(p.segments, hasSlash) && !d.allowSlashes {
-		d.Fail(n, "the pattern %q %s", rulefile.Clip(text), refusedSlash)
-	}
+	p, _ := d.parsePattern(n, "pattern", text)
 	return p
 }
 
-const (
-	wantPattern = "a text, a pattern like POST /login, /users/{id} or api.example.com/"
-	wantGRPC    = "a text, a method like /shop.Orders/Create or /shop.Orders/*, or * for all"
-)
+// parsePattern parses a pattern, and reports whether requests can match it.
+func (d *decoder) parsePattern(n *rulefile.Node, kind, text string) (pattern, bool) {
+	p, err := parsePattern(text)
+	if err != nil {
+		d.Fail(n, "the %s %q: %v", kind, rulefile.Clip(text), err)
+		return anyPath, false
+	}
+	if !d.allowSlashes && slices.ContainsFunc(p.segments, hasSlash) {
+		const reason = "the %s %q has an escaped slash or a backslash: requests with it are refused, " +
+			"unless the file has escaped_slashes: allow"
+		d.Fail(n, reason, kind, rulefile.Clip(text))
+		return p, false
+	}
+	return p, true
+}
 
-const refusedSlash = "has an escaped slash or a backslash: requests with it are refused, " +
-	"unless the file has escaped_slashes: allow"
+const wantGRPC = "a text, a method like /shop.Orders/Create or /shop.Orders/*, or * for all"
 
 // anyPath is the pattern of all requests.
 var anyPath = pattern{end: endRest}
@@ -178,7 +181,7 @@ func (c *condition) holds(r *requestInfo, method string) (bool, error) {
 	}
 	if len(c.ranges) > 0 {
 		client, err := r.client()
-		return err == nil && contains(c.ranges, client), err
+		return err == nil && guard.Contains(c.ranges, client), err
 	}
 	return true, nil
 }

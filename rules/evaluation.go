@@ -60,9 +60,7 @@ func (r *rule) append(all []evaluation, o *opener, request *requestInfo, path st
 	if e.err != nil {
 		return append(all, e)
 	}
-	if r.cost != nil {
-		e.cost, e.err = r.cost.of(request)
-	}
+	e.cost, e.err = r.cost.of(request)
 	l := r.limits
 	if r.key != nil && (!l.refuse || len(r.overrides) > 0) {
 		var err error

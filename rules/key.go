@@ -147,9 +147,6 @@ func (d *decoder) keyOfAddress(addr netip.Addr) string {
 
 // keyOf returns the key of a request that meets a condition.
 func keyOf(parts []keyPart, r *requestInfo, path string, c *condition) (string, error) {
-	if len(parts) == 1 {
-		return parts[0].of(r, path, c) // the same as keyOfTexts, without a slice
-	}
 	texts := make([]string, len(parts))
 	for i, p := range parts {
 		var err error

@@ -13,16 +13,17 @@ import (
 // limits are the limits of a rule, or of one of its keys.
 type limits struct {
 	policies []limit.Policy // of a limiter that is named for the rule and the key
+	named    []limit.Policy // the policies with their names
 	redisson []redisson
-	names    []string // of both, from the file
-	refuse   bool     // all requests, without a call to Redis
-	pass     bool     // all requests
+	refuse   bool // all requests, without a call to Redis
+	pass     bool // all requests
 }
 
 // redisson is a limiter that is shared with Java programs.
 type redisson struct {
-	name string
-	rate *rratelimiter.Rate // from the file, or nil
+	name  string
+	rate  *rratelimiter.Rate // from the file, or nil
+	named limit.Policy       // a description of it
 }
 
 // limitFile is a limit in a file.
@@ -67,30 +68,14 @@ func (d *decoder) limits(n *rulefile.Node, policy string) *limits {
 	return all
 }
 
-// named returns the policies with their names.
-func (l *limits) named() []limit.Policy {
+// all returns the descriptions of all limits.
+func (l *limits) all() []limit.Policy {
 	if l.refuse {
 		return []limit.Policy{httplimit.Named("ban", nil)}
 	}
-	all := make([]limit.Policy, 0, len(l.policies)+len(l.redisson))
-	for i, p := range l.policies {
-		if l.names[i] != "" {
-			p = httplimit.Named(l.names[i], p)
-		}
-		all = append(all, p)
-	}
-	for i, r := range l.redisson {
-		var p limit.Policy
-		if r.rate != nil && r.rate.Type == rratelimiter.Overall {
-			p = limit.SlidingLog{Permits: r.rate.Permits, Interval: r.rate.Interval}
-		}
-		name := l.names[len(l.policies)+i]
-		if name == "" {
-			if name = r.name; !rulefile.IsPrintable(name) {
-				name = "redisson"
-			}
-		}
-		all = append(all, httplimit.Named(name, p))
+	all := slices.Clone(l.named)
+	for _, r := range l.redisson {
+		all = append(all, r.named)
 	}
 	return all
 }
@@ -108,9 +93,7 @@ func (d *decoder) limit(n *rulefile.Node, policy string, into *limits) {
 	}
 	name := d.printable(file.Name)
 	if file.Redisson != nil {
-		if r := d.redisson(n, &file); r.name != "" {
-			into.redisson, into.names = append(into.redisson, r), append(into.names, name)
-		}
+		into.redisson = append(into.redisson, d.redisson(n, &file, name))
 		return
 	}
 	if stated := cmp.Or(file.Type, file.KeepAlive); stated != nil {
@@ -127,32 +110,43 @@ func (d *decoder) limit(n *rulefile.Node, policy string, into *limits) {
 	}
 	into.refuse = into.refuse || rate.Permits == 0
 	if p := d.Policy(n, policy, rate, file.Own); p != nil {
-		into.names = slices.Insert(into.names, len(into.policies), name) // the names of Redisson's limiters follow
 		into.policies = append(into.policies, p)
+		if name != "" {
+			p = httplimit.Named(name, p)
+		}
+		into.named = append(into.named, p)
 	}
 }
 
-// redisson decodes a limit with a limiter of Redisson's.
-func (d *decoder) redisson(n *rulefile.Node, file *limitFile) (r redisson) {
+// redisson decodes a limit with a limiter of Redisson's. It is shown under its own name, if that is
+// printable, unless the limit has one.
+func (d *decoder) redisson(n *rulefile.Node, file *limitFile, shown string) (r redisson) {
 	r.name, _ = d.Text(file.Redisson, "a text, the name of a limiter")
 	if file.Policy != nil {
 		d.Fail(file.Policy, "a limit with redisson has no policy: its rate is in Redis, as a sliding log")
 	}
 	d.Unused(file.Own, "redisson")
-	if file.Rate == nil && file.Permits == nil && file.Per == nil {
-		if file.Type != nil || file.KeepAlive != nil {
-			d.Fail(n, "type and keep_alive are of a rate: state it too, or neither")
+	var log limit.Policy
+	if file.Rate != nil || file.Permits != nil || file.Per != nil {
+		stated, ok := d.rate(n, file, false)
+		rate := rratelimiter.Rate{
+			Permits: stated.Permits, Interval: stated.Interval, KeepAlive: d.Duration(file.KeepAlive),
 		}
-		return r
+		if d.OneOf(file.Type, "overall", "per_client") == "per_client" {
+			rate.Type = rratelimiter.PerClient
+		} else {
+			log = limit.SlidingLog{Permits: rate.Permits, Interval: rate.Interval}
+		}
+		if err := checkRate(rate); ok && err != nil {
+			d.Fail(n, "%s", rulefile.ReasonOf(err))
+		}
+		r.rate = &rate
+	} else if file.Type != nil || file.KeepAlive != nil {
+		d.Fail(n, "type and keep_alive are of a rate: state it too, or neither")
 	}
-	stated, ok := d.rate(n, file, false)
-	rate := rratelimiter.Rate{Permits: stated.Permits, Interval: stated.Interval, KeepAlive: d.Duration(file.KeepAlive)}
-	if d.OneOf(file.Type, "overall", "per_client") == "per_client" {
-		rate.Type = rratelimiter.PerClient
+	if shown == "" && rulefile.IsPrintable(r.name) {
+		shown = r.name
 	}
-	if err := checkRate(rate); ok && err != nil {
-		d.Fail(n, "%s", rulefile.ReasonOf(err))
-	}
-	r.rate = &rate
+	r.named = httplimit.Named(cmp.Or(shown, "redisson"), log)
 	return r
 }

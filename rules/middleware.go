@@ -39,7 +39,7 @@ func (s *Set) middlewares(client *rratelimiter.Client, opts ...httplimit.Option)
 	if client == nil {
 		panic("rules: Middleware: the client is nil")
 	}
-	m := &middlewares[httpMiddleware]{set: s, opener: newOpener(client, describeHTTP)}
+	m := &middlewares[httpMiddleware]{set: s, limiters: func() *opener { return newOpener(client, describeHTTP) }}
 	m.open = func(s settings, sharing guard.Sharing) httpMiddleware {
 		shared, _ := guard.ShareHTTP(sharing).(httplimit.Option)
 		return httplimit.Middleware(limiterOf, slices.Concat(opts, s.options(), []httplimit.Option{shared})...)

@@ -25,14 +25,8 @@ func newOpener(client *rratelimiter.Client, describe describer) *opener {
 	return &opener{client: client, cluster: err == nil && c.Engine.Cluster(), describe: describe}
 }
 
-// again returns an opener for another version of the file.
-func (o *opener) again() *opener {
-	return &opener{client: o.client, cluster: o.cluster, describe: o.describe}
-}
-
 // openLimits opens limiters of the same limits.
 type openLimits struct {
-	policies []limit.Policy // with their names
 	describe func(guard.Limiter) guard.Limiter
 	limiter  func(key string) *limit.Limiter // of the policies
 }
@@ -42,8 +36,7 @@ func (o *opener) limits(r *rule, l *limits) *openLimits {
 	if opened, ok := o.opened.Load(l); ok {
 		return opened.(*openLimits) //nolint:errcheck,forcetypeassert // it has nothing else
 	}
-	opened := &openLimits{policies: l.named()}
-	opened.describe = o.describe(opened.policies)
+	opened := &openLimits{describe: o.describe(l.all())}
 	if r.key == nil {
 		all := limit.New(o.client, r.prefix, l.policies...)
 		opened.limiter = func(string) *limit.Limiter { return all }
@@ -65,13 +58,11 @@ type member struct {
 // members opens the limiters of a rule for a key.
 func (o *opener) members(r *rule, l *limits, key string) []member {
 	var all []member
-	opened := o.limits(r, l)
-	own := len(l.policies)
-	if own > 0 {
-		all = append(all, member{opened.limiter(key), false, opened.policies[:own]})
+	if len(l.policies) > 0 {
+		all = append(all, member{o.limits(r, l).limiter(key), false, l.named})
 	}
-	for i, shared := range l.redisson {
-		all = append(all, member{o.client.Limiter(shared.name), true, opened.policies[own+i : own+i+1]})
+	for _, shared := range l.redisson {
+		all = append(all, member{o.client.Limiter(shared.name), true, []limit.Policy{shared.named}})
 	}
 	return all
 }

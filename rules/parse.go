@@ -27,19 +27,18 @@ type snapshot struct {
 // decoder decodes a file of rules.
 type decoder struct {
 	rulefile.Decoder
+	*snapshot
 
-	domain       string
-	address      httplimit.Address
-	allowSlashes bool
-	defaults     defaultsFile
+	domain   string
+	defaults defaultsFile
 }
 
 // parse decodes a file.
 func parse(name string, data []byte) (*snapshot, error) {
-	d := &decoder{Decoder: rulefile.Decoder{File: name}}
 	s := &snapshot{deadlines: make(map[time.Duration]bool)}
+	d := &decoder{Decoder: rulefile.Decoder{File: name}, snapshot: s}
 	if d.Load(data, parseYAML) {
-		d.snapshot(s)
+		d.document()
 	}
 	if err := joined(d.Problems); err != nil {
 		return nil, err
@@ -48,14 +47,13 @@ func parse(name string, data []byte) (*snapshot, error) {
 	return s, nil
 }
 
-// snapshot decodes the document.
-func (d *decoder) snapshot(s *snapshot) {
+// document decodes the document.
+func (d *decoder) document() {
 	var file struct{ Domain, Match, Address, EscapedSlashes, Defaults, Rules *rulefile.Node }
 	isMapping := d.Fields(d.Root, &file)
-	s.all = d.OneOf(file.Match, "first", "all") == "all"
+	d.all = d.OneOf(file.Match, "first", "all") == "all"
 	d.allowSlashes = d.OneOf(file.EscapedSlashes, "refuse", "allow") == "allow"
 	d.head(file.Domain, file.Address)
-	s.address, s.allowSlashes = d.address, d.allowSlashes
 	d.readDefaults(file.Defaults)
 	switch {
 	case len(d.Problems) > 0: // problems of the rules could be consequences
@@ -64,8 +62,8 @@ func (d *decoder) snapshot(s *snapshot) {
 	case file.Rules.Tag != rulefile.List:
 		d.Wrong(file.Rules, "a list of rules")
 	default:
-		s.rules = d.rules(file.Rules)
-		d.rates(s)
+		d.rulesOf(file.Rules)
+		d.checkRates()
 	}
 }
 
@@ -98,10 +96,9 @@ func (d *decoder) readDefaults(n *rulefile.Node) {
 	d.PolicyName(d.defaults.Policy, defaultPolicy)
 }
 
-// rules decodes the rules, whose names must be unique.
-func (d *decoder) rules(list *rulefile.Node) []*rule {
+// rulesOf decodes the rules, whose names must be unique.
+func (d *decoder) rulesOf(list *rulefile.Node) {
 	lines := make(map[string]int, len(list.Content))
-	all := make([]*rule, 0, len(list.Content))
 	for _, n := range list.Content {
 		if d.Full() {
 			break
@@ -115,15 +112,14 @@ func (d *decoder) rules(list *rulefile.Node) []*rule {
 			continue
 		}
 		lines[r.name] = r.line
-		all = append(all, r)
+		d.rules = append(d.rules, r)
 	}
-	return all
 }
 
-// rates reports limiters for which two rules state different rates.
-func (d *decoder) rates(s *snapshot) {
+// checkRates reports limiters for which two rules state different rates.
+func (d *decoder) checkRates() {
 	stated := make(map[string]rratelimiter.Rate)
-	for _, r := range s.rules {
+	for _, r := range d.rules {
 		for _, limiter := range r.stated() {
 			if before, ok := stated[limiter.name]; ok && before != *limiter.rate {
 				d.Problems = append(d.Problems, &rulefile.Problem{File: d.File, Line: r.line, Field: "rules", Reason: fmt.Sprintf(

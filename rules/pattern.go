@@ -133,12 +133,6 @@ func isIdentifier(name string) bool {
 	return name != "" && strings.Trim(name, characters) == "" && (name[0] < '0' || name[0] > '9')
 }
 
-// hasWildcard reports whether a pattern has a wildcard with a name.
-func (p *pattern) hasWildcard(name string) bool {
-	_, ok := p.wild[name]
-	return ok
-}
-
 // wildcard returns the value of a wildcard in a path that the pattern matches.
 func (p *pattern) wildcard(path, name string) string {
 	at, ok := p.wild[name]
@@ -201,9 +195,6 @@ func (p *pattern) hasMethod(method string) bool {
 
 // unescaped unescapes a segment of a path as a ServeMux does.
 func unescaped(segment string) string {
-	if strings.IndexByte(segment, '%') < 0 {
-		return segment
-	}
 	text, err := url.PathUnescape(segment)
 	if err != nil {
 		return segment

@@ -132,7 +132,7 @@ func newInterceptors(name string, s *Set, client *rratelimiter.Client,
 	if client == nil {
 		panic("rules: " + name + ": the client is nil")
 	}
-	m := &middlewares[interceptors]{set: s, opener: newOpener(client, describeGRPC)}
+	m := &middlewares[interceptors]{set: s, limiters: func() *opener { return newOpener(client, describeGRPC) }}
 	m.open = func(s settings, sharing guard.Sharing) interceptors {
 		shared, _ := guard.ShareGRPC(sharing).(grpclimit.Option)
 		all := slices.Concat(opts, s.rpcOptions(), []grpclimit.Option{shared, grpclimit.HealthAndReflection()})
@@ -154,31 +154,14 @@ func rpcLimiterOf(ctx context.Context, _ grpclimit.Call) (grpclimit.Limiter, err
 
 // rpcOptions returns the settings as options of grpclimit.
 func (s settings) rpcOptions() []grpclimit.Option {
-	var opts []grpclimit.Option
-	if s.modeGiven {
-		opts = append(opts, grpclimit.OnFailure(grpclimit.FailureMode(s.onFailure)))
+	return []grpclimit.Option{
+		option(s.modeGiven, func(bool) grpclimit.Option { return grpclimit.OnFailure(grpclimit.FailureMode(s.onFailure)) }),
+		option(s.deadline, grpclimit.Deadline), option(s.wait, grpclimit.Wait), option(s.spread, grpclimit.Spread),
+		option(s.maxWaiting, grpclimit.MaxWaiting),
+		option(s.shadow, func(bool) grpclimit.Option { return grpclimit.Shadow() }),
+		option(s.invalidFails, func(bool) grpclimit.Option { return grpclimit.InvalidAsFailure() }),
+		option(s.costs, func(bool) grpclimit.Option { return grpclimit.Cost(rpcCostOf) }),
 	}
-	if s.deadline > 0 {
-		opts = append(opts, grpclimit.Deadline(s.deadline))
-	}
-	if s.wait > 0 {
-		opts = append(opts, grpclimit.Wait(s.wait))
-	}
-	if s.maxWaiting > 0 {
-		opts = append(opts, grpclimit.MaxWaiting(s.maxWaiting))
-	}
-	if s.spread > 0 {
-		opts = append(opts, grpclimit.Spread(s.spread))
-	}
-	if s.shadow {
-		opts = append(opts, grpclimit.Shadow())
-	}
-	if s.invalidFails {
-		opts = append(opts, grpclimit.InvalidAsFailure())
-	}
-	if s.costs {
-		opts = append(opts,
-			grpclimit.Cost(func(ctx context.Context, _ grpclimit.Call) int64 { return evaluationOf(ctx).cost }))
-	}
-	return opts
 }
+
+func rpcCostOf(ctx context.Context, _ grpclimit.Call) int64 { return evaluationOf(ctx).cost }

@@ -18,12 +18,12 @@ type rule struct {
 	overrides  map[string]*limits // by key
 	settings   settings
 	cost       *cost
-	skip       *skip
+	skip       skip
 }
 
 // looksAtPaths reports whether a rule depends on the path of HTTP requests.
 func (r *rule) looksAtPaths() bool {
-	return r.skip != nil && len(r.skip.paths) > 0 ||
+	return len(r.skip.paths) > 0 ||
 		slices.ContainsFunc(r.conditions, func(c *condition) bool { return !c.rpc && !c.anyOf() })
 }
 
@@ -136,7 +136,10 @@ func (d *decoder) ruleKey(n *rulefile.Node, file *ruleFile, r *rule) {
 	}
 	r.key = d.key(file.Key)
 	for _, part := range r.key {
-		lacks := func(c *condition) bool { return !c.hasWildcard(part.name) }
+		lacks := func(c *condition) bool {
+			_, has := c.wild[part.name]
+			return !has
+		}
 		if part.kind == "path" && slices.ContainsFunc(r.conditions, lacks) {
 			d.Fail(n, "the key needs the wildcard {%s} in each pattern of match", rulefile.Clip(part.name))
 		}

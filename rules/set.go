@@ -23,7 +23,9 @@ func Parse(name string, data []byte) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSet(s), nil
+	set := new(Set)
+	set.current.Store(s)
+	return set, nil
 }
 
 // Load loads the rules of a file of at most 16 MiB. Errors are like those of [Parse], and wrap
@@ -34,12 +36,6 @@ func Load(path string) (*Set, error) {
 		return nil, (*Error)(problem)
 	}
 	return Parse(path, sources[0].Data)
-}
-
-func newSet(s *snapshot) *Set {
-	set := new(Set)
-	set.current.Store(s)
-	return set
 }
 
 // file returns the current file.

@@ -36,32 +36,22 @@ type settings struct {
 // options returns the settings as options of httplimit. Other settings are those of the caller's
 // options.
 func (s settings) options() []httplimit.Option {
-	var opts []httplimit.Option
-	if s.modeGiven {
-		opts = append(opts, httplimit.OnFailure(s.onFailure))
+	return []httplimit.Option{
+		option(s.modeGiven, func(bool) httplimit.Option { return httplimit.OnFailure(s.onFailure) }),
+		option(s.deadline, httplimit.Deadline), option(s.wait, httplimit.Wait), option(s.spread, httplimit.Spread),
+		option(s.maxWaiting, httplimit.MaxWaiting),
+		option(s.shadow, func(bool) httplimit.Option { return httplimit.Shadow() }),
+		option(s.invalidFails, func(bool) httplimit.Option { return httplimit.InvalidAsFailure() }),
+		option(s.costs, func(bool) httplimit.Option { return httplimit.Cost(costOf) }),
 	}
-	if s.deadline > 0 {
-		opts = append(opts, httplimit.Deadline(s.deadline))
+}
+
+// option returns the option of a setting, nil if a rule does not have the setting.
+func option[T comparable, O any](setting T, of func(T) O) (opt O) {
+	if none := *new(T); setting != none {
+		opt = of(setting)
 	}
-	if s.wait > 0 {
-		opts = append(opts, httplimit.Wait(s.wait))
-	}
-	if s.maxWaiting > 0 {
-		opts = append(opts, httplimit.MaxWaiting(s.maxWaiting))
-	}
-	if s.spread > 0 {
-		opts = append(opts, httplimit.Spread(s.spread))
-	}
-	if s.shadow {
-		opts = append(opts, httplimit.Shadow())
-	}
-	if s.invalidFails {
-		opts = append(opts, httplimit.InvalidAsFailure())
-	}
-	if s.costs {
-		opts = append(opts, httplimit.Cost(costOf))
-	}
-	return opts
+	return opt
 }
 
 // refusing returns the settings of a rule for requests that it refuses without Redis.
@@ -183,26 +173,17 @@ type skip struct {
 }
 
 // skip decodes the requests that a rule lets pass.
-func (d *decoder) skip(n *rulefile.Node) *skip {
+func (d *decoder) skip(n *rulefile.Node) skip {
 	const want = "a text, a path like /health or /static/"
-	if n == nil {
-		return nil
-	}
 	var file struct{ Ranges, Paths, Methods *rulefile.Node }
 	d.Fields(n, &file)
-	s := &skip{ranges: d.clientRanges(file.Ranges), methods: d.methods(file.Methods)}
+	s := skip{ranges: d.clientRanges(file.Ranges), methods: d.methods(file.Methods)}
 	d.Texts(file.Paths, want, func(n *rulefile.Node, text string) {
-		p, err := parsePattern(text)
-		switch {
-		case err != nil:
-			d.Fail(n, "the path %q: %v", rulefile.Clip(text), err)
-		case slices.ContainsFunc(p.segments, hasSlash) && !d.allowSlashes:
-			d.Fail(n, "the path %q %s", rulefile.Clip(text), refusedSlash)
-		case p.method != "" || p.host != "":
+		p, ok := d.parsePattern(n, "path", text)
+		if ok && (p.method != "" || p.host != "") {
 			d.Fail(n, "%q, want %s", rulefile.Clip(text), want)
-		default:
-			s.paths = append(s.paths, p)
 		}
+		s.paths = append(s.paths, p)
 	})
 	return s
 }
@@ -210,9 +191,6 @@ func (d *decoder) skip(n *rulefile.Node) *skip {
 // skips reports whether a rule lets a request pass. A path is skipped if all its readings are. An
 // unknown address is in no range.
 func (s *skip) skips(r *requestInfo, path target.Path) bool {
-	if s == nil {
-		return false
-	}
 	if hasMethod(s.methods, r.method) || len(s.paths) > 0 && path.All(s.hasPath) {
 		return true
 	}
@@ -220,7 +198,7 @@ func (s *skip) skips(r *requestInfo, path target.Path) bool {
 		return false
 	}
 	client, err := r.client()
-	return err == nil && contains(s.ranges, client)
+	return err == nil && guard.Contains(s.ranges, client)
 }
 
 // hasPath reports whether a reading of a path is skipped.

@@ -11,9 +11,9 @@ import (
 // middlewares decides by a file that changes. M is a middleware; all rules with the same settings
 // share one.
 type middlewares[M any] struct {
-	set    *Set
-	opener *opener
-	open   func(settings, guard.Sharing) M
+	set      *Set
+	limiters func() *opener
+	open     func(settings, guard.Sharing) M
 
 	current atomic.Pointer[version[M]]
 	mu      sync.Mutex // guards the fields below, and changes of current
@@ -51,7 +51,7 @@ func (m *middlewares[M]) update() (dropped []*guard.Shared) {
 	if v := m.current.Load(); v != nil && v.file == file {
 		return nil
 	}
-	m.current.Store(&version[M]{middlewares: m, opener: m.opener.again(), file: file})
+	m.current.Store(&version[M]{middlewares: m, opener: m.limiters(), file: file})
 	for deadline, shared := range m.shared {
 		if !file.deadlines[deadline] {
 			delete(m.shared, deadline)

@@ -19,14 +19,7 @@ type WatchOption func(*watch)
 // one call at a time, and sees no change while the callback blocks. A panic of the callback is
 // dropped.
 func OnReload(report func(err error)) WatchOption {
-	return func(w *watch) {
-		if w.onReload = report; report != nil {
-			w.onReload = func(err error) {
-				defer func() { _ = recover() }()
-				report(err)
-			}
-		}
-	}
+	return func(w *watch) { w.onReload = report }
 }
 
 // Rates lets Watch set the rates that the file states for Redisson limiters ([Set.SetRates]):
@@ -56,9 +49,9 @@ func PollEvery(d time.Duration) WatchOption {
 //   - Write it in place. It is taken once two reads, a tenth of a second apart, are equal. A writer
 //     that pauses for longer in the middle of a file is not detected.
 //
-// Requests use the old rules until the new ones are ready, and one request never uses both. Permits stay taken, since
-// limiters are named by the domain, the rule's name and the key. A limit that keeps its policy and
-// its interval continues to count.
+// Requests use the old rules until the new ones are ready, and one request never uses both. Permits
+// stay taken, since limiters are named by the domain, the rule's name and the key. A limit that
+// keeps its policy and its interval continues to count.
 func Watch(ctx context.Context, path string, opts ...WatchOption) (*Set, error) {
 	w := newWatch(path, opts)
 	if err := w.files.Reload(); err != nil {
@@ -91,16 +84,13 @@ type watch struct {
 }
 
 func newWatch(path string, opts []WatchOption) *watch {
-	w := &watch{set: new(Set), onReload: func(error) {}}
+	w := &watch{set: new(Set)}
 	w.files = rulefile.Watcher{Path: path, Every: 15 * time.Second, Take: w.take, Report: w.report}
 	w.files.Settled = func(ctx context.Context) { w.reportRates(w.setRates(ctx)) }
 	for _, opt := range opts {
 		if opt != nil {
 			opt(w)
 		}
-	}
-	if w.onReload == nil {
-		w.onReload = func(error) {}
 	}
 	return w
 }
@@ -122,6 +112,14 @@ func (w *watch) take(sources []rulefile.Source, problem *rulefile.Problem) error
 // report reports new rules, and each problem once.
 func (w *watch) report(err error) {
 	if changed(&w.wrong, err) || err == nil {
+		w.callback(err)
+	}
+}
+
+// callback calls the callback of OnReload, whose panic is dropped.
+func (w *watch) callback(err error) {
+	if w.onReload != nil {
+		defer func() { _ = recover() }()
 		w.onReload(err)
 	}
 }
@@ -147,17 +145,15 @@ func (w *watch) setRates(ctx context.Context) error {
 // reportRates reports once that rates could not be set, or that they are set now.
 func (w *watch) reportRates(err error) {
 	if changed(&w.wrongRates, err) {
-		w.onReload(err)
+		w.callback(err)
 	}
 }
 
 // changed reports whether an error differs from the last one, and stores it.
 func changed(last *string, err error) bool {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
 	before := *last
-	*last = text
-	return text != before
+	if *last = ""; err != nil {
+		*last = err.Error()
+	}
+	return *last != before
 }

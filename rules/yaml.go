@@ -13,10 +13,8 @@ import (
 func parseYAML(data []byte) ([]*rulefile.Node, *rulefile.Problem) {
 	var documents []yaml.Node
 	if err := yaml.Load(data, &documents, yaml.WithAllDocuments()); err != nil {
-		var at yaml.LoadError
-		if load := new(yaml.LoadError); errors.As(err, &load) {
-			at = *load
-		} else {
+		at := new(yaml.LoadError)
+		if !errors.As(err, &at) {
 			at.Message = err.Error()
 		}
 		problem := rulefile.SyntaxProblem(data, at.Mark.Line, at.Mark.Column, at.Message, at.ContextMsg, at.ContextMark.Line)

@@ -56,8 +56,8 @@ func AddressKey(addr netip.Addr, ipv6Bits int) (string, error) {
 	return network.String(), err
 }
 
-// Trusts reports whether an address is in one of the networks.
-func Trusts(networks []netip.Prefix, addr netip.Addr) bool {
+// Contains reports whether an address is in one of the networks.
+func Contains(networks []netip.Prefix, addr netip.Addr) bool {
 	for _, network := range networks {
 		if network.Contains(addr) {
 			return true
@@ -90,7 +90,7 @@ func Behind(proxy netip.Addr, trusted []netip.Prefix, header string, lines []str
 			if err != nil {
 				return netip.Addr{}, fmt.Errorf("the header %s of the proxy %v: %w", header, proxy, err)
 			}
-			if !Trusts(trusted, addr) {
+			if !Contains(trusted, addr) {
 				return addr, nil
 			}
 		}
