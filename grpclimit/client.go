@@ -38,7 +38,7 @@ var ErrNotSent = errors.New("grpclimit: the call was not sent")
 // It panics if choose is nil.
 func UnaryClientInterceptor(choose func(context.Context, Call) (Limiter, error),
 	opts ...Option) grpc.UnaryClientInterceptor {
-	g := newGate("UnaryClientInterceptor", choose, opts, 0)
+	g := newGate("UnaryClientInterceptor", choose, opts, true)
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker,
 		opts ...grpc.CallOption) error {
 		call := outgoing(method, cc)
@@ -57,7 +57,7 @@ func UnaryClientInterceptor(choose func(context.Context, Call) (Limiter, error),
 // message that is sent. Otherwise it is like [UnaryClientInterceptor].
 func StreamClientInterceptor(choose func(context.Context, Call) (Limiter, error),
 	opts ...Option) grpc.StreamClientInterceptor {
-	g := newGate("StreamClientInterceptor", choose, opts, 0)
+	g := newGate("StreamClientInterceptor", choose, opts, true)
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer,
 		opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		call := outgoing(method, cc)
@@ -110,7 +110,7 @@ func (g *gate) pauseFor(name string, err error) {
 	for _, d := range s.Details() {
 		if info, ok := d.(*errdetails.RetryInfo); ok {
 			if after := info.GetRetryDelay().AsDuration(); after > 0 {
-				g.pauses.Add(name, after)
+				g.guard.Pauses.Add(name, after)
 			}
 			return
 		}

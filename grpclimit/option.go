@@ -14,30 +14,20 @@ import (
 type Option func(*settings)
 
 type settings struct {
-	policies  *description // of limiters without a description of their own
-	cost      func(context.Context, Call) int64
-	skip      func(context.Context, Call) bool
-	subject   func(context.Context, Call) string
-	wait      time.Duration
-	spread    guard.Spread
-	atOnce    bool
-	each      bool
-	shadow    bool
-	report    func(context.Context, Call, Outcome)
-	unsettled func(context.Context, Call, error)
-
-	mode         FailureMode
-	invalidFails bool
-	deadline     time.Duration
-	maxWaiting   int  // 0 for the default
-	exemptNone   bool // calls of the health and reflection services are limited too
-	changed      func(up bool, err error)
-	sharing      guard.Sharing
+	policies   *description // of limiters without a description of their own
+	cost       func(context.Context, Call) int64
+	skip       func(context.Context, Call) bool
+	subject    func(context.Context, Call) string
+	each       bool
+	report     func(context.Context, Call, Outcome)
+	unsettled  func(context.Context, Call, error)
+	exemptNone bool // calls of the health and reflection services are limited too
+	guard.Settings
 }
 
 func init() {
 	guard.ShareGRPC = func(sharing guard.Sharing) any {
-		return Option(func(s *settings) { s.sharing = sharing })
+		return Option(func(s *settings) { s.Sharing = sharing })
 	}
 }
 
@@ -91,7 +81,7 @@ func Wait(d time.Duration) Option {
 	if d <= 0 {
 		panic(fmt.Sprintf("grpclimit: Wait: the duration is not positive: %v", d))
 	}
-	return func(s *settings) { s.wait, s.atOnce = d, false }
+	return func(s *settings) { s.Wait, s.AtOnce = d, false }
 }
 
 // MaxWaiting bounds the number of calls or messages that wait at once in an interceptor. A further
@@ -102,7 +92,7 @@ func MaxWaiting(n int) Option {
 	if n < 1 {
 		panic(fmt.Sprintf("grpclimit: MaxWaiting: the number is below 1: %d", n))
 	}
-	return func(s *settings) { s.maxWaiting = n }
+	return func(s *settings) { s.MaxWaiting = n }
 }
 
 // HealthAndReflection lets a server limit calls of the services grpc.health.v1.Health and
@@ -120,18 +110,18 @@ func Spread(d time.Duration) Option {
 	if d < 0 {
 		panic(fmt.Sprintf("grpclimit: Spread: the duration is negative: %v", d))
 	}
-	return func(s *settings) { s.spread.Most = d }
+	return func(s *settings) { s.Spread.Most = d }
 }
 
 // AtOnce lets a client's call fail at once instead of waiting. Servers always do.
 func AtOnce() Option {
-	return func(s *settings) { s.wait, s.atOnce = 0, true }
+	return func(s *settings) { s.Wait, s.AtOnce = 0, true }
 }
 
 // Shadow lets all calls pass, and reports no limits to clients. Calls still take permits and are
 // decided, for [Report] and the handler.
 func Shadow() Option {
-	return func(s *settings) { s.shadow = true }
+	return func(s *settings) { s.Shadow = true }
 }
 
 // Report sets a callback for every decision. It runs in the goroutine of the call, before the call
@@ -208,14 +198,14 @@ func OnFailure(mode FailureMode) Option {
 	if err := guard.Mode(mode).Check(); err != nil {
 		panic("grpclimit: OnFailure: " + err.Error())
 	}
-	return func(s *settings) { s.mode = mode }
+	return func(s *settings) { s.Mode = guard.Mode(mode) }
 }
 
 // InvalidAsFailure lets the [FailureMode] decide calls whose error is [ErrInvalidRequest]. With
 // [Closed] they end with Unavailable instead of InvalidArgument, with [Open] they pass.
 // Interceptors of clients always do this.
 func InvalidAsFailure() Option {
-	return func(s *settings) { s.invalidFails = true }
+	return func(s *settings) { s.InvalidFails = true }
 }
 
 // Deadline sets the time that Redis has to answer for a call, [DefaultDeadline] by default. A wait
@@ -224,7 +214,7 @@ func Deadline(d time.Duration) Option {
 	if d <= 0 {
 		panic(fmt.Sprintf("grpclimit: Deadline: the duration is not positive: %v", d))
 	}
-	return func(s *settings) { s.deadline = d }
+	return func(s *settings) { s.Deadline = d }
 }
 
 // OnStoreChange sets a callback for each change of the state of Redis, as calls observe it. up is
@@ -232,5 +222,5 @@ func Deadline(d time.Duration) Option {
 // at a time. The call that observes an outage runs the callback itself and waits for it. The end of
 // an outage is mostly observed in the background, where a panic of the callback is dropped.
 func OnStoreChange(changed func(up bool, err error)) Option {
-	return func(s *settings) { s.changed = changed }
+	return func(s *settings) { s.Changed = changed }
 }

@@ -22,7 +22,7 @@ import (
 // Each interceptor tracks on its own whether Redis is up. It panics if choose is nil.
 func UnaryServerInterceptor(choose func(context.Context, Call) (Limiter, error),
 	opts ...Option) grpc.UnaryServerInterceptor {
-	g := newGate("UnaryServerInterceptor", choose, opts, DefaultMaxWaiting)
+	g := newGate("UnaryServerInterceptor", choose, opts, false)
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		call := Call{Method: info.FullMethod, Message: req}
 		v, r := g.admit(ctx, call)
@@ -42,7 +42,7 @@ func UnaryServerInterceptor(choose func(context.Context, Call) (Limiter, error),
 // each message that is received. Otherwise it is like [UnaryServerInterceptor].
 func StreamServerInterceptor(choose func(context.Context, Call) (Limiter, error),
 	opts ...Option) grpc.StreamServerInterceptor {
-	g := newGate("StreamServerInterceptor", choose, opts, DefaultMaxWaiting)
+	g := newGate("StreamServerInterceptor", choose, opts, false)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		call := Call{Method: info.FullMethod}
 		if g.each {

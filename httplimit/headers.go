@@ -25,7 +25,7 @@ var (
 // setHeaders sets the headers of a decision, and those of a problem document. Items of the draft's
 // fields follow those of an outer Middleware.
 func (m *middleware) setHeaders(h http.Header, o *Outcome, document bool) {
-	after := m.spread.Add(o.answer.RetryAfter())
+	after := m.Spread.Add(o.answer.RetryAfter())
 	retry := guard.RoundUp(after, time.Second)
 	switch numbers := o.Decision.Limit > 0; {
 	case o.Result != Acquired && o.Result != Rejected:
@@ -131,7 +131,7 @@ func (m *middleware) window(o *Outcome, policy int, d rratelimiter.Decision) tim
 	case len(policies) != max(1, len(o.Each)): // not one decision for each policy
 		return guard.Until(nil, d, o.Cost)
 	case o.Local:
-		return m.guard.UntilLocal(policies[policy], d)
+		return m.gate.UntilLocal(policies[policy], d)
 	case d.Allowed && !o.Decision.Allowed: // another policy denied, and the request took nothing
 		return guard.Until(policies[policy], d, 0)
 	default:

@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -28,7 +27,8 @@ func Middleware(choose func(*http.Request) (Limiter, error), opts ...Option) fun
 	if choose == nil {
 		panic("httplimit: Middleware: choose is nil: pass All, Each or a function that returns a Limiter")
 	}
-	s, g := newSettings(opts, DefaultMaxWaiting)
+	s := newSettings(opts)
+	g := s.Incoming(DefaultMaxWaiting)
 	return func(next http.Handler) http.Handler {
 		return &middleware{s, g, choose, next}
 	}
@@ -36,7 +36,7 @@ func Middleware(choose func(*http.Request) (Limiter, error), opts ...Option) fun
 
 type middleware struct {
 	*settings
-	guard  *guard.Guard
+	gate   *guard.Gate
 	choose func(*http.Request) (Limiter, error)
 	next   http.Handler
 }
@@ -47,32 +47,21 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.next.ServeHTTP(w, r)
 		return
 	}
-	var a guard.Answer
-	switch {
-	case err != nil && !m.invalidFails && errors.Is(err, ErrInvalidRequest):
-		a = guard.Invalid(err)
-	case err != nil:
-		a = m.guard.Fail(err)
-	default:
-		if m.shadow {
-			q.Wait = 0
-		}
-		a = m.guard.Ask(r.Context(), q)
-	}
+	a := m.gate.Decide(r.Context(), q, err)
 	o := m.outcome(q, a, d)
 	if m.report != nil {
 		m.report(r, o)
 	}
-	passes := m.shadow || a.Result.Passes()
+	passes := m.Shadow || a.Result.Passes()
 	document := !passes && m.refuse == nil
-	if !m.shadow {
+	if !m.Shadow {
 		m.setHeaders(w.Header(), &o, document)
 	}
 	if document {
 		writeRefusal(w, &o)
 		return
 	}
-	v := guard.NewVisit(r.Context(), m.guard, q, a, o)
+	v := guard.NewVisit(r.Context(), m.gate.Guard, q, a, o)
 	if !passes {
 		m.refuse.ServeHTTP(w, r.WithContext(v))
 		return
@@ -99,7 +88,7 @@ func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter,
 	if limiter, d = guard.Unwrap(limiter, s.policies); guard.IsNil(limiter) {
 		return q, nil, false, nil
 	}
-	q = guard.Request{Limiter: limiter, Policies: d.Policies, Permits: 1, Wait: s.wait}
+	q = guard.Request{Limiter: limiter, Policies: d.Policies, Permits: 1}
 	if s.cost != nil {
 		if q.Permits = s.cost(r); q.Permits == 0 {
 			return q, nil, false, nil
@@ -117,7 +106,7 @@ func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter,
 // outcome returns the Outcome of a guard's answer.
 func (s *settings) outcome(q guard.Request, a guard.Answer, d *description) Outcome {
 	return Outcome{
-		Result: Result(a.Result), Shadow: s.shadow, Local: a.Local, Limiter: guard.NameOf(q.Limiter), Cost: q.Permits,
+		Result: Result(a.Result), Shadow: s.Shadow, Local: a.Local, Limiter: guard.NameOf(q.Limiter), Cost: q.Permits,
 		Decision: a.Decision, Each: a.Each, Err: a.Err, answer: a, policies: d,
 	}
 }

@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 	"time"
@@ -18,24 +17,15 @@ type settings struct {
 	policies  *description // of limiters without a description of their own
 	cost      func(*http.Request) int64
 	skip      func(*http.Request) bool
-	wait      time.Duration
-	spread    guard.Spread
-	shadow    bool
 	report    func(*http.Request, Outcome)
 	refuse    http.Handler
 	unsettled func(*http.Request, error)
-
-	mode         FailureMode
-	invalidFails bool
-	deadline     time.Duration
-	maxWaiting   int // 0 for the default
-	changed      func(up bool, err error)
-	sharing      guard.Sharing
+	guard.Settings
 }
 
 func init() {
 	guard.ShareHTTP = func(sharing guard.Sharing) any {
-		return Option(func(s *settings) { s.sharing = sharing })
+		return Option(func(s *settings) { s.Sharing = sharing })
 	}
 }
 
@@ -46,19 +36,15 @@ const DefaultDeadline = 100 * time.Millisecond
 // [MaxWaiting].
 const DefaultMaxWaiting = 1000
 
-// newSettings applies the options. It returns the guard too. Unless an option changes it,
-// maxWaiting bounds the requests that wait at once; 0 means no bound.
-func newSettings(opts []Option, maxWaiting int) (*settings, *guard.Guard) {
-	s := &settings{
-		deadline: DefaultDeadline, sharing: guard.NewShared, spread: guard.NewSpread(),
-		policies: describe(guard.Describe(nil)),
-	}
+// newSettings applies the options.
+func newSettings(opts []Option) *settings {
+	s := &settings{policies: describe(guard.Describe(nil)), Settings: guard.NewSettings(DefaultDeadline)}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(s)
 		}
 	}
-	return s, s.sharing(s.deadline, s.changed).Guard(guard.Mode(s.mode), cmp.Or(s.maxWaiting, maxWaiting))
+	return s
 }
 
 // HeaderStyle is the set of headers that report limits to clients. The zero value is Draft11. All
@@ -119,7 +105,7 @@ func Wait(d time.Duration) Option {
 	if d <= 0 {
 		panic(fmt.Sprintf("httplimit: Wait: the duration is not positive: %v", d))
 	}
-	return func(s *settings) { s.wait = d }
+	return func(s *settings) { s.Wait = d }
 }
 
 // MaxWaiting bounds the number of requests that wait at once in a Middleware or Transport. A
@@ -130,7 +116,7 @@ func MaxWaiting(n int) Option {
 	if n < 1 {
 		panic(fmt.Sprintf("httplimit: MaxWaiting: the number is below 1: %d", n))
 	}
-	return func(s *settings) { s.maxWaiting = n }
+	return func(s *settings) { s.MaxWaiting = n }
 }
 
 // Spread adds a random part of less than d to the Retry-After of each request that a Middleware
@@ -143,13 +129,13 @@ func Spread(d time.Duration) Option {
 	if d < 0 {
 		panic(fmt.Sprintf("httplimit: Spread: the duration is negative: %v", d))
 	}
-	return func(s *settings) { s.spread.Most = d }
+	return func(s *settings) { s.Spread.Most = d }
 }
 
 // Shadow lets all requests pass, and sets no headers. Requests still take permits and are decided,
 // for [Report] and the handler.
 func Shadow() Option {
-	return func(s *settings) { s.shadow = true }
+	return func(s *settings) { s.Shadow = true }
 }
 
 // Report sets a callback for every decision. It runs in the goroutine of the request, before the
@@ -227,14 +213,14 @@ func OnFailure(mode FailureMode) Option {
 	if err := guard.Mode(mode).Check(); err != nil {
 		panic("httplimit: OnFailure: " + err.Error())
 	}
-	return func(s *settings) { s.mode = mode }
+	return func(s *settings) { s.Mode = guard.Mode(mode) }
 }
 
 // InvalidAsFailure lets the [FailureMode] decide requests whose error is [ErrInvalidRequest]. With
 // [Closed] they get 503 instead of 400 or 411, with [Open] they pass. A [Transport] always does
 // this.
 func InvalidAsFailure() Option {
-	return func(s *settings) { s.invalidFails = true }
+	return func(s *settings) { s.InvalidFails = true }
 }
 
 // Deadline sets the time that Redis has to answer for a request, [DefaultDeadline] by default. A
@@ -243,7 +229,7 @@ func Deadline(d time.Duration) Option {
 	if d <= 0 {
 		panic(fmt.Sprintf("httplimit: Deadline: the duration is not positive: %v", d))
 	}
-	return func(s *settings) { s.deadline = d }
+	return func(s *settings) { s.Deadline = d }
 }
 
 // OnStoreChange sets a callback for each change of the state of Redis, as requests observe it. up
@@ -251,5 +237,5 @@ func Deadline(d time.Duration) Option {
 // a time. The request that observes an outage calls back itself and waits for it. The end of an
 // outage is mostly observed in the background, where a panic of the callback is dropped.
 func OnStoreChange(changed func(up bool, err error)) Option {
-	return func(s *settings) { s.changed = changed }
+	return func(s *settings) { s.Changed = changed }
 }

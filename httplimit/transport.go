@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -38,16 +37,15 @@ func Transport(base http.RoundTripper, choose func(*http.Request) (Limiter, erro
 	if base == nil {
 		base = http.DefaultTransport
 	}
-	s, g := newSettings(opts, 0)
-	return &transport{settings: s, guard: g, choose: choose, base: base}
+	s := newSettings(opts)
+	return &transport{s, s.Outgoing(), choose, base}
 }
 
 type transport struct {
 	*settings
-	guard  *guard.Guard
+	gate   *guard.Gate
 	choose func(*http.Request) (Limiter, error)
 	base   http.RoundTripper
-	pauses guard.Pauses
 }
 
 // RoundTrip waits for the permits of a request, and sends it.
@@ -56,17 +54,12 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !limited {
 		return t.base.RoundTrip(r)
 	}
-	var a guard.Answer
-	if err != nil {
-		a = t.guard.Fail(err)
-	} else {
-		a = t.ask(r.Context(), q)
-	}
+	a := t.gate.Decide(r.Context(), q, err)
 	o := t.outcome(q, a, d)
 	if t.report != nil {
 		t.report(r, o)
 	}
-	if !t.shadow && !a.Result.Passes() {
+	if !t.Shadow && !a.Result.Passes() {
 		if r.Body != nil {
 			_ = r.Body.Close() // required of a RoundTripper
 		}
@@ -75,7 +68,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.base.RoundTrip(r)
 	if err == nil && q.Limiter != nil {
 		if after, ok := retryOf(resp, time.Now()); ok {
-			t.pauses.Add(o.Limiter, after)
+			t.gate.Pauses.Add(o.Limiter, after)
 		}
 	}
 	return resp, err
@@ -87,18 +80,6 @@ func (t *transport) CloseIdleConnections() {
 	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()
 	}
-}
-
-// ask waits for the end of a pause, and then for permits.
-func (t *transport) ask(ctx context.Context, q guard.Request) guard.Answer {
-	if t.shadow {
-		q.Wait = 0
-		return t.guard.Ask(ctx, q)
-	}
-	if q.Wait == 0 {
-		q.Wait = guard.Forever
-	}
-	return t.pauses.Ask(ctx, t.guard, q)
 }
 
 func notSent(o *Outcome) error {

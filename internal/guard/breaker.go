@@ -190,29 +190,19 @@ func (b *breaker) queue(up bool, err error) {
 	}
 }
 
-// report calls the callback for all queued changes. Only one goroutine does this at a time, so that
-// the changes come in order. The lock is held.
+// report calls the callback for all queued changes, even if it panics. Only one goroutine does this
+// at a time, so that the changes come in order. The lock is held, but not during the callback.
 func (b *breaker) report() {
-	if !b.reporting {
-		b.reportAll()
-	}
-}
-
-// reportAll reports all queued changes, even if a callback panics. The lock is held.
-func (b *breaker) reportAll() {
-	b.reporting = len(b.changes) > 0
-	if !b.reporting {
+	if b.reporting || len(b.changes) == 0 {
 		return
 	}
-	defer b.reportAll()
 	next := b.changes[0]
-	b.changes = b.changes[1:]
-	b.callBack(next)
-}
-
-// callBack calls the callback without the lock. It locks again even if the callback panics.
-func (b *breaker) callBack(c change) {
+	b.changes, b.reporting = b.changes[1:], true
+	defer func() {
+		b.mu.Lock()
+		b.reporting = false
+		b.report()
+	}()
 	b.mu.Unlock()
-	defer b.mu.Lock()
-	b.changed(c.up, c.err)
+	b.changed(next.up, next.err)
 }

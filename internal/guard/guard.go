@@ -53,6 +53,7 @@ type Request struct {
 	Policies []limit.Policy // of the limiter, if they are known
 	Permits  int64          // at least 1
 	Wait     time.Duration  // the longest wait in place of a denial; 0 for none, or Forever
+	Pauses   *Pauses        // of outgoing calls: none is granted during one; or nil
 
 	waiting bool // it counts as a waiter
 }
@@ -128,22 +129,30 @@ func (g *Guard) Fail(err error) Answer {
 	return Answer{Result: FailedClosed, Err: err}
 }
 
-// Ask decides a request.
+// Ask decides a request. It waits for the end of a pause too.
 func (g *Guard) Ask(ctx context.Context, q Request) Answer {
-	var until time.Time
-	if q.Wait > 0 {
-		until = time.Now().Add(q.Wait)
-	}
-	for {
-		a := g.attempt(ctx, q)
-		if a.Result != Refused || q.Wait == 0 || a.Decision.RetryAfter <= 0 ||
-			q.Wait > 0 && time.Now().Add(a.Decision.RetryAfter).After(until) {
-			return a
+	until := time.Now().Add(q.Wait)
+	for first := true; ; first = false {
+		if q.Wait > 0 && !first {
+			q.Wait = max(1, time.Until(until))
+		}
+		a, paused := q.paused()
+		if !paused {
+			a = g.attempt(ctx, q)
+			if _, paused := q.paused(); paused && a.Result.Passes() {
+				// The pause began during the wait, so the permit is too early: refund it. A permit
+				// that cannot be refunded is lost.
+				_ = g.Settle(ctx, q, a, 0)
+				continue
+			}
 		}
 		pause := a.Decision.RetryAfter
+		if a.Result != Refused || q.Wait == 0 || pause <= 0 || q.Wait > 0 && time.Now().Add(pause).After(until) {
+			return a
+		}
 		if a.Local {
 			pause = min(pause, localPoll)
-		} else if _, ok := q.Limiter.(waiter); ok {
+		} else if _, waits := q.Limiter.(waiter); waits && !paused {
 			return a // the limiter has waited itself
 		}
 		if !q.waiting {
@@ -156,9 +165,6 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return Answer{Result: Canceled, Decision: a.Decision, Each: a.Each, Err: err}
-		}
-		if q.Wait > 0 {
-			q.Wait = max(1, time.Until(until))
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -63,40 +62,11 @@ func (p *Pauses) left(name string) time.Duration {
 	return max(0, left)
 }
 
-// Ask decides an outgoing call. It waits for the end of a pause too, within the request's Wait.
-func (p *Pauses) Ask(ctx context.Context, g *Guard, q Request) Answer {
-	name := NameOf(q.Limiter)
-	var until time.Time
-	if q.Wait > 0 {
-		until = time.Now().Add(q.Wait)
+// paused returns the refusal of a request whose limiter is paused.
+func (q *Request) paused() (Answer, bool) {
+	if q.Pauses == nil {
+		return Answer{}, false
 	}
-	for {
-		for left := p.left(name); left > 0; left = p.left(name) {
-			denied := Answer{Result: Refused, Decision: rratelimiter.Decision{RetryAfter: left}}
-			if q.Wait != Forever && time.Until(until) < left {
-				return denied
-			}
-			if !q.waiting {
-				if !g.enter() {
-					denied.Err = ErrTooManyWaiting
-					return denied
-				}
-				defer g.leave()
-				q.waiting = true
-			}
-			if err := sleep(ctx, left); err != nil {
-				return Answer{Result: Canceled, Err: err}
-			}
-		}
-		if q.Wait > 0 {
-			q.Wait = max(1, time.Until(until))
-		}
-		a := g.Ask(ctx, q)
-		if !a.Result.Passes() || p.left(name) == 0 {
-			return a
-		}
-		// The pause began during the wait, so the permit is too early: refund it. A permit that
-		// cannot be refunded is lost.
-		_ = g.Settle(ctx, q, a, 0)
-	}
+	left := q.Pauses.left(NameOf(q.Limiter))
+	return Answer{Result: Refused, Decision: rratelimiter.Decision{RetryAfter: left}}, left > 0
 }

@@ -51,7 +51,7 @@ func TestPauses_BeginInAnOutage_Hold(t *testing.T) {
 		r, begin := new(redis), time.Now()
 		r.hangs.Store(true)
 		time.AfterFunc(deadline/2, func() { p.Add(r.Name(), time.Second) })
-		a := p.Ask(t.Context(), New(Open, deadline, nil), Request{Limiter: r, Permits: 1, Wait: Forever})
+		a := New(Open, deadline, nil).Ask(t.Context(), Request{Limiter: r, Permits: 1, Wait: Forever, Pauses: &p})
 		assert.Equal(t, FailedOpen, a.Result)
 		assert.GreaterOrEqual(t, time.Since(begin), deadline/2+time.Second)
 		r.hangs.Store(false)

@@ -29,19 +29,11 @@ func (b *breaker) probe() {
 // probeOnce asks Redis once. A timer calls it again after a pause, until Redis answers or no
 // request has come for a minute.
 func (b *breaker) probeOnce() {
-	begin, returned := time.Now(), false
-	defer func() {
-		if !returned { // a callback has ended the goroutine
-			b.mu.Lock()
-			b.probing = false
-			b.mu.Unlock()
-		}
-	}()
+	begin := time.Now()
 	if on, pause := b.next(); pause > 0 {
 		b.observe(b.ask(on))
 		time.AfterFunc(pause-time.Since(begin), b.probeOnce)
 	}
-	returned = true
 }
 
 // next returns the target of the next probe and the time until the one after it. That time doubles
