@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/rls"
@@ -21,55 +22,24 @@ import (
 // Until all clients have had the time to see it.
 func TestServe_Drain_ReportsNotServingAndAnswers(t *testing.T) {
 	client, _ := guardtest.Connect(t)
-	forGRPC, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	forHTTP, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	soon, end := context.WithTimeout(t.Context(), 30*time.Second)
-	defer end()
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() {
-		served <- rls.Serve(ctx, rls.Config{
-			Client: client, Path: folder(t, simple), GRPC: forGRPC, HTTP: forHTTP, Log: quiet(), Deadline: 10 * time.Second,
-			Drain: time.Hour, // until the test has seen it
-		})
-	}()
-	// dial opens a new connection.
-	dial := func() *grpc.ClientConn {
-		conn, err := grpc.NewClient(forGRPC.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-		require.NoError(t, err)
-		t.Cleanup(func() { conn.Close() })
-		return conn
-	}
-	health := func() grpc_health_v1.HealthCheckResponse_ServingStatus {
-		answer, err := grpc_health_v1.NewHealthClient(dial()).Check(soon, &grpc_health_v1.HealthCheckRequest{},
-			grpc.WaitForReady(true))
-		require.NoError(t, err)
-		return answer.GetStatus()
-	}
-	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, health())
-	cancel()
-	require.Eventually(t, func() bool { return health() == grpc_health_v1.HealthCheckResponse_NOT_SERVING },
+	s := run(t, rls.Config{Client: client, Path: folder(t, simple), Drain: time.Hour}) // until the test has seen it
+	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, s.status(t, ""))
+	s.cancel()
+	require.Eventually(t, func() bool { return s.status(t, "") == grpc_health_v1.HealthCheckResponse_NOT_SERVING },
 		9*time.Second, 10*time.Millisecond)
-	code, _ := get(t, "http://"+forHTTP.Addr().String()+"/healthcheck")
+	code, _ := get(t, s.http+"/healthcheck")
 	assert.Equal(t, http.StatusInternalServerError, code)
-	answer, err := ratelimit.NewRateLimitServiceClient(dial()).ShouldRateLimit(soon, request(t, "shop | user=ann"))
+	answer, err := ratelimit.NewRateLimitServiceClient(s.dial(t)).ShouldRateLimit(t.Context(), request(t, "shop | user=ann"))
 	require.NoError(t, err)
 	assert.Equal(t, ratelimit.RateLimitResponse_OK, answer.GetOverallCode())
 	select {
-	case err := <-served:
-		t.Fatalf("it has ended: %v", err)
+	case <-s.ended:
+		t.Fatalf("it has ended: %v", s.err)
 	default:
 	}
 
-	forHTTP.Close() // nothing more can come over HTTP, so that there is no use in waiting
-	select {
-	case err := <-served:
-		assert.ErrorIs(t, err, net.ErrClosed)
-	case <-soon.Done():
-		t.Fatal("it goes on without its listeners")
-	}
+	s.HTTP.Close() // nothing more can come over HTTP, so that there is no use in waiting
+	assert.ErrorIs(t, s.stop(), net.ErrClosed)
 }
 
 func TestServe_Drain_Ends(t *testing.T) {
@@ -81,4 +51,24 @@ func TestServe_Drain_Ends(t *testing.T) {
 		rls.Serve(ctx, rls.Config{Client: client, Path: folder(t, simple), Log: quiet(), Drain: 50 * time.Millisecond}))
 	assert.GreaterOrEqual(t, time.Since(begin), 50*time.Millisecond)
 	assert.Error(t, rls.Serve(ctx, rls.Config{Client: client, Path: folder(t, simple), Drain: -1}))
+}
+
+// A client that begins requests and does not end them holds a bounded number of them on a
+// connection.
+func TestServeGRPC_RequestsWithoutAMessage_AreBounded(t *testing.T) {
+	client, _ := guardtest.Connect(t)
+	s := run(t, rls.Config{Client: client, Path: folder(t, simple)})
+	begin := func(ctx context.Context) error {
+		method := ratelimit.RateLimitService_ShouldRateLimit_FullMethodName
+		_, err := s.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, method)
+		return err
+	}
+	for range 1024 {
+		require.NoError(t, begin(t.Context()))
+	}
+	soon, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer end()
+	require.Equal(t, codes.DeadlineExceeded, status.Code(begin(soon)))
+	require.NoError(t, s.Close())
+	require.NoError(t, s.stop())
 }

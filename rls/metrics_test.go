@@ -113,6 +113,7 @@ domain: x
 descriptors:
   - {key: a, metadata: {team: {name: blue}, n: 1}, rate_limit: {unit: hour, requests_per_unit: 1}}
   - {key: b, metadata: {team: {lead: eve}, n: 2}, rate_limit: {unit: hour, requests_per_unit: 5}}
+  - {key: free, rate_limit: {unlimited: true}}
 `
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		ctx := context.Background()
@@ -141,6 +142,10 @@ descriptors:
 		quota := newServer(t, client, config, func(c *rls.Config) { c.Quota = true })
 		assert.Equal(t, "OK | OVER 0/1 hour 3600s | OK",
 			summary(quota.ShouldRateLimit(ctx, request(t, "x x2 | a=1 | unknown"))))
-		assert.Equal(t, "OVER | OVER 0/1 hour 3600s", summary(quota.ShouldRateLimit(ctx, request(t, "x x2 | a=1"))))
+		for ask, want := range map[string]string{
+			"x x2 | a=1": "OVER | OVER 0/1 hour 3600s", "x x2 | a=1 | free=1": "OVER | OVER 0/1 hour 3600s | OK unlimited",
+		} {
+			assert.Equal(t, want, summary(quota.ShouldRateLimit(ctx, request(t, ask))))
+		}
 	})
 }

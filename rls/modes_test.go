@@ -34,6 +34,18 @@ descriptors:
 		{15 * time.Second, "look | a=1 +0", "OVER | OVER 0/2 minute 45s"}, // nothing is left
 		{0, "look | a=2 +0 | a=1 +0", "OVER | OK 2/2 minute 45s | OVER 0/2 minute 45s"},
 	}},
+	{"zero hits show what one hit would get, also of a policy that lends permits", `
+domain: lend
+descriptors:
+  - {key: slow, rate_limit: {per: 10s, requests_per_unit: 1, policy: smooth}}
+  - {key: ban, rate_limit: {unit: second, requests_per_unit: 0}}
+`, []exchange{
+		{0, "lend | slow=1 +0", "OK | OK 0/1 unknown 10s"},
+		{0, "lend x3 | slow=1 | ban=1", "OVER | OK 0/1 unknown 10s | OVER 0/0 second 1s"}, // takes nothing
+		{0, "lend | slow=1", "OK"},
+		{0, "lend | slow=1 +0", "OVER"},
+		{0, "lend | slow=1", "OVER"},
+	}},
 	{"hits that are given back", `
 domain: back
 descriptors:
@@ -47,6 +59,22 @@ descriptors:
 		{0, "back | a=1 +3", "OK | OK 0/3 minute 60s"},
 		{0, "back | a=1 +4", "OVER | OVER 0/3 minute 60s"},
 		{0, "back | a=2 -1 | a=1", "OVER | OK 3/3 minute 60s | OVER 0/3 minute 60s"},
+	}},
+	{"bans decide without Redis", `
+domain: ban
+descriptors:
+  - {key: ban, rate_limit: {unit: second, requests_per_unit: 0}}
+  - {key: owing, overdraw: true, rate_limit: {unit: second, requests_per_unit: 0}}
+  - {key: user, rate_limit: {unit: hour, requests_per_unit: 5}}
+  - {key: free, rate_limit: {unlimited: true, name: free}}
+  - {key: other, rate_limit: {unit: hour, requests_per_unit: 5, replaces: [{name: free}]}}
+`, []exchange{
+		{0, "ban | ban=1 +0", "OVER | OVER 0/0 second 1s"},
+		{0, "ban | owing=1", "OVER | OVER 0/0 second 1s"},
+		{0, "ban | user=1 +3", "OK | OK 2/5 hour 3600s"},
+		{0, "ban | user=1 -2 | ban=1", "OVER | OK 4/5 hour 3600s | OVER 0/0 second 1s"},
+		{0, "ban | user=1 +0", "OK | OK 4/5 hour 3600s"},
+		{0, "ban | free=1 | other=1", "OK | OK unlimited | OK 4/5 hour 3600s"},
 	}},
 	{"descriptors that cost the same decide together", `
 domain: all
@@ -148,6 +176,7 @@ descriptors:
     limits:
       - {name: burst, unit: second, requests_per_unit: 2}
       - {name: day, unit: day, requests_per_unit: 3}
+  - {key: two, limits: [{unit: second, requests_per_unit: 1}, {unit: hour, requests_per_unit: 1}]}
 `, []exchange{
 		{0, "several | user=ann", "OK | OK 1/2 second 1s burst"},
 		{0, "several | user=ann", "OK | OK 0/2 second 1s burst"},
@@ -157,6 +186,8 @@ descriptors:
 		{0, "several | user=ann +0", "OVER | OVER 0/3 day 86398s day"},
 		{0, "several | user=ann -1", "OK | OK 1/3 day 86398s day"},
 		{0, "several | user=ann | user=bob", "OK | OK 0/3 day 86398s day | OK 1/2 second 1s burst"},
+		{0, "several | two=1", "OK"},
+		{0, "several | two=1", "OVER | OVER 0/1 hour 3598s"}, // of those that deny, the longest
 	}},
 	{"policies", `
 domain: policy
@@ -186,6 +217,7 @@ domain: tokens
 descriptors:
   - {key: user, overdraw: true, rate_limit: {unit: hour, requests_per_unit: 100}}
   - {key: strict, rate_limit: {unit: hour, requests_per_unit: 100}}
+  - {key: bucket, overdraw: true, rate_limit: {unit: second, requests_per_unit: 3, policy: token_bucket}}
 `, []exchange{
 		{0, "tokens | user=ann +0", "OK | OK 100/100 hour 3600s"},
 		{0, "tokens | user=ann +70", "OK | OK 30/100 hour 3600s"},
@@ -199,5 +231,6 @@ descriptors:
 		{0, "tokens | strict=bob +70", "OK | OK 30/100 hour 3600s"},
 		{0, "tokens | strict=bob +70", "OVER | OVER 0/100 hour 3600s"},
 		{0, "tokens | strict=bob +0", "OK | OK 30/100 hour 3600s"},
+		{0, "tokens | bucket=1 +9007199254740992", "OVER | OVER 0/3 second 9223372037s"}, // the longest duration
 	}},
 }

@@ -1,7 +1,6 @@
 package rls_test
 
 import (
-	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -58,10 +57,9 @@ func TestServe_ReloadSignal_ReadsTheFilesAgain(t *testing.T) {
 	client, _ := guardtest.Connect(t)
 	var out log
 	reload := make(chan os.Signal, 1)
-	c := rls.Config{Client: client, Path: folder(t, simple), Log: slog.New(slog.NewTextHandler(&out, nil)), Reload: reload}
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- rls.Serve(ctx, c) }()
+	s := run(t, rls.Config{
+		Client: client, Path: folder(t, simple), Log: slog.New(slog.NewTextHandler(&out, nil)), Reload: reload,
+	})
 	logged := func(text string, n int) {
 		t.Helper()
 		require.Eventually(t, func() bool { return out.count(text) >= n }, 20*time.Second, time.Millisecond)
@@ -71,9 +69,8 @@ func TestServe_ReloadSignal_ReadsTheFilesAgain(t *testing.T) {
 		reload <- syscall.SIGHUP
 	}
 	logged("configuration in force", 4)
-	require.NoError(t, os.WriteFile(filepath.Join(c.Path, "0.yaml"), []byte("domain: ["), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(s.Path, "0.yaml"), []byte("domain: ["), 0o600))
 	reload <- syscall.SIGHUP
 	logged("the configuration is wrong", 1)
-	cancel()
-	require.NoError(t, <-served)
+	require.NoError(t, s.stop())
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,10 +29,38 @@ const simple = "domain: shop\ndescriptors:\n  - {key: user, rate_limit: {unit: h
 
 // running is a service on loopback, as Envoy meets it.
 type running struct {
+	rls.Config
+	*grpc.ClientConn
 	envoy  ratelimit.RateLimitServiceClient
-	health grpc_health_v1.HealthClient
 	http   string
-	stop   func() error
+	cancel func()        // of the context of Serve
+	ended  chan struct{} // Serve has returned err
+	err    error
+}
+
+// stop ends the service, and returns the result of Serve.
+func (r *running) stop() error {
+	r.cancel()
+	<-r.ended
+	return r.err
+}
+
+// dial opens another connection.
+func (r *running) dial(t testing.TB) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(r.GRPC.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// status returns the health of the service, as a new connection sees it.
+func (r *running) status(t testing.TB, service string) grpc_health_v1.HealthCheckResponse_ServingStatus {
+	t.Helper()
+	ask := &grpc_health_v1.HealthCheckRequest{Service: service}
+	answer, err := grpc_health_v1.NewHealthClient(r.dial(t)).Check(t.Context(), ask, grpc.WaitForReady(true))
+	require.NoError(t, err)
+	return answer.GetStatus()
 }
 
 // run runs a service until the test ends.
@@ -44,22 +71,19 @@ func run(t testing.TB, c rls.Config) *running {
 	require.NoError(t, err)
 	c.HTTP, err = net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	c.Log, c.Deadline = quiet(), 2*time.Second // for a busy machine
+	if c.Deadline = 2 * time.Second; c.Log == nil { // for a busy machine
+		c.Log = quiet()
+	}
 	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- rls.Serve(ctx, c) }()
-	conn, err := grpc.NewClient(c.GRPC.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	stop := sync.OnceValue(func() error {
-		cancel()
-		return <-served
-	})
-	t.Cleanup(func() {
-		conn.Close()
-		assert.NoError(t, stop())
-	})
-	return &running{ratelimit.NewRateLimitServiceClient(conn), grpc_health_v1.NewHealthClient(conn),
-		"http://" + c.HTTP.Addr().String(), stop}
+	r := &running{Config: c, http: "http://" + c.HTTP.Addr().String(), cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(r.ended)
+		r.err = rls.Serve(ctx, c)
+	}()
+	t.Cleanup(func() { _ = r.stop() })
+	r.ClientConn = r.dial(t)
+	r.envoy = ratelimit.NewRateLimitServiceClient(r)
+	return r
 }
 
 func get(t testing.TB, url string) (int, string) {
@@ -93,9 +117,7 @@ func TestServe_GRPCAndHTTP_Answer(t *testing.T) {
 	assert.Equal(t, ratelimit.RateLimitResponse_OK, answer.GetOverallCode())
 	assert.EqualValues(t, 1, answer.GetStatuses()[0].GetLimitRemaining())
 	for _, name := range []string{"", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"} {
-		health, err := s.health.Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: name})
-		require.NoError(t, err)
-		assert.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, health.GetStatus())
+		assert.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, s.status(t, name))
 	}
 
 	const body = `{"domain": "shop", "descriptors": [{"entries": [{"key": "user", "value": "ann"}]}]}`
@@ -163,6 +185,7 @@ func TestServe_ConfigMapChanges_TakesValidFiles(t *testing.T) {
 
 	version("..4", strings.Replace(simple, "requests_per_unit: 2", "requests_per_unit: 4", 1))
 	assert.Eventually(t, func() bool { return left(asks()) == "OK | OK 3/4" }, 9*time.Second, 20*time.Millisecond)
+	require.NoError(t, s.stop())
 }
 
 func TestNew_InvalidConfig_Fails(t *testing.T) {

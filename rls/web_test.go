@@ -76,13 +76,7 @@ func TestForwardAuth_HeadersOfProxies_AreDecided(t *testing.T) {
 			{"", "X-Forwarded-Uri: \x01\xff%zz", 400, "", ""},
 			{"", "", 503, "", ""}, // a proxy that does not say the path
 		} {
-			r := httptest.NewRequest(http.MethodGet, "/auth/web"+c.query, nil) // from 192.0.2.1
-			for header := range strings.SplitSeq(c.headers, "; ") {
-				name, value, _ := strings.Cut(header, ": ")
-				r.Header.Set(name, value)
-			}
-			w := httptest.NewRecorder()
-			handler.ServeHTTP(w, r)
+			w := ask(handler, c.query, c.headers)
 			assert.Equal(t, c.code, w.Code, c.headers)
 			assert.Equal(t, c.wait, w.Header().Get("Retry-After"), c.headers)
 			assert.Equal(t, c.left, w.Header().Get("RateLimit-Remaining"), c.headers)
@@ -101,12 +95,10 @@ func TestForwardAuth_RedisDown_FollowsTheFile(t *testing.T) {
 		guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 			handler := newServer(t, client, strings.Replace(webConfig, "FAILURE", failure, 1)).Handler()
 			b.Redis.SetError("LOADING")
-			for _, headers := range []http.Header{{"X-Forwarded-Uri": {"/api/x"}, "X-Api-Key": {"k"}},
-				{"X-Forwarded-Uri": {"/login"}, "X-Forwarded-Method": {"POST"}}} {
-				r := httptest.NewRequest(http.MethodGet, "/auth/web", nil)
-				r.Header = headers
-				w := httptest.NewRecorder()
-				handler.ServeHTTP(w, r)
+			for _, headers := range []string{
+				"X-Forwarded-Uri: /api/x; X-Api-Key: k", "X-Forwarded-Uri: /login; X-Forwarded-Method: POST",
+			} {
+				w := ask(handler, "", headers)
 				assert.Equal(t, want, w.Code, failure)
 				assert.NotContains(t, w.Body.String(), "LOADING")
 			}

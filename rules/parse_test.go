@@ -2,18 +2,11 @@ package rules
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
 // With line, column and field.
@@ -237,27 +230,6 @@ func TestParse_WrongJSON_ReportsTheReason(t *testing.T) {
 	}
 }
 
-// However long the wrong value is.
-func TestParse_LongValue_ErrorIsShort(t *testing.T) {
-	long := strings.Repeat("a", 1<<16)
-	for _, file := range []string{
-		one("key: ip, limits: 1/s, match: '/{" + long + "...}/b'"),
-		one("key: ip, limits: 1/s, match: '/{" + long + "}/{" + long + "}'"),
-		one("key: path:" + long + ", limits: 1/s"),
-		one("key: [ip, constant:" + long + "], limits: 1/s, overrides: [{key: [10.0.0.1, x], ban: true}]"),
-		"domain: " + long + "\nrules: []\n", "domain: " + long + "{\nrules: []\n", "rules: *" + long + "\n",
-		long + ": x\nrules: []\n",
-		`{"` + long + `" 1}`,
-	} {
-		for _, name := range []string{"f.yaml", "f.json"} {
-			_, err := Parse(name, []byte(file))
-			if assert.Error(t, err) {
-				assert.Less(t, len(err.Error()), 500, rulefile.Cut(200, err.Error()))
-			}
-		}
-	}
-}
-
 // A policy that a rule has in common for its limits and overrides.
 func TestParse_SameErrorOften_IsReportedOnce(t *testing.T) {
 	_, err := Parse("f.yaml",
@@ -277,67 +249,4 @@ func TestParse_ValidFiles_AreRead(t *testing.T) {
 		_, err := Parse(name, []byte(file))
 		assert.NoError(t, err, name)
 	}
-}
-
-func TestParse_ManyErrors_ReportsTwentyAtMost(t *testing.T) {
-	_, err := Parse("f.yaml", []byte("rules:\n"+strings.Repeat("- {nam: a}\n", 100)))
-	require.Error(t, err)
-	assert.Len(t, strings.Split(err.Error(), "\n"), rulefile.MostProblems)
-}
-
-func TestLoad_Files_AreReadOrReported(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "rules.yaml")
-	_, err := Load(path)
-	assert.ErrorIs(t, err, fs.ErrNotExist)
-	assert.ErrorContains(t, err, path+": cannot be read: no such file or directory")
-	_, err = Load(dir)
-	assert.ErrorContains(t, err, dir+": it is a directory, want a file")
-	pipe := filepath.Join(dir, "pipe")
-	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
-	_, err = Load(pipe)
-	assert.ErrorContains(t, err, "it is no regular file")
-	// 100 MB that are not there: a file with a hole.
-	require.NoError(t, os.WriteFile(path, nil, 0o600))
-	require.NoError(t, os.Truncate(path, 100<<20))
-	_, err = Load(path)
-	assert.ErrorContains(t, err, "it has 104857600 bytes, want at most 16777216 (16 MiB)")
-	_, err = Parse("x", make([]byte, rulefile.MostBytes+1))
-	assert.ErrorContains(t, err, "want at most")
-	require.NoError(t, os.WriteFile(path, []byte("rules: []"), 0o600))
-	s, err := Load(path)
-	require.NoError(t, err)
-	assert.Zero(t, s.Len())
-}
-
-// Root may read everything, so the error comes from a loop of links.
-func TestLoad_UnreadableFile_WrapsTheError(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "loop")
-	require.NoError(t, os.Symlink(path, path))
-	_, err := Load(path)
-	assert.ErrorIs(t, err, syscall.ELOOP)
-}
-
-// Columns of a large file in one line are counted in bounded time.
-func TestParse_LongLine_ErrorIsShort(t *testing.T) {
-	var b strings.Builder
-	b.WriteString(`{"rules": [`)
-	for i := range 100_000 {
-		fmt.Fprintf(&b, `{"name": "r%d", "ban": true}, `, i)
-	}
-	b.WriteString(`{"name": "ä", "nam": 1}]}`)
-	_, err := Parse("f.json", []byte(b.String()))
-	assert.ErrorContains(t, err,
-		fmt.Sprintf(`f.json:1:%d: rules[100000].nam: unknown field "nam"`, b.Len()-len(`ä", "nam": 1}]}`)+5))
-}
-
-// A small file that expands to a large one is refused at once.
-func TestParse_Bombs_AreRefused(t *testing.T) {
-	var b strings.Builder
-	b.WriteString("a0: &a0 [x, x, x, x, x, x, x, x, x]\n")
-	for i := 1; i < 12; i++ {
-		fmt.Fprintf(&b, "a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 9), ", "))
-	}
-	_, err := Parse("f.yaml", []byte(b.String()))
-	assert.ErrorContains(t, err, "f.yaml:1:5: a0: the anchor &a0 is not supported")
 }

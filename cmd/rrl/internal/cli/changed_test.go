@@ -9,14 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
 )
 
 // TestRepair_LimiterChanged_ChangesNothing: the limiter changes between the audit and the repair.
 func TestRepair_LimiterChanged_ChangesNothing(t *testing.T) {
 	s := startRedis(t)
-	reader := &look.Reader{Redis: &connect.Redis{Client: s.Client, Where: s.addr}, Now: time.Now}
+	reader := s.reader()
 	lost := func(s *server) { put(s, "a", "5", grant("12345678", 1)) }
 	three := func(s *server) { put(s, "a", "5", grant("12345678", 1), grant("22345678", 1), grant("32345678", 1)) }
 	orphan := func(s *server) { s.run("SET {a}:value:" + client1 + " 3") }
@@ -48,10 +46,7 @@ func TestRepair_LimiterChanged_ChangesNothing(t *testing.T) {
 	} {
 		s.run("FLUSHALL")
 		test.make(s)
-		found, err := reader.Find(context.Background(), look.Search{Pages: 10})
-		require.NoError(t, err)
-		findings, err := audit.Check(context.Background(), reader, found, 10)
-		require.NoError(t, err)
+		findings := audited(t, reader, find(t, reader))
 		require.Len(t, findings, 1)
 		require.Equal(t, test.kind, findings[0].Kind)
 		require.NotEmpty(t, findings[0].Repair)

@@ -37,24 +37,16 @@ func TestConnect_Sentinel_FindsTheMaster(t *testing.T) {
 	sentinel := startRedis(t, "sentinel", config)
 	require.Contains(t, tool("ls", "--redis", sentinel.url()+"?master_set=main").out, "api")
 	require.Equal(t, exitDone, tool("try", "api", "--redis", sentinel.url()+"?master_set=main").code)
-	r := tool("ls", "--redis", sentinel.url())
-	require.Equal(t, exitError, r.code)
-	require.Contains(t, r.err, "is a Sentinel and has no limiters")
-	r = tool("ls", "--redis", sentinel.url()+"?master_set=other")
-	require.Equal(t, exitError, r.code)
-	require.Contains(t, r.err, "master_set=other")
-	require.Contains(t, r.err, "does not know this master")
-	require.Contains(t, r.err, "SENTINEL MASTERS")
+	fails(t, []string{"ls", "--redis", sentinel.url()}, "is a Sentinel and has no limiters")
+	fails(t, []string{"ls", "--redis", sentinel.url() + "?master_set=other"},
+		"master_set=other", "does not know this master", "SENTINEL MASTERS")
 
 	secret := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(secret, []byte("hidden\n"), 0o600))
 	sentinel.run("ACL SETUSER default resetpass >hidden")
 	behind := []string{"ls", "--redis", sentinel.url() + "?master_set=main"}
 	for _, args := range [][]string{behind, append(behind[:3:3], "--password-file", secret)} {
-		r = tool(args...)
-		require.Equal(t, exitError, r.code)
-		require.Contains(t, r.err, "requires a password")
-		require.Contains(t, r.err, "--sentinel-password-file")
+		fails(t, args, "requires a password", "--sentinel-password-file")
 	}
 	require.Contains(t, tool(append(behind, "--sentinel-password-file", secret)...).out, "api")
 }
@@ -77,13 +69,7 @@ func TestConnect_TLS_ChecksCertificates(t *testing.T) {
 	r := tool(all...)
 	require.Equal(t, exitDone, r.code, r.err)
 	require.Contains(t, r.out, "api")
-	r = tool("ls", "--redis", "rediss://"+address, "--tls-cert", cert, "--tls-key", key)
-	require.Equal(t, exitError, r.code)
-	require.Contains(t, r.err, "--tls-ca")
-	r = tool(all[:5]...)
-	require.Equal(t, exitError, r.code)
-	require.Contains(t, r.err, address)
-	r = tool("ls", "--redis", "redis://"+address, "--timeout", "2s")
-	require.Equal(t, exitError, r.code)
-	require.Contains(t, r.err, address)
+	fails(t, []string{"ls", "--redis", "rediss://" + address, "--tls-cert", cert, "--tls-key", key}, "--tls-ca")
+	fails(t, all[:5], address)
+	fails(t, []string{"ls", "--redis", "redis://" + address, "--timeout", "2s"}, address)
 }

@@ -133,10 +133,7 @@ func TestAudit_Drift_IsRepairedByItsCause(t *testing.T) {
 func TestAudit_DriftThatChangesBetweenPages_StopsThere(t *testing.T) {
 	s := startRedis(t)
 	drifted(s, 1000, "1000", ones(700)...)
-	found, err := s.reader().Find(context.Background(), look.Search{Pages: 10})
-	require.NoError(t, err)
-	findings, err := audit.Check(context.Background(), s.reader(), found, 10)
-	require.NoError(t, err)
+	findings := audited(t, s.reader(), find(t, s.reader()))
 	require.Len(t, findings, 1)
 	scripts := 0
 	reader := s.reader()

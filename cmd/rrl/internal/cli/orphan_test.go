@@ -1,16 +1,12 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
 )
 
 // TestOrphan_InUse_IsNotDeleted: state of limiters that the audit skips, or that were created
@@ -34,13 +30,10 @@ func TestOrphan_InUse_IsNotDeleted(t *testing.T) {
 		s.run("SET {a}:value 9")
 		s.words("ZADD", "{a}:permits", fmt.Sprint(time.Now().UnixMilli()), grant("12345678", 1))
 		reader := s.reader()
-		found, err := reader.Find(context.Background(), look.Search{Pages: 10})
-		require.NoError(t, err)
+		found := find(t, reader)
 		require.Len(t, found.Orphans, 1)
 		s.run("HSET a rate 10 interval 3600000 type 0")
-		findings, err := audit.Check(context.Background(), reader, found, 10)
-		require.NoError(t, err)
-		require.Empty(t, findings)
+		require.Empty(t, audited(t, reader, found))
 	})
 	t.Run("two names with the same keys, of two types", func(t *testing.T) {
 		s := startRedis(t)

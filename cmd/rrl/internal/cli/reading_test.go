@@ -143,9 +143,7 @@ func TestReading_ReadRight_IsEnough(t *testing.T) {
 		looked(t, args, mine)
 	}
 	require.Equal(t, firstWords(s.on("ls")), firstWords(tool("ls", "--redis", "redis://viewer:secret@"+s.addr).out))
-	r := tool("try", "paid-api", "--redis", "redis://viewer:secret@"+s.addr)
-	require.Equal(t, exitError, r.code)
-	require.Contains(t, r.err, "denies this user")
+	fails(t, []string{"try", "paid-api", "--redis", "redis://viewer:secret@" + s.addr}, "denies this user")
 }
 
 // firstWords is the first word of each line: the rest of a list changes with time.

@@ -100,10 +100,7 @@ func TestRepair_TakenPermits_StayTaken(t *testing.T) {
 		taken(s)
 		s.run("HSET a interval 60000")
 		reader := s.reader()
-		found, err := reader.Find(context.Background(), look.Search{Pages: 10})
-		require.NoError(t, err)
-		findings, err := audit.Check(context.Background(), reader, found, 10)
-		require.NoError(t, err)
+		findings := audited(t, reader, find(t, reader))
 		require.Len(t, findings, 1)
 		s.run("HSET a interval 3600000")
 		require.NoError(t, findings[0].Fix(context.Background(), reader))
@@ -116,6 +113,22 @@ func (s *server) reader() *look.Reader {
 	return &look.Reader{Redis: &connect.Redis{Client: s.Client, Where: s.addr}, Now: time.Now}
 }
 
+// find finds all limiters.
+func find(t testing.TB, reader *look.Reader) *look.Found {
+	t.Helper()
+	found, err := reader.Find(context.Background(), look.Search{Pages: 10})
+	require.NoError(t, err)
+	return found
+}
+
+// audited audits the limiters that were found.
+func audited(t testing.TB, reader *look.Reader, found *look.Found) []*audit.Finding {
+	t.Helper()
+	findings, err := audit.Check(context.Background(), reader, found, 10)
+	require.NoError(t, err)
+	return findings
+}
+
 // TestAudit_RateChangesMeanwhile_IsNoFinding: the grants are compared with the rate of the same
 // moment.
 func TestAudit_RateChangesMeanwhile_IsNoFinding(t *testing.T) {
@@ -123,12 +136,9 @@ func TestAudit_RateChangesMeanwhile_IsNoFinding(t *testing.T) {
 	s.on("set", "api", "10/1h")
 	s.on("try", "api", "-n", "4")
 	reader := s.reader()
-	found, err := reader.Find(context.Background(), look.Search{Pages: 10})
-	require.NoError(t, err)
+	found := find(t, reader)
 	s.on("set", "api", "20/1h")
-	findings, err := audit.Check(context.Background(), reader, found, 10)
-	require.NoError(t, err)
-	require.Empty(t, findings)
+	require.Empty(t, audited(t, reader, found))
 }
 
 // TestAudit_PairInUse_IsNoFinding: a value that changes during every read is not reported.
@@ -136,12 +146,9 @@ func TestAudit_PairInUse_IsNoFinding(t *testing.T) {
 	s := startRedis(t)
 	put(s, "a", "5", grant("12345678", 1))
 	reader := s.reader()
-	found, err := reader.Find(context.Background(), look.Search{Pages: 10})
-	require.NoError(t, err)
+	found := find(t, reader)
 	reader.Redis.Client = restless{s.Client, func() { s.run("DECR {a}:value") }}
-	findings, err := audit.Check(context.Background(), reader, found, 10)
-	require.NoError(t, err)
-	require.Empty(t, findings)
+	require.Empty(t, audited(t, reader, found))
 }
 
 // restless is a connection beside which something happens before whatever it sends.
@@ -163,9 +170,7 @@ func TestReset_ClientExpiredMeanwhile_DeletesNothing(t *testing.T) {
 	require.NoError(t, err)
 	s.run("DEL {a}:value:" + client1)
 	require.NoError(t, reader.Again(context.Background(), "a", found, 10))
-	findings, err := audit.Check(context.Background(), reader, found, 10)
-	require.NoError(t, err)
-	require.Empty(t, findings)
+	require.Empty(t, audited(t, reader, found))
 }
 
 // TestRepair_OldMemberExistsRewritten_StaysAsItIs: otherwise two grants would count once.
@@ -202,10 +207,7 @@ func TestAudit_Interrupted_ReportsRepairs(t *testing.T) {
 	var out, failed strings.Builder
 	a := &app{in: strings.NewReader(""), out: &out, err: &failed}
 	reader := s.reader()
-	found, err := reader.Find(context.Background(), look.Search{Pages: 10})
-	require.NoError(t, err)
-	findings, err := audit.Check(context.Background(), reader, found, 10)
-	require.NoError(t, err)
+	findings := audited(t, reader, find(t, reader))
 	require.ErrorIs(t, a.fix(ctx, reader, findings, true), context.Canceled)
 	require.Equal(t, audit.Untried, findings[0].Result)
 	holds(t, s, "GET {a}:value=5")

@@ -87,9 +87,7 @@ func TestRulesCheck_NoRegularFile_IsReportedAtOnce(t *testing.T) {
 		require.Equal(t, test.code, r.code, "%q: %s", test.args, r.out+r.err)
 		require.Contains(t, r.out, test.want)
 	}
-	r := tool("rules", "check")
-	require.Equal(t, exitError, r.code)
-	require.Contains(t, r.err, "at least 1 arg")
+	fails(t, []string{"rules", "check"}, "at least 1 arg")
 }
 
 func TestRulesCheck_JSON_HasEachFile(t *testing.T) {

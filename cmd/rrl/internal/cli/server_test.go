@@ -189,6 +189,17 @@ func toolAt(now func() time.Time, args ...string) ran {
 	return ran{code, out.String(), failed.String()}
 }
 
+// fails runs the tool, which ends with an error that has these texts.
+func fails(t testing.TB, args []string, want ...string) ran {
+	t.Helper()
+	r := tool(args...)
+	require.Equal(t, exitError, r.code, "%q", args)
+	for _, text := range want {
+		require.Contains(t, r.err, text, "%q", args)
+	}
+	return r
+}
+
 // corrupt shows a corrupt limiter and requires an error too.
 func (s *server) corrupt(name string) string {
 	s.Helper()
