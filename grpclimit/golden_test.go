@@ -23,7 +23,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-var update = flag.Bool("update", false, "write what clients are told into docs/grpc.md")
+var update = flag.Bool("update", false, "write the statuses that clients receive into docs/grpc.md")
 
 const golden = "../docs/grpc.md"
 

@@ -147,8 +147,8 @@ func call(ctx context.Context, c test.TestServiceClient, opts ...grpc.CallOption
 	return err
 }
 
-// told returns all that a client receives: the code, the message, the details and the trailer.
-func told(t assert.TestingT, err error, trailer metadata.MD) string {
+// received returns all that a client receives: the code, the message, the details and the trailer.
+func received(t assert.TestingT, err error, trailer metadata.MD) string {
 	s, ok := status.FromError(err)
 	assert.True(t, ok, "%v", err)
 	if s.Code() == codes.OK {
@@ -184,7 +184,7 @@ func get(b *redistest.Fixture, c test.TestServiceClient) string { return getOf(b
 func getOf(b *redistest.Fixture, c test.TestServiceClient, size int32) string {
 	var trailer metadata.MD
 	_, err := c.UnaryCall(b.Context(), &test.SimpleRequest{ResponseSize: size}, grpc.Trailer(&trailer))
-	return told(b, err, trailer)
+	return received(b, err, trailer)
 }
 
 // from is the context of a call from an address, with pairs of metadata.

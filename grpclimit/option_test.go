@@ -29,11 +29,11 @@ func TestWait_ContextEnds_StatusNamesTheReason(t *testing.T) {
 		begin := time.Now()
 		short, stop := context.WithTimeout(b.Context(), time.Second)
 		defer stop()
-		assert.Equal(b, "DeadlineExceeded: the call ended before it was admitted\n", told(b, ask(short), nil))
+		assert.Equal(b, "DeadlineExceeded: the call ended before it was admitted\n", received(b, ask(short), nil))
 		assert.Zero(b, time.Since(begin), "it knows at once")
 		leaves, leave := context.WithCancel(b.Context())
 		time.AfterFunc(time.Second, leave)
-		assert.Equal(b, "Canceled: the call ended before it was admitted\n", told(b, ask(leaves), nil))
+		assert.Equal(b, "Canceled: the call ended before it was admitted\n", received(b, ask(leaves), nil))
 		assert.Equal(b, time.Second, time.Since(begin))
 	})
 }

@@ -78,7 +78,7 @@ func TestServerInterceptors_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
 							delay := details[0].(*errdetails.RetryInfo).GetRetryDelay().AsDuration()
 							quota := details[1].(*errdetails.QuotaFailure).GetViolations()[0].GetQuotaId()
 							if len(details) != 2 || delay < 50*time.Minute || delay > 70*time.Minute || quota != "hour" {
-								t.Errorf("a call is told %v", details)
+								t.Errorf("a call received %v", details)
 							}
 						}
 					}

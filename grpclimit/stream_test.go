@@ -37,7 +37,7 @@ func exchange(b *redistest.Fixture, c test.TestServiceClient, messages int) (ans
 			break
 		}
 		if _, err = ss.Recv(); err != nil {
-			return answered, told(b, err, ss.Trailer())
+			return answered, received(b, err, ss.Trailer())
 		}
 		answered++
 	}
@@ -45,7 +45,7 @@ func exchange(b *redistest.Fixture, c test.TestServiceClient, messages int) (ans
 	if _, err = ss.Recv(); errors.Is(err, io.EOF) {
 		err = nil
 	}
-	return answered, told(b, err, ss.Trailer())
+	return answered, received(b, err, ss.Trailer())
 }
 
 // However many messages follow.

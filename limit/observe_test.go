@@ -15,15 +15,15 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// told has the reports of an Observer since the last look.
-type told struct {
+// reports are what an Observer reported since the last call of all.
+type reports struct {
 	mu        sync.Mutex
 	decisions []rratelimiter.DecisionInfo
 	calls     []rratelimiter.RedisCallInfo
 	waiting   []rratelimiter.WaitingInfo
 }
 
-func (o *told) observer() *rratelimiter.Observer {
+func (o *reports) observer() *rratelimiter.Observer {
 	return &rratelimiter.Observer{
 		Decision: func(_ context.Context, d rratelimiter.DecisionInfo) {
 			o.mu.Lock()
@@ -43,7 +43,7 @@ func (o *told) observer() *rratelimiter.Observer {
 	}
 }
 
-func (o *told) all() (decisions []rratelimiter.DecisionInfo, calls []rratelimiter.RedisCallInfo,
+func (o *reports) all() (decisions []rratelimiter.DecisionInfo, calls []rratelimiter.RedisCallInfo,
 	waiting []rratelimiter.WaitingInfo) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -53,10 +53,10 @@ func (o *told) all() (decisions []rratelimiter.DecisionInfo, calls []rratelimite
 }
 
 // observed runs a test with limiters that an Observer reports, on a link of 10 ms.
-func observed(t *testing.T, test func(b *fixture, client *rratelimiter.Client, o *told), opts ...rratelimiter.Option) {
+func observed(t *testing.T, test func(b *fixture, client *rratelimiter.Client, o *reports)) {
 	withRedis(t, func(b *fixture) {
-		o := new(told)
-		client := rratelimiter.New(b.Conn, append(opts, rratelimiter.WithObserver(o.observer()))...)
+		o := new(reports)
+		client := rratelimiter.New(b.Conn, rratelimiter.WithObserver(o.observer()))
 		for _, policy := range []Policy{FixedWindow{10, time.Hour, false}, TokenBucket{10, 10, time.Second}} { // the scripts are loaded
 			l := New(client, "other", policy)
 			_, err := l.Charge(b.Context(), 1)
@@ -93,7 +93,7 @@ func TestObserver_Decisions_AreReportedOnce(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			observed(t, func(b *fixture, client *rratelimiter.Client, o *told) {
+			observed(t, func(b *fixture, client *rratelimiter.Client, o *reports) {
 				l := New(client, "name", FixedWindow{10, time.Hour, false})
 				only := func(want rratelimiter.DecisionInfo, took time.Duration) {
 					b.Helper()
@@ -151,7 +151,7 @@ func TestObserver_Decisions_AreReportedOnce(t *testing.T) {
 // TestObserver_Reservations_AreReported: a call that waits for its reservation counts as a waiting
 // call of that limiter.
 func TestObserver_Reservations_AreReported(t *testing.T) {
-	observed(t, func(b *fixture, client *rratelimiter.Client, o *told) {
+	observed(t, func(b *fixture, client *rratelimiter.Client, o *reports) {
 		l := New(client, "name", TokenBucket{1, 10, time.Second})
 		r, err := l.Reserve(b.Context(), 1)
 		require.NoError(b, err)
@@ -225,7 +225,7 @@ func TestObserver_Reservations_AreReported(t *testing.T) {
 
 // TestObserver_ChargeFails_ReportsTheError: a key has data that is not the limiter's.
 func TestObserver_ChargeFails_ReportsTheError(t *testing.T) {
-	observed(t, func(b *fixture, client *rratelimiter.Client, o *told) {
+	observed(t, func(b *fixture, client *rratelimiter.Client, o *reports) {
 		l := New(client, "name", FixedWindow{10, time.Hour, false})
 		require.NoError(b, b.Redis.Set(l.keys[0], "not ours"))
 		_, tried := l.TryAcquire(b.Context(), 1)
@@ -241,7 +241,7 @@ func TestObserver_ChargeFails_ReportsTheError(t *testing.T) {
 
 // TestObserver_Waiting_CountsByLimiter: by name and policies, and not by Limiter value.
 func TestObserver_Waiting_CountsByLimiter(t *testing.T) {
-	observed(t, func(b *fixture, client *rratelimiter.Client, o *told) {
+	observed(t, func(b *fixture, client *rratelimiter.Client, o *reports) {
 		var callers sync.WaitGroup
 		for _, policy := range []Policy{FixedWindow{1, time.Second, false}, SlidingLog{1, time.Second},
 			FixedWindow{1, time.Second, false}} {
@@ -261,7 +261,7 @@ func TestObserver_Waiting_CountsByLimiter(t *testing.T) {
 
 // TestObserver_Policy_IsTheirKinds: so the number of such names is small.
 func TestObserver_Policy_IsTheirKinds(t *testing.T) {
-	observed(t, func(b *fixture, client *rratelimiter.Client, o *told) {
+	observed(t, func(b *fixture, client *rratelimiter.Client, o *reports) {
 		java := client.Limiter("java")
 		require.NoError(b, java.SetRate(b.Context(), rratelimiter.Rate{Permits: 1, Interval: time.Hour}))
 		windows := New(client, "name", SlidingLog{5, time.Hour}, FixedWindow{5, time.Hour, false},

@@ -233,21 +233,21 @@ func TestDenialCache_Policies_DeniesUntilAChange(t *testing.T) {
 		}
 		_, err := l.Take(b.Context(), 4)
 		require.NoError(b, err)
-		asked, memory := refused(2)
+		first, memory := refused(2)
 		assert.False(b, memory)
 		redistest.Pass(time.Minute)
-		told, memory := refused(2)
+		cached, memory := refused(2)
 		assert.True(b, memory)
-		asked.RetryAfter -= time.Minute
-		asked.ResetAfter -= time.Minute
-		assert.Equal(b, asked, told)
+		first.RetryAfter -= time.Minute
+		first.ResetAfter -= time.Minute
+		assert.Equal(b, first, cached)
 		before := b.Scripts.Load()
 		each, err := l.TakeEach(b.Context(), 2)
 		require.NoError(b, err)
 		assert.Equal(b, before, b.Scripts.Load(), "calls of Redis")
 		assert.Equal(b, []rratelimiter.Decision{
-			{Limit: 5, Remaining: 1, RetryAfter: told.RetryAfter, ResetAfter: told.RetryAfter},
-			{Allowed: true, Limit: 10, Remaining: 6, ResetAfter: told.ResetAfter},
+			{Limit: 5, Remaining: 1, RetryAfter: cached.RetryAfter, ResetAfter: cached.RetryAfter},
+			{Allowed: true, Limit: 10, Remaining: 6, ResetAfter: cached.ResetAfter},
 		}, each)
 
 		// A change of one of its keys, by another limiter with that key.

@@ -88,7 +88,7 @@ end
 --@ release  in: at@ base@ count@ epoch@ first@ length@ mark n sum@ time@ total@
 -- Returns the oldest permits, or with a mark those of its entry. The newest entry stores the latest
 -- time before entries that have expired by it are removed.
-local word, moment = match(mark or '', '^(%w+) (%d+) ')
+local word, dated = match(mark or '', '^(%w+) (%d+) ')
 if sum@ > 0 and not mark and n >= sum@ then
   call('UNLINK', KEYS[@])
 elseif sum@ > 0 and not mark then
@@ -119,7 +119,7 @@ elseif sum@ > 0 and not mark then
     call('LTRIM', KEYS[@], low, -1)
   end
   call('LSET', KEYS[@], 0, oldest)
-elseif word and word == epoch@ and moment + 0 > at@ - ARGV[@2] then
+elseif word and word == epoch@ and dated + 0 > at@ - ARGV[@2] then
   -- The totals from its entry on decrease, that of the newest last.
   local entries, own, back, last = call('LRANGE', KEYS[@], -256, -1), nil, 0, 0
   for i = 1, #entries do
@@ -127,7 +127,7 @@ elseif word and word == epoch@ and moment + 0 > at@ - ARGV[@2] then
     if not time then
       return {3, @, entries[i]}
     end
-    if time == moment then
+    if time == dated then
       own, back = i, min(n, count)
       count = count - back
     end

@@ -1,17 +1,13 @@
 package limit
 
 import (
-	"fmt"
 	"math"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
@@ -33,81 +29,6 @@ func TestRelease_LongLogs_TakesOneCall(t *testing.T) {
 	for _, d := range all {
 		assert.EqualValues(t, 1950, d.Remaining)
 	}
-}
-
-// TestRefund_SlidingLog_ComesFromItsOwnEntry: if it still exists.
-func TestRefund_SlidingLog_ComesFromItsOwnEntry(t *testing.T) {
-	b := newBench(t)
-	l := New(b.client, "name", SlidingLog{10, time.Second})
-	first := b.now
-	var times []int64
-	var marks [][]string
-	for range 4 {
-		marks = append(marks, b.take(l, 2))
-		times = append(times, b.now)
-		b.pass(100 * ms)
-	}
-	reset := func(at int64) time.Duration { return micros(at - at%1000 + 1e6 - b.now) }
-	want := rratelimiter.Decision{Allowed: true, Limit: 10, Remaining: 3, ResetAfter: reset(times[3])}
-	assert.Equal(t, want, b.refund(l, marks[1], 1), "a part of an entry")
-	want.Remaining = 4
-	assert.Equal(t, want, b.refund(l, marks[1], 2), "all that is left of it")
-	assert.Equal(t, want, b.refund(l, marks[1], 2), "nothing is left of it")
-	want.Remaining = 5
-	assert.Equal(t, want, b.refund(l, marks[3], 1), "a part of the newest")
-	want.Remaining, want.ResetAfter = 6, reset(times[2])
-	assert.Equal(t, want, b.refund(l, marks[3], 1), "the newest")
-	entries, err := b.redis.List("{name}:log:1000")
-	require.NoError(t, err)
-	assert.Len(t, entries, 3, "and an empty one")
-	refused, err := l.Take(t.Context(), 7)
-	require.NoError(t, err)
-	assert.Equal(t, reset(first), refused.RetryAfter)
-	b.pass(600 * ms) // the first has expired
-	assert.EqualValues(t, 8, b.refund(l, marks[0], 2).Remaining)
-	assert.EqualValues(t, 10, b.refund(l, marks[2], 1000).Remaining)
-	assert.Empty(t, b.redis.Keys())
-	assert.EqualValues(t, 10, b.refund(l, marks[2], 1).Remaining)
-}
-
-// foreign checks that all calls fail with a *StateError that contains a text, and change nothing.
-func (b *bench) foreign(policy Policy, text string) {
-	b.Helper()
-	before := b.redis.Dump()
-	l := New(b.client, "name", policy)
-	_, err := l.Take(b.Context(), 1)
-	var state *rratelimiter.StateError
-	require.ErrorAs(b, err, &state, text)
-	assert.Equal(b, rratelimiter.StateError{Key: l.keys[0], Value: text}, *state)
-	require.ErrorAs(b, l.Release(b.Context(), 1), &state, text)
-	_, err = l.Charge(b.Context(), 1)
-	require.ErrorAs(b, err, &state, text)
-	_, err = l.Peek(b.Context())
-	require.ErrorAs(b, err, &state, text)
-	assert.Equal(b, before, b.redis.Dump(), text)
-	b.redis.FlushAll()
-}
-
-func TestSlidingLog_ForeignState_IsAStateError(t *testing.T) {
-	b := newBench(t)
-	policy := SlidingLog{5, time.Second}
-	const key = "{name}:log:1000"
-	now := b.now / 1000
-	for _, entry := range []string{"", "x", "a 1 2 3", "a 1 2 3 4 5", "a -1 2 3 4", "a 1 2.5 3 4", "a 1 2 3 4 ",
-		"a 99999999999999999999 0 3 4", "a 1 99999999999999999999 3 4",
-		"a " + strings.Repeat("9", 400) + " 2 3 4", "a 1 2 3 " + strings.Repeat("9", 400), "a 1 0 99999999999999999 3"} {
-		b.redis.Push(key, entry)
-		b.foreign(policy, entry)
-	}
-	for _, entry := range []string{"", "x", "a 1", "1 2 3", "a -1 0 2 3", "a 1 0 2 3 "} {
-		newest := fmt.Sprintf("a %d 0 1 50", now)
-		b.redis.Push(key, entry, newest)
-		b.foreign(policy, entry)
-		b.redis.Push(key, slices.Concat(slices.Repeat([]string{"a 1 0 1 1"}, 7), []string{entry, newest})...)
-		b.foreign(policy, entry)
-	}
-	require.NoError(t, b.redis.Set(key, "x"))
-	b.foreign(policy, "string")
 }
 
 // TestReturnsForecast_Earliest_AddsIntervals: a request for more permits than the limit waits an

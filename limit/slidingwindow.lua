@@ -21,13 +21,13 @@ if text@ ~= '' then
   if newest + 0 >= first then
     epoch@, sum@, newest@, count@, older@ = word, tonumber(sum), tonumber(newest), tonumber(count), older
     while from@ <= #older do
-      local cell, held, behind = match(older, '^ (%d+):(%d+)()', from@)
-      if not cell or #held > 16 then
+      local cell, permits, behind = match(older, '^ (%d+):(%d+)()', from@)
+      if not cell or #permits > 16 then
         return {3, @, text@}
       elseif tonumber(cell) >= first then
         break
       end
-      gone@, from@ = gone@ + held, behind
+      gone@, from@ = gone@ + permits, behind
     end
     sum@ = max(sum@ - gone@, count@)
   end
@@ -60,8 +60,8 @@ call('SET', KEYS[@], text@, 'PX', (ARGV[@3] + 1) * ARGV[@2])
 local word, only = match(mark or '', '^(%w+) %d+ (%d+) ')
 if sum@ > 0 and (not mark or word == epoch@) then
   local first, cells, rest = cell@ - ARGV[@3], {}, n
-  for cell, held in string.gmatch(older@, '(%d+):(%d+)') do
-    cells[#cells + 1] = {cell, tonumber(held)}
+  for cell, permits in string.gmatch(older@, '(%d+):(%d+)') do
+    cells[#cells + 1] = {cell, tonumber(permits)}
   end
   cells[#cells + 1] = {format('%d', newest@), count@}
   for i = #cells, 1, -1 do
@@ -92,11 +92,11 @@ local report@ = {text@, sum@, 0}
 if sum@ > 0 then
   local last, need = count@ > 0 and newest@ or match(older@, ' (%d+):%d+$'), want - most@ + sum@
   report@[3] = (last + ARGV[@3] + 1) * ARGV[@2] * 1000 - now
-  for cell, held in string.gmatch(need > 0 and string.sub(older@, from@) or '', '(%d+):(%d+)') do
+  for cell, permits in string.gmatch(need > 0 and string.sub(older@, from@) or '', '(%d+):(%d+)') do
     if need > 0 then
       report@[#report@ + 1] = (cell + ARGV[@3] + 1) * ARGV[@2] * 1000 - now
-      report@[#report@ + 1] = tonumber(held)
-      need = need - held
+      report@[#report@ + 1] = tonumber(permits)
+      need = need - permits
     end
   end
   if need > 0 and count@ > 0 then

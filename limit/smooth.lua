@@ -46,9 +46,9 @@ local wait, spent = 0, min(n, stored@)
 if slope@ then
   local above, below = stored@ - threshold@, spent
   if above > 0 then
-    local dear = min(above, below)
-    wait = floor(dear * ((stable@ + above * slope@) + (stable@ + (above - dear) * slope@)) / 2)
-    below = below - dear
+    local expensive = min(above, below)
+    wait = floor(expensive * ((stable@ + above * slope@) + (stable@ + (above - expensive) * slope@)) / 2)
+    below = below - expensive
   end
   wait = wait + floor(stable@ * below)
 end

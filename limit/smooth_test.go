@@ -60,23 +60,6 @@ func TestSmooth_RequestsOfOneCall_AreDecidedInTurn(t *testing.T) {
 	}
 }
 
-// TestSmooth_ForeignState_IsAStateError.
-func TestSmooth_ForeignState_IsAStateError(t *testing.T) {
-	b := newBench(t)
-	l := New(b.client, "name", Smooth{Permits: 1, Interval: time.Second})
-	for _, text := range []string{
-		"x", "a", "a 1", "a 1 2", "a 1 2 3 4 5", "a 1 2 3 -4", "a 1 2 3 99999999999999999", "a 1 99999999999999999 4",
-		"a 1 2 x", "a 1 -2 3", "a 1 2 -3",
-		"a -1 2 3", "a 1.2.3 4 5", "a 1e 2 3", "a nan 2 3", "a inf 2 3", "a 1 2 3 ", " a 1 2 3", "a 1 2.5 3", "1 2 3",
-	} {
-		require.NoError(t, b.redis.Set("{name}:smooth:1000", text))
-		_, err := l.Take(t.Context(), 1)
-		var state *rratelimiter.StateError
-		require.ErrorAs(t, err, &state, text)
-		assert.Equal(t, rratelimiter.StateError{Key: "{name}:smooth:1000", Value: text}, *state)
-	}
-}
-
 // TestSmooth_CostAboveABound_IsRefused: the error has a type. Without it, the limiter would grant
 // no more.
 func TestSmooth_CostAboveABound_IsRefused(t *testing.T) {
@@ -99,7 +82,7 @@ func TestSmooth_CostAboveABound_IsRefused(t *testing.T) {
 	}
 }
 
-// TestSmooth_LargestCosts_AreCancelledWhole: a ticket can represent each cost, and no sum of costs
+// TestSmooth_LargestCosts_AreCancelledWhole: a receipt can represent each cost, and no sum of costs
 // is lost.
 func TestSmooth_LargestCosts_AreCancelledWhole(t *testing.T) {
 	for _, p := range []Smooth{{Permits: 1, Interval: time.Hour}, {Permits: 1, Interval: 100 * 365 * 24 * time.Hour},

@@ -24,8 +24,8 @@ type strictGrant struct {
 	marks   []string
 }
 
-// strictLife is the grants of one epoch, and the last call that changed its state.
-type strictLife struct {
+// strictHistory is the grants of one epoch, and the last call that changed its state.
+type strictHistory struct {
 	grants         []strictGrant
 	begin          int64 // server's clock
 	clock, changed int64 // the latest clock of such a call; server's clock
@@ -35,17 +35,17 @@ type strictLife struct {
 type strictPolicy struct {
 	policies [2]Policy // that the name has in turn
 	word     int       // of the text, that dates a grant
-	// above returns by how many permits a grant is too large. It is the last one of the life.
-	above func(p Policy, life *strictLife) float64
-	// left returns the permits of a life that still count for a clock and the server's.
-	left func(p Policy, life *strictLife, clock, server int64) float64
+	// above returns by how many permits a grant is too large. It is the last one of the history.
+	above func(p Policy, history *strictHistory) float64
+	// left returns the permits of a history that still count for a clock and the server's.
+	left func(p Policy, history *strictHistory, clock, server int64) float64
 }
 
 // counted sums the grants that are not older than a span before the last one.
-func counted(span int64) func(Policy, *strictLife) float64 {
-	return func(p Policy, life *strictLife) float64 {
-		sum, last := int64(0), life.grants[len(life.grants)-1].seen
-		for _, g := range life.grants {
+func counted(span int64) func(Policy, *strictHistory) float64 {
+	return func(p Policy, history *strictHistory) float64 {
+		sum, last := int64(0), history.grants[len(history.grants)-1].seen
+		for _, g := range history.grants {
 			if g.seen > last-span {
 				sum += g.permits
 			}
@@ -56,11 +56,11 @@ func counted(span int64) func(Policy, *strictLife) float64 {
 
 // leftOf sums the grants that count by both clocks. By the client's clock a grant counts while the
 // date is less than a span later; by the server's, for so many microseconds.
-func leftOf(unit, span, micros int64) func(Policy, *strictLife, int64, int64) float64 {
-	return func(_ Policy, life *strictLife, clock, server int64) float64 {
+func leftOf(unit, span, micros int64) func(Policy, *strictHistory, int64, int64) float64 {
+	return func(_ Policy, history *strictHistory, clock, server int64) float64 {
 		sum := int64(0)
-		for _, g := range life.grants {
-			if g.seen > max(clock, life.clock)/unit-span && server-g.server < micros {
+		for _, g := range history.grants {
+			if g.seen > max(clock, history.clock)/unit-span && server-g.server < micros {
 				sum += g.permits
 			}
 		}
@@ -68,11 +68,11 @@ func leftOf(unit, span, micros int64) func(Policy, *strictLife, int64, int64) fl
 	}
 }
 
-// missing returns the permits that the grants of a life take of a bucket at the time of the last
+// missing returns the permits that the grants of a history take of a bucket at the time of the last
 // one, which is not counted, without other grants.
-func missing(life *strictLife, perMicro float64) (before float64) {
+func missing(history *strictHistory, perMicro float64) (before float64) {
 	taken, at := 0.0, int64(0)
-	for _, g := range life.grants {
+	for _, g := range history.grants {
 		taken = max(0, taken-float64(g.seen-at)*perMicro)
 		before, at = taken, g.seen
 		taken += float64(g.permits)
@@ -80,33 +80,33 @@ func missing(life *strictLife, perMicro float64) (before float64) {
 	return before
 }
 
-func bucketPolicy(perMicro float64, word int, smooth bool, policies ...Policy) strictPolicy {
-	return strictPolicy{[2]Policy(policies), word, func(p Policy, life *strictLife) float64 {
-		n := float64(life.grants[len(life.grants)-1].permits)
+func bucketPolicy(perMicro float64, word int, policies ...Policy) strictPolicy {
+	return strictPolicy{[2]Policy(policies), word, func(p Policy, history *strictHistory) float64 {
+		n := float64(history.grants[len(history.grants)-1].permits)
 		if s, ok := p.(Smooth); ok {
-			return missing(life, perMicro) - s.curve().most
+			return missing(history, perMicro) - s.curve().most
 		}
-		return missing(life, perMicro) + n - float64(p.most())
-	}, func(_ Policy, life *strictLife, clock, server int64) float64 {
-		last := life.grants[len(life.grants)-1]
-		all := missing(life, perMicro) + float64(last.permits)
-		return all - max(float64(max(clock, life.clock)-last.seen),
-			float64(max(last.seen, life.clock)-last.seen+server-life.changed))*perMicro
+		return missing(history, perMicro) + n - float64(p.most())
+	}, func(_ Policy, history *strictHistory, clock, server int64) float64 {
+		last := history.grants[len(history.grants)-1]
+		all := missing(history, perMicro) + float64(last.permits)
+		return all - max(float64(max(clock, history.clock)-last.seen),
+			float64(max(last.seen, history.clock)-last.seen+server-history.changed))*perMicro
 	}}
 }
 
 func windowPolicy(aligned bool) strictPolicy {
 	return strictPolicy{
 		[2]Policy{FixedWindow{10, time.Second, aligned}, FixedWindow{6, time.Second, aligned}}, 1, counted(1),
-		func(_ Policy, life *strictLife, clock, server int64) (sum float64) {
-			since := life.begin
+		func(_ Policy, history *strictHistory, clock, server int64) (sum float64) {
+			since := history.begin
 			if aligned {
-				since = life.grants[len(life.grants)-1].server
+				since = history.grants[len(history.grants)-1].server
 			}
-			if max(clock, life.clock)/1000 >= life.grants[0].seen || server-since >= 1e6 {
+			if max(clock, history.clock)/1000 >= history.grants[0].seen || server-since >= 1e6 {
 				return 0
 			}
-			for _, g := range life.grants {
+			for _, g := range history.grants {
 				sum += float64(g.permits)
 			}
 			return sum
@@ -124,9 +124,9 @@ func TestPolicies_RefundsResetsAndClocks_KeepTheLimit(t *testing.T) {
 		{[2]Policy{SlidingLog{10, time.Second}, SlidingLog{6, time.Second}}, 1, counted(1000), leftOf(1000, 1000, 1e6)},
 		{[2]Policy{SlidingWindow{10, time.Second, 5}, SlidingWindow{6, time.Second, 5}}, 2, counted(6),
 			leftOf(200_000, 6, 1.2e6)},
-		bucketPolicy(8e-6, 1, false, TokenBucket{10, 8, time.Second}, TokenBucket{6, 8, time.Second}),
-		bucketPolicy(8e-6, 1, false, LeakyBucket{10, 8, time.Second}, LeakyBucket{6, 8, time.Second}),
-		bucketPolicy(8e-6, 2, true, Smooth{Permits: 8, Interval: time.Second}, Smooth{Permits: 8, Interval: time.Second}),
+		bucketPolicy(8e-6, 1, TokenBucket{10, 8, time.Second}, TokenBucket{6, 8, time.Second}),
+		bucketPolicy(8e-6, 1, LeakyBucket{10, 8, time.Second}, LeakyBucket{6, 8, time.Second}),
+		bucketPolicy(8e-6, 2, Smooth{Permits: 8, Interval: time.Second}, Smooth{Permits: 8, Interval: time.Second}),
 	} {
 		t.Run(fmt.Sprintf("%T%+v", test.policies[0], test.policies[0]), func(t *testing.T) {
 			count := make(map[string]int)
@@ -135,8 +135,7 @@ func TestPolicies_RefundsResetsAndClocks_KeepTheLimit(t *testing.T) {
 				s.back, s.server = true, begin
 				s.run(fmt.Sprintf("seed %d", seed))
 			}
-			t.Log(count)
-			for _, kind := range []string{"granted", "denied", "refund", "late refund", "life"} {
+			for _, kind := range []string{"granted", "denied", "refund", "late refund", "history"} {
 				assert.Greater(t, count[kind], strictSeeds*2, kind)
 			}
 		})
@@ -148,18 +147,18 @@ const strictSeeds = 12
 type strictRun struct {
 	*bench
 	strictPolicy
-	random *rand.Rand
-	count  map[string]int
-	server int64
-	lives  map[string]*strictLife
-	last   string // epoch
-	gone   []strictGrant
+	random    *rand.Rand
+	count     map[string]int
+	server    int64
+	histories map[string]*strictHistory
+	last      string // epoch
+	gone      []strictGrant
 }
 
 func (s *strictRun) run(about string) {
 	limiters := [2]*Limiter{New(s.client, "name", s.policies[0]), New(s.client, "name", s.policies[1])}
 	offsets := []int64{0, 300_000, -200_000}
-	s.lives = make(map[string]*strictLife)
+	s.histories = make(map[string]*strictHistory)
 	var log []string
 	for step := range 200 {
 		passed := s.random.Int64N(1 + s.random.Int64N(400_000))
@@ -168,16 +167,16 @@ func (s *strictRun) run(about string) {
 		}
 		s.server += passed
 		s.redis.FastForward(micros(passed))
-		who := s.random.IntN(len(offsets))
+		caller := s.random.IntN(len(offsets))
 		switch s.random.IntN(60) {
 		case 0:
-			offsets[who] += s.random.Int64N(6e6) - 3e6
+			offsets[caller] += s.random.Int64N(6e6) - 3e6
 		case 1:
-			offsets[who] += s.random.Int64N(7.2e9) - 3.6e9
+			offsets[caller] += s.random.Int64N(7.2e9) - 3.6e9
 		case 2:
-			offsets[who] = 0
+			offsets[caller] = 0
 		}
-		s.now = s.server + offsets[who]
+		s.now = s.server + offsets[caller]
 		l, what := limiters[0], ""
 		if s.random.IntN(10) == 0 {
 			l = limiters[1]
@@ -240,38 +239,38 @@ func (s *strictRun) hold(l *Limiter, permits int64, marks []string, check bool, 
 	seen, err := strconv.ParseInt(words[s.word], 10, 64)
 	require.NoError(s, err)
 	p := l.members[0].policy
-	if before := s.lives[s.last]; before != nil && s.last != epoch && len(before.grants) > 0 {
-		s.count["life"]++
+	if before := s.histories[s.last]; before != nil && s.last != epoch && len(before.grants) > 0 {
+		s.count["history"]++
 		assert.LessOrEqual(s, s.left(p, before, s.now, s.server), 1e-3, "permits of an epoch count after its end: %s", about)
 	}
-	life := s.lives[epoch]
-	if life == nil {
-		life = &strictLife{begin: s.server}
-		s.lives[epoch], s.last = life, epoch
+	history := s.histories[epoch]
+	if history == nil {
+		history = &strictHistory{begin: s.server}
+		s.histories[epoch], s.last = history, epoch
 	}
 	require.Equal(s, epoch, s.last, about)
-	life.grants = append(life.grants, strictGrant{s.server, seen, permits, marks})
-	life.clock, life.changed = max(life.clock, s.now), s.server
+	history.grants = append(history.grants, strictGrant{s.server, seen, permits, marks})
+	history.clock, history.changed = max(history.clock, s.now), s.server
 	if check {
-		require.LessOrEqual(s, s.above(p, life), 1e-3, "%s", about)
+		require.LessOrEqual(s, s.above(p, history), 1e-3, "%s", about)
 	}
 }
 
-// forget ends all lives. Callers can refund their permits of these.
+// forget ends all histories. Callers can refund their permits of these.
 func (s *strictRun) forget() {
-	for _, life := range s.lives {
-		s.gone = append(s.gone, life.grants...)
+	for _, history := range s.histories {
+		s.gone = append(s.gone, history.grants...)
 	}
-	s.lives, s.last = make(map[string]*strictLife), ""
+	s.histories, s.last = make(map[string]*strictHistory), ""
 }
 
-// refund refunds a grant, as a whole or in part: of this life, an older one, or one that was
+// refund refunds a grant, as a whole or in part: of this history, an older one, or one that was
 // forgotten.
 func (s *strictRun) refund(l *Limiter) string {
 	var all []*strictGrant
-	for _, epoch := range slices.Sorted(maps.Keys(s.lives)) {
-		for i := range s.lives[epoch].grants {
-			all = append(all, &s.lives[epoch].grants[i])
+	for _, epoch := range slices.Sorted(maps.Keys(s.histories)) {
+		for i := range s.histories[epoch].grants {
+			all = append(all, &s.histories[epoch].grants[i])
 		}
 	}
 	slices.SortStableFunc(all, func(a, b *strictGrant) int { return int(a.server - b.server) })
@@ -294,8 +293,8 @@ func (s *strictRun) refund(l *Limiter) string {
 		s.count["late refund"]++
 	}
 	g.permits -= n
-	if life := s.lives[s.last]; life != nil && s.text() != before {
-		life.clock, life.changed = max(life.clock, s.now), s.server
+	if history := s.histories[s.last]; history != nil && s.text() != before {
+		history.clock, history.changed = max(history.clock, s.now), s.server
 	}
 	return fmt.Sprintf("refund %d of %v", n, g.marks)
 }

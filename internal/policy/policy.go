@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Description is what a policy tells about itself.
+// Description describes a policy.
 type Description struct {
 	Name   string        // of its kind, in files and metrics: "fixed_window"
-	Label  string        // that clients see if the user gives no name; "" for one that tells the Window
+	Label  string        // that clients see if the user gives no name; "" if clients see the Window
 	Key    string        // its part of a limiter's key; policies with one key share state
 	Quota  int64         // the permits that a Decision shows as its Limit
 	Most   int64         // the permits that one request can be granted

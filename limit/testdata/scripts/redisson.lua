@@ -228,7 +228,7 @@ if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
   answers = {}
-  local shut, ordered, part = false, flags == 'do', ''
+  local closed, ordered, part = false, flags == 'do', ''
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
@@ -239,7 +239,7 @@ elseif runs ~= '' or total > most then
       answers[#answers + 1] = string.rep('x', times)
       above = true
     else
-      if not shut and n <= free - granted and granted <= credit then
+      if not closed and n <= free - granted and granted <= credit then
         got = min(times, floor((free - granted) / n), floor((credit - granted) / n) + 1)
         granted = granted + got * n
         answers[#answers + 1] = string.rep('g', got)
@@ -251,7 +251,7 @@ elseif runs ~= '' or total > most then
       if got < times then
         answers[#answers + 1] = string.rep('n', times - got)
         want = max(want, upTo == '' and n or 1)
-        shut = ordered
+        closed = ordered
       end
     end
   end

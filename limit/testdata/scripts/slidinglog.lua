@@ -56,7 +56,7 @@ if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
   answers = {}
-  local shut, ordered, part = false, flags == 'do', ''
+  local closed, ordered, part = false, flags == 'do', ''
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
@@ -67,7 +67,7 @@ elseif runs ~= '' or total > most then
       answers[#answers + 1] = string.rep('x', times)
       above = true
     else
-      if not shut and n <= free - granted and granted <= credit then
+      if not closed and n <= free - granted and granted <= credit then
         got = min(times, floor((free - granted) / n), floor((credit - granted) / n) + 1)
         granted = granted + got * n
         answers[#answers + 1] = string.rep('g', got)
@@ -79,7 +79,7 @@ elseif runs ~= '' or total > most then
       if got < times then
         answers[#answers + 1] = string.rep('n', times - got)
         want = max(want, upTo == '' and n or 1)
-        shut = ordered
+        closed = ordered
       end
     end
   end
@@ -297,7 +297,7 @@ local n = tonumber(ARGV[2])
 local marks = 4
 do
 local mark = ARGV[marks + 1]
-local word, moment = match(mark or '', '^(%w+) (%d+) ')
+local word, dated = match(mark or '', '^(%w+) (%d+) ')
 if sum1 > 0 and not mark and n >= sum1 then
   call('UNLINK', KEYS[1])
 elseif sum1 > 0 and not mark then
@@ -327,14 +327,14 @@ elseif sum1 > 0 and not mark then
     call('LTRIM', KEYS[1], low, -1)
   end
   call('LSET', KEYS[1], 0, oldest)
-elseif word and word == epoch1 and moment + 0 > at1 - ARGV[4] then
+elseif word and word == epoch1 and dated + 0 > at1 - ARGV[4] then
   local entries, own, back, last = call('LRANGE', KEYS[1], -256, -1), nil, 0, 0
   for i = 1, #entries do
     local time, count, total = match(entries[i], '^%w+ (%d+) %d+ (%d+) (%d+)$')
     if not time then
       return {3, 1, entries[i]}
     end
-    if time == moment then
+    if time == dated then
       own, back = i, min(n, count)
       count = count - back
     end

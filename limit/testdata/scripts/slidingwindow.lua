@@ -20,13 +20,13 @@ if text1 ~= '' then
   if newest + 0 >= first then
     epoch1, sum1, newest1, count1, older1 = word, tonumber(sum), tonumber(newest), tonumber(count), older
     while from1 <= #older do
-      local cell, held, behind = match(older, '^ (%d+):(%d+)()', from1)
-      if not cell or #held > 16 then
+      local cell, permits, behind = match(older, '^ (%d+):(%d+)()', from1)
+      if not cell or #permits > 16 then
         return {3, 1, text1}
       elseif tonumber(cell) >= first then
         break
       end
-      gone1, from1 = gone1 + held, behind
+      gone1, from1 = gone1 + permits, behind
     end
     sum1 = max(sum1 - gone1, count1)
   end
@@ -40,7 +40,7 @@ if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
   answers = {}
-  local shut, ordered, part = false, flags == 'do', ''
+  local closed, ordered, part = false, flags == 'do', ''
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
@@ -51,7 +51,7 @@ elseif runs ~= '' or total > most then
       answers[#answers + 1] = string.rep('x', times)
       above = true
     else
-      if not shut and n <= free - granted and granted <= credit then
+      if not closed and n <= free - granted and granted <= credit then
         got = min(times, floor((free - granted) / n), floor((credit - granted) / n) + 1)
         granted = granted + got * n
         answers[#answers + 1] = string.rep('g', got)
@@ -63,7 +63,7 @@ elseif runs ~= '' or total > most then
       if got < times then
         answers[#answers + 1] = string.rep('n', times - got)
         want = max(want, upTo == '' and n or 1)
-        shut = ordered
+        closed = ordered
       end
     end
   end
@@ -98,11 +98,11 @@ local report1 = {text1, sum1, 0}
 if sum1 > 0 then
   local last, need = count1 > 0 and newest1 or match(older1, ' (%d+):%d+$'), want - most1 + sum1
   report1[3] = (last + ARGV[6] + 1) * ARGV[5] * 1000 - now
-  for cell, held in string.gmatch(need > 0 and string.sub(older1, from1) or '', '(%d+):(%d+)') do
+  for cell, permits in string.gmatch(need > 0 and string.sub(older1, from1) or '', '(%d+):(%d+)') do
     if need > 0 then
       report1[#report1 + 1] = (cell + ARGV[6] + 1) * ARGV[5] * 1000 - now
-      report1[#report1 + 1] = tonumber(held)
-      need = need - held
+      report1[#report1 + 1] = tonumber(permits)
+      need = need - permits
     end
   end
   if need > 0 and count1 > 0 then
@@ -134,13 +134,13 @@ if text1 ~= '' then
   if newest + 0 >= first then
     epoch1, sum1, newest1, count1, older1 = word, tonumber(sum), tonumber(newest), tonumber(count), older
     while from1 <= #older do
-      local cell, held, behind = match(older, '^ (%d+):(%d+)()', from1)
-      if not cell or #held > 16 then
+      local cell, permits, behind = match(older, '^ (%d+):(%d+)()', from1)
+      if not cell or #permits > 16 then
         return {3, 1, text1}
       elseif tonumber(cell) >= first then
         break
       end
-      gone1, from1 = gone1 + held, behind
+      gone1, from1 = gone1 + permits, behind
     end
     sum1 = max(sum1 - gone1, count1)
   end
@@ -167,11 +167,11 @@ local report1 = {text1, sum1, 0}
 if sum1 > 0 then
   local last, need = count1 > 0 and newest1 or match(older1, ' (%d+):%d+$'), want - most1 + sum1
   report1[3] = (last + ARGV[6] + 1) * ARGV[5] * 1000 - now
-  for cell, held in string.gmatch(need > 0 and string.sub(older1, from1) or '', '(%d+):(%d+)') do
+  for cell, permits in string.gmatch(need > 0 and string.sub(older1, from1) or '', '(%d+):(%d+)') do
     if need > 0 then
       report1[#report1 + 1] = (cell + ARGV[6] + 1) * ARGV[5] * 1000 - now
-      report1[#report1 + 1] = tonumber(held)
-      need = need - held
+      report1[#report1 + 1] = tonumber(permits)
+      need = need - permits
     end
   end
   if need > 0 and count1 > 0 then
@@ -203,13 +203,13 @@ if text1 ~= '' then
   if newest + 0 >= first then
     epoch1, sum1, newest1, count1, older1 = word, tonumber(sum), tonumber(newest), tonumber(count), older
     while from1 <= #older do
-      local cell, held, behind = match(older, '^ (%d+):(%d+)()', from1)
-      if not cell or #held > 16 then
+      local cell, permits, behind = match(older, '^ (%d+):(%d+)()', from1)
+      if not cell or #permits > 16 then
         return {3, 1, text1}
       elseif tonumber(cell) >= first then
         break
       end
-      gone1, from1 = gone1 + held, behind
+      gone1, from1 = gone1 + permits, behind
     end
     sum1 = max(sum1 - gone1, count1)
   end
@@ -222,8 +222,8 @@ local mark = ARGV[marks + 1]
 local word, only = match(mark or '', '^(%w+) %d+ (%d+) ')
 if sum1 > 0 and (not mark or word == epoch1) then
   local first, cells, rest = cell1 - ARGV[5], {}, n
-  for cell, held in string.gmatch(older1, '(%d+):(%d+)') do
-    cells[#cells + 1] = {cell, tonumber(held)}
+  for cell, permits in string.gmatch(older1, '(%d+):(%d+)') do
+    cells[#cells + 1] = {cell, tonumber(permits)}
   end
   cells[#cells + 1] = {format('%d', newest1), count1}
   for i = #cells, 1, -1 do
@@ -272,13 +272,13 @@ if text1 ~= '' then
   if newest + 0 >= first then
     epoch1, sum1, newest1, count1, older1 = word, tonumber(sum), tonumber(newest), tonumber(count), older
     while from1 <= #older do
-      local cell, held, behind = match(older, '^ (%d+):(%d+)()', from1)
-      if not cell or #held > 16 then
+      local cell, permits, behind = match(older, '^ (%d+):(%d+)()', from1)
+      if not cell or #permits > 16 then
         return {3, 1, text1}
       elseif tonumber(cell) >= first then
         break
       end
-      gone1, from1 = gone1 + held, behind
+      gone1, from1 = gone1 + permits, behind
     end
     sum1 = max(sum1 - gone1, count1)
   end
@@ -289,11 +289,11 @@ local report1 = {text1, sum1, 0}
 if sum1 > 0 then
   local last, need = count1 > 0 and newest1 or match(older1, ' (%d+):%d+$'), want - most1 + sum1
   report1[3] = (last + ARGV[4] + 1) * ARGV[3] * 1000 - now
-  for cell, held in string.gmatch(need > 0 and string.sub(older1, from1) or '', '(%d+):(%d+)') do
+  for cell, permits in string.gmatch(need > 0 and string.sub(older1, from1) or '', '(%d+):(%d+)') do
     if need > 0 then
       report1[#report1 + 1] = (cell + ARGV[4] + 1) * ARGV[3] * 1000 - now
-      report1[#report1 + 1] = tonumber(held)
-      need = need - held
+      report1[#report1 + 1] = tonumber(permits)
+      need = need - permits
     end
   end
   if need > 0 and count1 > 0 then

@@ -39,7 +39,7 @@ if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
   answers = {}
-  local shut, ordered, part = false, flags == 'do', ''
+  local closed, ordered, part = false, flags == 'do', ''
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
@@ -50,7 +50,7 @@ elseif runs ~= '' or total > most then
       answers[#answers + 1] = string.rep('x', times)
       above = true
     else
-      if not shut and n <= free - granted and granted <= credit then
+      if not closed and n <= free - granted and granted <= credit then
         got = min(times, floor((free - granted) / n), floor((credit - granted) / n) + 1)
         granted = granted + got * n
         answers[#answers + 1] = string.rep('g', got)
@@ -62,7 +62,7 @@ elseif runs ~= '' or total > most then
       if got < times then
         answers[#answers + 1] = string.rep('n', times - got)
         want = max(want, upTo == '' and n or 1)
-        shut = ordered
+        closed = ordered
       end
     end
   end
@@ -76,9 +76,9 @@ local wait, spent = 0, min(n, stored1)
 if slope1 then
   local above, below = stored1 - threshold1, spent
   if above > 0 then
-    local dear = min(above, below)
-    wait = floor(dear * ((stable1 + above * slope1) + (stable1 + (above - dear) * slope1)) / 2)
-    below = below - dear
+    local expensive = min(above, below)
+    wait = floor(expensive * ((stable1 + above * slope1) + (stable1 + (above - expensive) * slope1)) / 2)
+    below = below - expensive
   end
   wait = wait + floor(stable1 * below)
 end
@@ -151,9 +151,9 @@ local wait, spent = 0, min(n, stored1)
 if slope1 then
   local above, below = stored1 - threshold1, spent
   if above > 0 then
-    local dear = min(above, below)
-    wait = floor(dear * ((stable1 + above * slope1) + (stable1 + (above - dear) * slope1)) / 2)
-    below = below - dear
+    local expensive = min(above, below)
+    wait = floor(expensive * ((stable1 + above * slope1) + (stable1 + (above - expensive) * slope1)) / 2)
+    below = below - expensive
   end
   wait = wait + floor(stable1 * below)
 end
@@ -326,9 +326,9 @@ for text, times, within in string.gmatch(ARGV[2], '(%d+)%*(%d+)<(%d+)') do
       if slope1 then
         local above, below = stored1 - threshold1, spent
         if above > 0 then
-          local dear = min(above, below)
-          wait = floor(dear * ((stable1 + above * slope1) + (stable1 + (above - dear) * slope1)) / 2)
-          below = below - dear
+          local expensive = min(above, below)
+          wait = floor(expensive * ((stable1 + above * slope1) + (stable1 + (above - expensive) * slope1)) / 2)
+          below = below - expensive
         end
         wait = wait + floor(stable1 * below)
       end
