@@ -56,7 +56,7 @@ func (s *Server) auth(w http.ResponseWriter, r *http.Request) {
 
 // checkPeer logs a peer that is not a trusted proxy: its address is the client of all its requests.
 func (s *Server) checkPeer(d *domain, r *http.Request) {
-	if !d.web.looksAtAddresses() {
+	if !d.web.usesAddress() {
 		return
 	}
 	peer, err := guard.ParseAddr(r.RemoteAddr)

@@ -78,8 +78,8 @@ func (s *Server) decide(ctx context.Context, d *domain,
 	return response, all, nil
 }
 
-// warnOfCharge logs a rule once if a request peeks at it, but the rule does not charge hits over the
-// limit afterwards.
+// warnOfCharge logs a rule once if a request peeks at it, but the rule does not charge hits over
+// the limit afterwards.
 func (s *Server) warnOfCharge(a *evaluation) {
 	if a.hits == 0 && a.rule != noRule && !a.rule.overdraw && !a.unlimited() && a.rule.warned.CompareAndSwap(false, true) {
 		s.config.Log.Warn("rls: a request has hits_addend 0: if it charges costs after the response, "+
@@ -132,8 +132,8 @@ func (s *Server) slotOf(name string) string {
 	return redisx.Tag(name)
 }
 
-// callAll decides all groups in parallel. Groups with a limiter of an earlier group follow, within the
-// rest of the deadline.
+// callAll decides all groups in parallel. Groups with a limiter of an earlier group follow, within
+// the rest of the deadline.
 func (s *Server) callAll(ctx context.Context, groups []*group) error {
 	switch len(groups) {
 	case 0:
@@ -167,7 +167,7 @@ func (s *Server) callAll(ctx context.Context, groups []*group) error {
 // setStatus sets a descriptor's status by the decision of a limit.
 func (a *evaluation) setStatus(one *rateLimit, d rratelimiter.Decision) {
 	result := &ratelimit.RateLimitResponse_DescriptorStatus{
-		Code: ratelimit.RateLimitResponse_OK, CurrentLimit: one.shown,
+		Code: ratelimit.RateLimitResponse_OK, CurrentLimit: one.current,
 	}
 	left := d.ResetAfter
 	if d.Allowed {
@@ -188,19 +188,19 @@ func (a *evaluation) setStatus(one *rateLimit, d rratelimiter.Decision) {
 
 // conclude sets a descriptor's status by the decisions of its policies.
 func (a *evaluation) conclude(each []rratelimiter.Decision) {
-	shown := 0
+	decisive := 0
 	for i := range each {
 		if a.action == peek && a.hits > 1 && !a.limits[i].onCredit {
 			each[i].Allowed = each[i].Remaining >= int64(a.hits)
 		}
-		switch one, best := each[i], each[shown]; {
+		switch one, best := each[i], each[decisive]; {
 		case one.Allowed != best.Allowed:
 			if best.Allowed {
-				shown = i
+				decisive = i
 			}
 		case one.Allowed && one.Remaining < best.Remaining, !one.Allowed && one.RetryAfter > best.RetryAfter:
-			shown = i
+			decisive = i
 		}
 	}
-	a.setStatus(a.limits[shown], each[shown])
+	a.setStatus(a.limits[decisive], each[decisive])
 }

@@ -29,7 +29,8 @@ func TestServe_Drain_ReportsNotServingAndAnswers(t *testing.T) {
 		9*time.Second, 10*time.Millisecond)
 	code, _ := get(t, s.http+"/healthcheck")
 	assert.Equal(t, http.StatusInternalServerError, code)
-	answer, err := ratelimit.NewRateLimitServiceClient(s.dial(t)).ShouldRateLimit(t.Context(), request(t, "shop | user=ann"))
+	envoy := ratelimit.NewRateLimitServiceClient(s.dial(t))
+	answer, err := envoy.ShouldRateLimit(t.Context(), request(t, "shop | user=ann"))
 	require.NoError(t, err)
 	assert.Equal(t, ratelimit.RateLimitResponse_OK, answer.GetOverallCode())
 	select {

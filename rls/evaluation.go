@@ -81,11 +81,11 @@ func (d *domain) resolve(request *ratelimit.RateLimitRequest, all []evaluation) 
 
 // drop removes limits that another descriptor's limit replaces.
 func (a *evaluation) drop(replaced []string) {
-	gone := func(one *rateLimit) bool {
+	isReplaced := func(one *rateLimit) bool {
 		return one.name != "" && !one.unlimited && slices.Contains(replaced, one.name)
 	}
-	if slices.ContainsFunc(a.limits, gone) {
-		a.limits = slices.DeleteFunc(slices.Clone(a.limits), gone)
+	if slices.ContainsFunc(a.limits, isReplaced) {
+		a.limits = slices.DeleteFunc(slices.Clone(a.limits), isReplaced)
 	}
 }
 

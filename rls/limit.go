@@ -47,7 +47,7 @@ type rateLimit struct {
 	interval  time.Duration
 	most      uint64 // the largest grant at once
 	onCredit  bool   // a request may take more than is free
-	shown     *ratelimit.RateLimitResponse_RateLimit
+	current   *ratelimit.RateLimitResponse_RateLimit
 }
 
 // override returns the limit that a request brings. Its windows are aligned.
@@ -57,7 +57,7 @@ func override(brought *common.RateLimitDescriptor_RateLimitOverride) (*rateLimit
 	permits := brought.GetRequestsPerUnit()
 	l := &rateLimit{
 		kind: fixedWindow, interval: interval, most: uint64(permits),
-		shown: &ratelimit.RateLimitResponse_RateLimit{RequestsPerUnit: permits, Unit: unit},
+		current: &ratelimit.RateLimitResponse_RateLimit{RequestsPerUnit: permits, Unit: unit},
 	}
 	if permits > 0 {
 		l.policy = limit.FixedWindow{Permits: int64(permits), Interval: interval, Aligned: true}
@@ -77,8 +77,8 @@ func (l *rateLimit) String() string {
 	if l.unlimited {
 		return "unlimited"
 	}
-	text := fmt.Sprintf("unit=%s requests_per_unit=%d", l.shown.GetUnit(), l.shown.GetRequestsPerUnit())
-	if l.kind != fixedWindow || l.shown.GetUnit() == ratelimit.RateLimitResponse_RateLimit_UNKNOWN {
+	text := fmt.Sprintf("unit=%s requests_per_unit=%d", l.current.GetUnit(), l.current.GetRequestsPerUnit())
+	if l.kind != fixedWindow || l.current.GetUnit() == ratelimit.RateLimitResponse_RateLimit_UNKNOWN {
 		text += fmt.Sprintf(" policy=%T%+v", l.policy, l.policy)
 	}
 	return text
@@ -124,7 +124,7 @@ func (d *decoder) limit(n *rulefile.Node) *rateLimit {
 	if p, ok := policy.Of(l.policy); ok {
 		l.most, l.onCredit = uint64(p.Most), p.Refill == policy.OnCredit
 	}
-	l.shown = &ratelimit.RateLimitResponse_RateLimit{RequestsPerUnit: uint32(rate.Permits), Unit: unit, Name: l.name}
+	l.current = &ratelimit.RateLimitResponse_RateLimit{RequestsPerUnit: uint32(rate.Permits), Unit: unit, Name: l.name}
 	return l
 }
 

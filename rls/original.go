@@ -81,7 +81,7 @@ func (w *web) descriptors(r *http.Request) ([]*common.RateLimitDescriptor, error
 		}
 		paths := o.paths
 		switch {
-		case !one.looksAtPaths():
+		case !one.usesPath():
 			paths = []string{""}
 		case o.unknown != nil:
 			return nil, o.unknown

@@ -106,11 +106,11 @@ func (s *Server) Shutdown() {
 	s.health.Shutdown()
 }
 
-// patience bounds the time for open requests at the end of the service.
-const patience = 5 * time.Second
+// stopTimeout bounds the time for open requests at the end of the service.
+const stopTimeout = 5 * time.Second
 
 func stop(server *grpc.Server, web *http.Server) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	done := make(chan struct{})
 	go func() {

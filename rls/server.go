@@ -98,7 +98,7 @@ func New(c Config) (*Server, error) {
 			c.Log.Error("rls: Redis does not answer, requests end with an error", "error", err)
 		}
 	})
-	s.files = rulefile.Watcher{Path: c.Path, Belongs: belongs, Every: lookAll, Take: s.take, Report: s.report}
+	s.files = rulefile.Watcher{Path: c.Path, Belongs: belongs, Every: pollInterval, Apply: s.apply, Report: s.report}
 	if err := s.Reload(); err != nil {
 		return nil, err
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
-// lookAll is the time between polls, since a file system may not notify of changes.
-const lookAll = 10 * time.Second
+// pollInterval is the time between polls, since a file system may not notify of changes.
+const pollInterval = 10 * time.Second
 
 // Watch reloads the configuration whenever its files change. It returns the error of ctx when that
 // ends. It detects files that are written, renamed and removed, and the replacement of a symbolic
@@ -37,8 +37,8 @@ func (s *Server) Watch(ctx context.Context) error {
 // Errors: *[ConfigError].
 func (s *Server) Reload() error { return s.files.Reload() }
 
-// take puts a configuration in force, or returns its mistakes.
-func (s *Server) take(sources []rulefile.Source, problem *rulefile.Problem) error {
+// apply puts a configuration in force, or returns its mistakes.
+func (s *Server) apply(sources []rulefile.Source, problem *rulefile.Problem) error {
 	rules, err := compile(s.config.Path, sources, problem, s.config.Merge)
 	if err != nil {
 		s.metrics.notLoaded.Add(1)

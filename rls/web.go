@@ -69,14 +69,14 @@ func (d *decoder) web(n *rulefile.Node) *web {
 	if len(w.routes) == 0 {
 		d.FailField(n, "requests", "is empty, want at least one descriptor to make of requests")
 	}
-	if w.looksAtAddresses() && len(w.address.Trusted) == 0 {
+	if w.usesAddress() && len(w.address.Trusted) == 0 {
 		d.FailField(n, "trust",
 			"is empty, want the networks of the proxies that report the addresses of their clients: all clients would count as one")
 	}
 	return w
 }
 
-func (w *web) looksAtAddresses() bool {
+func (w *web) usesAddress() bool {
 	return slices.ContainsFunc(w.routes, func(one route) bool { return one.has("address") })
 }
 
@@ -85,7 +85,7 @@ func (one *route) has(part string) bool {
 	return slices.ContainsFunc(one.entries, func(e webEntry) bool { return e.from == part })
 }
 
-func (one *route) looksAtPaths() bool { return one.path != nil || one.has("path") }
+func (one *route) usesPath() bool { return one.path != nil || one.has("path") }
 
 // headerName decodes the name of a header, which is a default if the file has none.
 func (d *decoder) headerName(n *rulefile.Node, byDefault string) string {

@@ -52,7 +52,7 @@ func BenchmarkReload(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			set := parsed(b, text)
-			server := httptest.NewServer(set.Middleware(nowhere)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+			server := httptest.NewServer(set.Middleware(offline)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 			defer server.Close()
 			stop := make(chan struct{})
 			took := make(chan []time.Duration)
@@ -132,7 +132,7 @@ func BenchmarkMatch(b *testing.B) {
 // BenchmarkPass is what the middleware costs a request that no rule matches.
 func BenchmarkPass(b *testing.B) {
 	next := new(ok)
-	handler := parsed(b, large(10_000)).Middleware(nowhere)(next)
+	handler := parsed(b, large(10_000)).Middleware(offline)(next)
 	r, requests := request("GET /other"), 0
 	b.ReportAllocs()
 	for b.Loop() {

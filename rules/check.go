@@ -13,8 +13,8 @@ import (
 
 // Clients without Redis, whose limiters only validate policies and names.
 var (
-	nowhere        = rratelimiter.New(noRedis{mode: rueidis.ClientModeStandalone})
-	nowhereCluster = rratelimiter.New(noRedis{mode: rueidis.ClientModeCluster})
+	offline        = rratelimiter.New(noRedis{mode: rueidis.ClientModeStandalone})
+	offlineCluster = rratelimiter.New(noRedis{mode: rueidis.ClientModeCluster})
 )
 
 type noRedis struct {
@@ -26,13 +26,13 @@ func (c noRedis) Mode() rueidis.ClientMode { return c.mode }
 
 // checkName returns an error if a domain is not valid in names.
 func checkName(domain string) error {
-	return ended(limit.New(nowhereCluster, domain+":rule",
-		limit.FixedWindow{Permits: 1, Interval: time.Second}).Take(over, 1))
+	return argumentError(limit.New(offlineCluster, domain+":rule",
+		limit.FixedWindow{Permits: 1, Interval: time.Second}).Take(ended, 1))
 }
 
-// over is a context that has ended: a call with it sends nothing to Redis, but reports invalid
+// ended is a context that has ended: a call with it sends nothing to Redis, but reports invalid
 // arguments first.
-var over = func() context.Context {
+var ended = func() context.Context {
 	ctx, end := context.WithCancel(context.Background())
 	end()
 	return ctx
@@ -48,17 +48,18 @@ func (l *limits) areApart() bool {
 	}
 	var members []limit.Joinable
 	for _, r := range l.redisson {
-		members = append(members, nowhere.Limiter(r.name))
+		members = append(members, offline.Limiter(r.name))
 	}
-	return ended(limit.Join(members...).Take(over, 1)) == nil
+	return argumentError(limit.Join(members...).Take(ended, 1)) == nil
 }
 
 func checkRate(rate rratelimiter.Rate) error {
-	return ended(nowhere.Limiter("rule").TrySetRate(over, rate))
+	return argumentError(offline.Limiter("rule").TrySetRate(ended, rate))
 }
 
-// ended returns the error of a call with the context over, nil if only the context made it fail.
-func ended[T any](_ T, err error) error {
+// argumentError returns the error of a call with an ended context, nil if only the context made it
+// fail.
+func argumentError[T any](_ T, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}

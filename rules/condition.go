@@ -164,9 +164,9 @@ func (c *condition) mayHave(method string) bool {
 	return c.hasMethod(method) || target.HasMethod(method, c.method)
 }
 
-// holds reports whether a request meets the parts of the condition besides the pattern's path and
+// accepts reports whether a request meets the parts of the condition besides the pattern's path and
 // host. It returns an error if that depends on the client's address, and the address is unknown.
-func (c *condition) holds(r *requestInfo, method string) (bool, error) {
+func (c *condition) accepts(r *requestInfo, method string) (bool, error) {
 	if !c.hasMethod(method) || len(c.methods) > 0 && !hasMethod(c.methods, method) {
 		return false, nil
 	}

@@ -26,7 +26,7 @@ type evaluation struct {
 // evaluateHTTP returns the evaluations of a request of HTTP, nil for none.
 func (s *snapshot) evaluateHTTP(o *opener, r *http.Request) []evaluation {
 	path, err := target.ReadURL(r.URL, s.allowSlashes)
-	if err != nil && s.looksAtPaths {
+	if err != nil && s.usesPaths {
 		return []evaluation{{settings: refusing(settings{}), cost: 1, err: guard.Invalidf("rules: %v", err)}}
 	}
 	return s.evaluate(o, &s.http, ofHTTP(r, &s.address), path)
@@ -53,8 +53,8 @@ func (s *snapshot) evaluate(o *opener, rules *matcher, r *requestInfo, path targ
 	return joinAdjacent(all, o)
 }
 
-// append adds the evaluations of a rule: one, if its limiters share a slot. A rule has them once for
-// each key.
+// append adds the evaluations of a rule: one, if its limiters share a slot. A rule has them once
+// for each key.
 func (r *rule) append(all []evaluation, o *opener, request *requestInfo, path string, m match) []evaluation {
 	e := evaluation{settings: r.settings, rules: []string{r.name}, cost: 1, err: m.unknown}
 	if e.err != nil {
@@ -138,8 +138,8 @@ func joinAdjacent(all []evaluation, o *opener) []evaluation {
 // mostPolicies is the largest number of policies that decide atomically, see limit.New.
 const mostPolicies = 10
 
-// join adds the limiters of another evaluation to this one if both can decide atomically. It reports
-// whether it did. A Redisson limiter of both is taken from once.
+// join adds the limiters of another evaluation to this one if both can decide atomically. It
+// reports whether it did. A Redisson limiter of both is taken from once.
 func (e *evaluation) join(other *evaluation, cluster bool) bool {
 	if e.members == nil || other.members == nil || e.settings != other.settings ||
 		e.cost != other.cost || e.cost < 0 {

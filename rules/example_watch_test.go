@@ -50,16 +50,16 @@ func ExampleOnReload() {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
 
-	told := make(chan error)
-	set, err := rules.Watch(ctx, path, rules.OnReload(func(err error) { told <- err }))
+	reports := make(chan error)
+	set, err := rules.Watch(ctx, path, rules.OnReload(func(err error) { reports <- err }))
 	if err != nil {
 		panic(err)
 	}
 	put(path, "rules: [{name: a, ban: true, limit: 5/s}]")
 	var wrong *rules.Error
-	fmt.Println(errors.As(<-told, &wrong), wrong.Field, set.Len())
+	fmt.Println(errors.As(<-reports, &wrong), wrong.Field, set.Len())
 	put(path, "rules: []")
-	fmt.Println(<-told, set.Len())
+	fmt.Println(<-reports, set.Len())
 	// Output:
 	// true rules[0].limit 1
 	// <nil> 0

@@ -32,9 +32,9 @@ func FuzzParse(f *testing.F) {
 		r := request("GET /")
 		r.URL.Path = target
 		r.URL.RawPath = target
-		for _, step := range v.evaluateHTTP(newOpener(nowhere, describeHTTP), r) {
-			if step.err == nil {
-				_, _ = step.limiter.Take(over, 1)
+		for _, e := range v.evaluateHTTP(newOpener(offline, describeHTTP), r) {
+			if e.err == nil {
+				_, _ = e.limiter.Take(ended, 1)
 			}
 		}
 	})

@@ -48,7 +48,7 @@ func TestMiddleware_Settings_AreOpenedOnUse(t *testing.T) {
 // Of requests that read an older file meanwhile.
 func TestMiddlewares_ConcurrentRequests_AgreeOnTheNewestFile(t *testing.T) {
 	set := parsed(t, named("a"))
-	m := set.middlewares(nowhere)
+	m := set.middlewares(offline)
 	for range 200 {
 		newest := parsed(t, named("b")).file()
 		var requests sync.WaitGroup

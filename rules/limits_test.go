@@ -113,25 +113,25 @@ rules:
 
 // Others decide one after another.
 func TestMiddleware_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
-	o := newOpener(nowhereCluster, describeHTTP)
+	o := newOpener(offlineCluster, describeHTTP)
 	require.True(t, o.cluster)
-	require.False(t, newOpener(nowhere, describeHTTP).cluster)
-	steps := func(o *opener, file string) [][]string {
+	require.False(t, newOpener(offline, describeHTTP).cluster)
+	evaluations := func(o *opener, file string) [][]string {
 		v := parsed(t, file).current.Load()
 		var names [][]string
 		for _, s := range v.evaluateHTTP(o, request("GET /")) {
-			_, err := s.limiter.Take(over, 1)
+			_, err := s.limiter.Take(ended, 1)
 			require.True(t, errors.Is(err, context.Canceled), "%v", err)
 			names = append(names, s.rules)
 		}
 		return names
 	}
 	file := "match: all\nrules: [{name: a, key: ip, limits: 1/h}, {name: b, key: all, limits: [2/h, {redisson: r}]}]"
-	assert.Equal(t, [][]string{{"a", "b"}}, steps(newOpener(nowhere, describeHTTP), file))
-	assert.Equal(t, [][]string{{"a"}, {"b"}, nil}, steps(o, file))
+	assert.Equal(t, [][]string{{"a", "b"}}, evaluations(newOpener(offline, describeHTTP), file))
+	assert.Equal(t, [][]string{{"a"}, {"b"}, nil}, evaluations(o, file))
 	large := strings.Replace(file, "limits: 1/h", "limits: [1/s, 1/m, 1/h, 1/d, 1/2s, 1/3s, 1/4s, 1/5s, 1/6s]", 1)
-	assert.Equal(t, [][]string{{"a"}, {"b"}}, steps(newOpener(nowhere, describeHTTP), large), "11 limits")
-	assert.Equal(t, [][]string{{"a", "b"}, nil}, steps(o, "domain: '{shop}'\n"+file))
+	assert.Equal(t, [][]string{{"a"}, {"b"}}, evaluations(newOpener(offline, describeHTTP), large), "11 limits")
+	assert.Equal(t, [][]string{{"a", "b"}, nil}, evaluations(o, "domain: '{shop}'\n"+file))
 	assert.Equal(t, [][]string{{"a", "b"}},
-		steps(o, strings.Replace("domain: '{shop}'\n"+file, "redisson: r", "redisson: '{shop}:r'", 1)))
+		evaluations(o, strings.Replace("domain: '{shop}'\n"+file, "redisson: r", "redisson: '{shop}:r'", 1)))
 }

@@ -1,6 +1,6 @@
 package rules
 
-// matcher finds the rules of a request. It holds the conditions of all rules in order, by the first
+// matcher finds the rules of a request. It has the conditions of all rules in order, by the first
 // segment of their paths.
 type matcher struct {
 	bySegment map[string][]entry
@@ -52,18 +52,18 @@ func (m *matcher) find(request *requestInfo, path string, all bool) []match {
 		}
 		e := &(*from)[0]
 		*from = (*from)[1:]
-		again := last != nil && last.rule == e.rule
+		sameRule := last != nil && last.rule == e.rule
 		switch {
-		case last != nil && !again && !all:
+		case last != nil && !sameRule && !all:
 			return found
-		case again && last.unknown == nil || !e.condition.matches(host, segments):
+		case sameRule && last.unknown == nil || !e.condition.matches(host, segments):
 			continue
 		}
-		holds, err := e.condition.holds(request, method)
+		accepts, err := e.condition.accepts(request, method)
 		switch {
-		case again && holds:
+		case sameRule && accepts:
 			*last = match{e.rule, e.condition, nil}
-		case !again && (holds || err != nil):
+		case !sameRule && (accepts || err != nil):
 			found = append(found, match{e.rule, e.condition, err})
 			last = &found[len(found)-1]
 		}

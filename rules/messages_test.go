@@ -97,7 +97,7 @@ func TestStreamServerInterceptor_HealthAndReflection_PassUnlessNamed(t *testing.
 			if limits[match] {
 				want = codes.ResourceExhausted
 			}
-			_, err := set.UnaryServerInterceptor(nowhere)(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method},
+			_, err := set.UnaryServerInterceptor(offline)(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method},
 				func(context.Context, any) (any, error) { return nil, nil })
 			assert.Equal(t, want, grpcstatus.Code(err), "%s by a rule for %s", method, match)
 		}

@@ -18,7 +18,7 @@ type snapshot struct {
 	all       bool // all rules that match decide, not only the first
 
 	allowSlashes bool // paths may have escaped slashes and backslashes
-	looksAtPaths bool // a rule without shadow depends on the path
+	usesPaths    bool // a rule without shadow depends on the path
 
 	http matcher
 	grpc matcher
@@ -133,7 +133,7 @@ func (d *decoder) checkRates() {
 // build indexes the rules for requests.
 func (s *snapshot) build() {
 	for i, r := range s.rules {
-		s.looksAtPaths = s.looksAtPaths || !r.settings.shadow && r.looksAtPaths()
+		s.usesPaths = s.usesPaths || !r.settings.shadow && r.usesPaths()
 		if r.needsRedis() {
 			s.deadlines[r.settings.deadline] = true
 		}

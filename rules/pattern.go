@@ -170,8 +170,8 @@ func (p *pattern) matches(host string, segments []string) bool {
 
 // hasPath reports whether a pattern matches a path.
 func (p *pattern) hasPath(segments []string) bool {
-	behind := len(segments) - len(p.segments)
-	if behind < 0 {
+	extra := len(segments) - len(p.segments)
+	if extra < 0 {
 		return false
 	}
 	for i, want := range p.segments {
@@ -181,11 +181,11 @@ func (p *pattern) hasPath(segments []string) bool {
 	}
 	switch p.end {
 	case endSlash:
-		return behind == 1 && segments[len(p.segments)] == ""
+		return extra == 1 && segments[len(p.segments)] == ""
 	case endRest:
-		return behind > 0
+		return extra > 0
 	}
-	return behind == 0 && segments[len(segments)-1] != "" // a wildcard matches no empty segment
+	return extra == 0 && segments[len(segments)-1] != "" // a wildcard matches no empty segment
 }
 
 // hasMethod reports whether a pattern matches a method.

@@ -60,11 +60,11 @@ func (s *Set) StreamServerInterceptor(client *rratelimiter.Client,
 		var next grpc.StreamHandler
 		decide := func(srv any, ss grpc.ServerStream) error {
 			at := c.next(ss.Context())
-			return current.of(at.settings).stream(srv, &visited{ss, at}, info, next)
+			return current.of(at.settings).stream(srv, &contextStream{ss, at}, info, next)
 		}
 		next = func(srv any, ss grpc.ServerStream) error {
 			if c.admit(ss.Context()) {
-				return handler(srv, c.received(ss))
+				return handler(srv, c.handlerStream(ss))
 			}
 			defer c.release(ss.Context())
 			return decide(srv, ss)
@@ -73,35 +73,35 @@ func (s *Set) StreamServerInterceptor(client *rratelimiter.Client,
 	}
 }
 
-// visited is a stream with a visit as its context.
-type visited struct {
+// contextStream is a stream with another context.
+type contextStream struct {
 	grpc.ServerStream
 	ctx context.Context
 }
 
-func (s *visited) Context() context.Context { return s.ctx }
+func (s *contextStream) Context() context.Context { return s.ctx }
 
-// received returns the stream for the handler of a call that all evaluations have admitted.
-func (c *visit) received(ss grpc.ServerStream) grpc.ServerStream {
+// handlerStream returns the stream for the handler of a call that all evaluations have admitted.
+func (c *visit) handlerStream(ss grpc.ServerStream) grpc.ServerStream {
 	if len(c.admitted) < 2 {
 		return ss
 	}
-	s := &receiving{ServerStream: ss, visit: c}
+	s := &messageStream{ServerStream: ss, visit: c}
 	for _, ctx := range c.admitted {
 		s.starts = append(s.starts, visitOf(ctx))
 	}
 	return s
 }
 
-// receiving is a stream whose messages several evaluations may decide.
-type receiving struct {
+// messageStream is a stream whose messages several evaluations may decide.
+type messageStream struct {
 	grpc.ServerStream
 	visit  *visit
 	starts []*guard.Visit[grpclimit.Outcome] // of the evaluations, at the start of the stream
 }
 
 // RecvMsg receives a message. If an evaluation denies it, those before it settle with a cost of 0.
-func (s *receiving) RecvMsg(m any) error {
+func (s *messageStream) RecvMsg(m any) error {
 	err := s.ServerStream.RecvMsg(m)
 	denied := false
 	for i, ctx := range s.visit.admitted {

@@ -162,7 +162,7 @@ func TestUnaryServerInterceptor_RedisDown_FollowsTheModeOfEachRule(t *testing.T)
 
 // TestUnaryServerInterceptor_MethodWithoutSlash_MeetsItsRule: some servers take it for the method.
 func TestUnaryServerInterceptor_MethodWithoutSlash_MeetsItsRule(t *testing.T) {
-	limited := parsed(t, one("match: {grpc: /shop.Orders/Create}, ban: true")).UnaryServerInterceptor(nowhere)
+	limited := parsed(t, one("match: {grpc: /shop.Orders/Create}, ban: true")).UnaryServerInterceptor(offline)
 	for _, method := range []string{"/shop.Orders/Create", "shop.Orders/Create"} {
 		_, err := limited(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method},
 			func(context.Context, any) (any, error) { return nil, nil })

@@ -21,8 +21,8 @@ type rule struct {
 	skip       skip
 }
 
-// looksAtPaths reports whether a rule depends on the path of HTTP requests.
-func (r *rule) looksAtPaths() bool {
+// usesPaths reports whether a rule depends on the path of HTTP requests.
+func (r *rule) usesPaths() bool {
 	return len(r.skip.paths) > 0 ||
 		slices.ContainsFunc(r.conditions, func(c *condition) bool { return !c.rpc && !c.anyOf() })
 }

@@ -43,10 +43,10 @@ func (s *Set) file() *snapshot {
 	if file := s.current.Load(); file != nil {
 		return file
 	}
-	return nothing
+	return noRules
 }
 
-var nothing = new(snapshot)
+var noRules = new(snapshot)
 
 // Len returns the number of rules.
 func (s *Set) Len() int { return len(s.file().rules) }

@@ -78,14 +78,14 @@ type watch struct {
 	onReload func(error)
 
 	set        *Set
-	wrong      string // what was reported last of the file, "" for nothing
-	wrongRates string // of the rates
-	unset      bool   // rates are to be set
+	lastError  string // that was reported of the file, "" for none
+	ratesError string // the same of the rates
+	ratesDue   bool   // rates are to be set
 }
 
 func newWatch(path string, opts []WatchOption) *watch {
 	w := &watch{set: new(Set)}
-	w.files = rulefile.Watcher{Path: path, Every: 15 * time.Second, Take: w.take, Report: w.report}
+	w.files = rulefile.Watcher{Path: path, Every: 15 * time.Second, Apply: w.apply, Report: w.report}
 	w.files.Settled = func(ctx context.Context) { w.reportRates(w.setRates(ctx)) }
 	for _, opt := range opts {
 		if opt != nil {
@@ -95,8 +95,8 @@ func newWatch(path string, opts []WatchOption) *watch {
 	return w
 }
 
-// take puts a file into force.
-func (w *watch) take(sources []rulefile.Source, problem *rulefile.Problem) error {
+// apply puts a file into force.
+func (w *watch) apply(sources []rulefile.Source, problem *rulefile.Problem) error {
 	if problem != nil {
 		return (*Error)(problem)
 	}
@@ -104,14 +104,14 @@ func (w *watch) take(sources []rulefile.Source, problem *rulefile.Problem) error
 	if err != nil {
 		return err
 	}
-	w.unset = true
+	w.ratesDue = true
 	w.set.current.Store(s)
 	return nil
 }
 
 // report reports new rules, and each problem once.
 func (w *watch) report(err error) {
-	if changed(&w.wrong, err) || err == nil {
+	if changed(&w.lastError, err) || err == nil {
 		w.callback(err)
 	}
 }
@@ -124,27 +124,27 @@ func (w *watch) callback(err error) {
 	}
 }
 
-// patience bounds the time to set the rates.
-const patience = 10 * time.Second
+// ratesTimeout bounds the time to set the rates.
+const ratesTimeout = 10 * time.Second
 
 // setRates sets the rates if they are due.
 func (w *watch) setRates(ctx context.Context) error {
-	if w.client == nil || !w.unset {
+	if w.client == nil || !w.ratesDue {
 		return nil
 	}
-	limited, end := context.WithTimeout(ctx, patience)
+	limited, end := context.WithTimeout(ctx, ratesTimeout)
 	defer end()
 	err := w.set.SetRates(limited, w.client)
 	if ctx.Err() != nil {
 		return nil
 	}
-	w.unset = err != nil
+	w.ratesDue = err != nil
 	return err
 }
 
 // reportRates reports once that rates could not be set, or that they are set now.
 func (w *watch) reportRates(err error) {
-	if changed(&w.wrongRates, err) {
+	if changed(&w.ratesError, err) {
 		w.callback(err)
 	}
 }

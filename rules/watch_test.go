@@ -17,8 +17,8 @@ import (
 type watched struct {
 	*testing.T
 	*Set
-	path string
-	told chan error
+	path    string
+	reports chan error
 }
 
 // following follows a file by the notifications of the system, without a poll unless options set
@@ -27,7 +27,7 @@ func following(t *testing.T, path string, opts ...WatchOption) *watched {
 	w := &watched{t, nil, path, make(chan error, 100)}
 	ctx, end := context.WithCancel(t.Context())
 	t.Cleanup(end)
-	opts = append([]WatchOption{PollEvery(time.Hour), OnReload(func(err error) { w.told <- err })}, opts...)
+	opts = append([]WatchOption{PollEvery(time.Hour), OnReload(func(err error) { w.reports <- err })}, opts...)
 	set, err := Watch(ctx, path, opts...)
 	require.NoError(t, err)
 	w.Set = set
@@ -38,7 +38,7 @@ func following(t *testing.T, path string, opts ...WatchOption) *watched {
 func (w *watched) wait() error {
 	w.Helper()
 	select {
-	case err := <-w.told:
+	case err := <-w.reports:
 		return err
 	case <-time.After(time.Minute):
 		w.Fatal("no reload in a minute")
@@ -139,7 +139,7 @@ func TestWatch_FileChanges_IsReloaded(t *testing.T) {
 	w.is("d")
 	put(t, path, named("f"))
 	w.becomes("f")
-	assert.Empty(t, w.told)
+	assert.Empty(t, w.reports)
 }
 
 // Kubernetes changes the link ..data, to which the link of the file leads.
@@ -165,7 +165,7 @@ func TestWatch_ConfigMapChanges_IsReloaded(t *testing.T) {
 	mount("..9", named("d"))
 	mount("..10", named("e"))
 	w.becomes("e")
-	assert.Empty(t, w.told)
+	assert.Empty(t, w.reports)
 }
 
 func TestWatch_TargetOfLinkChanges_IsReloaded(t *testing.T) {

@@ -80,7 +80,7 @@ func (d *Decoder) Fail(n *Node, format string, values ...any) {
 
 // FailField reports that a field of a mapping is wrong, or missing.
 func (d *Decoder) FailField(n *Node, name, format string, values ...any) {
-	field := strings.TrimPrefix(fieldOf(d.Root, n)+stepTo(name), ".")
+	field := strings.TrimPrefix(fieldOf(d.Root, n)+segmentOf(name), ".")
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == name {
 			n = n.Content[i+1]

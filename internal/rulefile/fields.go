@@ -32,11 +32,11 @@ func (d *Decoder) Fields(n *Node, into any) bool {
 		return false
 	}
 	value := reflect.ValueOf(into).Elem()
-	known := layoutOf(value.Type())
+	layout := layoutOf(value.Type())
 	d.Pairs(n, func(name, child *Node) {
-		index, ok := known[name.Value]
+		index, ok := layout[name.Value]
 		if !ok {
-			d.unknown(name, known)
+			d.unknown(name, layout)
 			return
 		}
 		switch field := value.FieldByIndex(index).Addr().Interface().(type) {
@@ -53,14 +53,14 @@ func (d *Decoder) Fields(n *Node, into any) bool {
 }
 
 // unknown reports a field that a mapping does not have.
-func (d *Decoder) unknown(name *Node, known map[string][]int) {
+func (d *Decoder) unknown(name *Node, layout map[string][]int) {
 	for _, place := range d.Places {
 		if _, ok := layoutOf(reflect.TypeOf(place.Fields))[name.Value]; ok {
 			d.Fail(name, "has no meaning here, it belongs to %s", place.Name)
 			return
 		}
 	}
-	d.Fail(name, "unknown field %q, want %s", Clip(name.Value), ListOf(known))
+	d.Fail(name, "unknown field %q, want %s", Clip(name.Value), ListOf(layout))
 }
 
 // layouts has the result of layoutOf by type.
@@ -68,22 +68,22 @@ var layouts sync.Map
 
 // layoutOf returns the index of the Go field for each name in a file.
 func layoutOf(t reflect.Type) map[string][]int {
-	if known, ok := layouts.Load(t); ok {
-		return known.(map[string][]int) //nolint:errcheck,forcetypeassert // it has nothing else
+	if layout, ok := layouts.Load(t); ok {
+		return layout.(map[string][]int) //nolint:errcheck,forcetypeassert // it has nothing else
 	}
-	known := make(map[string][]int)
+	layout := make(map[string][]int)
 	for _, f := range reflect.VisibleFields(t) {
 		switch f.Type {
 		case reflect.TypeFor[*Node]():
-			known[nameOf(f)] = f.Index
+			layout[nameOf(f)] = f.Index
 		case reflect.TypeFor[PolicyFields]():
 			for _, name := range policy.Fields() {
-				known[name] = f.Index
+				layout[name] = f.Index
 			}
 		}
 	}
-	layouts.Store(t, known)
-	return known
+	layouts.Store(t, layout)
+	return layout
 }
 
 // nameOf returns the name of a field in a file.
@@ -102,6 +102,6 @@ func nameOf(f reflect.StructField) string {
 }
 
 // ListOf joins the names of a map in alphabetical order.
-func ListOf[T any](known map[string]T) string {
-	return strings.Join(slices.Sorted(maps.Keys(known)), ", ")
+func ListOf[T any](named map[string]T) string {
+	return strings.Join(slices.Sorted(maps.Keys(named)), ", ")
 }

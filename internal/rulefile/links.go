@@ -8,22 +8,22 @@ import (
 // mostLinks is the largest number of links on the way to a file, as on Linux.
 const mostLinks = 40
 
-// placesOf returns the directories in which a path may be replaced: the file's own, and that of
+// watchedDirs returns the directories in which a path may be replaced: the file's own, and that of
 // each link on the way. If the path leads to a directory, that is one of them.
-func placesOf(path string) map[string]bool {
+func watchedDirs(path string) map[string]bool {
 	if absolute, err := filepath.Abs(path); err == nil { // else the working directory is gone
 		path = absolute
 	}
 	var links []string
 	file := follow(path, &links)
-	places := map[string]bool{filepath.Dir(file): true}
+	dirs := map[string]bool{filepath.Dir(file): true}
 	for _, link := range links {
-		places[filepath.Dir(link)] = true
+		dirs[filepath.Dir(link)] = true
 	}
 	if info, err := os.Stat(file); err == nil && info.IsDir() {
-		places[file] = true
+		dirs[file] = true
 	}
-	return places
+	return dirs
 }
 
 // follow returns the path without links, which it collects.

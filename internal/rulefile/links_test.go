@@ -10,10 +10,10 @@ import (
 )
 
 // The path leads to a file or a directory, or through links that lead in a circle or nowhere.
-func TestPlacesOf_Links_IncludesTheirDirectories(t *testing.T) {
+func TestWatchedDirs_Links_IncludesTheirDirectories(t *testing.T) {
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
-	places := func(dirs ...string) map[string]bool {
+	dirs := func(dirs ...string) map[string]bool {
 		all := make(map[string]bool)
 		for _, dir := range dirs {
 			all[dir] = true
@@ -22,14 +22,14 @@ func TestPlacesOf_Links_IncludesTheirDirectories(t *testing.T) {
 	}
 	current := filepath.Join(base, "current")
 	require.NoError(t, os.Symlink("v1", current))
-	assert.Equal(t, places(base, filepath.Join(base, "v1")), placesOf(filepath.Join(current, "rules.yaml")))
+	assert.Equal(t, dirs(base, filepath.Join(base, "v1")), watchedDirs(filepath.Join(current, "rules.yaml")))
 	circle := filepath.Join(base, "circle")
 	require.NoError(t, os.Symlink("./circle", circle))
-	assert.Equal(t, places(base), placesOf(circle))
-	assert.Equal(t, places(filepath.Join(base, "no", "where")),
-		placesOf(filepath.Join(base, "no", "where", "rules.yaml")))
+	assert.Equal(t, dirs(base), watchedDirs(circle))
+	assert.Equal(t, dirs(filepath.Join(base, "no", "where")),
+		watchedDirs(filepath.Join(base, "no", "where", "rules.yaml")))
 	far := filepath.Join(base, "far")
 	require.NoError(t, os.Symlink(filepath.Join(base, "no", "rules.yaml"), far))
-	assert.Equal(t, places(base, filepath.Join(base, "no")), placesOf(far))
-	assert.Equal(t, places(filepath.Dir(base), base), placesOf(base))
+	assert.Equal(t, dirs(base, filepath.Join(base, "no")), watchedDirs(far))
+	assert.Equal(t, dirs(filepath.Dir(base), base), watchedDirs(base))
 }

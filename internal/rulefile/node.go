@@ -66,17 +66,17 @@ func pathTo(in, wanted *Node) (string, bool) {
 	}
 	for i, child := range in.Content {
 		if path, ok := pathTo(child, wanted); ok {
-			step := "[" + strconv.Itoa(i) + "]"
+			segment := "[" + strconv.Itoa(i) + "]"
 			if in.Tag == Mapping {
-				step = stepTo(in.Content[i&^1].Value)
+				segment = segmentOf(in.Content[i&^1].Value)
 			}
-			return step + path, true
+			return segment + path, true
 		}
 	}
 	return "", false
 }
 
-func stepTo(name string) string {
+func segmentOf(name string) string {
 	if strings.ContainsAny(name, ". []") || name == "" || !IsPrintable(name) {
 		return fmt.Sprintf("[%q]", Clip(name))
 	}

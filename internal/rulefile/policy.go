@@ -35,8 +35,8 @@ func (d *Decoder) PolicyName(n *Node, byDefault string) (string, bool) {
 	return byDefault, false
 }
 
-// Policy decodes the policy of a limit with a name and a rate. The Fields of the rate are the values
-// of fields that the file does not state. Policy returns nil for a rate of 0, and for a problem.
+// Policy decodes the policy of a limit with a name and a rate. The Fields of the rate are the
+// values of fields that the file does not state. Policy returns nil for a rate of 0, and for a problem.
 func (d *Decoder) Policy(n *Node, name string, rate policy.Rate, stated PolicyFields) limit.Policy {
 	before := len(d.Problems)
 	kind, _ := policy.Lookup(name)
@@ -118,7 +118,8 @@ func (d *Decoder) location(n *Node) *time.Location {
 	return zone
 }
 
-// locations has one pointer for each name, so that policies are comparable. It spares reading a zone for each limit.
+// locations has one pointer for each name, so that policies are comparable, and that a zone is read
+// once.
 var locations sync.Map
 
 // ReasonOf returns the text of an error without the common prefix of errors of rates.

@@ -9,46 +9,46 @@ import (
 	"time"
 )
 
-// Watcher takes files that have changed once they are stable. Run follows the files; Look and
+// Watcher applies files that have changed once they are stable. Run follows the files; Check and
 // Reload read them once.
 type Watcher struct {
 	Path    string
 	Belongs func(fs.DirEntry) bool // for Read
 	Every   time.Duration          // between polls
 
-	// Take puts files into force, or returns their problems. One call runs at a time.
-	Take func(sources []Source, problem *Problem) error
-	// Report gets the result of Take for a change, or an error if the files never become stable. It
+	// Apply puts files into force, or returns their problems. One call runs at a time.
+	Apply func(sources []Source, problem *Problem) error
+	// Report gets the result of Apply for a change, or an error if the files never become stable. It
 	// may be nil.
 	Report func(err error)
-	// Settled runs after each look after which no other look is due. It may be nil.
+	// Settled runs after each check after which no other check is due. It may be nil.
 	Settled func(ctx context.Context)
 
-	mu    sync.Mutex
-	last  [sha256.Size]byte // of the last read
-	taken [sha256.Size]byte // of the last files taken
-	since time.Time         // since when each look reads another content; zero if the files are stable
+	mu       sync.Mutex
+	last     [sha256.Size]byte // of the last read
+	applied  [sha256.Size]byte // of the last files applied
+	unstable time.Time         // since when each check reads another content; zero if the files are stable
 }
 
 const (
-	quiet    = 100 * time.Millisecond // the time without changes before a look, and between looks
-	longest  = time.Second            // the longest time from a change to a look
-	restless = 10 * time.Second       // the time of constant changes after which they are reported
+	settleTime   = 100 * time.Millisecond // the time without changes before a check, and between checks
+	mostDelay    = time.Second            // the longest time from a change to a check
+	mostUnstable = 10 * time.Second       // the time of constant changes after which they are reported
 )
 
-// Reload reads the files and takes them, changed or not.
+// Reload reads the files and applies them, changed or not.
 func (w *Watcher) Reload() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	sources, problem := Read(w.Path, w.Belongs)
 	w.last = sumOf(sources, problem)
-	w.taken, w.since = w.last, time.Time{}
-	return w.Take(sources, problem)
+	w.applied, w.unstable = w.last, time.Time{}
+	return w.Apply(sources, problem)
 }
 
-// Look reads the files. It takes them if they have changed and are stable: if the last read
-// returned the same. It reports whether another look is due.
-func (w *Watcher) Look(ctx context.Context) (again bool) {
+// Check reads the files. It applies them if they have changed and are stable: if the last read
+// returned the same. It reports whether another check is due.
+func (w *Watcher) Check(ctx context.Context) (pending bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	sources, problem := Read(w.Path, w.Belongs)
@@ -56,26 +56,26 @@ func (w *Watcher) Look(ctx context.Context) (again bool) {
 		return false
 	}
 	sum := sumOf(sources, problem)
-	if sum != w.last && sum != w.taken {
+	if sum != w.last && sum != w.applied {
 		w.last = sum
 		w.changed()
 		return true
 	}
-	w.last, w.since = sum, time.Time{}
-	if sum != w.taken {
-		w.taken = sum
-		w.report(w.Take(sources, problem))
+	w.last, w.unstable = sum, time.Time{}
+	if sum != w.applied {
+		w.applied = sum
+		w.report(w.Apply(sources, problem))
 	}
 	return false
 }
 
 // changed reports files that change all the time, and so are never stable.
 func (w *Watcher) changed() {
-	if w.since.IsZero() {
-		w.since = time.Now()
+	if w.unstable.IsZero() {
+		w.unstable = time.Now()
 	}
-	if time.Since(w.since) >= restless {
-		w.taken = [sha256.Size]byte{} // any content counts as a change
+	if time.Since(w.unstable) >= mostUnstable {
+		w.applied = [sha256.Size]byte{} // any content counts as a change
 		w.report(&Problem{File: w.Path, Reason: "it changes all the time: write another file and rename it"})
 	}
 }
@@ -113,7 +113,7 @@ func Run[E any](ctx context.Context, w *Watcher, n Notifier, events <-chan E, lo
 	dirs := make(map[string]bool)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var first time.Time // of the changes since the last look
+	var first time.Time // of the changes since the last check
 	for {
 		select {
 		case <-ctx.Done():
@@ -121,8 +121,8 @@ func Run[E any](ctx context.Context, w *Watcher, n Notifier, events <-chan E, lo
 		case <-timer.C:
 			first = time.Time{}
 			w.listen(n, dirs)
-			if w.Look(ctx) {
-				timer.Reset(quiet)
+			if w.Check(ctx) {
+				timer.Reset(settleTime)
 			} else if w.Settled != nil {
 				w.Settled(ctx)
 			}
@@ -141,7 +141,7 @@ func Run[E any](ctx context.Context, w *Watcher, n Notifier, events <-chan E, lo
 		if first.IsZero() {
 			first = now
 		}
-		timer.Reset(min(quiet, max(0, first.Add(longest).Sub(now))))
+		timer.Reset(min(settleTime, max(0, first.Add(mostDelay).Sub(now))))
 	}
 }
 
@@ -151,7 +151,7 @@ func (w *Watcher) listen(n Notifier, dirs map[string]bool) {
 	if n == nil {
 		return
 	}
-	wanted := placesOf(w.Path)
+	wanted := watchedDirs(w.Path)
 	for dir := range dirs {
 		if !wanted[dir] {
 			_ = n.Remove(dir) // it may not exist
