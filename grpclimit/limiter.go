@@ -44,7 +44,7 @@ func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.P
 		panic(fmt.Sprintf("grpclimit: Each: name %q: the Key is nil: pass ByIP, ByMetadata or a function", name))
 	}
 	d := describe(guard.Describe(policies))
-	keyed, err := guard.NewKeyed(client, name, d.Policies, d)
+	limiterOf, err := guard.Each(client, name, d.Policies, d)
 	if err != nil {
 		panic(fmt.Sprintf("grpclimit: Each: %v", err))
 	}
@@ -53,9 +53,9 @@ func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.P
 		if err != nil {
 			return nil, err
 		}
-		l, err := keyed.Limiter(text)
+		l, err := limiterOf(text)
 		if err != nil {
-			return nil, fmt.Errorf("grpclimit: Each: name %q: %w", name, err)
+			return nil, fmt.Errorf("grpclimit: Each: %w", err)
 		}
 		return l, nil
 	}

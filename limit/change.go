@@ -136,38 +136,3 @@ func (l *Limiter) Reset(ctx context.Context) error {
 	})
 	return err
 }
-
-// ask runs a script that replies the state of all members.
-func (w *wire) ask(ctx context.Context, c call, own ...string) (*state, error) {
-	message, err := w.eval(ctx, c, own)
-	if err != nil {
-		return nil, err
-	}
-	s, _, err := w.read(c, message)
-	return s, err
-}
-
-// eval runs a script, and repeats it as often as the script wants. Its arguments are the time, its
-// own, those of the members, and the last ones.
-func (w *wire) eval(ctx context.Context, c call, own []string, last ...string) (rueidis.RedisMessage, error) {
-	g := w.client.Engine
-	dated := func() []string {
-		now := g.Now()
-		return arguments(append([]string{string(g.AppendMicros(nil, now))}, own...), w.members, now)
-	}
-	args := append(dated(), last...)
-	for calls := 1; ; calls++ {
-		message, err := g.Eval(ctx, scriptFor(c, w.members), w.keys, args, func(args []string) { copy(args, dated()) })
-		if err != nil {
-			return message, w.explain(ctx, err)
-		}
-		next, again := nextCall(c, w.members, message, args)
-		if !again {
-			return message, nil
-		}
-		if err := engine.Repeat(ctx, calls); err != nil {
-			return message, w.explain(ctx, err)
-		}
-		args = next
-	}
-}

@@ -136,8 +136,3 @@ func argument(c call, members []member, member int) int {
 	}
 	return at
 }
-
-func (w *wire) unexpected(message rueidis.RedisMessage) error {
-	return fmt.Errorf("limit: limiter %q: the script replied %s, which this version does not know", w.name,
-		message.String())
-}

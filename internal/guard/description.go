@@ -36,19 +36,23 @@ type Description struct {
 // unknown is the name of a policy without a description.
 const unknown = "default"
 
-// Describe describes policies. A Named policy keeps its name.
+// Describe describes policies. A Named policy keeps its name. The name of another one is its window
+// or its kind.
 func Describe(policies []limit.Policy) Description {
 	policies = slices.Clone(policies)
-	given := make([]string, len(policies))
-	described := Description{Policies: policies}
+	described := Description{Policies: policies, Names: make([]string, len(policies))}
 	for i, p := range policies {
 		if n, ok := p.(Named); ok {
-			policies[i], given[i] = n.Policy, n.Name
+			policies[i], described.Names[i] = n.Policy, n.Name
 		}
 		d, _ := policy.Of(policies[i])
 		described.Quotas = append(described.Quotas, d.Quota)
 	}
-	described.Names = Names(policies, given)
+	for i, name := range described.Names {
+		if name == "" {
+			described.Names[i] = uniqueName(nameOf(policies[i]), described.Names)
+		}
+	}
 	if len(policies) == 0 {
 		described.Names = []string{unknown}
 	}

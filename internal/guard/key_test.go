@@ -91,12 +91,13 @@ func TestNames_Policies_AreUnique(t *testing.T) {
 		limit.FixedWindow{Permits: 1, Interval: time.Second, Aligned: true},
 		limit.FixedWindow{Permits: 1, Interval: 24 * time.Hour}, limit.FixedWindow{Permits: 1, Interval: 7 * 24 * time.Hour},
 	}
-	given := make([]string, len(policies))
-	given[1], given[11] = "mine", "second-2"
+	for i, name := range map[int]string{1: "mine", 11: "second-2"} {
+		policies[i] = Named{policies[i], name}
+	}
 	assert.Equal(t, []string{
 		"second", "mine", "hour", "month", "1m30s", "2h", "10m", "250ms", "bucket", "leaky", "smooth", "second-2",
 		"second-3", "day", "week",
-	}, Names(policies, given))
+	}, Describe(policies).Names)
 }
 
 func TestQuotaAndWindow_EachPolicy_AreKnown(t *testing.T) {

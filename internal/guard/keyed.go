@@ -10,40 +10,24 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Keyed opens the limiters of a middleware's keys, which share their policies. D describes the
-// policies.
-type Keyed[D any] struct {
-	limiters    *limit.Keyed
-	description D
-}
-
-// keyedLimiter is the limiter of one key, with the description of its policies.
-type keyedLimiter[D any] struct {
-	*limit.Limiter
-	description D
-}
-
-func (l *keyedLimiter[D]) unwrap() (Limiter, D) { return l.Limiter, l.description }
-
-// NewKeyed returns a Keyed, or an error if every call would fail. It sends nothing to Redis.
-func NewKeyed[D any](client *rratelimiter.Client, name string, policies []limit.Policy, d D) (*Keyed[D], error) {
-	k := &Keyed[D]{limit.NewKeyed(client, name, policies...), d}
+// Each returns a function that opens the limiter of a key, with a description of the policies that
+// all keys share. It returns an error if every call would fail, and sends nothing to Redis. An empty
+// key is an error, so that requests never share a limiter by accident.
+func Each[D any](client *rratelimiter.Client, name string, policies []limit.Policy, d D) (
+	func(key string) (Limiter, error), error) {
+	limiters := limit.NewKeyed(client, name, policies...)
 	// A call whose context has ended sends nothing, but reports invalid arguments first.
 	ended, end := context.WithCancel(context.Background())
 	end()
-	if _, err := k.limiters.Take(ended, "key", 1); !errors.Is(err, context.Canceled) {
+	if _, err := limiters.Take(ended, "key", 1); !errors.Is(err, context.Canceled) {
 		return nil, fmt.Errorf("name %q: %w", name, err)
 	}
-	return k, nil
-}
-
-// Limiter returns the limiter of a key. An empty key is an error, so that requests never share a
-// limiter by accident.
-func (k *Keyed[D]) Limiter(key string) (Limiter, error) {
-	if key == "" {
-		return nil, errors.New("the key is empty")
-	}
-	return &keyedLimiter[D]{k.limiters.Limiter(Key(key)), k.description}, nil
+	return func(key string) (Limiter, error) {
+		if key == "" {
+			return nil, fmt.Errorf("name %q: the key is empty", name)
+		}
+		return WithDescription[D](limiters.Limiter(Key(key)), d), nil
+	}, nil
 }
 
 // describedLimiter is a limiter with a description of its policies.

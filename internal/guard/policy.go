@@ -2,6 +2,7 @@ package guard
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,25 +17,13 @@ func Window(p limit.Policy) time.Duration {
 	return d.Window
 }
 
-// Names returns a unique name for each policy: the given one, or if that is "" its window or its
-// kind.
-func Names(policies []limit.Policy, given []string) []string {
-	names := make([]string, len(policies))
-	taken := make(map[string]bool)
-	for _, name := range given {
-		taken[name] = true
+// uniqueName returns a name, with a number if it is taken.
+func uniqueName(name string, taken []string) string {
+	unique := name
+	for n := 2; slices.Contains(taken, unique); n++ {
+		unique = fmt.Sprintf("%s-%d", name, n)
 	}
-	for i, p := range policies {
-		if names[i] = given[i]; names[i] != "" {
-			continue
-		}
-		names[i] = nameOf(p)
-		for n := 2; taken[names[i]]; n++ {
-			names[i] = fmt.Sprintf("%s-%d", nameOf(p), n)
-		}
-		taken[names[i]] = true
-	}
-	return names
+	return unique
 }
 
 func nameOf(p limit.Policy) string {

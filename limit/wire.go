@@ -10,10 +10,16 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
 // wire is the keys and the policies of one limiter. It makes the arguments of its scripts and reads
-// their replies.
+// their replies:
+//   - The engine sends requests for permits (acquire.go) and for reservations (reserve.go), several
+//     in one call. Arguments and Answer are its hooks.
+//   - Every other call is one request, which eval sends (change.go).
+//
+// reply.go reads all replies, and state.go computes decisions from them.
 type wire struct {
 	*plan
 	name      string // that the limiter was opened with
@@ -40,6 +46,41 @@ func arguments(args []string, members []member, now time.Time) []string {
 	return args
 }
 
+// ask runs a script that replies the state of all members.
+func (w *wire) ask(ctx context.Context, c call, own ...string) (*state, error) {
+	message, err := w.eval(ctx, c, own)
+	if err != nil {
+		return nil, err
+	}
+	s, _, err := w.read(c, message)
+	return s, err
+}
+
+// eval runs a script, and repeats it as often as the script wants. Its arguments are the time, its
+// own, those of the members, and the last ones.
+func (w *wire) eval(ctx context.Context, c call, own []string, last ...string) (rueidis.RedisMessage, error) {
+	g := w.client.Engine
+	dated := func() []string {
+		now := g.Now()
+		return arguments(append([]string{string(g.AppendMicros(nil, now))}, own...), w.members, now)
+	}
+	args := append(dated(), last...)
+	for calls := 1; ; calls++ {
+		message, err := g.Eval(ctx, scriptFor(c, w.members), w.keys, args, func(args []string) { copy(args, dated()) })
+		if err != nil {
+			return message, w.explain(ctx, err)
+		}
+		next, again := nextCall(c, w.members, message, args)
+		if !again {
+			return message, nil
+		}
+		if err := engine.Repeat(ctx, calls); err != nil {
+			return message, w.explain(ctx, err)
+		}
+		args = next
+	}
+}
+
 // aboveLimit returns the error of a request for more permits than can ever be granted.
 func (w *wire) aboveLimit(permits, limit int64) error {
 	return fmt.Errorf("%w: %d requested of %q, which can never grant more than %d", rratelimiter.ErrPermitsExceedRate,
@@ -64,4 +105,10 @@ func (w *wire) explain(ctx context.Context, err error) error {
 		}
 	}
 	return fmt.Errorf("limit: limiter %q: %w", w.name, err)
+}
+
+// unexpected returns the error of a reply of another version.
+func (w *wire) unexpected(message rueidis.RedisMessage) error {
+	return fmt.Errorf("limit: limiter %q: the script replied %s, which this version does not know", w.name,
+		message.String())
 }
