@@ -87,7 +87,7 @@ func ExampleHealthAndReflection() {
 	// ResourceExhausted
 }
 
-// A moment's patience instead of a refusal.
+// A short wait instead of a refusal.
 func ExampleWait() {
 	client, closeClient := inMemory()
 	defer closeClient()
@@ -168,7 +168,7 @@ func (down) Take(context.Context, int64) (rratelimiter.Decision, error) {
 	return rratelimiter.Decision{}, errors.New("connection refused")
 }
 
-// Name is what Local tells its buckets apart by.
+// Name identifies the bucket of Local.
 func (down) Name() string { return "down" }
 
 func ExampleOnFailure() {

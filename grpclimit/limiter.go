@@ -16,7 +16,7 @@ import (
 //   - TryAcquireWithin and Acquire wait for permits.
 //   - TakeEach returns the decision of each policy.
 //   - Release and Charge settle.
-//   - Name tells limiters apart, which [Local] and the pauses of clients need.
+//   - Name identifies a limiter, which [Local] and the pauses of clients need.
 //   - Peek or AvailablePermits detect in the background that Redis is back. Without them, Take of
 //     one permit does, and Release returns it.
 type Limiter interface {

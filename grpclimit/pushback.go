@@ -9,7 +9,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// pushbackKey is the trailer with which a server tells retry policies of clients when to retry: in
+// pushbackKey is the trailer with which a server delays the retries of a client: in
 // milliseconds, or below 0 for never. They ignore a RetryInfo.
 const pushbackKey = "grpc-retry-pushback-ms"
 

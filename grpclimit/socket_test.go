@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -23,7 +22,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // A hundred clients: each key gets its permits and no more.
@@ -96,53 +94,7 @@ func TestServerInterceptors_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
 	}
 }
 
-// A retry policy on real sockets: denied, and granted after the delay of the trailer.
-func TestRetryPolicy_OnSockets_PassesAtFirstRetry(t *testing.T) {
-	client, closeClient := inMemory()
-	defer closeClient()
-	var results []string
-	var mu sync.Mutex
-	addr, stop := listen(new(service), grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(
-		grpclimit.Each(client, "api", grpclimit.ByIP(), limit.FixedWindow{Permits: 1, Interval: 500 * time.Millisecond}),
-		unhurried,
-		grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) {
-			mu.Lock()
-			defer mu.Unlock()
-			assert.Equal(t, "api:127.0.0.1", o.Limiter)
-			results = append(results, o.Result.String())
-		}))))
-	defer stop()
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultServiceConfig(retries))
-	require.NoError(t, err)
-	defer conn.Close()
-	c := test.NewTestServiceClient(conn)
-	require.Eventually(t, func() bool { // a slow machine has its second call in another window
-		assert.NoError(t, call(t.Context(), c))
-		mu.Lock()
-		defer mu.Unlock()
-		return slices.Contains(results, "rejected")
-	}, time.Minute, time.Millisecond)
-	assert.Equal(t, []string{"rejected", "acquired"}, results[len(results)-2:])
-}
-
-// What has no address is not one key for all.
-func TestByIP_UnixSocket_HasNoAddress(t *testing.T) {
-	client, closeClient := connect()
-	defer closeClient()
-	listener, err := net.Listen("unix", t.TempDir()+"/socket")
-	require.NoError(t, err)
-	s := grpc.NewServer(grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(perIP(client, hour(1)), unhurried)))
-	test.RegisterTestServiceServer(s, new(service))
-	go func() { _ = s.Serve(listener) }()
-	defer s.Stop()
-	conn, err := grpc.NewClient("unix:"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	defer conn.Close()
-	assert.Equal(t, codes.Unavailable, status.Code(call(t.Context(), test.NewTestServiceClient(conn))))
-}
-
-// A peer on a unix socket has none behind net/http either, however it has named its own end.
+// A peer on a unix socket has no address, however it has named its own end.
 func TestByIP_UnixSocketOfNetHTTP_HasNoAddress(t *testing.T) {
 	client, closeClient := connect()
 	defer closeClient()

@@ -69,7 +69,7 @@ func ExampleSkip() {
 	// 200 OK
 }
 
-// A moment's patience instead of a refusal.
+// A short wait instead of a refusal.
 func ExampleWait() {
 	client, closeClient := connect()
 	defer closeClient()
@@ -148,7 +148,7 @@ func (down) Take(context.Context, int64) (rratelimiter.Decision, error) {
 	return rratelimiter.Decision{}, errors.New("connection refused")
 }
 
-// Name is what Local tells its buckets apart by.
+// Name identifies the bucket of Local.
 func (down) Name() string { return "down" }
 
 func ExampleOnFailure() {

@@ -57,7 +57,7 @@ func listen(b *redistest.Fixture, handler http.Handler) *pipes {
 	return p
 }
 
-// exchange sends lines of a request as they are and gives all that comes back.
+// exchange sends lines of a request as they are and returns the response.
 func exchange(b *redistest.Fixture, p *pipes, lines string) string {
 	conn, err := p.dial(b.Context(), "", "")
 	require.NoError(b, err)
