@@ -32,46 +32,30 @@ func checkSize(request *ratelimit.RateLimitRequest) error {
 // serviceDesc is the rate limit service, with a check of each request's size before it is decoded.
 var serviceDesc = func() grpc.ServiceDesc {
 	desc := ratelimit.RateLimitService_ServiceDesc
-	desc.Methods = []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: shouldRateLimit}}
+	method := desc.Methods[0] // its only one
+	generated := method.Handler
+	method.Handler = func(srv any, ctx context.Context, decode func(any) error,
+		interceptor grpc.UnaryServerInterceptor) (any, error) {
+		return generated(srv, ctx, func(request any) error { return decodeBounded(decode, request) }, interceptor)
+	}
+	desc.Methods = []grpc.MethodDesc{method}
 	return desc
 }()
 
-// shouldRateLimit is the generated handler with a bound on the bytes of a request.
-func shouldRateLimit(
-	srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor,
-) (any, error) {
-	request, err := bounded(decode)
-	if err != nil {
-		return nil, err
-	}
-	service, _ := srv.(ratelimit.RateLimitServiceServer) // gRPC has checked it
-	if interceptor == nil {
-		return service.ShouldRateLimit(ctx, request)
-	}
-	info := &grpc.UnaryServerInfo{Server: srv, FullMethod: ratelimit.RateLimitService_ShouldRateLimit_FullMethodName}
-	return interceptor(ctx, request, info, func(ctx context.Context, request any) (any, error) {
-		req, ok := request.(*ratelimit.RateLimitRequest)
-		if !ok {
-			return nil, invalidf("an interceptor made a %T of the request", request)
-		}
-		return service.ShouldRateLimit(ctx, req)
-	})
-}
-
-// bounded decodes a request after a check of its size. It decodes into a message without fields
-// first, which keeps the bytes as they are.
-func bounded(decode func(any) error) (*ratelimit.RateLimitRequest, error) {
+// decodeBounded decodes a request after a check of its size. It decodes into a message without
+// fields first, which keeps the bytes as they are.
+func decodeBounded(decode func(any) error, request any) error {
 	var received emptypb.Empty
 	if err := decode(&received); err != nil {
-		return nil, err
+		return err
 	}
 	text := received.ProtoReflect().GetUnknown()
 	if len(text) > mostRequest {
-		return nil, invalidf("the request has %d bytes, want at most %d (%d KiB)", len(text), mostRequest, mostRequest>>10)
+		return invalidf("the request has %d bytes, want at most %d (%d KiB)", len(text), mostRequest, mostRequest>>10)
 	}
-	request := new(ratelimit.RateLimitRequest)
-	if err := proto.Unmarshal(text, request); err != nil {
-		return nil, invalidf("the request is no RateLimitRequest")
+	message, ok := request.(proto.Message)
+	if !ok || proto.Unmarshal(text, message) != nil {
+		return invalidf("the request is no RateLimitRequest")
 	}
-	return request, nil
+	return nil
 }

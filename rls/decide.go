@@ -135,22 +135,18 @@ func (s *Server) slotOf(name string) string {
 // callAll decides all groups in parallel. Groups with a limiter of an earlier group follow, within
 // the rest of the deadline.
 func (s *Server) callAll(ctx context.Context, groups []*group) error {
-	switch len(groups) {
-	case 0:
-		return nil
-	case 1:
+	if len(groups) == 1 { // as for most requests
 		return groups[0].call(ctx, s)
 	}
 	bounded, cancel := context.WithTimeout(ctx, s.config.Deadline)
 	defer cancel()
-	var others sync.WaitGroup
-	for _, g := range groups[1:] {
+	var calls sync.WaitGroup
+	for _, g := range groups {
 		if !g.follows {
-			others.Go(func() { g.err = g.call(ctx, s) })
+			calls.Go(func() { g.err = g.call(ctx, s) })
 		}
 	}
-	groups[0].err = groups[0].call(ctx, s)
-	others.Wait()
+	calls.Wait()
 	for _, g := range groups {
 		if g.follows {
 			if g.err = g.call(bounded, s); status.Code(g.err) == codes.DeadlineExceeded && ctx.Err() == nil {

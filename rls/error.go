@@ -1,6 +1,8 @@
 package rls
 
 import (
+	"errors"
+
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
@@ -18,14 +20,11 @@ func (e *ConfigError) Error() string {
 	return p.Error()
 }
 
-// configErrors converts problems, in the order of their file.
-func configErrors(problems []*rulefile.Problem) []error {
-	rulefile.Sort(problems)
+// joined joins problems into one error, nil if there are none.
+func joined(problems []*rulefile.Problem) error {
 	var errs []error
 	for _, p := range problems {
-		errs = append(errs, configError(p))
+		errs = append(errs, &ConfigError{p.File, p.Line, p.Field, p.Reason})
 	}
-	return errs
+	return errors.Join(errs...)
 }
-
-func configError(p *rulefile.Problem) error { return &ConfigError{p.File, p.Line, p.Field, p.Reason} }

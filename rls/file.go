@@ -28,13 +28,14 @@ var places = []rulefile.Place{
 }
 
 // parse decodes one file.
-func parse(file string, text []byte) (*domain, []error) {
+func parse(file string, text []byte) (*domain, []*rulefile.Problem) {
 	d := &decoder{rulefile.Decoder{File: file, Lax: true, Places: places}}
 	made := &domain{file: file}
 	if d.Load(text, parseYAML) {
 		d.domain(made)
 	}
-	return made, configErrors(d.Problems)
+	rulefile.Sort(d.Problems)
+	return made, d.Problems
 }
 
 // domain decodes the top level of a file.

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -19,12 +20,12 @@ import (
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
+var allScenarios = slices.Concat(matching, units, hits, modes, beyond)
+
 // A file is read, or its error has a text. What was read can be printed.
 func FuzzConfig(f *testing.F) {
-	for _, scenarios := range [][]scenario{matching, units, hits, modes, beyond} {
-		for _, s := range scenarios {
-			f.Add(s.config)
-		}
+	for _, s := range allScenarios {
+		f.Add(s.config)
 	}
 	f.Add(webConfig)
 	f.Add(bomb())
@@ -48,21 +49,15 @@ func FuzzConfig(f *testing.F) {
 // A request is answered with a status for each descriptor, or refused with a status of gRPC,
 // whatever is defined in it.
 func FuzzRequest(f *testing.F) {
-	for _, scenarios := range [][]scenario{matching, units, hits, modes, beyond} {
-		for _, s := range scenarios {
-			for _, e := range s.exchanges {
-				message, err := proto.Marshal(request(f, e.ask))
-				if err != nil {
-					f.Fatal(err)
-				}
-				f.Add(message)
-			}
-		}
-	}
 	var domains []string
-	for _, scenarios := range [][]scenario{matching, units, hits, modes, beyond} {
-		for _, s := range scenarios {
-			domains = append(domains, s.config)
+	for _, s := range allScenarios {
+		domains = append(domains, s.config)
+		for _, e := range s.exchanges {
+			message, err := proto.Marshal(request(f, e.ask))
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(message)
 		}
 	}
 	client, _ := guardtest.Connect(f)

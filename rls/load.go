@@ -2,7 +2,6 @@ package rls
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -30,42 +29,39 @@ func belongs(entry fs.DirEntry) bool {
 // compile compiles files into rules.
 func compile(path string, sources []rulefile.Source, problem *rulefile.Problem, merge bool) (*Rules, error) {
 	if problem != nil {
-		return nil, configError(problem)
+		return nil, joined([]*rulefile.Problem{problem})
 	}
 	if len(sources) == 0 {
 		return nil, &ConfigError{File: path, Reason: "has no file whose name ends in .yaml or .yml"}
 	}
 	rules := &Rules{domains: make(map[string]*domain)}
-	var errs []error
+	var problems []*rulefile.Problem
 	for _, file := range sources {
 		d, wrong := parse(file.Name, file.Data)
-		errs = append(errs, wrong...)
-		if d == nil || len(wrong) > 0 {
-			continue
-		}
+		problems = append(problems, wrong...)
 		before := rules.domains[d.name]
 		switch {
+		case len(wrong) > 0:
 		case before == nil:
 			rules.domains[d.name] = d
 			rules.order = append(rules.order, d)
 		case !merge:
-			errs = append(errs,
-				&ConfigError{File: file.Name, Field: "domain",
-					Reason: fmt.Sprintf("is %q, which %s has already", rulefile.Clip(d.name), before.file)})
+			reason := fmt.Sprintf("is %q, which %s has already", rulefile.Clip(d.name), before.file)
+			problems = append(problems, &rulefile.Problem{File: file.Name, Field: "domain", Reason: reason})
 		default:
-			errs = append(errs, before.merge(d)...)
+			problems = append(problems, before.merge(d)...)
 		}
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	if len(problems) > 0 {
+		return nil, joined(problems)
 	}
 	return rules, nil
 }
 
 // merge adds the rules of another file to a domain.
-func (d *domain) merge(other *domain) (errs []error) {
+func (d *domain) merge(other *domain) (problems []*rulefile.Problem) {
 	fail := func(line int, field, reason string) {
-		errs = append(errs, &ConfigError{File: other.file, Line: line, Field: field, Reason: reason})
+		problems = append(problems, &rulefile.Problem{File: other.file, Line: line, Field: field, Reason: reason})
 	}
 	for _, r := range other.rules.order {
 		if err := d.rules.add(r); err != nil {
@@ -80,5 +76,5 @@ func (d *domain) merge(other *domain) (errs []error) {
 		fail(0, "http", "is defined in "+d.file+" already")
 	}
 	d.web = cmp.Or(d.web, other.web)
-	return errs
+	return problems
 }

@@ -26,7 +26,7 @@ func TestPage_File_HasEveryField(t *testing.T) {
 	for _, fields := range fields {
 		for _, field := range fields {
 			assert.Contains(t, string(file), field)
-			assert.Contains(t, string(page), "`"+field, "docs/rules.md does not tell of it")
+			assert.Contains(t, string(page), "`"+field, "docs/rules.md does not describe it")
 		}
 	}
 	_, block, _ := strings.Cut(string(page), "```console\n")

@@ -201,7 +201,7 @@ func ExampleSet_SetRates() {
 	// Output: 100 1s <nil>
 }
 
-// A report tells the rules that decided.
+// A report names the rules that decided.
 func ExampleMatched() {
 	client, closeClient := connect()
 	defer closeClient()

@@ -26,6 +26,13 @@ type redisson struct {
 	named limit.Policy       // a description of it
 }
 
+// statedRate is the rate of a Redisson limiter, and the first rule that states it.
+type statedRate struct {
+	limiter string
+	rate    rratelimiter.Rate
+	rule    string
+}
+
 // limitFile is a limit in a file.
 type limitFile struct {
 	Name, Policy, Rate, Permits, Per, Redisson, Type, KeepAlive *rulefile.Node

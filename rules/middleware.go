@@ -36,15 +36,10 @@ func (s *Set) Middleware(client *rratelimiter.Client, opts ...httplimit.Option) 
 type httpMiddleware = func(http.Handler) http.Handler
 
 func (s *Set) middlewares(client *rratelimiter.Client, opts ...httplimit.Option) *middlewares[httpMiddleware] {
-	if client == nil {
-		panic("rules: Middleware: the client is nil")
-	}
-	m := &middlewares[httpMiddleware]{set: s, limiters: func() *opener { return newOpener(client, describeHTTP) }}
-	m.open = func(s settings, sharing guard.Sharing) httpMiddleware {
+	return newMiddlewares("Middleware", s, client, describeHTTP, func(s settings, sharing guard.Sharing) httpMiddleware {
 		shared, _ := guard.ShareHTTP(sharing).(httplimit.Option)
 		return httplimit.Middleware(limiterOf, slices.Concat(opts, s.options(), []httplimit.Option{shared})...)
-	}
-	return m
+	})
 }
 
 // serveHTTP passes a request through its evaluations.

@@ -13,6 +13,7 @@ import (
 // snapshot is a decoded file of rules. It is immutable.
 type snapshot struct {
 	rules     []*rule
+	rates     []statedRate
 	deadlines map[time.Duration]bool // of the rules that need Redis
 	address   httplimit.Address
 	all       bool // all rules that match decide, not only the first
@@ -121,7 +122,9 @@ func (d *decoder) checkRates() {
 	stated := make(map[string]rratelimiter.Rate)
 	for _, r := range d.rules {
 		for _, limiter := range r.stated() {
-			if before, ok := stated[limiter.name]; ok && before != *limiter.rate {
+			if before, ok := stated[limiter.name]; !ok {
+				d.rates = append(d.rates, statedRate{limiter.name, *limiter.rate, r.name})
+			} else if before != *limiter.rate {
 				d.Problems = append(d.Problems, &rulefile.Problem{File: d.File, Line: r.line, Field: "rules", Reason: fmt.Sprintf(
 					"the rule %q states another rate for the limiter %q than a rule before it: state it once", r.name, limiter.name)})
 			}

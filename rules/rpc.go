@@ -127,19 +127,14 @@ type interceptors struct {
 	stream grpc.StreamServerInterceptor
 }
 
-func newInterceptors(name string, s *Set, client *rratelimiter.Client,
+func newInterceptors(caller string, s *Set, client *rratelimiter.Client,
 	opts []grpclimit.Option) *middlewares[interceptors] {
-	if client == nil {
-		panic("rules: " + name + ": the client is nil")
-	}
-	m := &middlewares[interceptors]{set: s, limiters: func() *opener { return newOpener(client, describeGRPC) }}
-	m.open = func(s settings, sharing guard.Sharing) interceptors {
+	return newMiddlewares(caller, s, client, describeGRPC, func(s settings, sharing guard.Sharing) interceptors {
 		shared, _ := guard.ShareGRPC(sharing).(grpclimit.Option)
 		all := slices.Concat(opts, s.rpcOptions(), []grpclimit.Option{shared, grpclimit.HealthAndReflection()})
 		return interceptors{grpclimit.UnaryServerInterceptor(rpcLimiterOf, all...),
 			grpclimit.StreamServerInterceptor(rpcLimiterOf, all...)}
-	}
-	return m
+	})
 }
 
 func describeGRPC(policies []limit.Policy) func(guard.Limiter) guard.Limiter {

@@ -59,16 +59,9 @@ func (s *Set) Len() int { return len(s.file().rules) }
 // If one limiter fails, the others are set nevertheless. All errors are returned together.
 func (s *Set) SetRates(ctx context.Context, client *rratelimiter.Client) error {
 	var failed []error
-	done := make(map[string]bool)
-	for _, r := range s.file().rules {
-		for _, stated := range r.stated() {
-			if done[stated.name] {
-				continue
-			}
-			done[stated.name] = true
-			if err := setRate(ctx, client.Limiter(stated.name), *stated.rate); err != nil {
-				failed = append(failed, fmt.Errorf("rules: the rate of %q, of the rule %q: %w", stated.name, r.name, err))
-			}
+	for _, stated := range s.file().rates {
+		if err := setRate(ctx, client.Limiter(stated.limiter), stated.rate); err != nil {
+			failed = append(failed, fmt.Errorf("rules: the rate of %q, of the rule %q: %w", stated.limiter, stated.rule, err))
 		}
 	}
 	return errors.Join(failed...)

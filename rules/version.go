@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
@@ -22,6 +23,14 @@ type middlewares[M any] struct {
 	// deadline. Permits granted without Redis are shared by all, and kept longer.
 	shared map[time.Duration]*guard.Shared
 	first  *guard.Shared
+}
+
+func newMiddlewares[M any](caller string, set *Set, client *rratelimiter.Client, describe describer,
+	open func(settings, guard.Sharing) M) *middlewares[M] {
+	if client == nil {
+		panic("rules: " + caller + ": the client is nil")
+	}
+	return &middlewares[M]{set: set, limiters: func() *opener { return newOpener(client, describe) }, open: open}
 }
 
 // version is a version of the file, with the middlewares that requests have needed.

@@ -171,7 +171,7 @@ func TestSource_FilesThatAreWrong_LeaveTheOnesBefore(t *testing.T) {
 			}
 			require.Equal(t, 1, strings.Count(f.log.String(), "invalid certificates"), f.log.String())
 			f.Reload()
-			require.Equal(t, 2, strings.Count(f.log.String(), "invalid certificates"), "who asks for it is told again")
+			require.Equal(t, 2, strings.Count(f.log.String(), "invalid certificates"), "each call reports it")
 			f.shows("first")
 			_ = os.Remove(f.files.Key)
 			f.write(f.files.Cert, pair.Cert)

@@ -212,10 +212,10 @@ func TestAudit_JSON_NamesTheKey(t *testing.T) {
 	s := startRedis(t)
 	put(s, "a", "")
 	s.run("SADD {a}:value 1", "SADD {a}:permits 1")
-	var told struct{ Findings []struct{ Key, Text string } }
-	require.NoError(t, json.Unmarshal([]byte(tool("audit", "-o", "json", "--redis", s.url()).out), &told))
-	require.Len(t, told.Findings, 2)
-	for _, f := range told.Findings {
+	var report struct{ Findings []struct{ Key, Text string } }
+	require.NoError(t, json.Unmarshal([]byte(tool("audit", "-o", "json", "--redis", s.url()).out), &report))
+	require.Len(t, report.Findings, 2)
+	for _, f := range report.Findings {
 		require.Contains(t, f.Text, strconv.Quote(f.Key))
 	}
 }

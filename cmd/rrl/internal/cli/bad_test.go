@@ -19,9 +19,9 @@ func TestErrors_BadInput_IsOneLine(t *testing.T) {
 	replica := startRedis(t)
 	host, port, _ := net.SplitHostPort(s.addr)
 	replica.run("REPLICAOF "+host+" "+port, "CONFIG SET replica-serve-stale-data yes")
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	unused, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	nobody.Close()
+	unused.Close()
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
 	require.NoError(t, err)
 	defer mute.Close()
@@ -33,8 +33,8 @@ func TestErrors_BadInput_IsOneLine(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{at("redis://"+nobody.Addr().String(), "ls"),
-			[]string{nobody.Addr().String(), "connection refused", "start it", "rrl demo"}},
+		{at("redis://"+unused.Addr().String(), "ls"),
+			[]string{unused.Addr().String(), "connection refused", "start it", "rrl demo"}},
 		{at("redis://"+mute.Addr().String(), "ls", "--timeout", "300ms"),
 			[]string{mute.Addr().String(), "does not answer in time", "--timeout"}},
 		{at("redis://no-such-host.invalid:1", "ls"), []string{"no-such-host.invalid", "check --redis"}},

@@ -110,7 +110,7 @@ func TestDeploy_Files_Agree(t *testing.T) {
 	for _, port := range services.Services["limits"].Ports {
 		published, err := netip.ParseAddrPort(port[:strings.LastIndex(port, ":")])
 		require.NoError(t, err)
-		assert.True(t, published.Addr().IsLoopback(), "whoever reaches it can use up anybody's limits")
+		assert.True(t, published.Addr().IsLoopback(), "any client that reaches it can use up the limits of all")
 		assert.True(t, strings.HasSuffix(port, flags.Lookup("http").DefValue))
 	}
 	for _, s := range services.Services {

@@ -192,7 +192,7 @@ func TestRepair_OneFails_ReportsEach(t *testing.T) {
 	require.Equal(t, exitError, r.code)
 	require.Contains(t, r.err, `"b"`)
 	require.Contains(t, r.err, "denies this user")
-	require.Contains(t, r.out, "repaired: set the value to 9", "what was done before is not told")
+	require.Contains(t, r.out, "repaired: set the value to 9", "what was done before is not reported")
 	require.Contains(t, r.out, "failed: remove 1 of them")
 	holds(t, s, "GET {a}:value=9")
 	holds(t, s, "GET {c}:value=9")

@@ -44,10 +44,10 @@ func TestRulesCheck_Files_ReportContentOrErrors(t *testing.T) {
 			file := written(t, test.file, test.text)
 			r := tool("rules", "check", file)
 			require.Equal(t, test.code, r.code, r.out)
-			told := strings.Split(strings.TrimSuffix(r.out, "\n"), "\n")
-			require.Len(t, told, len(test.want), r.out)
+			report := strings.Split(strings.TrimSuffix(r.out, "\n"), "\n")
+			require.Len(t, report, len(test.want), r.out)
 			for i, want := range test.want {
-				assert.Contains(t, told[i], strings.Replace(want, "FILE", file, 1))
+				assert.Contains(t, report[i], strings.Replace(want, "FILE", file, 1))
 			}
 			assert.Equal(t, test.code == exitDone, r.err == "", r.err)
 		})

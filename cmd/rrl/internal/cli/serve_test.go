@@ -161,7 +161,7 @@ func TestServe_NoRedis_WaitsAndLogs(t *testing.T) {
 	health, err := s.health.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 	require.NoError(t, err)
 	assert.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, health.GetStatus(),
-		"a service that is taken away answers nobody")
+		"a service that is taken away answers no client")
 	require.NoError(t, redis.StartAddr(address))
 	require.Eventually(t, func() bool {
 		_, err := s.ask(t.Context(), "user=ann")
@@ -176,10 +176,10 @@ func TestServe_InvalidFile_KeepsTheOldRules(t *testing.T) {
 	s := started(t, file, "--redis", "redis://"+miniredis.RunT(t).Addr(), "-o", "json")
 	s.says(`"msg":"rls: configuration in force"`) // what is read after this is another one
 	for line := range strings.Lines(s.log.String()) {
-		var told struct{ Msg, HTTP string }
-		require.NoError(t, json.Unmarshal([]byte(line), &told), line)
-		if told.HTTP != "" {
-			s.http = "http://" + told.HTTP
+		var report struct{ Msg, HTTP string }
+		require.NoError(t, json.Unmarshal([]byte(line), &report), line)
+		if report.HTTP != "" {
+			s.http = "http://" + report.HTTP
 		}
 	}
 	replace := func(text string) {

@@ -28,7 +28,7 @@ type serving struct {
 	conn   *grpc.ClientConn
 	envoy  ratelimit.RateLimitServiceClient
 	health grpc_health_v1.HealthClient
-	stop   func() int // tells it to end, and gives its exit code
+	stop   func() int // ends it, and returns its exit code
 }
 
 // serve runs rrl serve on free ports, which ends with the test.

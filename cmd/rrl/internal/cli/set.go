@@ -102,14 +102,14 @@ func (c change) do(ctx context.Context, a *app, redis *connect.Redis, reader *lo
 	}
 	was := ", new"
 	if has {
-		was = ", was " + tell(before)
+		was = ", was " + describeRate(before)
 	}
 	result := newSetting(name, rate, true)
 	if has {
 		old := asRate(before)
 		result.Was = &old
 	}
-	return a.print(result, func(w *strings.Builder) { fmt.Fprintf(w, "%s: %s%s\n", names.Quote(name), tell(rate), was) })
+	return a.print(result, func(w *strings.Builder) { fmt.Fprintf(w, "%s: %s%s\n", names.Quote(name), describeRate(rate), was) })
 }
 
 // apply sets the rate. Each known client of a PER_CLIENT limiter has its own state, so apply sets the rate
@@ -185,7 +185,7 @@ func (c change) absent(ctx context.Context, a *app, redis *connect.Redis, l *rra
 		return cmp.Or(err, errDenied)
 	}
 	return a.print(newSetting(l.Name(), rate, true), func(w *strings.Builder) {
-		fmt.Fprintf(w, "%s: %s, new\n", names.Quote(l.Name()), tell(rate))
+		fmt.Fprintf(w, "%s: %s, new\n", names.Quote(l.Name()), describeRate(rate))
 	})
 }
 
@@ -213,7 +213,7 @@ func newSetting(name string, r rratelimiter.Rate, set bool) setting {
 	return setting{Limiter: names.Name(name), rate: asRate(r), Set: set}
 }
 
-func tell(r rratelimiter.Rate) string {
+func describeRate(r rratelimiter.Rate) string {
 	text := fmt.Sprintf("%d/%s %v", r.Permits, names.Duration(r.Interval), r.Type)
 	if r.KeepAlive > 0 {
 		text += ", keep-alive " + names.Duration(r.KeepAlive.Truncate(time.Millisecond))

@@ -87,9 +87,9 @@ func TestNames_OfAnyBytes_CanBeCopiedFromTheOutput(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal([]byte(s.on("ls", "-o", "json")), &list))
 	require.Len(t, list.Limiters, len(all))
-	var told []string
+	var report []string
 	for _, l := range list.Limiters {
-		told = append(told, l.Name)
+		report = append(report, l.Name)
 		name := all[l.Permits-10]
 		for _, written := range []string{l.Name, names.Quote(name)} {
 			shown := on("show", "-o", "json", "--", written)
@@ -103,8 +103,8 @@ func TestNames_OfAnyBytes_CanBeCopiedFromTheOutput(t *testing.T) {
 			on("reset", "--yes", "--", written)
 		}
 	}
-	slices.Sort(told)
-	require.Len(t, slices.Compact(told), len(all), "two names are written alike")
+	slices.Sort(report)
+	require.Len(t, slices.Compact(report), len(all), "two names are written alike")
 	keys, err := s.words("KEYS", "{*:permits").AsStrSlice()
 	require.NoError(t, err)
 	require.Empty(t, keys, "a permit was taken of another limiter")

@@ -34,19 +34,19 @@ func (r *Reader) Claim(ctx context.Context, p *Pair) (c Claim, err error) {
 		}
 	}
 	b := r.Redis.B
-	told, err := r.ask(ctx, rueidis.Commands{
+	replies, err := r.ask(ctx, rueidis.Commands{
 		b().Pttl().Key(p.ValueKey).Build(), b().Pttl().Key(p.PermitsKey).Build(), r.value(p.ValueKey),
 		b().Zrange().Key(p.PermitsKey).Min("0").Max(strconv.Itoa(page - 1)).Withscores().Build(),
 	})
 	if err != nil {
 		return c, err
 	}
-	p.ValueTTL, p.PermitsTTL = number(told[0]), number(told[1])
+	p.ValueTTL, p.PermitsTTL = number(replies[0]), number(replies[1])
 	var other bool
-	if p.Value, other = value(told[2], p.ValueTTL != NoKey); other || wrongType(told[3].Error()) {
+	if p.Value, other = value(replies[2], p.ValueTTL != NoKey); other || wrongType(replies[3].Error()) {
 		return c, nil
 	}
-	grants, err := decodeGrants(told[3])
+	grants, err := decodeGrants(replies[3])
 	if err != nil {
 		return c, r.Redis.Explain(err)
 	}

@@ -77,7 +77,7 @@ func (r *Reader) Ledger(ctx context.Context, l *Redisson, p *Pair, pages int) (*
 // changed.
 func (r *Reader) mark(ctx context.Context, l *Redisson, p *Pair) (*Ledger, error) {
 	b := r.Redis.B
-	told, err := r.ask(ctx, rueidis.Commands{
+	replies, err := r.ask(ctx, rueidis.Commands{
 		r.value(p.ValueKey), b().Zcard().Key(p.PermitsKey).Build(),
 		b().Zrange().Key(p.PermitsKey).Min("0").Max("0").Withscores().Build(),
 		b().Zrange().Key(p.PermitsKey).Min("-1").Max("-1").Withscores().Build(),
@@ -86,17 +86,17 @@ func (r *Reader) mark(ctx context.Context, l *Redisson, p *Pair) (*Ledger, error
 	if err != nil {
 		return nil, err
 	}
-	if raw, _ := optionalTexts(told[5]); !slices.Equal((&Redisson{raw: raw}).Raw(), l.Raw()) {
+	if raw, _ := optionalTexts(replies[5]); !slices.Equal((&Redisson{raw: raw}).Raw(), l.Raw()) {
 		return nil, nil
 	}
-	m := &Ledger{Count: number(told[1]), TypesWrong: wrongType(told[1].Error())}
+	m := &Ledger{Count: number(replies[1]), TypesWrong: wrongType(replies[1].Error())}
 	var other bool
-	m.Value, other = value(told[0], number(told[4]) == 1)
+	m.Value, other = value(replies[0], number(replies[4]) == 1)
 	m.TypesWrong = m.TypesWrong || other
-	if first, err := decodeGrants(told[2]); err == nil && len(first) == 1 {
+	if first, err := decodeGrants(replies[2]); err == nil && len(first) == 1 {
 		m.First = first[0].Member
 	}
-	if last, err := decodeGrants(told[3]); err == nil && len(last) == 1 {
+	if last, err := decodeGrants(replies[3]); err == nil && len(last) == 1 {
 		m.Last, m.Newest = last[0].Member, last[0].At
 	}
 	return m, nil

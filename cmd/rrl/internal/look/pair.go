@@ -71,19 +71,19 @@ func (r *Reader) pairs(ctx context.Context, wants []want) ([]*Pair, error) {
 		return nil, err
 	}
 	for i, w := range wants {
-		p, told := all[i], results[i*commandsOfPair:]
-		p.ValueTTL, p.PermitsTTL, p.Grants, p.Left = number(told[1]), number(told[2]), number(told[3]), number(told[4])
+		p, replies := all[i], results[i*commandsOfPair:]
+		p.ValueTTL, p.PermitsTTL, p.Grants, p.Left = number(replies[1]), number(replies[2]), number(replies[3]), number(replies[4])
 		var other bool
-		if p.Value, other = value(told[0], p.ValueTTL != NoKey); other {
+		if p.Value, other = value(replies[0], p.ValueTTL != NoKey); other {
 			p.Wrong = append(p.Wrong, fmt.Sprintf("%q is of another type, want a string", p.ValueKey))
 		}
-		if wrongType(told[3].Error()) {
+		if wrongType(replies[3].Error()) {
 			p.Wrong = append(p.Wrong, fmt.Sprintf("%q is of another type, want a sorted set", p.PermitsKey))
 		}
-		if found, err := decodeGrants(told[5]); err == nil && len(found) > 0 {
+		if found, err := decodeGrants(replies[5]); err == nil && len(found) > 0 {
 			p.Oldest = found[0].At
 		}
-		if found, err := decodeGrants(told[6]); err == nil && len(found) > 0 {
+		if found, err := decodeGrants(replies[6]); err == nil && len(found) > 0 {
 			p.Newest = found[0].At
 		}
 		if err := r.count(ctx, w, p); err != nil {

@@ -54,11 +54,11 @@ func (r *Reader) policies(ctx context.Context, all []*Policy) error {
 	}
 	for i, p := range all {
 		p.TTL = number(results[2*i])
-		told := results[2*i+1]
+		reply := results[2*i+1]
 		if p.TTL == NoKey {
 			continue
 		}
-		if wrongType(told.Error()) {
+		if wrongType(reply.Error()) {
 			p.Wrong = []string{fmt.Sprintf("%q is of another type, want a %s", p.Key, p.Stored.Type())}
 			continue
 		}
@@ -66,12 +66,12 @@ func (r *Reader) policies(ctx context.Context, all []*Policy) error {
 		var ok bool
 		switch p.Stored.Kind {
 		case "log":
-			ok, err = r.log(ctx, p, told, now.UnixMilli())
+			ok, err = r.log(ctx, p, reply, now.UnixMilli())
 			if err != nil {
 				return err
 			}
 		default:
-			p.Text, _ = told.ToString()
+			p.Text, _ = reply.ToString()
 			ok = p.string(now)
 		}
 		if !ok {
@@ -201,8 +201,8 @@ func (p *Policy) sliding(now int64) bool {
 
 // log reads a list of entries "<epoch> <time, ms> <ahead, ms> <count> <total>", the oldest first. Entries
 // within the interval count, by the latest time that the last entry has seen.
-func (r *Reader) log(ctx context.Context, p *Policy, told rueidis.RedisResult, now int64) (bool, error) {
-	texts, _ := told.AsStrSlice() // ask has handled errors
+func (r *Reader) log(ctx context.Context, p *Policy, reply rueidis.RedisResult, now int64) (bool, error) {
+	texts, _ := reply.AsStrSlice() // ask has handled errors
 	newest, err := r.Redis.Do(ctx, r.Redis.B().Lindex().Key(p.Key).Index(-1).Build()).ToString()
 	if rueidis.IsRedisNil(err) || len(texts) == 0 {
 		return false, nil

@@ -53,7 +53,7 @@ func (r *Reader) hashes(ctx context.Context, keys []string, named bool) ([]*Redi
 	for _, key := range keys {
 		commands = append(commands, r.Redis.B().Hmget().Key(key).Field(fields...).Build())
 	}
-	told, err := r.ask(ctx, commands)
+	replies, err := r.ask(ctx, commands)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (r *Reader) hashes(ctx context.Context, keys []string, named bool) ([]*Redi
 	commands = commands[:0:0]
 	for i, key := range keys {
 		l := &Redisson{Name: key}
-		l.raw, had[i] = optionalTexts(told[i])
+		l.raw, had[i] = optionalTexts(replies[i])
 		if l.raw == nil {
 			l.Wrong = []string{fmt.Sprintf("%q is of another type, want a hash", key)}
 		} else {
@@ -73,7 +73,7 @@ func (r *Reader) hashes(ctx context.Context, keys []string, named bool) ([]*Redi
 			commands = append(commands, r.Redis.B().Pttl().Key(key).Build(), r.Redis.B().Hlen().Key(key).Build())
 		}
 	}
-	if told, err = r.ask(ctx, commands); err != nil {
+	if replies, err = r.ask(ctx, commands); err != nil {
 		return nil, err
 	}
 	var doubtful []int
@@ -81,9 +81,9 @@ func (r *Reader) hashes(ctx context.Context, keys []string, named bool) ([]*Redi
 		if l == nil {
 			continue
 		}
-		l.TTL = number(told[0])
-		odd := len(l.Wrong) > 0 || number(told[1]) != had[i]
-		if told = told[2:]; l.TTL == NoKey {
+		l.TTL = number(replies[0])
+		odd := len(l.Wrong) > 0 || number(replies[1]) != had[i]
+		if replies = replies[2:]; l.TTL == NoKey {
 			all[i] = nil
 		} else if odd && !named {
 			doubtful = append(doubtful, i)

@@ -34,7 +34,7 @@ func (r *Reader) small(ctx context.Context, all []*Policy) ([]*Policy, error) {
 				r.Redis.B().MemoryUsage().Key(p.Key).Build())
 		}
 	}
-	told, err := r.ask(ctx, commands)
+	replies, err := r.ask(ctx, commands)
 	if err != nil {
 		return nil, err
 	}
@@ -44,9 +44,9 @@ func (r *Reader) small(ctx context.Context, all []*Policy) ([]*Policy, error) {
 			fit = append(fit, p) // a part of it is read
 			continue
 		}
-		p.TTL = number(told[0])
-		held, bytes := number(told[1]), number(told[2])-2*int64(len(p.Key)) // without the name
-		told = told[3:]
+		p.TTL = number(replies[0])
+		held, bytes := number(replies[1]), number(replies[2])-2*int64(len(p.Key)) // without the name
+		replies = replies[3:]
 		if held > 0 && bytes/held > longest {
 			p.Wrong = []string{fmt.Sprintf("%q holds %d bytes in %d parts, which package limit does not write", p.Key, bytes,
 				held)}
