@@ -66,10 +66,9 @@ var _ = register(policy.Kind{
 		return Calendar{r.Permits, Unit(r.Unit), policy.Value[*time.Location](r, "in")}
 	},
 }, func(p Calendar) policy.Description {
-	return policy.Description{
-		Label: strings.ToLower(p.Unit.String()), Quota: p.Permits, Window: units[p.Unit].window, Refill: policy.Together,
-		Local: windowShare(p.Permits, units[p.Unit].longest),
-	}
+	d := windowDescription(p.Permits, units[p.Unit].longest, policy.Together)
+	d.Label, d.Window = strings.ToLower(p.Unit.String()), units[p.Unit].window
+	return d
 })
 
 func (p Calendar) validate() error {

@@ -79,23 +79,30 @@ func TestClocks_SetBack_GrantsOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		policy Policy
 		at     time.Time
+		early  time.Duration // how much earlier the first permit is taken
 		passes time.Duration // by both clocks
 		back   time.Duration
 	}{
-		"a day": {Calendar{5, Day, nil}, hour.Add(12*time.Hour - time.Second), time.Minute, time.Hour},
-		"a month": {Calendar{5, Month, nil}, time.Date(2025, time.November, 30, 23, 59, 0, 0, time.UTC),
+		"a day": {Calendar{5, Day, nil}, hour.Add(12*time.Hour - time.Second), 0, time.Minute, time.Hour},
+		"a day, since its begin": {Calendar{5, Day, nil}, hour.Add(12*time.Hour - time.Second), 24*time.Hour - 2*time.Second,
+			time.Minute, time.Hour},
+		"a month": {Calendar{5, Month, nil}, time.Date(2025, time.November, 30, 23, 59, 0, 0, time.UTC), 0,
 			2 * time.Minute, time.Hour},
-		"an aligned window": {FixedWindow{5, time.Hour, true}, hour.Add(-time.Minute), 10 * time.Minute, 30 * time.Minute},
-		"an aligned window, less than its length": {FixedWindow{5, time.Minute, true}, hour.Add(-time.Second),
+		"an aligned window": {FixedWindow{5, time.Hour, true}, hour.Add(-time.Minute), 0, 10 * time.Minute, 30 * time.Minute},
+		"an aligned window, since its begin": {FixedWindow{5, time.Hour, true}, hour.Add(-time.Minute), 58 * time.Minute,
+			10 * time.Minute, 30 * time.Minute},
+		"an aligned window, less than its length": {FixedWindow{5, time.Minute, true}, hour.Add(-time.Second), 0,
 			2 * time.Second, 50 * time.Second},
-		"a log":    {SlidingLog{5, time.Minute}, hour, 59 * time.Second, time.Hour},
-		"cells":    {SlidingWindow{5, time.Minute, 0}, hour, 59 * time.Second, time.Hour},
-		"a bucket": {TokenBucket{5, 5, time.Hour}, hour, time.Minute, time.Hour},
+		"a log":    {SlidingLog{5, time.Minute}, hour, 0, 59 * time.Second, time.Hour},
+		"cells":    {SlidingWindow{5, time.Minute, 0}, hour, 0, 59 * time.Second, time.Hour},
+		"a bucket": {TokenBucket{5, 5, time.Hour}, hour, 0, time.Minute, time.Hour},
 	} {
 		b := newBench(t)
-		b.now = test.at.UnixMicro()
+		b.now = test.at.Add(-test.early).UnixMicro()
 		l := New(b.client, "name", test.policy)
-		b.take(l, 5)
+		b.take(l, 1)
+		b.pass(test.early)
+		b.take(l, 4)
 		b.pass(test.passes)
 		b.now -= test.back.Microseconds()
 		ok, err := l.TryAcquire(t.Context(), 1)

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"cmp"
 	"strconv"
 	"time"
 
@@ -27,16 +26,10 @@ var _ = register(policy.Kind{
 		return FixedWindow{r.Permits, r.Interval, policy.Value[bool](r, "aligned")}
 	},
 }, func(p FixedWindow) policy.Description {
-	return policy.Description{
-		Quota: p.Permits, Window: p.Interval, Refill: policy.Together, Local: windowShare(p.Permits, p.Interval),
-	}
+	return windowDescription(p.Permits, p.Interval, policy.Together)
 })
 
-func (p FixedWindow) validate() error {
-	return cmp.Or(
-		checkPermits("FixedWindow", "Permits", p.Permits),
-		checkInterval("FixedWindow", "Interval", p.Interval))
-}
+func (p FixedWindow) validate() error { return checkRate("FixedWindow", p.Permits, p.Interval) }
 
 func (p FixedWindow) kind() string { return "fixedwindow" }
 

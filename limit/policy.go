@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -54,9 +55,12 @@ func register[P Policy](k policy.Kind, describe func(P) policy.Description) stru
 	return struct{}{}
 }
 
-// windowShare is the local share of a policy that bounds what any interval can see.
-func windowShare(permits int64, interval time.Duration) policy.Local {
-	return policy.Local{Permits: permits, Returns: permits, Interval: interval, Strict: true}
+// windowDescription describes a policy that grants so many permits in an interval.
+func windowDescription(permits int64, interval time.Duration, refill policy.Refill) policy.Description {
+	return policy.Description{
+		Quota: permits, Window: interval, Refill: refill,
+		Local: policy.Local{Permits: permits, Returns: permits, Interval: interval, Strict: true},
+	}
 }
 
 // forecast is the state of one policy after a call.
@@ -102,6 +106,11 @@ func checkInterval(policy, field string, d time.Duration) error {
 		return invalid("%s.%s is %v, want whole milliseconds, 1 ms to %v", policy, field, d, maxInterval)
 	}
 	return nil
+}
+
+// checkRate returns the error of an invalid number of permits in an interval.
+func checkRate(policy string, permits int64, interval time.Duration) error {
+	return cmp.Or(checkPermits(policy, "Permits", permits), checkInterval(policy, "Interval", interval))
 }
 
 // keyPart returns the suffix of a policy that mixes with others of the same kind and interval.

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"cmp"
 	"slices"
 	"sort"
 	"strconv"
@@ -28,16 +27,10 @@ var _ = register(policy.Kind{
 	Name: "sliding_log",
 	New:  func(r policy.Rate) any { return SlidingLog{r.Permits, r.Interval} },
 }, func(p SlidingLog) policy.Description {
-	return policy.Description{
-		Quota: p.Permits, Window: p.Interval, Refill: policy.ByAge, Local: windowShare(p.Permits, p.Interval),
-	}
+	return windowDescription(p.Permits, p.Interval, policy.ByAge)
 })
 
-func (p SlidingLog) validate() error {
-	return cmp.Or(
-		checkPermits("SlidingLog", "Permits", p.Permits),
-		checkInterval("SlidingLog", "Interval", p.Interval))
-}
+func (p SlidingLog) validate() error { return checkRate("SlidingLog", p.Permits, p.Interval) }
 
 func (p SlidingLog) kind() string { return "slidinglog" }
 

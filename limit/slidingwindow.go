@@ -29,14 +29,11 @@ var _ = register(policy.Kind{
 		return SlidingWindow{r.Permits, r.Interval, int(policy.Value[int64](r, "cells"))}
 	},
 }, func(p SlidingWindow) policy.Description {
-	return policy.Description{
-		Quota: p.Permits, Window: p.Interval, Refill: policy.ByAge, Local: windowShare(p.Permits, p.Interval),
-	}
+	return windowDescription(p.Permits, p.Interval, policy.ByAge)
 })
 
 func (p SlidingWindow) validate() error {
-	if err := cmp.Or(checkPermits("SlidingWindow", "Permits", p.Permits),
-		checkInterval("SlidingWindow", "Interval", p.Interval)); err != nil {
+	if err := checkRate("SlidingWindow", p.Permits, p.Interval); err != nil {
 		return err
 	}
 	cells := p.cells()

@@ -58,8 +58,7 @@ const (
 
 func (p Smooth) validate() error {
 	if err := cmp.Or(
-		checkPermits("Smooth", "Permits", p.Permits),
-		checkInterval("Smooth", "Interval", p.Interval),
+		checkRate("Smooth", p.Permits, p.Interval),
 		checkInterval("Smooth", "Burst", cmp.Or(p.Burst, defaultBurst)),
 		checkInterval("Smooth", "WarmUp", cmp.Or(p.WarmUp, time.Second))); err != nil {
 		return err

@@ -19,15 +19,16 @@ func TestGate_Decide_FollowsTheSettings(t *testing.T) {
 		want     Result
 		waits    bool
 	}{
-		"denied":                {want: Refused},
-		"denied, with a wait":   {settings: Settings{Wait: 2 * time.Minute}, want: Refused, waits: true},
-		"denied, shadow":        {settings: Settings{Wait: 2 * time.Minute, Shadow: true}, want: Refused},
-		"outgoing":              {outgoing: true, want: Canceled, waits: true},
-		"outgoing, at once":     {settings: Settings{AtOnce: true}, outgoing: true, want: Refused},
-		"no limiter":            {err: errRefused, want: FailedClosed},
-		"no limiter, open":      {settings: Settings{Mode: Open}, err: errRefused, want: FailedOpen},
-		"invalid, open":         {settings: Settings{Mode: Open}, err: ErrInvalidRequest, want: FailedClosed},
-		"invalid as a failure":  {settings: Settings{Mode: Open, InvalidFails: true}, err: ErrInvalidRequest, want: FailedOpen},
+		"denied":              {want: Refused},
+		"denied, with a wait": {settings: Settings{Wait: 2 * time.Minute}, want: Refused, waits: true},
+		"denied, shadow":      {settings: Settings{Wait: 2 * time.Minute, Shadow: true}, want: Refused},
+		"outgoing":            {outgoing: true, want: Canceled, waits: true},
+		"outgoing, at once":   {settings: Settings{AtOnce: true}, outgoing: true, want: Refused},
+		"no limiter":          {err: errRefused, want: FailedClosed},
+		"no limiter, open":    {settings: Settings{Mode: Open}, err: errRefused, want: FailedOpen},
+		"invalid, open":       {settings: Settings{Mode: Open}, err: ErrInvalidRequest, want: FailedClosed},
+		"invalid as a failure": {settings: Settings{Mode: Open, InvalidFails: true}, err: ErrInvalidRequest,
+			want: FailedOpen},
 		"invalid, but outgoing": {settings: Settings{Mode: Open}, outgoing: true, err: ErrInvalidRequest, want: FailedOpen},
 	} {
 		synctest.Test(t, func(t *testing.T) {
