@@ -60,6 +60,16 @@ descriptors:
 		{0, "back | a=1 +4", "OVER | OVER 0/3 minute 60s"},
 		{0, "back | a=2 -1 | a=1", "OVER | OK 3/3 minute 60s | OVER 0/3 minute 60s"},
 	}},
+	{"slot_by separates nothing on a single Redis", `
+domain: slots
+slot_by: tenant
+descriptors:
+  - {key: tenant, rate_limit: {unit: minute, requests_per_unit: 1}}
+`, []exchange{
+		{0, "slots | tenant=a", "OK | OK 0/1 minute 60s"},
+		{0, "slots | tenant=a | tenant=b", "OVER | OVER 0/1 minute 60s | OK 1/1 minute 60s"},
+		{0, "slots | tenant=b", "OK | OK 0/1 minute 60s"},
+	}},
 	{"bans decide without Redis", `
 domain: ban
 descriptors:

@@ -109,7 +109,9 @@ func (c change) do(ctx context.Context, a *app, redis *connect.Redis, reader *lo
 		old := asRate(before)
 		result.Was = &old
 	}
-	return a.print(result, func(w *strings.Builder) { fmt.Fprintf(w, "%s: %s%s\n", names.Quote(name), describeRate(rate), was) })
+	return a.print(result, func(w *strings.Builder) {
+		fmt.Fprintf(w, "%s: %s%s\n", names.Quote(name), describeRate(rate), was)
+	})
 }
 
 // apply sets the rate. Each known client of a PER_CLIENT limiter has its own state, so apply sets the rate

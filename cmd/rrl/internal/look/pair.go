@@ -72,7 +72,8 @@ func (r *Reader) pairs(ctx context.Context, wants []want) ([]*Pair, error) {
 	}
 	for i, w := range wants {
 		p, replies := all[i], results[i*commandsOfPair:]
-		p.ValueTTL, p.PermitsTTL, p.Grants, p.Left = number(replies[1]), number(replies[2]), number(replies[3]), number(replies[4])
+		p.ValueTTL, p.PermitsTTL = number(replies[1]), number(replies[2])
+		p.Grants, p.Left = number(replies[3]), number(replies[4])
 		var other bool
 		if p.Value, other = value(replies[0], p.ValueTTL != NoKey); other {
 			p.Wrong = append(p.Wrong, fmt.Sprintf("%q is of another type, want a string", p.ValueKey))
