@@ -234,6 +234,7 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 			calls = append(calls,
 				call{fmt.Sprintf("TryAcquire(%d)", n), want, func() error { _, err := good.TryAcquire(ctx, n); return err }},
 				call{fmt.Sprintf("Take(%d)", n), want, func() error { _, err := good.Take(ctx, n); return err }},
+				call{fmt.Sprintf("TakeUpTo(%d)", n), want, func() error { _, _, err := good.TakeUpTo(ctx, n); return err }},
 				call{fmt.Sprintf("Acquire(%d)", n), want, func() error { return good.Acquire(ctx, n) }},
 				call{fmt.Sprintf("TryAcquireWithin(%d)", n), want,
 					func() error { _, err := good.TryAcquireWithin(ctx, n, second); return err }},

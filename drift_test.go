@@ -241,3 +241,42 @@ func TestCountDrift_CallerHasLeft_LeavesTheCountToTheNext(t *testing.T) {
 		assert.Equal(b, before+1, b.Scripts.Load())
 	})
 }
+
+// TestDrift_ReleasedGrantsExpireFirst_ReleaseStays: Redisson released 8 of 10 permits, and 4 of
+// them expire before the next call: their expiry returns nothing.
+func TestDrift_ReleasedGrantsExpireFirst_ReleaseStays(t *testing.T) {
+	for _, counted := range []bool{false, true} { // the limiter was counted just before
+		withRedis(t, func(b *fixture) {
+			l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
+			for _, n := range []int64{4, 4, 2} {
+				b.Take(l, n)
+				pass(second)
+			}
+			b.redissonReleases(8)
+			pass(7 * second)
+			if !counted {
+				l = New(b.Conn).Limiter("limiter")
+			}
+			b.Take(l, 8)
+			b.Full(l, 1)
+			assert.Zero(b, b.drift())
+		})
+	}
+}
+
+// TestDrift_ValueLostBeforeGrantsAreRemoved_IsCounted: the value is gone when a call is to remove
+// grants.
+func TestDrift_ValueLostBeforeGrantsAreRemoved_IsCounted(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		l := b.limiter(Rate{Permits: 2000, Interval: time.Hour})
+		for range 1500 {
+			b.Take(l, 1)
+			pass(time.Millisecond)
+		}
+		l.wire.hint().learn(time.Now().UnixMilli(), 2000, time.Hour.Milliseconds(), false, "cut 444 946684800000")
+		b.Redis.Del("{limiter}:value")
+		b.Take(l, 1)
+		assert.Zero(b, b.drift())
+		assert.EqualValues(b, 499, b.Stored("{limiter}:value"))
+	})
+}

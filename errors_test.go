@@ -1,7 +1,10 @@
 package rratelimiter
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"testing"
 	"time"
@@ -52,6 +55,9 @@ func TestStateError_CorruptState_NamesKeyAndField(t *testing.T) {
 		StateError{"limiter", "type", "2"}}
 	corrupt["rate above 2^53"] = harmed{func(b *fixture) { b.Redis.HSet("limiter", "rate", "9007199254740993") },
 		StateError{"limiter", "rate", "9007199254740993"}}
+	corrupt["rate of 2^53, with a zero before it"] = harmed{
+		func(b *fixture) { b.Redis.HSet("limiter", "rate", "09007199254740992") },
+		StateError{"limiter", "rate", "09007199254740992"}}
 	corrupt["configuration is a list"] = harmed{func(b *fixture) { b.Redis.Del("limiter"); b.Redis.Lpush("limiter", "x") },
 		StateError{"limiter", "", "list"}}
 	state := map[string]harmed{
@@ -92,51 +98,8 @@ func TestStateError_CorruptState_NamesKeyAndField(t *testing.T) {
 		t.Run(name, func(t *testing.T) { check(t, test, append(acquiring, "Config")...) })
 	}
 	for name, test := range state {
-		t.Run(name, func(t *testing.T) { check(t, test, acquiring...) })
+		t.Run(name, func(t *testing.T) { check(t, test, append(acquiring, "SetRate keep")...) })
 	}
-}
-
-// TestKeepState_CorruptState_IsAStateError: the rate is not set, and nothing is changed.
-func TestKeepState_CorruptState_IsAStateError(t *testing.T) {
-	for name, corrupt := range map[string]func(*fixture) *StateError{
-		"value": func(b *fixture) *StateError {
-			require.NoError(b, b.Redis.Set("{limiter}:value", "ten"))
-			return &StateError{Key: "{limiter}:value", Value: "ten"}
-		},
-		"member": func(b *fixture) *StateError {
-			b.must(b.Redis.ZAdd("{limiter}:permits", 2e12, "abc"))
-			return &StateError{Key: "{limiter}:permits", Field: "member", Value: "abc"}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				l := b.limiter(Rate{Permits: 5, Interval: second})
-				b.Take(l, 1)
-				want := corrupt(b)
-				before := b.Redis.Dump()
-				err := l.SetRate(b.Context(), Rate{Permits: 9, Interval: second}, KeepState())
-				var got *StateError
-				require.ErrorAs(b, err, &got)
-				assert.Equal(b, want, got)
-				assert.Equal(b, before, b.Redis.Dump())
-			})
-		})
-	}
-}
-
-// TestConfig_RateAbove2To53_IsAStateError: a larger number has no exact value in a script.
-func TestConfig_RateAbove2To53_IsAStateError(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: maxPermits, Interval: second})
-		for _, text := range []string{"9007199254740993", "09007199254740992"} {
-			b.Redis.HSet("limiter", "rate", text)
-			var state *StateError
-			_, err := l.Config(b.Context())
-			assert.ErrorAs(b, err, &state, text)
-			_, err = l.TryAcquire(b.Context(), 1)
-			assert.ErrorAs(b, err, &state, text)
-		}
-	})
 }
 
 // TestLimiter_RedisFails_ErrorIsReachable: the error contains the name of the limiter.
@@ -160,4 +123,168 @@ func TestString_TypesAndErrors_AreReadable(t *testing.T) {
 	assert.Equal(t, "OVERALL PER_CLIENT RateType(7)", fmt.Sprint(Overall, PerClient, RateType(7)))
 	assert.Equal(t, `rratelimiter: field "rate" of key "api" holds "ten", which is not a limiter's: repair or delete it`,
 		(&StateError{Key: "api", Field: "rate", Value: "ten"}).Error())
+}
+
+// wholeNumber matches texts that Redis itself accepts as numbers, up to a length that no rate has.
+var wholeNumber = regexp.MustCompile(`^(0|-?[1-9][0-9]{0,15}|[1-9][0-9]{16})$`)
+
+// kind is the class of an error that a caller can distinguish, or "other".
+func kind(err error) string {
+	var state *StateError
+	switch {
+	case err == nil:
+		return "none"
+	case errors.As(err, &state):
+		return "state"
+	case errors.Is(err, ErrNotInitialized):
+		return "not initialized"
+	case errors.Is(err, ErrPermitsExceedRate):
+		return "exceed"
+	}
+	return "other: " + err.Error()
+}
+
+func FuzzConfigurations(f *testing.F) {
+	f.Add("10", "1000", "0", "0", byte(0b1111), "5")
+	f.Add("10", "1000", "1", "", byte(0b0111), "")
+	f.Add("", "", "", "", byte(0), "")
+	f.Add("0", "0", "0", "0", byte(0b1111), "5")
+	f.Add("010", "01000", "01", "05000", byte(0b1111), "5")
+	f.Add("9007199254740992", "9223372036854775807", "0", "9223372036854775807", byte(0b1111), "5")
+	f.Add("9007199254740993", "9223372036854775808", "0", "999999999999999", byte(0b1111), "5")
+	f.Add("1e3", "0x10", "0", "-1", byte(0b1111), "5")
+	f.Add(" 10", "10\n", "0\x00", "inf", byte(0b1111), "5")
+	f.Add("10.0", "nan", "2", "0", byte(0b1111), "5")
+	f.Add("10", "1000", "0", "05000", byte(0b1111), "")
+	for _, value := range []string{"0", "-0", "007", "-5", "+5", "11", "1e3", "99999999999999999999999",
+		"-99999999999999999999999", " 5", "nan"} {
+		f.Add("10", "1000", "0", "0", byte(0b1111), value)
+	}
+	server, client := fuzzServer(f)
+	f.Fuzz(func(t *testing.T, rate, interval, rateType, keepAlive string, present byte, value string) {
+		server.FlushAll()
+		l := New(client, WithClock(func() time.Time { return fuzzEpoch })).Limiter("c")
+		texts := map[string]string{}
+		for i, field := range []string{"rate", "interval", "type", "keepAliveTime"} {
+			text := []string{rate, interval, rateType, keepAlive}[i]
+			// In a script of this server an empty field is absent, and its Lua has no numbers above
+			// the largest int64. integration/faults/corruption tests a real server with these.
+			_, err := strconv.ParseInt(text, 10, 64)
+			if present>>i&1 == 1 && text != "" && !errors.Is(err, strconv.ErrRange) {
+				texts[field] = text
+				server.HSet("c", field, text)
+			}
+		}
+
+		if value != "" {
+			require.NoError(t, server.Set(l.wire.keys[valueKey], value))
+			require.NoError(t, server.Set(l.wire.keys[clientValueKey], value))
+			_, err := server.ZAdd(l.wire.keys[permitsKey], float64(fuzzEpoch.UnixMilli()), "\x00\x01\x00\x00\x00")
+			require.NoError(t, err)
+			_, err = server.ZAdd(l.wire.keys[clientPermitsKey], float64(fuzzEpoch.UnixMilli()), "\x00\x01\x00\x00\x00")
+			require.NoError(t, err)
+		}
+		keysBefore := len(server.Keys())
+
+		config, err := l.Config(t.Context())
+		want := kind(err)
+		if want == "none" && value != "" && !wholeNumber.MatchString(value) {
+			key := l.wire.keys[map[RateType]int{Overall: valueKey, PerClient: clientValueKey}[config.Type]]
+			_, err := l.AvailablePermits(t.Context())
+			require.Equal(t, &StateError{Key: key, Value: value}, err)
+			granted, err := l.TryAcquire(t.Context(), 1)
+			require.Equal(t, &StateError{Key: key, Value: value}, err)
+			require.False(t, granted)
+			return
+		}
+		free, freeErr := l.AvailablePermits(t.Context())
+		require.Equal(t, want, kind(freeErr), "Config says %v, AvailablePermits %v", err, freeErr)
+		granted, takeErr := l.TryAcquire(t.Context(), 1)
+		if want == "none" && config.Permits == 0 {
+			require.ErrorIs(t, takeErr, ErrPermitsExceedRate)
+		} else {
+			require.Equal(t, want, kind(takeErr), "Config says %v, TryAcquire %v", err, takeErr)
+		}
+		for _, err := range []error{err, freeErr, takeErr} {
+			var state *StateError
+			if errors.As(err, &state) {
+				require.Equal(t, StateError{Key: "c", Field: state.Field, Value: texts[state.Field]}, *state)
+			}
+		}
+		switch want {
+		case "none":
+			require.LessOrEqual(t, free, config.Permits)
+			require.GreaterOrEqual(t, free, int64(0))
+			if free > 0 {
+				require.True(t, granted)
+			}
+		case "not initialized":
+			require.Less(t, len(texts), 4)
+		case "state":
+			require.False(t, granted)
+			require.Len(t, server.Keys(), keysBefore, "nothing was taken")
+			require.NoError(t, l.SetRate(t.Context(), Rate{Permits: 10, Interval: time.Second}), "SetRate repairs")
+			granted, err := l.TryAcquire(t.Context(), 10)
+			require.NoError(t, err)
+			require.True(t, granted)
+		default:
+			require.Fail(t, "an error that a caller cannot tell apart", "%v", err)
+		}
+	})
+}
+
+func FuzzMembers(f *testing.F) {
+	f.Add([]byte{}, int64(1))
+	f.Add([]byte{1, 2, 3}, int64(100))
+	f.Add([]byte{0, 0, 0, 1}, int64(1<<32-1))
+	f.Add([]byte("\x08random..\x05\x00\x00\x00"), int64(1<<32))
+	f.Add([]byte("\x10random..random..\xff\xff\xff\xff"), int64(1<<53))
+	f.Add([]byte("\x00\x00\x80\x3f\x07\x00\x00\x00"), int64(7))
+	server, client := fuzzServer(f)
+	f.Fuzz(func(t *testing.T, found []byte, permits int64) {
+		made := new(Client).appendMember([]byte("before"), permits, false)
+		require.Equal(t, "before\x10", string(made[:7]))
+		require.Len(t, made, 6+1+16+4)
+		require.Equal(t, uint32(permits), binary.LittleEndian.Uint32(made[23:]))
+		another := new(Client).appendMember([]byte("before"), permits, false)
+		require.NotEqual(t, made, another, "two grants never share a member")
+
+		// A member of another release of Redisson, or of another program.
+		const rate = 1 << 40
+		server.FlushAll()
+		now := fuzzEpoch
+		l := New(client, WithClock(func() time.Time { return now })).Limiter("m")
+		require.NoError(t, l.SetRate(t.Context(), Rate{Permits: rate, Interval: time.Second}))
+		_, err := server.ZAdd(l.wire.keys[permitsKey], float64(now.UnixMilli()), string(found))
+		require.NoError(t, err)
+
+		// The value is lost, so that only the member has the taken permits.
+		if len(found) < 4 {
+			want := &StateError{Key: l.wire.keys[permitsKey], Field: "member", Value: string(found)}
+			var state *StateError
+			_, err = l.AvailablePermits(t.Context())
+			require.ErrorAs(t, err, &state)
+			require.Equal(t, want, state)
+			_, err = l.TryAcquire(t.Context(), 1)
+			require.ErrorAs(t, err, &state)
+			require.Equal(t, want, state)
+			require.Equal(t, []string{l.wire.keys[configKey], l.wire.keys[permitsKey]}, server.Keys(), "nothing was written")
+		} else {
+			taken := int64(binary.LittleEndian.Uint32(found[len(found)-4:]))
+			free, err := l.AvailablePermits(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, rate-taken, free)
+			decision, err := l.Take(t.Context(), 1)
+			require.NoError(t, err)
+			want := Decision{Allowed: true, Limit: rate, Remaining: rate - taken - 1, ResetAfter: time.Second}
+			require.Equal(t, want, decision)
+		}
+		now = now.Add(time.Second)
+		free, err := l.AvailablePermits(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, rate, free, "whatever it was, it has left the window")
+		granted, err := l.TryAcquire(t.Context(), maxGrant)
+		require.NoError(t, err)
+		require.True(t, granted)
+	})
 }

@@ -12,174 +12,142 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// uses are the calls that set the TTL of the state. At least 2 permits are taken before, and 1 is free.
+func uses(b *fixture, l *Limiter, rate Rate) map[string]func() {
+	return map[string]func(){
+		"a grant":           func() { b.Take(l, 1) },
+		"a denial":          func() { b.Full(l, 10) },
+		"Release":           func() { require.NoError(b, l.Release(b.Context(), 1)) },
+		"SetRate KeepState": func() { require.NoError(b, l.SetRate(b.Context(), rate, KeepState())) },
+	}
+}
+
+// outlasts returns how much longer the state lasts than the configuration.
+func outlasts(rate Rate) time.Duration {
+	if rate.Type == PerClient {
+		return time.Millisecond + rate.Interval + 24*time.Hour
+	}
+	return time.Millisecond
+}
+
 // TestExpire_LastMillisecond_StateStays: the TTL of the configuration is 0 then, and the
 // configuration exists. An expiry of 0 would delete the state.
 func TestExpire_LastMillisecond_StateStays(t *testing.T) {
 	for _, typ := range []RateType{Overall, PerClient} {
-		t.Run(typ.String(), func(t *testing.T) {
-			for name, call := range map[string]func(b *fixture, l *Limiter){
-				"TryAcquire":        func(b *fixture, l *Limiter) { b.Full(l, 1) },
-				"Release":           func(b *fixture, l *Limiter) { require.NoError(b, l.Release(b.Context(), 1)) },
-				"SetRate KeepState": func(b *fixture, l *Limiter) { require.NoError(b, everyCall(l)["SetRate keep"](b.Context())) },
-			} {
-				t.Run(name, func(t *testing.T) {
-					withRedis(t, func(b *fixture) {
-						l := b.limiter(Rate{Type: typ, Permits: 10, Interval: second})
-						b.Take(l, 4)
-						b.Take(l, 6)
-						b.must(l.Expire(b.Context(), second))
-						asked := b.Reply("PTTL", "limiter", func(peer *server.Peer, _ []string) { peer.WriteInt(0) })
-						if name == "SetRate KeepState" {
-							require.NoError(b, l.SetRate(b.Context(), Rate{Type: typ, Permits: 10, Interval: second}, KeepState()))
-						} else {
-							call(b, l)
+		for name := range uses(nil, nil, Rate{}) {
+			t.Run(fmt.Sprint(typ, " ", name), func(t *testing.T) {
+				withRedis(t, func(b *fixture) {
+					rate := Rate{Type: typ, Permits: 10, Interval: second}
+					l := b.limiter(rate)
+					b.Take(l, 4)
+					b.Take(l, 5)
+					b.must(l.Expire(b.Context(), second))
+					asked := b.Reply("PTTL", "limiter", func(peer *server.Peer, _ []string) { peer.WriteInt(0) })
+					uses(b, l, rate)[name]()
+					assert.Equal(b, 1, *asked)
+					for key, ttl := range b.ttls() {
+						if key != "limiter" {
+							assert.Equal(b, outlasts(rate), ttl, key)
 						}
-						assert.Equal(b, 1, *asked)
-						least := time.Millisecond
-						if typ == PerClient {
-							least += second + 24*time.Hour
-						}
-						for key, ttl := range b.ttls() {
-							if key != "limiter" {
-								assert.Equal(b, least, ttl, key)
-							}
-						}
-						assert.Len(b, b.Redis.Keys(), 3)
-					})
+					}
+					assert.Len(b, b.Redis.Keys(), 3)
 				})
-			}
-		})
-	}
-}
-
-// TestPerClient_AnotherClientLengthensTheInterval_GrantsCount: grants of this client count in the
-// longer interval, even if they had expired in the shorter one.
-func TestPerClient_AnotherClientLengthensTheInterval_GrantsCount(t *testing.T) {
-	for name, lasts := range map[string]struct{ first, later Rate }{
-		"for ever":          {Rate{Interval: second}, Rate{Interval: 2 * time.Hour}},
-		"with a keep-alive": {Rate{Interval: second, KeepAlive: 2 * second}, Rate{Interval: time.Hour, KeepAlive: time.Hour}},
-		"that gets one":     {Rate{Interval: second}, Rate{Interval: time.Hour, KeepAlive: 2 * time.Hour}},
-		"that loses it":     {Rate{Interval: second, KeepAlive: 2 * second}, Rate{Interval: time.Hour}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				lasts.first.Type, lasts.first.Permits = PerClient, 10
-				lasts.later.Type, lasts.later.Permits = PerClient, 10
-				l := b.limiter(lasts.first)
-				b.Take(l, 10)
-				other := New(b.Conn).Limiter("limiter")
-				require.NoError(b, other.SetRate(b.Context(), lasts.later, KeepState()))
-				pass(time.Minute)
-				b.Full(l, 1)
-				b.Free(l, 0)
-				pass(lasts.later.Interval - time.Minute - time.Millisecond)
-				b.Full(l, 1)
-				pass(time.Millisecond)
-				b.Take(l, 10)
 			})
-		})
-	}
-}
-
-// TestPerClient_AnotherClientExtendsTheTTL_GrantsCount: the other client cannot name this client's
-// state keys.
-func TestPerClient_AnotherClientExtendsTheTTL_GrantsCount(t *testing.T) {
-	for name, prolong := range map[string]func(b *fixture, other *Limiter) error{
-		"Expire":      func(b *fixture, other *Limiter) error { _, err := other.Expire(b.Context(), time.Hour); return err },
-		"ClearExpire": func(b *fixture, other *Limiter) error { _, err := other.ClearExpire(b.Context()); return err },
-		"keep-alive": func(b *fixture, other *Limiter) error {
-			return other.SetRate(b.Context(), Rate{Type: PerClient, Permits: 10, Interval: time.Minute, KeepAlive: time.Hour})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				l := b.limiter(Rate{Type: PerClient, Permits: 10, Interval: time.Minute})
-				b.must(l.Expire(b.Context(), second))
-				b.Take(l, 10)
-				require.NoError(b, prolong(b, New(b.Conn).Limiter("limiter")))
-				pass(time.Minute - time.Millisecond)
-				b.Full(l, 1)
-				pass(time.Millisecond)
-				b.Take(l, 10)
-			})
-		})
+		}
 	}
 }
 
 // TestExpire_State_OutlastsTheConfiguration: by a millisecond, and the state of one client by an
 // interval and a day besides.
 func TestExpire_State_OutlastsTheConfiguration(t *testing.T) {
-	const day = 24 * time.Hour
-	withRedis(t, func(b *fixture) {
-		ctx := b.Context()
-		check := func(config time.Duration, perClient bool) {
-			b.Helper()
-			want := map[string]time.Duration{"limiter": config}
-			switch {
-			case !perClient:
-				want["value"], want["permits"] = config, config
-				if config > 0 {
-					want["value"], want["permits"] = config+time.Millisecond, config+time.Millisecond
-				}
-			case config == 0:
-				want["own value"], want["own permits"] = 0, 0
-			default:
-				want["own value"], want["own permits"] = config+time.Millisecond+second+day, config+time.Millisecond+second+day
-			}
-			require.Equal(b, want, b.ttls())
-		}
-		for _, typ := range []RateType{Overall, PerClient} {
-			own := typ == PerClient
-			b.Redis.FlushAll()
-			rate := Rate{Type: typ, Permits: 10, Interval: second}
+	for _, typ := range []RateType{Overall, PerClient} {
+		withRedis(t, func(b *fixture) {
+			ctx, rate := b.Context(), Rate{Type: typ, Permits: 10, Interval: second}
 			l := b.limiter(rate)
-			use := []func(){
-				func() { b.Take(l, 2) },
-				func() { b.Full(l, 10) },
-				func() { require.NoError(b, l.Release(ctx, 1)) },
-				func() { require.NoError(b, l.SetRate(ctx, rate, KeepState())) },
+			check := func(config time.Duration) {
+				b.Helper()
+				state := config
+				if config > 0 {
+					state += outlasts(rate)
+				}
+				want := map[string]time.Duration{"limiter": config, "value": state, "permits": state}
+				if typ == PerClient {
+					want = map[string]time.Duration{"limiter": config, "own value": state, "own permits": state}
+				}
+				require.Equal(b, want, b.ttls())
 			}
 			every := func(config time.Duration) {
 				b.Helper()
-				for _, call := range use {
-					b.Take(l, 1)
-					check(config, own)
-					// A TTL of an earlier configuration, or of another program.
-					for _, key := range b.Redis.Keys()[1:] {
-						b.Redis.SetTTL(key, 10*time.Millisecond)
-					}
+				for _, call := range uses(b, l, rate) {
+					b.Take(l, 2)
 					call()
-					for key, ttl := range b.ttls() {
-						if config == 0 && strings.HasSuffix(key, "value") {
-							continue // a denial writes none, and one that expires is counted again
-						}
-						assert.True(b, key == "limiter" || ttl == 0 || ttl > config && config > 0, "%s lives %v, the configuration %v",
-							key, ttl, config)
-					}
+					check(config)
 					require.NoError(b, l.Release(ctx, 10))
 				}
-				b.Take(l, 1)
-				check(config, own)
+				b.Take(l, 2)
 			}
 			every(0)
 			b.yes(l.Expire(ctx, time.Minute))
-			check(time.Minute, own)
+			check(time.Minute)
 			every(time.Minute)
 			b.yes(l.ExpireAt(ctx, time.Now().Add(time.Hour)))
-			check(time.Hour, own)
+			check(time.Hour)
 			every(time.Hour)
 			b.yes(l.ClearExpire(ctx))
-			check(0, own)
+			check(0)
 
 			rate.KeepAlive = time.Minute
 			require.NoError(b, l.SetRate(ctx, rate, KeepState()))
-			check(time.Minute, own)
+			check(time.Minute)
 			every(time.Minute)
 			rate.KeepAlive = 0
 			require.NoError(b, l.SetRate(ctx, rate, KeepState()))
-			check(0, own)
+			check(0)
+		})
+	}
+}
+
+// TestExpire_TTLsDiffer_StateFollowsTheConfiguration: Redisson leaves such a limiter when it renames
+// one with a TTL to a name with state, or sets a TTL on the value alone.
+func TestExpire_TTLsDiffer_StateFollowsTheConfiguration(t *testing.T) {
+	for _, typ := range []RateType{Overall, PerClient} {
+		for _, config := range []time.Duration{0, time.Hour} {
+			for _, state := range []time.Duration{0, 10 * time.Millisecond, time.Minute} {
+				withRedis(t, func(b *fixture) {
+					rate := Rate{Type: typ, Permits: 10, Interval: time.Minute}
+					l := b.limiter(rate)
+					calls := uses(b, l, rate)
+					calls["a grant, and the set is lost"] = func() {
+						b.Redis.Del(l.wire.keys[permitsKey])
+						b.Redis.Del(l.wire.keys[clientPermitsKey])
+						b.Take(l, 1)
+					}
+					for name, call := range calls {
+						b.Redis.FlushAll()
+						require.NoError(b, l.SetRate(b.Context(), rate))
+						b.Take(l, 2)
+						for _, key := range b.Redis.Keys() {
+							ttl := state
+							if key == "limiter" {
+								ttl = config
+							}
+							if ttl > 0 {
+								b.Redis.SetTTL(key, ttl)
+							}
+						}
+						call()
+						for key, ttl := range b.ttls() {
+							want := config
+							if key != "limiter" && config > 0 {
+								want += outlasts(rate)
+							}
+							assert.Equal(b, want, ttl, "%v, %s, TTLs of %v and %v: %s", typ, name, config, state, key)
+						}
+					}
+				})
+			}
 		}
-	})
+	}
 }
 
 // TestExpire_Conditions_AreCheckedForEachKey: state that would expire before the configuration gets
@@ -317,32 +285,6 @@ func TestExpire_StateInItsLastMillisecond_IsExtended(t *testing.T) {
 	})
 }
 
-// TestExpire_TTLOfTheStateAlone_IsRemoved: if the configuration has no TTL, the next call removes
-// one that the state has. Java reads a value that has expired as a whole rate.
-func TestExpire_TTLOfTheStateAlone_IsRemoved(t *testing.T) {
-	const value, permits = "{limiter}:value", "{limiter}:permits"
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
-		for name, call := range map[string]func(){
-			"a grant":  func() { b.Take(l, 1) },
-			"a denial": func() { b.Full(l, 10) },
-		} {
-			b.Take(l, 1)
-			b.Redis.SetTTL(value, time.Minute)
-			b.Redis.SetTTL(permits, time.Minute)
-			call()
-			assert.Zero(b, b.Redis.TTL(value), name)
-			assert.Zero(b, b.Redis.TTL(permits), name)
-		}
-		// Only the value exists.
-		b.Redis.Del(permits)
-		b.Redis.SetTTL(value, time.Minute)
-		b.Take(l, 10)
-		assert.Zero(b, b.Redis.TTL(value))
-		assert.Zero(b, b.Redis.TTL(permits))
-	})
-}
-
 // TestExpire_ValueExpiresBeforeItsSet_GrantsCount: Redisson leaves a TTL on the value alone.
 func TestExpire_ValueExpiresBeforeItsSet_GrantsCount(t *testing.T) {
 	withRedis(t, func(b *fixture) {
@@ -355,31 +297,4 @@ func TestExpire_ValueExpiresBeforeItsSet_GrantsCount(t *testing.T) {
 		b.Take(l, 3)
 		b.Full(l, 1)
 	})
-}
-
-// TestExpire_TTLOfTheConfigurationAlone_IsCopiedToTheState: Redisson leaves such a limiter when it
-// renames one with a TTL to a name with state.
-func TestExpire_TTLOfTheConfigurationAlone_IsCopiedToTheState(t *testing.T) {
-	for kind, life := range map[RateType]time.Duration{
-		Overall: time.Hour + time.Millisecond, PerClient: 25*time.Hour + time.Minute + time.Millisecond,
-	} {
-		withRedis(t, func(b *fixture) {
-			l := b.limiter(Rate{Type: kind, Permits: 10, Interval: time.Minute})
-			for name, call := range map[string]func(){
-				"a grant":  func() { b.Take(l, 1) },
-				"a denial": func() { b.Full(l, 10) },
-			} {
-				b.Take(l, 1)
-				b.Redis.SetTTL("limiter", time.Hour)
-				call()
-				for _, key := range l.wire.keys {
-					if key != "limiter" && b.Redis.Exists(key) {
-						assert.Equal(b, life, b.Redis.TTL(key), "%v, %s: %s", kind, name, key)
-					}
-				}
-				require.NoError(b, l.SetRate(b.Context(), Rate{Type: kind, Permits: 10, Interval: time.Minute}))
-				b.must(l.ClearExpire(b.Context()))
-			}
-		})
-	}
 }

@@ -95,6 +95,10 @@ func everyCall(l *Limiter) map[string]func(context.Context) error {
 		"TryAcquireWithin": func(ctx context.Context) error { return errOf(l.TryAcquireWithin(ctx, 1, second)) },
 		"Acquire":          func(ctx context.Context) error { return l.Acquire(ctx, 1) },
 		"Take":             func(ctx context.Context) error { return errOf(l.Take(ctx, 1)) },
+		"TakeUpTo": func(ctx context.Context) error {
+			_, _, err := l.TakeUpTo(ctx, 1)
+			return err
+		},
 		"Release":          func(ctx context.Context) error { return l.Release(ctx, 1) },
 		"Release(0)":       func(ctx context.Context) error { return l.Release(ctx, 0) },
 		"AvailablePermits": func(ctx context.Context) error { return errOf(l.AvailablePermits(ctx)) },
@@ -237,4 +241,53 @@ func (b *fixture) redissonReleases(permits int64) {
 	b.Helper()
 	value := b.Stored("{limiter}:value")
 	require.NoError(b, b.Redis.Set("{limiter}:value", strconv.FormatInt(min(b.rate(), value+permits), 10)))
+}
+
+// refundCounted refunds a grant of so many permits that is some hundred milliseconds old.
+func (b *fixture) refundCounted(l *Limiter, permits int64) {
+	b.Helper()
+	scores, err := b.Redis.SortedSet("{limiter}:permits")
+	require.NoError(b, err)
+	newest, latest := "", 0.0
+	for m, score := range scores {
+		held := int64(binary.LittleEndian.Uint32([]byte(m[17:])))
+		if score > latest && held == permits && score < float64(time.Now().UnixMilli()-300) {
+			newest, latest = m, score
+		}
+	}
+	require.NoError(b, l.wire.refund(b.Context(), permits, newest[:17], permits))
+}
+
+// counted runs the acquire script for permits, and returns what it reports about the count.
+func (b *fixture) counted(l *Limiter, hinted bool, permits int64, cursor string) string {
+	b.Helper()
+	hint := b.hint()
+	if !hinted {
+		hint = ""
+	}
+	m := string(l.wire.client.appendMember(nil, permits, false))
+	reply, err := b.run(acquireScript, l,
+		b.nowText(), m, hint, "", strconv.FormatInt(permits, 10), "", "dw", "", cursor)
+	require.NoError(b, err)
+	parts, err := reply.ToArray()
+	require.NoError(b, err)
+	if len(parts) < 8 {
+		return texts(b, reply, nil)
+	}
+	text, err := parts[7].ToString()
+	require.NoError(b, err)
+	return text
+}
+
+// count runs calls for one permit each from a cursor on, until the count has ended or is to be
+// confirmed, and grants are left to be removed.
+func (b *fixture) count(l *Limiter, cursor string) string {
+	b.Helper()
+	for {
+		cursor = b.counted(l, cursor != "", 1, cursor)
+		pass(time.Millisecond)
+		if cursor == "done" || cursor == "again" || strings.HasPrefix(cursor, "found") || strings.HasPrefix(cursor, "cut") {
+			return cursor
+		}
+	}
 }

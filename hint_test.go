@@ -2,7 +2,6 @@ package rratelimiter
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"strconv"
 	"strings"
@@ -53,8 +52,7 @@ func TestScripts_Overall_NameNoKeysOfAClient(t *testing.T) {
 	}
 }
 
-// TestRefund_SlotIsMoving_IsRepeated: a refund that the cluster refuses unread is repeated for
-// longer than the quarter of a second of other calls.
+// TestRefund_SlotIsMoving_IsRepeated: for longer than the quarter of a second of other calls.
 func TestRefund_SlotIsMoving_IsRepeated(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
@@ -152,10 +150,7 @@ func TestHints_ManyNames_AreBounded(t *testing.T) {
 // TestPages_CallerLeaves_EndsTheCalls: a script that always has more to do is not called for a
 // caller that has left.
 func TestPages_CallerLeaves_EndsTheCalls(t *testing.T) {
-	for name, call := range map[string]func(context.Context, *Limiter) error{
-		"AvailablePermits": func(ctx context.Context, l *Limiter) error { _, err := l.AvailablePermits(ctx); return err },
-		"Release":          func(ctx context.Context, l *Limiter) error { return l.Release(ctx, 1) },
-	} {
+	for _, name := range []string{"AvailablePermits", "Release"} {
 		t.Run(name, func(t *testing.T) {
 			withRedis(t, func(b *fixture) {
 				l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
@@ -167,7 +162,7 @@ func TestPages_CallerLeaves_EndsTheCalls(t *testing.T) {
 				})
 				ctx, cancel := context.WithTimeout(b.Context(), 20*time.Millisecond)
 				defer cancel()
-				require.ErrorIs(b, call(ctx, l), context.DeadlineExceeded)
+				require.ErrorIs(b, everyCall(l)[name](ctx), context.DeadlineExceeded)
 				pass(10 * time.Millisecond)
 				before := b.Scripts.Load()
 				pass(second)
@@ -175,21 +170,6 @@ func TestPages_CallerLeaves_EndsTheCalls(t *testing.T) {
 			})
 		})
 	}
-}
-
-// refundCounted refunds a grant of so many permits that is some hundred milliseconds old.
-func (b *fixture) refundCounted(l *Limiter, permits int64) {
-	b.Helper()
-	scores, err := b.Redis.SortedSet("{limiter}:permits")
-	require.NoError(b, err)
-	newest, latest := "", 0.0
-	for m, score := range scores {
-		held := int64(binary.LittleEndian.Uint32([]byte(m[17:])))
-		if score > latest && held == permits && score < float64(time.Now().UnixMilli()-300) {
-			newest, latest = m, score
-		}
-	}
-	require.NoError(b, l.wire.refund(b.Context(), permits, newest[:17], permits))
 }
 
 // TestDrift_LargeSetChangesWhileCounted_NothingIsRaised: while a set of several pages is counted
@@ -241,49 +221,6 @@ func TestDrift_LargeSetChangesWhileCounted_NothingIsRaised(t *testing.T) {
 	}
 }
 
-// TestDrift_ReleasedGrantsExpireFirst_ReleaseStays: Redisson released 8 of 10 permits, and 4 of
-// them expire before the next call: their expiry returns nothing.
-func TestDrift_ReleasedGrantsExpireFirst_ReleaseStays(t *testing.T) {
-	for _, counted := range []bool{false, true} { // the limiter was counted just before
-		withRedis(t, func(b *fixture) {
-			l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
-			for _, n := range []int64{4, 4, 2} {
-				b.Take(l, n)
-				pass(second)
-			}
-			b.redissonReleases(8)
-			pass(7 * second)
-			if !counted {
-				l = New(b.Conn).Limiter("limiter")
-			}
-			b.Take(l, 8)
-			b.Full(l, 1)
-			assert.Zero(b, b.drift())
-		})
-	}
-}
-
-// counted runs the acquire script for permits, and returns what it reports about the count.
-func (b *fixture) counted(l *Limiter, hinted bool, permits int64, cursor string) string {
-	b.Helper()
-	hint := b.hint()
-	if !hinted {
-		hint = ""
-	}
-	m := string(l.wire.client.appendMember(nil, permits, false))
-	reply, err := b.run(acquireScript, l,
-		b.nowText(), m, hint, "", strconv.FormatInt(permits, 10), "", "dw", "", cursor)
-	require.NoError(b, err)
-	parts, err := reply.ToArray()
-	require.NoError(b, err)
-	if len(parts) < 8 {
-		return texts(b, reply, nil)
-	}
-	text, err := parts[7].ToString()
-	require.NoError(b, err)
-	return text
-}
-
 // TestDrift_CallThatCannotCount_PassesItOn: a call that leaves before the count reports that the
 // next call is to count.
 func TestDrift_CallThatCannotCount_PassesItOn(t *testing.T) {
@@ -302,19 +239,6 @@ func TestDrift_CallThatCannotCount_PassesItOn(t *testing.T) {
 		assert.Equal(b, "cut 7 9", b.counted(l, true, 1, "cut 7 9"))
 		assert.Zero(b, b.drift())
 	})
-}
-
-// count runs calls for one permit each from a cursor on, until the count has ended or is to be
-// confirmed, and grants are left to be removed.
-func (b *fixture) count(l *Limiter, cursor string) string {
-	b.Helper()
-	for {
-		cursor = b.counted(l, cursor != "", 1, cursor)
-		pass(time.Millisecond)
-		if cursor == "done" || cursor == "again" || strings.HasPrefix(cursor, "found") || strings.HasPrefix(cursor, "cut") {
-			return cursor
-		}
-	}
 }
 
 // TestDrift_GrantsAreRemovedOverSeveralCalls_CountFollows: the value is right from the first of
@@ -345,23 +269,6 @@ func TestDrift_GrantsAreRemovedOverSeveralCalls_CountFollows(t *testing.T) {
 		before := b.Stored("{limiter}:value")
 		assert.Equal(b, "again", b.counted(l, true, 1, old), "no grant is as old")
 		assert.Equal(b, before-1, b.Stored("{limiter}:value"))
-	})
-}
-
-// TestDrift_ValueLostBeforeGrantsAreRemoved_IsCounted: the value is gone when a call is to remove
-// grants.
-func TestDrift_ValueLostBeforeGrantsAreRemoved_IsCounted(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 2000, Interval: time.Hour})
-		for range 1500 {
-			b.Take(l, 1)
-			pass(time.Millisecond)
-		}
-		l.wire.hint().learn(time.Now().UnixMilli(), 2000, time.Hour.Milliseconds(), false, "cut 444 946684800000")
-		b.Redis.Del("{limiter}:value")
-		b.Take(l, 1)
-		assert.Zero(b, b.drift())
-		assert.EqualValues(b, 499, b.Stored("{limiter}:value"))
 	})
 }
 

@@ -1,10 +1,8 @@
 package rratelimiter
 
 import (
-	"errors"
+	"context"
 	"math"
-	"regexp"
-	"strconv"
 	"testing"
 	"time"
 
@@ -187,110 +185,94 @@ func TestConfig_LongestTimes_AreCutToDurations(t *testing.T) {
 	})
 }
 
-// kind is the class of an error that a caller can distinguish, or "other".
-func kind(err error) string {
-	var state *StateError
-	switch {
-	case err == nil:
-		return "none"
-	case errors.As(err, &state):
-		return "state"
-	case errors.Is(err, ErrNotInitialized):
-		return "not initialized"
-	case errors.Is(err, ErrPermitsExceedRate):
-		return "exceed"
-	}
-	return "other: " + err.Error()
+func TestKeepAlive_LimiterIsUnused_IsDeleted(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		l := b.limiter(Rate{Permits: 2, Interval: second, KeepAlive: 3 * second})
+		for range 5 {
+			pass(2 * second)
+			b.Take(l, 1)
+		}
+		pass(2 * second)
+		require.NoError(b, l.Release(b.Context(), 1)) // a use as well
+		pass(2 * second)
+		assert.Len(b, b.Redis.Keys(), 2) // the set of grants was emptied
+		pass(second + time.Millisecond)
+		assert.Empty(b, b.Redis.Keys())
+		_, err := l.TryAcquire(b.Context(), 1)
+		assert.ErrorIs(b, err, ErrNotInitialized)
+	})
 }
 
-// wholeNumber matches texts that Redis itself accepts as numbers, up to a length that no rate has.
-var wholeNumber = regexp.MustCompile(`^(0|-?[1-9][0-9]{0,15}|[1-9][0-9]{16})$`)
-
-func FuzzConfigurations(f *testing.F) {
-	f.Add("10", "1000", "0", "0", byte(0b1111), "5")
-	f.Add("10", "1000", "1", "", byte(0b0111), "")
-	f.Add("", "", "", "", byte(0), "")
-	f.Add("0", "0", "0", "0", byte(0b1111), "5")
-	f.Add("010", "01000", "01", "05000", byte(0b1111), "5")
-	f.Add("9007199254740992", "9223372036854775807", "0", "9223372036854775807", byte(0b1111), "5")
-	f.Add("9007199254740993", "9223372036854775808", "0", "999999999999999", byte(0b1111), "5")
-	f.Add("1e3", "0x10", "0", "-1", byte(0b1111), "5")
-	f.Add(" 10", "10\n", "0\x00", "inf", byte(0b1111), "5")
-	f.Add("10.0", "nan", "2", "0", byte(0b1111), "5")
-	f.Add("10", "1000", "0", "05000", byte(0b1111), "")
-	for _, value := range []string{"0", "-0", "007", "-5", "+5", "11", "1e3", "99999999999999999999999",
-		"-99999999999999999999999", " 5", "nan"} {
-		f.Add("10", "1000", "0", "0", byte(0b1111), value)
+// TestPerClient_AnotherClientChangesTheLimiter_GrantsCount: it lengthens the interval or the TTL, and
+// cannot name this client's state keys. Grants that had expired in a shorter interval count again.
+func TestPerClient_AnotherClientChangesTheLimiter_GrantsCount(t *testing.T) {
+	set := func(interval, keepAlive time.Duration, opts ...SetRateOption) func(context.Context, *Limiter) error {
+		return func(ctx context.Context, l *Limiter) error {
+			return l.SetRate(ctx, Rate{Type: PerClient, Permits: 10, Interval: interval, KeepAlive: keepAlive}, opts...)
+		}
 	}
-	server, client := fuzzServer(f)
-	f.Fuzz(func(t *testing.T, rate, interval, rateType, keepAlive string, present byte, value string) {
-		server.FlushAll()
-		l := New(client, WithClock(func() time.Time { return fuzzEpoch })).Limiter("c")
-		texts := map[string]string{}
-		for i, field := range []string{"rate", "interval", "type", "keepAliveTime"} {
-			text := []string{rate, interval, rateType, keepAlive}[i]
-			// In a script of this server an empty field is absent, and its Lua has no numbers above
-			// the largest int64. integration/faults/corruption tests a real server with these.
-			_, err := strconv.ParseInt(text, 10, 64)
-			if present>>i&1 == 1 && text != "" && !errors.Is(err, strconv.ErrRange) {
-				texts[field] = text
-				server.HSet("c", field, text)
-			}
-		}
+	for name, test := range map[string]struct {
+		interval, keepAlive, expires time.Duration
+		change                       func(context.Context, *Limiter) error
+		later                        time.Duration // the interval
+	}{
+		"an interval for ever": {second, 0, 0, set(2*time.Hour, 0, KeepState()), 2 * time.Hour},
+		"with a keep-alive":    {second, 2 * second, 0, set(time.Hour, time.Hour, KeepState()), time.Hour},
+		"that gets one":        {second, 0, 0, set(time.Hour, 2*time.Hour, KeepState()), time.Hour},
+		"that loses it":        {second, 2 * second, 0, set(time.Hour, 0, KeepState()), time.Hour},
+		"Expire": {time.Minute, 0, second, func(ctx context.Context, l *Limiter) error {
+			_, err := l.Expire(ctx, time.Hour)
+			return err
+		}, time.Minute},
+		"ClearExpire": {time.Minute, 0, second, func(ctx context.Context, l *Limiter) error {
+			_, err := l.ClearExpire(ctx)
+			return err
+		}, time.Minute},
+		"keep-alive": {time.Minute, 0, second, set(time.Minute, time.Hour), time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withRedis(t, func(b *fixture) {
+				l := b.limiter(Rate{Type: PerClient, Permits: 10, Interval: test.interval, KeepAlive: test.keepAlive})
+				if test.expires > 0 {
+					b.must(l.Expire(b.Context(), test.expires))
+				}
+				b.Take(l, 10)
+				require.NoError(b, test.change(b.Context(), New(b.Conn).Limiter("limiter")))
+				pass(test.later / 2)
+				b.Full(l, 1)
+				b.Free(l, 0)
+				pass(test.later/2 - time.Millisecond)
+				b.Full(l, 1)
+				pass(time.Millisecond)
+				b.Take(l, 10)
+			})
+		})
+	}
+}
 
-		if value != "" {
-			require.NoError(t, server.Set(l.wire.keys[valueKey], value))
-			require.NoError(t, server.Set(l.wire.keys[clientValueKey], value))
-			_, err := server.ZAdd(l.wire.keys[permitsKey], float64(fuzzEpoch.UnixMilli()), "\x00\x01\x00\x00\x00")
-			require.NoError(t, err)
-			_, err = server.ZAdd(l.wire.keys[clientPermitsKey], float64(fuzzEpoch.UnixMilli()), "\x00\x01\x00\x00\x00")
-			require.NoError(t, err)
-		}
-		keysBefore := len(server.Keys())
+// TestTryAcquire_StateIsLost_WindowIsKept: after an eviction no window holds more than the rate,
+// and the limiter does not block for ever.
+func TestTryAcquire_StateIsLost_WindowIsKept(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		l := b.limiter(Rate{Permits: 10, Interval: second})
+		b.Take(l, 7)
+		b.Redis.Del("{limiter}:value")
+		b.Free(l, 3)
+		b.Full(l, 4)
+		b.Take(l, 3)
 
-		config, err := l.Config(t.Context())
-		want := kind(err)
-		if want == "none" && value != "" && !wholeNumber.MatchString(value) {
-			key := l.wire.keys[map[RateType]int{Overall: valueKey, PerClient: clientValueKey}[config.Type]]
-			_, err := l.AvailablePermits(t.Context())
-			require.Equal(t, &StateError{Key: key, Value: value}, err)
-			granted, err := l.TryAcquire(t.Context(), 1)
-			require.Equal(t, &StateError{Key: key, Value: value}, err)
-			require.False(t, granted)
-			return
-		}
-		free, freeErr := l.AvailablePermits(t.Context())
-		require.Equal(t, want, kind(freeErr), "Config says %v, AvailablePermits %v", err, freeErr)
-		granted, takeErr := l.TryAcquire(t.Context(), 1)
-		if want == "none" && config.Permits == 0 {
-			require.ErrorIs(t, takeErr, ErrPermitsExceedRate)
-		} else {
-			require.Equal(t, want, kind(takeErr), "Config says %v, TryAcquire %v", err, takeErr)
-		}
-		for _, err := range []error{err, freeErr, takeErr} {
-			var state *StateError
-			if errors.As(err, &state) {
-				require.Equal(t, StateError{Key: "c", Field: state.Field, Value: texts[state.Field]}, *state)
-			}
-		}
-		switch want {
-		case "none":
-			require.LessOrEqual(t, free, config.Permits)
-			require.GreaterOrEqual(t, free, int64(0))
-			if free > 0 {
-				require.True(t, granted)
-			}
-		case "not initialized":
-			require.Less(t, len(texts), 4)
-		case "state":
-			require.False(t, granted)
-			require.Len(t, server.Keys(), keysBefore, "nothing was taken")
-			require.NoError(t, l.SetRate(t.Context(), Rate{Permits: 10, Interval: time.Second}), "SetRate repairs")
-			granted, err := l.TryAcquire(t.Context(), 10)
-			require.NoError(t, err)
-			require.True(t, granted)
-		default:
-			require.Fail(t, "an error that a caller cannot tell apart", "%v", err)
-		}
+		b.Redis.Del("{limiter}:permits")
+		b.Free(l, 10)
+		b.Take(l, 10)
+
+		// More than the rate, as after another client has lowered the rate.
+		pass(second)
+		b.Take(l, 4)
+		require.NoError(b, b.Redis.Set("{limiter}:value", "50"))
+		b.Free(l, 10)
+		b.Take(l, 3)
+		b.Free(l, 3)
+		b.Take(l, 3)
+		b.Full(l, 1)
 	})
 }

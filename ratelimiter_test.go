@@ -1,6 +1,7 @@
 package rratelimiter
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -75,22 +76,47 @@ func TestTake_Decision_HasExactTimes(t *testing.T) {
 	})
 }
 
-func TestKeepAlive_LimiterIsUnused_IsDeleted(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 2, Interval: second, KeepAlive: 3 * second})
-		for range 5 {
-			pass(2 * second)
-			b.Take(l, 1)
-		}
-		pass(2 * second)
-		require.NoError(b, l.Release(b.Context(), 1)) // a use as well
-		pass(2 * second)
-		assert.Len(b, b.Redis.Keys(), 2) // the set of grants was emptied
-		pass(second + time.Millisecond)
-		assert.Empty(b, b.Redis.Keys())
-		_, err := l.TryAcquire(b.Context(), 1)
-		assert.ErrorIs(b, err, ErrNotInitialized)
-	})
+// TestTakeUpTo_Window_GrantsWhatIsFree: value and set change as after tryAcquire(granted). The
+// Observer gets the granted permits; for a denial, the requested ones.
+func TestTakeUpTo_Window_GrantsWhatIsFree(t *testing.T) {
+	for _, typ := range []RateType{Overall, PerClient} {
+		t.Run(typ.String(), func(t *testing.T) {
+			withRedis(t, func(b *fixture) {
+				var reported DecisionInfo
+				l := b.limiter(Rate{Type: typ, Permits: 10, Interval: 10 * second}, WithObserver(&Observer{
+					Decision: func(_ context.Context, d DecisionInfo) { reported = d },
+				}))
+				start := time.Now()
+				for _, step := range []struct {
+					at      time.Duration
+					permits int64
+					granted int64
+					want    Decision
+				}{
+					{0, 4, 4, Decision{Remaining: 6, ResetAfter: 10 * second}},
+					{second, 7, 6, Decision{ResetAfter: 10 * second}},
+					{2 * second, 1, 0, Decision{RetryAfter: 8 * second, ResetAfter: 9 * second}},
+					{3 * second, 50, 0, Decision{RetryAfter: 7 * second, ResetAfter: 8 * second}},
+					{10 * second, maxGrant, 4, Decision{ResetAfter: 10 * second}},
+					{30 * second, maxGrant, 10, Decision{ResetAfter: 10 * second}}, // above the rate
+				} {
+					pass(time.Until(start.Add(step.at)))
+					granted, got, err := l.TakeUpTo(b.Context(), step.permits)
+					require.NoError(b, err)
+					assert.Equal(b, step.granted, granted, "at %v", step.at)
+					step.want.Allowed, step.want.Limit = granted > 0, 10
+					assert.Equal(b, step.want, got, "at %v", step.at)
+					assert.Equal(b, step.want.Allowed, reported.Granted)
+					assert.Equal(b, cmp.Or(granted, step.permits), reported.Permits)
+					b.Free(l, step.want.Remaining)
+					if typ == Overall {
+						assert.Zero(b, b.drift())
+						assert.LessOrEqual(b, len(b.members()), 2, "a call makes one grant")
+					}
+				}
+			})
+		})
+	}
 }
 
 // TestLimiter_ContextEnds_CallReturns: even if Redis does not reply.
@@ -118,87 +144,6 @@ func TestLimiter_ContextEnds_CallReturns(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestTryAcquire_MostPermitsOfAGrant_AreTheBound(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 1 << 40, Interval: second})
-		b.Take(l, maxGrant)
-		b.Free(l, 1<<40-maxGrant)
-		_, err := l.TryAcquire(b.Context(), maxGrant+1)
-		require.ErrorIs(b, err, ErrInvalidPermits)
-		require.ErrorIs(b, l.Acquire(b.Context(), maxGrant+1), ErrInvalidPermits)
-		b.Free(l, 1<<40-maxGrant)
-	})
-}
-
-// TestTryAcquire_StateIsLost_WindowIsKept: after an eviction no window holds more than the rate,
-// and the limiter does not block for ever.
-func TestTryAcquire_StateIsLost_WindowIsKept(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 10, Interval: second})
-		b.Take(l, 7)
-		b.Redis.Del("{limiter}:value")
-		b.Free(l, 3)
-		b.Full(l, 4)
-		b.Take(l, 3)
-
-		b.Redis.Del("{limiter}:permits")
-		b.Free(l, 10)
-		b.Take(l, 10)
-
-		// More than the rate, as after another client has lowered the rate.
-		pass(second)
-		b.Take(l, 4)
-		require.NoError(b, b.Redis.Set("{limiter}:value", "50"))
-		b.Free(l, 10)
-		b.Take(l, 3)
-		b.Free(l, 3)
-		b.Take(l, 3)
-		b.Full(l, 1)
-	})
-}
-
-func TestTryAcquire_ManyGrants_AreCountedOverSeveralCalls(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		ctx := b.Context()
-		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})
-		for range 1000 {
-			b.Take(l, 2)
-		}
-		pass(5 * second)
-		b.Take(l, 2)
-
-		// The value alone is lost: 1001 grants are more than one call counts.
-		b.Redis.Del("{limiter}:value")
-		before := b.Scripts.Load()
-		b.Free(l, 10_000-2002)
-		assert.EqualValues(b, 4, b.Scripts.Load()-before)
-		before = b.Scripts.Load()
-		b.Take(l, 10_000-2002)
-		assert.EqualValues(b, 4, b.Scripts.Load()-before)
-		b.Full(l, 1)
-
-		// 1000 grants expire while others stay: a call removes a page of them, and only as many
-		// more as it needs.
-		pass(5 * second)
-		b.Free(l, 2000)
-		before = b.Scripts.Load()
-		b.Take(l, 3)
-		assert.EqualValues(b, 1, b.Scripts.Load()-before)
-		assert.Len(b, b.members(), 1001-256+2)
-		b.Full(l, 2001)
-		b.Take(l, 1997)
-		b.Full(l, 1)
-
-		// All have expired: no grant is read one by one.
-		pass(10 * second)
-		before = b.Scripts.Load()
-		b.Take(l, 10_000)
-		assert.EqualValues(b, 1, b.Scripts.Load()-before)
-
-		require.NoError(b, l.Release(ctx, 10_000))
-	})
 }
 
 // TestTake_GrantOfNoPermits_IsNoReturn: Redisson makes a grant of no permits for a call with 0. A
@@ -327,4 +272,27 @@ func TestLimiter_Outage_CallsEndWithTheirCallers(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestRelease_Grants_OldestIsReleasedFirst(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		ctx := b.Context()
+		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
+		b.Take(l, 4)
+		pass(second)
+		b.Take(l, 6)
+		require.NoError(b, l.Release(ctx, 5)) // the 4, and 1 of the 6
+		b.Free(l, 5)
+		b.Take(l, 5)
+		pass(9 * second) // the 4 would return now, but have returned before
+		b.Full(l, 1)
+		pass(second)
+		b.Free(l, 10)
+
+		require.NoError(b, l.Release(ctx, 3)) // no permit is taken
+		b.Take(l, 10)
+		require.NoError(b, l.Release(ctx, 100))
+		b.Take(l, 10)
+		b.Full(l, 1)
+	})
 }

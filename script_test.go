@@ -1,7 +1,6 @@
 package rratelimiter
 
 import (
-	"encoding/binary"
 	"flag"
 	"fmt"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/luanames"
 )
 
@@ -68,9 +68,7 @@ func (b *fixture) ask(l *Limiter, flags, runs string) string {
 	reply, err := b.run(acquireScript, l, b.nowText(), member, b.hint(), "", fmt.Sprint(total), "", flags, runs)
 	parts := strings.Split(texts(b, reply, err), " ")
 	if len(parts) > 1 {
-		now, err := strconv.ParseInt(parts[5], 10, 64)
-		require.NoError(b, err)
-		require.Equal(b, time.Now().UnixMilli(), now)
+		require.Equal(b, b.nowText(), parts[5])
 		require.Contains(b, []string{"", "done"}, parts[7])
 		parts = slices.Delete(slices.Delete(parts, 7, 8), 5, 6)
 	}
@@ -164,36 +162,28 @@ func TestLeaseScript_Requests_Replies(t *testing.T) {
 				}
 				l := b.limiter(test.rate)
 				if test.expires > 0 {
-					_, err := l.Expire(b.Context(), test.expires)
-					require.NoError(b, err)
+					b.must(l.Expire(b.Context(), test.expires))
 				}
 				b.Redis.HSet("limiter", "keepAliveTime", strconv.Itoa(test.keepAlive)) // Java sets a short one too
-				runs := " "
+				want := engine.Lease{Permits: test.wanted, Span: 10 * time.Millisecond}
+				batch := &engine.Batch{Lease: want}
 				if test.permits > 0 {
-					runs = ""
+					batch.Requests = []*engine.Request{{Permits: test.permits}}
 				}
-				now := time.Now().UnixMilli()
-				member := string(new(Client).appendMember(nil, test.permits, false))
-				message, err := l.wire.client.engine.Eval(b.Context(), leaseScript, l.wire.keys[:], []string{
-					strconv.FormatInt(now, 10), member, b.hint(), "",
-					strconv.FormatInt(test.permits, 10), "", "", runs, "",
-					strconv.FormatInt(test.wanted, 10), "10",
-				}, nil)
+				now := time.Now()
+				l.wire.hint().learn(now.UnixMilli(), test.rate.Permits, test.rate.Interval.Milliseconds(), false, countDone)
+				l.wire.Arguments(batch, now)
+				message, err := b.run(leaseScript, l, batch.Args...)
 				require.NoError(b, err)
-				reply, err := message.ToArray()
+				_, err = l.wire.Answer(batch, message)
+				require.NoError(b, err)
+				batch.Lease.Return = nil
+				lasts := time.Duration(test.span) * time.Millisecond
 				if test.leased > 0 {
-					require.NoError(b, err)
-					require.Len(b, reply, 7)
-					left := test.rate.Permits - test.all
-					interval := test.rate.Interval.Milliseconds()
-					for i, want := range []int64{
-						replyLeased, test.leased, test.span, test.rate.Permits, interval, left, left,
-					} {
-						got, err := reply[i].AsInt64()
-						require.NoError(b, err)
-						assert.Equal(b, want, got, "element %d", i+1)
-					}
+					want.Granted, want.Lasts, want.Limit = test.leased, lasts, test.rate.Permits
+					want.Free, want.Reset = test.rate.Permits-test.all, lasts+test.rate.Interval
 				}
+				assert.Equal(b, want, batch.Lease)
 				set, value := "{limiter}:permits", "{limiter}:value"
 				if test.rate.Type == PerClient {
 					set, value = set+":"+l.wire.client.ID(), value+":"+l.wire.client.ID()
@@ -204,40 +194,12 @@ func TestLeaseScript_Requests_Replies(t *testing.T) {
 					return
 				}
 				require.Len(b, grants, 1)
-				assert.InDelta(b, float64(now+test.span), grants[string(appendUint32([]byte(member[:17]), test.all))], 0)
-				stored, err := b.Redis.Get(value)
-				require.NoError(b, err)
-				assert.Equal(b, strconv.FormatInt(test.rate.Permits-test.all, 10), stored)
+				score := grants[string(appendUint32([]byte(batch.Args[memberArg][:17]), test.all))]
+				assert.InDelta(b, float64(now.Add(lasts).UnixMilli()), score, 0)
+				assert.Equal(b, test.rate.Permits-test.all, b.Stored(value))
 			})
 		})
 	}
-}
-
-// TestAcquireScript_GrantsOfOneMillisecond_ReturnTogether: for every byte of a member's permits.
-func TestAcquireScript_GrantsOfOneMillisecond_ReturnTogether(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		const rate = 1 << 40
-		l := b.limiter(Rate{Permits: rate, Interval: time.Minute})
-		sum := int64(0)
-		for i, n := range []int64{1, 0x100, 0x10000, 0x1000000, 0x01020304, 0xfffffffe} {
-			b.granted(l, string(rune('a'+i)), n)
-			sum += n
-		}
-		pass(second)
-		b.granted(l, "z", 5)
-		want := fmt.Sprintf("0 %d %d 60000 0 n 59000 %d 60000 5", rate-sum-5, int64(rate), sum)
-		assert.Equal(b, want, b.ask(l, "w", fmt.Sprint(int64(rate), "*1")))
-		b.Redis.Del("{limiter}:value")
-		b.Free(l, rate-sum-5)
-		b.Take(l, 1)
-		b.Free(l, rate-sum-6)
-		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: rate, Interval: time.Minute}, KeepState()))
-		b.Free(l, rate-sum-6)
-		require.NoError(b, l.Release(b.Context(), 0x1010101+0x01020304))
-		b.Free(l, rate-sum-6+0x1010101+0x01020304)
-		pass(59 * second)
-		b.Free(l, rate-6)
-	})
 }
 
 // TestScripts_Page_Is256Grants: for every loop over grants.
@@ -249,10 +211,15 @@ func TestScripts_Page_Is256Grants(t *testing.T) {
 			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10_000, Interval: 10 * second}))
 			for range n {
 				grant := string(new(Client).appendMember(nil, 2, false))
-				_, err := b.Redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()), grant)
-				require.NoError(b, err)
+				b.must(b.Redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()), grant))
 			}
 			require.NoError(b, b.Redis.Set("{limiter}:value", strconv.Itoa(10_000-2*n)))
+		}
+		expire := func(n int) { // as many expire, and one does not
+			fill(n)
+			pass(5 * second)
+			b.Take(l, 1)
+			pass(5 * second)
 		}
 		calls := func(want int64, what func()) {
 			b.Helper()
@@ -268,26 +235,26 @@ func TestScripts_Page_Is256Grants(t *testing.T) {
 			require.NoError(b, l.Release(b.Context(), int64(2*n)))
 			b.Free(l, 9999)
 
-			// As many expire, and one does not.
-			fill(n)
-			pass(5 * second)
-			b.Take(l, 1)
-			pass(5 * second)
+			expire(n)
 			calls((int64(n)+256)/256, func() { b.Free(l, 9999) })
 			calls(1, func() { b.Take(l, 1) })
 			calls(max(1, pages-1), func() { b.Take(l, 9998) })
 			b.Full(l, 1)
 
-			fill(n)
-			pass(5 * second)
-			b.Take(l, 1)
-			pass(5 * second)
+			expire(n)
 			calls(pages, func() { b.Full(l, 10_000) })
 			calls(1, func() { b.Take(l, 9999) })
 
 			fill(n)
 			calls(1, func() { require.NoError(b, l.Release(b.Context(), int64(2*n))) })
 			b.Free(l, 10_000)
+			expire(n)
+			require.NoError(b, l.Release(b.Context(), 1))
+			b.Free(l, 10_000)
+			assert.Empty(b, b.members(), "the expired grants are removed")
+			b.Take(l, 7)
+			pass(10 * second)
+			calls(1, func() { b.Take(l, 10_000) }) // all have expired, and none is read one by one
 
 			fill(n)
 			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 1000, Interval: 10 * second}, KeepState()))
@@ -306,95 +273,28 @@ func TestScripts_CursorOfAnotherSet_StartsAgain(t *testing.T) {
 		}
 		pass(second)
 		b.granted(l, "z", 7)
-		first := func() string {
-			members, err := b.Redis.SortedSet("{limiter}:permits")
-			require.NoError(b, err)
-			oldest := ""
-			for m, score := range members {
-				if oldest == "" || score < members[oldest] || score == members[oldest] && m < oldest {
-					oldest = m
-				}
-			}
-			return oldest
-		}()
+		first, newest := b.members()[0], member("z", 7)
 		b.Redis.Del("{limiter}:value")
 		taken := func(cursor string) string {
 			reply, err := b.run(availableScript, l, b.nowText(), "", "", "", "", cursor)
 			return strings.Join(strings.Fields(texts(b, reply, err))[:2], " ")
 		}
-		newest := member("z", 7)
 		assert.Equal(b, "1 256", taken(""))
 		assert.Equal(b, "0 693", taken("256 262 "+newest), "goes on: 262 counted, and 45 to come")
 		assert.Equal(b, "1 256", taken("256 262 "+member("y", 7)), "starts again, as another grant is the newest")
 
 		counted := func(cursor string) string {
-			reply, err := b.run(acquireScript, l, b.nowText(), member("n", 1000), "1000 10000", "", "1000", cursor)
-			return strings.Fields(texts(b, reply, err))[0] + " " + strings.Join(strings.Fields(texts(b, reply, err))[1:], " ")
+			reply, err := b.run(acquireScript, l, b.nowText(), member("n", 1000), b.hint(), "", "1000", cursor)
+			return texts(b, reply, err)
 		}
 		assert.Contains(b, counted("400 0 "+newest), "1 256 262", "starts again, as there are no 400")
 		assert.Contains(b, counted("256 262 "+member("y", 7)), "1 256 262")
-		assert.Equal(b, "-1 ", counted("256 262 "+newest))
+		assert.Equal(b, "-1", counted("256 262 "+newest))
 
 		// With a value, expired grants are counted, the oldest first.
 		pass(9 * second)
 		assert.Equal(b, "1 256", taken(""))
 		assert.Equal(b, "0 993", taken("256 256 "+first))
 		assert.Equal(b, "1 256", taken("256 256 "+newest))
-	})
-}
-
-func FuzzMembers(f *testing.F) {
-	f.Add([]byte{}, int64(1))
-	f.Add([]byte{1, 2, 3}, int64(100))
-	f.Add([]byte{0, 0, 0, 1}, int64(1<<32-1))
-	f.Add([]byte("\x08random..\x05\x00\x00\x00"), int64(1<<32))
-	f.Add([]byte("\x10random..random..\xff\xff\xff\xff"), int64(1<<53))
-	f.Add([]byte("\x00\x00\x80\x3f\x07\x00\x00\x00"), int64(7))
-	server, client := fuzzServer(f)
-	f.Fuzz(func(t *testing.T, found []byte, permits int64) {
-		made := new(Client).appendMember([]byte("before"), permits, false)
-		require.Equal(t, "before\x10", string(made[:7]))
-		require.Len(t, made, 6+1+16+4)
-		require.Equal(t, uint32(permits), binary.LittleEndian.Uint32(made[23:]))
-		another := new(Client).appendMember([]byte("before"), permits, false)
-		require.NotEqual(t, made, another, "two grants never share a member")
-
-		// A member of another release of Redisson, or of another program.
-		const rate = 1 << 40
-		server.FlushAll()
-		now := fuzzEpoch
-		l := New(client, WithClock(func() time.Time { return now })).Limiter("m")
-		require.NoError(t, l.SetRate(t.Context(), Rate{Permits: rate, Interval: time.Second}))
-		_, err := server.ZAdd(l.wire.keys[permitsKey], float64(now.UnixMilli()), string(found))
-		require.NoError(t, err)
-
-		// The value is lost, so that only the member has the taken permits.
-		if len(found) < 4 {
-			want := &StateError{Key: l.wire.keys[permitsKey], Field: "member", Value: string(found)}
-			var state *StateError
-			_, err = l.AvailablePermits(t.Context())
-			require.ErrorAs(t, err, &state)
-			require.Equal(t, want, state)
-			_, err = l.TryAcquire(t.Context(), 1)
-			require.ErrorAs(t, err, &state)
-			require.Equal(t, want, state)
-			require.Equal(t, []string{l.wire.keys[configKey], l.wire.keys[permitsKey]}, server.Keys(), "nothing was written")
-		} else {
-			taken := int64(binary.LittleEndian.Uint32(found[len(found)-4:]))
-			free, err := l.AvailablePermits(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, rate-taken, free)
-			decision, err := l.Take(t.Context(), 1)
-			require.NoError(t, err)
-			want := Decision{Allowed: true, Limit: rate, Remaining: rate - taken - 1, ResetAfter: time.Second}
-			require.Equal(t, want, decision)
-		}
-		now = now.Add(time.Second)
-		free, err := l.AvailablePermits(t.Context())
-		require.NoError(t, err)
-		require.EqualValues(t, rate, free, "whatever it was, it has left the window")
-		granted, err := l.TryAcquire(t.Context(), maxGrant)
-		require.NoError(t, err)
-		require.True(t, granted)
 	})
 }

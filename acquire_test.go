@@ -85,29 +85,6 @@ func TestAcquire_PermitsLeasedByOthers_WaitsForTheLeaseToEnd(t *testing.T) {
 	})
 }
 
-func TestRelease_Grants_OldestIsReleasedFirst(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		ctx := b.Context()
-		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
-		b.Take(l, 4)
-		pass(second)
-		b.Take(l, 6)
-		require.NoError(b, l.Release(ctx, 5)) // the 4, and 1 of the 6
-		b.Free(l, 5)
-		b.Take(l, 5)
-		pass(9 * second) // the 4 would return now, but have returned before
-		b.Full(l, 1)
-		pass(second)
-		b.Free(l, 10)
-
-		require.NoError(b, l.Release(ctx, 3)) // no permit is taken
-		b.Take(l, 10)
-		require.NoError(b, l.Release(ctx, 100))
-		b.Take(l, 10)
-		b.Full(l, 1)
-	})
-}
-
 func TestRelease_Fails_ExpiredGrantsAreCounted(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
@@ -118,25 +95,6 @@ func TestRelease_Fails_ExpiredGrantsAreCounted(t *testing.T) {
 		pass(5 * second)
 		require.ErrorAs(b, l.Release(b.Context(), 1), new(*StateError))
 		b.Free(l, 5)
-	})
-}
-
-// TestRelease_ManyGrants_TakesOneCall: of the grants in the window; others have expired.
-func TestRelease_ManyGrants_TakesOneCall(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})
-		for grant := range 1000 {
-			if grant == 300 {
-				pass(5 * second)
-			}
-			b.Take(l, 1)
-		}
-		pass(5 * second)
-		require.NoError(b, l.Release(b.Context(), 400))
-		b.Free(l, 9700)
-		assert.Len(b, b.members(), 300)
-		pass(5 * second)
-		b.Take(l, 10_000)
 	})
 }
 
@@ -298,4 +256,31 @@ func TestFlush_CallerLeaves_LosesNoLease(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestAcquireScript_GrantsOfOneMillisecond_ReturnTogether: for every byte of a member's permits.
+func TestAcquireScript_GrantsOfOneMillisecond_ReturnTogether(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		const rate = 1 << 40
+		l := b.limiter(Rate{Permits: rate, Interval: time.Minute})
+		sum := int64(0)
+		for i, n := range []int64{1, 0x100, 0x10000, 0x1000000, 0x01020304, 0xfffffffe} {
+			b.granted(l, string(rune('a'+i)), n)
+			sum += n
+		}
+		pass(second)
+		b.granted(l, "z", 5)
+		want := fmt.Sprintf("0 %d %d 60000 0 n 59000 %d 60000 5", rate-sum-5, int64(rate), sum)
+		assert.Equal(b, want, b.ask(l, "w", fmt.Sprint(int64(rate), "*1")))
+		b.Redis.Del("{limiter}:value")
+		b.Free(l, rate-sum-5)
+		b.Take(l, 1)
+		b.Free(l, rate-sum-6)
+		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: rate, Interval: time.Minute}, KeepState()))
+		b.Free(l, rate-sum-6)
+		require.NoError(b, l.Release(b.Context(), 0x1010101+0x01020304))
+		b.Free(l, rate-sum-6+0x1010101+0x01020304)
+		pass(59 * second)
+		b.Free(l, rate-6)
+	})
 }
