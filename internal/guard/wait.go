@@ -29,6 +29,12 @@ func (g *Guard) wait(ctx context.Context, q Request, a Answer, l waiter) Answer 
 		granted, err = l.TryAcquireWithin(limited, q.Permits, q.Wait)
 		late = tooLate(ctx, err) && time.Now().Before(end)
 	}
+	return g.waited(ctx, q, a, granted, late, err)
+}
+
+// waited returns the answer after a wait for permits. With late, no permits are free before the
+// deadline of ctx.
+func (g *Guard) waited(ctx context.Context, q Request, a Answer, granted, late bool, err error) Answer {
 	switch {
 	case late:
 		a.Result, a.Err = Canceled, err
@@ -55,32 +61,17 @@ func served(d rratelimiter.Decision, permits int64) rratelimiter.Decision {
 		ResetAfter: d.ResetAfter}
 }
 
-// acquireForever waits for permits as long as ctx lasts. The first call has the deadline, which detects an
-// outage.
+// acquireForever waits for permits as long as ctx lasts. The first call has the deadline, which
+// detects an outage. The remaining permits are unknown.
 func (g *Guard) acquireForever(ctx context.Context, q Request, l waiter) Answer {
 	end := time.Now().Add(g.deadline)
 	granted, err := l.TryAcquireWithin(ctx, q.Permits, g.deadline)
-	late := tooLate(ctx, err) && time.Now().Before(end)
-	if err == nil {
+	if err == nil && !granted {
 		g.breaker.succeeded()
-		if granted {
-			return acquiredForever
-		}
-		err = l.Acquire(ctx, q.Permits)
-		late = tooLate(ctx, err)
+		return g.wait(ctx, q, Answer{}, l)
 	}
-	switch {
-	case late:
-		return Answer{Result: Canceled, Err: err}
-	case err != nil:
-		return g.failed(ctx, q, Answer{}, err)
-	}
-	g.breaker.succeeded()
-	return acquiredForever
+	return g.waited(ctx, q, Answer{}, granted, tooLate(ctx, err) && time.Now().Before(end), err)
 }
-
-// acquiredForever is the answer after a wait of any length. The remaining permits are unknown.
-var acquiredForever = Answer{Result: Granted, Decision: rratelimiter.Decision{Allowed: true}}
 
 // tooLate reports whether an error means that no permits are free before the deadline of ctx, and
 // not that a connection was not made in time.

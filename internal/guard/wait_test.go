@@ -13,7 +13,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// errDialTimeout is what rueidis gives where a connection could not be made in time: it is a
+// errDialTimeout is the error of rueidis for a connection that was not made in time. It is a
 // context.DeadlineExceeded too.
 var errDialTimeout = fmt.Errorf("wrapped: %w", &net.OpError{Op: "dial", Err: context.DeadlineExceeded})
 
@@ -25,9 +25,9 @@ func TestGuard_DeadlineExceeded_DependsOnWhatIsLate(t *testing.T) {
 		want Result
 	}{
 		"dialed at once": {errDialTimeout, 0, FailedOpen}, "dialed while it waits": {errDialTimeout, time.Second, FailedOpen},
-		"dialed in line":            {errDialTimeout, Forever, FailedOpen},
+		"dialed in the queue":       {errDialTimeout, Forever, FailedOpen},
 		"no permits while it waits": {context.DeadlineExceeded, time.Second, Canceled},
-		"no permits in line":        {context.DeadlineExceeded, Forever, Canceled},
+		"no permits in the queue":   {context.DeadlineExceeded, Forever, Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -61,7 +61,7 @@ func (w waits) TryAcquireWithin(context.Context, int64, time.Duration) (bool, er
 
 func (w waits) Acquire(context.Context, int64) error { return w.err }
 
-// Peek is what the prober calls: it finds Redis as down as the calls do.
+// Peek is the call of the prober. It fails as the other calls do.
 func (w waits) Peek(context.Context) ([]rratelimiter.Decision, error) {
 	if w.err == errDialTimeout { //nolint:errorlint // the value itself
 		return nil, w.err
@@ -72,5 +72,5 @@ func (w waits) Peek(context.Context) ([]rratelimiter.Decision, error) {
 // The numbers of the decision are unknown.
 func TestGuard_PermitsAfterAWait_AreGranted(t *testing.T) {
 	a := New(Closed, deadline, nil).Ask(t.Context(), Request{Limiter: waits{}, Permits: 1, Wait: Forever})
-	assert.Equal(t, Answer{Result: Granted, Decision: rratelimiter.Decision{Allowed: true}}, a)
+	assert.Equal(t, Answer{Result: Granted, Waited: true, Decision: rratelimiter.Decision{Allowed: true}}, a)
 }
