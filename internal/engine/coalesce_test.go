@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -117,58 +116,6 @@ func TestTryAcquire_CallFails_EachCallerGetsItsError(t *testing.T) {
 		b.Redis.SetError("")
 		b.Take(l, 100)
 		b.idle(b.client)
-	})
-}
-
-func TestTryAcquire_SumExceedsAGrant_TakesSeveralCalls(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Minute})
-		b.Latency.Store(int64(10 * time.Millisecond))
-		_, errs := redistest.Crowd(20, func(i int) (rratelimiter.Decision, error) {
-			if i%2 == 0 {
-				return l.Take(b.Context(), 1)
-			}
-			return l.Take(b.Context(), engine.MostPermits)
-		})
-		for i, err := range errs {
-			if i%2 == 0 {
-				assert.NoError(b, err)
-			} else {
-				assert.ErrorIs(b, err, rratelimiter.ErrPermitsExceedRate)
-			}
-		}
-		b.Full(l, 1)
-	})
-}
-
-// TestRegistry_ManyNames_NoStateIsLeft: a limiter for each of many users costs no memory here.
-func TestRegistry_ManyNames_NoStateIsLeft(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		c := rratelimiter.New(b.Conn)
-		for i := range 100 {
-			l := c.Limiter(fmt.Sprintf("user:%d", i))
-			require.NoError(b, l.SetRate(b.Context(), rratelimiter.Rate{Permits: 1, Interval: time.Second}))
-			b.Take(l, 1)
-			b.Full(l, 1)
-			require.NoError(b, l.Acquire(b.Context(), 1))
-		}
-		synctest.Wait()
-		b.idle(c)
-	})
-}
-
-func TestTryAcquire_SharedCall_EachHasItsAnswer(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(rratelimiter.Rate{Permits: 5, Interval: time.Hour})
-		b.Latency.Store(int64(10 * time.Millisecond))
-		answers, errs := redistest.Crowd(4, func(i int) (rratelimiter.Decision, error) {
-			ok, err := l.TryAcquire(b.Context(), []int64{1, 1, 2, 2}[i])
-			return rratelimiter.Decision{Allowed: ok}, err
-		})
-		for i, want := range []bool{true, true, true, false} {
-			require.NoError(b, errs[i])
-			assert.Equal(b, want, answers[i].Allowed, i)
-		}
 	})
 }
 

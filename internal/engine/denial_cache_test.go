@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,8 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/engine"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -42,78 +39,6 @@ func TestWithDenialCache_Denial_IsAnsweredFromMemory(t *testing.T) {
 		require.ErrorIs(b, err, rratelimiter.ErrPermitsExceedRate)
 		pass(7 * second)
 		b.Take(l, 4)
-	})
-}
-
-func TestWithDenialCache_ClientChangesTheLimiter_DenialIsForgotten(t *testing.T) {
-	for name, change := range map[string]func(b *fixture, l *rratelimiter.Limiter) error{
-		"Release": func(b *fixture, l *rratelimiter.Limiter) error { return l.Release(b.Context(), 3) },
-		"SetRate": func(b *fixture, l *rratelimiter.Limiter) error {
-			return l.SetRate(b.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour})
-		},
-		"UpdateRate": func(b *fixture, l *rratelimiter.Limiter) error {
-			_, err := l.UpdateRate(b.Context(), rratelimiter.Rate{Permits: 20, Interval: time.Hour}, rratelimiter.KeepState())
-			return err
-		},
-		"Copy": func(b *fixture, l *rratelimiter.Limiter) error {
-			other := b.client.Limiter("other")
-			if err := other.SetRate(b.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}); err != nil {
-				return err
-			}
-			_, err := other.Copy(b.Context(), "limiter", rratelimiter.Replace())
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour}, rratelimiter.WithDenialCache(time.Hour))
-				b.Take(l, 10)
-				b.Full(l, 1)
-				synctest.Wait()
-				require.NoError(b, change(b, l))
-				b.Take(l, 3)
-			})
-		})
-	}
-	t.Run("Delete", func(t *testing.T) {
-		withRedis(t, func(b *fixture) {
-			l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour}, rratelimiter.WithDenialCache(time.Hour))
-			b.Take(l, 10)
-			b.Full(l, 1)
-			synctest.Wait()
-			_, err := l.Delete(b.Context())
-			require.NoError(b, err)
-			_, err = l.TryAcquire(b.Context(), 1)
-			assert.ErrorIs(b, err, rratelimiter.ErrNotInitialized)
-		})
-	})
-}
-
-// changed notifies the engine of a change of the limiter, without a call to Redis.
-func (b *fixture) changed() {
-	opened, err := inside.Open(b.client)
-	require.NoError(b, err)
-	nothing := func(context.Context) (any, error) { return nil, nil }
-	_, _ = engine.Change(b.Context(), opened.Engine, []string{"limiter"}, nothing)
-}
-
-// TestWithDenialCache_ChangeDuringTheCall_DenialIsNotStored: the version from before the call
-// counts.
-func TestWithDenialCache_ChangeDuringTheCall_DenialIsNotStored(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour}, rratelimiter.WithDenialCache(time.Hour))
-		b.Take(l, 10)
-		b.Latency.Store(int64(100 * time.Millisecond))
-		time.AfterFunc(50*time.Millisecond, func() { b.changed() })
-		b.Full(l, 1)
-		pass(10 * second)
-		_, denied := b.remembered(l, 1)
-		assert.False(b, denied)
-		b.Latency.Store(0)
-		b.Full(l, 1)
-		pass(second)
-		_, denied = b.remembered(l, 1)
-		assert.True(b, denied)
 	})
 }
 

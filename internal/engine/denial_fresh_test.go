@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -131,35 +130,5 @@ func TestWithDenialCache_RetryAfter_IsExact(t *testing.T) {
 			require.NoError(b, err)
 			assert.Equal(b, asked+1, b.Scripts.Load(), "calls of Redis")
 		})
-	})
-}
-
-// after is a Redis client that calls back once, between the reply to a command and its return.
-type after struct {
-	rueidis.Client
-	call func()
-}
-
-func (c *after) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
-	result := c.Client.Do(ctx, command)
-	if call := c.call; call != nil {
-		c.call = nil
-		call()
-	}
-	return result
-}
-
-func TestWithDenialCache_ChangeBeforeTheReplyIsRead_DenialIsNotStored(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		conn := &after{Client: b.Conn}
-		l := rratelimiter.New(conn, rratelimiter.WithDenialCache(time.Hour)).Limiter("limiter")
-		require.NoError(b, l.SetRate(b.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}))
-		b.Take(l, 10)
-		b.Full(l, 1)
-		require.NoError(b, l.Release(b.Context(), 10))
-		b.Take(l, 10)
-		conn.call = func() { assert.NoError(b, l.Release(b.Context(), 10)) }
-		b.Full(l, 1)
-		b.Take(l, 10)
 	})
 }

@@ -193,20 +193,6 @@ func TestLease_ClockJumps_EndsByMonotonicTime(t *testing.T) {
 	}
 }
 
-// TestLease_ShortInterval_EndsEarlier: the script shortened the lease.
-func TestLease_ShortInterval_EndsEarlier(t *testing.T) {
-	rate := rratelimiter.Rate{Permits: 10_000, Interval: 100 * time.Millisecond}
-	inLease(t, rate, func(b *fixture, l *rratelimiter.Limiter) {
-		b.Latency.Store(int64(100 * time.Microsecond))
-		start := time.Now()
-		require.Equal(b, 20, b.often(l, 20, 30*time.Microsecond))
-		require.Less(b, b.Stored("{limiter}:value"), int64(9980))
-		pass(6500 * time.Microsecond)
-		require.Less(b, time.Since(start), shortLease)
-		assert.Equal(b, int64(9980), b.Stored("{limiter}:value"))
-	})
-}
-
 func TestLease_CallersWait_AreServedInOrder(t *testing.T) {
 	inLease(t, rratelimiter.Rate{Permits: 2000, Interval: time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 		const together = 10

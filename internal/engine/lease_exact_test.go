@@ -179,23 +179,3 @@ func TestFlush_ReturnUnderWay_WaitsForIt(t *testing.T) {
 		})
 	}
 }
-
-// TestWithLease_LimiterExpiresSoon_NothingIsLeased: a TTL of the configuration alone suffices.
-func TestWithLease_LimiterExpiresSoon_NothingIsLeased(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(rratelimiter.Rate{Permits: 1_000_000, Interval: time.Hour}, rratelimiter.WithLease(time.Second))
-		b.Take(l, 1)
-		b.Redis.SetTTL("limiter", 900*time.Millisecond)
-		calls := b.Scripts.Load()
-		const asked = 100
-		for range asked {
-			b.Take(l, 1)
-		}
-		assert.EqualValues(b, asked, b.Scripts.Load()-calls, "calls: each asks Redis")
-		require.NoError(b, b.Conn.Do(b.Context(), b.Conn.B().Persist().Key("limiter").Build()).Error())
-		for range asked {
-			b.Take(l, 1)
-		}
-		assert.Less(b, b.Scripts.Load()-calls, int64(asked+asked/2), "leased by then")
-	})
-}

@@ -91,16 +91,6 @@ func TestLease_RareCalls_LeaseNothing(t *testing.T) {
 	})
 }
 
-func TestLease_LastPermits_AreForOthers(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 400, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
-		assert.Equal(b, 380, b.often(l, 380, 50*time.Microsecond))
-		other := rratelimiter.New(b.Conn).Limiter("limiter")
-		b.Take(other, 20)
-		b.Full(other, 1)
-		b.Full(l, 1)
-	})
-}
-
 // use is a permit that a caller was granted, in Unix milliseconds as in Redis: at some time between
 // its request and its grant.
 type use struct{ asked, granted int64 }
@@ -239,23 +229,6 @@ func TestLease_FlushOrChange_IsReturned(t *testing.T) {
 				})
 		})
 	}
-}
-
-func TestLease_Ends_RedisIsAsked(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
-		b.often(l, 300, 30*time.Microsecond)
-		_, err := rratelimiter.New(b.QuickConn()).Limiter("limiter").Delete(b.Context())
-		require.NoError(b, err)
-		var end time.Duration
-		for start := time.Now(); ; pass(100 * time.Microsecond) {
-			_, err := l.TryAcquire(b.Context(), 1)
-			if end = time.Since(start); err != nil {
-				require.ErrorIs(b, err, rratelimiter.ErrNotInitialized)
-				break
-			}
-		}
-		assert.LessOrEqual(b, end, shortLease+time.Millisecond)
-	})
 }
 
 // TestLease_LimiterExpiresSoon_NothingIsLeased: a lease ends before its limiter, and lasts at most

@@ -120,37 +120,3 @@ func TestPipeline_Cluster_IsNotUsed(t *testing.T) {
 		assert.Zero(b, counting.sent.Load(), "pipelines")
 	})
 }
-
-func TestPipeline_SomeCallsFail_EachHasItsOwnError(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		c := rratelimiter.New(b.Conn)
-		takeAtOnce(b, c)
-		b.Latency.Store(int64(10 * time.Millisecond))
-		var callers sync.WaitGroup
-		for i := range names {
-			name := fmt.Sprint("limiter:", i)
-			switch i % 3 {
-			case 1:
-				b.Redis.Del(name)
-			case 2:
-				b.Redis.HSet(name, "rate", "many")
-			}
-			callers.Go(func() {
-				_, err := c.Limiter(name).TryAcquire(b.Context(), 1)
-				var state *rratelimiter.StateError
-				switch i % 3 {
-				case 0:
-					assert.NoError(b, err)
-				case 1:
-					assert.ErrorIs(b, err, rratelimiter.ErrNotInitialized)
-				case 2:
-					assert.ErrorAs(b, err, &state)
-				}
-				if err != nil {
-					assert.ErrorContains(b, err, name)
-				}
-			})
-		}
-		callers.Wait()
-	})
-}

@@ -193,24 +193,3 @@ func TestTryAcquireWithin_NoTimeout_DoesNotWait(t *testing.T) {
 		assert.True(t, ok)
 	})
 }
-
-func TestQueue_CallerBehindAPage_IsDecidedToo(t *testing.T) {
-	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
-		q.Take(l, 10)
-		ctx, cancel := context.WithCancel(q.Context())
-		defer cancel()
-		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
-		pass(5500 * time.Millisecond) // between two pings of rueidis
-		q.Latency.Store(int64(100 * time.Millisecond))
-		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
-		pass(50 * time.Millisecond) // and its call is under way
-		for range engine.MostRequests + 10 {
-			q.done.Go(func() { _ = l.Acquire(ctx, 1) })
-		}
-		synctest.Wait()
-		q.within(l, "last", 1, time.Minute)
-		pass(200 * time.Millisecond)
-		assert.Equal(t, []string{"last failed at 5.7s"}, q.said())
-		cancel()
-	})
-}

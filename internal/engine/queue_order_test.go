@@ -219,19 +219,6 @@ func TestQueue_ClientReleases_ServesAtOnce(t *testing.T) {
 	})
 }
 
-func TestQueue_ClientDeletesTheLimiter_CallersEnd(t *testing.T) {
-	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
-		q.Take(l, 10)
-		q.wait(l, "a", 1, 0)
-		q.wait(l, "b", 1, 0)
-		_, err := l.Delete(q.Context())
-		require.NoError(t, err)
-		q.done.Wait()
-		assert.ElementsMatch(t, []string{"a failed at 0s", "b failed at 0s"}, q.log)
-		assert.ErrorIs(t, l.Acquire(q.Context(), 1), rratelimiter.ErrNotInitialized)
-	})
-}
-
 func TestQueue_RequestAboveTheRate_DoesNotDelayOthers(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Latency.Store(int64(100 * time.Millisecond))

@@ -53,25 +53,6 @@ func TestRefund_GrantHasExpired_ReturnsNothing(t *testing.T) {
 	}
 }
 
-func TestRefund_SomeCallersLeft_OnlyTheirPermitsReturn(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Minute})
-		b.Latency.Store(int64(time.Second))
-		gone, cancel := context.WithTimeout(b.Context(), 500*time.Millisecond)
-		defer cancel()
-		answer := make(chan error, 1)
-		go func() { _, err := l.TryAcquire(gone, 3); answer <- err }()
-		b.Take(l, 4)
-		require.ErrorIs(b, <-answer, context.DeadlineExceeded)
-		pass(2 * time.Second)
-		b.Free(l, 6)
-
-		// Once the interval is over for those that stayed, all is free.
-		pass(time.Minute)
-		b.Take(l, 10)
-	})
-}
-
 // TestRefund_SharedGrant_RestStaysInTheWindow: permits of callers that left return once, those of
 // the others when they expire.
 func TestRefund_SharedGrant_RestStaysInTheWindow(t *testing.T) {

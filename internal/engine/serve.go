@@ -49,13 +49,14 @@ func (l *Limiter) serve(e *entry, q *queue) {
 
 // callForQueue runs the call of a queue and applies the reply.
 func (l *Limiter) callForQueue(e *entry, q *queue, began, changes uint64) {
-	var err error
-	restart := func() { go l.serve(e, q) } // if this goroutine ends
-	orElse(func() { err = l.acquire(context.Background(), &q.batch) }, func() {
-		defer restart()
-		l.answerQueue(e, q, began, changes, l.Protocol.Explain(context.Background(), redisx.ErrNoReply))
-	})
-	orElse(func() { l.answerQueue(e, q, began, changes, err) }, restart)
+	orElse(func() {
+		var err error
+		orElse(func() { err = l.acquire(context.Background(), &q.batch) },
+			func() {
+				l.answerQueue(e, q, began, changes, l.Protocol.Explain(context.Background(), redisx.ErrNoReply))
+			})
+		l.answerQueue(e, q, began, changes, err)
+	}, func() { go l.serve(e, q) }) // if this goroutine ends
 }
 
 // answerQueue answers the waiters that had arrived when a call began, as far as the call answers
