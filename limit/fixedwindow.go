@@ -81,7 +81,7 @@ func (o windowForecast) wait(permits int64) (time.Duration, bool) {
 	return o.end, true
 }
 
-func (o windowForecast) reset() time.Duration {
+func (o windowForecast) reset(int64) time.Duration {
 	if o.taken == 0 {
 		return 0
 	}

@@ -75,8 +75,9 @@ type forecast interface {
 	// report that far, and the time is a lower bound.
 	wait(permits int64) (after time.Duration, known bool)
 
-	// reset returns the time until no permit is taken.
-	reset() time.Duration
+	// reset returns the time until no permit is taken. It leaves out the last so many permits of the
+	// call, as a request before them saw it.
+	reset(later int64) time.Duration
 
 	// earliest is Earliest of [engine.Forecast].
 	earliest(wanted int64) time.Duration

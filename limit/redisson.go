@@ -61,6 +61,6 @@ func (o redissonForecast) wait(permits int64) (time.Duration, bool) {
 	return answer.RetryAfter, known
 }
 
-func (o redissonForecast) reset() time.Duration { return o.resetIn }
+func (o redissonForecast) reset(int64) time.Duration { return o.resetIn }
 
 func (o redissonForecast) earliest(wanted int64) time.Duration { return o.Earliest(wanted) }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/policymodel"
 )
 
 // neverFinishes replies to every script that it has more to do.
@@ -65,4 +66,28 @@ func TestScript_NeverFinishes_EndsWithAnError(t *testing.T) {
 		require.ErrorContains(b, err, "has not finished")
 		assert.EqualValues(b, engine.MostPages, conn.calls.Load())
 	})
+}
+
+func TestTake_CallsShareAScript_ResetAfterIsOfTheirOrder(t *testing.T) {
+	for _, p := range []struct {
+		policy Policy
+		model  policymodel.Model
+	}{
+		{FixedWindow{10, time.Hour, false}, &policymodel.FixedWindow{Permits: 10, Interval: 3600e6}},
+		{SlidingWindow{10, time.Second, 0}, &policymodel.SlidingWindow{Permits: 10, Cell: 1e5, Cells: 10}},
+		{TokenBucket{10, 3, time.Second}, &policymodel.TokenBucket{Capacity: 10, Refill: 3, Interval: 1e6}},
+		{LeakyBucket{10, 3, time.Second}, &policymodel.TokenBucket{Capacity: 10, Refill: 3, Interval: 1e6, Leaky: true}},
+		{Smooth{Permits: 3, Interval: time.Second, Burst: 2 * time.Second}, policymodel.NewSmooth(3, 2, 0, 0)},
+	} {
+		b := newBench(t)
+		var asks []engine.Ask
+		for _, permits := range []int64{2, 1, 4} {
+			asks = append(asks, engine.Ask{Permits: permits, Detail: true})
+		}
+		for _, r := range b.ask(New(b.client, "name", p.policy), asks...).Requests {
+			require.True(b, r.Allowed)
+			require.True(b, p.model.Take(b.now, r.Permits))
+			require.InDelta(b, micros(p.model.Reset(b.now)), r.ResetAfter, float64(time.Microsecond), "%T", p.policy)
+		}
+	}
 }

@@ -88,7 +88,7 @@ func (o returnsForecast) wait(permits int64) (after time.Duration, known bool) {
 	return o.returns[i].after, o.returns[i].permits >= need
 }
 
-func (o returnsForecast) reset() time.Duration { return o.end }
+func (o returnsForecast) reset(int64) time.Duration { return o.end }
 
 // earliest: if more is wanted than the window holds, the granted permits have to return, which
 // takes an interval each time.

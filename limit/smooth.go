@@ -137,13 +137,14 @@ func (p Smooth) forecast(reply []int64) (forecast, bool) {
 	if len(reply) != 3 {
 		return nil, false
 	}
-	return smoothForecast{p.Permits, reply[0], micros(reply[1]), micros(reply[2])}, true
+	return smoothForecast{p.Permits, reply[0], micros(reply[1]), micros(reply[2]), p.curve().stable}, true
 }
 
 // smoothForecast is a time from which the next request is granted.
 type smoothForecast struct {
 	permits, stored int64
 	next, idle      time.Duration // from now
+	stable          float64       // microseconds that a permit costs
 }
 
 func (o smoothForecast) limit() int64 { return o.permits }
@@ -152,6 +153,10 @@ func (o smoothForecast) free() int64 { return o.stored }
 
 func (o smoothForecast) wait(int64) (time.Duration, bool) { return o.next, true }
 
-func (o smoothForecast) reset() time.Duration { return o.idle }
+// reset: all requests of a call but the last one are granted from stored permits, which are stored
+// again at the steady rate.
+func (o smoothForecast) reset(later int64) time.Duration {
+	return max(0, o.idle-micros(int64(float64(later)*o.stable)))
+}
 
 func (o smoothForecast) earliest(int64) time.Duration { return o.next }

@@ -44,7 +44,7 @@ func (s *state) granted(later int64) engine.Answer {
 			fewest = p
 		}
 	}
-	return engine.Answer{Allowed: true, Limit: fewest.limit(), Remaining: remaining(fewest, later), ResetAfter: s.reset()}
+	return engine.Answer{Allowed: true, Limit: fewest.limit(), Remaining: remaining(fewest, later), ResetAfter: s.reset(later)}
 }
 
 // Denied returns the answer to a request that was not granted. It returns false if RetryAfter is
@@ -60,14 +60,14 @@ func (s *state) Denied(permits int64) (engine.Answer, bool) {
 		}
 	}
 	return engine.Answer{Limit: longest.limit(), Remaining: remaining(longest, 0), RetryAfter: after,
-		ResetAfter: s.reset()}, known
+		ResetAfter: s.reset(0)}, known
 }
 
 // grantedParts returns the answer of each policy to such a request.
 func (s *state) grantedParts(later int64) []engine.Answer {
 	answers := make([]engine.Answer, len(s.policies))
 	for i, p := range s.policies {
-		answers[i] = engine.Answer{Allowed: true, Limit: p.limit(), Remaining: remaining(p, later), ResetAfter: p.reset()}
+		answers[i] = engine.Answer{Allowed: true, Limit: p.limit(), Remaining: remaining(p, later), ResetAfter: p.reset(later)}
 	}
 	return answers
 }
@@ -84,9 +84,9 @@ func (s *state) Parts(permits int64) []engine.Answer {
 
 func remaining(p forecast, later int64) int64 { return max(0, p.free()+later) }
 
-func (s *state) reset() (after time.Duration) {
+func (s *state) reset(later int64) (after time.Duration) {
 	for _, p := range s.policies {
-		after = max(after, p.reset())
+		after = max(after, p.reset(later))
 	}
 	return after
 }

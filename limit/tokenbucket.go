@@ -98,7 +98,7 @@ func (o bucketForecast) after(permits int64) time.Duration {
 
 func (o bucketForecast) wait(permits int64) (time.Duration, bool) { return o.after(permits), true }
 
-func (o bucketForecast) reset() time.Duration { return o.after(o.permits) }
+func (o bucketForecast) reset(later int64) time.Duration { return o.after(o.permits - later) }
 
 func (o bucketForecast) earliest(wanted int64) time.Duration { return o.after(wanted) }
 

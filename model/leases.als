@@ -147,10 +147,10 @@ pred Everything {
   not exact
 }
 
-run Everything for exactly 2 Client, exactly 3 Permit, exactly 9 Tick, 0 DatedAtStart, 3 Int, 10 steps expect 1
-check Strict for exactly 2 Client, exactly 3 Permit, exactly 9 Tick, 0 DatedAtStart, 3 Int, 10 steps expect 0
-check StrictWithSkew for exactly 2 Client, exactly 3 Permit, exactly 9 Tick, 0 DatedAtStart, 3 Int, 10 steps expect 0
-check StrictAfterLowerRate for exactly 2 Client, exactly 3 Permit, exactly 9 Tick, 0 DatedAtStart, 3 Int, 10 steps expect 0
-check NothingLost for exactly 2 Client, exactly 3 Permit, exactly 9 Tick, 0 DatedAtStart, 3 Int, 10 steps expect 0
+run Everything for exactly 2 Client, exactly 3 Permit, exactly 12 Tick, 0 DatedAtStart, 3 Int, 10 steps expect 1
+check Strict for exactly 2 Client, exactly 3 Permit, exactly 12 Tick, 0 DatedAtStart, 3 Int, 10 steps expect 0
+check StrictWithSkew for exactly 2 Client, exactly 3 Permit, exactly 12 Tick, 0 DatedAtStart, 3 Int, 10 steps expect 0
+check StrictAfterLowerRate for exactly 2 Client, exactly 3 Permit, exactly 12 Tick, 0 DatedAtStart, 3 Int, 10 steps expect 0
+check NothingLost for exactly 2 Client, exactly 3 Permit, exactly 12 Tick, 0 DatedAtStart, 3 Int, 10 steps expect 0
 -- The deliberate mistake is found.
-check Strict for exactly 2 Client, exactly 3 Permit, exactly 9 Tick, exactly 1 DatedAtStart, 3 Int, 10 steps expect 1
+check Strict for exactly 2 Client, exactly 3 Permit, exactly 12 Tick, exactly 1 DatedAtStart, 3 Int, 10 steps expect 1

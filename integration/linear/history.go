@@ -20,6 +20,7 @@ type Call string
 // The calls of a history.
 const (
 	TryAcquire       Call = "TryAcquire"
+	TakeUpTo         Call = "TakeUpTo"
 	Take             Call = "Take"
 	Release          Call = "Release"
 	SetRate          Call = "SetRate"
@@ -43,15 +44,18 @@ type Input struct {
 	Leases bool
 	// Settled is set if no Client has a lease.
 	Settled bool
+	// Joined is set if the call is of a Join.
+	Joined bool
 	// Java is set if the caller is Redisson.
 	Java bool
 }
 
 // Output is the answer.
 type Output struct {
-	Allowed   bool // of TryAcquire and Take; of Delete, whether the limiter existed
-	Available int64
+	Allowed   bool  // of TryAcquire; of Delete, whether the limiter existed
+	Available int64 // of AvailablePermits; of TakeUpTo, the permits that it took
 	Decision  rratelimiter.Decision
+	Each      []rratelimiter.Decision // of Peek
 	Err       error
 }
 
@@ -143,13 +147,19 @@ func describe(input, output any) string {
 		who = "Java"
 	case in.Leases:
 		who = "Go with leases"
+	case in.Joined:
+		who = "Join"
 	}
 	text := fmt.Sprintf("%s: %s(%d) at %d..%d", who, in.Call, in.Permits, in.From/1000, in.To/1000)
 	switch {
 	case out.Err != nil:
 		return fmt.Sprintf("%s: %v", text, out.Err)
-	case in.Call == Take || in.Call == Peek || in.Call == Charge:
+	case in.Call == Take || in.Call == Charge:
 		return fmt.Sprintf("%s: %+v", text, out.Decision)
+	case in.Call == TakeUpTo:
+		return fmt.Sprintf("%s: %d, %+v", text, out.Available, out.Decision)
+	case in.Call == Peek:
+		return fmt.Sprintf("%s: %+v", text, out.Each)
 	case in.Call == AvailablePermits:
 		return fmt.Sprintf("%s: %d", text, out.Available)
 	}

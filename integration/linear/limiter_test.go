@@ -44,7 +44,7 @@ func goClients(t *testing.T, seed uint64, happens fault, pause time.Duration, la
 	each(t, seed, name, happens, 6, func(c *caller) {
 		for range 5 + c.random.IntN(5) {
 			c.rest(pause)
-			advance(h.Clock, c.random, interval)
+			advance(h.Clock, c.random, interval, time.Millisecond)
 			h.Do(c.number, c.input(rate), limiterCall(limiters[c.random.IntN(clients)], interval))
 		}
 	})

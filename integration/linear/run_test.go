@@ -111,8 +111,11 @@ func failover(t *testing.T, name string, random *rand.Rand) {
 	time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
 	slot, err := nodes.SlotOf(t.Context(), name)
 	require.NoError(t, err)
-	replica, err := nodes.ReplicaOf(t.Context(), slot)
-	require.NoError(t, err)
+	var replica *servers.Server
+	require.Eventually(t, func() bool { // the last failover may still be under way
+		replica, err = nodes.ReplicaOf(t.Context(), slot)
+		return err == nil
+	}, time.Minute, time.Millisecond)
 	require.Eventually(t, func() bool {
 		// A failover that takes longer than five seconds gives up.
 		_, _ = replica.Do(t.Context(), "CLUSTER", "FAILOVER")
@@ -150,15 +153,16 @@ func (c *caller) rest(most time.Duration) {
 	}
 }
 
-// advance sets the clock of a history now and then: a little ahead, or to where permits return.
-func advance(clock *Clock, random *rand.Rand, interval time.Duration) {
+// advance sets the clock of a history now and then, by a number of ticks: a little ahead, or to where
+// permits return.
+func advance(clock *Clock, random *rand.Rand, interval, tick time.Duration) {
 	seen := clock.Seen()
 	now := seen[len(seen)-1]
 	switch random.IntN(12) {
 	case 0:
-		clock.Advance(now + 1000*random.Int64N(interval.Milliseconds()/8))
+		clock.Advance(now + tick.Microseconds()*random.Int64N(int64(interval/tick)/8))
 	case 1, 2:
-		clock.Advance(seen[random.IntN(len(seen))] + interval.Microseconds() - 1000*random.Int64N(2))
+		clock.Advance(seen[random.IntN(len(seen))] + interval.Microseconds() - tick.Microseconds()*random.Int64N(2))
 	}
 }
 

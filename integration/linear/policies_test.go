@@ -1,0 +1,129 @@
+package linear
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/policymodel"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// scheme is a limiter of package limit: its policies and their models.
+type scheme struct {
+	window   time.Duration
+	policies []limit.Policy
+	models   func() []Policy
+}
+
+const (
+	quota  = 8
+	window = 1000 * time.Second
+	micro  = int64(window / time.Microsecond)
+)
+
+// one returns a scheme of one policy.
+func one(p limit.Policy, model func() policymodel.Model) scheme {
+	return scheme{window, []limit.Policy{p}, func() []Policy { return []Policy{{quota, model()}} }}
+}
+
+var schemes = []scheme{
+	one(limit.FixedWindow{Permits: quota, Interval: window},
+		func() policymodel.Model { return &policymodel.FixedWindow{Permits: quota, Interval: micro} }),
+	one(limit.FixedWindow{Permits: quota, Interval: window, Aligned: true},
+		func() policymodel.Model {
+			return &policymodel.FixedWindow{Permits: quota, Interval: micro, Aligned: true}
+		}),
+	{24 * time.Hour, []limit.Policy{limit.Calendar{Permits: quota, Unit: limit.Day}}, func() []Policy {
+		return []Policy{{quota, &policymodel.Calendar{Permits: quota, Unit: policymodel.Day, In: time.UTC}}}
+	}},
+	one(limit.SlidingWindow{Permits: quota, Interval: window},
+		func() policymodel.Model {
+			return &policymodel.SlidingWindow{Permits: quota, Cell: micro / 10, Cells: 10}
+		}),
+	one(limit.SlidingLog{Permits: quota, Interval: window},
+		func() policymodel.Model { return &policymodel.SlidingLog{Permits: quota, Interval: micro} }),
+	one(limit.TokenBucket{Capacity: quota, Refill: 3, Interval: window},
+		func() policymodel.Model { return &policymodel.TokenBucket{Capacity: quota, Refill: 3, Interval: micro} }),
+	one(limit.LeakyBucket{Capacity: quota, Leak: 3, Interval: window},
+		func() policymodel.Model {
+			return &policymodel.TokenBucket{Capacity: quota, Refill: 3, Interval: micro, Leaky: true}
+		}),
+	one(limit.Smooth{Permits: quota, Interval: window, Burst: window},
+		func() policymodel.Model { return policymodel.NewSmooth(quota/window.Seconds(), window.Seconds(), 0, 0) }),
+	{window, []limit.Policy{limit.SlidingLog{Permits: quota, Interval: window},
+		limit.TokenBucket{Capacity: quota / 2, Refill: 3, Interval: window}},
+		func() []Policy {
+			return []Policy{
+				{quota, &policymodel.SlidingLog{Permits: quota, Interval: micro}},
+				{quota / 2, &policymodel.TokenBucket{Capacity: quota / 2, Refill: 3, Interval: micro}},
+			}
+		}},
+}
+
+// TestPolicies_GoClients_IsLinearizable: each policy and two policies together.
+func TestPolicies_GoClients_IsLinearizable(t *testing.T) {
+	check(t, "policies", histories(45), func(i int, seed uint64) (*History, porcupine.Model) {
+		s := schemes[i%len(schemes)]
+		switch round := i / len(schemes) % 5; {
+		case round == 4:
+			return limiting(t, s, seed, failover, 50*time.Millisecond, true)
+		case round%2 == 1:
+			return limiting(t, s, seed, cut, 2*time.Millisecond, false)
+		}
+		return limiting(t, s, seed, none, 0, false)
+	})
+}
+
+func limiting(t *testing.T, s scheme, seed uint64, happens fault, pause time.Duration, late bool) (
+	*History, porcupine.Model) {
+	name := nameOf(seed)
+	h := &History{Clock: NewClock(begin), Late: late}
+	var limiters []*limit.Limiter
+	for _, conn := range conns {
+		limiters = append(limiters, limit.New(rratelimiter.New(conn, rratelimiter.WithClock(h.Clock.Now)), name, s.policies...))
+	}
+	each(t, seed, name, happens, 6, func(c *caller) {
+		for range 5 + c.random.IntN(5) {
+			c.rest(pause)
+			// Keys expire on the server's clock, so no permit may return within seconds.
+			advance(h.Clock, c.random, s.window, 10*time.Second)
+			in := Input{Call: policyCalls[c.random.IntN(len(policyCalls))], Permits: 1 + c.random.Int64N(4)}
+			h.Do(c.number, in, policyCall(limiters[c.random.IntN(clients)]))
+		}
+	})
+	return h, Policies(s.models()...)
+}
+
+// policyCalls are the calls of a history, as often as they are made.
+var policyCalls = slices.Concat(slices.Repeat([]Call{TryAcquire, Take, Take}, 5),
+	[]Call{TakeUpTo, TakeUpTo, Release, Charge, Peek, Reset})
+
+// policyCall makes a call of a limiter of package limit.
+func policyCall(l *limit.Limiter) func(context.Context, Input) Output {
+	return func(ctx context.Context, in Input) (out Output) {
+		switch in.Call {
+		case TryAcquire:
+			out.Allowed, out.Err = l.TryAcquire(ctx, in.Permits)
+		case Take:
+			out.Decision, out.Err = l.Take(ctx, in.Permits)
+		case TakeUpTo:
+			out.Available, out.Decision, out.Err = l.TakeUpTo(ctx, in.Permits)
+		case Release:
+			out.Err = l.Release(ctx, in.Permits)
+		case Charge:
+			out.Decision, out.Err = l.Charge(ctx, in.Permits)
+		case Peek:
+			out.Each, out.Err = l.Peek(ctx)
+		case Reset:
+			out.Err = l.Reset(ctx)
+		default:
+			panic(in.Call)
+		}
+		return out
+	}
+}
