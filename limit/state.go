@@ -44,7 +44,9 @@ func (s *state) granted(later int64) engine.Answer {
 			fewest = p
 		}
 	}
-	return engine.Answer{Allowed: true, Limit: fewest.limit(), Remaining: remaining(fewest, later), ResetAfter: s.reset(later)}
+	return engine.Answer{
+		Allowed: true, Limit: fewest.limit(), Remaining: remaining(fewest, later), ResetAfter: s.reset(later),
+	}
 }
 
 // Denied returns the answer to a request that was not granted. It returns false if RetryAfter is
@@ -67,7 +69,9 @@ func (s *state) Denied(permits int64) (engine.Answer, bool) {
 func (s *state) grantedParts(later int64) []engine.Answer {
 	answers := make([]engine.Answer, len(s.policies))
 	for i, p := range s.policies {
-		answers[i] = engine.Answer{Allowed: true, Limit: p.limit(), Remaining: remaining(p, later), ResetAfter: p.reset(later)}
+		answers[i] = engine.Answer{
+			Allowed: true, Limit: p.limit(), Remaining: remaining(p, later), ResetAfter: p.reset(later),
+		}
 	}
 	return answers
 }

@@ -43,7 +43,7 @@ func Policies(all ...Policy) porcupine.Model {
 			}
 			return next
 		},
-		Equal:             func(a, b any) bool { return reflect.DeepEqual(a, b) },
+		Equal:             reflect.DeepEqual,
 		DescribeOperation: describe,
 		DescribeState: func(state any) string {
 			var text string
@@ -125,7 +125,8 @@ func (s policies) decides(d rratelimiter.Decision, allowed bool, permits, at int
 			retry = max(retry, p.Wait(at, permits))
 		}
 	}
-	return d.Allowed == allowed && d.RetryAfter == micros(retry) && (d.ResetAfter-micros(reset)).Abs() <= time.Microsecond &&
+	return d.Allowed == allowed && d.RetryAfter == micros(retry) &&
+		(d.ResetAfter-micros(reset)).Abs() <= time.Microsecond &&
 		slices.ContainsFunc(s, func(p Policy) bool {
 			return d.Limit == p.Limit && d.Remaining == p.remaining(at) &&
 				(allowed && p.remaining(at) == fewest || !allowed && p.Wait(at, permits) == retry)

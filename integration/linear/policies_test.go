@@ -85,7 +85,8 @@ func limiting(t *testing.T, s scheme, seed uint64, happens fault, pause time.Dur
 	h := &History{Clock: NewClock(begin), Late: late}
 	var limiters []*limit.Limiter
 	for _, conn := range conns {
-		limiters = append(limiters, limit.New(rratelimiter.New(conn, rratelimiter.WithClock(h.Clock.Now)), name, s.policies...))
+		client := rratelimiter.New(conn, rratelimiter.WithClock(h.Clock.Now))
+		limiters = append(limiters, limit.New(client, name, s.policies...))
 	}
 	each(t, seed, name, happens, 6, func(c *caller) {
 		for range 5 + c.random.IntN(5) {
