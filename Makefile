@@ -26,7 +26,7 @@ IMAGE        ?= rrl:local
 AUTHORITIES   = $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt))
 
 .PHONY: demo demo-java test test-root test-modules test-published test-integration test-proxies test-matrix \
-	test-servers test-faults test-docker redis-image image bin/image fetch-check api tidy release snapshot fuzz mutate \
+	test-servers test-faults test-docker redis-image image bin/image fetch-check api tidy release snapshot fuzz mutate model \
 	bench recording recording-java lint prose deps
 
 # The quickstart; REDIS_URL=redis://host:6379 runs it on a real Redis.
@@ -150,6 +150,10 @@ LUA_MUTANTS  ?= -n 100
 mutate:
 	GOFLAGS=-count=1 STRESS_SEEDS=1 go run $(GREMLINS) unleash --workers 1 --timeout-coefficient 10 ./internal/engine
 	cd integration && go run ./tools/luamutants $(LUA_MUTANTS)
+
+# The models of leases and of waiting callers, searched by Alloy to the bounds that it prints: some ten minutes.
+model: deps
+	go run ./integration/tools/alloy model/*.als
 
 # This library beside others; writes docs/performance/tables.md.
 bench: deps

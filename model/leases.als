@@ -153,4 +153,4 @@ check StrictWithSkew for exactly 2 Client, exactly 3 Permit, exactly 12 Tick, 0 
 check StrictAfterLowerRate for exactly 2 Client, exactly 3 Permit, exactly 12 Tick, 0 DatedAtStart, 3 Int, 10 steps expect 0
 check NothingLost for exactly 2 Client, exactly 3 Permit, exactly 12 Tick, 0 DatedAtStart, 3 Int, 10 steps expect 0
 -- The deliberate mistake is found.
-check Strict for exactly 2 Client, exactly 3 Permit, exactly 12 Tick, exactly 1 DatedAtStart, 3 Int, 10 steps expect 1
+Mistake: check Strict for exactly 2 Client, exactly 3 Permit, exactly 12 Tick, exactly 1 DatedAtStart, 3 Int, 10 steps expect 1

@@ -142,4 +142,4 @@ run Everything for exactly 3 Waiter, exactly 2 Permit, 0 Forgetful, 1..24 steps 
 check ServedOrTold for exactly 3 Waiter, exactly 2 Permit, 0 Forgetful, 12 steps expect 0
 check NothingKept for exactly 3 Waiter, exactly 2 Permit, 0 Forgetful, 12 steps expect 0
 -- The deliberate mistake is found.
-check ServedOrTold for exactly 3 Waiter, exactly 2 Permit, exactly 1 Forgetful, 12 steps expect 1
+Mistake: check ServedOrTold for exactly 3 Waiter, exactly 2 Permit, exactly 1 Forgetful, 12 steps expect 1
