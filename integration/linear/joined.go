@@ -88,6 +88,9 @@ func (j joined) step(in Input, out Output, at span, interval int64) (next joined
 	for _, l := range next {
 		most, allowed = min(most, l.rate), allowed && l.free() >= in.Permits
 	}
+	if most == 0 || errors.Is(out.Err, rratelimiter.ErrNotInitialized) {
+		return j, out.lost() || most == 0 && errors.Is(out.Err, rratelimiter.ErrNotInitialized)
+	}
 	if in.Permits > most || errors.Is(out.Err, rratelimiter.ErrPermitsExceedRate) {
 		return j, out.lost() || in.Permits > most && errors.Is(out.Err, rratelimiter.ErrPermitsExceedRate)
 	}

@@ -62,7 +62,7 @@ func (c *caller) input(rate int64) Input {
 
 // limiterCalls are the calls of a history, as often as they are made.
 var limiterCalls = slices.Concat(slices.Repeat([]Call{TryAcquire, Take}, 8),
-	[]Call{Release, Release, AvailablePermits, AvailablePermits, SetRate, KeepState})
+	[]Call{Release, Release, AvailablePermits, AvailablePermits, SetRate, SetRate, KeepState, Delete})
 
 // TestLimiter_GoAndRedisson_IsLinearizable: Clients with the host's and the server's clock beside
 // real Redisson. The interval is longer than a history, since Redisson's clock cannot be set.
@@ -102,7 +102,7 @@ func goAndRedisson(t *testing.T, seed uint64, happens fault, pause time.Duration
 				switch in.Call {
 				case Take:
 					in.Call = TryAcquire
-				case Release, KeepState: // Redisson's leave drift behind, which heals later
+				case Release, KeepState, Delete: // Redisson's leave drift behind, which heals later
 					in.Call = AvailablePermits
 				}
 			}

@@ -69,10 +69,10 @@ var schemes = []scheme{
 func TestPolicies_GoClients_IsLinearizable(t *testing.T) {
 	check(t, "policies", histories(45), func(i int, seed uint64) (*History, porcupine.Model) {
 		s := schemes[i%len(schemes)]
-		switch round := i / len(schemes) % 5; {
-		case round == 4:
+		switch {
+		case i%20 == 19:
 			return limiting(t, s, seed, failover, 50*time.Millisecond, true)
-		case round%2 == 1:
+		case i%2 == 1:
 			return limiting(t, s, seed, cut, 2*time.Millisecond, false)
 		}
 		return limiting(t, s, seed, none, 0, false)
