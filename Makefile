@@ -26,7 +26,7 @@ IMAGE        ?= rrl:local
 AUTHORITIES   = $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt))
 
 .PHONY: demo demo-java test test-root test-modules test-published test-integration test-proxies test-matrix \
-	test-servers test-faults test-docker redis-image image bin/image fetch-check api tidy release snapshot fuzz mutate model \
+	test-servers test-faults test-docker redis-image image bin/image fetch-check api tidy release snapshot fuzz mutate model soak \
 	bench recording recording-java lint prose deps
 
 # The quickstart; REDIS_URL=redis://host:6379 runs it on a real Redis.
@@ -154,6 +154,10 @@ mutate:
 # The models of leases and of waiting callers, searched by Alloy to the bounds that it prints: some ten minutes.
 model: deps
 	go run ./integration/tools/alloy model/*.als
+
+# Two hours of mixed load with failovers; writes docs/soak.svg.
+soak: deps
+	go run ./integration/tools/soak
 
 # This library beside others; writes docs/performance/tables.md.
 bench: deps

@@ -25,7 +25,7 @@ type wire struct {
 	hinted atomic.Pointer[hint]
 }
 
-// Call returns the acquire script. It names only the keys of an OVERALL limiter, unless the limiter
+// Call returns the acquire script, or the lease script if the batch asks for a lease. It names only the keys of an OVERALL limiter, unless the limiter
 // is known to be PER_CLIENT: fewer keys cost the server less time. If the script needs the other
 // keys, it replies so.
 func (w *wire) Call(b *engine.Batch) (script *redisx.Script, keys []string) {
@@ -47,22 +47,22 @@ func (w *wire) namedKeys(all bool) []string {
 // Arguments sets the arguments of the acquire script.
 func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
-	hint, limit, cursor := w.hint().ask(millisOf(now))
+	hintText, lower, count := w.hint().ask(millisOf(now))
 	a := arguments{text: b.Text[:0]}
 	a.text = w.client.engine.AppendMillis(a.text, now)
 	a.end()
 	a.text = w.client.appendMember(a.text, total, b.Lease.Span > 0)
 	a.end()
-	a.add(hint)
-	if hint != "" && !w.client.engine.ServerTime() {
-		a.text = strconv.AppendInt(a.text, limit, 10)
+	a.add(hintText)
+	if hintText != "" && !w.client.engine.ServerTime() {
+		a.text = strconv.AppendInt(a.text, lower, 10)
 	}
 	a.end()
 	if total != 1 || b.Lease.Span > 0 {
 		a.text = strconv.AppendInt(a.text, total, 10)
 	}
 	a.end()
-	a.end() // of the cursor of the call before: Answer sets it
+	a.end() // ARGV[6], the cursor of the call before: Answer sets it
 	switch {
 	case b.Ordered:
 		a.add("ow")
@@ -82,7 +82,7 @@ func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 	default:
 		a.end()
 	}
-	a.add(cursor)
+	a.add(count) // ARGV[9], the cursor of the count of drift
 	if b.Lease.Span > 0 {
 		a.add(strconv.FormatInt(b.Lease.Permits, 10))
 		a.add(strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))

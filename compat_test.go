@@ -28,7 +28,7 @@ import (
 // left in Redis. integration/tools/golden writes it and documents the fields.
 type recording struct {
 	Redisson string `json:"redisson"`
-	Anew     string `json:"anew"`
+	Command  string `json:"command"`
 	ClientID string `json:"clientID"`
 	Limiters []struct {
 		Story string         `json:"story"`
@@ -92,7 +92,7 @@ func TestRecording_CallsOfRedisson_LeaveTheSameBytes(t *testing.T) {
 			for _, l := range r.Limiters {
 				for i, step := range l.Steps {
 					about := fmt.Sprintf("%s of %q, step %d: %s %+v; recorded by: %s", l.Story, l.Name, i, step.Call, step.Args,
-						r.Anew)
+						r.Command)
 					server.FlushAll()
 					now := time.UnixMilli(step.Now)
 					server.SetTime(now)

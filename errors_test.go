@@ -228,7 +228,7 @@ func FuzzConfigurations(f *testing.F) {
 			require.NoError(t, err)
 			require.True(t, granted)
 		default:
-			require.Fail(t, "an error that a caller cannot tell apart", "%v", err)
+			require.Fail(t, "an error that a caller cannot distinguish", "%v", err)
 		}
 	})
 }

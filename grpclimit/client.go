@@ -31,7 +31,7 @@ var ErrNotSent = errors.New("grpclimit: the call was not sent")
 // caller that does waits here until the pause ends. Up to 65,536 names are paused at once.
 //
 // These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [AtOnce], [EachMessage] (for streams),
-// [Shadow], [Report], [Policies], [OnFailure], [Deadline] and [OnStoreChange]. If Redis stops
+// [Shadow], [Report], [Policies], [OnFailure], [Deadline] and [OnRedisChange]. If Redis stops
 // answering while calls wait for permits, they observe it when rueidis closes the connection. New
 // calls observe it after the Deadline.
 //

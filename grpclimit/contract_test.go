@@ -150,7 +150,7 @@ func choose(s guardtest.Settings) choice {
 }
 
 func options(s guardtest.Settings) []grpclimit.Option {
-	opts := []grpclimit.Option{nil, grpclimit.OnFailure(mode(s.Mode)), grpclimit.OnStoreChange(s.OnStoreChange)}
+	opts := []grpclimit.Option{nil, grpclimit.OnFailure(mode(s.Mode)), grpclimit.OnRedisChange(s.OnRedisChange)}
 	add := func(set bool, opt func() grpclimit.Option) {
 		if set {
 			opts = append(opts, opt())

@@ -24,7 +24,7 @@
 // messages of a stream that have passed. Clients ignore it if an outer interceptor has sent
 // headers.
 //
-// Errors go to [Report] and [OnStoreChange], and never to clients. Addresses, keys and names of
+// Errors go to [Report] and [OnRedisChange], and never to clients. Addresses, keys and names of
 // limiters do not either, unless [Subject] is set.
 //
 // # Streams

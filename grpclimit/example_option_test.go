@@ -190,7 +190,7 @@ func ExampleLocal() {
 	c, stop := start(limitedBy(grpclimit.All(down{}),
 		grpclimit.Policies(limit.FixedWindow{Permits: 8, Interval: time.Minute}),
 		grpclimit.OnFailure(grpclimit.Local(0.25)),
-		grpclimit.OnStoreChange(func(up bool, err error) { fmt.Println("up:", up, err) })))
+		grpclimit.OnRedisChange(func(up bool, err error) { fmt.Println("up:", up, err) })))
 	defer stop()
 	for range 2 {
 		fmt.Println(status.Code(call(noContext, c)))

@@ -17,7 +17,7 @@ const (
 	Rejected     = Result(guard.Refused)      // it was over the limit
 	FailedOpen   = Result(guard.FailedOpen)   // Redis could not decide, and it passed
 	FailedClosed = Result(guard.FailedClosed) // Redis could not decide, and it was refused
-	Canceled     = Result(guard.Canceled)     // its context ended before the decision
+	Canceled     = Result(guard.Canceled)     // its context has ended, or will end before permits are free
 )
 
 // String returns the name of the result in metrics: acquired, rejected, failed_open, failed_closed
@@ -41,7 +41,7 @@ type Outcome struct {
 	// without [Wait] acquired.
 	Decision rratelimiter.Decision
 	Each     []rratelimiter.Decision // of each policy, in order, if several are known; else nil
-	Err      error                   // why Redis did not decide; not for clients
+	Err      error                   // why Redis did not decide, or why a wait is hopeless; not for clients
 
 	answer   guard.Answer
 	policies *description

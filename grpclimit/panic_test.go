@@ -55,7 +55,7 @@ func TestUnaryServerInterceptor_CallbackPanics_NextCallPasses(t *testing.T) {
 					grpclimit.Cost(func(context.Context, grpclimit.Call) int64 { breaks("cost"); return 1 }),
 					grpclimit.Report(func(context.Context, grpclimit.Call, grpclimit.Outcome) { breaks("report") }),
 					grpclimit.Subject(func(context.Context, grpclimit.Call) string { breaks("subject"); return "" }),
-					grpclimit.OnFailure(grpclimit.Open), grpclimit.OnStoreChange(func(bool, error) { breaks("changed") }),
+					grpclimit.OnFailure(grpclimit.Open), grpclimit.OnRedisChange(func(bool, error) { breaks("changed") }),
 				))).dial()
 				require.Equal(b, "OK", get(b, c))
 				switch where {

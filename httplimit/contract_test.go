@@ -101,7 +101,7 @@ func choice(s guardtest.Settings) func(*http.Request) (httplimit.Limiter, error)
 }
 
 func options(s guardtest.Settings) []httplimit.Option {
-	opts := []httplimit.Option{nil, httplimit.OnFailure(mode(s.Mode)), httplimit.OnStoreChange(s.OnStoreChange)}
+	opts := []httplimit.Option{nil, httplimit.OnFailure(mode(s.Mode)), httplimit.OnRedisChange(s.OnRedisChange)}
 	add := func(set bool, opt func() httplimit.Option) {
 		if set {
 			opts = append(opts, opt())

@@ -15,7 +15,7 @@
 //
 // A request over its limit gets 429 Too Many Requests with Retry-After and a problem document that
 // names the policies that denied it. [Headers] chooses the headers with the remaining permits.
-// Errors go to [Report] and [OnStoreChange], and never to clients.
+// Errors go to [Report] and [OnRedisChange], and never to clients.
 //
 // # Failures of Redis
 //

@@ -168,7 +168,7 @@ func ExampleLocal() {
 	handler := httplimit.Middleware(httplimit.All(down{}),
 		httplimit.Policies(limit.FixedWindow{Permits: 8, Interval: time.Minute}),
 		httplimit.OnFailure(httplimit.Local(0.25)),
-		httplimit.OnStoreChange(func(up bool, err error) { fmt.Println("up:", up, err) }))(hello)
+		httplimit.OnRedisChange(func(up bool, err error) { fmt.Println("up:", up, err) }))(hello)
 	for range 2 {
 		resp := get(handler, "/")
 		fmt.Println(resp.Status, resp.Header["Retry-After"])

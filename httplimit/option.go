@@ -232,10 +232,10 @@ func Deadline(d time.Duration) Option {
 	return func(s *settings) { s.Deadline = d }
 }
 
-// OnStoreChange sets a callback for each change of the state of Redis, as requests observe it. up
+// OnRedisChange sets a callback for each change of the state of Redis, as requests observe it. up
 // is false with the error if Redis is down, and true if it is up again. Calls come in order, one at
 // a time. The request that observes an outage calls back itself and waits for it. The end of an
 // outage is mostly observed in the background, where a panic of the callback is dropped.
-func OnStoreChange(changed func(up bool, err error)) Option {
+func OnRedisChange(changed func(up bool, err error)) Option {
 	return func(s *settings) { s.Changed = changed }
 }

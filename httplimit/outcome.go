@@ -17,7 +17,7 @@ const (
 	Rejected     = Result(guard.Refused)      // it was over the limit
 	FailedOpen   = Result(guard.FailedOpen)   // Redis could not decide, and it passed
 	FailedClosed = Result(guard.FailedClosed) // Redis could not decide, and it was refused
-	Canceled     = Result(guard.Canceled)     // its context ended before the decision
+	Canceled     = Result(guard.Canceled)     // its context has ended, or will end before permits are free
 )
 
 // String returns the name of the result in metrics: acquired, rejected, failed_open, failed_closed
@@ -30,7 +30,7 @@ func (r Result) String() string {
 // below 0 cause them. [Middleware] refuses such a request in every [FailureMode], since no retry
 // helps; see [InvalidAsFailure].
 var (
-	// ErrInvalidRequest is answered with 400 Bad Request. Keys of yours may wrap it.
+	// ErrInvalidRequest is answered with 400 Bad Request. A custom [Key] may wrap it.
 	ErrInvalidRequest = guard.ErrInvalidRequest
 	// ErrLengthRequired is answered with 411 Length Required: the cost depends on a body of unknown
 	// length.
@@ -48,7 +48,7 @@ type Outcome struct {
 	// Transport without [Wait] acquired.
 	Decision rratelimiter.Decision
 	Each     []rratelimiter.Decision // of each policy, in order, if several are known; else nil
-	Err      error                   // why Redis did not decide; not for clients
+	Err      error                   // why Redis did not decide, or why a wait is hopeless; not for clients
 
 	answer   guard.Answer
 	policies *description
@@ -79,7 +79,7 @@ func FromContext(ctx context.Context) (Outcome, bool) {
 
 // Settle sets the final cost of a request. Its handler calls it with the request's context. After
 // the handler has returned, the Middleware refunds or charges the difference, even if the context
-// has ended. So log-ins that succeed can cost 0, and a download its bytes. The last Settle of a
+// has ended. For example, a successful log-in can cost 0, and a download its size in bytes. The last Settle of a
 // request counts. If the handler has written little, the client waits for that call too, for at
 // most a [Deadline].
 //

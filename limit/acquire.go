@@ -17,7 +17,7 @@ import (
 // acquireProtocol is the engine's protocol of calls that take permits.
 type acquireProtocol struct{ protocol }
 
-// Call is the script that takes permits.
+// Call returns the script that takes permits.
 func (p acquireProtocol) Call(b *engine.Batch) (script *redisx.Script, keys []string) {
 	if b.Lease.Span > 0 {
 		return p.leaseScript, p.keys

@@ -26,7 +26,7 @@ type Limiter struct {
 // New opens the limiter with a name. It sends nothing and is cheap: open one per user, tenant or
 // address as needed. With invalid arguments, calls fail with [rratelimiter.ErrInvalidRate],
 // [rratelimiter.ErrInvalidName] or [rratelimiter.ErrNoClient]. ErrInvalidRate means an invalid
-// field of a policy, no policy, or two policies that share a key.
+// field of a policy, no policy, more than 10, or two policies that share a key.
 func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter {
 	p, err := newPlan(client, policies)
 	if err != nil {

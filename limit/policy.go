@@ -17,7 +17,7 @@ type Policy interface {
 	// validate returns the error of an invalid field.
 	validate() error
 
-	// kind names the policy's part of the scripts: the file of its name.
+	// kind returns the name of the policy's Lua file, without .lua.
 	kind() string
 
 	// suffix returns the policy's part of its key: its kind, and the settings that must not be

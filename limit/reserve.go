@@ -20,7 +20,7 @@ type reserveProtocol struct{ protocol }
 // microsecond, even equal ones.
 const mostReservations = 256
 
-// Call is the script that reserves permits.
+// Call returns the script that reserves permits.
 func (p reserveProtocol) Call(*engine.Batch) (script *redisx.Script, keys []string) {
 	return scriptFor(reserve, p.members), p.keys
 }

@@ -41,7 +41,7 @@ func Example() {
 	middleware := telemetry.Middleware("http")
 	limited := httplimit.Middleware(perClient,
 		httplimit.Report(middleware.HTTP),
-		httplimit.OnStoreChange(middleware.StoreChange),
+		httplimit.OnRedisChange(middleware.RedisChange),
 		unhurried)
 	mux := http.NewServeMux()
 	mux.Handle("GET /hello", limited(hello))
@@ -249,7 +249,7 @@ func ExampleMiddleware_HTTP() {
 	// error.type=_OTHER,middleware=http,result=failed_open 1
 }
 
-func ExampleMiddleware_StoreChange() {
+func ExampleMiddleware_RedisChange() {
 	provider := newMeters()
 	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))
 	if err != nil {
@@ -257,7 +257,7 @@ func ExampleMiddleware_StoreChange() {
 	}
 	middleware := telemetry.Middleware("http")
 	provider.print("rratelimiter.fallback.active")
-	get(httplimit.Middleware(httplimit.All(down{}), httplimit.OnStoreChange(middleware.StoreChange))(hello), "/")
+	get(httplimit.Middleware(httplimit.All(down{}), httplimit.OnRedisChange(middleware.RedisChange))(hello), "/")
 	provider.print("rratelimiter.fallback.active")
 	// Output:
 	// middleware=http 0

@@ -75,10 +75,10 @@ func (m *Middleware) HTTP(r *http.Request, o httplimit.Outcome) {
 	m.Request(r.Context(), Outcome{Result: o.Result.String(), Shadow: o.Shadow, Limiter: o.Limiter, Err: o.Err})
 }
 
-// StoreChange counts the middleware that decides without Redis, for
-// [httplimit.OnStoreChange]. If a program discards one while Redis is down, it stays counted until
-// the program calls StoreChange(true, nil).
-func (m *Middleware) StoreChange(up bool, _ error) {
+// RedisChange counts the middleware that decides without Redis, for
+// [httplimit.OnRedisChange]. If a program discards one while Redis is down, it stays counted until
+// the program calls RedisChange(true, nil).
+func (m *Middleware) RedisChange(up bool, _ error) {
 	if up {
 		m.addFallback(-1)
 	} else {

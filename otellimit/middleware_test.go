@@ -76,7 +76,7 @@ func TestMiddleware_RedisDown_CountsEachMiddleware(t *testing.T) {
 		stores := []*flaky{{}, {}}
 		var handlers []http.Handler
 		for _, s := range stores {
-			limited := httplimit.Middleware(httplimit.All(s), httplimit.OnStoreChange(middleware.StoreChange))
+			limited := httplimit.Middleware(httplimit.All(s), httplimit.OnRedisChange(middleware.RedisChange))
 			handlers = append(handlers, limited(http.NotFoundHandler()))
 		}
 		request := func(i int) {

@@ -89,7 +89,7 @@ func work(t *Telemetry) {
 	} {
 		middleware.HTTP(request, outcome)
 	}
-	middleware.StoreChange(false, errSecret)
+	middleware.RedisChange(false, errSecret)
 	t.RulesReloaded(nil)
 	t.RulesReloaded(errSecret)
 }

@@ -111,7 +111,7 @@ func TestTelemetry_ProvidersShutDown_HooksStillWork(t *testing.T) {
 	o.Decision(ctx, waited)
 	o.RedisCall(ctx, rratelimiter.RedisCallInfo{Took: time.Second})
 	o.Waiting(ctx, rratelimiter.WaitingInfo{Change: 1})
-	b.Middleware("http").StoreChange(false, nil)
+	b.Middleware("http").RedisChange(false, nil)
 	b.RulesReloaded(nil)
 	assert.Empty(t, b.spans.Ended())
 }

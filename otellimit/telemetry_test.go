@@ -99,7 +99,7 @@ func TestTelemetry_EachMeasurement_HasItsPoints(t *testing.T) {
 	middleware := b.Middleware("http")
 	middleware.Request(ctx, Outcome{Result: "acquired", Limiter: "web:192.0.2.1"})
 	middleware.Request(ctx, Outcome{Result: "failed_closed", Limiter: "web:192.0.2.1", Err: context.DeadlineExceeded})
-	middleware.StoreChange(false, errSecret)
+	middleware.RedisChange(false, errSecret)
 	b.RulesReloaded(nil)
 	b.RulesReloaded(errSecret)
 

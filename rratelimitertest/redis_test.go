@@ -109,7 +109,7 @@ func TestRedis_Fail_ReachesMiddleware(t *testing.T) {
 				handler := httplimit.Middleware(
 					httplimit.Each(env.Client, "web", httplimit.ByIP(), limit.FixedWindow{Permits: 2, Interval: time.Hour}),
 					httplimit.OnFailure(c.mode), httplimit.Deadline(time.Second),
-					httplimit.OnStoreChange(func(up bool, err error) {
+					httplimit.OnRedisChange(func(up bool, err error) {
 						assert.True(t, up || errors.Is(err, errDown))
 						changes <- up
 					}),

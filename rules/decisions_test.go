@@ -198,7 +198,7 @@ rules:
   - {name: a, key: all, limits: 9/h, cost: 1}
   - {name: b, key: all, limits: 6/h, cost: 3}`,
 			[]call{{"GET /", nil, good}, {"GET /", nil, good}, {"GET /", nil, many}}},
-		"a ban whose cost cannot be told": {`
+		"a ban whose cost is unknown": {`
 rules: [{name: a, key: header:K, limits: 9/h, cost: header:X-Cost, overrides: [{key: x, ban: true}]}]`,
 			[]call{{"GET /", h("K", "x"), many}, {"GET /", h("K", "y"), bad},
 				{"GET /", h("K", "y", "X-Cost", "1", "X-Cost", "1"), bad}, {"GET /", h("K", "y", "X-Cost", "x"), bad}}},

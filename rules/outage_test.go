@@ -18,7 +18,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// changes records what OnStoreChange reports.
+// changes records what OnRedisChange reports.
 type changes struct {
 	mu  sync.Mutex
 	all []bool
@@ -106,7 +106,7 @@ func TestMiddleware_ReloadInOutage_EndIsReported(t *testing.T) {
 				guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 					var heard changes
 					set := parsed(b, c.before)
-					handler := set.Middleware(client, httplimit.OnStoreChange(heard.add))(&ok{})
+					handler := set.Middleware(client, httplimit.OnRedisChange(heard.add))(&ok{})
 					require.Equal(b, good, status(handler, "GET /"))
 					redistest.Pass(2 * time.Second)
 					b.Redis.SetError("LOADING")
@@ -134,7 +134,7 @@ func TestMiddleware_RequestOfAnOlderFile_ReportsNothing(t *testing.T) {
 		var heard changes
 		one := "rules: [{name: a, key: all, limits: 9/h, on_failure: open, deadline: 1s}]"
 		set := parsed(b, one)
-		m := set.middlewares(client, httplimit.OnStoreChange(heard.add))
+		m := set.middlewares(client, httplimit.OnRedisChange(heard.add))
 		older := m.now()
 		reload(b, set, strings.Replace(one, "1s", "2s", 1))
 		m.now()
@@ -156,7 +156,7 @@ func TestMiddleware_CallbackBlocks_OtherRequestsGoOn(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		release := make(chan bool)
 		set := parsed(b, "rules: [{name: a, key: all, limits: 9/h, on_failure: open, deadline: 1s}]")
-		handler := set.Middleware(client, httplimit.OnStoreChange(func(up bool, _ error) {
+		handler := set.Middleware(client, httplimit.OnRedisChange(func(up bool, _ error) {
 			if up {
 				<-release
 				panic("a callback")

@@ -104,7 +104,7 @@ func TestMiddleware_ReloadInOutage_ReportsNoSecondOutage(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		changes := 0
 		set := parsed(b, "rules: [{name: a, key: ip, limits: 3/h}]")
-		handler := set.Middleware(client, httplimit.OnStoreChange(func(bool, error) { changes++ }))(&ok{})
+		handler := set.Middleware(client, httplimit.OnRedisChange(func(bool, error) { changes++ }))(&ok{})
 		b.Redis.SetError("LOADING")
 		status(handler, "GET /")
 		set.current.Store(parsed(b, "rules: [{name: a, key: ip, limits: 4/h}]").current.Load())

@@ -117,7 +117,7 @@ func (d *decoder) cost(n *rulefile.Node) *cost {
 		return nil
 	}
 	if n.Tag == rulefile.Int {
-		permits := d.Number(n, 1, rulefile.MostPermits, want)
+		permits := d.Number(n, 1, rulefile.MostRate, want)
 		return &cost{permits: permits}
 	}
 	text, ok := d.Text(n, want)

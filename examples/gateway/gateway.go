@@ -31,8 +31,8 @@ func newHandler(client *rratelimiter.Client, c config, m *metrics, log *slog.Log
 					log.Info("not decided by Redis", "result", o.Result, "local", o.Local, "error", o.Err)
 				}
 			}),
-			httplimit.OnStoreChange(func(up bool, err error) {
-				m.middleware.StoreChange(up, err)
+			httplimit.OnRedisChange(func(up bool, err error) {
+				m.middleware.RedisChange(up, err)
 				log.Warn("Redis state changed", "up", up, "error", err)
 			}),
 			httplimit.OnSettleError(func(_ *http.Request, err error) { log.Warn("permit not released", "error", err) }),

@@ -20,7 +20,7 @@ func newHandler(client *rratelimiter.Client, c config, log *slog.Logger) http.Ha
 			httplimit.OnFailure(c.mode),
 			httplimit.Deadline(c.redisTimeout),
 			httplimit.Refuse(http.HandlerFunc(refuse)),
-			httplimit.OnStoreChange(func(up bool, err error) { log.Warn("Redis state changed", "up", up, "error", err) }),
+			httplimit.OnRedisChange(func(up bool, err error) { log.Warn("Redis state changed", "up", up, "error", err) }),
 			httplimit.OnSettleError(func(r *http.Request, err error) {
 				log.Error("not settled", "of", name, "path", r.URL.Path, "error", err)
 			}),

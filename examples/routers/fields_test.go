@@ -96,7 +96,7 @@ func TestFields_AllPolicies_AreStructured(t *testing.T) {
 					if l.name != quotas[i].name || !hasQuota || !hasRest || r < 0 || r > q {
 						t.Errorf("%+v of %+v", l, quotas[i])
 					}
-					if w, told := quotas[i].parameters["w"]; told && w < 1 {
+					if w, stated := quotas[i].parameters["w"]; stated && w < 1 {
 						t.Errorf("a window of %d s", w)
 					}
 					if ends := l.parameters["t"]; retry > 0 && ends > retry {

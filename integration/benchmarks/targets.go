@@ -183,14 +183,14 @@ func targetTable(all []target) string {
 	var t strings.Builder
 	t.WriteString("| | target | measured | |\n| --- | --: | --: | --- |\n")
 	for _, g := range all {
-		sign, verdict := "at most", "reached"
+		sign, result := "at most", "reached"
 		if g.atLeast {
 			sign = "at least"
 		}
 		if !g.met() {
-			verdict = "**missed**"
+			result = "**missed**"
 		}
-		fmt.Fprintf(&t, "| %s | %s %s | %s | %s |\n", g.what, sign, short(g.want), short(g.got), verdict)
+		fmt.Fprintf(&t, "| %s | %s %s | %s | %s |\n", g.what, sign, short(g.want), short(g.got), result)
 	}
 	return t.String()
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// patience is how long porcupine may search for an order of one history.
-const patience = 30 * time.Second
+// searchTimeout is how long porcupine may search for an order of one history.
+const searchTimeout = 30 * time.Second
 
 // Explain checks whether a model explains a history. If it does not, report has the longest order
 // that was found, and the path of a page with its picture. The result is Unknown if the search took
@@ -20,7 +20,7 @@ const patience = 30 * time.Second
 func Explain(t testing.TB, name string, model porcupine.Model, calls []porcupine.Operation) (
 	result porcupine.CheckResult, report string) {
 	t.Helper()
-	result, info := porcupine.CheckOperationsVerbose(model, calls, patience)
+	result, info := porcupine.CheckOperationsVerbose(model, calls, searchTimeout)
 	if result != porcupine.Illegal {
 		return result, ""
 	}

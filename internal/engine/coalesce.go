@@ -49,7 +49,7 @@ func (g *Engine) callLimit() int {
 func (l *Limiter) addRequest(e *entry, r *Request) *Batch {
 	g := l.Engine
 	b := e.last
-	// A call adds up no more than 2^53.
+	// The permits of a call fit into 32 bits of a member.
 	if b == nil || len(b.Requests) >= cmp.Or(l.Most, MostRequests) || r.Most() > MostPermits-b.permits {
 		b = g.newBatch()
 		e.push(b)

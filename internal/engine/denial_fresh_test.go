@@ -49,7 +49,7 @@ func TestWithDenialCache_CallerOfTheChangeHasLeft_DenialIsForgotten(t *testing.T
 			return c.Limiter("full").Rename(ctx, "limiter")
 		},
 	} {
-		for kind, patience := range map[string]time.Duration{"": time.Hour, ", caller left": 50 * time.Millisecond} {
+		for kind, timeout := range map[string]time.Duration{"": time.Hour, ", caller left": 50 * time.Millisecond} {
 			t.Run(name+kind, func(t *testing.T) {
 				withRedis(t, func(b *fixture) {
 					l := b.limiter(hour, rratelimiter.WithDenialCache(time.Hour))
@@ -61,10 +61,10 @@ func TestWithDenialCache_CallerOfTheChangeHasLeft_DenialIsForgotten(t *testing.T
 					require.True(b, denied)
 
 					b.Latency.Store(int64(100 * time.Millisecond))
-					ctx, cancel := context.WithTimeout(b.Context(), patience)
+					ctx, cancel := context.WithTimeout(b.Context(), timeout)
 					defer cancel()
 					err := change(ctx, b.client, l)
-					if patience < time.Hour {
+					if timeout < time.Hour {
 						require.ErrorIs(b, err, context.DeadlineExceeded)
 						pass(second)
 					} else {
@@ -112,7 +112,7 @@ func TestWithDenialCache_RetryAfter_IsExact(t *testing.T) {
 		}
 		assert.Equal(b, asked, b.Scripts.Load(), "calls of Redis")
 	})
-	t.Run("as far as a page tells", func(t *testing.T) {
+	t.Run("as far as a page shows", func(t *testing.T) {
 		withRedis(t, func(b *fixture) {
 			l := b.limiter(rratelimiter.Rate{Permits: 300, Interval: time.Hour}, rratelimiter.WithDenialCache(time.Hour))
 			for range 300 {

@@ -87,7 +87,7 @@ func (h *leaseSet) addTo(result *Result, most int64) {
 	if !result.Allowed {
 		result.Allowed, result.RetryAfter, result.From = true, 0, FromLease
 	}
-	result.Remaining = h.unused(now) // nothing is free in Redis
+	result.Remaining = h.unused(now) // the call took all that was free in Redis
 }
 
 // parts returns the answer of each part, by the newest lease, for a request that was served.

@@ -103,7 +103,7 @@ func TestLease_SeveralLeases_PartsAreOfTheNewest(t *testing.T) {
 		assert.InDelta(t, 59*time.Second, parts[0].ResetAfter, float64(5*time.Second))
 		assert.Less(t, parts[0].ResetAfter, time.Minute)
 	}
-	assert.Equal(t, int64(20), h.leases[0].unused, "which tells of no parts")
+	assert.Equal(t, int64(20), h.leases[0].unused, "which reports no parts")
 }
 
 // TestLease_Demand_IsThatOfTheLastSpan: as far as two counts show.

@@ -200,13 +200,15 @@ func TestLease_UsedAtItsEnd_StaysTakenForAnInterval(t *testing.T) {
 	})
 }
 
-func TestLease_FlushOrChange_IsReturned(t *testing.T) {
+// TestLease_FlushOrChange_EndsEarly: unused permits return, as they do at the end of the lease.
+func TestLease_FlushOrChange_EndsEarly(t *testing.T) {
 	for name, change := range map[string]func(b *fixture, l *rratelimiter.Limiter) error{
 		"Flush": func(b *fixture, _ *rratelimiter.Limiter) error { return b.client.Flush(b.Context()) },
 		"Release": func(b *fixture, l *rratelimiter.Limiter) error {
 			if err := l.Release(b.Context(), 1); err != nil {
 				return err
 			}
+			// Another Client takes the released permit, so that as many are free as in the other cases.
 			_, err := rratelimiter.New(b.Conn).Limiter("limiter").TryAcquire(b.Context(), 1)
 			return err
 		},

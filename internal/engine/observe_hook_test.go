@@ -46,7 +46,7 @@ func TestObserver_HookFails_OnlyItsCallerIsAffected(t *testing.T) {
 						}
 						l := b.limiter(rratelimiter.Rate{Permits: 1000, Interval: time.Hour}, rratelimiter.WithObserver(o))
 						b.Latency.Store(int64(trip))
-						var served, hurt atomic.Int64
+						var served, failed atomic.Int64
 						call := func(ctx context.Context) *sync.WaitGroup {
 							var caller sync.WaitGroup
 							caller.Add(1)
@@ -55,7 +55,7 @@ func TestObserver_HookFails_OnlyItsCallerIsAffected(t *testing.T) {
 								start, whole := time.Now(), false
 								defer func() {
 									if recover() != nil || !whole || time.Since(start) > 5*trip {
-										hurt.Add(1)
+										failed.Add(1)
 									} else {
 										served.Add(1)
 									}
@@ -86,7 +86,7 @@ func TestObserver_HookFails_OnlyItsCallerIsAffected(t *testing.T) {
 						for _, caller := range all {
 							caller.Wait()
 						}
-						assert.Equal(b, want, hurt.Load())
+						assert.Equal(b, want, failed.Load())
 						assert.Zero(b, length.Load())
 						broken.Store(0)
 						call(b.Context()).Wait()

@@ -104,7 +104,7 @@ func (e *errDeadline) Unwrap() error { return context.DeadlineExceeded }
 func (q *queue) askBy(w *waiter, ahead int64) bool {
 	now := time.Now()
 	due := now
-	if q.replied && !q.hopeless(w, ahead, now) {
+	if q.replied && !q.unreachable(w, ahead, now) {
 		if due = q.forecastAt.Add(freshEnough); !w.deadline.IsZero() {
 			// Early enough for a reply before the deadline.
 			due = earliest(due, now.Add(w.deadline.Sub(now)/2))
@@ -124,9 +124,9 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// hopeless reports whether a waiter can never be served, or not before its deadline, by the last
+// unreachable reports whether a waiter can never be served, or not before its deadline, by the last
 // forecast.
-func (q *queue) hopeless(w *waiter, ahead int64, now time.Time) bool {
+func (q *queue) unreachable(w *waiter, ahead int64, now time.Time) bool {
 	return q.aboveLimit(w) || q.missedBy(w, ahead, now) > 0
 }
 

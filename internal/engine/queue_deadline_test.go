@@ -79,13 +79,13 @@ func TestQueue_NewCaller_IsRefusedByTheForecast(t *testing.T) {
 	now := time.Now()
 	q := &queue{replied: true, forecast: &view{limit: 10, after: 5 * second, every: 10 * second}, forecastAt: now}
 	for permits, want := range map[int64]bool{1: false, 10: false, 11: true} {
-		assert.Equal(t, want, q.hopeless(waiterFor(permits), 0, now), permits)
+		assert.Equal(t, want, q.unreachable(waiterFor(permits), 0, now), permits)
 	}
 	short := waiterFor(1)
 	short.deadline = now.Add(second)
-	assert.True(t, q.hopeless(short, 0, now))
+	assert.True(t, q.unreachable(short, 0, now))
 	q.forecast = nil // a call that failed brought none
-	assert.False(t, q.hopeless(waiterFor(11), 0, now))
+	assert.False(t, q.unreachable(waiterFor(11), 0, now))
 }
 
 // TestQueue_Call_CarriesThoseThatCouldBeServed: and one more, for which the reply reports the wait.

@@ -56,11 +56,11 @@ func TestQueue_CallersComeAndLeave_SumsMatch(t *testing.T) {
 				return 0
 			}
 			var wanted, ahead int64
-			judged := true
+			checked := true
 			var last uint64
 			for w := e.queue.waiters.first; w != nil; w = w.next {
-				judged = judged && w != e.queue.unchecked
-				if judged {
+				checked = checked && w != e.queue.unchecked
+				if checked {
 					ahead += w.Permits
 				}
 				wanted += w.Permits
@@ -70,8 +70,8 @@ func TestQueue_CallersComeAndLeave_SumsMatch(t *testing.T) {
 				waiting++
 			}
 			assert.Equal(b, wanted, e.queue.wanted, "wanted by all")
-			assert.Equal(b, judged, e.queue.unchecked == nil, "an unchecked waiter waits")
-			if !judged {
+			assert.Equal(b, checked, e.queue.unchecked == nil, "an unchecked waiter waits")
+			if !checked {
 				assert.Equal(b, ahead, e.queue.ahead, "wanted by those before the first unjudged")
 			}
 			return waiting
@@ -133,7 +133,7 @@ func TestQueue_CallerLeavesWithItsAnswer_TakesIt(t *testing.T) {
 	refused := &waiter{Request: Request{Permits: 2}}
 	e.queue.forecast = &view{limit: 1}
 	e.queue.waiters.push(refused)
-	require.True(t, l.denyHopeless(e.queue, refused, 0, time.Now()))
+	require.True(t, l.denyUnreachable(e.queue, refused, 0, time.Now()))
 	assert.Equal(t, answered, refused.state)
 	assert.Equal(t, aboveLimit{2, 1}, refused.Err)
 }

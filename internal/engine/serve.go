@@ -132,7 +132,7 @@ func (l *Limiter) checkFirst(q *queue, w *waiter, page int) (done []*waiter) {
 	var ahead int64
 	for ; page > 0 && w != nil && w != q.unchecked; page-- {
 		next := w.next
-		if l.denyHopeless(q, w, ahead, now) {
+		if l.denyUnreachable(q, w, ahead, now) {
 			done = append(done, w)
 		} else {
 			ahead += w.Permits
@@ -151,7 +151,7 @@ func (l *Limiter) checkArrivals(q *queue, began uint64) (done []*waiter, more bo
 			return done, true
 		}
 		w := q.unchecked
-		if l.denyHopeless(q, w, q.ahead, now) {
+		if l.denyUnreachable(q, w, q.ahead, now) {
 			done = append(done, w) // its removal has moved q.unchecked
 			continue
 		}
@@ -170,8 +170,8 @@ func (l *Limiter) checkArrivals(q *queue, began uint64) (done []*waiter, more bo
 	return done, false
 }
 
-// denyHopeless removes a waiter that is hopeless, and reports whether it did.
-func (l *Limiter) denyHopeless(q *queue, w *waiter, ahead int64, now time.Time) bool {
+// denyUnreachable removes a waiter that is unreachable, and reports whether it did.
+func (l *Limiter) denyUnreachable(q *queue, w *waiter, ahead int64, now time.Time) bool {
 	var err error
 	if q.aboveLimit(w) {
 		err = l.Protocol.AboveLimit(w.Permits, q.forecast.Limit())

@@ -59,7 +59,7 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 							}
 							l := opened[i][random.IntN(2)]
 							after := time.Duration(random.Int64N(int64(20 * time.Millisecond)))
-							patience := time.Duration(1 + random.Int64N(int64(30*time.Millisecond)))
+							timeout := time.Duration(1 + random.Int64N(int64(30*time.Millisecond)))
 							leaves := random.IntN(3) > 0 || what == 2
 							callers.Go(func() {
 								pass(after)
@@ -67,10 +67,10 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 								if leaves {
 									var cancel context.CancelFunc
 									if what%2 == 0 {
-										ctx, cancel = context.WithTimeout(ctx, patience)
+										ctx, cancel = context.WithTimeout(ctx, timeout)
 									} else {
 										ctx, cancel = context.WithCancel(ctx)
-										time.AfterFunc(patience, cancel)
+										time.AfterFunc(timeout, cancel)
 									}
 									defer cancel()
 								}
@@ -84,8 +84,8 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 									err = l.Acquire(ctx, permits)
 									ok = err == nil
 								case 3:
-									ok, err = l.TryAcquireWithin(ctx, permits, patience/2)
-									assert.LessOrEqual(b, time.Since(start), patience/2+lastTry)
+									ok, err = l.TryAcquireWithin(ctx, permits, timeout/2)
+									assert.LessOrEqual(b, time.Since(start), timeout/2+lastTry)
 								case 4:
 									ok, err = l.TryAcquireWithin(ctx, permits, time.Nanosecond)
 								case 5:
@@ -94,7 +94,7 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 									ok = d.Allowed
 								}
 								if leaves && what != 3 && what != 4 {
-									assert.LessOrEqual(b, time.Since(start), patience)
+									assert.LessOrEqual(b, time.Since(start), timeout)
 								}
 								if err != nil {
 									assert.False(b, ok)

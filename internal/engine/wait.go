@@ -117,7 +117,7 @@ func (l *Limiter) withdraw(e *entry, w *waiter) bool {
 	return true
 }
 
-// timeOut removes a waiter whose timeout has ended. The error tells why it was not served: its
+// timeOut removes a waiter whose timeout has ended. The error says why it was not served: its
 // permits were not free, or Redis has not replied since it arrived. It is nil if the answer is
 // already final.
 func (l *Limiter) timeOut(e *entry, w *waiter) error {

@@ -25,7 +25,7 @@ func (t *recorder) changed(up bool, err error) {
 // A callback that blocks holds up its caller and no other request. The changes that come meanwhile
 // are reported after it, in order. A panic reaches the request that called the callback; that of
 // the prober is dropped.
-func TestOnStoreChange_CallbackBlocks_ChangesComeInOrder(t *testing.T) {
+func TestOnRedisChange_CallbackBlocks_ChangesComeInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, reports, release := new(redis), new(recorder), make(chan bool)
 		first := true
@@ -54,7 +54,7 @@ func TestOnStoreChange_CallbackBlocks_ChangesComeInOrder(t *testing.T) {
 	})
 }
 
-func TestOnStoreChange_CallbackPanics_StateIsKept(t *testing.T) {
+func TestOnRedisChange_CallbackPanics_StateIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, calls := new(redis), 0
 		r.refuses.Store(true)
@@ -70,7 +70,7 @@ func TestOnStoreChange_CallbackPanics_StateIsKept(t *testing.T) {
 	})
 }
 
-func TestOnStoreChange_CallbackPanics_QueuedChangesAreReported(t *testing.T) {
+func TestOnRedisChange_CallbackPanics_QueuedChangesAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, reports, release := new(redis), new(recorder), make(chan bool)
 		g := New(Open, deadline, func(up bool, err error) {

@@ -169,7 +169,7 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 	}
 }
 
-// attempt decides a request without a further attempt, by Redis unless that is down.
+// attempt decides a request once, by Redis unless that is down.
 func (g *Guard) attempt(ctx context.Context, q Request) Answer {
 	g.own.local.tidy()
 	if !g.breaker.allows(ctx, q.Limiter) {

@@ -144,7 +144,7 @@ var stories = []story{
 		{call: take(calls.Release, 12), reply: calls.Done, keys: ten + "; value 10; permits 10@0s",
 			goKeys: ten + "; value 10"},
 	}},
-	{"a new rate begins anew", []step{
+	{"a new rate resets the state", []step{
 		{call: setTen(calls.SetRate), reply: calls.Done, keys: ten},
 		{call: take(calls.TryAcquire, 6), reply: "true", keys: ten + "; value 4; permits 6@0s"},
 		{call: rate(calls.SetRate, 5, 2*time.Hour), reply: calls.Done,

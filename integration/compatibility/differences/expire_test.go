@@ -36,7 +36,7 @@ func TestTryAcquire_StateWithTTL_RemovesTheTTL(t *testing.T) {
 	require.Equal(t, int64(-1), number(t, "PTTL", permitsKey(ours.Name())), "a call that is denied does so too")
 }
 
-// The configuration lives for an hour. Only what has no expiry gets one: the state, of a second.
+// The configuration exists for an hour. Only what has no expiry gets one: the state, of a second.
 func TestExpire_Condition_AppliesToAllKeys(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))
 	take(t, theirs, 6)
@@ -75,21 +75,21 @@ func TestExpire_PerClientState_LivesLonger(t *testing.T) {
 	theirs, ours := pair(t, rate)
 	take(t, theirs, 1)
 	take(t, ours, 1)
-	lives := func(key string, want time.Duration) {
+	expiresIn := func(key string, want time.Duration) {
 		t.Helper()
 		require.InDelta(t, want.Milliseconds(), number(t, "PTTL", key), 10_000, key)
 	}
 
-	lives(theirs.Name(), time.Hour)
-	lives(clientValueKey(theirs.Name(), java.ID()), time.Hour)
-	lives(clientPermitsKey(theirs.Name(), java.ID()), time.Hour)
+	expiresIn(theirs.Name(), time.Hour)
+	expiresIn(clientValueKey(theirs.Name(), java.ID()), time.Hour)
+	expiresIn(clientPermitsKey(theirs.Name(), java.ID()), time.Hour)
 
-	lives(ours.Name(), time.Hour)
-	lives(clientValueKey(ours.Name(), here.ID()), time.Hour+time.Minute+24*time.Hour)
-	lives(clientPermitsKey(ours.Name(), here.ID()), time.Hour+time.Minute+24*time.Hour)
+	expiresIn(ours.Name(), time.Hour)
+	expiresIn(clientValueKey(ours.Name(), here.ID()), time.Hour+time.Minute+24*time.Hour)
+	expiresIn(clientPermitsKey(ours.Name(), here.ID()), time.Hour+time.Minute+24*time.Hour)
 
 	_, err := ours.Expire(t.Context(), 2*time.Hour)
 	require.NoError(t, err)
-	lives(ours.Name(), 2*time.Hour)
-	lives(clientPermitsKey(ours.Name(), here.ID()), 2*time.Hour+time.Minute+24*time.Hour)
+	expiresIn(ours.Name(), 2*time.Hour)
+	expiresIn(clientPermitsKey(ours.Name(), here.ID()), 2*time.Hour+time.Minute+24*time.Hour)
 }

@@ -171,7 +171,7 @@ func scripts(t *testing.T, do func()) int64 {
 	return server.Calls(t, "eval", "evalsha") - before
 }
 
-// perMinute is an Overall rate whose window no test lives to see the end of, but for what age does.
+// perMinute is an Overall rate whose window outlasts each test, unless age moves the grants.
 func perMinute(permits int64) rratelimiter.Rate {
 	return rratelimiter.Rate{Permits: permits, Interval: time.Minute}
 }

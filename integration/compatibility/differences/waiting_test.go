@@ -31,7 +31,7 @@ func TestTryAcquireWithin_AllPermits_WaitsOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, granted)
 	})
-	require.Greater(t, asked, int64(2), "once for each grant that leaves the window, in vain but for the last")
+	require.Greater(t, asked, int64(2), "once for each grant that expires; only the last one succeeds")
 
 	spread(ours.Name())
 	decision, err := ours.Take(t.Context(), 10)

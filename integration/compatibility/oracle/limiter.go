@@ -58,14 +58,14 @@ func (l *Limiter) TrySetRate(ctx context.Context, rate Rate) (bool, error) {
 // SetRate is setRate(type, rate, interval) or, with a KeepAlive, setRate(type, rate, interval,
 // keepAlive).
 func (l *Limiter) SetRate(ctx context.Context, rate Rate) error {
-	return l.tell(ctx, rate.request("setRate"))
+	return l.run(ctx, rate.request("setRate"))
 }
 
 // SetRateArgs is setRate(RateLimiterArgs). Release 4.6.1 has it, 4.3.1 has not.
 func (l *Limiter) SetRateArgs(ctx context.Context, rate Rate, keepState bool) error {
 	q := rate.request("setRateArgs")
 	q.KeepState = keepState
-	return l.tell(ctx, q)
+	return l.run(ctx, q)
 }
 
 // UpdateRate is updateRate(RateLimiterArgs). Release 4.6.1 has it, 4.3.1 has not.
@@ -107,17 +107,17 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 
 // AcquireOne is acquire().
 func (l *Limiter) AcquireOne(ctx context.Context) error {
-	return l.tell(ctx, request{Call: "acquire"})
+	return l.run(ctx, request{Call: "acquire"})
 }
 
 // Acquire is acquire(permits).
 func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
-	return l.tell(ctx, request{Call: "acquire", Permits: &permits})
+	return l.run(ctx, request{Call: "acquire", Permits: &permits})
 }
 
 // Release is release(permits). Release 3.52.0 has it, 3.45.1 has not.
 func (l *Limiter) Release(ctx context.Context, permits int64) error {
-	return l.tell(ctx, request{Call: "release", Permits: &permits})
+	return l.run(ctx, request{Call: "release", Permits: &permits})
 }
 
 // AvailablePermits is availablePermits.
@@ -181,7 +181,7 @@ func (l *Limiter) Unlink(ctx context.Context) (bool, error) {
 
 // Rename is rename. In Java the object then has the new name; this Limiter keeps the old one.
 func (l *Limiter) Rename(ctx context.Context, newName string) error {
-	return l.tell(ctx, request{Call: "rename", NewName: &newName})
+	return l.run(ctx, request{Call: "rename", NewName: &newName})
 }
 
 // RenameNX is renamenx. In Java the object then has the new name; this Limiter keeps the old one.
@@ -231,7 +231,7 @@ func (r Rate) request(call string) request {
 	return q
 }
 
-func (l *Limiter) tell(ctx context.Context, q request) error {
+func (l *Limiter) run(ctx context.Context, q request) error {
 	q.Limiter = l.name
 	return l.r.call(ctx, q, nil)
 }

@@ -132,7 +132,7 @@ func Open(ctx context.Context, version string, target Target, opts ...Option) (*
 	}
 }
 
-// ID is the Redisson instance's id, by which PER_CLIENT limiters tell clients apart.
+// ID is the Redisson instance's id, by which PER_CLIENT limiters distinguish clients.
 func (r *Redisson) ID() string { return r.id }
 
 // Version is the release of Redisson.

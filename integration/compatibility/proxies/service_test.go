@@ -153,14 +153,14 @@ func get(t *testing.T, url, left string) string {
 	defer response.Body.Close()
 	_, err = io.Copy(io.Discard, response.Body)
 	require.NoError(t, err)
-	told := fmt.Sprint(response.StatusCode)
+	text := fmt.Sprint(response.StatusCode)
 	if value := response.Header.Get(left); value != "" {
-		told += " left " + strings.Split(value, ",")[0]
+		text += " left " + strings.Split(value, ",")[0]
 	}
 	if response.Header.Get("Retry-After") != "" {
-		told += " retry"
+		text += " retry"
 	}
-	return told
+	return text
 }
 
 func port(n int) string { return fmt.Sprintf("127.0.0.1:%d", n) }

@@ -154,7 +154,7 @@ func (s *side) load(b *testing.B, redis rueidis.Client, keys int, d time.Duratio
 	}
 }
 
-// report tells each side's medians, and how it is beside the first: of ratios, and of what it is
+// report prints each side's medians, and how it is beside the first: of ratios, and of what it is
 // behind at the 99th percentile, within a round.
 func report(b *testing.B, sides []*side) {
 	first := sides[0]

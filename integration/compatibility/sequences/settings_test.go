@@ -96,8 +96,8 @@ func (m *model) slack(v view) int64 {
 	return v.interval + (24 * time.Hour).Milliseconds()
 }
 
-// outlive lets no state die before its configuration.
-func (m *model) outlive(s *state.State, slack int64) {
+// extend keeps state from expiring before its configuration.
+func (m *model) extend(s *state.State, slack int64) {
 	if s.ConfigTTL == state.NoKey || !m.applies(stateTTLExtended) {
 		return
 	}
@@ -136,7 +136,7 @@ func (m *model) move(op calls.Op) calls.Reply {
 	m.other.Config, m.other.ConfigTTL = source.Config, source.ConfigTTL
 	if whole {
 		m.other.Overall, m.other.Client = source.Overall, source.Client
-		m.outlive(m.other, slack)
+		m.extend(m.other, slack)
 	}
 	if !copies {
 		m.Config, m.ConfigTTL = nil, state.NoKey
@@ -173,7 +173,7 @@ func (m *model) eachTTL(compares bool, change func(ttl, slack int64) int64) call
 	counts = !compares || m.Config == nil || !m.applies(clientTTLExtended)
 	each(&m.Client.ValueTTL, slack)
 	each(&m.Client.GrantsTTL, slack)
-	m.outlive(m.State, slack)
+	m.extend(m.State, slack)
 	return truth(changed)
 }
 

@@ -43,8 +43,8 @@ const (
 	// wake it.
 	late = 2 * time.Second
 
-	// patience is how long a test waits for something that has to happen in the end.
-	patience = 60 * time.Second
+	// settleTimeout is how long a test waits for something that has to happen in the end.
+	settleTimeout = 60 * time.Second
 )
 
 // load is callers on two Joins of the same parts. Of one, nothing comes back for an hour: what its
@@ -67,7 +67,7 @@ type crowd struct {
 	unknown atomic.Int64 // permits of calls that failed: taken or not, and released or not
 }
 
-// start lets the callers loose, on a Redis that the options tell, and waits until they are granted
+// start starts the callers, on the Redis of the options, and waits until they are granted
 // permits. The test itself asks another address, where the options' is one that breaks.
 func start(t *testing.T, option rueidis.ClientOption, direct ...string) *load {
 	t.Helper()
@@ -159,7 +159,7 @@ func (l *load) awaitGrants(after time.Time) {
 	for _, c := range []*crowd{&l.keeping, &l.flow} {
 		require.Eventually(l, func() bool {
 			return slices.ContainsFunc(c.book.Grants(), func(g ledger.Grant) bool { return g.Start.After(after) })
-		}, patience, 20*time.Millisecond, "no grant; the errors: %v", c.book.Errors())
+		}, settleTimeout, 20*time.Millisecond, "no grant; the errors: %v", c.book.Errors())
 	}
 }
 
@@ -171,7 +171,7 @@ func (l *load) end() {
 		close(l.stop)
 	}
 	l.running.Wait()
-	leaks.OfLimiters(patience)
+	leaks.OfLimiters(settleTimeout)
 }
 
 // loss is the grants of each Join that a dead server may have made and its replica lacks. Their
@@ -220,7 +220,7 @@ func (l *load) finish(lost loss, kinds ...string) (taken map[string]int64, grant
 	require.LessOrEqual(l, taken["quota"], own)
 	require.GreaterOrEqual(l, taken["quota"], granted-mayBeLost,
 		"callers were granted permits that Redis does not count")
-	require.LessOrEqual(l, own, granted+unknown, "permits are taken that nobody asked for")
+	require.LessOrEqual(l, own, granted+unknown, "permits are taken that no caller requested")
 
 	// No interval saw more than the rate, and all of it is back.
 	require.LessOrEqual(l, l.flow.book.Worst(interval).Permits, rate+lost.permits(&l.flow, lost.flow))

@@ -38,7 +38,7 @@ func startGRPC(t *testing.T, addr string, mode httplimit.FailureMode) *load {
 	}
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(arrives, grpclimit.UnaryServerInterceptor(perClient,
 		grpclimit.OnFailure(grpclimit.FailureMode(mode)), grpclimit.Deadline(deadline), grpclimit.HealthAndReflection(),
-		grpclimit.OnStoreChange(l.change),
+		grpclimit.OnRedisChange(l.change),
 		grpclimit.Report(func(ctx context.Context, _ grpclimit.Call, o grpclimit.Outcome) {
 			md, _ := metadata.FromIncomingContext(ctx)
 			l.decide(ctx, httplimit.Result(o.Result), o.Local, md["client"][0])

@@ -67,7 +67,7 @@ func start(t *testing.T, addr string, mode httplimit.FailureMode) *load {
 	perClient := httplimit.Each(rratelimiter.New(redis), "web", httplimit.ByHeader("X-Client"),
 		limit.SlidingWindow{Permits: permits, Interval: interval})
 	limited := httplimit.Middleware(perClient, httplimit.OnFailure(mode), httplimit.Deadline(deadline),
-		httplimit.OnStoreChange(l.change),
+		httplimit.OnRedisChange(l.change),
 		httplimit.Report(func(r *http.Request, o httplimit.Outcome) {
 			l.decide(r.Context(), o.Result, o.Local, r.Header.Get("X-Client"))
 		}))
@@ -157,7 +157,7 @@ func (l *load) await(up bool) time.Time {
 			return true
 		}
 		return false
-	}, 30*time.Second, 5*time.Millisecond, "the callback was not told that the store is up: %v", up)
+	}, 30*time.Second, 5*time.Millisecond, "the callback did not report that Redis is up: %v", up)
 	return at
 }
 

@@ -43,7 +43,7 @@ func TestOutages_FailureModes_DecideAsDocumented(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				for middleware, l := range loads {
-					t.Run(middleware, func(t *testing.T) { judge(t, l, mode, broken, repaired, back[middleware]) })
+					t.Run(middleware, func(t *testing.T) { checkDecisions(t, l, mode, broken, repaired, back[middleware]) })
 				}
 				assert.Zero(t, leaks.OfLimiters(5*time.Second), "goroutines: %s", leaks.Stacks())
 			})
@@ -51,13 +51,13 @@ func TestOutages_FailureModes_DecideAsDocumented(t *testing.T) {
 	}
 }
 
-// judge checks the decisions of a load.
-func judge(t *testing.T, l *load, mode httplimit.FailureMode, broken, repaired, back time.Time) {
+// checkDecisions checks the decisions of a load.
+func checkDecisions(t *testing.T, l *load, mode httplimit.FailureMode, broken, repaired, back time.Time) {
 	decisions := l.end()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, c := range l.changes {
-		assert.Equal(t, i%2 == 1, c.up, "what the callback is told alternates")
+		assert.Equal(t, i%2 == 1, c.up, "the reports of the callback alternate")
 	}
 	assert.Len(t, l.changes, 2, "down once, and up once")
 

@@ -133,9 +133,9 @@ func classify(err error) string {
 	return ""
 }
 
-// load lets callers take permits by all calls, each with a context that ends within patience, while
+// load lets callers take permits by all calls, each with a context that ends within timeout, while
 // the network does its worst.
-func (l *link) load(patience time.Duration, worst func()) {
+func (l *link) load(timeout time.Duration, worst func()) {
 	const callers = 16
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
@@ -148,7 +148,7 @@ func (l *link) load(patience time.Duration, worst func()) {
 					return
 				default:
 				}
-				l.call(i, 1+random.Int64N(3), patience/2+time.Duration(random.Int64N(int64(patience/2))), random)
+				l.call(i, 1+random.Int64N(3), timeout/2+time.Duration(random.Int64N(int64(timeout/2))), random)
 				// About twice what the limiter grants.
 				time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
 			}
@@ -160,18 +160,18 @@ func (l *link) load(patience time.Duration, worst func()) {
 }
 
 // call makes one call, the i-th way, and books it.
-func (l *link) call(i int, permits int64, patience time.Duration, random *rand.Rand) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func (l *link) call(i int, permits int64, timeout time.Duration, random *rand.Rand) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	ends := time.Now().Add(patience)
+	ends := time.Now().Add(timeout)
 	if random.IntN(4) == 0 {
 		// A caller that loses interest rather than time.
-		early := time.Duration(random.Int64N(int64(patience)))
+		early := time.Duration(random.Int64N(int64(timeout)))
 		ends = time.Now().Add(early)
 		defer time.AfterFunc(early, cancel).Stop()
 	}
 	_, _ = l.books.Time("go", permits, func() (bool, error) {
-		return everycall.Acquire(ctx, l.limiter, i, permits, patience/2)
+		return everycall.Acquire(ctx, l.limiter, i, permits, timeout/2)
 	})
 	by := int64(time.Since(ends))
 	for {

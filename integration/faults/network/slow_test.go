@@ -26,7 +26,7 @@ func TestNetwork_LateReplies_PermitsAreReleased(t *testing.T) {
 	l := newLink(t, manyConnections)
 	l.proxy.Disturb(t, "latency", "downstream", `"latency": 300, "jitter": 100`)
 	l.load(300*time.Millisecond, func() { time.Sleep(3 * time.Second) })
-	kinds := l.end(t, "latency above the callers' patience")
+	kinds := l.end(t, "latency above the callers' timeouts")
 	require.Positive(t, kinds["deadline"])
 	for kind := range kinds {
 		require.Contains(t, []string{"deadline", "cancelled"}, kind)

@@ -86,7 +86,7 @@ func (l *Load) noteLateness(by time.Duration) {
 func (l *Load) javaCrowd(crowd oracle.Crowd) {
 	crowd.Duration = time.Second
 	for !l.stopped() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 		got, err := l.java.Crowd(ctx, crowd)
 		cancel()
 		if err != nil {

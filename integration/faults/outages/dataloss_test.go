@@ -29,5 +29,5 @@ func TestOutage_DataLoss_GrantsAtMostTwice(t *testing.T) {
 	outcome.Require(Most{notInitialized: outcome.oftenBy(pause), refused: outcome.oftenBy(pause),
 		cut: outcome.onceEach()})
 	require.LessOrEqual(t, ledger.Worst(outcome.grants, Interval).Permits, int64(2*Rate))
-	require.Positive(t, outcome.goBooks.Errors()[notInitialized], "nobody noticed the loss")
+	require.Positive(t, outcome.goBooks.Errors()[notInitialized], "no caller noticed the loss")
 }

@@ -53,8 +53,8 @@ const (
 	// bring about.
 	within = time.Second
 
-	// patience is how long a test waits for something that has to happen in the end.
-	patience = 60 * time.Second
+	// settleTimeout is how long a test waits for something that has to happen in the end.
+	settleTimeout = 60 * time.Second
 )
 
 // Load is 32 callers, half of them Go's and half Redisson's, who take permits of one limiter until
@@ -136,7 +136,7 @@ func Start(t testing.TB, fault string, on Target) *Load {
 // SetRate gives the limiter its rate, where it has none.
 func (l *Load) SetRate() {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
 	for {
 		_, err := l.limiter.TrySetRate(ctx, rratelimiter.Rate{Permits: Rate, Interval: Interval})
@@ -164,7 +164,7 @@ func (l *Load) Run(d time.Duration) { time.Sleep(d) }
 // they work again.
 func (l *Load) AwaitGrants(after time.Time) {
 	l.t.Helper()
-	ended := time.Now().Add(patience)
+	ended := time.Now().Add(settleTimeout)
 	for _, side := range []struct {
 		name  string
 		books *ledger.Ledger
@@ -203,7 +203,7 @@ func (l *Load) Recover() *Outcome {
 // Repair ends what Break began.
 func (l *Load) Repair() { l.faults[len(l.faults)-1].to = time.Now() }
 
-// MayLose tells the load that Redis may have lost grants: those of calls that ended at from or
+// MayLose allows Redis to have lost grants: those of calls that ended at from or
 // later and had begun by to, at most.
 func (l *Load) MayLose(from, to time.Time) { l.losses = append(l.losses, loss{from, to}) }
 
@@ -237,7 +237,7 @@ func (l *Load) Stop() *Outcome {
 	}
 
 	time.Sleep(time.Until(ended.Add(Interval)))
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
 	free, err := l.limiter.AvailablePermits(ctx)
 	require.NoError(l.t, err)

@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,9 +30,9 @@ func TestOutage_SlotMigration_NoPermitIsLost(t *testing.T) {
 	seen := countRedirections(&target)
 	// Callers who meet the move learn of it in many ways. This client makes no call until it is
 	// over.
-	bystander := OnCluster(cluster)
-	told := countRedirections(&bystander)
-	asleep, err := rueidis.NewClient(bystander.Redis)
+	other := OnCluster(cluster)
+	redirections := countRedirections(&other)
+	asleep, err := rueidis.NewClient(other.Redis)
 	require.NoError(t, err)
 	defer asleep.Close()
 	load := Start(t, "live migration of the slot", target)
@@ -45,7 +47,37 @@ func TestOutage_SlotMigration_NoPermitIsLost(t *testing.T) {
 	// A call asks again for a quarter of a second until it fails.
 	outcome.Require(Most{"TRYAGAIN": outcome.oftenBy(250 * time.Millisecond), deadline: outcome.oftenBy(within)})
 	require.Positive(t, seen.ask.Load(), "ASK was never seen")
-	require.Positive(t, told.moved.Load(), "MOVED was never seen")
+	require.Positive(t, redirections.moved.Load(), "MOVED was never seen")
+}
+
+// Valkey 9 moves a slot as a whole: it copies the keys and follows their changes, then pauses the slot
+// for a moment. No caller is redirected with ASK, and none has to try again.
+func TestOutage_AtomicSlotMigration_NoPermitIsLost(t *testing.T) {
+	cluster := servers.NewCluster(t)
+	slot, from, _ := limiterSlot(t, cluster)
+	to := cluster.OtherMaster(t, from)
+	number := strconv.Itoa(slot)
+	move := []string{"CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", number, number, "NODE", to.Text(t, "CLUSTER", "MYID")}
+	if help := from.List(t, "CLUSTER", "HELP"); !slices.ContainsFunc(help, func(line string) bool {
+		return strings.HasPrefix(line, "MIGRATESLOTS")
+	}) {
+		_, err := from.Do(t.Context(), move...)
+		require.ErrorContains(t, err, "unknown subcommand", "a server without CLUSTER MIGRATESLOTS rejects it")
+		return
+	}
+	target := OnCluster(cluster)
+	seen := countRedirections(&target)
+	load := Start(t, "atomic migration of the slot", target)
+
+	load.Run(time.Second)
+	load.Break()
+	command(t, from, move...)
+	cluster.AwaitMaster(t, slot, to)
+	load.Run(250 * time.Millisecond)
+	outcome := load.Recover()
+	outcome.Require(Most{})
+	require.Zero(t, seen.ask.Load(), "ASK")
+	require.Positive(t, seen.moved.Load(), "MOVED was never seen")
 }
 
 // migrate moves a slot with its keys, and waits between the steps.

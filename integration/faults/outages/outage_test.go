@@ -65,7 +65,7 @@ func TestOutage_EveryCall_FailsInTime(t *testing.T) {
 			for _, call := range []string{"SetRate", "TryAcquire", "Exists", "SizeInMemory"} {
 				require.NoError(t, calls[call](t.Context())) // which makes the connections
 			}
-			require.Zero(t, leaks.OfLimiters(patience))
+			require.Zero(t, leaks.OfLimiters(settleTimeout))
 			idle := leaks.ClientsNow()
 
 			require.NoError(t, test.fail(server))
@@ -96,12 +96,12 @@ func TestOutage_EveryCall_FailsInTime(t *testing.T) {
 			require.Empty(t, outage.wrong)
 			require.Less(t, outage.latest, late, "a call outlived its context")
 			require.Less(t, outage.longest, answersWithin, "a call without deadline")
-			require.Zero(t, left, "goroutines go on for nobody:\n%s", stacks)
+			require.Zero(t, left, "goroutines continue without a caller:\n%s", stacks)
 			require.Eventually(t, func() bool {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				return limiter.SetRate(ctx, outageRate) == nil && calls["TryAcquire"](ctx) == nil
-			}, patience, 10*time.Millisecond, "it works again")
+			}, settleTimeout, 10*time.Millisecond, "it works again")
 		})
 	}
 }
@@ -152,7 +152,7 @@ func (o *outage) await(t *testing.T) {
 	}()
 	select {
 	case <-gone:
-	case <-time.After(time.Until(o.until) + answersWithin + patience):
+	case <-time.After(time.Until(o.until) + answersWithin + settleTimeout):
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		require.Fail(t, "calls have no answer", "%v", slices.Sorted(maps.Keys(o.open)))

@@ -68,7 +68,7 @@ func (o *Outcome) Require(most Most) {
 // their contexts.
 func (o *Outcome) RequireCalm(most Most) {
 	o.t.Helper()
-	require.Empty(o.t, o.goBooks.Unclassified(), "errors that a caller could not make sense of")
+	require.Empty(o.t, o.goBooks.Unclassified(), "unclassified errors")
 	broken := func(failure ledger.Failure) bool {
 		return slices.ContainsFunc(o.faults,
 			func(fault span) bool { return span{fault.from, fault.to.Add(settled)}.meets(failure) })

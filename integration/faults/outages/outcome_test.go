@@ -56,9 +56,9 @@ func TestRequireCalm(t *testing.T) {
 			[]span{{at(3.5), at(3.8)}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			judge := &refusal{TB: t}
+			recorder := &refusal{TB: t}
 			o := &Outcome{
-				t: judge, run: span{begin, at(8)}, faults: test.faults, stalls: test.stalls, allTaken: true,
+				t: recorder, run: span{begin, at(8)}, faults: test.faults, stalls: test.stalls, allTaken: true,
 				goBooks: ledger.New(nil), javaBooks: ledger.New(nil),
 			}
 			for i := range 8 * test.perSecond {
@@ -74,13 +74,13 @@ func TestRequireCalm(t *testing.T) {
 			}
 			func() {
 				defer func() {
-					if r := recover(); r != nil && r != any(judge) {
+					if r := recover(); r != nil && r != any(recorder) {
 						panic(r)
 					}
 				}()
 				o.RequireCalm(most)
 			}()
-			require.Equal(t, test.calm, !judge.failed)
+			require.Equal(t, test.calm, !recorder.failed)
 		})
 	}
 }

@@ -45,7 +45,7 @@ func TestOutage_MasterPaused_ReplicaTakesOver(t *testing.T) {
 	require.NoError(t, master.Resume())
 	require.Eventually(t, func() bool {
 		return strings.Contains(master.Text(t, "INFO", "replication"), "role:slave\r\n")
-	}, patience, 20*time.Millisecond, "the old master knows that it is a replica")
+	}, settleTimeout, 20*time.Millisecond, "the old master knows that it is a replica")
 	load.MayLose(resumed, time.Now())
 	outcome := load.Recover()
 	outcome.Require(outcome.mostOfLostMaster())

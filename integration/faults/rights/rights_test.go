@@ -50,7 +50,7 @@ type call struct {
 
 	takes    int64 // at most
 	releases int64 // at most
-	anew     bool  // nothing is taken afterwards
+	fresh    bool  // nothing is taken afterwards
 }
 
 func rateOf(permits int64, l rratelimiter.Rate) rratelimiter.Rate {
@@ -89,7 +89,7 @@ func calls(r rratelimiter.Rate) []call {
 			l *rratelimiter.Limiter) error {
 			return errOf(l.TrySetRate(ctx, r))
 		}},
-		{name: "SetRate", anew: true,
+		{name: "SetRate", fresh: true,
 			do: func(ctx context.Context, l *rratelimiter.Limiter) error { return l.SetRate(ctx, r) }},
 		{name: "SetRate lower", do: func(ctx context.Context, l *rratelimiter.Limiter) error {
 			return l.SetRate(ctx, rateOf(rate-2, r), keep)
@@ -223,7 +223,7 @@ func (s *stage) check(t *testing.T, c call, taken int64, about string) {
 	}
 	require.GreaterOrEqual(t, free, int64(0), "%s: the limiter is gone", about)
 	most := permits - taken + c.releases
-	if c.anew {
+	if c.fresh {
 		most = permits
 	}
 	require.LessOrEqual(t, free, max(0, min(permits, most)), "%s: more is free than can be", about)

@@ -40,9 +40,9 @@ func (s *stage) do(t *testing.T, args ...string) rueidis.RedisMessage {
 // without gives a client whose user lacks a command, and which needs it.
 func (s *stage) without(t *testing.T, command string) *rratelimiter.Client {
 	t.Helper()
-	s.do(t, "ACL", "SETUSER", "somebody", "reset", "on", ">secret", "~*", "+@all", "-"+strings.ToLower(command))
+	s.do(t, "ACL", "SETUSER", "tester", "reset", "on", ">secret", "~*", "+@all", "-"+strings.ToLower(command))
 	redis := servers.Connect(t, rueidis.ClientOption{
-		InitAddress: []string{s.server.Addr()}, Username: "somebody", Password: "secret", ForceSingleClient: true,
+		InitAddress: []string{s.server.Addr()}, Username: "tester", Password: "secret", ForceSingleClient: true,
 		DisableCache: true,
 	})
 	if command == "TIME" {

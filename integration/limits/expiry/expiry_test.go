@@ -24,7 +24,7 @@ import (
 const (
 	atOnce   = 8
 	rate     = 10
-	interval = time.Hour // nothing comes back by itself while a limiter lives
+	interval = time.Hour // no permit returns while a limiter exists
 )
 
 // redisson does what tryAcquire of Redisson does, in words of our own.
@@ -183,8 +183,8 @@ func (l *life) live(ctx context.Context, keptAlive bool) error {
 	return l.redis.Do(ctx, l.redis.B().Del().Key(l.name).Build()).Error()
 }
 
-// tell notes a call, and what it means for the end.
-func (l *life) tell(keeps bool, format string, args ...any) {
+// note records a call, and whether the limiter exists at the end because of it.
+func (l *life) note(keeps bool, format string, args ...any) {
 	l.log = append(l.log, fmt.Sprintf(format, args...))
 	if keeps && l.keepAlive > 0 {
 		l.ends = time.Now().Add(l.keepAlive)
@@ -200,18 +200,18 @@ func (l *life) call(ctx context.Context) error {
 		if ok {
 			u.granted += n
 		}
-		l.tell(true, "%d took %d: %v", who, n, ok)
+		l.note(true, "%d took %d: %v", who, n, ok)
 		return err
 	case choice < 55:
 		d, err := u.l.Take(ctx, n)
 		if d.Allowed {
 			u.granted += n
 		}
-		l.tell(true, "%d took %d: %v", who, n, d.Allowed)
+		l.note(true, "%d took %d: %v", who, n, d.Allowed)
 		return err
 	case choice < 60:
 		u.released += 1
-		l.tell(true, "%d released 1", who)
+		l.note(true, "%d released 1", who)
 		return u.l.Release(ctx, 1)
 	case choice < 68:
 		r := rratelimiter.Rate{Permits: rate, Interval: interval}
@@ -222,14 +222,14 @@ func (l *life) call(ctx context.Context) error {
 			return nil // would end the keep-alive
 		}
 		there, err := u.l.UpdateRate(ctx, r, rratelimiter.KeepState())
-		l.tell(true, "%d updated the rate: %v", who, there)
+		l.note(true, "%d updated the rate: %v", who, there)
 		if err == nil && !there {
 			err = errOver
 		}
 		return err
 	case choice < 74:
 		_, err := u.l.AvailablePermits(ctx)
-		l.tell(false, "%d looked", who)
+		l.note(false, "%d looked", who)
 		return err
 	case choice < 84:
 		took, err := redisson.Exec(ctx, l.redis, l.java[:], []string{
@@ -239,7 +239,7 @@ func (l *life) call(ctx context.Context) error {
 		if took == 1 {
 			l.byJava += n
 		}
-		l.tell(true, "Java took %d: %v", n, took)
+		l.note(true, "Java took %d: %v", n, took)
 		if took < 0 {
 			err = errOver
 		}
@@ -252,7 +252,7 @@ func (l *life) call(ctx context.Context) error {
 			opts = append(opts, rratelimiter.ExpireOption(condition))
 		}
 		_, err := u.l.Expire(ctx, span, opts...)
-		l.tell(false, "%d let it expire in %v, %v", who, span, opts)
+		l.note(false, "%d let it expire in %v, %v", who, span, opts)
 		if errors.Is(err, rratelimiter.ErrUnsupported) { // conditions, before 7.0
 			err = nil
 		}
@@ -260,14 +260,14 @@ func (l *life) call(ctx context.Context) error {
 	case choice < 96 && l.random.IntN(3) == 0:
 		span := time.Duration(5+l.random.IntN(20)) * time.Millisecond
 		l.ends = time.Now().Add(span)
-		l.tell(false, "Java let it expire in %v", span)
+		l.note(false, "Java let it expire in %v", span)
 		return each.Exec(ctx, l.redis, l.java[:], []string{"PEXPIRE", fmt.Sprint(span.Milliseconds())}).Error()
 	case choice == 96:
 		_, err := u.l.ClearExpire(ctx)
-		l.tell(false, "%d cleared the expiry", who)
+		l.note(false, "%d cleared the expiry", who)
 		return err
 	case choice == 97:
-		l.tell(false, "Java cleared the expiry")
+		l.note(false, "Java cleared the expiry")
 		return each.Exec(ctx, l.redis, l.java[:], []string{"PERSIST"}).Error()
 	}
 	return nil

@@ -18,7 +18,7 @@ import (
 func TestLease_NoFault_KeepsTheRate(t *testing.T) {
 	l := start(t, outages.OnSingle(servers.Single(t)))
 	time.Sleep(loadTime)
-	l.judge()
+	l.finish()
 }
 
 // A server that hangs keeps grants for callers who have long gone, and leases whose end has come
@@ -35,7 +35,7 @@ func TestLease_ServerPaused_KeepsTheRate(t *testing.T) {
 		})
 		time.Sleep(loadTime / 3)
 	}
-	l.judge()
+	l.finish()
 }
 
 // The server dies and is started again, with all that it had granted.
@@ -48,7 +48,7 @@ func TestLease_ServerRestarted_KeepsTheRate(t *testing.T) {
 		require.NoError(t, server.Restart())
 	})
 	time.Sleep(2 * loadTime / 3)
-	l.judge()
+	l.finish()
 }
 
 // losses counts what is read on connections.
@@ -84,7 +84,7 @@ func TestLease_RepliesLost_KeepsTheRate(t *testing.T) {
 	losses.on.Store(true)
 	l.breaks(func() { time.Sleep(loadTime) })
 	losses.on.Store(false)
-	l.judge()
+	l.finish()
 	require.Positive(t, losses.lost.Load(), "no reply was lost, so this has shown nothing")
 }
 
@@ -103,7 +103,7 @@ func TestLease_ManualFailover_KeepsTheRate(t *testing.T) {
 		cluster.AwaitMaster(t, slot, replica)
 	})
 	time.Sleep(2 * loadTime / 3)
-	l.judge()
+	l.finish()
 }
 
 // The master dies with grants that its replicas have not heard of: those of its last moments, and
@@ -122,5 +122,5 @@ func TestLease_SentinelMasterKilled_BoundsTheLoss(t *testing.T) {
 		sentinel.AwaitOtherMaster(t, master)
 	})
 	time.Sleep(2 * loadTime / 3)
-	l.judge()
+	l.finish()
 }

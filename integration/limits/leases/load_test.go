@@ -110,7 +110,7 @@ func (l *load) bursts(leased *rratelimiter.Limiter, random *rand.Rand) {
 // javaBursts is four threads of Redisson, a fifth of the time.
 func (l *load) javaBursts() {
 	for !l.stopped() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 		got, err := l.java.Crowd(ctx,
 			oracle.Crowd{Threads: 4, Permits: 1, AcquireTimeout: 10 * time.Millisecond,
 				Duration: 200 * time.Millisecond})
@@ -142,16 +142,16 @@ func (l *load) audit() {
 	}
 }
 
-// breaks tells the load that calls may fail while a function runs, and a while after it.
+// breaks allows calls of the load to fail while a function runs, and a while after it.
 func (l *load) breaks(fault func()) {
 	from := time.Now()
 	fault()
 	l.broken = append(l.broken, ledger.Failure{Start: from, End: time.Now().Add(settled)})
 }
 
-// judge ends the load and sees whether it was served well: no window too full, nothing missing in
+// finish ends the load and checks it: no window too full, nothing missing in
 // the end.
-func (l *load) judge() {
+func (l *load) finish() {
 	l.t.Helper()
 	l.end()
 	ended := time.Now()

@@ -36,7 +36,7 @@ const (
 	interval = time.Second
 	lease    = 50 * time.Millisecond
 
-	patience = 60 * time.Second
+	settleTimeout = 60 * time.Second
 )
 
 // loadTime is how long a load lasts.

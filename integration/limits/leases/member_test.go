@@ -28,7 +28,7 @@ type task struct {
 	End   time.Time
 	Often int // grants before a pause; 0 for none
 	Pause time.Duration
-	Warm  int // grants from memory, of which it tells
+	Warm  int // grants from memory that it reports
 }
 
 // report is what it came to.
@@ -88,8 +88,8 @@ func member(spec string) error {
 	defer redis.Close()
 	limiter := rratelimiter.New(redis, rratelimiter.WithLease(t.Lease)).Limiter(name)
 	answers := json.NewEncoder(os.Stdout)
-	told := !t.Begin.IsZero()
-	if told {
+	reported := !t.Begin.IsZero()
+	if reported {
 		if err := answers.Encode(false); err != nil {
 			return err
 		}
@@ -113,8 +113,8 @@ func member(spec string) error {
 		if end.Sub(start) < fromMemory {
 			leased++
 		}
-		if leased > t.Warm && !told {
-			told = true
+		if leased > t.Warm && !reported {
+			reported = true
 			if err := answers.Encode(true); err != nil {
 				return err
 			}

@@ -143,6 +143,6 @@ func TestAcquire_TwoProcesses_AreServedInOrder(t *testing.T) {
 		reservers, calls, at(0.5), at(0.99), at(1), max(0, -late[0]), stall)
 	require.LessOrEqual(t, calls, int64(reservers), "more than a call for each")
 	// The first one may be late itself.
-	require.Greater(t, late[0], -(stall + 20*time.Millisecond), "somebody was served before his moment")
+	require.Greater(t, late[0], -(stall + 20*time.Millisecond), "a caller was served before its time")
 	require.Equal(t, reservers, last, "a caller was served before one who came %v before it", apart)
 }

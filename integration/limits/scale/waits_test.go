@@ -93,7 +93,7 @@ func TestAcquire_ImpatientCallers_ReturnInTime(t *testing.T) {
 		"Redis granted more than the windows from its first grant to its last allow")
 	require.LessOrEqual(t, booked, seen.Permits, "callers were granted permits that Redis does not count")
 	require.LessOrEqual(t, used, wanted, "more than the windows allow")
-	require.Greater(t, share, 0.6*could, "permits were there that nobody got, though thousands wanted them")
+	require.Greater(t, share, 0.6*could, "permits were free that no caller got, though thousands waited")
 	require.Empty(t, unclassified)
 	require.Less(t, p99, time.Second+stood)
 	require.Zero(t, left)
@@ -152,7 +152,7 @@ func crowd(t *testing.T, limiter *rratelimiter.Limiter, callers int, length time
 	return books, slices.Concat(late...)
 }
 
-// wait makes one call and says by how much it outlived its end: 0 where it was over before.
+// wait makes one call and returns by how much it outlived its end: 0 if it had ended before.
 func wait(books *ledger.Ledger, limiter *rratelimiter.Limiter, random *rand.Rand) time.Duration {
 	permits := 1 + random.Int64N(3)
 	ends := time.Now().Add(10*time.Millisecond + time.Duration(random.Int64N(int64(2*time.Second))))

@@ -115,7 +115,7 @@ func inAnyCall(grants []grant, interval time.Duration) int64 {
 	return ledger.Worst(entries, interval).Permits - grants[0].limit
 }
 
-// inUnits checks windows that a function tells the beginning of, by those calls that lie in one as
+// inUnits checks windows whose beginning a function returns, by those calls that lie in one as
 // a whole.
 func inUnits(grants []grant, begin func(time.Time) time.Time) int64 {
 	worst, held := int64(math.MinInt64), make(map[time.Time]int64)

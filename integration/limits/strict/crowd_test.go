@@ -118,7 +118,7 @@ func (s *scene) crowd(length time.Duration, now func() []*limit.Limiter, ways ..
 	for _, g := range grants {
 		permits += g.permits
 	}
-	require.Equal(s, s.granted.Load(), permits, "what callers were told, and what Redis replied")
+	require.Equal(s, s.granted.Load(), permits, "what callers were granted, and what Redis replied")
 	require.NotEmpty(s, grants)
 	return grants
 }

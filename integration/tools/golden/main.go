@@ -74,7 +74,7 @@ func recordAll(ctx context.Context, dir string, versions []string) (err error) {
 // File is what one release of Redisson did.
 type File struct {
 	Redisson string    `json:"redisson"`
-	Anew     string    `json:"anew"` // the command that records this file again
+	Command  string    `json:"command"` // the command that records this file again
 	ClientID string    `json:"clientID"`
 	Limiters []Limiter `json:"limiters"`
 }
@@ -130,7 +130,7 @@ func record(ctx context.Context, redis rueidis.Client, addr, version string) (*F
 	}
 	defer java.Close()
 	file := &File{Redisson: version,
-		Anew: "go run ./tools/golden -versions " + version + " (in the folder integration)", ClientID: java.ID()}
+		Command: "go run ./tools/golden -versions " + version + " (in the folder integration)", ClientID: java.ID()}
 	for _, s := range stories {
 		for _, name := range s.names {
 			for _, client := range []bool{false, true} {

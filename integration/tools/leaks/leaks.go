@@ -1,4 +1,4 @@
-// Package leaks tells what a run has left behind in this process.
+// Package leaks counts what a run has left behind in this process.
 package leaks
 
 import (
@@ -21,19 +21,19 @@ var clients = append([]string{"github.com/redis/rueidis."}, Library...)
 // Goroutines counts those above before, the number that there were when all was idle. It gives
 // those that are about to end some time, and asks on this goroutine: a helper's own would count
 // too.
-func Goroutines(before int, patience time.Duration) int {
-	return settle(patience, func() int { return max(0, runtime.NumGoroutine()-before) })
+func Goroutines(before int, timeout time.Duration) int {
+	return settle(timeout, func() int { return max(0, runtime.NumGoroutine()-before) })
 }
 
 // OfLimiters counts the goroutines that run in the library, while the Redis client keeps its own.
-func OfLimiters(patience time.Duration) int {
-	return mentioning(patience, Library...)
+func OfLimiters(timeout time.Duration) int {
+	return mentioning(timeout, Library...)
 }
 
 // OfClients counts the goroutines that run in the library or in rueidis, for runs whose proxies
 // keep some of their own.
-func OfClients(patience time.Duration) int {
-	return mentioning(patience, clients...)
+func OfClients(timeout time.Duration) int {
+	return mentioning(timeout, clients...)
 }
 
 // ClientsNow is how many goroutines run in the limiter's package or in rueidis at this moment, for
@@ -43,13 +43,13 @@ func ClientsNow() int {
 }
 
 // AboveClients is OfClients without those that an idle rueidis client keeps.
-func AboveClients(idle int, patience time.Duration) int {
-	return settle(patience, func() int { return max(0, ClientsNow()-idle) })
+func AboveClients(idle int, timeout time.Duration) int {
+	return settle(timeout, func() int { return max(0, ClientsNow()-idle) })
 }
 
 // mentioning counts the goroutines whose stacks show one of some packages.
-func mentioning(patience time.Duration, packages ...string) int {
-	return settle(patience, func() int { return count(packages...) })
+func mentioning(timeout time.Duration, packages ...string) int {
+	return settle(timeout, func() int { return count(packages...) })
 }
 
 func count(packages ...string) (n int) {
@@ -82,9 +82,9 @@ func Heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// settle counts until there is nothing left or patience ends.
-func settle(patience time.Duration, counted func() int) int {
-	ended := time.Now().Add(patience)
+// settle counts until there is nothing left or the timeout ends.
+func settle(timeout time.Duration, counted func() int) int {
+	ended := time.Now().Add(timeout)
 	for {
 		left := counted()
 		if left == 0 || time.Now().After(ended) {

@@ -12,7 +12,7 @@ import (
 )
 
 func TestGoroutines_OneLeft_IsCounted(t *testing.T) {
-	// The main one and this test's. A test before may have told that it ended while its goroutine
+	// The main one and this test's. A test before may have reported its end while its goroutine
 	// still was about to.
 	const before = 2
 	require.Zero(t, Goroutines(before, 10*time.Second))

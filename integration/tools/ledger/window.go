@@ -29,9 +29,9 @@ type Window struct {
 // at 1010 ms. Therefore Start is rounded down to milliseconds.
 //
 // Permits that are released early may be granted again in the same window, so a run whose callers
-// release some cannot be judged so.
+// release some cannot be checked like this.
 //
-// The scores in Redis prove less: they tell when callers read their clocks, and calls of two
+// The scores in Redis prove less: they show when callers read their clocks, and calls of two
 // processes may overtake each other after that.
 func Worst(grants []Grant, interval time.Duration) Window {
 	latestFirst := slices.Clone(grants)
@@ -58,7 +58,7 @@ func Worst(grants []Grant, interval time.Duration) Window {
 	return worst
 }
 
-// starts is the Start of a grant in Unix nanoseconds, as the limiter's clock tells it: in whole
+// starts is the Start of a grant in Unix nanoseconds, by the limiter's clock: in whole
 // milliseconds.
 func starts(g Grant) int64 { return g.Start.UnixMilli() * int64(time.Millisecond) }
 

@@ -21,7 +21,7 @@ import (
 // expired, rightly or not, still counts; one that a script releases by name does not.
 //
 // For that callers and server have one clock. Runs whose callers release permits or set the rate
-// cannot be judged so.
+// cannot be checked like this.
 type Grants struct {
 	key      string
 	interval int64 // milliseconds
@@ -67,13 +67,13 @@ func newGrants(key string, interval time.Duration) *Grants {
 	return &Grants{key: key, interval: interval.Milliseconds(), members: make(map[string]*grant)}
 }
 
-// Seen tells what happened up to now.
+// Seen returns what has happened so far.
 func (g *Grants) Seen(t testing.TB) Seen {
 	t.Helper()
 	g.monitor.CatchUp(t)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.judge()
+	g.conclude()
 	return g.seen
 }
 
@@ -97,7 +97,7 @@ func (g *Grants) see(c Command) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !c.Script {
-		g.judge() // the script before has ended: one that adds the rest of a grant removes the whole of it, too
+		g.conclude() // the script before has ended: one that adds the rest of a grant removes the whole of it, too
 		return
 	}
 	name := strings.ToUpper(c.Name())
@@ -163,7 +163,7 @@ func (g *Grants) uncount(one *grant) {
 	}
 }
 
-func (g *Grants) judge() {
+func (g *Grants) conclude() {
 	if g.held > g.seen.Worst {
 		g.seen.Worst, g.seen.When = g.held, g.at
 	}

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Command is one command as MONITOR tells it.
+// Command is one command as MONITOR reports it.
 type Command struct {
 	At     time.Time // on the server's clock
 	Script bool      // a script ran it, the one that came last without this mark
@@ -59,7 +59,7 @@ func parse(line string) (Command, bool) {
 	return Command{At: time.UnixMicro(s*1_000_000 + us), Script: strings.HasSuffix(source, " lua"), text: text}, true
 }
 
-// Monitor is a connection on which a server tells what it runs.
+// Monitor is a connection on which a server reports what it runs.
 type Monitor struct {
 	addr  string
 	conn  net.Conn
@@ -126,12 +126,12 @@ func (m *Monitor) read(line string, see func(Command)) {
 // CatchUp waits until all that the server has run so far was seen.
 func (m *Monitor) CatchUp(t testing.TB) {
 	t.Helper()
-	const patience = 30 * time.Second
+	const timeout = 30 * time.Second
 	mark, came := rand.Text(), make(chan struct{})
 	m.mu.Lock()
 	m.marks[strconv.Quote(mark)] = came
 	m.mu.Unlock()
-	conn, err := net.DialTimeout("tcp", m.addr, patience)
+	conn, err := net.DialTimeout("tcp", m.addr, timeout)
 	if err != nil {
 		t.Fatalf("monitor: %v", err)
 	}
@@ -143,8 +143,8 @@ func (m *Monitor) CatchUp(t testing.TB) {
 	case <-came:
 	case <-m.ended:
 		t.Fatalf("monitor: the server ended it")
-	case <-time.After(patience):
-		t.Fatalf("monitor: it is further behind than %v", patience)
+	case <-time.After(timeout):
+		t.Fatalf("monitor: it is further behind than %v", timeout)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -61,9 +61,9 @@ func TestWatchGrants_RealServer_SeesEveryGrant(t *testing.T) {
 	require.Less(t, grants.Between(seen.First, seen.Last), int64(3*calls))
 }
 
-// told is what a monitor tells: scripts one after the other, each at a moment and with the commands
+// reported is what a monitor reports: scripts one after the other, each at a moment and with the commands
 // that it runs.
-type told struct {
+type reported struct {
 	at     int64 // Unix milliseconds
 	script []Command
 }
@@ -76,39 +76,39 @@ func TestGrants(t *testing.T) {
 	remove := func(member string) Command { return command("zrem", key, member) }
 	one, other := "\x04aaaa\x05\x00\x00\x00", "\x04bbbb\x04\x00\x00\x00"
 	for name, test := range map[string]struct {
-		told           []told
+		reported       []reported
 		worst, permits int64
 	}{
 		"nothing": {nil, 0, 0},
-		"two grants": {[]told{{1000, []Command{add("1000", one)}}, {1500, []Command{add("1500", other)}}},
+		"two grants": {[]reported{{1000, []Command{add("1000", one)}}, {1500, []Command{add("1500", other)}}},
 			9, 9},
-		"the first has just left": {[]told{{1000, []Command{add("1000", one)}}, {2000, []Command{add("2000", other)}}},
+		"the first has just expired": {[]reported{{1000, []Command{add("1000", one)}}, {2000, []Command{add("2000", other)}}},
 			5, 9},
-		"the first leaves in 1 ms": {[]told{{1000, []Command{add("1000", one)}}, {1999, []Command{add("1999", other)}}},
+		"the first expires in 1 ms": {[]reported{{1000, []Command{add("1000", one)}}, {1999, []Command{add("1999", other)}}},
 			9, 9},
 		// The call that grants is dated before the one that came first, and arrives after the
 		// moment at which that one's grants leave.
-		"a call that took long": {[]told{{1000, []Command{add("1000", one)}},
+		"a call that took long": {[]reported{{1000, []Command{add("1000", one)}},
 			{2000, []Command{add("1999", other)}}}, 5, 9},
-		"a clock ahead of the server's": {[]told{{1000, []Command{add("1000", one)}},
+		"a clock ahead of the server's": {[]reported{{1000, []Command{add("1000", one)}},
 			{1500, []Command{add("2000", other)}}}, 5, 9},
-		"another limiter's": {[]told{{1000, []Command{command("ZADD", "{m}:permits", "1000", one)}}}, 0, 0},
+		"another limiter's": {[]reported{{1000, []Command{command("ZADD", "{m}:permits", "1000", one)}}}, 0, 0},
 		"what a script takes out by rank or date goes on to count": {
-			[]told{{1000, []Command{add("1000", one)}},
+			[]reported{{1000, []Command{add("1000", one)}},
 				{1500, []Command{command("ZREMRANGEBYSCORE", key, "-inf", "1000"), command("UNLINK", key),
 					add("1500", other)}}}, 9, 9},
 		"given back in part": {
-			[]told{{1000, []Command{add("1000", one)}},
+			[]reported{{1000, []Command{add("1000", one)}},
 				{1001, []Command{add("1000", "\x04aaaa\x03\x00\x00\x00"), remove(one)}}}, 5, 3},
 		"given back as a whole and granted again": {
-			[]told{{1000, []Command{add("1000", one)}}, {1001, []Command{remove(one), add("1001", other)}}}, 5, 4},
+			[]reported{{1000, []Command{add("1000", one)}}, {1001, []Command{remove(one), add("1001", other)}}}, 5, 4},
 		"given back when it has left": {
-			[]told{{1000, []Command{add("1000", one)}}, {2000, []Command{remove(one), add("2000", other)}},
+			[]reported{{1000, []Command{add("1000", one)}}, {2000, []Command{remove(one), add("2000", other)}},
 				{2001, []Command{add("2001", one)}}}, 9, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGrants(key, time.Second)
-			for _, script := range test.told {
+			for _, script := range test.reported {
 				at := time.UnixMilli(script.at)
 				g.see(Command{At: at, text: `"EVALSHA"`})
 				for _, c := range script.script {
@@ -116,7 +116,7 @@ func TestGrants(t *testing.T) {
 					g.see(c)
 				}
 			}
-			g.judge()
+			g.conclude()
 			require.Equal(t, test.worst, g.seen.Worst)
 			require.Equal(t, test.permits, g.seen.Permits)
 		})

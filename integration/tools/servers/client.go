@@ -50,6 +50,16 @@ func (s *Server) Memory(t testing.TB) int64 {
 	return used
 }
 
+// List runs a command on the server that replies strings.
+func (s *Server) List(t testing.TB, args ...string) []string {
+	t.Helper()
+	message, err := s.Do(t.Context(), args...)
+	require.NoError(t, err, "%q on %s", args, s.Addr())
+	list, err := message.AsStrSlice()
+	require.NoError(t, err, "%q on %s", args, s.Addr())
+	return list
+}
+
 // Text runs a command on the server that replies a string.
 func (s *Server) Text(t testing.TB, args ...string) string {
 	t.Helper()

@@ -128,7 +128,7 @@ func (c *Cluster) agree(ctx context.Context) error {
 		if first == "" {
 			first = view
 		}
-		// A node that comes back is sure of its old role until the others have told it of its new
+		// A node that comes back is sure of its old role until the others have sent it its new
 		// one.
 		if view != first {
 			return fmt.Errorf("the nodes on %s and %s see different clusters", c.nodes[0].Addr(), node.Addr())
@@ -206,7 +206,7 @@ func (c *Cluster) form(ctx context.Context) error {
 			return err
 		}
 		ids[i] = id
-		// Epochs that differ from the start spare the nodes a round of settling.
+		// Epochs that differ from the start save the nodes a round of gossip.
 		if _, err := node.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
 			return err
 		}

@@ -103,7 +103,7 @@ func parseClusterNode(line string) (clusterNode, error) {
 	}
 	n := clusterNode{id: fields[0], flags: strings.Split(fields[2], ","), master: fields[3], epoch: epoch}
 	for _, field := range fields[8:] {
-		// [slot->-id] and [slot-<-id] are slots on their way to another node, which the ranges tell
+		// [slot->-id] and [slot-<-id] are slots on their way to another node, which the ranges show
 		// too while this node serves them.
 		if strings.HasPrefix(field, "[") {
 			continue

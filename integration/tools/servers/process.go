@@ -77,14 +77,14 @@ func (processes) launch(dir string, port int, args []string) (instance, error) {
 	started := make(chan error)
 	go func() {
 		// On Linux the server gets a signal when the thread that started it ends, not only when the
-		// process does. So it has a thread of its own, which lives until the server has ended.
+		// process does. So it has a thread of its own, which exists until the server has ended.
 		runtime.LockOSThread()
 		err := p.cmd.Start()
 		started <- err
 		if err != nil {
 			return
 		}
-		// How it ended says nothing new: it was killed, or its log tells why.
+		// How it ended says nothing new: it was killed, or its log says why.
 		_ = p.cmd.Wait()
 		close(p.done)
 	}()

@@ -7,7 +7,7 @@
 //
 // Where the environment variable REDIS_CONTAINER names the program of package container, as make
 // test-docker does, each server runs in a container instead, from the image REDIS_IMAGE. A test
-// cannot tell: addresses, process ids and folders are as those of a process.
+// cannot see: addresses, process ids and folders are as those of a process.
 //
 // Single, NewCluster and NewSentinel belong to a test and end with it. OpenSingle and OpenCluster
 // are for TestMain and for programs, which call Close themselves.

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Version is which server it is: a release of Redis, or of Valkey, which tells as well which
+// Version is which server it is: a release of Redis, or of Valkey, which also reports which
 // release of Redis it goes by.
 type Version struct {
 	server  string

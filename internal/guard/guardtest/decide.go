@@ -83,7 +83,7 @@ func testFailure(t *testing.T, m Middleware) {
 func testWithoutRate(t *testing.T, m Middleware) {
 	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
 		reply := m.Server(Settings{
-			Limiter: client.Limiter("unset"), OnStoreChange: func(bool, error) { f.Error("no outage") },
+			Limiter: client.Limiter("unset"), OnRedisChange: func(bool, error) { f.Error("no outage") },
 		}).get(f)
 		assert.Equal(f, 503, reply.Status)
 		assert.NotContains(f, reply.Text, "unset")

@@ -62,7 +62,7 @@ type Settings struct {
 	InvalidAsFailure bool
 	Deadline         time.Duration
 	Report           func(Outcome)
-	OnStoreChange    func(up bool, err error)
+	OnRedisChange    func(up bool, err error)
 	OnSettleError    func(error)
 }
 

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Check checks the result of a search. It reads at most the given number of pages of grants per pair.
-func Check(ctx context.Context, r *look.Reader, found *look.Found, pages int) ([]*Finding, error) {
+func Check(ctx context.Context, r *inspect.Reader, found *inspect.Found, pages int) ([]*Finding, error) {
 	c := &checker{Reader: r, pages: pages}
 	named := make(map[string]bool)
 	for _, l := range found.Redisson {
@@ -38,7 +38,7 @@ func Check(ctx context.Context, r *look.Reader, found *look.Found, pages int) ([
 }
 
 type checker struct {
-	*look.Reader
+	*inspect.Reader
 	pages int
 	found []*Finding
 }
@@ -62,7 +62,7 @@ func (c *checker) name(name string, all map[string]bool) {
 	}
 }
 
-func (c *checker) redisson(ctx context.Context, l *look.Redisson) error {
+func (c *checker) redisson(ctx context.Context, l *inspect.Redisson) error {
 	advice := "set the rate again (rrl set)"
 	if l.OtherType() {
 		advice = "choose another name for the limiter, or delete the key"
@@ -77,7 +77,7 @@ func (c *checker) redisson(ctx context.Context, l *look.Redisson) error {
 		return nil
 	}
 	keepAlive := l.Config.KeepAlive.Milliseconds()
-	if keepAlive > 0 && l.TTL == look.Forever {
+	if keepAlive > 0 && l.TTL == inspect.Forever {
 		c.add(Finding{
 			Kind: KindExpiry, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(l.Name),
 			Text: fmt.Sprintf("it has a keep-alive of %s and no expiry, so it stays forever unless it is used",
@@ -95,8 +95,8 @@ func (c *checker) redisson(ctx context.Context, l *look.Redisson) error {
 }
 
 // pair checks the state keys of a limiter or of one client.
-func (c *checker) pair(ctx context.Context, l *look.Redisson, p *look.Pair) error {
-	c.lives(l, p)
+func (c *checker) pair(ctx context.Context, l *inspect.Redisson, p *inspect.Pair) error {
+	c.ttls(l, p)
 	ledger, err := c.Ledger(ctx, l, p, c.pages)
 	if err != nil || ledger == nil {
 		return err
@@ -132,7 +132,7 @@ func (c *checker) pair(ctx context.Context, l *look.Redisson, p *look.Pair) erro
 
 // value compares the free permits and the grants with the rate. If they differ, the cause determines the
 // repair, as in the libraries.
-func (c *checker) value(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
+func (c *checker) value(l *inspect.Redisson, p *inspect.Pair, ledger *inspect.Ledger) {
 	if !ledger.Whole || !p.Exists() {
 		return
 	}
@@ -166,7 +166,7 @@ func (c *checker) value(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 }
 
 // windows checks whether an interval has more permits than the rate.
-func (c *checker) windows(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
+func (c *checker) windows(l *inspect.Redisson, p *inspect.Pair, ledger *inspect.Ledger) {
 	if ledger.MostIn > l.Config.Permits {
 		c.add(Finding{
 			Kind: KindWindow, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.PermitsKey),
@@ -178,7 +178,7 @@ func (c *checker) windows(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 }
 
 // members checks the format of grants.
-func (c *checker) members(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
+func (c *checker) members(l *inspect.Redisson, p *inspect.Pair, ledger *inspect.Ledger) {
 	if len(ledger.Old) > 0 {
 		c.add(Finding{
 			Kind: KindMember, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.PermitsKey),
@@ -198,7 +198,7 @@ func (c *checker) members(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
 }
 
 // idle checks whether a client has ended: its pair stays if the limiter does not expire.
-func (c *checker) idle(l *look.Redisson, p *look.Pair, ledger *look.Ledger) {
+func (c *checker) idle(l *inspect.Redisson, p *inspect.Pair, ledger *inspect.Ledger) {
 	if l.Config.Type != rratelimiter.PerClient || !p.Exists() || p.ValueTTL >= 0 || p.PermitsTTL >= 0 ||
 		ledger.Strange > 0 || !ledger.Whole {
 		return

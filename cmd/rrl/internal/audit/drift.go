@@ -5,18 +5,18 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 )
 
 // setValue sets the free permits.
-func setValue(l *look.Redisson, p *look.Pair, ledger *look.Ledger, right int64) repair {
+func setValue(l *inspect.Redisson, p *inspect.Pair, ledger *inspect.Ledger, right int64) repair {
 	return run([]string{"unchanged", "value"}, keysOf(l, p), append(markOf(l, ledger), strconv.FormatInt(right, 10))...)
 }
 
 // cut removes the oldest grants of excess permits, expired ones too, a page per script. The value stays.
 // The repair may stop after each script: the excess is smaller then, and the state is valid.
-func cut(l *look.Redisson, p *look.Pair, ledger *look.Ledger, excess int64) repair {
-	return func(ctx context.Context, r *look.Reader) (bool, error) {
+func cut(l *inspect.Redisson, p *inspect.Pair, ledger *inspect.Ledger, excess int64) repair {
+	return func(ctx context.Context, r *inspect.Reader) (bool, error) {
 		mark := *ledger
 		for done := false; ; done = true {
 			page, err := r.Page(ctx, p.PermitsKey, 0)
@@ -54,7 +54,7 @@ func stopped(done bool) (bool, error) {
 
 // oldest returns the members of a page that have excess permits together, or the whole page and the rest
 // of excess. If the last member has more, smaller is the member for the remaining permits.
-func oldest(page []look.Grant, excess int64) (members []string, smaller string, rest int64) {
+func oldest(page []inspect.Grant, excess int64) (members []string, smaller string, rest int64) {
 	for _, g := range page {
 		if excess == 0 {
 			break
@@ -71,12 +71,12 @@ func oldest(page []look.Grant, excess int64) (members []string, smaller string, 
 	return members, "", excess
 }
 
-func keysOf(l *look.Redisson, p *look.Pair) []string {
+func keysOf(l *inspect.Redisson, p *inspect.Pair) []string {
 	return []string{l.Name, p.ValueKey, p.PermitsKey}
 }
 
 // markOf returns the values that the script part "unchanged" compares.
-func markOf(l *look.Redisson, ledger *look.Ledger) []string {
+func markOf(l *inspect.Redisson, ledger *inspect.Ledger) []string {
 	has, value := "0", ""
 	if ledger.Value != nil {
 		has, value = "1", *ledger.Value

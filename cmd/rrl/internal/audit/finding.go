@@ -7,7 +7,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
@@ -30,7 +30,7 @@ type Finding struct {
 	Repair   string     `json:"repair,omitempty"` // what the repair does, "" if there is none
 	Result   string     `json:"result,omitempty"` // the result of the repair
 
-	repair func(ctx context.Context, redis *look.Reader) (done bool, err error)
+	repair func(ctx context.Context, redis *inspect.Reader) (done bool, err error)
 }
 
 // Kinds of findings.
@@ -40,7 +40,7 @@ const (
 	KindOrphan  = "orphan"  // state that no limiter uses
 	KindIdle    = "idle"    // the pair of a client that has taken nothing for an interval
 	KindMember  = "member"  // a member that is not a grant, or a grant in an old format
-	KindExpiry  = "expiry"  // state that lives longer or shorter than its limiter
+	KindExpiry  = "expiry"  // state that expires later or earlier than its limiter
 	KindName    = "name"    // a name whose keys are in several slots, or shared with another name
 	KindWindow  = "window"  // an interval with more permits than the rate
 	KindClock   = "clock"   // grants in the future
@@ -61,7 +61,7 @@ const (
 var errPartly = errors.New("repaired in part")
 
 // Fix repairs a finding and sets its Result. It returns the error of Redis.
-func (f *Finding) Fix(ctx context.Context, r *look.Reader) error {
+func (f *Finding) Fix(ctx context.Context, r *inspect.Reader) error {
 	if f.repair == nil {
 		return nil
 	}

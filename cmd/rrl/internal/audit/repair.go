@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
@@ -26,24 +26,24 @@ func script(parts ...string) *rueidis.Lua {
 	return rueidis.NewLuaScript(all.String())
 }
 
-type repair = func(context.Context, *look.Reader) (bool, error)
+type repair = func(context.Context, *inspect.Reader) (bool, error)
 
 func run(parts, keys []string, args ...string) repair {
-	return func(ctx context.Context, r *look.Reader) (bool, error) {
+	return func(ctx context.Context, r *inspect.Reader) (bool, error) {
 		n, err := script(parts...).Exec(ctx, r.Redis.Client, keys, args).AsInt64()
 		return n > 0, err
 	}
 }
 
 // deleteOrphan deletes a pair if still no limiter uses it.
-func deleteOrphan(parsed names.Key, p *look.Pair, others string) repair {
+func deleteOrphan(parsed names.Key, p *inspect.Pair, others string) repair {
 	keys := []string{p.ValueKey, p.PermitsKey}
 	return run([]string{"orphan"}, append(keys, parsed.Names()...), others)
 }
 
 // deleteIdle deletes the pair of a client that has taken nothing since. All grants must have expired by
 // the server's clock too, since the clock of this host may be wrong.
-func deleteIdle(l *look.Redisson, p *look.Pair, ledger *look.Ledger) repair {
+func deleteIdle(l *inspect.Redisson, p *inspect.Pair, ledger *inspect.Ledger) repair {
 	value := ""
 	if ledger.Value != nil {
 		value = *ledger.Value
@@ -53,7 +53,7 @@ func deleteIdle(l *look.Redisson, p *look.Pair, ledger *look.Ledger) repair {
 }
 
 // rewrite converts grants of old releases to the present format.
-func rewrite(key string, grants []look.Grant) repair {
+func rewrite(key string, grants []inspect.Grant) repair {
 	var args []string
 	for _, g := range grants {
 		args = append(args, g.Member, g.Rewritten())
@@ -70,10 +70,10 @@ func expire(key string, ms int64) repair {
 	return run([]string{"expire"}, []string{key}, strconv.FormatInt(ms, 10))
 }
 
-func expireWith(l *look.Redisson, key string) repair {
+func expireWith(l *inspect.Redisson, key string) repair {
 	return run([]string{"with"}, []string{l.Name, key}, strconv.FormatInt(slack(l, key), 10))
 }
 
-func persist(l *look.Redisson, key string) repair {
+func persist(l *inspect.Redisson, key string) repair {
 	return run([]string{"persist"}, []string{l.Name, key})
 }

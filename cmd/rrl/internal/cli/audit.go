@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
 )
@@ -71,7 +71,7 @@ Exit code 0 means that all limiters were checked and no problem is left.`,
 
 // fix makes the repairs after one confirmation. If Redis rejects one, fix makes the others. If Redis does
 // not answer, or ctx ends, fix does not try the rest.
-func (a *app) fix(ctx context.Context, reader *look.Reader, findings []*audit.Finding, yes bool) error {
+func (a *app) fix(ctx context.Context, reader *inspect.Reader, findings []*audit.Finding, yes bool) error {
 	repairs := slices.DeleteFunc(slices.Clone(findings), func(f *audit.Finding) bool { return f.Repair == "" })
 	if len(repairs) == 0 {
 		return nil

@@ -39,7 +39,7 @@ func TestToolPage_Console_IsTheOutput(t *testing.T) {
 		}
 		blocks[i+1] = said + "```" + rest
 		if !*update {
-			require.Equal(t, block, said, "go test ./internal/cli -run %s -update writes %s anew", t.Name(), page)
+			require.Equal(t, block, said, "go test ./internal/cli -run %s -update rewrites %s", t.Name(), page)
 		}
 	}
 	require.Greater(t, commands, 8)
@@ -48,7 +48,7 @@ func TestToolPage_Console_IsTheOutput(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write docs/tool.md anew")
+var update = flag.Bool("update", false, "rewrite docs/tool.md")
 
 // story is what the page is about.
 func story(m *inMemory) {

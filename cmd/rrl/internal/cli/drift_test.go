@@ -13,7 +13,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 )
 
 // drifted writes a limiter with a value and grants: the age of each, and its permits.
@@ -116,8 +116,8 @@ func TestAudit_Drift_IsRepairedByItsCause(t *testing.T) {
 			if test.left != nil {
 				permits := []int64{}
 				for _, member := range left {
-					n, layout := look.Decode(member)
-					require.Equal(t, look.ByteLayout, layout)
+					n, layout := inspect.Decode(member)
+					require.Equal(t, inspect.ByteLayout, layout)
 					permits = append(permits, n)
 				}
 				require.Equal(t, test.left, permits)

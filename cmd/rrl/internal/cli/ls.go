@@ -10,7 +10,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
@@ -65,11 +65,11 @@ func pattern(args []string) string {
 	return args[0]
 }
 
-func (a *app) find(ctx context.Context, redis *connect.Redis, reader *look.Reader, pattern string, most,
-	pages int) (*look.Found, error) {
+func (a *app) find(ctx context.Context, redis *connect.Redis, reader *inspect.Reader, pattern string, most,
+	pages int) (*inspect.Found, error) {
 	progress, done := a.progress(ctx, redis)
 	defer done()
-	return reader.Find(ctx, look.Search{Pattern: pattern, Most: most, Pages: pages, Progress: progress})
+	return reader.Find(ctx, inspect.Search{Pattern: pattern, Most: most, Pages: pages, Progress: progress})
 }
 
 // progress shows the progress of a scan on a terminal.
@@ -157,10 +157,10 @@ limiter, --all searches for policies and left-over state too.`,
 }
 
 // limiter reads one limiter.
-func (a *app) limiter(ctx context.Context, redis *connect.Redis, reader *look.Reader, name string,
+func (a *app) limiter(ctx context.Context, redis *connect.Redis, reader *inspect.Reader, name string,
 	given []names.Given, all bool) (report.Limiter, error) {
 	progress, done := a.progress(ctx, redis)
-	found, err := reader.Of(ctx, name, look.Search{Most: mostLimiters, Pages: showPages, Known: names.Known(given),
+	found, err := reader.Of(ctx, name, inspect.Search{Most: mostLimiters, Pages: showPages, Known: names.Known(given),
 		All: all, Progress: progress})
 	done()
 	if err != nil {

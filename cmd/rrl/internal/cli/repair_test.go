@@ -13,7 +13,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 )
 
 // TestRepair_SeveralFindings_OneRunIsEnough: whatever one repair changes for the next.
@@ -69,7 +69,7 @@ func TestRepair_TakenPermits_StayTaken(t *testing.T) {
 		s.words("ZADD", "{a}:permits:"+client1, fmt.Sprint(time.Now().Add(-30*time.Minute).UnixMilli()),
 			grant("12345678", 10))
 	}
-	t.Run("an interval of three lives", func(t *testing.T) {
+	t.Run("an interval of three lifetimes", func(t *testing.T) {
 		s := startRedis(t)
 		s.on("try", "u", "--policy", "window:5/100000d")
 		s.run("PERSIST {u}:window:8640000000000")
@@ -109,20 +109,20 @@ func TestRepair_TakenPermits_StayTaken(t *testing.T) {
 	})
 }
 
-func (s *server) reader() *look.Reader {
-	return &look.Reader{Redis: &connect.Redis{Client: s.Client, Where: s.addr}, Now: time.Now}
+func (s *server) reader() *inspect.Reader {
+	return &inspect.Reader{Redis: &connect.Redis{Client: s.Client, Where: s.addr}, Now: time.Now}
 }
 
 // find finds all limiters.
-func find(t testing.TB, reader *look.Reader) *look.Found {
+func find(t testing.TB, reader *inspect.Reader) *inspect.Found {
 	t.Helper()
-	found, err := reader.Find(context.Background(), look.Search{Pages: 10})
+	found, err := reader.Find(context.Background(), inspect.Search{Pages: 10})
 	require.NoError(t, err)
 	return found
 }
 
 // audited audits the limiters that were found.
-func audited(t testing.TB, reader *look.Reader, found *look.Found) []*audit.Finding {
+func audited(t testing.TB, reader *inspect.Reader, found *inspect.Found) []*audit.Finding {
 	t.Helper()
 	findings, err := audit.Check(context.Background(), reader, found, 10)
 	require.NoError(t, err)
@@ -166,10 +166,10 @@ func TestReset_ClientExpiredMeanwhile_DeletesNothing(t *testing.T) {
 	s := startRedis(t)
 	s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 10")
 	reader := s.reader()
-	found, err := reader.Of(context.Background(), "a", look.Search{Pages: 10})
+	found, err := reader.Of(context.Background(), "a", inspect.Search{Pages: 10})
 	require.NoError(t, err)
 	s.run("DEL {a}:value:" + client1)
-	require.NoError(t, reader.Again(context.Background(), "a", found, 10))
+	require.NoError(t, reader.Refresh(context.Background(), "a", found, 10))
 	require.Empty(t, audited(t, reader, found))
 }
 

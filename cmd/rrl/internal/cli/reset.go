@@ -10,7 +10,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -37,7 +37,7 @@ the name has an OVERALL limiter, only with --all. It asks first.`,
 				return err
 			}
 			defer redis.Close()
-			found, err := reader.Of(ctx, name, look.Search{Pages: listPages, All: all})
+			found, err := reader.Of(ctx, name, inspect.Search{Pages: listPages, All: all})
 			if err != nil {
 				return err
 			}
@@ -85,7 +85,7 @@ func count(all []resetting) string {
 }
 
 // resets returns the state to reset.
-func (a *app) resets(redis *connect.Redis, name, client string, found *look.Found) []resetting {
+func (a *app) resets(redis *connect.Redis, name, client string, found *inspect.Found) []resetting {
 	var all []resetting
 	for _, l := range found.Redisson {
 		for _, p := range l.Pairs {
@@ -104,7 +104,7 @@ func (a *app) resets(redis *connect.Redis, name, client string, found *look.Foun
 		}
 	}
 	for _, p := range found.Policies {
-		if client == "" && p.TTL != look.NoKey && len(p.Wrong) == 0 {
+		if client == "" && p.TTL != inspect.NoKey && len(p.Wrong) == 0 {
 			all = append(all, resetting{p.Stored.String(), p.Taken, limit.New(a.limiters(redis), name, p.Stored.Least())})
 		}
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
 )
@@ -160,7 +160,7 @@ func (a *app) complete(cmd *cobra.Command, flag string, values ...string) {
 }
 
 // open connects. It rejects a command that makes changes if the server is a replica.
-func (a *app) open(ctx context.Context, changes bool) (*connect.Redis, *look.Reader, error) {
+func (a *app) open(ctx context.Context, changes bool) (*connect.Redis, *inspect.Reader, error) {
 	if a.connection.URL == "" {
 		a.connection.URL = os.Getenv("REDIS_URL")
 	}
@@ -175,7 +175,7 @@ func (a *app) open(ctx context.Context, changes bool) (*connect.Redis, *look.Rea
 	if redis.Replica {
 		a.say("rrl: %s is a replica: the output may be stale\n", redis.Where)
 	}
-	reader := &look.Reader{Redis: redis, Now: a.now}
+	reader := &inspect.Reader{Redis: redis, Now: a.now}
 	if a.serverTime {
 		ahead, err := a.skew(ctx, redis)
 		if err != nil {

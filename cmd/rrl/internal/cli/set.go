@@ -12,7 +12,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
@@ -65,7 +65,7 @@ permits/interval, such as 100/1m. Taken permits stay taken, and type and keep-al
 	return cmd
 }
 
-func (c change) do(ctx context.Context, a *app, redis *connect.Redis, reader *look.Reader, name string,
+func (c change) do(ctx context.Context, a *app, redis *connect.Redis, reader *inspect.Reader, name string,
 	rate rratelimiter.Rate) error {
 	l := a.limiters(redis).Limiter(name)
 	before, err := l.Config(ctx)
@@ -116,7 +116,7 @@ func (c change) do(ctx context.Context, a *app, redis *connect.Redis, reader *lo
 
 // apply sets the rate. Each known client of a PER_CLIENT limiter has its own state, so apply sets the rate
 // as each of them. Without known clients it creates none.
-func (c change) apply(ctx context.Context, a *app, redis *connect.Redis, reader *look.Reader, name string,
+func (c change) apply(ctx context.Context, a *app, redis *connect.Redis, reader *inspect.Reader, name string,
 	rate rratelimiter.Rate, sameType bool) error {
 	var options []rratelimiter.SetRateOption
 	if !c.forget {
@@ -127,7 +127,7 @@ func (c change) apply(ctx context.Context, a *app, redis *connect.Redis, reader 
 	}
 	set := false
 	if sameType {
-		found, err := reader.Of(ctx, name, look.Search{})
+		found, err := reader.Of(ctx, name, inspect.Search{})
 		if err != nil {
 			return err
 		}

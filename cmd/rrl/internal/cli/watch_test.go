@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 )
 
 // TestWatch_RedisRestarts_Continues: also if a limiter is deleted and created again, or if Redis
@@ -61,9 +61,9 @@ func TestWatch_TypeChanges_ShowsNoEmptyClient(t *testing.T) {
 	s.on("set", "api", "10/1h")
 	s.on("try", "api", "-n", "4")
 	reader := s.reader()
-	found, err := reader.Of(context.Background(), "api", look.Search{Pages: 10})
+	found, err := reader.Of(context.Background(), "api", inspect.Search{Pages: 10})
 	require.NoError(t, err)
 	s.run("HSET api type 1")
-	require.NoError(t, reader.Again(context.Background(), "api", found, 10))
+	require.NoError(t, reader.Refresh(context.Background(), "api", found, 10))
 	require.Empty(t, found.Redisson[0].Pairs)
 }

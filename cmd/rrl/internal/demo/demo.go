@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/watch"
 )
@@ -55,7 +55,7 @@ func (s *Simulation) age(ctx context.Context) {
 }
 
 func (s *Simulation) watcher() *watch.Watcher {
-	return &watch.Watcher{Reader: &look.Reader{Redis: s.Redis, Now: s.clock}, Names: Names, Given: Given()}
+	return &watch.Watcher{Reader: &inspect.Reader{Redis: s.Redis, Now: s.clock}, Names: Names, Given: Given()}
 }
 
 // The size and length of the recording.

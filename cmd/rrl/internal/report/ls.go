@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
@@ -34,13 +34,13 @@ type List struct {
 }
 
 // NewList creates a list, without keys that only look like a policy's.
-func NewList(found *look.Found) List {
+func NewList(found *inspect.Found) List {
 	l := List{Limiters: []row{}, LeftOut: found.More}
 	for _, r := range found.Redisson {
 		l.Limiters = append(l.Limiters, redissonRow(r))
 	}
 	for _, p := range found.Policies {
-		if p.TTL == look.NoKey || len(p.Wrong) > 0 {
+		if p.TTL == inspect.NoKey || len(p.Wrong) > 0 {
 			continue
 		}
 		line := row{Name: names.Name(p.Name), Kind: p.Stored.String(), Interval: p.Stored.Interval.Milliseconds(), TTL: p.TTL}
@@ -53,9 +53,9 @@ func NewList(found *look.Found) List {
 	return l
 }
 
-func smooth(p *look.Policy) bool { return p.Stored.Kind == "smooth" || p.Stored.Kind == "warmup" }
+func smooth(p *inspect.Policy) bool { return p.Stored.Kind == "smooth" || p.Stored.Kind == "warmup" }
 
-func redissonRow(l *look.Redisson) row {
+func redissonRow(l *inspect.Redisson) row {
 	line := row{Name: names.Name(l.Name), TTL: l.TTL, Wrong: l.Wrong}
 	if !l.Valid() {
 		line.Kind = "corrupt"

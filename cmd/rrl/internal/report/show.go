@@ -6,7 +6,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
@@ -22,34 +22,34 @@ type Limiter struct {
 
 // redisson is a Redisson limiter.
 type redisson struct {
-	Type      string       `json:"type"`
-	Permits   int64        `json:"permits"`
-	Interval  int64        `json:"interval_ms"`
-	KeepAlive int64        `json:"keep_alive_ms"`
-	TTL       int64        `json:"ttl_ms"`
-	Pairs     []*look.Pair `json:"pairs"` // the one of all clients, or one for each client
+	Type      string          `json:"type"`
+	Permits   int64           `json:"permits"`
+	Interval  int64           `json:"interval_ms"`
+	KeepAlive int64           `json:"keep_alive_ms"`
+	TTL       int64           `json:"ttl_ms"`
+	Pairs     []*inspect.Pair `json:"pairs"` // the one of all clients, or one for each client
 
-	config look.Config
+	config inspect.Config
 	valid  bool
 }
 
 // policy is a policy of package limit. Its limit is known only if it was given.
 type policy struct {
-	Kind    string        `json:"kind"`
-	Key     names.Name    `json:"key"`
-	Permits int64         `json:"permits,omitempty"`
-	Taken   *int64        `json:"taken,omitempty"`
-	Busy    *int64        `json:"busy_ms,omitempty"`
-	Ends    int64         `json:"ends_ms"` // until nothing is taken
-	About   bool          `json:"about,omitempty"`
-	TTL     int64         `json:"ttl_ms"`
-	Stored  string        `json:"stored"`
-	Wrong   []string      `json:"wrong,omitempty"`
-	Returns []look.Return `json:"returns,omitempty"`
+	Kind    string           `json:"kind"`
+	Key     names.Name       `json:"key"`
+	Permits int64            `json:"permits,omitempty"`
+	Taken   *int64           `json:"taken,omitempty"`
+	Busy    *int64           `json:"busy_ms,omitempty"`
+	Ends    int64            `json:"ends_ms"` // until nothing is taken
+	About   bool             `json:"about,omitempty"`
+	TTL     int64            `json:"ttl_ms"`
+	Stored  string           `json:"stored"`
+	Wrong   []string         `json:"wrong,omitempty"`
+	Returns []inspect.Return `json:"returns,omitempty"`
 }
 
 // NewLimiter collects the state of a name.
-func NewLimiter(name string, found *look.Found, given []names.Given, findings []*audit.Finding) Limiter {
+func NewLimiter(name string, found *inspect.Found, given []names.Given, findings []*audit.Finding) Limiter {
 	l := Limiter{Name: names.Name(name), Findings: findings, LeftOut: found.More}
 	if findings == nil {
 		l.Findings = []*audit.Finding{}
@@ -63,7 +63,7 @@ func NewLimiter(name string, found *look.Found, given []names.Given, findings []
 		}
 	}
 	for _, p := range found.Policies {
-		if p.TTL == look.NoKey {
+		if p.TTL == inspect.NoKey {
 			continue
 		}
 		line := policy{p.Stored.String(), names.Name(p.Key), 0, nil, nil, p.Ends, p.About, p.TTL, p.Text, p.Wrong, p.Returns}
@@ -166,7 +166,7 @@ func (r *redisson) text(w *strings.Builder) {
 }
 
 // timeline formats cumulative returns.
-func timeline(returns []look.Return) string {
+func timeline(returns []inspect.Return) string {
 	const most = 5
 	var parts []string
 	var sum int64

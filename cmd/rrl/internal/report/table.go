@@ -11,7 +11,7 @@ import (
 	"unicode"
 	"unicode/utf16"
 
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
 )
@@ -91,7 +91,7 @@ func table(w *strings.Builder, columns int, head []string, rows [][]string) {
 // expires formats a TTL.
 func expires(ms int64) string {
 	switch {
-	case ms == look.Forever:
+	case ms == inspect.Forever:
 		return "never"
 	case ms < 0:
 		return "-"

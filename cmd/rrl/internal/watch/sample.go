@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
@@ -36,7 +36,7 @@ type Client struct {
 
 // Watcher samples limiters by name.
 type Watcher struct {
-	Reader *look.Reader
+	Reader *inspect.Reader
 	Names  []string
 	Given  []names.Given // policies of package limit with known limits
 
@@ -50,7 +50,7 @@ type Watcher struct {
 // known is a limiter with its known clients, or a policy.
 type known struct {
 	name  string
-	found *look.Found
+	found *inspect.Found
 }
 
 // mostClients bounds the clients per sample.
@@ -106,7 +106,7 @@ func (w *Watcher) Without(err error) []Sample {
 func (w *Watcher) find(ctx context.Context) error {
 	var all []known
 	for _, name := range w.Names {
-		found, err := w.Reader.Of(ctx, name, look.Search{Most: mostClients, Pages: pages, Known: names.Known(w.Given)})
+		found, err := w.Reader.Of(ctx, name, inspect.Search{Most: mostClients, Pages: pages, Known: names.Known(w.Given)})
 		if err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func (w *Watcher) find(ctx context.Context) error {
 // again rereads the known limiters.
 func (w *Watcher) again(ctx context.Context) error {
 	for _, k := range w.known {
-		if err := w.Reader.Again(ctx, k.name, k.found, pages); err != nil {
+		if err := w.Reader.Refresh(ctx, k.name, k.found, pages); err != nil {
 			return err
 		}
 	}
@@ -190,13 +190,13 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample
 
 // policies returns the policies of a name. A given policy without a key counts only if the name has no
 // Redisson limiter.
-func (w *Watcher) policies(k known) []*look.Policy {
+func (w *Watcher) policies(k known) []*inspect.Policy {
 	if len(k.found.Redisson) == 0 {
 		return k.found.Policies
 	}
-	var all []*look.Policy
+	var all []*inspect.Policy
 	for _, p := range k.found.Policies {
-		if p.TTL != look.NoKey {
+		if p.TTL != inspect.NoKey {
 			all = append(all, p)
 		}
 	}

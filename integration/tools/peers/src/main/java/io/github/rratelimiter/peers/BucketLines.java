@@ -16,7 +16,7 @@ import java.time.Duration;
  *
  * <p>Requests are {@code {"call":"create","capacity":C,"refill":R,"intervalMicros":I}}, for a greedy refill,
  * {@code {"call":"tryConsume","at":MICROS,"permits":N}} and {@code {"call":"consume",...}}, which answers the nanoseconds that it would
- * have slept. Each answer tells the tokens that are there after it. The program ends with its stdin.
+ * have slept. Each answer has the tokens that are left after it. The program ends with its stdin.
  */
 public final class BucketLines {
     private BucketLines() {

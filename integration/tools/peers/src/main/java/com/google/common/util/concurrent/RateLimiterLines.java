@@ -15,7 +15,7 @@ import java.util.concurrent.TimeUnit;
  *
  * <p>Requests are {@code {"call":"create","rate":R,"burstSeconds":B}}, with {@code "warmUpMicros"} and {@code "coldFactor"} instead of
  * the burst, {@code {"call":"tryAcquire","at":MICROS,"permits":N}} and {@code {"call":"acquire",...}}, which answers the seconds that it
- * would have slept. Each answer tells the permits that are stored after it. The program ends with its stdin.
+ * would have slept. Each answer has the permits that are stored after it. The program ends with its stdin.
  */
 public final class RateLimiterLines {
     private RateLimiterLines() {
@@ -31,7 +31,7 @@ public final class RateLimiterLines {
         int permits;
     }
 
-    /** Stands where it was set: who would sleep is told how long, and does not. */
+    /** Its time is set. A caller that would sleep gets the duration instead. */
     private static final class Clock extends RateLimiter.SleepingStopwatch {
         private long now;
 

@@ -1,12 +1,12 @@
-package look
+package inspect
 
 import (
 	"context"
 	"strconv"
 )
 
-// Again rereads a limiter found by Of, with the clients and policies of that time.
-func (r *Reader) Again(ctx context.Context, name string, found *Found, pages int) error {
+// Refresh rereads a limiter found by Of, with the clients and policies of that time.
+func (r *Reader) Refresh(ctx context.Context, name string, found *Found, pages int) error {
 	clients := map[string]map[string]bool{name: {}}
 	for _, l := range found.Redisson {
 		for _, p := range l.Pairs {

@@ -40,12 +40,12 @@ func TestNames_ControlCharacters_AreEscaped(t *testing.T) {
 				[]string{"reset", "--yes", "--", name},
 				[]string{"try", "--policy", "window:5/1h", "--", name}, []string{"show", "--all", "--", name}, []string{"reset",
 					"--yes", "--all", "--", name}, []string{"release", "--policy", "window:5/1h", "--", name},
-				[]string{"show", "--", name + "nobody"}, []string{"try", "--", name + "nobody"}, []string{"reset", "--",
+				[]string{"show", "--", name + "missing"}, []string{"try", "--", name + "missing"}, []string{"reset", "--",
 					name}, []string{"show", name}, []string{"ls", "--" + name}, []string{"ls", "-o", name}, []string{name})
 		}
 		for _, args := range commands {
 			for _, format := range []string{"text", "json"} {
-				if format == "json" && slices.Contains(args, name+"nobody") {
+				if format == "json" && slices.Contains(args, name+"missing") {
 					continue // the same error
 				}
 				r := tool(append([]string{"--redis", s.url(), "-o", format}, args...)...)

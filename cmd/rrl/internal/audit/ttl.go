@@ -6,19 +6,19 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
-// lives compares the TTLs of a pair with that of its configuration.
-func (c *checker) lives(l *look.Redisson, p *look.Pair) {
+// ttls compares the TTLs of a pair with that of its configuration.
+func (c *checker) ttls(l *inspect.Redisson, p *inspect.Pair) {
 	for _, state := range []struct {
 		key string
 		ttl int64
 	}{{p.ValueKey, p.ValueTTL}, {p.PermitsKey, p.PermitsTTL}} {
 		switch {
-		case state.ttl == look.NoKey:
-		case state.ttl == look.Forever && (l.TTL >= 0 || l.Config.KeepAlive > 0):
+		case state.ttl == inspect.NoKey:
+		case state.ttl == inspect.Forever && (l.TTL >= 0 || l.Config.KeepAlive > 0):
 			after := "is to, by its keep-alive"
 			if l.TTL >= 0 {
 				after = "does in " + names.About(time.Duration(l.TTL)*time.Millisecond)
@@ -28,7 +28,7 @@ func (c *checker) lives(l *look.Redisson, p *look.Pair) {
 				Text:   fmt.Sprintf("%q never expires, and its limiter %s: it would remain", state.key, after),
 				Repair: "let it expire with the limiter", repair: expireWith(l, state.key),
 			})
-		case l.TTL == look.Forever && l.Config.KeepAlive == 0 && state.ttl >= 0:
+		case l.TTL == inspect.Forever && l.Config.KeepAlive == 0 && state.ttl >= 0:
 			c.add(Finding{
 				Kind: KindExpiry, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(state.key),
 				Text:   fmt.Sprintf("%q expires in %s, and its limiter never does: taken permits would be freed", state.key, names.About(time.Duration(state.ttl)*time.Millisecond)),
@@ -39,7 +39,7 @@ func (c *checker) lives(l *look.Redisson, p *look.Pair) {
 }
 
 // orphan checks a pair that no limiter uses.
-func (c *checker) orphan(ctx context.Context, p *look.Pair) error {
+func (c *checker) orphan(ctx context.Context, p *inspect.Pair) error {
 	claim, err := c.Claim(ctx, p)
 	if err != nil || claim.InUse || !p.Exists() {
 		return err
@@ -56,7 +56,7 @@ func (c *checker) orphan(ctx context.Context, p *look.Pair) error {
 	case !claim.Sure:
 		f.Severity = Note
 		f.Text = fmt.Sprintf("%s; the key may not belong to a limiter, so it stays", reason)
-	case p.ValueTTL != look.Forever && p.PermitsTTL != look.Forever:
+	case p.ValueTTL != inspect.Forever && p.PermitsTTL != inspect.Forever:
 		f.Severity = Note
 		f.Text = fmt.Sprintf("%s; the keys expire in %s", reason, names.About(time.Duration(longest)*time.Millisecond))
 	default:
@@ -68,8 +68,8 @@ func (c *checker) orphan(ctx context.Context, p *look.Pair) error {
 }
 
 // policy checks the state of a policy of package limit.
-func (c *checker) policy(p *look.Policy) {
-	if p.TTL == look.NoKey {
+func (c *checker) policy(p *inspect.Policy) {
+	if p.TTL == inspect.NoKey {
 		return
 	}
 	if len(p.Wrong) > 0 {
@@ -79,7 +79,7 @@ func (c *checker) policy(p *look.Policy) {
 		})
 		return
 	}
-	if p.TTL != look.Forever {
+	if p.TTL != inspect.Forever {
 		return
 	}
 	f := Finding{
@@ -89,14 +89,14 @@ func (c *checker) policy(p *look.Policy) {
 	switch p.Stored.Kind {
 	case "window", "aligned", "sliding", "log":
 		life := max(2*p.Stored.Interval.Milliseconds(), p.Ends) // in milliseconds, since the longest intervals are half of the longest time
-		f.Repair, f.repair = fmt.Sprintf("let it expire in %s, by when nothing is taken any more", names.About(look.Millis(life))), expire(p.Key, life)
+		f.Repair, f.repair = fmt.Sprintf("let it expire in %s, by when nothing is taken any more", names.About(inspect.Millis(life))), expire(p.Key, life)
 	}
 	c.add(f)
 }
 
-// slack is how much longer than its limiter the pair of a client lives, as in the Go library: an interval
+// slack is by how much the pair of a client outlives its limiter, as in the Go library: an interval
 // and a day.
-func slack(l *look.Redisson, key string) int64 {
+func slack(l *inspect.Redisson, key string) int64 {
 	parsed, _ := names.Parse(key)
 	if l.Config.Type != rratelimiter.PerClient || parsed.Client == "" {
 		return 1

@@ -15,7 +15,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/look"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -47,8 +47,8 @@ func (m *inMemory) pass(d time.Duration) {
 	m.server.FastForward(d)
 }
 
-func (m *inMemory) reader() *look.Reader {
-	return &look.Reader{Redis: &connect.Redis{Client: m.Client, Where: "memory"}, Now: m.now}
+func (m *inMemory) reader() *inspect.Reader {
+	return &inspect.Reader{Redis: &connect.Redis{Client: m.Client, Where: "memory"}, Now: m.now}
 }
 
 // TestFree_RandomCalls_IsTheLibrarys: the free permits of a Redisson limiter after random calls,
@@ -79,7 +79,7 @@ func TestFree_RandomCalls_IsTheLibrarys(t *testing.T) {
 			m.pass(time.Duration(random.IntN(80)) * time.Millisecond)
 			want, err := l.AvailablePermits(ctx)
 			require.NoError(t, err)
-			found, err := m.reader().Of(ctx, "x", look.Search{Pages: 10})
+			found, err := m.reader().Of(ctx, "x", inspect.Search{Pages: 10})
 			require.NoError(t, err)
 			require.Equal(t, want, found.Redisson[0].Pairs[0].Free, "seed %d, step %d", seed, step)
 		}
@@ -165,7 +165,7 @@ func TestTaken_RandomCalls_IsThePolicys(t *testing.T) {
 				m.pass(time.Duration(random.IntN(200)) * time.Millisecond)
 				seen, err := l.Peek(ctx)
 				require.NoError(t, err)
-				found, err := m.reader().Of(ctx, "x", look.Search{Pages: 10})
+				found, err := m.reader().Of(ctx, "x", inspect.Search{Pages: 10})
 				require.NoError(t, err)
 				taken := int64(0)
 				if len(found.Policies) > 0 {

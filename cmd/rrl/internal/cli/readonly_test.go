@@ -63,7 +63,7 @@ var everyPolicy = []limit.Policy{
 var readings = [][]string{
 	{"ls"}, {"ls", "-o", "json"}, {"ls", "p*"}, {"show", "paid-api"}, {"show", "{t}:tenants", "-o", "json"}, {"show",
 		"user 7", "--policy", "window:5/1h"},
-	{"show", "corrupt"}, {"show", "broken"}, {"watch", "paid-api", "{t}:tenants", "user 7", "nobody", "corrupt",
+	{"show", "corrupt"}, {"show", "broken"}, {"watch", "paid-api", "{t}:tenants", "user 7", "missing", "corrupt",
 		"--count", "3", "--every", "50ms"},
 	{"watch", "paid-api", "-o", "json", "--count", "1"}, {"audit"}, {"audit", "-o", "json"},
 }
@@ -85,7 +85,7 @@ func TestReading_Commands_AreReadOnly(t *testing.T) {
 			continue // about the connection
 		}
 		if name == "memory" {
-			name = "memory|usage" // a family of commands, of which look.Memory sends this one
+			name = "memory|usage" // a family of commands, of which inspect.Memory sends this one
 		}
 		info, err := s.words("COMMAND", "INFO", name).ToArray()
 		require.NoError(t, err)

@@ -1,6 +1,6 @@
-// Package look finds limiters in Redis and reads their state. It sends only small reading commands, many
+// Package inspect finds limiters in Redis and reads their state. It sends only small reading commands, many
 // per round trip. It counts permits as the libraries do, and reports problems.
-package look
+package inspect
 
 import (
 	"context"

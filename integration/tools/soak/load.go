@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/limit"
+	"github.com/rratelimiter/rratelimiter/rules"
+)
+
+const (
+	leasedName  = "soak:leased"
+	waitingName = "soak:waiting"
+	keysPrefix  = "soak:keys"
+)
+
+// load is callers that make one kind of call, each with a pause between two calls.
+type load struct {
+	name    string
+	callers int
+	pause   time.Duration
+	call    func(ctx context.Context) error
+
+	mu        sync.Mutex
+	latencies []time.Duration // since the last sample
+	errors    atomic.Int64
+}
+
+// rulesFile has one limit, whose permits change.
+const rulesFile = `domain: soak
+rules:
+  - name: all
+    key: method
+    policy: sliding_window
+    limits: [%d/10s]
+`
+
+type loads struct {
+	all  []*load
+	done sync.WaitGroup
+	dir  string // of the rules
+}
+
+// startLoads starts callers of a leased limiter, waiting callers, callers of many keys, and requests
+// through rules whose file changes.
+func startLoads(ctx context.Context, plain, leasing *rratelimiter.Client, names int) (*loads, error) {
+	leased, waiting := leasing.Limiter(leasedName), plain.Limiter(waitingName)
+	err := errors.Join(
+		leased.SetRate(ctx, rratelimiter.Rate{Permits: 20_000, Interval: 10 * time.Second}),
+		waiting.SetRate(ctx, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}),
+	)
+	if err != nil {
+		return nil, err
+	}
+	keys := limit.NewKeyed(plain, keysPrefix, limit.TokenBucket{Capacity: 10, Refill: 10, Interval: time.Minute})
+	handler, dir, err := reloading(ctx, plain)
+	if err != nil {
+		return nil, err
+	}
+	l := &loads{dir: dir, all: []*load{
+		{name: "leased", callers: 16, pause: 10 * time.Millisecond, call: func(ctx context.Context) error {
+			_, err := leased.TryAcquire(ctx, 1)
+			return err
+		}},
+		{name: "waiting", callers: 16, pause: 20 * time.Millisecond, call: func(ctx context.Context) error {
+			_, err := waiting.TryAcquireWithin(ctx, 1, 200*time.Millisecond)
+			return err
+		}},
+		{name: "keys", callers: 16, pause: 20 * time.Millisecond, call: func(ctx context.Context) error {
+			_, err := keys.TryAcquire(ctx, fmt.Sprintf("user-%d", rand.IntN(names)), 1)
+			return err
+		}},
+		{name: "rules", callers: 8, pause: 20 * time.Millisecond, call: func(ctx context.Context) error {
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
+			if w.Code != http.StatusOK && w.Code != http.StatusTooManyRequests {
+				return fmt.Errorf("soak: status %d", w.Code)
+			}
+			return nil
+		}},
+	}}
+	for _, one := range l.all {
+		for range one.callers {
+			l.done.Go(func() { one.run(ctx) })
+		}
+	}
+	return l, nil
+}
+
+// run makes calls until the context ends.
+func (l *load) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		call, cancel := context.WithTimeout(ctx, time.Second)
+		began := time.Now()
+		err := l.call(call)
+		cancel()
+		took := time.Since(began)
+		l.mu.Lock()
+		l.latencies = append(l.latencies, took)
+		l.mu.Unlock()
+		if err != nil && ctx.Err() == nil {
+			l.errors.Add(1)
+		}
+		time.Sleep(l.pause)
+	}
+}
+
+// percentile99 returns the latency of 99 % of the calls since the last one, and forgets them.
+func (l *load) percentile99() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.latencies) == 0 {
+		return 0
+	}
+	slices.Sort(l.latencies)
+	p99 := l.latencies[len(l.latencies)*99/100]
+	l.latencies = l.latencies[:0]
+	return p99
+}
+
+func (l *loads) wait() {
+	l.done.Wait()
+	_ = os.RemoveAll(l.dir)
+}
+
+// errors returns how many calls have failed.
+func (l *loads) errors() map[string]int64 {
+	all := make(map[string]int64)
+	for _, one := range l.all {
+		all[one.name] = one.errors.Load()
+	}
+	return all
+}
+
+// reloading returns a handler behind rules whose file changes every ten seconds.
+func reloading(ctx context.Context, client *rratelimiter.Client) (handler http.Handler, dir string, err error) {
+	dir, err = os.MkdirTemp("", "soak")
+	if err != nil {
+		return nil, "", err
+	}
+	path := filepath.Join(dir, "rules.yaml")
+	write := func(permits int) error {
+		return os.WriteFile(path, fmt.Appendf(nil, rulesFile, permits), 0o600)
+	}
+	if err := write(1000); err != nil {
+		return nil, "", err
+	}
+	set, err := rules.Watch(ctx, path, rules.PollEvery(time.Second))
+	if err != nil {
+		return nil, "", err
+	}
+	go func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			time.Sleep(10 * time.Second)
+			_ = write(1000 + i%100)
+		}
+	}()
+	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	return set.Middleware(client)(ok), dir, nil
+}
