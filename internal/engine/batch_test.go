@@ -67,6 +67,7 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	assert.Equal(t, []int{0, 0}, requests)
 	assert.Equal(t, []int{0, 0}, live)
 	assert.Equal(t, []int64{0, 0}, permits)
+	assert.Zero(t, cap(e.first.Requests), "memory of callers that have left")
 	e.takeFirst()
 
 	// No call of several requests is for more permits than a grant can have.

@@ -267,7 +267,9 @@ func (g *Engine) abandon(e *entry, r *Request) bool {
 		b.permits -= r.Most()
 		b.live--
 		r.state = abandoned
-		if b.live <= len(b.Requests)/2 {
+		if b.live == 0 {
+			b.Requests = nil // a crowd that has left keeps no memory
+		} else if b.live <= len(b.Requests)/2 {
 			b.Requests = slices.DeleteFunc(b.Requests, func(r *Request) bool { return r.state == abandoned })
 		}
 	case inFlight:
