@@ -25,9 +25,9 @@ type wire struct {
 	hinted atomic.Pointer[hint]
 }
 
-// Call returns the acquire script, or the lease script if the batch asks for a lease. It names only the keys of an OVERALL limiter, unless the limiter
-// is known to be PER_CLIENT: fewer keys cost the server less time. If the script needs the other
-// keys, it replies so.
+// Call returns the acquire script, or the lease script if the batch asks for a lease. It names only
+// the keys of an OVERALL limiter, unless the limiter is known to be PER_CLIENT: fewer keys cost the
+// server less time. If the script needs the other keys, it replies so.
 func (w *wire) Call(b *engine.Batch) (script *redisx.Script, keys []string) {
 	script = acquireScript
 	if b.Lease.Span > 0 {

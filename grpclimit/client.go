@@ -32,8 +32,8 @@ var ErrNotSent = errors.New("grpclimit: the call was not sent")
 //
 // These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [AtOnce], [EachMessage] (for streams),
 // [Shadow], [Report], [Policies], [OnFailure], [Deadline] and [OnRedisChange]. If Redis stops
-// answering while calls wait for permits, they observe it when rueidis closes the connection. New
-// calls observe it after the Deadline.
+// answering while calls wait for permits, OnFailure decides them when rueidis closes the connection,
+// and new calls after the Deadline.
 //
 // It panics if choose is nil.
 func UnaryClientInterceptor(choose func(context.Context, Call) (Limiter, error),

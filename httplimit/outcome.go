@@ -79,9 +79,9 @@ func FromContext(ctx context.Context) (Outcome, bool) {
 
 // Settle sets the final cost of a request. Its handler calls it with the request's context. After
 // the handler has returned, the Middleware refunds or charges the difference, even if the context
-// has ended. For example, a successful log-in can cost 0, and a download its size in bytes. The last Settle of a
-// request counts. If the handler has written little, the client waits for that call too, for at
-// most a [Deadline].
+// has ended. For example, a successful log-in can cost 0, and a download its size in bytes. The last
+// Settle of a request counts. If the handler has written little, the client waits for that call
+// too, for at most a [Deadline].
 //
 // Settle does nothing for a request that has taken no permits: one that was not limited, whose
 // limiter failed, or that passed only because of Shadow. It fails in these cases:

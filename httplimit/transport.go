@@ -15,9 +15,9 @@ import (
 var ErrNotSent = errors.New("httplimit: the request was not sent")
 
 // Transport limits outgoing calls: each waits for its permits from the limiter that choose returns.
-// Calls wait in order, as long as their context or [Wait] allows. A call fails with
-// [ErrNotSent] as soon as it is known that its permits will not be free in time. Each redirect is a call of its own. A nil base is
-// [http.DefaultTransport].
+// Calls wait in order, as long as their context or [Wait] allows. A call fails with [ErrNotSent] as
+// soon as it is known that its permits will not be free in time. Each redirect is a call of its own.
+// A nil base is [http.DefaultTransport].
 //
 // A response 429 or 503 with a Retry-After, in seconds or as a date, pauses the limiter's name for
 // all callers of this Transport. No call with a limiter of that name is sent before the pause ends,
@@ -26,7 +26,7 @@ var ErrNotSent = errors.New("httplimit: the request was not sent")
 //
 // These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [Shadow], [Report], [Policies],
 // [OnFailure], [Deadline] and [OnRedisChange]. If Redis stops answering while calls wait for
-// permits, they fail when rueidis closes the connection. New calls fail after the
+// permits, OnFailure decides them when rueidis closes the connection, and new calls after the
 // Deadline. CloseIdleConnections is that of base, if it has one.
 //
 // It panics if choose is nil.

@@ -38,11 +38,7 @@ func Joined(rates []int64, interval time.Duration) porcupine.Model {
 			}
 			return next
 		},
-		Equal: func(a, b any) bool {
-			return slices.EqualFunc(a.(joined), b.(joined), func(a, b limiter) bool {
-				return a.rate == b.rate && slices.Equal(a.grants, b.grants)
-			})
-		},
+		Equal:             func(a, b any) bool { return slices.EqualFunc(a.(joined), b.(joined), equal) },
 		DescribeOperation: describe,
 		DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
 	}
