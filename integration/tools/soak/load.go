@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -11,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -33,8 +33,8 @@ type load struct {
 	call    func(ctx context.Context) error
 
 	mu        sync.Mutex
-	latencies []time.Duration // since the last sample
-	errors    atomic.Int64
+	latencies []time.Duration  // since the last sample
+	errors    map[string]int64 // how often each was returned
 }
 
 // rulesFile has one limit, whose permits change.
@@ -91,6 +91,7 @@ func startLoads(ctx context.Context, plain, leasing *rratelimiter.Client, names 
 		}},
 	}}
 	for _, one := range l.all {
+		one.errors = make(map[string]int64)
 		for range one.callers {
 			l.done.Go(func() { one.run(ctx) })
 		}
@@ -98,20 +99,20 @@ func startLoads(ctx context.Context, plain, leasing *rratelimiter.Client, names 
 	return l, nil
 }
 
-// run makes calls until the context ends.
+// run makes calls until the context ends. The last ones still have their time.
 func (l *load) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		call, cancel := context.WithTimeout(ctx, time.Second)
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		began := time.Now()
 		err := l.call(call)
 		cancel()
 		took := time.Since(began)
 		l.mu.Lock()
 		l.latencies = append(l.latencies, took)
-		l.mu.Unlock()
-		if err != nil && ctx.Err() == nil {
-			l.errors.Add(1)
+		if err != nil {
+			l.errors[err.Error()]++
 		}
+		l.mu.Unlock()
 		time.Sleep(l.pause)
 	}
 }
@@ -134,13 +135,15 @@ func (l *loads) wait() {
 	_ = os.RemoveAll(l.dir)
 }
 
-// errors returns how many calls have failed.
-func (l *loads) errors() map[string]int64 {
-	all := make(map[string]int64)
+// logErrors prints what failed, and how often.
+func (l *loads) logErrors() {
 	for _, one := range l.all {
-		all[one.name] = one.errors.Load()
+		one.mu.Lock()
+		for text, n := range one.errors {
+			log.Printf("%s: %d x %s", one.name, n, text)
+		}
+		one.mu.Unlock()
 	}
-	return all
 }
 
 // reloading returns a handler behind rules whose file changes every ten seconds.

@@ -34,7 +34,7 @@ func main() {
 	err := s.run(ctx)
 	stop()
 	if err == nil {
-		err = os.WriteFile(*out, []byte(draw(s.samples)), 0o644)
+		err = os.WriteFile(*out, []byte(draw(s.samples, s.failovers)), 0o644)
 	}
 	if err != nil {
 		log.Fatal(err)
@@ -46,6 +46,7 @@ type soak struct {
 	length, failover, period time.Duration
 	names                    int
 	samples                  []sample
+	failovers                []time.Duration // since the start
 }
 
 func (s *soak) run(ctx context.Context) (err error) {
@@ -68,21 +69,24 @@ func (s *soak) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer loads.wait()
-	begin, lastFailover, failovers := time.Now(), time.Now(), 0
+	begin, lastFailover := time.Now(), time.Now()
 	ticks := time.NewTicker(s.period)
 	defer ticks.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			log.Printf("%d failovers, errors: %v", failovers, loads.errors())
+			log.Printf("%d failovers", len(s.failovers))
+			loads.logErrors()
 			return leasing.Flush(context.WithoutCancel(ctx))
 		case <-ticks.C:
 		}
 		if time.Since(lastFailover) >= s.failover {
+			lastFailover = time.Now()
 			if err := failOver(ctx, cluster); err != nil {
 				log.Printf("failover: %v", err)
+			} else {
+				s.failovers = append(s.failovers, time.Since(begin))
 			}
-			lastFailover, failovers = time.Now(), failovers+1
 		}
 		sample, err := take(ctx, time.Since(begin), loads, cluster)
 		if err != nil {

@@ -17,8 +17,9 @@ type line struct {
 	value       func(sample) float64
 }
 
-// draw returns an SVG with a panel for memory, one for goroutines and one for latencies.
-func draw(samples []sample) string {
+// draw returns an SVG with a panel for memory, one for goroutines and one for latencies. Dashed lines
+// are failovers.
+func draw(samples []sample, failovers []time.Duration) string {
 	var b strings.Builder
 	panels := []struct {
 		title string
@@ -37,7 +38,7 @@ func draw(samples []sample) string {
 		width+left+20, len(panels)*(height+2*top))
 	b.WriteString(`<rect width="100%" height="100%" fill="#fff"/>` + "\n")
 	for i, p := range panels {
-		panel(&b, samples, i*(height+2*top)+top, p.title, p.lines)
+		panel(&b, samples, failovers, i*(height+2*top)+top, p.title, p.lines)
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
@@ -48,7 +49,7 @@ func latency(name, color string) line {
 }
 
 // panel draws lines over time, with the largest value and the length of the run on its axes.
-func panel(b *strings.Builder, samples []sample, y int, title string, lines []line) {
+func panel(b *strings.Builder, samples []sample, failovers []time.Duration, y int, title string, lines []line) {
 	highest, length := 0.0, time.Duration(1)
 	for _, s := range samples {
 		length = max(length, s.at)
@@ -62,6 +63,10 @@ func panel(b *strings.Builder, samples []sample, y int, title string, lines []li
 	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end">%.3g</text>`+"\n", left-6, y+10, highest)
 	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end">0</text>`+"\n", left-6, y+height)
 	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end">%v</text>`+"\n", left+width, y+height+14, length.Round(time.Minute))
+	for _, at := range failovers {
+		x := left + float64(at)/float64(length)*width
+		fmt.Fprintf(b, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#bbb" stroke-dasharray="3 3"/>`+"\n", x, y, x, y+height)
+	}
 	for i, l := range lines {
 		var points strings.Builder
 		for _, s := range samples {
