@@ -38,7 +38,7 @@ func (w *wire) Call(b *engine.Batch) (script *redisx.Script, keys []string) {
 
 // namedKeys returns the keys that a script gets.
 func (w *wire) namedKeys(all bool) []string {
-	if all || w.hint().allKeys() {
+	if all || w.hint().isPerClient() {
 		return w.keys[:]
 	}
 	return w.keys[:sharedKeys]
@@ -47,7 +47,7 @@ func (w *wire) namedKeys(all bool) []string {
 // Arguments sets the arguments of the acquire script.
 func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
-	hintText, lower, count := w.hint().ask(millisOf(now))
+	hintText, lower, count := w.hint().claimCount(millisOf(now))
 	a := arguments{text: b.Text[:0]}
 	a.text = w.client.engine.AppendMillis(a.text, now)
 	a.end()
@@ -124,12 +124,12 @@ func (a *arguments) list(list []string) []string {
 }
 
 // appendMember appends the member of a grant of n permits: a length, as many random bytes, and n in
-// 32 bits, little-endian. A grant with leased permits has the Client's mark in its first random
-// bytes.
+// 32 bits, little-endian. A grant with leased permits has the Client's lease ID in its first
+// random bytes.
 func (c *Client) appendMember(text []byte, n int64, leases bool) []byte {
 	const random = 16
 	text = append(text, random)
-	first := c.mark
+	first := c.leaseID
 	if !leases {
 		first = rand.Uint64()
 	}
@@ -138,8 +138,10 @@ func (c *Client) appendMember(text []byte, n int64, leases bool) []byte {
 	return appendUint32(text, n)
 }
 
-// leaseMark returns the random bytes that mark the Client's grants with leased permits.
-func (c *Client) leaseMark() string { return string(binary.LittleEndian.AppendUint64(nil, c.mark)) }
+// leaseIDBytes returns the Client's lease ID as members have it.
+func (c *Client) leaseIDBytes() string {
+	return string(binary.LittleEndian.AppendUint64(nil, c.leaseID))
+}
 
 func appendUint32(text []byte, n int64) []byte {
 	return binary.LittleEndian.AppendUint32(text, uint32(n))

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// leased grants permits as a lease that ends after d, with the mark of a Client.
+// leased grants permits as a lease that ends after d, with the lease ID of a Client.
 func (b *fixture) leased(c *Client, permits int64, d time.Duration) (member string) {
 	b.Helper()
 	member = string(c.appendMember(nil, permits, true))

@@ -26,7 +26,7 @@ type Client struct {
 	mapName  func(string) string
 	settings engine.Settings
 	engine   *engine.Engine
-	mark     uint64 // of the grants with leased permits
+	leaseID  uint64 // random, in the members of grants with leased permits
 	hints    hints
 	err      error // of an invalid option
 }
@@ -64,7 +64,7 @@ func WithServerTime() Option {
 // New returns a Client on a rueidis client for a single Redis, Sentinel or Redis Cluster. It sends
 // nothing. With a nil client, calls fail with [ErrNoClient].
 func New(client rueidis.Client, opts ...Option) *Client {
-	c := &Client{redis: client, id: uuid.NewString(), mark: rand.Uint64(), settings: engine.Settings{Redis: client}}
+	c := &Client{redis: client, id: uuid.NewString(), leaseID: rand.Uint64(), settings: engine.Settings{Redis: client}}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(c)

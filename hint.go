@@ -36,10 +36,10 @@ const (
 	claimLasts = 1000
 )
 
-// ask returns the hint of a call that leaves now, and the score up to which grants have expired
-// then. The hint is empty if the call is to count the permits. The cursor is that of a count that
-// continues.
-func (h *hint) ask(now int64) (text string, limit int64, cursor string) {
+// claimCount claims the count of the permits for a call that leaves now, if a count is due and no
+// other call has claimed it. It returns the hint for the call, and the score up to which grants have
+// expired. The hint is empty if the call begins a count; cursor is that of a count that continues.
+func (h *hint) claimCount(now int64) (text string, limit int64, cursor string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.known {
@@ -90,14 +90,14 @@ func (h *hint) learn(now, rate, interval int64, perClient bool, counted string) 
 	h.claimed = 0
 }
 
-// needsAllKeys records that a limiter is PER_CLIENT although the hint was OVERALL.
-func (h *hint) needsAllKeys() {
+// setPerClient records that a limiter is PER_CLIENT although the hint was OVERALL.
+func (h *hint) setPerClient() {
 	h.mu.Lock()
 	h.perClient = true
 	h.mu.Unlock()
 }
 
-func (h *hint) allKeys() bool {
+func (h *hint) isPerClient() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.perClient

@@ -74,7 +74,7 @@ func TestHint_Count_IsDueOncePerInterval(t *testing.T) {
 	h := new(hint)
 	check := func(now int64, rate, cursor string) {
 		t.Helper()
-		text, limit, gotCursor := h.ask(now)
+		text, limit, gotCursor := h.claimCount(now)
 		gotRate, gotInterval, hinted := strings.Cut(text, " ")
 		assert.Equal(t, rate, gotRate, "at %d", now)
 		if hinted {

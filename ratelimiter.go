@@ -135,7 +135,7 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	}
 	for permits > 0 {
 		reply, err := l.wire.askChange(ctx, releaseScript, l.wire.client.nowText(), strconv.FormatInt(permits, 10),
-			l.wire.client.leaseMark())
+			l.wire.client.leaseIDBytes())
 		if err != nil {
 			return err
 		}

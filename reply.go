@@ -35,7 +35,7 @@ func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool
 		return again, err
 	}
 	if needsKeys(reply) {
-		w.hint().needsAllKeys()
+		w.hint().setPerClient()
 		b.AllKeys = true // whatever an earlier reply sets meanwhile
 		return true, nil
 	}

@@ -139,7 +139,7 @@ func (w *wire) pages(ctx context.Context, ended func() error, script *redisx.Scr
 			return nil, w.unexpected(message)
 		}
 		if !all && needsKeys(reply) {
-			w.hint().needsAllKeys()
+			w.hint().setPerClient()
 			all = true
 			continue
 		}

@@ -599,7 +599,7 @@ end
 -- permits, whose score is in the future, are returned last: first those of this client, then those
 -- of others.
 -- ARGV[2] the permits
--- ARGV[3] the mark of this client's leases
+-- ARGV[3] the ID of this client's leases
 -- Replies {0, rest}: another call has to return rest permits, usually 0
 local n, reply = tonumber(ARGV[2]), {0, 0}
 if value + n >= rate then
