@@ -29,22 +29,21 @@ func (l *Load) warmUp() {
 }
 
 // goCaller takes permits again and again, by the call that its number stands for, each time with a
-// context that ends within 1 to 2 s.
+// context that ends within 1 to 2 s. It pauses after each call, as a program that has something else
+// to do: without pauses, permits that return all at once, as after a loss of data, would all be
+// Go's.
 func (l *Load) goCaller(i int) {
 	random := rand.New(rand.NewPCG(uint64(i), 0))
 	for !l.stopped() {
 		permits := 1 + random.Int64N(3)
 		deadline := time.Now().Add(time.Second + time.Duration(random.Int64N(int64(time.Second))))
 		ctx, cancel := context.WithDeadline(context.Background(), deadline)
-		granted, err := l.goBooks.Time("go", permits, func() (bool, error) {
+		_, _ = l.goBooks.Time("go", permits, func() (bool, error) {
 			return everycall.Acquire(ctx, l.limiter, i, permits, within)
 		})
 		l.noteLateness(time.Since(deadline))
 		cancel()
-		if err != nil || !granted {
-			// A program that was denied or failed has something else to do first, too.
-			time.Sleep(pause + time.Duration(random.Int64N(int64(10*time.Millisecond))))
-		}
+		time.Sleep(pause + time.Duration(random.Int64N(int64(10*time.Millisecond))))
 	}
 }
 

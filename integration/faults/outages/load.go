@@ -45,7 +45,7 @@ const (
 	// demanded of it.
 	stall = 250 * time.Millisecond
 
-	// pause is the shortest time that a caller waits after a denial or an error.
+	// pause is the shortest time between two calls of a caller.
 	pause = 5 * time.Millisecond
 
 	// within is the timeout of those who wait with one. A call whose timeout ends while Redis has

@@ -84,7 +84,8 @@ func (o *Outcome) RequireCalm(most Most) {
 		return excused
 	})
 	if excused := o.goBooks.Errors()[deadline] - kinds[deadline]; excused > 0 {
-		o.t.Logf("%d calls ended with their contexts while a bare command was not answered either, %d times for more than %v", excused, len(o.stalls), stall)
+		o.t.Logf("%d calls ended with their contexts while a bare command was not answered either, %d times for more than %v",
+			excused, len(o.stalls), stall)
 	}
 	maps.DeleteFunc(kinds, func(_ string, n int64) bool { return n == 0 })
 	for kind, n := range kinds {
@@ -111,7 +112,8 @@ func (o *Outcome) RequireCalm(most Most) {
 }
 
 // requireLoad asserts that callers of both sides took permits while nothing was broken. Together
-// they took at least a third of the rate, which allows for a busy machine.
+// they took at least a third of the rate, which allows for a busy machine. Which side is faster to
+// take a permit that returns is no promise of a limiter: for Java one grant is enough.
 func (o *Outcome) requireLoad() {
 	o.t.Helper()
 	whole := []span{o.run}
@@ -144,7 +146,7 @@ func (o *Outcome) requireLoad() {
 	require.Greater(o.t, length, Interval, "something was broken nearly all the time")
 	require.Greater(o.t, float64(permits), allowed/3, "the load was idle")
 	require.Greater(o.t, float64(goGrants), 10*length.Seconds(), "Go was idle")
-	require.Greater(o.t, float64(javaGrants), 3*length.Seconds(), "Java was idle")
+	require.Positive(o.t, javaGrants, "Java was idle")
 }
 
 // RequireWindows asserts that no window of one interval held more than the rate, but for a loss of
