@@ -25,8 +25,8 @@ var (
 // setHeaders sets the headers of a decision, and those of a problem document. Items of the draft's
 // fields follow those of an outer Middleware.
 func (m *middleware) setHeaders(h http.Header, o *Outcome, document bool) {
-	after := m.Spread.Add(o.answer.RetryAfter())
-	retry := guard.RoundUp(after, time.Second)
+	exact := o.answer.RetryAfter()
+	after := m.Spread.Add(exact)
 	switch numbers := o.Decision.Limit > 0; {
 	case o.Result != Acquired && o.Result != Rejected:
 	case m.style == Draft11:
@@ -36,14 +36,14 @@ func (m *middleware) setHeaders(h http.Header, o *Outcome, document bool) {
 			h[policyField] = append(h[policyField], quotas(o))
 		}
 		if numbers {
-			h[limitField] = append(h[limitField], m.limits(o, retry))
+			h[limitField] = append(h[limitField], m.limits(o, guard.RoundUp(exact, time.Second)))
 		}
 	case m.style == ThreeHeaders && numbers:
 		setThree(h, threeFields, o, guard.RoundUp(reset(o, after), time.Second))
 	case m.style == XRateLimit && numbers:
 		setThree(h, xLimitFields, o, unixSeconds(time.Now().Add(reset(o, after))))
 	}
-	if retry > 0 {
+	if retry := guard.RoundUp(after, time.Second); retry > 0 {
 		setNumber(h, retryField, retry)
 	}
 	if document {

@@ -63,6 +63,20 @@ func TestSpread_HeaderStyles_DelayResetButNotWindow(t *testing.T) {
 	})
 }
 
+// The t of a policy that has permits left ends with the time of the one that denies.
+func TestSpread_SeveralPolicies_WindowsStayExact(t *testing.T) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+		choose := perIP(client, limit.FixedWindow{Permits: 1, Interval: 10 * time.Second}, hour(5))
+		assert.Equal(b, 200, serve(httplimit.Middleware(choose)(new(ok)), request()).Code)
+		for spread, after := range map[time.Duration]string{0: "10", time.Minute: "40"} {
+			h := serve(httplimit.Middleware(choose, httplimit.Spread(spread),
+				httplimit.WithRandom(func(n int64) int64 { return n / 2 }))(new(ok)), request()).Header()
+			assert.Equal(b, []string{`"10s";r=0;t=10, "hour";r=4;t=10`}, h["Ratelimit"], "spread %v", spread)
+			assert.Equal(b, after, h.Get("Retry-After"))
+		}
+	})
+}
+
 func unixOf(b *redistest.Fixture, text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	assert.NoError(b, err)
