@@ -12,23 +12,31 @@ import (
 
 // Clock is the clock of an Env. It is safe for concurrent use.
 type Clock struct {
-	bubble bool // the clock of a synctest bubble; the fields below are for the other kind
+	// advancing has an element during an Advance. It is no mutex, for which a goroutine in a bubble
+	// would not wait durably.
+	advancing chan struct{}
+	bubble    bool // the clock of a synctest bubble; the fields below are for the other kind
 
-	advancing sync.Mutex
-	mu        sync.Mutex
-	now       time.Time
-	server    *miniredis.Miniredis
-	flush     func(context.Context) error // releases the leases of the Client
-	moved     func()                      // has the Client ask Redis for its waiting callers
+	mu     sync.Mutex
+	now    time.Time
+	server *miniredis.Miniredis
+	flush  func(context.Context) error // releases the leases of the Client
+	moved  func()                      // has the Client ask Redis for its waiting callers
 }
 
 func newClock() *Clock {
-	return &Clock{bubble: inBubble(), now: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)}
+	return &Clock{
+		advancing: make(chan struct{}, 1), bubble: inBubble(), now: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC),
+	}
 }
 
-// inBubble reports whether the goroutine is in a synctest bubble: outside one, Wait panics.
+// inBubble reports whether the goroutine is in a synctest bubble. Outside one, Wait panics. It also
+// panics if another goroutine of the bubble waits.
 func inBubble() (in bool) {
-	defer func() { in = recover() == nil }()
+	defer func() {
+		reason := recover()
+		in = reason == nil || reason == "wait already in progress"
+	}()
 	synctest.Wait()
 	return true
 }
@@ -44,18 +52,19 @@ func (c *Clock) Now() time.Time {
 }
 
 // Advance moves the clock forward, and returns when the waiting callers whose permits have returned
-// are granted them. The package documentation describes what else follows the clock.
+// are granted them. The package documentation describes what else follows the clock. Concurrent
+// calls move it one after another.
 func (c *Clock) Advance(d time.Duration) {
 	if d < 0 {
 		panic(fmt.Sprintf("rratelimitertest: Advance(%v), want 0 or more", d))
 	}
+	c.advancing <- struct{}{}
+	defer func() { <-c.advancing }()
 	if c.bubble {
 		time.Sleep(d)
 		synctest.Wait()
 		return
 	}
-	c.advancing.Lock()
-	defer c.advancing.Unlock()
 	_ = c.flush(context.Background()) // if Redis fails, the permits return when they expire
 	c.set(c.Now().Add(d))
 	c.moved()

@@ -145,6 +145,26 @@ func TestClock_AdvanceBelowZero_Panics(t *testing.T) {
 	})
 }
 
+// TestClock_ConcurrentAdvances_AddUp: the clock is safe for concurrent use, in a bubble too.
+func TestClock_ConcurrentAdvances_AddUp(t *testing.T) {
+	insideAndOutside(t, func(t *testing.T) {
+		env := rratelimitertest.New(t)
+		before := env.Clock.Now()
+		panics := make(chan any)
+		const advances = 3
+		for range advances {
+			go func() {
+				defer func() { panics <- recover() }()
+				env.Clock.Advance(time.Second)
+			}()
+		}
+		for range advances {
+			assert.Nil(t, <-panics)
+		}
+		assert.Equal(t, advances*time.Second, env.Clock.Now().Sub(before))
+	})
+}
+
 // TestClock_OtherClient_SharesTheLimit: a program that creates its own Client.
 func TestClock_OtherClient_SharesTheLimit(t *testing.T) {
 	insideAndOutside(t, func(t *testing.T) {

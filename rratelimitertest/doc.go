@@ -32,8 +32,9 @@
 //     its permits have returned, it is served. Advance returns when they have their answers.
 //
 // The rest counts real time: timeouts, contexts, the deadline of middleware, and the delay of a
-// [github.com/rratelimiter/rratelimiter/limit.Reservation]. To test these, use a bubble. Outside a
-// bubble, give middleware a long deadline, since a busy machine can be slow.
+// [github.com/rratelimiter/rratelimiter/limit.Reservation]. For a single TokenBucket, LeakyBucket or
+// Smooth, a caller that waits has a Reservation, so Advance does not serve it. To test these, use a
+// bubble. Outside a bubble, give middleware a long deadline, since a busy machine can be slow.
 //
 // # Failures
 //

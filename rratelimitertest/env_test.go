@@ -113,6 +113,23 @@ func TestNew_ManyTests_ShareNothing(t *testing.T) {
 	}
 }
 
+// TestNew_ConcurrentInABubble_HasTheClockOfTheBubble.
+func TestNew_ConcurrentInABubble_HasTheClockOfTheBubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const envs = 4
+		opened := make(chan *rratelimitertest.Env)
+		for range envs {
+			go func() { opened <- rratelimitertest.New(t) }()
+		}
+		for range envs {
+			env := <-opened
+			before := env.Clock.Now()
+			time.Sleep(time.Second)
+			assert.Equal(t, time.Second, env.Clock.Now().Sub(before))
+		}
+	})
+}
+
 // TestNew_EndOfTest_LeavesNoGoroutine also holds in a bubble, where synctest checks it.
 func TestNew_EndOfTest_LeavesNoGoroutine(t *testing.T) {
 	t.Run("inner", func(t *testing.T) {

@@ -1,9 +1,7 @@
 package rratelimitertest
 
 import (
-	"context"
 	"sync/atomic"
-	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
@@ -52,57 +50,3 @@ func (r *Redis) Fail(err error) {
 
 // Recover ends Fail.
 func (r *Redis) Recover() { r.Fail(nil) }
-
-// failing is a client whose calls fail while failure is set.
-type failing struct {
-	rueidis.Client
-	failure *atomic.Pointer[error]
-}
-
-// Do implements rueidis.Client.
-func (c failing) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
-	if err := c.failure.Load(); err != nil {
-		return rueidis.NewErrorResult(*err)
-	}
-	return c.Client.Do(ctx, cmd)
-}
-
-// DoMulti implements rueidis.Client.
-func (c failing) DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
-	if err := c.failure.Load(); err != nil {
-		return failed(len(multi), *err)
-	}
-	return c.Client.DoMulti(ctx, multi...)
-}
-
-// DoCache implements rueidis.Client.
-func (c failing) DoCache(ctx context.Context, cmd rueidis.Cacheable, ttl time.Duration) rueidis.RedisResult {
-	if err := c.failure.Load(); err != nil {
-		return rueidis.NewErrorResult(*err)
-	}
-	return c.Client.DoCache(ctx, cmd, ttl)
-}
-
-// DoMultiCache implements rueidis.Client.
-func (c failing) DoMultiCache(ctx context.Context, multi ...rueidis.CacheableTTL) []rueidis.RedisResult {
-	if err := c.failure.Load(); err != nil {
-		return failed(len(multi), *err)
-	}
-	return c.Client.DoMultiCache(ctx, multi...)
-}
-
-// Receive implements rueidis.Client.
-func (c failing) Receive(ctx context.Context, subscribe rueidis.Completed, fn func(rueidis.PubSubMessage)) error {
-	if err := c.failure.Load(); err != nil {
-		return *err
-	}
-	return c.Client.Receive(ctx, subscribe, fn)
-}
-
-func failed(calls int, err error) []rueidis.RedisResult {
-	results := make([]rueidis.RedisResult, calls)
-	for i := range results {
-		results[i] = rueidis.NewErrorResult(err)
-	}
-	return results
-}

@@ -3,6 +3,7 @@ package rratelimitertest_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"testing"
 	"time"
@@ -52,6 +53,30 @@ func TestRedis_Fail_FailsEveryCall(t *testing.T) {
 				get := rueidis.CT(redis.B().Get().Key("k").Cache(), time.Minute)
 				return unlessNil(redis.DoMultiCache(ctx, get)[0].Error())
 			},
+			"DoStream": func(ctx context.Context) error {
+				stream := redis.DoStream(ctx, redis.B().Ping().Build())
+				return written(&stream)
+			},
+			"DoMultiStream": func(ctx context.Context) error {
+				stream := redis.DoMultiStream(ctx, redis.B().Ping().Build(), redis.B().Ping().Build())
+				return written(&stream)
+			},
+			"Dedicated": func(ctx context.Context) error {
+				return redis.Dedicated(func(d rueidis.DedicatedClient) error {
+					return d.Do(ctx, d.B().Ping().Build()).Error()
+				})
+			},
+			"Dedicate": func(ctx context.Context) error {
+				d, end := redis.Dedicate()
+				defer end()
+				return d.DoMulti(ctx, d.B().Ping().Build())[0].Error()
+			},
+			"Nodes": func(ctx context.Context) (err error) {
+				for _, node := range redis.Nodes() {
+					err = node.Do(ctx, node.B().Ping().Build()).Error()
+				}
+				return err
+			},
 		}
 		for name, call := range calls {
 			require.NoError(t, call(t.Context()), name)
@@ -62,11 +87,27 @@ func TestRedis_Fail_FailsEveryCall(t *testing.T) {
 		}
 		subscribe := redis.B().Subscribe().Channel("c").Build()
 		assert.ErrorIs(t, redis.Receive(t.Context(), subscribe, nil), errDown)
+		assert.ErrorIs(t, redis.Dedicated(func(d rueidis.DedicatedClient) error {
+			return d.Receive(t.Context(), d.B().Subscribe().Channel("c").Build(), nil)
+		}), errDown)
 		env.Redis.Recover()
 		for name, call := range calls {
 			assert.NoError(t, call(t.Context()), name)
 		}
 	})
+}
+
+// written returns the error of a stream of replies.
+func written(stream *rueidis.RedisResultStream) error {
+	for stream.HasNext() {
+		if _, err := stream.WriteTo(io.Discard); err != nil {
+			return err
+		}
+	}
+	if err := stream.Error(); !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
 }
 
 // unlessNil drops the error of a key that does not exist.
