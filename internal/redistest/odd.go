@@ -74,13 +74,13 @@ func readCommand(in *bufio.Reader) ([]string, error) {
 	return words, nil
 }
 
-func readLength(in *bufio.Reader, mark byte) (int, error) {
+func readLength(in *bufio.Reader, kind byte) (int, error) {
 	line, err := in.ReadString('\n')
 	if err != nil {
 		return 0, err
 	}
-	if line[0] != mark {
-		return 0, fmt.Errorf("want %q, got %q", mark, line)
+	if line[0] != kind {
+		return 0, fmt.Errorf("want %q, got %q", kind, line)
 	}
 	return strconv.Atoi(strings.TrimSpace(line[1:]))
 }

@@ -62,7 +62,7 @@ func CaptureScript(ctx context.Context, redisAddr string, do func()) (script str
 	return c.last.split()
 }
 
-// capture is what a monitor saw until the end mark.
+// capture is what a monitor saw until the ECHO at its end.
 type capture struct {
 	last *evaluation
 	err  error

@@ -18,7 +18,7 @@ import (
 // Command is one command as MONITOR reports it.
 type Command struct {
 	At     time.Time // on the server's clock
-	Script bool      // a script ran it, the one that came last without this mark
+	Script bool      // a script ran it: that of the last command without Script
 	text   string    // the words, quoted
 }
 
@@ -66,7 +66,7 @@ type Monitor struct {
 	ended chan struct{}
 
 	mu     sync.Mutex
-	marks  map[string]chan struct{} // by word: closed once it came
+	echoes map[string]chan struct{} // by word: closed once the server has run it
 	strays []string                 // lines that are no command
 }
 
@@ -78,7 +78,7 @@ func Watch(t testing.TB, addr string, see func(Command)) *Monitor {
 	if err != nil {
 		t.Fatalf("monitor: %v", err)
 	}
-	m := &Monitor{addr: addr, conn: conn, ended: make(chan struct{}), marks: make(map[string]chan struct{})}
+	m := &Monitor{addr: addr, conn: conn, ended: make(chan struct{}), echoes: make(map[string]chan struct{})}
 	in := bufio.NewReaderSize(conn, 1<<16)
 	_, err = io.WriteString(conn, "MONITOR\r\n")
 	if err == nil {
@@ -111,9 +111,9 @@ func (m *Monitor) read(line string, see func(Command)) {
 	if !ok {
 		m.strays = append(m.strays, line)
 	}
-	for word, came := range m.marks {
+	for word, came := range m.echoes {
 		if strings.HasSuffix(command.text, word) {
-			delete(m.marks, word)
+			delete(m.echoes, word)
 			close(came)
 		}
 	}
@@ -127,16 +127,16 @@ func (m *Monitor) read(line string, see func(Command)) {
 func (m *Monitor) CatchUp(t testing.TB) {
 	t.Helper()
 	const timeout = 30 * time.Second
-	mark, came := rand.Text(), make(chan struct{})
+	word, came := rand.Text(), make(chan struct{})
 	m.mu.Lock()
-	m.marks[strconv.Quote(mark)] = came
+	m.echoes[strconv.Quote(word)] = came
 	m.mu.Unlock()
 	conn, err := net.DialTimeout("tcp", m.addr, timeout)
 	if err != nil {
 		t.Fatalf("monitor: %v", err)
 	}
 	defer conn.Close()
-	if _, err := io.WriteString(conn, "ECHO "+mark+"\r\n"); err != nil {
+	if _, err := io.WriteString(conn, "ECHO "+word+"\r\n"); err != nil {
 		t.Fatalf("monitor: %v", err)
 	}
 	select {

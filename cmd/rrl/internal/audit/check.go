@@ -51,13 +51,15 @@ func (c *checker) name(name string, all map[string]bool) {
 	if slot := redisx.Slot(name); redisx.Slot(value) != slot || redisx.Slot(permits) != slot {
 		c.add(Finding{
 			Kind: KindName, Severity: Problem, Limiter: names.Name(name), Key: names.Name(name),
-			Text: "the braces of this name spread its keys over slots of a cluster: use a name without braces, or with one hash tag that is not empty",
+			Text: "the braces of this name spread its keys over slots of a cluster: " +
+				"use a name without braces, or with one hash tag that is not empty",
 		})
 	}
 	if braced := "{" + name + "}"; !strings.Contains(name, "{") && all[braced] {
 		c.add(Finding{
 			Kind: KindName, Severity: Problem, Limiter: names.Name(name), Key: names.Name(value),
-			Text: fmt.Sprintf("the limiters %q and %q have the same state keys and take each other's permits: rename one of them", name, braced),
+			Text: fmt.Sprintf("the limiters %q and %q have the same state keys and take each other's permits: "+
+				"rename one of them", name, braced),
 		})
 	}
 }
@@ -97,8 +99,8 @@ func (c *checker) redisson(ctx context.Context, l *inspect.Redisson) error {
 // pair checks the state keys of a limiter or of one client.
 func (c *checker) pair(ctx context.Context, l *inspect.Redisson, p *inspect.Pair) error {
 	c.ttls(l, p)
-	ledger, err := c.Ledger(ctx, l, p, c.pages)
-	if err != nil || ledger == nil {
+	totals, err := c.Totals(ctx, l, p, c.pages)
+	if err != nil || totals == nil {
 		return err
 	}
 	for _, wrong := range p.Wrong {
@@ -114,42 +116,42 @@ func (c *checker) pair(ctx context.Context, l *inspect.Redisson, p *inspect.Pair
 		}
 	}
 	// The value comes first, since its repair depends on the counted members.
-	if len(p.Wrong) == 0 || !ledger.TypesWrong {
-		c.value(l, p, ledger)
+	if len(p.Wrong) == 0 || !totals.WrongType {
+		c.value(l, p, totals)
 	}
-	c.members(l, p, ledger)
-	c.windows(l, p, ledger)
-	if ahead := ledger.Newest - c.Now().UnixMilli(); p.Grants > 0 && ahead > 2000 {
+	c.members(l, p, totals)
+	c.windows(l, p, totals)
+	if ahead := totals.Newest - c.Now().UnixMilli(); p.Grants > 0 && ahead > 2000 {
 		c.add(Finding{
 			Kind: KindClock, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.PermitsKey),
 			Text: fmt.Sprintf("the newest grant is dated %s in the future: synchronise the clocks of the hosts",
 				names.About(time.Duration(ahead)*time.Millisecond)),
 		})
 	}
-	c.idle(l, p, ledger)
+	c.idle(l, p, totals)
 	return nil
 }
 
 // value compares the free permits and the grants with the rate. If they differ, the cause determines the
 // repair, as in the libraries.
-func (c *checker) value(l *inspect.Redisson, p *inspect.Pair, ledger *inspect.Ledger) {
-	if !ledger.Whole || !p.Exists() {
+func (c *checker) value(l *inspect.Redisson, p *inspect.Pair, totals *inspect.Totals) {
+	if !totals.Complete || !p.Exists() {
 		return
 	}
 	rate := l.Config.Permits
-	right := rate - ledger.Permits
+	right := rate - totals.Permits
 	f := Finding{
 		Kind: KindValue, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.ValueKey),
-		Repair: fmt.Sprintf("set the value to %d, the rate minus the grants", right), repair: setValue(l, p, ledger, right),
+		Repair: fmt.Sprintf("set the value to %d, the rate minus the grants", right), repair: setValue(l, p, totals, right),
 	}
-	value, known := ledger.Number()
-	sum := fmt.Sprintf("%d free and %d in grants, at a rate of %d", value, ledger.Permits, rate)
+	value, known := totals.FreePermits()
+	sum := fmt.Sprintf("%d free and %d in grants, at a rate of %d", value, totals.Permits, rate)
 	switch excess := value - right; {
-	case ledger.Value == nil:
+	case totals.Value == nil:
 		f.Text = fmt.Sprintf("the value is missing beside %d permits in grants: Redisson would grant the whole rate of %d",
-			ledger.Permits, rate)
+			totals.Permits, rate)
 	case !known:
-		f.Text = fmt.Sprintf("the value %q is not a number: every call of the libraries fails", *ledger.Value)
+		f.Text = fmt.Sprintf("the value %q is not a number: every call of the libraries fails", *totals.Value)
 	case excess == 0:
 		return
 	case excess < 0:
@@ -160,55 +162,58 @@ func (c *checker) value(l *inspect.Redisson, p *inspect.Pair, ledger *inspect.Le
 		f.Text = fmt.Sprintf("%d permits too many after a release in Java: %s", excess, sum)
 		f.Key = names.Name(p.PermitsKey)
 		f.Repair = fmt.Sprintf("remove the oldest grants of %d permits, which completes the release", excess)
-		f.repair = cut(l, p, ledger, excess)
+		f.repair = cut(l, p, totals, excess)
 	}
 	c.add(f)
 }
 
 // windows checks whether an interval has more permits than the rate.
-func (c *checker) windows(l *inspect.Redisson, p *inspect.Pair, ledger *inspect.Ledger) {
-	if ledger.MostIn > l.Config.Permits {
+func (c *checker) windows(l *inspect.Redisson, p *inspect.Pair, totals *inspect.Totals) {
+	if totals.Peak > l.Config.Permits {
 		c.add(Finding{
 			Kind: KindWindow, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.PermitsKey),
 			Text: fmt.Sprintf("%d permits were granted within one interval, up to %s, at a rate of %d: "+
 				"the rate was lowered, permits were released, or a program granted too many",
-				ledger.MostIn, time.UnixMilli(ledger.MostAt).UTC().Format(time.RFC3339), l.Config.Permits),
+				totals.Peak, time.UnixMilli(totals.PeakEnd).UTC().Format(time.RFC3339), l.Config.Permits),
 		})
 	}
 }
 
 // members checks the format of grants.
-func (c *checker) members(l *inspect.Redisson, p *inspect.Pair, ledger *inspect.Ledger) {
-	if len(ledger.Old) > 0 {
+func (c *checker) members(l *inspect.Redisson, p *inspect.Pair, totals *inspect.Totals) {
+	if len(totals.Outdated) > 0 {
 		c.add(Finding{
 			Kind: KindMember, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.PermitsKey),
-			Text: fmt.Sprintf("grants in the format of Redisson %s, which later releases misread: %d: stop programs with such releases", ledger.Old[0].Layout, ledger.OldCount),
-			Repair: fmt.Sprintf("rewrite %d of them in the format since 3.17.1",
-				len(ledger.Old)), repair: rewrite(p.PermitsKey, ledger.Old),
+			Text: fmt.Sprintf("grants in the format of Redisson %s, which later releases misread: %d: "+
+				"stop programs with such releases", totals.Outdated[0].Layout, totals.OutdatedCount),
+			Repair: fmt.Sprintf("rewrite %d of them in the format of Redisson %s", len(totals.Outdated),
+				inspect.ByteLayout),
+			repair: rewrite(p.PermitsKey, totals.Outdated),
 		})
 	}
-	if ledger.Strange > 0 {
+	if totals.NotGrantCount > 0 {
 		c.add(Finding{
 			Kind: KindMember, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.PermitsKey),
-			Text:   fmt.Sprintf("members that are not grants: %d", ledger.Strange),
-			Repair: fmt.Sprintf("remove %d of them", len(ledger.StrangeMembers)),
-			repair: remove(p.PermitsKey, ledger.StrangeMembers),
+			Text:   fmt.Sprintf("members that are not grants: %d", totals.NotGrantCount),
+			Repair: fmt.Sprintf("remove %d of them", len(totals.NotGrants)),
+			repair: remove(p.PermitsKey, totals.NotGrants),
 		})
 	}
 }
 
 // idle checks whether a client has ended: its pair stays if the limiter does not expire.
-func (c *checker) idle(l *inspect.Redisson, p *inspect.Pair, ledger *inspect.Ledger) {
+func (c *checker) idle(l *inspect.Redisson, p *inspect.Pair, totals *inspect.Totals) {
 	if l.Config.Type != rratelimiter.PerClient || !p.Exists() || p.ValueTTL >= 0 || p.PermitsTTL >= 0 ||
-		ledger.Strange > 0 || !ledger.Whole {
+		totals.NotGrantCount > 0 || !totals.Complete {
 		return
 	}
-	if ledger.Newest > c.Now().UnixMilli()-l.Config.Interval.Milliseconds() {
+	if totals.Newest > c.Now().UnixMilli()-l.Config.Interval.Milliseconds() {
 		return
 	}
 	c.add(Finding{
 		Kind: KindIdle, Severity: Note, Limiter: names.Name(l.Name), Key: names.Name(p.ValueKey),
-		Text:   fmt.Sprintf("client %s has taken nothing and its keys have no expiry: if the client is gone, they stay forever", p.Client),
-		Repair: "delete the keys, which hold no permits", repair: deleteIdle(l, p, ledger),
+		Text: fmt.Sprintf("client %s has taken nothing and its keys have no expiry: "+
+			"if the client is gone, they stay forever", p.Client),
+		Repair: "delete the keys, which hold no permits", repair: deleteIdle(l, p, totals),
 	})
 }

@@ -9,15 +9,16 @@ import (
 )
 
 // setValue sets the free permits.
-func setValue(l *inspect.Redisson, p *inspect.Pair, ledger *inspect.Ledger, right int64) repair {
-	return run([]string{"unchanged", "value"}, keysOf(l, p), append(markOf(l, ledger), strconv.FormatInt(right, 10))...)
+func setValue(l *inspect.Redisson, p *inspect.Pair, totals *inspect.Totals, right int64) repair {
+	return run([]string{"unchanged", "value"}, keysOf(l, p),
+		append(fingerprintOf(l, totals), strconv.FormatInt(right, 10))...)
 }
 
 // cut removes the oldest grants of excess permits, expired ones too, a page per script. The value stays.
 // The repair may stop after each script: the excess is smaller then, and the state is valid.
-func cut(l *inspect.Redisson, p *inspect.Pair, ledger *inspect.Ledger, excess int64) repair {
+func cut(l *inspect.Redisson, p *inspect.Pair, totals *inspect.Totals, excess int64) repair {
 	return func(ctx context.Context, r *inspect.Reader) (bool, error) {
-		mark := *ledger
+		current := *totals
 		for done := false; ; done = true {
 			page, err := r.Page(ctx, p.PermitsKey, 0)
 			if err != nil {
@@ -27,7 +28,7 @@ func cut(l *inspect.Redisson, p *inspect.Pair, ledger *inspect.Ledger, excess in
 			if len(members) == 0 {
 				return stopped(done)
 			}
-			args := slices.Concat(markOf(l, &mark), []string{smaller}, members)
+			args := slices.Concat(fingerprintOf(l, &current), []string{smaller}, members)
 			reply, err := script("unchanged", "cut").Exec(ctx, r.Redis.Client, keysOf(l, p), args).ToMessage()
 			if err != nil {
 				return false, err
@@ -39,7 +40,7 @@ func cut(l *inspect.Redisson, p *inspect.Pair, ledger *inspect.Ledger, excess in
 			if excess = rest; excess == 0 {
 				return true, nil
 			}
-			mark.Count, mark.First, mark.Last = mark.Count-int64(len(members)), ends[0], ends[1]
+			current.Count, current.First, current.Last = current.Count-int64(len(members)), ends[0], ends[1]
 		}
 	}
 }
@@ -75,11 +76,12 @@ func keysOf(l *inspect.Redisson, p *inspect.Pair) []string {
 	return []string{l.Name, p.ValueKey, p.PermitsKey}
 }
 
-// markOf returns the values that the script part "unchanged" compares.
-func markOf(l *inspect.Redisson, ledger *inspect.Ledger) []string {
+// fingerprintOf returns the values that the script part "unchanged" compares: those of the
+// configuration, and the fingerprint of the pair.
+func fingerprintOf(l *inspect.Redisson, totals *inspect.Totals) []string {
 	has, value := "0", ""
-	if ledger.Value != nil {
-		has, value = "1", *ledger.Value
+	if totals.Value != nil {
+		has, value = "1", *totals.Value
 	}
-	return append(l.Raw()[:3], has, value, strconv.FormatInt(ledger.Count, 10), ledger.First, ledger.Last)
+	return append(l.Raw()[:3], has, value, strconv.FormatInt(totals.Count, 10), totals.First, totals.Last)
 }

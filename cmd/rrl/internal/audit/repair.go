@@ -43,13 +43,13 @@ func deleteOrphan(parsed names.Key, p *inspect.Pair, others string) repair {
 
 // deleteIdle deletes the pair of a client that has taken nothing since. All grants must have expired by
 // the server's clock too, since the clock of this host may be wrong.
-func deleteIdle(l *inspect.Redisson, p *inspect.Pair, ledger *inspect.Ledger) repair {
+func deleteIdle(l *inspect.Redisson, p *inspect.Pair, totals *inspect.Totals) repair {
 	value := ""
-	if ledger.Value != nil {
-		value = *ledger.Value
+	if totals.Value != nil {
+		value = *totals.Value
 	}
 	return run([]string{"idle"}, keysOf(l, p),
-		append(l.Raw()[:3], value, strconv.FormatInt(ledger.Count, 10), ledger.Last)...)
+		append(l.Raw()[:3], value, strconv.FormatInt(totals.Count, 10), totals.Last)...)
 }
 
 // rewrite converts grants of old releases to the present format.

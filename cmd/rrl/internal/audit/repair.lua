@@ -49,17 +49,20 @@ redis.call('ZREM', KEYS[3], unpack(ARGV, 10))
 return {redis.call('ZRANGE', KEYS[3], 0, 0)[1] or '', redis.call('ZRANGE', KEYS[3], -1, -1)[1] or ''}
 
 --@ orphan
--- KEYS: value, permits, names that a limiter of them can have. ARGV: the type of the limiter that counts by other keys, or ''.
+-- KEYS: value, permits, names that a limiter of them can have.
+-- ARGV: the type of the limiter that counts by other keys, or ''.
 for i = 3, #KEYS do
   if redis.call('EXISTS', KEYS[i]) == 1
-      and (ARGV[1] == '' or redis.call('TYPE', KEYS[i]).ok ~= 'hash' or redis.call('HGET', KEYS[i], 'type') ~= ARGV[1]) then
+      and (ARGV[1] == '' or redis.call('TYPE', KEYS[i]).ok ~= 'hash'
+        or redis.call('HGET', KEYS[i], 'type') ~= ARGV[1]) then
     return 0
   end
 end
 return redis.call('UNLINK', KEYS[1], KEYS[2])
 
 --@ idle
--- KEYS: configuration, value, permits. ARGV: rate, interval, type; the first 64 bytes of the value or '', the number of grants, the last.
+-- KEYS: configuration, value, permits.
+-- ARGV: rate, interval, type; the first 64 bytes of the value or '', the number of grants, the last.
 local config = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type')
 for i = 1, 3 do
   if config[i] ~= ARGV[i] then
@@ -67,7 +70,8 @@ for i = 1, 3 do
   end
 end
 local last, time = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES'), redis.call('TIME')
-if redis.call('GETRANGE', KEYS[2], 0, 63) ~= ARGV[4] or redis.call('ZCARD', KEYS[3]) ~= tonumber(ARGV[5]) or (last[1] or '') ~= ARGV[6]
+if redis.call('GETRANGE', KEYS[2], 0, 63) ~= ARGV[4]
+    or redis.call('ZCARD', KEYS[3]) ~= tonumber(ARGV[5]) or (last[1] or '') ~= ARGV[6]
     or last[1] and tonumber(last[2]) > time[1] * 1000 - ARGV[2] then
   return 0
 end

@@ -31,7 +31,8 @@ func (c *checker) ttls(l *inspect.Redisson, p *inspect.Pair) {
 		case l.TTL == inspect.Forever && l.Config.KeepAlive == 0 && state.ttl >= 0:
 			c.add(Finding{
 				Kind: KindExpiry, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(state.key),
-				Text:   fmt.Sprintf("%q expires in %s, and its limiter never does: taken permits would be freed", state.key, names.About(time.Duration(state.ttl)*time.Millisecond)),
+				Text: fmt.Sprintf("%q expires in %s, and its limiter never does: taken permits would be freed",
+					state.key, names.About(time.Duration(state.ttl)*time.Millisecond)),
 				Repair: "take its expiry off", repair: persist(l, state.key),
 			})
 		}
@@ -88,8 +89,11 @@ func (c *checker) policy(p *inspect.Policy) {
 	}
 	switch p.Stored.Kind {
 	case "window", "aligned", "sliding", "log":
-		life := max(2*p.Stored.Interval.Milliseconds(), p.Ends) // in milliseconds, since the longest intervals are half of the longest time
-		f.Repair, f.repair = fmt.Sprintf("let it expire in %s, by when nothing is taken any more", names.About(inspect.Millis(life))), expire(p.Key, life)
+		// In milliseconds, since twice the longest interval is more than a Duration holds.
+		ttl := max(2*p.Stored.Interval.Milliseconds(), p.Ends)
+		f.Repair = fmt.Sprintf("let it expire in %s, by when nothing is taken any more",
+			names.About(inspect.Millis(ttl)))
+		f.repair = expire(p.Key, ttl)
 	}
 	c.add(f)
 }

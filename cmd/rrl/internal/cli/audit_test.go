@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// grant is a member as releases since 3.17.1 write it.
+// grant is a member in inspect.ByteLayout.
 func grant(random string, permits uint32) string {
 	return string(binary.LittleEndian.AppendUint32(append([]byte{byte(len(random))}, random...), permits))
 }

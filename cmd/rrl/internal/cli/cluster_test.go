@@ -39,7 +39,7 @@ func TestCluster_Limiters_AreFoundOnEveryMaster(t *testing.T) {
 	require.Equal(t, 12, strings.Count(list, "OVERALL"), list)
 	require.Contains(t, list, "log/1h")
 	for i := range nodes {
-		require.Contains(t, seen[i](fmt.Sprint("mark-", i)), "scan")
+		require.Contains(t, seen[i](fmt.Sprint("end-", i)), "scan")
 	}
 	for i := range 12 {
 		require.Contains(t, nodes[2].on("show", fmt.Sprint("limiter-", i)), "taken       4, in 1 grant")

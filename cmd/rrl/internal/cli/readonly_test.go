@@ -101,7 +101,7 @@ func TestReading_Commands_AreReadOnly(t *testing.T) {
 }
 
 // monitor gives the names of all commands that others have run since, up to now.
-func monitor(t *testing.T, addr string) func(mark string) []string {
+func monitor(t *testing.T, addr string) func(word string) []string {
 	conn, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
@@ -111,17 +111,17 @@ func monitor(t *testing.T, addr string) func(mark string) []string {
 	first, err := lines.ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "+OK\r\n", first)
-	return func(mark string) []string {
+	return func(word string) []string {
 		other, err := net.Dial("tcp", addr)
 		require.NoError(t, err)
 		defer other.Close()
-		_, err = other.Write([]byte("ECHO " + mark + "\r\n"))
+		_, err = other.Write([]byte("ECHO " + word + "\r\n"))
 		require.NoError(t, err)
 		var names []string
 		for {
 			line, err := lines.ReadString('\n')
 			require.NoError(t, err)
-			if strings.Contains(line, mark) {
+			if strings.Contains(line, word) {
 				return names
 			}
 			_, command, _ := strings.Cut(line, `] "`)

@@ -70,7 +70,8 @@ func openCluster(option rueidis.ClientOption, where string) (*Redis, error) {
 	}
 	if client.Mode() != rueidis.ClientModeCluster {
 		client.Close()
-		return nil, fmt.Errorf("%s is a cluster and denies user %q its slots: grant the rights +cluster|slots and +cluster|shards", where, user(option.Username))
+		return nil, fmt.Errorf("%s is a cluster and denies user %q its slots: "+
+			"grant the rights +cluster|slots and +cluster|shards", where, user(option.Username))
 	}
 	return &Redis{Client: client, Where: where, Cluster: true}, nil
 }
@@ -122,7 +123,8 @@ func (r *Redis) Masters(ctx context.Context) ([]Node, error) {
 		masters = append(masters, Node{client, address})
 	}
 	if covered != slots {
-		return nil, fmt.Errorf("the cluster of %s has no master for %d of its %d slots: see CLUSTER NODES, restart the nodes or let a replica take over", r.Where, slots-covered, slots)
+		return nil, fmt.Errorf("the cluster of %s has no master for %d of its %d slots: "+
+			"see CLUSTER NODES, restart the nodes or let a replica take over", r.Where, slots-covered, slots)
 	}
 	return masters, nil
 }

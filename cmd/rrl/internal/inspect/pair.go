@@ -131,9 +131,9 @@ func (r *Reader) count(ctx context.Context, w want, p *Pair) error {
 }
 
 func (p *Pair) wrongMember(g Grant) {
-	if said := strange(p.PermitsKey, g); len(p.Wrong) == 0 || !strings.HasPrefix(said,
+	if problem := notGrant(p.PermitsKey, g); len(p.Wrong) == 0 || !strings.HasPrefix(problem,
 		p.Wrong[len(p.Wrong)-1][:len(p.PermitsKey)]) {
-		p.Wrong = append(p.Wrong, said)
+		p.Wrong = append(p.Wrong, problem)
 	}
 }
 

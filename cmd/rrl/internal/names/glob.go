@@ -3,11 +3,11 @@ package names
 // Match reports whether a name matches a pattern of Redis: * and ? match any characters, [ab], [a-z] and
 // [^a] match one character of a set, and a backslash escapes the next character.
 func Match(pattern, name string) bool {
-	star, mark := -1, 0
+	star, end := -1, 0 // of the last star: its place, and the end of its match
 	p := 0
 	for n := 0; n < len(name); {
 		if p < len(pattern) && pattern[p] == '*' {
-			star, mark = p, n
+			star, end = p, n
 			p++
 			continue
 		}
@@ -19,8 +19,8 @@ func Match(pattern, name string) bool {
 			return false
 		}
 		// Let the last star match one more.
-		mark++
-		p, n = star+1, mark
+		end++
+		p, n = star+1, end
 	}
 	for p < len(pattern) && pattern[p] == '*' {
 		p++
