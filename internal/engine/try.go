@@ -26,7 +26,7 @@ func (l *Limiter) Ask(ctx context.Context, ask Ask) (result Result, err error) {
 		if l.fromLease(ask, &result) {
 			return result, nil
 		}
-		result, err = l.try(ctx, ask)
+		err = l.request(ctx, ask, &result)
 		switch {
 		case err == nil && ask.UpTo > 0:
 			l.addLeased(ask, &result)
@@ -40,18 +40,14 @@ func (l *Limiter) Ask(ctx context.Context, ask Ask) (result Result, err error) {
 	}
 }
 
-// try is answered by Redis, or by the denial cache.
-func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
+// request is answered by Redis, or by the denial cache.
+func (l *Limiter) request(ctx context.Context, ask Ask, result *Result) error {
 	if l.Engine.denials != nil {
-		if result, denied := l.deny(ask); denied {
-			return result, nil
+		if cached, denied := l.deny(ask); denied {
+			*result = cached
+			return nil
 		}
 	}
-	return l.request(ctx, ask)
-}
-
-// request is answered by Redis.
-func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err error) {
 	g := l.Engine
 	ended := ctx.Done()
 	r := g.requests.Get().(*Request)
@@ -81,19 +77,22 @@ func (l *Limiter) request(ctx context.Context, ask Ask) (result Result, err erro
 	}
 	if inline {
 		l.sendBatches(ctx, e, true) // until this request is answered
+	} else if ended == nil { // a select takes longer
+		<-answers
 	} else {
 		select {
 		case <-answers:
 		case <-ended:
 			if g.abandon(e, r) {
-				return result, ctx.Err()
+				return ctx.Err()
 			}
 			<-answers
 		}
 	}
 	r.call.report(ctx, l)
-	result, err = r.result()
+	var err error
+	*result, err = r.result()
 	*r = Request{}
 	g.requests.Put(r)
-	return result, err
+	return err
 }
