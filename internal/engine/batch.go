@@ -178,11 +178,11 @@ func (b *Batch) GrantAll(left int64, answer Answer) {
 func (b *Batch) clear() {
 	clear(b.Requests)
 	b.Requests, b.permits, b.live, b.answered, b.Lease = b.Requests[:0], 0, 0, nil, Lease{}
-	b.forget()
+	b.clearReply()
 }
 
-// forget drops the reply to an earlier call.
-func (b *Batch) forget() {
+// clearReply drops the reply to an earlier call.
+func (b *Batch) clearReply() {
 	clear(b.Lost)
 	b.Reply, b.Forecast, b.Denied, b.AllKeys, b.Lost, b.LostPermits, b.Granted = rueidis.RedisMessage{}, nil, 0, false,
 		b.Lost[:0], 0, 0

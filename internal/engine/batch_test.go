@@ -22,7 +22,7 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 		}
 		return requests, live, permits
 	}
-	gather := func(e *entry, wants ...int64) (made []*Request) {
+	collect := func(e *entry, wants ...int64) (made []*Request) {
 		for _, permits := range wants {
 			r := &Request{Permits: permits}
 			b := l.addRequest(e, r)
@@ -40,13 +40,13 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 		e.mu.Lock()
 	}
 
-	e := n.lock(l)
+	e := n.lockEntry(l)
 	e.dispatching = true
 	many := make([]int64, MostRequests+1)
 	for i := range many {
 		many[i] = 2
 	}
-	made := gather(e, many...)
+	made := collect(e, many...)
 	requests, live, permits := sums(e)
 	assert.Equal(t, []int{MostRequests, 1}, requests)
 	assert.Equal(t, []int{MostRequests, 1}, live)
@@ -62,7 +62,7 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	// Batches without callers are empty. New callers join the last one.
 	abandon(e, made[MostRequests])
 	abandon(e, made[MostRequests/2+1:MostRequests]...)
-	abandon(e, gather(e, 3)...)
+	abandon(e, collect(e, 3)...)
 	requests, live, permits = sums(e)
 	assert.Equal(t, []int{0, 0}, requests)
 	assert.Equal(t, []int{0, 0}, live)
@@ -71,7 +71,7 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	e.takeFirst()
 
 	// No call of several requests is for more permits than a grant can have.
-	gather(e, 1, MostPermits-1, 1, MostPermits, 1)
+	collect(e, 1, MostPermits-1, 1, MostPermits, 1)
 	_, _, permits = sums(e)
 	assert.Equal(t, []int64{MostPermits, 1, MostPermits, 1}, permits)
 	b := e.takeFirst()
@@ -93,7 +93,7 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 		e.takeFirst()
 	}
 	assert.Nil(t, e.last)
-	n.unlock(e)
+	n.unlockEntry(e)
 	assert.Zero(t, n.live.Load())
 }
 
@@ -159,7 +159,7 @@ func TestCall_CallersHaveLeft_IsNotSent(t *testing.T) {
 // callWithoutCallers is a call whose only caller leaves before it is sent.
 func callWithoutCallers(b *fixture, l *window) {
 	g := l.Engine
-	e, r := g.registry.lock(&l.Limiter), &Request{Permits: 1}
+	e, r := g.registry.lockEntry(&l.Limiter), &Request{Permits: 1}
 	l.addRequest(e, r)
 	e.dispatching, e.calls = true, 1
 	g.calling.Add(1)
@@ -181,7 +181,7 @@ func TestCoalesce_BatchHasItsCall_LeavesWithThat(t *testing.T) {
 			assert.True(b, result.Allowed)
 		})
 		synctest.Wait()
-		e, r := g.registry.lock(&l.Limiter), &Request{Permits: 2}
+		e, r := g.registry.lockEntry(&l.Limiter), &Request{Permits: 2}
 		l.addRequest(e, r)
 		e.dispatching = true
 		e.calls++
@@ -205,8 +205,8 @@ func TestCoalesce_CallersLeaveDuringACall_NoRequestIsLeft(t *testing.T) {
 		b.take(l, 1)
 		b.Latency.Store(int64(5 * second))
 		held := func() (requests int) {
-			e := l.Engine.registry.find("limiter")
-			defer l.Engine.registry.unlock(e)
+			e := l.Engine.registry.lockExisting("limiter")
+			defer l.Engine.registry.unlockEntry(e)
 			for b := e.first; b != nil; b = b.next {
 				requests += len(b.Requests)
 			}

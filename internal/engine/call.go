@@ -64,11 +64,11 @@ func (l *Limiter) acquire(ctx context.Context, b *Batch) error {
 	if !b.wanted() {
 		return nil
 	}
-	b.forget()
+	b.clearReply()
 	ctx = b.context(ctx)
 	for attempt := 0; ; attempt++ {
 		l.prepare(b)
-		err := l.converse(ctx, b)
+		err := l.runScript(ctx, b)
 		if err == nil || !redisx.SlotMoves(ctx, err, attempt) {
 			return err
 		}
@@ -85,8 +85,8 @@ func (l *Limiter) prepare(b *Batch) {
 	l.Engine.observer.begin(l, b)
 }
 
-// converse calls the script of a batch until it has done all of its work, and reads the answer.
-func (l *Limiter) converse(ctx context.Context, b *Batch) error {
+// runScript calls the script of a batch until it has done all of its work, and reads the answer.
+func (l *Limiter) runScript(ctx context.Context, b *Batch) error {
 	for calls := 1; ; calls++ {
 		script, keys := l.Protocol.Call(b)
 		message, err := l.Engine.run(ctx, script, keys, b.Args)

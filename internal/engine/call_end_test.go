@@ -143,7 +143,7 @@ func TestLease_ReturnEndsItsGoroutine_CallersAreServed(t *testing.T) {
 		l := open(New(Settings{Redis: b.Conn, Lease: time.Second}), "limiter", 10, 30*time.Second)
 		l.Leases = true
 		b.take(l, 10)
-		e := l.Engine.registry.find(l.ID)
+		e := l.Engine.registry.lockExisting(l.ID)
 		ends := func(context.Context, int64) error { runtime.Goexit(); return nil }
 		e.leases.leases = []activeLease{{Lease{Lasts: time.Second, Free: 1, Return: ends}, 1, time.Now()}}
 		e.mu.Unlock()
@@ -173,7 +173,7 @@ func TestLease_ReturnEndsItsGoroutine_OtherLeasesReturn(t *testing.T) {
 				var ended, returned atomic.Int64
 				ends := func(context.Context, int64) error { ended.Add(1); runtime.Goexit(); return nil }
 				returns := func(context.Context, int64) error { returned.Add(1); return nil }
-				e := l.Engine.registry.find(l.ID)
+				e := l.Engine.registry.lockExisting(l.ID)
 				e.leases.leases = []activeLease{
 					{Lease{Lasts: time.Second, Free: 1, Return: ends}, 1, time.Now()},
 					{Lease{Lasts: time.Second, Free: 1, Return: returns}, 1, time.Now()},

@@ -69,7 +69,7 @@ func (g *Engine) changed(key string) {
 
 // wake has the queue of a limiter ask Redis at once.
 func (g *Engine) wake(id string) {
-	e := g.registry.find(id)
+	e := g.registry.lockExisting(id)
 	if e == nil {
 		return
 	}
@@ -77,7 +77,7 @@ func (g *Engine) wake(id string) {
 		e.queue.ask = true
 		e.queue.wake()
 	}
-	g.registry.unlock(e)
+	g.registry.unlockEntry(e)
 }
 
 // revoke revokes the leases of all limiters that depend on a key, and returns the releases to run.
@@ -86,9 +86,9 @@ func (g *Engine) revoke(key string) (releases []release) {
 		return nil
 	}
 	for _, id := range g.dependents.of(key) {
-		if e := g.registry.find(id); e != nil {
+		if e := g.registry.lockExisting(id); e != nil {
 			releases = e.leases.revoke(releases)
-			g.registry.unlock(e)
+			g.registry.unlockEntry(e)
 		}
 	}
 	return releases

@@ -24,11 +24,11 @@ func (g *Engine) ClockMoved() {
 
 // serving reports whether a call for the queue of a limiter is in flight or due.
 func (g *Engine) serving(id string) bool {
-	e := g.registry.find(id)
+	e := g.registry.lockExisting(id)
 	if e == nil {
 		return false
 	}
-	defer g.registry.unlock(e)
+	defer g.registry.unlockEntry(e)
 	q := e.queue
 	return q != nil && (len(q.inCall) > 0 || q.waiters.first != nil && time.Until(q.next()) <= 0)
 }

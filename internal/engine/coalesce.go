@@ -74,8 +74,8 @@ func (l *Limiter) dispatch(e *entry) *Batch {
 	g.yieldTo(e)
 	e.mu.Lock()
 	b := e.takeFirst()
-	if shared := e.shared(b); shared != g.yields.shared.Load() {
-		g.yields.shared.Store(shared)
+	if contended := e.contended(b); contended != g.yields.contended.Load() {
+		g.yields.contended.Store(contended)
 	}
 	if e.queue == nil { // else free permits are for the waiters
 		b.changes = e.leases.plan(b)
@@ -88,19 +88,19 @@ func (l *Limiter) dispatch(e *entry) *Batch {
 // yieldTo lets callers join the first batch, mostly those that the last reply has woken. If the
 // last call had a single caller, no call yields: a lone caller does not wait.
 func (g *Engine) yieldTo(e *entry) {
-	if !g.yields.shared.Load() {
+	if !g.yields.contended.Load() {
 		return
 	}
-	g.yields.gather(fullBatch, func() int {
+	g.yields.collect(fullBatch, func() int {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		return len(e.first.Requests)
 	})
 }
 
-// shared reports whether a batch has several callers, or is not the only call for its limiter. The
+// contended reports whether a batch has several callers, or is not the only call for its limiter. The
 // entry is locked.
-func (e *entry) shared(b *Batch) bool { return len(b.Requests) > 1 || e.calls > 1 }
+func (e *entry) contended(b *Batch) bool { return len(b.Requests) > 1 || e.calls > 1 }
 
 // takeFirst removes the first batch, and drops the requests whose callers have left. The entry is
 // locked.
@@ -143,7 +143,7 @@ func (l *Limiter) startSending(ctx context.Context, e *entry) {
 func (l *Limiter) runCall(ctx context.Context, e *entry, b *Batch,
 	call func(context.Context, *Batch) error) (again bool) {
 	var err error
-	orElse(func() { err = call(ctx, b) },
+	runOrAbort(func() { err = call(ctx, b) },
 		func() { l.completeAndContinue(ctx, e, b, l.Protocol.Explain(ctx, redisx.ErrNoReply)) })
 	return l.complete(ctx, e, b, err)
 }
@@ -159,8 +159,8 @@ func (l *Limiter) sendInPipeline(ctx context.Context, e *entry) {
 		return
 	}
 	c := redisx.Call{Answer: func(reply rueidis.RedisMessage, err error) { l.readPiped(detached, e, b, reply, err) }}
-	orElse(func() {
-		b.forget()
+	runOrAbort(func() {
+		b.clearReply()
 		l.prepare(b)
 		c.Script, c.Keys = l.Protocol.Call(b)
 		c.Args = b.Args
@@ -192,7 +192,7 @@ func (l *Limiter) readPiped(ctx context.Context, e *entry, b *Batch, reply rueid
 func (l *Limiter) continueCall(ctx context.Context, b *Batch, failed error) error {
 	switch {
 	case failed == nil:
-		return l.converse(b.context(ctx), b)
+		return l.runScript(b.context(ctx), b)
 	case redisx.SlotMoves(b.context(ctx), failed, 0):
 		return l.acquire(ctx, b)
 	}
@@ -228,7 +228,7 @@ func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (
 	} else if e.calls--; e.calls == 0 {
 		g.calling.Add(-1)
 	}
-	g.registry.unlock(e)
+	g.registry.unlockEntry(e)
 	// From here on the requests belong to their callers.
 	clear(b.Requests)
 	if b.answered != nil {

@@ -74,9 +74,9 @@ func Detach[T any](ctx context.Context, call func(context.Context) (T, error)) (
 	}
 }
 
-// orElse runs a function, and another one if the first panics or ends its goroutine. The panic
+// runOrAbort runs a function, and another one if the first panics or ends its goroutine. The panic
 // continues.
-func orElse(run, broken func()) {
+func runOrAbort(run, broken func()) {
 	returned := false
 	defer func() {
 		if !returned {

@@ -50,7 +50,7 @@ func TestWithDenialCache_SeveralDenied_SmallestIsStored(t *testing.T) {
 				b.Take(l, 7)
 				b.Latency.Store(int64(10 * time.Millisecond))
 				redistest.Crowd(2+len(wants), func(i int) (rratelimiter.Decision, error) {
-					if i < 2 { // their calls are in flight while the others gather
+					if i < 2 { // their calls are in flight while the others arrive
 						return l.Take(b.Context(), 11)
 					}
 					return l.Take(b.Context(), wants[i-2])

@@ -66,7 +66,7 @@ func New(s Settings) *Engine {
 		g.now = time.Now
 	}
 	g.workers = make(workers)
-	g.pipeline.Redis, g.pipeline.Gather = s.Redis, g.yields.gather
+	g.pipeline.Redis, g.pipeline.Collect = s.Redis, g.yields.collect
 	g.requests.New = func() any { return new(Request) }
 	g.batches.New = func() any { return new(Batch) }
 	if s.Denials > 0 {

@@ -14,9 +14,9 @@ func (g *Engine) Flush(ctx context.Context) error {
 	_, err := Detach(ctx, func(ctx context.Context) (struct{}, error) {
 		var releases []release
 		for _, id := range g.registry.ids() {
-			if e := g.registry.find(id); e != nil {
+			if e := g.registry.lockExisting(id); e != nil {
 				releases = e.leases.revoke(releases)
-				g.registry.unlock(e)
+				g.registry.unlockEntry(e)
 			}
 		}
 		var transfers []*transfer

@@ -11,7 +11,7 @@ func (l *Limiter) fromLease(ask Ask, result *Result) (ok bool) {
 	if !l.leases() {
 		return false
 	}
-	e := l.Engine.registry.find(l.ID)
+	e := l.Engine.registry.lockExisting(l.ID)
 	if e == nil {
 		return false
 	}
@@ -28,25 +28,25 @@ func (l *Limiter) fromLease(ask Ask, result *Result) (ok bool) {
 
 // addLeased adds leased permits to a result of a request with UpTo: they are free, too.
 func (l *Limiter) addLeased(ask Ask, result *Result) {
-	e := l.Engine.registry.find(l.ID)
+	e := l.Engine.registry.lockExisting(l.ID)
 	if e == nil {
 		return
 	}
 	if e.leases != nil && e.queue == nil {
 		e.leases.addTo(result, ask.most())
 	}
-	l.Engine.registry.unlock(e)
+	l.Engine.registry.unlockEntry(e)
 }
 
 // fetch sends a call for the next lease, unless a call that is about to be sent asks for it.
 func (l *Limiter) fetch() {
 	g := l.Engine
-	e := g.registry.find(l.ID)
+	e := g.registry.lockExisting(l.ID)
 	if e == nil {
 		return
 	}
 	if e.leases == nil || e.leases.fetch != nil || !g.reserveCall(e) {
-		g.registry.unlock(e)
+		g.registry.unlockEntry(e)
 		return
 	}
 	if e.first == nil {
@@ -73,12 +73,12 @@ func (l *Limiter) releaseFor(ctx context.Context, permits int64) (bool, error) {
 	if !l.leases() {
 		return false, nil
 	}
-	e := l.Engine.registry.find(l.ID)
+	e := l.Engine.registry.lockExisting(l.ID)
 	if e == nil {
 		return false, nil
 	}
 	releases := e.leases.releaseFor(permits)
-	l.Engine.registry.unlock(e)
+	l.Engine.registry.unlockEntry(e)
 	if releases == nil {
 		return false, nil
 	}
@@ -122,6 +122,6 @@ func (l *Limiter) expireLeases(e *entry, h *leaseSet) {
 		e.leases = nil
 		l.Engine.dependents.remove(l)
 	}
-	l.Engine.registry.unlock(e)
+	l.Engine.registry.unlockEntry(e)
 	runAll(context.Background(), releases)
 }

@@ -196,7 +196,7 @@ func TestLease_LimiterChangedMeanwhile_IsReturned(t *testing.T) {
 func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	g := New(Settings{Lease: time.Hour})
 	l := &Limiter{Engine: g, ID: "name", Leases: true}
-	e := g.registry.lock(l)
+	e := g.registry.lockEntry(l)
 	h := &leaseSet{span: time.Hour, transfers: new(sync.Map), spanBegan: time.Now(),
 		fetch: &transfer{done: make(chan struct{})}, timer: time.NewTimer(time.Hour)}
 	waiting := &waiter{Request: Request{Permits: 1}, done: make(chan struct{}, 1)}
@@ -222,7 +222,7 @@ func TestLease_CallersWait_CallsOfOthersBringNone(t *testing.T) {
 	for waits, want := range map[bool]time.Duration{false: time.Hour, true: 0} {
 		g := New(Settings{Lease: time.Hour})
 		l := &Limiter{Engine: g, ID: "name", Leases: true}
-		e := g.registry.lock(l)
+		e := g.registry.lockEntry(l)
 		e.leases = &leaseSet{span: time.Hour, transfers: new(sync.Map), spanBegan: time.Now(), demanded: 100}
 		if waits {
 			e.queue = new(queue)

@@ -47,11 +47,11 @@ func TestQueue_CallersComeAndLeave_SumsMatch(t *testing.T) {
 		l := b.limiter(20, 2*second)
 		random := rand.New(rand.NewPCG(3, 4))
 		check := func() (waiting int) {
-			e := l.Engine.registry.find("limiter")
+			e := l.Engine.registry.lockExisting("limiter")
 			if e == nil {
 				return 0
 			}
-			defer l.Engine.registry.unlock(e)
+			defer l.Engine.registry.unlockEntry(e)
 			if e.queue == nil {
 				return 0
 			}
@@ -161,9 +161,9 @@ func TestQueue_TimeoutEndsDuringACallForAnother_IsATimeout(t *testing.T) {
 		pass(21 * second)
 		synctest.Wait()
 		assert.Equal(b, 30*second, after)
-		e := l.Engine.registry.find("limiter")
+		e := l.Engine.registry.lockExisting("limiter")
 		assert.Equal(b, int64(2), e.queue.wanted)
-		l.Engine.registry.unlock(e)
+		l.Engine.registry.unlockEntry(e)
 		b.Latency.Store(0)
 		callers.Wait()
 		synctest.Wait()

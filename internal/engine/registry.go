@@ -72,10 +72,10 @@ type entry struct {
 	leases *leaseSet // or nil
 }
 
-// lock returns the entry of a limiter, locked. It is to be unlocked with unlock.
-func (n *registry) lock(l *Limiter) *entry {
+// lockEntry returns the entry of a limiter, locked. It is to be unlocked with unlockEntry.
+func (n *registry) lockEntry(l *Limiter) *entry {
 	for {
-		if e := n.find(l.ID); e != nil {
+		if e := n.lockExisting(l.ID); e != nil {
 			return e
 		}
 		e := &entry{id: l.ID}
@@ -87,8 +87,8 @@ func (n *registry) lock(l *Limiter) *entry {
 	}
 }
 
-// find returns the entry of an ID, locked, or nil if there is none.
-func (n *registry) find(id string) *entry {
+// lockExisting returns the entry of an ID, locked, or nil if there is none.
+func (n *registry) lockExisting(id string) *entry {
 	found, ok := n.entries.Load(id)
 	if !ok {
 		return nil
@@ -110,8 +110,8 @@ func (n *registry) ids() (ids []string) {
 	return ids
 }
 
-// unlock unlocks an entry, and removes it if it is idle.
-func (n *registry) unlock(e *entry) {
+// unlockEntry unlocks an entry, and removes it if it is idle.
+func (n *registry) unlockEntry(e *entry) {
 	if e.idle() {
 		e.removed = true
 		n.entries.Delete(e.id)

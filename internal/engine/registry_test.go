@@ -31,9 +31,9 @@ func TestRegistry_PeakOfNamesOver_FreesItsMemory(t *testing.T) {
 			names := func(from int, change func(e *entry, l *Limiter)) {
 				for i := from; i < peak; i++ {
 					l := named(g, fmt.Sprint("user:", i))
-					e := n.lock(l)
+					e := n.lockEntry(l)
 					change(e, l)
-					n.unlock(e)
+					n.unlockEntry(e)
 				}
 			}
 			names(0, func(e *entry, l *Limiter) { e.calls = 1; g.dependents.add(l) })
@@ -57,41 +57,41 @@ func named(g *Engine, name string) *Limiter {
 func TestRegistry_NothingUnderWay_EntryIsGone(t *testing.T) {
 	g, n := freshNames()
 	a := named(g, "a")
-	e := n.lock(a)
+	e := n.lockEntry(a)
 	e.calls = 1
-	n.unlock(e)
+	n.unlockEntry(e)
 	assert.EqualValues(t, 1, n.live.Load())
 
-	e = n.lock(a)
+	e = n.lockEntry(a)
 	e.calls = 0
-	n.unlock(e)
+	n.unlockEntry(e)
 	assert.True(t, e.removed)
 	assert.Zero(t, n.live.Load())
-	assert.Nil(t, n.find("a"))
+	assert.Nil(t, n.lockExisting("a"))
 
-	again := n.lock(a)
+	again := n.lockEntry(a)
 	assert.NotSame(t, e, again)
 	again.calls = 1
-	n.unlock(again)
-	found := n.find("a")
+	n.unlockEntry(again)
+	found := n.lockExisting("a")
 	assert.Same(t, again, found)
-	n.unlock(found)
+	n.unlockEntry(found)
 	assert.EqualValues(t, 1, n.live.Load())
 }
 
 func TestRegistry_EntryInUse_Stays(t *testing.T) {
 	for name, use := range map[string]func(e *entry){
-		"gathering": func(e *entry) { e.push(new(Batch)) },
-		"calls":     func(e *entry) { e.calls = 1 },
-		"queue":     func(e *entry) { e.queue = new(queue) },
+		"collecting": func(e *entry) { e.push(new(Batch)) },
+		"calls":      func(e *entry) { e.calls = 1 },
+		"queue":      func(e *entry) { e.queue = new(queue) },
 	} {
 		g, n := freshNames()
-		e := n.lock(named(g, "a"))
+		e := n.lockEntry(named(g, "a"))
 		use(e)
-		n.unlock(e)
-		found := n.find("a")
+		n.unlockEntry(e)
+		found := n.lockExisting("a")
 		if assert.Same(t, e, found, name) {
-			n.unlock(found)
+			n.unlockEntry(found)
 		}
 	}
 }
@@ -101,19 +101,19 @@ func TestRegistry_EntryInUse_Stays(t *testing.T) {
 func TestRegistry_EntryRemovedBeforeACallerLocksIt_CallerGetsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, n := freshNames()
-		for _, get := range []func() *entry{func() *entry { return n.lock(named(g, "a")) },
-			func() *entry { return n.find("a") }} {
-			e := n.lock(named(g, "a"))
+		for _, get := range []func() *entry{func() *entry { return n.lockEntry(named(g, "a")) },
+			func() *entry { return n.lockExisting("a") }} {
+			e := n.lockEntry(named(g, "a"))
 			got := make(chan *entry, 1)
 			go func() { got <- get() }()
 			for range 100 {
 				runtime.Gosched() // it waits for the lock then
 			}
-			n.unlock(e)
+			n.unlockEntry(e)
 			if other := <-got; other != nil {
 				assert.NotSame(t, e, other)
 				assert.False(t, other.removed)
-				n.unlock(other)
+				n.unlockEntry(other)
 			}
 			assert.Zero(t, n.live.Load())
 		}
@@ -124,12 +124,12 @@ func TestRegistry_SlowName_DoesNotDelayOthers(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		g := b.engine()
 		l, other := open(g, "limiter", 10, time.Hour), open(g, "other", 10, time.Hour)
-		e := g.registry.lock(&l.Limiter)
+		e := g.registry.lockEntry(&l.Limiter)
 		granted, err := other.Wait(b.Context(), 1, time.Time{}) // hangs if the names share a lock
 		require.NoError(b, err)
 		require.True(b, granted)
 		b.take(other, 1)
-		g.registry.unlock(e)
+		g.registry.unlockEntry(e)
 		synctest.Wait()
 		assert.True(b, g.Idle())
 	})

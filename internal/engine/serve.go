@@ -20,7 +20,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 		if q.waiters.first == nil {
 			e.queue = nil
 			g.dependents.remove(l)
-			g.registry.unlock(e)
+			g.registry.unlockEntry(e)
 			return
 		}
 		q.firstWaits = q.waiters.first.arrival <= began
@@ -49,9 +49,9 @@ func (l *Limiter) serve(e *entry, q *queue) {
 
 // callForQueue runs the call of a queue and applies the reply.
 func (l *Limiter) callForQueue(e *entry, q *queue, began, changes uint64) {
-	orElse(func() {
+	runOrAbort(func() {
 		var err error
-		orElse(func() { err = l.acquire(context.Background(), &q.batch) },
+		runOrAbort(func() { err = l.acquire(context.Background(), &q.batch) },
 			func() {
 				l.answerQueue(e, q, began, changes, l.Protocol.Explain(context.Background(), redisx.ErrNoReply))
 			})

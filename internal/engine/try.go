@@ -52,7 +52,7 @@ func (l *Limiter) request(ctx context.Context, ask Ask, result *Result) error {
 	ended := ctx.Done()
 	r := g.requests.Get().(*Request)
 	r.Permits, r.UpTo, r.Detail, r.Each, r.Within = ask.Permits, ask.UpTo, ask.Detail, ask.Each, ask.Within
-	e := g.registry.lock(l)
+	e := g.registry.lockEntry(l)
 	if l.leases() {
 		l.ensureLeases(e, ask.Permits)
 		// A denial then reports the free permits, which together with the leased ones may be

@@ -77,7 +77,7 @@ func (l *Limiter) waitInQueue(ctx context.Context, permits int64, deadline time.
 // enqueue adds a waiter to the end of the queue, and starts the queue if it is the first.
 func (l *Limiter) enqueue(w *waiter) *entry {
 	g := l.Engine
-	e := g.registry.lock(l)
+	e := g.registry.lockEntry(l)
 	defer e.mu.Unlock()
 	if l.leases() {
 		l.ensureLeases(e, w.Permits)

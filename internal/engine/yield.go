@@ -15,12 +15,12 @@ const (
 
 // yields lets callers join a call that is about to be sent.
 type yields struct {
-	shared atomic.Bool  // the last call had several callers, or was not the only one for its limiter
-	skips  atomic.Int64 // calls that do not yield, since the process is busy
+	contended atomic.Bool  // the last call had several callers, or was not the only one for its limiter
+	skips     atomic.Int64 // calls that do not yield, since the process is busy
 }
 
-// gather yields as long as each yield brings callers, until there are enough.
-func (y *yields) gather(enough int, callers func() int) {
+// collect yields as long as each yield brings callers, until there are enough.
+func (y *yields) collect(enough int, callers func() int) {
 	for before := 0; before < enough && y.yield(); {
 		now := callers()
 		if now == before {

@@ -15,8 +15,8 @@ const MostPipelined = 32
 type Pipeline struct {
 	Redis rueidis.Client
 
-	// Gather lets other goroutines run while that adds calls, until there are enough.
-	Gather func(enough int, calls func() int)
+	// Collect lets other goroutines run while that adds calls, until there are enough.
+	Collect func(enough int, calls func() int)
 
 	mu      sync.Mutex
 	waiting *Pipelined // has room; nil if the next call begins another
@@ -75,7 +75,7 @@ func (p *Pipeline) Do(ctx context.Context, script *Script, keys, args []string) 
 
 // Send sends a pipeline and passes the replies to Answer.
 func (p *Pipeline) Send(ctx context.Context, d *Pipelined) {
-	p.gather(d)
+	p.collect(d)
 	for i := range d.calls {
 		d.calls[i].err = ErrNoReply // until there is a reply
 	}
@@ -88,9 +88,9 @@ func (p *Pipeline) Send(ctx context.Context, d *Pipelined) {
 	send(ctx, p.Redis, d.calls)
 }
 
-// gather lets calls join a pipeline before it is sent, and then closes it for further calls.
-func (p *Pipeline) gather(d *Pipelined) {
-	p.Gather(MostPipelined, func() int {
+// collect lets calls join a pipeline before it is sent, and then closes it for further calls.
+func (p *Pipeline) collect(d *Pipelined) {
+	p.Collect(MostPipelined, func() int {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return len(d.calls)

@@ -61,7 +61,7 @@ func alone(int, func() int) {}
 func TestPipeline_UnknownScripts_AreSentAgainWithTheirText(t *testing.T) {
 	redistest.Run(t, func(b *redistest.Fixture) {
 		conn := &conn{Client: b.Conn}
-		p := &Pipeline{Redis: conn, Gather: alone}
+		p := &Pipeline{Redis: conn, Collect: alone}
 		for range 2 { // the server knows neither of the scripts, and then both
 			got := make(answers)
 			d := p.Add(got.call(b, echoScript, "a", "x"))
@@ -78,7 +78,7 @@ func TestPipeline_ConnectionPanicsBetweenReplies_FailsTheCallsWithoutOne(t *test
 	redistest.Run(t, func(b *redistest.Fixture) {
 		_, err := echoScript.Exec(b.Context(), b.Conn, []string{"x"}, nil)
 		require.NoError(b, err)
-		p := &Pipeline{Redis: &conn{Client: b.Conn, panic: 2}, Gather: alone}
+		p := &Pipeline{Redis: &conn{Client: b.Conn, panic: 2}, Collect: alone}
 		got := make(answers)
 		d := p.Add(got.call(b, echoScript, "a"))
 		require.Nil(b, p.Add(got.call(b, otherScript, "b"))) // the server does not know that script
@@ -88,7 +88,7 @@ func TestPipeline_ConnectionPanicsBetweenReplies_FailsTheCallsWithoutOne(t *test
 }
 
 func TestPipeline_Full_BeginsAnother(t *testing.T) {
-	p := &Pipeline{Gather: alone}
+	p := &Pipeline{Collect: alone}
 	first := p.Add(Call{})
 	for range MostPipelined - 1 {
 		assert.Nil(t, p.Add(Call{}))
