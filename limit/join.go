@@ -9,6 +9,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
 // ErrNotChargeable is returned by Charge of a Join with a *rratelimiter.Limiter, which cannot owe
@@ -49,8 +50,8 @@ func Join(limiters ...Joinable) *Limiter {
 		client, l.members, names[i] = of, append(l.members, members...), joinable.Name()
 	}
 	name := strings.Join(names, " + ")
-	if n := len(l.members); n < 1 || n > mostPolicies {
-		return failed(name, invalid("%d policies for %q, want 1 to %d", n, name, mostPolicies))
+	if n := len(l.members); n < 1 || n > policy.MostJoined {
+		return failed(name, invalid("%d policies for %q, want 1 to %d", n, name, policy.MostJoined))
 	}
 	for i, m := range l.members {
 		for _, before := range l.members[:i] {

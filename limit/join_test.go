@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
 // TestJoin_OneMemberDenies_NothingIsTaken: one member is a limiter of Redisson's layout.
@@ -160,7 +161,7 @@ func TestJoin_InvalidMembers_IsRefusedUnsent(t *testing.T) {
 	ctx := context.Background()
 	window := FixedWindow{1, time.Second, false}
 	good, redisson := New(b.client, "name", window), b.client.Limiter("name")
-	many := make([]Joinable, mostPolicies+1)
+	many := make([]Joinable, policy.MostJoined+1)
 	for i := range many {
 		many[i] = New(b.client, fmt.Sprint("name:", i), window)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
 const ms = time.Millisecond
@@ -251,7 +252,7 @@ func TestNew_MostPolicies_FitInAScript(t *testing.T) {
 		func(d time.Duration) Policy { return Calendar{5, Day, time.FixedZone(d.String(), 0)} },
 	} {
 		var all []Policy
-		for i := range mostPolicies {
+		for i := range policy.MostJoined {
 			all = append(all, kind(time.Duration(i+1)*time.Second))
 		}
 		l := New(b.client, "name", all...)

@@ -34,10 +34,6 @@ type member struct {
 	keys     []string // one, but those of a limiter of Redisson's layout
 }
 
-// mostPolicies is the largest number of policies of a script: Lua allows 200 locals, and Smooth has
-// 16.
-const mostPolicies = 10
-
 // newPlan returns the plan of limiters of a client, or the error of an invalid client or policy.
 func newPlan(client *rratelimiter.Client, policies []Policy) (*plan, error) {
 	opened, err := inside.Open(client)
@@ -96,8 +92,8 @@ func Validate(policies ...Policy) error {
 
 // describe returns the descriptions of valid policies, or the error of Validate.
 func describe(policies []Policy) ([]policy.Description, error) {
-	if n := len(policies); n < 1 || n > mostPolicies {
-		return nil, invalid("%d policies, want 1 to %d", n, mostPolicies)
+	if n := len(policies); n < 1 || n > policy.MostJoined {
+		return nil, invalid("%d policies, want 1 to %d", n, policy.MostJoined)
 	}
 	described := make([]policy.Description, len(policies))
 	for i, p := range policies {

@@ -10,7 +10,7 @@ import (
 
 // closest returns the status that is nearest to its limit: one that is over, else the one with the
 // fewest permits left. It returns nil if only shadows limit the request.
-func closest(all []evaluation) (nearest *ratelimit.RateLimitResponse_DescriptorStatus) {
+func closest(all []descriptor) (nearest *ratelimit.RateLimitResponse_DescriptorStatus) {
 	for i := range all {
 		one := all[i].status
 		if one.GetCurrentLimit() == nil || all[i].rule.shadow {
@@ -28,7 +28,7 @@ func closest(all []evaluation) (nearest *ratelimit.RateLimitResponse_DescriptorS
 }
 
 // headersOf returns the headers that report limits to clients, without shadows.
-func (s *Server) headersOf(all []evaluation) []*core.HeaderValue {
+func (s *Server) headersOf(all []descriptor) []*core.HeaderValue {
 	one := closest(all)
 	if one == nil || s.config.Shadow {
 		return nil
@@ -42,25 +42,25 @@ func (s *Server) headersOf(all []evaluation) []*core.HeaderValue {
 
 // metadataOf returns the metadata for Envoy's filters: the request, and the metadata of the
 // descriptors that are within their limits.
-func metadataOf(request *ratelimit.RateLimitRequest, all []evaluation) *structpb.Struct {
+func metadataOf(request *ratelimit.RateLimitRequest, all []descriptor) *structpb.Struct {
 	descriptors := make([]any, len(all))
 	admitted := make(map[string]any)
-	for i, descriptor := range request.GetDescriptors() {
+	for i, received := range request.GetDescriptors() {
 		entries := []any{}
-		for _, entry := range descriptor.GetEntries() {
+		for _, entry := range received.GetEntries() {
 			entries = append(entries, entry.GetKey()+"="+entry.GetValue())
 		}
 		fields := map[string]any{"entries": entries}
-		if own := descriptor.GetLimit(); own != nil {
+		if own := received.GetLimit(); own != nil {
 			fields["limit"] = own.String()
 		}
-		if hits := descriptor.GetHitsAddend(); hits != nil {
+		if hits := received.GetHitsAddend(); hits != nil {
 			fields["hitsAddend"] = float64(hits.GetValue())
 		}
 		descriptors[i] = fields
-		a := &all[i]
-		if len(a.limits) > 0 && !a.unlimited() && a.status.GetCode() == ratelimit.RateLimitResponse_OK {
-			mergeMetadata(admitted, a.rule.metadata)
+		desc := &all[i]
+		if len(desc.limits) > 0 && !desc.unlimited() && desc.status.GetCode() == ratelimit.RateLimitResponse_OK {
+			mergeMetadata(admitted, desc.rule.metadata)
 		}
 	}
 	made := map[string]any{"domain": request.GetDomain(), "descriptors": descriptors}

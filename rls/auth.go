@@ -40,7 +40,7 @@ func (s *Server) auth(w http.ResponseWriter, r *http.Request) {
 		s.config.Log.Error("rls: the headers of a proxy do not describe the request", "domain", name, "error", err)
 	}
 	var response *ratelimit.RateLimitResponse
-	var all []evaluation
+	var all []descriptor
 	if err == nil && len(descriptors) > 0 {
 		response, all, err = s.answer(r.Context(), d, &ratelimit.RateLimitRequest{Domain: name, Descriptors: descriptors})
 	}

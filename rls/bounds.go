@@ -31,15 +31,15 @@ func checkSize(request *ratelimit.RateLimitRequest) error {
 
 // serviceDesc is the rate limit service, with a check of each request's size before it is decoded.
 var serviceDesc = func() grpc.ServiceDesc {
-	desc := ratelimit.RateLimitService_ServiceDesc
-	method := desc.Methods[0] // its only one
+	bounded := ratelimit.RateLimitService_ServiceDesc
+	method := bounded.Methods[0] // its only one
 	generated := method.Handler
 	method.Handler = func(srv any, ctx context.Context, decode func(any) error,
 		interceptor grpc.UnaryServerInterceptor) (any, error) {
 		return generated(srv, ctx, func(request any) error { return decodeBounded(decode, request) }, interceptor)
 	}
-	desc.Methods = []grpc.MethodDesc{method}
-	return desc
+	bounded.Methods = []grpc.MethodDesc{method}
+	return bounded
 }()
 
 // decodeBounded decodes a request after a check of its size. It decodes into a message without

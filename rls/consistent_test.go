@@ -21,7 +21,8 @@ func TestHandler_Reload_DecidesByOneConfiguration(t *testing.T) {
 	client, _ := guardtest.Connect(t)
 	file := filepath.Join(t.TempDir(), "half.yaml")
 	write := func(key string) {
-		text := fmt.Sprintf("domain: x\ndescriptors:\n  - {key: %s, rate_limit: {unit: second, requests_per_unit: 0}}\nhttp:\n  requests:\n    - descriptor: [{key: %s, value: all}]\n", key, key)
+		text := fmt.Sprintf("domain: x\ndescriptors:\n  - {key: %s, rate_limit: {unit: second, requests_per_unit: 0}}\n"+
+			"http:\n  requests:\n    - descriptor: [{key: %s, value: all}]\n", key, key)
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	write("a")

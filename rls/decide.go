@@ -27,40 +27,40 @@ func invalidf(format string, values ...any) error {
 
 // decide decides a request by the rules of its domain.
 func (s *Server) decide(ctx context.Context, d *domain,
-	request *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, []evaluation, error) {
+	request *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, []descriptor, error) {
 	if request.GetDomain() == "" {
 		return nil, nil, invalidf("the request has no domain")
 	}
 	if len(request.GetDescriptors()) == 0 {
 		return nil, nil, invalidf("the request has no descriptors")
 	}
-	all := make([]evaluation, len(request.GetDescriptors()))
+	all := make([]descriptor, len(request.GetDescriptors()))
 	if d == nil {
 		s.metrics.domainNotFound.Add(1)
 	} else if err := d.resolve(request, all); err != nil {
 		return nil, nil, err
 	}
-	if err := s.evaluate(ctx, d, all); err != nil {
+	if err := s.decideAll(ctx, d, all); err != nil {
 		return nil, nil, err
 	}
 	response := &ratelimit.RateLimitResponse{OverallCode: ratelimit.RateLimitResponse_OK,
 		Statuses: make([]*ratelimit.RateLimitResponse_DescriptorStatus, len(all))}
 	quotas, failedQuotas := 0, 0
 	for i := range all {
-		a := &all[i]
-		if a.status == nil {
-			a.status = &ratelimit.RateLimitResponse_DescriptorStatus{Code: ratelimit.RateLimitResponse_OK}
+		desc := &all[i]
+		if desc.status == nil {
+			desc.status = &ratelimit.RateLimitResponse_DescriptorStatus{Code: ratelimit.RateLimitResponse_OK}
 		}
-		if len(a.limits) > 0 {
-			s.metrics.count(d, a)
-			s.warnOfCharge(a)
+		if len(desc.limits) > 0 {
+			s.metrics.count(d, desc)
+			s.warnOfCharge(desc)
 		}
-		if a.over && a.rule.shadow {
-			a.status.Code = ratelimit.RateLimitResponse_OK
+		if desc.over && desc.rule.shadow {
+			desc.status.Code = ratelimit.RateLimitResponse_OK
 		}
-		response.Statuses[i] = a.status
-		over := a.status.GetCode() == ratelimit.RateLimitResponse_OVER_LIMIT
-		if !a.unlimited() && (s.config.Quota || len(a.limits) > 0 && a.rule.quota) {
+		response.Statuses[i] = desc.status
+		over := desc.status.GetCode() == ratelimit.RateLimitResponse_OVER_LIMIT
+		if !desc.unlimited() && (s.config.Quota || len(desc.limits) > 0 && desc.rule.quota) {
 			if quotas++; over {
 				failedQuotas++
 			}
@@ -80,32 +80,33 @@ func (s *Server) decide(ctx context.Context, d *domain,
 
 // warnOfCharge logs a rule once if a request peeks at it, but the rule does not charge hits over
 // the limit afterwards.
-func (s *Server) warnOfCharge(a *evaluation) {
-	if a.hits == 0 && a.rule != noRule && !a.rule.overdraw && !a.unlimited() && a.rule.warned.CompareAndSwap(false, true) {
+func (s *Server) warnOfCharge(desc *descriptor) {
+	if desc.hits == 0 && desc.rule != noRule && !desc.rule.overdraw && !desc.unlimited() &&
+		desc.rule.warned.CompareAndSwap(false, true) {
 		s.config.Log.Warn("rls: a request has hits_addend 0: if it charges costs after the response, "+
 			"set overdraw: true for the descriptor, or costs over the limit are not counted",
-			"file", a.rule.file, "line", a.rule.line)
+			"file", desc.rule.file, "line", desc.rule.line)
 	}
 }
 
-// evaluate decides the limits of each descriptor, with calls to Redis.
-func (s *Server) evaluate(ctx context.Context, d *domain, all []evaluation) error {
+// decideAll decides the limits of each descriptor, with calls to Redis.
+func (s *Server) decideAll(ctx context.Context, d *domain, all []descriptor) error {
 	var groups []*group
 	limits := 0
 	for i := range all {
-		a := &all[i]
-		if len(a.limits) == 0 || a.decided() {
+		desc := &all[i]
+		if len(desc.limits) == 0 || desc.decideLocally() {
 			continue
 		}
-		if limits += len(a.limits); limits > mostLimits {
+		if limits += len(desc.limits); limits > mostLimits {
 			return invalidf("the descriptors have more than %d limits to evaluate", mostLimits)
 		}
-		a.name = d.nameOf(a)
-		groups = place(groups, a, s.slotOf(a.name), a.enforced(s.config.Quota) && !a.rule.overdraw)
+		desc.name = d.nameOf(desc)
+		groups = place(groups, desc, s.slotOf(desc.name), desc.enforced(s.config.Quota) && !desc.rule.overdraw)
 	}
 	for i := range all {
-		if a := &all[i]; a.over && a.enforced(s.config.Quota) {
-			onlyPeek(groups, s.slotOf(d.nameOf(a)))
+		if desc := &all[i]; desc.over && desc.enforced(s.config.Quota) {
+			onlyPeek(groups, s.slotOf(d.nameOf(desc)))
 		}
 	}
 	return s.callAll(ctx, groups)
@@ -116,15 +117,15 @@ func (s *Server) evaluate(ctx context.Context, d *domain, all []evaluation) erro
 func onlyPeek(groups []*group, slot string) {
 	for _, g := range groups {
 		if g.joint && g.slot == slot {
-			for _, a := range g.members {
-				a.action = peek
+			for _, desc := range g.members {
+				desc.action = peek
 			}
 		}
 	}
 }
 
-// slotOf returns what the slot of a limiter depends on. Limiters with an equal one can decide
-// together.
+// slotOf returns the part of a limiter's name that selects its slot in a cluster, "" on a single
+// Redis. One call can decide the limiters for which it is equal.
 func (s *Server) slotOf(name string) string {
 	if !s.cluster {
 		return ""
@@ -161,15 +162,15 @@ func (s *Server) callAll(ctx context.Context, groups []*group) error {
 }
 
 // setStatus sets a descriptor's status by the decision of a limit.
-func (a *evaluation) setStatus(one *rateLimit, d rratelimiter.Decision) {
+func (desc *descriptor) setStatus(one *rateLimit, decision rratelimiter.Decision) {
 	result := &ratelimit.RateLimitResponse_DescriptorStatus{
 		Code: ratelimit.RateLimitResponse_OK, CurrentLimit: one.current,
 	}
-	left := d.ResetAfter
-	if d.Allowed {
-		result.LimitRemaining = uint32(min(max(d.Remaining, 0), math.MaxUint32))
+	left := decision.ResetAfter
+	if decision.Allowed {
+		result.LimitRemaining = uint32(min(max(decision.Remaining, 0), math.MaxUint32))
 	} else {
-		result.Code, left = ratelimit.RateLimitResponse_OVER_LIMIT, d.RetryAfter
+		result.Code, left = ratelimit.RateLimitResponse_OVER_LIMIT, decision.RetryAfter
 	}
 	if left <= 0 {
 		left = one.reset(time.Now())
@@ -179,15 +180,15 @@ func (a *evaluation) setStatus(one *rateLimit, d rratelimiter.Decision) {
 		seconds++
 	}
 	result.DurationUntilReset = &durationpb.Duration{Seconds: seconds}
-	a.status, a.over = result, !d.Allowed
+	desc.status, desc.over = result, !decision.Allowed
 }
 
 // conclude sets a descriptor's status by the decisions of its policies.
-func (a *evaluation) conclude(each []rratelimiter.Decision) {
+func (desc *descriptor) conclude(each []rratelimiter.Decision) {
 	decisive := 0
 	for i := range each {
-		if a.action == peek && a.hits > 1 && !a.limits[i].onCredit {
-			each[i].Allowed = each[i].Remaining >= int64(a.hits)
+		if desc.action == peek && desc.hits > 1 && !desc.limits[i].onCredit {
+			each[i].Allowed = each[i].Remaining >= int64(desc.hits)
 		}
 		switch one, best := each[i], each[decisive]; {
 		case one.Allowed != best.Allowed:
@@ -198,5 +199,5 @@ func (a *evaluation) conclude(each []rratelimiter.Decision) {
 			decisive = i
 		}
 	}
-	a.setStatus(a.limits[decisive], each[decisive])
+	desc.setStatus(desc.limits[decisive], each[decisive])
 }

@@ -38,9 +38,9 @@
 //
 // # Decisions
 //
-// The descriptors of a request decide together, by one script call of Redis: all take their
-// permits, or none does. So a request that one limit denies takes no permits of another. Some
-// descriptors decide by themselves:
+// One script call of Redis decides the descriptors of a request atomically: all take their permits,
+// or none does. So a request that one limit denies takes no permits of another. Some descriptors are
+// decided separately:
 //
 //   - descriptors in shadow_mode or quota_mode, or with overdraw
 //   - descriptors that release permits

@@ -113,7 +113,7 @@ func (d *decoder) rule(n *rulefile.Node) (r *rule, below *rulefile.Node) {
 	return r, file.Descriptors
 }
 
-// checkJoint checks that the limits of one descriptor can decide together, with different keys of
+// checkJoint checks that one call can decide the limits of one descriptor, with different keys of
 // Redis.
 func (d *decoder) checkJoint(n *rulefile.Node, limits []*rateLimit) {
 	var policies []limit.Policy

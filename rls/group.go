@@ -10,12 +10,13 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // group is descriptors that are decided atomically: all take their permits, or none does.
 type group struct {
-	members  []*evaluation
+	members  []*descriptor
 	slot     string
 	joint    bool // other descriptors may join
 	policies int
@@ -23,35 +24,32 @@ type group struct {
 	err      error
 }
 
-// mostJoined is the largest number of policies of a limit.Join.
-const mostJoined = 10
-
-// place adds a descriptor to a group that it can be decided with, or to a new one. Descriptors of a
+// place adds a descriptor to a group that it can join, or to a new one. Descriptors of a
 // group share a slot and a cost. Two equal descriptors are decided one after the other.
-func place(groups []*group, a *evaluation, slot string, joint bool) []*group {
+func place(groups []*group, desc *descriptor, slot string, joint bool) []*group {
 	follows := false
 	for _, g := range groups {
-		if g.has(a.name) {
+		if g.has(desc.name) {
 			follows = true
-		} else if joint && g.takes(a, slot) && !follows {
-			g.members = append(g.members, a)
-			g.policies += len(a.limits)
+		} else if joint && g.takes(desc, slot) && !follows {
+			g.members = append(g.members, desc)
+			g.policies += len(desc.limits)
 			return groups
 		}
 	}
 	return append(groups, &group{
-		members: []*evaluation{a}, slot: slot, joint: joint, policies: len(a.limits), follows: follows,
+		members: []*descriptor{desc}, slot: slot, joint: joint, policies: len(desc.limits), follows: follows,
 	})
 }
 
-func (g *group) takes(a *evaluation, slot string) bool {
+func (g *group) takes(desc *descriptor, slot string) bool {
 	first := g.members[0]
-	return g.joint && !g.follows && g.slot == slot && first.hits == a.hits && first.action == a.action &&
-		g.policies+len(a.limits) <= mostJoined
+	return g.joint && !g.follows && g.slot == slot && first.hits == desc.hits && first.action == desc.action &&
+		g.policies+len(desc.limits) <= policy.MostJoined
 }
 
 func (g *group) has(name string) bool {
-	return slices.ContainsFunc(g.members, func(m *evaluation) bool { return m.name == name })
+	return slices.ContainsFunc(g.members, func(m *descriptor) bool { return m.name == name })
 }
 
 // call calls Redis, and sets the status of each member.
@@ -60,8 +58,8 @@ func (g *group) call(ctx context.Context, s *Server) error {
 	limiter, policies := first.limiter(s.config.Client)
 	if len(g.members) > 1 {
 		joined := []limit.Joinable{limiter}
-		for _, a := range g.members[1:] {
-			other, more := a.limiter(s.config.Client)
+		for _, desc := range g.members[1:] {
+			other, more := desc.limiter(s.config.Client)
 			joined, policies = append(joined, other), slices.Concat(policies, more)
 		}
 		limiter = limit.Join(joined...)
@@ -87,21 +85,21 @@ func (g *group) call(ctx context.Context, s *Server) error {
 	default:
 		return s.failed(answer.Err)
 	}
-	for _, a := range g.members {
-		a.conclude(each[:len(a.limits)])
-		each = each[len(a.limits):]
+	for _, desc := range g.members {
+		desc.conclude(each[:len(desc.limits)])
+		each = each[len(desc.limits):]
 	}
 	return nil
 }
 
 // limiter opens the limiter of a descriptor, and returns the policies of its limits.
-func (a *evaluation) limiter(client *rratelimiter.Client) (*limit.Limiter, []limit.Policy) {
-	key, plain := strings.CutPrefix(a.name, namePrefix+":")
-	if r := a.rule; r.limiters != nil && plain && len(a.limits) == len(r.limits) {
+func (desc *descriptor) limiter(client *rratelimiter.Client) (*limit.Limiter, []limit.Policy) {
+	key, plain := strings.CutPrefix(desc.name, namePrefix+":")
+	if r := desc.rule; r.limiters != nil && plain && len(desc.limits) == len(r.limits) {
 		return r.limiters.Limiter(key), r.policies
 	}
-	policies := policiesOf(a.limits)
-	return limit.New(client, a.name, policies...), policies
+	policies := policiesOf(desc.limits)
+	return limit.New(client, desc.name, policies...), policies
 }
 
 func policiesOf(limits []*rateLimit) []limit.Policy {

@@ -38,13 +38,13 @@ const namePrefix = "rls"
 
 // nameOf returns the name of a descriptor's limiter in Redis. Different descriptors have different
 // names, unless they share the limiter of a wildcard. With slot_by, the name has a hash tag.
-func (d *domain) nameOf(a *evaluation) string {
+func (d *domain) nameOf(desc *descriptor) string {
 	parts := []string{d.name}
 	prefix := namePrefix
-	for i, entry := range a.entries {
+	for i, entry := range desc.entries {
 		value := entry.GetValue()
-		if a.stored != nil && a.stored[i] != "" {
-			value = a.stored[i]
+		if desc.stored != nil && desc.stored[i] != "" {
+			value = desc.stored[i]
 		}
 		parts = append(parts, entry.GetKey(), value)
 		if prefix == namePrefix && d.slotBy != "" && entry.GetKey() == d.slotBy {

@@ -127,30 +127,30 @@ func levelLabels(domain string, levels []string) labels {
 
 // seriesOf returns the series of a descriptor: that of its rule, or if the rule or one above has
 // detailed metrics, one for the request's values.
-func (m *metrics) seriesOf(d *domain, a *evaluation) *series {
-	if !a.rule.dynamic {
-		return a.rule.series
+func (m *metrics) seriesOf(d *domain, desc *descriptor) *series {
+	if !desc.rule.dynamic {
+		return desc.rule.series
 	}
 	var levels []string
 	at := &d.rules
-	for i, entry := range a.entries[:min(2, len(a.entries))] {
-		levels = append(levels, a.level(at, i, entry))
-		if a.rule != noRule {
+	for i, entry := range desc.entries[:min(2, len(desc.entries))] {
+		levels = append(levels, desc.level(at, i, entry))
+		if desc.rule != noRule {
 			at = &at.find(entry.GetKey(), entry.GetValue()).below
 		}
 	}
-	if existing := m.of(levelLabels(d.name, levels), true); existing != nil || a.rule != noRule {
-		return cmp.Or(existing, a.rule.series)
+	if existing := m.of(levelLabels(d.name, levels), true); existing != nil || desc.rule != noRule {
+		return cmp.Or(existing, desc.rule.series)
 	}
 	return m.of(labels{domain: label(d.name), key1: "override"}, false)
 }
 
 // level returns the name of a request's entry in metrics.
-func (a *evaluation) level(at *level, i int, entry *common.RateLimitDescriptor_Entry) string {
+func (desc *descriptor) level(at *level, i int, entry *common.RateLimitDescriptor_Entry) string {
 	key, value := entry.GetKey(), entry.GetValue()
-	if a.rule != noRule {
+	if desc.rule != noRule {
 		r := at.find(key, value)
-		if a.stored != nil && a.stored[i] != "" || !a.rule.detailed && !r.valueInName {
+		if desc.stored != nil && desc.stored[i] != "" || !desc.rule.detailed && !r.valueInName {
 			return r.id()
 		}
 	}
@@ -161,35 +161,35 @@ func (a *evaluation) level(at *level, i int, entry *common.RateLimitDescriptor_E
 }
 
 // count counts the result of a descriptor.
-func (m *metrics) count(d *domain, a *evaluation) {
-	s := m.seriesOf(d, a)
-	if s == nil || a.action == release || a.hits == 0 {
+func (m *metrics) count(d *domain, desc *descriptor) {
+	s := m.seriesOf(d, desc)
+	if s == nil || desc.action == release || desc.hits == 0 {
 		return
 	}
-	s[totalHits].Add(a.hits)
-	if !a.over {
-		s[withinLimit].Add(a.hits)
-		s[nearLimit].Add(m.near(a))
+	s[totalHits].Add(desc.hits)
+	if !desc.over {
+		s[withinLimit].Add(desc.hits)
+		s[nearLimit].Add(m.near(desc))
 		return
 	}
-	s[overLimit].Add(a.hits)
-	if a.rule.shadow {
-		s[shadowMode].Add(a.hits)
+	s[overLimit].Add(desc.hits)
+	if desc.rule.shadow {
+		s[shadowMode].Add(desc.hits)
 	}
 }
 
 // near returns the number of hits above the share of the limit that counts as near.
-func (m *metrics) near(a *evaluation) uint64 {
-	if a.action != take || a.status.GetCurrentLimit() == nil {
+func (m *metrics) near(desc *descriptor) uint64 {
+	if desc.action != take || desc.status.GetCurrentLimit() == nil {
 		return 0
 	}
-	most := uint64(a.status.GetCurrentLimit().GetRequestsPerUnit())
-	after := most - min(most, uint64(a.status.GetLimitRemaining()))
+	most := uint64(desc.status.GetCurrentLimit().GetRequestsPerUnit())
+	after := most - min(most, uint64(desc.status.GetLimitRemaining()))
 	threshold := uint64(math.Floor(float64(float32(most) * float32(m.nearRatio))))
 	if after <= threshold {
 		return 0
 	}
-	return min(a.hits, after-threshold)
+	return min(desc.hits, after-threshold)
 }
 
 // write writes all metrics in the text format of Prometheus.

@@ -86,7 +86,7 @@ descriptors:
 		{0, "ban | user=1 +0", "OK | OK 4/5 hour 3600s"},
 		{0, "ban | free=1 | other=1", "OK | OK unlimited | OK 4/5 hour 3600s"},
 	}},
-	{"descriptors that cost the same decide together", `
+	{"descriptors that cost the same are decided atomically", `
 domain: all
 descriptors:
   - {key: tight, rate_limit: {unit: minute, requests_per_unit: 1}}

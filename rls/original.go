@@ -17,7 +17,7 @@ import (
 // original is the request that a proxy describes.
 type original struct {
 	method, host string
-	paths        []string // the readings of its path, unescaped
+	paths        []string // the interpretations of its path, unescaped
 	unknown      error    // why there are none
 }
 
@@ -44,8 +44,8 @@ func (w *web) originalOf(r *http.Request) *original {
 		o.unknown = guard.Invalidf("rls: servers read the path %q in different ways", rulefile.Clip(uri))
 		return o
 	}
-	path.All(func(reading string) bool {
-		o.paths = append(o.paths, target.Unescape(reading))
+	path.All(func(interpretation string) bool {
+		o.paths = append(o.paths, target.Unescape(interpretation))
 		return true
 	})
 	return o
@@ -70,7 +70,7 @@ func pathOf(uri string) string {
 }
 
 // descriptors returns the descriptors of a request. A descriptor that needs a header which the
-// request lacks is left out. Each reading of the path has descriptors of its own.
+// request lacks is left out. Each interpretation of the path has descriptors of its own.
 func (w *web) descriptors(r *http.Request) ([]*common.RateLimitDescriptor, error) {
 	o := w.originalOf(r)
 	var all []*common.RateLimitDescriptor

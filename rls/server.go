@@ -138,7 +138,7 @@ func (s *Server) ShouldRateLimit(ctx context.Context,
 // descriptors too.
 func (s *Server) answer(
 	ctx context.Context, d *domain, request *ratelimit.RateLimitRequest,
-) (*ratelimit.RateLimitResponse, []evaluation, error) {
+) (*ratelimit.RateLimitResponse, []descriptor, error) {
 	begin := time.Now()
 	response, all, err := s.decide(ctx, d, request)
 	s.metrics.requests.Add(1)

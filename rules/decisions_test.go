@@ -67,14 +67,14 @@ rules:
   - {name: narrow, match: /a, key: all, limits: 1/h}`,
 			[]call{{"GET /a", nil, good}, {"GET /a", nil, many}, {"GET /a", nil, many}, {"GET /b", nil, good},
 				{"GET /b", nil, good}, {"GET /b", nil, many}}},
-		"all rules decide together": {`
+		"all rules decide atomically": {`
 match: all
 rules:
   - {name: wide, key: all, limits: 3/h}
   - {name: narrow, match: /a, key: all, limits: 1/h}`,
 			[]call{{"GET /a", nil, good}, {"GET /a", nil, many}, {"GET /a", nil, many}, {"GET /b", nil, good},
 				{"GET /b", nil, good}, {"GET /b", nil, many}}},
-		"several limits decide together": {`
+		"several limits decide atomically": {`
 rules: [{name: a, key: all, limits: [3/h, {rate: 1/m, policy: fixed_window}]}]`,
 			[]call{{"GET /", nil, good}, {"GET /", nil, many}, {"GET /", nil, many}}},
 		"keys": {`

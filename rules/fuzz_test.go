@@ -15,8 +15,11 @@ func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"rules: []", large(2), one("key: ip, limits: 1/s"),
 		`{"rules": [{"name": "a", "ban": true, "match": {"grpc": "/a/b"}}]}`,
-		"address: {trusted: [10.0.0.0/8], header: Forwarded, ipv6_bits: 48}\ndefaults: {key: ip, policy: smooth, skip: {paths: [/a/, '/{$}'], ranges: ['::1'], methods: GET}}\nmatch: all\nrules: [{name: a, limits: [5/s, {redisson: q, rate: 2/d}], wait: 1s, on_failure: {local: 0.5}}]",
-		"rules: [{name: a, match: ['GET a.b/{x}/{y...}', {headers: {A: '*'}, ranges: 10.0.0.0/8}], key: [path:y, constant:z], limits: {permits: 3, per: 1m, policy: calendar}, overrides: [{key: [a, z], unlimited: true}]}]",
+		"address: {trusted: [10.0.0.0/8], header: Forwarded, ipv6_bits: 48}\n" +
+			"defaults: {key: ip, policy: smooth, skip: {paths: [/a/, '/{$}'], ranges: ['::1'], methods: GET}}\n" +
+			"match: all\nrules: [{name: a, limits: [5/s, {redisson: q, rate: 2/d}], wait: 1s, on_failure: {local: 0.5}}]",
+		"rules: [{name: a, match: ['GET a.b/{x}/{y...}', {headers: {A: '*'}, ranges: 10.0.0.0/8}], " +
+			"key: [path:y, constant:z], limits: {permits: 3, per: 1m, policy: calendar}, overrides: [{key: [a, z], unlimited: true}]}]",
 	} {
 		f.Add(text, "/a/b?c", "f.yaml")
 		f.Add(text, "/%2e/%2F//x", "f.json")
@@ -32,7 +35,7 @@ func FuzzParse(f *testing.F) {
 		r := request("GET /")
 		r.URL.Path = target
 		r.URL.RawPath = target
-		for _, e := range v.evaluateHTTP(newOpener(offline, describeHTTP), r) {
+		for _, e := range v.acquiresOfHTTP(newOpener(offline, describeHTTP), r) {
 			if e.err == nil {
 				_, _ = e.limiter.Take(ended, 1)
 			}
@@ -40,13 +43,13 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzPath finds a pattern exactly if it matches, in each reading of a path.
+// FuzzPath finds a pattern exactly if it matches, in each interpretation of a path.
 func FuzzPath(f *testing.F) {
 	f.Add("/a/../b//c/", "/b/{x}/")
 	f.Add("a%2Fb", "/{x}/{y...}")
 	f.Add("/%6C/", "/l/{$}")
 	f.Fuzz(func(t *testing.T, path, text string) {
-		readings, err := target.ReadPath(path, true)
+		interpretations, err := target.ReadPath(path, true)
 		if err != nil {
 			return
 		}
@@ -56,9 +59,9 @@ func FuzzPath(f *testing.F) {
 		}
 		var rules matcher
 		rules.add(0, &condition{pattern: p})
-		readings.All(func(reading string) bool {
-			found := rules.find(ofHTTP(request("GET /"), &httplimit.Address{}), reading, false)
-			require.Equal(t, p.hasPath(segmentsOf(reading)), len(found) == 1, "%q %q", reading, text)
+		interpretations.All(func(interpretation string) bool {
+			found := rules.find(ofHTTP(request("GET /"), &httplimit.Address{}), interpretation, false)
+			require.Equal(t, p.hasPath(segmentsOf(interpretation)), len(found) == 1, "%q %q", interpretation, text)
 			return true
 		})
 	})

@@ -108,7 +108,8 @@ func (d *decoder) overridePart(n *rulefile.Node, text string, part keyPart) stri
 		}
 	case "method":
 		if target.MethodKey(text) != text && text[0] != '/' {
-			d.Fail(n, "%q is no key of a method, want one like POST, %s for all that net/http has no name for, or one of gRPC like /shop.Orders/Create", rulefile.Clip(text), target.OtherMethods)
+			d.Fail(n, "%q is no key of a method, want one like POST, %s for all that net/http has no name for, "+
+				"or one of gRPC like /shop.Orders/Create", rulefile.Clip(text), target.OtherMethods)
 		}
 	case "constant":
 		if text != part.name {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -50,14 +51,14 @@ func (d *decoder) printable(n *rulefile.Node) string {
 	return text
 }
 
-// limits decodes a limit or a list of them. policy is the default for limits that name none.
-func (d *decoder) limits(n *rulefile.Node, policy string) *limits {
+// limits decodes a limit or a list of them. kind is the policy of limits that name none.
+func (d *decoder) limits(n *rulefile.Node, kind string) *limits {
 	all := &limits{}
 	before := len(d.Problems)
 	if n.Tag == rulefile.List {
-		d.List(n, "a limit", func(n *rulefile.Node) { d.limit(n, policy, all) })
+		d.List(n, "a limit", func(n *rulefile.Node) { d.limit(n, kind, all) })
 	} else {
-		d.limit(n, policy, all)
+		d.limit(n, kind, all)
 	}
 	if len(d.Problems) > before {
 		return nil
@@ -65,8 +66,8 @@ func (d *decoder) limits(n *rulefile.Node, policy string) *limits {
 	count := len(all.policies) + len(all.redisson)
 	switch {
 	case all.refuse:
-	case count > mostPolicies:
-		d.Fail(n, "%d limits, want %d at most", count, mostPolicies)
+	case count > policy.MostJoined:
+		d.Fail(n, "%d limits, want %d at most", count, policy.MostJoined)
 		return nil
 	case !all.areApart():
 		d.Fail(n, "two of the limits would count in the same key: leave one out, or give it another policy or time")
@@ -88,7 +89,7 @@ func (l *limits) all() []limit.Policy {
 }
 
 // limit decodes a limit.
-func (d *decoder) limit(n *rulefile.Node, policy string, into *limits) {
+func (d *decoder) limit(n *rulefile.Node, kind string, into *limits) {
 	file := limitFile{}
 	if n.IsScalar() {
 		if file.Rate = n; n.Tag != rulefile.Text {
@@ -107,16 +108,16 @@ func (d *decoder) limit(n *rulefile.Node, policy string, into *limits) {
 		d.Fail(stated, "type and keep_alive are for limits with redisson")
 		return
 	}
-	policy, ok := d.PolicyName(file.Policy, policy)
+	kind, ok := d.PolicyName(file.Policy, kind)
 	if !ok {
 		return
 	}
-	rate, ok := d.rate(n, &file, rulefile.HasUnit(policy))
+	rate, ok := d.rate(n, &file, rulefile.HasUnit(kind))
 	if !ok {
 		return
 	}
 	into.refuse = into.refuse || rate.Permits == 0
-	if p := d.Policy(n, policy, rate, file.Own); p != nil {
+	if p := d.Policy(n, kind, rate, file.Own); p != nil {
 		into.policies = append(into.policies, p)
 		if name != "" {
 			p = httplimit.Named(name, p)

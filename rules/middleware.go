@@ -42,10 +42,10 @@ func (s *Set) middlewares(client *rratelimiter.Client, opts ...httplimit.Option)
 	})
 }
 
-// serveHTTP passes a request through its evaluations.
+// serveHTTP passes a request through its joint acquires.
 func serveHTTP(current *version[httpMiddleware], w http.ResponseWriter, r *http.Request, next http.Handler) {
-	v := &visit{evaluations: current.file.evaluateHTTP(current.opener, r), settle: httplimit.Settle}
-	if len(v.evaluations) == 0 {
+	v := &visit{acquires: current.file.acquiresOfHTTP(current.opener, r), settle: httplimit.Settle}
+	if len(v.acquires) == 0 {
 		next.ServeHTTP(w, r)
 		return
 	}
@@ -71,8 +71,8 @@ func describeHTTP(policies []limit.Policy) func(guard.Limiter) guard.Limiter {
 }
 
 func limiterOf(r *http.Request) (httplimit.Limiter, error) {
-	c := evaluationOf(r.Context())
+	c := acquireOf(r.Context())
 	return c.limiter, c.err
 }
 
-func costOf(r *http.Request) int64 { return evaluationOf(r.Context()).cost }
+func costOf(r *http.Request) int64 { return acquireOf(r.Context()).cost }

@@ -48,7 +48,7 @@ func (o *opener) limits(r *rule, l *limits) *openLimits {
 	return opened
 }
 
-// member is a limiter that may decide together with others.
+// member is a limiter that one call may decide with others.
 type member struct {
 	limiter  limit.Joinable
 	redisson bool

@@ -242,7 +242,8 @@ func TestParse_ValidFiles_AreRead(t *testing.T) {
 	for name, file := range map[string]string{
 		"a.yaml": "\ufeffrules: []\r\n...\r\n",
 		"b.json": "\ufeff{\"rules\": []}",
-		"c.yaml": one("key: [method, header:X], limits: 1/s, deadline: 106751d, overrides: [{key: [other, 'y z'], ban: true}, {key: [/a.B/C, x], ban: true}]"),
+		"c.yaml": one("key: [method, header:X], limits: 1/s, deadline: 106751d, overrides: [{key: [other, 'y z'], " +
+			"ban: true}, {key: [/a.B/C, x], ban: true}]"),
 		"d.yaml": one("key: ip, limits: 1/s, match: {pattern: GET API.example.com./%3F/ä, methods: [HEAD, GET]}"),
 		"e.yaml": "defaults: {key: path:id}\nrules:\n- {name: a, ban: true}\n- {name: b, limits: {redisson: q}}\n", // neither counts by a key
 	} {

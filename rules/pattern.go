@@ -54,11 +54,13 @@ func parsePattern(text string) (p pattern, err error) {
 	}
 	host, rest := rest[:slash], rest[slash:]
 	if p.host = target.Host(host); host != "" && !isHost(p.host) || strings.Contains(host, ":") {
-		return p, fmt.Errorf("the host %q, want a name as requests have it, in ASCII (xn--... for other letters), without a port and without wildcards", rulefile.Clip(host))
+		return p, fmt.Errorf("the host %q, want a name as requests have it, in ASCII (xn--... for other letters), "+
+			"without a port and without wildcards", rulefile.Clip(host))
 	}
 	if at := strings.IndexFunc(rest, isOutsidePaths); at >= 0 {
 		odd, _ := utf8.DecodeRuneInString(rest[at:])
-		return p, fmt.Errorf("%q in the path %q is in no request's path: leave out a query, and write %s for the character", odd, rulefile.Clip(rest), url.PathEscape(string(odd)))
+		return p, fmt.Errorf("%q in the path %q is in no request's path: leave out a query, and write %s for the character",
+			odd, rulefile.Clip(rest), url.PathEscape(string(odd)))
 	}
 	if strings.Contains(rest, "//") {
 		return p, fmt.Errorf("the path %q has an empty segment: write one slash", rulefile.Clip(rest))

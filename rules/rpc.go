@@ -23,20 +23,20 @@ func (s *Set) UnaryServerInterceptor(client *rratelimiter.Client,
 	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		current := d.now()
 		call := grpclimit.Call{Method: info.FullMethod, Message: message}
-		c := &visit{evaluations: current.file.evaluateGRPC(ctx, current.opener, call), settle: grpclimit.Settle}
-		if len(c.evaluations) == 0 {
+		v := &visit{acquires: current.file.acquiresOfGRPC(ctx, current.opener, call), settle: grpclimit.Settle}
+		if len(v.acquires) == 0 {
 			return handler(ctx, message)
 		}
 		var next grpc.UnaryHandler
 		decide := func(ctx context.Context, message any) (any, error) {
-			at := c.next(ctx)
+			at := v.next(ctx)
 			return current.of(at.settings).unary(at, message, info, next)
 		}
 		next = func(ctx context.Context, message any) (any, error) {
-			if c.admit(ctx) {
+			if v.admit(ctx) {
 				return handler(ctx, message)
 			}
-			defer c.release(ctx)
+			defer v.release(ctx)
 			return decide(ctx, message)
 		}
 		return decide(ctx, message)
@@ -53,20 +53,20 @@ func (s *Set) StreamServerInterceptor(client *rratelimiter.Client,
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		current := d.now()
 		call := grpclimit.Call{Method: info.FullMethod}
-		c := &visit{evaluations: current.file.evaluateGRPC(ss.Context(), current.opener, call), settle: grpclimit.Settle}
-		if len(c.evaluations) == 0 {
+		v := &visit{acquires: current.file.acquiresOfGRPC(ss.Context(), current.opener, call), settle: grpclimit.Settle}
+		if len(v.acquires) == 0 {
 			return handler(srv, ss)
 		}
 		var next grpc.StreamHandler
 		decide := func(srv any, ss grpc.ServerStream) error {
-			at := c.next(ss.Context())
+			at := v.next(ss.Context())
 			return current.of(at.settings).stream(srv, &contextStream{ss, at}, info, next)
 		}
 		next = func(srv any, ss grpc.ServerStream) error {
-			if c.admit(ss.Context()) {
-				return handler(srv, c.handlerStream(ss))
+			if v.admit(ss.Context()) {
+				return handler(srv, v.handlerStream(ss))
 			}
-			defer c.release(ss.Context())
+			defer v.release(ss.Context())
 			return decide(srv, ss)
 		}
 		return decide(srv, ss)
@@ -81,31 +81,31 @@ type contextStream struct {
 
 func (s *contextStream) Context() context.Context { return s.ctx }
 
-// handlerStream returns the stream for the handler of a call that all evaluations have admitted.
-func (c *visit) handlerStream(ss grpc.ServerStream) grpc.ServerStream {
-	if len(c.admitted) < 2 {
+// handlerStream returns the stream for the handler of a call that all acquires have admitted.
+func (v *visit) handlerStream(ss grpc.ServerStream) grpc.ServerStream {
+	if len(v.admitted) < 2 {
 		return ss
 	}
-	s := &messageStream{ServerStream: ss, visit: c}
-	for _, ctx := range c.admitted {
+	s := &messageStream{ServerStream: ss, visit: v}
+	for _, ctx := range v.admitted {
 		s.starts = append(s.starts, visitOf(ctx))
 	}
 	return s
 }
 
-// messageStream is a stream whose messages several evaluations may decide.
+// messageStream is a stream whose messages several acquires may decide.
 type messageStream struct {
 	grpc.ServerStream
 	visit  *visit
-	starts []*guard.Visit[grpclimit.Outcome] // of the evaluations, at the start of the stream
+	starts []*guard.Visit[grpclimit.Outcome] // of the acquires, at the start of the stream
 }
 
-// RecvMsg receives a message. If an evaluation denies it, those before it settle with a cost of 0.
+// RecvMsg receives a message. If an acquire denies it, those before it settle with a cost of 0.
 func (s *messageStream) RecvMsg(m any) error {
 	err := s.ServerStream.RecvMsg(m)
 	denied := false
 	for i, ctx := range s.visit.admitted {
-		own, outside := visitOf(ctx), visitOf(evaluationOf(ctx).Context)
+		own, outside := visitOf(ctx), visitOf(acquireOf(ctx).Context)
 		if err == nil || own == outside || own == s.starts[i] {
 			continue // it has taken nothing, or only for the start of the stream
 		}
@@ -143,7 +143,7 @@ func describeGRPC(policies []limit.Policy) func(guard.Limiter) guard.Limiter {
 }
 
 func rpcLimiterOf(ctx context.Context, _ grpclimit.Call) (grpclimit.Limiter, error) {
-	c := evaluationOf(ctx)
+	c := acquireOf(ctx)
 	return c.limiter, c.err
 }
 
@@ -159,4 +159,4 @@ func (s settings) rpcOptions() []grpclimit.Option {
 	}
 }
 
-func rpcCostOf(ctx context.Context, _ grpclimit.Call) int64 { return evaluationOf(ctx).cost }
+func rpcCostOf(ctx context.Context, _ grpclimit.Call) int64 { return acquireOf(ctx).cost }

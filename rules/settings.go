@@ -188,7 +188,7 @@ func (d *decoder) skip(n *rulefile.Node) skip {
 	return s
 }
 
-// skips reports whether a rule lets a request pass. A path is skipped if all its readings are. An
+// skips reports whether a rule lets a request pass. A path is skipped if all its interpretations are. An
 // unknown address is in no range.
 func (s *skip) skips(r *requestInfo, path target.Path) bool {
 	if hasMethod(s.methods, r.method) || len(s.paths) > 0 && path.All(s.hasPath) {
@@ -201,7 +201,7 @@ func (s *skip) skips(r *requestInfo, path target.Path) bool {
 	return err == nil && guard.Contains(s.ranges, client)
 }
 
-// hasPath reports whether a reading of a path is skipped.
+// hasPath reports whether an interpretation of a path is skipped.
 func (s *skip) hasPath(path string) bool {
 	segments := segmentsOf(path)
 	return slices.ContainsFunc(s.paths, func(p pattern) bool { return p.hasPath(segments) })

@@ -92,11 +92,11 @@ func TestMiddleware_RefusedPath_IsReported(t *testing.T) {
 	})
 }
 
-// TestMiddleware_EscapedSlashesAllowed_BothReadingsDecide: routers differ on them, so that the rules of both readings
-// decide.
-func TestMiddleware_EscapedSlashesAllowed_BothReadingsDecide(t *testing.T) {
+// TestMiddleware_EscapedSlashesAllowed_BothInterpretationsDecide: routers differ on them, so that the
+// rules of both interpretations decide.
+func TestMiddleware_EscapedSlashesAllowed_BothInterpretationsDecide(t *testing.T) {
 	decisions(t, map[string]decisionTest{
-		"both readings": {`
+		"both interpretations": {`
 escaped_slashes: allow
 rules:
   - {name: a, match: "/repos/{name}", key: "path:name", limits: 1/h}
@@ -107,7 +107,7 @@ rules:
 				{"GET /repos/a/b", nil, many}, {"GET /repos/c%2Fd", nil, many}, {"GET /repos/c", nil, good},
 				{"GET /x/%2e%2e/y", nil, bad}, {"GET /repos/..%2Fy", nil, bad},
 			}},
-		"a ban of one reading": {`
+		"a ban of one interpretation": {`
 escaped_slashes: allow
 rules:
   - {name: a, match: /admin/, ban: true}
@@ -120,9 +120,9 @@ rules:
 	})
 }
 
-// TestMiddleware_PathWithSeveralReadings_EachDecides: the rules of all readings of a path decide, and a skip is for all
-// of them or none.
-func TestMiddleware_PathWithSeveralReadings_EachDecides(t *testing.T) {
+// TestMiddleware_PathWithSeveralInterpretations_EachDecides: the rules of all interpretations of a path
+// decide, and a skip is for all of them or none.
+func TestMiddleware_PathWithSeveralInterpretations_EachDecides(t *testing.T) {
 	decisions(t, map[string]decisionTest{
 		"both rules of a path with parameters decide": {`
 rules:
@@ -150,7 +150,7 @@ rules:
 		"one rule counts once": {`
 rules: [{name: a, key: all, limits: 2/h}]`,
 			[]call{{"GET //a;b", nil, good}, {"GET //a;b", nil, good}, {"GET //a;b", nil, many}}},
-		"a skip is for all readings": {`
+		"a skip is for all interpretations": {`
 rules: [{name: a, key: all, limits: 1/h, skip: {paths: [/static/, /health]}}]`,
 			[]call{{"GET /static/x;v=1", nil, good}, {"GET /static/x;v=1", nil, good}, {"GET /health;x", nil, good},
 				{"GET //static/x", nil, many}, {"GET /;x/static/y", nil, many}}},

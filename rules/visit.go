@@ -6,51 +6,51 @@ import (
 	"sync/atomic"
 )
 
-// visit is a request that passes through its evaluations.
+// visit is a request that passes through its joint acquires, one after another.
 type visit struct {
-	evaluations []evaluation
-	admitted    []context.Context // of the evaluations that admitted it
-	served      bool
-	denied      atomic.Bool // the last message of a stream, after some evaluations had admitted it
-	settle      func(ctx context.Context, cost int64) error
+	acquires []jointAcquire
+	admitted []context.Context // of the acquires that admitted it
+	served   bool
+	denied   atomic.Bool // the last message of a stream, after some acquires had admitted it
+	settle   func(ctx context.Context, cost int64) error
 }
 
-// evaluationContext is the context of an evaluation.
-type evaluationContext struct {
+// acquireContext is the context of a joint acquire.
+type acquireContext struct {
 	context.Context
 	visit *visit
-	*evaluation
+	*jointAcquire
 }
 
-type evaluationKey struct{}
+type acquireKey struct{}
 
 // Value returns the context itself for its key.
-func (c *evaluationContext) Value(key any) any {
-	if key == (evaluationKey{}) {
+func (c *acquireContext) Value(key any) any {
+	if key == (acquireKey{}) {
 		return c
 	}
 	return c.Context.Value(key)
 }
 
-// evaluationOf returns the innermost evaluation of a context, nil for none.
-func evaluationOf(ctx context.Context) *evaluationContext {
-	c, _ := ctx.Value(evaluationKey{}).(*evaluationContext)
+// acquireOf returns the innermost joint acquire of a context, nil for none.
+func acquireOf(ctx context.Context) *acquireContext {
+	c, _ := ctx.Value(acquireKey{}).(*acquireContext)
 	return c
 }
 
-// next returns the context of the next evaluation.
-func (v *visit) next(ctx context.Context) *evaluationContext {
-	return &evaluationContext{ctx, v, &v.evaluations[len(v.admitted)]}
+// next returns the context of the next acquire.
+func (v *visit) next(ctx context.Context) *acquireContext {
+	return &acquireContext{ctx, v, &v.acquires[len(v.admitted)]}
 }
 
-// admit records that an evaluation admitted the request. It reports whether it was the last one.
+// admit records that an acquire admitted the request. It reports whether it was the last one.
 func (v *visit) admit(ctx context.Context) bool {
 	v.admitted = append(v.admitted, ctx)
-	v.served = len(v.admitted) == len(v.evaluations)
+	v.served = len(v.admitted) == len(v.acquires)
 	return v.served
 }
 
-// release releases the permits of an evaluation if a later one has denied the request.
+// release releases the permits of an acquire if a later one has denied the request.
 func (v *visit) release(ctx context.Context) {
 	if !v.served {
 		_ = v.settle(ctx, 0) // the limiters of this package support it
@@ -62,9 +62,9 @@ func (v *visit) release(ctx context.Context) {
 // [Set.Middleware] or [Set.UnaryServerInterceptor].
 func Matched(ctx context.Context) []string {
 	var names []string
-	if c := evaluationOf(ctx); c != nil {
-		for i := range c.visit.evaluations {
-			names = append(names, c.visit.evaluations[i].rules...)
+	if c := acquireOf(ctx); c != nil {
+		for i := range c.visit.acquires {
+			names = append(names, c.visit.acquires[i].rules...)
 		}
 	}
 	return names
@@ -73,7 +73,7 @@ func Matched(ctx context.Context) []string {
 // Settle sets the final cost of a request for all rules that admitted it. httplimit.Settle and
 // grpclimit.Settle settle only with the last rule.
 func Settle(ctx context.Context, cost int64) error {
-	c := evaluationOf(ctx)
+	c := acquireOf(ctx)
 	if c == nil || !c.visit.served || c.visit.denied.Load() {
 		return nil
 	}

@@ -11,6 +11,10 @@ import (
 	"time"
 )
 
+// MostJoined is the largest number of policies that one script decides, of a limiter or a join. Lua
+// allows 200 locals, and a Smooth has 16.
+const MostJoined = 10
+
 // Description describes a policy.
 type Description struct {
 	Name   string        // of its kind, in files and metrics: "fixed_window"

@@ -13,22 +13,22 @@ var (
 	errSlash    = errors.New("the path has an escaped slash or a backslash")
 )
 
-// Path is the path of a request in all readings that servers have of it. Each begins with a slash and
-// is escaped. Most paths have one reading.
+// Path is the path of a request in all interpretations of servers. Each begins with a slash and is
+// escaped. Most paths have one interpretation.
 type Path struct {
 	Text   string   // as sent
 	Others []string // with other slashes, without empty segments, and without ";" parameters
 }
 
-// All calls f with each reading until f returns false. It reports whether f never did.
+// All calls f with each interpretation until f returns false. It reports whether f never did.
 func (p Path) All(f func(path string) bool) bool {
 	return f(p.Text) && !slices.ContainsFunc(p.Others, func(other string) bool { return !f(other) })
 }
 
-// ReadPath returns the readings of an escaped path. A dot segment is an error, in any encoding.
+// ReadPath returns the interpretations of an escaped path. A dot segment is an error, in any encoding.
 //
 // An escaped slash or a backslash is an error too, unless allowSlashes is set. Then the path has
-// readings with and without those slashes, none of which may have a dot segment.
+// interpretations with and without those slashes, none of which may have a dot segment.
 func ReadPath(path string, allowSlashes bool) (Path, error) {
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path
@@ -58,8 +58,8 @@ func ReadPath(path string, allowSlashes bool) (Path, error) {
 	return p, nil
 }
 
-// ReadURL returns the readings of the path of a URL. If RawPath is not a valid escaping of Path, it
-// returns the readings of both, since some routers use one and some the other.
+// ReadURL returns the interpretations of the path of a URL. If RawPath is not a valid escaping of
+// Path, it returns those of both, since some routers use one and some the other.
 func ReadURL(u *url.URL, allowSlashes bool) (Path, error) {
 	path := u.EscapedPath()
 	p, err := ReadPath(path, allowSlashes)
@@ -67,9 +67,9 @@ func ReadURL(u *url.URL, allowSlashes bool) (Path, error) {
 		return p, err
 	}
 	raw, err := ReadPath(u.RawPath, allowSlashes)
-	raw.All(func(reading string) bool {
-		if reading != p.Text && !slices.Contains(p.Others, reading) {
-			p.Others = append(p.Others, reading)
+	raw.All(func(other string) bool {
+		if other != p.Text && !slices.Contains(p.Others, other) {
+			p.Others = append(p.Others, other)
 		}
 		return true
 	})
@@ -91,7 +91,7 @@ func isClean(path string) bool {
 	return true
 }
 
-// isPlain reports whether a path certainly has one reading.
+// isPlain reports whether a path certainly has one interpretation.
 func isPlain(path string) bool {
 	return strings.IndexByte(path, '%') < 0 && strings.IndexByte(path, ';') < 0 && strings.IndexByte(path, '\\') < 0 &&
 		!strings.Contains(path, "//") && !strings.Contains(path, "/.")

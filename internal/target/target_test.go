@@ -110,7 +110,7 @@ func TestUnescape_EscapedSlashes_Stay(t *testing.T) {
 	}
 }
 
-// FuzzReadPath: no reading has a segment that another server interprets as several segments.
+// FuzzReadPath: no interpretation has a segment that another server interprets as several segments.
 func FuzzReadPath(f *testing.F) {
 	f.Add("/a%2e/..;x//b")
 	f.Add("//%2F;a/%3B../.")
@@ -119,11 +119,11 @@ func FuzzReadPath(f *testing.F) {
 		if err != nil {
 			return
 		}
-		p.All(func(reading string) bool {
-			for segment := range strings.SplitSeq(strings.TrimPrefix(reading, "/"), "/") {
+		p.All(func(interpretation string) bool {
+			for segment := range strings.SplitSeq(strings.TrimPrefix(interpretation, "/"), "/") {
 				plain := Unescape(segment)
 				if plain == "." || plain == ".." || strings.ContainsAny(plain, `/\`) || hasSlash(segment) {
-					t.Errorf("%q has the reading %q with the segment %q", path, reading, plain)
+					t.Errorf("%q has the interpretation %q with the segment %q", path, interpretation, plain)
 				}
 			}
 			return true

@@ -1,0 +1,169 @@
+package rules
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/grpclimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
+	"github.com/rratelimiter/rratelimiter/internal/target"
+)
+
+// jointAcquire takes permits of some of a request's limits atomically, in one call.
+type jointAcquire struct {
+	settings settings
+	rules    []string
+	key      string // of the first rule
+	cost     int64
+	err      error         // why there is no limiter
+	limiter  guard.Limiter // with its description; nil until the members are joined
+	members  []member      // nil if no others can join
+}
+
+// acquiresOfHTTP returns the joint acquires of a request of HTTP, nil for none.
+func (s *snapshot) acquiresOfHTTP(o *opener, r *http.Request) []jointAcquire {
+	path, err := target.ReadURL(r.URL, s.allowSlashes)
+	if err != nil && s.usesPaths {
+		return []jointAcquire{{settings: refusing(settings{}), cost: 1, err: guard.Invalidf("rules: %v", err)}}
+	}
+	return s.acquires(o, &s.http, ofHTTP(r, &s.address), path)
+}
+
+// acquiresOfGRPC returns the joint acquires of a call of gRPC, nil for none.
+func (s *snapshot) acquiresOfGRPC(ctx context.Context, o *opener, call grpclimit.Call) []jointAcquire {
+	r := ofGRPC(ctx, call, &s.address)
+	return s.acquires(o, &s.grpc, r, target.Path{Text: r.method})
+}
+
+// acquires returns the joint acquires of a request. If routers interpret its path in several ways, the
+// rules and keys of each interpretation apply.
+func (s *snapshot) acquires(o *opener, rules *matcher, r *requestInfo, path target.Path) []jointAcquire {
+	var all []jointAcquire
+	path.All(func(interpretation string) bool {
+		for _, m := range rules.find(r, interpretation, s.all) {
+			if rule := s.rules[m.rule]; !rule.skip.skips(r, path) {
+				all = rule.appendAcquires(all, o, r, interpretation, m)
+			}
+		}
+		return true
+	})
+	return joinAdjacent(all, o)
+}
+
+// appendAcquires adds the joint acquires of a rule: one, if its limiters share a slot. A rule has them once
+// for each key.
+func (r *rule) appendAcquires(all []jointAcquire, o *opener, request *requestInfo, path string, m match) []jointAcquire {
+	a := jointAcquire{settings: r.settings, rules: []string{r.name}, cost: 1, err: m.unknown}
+	if a.err != nil {
+		return append(all, a)
+	}
+	a.cost, a.err = r.cost.of(request)
+	l := r.limits
+	if r.key != nil && (!l.refuse || len(r.overrides) > 0) {
+		var err error
+		if a.key, err = keyOf(r.key, request, path, m.condition); err == nil && a.key == "" {
+			err = errNoKey
+		}
+		if err != nil && !l.refuse {
+			a.err = err
+			return append(all, a)
+		}
+		if own := r.overrides[a.key]; own != nil {
+			l = own
+		}
+	}
+	switch {
+	case l.pass || slices.ContainsFunc(all, func(other jointAcquire) bool { return other.of(r, a.key) }):
+		return all
+	case l.refuse:
+		a.settings = refusing(r.settings)
+		a.limiter = o.limits(r, l).describe(refusal(r.prefix))
+		a.cost, a.err = 1, nil
+		return append([]jointAcquire{a}, all...) // before any permits are taken
+	case a.err != nil:
+		return append(all, a)
+	}
+	members := o.members(r, l, a.key)
+	for i, m := range members {
+		a.members = []member{m}
+		if i == 0 {
+			all = append(all, a)
+		} else if a.rules = nil; !all[len(all)-1].join(&a, o.cluster) { // only the first one has the names
+			all = append(all, a)
+		}
+	}
+	if len(members) == 1 {
+		limiter, _ := join(members)
+		all[len(all)-1].limiter = o.limits(r, l).describe(limiter) // described before, as most requests have one limiter
+	}
+	return all
+}
+
+// of reports whether an acquire belongs to a rule and a key.
+func (a *jointAcquire) of(r *rule, key string) bool {
+	return len(a.rules) > 0 && a.rules[0] == r.name && a.key == key && a.err == nil
+}
+
+var errNoKey = guard.Invalidf("rules: the key of the request is empty")
+
+// refusal is a limiter without permits. Its name is that of a rule.
+type refusal string
+
+func (refusal) Take(context.Context, int64) (rratelimiter.Decision, error) {
+	return rratelimiter.Decision{}, nil
+}
+
+func (r refusal) Name() string { return string(r) }
+
+// joinAdjacent joins adjacent acquires where one call can decide both.
+func joinAdjacent(all []jointAcquire, o *opener) []jointAcquire {
+	var joined []jointAcquire
+	for i := range all {
+		if i == 0 || !joined[len(joined)-1].join(&all[i], o.cluster) {
+			joined = append(joined, all[i])
+		}
+	}
+	for i := range joined {
+		if a := &joined[i]; a.limiter == nil && a.err == nil {
+			limiter, policies := join(a.members)
+			a.limiter = o.describe(policies)(limiter)
+		}
+	}
+	return joined
+}
+
+// join adds the limiters of another acquire to this one if one call can decide both. It reports
+// whether it did. A Redisson limiter of both is taken from once.
+func (a *jointAcquire) join(other *jointAcquire, cluster bool) bool {
+	if a.members == nil || other.members == nil || a.settings != other.settings ||
+		a.cost != other.cost || a.cost < 0 {
+		return false
+	}
+	if cluster && redisx.Tag(a.members[0].limiter.Name()) != redisx.Tag(other.members[0].limiter.Name()) {
+		return false
+	}
+	members, policies := slices.Clone(a.members), 0
+	for _, added := range other.members {
+		same := func(m member) bool { return m.redisson && m.limiter.Name() == added.limiter.Name() }
+		if !added.redisson || !slices.ContainsFunc(a.members, same) {
+			members = append(members, added)
+		}
+	}
+	for _, m := range members {
+		policies += len(m.policies)
+	}
+	if policies > policy.MostJoined {
+		return false
+	}
+	a.members, a.limiter = members, nil
+	for _, name := range other.rules {
+		if !slices.Contains(a.rules, name) {
+			a.rules = append(slices.Clip(a.rules), name)
+		}
+	}
+	return true
+}
