@@ -135,7 +135,8 @@ func newNotSent(ctx context.Context, o *Outcome) error {
 	case o.Err != nil:
 		e.reason = fmt.Errorf("%w: %w", ErrNotSent, o.Err)
 	case after > 0:
-		e.reason = fmt.Errorf("%w: limiter %q: %d permits are not free in time, but in %v", ErrNotSent, o.Limiter, o.Cost, after)
+		e.reason = fmt.Errorf("%w: limiter %q: %d permits are not free in time, but in %v", ErrNotSent, o.Limiter,
+			o.Cost, after)
 	default:
 		e.reason = fmt.Errorf("%w: limiter %q: %d permits are not free in time", ErrNotSent, o.Limiter, o.Cost)
 	}

@@ -28,7 +28,8 @@ func ExampleDescribe() {
 	})
 	intercept := grpclimit.UnaryServerInterceptor(choose, unhurried, report)
 	for range 2 {
-		_, _ = intercept(noContext, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { return nil, nil }) // what is reported is of interest here
+		// The result of the call is of no interest here.
+		_, _ = intercept(noContext, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { return nil, nil })
 	}
 	// Output:
 	// acquired []

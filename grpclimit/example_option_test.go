@@ -206,7 +206,8 @@ func ExampleFromContext() {
 	client, closeClient := connect()
 	defer closeClient()
 
-	handler := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) { // in place of yours
+	// In place of yours.
+	handler := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		if o, limited := grpclimit.FromContext(ctx); limited {
 			fmt.Println(o.Decision.Remaining, "of", o.Decision.Limit, "left")
 		}
@@ -226,7 +227,8 @@ func ExampleSettle() {
 	client, closeClient := connect()
 	defer closeClient()
 
-	handler := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) { // in place of yours
+	// In place of yours.
+	handler := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		answer, err := next(ctx, req)
 		if req.(*test.SimpleRequest).GetFillUsername() {
 			err = status.Error(codes.NotFound, "no such user")

@@ -49,7 +49,8 @@ func ByMetadata(name string) Key {
 			values = metadata.ValueFromIncomingContext(ctx, name)
 		}
 		if len(values) != 1 || strings.TrimSpace(values[0]) == "" {
-			return "", guard.Invalidf("grpclimit: metadata %s: want one value that is not empty: got %d values", name, len(values))
+			return "", guard.Invalidf("grpclimit: metadata %s: want one value that is not empty: got %d values", name,
+				len(values))
 		}
 		return strings.TrimSpace(values[0]), nil
 	}

@@ -54,7 +54,8 @@ func ByPathValue(name string) Key {
 			return "", guard.Invalidf("httplimit: path wildcard %q: the value is empty", name)
 		}
 		if value == "" {
-			return "", fmt.Errorf("httplimit: path wildcard %q: the pattern has none: put the middleware behind the router", name)
+			return "", fmt.Errorf("httplimit: path wildcard %q: the pattern has none: put the middleware behind the router",
+				name)
 		}
 		return value, nil
 	}

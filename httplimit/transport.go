@@ -87,7 +87,8 @@ func notSent(o *Outcome) error {
 	case o.Err != nil:
 		return fmt.Errorf("%w: %w", ErrNotSent, o.Err)
 	case o.Decision.RetryAfter > 0:
-		return fmt.Errorf("%w: limiter %q: %d permits are not free in time, but in %v", ErrNotSent, o.Limiter, o.Cost, o.Decision.RetryAfter)
+		return fmt.Errorf("%w: limiter %q: %d permits are not free in time, but in %v", ErrNotSent, o.Limiter, o.Cost,
+			o.Decision.RetryAfter)
 	}
 	return fmt.Errorf("%w: limiter %q: %d permits are not free in time", ErrNotSent, o.Limiter, o.Cost)
 }

@@ -84,7 +84,8 @@ func TestTransport_CloseIdleConnections_ReachesBase(t *testing.T) {
 	})
 	(&http.Client{Transport: httplimit.Transport(base, httplimit.All(one))}).CloseIdleConnections()
 	assert.Equal(t, 1, base.closed)
-	(&http.Client{Transport: httplimit.Transport(roundTrip(nil), httplimit.All(one))}).CloseIdleConnections() // a base without the method
+	// A base without the method.
+	(&http.Client{Transport: httplimit.Transport(roundTrip(nil), httplimit.All(one))}).CloseIdleConnections()
 }
 
 // closing is a RoundTripper that closes idle connections.

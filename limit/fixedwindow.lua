@@ -33,7 +33,8 @@ end
 --@ lease  in: end@ head@ length@ renews@ span  out: span
 -- Leased permits are used in the window that counts them: before it ends by this clock, and before
 -- its key expires.
-span = min(span, floor(length@ / 16), floor(end@ - now / 1000), head@ and not renews@ and call('PTTL', KEYS[@]) or length@ + 0)
+span = min(span, floor(length@ / 16), floor(end@ - now / 1000),
+  head@ and not renews@ and call('PTTL', KEYS[@]) or length@ + 0)
 
 --@ take  in: count@ end@ epoch granted head@ length@ renews@ text@  out: count@ text@
 count@ = min(9007199254740992, count@ + granted) -- only Charge reaches this

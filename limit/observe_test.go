@@ -57,7 +57,8 @@ func observed(t *testing.T, test func(b *fixture, client *rratelimiter.Client, o
 	withRedis(t, func(b *fixture) {
 		o := new(reports)
 		client := rratelimiter.New(b.Conn, rratelimiter.WithObserver(o.observer()))
-		for _, policy := range []Policy{FixedWindow{10, time.Hour, false}, TokenBucket{10, 10, time.Second}} { // the scripts are loaded
+		// The scripts are loaded.
+		for _, policy := range []Policy{FixedWindow{10, time.Hour, false}, TokenBucket{10, 10, time.Second}} {
 			l := New(client, "other", policy)
 			_, err := l.Charge(b.Context(), 1)
 			require.NoError(b, err)

@@ -91,9 +91,9 @@ func invalid(format string, values ...any) error {
 }
 
 // checkPermits returns the error of an invalid number of permits.
-func checkPermits(policy, field string, n int64) error {
+func checkPermits(kind, field string, n int64) error {
 	if n < 1 || n > maxPermits {
-		return invalid("%s.%s is %d, want 1 to 2^53", policy, field, n)
+		return invalid("%s.%s is %d, want 1 to 2^53", kind, field, n)
 	}
 	return nil
 }
@@ -102,16 +102,16 @@ func checkPermits(policy, field string, n int64) error {
 const maxInterval = maxPermits / 1000 * time.Millisecond
 
 // checkInterval returns the error of an invalid interval.
-func checkInterval(policy, field string, d time.Duration) error {
+func checkInterval(kind, field string, d time.Duration) error {
 	if d < time.Millisecond || d > maxInterval || d%time.Millisecond != 0 {
-		return invalid("%s.%s is %v, want whole milliseconds, 1 ms to %v", policy, field, d, maxInterval)
+		return invalid("%s.%s is %v, want whole milliseconds, 1 ms to %v", kind, field, d, maxInterval)
 	}
 	return nil
 }
 
 // checkRate returns the error of an invalid number of permits in an interval.
-func checkRate(policy string, permits int64, interval time.Duration) error {
-	return cmp.Or(checkPermits(policy, "Permits", permits), checkInterval(policy, "Interval", interval))
+func checkRate(kind string, permits int64, interval time.Duration) error {
+	return cmp.Or(checkPermits(kind, "Permits", permits), checkInterval(kind, "Interval", interval))
 }
 
 // keyPart returns the suffix of a policy that mixes with others of the same kind and interval.

@@ -85,15 +85,15 @@ var before = map[call]int{acquire: 3, lease: 5, charge: 3, release: 2, peek: 1, 
 func assemble(c call, members []member) string {
 	var text strings.Builder
 	each := func(section, begin, end string) {
-		key, argument := 0, before[c]
+		keysBefore, argumentsBefore := 0, before[c]
 		for i, m := range members {
 			keys, arguments := len(m.policy.keeps()), len(m.policy.arguments(nil, time.Time{}))
 			if m.has(section) && (c != release || m.has("release")) {
 				fmt.Fprint(&text, strings.ReplaceAll(begin, "@", fmt.Sprint(i+1)),
-					bind(sections[m.policy.kind()].Text(section), i+1, key, keys, argument, arguments), end)
+					bind(sections[m.policy.kind()].Text(section), i+1, keysBefore, keys, argumentsBefore, arguments), end)
 			}
-			key += keys
-			argument += arguments
+			keysBefore += keys
+			argumentsBefore += arguments
 		}
 	}
 	list := func(name string) (all []string) {
@@ -171,15 +171,15 @@ func assemble(c call, members []member) string {
 	return parts.Text("head") + text.String()
 }
 
-// bind returns a section for a policy: its number, and its keys and arguments in those of the
-// script, which follow so many others.
-func bind(section string, policy, otherKeys, keys, others, arguments int) string {
-	pairs := []string{"KEYS[@]", fmt.Sprintf("KEYS[%d]", otherKeys+1)}
+// bind returns a section for the policy with a number. The policy's keys and arguments follow
+// keysBefore and argumentsBefore others of the script.
+func bind(section string, number, keysBefore, keys, argumentsBefore, arguments int) string {
+	pairs := []string{"KEYS[@]", fmt.Sprintf("KEYS[%d]", keysBefore+1)}
 	for i := range keys {
-		pairs = append(pairs, fmt.Sprintf("KEYS[@%d]", i+1), fmt.Sprintf("KEYS[%d]", otherKeys+i+1))
+		pairs = append(pairs, fmt.Sprintf("KEYS[@%d]", i+1), fmt.Sprintf("KEYS[%d]", keysBefore+i+1))
 	}
 	for i := range arguments {
-		pairs = append(pairs, fmt.Sprintf("ARGV[@%d]", i+1), fmt.Sprintf("ARGV[%d]", others+i+1))
+		pairs = append(pairs, fmt.Sprintf("ARGV[@%d]", i+1), fmt.Sprintf("ARGV[%d]", argumentsBefore+i+1))
 	}
-	return strings.NewReplacer(append(pairs, "@", fmt.Sprint(policy))...).Replace(section)
+	return strings.NewReplacer(append(pairs, "@", fmt.Sprint(number))...).Replace(section)
 }

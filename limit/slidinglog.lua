@@ -23,7 +23,8 @@ do
     length@, text@ = call('LLEN', KEYS[@]), call('LINDEX', KEYS[@], -1)
   end
   local word, time, ahead, count, total = match(text@, '^(%w+) (%d+) (%d+) (%d+) (%d+)$')
-  if found[1] and (not word or #text@ > 99 or time + ahead > 9007199254740992 or max(count, total) > 9007199254740992) then
+  if found[1] and (not word or #text@ > 99 or time + ahead > 9007199254740992
+      or max(count, total) > 9007199254740992) then
     return {3, @, text@}
   end
   if word then
@@ -145,7 +146,8 @@ elseif word and word == epoch@ and dated + 0 > at@ - ARGV[@2] then
   elseif back > 0 then
     for i = min(own, last), #entries do
       local ahead = i == last and at@ - entries[i][1] or 0
-      call('LSET', KEYS[@], i - #entries - 1, format('%s %s %d %d %d', epoch@, entries[i][1], ahead, entries[i][2], entries[i][3]))
+      call('LSET', KEYS[@], i - #entries - 1,
+        format('%s %s %d %d %d', epoch@, entries[i][1], ahead, entries[i][2], entries[i][3]))
     end
     if last < #entries then -- empty entries
       call('LTRIM', KEYS[@], 0, last - #entries - 1)

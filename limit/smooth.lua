@@ -12,7 +12,8 @@
 -- TTL: until all permits are stored.
 
 --@ read  out: at@ cool@ credit@ epoch@ free@ last@ left@ most@ next@ size@ slope@ stable@ stored@ text@ threshold@
-local stable@, size@, cool@, threshold@, slope@ = tonumber(ARGV[@1]), tonumber(ARGV[@2]), tonumber(ARGV[@3]), tonumber(ARGV[@4]), tonumber(ARGV[@5])
+local stable@, size@, cool@ = tonumber(ARGV[@1]), tonumber(ARGV[@2]), tonumber(ARGV[@3])
+local threshold@, slope@ = tonumber(ARGV[@4]), tonumber(ARGV[@5])
 local at@, stored@, next@, last@, epoch@, text@ = now, size@, now, 0, false, call('GET', KEYS[@]) or ''
 if text@ ~= '' then
   local word, stored, at, wait, rest = match(text@, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
@@ -37,7 +38,8 @@ end
 local free@, most@, credit@, left@ = 9007199254740992, 9007199254740992, -1, 0
 if next@ <= at@ then
   -- Less than a microsecond is no wait.
-  credit@, left@ = ceil(1 / (stable@ + (slope@ and slope@ * (size@ - threshold@) or 0))) - 1 + (slope@ and 0 or stored@), stored@
+  credit@ = ceil(1 / (stable@ + (slope@ and slope@ * (size@ - threshold@) or 0))) - 1 + (slope@ and 0 or stored@)
+  left@ = stored@
 end
 
 --@ spend  in: epoch epoch@ n next@ slope@ stable@ stored@ threshold@  out: epoch@ next@ stored@

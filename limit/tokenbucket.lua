@@ -17,7 +17,8 @@ local at@, missing@, refunded@, last@, epoch@, text@ = now, 0, 0, 0, false, call
 if text@ ~= '' then
   local word, at, taken, part, rest = match(text@, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+  if not word or #at > 18 or #taken > 16 or #part > 16
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, @, text@}
   end
   -- The base 10 is for leading zeros. miniredis reads numbers from 2^63 on only with a point.

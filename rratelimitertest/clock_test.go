@@ -141,7 +141,8 @@ func TestClock_Calendar_BeginsAtMidnight(t *testing.T) {
 func TestClock_AdvanceBelowZero_Panics(t *testing.T) {
 	insideAndOutside(t, func(t *testing.T) {
 		env := rratelimitertest.New(t)
-		assert.PanicsWithValue(t, "rratelimitertest: Advance(-1s), want 0 or more", func() { env.Clock.Advance(-time.Second) })
+		assert.PanicsWithValue(t, "rratelimitertest: Advance(-1s), want 0 or more",
+			func() { env.Clock.Advance(-time.Second) })
 	})
 }
 

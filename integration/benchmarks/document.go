@@ -83,8 +83,9 @@ func (r *results) Targets() string {
 // Pools returns how many connections each client has.
 func (r *results) Pools() string {
 	processors := runtime.GOMAXPROCS(0)
-	return fmt.Sprintf("go-redis has its default of 10 connections a processor, %d here, and up to %d more for pipelines; go-redisstore %d, since by itself its pool keeps "+
-		"none and fails above 100 callers; rueidis its default of %d, or where each call takes one (DisableAutoPipelining), up to %s; Redisson its default of 24 to 64",
+	return fmt.Sprintf("go-redis has its default of 10 connections a processor, %d here, and up to %d more for "+
+		"pipelines; go-redisstore %d, since by itself its pool keeps none and fails above 100 callers; rueidis its "+
+		"default of %d, or where each call takes one (DisableAutoPipelining), up to %s; Redisson its default of 24 to 64",
 		10*processors, goredis.DefaultPipelinePoolSize, redigoConnections, 1<<min(2,
 			bits.Len(uint(processors))-1), thousands(rueidis.DefaultPoolSize))
 }

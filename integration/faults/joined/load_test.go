@@ -208,7 +208,8 @@ func (l *load) finish(lost loss, kinds ...string) (taken map[string]int64, grant
 	granted, unknown = l.keeping.book.Permits(), l.keeping.unknown.Load()
 	mayBeLost := lost.permits(&l.keeping, lost.keeping)
 	calls := l.keeping.book.Figures("", plenty, time.Hour, 0, 0).Calls()
-	l.Logf("%d calls, errors %v; %d permits granted to callers, of which may be lost %d; %d asked for by calls that failed; taken by each part: %v",
+	l.Logf("%d calls, errors %v; %d permits granted to callers, of which may be lost %d; %d asked for by calls "+
+		"that failed; taken by each part: %v",
 		calls, l.keeping.book.Errors(), granted, mayBeLost, unknown, taken)
 	own := taken["window"]
 	for part, permits := range taken {

@@ -173,7 +173,8 @@ func (l *load) finish() {
 			leased++
 		}
 	}
-	l.t.Logf("%d grants of Go, %d of them from memory, %d of Java; the fullest window held %d of %d, %d permits may have been lost; %d balances, %d errors",
+	l.t.Logf("%d grants of Go, %d of them from memory, %d of Java; the fullest window held %d of %d, %d permits "+
+		"may have been lost; %d balances, %d errors",
 		len(l.goBooks.Grants()), leased, len(l.javas.Grants()), worst.Permits, rate, lost, l.balances,
 		len(l.goBooks.Failures()))
 	require.LessOrEqual(l.t, worstKept.Permits, int64(rate), "the window from %v, without what may be lost",

@@ -32,7 +32,8 @@ func TestLease_JavaSetsRate_BoundsTheExcess(t *testing.T) {
 		span := permits(r.Grants, asked.Add(-lease), asked)
 		beyond := permits(r.Grants, set, set.Add(lease)) - after
 		late := permits(r.Grants, set.Add(lease), set.Add(interval))
-		t.Logf("keepState %t: from %d to %d permits in %v; the lease's span before held %d uses, that after %d beyond the new rate, the rest of the interval %d",
+		t.Logf("keepState %t: from %d to %d permits in %v; the lease's span before held %d uses, that after %d beyond "+
+			"the new rate, the rest of the interval %d",
 			keep, before, after, interval, span, beyond, late)
 		if !keep { // with keepState Redisson forgets what was taken beyond the new rate, and lets more through, leases or not
 			require.LessOrEqual(t, late, int64(after), "once the leases have ended")

@@ -139,7 +139,8 @@ func TestAcquire_TwoProcesses_AreServedInOrder(t *testing.T) {
 			break
 		}
 	}
-	t.Logf("%d callers, %d calls; against the first: late by %v at the median, %v at p99, %v at most, early by %v; a timer of the test's own was late by %v at most",
+	t.Logf("%d callers, %d calls; against the first: late by %v at the median, %v at p99, %v at most, early by %v; "+
+		"a timer of the test's own was late by %v at most",
 		reservers, calls, at(0.5), at(0.99), at(1), max(0, -late[0]), stall)
 	require.LessOrEqual(t, calls, int64(reservers), "more than a call for each")
 	// The first one may be late itself.

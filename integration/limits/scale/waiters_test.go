@@ -82,7 +82,9 @@ func TestAcquire_HundredThousandWaiters_DelayNoOtherName(t *testing.T) {
 	at := func(of []time.Duration, share float64) time.Duration {
 		return of[int(share*float64(len(of)-1))].Round(time.Microsecond)
 	}
-	t.Logf("%d of %d stood to the end; %d script calls for them, the slowest %v in the quietest of %d rounds and %v in the loudest (0s: below %v)\nanother name: %v at the median and %v at p99, %v and %v without the crowd\nall cancelled returned after %v, they had been woken after %v",
+	t.Logf("%d of %d stood to the end; %d script calls for them, the slowest %v in the quietest of %d rounds and "+
+		"%v in the loudest (0s: below %v)\nanother name: %v at the median and %v at p99, %v and %v without the crowd\n"+
+		"all cancelled returned after %v, they had been woken after %v",
 		standing, many, calls, slowest[0], rounds, slowest[rounds-1], slow, at(crowded, 0.5), at(crowded,
 			0.99), at(alone, 0.5), at(alone, 0.99),
 		took.Round(time.Millisecond), idlersTook.Round(time.Millisecond))

@@ -243,7 +243,8 @@ local at3, missing3, refunded3, last3, epoch3, text3 = now, 0, 0, 0, false, call
 if text3 ~= '' then
   local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+  if not word or #at > 18 or #taken > 16 or #part > 16
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
@@ -594,7 +595,8 @@ local at3, missing3, refunded3, last3, epoch3, text3 = now, 0, 0, 0, false, call
 if text3 ~= '' then
   local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+  if not word or #at > 18 or #taken > 16 or #part > 16
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
@@ -679,7 +681,8 @@ local at3, missing3, refunded3, last3, epoch3, text3 = now, 0, 0, 0, false, call
 if text3 ~= '' then
   local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+  if not word or #at > 18 or #taken > 16 or #part > 16
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
@@ -985,7 +988,8 @@ local at3, missing3, refunded3, last3, epoch3, text3 = now, 0, 0, 0, false, call
 if text3 ~= '' then
   local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+  if not word or #at > 18 or #taken > 16 or #part > 16
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part

@@ -150,7 +150,8 @@ elseif runs ~= '' or total > most then
   answers = table.concat(answers) .. part
 end
 local span = tonumber(ARGV[5])
-span = min(span, floor(length1 / 16), floor(end1 - now / 1000), head1 and not renews1 and call('PTTL', KEYS[1]) or length1 + 0)
+span = min(span, floor(length1 / 16), floor(end1 - now / 1000),
+  head1 and not renews1 and call('PTTL', KEYS[1]) or length1 + 0)
 local leased = 0
 if granted == total and span > 0 then
   leased = max(0, min(tonumber(ARGV[4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))

@@ -17,7 +17,8 @@ do
     length1, text1 = call('LLEN', KEYS[1]), call('LINDEX', KEYS[1], -1)
   end
   local word, time, ahead, count, total = match(text1, '^(%w+) (%d+) (%d+) (%d+) (%d+)$')
-  if found[1] and (not word or #text1 > 99 or time + ahead > 9007199254740992 or max(count, total) > 9007199254740992) then
+  if found[1] and (not word or #text1 > 99 or time + ahead > 9007199254740992
+      or max(count, total) > 9007199254740992) then
     return {3, 1, text1}
   end
   if word then
@@ -162,7 +163,8 @@ do
     length1, text1 = call('LLEN', KEYS[1]), call('LINDEX', KEYS[1], -1)
   end
   local word, time, ahead, count, total = match(text1, '^(%w+) (%d+) (%d+) (%d+) (%d+)$')
-  if found[1] and (not word or #text1 > 99 or time + ahead > 9007199254740992 or max(count, total) > 9007199254740992) then
+  if found[1] and (not word or #text1 > 99 or time + ahead > 9007199254740992
+      or max(count, total) > 9007199254740992) then
     return {3, 1, text1}
   end
   if word then
@@ -262,7 +264,8 @@ do
     length1, text1 = call('LLEN', KEYS[1]), call('LINDEX', KEYS[1], -1)
   end
   local word, time, ahead, count, total = match(text1, '^(%w+) (%d+) (%d+) (%d+) (%d+)$')
-  if found[1] and (not word or #text1 > 99 or time + ahead > 9007199254740992 or max(count, total) > 9007199254740992) then
+  if found[1] and (not word or #text1 > 99 or time + ahead > 9007199254740992
+      or max(count, total) > 9007199254740992) then
     return {3, 1, text1}
   end
   if word then
@@ -352,7 +355,8 @@ elseif word and word == epoch1 and dated + 0 > at1 - ARGV[4] then
   elseif back > 0 then
     for i = min(own, last), #entries do
       local ahead = i == last and at1 - entries[i][1] or 0
-      call('LSET', KEYS[1], i - #entries - 1, format('%s %s %d %d %d', epoch1, entries[i][1], ahead, entries[i][2], entries[i][3]))
+      call('LSET', KEYS[1], i - #entries - 1,
+        format('%s %s %d %d %d', epoch1, entries[i][1], ahead, entries[i][2], entries[i][3]))
     end
     if last < #entries then -- empty entries
       call('LTRIM', KEYS[1], 0, last - #entries - 1)
@@ -381,7 +385,8 @@ do
     length1, text1 = call('LLEN', KEYS[1]), call('LINDEX', KEYS[1], -1)
   end
   local word, time, ahead, count, total = match(text1, '^(%w+) (%d+) (%d+) (%d+) (%d+)$')
-  if found[1] and (not word or #text1 > 99 or time + ahead > 9007199254740992 or max(count, total) > 9007199254740992) then
+  if found[1] and (not word or #text1 > 99 or time + ahead > 9007199254740992
+      or max(count, total) > 9007199254740992) then
     return {3, 1, text1}
   end
   if word then

@@ -8,7 +8,8 @@ if now == '' then
 end
 now = max(0, now)
 local millis = floor(now / 1000)
-local stable1, size1, cool1, threshold1, slope1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
 local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
@@ -29,7 +30,8 @@ if text1 ~= '' then
 end
 local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
 if next1 <= at1 then
-  credit1, left1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1), stored1
+  credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
+  left1 = stored1
 end
 local free, most, credit = free1, most1, min(9007199254740992, credit1)
 local runs, flags = ARGV[9] or '', ARGV[10] or ''
@@ -120,7 +122,8 @@ if now == '' then
 end
 now = max(0, now)
 local millis = floor(now / 1000)
-local stable1, size1, cool1, threshold1, slope1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
 local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
@@ -141,7 +144,8 @@ if text1 ~= '' then
 end
 local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
 if next1 <= at1 then
-  credit1, left1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1), stored1
+  credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
+  left1 = stored1
 end
 local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
 do
@@ -187,7 +191,8 @@ if now == '' then
 end
 now = max(0, now)
 local millis = floor(now / 1000)
-local stable1, size1, cool1, threshold1, slope1 = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local stable1, size1, cool1 = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local threshold1, slope1 = tonumber(ARGV[6]), tonumber(ARGV[7])
 local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
@@ -208,7 +213,8 @@ if text1 ~= '' then
 end
 local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
 if next1 <= at1 then
-  credit1, left1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1), stored1
+  credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
+  left1 = stored1
 end
 local n = tonumber(ARGV[2])
 local marks = 7
@@ -246,7 +252,8 @@ if now == '' then
 end
 now = max(0, now)
 local millis = floor(now / 1000)
-local stable1, size1, cool1, threshold1, slope1 = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local stable1, size1, cool1 = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local threshold1, slope1 = tonumber(ARGV[5]), tonumber(ARGV[6])
 local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
@@ -267,7 +274,8 @@ if text1 ~= '' then
 end
 local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
 if next1 <= at1 then
-  credit1, left1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1), stored1
+  credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
+  left1 = stored1
 end
 local answers, want = '*', 1
 local report1 = {text1, floor(left1), 0, 0}
@@ -286,7 +294,8 @@ if now == '' then
 end
 now = max(0, now)
 local millis = floor(now / 1000)
-local stable1, size1, cool1, threshold1, slope1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
 local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
@@ -307,7 +316,8 @@ if text1 ~= '' then
 end
 local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
 if next1 <= at1 then
-  credit1, left1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1), stored1
+  credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
+  left1 = stored1
 end
 local epoch = ARGV[3]
 local answers, changed = {}, false
@@ -368,7 +378,8 @@ if now == '' then
 end
 now = max(0, now)
 local millis = floor(now / 1000)
-local stable1, size1, cool1, threshold1, slope1 = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local stable1, size1, cool1 = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local threshold1, slope1 = tonumber(ARGV[6]), tonumber(ARGV[7])
 local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
@@ -389,7 +400,8 @@ if text1 ~= '' then
 end
 local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
 if next1 <= at1 then
-  credit1, left1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1), stored1
+  credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
+  left1 = stored1
 end
 local changed = false
 for text in string.gmatch(ARGV[2], '[^,]+') do

@@ -13,7 +13,8 @@ local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+  if not word or #at > 18 or #taken > 16 or #part > 16
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
@@ -114,7 +115,8 @@ local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+  if not word or #at > 18 or #taken > 16 or #part > 16
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
@@ -170,7 +172,8 @@ local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+  if not word or #at > 18 or #taken > 16 or #part > 16
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
@@ -236,7 +239,8 @@ local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+  if not word or #at > 18 or #taken > 16 or #part > 16
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
@@ -271,7 +275,8 @@ local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+  if not word or #at > 18 or #taken > 16 or #part > 16
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
@@ -347,7 +352,8 @@ local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+  if not word or #at > 18 or #taken > 16 or #part > 16
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
