@@ -87,7 +87,7 @@ func ExampleHealthAndReflection() {
 	// ResourceExhausted
 }
 
-// A short wait instead of a refusal.
+// A short wait instead of a denial.
 func ExampleWait() {
 	client, closeClient := inMemory()
 	defer closeClient()
@@ -105,7 +105,7 @@ func ExampleWait() {
 	// OK
 }
 
-// Clients that were refused together retry at different times.
+// Clients that were refused at the same time retry at different times.
 func ExampleSpread() {
 	client, closeClient := connect()
 	defer closeClient()
@@ -122,7 +122,7 @@ func ExampleSpread() {
 	// Output: true
 }
 
-// What a limit would refuse, before it does.
+// What a limit would deny, before it does.
 func ExampleShadow() {
 	client, closeClient := connect()
 	defer closeClient()

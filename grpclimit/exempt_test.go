@@ -29,7 +29,7 @@ func TestHealthAndReflection_CallsOfServers_PassUnlessLimited(t *testing.T) {
 		"grpc.health.v1.Health/Check": true,
 	} {
 		guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-			refuses := grpclimit.All(fake(func(context.Context, int64) (rratelimiter.Decision, error) {
+			denies := grpclimit.All(fake(func(context.Context, int64) (rratelimiter.Decision, error) {
 				return rratelimiter.Decision{RetryAfter: time.Second}, nil
 			}))
 			for _, opts := range [][]grpclimit.Option{nil, {grpclimit.HealthAndReflection()}} {
@@ -37,11 +37,11 @@ func TestHealthAndReflection_CallsOfServers_PassUnlessLimited(t *testing.T) {
 				if exempt && opts == nil {
 					want = codes.OK
 				}
-				_, err := grpclimit.UnaryServerInterceptor(refuses, opts...)(b.Context(), nil,
+				_, err := grpclimit.UnaryServerInterceptor(denies, opts...)(b.Context(), nil,
 					&grpc.UnaryServerInfo{FullMethod: method},
 					func(context.Context, any) (any, error) { return nil, nil })
 				assert.Equal(b, want, status.Code(err), method)
-				err = grpclimit.StreamServerInterceptor(refuses, opts...)(nil, &stream{ctx: b.Context()},
+				err = grpclimit.StreamServerInterceptor(denies, opts...)(nil, &stream{ctx: b.Context()},
 					&grpc.StreamServerInfo{FullMethod: method},
 					func(any, grpc.ServerStream) error { return nil })
 				assert.Equal(b, want, status.Code(err), method)

@@ -103,9 +103,9 @@ func HealthAndReflection() Option {
 }
 
 // Spread adds a random part of less than d to the RetryInfo and the retry pushback of each call that
-// a server refuses. So clients that were refused together do not return together. The sum is never
-// below the exact time. A refusal without a RetryInfo stays without one. There is no random part by
-// default, or if d is 0. Spread panics if d is below 0.
+// a server refuses. So clients that were refused at the same time do not return at the same time.
+// The sum is never below the exact time. A refusal without a RetryInfo stays without one. There is
+// no random part by default, or if d is 0. Spread panics if d is below 0.
 func Spread(d time.Duration) Option {
 	if d < 0 {
 		panic(fmt.Sprintf("grpclimit: Spread: the duration is negative: %v", d))

@@ -13,8 +13,8 @@ type Result int
 
 // The results.
 const (
-	Acquired     = Result(guard.Granted)      // it got its permits
-	Rejected     = Result(guard.Refused)      // it was over the limit
+	Acquired     = Result(guard.Acquired)     // it got its permits
+	Rejected     = Result(guard.Rejected)     // it was over the limit
 	FailedOpen   = Result(guard.FailedOpen)   // Redis could not decide, and it passed
 	FailedClosed = Result(guard.FailedClosed) // Redis could not decide, and it was refused
 	Canceled     = Result(guard.Canceled)     // its context has ended, or will end before permits are free

@@ -25,8 +25,8 @@ func TestUnary_NewPolicy_IsShownAndHasShare(t *testing.T) {
 	})
 }
 
-// An incomplete policy is refused with the reason; it does not become a limit without a share.
-func TestUnary_IncompletePolicy_IsRefused(t *testing.T) {
+// An incomplete policy is an error with the reason; it does not become a limit without a share.
+func TestUnary_IncompletePolicy_IsAnError(t *testing.T) {
 	guardtest.Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
 		policytest.Register(f)
 		incomplete := policytest.Incomplete{FixedWindow: policytest.Window}

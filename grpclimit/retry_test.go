@@ -36,10 +36,10 @@ func TestRetryPolicy_DeniedCall_PassesAtFirstRetry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-				var refused atomic.Int64
+				var denied atomic.Int64
 				report := grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) {
 					if o.Result == grpclimit.Rejected {
-						refused.Add(1)
+						denied.Add(1)
 					}
 				})
 				c := serve(b, new(service), grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(perIP(client, policy), report)),
@@ -48,7 +48,7 @@ func TestRetryPolicy_DeniedCall_PassesAtFirstRetry(t *testing.T) {
 				for i := range 5 {
 					redistest.Pass(37 * time.Millisecond)
 					assert.Equal(b, "OK", get(b, c))
-					assert.EqualValues(b, 2*i, refused.Load(), "each but the first was refused once")
+					assert.EqualValues(b, 2*i, denied.Load(), "each but the first was denied once")
 					ss, err := c.FullDuplexCall(b.Context())
 					require.NoError(b, err)
 					require.NoError(b, ss.Send(new(test.StreamingOutputCallRequest)))
@@ -56,7 +56,7 @@ func TestRetryPolicy_DeniedCall_PassesAtFirstRetry(t *testing.T) {
 					assert.NoError(b, err)
 					require.NoError(b, ss.CloseSend())
 					_, _ = ss.Recv()
-					assert.EqualValues(b, 2*i+1, refused.Load())
+					assert.EqualValues(b, 2*i+1, denied.Load())
 				}
 			})
 		})

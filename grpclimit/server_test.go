@@ -65,7 +65,7 @@ func TestUnaryServerInterceptor_SeveralInAChain_EachDecides(t *testing.T) {
 		c := serve(b, s, grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(perIP(client, hour(10))),
 			grpclimit.UnaryServerInterceptor(grpclimit.Each(client, "some", grpclimit.ByIP(), hour(1))))).dial()
 		assert.Equal(b, "OK", get(b, c))
-		assert.Equal(b, anHour, get(b, c), "one trailer, and the details of the one that refused")
+		assert.Equal(b, anHour, get(b, c), "one trailer, and the details of the one that denied")
 	})
 }
 

@@ -69,7 +69,7 @@ func ExampleSkip() {
 	// 200 OK
 }
 
-// A short wait instead of a refusal.
+// A short wait instead of a denial.
 func ExampleWait() {
 	client, closeClient := connect()
 	defer closeClient()
@@ -86,7 +86,7 @@ func ExampleWait() {
 	// 200 OK
 }
 
-// Clients that were refused together retry at different times.
+// Clients that were refused at the same time retry at different times.
 func ExampleSpread() {
 	client, closeClient := connect()
 	defer closeClient()
@@ -98,7 +98,7 @@ func ExampleSpread() {
 	// Output: true <nil>
 }
 
-// What a limit would refuse, before it does.
+// What a limit would deny, before it does.
 func ExampleShadow() {
 	client, closeClient := connect()
 	defer closeClient()

@@ -120,11 +120,11 @@ func MaxWaiting(n int) Option {
 }
 
 // Spread adds a random part of less than d to the Retry-After of each request that a Middleware
-// refuses. So clients that were refused together do not return together. The sum is rounded up to
-// seconds and never below the exact time. It is also the Reset of ThreeHeaders and XRateLimit in a
-// denial. The parameter t of Draft11 stays exact, since it describes the limit and not the retry. A
-// refusal without a Retry-After stays without one. There is no random part by default, or if d is
-// 0. Spread panics if d is below 0.
+// refuses. So clients that were refused at the same time do not return at the same time. The sum is
+// rounded up to seconds and never below the exact time. It is also the Reset of ThreeHeaders and
+// XRateLimit in a denial. The parameter t of Draft11 stays exact, since it describes the limit and
+// not the retry. A refusal without a Retry-After stays without one. There is no random part by
+// default, or if d is 0. Spread panics if d is below 0.
 func Spread(d time.Duration) Option {
 	if d < 0 {
 		panic(fmt.Sprintf("httplimit: Spread: the duration is negative: %v", d))

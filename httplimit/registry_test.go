@@ -29,8 +29,8 @@ func TestMiddleware_NewPolicy_IsShownAndHasShare(t *testing.T) {
 	})
 }
 
-// An incomplete policy is refused with the reason; it does not become a limit without a share.
-func TestMiddleware_IncompletePolicy_IsRefused(t *testing.T) {
+// An incomplete policy is an error with the reason; it does not become a limit without a share.
+func TestMiddleware_IncompletePolicy_IsAnError(t *testing.T) {
 	guardtest.Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
 		policytest.Register(f)
 		incomplete := policytest.Incomplete{FixedWindow: policytest.Window}

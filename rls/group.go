@@ -76,7 +76,7 @@ func (g *group) call(ctx context.Context, s *Server) error {
 		each = []rratelimiter.Decision{answer.Decision}
 	}
 	switch answer.Result {
-	case guard.Granted, guard.Refused:
+	case guard.Acquired, guard.Rejected:
 		if len(each) != g.policies {
 			return s.failed(answer.Err) // no limiter of this package does this
 		}
@@ -137,11 +137,11 @@ func (l *operation) TakeEach(ctx context.Context, _ int64) ([]rratelimiter.Decis
 	if err != nil && !errors.Is(err, rratelimiter.ErrPermitsExceedRate) {
 		return nil, err
 	}
-	refused := err != nil
+	denied := err != nil
 	for _, one := range each {
-		refused = refused || !one.Allowed
+		denied = denied || !one.Allowed
 	}
-	if !refused {
+	if !denied {
 		return each, nil
 	}
 	if _, err := l.Charge(ctx, l.hits); err != nil {

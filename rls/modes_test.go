@@ -109,7 +109,7 @@ descriptors:
 }
 
 var modes = []scenario{
-	{"shadow mode never refuses, and takes nothing of what it would have refused", `
+	{"shadow mode never denies, and takes nothing of what it would have denied", `
 domain: shadow
 descriptors:
   - {key: s, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
@@ -123,7 +123,7 @@ descriptors:
 		{0, "shadow x2 | s=2 | e=1", "OVER | OK 0/1 minute 60s | OVER 0/3 minute 60s"},
 		{0, "shadow | s=2 | e=1", "OK | OK 0/1 minute 60s | OK 0/3 minute 60s"},
 	}},
-	{"quotas refuse if all of them do", `
+	{"quotas deny if all of them do", `
 domain: quota
 descriptors:
   - {key: q, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}

@@ -60,7 +60,7 @@ rules:
   - {name: b, match: {headers: {X: y}}, key: all, limits: 9/h}
   - {name: c, match: /deep/er, key: all, limits: 9/h}`,
 			[]call{{"GET /", h("X", "y"), good}, {"GET /", h("X", "y"), many}, {"GET /deep/er", nil, many}}},
-		"all rules decide, and what one took comes back when another refuses": {`
+		"all rules decide, and what one took comes back when another denies": {`
 match: all
 rules:
   - {name: wide, key: all, limits: 3/h, deadline: 1s}

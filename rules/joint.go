@@ -54,9 +54,10 @@ func (s *snapshot) acquires(o *opener, rules *matcher, r *requestInfo, path targ
 	return joinAdjacent(all, o)
 }
 
-// appendAcquires adds the joint acquires of a rule: one, if its limiters share a slot. A rule has them once
-// for each key.
-func (r *rule) appendAcquires(all []jointAcquire, o *opener, request *requestInfo, path string, m match) []jointAcquire {
+// appendAcquires adds the joint acquires of a rule: one, if its limiters share a slot. A rule has
+// them once for each key.
+func (r *rule) appendAcquires(all []jointAcquire, o *opener, request *requestInfo, path string,
+	m match) []jointAcquire {
 	a := jointAcquire{settings: r.settings, rules: []string{r.name}, cost: 1, err: m.unknown}
 	if a.err != nil {
 		return append(all, a)

@@ -22,7 +22,7 @@ func TestGuard_HungRedis_DelaysOnlyTheFirstRequests(t *testing.T) {
 		r, reports := new(redis), new(recorder)
 		g := New(Open, deadline, reports.changed)
 		q := Request{Limiter: r, Permits: 1}
-		require.Equal(t, Granted, g.Ask(t.Context(), q).Result)
+		require.Equal(t, Acquired, g.Ask(t.Context(), q).Result)
 		time.Sleep(time.Second)
 		r.hangs.Store(true)
 
@@ -50,7 +50,7 @@ func TestGuard_HungRedis_DelaysOnlyTheFirstRequests(t *testing.T) {
 		time.Sleep(maxProbePause)
 		synctest.Wait()
 		assert.Equal(t, []string{"false context deadline exceeded", "true <nil>"}, reports.changes)
-		assert.Equal(t, Granted, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, Acquired, g.Ask(t.Context(), q).Result)
 	})
 }
 
@@ -67,7 +67,7 @@ func TestGuard_OneOfManyCallsFails_IsNoOutage(t *testing.T) {
 			})
 			pair.Go(func() {
 				time.Sleep(deadline / 2)
-				assert.Equal(t, Granted, g.Ask(t.Context(), Request{Limiter: well, Permits: 1}).Result)
+				assert.Equal(t, Acquired, g.Ask(t.Context(), Request{Limiter: well, Permits: 1}).Result)
 			})
 			pair.Wait()
 		}
@@ -81,21 +81,21 @@ func TestGuard_DenialFromMemory_EndsNoOutage(t *testing.T) {
 		r, reports := new(redis), new(recorder)
 		g := New(Open, deadline, reports.changed)
 		q := Request{Limiter: r, Permits: 1}
-		r.refuses.Store(true)
+		r.down.Store(true)
 		require.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result)
 		r.denies.Store(true)
 		for range 3 {
 			time.Sleep(2 * probeIdle)
-			assert.Equal(t, Refused, g.Ask(t.Context(), q).Result, "it holds")
+			assert.Equal(t, Rejected, g.Ask(t.Context(), q).Result, "it holds")
 			assert.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result, "Redis is still down")
 		}
 		assert.Len(t, reports.changes, 1)
-		r.refuses.Store(false)
+		r.down.Store(false)
 		time.Sleep(maxProbePause)
 		synctest.Wait()
 		assert.Equal(t, []string{"false connection refused", "true <nil>"}, reports.changes)
 		looks := r.looks.Load()
-		assert.Equal(t, Refused, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, Rejected, g.Ask(t.Context(), q).Result)
 		assert.Equal(t, looks, r.looks.Load(), "no probe while Redis is up")
 	})
 }
@@ -110,7 +110,7 @@ func TestGuard_ErrorOfACall_ShowsWhetherRedisIsDown(t *testing.T) {
 		"no rate":            {rratelimiter.ErrNotInitialized, FailedClosed, false},
 		"state":              {&rratelimiter.StateError{}, FailedClosed, false},
 		"a policy":           {rratelimiter.ErrInvalidRate, FailedClosed, false},
-		"more than there is": {rratelimiter.ErrPermitsExceedRate, Refused, false},
+		"more than there is": {rratelimiter.ErrPermitsExceedRate, Rejected, false},
 		"permits":            {rratelimiter.ErrInvalidPermits, FailedClosed, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -144,27 +144,27 @@ func TestBuckets_SeveralPolicies_GrantTogether(t *testing.T) {
 			return a
 		}
 		a := take()
-		assert.Equal(t, Granted, a.Result)
+		assert.Equal(t, Acquired, a.Result)
 		assert.EqualValues(t, 2, a.Each[0].Limit)
 		assert.EqualValues(t, 1, a.Each[1].Remaining)
 		a = take()
-		assert.Equal(t, Refused, a.Result)
+		assert.Equal(t, Rejected, a.Result)
 		assert.False(t, a.Each[0].Allowed)
 		assert.True(t, a.Each[1].Allowed)
 		assert.Equal(t, 500*time.Millisecond, a.Decision.RetryAfter)
 		time.Sleep(500 * time.Millisecond)
-		assert.Equal(t, Granted, take().Result, "the refusal has taken nothing of the second")
+		assert.Equal(t, Acquired, take().Result, "the denial has taken nothing of the second")
 		time.Sleep(500 * time.Millisecond)
 		a = take()
-		assert.Equal(t, Refused, a.Result)
+		assert.Equal(t, Rejected, a.Result)
 		assert.True(t, a.Each[0].Allowed)
 		assert.False(t, a.Each[1].Allowed)
 
 		b.settle(q, 0.5, -1)
-		assert.Equal(t, Granted, take().Result, "what came back")
+		assert.Equal(t, Acquired, take().Result, "what came back")
 		b.settle(q, 0.5, 10)
 		time.Sleep(time.Minute)
-		assert.Equal(t, Refused, take().Result, "what is owed")
+		assert.Equal(t, Rejected, take().Result, "what is owed")
 	})
 }
 
@@ -175,7 +175,7 @@ func TestBuckets_ManyNames_AreBounded(t *testing.T) {
 		policies := []limit.Policy{limit.FixedWindow{Permits: 10, Interval: time.Minute}}
 		take := func(name string) bool {
 			a, ok := b.take(Request{Limiter: called{name: name}, Permits: 1, Policies: policies}, 0.5)
-			return ok && a.Result == Granted
+			return ok && a.Result == Acquired
 		}
 		for i := range mostNames {
 			require.True(t, take(fmt.Sprint(i)))

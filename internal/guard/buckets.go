@@ -62,9 +62,9 @@ func (b *buckets) take(q Request, share float64) (Answer, bool) {
 	for i, s := range shapes {
 		each[i] = s.decide(found[i].full, now, q.Permits)
 	}
-	a := Answer{Result: Refused, Local: true, Decision: combine(each)}
+	a := Answer{Result: Rejected, Local: true, Decision: combine(each)}
 	if a.Decision.Allowed {
-		a.Result = Granted
+		a.Result = Acquired
 		for i, s := range shapes {
 			found[i].full = s.take(found[i].full, now, q.Permits)
 			each[i] = s.decide(found[i].full, now, 0)

@@ -37,15 +37,15 @@ func TestOnRedisChange_CallbackBlocks_ChangesComeInOrder(t *testing.T) {
 			reports.changed(up, err)
 		})
 		q := Request{Limiter: r, Permits: 1}
-		r.refuses.Store(true)
+		r.down.Store(true)
 		go g.Ask(t.Context(), q)
 		synctest.Wait()
-		r.refuses.Store(false)
+		r.down.Store(false)
 		time.Sleep(deadline)
 		synctest.Wait()
-		assert.Equal(t, Granted, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, Acquired, g.Ask(t.Context(), q).Result)
 		time.Sleep(deadline)
-		r.refuses.Store(true)
+		r.down.Store(true)
 		assert.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result)
 		assert.Empty(t, reports.changes)
 		close(release)
@@ -57,15 +57,15 @@ func TestOnRedisChange_CallbackBlocks_ChangesComeInOrder(t *testing.T) {
 func TestOnRedisChange_CallbackPanics_StateIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, calls := new(redis), 0
-		r.refuses.Store(true)
+		r.down.Store(true)
 		g := New(Open, deadline, func(bool, error) { calls++; panic("a callback") })
 		q := Request{Limiter: r, Permits: 1}
 		assert.PanicsWithValue(t, "a callback", func() { g.Ask(t.Context(), q) })
 		assert.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result)
-		r.refuses.Store(false)
+		r.down.Store(false)
 		time.Sleep(deadline)
 		synctest.Wait()
-		assert.Equal(t, Granted, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, Acquired, g.Ask(t.Context(), q).Result)
 		assert.Equal(t, 2, calls)
 	})
 }
@@ -81,16 +81,16 @@ func TestOnRedisChange_CallbackPanics_QueuedChangesAreReported(t *testing.T) {
 			}
 		})
 		q := Request{Limiter: r, Permits: 1}
-		r.refuses.Store(true)
+		r.down.Store(true)
 		go func() {
 			defer func() { assert.Equal(t, "a callback", recover()) }()
 			g.Ask(t.Context(), q)
 		}()
 		synctest.Wait()
-		r.refuses.Store(false)
+		r.down.Store(false)
 		time.Sleep(deadline)
 		synctest.Wait()
-		assert.Equal(t, Granted, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, Acquired, g.Ask(t.Context(), q).Result)
 		close(release)
 		synctest.Wait()
 		assert.Equal(t, []string{"false connection refused", "true <nil>"}, reports.changes)

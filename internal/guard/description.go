@@ -91,7 +91,7 @@ func (d *Description) Single(decision rratelimiter.Decision) int {
 func (d *Description) Violated(a Answer, permits int64) []int {
 	var violated []int
 	switch {
-	case a.Result != Refused:
+	case a.Result != Rejected:
 		return nil
 	case len(a.Each) > 0:
 		for i, decision := range a.Each {

@@ -61,24 +61,25 @@ type Request struct {
 // Result is the result of a request.
 type Result int
 
-// The results.
+// The results. A limiter grants a request or denies it, which makes it Acquired or Rejected. The
+// middleware refuses each request that does not pass.
 const (
-	Granted      Result = iota + 1
-	Refused             // it is over the limit
+	Acquired     Result = iota + 1
+	Rejected            // it is over the limit
 	FailedOpen          // Redis could not decide, and the mode lets it pass
 	FailedClosed        // Redis could not decide, and the mode refuses it
 	Canceled            // its context has ended, or will end before permits are free
 )
 
 // Passes reports whether the request proceeds.
-func (r Result) Passes() bool { return r == Granted || r == FailedOpen }
+func (r Result) Passes() bool { return r == Acquired || r == FailedOpen }
 
 // String returns the name of the result in metrics.
 func (r Result) String() string {
 	switch r {
-	case Granted:
+	case Acquired:
 		return "acquired"
-	case Refused:
+	case Rejected:
 		return "rejected"
 	case FailedOpen:
 		return "failed_open"
@@ -95,7 +96,7 @@ type Answer struct {
 	Result   Result
 	Local    bool                    // decided by this process for its share of the limit
 	Invalid  bool                    // FailedClosed because of the request itself, see [Invalid]
-	Decision rratelimiter.Decision   // if it was granted or refused
+	Decision rratelimiter.Decision   // if Result is Acquired or Rejected
 	Each     []rratelimiter.Decision // of each policy, if there are several and the limiter reports them
 	Waited   bool                    // for its permits: the numbers are older than the wait
 	Err      error                   // why Redis could not decide, or why a wait is pointless
@@ -106,7 +107,7 @@ func (a Answer) RetryAfter() time.Duration {
 	switch {
 	case a.Result == FailedClosed && !a.Invalid:
 		return time.Second
-	case a.Result == Refused:
+	case a.Result == Rejected:
 		return a.Decision.RetryAfter
 	}
 	return 0
@@ -147,7 +148,7 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 			}
 		}
 		pause := a.Decision.RetryAfter
-		if a.Result != Refused || q.Wait == 0 || pause <= 0 || q.Wait > 0 && time.Now().Add(pause).After(until) {
+		if a.Result != Rejected || q.Wait == 0 || pause <= 0 || q.Wait > 0 && time.Now().Add(pause).After(until) {
 			return a
 		}
 		if a.Local {
@@ -186,11 +187,11 @@ func (g *Guard) attempt(ctx context.Context, q Request) Answer {
 		return g.failed(ctx, q, a, err)
 	}
 	if a.Decision.Allowed {
-		a.Result = Granted
+		a.Result = Acquired
 		g.breaker.succeeded()
 		return a
 	}
-	a.Result = Refused
+	a.Result = Rejected
 	if g.breaker.isDown() {
 		g.breaker.verify(ctx, q.Limiter)
 	}
@@ -251,7 +252,7 @@ func (g *Guard) failed(ctx context.Context, q Request, a Answer, err error) Answ
 	a.Err = err
 	switch {
 	case errors.Is(err, rratelimiter.ErrPermitsExceedRate):
-		a.Result = Refused // no wait helps
+		a.Result = Rejected // no wait helps
 		return a
 	case ctx.Err() != nil:
 		g.breaker.verify(ctx, q.Limiter)

@@ -15,10 +15,10 @@ import (
 
 // redis is a limiter whose Redis can be made to fail. It grants all.
 type redis struct {
-	hangs, refuses atomic.Bool
-	asked          atomic.Int64
-	denies         atomic.Bool // from memory: also where it hangs
-	looks          atomic.Int64
+	hangs, down atomic.Bool
+	asked       atomic.Int64
+	denies      atomic.Bool // from memory: also where it hangs
+	looks       atomic.Int64
 }
 
 var errRefused = errors.New("connection refused")
@@ -40,7 +40,7 @@ func (r *redis) Peek(ctx context.Context) ([]rratelimiter.Decision, error) {
 
 func (r *redis) answer(ctx context.Context) error {
 	switch {
-	case r.refuses.Load():
+	case r.down.Load():
 		return errRefused
 	case r.hangs.Load():
 		<-ctx.Done()

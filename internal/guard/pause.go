@@ -62,11 +62,11 @@ func (p *Pauses) left(name string) time.Duration {
 	return max(0, left)
 }
 
-// paused returns the refusal of a request whose limiter is paused.
+// paused returns the answer to a request whose limiter is paused: a denial.
 func (q *Request) paused() (Answer, bool) {
 	if q.Pauses == nil {
 		return Answer{}, false
 	}
 	left := q.Pauses.left(NameOf(q.Limiter))
-	return Answer{Result: Refused, Decision: rratelimiter.Decision{RetryAfter: left}}, left > 0
+	return Answer{Result: Rejected, Decision: rratelimiter.Decision{RetryAfter: left}}, left > 0
 }

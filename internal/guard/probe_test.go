@@ -56,7 +56,7 @@ func TestGuard_ProbeIsStuck_RequestAsksInItsPlace(t *testing.T) {
 		time.Sleep(deadline)
 		assert.Equal(t, FailedClosed, g.Ask(t.Context(), q).Result)
 		time.Sleep(11 * deadline)
-		assert.Equal(t, Granted, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, Acquired, g.Ask(t.Context(), q).Result)
 		assert.Equal(t, []string{"false connection refused", "true <nil>"}, reports.changes)
 		close(release)
 	})
@@ -66,7 +66,7 @@ func TestGuard_ProbeIsStuck_RequestAsksInItsPlace(t *testing.T) {
 func TestGuard_RefusedConnection_IsTriedOncePerDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := new(redis)
-		r.refuses.Store(true)
+		r.down.Store(true)
 		g := New(Closed, deadline, nil)
 		for range 1000 {
 			assert.Equal(t, FailedClosed, g.Ask(t.Context(), Request{Limiter: r, Permits: 1}).Result)
@@ -81,7 +81,7 @@ func TestGuard_RefusedConnection_IsTriedOncePerDeadline(t *testing.T) {
 func TestGuard_RareRequests_AskThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, reports := new(redis), new(recorder)
-		r.refuses.Store(true)
+		r.down.Store(true)
 		g := New(Closed, deadline, reports.changed)
 		q := Request{Limiter: r, Permits: 1}
 		g.Ask(t.Context(), q)
@@ -95,8 +95,8 @@ func TestGuard_RareRequests_AskThemselves(t *testing.T) {
 		time.Sleep(deadline)
 		assert.Greater(t, r.looks.Load(), looks, "it is looked after again")
 		time.Sleep(time.Hour)
-		r.refuses.Store(false)
-		assert.Equal(t, Granted, g.Ask(t.Context(), q).Result)
+		r.down.Store(false)
+		assert.Equal(t, Acquired, g.Ask(t.Context(), q).Result)
 		assert.Equal(t, []string{"false connection refused", "true <nil>"}, reports.changes)
 	})
 }

@@ -19,11 +19,11 @@ func TestGate_Decide_FollowsTheSettings(t *testing.T) {
 		want     Result
 		waits    bool
 	}{
-		"denied":              {want: Refused},
-		"denied, with a wait": {settings: Settings{Wait: 2 * time.Minute}, want: Refused, waits: true},
-		"denied, shadow":      {settings: Settings{Wait: 2 * time.Minute, Shadow: true}, want: Refused},
+		"denied":              {want: Rejected},
+		"denied, with a wait": {settings: Settings{Wait: 2 * time.Minute}, want: Rejected, waits: true},
+		"denied, shadow":      {settings: Settings{Wait: 2 * time.Minute, Shadow: true}, want: Rejected},
 		"outgoing":            {outgoing: true, want: Canceled, waits: true},
-		"outgoing, at once":   {settings: Settings{AtOnce: true}, outgoing: true, want: Refused},
+		"outgoing, at once":   {settings: Settings{AtOnce: true}, outgoing: true, want: Rejected},
 		"no limiter":          {err: errRefused, want: FailedClosed},
 		"no limiter, open":    {settings: Settings{Mode: Open}, err: errRefused, want: FailedOpen},
 		"invalid, open":       {settings: Settings{Mode: Open}, err: ErrInvalidRequest, want: FailedClosed},

@@ -12,7 +12,7 @@ import (
 func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) error {
 	more := cost - q.Permits
 	switch {
-	case a.Result != Granted || more == 0:
+	case a.Result != Acquired || more == 0:
 		return nil
 	case a.Local:
 		g.own.local.settle(q, float64(g.mode), more)

@@ -6,7 +6,7 @@ import (
 )
 
 // Spread adds a random part to the times after which clients retry, so that clients that were
-// refused together do not return together.
+// refused at the same time do not return at the same time.
 type Spread struct {
 	Most   time.Duration       // 0 for none
 	Random func(n int64) int64 // returns a number from 0 to n-1

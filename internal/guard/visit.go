@@ -55,7 +55,7 @@ func (v *Visit[O]) Settle(cost int64) error {
 	if cost < 0 {
 		return fmt.Errorf("%w: a cost of %d to settle, want 0 or more", rratelimiter.ErrInvalidPermits, cost)
 	}
-	if v == nil || v.answer.Result != Granted {
+	if v == nil || v.answer.Result != Acquired {
 		return nil
 	}
 	if cost-v.request.Permits > mostPermits {

@@ -19,7 +19,7 @@ func (owes) Charge(context.Context, int64) (rratelimiter.Decision, error) {
 
 // Settle reports it to the handler, before that returns.
 func TestSettle_CostThatNoCallCanCharge_Fails(t *testing.T) {
-	v := NewVisit(t.Context(), New(Closed, deadline, nil), Request{Limiter: owes{}, Permits: 1}, Answer{Result: Granted},
+	v := NewVisit(t.Context(), New(Closed, deadline, nil), Request{Limiter: owes{}, Permits: 1}, Answer{Result: Acquired},
 		0)
 	assert.ErrorIs(t, v.Settle(math.MaxInt64), rratelimiter.ErrInvalidPermits)
 	assert.ErrorIs(t, v.Settle(mostPermits+2), rratelimiter.ErrInvalidPermits)

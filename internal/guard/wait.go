@@ -17,7 +17,7 @@ type waiter interface {
 
 // wait queues a request that was denied.
 func (g *Guard) wait(ctx context.Context, q Request, a Answer, l waiter) Answer {
-	granted, late, err := true, false, error(nil)
+	acquired, late, err := true, false, error(nil)
 	if q.Wait == Forever {
 		err = l.Acquire(ctx, q.Permits)
 		late = tooLate(ctx, err)
@@ -26,28 +26,28 @@ func (g *Guard) wait(ctx context.Context, q Request, a Answer, l waiter) Answer 
 		// Redis has its deadline on top, for a call at the very end.
 		limited, stop := context.WithDeadline(ctx, end.Add(g.deadline))
 		defer stop()
-		granted, err = l.TryAcquireWithin(limited, q.Permits, q.Wait)
+		acquired, err = l.TryAcquireWithin(limited, q.Permits, q.Wait)
 		late = tooLate(ctx, err) && time.Now().Before(end)
 	}
-	return g.waited(ctx, q, a, granted, late, err)
+	return g.waited(ctx, q, a, acquired, late, err)
 }
 
 // waited returns the answer after a wait for permits. With late, no permits are free before the
 // deadline of ctx.
-func (g *Guard) waited(ctx context.Context, q Request, a Answer, granted, late bool, err error) Answer {
+func (g *Guard) waited(ctx context.Context, q Request, a Answer, acquired, late bool, err error) Answer {
 	switch {
 	case late:
 		a.Result, a.Err = Canceled, err
 		return a
 	case err != nil:
 		return g.failed(ctx, q, a, err)
-	case !granted:
+	case !acquired:
 		return a
 	}
 	g.breaker.succeeded()
 	// The permits that other callers took during the wait are unknown, so permits that were missing
 	// count as used.
-	a.Result, a.Waited = Granted, true
+	a.Result, a.Waited = Acquired, true
 	a.Decision = served(a.Decision, q.Permits)
 	for i, d := range a.Each {
 		a.Each[i] = served(d, q.Permits)
@@ -65,12 +65,12 @@ func served(d rratelimiter.Decision, permits int64) rratelimiter.Decision {
 // detects an outage. The remaining permits are unknown.
 func (g *Guard) acquireForever(ctx context.Context, q Request, l waiter) Answer {
 	end := time.Now().Add(g.deadline)
-	granted, err := l.TryAcquireWithin(ctx, q.Permits, g.deadline)
-	if err == nil && !granted {
+	acquired, err := l.TryAcquireWithin(ctx, q.Permits, g.deadline)
+	if err == nil && !acquired {
 		g.breaker.succeeded()
 		return g.wait(ctx, q, Answer{}, l)
 	}
-	return g.waited(ctx, q, Answer{}, granted, tooLate(ctx, err) && time.Now().Before(end), err)
+	return g.waited(ctx, q, Answer{}, acquired, tooLate(ctx, err) && time.Now().Before(end), err)
 }
 
 // tooLate reports whether an error means that no permits are free before the deadline of ctx, and

@@ -72,5 +72,5 @@ func (w waits) Peek(context.Context) ([]rratelimiter.Decision, error) {
 // The numbers of the decision are unknown.
 func TestGuard_PermitsAfterAWait_AreGranted(t *testing.T) {
 	a := New(Closed, deadline, nil).Ask(t.Context(), Request{Limiter: waits{}, Permits: 1, Wait: Forever})
-	assert.Equal(t, Answer{Result: Granted, Waited: true, Decision: rratelimiter.Decision{Allowed: true}}, a)
+	assert.Equal(t, Answer{Result: Acquired, Waited: true, Decision: rratelimiter.Decision{Allowed: true}}, a)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// A request is refused at once if its permits cannot be had in time.
+// A request is denied at once if its permits cannot be had in time.
 func testWait(t *testing.T, m Middleware) {
 	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
 		served := 0

@@ -17,12 +17,12 @@ type Grant struct {
 	Member  string
 }
 
-// Layout is the format of a member, named for the releases of Redisson that write it. All formats end
-// with the permits, 4 bytes little-endian.
+// Layout is the format of a member, named for the releases of Redisson that write it. All formats
+// end with the permits, 4 bytes little-endian.
 type Layout string
 
-// The layouts, the oldest first. 3.17.0 writes ByteLayout but misreads it, so programs of 3.17.1 and
-// later can share a limiter.
+// The layouts, the oldest first. 3.17.0 writes ByteLayout but misreads it, so programs of 3.17.1
+// and later can share a limiter.
 const (
 	FloatLayout Layout = "3.16.3 and before"  // 4 bytes of a random float
 	LongLayout  Layout = "3.16.4 to 3.16.8"   // 8 bytes of length, then the random part
