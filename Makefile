@@ -14,7 +14,7 @@ GO_TEST       = go test -race -shuffle=on
 CONTAINER     = $(CURDIR)/bin/redis-container
 
 # Oldest and newest servers first, and quick suites before slow ones, so that a failure shows early.
-SERVERS      ?= redis-6.0,valkey-9.1,redis-8.0,valkey-8.0,valkey-8.1,redis-7.0
+SERVERS      ?= redis-6.0,valkey-9.1,redis-8.6,redis-8.0,valkey-8.0,valkey-8.1,redis-7.0
 SERVER_SUITES = ./limits/denials ./compatibility/differences ./faults/corruption ./limits/policies ./limits/strict \
 	./faults/joined ./compatibility/cluster ./compatibility/calls ./compatibility/sequences ./compatibility/crowd \
 	./faults/outages
@@ -67,7 +67,7 @@ test-proxies:
 test-matrix: deps
 	cd integration && REDISSON_VERSIONS=$(REDISSON_VERSIONS) $(GO_TEST) -p 1 -timeout 120m ./compatibility/calls ./compatibility/sequences
 
-# Every supported server, in about 75 minutes. apt fetches Debian's packages of redis-server 6.0, 7.0 and 8.0 and
+# Every supported server, in about 90 minutes. apt fetches Debian's packages of redis-server 6.0, 7.0, 8.0 and 8.6 and
 # valkey-server 8.0, 8.1 and 9.1 into RRATELIMITER_SERVERS, by default ~/.cache/rratelimiter-servers. Some of them:
 #   make test-servers SERVERS=redis-6.0,valkey-9.1 PACKAGES='./compatibility/calls ./faults/outages'
 test-servers: deps

@@ -2,7 +2,7 @@
 # Fetches a server of another release of Debian, with the libraries it needs, and unpacks it into a folder beside those that are
 # installed. Prints the path of a program that behaves as redis-server:
 #
-#	fetch.sh NAME          redis-6.0, redis-7.0, redis-8.0, valkey-8.0, valkey-8.1 or valkey-9.1
+#	fetch.sh NAME          redis-6.0, redis-7.0, redis-8.0, redis-8.6, valkey-8.0, valkey-8.1 or valkey-9.1
 #
 # The folder is RRATELIMITER_SERVERS, by default rratelimiter-servers in the user's cache. What is there stays: remove it to fetch
 # anew. apt does the fetching, with lists of its own, and checks the signatures as always; nothing is installed, and nobody need be root.
@@ -18,10 +18,11 @@ case $name in
 redis-6.0) suites="bullseye" package=redis-server ;;
 redis-7.0) suites="bookworm" package=redis-server ;;
 redis-8.0) suites="trixie" package=redis-server ;;
+redis-8.6) suites="sid experimental" package=redis-server ;;
 valkey-8.0) suites="bookworm bookworm-backports" package=valkey-server ;;
 valkey-8.1) suites="trixie" package=valkey-server ;;
 valkey-9.1) suites="forky" package=valkey-server ;;
-*) fail "no server ${name:-named}: redis-6.0, redis-7.0, redis-8.0, valkey-8.0, valkey-8.1 and valkey-9.1 are known" ;;
+*) fail "no server ${name:-named}: redis-6.0, redis-7.0, redis-8.0, redis-8.6, valkey-8.0, valkey-8.1 and valkey-9.1 are known" ;;
 esac
 
 cache=${RRATELIMITER_SERVERS:-${XDG_CACHE_HOME:-$HOME/.cache}/rratelimiter-servers}
@@ -58,7 +59,7 @@ Dir::Etc::sourcelist "$work/apt/sources.list";
 Dir::Etc::sourceparts "-";
 Dir::Etc::preferences "-";
 Dir::Etc::preferencesparts "-";
-APT::Default-Release "";
+APT::Default-Release "${suites##* }";
 APT::Install-Recommends "false";
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
