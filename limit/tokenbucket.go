@@ -47,9 +47,9 @@ func (p TokenBucket) validate() error {
 	return checkBucket("TokenBucket", "Refill", p.Capacity, p.Refill, p.Interval)
 }
 
-func checkBucket(policy, rate string, capacity, refill int64, interval time.Duration) error {
-	return cmp.Or(checkPermits(policy, "Capacity", capacity), checkPermits(policy, rate, refill),
-		checkInterval(policy, "Interval", interval))
+func checkBucket(kind, rate string, capacity, refill int64, interval time.Duration) error {
+	return cmp.Or(checkPermits(kind, "Capacity", capacity), checkPermits(kind, rate, refill),
+		checkInterval(kind, "Interval", interval))
 }
 
 func (p TokenBucket) kind() string { return "tokenbucket" }

@@ -63,7 +63,7 @@ func (b *breaker) allows(ctx context.Context, l Limiter) bool {
 	if !b.down.Load() {
 		return true
 	}
-	b.setTarget(ctx, l)
+	b.setTargetLocked(ctx, l)
 	if !b.probing {
 		return true
 	}
@@ -74,8 +74,8 @@ func (b *breaker) allows(ctx context.Context, l Limiter) bool {
 	return late
 }
 
-// setTarget makes the limiter of a request the target of the next probe. The lock is held.
-func (b *breaker) setTarget(ctx context.Context, l Limiter) {
+// setTargetLocked makes the limiter of a request the target of the next probe. The lock is held.
+func (b *breaker) setTargetLocked(ctx context.Context, l Limiter) {
 	b.lastRequest, b.target = b.now(), target{context.WithoutCancel(ctx), l}
 }
 
@@ -88,7 +88,7 @@ func (b *breaker) succeeded() {
 	if b.down.Load() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.set(true, nil)
+		b.setLocked(true, nil)
 	}
 }
 
@@ -130,8 +130,8 @@ func (b *breaker) failed(ctx context.Context, l Limiter, err error) {
 		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.setTarget(ctx, l)
-		b.set(false, err)
+		b.setTargetLocked(ctx, l)
+		b.setLocked(false, err)
 	}
 }
 
@@ -143,9 +143,9 @@ func (b *breaker) verify(ctx context.Context, l Limiter) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.setTarget(ctx, l)
+	b.setTargetLocked(ctx, l)
 	b.unsure = !b.down.Load()
-	b.probe()
+	b.probeLocked()
 }
 
 // isSilent reports whether Redis has answered no call for the time of the deadline.
@@ -154,8 +154,9 @@ func (b *breaker) isSilent() bool {
 	return last == 0 || b.now()-last >= int64(b.deadline)
 }
 
-// set changes the state, starts the prober of an outage, and reports the change. The lock is held.
-func (b *breaker) set(up bool, err error) {
+// setLocked changes the state, starts the prober of an outage, and reports the change. The lock is
+// held.
+func (b *breaker) setLocked(up bool, err error) {
 	before := !b.down.Swap(!up)
 	// A call that is answered records the answer before it reads the state, so one of the two
 	// goroutines sees the other.
@@ -166,10 +167,10 @@ func (b *breaker) set(up bool, err error) {
 	if up {
 		b.target = target{}
 	}
-	b.probe()
+	b.probeLocked()
 	if before != up {
-		b.queue(up, err)
-		b.report()
+		b.queueLocked(up, err)
+		b.reportLocked()
 	}
 }
 
@@ -177,22 +178,23 @@ func (b *breaker) set(up bool, err error) {
 func (b *breaker) retire() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.queue(true, nil)
+	b.queueLocked(true, nil)
 	b.retired = true
-	b.report()
+	b.reportLocked()
 }
 
-// queue queues a change for the callback. The lock is held.
-func (b *breaker) queue(up bool, err error) {
+// queueLocked queues a change for the callback. The lock is held.
+func (b *breaker) queueLocked(up bool, err error) {
 	if b.changed != nil && !b.retired && b.reported == up {
 		b.reported = !up
 		b.changes = append(b.changes, change{up, err})
 	}
 }
 
-// report calls the callback for all queued changes, even if it panics. Only one goroutine does this
-// at a time, so that the changes come in order. The lock is held, but not during the callback.
-func (b *breaker) report() {
+// reportLocked calls the callback for all queued changes, even if it panics. Only one goroutine
+// does this at a time, so that the changes come in order. The lock is held, but not during the
+// callback.
+func (b *breaker) reportLocked() {
 	if b.reporting || len(b.changes) == 0 {
 		return
 	}
@@ -201,7 +203,7 @@ func (b *breaker) report() {
 	defer func() {
 		b.mu.Lock()
 		b.reporting = false
-		b.report()
+		b.reportLocked()
 	}()
 	b.mu.Unlock()
 	b.changed(next.up, next.err)

@@ -54,7 +54,7 @@ func (b *buckets) take(q Request, share float64) (Answer, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
-	found := b.find(name, q.Policies, now)
+	found := b.findLocked(name, q.Policies, now)
 	if found == nil {
 		return Answer{}, false
 	}
@@ -86,7 +86,7 @@ func (b *buckets) settle(q Request, share float64, more int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
-	if found := b.find(NameOf(q.Limiter), q.Policies, now); found != nil {
+	if found := b.findLocked(NameOf(q.Limiter), q.Policies, now); found != nil {
 		for i, s := range shapes {
 			found[i].full = s.take(found[i].full, now, more)
 		}
@@ -105,12 +105,12 @@ func shapesOf(policies []limit.Policy, share float64) []shape {
 	return shapes
 }
 
-// find returns the buckets of a name, one for each policy. New buckets are full. It returns nil if
-// there is no room for the name. The lock is held.
-func (b *buckets) find(name string, policies []limit.Policy, now int64) []bucket {
+// findLocked returns the buckets of a name, one for each policy. New buckets are full. It returns
+// nil if there is no room for the name. The lock is held.
+func (b *buckets) findLocked(name string, policies []limit.Policy, now int64) []bucket {
 	found, exists := b.byName[name]
 	if !exists && len(b.byName) >= mostNames {
-		if b.sweep(now); len(b.byName) >= mostNames {
+		if b.sweepLocked(now); len(b.byName) >= mostNames {
 			return nil
 		}
 	}
@@ -143,11 +143,11 @@ func (b *buckets) tidy() {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.sweep(b.now())
+	b.sweepLocked(b.now())
 }
 
-// sweep drops the names whose buckets are full, at most once in cleanEvery. The lock is held.
-func (b *buckets) sweep(now int64) {
+// sweepLocked drops the names whose buckets are full, at most once in cleanEvery. The lock is held.
+func (b *buckets) sweepLocked(now int64) {
 	if now < b.clean.Load() {
 		return
 	}

@@ -19,11 +19,11 @@ type Named struct {
 }
 
 // NewNamed names a policy. It returns an error if the name is invalid.
-func NewNamed(name string, policy limit.Policy) (Named, error) {
+func NewNamed(name string, p limit.Policy) (Named, error) {
 	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return Named{}, fmt.Errorf("the name %q of a policy is empty or not printable ASCII", name)
 	}
-	return Named{policy, name}, nil
+	return Named{p, name}, nil
 }
 
 // Description describes a limiter's policies, in their order.

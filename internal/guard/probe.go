@@ -18,8 +18,8 @@ const probeIdle = time.Minute
 // server that hangs pile up until rueidis closes its connection.
 const maxProbePause = time.Second
 
-// probe starts a prober if Redis is down, or may be, and no prober runs. The lock is held.
-func (b *breaker) probe() {
+// probeLocked starts a prober if Redis is down, or may be, and no prober runs. The lock is held.
+func (b *breaker) probeLocked() {
 	if (b.down.Load() || b.unsure) && !b.probing && !b.retired {
 		b.probing, b.pause, b.stuckAt = true, b.deadline, b.now()+b.probeTimeout()
 		go b.probeOnce()
@@ -71,7 +71,7 @@ func (b *breaker) observe(err error) {
 		if unsure {
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			b.set(false, err)
+			b.setLocked(false, err)
 		}
 	}
 }

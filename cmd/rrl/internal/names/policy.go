@@ -195,11 +195,11 @@ func (s Stored) Least() limit.Policy {
 	case "leaky":
 		return limit.LeakyBucket{Capacity: 1, Leak: 1, Interval: s.Interval}
 	case "smooth", "warmup":
-		policy := limit.Smooth{Permits: 1, Interval: s.Interval}
+		smooth := limit.Smooth{Permits: 1, Interval: s.Interval}
 		if s.Kind == "warmup" {
-			policy.WarmUp = time.Second
+			smooth.WarmUp = time.Second
 		}
-		return policy
+		return smooth
 	}
 	in, _ := time.LoadLocation(s.Place) // ParseStored has checked it
 	return limit.Calendar{Permits: 1, Unit: units[s.Kind], In: in}

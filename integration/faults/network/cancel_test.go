@@ -18,9 +18,10 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// A server that hangs again and again, and callers who leave at every
-// moment: all permits are accounted for.
-func TestNetwork_HungAndCancelled_LeavesNoGoroutines(t *testing.T) {
+// TestNetwork_ServerHangsAndCallersCancel_EveryPermitIsCounted: a server hangs repeatedly while
+// callers cancel at random times. Afterwards exactly the permits that callers got are taken, and
+// goroutines have not piled up.
+func TestNetwork_ServerHangsAndCallersCancel_EveryPermitIsCounted(t *testing.T) {
 	s := servers.Single(t)
 	conn := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{s.Addr()}})
 	for _, opts := range [][]rratelimiter.Option{nil, {rratelimiter.WithDenialCache(time.Hour)}} {
