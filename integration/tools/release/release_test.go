@@ -47,6 +47,9 @@ func TestRelease_Unfit_ChangesNothing(t *testing.T) {
 	}{
 		"no version":         {"", "true", nil, "is not a version"},
 		"no semver":          {"0.1", "true", nil, "is not a version"},
+		"leading zero":       {"v0.09.0", "true", nil, "is not a version"},
+		"no pre-release":     {"v0.9.0-rc..1", "true", nil, "is not a version"},
+		"refused commit":     {"v0.9.0", "true", refuseReleases, "refused"},
 		"version 2":          {"v2.0.0", "true", nil, "needs /v2"},
 		"failing checks":     {"v0.9.0", "false", nil, "the checks failed"},
 		"changed tree":       {"v0.9.0", "true", func(c *clone) { c.write("new", "") }, "the tree has changes"},
@@ -57,16 +60,22 @@ func TestRelease_Unfit_ChangesNothing(t *testing.T) {
 			if test.prepare != nil {
 				test.prepare(unfit)
 			}
-			prepared := unfit.git("rev-parse", "HEAD")
+			prepared, status := unfit.git("rev-parse", "HEAD"), unfit.git("status", "--porcelain")
 			output, err := unfit.release(test.version, test.check)
 			require.Error(t, err)
 			require.Contains(t, output, test.fails)
 			require.Equal(t, prepared, unfit.git("rev-parse", "HEAD"))
+			require.Equal(t, status, unfit.git("status", "--porcelain"))
 			require.Empty(t, unfit.git("tag", "--list", "v0.9.0"))
 			unfit.git("reset", "-q", "--hard", before)
 			unfit.git("clean", "-q", "-f", "-d")
 		})
 	}
+}
+
+// refuseReleases has git refuse the commit of a release.
+func refuseReleases(c *clone) {
+	c.write(".git/hooks/commit-msg", "#!/bin/sh\n! grep release $1 || { echo refused; exit 1; }\n")
 }
 
 // clone is a clone of this repository with its present script and modules.
