@@ -64,12 +64,12 @@ func (r *rule) appendAcquires(all []jointAcquire, o *opener, request *requestInf
 	}
 	a.cost, a.err = r.cost.of(request)
 	l := r.limits
-	if r.key != nil && (!l.refuse || len(r.overrides) > 0) {
+	if r.key != nil && (!l.ban || len(r.overrides) > 0) {
 		var err error
 		if a.key, err = keyOf(r.key, request, path, m.condition); err == nil && a.key == "" {
 			err = errNoKey
 		}
-		if err != nil && !l.refuse {
+		if err != nil && !l.ban {
 			a.err = err
 			return append(all, a)
 		}
@@ -80,9 +80,9 @@ func (r *rule) appendAcquires(all []jointAcquire, o *opener, request *requestInf
 	switch {
 	case l.pass || slices.ContainsFunc(all, func(other jointAcquire) bool { return other.of(r, a.key) }):
 		return all
-	case l.refuse:
+	case l.ban:
 		a.settings = refusing(r.settings)
-		a.limiter = o.limits(r, l).describe(refusal(r.prefix))
+		a.limiter = o.limits(r, l).describe(banned(r.prefix))
 		a.cost, a.err = 1, nil
 		return append([]jointAcquire{a}, all...) // before any permits are taken
 	case a.err != nil:
@@ -111,14 +111,14 @@ func (a *jointAcquire) of(r *rule, key string) bool {
 
 var errNoKey = guard.Invalidf("rules: the key of the request is empty")
 
-// refusal is a limiter without permits. Its name is that of a rule.
-type refusal string
+// banned is a limiter without permits. Its name is that of a rule.
+type banned string
 
-func (refusal) Take(context.Context, int64) (rratelimiter.Decision, error) {
+func (banned) Take(context.Context, int64) (rratelimiter.Decision, error) {
 	return rratelimiter.Decision{}, nil
 }
 
-func (r refusal) Name() string { return string(r) }
+func (b banned) Name() string { return string(b) }
 
 // joinAdjacent joins adjacent acquires where one call can decide both.
 func joinAdjacent(all []jointAcquire, o *opener) []jointAcquire {

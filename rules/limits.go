@@ -16,7 +16,7 @@ type limits struct {
 	policies []limit.Policy // of a limiter that is named for the rule and the key
 	named    []limit.Policy // the policies with their names
 	redisson []redisson
-	refuse   bool // all requests, without a call to Redis
+	ban      bool // all requests, without a call to Redis
 	pass     bool // all requests
 }
 
@@ -65,7 +65,7 @@ func (d *decoder) limits(n *rulefile.Node, kind string) *limits {
 	}
 	count := len(all.policies) + len(all.redisson)
 	switch {
-	case all.refuse:
+	case all.ban:
 	case count > policy.MostJoined:
 		d.Fail(n, "%d limits, want %d at most", count, policy.MostJoined)
 		return nil
@@ -78,7 +78,7 @@ func (d *decoder) limits(n *rulefile.Node, kind string) *limits {
 
 // all returns the descriptions of all limits.
 func (l *limits) all() []limit.Policy {
-	if l.refuse {
+	if l.ban {
 		return []limit.Policy{httplimit.Named("ban", nil)}
 	}
 	all := slices.Clone(l.named)
@@ -116,7 +116,7 @@ func (d *decoder) limit(n *rulefile.Node, kind string, into *limits) {
 	if !ok {
 		return
 	}
-	into.refuse = into.refuse || rate.Permits == 0
+	into.ban = into.ban || rate.Permits == 0
 	if p := d.Policy(n, kind, rate, file.Own); p != nil {
 		into.policies = append(into.policies, p)
 		if name != "" {

@@ -32,7 +32,7 @@ func (d *decoder) overrides(list *rulefile.Node, r *rule, policy string) {
 		}
 		if file.Ban != nil {
 			d.flag(file.Ban)
-			l, stated = &limits{refuse: true}, stated+1
+			l, stated = &limits{ban: true}, stated+1
 		}
 		if file.Unlimited != nil {
 			d.flag(file.Unlimited)

@@ -38,7 +38,7 @@ func (r *rule) allLimits() []*limits {
 
 // needsRedis reports whether a request of the rule may need Redis.
 func (r *rule) needsRedis() bool {
-	return slices.ContainsFunc(r.allLimits(), func(l *limits) bool { return !l.refuse && !l.pass })
+	return slices.ContainsFunc(r.allLimits(), func(l *limits) bool { return !l.ban && !l.pass })
 }
 
 // stated returns the Redisson limiters whose rate the rule states.
@@ -153,7 +153,7 @@ func (d *decoder) limitsOrBan(n *rulefile.Node, file *ruleFile, policy string) *
 		d.Fail(file.Ban, "ban and limits: a rule has one of the two")
 	case file.Ban != nil:
 		d.flag(file.Ban)
-		return &limits{refuse: true}
+		return &limits{ban: true}
 	case file.Limits != nil:
 		return d.limits(file.Limits, policy)
 	default:
