@@ -116,7 +116,13 @@ func (p Smooth) curve() curve {
 
 func (p Smooth) arguments(args []string, _ time.Time) []string {
 	c := p.curve()
-	text := func(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
+	text := func(x float64) string {
+		t := strconv.FormatFloat(x, 'f', -1, 64)
+		if x >= 1<<63 {
+			t += "." // without a point, miniredis does not read such a number
+		}
+		return t
+	}
 	args = append(args, text(c.stable), text(c.most), text(c.cool))
 	if p.WarmUp == 0 {
 		return append(args, "", "")

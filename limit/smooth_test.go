@@ -82,6 +82,20 @@ func TestSmooth_CostAboveABound_IsRefused(t *testing.T) {
 	}
 }
 
+// TestSmooth_ArgumentsFrom63Bits_AreNumbers for miniredis too: the most stored permits, and the
+// number of them above which they cost more.
+func TestSmooth_ArgumentsFrom63Bits_AreNumbers(t *testing.T) {
+	for _, p := range []Smooth{
+		{Permits: maxPermits, Interval: time.Second, Burst: time.Hour},
+		{Permits: maxPermits, Interval: time.Second, WarmUp: 10 * time.Hour},
+	} {
+		b := newBench(t)
+		granted, _, err := New(b.client, "name", p).TakeUpTo(t.Context(), 5)
+		require.NoError(t, err, "%+v", p)
+		assert.EqualValues(t, 5, granted)
+	}
+}
+
 // TestSmooth_LargestCosts_AreCancelledWhole: a receipt can represent each cost, and no sum of costs
 // is lost.
 func TestSmooth_LargestCosts_AreCancelledWhole(t *testing.T) {
