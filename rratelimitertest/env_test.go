@@ -113,7 +113,6 @@ func TestNew_ManyTests_ShareNothing(t *testing.T) {
 	}
 }
 
-// TestNew_ConcurrentInABubble_HasTheClockOfTheBubble.
 func TestNew_ConcurrentInABubble_HasTheClockOfTheBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const envs = 4

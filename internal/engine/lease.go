@@ -7,9 +7,11 @@ import (
 )
 
 const (
-	leastLease = 2 // permits; a lease of fewer saves no call, since its release is a call too
-	mostLeases = 4 // of one limiter: one nearly used, one new, and those fetched for requests too large for both
-	fetchTrips = 2 // how many round trips before a lease ends the next one is fetched
+	leastLease = 2 // permits of a lease; fewer save no call, since their release is a call too
+	// mostLeases is the largest number of leases of a limiter: one that is nearly used up, the next
+	// one, and two for requests that exceed both.
+	mostLeases = 4
+	fetchTrips = 2 // the next lease is fetched this many round trips before a lease ends
 )
 
 // leaseSet holds the leases of a limiter and the demand, which decides how large the next lease is.

@@ -75,11 +75,12 @@ func (l *Limiter) request(ctx context.Context, ask Ask, result *Result) error {
 	default:
 		l.startSending(ctx, e)
 	}
-	if inline {
+	switch {
+	case inline:
 		l.sendBatches(ctx, e, true) // until this request is answered
-	} else if ended == nil { // a select takes longer
-		<-answers
-	} else {
+	case ended == nil:
+		<-answers // a select takes longer
+	default:
 		select {
 		case <-answers:
 		case <-ended:

@@ -30,8 +30,7 @@ func (l *Load) warmUp() {
 
 // goCaller takes permits again and again, by the call that its number stands for, each time with a
 // context that ends within 1 to 2 s. It pauses after each call, as a program that has something else
-// to do: without pauses, permits that return all at once, as after a loss of data, would all be
-// Go's.
+// to do. Without pauses, Go would take all permits that return at once, as after a loss of data.
 func (l *Load) goCaller(i int) {
 	random := rand.New(rand.NewPCG(uint64(i), 0))
 	for !l.stopped() {
