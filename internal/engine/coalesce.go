@@ -158,7 +158,8 @@ func (l *Limiter) sendInPipeline(ctx context.Context, e *entry) {
 		l.completeAndContinue(detached, e, b, nil)
 		return
 	}
-	c := redisx.Call{Answer: func(reply rueidis.RedisMessage, err error) { l.readPiped(detached, e, b, reply, err) }}
+	c := new(redisx.Call)
+	c.Done = func() { l.readPiped(detached, e, b, c.Reply, c.Err) }
 	runOrAbort(func() {
 		b.clearReply()
 		l.prepare(b)

@@ -27,24 +27,24 @@ type Call struct {
 	Script     *Script
 	Keys, Args []string
 
-	// Answer receives the reply. It must not block.
-	Answer func(reply rueidis.RedisMessage, err error)
+	// Done is called when Reply and Err are set. It must not block.
+	Done func()
 
-	reply rueidis.RedisMessage
-	err   error
+	Reply rueidis.RedisMessage
+	Err   error
 }
 
 // Pipelined has the calls of one pipeline.
-type Pipelined struct{ calls []Call }
+type Pipelined struct{ calls []*Call }
 
 // Add adds a call to the next pipeline. It returns the pipeline to the caller of the first call, who
 // has to Send it, and nil to the others.
-func (p *Pipeline) Add(c Call) *Pipelined {
+func (p *Pipeline) Add(c *Call) *Pipelined {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	d := p.waiting
 	if d == nil {
-		d = &Pipelined{calls: make([]Call, 0, MostPipelined)}
+		d = &Pipelined{calls: make([]*Call, 0, MostPipelined)}
 		p.waiting = d
 	}
 	d.calls = append(d.calls, c)
@@ -59,30 +59,25 @@ func (p *Pipeline) Add(c Call) *Pipelined {
 
 // Do runs a script in a pipeline and returns its reply. It does not stop when ctx ends, since the
 // pipeline may carry calls of others.
-func (p *Pipeline) Do(ctx context.Context, script *Script, keys, args []string) (reply rueidis.RedisMessage,
-	err error) {
+func (p *Pipeline) Do(ctx context.Context, script *Script, keys, args []string) (rueidis.RedisMessage, error) {
 	done := make(chan struct{})
-	d := p.Add(Call{Script: script, Keys: keys, Args: args, Answer: func(r rueidis.RedisMessage, failed error) {
-		reply, err = r, failed
-		close(done)
-	}})
-	if d != nil {
+	c := &Call{Script: script, Keys: keys, Args: args, Done: func() { close(done) }}
+	if d := p.Add(c); d != nil {
 		p.Send(context.WithoutCancel(ctx), d)
 	}
 	<-done
-	return reply, err
+	return c.Reply, c.Err
 }
 
-// Send sends a pipeline and passes the replies to Answer.
+// Send sends a pipeline and completes its calls.
 func (p *Pipeline) Send(ctx context.Context, d *Pipelined) {
 	p.collect(d)
-	for i := range d.calls {
-		d.calls[i].err = ErrNoReply // until there is a reply
+	for _, c := range d.calls {
+		c.Err = ErrNoReply // until there is a reply
 	}
 	defer func() { // also if the Redis client panics
-		for i := range d.calls {
-			c := &d.calls[i]
-			c.Answer(c.reply, c.err)
+		for _, c := range d.calls {
+			c.Done()
 		}
 	}()
 	send(ctx, p.Redis, d.calls)
@@ -104,18 +99,17 @@ func (p *Pipeline) collect(d *Pipelined) {
 
 // send sends calls in one pipeline and sets their replies. It repeats the calls of scripts that the
 // server does not know in a second pipeline, with the text of the script.
-func send(ctx context.Context, redis rueidis.Client, calls []Call) {
+func send(ctx context.Context, redis rueidis.Client, calls []*Call) {
 	commands := make(rueidis.Commands, len(calls))
-	for i := range calls {
-		c := &calls[i]
+	for i, c := range calls {
 		call := redis.B().Evalsha().Sha1(c.Script.sha1).Numkeys(int64(len(c.Keys)))
 		commands[i] = call.Key(c.Keys...).Arg(c.Args...).Build()
 	}
 	var unknown []*Call
 	for i, result := range redis.DoMulti(ctx, commands...) {
-		c := &calls[i]
-		c.reply, c.err = result.ToMessage()
-		if refused, ok := rueidis.IsRedisErr(c.err); ok && refused.IsNoScript() {
+		c := calls[i]
+		c.Reply, c.Err = result.ToMessage()
+		if refused, ok := rueidis.IsRedisErr(c.Err); ok && refused.IsNoScript() {
 			unknown = append(unknown, c)
 		}
 	}
@@ -126,9 +120,9 @@ func send(ctx context.Context, redis rueidis.Client, calls []Call) {
 	for _, c := range unknown {
 		commands = append(commands,
 			redis.B().Eval().Script(c.Script.text).Numkeys(int64(len(c.Keys))).Key(c.Keys...).Arg(c.Args...).Build())
-		c.err = ErrNoReply
+		c.Err = ErrNoReply
 	}
 	for i, result := range redis.DoMulti(ctx, commands...) {
-		unknown[i].reply, unknown[i].err = result.ToMessage()
+		unknown[i].Reply, unknown[i].Err = result.ToMessage()
 	}
 }

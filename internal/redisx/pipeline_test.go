@@ -36,13 +36,14 @@ func (c *conn) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rue
 // answers are the replies that a pipeline passed on, by key.
 type answers map[string][]string
 
-func (a answers) call(b *redistest.Fixture, script *Script, key string, args ...string) Call {
-	return Call{Script: script, Keys: []string{key}, Args: args, Answer: func(reply rueidis.RedisMessage, err error) {
-		if err != nil {
-			a[key] = []string{err.Error()}
+func (a answers) call(b *redistest.Fixture, script *Script, key string, args ...string) *Call {
+	c := &Call{Script: script, Keys: []string{key}, Args: args}
+	c.Done = func() {
+		if c.Err != nil {
+			a[key] = []string{c.Err.Error()}
 			return
 		}
-		elements, err := reply.ToArray()
+		elements, err := c.Reply.ToArray()
 		require.NoError(b, err)
 		for _, m := range elements {
 			text, err := m.ToString()
@@ -53,7 +54,8 @@ func (a answers) call(b *redistest.Fixture, script *Script, key string, args ...
 			}
 			a[key] = append(a[key], text)
 		}
-	}}
+	}
+	return c
 }
 
 func alone(int, func() int) {}
@@ -89,11 +91,11 @@ func TestPipeline_ConnectionPanicsBetweenReplies_FailsTheCallsWithoutOne(t *test
 
 func TestPipeline_Full_BeginsAnother(t *testing.T) {
 	p := &Pipeline{Collect: alone}
-	first := p.Add(Call{})
+	first := p.Add(new(Call))
 	for range MostPipelined - 1 {
-		assert.Nil(t, p.Add(Call{}))
+		assert.Nil(t, p.Add(new(Call)))
 	}
-	second := p.Add(Call{})
+	second := p.Add(new(Call))
 	require.NotNil(t, second)
 	assert.NotSame(t, first, second)
 }
