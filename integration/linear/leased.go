@@ -61,6 +61,13 @@ func (l leased) step(in Input, out Output, rate int64, interval, lease time.Dura
 		next.grants = append(next.grants, grant{in.From / 1000, in.To / 1000, in.Permits})
 		// A grant from a lease reports what was left when the lease began.
 		return in.Permits <= free && (in.Leases || out.Decision.Remaining <= free-in.Permits), next
+	case TakeUpTo:
+		granted := out.Available
+		if granted == 0 {
+			return out.Decision.Remaining <= max(0, free), l
+		}
+		next.grants = append(next.grants, grant{in.From / 1000, in.To / 1000, granted})
+		return granted <= min(free, in.Permits) && (in.Leases || out.Decision.Remaining <= free-granted), next
 	case AvailablePermits:
 		least := int64(0)
 		if in.Settled && l.released <= in.From/1000-(interval+lease).Milliseconds() {

@@ -2,7 +2,6 @@ package linear
 
 import (
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -25,7 +24,7 @@ func TestLeased_GoClients_IsLinearizable(t *testing.T) {
 func leasing(f *redistest.Fixture, seed uint64) (*History, porcupine.Model) {
 	const interval, lease = 1600 * time.Millisecond, 100 * time.Millisecond
 	random := rand.New(rand.NewPCG(seed, 0))
-	rate := 8 + random.Int64N(24)
+	rate := 16 + random.Int64N(24)
 	h := &History{Clock: new(Clock)}
 	type client struct {
 		*rratelimiter.Limiter
@@ -39,12 +38,19 @@ func leasing(f *redistest.Fixture, seed uint64) (*History, porcupine.Model) {
 		all = append(all, client{c.Limiter("name"), i < 2})
 	}
 	set(f.T, all[0].Limiter, rratelimiter.Rate{Permits: rate, Interval: interval})
-	each(f.T, seed, "name", none, 5, func(c *caller) {
-		for range 8 + c.random.IntN(4) {
-			sleepUntilSomething(h, c.random, interval, lease)
-			limiter := all[c.random.IntN(len(all))]
-			in := Input{Call: leaseCalls[c.random.IntN(len(leaseCalls))], Permits: 1 + c.random.Int64N(3),
+	begin := time.Now()
+	each(f.T, seed, "name", none, 4, func(c *caller) {
+		for i := range 3 * len(phases) {
+			phase := phases[i%len(phases)]
+			at := begin.Add(time.Duration(i/len(phases)*2)*(interval+lease) + phase.leases*lease + phase.intervals*interval)
+			// Limiters count in milliseconds, and calls begin anywhere in one.
+			time.Sleep(time.Until(at.Add(time.Duration(c.random.IntN(12)) * time.Millisecond / 4)))
+			limiter := all[max(0, c.random.IntN(5)-2)] // mostly of the first Client
+			in := Input{Call: phase.calls[c.random.IntN(len(phase.calls))], Permits: 1 + c.random.Int64N(2),
 				Leases: limiter.leases}
+			if in.Call == TakeUpTo {
+				in.Permits = rate
+			}
 			h.Do(c.number, in, limiterCall(limiter.Limiter, interval))
 		}
 	})
@@ -60,18 +66,14 @@ func leasing(f *redistest.Fixture, seed uint64) (*History, porcupine.Model) {
 	return h, Leased(rate, interval, lease)
 }
 
-// sleepUntilSomething sleeps not at all, for a moment, or until something happens that an earlier call
-// began: its lease ends, or its permits return.
-func sleepUntilSomething(h *History, random *rand.Rand, interval, lease time.Duration) {
-	calls := h.Calls()
-	if len(calls) == 0 || random.IntN(2) == 0 {
-		time.Sleep(time.Duration(random.IntN(3)) * time.Millisecond)
-		return
-	}
-	from := time.UnixMicro(calls[random.IntN(len(calls))].Input.(Input).From)
-	ends := []time.Duration{lease, lease + time.Millisecond/2, lease + time.Millisecond, interval + lease, interval}
-	time.Sleep(max(0, time.Until(from.Add(ends[random.IntN(len(ends))]))))
+// phases are when calls are made, in several rounds: when there is a demand, by which permits are leased,
+// when those leases end, and when their permits return.
+var phases = []struct {
+	leases, intervals time.Duration // since the round began
+	calls             []Call
+}{
+	{0, 0, []Call{TryAcquire, Take}},
+	{0, 0, []Call{TryAcquire, Take, AvailablePermits}},
+	{1, 0, []Call{TryAcquire, Take, TakeUpTo, Release}},
+	{1, 1, []Call{TryAcquire, TakeUpTo, TakeUpTo, AvailablePermits}},
 }
-
-var leaseCalls = slices.Concat(slices.Repeat([]Call{TryAcquire, TryAcquire, Take}, 4),
-	[]Call{AvailablePermits, Release})

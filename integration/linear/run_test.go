@@ -191,6 +191,8 @@ func limiterCall(l *rratelimiter.Limiter, interval time.Duration) func(context.C
 			out.Allowed, out.Err = l.TryAcquire(ctx, in.Permits)
 		case Take:
 			out.Decision, out.Err = l.Take(ctx, in.Permits)
+		case TakeUpTo:
+			out.Available, out.Decision, out.Err = l.TakeUpTo(ctx, in.Permits)
 		case Release:
 			out.Err = l.Release(ctx, in.Permits)
 		case SetRate:

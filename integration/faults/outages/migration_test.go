@@ -62,7 +62,7 @@ func TestOutage_AtomicSlotMigration_NoPermitIsLost(t *testing.T) {
 		return strings.HasPrefix(line, "MIGRATESLOTS")
 	}) {
 		_, err := from.Do(t.Context(), move...)
-		require.ErrorContains(t, err, "unknown subcommand", "a server without CLUSTER MIGRATESLOTS rejects it")
+		require.ErrorContains(t, err, "nknown subcommand", "a server without CLUSTER MIGRATESLOTS rejects it")
 		return
 	}
 	target := OnCluster(cluster)
