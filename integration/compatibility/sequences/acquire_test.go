@@ -96,9 +96,8 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 	_, returned := v.pair.Taken(m.now - v.interval)
 	free, changed := m.reclaim(v)
 	if there && len(v.pair.Grants) > 0 && m.applies(driftCorrected) {
-		if corrected := m.correct(v, stored, returned); corrected != free {
-			free, changed = corrected, true
-		}
+		corrected, drifted := m.correct(v, stored, returned)
+		free, changed = corrected, changed || drifted
 	}
 	var granted []int64
 	found := free
@@ -146,15 +145,16 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 const mostPermits = 1<<32 - 1
 
 // correct corrects drift as docs/compatibility.md says, returned being the permits of the grants
-// that have expired. It returns the permits that are free.
-func (m *model) correct(v view, stored, returned int64) int64 {
+// that have expired. It returns the permits that are free. If there was drift, the value is written
+// again, also with the same number.
+func (m *model) correct(v view, stored, returned int64) (free int64, drifted bool) {
 	taken, _ := v.pair.Taken(m.now - v.interval)
 	excess := stored + returned + taken - v.rate
 	if excess <= 0 || stored > v.rate {
-		return v.rate - taken
+		return v.rate - taken, excess != 0
 	}
 	released := max(0, excess-returned) // by the oldest grants
-	free := stored + returned - excess + released
+	free = stored + returned - excess + released
 	for released > 0 && len(v.pair.Grants) > 0 {
 		oldest := &v.pair.Grants[0]
 		cut := min(released, oldest.Permits)
@@ -165,7 +165,7 @@ func (m *model) correct(v view, stored, returned int64) int64 {
 	if len(v.pair.Grants) == 0 {
 		v.unlink()
 	}
-	return free
+	return free, true
 }
 
 // grant adds a grant of the granted requests: one member for all requests of a call.
