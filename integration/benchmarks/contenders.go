@@ -47,6 +47,7 @@ var contenders = []contender{
 	{key: "ours", title: "this library", commands: scripts, open: openOurs},
 	{key: "cached", title: "this library, WithDenialCache", commands: scripts, open: openCached},
 	{key: "observed", title: "this library, WithObserver", commands: scripts, open: openObserved},
+	{key: "ours-delay", title: "this library, MaxFlushDelay", commands: scripts, open: openDelayed},
 	{key: "leased", title: "this library, WithLease(10ms)", commands: scripts, open: openLeased(10 * time.Millisecond)},
 	{key: "leased-long", title: "this library, WithLease(1s)", commands: scripts, open: openLeased(time.Second)},
 	{key: "off", title: "this library, nothing shared", commands: scripts, open: openUnshared},
@@ -95,6 +96,15 @@ func dialPatiently(addr string) (rueidis.Client, error) {
 }
 
 func openOurs(ctx context.Context, _ *bench, l load) (*session, error) { return openShared(ctx, l) }
+
+// openDelayed is for many limiters, whose callers cannot share calls.
+func openDelayed(ctx context.Context, _ *bench, l load) (*session, error) {
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{l.addr}, MaxFlushDelay: rueidisDelay})
+	if err != nil {
+		return nil, err
+	}
+	return sharedSession(redis, rratelimiter.New(redis), l), setRates(ctx, redis, l)
+}
 
 func openCached(ctx context.Context, _ *bench, l load) (*session, error) {
 	return openShared(ctx, l, rratelimiter.WithDenialCache(time.Minute))

@@ -225,6 +225,7 @@ func apart(wanted []float64, low, high, step float64) []float64 {
 // colors are grey for the baselines, warm for Redisson, and cold for the other libraries.
 var colors = map[string]string{
 	"ours":                 "var(--ink)",
+	"ours-delay":           "var(--ink)",
 	"cached":               "var(--ink)",
 	bestLibrary:            "#2f81f7",
 	"off":                  "#783ca0",

@@ -29,7 +29,8 @@ func policyScenarios() []scenario {
 	}{{"1 caller", 1, 1, lone}, {"256 callers", 256, 1, who}, {"10,000 names, 256 callers", 256, 10_000, who}} {
 		all = append(all, scenario{
 			part: "policies", title: "policies, " + many.title, contenders: many.contenders,
-			load: load{callers: many.callers, names: names(many.names), maxPermits: 1, limit: generous, expect: allGranted},
+			load: load{callers: many.callers, names: names(many.names), maxPermits: 1, limit: generous, expect: allGranted,
+				warmup: warmupOf(many.names)},
 		})
 	}
 	return all

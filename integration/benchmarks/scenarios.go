@@ -112,12 +112,27 @@ func scenarios() []scenario {
 			load: load{callers: 256, names: names(1), maxPermits: 3, limit: generous, expect: allGranted},
 		},
 		scenario{
-			part: "names", title: "10,000 names, 256 callers", contenders: allOf(256, allGranted),
+			part: "names", title: "10,000 names, 256 callers",
+			contenders: slices.Insert(allOf(256, allGranted), 1, "ours-delay"),
+			load: load{callers: 256, names: names(10_000), maxPermits: 1, limit: generous, expect: allGranted,
+				warmup: warmupOf(10_000)},
+		},
+		scenario{
+			part: "names", title: "10,000 new names, 256 callers", contenders: references,
 			load: load{callers: 256, names: names(10_000), maxPermits: 1, limit: generous, expect: allGranted},
 		},
 	)
 	all = append(all, observedScenario())
 	return slices.Concat(all, leaseScenarios(), policyScenarios())
+}
+
+// warmupOf returns the warm-up of a scenario with so many names, if it is longer than the usual one:
+// long enough for a call of each name, since the first call of a name costs more than the others.
+func warmupOf(names int) time.Duration {
+	if names < 10_000 {
+		return 0
+	}
+	return 1500 * time.Millisecond
 }
 
 // plan selects the measurements of this run; empty lists mean all.
@@ -161,7 +176,7 @@ func (p plan) scenarios() []scenario {
 // These scenarios have so many times as many rounds. A lone caller mostly waits for the host to run
 // a process. That time differs more from second to second than the contenders do from each other.
 // With very many names the contenders are near each other.
-const loneRounds, namesRounds = 4, 3
+const loneRounds, namesRounds = 4, 2
 
 // compare measures all contenders in turn in each round. The first one changes from round to round.
 func (b *bench) compare(ctx context.Context, s scenario) (runs, error) {
