@@ -44,7 +44,8 @@ func (w *wire) namedKeys(all bool) []string {
 	return w.keys[:sharedKeys]
 }
 
-// Arguments sets the arguments of the acquire script.
+// Arguments sets the arguments of the acquire script, or of the lease script if the batch asks for a
+// lease.
 func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
 	hintText, lower, count := w.hint().claimCount(millisOf(now))

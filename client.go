@@ -16,10 +16,11 @@ import (
 // which PerClient limiters distinguish clients. A program needs one Client per Redis.
 //
 // A Client is safe for concurrent use and needs no Close; its user closes the rueidis client. It
-// keeps the state of a limiter only while calls or leases are in flight, and a few words of 65,536
-// limiters at most. No goroutine outlives the last command to Redis by more than a tenth of a
-// second. A command may outlive its caller, and leases are released when they end. Calls of the
-// zero Client fail with [ErrNoClient].
+// keeps the state of a limiter while calls wait or are in flight, while permits are leased, and
+// while a denial is cached. Besides, it keeps the last known rate of at most 65,536 limiters. No
+// goroutine outlives the last command to Redis by more than a tenth of a second. A command may
+// outlive its caller, and leases are released when they end. Calls of the zero Client fail with
+// [ErrNoClient].
 type Client struct {
 	redis    rueidis.Client
 	id       string
@@ -158,13 +159,13 @@ func WithDenialCache(maxAge time.Duration) Option {
 // Unused permits are released when the lease ends, by [Client.Flush], and when this Client changes
 // the limiter in any way. If another process renames the limiter meanwhile, they cannot be
 // released: they return when they expire. The same holds for the leased permits of a process that
-// died.
+// ended without [Client.Flush].
 //
 // The Client sees a change by another client when the lease ends: if Java lowers the rate, at most
 // the leased permits are used beyond the new rate. No permit is granted after a lease's end by the
 // process's clocks. Only a permit whose check has just passed can be used some nanoseconds later.
-// In package limit, windows and calendars lease. A Decision about leased permits counts what other
-// clients had taken when the lease began.
+// In package limit, FixedWindow and Calendar lease, and a limiter of several of these. A Decision
+// about leased permits counts what other clients had taken when the lease began.
 func WithLease(d time.Duration) Option {
 	return func(c *Client) {
 		if d < time.Millisecond || d > time.Second || d%time.Millisecond != 0 {

@@ -11,8 +11,8 @@
 // # Model
 //
 // A limiter has a [Rate]: a number of permits per interval. Redis keeps every grant with its time.
-// The permits of a grant return one interval later, each grant by itself: the window slides. No
-// window of one interval ever holds more permits than the rate.
+// The permits of a grant return one interval later, each grant by itself: the window slides. In any
+// window of one interval, at most the rate is granted; see Clocks and Failover for the exceptions.
 //
 // A rate is [Overall], one for all clients together, or [PerClient], one for each [Client] (in
 // Java: for each Redisson instance) by its ID.
@@ -56,9 +56,9 @@
 //
 // With [WithLease] a Client prefetches permits for a busy limiter and grants them from memory until
 // the lease ends. The grant in Redis is dated at the lease's end. So the permits return at least an
-// interval after each use, and no window ever holds more than the rate. A permit is taken for up to
-// the length of the lease longer: at most a sixteenth of the interval. Java reads these grants like
-// any others.
+// interval after each use, and no window holds more than the rate. A permit returns later by up to
+// the length of the lease, which is at most a sixteenth of the interval. Java reads these grants
+// like any others.
 //
 // Callers that wait in Acquire are served from a lease in their order, before later callers. A
 // process that was stopped, or a machine that slept, finds the lease expired: the Client reads both
@@ -78,8 +78,8 @@
 //
 // State keys of a PerClient limiter:
 //
-//   - If the limiter can expire, this client's keys outlive it by the interval and a day. Other
-//     clients can prolong the limiter and lengthen its interval, and cannot name these keys.
+//   - If the limiter can expire, the TTL of this client's keys is longer by the interval and a day.
+//     Other clients can prolong the limiter and lengthen its interval, and cannot name these keys.
 //   - Otherwise they stay until they are deleted, also after the client has ended.
 //   - Grants of this client still count if the limiter expires and is set again within the
 //     interval.
@@ -114,8 +114,8 @@
 // CROSSSLOT. Rename and Copy work within a slot.
 //
 // rueidis follows the redirections of a cluster (MOVED, ASK) for as long as a call has a caller.
-// Nodes that disagree redirect without end. If callers may have contexts that do not end, set
-// ClusterOption.MaxMovedRedirections of the rueidis client, to 16 for instance.
+// If nodes disagree about a slot, the redirections do not end. If callers may have contexts that do
+// not end, set ClusterOption.MaxMovedRedirections of the rueidis client, to 16 for instance.
 //
 // # Failover
 //
@@ -123,8 +123,8 @@
 // and the replica had not received. A window that reaches over the failover holds the rate plus at
 // most those grants, usually those of the last milliseconds. A restart without the data can double
 // one window. It also loses the rate: calls fail with [ErrNotInitialized] until it is set again. A
-// planned failover, a slot migration, and faults that only cut or slow calls lose nothing.
-// docs/reliability.md has the measurements.
+// planned failover, a slot migration, and faults that only cut or slow calls lose nothing. See the
+// [measurements].
 //
 // # Contexts
 //
@@ -147,7 +147,8 @@
 // # Observability
 //
 // [WithObserver] installs hooks for decisions, calls to Redis and waiting callers, for metrics and
-// traces. A hook runs on the goroutine of the call that it reports, and holds no lock.
+// traces. A hook runs on the goroutine of the call that it reports, with the exception that
+// [Observer] names, and holds no lock.
 //
 // # Errors
 //
@@ -167,4 +168,6 @@
 // Package [github.com/rratelimiter/rratelimiter/limit] has policies that need no Java interop, on
 // the same [Client]: fixed and sliding windows, calendar quotas, token and leaky buckets. It can
 // join several of them, and a [Limiter] of this package.
+//
+// [measurements]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/reliability.md
 package rratelimiter

@@ -54,6 +54,7 @@ type StateError struct {
 	Value string // the invalid value, or the type of the key if the type is wrong
 }
 
+// Error returns the key, the field and the invalid value.
 func (e *StateError) Error() string {
 	where := fmt.Sprintf("key %q", e.Key)
 	if e.Field != "" {

@@ -26,10 +26,10 @@ type hint struct {
 }
 
 const (
-	// The second half of an interval is for a count: a large set takes several calls, and is
-	// counted twice.
+	// A count is due once interval/countPart is left: a large set takes several calls, and is counted
+	// twice.
 	countPart = 2
-	// A count that was disturbed starts again after this part of an interval.
+	// A count that was disturbed starts again after interval/retryPart.
 	retryPart = 16
 	// After so many milliseconds, or an interval, another call counts in the place of one that has
 	// not been answered.

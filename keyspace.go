@@ -12,8 +12,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// The calls of this file act on all keys of a limiter: Redisson's RObject and RExpirable. They
-// include the five keys that this client can name, and not the PerClient state of other clients.
+// The calls of this file are those of Redisson's RObject and RExpirable. Calls that write, Touch and
+// SizeInMemory act on the five keys that this client can name, and not on the PerClient state of
+// other clients. The others read the configuration.
 
 // Exists reports whether the limiter has a configuration: isExists().
 func (l *Limiter) Exists(ctx context.Context) (bool, error) {

@@ -12,7 +12,7 @@ import (
 // limit.
 //
 // A hook runs on the goroutine of the call that it reports, with the context of that call, before
-// the call returns. No lock is held. A hook that blocks or panics does so for that caller alone.
+// the call returns; RedisCall has an exception. No lock is held. A hook that blocks or panics does so for that caller alone.
 // Hooks of different calls run at the same time. A hook may call limiters; these calls are reported
 // too. WithObserver copies the fields.
 //
@@ -37,12 +37,12 @@ type Observer struct {
 
 // DecisionInfo is the result of a request for permits.
 type DecisionInfo struct {
-	Name    string // of the limiter, as it was opened
-	Policy  string // "redisson", or the policies of package limit: "token_bucket", "calendar+sliding_window"
-	Permits int64  // requested; those that TakeUpTo took, if Granted
-	Granted bool   // false if Err is not nil
-	Charged bool   // by Charge of package limit, which takes permits that are not free, too
-	Took    time.Duration
+	Name    string        // of the limiter, as it was opened
+	Policy  string        // "redisson", or the policies of package limit: "token_bucket", "calendar+sliding_window"
+	Permits int64         // requested; those that TakeUpTo took, if Granted
+	Granted bool          // false if Err is not nil
+	Charged bool          // by Charge of package limit, which takes permits that are not free, too
+	Took    time.Duration // from the call to its result
 
 	// Waited is the part of Took that the request was queued for permits, calls to Redis included,
 	// or waited for its reservation. It is 0 for calls that never wait, and for a call that was

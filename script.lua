@@ -1,5 +1,5 @@
--- The scripts of Redisson's rate limiter. Every change of a limiter's state is one call of one of
--- them.
+-- The scripts of this library for a limiter in Redisson's layout. Every change of a limiter's state
+-- is one call of one of them.
 --
 -- A script consists of the parts that script.go lists. A part starts at its line "--@ name  in: ...
 -- out: ...". That line names the locals that the part reads, and those that it sets for later

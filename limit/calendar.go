@@ -21,8 +21,8 @@ import (
 // their rules. time.Local is named "Local" on all hosts: use it only if all hosts are set to the
 // same location.
 type Calendar struct {
-	Permits int64 // a unit, 1 to 2^53
-	Unit    Unit
+	Permits int64          // a unit, 1 to 2^53
+	Unit    Unit           // Day, Week, Month or Year
 	In      *time.Location // nil means UTC
 }
 
@@ -31,10 +31,10 @@ type Unit int
 
 // The units of [Calendar].
 const (
-	Day  Unit = iota + 1
-	Week      // begins on Monday
-	Month
-	Year
+	Day   Unit = iota + 1 // begins at midnight
+	Week                  // begins on Monday
+	Month                 // begins on the 1st
+	Year                  // begins on 1 January
 )
 
 // units describes each unit: its dates, and its length with the hour that clocks may go back.
@@ -95,9 +95,9 @@ func (p Calendar) suffix() string {
 // noColons keeps the name of a location from looking like another suffix.
 var noColons = strings.NewReplacer("%", "%25", ":", "%3A")
 
-// arguments appends the begins of the unit of a time, of the one before and of the next one. With
-// the server's clock, the host's units are those of the server too, except near their ends; then
-// the script requests the arguments for its time.
+// arguments appends the start times of the unit of a time, of the one before and of the next one.
+// With the server's clock, the host's units are those of the server too, except near their ends;
+// then the script requests the arguments for its time.
 func (p Calendar) arguments(args []string, now time.Time) []string {
 	if now.IsZero() {
 		now = time.Now()

@@ -31,8 +31,8 @@
 // still.
 //
 // If a clock goes back or is behind another one, the time of a state stands still until that clock
-// has caught up. No call fails, and no more permits are granted. A clock that goes forward frees
-// the permits that return until then.
+// has caught up. No call fails. Permits return later by as much, and free permits are granted as
+// before. A clock that goes forward frees the permits that return until then.
 //
 // A state expires by the server's clock, whatever the clients' clocks do:
 //   - A [SlidingLog] counts each grant for an interval, a [SlidingWindow] for an interval and a
@@ -53,8 +53,8 @@
 //
 // A lease ends with its window by the clock of its Client. If that clock is behind another one by
 // s, the process may use its lease for s after the other has opened the next window. That is at
-// most a sixteenth of the window. With [rratelimiter.WithServerTime] a window ends for all Clients
-// at the same time.
+// most the length of the lease, and for a [FixedWindow] at most a sixteenth of the window. With
+// [rratelimiter.WithServerTime] a window ends for all Clients at the same time.
 //
 // # Observability
 //

@@ -16,7 +16,7 @@ import (
 type FixedWindow struct {
 	Permits  int64         // a window, 1 to 2^53
 	Interval time.Duration // length of a window, whole milliseconds
-	Aligned  bool
+	Aligned  bool          // windows begin at multiples of Interval since the Unix epoch
 }
 
 var _ = register(policy.Kind{

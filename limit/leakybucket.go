@@ -16,8 +16,8 @@ import (
 // reservation is cancelled, its permits go to the next request, which may follow the one before it
 // sooner. For bursts up to Capacity and then a steady rate, use TokenBucket.
 //
-// It is exact while the level times the microseconds of Interval is below 2^53, and has 15 digits
-// beyond that.
+// It is exact while the level times the microseconds of Interval is below 2^53. Above that, levels
+// are rounded to 15 digits.
 type LeakyBucket struct {
 	Capacity int64         // the highest level, 1 to 2^53
 	Leak     int64         // permits an Interval, 1 to 2^53

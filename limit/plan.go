@@ -119,8 +119,7 @@ func describe(policies []Policy) ([]policy.Description, error) {
 
 // appendPrefix appends the beginning of the keys of a name, in the cluster slot of the name. A name
 // without "{" becomes the hash tag. A name with "{" keeps its own, and gets two colons: so "bob"
-// and "{bob}" share a slot but no key. The last word of a policy's suffix has no colon, so no two
-// names share a key.
+// and "{bob}" share a slot but no key.
 func appendPrefix(text []byte, name string) []byte {
 	if strings.Contains(name, "{") {
 		return append(append(text, name...), "::"...)

@@ -14,7 +14,7 @@ import (
 //
 // It logs when permits were taken: one entry of some 20 bytes for each millisecond with grants. If
 // that is too much, use [SlidingWindow], which counts in cells. It is exact while less than 2^53
-// permits are taken, and has 15 digits beyond that, which only Charge can reach.
+// permits are taken. Only Charge can take more; then counts are rounded to 15 digits.
 //
 // Release returns the oldest permits. If more than 256 entries have to return for a request,
 // RetryAfter of a Decision is the time until that many have.

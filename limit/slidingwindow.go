@@ -13,8 +13,8 @@ import (
 // interval old: up to a cell later than with [SlidingLog]. Its memory and time are bounded by the
 // number of cells.
 //
-// It is exact while less than 2^53 permits are taken, and has 15 digits beyond that, which only
-// Charge can reach. Release returns the newest permits.
+// It is exact while less than 2^53 permits are taken. Only Charge can take more; then counts are
+// rounded to 15 digits. Release returns the newest permits.
 type SlidingWindow struct {
 	Permits  int64         // an interval, 1 to 2^53
 	Interval time.Duration // whole milliseconds

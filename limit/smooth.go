@@ -15,10 +15,10 @@ import (
 // Unused time is stored as permits, up to Burst, which cost nothing (SmoothBursty). With WarmUp,
 // unused time makes permits more expensive, up to ColdFactor times, and it takes WarmUp to return
 // to the steady rate (SmoothWarmingUp). This suits a cache or a pool of connections that is slow at
-// first. A new name counts as unused for long: all of Burst is stored, or it is coldest.
+// first. A new name starts with all of Burst stored, or with WarmUp at the highest cost.
 //
 // In a Decision, Limit is Permits, Remaining the stored permits (0 during a wait), RetryAfter the
-// wait, and ResetAfter the time until it is as unused for long. No time is beyond 2^53
+// wait, and ResetAfter the time until the state is that of a new name. No time is beyond 2^53
 // microseconds, in the year 2255. A request that would cost more than 142 years is
 // [rratelimiter.ErrPermitsExceedRate].
 type Smooth struct {

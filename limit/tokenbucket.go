@@ -14,8 +14,8 @@ import (
 // Interval, evenly.
 //
 // Over any period it grants at most Capacity and the permits that are refilled in it: a burst, and
-// then a steady rate. It is exact while Capacity times the microseconds of Interval is below 2^53,
-// and has 15 digits beyond that.
+// then a steady rate. It is exact while Capacity times the microseconds of Interval is below 2^53.
+// Above that, counts are rounded to 15 digits.
 type TokenBucket struct {
 	Capacity int64         // the largest burst, 1 to 2^53
 	Refill   int64         // permits an Interval, 1 to 2^53

@@ -71,8 +71,8 @@ type Request struct {
 // Most returns the largest number of permits that the request can be granted.
 func (r *Request) Most() int64 { return max(r.Permits, r.UpTo) }
 
-// Grant sets the permits that the request was granted. A waiter's are those that it asked for, which
-// its queue reads meanwhile.
+// Grant sets the number of granted permits. It does not write a number that is unchanged: the queue
+// reads that of a waiter concurrently.
 func (r *Request) Grant(permits int64) {
 	if permits != r.Permits {
 		r.Permits = permits

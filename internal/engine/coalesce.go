@@ -269,7 +269,7 @@ func (g *Engine) abandon(e *entry, r *Request) bool {
 		b.live--
 		r.state = abandoned
 		if b.live == 0 {
-			b.Requests = nil // a crowd that has left keeps no memory
+			b.Requests = nil // frees the memory of a batch without callers
 		} else if b.live <= len(b.Requests)/2 {
 			b.Requests = slices.DeleteFunc(b.Requests, func(r *Request) bool { return r.state == abandoned })
 		}

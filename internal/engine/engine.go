@@ -18,9 +18,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// Engine sends the calls for one Redis. It keeps state for a limiter while a call for it is in
-// flight, while permits of it are leased, and while a denial of it is cached. No goroutine outlives
-// the last command to Redis, releases included, by more than 100 ms.
+// Engine sends the calls for one Redis. It keeps state for a limiter while calls wait or are in
+// flight, while permits are leased, and while a denial is cached. No goroutine outlives the last
+// command to Redis, releases included, by more than 100 ms.
 type Engine struct {
 	redis    rueidis.Client
 	now      func() time.Time // nil: the server's clock

@@ -118,7 +118,7 @@ func (l *Limiter) ReportRefusal(ctx context.Context, permits int64, err error) {
 	observation.Report(ctx, false, FromRedis, err)
 }
 
-// Wait runs wait, and reports its begin and its end. The time counts as waiting if wait returns
+// Wait runs wait, and reports its start and its end. The time counts as waiting if wait returns
 // true: it waited for permits.
 func (v *Observation) Wait(ctx context.Context, wait func() (waited bool, err error)) error {
 	o := v.observer

@@ -43,8 +43,8 @@ type queue struct {
 	recheck bool      // all waiters when its reply arrives: the limiter was changed before
 }
 
-// freshEnough is the longest time after the last call until Redis is asked for a waiter that the
-// forecast does not deny.
+// freshEnough bounds the age of the forecast: a new waiter that it does not deny causes a call within
+// this time.
 const freshEnough = time.Second
 
 // list holds the waiters in order of arrival.

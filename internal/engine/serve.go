@@ -59,8 +59,8 @@ func (l *Limiter) callForQueue(e *entry, q *queue, began, changes uint64) {
 	}, func() { go l.serve(e, q) }) // if this goroutine ends
 }
 
-// answerQueue answers the waiters that had arrived when a call began, as far as the call answers
-// them.
+// answerQueue applies a reply: it wakes the waiters that the call granted or failed, and then checks
+// the others that had arrived before the call.
 func (l *Limiter) answerQueue(e *entry, q *queue, began, changes uint64, err error) {
 	q.batch.call.finish(q.batch.Lease.Granted, err)
 	e.mu.Lock()
