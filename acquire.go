@@ -21,7 +21,7 @@ import (
 type wire struct {
 	client *Client
 	name   string // as the Limiter was opened
-	keys   keys
+	keys   limiterKeys
 	hinted atomic.Pointer[hint]
 }
 

@@ -92,15 +92,15 @@ func (c *Client) Limiter(name string) *Limiter {
 }
 
 // open returns the keys of a limiter, or an error if its name is invalid.
-func (c *Client) open(name string) (keys, error) {
+func (c *Client) open(name string) (limiterKeys, error) {
 	mapped, err := c.mapped(name)
 	if err != nil {
-		return keys{}, err
+		return limiterKeys{}, err
 	}
 	k := newKeys(mapped, c.id)
 	if c.engine.Cluster() {
 		if err := checkSlots(k[:]...); err != nil {
-			return keys{}, err
+			return limiterKeys{}, err
 		}
 	}
 	return k, nil

@@ -77,7 +77,7 @@ func TestWithNameMapper_Keys_HaveTheMappedName(t *testing.T) {
 
 func TestKeys_Names_AreThoseOfRedisson(t *testing.T) {
 	const id = "b0a0c5a4-8a0a-4c9c-9a39-7a7d3f1b1d11"
-	for name, want := range map[string]keys{
+	for name, want := range map[string]limiterKeys{
 		"api": {"api", "{api}:value", "{api}:permits", "{api}:value:" + id, "{api}:permits:" + id},
 		"{tenant7}:minute": {"{tenant7}:minute", "{tenant7}:minute:value", "{tenant7}:minute:permits",
 			"{tenant7}:minute:value:" + id, "{tenant7}:minute:permits:" + id},
@@ -120,7 +120,7 @@ func FuzzNames(f *testing.F) {
 		if strings.ContainsRune(name, '{') {
 			prefix = name
 		}
-		want := keys{name, prefix + ":value", prefix + ":permits", prefix + ":value:" + id.String(),
+		want := limiterKeys{name, prefix + ":value", prefix + ":permits", prefix + ":value:" + id.String(),
 			prefix + ":permits:" + id.String()}
 		require.Equal(t, want, l.wire.keys)
 

@@ -20,7 +20,7 @@ import (
 // names a key which does not exist. So no script names the client's own keys for an OVERALL
 // limiter, refunds included.
 func TestScripts_Overall_NameNoKeysOfAClient(t *testing.T) {
-	for kind, want := range map[RateType]int{Overall: sharedKeys, PerClient: len(keys{})} {
+	for kind, want := range map[RateType]int{Overall: sharedKeys, PerClient: len(limiterKeys{})} {
 		t.Run(kind.String(), func(t *testing.T) {
 			withRedis(t, func(b *fixture) {
 				l := b.limiter(Rate{Type: kind, Permits: 10, Interval: time.Hour})

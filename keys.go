@@ -2,8 +2,9 @@ package rratelimiter
 
 import "strings"
 
-// keys are the Redis keys of a limiter that one client can name, in the order of the scripts' KEYS.
-type keys [5]string
+// limiterKeys are the Redis keys of a limiter that one client can name, in the order of the scripts'
+// KEYS.
+type limiterKeys [5]string
 
 const (
 	configKey        = iota // hash: the configuration
@@ -20,10 +21,10 @@ var keyTypes = [...]string{configKey: "hash", valueKey: "string", permitsKey: "z
 	clientPermitsKey: "zset"}
 
 // newKeys returns the keys of a limiter with a mapped name for a client ID, as Redisson names them.
-func newKeys(name, id string) keys {
+func newKeys(name, id string) limiterKeys {
 	value, permits := suffixed(name, "value:", id), suffixed(name, "permits:", id)
 	shared := func(key string) string { return key[:len(key)-len(id)-1] }
-	return keys{name, shared(value), shared(permits), value, permits}
+	return limiterKeys{name, shared(value), shared(permits), value, permits}
 }
 
 // suffixed returns a state key of a limiter for a client ID.

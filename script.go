@@ -42,16 +42,16 @@ var scripts = map[string][]string{
 }
 
 var (
-	acquireScript    = script("acquire")
-	leaseScript      = script("lease")
-	releaseScript    = script("release")
-	refundScript     = script("refund")
-	availableScript  = script("available")
-	trySetRateScript = script("trysetrate")
-	setRateScript    = script("setrate")
-	eachScript       = script("each")
-	expireTimeScript = script("expiretime")
-	moveScript       = script("move")
+	acquireScript    = newScript("acquire")
+	leaseScript      = newScript("lease")
+	releaseScript    = newScript("release")
+	refundScript     = newScript("refund")
+	availableScript  = newScript("available")
+	trySetRateScript = newScript("trysetrate")
+	setRateScript    = newScript("setrate")
+	eachScript       = newScript("each")
+	expireTimeScript = newScript("expiretime")
+	moveScript       = newScript("move")
 )
 
 // dated are the scripts whose first argument is the time.
@@ -59,8 +59,8 @@ var dated = []*redisx.Script{releaseScript, refundScript, availableScript, setRa
 
 var scriptParts = redisx.ParseParts(scriptSource)
 
-// script assembles a script of that list.
-func script(name string) *redisx.Script { return redisx.NewScript(scriptText(name)) }
+// newScript assembles a script of that list.
+func newScript(name string) *redisx.Script { return redisx.NewScript(scriptText(name)) }
 
 func scriptText(name string) string {
 	return scriptParts.Text("names") + scriptParts.Text(scripts[name]...)

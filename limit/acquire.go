@@ -50,7 +50,7 @@ func (p acquireProtocol) Arguments(b *engine.Batch, now time.Time) {
 	if b.Lease.Span > 0 {
 		b.Args = append(b.Args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
 	}
-	b.Args = arguments(b.Args, p.members, now)
+	b.Args = callArguments(b.Args, p.members, now)
 	if epochEnd < len(all) {
 		b.Args = append(b.Args, all[epochEnd:runsEnd], all[runsEnd:])
 	}

@@ -39,7 +39,7 @@ func Join(limiters ...Joinable) *Limiter {
 	names := make([]string, len(limiters))
 	var client inside.Client
 	for i, joinable := range limiters {
-		of, members, err := opened(joinable)
+		of, members, err := openJoinable(joinable)
 		if err == nil && i > 0 && of.Engine != client.Engine {
 			err = fmt.Errorf("%w: %q is of another Client than the limiters before it", rratelimiter.ErrInvalidOption,
 				joinable.Name())
@@ -68,8 +68,8 @@ func Join(limiters ...Joinable) *Limiter {
 	return l
 }
 
-// opened returns the client and the members of a limiter, or its error.
-func opened(joinable Joinable) (inside.Client, []member, error) {
+// openJoinable returns the client and the members of a limiter, or its error.
+func openJoinable(joinable Joinable) (inside.Client, []member, error) {
 	switch limiter := joinable.(type) {
 	case *Limiter:
 		if limiter == nil || limiter.plan == nil {

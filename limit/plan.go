@@ -40,7 +40,7 @@ func newPlan(client *rratelimiter.Client, policies []Policy) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	described, err := describe(policies)
+	described, err := describeAll(policies)
 	if err != nil {
 		return nil, err
 	}
@@ -86,12 +86,12 @@ func (m member) has(section string) bool { return sections[m.policy.kind()][sect
 // An invalid field, no policy, more than 10 policies, or two that would share a key are
 // [rratelimiter.ErrInvalidRate].
 func Validate(policies ...Policy) error {
-	_, err := describe(policies)
+	_, err := describeAll(policies)
 	return err
 }
 
-// describe returns the descriptions of valid policies, or the error of Validate.
-func describe(policies []Policy) ([]policy.Description, error) {
+// describeAll returns the descriptions of valid policies, or the error of Validate.
+func describeAll(policies []Policy) ([]policy.Description, error) {
 	if n := len(policies); n < 1 || n > policy.MostJoined {
 		return nil, invalid("%d policies, want 1 to %d", n, policy.MostJoined)
 	}

@@ -69,7 +69,7 @@ func nextCall(c call, members []member, message rueidis.RedisMessage, args []str
 	if r.number() != replyAgain {
 		return nil, false
 	}
-	next = arguments(args[:before[c]:before[c]], members, time.UnixMicro(r.number()))
+	next = callArguments(args[:fixedArguments[c]:fixedArguments[c]], members, time.UnixMicro(r.number()))
 	next = append(next, args[argument(c, members, len(members)):]...)
 	for i, m := range members {
 		if _, ok := m.policy.(redisson); ok {
@@ -129,9 +129,9 @@ func (w *wire) stopped(kind int64, r reader, message rueidis.RedisMessage) error
 
 // argument is the place of a member's first argument in those of a script, or of the first one
 // behind all members.
-func argument(c call, members []member, member int) int {
-	at := before[c]
-	for _, m := range members[:member] {
+func argument(c call, members []member, index int) int {
+	at := fixedArguments[c]
+	for _, m := range members[:index] {
 		at += len(m.policy.arguments(nil, time.Time{}))
 	}
 	return at

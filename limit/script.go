@@ -77,15 +77,15 @@ func scriptFor(c call, members []member) *redisx.Script {
 	return found.(*redisx.Script) //nolint:errcheck,forcetypeassert // nothing else is there
 }
 
-// before is the number of arguments of a script before those of its policies. The optional
+// fixedArguments is the number of arguments of a script before those of its policies. The optional
 // arguments of acquire and lease follow those of the policies.
-var before = map[call]int{acquire: 3, lease: 5, charge: 3, release: 2, peek: 1, reserve: 3, cancel: 2}
+var fixedArguments = map[call]int{acquire: 3, lease: 5, charge: 3, release: 2, peek: 1, reserve: 3, cancel: 2}
 
 // assemble returns the text of the script of a call for policies.
 func assemble(c call, members []member) string {
 	var text strings.Builder
 	each := func(section, begin, end string) {
-		keysBefore, argumentsBefore := 0, before[c]
+		keysBefore, argumentsBefore := 0, fixedArguments[c]
 		for i, m := range members {
 			keys, arguments := len(m.policy.keeps()), len(m.policy.arguments(nil, time.Time{}))
 			if m.has(section) && (c != release || m.has("release")) {

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write testdata/scripts")
 // scriptsOf returns the scripts of a limiter, by call.
 func scriptsOf(l *Limiter) map[call]string {
 	all := make(map[call]string)
-	for c := range before {
+	for c := range fixedArguments {
 		whole := c == reserve || c == cancel
 		if c == lease && !canLease(l.members) || whole && (len(l.members) > 1 ||
 			sections[l.members[0].policy.kind()]["due"] == "") {

@@ -38,8 +38,8 @@ func (p protocol) AboveLimit(permits, limit int64) error { return p.aboveLimit(p
 // Explain implements engine.Protocol.
 func (p protocol) Explain(ctx context.Context, err error) error { return p.explain(ctx, err) }
 
-// arguments appends the arguments of members at a time.
-func arguments(args []string, members []member, now time.Time) []string {
+// callArguments appends the arguments of members at a time.
+func callArguments(args []string, members []member, now time.Time) []string {
 	for _, m := range members {
 		args = m.policy.arguments(args, now)
 	}
@@ -62,7 +62,7 @@ func (w *wire) eval(ctx context.Context, c call, own []string, last ...string) (
 	g := w.client.Engine
 	dated := func() []string {
 		now := g.Now()
-		return arguments(append([]string{string(g.AppendMicros(nil, now))}, own...), w.members, now)
+		return callArguments(append([]string{string(g.AppendMicros(nil, now))}, own...), w.members, now)
 	}
 	args := append(dated(), last...)
 	for calls := 1; ; calls++ {

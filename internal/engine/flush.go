@@ -24,11 +24,11 @@ func (g *Engine) Flush(ctx context.Context) error {
 			transfers = append(transfers, t.(*transfer)) //nolint:errcheck,forcetypeassert // nothing else is there
 		}
 		slots := make(chan struct{}, releasesAtOnce)
-		for _, release := range releases {
+		for _, run := range releases {
 			slots <- struct{}{}
 			go func() {
 				defer func() { <-slots }()
-				release(Unattended(ctx))
+				run(Unattended(ctx))
 			}()
 		}
 		var failed error

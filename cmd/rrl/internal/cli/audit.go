@@ -40,7 +40,7 @@ Exit code 0 means that all limiters were checked and no problem is left.`,
 				return err
 			}
 			defer redis.Close()
-			found, err := a.find(ctx, redis, reader, pattern(args), most, listPages)
+			found, err := a.find(ctx, redis, reader, patternOf(args), most, listPages)
 			if err != nil {
 				return err
 			}

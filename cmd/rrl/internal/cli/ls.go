@@ -45,7 +45,7 @@ most. Redis does not hold the limits of package limit, so RATE and FREE of its l
 				return err
 			}
 			defer redis.Close()
-			found, err := a.find(cmd.Context(), redis, reader, pattern(args), most, listPages)
+			found, err := a.find(cmd.Context(), redis, reader, patternOf(args), most, listPages)
 			if err != nil {
 				return err
 			}
@@ -58,7 +58,7 @@ most. Redis does not hold the limits of package limit, so RATE and FREE of its l
 	return cmd
 }
 
-func pattern(args []string) string {
+func patternOf(args []string) string {
 	if len(args) == 0 {
 		return ""
 	}

@@ -46,7 +46,7 @@ func started(t testing.TB, args ...string) *serving {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan int, 1)
 	args = append([]string{"serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--deadline", "10s"}, args...)
-	go func() { ended <- run(ctx, args, strings.NewReader(""), io.Discard, s.log) }()
+	go func() { ended <- runTool(ctx, args, strings.NewReader(""), io.Discard, s.log) }()
 	s.stop = sync.OnceValue(func() int {
 		cancel()
 		return <-ended

@@ -194,25 +194,25 @@ func (c change) absent(ctx context.Context, a *app, redis *connect.Redis, l *rra
 // setting is the result of set.
 type setting struct {
 	Limiter names.Name `json:"limiter"`
-	rate
-	Set bool  `json:"set"`
-	Was *rate `json:"was,omitempty"`
+	rateJSON
+	Set bool      `json:"set"`
+	Was *rateJSON `json:"was,omitempty"`
 }
 
-// rate is a rate in JSON.
-type rate struct {
+// rateJSON is a rate in JSON.
+type rateJSON struct {
 	Type      string `json:"type"`
 	Permits   int64  `json:"permits"`
 	Interval  int64  `json:"interval_ms"`
 	KeepAlive int64  `json:"keep_alive_ms"`
 }
 
-func asRate(r rratelimiter.Rate) rate {
-	return rate{r.Type.String(), r.Permits, r.Interval.Milliseconds(), r.KeepAlive.Milliseconds()}
+func asRate(r rratelimiter.Rate) rateJSON {
+	return rateJSON{r.Type.String(), r.Permits, r.Interval.Milliseconds(), r.KeepAlive.Milliseconds()}
 }
 
 func newSetting(name string, r rratelimiter.Rate, set bool) setting {
-	return setting{Limiter: names.Name(name), rate: asRate(r), Set: set}
+	return setting{Limiter: names.Name(name), rateJSON: asRate(r), Set: set}
 }
 
 func describeRate(r rratelimiter.Rate) string {

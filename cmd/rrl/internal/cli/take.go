@@ -14,8 +14,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// limiter has the common methods of both packages' limiters.
-type limiter interface {
+// taker has the common methods of both packages' limiters.
+type taker interface {
 	Take(ctx context.Context, permits int64) (rratelimiter.Decision, error)
 	Release(ctx context.Context, permits int64) error
 }
@@ -35,7 +35,7 @@ func (t *target) flags(cmd *cobra.Command, verb string) {
 
 // open returns the limiter. A PER_CLIENT limiter requires --client: the tool itself is not a client and
 // would leave state behind.
-func (t *target) open(ctx context.Context, a *app, redis *connect.Redis, name string) (limiter, error) {
+func (t *target) open(ctx context.Context, a *app, redis *connect.Redis, name string) (taker, error) {
 	given, err := parse(t.policies)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (a *app) try() *cobra.Command {
 }
 
 // take tries until the permits are granted or the time is over.
-func take(ctx context.Context, l limiter, name string, permits int64, wait time.Duration) (tried, error) {
+func take(ctx context.Context, l taker, name string, permits int64, wait time.Duration) (tried, error) {
 	for until := time.Now().Add(wait); ; {
 		d, err := l.Take(ctx, permits)
 		rest := time.Until(until)

@@ -74,7 +74,7 @@ func (p *pty) await(t *testing.T, text string) {
 // start runs the tool on the terminal.
 func (p *pty) start(ctx context.Context, args ...string) <-chan int {
 	code := make(chan int, 1)
-	go func() { code <- run(ctx, args, p.tty, p.tty, p.tty) }()
+	go func() { code <- runTool(ctx, args, p.tty, p.tty, p.tty) }()
 	return code
 }
 

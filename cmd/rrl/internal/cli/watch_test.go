@@ -24,7 +24,7 @@ func TestWatch_RedisRestarts_Continues(t *testing.T) {
 	var out, failed lines
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"watch", "api", "u", "--every", "50ms", "--timeout", "1s", "--redis", s.url()},
+		ended <- runTool(ctx, []string{"watch", "api", "u", "--every", "50ms", "--timeout", "1s", "--redis", s.url()},
 			strings.NewReader(""), &out, &failed)
 	}()
 	out.after(t, ` api "OVERALL 10/1h" taken=4`)

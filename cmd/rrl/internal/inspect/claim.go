@@ -43,7 +43,7 @@ func (r *Reader) Claim(ctx context.Context, p *Pair) (c Claim, err error) {
 	}
 	p.ValueTTL, p.PermitsTTL = number(replies[0]), number(replies[1])
 	var other bool
-	if p.Value, other = value(replies[2], p.ValueTTL != NoKey); other || wrongType(replies[3].Error()) {
+	if p.Value, other = valueOf(replies[2], p.ValueTTL != NoKey); other || wrongType(replies[3].Error()) {
 		return c, nil
 	}
 	grants, err := decodeGrants(replies[3])
@@ -55,7 +55,7 @@ func (r *Reader) Claim(ctx context.Context, p *Pair) (c Claim, err error) {
 			return c, nil
 		}
 	}
-	_, known := permits(p.Value)
+	_, known := permitsOf(p.Value)
 	c.Sure = (p.Value == nil || known) && (len(grants) > 0 || parsed.Client != "")
 	return c, nil
 }

@@ -38,7 +38,7 @@ func decode(texts []*string) (c Config, wrong []string) {
 			continue
 		}
 		text := *texts[i]
-		n, ok := count(text)
+		n, ok := parseCount(text)
 		switch field {
 		case "rate":
 			ok = ok && n > 0 && n <= maxPermits
@@ -55,7 +55,7 @@ func decode(texts []*string) (c Config, wrong []string) {
 	return Config{rratelimiter.RateType(numbers[2]), numbers[0], Millis(numbers[1]), Millis(numbers[3])}, wrong
 }
 
-func count(text string) (int64, bool) {
+func parseCount(text string) (int64, bool) {
 	if text == "" || strings.Trim(text, "0123456789") != "" {
 		return 0, false
 	}

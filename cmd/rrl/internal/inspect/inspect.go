@@ -65,8 +65,8 @@ func number(result rueidis.RedisResult) int64 {
 	return n
 }
 
-// text reads a string, nil if it is missing.
-func text(result rueidis.RedisResult) (value *string, other bool) {
+// stringOf reads a string, nil if it is missing.
+func stringOf(result rueidis.RedisResult) (value *string, other bool) {
 	s, err := result.ToString()
 	switch {
 	case err == nil:

@@ -75,7 +75,7 @@ func (r *Reader) pairs(ctx context.Context, wants []want) ([]*Pair, error) {
 		p.ValueTTL, p.PermitsTTL = number(replies[1]), number(replies[2])
 		p.Grants, p.Left = number(replies[3]), number(replies[4])
 		var other bool
-		if p.Value, other = value(replies[0], p.ValueTTL != NoKey); other {
+		if p.Value, other = valueOf(replies[0], p.ValueTTL != NoKey); other {
 			p.Wrong = append(p.Wrong, fmt.Sprintf("%q is of another type, want a string", p.ValueKey))
 		}
 		if wrongType(replies[3].Error()) {
@@ -97,7 +97,7 @@ func (r *Reader) pairs(ctx context.Context, wants []want) ([]*Pair, error) {
 // count computes the free permits, as the libraries do.
 func (r *Reader) count(ctx context.Context, w want, p *Pair) error {
 	rate := w.config.Permits
-	value, known := permits(p.Value)
+	value, known := permitsOf(p.Value)
 	if p.Value != nil && !known {
 		p.Wrong = append(p.Wrong, fmt.Sprintf("%q holds %q, want a whole number of at most 17 characters", p.ValueKey,
 			short(*p.Value)))
@@ -137,8 +137,8 @@ func (p *Pair) wrongMember(g Grant) {
 	}
 }
 
-// permits parses a value as strictly as the libraries do.
-func permits(value *string) (int64, bool) {
+// permitsOf parses a value as strictly as the libraries do.
+func permitsOf(value *string) (int64, bool) {
 	if value == nil || len(*value) >= 18 {
 		return 0, false
 	}

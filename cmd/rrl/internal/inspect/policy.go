@@ -94,25 +94,25 @@ func (p *Policy) string(now time.Time) bool {
 	return p.window(now.UnixMilli())
 }
 
-// numbers parses words that are whole numbers of 0 or more.
-func numbers(words []string) ([]int64, bool) {
+// parseNumbers parses words that are whole numbers of 0 or more.
+func parseNumbers(words []string) ([]int64, bool) {
 	all := make([]int64, len(words))
 	for i, word := range words {
 		var ok bool
-		if all[i], ok = count(word); !ok {
+		if all[i], ok = parseCount(word); !ok {
 			return nil, false
 		}
 	}
 	return all, true
 }
 
-// words splits a state into its epoch and numbers.
-func words(text string) ([]int64, bool) {
+// parseWords splits a state into its epoch and numbers.
+func parseWords(text string) ([]int64, bool) {
 	epoch, rest, ok := strings.Cut(text, " ")
 	if !ok || epoch == "" {
 		return nil, false
 	}
-	return numbers(strings.Split(rest, " "))
+	return parseNumbers(strings.Split(rest, " "))
 }
 
 // until sets permits that all return at one time.
@@ -125,7 +125,7 @@ func (p *Policy) until(taken, after int64) {
 
 // window reads "<epoch> <end, ms> <count>", of a FixedWindow or a Calendar.
 func (p *Policy) window(now int64) bool {
-	n, ok := words(p.Text)
+	n, ok := parseWords(p.Text)
 	if !ok || len(n) != 2 {
 		return false
 	}
@@ -136,7 +136,7 @@ func (p *Policy) window(now int64) bool {
 // bucket reads "<epoch> <at, us> <taken> <part>" and the fields of refunds and reservations after it. The
 // key expires when the bucket is full, from which the refill is computed.
 func (p *Policy) bucket(now int64) bool {
-	n, ok := words(p.Text)
+	n, ok := parseWords(p.Text)
 	if !ok || len(n) != 3 && len(n) != 6 && len(n) != 7 {
 		return false
 	}
@@ -161,7 +161,7 @@ func (p *Policy) smooth(now int64) bool {
 	if _, err := strconv.ParseFloat(all[1], 64); err != nil {
 		return false
 	}
-	n, ok := numbers(all[2:])
+	n, ok := parseNumbers(all[2:])
 	if !ok {
 		return false
 	}
@@ -177,7 +177,7 @@ func (p *Policy) sliding(now int64) bool {
 	if len(all) < 4 || length == 0 {
 		return false
 	}
-	n, ok := numbers(all[1:4])
+	n, ok := parseNumbers(all[1:4])
 	if !ok {
 		return false
 	}
@@ -185,7 +185,7 @@ func (p *Policy) sliding(now int64) bool {
 	first := max(now/length, newest) - cells // the first that overlaps the interval
 	for _, text := range append(all[4:], fmt.Sprintf("%d:%d", newest, n[2])) {
 		cell, permits, _ := strings.Cut(text, ":")
-		n, ok := numbers([]string{cell, permits})
+		n, ok := parseNumbers([]string{cell, permits})
 		if !ok || n[0] > newest {
 			return false
 		}
@@ -211,7 +211,7 @@ func (r *Reader) log(ctx context.Context, p *Policy, reply rueidis.RedisResult, 
 		return false, r.Redis.Explain(err)
 	}
 	p.Text = newest
-	last, ok := words(newest)
+	last, ok := parseWords(newest)
 	if !ok || len(last) != 4 {
 		return false, nil
 	}
@@ -223,7 +223,7 @@ func (r *Reader) log(ctx context.Context, p *Policy, reply rueidis.RedisResult, 
 	oldest := true
 	for start := int64(0); len(texts) > 0 && len(p.Returns) < page; {
 		for _, text := range texts {
-			n, ok := words(text)
+			n, ok := parseWords(text)
 			if !ok || len(n) != 4 {
 				p.Text = text
 				return false, nil

@@ -14,9 +14,9 @@ func (r *Reader) value(key string) rueidis.Completed {
 	return r.Redis.B().Getrange().Key(key).Start(0).End(valueRead - 1).Build()
 }
 
-// value parses the reply to Reader.value, nil if there is no such key.
-func value(result rueidis.RedisResult, exists bool) (value *string, other bool) {
-	value, other = text(result)
+// valueOf parses the reply to Reader.value, nil if there is no such key.
+func valueOf(result rueidis.RedisResult, exists bool) (value *string, other bool) {
+	value, other = stringOf(result)
 	if value != nil && *value == "" && !exists {
 		return nil, other
 	}

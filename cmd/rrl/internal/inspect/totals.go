@@ -27,7 +27,7 @@ type Totals struct {
 }
 
 // FreePermits returns the value as a number. It returns false if the value is none.
-func (t *Totals) FreePermits() (int64, bool) { return permits(t.Value) }
+func (t *Totals) FreePermits() (int64, bool) { return permitsOf(t.Value) }
 
 // Rewritten returns the member in ByteLayout.
 func (g Grant) Rewritten() string {
@@ -91,7 +91,7 @@ func (r *Reader) fingerprint(ctx context.Context, l *Redisson, p *Pair) (*Totals
 	}
 	t := &Totals{Count: number(replies[1]), WrongType: wrongType(replies[1].Error())}
 	var other bool
-	t.Value, other = value(replies[0], number(replies[4]) == 1)
+	t.Value, other = valueOf(replies[0], number(replies[4]) == 1)
 	t.WrongType = t.WrongType || other
 	if first, err := decodeGrants(replies[2]); err == nil && len(first) == 1 {
 		t.First = first[0].Member

@@ -49,7 +49,7 @@ func ParsePolicy(text string) (Given, error) {
 	case "day", "week", "month", "year":
 		p, err = calendar(kind, rest)
 	case "smooth":
-		p, err = smooth(rest)
+		p, err = parseSmooth(rest)
 	case "bucket", "leaky":
 		p, err = bucket(kind, rest)
 	case "sliding":
@@ -143,7 +143,7 @@ func sliding(rest string) (limit.Policy, error) {
 	return limit.SlidingWindow{Permits: permits, Interval: interval, Cells: int(cells)}, err
 }
 
-func smooth(rest string) (limit.Policy, error) {
+func parseSmooth(rest string) (limit.Policy, error) {
 	parts := strings.Split(rest, ",")
 	permits, interval, err := ParseRate(parts[0])
 	if err != nil {

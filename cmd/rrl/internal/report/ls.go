@@ -12,8 +12,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
-// row is a limiter in a list. Taken and free of a PER_CLIENT limiter are those of the client with the most.
-type row struct {
+// tableRow is a limiter in a list. Taken and free of a PER_CLIENT limiter are those of the client
+// with the most.
+type tableRow struct {
 	Name     names.Name `json:"name"`
 	Kind     string     `json:"kind"` // OVERALL, PER_CLIENT, or a policy of package limit
 	Permits  int64      `json:"permits,omitempty"`
@@ -29,13 +30,13 @@ type row struct {
 
 // List is a list of limiters.
 type List struct {
-	Limiters []row `json:"limiters"`
-	LeftOut  int64 `json:"left_out,omitempty"` // keys of limiters that are not listed
+	Limiters []tableRow `json:"limiters"`
+	LeftOut  int64      `json:"left_out,omitempty"` // keys of limiters that are not listed
 }
 
 // NewList creates a list, without keys that only look like a policy's.
 func NewList(found *inspect.Found) List {
-	l := List{Limiters: []row{}, LeftOut: found.More}
+	l := List{Limiters: []tableRow{}, LeftOut: found.More}
 	for _, r := range found.Redisson {
 		l.Limiters = append(l.Limiters, redissonRow(r))
 	}
@@ -43,20 +44,20 @@ func NewList(found *inspect.Found) List {
 		if p.TTL == inspect.NoKey || len(p.Wrong) > 0 {
 			continue
 		}
-		line := row{Name: names.Name(p.Name), Kind: p.Stored.String(), Interval: p.Stored.Interval.Milliseconds(), TTL: p.TTL}
+		line := tableRow{Name: names.Name(p.Name), Kind: p.Stored.String(), Interval: p.Stored.Interval.Milliseconds(), TTL: p.TTL}
 		if !smooth(p) {
 			line.Taken = &p.Taken
 		}
 		l.Limiters = append(l.Limiters, line)
 	}
-	slices.SortStableFunc(l.Limiters, func(a, b row) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(l.Limiters, func(a, b tableRow) int { return cmp.Compare(a.Name, b.Name) })
 	return l
 }
 
 func smooth(p *inspect.Policy) bool { return p.Stored.Kind == "smooth" || p.Stored.Kind == "warmup" }
 
-func redissonRow(l *inspect.Redisson) row {
-	line := row{Name: names.Name(l.Name), TTL: l.TTL, Wrong: l.Wrong}
+func redissonRow(l *inspect.Redisson) tableRow {
+	line := tableRow{Name: names.Name(l.Name), TTL: l.TTL, Wrong: l.Wrong}
 	if !l.Valid() {
 		line.Kind = "corrupt"
 		return line

@@ -119,48 +119,48 @@ func (l Limiter) Text(w *strings.Builder) {
 		p.text(w)
 	}
 	if l.LeftOut > 0 {
-		line(w, "and", Plural(l.LeftOut, "key")+" of other clients")
+		writeLine(w, "and", Plural(l.LeftOut, "key")+" of other clients")
 	}
 	if l.Bytes > 0 {
-		line(w, "memory", size(l.Bytes))
+		writeLine(w, "memory", size(l.Bytes))
 	}
 	if len(l.Findings) == 0 {
-		line(w, "wrong", "nothing")
+		writeLine(w, "wrong", "nothing")
 	}
 	for _, f := range l.Findings {
-		line(w, string(f.Severity), f.Text)
+		writeLine(w, string(f.Severity), f.Text)
 	}
 }
 
-func line(w *strings.Builder, name, text string) { fmt.Fprintf(w, "  %-10s  %s\n", name, text) }
+func writeLine(w *strings.Builder, name, text string) { fmt.Fprintf(w, "  %-10s  %s\n", name, text) }
 
 func (r *redisson) text(w *strings.Builder) {
 	if !r.valid {
-		line(w, "kind", "Redisson, invalid configuration")
+		writeLine(w, "kind", "Redisson, invalid configuration")
 		return
 	}
-	line(w, "kind", "Redisson "+r.Type)
-	line(w, "rate", fmt.Sprintf("%d in %s", r.Permits, names.Duration(r.config.Interval)))
+	writeLine(w, "kind", "Redisson "+r.Type)
+	writeLine(w, "rate", fmt.Sprintf("%d in %s", r.Permits, names.Duration(r.config.Interval)))
 	keeps := "no keep-alive"
 	if r.KeepAlive > 0 {
 		keeps = "keep-alive " + names.Duration(r.config.KeepAlive)
 	}
-	line(w, "expires", expires(r.TTL)+", "+keeps)
+	writeLine(w, "expires", expires(r.TTL)+", "+keeps)
 	if r.config.Type == rratelimiter.PerClient {
-		line(w, "clients", fmt.Sprint(len(r.Pairs)))
+		writeLine(w, "clients", fmt.Sprint(len(r.Pairs)))
 	}
 	for _, p := range r.Pairs {
 		if p.Client != "" {
-			line(w, "client", p.Client)
+			writeLine(w, "client", p.Client)
 		}
 		about := ""
 		if p.Partial {
 			about = " (about, there are too many grants to count)"
 		}
-		line(w, "free", fmt.Sprint(p.Free)+about)
-		line(w, "taken", fmt.Sprintf("%d, in %s", p.Taken, Plural(p.Grants-p.Left, "grant")))
+		writeLine(w, "free", fmt.Sprint(p.Free)+about)
+		writeLine(w, "taken", fmt.Sprintf("%d, in %s", p.Taken, Plural(p.Grants-p.Left, "grant")))
 		if len(p.Returns) > 0 {
-			line(w, "back", timeline(p.Returns))
+			writeLine(w, "back", timeline(p.Returns))
 		}
 	}
 }
@@ -181,15 +181,15 @@ func timeline(returns []inspect.Return) string {
 }
 
 func (p policy) text(w *strings.Builder) {
-	line(w, "kind", "package limit, "+p.Kind)
+	writeLine(w, "kind", "package limit, "+p.Kind)
 	if len(p.Wrong) > 0 {
 		return // a finding reports it
 	}
 	switch {
 	case p.Busy != nil && *p.Busy > 0:
-		line(w, "next free", "in "+after(*p.Busy))
+		writeLine(w, "next free", "in "+after(*p.Busy))
 	case p.Busy != nil:
-		line(w, "next free", "now")
+		writeLine(w, "next free", "now")
 	default:
 		about := ""
 		if p.About {
@@ -199,12 +199,12 @@ func (p policy) text(w *strings.Builder) {
 		if p.Permits > 0 {
 			of = fmt.Sprintf(" of %d", p.Permits)
 		}
-		line(w, "taken", fmt.Sprintf("%d%s%s", *p.Taken, of, about))
+		writeLine(w, "taken", fmt.Sprintf("%d%s%s", *p.Taken, of, about))
 	}
 	if len(p.Returns) > 0 {
-		line(w, "back", timeline(p.Returns))
+		writeLine(w, "back", timeline(p.Returns))
 	} else if p.Ends > 0 {
-		line(w, "back", "all in "+after(p.Ends))
+		writeLine(w, "back", "all in "+after(p.Ends))
 	}
-	line(w, "expires", expires(p.TTL))
+	writeLine(w, "expires", expires(p.TTL))
 }

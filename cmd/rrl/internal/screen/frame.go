@@ -57,11 +57,11 @@ func (l Line) cut(width int) Line {
 		var text strings.Builder
 		full := false
 		for _, c := range span.Text {
-			if full = columns(c) > rest; full {
+			if full = columnsOf(c) > rest; full {
 				break
 			}
 			text.WriteRune(c)
-			rest -= columns(c)
+			rest -= columnsOf(c)
 		}
 		kept = append(kept, Span{text.String(), span.Style})
 		if full {
@@ -84,14 +84,14 @@ func (l Line) width() (sum int) {
 // Width returns the columns of a text.
 func Width(text string) (sum int) {
 	for _, c := range text {
-		sum += columns(c)
+		sum += columnsOf(c)
 	}
 	return sum
 }
 
-// columns returns the columns of a character: two for a wide one, none for one that combines with the
-// previous character.
-func columns(c rune) int {
+// columnsOf returns the columns of a character: two for a wide one, none for one that combines with
+// the previous character.
+func columnsOf(c rune) int {
 	switch {
 	case c < 0x300: // most characters; none of them is wide or combines
 		return 1
