@@ -48,7 +48,7 @@ func (w *wire) namedKeys(all bool) []string {
 // lease.
 func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
-	hintText, lower, count := w.hint().claimCount(millisOf(now))
+	hintText, lower, count := w.hint().claimCount(w.millisOf(now))
 	a := arguments{text: b.Text[:0]}
 	a.text = w.client.engine.AppendMillis(a.text, now)
 	a.end()

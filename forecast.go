@@ -15,12 +15,29 @@ type forecast struct {
 	reset    time.Duration // until all permits are free, if the reply has it
 	free     int64         // below 0 if more than the rate is taken
 	returns  []returning   // when permits return, the earliest first; at most a page
+	leases   bool          // some of them are leased
 }
+
+// leaseGrace is how long after the end of a lease its unused permits are expected, as in script.lua.
+// Most return earlier.
+const leaseGrace = 50 * time.Millisecond
 
 // returning is the number of permits that return within a time, earlier ones included.
 type returning struct {
 	after   time.Duration
 	permits int64
+}
+
+// add appends a pair of the script: milliseconds, and the permits that return then, below 0 for
+// those of a lease.
+func (f *forecast) add(after, permits int64) {
+	if permits < 0 {
+		f.leases, permits = true, -permits
+	}
+	if n := len(f.returns); n > 0 {
+		permits += f.returns[n-1].permits
+	}
+	f.returns = append(f.returns, returning{millis(after), permits})
 }
 
 // Limit returns the rate.
@@ -56,6 +73,9 @@ func (f *forecast) Parts(int64) []engine.Answer { return nil }
 func (f *forecast) Earliest(wanted int64) time.Duration {
 	rounds := (wanted - 1) / f.rate
 	after, _ := f.after(wanted - rounds*f.rate)
+	if f.leases {
+		after = max(0, after-min(leaseGrace, f.interval))
+	}
 	if f.interval > 0 && rounds > int64((engine.Never-after)/f.interval) {
 		return engine.Never
 	}

@@ -170,8 +170,8 @@ func (w *wire) hint() *hint {
 
 // millisOf returns the time of a call as Unix milliseconds: the process's own, if the server's
 // clock dates the call.
-func millisOf(now time.Time) int64 {
-	if now.IsZero() {
+func (w *wire) millisOf(now time.Time) int64 {
+	if w.client.engine.ServerTime() {
 		now = time.Now()
 	}
 	return now.UnixMilli()

@@ -61,10 +61,8 @@ func (n *naming) SameSlot(keys ...string) error { return checkSlots(keys...) }
 // forecastOf returns the forecast of a limiter in a reply of package limit's scripts.
 func forecastOf(r inside.Reply) engine.Forecast {
 	f := &forecast{rate: r.Rate, interval: millis(r.Interval), reset: millis(r.Reset), free: r.Free}
-	var total int64
 	for pair := 0; pair+1 < len(r.Returns); pair += 2 {
-		total += r.Returns[pair+1]
-		f.returns = append(f.returns, returning{millis(r.Returns[pair]), total})
+		f.add(r.Returns[pair], r.Returns[pair+1])
 	}
 	return f
 }

@@ -113,7 +113,6 @@ func (w *wire) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 	if pairs := (len(reply) - head) / 2; pairs > 0 {
 		o.returns = make([]returning, 0, pairs)
 	}
-	var back int64
 	for pair := head; pair < len(reply); pair += 2 {
 		after, err := reply[pair].AsInt64()
 		if err != nil {
@@ -123,13 +122,12 @@ func (w *wire) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 		if err != nil {
 			return w.unexpected(reply[pair+1])
 		}
-		back += permits
-		o.returns = append(o.returns, returning{millis(after), back})
+		o.add(after, permits)
 	}
 	b.Forecast = o
 	now := numbers[5]
 	if w.client.engine.ServerTime() {
-		now = millisOf(time.Time{}) // as Arguments took it
+		now = w.millisOf(time.Time{}) // as Arguments took it
 	}
 	w.hint().learn(now, numbers[2], numbers[3], numbers[0] == replyDoneOwn, counted)
 	if letters == allGranted {

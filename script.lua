@@ -292,7 +292,7 @@ elseif not hinted or value > rate or cursor ~= '' then
   elseif not stored then
     counted = 'done'
   elseif match(cursor, '^cut ') then
-    local permits, score = match(cursor, '^cut (%d+) (%d+)$')
+    local permits, score = match(cursor, '^cut (%d+) (%-?%d+)$')
     counted, rest, newest = 'again', permits + 0, score + 0
   elseif not hinted or cursor ~= '' then
     --@pages
@@ -411,8 +411,7 @@ end
 --         permits follow the letters: 'gpn=3'.
 -- counted: see drift.
 -- wait, permits: so many permits return after so many milliseconds. There are as many pairs as the
---         denied requests need (all pairs for o and a), at most a page. Unused permits of a lease
---         return when it ends.
+--         denied requests need (all pairs for o and a), at most a page. See waits for leases.
 local granted, flags, grantedAt = 0, ARGV[7] or '', now
 local answers, awaited, above, part
 if total <= value then
@@ -558,10 +557,11 @@ elseif answers or flags ~= '' or counted ~= '' then
 end
 
 --@ waits  in: interval need now permitsKey reply  out: need reply
--- Appends to reply when need permits return. The unused permits of a lease, a grant with a score in
--- the future, return when it ends, and at the latest 50 ms later.
+-- Appends to reply when need permits return, as pairs of a time and permits. The unused permits of a
+-- lease, a grant with a score in the future, return when it ends, and at the latest 50 ms later: that
+-- is their time, and their number is negative.
 --@count
-local last, nowNumber = nil, now + 0
+local last, lastLeased, nowNumber = nil, nil, now + 0
 local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
 local grants = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
 -- For one permit the oldest grant suffices, unless it has none: Redisson grants requests for 0.
@@ -576,21 +576,22 @@ while need > 0 do
   end
   wait = wait and wait + interval - now
   lease = lease and lease - now + math.min(50, interval)
-  local n
+  local n, leased
   if lease and (not wait or lease < wait) then
-    n, wait, leaseAt = count(leases[leaseAt]), lease, leaseAt + 2
+    n, wait, leaseAt, leased = count(leases[leaseAt]), lease, leaseAt + 2, true
   elseif wait then
     n, at = count(grants[at]), at + 2
   else
     break
   end
   n, wait = n or 0, math.min(math.max(0, wait), 9007199254740992)
-  if wait == last then
+  need = need - n
+  n = leased and -n or n
+  if wait == last and leased == lastLeased then
     reply[#reply] = reply[#reply] + n
   else
-    reply[#reply + 1], reply[#reply + 2], last = wait, n, wait
+    reply[#reply + 1], reply[#reply + 2], last, lastLeased = wait, n, wait, leased
   end
-  need = need - n
 end
 
 --@ release  in: added dirty drop more now permitsAt permitsKey rate removed score value wipe

@@ -2,6 +2,7 @@ package rratelimitertest_test
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -178,5 +179,23 @@ func TestClock_OtherClient_SharesTheLimit(t *testing.T) {
 		env.Clock.Advance(time.Minute)
 		assert.True(t, try(t, ours.TryAcquire))
 		assert.False(t, try(t, other.TryAcquire))
+	})
+}
+
+// Tests with two services in one bubble have an Env for each. They share the bubble's time.
+func TestClock_AdvancesOfTwoEnvs_AddUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var done sync.WaitGroup
+		for range 2 {
+			clock := rratelimitertest.New(t).Clock
+			done.Go(func() { clock.Advance(time.Second) })
+		}
+		done.Go(func() {
+			time.Sleep(time.Second)
+			rratelimitertest.New(t)
+		})
+		done.Wait()
+		assert.InDelta(t, time.Second, time.Since(start), float64(time.Millisecond))
 	})
 }

@@ -164,7 +164,7 @@ func (l *Limiter) sendInPipeline(ctx context.Context, e *entry) {
 		b.clearReply()
 		l.prepare(b)
 		c.Script, c.Keys = l.Protocol.Call(b)
-		c.Args = b.Args
+		c.Args, c.Ended = b.Args, b.context(detached).Err
 	}, func() { l.completeAndContinue(detached, e, b, l.Protocol.Explain(ctx, redisx.ErrNoReply)) })
 	if d := g.pipeline.Add(c); d != nil {
 		g.workers.run(func() { g.pipeline.Send(detached, d) })

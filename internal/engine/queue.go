@@ -175,13 +175,21 @@ func (q *queue) aboveLimit(w *waiter) bool {
 	return q.forecast != nil && w.Permits > q.forecast.Limit()
 }
 
-// servable returns the earliest time at which a waiter could be served if it were the first, by the
-// last forecast.
+// servable returns when to send a call for a waiter if it is the first, by the last forecast. That can
+// be later than Earliest: a call at the end of another Client's lease may find its unused permits not
+// yet returned, and the next call would be an interval later. If that is after the deadline of the
+// waiter, the call is sent in between.
 func (q *queue) servable(w *waiter) time.Time {
 	if q.forecast == nil || q.aboveLimit(w) {
 		return q.forecastAt
 	}
-	return q.forecastAt.Add(q.forecast.Earliest(w.Permits))
+	denied, _ := q.forecast.Denied(w.Permits)
+	at := q.forecastAt.Add(denied.RetryAfter)
+	if !w.deadline.IsZero() && at.After(w.deadline) {
+		from := q.forecastAt.Add(q.forecast.Earliest(w.Permits))
+		at = from.Add(max(0, w.deadline.Sub(from)) / 2)
+	}
+	return at
 }
 
 // missedBy returns the earliest time after now at which a waiter can be served behind others that

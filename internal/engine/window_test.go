@@ -159,7 +159,11 @@ func (v *view) Limit() int64 { return v.limit }
 func (v *view) Free() int64 { return v.free }
 
 func (v *view) Denied(permits int64) (Answer, bool) {
-	return Answer{Limit: v.limit, Remaining: v.free, RetryAfter: v.after, ResetAfter: v.after}, permits > v.free
+	a := Answer{Limit: v.limit, Remaining: v.free, ResetAfter: v.after}
+	if permits > v.free {
+		a.RetryAfter = v.after
+	}
+	return a, permits > v.free
 }
 
 func (v *view) Parts(permits int64) []Answer {

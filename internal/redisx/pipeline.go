@@ -26,6 +26,8 @@ type Pipeline struct {
 type Call struct {
 	Script     *Script
 	Keys, Args []string
+	// Ended, if not nil, returns an error once the call has no caller: it is not sent again then.
+	Ended func() error
 
 	// Done is called when Reply and Err are set. It must not block.
 	Done func()
@@ -61,7 +63,7 @@ func (p *Pipeline) Add(c *Call) *Pipelined {
 // pipeline may carry calls of others.
 func (p *Pipeline) Do(ctx context.Context, script *Script, keys, args []string) (rueidis.RedisMessage, error) {
 	done := make(chan struct{})
-	c := &Call{Script: script, Keys: keys, Args: args, Done: func() { close(done) }}
+	c := &Call{Script: script, Keys: keys, Args: args, Ended: ctx.Err, Done: func() { close(done) }}
 	if d := p.Add(c); d != nil {
 		p.Send(context.WithoutCancel(ctx), d)
 	}
@@ -110,6 +112,10 @@ func send(ctx context.Context, redis rueidis.Client, calls []*Call) {
 		c := calls[i]
 		c.Reply, c.Err = result.ToMessage()
 		if refused, ok := rueidis.IsRedisErr(c.Err); ok && refused.IsNoScript() {
+			if c.Ended != nil && c.Ended() != nil {
+				c.Err = c.Ended()
+				continue
+			}
 			unknown = append(unknown, c)
 		}
 	}

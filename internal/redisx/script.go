@@ -34,14 +34,17 @@ func (s *Script) Exec(ctx context.Context, redis rueidis.Client, keys, args []st
 // goroutine, during the call.
 var ErrNoReply = errors.New("rratelimiter: the call that carried this request panicked, or ended its goroutine")
 
+// longestPause bounds how long SlotMoves outlives the last caller.
+const longestPause = 64 * time.Millisecond
+
 // SlotMoves reports whether to retry a call that a cluster rejected before it ran, because the slot
 // of its keys is moving to another node. It sleeps before it returns, for a quarter of a second in
 // all attempts together. The first attempt is 0.
 func SlotMoves(ctx context.Context, err error, attempt int) bool {
 	var redisErr *rueidis.RedisError
-	if attempt > 7 || !errors.As(err, &redisErr) || !redisErr.IsTryAgain() || ctx.Err() != nil {
+	if attempt > 8 || !errors.As(err, &redisErr) || !redisErr.IsTryAgain() || ctx.Err() != nil {
 		return false
 	}
-	time.Sleep(time.Millisecond << attempt)
+	time.Sleep(min(time.Millisecond<<attempt, longestPause))
 	return true
 }

@@ -143,7 +143,7 @@ elseif not hinted or value > rate or cursor ~= '' then
   elseif not stored then
     counted = 'done'
   elseif match(cursor, '^cut ') then
-    local permits, score = match(cursor, '^cut (%d+) (%d+)$')
+    local permits, score = match(cursor, '^cut (%d+) (%-?%d+)$')
     counted, rest, newest = 'again', permits + 0, score + 0
   elseif not hinted or cursor ~= '' then
     local low, high, members, sum, exact, earlier = match(cursor, '^(%S+) (%S+) (%d+) (%d+) ([yn]) (%-?%d+)$')
@@ -339,7 +339,7 @@ elseif answers or flags ~= '' or counted ~= '' then
       local a, b, c, d = string.byte(member, -4, -1)
       return d and a + b * 256 + c * 65536 + d * 16777216
     end
-    local last, nowNumber = nil, now + 0
+    local last, lastLeased, nowNumber = nil, nil, now + 0
     local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
     local grants = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
     if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
@@ -353,21 +353,22 @@ elseif answers or flags ~= '' or counted ~= '' then
       end
       wait = wait and wait + interval - now
       lease = lease and lease - now + math.min(50, interval)
-      local n
+      local n, leased
       if lease and (not wait or lease < wait) then
-        n, wait, leaseAt = count(leases[leaseAt]), lease, leaseAt + 2
+        n, wait, leaseAt, leased = count(leases[leaseAt]), lease, leaseAt + 2, true
       elseif wait then
         n, at = count(grants[at]), at + 2
       else
         break
       end
       n, wait = n or 0, math.min(math.max(0, wait), 9007199254740992)
-      if wait == last then
+      need = need - n
+      n = leased and -n or n
+      if wait == last and leased == lastLeased then
         reply[#reply] = reply[#reply] + n
       else
-        reply[#reply + 1], reply[#reply + 2], last = wait, n, wait
+        reply[#reply + 1], reply[#reply + 2], last, lastLeased = wait, n, wait, leased
       end
-      need = need - n
     end
   end
 end

@@ -1,0 +1,97 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// Calls of more than 16 limiters go in pipelines, which do not end with the context of a caller. A
+// command is not sent all the same once its caller has left.
+func TestChange_CallerHasLeft_IsNotSent(t *testing.T) {
+	for _, others := range []int{0, 40} {
+		for name, test := range map[string]struct {
+			lease   time.Duration
+			prepare func(b *fixture, l *rratelimiter.Limiter)
+		}{
+			"while leases are released": {time.Second, func(b *fixture, l *rratelimiter.Limiter) {
+				require.NoError(b, l.Release(b.Context(), 1)) // Redis knows the script
+				for range 40 {
+					b.Take(l, 1)
+				}
+				pass(10 * time.Millisecond)
+			}},
+			"before Redis reports an unknown script": {0, func(b *fixture, l *rratelimiter.Limiter) { b.Take(l, 40) }},
+		} {
+			t.Run(fmt.Sprintf("%s, %d other limiters", name, others), func(t *testing.T) {
+				withRedis(t, func(b *fixture) {
+					var opts []rratelimiter.Option
+					if test.lease > 0 {
+						opts = append(opts, rratelimiter.WithLease(test.lease))
+					}
+					l := b.limiter(rratelimiter.Rate{Permits: 100, Interval: time.Hour}, opts...)
+					rate := rratelimiter.Rate{Permits: 1000, Interval: time.Hour}
+					for i := range others {
+						require.NoError(b, b.client.Limiter(fmt.Sprint("other:", i)).SetRate(b.Context(), rate))
+					}
+					test.prepare(b, l)
+					b.Latency.Store(int64(10 * time.Millisecond))
+					busy, stop := context.WithTimeout(b.Context(), 300*time.Millisecond)
+					defer stop()
+					var done sync.WaitGroup
+					for i := range others {
+						done.Go(func() {
+							for busy.Err() == nil {
+								_, _ = b.client.Limiter(fmt.Sprint("other:", i)).TryAcquire(busy, 1)
+							}
+						})
+					}
+					pass(50 * time.Millisecond)
+					ctx, cancel := context.WithTimeout(b.Context(), 5*time.Millisecond)
+					defer cancel()
+					require.ErrorIs(b, l.Release(ctx, 40), context.DeadlineExceeded)
+					done.Wait()
+					b.Latency.Store(0)
+					pass(2 * time.Second)
+					free, err := l.AvailablePermits(b.Context())
+					require.NoError(b, err)
+					assert.EqualValues(b, 60, free, "the 40 permits in use are taken")
+				})
+			})
+		}
+	}
+}
+
+func TestSlot_CallerLeaves_NoGoroutineOutlivesTheLastCommand(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour})
+		var last atomic.Int64
+		b.Redis.Server().SetPreHook(func(p *server.Peer, command string, _ ...string) bool {
+			if !strings.EqualFold(command, "EVALSHA") {
+				return false
+			}
+			last.Store(time.Now().UnixNano())
+			p.WriteError("TRYAGAIN Multiple keys request during rehashing of slot")
+			return true
+		})
+		ctx, cancel := context.WithTimeout(b.Context(), 128*time.Millisecond)
+		defer cancel()
+		_, err := l.TryAcquire(ctx, 1)
+		require.ErrorIs(b, err, context.DeadlineExceeded)
+		pass(time.Until(time.Unix(0, last.Load()).Add(101 * time.Millisecond)))
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		assert.NotContains(b, string(stacks), "redisx.SlotMoves")
+	})
+}
