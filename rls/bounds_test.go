@@ -40,7 +40,8 @@ func allocated(f func()) uint64 {
 
 const method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 
-// TestRegister_LargeRequest_IsRefusedBeforeItIsDecoded: a decoded request of 4 MiB has some hundred.
+// TestRegister_LargeRequest_IsRefusedBeforeItIsDecoded: decoded, a request of 4 MiB takes hundreds
+// of them.
 func TestRegister_LargeRequest_IsRefusedBeforeItIsDecoded(t *testing.T) {
 	client, _ := guardtest.Connect(t)
 	conn := run(t, rls.Config{Client: client, Path: folder(t, simple)})

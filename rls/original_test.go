@@ -18,7 +18,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
-// authCall is a request of a proxy: its headers as "Name: value; ...", and the status of the response.
+// authCall is a request of a proxy: its headers as "Name: value; ...", and the status of the
+// response.
 type authCall struct {
 	headers string
 	want    int
@@ -196,8 +197,8 @@ func (f onWrite) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// TestAuth_ReloadDuringARequest_DecidesByOneConfiguration: the configuration that makes the descriptors
-// of a request decides them. The warning about the peer comes between both.
+// TestAuth_ReloadDuringARequest_DecidesByOneConfiguration: the configuration that makes the
+// descriptors of a request decides them. The warning about the peer comes between both.
 func TestAuth_ReloadDuringARequest_DecidesByOneConfiguration(t *testing.T) {
 	client, _ := guardtest.Connect(t)
 	file := func(key string) string {

@@ -48,7 +48,7 @@ var unhurried = httplimit.Deadline(time.Minute)
 
 var hello = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
 
-// ask sends a request to a handler, with pairs of header names and values, and returns the response.
+// ask sends a request with pairs of header names and values, and returns the response.
 func ask(handler http.Handler, method, path string, headers ...string) *http.Response {
 	r := httptest.NewRequest(method, path, nil) // its peer is 192.0.2.1
 	for i := 0; i < len(headers); i += 2 {

@@ -47,8 +47,8 @@ func (c *changes) down() (n int) {
 // reload puts another text in force.
 func reload(b *redistest.Fixture, set *Set, text string) { set.current.Store(parsed(b, text).file()) }
 
-// TestMiddleware_ReloadInOutage_ShareStays: permits that were granted without Redis still count after
-// a reload, whatever it changes.
+// TestMiddleware_ReloadInOutage_ShareStays: permits that were granted without Redis still count
+// after a reload, whatever it changes.
 func TestMiddleware_ReloadInOutage_ShareStays(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		rule := func(fields string) string {

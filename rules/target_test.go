@@ -90,9 +90,9 @@ func TestMiddleware_RefusedPath_IsReported(t *testing.T) {
 	})
 }
 
-// TestMiddleware_SpellingsOfARequest_MeetTheSameRules: each interpretation of a path by a router has
-// its rules and keys, and all of them decide. A skip applies to all interpretations or to none. Another
-// spelling of a host or a method has the same rule and the same counter.
+// TestMiddleware_SpellingsOfARequest_MeetTheSameRules: each interpretation of a path by a router
+// has its rules and keys, and all of them decide. A skip applies to all interpretations or to none.
+// Another spelling of a host or a method has the same rule and the same counter.
 func TestMiddleware_SpellingsOfARequest_MeetTheSameRules(t *testing.T) {
 	decisions(t, map[string]decisionTest{
 		"both interpretations of an escaped slash decide": {`
