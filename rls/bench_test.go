@@ -28,8 +28,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// BenchmarkUnlimited is a request that asks nothing of Redis: what the service itself costs, gRPC
-// apart.
+// BenchmarkUnlimited measures the service without gRPC, for a request without a call to Redis.
 func BenchmarkUnlimited(b *testing.B) {
 	client, redis := guardtest.Connect(b)
 	s := newServer(b, client,
@@ -42,5 +41,5 @@ func BenchmarkUnlimited(b *testing.B) {
 		require.NoError(b, err)
 	}
 	require.Equal(b, "OK | OK unlimited", summary(s.ShouldRateLimit(b.Context(), req)))
-	require.Equal(b, before, redis.CommandCount(), "Redis was asked")
+	require.Equal(b, before, redis.CommandCount(), "calls to Redis")
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -13,26 +12,24 @@ import (
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/rls"
 )
 
-// raw is a message of these bytes, whatever they mean.
+// raw returns a message with these bytes.
 func raw(text []byte) proto.Message {
 	m := new(emptypb.Empty)
 	m.ProtoReflect().SetUnknown(text)
 	return m
 }
 
-// allocated is how many bytes a function allocates.
+// allocated returns the number of bytes that a function allocates.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -41,27 +38,13 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// overGRPC registers a server with gRPC and connects a client.
-func overGRPC(t testing.TB, register func(grpc.ServiceRegistrar), opts ...grpc.ServerOption) *grpc.ClientConn {
-	listener := bufconn.Listen(1 << 20)
-	server := grpc.NewServer(opts...)
-	register(server)
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(server.Stop)
-	conn, err := grpc.NewClient("passthrough:///rls", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
-	require.NoError(t, err)
-	t.Cleanup(func() { conn.Close() })
-	return conn
-}
-
 const method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 
-// TestRegister_LargeRequest_IsRefusedBeforeItIsDecoded: 4 MiB of descriptors, or of entries, do not
-// become some hundred of them.
+// TestRegister_LargeRequest_IsRefusedBeforeItIsDecoded: decoded, a request of 4 MiB takes hundreds
+// of them.
 func TestRegister_LargeRequest_IsRefusedBeforeItIsDecoded(t *testing.T) {
 	client, _ := guardtest.Connect(t)
-	conn := overGRPC(t, newServer(t, client, simple).Register)
+	conn := run(t, rls.Config{Client: client, Path: folder(t, simple)})
 	entries := bytes.Repeat([]byte{0x0a, 0x00}, 2<<20-16)
 	for name, text := range map[string][]byte{
 		"descriptors": append([]byte("\x0a\x04shop"), bytes.Repeat([]byte{0x12, 0x00}, 2<<20-16)...),
@@ -74,23 +57,23 @@ func TestRegister_LargeRequest_IsRefusedBeforeItIsDecoded(t *testing.T) {
 	}
 }
 
-// TestRegister_Request_IsAnsweredAsBefore: through interceptors too, which see the request.
-func TestRegister_Request_IsAnsweredAsBefore(t *testing.T) {
+func TestRegister_Request_PassesInterceptors(t *testing.T) {
 	client, _ := guardtest.Connect(t)
 	var seen []string
-	conn := overGRPC(t, newServer(t, client, simple).Register, grpc.UnaryInterceptor(
+	interceptor := grpc.UnaryInterceptor(
 		func(ctx context.Context, r any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 			seen = append(seen, info.FullMethod+" "+r.(*ratelimit.RateLimitRequest).GetDomain())
 			return handler(ctx, r)
-		}))
-	_, err := ratelimit.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), request(t, "shop | user=ann"))
+		})
+	c := rls.Config{Client: client, Path: folder(t, simple), Options: []grpc.ServerOption{interceptor}}
+	conn := run(t, c)
+	_, err := conn.envoy.ShouldRateLimit(t.Context(), request(t, "shop | user=ann"))
 	assert.NoError(t, err)
 	assert.Equal(t, []string{method + " shop"}, seen)
 	err = conn.Invoke(t.Context(), method, raw([]byte("\x12\xff")), new(ratelimit.RateLimitResponse))
 	assert.Error(t, err)
 }
 
-// TestShouldRateLimit_TooManyParts_IsInvalid, also if they are few bytes.
 func TestShouldRateLimit_TooManyParts_IsInvalid(t *testing.T) {
 	client, _ := guardtest.Connect(t)
 	s := newServer(t, client, simple)
@@ -108,7 +91,7 @@ func TestShouldRateLimit_TooManyParts_IsInvalid(t *testing.T) {
 	}
 }
 
-// TestHandler_LargeJSON_IsRefused with 413: by its bytes, and by what they hold.
+// TestHandler_LargeJSON_IsRefused with 413, by the number of bytes, of descriptors and of entries.
 func TestHandler_LargeJSON_IsRefused(t *testing.T) {
 	client, _ := guardtest.Connect(t)
 	handler := newServer(t, client, simple).Handler()

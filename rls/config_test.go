@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,15 +17,11 @@ func TestLoad_Mistakes_NamePositionAndReason(t *testing.T) {
 	const d = "domain: x\ndescriptors:\n"
 	for _, c := range []struct{ name, text, want string }{
 		{"empty", "", "FILE: the file is empty"},
-		{"a comment alone", "# nothing\n", "FILE: the file has nothing but comments"},
 		{"no domain", "descriptors:\n- key: a\n", `FILE:1: domain: is empty, want a name that no other file has`},
 		{"empty domain", "domain: \"\"\n", `FILE:1: domain: is empty, want a name that no other file has`},
 		{"no mapping", "- a\n- b\n", "FILE:1: a list, want a mapping"},
 		{"no YAML", "'''", "FILE:1: no YAML: found unexpected end of stream (while scanning a quoted scalar)"},
 		{"half written", "domain: x\ndescriptors:\n  - key: [a\n", "FILE:4: no YAML: did not find"},
-		{"NUL", "domain: \x00", "FILE:1: no YAML: control characters are not allowed"},
-		{"not UTF-8", "domain: \xff\xfe\xfd", "FILE:1: the file is not UTF-8"},
-		{"a second document", "domain: x\n---\ndomain: y\n", "FILE:3: 2 documents in one file, want one"},
 		{"a field that is not text", "0.25: x\n", `FILE:1: ["0.25"]: the number 0.25, want the name of a field`},
 		{"unknown at the top", d[:10] + "descriptor: []\n",
 			`FILE:2: descriptor: unknown field "descriptor", want descriptors, domain, http, slot_by`},
@@ -64,8 +59,6 @@ func TestLoad_Mistakes_NamePositionAndReason(t *testing.T) {
 			"rate_limit.requests_per_unit: is missing; 0 refuses everything"},
 		{"a negative number", d + "  - {key: a, rate_limit: {unit: day, requests_per_unit: -1}}\n",
 			`rate_limit.requests_per_unit: -1, want a whole number, 0 to 4294967295`},
-		{"a number too large", d + "  - {key: a, rate_limit: {unit: day, requests_per_unit: 4294967296}}\n",
-			`requests_per_unit: 4294967296, want a whole number`},
 		{"a fraction", d + "  - {key: a, rate_limit: {unit: day, requests_per_unit: 1.5}}\n",
 			`requests_per_unit: the number 1.5, want a whole number`},
 		{"a number as text", d + "  - {key: a, rate_limit: {unit: day, requests_per_unit: \"5\"}}\n",
@@ -85,8 +78,6 @@ func TestLoad_Mistakes_NamePositionAndReason(t *testing.T) {
 		{"metadata that is a list", d + "  - {key: a, metadata: [1]}\n", "descriptors[0].metadata: a list, want a mapping"},
 		{"per that is no time", d + "  - {key: a, rate_limit: {per: soon, requests_per_unit: 1}}\n",
 			`rate_limit.per: "soon" is no length of time, want a text like 500ms`},
-		{"per below a millisecond", d + "  - {key: a, rate_limit: {per: 10us, requests_per_unit: 1}}\n",
-			`rate_limit.per: "10us" is no length of time`},
 		{"an unknown policy", d + "  - {key: a, rate_limit: {per: 1s, requests_per_unit: 1, policy: gcra}}\n",
 			`rate_limit.policy: no policy "gcra", want one of calendar`},
 		{"a field of another policy", d + "  - {key: a, rate_limit: {per: 1s, requests_per_unit: 1, capacity: 3}}\n",
@@ -130,7 +121,6 @@ func TestLoad_Mistakes_NamePositionAndReason(t *testing.T) {
 		{"too deep", "domain: x\n" + nested(100), "want at most 64"},
 		{"an alias of itself", "domain: x\ndescriptors: &a\n  - key: k\n    descriptors: *a\n", "FILE"},
 		{"a bomb", bomb(), "FILE"},
-		{"too large", "domain: x\n#" + strings.Repeat("x", 16<<20), "FILE: it has 16777"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file := filepath.Join(folder(t, c.text), "0.yaml")
@@ -239,12 +229,6 @@ func TestLoad_Folder_ReadsItsYAMLFiles(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder.yaml"), 0o700))
 	_, err = rls.Load(dir, false)
 	assert.ErrorContains(t, err, "folder.yaml: it is a directory, want a file")
-	pipe := filepath.Join(t.TempDir(), "pipe.yaml")
-	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
-	_, err = rls.Load(pipe, false)
-	assert.ErrorContains(t, err, "pipe.yaml: it is no regular file")
 	_, err = rls.Load(t.TempDir(), false)
 	assert.ErrorContains(t, err, "has no file whose name ends in .yaml or .yml")
-	_, err = rls.Load(filepath.Join(dir, "none.yaml"), false)
-	assert.ErrorContains(t, err, "none.yaml: cannot be read: no such file")
 }

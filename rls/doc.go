@@ -61,8 +61,7 @@
 // # Redis
 //
 // The name of a descriptor's limiter is "rls:" with the domain, keys and values. Long ones are
-// replaced by their SHA-256. Different descriptors never share a limiter, unless share_threshold
-// says so.
+// replaced by their SHA-256. Different descriptors share a limiter only by share_threshold.
 //
 // # HTTP
 //
@@ -79,7 +78,7 @@
 //	        - {key: path, value: /login}
 //	        - {key: client, from: address}
 //
-// Requests are matched as in package rules: another spelling of a method, a host or a path meets
-// the same limit, or is refused. See docs/envoy.md for the headers, configurations of the proxies,
+// Requests are matched as in package rules: another spelling of a method, a host or a path has the
+// same limit, or is refused. See docs/envoy.md for the headers, configurations of the proxies,
 // and the differences to envoyproxy/ratelimit.
 package rls

@@ -19,7 +19,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
-// Until all clients have had the time to see it.
 func TestServe_Drain_ReportsNotServingAndAnswers(t *testing.T) {
 	client, _ := guardtest.Connect(t)
 	s := run(t, rls.Config{Client: client, Path: folder(t, simple), Drain: time.Hour}) // until the test has seen it
@@ -27,7 +26,7 @@ func TestServe_Drain_ReportsNotServingAndAnswers(t *testing.T) {
 	s.cancel()
 	require.Eventually(t, func() bool { return s.status(t, "") == grpc_health_v1.HealthCheckResponse_NOT_SERVING },
 		9*time.Second, 10*time.Millisecond)
-	code, _ := get(t, s.http+"/healthcheck")
+	code, _ := send(t, "GET", s.http+"/healthcheck", "")
 	assert.Equal(t, http.StatusInternalServerError, code)
 	envoy := ratelimit.NewRateLimitServiceClient(s.dial(t))
 	answer, err := envoy.ShouldRateLimit(t.Context(), request(t, "shop | user=ann"))
@@ -39,7 +38,7 @@ func TestServe_Drain_ReportsNotServingAndAnswers(t *testing.T) {
 	default:
 	}
 
-	s.HTTP.Close() // nothing more can come over HTTP, so that there is no use in waiting
+	s.HTTP.Close() // ends the drain, since no request can arrive over HTTP
 	assert.ErrorIs(t, s.stop(), net.ErrClosed)
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -20,7 +21,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
-// exampleClient is on a Redis in memory, where a program has a real one.
+// exampleClient returns a Client of a Redis in memory.
 func exampleClient() (client *rratelimiter.Client, end func()) {
 	redis, err := miniredis.Run()
 	if err != nil {
@@ -36,7 +37,7 @@ func exampleClient() (client *rratelimiter.Client, end func()) {
 	}
 }
 
-// exampleFile writes a configuration, where a program has a file or a ConfigMap.
+// exampleFile writes a configuration.
 func exampleFile(text string) string {
 	dir, err := os.MkdirTemp("", "rls")
 	if err != nil {
@@ -74,7 +75,8 @@ func ExampleServe() {
 func ExampleServer_ShouldRateLimit() {
 	client, end := exampleClient()
 	defer end()
-	server, err := rls.New(rls.Config{Client: client, Path: exampleFile(shop)})
+	config := rls.Config{Client: client, Path: exampleFile(shop), Deadline: time.Minute} // for a busy machine
+	server, err := rls.New(config)
 	if err != nil {
 		panic(err)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
-// folder writes files, and gives their folder.
+// folder writes files, and returns their folder.
 func folder(t testing.TB, texts ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -31,7 +31,7 @@ func folder(t testing.TB, texts ...string) string {
 	return dir
 }
 
-// newServer is a server of these files. Other fields of its configuration may be set.
+// newServer returns a server with a configuration file. Functions may change other fields.
 func newServer(t testing.TB, client *rratelimiter.Client, config string, change ...func(*rls.Config)) *rls.Server {
 	t.Helper()
 	c := rls.Config{Client: client, Path: folder(t, config), Log: quiet(), Deadline: 10 * time.Second} // for a busy machine

@@ -7,6 +7,7 @@ import (
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 )
@@ -40,8 +41,9 @@ func (s *Server) Handler() http.Handler {
 	return mux
 }
 
-func (s *Server) healthcheck(w http.ResponseWriter, _ *http.Request) {
-	if s.closing.Load() {
+func (s *Server) healthcheck(w http.ResponseWriter, r *http.Request) {
+	answer, err := s.health.Check(r.Context(), new(grpc_health_v1.HealthCheckRequest))
+	if err != nil || answer.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
 		http.Error(w, "shutting down", http.StatusInternalServerError)
 		return
 	}

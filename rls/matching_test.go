@@ -14,11 +14,9 @@ descriptors:
 		{0, "store | table=orders", "OK | OK 0/2 minute 60s"},
 		{0, "store | table=orders", "OVER | OVER 0/2 minute 60s"},
 		{0, "store | table=people", "OVER | OVER 0/1 minute 60s"},
-		{0, "store | table=stock", "OK | OK"},
 		{0, "store | table", "OK | OK"},
 		{0, "store | Table=orders", "OK | OK"},
 		{0, "store | table=Orders", "OK | OK"},
-		{0, "store | other=orders", "OK | OK"},
 		{20 * time.Second, "store | table=orders", "OVER | OVER 0/2 minute 40s"},
 		{40 * time.Second, "store | table=orders", "OK | OK 1/2 minute 60s"},
 	}},
@@ -34,11 +32,10 @@ descriptors:
 		{0, "mail | kind=offer to=ann", "OK | OK 1/2 day 86400s"},
 		{0, "mail | kind=offer to=bob", "OK | OK 1/2 day 86400s"},
 		{0, "mail | kind=offer to=ann | to=ann", "OK | OK 0/2 day 86400s | OK 2/3 day 86400s"},
-		{0, "mail | kind=offer to=ann | to=ann", "OVER | OVER 0/2 day 86400s | OK 2/3 day 86400s"}, // and takes nothing of the second
+		{0, "mail | kind=offer to=ann | to=ann", "OVER | OVER 0/2 day 86400s | OK 2/3 day 86400s"}, // takes no permits of the second
 		{0, "mail | to=ann", "OK | OK 1/3 day 86400s"},
 		{0, "mail | kind=news to=ann", "OK | OK"},
 		{0, "mail | kind=offer", "OK | OK"},
-		{0, "mail | kind=offer to=ann and=more", "OK | OK"},
 		{0, "mail | to=ann kind=offer", "OK | OK"},
 		{0, "mail | kind=offer to", "OK | OK 1/2 day 86400s"},
 	}},
@@ -57,7 +54,7 @@ descriptors:
 		{0, "edge | remote_address=198.51.100.8", "OK | OK"},
 		{500 * time.Millisecond, "edge | remote_address=192.0.2.1", "OK | OK 0/1 second 1s"},
 	}},
-	{"the depth has to be equal", `
+	{"the depth must be equal", `
 domain: deep
 descriptors:
   - key: a
@@ -77,7 +74,6 @@ descriptors:
 		{0, "deep | a=x c=z", "OK | OK"},
 		{0, "deep | a=x b=y c=z d=w", "OK | OK"},
 		{0, "deep | a=x", "OK | OK 3/5 minute 60s"},
-		{0, "deep | b=y", "OK | OK"},
 	}},
 	{"no limit and nothing below passes everything, and domains of no file too", `
 domain: free
@@ -105,17 +101,14 @@ descriptors:
   - {key: tight, value: ab*ba, rate_limit: {unit: minute, requests_per_unit: 5}}
 `, []exchange{
 		{0, "wild | v=pre", "OK | OK 0/1 minute 60s"},
-		{0, "wild | v=pretty", "OK | OK 0/1 minute 60s"},
 		{0, "wild | v=prefix", "OK | OK 0/1 minute 60s"},
 		{0, "wild | v=prefix", "OVER | OVER 0/1 minute 60s"},
 		{0, "wild | v=opre", "OK | OK"},
 		{0, "wild | path=/api/7/run", "OK | OK 1/2 minute 60s"},
 		{0, "wild | path=/api/7/8/run", "OK | OK 1/2 minute 60s"},
 		{0, "wild | path=/api//run", "OK | OK 1/2 minute 60s"},
-		{0, "wild | path=/api/7/stop", "OK | OK"},
 		{0, "wild | path=/api/run", "OK | OK"},
 		{0, "wild | route=/v1/books/7/pages", "OK | OK 2/3 minute 60s"},
-		{0, "wild | route=/v2/books/7/pages", "OK | OK 2/3 minute 60s"},
 		{0, "wild | route=/v1/pages/7/books", "OK | OK"},
 		{0, "wild | any=thing", "OK | OK 3/4 minute 60s"},
 		{0, "wild | any", "OK | OK 3/4 minute 60s"},
@@ -146,12 +139,11 @@ descriptors:
       - {key: repo, rate_limit: {unit: minute, requests_per_unit: 2}}
 `, []exchange{
 		{0, "nest | org=o1 repo=r1", "OK | OK 0/1 minute 60s"},
-		{0, "nest | org=o2 repo=r1", "OK | OK 0/1 minute 60s"},
 		{0, "nest | org=o1 repo=r1", "OVER | OVER 0/1 minute 60s"},
 		{0, "nest | org=o1 repo=x", "OK | OK 1/2 minute 60s"},
 		{0, "nest | org=p repo=r1", "OK | OK"},
 	}},
-	{"values of a wildcard that share what it grants", `
+	{"values of a wildcard that share a limiter", `
 domain: shared
 descriptors:
   - {key: files, value: docs/*, share_threshold: true, rate_limit: {unit: hour, requests_per_unit: 2}}
@@ -172,14 +164,19 @@ descriptors:
 		{0, "shared | tree=t2 leaf=x", "OVER | OVER 0/1 hour 3600s"},
 		{0, "shared | tree=t2 leaf=y", "OK | OK 0/1 hour 3600s"},
 	}},
-	{"texts that meet at the underscore match alike, and count apart", `
+	{"entries whose texts are equal when they are joined count apart", `
 domain: seam
 descriptors:
   - {key: a, value: b_c, rate_limit: {unit: minute, requests_per_unit: 1}}
+  - key: k
+    rate_limit: {unit: minute, requests_per_unit: 1}
+    descriptors: [{key: j, rate_limit: {unit: minute, requests_per_unit: 1}}]
 `, []exchange{
 		{0, "seam | a=b_c", "OK | OK 0/1 minute 60s"},
 		{0, "seam | a_b=c", "OK | OK 0/1 minute 60s"},
 		{0, "seam | a=b_c", "OVER | OVER 0/1 minute 60s"},
+		{0, "seam | k=v j=w", "OK | OK 0/1 minute 60s"},
+		{0, "seam | k=v|j|w", "OK | OK 0/1 minute 60s"},
 	}},
 }
 
@@ -199,14 +196,12 @@ descriptors:
 		{0, "unit | minute", "OK | OK 0/1 minute 60s"},
 		{0, "unit | hour", "OK | OK 0/1 hour 1800s"},
 		{0, "unit | day", "OK | OK 0/1 day 81000s"},
-		{0, "unit | week", "OK | OK 0/1 week 426600s"},       // they begin on Thursdays, as 1970 did
-		{0, "unit | month", "OK | OK 0/1 month 1981800s"},    // of 30 days
-		{0, "unit | year", "OK | OK 0/1 year 30925800s"},     // of 365 days
-		{0, "unit | second", "OVER | OVER 0/1 second 1s"},    // all are used up
-		{0, "unit | year", "OVER | OVER 0/1 year 30925800s"}, //
+		{0, "unit | week", "OK | OK 0/1 week 426600s"},    // they begin on Thursdays, as 1970 did
+		{0, "unit | month", "OK | OK 0/1 month 1981800s"}, // of 30 days
+		{0, "unit | year", "OK | OK 0/1 year 30925800s"},  // of 365 days
+		{0, "unit | second", "OVER | OVER 0/1 second 1s"},
 		{30 * time.Minute, "unit | hour", "OK | OK 0/1 hour 3600s"},
 		{0, "unit | day", "OVER | OVER 0/1 day 79200s"},
-		{0, "unit | week", "OVER | OVER 0/1 week 424800s"},
 		{0, "unit | month", "OVER | OVER 0/1 month 1980000s"},
 	}},
 	{"unlimited", `
@@ -232,13 +227,11 @@ descriptors:
 		{0, "own | user=ann", "OK | OK 0/1 minute 60s mine"}, // counts on, and is over in shadow mode
 		{0, "own | user=ann 2/minute", "OVER | OVER 0/2 minute 60s"},
 		{0, "own | user=ann 2/hour", "OK | OK 1/2 hour 3600s"},
-		{0, "own | user=ann 7/day", "OK | OK 6/7 day 86400s"},
-		{0, "own | user=ann 7/month", "OK | OK 6/7 month 1987200s"},
 		{0, "own | user=ann 7/year", "OK | OK 6/7 year 30931200s"},
 		{0, "own | user=ann 7/second", "OK | OK 6/7 second 1s"},
 		{0, "own | user=ann 0/second", "OVER | OVER 0/0 second 1s"},
-		{0, "own | nobody=knows deep=too 1/minute", "OK | OK 0/1 minute 60s"},
-		{0, "own | nobody=knows deep=too 1/minute", "OVER | OVER 0/1 minute 60s"},
+		{0, "own | unknown=1 deep=too 1/minute", "OK | OK 0/1 minute 60s"},
+		{0, "own | unknown=1 deep=too 1/minute", "OVER | OVER 0/1 minute 60s"},
 		{0, "own | user=ann 1/unknown",
 			"error: rpc error: code = InvalidArgument desc = rls: descriptor 0 brings a limit of unit UNKNOWN, want SECOND, MINUTE, HOUR, DAY, MONTH or YEAR"},
 	}},

@@ -53,7 +53,7 @@ descriptors:
 			"shop | detail=one", "shop | detail=two", "shop | detail",
 			"shop | route=/a method=GET", "shop | route=/b method=PUT",
 			"shop | files=f/1", "shop | files=f/2", "shop | wild=w1", "shop | wild=w2", "shop | free=1",
-			"shop | own=limit 5/hour", "nobody | x=y", "shop",
+			"shop | own=limit 5/hour", "unknown | x=y", "shop",
 		} {
 			_, _ = s.ShouldRateLimit(context.Background(), request(t, ask))
 		}
@@ -89,7 +89,7 @@ descriptors:
 	})
 }
 
-// What requests say makes so many series, and no more: others count at their rule.
+// Values of requests make a bounded number of series. Others count at their rule.
 func TestMetrics_ManyValues_SeriesAreBounded(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client,

@@ -3,7 +3,7 @@ package rls_test
 import "time"
 
 var hits = []scenario{
-	{"what a request adds", `
+	{"hits_addend", `
 domain: add
 descriptors:
   - {key: a, rate_limit: {unit: minute, requests_per_unit: 10}}
@@ -13,15 +13,15 @@ descriptors:
 		{0, "add x3 | a=1", "OK | OK 7/10 minute 60s"},
 		{0, "add x0 | a=1", "OK | OK 6/10 minute 60s"}, // 0 is 1
 		{0, "add x7 | a=1", "OVER | OVER 0/10 minute 60s"},
-		{0, "add x6 | a=1", "OK | OK 0/10 minute 60s"}, // what was denied is not counted
+		{0, "add x6 | a=1", "OK | OK 0/10 minute 60s"}, // denied hits are not counted
 		{0, "add x11 | a=2", "OVER | OVER 0/10 minute 60s"},
 		{0, "add x10 | a=2", "OK | OK 0/10 minute 60s"},
-		{0, "add x2 | a=3 +4 | b=3", "OK | OK 6/10 minute 60s | OK 3/5 minute 60s"}, // a descriptor's own comes first
+		{0, "add x2 | a=3 +4 | b=3", "OK | OK 6/10 minute 60s | OK 3/5 minute 60s"}, // a descriptor's own hits take precedence
 		{0, "add | a=4 +10 | b=4 +5 | free +99", "OK | OK 0/10 minute 60s | OK 0/5 minute 60s | OK"},
 		{0, "add | a=5 +18446744073709551615",
 			"error: rpc error: code = InvalidArgument desc = rls: descriptor 0 has hits_addend 18446744073709551615, want at most 2^53"},
 	}},
-	{"a look takes nothing", `
+	{"hits_addend 0 takes no permits", `
 domain: look
 descriptors:
   - {key: a, rate_limit: {unit: minute, requests_per_unit: 2}}
@@ -34,7 +34,7 @@ descriptors:
 		{15 * time.Second, "look | a=1 +0", "OVER | OVER 0/2 minute 45s"}, // nothing is left
 		{0, "look | a=2 +0 | a=1 +0", "OVER | OK 2/2 minute 45s | OVER 0/2 minute 45s"},
 	}},
-	{"zero hits show what one hit would get, also of a policy that lends permits", `
+	{"hits_addend 0 shows the result of one hit, also of a policy that lends permits", `
 domain: lend
 descriptors:
   - {key: slow, rate_limit: {per: 10s, requests_per_unit: 1, policy: smooth}}
@@ -46,7 +46,7 @@ descriptors:
 		{0, "lend | slow=1 +0", "OVER"},
 		{0, "lend | slow=1", "OVER"},
 	}},
-	{"hits that are given back", `
+	{"is_negative_hits releases permits", `
 domain: back
 descriptors:
   - {key: a, rate_limit: {unit: minute, requests_per_unit: 3}}
@@ -54,7 +54,7 @@ descriptors:
 		{0, "back | a=1 +3", "OK | OK 0/3 minute 60s"},
 		{0, "back | a=1 -2", "OK | OK 2/3 minute 60s"},
 		{0, "back | a=1 +2", "OK | OK 0/3 minute 60s"},
-		{0, "back | a=1 -9", "OK | OK 3/3 minute 60s"}, // never more than was taken
+		{0, "back | a=1 -9", "OK | OK 3/3 minute 60s"}, // never more than were taken
 		{0, "back | a=1 -9", "OK | OK 3/3 minute 60s"},
 		{0, "back | a=1 +3", "OK | OK 0/3 minute 60s"},
 		{0, "back | a=1 +4", "OVER | OVER 0/3 minute 60s"},
@@ -102,14 +102,14 @@ descriptors:
 		{0, "all | wide | free=x", "OK | OK 0/3 hour 3600s | OK"},
 		{0, "all | wide | wide", "OVER | OVER 0/3 hour 3600s | OVER 0/3 hour 3600s"},
 		{0, "all | wide | free=x", "OVER | OVER 0/3 hour 3600s | OK"},
-		{0, "all | wide=three | wide=three | wide=three", "OK | OK 2/3 hour 3600s | OK 1/3 hour 3600s | OK 0/3 hour 3600s"}, // one after the other
+		{0, "all | wide=three | wide=three | wide=three", "OK | OK 2/3 hour 3600s | OK 1/3 hour 3600s | OK 0/3 hour 3600s"}, // one after another
 		{0, "all | wide=twice | wide=twice", "OK | OK 2/3 hour 3600s | OK 1/3 hour 3600s"},
 		{0, "all | wide=twice | wide=twice", "OVER | OK 0/3 hour 3600s | OVER 0/3 hour 3600s"},
 	}},
 }
 
 var modes = []scenario{
-	{"shadow mode never denies, and takes nothing of what it would have denied", `
+	{"shadow mode never denies, and takes no permits for hits over the limit", `
 domain: shadow
 descriptors:
   - {key: s, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
@@ -158,15 +158,15 @@ descriptors:
 		{0, "replace | class=read user=ann | path=/big user=ann", "OK | OK | OK 2/3 minute 60s"},
 		{0, "replace | path=/big user=ann | class=read user=ann", "OK | OK 1/3 minute 60s | OK"},
 		{0, "replace | class=read user=bob | path=/big user=bob", "OK | OK | OK 2/3 minute 60s"},
-		{0, "replace | class=read user=bob", "OK | OK 0/1 minute 60s reads"}, // it was left alone
+		{0, "replace | class=read user=bob", "OK | OK 0/1 minute 60s reads"}, // it was not used
 		{0, "replace | both | class=read user=bob", "OK | OK 8/9 minute 60s b | OK"},
-		{0, "replace | over | both | class=read user=bob", "OK | OK 7/8 minute 60s | OK | OK"}, // who is replaced replaces all the same
+		{0, "replace | over | both | class=read user=bob", "OK | OK 7/8 minute 60s | OK | OK"}, // a replaced limit replaces others too
 		{0, "replace | path=/big user=ann 1/hour | class=read user=ann",
 			"OVER | OK 1/1 hour 3600s | OVER 0/1 minute 60s reads"},
 	}},
 }
 
-// Beyond the original.
+// beyond are extensions of the reference.
 var beyond = []scenario{
 	{"any interval", `
 domain: per
@@ -197,7 +197,7 @@ descriptors:
 		{0, "several | user=ann -1", "OK | OK 1/3 day 86398s day"},
 		{0, "several | user=ann | user=bob", "OK | OK 0/3 day 86398s day | OK 1/2 second 1s burst"},
 		{0, "several | two=1", "OK"},
-		{0, "several | two=1", "OVER | OVER 0/1 hour 3598s"}, // of those that deny, the longest
+		{0, "several | two=1", "OVER | OVER 0/1 hour 3598s"}, // the longest of those that deny
 	}},
 	{"policies", `
 domain: policy
@@ -212,7 +212,7 @@ descriptors:
 `, []exchange{
 		{3 * time.Second, "policy | bucket +2", "OK | OK 0/1 second 2s"},
 		{0, "policy | bucket", "OVER | OVER 0/1 second 1s"},
-		{0, "policy | bucket +3", "OVER | OVER 0/1 second 1s"}, // it never holds so many
+		{0, "policy | bucket +3", "OVER | OVER 0/1 second 1s"}, // above its capacity
 		{0, "policy | log", "OK | OK 0/1 unknown 10s"},
 		{0, "policy | log", "OVER | OVER 0/1 unknown 10s"},
 		{0, "policy | window", "OK | OK 0/1 unknown 11s"},
@@ -222,7 +222,7 @@ descriptors:
 		{0, "policy | smooth +5", "OK | OK 0/1 second 5s"},
 		{0, "policy | smooth", "OVER | OVER 0/1 second 4s"},
 	}},
-	{"what is charged afterwards may overdraw", `
+	{"overdraw allows charges over the limit", `
 domain: tokens
 descriptors:
   - {key: user, overdraw: true, rate_limit: {unit: hour, requests_per_unit: 100}}
@@ -234,7 +234,7 @@ descriptors:
 		{0, "tokens | user=ann +0", "OK | OK 30/100 hour 3600s"},
 		{0, "tokens | user=ann +70", "OVER | OVER 0/100 hour 3600s"},
 		{0, "tokens | user=ann +0", "OVER | OVER 0/100 hour 3600s"},
-		{0, "tokens | user=ann -30", "OK | OK 0/100 hour 3600s"}, // 10 are owed still
+		{0, "tokens | user=ann -30", "OK | OK 0/100 hour 3600s"}, // 10 are still owed
 		{0, "tokens | user=ann -20", "OK | OK 10/100 hour 3600s"},
 		{0, "tokens | user=bob +500", "OVER | OVER 0/100 hour 3600s"},
 		{0, "tokens | user=bob +0", "OVER | OVER 0/100 hour 3600s"},

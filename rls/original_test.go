@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,14 +18,14 @@ import (
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
-// authCall is a question of a proxy: its headers as "Name: value; ...", and the status that answers
-// it.
+// authCall is a request of a proxy: its headers as "Name: value; ...", and the status of the
+// response.
 type authCall struct {
 	headers string
 	want    int
 }
 
-// ask asks /auth with these headers.
+// ask requests /auth with these headers.
 func ask(handler http.Handler, query, headers string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodGet, "/auth/web"+query, nil) // from 192.0.2.1
 	for header := range strings.SplitSeq(headers, "; ") {
@@ -59,8 +61,6 @@ http:
     - {method: POST, descriptor: [{key: host, from: host}]}`, []authCall{
 		{"X-Forwarded-Host: api.example.org", 200},
 		{"X-Forwarded-Host: api.example.org:443", 429},
-		{"X-Forwarded-Host: api.example.org:8443", 429},
-		{"X-Forwarded-Host: api.example.org.", 429},
 		{"X-Forwarded-Host: API.example.org.:80", 429},
 		{"X-Forwarded-Host: other.example.org, api.example.org", 429},
 		{"X-Forwarded-Host: api.example.org, other.example.org", 200},
@@ -99,17 +99,12 @@ http:
 		{"X-Forwarded-Uri: /login?next=/../x;%2F", 200},
 		{"X-Forwarded-Uri: //login", 429},
 		{"X-Forwarded-Uri: /login;v=1", 429},
-		{"X-Forwarded-Uri: /;x//login%3Bv=1", 429},
 		{"X-Forwarded-Uri: /%6Cogin", 429},
 		{"X-Forwarded-Uri: https://elsewhere.example/login", 429},
 		{"X-Forwarded-Uri: /login/", 200},
 		{"X-Forwarded-Uri: /x/../login", 400},
-		{"X-Forwarded-Uri: /x/%2e%2E/login", 400},
-		{"X-Forwarded-Uri: /x/..;/login", 400},
 		{"X-Forwarded-Uri: /x/..%2Flogin", 400},
-		{"X-Forwarded-Uri: /x%5C..%5Clogin", 400},
 		{"X-Forwarded-Uri: /login#x", 400},
-		{"X-Forwarded-Uri: /login%zz", 400},
 		{"X-Forwarded-Uri: /p/a", 200},
 		{"X-Forwarded-Uri: /p/a;1", 429},
 		{"X-Forwarded-Uri: /p/%61", 429},
@@ -124,15 +119,11 @@ http:
 		{"X-Forwarded-Uri: /p/a%2Fb", 200},
 		{"X-Forwarded-Uri: /p/a%2fb", 429},
 		{"X-Forwarded-Uri: /p/a/b", 429},
-		{"X-Forwarded-Uri: /p%2Fa/b", 429},
-		{"X-Forwarded-Uri: /p%5Cc", 200},
-		{"X-Forwarded-Uri: /p/c", 429},
 		{"X-Forwarded-Uri: /p/..%2Flogin", 400},
-		{"X-Forwarded-Uri: /x/%2e%2e/login", 400},
 	})
 }
 
-// TestAuth_RefusedPath_IsDeniedForNginx, which knows no 400. A file whose requests need no
+// TestAuth_RefusedPath_IsDeniedForNginx: nginx does not accept a 400. A file whose requests need no
 // path refuses none.
 func TestAuth_RefusedPath_IsDeniedForNginx(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
@@ -159,8 +150,8 @@ http:
 		{"X-Forwarded-Method: POST; X-Forwarded-Host: a.example; X-Forwarded-Uri: /login; X-Original-URI: /x; X-Original-Url: /x; X-Original-Method: GET", 200},
 		{"X-Forwarded-Method: POST; X-Forwarded-Host: a.example; X-Forwarded-Uri: /login; X-Original-URI: /x; X-Original-Url: /x; X-Original-Method: GET", 429},
 		{"X-Original-Method: POST; X-Forwarded-Host: a.example; X-Original-URI: /login", 200},
-		{"X-Forwarded-Method: POST; X-Forwarded-Host: a.example; X-Original-URI: /login", 503}, // the proxy does not say the path
-		{"X-Forwarded-Method: POST; X-Forwarded-Host: b.example; X-Original-URI: /login", 200}, // and need not
+		{"X-Forwarded-Method: POST; X-Forwarded-Host: a.example; X-Original-URI: /login", 503}, // the proxy reports no path
+		{"X-Forwarded-Method: POST; X-Forwarded-Host: b.example; X-Original-URI: /login", 200}, // and need not report it
 	})
 	auth(t, strings.Replace(file, "OPTIONS",
 		"uri_header: x-original-url\n  method_header: X-Original-Method\n  host_header: X-Original-Host", 1), []authCall{
@@ -196,6 +187,33 @@ http:
 		s.Handler().ServeHTTP(httptest.NewRecorder(), r)
 		assert.Contains(b, metricsOf(s), "\nratelimit_service_auth_untrusted_peer 3\n")
 	})
+}
+
+// onWrite is called for each write, such as a line of a log.
+type onWrite func()
+
+func (f onWrite) Write(text []byte) (int, error) {
+	f()
+	return len(text), nil
+}
+
+// TestAuth_ReloadDuringARequest_DecidesByOneConfiguration: the configuration that makes the
+// descriptors of a request decides them. The warning about the peer comes between both.
+func TestAuth_ReloadDuringARequest_DecidesByOneConfiguration(t *testing.T) {
+	client, _ := guardtest.Connect(t)
+	file := func(key string) string {
+		return "domain: web\ndescriptors: [{key: " + key + ", rate_limit: {unit: second, requests_per_unit: 0}}]\n" +
+			"http: {trust: [10.0.0.0/8], requests: [{descriptor: [{key: " + key + ", from: address}]}]}"
+	}
+	var s *rls.Server
+	s = newServer(t, client, file("a"), func(c *rls.Config) {
+		reload := onWrite(func() {
+			assert.NoError(t, os.WriteFile(filepath.Join(c.Path, "0.yaml"), []byte(file("b")), 0o600))
+			assert.NoError(t, s.Reload())
+		})
+		c.Log = slog.New(slog.NewTextHandler(reload, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	})
+	assert.Equal(t, http.StatusTooManyRequests, ask(s.Handler(), "", "X-Forwarded-For: 203.0.113.7").Code)
 }
 
 // TestAuth_SeveralValuesOfAHeader_AreRefused: each server picks another one, and all together are a

@@ -20,7 +20,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
-// Then at once, until Redis answers again.
+// Later requests fail at once, until Redis answers again.
 func TestShouldRateLimit_RedisHangs_FailsWithinTheDeadline(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, simple, func(c *rls.Config) { c.Deadline = 50 * time.Millisecond })
@@ -44,7 +44,7 @@ func TestShouldRateLimit_RedisHangs_FailsWithinTheDeadline(t *testing.T) {
 		}
 		b.Latency.Store(0)
 		redistest.Pass(10 * time.Second)
-		ask() // finds out
+		ask() // observes the end of the outage
 		code, _ = ask()
 		assert.Equal(t, codes.OK, code)
 	})
@@ -109,7 +109,7 @@ func TestLog_SomeRequestsFail_IsWrittenEveryHalfMinute(t *testing.T) {
 			require.Equal(t, codes.Unavailable, ask("bob"))
 		}
 		b.Latency.Store(0)
-		redistest.Pass(10 * time.Second) // what is on its way arrives
+		redistest.Pass(10 * time.Second) // replies under way arrive
 		synctest.Wait()                  // the end of the outage is logged in the background
 		require.Equal(t, 2, lines())
 		require.Equal(t, 1, strings.Count(log.String(), "Redis does not answer, requests end with an error"))

@@ -17,7 +17,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
-// log is what a service has logged.
+// log collects the log of a service.
 type log struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -35,7 +35,7 @@ func (l *log) count(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
-// Reload reads the files whether or not they have changed, and reports what is wrong each time.
+// Reload reads the files whether or not they have changed, and reports their problems each time.
 func TestReload_UnchangedFiles_AreReadAgain(t *testing.T) {
 	client, _ := guardtest.Connect(t)
 	var out log
@@ -52,7 +52,6 @@ func TestReload_UnchangedFiles_AreReadAgain(t *testing.T) {
 	}
 }
 
-// Serve reloads for each signal that it gets, and goes on.
 func TestServe_ReloadSignal_ReadsTheFilesAgain(t *testing.T) {
 	client, _ := guardtest.Connect(t)
 	var out log

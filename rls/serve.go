@@ -101,10 +101,7 @@ func Serve(ctx context.Context, c Config) error {
 
 // Shutdown makes the health report that the service is about to end. Requests are answered as
 // before.
-func (s *Server) Shutdown() {
-	s.closing.Store(true)
-	s.health.Shutdown()
-}
+func (s *Server) Shutdown() { s.health.Shutdown() }
 
 // stopTimeout bounds the time for open requests at the end of the service.
 const stopTimeout = 5 * time.Second

@@ -64,7 +64,6 @@ type Server struct {
 	metrics    metrics
 	failureLog failureLog
 	health     *health.Server
-	closing    atomic.Bool
 
 	files rulefile.Watcher
 }
@@ -102,7 +101,7 @@ func New(c Config) (*Server, error) {
 	if err := s.Reload(); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"", "ratelimit", ratelimit.RateLimitService_ServiceDesc.ServiceName} { // as clients ask
+	for _, name := range []string{"", "ratelimit", ratelimit.RateLimitService_ServiceDesc.ServiceName} { // that clients use
 		s.health.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)
 	}
 	return s, nil

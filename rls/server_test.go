@@ -28,7 +28,7 @@ import (
 
 const simple = "domain: shop\ndescriptors:\n  - {key: user, rate_limit: {unit: hour, requests_per_unit: 2}}\n"
 
-// running is a service on loopback, as Envoy meets it.
+// running is a service on loopback.
 type running struct {
 	rls.Config
 	*grpc.ClientConn
@@ -87,19 +87,12 @@ func run(t testing.TB, c rls.Config) *running {
 	return r
 }
 
-func get(t testing.TB, url string) (int, string) {
+// send sends an HTTP request, and returns the status and the body of the response.
+func send(t testing.TB, method, url, body string) (int, string) {
 	t.Helper()
-	response, err := http.Get(url)
+	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	require.NoError(t, err)
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	return response.StatusCode, string(body)
-}
-
-func post(t testing.TB, url, body string) (int, string) {
-	t.Helper()
-	response, err := http.Post(url, "application/json", strings.NewReader(body))
+	response, err := http.DefaultClient.Do(request)
 	require.NoError(t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
@@ -122,30 +115,30 @@ func TestServe_GRPCAndHTTP_Answer(t *testing.T) {
 	}
 
 	const body = `{"domain": "shop", "descriptors": [{"entries": [{"key": "user", "value": "ann"}]}]}`
-	code, text := post(t, s.http+"/json", body)
+	code, text := send(t, "POST", s.http+"/json", body)
 	assert.Equal(t, http.StatusOK, code)
 	assert.Contains(t, strings.ReplaceAll(text, " ", ""), `"overallCode":"OK"`)
-	code, text = post(t, s.http+"/json", body)
+	code, text = send(t, "POST", s.http+"/json", body)
 	assert.Equal(t, http.StatusTooManyRequests, code)
 	assert.Contains(t, strings.ReplaceAll(text, " ", ""), `"overallCode":"OVER_LIMIT"`)
 	for _, bad := range []string{"", "{", "[]", `{"domain": ""}`, `{"domain": "shop"}`, `{"unknown": 1}`, "\xff"} {
-		code, _ = post(t, s.http+"/json", bad)
+		code, _ = send(t, "POST", s.http+"/json", bad)
 		assert.Equal(t, http.StatusBadRequest, code, bad)
 	}
-	code, _ = post(t, s.http+"/json", `{"domain": "`+strings.Repeat("x", 5<<20)+`"}`)
+	code, _ = send(t, "POST", s.http+"/json", `{"domain": "`+strings.Repeat("x", 5<<20)+`"}`)
 	assert.Equal(t, http.StatusRequestEntityTooLarge, code)
 
-	code, text = get(t, s.http+"/healthcheck")
+	code, text = send(t, "GET", s.http+"/healthcheck", "")
 	assert.Equal(t, http.StatusOK, code)
 	assert.Equal(t, "OK", text)
-	code, text = get(t, s.http+"/rlconfig")
+	code, text = send(t, "GET", s.http+"/rlconfig", "")
 	assert.Equal(t, http.StatusOK, code)
 	assert.Equal(t, "shop.user: unit=HOUR requests_per_unit=2, shadow_mode: false, quota_mode: false\n", text)
 
 	redis.Close()
 	_, err = s.envoy.ShouldRateLimit(ctx, request(t, "shop | user=ann"))
 	assert.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
-	code, text = post(t, s.http+"/json", body)
+	code, text = send(t, "POST", s.http+"/json", body)
 	assert.Equal(t, http.StatusInternalServerError, code)
 	assert.Equal(t, "Internal Server Error\n", text, "no error's text")
 	require.NoError(t, s.stop())
@@ -178,7 +171,7 @@ func TestServe_ConfigMapChanges_TakesValidFiles(t *testing.T) {
 
 	version("..3", strings.Replace(simple, "requests_per_unit: 2", "requests_per_unit: many", 1))
 	failed := func() bool {
-		_, text := get(t, s.http+"/metrics")
+		_, text := send(t, "GET", s.http+"/metrics", "")
 		return strings.Contains(text, "\nratelimit_service_config_load_error 1\n")
 	}
 	assert.Eventually(t, failed, 9*time.Second, 20*time.Millisecond)

@@ -33,7 +33,6 @@ http:
     - {path: /banned, descriptor: [{key: path, from: path}]}
 `
 
-// Each proxy sends its own headers.
 func TestForwardAuth_HeadersOfProxies_AreDecided(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		handler := newServer(t, client, strings.Replace(webConfig, "FAILURE", "closed", 1)).Handler()
@@ -50,31 +49,27 @@ func TestForwardAuth_HeadersOfProxies_AreDecided(t *testing.T) {
 			{"?denied=401", "X-Forwarded-Method: POST; X-Forwarded-Uri: /%6Cogin; X-Forwarded-For: 203.0.113.7", 401, "60", "0"},
 			{"?denied=418", "X-Forwarded-Uri: /login", 400, "", ""},
 			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: 203.0.113.8, 10.1.2.3", 200, "", "0"},
-			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: 6.6.6.6, 203.0.113.8", 429, "60", "0"}, // the left is the client's word
+			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: 6.6.6.6, 203.0.113.8", 429, "60", "0"}, // the client wrote the left one
 			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login", 503, "", ""},                                           // no address
 			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /login; X-Forwarded-For: 203.0.113.7", 200, "", ""},
 			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /api/x; X-Api-Key: k1", 200, "", "1"},
 			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /api/y; X-Api-Key: k1", 200, "", "0"},
 			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /api/z; X-Api-Key: k1", 429, "60", "0"},
 			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /api/z; X-Api-Key: k2", 200, "", "1"},
-			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /api/z", 200, "", ""}, // without the header there is nothing to count
+			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /api/z", 200, "", ""}, // no descriptor without the header
 			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /apis; X-Api-Key: k1", 200, "", ""},
 			{"", "X-Forwarded-Uri: /banned", 429, "1", "0"},
-			{"", "X-Forwarded-Uri: //banned", 429, "1", "0"}, // a path in other words, as nginx and others serve it
-			{"", "X-Forwarded-Uri: /.//x/../banned?a", 400, "", ""},
-			{"", "X-Forwarded-Uri: /x/%2e%2E/banned", 400, "", ""},
+			{"", "X-Forwarded-Uri: //banned", 429, "1", "0"}, // another spelling, as nginx and others serve it
 			{"", "X-Forwarded-Uri: /../banned#x", 400, "", ""},
 			{"?denied=403", "X-Forwarded-Uri: /../banned", 403, "", ""},
 			{"", "X-Forwarded-Uri: http://elsewhere.example/banned", 429, "1", "0"},
-			{"", "X-Forwarded-Uri: /%zz/../banned", 400, "", ""},
 			{"", "X-Forwarded-Uri: /banned/", 200, "", ""}, // another path
-			{"", "X-Forwarded-Uri: /x/banned", 200, "", ""},
 			{"", "X-Forwarded-Host: Img.Example; X-Forwarded-Method: GET; X-Forwarded-Uri: /a", 200, "", "0"},
 			{"", "X-Forwarded-Host: img.example; X-Forwarded-Method: GET; X-Forwarded-Uri: /b", 429, "3600", "0"},
 			{"", "X-Forwarded-Host: img.example; X-Forwarded-Method: HEAD; X-Forwarded-Uri: /b", 429, "3600", "0"},
 			{"", "X-Forwarded-Uri: /banned", 429, "1", "0"},
 			{"", "X-Forwarded-Uri: \x01\xff%zz", 400, "", ""},
-			{"", "", 503, "", ""}, // a proxy that does not say the path
+			{"", "", 503, "", ""}, // a proxy that reports no path
 		} {
 			w := ask(handler, c.query, c.headers)
 			assert.Equal(t, c.code, w.Code, c.headers)
@@ -107,11 +102,10 @@ func TestForwardAuth_RedisDown_FollowsTheFile(t *testing.T) {
 	}
 }
 
-// The health check fails after Shutdown.
 func TestForwardAuth_SeveralLimits_ShowsTheOneThatDenied(t *testing.T) {
 	client, _ := guardtest.Connect(t)
 	s := newServer(t, client, `
-domain: x
+domain: web
 descriptors:
   - {key: last, rate_limit: {unit: year, requests_per_unit: 1}}
   - {key: ban, rate_limit: {unit: second, requests_per_unit: 0}}
@@ -120,16 +114,7 @@ http:
     - descriptor: [{key: last, header: X-Last}]
     - descriptor: [{key: ban, value: all}]
 `)
-	get := func(path string) *httptest.ResponseRecorder {
-		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil)
-		r.Header.Set("X-Last", "a")
-		s.Handler().ServeHTTP(w, r)
-		return w
-	}
-	w := get("/auth/x")
+	w := ask(s.Handler(), "", "X-Last: a")
 	assert.Equal(t, http.StatusTooManyRequests, w.Code)
 	assert.Equal(t, "1", w.Header().Get("Retry-After"))
-	assert.Equal(t, http.StatusOK, get("/healthcheck").Code)
-	s.Shutdown()
-	assert.Equal(t, http.StatusInternalServerError, get("/healthcheck").Code)
 }

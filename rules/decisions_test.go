@@ -12,21 +12,22 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// Statuses, short.
+// Statuses.
 const (
 	good = http.StatusOK
+	bad  = http.StatusBadRequest
 	many = http.StatusTooManyRequests
 	down = http.StatusServiceUnavailable
 )
 
-// call is a request and what becomes of it.
+// call is a request and the status of its response.
 type call struct {
 	what    string
 	headers []string
 	want    int
 }
 
-// decisionTest is a file of rules, and requests one after another at the same moment.
+// decisionTest is a file of rules, and consecutive requests at the same time.
 type decisionTest struct {
 	file  string
 	calls []call
@@ -54,13 +55,13 @@ rules:
   - {name: b, match: /, key: ip, limits: 2/h}`,
 			[]call{{"POST /login", nil, good}, {"POST /login", nil, many}, {"GET /login", nil, good}, {"GET /x", nil, good},
 				{"GET /x", nil, many}}},
-		"the first rule decides, also where a later one wants more": {`
+		"the first rule decides, also if a later one is more specific": {`
 rules:
   - {name: a, match: [/, /deep/], key: all, limits: 1/h}
   - {name: b, match: {headers: {X: y}}, key: all, limits: 9/h}
   - {name: c, match: /deep/er, key: all, limits: 9/h}`,
 			[]call{{"GET /", h("X", "y"), good}, {"GET /", h("X", "y"), many}, {"GET /deep/er", nil, many}}},
-		"all rules decide, and what one took comes back when another denies": {`
+		"all rules decide, and permits are released if another denies": {`
 match: all
 rules:
   - {name: wide, key: all, limits: 3/h, deadline: 1s}
@@ -118,7 +119,7 @@ rules:
 				{"GET /two", h("K", "a|b"), many}, {"GET /two", h("K", `a\|b`), good}, {"PUT /two", h("K", "a|b"), good},
 				{"GET /two", h("K", "a"), many},
 			}},
-		"a key of the defaults is no matter of limits that count by none": {`
+		"limits without a key ignore the key of the defaults": {`
 defaults: {key: header:K}
 rules:
   - {name: ban, match: /ban, ban: true}
@@ -136,7 +137,7 @@ rules:
 				{"GET /", h("X-Tenant", "self"), good},
 				{"GET /", h("X-Tenant", "iron"), many}, {"GET /", nil, many},
 			}},
-		"methods that a client makes up are one": {`
+		"unknown methods share a key": {`
 rules: [{name: a, key: method, limits: 1/h}]`,
 			[]call{{"GET /", nil, good}, {"FOO /", nil, good}, {"BAR /", nil, many}}},
 		"an address is overridden, and a network banned": {`
@@ -177,6 +178,13 @@ rules:
 		"a range is skipped": {`
 rules: [{name: a, key: all, limits: 1/h, skip: {ranges: [192.0.2.0/24]}}]`,
 			[]call{{"GET /", nil, good}, {"GET /", nil, good}}},
+		"a request without its key is refused, or decided by the failure mode with on_invalid": {`
+defaults: {key: header:K, on_failure: open}
+rules:
+  - {name: a, match: /failure, limits: 1/h, on_invalid: on_failure}
+  - {name: b, match: /refuse, limits: 1/h, on_invalid: refuse}
+  - {name: c, limits: 1/h}`,
+			[]call{{"GET /failure", nil, good}, {"GET /refuse", nil, bad}, {"GET /", nil, bad}}},
 		"shadow": {`
 rules: [{name: a, key: all, limits: 1/h, shadow: true}]`,
 			[]call{{"GET /", nil, good}, {"GET /", nil, good}}},

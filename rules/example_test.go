@@ -27,7 +27,7 @@ import (
 //	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
 //	client := rratelimiter.New(redis)
 //
-// Its clock stands still, so that what examples print does not depend on the machine.
+// Its clock stands still, so that the output of examples does not depend on the machine.
 func connect() (*rratelimiter.Client, func()) {
 	server, err := miniredis.Run()
 	if err != nil {
@@ -43,12 +43,12 @@ func connect() (*rratelimiter.Client, func()) {
 		rratelimiter.WithClock(func() time.Time { return now })), func() { redis.Close(); server.Close() }
 }
 
-// unhurried is for machines that have other things to do than to run examples.
+// unhurried allows for a busy machine.
 var unhurried = httplimit.Deadline(time.Minute)
 
 var hello = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
 
-// ask sends a request to a handler, with pairs of header names and values, and gives the response.
+// ask sends a request with pairs of header names and values, and returns the response.
 func ask(handler http.Handler, method, path string, headers ...string) *http.Response {
 	r := httptest.NewRequest(method, path, nil) // its peer is 192.0.2.1
 	for i := 0; i < len(headers); i += 2 {
@@ -125,12 +125,6 @@ func ExampleSet() {
 	var set rules.Set
 	fmt.Println(set.Len(), ask(set.Middleware(client)(hello), "GET", "/").Status)
 	// Output: 0 200 OK
-}
-
-func ExampleSet_Len() {
-	set, _ := rules.Parse("", []byte("rules: []"))
-	fmt.Println(set.Len())
-	// Output: 0
 }
 
 // Options of httplimit are for all rules.

@@ -92,10 +92,3 @@ func ExamplePollEvery() {
 	fmt.Println(err)
 	// Output: <nil>
 }
-
-func ExampleWatchOption() {
-	opts := []rules.WatchOption{rules.PollEvery(time.Minute), rules.OnReload(func(error) {})}
-	_, err := rules.Watch(context.Background(), os.DevNull, opts...)
-	fmt.Println(err)
-	// Output: /dev/null: it is no regular file (Dc---------)
-}

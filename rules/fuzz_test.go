@@ -10,7 +10,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
-// FuzzParse: no file makes Parse panic, and every error says where.
+// FuzzParse: no file makes Parse panic, and the limiters of a valid file can be called.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"rules: []", large(2), one("key: ip, limits: 1/s"),
@@ -30,7 +30,6 @@ func FuzzParse(f *testing.F) {
 			assert.NotEmpty(t, err.Error())
 			return
 		}
-		// What it gives can be asked.
 		v := s.file()
 		r := request("GET /")
 		r.URL.Path = target

@@ -12,14 +12,14 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 )
 
-// parsed is the rules of a text.
+// parsed returns the rules of a text.
 func parsed(t testing.TB, text string) *Set {
 	s, err := Parse("rules.yaml", []byte(text))
 	require.NoError(t, err)
 	return s
 }
 
-// request is a request as "POST /login", with pairs of header names and values.
+// request returns a request like "POST /login", with pairs of header names and values.
 func request(what string, headers ...string) *http.Request {
 	method, target, _ := strings.Cut(what, " ")
 	r := httptest.NewRequest(method, target, nil) // of 192.0.2.1
@@ -29,7 +29,7 @@ func request(what string, headers ...string) *http.Request {
 	return r
 }
 
-// status is that of the response to a request.
+// status returns the status of the response to a request.
 func status(h http.Handler, what string, headers ...string) int {
 	return serve(h, request(what, headers...)).Code
 }

@@ -29,7 +29,7 @@ func (c *condition) isOf(r *http.Request, from netip.Addr) bool {
 }
 
 // TestMatcher_RandomRules_FindsThoseOfTheRequest compares the first rule, and all rules, with a
-// look at each.
+// check of each rule.
 func TestMatcher_RandomRules_FindsThoseOfTheRequest(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	pick := func(from ...string) string { return from[random.IntN(len(from))] }
@@ -41,15 +41,15 @@ func TestMatcher_RandomRules_FindsThoseOfTheRequest(t *testing.T) {
 			fmt.Sprintf("10.%d.%d.0/24", random.IntN(3), random.IntN(3)), "10.1.1.1", "0.0.0.0/0", "'::/0'")
 	}
 	one := func() string {
-		var says []string
+		var fields []string
 		if random.IntN(3) > 0 {
 			path := pick("/", "/a", "/a/", "/a/b", "/a/{$}", "/{x}", "/{x}/b", "/a/{x...}", "/{x}/{y}/", "/b/%61")
-			says = append(says, "pattern: '"+pick("", "GET ", "POST ")+pick("", "", "h.example", "i.example")+path+"'")
+			fields = append(fields, "pattern: '"+pick("", "GET ", "POST ")+pick("", "", "h.example", "i.example")+path+"'")
 		} else if random.IntN(2) == 0 {
-			says = append(says, "methods: [GET, PUT]")
+			fields = append(fields, "methods: [GET, PUT]")
 		}
 		if random.IntN(3) == 0 {
-			says = append(says,
+			fields = append(fields,
 				"headers: {"+pick("X: '*'", "X: '1'", "X: '2'", "Y: '1'", "X: '*', Y: '1'", "Y: '1', X: '2'")+"}")
 		}
 		if random.IntN(3) == 0 {
@@ -57,9 +57,9 @@ func TestMatcher_RandomRules_FindsThoseOfTheRequest(t *testing.T) {
 			for range 1 + random.IntN(16) {
 				all = append(all, network())
 			}
-			says = append(says, "ranges: ["+strings.Join(all, ", ")+"]")
+			fields = append(fields, "ranges: ["+strings.Join(all, ", ")+"]")
 		}
-		return "{" + strings.Join(says, ", ") + "}"
+		return "{" + strings.Join(fields, ", ") + "}"
 	}
 	found := 0
 	for range 300 {

@@ -30,8 +30,8 @@ func (c *changes) add(up bool, _ error) {
 	c.all = append(c.all, up)
 }
 
-// doing returns how many guards do without Redis.
-func (c *changes) doing() (n int) {
+// down returns the number of guards in an outage.
+func (c *changes) down() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, up := range c.all {
@@ -47,8 +47,8 @@ func (c *changes) doing() (n int) {
 // reload puts another text in force.
 func reload(b *redistest.Fixture, set *Set, text string) { set.current.Store(parsed(b, text).file()) }
 
-// TestMiddleware_ReloadInOutage_ShareStays: whatever setting a reload changes, what was granted
-// without Redis counts on.
+// TestMiddleware_ReloadInOutage_ShareStays: permits that were granted without Redis still count
+// after a reload, whatever it changes.
 func TestMiddleware_ReloadInOutage_ShareStays(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		rule := func(fields string) string {
@@ -71,7 +71,7 @@ func TestMiddleware_ReloadInOutage_ShareStays(t *testing.T) {
 			take()
 		}
 		assert.Equal(b, 3, granted, "of 5, which is half of the limit, 3 can be had at once")
-		for _, limits := range []string{"10/h, 20/m", "20/m, 10/h", "10/h"} { // other limits besides
+		for _, limits := range []string{"10/h, 20/m", "20/m, 10/h", "10/h"} { // another limit beside it
 			text := strings.ReplaceAll(rule(""), "[{policy: fixed_window, rate: 10/h}]", "[{policy: fixed_window, rate: "+
 				strings.ReplaceAll(limits, ", ", "}, {policy: fixed_window, rate: ")+"}]")
 			reload(b, set, text)
@@ -84,8 +84,8 @@ func TestMiddleware_ReloadInOutage_ShareStays(t *testing.T) {
 	})
 }
 
-// TestMiddleware_ReloadInOutage_EndIsReported: no guard counts as one without Redis for ever,
-// wherever the reloads come.
+// TestMiddleware_ReloadInOutage_EndIsReported: each outage that is reported ends, whenever a reload
+// comes.
 func TestMiddleware_ReloadInOutage_EndIsReported(t *testing.T) {
 	one := "rules: [{name: a, key: all, limits: 9/h, on_failure: open"
 	for name, c := range map[string]struct {
@@ -111,7 +111,7 @@ func TestMiddleware_ReloadInOutage_EndIsReported(t *testing.T) {
 					redistest.Pass(2 * time.Second)
 					b.Redis.SetError("LOADING")
 					status(handler, "GET /")
-					require.Equal(b, 1, heard.doing())
+					require.Equal(b, 1, heard.down())
 					reload(b, set, c.after)
 					status(handler, "GET /")
 					redistest.Pass(length)
@@ -120,7 +120,7 @@ func TestMiddleware_ReloadInOutage_EndIsReported(t *testing.T) {
 					status(handler, "GET /")
 					redistest.Pass(2 * time.Second)
 					synctest.Wait()
-					assert.Zero(b, heard.doing())
+					assert.Zero(b, heard.down())
 					assert.Equal(b, c.changes, heard.all)
 				})
 			})

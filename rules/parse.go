@@ -120,15 +120,22 @@ func (d *decoder) rulesOf(list *rulefile.Node) {
 // checkRates reports limiters for which two rules state different rates.
 func (d *decoder) checkRates() {
 	stated := make(map[string]rratelimiter.Rate)
+	check := func(r *rule, limiter redisson) {
+		before, ok := stated[limiter.name]
+		if stated[limiter.name] = *limiter.rate; !ok {
+			d.rates = append(d.rates, statedRate{limiter.name, *limiter.rate, r.name})
+		} else if before != *limiter.rate {
+			d.Problems = append(d.Problems, &rulefile.Problem{File: d.File, Line: r.line, Field: "rules", Reason: fmt.Sprintf(
+				"the rule %q states another rate for the limiter %q than a rule before it: state it once", r.name, limiter.name)})
+		}
+	}
 	for _, r := range d.rules {
-		for _, limiter := range r.stated() {
-			if before, ok := stated[limiter.name]; !ok {
-				d.rates = append(d.rates, statedRate{limiter.name, *limiter.rate, r.name})
-			} else if before != *limiter.rate {
-				d.Problems = append(d.Problems, &rulefile.Problem{File: d.File, Line: r.line, Field: "rules", Reason: fmt.Sprintf(
-					"the rule %q states another rate for the limiter %q than a rule before it: state it once", r.name, limiter.name)})
+		for _, l := range r.allLimits() {
+			for _, limiter := range l.redisson {
+				if limiter.rate != nil {
+					check(r, limiter)
+				}
 			}
-			stated[limiter.name] = *limiter.rate
 		}
 	}
 }

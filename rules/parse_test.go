@@ -9,11 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// With line, column and field.
 func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 	for _, tt := range []struct{ file, want string }{
 		{"", "f.yaml: the file is empty"},
-		{" \n\t\n", "f.yaml: the file is empty"},
 		{"# nothing\n", "f.yaml: the file has nothing but comments"},
 		{"null", "f.yaml:1:1: nothing, want a mapping"},
 		{"[]", "f.yaml:1:1: a list, want a mapping"},
@@ -113,7 +111,6 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 			"f.yaml:2:45: rules[0].deadline: the number 5, want a text like 500ms, 30s, 1m30s, 12h or 7d"},
 		{one("key: ip, limits: 1/s, wait: -1s"), `"-1s" is no length of time`},
 		{one("key: ip, limits: 1/s, spread: -2s"), `f.yaml:2:43: rules[0].spread: "-2s" is no length of time, want a text like`},
-		{one("key: ip, limits: 1/s, spread: 2"), "f.yaml:2:43: rules[0].spread: the number 2, want a text like 500ms, 30s"},
 		{one("key: ip, limits: 1/s, shadow: 1"), "f.yaml:2:43: rules[0].shadow: the number 1, want true or false"},
 		{one("key: ip, limits: 1/s, on_failure: maybe"), `"maybe", want open, closed, or a mapping like {local: 0.1}`},
 		{one("key: ip, limits: 1/s, on_failure: {local: 1.5}"), "1.5, want a share of the limit, above 0, at most 1"},
@@ -139,7 +136,7 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 		{"rules:\n- {? [a] : b}\n", "a list, want the name of a field"},
 		{"rules:\n- {name: a, limits: {redisson: q, rate: 1/s}}\n- {name: b, limits: {redisson: q, rate: 2/s}}\n",
 			`f.yaml:3: rules: the rule "b" states another rate for the limiter "q" than a rule before it: state it once`},
-		// What would never match a request, or override a key.
+		// Patterns and keys that no request has.
 		{one("key: ip, limits: 1/s, match: bücher.example/"),
 			`the host "bücher.example", want a name as requests have it, in ASCII (xn--... for other letters), without a port and without wildcards`},
 		{one("key: ip, limits: 1/s, match: '*.example.com/'"), `the host "*.example.com"`},
@@ -152,7 +149,6 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 		{one("key: ip, limits: 1/s, match: '/a#b'"), "write %23"},
 		{one("key: ip, limits: 1/s, match: /a/../b"),
 			`the path has a dot segment, or an escape that is not valid: requests for "/a/../b" are refused`},
-		{one("key: ip, limits: 1/s, match: /a/%2E"), "dot segment"},
 		{one("key: ip, limits: 1/s, match: /a%2Fb"),
 			`the pattern "/a%2Fb" has an escaped slash or a backslash: requests with it are refused, unless the file has escaped_slashes: allow`},
 		{one("key: ip, limits: 1/s, skip: {paths: '/a%5cb'}"), `the path "/a%5cb" has an escaped slash or a backslash`},
@@ -162,7 +158,6 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 		{one("key: ip, limits: 1/s, match: {ranges: '64:ff9b::/96'}"),
 			"64:ff9b::/96 has no clients: they are known by the IPv4 addresses that it stands for"},
 		{one("key: ip, limits: 1/s, match: 'GET /a '"), "write %20"},
-		{one("key: ip, limits: 1/s, skip: {paths: '/a?b'}"), "write %3F"},
 		{one("key: ip, limits: 1/s, match: {grpc: /a/b, methods: POST}"),
 			"f.yaml:2:42: rules[0].match: grpc and methods, which are those of HTTP: leave out methods"},
 		{one("key: ip, limits: 1/s, match: {pattern: POST /a, methods: [GET, PUT]}"),
@@ -174,7 +169,7 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 			`"post" is no key of a method, want one like POST, other for all that net/http has no name for, or one of gRPC like /shop.Orders/Create`},
 		{one("key: [ip, 'constant:x'], limits: 1/s, overrides: [{key: [10.0.0.1, y], ban: true}]"),
 			`overrides[0].key[1]: "y", want "x", the constant of the rule's key`},
-		// Lengths of time that are none.
+		// Invalid durations.
 		{one("key: ip, limits: 1/s, deadline: 106752d"),
 			`"106752d" is no length of time, want a text like 500ms, 30s, 1m30s, 12h or 7d, in whole milliseconds, above 0 and below 292 years`},
 		{one("key: ip, limits: 1/s, deadline: +1d"), `"+1d" is no length of time`},
@@ -202,7 +197,6 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 
 func one(fields string) string { return "rules:\n- {name: a, " + fields + "}\n" }
 
-// With line, column and field.
 func TestParse_WrongJSON_ReportsTheReason(t *testing.T) {
 	for _, tt := range []struct{ file, want string }{
 		{`{"rules": [}`, "f.json:1:12: no YAML: did not find expected node content (while parsing a flow node)"},
@@ -210,6 +204,7 @@ func TestParse_WrongJSON_ReportsTheReason(t *testing.T) {
 			"f.json:4:1: no YAML: did not find expected ',' or '}' (while parsing a flow mapping that begins in line 3)"},
 		{`{"rules": []} x`, "f.json:1:15: no YAML: "},
 		{"{\"rules\": [],\n \"rule\": 1}", `f.json:2:2: rule: unknown field "rule"`},
+		{`{"rules": [{"name": "ä", "nam": 1}]}`, `f.json:1:26: rules[0].nam: unknown field "nam"`},
 		{"{\n\t\"rules\": [],\n\t\"rules\": []\n}", `f.json:3:2: rules: "rules" is there twice, first in line 2`},
 		{`{"rules": [{"name": "a", "key": "ip", "limits": 5}]}`, "f.json:1:49: rules[0].limits: the number 5"},
 		{`{"rules": [{"name": "a\q"}]}`, "f.json:1:23: no YAML: found unknown escape character"},
@@ -230,7 +225,7 @@ func TestParse_WrongJSON_ReportsTheReason(t *testing.T) {
 	}
 }
 
-// A policy that a rule has in common for its limits and overrides.
+// The limits and the overrides of a rule share its policy.
 func TestParse_SameErrorOften_IsReportedOnce(t *testing.T) {
 	_, err := Parse("f.yaml",
 		[]byte(one("key: method, policy: bucket, limits: 1/s, overrides: [{key: GET, limits: 2/s}, {key: PUT, limits: 3/s}]")))

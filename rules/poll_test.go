@@ -21,10 +21,10 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
-// settle is the time from the last change of a file to a look, and from that to the next one.
+// settle is the time from the last change of a file to a check, and between checks.
 const settle = 100 * time.Millisecond
 
-// pass lets time pass, and what happens in it happen.
+// pass lets time pass, and waits until all goroutines wait.
 func pass(d time.Duration) {
 	redistest.Pass(d)
 	synctest.Wait()
@@ -34,7 +34,7 @@ func pass(d time.Duration) {
 type polled struct {
 	*redistest.Fixture
 	*watch
-	lost chan error // an error makes Run look at the file
+	lost chan error // an error makes Run check the file
 
 	mu      sync.Mutex
 	results []error
@@ -78,7 +78,7 @@ func (p *polled) reported() []error {
 // put writes the file in place.
 func (p *polled) put(text string) { write(p, p.files.Path, text) }
 
-// change writes rules of these names in place, of which a notification comes.
+// change writes rules of these names in place, and sends a notification.
 func (p *polled) change(names ...string) {
 	p.put(named(names...))
 	p.lost <- errors.New("some")
@@ -104,7 +104,7 @@ func TestWatch_NoNotifications_PollReloads(t *testing.T) {
 		p.put(named("b"))
 		pass(time.Minute)
 		require.Len(f, p.reported(), 3)
-		assert.NoError(f, p.reported()[2], "there again, as it was")
+		assert.NoError(f, p.reported()[2], "the same file exists again")
 		end()
 		pass(time.Second)
 		p.put(named("c"))
@@ -123,7 +123,7 @@ func TestWatch_ChangeBeforeTheFirstNotification_IsReloaded(t *testing.T) {
 	})
 }
 
-// A file is read when no change came for a while, and taken when it is the same at the next look.
+// A file is read once it has not changed for a while, and applied if the next read is equal.
 func TestWatch_SeveralChanges_AreReadOnce(t *testing.T) {
 	guardtest.Run(t, func(f *redistest.Fixture, _ *rratelimiter.Client) {
 		p := newPolled(f, named("a"), PollEvery(time.Hour))
@@ -147,7 +147,7 @@ func TestWatch_SeveralChanges_AreReadOnce(t *testing.T) {
 	})
 }
 
-// Neither a look between two writes takes it, nor one while it is written for long.
+// Neither a read between two writes is applied, nor a read during a long write.
 func TestWatch_FileWrittenInPlace_IsNeverTakenHalfWritten(t *testing.T) {
 	guardtest.Run(t, func(f *redistest.Fixture, _ *rratelimiter.Client) {
 		p := newPolled(f, named("a"), PollEvery(time.Hour))
@@ -155,7 +155,7 @@ func TestWatch_FileWrittenInPlace_IsNeverTakenHalfWritten(t *testing.T) {
 		pass(time.Second)
 		p.change("b")
 		pass(settle + settle/2)
-		p.put(named("b", "c")) // no notification comes of it
+		p.put(named("b", "c")) // without a notification
 		pass(time.Second)
 		assert.Equal(f, []string{"b", "c"}, p.names())
 		assert.Equal(f, []error{nil}, p.reported())
@@ -172,7 +172,7 @@ func TestWatch_FileWrittenInPlace_IsNeverTakenHalfWritten(t *testing.T) {
 	})
 }
 
-// Once, and it is taken when it stays the same.
+// The problem is reported once, and the file is applied once it is stable.
 func TestWatch_FileThatChangesAllTheTime_IsReported(t *testing.T) {
 	guardtest.Run(t, func(f *redistest.Fixture, _ *rratelimiter.Client) {
 		p := newPolled(f, named("a"), PollEvery(time.Hour))
@@ -184,7 +184,7 @@ func TestWatch_FileThatChangesAllTheTime_IsReported(t *testing.T) {
 		}
 		require.Len(f, p.reported(), 1)
 		assert.ErrorContains(f, p.reported()[0], "rules.yaml: it changes all the time: write another file and rename it")
-		p.change("a") // as it was
+		p.change("a") // as at the start
 		pass(time.Second)
 		require.Len(f, p.reported(), 2)
 		assert.NoError(f, p.reported()[1])

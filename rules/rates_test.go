@@ -14,12 +14,12 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// rated is a file that states the rate of a Redisson limiter.
+// rated returns a file that states the rate of a Redisson limiter.
 func rated(rate string) string {
 	return "rules: [{name: a, limits: {redisson: q, rate: " + rate + "}}]\n"
 }
 
-// permits returns those of the rate that the limiter has.
+// permits returns the permits of the limiter's rate.
 func permits(f *redistest.Fixture, client *rratelimiter.Client) int64 {
 	rate, err := client.Limiter("q").Config(f.Context())
 	require.NoError(f, err)

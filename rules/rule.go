@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -29,29 +30,12 @@ func (r *rule) usesPaths() bool {
 
 // allLimits returns the limits of a rule and of its overrides.
 func (r *rule) allLimits() []*limits {
-	all := []*limits{r.limits}
-	for _, l := range r.overrides {
-		all = append(all, l)
-	}
-	return all
+	return append([]*limits{r.limits}, slices.Collect(maps.Values(r.overrides))...)
 }
 
 // needsRedis reports whether a request of the rule may need Redis.
 func (r *rule) needsRedis() bool {
 	return slices.ContainsFunc(r.allLimits(), func(l *limits) bool { return !l.ban && !l.pass })
-}
-
-// stated returns the Redisson limiters whose rate the rule states.
-func (r *rule) stated() []redisson {
-	var all []redisson
-	for _, l := range r.allLimits() {
-		for _, limiter := range l.redisson {
-			if limiter.rate != nil {
-				all = append(all, limiter)
-			}
-		}
-	}
-	return all
 }
 
 // ruleFile is a rule in a file.

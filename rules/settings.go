@@ -156,11 +156,10 @@ func (c *cost) of(r *requestInfo) (int64, error) {
 		}
 		return max(1, int64(permits)), nil
 	case c.bytes > 0:
-		length := r.length
-		if length < 0 {
+		if r.length < 0 {
 			return 1, fmt.Errorf("rules: cost: %w", httplimit.ErrLengthRequired)
 		}
-		return max(1, (length-1)/c.bytes+1), nil
+		return max(1, (r.length-1)/c.bytes+1), nil
 	}
 	return c.permits, nil
 }

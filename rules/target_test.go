@@ -12,8 +12,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-const bad = http.StatusBadRequest
-
 // TestMiddleware_PathThatServersReadDifferently_IsRefused: no spelling of a path is served by the
 // handler of one rule and decided by another.
 func TestMiddleware_PathThatServersReadDifferently_IsRefused(t *testing.T) {
@@ -50,7 +48,7 @@ func TestMiddleware_RawPath_IsRead(t *testing.T) {
 		}
 		assert.Equal(b, good, status(handler, "GET /static/\xc3\xa9#"))
 		r := request("GET /x%20y")
-		r.URL.Path = "/static/y" // by a program that leaves RawPath as it is, which some routers look at
+		r.URL.Path = "/static/y" // by a program that does not change RawPath, which some routers read
 		r.URL.RawPath = "/x%21y"
 		assert.Equal(b, good, serve(handler, r).Code)
 		assert.Equal(b, good, serve(handler, r).Code)
@@ -58,9 +56,9 @@ func TestMiddleware_RawPath_IsRead(t *testing.T) {
 	})
 }
 
-// TestMiddleware_PathOfNoMatter_Passes: where no rule looks at paths, or those that do are shadows,
-// none is refused.
-func TestMiddleware_PathOfNoMatter_Passes(t *testing.T) {
+// TestMiddleware_UnusedPath_Passes: if no rule depends on the path, or only rules in shadow do, no
+// path is refused.
+func TestMiddleware_UnusedPath_Passes(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		for _, file := range []string{
 			"rules: []", "rules: [{name: a, key: ip, limits: 99/h}]",
@@ -92,11 +90,12 @@ func TestMiddleware_RefusedPath_IsReported(t *testing.T) {
 	})
 }
 
-// TestMiddleware_EscapedSlashesAllowed_BothInterpretationsDecide: routers differ on them, so that the
-// rules of both interpretations decide.
-func TestMiddleware_EscapedSlashesAllowed_BothInterpretationsDecide(t *testing.T) {
+// TestMiddleware_SpellingsOfARequest_MeetTheSameRules: each interpretation of a path by a router
+// has its rules and keys, and all of them decide. A skip applies to all interpretations or to none.
+// Another spelling of a host or a method has the same rule and the same counter.
+func TestMiddleware_SpellingsOfARequest_MeetTheSameRules(t *testing.T) {
 	decisions(t, map[string]decisionTest{
-		"both interpretations": {`
+		"both interpretations of an escaped slash decide": {`
 escaped_slashes: allow
 rules:
   - {name: a, match: "/repos/{name}", key: "path:name", limits: 1/h}
@@ -107,7 +106,7 @@ rules:
 				{"GET /repos/a/b", nil, many}, {"GET /repos/c%2Fd", nil, many}, {"GET /repos/c", nil, good},
 				{"GET /x/%2e%2e/y", nil, bad}, {"GET /repos/..%2Fy", nil, bad},
 			}},
-		"a ban of one interpretation": {`
+		"a ban of one interpretation denies": {`
 escaped_slashes: allow
 rules:
   - {name: a, match: /admin/, ban: true}
@@ -117,13 +116,6 @@ rules:
 				{"GET /x%2fy", nil, many}, {"GET /x/y", nil, good},
 				{"GET /x/admin%2Fx", nil, good},
 			}},
-	})
-}
-
-// TestMiddleware_PathWithSeveralInterpretations_EachDecides: the rules of all interpretations of a path
-// decide, and a skip is for all of them or none.
-func TestMiddleware_PathWithSeveralInterpretations_EachDecides(t *testing.T) {
-	decisions(t, map[string]decisionTest{
 		"both rules of a path with parameters decide": {`
 rules:
   - {name: login, match: /login, key: all, limits: 2/h}
@@ -154,24 +146,17 @@ rules: [{name: a, key: all, limits: 2/h}]`,
 rules: [{name: a, key: all, limits: 1/h, skip: {paths: [/static/, /health]}}]`,
 			[]call{{"GET /static/x;v=1", nil, good}, {"GET /static/x;v=1", nil, good}, {"GET /health;x", nil, good},
 				{"GET //static/x", nil, many}, {"GET /;x/static/y", nil, many}}},
-	})
-}
-
-// TestMiddleware_HostAndMethod_MatchInAnySpelling: another spelling of the host or the method meets the same rule and
-// the same counter.
-func TestMiddleware_HostAndMethod_MatchInAnySpelling(t *testing.T) {
-	decisions(t, map[string]decisionTest{
-		"hosts": {`
+		"the host has a port, capitals or a final dot": {`
 rules: [{name: a, match: api.example.com/, key: all, limits: 1/h}]`,
 			[]call{
 				{"GET http://api.example.com/", nil, good}, {"GET http://api.example.com:443/", nil, many},
 				{"GET http://api.example.com./", nil, many},
 				{"GET http://Api.Example.com..:80/", nil, many}, {"GET http://api.example.com:/", nil, many},
 			}},
-		"methods in small letters": {`
+		"the method is in small letters": {`
 rules: [{name: a, match: POST /login, key: all, limits: 1/h}]`,
 			[]call{{"POST /login", nil, good}, {"post /login", nil, many}, {"Post /login", nil, many}}},
-		"GET is HEAD too, wherever a method stands": {`
+		"GET includes HEAD in every field": {`
 rules:
   - {name: m, match: {pattern: /m, methods: [GET]}, key: all, limits: 1/h}
   - {name: s, match: /s, key: all, limits: 1/h, skip: {methods: [GET]}}
@@ -181,19 +166,5 @@ rules:
 				{"HEAD /s", nil, good},
 				{"HEAD /k", nil, good}, {"GET /k", nil, many}, {"get /k", nil, many}, {"PUT /k", nil, good},
 			}},
-	})
-}
-
-// TestMiddleware_InvalidRequests_AreRefused: what lacks a key or a length gets no 503, since no retry helps;
-// on_invalid changes that.
-func TestMiddleware_InvalidRequests_AreRefused(t *testing.T) {
-	decisions(t, map[string]decisionTest{
-		"by default": {`
-defaults: {key: header:K, on_failure: open}
-rules:
-  - {name: a, match: /failure, limits: 1/h, on_invalid: on_failure}
-  - {name: b, match: /refuse, limits: 1/h, on_invalid: refuse}
-  - {name: c, limits: 1/h}`,
-			[]call{{"GET /failure", nil, good}, {"GET /refuse", nil, bad}, {"GET /", nil, bad}}},
 	})
 }

@@ -13,7 +13,8 @@ import (
 // share one.
 type middlewares[M any] struct {
 	set      *Set
-	limiters func() *opener
+	client   *rratelimiter.Client
+	describe describer
 	open     func(settings, guard.Sharing) M
 
 	current atomic.Pointer[version[M]]
@@ -30,7 +31,7 @@ func newMiddlewares[M any](caller string, set *Set, client *rratelimiter.Client,
 	if client == nil {
 		panic("rules: " + caller + ": the client is nil")
 	}
-	return &middlewares[M]{set: set, limiters: func() *opener { return newOpener(client, describe) }, open: open}
+	return &middlewares[M]{set: set, client: client, describe: describe, open: open}
 }
 
 // version is a version of the file, with the middlewares that requests have needed.
@@ -60,7 +61,7 @@ func (m *middlewares[M]) update() (dropped []*guard.Shared) {
 	if v := m.current.Load(); v != nil && v.file == file {
 		return nil
 	}
-	m.current.Store(&version[M]{middlewares: m, opener: m.limiters(), file: file})
+	m.current.Store(&version[M]{middlewares: m, opener: newOpener(m.client, m.describe), file: file})
 	for deadline, shared := range m.shared {
 		if !file.deadlines[deadline] {
 			delete(m.shared, deadline)

@@ -35,26 +35,25 @@ func texts(d *Decoder) (all []string) {
 func TestDecoder_Lax_AcceptsYAML11(t *testing.T) {
 	quoted := scalar(Text, "yes")
 	quoted.Plain = false
+	boolean := func(d *Decoder, n *Node) any { return d.Boolean(n) }
+	number := func(d *Decoder, n *Node) any { return d.Number(n, 0, 100, "a number") }
+	text := func(d *Decoder, n *Node) any { text, _ := d.Text(n, "a text"); return text }
+	list := func(d *Decoder, n *Node) any { d.List(n, "a list", nil); return 0 }
 	for name, tt := range map[string]struct {
 		n    *Node
 		read func(d *Decoder, n *Node) any
 		want any // by a lax decoder; nil for a problem
 	}{
-		"yes":        {scalar(Text, "Yes"), func(d *Decoder, n *Node) any { return d.Boolean(n) }, true},
-		"off":        {scalar(Text, "off"), func(d *Decoder, n *Node) any { return d.Boolean(n) }, false},
-		"quoted yes": {quoted, func(d *Decoder, n *Node) any { return d.Boolean(n) }, nil},
-		"hexadecimal": {scalar(Int, "0x10"), func(d *Decoder, n *Node) any { return d.Number(n, 0, 100, "a number") },
-			int64(16)},
-		"underscore": {scalar(Int, "1_0"), func(d *Decoder, n *Node) any { return d.Number(n, 0, 100, "a number") },
-			int64(10)},
-		"above": {scalar(Int, "0x100"), func(d *Decoder, n *Node) any { return d.Number(n, 0, 100, "a number") },
-			nil},
-		"number": {scalar(Int, "404"), func(d *Decoder, n *Node) any { text, _ := d.Text(n, "a text"); return text },
-			"404"},
-		"nothing": {scalar(Null, "~"), func(d *Decoder, n *Node) any { text, _ := d.Text(n, "a text"); return text },
-			""},
-		"list, nothing": {scalar(Null, ""), func(d *Decoder, n *Node) any { d.List(n, "a list", nil); return 0 }, 0},
-		"a mapping":     {mapping(), func(d *Decoder, n *Node) any { text, _ := d.Text(n, "a text"); return text }, nil},
+		"yes":           {scalar(Text, "Yes"), boolean, true},
+		"off":           {scalar(Text, "off"), boolean, false},
+		"quoted yes":    {quoted, boolean, nil},
+		"hexadecimal":   {scalar(Int, "0x10"), number, int64(16)},
+		"underscore":    {scalar(Int, "1_0"), number, int64(10)},
+		"above":         {scalar(Int, "0x100"), number, nil},
+		"number":        {scalar(Int, "404"), text, "404"},
+		"nothing":       {scalar(Null, "~"), text, ""},
+		"list, nothing": {scalar(Null, ""), list, 0},
+		"a mapping":     {mapping(), text, nil},
 	} {
 		lax, strict := &Decoder{Root: tt.n, Lax: true}, &Decoder{Root: tt.n}
 		got := tt.read(lax, tt.n)
@@ -67,6 +66,12 @@ func TestDecoder_Lax_AcceptsYAML11(t *testing.T) {
 			assert.Empty(t, lax.Problems, name)
 		}
 	}
+}
+
+func TestDecoder_LargeText_IsRefused(t *testing.T) {
+	d := &Decoder{File: "f"}
+	assert.False(t, d.Load(make([]byte, MostBytes+1), nil))
+	assert.Equal(t, []string{"f: it has 16777217 bytes, want at most 16777216 (16 MiB)"}, texts(d))
 }
 
 // TestDecoder_FailField_HasThePlaceOfTheValue, or of the mapping that lacks it.

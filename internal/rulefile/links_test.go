@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The path leads to a file or a directory, or through links that lead in a circle or nowhere.
+// The path leads to a file or a directory, or through links that form a circle or lead nowhere.
 func TestWatchedDirs_Links_IncludesTheirDirectories(t *testing.T) {
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)

@@ -1,10 +1,12 @@
 package rulefile
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -44,7 +46,7 @@ func TestRead_FolderThatChanges_IsReadAtOneMoment(t *testing.T) {
 		}
 		files, problem := Read(top, func(e fs.DirEntry) bool { return filepath.Ext(e.Name()) == ".yaml" })
 		if problem != nil {
-			continue // it changes all the time
+			continue // the folder changes during each read
 		}
 		require.Len(t, files, 2)
 		if whole++; string(files[0].Data) != string(files[1].Data) {
@@ -55,20 +57,30 @@ func TestRead_FolderThatChanges_IsReadAtOneMoment(t *testing.T) {
 	assert.NotZero(t, whole)
 }
 
-// TestUnreadable_ErrorOfTheFileSystem_IsWrapped without the path that the problem has already.
-func TestUnreadable_ErrorOfTheFileSystem_IsWrapped(t *testing.T) {
-	problem := unreadable("f", &fs.PathError{Op: "open", Path: "f", Err: fs.ErrPermission})
-	assert.Equal(t, "f: cannot be read: permission denied", problem.Error())
-	assert.ErrorIs(t, problem.Err, fs.ErrPermission)
-}
-
-func TestRead_LargeFile_IsNotRead(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "large.yaml")
-	require.NoError(t, os.WriteFile(path, []byte("domain: edge\n"), 0o600))
-	require.NoError(t, os.Truncate(path, 100<<20))
-	for _, path := range []string{path, filepath.Dir(path)} {
-		_, problem := Read(path, func(fs.DirEntry) bool { return true })
-		require.NotNil(t, problem)
-		assert.Contains(t, problem.Error(), "large.yaml: it has 104857600 bytes, want at most 16777216 (16 MiB)")
+func TestRead_WrongFile_ReportsTheReason(t *testing.T) {
+	dir := t.TempDir()
+	for name, tt := range map[string]struct {
+		create func(path string) error
+		want   string
+		cause  error
+	}{
+		"missing": {func(string) error { return nil }, "cannot be read: no such file or directory", fs.ErrNotExist},
+		"folder":  {func(path string) error { return os.Mkdir(path, 0o700) }, "it is a directory, want a file", nil},
+		"pipe":    {func(path string) error { return syscall.Mkfifo(path, 0o600) }, "it is no regular file (p", nil},
+		"loop":    {func(path string) error { return os.Symlink(path, path) }, "cannot be read: ", syscall.ELOOP},
+		"large": {func(path string) error {
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 100<<20)) // a file with a hole
+		}, "it has 104857600 bytes, want at most 16777216 (16 MiB)", nil},
+	} {
+		path := filepath.Join(dir, name)
+		require.NoError(t, tt.create(path), name)
+		_, problem := Read(path, nil)
+		_, inFolder := Read(dir, func(e fs.DirEntry) bool { return e.Name() == name })
+		require.NotNil(t, problem, name)
+		assert.Contains(t, problem.Error(), path+": "+tt.want)
+		assert.ErrorIs(t, problem.Err, tt.cause, name)
+		if name != "missing" {
+			assert.Equal(t, problem, inFolder)
+		}
 	}
 }

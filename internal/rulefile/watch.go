@@ -18,8 +18,7 @@ type Watcher struct {
 
 	// Apply puts files into force, or returns their problems. One call runs at a time.
 	Apply func(sources []Source, problem *Problem) error
-	// Report gets the result of Apply for a change, or an error if the files never become stable. It
-	// may be nil.
+	// Report gets the result of Apply for a change, or an error if the files never become stable.
 	Report func(err error)
 	// Settled runs after each check after which no other check is due. It may be nil.
 	Settled func(ctx context.Context)
@@ -64,7 +63,7 @@ func (w *Watcher) Check(ctx context.Context) (pending bool) {
 	w.last, w.unstable = sum, time.Time{}
 	if sum != w.applied {
 		w.applied = sum
-		w.report(w.Apply(sources, problem))
+		w.Report(w.Apply(sources, problem))
 	}
 	return false
 }
@@ -76,13 +75,7 @@ func (w *Watcher) changed() {
 	}
 	if time.Since(w.unstable) >= mostUnstable {
 		w.applied = [sha256.Size]byte{} // any content counts as a change
-		w.report(&Problem{File: w.Path, Reason: "it changes all the time: write another file and rename it"})
-	}
-}
-
-func (w *Watcher) report(err error) {
-	if w.Report != nil {
-		w.Report(err)
+		w.Report(&Problem{File: w.Path, Reason: "it changes all the time: write another file and rename it"})
 	}
 }
 
