@@ -3,7 +3,6 @@ package grpclimit
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -91,9 +90,9 @@ func outgoing(method string, cc *grpc.ClientConn) Call {
 
 // acquire waits until a call or message may be sent. It returns the name of its limiter, "" for none.
 func (g *gate) acquire(ctx context.Context, call Call) (string, error) {
-	_, _, o, limited := g.decide(ctx, call)
+	q, a, o, limited := g.decide(ctx, call)
 	if limited && !g.passes(&o) {
-		return "", newNotSent(ctx, &o)
+		return "", &notSent{a.NotSent(ErrNotSent, q), status.FromProto(newStatus(ctx, &o, a.RetryAfter()))}
 	}
 	return o.Limiter, nil
 }
@@ -127,18 +126,3 @@ type notSent struct {
 func (e *notSent) Error() string              { return e.reason.Error() }
 func (e *notSent) Unwrap() error              { return e.reason }
 func (e *notSent) GRPCStatus() *status.Status { return e.status }
-
-func newNotSent(ctx context.Context, o *Outcome) error {
-	after := o.answer.RetryAfter()
-	e := &notSent{status: status.FromProto(newStatus(ctx, o, after))}
-	switch {
-	case o.Err != nil:
-		e.reason = fmt.Errorf("%w: %w", ErrNotSent, o.Err)
-	case after > 0:
-		e.reason = fmt.Errorf("%w: limiter %q: %d permits are not free in time, but in %v", ErrNotSent, o.Limiter,
-			o.Cost, after)
-	default:
-		e.reason = fmt.Errorf("%w: limiter %q: %d permits are not free in time", ErrNotSent, o.Limiter, o.Cost)
-	}
-	return e
-}

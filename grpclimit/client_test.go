@@ -30,7 +30,7 @@ func limited(s *server, choose choice, opts ...grpclimit.Option) test.TestServic
 		grpc.WithStreamInterceptor(grpclimit.StreamClientInterceptor(choose, opts...)))
 }
 
-// ask calls a host within a time.
+// ask calls a host with a timeout.
 func ask(b *redistest.Fixture, c test.TestServiceClient, host string, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(b.Context(), within)
 	defer cancel()
@@ -38,7 +38,7 @@ func ask(b *redistest.Fixture, c test.TestServiceClient, host string, within tim
 }
 
 // The status of ErrNotSent does not contain the reason.
-func TestErrNotSent_Status_SaysWhenToRetry(t *testing.T) {
+func TestErrNotSent_Status_HasRetryTime(t *testing.T) {
 	const over = "ResourceExhausted: the call is over its limit\n"
 	for name, c := range map[string]struct {
 		opts []grpclimit.Option
@@ -106,10 +106,11 @@ func TestErrNotSent_ReturnedByAHandler_HidesTheReason(t *testing.T) {
 	})
 }
 
-func TestClientInterceptors_NoLimiter_SendAtOnce(t *testing.T) {
+func TestStreamInterceptors_NoLimiter_PassMessages(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, _ *rratelimiter.Client) {
 		for _, opts := range [][]grpclimit.Option{nil, {grpclimit.EachMessage()}} {
-			c := limited(serve(b, new(service)), grpclimit.All(nil), opts...)
+			s := serve(b, new(service), grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(grpclimit.All(nil), opts...)))
+			c := limited(s, grpclimit.All(nil), opts...)
 			assert.NoError(b, call(b.Context(), c))
 			answered, end := exchange(b, c, 3)
 			assert.Equal(b, 3, answered)

@@ -29,7 +29,7 @@ func to(ctx context.Context, host string) context.Context {
 
 var message = new(test.StreamingOutputCallRequest)
 
-// While another goroutine receives.
+// One goroutine sends while another receives.
 func TestStreamClientInterceptor_EachMessage_WaitsForItsPermit(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		c := limited(serve(b, new(service)), perHost(client, limit.FixedWindow{Permits: 2, Interval: time.Second}),
@@ -58,7 +58,6 @@ func TestStreamClientInterceptor_EachMessage_WaitsForItsPermit(t *testing.T) {
 	})
 }
 
-// A caller that leaves then leaves nothing behind.
 func TestStreamClientInterceptor_MessageNotSent_EndsTheStream(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		ended := make(chan error, 1)
@@ -184,7 +183,7 @@ func (sums) StreamingOutputCall(*test.StreamingOutputCallRequest, test.TestServi
 	return nil
 }
 
-// While its message waits, or before it has sent any.
+// The caller leaves while a message waits, or before it sends one. The test fails if a goroutine is left.
 func TestStreamClientInterceptor_CallerLeaves_LeavesNothing(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		c := limited(serve(b, new(service)), perHost(client, hour(1)), grpclimit.EachMessage())

@@ -46,15 +46,19 @@ var middleware = guardtest.Middleware{
 	},
 }
 
-func TestUnaryServerInterceptor_Contract(t *testing.T) { guardtest.TestServer(t, middleware) }
+func TestUnaryServerInterceptor_SharedContract_IsKept(t *testing.T) {
+	guardtest.TestServer(t, middleware)
+}
 
-func TestStreamServerInterceptor_Contract(t *testing.T) {
+func TestStreamServerInterceptor_SharedContract_IsKept(t *testing.T) {
 	streams := middleware
 	streams.Server = newStreamServer
 	guardtest.TestServer(t, streams)
 }
 
-func TestUnaryClientInterceptor_Contract(t *testing.T) { guardtest.TestClient(t, middleware) }
+func TestUnaryClientInterceptor_SharedContract_IsKept(t *testing.T) {
+	guardtest.TestClient(t, middleware)
+}
 
 func FuzzUntrusted(f *testing.F) { guardtest.FuzzUntrusted(f, middleware) }
 

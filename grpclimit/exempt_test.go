@@ -17,7 +17,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// TestHealthAndReflection_CallsOfServers_PassUnlessLimited, and no calls of other services.
 func TestHealthAndReflection_CallsOfServers_PassUnlessLimited(t *testing.T) {
 	for method, exempt := range map[string]bool{
 		"/grpc.health.v1.Health/Check": true, "/grpc.health.v1.Health/Watch": true, "/grpc.health.v1.Health/List": true,
@@ -29,7 +28,7 @@ func TestHealthAndReflection_CallsOfServers_PassUnlessLimited(t *testing.T) {
 		"grpc.health.v1.Health/Check": true,
 	} {
 		guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-			denies := grpclimit.All(fake(func(context.Context, int64) (rratelimiter.Decision, error) {
+			denies := grpclimit.All(guardtest.Fake(func(context.Context, int64) (rratelimiter.Decision, error) {
 				return rratelimiter.Decision{RetryAfter: time.Second}, nil
 			}))
 			for _, opts := range [][]grpclimit.Option{nil, {grpclimit.HealthAndReflection()}} {

@@ -59,7 +59,7 @@ func documented(b *redistest.Fixture, client *rratelimiter.Client) map[string]te
 
 var block = regexp.MustCompile("(?s)```text\n-> (\\w+), cost (\\d+)\n(.*?)```\n")
 
-// In their order.
+// The page shows the calls in their order.
 func TestPage_Calls_AreAnsweredAsDocumented(t *testing.T) {
 	before, err := os.ReadFile(golden)
 	require.NoError(t, err)

@@ -32,7 +32,7 @@ import (
 // choice chooses the limiter of a call.
 type choice = func(context.Context, grpclimit.Call) (grpclimit.Limiter, error)
 
-// hour is a window of so many permits.
+// hour returns a window of an hour.
 func hour(permits int64) limit.Policy {
 	return limit.FixedWindow{Permits: permits, Interval: time.Hour}
 }
@@ -42,14 +42,7 @@ func perIP(client *rratelimiter.Client, policies ...limit.Policy) choice {
 	return grpclimit.Each(client, "api", grpclimit.ByIP(), policies...)
 }
 
-// fake is a limiter of another kind.
-type fake func(ctx context.Context, permits int64) (rratelimiter.Decision, error)
-
-func (f fake) Take(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
-	return f(ctx, permits)
-}
-
-// service is what is limited. A call of which nothing is said has an empty answer.
+// service is a limited service. A call without a function has an empty answer.
 type service struct {
 	test.UnimplementedTestServiceServer
 	unary  func(context.Context, *test.SimpleRequest) error
@@ -180,7 +173,7 @@ func received(t assert.TestingT, err error, trailer metadata.MD) string {
 // get makes a unary call and returns what the client receives.
 func get(b *redistest.Fixture, c test.TestServiceClient) string { return getOf(b, c, 0) }
 
-// getOf makes one of a size.
+// getOf makes a unary call with a response size.
 func getOf(b *redistest.Fixture, c test.TestServiceClient, size int32) string {
 	var trailer metadata.MD
 	_, err := c.UnaryCall(b.Context(), &test.SimpleRequest{ResponseSize: size}, grpc.Trailer(&trailer))

@@ -3,7 +3,6 @@ package grpclimit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"strings"
 
@@ -101,16 +100,6 @@ func Hashed(key Key) Key {
 // unknown, the combined key is unknown.
 func Combined(keys ...Key) Key {
 	return func(ctx context.Context, call Call) (string, error) {
-		texts := make([]string, len(keys))
-		for i, key := range keys {
-			var err error
-			if texts[i], err = key(ctx, call); err != nil {
-				return "", err
-			}
-			if texts[i] == "" {
-				return "", fmt.Errorf("grpclimit: Combined: key %d is empty", i+1)
-			}
-		}
-		return guard.Join(texts...), nil
+		return guard.Combine("grpclimit: Combined", len(keys), func(i int) (string, error) { return keys[i](ctx, call) })
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 )
 
-// text is an address that is none of package net's.
+// text is an address of a type that package net does not have.
 type text struct{ network, addr string }
 
 func (t text) Network() string { return t.network }

@@ -44,19 +44,12 @@ func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.P
 		panic(fmt.Sprintf("grpclimit: Each: name %q: the Key is nil: pass ByIP, ByMetadata or a function", name))
 	}
 	d := describe(guard.Describe(policies))
-	limiterOf, err := guard.Each(client, name, d.Policies, d)
-	if err != nil {
-		panic(fmt.Sprintf("grpclimit: Each: %v", err))
-	}
+	limiterOf := guard.Each("grpclimit: Each", client, name, d.Policies, d)
 	return func(ctx context.Context, call Call) (Limiter, error) {
 		text, err := key(ctx, call)
 		if err != nil {
 			return nil, err
 		}
-		l, err := limiterOf(text)
-		if err != nil {
-			return nil, fmt.Errorf("grpclimit: Each: %w", err)
-		}
-		return l, nil
+		return limiterOf(text)
 	}
 }

@@ -38,19 +38,20 @@ func TestWait_ContextEnds_StatusNamesTheReason(t *testing.T) {
 	})
 }
 
-func TestSettings_InvalidForGRPC_Panic(t *testing.T) {
-	for name, f := range map[string]func(){
-		"no choice":            func() { grpclimit.UnaryServerInterceptor(nil) },
-		"no choice of streams": func() { grpclimit.StreamServerInterceptor(nil) },
-		"no choice for calls":  func() { grpclimit.UnaryClientInterceptor(nil) },
-		"no choice, streams":   func() { grpclimit.StreamClientInterceptor(nil) },
-		"no key":               func() { grpclimit.Each(new(rratelimiter.Client), "api", nil, hour(1)) },
-		"no name":              func() { grpclimit.Each(new(rratelimiter.Client), "", grpclimit.ByIP(), hour(1)) },
-		"a share of nothing":   func() { grpclimit.Local(0) },
-		"a mode":               func() { grpclimit.OnFailure(2) },
-		"a name's letters":     func() { grpclimit.Named("é", hour(1)) },
-		"no policy's name":     func() { grpclimit.Named("", hour(1)) },
-	} {
-		assert.Panics(t, f, name)
-	}
+func TestOptions_Invalid_PanicWithTheReason(t *testing.T) {
+	client, none := new(rratelimiter.Client), limit.FixedWindow{}
+	guardtest.TestPanics(t, map[string]func(){
+		"grpclimit: UnaryServerInterceptor: choose is nil":  func() { grpclimit.UnaryServerInterceptor(nil) },
+		"grpclimit: StreamServerInterceptor: choose is nil": func() { grpclimit.StreamServerInterceptor(nil) },
+		"grpclimit: UnaryClientInterceptor: choose is nil":  func() { grpclimit.UnaryClientInterceptor(nil) },
+		"grpclimit: StreamClientInterceptor: choose is nil": func() { grpclimit.StreamClientInterceptor(nil) },
+		`grpclimit: Each: name "api": the Key is nil`:       func() { grpclimit.Each(client, "api", nil, hour(1)) },
+		`grpclimit: Each: name "": rratelimiter: `:          func() { grpclimit.Each(client, "", grpclimit.ByIP(), hour(1)) },
+		"grpclimit: Policies: rratelimiter: invalid rate: ": func() { grpclimit.Policies(none) },
+		"grpclimit: Describe: rratelimiter: invalid rate: ": func() { grpclimit.Describe(grpclimit.Named("x", none)) },
+		"grpclimit: Local: the share is out of range: 0: ":  func() { grpclimit.Local(0) },
+		"grpclimit: OnFailure: a share of the limit is 2":   func() { grpclimit.OnFailure(2) },
+		`grpclimit: Named: the name "é" of a policy`:        func() { grpclimit.Named("é", hour(1)) },
+		`grpclimit: Named: the name "" of a policy`:         func() { grpclimit.Named("", hour(1)) },
+	})
 }

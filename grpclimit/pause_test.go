@@ -77,7 +77,7 @@ func TestRetryInfo_AnyStatus_PausesUntilThen(t *testing.T) {
 	}
 }
 
-// A call that an inner interceptor has not sent says nothing of the server.
+// A call that an inner interceptor does not send gets no answer of the server.
 func TestRetryInfo_OfAnInnerInterceptor_PausesNothing(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		inner := grpclimit.UnaryClientInterceptor(grpclimit.Each(client, "inner", grpclimit.ByMethod(), hour(1)),

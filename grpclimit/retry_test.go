@@ -2,7 +2,6 @@ package grpclimit_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,7 +19,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// retries is the service config of a client that tries again, and by itself would do so too early.
+// retries is the service config of a client that retries, by itself too early.
 const retries = `{"methodConfig": [{"name": [{}], "retryPolicy": {
 	"maxAttempts": 3, "initialBackoff": "0.001s", "maxBackoff": "0.001s", "backoffMultiplier": 1,
 	"retryableStatusCodes": ["RESOURCE_EXHAUSTED", "UNAVAILABLE"]
@@ -63,33 +62,6 @@ func TestRetryPolicy_DeniedCall_PassesAtFirstRetry(t *testing.T) {
 	}
 }
 
-func TestRetryPolicy_RetryTooLateOrUseless_FailsAtOnce(t *testing.T) {
-	for name, c := range map[string]struct {
-		policy limit.Policy
-		cost   int64
-		tries  int
-	}{
-		"later": {limit.FixedWindow{Permits: 1, Interval: 61 * time.Second}, 1, 1}, "never": {hour(1), 2, 1},
-		"soon": {limit.FixedWindow{Permits: 1, Interval: 60 * time.Second}, 1, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-				cost := int64(1)
-				tries := 0
-				calls := unaryRetrying(b, new(service), perIP(client, c.policy),
-					grpclimit.Cost(func(context.Context, grpclimit.Call) int64 { return cost }),
-					grpclimit.Report(func(context.Context, grpclimit.Call, grpclimit.Outcome) { tries++ }))
-				require.Equal(b, "OK", get(b, calls))
-				cost, tries = c.cost, 0
-				begin := time.Now()
-				assert.Equal(b, c.tries == 2, get(b, calls) == "OK")
-				assert.Equal(b, c.tries, tries)
-				assert.Equal(b, time.Duration(c.tries-1)*time.Minute, time.Since(begin).Truncate(time.Second))
-			})
-		})
-	}
-}
-
 // The pushback is the RetryInfo in milliseconds. The exact time alone decides whether retries stop.
 func TestSpread_Pushback_FollowsRetryInfo(t *testing.T) {
 	for interval, want := range map[time.Duration]string{
@@ -106,25 +78,4 @@ func TestSpread_Pushback_FollowsRetryInfo(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestRetryPolicy_RedisDown_RetriesAfterASecond(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		var at []string
-		begin := time.Now()
-		calls := unaryRetrying(b, new(service), perIP(client, hour(9)),
-			grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) {
-				at = append(at, fmt.Sprint(o.Result, " ", time.Since(begin).Round(time.Millisecond)))
-			}))
-		b.Latency.Store(int64(700 * time.Millisecond))
-		time.AfterFunc(500*time.Millisecond, func() { b.Latency.Store(0) })
-		assert.Equal(b, "OK", get(b, calls), "%v", at)
-		assert.Len(b, at, 2)
-	})
-}
-
-// unaryRetrying is a server whose unary calls are limited, and a client of it that tries again.
-func unaryRetrying(b *redistest.Fixture, s *service, choose choice, opts ...grpclimit.Option) test.TestServiceClient {
-	return serve(b, s,
-		grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(choose, opts...))).dial(grpc.WithDefaultServiceConfig(retries))
 }

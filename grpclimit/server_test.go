@@ -25,7 +25,6 @@ const (
 	closedText = "Unavailable: calls cannot be admitted at the moment\nRetryInfo: retry_delay 1s\ngrpc-retry-pushback-ms: 1000\n"
 )
 
-// With names, and the Subject.
 func TestUnaryServerInterceptor_Denied_StatusNamesThePolicies(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		subject := "tenant:gold"

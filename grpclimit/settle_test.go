@@ -25,7 +25,7 @@ func left(b *redistest.Fixture, client *rratelimiter.Client) int64 {
 	return d[0].Remaining
 }
 
-// Before the next is received.
+// Settle is applied before the next message is received.
 func TestSettle_EachMessage_SettlesTheLastOne(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {

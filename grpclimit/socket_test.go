@@ -24,7 +24,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 )
 
-// A hundred clients: each key gets its permits and no more.
+// A hundred clients share ten keys.
 func TestServerInterceptors_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
 	const clients, keys, permits = 100, 10, 50
 	for kind, c := range map[string]struct {
@@ -94,7 +94,7 @@ func TestServerInterceptors_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
 	}
 }
 
-// A peer on a unix socket has no address, however it has named its own end.
+// A peer on a unix socket has no address, even if the name of its socket is one.
 func TestByIP_UnixSocketOfNetHTTP_HasNoAddress(t *testing.T) {
 	client, closeClient := connect()
 	defer closeClient()

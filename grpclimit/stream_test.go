@@ -48,7 +48,6 @@ func exchange(b *redistest.Fixture, c test.TestServiceClient, messages int) (ans
 	return answered, received(b, err, ss.Trailer())
 }
 
-// However many messages follow.
 func TestStreamServerInterceptor_Start_TakesPermitsOnce(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := new(service)
@@ -66,7 +65,6 @@ func TestStreamServerInterceptor_Start_TakesPermitsOnce(t *testing.T) {
 	})
 }
 
-// The start costs nothing.
 func TestEachMessage_OverTheLimit_EndsTheStream(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		const over = "ResourceExhausted: the call is over its limit\nRetryInfo: retry_delay 10s\n" +
@@ -146,16 +144,6 @@ func TestEachMessage_ConcurrentHandler_IsSafe(t *testing.T) {
 		}
 		assert.Equal(b, io.EOF, err)
 		stays.Wait()
-	})
-}
-
-func TestStreamServerInterceptor_NoLimiter_PassesMessages(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, _ *rratelimiter.Client) {
-		for _, opts := range [][]grpclimit.Option{nil, {grpclimit.EachMessage()}} {
-			answered, end := exchange(b, streams(b, new(service), grpclimit.All(nil), opts...), 3)
-			assert.Equal(b, 3, answered)
-			assert.Equal(b, "OK", end)
-		}
 	})
 }
 

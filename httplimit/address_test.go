@@ -13,7 +13,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 )
 
-// TestByIP_RemoteAddr_HasAnyForm: net/http leaves it to the server what RemoteAddr contains.
+// Servers choose the form of RemoteAddr.
 func TestByIP_RemoteAddr_HasAnyForm(t *testing.T) {
 	for peer, want := range map[string]string{
 		"198.51.100.1": "198.51.100.1", "198.51.100.1:80": "198.51.100.1", "": "", "@": "", "example.org:80": "",
@@ -24,7 +24,7 @@ func TestByIP_RemoteAddr_HasAnyForm(t *testing.T) {
 	}
 }
 
-// FuzzBehindAProxy: whatever a client writes into a header, the part that its proxy appends counts.
+// FuzzBehindAProxy checks that only the part of a header counts that the proxy appends.
 func FuzzBehindAProxy(f *testing.F) {
 	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	f.Add("1.1.1.1, garbage", `for="1.1.1.1, for=2.2.2.2`)

@@ -36,9 +36,9 @@ var middleware = guardtest.Middleware{
 	},
 }
 
-func TestMiddleware_Contract(t *testing.T) { guardtest.TestServer(t, middleware) }
+func TestMiddleware_SharedContract_IsKept(t *testing.T) { guardtest.TestServer(t, middleware) }
 
-func TestTransport_Contract(t *testing.T) { guardtest.TestClient(t, middleware) }
+func TestTransport_SharedContract_IsKept(t *testing.T) { guardtest.TestClient(t, middleware) }
 
 func FuzzUntrusted(f *testing.F) { guardtest.FuzzUntrusted(f, middleware) }
 

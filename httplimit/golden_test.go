@@ -59,7 +59,7 @@ func documented(client *rratelimiter.Client) http.Handler {
 
 var block = regexp.MustCompile("(?s)```http\n(.*?)\n\n(.*?)```\n")
 
-// In their order.
+// The page shows the requests in their order.
 func TestPage_Requests_AreAnsweredAsDocumented(t *testing.T) {
 	before, err := os.ReadFile(golden)
 	require.NoError(t, err)

@@ -25,7 +25,6 @@ func TestRateLimit_OddNamesAndNumbers_AreStructuredFields(t *testing.T) {
 	})
 }
 
-// To whole seconds.
 func TestHeaders_Times_AreRoundedUp(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		choose := perIP(client, limit.FixedWindow{Permits: 1, Interval: 10 * time.Second})
@@ -63,7 +62,7 @@ func TestSpread_HeaderStyles_DelayResetButNotWindow(t *testing.T) {
 	})
 }
 
-// The t of a policy that has permits left ends with the time of the one that denies.
+// The t of a policy with permits left is at most that of the policy that denies.
 func TestSpread_SeveralPolicies_WindowsStayExact(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		choose := perIP(client, limit.FixedWindow{Permits: 1, Interval: 10 * time.Second}, hour(5))

@@ -1,7 +1,6 @@
 package httplimit_test
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"time"
@@ -11,7 +10,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// hour is a window of so many permits.
+// hour returns a window of an hour.
 func hour(permits int64) limit.Policy {
 	return limit.FixedWindow{Permits: permits, Interval: time.Hour}
 }
@@ -34,10 +33,3 @@ func request() *http.Request { return httptest.NewRequest(http.MethodGet, "/", n
 type ok struct{ served int }
 
 func (h *ok) ServeHTTP(http.ResponseWriter, *http.Request) { h.served++ }
-
-// fake is a limiter of another kind.
-type fake func(ctx context.Context, permits int64) (rratelimiter.Decision, error)
-
-func (f fake) Take(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
-	return f(ctx, permits)
-}

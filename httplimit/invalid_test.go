@@ -13,11 +13,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
-	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// TestMiddleware_InvalidRequest_IsAnsweredWithAProblem: 411 if the length of the body is not known,
-// else 400.
+// The status is 411 if the length of the body is unknown, else 400.
 func TestMiddleware_InvalidRequest_IsAnsweredWithAProblem(t *testing.T) {
 	own := func(*http.Request) (string, error) {
 		return "", fmt.Errorf("no tenant: %w", httplimit.ErrInvalidRequest)
@@ -50,8 +48,7 @@ func TestMiddleware_InvalidRequest_IsAnsweredWithAProblem(t *testing.T) {
 	}
 }
 
-// TestMiddleware_EmptyWildcard_IsRefused, while a path without the wildcard is the server's own
-// mistake.
+// A path without the wildcard is an error of the server.
 func TestMiddleware_EmptyWildcard_IsRefused(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		limited := httplimit.Middleware(httplimit.Each(client, "web", httplimit.ByPathValue("rest"), hour(1)))(new(ok))
@@ -62,18 +59,4 @@ func TestMiddleware_EmptyWildcard_IsRefused(t *testing.T) {
 			assert.Equal(b, want, serve(mux, httptest.NewRequest(http.MethodGet, path, nil)).Code, path)
 		}
 	})
-}
-
-// TestTransport_CostThatIsUnknown_FollowsTheFailureMode: the request is the program's own.
-func TestTransport_CostThatIsUnknown_FollowsTheFailureMode(t *testing.T) {
-	for mode, sent := range map[httplimit.FailureMode]bool{httplimit.Open: true, httplimit.Closed: false} {
-		base := roundTrip(func(*http.Request) (*http.Response, error) { return new(http.Response), nil })
-		below := httplimit.Cost(func(*http.Request) int64 { return -1 })
-		_, err := httplimit.Transport(base, httplimit.All(new(limit.Limiter)), below,
-			httplimit.OnFailure(mode)).RoundTrip(request())
-		assert.Equal(t, sent, err == nil, "%v", err)
-		if !sent {
-			assert.ErrorIs(t, err, httplimit.ErrNotSent)
-		}
-	}
 }

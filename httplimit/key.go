@@ -78,16 +78,6 @@ func Hashed(key Key) Key {
 // unknown, the combined key is unknown.
 func Combined(keys ...Key) Key {
 	return func(r *http.Request) (string, error) {
-		texts := make([]string, len(keys))
-		for i, key := range keys {
-			var err error
-			if texts[i], err = key(r); err != nil {
-				return "", err
-			}
-			if texts[i] == "" {
-				return "", fmt.Errorf("httplimit: Combined: key %d is empty", i+1)
-			}
-		}
-		return guard.Join(texts...), nil
+		return guard.Combine("httplimit: Combined", len(keys), func(i int) (string, error) { return keys[i](r) })
 	}
 }

@@ -46,19 +46,12 @@ func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.P
 		panic(fmt.Sprintf("httplimit: Each: name %q: the Key is nil: pass ByIP, ByHeader or a function", name))
 	}
 	d := describe(guard.Describe(policies))
-	limiterOf, err := guard.Each(client, name, d.Policies, d)
-	if err != nil {
-		panic(fmt.Sprintf("httplimit: Each: %v", err))
-	}
+	limiterOf := guard.Each("httplimit: Each", client, name, d.Policies, d)
 	return func(r *http.Request) (Limiter, error) {
 		text, err := key(r)
 		if err != nil {
 			return nil, err
 		}
-		l, err := limiterOf(text)
-		if err != nil {
-			return nil, fmt.Errorf("httplimit: Each: %w", err)
-		}
-		return l, nil
+		return limiterOf(text)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // The handler sees the outcome of the innermost.
@@ -28,18 +29,19 @@ func TestMiddleware_SeveralAroundAHandler_ShowAllPolicies(t *testing.T) {
 	})
 }
 
-func TestSettings_InvalidForHTTP_Panic(t *testing.T) {
-	for name, f := range map[string]func(){
-		"no choice":           func() { httplimit.Middleware(nil) },
-		"no choice for calls": func() { httplimit.Transport(nil, nil) },
-		"no key":              func() { httplimit.Each(new(rratelimiter.Client), "web", nil, hour(1)) },
-		"no name":             func() { httplimit.Each(new(rratelimiter.Client), "", httplimit.ByIP(), hour(1)) },
-		"a style":             func() { httplimit.Headers(7) },
-		"a share of nothing":  func() { httplimit.Local(0) },
-		"a mode":              func() { httplimit.OnFailure(2) },
-		"a name's letters":    func() { httplimit.Named("é", hour(1)) },
-		"no policy's name":    func() { httplimit.Named("", hour(1)) },
-	} {
-		assert.Panics(t, f, name)
-	}
+func TestOptions_Invalid_PanicWithTheReason(t *testing.T) {
+	client, none := new(rratelimiter.Client), limit.FixedWindow{}
+	guardtest.TestPanics(t, map[string]func(){
+		"httplimit: Middleware: choose is nil":              func() { httplimit.Middleware(nil) },
+		"httplimit: Transport: choose is nil":               func() { httplimit.Transport(nil, nil) },
+		`httplimit: Each: name "web": the Key is nil`:       func() { httplimit.Each(client, "web", nil, hour(1)) },
+		`httplimit: Each: name "": rratelimiter: `:          func() { httplimit.Each(client, "", httplimit.ByIP(), hour(1)) },
+		"httplimit: Policies: rratelimiter: invalid rate: ": func() { httplimit.Policies(none) },
+		"httplimit: Describe: rratelimiter: invalid rate: ": func() { httplimit.Describe(httplimit.Named("x", none)) },
+		"httplimit: Headers: the style is unknown: 7: ":     func() { httplimit.Headers(7) },
+		"httplimit: Local: the share is out of range: 0: ":  func() { httplimit.Local(0) },
+		"httplimit: OnFailure: a share of the limit is 2":   func() { httplimit.OnFailure(2) },
+		`httplimit: Named: the name "é" of a policy`:        func() { httplimit.Named("é", hour(1)) },
+		`httplimit: Named: the name "" of a policy`:         func() { httplimit.Named("", hour(1)) },
+	})
 }

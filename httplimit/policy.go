@@ -62,7 +62,7 @@ func describe(described guard.Description) *description {
 		}
 	}
 	d.header = string(header)
-	d.problem = newProblem(quotaExceeded, d.Names[:1])
+	d.problem = quotaExceeded(d.Names[:1])
 	return d
 }
 

@@ -4,69 +4,55 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strconv"
 )
 
-// problem is a kind of problem document (RFC 9457). Without a kind of IANA, it is about:blank,
-// whose title is that of the status.
+// problem is a problem document (RFC 9457).
 type problem struct {
-	kind, title string
-	status      int
+	Type     string   `json:"type"`
+	Title    string   `json:"title"`
+	Status   int      `json:"status"`
+	Violated []string `json:"violated-policies,omitempty"` // the names of policies
 }
 
-var (
-	quotaExceeded = problem{"quota-exceeded", "The request is over its limit.", http.StatusTooManyRequests}
-	reduced       = problem{"temporary-reduced-capacity", "Requests cannot be admitted at the moment.",
-		http.StatusServiceUnavailable}
+// ianaTypes is the registry of problem types.
+const ianaTypes = "https://iana.org/assignments/http-problem-types#"
 
-	badRequest     = problem{"", "Bad Request", http.StatusBadRequest}
-	lengthRequired = problem{"", "Length Required", http.StatusLengthRequired}
-)
+var reducedCapacity = problem{
+	ianaTypes + "temporary-reduced-capacity", "Requests cannot be admitted at the moment.",
+	http.StatusServiceUnavailable, nil,
+}.document()
 
-// newProblem returns a problem document that names the violated policies.
-func newProblem(p problem, violated []string) []byte {
-	var text []byte
-	text = append(text, `{"type":"`...)
-	if p.kind == "" {
-		text = append(text, "about:blank"...)
-	} else {
-		text = append(append(text, "https://iana.org/assignments/http-problem-types#"...), p.kind...)
-	}
-	text = append(text, `","title":"`...)
-	text = append(text, p.title...)
-	text = append(text, `","status":`...)
-	text = strconv.AppendInt(text, int64(p.status), 10)
-	if len(violated) > 0 {
-		names, err := json.Marshal(violated)
-		if err == nil { // strings always encode
-			text = append(append(text, `,"violated-policies":`...), names...)
-		}
-	}
-	return append(text, "}\n"...)
+// quotaExceeded returns the document of a denial by the named policies.
+func quotaExceeded(violated []string) []byte {
+	return problem{
+		ianaTypes + "quota-exceeded", "The request is over its limit.", http.StatusTooManyRequests, violated,
+	}.document()
 }
 
-var reducedProblem = newProblem(reduced, nil)
+func (p problem) document() []byte {
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // strings and numbers always encode
+	}
+	return append(text, '\n')
+}
 
 // writeRefusal answers in place of the handler. The headers are set before.
 func writeRefusal(w http.ResponseWriter, o *Outcome) {
-	if o.answer.Invalid {
-		p := badRequest
+	status, text := http.StatusServiceUnavailable, reducedCapacity
+	switch {
+	case o.answer.Invalid:
+		status = http.StatusBadRequest
 		if errors.Is(o.Err, ErrLengthRequired) {
-			p = lengthRequired
+			status = http.StatusLengthRequired
 		}
-		w.WriteHeader(p.status)
-		_, _ = w.Write(newProblem(p, nil))
-		return
+		text = problem{"about:blank", http.StatusText(status), status, nil}.document()
+	case o.Result == Rejected:
+		status, text = http.StatusTooManyRequests, o.policies.problem
+		if len(o.policies.Names) > 1 {
+			text = quotaExceeded(o.Violated())
+		}
 	}
-	if o.Result != Rejected {
-		w.WriteHeader(reduced.status)
-		_, _ = w.Write(reducedProblem) // an error means that the client has left
-		return
-	}
-	text := o.policies.problem
-	if len(o.policies.Names) > 1 {
-		text = newProblem(quotaExceeded, o.Violated())
-	}
-	w.WriteHeader(quotaExceeded.status)
-	_, _ = w.Write(text)
+	w.WriteHeader(status)
+	_, _ = w.Write(text) // an error means that the client has left
 }

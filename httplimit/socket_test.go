@@ -20,7 +20,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 )
 
-// A hundred clients on connections that stay: each key gets its permits and no more.
+// A hundred clients with connections of their own share ten keys.
 func TestMiddleware_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -88,8 +88,8 @@ func TestMiddleware_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
 			}
 			assert.Equal(t, want, got)
 			assert.EqualValues(t, keys*permits, served.Load())
-			// They stay, but for a few on a busy machine: net/http gives one up where it has not
-			// heard from its writer for 50 ms.
+			// net/http reuses connections. It drops one if its writer has not finished after 50 ms,
+			// as on a busy machine.
 			assert.Less(t, conns.Load(), int64(2*clients), "connections")
 		})
 	}
@@ -109,7 +109,7 @@ func TestMiddleware_ResponseWriter_IsThatOfTheServer(t *testing.T) {
 		assert.NoError(t, controller.SetWriteDeadline(time.Now().Add(time.Minute)))
 		assert.NoError(t, controller.SetReadDeadline(time.Now().Add(time.Minute)))
 		// The client sends a line when it has the first one. In full duplex, the server panics now
-		// and then if the handler leaves a rest of the body.
+		// and then if the handler does not read the whole body.
 		rest, err := io.ReadAll(r.Body)
 		assert.NoError(t, err)
 		_, err = w.Write(rest)
@@ -149,7 +149,7 @@ func TestMiddleware_ResponseWriter_IsThatOfTheServer(t *testing.T) {
 	assert.True(t, strings.HasSuffix(string(all), "hijacked"), "%s", all)
 }
 
-// A peer on a unix socket has no address, however it has named its own end.
+// A peer on a unix socket has no address, even if the name of its socket is one.
 func TestByIP_UnixSocket_HasNoAddress(t *testing.T) {
 	t.Chdir(t.TempDir())
 	listener, err := net.Listen("unix", "server")

@@ -2,7 +2,6 @@ package httplimit
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -63,7 +62,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if r.Body != nil {
 			_ = r.Body.Close() // required of a RoundTripper
 		}
-		return nil, notSent(&o)
+		return nil, a.NotSent(ErrNotSent, q)
 	}
 	resp, err := t.base.RoundTrip(r)
 	if err == nil && q.Limiter != nil {
@@ -80,15 +79,4 @@ func (t *transport) CloseIdleConnections() {
 	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()
 	}
-}
-
-func notSent(o *Outcome) error {
-	switch {
-	case o.Err != nil:
-		return fmt.Errorf("%w: %w", ErrNotSent, o.Err)
-	case o.Decision.RetryAfter > 0:
-		return fmt.Errorf("%w: limiter %q: %d permits are not free in time, but in %v", ErrNotSent, o.Limiter, o.Cost,
-			o.Decision.RetryAfter)
-	}
-	return fmt.Errorf("%w: limiter %q: %d permits are not free in time", ErrNotSent, o.Limiter, o.Cost)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// closed is a body that notes its end.
+// closed is a body that records Close.
 type closed struct {
 	io.Reader
 	closed bool
@@ -26,7 +26,7 @@ type closed struct {
 
 func (c *closed) Close() error { c.closed = true; return nil }
 
-// TestTransport_NotSent_ClosesTheBody, as the contract of http.RoundTripper demands.
+// http.RoundTripper demands that the body is closed.
 func TestTransport_NotSent_ClosesTheBody(t *testing.T) {
 	body := &closed{Reader: strings.NewReader("body")}
 	r, err := http.NewRequest(http.MethodPost, "http://one", body)
@@ -36,7 +36,7 @@ func TestTransport_NotSent_ClosesTheBody(t *testing.T) {
 	assert.True(t, body.closed)
 }
 
-// TestTransport_RetryAfter_PausesUntilThen: the fake clock begins at 2000-01-01 00:00 UTC.
+// The fake clock begins at 2000-01-01 00:00 UTC.
 func TestTransport_RetryAfter_PausesUntilThen(t *testing.T) {
 	for name, c := range map[string]struct {
 		headers map[string]string
@@ -75,11 +75,10 @@ func TestTransport_RetryAfter_PausesUntilThen(t *testing.T) {
 	}
 }
 
-// TestTransport_CloseIdleConnections_ReachesBase: http.Client.CloseIdleConnections finds the
-// method.
+// http.Client.CloseIdleConnections finds the method.
 func TestTransport_CloseIdleConnections_ReachesBase(t *testing.T) {
 	base := &closing{}
-	one := fake(func(context.Context, int64) (rratelimiter.Decision, error) {
+	one := guardtest.Fake(func(context.Context, int64) (rratelimiter.Decision, error) {
 		return rratelimiter.Decision{Allowed: true}, nil
 	})
 	(&http.Client{Transport: httplimit.Transport(base, httplimit.All(one))}).CloseIdleConnections()

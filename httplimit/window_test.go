@@ -98,8 +98,7 @@ func parse(b *redistest.Fixture, text string) (r int64, t time.Duration) {
 	return r, t
 }
 
-// TestHeaders_SeveralMiddlewares_ShowFewestPermits, or those of the one that denies: the older
-// styles have room for one policy.
+// The older styles have room for one policy: the one that denies, else the one with the fewest permits.
 func TestHeaders_SeveralMiddlewares_ShowFewestPermits(t *testing.T) {
 	for style, prefix := range map[httplimit.HeaderStyle]string{httplimit.ThreeHeaders: "RateLimit-",
 		httplimit.XRateLimit: "X-RateLimit-"} {
@@ -129,8 +128,7 @@ func TestHeaders_SeveralMiddlewares_ShowFewestPermits(t *testing.T) {
 	}
 }
 
-// TestRateLimit_AnotherPolicyDenies_LeavesUnknownWindowOut: the request took nothing, so that the
-// permits of a sliding log are those of earlier requests.
+// The denied request took nothing, so the permits of a sliding log are those of earlier requests.
 func TestRateLimit_AnotherPolicyDenies_LeavesUnknownWindowOut(t *testing.T) {
 	for _, policy := range []limit.Policy{
 		limit.SlidingLog{Permits: 10, Interval: 20 * time.Second},

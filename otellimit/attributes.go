@@ -2,6 +2,7 @@ package otellimit
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -58,15 +59,14 @@ func (s *sets) with(r result, f failure) *measured {
 	if m := place.Load(); m != nil {
 		return m
 	}
-	attrs := append([]attribute.KeyValue(nil), s.base...)
+	attrs := slices.Clone(s.base)
 	if r != noResult {
 		attrs = append(attrs, resultKey.String(results[r]))
 	}
 	if f != noFailure {
 		attrs = append(attrs, errorKey.String(failures[f]))
 	}
-	sorted := append([]attribute.KeyValue(nil), attrs...) // NewSet sorts its argument
-	opt := metric.WithAttributeSet(attribute.NewSet(sorted...))
+	opt := metric.WithAttributeSet(attribute.NewSet(slices.Clone(attrs)...)) // NewSet sorts its argument
 	m := &measured{attrs, []metric.AddOption{opt}, []metric.RecordOption{opt}}
 	place.Store(m) // a concurrent caller stores an equal value
 	return m
@@ -82,33 +82,14 @@ type registry struct {
 	mu   sync.Mutex // serializes writers
 }
 
-func (s *registry) of(key source) *sets {
-	made := s.load()
-	found := made[key]
-	if found == nil && len(made) >= maxSources {
-		found = made[key.other()]
+func (r *registry) of(key source) *sets {
+	if found := lookup(r.load(), &key); found != nil {
+		return found
 	}
-	if found == nil {
-		found = s.add(key)
-	}
-	return found
-}
-
-func (s *registry) load() map[source]*sets {
-	if made := s.made.Load(); made != nil {
-		return *made
-	}
-	return nil
-}
-
-func (s *registry) add(key source) *sets {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := s.load()
-	if before[key] == nil && len(before) >= maxSources {
-		key = key.other()
-	}
-	if found := before[key]; found != nil {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.load()
+	if found := lookup(before, &key); found != nil {
 		return found // a concurrent caller has added it
 	}
 	after := maps.Clone(before)
@@ -116,8 +97,25 @@ func (s *registry) add(key source) *sets {
 		after = map[source]*sets{}
 	}
 	after[key] = newSets(key)
-	s.made.Store(&after)
+	r.made.Store(&after)
 	return after[key]
+}
+
+func (r *registry) load() map[source]*sets {
+	if made := r.made.Load(); made != nil {
+		return *made
+	}
+	return nil
+}
+
+// lookup returns the sets of a source, nil for none. If there are too many sources, it replaces a new
+// one by the source that counts for it.
+func lookup(made map[source]*sets, key *source) *sets {
+	if found := made[*key]; found != nil || len(made) < maxSources {
+		return found
+	}
+	*key = key.other()
+	return made[*key]
 }
 
 // other returns the source that counts for s if there are too many.

@@ -15,7 +15,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// TestClient_Observed_IsMeasured: decisions, calls and waits of a Client, on a link of a millisecond.
+// The link to Redis takes a millisecond.
 func TestClient_Observed_IsMeasured(t *testing.T) {
 	redistest.Run(t, func(r *redistest.Fixture) {
 		b, ctx := setUp(r), r.Context()
@@ -66,7 +66,6 @@ func TestClient_Observed_IsMeasured(t *testing.T) {
 	})
 }
 
-// TestClient_SharedCalls_CountEachRequestOnce: also if requests share calls.
 func TestClient_SharedCalls_CountEachRequestOnce(t *testing.T) {
 	redistest.Run(t, func(r *redistest.Fixture) {
 		b := setUp(r)

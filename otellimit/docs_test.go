@@ -21,7 +21,7 @@ func TestPage_Code_RunsInExamples(t *testing.T) {
 	guardtest.TestPage(t, "../docs/observability.md", "telemetry", "example_test.go")
 }
 
-// TestPage_Instruments_AreListed: with their Prometheus names, results and error types.
+// The page also lists Prometheus names, results and error types.
 func TestPage_Instruments_AreListed(t *testing.T) {
 	page, doc := read(t, "../docs/observability.md"), read(t, "doc.go")
 	b := setUp(t)

@@ -21,7 +21,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// TestClassify_Errors_HaveAKind: errors as calls return them, none by its text.
 func TestClassify_Errors_HaveAKind(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -57,7 +56,6 @@ func TestClassify_Errors_HaveAKind(t *testing.T) {
 	assert.Equal(t, noFailure, classify(nil))
 }
 
-// TestClassify_RedisFailures_HaveAKind: errors of a server and of its connection.
 func TestClassify_RedisFailures_HaveAKind(t *testing.T) {
 	server := miniredis.RunT(t)
 	conn, err := rueidis.NewClient(rueidis.ClientOption{

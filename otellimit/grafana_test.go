@@ -45,7 +45,7 @@ var (
 	grouped    = regexp.MustCompile(`by \(([\w, ]+)\)`)
 )
 
-// TestDashboard_Queries_NameExportedMetrics: with their labels.
+// Queries name only existing metrics and labels, and all metrics are shown.
 func TestDashboard_Queries_NameExportedMetrics(t *testing.T) {
 	text, err := os.ReadFile("../docs/grafana.json")
 	require.NoError(t, err)

@@ -46,7 +46,6 @@ func TestMiddleware_Request_CountsByResult(t *testing.T) {
 	}
 }
 
-// TestMiddleware_ResultsOfHTTP_AreKnown: each Result of httplimit has an outcome.
 func TestMiddleware_ResultsOfHTTP_AreKnown(t *testing.T) {
 	for _, r := range []httplimit.Result{
 		httplimit.Acquired, httplimit.Rejected, httplimit.FailedOpen, httplimit.FailedClosed, httplimit.Canceled,
@@ -67,7 +66,7 @@ func (f *flaky) Take(context.Context, int64) (rratelimiter.Decision, error) {
 	return rratelimiter.Decision{Allowed: true}, nil
 }
 
-// TestMiddleware_RedisDown_CountsEachMiddleware: until Redis is back, which a background check notices.
+// The background probe of a middleware ends its count.
 func TestMiddleware_RedisDown_CountsEachMiddleware(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setUp(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// TestNames_OnlyListed_AreAttributes: by default no attribute of an instrument or span has a name.
+// By default no attribute of an instrument or span has a name.
 func TestNames_OnlyListed_AreAttributes(t *testing.T) {
 	for _, c := range []struct {
 		listed []string
@@ -75,8 +75,8 @@ func TestNames_NoName_AreRejected(t *testing.T) {
 	}
 }
 
-// TestSubjects_TooMany_CountAsOther: memory is bounded and no count is lost.
-func TestSubjects_TooMany_CountAsOther(t *testing.T) {
+// Memory is bounded, and no count is lost.
+func TestRegistry_TooManySources_CountAsOther(t *testing.T) {
 	const many = maxSources + 200
 	b := setUp(t)
 	o, ctx := b.Observer(), context.Background()

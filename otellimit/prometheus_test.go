@@ -66,7 +66,7 @@ func work(t *Telemetry) {
 	memory.Source, memory.Took = rratelimiter.FromMemory, time.Microsecond
 	o.Decision(ctx, memory)
 	waited := granted("job:7", "leaky_bucket")
-	waited.Took, waited.Waited = 300*time.Millisecond, 299*time.Millisecond
+	waited.Permits, waited.Took, waited.Waited = 5, 300*time.Millisecond, 299*time.Millisecond
 	o.Decision(ctx, waited)
 	o.Decision(ended(context.Canceled), broken("job:7", "leaky_bucket", context.Canceled))
 	o.Decision(ctx, broken("job:7", "leaky_bucket", errSecret))
@@ -94,7 +94,7 @@ func work(t *Telemetry) {
 	t.RulesReloaded(errSecret)
 }
 
-// TestPrometheus_Export_IsGolden: to the byte. -update writes it.
+// -update writes the file.
 func TestPrometheus_Export_IsGolden(t *testing.T) {
 	got, _ := exported(t)
 	if *update {

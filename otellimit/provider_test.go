@@ -81,7 +81,7 @@ func TestNew_InvalidProviders_Fails(t *testing.T) {
 	assert.NoError(t, err, "a nil Option")
 }
 
-// TestTelemetry_ProviderPanics_ErrorHandlerIsCalled: the limiter's caller is not affected.
+// The panic does not reach the limiter's caller.
 func TestTelemetry_ProviderPanics_ErrorHandlerIsCalled(t *testing.T) {
 	var handled []error
 	before := otel.GetErrorHandler()
@@ -99,23 +99,6 @@ func TestTelemetry_ProviderPanics_ErrorHandlerIsCalled(t *testing.T) {
 	assert.EqualError(t, handled[0], "otellimit: a measurement panicked: no disk")
 }
 
-// TestTelemetry_ProvidersShutDown_HooksStillWork: hooks are called after the shutdown.
-func TestTelemetry_ProvidersShutDown_HooksStillWork(t *testing.T) {
-	b := setUp(t)
-	o, ctx := b.Observer(), context.Background()
-	o.Decision(ctx, granted("n", "redisson"))
-	require.NoError(t, b.meters.Shutdown(ctx))
-	require.NoError(t, b.tracer.Shutdown(ctx))
-	waited := granted("n", "redisson")
-	waited.Waited = time.Second
-	o.Decision(ctx, waited)
-	o.RedisCall(ctx, rratelimiter.RedisCallInfo{Took: time.Second})
-	o.Waiting(ctx, rratelimiter.WaitingInfo{Change: 1})
-	b.Middleware("http").RedisChange(false, nil)
-	b.RulesReloaded(nil)
-	assert.Empty(t, b.spans.Ended())
-}
-
 // early is created before the global providers are set, which is possible only once.
 var early = sync.OnceValues(func() (*Telemetry, error) { return New() })
 
@@ -128,7 +111,7 @@ var late = sync.OnceValue(func() bench {
 	return b
 })
 
-// TestNew_GlobalProvidersSetLater_AreUsed: as in a main function.
+// A main function may set the global providers after New.
 func TestNew_GlobalProvidersSetLater_AreUsed(t *testing.T) {
 	made, err := early()
 	require.NoError(t, err)
@@ -143,7 +126,7 @@ func TestNew_GlobalProvidersSetLater_AreUsed(t *testing.T) {
 	assert.Len(t, b.spans.Ended(), spans+1)
 }
 
-// TestTelemetry_Observer_IsACopy: a program may change it.
+// A program may change it.
 func TestTelemetry_Observer_IsACopy(t *testing.T) {
 	b := setUp(t)
 	b.Observer().Decision = nil

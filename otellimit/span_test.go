@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// TestSpans_CallsThatWaited_HaveOne: below the caller's span, with the times of the call.
+// A span is a child of the caller's span, with the times of the call.
 func TestSpans_CallsThatWaited_HaveOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setUp(t, WithLimiterNames("paid-api"))

@@ -74,19 +74,15 @@ func Contains(networks []netip.Prefix, addr netip.Addr) bool {
 // Behind returns the client of a trusted proxy, from the lines of a header: the first address from
 // the right that is not trusted. The header is Forwarded (RFC 7239) or a list of addresses.
 func Behind(proxy netip.Addr, trusted []netip.Prefix, header string, lines []string) (netip.Addr, error) {
-	forwarded := strings.EqualFold(header, "Forwarded")
+	cutLast, parse := lastOf, ParseAddr
+	if strings.EqualFold(header, "Forwarded") {
+		cutLast, parse = lastElement, parseForwarded
+	}
 	for _, line := range slices.Backward(lines) {
 		for more := true; more; {
 			var last string
-			var addr netip.Addr
-			var err error
-			if forwarded {
-				last, line, more = lastElement(line)
-				addr, err = parseForwarded(last)
-			} else {
-				last, line, more = lastOf(line)
-				addr, err = ParseAddr(last)
-			}
+			last, line, more = cutLast(line)
+			addr, err := parse(last)
 			if err != nil {
 				return netip.Addr{}, fmt.Errorf("the header %s of the proxy %v: %w", header, proxy, err)
 			}

@@ -15,8 +15,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// While Redis hangs, the requests that come before that is known have their deadline, and all
-// others are decided at once. The prober sees the end.
+// Requests that arrive before the outage is detected wait for their deadline. Later ones are decided
+// at once. The prober detects the end.
 func TestGuard_HungRedis_DelaysOnlyTheFirstRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, reports := new(redis), new(recorder)

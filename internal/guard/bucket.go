@@ -18,17 +18,16 @@ type shape struct {
 	owes   bool          // a full bucket grants more than it holds, as limit.Smooth does
 }
 
-// shapeOf returns the shape of a share of a policy. It returns false if the policy is unknown.
+// shapeOf returns the shape of a share of a valid policy. It returns false if the policy is unknown.
 func shapeOf(p limit.Policy, share float64) (shape, bool) {
 	d, ok := policy.Of(p)
 	if !ok {
 		return shape{}, false
 	}
-	local := d.Local
-	if local.Strict {
-		return windowShape(local.Permits, local.Interval, share), true
+	if d.Local.Strict {
+		return windowShape(d.Local, share), true
 	}
-	s := bucketShape(local.Permits, float64(local.Returns)*share, local.Interval, share)
+	s := bucketShape(d.Local, share)
 	if d.Refill == policy.OnCredit {
 		s.limit, s.holds, s.owes = part(d.Quota, share), max(1, s.holds), true
 	}
@@ -46,24 +45,16 @@ func part(permits int64, share float64) int64 {
 
 // windowShape grants at most the share in any interval: the capacity, and the permits that return
 // in one interval, add up to the share.
-func windowShape(permits int64, interval time.Duration, share float64) shape {
-	most := part(permits, share)
-	s := shape{limit: most, holds: (most + 1) / 2, period: 1}
-	if interval <= 0 {
-		s.holds = 0 // no valid policy has this
-	} else if most > 0 {
-		s.period = perPermit(interval, float64(most-s.holds+1))
-	}
-	return s.bounded()
+func windowShape(local policy.Local, share float64) shape {
+	most := part(local.Permits, share)
+	holds := (most + 1) / 2
+	return shape{limit: most, holds: holds, period: perPermit(local.Interval, float64(most-holds+1))}.bounded()
 }
 
 // bucketShape has the share's capacity and refill rate.
-func bucketShape(capacity int64, refill float64, interval time.Duration, share float64) shape {
-	holds := part(capacity, share)
-	if interval <= 0 || refill <= 0 {
-		return shape{period: 1} // no valid policy has this
-	}
-	return shape{limit: holds, holds: holds, period: perPermit(interval, refill)}.bounded()
+func bucketShape(local policy.Local, share float64) shape {
+	holds := part(local.Permits, share)
+	return shape{limit: holds, holds: holds, period: perPermit(local.Interval, float64(local.Returns)*share)}.bounded()
 }
 
 // perPermit returns the time per permit, rounded up.

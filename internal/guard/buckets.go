@@ -19,7 +19,6 @@ const mostNames = 1 << 16
 // buckets are full, even after an outage, so that the next outage counts the permits taken.
 type buckets struct {
 	clock
-	count atomic.Int64 // names
 	clean atomic.Int64 // the time of the next sweep
 
 	mu     sync.Mutex
@@ -131,14 +130,13 @@ func (b *buckets) findLocked(name string, policies []limit.Policy, now int64) []
 		before := slices.DeleteFunc(found[len(policies):], func(other bucket) bool { return other.full <= now })
 		found = found[:len(policies)+len(before)]
 		b.byName[name] = found
-		b.count.Store(int64(len(b.byName)))
 	}
 	return found
 }
 
-// tidy sweeps if a sweep is due. Without buckets it only reads an atomic.
+// tidy sweeps if a sweep is due.
 func (b *buckets) tidy() {
-	if b.count.Load() == 0 || b.now() < b.clean.Load() {
+	if b.now() < b.clean.Load() {
 		return
 	}
 	b.mu.Lock()
@@ -160,5 +158,4 @@ func (b *buckets) sweepLocked(now int64) {
 	if len(b.byName) == 0 {
 		b.byName = nil
 	}
-	b.count.Store(int64(len(b.byName)))
 }

@@ -74,19 +74,15 @@ const (
 // Passes reports whether the request proceeds.
 func (r Result) Passes() bool { return r == Acquired || r == FailedOpen }
 
+var resultNames = map[Result]string{
+	Acquired: "acquired", Rejected: "rejected", FailedOpen: "failed_open", FailedClosed: "failed_closed",
+	Canceled: "canceled",
+}
+
 // String returns the name of the result in metrics.
 func (r Result) String() string {
-	switch r {
-	case Acquired:
-		return "acquired"
-	case Rejected:
-		return "rejected"
-	case FailedOpen:
-		return "failed_open"
-	case FailedClosed:
-		return "failed_closed"
-	case Canceled:
-		return "canceled"
+	if name, ok := resultNames[r]; ok {
+		return name
 	}
 	return fmt.Sprintf("Result(%d)", int(r))
 }
@@ -111,6 +107,19 @@ func (a Answer) RetryAfter() time.Duration {
 		return a.Decision.RetryAfter
 	}
 	return 0
+}
+
+// NotSent returns the error of an outgoing request that was refused. It wraps the error of the
+// middleware, and the reason if there is one.
+func (a Answer) NotSent(err error, q Request) error {
+	switch {
+	case a.Err != nil:
+		return fmt.Errorf("%w: %w", err, a.Err)
+	case a.Decision.RetryAfter > 0:
+		return fmt.Errorf("%w: limiter %q: %d permits are not free in time, but in %v", err, NameOf(q.Limiter), q.Permits,
+			a.Decision.RetryAfter)
+	}
+	return fmt.Errorf("%w: limiter %q: %d permits are not free in time", err, NameOf(q.Limiter), q.Permits)
 }
 
 var (

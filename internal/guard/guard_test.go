@@ -55,7 +55,7 @@ type takes func(ctx context.Context) (rratelimiter.Decision, error)
 
 func (f takes) Take(ctx context.Context, _ int64) (rratelimiter.Decision, error) { return f(ctx) }
 
-// A request whose own context ends is not decided. Whether Redis is down, a probe finds out.
+// A request whose own context ends is not decided. A probe checks whether Redis is down.
 func TestGuard_CallersLeave_ProbeFindsOut(t *testing.T) {
 	for hangs, want := range map[bool][]string{false: nil, true: {"false context deadline exceeded", "true <nil>"}} {
 		synctest.Test(t, func(t *testing.T) {

@@ -17,16 +17,12 @@ func Key(key string) string {
 	if len(key) > longestKey {
 		return hashed(key)
 	}
-	plain := true
-	for i := 0; plain && i < len(key); i++ {
-		plain = isPlain(key[i])
-	}
-	if plain {
+	if !strings.ContainsFunc(key, isEscaped) {
 		return key
 	}
 	var b strings.Builder
 	for i := range len(key) {
-		if c := key[i]; isPlain(c) {
+		if c := key[i]; !isEscaped(rune(c)) {
 			b.WriteByte(c)
 		} else {
 			fmt.Fprintf(&b, "%%%02X", c)
@@ -46,7 +42,7 @@ func hashed(key string) string {
 
 const longestKey = 128
 
-func isPlain(c byte) bool { return c > ' ' && c < 0x7f && c != '{' && c != '}' && c != '%' }
+func isEscaped(r rune) bool { return r <= ' ' || r >= 0x7f || r == '{' || r == '}' || r == '%' }
 
 // Hash returns a key that hides another one: the first 128 bits of its SHA-256.
 func Hash(key string) string {
@@ -54,24 +50,29 @@ func Hash(key string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
+var joinEscapes = strings.NewReplacer(`|`, `\|`, `\`, `\\`)
+
 // Join joins several keys into one. Different keys stay different.
 func Join(keys ...string) string {
-	length := len(keys)
-	for _, key := range keys {
-		length += len(key)
-	}
-	var b strings.Builder
-	b.Grow(length)
+	escaped := make([]string, len(keys))
 	for i, key := range keys {
-		if i > 0 {
-			b.WriteByte('|')
+		escaped[i] = joinEscapes.Replace(key)
+	}
+	return strings.Join(escaped, "|")
+}
+
+// Combine joins n keys, of which key returns each. If one is unknown or empty, that is an error,
+// whose text begins with the caller.
+func Combine(caller string, n int, key func(i int) (string, error)) (string, error) {
+	keys := make([]string, n)
+	for i := range keys {
+		var err error
+		if keys[i], err = key(i); err != nil {
+			return "", err
 		}
-		for j := range len(key) {
-			if key[j] == '|' || key[j] == '\\' {
-				b.WriteByte('\\')
-			}
-			b.WriteByte(key[j])
+		if keys[i] == "" {
+			return "", fmt.Errorf("%s: key %d is empty", caller, i+1)
 		}
 	}
-	return b.String()
+	return Join(keys...), nil
 }

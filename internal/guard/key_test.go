@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +30,7 @@ func TestName_AnyKey_IsSafeAndUnique(t *testing.T) {
 	}
 }
 
-// FuzzNames: different keys have different names, which have no braces.
+// FuzzNames checks that different keys have different names, without braces.
 func FuzzNames(f *testing.F) {
 	f.Add("a", "b")
 	f.Add("a|b", `a\|b`)
@@ -51,31 +50,6 @@ func FuzzNames(f *testing.F) {
 			t.Errorf("%q and %q run into each other", a, b)
 		}
 	})
-}
-
-func TestAddressKey_IPv6_IsItsNetwork(t *testing.T) {
-	for text, want := range map[string]string{
-		"192.0.2.1":              "192.0.2.1",
-		"::ffff:192.0.2.1":       "192.0.2.1",
-		"::ffff:192.0.2.1%eth0":  "192.0.2.1",
-		"2001:db8:1:2:3:4:5:6":   "2001:db8:1:2::/64",
-		"fe80::1:2:3:4%eth0":     "fe80::1:2:3:4",
-		"febf::1":                "febf::1",
-		"64:ff9b::198.51.100.7":  "198.51.100.7",
-		"64:ff9b::c633:6407%e":   "198.51.100.7",
-		"::ffff:0:198.51.100.7":  "198.51.100.7",
-		"64:ff9b::1:0:0":         "64:ff9b::/64",
-		"64:ff9b:1::c633:6407":   "64:ff9b:1::/64",
-		"::1":                    "::/64",
-		"2001:0db8:0001:0002::9": "2001:db8:1:2::/64",
-	} {
-		got, err := AddressKey(netip.MustParseAddr(text), 0)
-		assert.NoError(t, err)
-		assert.Equal(t, want, got, text)
-	}
-	got, err := AddressKey(netip.MustParseAddr("2001:db8::1"), 128)
-	assert.NoError(t, err)
-	assert.Equal(t, "2001:db8::1", got)
 }
 
 func TestNames_Policies_AreUnique(t *testing.T) {

@@ -11,23 +11,23 @@ import (
 )
 
 // Each returns a function that opens the limiter of a key, with a description of the policies that
-// all keys share. It returns an error if every call would fail, and sends nothing to Redis. An empty
-// key is an error, so that requests never share a limiter by accident.
-func Each[D any](client *rratelimiter.Client, name string, policies []limit.Policy, d D) (
-	func(key string) (Limiter, error), error) {
+// all keys share. It panics if every call would fail, and sends nothing to Redis. An empty key is an
+// error, so that requests never share a limiter by accident. Texts begin with the caller.
+func Each[D any](caller string, client *rratelimiter.Client, name string, policies []limit.Policy, d D,
+) func(key string) (Limiter, error) {
 	limiters := limit.NewKeyed(client, name, policies...)
 	// A call whose context has ended sends nothing, but reports invalid arguments first.
 	ended, end := context.WithCancel(context.Background())
 	end()
 	if _, err := limiters.Take(ended, "key", 1); !errors.Is(err, context.Canceled) {
-		return nil, fmt.Errorf("name %q: %w", name, err)
+		panic(fmt.Sprintf("%s: name %q: %v", caller, name, err))
 	}
 	return func(key string) (Limiter, error) {
 		if key == "" {
-			return nil, fmt.Errorf("name %q: the key is empty", name)
+			return nil, fmt.Errorf("%s: name %q: the key is empty", caller, name)
 		}
 		return WithDescription[D](limiters.Limiter(Key(key)), d), nil
-	}, nil
+	}
 }
 
 // describedLimiter is a limiter with a description of its policies.

@@ -13,7 +13,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// One probe at a time asks, also if a limiter of another kind does not end with its context.
+// Only one probe runs at a time, even if the limiter ignores its context.
 func TestGuard_ProbeOutlivesItsContext_NoOtherProbeStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Closed, deadline, nil)
@@ -62,7 +62,7 @@ func TestGuard_ProbeIsStuck_RequestAsksInItsPlace(t *testing.T) {
 	})
 }
 
-// A refused connection is tried no more often.
+// A refused connection fails at once. Probes still keep their pauses.
 func TestGuard_RefusedConnection_IsTriedOncePerDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := new(redis)
@@ -101,7 +101,7 @@ func TestGuard_RareRequests_AskThemselves(t *testing.T) {
 	})
 }
 
-// A probe of a limiter that cannot look takes a permit, and returns it.
+// A probe of a limiter without Peek takes a permit, and releases it.
 func TestGuard_LimiterWithoutPeek_GetsItsPermitBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &counter{err: errRefused}
@@ -115,7 +115,7 @@ func TestGuard_LimiterWithoutPeek_GetsItsPermitBack(t *testing.T) {
 	})
 }
 
-// counter is a limiter that can take permits back, and no more.
+// counter is a limiter with Take and Release alone.
 type counter struct {
 	mu    sync.Mutex
 	err   error
@@ -144,7 +144,7 @@ func (c *counter) Release(_ context.Context, permits int64) error {
 	return nil
 }
 
-// A probe that panics is one that failed.
+// A probe that panics has failed.
 func TestGuard_ProbePanics_NextProbeAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Open, deadline, nil)

@@ -17,7 +17,7 @@ func (owes) Charge(context.Context, int64) (rratelimiter.Decision, error) {
 	return rratelimiter.Decision{}, nil
 }
 
-// Settle reports it to the handler, before that returns.
+// The handler gets the error from Settle.
 func TestSettle_CostThatNoCallCanCharge_Fails(t *testing.T) {
 	v := NewVisit(t.Context(), New(Closed, deadline, nil), Request{Limiter: owes{}, Permits: 1}, Answer{Result: Acquired},
 		0)

@@ -89,10 +89,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) < d {
 		return context.DeadlineExceeded
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -42,7 +42,7 @@ func TestGuard_DeadlineExceeded_DependsOnWhatIsLate(t *testing.T) {
 	}
 }
 
-// waits is a limiter whose waits fail, or already its Take.
+// waits is a limiter whose waits fail. With take, Take fails too.
 type waits struct {
 	err  error
 	take bool

@@ -11,19 +11,20 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/policy/policytest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-const secret = "what only the operator may see"
+const secret = "secret of the operator"
 
 func testNoLimiter(t *testing.T, m Middleware) {
-	denies := fake(func(context.Context, int64) (rratelimiter.Decision, error) { return rratelimiter.Decision{}, nil })
+	denies := Fake(func(context.Context, int64) (rratelimiter.Decision, error) { return rratelimiter.Decision{}, nil })
 	for name, s := range map[string]Settings{
 		"nil":                       {},
 		"nil *limit.Limiter":        {Limiter: (*limit.Limiter)(nil)},
 		"nil *rratelimiter.Limiter": {Limiter: (*rratelimiter.Limiter)(nil)},
-		"nil func":                  {Limiter: fake(nil)},
+		"nil func":                  {Limiter: Fake(nil)},
 		"skipped":                   {Limiter: denies, Skip: func() bool { return true }},
 		"free":                      {Limiter: denies, Cost: func() int64 { return 0 }},
 	} {
@@ -45,7 +46,7 @@ func testNoLimiter(t *testing.T, m Middleware) {
 	}
 }
 
-// Only Report sees why a request could not be decided.
+// The error of a failed decision reaches Report, but no client.
 func testFailure(t *testing.T, m Middleware) {
 	failing := Settings{Err: errors.New(secret)}
 	for name, c := range map[string]struct {
@@ -58,7 +59,7 @@ func testFailure(t *testing.T, m Middleware) {
 		"open":                       {failing, guard.Open, 200, "failed_open"},
 		"a share":                    {failing, 1, 503, "failed_closed"},
 		"a limiter without a client": {Settings{Limiter: new(limit.Limiter)}, guard.Closed, 503, "failed_closed"},
-		"a limiter that fails": {Settings{Limiter: fake(func(context.Context, int64) (rratelimiter.Decision, error) {
+		"a limiter that fails": {Settings{Limiter: Fake(func(context.Context, int64) (rratelimiter.Decision, error) {
 			return rratelimiter.Decision{}, errors.New(secret)
 		})}, guard.Closed, 503, "failed_closed"},
 	} {
@@ -90,7 +91,7 @@ func testWithoutRate(t *testing.T, m Middleware) {
 	})
 }
 
-// A client gains nothing by leaving its key out, and learns that no retry helps.
+// A client gains nothing by leaving its key out. Its reply has no time to retry.
 func testInvalid(t *testing.T, m Middleware) {
 	below := func() int64 { return -1 }
 	for name, c := range map[string]struct {
@@ -170,14 +171,18 @@ func testShadow(t *testing.T, m Middleware) {
 	})
 }
 
-// What no request could work with panics at once, and asks Redis nothing.
+// Settings that fail every request panic at once, without a call to Redis.
 func testInvalidSettings(t *testing.T, m Middleware) {
 	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+		policytest.Register(f)
+		incomplete := []limit.Policy{policytest.Incomplete{FixedWindow: policytest.Window}}
 		for name, s := range map[string]Settings{
 			"a client that New did not return": {Client: new(rratelimiter.Client), Each: hour(1)},
 			"no policies":                      {Client: client, Each: []limit.Policy{}},
 			"an invalid policy":                {Client: client, Each: []limit.Policy{limit.FixedWindow{}}},
 			"equal policies":                   {Client: client, Each: append(hour(1), hour(2)...)},
+			"a policy without a share":         {Client: client, Each: incomplete},
+			"invalid Policies":                 {Policies: incomplete},
 			"a share above 1":                  {Mode: 1.1},
 			"a deadline below 0":               {Deadline: -1},
 			"a wait below 0":                   {Wait: -1},

@@ -35,11 +35,11 @@ type Server func(ctx context.Context, key string) Reply
 // Client sends a request of a key.
 type Client func(ctx context.Context, key string) (Reply, error)
 
-// Reply is what the other side of a request sees.
+// Reply is the answer to a request, as its client receives it.
 type Reply struct {
 	Status     int           // of HTTP: 200, 400, 429 or 503
 	RetryAfter time.Duration // 0 for none
-	Text       string        // whatever else it sees
+	Text       string        // everything else
 }
 
 // Settings are those that all middleware has. A zero field is not set.
@@ -66,7 +66,7 @@ type Settings struct {
 	OnSettleError    func(error)
 }
 
-// Outcome is what middleware reports of a request.
+// Outcome is the report of middleware on a request.
 type Outcome struct {
 	Result  string
 	Shadow  bool
@@ -92,11 +92,11 @@ const (
 // TestServer runs the contract of middleware in front of a handler.
 func TestServer(t *testing.T, m Middleware) {
 	for name, test := range map[string]func(*testing.T, Middleware){
-		"NoLimiter_NilOfAnyType_PassesRequestAsItIs":   testNoLimiter,
+		"NoLimiter_NilOfAnyType_PassesRequest":         testNoLimiter,
 		"Choose_Fails_FollowsTheFailureMode":           testFailure,
-		"Limiter_WithoutRate_IsNoOutage":               testWithoutRate,
+		"Limiter_NoRate_IsNoOutage":                    testWithoutRate,
 		"InvalidRequest_AnyMode_IsRefusedWithoutRetry": testInvalid,
-		"Cost_AboveWhatIsLeft_IsDenied":                testCost,
+		"Cost_AboveRemaining_IsDenied":                 testCost,
 		"Wait_PermitsInTime_DelaysTheRequest":          testWait,
 		"Wait_LimiterOfAnotherKind_DelaysTheRequest":   testWaitForAnotherKind,
 		"MaxWaiting_BoundReached_DeniesAtOnce":         testMaxWaiting,
@@ -104,15 +104,16 @@ func TestServer(t *testing.T, m Middleware) {
 		"Spread_ManyDenied_RetryAtDifferentTimes":      testSpreadOfMany,
 		"Shadow_Denied_Passes":                         testShadow,
 		"OnFailure_SlowRedis_DelaysUpToTheDeadline":    testSlowRedis,
-		"Local_SharesPolicies_TellsTheShare":           testShare,
+		"Local_SeveralPolicies_ReportsShare":           testShare,
 		"Local_UnknownPoliciesOrTooSmall_IsClosed":     testNoShare,
-		"Settle_CostsInTheEnd_AreTaken":                testSettle,
-		"Settle_ClientGoneOrHandlerPanics_IsDone":      testSettleAfterTheEnd,
+		"Local_RegisteredPolicy_HasNameAndShare":       testRegisteredPolicy,
+		"Settle_FinalCost_IsTaken":                     testSettle,
+		"Settle_ClientGoneOrHandlerPanics_IsApplied":   testSettleAfterTheEnd,
 		"Settle_ImpossibleCost_Fails":                  testSettleFails,
 		"Settle_Outage_IsReportedAtTheDeadline":        testSettleInAnOutage,
 		"Settle_LocalShare_IsCharged":                  testSettleShare,
-		"Settings_Invalid_Panic":                       testInvalidSettings,
-		"Address_UntrustedPeer_IsNotBelievedOfAnother": testAddress,
+		"Settings_Invalid_Panics":                      testInvalidSettings,
+		"Address_UntrustedPeer_HeaderIsIgnored":        testAddress,
 		"Address_IPv6Bits_ChooseTheNetwork":            testIPv6Bits,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, m) })
@@ -128,29 +129,29 @@ func TestClient(t *testing.T, m Middleware) {
 		"OnFailure_SlowRedis_FollowsTheMode":        testSendInAnOutage,
 		"Shadow_Denied_SendsAtOnce":                 testSendInShadow,
 		"RetryAfter_ServerDenies_PausesTheKey":      testPause,
-		"RetryAfter_WhileARequestWaits_HoldsForIt":  testPauseWhileWaiting,
+		"RetryAfter_RequestWaits_AppliesToIt":       testPauseWhileWaiting,
 		"RetryAfter_OwnMiddleware_FirstRetryPasses": testFirstRetry,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, m) })
 	}
 }
 
-// hour is a window of so many permits.
+// hour returns a window of an hour.
 func hour(permits int64) []limit.Policy {
 	return []limit.Policy{limit.FixedWindow{Permits: permits, Interval: time.Hour}}
 }
 
-// fake is a limiter of another kind.
-type fake func(ctx context.Context, permits int64) (rratelimiter.Decision, error)
+// Fake is a limiter with Take alone.
+type Fake func(ctx context.Context, permits int64) (rratelimiter.Decision, error)
 
-func (f fake) Take(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
+func (f Fake) Take(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
 	return f(ctx, permits)
 }
 
 // get sends a request of the key "one".
 func (s Server) get(f *redistest.Fixture) Reply { return s(f.Context(), "one") }
 
-// send sends a request of a key, and waits for at most a time.
+// send sends a request of a key, with a timeout.
 func (c Client) send(f *redistest.Fixture, key string, within time.Duration) (Reply, error) {
 	ctx, cancel := context.WithTimeout(f.Context(), within)
 	defer cancel()

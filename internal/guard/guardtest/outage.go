@@ -13,6 +13,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/policy/policytest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -98,7 +99,7 @@ func testShare(t *testing.T, m Middleware) {
 	})
 }
 
-// A limiter whose policies or name are not known has no share, and a share may be too small.
+// A limiter without known policies or without a name has no share. A share may be too small.
 func testNoShare(t *testing.T, m Middleware) {
 	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
 		quota := client.Limiter("quota")
@@ -107,12 +108,27 @@ func testNoShare(t *testing.T, m Middleware) {
 		known := m.Server(Settings{Limiter: quota, Mode: 1, Policies: hour(1)})
 		assert.Equal(f, 200, known.get(f).Status)
 		assert.Equal(f, 429, known.get(f).Status)
-		nameless := Settings{Limiter: fake(quota.Take), Mode: 1, Policies: hour(1)}
+		nameless := Settings{Limiter: Fake(quota.Take), Mode: 1, Policies: hour(1)}
 		assert.Equal(f, 503, m.Server(nameless).get(f).Status)
 		small := Settings{Client: client, Each: hour(10), Mode: 0.09}
-		assert.Equal(f, 503, m.Server(small).get(f).Status, "less than a permit")
+		assert.Equal(f, 503, m.Server(small).get(f).Status, "less than one permit")
 		small = Settings{Client: client, Each: hour(10), Mode: 0.5, Cost: func() int64 { return 4 }}
-		assert.Equal(f, 503, m.Server(small).get(f).Status, "more than can be had at once")
+		assert.Equal(f, 503, m.Server(small).get(f).Status, "more than the bucket holds")
+	})
+}
+
+func testRegisteredPolicy(t *testing.T, m Middleware) {
+	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+		policytest.Register(f)
+		novel := policytest.Novel{FixedWindow: policytest.Window} // 3 permits, 2 of them at once
+		server := m.Server(Settings{Client: client, Each: []limit.Policy{novel}, Mode: 1})
+		assert.Equal(f, 200, server.get(f).Status)
+		defer slow(f)()
+		assert.Equal(f, 200, server.get(f).Status)
+		assert.Equal(f, 200, server.get(f).Status)
+		reply := server.get(f)
+		assert.Equal(f, 429, reply.Status)
+		assert.Contains(f, reply.Text, `"novel"`)
 	})
 }
 

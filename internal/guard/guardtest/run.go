@@ -1,4 +1,4 @@
-// Package guardtest tests the middleware that stands on package guard.
+// Package guardtest has the tests that all middleware on package guard must pass.
 package guardtest
 
 import (

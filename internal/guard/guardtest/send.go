@@ -75,8 +75,7 @@ func testSendInShadow(t *testing.T, m Middleware) {
 	})
 }
 
-// All requests of the key wait for the end of a pause, and no others do. The reply goes to its
-// caller as it is.
+// Only requests of the same key wait for the end of a pause. The caller gets the reply unchanged.
 func testPause(t *testing.T, m Middleware) {
 	for name, c := range map[string]struct {
 		reply Reply
@@ -154,7 +153,7 @@ func testFirstRetry(t *testing.T, m Middleware) {
 		t.Run(name, func(t *testing.T) {
 			Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
 				server := m.Server(Settings{Client: client, Each: []limit.Policy{policy}})
-				// The client's own limit is no hindrance, and of another name.
+				// The client's own limit denies nothing, and has another name.
 				many := limit.New(client, "calls", limit.TokenBucket{Capacity: 1000, Refill: 1, Interval: time.Hour})
 				calls := m.Client(Settings{Limiter: many}, func() Reply { return server.get(f) })
 				denied := 0

@@ -17,7 +17,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// A request is denied at once if its permits cannot be had in time.
+// A request is denied at once if its permits are not free in time.
 func testWait(t *testing.T, m Middleware) {
 	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
 		served := 0
@@ -47,7 +47,7 @@ func testWait(t *testing.T, m Middleware) {
 func testWaitForAnotherKind(t *testing.T, m Middleware) {
 	Run(t, func(f *redistest.Fixture, _ *rratelimiter.Client) {
 		free := time.Now().Add(1500 * time.Millisecond)
-		limiter := fake(func(context.Context, int64) (rratelimiter.Decision, error) {
+		limiter := Fake(func(context.Context, int64) (rratelimiter.Decision, error) {
 			left := max(0, time.Until(free))
 			return rratelimiter.Decision{Allowed: left == 0, Limit: 1, RetryAfter: left}, nil
 		})
@@ -58,7 +58,7 @@ func testWaitForAnotherKind(t *testing.T, m Middleware) {
 	})
 }
 
-// Further requests get the denial that they would get without Wait.
+// Further requests are denied as without Wait.
 func testMaxWaiting(t *testing.T, m Middleware) {
 	window := limit.FixedWindow{Permits: 1, Interval: 5 * time.Second}
 	for name, c := range map[string]struct {
@@ -73,7 +73,7 @@ func testMaxWaiting(t *testing.T, m Middleware) {
 			Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
 				var limiter guard.Limiter = limit.New(client, "a", window)
 				if c.anyKind {
-					limiter = fake(limit.New(client, "a", window).Take)
+					limiter = Fake(limit.New(client, "a", window).Take)
 				}
 				if c.outage {
 					f.Redis.SetError("LOADING")
@@ -110,7 +110,7 @@ func testMaxWaiting(t *testing.T, m Middleware) {
 	}
 }
 
-// Without the option any number waits, also for the end of a pause.
+// By default any number of calls waits, for permits or for the end of a pause.
 func testMaxWaitingToSend(t *testing.T, m Middleware) {
 	paused := Reply{Status: 429, RetryAfter: 7 * time.Second}
 	for name, c := range map[string]struct {
