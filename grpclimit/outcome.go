@@ -13,11 +13,11 @@ type Result int
 
 // The results.
 const (
-	Acquired     = Result(guard.Acquired)     // it got its permits
-	Rejected     = Result(guard.Rejected)     // it was over the limit
-	FailedOpen   = Result(guard.FailedOpen)   // Redis could not decide, and it passed
-	FailedClosed = Result(guard.FailedClosed) // Redis could not decide, and it was refused
-	Canceled     = Result(guard.Canceled)     // its context has ended, or will end before permits are free
+	Acquired     = Result(guard.Acquired)     // the call got its permits
+	Rejected     = Result(guard.Rejected)     // the call was over the limit
+	FailedOpen   = Result(guard.FailedOpen)   // Redis could not decide, and the call passed
+	FailedClosed = Result(guard.FailedClosed) // Redis could not decide, and the call was refused
+	Canceled     = Result(guard.Canceled)     // the context has ended, or will end before permits are free
 )
 
 // String returns the name of the result in metrics: acquired, rejected, failed_open, failed_closed
@@ -32,8 +32,8 @@ var ErrInvalidRequest = guard.ErrInvalidRequest
 
 // Outcome is the decision on a call or message, and its reasons.
 type Outcome struct {
-	Result  Result
-	Shadow  bool   // it passed, whatever Result is
+	Result  Result // the decision
+	Shadow  bool   // the call passed, whatever Result is
 	Local   bool   // decided by this process for its share of the limit, see [Local]
 	Limiter string // the name of the limiter; "" if it has none, or none was chosen
 	Cost    int64  // the permits of the call

@@ -39,9 +39,9 @@ func (m *middleware) setHeaders(h http.Header, o *Outcome, document bool) {
 			h[limitField] = append(h[limitField], m.limits(o, guard.RoundUp(exact, time.Second)))
 		}
 	case m.style == ThreeHeaders && numbers:
-		setThree(h, threeFields, o, guard.RoundUp(reset(o, after), time.Second))
+		setThree(h, threeFields, o, guard.RoundUp(resetOf(o, after), time.Second))
 	case m.style == XRateLimit && numbers:
-		setThree(h, xLimitFields, o, unixSeconds(time.Now().Add(reset(o, after))))
+		setThree(h, xLimitFields, o, unixSeconds(time.Now().Add(resetOf(o, after))))
 	}
 	if retry := guard.RoundUp(after, time.Second); retry > 0 {
 		setNumber(h, retryField, retry)
@@ -152,9 +152,9 @@ func setThree(h http.Header, names [3]string, o *Outcome, reset int64) {
 	setNumber(h, names[2], reset)
 }
 
-// reset returns when Remaining changes: for a denied request after the time of its Retry-After, else
+// resetOf returns when Remaining changes: for a denied request after the time of its Retry-After, else
 // when all permits of the reported policy are free.
-func reset(o *Outcome, retryAfter time.Duration) time.Duration {
+func resetOf(o *Outcome, retryAfter time.Duration) time.Duration {
 	if o.Result == Rejected {
 		return max(retryAfter, time.Second)
 	}

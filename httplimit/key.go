@@ -32,8 +32,9 @@ func ByIP(trusted ...netip.Prefix) Key {
 }
 
 // ByHeader returns the Key of a header's value, for instance an API key. A request without the
-// header, or with several values, has no key and is [ErrInvalidRequest]. Clients choose their
-// headers: put a check of the value in front of it.
+// header, with several values or with an empty one has no key and is [ErrInvalidRequest]. Spaces
+// around the value are dropped. Clients choose their headers: put a check of the value in front of
+// it.
 func ByHeader(name string) Key {
 	name = http.CanonicalHeaderKey(name)
 	return func(r *http.Request) (string, error) {

@@ -35,14 +35,14 @@ type source struct {
 	limiter    string
 }
 
-// sets holds the attributes of a source for each result and failure, created on first use.
-type sets struct {
+// attributeSets holds the attributes of a source for each result and failure, created on first use.
+type attributeSets struct {
 	base []attribute.KeyValue
 	made [resultCount][failureCount]atomic.Pointer[measured]
 }
 
-func newSets(of source) *sets {
-	s := &sets{}
+func newSets(of source) *attributeSets {
+	s := &attributeSets{}
 	for _, kv := range []attribute.KeyValue{
 		policyKey.String(of.policy), middlewareKey.String(of.middleware), limiterKey.String(of.limiter),
 	} {
@@ -54,7 +54,7 @@ func newSets(of source) *sets {
 }
 
 // with returns the attributes of the source with a result and a failure.
-func (s *sets) with(r result, f failure) *measured {
+func (s *attributeSets) with(r result, f failure) *measured {
 	place := &s.made[r][f]
 	if m := place.Load(); m != nil {
 		return m
@@ -78,11 +78,11 @@ const maxSources = 1000
 
 // registry maps sources to their sets. A lookup takes no lock and does not allocate.
 type registry struct {
-	made atomic.Pointer[map[source]*sets]
+	made atomic.Pointer[map[source]*attributeSets]
 	mu   sync.Mutex // serializes writers
 }
 
-func (r *registry) of(key source) *sets {
+func (r *registry) of(key source) *attributeSets {
 	if found := lookup(r.load(), &key); found != nil {
 		return found
 	}
@@ -94,14 +94,14 @@ func (r *registry) of(key source) *sets {
 	}
 	after := maps.Clone(before)
 	if after == nil {
-		after = map[source]*sets{}
+		after = map[source]*attributeSets{}
 	}
 	after[key] = newSets(key)
 	r.made.Store(&after)
 	return after[key]
 }
 
-func (r *registry) load() map[source]*sets {
+func (r *registry) load() map[source]*attributeSets {
 	if made := r.made.Load(); made != nil {
 		return *made
 	}
@@ -110,7 +110,7 @@ func (r *registry) load() map[source]*sets {
 
 // lookup returns the sets of a source, nil for none. If there are too many sources, it replaces a new
 // one by the source that counts for it.
-func lookup(made map[source]*sets, key *source) *sets {
+func lookup(made map[source]*attributeSets, key *source) *attributeSets {
 	if found := made[*key]; found != nil || len(made) < maxSources {
 		return found
 	}

@@ -62,6 +62,8 @@
 //
 // # Costs
 //
-// A decision takes two to four measurements and does not allocate; docs/observability.md has
-// figures. Without a MeterProvider they cost next to nothing.
+// A decision takes two to four measurements and does not allocate; the [documentation] has figures.
+// Without a MeterProvider they cost next to nothing.
+//
+// [documentation]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/observability.md
 package otellimit

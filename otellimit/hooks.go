@@ -42,7 +42,7 @@ func (t *Telemetry) waiting(ctx context.Context, w rratelimiter.WaitingInfo) {
 	t.queued.Add(ctx, int64(w.Change), t.setsOf(w.Policy, w.Name).with(noResult, noFailure).add...)
 }
 
-func (t *Telemetry) setsOf(policy, name string) *sets {
+func (t *Telemetry) setsOf(policy, name string) *attributeSets {
 	return t.registry.of(source{policy: policy, limiter: t.names.of(name)})
 }
 

@@ -15,7 +15,7 @@ import (
 type Middleware struct {
 	telemetry *Telemetry
 	name      string
-	sets      *sets
+	sets      *attributeSets
 }
 
 // Middleware creates the instruments of a Middleware. The name distinguishes it from others: "http",

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// names selects the limiters that are reported by name.
-type names struct {
+// limiterNames selects the limiters that are reported by name.
+type limiterNames struct {
 	exact    map[string]bool
 	prefixes []string // with their asterisk, the longest first
 }
 
-func newNames(listed []string) (names, error) {
-	n := names{exact: map[string]bool{}}
+func newNames(listed []string) (limiterNames, error) {
+	n := limiterNames{exact: map[string]bool{}}
 	for _, name := range listed {
 		switch {
 		case name == "" || name == "*":
@@ -30,7 +30,7 @@ func newNames(listed []string) (names, error) {
 }
 
 // of returns the attribute's value for a limiter name, "" if the name is not listed.
-func (n names) of(name string) string {
+func (n limiterNames) of(name string) string {
 	if n.exact[name] {
 		return name
 	}

@@ -22,9 +22,9 @@ type Telemetry struct {
 	instruments
 	tracer     trace.Tracer
 	spansAfter time.Duration
-	names      names
+	names      limiterNames
 	registry   registry
-	rules      *sets
+	rules      *attributeSets
 }
 
 // Option is a setting of a [Telemetry], for [New].
@@ -72,7 +72,7 @@ func WithLimiterNames(names ...string) Option {
 // New creates the instruments. It fails if a provider is nil or returns a nil or panicking instrument,
 // and if a name of [WithLimiterNames] is invalid. A provider that panics later does not affect the
 // limiter's caller: the panic goes to [otel.Handle].
-func New(opts ...Option) (_ *Telemetry, err error) {
+func New(opts ...Option) (telemetry *Telemetry, err error) {
 	s := settings{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider(), spansAfter: DefaultSpansAfter}
 	for _, opt := range opts {
 		if opt != nil {

@@ -33,7 +33,7 @@ func (s *Server) auth(w http.ResponseWriter, r *http.Request) {
 		if denied == http.StatusTooManyRequests { // a proxy with ?denied= accepts no other status
 			denied = http.StatusBadRequest
 		}
-		problem(w, "about:blank", "Bad Request", denied)
+		writeProblem(w, "about:blank", "Bad Request", denied)
 		return
 	}
 	if err != nil && s.failureLog.due() {
@@ -48,9 +48,9 @@ func (s *Server) auth(w http.ResponseWriter, r *http.Request) {
 	case err != nil && d.web.open:
 		s.config.Log.Debug("rls: a request passes without a decision of Redis", "domain", name, "error", err)
 	case err != nil:
-		problem(w, reducedType, "Requests cannot be admitted at the moment.", http.StatusServiceUnavailable)
+		writeProblem(w, reducedType, "Requests cannot be admitted at the moment.", http.StatusServiceUnavailable)
 	default:
-		answer(w, response, s.headersOf(all), denied)
+		writeAnswer(w, response, s.headersOf(all), denied)
 	}
 }
 
@@ -70,8 +70,8 @@ func (s *Server) checkPeer(d *domain, r *http.Request) {
 	}
 }
 
-// answer writes a decision for a proxy.
-func answer(w http.ResponseWriter, response *ratelimit.RateLimitResponse, headers []*core.HeaderValue, denied int) {
+// writeAnswer writes a decision for a proxy.
+func writeAnswer(w http.ResponseWriter, response *ratelimit.RateLimitResponse, headers []*core.HeaderValue, denied int) {
 	for _, header := range headers {
 		w.Header().Set(header.GetKey(), header.GetValue())
 	}
@@ -81,13 +81,13 @@ func answer(w http.ResponseWriter, response *ratelimit.RateLimitResponse, header
 	if reset := w.Header().Get("RateLimit-Reset"); reset != "" {
 		w.Header().Set("Retry-After", reset)
 	}
-	problem(w, "https://iana.org/assignments/http-problem-types#quota-exceeded", "The request is over its limit.", denied)
+	writeProblem(w, "https://iana.org/assignments/http-problem-types#quota-exceeded", "The request is over its limit.", denied)
 }
 
 const reducedType = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 
-// problem writes a problem document (RFC 9457).
-func problem(w http.ResponseWriter, kind, title string, status int) {
+// writeProblem writes a problem document (RFC 9457).
+func writeProblem(w http.ResponseWriter, kind, title string, status int) {
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")

@@ -21,20 +21,20 @@
 //	      - {per: 1s, requests_per_unit: 20, policy: token_bucket, capacity: 100}
 //	      - {unit: day, requests_per_unit: 100000, policy: calendar, in: Europe/Berlin}
 //
-// At each level the rule of key and value counts, else the first rule in the file whose wildcards
-// match, else the rule of the key alone. The limit of the last rule counts if its depth is the
-// number of the descriptor's entries. All fields of the original have its meaning: unit,
-// requests_per_unit, unlimited, name, replaces, shadow_mode, quota_mode, detailed_metric,
-// value_to_metric, share_threshold and metadata. A month has 30 days and a year 365. Windows begin
-// at multiples since the Unix epoch.
+// At each level, a rule with the entry's key and value takes precedence, then the first rule of the
+// file whose wildcards match, then the rule with the key alone. A limit applies only to a
+// descriptor with as many entries as its depth. The fields of envoyproxy/ratelimit keep their
+// meaning: unit, requests_per_unit, unlimited, name, replaces, shadow_mode, quota_mode,
+// detailed_metric, value_to_metric, share_threshold and metadata. A month has 30 days and a year
+// 365. Windows begin at multiples since the Unix epoch.
 //
 // A limit may have an interval in place of a unit (per), and a policy of package limit with its
 // fields. A descriptor may have several limits, overdraw for costs that are charged after the
 // response, and hash_value for values that Redis must not store, such as API keys. A file may have
-// slot_by and http, see below. docs/envoy.md lists all fields.
+// slot_by and http, see below. The [documentation] lists all fields.
 //
-// A mistake is a *[ConfigError] with file, line and field. [Server.Watch] puts changes into force.
-// If a new file has a mistake, the old rules stay in force. Permits stay taken over a change.
+// An error in a file is a *[ConfigError] with file, line and field. [Server.Watch] puts changes into
+// force. If a new file has an error, the old rules stay in force. Permits stay taken over a change.
 //
 // # Decisions
 //
@@ -79,6 +79,8 @@
 //	        - {key: client, from: address}
 //
 // Requests are matched as in package rules: another spelling of a method, a host or a path has the
-// same limit, or is refused. See docs/envoy.md for the headers, configurations of the proxies,
-// and the differences to envoyproxy/ratelimit.
+// same limit, or is refused. The [documentation] has the headers, configurations of the proxies, and
+// the differences to envoyproxy/ratelimit.
+//
+// [documentation]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/envoy.md
 package rls

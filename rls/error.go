@@ -20,8 +20,8 @@ func (e *ConfigError) Error() string {
 	return p.Error()
 }
 
-// joined joins problems into one error, nil if there are none.
-func joined(problems []*rulefile.Problem) error {
+// joinErrors joins problems into one error, nil if there are none.
+func joinErrors(problems []*rulefile.Problem) error {
 	var errs []error
 	for _, p := range problems {
 		errs = append(errs, &ConfigError{p.File, p.Line, p.Field, p.Reason})

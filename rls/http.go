@@ -24,7 +24,7 @@ import (
 //   - /auth/DOMAIN: for auth_request of nginx, ForwardAuth of Traefik and forward_auth of Caddy. It
 //     answers 200, or 429 with Retry-After if the proxy's request is over a limit, or 400 if
 //     servers read its path in different ways. With ?denied=403 it answers 403 instead of both, for
-//     nginx, whose configuration makes a 429 of it: see docs/envoy.md.
+//     nginx, whose configuration makes a 429 of it: see the package documentation.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthcheck", s.healthcheck)

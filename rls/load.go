@@ -29,7 +29,7 @@ func belongs(entry fs.DirEntry) bool {
 // compile compiles files into rules.
 func compile(path string, sources []rulefile.Source, problem *rulefile.Problem, merge bool) (*Rules, error) {
 	if problem != nil {
-		return nil, joined([]*rulefile.Problem{problem})
+		return nil, joinErrors([]*rulefile.Problem{problem})
 	}
 	if len(sources) == 0 {
 		return nil, &ConfigError{File: path, Reason: "has no file whose name ends in .yaml or .yml"}
@@ -53,7 +53,7 @@ func compile(path string, sources []rulefile.Source, problem *rulefile.Problem, 
 		}
 	}
 	if len(problems) > 0 {
-		return nil, joined(problems)
+		return nil, joinErrors(problems)
 	}
 	return rules, nil
 }

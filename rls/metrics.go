@@ -34,12 +34,12 @@ type metrics struct {
 	times          histogram
 
 	mu      sync.RWMutex
-	series  map[labels]*series
+	series  map[labelSet]*series
 	dynamic int
 }
 
-// labels identifies a series: a domain, and the first two levels of a rule.
-type labels struct{ domain, key1, key2 string }
+// labelSet identifies a series: a domain, and the first two levels of a rule.
+type labelSet struct{ domain, key1, key2 string }
 
 // series has the counters of a rule.
 type series [len(counters)]atomic.Uint64
@@ -80,7 +80,7 @@ func label(text string) string {
 
 // of returns the series of a rule, and makes it if needed. The series that requests make are
 // bounded in number and length.
-func (m *metrics) of(l labels, dynamic bool) *series {
+func (m *metrics) of(l labelSet, dynamic bool) *series {
 	m.mu.RLock()
 	existing := m.series[l]
 	m.mu.RUnlock()
@@ -99,23 +99,23 @@ func (m *metrics) of(l labels, dynamic bool) *series {
 		m.dynamic++
 	}
 	if m.series == nil {
-		m.series = make(map[labels]*series)
+		m.series = make(map[labelSet]*series)
 	}
 	made := new(series)
 	// Cloned, so that the map does not keep the file's text in memory.
-	m.series[labels{strings.Clone(l.domain), strings.Clone(l.key1), strings.Clone(l.key2)}] = made
+	m.series[labelSet{strings.Clone(l.domain), strings.Clone(l.key1), strings.Clone(l.key2)}] = made
 	return made
 }
 
 // adopt gives a rule its series. A rule that existed before keeps its counters.
-func (m *metrics) adopt(domain string, r *rule) {
+func (m *metrics) adopt(of string, r *rule) {
 	if len(r.limits) > 0 {
-		r.series = m.of(levelLabels(domain, r.levels), false)
+		r.series = m.of(levelLabels(of, r.levels), false)
 	}
 }
 
-func levelLabels(domain string, levels []string) labels {
-	l := labels{domain: label(domain)}
+func levelLabels(of string, levels []string) labelSet {
+	l := labelSet{domain: label(of)}
 	if len(levels) > 0 {
 		l.key1 = label(levels[0])
 	}
@@ -142,7 +142,7 @@ func (m *metrics) seriesOf(d *domain, desc *descriptor) *series {
 	if existing := m.of(levelLabels(d.name, levels), true); existing != nil || desc.rule != noRule {
 		return cmp.Or(existing, desc.rule.series)
 	}
-	return m.of(labels{domain: label(d.name), key1: "override"}, false)
+	return m.of(labelSet{domain: label(d.name), key1: "override"}, false)
 }
 
 // level returns the name of a request's entry in metrics.
@@ -198,7 +198,7 @@ func (m *metrics) write(w io.Writer) error {
 	m.mu.RLock()
 	all := maps.Clone(m.series)
 	m.mu.RUnlock()
-	order := slices.SortedFunc(maps.Keys(all), func(a, b labels) int {
+	order := slices.SortedFunc(maps.Keys(all), func(a, b labelSet) int {
 		return cmp.Or(cmp.Compare(a.domain, b.domain), cmp.Compare(a.key1, b.key1), cmp.Compare(a.key2, b.key2))
 	})
 	for i, c := range counters {

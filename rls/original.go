@@ -24,7 +24,7 @@ type original struct {
 var errNoPath = errors.New("rls: the proxy sent no header with the path: see uri_header")
 
 // originalOf parses a proxy's description of a request.
-func (w *web) originalOf(r *http.Request) *original {
+func (w *httpRules) originalOf(r *http.Request) *original {
 	o := &original{method: r.Method, host: r.Host}
 	if method := lastOf(r.Header[w.methodHeader]); method != "" {
 		o.method = method
@@ -71,7 +71,7 @@ func pathOf(uri string) string {
 
 // descriptors returns the descriptors of a request. A descriptor that needs a header which the
 // request lacks is left out. Each interpretation of the path has descriptors of its own.
-func (w *web) descriptors(r *http.Request) ([]*common.RateLimitDescriptor, error) {
+func (w *httpRules) descriptors(r *http.Request) ([]*common.RateLimitDescriptor, error) {
 	o := w.originalOf(r)
 	var all []*common.RateLimitDescriptor
 	for i := range w.routes {

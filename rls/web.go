@@ -15,8 +15,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
-// web converts the requests that proxies describe into descriptors of a domain.
-type web struct {
+// httpRules converts the requests that proxies describe into descriptors of a domain.
+type httpRules struct {
 	open    bool // requests pass if Redis does not answer, or if the client is unknown
 	address httplimit.Address
 	routes  []route
@@ -42,8 +42,8 @@ type webEntry struct {
 	from       string // or the part of the request with the value
 }
 
-// web decodes the part http of a file.
-func (d *decoder) web(n *rulefile.Node) *web {
+// httpRules decodes the part http of a file.
+func (d *decoder) web(n *rulefile.Node) *httpRules {
 	if n == nil {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (d *decoder) web(n *rulefile.Node) *web {
 	}
 	before := len(d.Problems)
 	d.Fields(n, &file)
-	w := &web{
+	w := &httpRules{
 		open: d.OneOf(file.OnFailure, "open", "closed") == "open", address: httplimit.Address{Header: d.text(file.Header)},
 		methodHeader: d.headerName(file.MethodHeader, "X-Forwarded-Method"),
 		hostHeader:   d.headerName(file.HostHeader, "X-Forwarded-Host"),
@@ -76,7 +76,7 @@ func (d *decoder) web(n *rulefile.Node) *web {
 	return w
 }
 
-func (w *web) usesAddress() bool {
+func (w *httpRules) usesAddress() bool {
 	return slices.ContainsFunc(w.routes, func(one route) bool { return one.has("address") })
 }
 
@@ -152,7 +152,7 @@ func (d *decoder) webEntry(n *rulefile.Node) webEntry {
 }
 
 // descriptor returns the descriptor of a route, nil if the request lacks a header for it.
-func (w *web) descriptor(r *http.Request, one *route, o *original, path string) (*common.RateLimitDescriptor, error) {
+func (w *httpRules) descriptor(r *http.Request, one *route, o *original, path string) (*common.RateLimitDescriptor, error) {
 	made := new(common.RateLimitDescriptor)
 	for _, e := range one.entries {
 		value, ok, err := w.value(r, e, o, path)
@@ -165,7 +165,7 @@ func (w *web) descriptor(r *http.Request, one *route, o *original, path string) 
 }
 
 // value returns the value of an entry for a request, or that the request has none.
-func (w *web) value(r *http.Request, e webEntry, o *original, path string) (value string, ok bool, err error) {
+func (w *httpRules) value(r *http.Request, e webEntry, o *original, path string) (value string, ok bool, err error) {
 	if e.header != "" {
 		values := r.Header.Values(e.header)
 		if len(values) > 1 {

@@ -10,9 +10,9 @@ import (
 
 // Env is a Redis in memory, a Client of it, and their clock.
 type Env struct {
-	Client *rratelimiter.Client
-	Clock  *Clock
-	Redis  *Redis
+	Client *rratelimiter.Client // of Redis
+	Clock  *Clock               // of Client and Redis
+	Redis  *Redis               // in memory
 }
 
 // New returns an Env for a test, whose end closes it. The options are those of the Client, without

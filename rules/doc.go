@@ -20,8 +20,7 @@
 //	      - {key: gold, limits: 1000/m}
 //	      - {key: gone, ban: true}
 //
-// The documentation docs/rules.md describes all fields, and schema.json is a JSON Schema for
-// editors.
+// The [documentation] describes all fields, and schema.json is a JSON Schema for editors.
 //
 // # Reloads
 //
@@ -39,4 +38,6 @@
 //
 // If several rules match a request, the first one decides, or with "match: all" every one, see
 // [Set.Middleware]. [Matched] returns their names, and [Settle] settles with all of them.
+//
+// [documentation]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/rules.md
 package rules

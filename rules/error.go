@@ -30,8 +30,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// joined joins problems into one error, nil if there are none.
-func joined(problems []*rulefile.Problem) error {
+// joinErrors joins problems into one error, nil if there are none.
+func joinErrors(problems []*rulefile.Problem) error {
 	rulefile.Sort(problems)
 	all := make([]error, len(problems))
 	for i, p := range problems {

@@ -45,8 +45,8 @@ func (s *snapshot) acquires(o *opener, rules *matcher, r *requestInfo, path targ
 	var all []jointAcquire
 	path.All(func(interpretation string) bool {
 		for _, m := range rules.find(r, interpretation, s.all) {
-			if rule := s.rules[m.rule]; !rule.skip.skips(r, path) {
-				all = rule.appendAcquires(all, o, r, interpretation, m)
+			if chosen := s.rules[m.rule]; !chosen.skip.skips(r, path) {
+				all = chosen.appendAcquires(all, o, r, interpretation, m)
 			}
 		}
 		return true

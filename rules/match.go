@@ -23,8 +23,8 @@ type match struct {
 }
 
 // add adds a condition. Rules must be added in order.
-func (m *matcher) add(rule int, c *condition) {
-	e := entry{m.size, rule, c}
+func (m *matcher) add(index int, c *condition) {
+	e := entry{m.size, index, c}
 	m.size++
 	if len(c.segments) == 0 || c.segments[0] == "" {
 		m.others = append(m.others, e)

@@ -41,7 +41,7 @@ func parse(name string, data []byte) (*snapshot, error) {
 	if d.Load(data, parseYAML) {
 		d.document()
 	}
-	if err := joined(d.Problems); err != nil {
+	if err := joinErrors(d.Problems); err != nil {
 		return nil, err
 	}
 	s.build()

@@ -18,7 +18,7 @@ type rule struct {
 	limits     *limits
 	overrides  map[string]*limits // by key
 	settings   settings
-	cost       *cost
+	cost       *costOption
 	skip       skip
 }
 

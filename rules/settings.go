@@ -103,36 +103,36 @@ func (d *decoder) onFailure(n *rulefile.Node) httplimit.FailureMode {
 	return httplimit.Closed
 }
 
-// cost is the cost of a request: a number of permits, a header, or the size of its body.
-type cost struct {
+// costOption is the cost of a request: a number of permits, a header, or the size of its body.
+type costOption struct {
 	permits int64
 	header  string // with the cost
 	bytes   int64  // of the body per permit; 0 if the size has no effect
 }
 
-// cost decodes the cost of a request.
-func (d *decoder) cost(n *rulefile.Node) *cost {
+// costOption decodes the cost of a request.
+func (d *decoder) cost(n *rulefile.Node) *costOption {
 	const want = "a whole number of permits from 1 on, header:NAME, content_length, or content_length/BYTES"
 	if n == nil {
 		return nil
 	}
 	if n.Tag == rulefile.Int {
 		permits := d.Number(n, 1, rulefile.MostRate, want)
-		return &cost{permits: permits}
+		return &costOption{permits: permits}
 	}
 	text, ok := d.Text(n, want)
 	if !ok {
 		return nil
 	}
 	if name, ok := strings.CutPrefix(text, "header:"); ok {
-		return &cost{header: d.headerName(n, name)}
+		return &costOption{header: d.headerName(n, name)}
 	}
 	if text == "content_length" {
-		return &cost{bytes: 1}
+		return &costOption{bytes: 1}
 	}
 	if digits, ok := strings.CutPrefix(text, "content_length/"); ok {
 		if bytes, err := strconv.ParseUint(digits, 10, 53); err == nil && bytes > 0 {
-			return &cost{bytes: int64(bytes)}
+			return &costOption{bytes: int64(bytes)}
 		}
 	}
 	d.Fail(n, "%q is no cost, want %s", rulefile.Clip(text), want)
@@ -140,7 +140,7 @@ func (d *decoder) cost(n *rulefile.Node) *cost {
 }
 
 // of returns the cost of a request, at least 1, or an error if the request is invalid.
-func (c *cost) of(r *requestInfo) (int64, error) {
+func (c *costOption) of(r *requestInfo) (int64, error) {
 	switch {
 	case c == nil:
 		return 1, nil

@@ -111,7 +111,7 @@ func (w *watch) apply(sources []rulefile.Source, problem *rulefile.Problem) erro
 
 // report reports new rules, and each problem once.
 func (w *watch) report(err error) {
-	if changed(&w.lastError, err) || err == nil {
+	if errorChanged(&w.lastError, err) || err == nil {
 		w.callback(err)
 	}
 }
@@ -144,13 +144,13 @@ func (w *watch) setRates(ctx context.Context) error {
 
 // reportRates reports once that rates could not be set, or that they are set now.
 func (w *watch) reportRates(err error) {
-	if changed(&w.ratesError, err) {
+	if errorChanged(&w.ratesError, err) {
 		w.callback(err)
 	}
 }
 
-// changed reports whether an error differs from the last one, and stores it.
-func changed(last *string, err error) bool {
+// errorChanged reports whether an error differs from the last one, and stores it.
+func errorChanged(last *string, err error) bool {
 	before := *last
 	if *last = ""; err != nil {
 		*last = err.Error()

@@ -59,15 +59,15 @@ func bucketShape(local policy.Local, share float64) shape {
 
 // perPermit returns the time per permit, rounded up.
 func perPermit(interval time.Duration, permits float64) time.Duration {
-	return max(1, time.Duration(min(math.Ceil(float64(interval)/permits), longest)))
+	return max(1, time.Duration(min(math.Ceil(float64(interval)/permits), longestPeriod)))
 }
 
-// longest is the longest time of a bucket. Twice that is still a time.Duration.
-const longest = 1 << 61
+// longestPeriod is the longest time of a bucket. Twice that is still a time.Duration.
+const longestPeriod = 1 << 61
 
 // bounded limits the capacity to the permits that return in the longest time.
 func (s shape) bounded() shape {
-	s.holds = min(s.holds, int64(longest/s.period))
+	s.holds = min(s.holds, int64(longestPeriod/s.period))
 	return s
 }
 
@@ -93,6 +93,6 @@ func (s shape) decide(full, now, permits int64) rratelimiter.Decision {
 // take takes permits, or returns them if permits is negative. It returns the new time at which the
 // bucket is full.
 func (s shape) take(full, now, permits int64) int64 {
-	most := longest / int64(s.period)
-	return min(max(full, now)+min(max(permits, -most), most)*int64(s.period), now+longest)
+	most := longestPeriod / int64(s.period)
+	return min(max(full, now)+min(max(permits, -most), most)*int64(s.period), now+longestPeriod)
 }

@@ -16,7 +16,7 @@ func lastElement(list string) (last, rest string, more bool) {
 	quoted := false
 	for i := len(list) - 1; i >= 0; i-- {
 		switch {
-		case list[i] == '"' && !escaped(list, i):
+		case list[i] == '"' && !inQuotedPair(list, i):
 			quoted = !quoted
 		case list[i] == ',' && !quoted:
 			return list[i+1:], list[:i], true
@@ -25,8 +25,8 @@ func lastElement(list string) (last, rest string, more bool) {
 	return list, "", false
 }
 
-// escaped reports whether an odd number of backslashes precedes a byte of a quoted string.
-func escaped(text string, i int) bool {
+// inQuotedPair reports whether an odd number of backslashes precedes a byte of a quoted string.
+func inQuotedPair(text string, i int) bool {
 	n := 0
 	for ; i-n > 0 && text[i-n-1] == '\\'; n++ {
 	}

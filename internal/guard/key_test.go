@@ -89,7 +89,7 @@ func TestQuotaAndWindow_EachPolicy_AreKnown(t *testing.T) {
 		{limit.TokenBucket{Capacity: 20, Refill: 5, Interval: time.Second}, 20, 4 * time.Second},
 		{limit.LeakyBucket{Capacity: 10, Leak: 20, Interval: time.Second}, 10, 500 * time.Millisecond},
 		{limit.Smooth{Permits: 5, Interval: time.Second}, 5, time.Second},
-		{limit.TokenBucket{Capacity: 1 << 53, Refill: 1, Interval: time.Hour}, 1 << 53, longest},
+		{limit.TokenBucket{Capacity: 1 << 53, Refill: 1, Interval: time.Hour}, 1 << 53, longestPeriod},
 	} {
 		assert.Equal(t, []int64{c.quota}, Describe([]limit.Policy{c.policy}).Quotas)
 		assert.Equal(t, c.window, Window(c.policy), "%+v", c.policy)

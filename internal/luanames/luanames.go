@@ -15,8 +15,8 @@ const keywords = " and break do else elseif end false for function if in local n
 	"until while "
 
 var (
-	token = regexp.MustCompile(`--[^\n]*|'(?:\\.|[^'\\])*'|[0-9][0-9a-zA-Z.]*|[A-Za-z_][A-Za-z_0-9]*@?|\.\.|[=~<>]=|\S`)
-	name  = regexp.MustCompile(`^[A-Za-z_]`)
+	token      = regexp.MustCompile(`--[^\n]*|'(?:\\.|[^'\\])*'|[0-9][0-9a-zA-Z.]*|[A-Za-z_][A-Za-z_0-9]*@?|\.\.|[=~<>]=|\S`)
+	identifier = regexp.MustCompile(`^[A-Za-z_]`)
 )
 
 // Find returns the undeclared names that a text uses, without globals, and the names that it
@@ -71,7 +71,7 @@ func (f *finder) pop() {
 
 // declare declares the names of a list.
 func (f *finder) declare() {
-	for name.MatchString(f.peek()) {
+	for identifier.MatchString(f.peek()) {
 		f.scopes[len(f.scopes)-1][f.next()] = true
 		if f.peek() != "," {
 			return
@@ -135,7 +135,7 @@ func (f *finder) function() {
 func (f *finder) use(t string) {
 	field := f.at > 1 && (f.tokens[f.at-2] == "." || f.tokens[f.at-2] == ":")
 	key := len(f.brackets) > 0 && f.brackets[len(f.brackets)-1] == "{" && f.peek() == "="
-	if !name.MatchString(t) || field || key || strings.Contains(keywords, " "+t+" ") || slices.Contains(globals, t) {
+	if !identifier.MatchString(t) || field || key || strings.Contains(keywords, " "+t+" ") || slices.Contains(globals, t) {
 		return
 	}
 	for _, scope := range f.scopes {
