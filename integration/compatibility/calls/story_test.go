@@ -125,8 +125,7 @@ type fixture struct {
 func eachVersion(t *testing.T, test func(t *testing.T, w *fixture)) {
 	server := servers.Single(t)
 	client := server.Client(t)
-	serverVersion, err := servers.VersionOf(t.Context(), client)
-	require.NoError(t, err)
+	serverVersion := servers.VersionOf(t, client)
 	for _, version := range oracle.VersionsToTest() {
 		t.Run(version, func(t *testing.T) {
 			java := oracle.Start(t, version, oracle.Single(server.Addr()))

@@ -3,13 +3,8 @@
 package cluster_test
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"os"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
@@ -17,6 +12,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+	"github.com/rratelimiter/rratelimiter/integration/tools/suite"
 )
 
 // What all tests share: one cluster, which they never change, one Redisson and one Go client on it.
@@ -29,35 +25,13 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func run(m *testing.M) (code int, err error) {
-	// Long enough for a first build of the Java program.
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	if nodes, err = servers.OpenCluster(ctx); err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, nodes.Close()) }()
-	if redis, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: nodes.Addrs()}); err != nil {
-		return 0, err
-	}
-	defer redis.Close()
-	if version, err = servers.VersionOf(ctx, redis); err != nil {
-		return 0, err
-	}
-	client = rratelimiter.New(redis)
-	if redisson, err = oracle.Open(ctx, "4.7.0", oracle.Cluster(nodes.Addrs()...)); err != nil {
-		return 0, err
-	}
-	defer redisson.Close()
-	return m.Run(), nil
+	suite.Main(m, func(t testing.TB) {
+		nodes = servers.NewCluster(t)
+		redis = servers.Connect(t, rueidis.ClientOption{InitAddress: nodes.Addrs()})
+		version = servers.VersionOf(t, redis)
+		client = rratelimiter.New(redis)
+		redisson = oracle.Start(t, "4.7.0", oracle.Cluster(nodes.Addrs()...))
+	})
 }
 
 // slotsOf asks the server for the slots of keys.

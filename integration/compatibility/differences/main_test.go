@@ -6,10 +6,7 @@ package differences_test
 import (
 	"context"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -20,6 +17,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+	"github.com/rratelimiter/rratelimiter/integration/tools/suite"
 )
 
 const redissonVersion = "4.7.0"
@@ -35,49 +33,17 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func run(m *testing.M) (code int, err error) {
-	// Long enough for a first build of the Java program.
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	if server, err = servers.OpenSingle(ctx); err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, server.Close()) }()
-	if redis, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}}); err != nil {
-		return 0, err
-	}
-	defer redis.Close()
-	if version, err = servers.VersionOf(ctx, redis); err != nil {
-		return 0, err
-	}
-	here = rratelimiter.New(redis)
-	if java, err = oracle.Open(ctx, redissonVersion, oracle.Single(server.Addr())); err != nil {
-		return 0, err
-	}
-	defer java.Close()
-	if err := warmUp(ctx); err != nil {
-		return 0, err
-	}
-	return m.Run(), nil
-}
-
-// warmUp makes the server know the acquire scripts of both sides, since tests count script calls.
-func warmUp(ctx context.Context) error {
-	const name = "warm"
-	if err := here.Limiter(name).SetRate(ctx, perMinute(10)); err != nil {
-		return err
-	}
-	_, ours := here.Limiter(name).TryAcquire(ctx, 1)
-	_, theirs := java.Limiter(name).TryAcquire(ctx, 1)
-	return errors.Join(ours, theirs)
+	suite.Main(m, func(t testing.TB) {
+		server = servers.Single(t)
+		redis = server.Client(t)
+		version = servers.VersionOf(t, redis)
+		here = rratelimiter.New(redis)
+		java = oracle.Start(t, redissonVersion, oracle.Single(server.Addr()))
+		// The server has the scripts of both libraries from here on, since tests count script calls.
+		require.NoError(t, here.Limiter("warm").SetRate(t.Context(), perMinute(10)))
+		take(t, here.Limiter("warm"), 1)
+		take(t, java.Limiter("warm"), 1)
+	})
 }
 
 // ask runs one command on the server.
@@ -201,7 +167,7 @@ type acquirer interface {
 	TryAcquire(ctx context.Context, permits int64) (bool, error)
 }
 
-func take(t *testing.T, l acquirer, permits int64) {
+func take(t testing.TB, l acquirer, permits int64) {
 	t.Helper()
 	granted, err := l.TryAcquire(t.Context(), permits)
 	require.NoError(t, err)

@@ -67,8 +67,7 @@ func TestSequences_RandomCalls_MatchTheModel(t *testing.T) {
 func eachRelease(t *testing.T, test func(t *testing.T, r *run)) {
 	server := servers.Single(t)
 	redis := server.Client(t)
-	serverVersion, err := servers.VersionOf(t.Context(), redis)
-	require.NoError(t, err)
+	serverVersion := servers.VersionOf(t, redis)
 	for _, version := range oracle.VersionsToTest() {
 		t.Run(version, func(t *testing.T) {
 			java := oracle.Start(t, version, oracle.Single(server.Addr()))

@@ -29,9 +29,7 @@ func TestCorruption_EveryCall_WorksOrReturnsStateError(t *testing.T) {
 	server := servers.Single(t)
 	client := server.Client(t)
 
-	version, err := servers.VersionOf(t.Context(), client)
-	require.NoError(t, err)
-	r := &run{lacksCopy: version.Lacks(t, servers.CopyCommand),
+	r := &run{lacksCopy: servers.VersionOf(t, client).Lacks(t, servers.CopyCommand),
 		figures: ledger.Figures{Run: "corruption", Errors: map[string]int64{}}}
 	for round := range rounds {
 		r.round(t, client, round, rand.New(rand.NewPCG(seed, uint64(round))))

@@ -7,8 +7,6 @@ package leases_test
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -17,18 +15,10 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/tools/env"
+	"github.com/rratelimiter/rratelimiter/integration/tools/suite"
 )
 
-func TestMain(m *testing.M) {
-	if spec := os.Getenv(memberEnv); spec != "" {
-		if err := member(spec); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { suite.Processes(m, member) }
 
 const (
 	name     = "{shop}:leased"
@@ -54,7 +44,7 @@ func setRate(t *testing.T, redis rueidis.Client, r rratelimiter.Rate) *rratelimi
 	return l
 }
 
-// balance is what the value and the grants of the limiter in Redis add up to, read at one moment.
+// balance returns the sum of the limiter's value and grants in Redis, read atomically.
 func balance(ctx context.Context, redis rueidis.Client) (int64, error) {
 	const script = `
 local sum = tonumber(redis.call('GET', KEYS[1]))

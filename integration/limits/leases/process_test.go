@@ -26,15 +26,15 @@ func TestLease_ProcessStopped_EndsInTime(t *testing.T) {
 			l := setRate(t, redis, rratelimiter.Rate{Permits: 100_000_000, Interval: time.Minute})
 			p := startMember(t, task{Addr: server.Addr(), Lease: leased, End: time.Now().Add(20 * time.Second),
 				Often: 50, Pause: time.Millisecond, Warm: 10_000})
-			require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP))
+			require.NoError(t, p.Process.Signal(syscall.SIGSTOP))
 			stop := time.Now()
 			_, err := l.Delete(t.Context())
 			require.NoError(t, err)
 			time.Sleep(time.Until(stop.Add(stopped)))
 			resumed := time.Now()
-			require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))
+			require.NoError(t, p.Process.Signal(syscall.SIGCONT))
 
-			r := p.report(t)
+			r := reportOf(t, p)
 			require.Contains(t, r.Error, "not initialized")
 			var late time.Duration
 			uses := 0
@@ -62,8 +62,8 @@ func TestLease_ProcessKilled_PermitsReturn(t *testing.T) {
 		l := setRate(t, redis, rratelimiter.Rate{Permits: 1_000_000, Interval: interval})
 		p := startMember(t, task{Addr: server.Addr(), Lease: lease, End: time.Now().Add(10 * time.Second), Often: 50,
 			Pause: time.Millisecond, Warm: 1000})
-		require.NoError(t, p.cmd.Process.Kill())
-		require.Error(t, p.cmd.Wait())
+		require.NoError(t, p.Process.Kill())
+		require.Error(t, p.Wait())
 		killed := time.Now()
 		free, err := l.AvailablePermits(t.Context())
 		require.NoError(t, err)

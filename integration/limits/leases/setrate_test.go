@@ -26,7 +26,7 @@ func TestLease_JavaSetsRate_BoundsTheExcess(t *testing.T) {
 		asked := time.Now()
 		require.NoError(t, java.SetRateArgs(t.Context(), oracle.Rate{Permits: after, Interval: interval}, keep))
 		set := time.Now()
-		r := p.report(t)
+		r := reportOf(t, p)
 		require.Empty(t, r.Error)
 
 		span := permits(r.Grants, asked.Add(-lease), asked)

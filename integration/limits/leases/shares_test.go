@@ -9,6 +9,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+	"github.com/rratelimiter/rratelimiter/integration/tools/suite"
 )
 
 // busy takes all permits that come back; idle takes 50 permits a second.
@@ -63,13 +64,13 @@ func shares(t *testing.T, interval time.Duration, tasks ...task) (granted [][]in
 		rratelimiter.Rate{Permits: permitsIn(interval), Interval: interval})
 	begin := time.Now().Add(500 * time.Millisecond)
 	end := begin.Add(duration)
-	var members []*process
+	var members []*suite.Process
 	for _, spec := range tasks {
 		spec.Addr, spec.Lease, spec.Begin, spec.End = server.Addr(), 10*time.Millisecond, begin, end
 		members = append(members, startMember(t, spec))
 	}
 	for _, p := range members {
-		r := p.report(t)
+		r := reportOf(t, p)
 		require.Empty(t, r.Error)
 		var each []int64
 		for from := begin; from.Before(end); from = from.Add(interval) {
