@@ -19,9 +19,9 @@ const (
 	driftStep     = driftInterval / 40 // between the calls of a busy limiter
 )
 
-// drift is one limiter whose value and grants another client brings out of driftStep, at the host's
-// present time. The Go Clients that make all other calls have a clock of their own, so that hours
-// release in a moment.
+// drift is one limiter that another client changes at the host's time, so that its value and grants
+// do not match. The Go Clients that make all other calls have a settable clock, so that hours pass
+// at once.
 type drift struct {
 	clients []*rratelimiter.Client
 	offset  atomic.Int64 // nanoseconds from the host's clock
@@ -68,91 +68,55 @@ type driftChange struct {
 	kind        rratelimiter.RateType
 	rate, after int64 // before and after the change
 	leases      bool
-	make        func(ctx context.Context, java *oracle.Limiter, other *rratelimiter.Limiter) error
+	make        func(ctx context.Context, change driftChange, java *oracle.Limiter, other *rratelimiter.Limiter) error
 }
 
 func driftChanges() []driftChange {
 	const overall, perClient = rratelimiter.Overall, rratelimiter.PerClient
-	golang := func(kind rratelimiter.RateType, permits int64) rratelimiter.Rate {
-		return rratelimiter.Rate{Type: kind, Permits: permits, Interval: driftInterval}
+	release := func(permits int64) func(context.Context, driftChange, *oracle.Limiter, *rratelimiter.Limiter) error {
+		return func(ctx context.Context, _ driftChange, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
+			return l.Release(ctx, permits)
+		}
 	}
-	java := func(kind oracle.RateType, permits int64) oracle.Rate {
-		return oracle.Rate{Type: kind, Permits: permits, Interval: driftInterval}
+	java := func(call func(context.Context, *oracle.Limiter, oracle.Rate) error) func(context.Context, driftChange,
+		*oracle.Limiter, *rratelimiter.Limiter) error {
+		return func(ctx context.Context, change driftChange, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
+			rate := oracle.Rate{Type: oracle.Overall, Permits: change.after, Interval: driftInterval}
+			if change.kind == perClient {
+				rate.Type = oracle.PerClient
+			}
+			return call(ctx, l, rate)
+		}
 	}
+	javaSets := java(func(ctx context.Context, l *oracle.Limiter, rate oracle.Rate) error { return l.SetRate(ctx, rate) })
+	javaKeeps := java(func(ctx context.Context, l *oracle.Limiter, rate oracle.Rate) error {
+		return l.SetRateArgs(ctx, rate, true)
+	})
+	javaUpdates := java(func(ctx context.Context, l *oracle.Limiter, rate oracle.Rate) error {
+		_, err := l.UpdateRate(ctx, rate, true)
+		return err
+	})
+	golang := func(opts ...rratelimiter.SetRateOption) func(context.Context, driftChange, *oracle.Limiter,
+		*rratelimiter.Limiter) error {
+		return func(ctx context.Context, change driftChange, _ *oracle.Limiter, l *rratelimiter.Limiter) error {
+			return l.SetRate(ctx,
+				rratelimiter.Rate{Type: change.kind, Permits: change.after, Interval: driftInterval}, opts...)
+		}
+	}
+	goSets, goKeeps := golang(), golang(rratelimiter.KeepState())
 	return []driftChange{
-		{
-			name: "Java releases", rate: 100, after: 100,
-			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
-				return l.Release(ctx, 100)
-			},
-		},
-		{
-			name: "Java releases a part", rate: 100, after: 100,
-			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
-				return l.Release(ctx, 30)
-			},
-		},
-		{
-			name: "Java releases grants of several pages", rate: 1000, after: 1000,
-			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
-				return l.Release(ctx, 1000)
-			},
-		},
-		{
-			name: "Java releases, one of two Clients leases", rate: 100, after: 100, leases: true,
-			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
-				return l.Release(ctx, 100)
-			},
-		},
-		{
-			name: "Java lowers the rate and keeps the state", rate: 100, after: 10,
-			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
-				_, err := l.UpdateRate(ctx, java(oracle.Overall, 10), true)
-				return err
-			},
-		},
-		{
-			name: "Java raises the rate of several pages and keeps the state", rate: 1000, after: 1500,
-			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
-				return l.SetRateArgs(ctx, java(oracle.Overall, 1500), true)
-			},
-		},
-		{
-			name: "Java lowers a rate per client", kind: perClient, rate: 100, after: 10,
-			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
-				return l.SetRate(ctx, java(oracle.PerClient, 10))
-			},
-		},
-		{
-			name: "Java raises a rate per client and keeps the state", kind: perClient, rate: 10, after: 100,
-			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
-				return l.SetRateArgs(ctx, java(oracle.PerClient, 100), true)
-			},
-		},
-		{
-			name: "Go lowers a rate per client", kind: perClient, rate: 100, after: 10,
-			make: func(ctx context.Context, _ *oracle.Limiter, l *rratelimiter.Limiter) error {
-				return l.SetRate(ctx, golang(perClient, 10), rratelimiter.KeepState())
-			},
-		},
-		{
-			name: "Go raises a rate per client", kind: perClient, rate: 10, after: 100,
-			make: func(ctx context.Context, _ *oracle.Limiter, l *rratelimiter.Limiter) error {
-				return l.SetRate(ctx, golang(perClient, 100))
-			},
-		},
-		{
-			name: "Go raises a rate per client, several pages", kind: perClient, rate: 1000, after: 3000,
-			make: func(ctx context.Context, _ *oracle.Limiter, l *rratelimiter.Limiter) error {
-				return l.SetRate(ctx, golang(perClient, 3000), rratelimiter.KeepState())
-			},
-		},
-		{
-			name: "Go lowers the rate and keeps the state", kind: overall, rate: 100, after: 10,
-			make: func(ctx context.Context, _ *oracle.Limiter, l *rratelimiter.Limiter) error {
-				return l.SetRate(ctx, golang(overall, 10), rratelimiter.KeepState())
-			},
-		},
+		{"Java releases", overall, 100, 100, false, release(100)},
+		{"Java releases a part", overall, 100, 100, false, release(30)},
+		{"Java releases grants of several pages", overall, 1000, 1000, false, release(1000)},
+		{"Java releases, one of two Clients leases", overall, 100, 100, true, release(100)},
+		{"Java lowers the rate and keeps the state", overall, 100, 10, false, javaUpdates},
+		{"Java raises the rate of several pages and keeps the state", overall, 1000, 1500, false, javaKeeps},
+		{"Java lowers a rate per client", perClient, 100, 10, false, javaSets},
+		{"Java raises a rate per client and keeps the state", perClient, 10, 100, false, javaKeeps},
+		{"Go lowers a rate per client", perClient, 100, 10, false, goKeeps},
+		{"Go raises a rate per client", perClient, 10, 100, false, goSets},
+		{"Go raises a rate per client, several pages", perClient, 1000, 3000, false, goKeeps},
+		{"Go lowers the rate and keeps the state", overall, 100, 10, false, goKeeps},
 	}
 }
 
@@ -174,7 +138,7 @@ func (r *run) heals(t *testing.T, change driftChange) {
 		d.take(t, int(change.rate)/20)
 	}
 	d.offset.Store(0)
-	err := change.make(t.Context(), r.java.Limiter(d.name), rratelimiter.New(r.redis).Limiter(d.name))
+	err := change.make(t.Context(), change, r.java.Limiter(d.name), rratelimiter.New(r.redis).Limiter(d.name))
 	if errors.Is(err, oracle.ErrUnsupported) {
 		require.NotEqual(t, "4.7.0", r.version)
 		t.Logf("Redisson %s has no such call: nothing was tested", r.version)
