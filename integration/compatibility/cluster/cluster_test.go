@@ -1,5 +1,5 @@
-// Package cluster_test tests limiters that Go and Redisson share on a Redis Cluster of three
-// masters and three replicas. The cluster stays healthy here; integration/faults breaks it.
+// Package cluster_test tests limiters that Go and Redisson share on a healthy Redis Cluster of three
+// masters and three replicas.
 package cluster_test
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/suite"
 )
 
-// What all tests share: one cluster, which they never change, one Redisson and one Go client on it.
+// All tests share a cluster, a Redisson and a Client.
 var (
 	nodes    *servers.Cluster
 	version  servers.Version
@@ -34,42 +34,37 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// slotsOf asks the server for the slots of keys.
+// slotsOf returns the slots of keys.
 func slotsOf(t *testing.T, keys ...string) []int64 {
 	t.Helper()
-	ask := make(rueidis.Commands, len(keys))
+	commands := make(rueidis.Commands, len(keys))
 	for i, key := range keys {
-		ask[i] = redis.B().ClusterKeyslot().Key(key).Build()
+		commands[i] = redis.B().ClusterKeyslot().Key(key).Build()
 	}
 	slots := make([]int64, len(keys))
-	for i, answer := range redis.DoMulti(t.Context(), ask...) {
-		slot, err := answer.AsInt64()
+	for i, reply := range redis.DoMulti(t.Context(), commands...) {
+		slot, err := reply.AsInt64()
 		require.NoError(t, err)
 		slots[i] = slot
 	}
 	return slots
 }
 
-// keysOf are the five keys that a client of that id names for a limiter with an ordinary name or a
-// tag, as Redisson names them.
+// keysOf returns the five keys of a limiter. tagged is its name with a tag.
 func keysOf(name, tagged, id string) []string {
 	return []string{name, tagged + ":value", tagged + ":value:" + id, tagged + ":permits", tagged + ":permits:" + id}
 }
 
-// contents is what each of the keys holds, serialised by the server, with "" for a key that does
-// not exist.
+// contents returns the DUMP of each key, "" for a key that does not exist.
 func contents(t *testing.T, keys []string) []string {
 	t.Helper()
-	held := make([]string, len(keys))
+	dumps := make([]string, len(keys))
 	for i, key := range keys {
 		dump, err := redis.Do(t.Context(), redis.B().Dump().Key(key).Build()).ToString()
 		if !rueidis.IsRedisNil(err) {
 			require.NoError(t, err)
-		}
-		held[i] = strconv.Quote(dump)
-		if dump == "" {
-			held[i] = ""
+			dumps[i] = strconv.Quote(dump)
 		}
 	}
-	return held
+	return dumps
 }

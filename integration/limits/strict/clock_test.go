@@ -28,10 +28,8 @@ func TestPolicies_ClockJumps_GrantNothingTwice(t *testing.T) {
 		"Calendar":      {100, []limit.Policy{limit.Calendar{Permits: 100, Unit: limit.Day}}},
 		"SlidingWindow": {100, []limit.Policy{limit.SlidingWindow{Permits: 100, Interval: length}}},
 		"SlidingLog":    {100, []limit.Policy{limit.SlidingLog{Permits: 100, Interval: length}}},
-		"TokenBucket": {100,
-			[]limit.Policy{limit.TokenBucket{Capacity: 100, Refill: 100, Interval: length}}},
-		"LeakyBucket": {100,
-			[]limit.Policy{limit.LeakyBucket{Capacity: 100, Leak: 100, Interval: length}}},
+		"TokenBucket":   {100, []limit.Policy{limit.TokenBucket{Capacity: 100, Refill: 100, Interval: length}}},
+		"LeakyBucket":   {100, []limit.Policy{limit.LeakyBucket{Capacity: 100, Leak: 100, Interval: length}}},
 		"Smooth": {101,
 			[]limit.Policy{limit.Smooth{Permits: 100, Interval: length, Burst: length}}}, // one more, to be paid for
 		"Smooth, warming up":        {1, []limit.Policy{limit.Smooth{Permits: 100, Interval: length, WarmUp: length}}},
@@ -56,11 +54,11 @@ func TestPolicies_ClockJumps_GrantNothingTwice(t *testing.T) {
 				off  time.Duration
 				want int64
 			}{
-				{0, test.most}, {-time.Hour, 0}, {-time.Minute, 0}, {0, 0}, {time.Hour, test.most}, {0, 0}, {-time.Hour,
-					0}, {time.Hour, 0},
+				{0, test.most}, {-time.Hour, 0}, {-time.Minute, 0}, {0, 0}, {time.Hour, test.most}, {0, 0},
+				{-time.Hour, 0}, {time.Hour, 0},
 			} {
 				off.Store(int64(step.off))
-				s.crowd(0, always(limiters), tryAcquire, take, takeEach)
+				s.crowd(0, always(limiters), notWaiting...)
 				assert.Equal(t, step.want, s.granted.Load()-before, "at %v", step.off)
 				before = s.granted.Load()
 			}

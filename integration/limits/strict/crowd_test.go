@@ -62,7 +62,7 @@ func (s *scene) open(policies ...limit.Policy) (limiters []*limit.Limiter) {
 	return limiters
 }
 
-// way is how a caller takes permits.
+// way is a call that takes permits.
 type way func(context.Context, *limit.Limiter, int64) (bool, error)
 
 var (
@@ -88,9 +88,8 @@ var (
 	}
 )
 
-// crowd lets all callers take some permits at a time, each in one of the ways, at least three
-// times, until the time is over. The function now returns the limiters, one for each Client. crowd
-// returns what Redis granted.
+// crowd has all callers take permits, each by one of the ways, for a time and at least three times.
+// The function now returns the limiters, one for each Client. crowd returns the grants of Redis.
 func (s *scene) crowd(length time.Duration, now func() []*limit.Limiter, ways ...way) []grant {
 	s.Helper()
 	end := time.Now().Add(length)
@@ -123,7 +122,7 @@ func (s *scene) crowd(length time.Duration, now func() []*limit.Limiter, ways ..
 	return grants
 }
 
-// always is one limiter for each Client from the first moment to the last.
+// always returns the same limiters at any time.
 func always(limiters []*limit.Limiter) func() []*limit.Limiter {
 	return func() []*limit.Limiter { return limiters }
 }

@@ -12,39 +12,36 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Calls are dated when they leave, and one may overtake another. A grant counts at some moment of
-// its call.
+// The Client dates calls, and one may overtake another. A grant counts at some time of its call.
 func TestPolicies_HostClock_NoPermitTooMany(t *testing.T) {
 	server := servers.Single(t)
-	waiting := []way{tryAcquire, take, takeEach, acquire}
-	asking := waiting[:3]
-	slow := limit.TokenBucket{Capacity: permits, Refill: 2, Interval: interval}
+	const refill = 2
+	anyCall := func(grants []grant) float64 { return float64(inAnyCall(grants, interval)) }
 	for name, test := range map[string]struct {
 		ways   []way
 		policy limit.Policy
-		check  func(t *testing.T, grants []grant)
+		above  check
 	}{
-		"FixedWindow, aligned": {waiting, aligned, func(t *testing.T, grants []grant) {
-			fullUnits(t, grants, func(at time.Time) time.Time {
-				return time.UnixMilli(at.UnixMilli() - at.UnixMilli()%interval.Milliseconds())
-			})
-		}},
-		"SlidingWindow": {waiting, cells,
-			func(t *testing.T, grants []grant) { full(t, float64(inAnyCall(grants, interval))) }},
-		"SlidingLog": {waiting, log,
-			func(t *testing.T, grants []grant) { full(t, float64(inAnyCall(grants, interval))) }},
-		"TokenBucket": {asking, slow,
-			func(t *testing.T, grants []grant) { full(t, overStretches(grants, slow.Refill, interval)) }},
-		"LeakyBucket": {asking, limit.LeakyBucket{Capacity: slow.Capacity, Leak: slow.Refill, Interval: interval},
-			func(t *testing.T, grants []grant) {
-				full(t, overStretches(grants, slow.Refill, interval))
-			}},
+		"SlidingWindow": {waiting, cells, anyCall},
+		"SlidingLog":    {waiting, log, anyCall},
+		"TokenBucket": {notWaiting, limit.TokenBucket{Capacity: permits, Refill: refill, Interval: interval},
+			inEveryStretch(refill)},
+		"LeakyBucket": {notWaiting, limit.LeakyBucket{Capacity: permits, Leak: refill, Interval: interval},
+			inEveryStretch(refill)},
+		"FixedWindow, aligned": {waiting, aligned, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, server, time.Now)
 			limiters := s.open(test.policy)
 			require.NoError(t, limiters[0].Reset(t.Context()))
-			test.check(t, s.crowd(length, always(limiters), test.ways...))
+			grants := s.crowd(length, always(limiters), test.ways...)
+			if test.above != nil {
+				full(t, test.above(grants))
+				return
+			}
+			fullUnits(t, grants, func(at time.Time) time.Time {
+				return time.UnixMilli(at.UnixMilli() - at.UnixMilli()%interval.Milliseconds())
+			})
 		})
 	}
 }
@@ -59,7 +56,7 @@ func TestCalendar_DaysPass_EachGrantsItsQuota(t *testing.T) {
 	clock := func() time.Time { return first.Add(time.Since(started) * (24 * time.Hour / day)) }
 	s := newScene(t, servers.Single(t), clock)
 	limiters := s.open(limit.Calendar{Permits: permits, Unit: limit.Day, In: berlin})
-	grants := s.crowd(2*length, always(limiters), tryAcquire, take, takeEach)
+	grants := s.crowd(2*length, always(limiters), notWaiting...)
 	days := make(map[time.Time]bool)
 	fullUnits(t, grants, func(at time.Time) time.Time {
 		year, month, date := at.In(berlin).Date()
@@ -70,8 +67,8 @@ func TestCalendar_DaysPass_EachGrantsItsQuota(t *testing.T) {
 	require.Greater(t, len(days), 3)
 }
 
-// fullUnits says that no window got a permit too many, and that one was full. What is granted over
-// the end of one, to a call that was overtaken, is of the next one.
+// fullUnits asserts that no window got a permit too many, and that one was full. A grant to a call
+// that was overtaken at the end of a window belongs to the next window.
 func fullUnits(t *testing.T, grants []grant, begin func(time.Time) time.Time) {
 	t.Helper()
 	assert.LessOrEqual(t, inUnits(grants, begin), int64(0), "permits too many")
