@@ -12,6 +12,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 	"github.com/rratelimiter/rratelimiter/integration/tools/suite"
 )
 
@@ -50,9 +51,10 @@ func slotsOf(t *testing.T, keys ...string) []int64 {
 	return slots
 }
 
-// keysOf returns the five keys of a limiter. tagged is its name with a tag.
-func keysOf(name, tagged, id string) []string {
-	return []string{name, tagged + ":value", tagged + ":value:" + id, tagged + ":permits", tagged + ":permits:" + id}
+// keysOf returns the five keys of a limiter of the Client.
+func keysOf(name string) []string {
+	keys := state.KeysOf(name, client.ID())
+	return keys[:]
 }
 
 // contents returns the DUMP of each key, "" for a key that does not exist.

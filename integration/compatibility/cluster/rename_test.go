@@ -61,7 +61,7 @@ func TestRename_SameSlot_MovesAllKeys(t *testing.T) {
 	for call, move := range moves {
 		t.Run(call, func(t *testing.T) {
 			from, to := "{tenant9}:old", "{tenant9}:new"
-			fromKeys, toKeys := keysOf(from, from, client.ID()), keysOf(to, to, client.ID())
+			fromKeys, toKeys := keysOf(from), keysOf(to)
 			l := limiterWithAllKeys(t, from)
 			before := contents(t, fromKeys)
 			for i, dump := range before {
@@ -98,7 +98,7 @@ func TestRename_NameTaken_ReplacesAllKeysOrNone(t *testing.T) {
 	for call, move := range moves {
 		t.Run(call, func(t *testing.T) {
 			from, to := "{tenant9}:old", "{tenant9}:new"
-			fromKeys, toKeys := keysOf(from, from, client.ID()), keysOf(to, to, client.ID())
+			fromKeys, toKeys := keysOf(from), keysOf(to)
 			l := limiterWithAllKeys(t, from)
 			limiterWithAllKeys(t, to)
 			// The replaced limiter has a key that the moved one lacks.
@@ -137,7 +137,7 @@ func TestRename_OtherSlot_ReturnsErrCrossSlot(t *testing.T) {
 	for call, move := range moves {
 		t.Run(call, func(t *testing.T) {
 			from, to := "{tenant9}:here", "{tenant10}:there"
-			keys := append(keysOf(from, from, client.ID()), keysOf(to, to, client.ID())...)
+			keys := append(keysOf(from), keysOf(to)...)
 			l := limiterWithAllKeys(t, from)
 			limiterWithAllKeys(t, to)
 			before := contents(t, keys)
@@ -164,7 +164,7 @@ func TestRename_OtherSlot_ReturnsErrCrossSlot(t *testing.T) {
 func TestRename_KeysInDifferentSlots_ReturnsErrCrossSlot(t *testing.T) {
 	ctx := t.Context()
 	l := limiterWithAllKeys(t, "{tenant9}:good")
-	keys := keysOf("{tenant9}:good", "{tenant9}:good", client.ID())
+	keys := keysOf("{tenant9}:good")
 	before := contents(t, keys)
 	for call, move := range moves {
 		for _, bad := range badNames {

@@ -73,14 +73,14 @@ func TestPolicies_ServerClock_NoPermitTooMany(t *testing.T) {
 		policies []limit.Policy
 		checks   []check
 	}{
-		"FixedWindow":               {waiting, []limit.Policy{window}, []check{inEveryWindow(interval, false)}},
-		"FixedWindow, aligned":      {waiting, []limit.Policy{aligned}, []check{inEveryWindow(interval, true)}},
-		"SlidingWindow":             {waiting, []limit.Policy{cells}, []check{inEveryInterval}},
-		"SlidingLog":                {waiting, []limit.Policy{log}, []check{inEveryInterval}},
-		"TokenBucket":               {notWaiting, []limit.Policy{bucket}, []check{tokens}},
-		"TokenBucket, reserved too": {waiting, []limit.Policy{bucket}, []check{tokens}},
-		"LeakyBucket":               {notWaiting, []limit.Policy{leaky}, []check{leak}},
-		"LeakyBucket, reserved":     {reserving, []limit.Policy{leaky}, nil},
+		"FixedWindow":                  {waiting, []limit.Policy{window}, []check{inEveryWindow(interval, false)}},
+		"FixedWindow, aligned":         {waiting, []limit.Policy{aligned}, []check{inEveryWindow(interval, true)}},
+		"SlidingWindow":                {waiting, []limit.Policy{cells}, []check{inEveryInterval}},
+		"SlidingLog":                   {waiting, []limit.Policy{log}, []check{inEveryInterval}},
+		"TokenBucket":                  {notWaiting, []limit.Policy{bucket}, []check{tokens}},
+		"TokenBucket, reserved too":    {waiting, []limit.Policy{bucket}, []check{tokens}},
+		"LeakyBucket":                  {notWaiting, []limit.Policy{leaky}, []check{leak}},
+		"LeakyBucket, reserved":        {reserving, []limit.Policy{leaky}, nil},
 		"Smooth":                       {notWaiting, []limit.Policy{smooth}, []check{paidAt(smooth.Permits / 2)}},
 		"Smooth, reserved":             {reserving, []limit.Policy{smooth}, []check{paidAt(smooth.Permits / 2)}},
 		"Smooth, warming up, reserved": {reserving, []limit.Policy{warming}, []check{paidAt(0)}},

@@ -144,6 +144,11 @@ func (l *Ledger) Grants() []Grant {
 	return slices.Clone(l.grants)
 }
 
+// GrantedAfter reports whether a call that began after a time got its permits.
+func (l *Ledger) GrantedAfter(after time.Time) bool {
+	return slices.ContainsFunc(l.Grants(), func(g Grant) bool { return g.Start.After(after) })
+}
+
 // Permits is the sum of all grants.
 func (l *Ledger) Permits() (sum int64) {
 	l.mu.Lock()
