@@ -55,16 +55,12 @@ func TestExpire_Condition_AppliesToAllKeys(t *testing.T) {
 		return
 	}
 
-	set, err := theirs.ExpireIf(t.Context(), oracle.ExpireIfNotSet, time.Second)
-	require.NoError(t, err)
-	require.True(t, set)
+	requireTrue(t)(theirs.ExpireIf(t.Context(), oracle.ExpireIfNotSet, time.Second))
 	require.Greater(t, number(t, "PTTL", theirs.Name()), int64(3_000_000))
 	require.LessOrEqual(t, number(t, "PTTL", permitsKey(theirs.Name())), int64(1000),
 		"the grants die long before the configuration")
 
-	set, err = ours.Expire(t.Context(), time.Second, rratelimiter.IfNotSet)
-	require.NoError(t, err)
-	require.True(t, set)
+	requireTrue(t)(ours.Expire(t.Context(), time.Second, rratelimiter.IfNotSet))
 	for _, key := range []string{valueKey(ours.Name()), permitsKey(ours.Name())} {
 		require.InDelta(t, number(t, "PTTL", ours.Name()), number(t, "PTTL", key), 1000, key)
 	}

@@ -59,9 +59,7 @@ func TestRename_SameLimiter_KeepsItsName(t *testing.T) {
 	require.ErrorIs(t, err, rratelimiter.ErrNotInitialized)
 	requireFree(t, here.Limiter(ours+"2"), 6)
 	l = here.Limiter(ours + "2")
-	renamed, err := l.RenameNX(t.Context(), ours+"3")
-	require.NoError(t, err)
-	require.True(t, renamed)
+	requireTrue(t)(l.RenameNX(t.Context(), ours+"3"))
 	require.Equal(t, ours+"2", l.Name())
 }
 
@@ -71,14 +69,10 @@ func TestCopy_TakenPermits_CopiesAllKeys(t *testing.T) {
 		refuseToCopy(t, theirs, ours)
 		return
 	}
-	copied, err := java.Limiter(theirs).Copy(t.Context(), theirs+"2")
-	require.NoError(t, err)
-	require.True(t, copied)
+	requireTrue(t)(java.Limiter(theirs).Copy(t.Context(), theirs+"2"))
 	requireFree(t, java.Limiter(theirs+"2"), 10)
 
-	copied, err = here.Limiter(ours).Copy(t.Context(), ours+"2")
-	require.NoError(t, err)
-	require.True(t, copied)
+	requireTrue(t)(here.Limiter(ours).Copy(t.Context(), ours+"2"))
 	requireFree(t, here.Limiter(ours+"2"), 6)
 	requireFree(t, here.Limiter(ours), 6)
 }
@@ -112,14 +106,10 @@ func TestCopy_Replace_RemovesOldState(t *testing.T) {
 		return
 	}
 
-	copied, err := java.Limiter(theirs).CopyAndReplace(t.Context(), theirs+"2")
-	require.NoError(t, err)
-	require.True(t, copied)
+	requireTrue(t)(java.Limiter(theirs).CopyAndReplace(t.Context(), theirs+"2"))
 	require.Equal(t, []int64{15}, counts(t, permitsKey(theirs+"2")), "the old limiter's grants under the new rate")
 
-	copied, err = here.Limiter(ours).Copy(t.Context(), ours+"2", rratelimiter.Replace())
-	require.NoError(t, err)
-	require.True(t, copied)
+	requireTrue(t)(here.Limiter(ours).Copy(t.Context(), ours+"2", rratelimiter.Replace()))
 	require.Equal(t, []int64{4}, counts(t, permitsKey(ours+"2")))
 	requireFree(t, here.Limiter(ours+"2"), 6)
 }
@@ -136,14 +126,10 @@ func refuseToCopy(t *testing.T, theirs, ours string) {
 
 func TestUnlink_TakenPermits_RemovesAllKeys(t *testing.T) {
 	theirs, ours := takenOf(t)
-	unlinked, err := java.Limiter(theirs).Unlink(t.Context())
-	require.NoError(t, err)
-	require.True(t, unlinked)
+	requireTrue(t)(java.Limiter(theirs).Unlink(t.Context()))
 	require.Equal(t, int64(2), number(t, "EXISTS", theirs, valueKey(theirs), permitsKey(theirs)), "the state stays")
 
-	unlinked, err = here.Limiter(ours).Unlink(t.Context())
-	require.NoError(t, err)
-	require.True(t, unlinked)
+	requireTrue(t)(here.Limiter(ours).Unlink(t.Context()))
 	require.Zero(t, number(t, "EXISTS", ours, valueKey(ours), permitsKey(ours)))
 }
 
@@ -156,9 +142,7 @@ func TestTouch_StateAlone_TouchesAllKeys(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, touched, "the configuration alone")
 
-	touched, err = here.Limiter(ours).Touch(t.Context())
-	require.NoError(t, err)
-	require.True(t, touched, "the state counts")
+	requireTrue(t, "the state counts")(here.Limiter(ours).Touch(t.Context()))
 }
 
 func TestSizeInMemory_TakenPermits_CountsAllKeys(t *testing.T) {

@@ -169,9 +169,7 @@ type acquirer interface {
 
 func take(t testing.TB, l acquirer, permits int64) {
 	t.Helper()
-	granted, err := l.TryAcquire(t.Context(), permits)
-	require.NoError(t, err)
-	require.True(t, granted, "%d permits were denied", permits)
+	requireTrue(t, "%d permits were denied", permits)(l.TryAcquire(t.Context(), permits))
 }
 
 // takeInTurn takes permits, one grant after the other, so that each is a second older than the
@@ -181,6 +179,16 @@ func takeInTurn(t *testing.T, l acquirer, key string, permits ...int64) {
 	for _, n := range permits {
 		take(t, l, n)
 		age(t, key, time.Second)
+	}
+}
+
+// requireTrue returns a function that requires the results true and no error.
+func requireTrue(t testing.TB, message ...any) func(bool, error) {
+	t.Helper()
+	return func(ok bool, err error) {
+		t.Helper()
+		require.NoError(t, err)
+		require.True(t, ok, message...)
 	}
 }
 

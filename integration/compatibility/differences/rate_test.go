@@ -15,17 +15,13 @@ func TestUpdateRate_TakenAboveNewRate_KeepsTheExcess(t *testing.T) {
 	takeInTurn(t, theirs, permitsKey(theirs.Name()), 3, 7)
 	takeInTurn(t, ours, permitsKey(ours.Name()), 3, 7)
 
-	updated, err := theirs.UpdateRate(t.Context(), inJava(perMinute(4)), true)
-	require.NoError(t, err)
-	require.True(t, updated)
+	requireTrue(t)(theirs.UpdateRate(t.Context(), inJava(perMinute(4)), true))
 	require.Equal(t, int64(0), value(t, theirs.Name()))
 	ageOldest(t, permitsKey(theirs.Name()), 1, time.Minute)
 	take(t, theirs, 3)
 	require.Equal(t, []int64{7, 3}, counts(t, permitsKey(theirs.Name())), "3 granted on top of 7, at a rate of 4")
 
-	updated, err = ours.UpdateRate(t.Context(), perMinute(4), rratelimiter.KeepState())
-	require.NoError(t, err)
-	require.True(t, updated)
+	requireTrue(t)(ours.UpdateRate(t.Context(), perMinute(4), rratelimiter.KeepState()))
 	require.Equal(t, int64(-6), value(t, ours.Name()))
 	requireFree(t, ours, 0)
 	ageOldest(t, permitsKey(ours.Name()), 1, time.Minute)
@@ -74,9 +70,7 @@ func TestSetRate_KeepAliveRemoved_RemovesTheExpiry(t *testing.T) {
 	for _, key := range []string{ours.Name(), valueKey(ours.Name()), permitsKey(ours.Name())} {
 		require.Equal(t, int64(-1), number(t, "PTTL", key), key)
 	}
-	set, err := ours.Expire(t.Context(), time.Hour)
-	require.NoError(t, err)
-	require.True(t, set)
+	requireTrue(t)(ours.Expire(t.Context(), time.Hour))
 	require.NoError(t, ours.SetRate(t.Context(), perMinute(20)))
 	require.Positive(t, number(t, "PTTL", ours.Name()), "what Expire set stays")
 }
@@ -96,9 +90,7 @@ func TestSetRate_TypeChanged_RemovesState(t *testing.T) {
 	require.False(t, exists(t, valueKey(ours.Name())))
 	require.False(t, exists(t, permitsKey(ours.Name())))
 	take(t, ours, 4)
-	updated, err := ours.UpdateRate(t.Context(), perMinute(10))
-	require.NoError(t, err)
-	require.True(t, updated)
+	requireTrue(t)(ours.UpdateRate(t.Context(), perMinute(10)))
 	require.False(t, exists(t, clientValueKey(ours.Name(), here.ID())))
 	require.False(t, exists(t, clientPermitsKey(ours.Name(), here.ID())))
 }

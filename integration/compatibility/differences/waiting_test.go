@@ -27,9 +27,7 @@ func TestTryAcquireWithin_AllPermits_WaitsOnce(t *testing.T) {
 
 	spread(theirs.Name())
 	asked := scripts(t, func() {
-		granted, err := theirs.TryAcquireWithin(t.Context(), 10, 10*time.Second)
-		require.NoError(t, err)
-		require.True(t, granted)
+		requireTrue(t)(theirs.TryAcquireWithin(t.Context(), 10, 10*time.Second))
 	})
 	require.Greater(t, asked, int64(2), "once for each grant that expires; only the last one succeeds")
 
@@ -38,9 +36,7 @@ func TestTryAcquireWithin_AllPermits_WaitsOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, decision.RetryAfter, first+2*apart, "not the first of the five grants")
 	asked = scripts(t, func() {
-		granted, err := ours.TryAcquireWithin(t.Context(), 10, 10*time.Second)
-		require.NoError(t, err)
-		require.True(t, granted)
+		requireTrue(t)(ours.TryAcquireWithin(t.Context(), 10, 10*time.Second))
 	})
 	require.Equal(t, int64(2), asked, "at the start, and when the permits are there")
 }
@@ -52,9 +48,7 @@ func TestTryAcquireWithin_MinusOneMillisecond_TriesOnce(t *testing.T) {
 	granted, err := theirs.TryAcquireWithin(t.Context(), 1, -2*time.Millisecond)
 	require.NoError(t, err)
 	require.False(t, granted, "any other negative timeout is one try")
-	granted, err = theirs.TryAcquireWithin(t.Context(), 1, -time.Millisecond)
-	require.NoError(t, err)
-	require.True(t, granted, "it has waited for the permit")
+	requireTrue(t, "it has waited for the permit")(theirs.TryAcquireWithin(t.Context(), 1, -time.Millisecond))
 
 	take(t, ours, 1)
 	asked := scripts(t, func() {
@@ -71,13 +65,11 @@ func TestTryAcquireWithin_TimeoutDuringCall_ReleasesPermits(t *testing.T) {
 	const timeout = 100 * time.Millisecond
 
 	ask(t, "CLIENT", "PAUSE", "600")
-	granted, err := theirs.TryAcquireWithin(t.Context(), 1, timeout)
-	require.NoError(t, err)
-	require.True(t, granted, "though the timeout has ended")
+	requireTrue(t, "though the timeout has ended")(theirs.TryAcquireWithin(t.Context(), 1, timeout))
 
 	ask(t, "CLIENT", "PAUSE", "600")
 	began := time.Now()
-	granted, err = ours.TryAcquireWithin(t.Context(), 1, timeout)
+	granted, err := ours.TryAcquireWithin(t.Context(), 1, timeout)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.False(t, granted)
 	require.Less(t, time.Since(began), 500*time.Millisecond)

@@ -78,8 +78,8 @@ func TestRedisson_Killed_FailsItsCalls(t *testing.T) {
 func TestOpen_NoServer_Fails(t *testing.T) {
 	server := servers.Single(t)
 	require.NoError(t, server.Kill())
-	_, err := oracle.Open(t.Context(), "4.7.0", oracle.Single(server.Addr()), oracle.WithTimeout(time.Second),
-		oracle.WithRetryAttempts(0))
+	_, err := oracle.Open(t.Context(), "4.7.0", oracle.Single(server.Addr()),
+		oracle.WithTimeout(10*time.Second), oracle.WithRetryAttempts(0))
 	require.ErrorIs(t, err, oracle.ErrEnded)
 	require.ErrorContains(t, err, "Unable to connect")
 }
