@@ -113,8 +113,8 @@ type fixture struct {
 	server  servers.Version
 	redis   rueidis.Client
 	java    *oracle.Redisson
-	golang  *rratelimiter.Client // counts under the id of Redisson
-	own     *rratelimiter.Client // counts under an id of its own
+	golang  *rratelimiter.Client // has the id of Redisson
+	own     *rratelimiter.Client // has another id
 
 	steps int
 	lacks map[calls.Op]int // steps that Go made for Java, since the release lacks the call
@@ -258,7 +258,7 @@ func (w *fixture) shortenClientState(t *testing.T, keys state.Keys, s *state.Sta
 	}
 }
 
-// shortenOwn subtracts an interval and a day from a longer time to live.
+// shortenTTL subtracts an interval and a day from a longer time to live.
 func shortenTTL(s *state.State, ttl *int64) bool {
 	interval, err := strconv.ParseInt(s.Config["interval"], 10, 64)
 	slack := interval + 24*time.Hour.Milliseconds()

@@ -9,17 +9,17 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// requireGrantedAt takes a permit and checks which clock dated the grant, and whether the server's
-// was asked at all.
-func requireGrantedAt(t *testing.T, l acquirer, name string, clock func() time.Time, serverAsked bool) {
+// requireGrantedAt takes a permit and checks which clock the grant has, and whether the call read
+// the server's clock.
+func requireGrantedAt(t *testing.T, l acquirer, name string, clock func() time.Time, serverRead bool) {
 	t.Helper()
-	before, asked := clock().UnixMilli(), server.Calls(t, "time")
+	before, reads := clock().UnixMilli(), server.Calls(t, "time")
 	take(t, l, 1)
 	after := clock().UnixMilli()
 	score := scores(t, permitsKey(name))[0]
 	require.GreaterOrEqual(t, score, before)
 	require.LessOrEqual(t, score, after)
-	require.Equal(t, serverAsked, server.Calls(t, "time") > asked)
+	require.Equal(t, serverRead, server.Calls(t, "time") > reads)
 }
 
 func TestTryAcquire_EachClock_DatesTheGrant(t *testing.T) {

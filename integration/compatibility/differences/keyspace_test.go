@@ -9,7 +9,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// takenOf opens a pair of limiters of which 4 of 10 permits are taken.
+// takenOf returns the names of two limiters with 4 of 10 permits taken.
 func takenOf(t *testing.T) (theirs, ours string) {
 	t.Helper()
 	a, b := pair(t, perMinute(10))
@@ -66,7 +66,7 @@ func TestRename_SameLimiter_KeepsItsName(t *testing.T) {
 func TestCopy_TakenPermits_CopiesAllKeys(t *testing.T) {
 	theirs, ours := takenOf(t)
 	if version.Lacks(t, servers.CopyCommand) {
-		refuseToCopy(t, theirs, ours)
+		requireNoCopy(t, theirs, ours)
 		return
 	}
 	requireTrue(t)(java.Limiter(theirs).Copy(t.Context(), theirs+"2"))
@@ -91,8 +91,7 @@ func TestCopy_MissingLimiter_ReturnsErrNotInitialized(t *testing.T) {
 	require.False(t, copied)
 }
 
-// A limiter that is copied over another one: what was taken of that one must not count against the
-// copy.
+// A limiter is copied over another one, whose taken permits must not count against the copy.
 func TestCopy_Replace_RemovesOldState(t *testing.T) {
 	theirs, ours := takenOf(t)
 	for _, name := range []string{theirs + "2", ours + "2"} {
@@ -101,7 +100,7 @@ func TestCopy_Replace_RemovesOldState(t *testing.T) {
 		take(t, old, 15)
 	}
 	if version.Lacks(t, servers.CopyCommand) {
-		refuseToCopy(t, theirs, ours)
+		requireNoCopy(t, theirs, ours)
 		require.Equal(t, []int64{15}, counts(t, permitsKey(ours+"2")))
 		return
 	}
@@ -114,8 +113,8 @@ func TestCopy_Replace_RemovesOldState(t *testing.T) {
 	requireFree(t, here.Limiter(ours+"2"), 6)
 }
 
-// refuseToCopy shows both sides on a server without COPY, where ours says what is missing.
-func refuseToCopy(t *testing.T, theirs, ours string) {
+// requireNoCopy requires that both libraries reject a copy on a server without COPY.
+func requireNoCopy(t *testing.T, theirs, ours string) {
 	t.Helper()
 	_, err := java.Limiter(theirs).CopyAndReplace(t.Context(), theirs+"2")
 	require.ErrorContains(t, err, "unknown command")

@@ -19,14 +19,14 @@ func TestTryAcquire_ZeroOrNegativePermits_AreRejected(t *testing.T) {
 	take(t, theirs, -5)
 	require.Equal(t, int64(15), value(t, theirs.Name()), "more than the rate of 10 is free")
 
-	asked := scripts(t, func() {
+	sent := scripts(t, func() {
 		for _, permits := range []int64{0, -5} {
 			_, err := ours.TryAcquire(t.Context(), permits)
 			require.ErrorIs(t, err, rratelimiter.ErrInvalidPermits)
 			require.ErrorIs(t, ours.Acquire(t.Context(), permits), rratelimiter.ErrInvalidPermits)
 		}
 	})
-	require.Zero(t, asked, "nothing is sent")
+	require.Zero(t, sent, "nothing is sent")
 	requireFree(t, ours, 10)
 }
 
@@ -39,12 +39,12 @@ func TestTryAcquire_PermitsAboveMember_AreRejected(t *testing.T) {
 	age(t, permitsKey(theirs.Name()), time.Minute)
 	requireFree(t, theirs, rate-permits+5)
 
-	asked := scripts(t, func() {
+	sent := scripts(t, func() {
 		_, err := ours.TryAcquire(t.Context(), permits)
 		require.ErrorIs(t, err, rratelimiter.ErrInvalidPermits)
 		require.ErrorIs(t, ours.Acquire(t.Context(), permits), rratelimiter.ErrInvalidPermits)
 	})
-	require.Zero(t, asked, "nothing is sent")
+	require.Zero(t, sent, "nothing is sent")
 	take(t, ours, math.MaxUint32)
 	require.Equal(t, []int64{math.MaxUint32}, counts(t, permitsKey(ours.Name())))
 	requireFree(t, ours, rate-math.MaxUint32)
@@ -60,12 +60,12 @@ func TestSetRate_RateAboveLuaNumber_IsRejected(t *testing.T) {
 	age(t, permitsKey(theirs.Name()), time.Minute)
 	requireFree(t, theirs, rate-1)
 
-	asked := scripts(t, func() {
+	sent := scripts(t, func() {
 		require.ErrorIs(t, here.Limiter(t.Name()).SetRate(t.Context(), perMinute(rate)), rratelimiter.ErrInvalidRate)
 	})
-	require.Zero(t, asked)
+	require.Zero(t, sent)
 	require.False(t, exists(t, t.Name()))
-	// One that a Java program has set:
+	// A rate that a Java program has set:
 	_, err := here.Limiter(theirs.Name()).TryAcquire(t.Context(), 1)
 	var state *rratelimiter.StateError
 	require.ErrorAs(t, err, &state)

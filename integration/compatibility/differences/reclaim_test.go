@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// many is more grants than one call of ours reclaims, by several times.
+// many is several times the number of grants that a call of this library reclaims.
 const many = 2000
 
-// onePage is the most grants that one call of ours reclaims.
+// onePage is the most grants that a call of this library reclaims.
 const onePage = 256
 
-// fill puts one-permit grants into a limiter, many expired ones and one that is not.
+// fill adds grants of one permit to a limiter: many expired ones and one other.
 func fill(t *testing.T, name string) {
 	t.Helper()
 	add := redis.B().Zadd().Key(permitsKey(name)).ScoreMember()
@@ -41,20 +41,21 @@ func TestTryAcquire_ManyExpiredGrants_ReclaimsOnePage(t *testing.T) {
 	fill(t, ours.Name())
 
 	require.Equal(t, int64(1), scripts(t, func() { take(t, theirs, 1) }))
-	require.Len(t, counts(t, permitsKey(theirs.Name())), 2, "all are given back in the one call")
+	require.Len(t, counts(t, permitsKey(theirs.Name())), 2, "one call reclaims all")
 
 	require.Equal(t, int64(1), scripts(t, func() { take(t, ours, 1) }))
-	require.Len(t, counts(t, permitsKey(ours.Name())), many+2-onePage, "a page of them in a call")
+	require.Len(t, counts(t, permitsKey(ours.Name())), many+2-onePage, "one call reclaims a page")
 	require.Equal(t, int64(onePage-1), value(t, ours.Name()))
 
-	// A call that needs more permits than a page reclaims goes on in further calls, each as small.
+	// A call that needs more permits than a page reclaims continues with further calls of the same
+	// size.
 	calls := scripts(t, func() { take(t, ours, many-1) })
 	require.GreaterOrEqual(t, calls, int64(many/onePage))
 	require.Equal(t, int64(0), value(t, ours.Name()))
 	deny(t, ours, 1)
 }
 
-// If even the newest grant has expired, nothing is read at all: the set is unlinked.
+// If the newest grant has expired, the script reads no grant and unlinks the set.
 func TestTryAcquire_AllGrantsExpired_UnlinksTheSet(t *testing.T) {
 	ours := here.Limiter(t.Name())
 	require.NoError(t, ours.SetRate(t.Context(), perMinute(many+1)))

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ten permits are taken and released, and then the window that they were taken in is over.
+// Ten permits are taken and released, and then their window ends.
 func TestRelease_WindowOver_RateIsFree(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))
 
@@ -28,7 +28,7 @@ func TestRelease_WindowOver_RateIsFree(t *testing.T) {
 	deny(t, ours, 1)
 }
 
-// The same if the permits are taken again before: no call asks for the free permits.
+// The permits are taken again before the window ends. No call reads the free permits.
 func TestRelease_PermitsTakenAgain_WindowHoldsTheRate(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))
 

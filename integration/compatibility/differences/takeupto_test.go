@@ -7,9 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTakeUpTo_AnyState_IsThatOfTryAcquire: Redisson has no such call. The state is, but for the
-// random bytes of a member, that of its tryAcquire for as many permits, and Redisson goes on with
-// it.
+// Redisson has no such call. Except for the random bytes of a member, the state is that of its
+// tryAcquire for the granted permits, and Redisson reads it.
 func TestTakeUpTo_AnyState_IsThatOfTryAcquire(t *testing.T) {
 	rate := perMinute(10)
 	rate.KeepAlive = time.Hour

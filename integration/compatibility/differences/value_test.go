@@ -9,8 +9,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// Another client lowers the rate of a PerClient limiter. The value of this one, which it cannot
-// name, stays what it was.
+// Another client lowers the rate of a PerClient limiter. It cannot change this client's value.
 func TestTryAcquire_ValueAboveRate_CountsGrants(t *testing.T) {
 	high := perMinute(50)
 	high.Type = rratelimiter.PerClient
@@ -32,7 +31,7 @@ func TestTryAcquire_ValueAboveRate_CountsGrants(t *testing.T) {
 	deny(t, ours, 1)
 }
 
-// Permits were released, and the grants that Redisson leaves in the set return besides.
+// Permits were released, and the grants that Redisson keeps in the set return as well.
 func TestTryAcquire_ReturnedPermitsAboveRate_StayFree(t *testing.T) {
 	theirs, ours := java.Limiter(t.Name()+" in Java"), here.Limiter(t.Name()+" here")
 	for _, name := range []string{theirs.Name(), ours.Name()} {
@@ -46,10 +45,10 @@ func TestTryAcquire_ReturnedPermitsAboveRate_StayFree(t *testing.T) {
 
 	deny(t, theirs, 8)
 	require.Equal(t, int64(4), value(t, theirs.Name()),
-		"the rate less the 6 in the window: half of what was released is gone")
+		"the rate less the 6 in the window: half of the released permits are lost")
 
 	take(t, ours, 8)
-	require.Equal(t, int64(0), value(t, ours.Name()), "all that was released, beside the 2 that were not")
+	require.Equal(t, int64(0), value(t, ours.Name()), "all released permits, besides the 2 others")
 	require.ElementsMatch(t, []int64{2, 8}, counts(t, permitsKey(ours.Name())))
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// Five grants of 2 expire one by one, from half a second on and a fifth of a second apart. A caller
-// wants all 10 permits.
+// Five grants of 2 expire one after another, from half a second on and 0.2 s apart. The caller
+// requests all 10 permits.
 func TestTryAcquireWithin_AllPermits_WaitsOnce(t *testing.T) {
 	const first, apart = 500 * time.Millisecond, 200 * time.Millisecond
 	theirs, ours := pair(t, perMinute(10))
@@ -26,19 +26,19 @@ func TestTryAcquireWithin_AllPermits_WaitsOnce(t *testing.T) {
 	}
 
 	spread(theirs.Name())
-	asked := scripts(t, func() {
+	sent := scripts(t, func() {
 		requireTrue(t)(theirs.TryAcquireWithin(t.Context(), 10, 10*time.Second))
 	})
-	require.Greater(t, asked, int64(2), "once for each grant that expires; only the last one succeeds")
+	require.Greater(t, sent, int64(2), "one for each expired grant; only the last one succeeds")
 
 	spread(ours.Name())
 	decision, err := ours.Take(t.Context(), 10)
 	require.NoError(t, err)
 	require.Greater(t, decision.RetryAfter, first+2*apart, "not the first of the five grants")
-	asked = scripts(t, func() {
+	sent = scripts(t, func() {
 		requireTrue(t)(ours.TryAcquireWithin(t.Context(), 10, 10*time.Second))
 	})
-	require.Equal(t, int64(2), asked, "at the start, and when the permits are there")
+	require.Equal(t, int64(2), sent, "at the start, and when the permits are free")
 }
 
 func TestTryAcquireWithin_MinusOneMillisecond_TriesOnce(t *testing.T) {
@@ -51,15 +51,15 @@ func TestTryAcquireWithin_MinusOneMillisecond_TriesOnce(t *testing.T) {
 	requireTrue(t, "it has waited for the permit")(theirs.TryAcquireWithin(t.Context(), 1, -time.Millisecond))
 
 	take(t, ours, 1)
-	asked := scripts(t, func() {
+	sent := scripts(t, func() {
 		granted, err = ours.TryAcquireWithin(t.Context(), 1, -time.Millisecond)
 		require.NoError(t, err)
 		require.False(t, granted)
 	})
-	require.Equal(t, int64(1), asked, "one try")
+	require.Equal(t, int64(1), sent, "one try")
 }
 
-// The server answers half a second later than the timeout ends.
+// The server replies half a second after the timeout.
 func TestTryAcquireWithin_TimeoutDuringCall_ReleasesPermits(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))
 	const timeout = 100 * time.Millisecond
@@ -73,8 +73,8 @@ func TestTryAcquireWithin_TimeoutDuringCall_ReleasesPermits(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.False(t, granted)
 	require.Less(t, time.Since(began), 500*time.Millisecond)
-	require.Eventually(t, func() bool { // once the server goes on
+	require.Eventually(t, func() bool { // when the server continues
 		free, err := ours.AvailablePermits(t.Context())
 		return err == nil && free == 10
-	}, 5*time.Second, 10*time.Millisecond, "the permit goes back")
+	}, 5*time.Second, 10*time.Millisecond, "the permit is released")
 }

@@ -58,8 +58,7 @@ func counts(t *testing.T, r *oracle.Redisson) {
 	require.ErrorContains(t, got.Err, "RateLimiter is not initialized")
 }
 
-// To start thousands of threads takes longer than many a run. They call, but nothing counts before
-// Count.
+// Thousands of threads start slowly. They call from the start, but nothing counts before Count.
 func countsNothing(t *testing.T, r *oracle.Redisson) {
 	one := r.Limiter("late-0")
 	require.NoError(t, one.SetRate(t.Context(), oracle.Rate{Permits: 1, Interval: time.Hour}))

@@ -14,14 +14,13 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// The captured acquire script can be replayed: run again with its own keys and arguments it takes
-// permits again.
+// The captured acquire script takes permits again when it runs with its own keys and arguments.
 func TestCaptureScript_TryAcquire_CanBeReplayed(t *testing.T) {
 	server := servers.Single(t)
 	l := oracle.Start(t, "4.7.0", oracle.Single(server.Addr())).Limiter("captured")
 	_, err := l.TrySetRate(t.Context(), oracle.Rate{Permits: 10, Interval: time.Hour})
 	require.NoError(t, err)
-	// Twice: the second time the client thinks that the server knows the script.
+	// Twice: the second time the client believes that the server has the script.
 	for range 2 {
 		script, keys, args, err := oracle.CaptureScript(t.Context(), server.Addr(), func() {
 			granted, err := l.TryAcquire(t.Context(), 2)
@@ -38,7 +37,7 @@ func TestCaptureScript_TryAcquire_CanBeReplayed(t *testing.T) {
 
 		eval := append([]string{"EVAL", script, strconv.Itoa(len(keys))}, append(keys, args...)...)
 		_, err = server.Do(t.Context(), eval...)
-		// A grant answers nil, which rueidis hands over as an error.
+		// A grant replies nil, which rueidis returns as an error.
 		require.True(t, rueidis.IsRedisNil(err), "%v", err)
 	}
 	free, err := l.AvailablePermits(t.Context())
