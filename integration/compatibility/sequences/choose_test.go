@@ -35,7 +35,7 @@ var (
 			return b().Eval().Script(`if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'rate', '4') end`).
 				Numkeys(1).Key(k[state.Config]).Build()
 		}}
-	madeByOld = event{"a release before 3.38 had made the limiter",
+	madeByOld = event{"a release before 3.38 made the limiter",
 		func(b func() rueidis.Builder, k state.Keys) rueidis.Completed {
 			return b().Hdel().Key(k[state.Config]).Field("keepAliveTime").Build()
 		}}
@@ -56,7 +56,7 @@ func (r *run) apply(ctx context.Context, t *testing.T, lp *limiterPair, e event)
 	})
 }
 
-// rate is a call that sets a random rate.
+// rate returns a call that sets a random rate.
 func (r *run) rate(op calls.Op, lp *limiterPair) calls.Call {
 	c := calls.Call{Op: op, PerClient: lp.client, Permits: 4 + r.random.Int64N(30),
 		Interval: time.Duration(3+r.random.IntN(60))*tick + half}
@@ -72,7 +72,7 @@ func (r *run) rate(op calls.Op, lp *limiterPair) calls.Call {
 	return c
 }
 
-// choose returns the next call, one that mostly changes something.
+// choose returns the next call. Most calls change the state.
 func (r *run) choose(lp *limiterPair, before outcome) []calls.Call {
 	if len(lp.next) > 0 {
 		c := lp.next[0]
@@ -105,8 +105,8 @@ func (r *run) choose(lp *limiterPair, before outcome) []calls.Call {
 	default:
 		n = -r.random.Int64N(2)
 	}
-	// No two are equal on one limiter, even after several ticks: which of two equal times is
-	// greater depends on the speed of the machine.
+	// No two expiries of a limiter are equal, even after several ticks: the order of two equal times
+	// depends on the speed of the machine.
 	lp.expiries++
 	expiry := func(op calls.Op) calls.Call {
 		return calls.Call{Op: op,
@@ -171,7 +171,7 @@ func (r *run) choose(lp *limiterPair, before outcome) []calls.Call {
 	panic("unreachable")
 }
 
-// simultaneous returns requests of callers at one moment, each TryAcquire or Take: mostly for fewer
+// simultaneous returns requests of simultaneous callers, each TryAcquire or Take: mostly for fewer
 // permits than are free, some for more than the rate.
 func (r *run) simultaneous(rate, free int64) []calls.Call {
 	requests := make([]calls.Call, 3+r.random.IntN(8))
@@ -188,7 +188,7 @@ func (r *run) simultaneous(rate, free int64) []calls.Call {
 		case r.chance(8):
 			c.Permits = rate + 1
 		}
-		// More are rejected before the request is sent, and the requests of one call sum to no more.
+		// A Client rejects more permits, and the requests of one call sum to no more.
 		c.Permits = min(c.Permits, mostPermits/int64(len(requests)))
 		requests[i] = c
 	}

@@ -31,8 +31,8 @@ type drift struct {
 
 func (d *drift) now() time.Time { return time.Now().Add(time.Duration(d.offset.Load())) }
 
-// take advances the clock by a step and takes up to most permits, one by one and by each Client in
-// turn. It ends after some denials: a large set is counted over several calls.
+// take advances the clock by a step and requests up to most permits, one by one and by each Client
+// in turn. It ends after some denials: a large set is counted over several calls.
 func (d *drift) take(t *testing.T, most int) {
 	t.Helper()
 	d.offset.Add(int64(driftStep))
@@ -49,14 +49,14 @@ func (d *drift) take(t *testing.T, most int) {
 	}
 }
 
-// Java, or another Go Client, changes a busy limiter so that value and grants do not add up to the
-// rate. After that, only Go calls it. Every window that begins an interval later holds at most the
-// rate, and in every such window the rate can be taken.
+// Java or another Go Client changes a busy limiter, so that the value and the grants do not match.
+// After that, only Go calls it. Every window that begins an interval later holds at most the rate,
+// and in every such window the rate can be taken.
 func TestDrift_EachChange_IsCorrected(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *run) {
 		for _, change := range driftChanges() {
 			t.Run(change.name, func(t *testing.T) {
-				r.heals(t, change)
+				r.requireCorrection(t, change)
 			})
 		}
 	})
@@ -120,8 +120,8 @@ func driftChanges() []driftChange {
 	}
 }
 
-// heals makes a limiter busy, changes it, and checks the windows that follow.
-func (r *run) heals(t *testing.T, change driftChange) {
+// requireCorrection makes a limiter busy, changes it, and checks the windows after that.
+func (r *run) requireCorrection(t *testing.T, change driftChange) {
 	t.Helper()
 	d := &drift{name: "drift"}
 	d.offset.Store(int64(-driftInterval - driftStep))
@@ -162,7 +162,7 @@ func (r *run) heals(t *testing.T, change driftChange) {
 	require.NoError(t, err)
 }
 
-// check wants at most rate permits in every interval from first on, and at least so many in every
+// check requires at most rate permits in every interval from first on, and at least rate in every
 // longer period.
 func (d *drift) check(t *testing.T, first time.Time, longer time.Duration, rate int64) {
 	t.Helper()

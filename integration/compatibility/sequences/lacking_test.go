@@ -15,8 +15,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// served reports whether the server has what a call needs. If it has not, each side reports this
-// when it makes the call, and nothing of its limiter changes.
+// served reports whether the server has the feature that a call needs. If not, it requires that
+// each library reports this and changes nothing.
 func served(ctx context.Context, t *testing.T, redis rueidis.Client, server servers.Version, call calls.Call,
 	libraries map[calls.Library]state.Keys) bool {
 	t.Helper()

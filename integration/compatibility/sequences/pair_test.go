@@ -18,7 +18,7 @@ type limiterPair struct {
 	next     []calls.Call // to be made before others
 }
 
-// testLimiter is a limiter with two names. It may be renamed or copied from one to the other, and
+// testLimiter is a limiter with two names. A call may rename or copy it from one to the other, and
 // swap exchanges them.
 type testLimiter struct {
 	name, other string
@@ -37,7 +37,7 @@ func (lp *limiterPair) each(do func(w *testLimiter)) {
 // swap makes the following calls use the limiters of the other names.
 func (lp *limiterPair) swap() {
 	lp.each(func(w *testLimiter) { w.name, w.other = w.other, w.name })
-	lp.log("the other name")
+	lp.log("the limiter of the other name")
 }
 
 func (r *run) newPair(title string) *limiterPair {
