@@ -119,9 +119,7 @@ func (l *load) javaBursts() {
 			l.t.Errorf("the Java side has ended: %v", err)
 			return
 		}
-		for _, g := range got.Grants {
-			l.javas.Granted(ledger.Grant{Start: g.Start, End: g.End, Permits: g.Permits, Who: "java"})
-		}
+		got.Book(l.javas)
 		time.Sleep(800 * time.Millisecond)
 	}
 }

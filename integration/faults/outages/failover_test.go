@@ -1,6 +1,7 @@
 package outages
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -59,4 +60,45 @@ func TestOutage_ReplicaBehind_BoundsTheLoss(t *testing.T) {
 	outcome := load.Recover()
 	outcome.Require(outcome.mostOfLostMaster())
 	require.Positive(t, outcome.lost, "nothing was lost, so this test has shown nothing")
+}
+
+// An operator makes the replica of the limiter's master the new master, for maintenance of the old
+// one. The old one stops, hands over all that it has, and only then does the new one serve: nothing
+// is lost, and no window is too full.
+func TestOutage_ManualFailover_NoPermitIsLost(t *testing.T) {
+	cluster := servers.NewCluster(t)
+	slot, _, replica := limiterSlot(t, cluster)
+	load := Start(t, "CLUSTER FAILOVER", OnCluster(cluster))
+
+	load.Run(time.Second)
+	load.Break()
+	command(t, replica, "CLUSTER", "FAILOVER")
+	cluster.AwaitMaster(t, slot, replica)
+	outcome := load.Recover()
+	outcome.Require(Most{"CLUSTERDOWN": outcome.once(), "READONLY": outcome.once(), cut: outcome.onceEach(),
+		deadline: outcome.once()})
+}
+
+// The master dies, and the sentinels make one of its two replicas the new one. The limiter may have
+// lost what the master granted in its last moments, as in a cluster. This is at most what the
+// replica that is furthest behind lacks.
+func TestOutage_SentinelMasterKilled_BoundsTheLoss(t *testing.T) {
+	sentinel := servers.NewSentinel(t)
+	load := Start(t, "kill -9 of the master under sentinels", OnSentinel(sentinel))
+
+	load.Run(time.Second)
+	master, err := sentinel.Master(t.Context())
+	require.NoError(t, err)
+	load.Break()
+	require.NoError(t, master.Kill())
+	var known []time.Time
+	for _, server := range sentinel.Servers() {
+		if server != master {
+			known = append(known, NewestGrant(t, server, Name))
+		}
+	}
+	load.MayLose(slices.MinFunc(known, time.Time.Compare), time.Now())
+	sentinel.AwaitOtherMaster(t, master)
+	outcome := load.Recover()
+	outcome.Require(Most{"READONLY": outcome.oftenBy(pause), refused: outcome.oftenBy(pause), cut: outcome.onceEach()})
 }
