@@ -11,9 +11,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// The master of the limiters' slot hands over to its replica, as an operator asks for: nothing is
-// lost. Then the new one is killed before it can, and the old one serves again: what the dead one
-// granted last may be forgotten, by all parts alike.
+// The master of the limiters' slot hands over to its replica, as an operator requests: nothing is
+// lost. Then the new master is killed, and the old one serves again: all parts may lose the same
+// last grants.
 func TestJoin_ClusterFailover_PartsAgree(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	slot, err := cluster.SlotOf(t.Context(), "{shop}")
@@ -30,7 +30,7 @@ func TestJoin_ClusterFailover_PartsAgree(t *testing.T) {
 		"UNBLOCKED"}
 	option := rueidis.ClientOption{InitAddress: cluster.Addrs()}
 
-	t.Run("asked for", func(t *testing.T) {
+	t.Run("requested", func(t *testing.T) {
 		_, replica := roles()
 		l := start(t, option)
 		time.Sleep(500 * time.Millisecond)

@@ -15,8 +15,8 @@ func single(addr string) rueidis.ClientOption {
 	return rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true}
 }
 
-// The server hangs for longer than any caller waits, and goes on where it was: it answers calls
-// whose callers have long gone, and what it granted them goes back.
+// The server hangs for longer than any caller waits, and resumes. It replies to calls whose callers
+// have gone, and their permits are released.
 func TestJoin_ServerPaused_PermitsAreReleased(t *testing.T) {
 	server := servers.Single(t)
 	l := start(t, single(server.Addr()))
@@ -29,7 +29,7 @@ func TestJoin_ServerPaused_PermitsAreReleased(t *testing.T) {
 	l.exactly()
 }
 
-// The script cache is emptied again and again, and no caller notices.
+// The script cache is emptied repeatedly, and no call fails.
 func TestJoin_ScriptFlush_HasNoEffect(t *testing.T) {
 	server := servers.Single(t)
 	l := start(t, single(server.Addr()))
@@ -42,8 +42,8 @@ func TestJoin_ScriptFlush_HasNoEffect(t *testing.T) {
 	l.exactly()
 }
 
-// The server is killed while it writes every change to its disk before it answers, and starts
-// again. What it answered it still knows.
+// The server is killed while it writes every change to its disk before the reply, and restarts. It
+// keeps every grant that it has replied.
 func TestJoin_ServerKilled_PartsAgree(t *testing.T) {
 	server := servers.Single(t, "--appendonly", "yes", "--appendfsync", "always")
 	l := start(t, single(server.Addr()))
@@ -59,7 +59,7 @@ func TestJoin_ServerKilled_PartsAgree(t *testing.T) {
 	require.Positive(t, l.keeping.book.Errors()["refused"])
 }
 
-// Every connection is cut, again and again.
+// Every connection is closed repeatedly.
 func TestJoin_ConnectionsCut_PartsAgree(t *testing.T) {
 	server := servers.Single(t)
 	l := start(t, single(server.Addr()))
@@ -73,7 +73,7 @@ func TestJoin_ConnectionsCut_PartsAgree(t *testing.T) {
 	require.Positive(t, l.keeping.book.Errors()["cut"])
 }
 
-// Calls are carried out and their replies are lost with their connections, again and again.
+// Calls take effect and their replies are lost with their connections, repeatedly.
 func TestJoin_RepliesLost_PartsAgree(t *testing.T) {
 	server := servers.Single(t)
 	disturbed := proxy.Start(t, server.Addr())
@@ -86,5 +86,5 @@ func TestJoin_RepliesLost_PartsAgree(t *testing.T) {
 	}
 	l.awaitGrants(time.Now())
 	taken, granted, _ := l.finish(loss{}, "cut")
-	require.Greater(t, taken["quota"], granted, "no reply was lost, so this test has shown nothing")
+	require.Greater(t, taken["quota"], granted, "no reply was lost")
 }

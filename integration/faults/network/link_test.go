@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Connections that are reset again and again while calls are under way.
+// Connections are reset repeatedly during calls.
 func TestNetwork_ConnectionsCut_NoPermitIsLost(t *testing.T) {
 	l := newLink(t, manyConnections)
 	l.load(500*time.Millisecond, func() {
@@ -24,7 +24,7 @@ func TestNetwork_ConnectionsCut_NoPermitIsLost(t *testing.T) {
 	require.Positive(t, kinds["cut"])
 }
 
-// A network that is gone for a while: nothing listens, then it is back.
+// The network fails for a while: nothing listens, then it is back.
 func TestNetwork_Outage_NoPermitIsLost(t *testing.T) {
 	l := newLink(t, manyConnections)
 	addr := l.proxy.Listen
@@ -42,8 +42,7 @@ func TestNetwork_Outage_NoPermitIsLost(t *testing.T) {
 	require.Positive(t, kinds["cut"]+kinds["refused"])
 }
 
-// Connections end in the middle of what Redis sends. Replies are lost though the calls were carried
-// out, and no caller knows which.
+// Connections end in the middle of replies. Replies are lost although the calls took effect.
 func TestNetwork_ReplyCutShort_NoPermitIsLost(t *testing.T) {
 	l := newLink(t, manyConnections)
 	l.proxy.Disturb(t, "limit_data", "downstream", `"bytes": 1500`)
@@ -52,9 +51,9 @@ func TestNetwork_ReplyCutShort_NoPermitIsLost(t *testing.T) {
 	require.Positive(t, kinds["cut"])
 }
 
-// Connections look open while nothing passes, as after a firewall has dropped their state. Calls
-// end with their contexts. Once the link works again, the connections that were given up are
-// replaced.
+// Connections stay open but transfer nothing, as after a firewall has dropped their state. Calls
+// end with their contexts. When the link works again, rueidis replaces the connections that it
+// closed.
 func TestNetwork_HalfOpenConnection_IsGivenUp(t *testing.T) {
 	l := newLink(t, manyConnections)
 	l.load(500*time.Millisecond, func() {
@@ -72,7 +71,7 @@ func TestNetwork_HalfOpenConnection_IsGivenUp(t *testing.T) {
 	require.Positive(t, kinds["deadline"])
 }
 
-// Without a deadline a call waits for as long as rueidis waits for a connection, and then says so.
+// Without a deadline a call fails when rueidis closes its connection.
 func TestNetwork_HalfOpenWithoutDeadline_IsGivenUp(t *testing.T) {
 	l := newLink(t, manyConnections)
 	l.proxy.Disturb(t, "timeout", "upstream", `"timeout": 0`)
@@ -91,8 +90,7 @@ func TestNetwork_HalfOpenWithoutDeadline_IsGivenUp(t *testing.T) {
 	l.end(t, "half-open connection, no deadline")
 }
 
-// A slow link whose delay changes from packet to packet: everything takes longer and nothing fails
-// but for impatience.
+// A slow link with jitter: calls take longer and fail only at their deadlines.
 func TestNetwork_LatencyAndJitter_NoCallFails(t *testing.T) {
 	l := newLink(t, manyConnections)
 	l.proxy.Disturb(t, "latency", "upstream", `"latency": 20, "jitter": 15`)
@@ -104,8 +102,7 @@ func TestNetwork_LatencyAndJitter_NoCallFails(t *testing.T) {
 	}
 }
 
-// A link so slow that most callers have gone before their answer arrives: what it brings them goes
-// back.
+// The link is so slow that most callers have gone before their reply. Their permits are released.
 func TestNetwork_LateReplies_PermitsAreReleased(t *testing.T) {
 	l := newLink(t, manyConnections)
 	l.proxy.Disturb(t, "latency", "downstream", `"latency": 300, "jitter": 100`)

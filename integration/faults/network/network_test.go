@@ -1,5 +1,5 @@
-// Package network_test puts a faulty network between the limiter and Redis. Each test file has one
-// kind of fault.
+// Package network_test puts a faulty network between the limiter and Redis. Each test has one kind
+// of fault.
 //
 // A monitor and a second client observe Redis directly.
 package network_test

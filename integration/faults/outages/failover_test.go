@@ -10,9 +10,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// The limiter's master dies, and the cluster makes its replica the new one. Redis replicates after
-// it has answered: what the master granted in its last moments the replica may never have heard of.
-// The limiter has forgotten these grants, and nothing else.
+// The limiter's master is killed, and the cluster makes its replica the new one. Redis replicates
+// after its reply, so the replica may lack the master's last grants. The limiter loses these grants
+// and nothing else.
 func TestOutage_MasterKilled_BoundsTheLoss(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	slot, master, replica := limiterSlot(t, cluster)
@@ -27,8 +27,8 @@ func TestOutage_MasterKilled_BoundsTheLoss(t *testing.T) {
 	outcome.Require(outcome.mostOfLostMaster())
 }
 
-// mostOfLostMaster is how many calls may fail while a cluster makes another master: those under way
-// at once, and all that come until then.
+// mostOfLostMaster returns how many calls may fail while a cluster elects another master: those
+// under way, and all that arrive until then.
 func (o *Outcome) mostOfLostMaster() Most {
 	return Most{
 		cut: o.onceEach(), dead: o.onceEach(), deadline: o.oftenBy(within), refused: o.oftenBy(pause),
@@ -37,18 +37,16 @@ func (o *Outcome) mostOfLostMaster() Most {
 	}
 }
 
-// The same with a replica that has received nothing for a third of the interval when its master
-// dies, as on a broken link. An operator makes it the master at once. All that the old master
-// granted in that time is lost: a window may hold as much more than the rate, and no more than
-// that.
+// The replica has received nothing for a third of the interval when its master is killed, as on a
+// broken link. An operator makes it the master at once. All grants of the old master in that time
+// are lost. A window may hold as many permits above the rate, and no more.
 func TestOutage_ReplicaBehind_BoundsTheLoss(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	slot, master, replica := limiterSlot(t, cluster)
 	load := Start(t, "kill -9 of the master, takeover by a replica 300 ms behind", OnCluster(cluster))
 
 	load.Run(time.Second)
-	// A master without a password refuses a replica that sends one, so that the link cannot come
-	// back.
+	// A master without a password rejects a replica that sends one, so the link stays broken.
 	command(t, replica, "CONFIG", "SET", "masterauth", "wrong")
 	command(t, replica, "CLIENT", "KILL", "TYPE", "master")
 	load.Run(300 * time.Millisecond)
@@ -59,12 +57,11 @@ func TestOutage_ReplicaBehind_BoundsTheLoss(t *testing.T) {
 	cluster.AwaitMaster(t, slot, replica)
 	outcome := load.Recover()
 	outcome.Require(outcome.mostOfLostMaster())
-	require.Positive(t, outcome.lost, "nothing was lost, so this test has shown nothing")
+	require.Positive(t, outcome.lost, "nothing was lost")
 }
 
-// An operator makes the replica of the limiter's master the new master, for maintenance of the old
-// one. The old one stops, hands over all that it has, and only then does the new one serve: nothing
-// is lost, and no window is too full.
+// An operator makes the replica of the limiter's master the new master. The old one stops and hands
+// over all its data before the new one serves: nothing is lost, and no window exceeds the rate.
 func TestOutage_ManualFailover_NoPermitIsLost(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	slot, _, replica := limiterSlot(t, cluster)
@@ -79,9 +76,9 @@ func TestOutage_ManualFailover_NoPermitIsLost(t *testing.T) {
 		deadline: outcome.once()})
 }
 
-// The master dies, and the sentinels make one of its two replicas the new one. The limiter may have
-// lost what the master granted in its last moments, as in a cluster. This is at most what the
-// replica that is furthest behind lacks.
+// The master is killed, and the sentinels make one of its two replicas the new one. As in a
+// cluster, the limiter may lose the master's last grants: at most those that the replica furthest
+// behind lacks.
 func TestOutage_SentinelMasterKilled_BoundsTheLoss(t *testing.T) {
 	sentinel := servers.NewSentinel(t)
 	load := Start(t, "kill -9 of the master under sentinels", OnSentinel(sentinel))

@@ -1,4 +1,4 @@
-// Package outages runs a load of Go and Java callers on one limiter while Redis fails. Each test file
+// Package outages runs a load of Go and Java callers on one limiter while Redis fails. Each test
 // has one fault.
 //
 // A test starts a Load, causes and repairs a fault, and stops the Load. The Outcome has the results

@@ -11,9 +11,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// A server that stands alone hangs for three seconds, longer than any caller is willing to wait:
-// its connections stay open and nothing answers. Each call ends with its context. When the server
-// wakes up it answers calls whose callers have long gone: what it grants them goes back.
+// A single server hangs for three seconds, longer than any caller waits: its connections stay open
+// and no reply comes. Each call ends with its context. When the server resumes, it replies to
+// cancelled calls, and their permits are released.
 func TestOutage_ServerPaused_PermitsAreReleased(t *testing.T) {
 	server := servers.Single(t)
 	load := Start(t, "SIGSTOP of the only server for 3 s", OnSingle(server))
@@ -28,9 +28,9 @@ func TestOutage_ServerPaused_PermitsAreReleased(t *testing.T) {
 	require.Positive(t, outcome.goBooks.Errors()[deadline], "no call met the paused server")
 }
 
-// In a cluster three seconds are enough for the others to give the limiter's slot to its replica.
-// The old master resumes and does not know this yet. It grants what waited in its sockets, and
-// loses all of that when it becomes the new master's replica.
+// In a cluster, three seconds are enough for the replica to take over the limiter's slot. The old
+// master resumes before it knows this. It runs the calls that waited in its sockets, and loses
+// their grants when it becomes a replica.
 func TestOutage_MasterPaused_ReplicaTakesOver(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	slot, master, replica := limiterSlot(t, cluster)
@@ -53,9 +53,9 @@ func TestOutage_MasterPaused_ReplicaTakesOver(t *testing.T) {
 	require.Positive(t, outcome.goBooks.Errors()[deadline], "no call met the paused server")
 }
 
-// A server without persistence crashes and comes back empty. The limiter is gone, and every call
-// reports this until its rate is set again. It starts with all permits free: a window that spans
-// the crash may hold one more rate, and no more.
+// A server without persistence crashes and restarts empty. The limiter is gone, and every call
+// reports this until its rate is set again. Then all permits are free: a window that spans the
+// crash may hold at most twice the rate.
 func TestOutage_DataLoss_GrantsAtMostTwice(t *testing.T) {
 	server := servers.Single(t)
 	load := Start(t, "restart that lost the data", OnSingle(server))
@@ -75,9 +75,8 @@ func TestOutage_DataLoss_GrantsAtMostTwice(t *testing.T) {
 	require.Positive(t, outcome.goBooks.Errors()[notInitialized], "no caller noticed the loss")
 }
 
-// The servers are full and evict nothing. Redis refuses a call that would write more before it has
-// written anything, with an error that says so. Once there is room again, the limiter continues as
-// it was.
+// The servers are full and evict nothing. Redis rejects a call that would write before it writes
+// anything. When there is memory again, the limiter continues.
 func TestOutage_OutOfMemory_NothingIsWritten(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	load := Start(t, "maxmemory reached, noeviction", OnCluster(cluster))
@@ -85,7 +84,7 @@ func TestOutage_OutOfMemory_NothingIsWritten(t *testing.T) {
 	load.Run(time.Second)
 	load.Break()
 	for _, node := range cluster.Nodes() {
-		// One by one: before Redis 7.0 CONFIG SET takes no more.
+		// Before Redis 7.0, CONFIG SET takes one setting.
 		command(t, node, "CONFIG", "SET", "maxmemory-policy", "noeviction")
 		command(t, node, "CONFIG", "SET", "maxmemory", "1mb")
 	}
@@ -98,8 +97,8 @@ func TestOutage_OutOfMemory_NothingIsWritten(t *testing.T) {
 	require.Positive(t, outcome.goBooks.Errors()["OOM"], "the servers were never full")
 }
 
-// The script caches of all nodes are emptied, again and again. The next call of each script brings
-// its text along, and no caller notices.
+// The script caches of all nodes are emptied repeatedly. The next call of each script sends its
+// text, and no call fails.
 func TestOutage_ScriptFlush_HasNoEffect(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	load := Start(t, "SCRIPT FLUSH on all nodes, ten times", OnCluster(cluster))
@@ -117,9 +116,8 @@ func TestOutage_ScriptFlush_HasNoEffect(t *testing.T) {
 	outcome.Require(Most{})
 }
 
-// Every connection of every client is cut, ten times: those of Go and those of Java. A call whose
-// connection is cut may have been carried out or not; it fails and is never sent again, and what it
-// was granted comes back after the interval.
+// Every connection of every client, Go's and Java's, is closed ten times. A call under way may have
+// taken effect. It fails and is never sent again, and its permits return after the interval.
 func TestOutage_ConnectionsCut_CallsAreSentOnce(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	load := Start(t, "CLIENT KILL of all connections, ten times", OnCluster(cluster))
@@ -138,7 +136,7 @@ func TestOutage_ConnectionsCut_CallsAreSentOnce(t *testing.T) {
 		load.Repair()
 		load.Run(300 * time.Millisecond)
 	}
-	require.GreaterOrEqual(t, connections, int64(times), "there was hardly anything to cut")
+	require.GreaterOrEqual(t, connections, int64(times), "few connections were closed")
 	load.AwaitGrants(time.Now())
 	load.Run(2 * time.Second)
 
