@@ -1,8 +1,8 @@
-// Package leases_test puts callers with leases, in several Go clients and processes, and Redisson
-// on one limiter. It checks that the limiter stays strict: without faults, while Redis breaks, and
+// Package leases_test runs callers with leases, in several Clients and processes, and Redisson on
+// one limiter. It checks that the limiter keeps its rate: without faults, while Redis fails, and
 // while a process with a lease is stopped or killed.
 //
-// LEASE_LOAD is how long each load lasts, by default 3s.
+// LEASE_LOAD is the duration of each load, by default 3s.
 package leases_test
 
 import (
@@ -29,14 +29,14 @@ const (
 	settleTimeout = 60 * time.Second
 )
 
-// loadTime is how long a load lasts.
+// loadTime is the duration of a load.
 var loadTime = env.Duration("LEASE_LOAD", 3*time.Second)
 
 func single(addr string) rueidis.ClientOption {
 	return rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true}
 }
 
-// setRate opens a limiter without leases, and sets its rate.
+// setRate sets the rate of a limiter, and returns it without leases.
 func setRate(t *testing.T, redis rueidis.Client, r rratelimiter.Rate) *rratelimiter.Limiter {
 	t.Helper()
 	l := rratelimiter.New(redis).Limiter(name)

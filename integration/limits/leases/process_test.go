@@ -17,8 +17,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/suite"
 )
 
-// A process that holds a lease is stopped, and the limiter deleted meanwhile, so that whatever it
-// grants afterwards was leased before. That ends when the lease does, whenever the process goes on.
+// A process that holds a lease is stopped, and the limiter deleted meanwhile, so that later grants
+// come from the lease. These end with the lease, whenever the process resumes.
 func TestLease_ProcessStopped_EndsInTime(t *testing.T) {
 	const leased = 400 * time.Millisecond
 	server := servers.Single(t)
@@ -48,17 +48,16 @@ func TestLease_ProcessStopped_EndsInTime(t *testing.T) {
 					late = g.Start.Sub(stop)
 				}
 			}
-			t.Logf("%d uses after it went on, the last of them %v after it was stopped", uses, late)
+			t.Logf("%d uses after it resumed, the last of them %v after it was stopped", uses, late)
 			// The lease began before the process was stopped.
 			require.LessOrEqual(t, late, leased)
 			after += uses
 		})
 	}
-	require.Positive(t, after, "no process held a lease when it went on, so this has shown nothing")
+	require.Positive(t, after, "no process held a lease when it resumed")
 }
 
-// A process that dies with leases costs what it had leased until the window has passed, and leaves
-// nothing else.
+// The leased permits of a killed process return after the window, and no key remains.
 func TestLease_ProcessKilled_PermitsReturn(t *testing.T) {
 	server := servers.Single(t)
 	redis := servers.Connect(t, single(server.Addr()))
@@ -84,7 +83,7 @@ func TestLease_ProcessKilled_PermitsReturn(t *testing.T) {
 	}
 }
 
-// permits is how many permits were certainly granted from a moment on and before another one.
+// permits returns the permits of grants whose calls lie between two times.
 func permits(grants []ledger.Grant, from, to time.Time) (sum int64) {
 	for _, g := range grants {
 		if !g.Start.Before(from) && g.End.Before(to) {
@@ -94,8 +93,8 @@ func permits(grants []ledger.Grant, from, to time.Time) (sum int64) {
 	return sum
 }
 
-// Java lowers the rate while a Go process holds a lease of the old one. What is used beyond the new
-// rate is what was leased, and used before the lease's end.
+// Java lowers the rate while a Go process holds a lease of the old rate. Uses beyond the new rate
+// come from the lease, and end with it.
 func TestLease_JavaSetsRate_BoundsTheExcess(t *testing.T) {
 	const before, after = 20_000, 50
 	server := servers.Single(t)
@@ -105,31 +104,31 @@ func TestLease_JavaSetsRate_BoundsTheExcess(t *testing.T) {
 		l := setRate(t, redis, rratelimiter.Rate{Permits: before, Interval: interval})
 		p := startMember(t, task{Addr: server.Addr(), Lease: lease, End: time.Now().Add(2 * interval), Often: 20,
 			Pause: time.Millisecond, Warm: 1000})
-		asked := time.Now()
+		called := time.Now()
 		require.NoError(t, java.SetRateArgs(t.Context(), oracle.Rate{Permits: after, Interval: interval}, keep))
 		set := time.Now()
 		r := reportOf(t, p)
 		require.Empty(t, r.Error)
 
-		span := permits(r.Grants, asked.Add(-lease), asked)
+		span := permits(r.Grants, called.Add(-lease), called)
 		beyond := permits(r.Grants, set, set.Add(lease)) - after
 		late := permits(r.Grants, set.Add(lease), set.Add(interval))
 		t.Logf("keepState %t: from %d to %d permits in %v; the lease's span before held %d uses, that after %d beyond "+
 			"the new rate, the rest of the interval %d",
 			keep, before, after, interval, span, beyond, late)
-		if !keep { // with keepState Redisson forgets what was taken beyond the new rate, and lets more through, leases or not
+		if !keep { // with keepState Redisson forgets the excess and grants more, also without leases
 			require.LessOrEqual(t, late, int64(after), "once the leases have ended")
 		}
-		// A lease is of what was asked for in a span, and up to two overlap.
+		// A lease covers the requests of a span, and up to two overlap.
 		require.LessOrEqual(t, beyond, 4*span)
 		taken := permits(r.Grants, set, set.Add(interval))
-		require.Positive(t, taken, "the lease went on")
+		require.Positive(t, taken, "no use after the change")
 		_, err := l.Delete(t.Context())
 		require.NoError(t, err)
 	}
 }
 
-// busy takes all permits that come back; idle takes 50 permits a second.
+// busy takes all permits that return; idle takes 50 permits a second.
 var (
 	busy = task{}
 	idle = task{Often: 1, Pause: 20 * time.Millisecond}
@@ -146,8 +145,8 @@ func TestLease_BusyBesideIdle_BusyGetsTheRate(t *testing.T) {
 	require.GreaterOrEqual(t, 100*granted[0][len(granted[0])/2], 90*permitsIn(interval))
 }
 
-// Two processes that want more than the rate get similar shares. Intervals count in which the
-// machine ran both.
+// Two processes that request more than the rate get similar shares. Only intervals count in which
+// the machine ran both.
 func TestLease_EqualDemand_SimilarShares(t *testing.T) {
 	for name, demand := range map[string]task{"without pauses": busy,
 		"three times the rate": {Often: 12, Pause: time.Millisecond}} {
@@ -168,7 +167,7 @@ func TestLease_EqualDemand_SimilarShares(t *testing.T) {
 	}
 }
 
-// permitsIn is the rate of shares.
+// permitsIn returns the rate of shares.
 func permitsIn(interval time.Duration) int64 { return 4 * interval.Milliseconds() }
 
 // shares runs each task in a process for three seconds and returns the permits that each got in

@@ -13,9 +13,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// All callers switch to a policy with fewer permits for the same name, and later to a third one
-// with more. Permits taken before still count. No caller gets more than its own policy grants, and
-// no call fails.
+// All callers switch to a policy with fewer permits for the same name, and later to one with more.
+// Permits taken before still count. No caller gets more than its own policy grants, and no call
+// fails.
 func TestPolicies_PolicyChanged_TakenPermitsCount(t *testing.T) {
 	server := servers.Single(t)
 	for name, test := range map[string]struct {

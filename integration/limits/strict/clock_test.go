@@ -14,8 +14,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// One hour back, nothing is granted and no call fails. One hour forward, permits return as if the
-// hour had passed, and back again nothing more is granted.
+// One hour back, no permit is granted and no call fails. One hour forward, permits return as if the
+// hour had passed. Back again, no more permits are granted.
 func TestPolicies_ClockJumps_GrantNothingTwice(t *testing.T) {
 	const length = 10 * time.Minute
 	server := servers.Single(t)
