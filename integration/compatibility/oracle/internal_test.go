@@ -49,7 +49,7 @@ func TestHashSources_ChangedSource_Differs(t *testing.T) {
 	require.NotEqual(t, two, renamed)
 }
 
-func TestCompile_NoMaven_SaysWhatToInstall(t *testing.T) {
+func TestCompile_NoMaven_NamesThePackages(t *testing.T) {
 	t.Setenv("PATH", "")
 	require.ErrorContains(t, compile(t.Context(), t.TempDir(), "4.7.0"), "install Maven 3 and a JDK 17")
 }
