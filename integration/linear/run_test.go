@@ -85,7 +85,7 @@ func cut(t *testing.T, _ string, random *rand.Rand) {
 
 // elected has the times at which nodes became masters. A replica of Redis 7.0 that won an election
 // within the last seconds counts those votes again, and becomes master without a new election. It
-// loses what it is asked until its old master corrects it.
+// loses calls until its old master corrects it.
 var elected = make(map[string]time.Time)
 
 // electionEnd is the time after which a replica forgets an election, with the node timeout of

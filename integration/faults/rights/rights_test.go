@@ -57,7 +57,8 @@ func calls(l *rratelimiter.Limiter, r rratelimiter.Rate) []call {
 	higher.Permits, lower.Permits, lasting.KeepAlive = rate+5, rate-2, 3*interval
 	return []call{
 		{name: "TryAcquire", takes: 2, do: func(ctx context.Context) error { return errOf(l.TryAcquire(ctx, 2)) }},
-		{name: "TryAcquire of all", takes: rate, do: func(ctx context.Context) error { return errOf(l.TryAcquire(ctx, rate)) }},
+		{name: "TryAcquire of all", takes: rate,
+			do: func(ctx context.Context) error { return errOf(l.TryAcquire(ctx, rate)) }},
 		{name: "Take", takes: 2, do: func(ctx context.Context) error { return errOf(l.Take(ctx, 2)) }},
 		{name: "Take of all", takes: rate, do: func(ctx context.Context) error { return errOf(l.Take(ctx, rate)) }},
 		{name: "Acquire", takes: 1, do: func(ctx context.Context) error { return l.Acquire(ctx, 1) }},
