@@ -36,7 +36,7 @@ type contender struct {
 	name  string
 	pid   int                         // of its process, 0 for this one
 	ends  func(context.Context) error // completes pending work at the end of a turn; may be nil
-	calls  []call
+	calls []call
 	rates []float64
 	p99s  []time.Duration
 	cpu   []time.Duration // of all processes with Redis, per decision
