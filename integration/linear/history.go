@@ -32,7 +32,7 @@ const (
 	Reset            Call = "Reset"
 )
 
-// Input is what a caller asks for.
+// Input is a request of a caller.
 type Input struct {
 	Call    Call
 	Permits int64 // of SetRate the rate

@@ -2,10 +2,8 @@ package linear
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +17,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
 	"github.com/rratelimiter/rratelimiter/integration/tools/env"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+	"github.com/rratelimiter/rratelimiter/integration/tools/suite"
 )
 
 // What all histories share.
@@ -31,36 +30,14 @@ var (
 const clients = 3
 
 func TestMain(m *testing.M) {
-	code, err := testMain(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func testMain(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // the first build of Java's program
-	defer cancel()
-	if nodes, err = servers.OpenCluster(ctx); err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, nodes.Close()) }()
-	for range clients {
-		conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: nodes.Addrs()})
-		if err != nil {
-			return 0, err
+	suite.Main(m, func(t testing.TB) {
+		nodes = servers.NewCluster(t)
+		for range clients {
+			conns = append(conns, servers.Connect(t, rueidis.ClientOption{InitAddress: nodes.Addrs()}))
 		}
-		defer conn.Close()
-		conns = append(conns, conn)
-	}
-	// Redisson makes a call again whose reply was lost, and takes its permits twice.
-	redisson, err = oracle.Open(ctx, "4.7.0", oracle.Cluster(nodes.Addrs()...), oracle.WithRetryAttempts(0))
-	if err != nil {
-		return 0, err
-	}
-	defer redisson.Close()
-	return m.Run(), nil
+		// Redisson makes a call again whose reply was lost, and takes its permits twice.
+		redisson = oracle.Start(t, "4.7.0", oracle.Cluster(nodes.Addrs()...), oracle.WithRetryAttempts(0))
+	})
 }
 
 // histories returns how many histories a test checks: HISTORIES, or a number for daily runs.
@@ -108,7 +85,7 @@ func cut(t *testing.T, _ string, random *rand.Rand) {
 
 // elected has the times at which nodes became masters. A replica of Redis 7.0 that won an election
 // within the last seconds counts those votes again, and becomes master without a new election. It
-// loses what it is asked until its old master corrects it.
+// loses calls until its old master corrects it.
 var elected = make(map[string]time.Time)
 
 // electionEnd is the time after which a replica forgets an election, with the node timeout of

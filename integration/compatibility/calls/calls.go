@@ -1,5 +1,5 @@
-// Package calls makes the same call of a rate limiter from Go, through this library, and from Java,
-// through Redisson. It reports both results in the same words.
+// Package calls makes the same call of a rate limiter in Go, with this library, and in Java, with
+// Redisson. Both results have the same words.
 package calls
 
 import (
@@ -74,6 +74,8 @@ const (
 	SizeInMemory       Op = "sizeInMemory"
 )
 
+func (o Op) withoutInstant() Op { return Op(strings.TrimSuffix(string(o), "(instant)")) }
+
 // Ops are all calls.
 var Ops = []Op{
 	TrySetRate, SetRate, SetRateArgs, UpdateRate, GetConfig,
@@ -82,6 +84,30 @@ var Ops = []Op{
 	ExpireAtIfSet, ExpireAtIfNotSet, ExpireAtIfGreater, ExpireAtIfLess, ClearExpire, RemainTimeToLive, ExpireTime,
 	Exists, Delete, Unlink, Rename, RenameNX, Copy, CopyAndReplace, Touch, SizeInMemory,
 }
+
+// Of returns a call of permits.
+func Of(op Op, permits int64) Call { return Call{Op: op, Permits: permits} }
+
+// Just returns a call without arguments.
+func Just(op Op) Call { return Call{Op: op} }
+
+// Rate returns a call that sets a rate.
+func Rate(op Op, permits int64, interval time.Duration) Call {
+	return Call{Op: op, Permits: permits, Interval: interval}
+}
+
+// KeepAlive returns a call that sets a rate of 10 an hour with a keep-alive.
+func KeepAlive(op Op, d time.Duration) Call {
+	return Call{Op: op, Permits: 10, Interval: time.Hour, KeepAlive: d}
+}
+
+// KeepState returns a call that sets a rate and keeps the state.
+func KeepState(op Op, permits int64, interval time.Duration) Call {
+	return Call{Op: op, Permits: permits, Interval: interval, KeepState: true}
+}
+
+// Expiring returns a call with an expiry.
+func Expiring(op Op, d time.Duration) Call { return Call{Op: op, Expiry: d} }
 
 // Reply is the result of a call: "done", "true", "false", a number, a rate as "OVERALL 10/1m0s", a
 // time to live, or one of the errors below.
@@ -124,13 +150,60 @@ func (c Call) String() string {
 	return string(c.Op) + " [" + strings.Join(args, ", ") + "]"
 }
 
-func truth(yes bool, err error) (Reply, error) {
-	return Reply(fmt.Sprint(yes)), err
+// limiter has the methods that both libraries have.
+type limiter interface {
+	TryAcquire(ctx context.Context, permits int64) (bool, error)
+	TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error)
+	Acquire(ctx context.Context, permits int64) error
+	Release(ctx context.Context, permits int64) error
+	AvailablePermits(ctx context.Context) (int64, error)
+	ClearExpire(ctx context.Context) (bool, error)
+	Exists(ctx context.Context) (bool, error)
+	Delete(ctx context.Context) (bool, error)
+	Unlink(ctx context.Context) (bool, error)
+	Rename(ctx context.Context, newName string) error
+	RenameNX(ctx context.Context, newName string) (bool, error)
+	Touch(ctx context.Context) (bool, error)
+	SizeInMemory(ctx context.Context) (int64, error)
 }
 
-func number(n int64, err error) (Reply, error) {
-	return Reply(fmt.Sprint(n)), err
+// shared makes a call that both libraries have.
+func shared(ctx context.Context, l limiter, c Call) (Reply, error) {
+	switch c.Op {
+	case TryAcquire:
+		return truth(l.TryAcquire(ctx, c.Permits))
+	case TryAcquireUntil:
+		return truth(l.TryAcquireWithin(ctx, c.Permits, c.Timeout))
+	case Acquire:
+		return nothing(l.Acquire(ctx, c.Permits))
+	case Release:
+		return nothing(l.Release(ctx, c.Permits))
+	case AvailablePermits:
+		return number(l.AvailablePermits(ctx))
+	case ClearExpire:
+		return truth(l.ClearExpire(ctx))
+	case Exists:
+		return truth(l.Exists(ctx))
+	case Delete:
+		return truth(l.Delete(ctx))
+	case Unlink:
+		return truth(l.Unlink(ctx))
+	case Rename:
+		return nothing(l.Rename(ctx, c.NewName))
+	case RenameNX:
+		return truth(l.RenameNX(ctx, c.NewName))
+	case Touch:
+		return truth(l.Touch(ctx))
+	case SizeInMemory:
+		size, err := l.SizeInMemory(ctx)
+		return truth(size > 0, err)
+	}
+	return "", fmt.Errorf("no such call: %q", c.Op)
 }
+
+func truth(yes bool, err error) (Reply, error) { return Reply(fmt.Sprint(yes)), err }
+
+func number(n int64, err error) (Reply, error) { return Reply(fmt.Sprint(n)), err }
 
 func nothing(err error) (Reply, error) { return Done, err }
 

@@ -13,12 +13,12 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// Each release of Redisson plays the stories, and the calls that no story has.
+// Each release of Redisson runs the stories, and calls that no story has.
 func TestCalls_EveryRelease_GoAndJavaAgree(t *testing.T) {
 	eachVersion(t, func(t *testing.T, w *fixture) {
 		t.Run("InTurn", w.inTurn)
-		t.Run("GrantsOfTheOtherSide", w.grantsOfTheOtherSide)
-		t.Run("ClientsCountApart", w.clientsCountApart)
+		t.Run("OtherLibrarysGrants", w.otherLibrarysGrants)
+		t.Run("ClientsHaveOwnState", w.clientsHaveOwnState)
 		t.Run("Waits", w.waits)
 	})
 }
@@ -39,10 +39,10 @@ func (w *fixture) inTurn(t *testing.T) {
 	w.report(t)
 }
 
-// Releases 3.16.4 to 3.16.8 write the length of the random part in 8 bytes. They can read neither
-// our grants nor those of any later Redisson; this library and all others read theirs.
-func (w *fixture) grantsOfTheOtherSide(t *testing.T) {
-	ctx, name := t.Context(), w.version+"/come back"
+// Releases 3.16.4 to 3.16.8 write the length of the random part in 8 bytes. They can read no grant
+// of Go or of a later Redisson. Go and later releases read theirs.
+func (w *fixture) otherLibrarysGrants(t *testing.T) {
+	ctx, name := t.Context(), w.version+"/other library"
 	keys := state.KeysOf(name, w.java.ID())
 	golang, java := w.libraries(name)
 	want := calls.Reply("true")
@@ -55,10 +55,10 @@ func (w *fixture) grantsOfTheOtherSide(t *testing.T) {
 		want calls.Reply
 	}{
 		{java, setTen(calls.SetRate), calls.Done},
-		{java, take(calls.TryAcquire, 9), "true"},
-		{golang, take(calls.TryAcquire, 9), "true"},
-		{java, take(calls.TryAcquire, 9), want},
-		{golang, take(calls.TryAcquire, 9), "true"},
+		{java, calls.Of(calls.TryAcquire, 9), "true"},
+		{golang, calls.Of(calls.TryAcquire, 9), "true"},
+		{java, calls.Of(calls.TryAcquire, 9), want},
+		{golang, calls.Of(calls.TryAcquire, 9), "true"},
 	} {
 		got, err := step.by.Do(ctx, step.call)
 		require.NoError(t, err)
@@ -70,10 +70,10 @@ func (w *fixture) grantsOfTheOtherSide(t *testing.T) {
 	}
 }
 
-// Clients with ids of their own share the rate's definition and nothing else.
-func (w *fixture) clientsCountApart(t *testing.T) {
+// Clients with different ids share the rate and no state.
+func (w *fixture) clientsHaveOwnState(t *testing.T) {
 	ctx := t.Context()
-	l := w.own.Limiter(w.version + "/apart")
+	l := w.own.Limiter(w.version + "/clients")
 	golang, java := calls.Go(l), calls.Java(w.java.Limiter(l.Name()))
 	do := func(by calls.Library, call calls.Call, want calls.Reply) {
 		t.Helper()
@@ -81,13 +81,13 @@ func (w *fixture) clientsCountApart(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, got, "%v: %v", by, call)
 	}
-	keeps := func(goKeys, javaKeeps string) {
+	requireState := func(inGo, inJava string) {
 		t.Helper()
-		for id, want := range map[string]string{w.own.ID(): goKeys, w.java.ID(): javaKeeps} {
+		for id, want := range map[string]string{w.own.ID(): inGo, w.java.ID(): inJava} {
 			s, err := state.Read(ctx, w.redis, state.KeysOf(l.Name(), id))
 			require.NoError(t, err)
-			shortenOwn(&s, &s.Client.ValueTTL)
-			shortenOwn(&s, &s.Client.GrantsTTL)
+			shortenTTL(&s, &s.Client.ValueTTL)
+			shortenTTL(&s, &s.Client.GrantsTTL)
 			s.Config = nil
 			require.Equal(t, want, s.String())
 		}
@@ -96,35 +96,34 @@ func (w *fixture) clientsCountApart(t *testing.T) {
 	call.PerClient = true
 	do(java, call, "true")
 	do(golang, call, "false")
-	do(golang, take(calls.TryAcquire, 7), "true")
-	keeps("client value 3; client permits 7@0s", "nothing")
-	do(java, take(calls.TryAcquire, 10), "true")
-	keeps("client value 3; client permits 7@0s", "client value 0; client permits 10@0s")
-	do(golang, take(calls.TryAcquire, 4), "false")
-	do(golang, take(calls.TryAcquire, 3), "true")
-	do(java, just(calls.AvailablePermits), "0")
-	do(golang, just(calls.AvailablePermits), "0")
-	keeps("client value 0; client permits 7@0s 3@0s", "client value 0; client permits 10@0s")
+	do(golang, calls.Of(calls.TryAcquire, 7), "true")
+	requireState("client value 3; client permits 7@0s", "nothing")
+	do(java, calls.Of(calls.TryAcquire, 10), "true")
+	requireState("client value 3; client permits 7@0s", "client value 0; client permits 10@0s")
+	do(golang, calls.Of(calls.TryAcquire, 4), "false")
+	do(golang, calls.Of(calls.TryAcquire, 3), "true")
+	do(java, calls.Just(calls.AvailablePermits), "0")
+	do(golang, calls.Just(calls.AvailablePermits), "0")
+	requireState("client value 0; client permits 7@0s 3@0s", "client value 0; client permits 10@0s")
 
-	// A new rate resets the caller's own count and leaves the other's.
-	call = rate(calls.SetRate, 5, time.Hour)
+	// A new rate resets the state of the caller's client only.
+	call = calls.Rate(calls.SetRate, 5, time.Hour)
 	call.PerClient = true
 	do(golang, call, calls.Done)
-	keeps("nothing", "client value 0; client permits 10@0s")
-	do(java, take(calls.TryAcquire, 1), "false")
-	do(golang, take(calls.TryAcquire, 5), "true")
+	requireState("nothing", "client value 0; client permits 10@0s")
+	do(java, calls.Of(calls.TryAcquire, 1), "false")
+	do(golang, calls.Of(calls.TryAcquire, 5), "true")
 	do(java, call, calls.Done)
 	if calls.AtLeast(w.version, "3.27.0") {
-		keeps("client value 0; client permits 5@0s", "nothing")
+		requireState("client value 0; client permits 5@0s", "nothing")
 	} else {
-		keeps("client value 0; client permits 5@0s", "client value 0; client permits 10@0s")
+		requireState("client value 0; client permits 5@0s", "client value 0; client permits 10@0s")
 	}
-	do(java, just(calls.Delete), "true")
-	keeps("client value 0; client permits 5@0s", "nothing")
+	do(java, calls.Just(calls.Delete), "true")
+	requireState("client value 0; client permits 5@0s", "nothing")
 }
 
-// The waits are real, and short: each library is served once the permits that the other one took are
-// back.
+// Each library waits, for a short time, for permits that the other one took.
 func (w *fixture) waits(t *testing.T) {
 	for _, order := range []string{"Go waits for Java", "Java waits for Go"} {
 		t.Run(order, func(t *testing.T) {
@@ -135,32 +134,31 @@ func (w *fixture) waits(t *testing.T) {
 			if order == "Java waits for Go" {
 				waits, takes = takes, waits
 			}
-			_, err := takes.Do(ctx, rate(calls.SetRate, 4, interval))
+			_, err := takes.Do(ctx, calls.Rate(calls.SetRate, 4, interval))
 			require.NoError(t, err)
 			for _, call := range []calls.Call{
-				take(calls.Acquire, 4), just(calls.AcquireOne),
+				calls.Of(calls.Acquire, 4), calls.Just(calls.AcquireOne),
 				until(calls.TryAcquireUntil, 4, 10*time.Second), until(calls.TryAcquireOneUntil, 0, 10*time.Second),
 			} {
-				// The wait begins with no permit left, so it cannot end before the interval has:
-				// the grant is older than its reply.
-				_, err := takes.Do(ctx, take(calls.Acquire, 4))
+				// No permit is free when the wait begins, so it cannot end before the interval does.
+				_, err := takes.Do(ctx, calls.Of(calls.Acquire, 4))
 				require.NoError(t, err)
 				got, err := waits.Do(ctx, call)
 				require.NoError(t, err, call)
 				if waits.String() == "Java" && !calls.AtLeast(w.version, "3.17.0") {
-					require.Equal(t, calls.ScriptError, got, "it cannot read our grants: %v", call)
+					require.Equal(t, calls.ScriptError, got, "it cannot read grants of Go: %v", call)
 					return
 				}
 				require.Contains(t, []calls.Reply{"true", calls.Done}, got, call)
 				s, err := state.Read(ctx, w.redis, state.KeysOf(w.version+"/"+order, w.java.ID()))
 				require.NoError(t, err)
-				require.Len(t, s.Overall.Grants, 1, "the first grant has left: %v", s)
+				require.Len(t, s.Overall.Grants, 1, "the first grant has expired: %v", s)
 			}
 		})
 	}
 }
 
-// Every call has a story, so that none is forgotten.
+// Every call has a story.
 func TestCalls_Stories_CoverEveryCall(t *testing.T) {
 	covered := make(map[calls.Op]bool)
 	for _, s := range stories {

@@ -85,42 +85,20 @@ func (j java) do(ctx context.Context, c Call) (Reply, error) {
 		return rateReply(string(got.Type), got.Permits, got.Interval), err
 	case TryAcquireOne:
 		return truth(l.TryAcquireOne(ctx))
-	case TryAcquire, Take:
+	case Take:
 		return truth(l.TryAcquire(ctx, c.Permits))
 	case TryAcquireOneUntil:
 		return truth(l.TryAcquireOneWithin(ctx, c.Timeout))
-	case TryAcquireUntil:
-		return truth(l.TryAcquireWithin(ctx, c.Permits, c.Timeout))
 	case AcquireOne:
 		return nothing(l.AcquireOne(ctx))
-	case Acquire:
-		return nothing(l.Acquire(ctx, c.Permits))
-	case Release:
-		return nothing(l.Release(ctx, c.Permits))
-	case AvailablePermits:
-		return number(l.AvailablePermits(ctx))
 	case Expire:
 		return truth(l.Expire(ctx, c.Expiry))
 	case ExpireAt:
 		return truth(l.ExpireAt(ctx, at))
-	case ExpireIfSet:
-		return truth(l.ExpireIf(ctx, oracle.ExpireIfSet, c.Expiry))
-	case ExpireIfNotSet:
-		return truth(l.ExpireIf(ctx, oracle.ExpireIfNotSet, c.Expiry))
-	case ExpireIfGreater:
-		return truth(l.ExpireIf(ctx, oracle.ExpireIfGreater, c.Expiry))
-	case ExpireIfLess:
-		return truth(l.ExpireIf(ctx, oracle.ExpireIfLess, c.Expiry))
-	case ExpireAtIfSet:
-		return truth(l.ExpireAtIf(ctx, oracle.ExpireIfSet, at))
-	case ExpireAtIfNotSet:
-		return truth(l.ExpireAtIf(ctx, oracle.ExpireIfNotSet, at))
-	case ExpireAtIfGreater:
-		return truth(l.ExpireAtIf(ctx, oracle.ExpireIfGreater, at))
-	case ExpireAtIfLess:
-		return truth(l.ExpireAtIf(ctx, oracle.ExpireIfLess, at))
-	case ClearExpire:
-		return truth(l.ClearExpire(ctx))
+	case ExpireIfSet, ExpireIfNotSet, ExpireIfGreater, ExpireIfLess:
+		return truth(l.ExpireIf(ctx, oracle.ExpireCondition(c.Op), c.Expiry))
+	case ExpireAtIfSet, ExpireAtIfNotSet, ExpireAtIfGreater, ExpireAtIfLess:
+		return truth(l.ExpireAtIf(ctx, oracle.ExpireCondition(c.Op.withoutInstant()), at))
 	case RemainTimeToLive:
 		return lifetime(l.RemainTimeToLive(ctx))
 	case ExpireTime:
@@ -129,25 +107,10 @@ func (j java) do(ctx context.Context, c Call) (Reply, error) {
 			return number(at, err)
 		}
 		return lifetime(time.Until(time.UnixMilli(at)).Milliseconds(), err)
-	case Exists:
-		return truth(l.Exists(ctx))
-	case Delete:
-		return truth(l.Delete(ctx))
-	case Unlink:
-		return truth(l.Unlink(ctx))
-	case Rename:
-		return nothing(l.Rename(ctx, c.NewName))
-	case RenameNX:
-		return truth(l.RenameNX(ctx, c.NewName))
 	case Copy:
 		return truth(l.Copy(ctx, c.NewName))
 	case CopyAndReplace:
 		return truth(l.CopyAndReplace(ctx, c.NewName))
-	case Touch:
-		return truth(l.Touch(ctx))
-	case SizeInMemory:
-		size, err := l.SizeInMemory(ctx)
-		return truth(size > 0, err)
 	}
-	return "", fmt.Errorf("no such call: %q", c.Op)
+	return shared(ctx, l, c)
 }

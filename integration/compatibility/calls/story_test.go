@@ -1,6 +1,7 @@
 package calls_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,21 +22,19 @@ import (
 )
 
 // story is a sequence of steps on one OVERALL limiter, which both libraries make in turn. On a
-// PER_CLIENT limiter the same happens to the client's own keys.
+// PER_CLIENT limiter the same happens to the per-client keys.
 type story struct {
 	name  string
 	steps []step
 }
 
-// step is a call with its reply and the state after it. goReply and goKeys are Go's, if
-// docs/compatibility.md has a difference there.
+// step is a call with its reply and the state after it.
 type step struct {
-	later   time.Duration // time that passes before the call
-	call    calls.Call
-	reply   calls.Reply
-	keys    string // the five keys as state.State prints them
-	goReply calls.Reply
-	goKeys  string
+	later  time.Duration // time that passes before the call
+	call   calls.Call
+	reply  calls.Reply
+	keys   string // the five keys as state.State prints them; "" for those of the step before
+	goKeys string // in Go, if docs/compatibility.md has a difference
 }
 
 // quirk is a different behaviour of old releases of Redisson. The test asserts it, and then
@@ -49,7 +48,7 @@ type quirk struct {
 
 var quirks = []quirk{
 	{
-		name: "setRate of a PER_CLIENT limiter leaves the client's pair", until: "3.27.0",
+		name: "setRate of a PER_CLIENT limiter leaves the per-client state", until: "3.27.0",
 		at: func(call calls.Call, client bool, s state.State) bool {
 			return call.Op == calls.SetRate && client && s.Client.Value != nil
 		},
@@ -58,7 +57,7 @@ var quirks = []quirk{
 		},
 	},
 	{
-		name: "keepAliveTime is not known, the time to live goes on running", until: "3.38.0",
+		name: "keepAliveTime is ignored, the time to live continues", until: "3.38.0",
 		at: func(call calls.Call, _ bool, s state.State) bool {
 			ms, keepAlive := keepAliveOf(s)
 			return keepAlive && s.ConfigTTL < ms-time.Minute.Milliseconds() && (call.Op == calls.TryAcquire ||
@@ -73,11 +72,11 @@ var quirks = []quirk{
 			if err := redis.Do(ctx, redis.B().Pexpire().Key(k[state.Config]).Milliseconds(ms).Build()).Error(); err != nil {
 				return err
 			}
-			return keepPairAsConfig(ctx, redis, k)
+			return copyTTL(ctx, redis, k)
 		},
 	},
 	{
-		name: "the time to live of the configuration is not that of the state", until: "3.17.3",
+		name: "the state does not get the time to live of the configuration", until: "3.17.3",
 		at: func(call calls.Call, _ bool, s state.State) bool {
 			p := s.Overall
 			if s.Config["type"] == "1" {
@@ -85,12 +84,12 @@ var quirks = []quirk{
 			}
 			return s.ConfigTTL > 0 && call.Op == calls.TryAcquire && p.Value != nil && p.ValueTTL < 0
 		},
-		repair: keepPairAsConfig,
+		repair: copyTTL,
 	},
 }
 
-// keepPairAsConfig sets the time to live of all state to that of the configuration.
-func keepPairAsConfig(ctx context.Context, redis rueidis.Client, k state.Keys) error {
+// copyTTL gives all state the time to live of the configuration.
+func copyTTL(ctx context.Context, redis rueidis.Client, k state.Keys) error {
 	s, err := state.Read(ctx, redis, k)
 	if err != nil {
 		return err
@@ -114,8 +113,8 @@ type fixture struct {
 	server  servers.Version
 	redis   rueidis.Client
 	java    *oracle.Redisson
-	golang  *rratelimiter.Client // counts under the id of Redisson
-	own     *rratelimiter.Client // counts under an id of its own
+	golang  *rratelimiter.Client // has the id of Redisson
+	own     *rratelimiter.Client // has another id
 
 	steps int
 	lacks map[calls.Op]int // steps that Go made for Java, since the release lacks the call
@@ -125,8 +124,7 @@ type fixture struct {
 func eachVersion(t *testing.T, test func(t *testing.T, w *fixture)) {
 	server := servers.Single(t)
 	client := server.Client(t)
-	serverVersion, err := servers.VersionOf(t.Context(), client)
-	require.NoError(t, err)
+	serverVersion := servers.VersionOf(t, client)
 	for _, version := range oracle.VersionsToTest() {
 		t.Run(version, func(t *testing.T) {
 			java := oracle.Start(t, version, oracle.Single(server.Addr()))
@@ -147,7 +145,7 @@ func (w *fixture) libraries(name string) (golang, java calls.Library) {
 	return calls.Go(w.golang.Limiter(name)), calls.Java(w.java.Limiter(name))
 }
 
-// report logs the steps that Go made since the release lacks the call.
+// report logs the steps that Go made because the release lacks the call.
 func (w *fixture) report(t *testing.T) {
 	steps, sum := []string{}, 0
 	for _, op := range calls.Ops {
@@ -175,7 +173,7 @@ func (w *fixture) play(t *testing.T, s story, name string, client bool, librarie
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	keys := state.KeysOf(name, w.java.ID())
-	noKeepAlive := false
+	noKeepAlive, unchanged := false, ""
 	for i, st := range s.steps {
 		require.NoError(t, state.Age(ctx, w.redis, keys, st.later))
 		by, call := libraries[i%len(libraries)], st.call
@@ -204,14 +202,10 @@ func (w *fixture) play(t *testing.T, s story, name string, client bool, librarie
 			reply = w.withoutFeature(ctx, t, by, call, st.reply)
 		}
 
-		wantReply, wantKeys := st.reply, st.keys
+		unchanged = cmp.Or(st.keys, unchanged)
+		wantReply, wantKeys := st.reply, unchanged
 		if by.String() == "Go" {
-			if st.goReply != "" {
-				wantReply = st.goReply
-			}
-			if st.goKeys != "" {
-				wantKeys = st.goKeys
-			}
+			wantKeys = cmp.Or(st.goKeys, wantKeys)
 		}
 		if by.String() == "Go" && !calls.AtLeast(w.version, "3.17.0") {
 			require.NoError(t, state.Rewrite(ctx, w.redis, keys))
@@ -244,28 +238,28 @@ func (w *fixture) play(t *testing.T, s story, name string, client bool, librarie
 		}
 		if client {
 			wantReply, wantKeys = calls.Reply(perClient(string(wantReply))), perClient(wantKeys)
-			w.shortenOwnPair(t, keys, &got)
+			w.shortenClientState(t, keys, &got)
 		}
 		require.Equal(t, wantReply, reply, step)
 		require.Equal(t, wantKeys, got.String(), step)
 	}
 }
 
-// shortenOwnPair removes the additional TTL that Go gives its own state. Here a running Redisson
+// shortenClientState removes the additional TTL that Go gives its own state. Here a running Redisson
 // has the same id, and does not add it.
-func (w *fixture) shortenOwnPair(t *testing.T, keys state.Keys, s *state.State) {
+func (w *fixture) shortenClientState(t *testing.T, keys state.Keys, s *state.State) {
 	t.Helper()
 	for key, ttl := range map[string]*int64{keys[state.ClientValue]: &s.Client.ValueTTL,
 		keys[state.ClientPermits]: &s.Client.GrantsTTL} {
-		if shortenOwn(s, ttl) {
+		if shortenTTL(s, ttl) {
 			require.NoError(t, w.redis.Do(t.Context(),
 				w.redis.B().Pexpire().Key(key).Milliseconds(*ttl).Build()).Error())
 		}
 	}
 }
 
-// shortenOwn subtracts an interval and a day from a longer time to live.
-func shortenOwn(s *state.State, ttl *int64) bool {
+// shortenTTL subtracts an interval and a day from a longer time to live.
+func shortenTTL(s *state.State, ttl *int64) bool {
 	interval, err := strconv.ParseInt(s.Config["interval"], 10, 64)
 	slack := interval + 24*time.Hour.Milliseconds()
 	if err != nil || *ttl <= slack {

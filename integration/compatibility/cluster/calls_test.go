@@ -10,7 +10,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/calls"
 )
 
-// A thousand limiters, one in each thousandth of the slots, so that each master serves some.
+// A thousand limiters, one in each thousandth of the slots, on all masters.
 func TestCalls_NamesInEverySlotRange_GoAndJavaAgree(t *testing.T) {
 	const names, workers = 1000, 8
 	spread := namesInEverySlotRange(t, names)
@@ -38,7 +38,7 @@ func TestCalls_PerClient_GoAndJavaAgree(t *testing.T) {
 	}
 }
 
-// namesInEverySlotRange finds n names, one in each n-th part of the slots.
+// namesInEverySlotRange returns n names, one in each n-th part of the slots.
 func namesInEverySlotRange(t *testing.T, n int) []string {
 	t.Helper()
 	const slots = 16384
@@ -64,7 +64,6 @@ func namesInEverySlotRange(t *testing.T, n int) []string {
 func everyCall(t *testing.T, name string, perClient bool) {
 	t.Helper()
 	golang, java := calls.Go(client.Limiter(name)), calls.Java(redisson.Limiter(name))
-	just := func(op calls.Op) calls.Call { return calls.Call{Op: op} }
 	take := func(op calls.Op, permits int64) calls.Call {
 		return calls.Call{Op: op, Permits: permits, Timeout: time.Minute}
 	}
@@ -72,9 +71,6 @@ func everyCall(t *testing.T, name string, perClient bool) {
 		return calls.Call{
 			Op: op, Permits: permits, Interval: time.Hour, PerClient: perClient, KeepState: op == calls.UpdateRate,
 		}
-	}
-	expire := func(op calls.Op, hours time.Duration) calls.Call {
-		return calls.Call{Op: op, Expiry: hours * time.Hour}
 	}
 	to := func(op calls.Op) calls.Call { return calls.Call{Op: op, NewName: name} }
 	kind := map[bool]string{false: "OVERALL", true: "PER_CLIENT"}[perClient]
@@ -84,56 +80,56 @@ func everyCall(t *testing.T, name string, perClient bool) {
 		want  calls.Reply
 		alone calls.Reply // of a PER_CLIENT limiter, if it differs
 	}{
-		{golang, just(calls.Exists), "false", ""},
-		{golang, just(calls.GetConfig), calls.NotInitialized, ""},
+		{golang, calls.Just(calls.Exists), "false", ""},
+		{golang, calls.Just(calls.GetConfig), calls.NotInitialized, ""},
 		{golang, rate(calls.UpdateRate, 10), "false", ""},
 		{java, rate(calls.TrySetRate, 10), "true", ""},
 		{golang, rate(calls.TrySetRate, 99), "false", ""},
-		{golang, just(calls.GetConfig), calls.Reply(kind + " 10/1h0m0s"), ""},
+		{golang, calls.Just(calls.GetConfig), calls.Reply(kind + " 10/1h0m0s"), ""},
 		{golang, take(calls.TryAcquire, 2), "true", ""},
 		{java, take(calls.TryAcquire, 3), "true", ""},
-		{golang, just(calls.AvailablePermits), "5", "8"},
-		{java, just(calls.AvailablePermits), "5", "7"},
+		{golang, calls.Just(calls.AvailablePermits), "5", "8"},
+		{java, calls.Just(calls.AvailablePermits), "5", "7"},
 		{golang, take(calls.Acquire, 1), calls.Done, ""},
 		{golang, take(calls.TryAcquireUntil, 1), "true", ""},
 		{golang, take(calls.Take, 1), calls.Decision(true, 10, 2, 0, time.Hour), calls.Decision(true, 10, 5, 0, time.Hour)},
 		{java, take(calls.Acquire, 2), calls.Done, ""},
-		{java, just(calls.AvailablePermits), "0", "5"},
+		{java, calls.Just(calls.AvailablePermits), "0", "5"},
 		{golang, take(calls.TryAcquire, 6), "false", ""},
 		{java, calls.Call{Op: calls.TryAcquireUntil, Permits: 6, Timeout: time.Millisecond}, "false", ""},
 		{golang, take(calls.TryAcquireUntil, 6), "false", ""},
 		{golang, take(calls.Release, 3), calls.Done, ""},
-		{golang, just(calls.AvailablePermits), "3", "8"},
-		{java, just(calls.AvailablePermits), "3", "5"},
+		{golang, calls.Just(calls.AvailablePermits), "3", "8"},
+		{java, calls.Just(calls.AvailablePermits), "3", "5"},
 		{golang, rate(calls.UpdateRate, 20), "true", ""},
-		{java, just(calls.GetConfig), calls.Reply(kind + " 20/1h0m0s"), ""},
-		{golang, just(calls.AvailablePermits), "13", "18"},
-		{golang, expire(calls.Expire, 1), "true", ""},
-		{java, just(calls.RemainTimeToLive), "1h0m0s", ""},
-		{golang, expire(calls.ExpireIfGreater, 2), "true", ""},
-		{golang, expire(calls.ExpireAt, 3), "true", ""},
-		{golang, just(calls.ExpireTime), "3h0m0s", ""},
-		{java, just(calls.ExpireTime), "3h0m0s", ""},
-		{java, just(calls.ClearExpire), "true", ""},
-		{golang, just(calls.RemainTimeToLive), "-1", ""},
-		{java, expire(calls.Expire, 1), "true", ""},
-		{golang, just(calls.ClearExpire), "true", ""},
-		{golang, just(calls.Touch), "true", ""},
-		{golang, just(calls.SizeInMemory), "true", ""},
+		{java, calls.Just(calls.GetConfig), calls.Reply(kind + " 20/1h0m0s"), ""},
+		{golang, calls.Just(calls.AvailablePermits), "13", "18"},
+		{golang, calls.Expiring(calls.Expire, 1*time.Hour), "true", ""},
+		{java, calls.Just(calls.RemainTimeToLive), "1h0m0s", ""},
+		{golang, calls.Expiring(calls.ExpireIfGreater, 2*time.Hour), "true", ""},
+		{golang, calls.Expiring(calls.ExpireAt, 3*time.Hour), "true", ""},
+		{golang, calls.Just(calls.ExpireTime), "3h0m0s", ""},
+		{java, calls.Just(calls.ExpireTime), "3h0m0s", ""},
+		{java, calls.Just(calls.ClearExpire), "true", ""},
+		{golang, calls.Just(calls.RemainTimeToLive), "-1", ""},
+		{java, calls.Expiring(calls.Expire, 1*time.Hour), "true", ""},
+		{golang, calls.Just(calls.ClearExpire), "true", ""},
+		{golang, calls.Just(calls.Touch), "true", ""},
+		{golang, calls.Just(calls.SizeInMemory), "true", ""},
 		// The only rename of an untagged name within its slot: rename_test.go has the others.
 		{golang, to(calls.Rename), calls.Done, ""},
 		{golang, to(calls.RenameNX), "false", ""},
 		{golang, to(calls.Copy), "false", ""},
-		{golang, just(calls.AvailablePermits), "13", "18"},
+		{golang, calls.Just(calls.AvailablePermits), "13", "18"},
 		{golang, rate(calls.SetRate, 5), calls.Done, ""},
 		{java, rate(calls.SetRate, 6), calls.Done, ""},
 		{golang, take(calls.TryAcquire, 1), "true", ""},
-		{java, just(calls.AvailablePermits), "5", "6"},
-		{java, just(calls.Delete), "true", ""},
+		{java, calls.Just(calls.AvailablePermits), "5", "6"},
+		{java, calls.Just(calls.Delete), "true", ""},
 		// Java cannot delete the state of Go's client.
-		{golang, just(calls.Unlink), "false", "true"},
-		{golang, just(calls.Delete), "false", ""},
-		{golang, just(calls.RemainTimeToLive), "-2", ""},
+		{golang, calls.Just(calls.Unlink), "false", "true"},
+		{golang, calls.Just(calls.Delete), "false", ""},
+		{golang, calls.Just(calls.RemainTimeToLive), "-2", ""},
 	} {
 		got, err := step.by.Do(t.Context(), step.call)
 		require.NoError(t, err, "step %d of %q", i, name)

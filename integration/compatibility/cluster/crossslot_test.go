@@ -12,8 +12,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/everycall"
 )
 
-// badNames are names whose keys do not share a slot: a brace that never closes, one that never
-// opened, and an empty tag. The second key of each is the first that lies elsewhere.
+// badNames are names whose keys do not share a slot: they have an unclosed brace, an unopened brace
+// or an empty tag. value is the first key in another slot.
 var badNames = []struct{ name, value string }{
 	{"a{b", "a{b:value"},
 	{"a}b", "{a}b}:value"},
@@ -23,13 +23,13 @@ var badNames = []struct{ name, value string }{
 	{"{", "{:value"},
 }
 
-// No call can work on a name whose keys do not share a slot. Redisson lets the server refuse it.
-// Here nothing is sent, and the error names the slot of each key.
+// No call works on a name whose keys do not share a slot. Redisson sends it, and the server rejects
+// it. This library sends nothing, and the error names the slot of each key.
 func TestLimiter_KeysInDifferentSlots_ReturnsErrCrossSlot(t *testing.T) {
 	ctx := t.Context()
 	for _, bad := range badNames {
 		slots := slotsOf(t, bad.name, bad.value)
-		require.NotEqual(t, slots[0], slots[1], "%q would be a good name", bad.name)
+		require.NotEqual(t, slots[0], slots[1], "the keys of %q share a slot", bad.name)
 		l := client.Limiter(bad.name)
 		for call, do := range everycall.OfOneName(l, rratelimiter.Rate{Permits: 1, Interval: time.Second}) {
 			err := do(ctx)
@@ -44,6 +44,6 @@ func TestLimiter_KeysInDifferentSlots_ReturnsErrCrossSlot(t *testing.T) {
 		_, err := redisson.Limiter(bad.name).TryAcquire(ctx, 1)
 		var thrown *oracle.Error
 		require.ErrorAs(t, err, &thrown)
-		require.Contains(t, thrown.Message, "CROSSSLOT", "what Redisson says of %q", bad.name)
+		require.Contains(t, thrown.Message, "CROSSSLOT", "Redisson, %q", bad.name)
 	}
 }

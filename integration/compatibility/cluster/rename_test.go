@@ -14,7 +14,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// moves are the calls that give a limiter another name.
+// moves are the calls that give a limiter another name. A move that is not done is an error.
 var moves = map[string]func(context.Context, *rratelimiter.Limiter, string) error{
 	"Rename": func(ctx context.Context, l *rratelimiter.Limiter, to string) error { return l.Rename(ctx, to) },
 	"RenameNX": func(ctx context.Context, l *rratelimiter.Limiter, to string) error {
@@ -29,7 +29,7 @@ var moves = map[string]func(context.Context, *rratelimiter.Limiter, string) erro
 // copies reports whether a move leaves the old name in place.
 func copies(call string) bool { return strings.HasPrefix(call, "Copy") }
 
-// done makes "it did not" an error.
+// done returns an error if a move was not done.
 func done(ok bool, err error) error {
 	if err == nil && !ok {
 		return fmt.Errorf("nothing was done")
@@ -37,8 +37,8 @@ func done(ok bool, err error) error {
 	return err
 }
 
-// limiterWithAllKeys makes a limiter of which all five keys exist: it was Overall and then became
-// PerClient by Java's setRate, which leaves the old pair behind.
+// limiterWithAllKeys makes a limiter with all five keys: it was Overall and then became PerClient by
+// Java's setRate, which leaves the old state.
 func limiterWithAllKeys(t *testing.T, name string) *rratelimiter.Limiter {
 	t.Helper()
 	ctx := t.Context()
@@ -55,17 +55,17 @@ func limiterWithAllKeys(t *testing.T, name string) *rratelimiter.Limiter {
 	return l
 }
 
-// Within a slot a limiter moves with everything that it has.
+// Within a slot a limiter moves with all its keys.
 func TestRename_SameSlot_MovesAllKeys(t *testing.T) {
 	ctx := t.Context()
 	for call, move := range moves {
 		t.Run(call, func(t *testing.T) {
 			from, to := "{tenant9}:old", "{tenant9}:new"
-			fromKeys, toKeys := keysOf(from, from, client.ID()), keysOf(to, to, client.ID())
+			fromKeys, toKeys := keysOf(from), keysOf(to)
 			l := limiterWithAllKeys(t, from)
 			before := contents(t, fromKeys)
-			for i, held := range before {
-				require.NotEmpty(t, held, "%q has to exist for this test", fromKeys[i])
+			for i, dump := range before {
+				require.NotEmpty(t, dump, "%q does not exist", fromKeys[i])
 			}
 
 			if copies(call) && version.Lacks(t, servers.CopyCommand) {
@@ -79,7 +79,7 @@ func TestRename_SameSlot_MovesAllKeys(t *testing.T) {
 			moved := client.Limiter(to)
 			free, err := moved.AvailablePermits(ctx)
 			require.NoError(t, err)
-			require.EqualValues(t, 16, free, "what was taken stays taken")
+			require.EqualValues(t, 16, free, "the taken permits stay taken")
 			if call == "Rename" || call == "RenameNX" {
 				require.Equal(t, make([]string, 5), contents(t, fromKeys))
 			} else {
@@ -91,19 +91,19 @@ func TestRename_SameSlot_MovesAllKeys(t *testing.T) {
 	}
 }
 
-// A limiter that has the new name already: Rename and Copy with Replace put all of theirs in its
-// place, RenameNX and Copy leave all ten keys alone.
+// Another limiter has the new name. Rename and Copy with Replace replace all of its keys; RenameNX
+// and Copy change none of the ten keys.
 func TestRename_NameTaken_ReplacesAllKeysOrNone(t *testing.T) {
 	ctx := t.Context()
 	for call, move := range moves {
 		t.Run(call, func(t *testing.T) {
 			from, to := "{tenant9}:old", "{tenant9}:new"
-			fromKeys, toKeys := keysOf(from, from, client.ID()), keysOf(to, to, client.ID())
+			fromKeys, toKeys := keysOf(from), keysOf(to)
 			l := limiterWithAllKeys(t, from)
 			limiterWithAllKeys(t, to)
-			// The one that is there has a key that the one that comes has not.
+			// The replaced limiter has a key that the moved one lacks.
 			require.NoError(t, redis.Do(ctx, redis.B().Del().Key(fromKeys[1]).Build()).Error())
-			before, there := contents(t, fromKeys), contents(t, toKeys)
+			before, replaced := contents(t, fromKeys), contents(t, toKeys)
 
 			err := move(ctx, l, to)
 			switch call {
@@ -115,7 +115,7 @@ func TestRename_NameTaken_ReplacesAllKeysOrNone(t *testing.T) {
 				if version.Lacks(t, servers.CopyCommand) {
 					require.ErrorIs(t, err, rratelimiter.ErrUnsupported)
 					require.Equal(t, before, contents(t, fromKeys))
-					require.Equal(t, there, contents(t, toKeys))
+					require.Equal(t, replaced, contents(t, toKeys))
 					return
 				}
 				require.NoError(t, err)
@@ -124,20 +124,20 @@ func TestRename_NameTaken_ReplacesAllKeysOrNone(t *testing.T) {
 			default:
 				require.ErrorContains(t, err, "nothing was done")
 				require.Equal(t, before, contents(t, fromKeys))
-				require.Equal(t, there, contents(t, toKeys))
+				require.Equal(t, replaced, contents(t, toKeys))
 			}
 		})
 	}
 }
 
-// From slot to slot no script can go. The call says so, with both slots, and not one of the ten
-// keys has changed.
+// No script can move keys to another slot. The error names both slots, and none of the ten keys
+// changes.
 func TestRename_OtherSlot_ReturnsErrCrossSlot(t *testing.T) {
 	ctx := t.Context()
 	for call, move := range moves {
 		t.Run(call, func(t *testing.T) {
 			from, to := "{tenant9}:here", "{tenant10}:there"
-			keys := append(keysOf(from, from, client.ID()), keysOf(to, to, client.ID())...)
+			keys := append(keysOf(from), keysOf(to)...)
 			l := limiterWithAllKeys(t, from)
 			limiterWithAllKeys(t, to)
 			before := contents(t, keys)
@@ -150,7 +150,7 @@ func TestRename_OtherSlot_ReturnsErrCrossSlot(t *testing.T) {
 			require.ErrorContains(t, err, fmt.Sprintf("%q in slot %d", to, slots[1]))
 			require.Equal(t, before, contents(t, keys))
 
-			// To where nothing is there is no way either, and nothing of it appears there.
+			// The same without a limiter of the new name.
 			_, err = client.Limiter(to).Delete(ctx)
 			require.NoError(t, err)
 			before = contents(t, keys)
@@ -160,11 +160,11 @@ func TestRename_OtherSlot_ReturnsErrCrossSlot(t *testing.T) {
 	}
 }
 
-// A new name that is no good name on a cluster is refused before anything moves.
+// A new name whose keys do not share a slot is rejected before a key moves.
 func TestRename_KeysInDifferentSlots_ReturnsErrCrossSlot(t *testing.T) {
 	ctx := t.Context()
 	l := limiterWithAllKeys(t, "{tenant9}:good")
-	keys := keysOf("{tenant9}:good", "{tenant9}:good", client.ID())
+	keys := keysOf("{tenant9}:good")
 	before := contents(t, keys)
 	for call, move := range moves {
 		for _, bad := range badNames {

@@ -1,4 +1,4 @@
-// Package crowd_test lets Java and Go programs, in processes of their own, crowd on one limiter.
+// Package crowd_test runs Java and Go processes that share one limiter.
 package crowd_test
 
 import (
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -21,18 +20,10 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
 	"github.com/rratelimiter/rratelimiter/integration/tools/monitor"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+	"github.com/rratelimiter/rratelimiter/integration/tools/suite"
 )
 
-func TestMain(m *testing.M) {
-	if spec := os.Getenv(memberEnv); spec != "" {
-		if err := member(spec); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { suite.Processes(m, member) }
 
 const (
 	processes = 2 // of each language
@@ -43,9 +34,8 @@ const (
 // duration is how long a crowd lasts: CROWD, by default 3s.
 var duration = env.Duration("CROWD", 3*time.Second)
 
-// Two JVMs and two Go processes take 1 to 3 permits at a time, in every way there is. Together they
-// never get more than the rate in an interval, and once all have stopped every permit is back
-// within an interval.
+// Two JVMs and two Go processes take 1 to 3 permits at a time, by every call. Together they never
+// get more than the rate in an interval. An interval after all have stopped, every permit is free.
 func TestCrowd_GoAndJava_KeepTheRate(t *testing.T) {
 	for _, version := range oracle.VersionsToTest() {
 		if strings.HasPrefix(version, "3.16.") {
@@ -68,12 +58,10 @@ func TestCrowd_GoAndJava_KeepTheRate(t *testing.T) {
 
 			begin := time.Now().Add(500 * time.Millisecond)
 			end := begin.Add(duration)
-			var members []func() (report, error)
+			var members []*suite.Process
 			for range processes {
-				wait, err := startMember(ctx,
-					task{Addr: server.Addr(), Limiter: limiter.Name(), Begin: begin, End: end})
-				require.NoError(t, err)
-				members = append(members, wait)
+				members = append(members, suite.Start(t,
+					task{Addr: server.Addr(), Limiter: limiter.Name(), Begin: begin, End: end}))
 			}
 			time.Sleep(time.Until(begin))
 			var books []*ledger.Ledger
@@ -84,18 +72,18 @@ func TestCrowd_GoAndJava_KeepTheRate(t *testing.T) {
 				running.Go(func() { crowdInJava(ctx, jvm.Limiter(limiter.Name()), end, book) })
 			}
 			goroutines := make([]int, processes)
-			for i, wait := range members {
+			for i, member := range members {
 				book := ledger.New(nil)
 				books = append(books, book)
-				running.Go(func() { goroutines[i] = crowdHere(wait, book) })
+				running.Go(func() { goroutines[i] = crowdInGo(member, book) })
 			}
-			greedy := ledger.New(nil)
-			running.Go(func() { takeTheRest(ctx, limiter, end, greedy) })
+			remainder := ledger.New(nil)
+			running.Go(func() { takeRemainder(ctx, limiter, end, remainder) })
 			running.Wait()
 			seen := grants.Seen(t)
 
-			// What a caller who had gone was granted may be on its way back; and the interval ends
-			// with its last millisecond.
+			// Permits of cancelled callers may be under release, and the interval ends with its last
+			// millisecond.
 			time.Sleep(interval + 100*time.Millisecond)
 			free, err := limiter.AvailablePermits(ctx)
 			require.NoError(t, err)
@@ -108,11 +96,11 @@ func TestCrowd_GoAndJava_KeepTheRate(t *testing.T) {
 				if i >= processes {
 					name, threads = fmt.Sprintf("Go process %d", i+1-processes), goroutines[i-processes]
 				}
-				require.NotEmpty(t, book.Grants(), "%s was never served", name)
+				require.NotEmpty(t, book.Grants(), "%s got no permit", name)
 				all.Merge(book)
 				figures = append(figures, book.Figures(name, rate, interval, 0, threads))
 			}
-			all.Merge(greedy)
+			all.Merge(remainder)
 			figures = append(figures, all.Figures("all, Redisson "+version, rate, interval, rate-free,
 				goroutines[0]+goroutines[1]))
 			booked := all.Permits()
@@ -120,10 +108,10 @@ func TestCrowd_GoAndJava_KeepTheRate(t *testing.T) {
 
 			sum := figures[len(figures)-1]
 			if quotes {
-				t.Logf("Redis granted %d permits in %d grants, %d of which it took back in part or as a whole; callers booked %d",
+				t.Logf("Redis granted %d permits in %d grants, %d of which were released in part or as a whole; callers booked %d",
 					seen.Permits, seen.Added, seen.Returned, booked)
 				require.EqualValues(t, rate, seen.Worst,
-					"the most permits that counted at once, at %v; less: the limiter was never short of them, so this has shown nothing", seen.When)
+					"the most permits that counted at once, at %v; less: the limiter was never exhausted", seen.When)
 				require.Zero(t, seen.Unknown)
 				require.LessOrEqual(t, booked, seen.Permits, "callers were granted permits that Redis does not count")
 			}
@@ -134,13 +122,12 @@ func TestCrowd_GoAndJava_KeepTheRate(t *testing.T) {
 			require.Zero(t, sum.Goroutines)
 			granted, err := limiter.TryAcquire(ctx, rate)
 			require.NoError(t, err)
-			require.True(t, granted, "all permits are back, at once")
+			require.True(t, granted, "all permits are free at once")
 		})
 	}
 }
 
-// crowdInJava lets threads of a JVM take permits in every way until the end, and books what they
-// got.
+// crowdInJava runs threads of a JVM that take permits by every call until the end, and books them.
 func crowdInJava(ctx context.Context, l *oracle.Limiter, end time.Time, book *ledger.Ledger) {
 	var ways sync.WaitGroup
 	for _, crowd := range []oracle.Crowd{
@@ -168,10 +155,10 @@ func crowdInJava(ctx context.Context, l *oracle.Limiter, end time.Time, book *le
 	ways.Wait()
 }
 
-// takeTheRest tries one permit more than is free, and then what is free, once an interval. So the
-// limiter is exhausted however slow the other callers are, and a permit above the rate would be
+// takeRemainder requests one permit more than is free, and then what is free, once an interval. So
+// the limiter is exhausted even if the other callers are slow, and a permit above the rate would be
 // taken.
-func takeTheRest(ctx context.Context, l *rratelimiter.Limiter, end time.Time, book *ledger.Ledger) {
+func takeRemainder(ctx context.Context, l *rratelimiter.Limiter, end time.Time, book *ledger.Ledger) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for time.Now().Before(end) {
@@ -182,15 +169,15 @@ func takeTheRest(ctx context.Context, l *rratelimiter.Limiter, end time.Time, bo
 			continue
 		}
 		for permits := min(free+1, rate); permits > max(0, free-1); permits-- {
-			_, _ = book.Time("greedy", permits, func() (bool, error) { return l.TryAcquire(ctx, permits) })
+			_, _ = book.Time("remainder", permits, func() (bool, error) { return l.TryAcquire(ctx, permits) })
 		}
 	}
 }
 
-// crowdHere books what a Go process reports, and gives the number of goroutines that it had left.
-func crowdHere(wait func() (report, error), book *ledger.Ledger) int {
-	r, err := wait()
-	if err != nil {
+// crowdInGo books the calls of a Go process, and returns the number of goroutines that it left.
+func crowdInGo(member *suite.Process, book *ledger.Ledger) int {
+	var r report
+	if err := member.Report(&r); err != nil {
 		book.Failed(err, 1)
 	}
 	book.Granted(r.Grants...)

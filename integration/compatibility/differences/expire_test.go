@@ -11,8 +11,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// The state of a limiter that expired, and was set again, keeps the time to live of the old one:
-// here 30 s of a minute's interval.
+// A limiter expired and was set again. Its state still has the old time to live: here 30 s of an
+// interval of a minute.
 func TestTryAcquire_StateWithTTL_RemovesTheTTL(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))
 	take(t, theirs, 6)
@@ -23,8 +23,8 @@ func TestTryAcquire_StateWithTTL_RemovesTheTTL(t *testing.T) {
 	}
 
 	take(t, theirs, 4)
-	require.Positive(t, number(t, "PTTL", permitsKey(theirs.Name())), "it dies before its grants have left the window")
-	ask(t, "DEL", valueKey(theirs.Name()), permitsKey(theirs.Name())) // what the server does then
+	require.Positive(t, number(t, "PTTL", permitsKey(theirs.Name())), "it expires before its grants do")
+	ask(t, "DEL", valueKey(theirs.Name()), permitsKey(theirs.Name())) // as the server does at the end of the TTL
 	take(t, theirs, 10)
 
 	take(t, ours, 4)
@@ -33,10 +33,11 @@ func TestTryAcquire_StateWithTTL_RemovesTheTTL(t *testing.T) {
 	deny(t, ours, 1)
 	ask(t, "PEXPIRE", permitsKey(ours.Name()), "30000")
 	deny(t, ours, 1)
-	require.Equal(t, int64(-1), number(t, "PTTL", permitsKey(ours.Name())), "a call that is denied does so too")
+	require.Equal(t, int64(-1), number(t, "PTTL", permitsKey(ours.Name())), "a denied call, too")
 }
 
-// The configuration exists for an hour. Only what has no expiry gets one: the state, of a second.
+// The configuration expires in an hour. The call applies only to keys without an expiry: the state,
+// which gets a second.
 func TestExpire_Condition_AppliesToAllKeys(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))
 	take(t, theirs, 6)
@@ -55,16 +56,12 @@ func TestExpire_Condition_AppliesToAllKeys(t *testing.T) {
 		return
 	}
 
-	set, err := theirs.ExpireIf(t.Context(), oracle.ExpireIfNotSet, time.Second)
-	require.NoError(t, err)
-	require.True(t, set)
+	requireTrue(t)(theirs.ExpireIf(t.Context(), oracle.ExpireIfNotSet, time.Second))
 	require.Greater(t, number(t, "PTTL", theirs.Name()), int64(3_000_000))
 	require.LessOrEqual(t, number(t, "PTTL", permitsKey(theirs.Name())), int64(1000),
-		"the grants die long before the configuration")
+		"the grants expire long before the configuration")
 
-	set, err = ours.Expire(t.Context(), time.Second, rratelimiter.IfNotSet)
-	require.NoError(t, err)
-	require.True(t, set)
+	requireTrue(t)(ours.Expire(t.Context(), time.Second, rratelimiter.IfNotSet))
 	for _, key := range []string{valueKey(ours.Name()), permitsKey(ours.Name())} {
 		require.InDelta(t, number(t, "PTTL", ours.Name()), number(t, "PTTL", key), 1000, key)
 	}

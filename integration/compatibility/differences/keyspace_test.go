@@ -9,7 +9,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// takenOf opens a pair of limiters of which 4 of 10 permits are taken.
+// takenOf returns the names of two limiters with 4 of 10 permits taken.
 func takenOf(t *testing.T) (theirs, ours string) {
 	t.Helper()
 	a, b := pair(t, perMinute(10))
@@ -59,26 +59,20 @@ func TestRename_SameLimiter_KeepsItsName(t *testing.T) {
 	require.ErrorIs(t, err, rratelimiter.ErrNotInitialized)
 	requireFree(t, here.Limiter(ours+"2"), 6)
 	l = here.Limiter(ours + "2")
-	renamed, err := l.RenameNX(t.Context(), ours+"3")
-	require.NoError(t, err)
-	require.True(t, renamed)
+	requireTrue(t)(l.RenameNX(t.Context(), ours+"3"))
 	require.Equal(t, ours+"2", l.Name())
 }
 
 func TestCopy_TakenPermits_CopiesAllKeys(t *testing.T) {
 	theirs, ours := takenOf(t)
 	if version.Lacks(t, servers.CopyCommand) {
-		refuseToCopy(t, theirs, ours)
+		requireNoCopy(t, theirs, ours)
 		return
 	}
-	copied, err := java.Limiter(theirs).Copy(t.Context(), theirs+"2")
-	require.NoError(t, err)
-	require.True(t, copied)
+	requireTrue(t)(java.Limiter(theirs).Copy(t.Context(), theirs+"2"))
 	requireFree(t, java.Limiter(theirs+"2"), 10)
 
-	copied, err = here.Limiter(ours).Copy(t.Context(), ours+"2")
-	require.NoError(t, err)
-	require.True(t, copied)
+	requireTrue(t)(here.Limiter(ours).Copy(t.Context(), ours+"2"))
 	requireFree(t, here.Limiter(ours+"2"), 6)
 	requireFree(t, here.Limiter(ours), 6)
 }
@@ -97,8 +91,7 @@ func TestCopy_MissingLimiter_ReturnsErrNotInitialized(t *testing.T) {
 	require.False(t, copied)
 }
 
-// A limiter that is copied over another one: what was taken of that one must not count against the
-// copy.
+// A limiter is copied over another one, whose taken permits must not count against the copy.
 func TestCopy_Replace_RemovesOldState(t *testing.T) {
 	theirs, ours := takenOf(t)
 	for _, name := range []string{theirs + "2", ours + "2"} {
@@ -107,25 +100,21 @@ func TestCopy_Replace_RemovesOldState(t *testing.T) {
 		take(t, old, 15)
 	}
 	if version.Lacks(t, servers.CopyCommand) {
-		refuseToCopy(t, theirs, ours)
+		requireNoCopy(t, theirs, ours)
 		require.Equal(t, []int64{15}, counts(t, permitsKey(ours+"2")))
 		return
 	}
 
-	copied, err := java.Limiter(theirs).CopyAndReplace(t.Context(), theirs+"2")
-	require.NoError(t, err)
-	require.True(t, copied)
+	requireTrue(t)(java.Limiter(theirs).CopyAndReplace(t.Context(), theirs+"2"))
 	require.Equal(t, []int64{15}, counts(t, permitsKey(theirs+"2")), "the old limiter's grants under the new rate")
 
-	copied, err = here.Limiter(ours).Copy(t.Context(), ours+"2", rratelimiter.Replace())
-	require.NoError(t, err)
-	require.True(t, copied)
+	requireTrue(t)(here.Limiter(ours).Copy(t.Context(), ours+"2", rratelimiter.Replace()))
 	require.Equal(t, []int64{4}, counts(t, permitsKey(ours+"2")))
 	requireFree(t, here.Limiter(ours+"2"), 6)
 }
 
-// refuseToCopy shows both sides on a server without COPY, where ours says what is missing.
-func refuseToCopy(t *testing.T, theirs, ours string) {
+// requireNoCopy requires that both libraries reject a copy on a server without COPY.
+func requireNoCopy(t *testing.T, theirs, ours string) {
 	t.Helper()
 	_, err := java.Limiter(theirs).CopyAndReplace(t.Context(), theirs+"2")
 	require.ErrorContains(t, err, "unknown command")
@@ -136,14 +125,10 @@ func refuseToCopy(t *testing.T, theirs, ours string) {
 
 func TestUnlink_TakenPermits_RemovesAllKeys(t *testing.T) {
 	theirs, ours := takenOf(t)
-	unlinked, err := java.Limiter(theirs).Unlink(t.Context())
-	require.NoError(t, err)
-	require.True(t, unlinked)
+	requireTrue(t)(java.Limiter(theirs).Unlink(t.Context()))
 	require.Equal(t, int64(2), number(t, "EXISTS", theirs, valueKey(theirs), permitsKey(theirs)), "the state stays")
 
-	unlinked, err = here.Limiter(ours).Unlink(t.Context())
-	require.NoError(t, err)
-	require.True(t, unlinked)
+	requireTrue(t)(here.Limiter(ours).Unlink(t.Context()))
 	require.Zero(t, number(t, "EXISTS", ours, valueKey(ours), permitsKey(ours)))
 }
 
@@ -156,9 +141,7 @@ func TestTouch_StateAlone_TouchesAllKeys(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, touched, "the configuration alone")
 
-	touched, err = here.Limiter(ours).Touch(t.Context())
-	require.NoError(t, err)
-	require.True(t, touched, "the state counts")
+	requireTrue(t, "the state counts")(here.Limiter(ours).Touch(t.Context()))
 }
 
 func TestSizeInMemory_TakenPermits_CountsAllKeys(t *testing.T) {

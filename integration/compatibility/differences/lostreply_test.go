@@ -15,7 +15,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
 )
 
-// wire is a TCP connection to the server that can lose a reply.
+// wire is a TCP proxy of the server that can lose a reply.
 type wire struct {
 	listener net.Listener
 	wait     sync.WaitGroup
@@ -23,8 +23,8 @@ type wire struct {
 	lost     atomic.Int64
 }
 
-// layWire opens a wire to the server. It ends with the test.
-func layWire(t *testing.T) *wire {
+// newWire starts a proxy, which ends with the test.
+func newWire(t *testing.T) *wire {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -39,8 +39,7 @@ func layWire(t *testing.T) *wire {
 
 func (w *wire) Addr() string { return w.listener.Addr().String() }
 
-// loseNextReply makes the wire carry the next command that holds the word to the server, and break
-// when the reply comes.
+// loseNextReply closes the connection at the reply to the next command that contains the word.
 func (w *wire) loseNextReply(word string) { w.word.Store(&word) }
 
 func (w *wire) accept() {
@@ -90,35 +89,35 @@ func (w *wire) accept() {
 	}
 }
 
-// The server grants, and the connection breaks before the answer is through.
+// The server grants, and the connection ends before the reply.
 func TestTryAcquire_ReplyLost_IsSentOnce(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))
 
-	toJava := layWire(t)
+	toJava := newWire(t)
 	redisson := oracle.Start(t, redissonVersion, oracle.Single(toJava.Addr()),
 		oracle.WithTimeout(time.Second)).Limiter(theirs.Name())
 	take(t, redisson, 1)
 	toJava.loseNextReply(permitsKey(theirs.Name()))
 	take(t, redisson, 2)
 	require.Equal(t, int64(1), toJava.lost.Load())
-	require.Equal(t, int64(5), value(t, theirs.Name()), "10 - 1 - 2, and 2 once more")
+	require.Equal(t, int64(5), value(t, theirs.Name()), "10 - 1 - 2 - 2")
 	require.ElementsMatch(t, []int64{1, 2}, counts(t, permitsKey(theirs.Name())))
 	age(t, permitsKey(theirs.Name()), time.Minute)
 	requireFree(t, theirs, 8)
 
-	toHere := layWire(t)
+	toHere := newWire(t)
 	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{toHere.Addr()}, ForceSingleClient: true})
 	require.NoError(t, err)
 	defer redis.Close()
 	client := rratelimiter.New(redis).Limiter(ours.Name())
 	take(t, client, 1)
 	toHere.loseNextReply(permitsKey(ours.Name()))
-	asked := scripts(t, func() {
+	sent := scripts(t, func() {
 		_, err = client.TryAcquire(t.Context(), 2)
 		require.Error(t, err)
 	})
 	require.Equal(t, int64(1), toHere.lost.Load())
-	require.Equal(t, int64(1), asked, "sent once")
+	require.Equal(t, int64(1), sent, "sent once")
 	require.Equal(t, int64(7), value(t, ours.Name()))
 	require.ElementsMatch(t, []int64{1, 2}, counts(t, permitsKey(ours.Name())))
 	age(t, permitsKey(ours.Name()), time.Minute)

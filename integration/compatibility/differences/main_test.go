@@ -1,15 +1,11 @@
-// Package differences_test shows each case in which this library answers otherwise than Redisson
-// 4.7.0 on purpose: what real Redisson does, and what we do. Each test is one row of the table in
-// docs/compatibility.md.
+// Package differences_test tests each intended difference between this library and Redisson 4.7.0,
+// on real Redisson and here. Each test is a row of the tables in docs/compatibility.md.
 package differences_test
 
 import (
 	"context"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -20,12 +16,13 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+	"github.com/rratelimiter/rratelimiter/integration/tools/suite"
 )
 
 const redissonVersion = "4.7.0"
 
-// What all tests share: a server, and on it one Redisson and one Client of ours. Tests run one
-// after another, since some count what the server was asked.
+// All tests share a server, a Redisson and a Client. They run one after another, since some count
+// the commands of the server.
 var (
 	server  *servers.Server
 	version servers.Version
@@ -35,49 +32,17 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func run(m *testing.M) (code int, err error) {
-	// Long enough for a first build of the Java program.
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	if server, err = servers.OpenSingle(ctx); err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, server.Close()) }()
-	if redis, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}}); err != nil {
-		return 0, err
-	}
-	defer redis.Close()
-	if version, err = servers.VersionOf(ctx, redis); err != nil {
-		return 0, err
-	}
-	here = rratelimiter.New(redis)
-	if java, err = oracle.Open(ctx, redissonVersion, oracle.Single(server.Addr())); err != nil {
-		return 0, err
-	}
-	defer java.Close()
-	if err := warmUp(ctx); err != nil {
-		return 0, err
-	}
-	return m.Run(), nil
-}
-
-// warmUp makes the server know the acquire scripts of both sides, since tests count script calls.
-func warmUp(ctx context.Context) error {
-	const name = "warm"
-	if err := here.Limiter(name).SetRate(ctx, perMinute(10)); err != nil {
-		return err
-	}
-	_, ours := here.Limiter(name).TryAcquire(ctx, 1)
-	_, theirs := java.Limiter(name).TryAcquire(ctx, 1)
-	return errors.Join(ours, theirs)
+	suite.Main(m, func(t testing.TB) {
+		server = servers.Single(t)
+		redis = server.Client(t)
+		version = servers.VersionOf(t, redis)
+		here = rratelimiter.New(redis)
+		java = oracle.Start(t, redissonVersion, oracle.Single(server.Addr()))
+		// The server has the scripts of both libraries from here on, since tests count script calls.
+		require.NoError(t, here.Limiter("warm").SetRate(t.Context(), perMinute(10)))
+		take(t, here.Limiter("warm"), 1)
+		take(t, java.Limiter("warm"), 1)
+	})
 }
 
 // ask runs one command on the server.
@@ -115,13 +80,13 @@ func permitsKey(name string) string { return "{" + name + "}:permits" }
 func clientValueKey(name, id string) string   { return valueKey(name) + ":" + id }
 func clientPermitsKey(name, id string) string { return permitsKey(name) + ":" + id }
 
-// value is the number of free permits as Redis holds it.
+// value returns the number of free permits in Redis.
 func value(t *testing.T, name string) int64 {
 	t.Helper()
 	return number(t, "GET", valueKey(name))
 }
 
-// grants are the members of a permits set, the oldest first.
+// grants returns the members of a permits set, the oldest first.
 func grants(t *testing.T, key string) []rueidis.ZScore {
 	t.Helper()
 	message := ask(t, "ZRANGE", key, "0", "-1", "WITHSCORES")
@@ -130,7 +95,7 @@ func grants(t *testing.T, key string) []rueidis.ZScore {
 	return all
 }
 
-// counts are the permits of the grants in a permits set.
+// counts returns the permits of the grants in a permits set.
 func counts(t *testing.T, key string) []int64 {
 	t.Helper()
 	all := []int64{}
@@ -140,7 +105,7 @@ func counts(t *testing.T, key string) []int64 {
 	return all
 }
 
-// scores are the moments of the grants in a permits set, in Unix milliseconds.
+// scores returns the times of the grants in a permits set, Unix milliseconds.
 func scores(t *testing.T, key string) []int64 {
 	t.Helper()
 	all := []int64{}
@@ -163,7 +128,7 @@ func ageOldest(t *testing.T, key string, n int, by time.Duration) {
 	}
 }
 
-// scripts counts the script calls that do makes.
+// scripts returns the number of script calls that do makes.
 func scripts(t *testing.T, do func()) int64 {
 	t.Helper()
 	before := server.Calls(t, "eval", "evalsha")
@@ -171,12 +136,12 @@ func scripts(t *testing.T, do func()) int64 {
 	return server.Calls(t, "eval", "evalsha") - before
 }
 
-// perMinute is an Overall rate whose window outlasts each test, unless age moves the grants.
+// perMinute returns an Overall rate. Its window is longer than a test, unless age moves the grants.
 func perMinute(permits int64) rratelimiter.Rate {
 	return rratelimiter.Rate{Permits: permits, Interval: time.Minute}
 }
 
-// inJava is a rate as Redisson takes it.
+// inJava returns a rate for Redisson.
 func inJava(rate rratelimiter.Rate) oracle.Rate {
 	kind := oracle.Overall
 	if rate.Type == rratelimiter.PerClient {
@@ -185,8 +150,8 @@ func inJava(rate rratelimiter.Rate) oracle.Rate {
 	return oracle.Rate{Type: kind, Permits: rate.Permits, Interval: rate.Interval, KeepAlive: rate.KeepAlive}
 }
 
-// pair empties the server and opens two limiters of a rate: one that only Redisson uses, and one
-// that only we use.
+// pair empties the server and returns two limiters of a rate, one for Redisson and one for this
+// library.
 func pair(t *testing.T, rate rratelimiter.Rate) (theirs *oracle.Limiter, ours *rratelimiter.Limiter) {
 	t.Helper()
 	ask(t, "FLUSHALL")
@@ -196,25 +161,33 @@ func pair(t *testing.T, rate rratelimiter.Rate) (theirs *oracle.Limiter, ours *r
 	return theirs, ours
 }
 
-// acquirer is what a limiter of Redisson's and one of ours have in common.
+// acquirer is a limiter of either library.
 type acquirer interface {
 	TryAcquire(ctx context.Context, permits int64) (bool, error)
 }
 
-func take(t *testing.T, l acquirer, permits int64) {
+func take(t testing.TB, l acquirer, permits int64) {
 	t.Helper()
-	granted, err := l.TryAcquire(t.Context(), permits)
-	require.NoError(t, err)
-	require.True(t, granted, "%d permits were denied", permits)
+	requireTrue(t, "%d permits were denied", permits)(l.TryAcquire(t.Context(), permits))
 }
 
-// takeInTurn takes permits, one grant after the other, so that each is a second older than the
-// next. Redis orders grants of one millisecond by their random bytes.
+// takeInTurn takes permits, each grant a second older than the next. Redis orders grants of the
+// same millisecond by their random bytes.
 func takeInTurn(t *testing.T, l acquirer, key string, permits ...int64) {
 	t.Helper()
 	for _, n := range permits {
 		take(t, l, n)
 		age(t, key, time.Second)
+	}
+}
+
+// requireTrue returns a function that requires the results true and no error.
+func requireTrue(t testing.TB, message ...any) func(bool, error) {
+	t.Helper()
+	return func(ok bool, err error) {
+		t.Helper()
+		require.NoError(t, err)
+		require.True(t, ok, message...)
 	}
 }
 

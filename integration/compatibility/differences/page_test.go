@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tables of docs/compatibility.md name every test of this folder and two of its neighbours.
+// The tables of docs/compatibility.md name every test of this folder and of two other files.
 func TestCompatibilityPage_Tables_NameEveryTest(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "compatibility.md"))
 	require.NoError(t, err)

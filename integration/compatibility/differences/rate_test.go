@@ -9,23 +9,19 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// The rate falls from 10 to 4 while 10 permits are taken, 3 of them long ago.
+// The rate changes from 10 to 4 while 10 permits are taken, 3 of them before the others.
 func TestUpdateRate_TakenAboveNewRate_KeepsTheExcess(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))
 	takeInTurn(t, theirs, permitsKey(theirs.Name()), 3, 7)
 	takeInTurn(t, ours, permitsKey(ours.Name()), 3, 7)
 
-	updated, err := theirs.UpdateRate(t.Context(), inJava(perMinute(4)), true)
-	require.NoError(t, err)
-	require.True(t, updated)
+	requireTrue(t)(theirs.UpdateRate(t.Context(), inJava(perMinute(4)), true))
 	require.Equal(t, int64(0), value(t, theirs.Name()))
 	ageOldest(t, permitsKey(theirs.Name()), 1, time.Minute)
 	take(t, theirs, 3)
 	require.Equal(t, []int64{7, 3}, counts(t, permitsKey(theirs.Name())), "3 granted on top of 7, at a rate of 4")
 
-	updated, err = ours.UpdateRate(t.Context(), perMinute(4), rratelimiter.KeepState())
-	require.NoError(t, err)
-	require.True(t, updated)
+	requireTrue(t)(ours.UpdateRate(t.Context(), perMinute(4), rratelimiter.KeepState()))
 	require.Equal(t, int64(-6), value(t, ours.Name()))
 	requireFree(t, ours, 0)
 	ageOldest(t, permitsKey(ours.Name()), 1, time.Minute)
@@ -35,7 +31,7 @@ func TestUpdateRate_TakenAboveNewRate_KeepsTheExcess(t *testing.T) {
 	requireFree(t, ours, 4)
 }
 
-// A limiter as releases before 3.38 make it, without keepAliveTime.
+// The limiter has no keepAliveTime, as releases before 3.38 make it.
 func TestTrySetRate_LimiterHasRate_ChangesNothing(t *testing.T) {
 	lasting := perMinute(5)
 	lasting.KeepAlive = time.Hour
@@ -68,17 +64,15 @@ func TestSetRate_KeepAliveRemoved_RemovesTheExpiry(t *testing.T) {
 
 	require.NoError(t, theirs.SetRate(t.Context(), inJava(perMinute(10))))
 	require.Equal(t, "0", text(t, "HGET", theirs.Name(), "keepAliveTime"))
-	require.Positive(t, number(t, "PTTL", theirs.Name()), "the limiter vanishes later all the same")
+	require.Positive(t, number(t, "PTTL", theirs.Name()), "the limiter still expires")
 
 	require.NoError(t, ours.SetRate(t.Context(), perMinute(10), rratelimiter.KeepState()))
 	for _, key := range []string{ours.Name(), valueKey(ours.Name()), permitsKey(ours.Name())} {
 		require.Equal(t, int64(-1), number(t, "PTTL", key), key)
 	}
-	set, err := ours.Expire(t.Context(), time.Hour)
-	require.NoError(t, err)
-	require.True(t, set)
+	requireTrue(t)(ours.Expire(t.Context(), time.Hour))
 	require.NoError(t, ours.SetRate(t.Context(), perMinute(20)))
-	require.Positive(t, number(t, "PTTL", ours.Name()), "what Expire set stays")
+	require.Positive(t, number(t, "PTTL", ours.Name()), "the expiry of Expire stays")
 }
 
 func TestSetRate_TypeChanged_RemovesState(t *testing.T) {
@@ -89,16 +83,14 @@ func TestSetRate_TypeChanged_RemovesState(t *testing.T) {
 	take(t, ours, 4)
 
 	require.NoError(t, theirs.SetRate(t.Context(), inJava(perClient)))
-	require.Equal(t, int64(6), value(t, theirs.Name()), "the Overall pair is left behind")
+	require.Equal(t, int64(6), value(t, theirs.Name()), "the Overall state stays")
 	require.Equal(t, []int64{4}, counts(t, permitsKey(theirs.Name())))
 
 	require.NoError(t, ours.SetRate(t.Context(), perClient))
 	require.False(t, exists(t, valueKey(ours.Name())))
 	require.False(t, exists(t, permitsKey(ours.Name())))
 	take(t, ours, 4)
-	updated, err := ours.UpdateRate(t.Context(), perMinute(10))
-	require.NoError(t, err)
-	require.True(t, updated)
+	requireTrue(t)(ours.UpdateRate(t.Context(), perMinute(10)))
 	require.False(t, exists(t, clientValueKey(ours.Name(), here.ID())))
 	require.False(t, exists(t, clientPermitsKey(ours.Name(), here.ID())))
 }

@@ -1,8 +1,11 @@
 package differences_test
 
 import (
+	"math/rand/v2"
 	"testing"
+	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -57,4 +60,141 @@ func TestTryAcquire_CorruptState_ReturnsStateError(t *testing.T) {
 				Value: spoil.value}, *state)
 		})
 	}
+}
+
+// Another client lowers the rate of a PerClient limiter. It cannot change this client's value.
+func TestTryAcquire_ValueAboveRate_CountsGrants(t *testing.T) {
+	high := perMinute(50)
+	high.Type = rratelimiter.PerClient
+	low := high
+	low.Permits = 10
+	theirs, ours := pair(t, high)
+	take(t, theirs, 1)
+	take(t, ours, 1)
+	require.NoError(t, here.Limiter(theirs.Name()).SetRate(t.Context(), low))
+	require.NoError(t, java.Limiter(ours.Name()).SetRate(t.Context(), inJava(low)))
+
+	for range 4 {
+		take(t, theirs, 10)
+	}
+	require.Equal(t, int64(9), number(t, "GET", clientValueKey(theirs.Name(), java.ID())),
+		"40 of the 49 at once, at a rate of 10")
+
+	take(t, ours, 9) // beside the permit that was taken before
+	deny(t, ours, 1)
+}
+
+// Permits were released, and the grants that Redisson keeps in the set return as well.
+func TestTryAcquire_ReturnedPermitsAboveRate_StayFree(t *testing.T) {
+	theirs, ours := java.Limiter(t.Name()+" in Java"), here.Limiter(t.Name()+" here")
+	for _, name := range []string{theirs.Name(), ours.Name()} {
+		l := java.Limiter(name)
+		require.NoError(t, l.SetRate(t.Context(), inJava(perMinute(10))))
+		takeInTurn(t, l, permitsKey(name), 4, 4, 2)
+		require.NoError(t, l.Release(t.Context(), 8))
+		require.Equal(t, int64(8), value(t, name))
+		ageOldest(t, permitsKey(name), 1, time.Minute)
+	}
+
+	deny(t, theirs, 8)
+	require.Equal(t, int64(4), value(t, theirs.Name()),
+		"the rate less the 6 in the window: half of the released permits are lost")
+
+	take(t, ours, 8)
+	require.Equal(t, int64(0), value(t, ours.Name()), "all released permits, besides the 2 others")
+	require.ElementsMatch(t, []int64{2, 8}, counts(t, permitsKey(ours.Name())))
+}
+
+func TestTryAcquire_ValueLost_CountsGrants(t *testing.T) {
+	theirs, ours := pair(t, perMinute(10))
+	take(t, theirs, 7)
+	take(t, ours, 7)
+	require.Equal(t, int64(2), number(t, "DEL", valueKey(theirs.Name()), valueKey(ours.Name())))
+
+	take(t, theirs, 10)
+	require.ElementsMatch(t, []int64{7, 10}, counts(t, permitsKey(theirs.Name())), "17 in a window, at a rate of 10")
+
+	deny(t, ours, 4)
+	take(t, ours, 3)
+	deny(t, ours, 1)
+}
+
+func TestTryAcquire_GrantsLost_FreesAllPermits(t *testing.T) {
+	theirs, ours := pair(t, perMinute(10))
+	take(t, theirs, 7)
+	take(t, ours, 7)
+	require.Equal(t, int64(2), number(t, "DEL", permitsKey(theirs.Name()), permitsKey(ours.Name())))
+
+	take(t, theirs, 3)
+	age(t, permitsKey(theirs.Name()), time.Minute)
+	requireFree(t, theirs, 3)
+	take(t, theirs, 3)
+	require.Equal(t, int64(1), number(t, "DEL", permitsKey(theirs.Name())))
+	for range 3 {
+		_, err := theirs.TryAcquire(t.Context(), 1)
+		require.ErrorContains(t, err, "attempt to perform arithmetic on a nil value")
+	}
+
+	take(t, ours, 10)
+	require.Equal(t, []int64{10}, counts(t, permitsKey(ours.Name())))
+	require.Equal(t, int64(1), number(t, "DEL", permitsKey(ours.Name())))
+	take(t, ours, 1)
+}
+
+// many is several times the number of grants that a call of this library reclaims.
+const many = 2000
+
+// onePage is the most grants that a call of this library reclaims.
+const onePage = 256
+
+// fill adds grants of one permit to a limiter: many expired ones and one other.
+func fill(t *testing.T, name string) {
+	t.Helper()
+	add := redis.B().Zadd().Key(permitsKey(name)).ScoreMember()
+	now := time.Now()
+	for i := range many + 1 {
+		at := now.Add(-2 * time.Minute)
+		if i == many {
+			at = now
+		}
+		member := []byte{16, 16: 0, 17: 1, 20: 0}
+		for b := range 16 {
+			member[1+b] = byte(rand.Uint32())
+		}
+		add = add.ScoreMember(float64(at.UnixMilli()), rueidis.BinaryString(member))
+	}
+	require.NoError(t, redis.Do(t.Context(), add.Build()).Error())
+	ask(t, "SET", valueKey(name), "0")
+}
+
+func TestTryAcquire_ManyExpiredGrants_ReclaimsOnePage(t *testing.T) {
+	theirs, ours := pair(t, perMinute(many+1))
+	fill(t, theirs.Name())
+	fill(t, ours.Name())
+
+	require.Equal(t, int64(1), scripts(t, func() { take(t, theirs, 1) }))
+	require.Len(t, counts(t, permitsKey(theirs.Name())), 2, "one call reclaims all")
+
+	require.Equal(t, int64(1), scripts(t, func() { take(t, ours, 1) }))
+	require.Len(t, counts(t, permitsKey(ours.Name())), many+2-onePage, "one call reclaims a page")
+	require.Equal(t, int64(onePage-1), value(t, ours.Name()))
+
+	// A call that needs more permits than a page reclaims continues with further calls of the same
+	// size.
+	calls := scripts(t, func() { take(t, ours, many-1) })
+	require.GreaterOrEqual(t, calls, int64(many/onePage))
+	require.Equal(t, int64(0), value(t, ours.Name()))
+	deny(t, ours, 1)
+}
+
+// If the newest grant has expired, the script reads no grant and unlinks the set.
+func TestTryAcquire_AllGrantsExpired_UnlinksTheSet(t *testing.T) {
+	ours := here.Limiter(t.Name())
+	require.NoError(t, ours.SetRate(t.Context(), perMinute(many+1)))
+	fill(t, ours.Name())
+	ask(t, "ZREMRANGEBYRANK", permitsKey(ours.Name()), "-1", "-1")
+	unlinked := server.Calls(t, "unlink")
+	require.Equal(t, int64(1), scripts(t, func() { take(t, ours, many+1) }))
+	require.Equal(t, unlinked+1, server.Calls(t, "unlink"))
+	require.Equal(t, []int64{many + 1}, counts(t, permitsKey(ours.Name())))
 }

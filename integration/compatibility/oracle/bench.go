@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Bench is a load for which only numbers are kept: Java callers that call tryAcquire(permits) again
-// and again, without a pause.
+// Bench is a load that keeps only numbers: Java callers that call tryAcquire(permits) without a
+// pause.
 type Bench struct {
 	Limiters int // how many, at random: named by the limiter's own name and a number from 0 on
 	Callers  int // threads, or where Async is set, chains of tryAcquireAsync(permits)
@@ -15,10 +15,10 @@ type Bench struct {
 	Permits  int64 // of each call
 }
 
-// BenchResult is what the calls of a Bench that were counted came to.
+// BenchResult has the results of the counted calls of a Bench.
 type BenchResult struct {
 	Decisions, Granted, Failed int64 // Failed are among Decisions
-	AllGranted                 int64 // with those that were not counted
+	AllGranted                 int64 // also of calls that were not counted
 	Err                        error // of one call that failed
 	Elapsed                    time.Duration
 	CPU                        time.Duration // of the whole Java process
@@ -30,23 +30,23 @@ type BenchResult struct {
 // RunningBench is a Bench whose callers run until Stop.
 type RunningBench struct{ l *Limiter }
 
-// StartBench lets the load loose on limiters whose names begin with this one's, and returns when
-// every caller has begun.
+// StartBench starts the load on limiters whose names begin with this one's, and returns when every
+// caller has begun.
 func (l *Limiter) StartBench(ctx context.Context, b Bench) (*RunningBench, error) {
-	_, err := ask[any](ctx, l,
+	_, err := call[any](ctx, l,
 		request{Call: "benchStart", Limiters: b.Limiters, Threads: b.Callers, Async: b.Async, Permits: &b.Permits})
 	return &RunningBench{l}, err
 }
 
-// Count counts the calls that begin from now on, for d. It is called once.
+// Count counts the calls that begin within d from now. It is called once.
 func (r *RunningBench) Count(ctx context.Context, d time.Duration) error {
-	_, err := ask[any](ctx, r.l, request{Call: "benchCount", Millis: millis(d)})
+	_, err := call[any](ctx, r.l, request{Call: "benchCount", Millis: millis(d)})
 	return err
 }
 
 // Stop ends the callers.
 func (r *RunningBench) Stop(ctx context.Context) (BenchResult, error) {
-	got, err := ask[struct {
+	got, err := call[struct {
 		Decisions, Granted, AllGranted, Failed int64
 		Error                                  string
 		ElapsedNanos, CPUNanos                 int64

@@ -22,11 +22,11 @@ const (
 	toInstall = "install Maven 3 and a JDK 17 or newer (apt-get install maven openjdk-17-jdk-headless)"
 )
 
-// versionForm keeps whatever is no version out of Maven's arguments and out of paths.
+// versionForm excludes other texts from Maven's arguments and from paths.
 var versionForm = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.-]*$`)
 
-// build compiles the Java program against the release, and answers its classpath. What is built
-// already from the same sources is used as it is.
+// build compiles the Java program against the release, and returns its classpath. It does nothing
+// if the sources have not changed since the last build.
 func build(ctx context.Context, version string) (classpath string, err error) {
 	if !versionForm.MatchString(version) {
 		return "", fmt.Errorf("%q is no version of Redisson", version)
@@ -39,8 +39,8 @@ func build(ctx context.Context, version string) (classpath string, err error) {
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		return "", err
 	}
-	// One lock for all releases: Maven's local repository, which every build writes, is not safe
-	// for two Mavens at once.
+	// One lock for all releases: Maven's local repository, which every build writes, is not safe for
+	// two Mavens at once.
 	unlock, err := lock(ctx, filepath.Join(target, "build.lock"))
 	if err != nil {
 		return "", err
@@ -83,7 +83,7 @@ func compile(ctx context.Context, dir, version string) error {
 	return nil
 }
 
-// java finds the java command where Maven looks for it too.
+// java returns the java command that Maven uses, too.
 func java() (string, error) {
 	if home := os.Getenv("JAVA_HOME"); home != "" {
 		return filepath.Join(home, "bin", "java"), nil
@@ -105,7 +105,7 @@ func programDir() (string, error) {
 	return dir, nil
 }
 
-// hashSources answers a text that changes with any file that goes into the build.
+// hashSources returns a hash of all files of the build.
 func hashSources(dir string) (string, error) {
 	hash := sha256.New()
 	add := func(path string) error {
@@ -132,7 +132,7 @@ func hashSources(dir string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), err
 }
 
-// lock takes the lock file for this process and goroutine alone; the system lets go of it where the
+// lock takes the lock file exclusively, also within this process. The system releases it if the
 // process dies.
 func lock(ctx context.Context, path string) (unlock func() error, err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)

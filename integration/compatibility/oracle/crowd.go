@@ -7,27 +7,27 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
 )
 
-// Crowd is many Java threads that take permits of one limiter in a loop, as fast as it gives them.
+// Crowd is Java threads that take permits of one limiter in a loop.
 type Crowd struct {
 	Threads  int
 	Duration time.Duration
 	Permits  int64 // of each call
-	// AcquireTimeout is how long a call waits for its permits. With 0 a thread calls
-	// tryAcquire(permits), with a tiny pause after a denial; else tryAcquire(permits, timeout,
-	// unit), whose timeout is cut where the Duration ends earlier.
+	// AcquireTimeout is the timeout of a call. With 0 a thread calls tryAcquire(permits), with a short
+	// pause after a denial. Otherwise it calls tryAcquire(permits, timeout, unit), with a shorter
+	// timeout at the end of the Duration.
 	AcquireTimeout time.Duration
 }
 
-// CrowdResult is what the calls of a Crowd came to.
+// CrowdResult has the results of the calls of a Crowd.
 type CrowdResult struct {
 	Grants  []Grant
 	Denials int64
-	// Errors counts the calls that failed, by exception and message, without what Redisson appends
-	// on the single call. An error ends no thread.
+	// Errors counts failed calls by exception and message, without the details that Redisson appends.
+	// An error ends no thread.
 	Errors map[string]int64
 }
 
-// Book books the calls in a ledger, as those of Java. Errors have a message alone.
+// Book books the calls in a ledger, as those of Java. Errors have only a message.
 func (r CrowdResult) Book(book *ledger.Ledger) {
 	for _, g := range r.Grants {
 		book.Granted(ledger.Grant{Start: g.Start, End: g.End, Permits: g.Permits, Who: "java"})
@@ -38,18 +38,16 @@ func (r CrowdResult) Book(book *ledger.Ledger) {
 	}
 }
 
-// Grant is one call of a Crowd that got its permits. Start is read right before the call and End
-// right after it, on the clock of this host, in whole microseconds. Redis granted the permits
-// between them.
+// Grant is a successful call of a Crowd. Start is read right before the call and End right after
+// it, on the clock of this host, in whole microseconds.
 type Grant struct {
 	Start, End time.Time
 	Permits    int64
 }
 
-// Crowd lets the crowd loose on the limiter and returns when its time is over. A crowd that ctx
-// ends goes on in Java all the same.
+// Crowd runs the crowd and returns at its end. If ctx ends before, the crowd continues in Java.
 func (l *Limiter) Crowd(ctx context.Context, c Crowd) (CrowdResult, error) {
-	got, err := ask[struct {
+	got, err := call[struct {
 		Grants  [][3]int64 // start and end in Unix microseconds, permits
 		Denials int64
 		Errors  map[string]int64

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// RateType is the enum of the same name, spelled as in Java.
+// RateType is the enum of the same name, with Java's spelling.
 type RateType string
 
 // The rate types. The zero value of RateType counts as Overall.
@@ -14,11 +14,10 @@ const (
 	PerClient RateType = "PER_CLIENT"
 )
 
-// Rate is a limiter's configuration. Durations are whole milliseconds, what is below is cut off.
+// Rate is a limiter's configuration. Durations are rounded down to milliseconds.
 //
-// A KeepAlive of 0 calls the form of the Java call that has no keepAlive, but in SetRateArgs and
-// UpdateRate, which leave it unset. Any other is ErrUnsupported in 3.34.1 and older, while 3.38.1
-// has it.
+// With a KeepAlive of 0, the Java call has no keepAlive argument; SetRateArgs and UpdateRate leave
+// it unset. Another KeepAlive returns ErrUnsupported in 3.34.1 and older.
 type Rate struct {
 	Type      RateType
 	Permits   int64
@@ -26,10 +25,10 @@ type Rate struct {
 	KeepAlive time.Duration
 }
 
-// ExpireCondition is when an expiry is set.
+// ExpireCondition is a condition of an expiry.
 type ExpireCondition string
 
-// The conditions, each named as the Java call that it stands for.
+// The conditions have the names of the Java calls.
 const (
 	ExpireIfSet     ExpireCondition = "expireIfSet"
 	ExpireIfNotSet  ExpireCondition = "expireIfNotSet"
@@ -37,22 +36,22 @@ const (
 	ExpireIfLess    ExpireCondition = "expireIfLess"
 )
 
-// Limiter is one RRateLimiter. Its methods are safe for concurrent use; each is the Java call of
+// Limiter is an RRateLimiter. Its methods are safe for concurrent use; each makes the Java call of
 // nearly the same name.
 //
-// An exception in Java is an *Error. Where a context ends its method returns at once, but the call
-// goes on in Java, where nothing can end an acquire that waits: close the Redisson for that.
+// An exception in Java is an *Error. A method returns when its context ends, but the call continues
+// in Java. Only Close ends an acquire that waits.
 type Limiter struct {
 	r    *Redisson
 	name string
 }
 
-// Name is the name that the limiter was asked for by.
+// Name returns the name of the limiter.
 func (l *Limiter) Name() string { return l.name }
 
 // TrySetRate is trySetRate.
 func (l *Limiter) TrySetRate(ctx context.Context, rate Rate) (bool, error) {
-	return ask[bool](ctx, l, rate.request("trySetRate"))
+	return call[bool](ctx, l, rate.request("trySetRate"))
 }
 
 // SetRate is setRate(type, rate, interval) or, with a KeepAlive, setRate(type, rate, interval,
@@ -72,12 +71,12 @@ func (l *Limiter) SetRateArgs(ctx context.Context, rate Rate, keepState bool) er
 func (l *Limiter) UpdateRate(ctx context.Context, rate Rate, keepState bool) (bool, error) {
 	q := rate.request("updateRate")
 	q.KeepState = keepState
-	return ask[bool](ctx, l, q)
+	return call[bool](ctx, l, q)
 }
 
-// Config is getConfig. It has no KeepAlive, since Redisson's answer has none.
+// Config is getConfig. It has no KeepAlive, since Redisson returns none.
 func (l *Limiter) Config(ctx context.Context) (Rate, error) {
-	got, err := ask[struct {
+	got, err := call[struct {
 		Type           RateType
 		Rate           int64
 		IntervalMillis int64
@@ -87,22 +86,22 @@ func (l *Limiter) Config(ctx context.Context) (Rate, error) {
 
 // TryAcquireOne is tryAcquire().
 func (l *Limiter) TryAcquireOne(ctx context.Context) (bool, error) {
-	return ask[bool](ctx, l, request{Call: "tryAcquire"})
+	return call[bool](ctx, l, request{Call: "tryAcquire"})
 }
 
 // TryAcquire is tryAcquire(permits).
 func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {
-	return ask[bool](ctx, l, request{Call: "tryAcquire", Permits: &permits})
+	return call[bool](ctx, l, request{Call: "tryAcquire", Permits: &permits})
 }
 
 // TryAcquireOneWithin is tryAcquire(timeout, unit).
 func (l *Limiter) TryAcquireOneWithin(ctx context.Context, timeout time.Duration) (bool, error) {
-	return ask[bool](ctx, l, request{Call: "tryAcquire", TimeoutMillis: millis(timeout)})
+	return call[bool](ctx, l, request{Call: "tryAcquire", TimeoutMillis: millis(timeout)})
 }
 
 // TryAcquireWithin is tryAcquire(permits, timeout, unit).
 func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
-	return ask[bool](ctx, l, request{Call: "tryAcquire", Permits: &permits, TimeoutMillis: millis(timeout)})
+	return call[bool](ctx, l, request{Call: "tryAcquire", Permits: &permits, TimeoutMillis: millis(timeout)})
 }
 
 // AcquireOne is acquire().
@@ -122,61 +121,61 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 
 // AvailablePermits is availablePermits.
 func (l *Limiter) AvailablePermits(ctx context.Context) (int64, error) {
-	return ask[int64](ctx, l, request{Call: "availablePermits"})
+	return call[int64](ctx, l, request{Call: "availablePermits"})
 }
 
 // Expire is expire(timeToLive, unit).
 func (l *Limiter) Expire(ctx context.Context, d time.Duration) (bool, error) {
-	return ask[bool](ctx, l, request{Call: "expire", Millis: millis(d)})
+	return call[bool](ctx, l, request{Call: "expire", Millis: millis(d)})
 }
 
 // ExpireAt is expireAt(timestamp).
 func (l *Limiter) ExpireAt(ctx context.Context, at time.Time) (bool, error) {
-	return ask[bool](ctx, l, request{Call: "expireAt", Millis: unixMillis(at)})
+	return call[bool](ctx, l, request{Call: "expireAt", Millis: unixMillis(at)})
 }
 
 // ExpireIf is the call that the condition names, with a Duration. Release 3.20.1 has it, 3.16.8 has
 // not.
 func (l *Limiter) ExpireIf(ctx context.Context, condition ExpireCondition, d time.Duration) (bool, error) {
-	return ask[bool](ctx, l, request{Call: string(condition), Millis: millis(d)})
+	return call[bool](ctx, l, request{Call: string(condition), Millis: millis(d)})
 }
 
 // ExpireAtIf is the call that the condition names, with an Instant, in the releases that have
 // ExpireIf.
 func (l *Limiter) ExpireAtIf(ctx context.Context, condition ExpireCondition, at time.Time) (bool, error) {
-	return ask[bool](ctx, l, request{Call: string(condition), Millis: unixMillis(at), Absolute: true})
+	return call[bool](ctx, l, request{Call: string(condition), Millis: unixMillis(at), Absolute: true})
 }
 
 // ClearExpire is clearExpire.
 func (l *Limiter) ClearExpire(ctx context.Context) (bool, error) {
-	return ask[bool](ctx, l, request{Call: "clearExpire"})
+	return call[bool](ctx, l, request{Call: "clearExpire"})
 }
 
-// RemainTimeToLive is remainTimeToLive: milliseconds, or -1 where there is no expiry, or -2 where
-// there is no limiter.
+// RemainTimeToLive is remainTimeToLive: milliseconds, -1 without an expiry, or -2 without a
+// limiter.
 func (l *Limiter) RemainTimeToLive(ctx context.Context) (int64, error) {
-	return ask[int64](ctx, l, request{Call: "remainTimeToLive"})
+	return call[int64](ctx, l, request{Call: "remainTimeToLive"})
 }
 
 // ExpireTime is getExpireTime: Unix milliseconds, or -1 or -2 as RemainTimeToLive. Release 3.20.1
 // has it, 3.16.8 has not.
 func (l *Limiter) ExpireTime(ctx context.Context) (int64, error) {
-	return ask[int64](ctx, l, request{Call: "getExpireTime"})
+	return call[int64](ctx, l, request{Call: "getExpireTime"})
 }
 
 // Exists is isExists.
 func (l *Limiter) Exists(ctx context.Context) (bool, error) {
-	return ask[bool](ctx, l, request{Call: "isExists"})
+	return call[bool](ctx, l, request{Call: "isExists"})
 }
 
 // Delete is delete.
 func (l *Limiter) Delete(ctx context.Context) (bool, error) {
-	return ask[bool](ctx, l, request{Call: "delete"})
+	return call[bool](ctx, l, request{Call: "delete"})
 }
 
 // Unlink is unlink.
 func (l *Limiter) Unlink(ctx context.Context) (bool, error) {
-	return ask[bool](ctx, l, request{Call: "unlink"})
+	return call[bool](ctx, l, request{Call: "unlink"})
 }
 
 // Rename is rename. In Java the object then has the new name; this Limiter keeps the old one.
@@ -186,38 +185,37 @@ func (l *Limiter) Rename(ctx context.Context, newName string) error {
 
 // RenameNX is renamenx. In Java the object then has the new name; this Limiter keeps the old one.
 func (l *Limiter) RenameNX(ctx context.Context, newName string) (bool, error) {
-	return ask[bool](ctx, l, request{Call: "renamenx", NewName: &newName})
+	return call[bool](ctx, l, request{Call: "renamenx", NewName: &newName})
 }
 
-// NameAfterRename is the name that the object has in Java after rename, and NameAfterRenameNX after
-// renamenx.
+// NameAfterRename returns the name of the object in Java after rename.
 func (l *Limiter) NameAfterRename(ctx context.Context, newName string) (string, error) {
-	return ask[string](ctx, l, request{Call: "renamedObject", NewName: &newName, Replace: true})
+	return call[string](ctx, l, request{Call: "renamedObject", NewName: &newName, Replace: true})
 }
 
-// NameAfterRenameNX is NameAfterRename by renamenx.
+// NameAfterRenameNX returns the name of the object in Java after renamenx.
 func (l *Limiter) NameAfterRenameNX(ctx context.Context, newName string) (string, error) {
-	return ask[string](ctx, l, request{Call: "renamedObject", NewName: &newName})
+	return call[string](ctx, l, request{Call: "renamedObject", NewName: &newName})
 }
 
 // Copy is copy(destination). Release 3.38.1 has it, 3.34.1 has not.
 func (l *Limiter) Copy(ctx context.Context, newName string) (bool, error) {
-	return ask[bool](ctx, l, request{Call: "copy", NewName: &newName})
+	return call[bool](ctx, l, request{Call: "copy", NewName: &newName})
 }
 
 // CopyAndReplace is copyAndReplace(destination), in the releases that have Copy.
 func (l *Limiter) CopyAndReplace(ctx context.Context, newName string) (bool, error) {
-	return ask[bool](ctx, l, request{Call: "copy", NewName: &newName, Replace: true})
+	return call[bool](ctx, l, request{Call: "copy", NewName: &newName, Replace: true})
 }
 
 // Touch is touch.
 func (l *Limiter) Touch(ctx context.Context) (bool, error) {
-	return ask[bool](ctx, l, request{Call: "touch"})
+	return call[bool](ctx, l, request{Call: "touch"})
 }
 
 // SizeInMemory is sizeInMemory, in bytes.
 func (l *Limiter) SizeInMemory(ctx context.Context) (int64, error) {
-	return ask[int64](ctx, l, request{Call: "sizeInMemory"})
+	return call[int64](ctx, l, request{Call: "sizeInMemory"})
 }
 
 func (r Rate) request(call string) request {
@@ -236,7 +234,7 @@ func (l *Limiter) run(ctx context.Context, q request) error {
 	return l.r.call(ctx, q, nil)
 }
 
-func ask[T any](ctx context.Context, l *Limiter, q request) (T, error) {
+func call[T any](ctx context.Context, l *Limiter, q request) (T, error) {
 	var result T
 	q.Limiter = l.name
 	err := l.r.call(ctx, q, &result)

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Target is the Redis that a Redisson connects to. The zero value is no target.
+// Target is the Redis of a Redisson. The zero value is invalid.
 type Target struct{ args []string }
 
 // Single is one server, by its host:port.
 func Single(addr string) Target { return Target{args: []string{"--single", addr}} }
 
-// Cluster is a Redis Cluster, by the host:port of some of its nodes. Redisson looks for changes of
-// it twice a second.
+// Cluster is a Redis Cluster, by the host:port of some nodes. Redisson looks for changes twice a
+// second.
 func Cluster(addrs ...string) Target {
 	return Target{args: []string{"--cluster", strings.Join(addrs, ",")}}
 }
@@ -23,22 +23,20 @@ func Sentinel(master string, addrs ...string) Target {
 	return Target{args: []string{"--sentinel", master, strings.Join(addrs, ",")}}
 }
 
-// Option sets what is not left to Redisson's defaults.
+// Option changes a default of Redisson.
 type Option func(*settings)
 
-// WithTimeout bounds the connecting and each try of a command. Redisson's own default is 3 s for a
+// WithTimeout bounds the connect and each try of a command. Redisson's default is 3 s for a
 // command.
 func WithTimeout(d time.Duration) Option {
 	return flag("--timeout-millis", strconv.FormatInt(d.Milliseconds(), 10))
 }
 
-// WithRetryAttempts sets how often Redisson sends a command again that could not be sent or timed
-// out.
+// WithRetryAttempts sets how often Redisson sends a command again that failed or timed out.
 func WithRetryAttempts(n int) Option { return flag("--retry-attempts", strconv.Itoa(n)) }
 
-// WithDefaultPools uses the defaults of Redisson for threads and for connections to a single
-// server, and all compilers of the JVM, as benchmarks need. Without it there are few threads and
-// connections, and the JVM starts faster: a test starts several Redissons on a small machine.
+// WithDefaultPools uses the defaults of Redisson for threads and connections, and all compilers of
+// the JVM, as benchmarks need. Without it, a JVM starts faster and has few threads.
 func WithDefaultPools() Option {
 	return func(s *settings) {
 		s.args = append(s.args, "--default-pools")

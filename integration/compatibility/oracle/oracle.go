@@ -1,13 +1,11 @@
-// Package oracle runs real Redisson, the Java library, so that tests can ask it what a limiter
-// does.
+// Package oracle runs real Redisson, the Java library, as the reference of tests.
 //
-// A Redisson is one instance of one release in a Java process of its own, with its own id,
-// connected to Redis. Its Limiter offers the calls of Redisson's RRateLimiter under their Go names,
-// and hands back what Redisson answers, unchanged. Releases differ in the calls that they have: a
-// call that the release lacks fails with ErrUnsupported.
+// A Redisson is one instance of a release in its own Java process, with its own id, connected to
+// Redis. Its Limiter has the calls of Redisson's RRateLimiter under their Go names, and returns
+// their results unchanged. A call that a release lacks fails with ErrUnsupported.
 //
-// The Java program is in the folder integration/tools/redisson. It is built with Maven when it is
-// first needed, for each release apart.
+// The Java program is in the folder integration/tools/redisson. Maven builds it for each release
+// when it is first used.
 package oracle
 
 import (
@@ -25,13 +23,13 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/logtail"
 )
 
-// ErrUnsupported is in the chain of the error of a call that the release of Redisson does not have.
+// ErrUnsupported is returned for a call that the release of Redisson lacks.
 var ErrUnsupported = errors.New("this release of Redisson has no such call")
 
-// ErrEnded is in the chain of the error of a call whose Java process has ended before it answered.
+// ErrEnded is returned for a call whose Java process ended before its reply.
 var ErrEnded = errors.New("the Java process has ended")
 
-// Error is an exception that Redisson threw: the innermost cause of it.
+// Error is the innermost cause of an exception that Redisson threw.
 type Error struct {
 	Message string
 	Class   string // of the exception, as org.redisson.client.RedisException
@@ -45,7 +43,7 @@ type Redisson struct {
 	id      string
 	cmd     *exec.Cmd
 	stderr  logtail.Tail
-	ended   chan struct{} // closed once the process is gone and failed is set
+	ended   chan struct{} // closed when the process has ended and failed is set
 	closing sync.Once
 
 	write sync.Mutex
@@ -54,14 +52,14 @@ type Redisson struct {
 	mu      sync.Mutex
 	lastID  int64
 	pending map[int64]chan<- answer
-	failed  error // why no further call can be answered
+	failed  error // the error of further calls
 }
 
-// Start starts the release of Redisson for the test, which fails where that is not possible, and
-// ends it with the test. Where the test has failed, what Redisson logged is shown.
+// Start starts the release of Redisson for the test, which fails if that is impossible. Redisson
+// ends with the test. If the test fails, it logs Redisson's log.
 func Start(t testing.TB, version string, target Target, opts ...Option) *Redisson {
 	t.Helper()
-	// Long enough for a first build that has to fetch everything.
+	// A first build may download everything.
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	r, err := Open(ctx, version, target, opts...)
@@ -78,7 +76,7 @@ func Start(t testing.TB, version string, target Target, opts ...Option) *Redisso
 }
 
 // Open is Start without a test: the caller must Close the result. ctx bounds the build and the
-// start alone.
+// start.
 func Open(ctx context.Context, version string, target Target, opts ...Option) (*Redisson, error) {
 	classpath, err := build(ctx, version)
 	if err != nil {
@@ -120,7 +118,7 @@ func Open(ctx context.Context, version string, target Target, opts ...Option) (*
 	case first := <-ready:
 		if first.Version != version {
 			r.Kill()
-			return nil, fmt.Errorf("asked for Redisson %s, got %s", version, first.Version)
+			return nil, fmt.Errorf("want Redisson %s, got %s", version, first.Version)
 		}
 		r.id = first.RedissonID
 		return r, nil
@@ -135,24 +133,23 @@ func Open(ctx context.Context, version string, target Target, opts ...Option) (*
 // ID is the Redisson instance's id, by which PER_CLIENT limiters distinguish clients.
 func (r *Redisson) ID() string { return r.id }
 
-// Version is the release of Redisson.
+// Version returns the release of Redisson.
 func (r *Redisson) Version() string { return r.version }
 
-// Log is the end of what Redisson logged: warnings and errors.
+// Log returns the last warnings and errors of Redisson.
 func (r *Redisson) Log() string { return r.stderr.String() }
 
-// Limiter is the limiter of that name. It asks nothing of Redis.
+// Limiter returns the limiter of a name. It makes no call.
 func (r *Redisson) Limiter(name string) *Limiter { return &Limiter{r: r, name: name} }
 
-// Close shuts Redisson down, as a Java program in good order does, and ends its process. Calls
-// under way fail with ErrEnded. A Redisson that cannot shut down in time, because its Redis hangs,
-// is killed.
+// Close shuts Redisson down and ends its process. Calls under way fail with ErrEnded. If Redisson
+// cannot shut down in time, because its Redis hangs, Close kills it.
 func (r *Redisson) Close() {
 	const timeout = 5 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	r.closing.Do(func() {
-		// Whatever the answer is, the process has to go.
+		// The process must end after any reply.
 		_ = r.call(ctx, request{Call: "close"}, nil)
 		select {
 		case <-r.ended:
@@ -163,15 +160,15 @@ func (r *Redisson) Close() {
 	<-r.ended
 }
 
-// Kill ends the process at once, as a crash of a Java program would.
+// Kill ends the process at once, as a crash does.
 func (r *Redisson) Kill() {
-	// The only failure is that the process has ended before.
+	// It fails only if the process has ended before.
 	_ = r.cmd.Process.Kill()
 	<-r.ended
 }
 
-// call sends the request and decodes what it comes to into result, which may be nil. Where ctx ends
-// first, call returns its error, and the call goes on in Java.
+// call sends the request and decodes its result, which may be nil. If ctx ends first, call returns
+// its error, and the call continues in Java.
 func (r *Redisson) call(ctx context.Context, q request, result any) error {
 	got := make(chan answer, 1)
 	r.mu.Lock()
@@ -207,7 +204,7 @@ func (r *Redisson) call(ctx context.Context, q request, result any) error {
 		return ctx.Err()
 	case <-r.ended:
 	}
-	// The last thing that the process did may have been to answer.
+	// The reply may have come right before the end.
 	select {
 	case a := <-got:
 		return r.decode(a, result)

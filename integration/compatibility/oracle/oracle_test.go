@@ -2,9 +2,12 @@ package oracle_test
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
@@ -78,8 +81,8 @@ func TestRedisson_Killed_FailsItsCalls(t *testing.T) {
 func TestOpen_NoServer_Fails(t *testing.T) {
 	server := servers.Single(t)
 	require.NoError(t, server.Kill())
-	_, err := oracle.Open(t.Context(), "4.7.0", oracle.Single(server.Addr()), oracle.WithTimeout(time.Second),
-		oracle.WithRetryAttempts(0))
+	_, err := oracle.Open(t.Context(), "4.7.0", oracle.Single(server.Addr()),
+		oracle.WithTimeout(10*time.Second), oracle.WithRetryAttempts(0))
 	require.ErrorIs(t, err, oracle.ErrEnded)
 	require.ErrorContains(t, err, "Unable to connect")
 }
@@ -94,4 +97,115 @@ func TestVersionsToTest_Variable_IsParsed(t *testing.T) {
 	require.Equal(t, []string{"3.16.8", "4.0.0"}, oracle.VersionsToTest())
 	t.Setenv("REDISSON_VERSIONS", "")
 	require.Equal(t, []string{"4.7.0", "3.38.1", "3.20.1"}, oracle.VersionsToTest())
+}
+
+// The captured acquire script takes permits again when it runs with its own keys and arguments.
+func TestCaptureScript_TryAcquire_CanBeReplayed(t *testing.T) {
+	server := servers.Single(t)
+	l := oracle.Start(t, "4.7.0", oracle.Single(server.Addr())).Limiter("captured")
+	_, err := l.TrySetRate(t.Context(), oracle.Rate{Permits: 10, Interval: time.Hour})
+	require.NoError(t, err)
+	// Twice: the second time the client believes that the server has the script.
+	for range 2 {
+		script, keys, args, err := oracle.CaptureScript(t.Context(), server.Addr(), func() {
+			granted, err := l.TryAcquire(t.Context(), 2)
+			assert.NoError(t, err)
+			assert.True(t, granted)
+		})
+		require.NoError(t, err)
+		require.NotEmpty(t, script)
+		require.Len(t, keys, 5)
+		require.Equal(t, l.Name(), keys[0])
+		require.Equal(t, "2", args[0])
+		require.Greater(t, len(args), 2)
+		require.Contains(t, []int{8, 16}, len(args[2]), "the random bytes")
+
+		eval := append([]string{"EVAL", script, strconv.Itoa(len(keys))}, append(keys, args...)...)
+		_, err = server.Do(t.Context(), eval...)
+		// A grant replies nil, which rueidis returns as an error.
+		require.True(t, rueidis.IsRedisNil(err), "%v", err)
+	}
+	free, err := l.AvailablePermits(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 2, free)
+}
+
+func TestCaptureScript_NoScript_Fails(t *testing.T) {
+	server := servers.Single(t)
+	_, _, _, err := oracle.CaptureScript(t.Context(), server.Addr(), func() {})
+	require.ErrorContains(t, err, "no script was run")
+}
+
+func TestCaptureScript_ContextCancelled_Fails(t *testing.T) {
+	server := servers.Single(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, _, _, err := oracle.CaptureScript(ctx, server.Addr(), cancel)
+	require.Error(t, err)
+}
+
+func TestBench(t *testing.T) {
+	server := servers.Single(t)
+	r := oracle.Start(t, "4.7.0", oracle.Single(server.Addr()), oracle.WithDefaultPools())
+	t.Run("Counts", func(t *testing.T) { counts(t, r) })
+	t.Run("CountsNothingBeforeCount", func(t *testing.T) { countsNothing(t, r) })
+}
+
+func counts(t *testing.T, r *oracle.Redisson) {
+	for _, name := range []string{"bench-0", "bench-1"} {
+		require.NoError(t, r.Limiter(name).SetRate(t.Context(), oracle.Rate{Permits: 10, Interval: time.Hour}))
+	}
+	load := oracle.Bench{Limiters: 2, Callers: 4, Permits: 2}
+	const counted = 300 * time.Millisecond
+	run := func() oracle.BenchResult {
+		running, err := r.Limiter("bench-").StartBench(t.Context(), load)
+		require.NoError(t, err)
+		require.NoError(t, running.Count(t.Context(), counted))
+		got, err := running.Stop(t.Context())
+		require.NoError(t, err)
+		return got
+	}
+	for _, async := range []bool{false, true} {
+		load.Async = async
+		got := run()
+		require.NoError(t, got.Err)
+		require.Zero(t, got.Failed)
+		want := int64(10) // of two limiters, which the first load exhausts
+		if async {
+			want = 0
+		}
+		require.Equal(t, want, got.AllGranted)
+		require.LessOrEqual(t, got.Granted, want)
+		require.Greater(t, got.Decisions, got.Granted)
+		require.GreaterOrEqual(t, got.Elapsed, counted)
+		require.Positive(t, got.CPU)
+		var timed int64
+		for _, n := range got.Latencies {
+			timed += int64(n)
+		}
+		require.Equal(t, got.Decisions, timed, "every call's latency is counted")
+	}
+
+	load.Limiters = 3
+	got := run()
+	require.Positive(t, got.Failed)
+	require.ErrorContains(t, got.Err, "RateLimiter is not initialized")
+}
+
+// Thousands of threads start slowly. They call from the start, but nothing counts before Count.
+func countsNothing(t *testing.T, r *oracle.Redisson) {
+	one := r.Limiter("late-0")
+	require.NoError(t, one.SetRate(t.Context(), oracle.Rate{Permits: 1, Interval: time.Hour}))
+	running, err := r.Limiter("late-").StartBench(t.Context(), oracle.Bench{Limiters: 1, Callers: 2048, Permits: 1})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		free, err := one.AvailablePermits(t.Context())
+		return err == nil && free == 0
+	}, time.Minute, time.Millisecond)
+	got, err := running.Stop(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, got.Err)
+	require.EqualValues(t, 1, got.AllGranted)
+	require.Zero(t, got.Decisions)
+	_, err = running.Stop(t.Context())
+	require.ErrorContains(t, err, "no benchmark of late- is running")
 }

@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// request is one line to the Java program. What is nil is left out, and chooses the form of the
-// call without that argument.
+// request is a line to the Java program. Nil arguments are left out, which selects the form of the
+// call.
 type request struct {
 	ID             int64    `json:"id"`
 	Call           string   `json:"call"`
@@ -32,7 +32,7 @@ type request struct {
 	AcquireTimeout *int64   `json:"acquireTimeoutMillis,omitempty"`
 }
 
-// answer is one line from the Java program: the first one, or what a request came to.
+// answer is a line from the Java program: the first line, or the result of a request.
 type answer struct {
 	Ready      bool   `json:"ready"`
 	Version    string `json:"version"`
@@ -58,11 +58,10 @@ func (r *Redisson) decode(a answer, result any) error {
 	}
 }
 
-// read hands each answer to the call that waits for it, until the process ends.
+// read passes each line to its call, until the process ends.
 func (r *Redisson) read(stdout io.Reader, ready chan<- answer) {
 	err := r.dispatch(bufio.NewReader(stdout), ready)
-	// A process that writes something else than answers is of no more use. Where it has ended by
-	// itself this does nothing.
+	// A process that writes other lines is useless. Kill has no effect if the process has ended.
 	_ = r.cmd.Process.Kill()
 	waitErr := r.cmd.Wait()
 	r.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/integration/tools/clocked"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -29,7 +30,7 @@ type bucketAnswer struct {
 
 // tryConsume, and consume with the time that it would sleep, of a Bucket with a greedy refill, to
 // the microsecond. Bucket4j reports waits in nanoseconds, which are rounded up here.
-func TestTokenBucket_Bucket4j_AnswersAlike(t *testing.T) {
+func TestTokenBucket_Bucket4j_MatchesReplies(t *testing.T) {
 	theirs := startPeer[bucketRequest, bucketAnswer](t, "io.github.rratelimiter.peers.BucketLines")
 	for _, p := range []limit.TokenBucket{
 		{Capacity: 20, Refill: 5, Interval: 10 * time.Minute},
@@ -37,11 +38,11 @@ func TestTokenBucket_Bucket4j_AnswersAlike(t *testing.T) {
 		{Capacity: 50, Refill: 7919, Interval: 100 * time.Hour},
 	} {
 		t.Run(fmt.Sprintf("%+v", p), func(t *testing.T) {
-			b := newBench(t)
+			s := clocked.Start(t)
 			random := rand.New(rand.NewPCG(9, 10))
-			ours := limit.New(b.client, "name", p)
+			ours := limit.New(s.Client, "name", p)
 			key := fmt.Sprintf("{name}:bucket:%d", p.Interval.Milliseconds())
-			begin := b.now
+			begin := s.Now
 			theirs.call(t, bucketRequest{Call: "create", Capacity: p.Capacity, Refill: p.Refill,
 				IntervalMicros: p.Interval.Microseconds()})
 			count := make(map[string]int)
@@ -50,15 +51,15 @@ func TestTokenBucket_Bucket4j_AnswersAlike(t *testing.T) {
 				require.NoError(t, err)
 				switch each := int64(p.Interval) / p.Refill; random.IntN(10) {
 				case 0:
-					b.now = b.now.Add(seen[0].RetryAfter)
+					s.Now = s.Now.Add(seen[0].RetryAfter)
 				case 1:
-					b.now = b.now.Add(max(0, seen[0].RetryAfter-time.Microsecond))
+					s.Now = s.Now.Add(max(0, seen[0].RetryAfter-time.Microsecond))
 				case 2:
-					b.now = b.now.Add(time.Duration(random.Int64N(each * p.Capacity)).Truncate(time.Microsecond))
+					s.Now = s.Now.Add(time.Duration(random.Int64N(each * p.Capacity)).Truncate(time.Microsecond))
 				case 3, 4, 5, 6:
-					b.now = b.now.Add(time.Duration(random.Int64N(each * 3)).Truncate(time.Microsecond))
+					s.Now = s.Now.Add(time.Duration(random.Int64N(each * 3)).Truncate(time.Microsecond))
 				}
-				q := bucketRequest{Call: "tryConsume", At: b.now.Sub(begin).Microseconds(),
+				q := bucketRequest{Call: "tryConsume", At: s.Now.Sub(begin).Microseconds(),
 					Permits: 1 + random.Int64N(1+random.Int64N(p.Capacity))}
 				where := fmt.Sprintf("step %d: %+v", step, q)
 				want := theirs.call(t, q)
@@ -78,7 +79,7 @@ func TestTokenBucket_Bucket4j_AnswersAlike(t *testing.T) {
 					require.InDelta(t, wait, r.Delay(), float64(5*time.Second), "it shrinks from the reply on")
 					count["waits"]++
 				}
-				b.persist(key)
+				persist(t, s, key)
 			}
 			t.Log(count)
 			for _, kind := range []string{"granted true", "granted false", "waits"} {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/integration/tools/clocked"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -34,7 +35,7 @@ type guavaAnswer struct {
 // tryAcquire and acquire of Guava's RateLimiter, on an injected clock, to the microsecond and with
 // the stored permits to the last digit. A new RateLimiter has no stored permits. Here it has been
 // idle long before the first call, because that is the state of a new name.
-func TestSmooth_Guava_AnswersAlike(t *testing.T) {
+func TestSmooth_Guava_MatchesReplies(t *testing.T) {
 	theirs := startPeer[guavaRequest, guavaAnswer](t, "com.google.common.util.concurrent.RateLimiterLines")
 	for _, p := range []limit.Smooth{
 		{Permits: 7, Interval: 10 * time.Minute, Burst: 30 * time.Minute},
@@ -45,9 +46,9 @@ func TestSmooth_Guava_AnswersAlike(t *testing.T) {
 		{Permits: 1, Interval: time.Minute, WarmUp: 30 * time.Second, ColdFactor: 100},
 	} {
 		t.Run(fmt.Sprintf("%+v", p), func(t *testing.T) {
-			b := newBench(t)
+			s := clocked.Start(t)
 			random := rand.New(rand.NewPCG(7, 8))
-			ours := limit.New(b.client, "name", p)
+			ours := limit.New(s.Client, "name", p)
 			create := guavaRequest{Call: "create", Rate: float64(p.Permits) / p.Interval.Seconds(),
 				BurstSeconds: p.Burst.Seconds(),
 				WarmUpMicros: p.WarmUp.Microseconds(), ColdFactor: p.ColdFactor}
@@ -62,7 +63,7 @@ func TestSmooth_Guava_AnswersAlike(t *testing.T) {
 				create.ColdFactor = 3
 			}
 			theirs.call(t, create)
-			begin := b.now.Add(-1000 * time.Hour)
+			begin := s.Now.Add(-1000 * time.Hour)
 			count := make(map[string]int)
 			for step := range steps {
 				each := p.Interval / time.Duration(p.Permits)
@@ -70,17 +71,17 @@ func TestSmooth_Guava_AnswersAlike(t *testing.T) {
 				require.NoError(t, err)
 				switch wait := seen[0].RetryAfter; random.IntN(8) {
 				case 0:
-					b.now = b.now.Add(wait)
+					s.Now = s.Now.Add(wait)
 				case 1:
-					b.now = b.now.Add(max(0, wait-time.Microsecond))
+					s.Now = s.Now.Add(max(0, wait-time.Microsecond))
 				case 2:
-					b.now = b.now.Add(seen[0].ResetAfter)
+					s.Now = s.Now.Add(seen[0].ResetAfter)
 				case 3:
-					b.now = b.now.Add(wait + time.Duration(random.Int64N(int64(each)*20)).Truncate(time.Microsecond))
+					s.Now = s.Now.Add(wait + time.Duration(random.Int64N(int64(each)*20)).Truncate(time.Microsecond))
 				case 4, 5:
-					b.now = b.now.Add(time.Duration(random.Int64N(int64(each) * 4)).Truncate(time.Microsecond))
+					s.Now = s.Now.Add(time.Duration(random.Int64N(int64(each) * 4)).Truncate(time.Microsecond))
 				}
-				q := guavaRequest{At: b.now.Sub(begin).Microseconds(), Permits: 1 + random.Int64N(1+random.Int64N(12))}
+				q := guavaRequest{At: s.Now.Sub(begin).Microseconds(), Permits: 1 + random.Int64N(1+random.Int64N(12))}
 				where := fmt.Sprintf("step %d: %+v", step, q)
 				changed := true
 				var stored float64
@@ -106,12 +107,12 @@ func TestSmooth_Guava_AnswersAlike(t *testing.T) {
 					count[fmt.Sprintf("acquire waits %t", delay > 0)]++
 				}
 				if changed {
-					text, err := b.conn.Do(t.Context(), b.conn.B().Get().Key(key).Build()).ToString()
+					text, err := s.Redis.Do(t.Context(), s.Redis.B().Get().Key(key).Build()).ToString()
 					require.NoError(t, err, where)
 					got, err := strconv.ParseFloat(strings.Fields(text)[1], 64)
 					require.NoError(t, err)
 					require.Equal(t, stored, got, where)
-					b.persist(key)
+					persist(t, s, key)
 				}
 			}
 			t.Log(count)

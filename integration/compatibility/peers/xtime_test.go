@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/time/rate"
 
+	"github.com/rratelimiter/rratelimiter/integration/tools/clocked"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -33,16 +34,16 @@ type reserved struct {
 //     cannot.
 //   - "more than reserved": x/time/rate refunds more than was reserved if a later reservation acts
 //     earlier. Here it refunds what was reserved.
-func TestTokenBucket_XTimeRate_AnswersAlike(t *testing.T) {
+func TestTokenBucket_XTimeRate_MatchesReplies(t *testing.T) {
 	for _, p := range []limit.TokenBucket{
 		{Capacity: 8, Refill: 1, Interval: 64 * time.Second},
 		{Capacity: 3, Refill: 4, Interval: 1024 * time.Second},
 		{Capacity: 100, Refill: 2, Interval: 32 * time.Second},
 	} {
 		t.Run(fmt.Sprintf("%+v", p), func(t *testing.T) {
-			b := newBench(t)
+			s := clocked.Start(t)
 			random := rand.New(rand.NewPCG(5, 6))
-			ours := limit.New(b.client, "name", p)
+			ours := limit.New(s.Client, "name", p)
 			theirs := rate.NewLimiter(rate.Limit(float64(p.Refill)/p.Interval.Seconds()), int(p.Capacity))
 			token := p.Interval / time.Duration(p.Refill)
 			key := fmt.Sprintf("{name}:bucket:%d", p.Interval.Milliseconds())
@@ -55,8 +56,8 @@ func TestTokenBucket_XTimeRate_AnswersAlike(t *testing.T) {
 				if random.IntN(12) == 0 {
 					tokens = 2 * p.Capacity
 				}
-				b.now = b.now.Add(time.Second * time.Duration(random.Int64N(int64(token/time.Second)*tokens)))
-				waiting = slices.DeleteFunc(waiting, func(r reserved) bool { return !r.act.After(b.now) })
+				s.Now = s.Now.Add(time.Second * time.Duration(random.Int64N(int64(token/time.Second)*tokens)))
+				waiting = slices.DeleteFunc(waiting, func(r reserved) bool { return !r.act.After(s.Now) })
 				blind = blind && len(waiting) > 0
 				n := 1 + random.Int64N(1+random.Int64N(p.Capacity))
 				where := fmt.Sprintf("step %d, %d permits", step, n)
@@ -64,10 +65,10 @@ func TestTokenBucket_XTimeRate_AnswersAlike(t *testing.T) {
 				case kind < 4:
 					got, err := ours.Take(t.Context(), n)
 					require.NoError(t, err)
-					require.Equal(t, theirs.AllowN(b.now, int(n)), got.Allowed, where)
+					require.Equal(t, theirs.AllowN(s.Now, int(n)), got.Allowed, where)
 					if got.Allowed {
 						count["allowed"]++
-						last = b.now
+						last = s.Now
 						if len(waiting) > 0 {
 							count["forgotten"]++
 							blind = true
@@ -76,9 +77,9 @@ func TestTokenBucket_XTimeRate_AnswersAlike(t *testing.T) {
 						count["refused"]++
 					}
 				case kind < 8 && len(waiting) < 12:
-					r := reserved{theirs: theirs.ReserveN(b.now, int(n)), permits: n}
-					delay := r.theirs.DelayFrom(b.now)
-					r.act = b.now.Add(delay)
+					r := reserved{theirs: theirs.ReserveN(s.Now, int(n)), permits: n}
+					delay := r.theirs.DelayFrom(s.Now)
+					r.act = s.Now.Add(delay)
 					var err error
 					r.ours, err = ours.Reserve(t.Context(), n)
 					require.NoError(t, err)
@@ -102,19 +103,19 @@ func TestTokenBucket_XTimeRate_AnswersAlike(t *testing.T) {
 					waiting = slices.Delete(waiting, which, which+1)
 					if r.act.Equal(last) {
 						count["cancelled the last"]++
-						if last = r.act.Add(-time.Duration(r.permits) * token); !last.After(b.now) {
-							last, blind = b.now, len(waiting) > 0
+						if last = r.act.Add(-time.Duration(r.permits) * token); !last.After(s.Now) {
+							last, blind = s.Now, len(waiting) > 0
 						}
 					} else {
 						count["cancelled in the midst"]++
 					}
-					r.theirs.CancelAt(b.now)
+					r.theirs.CancelAt(s.Now)
 					require.NoError(t, r.ours.Cancel(t.Context()))
 				}
-				b.persist(key)
+				persist(t, s, key)
 				seen, err := ours.Peek(t.Context())
 				require.NoError(t, err)
-				left := theirs.TokensAt(b.now)
+				left := theirs.TokensAt(s.Now)
 				require.EqualValues(t, max(0, math.Floor(left)), seen[0].Remaining, where)
 				require.Equal(t, time.Duration((float64(p.Capacity)-left)*float64(token)), seen[0].ResetAfter, where)
 			}

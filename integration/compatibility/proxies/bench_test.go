@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	turn       = 250 * time.Millisecond // of a side: the machine's speed changes within seconds
+	turn       = 250 * time.Millisecond // short, since the speed of the machine changes
 	benchLimit = 1_000_000_000
 	benchRules = "domain: bench\ndescriptors:\n  - {key: user, rate_limit: {unit: hour, requests_per_unit: 1000000000}}\n"
 )
 
-// BenchmarkBeside is rrl serve, without and with leases of a second, beside the original's design,
-// each a process of its own on one Redis, in turns. The original collects its garbage as Go
-// programs do by default; "tuned" is the same with the environment of the image.
+// BenchmarkBeside compares rrl serve, without and with leases of a second, with the original's
+// design, in turns. Each is a process of its own on one Redis. The original has Go's default
+// garbage collection; "tuned" has the environment of the image.
 func BenchmarkBeside(b *testing.B) {
 	redis, conn, file := benchRedis(b)
 	rrl := filepath.Join(b.TempDir(), "rrl")
@@ -43,17 +43,17 @@ func BenchmarkBeside(b *testing.B) {
 		"--deadline", "10s"}
 	for _, keys := range []int{1, 10_000} {
 		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
-			sides := []*side{
+			contenders := []*contender{
 				newProcess(b, "theirs", original, self),
 				newProcess(b, "tuned", append(image, original...), self),
 				newProcess(b, "plain", image, rrl, serve...),
 				newProcess(b, "leased", image, rrl, append(serve[:len(serve):len(serve)], "--lease", "1s")...),
 			}
-			sides[3].ends = func(context.Context) error {
+			contenders[3].ends = func(context.Context) error {
 				time.Sleep(1100 * time.Millisecond) // until its leases have ended
 				return nil
 			}
-			inTurns(b, conn, sides, keys)
+			inTurns(b, conn, contenders, keys)
 		})
 	}
 }
@@ -64,8 +64,8 @@ func BenchmarkHandler(b *testing.B) {
 	open := func(options ...rratelimiter.Option) *rratelimiter.Client {
 		return rratelimiter.New(connected(b, redis), options...)
 	}
-	handler := func(name string, service ratelimit.RateLimitServiceServer) *side {
-		return &side{name: name, asks: []ask{service.ShouldRateLimit}}
+	handler := func(name string, service ratelimit.RateLimitServiceServer) *contender {
+		return &contender{name: name, calls: []call{service.ShouldRateLimit}}
 	}
 	service := func(client *rratelimiter.Client) *rls.Server {
 		s, err := rls.New(rls.Config{Client: client, Path: file, Log: slog.New(slog.DiscardHandler),
@@ -76,17 +76,17 @@ func BenchmarkHandler(b *testing.B) {
 	leases := open(rratelimiter.WithLease(time.Second))
 	for _, keys := range []int{1, 10_000} {
 		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
-			sides := []*side{
-				handler("theirs", &counting{redis: connected(b, redis)}), handler("plain",
-					service(open())), handler("leased", service(leases)),
+			contenders := []*contender{
+				handler("theirs", &counting{redis: connected(b, redis)}), handler("plain", service(open())),
+				handler("leased", service(leases)),
 			}
-			sides[2].ends = leases.Flush
-			inTurns(b, conn, sides, keys)
+			contenders[2].ends = leases.Flush
+			inTurns(b, conn, contenders, keys)
 		})
 	}
 }
 
-// benchRedis is a Redis, a connection to it, and the file of a limit that is never reached.
+// benchRedis returns a Redis, a connection to it, and a file with a limit that is never reached.
 func benchRedis(b *testing.B) (address string, conn rueidis.Client, file string) {
 	address = servers.Single(b).Addr()
 	file = filepath.Join(b.TempDir(), "bench.yaml")
@@ -95,20 +95,19 @@ func benchRedis(b *testing.B) (address string, conn rueidis.Client, file string)
 }
 
 func connected(b *testing.B, redis string) rueidis.Client {
-	conn := servers.Connect(b, rueidis.ClientOption{InitAddress: []string{redis}, DisableCache: true})
-	return conn
+	return servers.Connect(b, rueidis.ClientOption{InitAddress: []string{redis}, DisableCache: true})
 }
 
-// inTurns gives all sides their turns in each round, another one first each time.
-func inTurns(b *testing.B, redis rueidis.Client, sides []*side, keys int) {
-	for _, s := range sides {
+// inTurns runs all contenders in each round, each time in another order.
+func inTurns(b *testing.B, redis rueidis.Client, contenders []*contender, keys int) {
+	for _, s := range contenders {
 		s.load(b, redis, keys, time.Second) // connected, warm
 		s.rates, s.p99s, s.cpu = nil, nil, nil
 	}
 	for round := 0; b.Loop(); round++ {
-		for i := range sides {
-			sides[(round+i)%len(sides)].load(b, redis, keys, turn)
+		for i := range contenders {
+			contenders[(round+i)%len(contenders)].load(b, redis, keys, turn)
 		}
 	}
-	report(b, sides)
+	report(b, contenders)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// caddyfile has docs/envoy.md's forward_auth. The peer is 127.0.0.1 here, which is a proxy's:
-// another address stands for the client's.
+// caddyfile has forward_auth as in docs/envoy.md. The peer is 127.0.0.1, like a proxy: another
+// address stands for the client.
 const caddyfile = `
 {
 	admin off
@@ -32,7 +32,7 @@ http://LISTEN {
 }
 `
 
-// Caddy lets requests through as long as the service does, and passes its refusals on.
+// Caddy limits requests by the service, and returns its rejections.
 func TestCaddy_ForwardAuth_LimitsRequests(t *testing.T) {
 	program, err := exec.LookPath("caddy")
 	require.NoError(t, err, "no caddy: install it, as make test-proxies does")
@@ -54,7 +54,7 @@ func TestCaddy_ForwardAuth_LimitsRequests(t *testing.T) {
 		"/login 200", "/login?x=1 200", "/login 200", "/login 429 left 0 retry", "//login 429 left 0 retry", "/ 200",
 		"/forbidden 403", "/ 429 left 0 retry",
 	}, got)
-	assert.EqualValues(t, 5, s.served.Load(), "what is refused does not get there")
+	assert.EqualValues(t, 5, s.served.Load(), "rejected requests do not reach the program")
 
 	require.NoError(t, s.redis.Kill())
 	assert.Equal(t, "503", get(t, "http://"+listen+"/", ""), "on_failure: closed")

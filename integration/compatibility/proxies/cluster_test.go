@@ -19,7 +19,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
-// On a cluster descriptors decide each by itself, but those that slot_by brings together.
+// On a cluster, each descriptor decides by itself, unless slot_by joins them.
 func TestService_Cluster_JoinsOneSlot(t *testing.T) {
 	const descriptors = `
 descriptors:
@@ -59,10 +59,10 @@ descriptors:
 		return left
 	}
 	assert.Equal(t, []uint32{2, 0}, left("apart", "wide", "tight"))
-	assert.Equal(t, []uint32{1, 0}, left("apart", "wide", "tight"), "the refusal of one takes of the other")
+	assert.Equal(t, []uint32{1, 0}, left("apart", "wide", "tight"), "a denial of one takes permits of the other")
 	assert.Equal(t, []uint32{0, 0}, left("apart", "wide", "ban"))
 	assert.Equal(t, []uint32{2, 0}, left("joined", "wide", "tight"))
-	assert.Equal(t, []uint32{2, 0}, left("joined", "wide", "tight"), "the refusal of one takes nothing of the other")
+	assert.Equal(t, []uint32{2, 0}, left("joined", "wide", "tight"), "a denial of one takes nothing of the other")
 	assert.Equal(t, []uint32{2, 0}, left("joined", "wide", "ban"))
 	assert.Equal(t, []uint32{1}, left("joined", "wide"))
 }

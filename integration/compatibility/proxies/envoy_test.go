@@ -29,7 +29,7 @@ import (
 
 // envoyConf is examples/deploy/envoy.yaml, which docs/envoy.md shows, with addresses of this
 // machine.
-func envoyConf(t *testing.T, listen, upstream, service int, deny bool) string {
+func envoyConf(t *testing.T, listen, upstream, service int) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../examples/deploy/envoy.yaml")
 	require.NoError(t, err)
@@ -38,7 +38,7 @@ func envoyConf(t *testing.T, listen, upstream, service int, deny bool) string {
 		"address: 0.0.0.0, port_value: 10000": fmt.Sprintf("address: 127.0.0.1, port_value: %d", listen),
 		"address: program, port_value: 80":    fmt.Sprintf("address: 127.0.0.1, port_value: %d", upstream),
 		"address: limits, port_value: 8081":   fmt.Sprintf("address: 127.0.0.1, port_value: %d", service),
-		"failure_mode_deny: false":            fmt.Sprintf("failure_mode_deny: %v", deny),
+		"failure_mode_deny: false":            "failure_mode_deny: true",
 		"timeout: 0.15s":                      "timeout: 1s", // for a busy machine
 	} {
 		require.Equal(t, 1, strings.Count(conf, was), was)
@@ -47,7 +47,7 @@ func envoyConf(t *testing.T, listen, upstream, service int, deny bool) string {
 	return conf
 }
 
-// envoy is a binary of Envoy: what ENVOY names, or fetched.
+// envoy returns a binary of Envoy: that of the variable ENVOY, or a download.
 func envoy(t *testing.T) string {
 	t.Helper()
 	if named := os.Getenv("ENVOY"); named != "" {
@@ -59,26 +59,17 @@ func envoy(t *testing.T) string {
 	return lines[len(lines)-1]
 }
 
-// Envoy asks the service, shows the remaining permits, and does as failure_mode_deny says while
-// Redis is away.
+// Envoy calls the service and shows the remaining permits. Without Redis, failure_mode_deny decides.
 func TestEnvoy_RateLimitService_LimitsRequests(t *testing.T) {
-	binary := envoy(t)
 	for _, deny := range []bool{false, true} {
 		t.Run(fmt.Sprintf("failure_mode_deny %v", deny), func(t *testing.T) {
 			s := start(t)
-			listen := freePort(t)
-			file := filepath.Join(t.TempDir(), "envoy.yaml")
-			_, upstream, _ := strings.Cut(strings.TrimPrefix(s.upstream.URL, "http://"), ":")
-			upstreamPort, err := strconv.Atoi(upstream)
-			require.NoError(t, err)
-			text := envoyConf(t, listen, upstreamPort, s.grpc, deny)
-			require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-			at := "http://" + port(listen)
-			proxy(t, at+"/ready", binary, "-c", file, "--base-id", fmt.Sprint(listen), "--concurrency", "1", "-l",
-				"warn")
+			at := startEnvoy(t, s, func(conf string) string {
+				return strings.Replace(conf, "failure_mode_deny: true", fmt.Sprintf("failure_mode_deny: %v", deny), 1)
+			})
 			before := s.served.Load()
 
-			// Waiting for Envoy has taken one of the five already.
+			// The wait for Envoy has taken one of the five permits.
 			var got []string
 			for _, path := range []string{"/login", "/login", "/", "/login", "/login", "/"} {
 				got = append(got, path+" "+get(t, at+path, "X-RateLimit-Remaining"))
@@ -97,8 +88,7 @@ func TestEnvoy_RateLimitService_LimitsRequests(t *testing.T) {
 	}
 }
 
-// Envoy limits other spellings of a path as that path, and refuses those of which programs make
-// what they like.
+// Envoy limits other spellings of a path as that path, and rejects ambiguous ones.
 func TestEnvoy_OtherSpellingsOfAPath_CountTogether(t *testing.T) {
 	s := start(t)
 	at := startEnvoy(t, s, func(conf string) string { return conf })
@@ -111,8 +101,7 @@ func TestEnvoy_OtherSpellingsOfAPath_CountTogether(t *testing.T) {
 	}, got)
 }
 
-// The parts of a cluster that docs/envoy.md shows for TLS and for a socket reach a service that
-// wants them.
+// The clusters for TLS and for a socket in docs/envoy.md reach the service.
 func TestEnvoy_ClustersOfThePage_ReachTheService(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/envoy.md")
 	require.NoError(t, err)
@@ -160,7 +149,7 @@ func startEnvoy(t *testing.T, s *service, change func(conf string) string) (at s
 	file := filepath.Join(t.TempDir(), "envoy.yaml")
 	upstream, err := strconv.Atoi(s.upstream.URL[strings.LastIndexByte(s.upstream.URL, ':')+1:])
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(file, []byte(change(envoyConf(t, listen, upstream, s.grpc, true))), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(change(envoyConf(t, listen, upstream, s.grpc))), 0o600))
 	at = "http://" + port(listen)
 	proxy(t, at+"/ready", envoy(t), "-c", file, "--base-id", fmt.Sprint(listen), "--concurrency", "1", "-l", "warn")
 	return at

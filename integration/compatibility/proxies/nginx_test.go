@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// nginxConf is docs/envoy.md's, with ports, and files where the test may write.
+// nginxConf is the configuration of docs/envoy.md, with ports and files of the test.
 const nginxConf = `
 daemon off;
 pid DIR/pid;
@@ -52,8 +52,7 @@ http {
 }
 `
 
-// nginx lets requests through as long as the service does, and makes a 429 of what it knows as a
-// 403.
+// nginx limits requests by the service, and returns 429 for its 403.
 func TestNginx_AuthRequest_LimitsRequests(t *testing.T) {
 	program, err := exec.LookPath("nginx")
 	if err != nil {
@@ -65,7 +64,7 @@ func TestNginx_AuthRequest_LimitsRequests(t *testing.T) {
 	s := start(t)
 	dir, listen := t.TempDir(), port(freePort(t))
 	file := filepath.Join(dir, "nginx.conf")
-	// The peer is 127.0.0.1 here, which is a proxy's: another address stands for the client's.
+	// The peer is 127.0.0.1 here, like a proxy: another address stands for the client.
 	text := strings.NewReplacer("DIR", dir, "LISTEN", listen, "UPSTREAM", strings.TrimPrefix(s.upstream.URL, "http://"),
 		"SERVICE", port(s.http),
 		"X-Forwarded-For $remote_addr", "X-Forwarded-For $http_x_test_client").Replace(nginxConf)
@@ -80,8 +79,8 @@ func TestNginx_AuthRequest_LimitsRequests(t *testing.T) {
 	assert.Equal(t, []string{
 		"/login 200 left 2", "/login?x=1 200 left 1", "/login 200 left 0", "/login 429 retry", "/ 200 left 1",
 		"/forbidden 403", "/ 429 retry",
-	}, got, "a 403 of the program behind it stays one")
-	assert.EqualValues(t, 5, s.served.Load(), "what is refused does not get there")
+	}, got, "a 403 of the program stays a 403")
+	assert.EqualValues(t, 5, s.served.Load(), "rejected requests do not reach the program")
 
 	require.NoError(t, s.redis.Kill())
 	assert.Equal(t, "500", get(t, "http://"+listen+"/", ""), "on_failure: closed")

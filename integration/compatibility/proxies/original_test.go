@@ -21,8 +21,7 @@ const (
 	originalListen = "ORIGINAL_LISTEN"
 )
 
-// TestMain runs the original's design instead if the environment says so: a benchmark starts it as
-// a process of its own.
+// TestMain runs the original's design if the environment selects it, for a benchmark.
 func TestMain(m *testing.M) {
 	if redis := os.Getenv(originalRedis); redis != "" {
 		if err := serveOriginal(redis, os.Getenv(originalListen)); err != nil {
@@ -54,8 +53,8 @@ func serveOriginal(redis, address string) error {
 	return server.Serve(l)
 }
 
-// counting is the original's design: for each request one pipeline of INCRBY and EXPIRE, and an
-// answer by the count.
+// counting is the original's design: a pipeline of INCRBY and EXPIRE for each request, and a reply
+// by the count.
 type counting struct {
 	ratelimit.UnimplementedRateLimitServiceServer
 	redis rueidis.Client

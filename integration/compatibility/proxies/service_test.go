@@ -1,4 +1,4 @@
-// Package proxies puts the rate limit service behind real proxies, on a real Redis: Envoy by its
+// Package proxies tests the rate limit service behind real proxies, with a real Redis: Envoy by its
 // protocol, nginx by auth_request, Caddy by forward_auth.
 package proxies
 
@@ -42,7 +42,7 @@ http:
     - descriptor: [{key: remote_address, from: address}]
 `
 
-// service is the rate limit service on a Redis, and what it guards.
+// service is the rate limit service on a Redis, and the program behind the proxy.
 type service struct {
 	redis    *servers.Server
 	grpc     int
@@ -98,7 +98,7 @@ func freePort(t *testing.T) int {
 	return port
 }
 
-// proxy runs a proxy until the test ends, and waits until it answers.
+// proxy runs a proxy until the test ends. It returns when the proxy replies.
 func proxy(t *testing.T, ready string, program string, args ...string) {
 	t.Helper()
 	logged := filepath.Join(t.TempDir(), "log")
@@ -144,8 +144,8 @@ func proxy(t *testing.T, ready string, program string, args ...string) {
 	}
 }
 
-// get asks a proxy, and says what it answered: status, Retry-After, and what a header says of what
-// is left.
+// get sends a request to a proxy. It returns the status, the first value of a header, and whether
+// there is a Retry-After.
 func get(t *testing.T, url, left string) string {
 	t.Helper()
 	response, err := http.Get(url)

@@ -22,7 +22,7 @@ func (m *model) reclaim(v view) (free int64, changed bool) {
 		v.keep(limit)
 		return v.rate - taken, true
 	case !there:
-		// Redisson takes an absent value for a new limiter's, and looks at no grant.
+		// Redisson reads an absent value as that of a new limiter, and no grant.
 		return v.rate, true
 	case left > 0 || gone > 0 && m.applies(emptyGrantExpires):
 		v.keep(limit)
@@ -57,12 +57,12 @@ func (m *model) beyond(v view, taken int64, inWindow int) int64 {
 	case calls.AtLeast(m.version, "3.38.0"):
 		return v.rate - taken
 	default:
-		// Old releases take a grant for a permit.
+		// Old releases count a grant as a permit.
 		return v.rate - int64(inWindow)
 	}
 }
 
-// acquire answers requests that share a call.
+// acquire returns the replies to requests that share a call.
 func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 	v := viewOf(m.State)
 	replies := make([]calls.Reply, len(requests))
@@ -88,9 +88,8 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 	if open == 0 {
 		return replies
 	}
-	// The time to live of the value is not looked at beside a set that has none: without the value
-	// the set counts. If not all of a call is granted, the value is written again and has none
-	// then.
+	// If the set has no TTL, the TTL of the value is not read, and without the value the set counts.
+	// If a call is not granted completely, the value is written again, without a TTL.
 	written := v.pair.Grants == nil || v.pair.GrantsTTL >= 0
 	stored, there := v.pair.Count()
 	_, returned := v.pair.Taken(m.now - v.interval)
@@ -100,7 +99,7 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 		free, changed = corrected, changed || drifted
 	}
 	var granted []int64
-	found := free
+	start := free
 	left := make([]int64, len(requests))
 	for i, c := range requests {
 		switch {
@@ -109,7 +108,7 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 			replies[i] = "true"
 			granted, free = append(granted, c.Permits), free-c.Permits
 		case len(granted) == 0 && len(v.pair.Grants) == 0:
-			replies[i] = calls.ScriptError // Redisson wants to know how old the oldest grant is
+			replies[i] = calls.ScriptError // Redisson reads the age of the oldest grant
 		default:
 			replies[i] = "false"
 		}
@@ -121,10 +120,10 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 		}
 	}
 	if changed || len(granted) > 0 && m.applies(strayTTLRemoved) && (written || len(granted) < sent) {
-		v.set(found)
+		v.set(start)
 	}
 	if len(granted) > 0 {
-		v.add(free - found)
+		v.add(free - start)
 		m.grant(v, granted)
 	}
 	if len(v.pair.Grants) > 0 {
@@ -141,12 +140,12 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 	return replies
 }
 
-// mostPermits is the most that a member can hold.
+// mostPermits is the maximum of a member.
 const mostPermits = 1<<32 - 1
 
-// correct corrects drift as docs/compatibility.md says, returned being the permits of the grants
-// that have expired. It returns the permits that are free. If there was drift, the value is written
-// again, also with the same number.
+// correct corrects drift as docs/compatibility.md describes. returned is the permits of expired
+// grants. It returns the free permits. If there was drift, the value is written again, even if it
+// is the same number.
 func (m *model) correct(v view, stored, returned int64) (free int64, drifted bool) {
 	taken, _ := v.pair.Taken(m.now - v.interval)
 	excess := stored + returned + taken - v.rate
@@ -190,7 +189,7 @@ func (m *model) grant(v view, granted []int64) {
 	add(sum)
 }
 
-// decide returns the Decision of Take after the call that carried it.
+// decide returns the Decision of Take after its call.
 func (m *model) decide(v view, granted bool, n, left int64) calls.Reply {
 	until := func(g state.Grant) time.Duration { return time.Duration(g.Score+v.interval-m.now) * time.Millisecond }
 	var retry, reset time.Duration

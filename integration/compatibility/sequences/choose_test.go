@@ -35,7 +35,7 @@ var (
 			return b().Eval().Script(`if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'rate', '4') end`).
 				Numkeys(1).Key(k[state.Config]).Build()
 		}}
-	madeByOld = event{"a release before 3.38 had made the limiter",
+	madeByOld = event{"a release before 3.38 made the limiter",
 		func(b func() rueidis.Builder, k state.Keys) rueidis.Completed {
 			return b().Hdel().Key(k[state.Config]).Field("keepAliveTime").Build()
 		}}
@@ -56,7 +56,7 @@ func (r *run) apply(ctx context.Context, t *testing.T, lp *limiterPair, e event)
 	})
 }
 
-// rate is a call that sets a random rate.
+// rate returns a call that sets a random rate.
 func (r *run) rate(op calls.Op, lp *limiterPair) calls.Call {
 	c := calls.Call{Op: op, PerClient: lp.client, Permits: 4 + r.random.Int64N(30),
 		Interval: time.Duration(3+r.random.IntN(60))*tick + half}
@@ -72,7 +72,7 @@ func (r *run) rate(op calls.Op, lp *limiterPair) calls.Call {
 	return c
 }
 
-// choose returns the next call, one that mostly changes something.
+// choose returns the next call. Most calls change the state.
 func (r *run) choose(lp *limiterPair, before outcome) []calls.Call {
 	if len(lp.next) > 0 {
 		c := lp.next[0]
@@ -105,73 +105,60 @@ func (r *run) choose(lp *limiterPair, before outcome) []calls.Call {
 	default:
 		n = -r.random.Int64N(2)
 	}
-	// No two are equal on one limiter, even after several ticks: which of two equal times is
-	// greater depends on the speed of the machine.
+	// No two expiries of a limiter are equal, even after several ticks: the order of two equal times
+	// depends on the speed of the machine.
 	lp.expiries++
-	expiry := func(op calls.Op) calls.Call {
-		return calls.Call{Op: op,
-			Expiry: time.Duration(5+r.random.IntN(200))*tick + half + time.Duration(lp.expiries)*4*time.Second}
-	}
-	weighted := []struct {
-		weight int
-		call   func() calls.Call
-	}{
-		{36, func() calls.Call { return calls.Call{Op: calls.TryAcquire, Permits: n} }},
-		{10, func() calls.Call { return calls.Call{Op: calls.Take, Permits: n} }},
-		{4, func() calls.Call {
-			return calls.Call{Op: calls.TryAcquireUntil, Permits: n, Timeout: 250 * time.Millisecond}
-		}},
-		{8, func() calls.Call {
-			// Only if neither Go nor Java waits.
-			call := calls.Call{Op: calls.Acquire, Permits: n}
-			m := newTransition([]calls.Call{call}, nil, before, time.Now())
-			if m.expected(ours).replies[0] != calls.Done || m.expected(theirs).replies[0] != calls.Done {
-				call.Op = calls.TryAcquire
-			}
-			return call
-		}},
-		{7, func() calls.Call { return calls.Call{Op: calls.AvailablePermits} }},
-		{6, func() calls.Call { return calls.Call{Op: calls.Release, Permits: n - 1} }},
-		{3, func() calls.Call { return r.rate(calls.TrySetRate, lp) }},
-		{4, func() calls.Call { return r.rate(calls.SetRate, lp) }},
-		{4, func() calls.Call {
-			c := r.rate(calls.SetRateArgs, lp)
-			c.KeepState = r.chance(70)
-			return c
-		}},
-		{4, func() calls.Call {
-			c := r.rate(calls.UpdateRate, lp)
-			c.KeepState = r.chance(70)
-			return c
-		}},
-		{2, func() calls.Call { return calls.Call{Op: calls.GetConfig} }},
-		{1, func() calls.Call { return calls.Call{Op: calls.Exists} }},
-		{1, func() calls.Call { return calls.Call{Op: calls.Delete} }},
-		{2, func() calls.Call { return expiry(calls.Expire) }},
-		{1, func() calls.Call { return expiry(calls.ExpireIfSet) }},
-		{1, func() calls.Call { return expiry(calls.ExpireIfNotSet) }},
-		{1, func() calls.Call { return expiry(calls.ExpireIfGreater) }},
-		{1, func() calls.Call { return expiry(calls.ExpireIfLess) }},
-		{4, func() calls.Call { return calls.Call{Op: calls.ClearExpire} }},
-		{2, func() calls.Call { return calls.Call{Op: calls.Rename} }},
-		{2, func() calls.Call { return calls.Call{Op: calls.RenameNX} }},
-		{2, func() calls.Call { return calls.Call{Op: calls.Copy} }},
-		{2, func() calls.Call { return calls.Call{Op: calls.CopyAndReplace} }},
-	}
+	expiry := time.Duration(5+r.random.IntN(200))*tick + half + time.Duration(lp.expiries)*4*time.Second
 	sum := 0
-	for _, w := range weighted {
+	for _, w := range weights {
 		sum += w.weight
 	}
-	pick := r.random.IntN(sum)
-	for _, w := range weighted {
-		if pick -= w.weight; pick < 0 {
-			return []calls.Call{w.call()}
+	pick, op := r.random.IntN(sum), calls.Op("")
+	for _, w := range weights {
+		if op = w.op; pick < w.weight {
+			break
 		}
+		pick -= w.weight
 	}
-	panic("unreachable")
+	c := calls.Just(op)
+	switch op {
+	case calls.TryAcquire, calls.Take:
+		c.Permits = n
+	case calls.TryAcquireUntil:
+		c.Permits, c.Timeout = n, 250*time.Millisecond
+	case calls.Acquire:
+		// Only if neither Go nor Java waits.
+		c.Permits = n
+		m := newTransition([]calls.Call{c}, nil, before, time.Now())
+		if m.expected(ours).replies[0] != calls.Done || m.expected(theirs).replies[0] != calls.Done {
+			c.Op = calls.TryAcquire
+		}
+	case calls.Release:
+		c.Permits = n - 1
+	case calls.TrySetRate, calls.SetRate:
+		c = r.rate(op, lp)
+	case calls.SetRateArgs, calls.UpdateRate:
+		c = r.rate(op, lp)
+		c.KeepState = r.chance(70)
+	case calls.Expire, calls.ExpireIfSet, calls.ExpireIfNotSet, calls.ExpireIfGreater, calls.ExpireIfLess:
+		c.Expiry = expiry
+	}
+	return []calls.Call{c}
 }
 
-// simultaneous returns requests of callers at one moment, each TryAcquire or Take: mostly for fewer
+// weights is how often choose returns each call.
+var weights = []struct {
+	weight int
+	op     calls.Op
+}{
+	{36, calls.TryAcquire}, {10, calls.Take}, {4, calls.TryAcquireUntil}, {8, calls.Acquire},
+	{7, calls.AvailablePermits}, {6, calls.Release}, {3, calls.TrySetRate}, {4, calls.SetRate}, {4, calls.SetRateArgs},
+	{4, calls.UpdateRate}, {2, calls.GetConfig}, {1, calls.Exists}, {1, calls.Delete}, {2, calls.Expire},
+	{1, calls.ExpireIfSet}, {1, calls.ExpireIfNotSet}, {1, calls.ExpireIfGreater}, {1, calls.ExpireIfLess},
+	{4, calls.ClearExpire}, {2, calls.Rename}, {2, calls.RenameNX}, {2, calls.Copy}, {2, calls.CopyAndReplace},
+}
+
+// simultaneous returns requests of simultaneous callers, each TryAcquire or Take: mostly for fewer
 // permits than are free, some for more than the rate.
 func (r *run) simultaneous(rate, free int64) []calls.Call {
 	requests := make([]calls.Call, 3+r.random.IntN(8))
@@ -188,7 +175,7 @@ func (r *run) simultaneous(rate, free int64) []calls.Call {
 		case r.chance(8):
 			c.Permits = rate + 1
 		}
-		// More are rejected before the request is sent, and the requests of one call sum to no more.
+		// A Client rejects more permits, and the requests of one call sum to no more.
 		c.Permits = min(c.Permits, mostPermits/int64(len(requests)))
 		requests[i] = c
 	}

@@ -9,8 +9,7 @@ import (
 )
 
 // difference is a row of the tables in docs/compatibility.md, or a property of old releases of
-// Redisson. The model has both branches of each, so that the effect of a difference is computed to
-// the last field.
+// Redisson. The model implements both behaviours of each, so that it computes every field.
 type difference int
 
 const (
@@ -43,7 +42,7 @@ const (
 
 // The fields that a difference may change. The used state keys are those of the limiter's type.
 const (
-	answer    = "answer"
+	answer    = "reply"
 	config    = "configuration"
 	configTTL = "TTL of the configuration"
 	value     = "the used value"
@@ -66,38 +65,38 @@ type rule struct {
 	may   []string
 }
 
-// rules describe this library; the model shows what Redisson does instead.
+// rules describe this library. The model computes what Redisson does instead.
 var rules = [differenceCount]rule{
-	nonPositiveRejected: {"n <= 0 is refused", "", with(pair, answer, configTTL)},
-	emptyGrantExpires: {"a grant of nothing, which Redisson made, leaves the window like any other", "",
-		[]string{answer, value, valueTTL, permits, setTTL}}, // where the rate is below the value, that is counted again
-	lostValueCounted: {"the value lost, grants in the set: the grants are counted", "", with(pair, answer)},
+	nonPositiveRejected: {"n <= 0 is rejected", "", with(pair, answer, configTTL)},
+	emptyGrantExpires: {"an empty grant, which Redisson made, expires like any other", "",
+		[]string{answer, value, valueTTL, permits, setTTL}}, // a value above the rate is counted again
+	lostValueCounted: {"lost value: the grants are counted", "", with(pair, answer)},
 	valueCapped: {"a value above the rate counts as the rate", "",
 		[]string{answer, value, valueTTL, permits, setTTL}},
-	returnsCapped: {"value and what returns are capped at the rate", "",
+	returnsCapped: {"value and returned permits are capped at the rate", "",
 		[]string{answer, value, valueTTL, permits, setTTL}},
-	lostGrantsFree:       {"the set or permits lost: all are free", "", with(pair, answer, configTTL)},
-	largeRejected:        {"n > 4294967295 is refused", "", with(pair, answer, configTTL)},
+	lostGrantsFree:       {"lost grants: all permits are free", "", with(pair, answer, configTTL)},
+	largeRejected:        {"n > 4294967295 is rejected", "", with(pair, answer, configTTL)},
 	driftCorrected:       {"drift between the value and the grants is corrected", "", with(pair, answer)},
-	availableReads:       {"availablePermits reads only", "", pair},
+	availableReads:       {"availablePermits only reads", "", pair},
 	availableBounded:     {"availablePermits is 0 to the rate", "", []string{answer}},
-	releaseRemovesGrants: {"release takes the grants out", "", pair},
+	releaseRemovesGrants: {"release removes grants", "", pair},
 	failedTrySetRate:     {"a failed trySetRate changes nothing", "", []string{config}},
-	keepAliveRemoved:     {"keepAlive 0 after a keepAlive: the TTL goes", "", []string{configTTL, valueTTL, setTTL}},
-	typeChanged:          {"a new type: all pairs go", "", pairs},
-	configLost:           {"a new rate where the configuration was lost: all pairs go", "", pairs},
-	deficitKept:          {"keepState keeps the deficit", "", []string{value}},
-	renameMovesState:     {"rename takes the whole limiter", "", with(pairs, withPrefix("new ", pairs)...)},
-	copyCopiesState:      {"copy takes the whole limiter", "", withPrefix("new ", pairs)},
-	copyOfMissing:        {"a copy of nothing is an error", "", []string{answer}},
-	strayTTLRemoved: {"state that is used has no TTL where the configuration has none", "",
+	keepAliveRemoved:     {"keepAlive 0 after a keepAlive removes the TTL", "", []string{configTTL, valueTTL, setTTL}},
+	typeChanged:          {"a new type removes all state", "", pairs},
+	configLost:           {"a new rate after the loss of the configuration removes all state", "", pairs},
+	deficitKept:          {"keepState keeps the excess", "", []string{value}},
+	renameMovesState:     {"rename moves all keys", "", with(pairs, withPrefix("new ", pairs)...)},
+	copyCopiesState:      {"copy copies all keys", "", withPrefix("new ", pairs)},
+	copyOfMissing:        {"a copy of a missing limiter is an error", "", []string{answer}},
+	strayTTLRemoved: {"state in use has no TTL if the configuration has none", "",
 		[]string{valueTTL, setTTL}},
-	stateTTLExtended: {"state that would die before its configuration ttls as long", "",
+	stateTTLExtended: {"state does not expire before its configuration", "",
 		with(ttls, withPrefix("new ", ttls)...)},
-	clientTTLExtended: {"the client's own pair outlives a limiter that expires", "",
+	clientTTLExtended: {"per-client state expires later than the limiter", "",
 		with(ttls, append(withPrefix("new ", ttls), answer)...)},
-	oldClientState: {"setRate of a PER_CLIENT limiter leaves the client's pair (old)", "3.27.0", pairs},
-	oldTTLs: {"the state does not live as long as the configuration (old)", "3.17.3",
+	oldClientState: {"setRate of a PER_CLIENT limiter leaves per-client state (old)", "3.27.0", pairs},
+	oldTTLs: {"the state does not get the TTL of the configuration (old)", "3.17.3",
 		[]string{valueTTL, setTTL}},
 }
 
@@ -111,12 +110,12 @@ func withPrefix(prefix string, fields []string) []string {
 	return all
 }
 
-// protocol is the behaviour of a release of Redisson, except for the differences in ours, which are
-// this library's.
+// protocol is the behaviour of a release of Redisson, with this library's behaviour for the
+// differences in ours.
 type protocol struct {
 	version string
 	ours    [differenceCount]bool
-	shares  bool // callers of one moment share a call
+	shares  bool // simultaneous callers share a call
 }
 
 // protocolsOf returns the protocols of this library and of a release of Redisson.
@@ -165,18 +164,18 @@ func (o outcome) fields(other outcome, perClient bool) map[string]string {
 	add("", state.Differences(o.main, other.main, slack))
 	add("new ", state.Differences(o.other, other.other, slack))
 	for i, reply := range o.replies {
-		// Of Take, Java says only whether it granted.
+		// Java's reply to Take has only whether it granted.
 		a, _, _ := strings.Cut(string(reply), ", ")
 		b, _, _ := strings.Cut(string(other.replies[i]), ", ")
 		if a != b {
-			differ[answer] = "answer: " + a + ", and " + b
+			differ[answer] = "reply: " + a + ", and " + b
 		}
 	}
 	return differ
 }
 
-// causes returns the differences that change the result of a call, here or in Java. It also returns
-// what one of them changed that it may not.
+// causes returns the differences that change the result of a call, here or in Java. beyond has the
+// changes that one of them may not make.
 func (m transition) causes(version string) (names []difference, beyond []string) {
 	ours, theirs := protocolsOf(version)
 	a, b := m.expected(ours), m.expected(theirs)

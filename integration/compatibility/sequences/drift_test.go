@@ -19,9 +19,9 @@ const (
 	driftStep     = driftInterval / 40 // between the calls of a busy limiter
 )
 
-// drift is one limiter whose value and grants another client brings out of driftStep, at the host's
-// present time. The Go Clients that make all other calls have a clock of their own, so that hours
-// release in a moment.
+// drift is one limiter that another client changes at the host's time, so that its value and grants
+// do not match. The Go Clients that make all other calls have a settable clock, so that hours pass
+// at once.
 type drift struct {
 	clients []*rratelimiter.Client
 	offset  atomic.Int64 // nanoseconds from the host's clock
@@ -31,8 +31,8 @@ type drift struct {
 
 func (d *drift) now() time.Time { return time.Now().Add(time.Duration(d.offset.Load())) }
 
-// take advances the clock by a step and takes up to most permits, one by one and by each Client in
-// turn. It ends after some denials: a large set is counted over several calls.
+// take advances the clock by a step and requests up to most permits, one by one and by each Client
+// in turn. It ends after some denials: a large set is counted over several calls.
 func (d *drift) take(t *testing.T, most int) {
 	t.Helper()
 	d.offset.Add(int64(driftStep))
@@ -49,14 +49,14 @@ func (d *drift) take(t *testing.T, most int) {
 	}
 }
 
-// Java, or another Go Client, changes a busy limiter so that value and grants do not add up to the
-// rate. After that, only Go calls it. Every window that begins an interval later holds at most the
-// rate, and in every such window the rate can be taken.
+// Java or another Go Client changes a busy limiter, so that the value and the grants do not match.
+// After that, only Go calls it. Every window that begins an interval later holds at most the rate,
+// and in every such window the rate can be taken.
 func TestDrift_EachChange_IsCorrected(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *run) {
 		for _, change := range driftChanges() {
 			t.Run(change.name, func(t *testing.T) {
-				r.heals(t, change)
+				r.requireCorrection(t, change)
 			})
 		}
 	})
@@ -68,96 +68,60 @@ type driftChange struct {
 	kind        rratelimiter.RateType
 	rate, after int64 // before and after the change
 	leases      bool
-	make        func(ctx context.Context, java *oracle.Limiter, other *rratelimiter.Limiter) error
+	make        func(ctx context.Context, change driftChange, java *oracle.Limiter, other *rratelimiter.Limiter) error
 }
 
 func driftChanges() []driftChange {
 	const overall, perClient = rratelimiter.Overall, rratelimiter.PerClient
-	golang := func(kind rratelimiter.RateType, permits int64) rratelimiter.Rate {
-		return rratelimiter.Rate{Type: kind, Permits: permits, Interval: driftInterval}
+	release := func(permits int64) func(context.Context, driftChange, *oracle.Limiter, *rratelimiter.Limiter) error {
+		return func(ctx context.Context, _ driftChange, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
+			return l.Release(ctx, permits)
+		}
 	}
-	java := func(kind oracle.RateType, permits int64) oracle.Rate {
-		return oracle.Rate{Type: kind, Permits: permits, Interval: driftInterval}
+	java := func(call func(context.Context, *oracle.Limiter, oracle.Rate) error) func(context.Context, driftChange,
+		*oracle.Limiter, *rratelimiter.Limiter) error {
+		return func(ctx context.Context, change driftChange, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
+			rate := oracle.Rate{Type: oracle.Overall, Permits: change.after, Interval: driftInterval}
+			if change.kind == perClient {
+				rate.Type = oracle.PerClient
+			}
+			return call(ctx, l, rate)
+		}
 	}
+	javaSets := java(func(ctx context.Context, l *oracle.Limiter, rate oracle.Rate) error { return l.SetRate(ctx, rate) })
+	javaKeeps := java(func(ctx context.Context, l *oracle.Limiter, rate oracle.Rate) error {
+		return l.SetRateArgs(ctx, rate, true)
+	})
+	javaUpdates := java(func(ctx context.Context, l *oracle.Limiter, rate oracle.Rate) error {
+		_, err := l.UpdateRate(ctx, rate, true)
+		return err
+	})
+	golang := func(opts ...rratelimiter.SetRateOption) func(context.Context, driftChange, *oracle.Limiter,
+		*rratelimiter.Limiter) error {
+		return func(ctx context.Context, change driftChange, _ *oracle.Limiter, l *rratelimiter.Limiter) error {
+			return l.SetRate(ctx,
+				rratelimiter.Rate{Type: change.kind, Permits: change.after, Interval: driftInterval}, opts...)
+		}
+	}
+	goSets, goKeeps := golang(), golang(rratelimiter.KeepState())
 	return []driftChange{
-		{
-			name: "Java releases", rate: 100, after: 100,
-			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
-				return l.Release(ctx, 100)
-			},
-		},
-		{
-			name: "Java releases a part", rate: 100, after: 100,
-			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
-				return l.Release(ctx, 30)
-			},
-		},
-		{
-			name: "Java releases grants of several pages", rate: 1000, after: 1000,
-			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
-				return l.Release(ctx, 1000)
-			},
-		},
-		{
-			name: "Java releases, one of two Clients leases", rate: 100, after: 100, leases: true,
-			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
-				return l.Release(ctx, 100)
-			},
-		},
-		{
-			name: "Java lowers the rate and keeps the state", rate: 100, after: 10,
-			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
-				_, err := l.UpdateRate(ctx, java(oracle.Overall, 10), true)
-				return err
-			},
-		},
-		{
-			name: "Java raises the rate of several pages and keeps the state", rate: 1000, after: 1500,
-			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
-				return l.SetRateArgs(ctx, java(oracle.Overall, 1500), true)
-			},
-		},
-		{
-			name: "Java lowers a rate per client", kind: perClient, rate: 100, after: 10,
-			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
-				return l.SetRate(ctx, java(oracle.PerClient, 10))
-			},
-		},
-		{
-			name: "Java raises a rate per client and keeps the state", kind: perClient, rate: 10, after: 100,
-			make: func(ctx context.Context, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
-				return l.SetRateArgs(ctx, java(oracle.PerClient, 100), true)
-			},
-		},
-		{
-			name: "Go lowers a rate per client", kind: perClient, rate: 100, after: 10,
-			make: func(ctx context.Context, _ *oracle.Limiter, l *rratelimiter.Limiter) error {
-				return l.SetRate(ctx, golang(perClient, 10), rratelimiter.KeepState())
-			},
-		},
-		{
-			name: "Go raises a rate per client", kind: perClient, rate: 10, after: 100,
-			make: func(ctx context.Context, _ *oracle.Limiter, l *rratelimiter.Limiter) error {
-				return l.SetRate(ctx, golang(perClient, 100))
-			},
-		},
-		{
-			name: "Go raises a rate per client, several pages", kind: perClient, rate: 1000, after: 3000,
-			make: func(ctx context.Context, _ *oracle.Limiter, l *rratelimiter.Limiter) error {
-				return l.SetRate(ctx, golang(perClient, 3000), rratelimiter.KeepState())
-			},
-		},
-		{
-			name: "Go lowers the rate and keeps the state", kind: overall, rate: 100, after: 10,
-			make: func(ctx context.Context, _ *oracle.Limiter, l *rratelimiter.Limiter) error {
-				return l.SetRate(ctx, golang(overall, 10), rratelimiter.KeepState())
-			},
-		},
+		{"Java releases", overall, 100, 100, false, release(100)},
+		{"Java releases a part", overall, 100, 100, false, release(30)},
+		{"Java releases grants of several pages", overall, 1000, 1000, false, release(1000)},
+		{"Java releases, one of two Clients leases", overall, 100, 100, true, release(100)},
+		{"Java lowers the rate and keeps the state", overall, 100, 10, false, javaUpdates},
+		{"Java raises the rate of several pages and keeps the state", overall, 1000, 1500, false, javaKeeps},
+		{"Java lowers a rate per client", perClient, 100, 10, false, javaSets},
+		{"Java raises a rate per client and keeps the state", perClient, 10, 100, false, javaKeeps},
+		{"Go lowers a rate per client", perClient, 100, 10, false, goKeeps},
+		{"Go raises a rate per client", perClient, 10, 100, false, goSets},
+		{"Go raises a rate per client, several pages", perClient, 1000, 3000, false, goKeeps},
+		{"Go lowers the rate and keeps the state", overall, 100, 10, false, goKeeps},
 	}
 }
 
-// heals makes a limiter busy, changes it, and checks the windows that follow.
-func (r *run) heals(t *testing.T, change driftChange) {
+// requireCorrection makes a limiter busy, changes it, and checks the windows after that.
+func (r *run) requireCorrection(t *testing.T, change driftChange) {
 	t.Helper()
 	d := &drift{name: "drift"}
 	d.offset.Store(int64(-driftInterval - driftStep))
@@ -174,7 +138,7 @@ func (r *run) heals(t *testing.T, change driftChange) {
 		d.take(t, int(change.rate)/20)
 	}
 	d.offset.Store(0)
-	err := change.make(t.Context(), r.java.Limiter(d.name), rratelimiter.New(r.redis).Limiter(d.name))
+	err := change.make(t.Context(), change, r.java.Limiter(d.name), rratelimiter.New(r.redis).Limiter(d.name))
 	if errors.Is(err, oracle.ErrUnsupported) {
 		require.NotEqual(t, "4.7.0", r.version)
 		t.Logf("Redisson %s has no such call: nothing was tested", r.version)
@@ -198,7 +162,7 @@ func (r *run) heals(t *testing.T, change driftChange) {
 	require.NoError(t, err)
 }
 
-// check wants at most rate permits in every interval from first on, and at least so many in every
+// check requires at most rate permits in every interval from first on, and at least rate in every
 // longer period.
 func (d *drift) check(t *testing.T, first time.Time, longer time.Duration, rate int64) {
 	t.Helper()

@@ -11,8 +11,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// transition is one call, or several requests that callers of one Client make at the same moment,
-// with the state of the limiters before it. Requests are in the order of their arrival.
+// transition is one call, or several requests of simultaneous callers of one Client, with the state
+// of the limiters before it. Requests are in the order of their arrival.
 type transition struct {
 	requests  []calls.Call
 	batches   []int // how many requests each of the shared calls carried
@@ -57,8 +57,8 @@ func (m transition) expected(p protocol) outcome {
 	return after
 }
 
-// merge merges the grants of one moment into one grant: requests that share a call have one,
-// separate calls one each.
+// merge joins simultaneous grants into one: requests that share a call have one, separate calls one
+// each.
 func (o *outcome) merge(at time.Time) {
 	for _, p := range []*state.Pair{&o.main.Overall, &o.main.Client} {
 		i := slices.IndexFunc(p.Grants, func(g state.Grant) bool { return g.Score > at.Add(-slack).UnixMilli() })
@@ -169,7 +169,7 @@ func (v view) add(n int64) {
 	v.pair.ValueTTL = ttl
 }
 
-// keep leaves only the grants that were made after a moment.
+// keep keeps only the grants after a time.
 func (v view) keep(after int64) {
 	v.pair.Grants = slices.DeleteFunc(v.pair.Grants, func(g state.Grant) bool { return g.Score <= after })
 	if len(v.pair.Grants) == 0 {

@@ -1,5 +1,5 @@
-// Package sequences makes random calls on rate limiters, from Go and from Java, and the same calls
-// from Java alone, and compares.
+// Package sequences makes random calls on rate limiters, in Go and in Java, and the same calls in
+// Java alone, and compares the results.
 package sequences_test
 
 import (
@@ -25,25 +25,25 @@ import (
 )
 
 const (
-	seeds         = 2  // of a run, unless SEQUENCE_SEEDS says how many
+	seeds         = 2  // SEQUENCE_SEEDS sets another number
 	rounds        = 20 // limiters of a seed, in turn OVERALL and PER_CLIENT
 	stepsPerRound = 50
 
-	// tick passes before every step, so that no two grants have the same time. A round takes much
-	// less real time, so none expires because the machine is slow.
+	// tick passes before every step, so that no two grants have the same time. A round takes much less
+	// real time, so no grant expires on a slow machine.
 	tick  = 10 * time.Minute
 	slack = 4 * time.Minute
 
-	// The intervals and times to live end half a tick between two ticks.
+	// Intervals and times to live end in the middle between two ticks.
 	half = tick / 2
 )
 
-// The stories and random sequences of calls run on every release of Redisson. On limiter A each
-// call is made by Go or by Java, on limiter B by Java. After every step the replies and all keys
-// must be those of Redisson's protocol, A's with the differences of docs/compatibility.md and B's
-// without them. This includes the keys of the limiter that A or B may be renamed or copied to. If A
-// and B differ, the test names and counts the differences that explain it, and only what these may
-// change differs. Then the two limiters are made equal again.
+// The stories and random sequences of calls run on every release of Redisson. On limiter A, Go or
+// Java makes each call; on limiter B, Java. After every step the replies and all keys must be those
+// of Redisson's protocol, for A with the differences of docs/compatibility.md. This includes the
+// keys under the other name of a renamed or copied limiter. If A and B differ, the test names and
+// counts the differences that explain it, and only the fields of these may differ. Then A and B are
+// made equal again.
 func TestSequences_RandomCalls_MatchTheModel(t *testing.T) {
 	first := env.Seed("SEQUENCE_SEED", uint64(time.Now().UnixNano()))
 	count := uint64(env.Number("SEQUENCE_SEEDS", seeds))
@@ -56,10 +56,10 @@ func TestSequences_RandomCalls_MatchTheModel(t *testing.T) {
 			}
 		}
 		r.report(t)
-		require.GreaterOrEqual(t, r.steps, int(count)*rounds*stepsPerRound*2/3, "too few steps for a proof")
+		require.GreaterOrEqual(t, r.steps, int(count)*rounds*stepsPerRound*2/3, "too few steps")
 		denied, granted := r.answers["false"], r.answers["true"]+r.answers[calls.Done]
 		require.Greater(t, 3*granted, 2*denied, "most acquires must not be trivial denials")
-		require.Greater(t, 2*r.sharedRequests, 3*r.sharedCalls, "callers of one moment must share calls")
+		require.Greater(t, 2*r.sharedRequests, 3*r.sharedCalls, "simultaneous callers must share calls")
 	})
 }
 
@@ -67,8 +67,7 @@ func TestSequences_RandomCalls_MatchTheModel(t *testing.T) {
 func eachRelease(t *testing.T, test func(t *testing.T, r *run)) {
 	server := servers.Single(t)
 	redis := server.Client(t)
-	serverVersion, err := servers.VersionOf(t.Context(), redis)
-	require.NoError(t, err)
+	serverVersion := servers.VersionOf(t, redis)
 	for _, version := range oracle.VersionsToTest() {
 		t.Run(version, func(t *testing.T) {
 			java := oracle.Start(t, version, oracle.Single(server.Addr()))
@@ -103,9 +102,9 @@ type run struct {
 	answers        map[calls.Reply]int // of acquires
 	explained      [differenceCount]int
 	lacks          map[calls.Op]int
-	refused        map[calls.Op]int // since the server lacks what the call needs
+	refused        map[calls.Op]int // by a server that lacks a feature
 	events         int
-	sharedRequests int // requests that were made at one moment with others
+	sharedRequests int // simultaneous requests
 	sharedCalls    int // the calls that carried them
 	stacks         []byte
 }
@@ -134,7 +133,7 @@ func (r *run) play(t *testing.T, round int) {
 	}
 }
 
-// age lets time pass for both limiters.
+// age advances the time of both limiters.
 func (r *run) age(ctx context.Context, t *testing.T, lp *limiterPair, later time.Duration) {
 	t.Helper()
 	lp.each(func(w *testLimiter) {
@@ -145,7 +144,7 @@ func (r *run) age(ctx context.Context, t *testing.T, lp *limiterPair, later time
 	lp.log("%v later", later)
 }
 
-// read reads a limiter and that of the other name.
+// read reads a limiter under both names.
 func (r *run) read(ctx context.Context, t *testing.T, w testLimiter) outcome {
 	t.Helper()
 	main, err := state.Read(ctx, r.redis, w.keys())
@@ -237,7 +236,7 @@ func (r *run) step(ctx context.Context, t *testing.T, lp *limiterPair, before ou
 	}
 }
 
-// one makes the calls one after another.
+// one makes calls one after another.
 func one(ctx context.Context, by calls.Library, w testLimiter, requests []calls.Call) (replies []calls.Reply,
 	err error) {
 	for _, call := range requests {

@@ -21,7 +21,7 @@ func (m *model) setFields(c calls.Call) {
 func (m *model) trySetRate(c calls.Call) calls.Reply {
 	if m.Config["type"] != "" {
 		if _, there := m.Config["keepAliveTime"]; !there && !m.applies(failedTrySetRate) {
-			// Redisson writes each field that is not there.
+			// Redisson writes each missing field.
 			m.Config["keepAliveTime"] = strconv.FormatInt(c.KeepAlive.Milliseconds(), 10)
 		}
 		return "false"
@@ -88,7 +88,7 @@ func (m *model) live(v view) {
 	}
 }
 
-// slack is by how much the client's own pair outlives a limiter that expires.
+// slack returns by how much per-client state expires later than its limiter.
 func (m *model) slack(v view) int64 {
 	if !m.applies(clientTTLExtended) {
 		return 0
@@ -116,7 +116,7 @@ func (m *model) extend(s *state.State, slack int64) {
 	longer(&s.Client.GrantsTTL, slack)
 }
 
-// move renames or copies. Redisson does so with the configuration alone.
+// move renames or copies. Redisson does so only with the configuration.
 func (m *model) move(op calls.Op) calls.Reply {
 	copies := op == calls.Copy || op == calls.CopyAndReplace
 	switch {
@@ -150,9 +150,8 @@ func (m *model) move(op calls.Op) calls.Reply {
 	return "true"
 }
 
-// eachTTL changes the times to live of all keys that exist, and reports whether that changed any.
-// The client's own keys have slack. If the change compares times, those of the configuration
-// decide.
+// eachTTL changes the TTLs of all existing keys, and reports whether one changed. Per-client keys
+// have slack. If the change compares times, those of the configuration decide.
 func (m *model) eachTTL(compares bool, change func(ttl, slack int64) int64) calls.Reply {
 	var slack int64
 	if m.Config != nil {

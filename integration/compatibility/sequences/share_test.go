@@ -20,13 +20,13 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
 )
 
-// share makes simultaneous requests of one Client: each arrives while the gate holds the calls of
-// earlier ones. It returns the replies, and the number of requests in each call.
+// share makes simultaneous requests of one Client: each arrives while the gate holds earlier calls.
+// It returns the replies, and the number of requests of each call.
 func (r *run) share(ctx context.Context, t *testing.T, name string, requests []calls.Call) (replies []calls.Reply,
 	batches []int, err error) {
 	gate := &gate{Client: r.redis, arrived: make(chan *heldCall, len(requests))}
 	limiter := rratelimiter.New(gate, r.id).Limiter(name)
-	// The Client learns the type of the limiter here, so that no call is repeated with other keys.
+	// The Client reads the type of the limiter here, so that it repeats no call with other keys.
 	_, _ = limiter.AvailablePermits(ctx)
 	gate.closed.Store(true)
 	library := calls.Go(limiter)
@@ -35,7 +35,7 @@ func (r *run) share(ctx context.Context, t *testing.T, name string, requests []c
 	for i, call := range requests {
 		ctx := ctx
 		if r.chance(50) {
-			ctx = context.Background() // one that cannot end
+			ctx = context.Background() // cannot end
 		}
 		go caller(func() {
 			replies[i], errs[i] = library.Do(ctx, call)
@@ -45,7 +45,7 @@ func (r *run) share(ctx context.Context, t *testing.T, name string, requests []c
 			require.Less(t, time.Since(began), 10*time.Second, "caller %d waits neither in a batch nor for Redis", i)
 		}
 	}
-	// The calls go on one by one, in the order in which they left.
+	// The gate releases calls in the order of their arrival.
 	for answered := 0; answered < len(requests); {
 		select {
 		case h := <-gate.arrived:
@@ -66,7 +66,7 @@ func (r *run) share(ctx context.Context, t *testing.T, name string, requests []c
 //go:noinline
 func caller(call func()) { call() }
 
-// settled reports whether so many callers wait in a batch or for its reply, and no goroutine of the
+// settled reports whether all callers wait in a batch or for its reply, and no goroutine of the
 // library runs.
 func (r *run) settled(callers int) bool {
 	if r.stacks == nil {
@@ -91,7 +91,7 @@ func (r *run) settled(callers int) bool {
 	return callers == 0
 }
 
-// gate holds the script calls of a client back until they are let release, once it is closed.
+// gate holds the script calls of a client, once it is closed, until their release.
 type gate struct {
 	rueidis.Client
 	closed  atomic.Bool
@@ -122,7 +122,7 @@ func requests(words []string) (n int) {
 	const runs = 7
 	keys, err := strconv.Atoi(words[2])
 	if err != nil {
-		panic("a call that this test does not know: " + words[2])
+		panic("unknown arguments of a call: " + words[2])
 	}
 	args := words[3+keys:]
 	if len(args) <= runs || args[runs] == "" {
@@ -132,7 +132,7 @@ func requests(words []string) (n int) {
 		_, times, _ := strings.Cut(run, "*")
 		k, err := strconv.Atoi(times)
 		if err != nil {
-			panic("runs of requests that this test does not know: " + args[runs])
+			panic("unknown requests of a call: " + args[runs])
 		}
 		n += k
 	}

@@ -9,11 +9,11 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/calls"
 )
 
-// stories plays cases that random sequences have found, or reach too rarely.
+// stories runs cases that random sequences have found, or rarely reach.
 func (r *run) stories(t *testing.T) {
 	const interval, soon = 20*time.Hour + half, 3*time.Hour + half
 	type step struct {
-		later    time.Duration // a tick where it is 0
+		later    time.Duration // at least a tick
 		event    *event
 		byJava   bool
 		requests []calls.Call
@@ -26,25 +26,23 @@ func (r *run) stories(t *testing.T) {
 		return calls.Call{Op: op, Permits: 10, Interval: interval, PerClient: perClient}
 	}
 	stories := map[string][]step{
-		// The configuration is gone and set again; the state still has the time to live of the old
-		// one. Redisson's SET removes it from the value, and its set is deleted before the grants
-		// in it have expired.
+		// The configuration is evicted and set again; the state still has its old TTL. Redisson's SET
+		// removes the TTL of the value, and its set expires before its grants.
 		"the state has a time to live, the configuration none": {
 			golang(ten(calls.TrySetRate, false)), golang(try(4)), golang(calls.Call{Op: calls.Expire, Expiry: soon}),
-			{event: &configEvicted}, java(ten(calls.TrySetRate,
-				false)), golang(try(1)), golang(try(10)), golang(try(5)),
+			{event: &configEvicted}, java(ten(calls.TrySetRate, false)),
+			golang(try(1)), golang(try(10)), golang(try(5)),
 		},
-		"of a client's own pair": {
+		"the same with per-client state": {
 			golang(ten(calls.TrySetRate, true)), golang(try(4)), java(calls.Call{Op: calls.Expire, Expiry: soon}),
 			{event: &configEvicted}, java(ten(calls.TrySetRate, true)), golang(try(10)), golang(try(5)),
 		},
-		"A grant of nothing leaves the window alone": {
+		"an empty grant expires alone": {
 			golang(ten(calls.TrySetRate, false)), java(try(0)), golang(try(3)),
 			{later: 20 * time.Hour, requests: []calls.Call{try(2)}}, golang(calls.Call{Op: calls.AvailablePermits}),
 		},
-		// A grant of nothing was the oldest, and the reply to a caller of one permit named the time
-		// when it expires.
-		"Take behind a grant of nothing": {
+		// The oldest grant was empty, and the reply to a caller of one permit had the time of its expiry.
+		"Take after an empty grant": {
 			golang(ten(calls.TrySetRate, false)), java(try(0)), golang(try(10)),
 			golang(take(1)), golang(take(1), try(1), take(2)),
 		},

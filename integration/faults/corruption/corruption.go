@@ -1,5 +1,5 @@
-// Package corruption corrupts the keys of a limiter in every way that a foreign program, an
-// eviction or an operator's mistake could. It checks what the limiter reports.
+// Package corruption corrupts the keys of a limiter as another program, an eviction or an operator
+// could, and checks the results of its calls.
 package corruption
 
 import (
@@ -16,8 +16,7 @@ func keys(name, id string) [5]string {
 	return [5]string{name, prefix + "value", prefix + "value:" + id, prefix + "permits", prefix + "permits:" + id}
 }
 
-// texts stand where a number should: some are numbers, though not all of them ones that a limiter
-// could mean.
+// texts replace numbers. Some are numbers, but not all of these are valid for a limiter.
 var texts = []string{
 	"", "0", "-0", "00", "1", "2", "5", "10", "-1", "-5", "-1000", "007", "-007", "00060000", "+5", " 5", "5 ", "5\n",
 	"5\x00", "1e3", "1.5", "-1.5", "1e+17",
@@ -29,7 +28,7 @@ var texts = []string{
 		400), "ERR", "-ERR wrong",
 }
 
-// scores of members, of which the number moment is now.
+// scores returns scores of members around the time now.
 func scores(moment int64) []string {
 	now := strconv.FormatInt(moment, 10)
 	return []string{
@@ -41,7 +40,7 @@ func scores(moment int64) []string {
 	}
 }
 
-// member makes a member of a permits set: a proper one, one cut short, or any bytes.
+// member returns a member of a permits set: valid, cut, or any bytes.
 func member(random *rand.Rand) string {
 	bytes := make([]byte, 1+16+4)
 	for i := range bytes {
@@ -58,12 +57,12 @@ func member(random *rand.Rand) string {
 	return string(bytes)
 }
 
-// spoil gives the commands of one corruption of a limiter, at a moment in Unix milliseconds.
-func spoil(random *rand.Rand, all [5]string, moment int64) [][]string {
+// corrupt returns the commands of one corruption of a limiter, at a time in Unix milliseconds.
+func corrupt(random *rand.Rand, all [5]string, moment int64) [][]string {
 	at := random.IntN(len(all))
 	key, text := all[at], texts[random.IntN(len(texts))]
 	del := []string{"DEL", key}
-	// Every other time the key keeps its type and is wrong inside.
+	// In half of the cases the key keeps its type and has a wrong content.
 	if random.IntN(2) == 0 {
 		switch at {
 		case 0:
@@ -97,7 +96,7 @@ func spoil(random *rand.Rand, all [5]string, moment int64) [][]string {
 	case 6:
 		return [][]string{del, {"ZADD", key, "1", member(random)}}
 	case 7:
-		// Longer than the calls that follow take: what expires between two of them is a second
+		// Longer than the calls that follow take: an expiry between two of them would be a second
 		// corruption.
 		return [][]string{{"PEXPIRE", key, fmt.Sprint(60_000 + random.IntN(1e9))}}
 	default:

@@ -19,8 +19,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// Random corruption of the five keys between calls: each call works or names what it found, nothing
-// is granted above the rate, and the limiter can be repaired.
+// Keys are corrupted at random between calls. Each call works or names the corruption, no more than
+// the rate is granted, and the limiter can be repaired.
 func TestCorruption_EveryCall_WorksOrReturnsStateError(t *testing.T) {
 	seed := env.Seed("CORRUPTION_SEED", rand.Uint64())
 	rounds := int(env.Number("CORRUPTION_ROUNDS", 1500))
@@ -29,16 +29,14 @@ func TestCorruption_EveryCall_WorksOrReturnsStateError(t *testing.T) {
 	server := servers.Single(t)
 	client := server.Client(t)
 
-	version, err := servers.VersionOf(t.Context(), client)
-	require.NoError(t, err)
-	r := &run{lacksCopy: version.Lacks(t, servers.CopyCommand),
+	r := &run{lacksCopy: servers.VersionOf(t, client).Lacks(t, servers.CopyCommand),
 		figures: ledger.Figures{Run: "corruption", Errors: map[string]int64{}}}
 	for round := range rounds {
 		r.round(t, client, round, rand.New(rand.NewPCG(seed, uint64(round))))
 	}
 	t.Log("\n" + ledger.Table(r.figures))
-	require.Positive(t, r.figures.Errors["state"], "some corruption is seen")
-	require.Positive(t, r.figures.Grants, "some is survived")
+	require.Positive(t, r.figures.Errors["state"], "no corruption was reported")
+	require.Positive(t, r.figures.Grants, "no call succeeded")
 }
 
 type run struct {
@@ -46,12 +44,12 @@ type run struct {
 	lacksCopy bool
 }
 
-// round is the life of one limiter: a rate, some grants, a corruption, calls, repair.
+// round sets a rate, takes permits, corrupts keys, makes calls and repairs the limiter.
 func (r *run) round(t *testing.T, client rueidis.Client, round int, random *rand.Rand) {
 	ctx, moment := t.Context(), time.UnixMilli(1_700_000_000_000)
 	require.NoError(t, client.Do(ctx, client.B().Flushall().Build()).Error())
 	c := rratelimiter.New(client, rratelimiter.WithClock(func() time.Time { return moment }))
-	l := c.Limiter("spoilt")
+	l := c.Limiter("corrupt")
 	rate := rratelimiter.Rate{Type: rratelimiter.RateType(random.IntN(2)), Permits: 1 + random.Int64N(20),
 		Interval: time.Minute}
 	if random.IntN(3) == 0 {
@@ -66,9 +64,9 @@ func (r *run) round(t *testing.T, client rueidis.Client, round int, random *rand
 
 	var done []string
 	for range 1 + random.IntN(4) {
-		for _, command := range spoil(random, keys("spoilt", c.ID()), moment.UnixMilli()) {
+		for _, command := range corrupt(random, keys("corrupt", c.ID()), moment.UnixMilli()) {
 			done = append(done, fmt.Sprintf("%q", command))
-			// A command that the key's type of now refuses has spoilt nothing.
+			// A command that the key's type rejects corrupts nothing.
 			_ = client.Do(ctx, client.B().Arbitrary(command...).Build()).Error()
 		}
 	}
@@ -77,11 +75,10 @@ func (r *run) round(t *testing.T, client rueidis.Client, round int, random *rand
 	config, err := l.Config(ctx)
 	r.book(t, story, "Config", err)
 	if err != nil {
-		_, asked := l.AvailablePermits(ctx)
-		require.Error(t, asked, "what Config refuses, all calls refuse: %s", story)
+		_, other := l.AvailablePermits(ctx)
+		require.Error(t, other, "Config failed, so all calls must fail: %s", story)
 	}
-	// With the clock standing still nothing can come back, so that all grants from here on are
-	// granted at once.
+	// The clock stands still and no permit returns, so all further grants are simultaneous.
 	var granted int64
 	bound := config.Permits
 	counted := err == nil && config.Interval >= 10*time.Second && (config.KeepAlive == 0 ||
@@ -158,12 +155,12 @@ func (r *run) round(t *testing.T, client rueidis.Client, round int, random *rand
 		"ExpireTime": func() error { _, err := l.ExpireTime(ctx); return err },
 		"Size":       func() error { _, err := l.SizeInMemory(ctx); return err },
 		"Touch":      func() error { _, err := l.Touch(ctx); return err },
-		"Copy":       func() error { _, err := l.Copy(ctx, "{spoilt}copy", rratelimiter.Replace()); return err },
+		"Copy":       func() error { _, err := l.Copy(ctx, "{corrupt}copy", rratelimiter.Replace()); return err },
 	} {
 		r.book(t, story, name, call())
 	}
 
-	// SetRate repairs everything but a configuration that is no hash; Delete repairs that too.
+	// SetRate repairs everything except a configuration of another type. Delete repairs that, too.
 	err = l.SetRate(ctx, rate)
 	r.book(t, story, "SetRate", err)
 	if err != nil {
@@ -176,7 +173,7 @@ func (r *run) round(t *testing.T, client rueidis.Client, round int, random *rand
 	require.True(t, ok, "repaired: %s", story)
 }
 
-// book counts what a call came to, and demands that an error is one that a caller can act on.
+// book counts a result, and requires that an error is a documented one.
 func (r *run) book(t *testing.T, story, call string, err error) {
 	t.Helper()
 	var state *rratelimiter.StateError

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/integration/faults/outages"
 	"github.com/rratelimiter/rratelimiter/integration/tools/proxy"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
@@ -15,8 +16,8 @@ func single(addr string) rueidis.ClientOption {
 	return rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true}
 }
 
-// The server hangs for longer than any caller waits, and goes on where it was: it answers calls
-// whose callers have long gone, and what it granted them goes back.
+// The server hangs for longer than any caller waits, and resumes. It replies to calls whose callers
+// have gone, and their permits are released.
 func TestJoin_ServerPaused_PermitsAreReleased(t *testing.T) {
 	server := servers.Single(t)
 	l := start(t, single(server.Addr()))
@@ -29,7 +30,7 @@ func TestJoin_ServerPaused_PermitsAreReleased(t *testing.T) {
 	l.exactly()
 }
 
-// The script cache is emptied again and again, and no caller notices.
+// The script cache is emptied repeatedly, and no call fails.
 func TestJoin_ScriptFlush_HasNoEffect(t *testing.T) {
 	server := servers.Single(t)
 	l := start(t, single(server.Addr()))
@@ -42,8 +43,8 @@ func TestJoin_ScriptFlush_HasNoEffect(t *testing.T) {
 	l.exactly()
 }
 
-// The server is killed while it writes every change to its disk before it answers, and starts
-// again. What it answered it still knows.
+// The server is killed while it writes every change to its disk before the reply, and restarts. It
+// keeps every grant that it has replied.
 func TestJoin_ServerKilled_PartsAgree(t *testing.T) {
 	server := servers.Single(t, "--appendonly", "yes", "--appendfsync", "always")
 	l := start(t, single(server.Addr()))
@@ -59,7 +60,7 @@ func TestJoin_ServerKilled_PartsAgree(t *testing.T) {
 	require.Positive(t, l.keeping.book.Errors()["refused"])
 }
 
-// Every connection is cut, again and again.
+// Every connection is closed repeatedly.
 func TestJoin_ConnectionsCut_PartsAgree(t *testing.T) {
 	server := servers.Single(t)
 	l := start(t, single(server.Addr()))
@@ -73,7 +74,7 @@ func TestJoin_ConnectionsCut_PartsAgree(t *testing.T) {
 	require.Positive(t, l.keeping.book.Errors()["cut"])
 }
 
-// Calls are carried out and their replies are lost with their connections, again and again.
+// Calls take effect and their replies are lost with their connections, repeatedly.
 func TestJoin_RepliesLost_PartsAgree(t *testing.T) {
 	server := servers.Single(t)
 	disturbed := proxy.Start(t, server.Addr())
@@ -86,5 +87,49 @@ func TestJoin_RepliesLost_PartsAgree(t *testing.T) {
 	}
 	l.awaitGrants(time.Now())
 	taken, granted, _ := l.finish(loss{}, "cut")
-	require.Greater(t, taken["quota"], granted, "no reply was lost, so this test has shown nothing")
+	require.Greater(t, taken["quota"], granted, "no reply was lost")
+}
+
+// The master of the limiters' slot hands over to its replica, as an operator requests: nothing is
+// lost. Then the new master is killed, and the old one serves again: all parts may lose the same
+// last grants.
+func TestJoin_ClusterFailover_PartsAgree(t *testing.T) {
+	cluster := servers.NewCluster(t)
+	slot, err := cluster.SlotOf(t.Context(), "{shop}")
+	require.NoError(t, err)
+	roles := func() (master, replica *servers.Server) {
+		require.NoError(t, cluster.AwaitHealthy(t.Context()))
+		master, err := cluster.MasterOf(t.Context(), slot)
+		require.NoError(t, err)
+		replica, err = cluster.ReplicaOf(t.Context(), slot)
+		require.NoError(t, err)
+		return master, replica
+	}
+	kinds := []string{"cut", "refused", "no answer", "no node", "CLUSTERDOWN", "READONLY", "MOVED", "TRYAGAIN",
+		"UNBLOCKED"}
+	option := rueidis.ClientOption{InitAddress: cluster.Addrs()}
+
+	t.Run("requested", func(t *testing.T) {
+		_, replica := roles()
+		l := start(t, option)
+		time.Sleep(500 * time.Millisecond)
+		_, err := replica.Do(t.Context(), "CLUSTER", "FAILOVER")
+		require.NoError(t, err)
+		cluster.AwaitMaster(t, slot, replica)
+		l.awaitGrants(time.Now())
+		time.Sleep(500 * time.Millisecond)
+		l.finish(loss{}, kinds...)
+	})
+	t.Run("killed", func(t *testing.T) {
+		master, replica := roles()
+		l := start(t, option)
+		time.Sleep(500 * time.Millisecond)
+		require.NoError(t, master.Kill())
+		lost := loss{outages.NewestGrant(t, replica, hour+":quota"), outages.NewestGrant(t, replica, second+":quota"),
+			time.Now()}
+		cluster.AwaitMaster(t, slot, replica)
+		l.awaitGrants(time.Now())
+		time.Sleep(500 * time.Millisecond)
+		l.finish(lost, kinds...)
+	})
 }

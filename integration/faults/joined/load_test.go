@@ -1,13 +1,10 @@
-// Package joined_test puts a load on limiters that are joined, one of Redisson's layout and the
-// policies of package limit, and breaks the Redis under them. Whatever breaks, nothing is taken by
-// a part alone.
+// Package joined_test runs a load on a Join of a Redisson limiter and policies of package limit while
+// Redis fails. No fault makes one part take permits without the others.
 package joined_test
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -31,24 +28,23 @@ const (
 
 	hour, second = "{shop}:hour", "{shop}:second" // the Joins
 
-	// plenty is the permits of each part of the Join from which nothing comes back while a test
-	// runs.
+	// plenty is the permits of each part of the Join whose permits do not return during a test.
 	plenty = 1_000_000
 
-	// rate is the permits in a second of each part of the Join that callers have to wait for.
+	// rate is the permits in a second of each part of the Join whose callers wait.
 	rate     = 300
 	interval = time.Second
 
-	// late is by how much a call may outlive its context: much more than a busy machine needs to
-	// wake it.
+	// late is the longest time from the end of a context to the return of its call. A busy machine
+	// needs much less.
 	late = 2 * time.Second
 
-	// settleTimeout is how long a test waits for something that has to happen in the end.
+	// settleTimeout is the time limit for conditions that a test waits for.
 	settleTimeout = 60 * time.Second
 )
 
-// load is callers on two Joins of the same parts. Of one, nothing comes back for an hour: what its
-// parts hold is all that they ever took. For the permits of the other, callers wait.
+// load is callers on two Joins of the same parts. No permit of the first returns for an hour, so its
+// parts show all permits ever taken. Callers wait for the permits of the second.
 type load struct {
 	*testing.T
 	redis         rueidis.Client
@@ -57,7 +53,7 @@ type load struct {
 	started       time.Time
 	stop          chan struct{}
 	running       sync.WaitGroup
-	latest        atomic.Int64 // by how much a call outlived its context at most, in nanoseconds
+	latest        ledger.Longest // from the end of a context to the return of its call
 }
 
 // crowd is the callers of one Join.
@@ -67,8 +63,8 @@ type crowd struct {
 	unknown atomic.Int64 // permits of calls that failed: taken or not, and released or not
 }
 
-// start starts the callers, on the Redis of the options, and waits until they are granted
-// permits. The test itself asks another address, where the options' is one that breaks.
+// start starts the callers on the Redis of the options, and waits until they get permits. The test
+// itself uses the address direct, if any.
 func start(t *testing.T, option rueidis.ClientOption, direct ...string) *load {
 	t.Helper()
 	option.Dialer.Timeout = time.Second
@@ -86,7 +82,7 @@ func start(t *testing.T, option rueidis.ClientOption, direct ...string) *load {
 		l.running.Go(func() { l.caller(&l.keeping, i) })
 		l.running.Go(func() { l.caller(&l.flow, i) })
 	}
-	t.Cleanup(l.end) // where the test ends before its time
+	t.Cleanup(l.end) // if the test ends early
 	l.awaitGrants(l.started)
 	return l
 }
@@ -106,16 +102,11 @@ func (l *load) open(c *crowd, client *rratelimiter.Client, name string, permits 
 		limit.New(client, name, limit.SlidingWindow{Permits: permits, Interval: interval}),
 	)
 	require.NoError(l, c.limiter.Reset(l.Context()))
-	c.book = ledger.New(func(err error) string {
-		if errors.Is(err, context.Canceled) {
-			return "cancelled"
-		}
-		return outages.Kind(err, c.limiter.Name())
-	})
+	c.book = ledger.New(func(err error) string { return outages.Kind(err, c.limiter.Name()) })
 }
 
-// caller takes permits again and again, by the call that its number stands for, each time with a
-// context that ends.
+// caller takes permits again and again, by the call that i selects, each time with a context that
+// ends.
 func (l *load) caller(c *crowd, i int) {
 	random := rand.New(rand.NewPCG(uint64(i), 0))
 	between := func(from, to time.Duration) time.Duration { return from + time.Duration(random.Int64N(int64(to-from))) }
@@ -130,7 +121,7 @@ func (l *load) caller(c *crowd, i int) {
 		ctx, cancel := context.WithDeadline(context.Background(), ends)
 		var leave *time.Timer
 		if random.IntN(4) == 0 {
-			// A caller that loses interest rather than time, mostly while its call is under way.
+			// The caller cancels, mostly while its call is under way.
 			early := between(0, 3*time.Millisecond)
 			ends = time.Now().Add(early)
 			leave = time.AfterFunc(early, cancel)
@@ -139,9 +130,7 @@ func (l *load) caller(c *crowd, i int) {
 		_, err := c.book.Time("go", permits, func() (bool, error) {
 			return everycall.Acquire(ctx, c.limiter, i, permits, within/2)
 		})
-		by := int64(time.Since(ends))
-		for latest := l.latest.Load(); by > latest && !l.latest.CompareAndSwap(latest, by); latest = l.latest.Load() {
-		}
+		l.latest.Add(time.Since(ends))
 		if leave != nil {
 			leave.Stop()
 		}
@@ -152,18 +141,15 @@ func (l *load) caller(c *crowd, i int) {
 	}
 }
 
-// awaitGrants waits until callers of both Joins were granted permits by calls that began after a
-// moment.
+// awaitGrants waits until callers of both Joins got permits by calls that began after a time.
 func (l *load) awaitGrants(after time.Time) {
 	l.Helper()
 	for _, c := range []*crowd{&l.keeping, &l.flow} {
-		require.Eventually(l, func() bool {
-			return slices.ContainsFunc(c.book.Grants(), func(g ledger.Grant) bool { return g.Start.After(after) })
-		}, settleTimeout, 20*time.Millisecond, "no grant; the errors: %v", c.book.Errors())
+		require.Eventually(l, func() bool { return c.book.GrantedAfter(after) }, settleTimeout, 20*time.Millisecond, "no grant; the errors: %v", c.book.Errors())
 	}
 }
 
-// end stops the callers, and waits for what goes back for those that had gone.
+// end stops the callers, and waits until the permits of cancelled callers are released.
 func (l *load) end() {
 	select {
 	case <-l.stop:
@@ -174,11 +160,11 @@ func (l *load) end() {
 	leaks.OfLimiters(settleTimeout)
 }
 
-// loss is the grants of each Join that a dead server may have made and its replica lacks. Their
-// calls ended at the newest grant of the replica or later, and began before the server was dead.
+// loss is the grants of each Join that a killed server may have made and its replica lacks. Their
+// calls ended at the newest grant of the replica or later, and began before the server was killed.
 type loss struct{ keeping, flow, dead time.Time }
 
-// permits is what callers were granted by such calls.
+// permits returns the permits of such calls.
 func (s loss) permits(c *crowd, newest time.Time) (sum int64) {
 	for _, g := range c.book.Grants() {
 		if !s.dead.IsZero() && !g.End.Before(newest) && !g.Start.After(s.dead) {
@@ -188,27 +174,27 @@ func (s loss) permits(c *crowd, newest time.Time) (sum int64) {
 	return sum
 }
 
-// finish ends the load and demands what holds whatever has happened. Kinds are those of the errors
-// that callers may have had, beside their own contexts'. It gives what was taken by each part, and
-// what callers know of.
+// finish ends the load and asserts the promises. kinds are those of the errors that callers may have
+// had, besides ends of contexts. It returns the taken permits of each part, those of successful calls,
+// and those of failed calls.
 func (l *load) finish(lost loss, kinds ...string) (taken map[string]int64, granted, unknown int64) {
 	l.Helper()
 	l.end()
 	ended := time.Now()
-	require.Less(l, time.Duration(l.latest.Load()), late, "a call outlived its context")
+	require.Less(l, l.latest.Get(), late, "a call returned long after its context ended")
 	for _, c := range []*crowd{&l.keeping, &l.flow} {
-		require.Empty(l, c.book.Unclassified(), "errors that a caller could not make sense of")
+		require.Empty(l, c.book.Unclassified(), "errors of unknown kinds")
 		for kind, n := range c.book.Errors() {
 			require.Contains(l, append(kinds, "deadline", "cancelled"), kind, "%d errors", n)
 		}
 	}
 
-	// Nothing was taken by a part alone.
+	// No part took permits without the others.
 	taken = l.held(hour, time.Hour)
 	granted, unknown = l.keeping.book.Permits(), l.keeping.unknown.Load()
 	mayBeLost := lost.permits(&l.keeping, lost.keeping)
 	calls := l.keeping.book.Figures("", plenty, time.Hour, 0, 0).Calls()
-	l.Logf("%d calls, errors %v; %d permits granted to callers, of which may be lost %d; %d asked for by calls "+
+	l.Logf("%d calls, errors %v; %d permits granted to callers, of which may be lost %d; %d requested by calls "+
 		"that failed; taken by each part: %v",
 		calls, l.keeping.book.Errors(), granted, mayBeLost, unknown, taken)
 	own := taken["window"]
@@ -217,13 +203,13 @@ func (l *load) finish(lost loss, kinds ...string) (taken map[string]int64, grant
 			l.same(part, own, permits, "beside window")
 		}
 	}
-	// It goes back first where a caller has gone, by a call of its own.
+	// For a cancelled caller, a separate call releases it first.
 	require.LessOrEqual(l, taken["quota"], own)
 	require.GreaterOrEqual(l, taken["quota"], granted-mayBeLost,
 		"callers were granted permits that Redis does not count")
 	require.LessOrEqual(l, own, granted+unknown, "permits are taken that no caller requested")
 
-	// No interval saw more than the rate, and all of it is back.
+	// No interval holds more than the rate, and all permits return.
 	require.LessOrEqual(l, l.flow.book.Worst(interval).Permits, rate+lost.permits(&l.flow, lost.flow))
 	require.Greater(l, float64(l.flow.book.Permits()), rate*ended.Sub(l.started).Seconds()/10, "the load was idle")
 	time.Sleep(time.Until(ended.Add(interval + interval/10))) // a cell of the SlidingWindow later
@@ -240,14 +226,14 @@ func (l *load) finish(lost loss, kinds ...string) (taken map[string]int64, grant
 	l.direct.Close()
 	left := leaks.OfClients(10 * time.Second)
 	require.Zero(l, left, "goroutines are left:\n%s", leaks.Stacks())
-	l.Logf("those who waited, the latest of them %v behind its context:\n%s",
-		max(0, time.Duration(l.latest.Load())).Round(time.Millisecond), ledger.Table(l.flow.book.Figures(l.Name(), rate,
+	l.Logf("the waiting callers; the latest call returned %v after its context ended:\n%s",
+		l.latest.Get().Round(time.Millisecond), ledger.Table(l.flow.book.Figures(l.Name(), rate,
 			interval, 0, left)))
 	return taken, granted, unknown
 }
 
-// exactly is finish where no connection was lost: every reply has come, and what it brought to
-// callers that had gone went back.
+// exactly is finish for a fault that loses no connection: every reply arrived, and permits of
+// cancelled callers were released.
 func (l *load) exactly() {
 	l.Helper()
 	taken, granted, _ := l.finish(loss{})
@@ -256,9 +242,9 @@ func (l *load) exactly() {
 	}
 }
 
-// same requires that a part has taken as much as another record shows. A bucket takes back less
-// than was refilled since the call, which is far less than a permit here. So it may need one more
-// permit to be full.
+// same requires that a part has taken as many permits as another record shows. A release to a bucket
+// subtracts what was refilled since the call, far less than a permit here. So a bucket may lack one
+// more permit.
 func (l *load) same(part string, want, taken int64, beside string) {
 	l.Helper()
 	if part == "bucket" && taken == want+1 {

@@ -11,7 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// held reads what every part of a Join holds, from the keys themselves.
+// held returns the taken permits of each part of a Join, from its keys.
 func (l *load) held(name string, interval time.Duration) map[string]int64 {
 	l.Helper()
 	ctx, b := context.Background(), l.direct.B
@@ -25,7 +25,7 @@ func (l *load) held(name string, interval time.Duration) map[string]int64 {
 	}
 	taken["window"] = l.counts(text(fmt.Sprintf("fixed::window:%d", length)), `^\w+ \d+ (\d+)$`)[0]
 
-	// Less than one has come back since: what is missing is between two whole numbers.
+	// Less than one permit was refilled since, so the missing permits are between two whole numbers.
 	bucket := l.counts(text(fmt.Sprintf(":bucket:%d", length)), `^\w+ \d+ (\d+) (\d+)(?: .*)?$`)
 	taken["bucket"] = bucket[0] + min(1, bucket[1])
 

@@ -68,7 +68,7 @@ func startGRPC(t *testing.T, addr string, mode httplimit.FailureMode) *load {
 	return l
 }
 
-// call makes one call, and looks at all that comes back.
+// call makes one call, and checks its status and trailers.
 func (l *load) call(client healthpb.HealthClient, key string) {
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(context.Background(), "client", key),
 		time.Minute)

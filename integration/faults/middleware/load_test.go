@@ -1,5 +1,4 @@
-// Package middleware breaks a real Redis under httplimit and grpclimit while their servers are
-// under load.
+// Package middleware tests httplimit and grpclimit under load while a real Redis fails.
 package middleware
 
 import (
@@ -34,7 +33,7 @@ const (
 	greeting = "hello"
 )
 
-// decision is what became of one request, and how long that took.
+// decision is the result of one request, and the time that it took.
 type decision struct {
 	at     time.Time
 	result httplimit.Result
@@ -49,7 +48,7 @@ type change struct {
 	up bool
 }
 
-// load is clients that ask a server all the time.
+// load is clients that send requests to a server.
 type load struct {
 	t    *testing.T
 	stop context.CancelFunc
@@ -60,7 +59,7 @@ type load struct {
 	changes   []change
 }
 
-// start starts a server with a middleware of a failure mode on a Redis, and clients that ask it.
+// start starts a server with a middleware of a failure mode on a Redis, and its clients.
 func start(t *testing.T, addr string, mode httplimit.FailureMode) *load {
 	redis := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{addr}})
 	l := &load{t: t}
@@ -110,7 +109,7 @@ func (l *load) decide(ctx context.Context, result httplimit.Result, local bool, 
 	l.decisions = append(l.decisions, decision{now, result, local, key, now.Sub(ctx.Value(arrivalKey{}).(time.Time))})
 }
 
-// request sends one request, and looks at all that comes back.
+// request sends one request, and checks the response.
 func (l *load) request(client *http.Client, url, key string) {
 	r, err := http.NewRequest(http.MethodGet, url, nil)
 	require.NoError(l.t, err)
@@ -145,7 +144,7 @@ func (l *load) request(client *http.Client, url, key string) {
 	}
 }
 
-// await waits until the last call of the callback says that the store is up, or down.
+// await waits until the callback reports that Redis is up, or down.
 func (l *load) await(up bool) time.Time {
 	l.t.Helper()
 	var at time.Time
@@ -161,7 +160,7 @@ func (l *load) await(up bool) time.Time {
 	return at
 }
 
-// end ends the load and gives the decisions, in order.
+// end ends the load and returns the decisions, in order.
 func (l *load) end() []decision {
 	l.stop()
 	l.done.Wait()

@@ -14,7 +14,7 @@ import (
 
 const outage = 2 * time.Second
 
-// Redis dies or hangs, and comes back, while both middlewares are under load.
+// Redis is killed or hangs, and recovers, while both middlewares are under load.
 func TestOutages_FailureModes_DecideAsDocumented(t *testing.T) {
 	modes := map[string]httplimit.FailureMode{
 		"open": httplimit.Open, "closed": httplimit.Closed, "local": httplimit.Local(share),

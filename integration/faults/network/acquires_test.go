@@ -11,26 +11,26 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/monitor"
 )
 
-// acquires are the acquire calls that reach Redis, whatever becomes of their replies.
+// acquires are the acquire calls that reach Redis, also if their replies are lost.
 type acquires struct {
 	monitor *monitor.Monitor
 
 	mu      sync.Mutex
 	latest  string          // the digest of the script that was called last
 	scripts map[string]bool // those of the scripts that take permits
-	members map[string]int  // of acquire calls: the member that names a grant, which is random, and how often it came
+	members map[string]int  // of acquire calls: the member of a grant, which is random, and how often it was sent
 }
 
 func watch(t *testing.T, addr string) *acquires {
 	t.Helper()
-	require.True(t, monitor.Quotes(t, addr), "which calls are sent again cannot be seen on this server")
+	require.True(t, monitor.Quotes(t, addr), "this server does not show which calls are sent again")
 	a := &acquires{scripts: make(map[string]bool), members: make(map[string]int)}
 	a.monitor = monitor.Watch(t, addr, a.see)
 	return a
 }
 
-// see looks at one command: EVALSHA, digest, the number of keys, three or five keys, the time, the
-// member, ...
+// see reads a command: EVALSHA, digest, the number of keys, three or five keys, the time, the member,
+// ...
 func (a *acquires) see(c monitor.Command) {
 	const digest, numkeys, least, most = 1, 2, 3, 5
 	if c.Script || !strings.EqualFold(c.Name(), "EVALSHA") {
@@ -50,8 +50,7 @@ func (a *acquires) see(c monitor.Command) {
 	}
 }
 
-// learn takes the script that was called last, once there is one, for one that takes permits, and
-// says how many it knows.
+// learn adds the latest script to those that take permits, and returns their number.
 func (a *acquires) learn() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -61,7 +60,7 @@ func (a *acquires) learn() int {
 	return len(a.scripts)
 }
 
-// calls is how many acquire calls Redis saw, and how many of them for a second time.
+// calls returns how many acquire calls reached Redis, and how many of them were sent again.
 func (a *acquires) calls() (calls, again int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

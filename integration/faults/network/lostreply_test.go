@@ -11,8 +11,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// The server acts and its reply is lost. The permits are taken once, the call is not sent again
-// however its connection ends, and one interval later the permits are back.
+// The server runs a call and its reply is lost. The permits are taken once, the call is not sent
+// again however its connection ends, and one interval later the permits are free.
 func TestNetwork_ReplyLost_CallIsSentOnce(t *testing.T) {
 	l := newLink(t, 1)
 	const permits = 7
@@ -54,7 +54,7 @@ func TestNetwork_ReplyLost_CallIsSentOnce(t *testing.T) {
 					require.NoError(t, err)
 					return rate - free
 				}
-				require.Eventually(t, func() bool { return taken() > 0 }, late, time.Millisecond, "the server acts")
+				require.Eventually(t, func() bool { return taken() > 0 }, late, time.Millisecond, "the server runs the call")
 				require.EqualValues(t, permits, taken())
 				acted := time.Now()
 				if end == "the context" {
@@ -66,25 +66,25 @@ func TestNetwork_ReplyLost_CallIsSentOnce(t *testing.T) {
 					require.Equal(t, "cut", classify(<-answer))
 				}
 
-				// rueidis connects again for the next call, and sends that alone.
+				// rueidis connects again for the next call, and sends only that.
 				require.Eventually(t, answers, 2*givenUp, 10*time.Millisecond)
 				if time.Since(acted) < interval/2 {
-					require.EqualValues(t, permits, taken(), "nothing was given back or taken twice")
+					require.EqualValues(t, permits, taken(), "nothing was released or taken twice")
 				}
 				after, again := l.acquires.calls()
 				require.Equal(t, 1, after-before, "one call reached Redis")
 				require.Zero(t, again)
 
 				time.Sleep(time.Until(acted.Add(interval)))
-				require.Zero(t, taken(), "the permits are back")
+				require.Zero(t, taken(), "the permits are free")
 			})
 		}
 	}
 	l.end(t, "replies lost, 8 calls")
 }
 
-// Calls for many names leave in pipelines. Where the replies are lost each of them has its error
-// and none is sent again.
+// Calls for many names are sent in pipelines. If the replies are lost, each call has its error and
+// none is sent again.
 func TestNetwork_RepliesOfPipelineLost_CallsAreSentOnce(t *testing.T) {
 	l := newLink(t, 1)
 	const names, permits = 200, 7
@@ -94,7 +94,7 @@ func TestNetwork_RepliesOfPipelineLost_CallsAreSentOnce(t *testing.T) {
 		limiters[i] = client.Limiter(fmt.Sprint(name, ":", i))
 		require.NoError(t, limiters[i].SetRate(t.Context(), rratelimiter.Rate{Permits: rate, Interval: time.Hour}))
 	}
-	// From a call whose context can end on, rueidis sends what comes while it waits for replies.
+	// Since a call whose context can end, rueidis pipelines calls while it waits for replies.
 	require.NoError(t, l.redis.Do(t.Context(), l.redis.B().Ping().Build()).Error())
 	errs := make(chan error, names)
 	takeOfAll := func() {
@@ -122,7 +122,7 @@ func TestNetwork_RepliesOfPipelineLost_CallsAreSentOnce(t *testing.T) {
 		now, _ := l.acquires.calls()
 		return now-before == names
 	}
-	require.Eventually(t, arrived, givenUp/2, time.Millisecond, "the server acts")
+	require.Eventually(t, arrived, givenUp/2, time.Millisecond, "the server runs the call")
 	restore() // which closes the connection
 	for range limiters {
 		err := <-errs

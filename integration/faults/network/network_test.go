@@ -1,21 +1,14 @@
-// Package network_test puts a bad network between the limiter and Redis: each test file is one way
-// in which it is bad.
+// Package network_test puts a faulty network between the limiter and Redis. Each test has one kind
+// of fault.
 //
-// Whatever the network does, Redis is looked at past it: by a monitor that sees every call arrive,
-// and by a client of its own.
+// A monitor and a second client observe Redis directly.
 package network_test
 
 import (
 	"context"
-	"errors"
-	"io"
 	"math/bits"
 	"math/rand/v2"
-	"net"
-	"strings"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/faults/outages"
 	"github.com/rratelimiter/rratelimiter/integration/tools/everycall"
 	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
@@ -35,35 +29,34 @@ const (
 	rate     = 300
 	interval = time.Second
 
-	// givenUp is how long rueidis waits for an answer before it gives a connection up.
+	// givenUp is the time after which rueidis closes a connection without replies.
 	givenUp = 2 * time.Second
 
-	// late is by how much a call may outlive its context: much more than a busy machine needs to
-	// wake it.
+	// late is the longest time from the end of a context to the return of its call. A busy machine
+	// needs much less.
 	late = 2 * time.Second
 
-	// moment is what a call that was about to leave when its caller went may need until it has read
-	// the clock, on a busy machine.
+	// moment is the longest time after which a call reads the clock although its caller has gone.
 	moment = 100 * time.Millisecond
 
-	manyConnections = 4 // as many as rueidis has where nothing is said
+	manyConnections = 4 // the default of rueidis
 )
 
-// link is a limiter behind a proxy that tests make bad.
+// link is a limiter behind a proxy that disturbs the connections.
 type link struct {
 	proxy    proxy.Proxy
 	redis    rueidis.Client
 	limiter  *rratelimiter.Limiter // over the proxy
-	past     rueidis.Client        // past the proxy
+	bypass   rueidis.Client        // without the proxy
 	direct   *rratelimiter.Limiter // likewise
 	acquires *acquires
 	books    *ledger.Ledger
 
 	close  func()
-	latest atomic.Int64 // by how much a call outlived its context at most, in nanoseconds
+	latest ledger.Longest // time from the end of a context to the return of its call
 }
 
-// newLink makes a link that is good, of so many connections.
+// newLink returns a link without a disturbance.
 func newLink(t *testing.T, connections int) *link {
 	t.Helper()
 	server := servers.Single(t)
@@ -72,7 +65,7 @@ func newLink(t *testing.T, connections int) *link {
 	connect := func(addr string) rueidis.Client {
 		multiplex := bits.Len(uint(connections)) - 1
 		if multiplex == 0 {
-			multiplex = -1 // where 0 is the default
+			multiplex = -1 // 0 is the default
 		}
 		client, err := rueidis.NewClient(rueidis.ClientOption{
 			InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true, ConnWriteTimeout: givenUp,
@@ -82,13 +75,12 @@ func newLink(t *testing.T, connections int) *link {
 		return client
 	}
 	l.redis = connect(l.proxy.Listen)
-	l.past = connect(server.Addr())
+	l.bypass = connect(server.Addr())
 	l.limiter = rratelimiter.New(l.redis).Limiter(name)
-	l.direct = rratelimiter.New(l.past).Limiter(name)
+	l.direct = rratelimiter.New(l.bypass).Limiter(name)
 	require.NoError(t, l.direct.SetRate(t.Context(), rratelimiter.Rate{Permits: rate, Interval: interval}))
 	l.acquires = watch(t, server.Addr())
-	// Redis knows the script from here on, so that each call is one EVALSHA, and so does the
-	// monitor.
+	// Redis and the monitor have the script from here on, so that each call is one EVALSHA.
 	for _, take := range []func() (bool, error){
 		func() (bool, error) { return l.direct.TryAcquire(t.Context(), 1) },
 		func() (bool, error) {
@@ -105,7 +97,7 @@ func newLink(t *testing.T, connections int) *link {
 
 	l.close = sync.OnceFunc(func() {
 		l.redis.Close()
-		l.past.Close()
+		l.bypass.Close()
 		l.acquires.monitor.Close()
 		l.proxy.Stop()
 	})
@@ -113,29 +105,12 @@ func newLink(t *testing.T, connections int) *link {
 	return l
 }
 
-// classify names the kind of an error, "" for one that a caller could not make sense of.
-func classify(err error) string {
-	var timeout net.Error
-	switch {
-	case errors.Is(err, context.Canceled):
-		return "cancelled"
-	case errors.Is(err, context.DeadlineExceeded):
-		return "deadline"
-	case !strings.Contains(err.Error(), name):
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "refused"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err,
-		syscall.EPIPE), errors.Is(err, net.ErrClosed):
-		return "cut"
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return "no answer"
-	}
-	return ""
-}
+// classify returns the kind of an error of the limiter.
+func classify(err error) string { return outages.Kind(err, name) }
 
-// load lets callers take permits by all calls, each with a context that ends within timeout, while
-// the network does its worst.
-func (l *link) load(timeout time.Duration, worst func()) {
+// load has callers take permits by all calls, each with a context that ends within timeout, while
+// disturb runs.
+func (l *link) load(timeout time.Duration, disturb func()) {
 	const callers = 16
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
@@ -154,18 +129,18 @@ func (l *link) load(timeout time.Duration, worst func()) {
 			}
 		})
 	}
-	worst()
+	disturb()
 	close(stop)
 	wg.Wait()
 }
 
-// call makes one call, the i-th way, and books it.
+// call makes one call, which i selects, and books it.
 func (l *link) call(i int, permits int64, timeout time.Duration, random *rand.Rand) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	ends := time.Now().Add(timeout)
 	if random.IntN(4) == 0 {
-		// A caller that loses interest rather than time.
+		// The caller cancels before its deadline.
 		early := time.Duration(random.Int64N(int64(timeout)))
 		ends = time.Now().Add(early)
 		defer time.AfterFunc(early, cancel).Stop()
@@ -173,26 +148,19 @@ func (l *link) call(i int, permits int64, timeout time.Duration, random *rand.Ra
 	_, _ = l.books.Time("go", permits, func() (bool, error) {
 		return everycall.Acquire(ctx, l.limiter, i, permits, timeout/2)
 	})
-	by := int64(time.Since(ends))
-	for {
-		latest := l.latest.Load()
-		if by <= latest || l.latest.CompareAndSwap(latest, by) {
-			return
-		}
-	}
+	l.latest.Add(time.Since(ends))
 }
 
-// end demands what holds on every network, one idle interval after the last call, prints the
-// figures and gives the kinds of errors that there were.
+// end waits an idle interval after the last call, asserts the promises, logs the figures, and
+// returns the errors by kind.
 func (l *link) end(t *testing.T, run string) map[string]int64 {
 	t.Helper()
 	ended := time.Now()
-	// A call whose caller has gone may reach Redis late, but it is dated as it left. So all that
-	// callers can have taken is back an interval after the last of them has gone. A call may leave
-	// a moment after that, if it met the end of its caller.
+	// A call whose caller has gone may reach Redis late, with the time when it was sent. So all
+	// permits return an interval after the last caller has gone, or a moment later.
 	time.Sleep(time.Until(ended.Add(interval)))
 	if newest, ok := l.newest(t); ok {
-		require.Less(t, newest.Sub(ended), moment, "a call was dated after the last caller had gone")
+		require.Less(t, newest.Sub(ended), moment, "a call has a time after the last caller had gone")
 		time.Sleep(time.Until(newest.Add(interval)))
 	}
 	free, err := l.direct.AvailablePermits(context.Background())
@@ -204,29 +172,28 @@ func (l *link) end(t *testing.T, run string) map[string]int64 {
 	l.acquires.monitor.CatchUp(t)
 	calls, again := l.acquires.calls()
 	l.close()
-	// rueidis gives up a connection without replies only in the end, and closes some after five
-	// seconds. toxiproxy leaves one of its own behind if a connection is reset while it passes
-	// something on.
+	// rueidis closes a connection without replies only after givenUp, and some after five seconds.
+	// toxiproxy may leave a goroutine if a connection is reset while it forwards data.
 	left := leaks.OfClients(3*givenUp + 5*time.Second)
 	figures := l.books.Figures(run, rate, interval, missing, left)
-	t.Logf("\n%s%d acquire calls reached Redis, %d of them a second time; the latest caller was %v behind its context",
-		ledger.Table(figures), calls, again, max(0, time.Duration(l.latest.Load())).Round(time.Millisecond))
+	t.Logf("\n%s%d acquire calls reached Redis, %d of them a second time; the latest call returned %v after its context ended",
+		ledger.Table(figures), calls, again, l.latest.Get().Round(time.Millisecond))
 
-	require.Zero(t, missing, "permits are not back one interval after the last call")
-	require.True(t, granted, "permits are back, but not there to take")
+	require.Zero(t, missing, "permits are missing an interval after the last call")
+	require.True(t, granted, "permits are counted but cannot be taken")
 	require.Zero(t, again, "calls were sent again")
 	require.LessOrEqual(t, figures.Worst, figures.Rate, "the fullest window")
 	require.Empty(t, l.books.Unclassified())
 	require.Zero(t, left, "goroutines are left:\n%s", leaks.Stacks())
-	require.Less(t, time.Duration(l.latest.Load()), late, "a call outlived its context")
+	require.Less(t, l.latest.Get(), late, "a call returned long after its context ended")
 	return figures.Errors
 }
 
-// newest is the date of the newest grant that Redis holds.
+// newest returns the time of the newest grant in Redis.
 func (l *link) newest(t *testing.T) (time.Time, bool) {
 	t.Helper()
-	b := l.past.B()
-	grants, err := l.past.Do(context.Background(),
+	b := l.bypass.B()
+	grants, err := l.bypass.Do(context.Background(),
 		b.Zrevrange().Key("{"+name+"}:permits").Start(0).Stop(0).Withscores().Build()).AsZScores()
 	require.NoError(t, err)
 	if len(grants) == 0 {

@@ -12,8 +12,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/everycall"
 )
 
-// warmUp takes the permits of one interval evenly. From then on they come back evenly, rather than
-// all at once.
+// warmUp takes the permits of one interval evenly, so that they return evenly.
 func (l *Load) warmUp() {
 	const steps = 50
 	tick := time.NewTicker(Interval / steps)
@@ -28,9 +27,9 @@ func (l *Load) warmUp() {
 	}
 }
 
-// goCaller takes permits again and again, by the call that its number stands for, each time with a
-// context that ends within 1 to 2 s. It pauses after each call, as a program that has something else
-// to do. Without pauses, Go would take all permits that return at once, as after a loss of data.
+// goCaller takes permits again and again, by the call that i selects, each time with a context that
+// ends within 1 to 2 s. It pauses after each call. Without pauses, Go would take all permits that
+// return at once, as after a loss of data.
 func (l *Load) goCaller(i int) {
 	random := rand.New(rand.NewPCG(uint64(i), 0))
 	for !l.stopped() {
@@ -40,19 +39,23 @@ func (l *Load) goCaller(i int) {
 		_, _ = l.goBooks.Time("go", permits, func() (bool, error) {
 			return everycall.Acquire(ctx, l.limiter, i, permits, within)
 		})
-		l.noteLateness(time.Since(deadline))
+		by := time.Since(deadline)
+		l.latest.Add(by)
+		if by > late {
+			l.lateCalls.Add(1)
+		}
 		cancel()
 		time.Sleep(pause + time.Duration(random.Int64N(int64(10*time.Millisecond))))
 	}
 }
 
-// watchMachine records when this process, or the server of the limiter, stalls. It sends a command
-// that has nothing to do with limiters, over connections of its own.
+// watchMachine records when this process or the limiter's server stalls. It sends a plain command
+// over its own connections.
 func (l *Load) watchMachine(on rueidis.ClientOption) {
 	on.DialCtxFn = nil
 	bare, err := rueidis.NewClient(on)
 	if err != nil {
-		l.t.Errorf("a client to watch the machine with: %v", err)
+		l.t.Errorf("watchMachine: %v", err)
 		return
 	}
 	defer bare.Close()
@@ -68,19 +71,7 @@ func (l *Load) watchMachine(on rueidis.ClientOption) {
 	}
 }
 
-func (l *Load) noteLateness(by time.Duration) {
-	if by > late {
-		l.lateCalls.Add(1)
-	}
-	for {
-		latest := l.latest.Load()
-		if int64(by) <= latest || l.latest.CompareAndSwap(latest, int64(by)) {
-			return
-		}
-	}
-}
-
-// javaCrowd lets the crowd loose second by second, since a crowd ends by its own clock alone.
+// javaCrowd runs the crowd second by second, since a crowd ends only by its own clock.
 func (l *Load) javaCrowd(crowd oracle.Crowd) {
 	crowd.Duration = time.Second
 	for !l.stopped() {

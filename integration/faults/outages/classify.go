@@ -14,27 +14,33 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// The kinds of errors of the Go callers, beside the words with which Redis begins its own: OOM,
-// TRYAGAIN and so on.
+// The kinds of errors of the Go callers, besides the first words of errors of Redis, as OOM.
 const (
-	deadline       = "deadline"        // the caller's context ended
-	notInitialized = "not initialized" // the limiter has lost its rate
+	cancelled      = "cancelled"       // the caller cancelled
+	deadline       = "deadline"        // the caller's deadline passed
+	notInitialized = "not initialized" // the limiter has no rate
 	refused        = "refused"         // no listener: the server is down
-	cut            = "cut"             // the connection ended under the call
-	dead           = "no answer"       // the connection was given up, since nothing came for long
-	noNode         = "no node"         // no node that is known serves the slot
+	cut            = "cut"             // the connection ended during the call
+	dead           = "no answer"       // rueidis closed the connection, since no reply came
+	noNode         = "no node"         // no known node serves the slot
 )
 
-// redisWords are the errors by which a Redis that is in trouble, or on the move, refuses a command.
+// redisWords are the first words of the errors of a Redis that fails or changes roles.
 var redisWords = []string{"CLUSTERDOWN", "LOADING", "MASTERDOWN", "MOVED", "OOM", "READONLY", "TRYAGAIN", "UNBLOCKED"}
 
-// classifyGo names the kind of an error of the load's limiter.
+// connectionErrors are the errors of a connection that ended.
+var connectionErrors = []error{syscall.ECONNRESET, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
+	rueidis.ErrClosing}
+
+// classifyGo returns the kind of an error of the load's limiter.
 func classifyGo(err error) string { return Kind(err, Name) }
 
-// Kind names the kind of an error of this library, "" for one that a caller could not make sense
-// of. Such is also one that does not say which limiter it is about, unless it is the caller's own
-// context.
+// Kind returns the kind of an error of this library, "" for an unknown one. An error that does not
+// name its limiter is unknown, unless the caller's context ended.
 func Kind(err error, name string) string {
+	if errors.Is(err, context.Canceled) {
+		return cancelled
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return deadline
 	}
@@ -48,7 +54,7 @@ func Kind(err error, name string) string {
 		return notInitialized
 	case errors.As(err, &redisErr):
 		text := redisErr.Error()
-		// Before Redis 7.0 the error of a command stands behind that of the script which ran it.
+		// Before Redis 7.0 the error of a command follows that of its script.
 		if _, ofCommand, within := strings.Cut(text, ": -"); within {
 			text = ofCommand
 		}
@@ -58,9 +64,7 @@ func Kind(err error, name string) string {
 		}
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return refused
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err,
-		net.ErrClosed),
-		errors.Is(err, rueidis.ErrClosing):
+	case slices.ContainsFunc(connectionErrors, func(target error) bool { return errors.Is(err, target) }):
 		return cut
 	case errors.Is(err, rueidis.ErrNoSlot):
 		return noNode
@@ -70,8 +74,7 @@ func Kind(err error, name string) string {
 	return ""
 }
 
-// classifyJava names the kind of an exception of Redisson by its class, and by the word of Redis
-// where there is one.
+// classifyJava returns the kind of an exception of Redisson: the word of Redis or the class.
 func classifyJava(err error) string {
 	text := strings.TrimPrefix(err.Error(), ": ")
 	if strings.Contains(text, "RateLimiter is not initialized") {

@@ -19,14 +19,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// command runs a command on one server.
+// command runs a command on a server.
 func command(t *testing.T, s *servers.Server, args ...string) {
 	t.Helper()
 	_, err := s.Do(t.Context(), args...)
 	require.NoError(t, err, "%v on %s", args, s.Addr())
 }
 
-// limiterSlot is the limiter's slot and the nodes that serve it.
+// limiterSlot returns the limiter's slot and its nodes.
 func limiterSlot(t *testing.T, cluster *servers.Cluster) (slot int, master, replica *servers.Server) {
 	t.Helper()
 	slot, err := cluster.SlotOf(t.Context(), Name)

@@ -1,8 +1,8 @@
-// Package outages puts a load of Go and Java callers on one limiter, and breaks the Redis under it:
-// each test file is one fault.
+// Package outages runs a load of Go and Java callers on one limiter while Redis fails. Each test
+// has one fault.
 //
-// A test starts a Load, breaks and repairs something while it runs, and stops it. The Outcome has
-// what the callers got and asserts the promises. Table prints it, one row for each fault.
+// A test starts a Load, causes and repairs a fault, and stops the Load. The Outcome has the results
+// of the callers and asserts the promises. Table prints outcomes, one row for each fault.
 package outages
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// The limiter of every Load. Its permits come back evenly over the interval, so that a fault always
-// finds grants under way.
+// The limiter of every Load. Its permits return evenly over the interval, so that grants are under
+// way at every fault.
 const (
 	Name     = "{shop}:checkout"
 	Rate     = 500
@@ -34,31 +34,28 @@ const (
 	goCallers   = 16
 	javaCallers = 16
 
-	// late is by how much a call may outlive its context before it counts as late: much more than a
-	// busy machine needs to wake it.
+	// late is the time from the end of a context to the return of its call from which the call
+	// counts as late. A busy machine needs much less.
 	late = time.Second
 
-	// settled is how long a client that is served again may need until all of its connections are.
+	// settled is the time after a fault in which a client replaces all of its connections.
 	settled = time.Second
 
-	// stall is how long a bare command takes where the machine is too busy for anything to be
-	// demanded of it.
+	// stall is the time of a plain command from which the machine counts as too busy.
 	stall = 250 * time.Millisecond
 
 	// pause is the shortest time between two calls of a caller.
 	pause = 5 * time.Millisecond
 
-	// within is the timeout of those who wait with one. A call whose timeout ends while Redis has
-	// not answered at all is an error, which a machine that is busy with other things must not
-	// bring about.
+	// within is the timeout of TryAcquireWithin. A call whose timeout ends before the first reply of
+	// Redis is an error, which a busy machine must not cause.
 	within = time.Second
 
-	// settleTimeout is how long a test waits for something that has to happen in the end.
+	// settleTimeout is the time limit for conditions that a test waits for.
 	settleTimeout = 60 * time.Second
 )
 
-// Load is 32 callers, half of them Go's and half Redisson's, who take permits of one limiter until
-// Stop.
+// Load is 16 callers in Go and 16 in Redisson that take permits of one limiter until Stop.
 type Load struct {
 	t       testing.TB
 	fault   string
@@ -68,7 +65,7 @@ type Load struct {
 
 	goBooks, javaBooks *ledger.Ledger
 	lateCalls          atomic.Int64
-	latest             atomic.Int64 // by how much the latest call outlived its context, in nanoseconds
+	latest             ledger.Longest // from the end of a context to the return of its call
 
 	losses []loss
 
@@ -86,15 +83,14 @@ type span struct{ from, to time.Time }
 // meets reports whether a call was under way in that time.
 func (s span) meets(f ledger.Failure) bool { return !f.End.Before(s.from) && !f.Start.After(s.to) }
 
-// loss says that grants of calls that began before to and ended after from may be lost to the
-// limiter.
+// loss is a time: Redis may lose the grants of calls that were under way in it.
 type loss struct{ from, to time.Time }
 
-// Start sets the limiter's rate and lets the callers loose. It returns once permits are granted
-// evenly over the interval to both sides.
+// Start sets the limiter's rate and starts the callers. It returns when both libraries got permits,
+// which return evenly over the interval.
 func Start(t testing.TB, fault string, on Target) *Load {
 	t.Helper()
-	// A short time-out, since a call that Redisson sends again would otherwise outlast the load.
+	// Redisson sends calls again: with a longer timeout they would end after the load.
 	redisson := oracle.Start(t, "4.7.0", on.Redisson, oracle.WithTimeout(time.Second))
 	redis := servers.Connect(t, on.Redis)
 	l := &Load{
@@ -121,7 +117,7 @@ func Start(t testing.TB, fault string, on Target) *Load {
 	l.callers.Go(func() {
 		l.javaCrowd(oracle.Crowd{Threads: javaCallers / 2, Permits: 3, AcquireTimeout: 300 * time.Millisecond})
 	})
-	t.Cleanup(func() { // where the test ends before its Stop
+	t.Cleanup(func() { // if the test ends before its Stop
 		select {
 		case <-l.stop:
 		default:
@@ -133,7 +129,7 @@ func Start(t testing.TB, fault string, on Target) *Load {
 	return l
 }
 
-// SetRate gives the limiter its rate, where it has none.
+// SetRate sets the limiter's rate if it has none.
 func (l *Load) SetRate() {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
@@ -160,38 +156,25 @@ func (l *Load) stopped() bool {
 // Run lets the load go on for a while.
 func (l *Load) Run(d time.Duration) { time.Sleep(d) }
 
-// AwaitGrants waits until both sides were granted permits by calls that began after the moment:
-// they work again.
+// AwaitGrants waits until both libraries got permits by calls that began after a time.
 func (l *Load) AwaitGrants(after time.Time) {
 	l.t.Helper()
 	ended := time.Now().Add(settleTimeout)
-	for _, side := range []struct {
-		name  string
-		books *ledger.Ledger
-	}{{"Go", l.goBooks}, {"Java", l.javaBooks}} {
-		for !grantedAfter(side.books.Grants(), after) {
-			require.True(l.t, time.Now().Before(ended), "no grant for %s since %v; its errors: %v", side.name, after,
-				side.books.Errors())
+	for name, books := range map[string]*ledger.Ledger{"Go": l.goBooks, "Java": l.javaBooks} {
+		for !books.GrantedAfter(after) {
+			require.True(l.t, time.Now().Before(ended), "no grant for %s since %v; its errors: %v", name, after,
+				books.Errors())
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
 }
 
-func grantedAfter(grants []ledger.Grant, after time.Time) bool {
-	for _, g := range grants {
-		if g.Start.After(after) {
-			return true
-		}
-	}
-	return false
-}
-
-// Break marks the begin of a fault, and Repair its end, when both sides work again. Calls may fail
-// in between, and until settled has passed.
+// Break marks the begin of a fault, and Repair its end. Calls may fail between them, and until
+// settled has passed.
 func (l *Load) Break() { l.faults = append(l.faults, span{from: time.Now()}) }
 
-// Recover waits until both sides are granted permits after a fault, marks the fault's end, and
-// stops the load two seconds later.
+// Recover waits until both libraries get permits after a fault, marks the fault's end, and stops the
+// load two seconds later.
 func (l *Load) Recover() *Outcome {
 	l.t.Helper()
 	l.AwaitGrants(time.Now())
@@ -203,12 +186,11 @@ func (l *Load) Recover() *Outcome {
 // Repair ends what Break began.
 func (l *Load) Repair() { l.faults[len(l.faults)-1].to = time.Now() }
 
-// MayLose allows Redis to have lost grants: those of calls that ended at from or
-// later and had begun by to, at most.
+// MayLose allows Redis to lose the grants of calls that were under way in a time.
 func (l *Load) MayLose(from, to time.Time) { l.losses = append(l.losses, loss{from, to}) }
 
-// Stop ends the callers, waits one idle interval, looks what is missing, and closes the Go client.
-// It prints the fault's figures.
+// Stop ends the callers, waits an idle interval, counts missing permits, and closes the Go client. It
+// logs the fault's figures.
 func (l *Load) Stop() *Outcome {
 	l.t.Helper()
 	close(l.stop)
@@ -224,7 +206,7 @@ func (l *Load) Stop() *Outcome {
 		goBooks:   l.goBooks,
 		javaBooks: l.javaBooks,
 		lateCalls: l.lateCalls.Load(),
-		latest:    max(0, time.Duration(l.latest.Load())),
+		latest:    l.latest.Get(),
 	}
 
 	for _, g := range append(l.goBooks.Grants(), l.javaBooks.Grants()...) {
@@ -242,7 +224,7 @@ func (l *Load) Stop() *Outcome {
 	free, err := l.limiter.AvailablePermits(ctx)
 	require.NoError(l.t, err)
 	o.missing = Rate - free
-	// Not only counted but there to take.
+	// The counted permits can be taken.
 	o.allTaken, err = l.limiter.TryAcquire(ctx, Rate)
 	require.NoError(l.t, err)
 

@@ -19,17 +19,17 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// The limiter's slot moves to another master while all callers take permits, by the steps of
-// redis-cli. For half a second the slot belongs to two nodes, and one of them redirects callers to
-// the other (ASK). Afterwards the old one redirects them for good (MOVED).
+// The limiter's slot moves to another master under load, by the steps of redis-cli. For half a
+// second the slot belongs to two nodes, and one redirects callers to the other (ASK). Afterwards
+// the old one redirects them permanently (MOVED).
 func TestOutage_SlotMigration_NoPermitIsLost(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	slot, from, _ := limiterSlot(t, cluster)
 	to := cluster.OtherMaster(t, from)
 	target := OnCluster(cluster)
 	seen := countRedirections(&target)
-	// Callers who meet the move learn of it in many ways. This client makes no call until it is
-	// over.
+	// The callers learn of the move in several ways. This client makes no call until the end of the
+	// move.
 	other := OnCluster(cluster)
 	redirections := countRedirections(&other)
 	asleep, err := rueidis.NewClient(other.Redis)
@@ -42,9 +42,9 @@ func TestOutage_SlotMigration_NoPermitIsLost(t *testing.T) {
 	migrate(t, cluster, slot, from, to, func() { load.Run(250 * time.Millisecond) })
 	_, err = rratelimiter.New(asleep).Limiter(Name).AvailablePermits(t.Context())
 	require.NoError(t, err)
-	asleep.Close() // a ping that meets a call leaves goroutines for as long as its client is open
+	asleep.Close() // a ping during a call leaves goroutines until its client is closed
 	outcome := load.Recover()
-	// A call asks again for a quarter of a second until it fails.
+	// A call retries for a quarter of a second.
 	outcome.Require(Most{"TRYAGAIN": outcome.oftenBy(250 * time.Millisecond), deadline: outcome.oftenBy(within)})
 	require.Positive(t, seen.ask.Load(), "ASK was never seen")
 	require.Positive(t, redirections.moved.Load(), "MOVED was never seen")
@@ -105,10 +105,10 @@ func migrate(t *testing.T, cluster *servers.Cluster, slot int, from, to *servers
 	cluster.AwaitMaster(t, slot, to)
 }
 
-// redirections are the answers by which nodes sent the Go client elsewhere.
+// redirections counts the redirections of the Go client.
 type redirections struct{ ask, moved atomic.Int64 }
 
-// countRedirections counts what the Go client reads from its connections.
+// countRedirections counts redirections in the replies on the Go client's connections.
 func countRedirections(on *Target) *redirections {
 	seen := new(redirections)
 	on.Redis.DialCtxFn = func(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {

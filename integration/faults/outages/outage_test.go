@@ -24,17 +24,16 @@ import (
 var outageRate = rratelimiter.Rate{Permits: 1_000_000, Interval: time.Hour}
 
 const (
-	// givenUp is how long rueidis believes in a connection, and connecting how long it waits for
-	// one.
+	// givenUp is the time after which rueidis closes a connection without replies, and connecting its
+	// timeout for a connect.
 	givenUp    = 2 * time.Second
 	connecting = time.Second
 
-	// answersWithin is how long a call without any deadline may take while Redis does not answer.
-	// It may arrive while another call is under way and be sent after that, over a connection that
-	// has to be made first.
-	answersWithin = givenUp + connecting + late
+	// repliesWithin is the longest time of a call without a deadline while Redis does not reply. The
+	// call may arrive during another call and be sent after it, over a new connection.
+	repliesWithin = givenUp + connecting + late
 
-	// impatience is how long callers with a deadline wait.
+	// impatience is the timeout of callers with a deadline.
 	impatience = 100 * time.Millisecond
 )
 
@@ -46,14 +45,14 @@ func TestOutage_EveryCall_FailsInTime(t *testing.T) {
 	for name, test := range map[string]struct {
 		fail    func(*servers.Server) error
 		repair  func(*servers.Server) error
-		goesOn  time.Duration // how long something may go on after the last caller
+		linger  time.Duration // of work after the last caller
 		options []rratelimiter.Option
 	}{
 		"killed": {(*servers.Server).Kill, (*servers.Server).Restart, time.Second, nil},
-		"killed, denials are remembered": {(*servers.Server).Kill, (*servers.Server).Restart, time.Second,
+		"killed, with a denial cache": {(*servers.Server).Kill, (*servers.Server).Restart, time.Second,
 			[]rratelimiter.Option{rratelimiter.WithDenialCache(time.Hour)}},
-		// What was sent is given up with its connection.
-		"hung": {(*servers.Server).Pause, (*servers.Server).Resume, answersWithin, nil},
+		// Sent calls end with their connection.
+		"hung": {(*servers.Server).Pause, (*servers.Server).Resume, repliesWithin, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := servers.Single(t)
@@ -83,19 +82,19 @@ func TestOutage_EveryCall_FailsInTime(t *testing.T) {
 					func() (context.Context, context.CancelFunc) { return context.Background(), func() {} })
 			}
 			outage.await(t)
-			left := leaks.AboveClients(idle, test.goesOn)
+			left := leaks.AboveClients(idle, test.linger)
 			var stacks string
 			if left > 0 {
 				stacks = leaks.Stacks()
 			}
 			require.NoError(t, test.repair(server))
 
-			t.Logf("%d calls; those whose context ended came back up to %v later, the others took up to %v",
+			t.Logf("%d calls; those whose context ended returned up to %v later, the others took up to %v",
 				outage.made,
 				outage.latest.Round(time.Millisecond), outage.longest.Round(time.Millisecond))
 			require.Empty(t, outage.wrong)
-			require.Less(t, outage.latest, late, "a call outlived its context")
-			require.Less(t, outage.longest, answersWithin, "a call without deadline")
+			require.Less(t, outage.latest, late, "a call returned long after its context ended")
+			require.Less(t, outage.longest, repliesWithin, "a call without deadline")
 			require.Zero(t, left, "goroutines continue without a caller:\n%s", stacks)
 			require.Eventually(t, func() bool {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -106,18 +105,18 @@ func TestOutage_EveryCall_FailsInTime(t *testing.T) {
 	}
 }
 
-// outage is callers who ask a Redis that is down.
+// outage is callers while Redis is down.
 type outage struct {
 	calls   map[string]func(context.Context) error
 	until   time.Time
 	callers sync.WaitGroup
 
 	mu      sync.Mutex
-	open    map[string]bool // those that wait for an answer
+	open    map[string]bool // calls under way
 	made    int
-	latest  time.Duration // by how much a call outlived its context at most
-	longest time.Duration // how long one took whose context cannot end
-	wrong   []string      // the first answers that should not be
+	latest  time.Duration // from the end of a context to the return of its call
+	longest time.Duration // of a call whose context cannot end
+	wrong   []string      // the first wrong results
 }
 
 func newOutage(calls map[string]func(context.Context) error, until time.Time) *outage {
@@ -152,10 +151,10 @@ func (o *outage) await(t *testing.T) {
 	}()
 	select {
 	case <-gone:
-	case <-time.After(time.Until(o.until) + answersWithin + settleTimeout):
+	case <-time.After(time.Until(o.until) + repliesWithin + settleTimeout):
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		require.Fail(t, "calls have no answer", "%v", slices.Sorted(maps.Keys(o.open)))
+		require.Fail(t, "calls do not return", "%v", slices.Sorted(maps.Keys(o.open)))
 	}
 }
 
@@ -169,7 +168,7 @@ func (o *outage) book(name, kind string, err error, took time.Duration) {
 	} else {
 		o.latest = max(o.latest, took-impatience)
 	}
-	// The caller's own end; a deadline of rueidis names the limiter.
+	// The context of the caller. A deadline of rueidis names the limiter.
 	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	switch {
 	case len(o.wrong) > 10:

@@ -12,14 +12,14 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
 )
 
-// Outcome is what a Load came to.
+// Outcome has the results of a Load.
 type Outcome struct {
 	Fault string
 
 	t                  testing.TB
 	goBooks, javaBooks *ledger.Ledger
 	grants             []ledger.Grant // of both sides
-	kept               []ledger.Grant // those that no loss of data may have wiped out
+	kept               []ledger.Grant // those that a loss of data may not have removed
 	run                span           // of the callers
 	faults             []span
 	stalls             []span
@@ -32,19 +32,19 @@ type Outcome struct {
 	lost               int64  // permits of the others
 }
 
-// Most is how many calls of Go may fail by each kind of error, in one run. Kinds that it does not
-// name are not to be seen at all.
+// Most is how many calls of Go may fail by each kind of error, in one run. Other kinds may not
+// occur.
 type Most map[string]int64
 
-// once is how many calls fail if one call of each caller fails at the moment of a fault.
+// once returns how many calls fail if one call of each caller fails at each fault.
 func (o *Outcome) once() int64 { return int64(goCallers * len(o.faults)) }
 
-// onceEach is once for each of the connections that rueidis has to a server, which are found broken
-// one by one.
+// onceEach is once for each connection of rueidis to a server, which notice a fault one after
+// another.
 func (o *Outcome) onceEach() int64 { return 4 * o.once() }
 
-// oftenBy is how many calls fail if all of them do as long as something is broken, and each takes
-// so long at least.
+// oftenBy returns how many calls fail if all calls fail during the faults, and each takes at least
+// so long.
 func (o *Outcome) oftenBy(each time.Duration) int64 {
 	var broken time.Duration
 	for _, fault := range o.faults {
@@ -60,12 +60,10 @@ func (o *Outcome) Require(most Most) {
 	o.RequireWindows()
 }
 
-// RequireCalm asserts what every fault must leave unchanged. The errors of the Go callers are of
-// the given kinds, no more than are given, and of calls that met a fault. No call outlived its
-// context. Every permit is back. No goroutine is left. While nothing was broken, both sides took
-// permits.
-// If this process or a bare command on a connection of its own stalled, calls may also end with
-// their contexts.
+// RequireCalm asserts the promises for every fault. The errors of the Go callers have the given
+// kinds and at most the given numbers, and their calls met a fault. No call returned long after its
+// context ended. Every permit is free. No goroutine is left. Outside faults, both libraries took
+// permits. If this process or a plain command stalled, calls may also end with their contexts.
 func (o *Outcome) RequireCalm(most Most) {
 	o.t.Helper()
 	require.Empty(o.t, o.goBooks.Unclassified(), "unclassified errors")
@@ -84,7 +82,7 @@ func (o *Outcome) RequireCalm(most Most) {
 		return excused
 	})
 	if excused := o.goBooks.Errors()[deadline] - kinds[deadline]; excused > 0 {
-		o.t.Logf("%d calls ended with their contexts while a bare command was not answered either, %d times for more than %v",
+		o.t.Logf("%d calls ended with their contexts while a plain command was not answered either, %d times for more than %v",
 			excused, len(o.stalls), stall)
 	}
 	maps.DeleteFunc(kinds, func(_ string, n int64) bool { return n == 0 })
@@ -105,15 +103,15 @@ func (o *Outcome) RequireCalm(most Most) {
 		}
 	}
 	require.LessOrEqual(o.t, o.latest, late+2*stood,
-		"%d calls outlived their contexts by more than %v; a bare command took up to %v", o.lateCalls, late, stood)
+		"%d calls outlived their contexts by more than %v; a plain command took up to %v", o.lateCalls, late, stood)
 	require.Zero(o.t, o.missing, "permits are missing one interval after the end")
 	require.True(o.t, o.allTaken, "permits were counted but not there to take")
 	require.Zero(o.t, o.left, "goroutines are left:\n%s", o.stacks)
 }
 
-// requireLoad asserts that callers of both sides took permits while nothing was broken. Together
-// they took at least a third of the rate, which allows for a busy machine. Which side is faster to
-// take a permit that returns is no promise of a limiter: for Java one grant is enough.
+// requireLoad asserts that callers of both libraries took permits outside faults. Together they
+// took at least a third of the rate, which allows for a busy machine. No promise says which library
+// takes a returning permit: for Java one grant is enough.
 func (o *Outcome) requireLoad() {
 	o.t.Helper()
 	whole := []span{o.run}
@@ -149,9 +147,8 @@ func (o *Outcome) requireLoad() {
 	require.Positive(o.t, javaGrants, "Java was idle")
 }
 
-// RequireWindows asserts that no window of one interval held more than the rate, but for a loss of
-// data. Without the grants that may be lost, no window held more than the rate. With them, none
-// held more above it than may be lost.
+// RequireWindows asserts that no window of an interval held more than the rate. Grants that may be
+// lost can exceed it by their permits.
 func (o *Outcome) RequireWindows() {
 	o.t.Helper()
 	worst := ledger.Worst(o.kept, Interval)
@@ -162,8 +159,7 @@ func (o *Outcome) RequireWindows() {
 }
 
 // Table returns outcomes as a Markdown table with one row for each fault. A row has the sums of its
-// runs; of windows, pauses and what must be 0 it has the worst. Pairs of figures are those of Go
-// and of Java.
+// runs, and the worst of windows, pauses and what must be 0. Pairs are the figures of Go and Java.
 func Table(outcomes ...*Outcome) string {
 	rows := [][]string{{
 		"fault", "runs", "calls", "grants", "denials", "errors of Go", "errors of Java", "longest pause",
@@ -185,7 +181,7 @@ func Table(outcomes ...*Outcome) string {
 	return ledger.Align(rows)
 }
 
-// row is what all runs of one fault came to.
+// row returns the row of all runs of a fault.
 func row(runs []*Outcome) []string {
 	var goSide, javaSide ledger.Figures
 	var goPause, javaPause time.Duration
@@ -231,7 +227,7 @@ func add(sum *ledger.Figures, books *ledger.Ledger) {
 	}
 }
 
-// longestPause is the longest time without a grant.
+// longestPause returns the longest time without a grant.
 func longestPause(grants []ledger.Grant) time.Duration {
 	slices.SortFunc(grants, func(a, b ledger.Grant) int { return a.End.Compare(b.End) })
 	var longest time.Duration

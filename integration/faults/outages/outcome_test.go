@@ -9,18 +9,18 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
 )
 
-// refusal is a test that takes note of its failure.
-type refusal struct {
+// failureRecorder is a test that records its failure.
+type failureRecorder struct {
 	testing.TB
 	failed bool
 }
 
-func (r *refusal) Helper()               {}
-func (r *refusal) Logf(string, ...any)   {}
-func (r *refusal) Errorf(string, ...any) { r.failed = true }
-func (r *refusal) FailNow()              { panic(r) }
+func (r *failureRecorder) Helper()               {}
+func (r *failureRecorder) Logf(string, ...any)   {}
+func (r *failureRecorder) Errorf(string, ...any) { r.failed = true }
+func (r *failureRecorder) FailNow()              { panic(r) }
 
-// The results that a run must not have are refused.
+// Runs with wrong results fail.
 func TestRequireCalm(t *testing.T) {
 	begin := time.Now()
 	at := func(s float64) time.Time { return begin.Add(time.Duration(s * float64(time.Second))) }
@@ -48,15 +48,15 @@ func TestRequireCalm(t *testing.T) {
 			[]ledger.Failure{{Start: at(3), End: at(4), Kind: refused}}, nil, false},
 		"a deadline": {400, []span{fault},
 			[]ledger.Failure{{Start: at(3), End: at(4), Kind: deadline}}, nil, false},
-		"a deadline where all stood": {400, nil, []ledger.Failure{{Start: at(3), End: at(4), Kind: deadline}},
+		"a deadline during a stall": {400, nil, []ledger.Failure{{Start: at(3), End: at(4), Kind: deadline}},
 			[]span{{at(3.5), at(3.8)}}, true},
-		"a deadline where all stood not": {400, nil, []ledger.Failure{{Start: at(3), End: at(4), Kind: deadline}},
+		"a deadline without a stall": {400, nil, []ledger.Failure{{Start: at(3), End: at(4), Kind: deadline}},
 			[]span{{at(4.5), at(4.8)}}, false},
-		"another error where all stood": {400, nil, []ledger.Failure{{Start: at(3), End: at(4), Kind: refused}},
+		"another error during a stall": {400, nil, []ledger.Failure{{Start: at(3), End: at(4), Kind: refused}},
 			[]span{{at(3.5), at(3.8)}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			recorder := &refusal{TB: t}
+			recorder := &failureRecorder{TB: t}
 			o := &Outcome{
 				t: recorder, run: span{begin, at(8)}, faults: test.faults, stalls: test.stalls, allTaken: true,
 				goBooks: ledger.New(nil), javaBooks: ledger.New(nil),

@@ -24,7 +24,7 @@ func NewestGrant(t testing.TB, replica *servers.Server, limiter string) time.Tim
 	require.NoError(t, client.Dedicated(func(c rueidis.DedicatedClient) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		// A server that is in no cluster refuses READONLY, and needs none.
+		// A server outside a cluster rejects READONLY, and does not need it.
 		_ = c.Do(ctx, c.B().Readonly().Build()).Error()
 		newest, err = c.Do(ctx, c.B().Zrevrange().Key(limiter+":permits").Start(0).Stop(0).Withscores().Build()).AsZScores()
 		return err

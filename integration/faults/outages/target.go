@@ -7,13 +7,13 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// Target is what a Load talks to.
+// Target is the Redis of a Load.
 type Target struct {
 	Redis    rueidis.ClientOption
 	Redisson oracle.Target
 }
 
-// OnSingle is a server that stands alone.
+// OnSingle returns a single server.
 func OnSingle(s *servers.Server) Target {
 	return Target{
 		Redis:    rueidis.ClientOption{InitAddress: []string{s.Addr()}, ForceSingleClient: true},
@@ -21,7 +21,7 @@ func OnSingle(s *servers.Server) Target {
 	}
 }
 
-// OnCluster is a Redis Cluster.
+// OnCluster returns a Redis Cluster.
 func OnCluster(c *servers.Cluster) Target {
 	return Target{
 		Redis:    rueidis.ClientOption{InitAddress: c.Addrs()},
@@ -29,7 +29,7 @@ func OnCluster(c *servers.Cluster) Target {
 	}
 }
 
-// OnSentinel is a master under sentinels.
+// OnSentinel returns a master under sentinels.
 func OnSentinel(s *servers.Sentinel) Target {
 	return Target{
 		Redis: rueidis.ClientOption{

@@ -17,7 +17,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// documentedRights are the commands of each policy, as the page says.
+// documentedRights returns the commands of each policy in docs/compatibility.md.
 func documentedRights(t *testing.T) map[string][]string {
 	t.Helper()
 	page, err := os.ReadFile("../../../docs/compatibility.md")
@@ -43,32 +43,29 @@ func documentedRights(t *testing.T) map[string][]string {
 	return rights
 }
 
-// acts are the calls of a policy.
-func acts() map[string]func(ctx context.Context, l *limit.Limiter) error {
+// policyCalls returns the calls of a policy.
+func policyCalls(l *limit.Limiter) map[string]func(ctx context.Context) error {
 	errOf := func(_ any, err error) error { return err }
-	reserved := func(err error) error {
-		if errors.Is(err, limit.ErrNotReservable) {
-			return nil
-		}
-		return err
-	}
-	return map[string]func(ctx context.Context, l *limit.Limiter) error{
-		"TryAcquire":     func(ctx context.Context, l *limit.Limiter) error { return errOf(l.TryAcquire(ctx, 2)) },
-		"Take":           func(ctx context.Context, l *limit.Limiter) error { return errOf(l.Take(ctx, 2)) },
-		"a denial":       func(ctx context.Context, l *limit.Limiter) error { return errOf(l.Take(ctx, rate)) },
-		"TakeEach":       func(ctx context.Context, l *limit.Limiter) error { return errOf(l.TakeEach(ctx, 1)) },
-		"Peek":           func(ctx context.Context, l *limit.Limiter) error { return errOf(l.Peek(ctx)) },
-		"Charge":         func(ctx context.Context, l *limit.Limiter) error { return errOf(l.Charge(ctx, 1)) },
-		"Release":        func(ctx context.Context, l *limit.Limiter) error { return l.Release(ctx, 1) },
-		"Release of all": func(ctx context.Context, l *limit.Limiter) error { return l.Release(ctx, rate) },
-		"Reset":          func(ctx context.Context, l *limit.Limiter) error { return l.Reset(ctx) },
-		"Reserve": func(ctx context.Context, l *limit.Limiter) error {
+	return map[string]func(ctx context.Context) error{
+		"TryAcquire":     func(ctx context.Context) error { return errOf(l.TryAcquire(ctx, 2)) },
+		"Take":           func(ctx context.Context) error { return errOf(l.Take(ctx, 2)) },
+		"a denial":       func(ctx context.Context) error { return errOf(l.Take(ctx, rate)) },
+		"TakeEach":       func(ctx context.Context) error { return errOf(l.TakeEach(ctx, 1)) },
+		"Peek":           func(ctx context.Context) error { return errOf(l.Peek(ctx)) },
+		"Charge":         func(ctx context.Context) error { return errOf(l.Charge(ctx, 1)) },
+		"Release":        func(ctx context.Context) error { return l.Release(ctx, 1) },
+		"Release of all": func(ctx context.Context) error { return l.Release(ctx, rate) },
+		"Reset":          l.Reset,
+		"Reserve": func(ctx context.Context) error {
 			for range 3 {
 				r, err := l.Reserve(ctx, rate)
-				if err != nil {
-					return reserved(err)
+				if errors.Is(err, limit.ErrNotReservable) {
+					return nil
 				}
-				if err := r.Cancel(ctx); err != nil {
+				if err == nil {
+					err = r.Cancel(ctx)
+				}
+				if err != nil {
 					return err
 				}
 			}
@@ -77,7 +74,7 @@ func acts() map[string]func(ctx context.Context, l *limit.Limiter) error {
 	}
 }
 
-// Each documented right is needed, too.
+// Each documented right is also needed.
 func TestPolicies_DocumentedRights_AreEnough(t *testing.T) {
 	s := newStage(t)
 	s.do(t, "SCRIPT", "FLUSH")
@@ -89,18 +86,17 @@ func TestPolicies_DocumentedRights_AreEnough(t *testing.T) {
 		s.now = time.Now()
 		weak := s.allowed(t, append(slices.Clone(always), commands...), rratelimiter.WithClock(s.clock))
 		full := limit.New(s.all, "name", policy)
-		actions := acts()
-		names := slices.Sorted(maps.Keys(actions))
+		calls := policyCalls(limit.New(weak, "name", policy))
 		for range 3 {
-			for _, name := range names {
+			for _, name := range slices.Sorted(maps.Keys(calls)) {
 				for range 12 { // of which some expire
 					s.now = s.now.Add(interval / 13)
 					_, err := full.TryAcquire(t.Context(), 1)
 					require.NoError(t, err)
 				}
-				refused = limited(t, actions[name](t.Context(), limit.New(weak, "name", policy)), "") || refused
+				refused = limited(t, calls[name](t.Context()), "") || refused
 				s.now = s.now.Add(interval / 2) // the next call removes what expires
-				refused = limited(t, actions["Take"](t.Context(), limit.New(weak, "name", policy)), "") || refused
+				refused = limited(t, calls["Take"](t.Context()), "") || refused
 			}
 		}
 		at := s.now // leases end after this function has returned, when the clock is another test's
@@ -149,16 +145,15 @@ func TestRedisson_DocumentedRights_AreEnough(t *testing.T) {
 		rights = append(rights, found[1])
 	}
 	s := newStage(t)
-	weak := s.allowed(t, rights, rratelimiter.WithClock(s.clock))
-	s.all = rratelimiter.New(s.redis, rratelimiter.WithClock(s.clock))
+	weak := s.allowed(t, rights, rratelimiter.WithClock(s.clock), rratelimiter.WithClientID(s.id)).Limiter("limiter")
 	for _, r := range []rratelimiter.Rate{
 		{Permits: rate, Interval: interval}, {Permits: rate, Interval: interval, KeepAlive: 2 * interval},
 		{Type: rratelimiter.PerClient, Permits: rate, Interval: interval},
 	} {
 		for _, before := range states {
-			for _, c := range calls(r) {
+			for _, c := range calls(weak, r) {
 				s.prepare(t, r, before)
-				require.NoError(t, c.do(t.Context(), weak.Limiter("limiter")), "%s, %s", c.name, before)
+				require.NoError(t, c.do(t.Context()), "%s, %s", c.name, before)
 			}
 		}
 	}

@@ -1,6 +1,6 @@
-// Package rights_test takes one permission after the other away from a user of Redis (ACL). Redis
-// refuses a command when a script reaches it, so a script can end between its writes. Then no taken
-// permit may be free, and lost permits are back an interval after the permission.
+// Package rights_test removes each permission (ACL) of a user of Redis in turn. Redis rejects a
+// command when a script reaches it, so a script can end between its writes. Then no taken permit may
+// be free, and lost permits return within an interval.
 package rights_test
 
 import (
@@ -10,22 +10,19 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/tools/env"
-	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// commands are all that the scripts run: those that they name, and those that Expire and
-// ClearExpire hand to them.
+// commands returns the commands of the scripts: those in their text, and those that Expire and
+// ClearExpire pass as arguments.
 func commands(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../../script.lua")
@@ -43,98 +40,54 @@ const (
 	interval = time.Hour
 )
 
-// call is one call of a user who may lack a permission for it.
+// call is one call of a limiter by a user who may lack a permission for it.
 type call struct {
-	name string
-	do   func(ctx context.Context, l *rratelimiter.Limiter) error
-
+	name     string
 	takes    int64 // at most
 	releases int64 // at most
-	fresh    bool  // nothing is taken afterwards
+	do       func(ctx context.Context) error
+	fresh    bool // nothing is taken afterwards
 }
 
-func rateOf(permits int64, l rratelimiter.Rate) rratelimiter.Rate {
-	l.Permits = permits
-	return l
-}
-
-func calls(r rratelimiter.Rate) []call {
+// calls returns the calls of a limiter that has a rate.
+func calls(l *rratelimiter.Limiter, r rratelimiter.Rate) []call {
 	errOf := func(_ any, err error) error { return err }
 	keep := rratelimiter.KeepState()
+	higher, lower, lasting := r, r, r
+	higher.Permits, lower.Permits, lasting.KeepAlive = rate+5, rate-2, 3*interval
 	return []call{
-		{name: "TryAcquire", takes: 2,
-			do: func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.TryAcquire(ctx, 2)) }},
+		{name: "TryAcquire", takes: 2, do: func(ctx context.Context) error { return errOf(l.TryAcquire(ctx, 2)) }},
 		{name: "TryAcquire of all", takes: rate,
-			do: func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.TryAcquire(ctx, rate)) }},
-		{name: "Take", takes: 2, do: func(ctx context.Context,
-			l *rratelimiter.Limiter) error {
-			return errOf(l.Take(ctx, 2))
-		}},
-		{name: "Take of all", takes: rate,
-			do: func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.Take(ctx, rate)) }},
-		{name: "Acquire", takes: 1,
-			do: func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Acquire(ctx, 1) }},
-		{name: "TryAcquireWithin", takes: 1, do: func(ctx context.Context, l *rratelimiter.Limiter) error {
-			return errOf(l.TryAcquireWithin(ctx, 1, time.Minute))
-		}},
-		{name: "Release", releases: 2,
-			do: func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Release(ctx, 2) }},
-		{name: "Release of a grant", releases: 3,
-			do: func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Release(ctx, 3) }},
-		{name: "Release of all", releases: rate,
-			do: func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Release(ctx, rate) }},
-		{name: "AvailablePermits",
-			do: func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.AvailablePermits(ctx)) }},
-		{name: "TrySetRate", do: func(ctx context.Context,
-			l *rratelimiter.Limiter) error {
-			return errOf(l.TrySetRate(ctx, r))
-		}},
-		{name: "SetRate", fresh: true,
-			do: func(ctx context.Context, l *rratelimiter.Limiter) error { return l.SetRate(ctx, r) }},
-		{name: "SetRate lower", do: func(ctx context.Context, l *rratelimiter.Limiter) error {
-			return l.SetRate(ctx, rateOf(rate-2, r), keep)
-		}},
-		{name: "SetRate higher", do: func(ctx context.Context, l *rratelimiter.Limiter) error {
-			return l.SetRate(ctx, rateOf(rate+5, r), keep)
-		}},
-		{name: "UpdateRate", do: func(ctx context.Context,
-			l *rratelimiter.Limiter) error {
-			return errOf(l.UpdateRate(ctx, r, keep))
-		}},
-		{name: "UpdateRate with a keep-alive", do: func(ctx context.Context, l *rratelimiter.Limiter) error {
-			r.KeepAlive = 3 * interval
-			return errOf(l.UpdateRate(ctx, r, keep))
-		}},
-		{name: "Expire", do: func(ctx context.Context,
-			l *rratelimiter.Limiter) error {
-			return errOf(l.Expire(ctx, 2*interval))
-		}},
-		{name: "ExpireAt", do: func(ctx context.Context, l *rratelimiter.Limiter) error {
-			return errOf(l.ExpireAt(ctx, time.Now().Add(2*interval)))
-		}},
-		{name: "ClearExpire", do: func(ctx context.Context,
-			l *rratelimiter.Limiter) error {
-			return errOf(l.ClearExpire(ctx))
-		}},
-		{name: "ExpireTime", do: func(ctx context.Context,
-			l *rratelimiter.Limiter) error {
-			return errOf(l.ExpireTime(ctx))
-		}},
-		{name: "Copy", do: func(ctx context.Context, l *rratelimiter.Limiter) error {
-			return errOf(l.Copy(ctx, "other", rratelimiter.Replace()))
-		}},
-		{name: "Rename", do: func(ctx context.Context,
-			l *rratelimiter.Limiter) error {
-			return l.Rename(ctx, "other")
-		}},
+			do: func(ctx context.Context) error { return errOf(l.TryAcquire(ctx, rate)) }},
+		{name: "Take", takes: 2, do: func(ctx context.Context) error { return errOf(l.Take(ctx, 2)) }},
+		{name: "Take of all", takes: rate, do: func(ctx context.Context) error { return errOf(l.Take(ctx, rate)) }},
+		{name: "Acquire", takes: 1, do: func(ctx context.Context) error { return l.Acquire(ctx, 1) }},
+		{name: "TryAcquireWithin", takes: 1,
+			do: func(ctx context.Context) error { return errOf(l.TryAcquireWithin(ctx, 1, time.Minute)) }},
+		{name: "Release", releases: 2, do: func(ctx context.Context) error { return l.Release(ctx, 2) }},
+		{name: "Release of a grant", releases: 3, do: func(ctx context.Context) error { return l.Release(ctx, 3) }},
+		{name: "Release of all", releases: rate, do: func(ctx context.Context) error { return l.Release(ctx, rate) }},
+		{name: "AvailablePermits", do: func(ctx context.Context) error { return errOf(l.AvailablePermits(ctx)) }},
+		{name: "TrySetRate", do: func(ctx context.Context) error { return errOf(l.TrySetRate(ctx, r)) }},
+		{name: "SetRate", fresh: true, do: func(ctx context.Context) error { return l.SetRate(ctx, r) }},
+		{name: "SetRate lower", do: func(ctx context.Context) error { return l.SetRate(ctx, lower, keep) }},
+		{name: "SetRate higher", do: func(ctx context.Context) error { return l.SetRate(ctx, higher, keep) }},
+		{name: "UpdateRate", do: func(ctx context.Context) error { return errOf(l.UpdateRate(ctx, r, keep)) }},
+		{name: "UpdateRate with a keep-alive",
+			do: func(ctx context.Context) error { return errOf(l.UpdateRate(ctx, lasting, keep)) }},
+		{name: "Expire", do: func(ctx context.Context) error { return errOf(l.Expire(ctx, 2*interval)) }},
+		{name: "ExpireAt",
+			do: func(ctx context.Context) error { return errOf(l.ExpireAt(ctx, time.Now().Add(2*interval))) }},
+		{name: "ClearExpire", do: func(ctx context.Context) error { return errOf(l.ClearExpire(ctx)) }},
+		{name: "ExpireTime", do: func(ctx context.Context) error { return errOf(l.ExpireTime(ctx)) }},
+		{name: "Copy",
+			do: func(ctx context.Context) error { return errOf(l.Copy(ctx, "other", rratelimiter.Replace())) }},
+		{name: "Rename", do: func(ctx context.Context) error { return l.Rename(ctx, "other") }},
 	}
 }
 
 func TestRedisson_RightMissing_FreesNoPermits(t *testing.T) {
-	server := servers.Single(t)
-	redis := server.Client(t)
-	s := &stage{server: server, redis: redis, id: uuid.New()}
-	s.all = rratelimiter.New(redis, rratelimiter.WithClientID(s.id), rratelimiter.WithClock(s.clock))
+	s := newStage(t)
 	refused := make(map[string]int) // by command
 	all := slices.DeleteFunc(commands(t), func(command string) bool {
 		info := s.do(t, "COMMAND", "INFO", command)
@@ -166,13 +119,13 @@ func TestRedisson_RightMissing_FreesNoPermits(t *testing.T) {
 				require.Equal(t, r, config)
 			}
 			for k, before := range states {
-				for l, c := range calls(r) {
+				for l, c := range calls(limited.Limiter("limiter"), r) {
 					if !each && (i+j+k+l)%3 != 0 {
 						continue
 					}
 					about := fmt.Sprintf("%s without %s, %v, %s", c.name, command, r, before)
 					taken := s.prepare(t, r, before)
-					err := c.do(t.Context(), limited.Limiter("limiter"))
+					err := c.do(t.Context())
 					if err == nil || errors.Is(err, rratelimiter.ErrUnsupported) { // Copy, before 6.2
 						continue
 					}
@@ -195,7 +148,7 @@ func TestRedisson_RightMissing_FreesNoPermits(t *testing.T) {
 		}
 	}
 	for _, command := range all {
-		t.Logf("%-17s refused %s calls", command, strconv.Itoa(refused[command]))
+		t.Logf("%-17s rejected %d calls", command, refused[command])
 		switch command {
 		case "PEXPIRETIME": // an older server lacks it, so that its absence is no error
 		case "ZSCORE": // of refunds: TestRefund_CommandIsNotPermitted_FreesNothing
@@ -206,14 +159,14 @@ func TestRedisson_RightMissing_FreesNoPermits(t *testing.T) {
 	}
 }
 
-// check looks at the limiters after a call that was refused.
+// check checks the limiters after a rejected call.
 func (s *stage) check(t *testing.T, c call, taken int64, about string) {
 	t.Helper()
 	name := "limiter"
 	free, permits := s.free(t, name)
 	other, otherRate := s.free(t, "other")
 	if free < 0 {
-		// All that was refused is what follows the rename.
+		// The rejected command came after the rename.
 		require.Equal(t, "Rename", c.name, about)
 		name, free, permits = "other", other, otherRate
 		other = 0
@@ -234,7 +187,7 @@ func (s *stage) check(t *testing.T, c call, taken int64, about string) {
 	// The load goes on, so that the set is never empty.
 	later := s.now.Add(interval)
 	s.now = s.now.Add(interval / 2)
-	// Of a new Client, since its first call corrects what the refused call did not.
+	// The first call of a new Client corrects what the rejected call did not.
 	l := rratelimiter.New(s.redis, rratelimiter.WithClientID(s.id), rratelimiter.WithClock(s.clock)).Limiter(name)
 	n := int64(0)
 	if free > 0 {

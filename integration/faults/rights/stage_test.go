@@ -16,8 +16,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// stage is a server with a limiter as two see it: one who may do all, and one without a right. Both
-// are one client of the limiter's.
+// stage is a server with limiters of two users: one with all rights, and one without a right. Both
+// have the same client id.
 type stage struct {
 	server *servers.Server
 	redis  rueidis.Client // all rights
@@ -37,22 +37,19 @@ func (s *stage) do(t *testing.T, args ...string) rueidis.RedisMessage {
 	return message
 }
 
-// without gives a client whose user lacks a command, and which needs it.
+// without returns a Client whose user lacks the right to a command.
 func (s *stage) without(t *testing.T, command string) *rratelimiter.Client {
 	t.Helper()
 	s.do(t, "ACL", "SETUSER", "tester", "reset", "on", ">secret", "~*", "+@all", "-"+strings.ToLower(command))
-	redis := servers.Connect(t, rueidis.ClientOption{
-		InitAddress: []string{s.server.Addr()}, Username: "tester", Password: "secret", ForceSingleClient: true,
-		DisableCache: true,
-	})
+	redis := s.connect(t, "tester")
 	if command == "TIME" {
 		return rratelimiter.New(redis, rratelimiter.WithClientID(s.id), rratelimiter.WithServerTime())
 	}
 	return rratelimiter.New(redis, rratelimiter.WithClientID(s.id), rratelimiter.WithClock(s.clock))
 }
 
-// The states in which a call finds the limiter: 3 and 2 permits are taken, or 4 more that have
-// expired. Of the 5, Redisson may have released 4, or 2 more may have been lost.
+// The states of the limiter before a call: 3 and 2 permits are taken, or 4 more that have expired.
+// Of the 5, Redisson may have released 4, or 2 more may have been lost.
 var states = []string{"taken", "left", "all left", "no value", "no value, left", released, "released, left", lost,
 	"lost, left"}
 
@@ -121,7 +118,7 @@ func (s *stage) prepare(t *testing.T, r rratelimiter.Rate, name string) (taken i
 	return 5
 }
 
-// settled waits until a value that a refused script gave up is gone: a millisecond.
+// settled waits until a value has expired that a rejected script left with a TTL of a millisecond.
 func (s *stage) settled(t *testing.T) {
 	t.Helper()
 	for _, limiter := range []string{"limiter", "other"} {
@@ -155,12 +152,12 @@ func (s *stage) free(t *testing.T, name string) (free, permits int64) {
 func newStage(t *testing.T) *stage {
 	server := servers.Single(t)
 	redis := server.Client(t)
-	s := &stage{server: server, redis: redis}
-	s.all = rratelimiter.New(redis, rratelimiter.WithClock(s.clock))
+	s := &stage{server: server, redis: redis, id: uuid.New()}
+	s.all = rratelimiter.New(redis, rratelimiter.WithClientID(s.id), rratelimiter.WithClock(s.clock))
 	return s
 }
 
-// allowed gives a client whose user has these commands alone, and those of a connection.
+// allowed returns a Client whose user has the right to these commands, and to those of a connection.
 func (s *stage) allowed(t *testing.T, commands []string, opts ...rratelimiter.Option) *rratelimiter.Client {
 	t.Helper()
 	rights := []string{"ACL", "SETUSER", "weak", "reset", "on", ">secret", "~*", "+@connection"}
@@ -168,9 +165,12 @@ func (s *stage) allowed(t *testing.T, commands []string, opts ...rratelimiter.Op
 		rights = append(rights, "+"+strings.ToLower(command))
 	}
 	s.do(t, rights...)
-	redis := servers.Connect(t, rueidis.ClientOption{
-		InitAddress: []string{s.server.Addr()}, Username: "weak", Password: "secret", ForceSingleClient: true,
-		DisableCache: true,
-	})
-	return rratelimiter.New(redis, opts...)
+	return rratelimiter.New(s.connect(t, "weak"), opts...)
+}
+
+// connect connects as a user.
+func (s *stage) connect(t *testing.T, user string) rueidis.Client {
+	t.Helper()
+	return servers.Connect(t, rueidis.ClientOption{InitAddress: []string{s.server.Addr()}, Username: user,
+		Password: "secret", ForceSingleClient: true, DisableCache: true})
 }

@@ -1,12 +1,11 @@
-// Package denials tests WithDenialCache against real servers: what a denial from memory depends on,
-// and what it costs.
+// Package denials tests WithDenialCache on real servers: when a denial comes from memory, and its
+// cost.
 package denials
 
 import (
 	"context"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,12 +15,13 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
+	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
 const name = "limiter"
 
-// exhausted opens a limiter whose permits are taken for an hour, and lets the Client remember that.
+// exhausted returns a limiter whose permits are taken for an hour. The Client has cached a denial.
 func exhausted(t *testing.T, redis rueidis.Client, maxAge time.Duration,
 	rateType rratelimiter.RateType) *rratelimiter.Limiter {
 	t.Helper()
@@ -78,7 +78,7 @@ func TestDenialCache_ChangeByAnotherClient_SeenAfterMaxAge(t *testing.T) {
 	}
 }
 
-// No denied call waits for Redis, and none leaves a goroutine.
+// No denial from memory waits for Redis or leaves a goroutine.
 func TestDenialCache_HungServer_DeniesAtOnce(t *testing.T) {
 	server := servers.Single(t)
 	limiter := exhausted(t, connect(t, server.Addr()), time.Hour, rratelimiter.Overall)
@@ -87,10 +87,10 @@ func TestDenialCache_HungServer_DeniesAtOnce(t *testing.T) {
 	require.NoError(t, server.Resume())
 }
 
-// denyAll denies callers that are in a hurry, from memory.
+// denyAll makes calls that are denied from memory.
 func denyAll(t *testing.T, limiter *rratelimiter.Limiter) {
 	t.Helper()
-	// A call that asks Redis lasts as long as its context.
+	// A call to Redis lasts as long as its context.
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := limiter.AvailablePermits(ctx)
@@ -100,16 +100,13 @@ func denyAll(t *testing.T, limiter *rratelimiter.Limiter) {
 	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	var callers sync.WaitGroup
-	var longest atomic.Int64
+	var longest ledger.Longest
 	for range 50 {
 		callers.Go(func() {
 			for range 20 {
 				began := time.Now()
 				decision, err := limiter.Take(ctx, 1)
-				took := int64(time.Since(began))
-				for before := longest.Load(); took > before && !longest.CompareAndSwap(before,
-					took); before = longest.Load() {
-				}
+				longest.Add(time.Since(began))
 				assert.NoError(t, err)
 				assert.False(t, decision.Allowed)
 				assert.Positive(t, decision.RetryAfter)
@@ -117,11 +114,11 @@ func denyAll(t *testing.T, limiter *rratelimiter.Limiter) {
 		})
 	}
 	callers.Wait()
-	assert.Less(t, time.Duration(longest.Load()), 5*time.Second, "of 1,000 denials on a busy machine")
+	assert.Less(t, longest.Get(), 5*time.Second, "of 1,000 denials on a busy machine")
 	assert.LessOrEqual(t, leaks.ClientsNow(), goroutines, "goroutines of 1,000 denials")
 }
 
-// A denial through ASK costs its call, and a denial from memory nothing.
+// A denial through ASK sends only its call, and a denial from memory sends nothing.
 func TestDenialCache_SlotMoves_SendsNoOtherCommands(t *testing.T) {
 	cluster := servers.NewCluster(t)
 	redis := servers.Connect(t, rueidis.ClientOption{InitAddress: cluster.Addrs()})
@@ -134,7 +131,7 @@ func TestDenialCache_SlotMoves_SendsNoOtherCommands(t *testing.T) {
 	limiter := exhausted(t, redis, time.Hour, rratelimiter.Overall)
 	const maxAge = 100 * time.Millisecond
 	aged := rratelimiter.New(redis, rratelimiter.WithDenialCache(maxAge)).Limiter(name)
-	require.True(t, denied(t, aged)) // and knows its keys
+	require.True(t, denied(t, aged)) // it has read its keys
 	number := strconv.Itoa(slot)
 	to.Text(t, "CLUSTER", "SETSLOT", number, "IMPORTING", from.Text(t, "CLUSTER", "MYID"))
 	from.Text(t, "CLUSTER", "SETSLOT", number, "MIGRATING", to.Text(t, "CLUSTER", "MYID"))
@@ -155,18 +152,17 @@ func TestDenialCache_SlotMoves_SendsNoOtherCommands(t *testing.T) {
 
 	time.Sleep(maxAge)
 	require.True(t, denied(t, aged))
-	// ASKING and the script, twice: the node that has the keys by now does not know the script at
-	// first.
+	// ASKING and the script, twice: the new node lacks the script at first.
 	require.LessOrEqual(t, sent()-before, int64(4), "commands of a denial through ASK")
 }
 
-// connect makes a client with rueidis's default options: its cache is there, and nothing uses it.
+// connect returns a client with the default options of rueidis, which include its cache.
 func connect(t *testing.T, addr string) rueidis.Client {
 	return servers.Connect(t, rueidis.ClientOption{InitAddress: []string{addr}})
 }
 
-// commands counts the scripts that a server has run, and what redirected calls and reads through a
-// client's cache send besides.
+// commands returns how many scripts a server has run, with the other commands of redirected calls and
+// of reads through a client's cache.
 func commands(t *testing.T, server *servers.Server) int64 {
 	return server.Calls(t, "eval", "evalsha", "asking", "exec")
 }

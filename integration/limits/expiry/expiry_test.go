@@ -1,5 +1,5 @@
-// Package expiry_test uses limiters that expire, at every millisecond around their end: state must
-// not die before the configuration that counts it, or the rate is granted once more.
+// Package expiry_test calls limiters at every millisecond around their expiry. State must not
+// expire before the configuration, or the rate is granted once more.
 package expiry_test
 
 import (
@@ -27,10 +27,9 @@ const (
 	interval = time.Hour // no permit returns while a limiter exists
 )
 
-// redisson does what tryAcquire of Redisson does, in words of our own.
-// The last milliseconds differ. A PEXPIRE deletes a key when its time has begun, while the
-// configuration exists until that time is over. So Redisson itself loses state now and then, and no
-// other client can fix that.
+// redisson implements tryAcquire of Redisson in our own words. The last milliseconds differ:
+// PEXPIRE deletes a key when its time begins, while the configuration exists until that time is
+// over. So Redisson itself sometimes loses state, and no other client can fix that.
 var redisson = rueidis.NewLuaScript(`
 local call = redis.call
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
@@ -63,7 +62,7 @@ return granted`)
 // each runs a command on the five keys, as Redisson's expire and clearExpire do.
 var each = rueidis.NewLuaScript(`for i = 1, 5 do redis.call(ARGV[1], KEYS[i], unpack(ARGV, 2)) end return 1`)
 
-// user is one of those who use a limiter.
+// user is a Client of a limiter.
 type user struct {
 	l    *rratelimiter.Limiter
 	keys state.Keys
@@ -71,14 +70,14 @@ type user struct {
 	granted, released int64 // released: at most
 }
 
-// life is one limiter from its first call to its end.
+// life is a limiter from its first call to its expiry.
 type life struct {
 	redis     rueidis.Client
 	name      string
 	random    *rand.Rand
 	perClient bool
 	keepAlive time.Duration
-	ends      time.Time // about then
+	ends      time.Time // approximately
 	users     [2]*user
 	java      state.Keys
 	byJava    int64
@@ -125,11 +124,11 @@ func TestExpire_CallsAroundTheEnd_GrantNothingTwice(t *testing.T) {
 	}
 	done.Wait()
 	t.Logf("%d calls", calls)
-	require.Zero(t, over, "so many limiters of %d granted too much", limiters)
-	require.Greater(t, calls, 5*limiters, "too few calls around the end for a proof")
+	require.Zero(t, over, "limiters of %d that granted too much", limiters)
+	require.Greater(t, calls, 5*limiters, "too few calls around the end")
 }
 
-// over says by how much more was granted than the rate and what was released.
+// over reports by how much the granted permits exceed the rate and the released permits.
 func (l *life) over() string {
 	granted, released := l.byJava, int64(0)
 	for _, u := range l.users {
@@ -146,7 +145,7 @@ func (l *life) over() string {
 	return ""
 }
 
-// live makes a limiter that has 5 to 50 ms to live, and uses it until it has ended.
+// live creates a limiter with a TTL of 5 to 50 ms, and calls it until it has expired.
 func (l *life) live(ctx context.Context, keptAlive bool) error {
 	span := time.Duration(5+l.random.IntN(46)) * time.Millisecond
 	config := []string{l.name, "rate", fmt.Sprint(rate), "interval", fmt.Sprint(interval.Milliseconds()), "type", "0",
@@ -158,7 +157,7 @@ func (l *life) live(ctx context.Context, keptAlive bool) error {
 		l.keepAlive = span
 		config[8] = fmt.Sprint(span.Milliseconds())
 	}
-	// Neither library takes a keep-alive below the interval.
+	// Neither library accepts a keep-alive below the interval.
 	if err := l.redis.Do(ctx, l.redis.B().Arbitrary("HSET").Args(config...).Build()).Error(); err != nil {
 		return err
 	}
@@ -183,7 +182,7 @@ func (l *life) live(ctx context.Context, keptAlive bool) error {
 	return l.redis.Do(ctx, l.redis.B().Del().Key(l.name).Build()).Error()
 }
 
-// note records a call, and whether the limiter exists at the end because of it.
+// note records a call. keeps reports whether the call extends the TTL.
 func (l *life) note(keeps bool, format string, args ...any) {
 	l.log = append(l.log, fmt.Sprintf(format, args...))
 	if keeps && l.keepAlive > 0 {

@@ -21,8 +21,8 @@ func TestLease_NoFault_KeepsTheRate(t *testing.T) {
 	l.finish()
 }
 
-// A server that hangs keeps grants for callers who have long gone, and leases whose end has come
-// when their reply does.
+// A server that hangs keeps grants for callers that have gone, and leases that have ended when
+// their reply arrives.
 func TestLease_ServerPaused_KeepsTheRate(t *testing.T) {
 	server := servers.Single(t)
 	l := start(t, outages.OnSingle(server))
@@ -38,7 +38,7 @@ func TestLease_ServerPaused_KeepsTheRate(t *testing.T) {
 	l.finish()
 }
 
-// The server dies and is started again, with all that it had granted.
+// The server is killed and restarts with all grants.
 func TestLease_ServerRestarted_KeepsTheRate(t *testing.T) {
 	server := servers.Single(t, "--appendonly", "yes", "--appendfsync", "always")
 	l := start(t, outages.OnSingle(server))
@@ -51,13 +51,13 @@ func TestLease_ServerRestarted_KeepsTheRate(t *testing.T) {
 	l.finish()
 }
 
-// losses counts what is read on connections.
+// losses counts reads and lost replies.
 type losses struct {
 	on          atomic.Bool
 	reads, lost atomic.Int64
 }
 
-// losing is a connection that ends now and then with what the server has replied.
+// losing is a connection that sometimes ends with a reply.
 type losing struct {
 	net.Conn
 	*losses
@@ -72,7 +72,7 @@ func (c losing) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// The server acts and its reply is lost, with a lease or without.
+// The server runs the call and its reply is lost, with a lease or without.
 func TestLease_RepliesLost_KeepsTheRate(t *testing.T) {
 	on := outages.OnSingle(servers.Single(t))
 	var losses losses
@@ -85,7 +85,7 @@ func TestLease_RepliesLost_KeepsTheRate(t *testing.T) {
 	l.breaks(func() { time.Sleep(loadTime) })
 	losses.on.Store(false)
 	l.finish()
-	require.Positive(t, losses.lost.Load(), "no reply was lost, so this has shown nothing")
+	require.Positive(t, losses.lost.Load(), "no reply was lost")
 }
 
 // An operator makes the replica the master, and nothing is lost.
@@ -106,8 +106,7 @@ func TestLease_ManualFailover_KeepsTheRate(t *testing.T) {
 	l.finish()
 }
 
-// The master dies with grants that its replicas have not heard of: those of its last moments, and
-// what was leased of them.
+// The master is killed with grants that its replicas lack: its last ones, and leased permits.
 func TestLease_SentinelMasterKilled_BoundsTheLoss(t *testing.T) {
 	sentinel := servers.NewSentinel(t)
 	l := start(t, outages.OnSentinel(sentinel))

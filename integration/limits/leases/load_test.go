@@ -24,14 +24,14 @@ const (
 	goClients = 3 // each with callers of its own
 	callers   = 2 // of each
 
-	// fromMemory is how long a call takes at most that a lease has answered.
+	// fromMemory is the longest time of a call that a lease has answered.
 	fromMemory = 20 * time.Microsecond
 
-	// settled is how long calls may fail yet after a fault has ended.
+	// settled is the time after a fault in which calls may still fail.
 	settled = 1500 * time.Millisecond
 )
 
-// load is callers in bursts, between which permits come back that can be leased.
+// load is callers in bursts. Between bursts, permits return that can be leased.
 type load struct {
 	t              *testing.T
 	redis          rueidis.Client
@@ -41,13 +41,13 @@ type load struct {
 	stop           chan struct{}
 	running        sync.WaitGroup
 	broken         []ledger.Failure // times in which calls may fail
-	lostFrom, lost time.Time        // what was granted between may be lost to the limiter
+	lostFrom, lost time.Time        // Redis may lose grants between them
 	began          time.Time
 	unbalanced     []int64
 	balances       int
 }
 
-// start sets the rate and lets the callers loose.
+// start sets the rate and starts the callers.
 func start(t *testing.T, on outages.Target) *load {
 	t.Helper()
 	l := &load{
@@ -65,7 +65,7 @@ func start(t *testing.T, on outages.Target) *load {
 	}
 	l.running.Go(l.javaBursts)
 	l.running.Go(l.audit)
-	t.Cleanup(l.end) // where the test ends early
+	t.Cleanup(l.end) // if the test ends early
 	return l
 }
 
@@ -85,7 +85,7 @@ func (l *load) stopped() bool {
 	}
 }
 
-// bursts takes permits one after another, by one call or another, with a rest now and then.
+// bursts takes permits one after another, by several calls, with pauses.
 func (l *load) bursts(leased *rratelimiter.Limiter, random *rand.Rand) {
 	for !l.stopped() {
 		way, burst := random.IntN(4), 1+random.IntN(600)
@@ -107,7 +107,7 @@ func (l *load) bursts(leased *rratelimiter.Limiter, random *rand.Rand) {
 	}
 }
 
-// javaBursts is four threads of Redisson, a fifth of the time.
+// javaBursts runs four threads of Redisson, a fifth of the time.
 func (l *load) javaBursts() {
 	for !l.stopped() {
 		ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
@@ -119,14 +119,12 @@ func (l *load) javaBursts() {
 			l.t.Errorf("the Java side has ended: %v", err)
 			return
 		}
-		for _, g := range got.Grants {
-			l.javas.Granted(ledger.Grant{Start: g.Start, End: g.End, Permits: g.Permits, Who: "java"})
-		}
+		got.Book(l.javas)
 		time.Sleep(800 * time.Millisecond)
 	}
 }
 
-// audit checks that free and taken permits add up to the rate, whenever it looks.
+// audit checks repeatedly that free and taken permits add up to the rate.
 func (l *load) audit() {
 	for !l.stopped() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -142,15 +140,15 @@ func (l *load) audit() {
 	}
 }
 
-// breaks allows calls of the load to fail while a function runs, and a while after it.
+// breaks allows calls to fail while a function runs, and for a time after it.
 func (l *load) breaks(fault func()) {
 	from := time.Now()
 	fault()
 	l.broken = append(l.broken, ledger.Failure{Start: from, End: time.Now().Add(settled)})
 }
 
-// finish ends the load and checks it: no window too full, nothing missing in
-// the end.
+// finish ends the load and asserts that no window exceeds the rate and no permit is missing in the
+// end.
 func (l *load) finish() {
 	l.t.Helper()
 	l.end()
@@ -180,9 +178,9 @@ func (l *load) finish() {
 	require.LessOrEqual(l.t, worstKept.Permits, int64(rate), "the window from %v, without what may be lost",
 		worstKept.Start)
 	require.LessOrEqual(l.t, worst.Permits, rate+lost, "the window from %v", worst.Start)
-	require.Greater(l.t, leased, 1000, "so few grants came from memory that this has shown nothing")
+	require.Greater(l.t, leased, 1000, "too few grants came from memory")
 	require.NotEmpty(l.t, l.javas.Grants())
-	require.Empty(l.t, l.unbalanced, "what the value and the grants added up to, of %d times", l.balances)
+	require.Empty(l.t, l.unbalanced, "wrong sums of the value and the grants, of %d", l.balances)
 	require.Positive(l.t, l.balances)
 	late := 0
 	for _, f := range l.goBooks.Failures() {
@@ -199,8 +197,8 @@ func (l *load) finish() {
 	time.Sleep(time.Until(ended.Add(interval + lease + 100*time.Millisecond)))
 	free, err := l.limiter.AvailablePermits(l.t.Context())
 	require.NoError(l.t, err)
-	require.EqualValues(l.t, rate, free, "all is back")
+	require.EqualValues(l.t, rate, free, "all permits are free")
 	free, err = l.java.AvailablePermits(l.t.Context())
 	require.NoError(l.t, err)
-	require.EqualValues(l.t, rate, free, "for Java too")
+	require.EqualValues(l.t, rate, free, "all permits are free for Java")
 }

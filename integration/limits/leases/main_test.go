@@ -1,14 +1,12 @@
-// Package leases_test puts callers with leases, in several Go clients and processes, and Redisson
-// on one limiter. It checks that the limiter stays strict: without faults, while Redis breaks, and
+// Package leases_test runs callers with leases, in several Clients and processes, and Redisson on
+// one limiter. It checks that the limiter keeps its rate: without faults, while Redis fails, and
 // while a process with a lease is stopped or killed.
 //
-// LEASE_LOAD is how long each load lasts, by default 3s.
+// LEASE_LOAD is the duration of each load, by default 3s.
 package leases_test
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -17,18 +15,10 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/tools/env"
+	"github.com/rratelimiter/rratelimiter/integration/tools/suite"
 )
 
-func TestMain(m *testing.M) {
-	if spec := os.Getenv(memberEnv); spec != "" {
-		if err := member(spec); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { suite.Processes(m, member) }
 
 const (
 	name     = "{shop}:leased"
@@ -39,14 +29,14 @@ const (
 	settleTimeout = 60 * time.Second
 )
 
-// loadTime is how long a load lasts.
+// loadTime is the duration of a load.
 var loadTime = env.Duration("LEASE_LOAD", 3*time.Second)
 
 func single(addr string) rueidis.ClientOption {
 	return rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true}
 }
 
-// setRate opens a limiter without leases, and sets its rate.
+// setRate sets the rate of a limiter, and returns it without leases.
 func setRate(t *testing.T, redis rueidis.Client, r rratelimiter.Rate) *rratelimiter.Limiter {
 	t.Helper()
 	l := rratelimiter.New(redis).Limiter(name)
@@ -54,7 +44,7 @@ func setRate(t *testing.T, redis rueidis.Client, r rratelimiter.Rate) *rratelimi
 	return l
 }
 
-// balance is what the value and the grants of the limiter in Redis add up to, read at one moment.
+// balance returns the sum of the limiter's value and grants in Redis, read atomically.
 func balance(ctx context.Context, redis rueidis.Client) (int64, error) {
 	const script = `
 local sum = tonumber(redis.call('GET', KEYS[1]))

@@ -1,26 +1,22 @@
 package leases_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
-
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
+	"github.com/rratelimiter/rratelimiter/integration/tools/suite"
 )
 
-// memberEnv makes this test binary a process of its own that takes permits: it holds the task.
-const memberEnv = "LEASES_MEMBER"
-
-// task is what such a process does: one caller after another, with a pause after so many grants and
-// after each denial, until its end or its first error.
+// task is the task of a process: one call after another, with a pause after some grants and after
+// each denial, until End or the first error.
 type task struct {
 	Addr  string
 	Lease time.Duration
@@ -31,56 +27,32 @@ type task struct {
 	Warm  int // grants from memory that it reports
 }
 
-// report is what it came to.
+// report has its results.
 type report struct {
 	Grants  []ledger.Grant
 	Denials int64
 	Error   string
 }
 
-// process is a member that runs.
-type process struct {
-	cmd     *exec.Cmd
-	answers *json.Decoder
-}
-
-// startMember starts a process with a task, and returns once it is warm, or before its begin.
-func startMember(t *testing.T, spec task) *process {
+// startMember starts a process with a task. It returns at once if the task has a Begin, otherwise
+// when the process holds a lease.
+func startMember(t *testing.T, spec task) *suite.Process {
 	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	text, err := json.Marshal(spec)
-	require.NoError(t, err)
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), memberEnv+"="+string(text))
-	cmd.Stderr = os.Stderr
-	stdout, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { // where the test ends early; else it has ended
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	p := &process{cmd, json.NewDecoder(bufio.NewReader(stdout))}
+	p := suite.Start(t, spec)
 	var leases bool
-	require.NoError(t, p.answers.Decode(&leases))
+	require.NoError(t, p.Decode(&leases))
 	return p
 }
 
-// report waits for the end of the process.
-func (p *process) report(t *testing.T) (r report) {
+// reportOf waits for the end of a process.
+func reportOf(t *testing.T, p *suite.Process) (r report) {
 	t.Helper()
-	require.NoError(t, p.answers.Decode(&r))
-	require.NoError(t, p.cmd.Wait())
+	require.NoError(t, p.Report(&r))
 	return r
 }
 
-// member is the main function of such a process.
-func member(spec string) error {
-	var t task
-	if err := json.Unmarshal([]byte(spec), &t); err != nil {
-		return err
-	}
+// member runs the task of a process.
+func member(t task) error {
 	redis, err := rueidis.NewClient(single(t.Addr))
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package leases_test
 
 import (
 	"fmt"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -9,12 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
+	"github.com/rratelimiter/rratelimiter/integration/faults/outages"
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+	"github.com/rratelimiter/rratelimiter/integration/tools/suite"
 )
 
-// A process that holds a lease is stopped, and the limiter deleted meanwhile, so that whatever it
-// grants afterwards was leased before. That ends when the lease does, whenever the process goes on.
+// A process that holds a lease is stopped, and the limiter deleted meanwhile, so that later grants
+// come from the lease. These end with the lease, whenever the process resumes.
 func TestLease_ProcessStopped_EndsInTime(t *testing.T) {
 	const leased = 400 * time.Millisecond
 	server := servers.Single(t)
@@ -26,15 +30,15 @@ func TestLease_ProcessStopped_EndsInTime(t *testing.T) {
 			l := setRate(t, redis, rratelimiter.Rate{Permits: 100_000_000, Interval: time.Minute})
 			p := startMember(t, task{Addr: server.Addr(), Lease: leased, End: time.Now().Add(20 * time.Second),
 				Often: 50, Pause: time.Millisecond, Warm: 10_000})
-			require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP))
+			require.NoError(t, p.Process.Signal(syscall.SIGSTOP))
 			stop := time.Now()
 			_, err := l.Delete(t.Context())
 			require.NoError(t, err)
 			time.Sleep(time.Until(stop.Add(stopped)))
 			resumed := time.Now()
-			require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))
+			require.NoError(t, p.Process.Signal(syscall.SIGCONT))
 
-			r := p.report(t)
+			r := reportOf(t, p)
 			require.Contains(t, r.Error, "not initialized")
 			var late time.Duration
 			uses := 0
@@ -44,17 +48,16 @@ func TestLease_ProcessStopped_EndsInTime(t *testing.T) {
 					late = g.Start.Sub(stop)
 				}
 			}
-			t.Logf("%d uses after it went on, the last of them %v after it was stopped", uses, late)
+			t.Logf("%d uses after it resumed, the last of them %v after it was stopped", uses, late)
 			// The lease began before the process was stopped.
 			require.LessOrEqual(t, late, leased)
 			after += uses
 		})
 	}
-	require.Positive(t, after, "no process held a lease when it went on, so this has shown nothing")
+	require.Positive(t, after, "no process held a lease when it resumed")
 }
 
-// A process that dies with leases costs what it had leased until the window has passed, and leaves
-// nothing else.
+// The leased permits of a killed process return after the window, and no key remains.
 func TestLease_ProcessKilled_PermitsReturn(t *testing.T) {
 	server := servers.Single(t)
 	redis := servers.Connect(t, single(server.Addr()))
@@ -62,8 +65,8 @@ func TestLease_ProcessKilled_PermitsReturn(t *testing.T) {
 		l := setRate(t, redis, rratelimiter.Rate{Permits: 1_000_000, Interval: interval})
 		p := startMember(t, task{Addr: server.Addr(), Lease: lease, End: time.Now().Add(10 * time.Second), Often: 50,
 			Pause: time.Millisecond, Warm: 1000})
-		require.NoError(t, p.cmd.Process.Kill())
-		require.Error(t, p.cmd.Wait())
+		require.NoError(t, p.Process.Kill())
+		require.Error(t, p.Wait())
 		killed := time.Now()
 		free, err := l.AvailablePermits(t.Context())
 		require.NoError(t, err)
@@ -80,7 +83,7 @@ func TestLease_ProcessKilled_PermitsReturn(t *testing.T) {
 	}
 }
 
-// permits is how many permits were certainly granted from a moment on and before another one.
+// permits returns the permits of grants whose calls lie between two times.
 func permits(grants []ledger.Grant, from, to time.Time) (sum int64) {
 	for _, g := range grants {
 		if !g.Start.Before(from) && g.End.Before(to) {
@@ -88,4 +91,108 @@ func permits(grants []ledger.Grant, from, to time.Time) (sum int64) {
 		}
 	}
 	return sum
+}
+
+// Java lowers the rate while a Go process holds a lease of the old rate. Uses beyond the new rate
+// come from the lease, and end with it.
+func TestLease_JavaSetsRate_BoundsTheExcess(t *testing.T) {
+	const before, after = 20_000, 50
+	server := servers.Single(t)
+	redis := servers.Connect(t, single(server.Addr()))
+	java := oracle.Start(t, "4.7.0", outages.OnSingle(server).Redisson).Limiter(name)
+	for _, keep := range []bool{false, true} {
+		l := setRate(t, redis, rratelimiter.Rate{Permits: before, Interval: interval})
+		p := startMember(t, task{Addr: server.Addr(), Lease: lease, End: time.Now().Add(2 * interval), Often: 20,
+			Pause: time.Millisecond, Warm: 1000})
+		called := time.Now()
+		require.NoError(t, java.SetRateArgs(t.Context(), oracle.Rate{Permits: after, Interval: interval}, keep))
+		set := time.Now()
+		r := reportOf(t, p)
+		require.Empty(t, r.Error)
+
+		span := permits(r.Grants, called.Add(-lease), called)
+		beyond := permits(r.Grants, set, set.Add(lease)) - after
+		late := permits(r.Grants, set.Add(lease), set.Add(interval))
+		t.Logf("keepState %t: from %d to %d permits in %v; the lease's span before held %d uses, that after %d beyond "+
+			"the new rate, the rest of the interval %d",
+			keep, before, after, interval, span, beyond, late)
+		if !keep { // with keepState Redisson forgets the excess and grants more, also without leases
+			require.LessOrEqual(t, late, int64(after), "once the leases have ended")
+		}
+		// A lease covers the requests of a span, and up to two overlap.
+		require.LessOrEqual(t, beyond, 4*span)
+		taken := permits(r.Grants, set, set.Add(interval))
+		require.Positive(t, taken, "no use after the change")
+		_, err := l.Delete(t.Context())
+		require.NoError(t, err)
+	}
+}
+
+// busy takes all permits that return; idle takes 50 permits a second.
+var (
+	busy = task{}
+	idle = task{Often: 1, Pause: 20 * time.Millisecond}
+)
+
+// The lease of a process that is almost idle keeps no permits from a busy process. The median
+// interval counts, because both processes miss intervals while the machine does not run them.
+func TestLease_BusyBesideIdle_BusyGetsTheRate(t *testing.T) {
+	const interval = 500 * time.Millisecond
+	granted := shares(t, interval, busy, idle)
+	t.Logf("granted in each interval: busy %v, idle %v", granted[0], granted[1])
+	require.NotZero(t, slices.Max(granted[1]))
+	slices.Sort(granted[0])
+	require.GreaterOrEqual(t, 100*granted[0][len(granted[0])/2], 90*permitsIn(interval))
+}
+
+// Two processes that request more than the rate get similar shares. Only intervals count in which
+// the machine ran both.
+func TestLease_EqualDemand_SimilarShares(t *testing.T) {
+	for name, demand := range map[string]task{"without pauses": busy,
+		"three times the rate": {Often: 12, Pause: time.Millisecond}} {
+		t.Run(name, func(t *testing.T) {
+			granted := shares(t, 100*time.Millisecond, demand, demand)
+			t.Logf("granted in each interval: %v and %v", granted[0], granted[1])
+			var first, both int64
+			counted := 0
+			for i := range granted[0] {
+				if granted[0][i] > 0 && granted[1][i] > 0 {
+					first, both = first+granted[0][i], both+granted[0][i]+granted[1][i]
+					counted++
+				}
+			}
+			require.GreaterOrEqual(t, counted, len(granted[0])/2, "one process got all permits of most intervals")
+			require.InDelta(t, 50, 100*float64(first)/float64(both), 10, "the share of the first process in percent")
+		})
+	}
+}
+
+// permitsIn returns the rate of shares.
+func permitsIn(interval time.Duration) int64 { return 4 * interval.Milliseconds() }
+
+// shares runs each task in a process for three seconds and returns the permits that each got in
+// each interval.
+func shares(t *testing.T, interval time.Duration, tasks ...task) (granted [][]int64) {
+	t.Helper()
+	const duration = 3 * time.Second
+	server := servers.Single(t)
+	setRate(t, servers.Connect(t, single(server.Addr())),
+		rratelimiter.Rate{Permits: permitsIn(interval), Interval: interval})
+	begin := time.Now().Add(500 * time.Millisecond)
+	end := begin.Add(duration)
+	var members []*suite.Process
+	for _, spec := range tasks {
+		spec.Addr, spec.Lease, spec.Begin, spec.End = server.Addr(), 10*time.Millisecond, begin, end
+		members = append(members, startMember(t, spec))
+	}
+	for _, p := range members {
+		r := reportOf(t, p)
+		require.Empty(t, r.Error)
+		var each []int64
+		for from := begin; from.Before(end); from = from.Add(interval) {
+			each = append(each, permits(r.Grants, from, from.Add(interval)))
+		}
+		granted = append(granted, each)
+	}
+	return granted
 }

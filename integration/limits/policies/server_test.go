@@ -1,3 +1,5 @@
+// Package policies tests package limit on real servers: replies, lifetimes and sizes of keys, and a
+// cluster.
 package policies
 
 import (
@@ -13,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/clocked"
 	"github.com/rratelimiter/rratelimiter/integration/tools/env"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -20,7 +23,7 @@ import (
 
 // Package limit compares its policies with models on miniredis. Here random calls get equal
 // Decisions from a real server and from miniredis.
-func TestPolicies_RealServer_AnswersAsMiniredis(t *testing.T) {
+func TestPolicies_RealServer_MatchesMiniredis(t *testing.T) {
 	const hour = time.Hour
 	for name, policies := range map[string][]limit.Policy{
 		"FixedWindow":          {limit.FixedWindow{Permits: 10, Interval: hour}},
@@ -34,23 +37,23 @@ func TestPolicies_RealServer_AnswersAsMiniredis(t *testing.T) {
 		"Smooth":               {limit.Smooth{Permits: 7, Interval: hour, Burst: hour}},
 		"Smooth, warming up":   {limit.Smooth{Permits: 7, Interval: hour, WarmUp: 3 * hour}},
 		"two windows, a bucket": {limit.FixedWindow{Permits: 5, Interval: hour},
-			limit.FixedWindow{Permits: 20, Interval: 7 * hour}, limit.TokenBucket{Capacity: 20, Refill: 4,
-				Interval: hour}},
+			limit.FixedWindow{Permits: 20, Interval: 7 * hour},
+			limit.TokenBucket{Capacity: 20, Refill: 4, Interval: hour}},
 		"a log, cells, a smooth": {limit.SlidingLog{Permits: 9, Interval: hour},
 			limit.SlidingWindow{Permits: 12, Interval: 2 * hour}, limit.Smooth{Permits: 9, Interval: hour}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			s := clocked.Start(t)
 			memory := miniredis.RunT(t)
-			conn := servers.Connect(t,
-				rueidis.ClientOption{InitAddress: []string{memory.Addr()}, DisableCache: true, ForceSingleClient: true})
-			other := rratelimiter.New(conn, rratelimiter.WithClock(func() time.Time { return b.now }))
-			real, reference := limit.New(b.client, "name", policies...), limit.New(other, "name", policies...)
+			conn := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{memory.Addr()}, DisableCache: true,
+				ForceSingleClient: true})
+			other := rratelimiter.New(conn, rratelimiter.WithClock(s.Clock))
+			real, reference := limit.New(s.Client, "name", policies...), limit.New(other, "name", policies...)
 			random := rand.New(rand.NewPCG(7, 8))
 			ctx := context.Background()
 			for step := range env.Number("POLICY_STEPS", 500) {
 				if random.IntN(3) == 0 {
-					b.now = b.now.Add(time.Duration(random.Int64N(int64(hour) / 2)))
+					s.Now = s.Now.Add(time.Duration(random.Int64N(int64(hour) / 2)))
 				}
 				n := 1 + random.Int64N(5)
 				var want, got any
@@ -73,7 +76,7 @@ func TestPolicies_RealServer_AnswersAsMiniredis(t *testing.T) {
 				require.Equal(t, want, got, "step %d", step)
 			}
 			require.NoError(t, real.Reset(ctx))
-			keys, err := b.conn.Do(ctx, b.conn.B().Keys().Pattern("*").Build()).AsStrSlice()
+			keys, err := s.Redis.Do(ctx, s.Redis.B().Keys().Pattern("*").Build()).AsStrSlice()
 			require.NoError(t, err)
 			assert.Empty(t, keys)
 		})
@@ -83,7 +86,7 @@ func TestPolicies_RealServer_AnswersAsMiniredis(t *testing.T) {
 // A Lua function has a limited number of local variables.
 func TestNew_MostPolicies_FitOneScript(t *testing.T) {
 	const most = 10
-	b := newBench(t)
+	s := clocked.Start(t)
 	for i, kind := range []func(time.Duration) limit.Policy{
 		func(d time.Duration) limit.Policy { return limit.FixedWindow{Permits: 5, Interval: d} },
 		func(d time.Duration) limit.Policy {
@@ -99,7 +102,7 @@ func TestNew_MostPolicies_FitOneScript(t *testing.T) {
 		for n := range most {
 			policies = append(policies, kind(time.Duration(n+1)*time.Hour))
 		}
-		l := limit.New(b.client, fmt.Sprint(i), policies...)
+		l := limit.New(s.Client, fmt.Sprint(i), policies...)
 		_, err := l.Charge(t.Context(), 1)
 		require.NoError(t, err, "%T", policies[0])
 		each, err := l.TakeEach(t.Context(), 1)
@@ -108,12 +111,12 @@ func TestNew_MostPolicies_FitOneScript(t *testing.T) {
 			assert.EqualValues(t, 3, d.Remaining, "%T", policies[0])
 		}
 		require.NoError(t, l.Release(t.Context(), 1), "%T", policies[0])
-		_, err = limit.New(b.client, fmt.Sprint(i), append(policies, kind(100*time.Hour))...).Take(t.Context(), 1)
+		_, err = limit.New(s.Client, fmt.Sprint(i), append(policies, kind(100*time.Hour))...).Take(t.Context(), 1)
 		require.ErrorIs(t, err, rratelimiter.ErrInvalidRate, "no more than %d", most)
 	}
 	var quotas []limit.Joinable
 	for i := range most {
-		quota := b.client.Limiter(fmt.Sprint("quota:", i))
+		quota := s.Client.Limiter(fmt.Sprint("quota:", i))
 		require.NoError(t, quota.SetRate(t.Context(), rratelimiter.Rate{Permits: 5, Interval: time.Hour}))
 		quotas = append(quotas, quota)
 	}
@@ -133,11 +136,9 @@ func TestPolicies_NothingTaken_KeysExpire(t *testing.T) {
 		const d = 300 * time.Millisecond
 		var last time.Time
 		for i, p := range []limit.Policy{
-			limit.FixedWindow{Permits: 3, Interval: d}, limit.SlidingWindow{Permits: 3,
-				Interval: d}, limit.SlidingLog{Permits: 3, Interval: d},
-			limit.TokenBucket{Capacity: 3, Refill: 3, Interval: d}, limit.LeakyBucket{Capacity: 3, Leak: 3,
-				Interval: d},
-			limit.Smooth{Permits: 3, Interval: d, Burst: d},
+			limit.FixedWindow{Permits: 3, Interval: d}, limit.SlidingWindow{Permits: 3, Interval: d},
+			limit.SlidingLog{Permits: 3, Interval: d}, limit.TokenBucket{Capacity: 3, Refill: 3, Interval: d},
+			limit.LeakyBucket{Capacity: 3, Leak: 3, Interval: d}, limit.Smooth{Permits: 3, Interval: d, Burst: d},
 		} {
 			decision, err := limit.New(client, fmt.Sprint(name, i), p).Take(t.Context(), 3)
 			require.NoError(t, err)
@@ -161,8 +162,8 @@ func TestPolicies_Cluster_KeysShareASlot(t *testing.T) {
 	conn := servers.Connect(t, rueidis.ClientOption{InitAddress: cluster.Addrs()})
 	client := rratelimiter.New(conn)
 	ctx := t.Context()
-	window, bucket := limit.FixedWindow{Permits: 10, Interval: time.Hour}, limit.TokenBucket{Capacity: 5, Refill: 1,
-		Interval: time.Hour}
+	window := limit.FixedWindow{Permits: 10, Interval: time.Hour}
+	bucket := limit.TokenBucket{Capacity: 5, Refill: 1, Interval: time.Hour}
 	for i := range 30 {
 		l := limit.New(client, fmt.Sprint("user:", i), window, bucket)
 		d, err := l.Take(ctx, 2)

@@ -16,9 +16,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// NAMES limiters, each made with a KeepAlive and used once. While they live, what they cost is
-// counted; once their time is over, Redis holds no key of them, and the process, which never
-// remembered any, holds nothing.
+// NAMES limiters are created with a KeepAlive and used once. The test measures their memory. After
+// their TTL, Redis has no key of them, and the process never kept anything per name.
 func TestLimiter_ManyNames_LeaveNothing(t *testing.T) {
 	count := int(env.Number("NAMES", 15_000))
 	server := servers.Single(t)
@@ -26,8 +25,8 @@ func TestLimiter_ManyNames_LeaveNothing(t *testing.T) {
 	client := server.Client(t)
 	c := rratelimiter.New(client)
 
-	// How fast this machine is decides how long the first limiter has to live so that the last one
-	// still meets it.
+	// The speed of this machine decides the TTL of the first limiter, which must exist when the last
+	// one is created.
 	const trial = 4000
 	begun := time.Now()
 	open(t, c, "trial", trial, time.Minute)
@@ -43,17 +42,17 @@ func TestLimiter_ManyNames_LeaveNothing(t *testing.T) {
 		took, keepAlive)
 	redisAfter, heapAfter := server.Memory(t), leaks.Heap()
 	require.Zero(t, leaks.OfLimiters(time.Second),
-		"no goroutine is kept for a name: those of the last calls end in a moment")
+		"goroutines of names")
 
 	gone := time.Now()
 	require.Eventually(t, func() bool {
 		gone = time.Now()
 		return server.Keys(t) == 0
-	}, keepAlive+2*time.Minute, 100*time.Millisecond, "keys outlive their keep-alive")
+	}, keepAlive+2*time.Minute, 100*time.Millisecond, "keys after their keep-alive")
 	redisEnd := server.Memory(t)
 
-	// The pace decides how much a pool of buffers holds; a single byte for each name would be more,
-	// from a million on.
+	// The pace decides how much a pool of buffers holds. From a million names on, one byte per name
+	// would be more.
 	const slack = 1 << 20
 	t.Logf(`
 | limiters | KeepAlive | made and used in | Redis, bytes a limiter | process, bytes a limiter | keys left | all gone after | Redis, bytes left |
@@ -62,13 +61,13 @@ func TestLimiter_ManyNames_LeaveNothing(t *testing.T) {
 		count, keepAlive, took.Round(10*time.Millisecond), (redisAfter-redisBefore)/int64(count),
 		float64(heapAfter-heapBefore)/float64(count),
 		gone.Sub(begun).Round(100*time.Millisecond), redisEnd-redisBefore)
-	require.Less(t, heapAfter-heapBefore, int64(slack), "the process holds something for %d names", count)
+	require.Less(t, heapAfter-heapBefore, int64(slack), "memory of the process for %d names", count)
 
 	client.Close()
 	require.Zero(t, leaks.Goroutines(goroutines, 10*time.Second))
 }
 
-// open makes limiters and takes one permit of each.
+// open creates limiters and takes one permit of each.
 func open(t *testing.T, c *rratelimiter.Client, prefix string, count int, keepAlive time.Duration) {
 	t.Helper()
 	const workers = 64

@@ -5,13 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,46 +16,36 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+	"github.com/rratelimiter/rratelimiter/integration/tools/suite"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // 5,000 callers in two processes wait in Acquire for one bucket that fills by 1,000 a
 // second.
 const (
-	reservers   = 5000
-	perSecond   = 1000
-	arriveIn    = time.Second
-	processes   = 2
-	reserverEnv = "RRATELIMITER_RESERVER"
+	reservers = 5000
+	perSecond = 1000
+	arriveIn  = time.Second
+	processes = 2
 )
 
-// bucket has one permit at the start and then one a millisecond: each caller has a moment of its
-// own.
+// bucket has one permit at the start and then one a millisecond, so each caller has its own time.
 var bucket = limit.TokenBucket{Capacity: 1, Refill: perSecond, Interval: time.Second}
 
-func TestMain(m *testing.M) {
-	if spec := os.Getenv(reserverEnv); spec != "" {
-		if err := reserver(spec); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
+func TestMain(m *testing.M) { suite.Processes(m, reserver) }
+
+// task is the task of a process: callers that arrive one after another from Begin on.
+type task struct {
+	Addr  string
+	Begin time.Time
 }
 
-// served is when a caller came and when it was granted its permit, Unix nanoseconds.
-type served struct{ Came, Granted int64 }
+// served has the times when a caller arrived and got its permit, Unix nanoseconds.
+type served struct{ Arrived, Granted int64 }
 
-// reserver is a process of the crowd: its callers come one after another, and it prints when each
-// was served.
-func reserver(spec string) error {
-	addr, begin, _ := strings.Cut(spec, " ")
-	start, err := strconv.ParseInt(begin, 10, 64)
-	if err != nil {
-		return err
-	}
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true,
+// reserver runs the task and prints when each caller was served.
+func reserver(t task) error {
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{t.Addr}, ForceSingleClient: true,
 		DisableCache: true})
 	if err != nil {
 		return err
@@ -71,9 +56,9 @@ func reserver(spec string) error {
 	log, errs := make([]served, callers), make([]error, callers)
 	var all sync.WaitGroup
 	for i := range callers {
-		time.Sleep(time.Until(time.Unix(0, start).Add(time.Duration(i) * arriveIn / callers)))
+		time.Sleep(time.Until(t.Begin.Add(time.Duration(i) * arriveIn / callers)))
 		all.Go(func() {
-			log[i].Came = time.Now().UnixNano()
+			log[i].Arrived = time.Now().UnixNano()
 			errs[i] = l.Acquire(context.Background(), 1)
 			log[i].Granted = time.Now().UnixNano()
 		})
@@ -92,31 +77,22 @@ func TestAcquire_TwoProcesses_AreServedInOrder(t *testing.T) {
 	calls := -server.Calls(t, "evalsha")
 	stalled := machine()
 	begin := time.Now().Add(500 * time.Millisecond)
-	self, err := os.Executable()
-	require.NoError(t, err)
-	var outs [processes]io.ReadCloser
-	var commands [processes]*exec.Cmd
-	for i := range commands {
-		commands[i] = exec.CommandContext(t.Context(), self)
-		commands[i].Env = append(os.Environ(), fmt.Sprintf("%s=%s %d", reserverEnv, server.Addr(), begin.UnixNano()))
-		commands[i].Stderr = os.Stderr
-		outs[i], err = commands[i].StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, commands[i].Start())
+	var running [processes]*suite.Process
+	for i := range running {
+		running[i] = suite.Start(t, task{Addr: server.Addr(), Begin: begin})
 	}
 	var all []served
-	for i, command := range commands {
+	for _, p := range running {
 		var log []served
-		require.NoError(t, json.NewDecoder(outs[i]).Decode(&log))
-		require.NoError(t, command.Wait())
+		require.NoError(t, p.Report(&log))
 		all = append(all, log...)
 	}
 	stall, _ := stalled()
 	calls += server.Calls(t, "evalsha")
 	require.Len(t, all, reservers)
 
-	// The k-th caller at Redis has the k-th moment: moments are a millisecond apart, and no caller
-	// is before its own.
+	// The k-th caller at Redis gets the k-th permit, and permits are a millisecond apart. No caller
+	// is early.
 	slices.SortFunc(all, func(a, b served) int { return cmp.Compare(a.Granted, b.Granted) })
 	late := make([]time.Duration, reservers)
 	for k, caller := range all {
@@ -124,15 +100,15 @@ func TestAcquire_TwoProcesses_AreServedInOrder(t *testing.T) {
 	}
 	slices.Sort(late)
 	at := func(share float64) time.Duration { return late[int(share*(reservers-1))].Round(10 * time.Microsecond) }
-	// Calls of both processes reach Redis in the order in which their callers came, but for what
-	// the machine delays. No caller is served before one that came so long before it, in whichever
+	// Calls of both processes reach Redis in the order in which their callers arrived, except for
+	// delays of the machine. No caller is served before one that arrived much earlier in either
 	// process.
 	apart := 2*stall + 100*time.Millisecond
-	slices.SortFunc(all, func(a, b served) int { return cmp.Compare(a.Came, b.Came) })
+	slices.SortFunc(all, func(a, b served) int { return cmp.Compare(a.Arrived, b.Arrived) })
 	var before, last int
 	var latest int64
 	for ; last < reservers; last++ {
-		for ; all[before].Came+int64(apart) < all[last].Came; before++ {
+		for ; all[before].Arrived+int64(apart) < all[last].Arrived; before++ {
 			latest = max(latest, all[before].Granted)
 		}
 		if latest > all[last].Granted+int64(stall) {
@@ -142,8 +118,8 @@ func TestAcquire_TwoProcesses_AreServedInOrder(t *testing.T) {
 	t.Logf("%d callers, %d calls; against the first: late by %v at the median, %v at p99, %v at most, early by %v; "+
 		"a timer of the test's own was late by %v at most",
 		reservers, calls, at(0.5), at(0.99), at(1), max(0, -late[0]), stall)
-	require.LessOrEqual(t, calls, int64(reservers), "more than a call for each")
+	require.LessOrEqual(t, calls, int64(reservers), "more than one call per caller")
 	// The first one may be late itself.
 	require.Greater(t, late[0], -(stall + 20*time.Millisecond), "a caller was served before its time")
-	require.Equal(t, reservers, last, "a caller was served before one who came %v before it", apart)
+	require.Equal(t, reservers, last, "a caller was served before one that arrived %v earlier", apart)
 }

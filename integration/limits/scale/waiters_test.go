@@ -20,20 +20,19 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// many is how many wait for one name.
+// many is the number of callers that wait for one name.
 const many = 100_000
 
-// slow is what no script call should take of the server's time.
+// slow is the maximum server time of a script call.
 const slow = 2 * time.Millisecond
 
-// 100,000 goroutines wait for one name, with mixed requests, with deadlines, timeouts and without.
-// No script call takes the server more than 2 ms, another name of the same Client is not delayed,
-// and all waiters return when they are cancelled.
+// 100,000 goroutines wait for one name, with various requests, deadlines and timeouts. No script
+// call takes the server more than 2 ms, another name of the same Client is not delayed, and all
+// waiters return when they are cancelled.
 //
-// The times are those of a wall clock, and the server shares its processors. A call that is too
-// large is so in every round, since most of the crowd waits to the end: so the quietest of several
-// rounds decides. The delay of the other name is a median, compared with as many idle goroutines.
-// So is the time that the cancelled need.
+// The times depend on the machine. A call that is too large is so in every round, since most
+// callers wait to the end: the best of several rounds counts. The delay of the other name is a
+// median, compared with as many idle goroutines, and so is the time that cancelled callers need.
 func TestAcquire_HundredThousandWaiters_DelayNoOtherName(t *testing.T) {
 	server := servers.Single(t, "--slowlog-log-slower-than", strconv.FormatInt(slow.Microseconds(), 10),
 		"--slowlog-max-len", "100000")
@@ -73,8 +72,8 @@ func TestAcquire_HundredThousandWaiters_DelayNoOtherName(t *testing.T) {
 		slowest = append(slowest, slowestScript(t, server))
 	}
 	calls = server.Calls(t, "evalsha") - calls - int64(len(crowded))
-	require.Greater(t, calls, int64(rounds), "the crowd asks for nothing")
-	standing := many - int(crowd.ended.Load())
+	require.Greater(t, calls, int64(rounds), "no call for the waiters")
+	waiting := many - int(crowd.ended.Load())
 	took := crowd.dismiss()
 
 	slices.Sort(crowded)
@@ -82,14 +81,14 @@ func TestAcquire_HundredThousandWaiters_DelayNoOtherName(t *testing.T) {
 	at := func(of []time.Duration, share float64) time.Duration {
 		return of[int(share*float64(len(of)-1))].Round(time.Microsecond)
 	}
-	t.Logf("%d of %d stood to the end; %d script calls for them, the slowest %v in the quietest of %d rounds and "+
+	t.Logf("%d of %d waited to the end; %d script calls for them, the slowest %v in the quietest of %d rounds and "+
 		"%v in the loudest (0s: below %v)\nanother name: %v at the median and %v at p99, %v and %v without the crowd\n"+
 		"all cancelled returned after %v, they had been woken after %v",
-		standing, many, calls, slowest[0], rounds, slowest[rounds-1], slow, at(crowded, 0.5), at(crowded,
+		waiting, many, calls, slowest[0], rounds, slowest[rounds-1], slow, at(crowded, 0.5), at(crowded,
 			0.99), at(alone, 0.5), at(alone, 0.99),
 		took.Round(time.Millisecond), idlersTook.Round(time.Millisecond))
 	require.Empty(t, crowd.wrong())
-	require.Greater(t, standing, many/4, "hardly anybody stood there")
+	require.Greater(t, waiting, many/4, "few callers waited to the end")
 	require.Zero(t, slowest[0], "there was a script call of more than %v in every round: %v", slow, slowest)
 	require.Less(t, at(crowded, 0.5)-at(alone, 0.5), time.Millisecond, "another name is delayed")
 	require.Less(t, took, time.Second+5*idlersTook)
@@ -104,8 +103,8 @@ func TestTryAcquire_HundredThousandCancelled_LeaveNothing(t *testing.T) {
 	limiter := c.Limiter(name)
 	require.NoError(t, limiter.SetRate(t.Context(), rratelimiter.Rate{Permits: many, Interval: time.Hour}))
 	try := func(ctx context.Context, _ int) error { _, err := limiter.TryAcquire(ctx, 1); return err }
-	// What the runtime and the Redis client keep for so many goroutines is there before anything is
-	// counted.
+	// The runtime and the Redis client allocate their memory for so many goroutines before the
+	// measurement.
 	before := gather()
 	before.call(try)
 	before.dismiss()
@@ -129,11 +128,10 @@ func TestTryAcquire_HundredThousandCancelled_LeaveNothing(t *testing.T) {
 	require.Zero(t, leaks.OfLimiters(10*time.Second))
 	free, err := limiter.AvailablePermits(t.Context())
 	require.NoError(t, err)
-	require.EqualValues(t, many, free, "what the server granted when it woke up was given back")
+	require.EqualValues(t, many, free, "permits of cancelled callers were released")
 }
 
-// connect makes a client whose connections a server that hangs for a while, or a machine that does,
-// does not end.
+// connect returns a Client whose connections stay open while the server or the machine hangs.
 func connect(t *testing.T, server *servers.Server) *rratelimiter.Client {
 	t.Helper()
 	client := servers.Connect(t,
@@ -142,11 +140,11 @@ func connect(t *testing.T, server *servers.Server) *rratelimiter.Client {
 	return rratelimiter.New(client)
 }
 
-// goroutines are many of them. They wait for nothing at first and then make one call each, with a
-// context that all share.
+// goroutines are many callers. They wait at first and then make one call each, with a shared
+// context.
 type goroutines struct {
 	make  func(ctx context.Context, i int) error
-	begin chan struct{} // closed for them to make it
+	begin chan struct{} // closed to start the calls
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -156,10 +154,10 @@ type goroutines struct {
 	failed  atomic.Int64 // of those that ended
 
 	mu   sync.Mutex
-	errs []error // that are no end of a context, the first few
+	errs []error // the first ones that are not ends of the context
 }
 
-// gather returns once all are there.
+// gather returns when all goroutines run.
 func gather() *goroutines {
 	g := &goroutines{begin: make(chan struct{})}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
@@ -178,7 +176,7 @@ func gather() *goroutines {
 	return g
 }
 
-// call has all make the call, and says how long it took until they were awake.
+// call starts the calls, and returns the time until all goroutines have started.
 func (g *goroutines) call(one func(ctx context.Context, i int) error) time.Duration {
 	g.make = one
 	start := time.Now()
@@ -202,7 +200,7 @@ func (g *goroutines) note(err error) {
 	}
 }
 
-// dismiss cancels all and says how long it took until they were gone.
+// dismiss cancels all calls, and returns the time until they have returned.
 func (g *goroutines) dismiss() time.Duration {
 	start := time.Now()
 	g.cancel()
@@ -218,8 +216,8 @@ func (g *goroutines) wrong() []error {
 
 const probes = 500
 
-// probe takes permits one after the other for more than half a second, and says how long each call
-// took, the shortest first.
+// probe takes permits one after another for more than half a second, and returns the durations of
+// the calls, the shortest first.
 func probe(t *testing.T, l *rratelimiter.Limiter) []time.Duration {
 	t.Helper()
 	took := make([]time.Duration, probes)
@@ -235,7 +233,7 @@ func probe(t *testing.T, l *rratelimiter.Limiter) []time.Duration {
 	return took
 }
 
-// slowestScript is the longest script call that the slow log holds, 0 where there is none.
+// slowestScript returns the longest script call in the slow log, 0 without one.
 func slowestScript(t *testing.T, server *servers.Server) (longest time.Duration) {
 	t.Helper()
 	reply, err := server.Do(t.Context(), "SLOWLOG", "GET", "-1")

@@ -30,26 +30,26 @@ const (
 )
 
 // 5,000 goroutines wait in Acquire and TryAcquireWithin for the time in WAITS, each call with a
-// random timeout or cancelled at a random moment. Each ends in time, grants of callers that have
-// gone are released, and nothing of any of them remains.
+// random timeout or cancelled at a random time. Each returns in time, permits of cancelled callers
+// are released, and nothing remains of any caller.
 func TestAcquire_ImpatientCallers_ReturnInTime(t *testing.T) {
 	callers, length := 5000, env.Duration("WAITS", 8*time.Second)
 	server := servers.Single(t)
 	goroutines := runtime.NumGoroutine()
 	client := server.Client(t)
 	c := rratelimiter.New(client)
-	// What the Redis client and the runtime keep for so many goroutines is there before anything is
-	// counted.
+	// The Redis client and the runtime allocate their memory for so many goroutines before the
+	// measurement.
 	crowd(t, c.Limiter("before"), callers, 500*time.Millisecond)
 	held := leaks.Heap()
 
-	require.True(t, monitor.Quotes(t, server.Addr()), "what Redis grants cannot be seen on this server")
+	require.True(t, monitor.Quotes(t, server.Addr()), "MONITOR does not show the grants of this server")
 	grants := monitor.WatchGrants(t, server.Addr(), "{"+name+"}:permits", interval)
 	limiter := c.Limiter(name)
 	begun, stalled := time.Now(), machine()
 	books, late := crowd(t, limiter, callers, length)
 	stall, stood := stalled()
-	// What is on its way to callers who have gone comes back first.
+	// Permits of cancelled callers are released first.
 	left := leaks.OfLimiters(10 * time.Second)
 	ended := time.Now()
 	seen := grants.Seen(t)
@@ -60,13 +60,13 @@ func TestAcquire_ImpatientCallers_ReturnInTime(t *testing.T) {
 	require.NoError(t, err)
 	granted, err := limiter.TryAcquire(t.Context(), rate)
 	require.NoError(t, err)
-	require.True(t, granted, "all permits are back")
+	require.True(t, granted, "all permits are free")
 
 	// All permits are free at the start, and each interval brings as many again: while the callers
 	// wanted them, and until the last grant.
 	wanted, used := rate*windows(length), grants.Between(begun, begun.Add(length))
 	share := 100 * float64(used) / float64(wanted)
-	could := 100 * float64(length-stood) / float64(length) // where this process stands still, it asks for nothing
+	could := 100 * float64(length-stood) / float64(length) // a stalled process makes no calls
 	booked, most := books.Permits(), rate*windows(seen.Last.Sub(seen.First)+time.Millisecond)
 	slices.Sort(late)
 	at := func(share float64) time.Duration {
@@ -90,26 +90,25 @@ func TestAcquire_ImpatientCallers_ReturnInTime(t *testing.T) {
 	require.Zero(t, figures.Missing)
 	require.LessOrEqual(t, figures.Worst, figures.Rate)
 	require.EqualValues(t, rate, seen.Worst,
-		"the most permits that counted at once, at %v; less: the limiter was never short of them, so this has shown nothing", seen.When)
+		"the most permits that counted at once, at %v; less: the limiter was never exhausted", seen.When)
 	require.Zero(t, seen.Unknown)
 	require.LessOrEqual(t, seen.Permits, most,
-		"Redis granted more than the windows from its first grant to its last allow")
+		"Redis granted more than the windows from its first grant to its last one allow")
 	require.LessOrEqual(t, booked, seen.Permits, "callers were granted permits that Redis does not count")
 	require.LessOrEqual(t, used, wanted, "more than the windows allow")
-	require.Greater(t, share, 0.6*could, "permits were free that no caller got, though thousands waited")
+	require.Greater(t, share, 0.6*could, "permits were free while callers waited")
 	require.Empty(t, unclassified)
 	require.Less(t, p99, time.Second+stood)
 	require.Zero(t, left)
-	require.Less(t, more, int64(2<<20), "something is held for the name or its callers")
+	require.Less(t, more, int64(2<<20), "memory of the name or its callers")
 	require.Zero(t, leaks.Goroutines(goroutines, 10*time.Second))
 }
 
-// windows is how many windows of an interval begin in a time: none of them holds more than the
-// rate.
+// windows returns how many windows of an interval begin in a time. Each holds at most the rate.
 func windows(d time.Duration) int64 { return int64((d + interval - 1) / interval) }
 
-// machine measures how late a timer is here, at most and in all, until it is asked: for so long no
-// caller could have been on time.
+// machine measures how late a timer fires here, at most and in all, until stalled is called. No
+// caller can be faster.
 func machine() (stalled func() (most, all time.Duration)) {
 	stop, end := make(chan struct{}), make(chan struct{})
 	var most, all time.Duration
@@ -134,8 +133,7 @@ func machine() (stalled func() (most, all time.Duration)) {
 	}
 }
 
-// crowd lets the callers loose for a while and gives their books, and by how much each call was
-// late.
+// crowd runs the callers for a time, and returns their ledger and the delay of each call.
 func crowd(t *testing.T, limiter *rratelimiter.Limiter, callers int, length time.Duration) (*ledger.Ledger,
 	[]time.Duration) {
 	t.Helper()
@@ -155,7 +153,7 @@ func crowd(t *testing.T, limiter *rratelimiter.Limiter, callers int, length time
 	return books, slices.Concat(late...)
 }
 
-// wait makes one call and returns by how much it outlived its end: 0 if it had ended before.
+// wait makes one call and returns how long it continued after its end.
 func wait(books *ledger.Ledger, limiter *rratelimiter.Limiter, random *rand.Rand) time.Duration {
 	permits := 1 + random.Int64N(3)
 	ends := time.Now().Add(10*time.Millisecond + time.Duration(random.Int64N(int64(2*time.Second))))

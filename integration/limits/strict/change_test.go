@@ -13,41 +13,35 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// All callers switch to a policy with fewer permits for the same name, and later to a third one
-// with more. Permits taken before still count. No caller gets more than its own policy grants, and
-// no call fails.
+// All callers switch to a policy with fewer permits for the same name, and later to one with more.
+// Permits taken before still count. No caller gets more than its own policy grants, and no call
+// fails.
 func TestPolicies_PolicyChanged_TakenPermitsCount(t *testing.T) {
 	server := servers.Single(t)
-	waiting := []way{tryAcquire, take, takeEach, acquire}
-	asking := waiting[:3]
-	anyInterval := func(grants []grant) float64 { return float64(inAnyInterval(grants, interval)) }
-	stretches := func(grants []grant) float64 { return overStretches(grants, 400, interval) }
 	for name, test := range map[string]struct {
 		ways     []way
 		policy   func(permits int64) limit.Policy
-		check    func(grants []grant) float64 // by its own policy each, whatever the others granted
+		above    check // of each policy by itself, whatever the others granted
 		refilled bool
 	}{
-		"FixedWindow": {
-			waiting, func(n int64) limit.Policy { return limit.FixedWindow{Permits: n, Interval: interval} },
-			func(grants []grant) float64 { return float64(inWindows(grants, interval, false)) }, false,
-		},
-		"FixedWindow, aligned": {
-			waiting, func(n int64) limit.Policy { return limit.FixedWindow{Permits: n, Interval: interval, Aligned: true} },
-			func(grants []grant) float64 { return float64(inWindows(grants, interval, true)) }, false,
-		},
-		"SlidingWindow": {waiting,
-			func(n int64) limit.Policy { return limit.SlidingWindow{Permits: n, Interval: interval} }, anyInterval, false},
-		"SlidingLog": {waiting,
-			func(n int64) limit.Policy { return limit.SlidingLog{Permits: n, Interval: interval} }, anyInterval, false},
-		"TokenBucket": {
-			asking, func(n int64) limit.Policy { return limit.TokenBucket{Capacity: n, Refill: 400, Interval: interval} },
-			stretches, true,
-		},
-		"LeakyBucket": {
-			asking, func(n int64) limit.Policy { return limit.LeakyBucket{Capacity: n, Leak: 400, Interval: interval} },
-			stretches, true,
-		},
+		"FixedWindow": {waiting, func(n int64) limit.Policy {
+			return limit.FixedWindow{Permits: n, Interval: interval}
+		}, inEveryWindow(interval, false), false},
+		"FixedWindow, aligned": {waiting, func(n int64) limit.Policy {
+			return limit.FixedWindow{Permits: n, Interval: interval, Aligned: true}
+		}, inEveryWindow(interval, true), false},
+		"SlidingWindow": {waiting, func(n int64) limit.Policy {
+			return limit.SlidingWindow{Permits: n, Interval: interval}
+		}, inEveryInterval, false},
+		"SlidingLog": {waiting, func(n int64) limit.Policy {
+			return limit.SlidingLog{Permits: n, Interval: interval}
+		}, inEveryInterval, false},
+		"TokenBucket": {notWaiting, func(n int64) limit.Policy {
+			return limit.TokenBucket{Capacity: n, Refill: 400, Interval: interval}
+		}, inEveryStretch(400), true},
+		"LeakyBucket": {notWaiting, func(n int64) limit.Policy {
+			return limit.LeakyBucket{Capacity: n, Leak: 400, Interval: interval}
+		}, inEveryStretch(400), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, server, nil)
@@ -61,9 +55,9 @@ func TestPolicies_PolicyChanged_TakenPermitsCount(t *testing.T) {
 				return stages[min(2, int(3*time.Since(begun)/whole))]
 			}, test.ways...)
 			for _, n := range []int64{200, 50, 120} {
-				above := test.check(by(grants, n))
+				above := test.above(by(grants, n))
 				assert.LessOrEqual(t, above, 0.0, "permits too many, by the policy of %d", n)
-				if !test.refilled { // else it is nearly empty when the next one comes
+				if !test.refilled { // the next policy finds a refilled one nearly empty
 					assert.Greater(t, above, -1.0, "one too many by the policy of %d would not have been seen", n)
 				}
 			}
@@ -71,7 +65,7 @@ func TestPolicies_PolicyChanged_TakenPermitsCount(t *testing.T) {
 	}
 }
 
-// by is grants of which those by the policy of so many permits alone are held against it.
+// by returns the grants with the limit of one policy, and no limit for the grants of the others.
 func by(grants []grant, permits int64) []grant {
 	all := slices.Clone(grants)
 	for i := range all {
@@ -99,7 +93,7 @@ func TestCalendar_QuotaChanged_TakenPermitsCount(t *testing.T) {
 		default:
 			return stages[2]
 		}
-	}, tryAcquire, take, takeEach)
+	}, notWaiting...)
 	held := make(map[int64]int64)
 	for _, g := range grants {
 		held[g.limit] += g.permits
@@ -119,7 +113,7 @@ func TestSmooth_PaceChanged_GrantsArePaidFor(t *testing.T) {
 			return before
 		}
 		return after
-	}, tryAcquire, take, takeEach, acquire)
+	}, waiting...)
 	var fastOnes, slowOnes []grant
 	for _, g := range grants {
 		if g.limit == 1000 { // microseconds a permit

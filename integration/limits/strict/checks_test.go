@@ -12,11 +12,11 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
 )
 
-// The checks return by how many permits the fullest window, or what a policy bounds otherwise, is
-// above its limit. Above 0 too many were granted; at -1 and below, one more would not have been
-// seen. Each grant is compared with the policy that granted it.
+// The checks return by how many permits the fullest window, or another bound of a policy, exceeds
+// its limit. Above 0 too many permits were granted; at -1 and below, the check would not have seen
+// one more. Each grant is compared with the policy that granted it.
 
-// limited is grants of a policy of so many permits.
+// limited returns grants with the limit of a policy.
 func limited(grants []grant, permits int64) []grant {
 	all := slices.Clone(grants)
 	for i := range all {
@@ -25,8 +25,8 @@ func limited(grants []grant, permits int64) []grant {
 	return all
 }
 
-// inAnyInterval checks every interval, to the millisecond, that ends with a grant. It is for grants
-// in Redis' own order.
+// inAnyInterval checks every interval, to the millisecond, that ends with a grant. The grants are
+// in the order of Redis.
 func inAnyInterval(grants []grant, interval time.Duration) int64 {
 	worst, held, oldest := int64(math.MinInt64), int64(0), 0
 	for _, g := range grants {
@@ -40,8 +40,8 @@ func inAnyInterval(grants []grant, interval time.Duration) int64 {
 	return worst
 }
 
-// inWindows checks windows that begin with a grant, or where aligned with multiples of the
-// interval. In Redis' own order too.
+// inWindows checks windows that begin with a grant, or aligned ones. The grants are in the order of
+// Redis.
 func inWindows(grants []grant, interval time.Duration, aligned bool) int64 {
 	worst, held, end := int64(math.MinInt64), int64(0), int64(0)
 	for _, g := range grants {
@@ -58,9 +58,8 @@ func inWindows(grants []grant, interval time.Duration, aligned bool) int64 {
 	return worst
 }
 
-// overStretches checks every stretch of time from one grant to another: a bucket lets no more
-// through than its capacity and what is refilled in it. Grants count for a stretch that they lie in
-// as a whole.
+// overStretches checks every time from one grant to another: a bucket grants at most its capacity
+// and its refill in that time. A grant counts if it lies completely in the time.
 func overStretches(grants []grant, refill int64, interval time.Duration) float64 {
 	worst := math.Inf(-1)
 	byEnd := slices.SortedStableFunc(slices.Values(grants), func(a, b grant) int { return cmp.Compare(a.hi, b.hi) })
@@ -78,9 +77,9 @@ func overStretches(grants []grant, refill int64, interval time.Duration) float64
 	return worst
 }
 
-// paid checks that what was granted, but for the last one, is paid for with stored permits or time
-// at the rate, over every stretch. The cost of a grant is rounded down to microseconds, as Guava's.
-// In Redis' own order.
+// paid checks that stored permits or time at the rate pay for all grants but the last one, in every
+// stretch. The cost of a grant is rounded down to microseconds, as in Guava. The grants are in the
+// order of Redis.
 func paid(grants []grant, stored int64, each time.Duration) float64 {
 	worst, cost, lowest := math.Inf(-1), int64(0), int64(math.MaxInt64)
 	for i, g := range grants {
@@ -94,8 +93,8 @@ func paid(grants []grant, stored int64, each time.Duration) float64 {
 	return worst
 }
 
-// spaced checks that each grant comes no earlier than what the one before it costs: how many
-// permits' time it was too early at most.
+// spaced checks that each grant waits for the cost of the one before it. It returns by how many
+// permits a grant was too early.
 func spaced(grants []grant, each time.Duration) float64 {
 	worst := math.Inf(-1)
 	for i, g := range grants[1:] {
@@ -105,7 +104,7 @@ func spaced(grants []grant, each time.Duration) float64 {
 	return worst
 }
 
-// inAnyCall checks every interval by the times of the calls: for grants whose order in Redis is
+// inAnyCall checks every interval by the times of the calls, for grants whose order in Redis is
 // unknown.
 func inAnyCall(grants []grant, interval time.Duration) int64 {
 	entries := make([]ledger.Grant, len(grants))
@@ -115,8 +114,8 @@ func inAnyCall(grants []grant, interval time.Duration) int64 {
 	return ledger.Worst(entries, interval).Permits - grants[0].limit
 }
 
-// inUnits checks windows whose beginning a function returns, by those calls that lie in one as
-// a whole.
+// inUnits checks windows whose beginning a function returns, by the calls that lie completely in
+// one.
 func inUnits(grants []grant, begin func(time.Time) time.Time) int64 {
 	worst, held := int64(math.MinInt64), make(map[time.Time]int64)
 	for _, g := range grants {
@@ -129,7 +128,7 @@ func inUnits(grants []grant, begin func(time.Time) time.Time) int64 {
 	return worst
 }
 
-// Each check also reports that a load was too small to show one permit too many.
+// Each check also reports whether a load was too small to show one permit too many.
 func TestChecks_OnePermitTooMany_IsFound(t *testing.T) {
 	const second = 1_000_000
 	grants := func(permits ...int64) (all []grant) { // every 100 ms, of a limit of 3

@@ -1,5 +1,5 @@
-// Package strict_test lets callers of two Clients share one limiter of package limit and records
-// every grant as Redis replies it. It compares the records with the promise of the policy, to a
+// Package strict_test has callers of two Clients share one limiter of package limit, records every
+// grant in the replies of Redis, and compares the records with the promise of the policy, to a
 // permit.
 package strict_test
 
@@ -25,11 +25,10 @@ const (
 	callers = 64 // of each client
 )
 
-// length is how long each crowd lasts: STRICT, by default what shows each policy's window a few
-// times.
+// length is the duration of each crowd: STRICT, by default several windows of each policy.
 var length = env.Duration("STRICT", 500*time.Millisecond)
 
-// scene is two Clients on one server, each over a tap.
+// scene is two Clients on one server, each with a tap.
 type scene struct {
 	*testing.T
 	taps    []*tap
@@ -38,7 +37,7 @@ type scene struct {
 	granted atomic.Int64 // by the replies that callers got
 }
 
-// newScene makes Clients with a clock, or without one with that of the server.
+// newScene returns Clients with a clock, or with the server's clock.
 func newScene(t *testing.T, server *servers.Server, clock func() time.Time) *scene {
 	s := &scene{T: t, largest: 3}
 	option := rratelimiter.WithServerTime()
@@ -54,7 +53,7 @@ func newScene(t *testing.T, server *servers.Server, clock func() time.Time) *sce
 	return s
 }
 
-// open makes a limiter for each Client.
+// open returns a limiter for each Client.
 func (s *scene) open(policies ...limit.Policy) (limiters []*limit.Limiter) {
 	for _, c := range s.clients {
 		limiters = append(limiters, limit.New(c, "crowded", policies...))
@@ -62,7 +61,7 @@ func (s *scene) open(policies ...limit.Policy) (limiters []*limit.Limiter) {
 	return limiters
 }
 
-// way is how a caller takes permits.
+// way is a call that takes permits.
 type way func(context.Context, *limit.Limiter, int64) (bool, error)
 
 var (
@@ -88,9 +87,8 @@ var (
 	}
 )
 
-// crowd lets all callers take some permits at a time, each in one of the ways, at least three
-// times, until the time is over. The function now returns the limiters, one for each Client. crowd
-// returns what Redis granted.
+// crowd has all callers take permits, each by one of the ways, for a time and at least three times.
+// The function now returns the limiters, one for each Client. crowd returns the grants of Redis.
 func (s *scene) crowd(length time.Duration, now func() []*limit.Limiter, ways ...way) []grant {
 	s.Helper()
 	end := time.Now().Add(length)
@@ -123,7 +121,7 @@ func (s *scene) crowd(length time.Duration, now func() []*limit.Limiter, ways ..
 	return grants
 }
 
-// always is one limiter for each Client from the first moment to the last.
+// always returns the same limiters at any time.
 func always(limiters []*limit.Limiter) func() []*limit.Limiter {
 	return func() []*limit.Limiter { return limiters }
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// interval is that of most policies here, and permits what they grant in it.
+// interval is the interval of most policies here, and permits their permits.
 const (
 	interval = 200 * time.Millisecond
 	permits  = 100
@@ -29,69 +29,74 @@ var (
 	warming = limit.Smooth{Permits: 80, Interval: interval, WarmUp: interval}
 )
 
-// each is what one permit of leaky, smooth and warming costs.
+// each is the time that one permit of leaky, smooth and warming costs.
 const each = interval / 80
 
-// full says that a check has come to no permit too many, and would have seen one.
+// check returns by how many permits grants exceed a promise: see checks_test.go.
+type check func(grants []grant) float64
+
+// The checks of policies. Those of windows that a clock in Redis dates are exact.
+func inEveryWindow(interval time.Duration, aligned bool) check {
+	return func(grants []grant) float64 { return float64(inWindows(grants, interval, aligned)) }
+}
+
+func inEveryInterval(grants []grant) float64 { return float64(inAnyInterval(grants, interval)) }
+
+func inEveryStretch(refill int64) check {
+	return func(grants []grant) float64 { return overStretches(grants, refill, interval) }
+}
+
+func paidAt(stored int64) check {
+	return func(grants []grant) float64 { return paid(grants, stored, each) }
+}
+
+// full asserts that no permit too many was granted, and that the check would have seen one.
 func full(t testing.TB, above float64) {
 	t.Helper()
 	assert.LessOrEqual(t, above, 1e-6, "permits too many")
 	assert.Greater(t, above, -1+1e-6, "one permit too many would not have been seen")
 }
 
-// The server dates every call in the order in which it runs them, so the check is exact.
+// The calls that wait, and those that do not.
+var (
+	waiting    = []way{tryAcquire, take, takeEach, acquire}
+	notWaiting = waiting[:3]
+	reserving  = waiting[3:]
+)
+
+// The server dates calls in the order in which it runs them, so the checks are exact.
 func TestPolicies_ServerClock_NoPermitTooMany(t *testing.T) {
 	server := servers.Single(t)
-	waiting := []way{tryAcquire, take, takeEach, acquire}
-	asking := waiting[:3]
+	tokens, leak := inEveryStretch(bucket.Refill), inEveryStretch(leaky.Leak)
 	for name, test := range map[string]struct {
 		ways     []way
 		policies []limit.Policy
-		check    func(t *testing.T, grants []grant)
+		checks   []check
 	}{
-		"FixedWindow": {waiting, []limit.Policy{window}, func(t *testing.T, grants []grant) {
-			full(t, float64(inWindows(grants, interval, false)))
-		}},
-		"FixedWindow, aligned": {waiting, []limit.Policy{aligned}, func(t *testing.T, grants []grant) {
-			full(t, float64(inWindows(grants, interval, true)))
-		}},
-		"SlidingWindow": {waiting, []limit.Policy{cells}, func(t *testing.T, grants []grant) {
-			full(t, float64(inAnyInterval(grants, interval)))
-		}},
-		"SlidingLog": {waiting, []limit.Policy{log}, func(t *testing.T, grants []grant) {
-			full(t, float64(inAnyInterval(grants, interval)))
-		}},
-		"TokenBucket": {asking, []limit.Policy{bucket}, func(t *testing.T, grants []grant) {
-			full(t, overStretches(grants, bucket.Refill, interval))
-		}},
-		"TokenBucket, reserved too": {waiting, []limit.Policy{bucket}, func(t *testing.T, grants []grant) {
-			full(t, overStretches(grants, bucket.Refill, interval))
-		}},
-		"LeakyBucket": {asking, []limit.Policy{leaky}, func(t *testing.T, grants []grant) {
-			full(t, overStretches(grants, leaky.Leak, interval))
-		}},
-		"LeakyBucket, reserved": {[]way{acquire}, []limit.Policy{leaky}, func(t *testing.T, grants []grant) {
-			require.InDelta(t, 0, spaced(grants, each), 1e-9)
-		}},
-		"Smooth": {asking, []limit.Policy{smooth}, func(t *testing.T, grants []grant) {
-			full(t, paid(grants, smooth.Permits/2, each))
-		}},
-		"Smooth, reserved": {[]way{acquire}, []limit.Policy{smooth}, func(t *testing.T, grants []grant) {
-			full(t, paid(grants, smooth.Permits/2, each))
-		}},
-		"Smooth, warming up, reserved": {[]way{acquire}, []limit.Policy{warming}, func(t *testing.T, grants []grant) {
-			full(t, paid(grants, 0, each))
-		}},
-		"SlidingLog and TokenBucket": {waiting, []limit.Policy{log, bucket}, func(t *testing.T, grants []grant) {
-			full(t, float64(inAnyInterval(grants, interval)))
-			full(t, overStretches(grants, bucket.Refill, interval))
-		}},
+		"FixedWindow":                  {waiting, []limit.Policy{window}, []check{inEveryWindow(interval, false)}},
+		"FixedWindow, aligned":         {waiting, []limit.Policy{aligned}, []check{inEveryWindow(interval, true)}},
+		"SlidingWindow":                {waiting, []limit.Policy{cells}, []check{inEveryInterval}},
+		"SlidingLog":                   {waiting, []limit.Policy{log}, []check{inEveryInterval}},
+		"TokenBucket":                  {notWaiting, []limit.Policy{bucket}, []check{tokens}},
+		"TokenBucket, reserved too":    {waiting, []limit.Policy{bucket}, []check{tokens}},
+		"LeakyBucket":                  {notWaiting, []limit.Policy{leaky}, []check{leak}},
+		"LeakyBucket, reserved":        {reserving, []limit.Policy{leaky}, nil},
+		"Smooth":                       {notWaiting, []limit.Policy{smooth}, []check{paidAt(smooth.Permits / 2)}},
+		"Smooth, reserved":             {reserving, []limit.Policy{smooth}, []check{paidAt(smooth.Permits / 2)}},
+		"Smooth, warming up, reserved": {reserving, []limit.Policy{warming}, []check{paidAt(0)}},
+		"SlidingLog and TokenBucket":   {waiting, []limit.Policy{log, bucket}, []check{inEveryInterval, tokens}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, server, nil)
 			limiters := s.open(test.policies...)
 			require.NoError(t, limiters[0].Reset(t.Context()))
-			test.check(t, s.crowd(length, always(limiters), test.ways...))
+			grants := s.crowd(length, always(limiters), test.ways...)
+			for _, above := range test.checks {
+				full(t, above(grants))
+			}
+			if test.checks == nil {
+				require.InDelta(t, 0, spaced(grants, each), 1e-9)
+			}
 		})
 	}
 }
@@ -110,7 +115,7 @@ func TestJoin_RedissonLimiters_NoPermitTooMany(t *testing.T) {
 	for _, c := range s.clients {
 		limiters = append(limiters, limit.Join(c.Limiter("{crowded}:short"), c.Limiter("{crowded}:long")))
 	}
-	grants := s.crowd(2*length, always(limiters), tryAcquire, take, takeEach, acquire)
+	grants := s.crowd(2*length, always(limiters), waiting...)
 	for _, rate := range rates {
 		full(t, float64(inAnyInterval(limited(grants, rate.Permits), rate.Interval)))
 	}

@@ -19,16 +19,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// grant is one request that Redis granted. It counts at some time from lo to hi, which are equal on
-// the server's clock.
+// grant is a granted request. It counts at some time from lo to hi, which are equal on the server's
+// clock.
 type grant struct {
 	lo, hi  int64 // Unix microseconds
 	permits int64
 	limit   int64 // the first argument of the first policy, if it is a whole number: permits, capacity or pace
 }
 
-// tap is a Redis client that takes note of what Redis replies to limiters, before the library has
-// seen it.
+// tap is a Redis client that records the replies of Redis to limiters.
 type tap struct {
 	rueidis.Client
 	t     testing.TB
@@ -108,7 +107,7 @@ func arguments(words []string) []string {
 	return words[3+keys:]
 }
 
-// see notes what a call was granted. now is the time that its script read, "" if it has that of its
+// see records the grants of a call. now is the time that its script read, "" for the time in its
 // first argument.
 func (c *tap) see(words []string, now string, result rueidis.RedisResult) {
 	args := arguments(words)
@@ -141,8 +140,7 @@ var requested = regexp.MustCompile(`^\d+\*\d+( \d+\*\d+)*$`)
 // isMember reports whether a text is the member of a grant of a limiter of Redisson's.
 func isMember(text string) bool { return len(text) == 1+16+4 && text[0] == 16 }
 
-// counted reads a call that counts the permits of one of Redisson's limiters. It takes none: the
-// join does.
+// counted reads a call that counts the permits of a Redisson limiter. The join takes them.
 func counted(args []string) error {
 	const permits = 4
 	if args[permits] != "0" {
@@ -255,7 +253,8 @@ func runs(all string) (requests []int64, err error) {
 	return requests, nil
 }
 
-// seen is what taps saw, in the order of time, which is Redis' where the clock is the server's.
+// seen returns the grants of taps in the order of time, which is that of Redis on the server's
+// clock.
 func seen(t testing.TB, taps ...*tap) (all []grant) {
 	t.Helper()
 	for _, c := range taps {

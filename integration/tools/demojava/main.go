@@ -12,11 +12,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
 // longest is the time after which the demo gives up: Maven may have to download Redisson first.
@@ -49,12 +50,12 @@ func demo(ctx context.Context, out io.Writer) error {
 	if err := installed(); err != nil {
 		return err
 	}
-	url, stop, err := startRedis(ctx)
+	server, err := servers.OpenSingle(ctx)
 	if err != nil {
 		return err
 	}
-	defer stop()
-	return play(ctx, url, out)
+	defer server.Close()
+	return play(ctx, "redis://"+server.Addr(), out)
 }
 
 // installed returns an error that lists the missing programs.
@@ -73,32 +74,4 @@ func installed() error {
 		return errors.New("install " + strings.Join(missing, ", and "))
 	}
 	return nil
-}
-
-// startRedis starts a redis-server on a free port, and returns its URL.
-func startRedis(ctx context.Context) (url string, stop func(), err error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", nil, err
-	}
-	addr := listener.Addr().String()
-	_ = listener.Close()
-	_, port, _ := net.SplitHostPort(addr)
-	server := exec.CommandContext(ctx, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "")
-	if err := server.Start(); err != nil {
-		return "", nil, err
-	}
-	stop = func() { _ = server.Process.Kill(); _ = server.Wait() }
-	for {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
-		if err == nil {
-			conn.Close()
-			return "redis://" + addr, stop, nil
-		}
-		if ctx.Err() != nil {
-			stop()
-			return "", nil, fmt.Errorf("start redis-server: %w", err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
 const exampleDir = "../../../examples/java-and-go/"
@@ -19,9 +21,7 @@ const exampleDir = "../../../examples/java-and-go/"
 // TestPlay_JavaAndGo_ShareTheLimit runs make demo-java, and rrl as the README of the example does.
 func TestPlay_JavaAndGo_ShareTheLimit(t *testing.T) {
 	require.NoError(t, installed())
-	url, stop, err := startRedis(t.Context())
-	require.NoError(t, err)
-	defer stop()
+	url := "redis://" + servers.Single(t).Addr()
 	var out bytes.Buffer
 	require.NoError(t, play(t.Context(), url, &out), "%s", &out)
 	before, after, found := strings.Cut(out.String(), "Java sets the rate")

@@ -1,4 +1,4 @@
-// Package everycall lists the public calls of a Limiter, for tests of what holds for each of them.
+// Package everycall lists the calls of a Limiter, for tests of all calls.
 package everycall
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// OfOneName returns each call of a limiter that asks Redis about its name alone. Those that set a
-// rate set this one.
+// OfOneName returns the calls of a limiter that need only its name. Those that set a rate set this
+// one.
 func OfOneName(l *rratelimiter.Limiter, rate rratelimiter.Rate) map[string]func(context.Context) error {
 	errOf := func(_ any, err error) error { return err }
 	return map[string]func(context.Context) error{
@@ -36,7 +36,8 @@ func OfOneName(l *rratelimiter.Limiter, rate rratelimiter.Rate) map[string]func(
 	}
 }
 
-// Of returns each call of a limiter that asks Redis. Those that copy or rename it use the new name.
+// Of returns all calls of a limiter that are sent to Redis. Those that copy or rename it use the
+// new name.
 func Of(l *rratelimiter.Limiter, rate rratelimiter.Rate, newName string) map[string]func(context.Context) error {
 	calls := OfOneName(l, rate)
 	calls["Rename"] = func(ctx context.Context) error { return l.Rename(ctx, newName) }

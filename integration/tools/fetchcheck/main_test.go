@@ -45,7 +45,7 @@ func main() {
 }
 `
 
-func TestCheck_Consumers(t *testing.T) {
+func TestCheck(t *testing.T) {
 	upstream := t.TempDir()
 	library := t.TempDir()
 	write(t, library, map[string]string{

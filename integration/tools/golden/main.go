@@ -1,5 +1,5 @@
-// Command golden records what real Redisson answers and leaves in Redis, call by call, as files
-// under testdata in the root of the project. compat_test.go there replays them through this
+// Command golden records the replies of real Redisson and its state in Redis, call by call, as
+// files in testdata in the root of the project. compat_test.go there replays them with this
 // library. Run it in the folder integration:
 //
 //	go run ./tools/golden

@@ -30,24 +30,6 @@ const (
 	withArgs  = "4.4.0"
 )
 
-func rate(op calls.Op, permits int64, interval time.Duration) calls.Call {
-	return calls.Call{Op: op, Permits: permits, Interval: interval}
-}
-
-func permits(op calls.Op, n int64) calls.Call { return calls.Call{Op: op, Permits: n} }
-
-func lasting(op calls.Op, d time.Duration) calls.Call {
-	c := rate(op, 10, time.Hour)
-	c.KeepAlive = d
-	return c
-}
-
-func keeping(op calls.Op, n int64, interval time.Duration) calls.Call {
-	c := rate(op, n, interval)
-	c.KeepState = true
-	return c
-}
-
 var stories = []story{
 	{
 		name: "keys",
@@ -57,77 +39,77 @@ var stories = []story{
 			"closed}", "open{", "{}", "empty{}tag", "}{",
 		},
 		steps: []step{
-			{call: rate(calls.TrySetRate, 10, time.Hour)},
-			{call: permits(calls.TryAcquire, 3)},
-			{call: permits(calls.TryAcquire, 8)},
-			{call: calls.Call{Op: calls.Delete}, oldest: withTTL},
+			{call: calls.Rate(calls.TrySetRate, 10, time.Hour)},
+			{call: calls.Of(calls.TryAcquire, 3)},
+			{call: calls.Of(calls.TryAcquire, 8)},
+			{call: calls.Just(calls.Delete), oldest: withTTL},
 		},
 	},
 	{
 		name: "grants", names: []string{"grants", "{tag}:grants"},
 		steps: []step{
-			{call: calls.Call{Op: calls.TryAcquireOne}},
-			{call: rate(calls.TrySetRate, 100_000, time.Hour)},
-			{call: rate(calls.TrySetRate, 7, time.Minute)},
-			{call: calls.Call{Op: calls.GetConfig}},
-			{call: calls.Call{Op: calls.TryAcquireOne}},
-			{later: 10 * time.Minute, call: permits(calls.TryAcquire, 255)},
-			{later: 10 * time.Minute, call: permits(calls.Acquire, 256)},
-			{later: 10 * time.Minute, call: permits(calls.TryAcquire, 65_537)},
-			{call: permits(calls.TryAcquire, 100_001)},
-			{call: permits(calls.TryAcquire, 100_000)},
-			{call: calls.Call{Op: calls.AvailablePermits}},
+			{call: calls.Just(calls.TryAcquireOne)},
+			{call: calls.Rate(calls.TrySetRate, 100_000, time.Hour)},
+			{call: calls.Rate(calls.TrySetRate, 7, time.Minute)},
+			{call: calls.Just(calls.GetConfig)},
+			{call: calls.Just(calls.TryAcquireOne)},
+			{later: 10 * time.Minute, call: calls.Of(calls.TryAcquire, 255)},
+			{later: 10 * time.Minute, call: calls.Of(calls.Acquire, 256)},
+			{later: 10 * time.Minute, call: calls.Of(calls.TryAcquire, 65_537)},
+			{call: calls.Of(calls.TryAcquire, 100_001)},
+			{call: calls.Of(calls.TryAcquire, 100_000)},
+			{call: calls.Just(calls.AvailablePermits)},
 			// The first two grants have expired.
-			{later: 45 * time.Minute, call: permits(calls.TryAcquire, 256)},
-			{later: 10 * time.Minute, call: permits(calls.TryAcquire, 99_999)},
+			{later: 45 * time.Minute, call: calls.Of(calls.TryAcquire, 256)},
+			{later: 10 * time.Minute, call: calls.Of(calls.TryAcquire, 99_999)},
 			// All have left.
-			{later: 5 * time.Hour, call: permits(calls.TryAcquire, 100_000)},
-			{later: 90 * time.Minute, call: permits(calls.TryAcquire, 1)},
+			{later: 5 * time.Hour, call: calls.Of(calls.TryAcquire, 100_000)},
+			{later: 90 * time.Minute, call: calls.Of(calls.TryAcquire, 1)},
 		},
 	},
 	{
 		name: "large grants", names: []string{"large"},
 		steps: []step{
-			{call: rate(calls.SetRate, 1<<53, 24*time.Hour)},
-			{call: permits(calls.TryAcquire, 1<<24+1)},
-			{later: 10 * time.Minute, call: permits(calls.TryAcquire, 1<<31)},
-			{later: 10 * time.Minute, call: permits(calls.TryAcquire, 1<<32-1)},
-			{later: 23*time.Hour + 50*time.Minute, call: permits(calls.TryAcquire, 1)},
+			{call: calls.Rate(calls.SetRate, 1<<53, 24*time.Hour)},
+			{call: calls.Of(calls.TryAcquire, 1<<24+1)},
+			{later: 10 * time.Minute, call: calls.Of(calls.TryAcquire, 1<<31)},
+			{later: 10 * time.Minute, call: calls.Of(calls.TryAcquire, 1<<32-1)},
+			{later: 23*time.Hour + 50*time.Minute, call: calls.Of(calls.TryAcquire, 1)},
 		},
 	},
 	{
 		name: "expiry", names: []string{"expiry", "{tag}:expiry"},
 		steps: []step{
-			{call: rate(calls.SetRate, 10, time.Hour)},
-			{call: permits(calls.TryAcquire, 4), oldest: withTTL},
-			{call: calls.Call{Op: calls.Expire, Expiry: 5 * time.Hour}, oldest: withTTL},
-			{call: calls.Call{Op: calls.RemainTimeToLive}, oldest: withTTL},
-			{later: 2 * time.Hour, call: permits(calls.TryAcquire, 10), oldest: withTTL},
-			{call: permits(calls.TryAcquire, 1), oldest: withTTL},
-			{call: calls.Call{Op: calls.ClearExpire}, oldest: withTTL},
+			{call: calls.Rate(calls.SetRate, 10, time.Hour)},
+			{call: calls.Of(calls.TryAcquire, 4), oldest: withTTL},
+			{call: calls.Expiring(calls.Expire, 5*time.Hour), oldest: withTTL},
+			{call: calls.Just(calls.RemainTimeToLive), oldest: withTTL},
+			{later: 2 * time.Hour, call: calls.Of(calls.TryAcquire, 10), oldest: withTTL},
+			{call: calls.Of(calls.TryAcquire, 1), oldest: withTTL},
+			{call: calls.Just(calls.ClearExpire), oldest: withTTL},
 		},
 	},
 	{
 		name: "new rates", names: []string{"rates"},
 		steps: []step{
-			{call: rate(calls.SetRate, 10, time.Hour)},
-			{call: permits(calls.TryAcquire, 4), oldest: ownPair},
-			{call: rate(calls.SetRate, 5, 2*time.Hour), oldest: ownPair},
-			{call: permits(calls.TryAcquire, 3), oldest: ownPair},
-			{later: 40 * time.Minute, call: permits(calls.TryAcquire, 2), oldest: ownPair},
-			{call: keeping(calls.SetRateArgs, 20, 2*time.Hour), oldest: withArgs},
-			{call: keeping(calls.UpdateRate, 9, 30*time.Minute), oldest: withArgs},
-			{call: rate(calls.UpdateRate, 8, time.Hour), oldest: withArgs},
+			{call: calls.Rate(calls.SetRate, 10, time.Hour)},
+			{call: calls.Of(calls.TryAcquire, 4), oldest: ownPair},
+			{call: calls.Rate(calls.SetRate, 5, 2*time.Hour), oldest: ownPair},
+			{call: calls.Of(calls.TryAcquire, 3), oldest: ownPair},
+			{later: 40 * time.Minute, call: calls.Of(calls.TryAcquire, 2), oldest: ownPair},
+			{call: calls.KeepState(calls.SetRateArgs, 20, 2*time.Hour), oldest: withArgs},
+			{call: calls.KeepState(calls.UpdateRate, 9, 30*time.Minute), oldest: withArgs},
+			{call: calls.Rate(calls.UpdateRate, 8, time.Hour), oldest: withArgs},
 		},
 	},
 	{
 		name: "kept alive", names: []string{"alive", "{tag}:alive"},
 		steps: []step{
-			{call: lasting(calls.TrySetRate, 2*time.Hour), oldest: keepAlive},
-			{later: 30 * time.Minute, call: permits(calls.TryAcquire, 4), oldest: keepAlive},
-			{later: 30 * time.Minute, call: permits(calls.TryAcquire, 7), oldest: keepAlive},
-			{later: 40 * time.Minute, call: permits(calls.TryAcquire, 7), oldest: keepAlive},
-			{call: lasting(calls.SetRate, 3*time.Hour), oldest: keepAlive},
+			{call: calls.KeepAlive(calls.TrySetRate, 2*time.Hour), oldest: keepAlive},
+			{later: 30 * time.Minute, call: calls.Of(calls.TryAcquire, 4), oldest: keepAlive},
+			{later: 30 * time.Minute, call: calls.Of(calls.TryAcquire, 7), oldest: keepAlive},
+			{later: 40 * time.Minute, call: calls.Of(calls.TryAcquire, 7), oldest: keepAlive},
+			{call: calls.KeepAlive(calls.SetRate, 3*time.Hour), oldest: keepAlive},
 		},
 	},
 }

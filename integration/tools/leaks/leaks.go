@@ -1,4 +1,4 @@
-// Package leaks counts what a run has left behind in this process.
+// Package leaks counts goroutines and memory that a run leaves in this process.
 package leaks
 
 import (
@@ -8,36 +8,33 @@ import (
 	"time"
 )
 
-// Library is how the functions of the library's packages begin in a stack.
+// Library has the first parts of the names of the library's functions in a stack.
 var Library = []string{
 	"github.com/rratelimiter/rratelimiter.", "github.com/rratelimiter/rratelimiter/internal/engine.",
 	"github.com/rratelimiter/rratelimiter/internal/guard.",
 	"github.com/rratelimiter/rratelimiter/limit.", "github.com/rratelimiter/rratelimiter/httplimit.",
 }
 
-// clients is Library and the Redis client.
+// clients is Library with the Redis client.
 var clients = append([]string{"github.com/redis/rueidis."}, Library...)
 
-// Goroutines counts those above before, the number that there were when all was idle. It gives
-// those that are about to end some time, and asks on this goroutine: a helper's own would count
-// too.
+// Goroutines counts goroutines above an earlier number, after a time for those that are ending. It
+// runs on this goroutine, since another one would count.
 func Goroutines(before int, timeout time.Duration) int {
 	return settle(timeout, func() int { return max(0, runtime.NumGoroutine()-before) })
 }
 
-// OfLimiters counts the goroutines that run in the library, while the Redis client keeps its own.
+// OfLimiters counts the goroutines in the library, without those of the Redis client.
 func OfLimiters(timeout time.Duration) int {
 	return mentioning(timeout, Library...)
 }
 
-// OfClients counts the goroutines that run in the library or in rueidis, for runs whose proxies
-// keep some of their own.
+// OfClients counts the goroutines in the library or in rueidis, for runs with other goroutines.
 func OfClients(timeout time.Duration) int {
 	return mentioning(timeout, clients...)
 }
 
-// ClientsNow is how many goroutines run in the limiter's package or in rueidis at this moment, for
-// AboveClients.
+// ClientsNow returns how many goroutines are in the library or in rueidis now, for AboveClients.
 func ClientsNow() int {
 	return count(clients...)
 }
@@ -47,7 +44,7 @@ func AboveClients(idle int, timeout time.Duration) int {
 	return settle(timeout, func() int { return max(0, ClientsNow()-idle) })
 }
 
-// mentioning counts the goroutines whose stacks show one of some packages.
+// mentioning counts the goroutines with a package in their stacks.
 func mentioning(timeout time.Duration, packages ...string) int {
 	return settle(timeout, func() int { return count(packages...) })
 }
@@ -61,7 +58,7 @@ func count(packages ...string) (n int) {
 	return n
 }
 
-// Stacks are those of all goroutines, for a test's message.
+// Stacks returns the stacks of all goroutines, for messages of tests.
 func Stacks() string {
 	for size := 1 << 20; ; size *= 2 {
 		all := make([]byte, size)
@@ -71,8 +68,8 @@ func Stacks() string {
 	}
 }
 
-// Heap is how many bytes the process holds once all garbage is gone. A pool lets go of what it
-// holds at the second collection.
+// Heap returns the bytes of the process without garbage. A pool frees its contents at the second
+// collection.
 func Heap() int64 {
 	for range 3 {
 		runtime.GC()
@@ -82,7 +79,7 @@ func Heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// settle counts until there is nothing left or the timeout ends.
+// settle counts until the count is 0 or the timeout ends.
 func settle(timeout time.Duration, counted func() int) int {
 	ended := time.Now().Add(timeout)
 	for {

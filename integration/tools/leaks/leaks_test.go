@@ -50,7 +50,7 @@ func TestHeap_KeptBytes_AreCounted(t *testing.T) {
 	require.Less(t, Heap()-before, int64(1<<20))
 }
 
-// client is one that is never asked anything but what it talks to.
+// client is a client that only knows its mode.
 type client struct{ rueidis.Client }
 
 func (client) Mode() rueidis.ClientMode { return rueidis.ClientModeStandalone }

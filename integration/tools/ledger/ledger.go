@@ -1,5 +1,5 @@
-// Package ledger records a run in which many callers take permits of one limiter: every grant with
-// its times, every denial and every error. It computes the fullest window and a table of figures.
+// Package ledger records a run of many callers of one limiter: every grant with its times, every
+// denial and every error. It computes the fullest window and a table of figures.
 package ledger
 
 import (
@@ -9,29 +9,28 @@ import (
 	"time"
 )
 
-// Grant is one call that got its permits. Start is read on the caller's clock right before the
-// call, End on the same clock right after its reply. The grant took effect between them.
+// Grant is a successful call. Start is read on the caller's clock right before the call, End right
+// after it. The grant took effect between them.
 type Grant struct {
 	Start, End time.Time
 	Permits    int64
 	Who        string
 }
 
-// Failure is one call that failed, with the times of a Grant and the kind of its error.
+// Failure is a failed call, with the times of a Grant and the kind of its error.
 type Failure struct {
 	Start, End time.Time
 	Kind       string
 }
 
-// Unclassified is the kind of the errors that no classifier knows. A run that counts any has an
-// unexpected error.
+// Unclassified is the kind of errors that the classifier does not know. A run with such an error
+// has an unexpected error.
 const Unclassified = "unclassified"
 
-// Classifier names the kind of an error: a few words that stand in a table. It answers "" for an
-// error that it does not know.
+// Classifier returns the kind of an error, a few words for a table, or "" for an unknown error.
 type Classifier func(error) string
 
-// Ledger is the log of one run. It is safe for concurrent use.
+// Ledger is the log of a run. It is safe for concurrent use.
 //
 // The zero value is an empty ledger that classifies no error.
 type Ledger struct {
@@ -45,11 +44,10 @@ type Ledger struct {
 	unclassified []error
 }
 
-// New makes an empty ledger. A nil classifier knows no error.
+// New returns an empty ledger. A nil classifier knows no error.
 func New(classify Classifier) *Ledger { return &Ledger{classify: classify} }
 
-// Time makes one call and books what it comes to: a grant of the permits, a denial or an error. It
-// gives the call's own answer back.
+// Time makes a call, books its result, and returns it.
 func (l *Ledger) Time(who string, permits int64, call func() (granted bool, err error)) (bool, error) {
 	start := time.Now()
 	granted, err := call()
@@ -65,14 +63,14 @@ func (l *Ledger) Time(who string, permits int64, call func() (granted bool, err 
 	return granted, err
 }
 
-// Granted books calls that got their permits.
+// Granted books successful calls.
 func (l *Ledger) Granted(grants ...Grant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.grants = append(l.grants, grants...)
 }
 
-// Denied books n calls that were answered and got nothing.
+// Denied books n denied calls.
 func (l *Ledger) Denied(n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +85,7 @@ func (l *Ledger) Failed(err error, n int64) {
 	l.count(kind, n)
 }
 
-// FailedAt books one call that failed, with its times.
+// FailedAt books a failed call, with its times.
 func (l *Ledger) FailedAt(f Failure) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,7 +93,7 @@ func (l *Ledger) FailedAt(f Failure) {
 	l.count(f.Kind, 1)
 }
 
-// kind classifies an error, and remembers one that cannot be.
+// kind classifies an error, and keeps an unknown one.
 func (l *Ledger) kind(err error) string {
 	var kind string
 	if l.classify != nil {
@@ -117,14 +115,13 @@ func (l *Ledger) count(kind string, n int64) {
 	l.errors[kind] += n
 }
 
-// keep remembers errors as long as they are few.
+// keep keeps the first few errors.
 func (l *Ledger) keep(errs ...error) {
 	const most = 10
 	l.unclassified = append(l.unclassified, errs[:min(len(errs), most-len(l.unclassified))]...)
 }
 
-// Merge books all that another ledger of the same run holds, its errors under the kinds that they
-// have there.
+// Merge adds another ledger of the same run, with its kinds of errors.
 func (l *Ledger) Merge(other *Ledger) {
 	grants, denials, kinds, unclassified := other.Grants(), other.Denials(), other.Errors(), other.Unclassified()
 	l.mu.Lock()
@@ -137,14 +134,19 @@ func (l *Ledger) Merge(other *Ledger) {
 	l.keep(unclassified...)
 }
 
-// Grants gives a copy of all grants, in the order in which they were booked.
+// Grants returns all grants in the order of booking.
 func (l *Ledger) Grants() []Grant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.grants)
 }
 
-// Permits is the sum of all grants.
+// GrantedAfter reports whether a call that began after a time got its permits.
+func (l *Ledger) GrantedAfter(after time.Time) bool {
+	return slices.ContainsFunc(l.Grants(), func(g Grant) bool { return g.Start.After(after) })
+}
+
+// Permits returns the sum of all grants.
 func (l *Ledger) Permits() (sum int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -154,33 +156,33 @@ func (l *Ledger) Permits() (sum int64) {
 	return sum
 }
 
-// Denials is the number of denied calls.
+// Denials returns the number of denied calls.
 func (l *Ledger) Denials() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.denials
 }
 
-// Errors gives the number of failed calls by kind.
+// Errors returns the number of failed calls by kind.
 func (l *Ledger) Errors() map[string]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.errors)
 }
 
-// Failures gives a copy of the failed calls whose times are known.
+// Failures returns the failed calls with known times.
 func (l *Ledger) Failures() []Failure {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.failures)
 }
 
-// Unclassified gives the first few errors that the classifier does not know, for a test's message.
+// Unclassified returns the first few errors that the classifier does not know.
 func (l *Ledger) Unclassified() []error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.unclassified)
 }
 
-// Worst is the fullest window of the grants booked so far: see the function of that name.
+// Worst returns the fullest window of the grants: see the function of that name.
 func (l *Ledger) Worst(interval time.Duration) Window { return Worst(l.Grants(), interval) }

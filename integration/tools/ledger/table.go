@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Figures are one row of a table: what a run came to.
+// Figures are the results of a run, one row of a table.
 type Figures struct {
 	Run             string
 	Grants, Denials int64
@@ -21,8 +21,7 @@ type Figures struct {
 	Goroutines      int              // left after the end
 }
 
-// Figures counts the run up. The limiter's state after the run, missing, and the goroutines left
-// are the caller's to find out.
+// Figures returns the figures of the run. The caller counts missing permits and goroutines.
 func (l *Ledger) Figures(run string, rate int64, interval time.Duration, missing int64, goroutines int) Figures {
 	return Figures{
 		Run:        run,
@@ -36,7 +35,7 @@ func (l *Ledger) Figures(run string, rate int64, interval time.Duration, missing
 	}
 }
 
-// Calls is how many calls there were.
+// Calls returns the number of calls.
 func (f Figures) Calls() int64 {
 	calls := f.Grants + f.Denials
 	for _, n := range f.Errors {
@@ -45,7 +44,7 @@ func (f Figures) Calls() int64 {
 	return calls
 }
 
-// Table sets runs out as a Markdown table whose columns line up.
+// Table returns runs as a Markdown table with aligned columns.
 func Table(runs ...Figures) string {
 	rows := [][]string{{"run", "calls", "grants", "denials", "errors", "worst window", "rate", "worst / rate",
 		"missing", "goroutines left"}}

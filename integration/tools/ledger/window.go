@@ -14,8 +14,8 @@ type Window struct {
 	Grants  int
 }
 
-// Worst finds the window of the interval's length into which the most permits certainly fell. A
-// limiter that keeps its promise has no more than the rate there, whatever the network did.
+// Worst returns the window of the interval's length into which the most permits certainly fell. A
+// limiter that keeps its rate has no more than the rate there, regardless of the network.
 //
 // A grant took effect at an unknown time between Start and End of its call. So only a grant with
 // the whole of [Start, End] in [t, t+interval) proves anything about that window. The proof is

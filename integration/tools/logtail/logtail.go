@@ -1,4 +1,4 @@
-// Package logtail keeps the end of what a process says, for the message of a test that fails.
+// Package logtail keeps the end of the output of a process, for messages of failed tests.
 package logtail
 
 import (
@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Tail keeps the last Keep bytes of what is written to it.
+// Tail keeps the last Keep bytes that are written to it.
 type Tail struct {
 	Keep int
 

@@ -36,7 +36,7 @@ type Grants struct {
 	seen    Seen
 }
 
-// Seen is what a run came to.
+// Seen has the results of a run.
 type Seen struct {
 	Worst    int64     // the most permits that counted at one moment
 	When     time.Time // that moment

@@ -1,10 +1,12 @@
-// Package monitor sees what a server runs, in the order in which it does: every command that
-// arrives, and every one that scripts run.
+// Package monitor observes the commands of a server in the order in which it runs them: those of
+// clients and those of scripts.
 package monitor
 
 import (
 	"bufio"
+	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -18,7 +20,7 @@ import (
 // Command is one command as MONITOR reports it.
 type Command struct {
 	At     time.Time // on the server's clock
-	Script bool      // a script ran it: that of the last command without Script
+	Script bool      // run by the script of the last command without Script
 	text   string    // the words, quoted
 }
 
@@ -28,7 +30,7 @@ func (c Command) Name() string {
 	return name
 }
 
-// Words takes the command apart: its name and its arguments.
+// Words returns the command's name and arguments.
 func (c Command) Words() []string {
 	var words []string
 	for rest := c.text; ; {
@@ -45,8 +47,8 @@ func (c Command) Words() []string {
 	}
 }
 
-// parse reads a line of MONITOR: 1700000000.123456 [0 127.0.0.1:4711] "GET" "key". In place of the
-// address stands lua for scripts.
+// parse reads a line of MONITOR: 1700000000.123456 [0 127.0.0.1:4711] "GET" "key". Scripts have lua
+// in place of the address.
 func parse(line string) (Command, bool) {
 	clock, rest, ok := strings.Cut(strings.TrimRight(strings.TrimPrefix(line, "+"), "\r\n"), " [")
 	seconds, micros, dot := strings.Cut(clock, ".")
@@ -70,26 +72,36 @@ type Monitor struct {
 	strays []string                 // lines that are no command
 }
 
-// Watch has see called with every command that the server at addr runs from now on, one after the
-// other. The monitor ends with the test.
+// Watch calls see with every command that the server at addr runs from now on. The monitor ends
+// with the test.
 func Watch(t testing.TB, addr string, see func(Command)) *Monitor {
 	t.Helper()
+	m, err := Open(addr, see)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(m.Close)
+	return m
+}
+
+// Open is Watch without a test: the caller must Close the monitor.
+func Open(addr string, see func(Command)) (*Monitor, error) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
-		t.Fatalf("monitor: %v", err)
+		return nil, fmt.Errorf("monitor: %w", err)
 	}
 	m := &Monitor{addr: addr, conn: conn, ended: make(chan struct{}), echoes: make(map[string]chan struct{})}
 	in := bufio.NewReaderSize(conn, 1<<16)
-	_, err = io.WriteString(conn, "MONITOR\r\n")
-	if err == nil {
-		var answer string
-		if answer, err = in.ReadString('\n'); answer != "+OK\r\n" {
-			t.Errorf("monitor: MONITOR was answered by %q", answer)
-		}
+	var answer string
+	if _, err = io.WriteString(conn, "MONITOR\r\n"); err == nil {
+		answer, err = in.ReadString('\n')
+	}
+	if err == nil && answer != "+OK\r\n" {
+		err = fmt.Errorf("MONITOR returned %q", answer)
 	}
 	if err != nil {
 		conn.Close()
-		t.Fatalf("monitor: %v", err)
+		return nil, fmt.Errorf("monitor: %w", err)
 	}
 	go func() {
 		defer close(m.ended)
@@ -101,8 +113,7 @@ func Watch(t testing.TB, addr string, see func(Command)) *Monitor {
 			m.read(line, see)
 		}
 	}()
-	t.Cleanup(m.Close)
-	return m
+	return m, nil
 }
 
 func (m *Monitor) read(line string, see func(Command)) {
@@ -123,37 +134,46 @@ func (m *Monitor) read(line string, see func(Command)) {
 	}
 }
 
-// CatchUp waits until all that the server has run so far was seen.
+// CatchUp waits until see has returned for all commands that the server has run so far.
 func (m *Monitor) CatchUp(t testing.TB) {
 	t.Helper()
-	const timeout = 30 * time.Second
+	if err := m.Sync(context.Background()); err != nil {
+		t.Fatalf("%v", err)
+	}
+}
+
+// Sync is CatchUp without a test.
+func (m *Monitor) Sync(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
 	word, came := rand.Text(), make(chan struct{})
 	m.mu.Lock()
 	m.echoes[strconv.Quote(word)] = came
 	m.mu.Unlock()
-	conn, err := net.DialTimeout("tcp", m.addr, timeout)
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", m.addr)
 	if err != nil {
-		t.Fatalf("monitor: %v", err)
+		return fmt.Errorf("monitor: %w", err)
 	}
 	defer conn.Close()
 	if _, err := io.WriteString(conn, "ECHO "+word+"\r\n"); err != nil {
-		t.Fatalf("monitor: %v", err)
+		return fmt.Errorf("monitor: %w", err)
 	}
 	select {
 	case <-came:
 	case <-m.ended:
-		t.Fatalf("monitor: the server ended it")
-	case <-time.After(timeout):
-		t.Fatalf("monitor: it is further behind than %v", timeout)
+		return errors.New("monitor: the server has closed the connection")
+	case <-ctx.Done():
+		return fmt.Errorf("monitor: commands are missing: %w", ctx.Err())
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.strays) > 0 {
-		t.Fatalf("monitor: %d lines are no commands, the first is %q", len(m.strays), m.strays[0])
+		return fmt.Errorf("monitor: %d lines are no commands, the first is %q", len(m.strays), m.strays[0])
 	}
+	return nil
 }
 
-// Close ends the monitor. Nothing is seen after it.
+// Close ends the monitor. see is not called after it.
 func (m *Monitor) Close() {
 	m.conn.Close()
 	<-m.ended

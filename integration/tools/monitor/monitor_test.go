@@ -24,6 +24,13 @@ func TestParse(t *testing.T) {
 	require.True(t, c.Script)
 	require.Equal(t, []string{"zadd", "a] b", "1"}, c.Words())
 
+	c, ok = parse("+1.5 [0 [::1]:5] \"SET\" \"] \" \"\\b\\x5d\"\r\n")
+	require.True(t, ok)
+	require.Equal(t, []string{"SET", "] ", "\b]"}, c.Words())
+	c, ok = parse("+1.5 [0 127.0.0.1:5] \"SET\" \"k\" \"\\q\" \"v\"\r\n")
+	require.True(t, ok)
+	require.Equal(t, []string{"SET", "k"}, c.Words(), "the words before a broken one")
+
 	for _, line := range []string{"", "OK", "+OK\r\n", "1700000000 [0 lua] \"GET\"", "x.y [0 lua] \"GET\""} {
 		_, ok := parse(line)
 		require.False(t, ok, line)

@@ -25,11 +25,11 @@ type Cluster struct {
 	ownsDir string
 }
 
-// NewCluster starts a cluster for the test and returns once every node sees it whole, each master
-// with its replica. args are further arguments of each redis-server. The test fails where the
-// cluster cannot be started; the cluster ends with the test.
+// NewCluster starts a cluster for the test. It returns when every node sees all masters and
+// replicas. args are further arguments of each redis-server. The test fails if the cluster does not
+// start; the cluster ends with the test.
 //
-// A master that is gone is replaced by its replica after about two seconds.
+// A replica replaces a killed master after about two seconds.
 func NewCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
@@ -42,8 +42,8 @@ func NewCluster(t testing.TB, args ...string) *Cluster {
 	return c
 }
 
-// OpenCluster is NewCluster without a test: the caller must Close the cluster. ctx bounds the start
-// alone.
+// OpenCluster is NewCluster without a test: the caller must Close the cluster. ctx bounds the
+// start.
 func OpenCluster(ctx context.Context, args ...string) (*Cluster, error) {
 	dir, err := os.MkdirTemp("", "redis-cluster-")
 	if err != nil {
@@ -66,13 +66,13 @@ func (c *Cluster) Close() error {
 	return err
 }
 
-// Nodes are all nodes, whatever their roles and whether they run.
+// Nodes returns all nodes, in any role, also stopped ones.
 func (c *Cluster) Nodes() []*Server { return slices.Clone(c.nodes) }
 
-// Addrs are the addresses of all nodes.
+// Addrs returns the addresses of all nodes.
 func (c *Cluster) Addrs() []string { return addrs(c.nodes) }
 
-// SlotOf is the hash slot of a key.
+// SlotOf returns the hash slot of a key.
 func (c *Cluster) SlotOf(ctx context.Context, key string) (int, error) {
 	var errs []error
 	for _, node := range c.nodes {
@@ -87,14 +87,14 @@ func (c *Cluster) SlotOf(ctx context.Context, key string) (int, error) {
 	return 0, errors.Join(errs...)
 }
 
-// MasterOf is the node that serves the slot now, as the nodes that answer see themselves. During a
-// failover, between the old master's end and its replica's rise, there is none: an error.
+// MasterOf returns the node that serves the slot, by the views of the nodes that reply. During a
+// failover there may be none: an error.
 func (c *Cluster) MasterOf(ctx context.Context, slot int) (*Server, error) {
 	master, _, err := c.find(ctx, slot)
 	return master, err
 }
 
-// ReplicaOf is a replica of the node that serves the slot now.
+// ReplicaOf returns a replica of the node that serves the slot.
 func (c *Cluster) ReplicaOf(ctx context.Context, slot int) (*Server, error) {
 	_, replica, err := c.find(ctx, slot)
 	if err == nil && replica == nil {
@@ -103,8 +103,8 @@ func (c *Cluster) ReplicaOf(ctx context.Context, slot int) (*Server, error) {
 	return replica, err
 }
 
-// AwaitHealthy waits until every node answers and all of them see the same complete cluster, each
-// replica in step with its master. After a failover this needs the old master to run again.
+// AwaitHealthy waits until every node replies and all see the same complete cluster, each replica
+// in sync with its master. After a failover this requires a restart of the old master.
 func (c *Cluster) AwaitHealthy(ctx context.Context) error {
 	for {
 		err := c.agree(ctx)
@@ -117,7 +117,7 @@ func (c *Cluster) AwaitHealthy(ctx context.Context) error {
 	}
 }
 
-// agree says what keeps the nodes from seeing one and the same healthy cluster.
+// agree returns an error unless all nodes see the same healthy cluster.
 func (c *Cluster) agree(ctx context.Context) error {
 	var first string
 	for _, node := range c.nodes {
@@ -128,8 +128,7 @@ func (c *Cluster) agree(ctx context.Context) error {
 		if first == "" {
 			first = view
 		}
-		// A node that comes back is sure of its old role until the others have sent it its new
-		// one.
+		// A restarted node keeps its old role until the others have sent the new one.
 		if view != first {
 			return fmt.Errorf("the nodes on %s and %s see different clusters", c.nodes[0].Addr(), node.Addr())
 		}
@@ -155,8 +154,7 @@ func (c *Cluster) find(ctx context.Context, slot int) (master, replica *Server, 
 				continue
 			}
 			seen[node] = line
-			// An old master that has just come back may still claim its slots: the higher epoch is
-			// right.
+			// A restarted old master may still claim its slots: the higher epoch is right.
 			if line.has("master") && line.serves(slot) && (master == nil || line.epoch > owner.epoch) {
 				master, owner = node, line
 			}
@@ -178,8 +176,7 @@ func startCluster(ctx context.Context, dir string, args []string) (*Cluster, err
 		own := dataArgs([]string{
 			"--cluster-enabled", "yes",
 			"--cluster-node-timeout", "1500",
-			// A replica takes over however long it was cut off: tests look at what a limiter does
-			// then, not at how old data may be.
+			// A replica takes over regardless of the age of its data.
 			"--cluster-replica-validity-factor", "0",
 			"--repl-diskless-sync-delay", "0",
 			"--repl-ping-replica-period", "1",
@@ -196,8 +193,8 @@ func startCluster(ctx context.Context, dir string, args []string) (*Cluster, err
 	return c, nil
 }
 
-// form makes a cluster of nodes that know nothing of each other: the first half become masters,
-// each with one of the others as replica.
+// form creates a cluster of unconnected nodes: the first half become masters, each with one of the
+// others as its replica.
 func (c *Cluster) form(ctx context.Context) error {
 	ids := make([]string, len(c.nodes))
 	for i, node := range c.nodes {
@@ -206,7 +203,7 @@ func (c *Cluster) form(ctx context.Context) error {
 			return err
 		}
 		ids[i] = id
-		// Epochs that differ from the start save the nodes a round of gossip.
+		// Different epochs from the start save a round of gossip.
 		if _, err := node.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
 			return err
 		}
@@ -222,7 +219,7 @@ func (c *Cluster) form(ctx context.Context) error {
 		}
 	}
 	for i, replica := range c.nodes[clusterMasters:] {
-		// A node accepts its master only once gossip has brought it that master's name.
+		// A node accepts its master only after gossip has brought that master's name.
 		for {
 			_, err := replica.Do(ctx, "CLUSTER", "REPLICATE", ids[i])
 			if err == nil {
@@ -236,7 +233,7 @@ func (c *Cluster) form(ctx context.Context) error {
 	return c.AwaitHealthy(ctx)
 }
 
-// slotsOf are the slots of the i-th master, a third of all.
+// slotsOf returns the slots of the i-th master, a third of all.
 func slotsOf(i int) []string {
 	var slots []string
 	for slot := i * Slots / clusterMasters; slot < (i+1)*Slots/clusterMasters; slot++ {

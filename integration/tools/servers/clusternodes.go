@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// healthy says what, in the eyes of one node, is missing from a healthy cluster; where nothing is,
-// which node has which role and slots.
+// healthy returns the roles and slots of all nodes by the view of one node, or an error that names
+// what a healthy cluster lacks.
 func healthy(ctx context.Context, node *Server) (roles string, err error) {
 	info, err := askText(ctx, node.Addr(), "CLUSTER", "INFO")
 	if err != nil {
@@ -35,7 +35,7 @@ func healthy(ctx context.Context, node *Server) (roles string, err error) {
 			replicated[line.master] = true
 		}
 		if line.has("myself") && line.has("slave") {
-			if err := inStep(ctx, node); err != nil {
+			if err := inSync(ctx, node); err != nil {
 				return "", err
 			}
 		}
@@ -49,16 +49,16 @@ func healthy(ctx context.Context, node *Server) (roles string, err error) {
 	return strings.Join(all, "\n"), nil
 }
 
-// inStep reports whether the replica is connected to its master and has its data.
-func inStep(ctx context.Context, replica *Server) error {
+// inSync returns an error unless the replica is connected to its master and has its data.
+func inSync(ctx context.Context, replica *Server) error {
 	info, err := askText(ctx, replica.Addr(), "INFO", "replication")
 	if err == nil && !strings.Contains(info, "master_link_status:up\r\n") {
-		err = errors.New("the replica is not in step with its master")
+		err = errors.New("the replica is not in sync with its master")
 	}
 	return err
 }
 
-// clusterNode is what one line of CLUSTER NODES says.
+// clusterNode is a line of CLUSTER NODES.
 type clusterNode struct {
 	id     string
 	flags  []string
@@ -73,7 +73,7 @@ func (n clusterNode) serves(slot int) bool {
 	return slices.ContainsFunc(n.slots, func(r [2]int) bool { return r[0] <= slot && slot <= r[1] })
 }
 
-// clusterView is how one node sees the cluster.
+// clusterView returns the view of one node.
 func clusterView(ctx context.Context, node *Server) ([]clusterNode, error) {
 	text, err := askText(ctx, node.Addr(), "CLUSTER", "NODES")
 	if err != nil {

@@ -12,20 +12,20 @@ import (
 // Docker. That containers behave as processes do is what the other tests show under make
 // test-docker.
 
-func TestContainer_NoProgram_SaysWhatBuildsIt(t *testing.T) {
+func TestContainer_NoProgram_NamesTheTarget(t *testing.T) {
 	t.Setenv("REDIS_CONTAINER", "no-such-program")
 	_, err := OpenSingle(t.Context())
 	require.ErrorContains(t, err, "no-such-program")
 	require.ErrorContains(t, err, "make test-docker")
 }
 
-func TestContainer_CannotStart_SaysWhy(t *testing.T) {
+func TestContainer_StartFails_ReturnsTheReason(t *testing.T) {
 	t.Setenv("REDIS_CONTAINER", script(t, `echo "docker does not answer: start it" >&2; exit 1`))
 	_, err := OpenSingle(t.Context())
 	require.ErrorContains(t, err, "docker does not answer: start it")
 }
 
-func TestContainer_CannotPause_SaysWhy(t *testing.T) {
+func TestContainer_PauseFails_ReturnsTheReason(t *testing.T) {
 	c := launch(t, `echo 7; read command; echo "\"cannot $command\""; read command; echo ok; cat`)
 	require.Equal(t, 7, c.pid())
 	require.EqualError(t, c.pause(), "cannot pause")
@@ -35,7 +35,7 @@ func TestContainer_CannotPause_SaysWhy(t *testing.T) {
 	require.ErrorIs(t, c.pause(), os.ErrProcessDone)
 }
 
-func TestContainer_LeftBehind_IsAnError(t *testing.T) {
+func TestContainer_RemoveFails_ReturnsTheReason(t *testing.T) {
 	c := launch(t, `echo 7; cat; echo "cannot remove it" >&2; exit 1`)
 	require.ErrorContains(t, c.kill(), "cannot remove it")
 }

@@ -15,40 +15,39 @@ import (
 
 const host = "127.0.0.1"
 
-// keptOutput is how much of what a server says is kept, in bytes.
+// keptOutput is the number of bytes of a server's output that are kept.
 const keptOutput = 32 << 10
 
 // launcher runs redis-server somewhere: as local processes, or in containers.
 type launcher interface {
-	// launch starts redis-server with args on the port, in the working directory dir. It does not
-	// wait until the server answers.
+	// launch starts redis-server with args on the port, in the working directory dir. It does not wait
+	// for the first reply.
 	launch(dir string, port int, args []string) (instance, error)
 }
 
-// instance is one run of a server. Its methods are safe for concurrent use.
+// instance is a run of a server. Its methods are safe for concurrent use.
 type instance interface {
-	// pid is the process id as the server itself reports it, 0 where it is not known.
+	// pid returns the process id as the server reports it, 0 if it is unknown.
 	pid() int
-	// log is the end of what the server wrote.
+	// log returns the end of the server's output.
 	log() string
-	// exited is closed once the server has ended.
+	// exited returns a channel that is closed when the server has ended.
 	exited() <-chan struct{}
 	pause() error
 	resume() error
-	// kill ends the server at once and returns when it has ended. It does nothing for one that has
-	// ended.
+	// kill ends the server at once and returns when it has ended. It has no effect on an ended server.
 	kill() error
 }
 
-// launcherAskedFor is what the environment asks for.
-func launcherAskedFor() launcher {
+// launcherFromEnv returns the launcher that the environment selects.
+func launcherFromEnv() launcher {
 	if program := os.Getenv("REDIS_CONTAINER"); program != "" {
 		return containers(program)
 	}
 	return processes{}
 }
 
-// serverArgs are all arguments of redis-server. The caller's come first, since a sentinel's must
+// serverArgs returns all arguments of redis-server. The caller's come first, since a sentinel's
 // begin with its configuration file.
 func serverArgs(dir string, port int, args []string) []string {
 	return append(slices.Clone(args), "--port", strconv.Itoa(port), "--bind", host, "--dir", dir, "--daemonize", "no")
@@ -84,7 +83,7 @@ func (processes) launch(dir string, port int, args []string) (instance, error) {
 		if err != nil {
 			return
 		}
-		// How it ended says nothing new: it was killed, or its log says why.
+		// Its exit code is not needed: it was killed, or its log has the reason.
 		_ = p.cmd.Wait()
 		close(p.done)
 	}()
@@ -117,7 +116,7 @@ func (p *process) kill() error {
 	return err
 }
 
-// signal reaches the whole process group, which the server leads: also a child that it forked.
+// signal signals the process group of the server, with children that it forked.
 func (p *process) signal(s syscall.Signal) error {
 	select {
 	case <-p.done:

@@ -20,9 +20,8 @@ const (
 	sentinelMaster   = "mymaster"
 	sentinelConfig   = "sentinel.conf"
 
-	// sentinelDownAfter is in milliseconds. Sentinels ping once a second: with no more than that, a
-	// reply that is a little late makes them depose a healthy master. It then loses what it grants
-	// until it notices.
+	// sentinelDownAfter is in milliseconds. Sentinels ping once a second: with a lower value, a late
+	// reply makes them replace a healthy master. It then loses its grants until it notices.
 	sentinelDownAfter = 2000
 )
 
@@ -33,11 +32,11 @@ type Sentinel struct {
 	sentinels []*Server
 }
 
-// NewSentinel starts a master, its replicas and the sentinels for the test, and returns once each
-// sentinel knows all of them. args are further arguments of each server that keeps data. The test
-// fails where they cannot be started; they end with the test.
+// NewSentinel starts a master, its replicas and the sentinels for the test. It returns when each
+// sentinel knows all of them. args are further arguments of each server with data. The test fails
+// if they do not start; they end with the test.
 //
-// A master that is gone is replaced by a replica after about three seconds.
+// A replica replaces a killed master after about three seconds.
 func NewSentinel(t testing.TB, args ...string) *Sentinel {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
@@ -55,20 +54,20 @@ func (s *Sentinel) Close() error {
 	return errors.Join(closeAll(s.sentinels), closeAll(s.data))
 }
 
-// MasterName is the name by which the sentinels know the master.
+// MasterName returns the master's name in the sentinels.
 func (s *Sentinel) MasterName() string { return sentinelMaster }
 
-// Addrs are the addresses of the sentinels.
+// Addrs returns the addresses of the sentinels.
 func (s *Sentinel) Addrs() []string { return addrs(s.sentinels) }
 
-// Sentinels are the sentinels themselves.
+// Sentinels returns the sentinels.
 func (s *Sentinel) Sentinels() []*Server { return slices.Clone(s.sentinels) }
 
-// Servers are the servers that keep data, whatever their roles and whether they run.
+// Servers returns the servers with data, in any role, also stopped ones.
 func (s *Sentinel) Servers() []*Server { return slices.Clone(s.data) }
 
-// Master is the server that the sentinels, or the first of them that answers, hold to be the master
-// now. For a while after a master's end that is still the old one.
+// Master returns the master by the view of the first sentinel that replies. After a master has
+// died, that is still the old one for a time.
 func (s *Sentinel) Master(ctx context.Context) (*Server, error) {
 	var errs []error
 	for _, sentinel := range s.sentinels {
@@ -87,15 +86,15 @@ func (s *Sentinel) Master(ctx context.Context) (*Server, error) {
 				return server, nil
 			}
 		}
-		errs = append(errs, fmt.Errorf("the sentinel on %s names a master that is none of ours: %v", sentinel.Addr(),
+		errs = append(errs, fmt.Errorf("the sentinel on %s names an unknown master: %v", sentinel.Addr(),
 			addr))
 	}
 	return nil, errors.Join(errs...)
 }
 
-// AwaitHealthy waits until all sentinels see the same master up, with both replicas in step and the
-// other sentinels: so after a failover, once the old master runs again. With a server before 7.0
-// that may take half a minute.
+// AwaitHealthy waits until all sentinels see the same running master, both replicas in sync and the
+// other sentinels. After a failover this requires a restart of the old master, and with a server
+// before 7.0 half a minute.
 func (s *Sentinel) AwaitHealthy(ctx context.Context) error {
 	for {
 		err := s.agree(ctx)
@@ -108,7 +107,7 @@ func (s *Sentinel) AwaitHealthy(ctx context.Context) error {
 	}
 }
 
-// agree says what keeps the sentinels from watching one and the same healthy master.
+// agree returns an error unless all sentinels see the same healthy master.
 func (s *Sentinel) agree(ctx context.Context) error {
 	var first string
 	for _, sentinel := range s.sentinels {
@@ -126,7 +125,8 @@ func (s *Sentinel) agree(ctx context.Context) error {
 	return nil
 }
 
-// watches is the master's address in the eyes of one sentinel, or what is missing in them.
+// watches returns the master's address by the view of one sentinel, or an error that names what is
+// missing.
 func watches(ctx context.Context, sentinel *Server) (master string, err error) {
 	message, err := sentinel.Do(ctx, "SENTINEL", "MASTER", sentinelMaster)
 	if err != nil {
@@ -155,8 +155,8 @@ func watches(ctx context.Context, sentinel *Server) (master string, err error) {
 		if err != nil {
 			return "", err
 		}
-		inStep := fields["flags"] == "slave" && fields["master-link-status"] == "ok" && fields["master-port"] == seen["port"]
-		if !inStep {
+		inSync := fields["flags"] == "slave" && fields["master-link-status"] == "ok" && fields["master-port"] == seen["port"]
+		if !inSync {
 			return "", fmt.Errorf("the replica on %s is %q, its link is %q", fields["name"], fields["flags"],
 				fields["master-link-status"])
 		}
@@ -184,7 +184,7 @@ func startSentinel(ctx context.Context, dir string, args []string) (_ *Sentinel,
 	}
 	s.data = append(s.data, replicas...)
 
-	// A sentinel writes what it learns into its configuration file, so each needs its own.
+	// A sentinel writes its state into its configuration file, so each needs its own.
 	var lines strings.Builder
 	fmt.Fprintf(&lines, "sentinel monitor %s %s %d %d\n", sentinelMaster, host, master.Port(), sentinelQuorum)
 	fmt.Fprintf(&lines, "sentinel down-after-milliseconds %s %d\n", sentinelMaster, sentinelDownAfter)
@@ -197,8 +197,8 @@ func startSentinel(ctx context.Context, dir string, args []string) (_ *Sentinel,
 		return nil, err
 	}
 	for _, sentinel := range s.sentinels {
-		// An older server refuses it: it looks at roles every ten seconds, and waits eight before
-		// it corrects one.
+		// Older servers reject it: they look at roles every ten seconds, and wait eight before they
+		// correct one.
 		_, _ = sentinel.Do(ctx, "SENTINEL", "DEBUG", "INFO-PERIOD", "500", "PUBLISH-PERIOD", "500")
 	}
 	return s, s.AwaitHealthy(ctx)

@@ -1,13 +1,13 @@
-// Package servers starts real Redis servers for tests: one alone, a cluster, or a master under
+// Package servers starts real Redis servers for tests: a single one, a cluster, or a master under
 // sentinels.
 //
-// The servers are local processes on loopback, each on a free port, without persistence. The binary
-// is redis-server, or what the environment variable REDIS_SERVER names. A missing binary fails the
-// test: a suite that skips what it cannot start proves nothing.
+// The servers are local processes on loopback, each on a free port, without persistence. The
+// program is redis-server, or that of the environment variable REDIS_SERVER. Without the program
+// the test fails.
 //
-// Where the environment variable REDIS_CONTAINER names the program of package container, as make
-// test-docker does, each server runs in a container instead, from the image REDIS_IMAGE. A test
-// cannot see: addresses, process ids and folders are as those of a process.
+// If the environment variable REDIS_CONTAINER names the program of package container, as in make
+// test-docker, each server runs in a container of the image REDIS_IMAGE. Addresses, process ids and
+// folders are as those of a process.
 //
 // Single, NewCluster and NewSentinel belong to a test and end with it. OpenSingle and OpenCluster
 // are for TestMain and for programs, which call Close themselves.
@@ -26,8 +26,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// startTimeout bounds one start or restart in a test. A single server is up in well under a second;
-// a cluster on a busy machine with two cores needs up to ten.
+// startTimeout bounds a start or restart in a test. A single server needs less than a second; a
+// cluster on a busy machine up to ten.
 const startTimeout = 60 * time.Second
 
 // Server is one Redis server. Its methods are safe for concurrent use.
@@ -39,17 +39,16 @@ type Server struct {
 	args     []string // all but the port
 
 	mu       sync.Mutex
-	instance instance // never nil; after Kill the one that was killed
+	instance instance // never nil; after Kill the killed one
 }
 
-// Single starts one server for the test, with the given arguments of redis-server after the
-// defaults, which they override. The test fails where it cannot be started; the server ends with
-// the test.
+// Single starts a server for the test. args follow the default arguments of redis-server and
+// override them. The test fails if the server does not start; the server ends with the test.
 func Single(t testing.TB, args ...string) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	server, err := startServer(ctx, launcherAskedFor(), t.TempDir(), dataArgs(args))
+	server, err := startServer(ctx, launcherFromEnv(), t.TempDir(), dataArgs(args))
 	if err != nil {
 		t.Fatalf("servers: %v", err)
 	}
@@ -57,14 +56,13 @@ func Single(t testing.TB, args ...string) *Server {
 	return server
 }
 
-// OpenSingle is Single without a test: the caller must Close the server. ctx bounds the start
-// alone.
+// OpenSingle is Single without a test: the caller must Close the server. ctx bounds the start.
 func OpenSingle(ctx context.Context, args ...string) (*Server, error) {
 	dir, err := os.MkdirTemp("", "redis-")
 	if err != nil {
 		return nil, err
 	}
-	server, err := startServer(ctx, launcherAskedFor(), dir, dataArgs(args))
+	server, err := startServer(ctx, launcherFromEnv(), dir, dataArgs(args))
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -72,22 +70,22 @@ func OpenSingle(ctx context.Context, args ...string) (*Server, error) {
 	return server, nil
 }
 
-// Addr is the server's address, host:port.
+// Addr returns the server's address, host:port.
 func (s *Server) Addr() string { return net.JoinHostPort(host, strconv.Itoa(s.port)) }
 
-// Port is the server's port. It stays the same over Restart.
+// Port returns the server's port. Restart keeps it.
 func (s *Server) Port() int { return s.port }
 
-// Dir is the server's working directory.
+// Dir returns the server's working directory.
 func (s *Server) Dir() string { return s.dir }
 
-// PID is the id of the server's process, or of the last one where it was killed.
+// PID returns the process id of the server, also of a killed one.
 func (s *Server) PID() int { return s.current().pid() }
 
-// Log is the end of what the server wrote since its last start.
+// Log returns the end of the server's output since its last start.
 func (s *Server) Log() string { return s.current().log() }
 
-// Running reports whether the server's process exists; a paused one does.
+// Running reports whether the server's process exists, also if it is paused.
 func (s *Server) Running() bool {
 	select {
 	case <-s.current().exited():
@@ -97,19 +95,18 @@ func (s *Server) Running() bool {
 	}
 }
 
-// Pause stops the server as a hung host would look: connections stay open and nothing answers,
-// until Resume.
+// Pause stops the server like a hung host: connections stay open and no reply comes, until Resume.
 func (s *Server) Pause() error { return s.current().pause() }
 
-// Resume lets a paused server go on.
+// Resume continues a paused server.
 func (s *Server) Resume() error { return s.current().resume() }
 
-// Kill ends the server as a crash would, and returns when it has gone. Killing it again does
-// nothing.
+// Kill ends the server as a crash does, and returns when it has ended. It has no effect on an ended
+// server.
 func (s *Server) Kill() error { return s.current().kill() }
 
-// Restart kills the server if it runs, and starts it again on the same port in the same directory.
-// Data is lost unless the server's arguments say otherwise. It returns once the server answers.
+// Restart kills the server if it runs, and starts it on the same port in the same directory. Data
+// is lost unless the server's arguments keep it. Restart returns when the server replies.
 func (s *Server) Restart() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -124,10 +121,10 @@ func (s *Server) Restart() error {
 		return err
 	}
 	s.instance = started
-	return awaitAnswer(ctx, s.port, started)
+	return awaitReply(ctx, s.port, started)
 }
 
-// Close kills the server and, where OpenSingle made the directory, removes it.
+// Close kills the server and removes a directory that OpenSingle created.
 func (s *Server) Close() error {
 	err := s.Kill()
 	if s.ownsDir {
@@ -136,8 +133,8 @@ func (s *Server) Close() error {
 	return err
 }
 
-// Do runs one command on this server and returns its answer, over a connection of its own. A server
-// that does not answer within a few seconds is an error, also where ctx has no deadline.
+// Do runs a command on this server over a new connection, and returns its reply. It fails after a
+// few seconds without a reply, also if ctx has no deadline.
 func (s *Server) Do(ctx context.Context, args ...string) (rueidis.RedisMessage, error) {
 	return ask(ctx, s.Addr(), args...)
 }
@@ -148,7 +145,7 @@ func (s *Server) current() instance {
 	return s.instance
 }
 
-// ask runs one command on the server at addr over a connection of its own.
+// ask runs a command on the server at addr over a new connection.
 func ask(ctx context.Context, addr string, args ...string) (rueidis.RedisMessage, error) {
 	const answerTimeout = 3 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
@@ -169,7 +166,7 @@ func ask(ctx context.Context, addr string, args ...string) (rueidis.RedisMessage
 	return client.Do(ctx, client.B().Arbitrary(args...).Build()).ToMessage()
 }
 
-// askText is ask for a command that answers a text.
+// askText is ask for a command that replies a string.
 func askText(ctx context.Context, addr string, args ...string) (string, error) {
 	message, err := ask(ctx, addr, args...)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSingle_PauseRestartKill_WorksOn(t *testing.T) {
+func TestSingle_PauseRestartKill_Continues(t *testing.T) {
 	s := Single(t, "--maxmemory", "100mb")
 	require.Equal(t, "OK", s.Text(t, "SET", "k", "v"))
 	_, err := s.Do(t.Context(), "CONFIG", "GET", "save")
@@ -78,7 +78,7 @@ func TestOpenSingle_InvalidArgument_ShowsTheLog(t *testing.T) {
 	require.ErrorContains(t, err, "no-such-option")
 }
 
-func TestOpenSingle_NoServer_SaysWhatToInstall(t *testing.T) {
+func TestOpenSingle_NoServer_NamesThePackage(t *testing.T) {
 	t.Setenv("REDIS_CONTAINER", "")
 	t.Setenv("REDIS_SERVER", "no-such-redis-server")
 	_, err := OpenSingle(t.Context())
@@ -88,7 +88,7 @@ func TestOpenSingle_NoServer_SaysWhatToInstall(t *testing.T) {
 // A port that was free when it was chosen and taken when it was bound is given up for another one.
 func TestStartServer_PortTaken_UsesAnother(t *testing.T) {
 	taken := Single(t)
-	l := &unlucky{launcher: launcherAskedFor(), taken: taken.Port()}
+	l := &unlucky{launcher: launcherFromEnv(), taken: taken.Port()}
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	s, err := startServer(ctx, l, t.TempDir(), nil)

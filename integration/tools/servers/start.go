@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// dataArgs are the arguments of a server that keeps data, in memory alone.
+// dataArgs returns the arguments of a server with data, only in memory.
 func dataArgs(args []string) []string {
 	return append([]string{"--save", "", "--appendonly", "no"}, args...)
 }
 
 var errPortTaken = errors.New("the port is taken")
 
-// startServer starts a server on a free port. Whether a port is free is known only once the server
-// has bound it, so a port that another process took in between is given up for another one.
+// startServer starts a server on a free port. If another process takes the port first, it tries
+// another port.
 func startServer(ctx context.Context, l launcher, dir string, args []string) (*Server, error) {
 	const tries = 20
 	var err error
@@ -35,7 +35,7 @@ func startServer(ctx context.Context, l launcher, dir string, args []string) (*S
 		if started, err = l.launch(dir, port, args); err != nil {
 			return nil, err
 		}
-		if err = awaitAnswer(ctx, port, started); err == nil {
+		if err = awaitReply(ctx, port, started); err == nil {
 			return &Server{launcher: l, dir: dir, port: port, args: args, instance: started}, nil
 		}
 		err = errors.Join(err, started.kill())
@@ -46,9 +46,8 @@ func startServer(ctx context.Context, l launcher, dir string, args []string) (*S
 	return nil, err
 }
 
-// freePort finds a port that is free now, and whose cluster bus port (10000 above) is free too.
-// Both lie below the range from which systems take the ports of outgoing connections, so only
-// another server can take them.
+// freePort returns a free port whose cluster bus port (10000 above) is also free. Both are below
+// the range of outgoing connections, so only another server can take them.
 func freePort() (int, error) {
 	const low, high, tries = 11000, 22000, 200
 	for range tries {
@@ -68,9 +67,9 @@ func canListen(port int) bool {
 	return listener.Close() == nil
 }
 
-// awaitAnswer waits until the started server answers. Its process id shows that it is this server
-// and not another one on the same port.
-func awaitAnswer(ctx context.Context, port int, started instance) error {
+// awaitReply waits until the started server replies. Its process id distinguishes it from another
+// server on the port.
+func awaitReply(ctx context.Context, port int, started instance) error {
 	addr := net.JoinHostPort(host, strconv.Itoa(port))
 	want := "process_id:" + strconv.Itoa(started.pid()) + "\r\n"
 	for {
@@ -100,8 +99,8 @@ func awaitAnswer(ctx context.Context, port int, started instance) error {
 	}
 }
 
-// startAll starts n servers at once, each in its own folder under dir. Where one fails, all that
-// started are killed. args gives a server's arguments and may prepare its folder.
+// startAll starts n servers at once, each in its own folder in dir. If one fails, it kills the
+// others. args returns a server's arguments and may prepare its folder.
 func startAll(ctx context.Context, dir string, n int, args func(own string) ([]string, error)) ([]*Server, error) {
 	started := make([]*Server, n)
 	errs := make([]error, n)
@@ -118,7 +117,7 @@ func startAll(ctx context.Context, dir string, n int, args func(own string) ([]s
 				errs[i] = err
 				return
 			}
-			started[i], errs[i] = startServer(ctx, launcherAskedFor(), own, ownArgs)
+			started[i], errs[i] = startServer(ctx, launcherFromEnv(), own, ownArgs)
 		})
 	}
 	wg.Wait()
@@ -142,7 +141,7 @@ func closeAll(servers []*Server) error {
 	return errors.Join(errs...)
 }
 
-// closeAndReport ends the servers of a test, and shows their logs where it has failed.
+// closeAndReport ends the servers of a test, and logs their output if it failed.
 func closeAndReport(t testing.TB, servers ...*Server) {
 	if t.Failed() {
 		for _, server := range servers {
@@ -154,7 +153,7 @@ func closeAndReport(t testing.TB, servers ...*Server) {
 	}
 }
 
-// pause waits a moment before something is looked at again; false once ctx has ended.
+// pause waits before a retry. It returns false if ctx has ended.
 func pause(ctx context.Context) bool {
 	timer := time.NewTimer(20 * time.Millisecond)
 	defer timer.Stop()

@@ -1,17 +1,17 @@
 package servers
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
 )
 
-// Version is which server it is: a release of Redis, or of Valkey, which also reports which
-// release of Redis it goes by.
+// Version is a release of Redis or of Valkey. Valkey also reports the release of Redis that it is
+// compatible with.
 type Version struct {
 	server  string
 	release release // of Redis
@@ -19,8 +19,7 @@ type Version struct {
 
 type release [3]int
 
-// Feature is something that not all servers have which we claim to work with, and a limiter cannot
-// do without in some call.
+// Feature is a feature that some call of a limiter needs and some supported servers lack.
 type Feature struct {
 	name  string
 	since release
@@ -33,13 +32,14 @@ var (
 	ExpireTime      = Feature{"PEXPIRETIME", release{7, 0, 0}}
 )
 
-// VersionOf asks the server of a client, any node of a cluster.
-func VersionOf(ctx context.Context, client rueidis.Client) (Version, error) {
-	info, err := client.Do(ctx, client.B().Info().Section("server").Build()).ToString()
-	if err != nil {
-		return Version{}, err
-	}
-	return parseVersion(info)
+// VersionOf returns the version of the server of a client, or of any node of a cluster.
+func VersionOf(t testing.TB, client rueidis.Client) Version {
+	t.Helper()
+	info, err := client.Do(t.Context(), client.B().Info().Section("server").Build()).ToString()
+	require.NoError(t, err)
+	version, err := parseVersion(info)
+	require.NoError(t, err)
+	return version
 }
 
 func (v Version) String() string { return v.server }
@@ -47,8 +47,8 @@ func (v Version) String() string { return v.server }
 // Has reports whether the server has a feature.
 func (v Version) Has(f Feature) bool { return slices.Compare(v.release[:], f.since[:]) >= 0 }
 
-// Lacks reports whether the server lacks the feature, and logs it if so: the test then checks
-// something else than its subject.
+// Lacks reports whether the server lacks the feature, and logs it if so. The test then checks the
+// error of the call.
 func (v Version) Lacks(t testing.TB, f Feature) bool {
 	t.Helper()
 	if v.Has(f) {

@@ -3,7 +3,6 @@ package servers
 import (
 	"testing"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 )
 
@@ -30,14 +29,10 @@ func TestParseVersion(t *testing.T) {
 	require.Error(t, err)
 }
 
-// What a server is said to lack it refuses, and the rest it has.
+// The server rejects exactly the commands of features that Lacks reports.
 func TestLacks_RunningServer_RejectsTheCommand(t *testing.T) {
 	s := Single(t)
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}, ForceSingleClient: true})
-	require.NoError(t, err)
-	defer client.Close()
-	v, err := VersionOf(t.Context(), client)
-	require.NoError(t, err)
+	v := VersionOf(t, s.Client(t))
 	for f, command := range map[Feature][]string{
 		CopyCommand:     {"COPY", "from", "to"},
 		ExpireCondition: {"PEXPIRE", "key", "1000", "NX"},

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// Differences returns what differs between two states, a line each. Scores and times to live may
-// differ by slack, since two calls are never made at the same time. The random bytes of grants and
-// their number do not count.
+// Differences returns the differences between two states, a line each. Scores and TTLs may differ
+// by slack, since two calls are never simultaneous. The random bytes of grants do not count.
 func Differences(a, b State, slack time.Duration) []string {
 	var all []string
 	differ := func(what string, a, b any) { all = append(all, fmt.Sprintf("%s: %v, and %v", what, a, b)) }
@@ -57,7 +56,7 @@ func text(value *string) string {
 	return *value
 }
 
-// closeTo compares two moments or times to live. Those below zero are words and not times.
+// closeTo compares two times or TTLs. Negative TTLs have other meanings.
 func closeTo(a, b int64, slack time.Duration) bool {
 	if a < 0 || b < 0 {
 		return a == b

@@ -1,6 +1,6 @@
-// Package state reads what Redis holds of a rate limiter: the five keys that one client of it can
-// name, as they are and not as some library sees them. Tests compare what two clients left behind,
-// and make time pass for a limiter without waiting for it.
+// Package state reads the state of a rate limiter in Redis: the five keys of one client,
+// independent of any library. Tests compare the states of two clients, and advance the time of a
+// limiter without waiting.
 package state
 
 import (
@@ -30,8 +30,7 @@ const (
 	ClientPermits
 )
 
-// KeysOf gives the keys of the limiter of a name for the client of an id. They are written down
-// here once more, rather than asked of the library under test.
+// KeysOf returns the keys of a limiter for a client, independent of the library under test.
 func KeysOf(name, id string) Keys {
 	prefix := name
 	if !strings.Contains(name, "{") {
@@ -40,16 +39,16 @@ func KeysOf(name, id string) Keys {
 	return Keys{name, prefix + ":value", prefix + ":value:" + id, prefix + ":permits", prefix + ":permits:" + id}
 }
 
-// What TTL holds where there is no time to live, as PTTL replies it.
+// The TTLs of keys that have none, as PTTL replies them.
 const (
 	Forever = -1 // the key never expires
 	NoKey   = -2
 )
 
-// State is what the five keys hold. The zero value of a part means that its key does not exist, but
-// for TTLs, which are NoKey then.
+// State is the contents of the five keys. A part is zero if its key does not exist, except for
+// TTLs, which are NoKey.
 type State struct {
-	Config    map[string]string // nil where there is no hash
+	Config    map[string]string // nil without a hash
 	ConfigTTL int64             // milliseconds, Forever or NoKey
 	Overall   Pair
 	Client    Pair
@@ -58,7 +57,7 @@ type State struct {
 
 // Pair is the state that one count of permits has.
 type Pair struct {
-	Value     *string // nil where there is none
+	Value     *string // nil without one
 	ValueTTL  int64
 	Grants    []Grant // in the order of the set: by score, then by bytes
 	GrantsTTL int64
@@ -70,10 +69,10 @@ type Grant struct {
 	Member  string
 	Layout  Layout
 	Random  int   // the length of the random part
-	Permits int64 // what the last four bytes say, -1 where there are less
+	Permits int64 // the last four bytes, -1 if there are fewer
 }
 
-// Layout is the way in which a member is written. All end in the permits, 4 bytes little-endian.
+// Layout is the format of a member. All formats end with the permits, 4 bytes little-endian.
 type Layout string
 
 // The layouts, oldest first.
@@ -84,7 +83,7 @@ const (
 	NoLayout    Layout = ""     // none of them
 )
 
-// Decode takes a member of a permits set apart.
+// Decode decodes a member of a permits set.
 func Decode(member string) Grant {
 	const count, long = 4, 8
 	g := Grant{Member: member, Permits: -1}
@@ -158,7 +157,7 @@ func readPair(replies []rueidis.RedisResult) (Pair, error) {
 	return p, err
 }
 
-// Count is what the value says, and whether there is a value that is a number.
+// Count returns the value, and whether it is a number.
 func (p Pair) Count() (int64, bool) {
 	if p.Value == nil {
 		return 0, false
@@ -167,8 +166,7 @@ func (p Pair) Count() (int64, bool) {
 	return n, err == nil
 }
 
-// Taken is how many permits the grants that were made after a moment hold, and Left how many those
-// made until then.
+// Taken returns the permits of the grants after a time, and those of the others.
 func (p Pair) Taken(after int64) (taken, left int64) {
 	for _, g := range p.Grants {
 		if g.Score > after {
@@ -183,11 +181,10 @@ func (p Pair) Taken(after int64) (taken, left int64) {
 // fieldOrder is the order in which fields are printed; others follow by name.
 var fieldOrder = []string{"rate", "interval", "type", "keepAliveTime"}
 
-// grain is what times are rounded to when they are printed: a test takes less, and makes time pass
-// in multiples of it.
+// grain is the unit of printed times: a test takes less, and advances the time by multiples of it.
 const grain = 5 * time.Minute
 
-// String prints the state in one line, keys that do not exist left out: fields, values, and each
+// String returns the state in one line, without keys that do not exist: fields, values, and each
 // grant as permits@age. Ages and times to live are rounded to 5 minutes.
 func (s State) String() string {
 	var parts []string

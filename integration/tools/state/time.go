@@ -9,8 +9,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// age makes all grants older and all times to live shorter. A key whose time is up is deleted, as
-// it would have been.
+// age makes all grants older and all TTLs shorter. It deletes a key whose TTL ends.
 var age = rueidis.NewLuaScript(`
 for i, key in ipairs(KEYS) do
   if i > 3 then
@@ -26,8 +25,7 @@ for i, key in ipairs(KEYS) do
 end
 return 1`)
 
-// Age lets time pass for a limiter: afterwards its keys are as they would be had they been left
-// alone for d.
+// Age advances the time of a limiter by d.
 func Age(ctx context.Context, client rueidis.Client, k Keys, d time.Duration) error {
 	return age.Exec(ctx, client, k[:], []string{strconv.FormatInt(d.Milliseconds(), 10)}).Error()
 }
@@ -58,8 +56,8 @@ func Rewrite(ctx context.Context, client rueidis.Client, k Keys) error {
 	return nil
 }
 
-// copied makes each key of the second half what one of the first half is, times to live included.
-// COPY came with Redis 6.2.
+// copied copies the keys of the first half to those of the second half, with their TTLs. COPY came
+// with Redis 6.2.
 var copied = rueidis.NewLuaScript(`
 local half = #KEYS / 2
 for i = 1, half do
@@ -73,7 +71,7 @@ for i = 1, half do
 end
 return 1`)
 
-// Copy replaces all that a limiter is by what another one is.
+// Copy replaces a limiter by another one.
 func Copy(ctx context.Context, client rueidis.Client, from, to Keys) error {
 	return copied.Exec(ctx, client, append(from[:], to[:]...), nil).Error()
 }

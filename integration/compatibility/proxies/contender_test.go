@@ -28,23 +28,23 @@ const (
 	conns   = 4
 )
 
-// ask is how a request gets to a service.
-type ask func(context.Context, *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error)
+// call sends a request to a service.
+type call func(context.Context, *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error)
 
-// side is a service under load.
-type side struct {
+// contender is a service under load.
+type contender struct {
 	name  string
-	pid   int                         // of its process, 0 where it is this one's
-	ends  func(context.Context) error // of its turn, so that what it leaves behind is not done in another's; nil for nothing
-	asks  []ask
+	pid   int                         // of its process, 0 for this one
+	ends  func(context.Context) error // completes pending work at the end of a turn; may be nil
+	calls []call
 	rates []float64
 	p99s  []time.Duration
-	cpu   []time.Duration // of all processes, Redis too, a decision: it bounds the rate if others use the machine
+	cpu   []time.Duration // of all processes with Redis, per decision
 }
 
-// newProcess is a service that a program is, asked over loopback. Its arguments and environment
-// have PORT for its port.
-func newProcess(b *testing.B, name string, env []string, program string, args ...string) *side {
+// newProcess starts a program as a service on loopback. PORT in its arguments and environment is
+// its port.
+func newProcess(b *testing.B, name string, env []string, program string, args ...string) *contender {
 	l, port := listen(b)
 	require.NoError(b, l.Close())
 	with := func(texts []string) (all []string) {
@@ -67,14 +67,14 @@ func newProcess(b *testing.B, name string, env []string, program string, args ..
 			b.Logf("%s says:\n%s", name, log.String())
 		}
 	})
-	s := &side{name: name, pid: cmd.Process.Pid}
+	s := &contender{name: name, pid: cmd.Process.Pid}
 	for range conns {
 		conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", port),
 			grpc.WithTransportCredentials(insecure.NewCredentials()))
 		require.NoError(b, err)
 		b.Cleanup(func() { conn.Close() })
 		client := ratelimit.NewRateLimitServiceClient(conn)
-		s.asks = append(s.asks, func(ctx context.Context, r *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse,
+		s.calls = append(s.calls, func(ctx context.Context, r *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse,
 			error) {
 			return client.ShouldRateLimit(ctx, r)
 		})
@@ -92,8 +92,8 @@ func request(key int) *ratelimit.RateLimitRequest {
 	}}
 }
 
-// used is the processor's time that this process, the side's and Redis have used so far.
-func (s *side) used(b *testing.B, redis rueidis.Client) (total time.Duration) {
+// used returns the CPU time of this process, the contender's process and Redis.
+func (s *contender) used(b *testing.B, redis rueidis.Client) (total time.Duration) {
 	var own syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &own))
 	total = time.Duration(own.Utime.Nano() + own.Stime.Nano())
@@ -120,9 +120,9 @@ func (s *side) used(b *testing.B, redis rueidis.Client) (total time.Duration) {
 	return total
 }
 
-// load asks for a while, on all streams at once, and notes how many answers there were a second,
-// and how long all but a hundredth took at most.
-func (s *side) load(b *testing.B, redis rueidis.Client, keys int, d time.Duration) {
+// load sends requests for a time, on all streams, and records the replies per second and the 99th
+// percentile of their delays.
+func (s *contender) load(b *testing.B, redis rueidis.Client, keys int, d time.Duration) {
 	took := make([][]time.Duration, streams)
 	before := s.used(b, redis)
 	end := time.Now().Add(d)
@@ -130,9 +130,9 @@ func (s *side) load(b *testing.B, redis rueidis.Client, keys int, d time.Duratio
 	for i := range streams {
 		all.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(i), 1))
-			ask := s.asks[i%len(s.asks)]
+			call := s.calls[i%len(s.calls)]
 			for now := time.Now(); now.Before(end); {
-				answer, err := ask(b.Context(), request(random.IntN(keys)))
+				answer, err := call(b.Context(), request(random.IntN(keys)))
 				if err != nil || answer.GetOverallCode() != ratelimit.RateLimitResponse_OK {
 					b.Errorf("%s: %v %v, want it granted", s.name, answer, err)
 					return
@@ -154,11 +154,11 @@ func (s *side) load(b *testing.B, redis rueidis.Client, keys int, d time.Duratio
 	}
 }
 
-// report prints each side's medians, and how it is beside the first: of ratios, and of what it is
-// behind at the 99th percentile, within a round.
-func report(b *testing.B, sides []*side) {
-	first := sides[0]
-	for _, s := range sides {
+// report reports each contender's medians, and its ratios and 99th percentiles relative to the
+// first one in the same round.
+func report(b *testing.B, contenders []*contender) {
+	first := contenders[0]
+	for _, s := range contenders {
 		b.ReportMetric(median(s.rates), s.name+"/s")
 		b.ReportMetric(float64(median(s.p99s).Microseconds()), s.name+"-p99-us")
 		b.ReportMetric(float64(median(s.cpu).Nanoseconds())/1000, s.name+"-cpu-us")

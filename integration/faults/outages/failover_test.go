@@ -1,0 +1,101 @@
+package outages
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+)
+
+// The limiter's master is killed, and the cluster makes its replica the new one. Redis replicates
+// after its reply, so the replica may lack the master's last grants. The limiter loses these grants
+// and nothing else.
+func TestOutage_MasterKilled_BoundsTheLoss(t *testing.T) {
+	cluster := servers.NewCluster(t)
+	slot, master, replica := limiterSlot(t, cluster)
+	load := Start(t, "kill -9 of the master", OnCluster(cluster))
+
+	load.Run(time.Second)
+	load.Break()
+	require.NoError(t, master.Kill())
+	load.MayLose(NewestGrant(t, replica, Name), time.Now())
+	cluster.AwaitMaster(t, slot, replica)
+	outcome := load.Recover()
+	outcome.Require(outcome.mostOfLostMaster())
+}
+
+// mostOfLostMaster returns how many calls may fail while a cluster elects another master: those
+// under way, and all that arrive until then.
+func (o *Outcome) mostOfLostMaster() Most {
+	return Most{
+		cut: o.onceEach(), dead: o.onceEach(), deadline: o.oftenBy(within), refused: o.oftenBy(pause),
+		noNode:        o.oftenBy(pause),
+		"CLUSTERDOWN": o.oftenBy(pause), "READONLY": o.oftenBy(pause),
+	}
+}
+
+// The replica has received nothing for a third of the interval when its master is killed, as on a
+// broken link. An operator makes it the master at once. All grants of the old master in that time
+// are lost. A window may hold as many permits above the rate, and no more.
+func TestOutage_ReplicaBehind_BoundsTheLoss(t *testing.T) {
+	cluster := servers.NewCluster(t)
+	slot, master, replica := limiterSlot(t, cluster)
+	load := Start(t, "kill -9 of the master, takeover by a replica 300 ms behind", OnCluster(cluster))
+
+	load.Run(time.Second)
+	// A master without a password rejects a replica that sends one, so the link stays broken.
+	command(t, replica, "CONFIG", "SET", "masterauth", "wrong")
+	command(t, replica, "CLIENT", "KILL", "TYPE", "master")
+	load.Run(300 * time.Millisecond)
+	load.Break()
+	require.NoError(t, master.Kill())
+	load.MayLose(NewestGrant(t, replica, Name), time.Now())
+	command(t, replica, "CLUSTER", "FAILOVER", "TAKEOVER")
+	cluster.AwaitMaster(t, slot, replica)
+	outcome := load.Recover()
+	outcome.Require(outcome.mostOfLostMaster())
+	require.Positive(t, outcome.lost, "nothing was lost")
+}
+
+// An operator makes the replica of the limiter's master the new master. The old one stops and hands
+// over all its data before the new one serves: nothing is lost, and no window exceeds the rate.
+func TestOutage_ManualFailover_NoPermitIsLost(t *testing.T) {
+	cluster := servers.NewCluster(t)
+	slot, _, replica := limiterSlot(t, cluster)
+	load := Start(t, "CLUSTER FAILOVER", OnCluster(cluster))
+
+	load.Run(time.Second)
+	load.Break()
+	command(t, replica, "CLUSTER", "FAILOVER")
+	cluster.AwaitMaster(t, slot, replica)
+	outcome := load.Recover()
+	outcome.Require(Most{"CLUSTERDOWN": outcome.once(), "READONLY": outcome.once(), cut: outcome.onceEach(),
+		deadline: outcome.once()})
+}
+
+// The master is killed, and the sentinels make one of its two replicas the new one. As in a
+// cluster, the limiter may lose the master's last grants: at most those that the replica furthest
+// behind lacks.
+func TestOutage_SentinelMasterKilled_BoundsTheLoss(t *testing.T) {
+	sentinel := servers.NewSentinel(t)
+	load := Start(t, "kill -9 of the master under sentinels", OnSentinel(sentinel))
+
+	load.Run(time.Second)
+	master, err := sentinel.Master(t.Context())
+	require.NoError(t, err)
+	load.Break()
+	require.NoError(t, master.Kill())
+	var known []time.Time
+	for _, server := range sentinel.Servers() {
+		if server != master {
+			known = append(known, NewestGrant(t, server, Name))
+		}
+	}
+	load.MayLose(slices.MinFunc(known, time.Time.Compare), time.Now())
+	sentinel.AwaitOtherMaster(t, master)
+	outcome := load.Recover()
+	outcome.Require(Most{"READONLY": outcome.oftenBy(pause), refused: outcome.oftenBy(pause), cut: outcome.onceEach()})
+}

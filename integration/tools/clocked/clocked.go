@@ -1,0 +1,31 @@
+// Package clocked starts a server with a Client on a settable clock. The clock of the server itself
+// runs on: tests have intervals of minutes, so that it does not matter.
+package clocked
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+)
+
+// Server is a server and a Client whose clock shows Now.
+type Server struct {
+	Redis  rueidis.Client
+	Client *rratelimiter.Client
+	Now    time.Time
+}
+
+// Start starts a server, which ends with the test.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{Redis: servers.Single(t).Client(t), Now: time.UnixMicro(1_763_740_123_456_789)}
+	s.Client = rratelimiter.New(s.Redis, rratelimiter.WithClock(s.Clock))
+	return s
+}
+
+// Clock returns Now.
+func (s *Server) Clock() time.Time { return s.Now }
