@@ -38,10 +38,10 @@ func Example() {
 	}
 	client := rratelimiter.New(redis, rratelimiter.WithObserver(telemetry.Observer()))
 	perClient := httplimit.Each(client, "web", httplimit.ByIP(), limit.FixedWindow{Permits: 2, Interval: time.Hour})
-	middleware := telemetry.Middleware("http")
+	metrics := telemetry.Middleware("http")
 	limited := httplimit.Middleware(perClient,
-		httplimit.Report(middleware.HTTP),
-		httplimit.OnRedisChange(middleware.RedisChange),
+		httplimit.Report(metrics.HTTP),
+		httplimit.OnRedisChange(metrics.RedisChange),
 		unhurried)
 	mux := http.NewServeMux()
 	mux.Handle("GET /hello", limited(hello))
@@ -238,11 +238,11 @@ func ExampleMiddleware_HTTP() {
 	if err != nil {
 		panic(err)
 	}
-	middleware := telemetry.Middleware("http")
+	metrics := telemetry.Middleware("http")
 	limited := httplimit.Middleware(httplimit.All(down{}),
-		httplimit.OnFailure(httplimit.Open), httplimit.Report(middleware.HTTP))
+		httplimit.OnFailure(httplimit.Open), httplimit.Report(metrics.HTTP))
 	get(limited(hello), "/")
-	get(httplimit.Middleware(httplimit.All(down{}), httplimit.Report(middleware.HTTP))(hello), "/")
+	get(httplimit.Middleware(httplimit.All(down{}), httplimit.Report(metrics.HTTP))(hello), "/")
 	provider.print("rratelimiter.middleware.requests")
 	// Output:
 	// error.type=_OTHER,middleware=http,result=failed_closed 1
@@ -255,9 +255,9 @@ func ExampleMiddleware_RedisChange() {
 	if err != nil {
 		panic(err)
 	}
-	middleware := telemetry.Middleware("http")
+	metrics := telemetry.Middleware("http")
 	provider.print("rratelimiter.fallback.active")
-	get(httplimit.Middleware(httplimit.All(down{}), httplimit.OnRedisChange(middleware.RedisChange))(hello), "/")
+	get(httplimit.Middleware(httplimit.All(down{}), httplimit.OnRedisChange(metrics.RedisChange))(hello), "/")
 	provider.print("rratelimiter.fallback.active")
 	// Output:
 	// middleware=http 0
