@@ -41,31 +41,29 @@ func TestAnswer_SeveralRequests_EachHasItsOwn(t *testing.T) {
 			[]Decision{denied(0, 2*second), denied(0, 3*second)}},
 		"above the rate": {5, nil, []int64{11, 5}, "xg", []Decision{{}, granted(5)}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				l := New(b.Conn).Limiter("a")
-				ba := new(engine.Batch)
-				for _, permits := range test.wants {
-					ba.Requests = append(ba.Requests, &engine.Request{Permits: permits})
+		runWithRedis(t, name, func(b *fixture) {
+			l := New(b.Conn).Limiter("a")
+			ba := new(engine.Batch)
+			for _, permits := range test.wants {
+				ba.Requests = append(ba.Requests, &engine.Request{Permits: permits})
+			}
+			script := "return {0, " + decimal(test.free) + ", 10, 10000, 4000, 7, '" + test.marks + "', ''"
+			for _, r := range test.reply {
+				script += ", " + decimal(r.after.Milliseconds()) + ", " + decimal(r.permits)
+			}
+			reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script(script+"}").Numkeys(0).Build()).ToArray()
+			require.NoError(b, err)
+			require.NoError(b, l.wire.answer(ba, reply))
+			for i, r := range ba.Requests {
+				if test.want[i] == (Decision{}) {
+					assert.ErrorIs(b, r.Err, ErrPermitsExceedRate)
+					assert.Zero(b, r.Answer)
+					continue
 				}
-				script := "return {0, " + decimal(test.free) + ", 10, 10000, 4000, 7, '" + test.marks + "', ''"
-				for _, r := range test.reply {
-					script += ", " + decimal(r.after.Milliseconds()) + ", " + decimal(r.permits)
-				}
-				reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script(script+"}").Numkeys(0).Build()).ToArray()
-				require.NoError(b, err)
-				require.NoError(b, l.wire.answer(ba, reply))
-				for i, r := range ba.Requests {
-					if test.want[i] == (Decision{}) {
-						assert.ErrorIs(b, r.Err, ErrPermitsExceedRate)
-						assert.Zero(b, r.Answer)
-						continue
-					}
-					test.want[i].Limit, test.want[i].ResetAfter = 10, 4*second
-					assert.Equal(b, test.want[i], Decision(r.Answer), "request %d", i)
-				}
-				assert.Equal(b, 10*second, ba.Forecast.(*forecast).interval)
-			})
+				test.want[i].Limit, test.want[i].ResetAfter = 10, 4*second
+				assert.Equal(b, test.want[i], Decision(r.Answer), "request %d", i)
+			}
+			assert.Equal(b, 10*second, ba.Forecast.(*forecast).interval)
 		})
 	}
 }
