@@ -25,32 +25,30 @@ func (b *fixture) leased(c *Client, permits int64, d time.Duration) (member stri
 // used return when its lease ends, whatever this process releases.
 func TestRelease_LeasesOfOthers_AreReleasedLast(t *testing.T) {
 	for name, ownLease := range map[string]bool{"a plain grant": false, "a lease of its own": true} {
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				l := b.limiter(Rate{Permits: 100, Interval: time.Hour})
-				b.Take(l, 1)
-				other := New(b.Conn)
-				lease := b.leased(other, 20, second/2)
-				if ownLease {
-					b.leased(l.wire.client, 30, second)
-				} else {
-					b.Take(l, 30)
-				}
-				require.NoError(b, l.Release(b.Context(), 31))
-				b.Free(l, 80)
-				score, err := b.Redis.ZScore("{limiter}:permits", lease)
-				require.NoError(b, err, "the other process's lease is there")
-				require.NotZero(b, score)
-				require.NoError(b, other.Limiter("limiter").wire.refund(b.Context(), 20, lease[:17], 20))
-				b.Free(l, 100)
+		runWithRedis(t, name, func(b *fixture) {
+			l := b.limiter(Rate{Permits: 100, Interval: time.Hour})
+			b.Take(l, 1)
+			other := New(b.Conn)
+			lease := b.leased(other, 20, second/2)
+			if ownLease {
+				b.leased(l.wire.client, 30, second)
+			} else {
+				b.Take(l, 30)
+			}
+			require.NoError(b, l.Release(b.Context(), 31))
+			b.Free(l, 80)
+			score, err := b.Redis.ZScore("{limiter}:permits", lease)
+			require.NoError(b, err, "the other process's lease is there")
+			require.NotZero(b, score)
+			require.NoError(b, other.Limiter("limiter").wire.refund(b.Context(), 20, lease[:17], 20))
+			b.Free(l, 100)
 
-				lease = b.leased(other, 20, second/2)
-				b.Take(l, 1)
-				require.NoError(b, l.Release(b.Context(), 5))
-				b.Free(l, 84)
-				require.NoError(b, other.Limiter("limiter").wire.refund(b.Context(), 20, lease[:17], 20))
-				b.Free(l, 100)
-			})
+			lease = b.leased(other, 20, second/2)
+			b.Take(l, 1)
+			require.NoError(b, l.Release(b.Context(), 5))
+			b.Free(l, 84)
+			require.NoError(b, other.Limiter("limiter").wire.refund(b.Context(), 20, lease[:17], 20))
+			b.Free(l, 100)
 		})
 	}
 }
@@ -173,32 +171,30 @@ func TestRefund_ReleaseCutTheGrant_RefundsTheRest(t *testing.T) {
 func TestRefund_CommandIsNotPermitted_FreesNothing(t *testing.T) {
 	for _, command := range []string{"HMGET", "GET", "PTTL", "ZRANGE", "ZSCORE", "SET", "ZADD", "ZREM", "ZCOUNT",
 		"ZCARD", "ZREMRANGEBYRANK", "PERSIST"} {
-		t.Run(command, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				l := b.limiter(Rate{Permits: 10, Interval: second})
-				b.granted(l, "a", 2)
-				pass(second / 2)
-				b.granted(l, "b", 5)
-				pass(second / 2)
-				if command == "PERSIST" { // it removes the TTL of another program
-					b.Redis.SetTTL("{limiter}:permits", time.Hour)
-				}
-				refused := b.Reply(command, "", func(peer *server.Peer, _ []string) {
-					peer.WriteError("NOPERM this user has no permissions to run the command")
-				})
-				require.Error(b, b.refund(l, "b", 3, 5))
-				require.Equal(b, 1, *refused)
-				b.Reply("", "none", nil)
-				pass(2 * time.Millisecond) // a deleted value
-				free, err := l.AvailablePermits(b.Context())
-				require.NoError(b, err)
-				assert.LessOrEqual(b, free, int64(8))
-				b.Take(l, 1)
-				pass(second / 2)
-				b.Free(l, 9)
-				b.Take(l, 9)
-				b.Full(l, 1)
+		runWithRedis(t, command, func(b *fixture) {
+			l := b.limiter(Rate{Permits: 10, Interval: second})
+			b.granted(l, "a", 2)
+			pass(second / 2)
+			b.granted(l, "b", 5)
+			pass(second / 2)
+			if command == "PERSIST" { // it removes the TTL of another program
+				b.Redis.SetTTL("{limiter}:permits", time.Hour)
+			}
+			refused := b.Reply(command, "", func(peer *server.Peer, _ []string) {
+				peer.WriteError("NOPERM this user has no permissions to run the command")
 			})
+			require.Error(b, b.refund(l, "b", 3, 5))
+			require.Equal(b, 1, *refused)
+			b.Reply("", "none", nil)
+			pass(2 * time.Millisecond) // a deleted value
+			free, err := l.AvailablePermits(b.Context())
+			require.NoError(b, err)
+			assert.LessOrEqual(b, free, int64(8))
+			b.Take(l, 1)
+			pass(second / 2)
+			b.Free(l, 9)
+			b.Take(l, 9)
+			b.Full(l, 1)
 		})
 	}
 }
@@ -220,39 +216,36 @@ func TestFlush_CallerLeaves_LosesNoLease(t *testing.T) {
 	for name, call := range map[string]func(ctx context.Context, l *Limiter) error{
 		"Flush": func(ctx context.Context, l *Limiter) error { return l.wire.client.Flush(ctx) },
 		"a request that needs what is leased": func(ctx context.Context, l *Limiter) error {
-			_, err := l.TryAcquire(ctx, 700)
-			return err
+			return errOf(l.TryAcquire(ctx, 700))
 		},
 	} {
 		for when, once := range map[string]bool{"before": false, "once it has begun": true} {
-			t.Run(name+", "+when, func(t *testing.T) {
-				withRedis(t, func(b *fixture) {
-					l := b.limiter(Rate{Permits: 1000, Interval: 10 * time.Second}, WithLease(lease), WithDenialCache(time.Hour))
-					b.Latency.Store(int64(500 * time.Microsecond))
-					for range 300 {
-						pass(30 * time.Microsecond)
-						b.Take(l, 1)
-					}
-					require.Less(b, b.Stored("{limiter}:value"), int64(700), "something is leased")
-					b.Latency.Store(0)
-					plain := l.wire.client.Limiter("limiter")
-					plain.calls.Leases = false
-					b.Full(plain, 700)
-					synctest.Wait()                                // which is remembered
-					b.Latency.Store(int64(500 * time.Microsecond)) // so that the context ends before the calls
-					inner, end := context.WithCancel(b.Context())
-					ctx := context.Context(endsOnceAsked{inner, end})
-					if !once {
-						end()
-						ctx = inner
-					}
-					require.ErrorIs(b, call(ctx, l), context.Canceled)
-					pass(2 * lease)
-					b.Free(l, 700)
-					pass(100 * time.Millisecond)
-					synctest.Wait()
-					assert.True(b, l.wire.client.engine.Idle())
-				})
+			runWithRedis(t, name+", "+when, func(b *fixture) {
+				l := b.limiter(Rate{Permits: 1000, Interval: 10 * time.Second}, WithLease(lease), WithDenialCache(time.Hour))
+				b.Latency.Store(int64(500 * time.Microsecond))
+				for range 300 {
+					pass(30 * time.Microsecond)
+					b.Take(l, 1)
+				}
+				require.Less(b, b.Stored("{limiter}:value"), int64(700), "something is leased")
+				b.Latency.Store(0)
+				plain := l.wire.client.Limiter("limiter")
+				plain.calls.Leases = false
+				b.Full(plain, 700)
+				synctest.Wait()                                // which is remembered
+				b.Latency.Store(int64(500 * time.Microsecond)) // so that the context ends before the calls
+				inner, end := context.WithCancel(b.Context())
+				ctx := context.Context(endsOnceAsked{inner, end})
+				if !once {
+					end()
+					ctx = inner
+				}
+				require.ErrorIs(b, call(ctx, l), context.Canceled)
+				pass(2 * lease)
+				b.Free(l, 700)
+				pass(100 * time.Millisecond)
+				synctest.Wait()
+				assert.True(b, l.wire.client.engine.Idle())
 			})
 		}
 	}
@@ -282,5 +275,21 @@ func TestAcquireScript_GrantsOfOneMillisecond_ReturnTogether(t *testing.T) {
 		b.Free(l, rate-sum-6+0x1010101+0x01020304)
 		pass(59 * second)
 		b.Free(l, rate-6)
+	})
+}
+
+func TestTryAcquireWithin_LeaseOfAnotherEndsInTime_IsServed(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		ours := b.limiter(Rate{Permits: 100, Interval: 10 * time.Second})
+		theirs := New(b.Conn, WithLease(100*time.Millisecond)).Limiter("limiter")
+		for range 40 {
+			b.yes(theirs.TryAcquire(b.Context(), 1))
+		}
+		free, err := ours.AvailablePermits(b.Context())
+		require.NoError(b, err)
+		require.Less(b, free, int64(60), "permits are leased")
+		b.Take(ours, free)
+		b.Latency.Store(int64(5 * time.Millisecond)) // the unused permits return after the lease's end
+		b.yes(ours.TryAcquireWithin(b.Context(), 1, 120*time.Millisecond))
 	})
 }

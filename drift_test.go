@@ -57,48 +57,46 @@ func TestTryAcquire_Drift_HealsWithinAnInterval(t *testing.T) {
 			if fresh && max(test.rate, test.later) > 100 {
 				continue // one size shows that the hint of a name is not a Limiter's
 			}
-			t.Run(fmt.Sprintf("%s, a Limiter for each call %t", name, fresh), func(t *testing.T) {
-				withRedis(t, func(b *fixture) {
-					l := b.limiter(Rate{Type: test.rateType, Permits: test.rate, Interval: interval})
-					client := l.wire.client
-					var grants []time.Time
-					most := max(test.rate, test.later)
-					run := func(d time.Duration) {
-						for end := time.Now().Add(d); time.Now().Before(end); pass(interval / time.Duration(most*2)) {
-							if fresh {
-								l = client.Limiter("limiter")
-							}
-							ok, err := l.TryAcquire(b.Context(), 1)
-							require.NoError(b, err)
-							if ok {
-								grants = append(grants, time.Now())
-							}
+			runWithRedis(t, fmt.Sprintf("%s, a Limiter for each call %t", name, fresh), func(b *fixture) {
+				l := b.limiter(Rate{Type: test.rateType, Permits: test.rate, Interval: interval})
+				client := l.wire.client
+				var grants []time.Time
+				most := max(test.rate, test.later)
+				run := func(d time.Duration) {
+					for end := time.Now().Add(d); time.Now().Before(end); pass(interval / time.Duration(most*2)) {
+						if fresh {
+							l = client.Limiter("limiter")
+						}
+						ok, err := l.TryAcquire(b.Context(), 1)
+						require.NoError(b, err)
+						if ok {
+							grants = append(grants, time.Now())
 						}
 					}
-					run(interval + interval/4) // in a window that is full
-					value := l.wire.keys[valueKey]
-					if test.rateType == PerClient {
-						value = l.wire.keys[clientValueKey]
-					}
-					test.do(b, value, test.rate, test.later)
-					drifted := time.Now()
-					run(3*interval + interval/4)
+				}
+				run(interval + interval/4) // in a window that is full
+				value := l.wire.keys[valueKey]
+				if test.rateType == PerClient {
+					value = l.wire.keys[clientValueKey]
+				}
+				test.do(b, value, test.rate, test.later)
+				drifted := time.Now()
+				run(3*interval + interval/4)
 
-					first := drifted.Add(interval)
-					for i, from := 0, first; from.Add(interval).Before(time.Now()); i, from = i+1, from.Add(interval/7) {
-						var held int64
-						for _, at := range grants {
-							if !at.Before(from) && at.Before(from.Add(interval)) {
-								held++
-							}
-						}
-						assert.LessOrEqual(b, held, test.later, "in the window that begins %v after the drift", from.Sub(drifted))
-						if from.Sub(first) >= interval {
-							assert.GreaterOrEqual(b, held, test.later*9/10,
-								"in the window that begins %v after the drift", from.Sub(drifted))
+				first := drifted.Add(interval)
+				for i, from := 0, first; from.Add(interval).Before(time.Now()); i, from = i+1, from.Add(interval/7) {
+					var held int64
+					for _, at := range grants {
+						if !at.Before(from) && at.Before(from.Add(interval)) {
+							held++
 						}
 					}
-				})
+					assert.LessOrEqual(b, held, test.later, "in the window that begins %v after the drift", from.Sub(drifted))
+					if from.Sub(first) >= interval {
+						assert.GreaterOrEqual(b, held, test.later*9/10,
+							"in the window that begins %v after the drift", from.Sub(drifted))
+					}
+				}
 			})
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// uses are the calls that set the TTL of the state. At least 2 permits are taken before, and 1 is free.
+// uses are the calls that set the TTL of the state. At least 2 permits are taken, and 1 is free.
 func uses(b *fixture, l *Limiter, rate Rate) map[string]func() {
 	return map[string]func(){
 		"a grant":           func() { b.Take(l, 1) },
@@ -35,23 +35,21 @@ func outlasts(rate Rate) time.Duration {
 func TestExpire_LastMillisecond_StateStays(t *testing.T) {
 	for _, typ := range []RateType{Overall, PerClient} {
 		for name := range uses(nil, nil, Rate{}) {
-			t.Run(fmt.Sprint(typ, " ", name), func(t *testing.T) {
-				withRedis(t, func(b *fixture) {
-					rate := Rate{Type: typ, Permits: 10, Interval: second}
-					l := b.limiter(rate)
-					b.Take(l, 4)
-					b.Take(l, 5)
-					b.must(l.Expire(b.Context(), second))
-					asked := b.Reply("PTTL", "limiter", func(peer *server.Peer, _ []string) { peer.WriteInt(0) })
-					uses(b, l, rate)[name]()
-					assert.Equal(b, 1, *asked)
-					for key, ttl := range b.ttls() {
-						if key != "limiter" {
-							assert.Equal(b, outlasts(rate), ttl, key)
-						}
+			runWithRedis(t, fmt.Sprint(typ, " ", name), func(b *fixture) {
+				rate := Rate{Type: typ, Permits: 10, Interval: second}
+				l := b.limiter(rate)
+				b.Take(l, 4)
+				b.Take(l, 5)
+				b.must(l.Expire(b.Context(), second))
+				asked := b.Reply("PTTL", "limiter", func(peer *server.Peer, _ []string) { peer.WriteInt(0) })
+				uses(b, l, rate)[name]()
+				assert.Equal(b, 1, *asked)
+				for key, ttl := range b.ttls() {
+					if key != "limiter" {
+						assert.Equal(b, outlasts(rate), ttl, key)
 					}
-					assert.Len(b, b.Redis.Keys(), 3)
-				})
+				}
+				assert.Len(b, b.Redis.Keys(), 3)
 			})
 		}
 	}
@@ -107,8 +105,8 @@ func TestExpire_State_OutlastsTheConfiguration(t *testing.T) {
 	}
 }
 
-// TestExpire_TTLsDiffer_StateFollowsTheConfiguration: Redisson leaves such a limiter when it renames
-// one with a TTL to a name with state, or sets a TTL on the value alone.
+// TestExpire_TTLsDiffer_StateFollowsTheConfiguration: Redisson leaves such a limiter when it
+// renames one with a TTL to a name with state, or sets a TTL on the value alone.
 func TestExpire_TTLsDiffer_StateFollowsTheConfiguration(t *testing.T) {
 	for _, typ := range []RateType{Overall, PerClient} {
 		for _, config := range []time.Duration{0, time.Hour} {
@@ -241,13 +239,12 @@ func TestExpire_LongestDurations_DoNotOverflow(t *testing.T) {
 			require.NoError(b, l.Release(ctx, 1))
 			require.NoError(b, l.SetRate(ctx, Rate{Type: typ, Permits: 10, Interval: longest}, KeepState()))
 			b.Free(l, 1)
-			decision := b.decision(l, 10)
-			assert.Equal(b, Decision{Limit: 10, Remaining: 1, RetryAfter: longest, ResetAfter: longest}, decision)
+			assert.Equal(b, Decision{Limit: 10, Remaining: 1, RetryAfter: longest, ResetAfter: longest}, b.decision(l, 10))
 
 			// Java may leave this: 64 bits of milliseconds.
 			b.Redis.HSet("limiter", "interval", "9223372036854775807")
 			b.Full(l, 10)
-			decision = b.decision(l, 10)
+			decision := b.decision(l, 10)
 			assert.Equal(b, time.Duration(math.MaxInt64).Truncate(time.Millisecond), decision.RetryAfter)
 			b.must(l.Expire(ctx, time.Hour))
 			b.Full(l, 10)

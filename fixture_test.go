@@ -35,6 +35,11 @@ func withRedis(t *testing.T, test func(b *fixture)) {
 	})
 }
 
+// runWithRedis runs a subtest with a Redis in memory.
+func runWithRedis(t *testing.T, name string, test func(b *fixture)) {
+	t.Run(name, func(t *testing.T) { withRedis(t, test) })
+}
+
 // limiter opens a limiter and sets its rate.
 func (b *fixture) limiter(rate Rate, opts ...Option) *Limiter {
 	l := New(b.Conn, opts...).Limiter("limiter")
@@ -81,10 +86,12 @@ func pass(d time.Duration) { redistest.Pass(d) }
 
 const second = time.Second
 
+// errOf returns the error of a call.
+func errOf(_ any, err error) error { return err }
+
 // everyCall lists every call of a limiter with valid arguments.
 func everyCall(l *Limiter) map[string]func(context.Context) error {
 	rate := Rate{Permits: 10, Interval: second}
-	errOf := func(_ any, err error) error { return err }
 	return map[string]func(context.Context) error{
 		"TrySetRate":       func(ctx context.Context) error { return errOf(l.TrySetRate(ctx, rate)) },
 		"SetRate":          func(ctx context.Context) error { return l.SetRate(ctx, rate) },

@@ -21,33 +21,31 @@ import (
 // limiter, refunds included.
 func TestScripts_Overall_NameNoKeysOfAClient(t *testing.T) {
 	for kind, want := range map[RateType]int{Overall: sharedKeys, PerClient: len(limiterKeys{})} {
-		t.Run(kind.String(), func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				l := b.limiter(Rate{Type: kind, Permits: 10, Interval: time.Hour})
-				b.Take(l, 1) // and then the hint exists
-				var mu sync.Mutex
-				named := make(map[int]int)
-				b.Redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
-					if names, _ := redistest.ScriptCall(command, args); names != nil {
-						mu.Lock()
-						named[len(names)]++
-						mu.Unlock()
-					}
-					return false
-				})
-				b.Take(l, 1)
-				b.Free(l, 8)
-				require.NoError(b, l.Release(b.Context(), 1))
-				b.Latency.Store(int64(10 * time.Millisecond))
-				ctx, cancel := context.WithTimeout(b.Context(), 5*time.Millisecond)
-				defer cancel()
-				_, err := l.TryAcquire(ctx, 3) // refunded
-				require.ErrorIs(b, err, context.DeadlineExceeded)
-				pass(second)
-				b.Latency.Store(0)
-				b.Free(l, 9)
-				assert.Equal(b, map[int]int{want: 6}, named, "keys of each script call")
+		runWithRedis(t, kind.String(), func(b *fixture) {
+			l := b.limiter(Rate{Type: kind, Permits: 10, Interval: time.Hour})
+			b.Take(l, 1) // and then the hint exists
+			var mu sync.Mutex
+			named := make(map[int]int)
+			b.Redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
+				if names, _ := redistest.ScriptCall(command, args); names != nil {
+					mu.Lock()
+					named[len(names)]++
+					mu.Unlock()
+				}
+				return false
 			})
+			b.Take(l, 1)
+			b.Free(l, 8)
+			require.NoError(b, l.Release(b.Context(), 1))
+			b.Latency.Store(int64(10 * time.Millisecond))
+			ctx, cancel := context.WithTimeout(b.Context(), 5*time.Millisecond)
+			defer cancel()
+			_, err := l.TryAcquire(ctx, 3) // refunded
+			require.ErrorIs(b, err, context.DeadlineExceeded)
+			pass(second)
+			b.Latency.Store(0)
+			b.Free(l, 9)
+			assert.Equal(b, map[int]int{want: 6}, named, "keys of each script call")
 		})
 	}
 }
@@ -151,23 +149,21 @@ func TestHints_ManyNames_AreBounded(t *testing.T) {
 // caller that has left.
 func TestPages_CallerLeaves_EndsTheCalls(t *testing.T) {
 	for _, name := range []string{"AvailablePermits", "Release"} {
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
-				b.Latency.Store(int64(time.Millisecond))
-				b.Reply("EVALSHA", "", func(peer *server.Peer, _ []string) {
-					peer.WriteLen(2)
-					peer.WriteInt(replyAgain)
-					peer.WriteBulk("")
-				})
-				ctx, cancel := context.WithTimeout(b.Context(), 20*time.Millisecond)
-				defer cancel()
-				require.ErrorIs(b, everyCall(l)[name](ctx), context.DeadlineExceeded)
-				pass(10 * time.Millisecond)
-				before := b.Scripts.Load()
-				pass(second)
-				assert.Equal(b, before, b.Scripts.Load(), "calls for a caller that has left")
+		runWithRedis(t, name, func(b *fixture) {
+			l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
+			b.Latency.Store(int64(time.Millisecond))
+			b.Reply("EVALSHA", "", func(peer *server.Peer, _ []string) {
+				peer.WriteLen(2)
+				peer.WriteInt(replyAgain)
+				peer.WriteBulk("")
 			})
+			ctx, cancel := context.WithTimeout(b.Context(), 20*time.Millisecond)
+			defer cancel()
+			require.ErrorIs(b, everyCall(l)[name](ctx), context.DeadlineExceeded)
+			pass(10 * time.Millisecond)
+			before := b.Scripts.Load()
+			pass(second)
+			assert.Equal(b, before, b.Scripts.Load(), "calls for a caller that has left")
 		})
 	}
 }
@@ -191,32 +187,30 @@ func TestDrift_LargeSetChangesWhileCounted_NothingIsRaised(t *testing.T) {
 			b.Take(old, 1)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				l := b.limiter(Rate{Permits: rate, Interval: time.Hour})
-				for i := range members {
-					b.Take(l, 1+int64(i%2)*500) // every other grant is a large one
-					pass(time.Millisecond)
-				}
-				behind := func() time.Time { return time.Now().Add(-400 * time.Millisecond) }
-				late := New(b.Conn, WithClock(behind)).Limiter("limiter")
-				b.Take(late, 1) // it counts, too: its count stays unfinished
-				fresh := New(b.Conn).Limiter("limiter")
-				for range 2 { // one and two pages are counted
-					b.Take(fresh, 1)
-				}
-				change(b, late)
-				for range 20 {
-					b.Take(fresh, 1)
-					pass(time.Millisecond)
-					assert.LessOrEqual(b, b.drift(), int64(0))
-				}
-				pass(time.Hour - time.Hour/retryPart)
-				for range 20 {
-					b.Take(fresh, 1)
-				}
-				assert.Zero(b, b.drift())
-			})
+		runWithRedis(t, name, func(b *fixture) {
+			l := b.limiter(Rate{Permits: rate, Interval: time.Hour})
+			for i := range members {
+				b.Take(l, 1+int64(i%2)*500) // every other grant is a large one
+				pass(time.Millisecond)
+			}
+			behind := func() time.Time { return time.Now().Add(-400 * time.Millisecond) }
+			late := New(b.Conn, WithClock(behind)).Limiter("limiter")
+			b.Take(late, 1) // it counts, too: its count stays unfinished
+			fresh := New(b.Conn).Limiter("limiter")
+			for range 2 { // one and two pages are counted
+				b.Take(fresh, 1)
+			}
+			change(b, late)
+			for range 20 {
+				b.Take(fresh, 1)
+				pass(time.Millisecond)
+				assert.LessOrEqual(b, b.drift(), int64(0))
+			}
+			pass(time.Hour - time.Hour/retryPart)
+			for range 20 {
+				b.Take(fresh, 1)
+			}
+			assert.Zero(b, b.drift())
 		})
 	}
 }

@@ -117,8 +117,7 @@ func TestCopy_State_IsSeparate(t *testing.T) {
 		require.NoError(b, to.SetRate(ctx, Rate{Permits: 20, Interval: time.Minute}))
 		b.Take(to, 19)
 		b.yes(from.Copy(ctx, "to", Replace()))
-		config := b.configured(to)
-		assert.Equal(b, rate, config)
+		assert.Equal(b, rate, b.configured(to))
 		b.Free(to, 6)
 		b.Redis.Del("{to}:value")
 		b.Free(to, 6)
@@ -231,29 +230,23 @@ func TestCopy_ServerLacksTheCommand_IsUnsupported(t *testing.T) {
 		want          []string // in the error, with ErrUnsupported; nil if that is not the reason
 	}{
 		{"COPY", "ERR unknown command 'COPY'", func(b *fixture, l *Limiter) error {
-			_, err := l.Copy(b.Context(), "copy", Replace())
-			return err
+			return errOf(l.Copy(b.Context(), "copy", Replace()))
 		}, []string{"Copy", `"limiter"`, "6.2"}},
 		{"COPY", "NOPERM this user has no permissions to run the 'copy' command", func(b *fixture, l *Limiter) error {
-			_, err := l.Copy(b.Context(), "copy")
-			return err
+			return errOf(l.Copy(b.Context(), "copy"))
 		}, nil},
 		{"PEXPIRE", "@user_script: 12: Wrong number of args calling Redis command From Lua script",
 			func(b *fixture, l *Limiter) error {
-				_, err := l.Expire(b.Context(), second, IfSet)
-				return err
+				return errOf(l.Expire(b.Context(), second, IfSet))
 			}, []string{"Expire", `"limiter"`, "7.0"}},
 		{"PEXPIREAT", "ERR Wrong number of args calling Redis command from script", func(b *fixture, l *Limiter) error {
-			_, err := l.ExpireAt(b.Context(), time.Now().Add(second), IfNotSet)
-			return err
+			return errOf(l.ExpireAt(b.Context(), time.Now().Add(second), IfNotSet))
 		}, []string{"ExpireAt", `"limiter"`, "7.0"}},
 		{"PEXPIRE", "ERR Wrong number of args calling Redis command from script", func(b *fixture, l *Limiter) error {
-			_, err := l.Expire(b.Context(), second)
-			return err
+			return errOf(l.Expire(b.Context(), second))
 		}, nil},
 		{"PEXPIRE", "NOPERM this user has no permissions", func(b *fixture, l *Limiter) error {
-			_, err := l.Expire(b.Context(), second, IfSet)
-			return err
+			return errOf(l.Expire(b.Context(), second, IfSet))
 		}, nil},
 	} {
 		withRedis(t, func(b *fixture) {

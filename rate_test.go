@@ -3,6 +3,7 @@ package rratelimiter
 import (
 	"context"
 	"math"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,8 +19,7 @@ func TestSetRate_State_IsReset(t *testing.T) {
 		require.NoError(b, l.SetRate(ctx, Rate{Permits: 5, Interval: second}))
 		b.Take(l, 5)
 		b.no(l.TrySetRate(ctx, Rate{Permits: 50, Interval: second, KeepAlive: second}))
-		got := b.configured(l)
-		assert.Equal(b, Rate{Permits: 5, Interval: second}, got)
+		assert.Equal(b, Rate{Permits: 5, Interval: second}, b.configured(l))
 
 		// Another type: no state of the old one stays.
 		b.yes(l.UpdateRate(ctx, Rate{Type: PerClient, Permits: 2, Interval: second}, KeepState()))
@@ -67,8 +67,7 @@ func TestKeepState_Grants_StayTaken(t *testing.T) {
 		b.Free(l, 12)
 		keep(6, 10*second) // 8 are taken: a deficit of 2
 		b.Free(l, 0)
-		d := b.decision(l, 2)
-		assert.Equal(b, Decision{Limit: 6, RetryAfter: 10 * second, ResetAfter: 10 * second}, d)
+		assert.Equal(b, Decision{Limit: 6, RetryAfter: 10 * second, ResetAfter: 10 * second}, b.decision(l, 2))
 		keep(6, 4*second) // the 3 have left the shorter interval
 		b.Free(l, 1)
 		pass(4 * second)
@@ -160,8 +159,7 @@ func TestTrySetRate_PartOfAConfiguration_TypeDecides(t *testing.T) {
 		ctx, l, rate := b.Context(), New(b.Conn).Limiter("limiter"), Rate{Permits: 10, Interval: second}
 		b.Redis.HSet("limiter", "rate", "7", "interval", "2000")
 		b.yes(l.TrySetRate(ctx, rate))
-		config := b.configured(l)
-		assert.Equal(b, Rate{Permits: 7, Interval: 2 * second}, config, "what was there stays")
+		assert.Equal(b, Rate{Permits: 7, Interval: 2 * second}, b.configured(l), "what was there stays")
 		b.no(l.TrySetRate(ctx, rate))
 
 		b.Redis.FlushAll()
@@ -170,8 +168,7 @@ func TestTrySetRate_PartOfAConfiguration_TypeDecides(t *testing.T) {
 		b.Redis.FlushAll()
 		b.Redis.HSet("limiter", "rate", "7")
 		b.yes(l.UpdateRate(ctx, rate))
-		config = b.configured(l)
-		assert.Equal(b, rate, config)
+		assert.Equal(b, rate, b.configured(l))
 	})
 }
 
@@ -203,8 +200,8 @@ func TestKeepAlive_LimiterIsUnused_IsDeleted(t *testing.T) {
 	})
 }
 
-// TestPerClient_AnotherClientChangesTheLimiter_GrantsCount: it lengthens the interval or the TTL, and
-// cannot name this client's state keys. Grants that had expired in a shorter interval count again.
+// TestPerClient_AnotherClientChangesTheLimiter_GrantsCount: it lengthens the interval or the TTL,
+// and cannot name this client's state keys. Grants that had expired in a shorter interval count again.
 func TestPerClient_AnotherClientChangesTheLimiter_GrantsCount(t *testing.T) {
 	set := func(interval, keepAlive time.Duration, opts ...SetRateOption) func(context.Context, *Limiter) error {
 		return func(ctx context.Context, l *Limiter) error {
@@ -221,31 +218,27 @@ func TestPerClient_AnotherClientChangesTheLimiter_GrantsCount(t *testing.T) {
 		"that gets one":        {second, 0, 0, set(time.Hour, 2*time.Hour, KeepState()), time.Hour},
 		"that loses it":        {second, 2 * second, 0, set(time.Hour, 0, KeepState()), time.Hour},
 		"Expire": {time.Minute, 0, second, func(ctx context.Context, l *Limiter) error {
-			_, err := l.Expire(ctx, time.Hour)
-			return err
+			return errOf(l.Expire(ctx, time.Hour))
 		}, time.Minute},
 		"ClearExpire": {time.Minute, 0, second, func(ctx context.Context, l *Limiter) error {
-			_, err := l.ClearExpire(ctx)
-			return err
+			return errOf(l.ClearExpire(ctx))
 		}, time.Minute},
 		"keep-alive": {time.Minute, 0, second, set(time.Minute, time.Hour), time.Minute},
 	} {
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				l := b.limiter(Rate{Type: PerClient, Permits: 10, Interval: test.interval, KeepAlive: test.keepAlive})
-				if test.expires > 0 {
-					b.must(l.Expire(b.Context(), test.expires))
-				}
-				b.Take(l, 10)
-				require.NoError(b, test.change(b.Context(), New(b.Conn).Limiter("limiter")))
-				pass(test.later / 2)
-				b.Full(l, 1)
-				b.Free(l, 0)
-				pass(test.later/2 - time.Millisecond)
-				b.Full(l, 1)
-				pass(time.Millisecond)
-				b.Take(l, 10)
-			})
+		runWithRedis(t, name, func(b *fixture) {
+			l := b.limiter(Rate{Type: PerClient, Permits: 10, Interval: test.interval, KeepAlive: test.keepAlive})
+			if test.expires > 0 {
+				b.must(l.Expire(b.Context(), test.expires))
+			}
+			b.Take(l, 10)
+			require.NoError(b, test.change(b.Context(), New(b.Conn).Limiter("limiter")))
+			pass(test.later / 2)
+			b.Full(l, 1)
+			b.Free(l, 0)
+			pass(test.later/2 - time.Millisecond)
+			b.Full(l, 1)
+			pass(time.Millisecond)
+			b.Take(l, 10)
 		})
 	}
 }
@@ -274,5 +267,25 @@ func TestTryAcquire_StateIsLost_WindowIsKept(t *testing.T) {
 		b.Free(l, 3)
 		b.Take(l, 3)
 		b.Full(l, 1)
+	})
+}
+
+// Two calls are in flight at a time, of which one counts the permits, and the other has a hint.
+func TestTryAcquire_ClockAtTheZeroTime_KeepsTheRate(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		l := b.limiter(Rate{Permits: 3, Interval: time.Minute}, WithClock(func() time.Time { return time.Time{} }))
+		b.Take(l, 3)
+		b.no(l.TryAcquire(b.Context(), 1))
+		b.Latency.Store(int64(10 * time.Millisecond))
+		var done sync.WaitGroup
+		for i := range 4 {
+			done.Go(func() {
+				pass(time.Duration(i) * 3 * time.Millisecond)
+				ok, err := l.TryAcquire(b.Context(), 1)
+				assert.NoError(b, err)
+				assert.False(b, ok, "the clock stands still: all permits are taken")
+			})
+		}
+		done.Wait()
 	})
 }

@@ -21,34 +21,32 @@ import (
 // TestTryAcquire_Window_Slides: each grant returns an interval after it was made.
 func TestTryAcquire_Window_Slides(t *testing.T) {
 	for _, typ := range []RateType{Overall, PerClient} {
-		t.Run(typ.String(), func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				l := b.limiter(Rate{Type: typ, Permits: 10, Interval: 10 * second})
-				start := time.Now()
-				for _, step := range []struct {
-					at      time.Duration
-					take    int64
-					granted bool
-					free    int64
-				}{
-					{0, 4, true, 6},
-					{3 * second, 5, true, 1},
-					{4 * second, 2, false, 1},
-					{10*second - time.Millisecond, 2, false, 1},
-					{10 * second, 2, true, 3}, // the 4 of the start have returned
-					{13*second - time.Millisecond, 4, false, 3},
-					{13 * second, 8, true, 0}, // the 5 too
-					{20*second - time.Millisecond, 1, false, 0},
-					{20 * second, 2, true, 0},
-					{40 * second, 10, true, 0},
-				} {
-					pass(time.Until(start.Add(step.at)))
-					ok, err := l.TryAcquire(b.Context(), step.take)
-					require.NoError(b, err)
-					assert.Equal(b, step.granted, ok, "%d permits after %v", step.take, step.at)
-					b.Free(l, step.free)
-				}
-			})
+		runWithRedis(t, typ.String(), func(b *fixture) {
+			l := b.limiter(Rate{Type: typ, Permits: 10, Interval: 10 * second})
+			start := time.Now()
+			for _, step := range []struct {
+				at      time.Duration
+				take    int64
+				granted bool
+				free    int64
+			}{
+				{0, 4, true, 6},
+				{3 * second, 5, true, 1},
+				{4 * second, 2, false, 1},
+				{10*second - time.Millisecond, 2, false, 1},
+				{10 * second, 2, true, 3}, // the 4 of the start have returned
+				{13*second - time.Millisecond, 4, false, 3},
+				{13 * second, 8, true, 0}, // the 5 too
+				{20*second - time.Millisecond, 1, false, 0},
+				{20 * second, 2, true, 0},
+				{40 * second, 10, true, 0},
+			} {
+				pass(time.Until(start.Add(step.at)))
+				ok, err := l.TryAcquire(b.Context(), step.take)
+				require.NoError(b, err)
+				assert.Equal(b, step.granted, ok, "%d permits after %v", step.take, step.at)
+				b.Free(l, step.free)
+			}
 		})
 	}
 }
@@ -70,8 +68,7 @@ func TestTake_Decision_HasExactTimes(t *testing.T) {
 			{0, 10, Decision{Limit: 10, RetryAfter: 10 * second, ResetAfter: 10 * second}},
 		} {
 			pass(step.sleep)
-			got := b.decision(l, step.take)
-			assert.Equal(b, step.want, got, "take %d", step.take)
+			assert.Equal(b, step.want, b.decision(l, step.take), "take %d", step.take)
 		}
 	})
 }
@@ -80,41 +77,39 @@ func TestTake_Decision_HasExactTimes(t *testing.T) {
 // Observer gets the granted permits; for a denial, the requested ones.
 func TestTakeUpTo_Window_GrantsWhatIsFree(t *testing.T) {
 	for _, typ := range []RateType{Overall, PerClient} {
-		t.Run(typ.String(), func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				var reported DecisionInfo
-				l := b.limiter(Rate{Type: typ, Permits: 10, Interval: 10 * second}, WithObserver(&Observer{
-					Decision: func(_ context.Context, d DecisionInfo) { reported = d },
-				}))
-				start := time.Now()
-				for _, step := range []struct {
-					at      time.Duration
-					permits int64
-					granted int64
-					want    Decision
-				}{
-					{0, 4, 4, Decision{Remaining: 6, ResetAfter: 10 * second}},
-					{second, 7, 6, Decision{ResetAfter: 10 * second}},
-					{2 * second, 1, 0, Decision{RetryAfter: 8 * second, ResetAfter: 9 * second}},
-					{3 * second, 50, 0, Decision{RetryAfter: 7 * second, ResetAfter: 8 * second}},
-					{10 * second, maxGrant, 4, Decision{ResetAfter: 10 * second}},
-					{30 * second, maxGrant, 10, Decision{ResetAfter: 10 * second}}, // above the rate
-				} {
-					pass(time.Until(start.Add(step.at)))
-					granted, got, err := l.TakeUpTo(b.Context(), step.permits)
-					require.NoError(b, err)
-					assert.Equal(b, step.granted, granted, "at %v", step.at)
-					step.want.Allowed, step.want.Limit = granted > 0, 10
-					assert.Equal(b, step.want, got, "at %v", step.at)
-					assert.Equal(b, step.want.Allowed, reported.Granted)
-					assert.Equal(b, cmp.Or(granted, step.permits), reported.Permits)
-					b.Free(l, step.want.Remaining)
-					if typ == Overall {
-						assert.Zero(b, b.drift())
-						assert.LessOrEqual(b, len(b.members()), 2, "a call makes one grant")
-					}
+		runWithRedis(t, typ.String(), func(b *fixture) {
+			var reported DecisionInfo
+			l := b.limiter(Rate{Type: typ, Permits: 10, Interval: 10 * second}, WithObserver(&Observer{
+				Decision: func(_ context.Context, d DecisionInfo) { reported = d },
+			}))
+			start := time.Now()
+			for _, step := range []struct {
+				at      time.Duration
+				permits int64
+				granted int64
+				want    Decision
+			}{
+				{0, 4, 4, Decision{Remaining: 6, ResetAfter: 10 * second}},
+				{second, 7, 6, Decision{ResetAfter: 10 * second}},
+				{2 * second, 1, 0, Decision{RetryAfter: 8 * second, ResetAfter: 9 * second}},
+				{3 * second, 50, 0, Decision{RetryAfter: 7 * second, ResetAfter: 8 * second}},
+				{10 * second, maxGrant, 4, Decision{ResetAfter: 10 * second}},
+				{30 * second, maxGrant, 10, Decision{ResetAfter: 10 * second}}, // above the rate
+			} {
+				pass(time.Until(start.Add(step.at)))
+				granted, got, err := l.TakeUpTo(b.Context(), step.permits)
+				require.NoError(b, err)
+				assert.Equal(b, step.granted, granted, "at %v", step.at)
+				step.want.Allowed, step.want.Limit = granted > 0, 10
+				assert.Equal(b, step.want, got, "at %v", step.at)
+				assert.Equal(b, step.want.Allowed, reported.Granted)
+				assert.Equal(b, cmp.Or(granted, step.permits), reported.Permits)
+				b.Free(l, step.want.Remaining)
+				if typ == Overall {
+					assert.Zero(b, b.drift())
+					assert.LessOrEqual(b, len(b.members()), 2, "a call makes one grant")
 				}
-			})
+			}
 		})
 	}
 }
@@ -125,23 +120,21 @@ func TestLimiter_ContextEnds_CallReturns(t *testing.T) {
 		if name == "Release(0)" {
 			continue // makes no call
 		}
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				l := b.limiter(Rate{Permits: 10, Interval: second})
-				b.Latency.Store(int64(5 * second))
-				start := time.Now()
-				ctx, cancel := context.WithTimeout(b.Context(), second)
-				defer cancel()
-				assert.ErrorIs(b, everyCall(l)[name](ctx), context.DeadlineExceeded)
-				assert.Equal(b, second, time.Since(start))
+		runWithRedis(t, name, func(b *fixture) {
+			l := b.limiter(Rate{Permits: 10, Interval: second})
+			b.Latency.Store(int64(5 * second))
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(b.Context(), second)
+			defer cancel()
+			assert.ErrorIs(b, everyCall(l)[name](ctx), context.DeadlineExceeded)
+			assert.Equal(b, second, time.Since(start))
 
-				ctx, cancel = context.WithCancel(b.Context())
-				defer time.AfterFunc(second/2, cancel).Stop()
-				assert.ErrorIs(b, everyCall(l)[name](ctx), context.Canceled)
-				assert.Equal(b, second*3/2, time.Since(start))
-				b.Latency.Store(0)
-				pass(time.Minute)
-			})
+			ctx, cancel = context.WithCancel(b.Context())
+			defer time.AfterFunc(second/2, cancel).Stop()
+			assert.ErrorIs(b, everyCall(l)[name](ctx), context.Canceled)
+			assert.Equal(b, second*3/2, time.Since(start))
+			b.Latency.Store(0)
+			pass(time.Minute)
 		})
 	}
 }
@@ -156,8 +149,7 @@ func TestTake_GrantOfNoPermits_IsNoReturn(t *testing.T) {
 		require.NoError(b, b.Redis.Set("{limiter}:value", strconv.Itoa(10)))
 		pass(3 * second)
 		b.Take(l, 10)
-		d := b.decision(l, 1)
-		assert.Equal(b, Decision{Limit: 10, RetryAfter: 10 * second, ResetAfter: 10 * second}, d)
+		assert.Equal(b, Decision{Limit: 10, RetryAfter: 10 * second, ResetAfter: 10 * second}, b.decision(l, 1))
 	})
 }
 
@@ -172,9 +164,9 @@ func TestLimiter_RequestAboveTheRate_ChangesNothing(t *testing.T) {
 			pass(2 * time.Minute) // a grant has expired, and stays until the next one
 			before, ttl := b.Redis.Dump(), b.Redis.TTL("limiter")
 			for _, call := range []func() error{
-				func() error { _, err := l.TryAcquire(ctx, 11); return err },
-				func() error { _, err := l.Take(ctx, 11); return err },
-				func() error { _, err := l.TryAcquireWithin(ctx, 11, second); return err },
+				func() error { return errOf(l.TryAcquire(ctx, 11)) },
+				func() error { return errOf(l.Take(ctx, 11)) },
+				func() error { return errOf(l.TryAcquireWithin(ctx, 11, second)) },
 				func() error { return l.Acquire(ctx, 11) },
 			} {
 				require.ErrorIs(b, call(), ErrPermitsExceedRate)
@@ -192,30 +184,28 @@ func TestLimiter_RequestAboveTheRate_ChangesNothing(t *testing.T) {
 // it is one more, without an error.
 func TestLimiter_EveryCall_IsOneRoundTrip(t *testing.T) {
 	for name := range everyCall(new(Limiter)) {
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				l := b.limiter(Rate{Permits: 1000, Interval: second})
-				call := func(prepare func() error) int64 {
-					require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 1000, Interval: second}))
-					b.Take(l, 2)
-					require.NoError(b, prepare())
-					before := b.Sent.Load()
-					require.NoError(b, everyCall(l)[name](b.Context()))
-					return b.Sent.Load() - before
-				}
-				loaded := func() error { return nil }
-				flush := func() error { return b.Conn.Do(b.Context(), b.Conn.B().ScriptFlush().Build()).Error() }
-				call(loaded)
-				want, flushed := int64(1), int64(2)
-				switch name {
-				case "Config", "Exists", "RemainTimeToLive", "Touch", "SizeInMemory", "Unlink", "Delete":
-					flushed = 1 // a command, no script
-				case "Release(0)":
-					want, flushed = 0, 0
-				}
-				assert.Equal(b, want, call(loaded), "round trips")
-				assert.Equal(b, flushed, call(flush), "round trips after SCRIPT FLUSH")
-			})
+		runWithRedis(t, name, func(b *fixture) {
+			l := b.limiter(Rate{Permits: 1000, Interval: second})
+			call := func(prepare func() error) int64 {
+				require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 1000, Interval: second}))
+				b.Take(l, 2)
+				require.NoError(b, prepare())
+				before := b.Sent.Load()
+				require.NoError(b, everyCall(l)[name](b.Context()))
+				return b.Sent.Load() - before
+			}
+			loaded := func() error { return nil }
+			flush := func() error { return b.Conn.Do(b.Context(), b.Conn.B().ScriptFlush().Build()).Error() }
+			call(loaded)
+			want, flushed := int64(1), int64(2)
+			switch name {
+			case "Config", "Exists", "RemainTimeToLive", "Touch", "SizeInMemory", "Unlink", "Delete":
+				flushed = 1 // a command, no script
+			case "Release(0)":
+				want, flushed = 0, 0
+			}
+			assert.Equal(b, want, call(loaded), "round trips")
+			assert.Equal(b, flushed, call(flush), "round trips after SCRIPT FLUSH")
 		})
 	}
 }
@@ -227,49 +217,47 @@ func TestLimiter_Outage_CallsEndWithTheirCallers(t *testing.T) {
 		if name == "Release(0)" {
 			continue
 		}
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				var down atomic.Bool
-				var dials atomic.Int64
-				conn, err := rueidis.NewClient(rueidis.ClientOption{
-					InitAddress: []string{"in-memory"}, ForceSingleClient: true, DisableCache: true,
-					DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-						dials.Add(1)
-						if down.Load() {
-							return nil, errors.New("connection refused")
-						}
-						return b.Redis.Dial()
-					},
-				})
-				require.NoError(b, err)
-				defer conn.Close()
-				l := New(conn, WithDenialCache(time.Hour)).Limiter("limiter")
-				require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
-				b.Take(l, 10)
-				b.Full(l, 1)
-				pass(second)
-				require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
-				down.Store(true)
-				b.Redis.Server().Close() // the existing connections end
-
-				var callers sync.WaitGroup
-				call := everyCall(l)[name]
-				for range 20 {
-					callers.Go(func() {
-						ctx, cancel := context.WithTimeout(b.Context(), 20*time.Millisecond)
-						defer cancel()
-						assert.Error(b, call(ctx))
-					})
-					callers.Go(func() { assert.Error(b, call(context.Background())) })
-				}
-				start := time.Now()
-				callers.Wait()
-				assert.LessOrEqual(b, time.Since(start), second, "an error, whether the context can end or not")
-				pass(second)
-				before := dials.Load()
-				pass(time.Minute)
-				assert.Equal(b, before, dials.Load(), "attempts without a caller")
+		runWithRedis(t, name, func(b *fixture) {
+			var down atomic.Bool
+			var dials atomic.Int64
+			conn, err := rueidis.NewClient(rueidis.ClientOption{
+				InitAddress: []string{"in-memory"}, ForceSingleClient: true, DisableCache: true,
+				DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+					dials.Add(1)
+					if down.Load() {
+						return nil, errors.New("connection refused")
+					}
+					return b.Redis.Dial()
+				},
 			})
+			require.NoError(b, err)
+			defer conn.Close()
+			l := New(conn, WithDenialCache(time.Hour)).Limiter("limiter")
+			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
+			b.Take(l, 10)
+			b.Full(l, 1)
+			pass(second)
+			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
+			down.Store(true)
+			b.Redis.Server().Close() // the existing connections end
+
+			var callers sync.WaitGroup
+			call := everyCall(l)[name]
+			for range 20 {
+				callers.Go(func() {
+					ctx, cancel := context.WithTimeout(b.Context(), 20*time.Millisecond)
+					defer cancel()
+					assert.Error(b, call(ctx))
+				})
+				callers.Go(func() { assert.Error(b, call(context.Background())) })
+			}
+			start := time.Now()
+			callers.Wait()
+			assert.LessOrEqual(b, time.Since(start), second, "an error, whether the context can end or not")
+			pass(second)
+			before := dials.Load()
+			pass(time.Minute)
+			assert.Equal(b, before, dials.Load(), "attempts without a caller")
 		})
 	}
 }

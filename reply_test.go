@@ -41,31 +41,29 @@ func TestAnswer_SeveralRequests_EachHasItsOwn(t *testing.T) {
 			[]Decision{denied(0, 2*second), denied(0, 3*second)}},
 		"above the rate": {5, nil, []int64{11, 5}, "xg", []Decision{{}, granted(5)}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				l := New(b.Conn).Limiter("a")
-				ba := new(engine.Batch)
-				for _, permits := range test.wants {
-					ba.Requests = append(ba.Requests, &engine.Request{Permits: permits})
+		runWithRedis(t, name, func(b *fixture) {
+			l := New(b.Conn).Limiter("a")
+			ba := new(engine.Batch)
+			for _, permits := range test.wants {
+				ba.Requests = append(ba.Requests, &engine.Request{Permits: permits})
+			}
+			script := "return {0, " + decimal(test.free) + ", 10, 10000, 4000, 7, '" + test.marks + "', ''"
+			for _, r := range test.reply {
+				script += ", " + decimal(r.after.Milliseconds()) + ", " + decimal(r.permits)
+			}
+			reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script(script+"}").Numkeys(0).Build()).ToArray()
+			require.NoError(b, err)
+			require.NoError(b, l.wire.answer(ba, reply))
+			for i, r := range ba.Requests {
+				if test.want[i] == (Decision{}) {
+					assert.ErrorIs(b, r.Err, ErrPermitsExceedRate)
+					assert.Zero(b, r.Answer)
+					continue
 				}
-				script := "return {0, " + decimal(test.free) + ", 10, 10000, 4000, 7, '" + test.marks + "', ''"
-				for _, r := range test.reply {
-					script += ", " + decimal(r.after.Milliseconds()) + ", " + decimal(r.permits)
-				}
-				reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script(script+"}").Numkeys(0).Build()).ToArray()
-				require.NoError(b, err)
-				require.NoError(b, l.wire.answer(ba, reply))
-				for i, r := range ba.Requests {
-					if test.want[i] == (Decision{}) {
-						assert.ErrorIs(b, r.Err, ErrPermitsExceedRate)
-						assert.Zero(b, r.Answer)
-						continue
-					}
-					test.want[i].Limit, test.want[i].ResetAfter = 10, 4*second
-					assert.Equal(b, test.want[i], Decision(r.Answer), "request %d", i)
-				}
-				assert.Equal(b, 10*second, ba.Forecast.(*forecast).interval)
-			})
+				test.want[i].Limit, test.want[i].ResetAfter = 10, 4*second
+				assert.Equal(b, test.want[i], Decision(r.Answer), "request %d", i)
+			}
+			assert.Equal(b, 10*second, ba.Forecast.(*forecast).interval)
 		})
 	}
 }
@@ -274,5 +272,26 @@ func requireNamed(t *testing.T, l *Limiter, err error) {
 		require.Contains(t, l.wire.keys, state.Key)
 	default:
 		require.ErrorContains(t, err, strconv.Quote(l.Name()))
+	}
+}
+
+// The cursor of a count has the time of a grant.
+func TestDrift_ClockBefore1970_IsCorrected(t *testing.T) {
+	for name, begin := range map[string]time.Time{"before 1970": time.UnixMilli(-1e12), "zero": {}} {
+		runWithRedis(t, name, func(b *fixture) {
+			start := time.Now()
+			l := b.limiter(Rate{Permits: 10_000, Interval: time.Minute},
+				WithClock(func() time.Time { return begin.Add(time.Since(start)) }))
+			for range 900 { // more than a page of grants
+				pass(time.Millisecond)
+				b.Take(l, 2)
+			}
+			b.must(b.Redis.Incr("{limiter}:value", 1500)) // as Java's release(1500) does
+			for range 400 {
+				pass(100 * time.Millisecond)
+				_, err := l.TryAcquire(b.Context(), 1)
+				require.NoError(b, err)
+			}
+		})
 	}
 }

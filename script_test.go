@@ -148,56 +148,54 @@ func TestLeaseScript_Requests_Replies(t *testing.T) {
 		"a short interval": {rate: Rate{Permits: 1000, Interval: 100 * time.Millisecond},
 			permits: 1, wanted: 100, leased: 100, span: 6, all: 101},
 		"a shorter one":      {rate: Rate{Permits: 1000, Interval: 15 * time.Millisecond}, permits: 1, wanted: 100, all: 1},
-		"it lives":           {keepAlive: 1010, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
+		"it still exists":    {keepAlive: 1010, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
 		"it may be gone":     {keepAlive: 1009, permits: 1, wanted: 100, all: 1},
 		"it expires later":   {expires: 1010 * time.Millisecond, permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
 		"it expires by then": {expires: 1009 * time.Millisecond, permits: 1, wanted: 100, all: 1},
 		"for each client": {rate: Rate{Type: PerClient, Permits: 1000, Interval: time.Second},
 			permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
 	} {
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				if test.rate == (Rate{}) {
-					test.rate = Rate{Permits: 1000, Interval: time.Second}
-				}
-				l := b.limiter(test.rate)
-				if test.expires > 0 {
-					b.must(l.Expire(b.Context(), test.expires))
-				}
-				b.Redis.HSet("limiter", "keepAliveTime", strconv.Itoa(test.keepAlive)) // Java sets a short one too
-				want := engine.Lease{Permits: test.wanted, Span: 10 * time.Millisecond}
-				batch := &engine.Batch{Lease: want}
-				if test.permits > 0 {
-					batch.Requests = []*engine.Request{{Permits: test.permits}}
-				}
-				now := time.Now()
-				l.wire.hint().learn(now.UnixMilli(), test.rate.Permits, test.rate.Interval.Milliseconds(), false, countDone)
-				l.wire.Arguments(batch, now)
-				message, err := b.run(leaseScript, l, batch.Args...)
-				require.NoError(b, err)
-				_, err = l.wire.Answer(batch, message)
-				require.NoError(b, err)
-				batch.Lease.Return = nil
-				lasts := time.Duration(test.span) * time.Millisecond
-				if test.leased > 0 {
-					want.Granted, want.Lasts, want.Limit = test.leased, lasts, test.rate.Permits
-					want.Free, want.Reset = test.rate.Permits-test.all, lasts+test.rate.Interval
-				}
-				assert.Equal(b, want, batch.Lease)
-				set, value := "{limiter}:permits", "{limiter}:value"
-				if test.rate.Type == PerClient {
-					set, value = set+":"+l.wire.client.ID(), value+":"+l.wire.client.ID()
-				}
-				grants, _ := b.Redis.SortedSet(set)
-				if test.all == 0 {
-					assert.Empty(b, grants)
-					return
-				}
-				require.Len(b, grants, 1)
-				score := grants[string(appendUint32([]byte(batch.Args[memberArg][:17]), test.all))]
-				assert.InDelta(b, float64(now.Add(lasts).UnixMilli()), score, 0)
-				assert.Equal(b, test.rate.Permits-test.all, b.Stored(value))
-			})
+		runWithRedis(t, name, func(b *fixture) {
+			if test.rate == (Rate{}) {
+				test.rate = Rate{Permits: 1000, Interval: time.Second}
+			}
+			l := b.limiter(test.rate)
+			if test.expires > 0 {
+				b.must(l.Expire(b.Context(), test.expires))
+			}
+			b.Redis.HSet("limiter", "keepAliveTime", strconv.Itoa(test.keepAlive)) // Java sets a short one too
+			want := engine.Lease{Permits: test.wanted, Span: 10 * time.Millisecond}
+			batch := &engine.Batch{Lease: want}
+			if test.permits > 0 {
+				batch.Requests = []*engine.Request{{Permits: test.permits}}
+			}
+			now := time.Now()
+			l.wire.hint().learn(now.UnixMilli(), test.rate.Permits, test.rate.Interval.Milliseconds(), false, countDone)
+			l.wire.Arguments(batch, now)
+			message, err := b.run(leaseScript, l, batch.Args...)
+			require.NoError(b, err)
+			_, err = l.wire.Answer(batch, message)
+			require.NoError(b, err)
+			batch.Lease.Return = nil
+			lasts := time.Duration(test.span) * time.Millisecond
+			if test.leased > 0 {
+				want.Granted, want.Lasts, want.Limit = test.leased, lasts, test.rate.Permits
+				want.Free, want.Reset = test.rate.Permits-test.all, lasts+test.rate.Interval
+			}
+			assert.Equal(b, want, batch.Lease)
+			set, value := "{limiter}:permits", "{limiter}:value"
+			if test.rate.Type == PerClient {
+				set, value = set+":"+l.wire.client.ID(), value+":"+l.wire.client.ID()
+			}
+			grants, _ := b.Redis.SortedSet(set)
+			if test.all == 0 {
+				assert.Empty(b, grants)
+				return
+			}
+			require.Len(b, grants, 1)
+			score := grants[string(appendUint32([]byte(batch.Args[memberArg][:17]), test.all))]
+			assert.InDelta(b, float64(now.Add(lasts).UnixMilli()), score, 0)
+			assert.Equal(b, test.rate.Permits-test.all, b.Stored(value))
 		})
 	}
 }

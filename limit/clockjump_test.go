@@ -104,14 +104,11 @@ func TestReserve_ClockSetBack_QueuesBehindEarlierOnes(t *testing.T) {
 		l := New(b.client, "name", p)
 		var last time.Duration
 		for range 4 {
-			r, err := l.Reserve(t.Context(), 1)
-			require.NoError(t, err)
+			r := mustReserve(t, l, 1)
 			last = r.delay
 		}
 		b.pass(-time.Hour)
-		r, err := l.Reserve(t.Context(), 1)
-		require.NoError(t, err)
-		assert.Equal(t, last+100*ms+time.Hour, r.delay, "%T", p)
+		assert.Equal(t, last+100*ms+time.Hour, mustReserve(t, l, 1).delay, "%T", p)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		assert.ErrorIs(t, l.Acquire(ctx, 1), context.DeadlineExceeded)
 		cancel()

@@ -13,22 +13,24 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// foreign checks that all calls fail with a *StateError that contains a text, and change nothing.
+// foreign checks that all calls fail with a *StateError that contains a text, and change nothing:
+// no permits of another policy are taken either. Reset deletes the state.
 func (b *bench) foreign(policy Policy, text string) {
 	b.Helper()
 	before := b.redis.Dump()
-	l := New(b.client, "name", policy)
+	l := New(b.client, "name", Calendar{5, Year, nil}, policy)
 	_, err := l.Take(b.Context(), 1)
 	var state *rratelimiter.StateError
 	require.ErrorAs(b, err, &state, text)
-	assert.Equal(b, rratelimiter.StateError{Key: l.keys[0], Value: text}, *state)
+	assert.Equal(b, rratelimiter.StateError{Key: l.keys[1], Value: text}, *state)
 	require.ErrorAs(b, l.Release(b.Context(), 1), &state, text)
 	_, err = l.Charge(b.Context(), 1)
 	require.ErrorAs(b, err, &state, text)
 	_, err = l.Peek(b.Context())
 	require.ErrorAs(b, err, &state, text)
 	assert.Equal(b, before, b.redis.Dump(), text)
-	b.redis.FlushAll()
+	require.NoError(b, l.Reset(b.Context()))
+	require.Empty(b, b.redis.Keys())
 }
 
 // TestPolicies_ForeignState_IsAStateError: the texts have the wrong words, or numbers that are

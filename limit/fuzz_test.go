@@ -32,7 +32,7 @@ func FuzzState(f *testing.F) {
 			f.Add(uint8(kind), text, "1763740123450 2")
 		}
 	}
-	b := newBenchOf(f)
+	b := newBench(f)
 	ctx := context.Background()
 	f.Fuzz(func(t *testing.T, kind uint8, text, other string) {
 		p := policies[int(kind)%len(policies)]

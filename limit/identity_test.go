@@ -52,9 +52,7 @@ func TestID_SimilarNames_DoNotShareCalls(t *testing.T) {
 			assert.EqualValues(b, 5, granted[1].Load(), name)
 			if name == "two names" {
 				assert.EqualValues(b, 5, granted[0].Load())
-				seen, err := two.Peek(b.Context())
-				require.NoError(b, err)
-				assert.Zero(b, seen[0].Remaining)
+				assert.Zero(b, mustPeek(b, two)[0].Remaining)
 			}
 		}
 	})
@@ -65,8 +63,7 @@ func TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsLease(t *testing.T) 
 	redistest.Run(t, func(b *redistest.Fixture) {
 		client := rratelimiter.New(b.Conn, rratelimiter.WithLease(100*ms))
 		l := New(client, "name", FixedWindow{100_000, time.Hour, false})
-		_, err := l.Peek(b.Context())
-		require.NoError(b, err)
+		mustPeek(b, l)
 		for _, name := range []string{l.calls.ID, strings.TrimPrefix(l.calls.ID, "policies ")} {
 			like := client.Limiter(name)
 			require.NoError(b, like.SetRate(b.Context(), rratelimiter.Rate{Permits: 3, Interval: time.Hour}))
@@ -75,8 +72,7 @@ func TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsLease(t *testing.T) 
 			b.Latency.Store(0)
 			granted := 0
 			for range 50 {
-				ok, err := like.TryAcquire(b.Context(), 1)
-				require.NoError(b, err)
+				ok := mustTry(b, like, 1)
 				if ok {
 					granted++
 				}

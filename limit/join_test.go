@@ -117,8 +117,7 @@ func TestJoin_RedissonLimitersWithoutValues_CountsTheirGrants(t *testing.T) {
 			l := b.client.Limiter(name)
 			require.NoError(b, l.SetRate(b.Context(), rratelimiter.Rate{Permits: 2 * grants, Interval: time.Hour}))
 			for range grants {
-				_, err := l.TryAcquire(b.Context(), 1)
-				require.NoError(b, err)
+				mustTry(b, l, 1)
 			}
 			b.Redis.Del(name + ":value")
 			members = append(members, l)
@@ -202,14 +201,13 @@ func TestJoin_KeyOfAnotherType_IsNamedInTheError(t *testing.T) {
 		join := Join(New(b.client, "{t}:second", FixedWindow{5, time.Second, false}), shared)
 		require.NoError(t, shared.SetRate(t.Context(), rratelimiter.Rate{Type: kind, Permits: 8, Interval: time.Minute}))
 		for _, part := range []string{"value", "permits"} {
-			_, err := join.Take(t.Context(), 1)
-			require.NoError(t, err)
+			mustTake(t, join, 1)
 			key := "{t}:shared:" + part
 			if own {
 				key += ":" + b.client.ID()
 			}
 			b.redis.Del(key)
-			_, err = b.redis.Lpush(key, "x")
+			_, err := b.redis.Lpush(key, "x")
 			require.NoError(t, err)
 			_, err = join.Take(t.Context(), 1)
 			var state *rratelimiter.StateError

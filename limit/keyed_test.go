@@ -109,7 +109,7 @@ func FuzzKeyed_Keys_ShareNoState(f *testing.F) {
 			f.Add(prefix, keys[0], keys[1])
 		}
 	}
-	b := newBenchOf(f)
+	b := newBench(f)
 	f.Fuzz(func(t *testing.T, prefix, one, other string) {
 		if prefix == "" || one == "" || other == "" || one == other {
 			return
@@ -171,7 +171,7 @@ func TestValidate_Policies_FailAsNewDoes(t *testing.T) {
 }
 
 func BenchmarkKeyed(b *testing.B) {
-	k := NewKeyed(newBenchOf(b).client, "login", TokenBucket{20, 5, time.Second})
+	k := NewKeyed(newBench(b).client, "login", TokenBucket{20, 5, time.Second})
 	b.ReportAllocs()
 	for b.Loop() {
 		k.Limiter("alice")

@@ -21,8 +21,7 @@ func often(b *redistest.Fixture, l *Limiter, times int, pause time.Duration) (gr
 	b.Helper()
 	for range times {
 		redistest.Pass(pause)
-		ok, err := l.TryAcquire(b.Context(), 1)
-		require.NoError(b, err)
+		ok := mustTry(b, l, 1)
 		if ok {
 			granted++
 		}
@@ -34,8 +33,7 @@ func often(b *redistest.Fixture, l *Limiter, times int, pause time.Duration) (gr
 func inLease(t *testing.T, policies []Policy, test func(b *redistest.Fixture, l *Limiter)) {
 	redistest.Run(t, func(b *redistest.Fixture) {
 		l := New(rratelimiter.New(b.Conn, rratelimiter.WithLease(10*time.Millisecond)), "name", policies...)
-		_, err := l.Peek(b.Context())
-		require.NoError(b, err)
+		mustPeek(b, l)
 		b.Latency.Store(int64(500 * time.Microsecond))
 		test(b, l)
 	})
@@ -56,12 +54,10 @@ func TestLease_Windows_CountTheirPermits(t *testing.T) {
 				before := b.Scripts.Load()
 				require.Equal(b, 5000, often(b, l, 5000, 20*time.Microsecond))
 				assert.LessOrEqual(b, b.Scripts.Load()-before, int64(30), "calls in a tenth of a second")
-				d, err := l.Take(b.Context(), 1)
-				require.NoError(b, err)
+				d := mustTake(b, l, 1)
 				assert.InDelta(b, 100_000-5501, d.Remaining, 300, "leases may return at this time")
 				redistest.Pass(50 * time.Millisecond)
-				all, err := l.Peek(b.Context())
-				require.NoError(b, err)
+				all := mustPeek(b, l)
 				for i, d := range all {
 					assert.Equal(b, policies[i].most()-5501, d.Remaining)
 				}
@@ -71,14 +67,15 @@ func TestLease_Windows_CountTheirPermits(t *testing.T) {
 }
 
 // TestTakeEach_Lease_IsGrantedFromMemory: a lease for calls of TakeEach serves calls of TakeEach.
+// Limiters that are opened and joined for each request share it, as those of the middleware.
 func TestTakeEach_Lease_IsGrantedFromMemory(t *testing.T) {
 	policies := []Policy{FixedWindow{200_000, time.Hour, false}, Calendar{100_000, Day, nil}}
-	inLease(t, policies, func(b *redistest.Fixture, l *Limiter) {
+	inLease(t, policies, func(b *redistest.Fixture, _ *Limiter) {
+		client := rratelimiter.New(b.Conn, rratelimiter.WithLease(10*ms))
 		before := b.Scripts.Load()
 		for taken := int64(1); taken <= 5000; taken++ {
 			redistest.Pass(20 * time.Microsecond)
-			each, err := l.TakeEach(b.Context(), 1)
-			require.NoError(b, err)
+			each := mustTakeEach(b, Join(New(client, "a", policies[0]), New(client, "b", policies[1])), 1)
 			require.Len(b, each, 2)
 			for i, d := range each {
 				require.True(b, d.Allowed)
@@ -87,25 +84,6 @@ func TestTakeEach_Lease_IsGrantedFromMemory(t *testing.T) {
 				require.Positive(b, d.ResetAfter)
 			}
 			require.LessOrEqual(b, each[0].ResetAfter, time.Hour)
-		}
-		assert.Less(b, b.Scripts.Load()-before, int64(60))
-		redistest.Pass(50 * time.Millisecond)
-	})
-}
-
-// TestLease_LimitersOpenedForARequest_ShareIt: the middleware joins such limiters, and leased
-// permits serve all callers of the name.
-func TestLease_LimitersOpenedForARequest_ShareIt(t *testing.T) {
-	inLease(t, []Policy{FixedWindow{100_000, time.Hour, true}}, func(b *redistest.Fixture, l *Limiter) {
-		client := rratelimiter.New(b.Conn, rratelimiter.WithLease(10*time.Millisecond))
-		before := b.Scripts.Load()
-		for range 2000 {
-			redistest.Pass(20 * time.Microsecond)
-			joined := Join(New(client, "a", FixedWindow{100_000, time.Hour, true}),
-				New(client, "b", Calendar{100_000, Day, nil}))
-			each, err := joined.TakeEach(b.Context(), 1)
-			require.NoError(b, err)
-			require.True(b, each[0].Allowed && each[1].Allowed)
 		}
 		assert.Less(b, b.Scripts.Load()-before, int64(60))
 		redistest.Pass(50 * time.Millisecond)
@@ -123,8 +101,7 @@ func TestLease_WindowEnds_LeaseEnds(t *testing.T) {
 			for range 2000 {
 				redistest.Pass(100 * time.Microsecond)
 				asked := time.Now().UnixMilli() / 200
-				ok, err := l.TryAcquire(b.Context(), 1)
-				require.NoError(b, err)
+				ok := mustTry(b, l, 1)
 				if now := time.Now().UnixMilli() / 200; ok && now == asked {
 					used[now]++
 				}
@@ -212,15 +189,13 @@ func TestLease_BucketsAndLogs_LeaseNothing(t *testing.T) {
 func TestLease_ClientChangesTheLimiter_IsReleasedFirst(t *testing.T) {
 	for name, change := range map[string]func(ctx context.Context, l *Limiter) error{
 		"Release": func(ctx context.Context, l *Limiter) error { return l.Release(ctx, 1) },
-		"Charge":  func(ctx context.Context, l *Limiter) error { _, err := l.Charge(ctx, 1); return err },
+		"Charge":  func(ctx context.Context, l *Limiter) error { return errOf(l.Charge(ctx, 1)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLease(t, []Policy{FixedWindow{100_000, time.Hour, false}}, func(b *redistest.Fixture, l *Limiter) {
 				require.Equal(b, 500, often(b, l, 500, 20*time.Microsecond))
 				require.NoError(b, change(b.Context(), l))
-				all, err := l.Peek(b.Context())
-				require.NoError(b, err)
-				assert.InDelta(b, 100_000-500, all[0].Remaining, 1)
+				assert.InDelta(b, 100_000-500, mustPeek(b, l)[0].Remaining, 1)
 			})
 		})
 	}

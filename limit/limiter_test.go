@@ -13,8 +13,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
-const ms = time.Millisecond
-
 // TestPolicies_WorkedExamples_Decisions: the examples are times, permits and answers.
 func TestPolicies_WorkedExamples_Decisions(t *testing.T) {
 	type call struct {
@@ -88,8 +86,7 @@ func TestPolicies_WorkedExamples_Decisions(t *testing.T) {
 			l := New(b.client, "name", test.policies...)
 			for _, c := range test.calls {
 				b.pass(c.at - time.Duration(b.now-start)*time.Microsecond)
-				got, err := l.Take(t.Context(), c.permits)
-				require.NoError(t, err)
+				got := mustTake(t, l, c.permits)
 				if c.want.Limit == 0 {
 					got.Limit = 0
 				}
@@ -106,21 +103,18 @@ func TestPolicies_WorkedExamples_Decisions(t *testing.T) {
 func TestTakeEach_OnePolicyDenies_ReportsWhich(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", FixedWindow{10, time.Second, false}, TokenBucket{100, 1, time.Second})
-	each, err := l.TakeEach(t.Context(), 8)
-	require.NoError(t, err)
+	each := mustTakeEach(t, l, 8)
 	assert.Equal(t, []rratelimiter.Decision{
 		{Allowed: true, Limit: 10, Remaining: 2, ResetAfter: time.Second - 789*time.Microsecond},
 		{Allowed: true, Limit: 100, Remaining: 92, ResetAfter: 8 * time.Second},
 	}, each)
-	each, err = l.TakeEach(t.Context(), 5)
-	require.NoError(t, err)
+	each = mustTakeEach(t, l, 5)
 	assert.Equal(t, []rratelimiter.Decision{
 		{Limit: 10, Remaining: 2, RetryAfter: time.Second - 789*time.Microsecond,
 			ResetAfter: time.Second - 789*time.Microsecond},
 		{Allowed: true, Limit: 100, Remaining: 92, ResetAfter: 8 * time.Second},
 	}, each)
-	seen, err := l.Peek(t.Context())
-	require.NoError(t, err)
+	seen := mustPeek(t, l)
 	assert.EqualValues(t, 2, seen[0].Remaining)
 	assert.EqualValues(t, 92, seen[1].Remaining)
 }
@@ -215,34 +209,6 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 	assert.Empty(t, b.redis.Keys())
 }
 
-// TestLimiter_ForeignState_IsAStateError: the error names the key, and no policy takes permits.
-func TestLimiter_ForeignState_IsAStateError(t *testing.T) {
-	b := newBench(t)
-	l := New(b.client, "name", TokenBucket{5, 1, time.Second}, FixedWindow{5, time.Second, false})
-	const key = "{name}:window:1000"
-	want := func(value string) {
-		t.Helper()
-		_, err := l.Take(t.Context(), 1)
-		var state *rratelimiter.StateError
-		require.ErrorAs(t, err, &state)
-		assert.Equal(t, rratelimiter.StateError{Key: key, Value: value}, *state)
-		require.ErrorAs(t, l.Release(t.Context(), 1), &state)
-		_, err = l.Charge(t.Context(), 1)
-		require.ErrorAs(t, err, &state)
-		_, err = l.Peek(t.Context())
-		require.ErrorAs(t, err, &state)
-		assert.Equal(t, []string{key}, b.redis.Keys())
-	}
-	require.NoError(t, b.redis.Set(key, "x"))
-	want("x")
-	b.redis.Del(key)
-	_, err := b.redis.SetAdd(key, "member")
-	require.NoError(t, err)
-	want("set")
-	require.NoError(t, l.Reset(t.Context()))
-	assert.Empty(t, b.redis.Keys())
-}
-
 // TestNew_MostPolicies_FitInAScript: Lua limits the locals of a script.
 func TestNew_MostPolicies_FitInAScript(t *testing.T) {
 	b := newBench(t)
@@ -256,10 +222,8 @@ func TestNew_MostPolicies_FitInAScript(t *testing.T) {
 			all = append(all, kind(time.Duration(i+1)*time.Second))
 		}
 		l := New(b.client, "name", all...)
-		_, err := l.Charge(t.Context(), 1)
-		require.NoError(t, err)
-		each, err := l.TakeEach(t.Context(), 1)
-		require.NoError(t, err)
+		mustCharge(t, l, 1)
+		each := mustTakeEach(t, l, 1)
 		for _, d := range each {
 			assert.EqualValues(t, 3, d.Remaining)
 		}
@@ -272,8 +236,7 @@ func TestNew_MostPolicies_FitInAScript(t *testing.T) {
 func TestReset_SlotMoves_AsksAgain(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", FixedWindow{5, time.Hour, false}, TokenBucket{5, 1, time.Hour})
-		_, err := l.Take(b.Context(), 5)
-		require.NoError(b, err)
+		mustTake(b, l, 5)
 		b.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
 		start := time.Now()
 		require.ErrorContains(b, l.Reset(b.Context()), "TRYAGAIN")
@@ -287,8 +250,7 @@ func TestReset_SlotMoves_AsksAgain(t *testing.T) {
 func TestRelease_NoPermits_AsksNothing(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", FixedWindow{3, time.Second, false})
-		_, err := l.Take(b.Context(), 2)
-		require.NoError(b, err)
+		mustTake(b, l, 2)
 		before := b.Scripts.Load()
 		require.NoError(b, l.Release(b.Context(), 0))
 		assert.Equal(b, before, b.Scripts.Load())

@@ -36,11 +36,8 @@ func TestSlidingLog_SameCalls_DecidesAsOverall(t *testing.T) {
 					require.NoError(t, overall.Release(t.Context(), n))
 					continue
 				}
-				got, err := l.Take(t.Context(), n)
-				require.NoError(t, err)
-				want, err := overall.Take(t.Context(), n)
-				require.NoError(t, err)
-				require.Equal(t, want, got, "step %d: %d", step, n)
+				got := mustTake(t, l, n)
+				require.Equal(t, mustTake(t, overall, n), got, "step %d: %d", step, n)
 				if got.Allowed {
 					granted++
 				} else {
@@ -121,8 +118,7 @@ func TestSlidingLog_ManyEntries_AllAreRemoved(t *testing.T) {
 		}
 		take := func(n int64) {
 			t.Helper()
-			got, err := l.Take(t.Context(), n)
-			require.NoError(t, err)
+			got := mustTake(t, l, n)
 			ok := m.Take(b.now, n)
 			require.Equal(t, decision(m, policy.Permits, b.now, n, ok), got, entries)
 		}
@@ -168,15 +164,12 @@ func TestSlidingLog_ManyEntries_OneCall(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", SlidingLog{1000, time.Second})
 		for range 1000 {
-			_, err := l.TryAcquire(b.Context(), 1)
-			require.NoError(b, err)
+			mustTry(b, l, 1)
 			redistest.Pass(ms)
 		}
 		redistest.Pass(998 * ms) // all have expired but the newest
 		before := b.Scripts.Load()
-		d, err := l.Take(b.Context(), 500)
-		require.NoError(b, err)
-		assert.EqualValues(b, 499, d.Remaining)
+		assert.EqualValues(b, 499, mustTake(b, l, 500).Remaining)
 		require.NoError(b, l.Release(b.Context(), 400))
 		assert.EqualValues(b, 2, b.Scripts.Load()-before)
 	})

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -27,39 +25,6 @@ func decision(m policymodel.Model, limit, now, permits int64, allowed bool) rrat
 		d.RetryAfter = micros(m.Wait(now, permits))
 	}
 	return d
-}
-
-// bench is a Redis in memory and a clock, which tests set.
-type bench struct {
-	testing.TB
-	redis  *miniredis.Miniredis
-	client *rratelimiter.Client
-	now    int64 // Unix microseconds
-	back   bool  // the clock may go back: the server's stands still then, so that nothing expires
-}
-
-// begin is a time that is no multiple of any unit.
-const begin = 1_763_740_123_456_789
-
-func newBench(t *testing.T, opts ...rratelimiter.Option) *bench { return newBenchOf(t, opts...) }
-
-func newBenchOf(t testing.TB, opts ...rratelimiter.Option) *bench {
-	b := &bench{TB: t, redis: miniredis.RunT(t), now: begin}
-	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{b.redis.Addr()}, DisableCache: true,
-		ForceSingleClient: true})
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
-	b.client = rratelimiter.New(conn,
-		append(opts, rratelimiter.WithClock(func() time.Time { return time.UnixMicro(b.now) }))...)
-	return b
-}
-
-// pass lets time pass.
-func (b *bench) pass(d time.Duration) {
-	b.now += d.Microseconds()
-	if !b.back {
-		b.redis.FastForward(d)
-	}
 }
 
 // TestPolicies_RandomCalls_MatchTheirModels: random calls at random times, with all fields of a

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/rratelimiter/rratelimiter/rratelimitertest"
 )
 
@@ -22,8 +20,7 @@ func BenchmarkNew(b *testing.B) {
 			for b.Loop() {
 				New(client, "login:alice", policies...)
 			}
-			_, err := New(client, "login:alice", policies...).Take(b.Context(), 1)
-			require.NoError(b, err)
+			mustTake(b, New(client, "login:alice", policies...), 1)
 		})
 	}
 }

@@ -60,13 +60,10 @@ func observed(t *testing.T, test func(b *fixture, client *rratelimiter.Client, o
 		// The scripts are loaded.
 		for _, policy := range []Policy{FixedWindow{10, time.Hour, false}, TokenBucket{10, 10, time.Second}} {
 			l := New(client, "other", policy)
-			_, err := l.Charge(b.Context(), 1)
-			require.NoError(b, err)
-			_, err = l.TryAcquire(b.Context(), 1)
-			require.NoError(b, err)
-			_, err = l.Reserve(b.Context(), 1)
-			if err != nil {
-				require.ErrorIs(b, err, ErrNotReservable)
+			mustCharge(b, l, 1)
+			mustTry(b, l, 1)
+			if l.reservable {
+				mustReserve(b, l, 1)
 			}
 		}
 		o.all()
@@ -79,18 +76,16 @@ func observed(t *testing.T, test func(b *fixture, client *rratelimiter.Client, o
 func TestObserver_Decisions_AreReportedOnce(t *testing.T) {
 	const trip = 10 * ms
 	for name, ask := range map[string]func(ctx context.Context, l *Limiter, permits int64) error{
-		"TryAcquire": func(ctx context.Context, l *Limiter, n int64) error { _, err := l.TryAcquire(ctx, n); return err },
-		"Take":       func(ctx context.Context, l *Limiter, n int64) error { _, err := l.Take(ctx, n); return err },
-		"TakeEach":   func(ctx context.Context, l *Limiter, n int64) error { _, err := l.TakeEach(ctx, n); return err },
-		"Charge":     func(ctx context.Context, l *Limiter, n int64) error { _, err := l.Charge(ctx, n); return err },
+		"TryAcquire": func(ctx context.Context, l *Limiter, n int64) error { return errOf(l.TryAcquire(ctx, n)) },
+		"Take":       func(ctx context.Context, l *Limiter, n int64) error { return errOf(l.Take(ctx, n)) },
+		"TakeEach":   func(ctx context.Context, l *Limiter, n int64) error { return errOf(l.TakeEach(ctx, n)) },
+		"Charge":     func(ctx context.Context, l *Limiter, n int64) error { return errOf(l.Charge(ctx, n)) },
 		"Acquire":    func(ctx context.Context, l *Limiter, n int64) error { return l.Acquire(ctx, n) },
 		"TryAcquireWithin": func(ctx context.Context, l *Limiter, n int64) error {
-			_, err := l.TryAcquireWithin(ctx, n, time.Second)
-			return err
+			return errOf(l.TryAcquireWithin(ctx, n, time.Second))
 		},
 		"TryAcquireWithin no time": func(ctx context.Context, l *Limiter, n int64) error {
-			_, err := l.TryAcquireWithin(ctx, n, 0)
-			return err
+			return errOf(l.TryAcquireWithin(ctx, n, 0))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -154,9 +149,7 @@ func TestObserver_Decisions_AreReportedOnce(t *testing.T) {
 func TestObserver_Reservations_AreReported(t *testing.T) {
 	observed(t, func(b *fixture, client *rratelimiter.Client, o *reports) {
 		l := New(client, "name", TokenBucket{1, 10, time.Second})
-		r, err := l.Reserve(b.Context(), 1)
-		require.NoError(b, err)
-		assert.Zero(b, r.Delay())
+		assert.Zero(b, mustReserve(b, l, 1).Delay())
 		want := rratelimiter.DecisionInfo{Name: "name", Policy: "token_bucket", Permits: 1, Granted: true, Took: 10 * ms,
 			Source: rratelimiter.FromRedis}
 		decisions, calls, waiting := o.all()
@@ -174,9 +167,7 @@ func TestObserver_Reservations_AreReported(t *testing.T) {
 			assert.True(b, ok)
 		})
 		redistest.Pass(20 * ms)
-		ok, err := l.TryAcquireWithin(b.Context(), 1, 50*ms)
-		require.NoError(b, err)
-		require.False(b, ok)
+		require.False(b, mustWait(b, l, 1, 50*ms))
 		leaves, leave := context.WithCancel(b.Context())
 		time.AfterFunc(100*ms, leave)
 		left := l.Acquire(leaves, 1)
@@ -274,8 +265,7 @@ func TestObserver_Policy_IsTheirKinds(t *testing.T) {
 			"sliding_window": New(client, "name", SlidingWindow{5, time.Hour, 0}),
 			"smooth":         New(client, "name", Smooth{Permits: 5, Interval: time.Hour}),
 		} {
-			_, err := l.Take(b.Context(), 1)
-			require.NoError(b, err)
+			mustTake(b, l, 1)
 			decisions, calls, _ := o.all()
 			assert.Equal(b, want, decisions[0].Policy)
 			assert.Equal(b, want, calls[0].Policy)

@@ -33,27 +33,25 @@ func TestAcquire_ManyCallers_AreServedInOrder(t *testing.T) {
 			[]time.Duration{0, 0, time.Second, 2 * time.Second, 4 * time.Second}, 8,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				l := New(b.client, "name", test.policies...)
-				start := time.Now()
-				took := make([]time.Duration, len(test.want))
-				var callers sync.WaitGroup
-				for i := range took {
-					callers.Go(func() {
-						assert.NoError(b, l.Acquire(b.Context(), 1))
-						took[i] = time.Since(start)
-					})
-					synctest.Wait()
-				}
-				callers.Wait()
-				for i := range took {
-					// The fake clock begins at a whole second, and a wait ends in whole
-					// milliseconds.
-					assert.InDelta(b, test.want[i], took[i], float64(2*ms), "caller %d of %v", i, took)
-				}
-				assert.LessOrEqual(b, b.Scripts.Load(), test.calls)
-			})
+		runWithRedis(t, name, func(b *fixture) {
+			l := New(b.client, "name", test.policies...)
+			start := time.Now()
+			took := make([]time.Duration, len(test.want))
+			var callers sync.WaitGroup
+			for i := range took {
+				callers.Go(func() {
+					assert.NoError(b, l.Acquire(b.Context(), 1))
+					took[i] = time.Since(start)
+				})
+				synctest.Wait()
+			}
+			callers.Wait()
+			for i := range took {
+				// The fake clock begins at a whole second, and a wait ends in whole
+				// milliseconds.
+				assert.InDelta(b, test.want[i], took[i], float64(2*ms), "caller %d of %v", i, took)
+			}
+			assert.LessOrEqual(b, b.Scripts.Load(), test.calls)
 		})
 	}
 }
@@ -65,57 +63,23 @@ func TestTryAcquireWithin_UnreachableTimeout_ReturnsAtOnce(t *testing.T) {
 		"FixedWindow": FixedWindow{4, time.Second, false}, "SlidingLog": SlidingLog{4, time.Second},
 		"SlidingWindow": SlidingWindow{4, time.Second, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				l := New(b.client, "name", policy)
-				d, err := l.Take(b.Context(), 4)
-				require.NoError(b, err)
-				require.True(b, d.Allowed)
-				start := time.Now()
-				var callers sync.WaitGroup
-				callers.Go(func() { assert.NoError(b, l.Acquire(b.Context(), 4)) }) // after a window
-				synctest.Wait()
-				ok, err := l.TryAcquireWithin(b.Context(), 1, 1500*ms)
-				require.NoError(b, err)
-				assert.False(b, ok)
-				ctx, cancel := context.WithTimeout(b.Context(), 1500*ms)
-				defer cancel()
-				require.ErrorIs(b, l.Acquire(ctx, 1), context.DeadlineExceeded)
-				assert.Less(b, time.Since(start), 10*ms, "both return at once")
-				ok, err = l.TryAcquireWithin(b.Context(), 1, 2500*ms)
-				require.NoError(b, err)
-				assert.True(b, ok)
-				assert.Less(b, time.Since(start), 2300*ms)
-				callers.Wait()
-			})
+		runWithRedis(t, name, func(b *fixture) {
+			l := New(b.client, "name", policy)
+			require.True(b, mustTake(b, l, 4).Allowed)
+			start := time.Now()
+			var callers sync.WaitGroup
+			callers.Go(func() { assert.NoError(b, l.Acquire(b.Context(), 4)) }) // after a window
+			synctest.Wait()
+			assert.False(b, mustWait(b, l, 1, 1500*ms))
+			ctx, cancel := context.WithTimeout(b.Context(), 1500*ms)
+			defer cancel()
+			require.ErrorIs(b, l.Acquire(ctx, 1), context.DeadlineExceeded)
+			assert.Less(b, time.Since(start), 10*ms, "both return at once")
+			assert.True(b, mustWait(b, l, 1, 2500*ms))
+			assert.Less(b, time.Since(start), 2300*ms)
+			callers.Wait()
 		})
 	}
-}
-
-// TestJoin_RateIsLowered_WaitersFailAtOnce: even behind others. A limiter of Redisson's layout can
-// change.
-func TestJoin_RateIsLowered_WaitersFailAtOnce(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		quota := b.client.Limiter("quota")
-		require.NoError(b, quota.SetRate(b.Context(), rratelimiter.Rate{Permits: 10, Interval: 10 * time.Second}))
-		join := Join(quota)
-		_, err := join.Take(b.Context(), 10)
-		require.NoError(b, err)
-		start := time.Now()
-		var callers sync.WaitGroup
-		for range 20 {
-			callers.Go(func() { assert.NoError(b, join.Acquire(b.Context(), 1)) })
-		}
-		synctest.Wait()
-		callers.Go(func() {
-			assert.ErrorIs(b, join.Acquire(b.Context(), 5), rratelimiter.ErrPermitsExceedRate)
-			assert.Less(b, time.Since(start), 5*time.Second)
-		})
-		redistest.Pass(4 * time.Second) // all are asked for
-		require.NoError(b,
-			quota.SetRate(b.Context(), rratelimiter.Rate{Permits: 2, Interval: time.Minute}, rratelimiter.KeepState()))
-		callers.Wait()
-	})
 }
 
 // TestLimiter_CallerLeaves_PermitsAreRefunded: permits that arrive later return to each policy and
@@ -132,7 +96,7 @@ func TestLimiter_CallerLeaves_PermitsAreRefunded(t *testing.T) {
 		require.NoError(b, l.Release(b.Context(), 1))
 
 		for _, call := range []func(context.Context) error{
-			func(ctx context.Context) error { _, err := l.TryAcquire(ctx, 3); return err },
+			func(ctx context.Context) error { return errOf(l.TryAcquire(ctx, 3)) },
 			func(ctx context.Context) error { return l.Acquire(ctx, 3) },
 		} {
 			b.Latency.Store(int64(100 * ms))
@@ -141,8 +105,7 @@ func TestLimiter_CallerLeaves_PermitsAreRefunded(t *testing.T) {
 			cancel()
 			redistest.Pass(time.Second)
 			b.Latency.Store(0)
-			seen, err := l.Peek(b.Context())
-			require.NoError(b, err)
+			seen := mustPeek(b, l)
 			for i, d := range seen {
 				assert.EqualValues(b, 9, d.Remaining, "policy %d", i)
 			}
@@ -167,13 +130,12 @@ func TestRefund_AnotherClockIsAhead_ReturnsAll(t *testing.T) {
 			}
 			behind := New(client(-200*ms), "name", policies...)
 			for _, l := range []*Limiter{New(client(800*ms), "name", policies...), behind} { // and the scripts are loaded
-				_, err := l.TryAcquire(b.Context(), 1)
-				require.NoError(b, err)
+				mustTry(b, l, 1)
 			}
 			b.Latency.Store(int64(20 * ms))
 			calls := []func(context.Context) error{
-				func(ctx context.Context) error { _, err := behind.TryAcquire(ctx, 3); return err },
-				func(ctx context.Context) error { _, err := behind.Take(ctx, 3); return err },
+				func(ctx context.Context) error { return errOf(behind.TryAcquire(ctx, 3)) },
+				func(ctx context.Context) error { return errOf(behind.Take(ctx, 3)) },
 			}
 			if !behind.reservable {
 				calls = append(calls, func(ctx context.Context) error { return behind.Acquire(ctx, 3) })
@@ -185,37 +147,12 @@ func TestRefund_AnotherClockIsAhead_ReturnsAll(t *testing.T) {
 				redistest.Pass(50 * ms)
 			}
 			b.Latency.Store(0)
-			seen, err := behind.Peek(b.Context())
-			require.NoError(b, err)
+			seen := mustPeek(b, behind)
 			for i, d := range seen {
 				assert.EqualValues(b, 8, d.Remaining, "%T", policies[i])
 			}
 		})
 	}
-}
-
-// TestAcquire_WaiterLeaves_RefundsItsOwnGrant: by the server's clock, too, and no permits of
-// others.
-func TestAcquire_WaiterLeaves_RefundsItsOwnGrant(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		client := rratelimiter.New(b.Conn, rratelimiter.WithServerTime())
-		l := New(client, "name", SlidingLog{10, time.Hour})
-		_, err := l.Take(b.Context(), 4)
-		require.NoError(b, err)
-		end := time.Now().Add(time.Hour)
-		redistest.Pass(time.Minute)
-		require.NoError(b, New(client, "other", SlidingLog{10, time.Hour}).Acquire(b.Context(), 1)) // the script is loaded
-		b.Latency.Store(int64(20 * ms))
-		ctx, cancel := context.WithTimeout(b.Context(), 10*ms)
-		defer cancel()
-		assert.ErrorIs(b, l.Acquire(ctx, 3), context.DeadlineExceeded)
-		redistest.Pass(50 * ms)
-		b.Latency.Store(0)
-		seen, err := l.Peek(b.Context())
-		require.NoError(b, err)
-		assert.EqualValues(b, 6, seen[0].Remaining)
-		assert.Equal(b, time.Until(end), seen[0].ResetAfter, "those of the others stay as they are")
-	})
 }
 
 // TestDenialCache_Policies_DeniesUntilAChange: the change is one by this Client.
@@ -225,14 +162,12 @@ func TestDenialCache_Policies_DeniesUntilAChange(t *testing.T) {
 		l := New(client, "name", FixedWindow{5, time.Hour, false}, TokenBucket{10, 1, time.Hour})
 		refused := func(permits int64) (rratelimiter.Decision, bool) {
 			before := b.Scripts.Load()
-			d, err := l.Take(b.Context(), permits)
-			require.NoError(b, err)
+			d := mustTake(b, l, permits)
 			require.False(b, d.Allowed)
 			synctest.Wait()
 			return d, b.Scripts.Load() == before
 		}
-		_, err := l.Take(b.Context(), 4)
-		require.NoError(b, err)
+		mustTake(b, l, 4)
 		first, memory := refused(2)
 		assert.False(b, memory)
 		redistest.Pass(time.Minute)
@@ -242,8 +177,7 @@ func TestDenialCache_Policies_DeniesUntilAChange(t *testing.T) {
 		first.ResetAfter -= time.Minute
 		assert.Equal(b, first, cached)
 		before := b.Scripts.Load()
-		each, err := l.TakeEach(b.Context(), 2)
-		require.NoError(b, err)
+		each := mustTakeEach(b, l, 2)
 		assert.Equal(b, before, b.Scripts.Load(), "calls of Redis")
 		assert.Equal(b, []rratelimiter.Decision{
 			{Limit: 5, Remaining: 1, RetryAfter: cached.RetryAfter, ResetAfter: cached.RetryAfter},
@@ -252,14 +186,12 @@ func TestDenialCache_Policies_DeniesUntilAChange(t *testing.T) {
 
 		// A change of one of its keys, by another limiter with that key.
 		require.NoError(b, Join(New(client, "name", FixedWindow{7, time.Hour, false})).Release(b.Context(), 4))
-		d, err := l.Take(b.Context(), 2)
-		require.NoError(b, err)
-		assert.True(b, d.Allowed)
+		assert.True(b, mustTake(b, l, 2).Allowed)
 	})
 }
 
-// TestTake_CallsShareAScript_DeniedAnswerIsOfItsEnd: RetryAfter counts the permits of requests behind
-// a denied one, and so does Remaining.
+// TestTake_CallsShareAScript_DeniedAnswerIsOfItsEnd: RetryAfter counts the permits of requests
+// behind a denied one, and so does Remaining.
 func TestTake_CallsShareAScript_DeniedAnswerIsOfItsEnd(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", SlidingLog{10, 10 * time.Second})

@@ -29,13 +29,18 @@ var everyPolicy = []Policy{
 // ask sends a batch of requests and returns it with its answers.
 func (b *bench) ask(l *Limiter, asks ...engine.Ask) *engine.Batch {
 	b.Helper()
+	return b.send(l, acquireProtocol{protocol{&l.wire}}, asks...)
+}
+
+// send is ask with a protocol.
+func (b *bench) send(l *Limiter, p engine.Protocol, asks ...engine.Ask) *engine.Batch {
+	b.Helper()
 	batch := new(engine.Batch)
 	for _, ask := range asks {
 		batch.Requests = append(batch.Requests, &engine.Request{
 			Permits: ask.Permits, UpTo: ask.UpTo, Detail: ask.Detail, Each: ask.Each, Within: ask.Within,
 		})
 	}
-	p := acquireProtocol{protocol{&l.wire}}
 	p.Arguments(batch, time.UnixMicro(b.now))
 	script, keys := p.Call(batch)
 	reply, err := l.client.Engine.Eval(b.Context(), script, keys, batch.Args, nil)
@@ -68,9 +73,7 @@ func (b *bench) take(l *Limiter, permits int64) []string {
 func (b *bench) refund(l *Limiter, marks []string, permits int64) rratelimiter.Decision {
 	b.Helper()
 	require.NoError(b, l.refund(b.Context(), release, fmt.Sprint(permits), marks...))
-	all, err := l.Peek(b.Context())
-	require.NoError(b, err)
-	return all[0]
+	return mustPeek(b, l)[0]
 }
 
 // lose takes permits for a caller that leaves, and returns the function that refunds them.
@@ -109,12 +112,9 @@ func TestRefund_StateBeganSince_ReturnsNothing(t *testing.T) {
 					since = 14 // 4 more than were stored
 				}
 				b.take(l, since)
-				want, err := l.Peek(t.Context())
-				require.NoError(t, err)
+				want := mustPeek(t, l)
 				refund(t.Context())
-				got, err := l.Peek(t.Context())
-				require.NoError(t, err)
-				assert.Equal(t, want, got, "%s, %s, %T", name, kind, policies[0])
+				assert.Equal(t, want, mustPeek(t, l), "%s, %s, %T", name, kind, policies[0])
 			}
 		}
 	}
@@ -143,8 +143,7 @@ func TestRefund_SameState_ReturnsAll(t *testing.T) {
 			}
 			refund := b.lose(l, 4, detail)
 			refund(t.Context())
-			got, err := l.Peek(t.Context())
-			require.NoError(t, err)
+			got := mustPeek(t, l)
 			if _, ok := p.(Smooth); ok {
 				assert.True(t, got[0].Allowed)
 			} else {
@@ -161,11 +160,7 @@ func TestCancel_StateBeganSince_ReturnsNothing(t *testing.T) {
 			for _, before := range []int64{0, 1, 15} {
 				b := newBench(t)
 				l := New(b.client, "name", p)
-				reserve := func(permits int64) *Reservation {
-					r, err := l.Reserve(t.Context(), permits)
-					require.NoError(t, err)
-					return r
-				}
+				reserve := func(permits int64) *Reservation { return mustReserve(t, l, permits) }
 				for rest := before; rest > 0; rest -= 5 {
 					reserve(min(rest, 5))
 				}
@@ -174,12 +169,9 @@ func TestCancel_StateBeganSince_ReturnsNothing(t *testing.T) {
 				for range 4 {
 					reserve(5)
 				}
-				want, err := l.Peek(t.Context())
-				require.NoError(t, err)
+				want := mustPeek(t, l)
 				require.NoError(t, lost.revoke(t.Context()))
-				got, err := l.Peek(t.Context())
-				require.NoError(t, err)
-				assert.Equal(t, want, got, "%s, %T, %d before", name, p, before)
+				assert.Equal(t, want, mustPeek(t, l), "%s, %T, %d before", name, p, before)
 			}
 		}
 	}
@@ -194,13 +186,9 @@ func TestLease_ReturnedAfterReset_ReturnsNothing(t *testing.T) {
 			require.Equal(b, 100, often(b, l, 100, 20*time.Microsecond)) // some are leased
 			other := New(rratelimiter.New(b.Conn), "name", p)
 			require.NoError(b, other.Reset(b.Context()))
-			granted, err := other.Take(b.Context(), permits)
-			require.NoError(b, err)
-			require.True(b, granted.Allowed)
+			require.True(b, mustTake(b, other, permits).Allowed)
 			redistest.Pass(100 * ms) // the lease ends
-			after, err := other.Peek(b.Context())
-			require.NoError(b, err)
-			assert.Zero(b, after[0].Remaining, "%T", p)
+			assert.Zero(b, mustPeek(b, other)[0].Remaining, "%T", p)
 		})
 	}
 }
@@ -213,15 +201,12 @@ func TestRefund_Lease_Stays(t *testing.T) {
 		lost, err := other.ask(b.Context(), charge, "7", newEpoch())
 		require.NoError(b, err)
 		require.Equal(b, 100, often(b, l, 100, 20*time.Microsecond))
-		before, err := other.Peek(b.Context())
-		require.NoError(b, err)
+		before := mustPeek(b, other)
 		require.NoError(b, l.refund(b.Context(), release, fmt.Sprint(7), lost.marks...))
 		calls := b.Scripts.Load()
 		require.Equal(b, 5, often(b, l, 5, 0))
 		assert.Equal(b, calls, b.Scripts.Load(), "granted from the lease")
-		after, err := other.Peek(b.Context())
-		require.NoError(b, err)
-		assert.Equal(b, before[0].Remaining+7, after[0].Remaining)
+		assert.Equal(b, before[0].Remaining+7, mustPeek(b, other)[0].Remaining)
 	})
 }
 
@@ -274,8 +259,7 @@ func TestRefund_OvertakenCalls_AreWholeAndOnce(t *testing.T) {
 				if len(grants) > 1 && random.IntN(3) == 0 {
 					// One of the last, but not the newest, whose time shows how late it is.
 					which := len(grants) - 2 - random.IntN(min(5, len(grants)-1))
-					before, err := l.Peek(t.Context())
-					require.NoError(t, err)
+					before := mustPeek(t, l)
 					after := b.refund(l, grants[which].marks, grants[which].permits)
 					// If it has expired by a clock that is ahead, its permits have returned
 					// already.

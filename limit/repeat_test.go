@@ -40,11 +40,11 @@ func TestScript_NeverFinishes_EndsWithItsCaller(t *testing.T) {
 		conn := newNeverFinishes(b, ms)
 		l := New(rratelimiter.New(conn), "name", SlidingLog{5, time.Second}, SlidingWindow{5, time.Second, 0})
 		for name, call := range map[string]func(ctx context.Context) error{
-			"TryAcquire": func(ctx context.Context) error { _, err := l.TryAcquire(ctx, 1); return err },
+			"TryAcquire": func(ctx context.Context) error { return errOf(l.TryAcquire(ctx, 1)) },
 			"Acquire":    func(ctx context.Context) error { return l.Acquire(ctx, 1) },
-			"Peek":       func(ctx context.Context) error { _, err := l.Peek(ctx); return err },
+			"Peek":       func(ctx context.Context) error { return errOf(l.Peek(ctx)) },
 			"Release":    func(ctx context.Context) error { return l.Release(ctx, 1) },
-			"Charge":     func(ctx context.Context) error { _, err := l.Charge(ctx, 1); return err },
+			"Charge":     func(ctx context.Context) error { return errOf(l.Charge(ctx, 1)) },
 		} {
 			ctx, cancel := context.WithTimeout(b.Context(), 20*ms)
 			assert.ErrorIs(b, call(ctx), context.DeadlineExceeded, name)

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -54,15 +53,10 @@ func TestReserve(t *testing.T) {
 func TestReserve_ServerTime_ReturnsTheDelay(t *testing.T) {
 	b := newBench(t)
 	b.redis.SetTime(time.UnixMicro(begin))
-	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{b.redis.Addr()}, DisableCache: true,
-		ForceSingleClient: true})
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
-	l := New(rratelimiter.New(conn, rratelimiter.WithServerTime()), "name", TokenBucket{1, 1, time.Minute})
+	client := rratelimiter.New(b.connect(), rratelimiter.WithServerTime())
+	l := New(client, "name", TokenBucket{1, 1, time.Minute})
 	for i := range 3 {
-		r, err := l.Reserve(t.Context(), 1)
-		require.NoError(t, err)
-		assert.Equal(t, time.Duration(i)*time.Minute, r.delay)
+		assert.Equal(t, time.Duration(i)*time.Minute, mustReserve(t, l, 1).delay)
 	}
 }
 
@@ -111,12 +105,10 @@ func TestReserve_DelayIsTooLong_IsRefused(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{1<<32 - 1, 1, time.Hour}, LeakyBucket{1<<32 - 1, 1, time.Hour}} {
 		b := newBench(t)
 		l := New(b.client, "name", p)
+		mustReserve(t, l, 1<<32-1)
 		_, err := l.Reserve(t.Context(), 1<<32-1)
-		require.NoError(t, err)
-		_, err = l.Reserve(t.Context(), 1<<32-1)
 		require.ErrorIs(t, err, context.DeadlineExceeded, "%+v", p)
-		_, err = l.Peek(t.Context())
-		require.NoError(t, err)
+		mustPeek(t, l)
 	}
 }
 
@@ -126,25 +118,19 @@ func TestReserve_DeadlineIsEarlier_ReservesNothing(t *testing.T) {
 		Smooth{Permits: 1, Interval: time.Minute}} {
 		b := newBench(t)
 		l := New(b.client, "name", p)
-		_, err := l.Reserve(t.Context(), 5)
-		require.NoError(t, err)
-		before, err := l.Peek(t.Context())
-		require.NoError(t, err)
+		mustReserve(t, l, 5)
+		before := mustPeek(t, l)
 		soon, stop := context.WithTimeout(t.Context(), 30*time.Second)
 		defer stop()
-		_, err = l.Reserve(soon, 1)
+		_, err := l.Reserve(soon, 1)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.ErrorContains(t, err, "at the earliest")
 		assert.ErrorIs(t, l.Acquire(soon, 1), context.DeadlineExceeded)
-		ok, err := l.TryAcquireWithin(t.Context(), 1, 30*time.Second)
-		assert.NoError(t, err)
-		assert.False(t, ok)
+		assert.False(t, mustWait(t, l, 1, 30*time.Second))
 		_, err = l.TryAcquireWithin(soon, 1, time.Hour)
 		assert.ErrorIs(t, err, context.DeadlineExceeded, "the context is why")
 		assert.NoError(t, soon.Err(), "at once")
-		after, err := l.Peek(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, before, after)
+		assert.Equal(t, before, mustPeek(t, l))
 	}
 }
 
@@ -157,9 +143,7 @@ func TestCancel_LaterReservations_KeepTheirPermits(t *testing.T) {
 		l := New(b.client, "name", p)
 		reserve := func(permits int64) *Reservation {
 			t.Helper()
-			r, err := l.Reserve(t.Context(), permits)
-			require.NoError(t, err)
-			return r
+			return mustReserve(t, l, permits)
 		}
 		reserve(5)
 		reserve(1)
@@ -178,17 +162,6 @@ func TestCancel_LaterReservations_KeepTheirPermits(t *testing.T) {
 		require.NoError(t, small.Cancel(t.Context()))
 		assert.Equal(t, full-5*time.Minute, next(), "%T: all of the last", p)
 
-		lost := reserve(1)
-		require.NoError(t, l.Reset(t.Context()))
-		_, err := l.Take(t.Context(), 5)
-		require.NoError(t, err)
-		want, err := l.Peek(t.Context())
-		require.NoError(t, err)
-		require.NoError(t, lost.Cancel(t.Context()))
-		got, err := l.Peek(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, want, got, "%T: a reservation from before a Reset does not return", p)
-
 		past := reserve(1)
 		past.at = time.Now()
 		require.NoError(t, past.Cancel(t.Context()))
@@ -203,20 +176,13 @@ func TestReserve_GrantedAtOnce_KeepsWaitingReservations(t *testing.T) {
 	l := New(b.client, "name", TokenBucket{5, 1, time.Minute})
 	var made []*Reservation
 	for _, permits := range []int64{1, 5, 1} {
-		r, err := l.Reserve(t.Context(), permits)
-		require.NoError(t, err)
-		made = append(made, r)
+		made = append(made, mustReserve(t, l, permits))
 	}
 	require.NoError(t, made[1].revoke(t.Context()))
-	at, err := l.Reserve(t.Context(), 1)
-	require.NoError(t, err)
-	assert.Zero(t, at.delay)
-	before, err := l.Peek(t.Context())
-	require.NoError(t, err)
+	assert.Zero(t, mustReserve(t, l, 1).delay)
+	before := mustPeek(t, l)
 	require.NoError(t, made[2].revoke(t.Context()))
-	after, err := l.Peek(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, before[0].ResetAfter-time.Minute, after[0].ResetAfter)
+	assert.Equal(t, before[0].ResetAfter-time.Minute, mustPeek(t, l)[0].ResetAfter)
 }
 
 // TestReserve_AllCallersLeave_AllIsReturned: the last reservation is cancelled first.
@@ -225,24 +191,11 @@ func TestReserve_AllCallersLeave_AllIsReturned(t *testing.T) {
 		Smooth{3, time.Minute, 0, time.Hour, 0}} {
 		b := newBench(t)
 		l := New(b.client, "name", p)
-		_, err := l.Reserve(t.Context(), 2)
-		require.NoError(t, err)
-		before, err := l.Peek(t.Context())
-		require.NoError(t, err)
-		batch := new(engine.Batch)
-		for _, ask := range []engine.Ask{{Permits: 2, Within: time.Hour}, {Permits: 5, Within: time.Hour}, {Permits: 5},
-			{Permits: 5, Within: time.Hour}} {
-			batch.Requests = append(batch.Requests, &engine.Request{
-				Permits: ask.Permits, UpTo: ask.UpTo, Detail: ask.Detail, Each: ask.Each, Within: ask.Within,
-			})
-		}
+		mustReserve(t, l, 2)
+		before := mustPeek(t, l)
 		call := reserveProtocol{protocol{&l.wire}}
-		call.Arguments(batch, time.UnixMicro(b.now))
-		script, keys := call.Call(batch)
-		reply, err := l.client.Engine.Eval(t.Context(), script, keys, batch.Args, nil)
-		require.NoError(t, err)
-		_, err = call.Answer(batch, reply)
-		require.NoError(t, err)
+		batch := b.send(l, call, engine.Ask{Permits: 2, Within: time.Hour}, engine.Ask{Permits: 5, Within: time.Hour},
+			engine.Ask{Permits: 5}, engine.Ask{Permits: 5, Within: time.Hour})
 		for i, r := range batch.Requests {
 			assert.Equal(t, i != 2, r.Allowed, "%T: %d", p, i)
 			if r.Allowed {
@@ -251,9 +204,7 @@ func TestReserve_AllCallersLeave_AllIsReturned(t *testing.T) {
 		}
 		assert.Positive(t, batch.Requests[2].RetryAfter)
 		call.Refund(batch)(t.Context())
-		after, err := l.Peek(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, before, after, "%T", p)
+		assert.Equal(t, before, mustPeek(t, l), "%T", p)
 	}
 }
 
@@ -272,15 +223,11 @@ func (c endsOnceAsked) Err() error {
 func TestCancel_ContextHadEnded_CanBeRepeated(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", TokenBucket{1, 1, time.Minute})
-		_, err := l.Reserve(b.Context(), 1)
-		require.NoError(b, err)
-		r, err := l.Reserve(b.Context(), 1)
-		require.NoError(b, err)
+		mustReserve(b, l, 1)
+		r := mustReserve(b, l, 1)
 		inner, end := context.WithCancel(b.Context())
 		require.ErrorIs(b, r.Cancel(endsOnceAsked{inner, end}), context.Canceled)
 		require.NoError(b, r.Cancel(b.Context()))
-		next, err := l.Reserve(b.Context(), 1)
-		require.NoError(b, err)
-		assert.Equal(b, time.Minute, next.Delay(), "the time of the one that was cancelled")
+		assert.Equal(b, time.Minute, mustReserve(b, l, 1).Delay(), "the time of the one that was cancelled")
 	})
 }

@@ -11,26 +11,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// TestRelease_LongLogs_TakesOneCall: Release returns more entries than a page, to each policy.
-func TestRelease_LongLogs_TakesOneCall(t *testing.T) {
-	b := newBench(t)
-	policies := []Policy{SlidingLog{2000, 10 * time.Second}, FixedWindow{2000, 10 * time.Second, false},
-		SlidingLog{2000, 20 * time.Second}}
-	l := New(b.client, "name", policies...)
-	for range 600 {
-		b.pass(ms)
-		ok, err := l.TryAcquire(t.Context(), 1)
-		require.NoError(t, err)
-		require.True(t, ok)
-	}
-	require.NoError(t, l.Release(t.Context(), 550))
-	all, err := l.Peek(t.Context())
-	require.NoError(t, err)
-	for _, d := range all {
-		assert.EqualValues(t, 1950, d.Remaining)
-	}
-}
-
 // TestReturnsForecast_Earliest_AddsIntervals: a request for more permits than the limit waits an
 // interval more for each time that all return.
 func TestReturnsForecast_Earliest_AddsIntervals(t *testing.T) {

@@ -17,16 +17,12 @@ func TestSlidingWindow_PermitsChange_GrantsCount(t *testing.T) {
 	} {
 		b := newBench(t)
 		b.now -= b.now % 1e6
-		_, err := New(b.client, "name", policies[0]).Take(t.Context(), 7)
-		require.NoError(t, err)
-		fewer, err := New(b.client, "name", policies[1]).Take(t.Context(), 1)
-		require.NoError(t, err)
+		mustTake(t, New(b.client, "name", policies[0]), 7)
+		fewer := mustTake(t, New(b.client, "name", policies[1]), 1)
 		assert.False(t, fewer.Allowed)
 		assert.Zero(t, fewer.Remaining)
 		assert.EqualValues(t, 5, fewer.Limit)
-		more, err := New(b.client, "name", policies[2]).Take(t.Context(), 13)
-		require.NoError(t, err)
-		assert.True(t, more.Allowed)
+		assert.True(t, mustTake(t, New(b.client, "name", policies[2]), 13).Allowed)
 	}
 }
 

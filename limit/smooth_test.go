@@ -28,22 +28,16 @@ func TestSmooth_RequestsOfOneCall_AreDecidedInTurn(t *testing.T) {
 		several := 0
 		for step := range 200 {
 			b.pass(micros(random.Int64N(2e6)))
-			batch := &engine.Batch{Full: true}
+			var asks []engine.Ask
 			var want []bool
 			var remaining []int64
 			for range 1 + random.IntN(6) {
-				r := &engine.Request{Permits: 1 + random.Int64N(9)}
-				batch.Requests = append(batch.Requests, r)
+				r := engine.Ask{Permits: 1 + random.Int64N(9), Detail: true}
+				asks = append(asks, r)
 				want = append(want, m.Take(b.now, r.Permits))
 				remaining = append(remaining, m.Free(b.now))
 			}
-			call := acquireProtocol{protocol{&l.wire}}
-			call.Arguments(batch, time.UnixMicro(b.now))
-			script, keys := call.Call(batch)
-			reply, err := l.client.Engine.Eval(t.Context(), script, keys, batch.Args, nil)
-			require.NoError(t, err)
-			_, err = call.Answer(batch, reply)
-			require.NoError(t, err)
+			batch := b.ask(l, asks...)
 			for i, r := range batch.Requests {
 				where := fmt.Sprintf("%+v, step %d, request %d of %v", p, step, i, batch.Args)
 				require.Equal(t, want[i], r.Allowed, where)
@@ -67,8 +61,8 @@ func TestSmooth_CostAboveABound_IsRefused(t *testing.T) {
 	l := New(b.client, "name", Smooth{Permits: 1, Interval: time.Hour})
 	for _, permits := range []int64{1<<32 - 1, 1 << 31} {
 		for name, err := range map[string]error{
-			"TryAcquire": func() error { _, err := l.TryAcquire(t.Context(), permits); return err }(),
-			"Reserve":    func() error { _, err := l.Reserve(t.Context(), permits); return err }(),
+			"TryAcquire": func() error { return errOf(l.TryAcquire(t.Context(), permits)) }(),
+			"Reserve":    func() error { return errOf(l.Reserve(t.Context(), permits)) }(),
 			"Acquire":    l.Acquire(t.Context(), permits),
 		} {
 			assert.ErrorIs(t, err, rratelimiter.ErrPermitsExceedRate, name)
@@ -106,8 +100,7 @@ func TestSmooth_LargestCosts_AreCancelledWhole(t *testing.T) {
 		var made []*Reservation
 		var before []rratelimiter.Decision
 		for range 5 {
-			now, err := l.Peek(t.Context())
-			require.NoError(t, err)
+			now := mustPeek(t, l)
 			r, err := l.Reserve(t.Context(), p.most())
 			if err != nil {
 				require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -118,9 +111,7 @@ func TestSmooth_LargestCosts_AreCancelledWhole(t *testing.T) {
 		require.NotEmpty(t, made)
 		for i, r := range slices.Backward(made) {
 			require.NoError(t, r.revoke(t.Context()))
-			after, err := l.Peek(t.Context())
-			require.NoError(t, err)
-			assert.Equal(t, before[i].RetryAfter, after[0].RetryAfter, "%+v: %d", p, i)
+			assert.Equal(t, before[i].RetryAfter, mustPeek(t, l)[0].RetryAfter, "%+v: %d", p, i)
 		}
 	}
 }

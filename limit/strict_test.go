@@ -193,8 +193,7 @@ func (s *strictRun) run(about string) {
 		case kind == 2:
 			n := 1 + s.random.Int64N(3)
 			what = fmt.Sprintf("Charge %d", n)
-			_, err := l.Charge(s.Context(), n)
-			require.NoError(s, err)
+			mustCharge(s, l, n)
 			s.hold(l, n, nil, false, about+" "+what)
 		case kind < 14:
 			what = s.refund(l)

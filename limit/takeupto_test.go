@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,13 +19,11 @@ func TestTakeUpTo_EveryPolicy_GrantsWhatIsFree(t *testing.T) {
 		b := newBench(t)
 		l := New(b.client, "name", p)
 		for _, step := range []struct{ permits, granted, remaining int64 }{{4, 4, 6}, {engine.MostPermits, 6, 0}, {1, 0, 0}} {
-			granted, d, err := l.TakeUpTo(t.Context(), step.permits)
-			require.NoError(t, err)
+			granted, d := mustTakeUpTo(t, l, step.permits)
 			assert.Equal(t, step.granted, granted, "%T", p)
 			assert.Equal(t, step.granted > 0, d.Allowed)
 			assert.Equal(t, step.remaining, d.Remaining)
-			peeked, err := l.Peek(t.Context())
-			require.NoError(t, err)
+			peeked := mustPeek(t, l)
 			want := peeked[0]
 			want.Allowed = d.Allowed
 			if d.Allowed {
@@ -37,11 +34,9 @@ func TestTakeUpTo_EveryPolicy_GrantsWhatIsFree(t *testing.T) {
 	}
 	b := newBench(t)
 	smooth := New(b.client, "name", everyPolicy[7])
-	granted, _, err := smooth.TakeUpTo(t.Context(), 100)
-	require.NoError(t, err)
+	granted, _ := mustTakeUpTo(t, smooth, 100)
 	assert.EqualValues(t, 100, granted, "Smooth grants all at once, and then waits")
-	granted, d, err := smooth.TakeUpTo(t.Context(), 100)
-	require.NoError(t, err)
+	granted, d := mustTakeUpTo(t, smooth, 100)
 	assert.Zero(t, granted)
 	assert.Equal(t, 90*time.Hour, d.RetryAfter)
 }
@@ -52,21 +47,20 @@ func TestTakeUpTo_SeveralPolicies_GrantTheLeast(t *testing.T) {
 	b := newBench(t)
 	quota := b.client.Limiter("quota")
 	require.NoError(t, quota.SetRate(t.Context(), rratelimiter.Rate{Permits: 5, Interval: time.Hour}))
-	_, err := quota.TryAcquire(t.Context(), 1)
-	require.NoError(t, err)
+	mustTry(t, quota, 1)
 	l := Join(New(b.client, "name", FixedWindow{10, time.Hour, false}, TokenBucket{7, 1, time.Hour}), quota)
 	for _, want := range []int64{4, 0} {
-		granted, d, err := l.TakeUpTo(t.Context(), 100)
-		require.NoError(t, err)
+		granted, d := mustTakeUpTo(t, l, 100)
 		assert.Equal(t, want, granted)
 		assert.EqualValues(t, 5, d.Limit)
 		assert.Equal(t, want == 0, d.RetryAfter > 0)
-		peeked, err := l.Peek(t.Context())
-		require.NoError(t, err)
+		peeked := mustPeek(t, l)
 		for i, remaining := range []int64{6, 3, 0} {
 			assert.Equal(t, remaining, peeked[i].Remaining)
 		}
 	}
+	forecast := b.ask(l, engine.Ask{Permits: 1, Detail: true}).Forecast
+	assert.EqualValues(t, 5, forecast.Limit(), "a queue denies larger requests")
 }
 
 func TestTakeUpTo_InvalidPermits_AreRefused(t *testing.T) {
@@ -106,27 +100,6 @@ func TestTakeUpTo_CallersShareACall_GrantAllThatIsFree(t *testing.T) {
 	})
 }
 
-// TestTakeUpTo_CallerLeaves_PermitsAreRefunded: those that it was granted.
-func TestTakeUpTo_CallerLeaves_PermitsAreRefunded(t *testing.T) {
-	for _, p := range everyPolicy[:7] {
-		withRedis(t, func(b *fixture) {
-			l := New(b.client, "name", p)
-			taken, _, err := l.TakeUpTo(b.Context(), 4)
-			require.NoError(b, err)
-			b.Latency.Store(int64(20 * ms))
-			ctx, cancel := context.WithTimeout(b.Context(), 10*ms)
-			defer cancel()
-			_, _, err = l.TakeUpTo(ctx, 100)
-			require.ErrorIs(b, err, context.DeadlineExceeded)
-			redistest.Pass(100 * ms)
-			b.Latency.Store(0)
-			peeked, err := l.Peek(b.Context())
-			require.NoError(b, err)
-			assert.Equal(b, 10-taken, peeked[0].Remaining, "%T", p)
-		})
-	}
-}
-
 // TestTakeUpTo_Lease_DoesNotBoundTheGrant: Redis has more than the lease. Once Redis has none,
 // leased permits are released for the caller.
 func TestTakeUpTo_Lease_DoesNotBoundTheGrant(t *testing.T) {
@@ -134,17 +107,14 @@ func TestTakeUpTo_Lease_DoesNotBoundTheGrant(t *testing.T) {
 	inLease(t, []Policy{window}, func(b *redistest.Fixture, l *Limiter) {
 		require.Equal(b, 100, often(b, l, 100, 20*time.Microsecond))
 		calls := b.Scripts.Load()
-		granted, _, err := l.TakeUpTo(b.Context(), 2)
-		require.NoError(b, err)
+		granted, _ := mustTakeUpTo(b, l, 2)
 		assert.EqualValues(b, 2, granted)
 		assert.Equal(b, calls, b.Scripts.Load(), "granted from the lease")
-		free, err := New(rratelimiter.New(b.Conn), "name", window).Peek(b.Context())
-		require.NoError(b, err)
+		free := mustPeek(b, New(rratelimiter.New(b.Conn), "name", window))
 		taken, sum := int64(-1), int64(102)
 		for taken != 0 {
 			var d rratelimiter.Decision
-			taken, d, err = l.TakeUpTo(b.Context(), 1000)
-			require.NoError(b, err)
+			taken, d = mustTakeUpTo(b, l, 1000)
 			if sum == 102 {
 				assert.GreaterOrEqual(b, taken, free[0].Remaining)
 			}
@@ -163,37 +133,18 @@ func TestTakeUpTo_DenialCache_DeniesUntilOneIsFree(t *testing.T) {
 		take := func(want int64) {
 			b.Helper()
 			before := b.Scripts.Load()
-			granted, d, err := l.TakeUpTo(b.Context(), 5)
-			require.NoError(b, err)
+			granted, d := mustTakeUpTo(b, l, 5)
 			assert.Equal(b, want, granted)
 			assert.Equal(b, want == 0, d.RetryAfter > 0)
 			synctest.Wait()
 			calls = append(calls, b.Scripts.Load()-before)
 		}
 		take(2)
-		ok, err := l.TryAcquire(b.Context(), 2)
-		require.NoError(b, err)
-		require.False(b, ok)
+		require.False(b, mustTry(b, l, 2))
 		take(0) // the denial of 2 permits does not deny 1
 		take(0)
 		redistest.Pass(time.Minute)
 		take(1)
 		assert.Equal(b, []int64{1, 1, 0, 1}, calls)
-	})
-}
-
-// TestTakeUpTo_Observer_SeesWhatWasGranted, or what was denied.
-func TestTakeUpTo_Observer_SeesWhatWasGranted(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		var seen []int64
-		client := rratelimiter.New(b.Conn, rratelimiter.WithObserver(&rratelimiter.Observer{
-			Decision: func(_ context.Context, d rratelimiter.DecisionInfo) { seen = append(seen, d.Permits) },
-		}))
-		l := New(client, "name", FixedWindow{5, time.Hour, false})
-		for range 3 {
-			_, _, err := l.TakeUpTo(b.Context(), 4)
-			require.NoError(b, err)
-		}
-		assert.Equal(b, []int64{4, 1, 4}, seen)
 	})
 }

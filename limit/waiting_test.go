@@ -12,19 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
-
-// fixture is a Redis in memory inside a synctest.Test, and a Client on it.
-type fixture struct {
-	*redistest.Fixture
-	client *rratelimiter.Client
-}
-
-func withRedis(t *testing.T, test func(b *fixture)) {
-	redistest.Run(t, func(b *redistest.Fixture) { test(&fixture{b, rratelimiter.New(b.Conn)}) })
-}
 
 // reservables are policies that grant one permit at once, and then one every 100 ms.
 var reservables = []Policy{
@@ -67,8 +56,7 @@ func TestAcquire_Reservation_WaitsForItsTime(t *testing.T) {
 func TestReserve_ManyCallers_ShareCalls(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", TokenBucket{1, 10, time.Second})
-		_, err := l.Reserve(b.Context(), 1)
-		require.NoError(b, err)
+		mustReserve(b, l, 1)
 		b.Scripts.Store(0)
 		b.Latency.Store(int64(10 * ms))
 		const callers = 1000
@@ -92,8 +80,7 @@ func TestAcquire_ContextEnds_CancelsItsReservation(t *testing.T) {
 		withRedis(t, func(b *fixture) {
 			l := New(b.client, "name", p)
 			require.NoError(b, l.Acquire(b.Context(), 1))
-			first, err := l.Reserve(b.Context(), 1)
-			require.NoError(b, err)
+			first := mustReserve(b, l, 1)
 			ctx, cancel := context.WithCancel(b.Context())
 			ended := make(chan error)
 			start := time.Now()
@@ -103,9 +90,7 @@ func TestAcquire_ContextEnds_CancelsItsReservation(t *testing.T) {
 			assert.ErrorIs(b, <-ended, context.Canceled)
 			assert.Equal(b, 50*ms, time.Since(start))
 			synctest.Wait()
-			next, err := l.Reserve(b.Context(), 1)
-			require.NoError(b, err)
-			assert.Equal(b, 100*ms, next.Delay()-first.Delay(), "%T", p)
+			assert.Equal(b, 100*ms, mustReserve(b, l, 1).Delay()-first.Delay(), "%T", p)
 		})
 	}
 }
@@ -118,11 +103,9 @@ func TestReserve_CallerHasLeft_IsCancelled(t *testing.T) {
 			l := New(b.client, "name", p)
 			for _, taken := range []int64{0, 3, 3} {
 				if taken > 0 {
-					_, err := l.Reserve(b.Context(), taken)
-					require.NoError(b, err)
+					mustReserve(b, l, taken)
 				}
-				before, err := l.Peek(b.Context())
-				require.NoError(b, err)
+				before := mustPeek(b, l)
 				began := time.Now()
 				b.Latency.Store(int64(10 * ms))
 				ctx, cancel := context.WithCancel(b.Context())
@@ -141,8 +124,7 @@ func TestReserve_CallerHasLeft_IsCancelled(t *testing.T) {
 				b.Latency.Store(0)
 				redistest.Pass(time.Second)
 				passed := time.Since(began)
-				after, err := l.Peek(b.Context())
-				require.NoError(b, err)
+				after := mustPeek(b, l)
 				before[0].RetryAfter = max(0, before[0].RetryAfter-passed)
 				before[0].ResetAfter = max(0, before[0].ResetAfter-passed)
 				assert.Equal(b, before, after, "%T, after %d", p, taken)
@@ -156,7 +138,7 @@ func TestReserve_CallerHasLeft_IsCancelled(t *testing.T) {
 func TestAcquire_SlowCallMissesTheTime_IsCancelled(t *testing.T) {
 	for _, p := range reservables {
 		for name, call := range map[string]func(*Limiter, context.Context) error{
-			"Reserve": func(l *Limiter, ctx context.Context) error { _, err := l.Reserve(ctx, 1); return err },
+			"Reserve": func(l *Limiter, ctx context.Context) error { return errOf(l.Reserve(ctx, 1)) },
 			"Acquire": func(l *Limiter, ctx context.Context) error { return l.Acquire(ctx, 1) },
 		} {
 			withRedis(t, func(b *fixture) {
@@ -172,9 +154,7 @@ func TestAcquire_SlowCallMissesTheTime_IsCancelled(t *testing.T) {
 				assert.Equal(b, 50*ms, time.Since(start), "%s, %T", name, p)
 				redistest.Pass(60 * ms)
 				b.Latency.Store(0)
-				next, err := l.Reserve(b.Context(), 1)
-				require.NoError(b, err)
-				assert.Zero(b, next.delay, "%s, %T", name, p)
+				assert.Zero(b, mustReserve(b, l, 1).delay, "%s, %T", name, p)
 			})
 		}
 	}
@@ -187,18 +167,14 @@ func TestTryAcquireWithin_Reservation_WaitsForItsTime(t *testing.T) {
 			l := New(b.client, "name", p)
 			require.NoError(b, l.Acquire(b.Context(), 1))
 			start := time.Now()
-			ok, err := l.TryAcquireWithin(b.Context(), 1, 50*ms)
-			require.NoError(b, err)
-			assert.False(b, ok)
+			assert.False(b, mustWait(b, l, 1, 50*ms))
 			assert.Zero(b, time.Since(start), "at once")
-			ok, err = l.TryAcquireWithin(b.Context(), 1, 100*ms)
-			require.NoError(b, err)
-			assert.True(b, ok, "%T", p)
+			assert.True(b, mustWait(b, l, 1, 100*ms), "%T", p)
 			assert.InDelta(b, 100*ms, time.Since(start), float64(ms))
 
 			b.Latency.Store(int64(time.Second))
 			start = time.Now()
-			_, err = l.TryAcquireWithin(b.Context(), 1, 100*ms)
+			_, err := l.TryAcquireWithin(b.Context(), 1, 100*ms)
 			assert.ErrorIs(b, err, context.DeadlineExceeded)
 			assert.ErrorContains(b, err, "has not answered")
 			assert.Equal(b, 100*ms, time.Since(start))
@@ -215,17 +191,13 @@ func TestTryAcquireWithin_Reservation_TimeoutCountsFromTheCall(t *testing.T) {
 			require.NoError(b, l.Acquire(b.Context(), 1)) // the next permit is there in 100 ms
 			b.Latency.Store(int64(60 * ms))
 			start := time.Now()
-			ok, err := l.TryAcquireWithin(b.Context(), 1, 120*ms)
-			require.NoError(b, err)
-			assert.False(b, ok, "%T", p)
+			assert.False(b, mustWait(b, l, 1, 120*ms), "%T", p)
 			assert.LessOrEqual(b, time.Since(start), 120*ms)
 			redistest.Pass(time.Second)
 			b.Latency.Store(0)
 			start = time.Now()
-			ok, err = l.TryAcquireWithin(b.Context(), 1, 120*ms)
-			require.NoError(b, err)
-			assert.True(b, ok, "%T", p)
-			assert.Zero(b, time.Since(start), "what was reserved went back")
+			assert.True(b, mustWait(b, l, 1, 120*ms), "%T", p)
+			assert.Zero(b, time.Since(start), "the reserved permits were returned")
 		})
 	}
 }

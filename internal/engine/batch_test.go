@@ -104,7 +104,7 @@ func TestCoalesce_SlowCalls_MoreAreInFlight(t *testing.T) {
 			before := b.Scripts.Load()
 			b.Latency.Store(int64(10 * time.Millisecond))
 			for _, err := range crowd(40,
-				func(int) error { _, err := l.Try(b.Context(), Ask{Permits: 1, Detail: true}); return err }) {
+				func(int) error { return errOf(l.Try(b.Context(), Ask{Permits: 1, Detail: true})) }) {
 				require.NoError(b, err)
 			}
 			return b.Scripts.Load() - before
@@ -146,16 +146,6 @@ func TestBatch_RequestsUpTo_CountTheirMost(t *testing.T) {
 	assert.EqualValues(t, 5, result.Permits)
 }
 
-func TestCall_CallersHaveLeft_IsNotSent(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(10, time.Hour)
-		before := b.Scripts.Load()
-		callWithoutCallers(b, l)
-		assert.Equal(b, before, b.Scripts.Load())
-		assert.True(b, l.Engine.Idle())
-	})
-}
-
 // callWithoutCallers is a call whose only caller leaves before it is sent.
 func callWithoutCallers(b *fixture, l *window) {
 	g := l.Engine
@@ -168,8 +158,8 @@ func callWithoutCallers(b *fixture, l *window) {
 	l.sendBatches(b.Context(), e, false)
 }
 
-// TestCoalesce_BatchHasItsCall_LeavesWithThat: another call may end before.
-func TestCoalesce_BatchHasItsCall_LeavesWithThat(t *testing.T) {
+// TestCoalesce_BatchHasItsCall_LeavesWithIt: another call may end before.
+func TestCoalesce_BatchHasItsCall_LeavesWithIt(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := b.limiter(10, time.Hour)
 		g := l.Engine

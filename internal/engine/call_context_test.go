@@ -29,8 +29,8 @@ func openEndless(g *Engine, name string) *window {
 
 // permitCalls are the ways to request a permit.
 var permitCalls = map[string]func(ctx context.Context, l *window) error{
-	"Try":  func(ctx context.Context, l *window) error { _, err := l.Try(ctx, Ask{Permits: 1}); return err },
-	"Wait": func(ctx context.Context, l *window) error { _, err := l.Wait(ctx, 1, time.Time{}); return err },
+	"Try":  func(ctx context.Context, l *window) error { return errOf(l.Try(ctx, Ask{Permits: 1})) },
+	"Wait": func(ctx context.Context, l *window) error { return errOf(l.Wait(ctx, 1, time.Time{})) },
 }
 
 // TestCall_CallersGone_IsNotRepeated: the script has more to do, and no caller waits for the
@@ -38,27 +38,25 @@ var permitCalls = map[string]func(ctx context.Context, l *window) error{
 func TestCall_CallersGone_IsNotRepeated(t *testing.T) {
 	for name, ask := range permitCalls {
 		for _, others := range []int{0, 2 * pipelined} { // so that calls leave in pipelines
-			t.Run(fmt.Sprint(name, " beside ", others), func(t *testing.T) {
-				withRedis(t, func(b *fixture) {
-					b.Latency.Store(int64(time.Millisecond))
-					g := b.engine()
-					ctx, cancel := context.WithCancel(b.Context())
-					ended := make(chan error)
-					for i := range others + 1 {
-						go func() { ended <- ask(ctx, openEndless(g, fmt.Sprint(i))) }()
-					}
-					pass(100 * time.Millisecond)
-					assert.Greater(b, b.Scripts.Load(), int64(20), "while they are there")
-					cancel()
-					for range others + 1 {
-						assert.ErrorIs(b, <-ended, context.Canceled)
-					}
-					pass(10 * time.Millisecond) // what had been sent is answered
-					before := b.Scripts.Load()
-					pass(time.Second)
-					assert.Equal(b, before, b.Scripts.Load(), "scripts after them")
-					assert.True(b, g.Idle())
-				})
+			runWithRedis(t, fmt.Sprint(name, " beside ", others), func(b *fixture) {
+				b.Latency.Store(int64(time.Millisecond))
+				g := b.engine()
+				ctx, cancel := context.WithCancel(b.Context())
+				ended := make(chan error)
+				for i := range others + 1 {
+					go func() { ended <- ask(ctx, openEndless(g, fmt.Sprint(i))) }()
+				}
+				pass(100 * time.Millisecond)
+				assert.Greater(b, b.Scripts.Load(), int64(20), "while they are there")
+				cancel()
+				for range others + 1 {
+					assert.ErrorIs(b, <-ended, context.Canceled)
+				}
+				pass(10 * time.Millisecond) // what had been sent is answered
+				before := b.Scripts.Load()
+				pass(time.Second)
+				assert.Equal(b, before, b.Scripts.Load(), "scripts after them")
+				assert.True(b, g.Idle())
 			})
 		}
 	}
@@ -67,21 +65,19 @@ func TestCall_CallersGone_IsNotRepeated(t *testing.T) {
 // TestCall_OneOfItsCallersGone_GoesOn: for the others.
 func TestCall_OneOfItsCallersGone_GoesOn(t *testing.T) {
 	for name, ask := range permitCalls {
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				l := open(b.engine(), "limiter", 1000, time.Hour) // each page takes permits
-				pages := &paged{window: l, pages: 10}
-				l.Protocol = pages
-				b.Latency.Store(int64(10 * time.Millisecond))
-				leaves, cancel := context.WithTimeout(b.Context(), 50*time.Millisecond)
-				defer cancel()
-				stays := make(chan error)
-				go func() { stays <- ask(b.Context(), l) }()
-				go func() { stays <- ask(b.Context(), l) }()
-				assert.ErrorIs(b, ask(leaves, l), context.DeadlineExceeded)
-				assert.NoError(b, <-stays)
-				assert.NoError(b, <-stays)
-			})
+		runWithRedis(t, name, func(b *fixture) {
+			l := open(b.engine(), "limiter", 1000, time.Hour) // each page takes permits
+			pages := &paged{window: l, pages: 10}
+			l.Protocol = pages
+			b.Latency.Store(int64(10 * time.Millisecond))
+			leaves, cancel := context.WithTimeout(b.Context(), 50*time.Millisecond)
+			defer cancel()
+			stays := make(chan error)
+			go func() { stays <- ask(b.Context(), l) }()
+			go func() { stays <- ask(b.Context(), l) }()
+			assert.ErrorIs(b, ask(leaves, l), context.DeadlineExceeded)
+			assert.NoError(b, <-stays)
+			assert.NoError(b, <-stays)
 		})
 	}
 }
@@ -115,13 +111,11 @@ func (c *answersAll) Do(context.Context, rueidis.Completed) rueidis.RedisResult 
 // TestCall_ScriptNeverFinishes_EndsWithAnError.
 func TestCall_ScriptNeverFinishes_EndsWithAnError(t *testing.T) {
 	for name, ask := range permitCalls {
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				conn := &answersAll{Client: b.Conn, reply: b.Conn.Do(b.Context(), b.Conn.B().Ping().Build())}
-				err := ask(context.WithoutCancel(b.Context()), openEndless(New(Settings{Redis: conn}), "limiter"))
-				assert.ErrorContains(b, err, "limiter: the script has not finished")
-				assert.EqualValues(b, MostPages, conn.calls.Load())
-			})
+		runWithRedis(t, name, func(b *fixture) {
+			conn := &answersAll{Client: b.Conn, reply: b.Conn.Do(b.Context(), b.Conn.B().Ping().Build())}
+			err := ask(context.WithoutCancel(b.Context()), openEndless(New(Settings{Redis: conn}), "limiter"))
+			assert.ErrorContains(b, err, "limiter: the script has not finished")
+			assert.EqualValues(b, MostPages, conn.calls.Load())
 		})
 	}
 }
@@ -219,25 +213,23 @@ func (c *keeping) Do(ctx context.Context, command rueidis.Completed) rueidis.Red
 // TestCall_Context_KeepsItsValuesAfterTheCall: the batch of the call is used again.
 func TestCall_Context_KeepsItsValuesAfterTheCall(t *testing.T) {
 	for name, ask := range permitCalls {
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				type key struct{}
-				conn := &keeping{Client: b.Conn}
-				l := open(New(Settings{Redis: conn}), "limiter", 10, time.Hour)
-				for caller := range 3 {
-					require.NoError(b, ask(context.WithValue(context.Background(), key{}, caller), l))
-				}
-				pass(time.Second)
-				for caller, ctx := range conn.kept {
-					assert.NotPanics(b, func() {
-						if name == "Try" { // the calls of a queue have no caller
-							assert.Equal(b, caller, ctx.Value(key{}))
-						} else {
-							assert.Nil(b, ctx.Value(key{}))
-						}
-					})
-				}
-			})
+		runWithRedis(t, name, func(b *fixture) {
+			type key struct{}
+			conn := &keeping{Client: b.Conn}
+			l := open(New(Settings{Redis: conn}), "limiter", 10, time.Hour)
+			for caller := range 3 {
+				require.NoError(b, ask(context.WithValue(context.Background(), key{}, caller), l))
+			}
+			pass(time.Second)
+			for caller, ctx := range conn.kept {
+				assert.NotPanics(b, func() {
+					if name == "Try" { // the calls of a queue have no caller
+						assert.Equal(b, caller, ctx.Value(key{}))
+					} else {
+						assert.Nil(b, ctx.Value(key{}))
+					}
+				})
+			}
 		})
 	}
 }

@@ -137,24 +137,6 @@ func TestPipeline_ConnectionEndsASecondCall_NoCallerIsLeftWaiting(t *testing.T) 
 	})
 }
 
-// TestLease_ReturnEndsItsGoroutine_CallersAreServed: the leased permits do not return.
-func TestLease_ReturnEndsItsGoroutine_CallersAreServed(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := open(New(Settings{Redis: b.Conn, Lease: time.Second}), "limiter", 10, 30*time.Second)
-		l.Leases = true
-		b.take(l, 10)
-		e := l.Engine.registry.lockExisting(l.ID)
-		ends := func(context.Context, int64) error { runtime.Goexit(); return nil }
-		e.leases.leases = []activeLease{{Lease{Lasts: time.Second, Free: 1, Return: ends}, 1, time.Now()}}
-		e.mu.Unlock()
-		ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
-		defer cancel()
-		_, err := l.Wait(ctx, 2, time.Time{})
-		assert.NoError(b, err)
-		pass(time.Minute)
-	})
-}
-
 // TestLease_ReturnEndsItsGoroutine_OtherLeasesReturn: Flush would wait for them.
 func TestLease_ReturnEndsItsGoroutine_OtherLeasesReturn(t *testing.T) {
 	for name, release := range map[string]func(b *fixture, l *window){
@@ -165,27 +147,28 @@ func TestLease_ReturnEndsItsGoroutine_OtherLeasesReturn(t *testing.T) {
 		},
 		"expiry": func(*fixture, *window) { pass(2 * time.Second) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				l := open(New(Settings{Redis: b.Conn, Lease: time.Second}), "limiter", 10, 30*time.Second)
-				l.Leases = true
-				b.take(l, 10)
-				var ended, returned atomic.Int64
-				ends := func(context.Context, int64) error { ended.Add(1); runtime.Goexit(); return nil }
-				returns := func(context.Context, int64) error { returned.Add(1); return nil }
-				e := l.Engine.registry.lockExisting(l.ID)
-				e.leases.leases = []activeLease{
-					{Lease{Lasts: time.Second, Free: 1, Return: ends}, 1, time.Now()},
-					{Lease{Lasts: time.Second, Free: 1, Return: returns}, 1, time.Now()},
-				}
-				e.mu.Unlock()
-				release(b, l)
-				pass(time.Second / 2)
-				assert.Equal(b, []int64{1, 1}, []int64{ended.Load(), returned.Load()})
-				ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
-				defer cancel()
-				assert.NoError(b, l.Engine.Flush(ctx))
-			})
+		runWithRedis(t, name, func(b *fixture) {
+			l := open(New(Settings{Redis: b.Conn, Lease: time.Second}), "limiter", 10, 30*time.Second)
+			l.Leases = true
+			b.take(l, 10)
+			var ended, returned atomic.Int64
+			ends := func(context.Context, int64) error { ended.Add(1); runtime.Goexit(); return nil }
+			returns := func(context.Context, int64) error { returned.Add(1); return nil }
+			e := l.Engine.registry.lockExisting(l.ID)
+			e.leases.leases = []activeLease{
+				{Lease{Lasts: time.Second, Free: 1, Return: ends}, 1, time.Now()},
+				{Lease{Lasts: time.Second, Free: 1, Return: returns}, 1, time.Now()},
+			}
+			e.mu.Unlock()
+			release(b, l)
+			pass(time.Second / 2)
+			assert.Equal(b, []int64{1, 1}, []int64{ended.Load(), returned.Load()})
+			ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+			defer cancel()
+			assert.NoError(b, l.Engine.Flush(ctx))
+			_, err := l.Wait(ctx, 2, time.Time{})
+			assert.NoError(b, err, "callers are served")
+			pass(time.Minute)
 		})
 	}
 }

@@ -39,45 +39,41 @@ func TestWithClock_ClockPanics_PanicsInItsCaller(t *testing.T) {
 // TestWithClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting, as a failed assertion in a clock does.
 func TestWithClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
 	for name, call := range map[string]func(context.Context, *rratelimiter.Limiter) error{
-		"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.TryAcquire(ctx, 1); return err },
-		"Take":       func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Take(ctx, 1); return err },
+		"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.TryAcquire(ctx, 1)) },
+		"Take":       func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.Take(ctx, 1)) },
 		"Acquire":    func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Acquire(ctx, 1) },
 		"TryAcquireWithin": func(ctx context.Context, l *rratelimiter.Limiter) error {
-			_, err := l.TryAcquireWithin(ctx, 1, second)
-			return err
+			return errOf(l.TryAcquireWithin(ctx, 1, second))
 		},
 		"Release": func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Release(ctx, 1) },
 		"AvailablePermits": func(ctx context.Context, l *rratelimiter.Limiter) error {
-			_, err := l.AvailablePermits(ctx)
-			return err
+			return errOf(l.AvailablePermits(ctx))
 		},
 	} {
 		for kind, cancellable := range map[string]bool{"": false, ", with a context that can end": true} {
-			t.Run(name+kind, func(t *testing.T) {
-				withRedis(t, func(b *fixture) {
-					var ends atomic.Int64
-					l := b.limiter(rratelimiter.Rate{Permits: 1000, Interval: time.Hour}, rratelimiter.WithClock(func() time.Time {
-						if ends.Add(-1) >= 0 {
-							runtime.Goexit()
-						}
-						return time.Now()
-					}))
-					ctx := context.Background()
-					if cancellable {
-						ctx = b.Context()
+			runWithRedis(t, name+kind, func(b *fixture) {
+				var ends atomic.Int64
+				l := b.limiter(rratelimiter.Rate{Permits: 1000, Interval: time.Hour}, rratelimiter.WithClock(func() time.Time {
+					if ends.Add(-1) >= 0 {
+						runtime.Goexit()
 					}
-					b.Latency.Store(int64(10 * time.Millisecond))
-					ends.Store(3)
-					var callers sync.WaitGroup
-					for range 50 {
-						callers.Go(func() { _ = call(ctx, l) })
-					}
-					callers.Wait()
-					ends.Store(0)
-					require.NoError(b, call(ctx, l))
-					synctest.Wait()
-					b.idle(b.client)
-				})
+					return time.Now()
+				}))
+				ctx := context.Background()
+				if cancellable {
+					ctx = b.Context()
+				}
+				b.Latency.Store(int64(10 * time.Millisecond))
+				ends.Store(3)
+				var callers sync.WaitGroup
+				for range 50 {
+					callers.Go(func() { _ = call(ctx, l) })
+				}
+				callers.Wait()
+				ends.Store(0)
+				require.NoError(b, call(ctx, l))
+				synctest.Wait()
+				b.idle(b.client)
 			})
 		}
 	}

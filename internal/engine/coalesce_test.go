@@ -2,14 +2,11 @@ package engine_test
 
 import (
 	"context"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -37,7 +34,7 @@ func TestTryAcquire_CallsInFlight_CallersShareTheNext(t *testing.T) {
 			assert.EqualValues(b, max(0, 99-i), answers[i].Remaining, "caller %d", i)
 			assert.EqualValues(b, 100, answers[i].Limit)
 		}
-		assert.EqualValues(b, 3, b.Scripts.Load()-before, "script calls: two at once, and one for everybody else")
+		assert.EqualValues(b, 3, b.Scripts.Load()-before, "script calls: two at once, and one for all other callers")
 		members, err := b.Redis.ZMembers("{limiter}:permits")
 		require.NoError(b, err)
 		assert.LessOrEqual(b, len(members), 3, "the granted requests of a call are one member")
@@ -142,7 +139,7 @@ func TestTryAcquire_CallOfACaller_AnswersItBeforeTheNextCall(t *testing.T) {
 	})
 }
 
-// TestBatch_Full_LeavesBeforeLaterOnes: a caller that comes later may dispatch a call.
+// TestBatch_Full_LeavesBeforeLaterOnes: a caller that arrives later may dispatch a call.
 func TestBatch_Full_LeavesBeforeLaterOnes(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := b.limiter(rratelimiter.Rate{Permits: engine.MostPermits, Interval: time.Hour})
@@ -169,52 +166,4 @@ func TestBatch_Full_LeavesBeforeLaterOnes(t *testing.T) {
 		b.Latency.Store(0)
 		b.Free(l, engine.MostPermits-22)
 	})
-}
-
-func TestBatch_ManyCallers_IsBounded(t *testing.T) {
-	for name, call := range map[string]func(context.Context, *rratelimiter.Limiter, int64) error{
-		"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
-			_, err := l.TryAcquire(ctx, n)
-			return err
-		},
-		"Acquire": func(ctx context.Context, l *rratelimiter.Limiter, n int64) error { return l.Acquire(ctx, n) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				l := b.limiter(rratelimiter.Rate{Permits: 1 << 40, Interval: time.Hour})
-				var mu sync.Mutex
-				var carried []int
-				b.Redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
-					_, given := redistest.ScriptCall(command, args)
-					if len(given) <= requestsArg {
-						return false
-					}
-					n := 0
-					for run := range strings.FieldsSeq(given[requestsArg]) {
-						_, times, _ := strings.Cut(run, "*")
-						count, err := strconv.Atoi(times)
-						assert.NoError(b, err)
-						n += count
-					}
-					mu.Lock()
-					defer mu.Unlock()
-					carried = append(carried, n)
-					return false
-				})
-				b.Latency.Store(int64(10 * time.Millisecond))
-				_, errs := redistest.Crowd(3*engine.MostRequests, func(i int) (rratelimiter.Decision, error) {
-					return rratelimiter.Decision{}, call(b.Context(), l, int64(1+i%3))
-				})
-				for _, err := range errs {
-					require.NoError(b, err)
-				}
-				b.Free(l, 1<<40-3*engine.MostRequests*2)
-				most := 0
-				for _, n := range carried {
-					most = max(most, n)
-				}
-				assert.Equal(b, engine.MostRequests, most)
-			})
-		})
-	}
 }

@@ -23,70 +23,61 @@ func TestWithDenialCache_CallerOfTheChangeHasLeft_DenialIsForgotten(t *testing.T
 			return l.SetRate(ctx, hour)
 		},
 		"UpdateRate": func(ctx context.Context, _ *rratelimiter.Client, l *rratelimiter.Limiter) error {
-			_, err := l.UpdateRate(ctx, hour)
-			return err
+			return errOf(l.UpdateRate(ctx, hour))
 		},
 		"Delete": func(ctx context.Context, _ *rratelimiter.Client, l *rratelimiter.Limiter) error {
-			_, err := l.Delete(ctx)
-			return err
+			return errOf(l.Delete(ctx))
 		},
 		"Expire": func(ctx context.Context, _ *rratelimiter.Client, l *rratelimiter.Limiter) error {
-			_, err := l.Expire(ctx, 0)
-			return err
+			return errOf(l.Expire(ctx, 0))
 		},
 		"ExpireAt": func(ctx context.Context, _ *rratelimiter.Client, l *rratelimiter.Limiter) error {
-			_, err := l.ExpireAt(ctx, time.Now().Add(-second))
-			return err
+			return errOf(l.ExpireAt(ctx, time.Now().Add(-second)))
 		},
 		"Rename": func(ctx context.Context, _ *rratelimiter.Client, l *rratelimiter.Limiter) error {
 			return l.Rename(ctx, "elsewhere")
 		},
 		"Copy": func(ctx context.Context, c *rratelimiter.Client, _ *rratelimiter.Limiter) error {
-			_, err := c.Limiter("full").Copy(ctx, "limiter", rratelimiter.Replace())
-			return err
+			return errOf(c.Limiter("full").Copy(ctx, "limiter", rratelimiter.Replace()))
 		},
 		"Rename onto": func(ctx context.Context, c *rratelimiter.Client, _ *rratelimiter.Limiter) error {
 			return c.Limiter("full").Rename(ctx, "limiter")
 		},
 	} {
 		for kind, timeout := range map[string]time.Duration{"": time.Hour, ", caller left": 50 * time.Millisecond} {
-			t.Run(name+kind, func(t *testing.T) {
-				withRedis(t, func(b *fixture) {
-					l := b.limiter(hour, rratelimiter.WithDenialCache(time.Hour))
-					require.NoError(b, b.client.Limiter("full").SetRate(b.Context(), hour))
-					b.Take(l, 10)
-					b.Full(l, 1)
-					synctest.Wait()
-					_, denied := b.remembered(l, 1)
-					require.True(b, denied)
+			runWithRedis(t, name+kind, func(b *fixture) {
+				l := b.limiter(hour, rratelimiter.WithDenialCache(time.Hour))
+				require.NoError(b, b.client.Limiter("full").SetRate(b.Context(), hour))
+				b.Take(l, 10)
+				b.Full(l, 1)
+				synctest.Wait()
+				_, denied := b.remembered(l, 1)
+				require.True(b, denied)
 
-					b.Latency.Store(int64(100 * time.Millisecond))
-					ctx, cancel := context.WithTimeout(b.Context(), timeout)
-					defer cancel()
-					err := change(ctx, b.client, l)
-					if timeout < time.Hour {
-						require.ErrorIs(b, err, context.DeadlineExceeded)
-						pass(second)
-					} else {
-						require.NoError(b, err)
-					}
-					_, denied = b.remembered(l, 1)
-					assert.False(b, denied)
-				})
+				b.Latency.Store(int64(100 * time.Millisecond))
+				ctx, cancel := context.WithTimeout(b.Context(), timeout)
+				defer cancel()
+				err := change(ctx, b.client, l)
+				if timeout < time.Hour {
+					require.ErrorIs(b, err, context.DeadlineExceeded)
+					pass(second)
+				} else {
+					require.NoError(b, err)
+				}
+				_, denied = b.remembered(l, 1)
+				assert.False(b, denied)
 			})
 		}
 	}
-	t.Run("TrySetRate of a limiter that is gone", func(t *testing.T) {
-		withRedis(t, func(b *fixture) {
-			l := b.limiter(hour, rratelimiter.WithDenialCache(time.Hour))
-			b.Take(l, 10)
-			b.Full(l, 1)
-			synctest.Wait()
-			b.Redis.FlushAll() // by another program
-			_, err := l.TrySetRate(b.Context(), hour)
-			require.NoError(b, err)
-			b.Take(l, 10)
-		})
+	runWithRedis(t, "TrySetRate of a limiter that is gone", func(b *fixture) {
+		l := b.limiter(hour, rratelimiter.WithDenialCache(time.Hour))
+		b.Take(l, 10)
+		b.Full(l, 1)
+		synctest.Wait()
+		b.Redis.FlushAll() // by another program
+		_, err := l.TrySetRate(b.Context(), hour)
+		require.NoError(b, err)
+		b.Take(l, 10)
 	})
 }
 
@@ -112,23 +103,21 @@ func TestWithDenialCache_RetryAfter_IsExact(t *testing.T) {
 		}
 		assert.Equal(b, asked, b.Scripts.Load(), "calls of Redis")
 	})
-	t.Run("as far as a page shows", func(t *testing.T) {
-		withRedis(t, func(b *fixture) {
-			l := b.limiter(rratelimiter.Rate{Permits: 300, Interval: time.Hour}, rratelimiter.WithDenialCache(time.Hour))
-			for range 300 {
-				b.Take(l, 1)
-				pass(second)
-			}
-			b.Full(l, 1)
-			synctest.Wait()
-			asked := b.Scripts.Load()
-			d, err := l.Take(b.Context(), 256)
-			require.NoError(b, err)
-			assert.Equal(b, time.Hour-300*second+255*second, d.RetryAfter)
-			assert.Equal(b, asked, b.Scripts.Load(), "calls of Redis")
-			_, err = l.Take(b.Context(), 257)
-			require.NoError(b, err)
-			assert.Equal(b, asked+1, b.Scripts.Load(), "calls of Redis")
-		})
+	runWithRedis(t, "as far as a page shows", func(b *fixture) {
+		l := b.limiter(rratelimiter.Rate{Permits: 300, Interval: time.Hour}, rratelimiter.WithDenialCache(time.Hour))
+		for range 300 {
+			b.Take(l, 1)
+			pass(second)
+		}
+		b.Full(l, 1)
+		synctest.Wait()
+		asked := b.Scripts.Load()
+		d, err := l.Take(b.Context(), 256)
+		require.NoError(b, err)
+		assert.Equal(b, time.Hour-300*second+255*second, d.RetryAfter)
+		assert.Equal(b, asked, b.Scripts.Load(), "calls of Redis")
+		_, err = l.Take(b.Context(), 257)
+		require.NoError(b, err)
+		assert.Equal(b, asked+1, b.Scripts.Load(), "calls of Redis")
 	})
 }

@@ -194,11 +194,11 @@ func TestDenials_Full_RememberNoMore(t *testing.T) {
 
 func TestDenials_Reply_KeptWhereItDeniesForAWhile(t *testing.T) {
 	for name, reply := range map[string]*Batch{
-		"no permits were denied":      {Forecast: &view{limit: 10, after: second}},
-		"a reply without an forecast": {Denied: 2},
-		"the end is not known":        {Forecast: &view{limit: 10, free: 2, after: second}, Denied: 2},
-		"it has ended":                {Forecast: &view{limit: 10, after: 2 * time.Millisecond}, Denied: 2},
-		"it is too old":               {Forecast: &view{limit: 10, after: second}, Denied: 2, sent: time.Unix(0, 0)},
+		"no permits were denied":     {Forecast: &view{limit: 10, after: second}},
+		"a reply without a forecast": {Denied: 2},
+		"the end is not known":       {Forecast: &view{limit: 10, free: 2, after: second}, Denied: 2},
+		"it has ended":               {Forecast: &view{limit: 10, after: 2 * time.Millisecond}, Denied: 2},
+		"it is too old":              {Forecast: &view{limit: 10, after: second}, Denied: 2, sent: time.Unix(0, 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -228,8 +228,8 @@ func TestDenials_Reply_KeptWhereItDeniesForAWhile(t *testing.T) {
 	})
 }
 
-// TestDenials_BatchWithoutCallers_StoresNone: a batch whose callers have left holds only the reply
-// of its last call, which was for another limiter.
+// TestDenials_BatchWithoutCallers_StoresNone: its call is not sent. The batch holds only the reply of
+// its last call, which was for another limiter.
 func TestDenials_BatchWithoutCallers_StoresNone(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		g := b.remembering()
@@ -242,8 +242,10 @@ func TestDenials_BatchWithoutCallers_StoresNone(t *testing.T) {
 		_, denied := l.deny(Ask{Permits: 1})
 		require.True(b, denied)
 
+		before := b.Scripts.Load()
 		callWithoutCallers(b, other)
 		synctest.Wait()
+		assert.Equal(b, before, b.Scripts.Load(), "no call is sent")
 		_, denied = other.deny(Ask{Permits: 1})
 		assert.False(b, denied)
 		assert.True(b, g.Idle())

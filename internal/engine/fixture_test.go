@@ -39,12 +39,28 @@ func withRedis(t *testing.T, test func(b *fixture)) {
 	})
 }
 
+// runWithRedis runs a subtest with a Redis in memory.
+func runWithRedis(t *testing.T, name string, test func(b *fixture)) {
+	t.Run(name, func(t *testing.T) { withRedis(t, test) })
+}
+
+// errOf returns the error of a call.
+func errOf(_ any, err error) error { return err }
+
 // limiter opens a limiter of a new Client and sets its rate.
 func (b *fixture) limiter(rate rratelimiter.Rate, opts ...rratelimiter.Option) *rratelimiter.Limiter {
 	b.client = rratelimiter.New(b.Conn, opts...)
 	l := b.client.Limiter("limiter")
 	require.NoError(b, l.SetRate(b.Context(), rate))
 	return l
+}
+
+// granted takes permits within a timeout, and reports whether they were granted.
+func (b *fixture) granted(l *rratelimiter.Limiter, permits int64, timeout time.Duration) bool {
+	b.Helper()
+	ok, err := l.TryAcquireWithin(b.Context(), permits, timeout)
+	require.NoError(b, err)
+	return ok
 }
 
 // idle requires that the engine of a Client holds no state of any limiter.

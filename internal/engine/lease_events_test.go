@@ -152,43 +152,41 @@ func TestLease_OldBurst_IsNoDemand(t *testing.T) {
 // to permits that were taken or leased before.
 func TestLease_ClockJumps_EndsByMonotonicTime(t *testing.T) {
 	for name, jump := range map[string]time.Duration{"forward": time.Hour, "back": -time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				const rate = 2000
-				var offset atomic.Int64
-				clock := func() time.Time { return time.Now().Add(time.Duration(offset.Load())) }
-				l := b.limiter(rratelimiter.Rate{Permits: rate, Interval: 10 * time.Second},
-					rratelimiter.WithLease(50*time.Millisecond), rratelimiter.WithClock(clock))
-				b.Latency.Store(int64(300 * time.Microsecond))
-				require.Equal(b, 1000, b.often(l, 1000, 20*time.Microsecond))
-				offset.Add(int64(jump))
-				granted := b.often(l, 3200, 20*time.Microsecond)
-				if jump < 0 {
-					assert.Equal(b, rate-1000, granted, "what was taken stays so")
-				} else {
-					assert.LessOrEqual(b, granted, rate+1000, "what was taken or leased before the jump is forgotten, once")
-				}
+		runWithRedis(t, name, func(b *fixture) {
+			const rate = 2000
+			var offset atomic.Int64
+			clock := func() time.Time { return time.Now().Add(time.Duration(offset.Load())) }
+			l := b.limiter(rratelimiter.Rate{Permits: rate, Interval: 10 * time.Second},
+				rratelimiter.WithLease(50*time.Millisecond), rratelimiter.WithClock(clock))
+			b.Latency.Store(int64(300 * time.Microsecond))
+			require.Equal(b, 1000, b.often(l, 1000, 20*time.Microsecond))
+			offset.Add(int64(jump))
+			granted := b.often(l, 3200, 20*time.Microsecond)
+			if jump < 0 {
+				assert.Equal(b, rate-1000, granted, "what was taken stays so")
+			} else {
+				assert.LessOrEqual(b, granted, rate+1000, "what was taken or leased before the jump is forgotten, once")
+			}
 
-				// At any time of the clock: if a limiter was deleted, its lease is used until the
-				// end.
-				changed := rratelimiter.Rate{Permits: 1_000_000, Interval: time.Hour}
-				require.NoError(b, rratelimiter.New(b.QuickConn()).Limiter("limiter").SetRate(b.Context(), changed))
-				require.Equal(b, 1000, b.often(l, 1000, 20*time.Microsecond))
-				_, err := rratelimiter.New(b.QuickConn()).Limiter("limiter").Delete(b.Context())
-				require.NoError(b, err)
-				offset.Add(int64(jump))
-				start, last := time.Now(), time.Duration(0)
-				for failed := 0; failed < 10; pass(100 * time.Microsecond) {
-					asked := time.Since(start)
-					if _, err := l.TryAcquire(b.Context(), 1); err == nil {
-						last = asked
-					} else {
-						failed++
-					}
+			// At any time of the clock: if a limiter was deleted, its lease is used until the
+			// end.
+			changed := rratelimiter.Rate{Permits: 1_000_000, Interval: time.Hour}
+			require.NoError(b, rratelimiter.New(b.QuickConn()).Limiter("limiter").SetRate(b.Context(), changed))
+			require.Equal(b, 1000, b.often(l, 1000, 20*time.Microsecond))
+			_, err := rratelimiter.New(b.QuickConn()).Limiter("limiter").Delete(b.Context())
+			require.NoError(b, err)
+			offset.Add(int64(jump))
+			start, last := time.Now(), time.Duration(0)
+			for failed := 0; failed < 10; pass(100 * time.Microsecond) {
+				asked := time.Since(start)
+				if _, err := l.TryAcquire(b.Context(), 1); err == nil {
+					last = asked
+				} else {
+					failed++
 				}
-				assert.LessOrEqual(b, last, 50*time.Millisecond)
-				assert.Positive(b, last)
-			})
+			}
+			assert.LessOrEqual(b, last, 50*time.Millisecond)
+			assert.Positive(b, last)
 		})
 	}
 }
@@ -219,17 +217,14 @@ func TestLease_CallersWait_AreServedInOrder(t *testing.T) {
 
 func TestLease_LimiterIsDeletedOrMoved_IsNotUsed(t *testing.T) {
 	for name, change := range map[string]func(ctx context.Context, l *rratelimiter.Limiter) error{
-		"Delete": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Delete(ctx); return err },
+		"Delete": func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.Delete(ctx)) },
 		"Rename": func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Rename(ctx, "other") },
 	} {
-		t.Run(name, func(t *testing.T) {
-			inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second},
-				func(b *fixture, l *rratelimiter.Limiter) {
-					b.often(l, 300, 30*time.Microsecond)
-					require.NoError(b, change(b.Context(), l))
-					_, err := l.TryAcquire(b.Context(), 1)
-					require.ErrorIs(b, err, rratelimiter.ErrNotInitialized)
-				})
+		inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
+			b.leasing(l)
+			require.NoError(b, change(b.Context(), l))
+			_, err := l.TryAcquire(b.Context(), 1)
+			require.ErrorIs(b, err, rratelimiter.ErrNotInitialized, name)
 		})
 	}
 }

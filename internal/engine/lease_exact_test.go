@@ -30,25 +30,28 @@ func TestLease_LastEighth_IsNotLeased(t *testing.T) {
 	}
 }
 
+// acquireSoon takes permits with each call, within 5 ms.
+var acquireSoon = map[string]func(ctx context.Context, l *rratelimiter.Limiter, permits int64) (bool, error){
+	"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter, permits int64) (bool, error) {
+		return l.TryAcquire(ctx, permits)
+	},
+	"Take": func(ctx context.Context, l *rratelimiter.Limiter, permits int64) (bool, error) {
+		d, err := l.Take(ctx, permits)
+		return d.Allowed, err
+	},
+	"TryAcquireWithin": func(ctx context.Context, l *rratelimiter.Limiter, permits int64) (bool, error) {
+		return l.TryAcquireWithin(ctx, permits, 5*time.Millisecond)
+	},
+	"Acquire": func(ctx context.Context, l *rratelimiter.Limiter, permits int64) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
+		defer cancel()
+		err := l.Acquire(ctx, permits)
+		return err == nil, err
+	},
+}
+
 func TestLease_RequestExceedsWhatIsFree_UsesTheLeaseToo(t *testing.T) {
-	for name, acquire := range map[string]func(ctx context.Context, l *rratelimiter.Limiter, permits int64) (bool, error){
-		"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter, permits int64) (bool, error) {
-			return l.TryAcquire(ctx, permits)
-		},
-		"Take": func(ctx context.Context, l *rratelimiter.Limiter, permits int64) (bool, error) {
-			d, err := l.Take(ctx, permits)
-			return d.Allowed, err
-		},
-		"TryAcquireWithin": func(ctx context.Context, l *rratelimiter.Limiter, permits int64) (bool, error) {
-			return l.TryAcquireWithin(ctx, permits, 5*time.Millisecond)
-		},
-		"Acquire": func(ctx context.Context, l *rratelimiter.Limiter, permits int64) (bool, error) {
-			ctx, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
-			defer cancel()
-			err := l.Acquire(ctx, permits)
-			return err == nil, err
-		},
-	} {
+	for name, acquire := range acquireSoon {
 		for kind, opts := range map[string][]rratelimiter.Option{
 			"": nil, ", denials remembered": {rratelimiter.WithDenialCache(time.Hour)},
 		} {
@@ -67,36 +70,23 @@ func TestLease_RequestExceedsWhatIsFree_UsesTheLeaseToo(t *testing.T) {
 	}
 }
 
-// TestLease_OthersReleasedSinceItCame_LargeRequestIsServedOfBoth: the reply that denies it reports
+// TestLease_OthersReleaseMeanwhile_LargeRequestUsesBoth: the reply that denies it reports
 // the free permits, not the lease.
-func TestLease_OthersReleasedSinceItCame_LargeRequestIsServedOfBoth(t *testing.T) {
-	for name, acquire := range map[string]func(ctx context.Context, l *rratelimiter.Limiter, permits int64) error{
-		"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter, permits int64) error {
-			ok, err := l.TryAcquire(ctx, permits)
-			if err == nil && !ok {
-				err = context.DeadlineExceeded
-			}
-			return err
-		},
-		"Acquire": func(ctx context.Context, l *rratelimiter.Limiter, permits int64) error {
-			ctx, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
-			defer cancel()
-			return l.Acquire(ctx, permits)
-		},
-	} {
+func TestLease_OthersReleaseMeanwhile_LargeRequestUsesBoth(t *testing.T) {
+	for name, acquire := range acquireSoon {
 		t.Run(name, func(t *testing.T) {
 			inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 				other := rratelimiter.New(b.QuickConn()).Limiter("limiter")
-				ok, err := other.TryAcquire(b.Context(), 400)
-				require.NoError(b, err)
-				require.True(b, ok)
+				b.Take(other, 400)
 				b.leasing(l)
 				before := b.Stored("{limiter}:value")
 				leased := 1000 - 400 - 300 - before
 				require.Positive(b, leased)
 				require.NoError(b, other.Release(b.Context(), 400))
 				require.Equal(b, before+400, b.Stored("{limiter}:value"))
-				assert.NoError(b, acquire(b.Context(), l, before+400+leased))
+				granted, err := acquire(b.Context(), l, before+400+leased)
+				require.NoError(b, err)
+				assert.True(b, granted)
 				pass(20 * time.Millisecond)
 				b.Free(l, 0)
 			})

@@ -150,7 +150,8 @@ func TestLease_RunsOut_NextIsFetchedBefore(t *testing.T) {
 	}
 }
 
-// TestLease_LimiterChangedMeanwhile_IsReturned: Flush waits for the end of that, and returns its error.
+// TestLease_LimiterChangedMeanwhile_IsReturned: Flush waits for the end of that, and returns its
+// error.
 func TestLease_LimiterChangedMeanwhile_IsReturned(t *testing.T) {
 	failed := errors.New("it hangs")
 	for name, test := range map[string]struct {
@@ -191,7 +192,7 @@ func TestLease_LimiterChangedMeanwhile_IsReturned(t *testing.T) {
 	}
 }
 
-// TestLease_ArrivesWhileCallersWait_ServesThemFirst: a caller that comes later is not served from
+// TestLease_ArrivesWhileCallersWait_ServesThemFirst: a caller that arrives later is not served from
 // it.
 func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	g := New(Settings{Lease: time.Hour})
@@ -217,8 +218,8 @@ func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	assert.True(t, l.fromLease(Ask{Permits: 1}, new(Result)))
 }
 
-// TestLease_CallersWait_CallsOfOthersBringNone: free permits are for the waiters.
-func TestLease_CallersWait_CallsOfOthersBringNone(t *testing.T) {
+// TestLease_CallersWait_OtherCallsFetchNone: free permits are for the waiters.
+func TestLease_CallersWait_OtherCallsFetchNone(t *testing.T) {
 	for waits, want := range map[bool]time.Duration{false: time.Hour, true: 0} {
 		g := New(Settings{Lease: time.Hour})
 		l := &Limiter{Engine: g, ID: "name", Leases: true}

@@ -115,45 +115,43 @@ func worst(uses []use, interval int64) (most int) {
 
 func TestLease_Uses_NoWindowHoldsMoreThanTheRate(t *testing.T) {
 	for _, seed := range []uint64{1, 2} {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				const rate = 400
-				b.limiter(rratelimiter.Rate{Permits: rate, Interval: time.Second})
-				b.Latency.Store(int64(300 * time.Microsecond))
-				var mu sync.Mutex
-				var uses []use
-				var callers sync.WaitGroup
-				start := time.Now()
-				for client := range uint64(2) {
-					l := rratelimiter.New(b.Conn, rratelimiter.WithLease(50*time.Millisecond)).Limiter("limiter")
-					callers.Go(func() {
-						random := rand.New(rand.NewPCG(seed, client))
-						for time.Since(start) < 2500*time.Millisecond {
-							burst, pause := 1+random.IntN(120), time.Duration(random.IntN(1000))*time.Microsecond
-							for range burst {
-								pass(pause)
-								asked := time.Now()
-								ok, err := l.TryAcquire(b.Context(), 1)
-								if err != nil {
-									b.Error(err)
-									return
-								}
-								if !ok {
-									break
-								}
-								mu.Lock()
-								uses = append(uses, use{asked.UnixMilli(), time.Now().UnixMilli()})
-								mu.Unlock()
+		runWithRedis(t, fmt.Sprint(seed), func(b *fixture) {
+			const rate = 400
+			b.limiter(rratelimiter.Rate{Permits: rate, Interval: time.Second})
+			b.Latency.Store(int64(300 * time.Microsecond))
+			var mu sync.Mutex
+			var uses []use
+			var callers sync.WaitGroup
+			start := time.Now()
+			for client := range uint64(2) {
+				l := rratelimiter.New(b.Conn, rratelimiter.WithLease(50*time.Millisecond)).Limiter("limiter")
+				callers.Go(func() {
+					random := rand.New(rand.NewPCG(seed, client))
+					for time.Since(start) < 2500*time.Millisecond {
+						burst, pause := 1+random.IntN(120), time.Duration(random.IntN(1000))*time.Microsecond
+						for range burst {
+							pass(pause)
+							asked := time.Now()
+							ok, err := l.TryAcquire(b.Context(), 1)
+							if err != nil {
+								b.Error(err)
+								return
 							}
-							pass(time.Duration(1+random.IntN(60)) * time.Millisecond)
+							if !ok {
+								break
+							}
+							mu.Lock()
+							uses = append(uses, use{asked.UnixMilli(), time.Now().UnixMilli()})
+							mu.Unlock()
 						}
-					})
-				}
-				callers.Wait()
-				pass(time.Second)
-				assert.LessOrEqual(b, worst(uses, 1000), rate)
-				assert.Greater(b, len(uses), 2*rate, "in two intervals and a half")
-			})
+						pass(time.Duration(1+random.IntN(60)) * time.Millisecond)
+					}
+				})
+			}
+			callers.Wait()
+			pass(time.Second)
+			assert.LessOrEqual(b, worst(uses, 1000), rate)
+			assert.Greater(b, len(uses), 2*rate, "in two intervals and a half")
 		})
 	}
 }

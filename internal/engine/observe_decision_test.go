@@ -90,20 +90,16 @@ var asks = []struct {
 	call   func(ctx context.Context, l *rratelimiter.Limiter, permits int64) error
 }{
 	{"TryAcquire", false, true, func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
-		_, err := l.TryAcquire(ctx, n)
-		return err
+		return errOf(l.TryAcquire(ctx, n))
 	}},
 	{"Take", false, true, func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
-		_, err := l.Take(ctx, n)
-		return err
+		return errOf(l.Take(ctx, n))
 	}},
 	{"TryAcquireWithin no time", false, true, func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
-		_, err := l.TryAcquireWithin(ctx, n, 0)
-		return err
+		return errOf(l.TryAcquireWithin(ctx, n, 0))
 	}},
 	{"TryAcquireWithin", true, true, func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
-		_, err := l.TryAcquireWithin(ctx, n, time.Minute)
-		return err
+		return errOf(l.TryAcquireWithin(ctx, n, time.Minute))
 	}},
 	{"Acquire", true, false, func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
 		return l.Acquire(ctx, n)
@@ -291,7 +287,7 @@ func TestObserver_ManyCallersAndLeases_SourcesMatchTheCalls(t *testing.T) {
 		}
 		assert.Greater(b, by[rratelimiter.FromLease], 1000)
 		assert.Positive(b, inLine)
-		again := carried - by[rratelimiter.FromRedis] // whom a call did not serve, and a later one, or a lease, did
+		again := carried - by[rratelimiter.FromRedis] // requests that a later call or a lease served
 		assert.GreaterOrEqual(b, again, 0)
 		assert.Less(b, again, 100)
 	}, rratelimiter.WithLease(shortLease))

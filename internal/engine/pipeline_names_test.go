@@ -66,40 +66,38 @@ func TestPipeline_ManyNames_ShareIt(t *testing.T) {
 			require.NoError(b, b.Conn.Do(b.Context(), b.Conn.B().ScriptFlush().Build()).Error())
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(b *fixture) {
-				counting := &pipelines{Client: b.Conn}
-				prepare(b)
-				c := rratelimiter.New(counting)
-				var callers sync.WaitGroup
-				answers, errs := takeAtOnce(b, c)
-				for i := range answers {
-					require.NoError(b, errs[i])
-					want := rratelimiter.Decision{
-						Allowed: true, Remaining: int64(i), Limit: int64(i + 1), ResetAfter: answers[i].ResetAfter,
-					}
-					assert.Equal(b, want, answers[i])
+		runWithRedis(t, name, func(b *fixture) {
+			counting := &pipelines{Client: b.Conn}
+			prepare(b)
+			c := rratelimiter.New(counting)
+			var callers sync.WaitGroup
+			answers, errs := takeAtOnce(b, c)
+			for i := range answers {
+				require.NoError(b, errs[i])
+				want := rratelimiter.Decision{
+					Allowed: true, Remaining: int64(i), Limit: int64(i + 1), ResetAfter: answers[i].ResetAfter,
 				}
-				assert.Greater(b, counting.names.Load(), int64(len(answers)/2), "names in pipelines")
-				assert.Less(b, counting.sent.Load(), counting.names.Load()*4/5, "pipelines")
+				assert.Equal(b, want, answers[i])
+			}
+			assert.Greater(b, counting.names.Load(), int64(len(answers)/2), "names in pipelines")
+			assert.Less(b, counting.sent.Load(), counting.names.Load()*4/5, "pipelines")
 
-				before := counting.sent.Load()
-				b.Take(c.Limiter("limiter:1"), 1)
-				assert.Equal(b, before, counting.sent.Load(), "a lone call goes alone")
+			before := counting.sent.Load()
+			b.Take(c.Limiter("limiter:1"), 1)
+			assert.Equal(b, before, counting.sent.Load(), "a lone call goes alone")
 
-				// It does so while others wait for their turn without a call.
-				ctx, cancel := context.WithCancel(b.Context())
-				for i := range names / 10 {
-					l := c.Limiter(fmt.Sprint("limiter:", i))
-					callers.Go(func() { assert.ErrorIs(b, l.Acquire(ctx, int64(i+1)), context.Canceled) })
-				}
-				synctest.Wait()
-				before = counting.sent.Load()
-				b.Take(c.Limiter("limiter:100"), 1)
-				assert.Equal(b, before, counting.sent.Load(), "a lone call goes alone")
-				cancel()
-				callers.Wait()
-			})
+			// It does so while others wait for their turn without a call.
+			ctx, cancel := context.WithCancel(b.Context())
+			for i := range names / 10 {
+				l := c.Limiter(fmt.Sprint("limiter:", i))
+				callers.Go(func() { assert.ErrorIs(b, l.Acquire(ctx, int64(i+1)), context.Canceled) })
+			}
+			synctest.Wait()
+			before = counting.sent.Load()
+			b.Take(c.Limiter("limiter:100"), 1)
+			assert.Equal(b, before, counting.sent.Load(), "a lone call goes alone")
+			cancel()
+			callers.Wait()
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -111,6 +112,7 @@ func TestQueue_Call_CarriesThoseThatCouldBeServed(t *testing.T) {
 		"one that can never be served comes first": {queue{replied: true,
 			forecast: &view{limit: 5, free: 4, after: time.Hour, every: time.Hour}}, []int64{6, 4, 1}, 3},
 		"no call asks for more than a grant": {queue{}, []int64{1, MostPermits - 1, 1}, 2},
+		"a call carries so many":             {queue{}, slices.Repeat([]int64{1}, MostRequests+1), MostRequests},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := &test.q

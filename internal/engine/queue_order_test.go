@@ -119,49 +119,15 @@ func TestQueue_UnreachableDeadline_EndsAtOnce(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		ctx := q.Context()
 		q.Take(l, 10)
-		ok, err := l.TryAcquireWithin(ctx, 1, 9*second)
-		require.NoError(t, err)
-		assert.False(t, ok)
+		assert.False(t, q.granted(l, 1, 9*second))
 
 		short, cancel := context.WithTimeout(ctx, 9*second)
 		defer cancel()
-		err = l.Acquire(short, 1)
+		err := l.Acquire(short, 1)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Contains(t, err.Error(), "10s at the earliest")
-		ok, err = l.TryAcquireWithin(short, 1, time.Minute)
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.False(t, ok)
 		assert.Zero(t, time.Since(q.start).Round(time.Millisecond))
-
-		// The permits of callers ahead count: without them it could be served after 10 s.
-		q.wait(l, "first", 10, 0)
-		ok, err = l.TryAcquireWithin(ctx, 1, 19*second)
-		require.NoError(t, err)
-		assert.False(t, ok)
-		assert.Zero(t, time.Since(q.start).Round(time.Millisecond))
-		ok, err = l.TryAcquireWithin(ctx, 1, 21*second)
-		require.NoError(t, err)
-		assert.True(t, ok)
-		q.done.Wait()
-		assert.Equal(t, []string{"first at 10s"}, q.log)
 	})
-}
-
-// TestTryAcquireWithin_TimeoutBelowARoundTrip_EndsWithTheTimeout, and the permits that arrive later
-// go back.
-func TestTryAcquireWithin_TimeoutBelowARoundTrip_EndsWithTheTimeout(t *testing.T) {
-	for _, timeout := range []time.Duration{time.Nanosecond, 20 * time.Millisecond, 100*time.Millisecond - 1} {
-		inQueue(t, rratelimiter.Rate{Permits: 1, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
-			q.Latency.Store(int64(100 * time.Millisecond))
-			ok, err := l.TryAcquireWithin(q.Context(), 1, timeout)
-			assert.ErrorIs(t, err, context.DeadlineExceeded)
-			assert.ErrorContains(t, err, "has not answered")
-			assert.False(t, ok)
-			assert.Equal(t, timeout, time.Since(q.start))
-			pass(second)
-			q.Free(l, 1)
-		})
-	}
 }
 
 // TestTryAcquireWithin_TimeoutEndsDuringAnotherCall_IsFalse: Redis has denied it before.
@@ -169,9 +135,7 @@ func TestTryAcquireWithin_TimeoutEndsDuringAnotherCall_IsFalse(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 1, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 1)
 		q.Latency.Store(int64(100 * time.Millisecond))
-		ok, err := l.TryAcquireWithin(q.Context(), 1, 10*second+50*time.Millisecond)
-		require.NoError(t, err)
-		assert.False(t, ok)
+		assert.False(t, q.granted(l, 1, 10*second+50*time.Millisecond))
 		assert.Equal(t, 10*second+50*time.Millisecond, time.Since(q.start))
 		pass(second)
 		q.Free(l, 1)
@@ -190,17 +154,6 @@ func TestQueue_HeadLeaves_NextIsServed(t *testing.T) {
 		synctest.Wait()
 		assert.ElementsMatch(t, []string{"large failed at 1s", "small at 1s"}, q.log)
 		q.Free(l, 1)
-	})
-}
-
-func TestAcquire_CallerHasLeft_PermitsReturn(t *testing.T) {
-	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
-		q.Latency.Store(int64(100 * time.Millisecond))
-		ctx, cancel := context.WithCancel(q.Context())
-		time.AfterFunc(50*time.Millisecond, cancel)
-		assert.ErrorIs(t, l.Acquire(ctx, 7), context.Canceled)
-		pass(second)
-		q.Free(l, 10)
 	})
 }
 

@@ -41,8 +41,8 @@ func TestQueue_CallersLeave_OrderStays(t *testing.T) {
 	}
 }
 
-// TestQueue_CallersComeAndLeave_SumsMatch: served, refused, too late, cancelled, or with an error.
-func TestQueue_CallersComeAndLeave_SumsMatch(t *testing.T) {
+// TestQueue_CallersArriveAndLeave_SumsMatch: served, refused, too late, cancelled, or with an error.
+func TestQueue_CallersArriveAndLeave_SumsMatch(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := b.limiter(20, 2*second)
 		random := rand.New(rand.NewPCG(3, 4))
@@ -72,7 +72,7 @@ func TestQueue_CallersComeAndLeave_SumsMatch(t *testing.T) {
 			assert.Equal(b, wanted, e.queue.wanted, "wanted by all")
 			assert.Equal(b, checked, e.queue.unchecked == nil, "an unchecked waiter waits")
 			if !checked {
-				assert.Equal(b, ahead, e.queue.ahead, "wanted by those before the first unjudged")
+				assert.Equal(b, ahead, e.queue.ahead, "wanted by those before the first unchecked")
 			}
 			return waiting
 		}

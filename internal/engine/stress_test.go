@@ -32,97 +32,95 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 			", with a denial cache": {rratelimiter.WithDenialCache(time.Hour)},
 			", server time":         {rratelimiter.WithServerTime()},
 		} {
-			t.Run(fmt.Sprint(seed, kind), func(t *testing.T) {
-				withRedis(t, func(b *fixture) {
-					random := rand.New(rand.NewPCG(uint64(seed), 9))
-					c := rratelimiter.New(b.Conn, opts...)
-					names := 1 + random.IntN(40)
-					rate := int64(1 + random.IntN(400))
-					opened := make([][2]*rratelimiter.Limiter, names)
-					granted := make([]atomic.Int64, names)
-					for i := range opened {
-						for j := range opened[i] {
-							opened[i][j] = c.Limiter(fmt.Sprint("limiter:", i))
-						}
-						require.NoError(b, opened[i][0].SetRate(b.Context(), rratelimiter.Rate{Permits: rate, Interval: time.Hour}))
+			runWithRedis(t, fmt.Sprint(seed, kind), func(b *fixture) {
+				random := rand.New(rand.NewPCG(uint64(seed), 9))
+				c := rratelimiter.New(b.Conn, opts...)
+				names := 1 + random.IntN(40)
+				rate := int64(1 + random.IntN(400))
+				opened := make([][2]*rratelimiter.Limiter, names)
+				granted := make([]atomic.Int64, names)
+				for i := range opened {
+					for j := range opened[i] {
+						opened[i][j] = c.Limiter(fmt.Sprint("limiter:", i))
 					}
-					b.Latency.Store(random.Int64N(int64(10 * time.Millisecond)))
-					var callers sync.WaitGroup
-					var answers atomic.Int64
-					started := 0
-					for range 6 {
-						for range random.IntN(400) {
-							started++
-							i, permits, what := random.IntN(names), 1+random.Int64N(1+rate/20), random.IntN(6)
-							if random.IntN(20) == 0 {
-								permits = rate + 1
+					require.NoError(b, opened[i][0].SetRate(b.Context(), rratelimiter.Rate{Permits: rate, Interval: time.Hour}))
+				}
+				b.Latency.Store(random.Int64N(int64(10 * time.Millisecond)))
+				var callers sync.WaitGroup
+				var answers atomic.Int64
+				started := 0
+				for range 6 {
+					for range random.IntN(400) {
+						started++
+						i, permits, what := random.IntN(names), 1+random.Int64N(1+rate/20), random.IntN(6)
+						if random.IntN(20) == 0 {
+							permits = rate + 1
+						}
+						l := opened[i][random.IntN(2)]
+						after := time.Duration(random.Int64N(int64(20 * time.Millisecond)))
+						timeout := time.Duration(1 + random.Int64N(int64(30*time.Millisecond)))
+						leaves := random.IntN(3) > 0 || what == 2
+						callers.Go(func() {
+							pass(after)
+							ctx := context.Background()
+							if leaves {
+								var cancel context.CancelFunc
+								if what%2 == 0 {
+									ctx, cancel = context.WithTimeout(ctx, timeout)
+								} else {
+									ctx, cancel = context.WithCancel(ctx)
+									time.AfterFunc(timeout, cancel)
+								}
+								defer cancel()
 							}
-							l := opened[i][random.IntN(2)]
-							after := time.Duration(random.Int64N(int64(20 * time.Millisecond)))
-							timeout := time.Duration(1 + random.Int64N(int64(30*time.Millisecond)))
-							leaves := random.IntN(3) > 0 || what == 2
-							callers.Go(func() {
-								pass(after)
-								ctx := context.Background()
-								if leaves {
-									var cancel context.CancelFunc
-									if what%2 == 0 {
-										ctx, cancel = context.WithTimeout(ctx, timeout)
-									} else {
-										ctx, cancel = context.WithCancel(ctx)
-										time.AfterFunc(timeout, cancel)
-									}
-									defer cancel()
-								}
-								var ok bool
-								var err error
-								start := time.Now()
-								switch what {
-								case 0, 1:
-									ok, err = l.TryAcquire(ctx, permits)
-								case 2:
-									err = l.Acquire(ctx, permits)
-									ok = err == nil
-								case 3:
-									ok, err = l.TryAcquireWithin(ctx, permits, timeout/2)
-									assert.LessOrEqual(b, time.Since(start), timeout/2+lastTry)
-								case 4:
-									ok, err = l.TryAcquireWithin(ctx, permits, time.Nanosecond)
-								case 5:
-									var d rratelimiter.Decision
-									d, err = l.Take(ctx, permits)
-									ok = d.Allowed
-								}
-								if leaves && what != 3 && what != 4 {
-									assert.LessOrEqual(b, time.Since(start), timeout)
-								}
-								if err != nil {
-									assert.False(b, ok)
-									assert.True(b, errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
-										permits > rate && errors.Is(err, rratelimiter.ErrPermitsExceedRate), "%v", err)
-								}
-								if ok {
-									granted[i].Add(permits)
-								}
-								answers.Add(1)
-							})
-						}
-						pass(time.Duration(random.Int64N(int64(60 * time.Millisecond))))
-						if random.IntN(2) == 0 {
-							callers.Wait()
-							pass(second)
-						}
+							var ok bool
+							var err error
+							start := time.Now()
+							switch what {
+							case 0, 1:
+								ok, err = l.TryAcquire(ctx, permits)
+							case 2:
+								err = l.Acquire(ctx, permits)
+								ok = err == nil
+							case 3:
+								ok, err = l.TryAcquireWithin(ctx, permits, timeout/2)
+								assert.LessOrEqual(b, time.Since(start), timeout/2+lastTry)
+							case 4:
+								ok, err = l.TryAcquireWithin(ctx, permits, time.Nanosecond)
+							case 5:
+								var d rratelimiter.Decision
+								d, err = l.Take(ctx, permits)
+								ok = d.Allowed
+							}
+							if leaves && what != 3 && what != 4 {
+								assert.LessOrEqual(b, time.Since(start), timeout)
+							}
+							if err != nil {
+								assert.False(b, ok)
+								assert.True(b, errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+									permits > rate && errors.Is(err, rratelimiter.ErrPermitsExceedRate), "%v", err)
+							}
+							if ok {
+								granted[i].Add(permits)
+							}
+							answers.Add(1)
+						})
 					}
-					callers.Wait()
-					b.Latency.Store(0)
-					pass(second)
-					synctest.Wait()
-					assert.EqualValues(b, started, answers.Load())
-					b.idle(c)
-					for i := range opened {
-						b.Free(opened[i][0], rate-granted[i].Load())
+					pass(time.Duration(random.Int64N(int64(60 * time.Millisecond))))
+					if random.IntN(2) == 0 {
+						callers.Wait()
+						pass(second)
 					}
-				})
+				}
+				callers.Wait()
+				b.Latency.Store(0)
+				pass(second)
+				synctest.Wait()
+				assert.EqualValues(b, started, answers.Load())
+				b.idle(c)
+				for i := range opened {
+					b.Free(opened[i][0], rate-granted[i].Load())
+				}
 			})
 		}
 	}

@@ -1,0 +1,129 @@
+package limit
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
+)
+
+const ms = time.Millisecond
+
+// bench is a Redis in memory and a clock, which tests set.
+type bench struct {
+	testing.TB
+	redis  *miniredis.Miniredis
+	client *rratelimiter.Client
+	now    int64 // Unix microseconds
+	back   bool  // the clock may go back: the server's stands still then, so that nothing expires
+}
+
+// begin is a time that is no multiple of any unit.
+const begin = 1_763_740_123_456_789
+
+func newBench(t testing.TB, opts ...rratelimiter.Option) *bench {
+	b := &bench{TB: t, redis: miniredis.RunT(t), now: begin}
+	clock := rratelimiter.WithClock(func() time.Time { return time.UnixMicro(b.now) })
+	b.client = rratelimiter.New(b.connect(), append(opts, clock)...)
+	return b
+}
+
+// connect opens a connection to the Redis.
+func (b *bench) connect() rueidis.Client {
+	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{b.redis.Addr()}, DisableCache: true,
+		ForceSingleClient: true})
+	require.NoError(b, err)
+	b.Cleanup(conn.Close)
+	return conn
+}
+
+// pass lets time pass.
+func (b *bench) pass(d time.Duration) {
+	b.now += d.Microseconds()
+	if !b.back {
+		b.redis.FastForward(d)
+	}
+}
+
+// fixture is a Redis in memory inside a synctest.Test, and a Client on it.
+type fixture struct {
+	*redistest.Fixture
+	client *rratelimiter.Client
+}
+
+func withRedis(t *testing.T, test func(b *fixture)) {
+	redistest.Run(t, func(b *redistest.Fixture) { test(&fixture{b, rratelimiter.New(b.Conn)}) })
+}
+
+// runWithRedis runs a subtest with a Redis in memory.
+func runWithRedis(t *testing.T, name string, test func(b *fixture)) {
+	t.Run(name, func(t *testing.T) { withRedis(t, test) })
+}
+
+// errOf returns the error of a call.
+func errOf(_ any, err error) error { return err }
+
+// mustPeek and the functions that follow make a call that must not fail.
+func mustPeek(t testing.TB, l *Limiter) []rratelimiter.Decision {
+	t.Helper()
+	all, err := l.Peek(t.Context())
+	require.NoError(t, err)
+	return all
+}
+
+func mustTry(t testing.TB, l redistest.Limiter, permits int64) bool {
+	t.Helper()
+	ok, err := l.TryAcquire(t.Context(), permits)
+	require.NoError(t, err)
+	return ok
+}
+
+func mustWait(t testing.TB, l *Limiter, permits int64, timeout time.Duration) bool {
+	t.Helper()
+	ok, err := l.TryAcquireWithin(t.Context(), permits, timeout)
+	require.NoError(t, err)
+	return ok
+}
+
+func mustTake(t testing.TB, l interface {
+	Take(ctx context.Context, permits int64) (rratelimiter.Decision, error)
+}, permits int64) rratelimiter.Decision {
+	t.Helper()
+	d, err := l.Take(t.Context(), permits)
+	require.NoError(t, err)
+	return d
+}
+
+func mustTakeEach(t testing.TB, l *Limiter, permits int64) []rratelimiter.Decision {
+	t.Helper()
+	each, err := l.TakeEach(t.Context(), permits)
+	require.NoError(t, err)
+	return each
+}
+
+func mustTakeUpTo(t testing.TB, l *Limiter, permits int64) (int64, rratelimiter.Decision) {
+	t.Helper()
+	granted, d, err := l.TakeUpTo(t.Context(), permits)
+	require.NoError(t, err)
+	return granted, d
+}
+
+func mustCharge(t testing.TB, l *Limiter, permits int64) rratelimiter.Decision {
+	t.Helper()
+	d, err := l.Charge(t.Context(), permits)
+	require.NoError(t, err)
+	return d
+}
+
+func mustReserve(t testing.TB, l *Limiter, permits int64) *Reservation {
+	t.Helper()
+	r, err := l.Reserve(t.Context(), permits)
+	require.NoError(t, err)
+	return r
+}
