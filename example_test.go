@@ -4,20 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
-	"os"
-	"path/filepath"
-	"regexp"
-	"slices"
-	"strings"
-	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
 )
@@ -192,101 +182,85 @@ func ExampleWithObserver() {
 	// 2 of mail: granted true by redis
 }
 
-// TestDocumentation_Readme_ShowsTheExample: each line of its Go code runs in example_test.go.
-func TestDocumentation_Readme_ShowsTheExample(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	example, err := os.ReadFile("example_test.go")
-	require.NoError(t, err)
-	_, code, found := strings.Cut(string(readme), "```go\n")
-	require.True(t, found)
-	code, _, _ = strings.Cut(code, "```")
-	_, code, found = strings.Cut(code, "}\n") // that file shows in a comment how to connect
-	require.True(t, found)
-	for line := range strings.Lines(code) {
-		assert.Contains(t, string(example), strings.TrimSpace(line))
+// A request waits for a permit, but not longer than its caller does.
+func ExampleLimiter_TryAcquireWithin() {
+	redis, closeRedis := connect()
+	defer closeRedis()
+	ctx := context.Background()
+	limiter := rratelimiter.New(redis).Limiter("paid-api")
+	if err := limiter.SetRate(ctx, rratelimiter.Rate{Permits: 3, Interval: time.Minute}); err != nil {
+		panic(err)
 	}
+
+	for range 4 {
+		ok, err := limiter.TryAcquireWithin(ctx, 1, 500*time.Millisecond)
+		fmt.Println(ok, err) // the last one at once: no permit is free within the timeout
+	}
+	// Output:
+	// true <nil>
+	// true <nil>
+	// true <nil>
+	// false <nil>
 }
 
-var (
-	markdownLink = regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	heading      = regexp.MustCompile(`(?m)^#+ (.*)$`)
-	notInAnchor  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
-)
-
-// TestDocumentation_LocalLinks_Resolve: each link of a page to a file or a heading of the
-// repository.
-func TestDocumentation_LocalLinks_Resolve(t *testing.T) {
-	pages, err := filepath.Glob("docs/*.md")
-	require.NoError(t, err)
-	examples, err := filepath.Glob("examples/*/README.md")
-	require.NoError(t, err)
-	links := 0
-	for _, page := range slices.Concat(pages, examples, []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md"}) {
-		text, err := os.ReadFile(page)
-		require.NoError(t, err)
-		for _, match := range markdownLink.FindAllStringSubmatch(string(text), -1) {
-			link := match[1]
-			if strings.Contains(link, "://") {
-				continue
-			}
-			links++
-			path, anchor, _ := strings.Cut(link, "#")
-			target := page
-			if path != "" {
-				target = filepath.Join(filepath.Dir(page), path)
-			}
-			if _, err := os.Stat(target); !assert.NoError(t, err, "%s links to %s", page, link) || anchor == "" {
-				continue
-			}
-			linked, err := os.ReadFile(target)
-			require.NoError(t, err)
-			var anchors []string
-			for _, h := range heading.FindAllStringSubmatch(string(linked), -1) {
-				name := notInAnchor.ReplaceAllString(strings.ToLower(h[1]), "")
-				anchors = append(anchors, strings.ReplaceAll(name, " ", "-"))
-			}
-			assert.Contains(t, anchors, anchor, "%s links to %s", page, link)
-		}
+// Permits of a call that was not made return at once.
+func ExampleLimiter_Release() {
+	redis, closeRedis := connect()
+	defer closeRedis()
+	ctx := context.Background()
+	limiter := rratelimiter.New(redis).Limiter("paid-api")
+	if err := limiter.SetRate(ctx, rratelimiter.Rate{Permits: 3, Interval: time.Minute}); err != nil {
+		panic(err)
 	}
-	assert.Greater(t, links, 30)
+
+	if err := limiter.Acquire(ctx, 3); err != nil {
+		panic(err)
+	}
+	if err := limiter.Release(ctx, 2); err != nil {
+		panic(err)
+	}
+	free, err := limiter.AvailablePermits(ctx)
+	fmt.Println(free, err)
+	// Output: 2 <nil>
 }
 
-var (
-	codeFile = regexp.MustCompile("`([\\w./-]+\\.(?:go|lua))`")
-	testName = regexp.MustCompile("`(Test\\w+)`")
-)
+// A busy program takes permits in advance. Flush returns those that it has not used when it ends.
+func ExampleWithLease() {
+	redis, closeRedis := connect()
+	defer closeRedis()
+	ctx := context.Background()
 
-// TestDocumentation_FilesAndTests_Exist: each source file that the architecture page names, and
-// each test that a page names.
-func TestDocumentation_FilesAndTests_Exist(t *testing.T) {
-	page, err := os.ReadFile("docs/architecture.md")
-	require.NoError(t, err)
-	for _, file := range codeFile.FindAllStringSubmatch(string(page), -1) {
-		assert.FileExists(t, file[1])
+	client := rratelimiter.New(redis, rratelimiter.WithLease(100*time.Millisecond))
+	limiter := client.Limiter("events")
+	if err := limiter.SetRate(ctx, rratelimiter.Rate{Permits: 1000, Interval: time.Minute}); err != nil {
+		panic(err)
 	}
-	tests := make(map[string]bool)
-	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	require.NoError(t, filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		for _, test := range declared.FindAllStringSubmatch(string(text), -1) {
-			tests[test[1]] = true
-		}
-		return err
-	}))
-	pages, err := filepath.Glob("docs/*.md")
-	require.NoError(t, err)
-	for _, page := range append(pages, "README.md", "CONTRIBUTING.md") {
-		text, err := os.ReadFile(page)
-		require.NoError(t, err)
-		for _, test := range testName.FindAllStringSubmatch(string(text), -1) {
-			known := tests[test[1]] || slices.ContainsFunc(slices.Collect(maps.Keys(tests)), func(name string) bool {
-				return strings.HasPrefix(name, test[1]+"_")
-			})
-			assert.True(t, known, "%s names %s", page, test[1])
+	for range 100 {
+		if ok, err := limiter.TryAcquire(ctx, 1); err != nil || !ok {
+			panic(err)
 		}
 	}
+	if err := client.Flush(ctx); err != nil {
+		panic(err)
+	}
+	free, err := limiter.AvailablePermits(ctx)
+	fmt.Println(free, err)
+	// Output: 900 <nil>
+}
+
+// A limiter that Redis cannot read names the key and the value.
+func ExampleStateError() {
+	redis, closeRedis := connect()
+	defer closeRedis()
+	ctx := context.Background()
+	if err := redis.Do(ctx, redis.B().Set().Key("paid-api").Value("oops").Build()).Error(); err != nil {
+		panic(err)
+	}
+
+	_, err := rratelimiter.New(redis).Limiter("paid-api").TryAcquire(ctx, 1)
+	var state *rratelimiter.StateError
+	if errors.As(err, &state) {
+		fmt.Println(state.Key, state.Value)
+	}
+	// Output: paid-api string
 }

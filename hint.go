@@ -116,7 +116,7 @@ func (w *wire) countDrift(ctx context.Context) {
 	}
 	// An error has no consequence: the call that follows meets it, too.
 	_, _ = engine.Detach(ctx, func(ctx context.Context) (struct{}, error) {
-		for range engine.MostPages {
+		for range engine.MaxPages {
 			message, err := w.eval(ctx, acquireScript, w.namedKeys(b.AllKeys), b.Args)
 			if err != nil {
 				return struct{}{}, err
@@ -129,7 +129,7 @@ func (w *wire) countDrift(ctx context.Context) {
 	})
 }
 
-// hints are those of a Client: two generations of at most mostHints limiters each. A limiter that
+// hints are those of a Client: two generations of at most maxHints limiters each. A limiter that
 // was not opened for as long as it took to fill a generation loses its hint, unless a Limiter still
 // holds it.
 type hints struct {
@@ -137,7 +137,7 @@ type hints struct {
 	current, earlier map[string]*hint
 }
 
-const mostHints = 1 << 15
+const maxHints = 1 << 15
 
 // of returns the hint of the limiter with a configuration key.
 func (s *hints) of(key string) *hint {
@@ -150,7 +150,7 @@ func (s *hints) of(key string) *hint {
 	if h = s.earlier[key]; h == nil {
 		h = new(hint)
 	}
-	if s.current == nil || len(s.current) >= mostHints {
+	if s.current == nil || len(s.current) >= maxHints {
 		s.current, s.earlier = make(map[string]*hint), s.current
 	}
 	s.current[key] = h

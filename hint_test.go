@@ -132,17 +132,17 @@ func TestHint_IntervalIsShorter_GrantsExpireByIt(t *testing.T) {
 func TestHints_ManyNames_AreBounded(t *testing.T) {
 	var s hints
 	first := s.of("first")
-	for i := range mostHints - 1 {
+	for i := range maxHints - 1 {
 		s.of(fmt.Sprint(i))
 	}
 	assert.Same(t, first, s.of("first"))
 	s.of("another generation")
 	assert.Same(t, first, s.of("first"), "a name in use stays")
-	for i := range 2 * mostHints {
+	for i := range 2 * maxHints {
 		s.of(fmt.Sprint("x", i))
 	}
 	assert.NotSame(t, first, s.of("first"))
-	assert.LessOrEqual(t, len(s.current)+len(s.earlier), 2*mostHints)
+	assert.LessOrEqual(t, len(s.current)+len(s.earlier), 2*maxHints)
 }
 
 // TestPages_CallerLeaves_EndsTheCalls: a script that always has more to do is not called for a

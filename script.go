@@ -129,7 +129,7 @@ func (w *wire) pages(ctx context.Context, ended func() error, script *redisx.Scr
 	[]rueidis.RedisMessage, error,
 ) {
 	all := false
-	for range engine.MostPages {
+	for range engine.MaxPages {
 		message, err := w.eval(ctx, script, w.namedKeys(all), args)
 		if err != nil {
 			return nil, err
@@ -159,7 +159,7 @@ func (w *wire) pages(ctx context.Context, ended func() error, script *redisx.Scr
 }
 
 func (w *wire) unfinished() error {
-	return fmt.Errorf("rratelimiter: limiter %q: the script has not finished after %d calls", w.name, engine.MostPages)
+	return fmt.Errorf("rratelimiter: limiter %q: the script has not finished after %d calls", w.name, engine.MaxPages)
 }
 
 // never is for calls that no context ends.

@@ -50,8 +50,8 @@ func Join(limiters ...Joinable) *Limiter {
 		client, l.members, names[i] = of, append(l.members, members...), joinable.Name()
 	}
 	name := strings.Join(names, " + ")
-	if n := len(l.members); n < 1 || n > policy.MostJoined {
-		return failed(name, invalid("%d policies for %q, want 1 to %d", n, name, policy.MostJoined))
+	if n := len(l.members); n < 1 || n > policy.MaxJoined {
+		return failed(name, invalid("%d policies for %q, want 1 to %d", n, name, policy.MaxJoined))
 	}
 	for i, m := range l.members {
 		for _, before := range l.members[:i] {

@@ -160,7 +160,7 @@ func TestJoin_InvalidMembers_IsRefusedUnsent(t *testing.T) {
 	ctx := context.Background()
 	window := FixedWindow{1, time.Second, false}
 	good, redisson := New(b.client, "name", window), b.client.Limiter("name")
-	many := make([]Joinable, policy.MostJoined+1)
+	many := make([]Joinable, policy.MaxJoined+1)
 	for i := range many {
 		many[i] = New(b.client, fmt.Sprint("name:", i), window)
 	}

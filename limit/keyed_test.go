@@ -153,7 +153,7 @@ func TestKeyed_InvalidArguments_FailWithTypedErrors(t *testing.T) {
 
 func TestValidate_Policies_FailAsNewDoes(t *testing.T) {
 	b := newBench(t)
-	many := make([]Policy, policy.MostJoined+1)
+	many := make([]Policy, policy.MaxJoined+1)
 	for i := range many {
 		many[i] = FixedWindow{1, time.Duration(i+1) * time.Second, false}
 	}
@@ -167,7 +167,7 @@ func TestValidate_Policies_FailAsNewDoes(t *testing.T) {
 		_, of := New(b.client, "name", policies...).Take(t.Context(), 1)
 		assert.Equal(t, err.Error(), of.Error(), name)
 	}
-	assert.NoError(t, Validate(many[:policy.MostJoined]...))
+	assert.NoError(t, Validate(many[:policy.MaxJoined]...))
 }
 
 func BenchmarkKeyed(b *testing.B) {

@@ -69,7 +69,7 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 	}
 	if permits > l.most {
 		err := l.aboveLimit(permits, l.most)
-		if permits > engine.MostPermits {
+		if permits > engine.MaxPermits {
 			err = fmt.Errorf("%w: %w", rratelimiter.ErrInvalidPermits, err)
 		}
 		l.calls.ReportRefusal(ctx, permits, err)
@@ -155,7 +155,7 @@ func (l *Limiter) Take(ctx context.Context, permits int64) (rratelimiter.Decisio
 // [rratelimiter.ErrInvalidPermits]. Other errors are those of [Limiter.TryAcquire].
 func (l *Limiter) TakeUpTo(ctx context.Context, permits int64) (granted int64, decision rratelimiter.Decision,
 	err error) {
-	if permits < 1 || permits > engine.MostPermits {
+	if permits < 1 || permits > engine.MaxPermits {
 		return 0, decision, fmt.Errorf("%w: up to %d permits of %q requested, want 1 to 4294967295",
 			rratelimiter.ErrInvalidPermits, permits, l.Name())
 	}

@@ -218,7 +218,7 @@ func TestNew_MostPolicies_FitInAScript(t *testing.T) {
 		func(d time.Duration) Policy { return Calendar{5, Day, time.FixedZone(d.String(), 0)} },
 	} {
 		var all []Policy
-		for i := range policy.MostJoined {
+		for i := range policy.MaxJoined {
 			all = append(all, kind(time.Duration(i+1)*time.Second))
 		}
 		l := New(b.client, "name", all...)

@@ -53,7 +53,7 @@ func newPlan(client *rratelimiter.Client, policies []Policy) (*plan, error) {
 
 // planOf returns the plan of valid policies.
 func planOf(client inside.Client, members []member) *plan {
-	p := &plan{client: client, members: members, most: engine.MostPermits, script: scriptFor(acquire, members)}
+	p := &plan{client: client, members: members, most: engine.MaxPermits, script: scriptFor(acquire, members)}
 	kinds := make([]string, len(members))
 	for i, m := range members {
 		p.most = min(p.most, m.policy.most())
@@ -92,8 +92,8 @@ func Validate(policies ...Policy) error {
 
 // describeAll returns the descriptions of valid policies, or the error of Validate.
 func describeAll(policies []Policy) ([]policy.Description, error) {
-	if n := len(policies); n < 1 || n > policy.MostJoined {
-		return nil, invalid("%d policies, want 1 to %d", n, policy.MostJoined)
+	if n := len(policies); n < 1 || n > policy.MaxJoined {
+		return nil, invalid("%d policies, want 1 to %d", n, policy.MaxJoined)
 	}
 	described := make([]policy.Description, len(policies))
 	for i, p := range policies {
@@ -164,7 +164,7 @@ func (l *Limiter) open() {
 	if l.reservable {
 		l.reserves = engine.Limiter{
 			Engine: l.client.Engine, ID: "reserve " + id, Name: l.name, Policy: l.kinds, DependsOn: l.dependsOn,
-			Protocol: reserveProtocol{protocol{&l.wire}}, Most: mostReservations,
+			Protocol: reserveProtocol{protocol{&l.wire}}, Most: maxReservations,
 		}
 	}
 }

@@ -31,7 +31,7 @@ func (p redisson) arguments(args []string, _ time.Time) []string {
 	return append(args, p.limiter.Member(), "")
 }
 
-func (p redisson) most() int64 { return engine.MostPermits }
+func (p redisson) most() int64 { return engine.MaxPermits }
 
 // String quotes the name, so that it can look like nothing else of an ID.
 func (p redisson) String() string { return fmt.Sprintf("the rate of %q", p.name) }

@@ -18,13 +18,21 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// everyPolicy has 10 permits of each policy, none of which returns within a minute.
-var everyPolicy = []Policy{
-	FixedWindow{10, time.Hour, false}, FixedWindow{10, time.Hour, true}, Calendar{10, Year, nil},
-	SlidingWindow{10, time.Hour, 0},
-	SlidingLog{10, time.Hour}, TokenBucket{10, 1, time.Hour}, LeakyBucket{10, 1, time.Hour},
-	Smooth{Permits: 1, Interval: time.Hour, Burst: 10 * time.Hour},
-}
+// Policies with 10 permits, none of which returns within a minute.
+var (
+	everyPolicy = append(slices.Clip(countingPolicies), tenSmooth)
+	// countingPolicies grant no request for more permits than are free.
+	countingPolicies = []Policy{
+		FixedWindow{10, time.Hour, false}, FixedWindow{10, time.Hour, true}, Calendar{10, Year, nil},
+		tenCells, tenLog, tenBucket, LeakyBucket{10, 1, time.Hour},
+	}
+	reservablePolicies = []Policy{tenBucket, LeakyBucket{10, 1, time.Hour}, tenSmooth}
+
+	tenCells  = SlidingWindow{10, time.Hour, 0}
+	tenLog    = SlidingLog{10, time.Hour}
+	tenBucket = TokenBucket{10, 1, time.Hour}
+	tenSmooth = Smooth{Permits: 1, Interval: time.Hour, Burst: 10 * time.Hour}
+)
 
 // ask sends a batch of requests and returns it with its answers.
 func (b *bench) ask(l *Limiter, asks ...engine.Ask) *engine.Batch {
@@ -102,7 +110,8 @@ func TestRefund_StateBeganSince_ReturnsNothing(t *testing.T) {
 	}
 	for name, end := range forget {
 		for kind, lose := range kinds {
-			for _, policies := range append(slices.Collect(each(everyPolicy)), everyPolicy[3:6]) {
+			for _, policies := range append(slices.Collect(each(everyPolicy)),
+				[]Policy{tenCells, tenLog, tenBucket}) {
 				b := newBench(t)
 				l := New(b.client, "name", policies...)
 				refund := lose(b, l)
@@ -156,7 +165,7 @@ func TestRefund_SameState_ReturnsAll(t *testing.T) {
 // TestCancel_StateBeganSince_ReturnsNothing, also while others wait.
 func TestCancel_StateBeganSince_ReturnsNothing(t *testing.T) {
 	for name, end := range forget {
-		for _, p := range everyPolicy[5:] {
+		for _, p := range reservablePolicies {
 			for _, before := range []int64{0, 1, 15} {
 				b := newBench(t)
 				l := New(b.client, "name", p)

@@ -64,7 +64,7 @@ func TestScript_NeverFinishes_EndsWithAnError(t *testing.T) {
 		_, err := New(rratelimiter.New(conn), "name", SlidingLog{5, time.Second}).Peek(context.WithoutCancel(b.Context()))
 		require.ErrorContains(b, err, `limiter "name"`)
 		require.ErrorContains(b, err, "has not finished")
-		assert.EqualValues(b, engine.MostPages, conn.calls.Load())
+		assert.EqualValues(b, engine.MaxPages, conn.calls.Load())
 	})
 }
 

@@ -16,9 +16,9 @@ import (
 // reserveProtocol is the engine's protocol of calls that reserve permits.
 type reserveProtocol struct{ protocol }
 
-// mostReservations is the largest number in one call: each costs the server more than a
+// maxReservations is the largest number in one call: each costs the server more than a
 // microsecond, even equal ones.
-const mostReservations = 256
+const maxReservations = 256
 
 // Call returns the script that reserves permits.
 func (p reserveProtocol) Call(*engine.Batch) (script *redisx.Script, keys []string) {

@@ -68,13 +68,13 @@ func (p Smooth) validate() error {
 	}
 	if p.most() == 0 {
 		return invalid("Smooth.Permits is %d in an Interval of %v, so that one permit costs more than %v", p.Permits,
-			p.Interval, mostCost)
+			p.Interval, maxCost)
 	}
 	return nil
 }
 
-// mostCost is the largest cost of a request: sums of a few are microseconds below 2^53.
-const mostCost = 1 << 52 * time.Microsecond
+// maxCost is the largest cost of a request: sums of a few are microseconds below 2^53.
+const maxCost = 1 << 52 * time.Microsecond
 
 func (p Smooth) kind() string { return "smooth" }
 
@@ -132,11 +132,11 @@ func (p Smooth) arguments(args []string, _ time.Time) []string {
 
 func (p Smooth) keeps() []string { return inString }
 
-// most returns the permits that cost mostCost, each at the highest price.
+// most returns the permits that cost maxCost, each at the highest price.
 func (p Smooth) most() int64 {
 	c := p.curve()
 	price := c.stable + c.slope*(c.most-c.threshold)
-	return int64(min(maxPermits, float64(mostCost.Microseconds())/price))
+	return int64(min(maxPermits, float64(maxCost.Microseconds())/price))
 }
 
 func (p Smooth) forecast(reply []int64) (forecast, bool) {

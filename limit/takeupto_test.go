@@ -15,10 +15,10 @@ import (
 
 // TestTakeUpTo_EveryPolicy_GrantsWhatIsFree: more than the policy can hold is allowed.
 func TestTakeUpTo_EveryPolicy_GrantsWhatIsFree(t *testing.T) {
-	for _, p := range everyPolicy[:7] {
+	for _, p := range countingPolicies {
 		b := newBench(t)
 		l := New(b.client, "name", p)
-		for _, step := range []struct{ permits, granted, remaining int64 }{{4, 4, 6}, {engine.MostPermits, 6, 0}, {1, 0, 0}} {
+		for _, step := range []struct{ permits, granted, remaining int64 }{{4, 4, 6}, {engine.MaxPermits, 6, 0}, {1, 0, 0}} {
 			granted, d := mustTakeUpTo(t, l, step.permits)
 			assert.Equal(t, step.granted, granted, "%T", p)
 			assert.Equal(t, step.granted > 0, d.Allowed)
@@ -33,7 +33,7 @@ func TestTakeUpTo_EveryPolicy_GrantsWhatIsFree(t *testing.T) {
 		}
 	}
 	b := newBench(t)
-	smooth := New(b.client, "name", everyPolicy[7])
+	smooth := New(b.client, "name", tenSmooth)
 	granted, _ := mustTakeUpTo(t, smooth, 100)
 	assert.EqualValues(t, 100, granted, "Smooth grants all at once, and then waits")
 	granted, d := mustTakeUpTo(t, smooth, 100)
@@ -65,7 +65,7 @@ func TestTakeUpTo_SeveralPolicies_GrantTheLeast(t *testing.T) {
 
 func TestTakeUpTo_InvalidPermits_AreRefused(t *testing.T) {
 	b := newBench(t)
-	for _, permits := range []int64{0, -1, engine.MostPermits + 1} {
+	for _, permits := range []int64{0, -1, engine.MaxPermits + 1} {
 		_, _, err := New(b.client, "name", everyPolicy[0]).TakeUpTo(t.Context(), permits)
 		assert.ErrorIs(t, err, rratelimiter.ErrInvalidPermits, permits)
 	}

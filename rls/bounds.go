@@ -11,19 +11,19 @@ import (
 
 // The bounds of a request. A decoded request takes up to a hundred times its encoded size.
 const (
-	mostRequest     = 64 << 10 // bytes
-	mostDescriptors = 256
-	mostEntries     = 64 // of a descriptor
+	maxRequest     = 64 << 10 // bytes
+	maxDescriptors = 256
+	maxEntries     = 64 // of a descriptor
 )
 
 // checkSize returns an error for a request with too many parts.
 func checkSize(request *ratelimit.RateLimitRequest) error {
-	if n := len(request.GetDescriptors()); n > mostDescriptors {
-		return invalidf("the request has %d descriptors, want at most %d", n, mostDescriptors)
+	if n := len(request.GetDescriptors()); n > maxDescriptors {
+		return invalidf("the request has %d descriptors, want at most %d", n, maxDescriptors)
 	}
 	for i, d := range request.GetDescriptors() {
-		if n := len(d.GetEntries()); n > mostEntries {
-			return invalidf("descriptor %d has %d entries, want at most %d", i, n, mostEntries)
+		if n := len(d.GetEntries()); n > maxEntries {
+			return invalidf("descriptor %d has %d entries, want at most %d", i, n, maxEntries)
 		}
 	}
 	return nil
@@ -50,8 +50,8 @@ func decodeBounded(decode func(any) error, request any) error {
 		return err
 	}
 	text := received.ProtoReflect().GetUnknown()
-	if len(text) > mostRequest {
-		return invalidf("the request has %d bytes, want at most %d (%d KiB)", len(text), mostRequest, mostRequest>>10)
+	if len(text) > maxRequest {
+		return invalidf("the request has %d bytes, want at most %d (%d KiB)", len(text), maxRequest, maxRequest>>10)
 	}
 	message, ok := request.(proto.Message)
 	if !ok || proto.Unmarshal(text, message) != nil {

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	mostLimits = 256 // of one request, in Redis
-	mostHits   = 1 << 53
+	maxLimits = 256 // of one request, in Redis
+	maxHits   = 1 << 53
 )
 
 // invalidf returns the error of an invalid request.
@@ -98,8 +98,8 @@ func (s *Server) decideAll(ctx context.Context, d *domain, all []descriptor) err
 		if len(desc.limits) == 0 || desc.decideLocally() {
 			continue
 		}
-		if limits += len(desc.limits); limits > mostLimits {
-			return invalidf("the descriptors have more than %d limits to evaluate", mostLimits)
+		if limits += len(desc.limits); limits > maxLimits {
+			return invalidf("the descriptors have more than %d limits to evaluate", maxLimits)
 		}
 		desc.name = d.nameOf(desc)
 		groups = place(groups, desc, s.slotOf(desc.name), desc.enforced(s.config.Quota) && !desc.rule.overdraw)

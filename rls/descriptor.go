@@ -49,7 +49,7 @@ func (d *domain) resolve(request *ratelimit.RateLimitRequest, all []descriptor) 
 			desc.hits = own.GetValue()
 		}
 		switch {
-		case desc.hits > mostHits:
+		case desc.hits > maxHits:
 			return invalidf("descriptor %d has hits_addend %d, want at most 2^53", i, desc.hits)
 		case desc.hits == 0:
 			desc.action = peek

@@ -53,9 +53,9 @@ func (d *decoder) domain(into *domain) {
 // value_to_metric.
 func (d *decoder) descriptors(n *rulefile.Node, into *level, above []string, valueAbove bool) {
 	d.List(n, "a list", func(n *rulefile.Node) {
-		if len(above) >= mostEntries {
+		if len(above) >= maxEntries {
 			const reason = "is nested %d descriptors deep, want at most %d, as many entries as a request may have"
-			d.Fail(n, reason, len(above)+1, mostEntries)
+			d.Fail(n, reason, len(above)+1, maxEntries)
 			return
 		}
 		r, below := d.rule(n)

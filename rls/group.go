@@ -45,7 +45,7 @@ func place(groups []*group, desc *descriptor, slot string, joint bool) []*group 
 func (g *group) takes(desc *descriptor, slot string) bool {
 	first := g.members[0]
 	return g.joint && !g.follows && g.slot == slot && first.hits == desc.hits && first.action == desc.action &&
-		g.policies+len(desc.limits) <= policy.MostJoined
+		g.policies+len(desc.limits) <= policy.MaxJoined
 }
 
 func (g *group) has(name string) bool {

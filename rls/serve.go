@@ -15,27 +15,27 @@ import (
 // The bounds of a gRPC connection in Serve.
 const (
 	handshakeTime = 10 * time.Second
-	mostStreams   = 1024 // requests at once; a client with more of them opens another connection
+	maxStreams    = 1024 // requests at once; a client with more of them opens another connection
 )
 
 // The bounds of the HTTP side of Serve. Requests are small and answers are quick, so that a slow
 // client is a fault or an attack.
 const (
-	readTime   = 5 * time.Second  // for a request, its body included
-	writeTime  = 30 * time.Second // for a response, in addition to Config.Deadline
-	idleTime   = 2 * time.Minute  // between requests
-	mostHeader = 64 << 10         // bytes
-	mostConns  = 1024             // without Config.HTTPConns
+	readTime  = 5 * time.Second  // for a request, its body included
+	writeTime = 30 * time.Second // for a response, in addition to Config.Deadline
+	idleTime  = 2 * time.Minute  // between requests
+	maxHeader = 64 << 10         // bytes
+	maxConns  = 1024             // without Config.HTTPConns
 )
 
 // httpServer returns the HTTP side of Serve, and the listener that it serves: beyond
 // Config.HTTPConns connections wait. If that many are open, idle ones are closed, and each answer
 // ends its connection until half of them are gone.
 func (s *Server) httpServer(l net.Listener) (*http.Server, net.Listener) {
-	most := cmp.Or(s.config.HTTPConns, mostConns)
+	most := cmp.Or(s.config.HTTPConns, maxConns)
 	server := &http.Server{
 		Handler: s.Handler(), ReadTimeout: readTime, WriteTimeout: writeTime + s.config.Deadline, IdleTimeout: idleTime,
-		MaxHeaderBytes: mostHeader,
+		MaxHeaderBytes: maxHeader,
 	}
 	var mu sync.Mutex
 	open := 0
@@ -69,7 +69,7 @@ func Serve(ctx context.Context, c Config) error {
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx)) // reload while draining too
 	defer cancel()
 	server := grpc.NewServer(append([]grpc.ServerOption{
-		grpc.ConnectionTimeout(handshakeTime), grpc.MaxConcurrentStreams(mostStreams),
+		grpc.ConnectionTimeout(handshakeTime), grpc.MaxConcurrentStreams(maxStreams),
 	}, c.Options...)...)
 	s.Register(server)
 	web, forHTTP := s.httpServer(c.HTTP)

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	mostNodes = 1 << 20 // values of a file; an alias counts each time
-	mostDepth = 1000    // of nested values
+	maxNodes = 1 << 20 // values of a file; an alias counts each time
+	maxDepth = 1000    // of nested values
 )
 
 // parseYAML parses the documents of a text.
@@ -57,10 +57,10 @@ func (c *converter) node(n *yaml.Node, depth int) *rulefile.Node {
 	c.nodes++
 	switch {
 	case c.problem != nil:
-	case c.nodes > mostNodes:
-		c.fail(n, "the file has more than %d values, aliases counted each time", mostNodes)
-	case depth > mostDepth:
-		c.fail(n, "the file has values more than %d deep", mostDepth)
+	case c.nodes > maxNodes:
+		c.fail(n, "the file has more than %d values, aliases counted each time", maxNodes)
+	case depth > maxDepth:
+		c.fail(n, "the file has values more than %d deep", maxDepth)
 	case n.Kind == yaml.MappingNode:
 		c.mapping(n, depth, converted)
 	default:

@@ -33,5 +33,5 @@ func TestParse_LongValue_ErrorIsShort(t *testing.T) {
 func TestParse_ManyErrors_ReportsTwentyAtMost(t *testing.T) {
 	_, err := Parse("f.yaml", []byte("rules:\n"+strings.Repeat("- {nam: a}\n", 100)))
 	require.Error(t, err)
-	assert.Len(t, strings.Split(err.Error(), "\n"), rulefile.MostProblems)
+	assert.Len(t, strings.Split(err.Error(), "\n"), rulefile.MaxProblems)
 }

@@ -29,8 +29,8 @@ type header struct {
 // errNoValue is the error of a request whose path leaves a wildcard empty.
 var errNoValue = guard.Invalidf("rules: a wildcard of the path is empty")
 
-// mostHeaders is the largest number of headers of a condition.
-const mostHeaders = 32
+// maxHeaders is the largest number of headers of a condition.
+const maxHeaders = 32
 
 // methods decodes methods of HTTP.
 func (d *decoder) methods(n *rulefile.Node) []string {
@@ -53,8 +53,8 @@ func (d *decoder) headers(n *rulefile.Node) (all []header) {
 	case n.Tag != rulefile.Mapping:
 		d.Wrong(n, "a mapping of headers and their values")
 		return nil
-	case len(n.Content)/2 > mostHeaders:
-		d.Fail(n, "%d headers, want %d at most", len(n.Content)/2, mostHeaders)
+	case len(n.Content)/2 > maxHeaders:
+		d.Fail(n, "%d headers, want %d at most", len(n.Content)/2, maxHeaders)
 		return nil
 	}
 	d.Pairs(n, func(name, value *rulefile.Node) {

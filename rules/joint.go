@@ -157,7 +157,7 @@ func (a *jointAcquire) join(other *jointAcquire, cluster bool) bool {
 	for _, m := range members {
 		policies += len(m.policies)
 	}
-	if policies > policy.MostJoined {
+	if policies > policy.MaxJoined {
 		return false
 	}
 	a.members, a.limiter = members, nil

@@ -66,8 +66,8 @@ func (d *decoder) limits(n *rulefile.Node, kind string) *limits {
 	count := len(all.policies) + len(all.redisson)
 	switch {
 	case all.ban:
-	case count > policy.MostJoined:
-		d.Fail(n, "%d limits, want %d at most", count, policy.MostJoined)
+	case count > policy.MaxJoined:
+		d.Fail(n, "%d limits, want %d at most", count, policy.MaxJoined)
 		return nil
 	case !all.areApart():
 		d.Fail(n, "two of the limits would count in the same key: leave one out, or give it another policy or time")

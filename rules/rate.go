@@ -36,7 +36,7 @@ func (d *decoder) rate(n *rulefile.Node, file *limitFile, calendar bool) (r poli
 		d.Fail(n, "no rate: give rate, %s, or both permits and per", wantRate)
 	case isPair:
 		if text, ok := d.Text(file.Per, "a text like second, 30s or day"); ok {
-			r.Permits = d.Number(file.Permits, 0, rulefile.MostRate, "a whole number of permits, 0 to 2^53")
+			r.Permits = d.Number(file.Permits, 0, rulefile.MaxRate, "a whole number of permits, 0 to 2^53")
 			return r, d.per(file.Per, text, &r, calendar)
 		}
 	default:
@@ -46,7 +46,7 @@ func (d *decoder) rate(n *rulefile.Node, file *limitFile, calendar bool) (r poli
 		}
 		count, per, found := strings.Cut(text, "/")
 		permits, err := strconv.ParseUint(strings.TrimSpace(count), 10, 63)
-		if found && err == nil && permits <= rulefile.MostRate {
+		if found && err == nil && permits <= rulefile.MaxRate {
 			r.Permits = int64(permits)
 			return r, d.per(file.Rate, strings.TrimSpace(per), &r, calendar)
 		}

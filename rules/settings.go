@@ -117,7 +117,7 @@ func (d *decoder) cost(n *rulefile.Node) *costOption {
 		return nil
 	}
 	if n.Tag == rulefile.Int {
-		permits := d.Number(n, 1, rulefile.MostRate, want)
+		permits := d.Number(n, 1, rulefile.MaxRate, want)
 		return &costOption{permits: permits}
 	}
 	text, ok := d.Text(n, want)

@@ -4,7 +4,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"time"
@@ -45,8 +47,10 @@ func run(ctx context.Context, url string) error {
 	var command string
 	var permits int64
 	for {
-		if n, _ := fmt.Scan(&command, &permits); n < 2 {
-			return nil // the end of the input
+		if _, err := fmt.Scan(&command, &permits); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("want a command and a number of permits: %w", err)
 		}
 		answer, err := execute(ctx, limiter, command, permits)
 		if err != nil {

@@ -33,7 +33,7 @@ func (b *bill) estimate() int64 { return b.input + b.output }
 
 // settle sets the tokens that the request has used. ctx is a context of the proxy.
 func (b *bill) settle(ctx context.Context, tokens int64) error {
-	b.settled = min(tokens, mostTokens)
+	b.settled = min(tokens, maxTokens)
 	return httplimit.Settle(ctx, b.settled)
 }
 

@@ -16,12 +16,12 @@ type document struct {
 	settle func(tokens int64)
 }
 
-// mostKept is the longest document that is searched for a usage.
-const mostKept = 4 << 20
+// maxKept is the longest document that is searched for a usage.
+const maxKept = 4 << 20
 
 func (d *document) Read(p []byte) (int, error) {
 	n, err := d.ReadCloser.Read(p)
-	if d.kept.Len()+n <= mostKept {
+	if d.kept.Len()+n <= maxKept {
 		d.kept.Write(p[:n])
 	}
 	return n, err

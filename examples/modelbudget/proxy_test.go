@@ -130,13 +130,13 @@ func TestStream_AnySplit_IsTheSameAndCostsTheSame(t *testing.T) {
 }
 
 func TestDocument_TooLong_PassesAndCostsTheEstimate(t *testing.T) {
-	text := `{"usage":{"prompt_tokens":1},"x":"` + strings.Repeat("x", mostKept) + `"}`
+	text := `{"usage":{"prompt_tokens":1},"x":"` + strings.Repeat("x", maxKept) + `"}`
 	d := &document{ReadCloser: io.NopCloser(strings.NewReader(text)), settle: func(int64) { t.Error("settled") }}
 	read, err := io.ReadAll(d)
 	assert.NoError(t, err)
 	assert.True(t, text == string(read))
 	assert.NoError(t, d.Close())
-	assert.LessOrEqual(t, d.kept.Len(), mostKept)
+	assert.LessOrEqual(t, d.kept.Len(), maxKept)
 }
 
 // It leaves no state in Redis.

@@ -25,7 +25,7 @@ var apis = map[string]api{
 
 const (
 	bytesPerToken = 4       // of English text; the settlement uses the API's figures
-	mostTokens    = 1 << 50 // bounds all numbers in requests and answers
+	maxTokens     = 1 << 50 // bounds all numbers in requests and answers
 )
 
 // newBill estimates the costs of a request. It makes the request ask for the usage.
@@ -41,7 +41,7 @@ func newBill(a api, body []byte, output int64) (*bill, []byte, error) {
 	b := &bill{input: int64(len(body)/bytesPerToken + 1)}
 	if a.answers {
 		b.output = number(fields, output, "max_tokens", "max_completion_tokens", "max_output_tokens")
-		b.output = min(mostTokens, b.output*number(fields, 1, "n", "best_of"))
+		b.output = min(maxTokens, b.output*number(fields, 1, "n", "best_of"))
 	}
 	b.settled = b.estimate()
 	if a.streamOptions && isTrue(fields["stream"]) {

@@ -18,7 +18,7 @@ func (u usage) output() int64 { return bounded(u.Completion) + bounded(u.Output)
 
 func (u usage) total() int64 { return u.input() + u.output() }
 
-func bounded(n int64) int64 { return min(max(n, 0), mostTokens) }
+func bounded(n int64) int64 { return min(max(n, 0), maxTokens) }
 
 // add adds the cumulative usage of a later event, which may omit earlier fields.
 func (u *usage) add(later usage) {

@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// MostRequests is the largest number of requests in one call. It bounds the time of a call on
+	// MaxRequests is the largest number of requests in one call. It bounds the time of a call on
 	// the server.
-	MostRequests = 1024
-	// MostPermits is the largest number of permits of a request, and of all requests of a call: the
+	MaxRequests = 1024
+	// MaxPermits is the largest number of permits of a request, and of all requests of a call: the
 	// most that one member of Redisson's layout can hold.
-	MostPermits = 1<<32 - 1
+	MaxPermits = 1<<32 - 1
 )
 
 // Ask is a caller's request for permits.

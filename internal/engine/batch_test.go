@@ -42,26 +42,26 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 
 	e := n.lockEntry(l)
 	e.dispatching = true
-	many := make([]int64, MostRequests+1)
+	many := make([]int64, MaxRequests+1)
 	for i := range many {
 		many[i] = 2
 	}
 	made := collect(e, many...)
 	requests, live, permits := sums(e)
-	assert.Equal(t, []int{MostRequests, 1}, requests)
-	assert.Equal(t, []int{MostRequests, 1}, live)
-	assert.Equal(t, []int64{2 * MostRequests, 2}, permits)
+	assert.Equal(t, []int{MaxRequests, 1}, requests)
+	assert.Equal(t, []int{MaxRequests, 1}, live)
+	assert.Equal(t, []int64{2 * MaxRequests, 2}, permits)
 
 	// Half of them and one more go: so do their requests.
-	abandon(e, made[:MostRequests/2+1]...)
+	abandon(e, made[:MaxRequests/2+1]...)
 	requests, live, permits = sums(e)
-	assert.LessOrEqual(t, requests[0], MostRequests/2)
-	assert.Equal(t, []int{MostRequests/2 - 1, 1}, live)
-	assert.Equal(t, []int64{MostRequests - 2, 2}, permits)
+	assert.LessOrEqual(t, requests[0], MaxRequests/2)
+	assert.Equal(t, []int{MaxRequests/2 - 1, 1}, live)
+	assert.Equal(t, []int64{MaxRequests - 2, 2}, permits)
 
 	// Batches without callers are empty. New callers join the last one.
-	abandon(e, made[MostRequests])
-	abandon(e, made[MostRequests/2+1:MostRequests]...)
+	abandon(e, made[MaxRequests])
+	abandon(e, made[MaxRequests/2+1:MaxRequests]...)
 	abandon(e, collect(e, 3)...)
 	requests, live, permits = sums(e)
 	assert.Equal(t, []int{0, 0}, requests)
@@ -71,9 +71,9 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	e.takeFirst()
 
 	// No call of several requests is for more permits than a grant can have.
-	collect(e, 1, MostPermits-1, 1, MostPermits, 1)
+	collect(e, 1, MaxPermits-1, 1, MaxPermits, 1)
 	_, _, permits = sums(e)
-	assert.Equal(t, []int64{MostPermits, 1, MostPermits, 1}, permits)
+	assert.Equal(t, []int64{MaxPermits, 1, MaxPermits, 1}, permits)
 	b := e.takeFirst()
 	assert.Len(t, b.Requests, 2)
 	assert.Equal(t, inFlight, b.Requests[0].state)
@@ -110,14 +110,14 @@ func TestCoalesce_SlowCalls_MoreAreInFlight(t *testing.T) {
 			return b.Scripts.Load() - before
 		}
 		assert.EqualValues(b, fastCalls+1, calls())
-		assert.EqualValues(b, mostCalls+1, calls(), "the last one was slow")
-		assert.EqualValues(b, mostCalls+1, calls())
+		assert.EqualValues(b, maxCalls+1, calls(), "the last one was slow")
+		assert.EqualValues(b, maxCalls+1, calls())
 		b.Latency.Store(0)
 		b.take(l, 1)
 		assert.EqualValues(b, fastCalls+1, calls(), "the last one was fast")
 		b.Latency.Store(int64(slowCall))
 		b.take(l, 1)
-		assert.EqualValues(b, mostCalls+1, calls(), "the last one was just slow")
+		assert.EqualValues(b, maxCalls+1, calls(), "the last one was just slow")
 	})
 }
 
@@ -191,7 +191,7 @@ func TestCoalesce_BatchHasItsCall_LeavesWithIt(t *testing.T) {
 // TestCoalesce_CallersLeaveDuringACall_NoRequestIsLeft: their permits are not requested.
 func TestCoalesce_CallersLeaveDuringACall_NoRequestIsLeft(t *testing.T) {
 	withRedis(t, func(b *fixture) {
-		l := b.limiter(MostPermits, time.Hour)
+		l := b.limiter(MaxPermits, time.Hour)
 		b.take(l, 1)
 		b.Latency.Store(int64(5 * second))
 		held := func() (requests int) {
@@ -241,6 +241,6 @@ func TestCoalesce_CallersLeaveDuringACall_NoRequestIsLeft(t *testing.T) {
 		}
 		pass(time.Minute)
 		b.Latency.Store(0)
-		b.free(l, MostPermits-2551)
+		b.free(l, MaxPermits-2551)
 	})
 }

@@ -115,7 +115,7 @@ func TestCall_ScriptNeverFinishes_EndsWithAnError(t *testing.T) {
 			conn := &answersAll{Client: b.Conn, reply: b.Conn.Do(b.Context(), b.Conn.B().Ping().Build())}
 			err := ask(context.WithoutCancel(b.Context()), openEndless(New(Settings{Redis: conn}), "limiter"))
 			assert.ErrorContains(b, err, "limiter: the script has not finished")
-			assert.EqualValues(b, MostPages, conn.calls.Load())
+			assert.EqualValues(b, MaxPages, conn.calls.Load())
 		})
 	}
 }

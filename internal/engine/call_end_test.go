@@ -110,7 +110,7 @@ func TestQueue_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
 // call may.
 func TestPipeline_ConnectionEndsASecondCall_NoCallerIsLeftWaiting(t *testing.T) {
 	withRedis(t, func(b *fixture) {
-		const names = 2 * redisx.MostPipelined
+		const names = 2 * redisx.MaxPipelined
 		ctx := contexts(b)["cancellable"]
 		conn := &ending{Client: b.Conn}
 		g := New(Settings{Redis: conn})

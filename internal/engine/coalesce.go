@@ -17,7 +17,7 @@ import (
 // for the callers that a reply has woken, but for no more than fullBatch. Otherwise all callers
 // would share one call, and all would be idle while it is in flight. make bench measures it.
 const (
-	mostCalls = 8                // calls in flight if calls are slow
+	maxCalls  = 8                // calls in flight if calls are slow
 	fastCalls = 2                // calls in flight if they are fast
 	slowCall  = time.Millisecond // calls are slow if the last one took as long
 	fullBatch = 128              // callers of a call that no longer waits for others to join
@@ -39,7 +39,7 @@ func (g *Engine) reserveCall(e *entry) bool {
 // callLimit returns how many calls for one limiter may be in flight.
 func (g *Engine) callLimit() int {
 	if g.slow.Load() {
-		return mostCalls
+		return maxCalls
 	}
 	return fastCalls
 }
@@ -50,7 +50,7 @@ func (l *Limiter) addRequest(e *entry, r *Request) *Batch {
 	g := l.Engine
 	b := e.last
 	// The permits of a call fit into 32 bits of a member.
-	if b == nil || len(b.Requests) >= cmp.Or(l.Most, MostRequests) || r.Most() > MostPermits-b.permits {
+	if b == nil || len(b.Requests) >= cmp.Or(l.Most, MaxRequests) || r.Most() > MaxPermits-b.permits {
 		b = g.newBatch()
 		e.push(b)
 	}

@@ -142,21 +142,21 @@ func TestTryAcquire_CallOfACaller_AnswersItBeforeTheNextCall(t *testing.T) {
 // TestBatch_Full_LeavesBeforeLaterOnes: a caller that arrives later may dispatch a call.
 func TestBatch_Full_LeavesBeforeLaterOnes(t *testing.T) {
 	withRedis(t, func(b *fixture) {
-		l := b.limiter(rratelimiter.Rate{Permits: engine.MostPermits, Interval: time.Hour})
+		l := b.limiter(rratelimiter.Rate{Permits: engine.MaxPermits, Interval: time.Hour})
 		b.Latency.Store(int64(10 * time.Millisecond))
 		var callers sync.WaitGroup
 		ask := func(permits int64) {
 			callers.Go(func() {
 				ok, err := l.TryAcquire(context.Background(), permits)
 				assert.NoError(b, err)
-				assert.Equal(b, permits < engine.MostPermits, ok, "%d permits", permits)
+				assert.Equal(b, permits < engine.MaxPermits, ok, "%d permits", permits)
 			})
 			synctest.Wait()
 		}
 		ask(1)
 		ask(1)
 		for range 4 { // each alone in its batch
-			ask(engine.MostPermits)
+			ask(engine.MaxPermits)
 		}
 		pass(15 * time.Millisecond) // one call was slow, so more may be in flight
 		for range 10 {
@@ -164,6 +164,6 @@ func TestBatch_Full_LeavesBeforeLaterOnes(t *testing.T) {
 		}
 		callers.Wait()
 		b.Latency.Store(0)
-		b.Free(l, engine.MostPermits-22)
+		b.Free(l, engine.MaxPermits-22)
 	})
 }

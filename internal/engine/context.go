@@ -34,13 +34,13 @@ func Unattended(ctx context.Context) context.Context {
 	}}
 }
 
-// MostPages is the largest number of calls for one run of a script: enough for 16 million grants.
-const MostPages = 1 << 16
+// MaxPages is the largest number of calls for one run of a script: enough for 16 million grants.
+const MaxPages = 1 << 16
 
 // Repeat returns an error if a script must not get another call: its caller has left, or it has had
-// MostPages calls.
+// MaxPages calls.
 func Repeat(ctx context.Context, calls int) error {
-	if calls >= MostPages {
+	if calls >= MaxPages {
 		return fmt.Errorf("the script has not finished after %d calls", calls)
 	}
 	return ctx.Err()

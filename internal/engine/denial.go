@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// mostDenials is the largest number of limiters with a cached denial. Denials of others are not
+	// maxDenials is the largest number of limiters with a cached denial. Denials of others are not
 	// cached.
-	mostDenials = 65_536
+	maxDenials = 65_536
 	// sweepEvery is how often denials that have ended are removed.
 	sweepEvery = time.Second
 )
@@ -142,7 +142,7 @@ func (a *denials) keep(d *denial, version uint64) {
 		return
 	}
 	a.remove(d.limiter.ID)
-	if a.count >= mostDenials {
+	if a.count >= maxDenials {
 		return
 	}
 	a.byID.Store(d.limiter.ID, d)

@@ -160,23 +160,23 @@ func TestDenials_Full_RememberNoMore(t *testing.T) {
 			_, denied := named(g, strconv.Itoa(i)).deny(Ask{Permits: 1})
 			return denied
 		}
-		for i := range mostDenials + 100 {
+		for i := range maxDenials + 100 {
 			l := named(g, strconv.Itoa(i))
 			l.DependsOn = []string{"s" + l.ID}
 			l.remember(deniedNow(g, 1, 10*second))
 		}
-		assert.Equal(t, mostDenials, held())
-		assert.True(t, denied(mostDenials-1))
-		assert.False(t, denied(mostDenials))
+		assert.Equal(t, maxDenials, held())
+		assert.True(t, denied(maxDenials-1))
+		assert.False(t, denied(maxDenials))
 		named(g, "0").remember(deniedNow(g, 1, 20*second)) // one of them again
-		assert.Equal(t, mostDenials, held())
+		assert.Equal(t, maxDenials, held())
 		change(t.Context(), g, "s1") // makes room for one
 		for _, name := range []string{"new", "newer"} {
 			b := deniedNow(g, 1, 10*second)
 			b.version = g.denials.version(named(g, name)) // "s1" may have the same counter
 			named(g, name).remember(b)
 		}
-		assert.Equal(t, mostDenials, held())
+		assert.Equal(t, maxDenials, held())
 		assert.NotNil(t, denialOf(g, "new"))
 		assert.Nil(t, denialOf(g, "newer"))
 

@@ -8,9 +8,9 @@ import (
 
 const (
 	leastLease = 2 // permits of a lease; fewer save no call, since their release is a call too
-	// mostLeases is the largest number of leases of a limiter: one that is nearly used up, the next
+	// maxLeases is the largest number of leases of a limiter: one that is nearly used up, the next
 	// one, and two for requests that exceed both.
-	mostLeases = 4
+	maxLeases  = 4
 	fetchTrips = 2 // the next lease is fetched this many round trips before a lease ends
 )
 
@@ -123,7 +123,7 @@ func (h *leaseSet) countDemand(now time.Time, permits int64) {
 		}
 		h.demanded, h.spanBegan = 0, now
 	}
-	h.demanded = min(MostPermits, h.demanded+permits)
+	h.demanded = min(MaxPermits, h.demanded+permits)
 }
 
 // demand estimates how many permits callers asked for in the span before now.
@@ -164,7 +164,7 @@ func (h *leaseSet) plan(b *Batch) (changes uint64) {
 		return 0
 	}
 	if h.leases = slices.DeleteFunc(h.leases,
-		func(s activeLease) bool { return s.unused == 0 }); len(h.leases) >= mostLeases {
+		func(s activeLease) bool { return s.unused == 0 }); len(h.leases) >= maxLeases {
 		return 0
 	}
 	permits := h.demand(time.Now())

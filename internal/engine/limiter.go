@@ -20,7 +20,7 @@ type Limiter struct {
 	Policy    string   // for an Observer
 	DependsOn []string // the keys whose changes affect it: see Change
 	Protocol  Protocol
-	Most      int  // requests of Try in one call; 0 for MostRequests
+	Most      int  // requests of Try in one call; 0 for MaxRequests
 	Leases    bool // its script can lease permits
 }
 

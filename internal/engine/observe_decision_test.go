@@ -150,9 +150,9 @@ func TestObserver_Decisions_AreEachReportedOnce(t *testing.T) {
 				require.ErrorIs(b, err, rratelimiter.ErrPermitsExceedRate)
 				only(rratelimiter.DecisionInfo{Permits: 11, Err: err}, trip, nil)
 
-				err = ask.call(ctx, l, engine.MostPermits+1)
+				err = ask.call(ctx, l, engine.MaxPermits+1)
 				require.ErrorIs(b, err, rratelimiter.ErrInvalidPermits)
-				only(rratelimiter.DecisionInfo{Permits: engine.MostPermits + 1, Err: err}, 0, nil)
+				only(rratelimiter.DecisionInfo{Permits: engine.MaxPermits + 1, Err: err}, 0, nil)
 
 				// The context ends while the request is at Redis: a goroutine without a caller
 				// reports that call.
@@ -168,11 +168,11 @@ func TestObserver_Decisions_AreEachReportedOnce(t *testing.T) {
 
 				// Invalid calls are not reported.
 				require.Error(b, ask.call(leaves, l, 1))
-				require.Error(b, ask.call(leaves, l, engine.MostPermits+1))
+				require.Error(b, ask.call(leaves, l, engine.MaxPermits+1))
 				require.ErrorIs(b, ask.call(ctx, l, 0), rratelimiter.ErrInvalidPermits)
 				require.ErrorIs(b, ask.call(ctx, b.client.Limiter(""), 1), rratelimiter.ErrInvalidName)
-				require.ErrorIs(b, ask.call(ctx, b.client.Limiter(""), engine.MostPermits+1), rratelimiter.ErrInvalidPermits)
-				require.ErrorIs(b, ask.call(ctx, new(rratelimiter.Limiter), engine.MostPermits+1), rratelimiter.ErrInvalidPermits)
+				require.ErrorIs(b, ask.call(ctx, b.client.Limiter(""), engine.MaxPermits+1), rratelimiter.ErrInvalidPermits)
+				require.ErrorIs(b, ask.call(ctx, new(rratelimiter.Limiter), engine.MaxPermits+1), rratelimiter.ErrInvalidPermits)
 				decisions, calls, waiting := o.all()
 				assert.Empty(b, decisions)
 				assert.Empty(b, calls)

@@ -79,11 +79,11 @@ func TestPipeline_ManyCalls_IsBounded(t *testing.T) {
 		for name, ctx := range contexts(b) {
 			conn := &sending{Client: b.Conn}
 			b.Latency.Store(int64(10 * time.Millisecond))
-			errs := askAll(b, New(Settings{Redis: conn}), 20*redisx.MostPipelined, ctx, 1)
+			errs := askAll(b, New(Settings{Redis: conn}), 20*redisx.MaxPipelined, ctx, 1)
 			for _, err := range errs {
 				require.NoError(b, err)
 			}
-			assert.Equal(b, redisx.MostPipelined, slices.Max(conn.names()), name)
+			assert.Equal(b, redisx.MaxPipelined, slices.Max(conn.names()), name)
 		}
 	})
 }
@@ -93,7 +93,7 @@ func TestPipeline_CallersLeave_PermitsReturn(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		g := b.engine()
 		b.Latency.Store(int64(10 * time.Millisecond))
-		const names = 3 * redisx.MostPipelined
+		const names = 3 * redisx.MaxPipelined
 		leaves, leave := context.WithTimeout(b.Context(), 15*time.Millisecond) // their calls are at Redis then
 		defer leave()
 		stays, cancel := context.WithCancel(b.Context())
@@ -144,7 +144,7 @@ func TestPipeline_ConnectionEndsAGoroutine_FailsItsCallsAlone(t *testing.T) {
 				}
 				return send()
 			}
-			errs := askAll(b, g, 4*redisx.MostPipelined, ctx, 1)
+			errs := askAll(b, g, 4*redisx.MaxPipelined, ctx, 1)
 			count := 0
 			for i, err := range errs {
 				if err != nil {
@@ -154,7 +154,7 @@ func TestPipeline_ConnectionEndsAGoroutine_FailsItsCallsAlone(t *testing.T) {
 				}
 			}
 			assert.Positive(b, count, context)
-			assert.LessOrEqual(b, count, redisx.MostPipelined, context)
+			assert.LessOrEqual(b, count, redisx.MaxPipelined, context)
 			assert.True(b, g.Idle(), context)
 		}
 	})
@@ -166,7 +166,7 @@ func TestPipeline_OneNameFails_OthersSucceed(t *testing.T) {
 			g := b.engine()
 			b.Redis.Set("limiter:7", "no hash")
 			b.Latency.Store(int64(10 * time.Millisecond))
-			errs := askAll(b, g, 2*redisx.MostPipelined, ctx, 10)
+			errs := askAll(b, g, 2*redisx.MaxPipelined, ctx, 10)
 			for i, err := range errs {
 				if i == 7 {
 					assert.ErrorContains(b, err, "limiter:7: ", name)
@@ -198,7 +198,7 @@ func TestPipeline_ScriptsNeedMoreCalls_AreRepeated(t *testing.T) {
 			g := b.engine()
 			b.Latency.Store(int64(10 * time.Millisecond))
 			var callers sync.WaitGroup
-			for i := range 2 * redisx.MostPipelined {
+			for i := range 2 * redisx.MaxPipelined {
 				callers.Go(func() {
 					l := open(g, fmt.Sprint(kind, i), 10, time.Minute)
 					l.Protocol = twice{l}
@@ -230,7 +230,7 @@ func TestPipeline_CallerExplainsItsError_OthersDoNotWait(t *testing.T) {
 			b.Latency.Store(int64(10 * time.Millisecond))
 			began := time.Now()
 			var callers sync.WaitGroup
-			for i := range 2 * redisx.MostPipelined {
+			for i := range 2 * redisx.MaxPipelined {
 				callers.Go(func() {
 					l := open(g, fmt.Sprint(kind, i), 10, time.Minute)
 					l.Protocol = asksWhy{l}

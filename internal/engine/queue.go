@@ -215,15 +215,15 @@ func (q *queue) collect() {
 	b := &q.batch
 	b.Requests, q.inCall = b.Requests[:0], q.inCall[:0]
 	b.Forecast = nil // the queue keeps it
-	most := int64(MostPermits)
+	most := int64(MaxPermits)
 	if q.forecast != nil {
 		most = q.forecast.Limit()
 	}
 	firstOnly := q.replied && !q.ask && q.servable(q.waiters.first).After(time.Now())
 	var sum, servable int64
-	for w := q.waiters.first; w != nil && len(b.Requests) < MostRequests; w = w.next {
+	for w := q.waiters.first; w != nil && len(b.Requests) < MaxRequests; w = w.next {
 		// One more than the limit can serve, so that the reply has the wait of that one.
-		if len(b.Requests) > 0 && (firstOnly || servable > most || w.Permits > MostPermits-sum) {
+		if len(b.Requests) > 0 && (firstOnly || servable > most || w.Permits > MaxPermits-sum) {
 			break
 		}
 		sum += w.Permits
@@ -246,7 +246,7 @@ func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
 	for i := range h.leases {
 		s := &h.leases[i]
 		for w := q.waiters.first; w != nil && w.Permits <= s.unused && !s.expired(now) &&
-			len(done) < MostRequests; w = q.waiters.first {
+			len(done) < MaxRequests; w = q.waiters.first {
 			s.unused -= w.Permits
 			w.Allowed, w.From = true, FromLease
 			w.deliver(nil)

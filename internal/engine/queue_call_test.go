@@ -112,7 +112,7 @@ func TestQueue_CallerArrivesDuringACall_NoCallAtOnceUnlessDenied(t *testing.T) {
 }
 
 func TestQueue_MoreCallersThanACallCarries_OneReplyAnswersAll(t *testing.T) {
-	const many = 2*engine.MostRequests + 500
+	const many = 2*engine.MaxRequests + 500
 	for name, change := range map[string]func(q *line){
 		"refused": func(*line) {},
 		"failed":  func(q *line) { q.Redis.FlushAll() },

@@ -111,8 +111,8 @@ func TestQueue_Call_CarriesThoseThatCouldBeServed(t *testing.T) {
 			[]int64{4, 6, 1, 9}, 3},
 		"one that can never be served comes first": {queue{replied: true,
 			forecast: &view{limit: 5, free: 4, after: time.Hour, every: time.Hour}}, []int64{6, 4, 1}, 3},
-		"no call asks for more than a grant": {queue{}, []int64{1, MostPermits - 1, 1}, 2},
-		"a call carries so many":             {queue{}, slices.Repeat([]int64{1}, MostRequests+1), MostRequests},
+		"no call asks for more than a grant": {queue{}, []int64{1, MaxPermits - 1, 1}, 2},
+		"a call carries so many":             {queue{}, slices.Repeat([]int64{1}, MaxRequests+1), MaxRequests},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := &test.q

@@ -174,16 +174,16 @@ func TestTryAcquireWithin_ServerHangs_EndsWithTheTimeout(t *testing.T) {
 }
 
 func TestQueue_SumOverflows_CallersAreDenied(t *testing.T) {
-	rate := rratelimiter.Rate{Permits: engine.MostPermits, Interval: time.Hour}
+	rate := rratelimiter.Rate{Permits: engine.MaxPermits, Interval: time.Hour}
 	inQueue(t, rate, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 1)
 		q.Latency.Store(int64(10 * time.Millisecond))
 		ctx, cancel := context.WithCancel(q.Context())
 		var refused sync.WaitGroup
 		for range 2100 {
-			q.done.Go(func() { assert.ErrorIs(t, l.Acquire(ctx, engine.MostPermits), context.Canceled) })
+			q.done.Go(func() { assert.ErrorIs(t, l.Acquire(ctx, engine.MaxPermits), context.Canceled) })
 			refused.Go(func() {
-				ok, err := l.TryAcquireWithin(ctx, engine.MostPermits, time.Minute)
+				ok, err := l.TryAcquireWithin(ctx, engine.MaxPermits, time.Minute)
 				assert.NoError(t, err)
 				assert.False(t, ok)
 			})

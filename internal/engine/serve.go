@@ -116,7 +116,7 @@ func (l *Limiter) check(e *entry, q *queue, began uint64, err error) {
 // failed answers a page of those waiters with the error of the call.
 func (q *queue) failed(began uint64, err error) (done []*waiter, more bool) {
 	for w := q.waiters.first; w != nil && w.arrival <= began; w = w.next {
-		if len(done) == MostRequests {
+		if len(done) == MaxRequests {
 			return done, true
 		}
 		w.deliver(err)
@@ -146,7 +146,7 @@ func (l *Limiter) checkFirst(q *queue, w *waiter, page int) (done []*waiter) {
 // plans the call for those that arrived later.
 func (l *Limiter) checkArrivals(q *queue, began uint64) (done []*waiter, more bool) {
 	now := time.Now()
-	for page := MostRequests; q.unchecked != nil && q.unchecked.arrival <= began; page-- {
+	for page := MaxRequests; q.unchecked != nil && q.unchecked.arrival <= began; page-- {
 		if page == 0 {
 			return done, true
 		}
@@ -159,7 +159,7 @@ func (l *Limiter) checkArrivals(q *queue, began uint64) (done []*waiter, more bo
 		q.unchecked = w.next
 	}
 	ahead := q.ahead
-	for w, page := q.unchecked, MostRequests; w != nil; w, page = w.next, page-1 {
+	for w, page := q.unchecked, MaxRequests; w != nil; w, page = w.next, page-1 {
 		if page == 0 {
 			q.due = now
 			break

@@ -34,8 +34,8 @@ func shapeOf(p limit.Policy, share float64) (shape, bool) {
 	return s, true
 }
 
-// mostPermits is the largest number of permits of a policy.
-const mostPermits = 1 << 53
+// maxPermits is the largest number of permits of a policy.
+const maxPermits = 1 << 53
 
 // part returns a share of permits, rounded down, but tolerates the rounding error of a decimal
 // share: 0.29 of 100 is 29.

@@ -165,13 +165,13 @@ func TestBuckets_ManyNames_AreBounded(t *testing.T) {
 			a, ok := b.take(Request{Limiter: called{name: name}, Permits: 1, Policies: policies}, 0.5)
 			return ok && a.Result == Acquired
 		}
-		for i := range mostNames {
+		for i := range maxNames {
 			require.True(t, take(fmt.Sprint(i)))
 		}
 		assert.False(t, take("one more"))
 		assert.True(t, take("0"), "those that are there go on")
 		b.tidy()
-		assert.Len(t, b.byName, mostNames)
+		assert.Len(t, b.byName, maxNames)
 		time.Sleep(time.Minute)
 		assert.True(t, take("one more"))
 		assert.Len(t, b.byName, 1)

@@ -11,9 +11,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// mostNames is the largest number of names that have buckets at once. Further names are denied: to
+// maxNames is the largest number of names that have buckets at once. Further names are denied: to
 // drop a bucket that is not full would grant its share again.
-const mostNames = 1 << 16
+const maxNames = 1 << 16
 
 // buckets holds the shares of limits that this process grants by itself. A name is kept until its
 // buckets are full, even after an outage, so that the next outage counts the permits taken.
@@ -108,8 +108,8 @@ func shapesOf(policies []limit.Policy, share float64) []shape {
 // nil if there is no room for the name. The lock is held.
 func (b *buckets) findLocked(name string, policies []limit.Policy, now int64) []bucket {
 	found, exists := b.byName[name]
-	if !exists && len(b.byName) >= mostNames {
-		if b.sweepLocked(now); len(b.byName) >= mostNames {
+	if !exists && len(b.byName) >= maxNames {
+		if b.sweepLocked(now); len(b.byName) >= maxNames {
 			return nil
 		}
 	}

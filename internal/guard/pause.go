@@ -7,7 +7,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-const mostPauses = 1 << 16
+const maxPauses = 1 << 16
 
 // LongestPause is the longest pause, even if a server asks for more.
 const LongestPause = time.Hour
@@ -38,7 +38,7 @@ func (p *Pauses) Add(name string, d time.Duration) {
 		}
 	}
 	before, ok := p.until[name]
-	if !ok && len(p.until) >= mostPauses || until.Before(before) {
+	if !ok && len(p.until) >= maxPauses || until.Before(before) {
 		return
 	}
 	if p.until == nil {

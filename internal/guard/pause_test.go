@@ -15,11 +15,11 @@ func TestPauses_ManyNames_AreBounded(t *testing.T) {
 		var p Pauses
 		p.Add("", time.Second)
 		assert.Empty(t, p.until)
-		for i := range mostPauses + 1 {
+		for i := range maxPauses + 1 {
 			p.Add(fmt.Sprint(i), time.Second)
 		}
-		assert.Len(t, p.until, mostPauses)
-		assert.Zero(t, p.left(fmt.Sprint(mostPauses)))
+		assert.Len(t, p.until, maxPauses)
+		assert.Zero(t, p.left(fmt.Sprint(maxPauses)))
 		p.Add("0", 2*time.Second)
 		p.Add("0", time.Second)
 		assert.Equal(t, 2*time.Second, p.left("0"))

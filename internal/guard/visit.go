@@ -58,7 +58,7 @@ func (v *Visit[O]) Settle(cost int64) error {
 	if v == nil || v.answer.Result != Acquired {
 		return nil
 	}
-	if cost-v.request.Permits > mostPermits {
+	if cost-v.request.Permits > maxPermits {
 		return fmt.Errorf("%w: a cost of %d to settle: at most 2^53 more permits can be charged",
 			rratelimiter.ErrInvalidPermits, cost)
 	}

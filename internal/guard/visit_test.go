@@ -22,6 +22,6 @@ func TestSettle_CostThatNoCallCanCharge_Fails(t *testing.T) {
 	v := NewVisit(t.Context(), New(Closed, deadline, nil), Request{Limiter: owes{}, Permits: 1}, Answer{Result: Acquired},
 		0)
 	assert.ErrorIs(t, v.Settle(math.MaxInt64), rratelimiter.ErrInvalidPermits)
-	assert.ErrorIs(t, v.Settle(mostPermits+2), rratelimiter.ErrInvalidPermits)
-	assert.NoError(t, v.Settle(mostPermits+1))
+	assert.ErrorIs(t, v.Settle(maxPermits+2), rratelimiter.ErrInvalidPermits)
+	assert.NoError(t, v.Settle(maxPermits+1))
 }

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// MostJoined is the largest number of policies that one script decides, of a limiter or a join. Lua
+// MaxJoined is the largest number of policies that one script decides, of a limiter or a join. Lua
 // allows 200 locals, and a Smooth has 16.
-const MostJoined = 10
+const MaxJoined = 10
 
 // Description describes a policy.
 type Description struct {

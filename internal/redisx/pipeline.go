@@ -7,8 +7,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// MostPipelined is the maximum number of calls in a pipeline.
-const MostPipelined = 32
+// MaxPipelined is the maximum number of calls in a pipeline.
+const MaxPipelined = 32
 
 // Pipeline collects calls of scripts that are sent at the same moment. With many callers on many
 // names, a write to the connection per call would cost the client more than all other work.
@@ -46,11 +46,11 @@ func (p *Pipeline) Add(c *Call) *Pipelined {
 	defer p.mu.Unlock()
 	d := p.waiting
 	if d == nil {
-		d = &Pipelined{calls: make([]*Call, 0, MostPipelined)}
+		d = &Pipelined{calls: make([]*Call, 0, MaxPipelined)}
 		p.waiting = d
 	}
 	d.calls = append(d.calls, c)
-	if len(d.calls) == MostPipelined {
+	if len(d.calls) == MaxPipelined {
 		p.waiting = nil
 	}
 	if len(d.calls) > 1 {
@@ -87,7 +87,7 @@ func (p *Pipeline) Send(ctx context.Context, d *Pipelined) {
 
 // collect lets calls join a pipeline before it is sent, and then closes it for further calls.
 func (p *Pipeline) collect(d *Pipelined) {
-	p.Collect(MostPipelined, func() int {
+	p.Collect(MaxPipelined, func() int {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return len(d.calls)

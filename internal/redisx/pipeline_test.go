@@ -92,7 +92,7 @@ func TestPipeline_ConnectionPanicsBetweenReplies_FailsTheCallsWithoutOne(t *test
 func TestPipeline_Full_BeginsAnother(t *testing.T) {
 	p := &Pipeline{Collect: alone}
 	first := p.Add(new(Call))
-	for range MostPipelined - 1 {
+	for range MaxPipelined - 1 {
 		assert.Nil(t, p.Add(new(Call)))
 	}
 	second := p.Add(new(Call))

@@ -37,7 +37,7 @@ func (d *Decoder) Load(data []byte, parse func(data []byte) ([]*Node, *Problem))
 }
 
 func load(data []byte, parse func(data []byte) ([]*Node, *Problem)) (*Node, *Problem) {
-	if len(data) > MostBytes { // a file may have grown since its size was checked
+	if len(data) > MaxBytes { // a file may have grown since its size was checked
 		return nil, tooLarge("", int64(len(data)))
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff")) // editors on Windows write it
@@ -71,7 +71,7 @@ func (d *Decoder) refuse(n *Node) {
 }
 
 // Full reports whether the largest number of problems is reached.
-func (d *Decoder) Full() bool { return len(d.Problems) >= MostProblems }
+func (d *Decoder) Full() bool { return len(d.Problems) >= MaxProblems }
 
 // Fail reports that a value is wrong.
 func (d *Decoder) Fail(n *Node, format string, values ...any) {

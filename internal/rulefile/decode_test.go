@@ -70,7 +70,7 @@ func TestDecoder_Lax_AcceptsYAML11(t *testing.T) {
 
 func TestDecoder_LargeText_IsRefused(t *testing.T) {
 	d := &Decoder{File: "f"}
-	assert.False(t, d.Load(make([]byte, MostBytes+1), nil))
+	assert.False(t, d.Load(make([]byte, MaxBytes+1), nil))
 	assert.Equal(t, []string{"f: it has 16777217 bytes, want at most 16777216 (16 MiB)"}, texts(d))
 }
 

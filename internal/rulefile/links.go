@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// mostLinks is the largest number of links on the way to a file, as on Linux.
-const mostLinks = 40
+// maxLinks is the largest number of links on the way to a file, as on Linux.
+const maxLinks = 40
 
 // watchedDirs returns the directories in which a path may be replaced: the file's own, and that of
 // each link on the way. If the path leads to a directory, that is one of them.
@@ -34,7 +34,7 @@ func follow(path string, links *[]string) string {
 	}
 	path = filepath.Join(follow(dir, links), filepath.Base(path))
 	target, err := os.Readlink(path)
-	if err != nil || len(*links) == mostLinks {
+	if err != nil || len(*links) == maxLinks {
 		return path
 	}
 	*links = append(*links, path)

@@ -92,8 +92,8 @@ func (d *Decoder) Unused(stated PolicyFields, name string, own ...policy.Field) 
 	}
 }
 
-// MostRate is the largest number of permits of a rate.
-const MostRate = 1 << 53
+// MaxRate is the largest number of permits of a rate.
+const MaxRate = 1 << 53
 
 // location decodes a time zone.
 func (d *Decoder) location(n *Node) *time.Location {

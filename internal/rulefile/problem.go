@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// MostProblems is the largest number of problems that are reported of one file.
-const MostProblems = 20
+// MaxProblems is the largest number of problems that are reported of one file.
+const MaxProblems = 20
 
 // Problem is one problem of a file, with its place.
 type Problem struct {

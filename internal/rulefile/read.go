@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// MostBytes is the largest size of a file. A file of 10,000 rules has about 2 MB.
-const MostBytes = 16 << 20
+// MaxBytes is the largest size of a file. A file of 10,000 rules has about 2 MB.
+const MaxBytes = 16 << 20
 
 // Source is the content of a file.
 type Source struct {
@@ -66,7 +66,7 @@ func read(name string) ([]byte, *Problem) {
 		return nil, &Problem{File: name, Reason: "it is a directory, want a file"}
 	case !info.Mode().IsRegular():
 		return nil, &Problem{File: name, Reason: fmt.Sprintf("it is no regular file (%v)", info.Mode().Type())}
-	case info.Size() > MostBytes:
+	case info.Size() > MaxBytes:
 		return nil, tooLarge(name, info.Size())
 	}
 	file, err := os.Open(name)
@@ -74,16 +74,16 @@ func read(name string) ([]byte, *Problem) {
 		return nil, unreadable(name, err)
 	}
 	defer func() { _ = file.Close() }() // it was only read
-	data, err := io.ReadAll(io.LimitReader(file, MostBytes+1))
+	data, err := io.ReadAll(io.LimitReader(file, MaxBytes+1))
 	if err != nil {
 		return nil, unreadable(name, err)
 	}
 	return data, nil
 }
 
-// tooLarge returns the problem of a file of more than MostBytes.
+// tooLarge returns the problem of a file of more than MaxBytes.
 func tooLarge(name string, size int64) *Problem {
-	reason := fmt.Sprintf("it has %d bytes, want at most %d (%d MiB)", size, MostBytes, MostBytes>>20)
+	reason := fmt.Sprintf("it has %d bytes, want at most %d (%d MiB)", size, MaxBytes, MaxBytes>>20)
 	return &Problem{File: name, Reason: reason}
 }
 

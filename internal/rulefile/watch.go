@@ -30,9 +30,9 @@ type Watcher struct {
 }
 
 const (
-	settleTime   = 100 * time.Millisecond // the time without changes before a check, and between checks
-	mostDelay    = time.Second            // the longest time from a change to a check
-	mostUnstable = 10 * time.Second       // the time of constant changes after which they are reported
+	settleTime  = 100 * time.Millisecond // the time without changes before a check, and between checks
+	maxDelay    = time.Second            // the longest time from a change to a check
+	maxUnstable = 10 * time.Second       // the time of constant changes after which they are reported
 )
 
 // Reload reads the files and applies them, changed or not.
@@ -73,7 +73,7 @@ func (w *Watcher) changed() {
 	if w.unstable.IsZero() {
 		w.unstable = time.Now()
 	}
-	if time.Since(w.unstable) >= mostUnstable {
+	if time.Since(w.unstable) >= maxUnstable {
 		w.applied = [sha256.Size]byte{} // any content counts as a change
 		w.Report(&Problem{File: w.Path, Reason: "it changes all the time: write another file and rename it"})
 	}
@@ -134,7 +134,7 @@ func Run[E any](ctx context.Context, w *Watcher, n Notifier, events <-chan E, lo
 		if first.IsZero() {
 			first = now
 		}
-		timer.Reset(min(settleTime, max(0, first.Add(mostDelay).Sub(now))))
+		timer.Reset(min(settleTime, max(0, first.Add(maxDelay).Sub(now))))
 	}
 }
 

@@ -69,11 +69,11 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 	open := 0 // requests that are not for more than the rate
 	sent := len(requests)
 	for i, c := range requests {
-		if c.Permits <= 0 || c.Permits > mostPermits {
+		if c.Permits <= 0 || c.Permits > maxPermits {
 			sent--
 		}
 		switch {
-		case c.Permits > mostPermits && m.applies(largeRejected):
+		case c.Permits > maxPermits && m.applies(largeRejected):
 			replies[i] = calls.Refused
 		case c.Permits <= 0 && m.applies(nonPositiveRejected):
 			replies[i] = calls.Refused
@@ -140,8 +140,8 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 	return replies
 }
 
-// mostPermits is the maximum of a member.
-const mostPermits = 1<<32 - 1
+// maxPermits is the maximum of a member.
+const maxPermits = 1<<32 - 1
 
 // correct corrects drift as docs/compatibility.md describes. returned is the permits of expired
 // grants. It returns the free permits. If there was drift, the value is written again, even if it
@@ -174,7 +174,7 @@ func (m *model) grant(v view, granted []int64) {
 	}
 	add := func(n int64) {
 		v.pair.Grants = append(v.pair.Grants,
-			state.Grant{Score: m.now, Layout: state.ByteLayout, Permits: n & mostPermits})
+			state.Grant{Score: m.now, Layout: state.ByteLayout, Permits: n & maxPermits})
 	}
 	if !m.shares {
 		for _, n := range granted {

@@ -176,7 +176,7 @@ func (r *run) simultaneous(rate, free int64) []calls.Call {
 			c.Permits = rate + 1
 		}
 		// A Client rejects more permits, and the requests of one call sum to no more.
-		c.Permits = min(c.Permits, mostPermits/int64(len(requests)))
+		c.Permits = min(c.Permits, maxPermits/int64(len(requests)))
 		requests[i] = c
 	}
 	return requests

@@ -97,7 +97,7 @@ func TestAcquire_HundredThousandWaiters_DelayNoOtherName(t *testing.T) {
 
 // 100,000 calls are cancelled while the server hangs. They leave no memory and no goroutine.
 func TestTryAcquire_HundredThousandCancelled_LeaveNothing(t *testing.T) {
-	const mostHeld, mostGoroutines = 1 << 20, 32
+	const maxHeld, maxGoroutines = 1 << 20, 32
 	server := servers.Single(t)
 	c := connect(t, server)
 	limiter := c.Limiter(name)
@@ -123,8 +123,8 @@ func TestTryAcquire_HundredThousandCancelled_LeaveNothing(t *testing.T) {
 		took.Round(time.Millisecond), more, float64(more)/many, goroutines)
 	require.Empty(t, crowd.wrong())
 	require.EqualValues(t, many, crowd.failed.Load(), "the server answered")
-	require.Less(t, more, int64(mostHeld))
-	require.LessOrEqual(t, goroutines, mostGoroutines)
+	require.Less(t, more, int64(maxHeld))
+	require.LessOrEqual(t, goroutines, maxGoroutines)
 	require.Zero(t, leaks.OfLimiters(10*time.Second))
 	free, err := limiter.AvailablePermits(t.Context())
 	require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"debug/buildinfo"
 	"fmt"
+	"log"
 	"os"
 	"os/exec"
 	"path"
@@ -68,6 +69,7 @@ func (c *check) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		log.Printf("fetchcheck: a program with %s: ok", m.Path)
 		alone = append(alone, gets...)
 		found = entry(found, m.Path, gets)
 	}
@@ -75,6 +77,7 @@ func (c *check) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	log.Print("fetchcheck: a program with all modules: ok")
 	gets = slices.DeleteFunc(gets, func(m string) bool { return slices.Contains(alone, m) })
 	found = entry(found, "besides, for tests of a consumer", gets)
 	if err := c.compare(string(found)); err != nil {

@@ -37,6 +37,34 @@ func TestRelease_CleanTree_SetsVersionsAndTags(t *testing.T) {
 	}
 }
 
+// gorelease requires a tree without changes. It gets the highest release below the new one.
+func TestRelease_EarlierReleases_ComparesTheAPIWithThePrevious(t *testing.T) {
+	c := newClone(t)
+	for _, tag := range []string{"v0.8.0", "v0.8.10", "v0.8.9", "v0.9.0-rc.1", "v0.10.0"} {
+		c.git("tag", tag)
+	}
+	log := filepath.Join(t.TempDir(), "log")
+	gorelease := filepath.Join(t.TempDir(), "gorelease")
+	require.NoError(t, os.WriteFile(gorelease,
+		[]byte("#!/bin/sh\n[ -z \"$(git status --porcelain)\" ] && echo \"$@\" >> "+log+"\n"), 0o755))
+	t.Setenv("GORELEASE", gorelease)
+
+	output, err := c.release("v0.9.0", "true")
+	require.NoError(t, err, output)
+	require.Contains(t, c.git("tag", "--points-at", "HEAD"), "rules/v0.9.0")
+	calls, err := os.ReadFile(log)
+	require.NoError(t, err)
+	require.Equal(t, strings.Repeat("-base=v0.8.10 -version=v0.9.0\n", 6), string(calls), "one for each module")
+
+	before := c.git("rev-parse", "HEAD")
+	t.Setenv("GORELEASE", "false")
+	output, err = c.release("v0.9.1", "true")
+	require.Error(t, err, output)
+	require.Equal(t, before, c.git("rev-parse", "HEAD"))
+	require.Empty(t, c.git("status", "--porcelain"))
+	require.Empty(t, c.git("tag", "--list", "v0.9.1"))
+}
+
 func TestRelease_Unfit_ChangesNothing(t *testing.T) {
 	unfit := newClone(t)
 	before := unfit.git("rev-parse", "HEAD")
@@ -70,6 +98,18 @@ func TestRelease_Unfit_ChangesNothing(t *testing.T) {
 			unfit.git("reset", "-q", "--hard", before)
 			unfit.git("clean", "-q", "-f", "-d")
 		})
+	}
+}
+
+func TestRelease_ChangesDuringTheChecks_AreKeptAndNotReleased(t *testing.T) {
+	c := newClone(t)
+	for check, status := range map[string]string{"git commit -q --allow-empty -m change": "", "touch new": "?? new"} {
+		output, err := c.release("v0.9.0", check)
+		require.Error(t, err)
+		require.Contains(t, output, "the tree has changed during the checks")
+		require.Equal(t, status, c.git("status", "--porcelain"))
+		require.Empty(t, c.git("tag", "--list", "v0.9.0"))
+		c.git("clean", "-q", "-f")
 	}
 }
 

@@ -92,7 +92,7 @@ func formatOf(path string) string {
 	if err == nil && info.IsDir() {
 		return Envoy
 	}
-	if err != nil || !info.Mode().IsRegular() || info.Size() > mostBytes { // opening a pipe could block forever
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxBytes { // opening a pipe could block forever
 		return Rules
 	}
 	text, err := os.ReadFile(path)
@@ -132,5 +132,5 @@ func halfWritten(text []byte) string {
 	return formatBy(fields)
 }
 
-// mostBytes is the size limit of both packages.
-const mostBytes = 16 << 20
+// maxBytes is the size limit of both packages.
+const maxBytes = 16 << 20

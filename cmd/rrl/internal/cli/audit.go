@@ -18,7 +18,7 @@ import (
 
 func (a *app) audit() *cobra.Command {
 	var fix, yes bool
-	most := mostLimiters
+	most := maxLimiters
 	cmd := &cobra.Command{
 		Use:   "audit [PATTERN]",
 		Short: "Report problems of limiters and repair them with --fix; exit code 1 if problems or limiters are left",
@@ -65,7 +65,7 @@ Exit code 0 means that all limiters were checked and no problem is left.`,
 	}
 	cmd.Flags().BoolVar(&fix, "fix", false, "make the repairs")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask before the repairs")
-	cmd.Flags().IntVar(&most, "max", mostLimiters, "the most limiters of each layout to check; 0 for all")
+	cmd.Flags().IntVar(&most, "max", maxLimiters, "the most limiters of each layout to check; 0 for all")
 	return cmd
 }
 

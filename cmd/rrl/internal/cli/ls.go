@@ -23,11 +23,11 @@ const (
 	auditPages = 4000
 )
 
-// mostLimiters bounds the memory of a list.
-const mostLimiters = 10_000
+// maxLimiters bounds the memory of a list.
+const maxLimiters = 10_000
 
 func (a *app) ls() *cobra.Command {
-	most := mostLimiters
+	most := maxLimiters
 	cmd := &cobra.Command{
 		Use:   "ls [PATTERN]",
 		Short: "List limiters, Redisson's and those of package limit",
@@ -53,7 +53,7 @@ most. Redis does not hold the limits of package limit, so RATE and FREE of its l
 			return a.print(list, func(w *strings.Builder) { list.Text(w, a.columns()) })
 		}),
 	}
-	cmd.Flags().IntVar(&most, "max", mostLimiters,
+	cmd.Flags().IntVar(&most, "max", maxLimiters,
 		"the most limiters of each layout to show; the others are counted; 0 for all")
 	return cmd
 }
@@ -160,7 +160,7 @@ limiter, --all searches for policies and left-over state too.`,
 func (a *app) limiter(ctx context.Context, redis *connect.Redis, reader *inspect.Reader, name string,
 	given []names.Given, all bool) (report.Limiter, error) {
 	progress, done := a.progress(ctx, redis)
-	found, err := reader.Of(ctx, name, inspect.Search{Most: mostLimiters, Pages: showPages, Known: names.Known(given),
+	found, err := reader.Of(ctx, name, inspect.Search{Most: maxLimiters, Pages: showPages, Known: names.Known(given),
 		All: all, Progress: progress})
 	done()
 	if err != nil {

@@ -45,7 +45,7 @@ func (r *Reader) policies(ctx context.Context, all []*Policy) error {
 		case "list":
 			commands = append(commands, b().Lrange().Key(p.Key).Start(0).Stop(page-1).Build())
 		default:
-			commands = append(commands, b().Getrange().Key(p.Key).Start(0).End(p.Stored.MostText()-1).Build())
+			commands = append(commands, b().Getrange().Key(p.Key).Start(0).End(p.Stored.MaxText()-1).Build())
 		}
 	}
 	results, err := r.ask(ctx, commands)

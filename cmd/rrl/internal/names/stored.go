@@ -73,8 +73,8 @@ func (s Stored) Type() string {
 	return "string"
 }
 
-// MostText returns the maximum size of a key of type string.
-func (s Stored) MostText() int64 { return 256 + 40*s.Cells }
+// MaxText returns the maximum size of a key of type string.
+func (s Stored) MaxText() int64 { return 256 + 40*s.Cells }
 
 // String formats the policy in the notation of --policy, without its limit.
 func (s Stored) String() string {

@@ -53,8 +53,8 @@ type known struct {
 	found *inspect.Found
 }
 
-// mostClients bounds the clients per sample.
-const mostClients = 1000
+// maxClients bounds the clients per sample.
+const maxClients = 1000
 
 // pages bounds the pages of grants per sample.
 const pages = 16
@@ -106,7 +106,7 @@ func (w *Watcher) Without(err error) []Sample {
 func (w *Watcher) find(ctx context.Context) error {
 	var all []known
 	for _, name := range w.Names {
-		found, err := w.Reader.Of(ctx, name, inspect.Search{Most: mostClients, Pages: pages, Known: names.Known(w.Given)})
+		found, err := w.Reader.Of(ctx, name, inspect.Search{Most: maxClients, Pages: pages, Known: names.Known(w.Given)})
 		if err != nil {
 			return err
 		}

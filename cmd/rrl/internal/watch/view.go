@@ -69,8 +69,8 @@ func (v *View) find(sample Sample) *series {
 
 const (
 	narrow     = 48 // columns below which texts are short
-	mostRows   = 6  // of a plot
-	mostShown  = 4  // clients of a limiter
+	maxRows    = 6  // of a plot
+	maxShown   = 4  // clients of a limiter
 	aroundPlot = 3  // lines of a limiter besides its plot: title, numbers, and an empty one
 )
 
@@ -106,8 +106,8 @@ func (s *series) lines(width, most int) screen.Frame {
 	if sample.Wrong != "" {
 		return append(frame, screen.Text(sample.Wrong, screen.Warn), nil)
 	}
-	clients := min(len(sample.Clients), mostShown, max(0, most-aroundPlot-2))
-	rows := min(mostRows, max(1, most-aroundPlot-clients))
+	clients := min(len(sample.Clients), maxShown, max(0, most-aroundPlot-2))
+	rows := min(maxRows, max(1, most-aroundPlot-clients))
 	frame = append(frame, s.plot(width, rows)...)
 	frame = append(frame, s.numbers(width))
 	for _, c := range sample.Clients[:clients] {

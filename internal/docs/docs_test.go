@@ -1,0 +1,121 @@
+// Package docs tests the documentation.
+package docs
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// root is the folder of the repository.
+const root = "../.."
+
+// TestDocumentation_Readme_ShowsTheExample: each line of its Go code runs in example_test.go.
+func TestDocumentation_Readme_ShowsTheExample(t *testing.T) {
+	t.Chdir(root)
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	example, err := os.ReadFile("example_test.go")
+	require.NoError(t, err)
+	_, code, found := strings.Cut(string(readme), "```go\n")
+	require.True(t, found)
+	code, _, _ = strings.Cut(code, "```")
+	_, code, found = strings.Cut(code, "}\n") // that file shows in a comment how to connect
+	require.True(t, found)
+	for line := range strings.Lines(code) {
+		assert.Contains(t, string(example), strings.TrimSpace(line))
+	}
+}
+
+var (
+	markdownLink = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading      = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	notInAnchor  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// TestDocumentation_LocalLinks_Resolve: each link of a page to a file or a heading of the
+// repository.
+func TestDocumentation_LocalLinks_Resolve(t *testing.T) {
+	t.Chdir(root)
+	pages, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	examples, err := filepath.Glob("examples/*/README.md")
+	require.NoError(t, err)
+	links := 0
+	for _, page := range slices.Concat(pages, examples, []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md"}) {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, match := range markdownLink.FindAllStringSubmatch(string(text), -1) {
+			link := match[1]
+			if strings.Contains(link, "://") {
+				continue
+			}
+			links++
+			path, anchor, _ := strings.Cut(link, "#")
+			target := page
+			if path != "" {
+				target = filepath.Join(filepath.Dir(page), path)
+			}
+			if _, err := os.Stat(target); !assert.NoError(t, err, "%s links to %s", page, link) || anchor == "" {
+				continue
+			}
+			linked, err := os.ReadFile(target)
+			require.NoError(t, err)
+			var anchors []string
+			for _, h := range heading.FindAllStringSubmatch(string(linked), -1) {
+				name := notInAnchor.ReplaceAllString(strings.ToLower(h[1]), "")
+				anchors = append(anchors, strings.ReplaceAll(name, " ", "-"))
+			}
+			assert.Contains(t, anchors, anchor, "%s links to %s", page, link)
+		}
+	}
+	assert.Greater(t, links, 30)
+}
+
+var (
+	codeFile = regexp.MustCompile("`([\\w./-]+\\.(?:go|lua))`")
+	testName = regexp.MustCompile("`(Test\\w+)`")
+)
+
+// TestDocumentation_FilesAndTests_Exist: each source file that the architecture page names, and
+// each test that a page names.
+func TestDocumentation_FilesAndTests_Exist(t *testing.T) {
+	t.Chdir(root)
+	page, err := os.ReadFile("docs/architecture.md")
+	require.NoError(t, err)
+	for _, file := range codeFile.FindAllStringSubmatch(string(page), -1) {
+		assert.FileExists(t, file[1])
+	}
+	tests := make(map[string]bool)
+	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	require.NoError(t, filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, test := range declared.FindAllStringSubmatch(string(text), -1) {
+			tests[test[1]] = true
+		}
+		return err
+	}))
+	pages, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	for _, page := range append(pages, "README.md", "CONTRIBUTING.md") {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, test := range testName.FindAllStringSubmatch(string(text), -1) {
+			known := tests[test[1]] || slices.ContainsFunc(slices.Collect(maps.Keys(tests)), func(name string) bool {
+				return strings.HasPrefix(name, test[1]+"_")
+			})
+			assert.True(t, known, "%s names %s", page, test[1])
+		}
+	}
+}
