@@ -558,8 +558,8 @@ end
 
 --@ waits  in: interval need now permitsKey reply  out: need reply
 -- Appends to reply when need permits return, as pairs of a time and permits. The unused permits of a
--- lease, a grant with a score in the future, return when it ends, and at the latest 50 ms later: that
--- is their time, and their number is negative.
+-- lease, a grant with a score in the future, return when it ends. Their time is 50 ms later, since the
+-- call that returns them takes time, and their number is negative.
 --@count
 local last, lastLeased, nowNumber = nil, nil, now + 0
 local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)

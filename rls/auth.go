@@ -71,7 +71,8 @@ func (s *Server) checkPeer(d *domain, r *http.Request) {
 }
 
 // writeAnswer writes a decision for a proxy.
-func writeAnswer(w http.ResponseWriter, response *ratelimit.RateLimitResponse, headers []*core.HeaderValue, denied int) {
+func writeAnswer(w http.ResponseWriter, response *ratelimit.RateLimitResponse, headers []*core.HeaderValue,
+	denied int) {
 	for _, header := range headers {
 		w.Header().Set(header.GetKey(), header.GetValue())
 	}

@@ -21,8 +21,8 @@
 //	      - {per: 1s, requests_per_unit: 20, policy: token_bucket, capacity: 100}
 //	      - {unit: day, requests_per_unit: 100000, policy: calendar, in: Europe/Berlin}
 //
-// At each level, a rule with the entry's key and value takes precedence, then the first rule of the
-// file whose wildcards match, then the rule with the key alone. A limit applies only to a
+// At each level, a rule with the entry's key and value takes precedence. The first rule of the file
+// whose wildcards match is next, and the rule with the key alone is last. A limit applies only to a
 // descriptor with as many entries as its depth. The fields of envoyproxy/ratelimit keep their
 // meaning: unit, requests_per_unit, unlimited, name, replaces, shadow_mode, quota_mode,
 // detailed_metric, value_to_metric, share_threshold and metadata. A month has 30 days and a year

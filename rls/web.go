@@ -152,7 +152,8 @@ func (d *decoder) webEntry(n *rulefile.Node) webEntry {
 }
 
 // descriptor returns the descriptor of a route, nil if the request lacks a header for it.
-func (w *httpRules) descriptor(r *http.Request, one *route, o *original, path string) (*common.RateLimitDescriptor, error) {
+func (w *httpRules) descriptor(r *http.Request, one *route, o *original,
+	path string) (*common.RateLimitDescriptor, error) {
 	made := new(common.RateLimitDescriptor)
 	for _, e := range one.entries {
 		value, ok, err := w.value(r, e, o, path)

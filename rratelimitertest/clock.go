@@ -74,7 +74,7 @@ func (c *Clock) Advance(d time.Duration) {
 	if c.bubble {
 		time.Sleep(d)
 		for !settled() {
-			time.Sleep(1) // so that the Wait of another goroutine returns
+			time.Sleep(time.Nanosecond) // so that the Wait of another goroutine returns
 		}
 		return
 	}

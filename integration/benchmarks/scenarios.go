@@ -126,8 +126,8 @@ func scenarios() []scenario {
 	return slices.Concat(all, leaseScenarios(), policyScenarios())
 }
 
-// warmupOf returns the warm-up of a scenario with so many names, if it is longer than the usual one:
-// long enough for a call of each name, since the first call of a name costs more than the others.
+// warmupOf returns the warm-up of a scenario with so many names, if it is longer than the usual one.
+// It is long enough for a call of each name. The first call of a name costs more than the others.
 func warmupOf(names int) time.Duration {
 	if names < 10_000 {
 		return 0

@@ -175,10 +175,10 @@ func (q *queue) aboveLimit(w *waiter) bool {
 	return q.forecast != nil && w.Permits > q.forecast.Limit()
 }
 
-// servable returns when to send a call for a waiter if it is the first, by the last forecast. That can
-// be later than Earliest: a call at the end of another Client's lease may find its unused permits not
-// yet returned, and the next call would be an interval later. If that is after the deadline of the
-// waiter, the call is sent in between.
+// servable returns when to send a call for a waiter if it is the first, by the last forecast. That
+// can be later than Earliest. A call at the end of another Client's lease may find its unused
+// permits not yet returned. Then the next call would be an interval later. If the time is after the
+// deadline of the waiter, it is halfway between Earliest and the deadline.
 func (q *queue) servable(w *waiter) time.Time {
 	if q.forecast == nil || q.aboveLimit(w) {
 		return q.forecastAt

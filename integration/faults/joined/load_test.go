@@ -145,7 +145,8 @@ func (l *load) caller(c *crowd, i int) {
 func (l *load) awaitGrants(after time.Time) {
 	l.Helper()
 	for _, c := range []*crowd{&l.keeping, &l.flow} {
-		require.Eventually(l, func() bool { return c.book.GrantedAfter(after) }, settleTimeout, 20*time.Millisecond, "no grant; the errors: %v", c.book.Errors())
+		require.Eventually(l, func() bool { return c.book.GrantedAfter(after) }, settleTimeout, 20*time.Millisecond,
+			"no grant; the errors: %v", c.book.Errors())
 	}
 }
 

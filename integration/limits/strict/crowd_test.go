@@ -1,6 +1,5 @@
-// Package strict_test has callers of two Clients share one limiter of package limit, records every
-// grant in the replies of Redis, and compares the records with the promise of the policy, to a
-// permit.
+// Package strict_test has callers of two Clients share one limiter of package limit. It records every
+// grant in the replies of Redis, and compares the records with the promise of the policy.
 package strict_test
 
 import (

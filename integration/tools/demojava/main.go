@@ -54,7 +54,7 @@ func demo(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer server.Close()
+	defer func() { _ = server.Close() }()
 	return play(ctx, "redis://"+server.Addr(), out)
 }
 

@@ -144,6 +144,7 @@ func hour(permits int64) []limit.Policy {
 // Fake is a limiter with Take alone.
 type Fake func(ctx context.Context, permits int64) (rratelimiter.Decision, error)
 
+// Take grants or denies the permits.
 func (f Fake) Take(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
 	return f(ctx, permits)
 }

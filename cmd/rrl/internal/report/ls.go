@@ -44,7 +44,9 @@ func NewList(found *inspect.Found) List {
 		if p.TTL == inspect.NoKey || len(p.Wrong) > 0 {
 			continue
 		}
-		line := tableRow{Name: names.Name(p.Name), Kind: p.Stored.String(), Interval: p.Stored.Interval.Milliseconds(), TTL: p.TTL}
+		line := tableRow{
+			Name: names.Name(p.Name), Kind: p.Stored.String(), Interval: p.Stored.Interval.Milliseconds(), TTL: p.TTL,
+		}
 		if !smooth(p) {
 			line.Taken = &p.Taken
 		}
