@@ -15,7 +15,7 @@ type forecast struct {
 	reset    time.Duration // until all permits are free, if the reply has it
 	free     int64         // below 0 if more than the rate is taken
 	returns  []returning   // when permits return, the earliest first; at most a page
-	leases   bool          // some of them are leased
+	leased   time.Duration // when the first leased ones return; 0 without leases
 }
 
 // leaseGrace is how long after the end of a lease its unused permits are expected, as in script.lua.
@@ -32,7 +32,10 @@ type returning struct {
 // those of a lease.
 func (f *forecast) add(after, permits int64) {
 	if permits < 0 {
-		f.leases, permits = true, -permits
+		permits = -permits
+		if f.leased == 0 {
+			f.leased = millis(after)
+		}
 	}
 	if n := len(f.returns); n > 0 {
 		permits += f.returns[n-1].permits
@@ -73,8 +76,8 @@ func (f *forecast) Parts(int64) []engine.Answer { return nil }
 func (f *forecast) Earliest(wanted int64) time.Duration {
 	rounds := (wanted - 1) / f.rate
 	after, _ := f.after(wanted - rounds*f.rate)
-	if f.leases {
-		after = max(0, after-min(leaseGrace, f.interval))
+	if grace := min(leaseGrace, f.interval); f.leased > 0 && f.leased-grace < after {
+		after = max(0, max(after, f.leased)-grace)
 	}
 	if f.interval > 0 && rounds > int64((engine.Never-after)/f.interval) {
 		return engine.Never

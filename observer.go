@@ -12,9 +12,9 @@ import (
 // limit.
 //
 // A hook runs on the goroutine of the call that it reports, with the context of that call, before
-// the call returns; RedisCall has an exception. No lock is held. A hook that blocks or panics does so for that caller alone.
-// Hooks of different calls run at the same time. A hook may call limiters; these calls are reported
-// too. WithObserver copies the fields.
+// the call returns. RedisCall may run on its own goroutine, see there. No lock is held. A hook that
+// blocks or panics does so for that caller alone. Hooks of different calls run at the same time. A
+// hook may call limiters; these calls are reported too. WithObserver copies the fields.
 //
 // Calls with invalid arguments are not reported, except those that fail with
 // [ErrPermitsExceedRate].

@@ -284,3 +284,13 @@ func TestRelease_Grants_OldestIsReleasedFirst(t *testing.T) {
 		b.Full(l, 1)
 	})
 }
+
+func TestForecast_Leases_MayReturnEarlier(t *testing.T) {
+	f := forecast{rate: 10, interval: time.Second}
+	f.add(300, 1)
+	f.add(400, -2)
+	f.add(700, 1)
+	for wanted, want := range []time.Duration{0, 300, 350, 350, 650} {
+		assert.Equal(t, want*time.Millisecond, f.Earliest(int64(wanted)), "%d permits", wanted)
+	}
+}

@@ -59,6 +59,8 @@ func TestLoad_Mistakes_NamePositionAndReason(t *testing.T) {
 			"rate_limit.requests_per_unit: is missing; 0 refuses everything"},
 		{"a negative number", d + "  - {key: a, rate_limit: {unit: day, requests_per_unit: -1}}\n",
 			`rate_limit.requests_per_unit: -1, want a whole number, 0 to 4294967295`},
+		{"a number too large", d + "  - {key: a, rate_limit: {unit: day, requests_per_unit: 4294967296}}\n",
+			`requests_per_unit: 4294967296, want a whole number`},
 		{"a fraction", d + "  - {key: a, rate_limit: {unit: day, requests_per_unit: 1.5}}\n",
 			`requests_per_unit: the number 1.5, want a whole number`},
 		{"a number as text", d + "  - {key: a, rate_limit: {unit: day, requests_per_unit: \"5\"}}\n",

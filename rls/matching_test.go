@@ -99,6 +99,7 @@ descriptors:
   - {key: route, value: /v*/books/*/pages, rate_limit: {unit: minute, requests_per_unit: 3}}
   - {key: any, value: "*", rate_limit: {unit: minute, requests_per_unit: 4}}
   - {key: tight, value: ab*ba, rate_limit: {unit: minute, requests_per_unit: 5}}
+  - {key: twice, value: "*b*b*", rate_limit: {unit: minute, requests_per_unit: 6}}
 `, []exchange{
 		{0, "wild | v=pre", "OK | OK 0/1 minute 60s"},
 		{0, "wild | v=prefix", "OK | OK 0/1 minute 60s"},
@@ -114,6 +115,8 @@ descriptors:
 		{0, "wild | any", "OK | OK 3/4 minute 60s"},
 		{0, "wild | tight=abba", "OK | OK 4/5 minute 60s"},
 		{0, "wild | tight=aba", "OK | OK"},
+		{0, "wild | twice=xbbx", "OK | OK 5/6 minute 60s"},
+		{0, "wild | twice=xbx", "OK | OK"},
 	}},
 	{"exact before wildcards, those in the order of the file, the key alone last", `
 domain: order

@@ -42,7 +42,7 @@ type webEntry struct {
 	from       string // or the part of the request with the value
 }
 
-// httpRules decodes the part http of a file.
+// web decodes the part http of a file.
 func (d *decoder) web(n *rulefile.Node) *httpRules {
 	if n == nil {
 		return nil

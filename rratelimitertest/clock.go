@@ -64,7 +64,8 @@ func (c *Clock) Now() time.Time {
 
 // Advance moves the clock forward, and returns when the waiting callers whose permits have returned
 // are granted them. The package documentation describes what else follows the clock. Concurrent
-// calls move it one after another. In a bubble, call no synctest.Wait at the same time.
+// calls move it one after another; those of two Clocks in one bubble overlap. In a bubble, call no
+// synctest.Wait at the same time.
 func (c *Clock) Advance(d time.Duration) {
 	if d < 0 {
 		panic(fmt.Sprintf("rratelimitertest: Advance(%v), want 0 or more", d))

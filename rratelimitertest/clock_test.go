@@ -183,7 +183,7 @@ func TestClock_OtherClient_SharesTheLimit(t *testing.T) {
 }
 
 // Tests with two services in one bubble have an Env for each. They share the bubble's time.
-func TestClock_AdvancesOfTwoEnvs_AddUp(t *testing.T) {
+func TestClock_AdvancesOfTwoEnvs_Overlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var done sync.WaitGroup

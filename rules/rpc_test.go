@@ -156,3 +156,13 @@ func TestUnaryServerInterceptor_InvalidCall_IsRefused(t *testing.T) {
 		assert.Equal(t, want, grpcstatus.Code(err), fields)
 	}
 }
+
+// Some servers accept a method without its first slash.
+func TestUnaryServerInterceptor_MethodWithoutSlash_MeetsItsRule(t *testing.T) {
+	limited := parsed(t, one("match: {grpc: /shop.Orders/Create}, ban: true")).UnaryServerInterceptor(offline)
+	for _, method := range []string{"/shop.Orders/Create", "shop.Orders/Create"} {
+		_, err := limited(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method},
+			func(context.Context, any) (any, error) { return nil, nil })
+		assert.Equal(t, codes.ResourceExhausted, grpcstatus.Code(err), method)
+	}
+}

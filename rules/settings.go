@@ -110,7 +110,7 @@ type costOption struct {
 	bytes   int64  // of the body per permit; 0 if the size has no effect
 }
 
-// costOption decodes the cost of a request.
+// cost decodes the cost of a request.
 func (d *decoder) cost(n *rulefile.Node) *costOption {
 	const want = "a whole number of permits from 1 on, header:NAME, content_length, or content_length/BYTES"
 	if n == nil {

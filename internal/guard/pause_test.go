@@ -32,3 +32,17 @@ func TestPauses_ManyNames_AreBounded(t *testing.T) {
 		assert.Empty(t, p.until)
 	})
 }
+
+func TestPauses_BeginInAnOutage_Hold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p Pauses
+		r, begin := new(redis), time.Now()
+		r.hangs.Store(true)
+		time.AfterFunc(deadline/2, func() { p.Add(r.Name(), time.Second) })
+		a := New(Open, deadline, nil).Ask(t.Context(), Request{Limiter: r, Permits: 1, Wait: Forever, Pauses: &p})
+		assert.Equal(t, FailedOpen, a.Result)
+		assert.GreaterOrEqual(t, time.Since(begin), deadline/2+time.Second)
+		r.hangs.Store(false)
+		time.Sleep(2 * deadline) // the prober ends
+	})
+}

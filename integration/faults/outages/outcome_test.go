@@ -21,7 +21,7 @@ func (r *failureRecorder) Errorf(string, ...any) { r.failed = true }
 func (r *failureRecorder) FailNow()              { panic(r) }
 
 // Runs with wrong results fail.
-func TestRequireCalm(t *testing.T) {
+func TestOutcome_RequireCalm(t *testing.T) {
 	begin := time.Now()
 	at := func(s float64) time.Time { return begin.Add(time.Duration(s * float64(time.Second))) }
 	fault, most := span{at(3), at(4)}, Most{cut: 2}

@@ -18,7 +18,7 @@ func grant(start, end time.Duration, permits int64) Grant {
 	return Grant{Start: epoch.Add(start), End: epoch.Add(end), Permits: permits}
 }
 
-func TestWorst(t *testing.T) {
+func TestLedger_Worst(t *testing.T) {
 	const ms = time.Millisecond
 	for name, test := range map[string]struct {
 		grants []Grant

@@ -77,7 +77,7 @@ type reported struct {
 
 func command(words ...string) Command { return Command{Script: true, text: quoted(words)} }
 
-func TestGrants(t *testing.T) {
+func TestMonitor_Grants(t *testing.T) {
 	const key = "{l}:permits"
 	add := func(score, member string) Command { return command("ZADD", key, score, member) }
 	remove := func(member string) Command { return command("zrem", key, member) }
