@@ -38,9 +38,9 @@ demo:
 demo-java:
 	@go run ./integration/tools/demojava
 
-# All tests: each module on an in-memory Redis, then real servers and real Redisson (4.7.0, 3.38.1 and 3.20.1), then
-# the modules as a consumer fetches them.
-test: deps test-modules test-integration fetch-check
+# All tests: each module on an in-memory Redis, the modules as a consumer fetches them, then real servers and real
+# Redisson (4.7.0, 3.38.1 and 3.20.1).
+test: deps test-modules fetch-check test-integration
 
 test-root:
 	$(GO_TEST) ./...
