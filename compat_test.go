@@ -85,7 +85,7 @@ func TestRecording_CallsOfRedisson_LeaveTheSameBytes(t *testing.T) {
 		require.Equal(t, version, r.Redisson)
 		t.Run("redisson "+version, func(t *testing.T) {
 			server := miniredis.RunT(t)
-			client, err := memredis.Connect(server.Dial)
+			client, err := memredis.Connect(server)
 			require.NoError(t, err)
 			t.Cleanup(client.Close)
 			grants := 0

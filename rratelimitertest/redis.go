@@ -23,7 +23,7 @@ func start(clock *Clock) (*Redis, error) {
 		clock.set(clock.now)
 	}
 	r.server.ClockTTL(true)
-	client, err := memredis.Connect(r.server.Dial)
+	client, err := memredis.Connect(r.server)
 	r.client = failing{client, new(atomic.Pointer[error])}
 	return r, err
 }

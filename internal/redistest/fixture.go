@@ -58,10 +58,7 @@ func (f *Fixture) count(command string) {
 }
 
 func (f *Fixture) dial() rueidis.Client {
-	conn, err := memredis.Connect(func() (net.Conn, error) {
-		conn, err := f.Redis.Dial()
-		return slowConn{conn, f}, err
-	})
+	conn, err := memredis.ConnectThrough(f.Redis, func(conn net.Conn) net.Conn { return slowConn{conn, f} })
 	require.NoError(f, err)
 	return conn
 }

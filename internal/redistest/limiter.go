@@ -57,7 +57,7 @@ func (f *Fixture) Stored(key string) int64 {
 
 // QuickConn connects another program, which Latency does not slow down.
 func (f *Fixture) QuickConn() rueidis.Client {
-	conn, err := memredis.Connect(f.Redis.Dial)
+	conn, err := memredis.Connect(f.Redis)
 	require.NoError(f, err)
 	f.Cleanup(conn.Close)
 	return conn
