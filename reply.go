@@ -125,10 +125,7 @@ func (w *wire) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 		o.add(after, permits)
 	}
 	b.Forecast = o
-	now := numbers[5]
-	if w.client.engine.ServerTime() {
-		now = w.millisOf(time.Time{}) // as Arguments took it
-	}
+	now := w.millisOf(time.UnixMilli(numbers[5])) // as Arguments took it
 	w.hint().learn(now, numbers[2], numbers[3], numbers[0] == replyDoneOwn, counted)
 	if letters == allGranted {
 		b.GrantAll(o.free, engine.Answer{Limit: o.rate, ResetAfter: o.reset})

@@ -152,8 +152,8 @@ func setThree(h http.Header, names [3]string, o *Outcome, reset int64) {
 	setNumber(h, names[2], reset)
 }
 
-// resetOf returns when Remaining changes: for a denied request after the time of its Retry-After, else
-// when all permits of the reported policy are free.
+// resetOf returns when Remaining changes: for a denied request after the time of its Retry-After,
+// else when all permits of the reported policy are free.
 func resetOf(o *Outcome, retryAfter time.Duration) time.Duration {
 	if o.Result == Rejected {
 		return max(retryAfter, time.Second)

@@ -49,8 +49,9 @@ func TestForwardAuth_HeadersOfProxies_AreDecided(t *testing.T) {
 			{"?denied=401", "X-Forwarded-Method: POST; X-Forwarded-Uri: /%6Cogin; X-Forwarded-For: 203.0.113.7", 401, "60", "0"},
 			{"?denied=418", "X-Forwarded-Uri: /login", 400, "", ""},
 			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: 203.0.113.8, 10.1.2.3", 200, "", "0"},
-			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: 6.6.6.6, 203.0.113.8", 429, "60", "0"}, // the client wrote the left one
-			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login", 503, "", ""},                                           // no address
+			// The client wrote the left address.
+			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: 6.6.6.6, 203.0.113.8", 429, "60", "0"},
+			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login", 503, "", ""}, // no address
 			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /login; X-Forwarded-For: 203.0.113.7", 200, "", ""},
 			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /api/x; X-Api-Key: k1", 200, "", "1"},
 			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /api/y; X-Api-Key: k1", 200, "", "0"},

@@ -32,25 +32,20 @@ func newClock() *Clock {
 
 // inBubble reports whether the goroutine is in a synctest bubble. Outside one, Wait panics. It also
 // panics if another goroutine of the bubble waits.
-func inBubble() (in bool) {
-	defer func() {
-		reason := recover()
-		in = reason == nil || reason == "wait already in progress"
-	}()
-	synctest.Wait()
-	return true
+func inBubble() bool {
+	reason := wait()
+	return reason == nil || reason == anotherWaits
 }
 
-// settled waits for the other goroutines of the bubble, unless another one waits already.
-func settled() (ok bool) {
-	defer func() {
-		if reason := recover(); reason != nil && reason != "wait already in progress" {
-			panic(reason)
-		}
-	}()
+// wait waits for the other goroutines of the bubble. It returns the reason of a panic of Wait.
+func wait() (reason any) {
+	defer func() { reason = recover() }()
 	synctest.Wait()
-	return true
+	return nil
 }
+
+// anotherWaits is the reason if another goroutine of the bubble is in Wait.
+const anotherWaits = "wait already in progress"
 
 // Now returns the time, in UTC.
 func (c *Clock) Now() time.Time {
@@ -74,8 +69,11 @@ func (c *Clock) Advance(d time.Duration) {
 	defer func() { <-c.advancing }()
 	if c.bubble {
 		time.Sleep(d)
-		for !settled() {
-			time.Sleep(time.Nanosecond) // so that the Wait of another goroutine returns
+		for reason := wait(); reason != nil; reason = wait() {
+			if reason != anotherWaits {
+				panic(reason)
+			}
+			time.Sleep(time.Nanosecond) // so that the Wait of the other goroutine returns
 		}
 		return
 	}

@@ -23,9 +23,6 @@ func (g *Engine) run(ctx context.Context, script *redisx.Script, keys, args []st
 	if !g.pipelines() {
 		return script.Exec(ctx, g.redis, keys, args)
 	}
-	if err := ctx.Err(); err != nil { // as Exec does: a pipeline does not end with ctx
-		return rueidis.RedisMessage{}, err
-	}
 	return g.pipeline.Do(ctx, script, keys, args)
 }
 

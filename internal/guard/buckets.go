@@ -19,7 +19,7 @@ const maxNames = 1 << 16
 // buckets are full, even after an outage, so that the next outage counts the permits taken.
 type buckets struct {
 	clock
-	clean atomic.Int64 // the time of the next sweep
+	clean atomic.Int64 // the time of the next sweep; 0 without buckets
 
 	mu     sync.Mutex
 	byName map[string][]bucket // for each policy in order, then of former policies of the limiter
@@ -126,6 +126,7 @@ func (b *buckets) findLocked(name string, policies []limit.Policy, now int64) []
 	if changed {
 		if b.byName == nil {
 			b.byName = make(map[string][]bucket)
+			b.clean.Store(now + int64(cleanEvery))
 		}
 		before := slices.DeleteFunc(found[len(policies):], func(other bucket) bool { return other.full <= now })
 		found = found[:len(policies)+len(before)]
@@ -134,9 +135,9 @@ func (b *buckets) findLocked(name string, policies []limit.Policy, now int64) []
 	return found
 }
 
-// tidy sweeps if a sweep is due.
+// tidy sweeps if a sweep is due. Without buckets it only reads an atomic.
 func (b *buckets) tidy() {
-	if b.now() < b.clean.Load() {
+	if due := b.clean.Load(); due == 0 || b.now() < due {
 		return
 	}
 	b.mu.Lock()
@@ -157,5 +158,6 @@ func (b *buckets) sweepLocked(now int64) {
 	}
 	if len(b.byName) == 0 {
 		b.byName = nil
+		b.clean.Store(0)
 	}
 }

@@ -36,6 +36,13 @@ type Call struct {
 	Err   error
 }
 
+func (c *Call) ended() error {
+	if c.Ended == nil {
+		return nil
+	}
+	return c.Ended()
+}
+
 // Pipelined has the calls of one pipeline.
 type Pipelined struct{ calls []*Call }
 
@@ -59,9 +66,12 @@ func (p *Pipeline) Add(c *Call) *Pipelined {
 	return d
 }
 
-// Do runs a script in a pipeline and returns its reply. It does not stop when ctx ends, since the
-// pipeline may carry calls of others.
+// Do runs a script in a pipeline and returns its reply. If ctx has ended, it sends nothing. Later it
+// does not stop when ctx ends, since the pipeline may carry calls of others.
 func (p *Pipeline) Do(ctx context.Context, script *Script, keys, args []string) (rueidis.RedisMessage, error) {
+	if err := ctx.Err(); err != nil {
+		return rueidis.RedisMessage{}, err
+	}
 	done := make(chan struct{})
 	c := &Call{Script: script, Keys: keys, Args: args, Ended: ctx.Err, Done: func() { close(done) }}
 	if d := p.Add(c); d != nil {
@@ -112,11 +122,11 @@ func send(ctx context.Context, redis rueidis.Client, calls []*Call) {
 		c := calls[i]
 		c.Reply, c.Err = result.ToMessage()
 		if refused, ok := rueidis.IsRedisErr(c.Err); ok && refused.IsNoScript() {
-			if c.Ended != nil && c.Ended() != nil {
-				c.Err = c.Ended()
-				continue
+			if ended := c.ended(); ended != nil {
+				c.Err = ended
+			} else {
+				unknown = append(unknown, c)
 			}
-			unknown = append(unknown, c)
 		}
 	}
 	if len(unknown) == 0 {
