@@ -68,19 +68,6 @@ func TestLimits_EachClientAndRoute_GetsItsPermits(t *testing.T) {
 	}
 }
 
-func TestLimits_SecondAndMinute_HoldTogether(t *testing.T) {
-	g := behind(t, func(http.ResponseWriter, *http.Request) {}, "-second", "3", "-minute", "2")
-	for range 2 {
-		resp, _ := g.get(t, "/")
-		require.Equal(t, 200, resp.StatusCode)
-		assert.Equal(t, []string{`"second";q=3;w=1, "minute";q=2;w=60`}, resp.Header["Ratelimit-Policy"])
-	}
-	resp, body := g.get(t, "/")
-	assert.Equal(t, 429, resp.StatusCode)
-	assert.Equal(t, "60", resp.Header.Get("Retry-After"))
-	assert.Contains(t, body, `"violated-policies":["minute"]`)
-}
-
 // No header of an untrusted peer changes the limited address or the upstream's headers.
 func TestAddress_Spoofed_IsIgnored(t *testing.T) {
 	var sent sync.Map

@@ -188,15 +188,6 @@ func TestProxy_WebSocket_IsOneRequest(t *testing.T) {
 }
 
 // A client cannot remove headers that the proxy adds by naming them in Connection.
-func TestProxy_HopByHopHeaders_AreRemoved(t *testing.T) {
-	g := behind(t, func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprint(w, r.Header["X-Hop"], r.Header["Proxy-Authorization"], r.Header["X-Forwarded-For"])
-		w.Header().Set("Trailer", "X-End")
-	})
-	_, body := g.get(t, "/", "Connection", "X-Hop, X-Forwarded-For", "X-Hop", "1", "Proxy-Authorization", "secret")
-	assert.Equal(t, "[] [] [127.0.0.1]", body)
-}
-
 func TestProxy_ForwardProxyRequests_AreNotForwarded(t *testing.T) {
 	g := behind(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) })
 	for request, want := range map[string]string{

@@ -12,13 +12,6 @@ import (
 // TestOrphan_InUse_IsNotDeleted: state of limiters that the audit skips, or that were created
 // meanwhile.
 func TestOrphan_InUse_IsNotDeleted(t *testing.T) {
-	t.Run("beyond --max", func(t *testing.T) {
-		s := startRedis(t)
-		for _, name := range []string{"a", "b", "c"} {
-			put(s, name, "9", grant("12345678", 1))
-		}
-		require.Contains(t, tool("audit", "--max", "1", "--redis", s.url()).out, "1 limiter, 0 problems")
-	})
 	t.Run("the pattern is not its own name", func(t *testing.T) {
 		s := startRedis(t)
 		s.run("HSET {a} rate 10 interval 3600000 type 0", "SET {a}:value 9")
