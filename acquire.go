@@ -3,7 +3,6 @@ package rratelimiter
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -168,25 +167,11 @@ func (w *wire) refund(ctx context.Context, permits int64, random string, granted
 	}
 	args := []string{w.client.nowText(), strconv.FormatInt(permits, 10), grant, rest}
 	_, err := engine.Refund(ctx, w.client.engine, w.keys[:1],
-		func(ctx context.Context) ([]rueidis.RedisMessage, error) { return w.repeatRefund(ctx, args) })
+		func(ctx context.Context) ([]rueidis.RedisMessage, error) {
+			return w.pages(ctx, never, refundScript, args)
+		})
 	return err
 }
-
-// repeatRefund repeats a refund that a cluster refuses unread while its slot moves: no caller waits
-// for it, and its permits would stay taken until the grant expires.
-func (w *wire) repeatRefund(ctx context.Context, args []string) (reply []rueidis.RedisMessage, err error) {
-	for range refundTries {
-		reply, err = w.pages(ctx, never, refundScript, args)
-		var refused *rueidis.RedisError
-		if !errors.As(err, &refused) || !refused.IsTryAgain() {
-			break
-		}
-	}
-	return reply, err
-}
-
-// refundTries is how often a refund is repeated. Each try lasts up to a quarter of a second.
-const refundTries = 40
 
 // AboveLimit returns the error of a request above the rate.
 func (w *wire) AboveLimit(permits, limit int64) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -57,7 +58,7 @@ func TestRefund_SlotIsMoving_IsRepeated(t *testing.T) {
 		b.granted(l, "a", 3)
 		b.Reply("EVALSHA", "", func(peer *server.Peer, _ []string) { peer.WriteError("TRYAGAIN Multiple keys request") })
 		done := make(chan error, 1)
-		go func() { done <- l.wire.refund(context.Background(), 3, member("a", 3)[:17], 3) }()
+		go func() { done <- l.wire.refund(engine.Unattended(context.Background()), 3, member("a", 3)[:17], 3) }()
 		pass(2 * second)
 		b.Reply("", "none", nil)
 		require.NoError(b, <-done)

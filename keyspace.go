@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // The calls of this file are those of Redisson's RObject and RExpirable. Calls that write, Touch and
@@ -55,13 +56,19 @@ func (l *Limiter) do(ctx context.Context, command rueidis.Completed) (int64, err
 	return engine.Detach(ctx, l.run(command))
 }
 
+// run is do for [engine.Change]. It repeats the command while the slot of its keys moves.
 func (l *Limiter) run(command rueidis.Completed) func(context.Context) (int64, error) {
+	command = command.Pin() // it may be sent again
 	return func(ctx context.Context) (int64, error) {
-		n, err := l.wire.client.redis.Do(ctx, command).ToInt64()
-		if err != nil {
-			err = l.wire.explain(ctx, err)
+		for attempt := 0; ; attempt++ {
+			n, err := l.wire.client.redis.Do(ctx, command).ToInt64()
+			if err == nil {
+				return n, nil
+			}
+			if !redisx.SlotMoves(ctx, err, attempt) {
+				return 0, l.wire.explain(ctx, err)
+			}
 		}
-		return n, err
 	}
 }
 

@@ -895,7 +895,7 @@ return at
 -- KEYS[6] to KEYS[10]: the keys of the new name
 -- ARGV[1] RENAME or COPY, ARGV[2] 1 to replace a limiter of the new name
 -- Replies 1 if it moved the limiter, 0 if the new name has a limiter that must stay, -1 if no
--- limiter exists,\n--   -2 if the server has no COPY
+-- limiter exists, -2 if the server has no COPY
 local reply = 1
 if ttl == -2 then
   return -1

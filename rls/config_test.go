@@ -112,7 +112,7 @@ func TestLoad_Mistakes_NamePositionAndReason(t *testing.T) {
 			`http.requests[0].path: is "/a/../b", with which all requests are refused: the path has a dot segment`},
 		{"a path with a slash that is not allowed",
 			"domain: x\nhttp: {requests: [{path: '/a%2f*', descriptor: [{key: a, value: b}]}]}\n",
-			`http.requests[0].path: is "/a%2F*", with which all requests are refused: the path has an escaped slash`},
+			`http.requests[0].path: is "/a%2f*", with which all requests are refused: the path has an escaped slash`},
 		{"slashes neither allowed nor refused",
 			"domain: x\nhttp: {escaped_slashes: both, requests: [{descriptor: [{key: a, value: b}]}]}\n",
 			`http.escaped_slashes: "both", want refuse or allow`},

@@ -121,6 +121,17 @@ http:
 		{"X-Forwarded-Uri: /p/a/b", 429},
 		{"X-Forwarded-Uri: /p/..%2Flogin", 400},
 	})
+	// A path of the file has the escapes of a URI. An escaped star is no wildcard.
+	auth(t, strings.Replace(file, "OPTION", "", 1)+`
+    - {path: "/100%25", descriptor: [{key: path, value: percent}]}
+    - {path: "/a%2A", descriptor: [{key: path, value: star}]}`, []authCall{
+		{"X-Forwarded-Uri: /100%25", 200},
+		{"X-Forwarded-Uri: /100%25", 429},
+		{"X-Forwarded-Uri: /ab", 200},
+		{"X-Forwarded-Uri: /ab", 200},
+		{"X-Forwarded-Uri: /a*", 200},
+		{"X-Forwarded-Uri: /a%2a", 429},
+	})
 }
 
 // TestAuth_RefusedPath_IsDeniedForNginx: nginx does not accept a 400. A file whose requests need no

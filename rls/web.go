@@ -118,11 +118,13 @@ func (d *decoder) route(n *rulefile.Node, allowSlashes bool) route {
 	d.Fields(n, &file)
 	one := route{method: target.Method(d.text(file.Method)), host: target.Host(d.text(file.Host))}
 	if file.Path != nil {
-		text := target.Unescape(d.text(file.Path))
+		text := d.text(file.Path)
 		if _, err := target.ReadPath(text, allowSlashes); err != nil {
 			d.Fail(file.Path, "is %q, with which all requests are refused: %v", rulefile.Clip(text), err)
 		}
-		one.path = strings.Split(text, "*")
+		for part := range strings.SplitSeq(text, "*") { // an escaped star is no wildcard
+			one.path = append(one.path, target.Unescape(part))
+		}
 	}
 	d.List(file.Descriptor, "a list", func(n *rulefile.Node) { one.entries = append(one.entries, d.webEntry(n)) })
 	if len(one.entries) == 0 && len(d.Problems) == 0 {

@@ -23,10 +23,11 @@ func (c callContext) Err() error                            { return c.err() }
 // unattendedFor is how long a call for which no caller waits is repeated.
 const unattendedFor = time.Minute
 
-// Unattended returns the context of a call for which no caller waits.
+// Unattended returns the context of a call for which no caller waits. While the slot of its keys
+// moves, it is repeated for as long.
 func Unattended(ctx context.Context) context.Context {
 	begin := time.Now()
-	return callContext{ctx, func() error {
+	return callContext{redisx.RetryUntilEnd(ctx), func() error {
 		if time.Since(begin) < unattendedFor {
 			return nil
 		}

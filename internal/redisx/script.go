@@ -37,14 +37,25 @@ var ErrNoReply = errors.New("rratelimiter: the call that carried this request pa
 // longestPause bounds how long SlotMoves outlives the last caller.
 const longestPause = 64 * time.Millisecond
 
+// untilEnd is the key of a context's value, by which SlotMoves retries until the context ends.
+type untilEnd struct{}
+
+// RetryUntilEnd returns a context with which SlotMoves retries until it ends.
+func RetryUntilEnd(ctx context.Context) context.Context {
+	return context.WithValue(ctx, untilEnd{}, true)
+}
+
 // SlotMoves reports whether to retry a call that a cluster rejected before it ran, because the slot
 // of its keys is moving to another node. It sleeps before it returns, for a quarter of a second in
-// all attempts together. The first attempt is 0.
+// all attempts together; see RetryUntilEnd. The first attempt is 0.
 func SlotMoves(ctx context.Context, err error, attempt int) bool {
 	var redisErr *rueidis.RedisError
-	if attempt > 8 || !errors.As(err, &redisErr) || !redisErr.IsTryAgain() || ctx.Err() != nil {
+	if !errors.As(err, &redisErr) || !redisErr.IsTryAgain() || ctx.Err() != nil {
 		return false
 	}
-	time.Sleep(min(time.Millisecond<<attempt, longestPause))
+	if attempt > 8 && ctx.Value(untilEnd{}) == nil {
+		return false
+	}
+	time.Sleep(min(time.Millisecond<<min(attempt, 8), longestPause))
 	return true
 }
