@@ -28,21 +28,6 @@ const (
 	lacking   = "the call lacks what its limit needs"
 )
 
-// code returns the status code of a refused call.
-func code(ctx context.Context, o *Outcome) codes.Code {
-	switch {
-	case o.Result == Rejected:
-		return codes.ResourceExhausted
-	case o.answer.Invalid:
-		return codes.InvalidArgument
-	case o.Result != Canceled:
-		return codes.Unavailable
-	case errors.Is(ctx.Err(), context.Canceled):
-		return codes.Canceled
-	}
-	return codes.DeadlineExceeded
-}
-
 // refusal is the status and trailer of a refused call to a server.
 type refusal struct {
 	err     error
@@ -52,15 +37,18 @@ type refusal struct {
 // newStatus returns the status of a refused call, of a server or a client. after is the time to
 // retry, 0 for never.
 func newStatus(ctx context.Context, o *Outcome, after time.Duration) *spb.Status {
-	s := &spb.Status{Code: int32(code(ctx, o)), Message: reduced}
+	code, message := codes.Unavailable, reduced
 	switch {
 	case o.Result == Rejected:
-		s.Message = overLimit
-	case o.Result == Canceled:
-		s.Message = ended
+		code, message = codes.ResourceExhausted, overLimit
 	case o.answer.Invalid:
-		s.Message = lacking
+		code, message = codes.InvalidArgument, lacking
+	case o.Result == Canceled && errors.Is(ctx.Err(), context.Canceled):
+		code, message = codes.Canceled, ended
+	case o.Result == Canceled:
+		code, message = codes.DeadlineExceeded, ended
 	}
+	s := &spb.Status{Code: int32(code), Message: message}
 	if after > 0 {
 		s.Details = detail(&errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
 	}

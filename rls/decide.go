@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -175,11 +176,7 @@ func (desc *descriptor) setStatus(one *rateLimit, decision rratelimiter.Decision
 	if left <= 0 {
 		left = one.reset(time.Now())
 	}
-	seconds := int64(left / time.Second)
-	if left%time.Second > 0 {
-		seconds++
-	}
-	result.DurationUntilReset = &durationpb.Duration{Seconds: seconds}
+	result.DurationUntilReset = &durationpb.Duration{Seconds: guard.RoundUp(left, time.Second)}
 	desc.status, desc.over = result, !decision.Allowed
 }
 
