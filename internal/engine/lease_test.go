@@ -46,26 +46,26 @@ func TestLease_EitherClockPassesItsEnd_IsOver(t *testing.T) {
 	}
 }
 
-// TestLease_TimerIsLate_IsNotUsed: a process that was stopped runs its callers first.
+// TestLease_TimerIsLate_IsNotUsed: a process that was stopped runs its callers first. The clock
+// stands still, and the lease ends at this moment or one nanosecond later.
 func TestLease_TimerIsLate_IsNotUsed(t *testing.T) {
-	for _, over := range []bool{false, true} {
-		sent := time.Now()
-		if over {
-			sent = sent.Add(-time.Hour)
+	synctest.Test(t, func(t *testing.T) {
+		for _, left := range []time.Duration{0, 1} {
+			l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
+			h := &leaseSet{span: time.Hour, fetch: new(transfer),
+				leases: []activeLease{{Lease{Lasts: time.Hour + left}, 2, time.Now().Add(-time.Hour)}}}
+			e := &entry{id: "name", leases: h}
+			l.Engine.registry.entries.Store("name", e)
+			served := l.fromLease(Ask{Permits: 1}, new(Result))
+			assert.Equal(t, left > 0, served)
+			q := &queue{}
+			q.waiters.push(&waiter{Request: Request{Permits: 1}})
+			assert.Equal(t, left > 0, q.serveFrom(h) != nil)
+			if left > 0 {
+				assert.Zero(t, h.leases[0].unused)
+			}
 		}
-		l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
-		h := &leaseSet{span: time.Hour, fetch: new(transfer), leases: []activeLease{{Lease{Lasts: time.Hour}, 2, sent}}}
-		e := &entry{id: "name", leases: h}
-		l.Engine.registry.entries.Store("name", e)
-		served := l.fromLease(Ask{Permits: 1}, new(Result))
-		assert.Equal(t, !over, served)
-		q := &queue{}
-		q.waiters.push(&waiter{Request: Request{Permits: 1}})
-		assert.Equal(t, !over, q.serveFrom(h) != nil)
-		if !over {
-			assert.Zero(t, h.leases[0].unused)
-		}
-	}
+	})
 }
 
 func TestLease_SeveralLeases_RemainingIsOfTheNewest(t *testing.T) {
