@@ -51,6 +51,25 @@ func TestLimiter_OnACluster_NameWithoutACommonSlotIsRefused(t *testing.T) {
 	})
 }
 
+// TestDelete_SlotMoves_AsksAgain: for a quarter of a second, as all other calls do.
+func TestDelete_SlotMoves_AsksAgain(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
+		for name, call := range map[string]func(context.Context) (bool, error){"Touch": l.Touch, "Delete": l.Delete} {
+			b.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
+			start := time.Now()
+			_, err := call(b.Context())
+			require.ErrorContains(b, err, "TRYAGAIN", name)
+			assert.Equal(b, 255*time.Millisecond, time.Since(start), name)
+		}
+		time.AfterFunc(100*time.Millisecond, func() { b.Redis.SetError("") })
+		existed, err := l.Delete(b.Context())
+		require.NoError(b, err)
+		assert.True(b, existed)
+		assert.Empty(b, b.Redis.Keys())
+	})
+}
+
 func TestPerClient_Clients_AreCountedByID(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		id := uuid.New()

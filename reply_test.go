@@ -6,18 +6,14 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
-	"github.com/rratelimiter/rratelimiter/internal/memredis"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -219,27 +215,12 @@ func FuzzReplies(f *testing.F) {
 	f.Add([]byte{0, 0})
 	f.Add([]byte{0, 210})
 
-	// The server answers with one message, and later with an error, so that no caller repeats its
-	// call for ever.
-	var answer atomic.Pointer[string]
-	var left atomic.Int32
-	redis := miniredis.NewMiniRedis()
-	client, err := memredis.Connect(redis)
-	require.NoError(f, err)
-	redis.Server().SetPreHook(func(peer *server.Peer, _ string, _ ...string) bool {
-		if left.Add(-1) >= 0 {
-			peer.WriteRaw(*answer.Load())
-		} else {
-			peer.WriteError("ERR enough")
-		}
-		return true
-	})
-	f.Cleanup(client.Close)
-	l := New(client).Limiter("r")
+	odd := redistest.NewOdd(f)
+	l := New(odd.Client).Limiter("r")
 	f.Fuzz(func(t *testing.T, source []byte) {
 		message := redistest.OddMessage(source)
-		answer.Store(&message)
-		answers := func(times int32) { left.Store(times) }
+		odd.Message.Store(&message)
+		answers := func(times int32) { odd.Left.Store(times) }
 
 		for times := range int32(4) {
 			answers(times)

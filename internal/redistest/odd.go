@@ -3,7 +3,42 @@ package redistest
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/memredis"
 )
+
+// Odd is a server that answers every command with one message. After a number of answers it returns
+// an error, so that no caller repeats its call for ever.
+type Odd struct {
+	Client  rueidis.Client
+	Message atomic.Pointer[string]
+	Left    atomic.Int32 // answers until the error
+}
+
+// NewOdd starts a server and connects to it.
+func NewOdd(t testing.TB) *Odd {
+	redis := miniredis.NewMiniRedis()
+	client, err := memredis.Connect(redis)
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	odd := &Odd{Client: client}
+	redis.Server().SetPreHook(func(peer *server.Peer, _ string, _ ...string) bool {
+		if odd.Left.Add(-1) >= 0 {
+			peer.WriteRaw(*odd.Message.Load())
+		} else {
+			peer.WriteError("ERR enough")
+		}
+		return true
+	})
+	return odd
+}
 
 // OddMessage makes one well-formed RESP3 message out of any bytes: a reply that no script of this
 // module has.
