@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -73,6 +74,30 @@ func TestQueue_Deadlines_MissedOnesAreFound(t *testing.T) {
 			w.deadline = time.Time{}
 			assert.Zero(t, q.missedBy(w, test.ahead, now), "a caller without a deadline is never late")
 		})
+	}
+}
+
+// TestQueue_FirstWaiterIsDenied_OthersAreChecked: another program took the permits that it should
+// have been granted.
+func TestQueue_FirstWaiterIsDenied_OthersAreChecked(t *testing.T) {
+	sent := time.Now()
+	for name, test := range map[string]struct {
+		servable time.Duration // after sent
+		granted  bool
+		err      error
+		want     bool
+	}{
+		"denied":            {want: true},
+		"denied, early":     {servable: 1},
+		"granted":           {granted: true},
+		"no reply":          {err: context.Canceled},
+		"no reply, granted": {granted: true, err: context.Canceled},
+	} {
+		w := waiterFor(1)
+		w.Allowed, w.Err = test.granted, test.err
+		q := &queue{forecast: &view{limit: 10, after: 2 * second, every: 10 * second},
+			forecastAt: sent.Add(test.servable - 2*second), batch: Batch{sent: sent}, inCall: []*waiter{w}}
+		assert.Equal(t, test.want, q.outdated(), name)
 	}
 }
 
