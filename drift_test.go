@@ -278,3 +278,13 @@ func TestDrift_ValueLostBeforeGrantsAreRemoved_IsCounted(t *testing.T) {
 		assert.EqualValues(b, 499, b.Stored("{limiter}:value"))
 	})
 }
+
+// TestHint_ServersClock_IsDatedByTheProcess: only with the server's clock.
+func TestHint_ServersClock_IsDatedByTheProcess(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		call, now := time.UnixMilli(7), time.Now().UnixMilli()
+		clock := WithClock(func() time.Time { return call })
+		assert.EqualValues(b, 7, New(b.Conn, clock).Limiter("a").wire.millisOf(call))
+		assert.Equal(b, now, New(b.Conn, WithServerTime()).Limiter("a").wire.millisOf(time.Time{}))
+	})
+}
