@@ -187,7 +187,6 @@ func TestProxy_WebSocket_IsOneRequest(t *testing.T) {
 		time.Millisecond)
 }
 
-// A client cannot remove headers that the proxy adds by naming them in Connection.
 func TestProxy_ForwardProxyRequests_AreNotForwarded(t *testing.T) {
 	g := behind(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) })
 	for request, want := range map[string]string{
