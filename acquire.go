@@ -167,9 +167,7 @@ func (w *wire) refund(ctx context.Context, permits int64, random string, granted
 	}
 	args := []string{w.client.nowText(), strconv.FormatInt(permits, 10), grant, rest}
 	_, err := engine.Refund(ctx, w.client.engine, w.keys[:1],
-		func(ctx context.Context) ([]rueidis.RedisMessage, error) {
-			return w.pages(ctx, never, refundScript, args)
-		})
+		func(ctx context.Context) ([]rueidis.RedisMessage, error) { return w.pages(ctx, refundScript, args) })
 	return err
 }
 

@@ -112,22 +112,20 @@ func (w *wire) eval(ctx context.Context, script *redisx.Script, keys, args []str
 // ask runs a script that only reads and replies {0, ...}, askChange one that changes the limiter.
 func (w *wire) ask(ctx context.Context, script *redisx.Script, args ...string) ([]rueidis.RedisMessage, error) {
 	return engine.Detach(ctx, func(detached context.Context) ([]rueidis.RedisMessage, error) {
-		return w.pages(detached, ctx.Err, script, args)
+		return w.pages(detached, script, args)
 	})
 }
 
 func (w *wire) askChange(ctx context.Context, script *redisx.Script, args ...string) ([]rueidis.RedisMessage, error) {
 	return engine.Change(ctx, w.client.engine, w.keys[:1],
 		func(detached context.Context) ([]rueidis.RedisMessage, error) {
-			return w.pages(detached, ctx.Err, script, args)
+			return w.pages(detached, script, args)
 		})
 }
 
-// pages runs a script that replies {0, ...}, until it has no more to do. ctx is detached from the
-// caller's context; ended returns the error of the latter, which ends the calls too.
-func (w *wire) pages(ctx context.Context, ended func() error, script *redisx.Script, args []string) (
-	[]rueidis.RedisMessage, error,
-) {
+// pages runs a script that replies {0, ...}, until it has no more to do or ctx ends. ctx is detached
+// from the caller's context.
+func (w *wire) pages(ctx context.Context, script *redisx.Script, args []string) ([]rueidis.RedisMessage, error) {
 	all := false
 	for range engine.MaxPages {
 		message, err := w.eval(ctx, script, w.namedKeys(all), args)
@@ -150,7 +148,7 @@ func (w *wire) pages(ctx context.Context, ended func() error, script *redisx.Scr
 		case !again:
 			return reply, nil
 		}
-		if err := ended(); err != nil {
+		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		args = withCursor(args, cursor)
@@ -161,9 +159,6 @@ func (w *wire) pages(ctx context.Context, ended func() error, script *redisx.Scr
 func (w *wire) unfinished() error {
 	return fmt.Errorf("rratelimiter: limiter %q: the script has not finished after %d calls", w.name, engine.MaxPages)
 }
-
-// never is for calls that no context ends.
-func never() error { return nil }
 
 // askInt runs a script that replies a number and changes the limiters with the changed keys.
 func (w *wire) askInt(ctx context.Context, changed []string, script *redisx.Script, keys []string,
