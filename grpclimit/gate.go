@@ -24,7 +24,7 @@ func newGate(interceptor string, choose func(context.Context, Call) (Limiter, er
 		panic(fmt.Sprintf("grpclimit: %s: choose is nil: pass All, Each or a function that returns a Limiter", interceptor))
 	}
 	g := &gate{
-		settings: settings{policies: describe(guard.Describe(nil)), Settings: guard.NewSettings(DefaultDeadline)},
+		settings: settings{policies: guard.Describe(), Settings: guard.NewSettings(DefaultDeadline)},
 		choose:   choose,
 	}
 	for _, opt := range opts {
@@ -42,7 +42,7 @@ func newGate(interceptor string, choose func(context.Context, Call) (Limiter, er
 
 // request returns the guard's request for a call. It reports in limited whether anything limits the
 // call.
-func (g *gate) request(ctx context.Context, call Call) (q guard.Request, d *description, limited bool, err error) {
+func (g *gate) request(ctx context.Context, call Call) (q guard.Request, d *guard.Description, limited bool, err error) {
 	if !g.exemptNone && !call.Outgoing && guard.Exempt(call.Service()) || g.skip != nil && g.skip(ctx, call) {
 		return q, nil, false, nil
 	}

@@ -43,8 +43,7 @@ func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.P
 	if key == nil {
 		panic(fmt.Sprintf("grpclimit: Each: name %q: the Key is nil: pass ByIP, ByMetadata or a function", name))
 	}
-	d := describe(guard.Describe(policies))
-	limiterOf := guard.Each("grpclimit: Each", client, name, d.Policies, d)
+	limiterOf := guard.Each("grpclimit: Each", client, name, policies)
 	return func(ctx context.Context, call Call) (Limiter, error) {
 		text, err := key(ctx, call)
 		if err != nil {

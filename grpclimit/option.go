@@ -14,7 +14,7 @@ import (
 type Option func(*settings)
 
 type settings struct {
-	policies   *description // of limiters without a description of their own
+	policies   *guard.Description // of limiters without a description of their own
 	cost       func(context.Context, Call) int64
 	skip       func(context.Context, Call) bool
 	subject    func(context.Context, Call) string
@@ -43,7 +43,7 @@ const DefaultMaxWaiting = 1000
 // *[limit.Limiter] does not export its policies, and the rate of a *[rratelimiter.Limiter], a
 // [limit.SlidingLog], is in Redis. Policies panics if a policy is invalid.
 func Policies(policies ...limit.Policy) Option {
-	d := describe(guard.MustDescribe("grpclimit: Policies", policies))
+	d := guard.MustDescribe("grpclimit: Policies", policies...)
 	return func(s *settings) { s.policies = d }
 }
 

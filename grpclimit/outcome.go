@@ -44,23 +44,12 @@ type Outcome struct {
 	Err      error                   // why Redis did not decide, or why a wait is hopeless; not for clients
 
 	answer   guard.Answer
-	policies *description
+	policies *guard.Description
 }
 
 // Violated returns the names of the policies that denied a call.
 func (o Outcome) Violated() []string {
-	var names []string
-	for _, i := range o.violated() {
-		names = append(names, o.policies.Name(i))
-	}
-	return names
-}
-
-func (o *Outcome) violated() []int {
-	if o.policies == nil {
-		return nil
-	}
-	return o.policies.Violated(o.answer, o.Cost)
+	return o.policies.Names(o.policies.Violated(o.answer, o.Cost))
 }
 
 // decision returns the decision of a policy.

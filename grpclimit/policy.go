@@ -1,9 +1,6 @@
 package grpclimit
 
 import (
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/protobuf/types/known/anypb"
-
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -13,11 +10,7 @@ import (
 //
 // Named panics if the name is empty or not printable ASCII.
 func Named(name string, policy limit.Policy) limit.Policy {
-	named, err := guard.NewNamed(name, policy)
-	if err != nil {
-		panic("grpclimit: Named: " + err.Error())
-	}
-	return named
+	return guard.MustName("grpclimit: Named", name, policy)
 }
 
 // Describe returns a function that attaches a description of policies to a limiter. A chooser of
@@ -27,23 +20,6 @@ func Named(name string, policy limit.Policy) limit.Policy {
 // reuse the function, since to describe policies takes some microseconds. Describe panics if a
 // policy is invalid.
 func Describe(policies ...limit.Policy) func(Limiter) Limiter {
-	d := describe(guard.MustDescribe("grpclimit: Describe", policies))
-	return func(l Limiter) Limiter { return guard.WithDescription(l, d) }
-}
-
-// description describes the policies of a limiter to clients.
-type description struct {
-	guard.Description
-	failures [][]*anypb.Any // the QuotaFailure of each policy alone
-}
-
-// describe adds what clients see.
-func describe(described guard.Description) *description {
-	d := &description{Description: described}
-	for i, quota := range d.Quotas {
-		d.failures = append(d.failures, detail(&errdetails.QuotaFailure{
-			Violations: []*errdetails.QuotaFailure_Violation{violation(d.Names[i], quota, "", false)},
-		}))
-	}
-	return d
+	d := guard.MustDescribe("grpclimit: Describe", policies...)
+	return func(l Limiter) Limiter { return d.Of(l) }
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
+	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -48,6 +49,18 @@ func TestUnaryServerInterceptor_Denied_StatusNamesThePolicies(t *testing.T) {
 		assert.Equal(b, "ResourceExhausted: the call is over its limit\nRetryInfo: retry_delay 1m0s\n"+
 			`QuotaFailure: subject "", description "the limit \"default\" of 1 has too few permits left", quota_metric "permits", quota_id "default", quota_value 1`+
 			"\ngrpc-retry-pushback-ms: 60000\n", get(b, c))
+	})
+}
+
+// A chooser may serve both doors.
+func TestDescribe_ByHTTPLimit_IsKept(t *testing.T) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+		day := limit.FixedWindow{Permits: 9, Interval: 24 * time.Hour}
+		describe := httplimit.Describe(httplimit.Named("calls", hour(1)), day)
+		limiter := describe(limit.New(client, "api", hour(1), day))
+		c := unary(b, new(service), grpclimit.All(limiter))
+		require.Equal(b, "OK", get(b, c))
+		assert.Contains(b, get(b, c), `description "the limit \"calls\" of 1`)
 	})
 }
 

@@ -1,6 +1,7 @@
 package grpclimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,39 +72,27 @@ func newRefusal(ctx context.Context, o *Outcome, subject string, spread guard.Sp
 
 // quotaFailure describes each policy that denied.
 func quotaFailure(o *Outcome, subject string) []*anypb.Any {
-	violated := o.violated()
-	never := errors.Is(o.Err, rratelimiter.ErrPermitsExceedRate)
-	if len(violated) == 1 && !never && subject == "" {
-		if i := violated[0]; i < len(o.policies.failures) && o.decision(i).Limit == o.policies.Quotas[i] {
-			return o.policies.failures[i]
-		}
-	}
 	if !utf8.ValidString(subject) {
 		subject = ""
 	}
 	f := new(errdetails.QuotaFailure)
-	for _, i := range violated {
-		value := o.decision(i).Limit
-		if value == 0 && i < len(o.policies.Quotas) {
-			value = o.policies.Quotas[i]
+	for _, i := range o.policies.Violated(o.answer, o.Cost) {
+		t := o.policies.Term(i)
+		quota := cmp.Or(o.decision(i).Limit, t.Quota)
+		v := &errdetails.QuotaFailure_Violation{
+			Subject: subject, QuotaMetric: "permits", QuotaId: t.Name, QuotaValue: quota,
 		}
-		f.Violations = append(f.Violations, violation(o.policies.Name(i), value, subject, never))
+		switch {
+		case errors.Is(o.Err, rratelimiter.ErrPermitsExceedRate):
+			v.Description = fmt.Sprintf("the call costs more than the limit %q of %d ever grants", t.Name, quota)
+		case quota == 0:
+			v.Description = fmt.Sprintf("the limit %q has too few permits left", t.Name)
+		default:
+			v.Description = fmt.Sprintf("the limit %q of %d has too few permits left", t.Name, quota)
+		}
+		f.Violations = append(f.Violations, v)
 	}
 	return detail(f)
-}
-
-// violation describes one policy that denied.
-func violation(name string, quota int64, subject string, never bool) *errdetails.QuotaFailure_Violation {
-	v := &errdetails.QuotaFailure_Violation{Subject: subject, QuotaMetric: "permits", QuotaId: name, QuotaValue: quota}
-	switch {
-	case never:
-		v.Description = fmt.Sprintf("the call costs more than the limit %q of %d ever grants", name, quota)
-	case quota == 0:
-		v.Description = fmt.Sprintf("the limit %q has too few permits left", name)
-	default:
-		v.Description = fmt.Sprintf("the limit %q of %d has too few permits left", name, quota)
-	}
-	return v
 }
 
 // detail packs a detail. It returns nil on an error, which valid UTF-8 excludes.

@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"time"
@@ -30,9 +31,7 @@ func (m *middleware) setHeaders(h http.Header, o *Outcome, document bool) {
 	switch numbers := o.Decision.Limit > 0; {
 	case o.Result != Acquired && o.Result != Rejected:
 	case m.style == Draft11:
-		if !o.Local && o.policies.matches(o) {
-			h[policyField] = append(h[policyField], o.policies.header)
-		} else if numbers {
+		if numbers || !o.Local && len(o.policies.Policies) > 0 {
 			h[policyField] = append(h[policyField], quotas(o))
 		}
 		if numbers {
@@ -53,71 +52,73 @@ func (m *middleware) setHeaders(h http.Header, o *Outcome, document bool) {
 
 func setNumber(h http.Header, name string, n int64) { h[name] = []string{strconv.FormatInt(n, 10)} }
 
-// matches reports whether the decisions have the limits of the described policies.
-func (d *description) matches(o *Outcome) bool {
-	if len(d.Policies) == 0 {
-		return false
-	}
-	if o.Each == nil {
-		return len(d.Policies) > 1 || d.Quotas[0] == o.Decision.Limit || o.Decision.Limit == 0
-	}
-	if len(o.Each) != len(d.Quotas) {
-		return false
-	}
-	for i, decision := range o.Each {
-		if decision.Limit != d.Quotas[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// quotas returns RateLimit-Policy with the limits of the decisions.
+// quotas returns RateLimit-Policy.
 func quotas(o *Outcome) string {
-	if o.Each == nil {
-		return string(o.policies.appendPolicy(nil, o.policies.Single(o.Decision), o.Decision.Limit))
-	}
+	d := o.policies
 	var text []byte
-	for i, d := range o.Each {
-		text = o.policies.appendPolicy(appendComma(text), i, d.Limit)
+	switch {
+	case o.Each != nil:
+		for i, each := range o.Each {
+			text = appendPolicy(text, d.Term(i), each.Limit)
+		}
+	case !o.Local && len(d.Policies) > 1: // the decision is about one of them
+		for i := range d.Policies {
+			text = appendPolicy(text, d.Term(i), d.Term(i).Quota)
+		}
+	default:
+		t := d.Term(d.Single(o.Decision))
+		text = appendPolicy(text, t, cmp.Or(o.Decision.Limit, t.Quota))
 	}
 	return string(text)
+}
+
+// appendPolicy appends an item of RateLimit-Policy.
+func appendPolicy(text []byte, t guard.Term, quota int64) []byte {
+	text = appendItem(text, t.Name)
+	text = appendNumber(text, ";q=", quota)
+	if t.Window > 0 && t.Window%time.Second == 0 {
+		text = appendNumber(text, ";w=", int64(t.Window/time.Second))
+	}
+	return text
+}
+
+// appendItem appends the name of an item of a list, a string of a structured field (RFC 9651).
+func appendItem(text []byte, name string) []byte {
+	if len(text) > 0 {
+		text = append(text, ", "...)
+	}
+	return strconv.AppendQuote(text, name)
+}
+
+// appendNumber appends a parameter, clamped to the 15 digits of structured fields.
+func appendNumber(text []byte, parameter string, n int64) []byte {
+	return strconv.AppendInt(append(text, parameter...), min(n, 999_999_999_999_999), 10)
 }
 
 // limits returns RateLimit. For each policy, r is the remaining permits, and t the seconds during
 // which they do not grow. A t that is unknown or below a second is left out. No t is later than
 // Retry-After.
 func (m *middleware) limits(o *Outcome, retry int64) string {
-	if o.Each == nil {
-		item := o.policies.item(o.policies.Single(o.Decision))
-		return string(appendLimit(make([]byte, 0, 64), item, o.Decision.Remaining, m.window(o, 0, o.Decision), retry))
-	}
 	text := make([]byte, 0, 64)
+	if o.Each == nil {
+		name := o.policies.Term(o.policies.Single(o.Decision)).Name
+		text = appendLimit(text, name, o.Decision.Remaining, m.window(o, 0, o.Decision), retry)
+	}
 	for i, d := range o.Each {
-		text = appendLimit(appendComma(text), o.policies.item(i), d.Remaining, m.window(o, i, d), retry)
+		text = appendLimit(text, o.policies.Term(i).Name, d.Remaining, m.window(o, i, d), retry)
 	}
 	return string(text)
 }
 
-// appendComma separates the items of a field.
-func appendComma(text []byte) []byte {
-	if len(text) == 0 {
-		return text
-	}
-	return append(text, ", "...)
-}
-
-func appendLimit(text []byte, item string, remaining int64, window time.Duration, retry int64) []byte {
-	text = append(text, item...)
-	text = append(text, ";r="...)
-	text = strconv.AppendInt(text, clampInteger(remaining), 10)
+func appendLimit(text []byte, name string, remaining int64, window time.Duration, retry int64) []byte {
+	text = appendItem(text, name)
+	text = appendNumber(text, ";r=", remaining)
 	t := int64(window / time.Second)
 	if retry > 0 {
 		t = min(t, retry)
 	}
 	if t > 0 {
-		text = append(text, ";t="...)
-		text = strconv.AppendInt(text, clampInteger(t), 10)
+		text = appendNumber(text, ";t=", t)
 	}
 	return text
 }

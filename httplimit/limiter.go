@@ -45,8 +45,7 @@ func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.P
 	if key == nil {
 		panic(fmt.Sprintf("httplimit: Each: name %q: the Key is nil: pass ByIP, ByHeader or a function", name))
 	}
-	d := describe(guard.Describe(policies))
-	limiterOf := guard.Each("httplimit: Each", client, name, d.Policies, d)
+	limiterOf := guard.Each("httplimit: Each", client, name, policies)
 	return func(r *http.Request) (Limiter, error) {
 		text, err := key(r)
 		if err != nil {

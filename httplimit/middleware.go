@@ -76,7 +76,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // request returns the guard's request for r. It reports in limited whether anything limits r.
 func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter, error)) (
-	q guard.Request, d *description, limited bool, err error,
+	q guard.Request, d *guard.Description, limited bool, err error,
 ) {
 	if s.skip != nil && s.skip(r) {
 		return q, nil, false, nil
@@ -104,7 +104,7 @@ func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter,
 }
 
 // outcome returns the Outcome of a guard's answer.
-func (s *settings) outcome(q guard.Request, a guard.Answer, d *description) Outcome {
+func (s *settings) outcome(q guard.Request, a guard.Answer, d *guard.Description) Outcome {
 	return Outcome{
 		Result: Result(a.Result), Shadow: s.Shadow, Local: a.Local, Limiter: guard.NameOf(q.Limiter), Cost: q.Permits,
 		Decision: a.Decision, Each: a.Each, Err: a.Err, answer: a, policies: d,

@@ -14,7 +14,7 @@ type Option func(*settings)
 
 type settings struct {
 	style     HeaderStyle
-	policies  *description // of limiters without a description of their own
+	policies  *guard.Description // of limiters without a description of their own
 	cost      func(*http.Request) int64
 	skip      func(*http.Request) bool
 	report    func(*http.Request, Outcome)
@@ -38,7 +38,7 @@ const DefaultMaxWaiting = 1000
 
 // newSettings applies the options.
 func newSettings(opts []Option) *settings {
-	s := &settings{policies: describe(guard.Describe(nil)), Settings: guard.NewSettings(DefaultDeadline)}
+	s := &settings{policies: guard.Describe(), Settings: guard.NewSettings(DefaultDeadline)}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(s)
@@ -80,7 +80,7 @@ func Headers(style HeaderStyle) Option {
 // *[limit.Limiter] does not export its policies, and the rate of a *[rratelimiter.Limiter], a
 // [limit.SlidingLog], is in Redis. Policies panics if a policy is invalid.
 func Policies(policies ...limit.Policy) Option {
-	d := describe(guard.MustDescribe("httplimit: Policies", policies))
+	d := guard.MustDescribe("httplimit: Policies", policies...)
 	return func(s *settings) { s.policies = d }
 }
 

@@ -51,19 +51,12 @@ type Outcome struct {
 	Err      error                   // why Redis did not decide, or why a wait is hopeless; not for clients
 
 	answer   guard.Answer
-	policies *description
+	policies *guard.Description
 }
 
 // Violated returns the names of the policies that denied a request.
 func (o Outcome) Violated() []string {
-	if o.policies == nil {
-		return nil
-	}
-	var names []string
-	for _, i := range o.policies.Violated(o.answer, o.Cost) {
-		names = append(names, o.policies.Name(i))
-	}
-	return names
+	return o.policies.Names(o.policies.Violated(o.answer, o.Cost))
 }
 
 // FromContext returns the Outcome of a request, for its handler or the handler of [Refuse]. It

@@ -22,13 +22,6 @@ var reducedCapacity = problem{
 	http.StatusServiceUnavailable, nil,
 }.document()
 
-// quotaExceeded returns the document of a denial by the named policies.
-func quotaExceeded(violated []string) []byte {
-	return problem{
-		ianaTypes + "quota-exceeded", "The request is over its limit.", http.StatusTooManyRequests, violated,
-	}.document()
-}
-
 func (p problem) document() []byte {
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -48,10 +41,10 @@ func writeRefusal(w http.ResponseWriter, o *Outcome) {
 		}
 		text = problem{"about:blank", http.StatusText(status), status, nil}.document()
 	case o.Result == Rejected:
-		status, text = http.StatusTooManyRequests, o.policies.problem
-		if len(o.policies.Names) > 1 {
-			text = quotaExceeded(o.Violated())
-		}
+		status = http.StatusTooManyRequests
+		text = problem{
+			ianaTypes + "quota-exceeded", "The request is over its limit.", status, o.Violated(),
+		}.document()
 	}
 	w.WriteHeader(status)
 	_, _ = w.Write(text) // an error means that the client has left

@@ -34,7 +34,7 @@ func FuzzParse(f *testing.F) {
 		r := request("GET /")
 		r.URL.Path = target
 		r.URL.RawPath = target
-		for _, e := range v.acquiresOfHTTP(newOpener(offline, describeHTTP), r) {
+		for _, e := range v.acquiresOfHTTP(newOpener(offline), r) {
 			if e.err == nil {
 				_, _ = e.limiter.Take(ended, 1)
 			}

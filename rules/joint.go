@@ -82,7 +82,7 @@ func (r *rule) appendAcquires(all []jointAcquire, o *opener, request *requestInf
 		return all
 	case l.ban:
 		a.settings = refusing(r.settings)
-		a.limiter = o.limits(r, l).describe(banned(r.prefix))
+		a.limiter = o.limits(r, l).description.Of(banned(r.prefix))
 		a.cost, a.err = 1, nil
 		return append([]jointAcquire{a}, all...) // before any permits are taken
 	case a.err != nil:
@@ -99,7 +99,7 @@ func (r *rule) appendAcquires(all []jointAcquire, o *opener, request *requestInf
 	}
 	if len(members) == 1 {
 		limiter, _ := join(members)
-		all[len(all)-1].limiter = o.limits(r, l).describe(limiter) // described before, as most requests have one limiter
+		all[len(all)-1].limiter = o.limits(r, l).description.Of(limiter) // described before, as most requests have one limiter
 	}
 	return all
 }
@@ -131,7 +131,7 @@ func joinAdjacent(all []jointAcquire, o *opener) []jointAcquire {
 	for i := range joined {
 		if a := &joined[i]; a.limiter == nil && a.err == nil {
 			limiter, policies := join(a.members)
-			a.limiter = o.describe(policies)(limiter)
+			a.limiter = guard.Describe(policies...).Of(limiter)
 		}
 	}
 	return joined

@@ -94,9 +94,9 @@ rules:
 
 // Rules of different slots decide one after another.
 func TestMiddleware_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
-	o := newOpener(offlineCluster, describeHTTP)
+	o := newOpener(offlineCluster)
 	require.True(t, o.cluster)
-	require.False(t, newOpener(offline, describeHTTP).cluster)
+	require.False(t, newOpener(offline).cluster)
 	acquires := func(o *opener, file string) [][]string {
 		v := parsed(t, file).current.Load()
 		var names [][]string
@@ -108,10 +108,10 @@ func TestMiddleware_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
 		return names
 	}
 	file := "match: all\nrules: [{name: a, key: ip, limits: 1/h}, {name: b, key: all, limits: [2/h, {redisson: r}]}]"
-	assert.Equal(t, [][]string{{"a", "b"}}, acquires(newOpener(offline, describeHTTP), file))
+	assert.Equal(t, [][]string{{"a", "b"}}, acquires(newOpener(offline), file))
 	assert.Equal(t, [][]string{{"a"}, {"b"}, nil}, acquires(o, file))
 	large := strings.Replace(file, "limits: 1/h", "limits: [1/s, 1/m, 1/h, 1/d, 1/2s, 1/3s, 1/4s, 1/5s, 1/6s]", 1)
-	assert.Equal(t, [][]string{{"a"}, {"b"}}, acquires(newOpener(offline, describeHTTP), large), "11 limits")
+	assert.Equal(t, [][]string{{"a"}, {"b"}}, acquires(newOpener(offline), large), "11 limits")
 	assert.Equal(t, [][]string{{"a", "b"}, nil}, acquires(o, "domain: '{shop}'\n"+file))
 	assert.Equal(t, [][]string{{"a", "b"}},
 		acquires(o, strings.Replace("domain: '{shop}'\n"+file, "redisson: r", "redisson: '{shop}:r'", 1)))

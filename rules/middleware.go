@@ -7,7 +7,6 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
-	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // Middleware limits the requests to a handler by the rules. Each request is decided by the file at
@@ -36,7 +35,7 @@ func (s *Set) Middleware(client *rratelimiter.Client, opts ...httplimit.Option) 
 type httpMiddleware = func(http.Handler) http.Handler
 
 func (s *Set) middlewares(client *rratelimiter.Client, opts ...httplimit.Option) *middlewares[httpMiddleware] {
-	return newMiddlewares("Middleware", s, client, describeHTTP, func(s settings, sharing guard.Sharing) httpMiddleware {
+	return newMiddlewares("Middleware", s, client, func(s settings, sharing guard.Sharing) httpMiddleware {
 		shared, _ := guard.ShareHTTP(sharing).(httplimit.Option)
 		return httplimit.Middleware(limiterOf, slices.Concat(opts, s.options(), []httplimit.Option{shared})...)
 	})
@@ -63,11 +62,6 @@ func serveHTTP(current *version[httpMiddleware], w http.ResponseWriter, r *http.
 		decide(w, r)
 	}
 	decide(w, r)
-}
-
-func describeHTTP(policies []limit.Policy) func(guard.Limiter) guard.Limiter {
-	describe := httplimit.Describe(policies...)
-	return func(l guard.Limiter) guard.Limiter { return describe(l) }
 }
 
 func limiterOf(r *http.Request) (httplimit.Limiter, error) {

@@ -11,24 +11,20 @@ import (
 
 // opener opens the limiters of requests for one version of the file.
 type opener struct {
-	client   *rratelimiter.Client
-	cluster  bool
-	describe describer
-	opened   sync.Map // *limits to *openLimits
+	client  *rratelimiter.Client
+	cluster bool
+	opened  sync.Map // *limits to *openLimits
 }
 
-// describer returns the function that describes limiters of some policies to a middleware.
-type describer func([]limit.Policy) func(guard.Limiter) guard.Limiter
-
-func newOpener(client *rratelimiter.Client, describe describer) *opener {
+func newOpener(client *rratelimiter.Client) *opener {
 	c, err := inside.Open(client)
-	return &opener{client: client, cluster: err == nil && c.Engine.Cluster(), describe: describe}
+	return &opener{client: client, cluster: err == nil && c.Engine.Cluster()}
 }
 
 // openLimits opens limiters of the same limits.
 type openLimits struct {
-	describe func(guard.Limiter) guard.Limiter
-	limiter  func(key string) *limit.Limiter // of the policies
+	description *guard.Description
+	limiter     func(key string) *limit.Limiter // of the policies
 }
 
 // limits returns what opens the limiters of a rule. Concurrent requests may each make one.
@@ -36,7 +32,7 @@ func (o *opener) limits(r *rule, l *limits) *openLimits {
 	if opened, ok := o.opened.Load(l); ok {
 		return opened.(*openLimits) //nolint:errcheck,forcetypeassert // it has nothing else
 	}
-	opened := &openLimits{describe: o.describe(l.all())}
+	opened := &openLimits{description: guard.Describe(l.all()...)}
 	if r.key == nil {
 		all := limit.New(o.client, r.prefix, l.policies...)
 		opened.limiter = func(string) *limit.Limiter { return all }

@@ -9,7 +9,6 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
-	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // UnaryServerInterceptor limits the unary calls to a server by the rules whose match has grpc, and
@@ -129,17 +128,12 @@ type interceptors struct {
 
 func newInterceptors(caller string, s *Set, client *rratelimiter.Client,
 	opts []grpclimit.Option) *middlewares[interceptors] {
-	return newMiddlewares(caller, s, client, describeGRPC, func(s settings, sharing guard.Sharing) interceptors {
+	return newMiddlewares(caller, s, client, func(s settings, sharing guard.Sharing) interceptors {
 		shared, _ := guard.ShareGRPC(sharing).(grpclimit.Option)
 		all := slices.Concat(opts, s.rpcOptions(), []grpclimit.Option{shared, grpclimit.HealthAndReflection()})
 		return interceptors{grpclimit.UnaryServerInterceptor(rpcLimiterOf, all...),
 			grpclimit.StreamServerInterceptor(rpcLimiterOf, all...)}
 	})
-}
-
-func describeGRPC(policies []limit.Policy) func(guard.Limiter) guard.Limiter {
-	describe := grpclimit.Describe(policies...)
-	return func(l guard.Limiter) guard.Limiter { return describe(l) }
 }
 
 func rpcLimiterOf(ctx context.Context, _ grpclimit.Call) (grpclimit.Limiter, error) {

@@ -12,10 +12,9 @@ import (
 // middlewares decides by a file that changes. M is a middleware; all rules with the same settings
 // share one.
 type middlewares[M any] struct {
-	set      *Set
-	client   *rratelimiter.Client
-	describe describer
-	open     func(settings, guard.Sharing) M
+	set    *Set
+	client *rratelimiter.Client
+	open   func(settings, guard.Sharing) M
 
 	current atomic.Pointer[version[M]]
 	mu      sync.Mutex // guards the fields below, and changes of current
@@ -26,12 +25,12 @@ type middlewares[M any] struct {
 	first  *guard.Shared
 }
 
-func newMiddlewares[M any](caller string, set *Set, client *rratelimiter.Client, describe describer,
+func newMiddlewares[M any](caller string, set *Set, client *rratelimiter.Client,
 	open func(settings, guard.Sharing) M) *middlewares[M] {
 	if client == nil {
 		panic("rules: " + caller + ": the client is nil")
 	}
-	return &middlewares[M]{set: set, client: client, describe: describe, open: open}
+	return &middlewares[M]{set: set, client: client, open: open}
 }
 
 // version is a version of the file, with the middlewares that requests have needed.
@@ -61,7 +60,7 @@ func (m *middlewares[M]) update() (dropped []*guard.Shared) {
 	if v := m.current.Load(); v != nil && v.file == file {
 		return nil
 	}
-	m.current.Store(&version[M]{middlewares: m, opener: newOpener(m.client, m.describe), file: file})
+	m.current.Store(&version[M]{middlewares: m, opener: newOpener(m.client), file: file})
 	for deadline, shared := range m.shared {
 		if !file.deadlines[deadline] {
 			delete(m.shared, deadline)

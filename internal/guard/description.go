@@ -6,63 +6,69 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Named is a policy with a name for clients.
-type Named struct {
+// named is a policy with a name for clients.
+type named struct {
 	limit.Policy
-	Name string
+	name string
 }
 
-// NewNamed names a policy. It returns an error if the name is invalid.
-func NewNamed(name string, p limit.Policy) (Named, error) {
+// MustName names a policy. It panics if the name is invalid, with a text that begins with the caller.
+func MustName(caller, name string, p limit.Policy) limit.Policy {
 	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return Named{}, fmt.Errorf("the name %q of a policy is empty or not printable ASCII", name)
+		panic(fmt.Sprintf("%s: the name %q of a policy is empty or not printable ASCII", caller, name))
 	}
-	return Named{p, name}, nil
+	return named{p, name}
 }
 
-// Description describes a limiter's policies, in their order.
+// Description describes the policies of a limiter to clients.
 type Description struct {
 	Policies []limit.Policy // as arguments of limit.New
-	Quotas   []int64
-	Names    []string // at least one
+	terms    []Term
+}
+
+// Term describes one policy.
+type Term struct {
+	Name  string // printable ASCII
+	Quota int64  // 0 if it is unknown
+	// Window is the interval of the quota. For a bucket it is the time in which it fills. It is 0 if
+	// the interval has no fixed length, or is unknown.
+	Window time.Duration
 }
 
 // unknown is the name of a policy without a description.
 const unknown = "default"
 
-// Describe describes policies. A Named policy keeps its name. The name of another one is its window
-// or its kind.
-func Describe(policies []limit.Policy) Description {
-	policies = slices.Clone(policies)
-	described := Description{Policies: policies, Names: make([]string, len(policies))}
+// Describe describes policies in their order. The name of a policy is that of MustName, or else its
+// window or its kind.
+func Describe(policies ...limit.Policy) *Description {
+	d := &Description{Policies: slices.Clone(policies), terms: make([]Term, len(policies))}
 	for i, p := range policies {
-		if n, ok := p.(Named); ok {
-			policies[i], described.Names[i] = n.Policy, n.Name
-		}
-		d, _ := policy.Of(policies[i])
-		described.Quotas = append(described.Quotas, d.Quota)
-	}
-	for i, name := range described.Names {
-		if name == "" {
-			described.Names[i] = uniqueName(nameOf(policies[i]), described.Names)
+		if n, ok := p.(named); ok {
+			d.Policies[i], d.terms[i].Name = n.Policy, n.name
 		}
 	}
-	if len(policies) == 0 {
-		described.Names = []string{unknown}
+	for i := range d.terms {
+		of, _ := policy.Of(d.Policies[i])
+		t := &d.terms[i]
+		t.Quota, t.Window = of.Quota, of.Window
+		if t.Name == "" {
+			t.Name = d.unusedName(nameOf(of))
+		}
 	}
-	return described
+	return d
 }
 
 // MustDescribe is Describe, but panics if a policy is invalid. The text begins with the caller. A nil
 // policy is one that is unknown.
-func MustDescribe(caller string, policies []limit.Policy) Description {
-	d := Describe(policies)
+func MustDescribe(caller string, policies ...limit.Policy) *Description {
+	d := Describe(policies...)
 	for _, p := range d.Policies {
 		if p == nil {
 			continue
@@ -74,24 +80,36 @@ func MustDescribe(caller string, policies []limit.Policy) Description {
 	return d
 }
 
-// Name returns the name of a policy.
-func (d *Description) Name(i int) string {
-	if i < len(d.Names) {
-		return d.Names[i]
+// unusedName returns a name, with a number if another policy has it.
+func (d *Description) unusedName(name string) string {
+	unused := name
+	for n := 2; slices.ContainsFunc(d.terms, func(t Term) bool { return t.Name == unused }); n++ {
+		unused = fmt.Sprintf("%s-%d", name, n)
 	}
-	return unknown + "-" + strconv.Itoa(i+1)
+	return unused
+}
+
+// Term describes a policy, also one that the description lacks.
+func (d *Description) Term(i int) Term {
+	switch {
+	case i < len(d.terms):
+		return d.terms[i]
+	case i == 0:
+		return Term{Name: unknown}
+	}
+	return Term{Name: unknown + "-" + strconv.Itoa(i+1)}
 }
 
 // Single returns the index of the policy that the decision of a whole limiter is about.
 func (d *Description) Single(decision rratelimiter.Decision) int {
-	return max(0, slices.Index(d.Quotas, decision.Limit))
+	return max(0, slices.IndexFunc(d.terms, func(t Term) bool { return t.Quota == decision.Limit }))
 }
 
 // Violated returns the indexes of the policies that denied a request.
 func (d *Description) Violated(a Answer, permits int64) []int {
 	var violated []int
 	switch {
-	case a.Result != Rejected:
+	case d == nil || a.Result != Rejected:
 		return nil
 	case len(a.Each) > 0:
 		for i, decision := range a.Each {
@@ -100,8 +118,8 @@ func (d *Description) Violated(a Answer, permits int64) []int {
 			}
 		}
 	case errors.Is(a.Err, rratelimiter.ErrPermitsExceedRate):
-		for i, quota := range d.Quotas {
-			if quota < permits {
+		for i, t := range d.terms {
+			if t.Quota < permits {
 				violated = append(violated, i)
 			}
 		}
@@ -110,4 +128,41 @@ func (d *Description) Violated(a Answer, permits int64) []int {
 		return []int{d.Single(a.Decision)}
 	}
 	return violated
+}
+
+// Names returns the names of policies.
+func (d *Description) Names(policies []int) []string {
+	var names []string
+	for _, i := range policies {
+		names = append(names, d.Term(i).Name)
+	}
+	return names
+}
+
+// nameOf returns the name of a policy without one of its own.
+func nameOf(of policy.Description) string {
+	if of.Label != "" {
+		return of.Label
+	}
+	const day = 24 * time.Hour
+	switch of.Window {
+	case time.Second:
+		return "second"
+	case time.Minute:
+		return "minute"
+	case time.Hour:
+		return "hour"
+	case day:
+		return "day"
+	case 7 * day:
+		return "week"
+	}
+	text := of.Window.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }

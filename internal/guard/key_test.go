@@ -66,12 +66,16 @@ func TestNames_Policies_AreUnique(t *testing.T) {
 		limit.FixedWindow{Permits: 1, Interval: 24 * time.Hour}, limit.FixedWindow{Permits: 1, Interval: 7 * 24 * time.Hour},
 	}
 	for i, name := range map[int]string{1: "mine", 11: "second-2"} {
-		policies[i] = Named{policies[i], name}
+		policies[i] = MustName("", name, policies[i])
 	}
-	assert.Equal(t, []string{
+	d := Describe(policies...)
+	for i, want := range []string{
 		"second", "mine", "hour", "month", "1m30s", "2h", "10m", "250ms", "bucket", "leaky", "smooth", "second-2",
-		"second-3", "day", "week",
-	}, Describe(policies).Names)
+		"second-3", "day", "week", "default-16",
+	} {
+		assert.Equal(t, want, d.Term(i).Name)
+	}
+	assert.Equal(t, Term{Name: "default"}, Describe().Term(0))
 }
 
 func TestQuotaAndWindow_EachPolicy_AreKnown(t *testing.T) {
@@ -91,7 +95,8 @@ func TestQuotaAndWindow_EachPolicy_AreKnown(t *testing.T) {
 		{limit.Smooth{Permits: 5, Interval: time.Second}, 5, time.Second},
 		{limit.TokenBucket{Capacity: 1 << 53, Refill: 1, Interval: time.Hour}, 1 << 53, longestPeriod},
 	} {
-		assert.Equal(t, []int64{c.quota}, Describe([]limit.Policy{c.policy}).Quotas)
-		assert.Equal(t, c.window, Window(c.policy), "%+v", c.policy)
+		got := Describe(c.policy).Term(0)
+		assert.Equal(t, c.quota, got.Quota, "%+v", c.policy)
+		assert.Equal(t, c.window, got.Window, "%+v", c.policy)
 	}
 }

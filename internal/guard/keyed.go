@@ -13,9 +13,10 @@ import (
 // Each returns a function that opens the limiter of a key, with a description of the policies that
 // all keys share. It panics if every call would fail, and sends nothing to Redis. An empty key is an
 // error, so that requests never share a limiter by accident. Texts begin with the caller.
-func Each[D any](caller string, client *rratelimiter.Client, name string, policies []limit.Policy, d D,
+func Each(caller string, client *rratelimiter.Client, name string, policies []limit.Policy,
 ) func(key string) (Limiter, error) {
-	limiters := limit.NewKeyed(client, name, policies...)
+	d := Describe(policies...)
+	limiters := limit.NewKeyed(client, name, d.Policies...)
 	// A call whose context has ended sends nothing, but reports invalid arguments first.
 	ended, end := context.WithCancel(context.Background())
 	end()
@@ -26,26 +27,24 @@ func Each[D any](caller string, client *rratelimiter.Client, name string, polici
 		if key == "" {
 			return nil, fmt.Errorf("%s: name %q: the key is empty", caller, name)
 		}
-		return WithDescription[D](limiters.Limiter(Key(key)), d), nil
+		return d.Of(limiters.Limiter(Key(key))), nil
 	}
 }
 
-// describedLimiter is a limiter with a description of its policies.
-type describedLimiter[D any] struct {
+// described is a limiter with a description of its policies.
+type described struct {
 	Limiter
-	description D
+	description *Description
 }
 
-func (l *describedLimiter[D]) unwrap() (Limiter, D) { return l.Limiter, l.description }
-
-// WithDescription returns a limiter with a description of its policies.
-func WithDescription[D any](l Limiter, d D) Limiter { return &describedLimiter[D]{l, d} }
+// Of returns a limiter with this description.
+func (d *Description) Of(l Limiter) Limiter { return described{l, d} }
 
 // Unwrap returns a limiter without its description, and the description. A limiter that has none
 // gets the default.
-func Unwrap[D any](l Limiter, byDefault D) (Limiter, D) {
-	if l, ok := l.(interface{ unwrap() (Limiter, D) }); ok {
-		return l.unwrap()
+func Unwrap(l Limiter, byDefault *Description) (Limiter, *Description) {
+	if l, ok := l.(described); ok {
+		return l.Limiter, l.description
 	}
 	return l, byDefault
 }

@@ -1,6 +1,7 @@
 package guardtest
 
 import (
+	"net"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
@@ -16,6 +17,7 @@ func Connect(tb testing.TB, opts ...rratelimiter.Option) (*rratelimiter.Client, 
 	redis := miniredis.RunT(tb)
 	conn, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{redis.Addr()}, ForceSingleClient: true, DisableCache: true,
+		Dialer: net.Dialer{KeepAlive: -1}, // no pings, which would count as commands
 	})
 	require.NoError(tb, err)
 	tb.Cleanup(conn.Close)
