@@ -47,110 +47,71 @@ func (w *wire) namedKeys(all bool) []string {
 // lease.
 func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
-	hintText, lower, count := w.hint().claimCount(w.millisOf(now))
-	a := arguments{text: b.Text[:0]}
-	a.text = w.client.engine.AppendMillis(a.text, now)
-	a.end()
-	a.text = w.client.appendMember(a.text, total, b.Lease.Span > 0)
-	a.end()
-	a.add(hintText)
-	if hintText != "" && !w.client.engine.ServerTime() {
-		a.text = strconv.AppendInt(a.text, lower, 10)
+	leases := b.Lease.Span > 0
+	hint, lower, count := w.hint().claimCount(w.millisOf(now))
+	limit, permits, flags, runs := "", "", "", ""
+	if hint != "" && !w.client.engine.ServerTime() {
+		limit = strconv.FormatInt(lower, 10)
 	}
-	a.end()
-	if total != 1 || b.Lease.Span > 0 {
-		a.text = strconv.AppendInt(a.text, total, 10)
+	if total != 1 || leases {
+		permits = strconv.FormatInt(total, 10)
 	}
-	a.end()
-	a.end() // ARGV[6], the cursor of the call before: Answer sets it
 	switch {
 	case b.Ordered:
-		a.add("ow")
+		flags = "ow"
 	case b.Full:
-		a.add("dwa")
+		flags = "dwa"
 	case detail:
-		a.add("dw")
-	default:
-		a.end()
+		flags = "dw"
 	}
 	switch {
 	case len(b.Requests) == 0:
-		a.add(" ") // a lease alone, and not a request for one permit
+		runs = " " // a lease alone, and not a request for one permit
 	case len(b.Requests) > 1 || b.Ordered || detail:
-		a.text = engine.AppendRuns(a.text, b.Requests)
-		a.end()
-	default:
-		a.end()
+		runs = engine.Runs(b.Requests)
 	}
-	a.add(count) // ARGV[9], the cursor of the count of drift
-	if b.Lease.Span > 0 {
-		a.add(strconv.FormatInt(b.Lease.Permits, 10))
-		a.add(strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
+	cursor := "" // of the call before: Answer sets it
+	args := append(b.Args[:0], w.client.engine.Millis(now), w.client.member(total, leases), hint, limit, permits, cursor,
+		flags, runs, count)
+	if leases {
+		args = append(args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
 	}
-	b.Text = a.text
-	b.Args = a.list(b.Args)
+	for args[len(args)-1] == "" {
+		args = args[:len(args)-1]
+	}
+	b.Args = args
 }
 
-// arguments collects the arguments of a call in one string, since each allocation costs a lone
-// caller.
-type arguments struct {
-	text []byte
-	ends [leaseSpanArg + 1]int
-	n    int
-}
-
-// end ends an argument.
-func (a *arguments) end() {
-	a.ends[a.n] = len(a.text)
-	a.n++
-}
-
-func (a *arguments) add(text string) {
-	a.text = append(a.text, text...)
-	a.end()
-}
-
-// list returns the arguments without the empty ones at the end.
-func (a *arguments) list(list []string) []string {
-	for a.n > 1 && a.ends[a.n-2] == len(a.text) {
-		a.n--
+// member returns the member of a new grant of n permits: a length, as many random bytes, and n. A
+// grant with leased permits has the Client's lease ID in its first random bytes.
+func (c *Client) member(n int64, leases bool) string {
+	first := rand.Uint64()
+	if leases {
+		first = c.leaseID
 	}
-	list, all, start := list[:0], string(a.text), 0
-	for _, end := range a.ends[:a.n] {
-		list = append(list, all[start:end])
-		start = end
-	}
-	return list
+	random := binary.LittleEndian.AppendUint64([]byte{randomLength}, first)
+	return memberOf(string(binary.LittleEndian.AppendUint64(random, rand.Uint64())), n)
 }
 
-// appendMember appends the member of a grant of n permits: a length, as many random bytes, and n in
-// 32 bits, little-endian. A grant with leased permits has the Client's lease ID in its first
-// random bytes.
-func (c *Client) appendMember(text []byte, n int64, leases bool) []byte {
-	const random = 16
-	text = append(text, random)
-	first := c.leaseID
-	if !leases {
-		first = rand.Uint64()
-	}
-	text = binary.LittleEndian.AppendUint64(text, first)
-	text = binary.LittleEndian.AppendUint64(text, rand.Uint64())
-	return appendUint32(text, n)
+// randomLength is the number of random bytes of a member.
+const randomLength = 16
+
+// memberOf returns the member that begins with random: n follows in 32 bits, little-endian.
+func memberOf(random string, n int64) string {
+	return random + string(binary.LittleEndian.AppendUint32(nil, uint32(n)))
 }
+
+// randomOf returns the beginning of the member in the arguments of a batch, up to its permits.
+func randomOf(b *engine.Batch) string { return b.Args[memberArg][:1+randomLength] }
 
 // leaseIDBytes returns the Client's lease ID as members have it.
 func (c *Client) leaseIDBytes() string {
 	return string(binary.LittleEndian.AppendUint64(nil, c.leaseID))
 }
 
-func appendUint32(text []byte, n int64) []byte {
-	return binary.LittleEndian.AppendUint32(text, uint32(n))
-}
-
 // Refund returns the permits of a grant whose callers have left.
 func (w *wire) Refund(b *engine.Batch) func(context.Context) {
-	permits, granted := b.LostPermits, b.Granted
-	random := b.Args[memberArg][:len(b.Args[memberArg])-4]
+	permits, granted, random := b.LostPermits, b.Granted, randomOf(b)
 	return func(ctx context.Context) {
 		_ = w.refund(ctx, permits, random, granted) // otherwise they return after the interval
 	}
@@ -160,12 +121,11 @@ func (w *wire) Refund(b *engine.Batch) func(context.Context) {
 // It names the grant, instead of releasing the oldest one: a late reply's grant may have expired,
 // or may be lost with a master that failed.
 func (w *wire) refund(ctx context.Context, permits int64, random string, granted int64) error {
-	grant := string(appendUint32([]byte(random), granted))
 	rest := ""
 	if granted > permits {
-		rest = string(appendUint32([]byte(random), granted-permits))
+		rest = memberOf(random, granted-permits)
 	}
-	args := []string{w.client.nowText(), strconv.FormatInt(permits, 10), grant, rest}
+	args := []string{w.client.nowText(), strconv.FormatInt(permits, 10), memberOf(random, granted), rest}
 	_, err := engine.Refund(ctx, w.client.engine, w.keys[:1],
 		func(ctx context.Context) ([]rueidis.RedisMessage, error) { return w.pages(ctx, refundScript, args) })
 	return err

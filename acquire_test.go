@@ -15,7 +15,7 @@ import (
 // leased grants permits as a lease that ends after d, with the lease ID of a Client.
 func (b *fixture) leased(c *Client, permits int64, d time.Duration) (member string) {
 	b.Helper()
-	member = string(c.appendMember(nil, permits, true))
+	member = c.member(permits, true)
 	b.must(b.Redis.ZAdd("{limiter}:permits", float64(time.Now().Add(d).UnixMilli()), member))
 	b.must(b.Redis.Incr("{limiter}:value", -int(permits)))
 	return member

@@ -165,7 +165,7 @@ func (b *fixture) randomDrift(random *rand.Rand, drifts bool) {
 		switch k := random.IntN(1000); {
 		case k < 900:
 			n := size()
-			member := string(c.wire.client.appendMember(nil, n, false))
+			member := c.wire.client.member(n, false)
 			what = fmt.Sprintf("client %v takes %d", c.off, n)
 			if random.IntN(10) == 0 { // a grant whose caller leaves
 				now := strconv.FormatInt(time.Now().Add(c.off).UnixMilli(), 10)

@@ -242,11 +242,11 @@ func FuzzMembers(f *testing.F) {
 	f.Add([]byte("\x00\x00\x80\x3f\x07\x00\x00\x00"), int64(7))
 	server, client := fuzzServer(f)
 	f.Fuzz(func(t *testing.T, found []byte, permits int64) {
-		made := new(Client).appendMember([]byte("before"), permits, false)
-		require.Equal(t, "before\x10", string(made[:7]))
-		require.Len(t, made, 6+1+16+4)
-		require.Equal(t, uint32(permits), binary.LittleEndian.Uint32(made[23:]))
-		another := new(Client).appendMember([]byte("before"), permits, false)
+		made := new(Client).member(permits, false)
+		require.Equal(t, "\x10", made[:1])
+		require.Len(t, made, 1+16+4)
+		require.Equal(t, uint32(permits), binary.LittleEndian.Uint32([]byte(made[17:])))
+		another := new(Client).member(permits, false)
 		require.NotEqual(t, made, another, "two grants never share a member")
 
 		// A member of another release of Redisson, or of another program.

@@ -146,7 +146,7 @@ func (b *fixture) nowText() string { return strconv.FormatInt(time.Now().UnixMil
 
 // member is a member of a grant: one letter 16 times, and the permits.
 func member(letter string, permits int64) string {
-	return string(appendUint32([]byte("\x10"+strings.Repeat(letter, 16)), permits))
+	return memberOf("\x10"+strings.Repeat(letter, 16), permits)
 }
 
 // granted takes permits under a member of that letter.
@@ -272,7 +272,7 @@ func (b *fixture) counted(l *Limiter, hinted bool, permits int64, cursor string)
 	if !hinted {
 		hint = ""
 	}
-	m := string(l.wire.client.appendMember(nil, permits, false))
+	m := l.wire.client.member(permits, false)
 	reply, err := b.run(acquireScript, l,
 		b.nowText(), m, hint, "", strconv.FormatInt(permits, 10), "", "dw", "", cursor)
 	require.NoError(b, err)

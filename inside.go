@@ -35,7 +35,7 @@ func init() {
 	}
 }
 
-func emptyMember() string { return string(new(Client).appendMember(nil, 0, false)) }
+func emptyMember() string { return new(Client).member(0, false) }
 
 func (c *Client) inside() inside.Client {
 	return inside.Client{Engine: c.engine, Names: (*naming)(c)}

@@ -79,7 +79,7 @@ func (w *wire) leased(b *engine.Batch, reply []rueidis.RedisMessage) bool {
 	}
 	total, _ := b.Wants()
 	lasts, granted := millis(numbers[2]), numbers[1]+total
-	random := b.Args[memberArg][:len(b.Args[memberArg])-4]
+	random := randomOf(b)
 	b.Lease.Granted, b.Lease.Lasts, b.Lease.Limit, b.Lease.Free = numbers[1], lasts, numbers[3], numbers[5]
 	b.Lease.Reset = lasts + millis(numbers[4])
 	b.Lease.Return = func(ctx context.Context, permits int64) error { return w.refund(ctx, permits, random, granted) }

@@ -90,9 +90,6 @@ const (
 	countArg = 8
 )
 
-// leaseSpanArg is the index of the last argument of the lease script: ARGV[11].
-const leaseSpanArg = 10
-
 // cursorArg is the index of the cursor with which a script continues an earlier call: ARGV[6].
 const cursorArg = 5
 

@@ -64,7 +64,7 @@ func (b *fixture) ask(l *Limiter, flags, runs string) string {
 		_, _ = fmt.Sscanf(strings.TrimPrefix(run, "~"), "%d*%d", &permits, &times)
 		total += permits * times
 	}
-	member := string(l.wire.client.appendMember(nil, total, false))
+	member := l.wire.client.member(total, false)
 	reply, err := b.run(acquireScript, l, b.nowText(), member, b.hint(), "", fmt.Sprint(total), "", flags, runs)
 	parts := strings.Split(texts(b, reply, err), " ")
 	if len(parts) > 1 {
@@ -193,7 +193,7 @@ func TestLeaseScript_Requests_Replies(t *testing.T) {
 				return
 			}
 			require.Len(b, grants, 1)
-			score := grants[string(appendUint32([]byte(batch.Args[memberArg][:17]), test.all))]
+			score := grants[memberOf(randomOf(batch), test.all)]
 			assert.InDelta(b, float64(now.Add(lasts).UnixMilli()), score, 0)
 			assert.Equal(b, test.rate.Permits-test.all, b.Stored(value))
 		})
@@ -208,7 +208,7 @@ func TestScripts_Page_Is256Grants(t *testing.T) {
 			b.Redis.FlushAll()
 			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10_000, Interval: 10 * second}))
 			for range n {
-				grant := string(new(Client).appendMember(nil, 2, false))
+				grant := new(Client).member(2, false)
 				b.must(b.Redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()), grant))
 			}
 			require.NoError(b, b.Redis.Set("{limiter}:value", strconv.Itoa(10_000-2*n)))

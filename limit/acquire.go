@@ -28,32 +28,20 @@ func (p acquireProtocol) Call(b *engine.Batch) (script *redisx.Script, keys []st
 // Arguments sets the arguments of the acquire script.
 func (p acquireProtocol) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
-	text := p.client.Engine.AppendMicros(b.Text[:0], now)
-	nowEnd := len(text)
-	text = strconv.AppendInt(text, total, 10)
-	totalEnd := len(text)
-	text = appendEpoch(text)
-	epochEnd := len(text)
-	if len(b.Requests) > 1 || b.Ordered || detail || b.Lease.Span > 0 {
-		text = engine.AppendRuns(text, b.Requests)
+	args := append(b.Args[:0], p.client.Engine.Micros(now), strconv.FormatInt(total, 10), newEpoch())
+	if b.Lease.Span > 0 {
+		args = append(args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
 	}
-	runsEnd := len(text)
+	args = callArguments(args, p.members, now)
 	switch {
 	case b.Ordered:
-		text = append(text, "do"...)
+		args = append(args, engine.Runs(b.Requests), "do")
 	case detail:
-		text = append(text, 'd')
+		args = append(args, engine.Runs(b.Requests), "d")
+	case len(b.Requests) > 1 || b.Lease.Span > 0:
+		args = append(args, engine.Runs(b.Requests))
 	}
-	b.Text = text
-	all := string(text)
-	b.Args = append(b.Args[:0], all[:nowEnd], all[nowEnd:totalEnd], all[totalEnd:epochEnd])
-	if b.Lease.Span > 0 {
-		b.Args = append(b.Args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
-	}
-	b.Args = callArguments(b.Args, p.members, now)
-	if epochEnd < len(all) {
-		b.Args = append(b.Args, all[epochEnd:runsEnd], all[runsEnd:])
-	}
+	b.Args = args
 }
 
 // allGranted stands for the letters of a batch of which every request was granted.

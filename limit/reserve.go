@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,24 +28,17 @@ func (p reserveProtocol) Call(*engine.Batch) (script *redisx.Script, keys []stri
 
 // Arguments sets the arguments of the reserve script.
 func (p reserveProtocol) Arguments(b *engine.Batch, now time.Time) {
-	text := p.client.Engine.AppendMicros(b.Text[:0], now)
-	nowEnd := len(text)
+	var runs []string
 	for i := 0; i < len(b.Requests); {
 		r, run := b.Requests[i], i+1
 		for run < len(b.Requests) && b.Requests[run].Permits == r.Permits && b.Requests[run].Within == r.Within {
 			run++
 		}
-		if i > 0 {
-			text = append(text, ' ')
-		}
-		text = append(strconv.AppendInt(text, r.Permits, 10), '*')
-		text = append(strconv.AppendInt(text, int64(run-i), 10), '<')
-		text = strconv.AppendInt(text, r.Within.Microseconds(), 10)
+		runs = append(runs, fmt.Sprintf("%d*%d<%d", r.Permits, run-i, r.Within.Microseconds()))
 		i = run
 	}
-	b.Text = text
-	all := string(text)
-	b.Args = p.members[0].policy.arguments(append(b.Args[:0], all[:nowEnd], all[nowEnd:], newEpoch()), now)
+	b.Args = p.members[0].policy.arguments(append(b.Args[:0],
+		p.client.Engine.Micros(now), strings.Join(runs, " "), newEpoch()), now)
 }
 
 // Answer reads the reply of the reserve script.

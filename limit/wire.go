@@ -62,7 +62,7 @@ func (w *wire) eval(ctx context.Context, c call, own []string, last ...string) (
 	g := w.client.Engine
 	dated := func() []string {
 		now := g.Now()
-		return callArguments(append([]string{string(g.AppendMicros(nil, now))}, own...), w.members, now)
+		return callArguments(append([]string{g.Micros(now)}, own...), w.members, now)
 	}
 	args := append(dated(), last...)
 	for calls := 1; ; calls++ {

@@ -114,9 +114,7 @@ type Batch struct {
 	Ordered  bool // if a request is denied, those behind it are denied too
 	Full     bool // all answers have all fields
 
-	// Set by Protocol.Arguments, which may reuse Text.
-	Args []string
-	Text []byte
+	Args []string // set by Protocol.Arguments
 
 	// Set from the reply.
 	Reply    rueidis.RedisMessage // for Protocol.Refund
@@ -188,9 +186,10 @@ func (b *Batch) clearReply() {
 		b.Lost[:0], 0, 0
 }
 
-// AppendRuns appends the permits of each request, run-length encoded: "1*200 3*1". A request for up
-// to 5 permits is "~5*1".
-func AppendRuns(text []byte, requests []*Request) []byte {
+// Runs returns the permits of each request, run-length encoded: "1*200 3*1". A request for up to 5
+// permits is "~5*1".
+func Runs(requests []*Request) string {
+	var text []byte
 	for i := 0; i < len(requests); {
 		run, r := i+1, requests[i]
 		for run < len(requests) && requests[run].Permits == r.Permits && requests[run].UpTo == r.UpTo {
@@ -207,7 +206,7 @@ func AppendRuns(text []byte, requests []*Request) []byte {
 		text = strconv.AppendInt(text, int64(run-i), 10)
 		i = run
 	}
-	return text
+	return string(text)
 }
 
 // count adds up the permits that were granted, if some were lost, before the callers are woken.

@@ -136,7 +136,7 @@ func TestBatch_RequestsUpTo_CountTheirMost(t *testing.T) {
 		{Permits: 1, UpTo: 7}}}
 	total, _ := b.Wants()
 	assert.EqualValues(t, 19, total)
-	assert.Equal(t, "1*1 1*1 ~5*2 ~7*1", string(AppendRuns(nil, b.Requests)))
+	assert.Equal(t, "1*1 1*1 ~5*2 ~7*1", Runs(b.Requests))
 	b.GrantAll(2, Answer{Limit: 30})
 	r := b.Requests[2]
 	assert.EqualValues(t, 5, r.Permits)

@@ -96,21 +96,21 @@ func (g *Engine) Now() time.Time {
 	return g.now()
 }
 
-// AppendMillis appends a time of Now as an argument of a script: Unix milliseconds, or nothing for
-// the server's clock.
-func (g *Engine) AppendMillis(text []byte, now time.Time) []byte {
+// Millis returns a time of Now as an argument of a script: Unix milliseconds, or nothing for the
+// server's clock.
+func (g *Engine) Millis(now time.Time) string {
 	if g.now == nil {
-		return text
+		return ""
 	}
-	return strconv.AppendInt(text, now.UnixMilli(), 10)
+	return strconv.FormatInt(now.UnixMilli(), 10)
 }
 
-// AppendMicros is AppendMillis in microseconds.
-func (g *Engine) AppendMicros(text []byte, now time.Time) []byte {
+// Micros is Millis in microseconds.
+func (g *Engine) Micros(now time.Time) string {
 	if g.now == nil {
-		return text
+		return ""
 	}
-	return strconv.AppendInt(text, now.UnixMicro(), 10)
+	return strconv.FormatInt(now.UnixMicro(), 10)
 }
 
 // ServerTime reports whether the server's clock is used.

@@ -99,7 +99,7 @@ func TestQueue_CallersArriveAndLeave_SumsMatch(t *testing.T) {
 			})
 			switch random.IntN(60) {
 			case 0:
-				callers.Go(func() { _ = l.release(b.Context(), 10, string(l.Engine.AppendMillis(nil, time.Now()))) })
+				callers.Go(func() { _ = l.release(b.Context(), 10, l.Engine.Millis(time.Now())) })
 			case 1:
 				b.Redis.SetError("OOM")
 			case 2, 3, 4, 5:

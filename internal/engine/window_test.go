@@ -81,8 +81,8 @@ func (l *window) Arguments(b *Batch, now time.Time) {
 	if b.Ordered {
 		ordered = "o"
 	}
-	b.Args = append(b.Args[:0], string(l.Engine.AppendMillis(nil, now)), strconv.FormatInt(l.limit, 10),
-		strconv.FormatInt(l.every.Milliseconds(), 10), ordered, string(AppendRuns(nil, b.Requests)))
+	b.Args = append(b.Args[:0], l.Engine.Millis(now), strconv.FormatInt(l.limit, 10),
+		strconv.FormatInt(l.every.Milliseconds(), 10), ordered, Runs(b.Requests))
 }
 
 func (l *window) Answer(b *Batch, message rueidis.RedisMessage) (again bool, err error) {
