@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
@@ -127,7 +125,7 @@ func (w *wire) refund(ctx context.Context, permits int64, random string, granted
 	}
 	args := []string{w.client.nowText(), strconv.FormatInt(permits, 10), memberOf(random, granted), rest}
 	_, err := engine.Refund(ctx, w.client.engine, w.keys[:1],
-		func(ctx context.Context) ([]rueidis.RedisMessage, error) { return w.pages(ctx, refundScript, args) })
+		func(ctx context.Context) (redisx.Reply, error) { return w.pages(ctx, refundScript, args) })
 	return err
 }
 

@@ -115,7 +115,7 @@ func (l *Limiter) parseConfig(fields []rueidis.RedisMessage) (Rate, error) {
 		}
 		text, err := fields[i].ToString()
 		if err != nil {
-			return Rate{}, l.wire.unexpected(fields[i])
+			return Rate{}, l.wire.unexpected(&fields[i])
 		}
 		number, ok := parseCount(text)
 		switch name {

@@ -139,12 +139,9 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 		if err != nil {
 			return err
 		}
-		if len(reply) != 2 {
-			return l.wire.unexpected(reply[0])
-		}
-		rest, err := reply[1].AsInt64()
-		if err != nil || rest >= permits {
-			return l.wire.unexpected(reply[1])
+		rest := reply.Number()
+		if !reply.Ended() || rest >= permits {
+			return l.wire.unexpected(&reply)
 		}
 		if permits = rest; permits > 0 && ctx.Err() != nil {
 			return ctx.Err()
@@ -163,12 +160,9 @@ func (l *Limiter) AvailablePermits(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if len(reply) != 2 {
-		return 0, l.wire.unexpected(reply[0])
-	}
-	free, err := reply[1].AsInt64()
-	if err != nil {
-		return 0, l.wire.unexpected(reply[1])
+	free := reply.Number()
+	if !reply.Ended() {
+		return 0, l.wire.unexpected(&reply)
 	}
 	return free, nil
 }

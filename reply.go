@@ -1,7 +1,9 @@
 package rratelimiter
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // allGranted replaces the letters of a batch if all its requests were granted.
@@ -23,110 +26,66 @@ func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool
 		}
 		return false, err
 	}
-	reply, err := message.ToArray()
-	if err != nil {
-		return false, w.unexpected(message)
-	}
-	if b.Lease.Span > 0 && w.leased(b, reply) {
-		again, err := w.Answer(b, reply[len(reply)-1])
-		for _, r := range b.Requests {
-			r.Remaining += b.Lease.Granted // no caller has them yet
-		}
-		return again, err
-	}
-	if needsKeys(reply) {
-		w.hint().setPerClient()
-		b.AllKeys = true // whatever an earlier reply sets meanwhile
-		return true, nil
-	}
-	cursor, again, err := w.status(reply)
+	r := redisx.ReadReply(message)
+	kind, err := w.kind(&r)
 	switch {
 	case err != nil:
 		return false, err
-	case again:
-		b.Args = withCursor(b.Args, cursor)
+	case kind == replyNeedsKeys:
+		w.hint().setPerClient()
+		b.AllKeys = true // whatever an earlier reply sets meanwhile
 		return true, nil
+	case kind == replyAgain:
+		b.Args = withCursor(b.Args, r.Text())
+		return true, nil
+	case kind == replyLeased && b.Lease.Span > 0:
+		return w.leased(b, r)
+	case kind == replyLeased:
+		return false, w.unexpected(&r)
 	}
-	return false, w.answer(b, reply)
+	return false, w.answer(b, kind == replyDoneOwn, r)
 }
 
-// needsKeys reports whether the script asks for the keys of a PerClient limiter.
-func needsKeys(reply []rueidis.RedisMessage) bool {
-	if len(reply) != 1 {
-		return false
-	}
-	kind, err := reply[0].AsInt64()
-	return err == nil && kind == replyNeedsKeys
-}
-
-// leased parses the reply of a call with a lease, and reports whether it is one. Its last element
-// is the reply of acquire.
-func (w *wire) leased(b *engine.Batch, reply []rueidis.RedisMessage) bool {
-	const elements = 7
-	var numbers [elements - 1]int64
-	if len(reply) != elements {
-		return false
-	}
-	for i := range numbers {
-		number, err := reply[i].AsInt64()
-		if err != nil {
-			return false
-		}
-		numbers[i] = number
-	}
-	if numbers[0] != replyLeased {
-		return false
-	}
+// leased reads the reply to a call with a lease. Its last element is the reply of acquire.
+func (w *wire) leased(b *engine.Batch, r redisx.Reply) (again bool, err error) {
 	total, _ := b.Wants()
-	lasts, granted := millis(numbers[2]), numbers[1]+total
+	granted, lasts, limit, reset, free := r.Number(), millis(r.Number()), r.Number(), millis(r.Number()), r.Number()
+	acquired := r.Next()
+	if !r.Ended() {
+		return false, w.unexpected(&r)
+	}
 	random := randomOf(b)
-	b.Lease.Granted, b.Lease.Lasts, b.Lease.Limit, b.Lease.Free = numbers[1], lasts, numbers[3], numbers[5]
-	b.Lease.Reset = lasts + millis(numbers[4])
-	b.Lease.Return = func(ctx context.Context, permits int64) error { return w.refund(ctx, permits, random, granted) }
-	return true
+	b.Lease.Granted, b.Lease.Lasts, b.Lease.Limit, b.Lease.Free, b.Lease.Reset = granted, lasts, limit, free, lasts+reset
+	b.Lease.Return = func(ctx context.Context, permits int64) error {
+		return w.refund(ctx, permits, random, granted+total)
+	}
+	again, err = w.Answer(b, acquired)
+	for _, r := range b.Requests {
+		r.Remaining += granted // no caller has them yet
+	}
+	return again, err
 }
 
 // answer sets the answers of a batch from a reply with a letter for each request.
-func (w *wire) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
-	const head, letter = 8, 6
-	if len(reply) < head || len(reply)%2 != head%2 {
-		return w.unexpected(reply[0])
-	}
-	var numbers [letter]int64
-	for i := range numbers {
-		number, err := reply[i].AsInt64()
-		if err != nil {
-			return w.unexpected(reply[i])
-		}
-		numbers[i] = number
-	}
-	text, err := reply[letter].ToString()
-	letters, part, _ := strings.Cut(text, "=")
-	if err != nil || letters != allGranted && len(letters) != len(b.Requests) {
-		return w.unexpected(reply[letter])
-	}
-	counted, err := reply[letter+1].ToString()
-	if err != nil {
-		return w.unexpected(reply[letter+1])
-	}
-	o := &forecast{free: numbers[1], rate: numbers[2], interval: millis(numbers[3]), reset: millis(numbers[4])}
-	if pairs := (len(reply) - head) / 2; pairs > 0 {
+func (w *wire) answer(b *engine.Batch, perClient bool, reply redisx.Reply) error {
+	free, rate, interval, reset := reply.Number(), reply.Number(), reply.Number(), reply.Number()
+	now := time.UnixMilli(reply.Number())
+	letters, last, _ := strings.Cut(reply.Text(), "=")
+	counted := reply.Text()
+	o := &forecast{free: free, rate: rate, interval: millis(interval), reset: millis(reset)}
+	if pairs := reply.Len() / 2; pairs > 0 {
 		o.returns = make([]returning, 0, pairs)
 	}
-	for pair := head; pair < len(reply); pair += 2 {
-		after, err := reply[pair].AsInt64()
-		if err != nil {
-			return w.unexpected(reply[pair])
-		}
-		permits, err := reply[pair+1].AsInt64()
-		if err != nil {
-			return w.unexpected(reply[pair+1])
-		}
-		o.add(after, permits)
+	for reply.OK() && reply.Len() > 0 {
+		o.add(reply.Number(), reply.Number())
+	}
+	part, err := strconv.ParseInt(cmp.Or(last, "0"), 10, 64)
+	if !reply.Ended() || err != nil || strings.Contains(letters, "p") != (part > 0) ||
+		letters != allGranted && len(letters) != len(b.Requests) {
+		return w.unexpected(&reply)
 	}
 	b.Forecast = o
-	now := w.millisOf(time.UnixMilli(numbers[5])) // as Arguments took it
-	w.hint().learn(now, numbers[2], numbers[3], numbers[0] == replyDoneOwn, counted)
+	w.hint().learn(w.millisOf(now), rate, interval, perClient, counted) // as Arguments took the time
 	if letters == allGranted {
 		b.GrantAll(o.free, engine.Answer{Limit: o.rate, ResetAfter: o.reset})
 		return nil
@@ -141,10 +100,8 @@ func (w *wire) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 			r.Grant(r.Most())
 			left += r.Permits
 		case 'p':
-			if r.Permits, err = strconv.ParseInt(part, 10, 64); err != nil {
-				return w.unexpected(reply[letter])
-			}
-			left += r.Permits
+			r.Permits = part
+			left += part
 		case 'x':
 			r.Answer, r.Err = engine.Answer{}, w.AboveLimit(r.Permits, o.rate)
 		default:
@@ -157,6 +114,24 @@ func (w *wire) answer(b *engine.Batch, reply []rueidis.RedisMessage) error {
 		}
 	}
 	return nil
+}
+
+// kind reads the kind of a reply, and returns the error of a script that stopped.
+func (w *wire) kind(r *redisx.Reply) (int64, error) {
+	switch kind := r.Number(); {
+	case !r.OK():
+	case kind == replyNotInitialized:
+		return 0, fmt.Errorf("%w: %q has no rate, set one with TrySetRate or SetRate", ErrNotInitialized, w.name)
+	case kind == replyCorrupt:
+		key, field, value := r.Number(), r.Text(), r.Text()
+		if r.Ended() && key >= 1 && key <= int64(len(w.keys)) {
+			return 0, &StateError{Key: w.keys[key-1], Field: field, Value: value}
+		}
+	case kind == replyAgain && r.Len() != 1, kind < replyDone, kind > replyNeedsKeys:
+	default:
+		return kind, nil
+	}
+	return 0, w.unexpected(r)
 }
 
 // millis returns n milliseconds as a Duration, at most the longest one.

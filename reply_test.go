@@ -51,9 +51,10 @@ func TestAnswer_SeveralRequests_EachHasItsOwn(t *testing.T) {
 			for _, r := range test.reply {
 				script += ", " + decimal(r.after.Milliseconds()) + ", " + decimal(r.permits)
 			}
-			reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script(script+"}").Numkeys(0).Build()).ToArray()
+			reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script(script+"}").Numkeys(0).Build()).ToMessage()
 			require.NoError(b, err)
-			require.NoError(b, l.wire.answer(ba, reply))
+			_, err = l.wire.Answer(ba, reply)
+			require.NoError(b, err)
 			for i, r := range ba.Requests {
 				if test.want[i] == (Decision{}) {
 					assert.ErrorIs(b, r.Err, ErrPermitsExceedRate)
@@ -86,21 +87,16 @@ func TestAnswer_ReplyOfAnotherShape_IsAnError(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.Conn).Limiter("a")
 		for _, text := range []string{
-			"{0, 1, 10, 1000, 1, 7, 'g'}", "{0, 1, 10, 1000, 1, 7, 'ggg'}", "{0, 1, 10, 1000, 1, 7}",
-			"{0, 1, 10, 1000, 1, 7, 'gg', 5}", "{0, 1, 10, 'x', 1, 7, 'gg'}",
+			"{0, 1, 10, 1000, 1, 7, 'g', ''}", "{0, 1, 10, 1000, 1, 7, 'ggg', ''}", "{0, 1, 10, 1000, 1, 7}",
+			"{0, 1, 10, 1000, 1, 7, 'gg'}", "{0, 1, 10, 1000, 1, 7, 'gg', '', 5}", "{0, 1, 10, 'x', 1, 7, 'gg', ''}",
 			"{0, 0, 10, 1000, 1, 7, 'gp', ''}", "{0, 0, 10, 1000, 1, 7, 'gp=', ''}", "{0, 0, 10, 1000, 1, 7, 'gp=x', ''}",
+			"{0, 0, 10, 1000, 1, 7, 'gg=1', ''}", "{0, 1, 10, 1000, 1, 7, 'gg', 5}", "{4, 1, 10, 1000, 1, 7, 'gg', ''}",
+			"{1, 'cursor', 1}", "{3, 0, 'rate', 'x'}", "{3, 6, 'rate', 'x'}", "{3, 1, 'rate', 'x', 'y'}", "{9}", "{-1}",
+			"{}", "'x'",
 		} {
-			reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToArray()
+			reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToMessage()
 			require.NoError(b, err)
-			batch := &engine.Batch{Requests: []*engine.Request{{}, {}}}
-			assert.ErrorContains(b, l.wire.answer(batch, reply), "unknown reply", text)
-		}
-		for _, text := range []string{
-			"{1, 'cursor', 1}", "{3, 0, 'rate', 'x'}", "{3, 6, 'rate', 'x'}", "{3, 1, 'rate', 'x', 'y'}", "{9}",
-		} {
-			reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToArray()
-			require.NoError(b, err)
-			_, again, err := l.wire.status(reply)
+			again, err := l.wire.Answer(&engine.Batch{Requests: []*engine.Request{{}, {}}}, reply)
 			assert.ErrorContains(b, err, "unknown reply", text)
 			assert.False(b, again)
 		}

@@ -107,54 +107,49 @@ func (w *wire) eval(ctx context.Context, script *redisx.Script, keys, args []str
 }
 
 // ask runs a script that only reads and replies {0, ...}, askChange one that changes the limiter.
-func (w *wire) ask(ctx context.Context, script *redisx.Script, args ...string) ([]rueidis.RedisMessage, error) {
-	return engine.Detach(ctx, func(detached context.Context) ([]rueidis.RedisMessage, error) {
+func (w *wire) ask(ctx context.Context, script *redisx.Script, args ...string) (redisx.Reply, error) {
+	return engine.Detach(ctx, func(detached context.Context) (redisx.Reply, error) {
 		return w.pages(detached, script, args)
 	})
 }
 
-func (w *wire) askChange(ctx context.Context, script *redisx.Script, args ...string) ([]rueidis.RedisMessage, error) {
-	return engine.Change(ctx, w.client.engine, w.keys[:1],
-		func(detached context.Context) ([]rueidis.RedisMessage, error) {
-			return w.pages(detached, script, args)
-		})
+func (w *wire) askChange(ctx context.Context, script *redisx.Script, args ...string) (redisx.Reply, error) {
+	return engine.Change(ctx, w.client.engine, w.keys[:1], func(detached context.Context) (redisx.Reply, error) {
+		return w.pages(detached, script, args)
+	})
 }
 
 // pages runs a script that replies {0, ...}, until it has no more to do or ctx ends. ctx is detached
-// from the caller's context.
-func (w *wire) pages(ctx context.Context, script *redisx.Script, args []string) ([]rueidis.RedisMessage, error) {
+// from the caller's context. The Reply that it returns is read up to the 0.
+func (w *wire) pages(ctx context.Context, script *redisx.Script, args []string) (redisx.Reply, error) {
 	all := false
 	for range engine.MaxPages {
 		message, err := w.eval(ctx, script, w.namedKeys(all), args)
 		if err != nil {
-			return nil, err
+			return redisx.Reply{}, err
 		}
-		reply, err := message.ToArray()
-		if err != nil {
-			return nil, w.unexpected(message)
-		}
-		if !all && needsKeys(reply) {
+		r := redisx.ReadReply(message)
+		kind, err := w.kind(&r)
+		switch {
+		case err != nil:
+			return r, err
+		case kind == replyNeedsKeys && !all:
 			w.hint().setPerClient()
 			all = true
 			continue
-		}
-		cursor, again, err := w.status(reply)
-		switch {
-		case err != nil:
-			return nil, err
-		case !again:
-			return reply, nil
+		case kind == replyAgain:
+			args = withCursor(args, r.Text())
+		case kind == replyDone:
+			return r, nil
+		default:
+			return r, w.unexpected(&r)
 		}
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return r, err
 		}
-		args = withCursor(args, cursor)
 	}
-	return nil, w.unfinished()
-}
-
-func (w *wire) unfinished() error {
-	return fmt.Errorf("rratelimiter: limiter %q: the script has not finished after %d calls", w.name, engine.MaxPages)
+	return redisx.Reply{}, fmt.Errorf("rratelimiter: limiter %q: the script has not finished after %d calls", w.name,
+		engine.MaxPages)
 }
 
 // askInt runs a script that replies a number and changes the limiters with the changed keys.
@@ -170,12 +165,11 @@ func (w *wire) askInt(ctx context.Context, changed []string, script *redisx.Scri
 	if message.IsInt64() {
 		return message.AsInt64()
 	}
-	if reply, err := message.ToArray(); err == nil {
-		if _, _, err := w.status(reply); err != nil {
-			return 0, err
-		}
+	r := redisx.ReadReply(message)
+	if _, err := w.kind(&r); err != nil {
+		return 0, err
 	}
-	return 0, w.unexpected(message)
+	return 0, w.unexpected(&r)
 }
 
 // withCursor returns the arguments of the call that continues at cursor.
@@ -186,35 +180,8 @@ func withCursor(args []string, cursor string) []string {
 	return next
 }
 
-// status parses the first elements of an array reply: an error, or the cursor of another call.
-func (w *wire) status(reply []rueidis.RedisMessage) (cursor string, again bool, err error) {
-	if len(reply) == 0 {
-		return "", false, fmt.Errorf("rratelimiter: limiter %q: empty reply from the script", w.name)
-	}
-	kind, err := reply[0].AsInt64()
-	switch {
-	case err != nil:
-	case kind == replyDone, kind == replyDoneOwn:
-		return "", false, nil
-	case kind == replyNotInitialized:
-		return "", false, fmt.Errorf("%w: %q has no rate, set one with TrySetRate or SetRate", ErrNotInitialized, w.name)
-	case kind == replyAgain && len(reply) == 2:
-		if cursor, err := reply[1].ToString(); err == nil {
-			return cursor, true, nil
-		}
-	case kind == replyCorrupt && len(reply) == 4:
-		key, keyErr := reply[1].AsInt64()
-		field, fieldErr := reply[2].ToString()
-		value, valueErr := reply[3].ToString()
-		if keyErr == nil && fieldErr == nil && valueErr == nil && key >= 1 && key <= int64(len(w.keys)) {
-			return "", false, &StateError{Key: w.keys[key-1], Field: field, Value: value}
-		}
-	}
-	return "", false, w.unexpected(reply[0])
-}
-
-func (w *wire) unexpected(message rueidis.RedisMessage) error {
-	return fmt.Errorf("rratelimiter: limiter %q: unknown reply of the script: %s", w.name, message.String())
+func (w *wire) unexpected(reply fmt.Stringer) error {
+	return fmt.Errorf("rratelimiter: limiter %q: unknown reply of the script: %s", w.name, reply.String())
 }
 
 // explain adds the limiter's name to the error of a Redis call. For WRONGTYPE it returns a

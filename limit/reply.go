@@ -7,6 +7,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // The first number of a full reply.
@@ -16,44 +17,6 @@ const (
 	replyNotInitialized
 	replyState
 )
-
-// reader reads the elements of a reply in their order. An absent element, or one of another type,
-// is its zero value and sets bad.
-type reader struct {
-	rest []rueidis.RedisMessage
-	bad  bool
-}
-
-func readerOf(message rueidis.RedisMessage) reader {
-	elements, err := message.ToArray()
-	return reader{elements, err != nil}
-}
-
-func (r *reader) next() (element rueidis.RedisMessage) {
-	if len(r.rest) == 0 {
-		r.bad = true
-		return element
-	}
-	element, r.rest = r.rest[0], r.rest[1:]
-	return element
-}
-
-func (r *reader) number() int64 {
-	element := r.next()
-	n, err := element.AsInt64()
-	r.bad = r.bad || err != nil
-	return n
-}
-
-func (r *reader) text() string {
-	element := r.next()
-	text, err := element.ToString()
-	r.bad = r.bad || err != nil
-	return text
-}
-
-// ended reports whether the reply had all elements that were read, and no more.
-func (r *reader) ended() bool { return !r.bad && len(r.rest) == 0 }
 
 // isBrief reports whether a reply has only the texts of the policies: all requests were granted.
 func isBrief(message rueidis.RedisMessage) bool {
@@ -65,11 +28,11 @@ func isBrief(message rueidis.RedisMessage) bool {
 // those of the members at the time of the reply, and the cursors of limiters of Redisson's layout.
 // Each limiter keeps its cursor while another one is counted.
 func nextCall(c call, members []member, message rueidis.RedisMessage, args []string) (next []string, again bool) {
-	r := readerOf(message)
-	if r.number() != replyAgain {
+	r := redisx.ReadReply(message)
+	if r.Number() != replyAgain {
 		return nil, false
 	}
-	next = callArguments(args[:fixedArguments[c]:fixedArguments[c]], members, time.UnixMicro(r.number()))
+	next = callArguments(args[:fixedArguments[c]:fixedArguments[c]], members, time.UnixMicro(r.Number()))
 	next = append(next, args[argument(c, members, len(members)):]...)
 	for i, m := range members {
 		if _, ok := m.policy.(redisson); ok {
@@ -77,51 +40,51 @@ func nextCall(c call, members []member, message rueidis.RedisMessage, args []str
 			next[at] = args[at]
 		}
 	}
-	if len(r.rest) > 0 {
-		at, cursor := r.number(), r.text()
+	if r.Len() > 0 {
+		at, cursor := r.Number(), r.Text()
 		if at < 1 || at > int64(len(members)) {
 			return nil, false
 		}
 		next[argument(c, members, int(at)-1)+cursorArg] = cursor
 	}
-	return next, r.ended()
+	return next, r.Ended()
 }
 
 // read reads a full reply.
 func (w *wire) read(c call, message rueidis.RedisMessage) (s *state, letters string, err error) {
-	r := readerOf(message)
-	if kind := r.number(); kind != replyDone {
+	r := redisx.ReadReply(message)
+	if kind := r.Number(); kind != replyDone {
 		return nil, "", w.stopped(kind, r, message)
 	}
-	s, letters = &state{most: w.most}, r.text()
+	s, letters = &state{most: w.most}, r.Text()
 	for _, m := range w.members {
 		s.add(m.policy, &r)
 	}
 	if c == lease {
-		s.leased, s.lasts = r.number(), time.Duration(r.number())*time.Millisecond
+		s.leased, s.lasts = r.Number(), time.Duration(r.Number())*time.Millisecond
 	}
-	if !r.ended() {
+	if !r.Ended() {
 		return nil, "", w.unexpected(message)
 	}
 	return s, letters, nil
 }
 
 // stopped returns the error for which a script stopped. The reader is behind the kind.
-func (w *wire) stopped(kind int64, r reader, message rueidis.RedisMessage) error {
-	at := r.number()
+func (w *wire) stopped(kind int64, r redisx.Reply, message rueidis.RedisMessage) error {
+	at := r.Number()
 	if at < 1 || at > int64(len(w.members)) {
 		return w.unexpected(message)
 	}
 	m := w.members[at-1]
-	if kind == replyNotInitialized && r.ended() {
+	if kind == replyNotInitialized && r.Ended() {
 		return fmt.Errorf("%w: %q has no rate, set one with TrySetRate or SetRate", rratelimiter.ErrNotInitialized, m.name)
 	}
 	key, field := int64(1), ""
-	if len(r.rest) == 3 { // of several keys
-		key, field = r.number(), r.text()
+	if r.Len() == 3 { // of several keys
+		key, field = r.Number(), r.Text()
 	}
-	value := r.text()
-	if kind != replyState || !r.ended() || key < 1 || key > int64(len(m.keys)) {
+	value := r.Text()
+	if kind != replyState || !r.Ended() || key < 1 || key > int64(len(m.keys)) {
 		return w.unexpected(message)
 	}
 	return &rratelimiter.StateError{Key: m.keys[key-1], Field: field, Value: value}

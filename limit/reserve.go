@@ -43,12 +43,12 @@ func (p reserveProtocol) Arguments(b *engine.Batch, now time.Time) {
 
 // Answer reads the reply of the reserve script.
 func (p reserveProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
-	reply := readerOf(message)
-	if kind := reply.number(); kind != replyDone {
+	reply := redisx.ReadReply(message)
+	if kind := reply.Number(); kind != replyDone {
 		return false, p.stopped(kind, reply, message)
 	}
-	answers := strings.Split(reply.text(), ",")
-	if !reply.ended() || len(answers) != len(b.Requests) {
+	answers := strings.Split(reply.Text(), ",")
+	if !reply.Ended() || len(answers) != len(b.Requests) {
 		return false, p.unexpected(message)
 	}
 	now := time.Now()

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // state is the forecasts of a limiter's policies after a call.
@@ -17,16 +18,16 @@ type state struct {
 }
 
 // add reads the script's reply about a policy.
-func (s *state) add(p Policy, r *reader) {
-	values := readerOf(r.next())
-	mark := values.text()
-	numbers := make([]int64, len(values.rest))
+func (s *state) add(p Policy, r *redisx.Reply) {
+	values := redisx.ReadReply(r.Next())
+	mark := values.Text()
+	numbers := make([]int64, values.Len())
 	for i := range numbers {
-		numbers[i] = values.number()
+		numbers[i] = values.Number()
 	}
 	f, ok := p.forecast(numbers)
-	if !ok || values.bad {
-		r.bad = true
+	if !ok || !values.OK() {
+		r.Fail()
 		return
 	}
 	if shared, ok := f.(redissonForecast); ok {
