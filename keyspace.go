@@ -59,16 +59,15 @@ func (l *Limiter) do(ctx context.Context, command rueidis.Completed) (int64, err
 // run is do for [engine.Change]. It repeats the command while the slot of its keys moves.
 func (l *Limiter) run(command rueidis.Completed) func(context.Context) (int64, error) {
 	command = command.Pin() // it may be sent again
-	return func(ctx context.Context) (int64, error) {
-		for attempt := 0; ; attempt++ {
-			n, err := l.wire.client.redis.Do(ctx, command).ToInt64()
-			if err == nil {
-				return n, nil
-			}
-			if !redisx.SlotMoves(ctx, err, attempt) {
-				return 0, l.wire.explain(ctx, err)
-			}
+	return func(ctx context.Context) (n int64, err error) {
+		err = redisx.Retry(ctx, func(int) (err error) {
+			n, err = l.wire.client.redis.Do(ctx, command).ToInt64()
+			return err
+		})
+		if err != nil {
+			return 0, l.wire.explain(ctx, err)
 		}
+		return n, nil
 	}
 }
 

@@ -3,10 +3,8 @@ package rratelimiter
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/redis/rueidis"
 
@@ -187,25 +185,8 @@ func (w *wire) unexpected(reply fmt.Stringer) error {
 // explain adds the limiter's name to the error of a Redis call. For WRONGTYPE it returns a
 // StateError with the key.
 func (w *wire) explain(ctx context.Context, err error) error {
-	var redisErr *rueidis.RedisError
-	if errors.As(err, &redisErr) && strings.Contains(redisErr.Error(), "WRONGTYPE") {
-		if state := w.wrongType(ctx); state != nil {
-			return state
-		}
+	if key, typ := redisx.WrongType(ctx, w.client.redis, err, w.keys[:], keyTypes[:]); key != "" {
+		return &StateError{Key: key, Value: typ}
 	}
 	return fmt.Errorf("rratelimiter: limiter %q: %w", w.name, err)
-}
-
-// wrongType returns a StateError for the first key with a wrong type, or nil.
-func (w *wire) wrongType(ctx context.Context) error {
-	types := make(rueidis.Commands, len(w.keys))
-	for i, key := range w.keys {
-		types[i] = w.client.redis.B().Arbitrary("TYPE").Keys(key).Build()
-	}
-	for i, result := range w.client.redis.DoMulti(ctx, types...) {
-		if got, err := result.ToString(); err == nil && got != keyTypes[i] && got != "none" {
-			return &StateError{Key: w.keys[i], Value: got}
-		}
-	}
-	return nil
 }

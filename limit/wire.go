@@ -2,15 +2,14 @@ package limit
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // wire is the keys and the policies of one limiter. It makes the arguments of its scripts and reads
@@ -90,19 +89,12 @@ func (w *wire) aboveLimit(permits, limit int64) error {
 // explain adds the limiter to the error of a call. If a key has another type, it returns a
 // StateError for that key.
 func (w *wire) explain(ctx context.Context, err error) error {
-	var redisErr *rueidis.RedisError
-	if errors.As(err, &redisErr) && strings.Contains(redisErr.Error(), "WRONGTYPE") {
-		redis := w.client.Engine.Redis()
-		for _, m := range w.members {
-			for i, want := range m.policy.keeps() {
-				// Not a read of rueidis' own builder, which would be sent again for as long as an
-				// outage lasts.
-				got, err := redis.Do(ctx, redis.B().Arbitrary("TYPE").Keys(m.keys[i]).Build()).ToString()
-				if err == nil && got != want && got != "none" {
-					return &rratelimiter.StateError{Key: m.keys[i], Value: got}
-				}
-			}
-		}
+	var types []string
+	for _, m := range w.members {
+		types = append(types, m.policy.keeps()...)
+	}
+	if key, typ := redisx.WrongType(ctx, w.client.Engine.Redis(), err, w.keys, types); key != "" {
+		return &rratelimiter.StateError{Key: key, Value: typ}
 	}
 	return fmt.Errorf("limit: limiter %q: %w", w.name, err)
 }

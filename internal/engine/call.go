@@ -31,15 +31,15 @@ func (g *Engine) run(ctx context.Context, script *redisx.Script, keys, args []st
 // context.
 func (g *Engine) Eval(ctx context.Context, script *redisx.Script, keys, args []string,
 	renew func(args []string)) (rueidis.RedisMessage, error) {
-	for attempt := 0; ; attempt++ {
-		message, err := g.run(ctx, script, keys, args)
-		if err == nil || !redisx.SlotMoves(ctx, err, attempt) {
-			return message, err
-		}
-		if renew != nil {
+	var message rueidis.RedisMessage
+	err := redisx.Retry(ctx, func(attempt int) (err error) {
+		if attempt > 0 && renew != nil {
 			renew(args)
 		}
-	}
+		message, err = g.run(ctx, script, keys, args)
+		return err
+	})
+	return message, err
 }
 
 // context returns the context of the batch's call, with the values of ctx. It ends with the last
@@ -66,13 +66,10 @@ func (l *Limiter) acquire(ctx context.Context, b *Batch) error {
 	}
 	b.clearReply()
 	ctx = b.context(ctx)
-	for attempt := 0; ; attempt++ {
+	return redisx.Retry(ctx, func(int) error {
 		l.prepare(b)
-		err := l.runScript(ctx, b)
-		if err == nil || !redisx.SlotMoves(ctx, err, attempt) {
-			return err
-		}
-	}
+		return l.runScript(ctx, b)
+	})
 }
 
 // prepare sets the arguments of a batch.

@@ -191,13 +191,17 @@ func (l *Limiter) readPiped(ctx context.Context, e *entry, b *Batch, reply rueid
 
 // continueCall makes the further calls that a script needs, or returns the error of the first call.
 func (l *Limiter) continueCall(ctx context.Context, b *Batch, failed error) error {
-	switch {
-	case failed == nil:
-		return l.runScript(b.context(ctx), b)
-	case redisx.SlotMoves(b.context(ctx), failed, 0):
-		return l.acquire(ctx, b)
+	ctx = b.context(ctx)
+	if failed == nil {
+		return l.runScript(ctx, b)
 	}
-	return l.Protocol.Explain(ctx, failed)
+	return redisx.Retry(ctx, func(attempt int) error {
+		if attempt == 0 {
+			return l.Protocol.Explain(ctx, failed)
+		}
+		l.prepare(b)
+		return l.runScript(ctx, b)
+	})
 }
 
 // complete gives the callers of a batch their answers, or the error of the call. It reports whether

@@ -7,6 +7,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -34,28 +35,45 @@ func (s *Script) Exec(ctx context.Context, redis rueidis.Client, keys, args []st
 // goroutine, during the call.
 var ErrNoReply = errors.New("rratelimiter: the call that carried this request panicked, or ended its goroutine")
 
-// longestPause bounds how long SlotMoves outlives the last caller.
+// longestPause bounds how long Retry outlives the last caller.
 const longestPause = 64 * time.Millisecond
 
-// untilEnd is the key of a context's value, by which SlotMoves retries until the context ends.
+// untilEnd is the key of a context's value, by which Retry repeats a call until the context ends.
 type untilEnd struct{}
 
-// RetryUntilEnd returns a context with which SlotMoves retries until it ends.
+// RetryUntilEnd returns a context with which Retry repeats a call until the context ends.
 func RetryUntilEnd(ctx context.Context) context.Context {
 	return context.WithValue(ctx, untilEnd{}, true)
 }
 
-// SlotMoves reports whether to retry a call that a cluster rejected before it ran, because the slot
-// of its keys is moving to another node. It sleeps before it returns, for a quarter of a second in
-// all attempts together; see RetryUntilEnd. The first attempt is 0.
-func SlotMoves(ctx context.Context, err error, attempt int) bool {
+// Retry makes a call, and repeats it while a cluster rejects it before it ran, because the slot of
+// its keys is moving to another node. It repeats it for a quarter of a second; see RetryUntilEnd.
+// The first attempt is 0.
+func Retry(ctx context.Context, call func(attempt int) error) error {
+	for attempt := 0; ; attempt++ {
+		err := call(attempt)
+		var redisErr *rueidis.RedisError
+		if !errors.As(err, &redisErr) || !redisErr.IsTryAgain() || ctx.Err() != nil ||
+			attempt > 8 && ctx.Value(untilEnd{}) == nil {
+			return err
+		}
+		time.Sleep(min(time.Millisecond<<min(attempt, 8), longestPause))
+	}
+}
+
+// WrongType returns the first key that has another type than it should have, and that type, if err
+// is the error of a script that met one.
+func WrongType(ctx context.Context, redis rueidis.Client, err error, keys, types []string) (key, typ string) {
 	var redisErr *rueidis.RedisError
-	if !errors.As(err, &redisErr) || !redisErr.IsTryAgain() || ctx.Err() != nil {
-		return false
+	if !errors.As(err, &redisErr) || !strings.Contains(redisErr.Error(), "WRONGTYPE") {
+		return "", ""
 	}
-	if attempt > 8 && ctx.Value(untilEnd{}) == nil {
-		return false
+	for i, key := range keys {
+		// Not a read of rueidis' own builder, which would be sent again for as long as an outage lasts.
+		typ, err := redis.Do(ctx, redis.B().Arbitrary("TYPE").Keys(key).Build()).ToString()
+		if err == nil && typ != types[i] && typ != "none" {
+			return key, typ
+		}
 	}
-	time.Sleep(min(time.Millisecond<<min(attempt, 8), longestPause))
-	return true
+	return "", ""
 }
