@@ -22,22 +22,17 @@ var keyTypes = [...]string{configKey: "hash", valueKey: "string", permitsKey: "z
 
 // newKeys returns the keys of a limiter with a mapped name for a client ID, as Redisson names them.
 func newKeys(name, id string) limiterKeys {
-	value, permits := suffixed(name, "value:", id), suffixed(name, "permits:", id)
-	shared := func(key string) string { return key[:len(key)-len(id)-1] }
-	return limiterKeys{name, shared(value), shared(permits), value, permits}
+	prefix := statePrefix(name)
+	value, permits := prefix+"value", prefix+"permits"
+	return limiterKeys{name, value, permits, value + ":" + id, permits + ":" + id}
 }
 
-// suffixed returns a state key of a limiter for a client ID.
-func suffixed(name, part, id string) string {
-	var space [128]byte
-	return string(append(append(appendTag(space[:0], name), part...), id...))
-}
-
-// appendTag appends the prefix of the state keys of a name. A name without a brace becomes the hash
-// tag, so that all keys share a slot on a cluster. In a name with a brace the user has set the tag.
-func appendTag(text []byte, name string) []byte {
+// statePrefix returns the prefix of the state keys of a name. A name without a brace becomes the
+// hash tag, so that all keys share a slot on a cluster. In a name with a brace the user has set the
+// tag.
+func statePrefix(name string) string {
 	if strings.Contains(name, "{") {
-		return append(append(text, name...), ':')
+		return name + ":"
 	}
-	return append(append(append(text, '{'), name...), "}:"...)
+	return "{" + name + "}:"
 }

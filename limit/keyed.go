@@ -45,26 +45,26 @@ func (k *Keyed) Limiter(key string) *Limiter {
 	case key == "":
 		return failed(name, fmt.Errorf("%w: the key of prefix %q is empty", rratelimiter.ErrInvalidName, k.prefix))
 	}
-	opened, begin := name, appendPrefix
+	opened, prefixOf := name, keyPrefix
 	if strings.ContainsAny(key, "{}") {
-		opened, begin = k.prefix+":"+escape.Replace(key), appendEscaped
+		opened, prefixOf = k.prefix+":"+escape.Replace(key), escapedPrefix
 	}
 	mapped, err := k.plan.client.Mapped(opened)
 	if err != nil {
 		return failed(name, err)
 	}
-	return k.plan.limiter(name, begin(nil, mapped))
+	return k.plan.limiter(name, prefixOf(mapped))
 }
 
 var escape = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
 
-// appendEscaped is appendPrefix for a name with an escaped key. It ends in "%:", which differs from
+// escapedPrefix is keyPrefix for a name with an escaped key. It ends in "%:", which differs from
 // that of any other name: such a one ends in "}:" or "::".
-func appendEscaped(text []byte, name string) []byte {
+func escapedPrefix(name string) string {
 	if strings.Contains(name, "{") {
-		return append(append(text, name...), "%:"...)
+		return name + "%:"
 	}
-	return append(append(append(text, '{'), name...), "}%:"...)
+	return "{" + name + "}%:"
 }
 
 // TryAcquire is [Limiter.TryAcquire] of a key.

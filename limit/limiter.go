@@ -36,7 +36,7 @@ func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter 
 	if err != nil {
 		return failed(name, err)
 	}
-	return p.limiter(name, appendPrefix(nil, mapped))
+	return p.limiter(name, keyPrefix(mapped))
 }
 
 // failed returns a limiter whose calls fail.

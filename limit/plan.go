@@ -117,22 +117,22 @@ func describeAll(policies []Policy) ([]policy.Description, error) {
 	return described, nil
 }
 
-// appendPrefix appends the beginning of the keys of a name, in the cluster slot of the name. A name
+// keyPrefix returns the beginning of the keys of a name, in the cluster slot of the name. A name
 // without "{" becomes the hash tag. A name with "{" keeps its own, and gets two colons: so "bob"
 // and "{bob}" share a slot but no key.
-func appendPrefix(text []byte, name string) []byte {
+func keyPrefix(name string) string {
 	if strings.Contains(name, "{") {
-		return append(append(text, name...), "::"...)
+		return name + "::"
 	}
-	return append(append(append(text, '{'), name...), "}:"...)
+	return "{" + name + "}:"
 }
 
 // limiter opens the limiter with a name, whose keys begin with prefix.
-func (p *plan) limiter(name string, prefix []byte) *Limiter {
+func (p *plan) limiter(name, prefix string) *Limiter {
 	l := &Limiter{wire: wire{plan: p, name: name, members: slices.Clone(p.members), keys: make([]string, len(p.members))}}
 	for i := range l.members {
 		m := &l.members[i]
-		l.keys[i] = string(append(prefix[:len(prefix):len(prefix)], m.suffix...))
+		l.keys[i] = prefix + m.suffix
 		m.name, m.keys = name, l.keys[i:i+1:i+1]
 	}
 	l.open()
@@ -148,15 +148,13 @@ func (l *Limiter) open() {
 			return
 		}
 	}
-	text := append(make([]byte, 0, 256), "policies "...)
+	id := "policies "
 	for _, m := range l.members {
 		l.dependsOn = append(l.dependsOn, m.keys[0])
 		// With its length, so that no name can look like the keys of several, or like an ID with
 		// something before it.
-		text = append(append(strconv.AppendInt(text, int64(len(m.keys[0])), 10), ' '), m.keys[0]...)
-		text = append(append(append(text, ' '), m.settings...), '\n')
+		id += strconv.Itoa(len(m.keys[0])) + " " + m.keys[0] + " " + m.settings + "\n"
 	}
-	id := string(text)
 	l.calls = engine.Limiter{
 		Engine: l.client.Engine, ID: id, Name: l.name, Policy: l.kinds, DependsOn: l.dependsOn,
 		Protocol: acquireProtocol{protocol{&l.wire}}, Leases: l.leaseScript != nil,
