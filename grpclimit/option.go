@@ -26,8 +26,8 @@ type settings struct {
 }
 
 func init() {
-	guard.ShareGRPC = func(sharing guard.Sharing) any {
-		return Option(func(s *settings) { s.Sharing = sharing })
+	guard.GRPCOption = func(change func(*guard.Settings)) any {
+		return Option(func(s *settings) { change(&s.Settings) })
 	}
 }
 

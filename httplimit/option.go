@@ -24,8 +24,8 @@ type settings struct {
 }
 
 func init() {
-	guard.ShareHTTP = func(sharing guard.Sharing) any {
-		return Option(func(s *settings) { s.Sharing = sharing })
+	guard.HTTPOption = func(change func(*guard.Settings)) any {
+		return Option(func(s *settings) { change(&s.Settings) })
 	}
 }
 

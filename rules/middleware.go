@@ -35,9 +35,13 @@ func (s *Set) Middleware(client *rratelimiter.Client, opts ...httplimit.Option) 
 type httpMiddleware = func(http.Handler) http.Handler
 
 func (s *Set) middlewares(client *rratelimiter.Client, opts ...httplimit.Option) *middlewares[httpMiddleware] {
-	return newMiddlewares("Middleware", s, client, func(s settings, sharing guard.Sharing) httpMiddleware {
-		shared, _ := guard.ShareHTTP(sharing).(httplimit.Option)
-		return httplimit.Middleware(limiterOf, slices.Concat(opts, s.options(), []httplimit.Option{shared})...)
+	return newMiddlewares("Middleware", s, client, func(s settings, change func(*guard.Settings)) httpMiddleware {
+		changed, _ := guard.HTTPOption(change).(httplimit.Option)
+		all := append(slices.Clip(opts), changed)
+		if s.costs {
+			all = append(all, httplimit.Cost(costOf))
+		}
+		return httplimit.Middleware(limiterOf, all...)
 	})
 }
 

@@ -128,9 +128,12 @@ type interceptors struct {
 
 func newInterceptors(caller string, s *Set, client *rratelimiter.Client,
 	opts []grpclimit.Option) *middlewares[interceptors] {
-	return newMiddlewares(caller, s, client, func(s settings, sharing guard.Sharing) interceptors {
-		shared, _ := guard.ShareGRPC(sharing).(grpclimit.Option)
-		all := slices.Concat(opts, s.rpcOptions(), []grpclimit.Option{shared, grpclimit.HealthAndReflection()})
+	return newMiddlewares(caller, s, client, func(s settings, change func(*guard.Settings)) interceptors {
+		changed, _ := guard.GRPCOption(change).(grpclimit.Option)
+		all := append(slices.Clip(opts), changed, grpclimit.HealthAndReflection())
+		if s.costs {
+			all = append(all, grpclimit.Cost(rpcCostOf))
+		}
 		return interceptors{grpclimit.UnaryServerInterceptor(rpcLimiterOf, all...),
 			grpclimit.StreamServerInterceptor(rpcLimiterOf, all...)}
 	})
@@ -139,18 +142,6 @@ func newInterceptors(caller string, s *Set, client *rratelimiter.Client,
 func rpcLimiterOf(ctx context.Context, _ grpclimit.Call) (grpclimit.Limiter, error) {
 	c := acquireOf(ctx)
 	return c.limiter, c.err
-}
-
-// rpcOptions returns the settings as options of grpclimit.
-func (s settings) rpcOptions() []grpclimit.Option {
-	return []grpclimit.Option{
-		option(s.modeGiven, func(bool) grpclimit.Option { return grpclimit.OnFailure(grpclimit.FailureMode(s.onFailure)) }),
-		option(s.deadline, grpclimit.Deadline), option(s.wait, grpclimit.Wait), option(s.spread, grpclimit.Spread),
-		option(s.maxWaiting, grpclimit.MaxWaiting),
-		option(s.shadow, func(bool) grpclimit.Option { return grpclimit.Shadow() }),
-		option(s.invalidFails, func(bool) grpclimit.Option { return grpclimit.InvalidAsFailure() }),
-		option(s.costs, func(bool) grpclimit.Option { return grpclimit.Cost(rpcCostOf) }),
-	}
 }
 
 func rpcCostOf(ctx context.Context, _ grpclimit.Call) int64 { return acquireOf(ctx).cost }

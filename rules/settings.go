@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -14,10 +15,10 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
-// settings are the settings of a rule for httplimit. Rules with equal settings share one
+// settings are the settings of a rule. Rules with equal settings share one
 // Middleware, which tracks the state of Redis for all of them.
 type settings struct {
-	onFailure httplimit.FailureMode
+	onFailure guard.Mode
 	modeGiven bool
 	deadline  time.Duration // 0 if the rule has none
 	wait      time.Duration
@@ -33,25 +34,17 @@ type settings struct {
 	refuses bool // requests are refused without Redis, whose state has no effect
 }
 
-// options returns the settings as options of httplimit. Other settings are those of the caller's
-// options.
-func (s settings) options() []httplimit.Option {
-	return []httplimit.Option{
-		option(s.modeGiven, func(bool) httplimit.Option { return httplimit.OnFailure(s.onFailure) }),
-		option(s.deadline, httplimit.Deadline), option(s.wait, httplimit.Wait), option(s.spread, httplimit.Spread),
-		option(s.maxWaiting, httplimit.MaxWaiting),
-		option(s.shadow, func(bool) httplimit.Option { return httplimit.Shadow() }),
-		option(s.invalidFails, func(bool) httplimit.Option { return httplimit.InvalidAsFailure() }),
-		option(s.costs, func(bool) httplimit.Option { return httplimit.Cost(costOf) }),
+// apply changes the settings of an interceptor or a Middleware to those that a rule has.
+func (s settings) apply(to *guard.Settings) {
+	if s.modeGiven {
+		to.Mode = s.onFailure
 	}
-}
-
-// option returns the option of a setting, nil if a rule does not have the setting.
-func option[T comparable, O any](setting T, of func(T) O) (opt O) {
-	if none := *new(T); setting != none {
-		opt = of(setting)
-	}
-	return opt
+	to.Deadline = cmp.Or(s.deadline, to.Deadline)
+	to.Wait = cmp.Or(s.wait, to.Wait)
+	to.Spread.Most = cmp.Or(s.spread, to.Spread.Most)
+	to.MaxWaiting = cmp.Or(s.maxWaiting, to.MaxWaiting)
+	to.Shadow = to.Shadow || s.shadow
+	to.InvalidFails = to.InvalidFails || s.invalidFails
 }
 
 // refusing returns the settings of a rule for requests that it refuses without Redis.
@@ -78,29 +71,26 @@ func (d *decoder) settings(file *defaultsFile, r *rule) {
 const mostWaiting = 1_000_000
 
 // onFailure decodes a failure mode: open, closed, or {local: share}.
-func (d *decoder) onFailure(n *rulefile.Node) httplimit.FailureMode {
+func (d *decoder) onFailure(n *rulefile.Node) guard.Mode {
 	const want = "open, closed, or a mapping like {local: 0.1}"
 	if n != nil && n.Tag == rulefile.Mapping {
 		var file struct{ Local *rulefile.Node }
 		if d.Fields(n, &file); file.Local == nil {
 			d.Fail(n, "want %s", want)
-			return httplimit.Closed
+			return guard.Closed
 		}
 		share := d.Fraction(file.Local, "a share of the limit, above 0, at most 1",
 			func(x float64) bool { return x > 0 && x <= 1 })
-		if share == 0 {
-			return httplimit.Closed
-		}
-		return httplimit.Local(share)
+		return guard.Mode(share)
 	}
 	text, ok := d.Text(n, "a text, "+want)
 	switch {
 	case text == "open":
-		return httplimit.Open
+		return guard.Open
 	case ok && n != nil && text != "closed":
 		d.Fail(n, "%q, want %s", rulefile.Clip(text), want)
 	}
-	return httplimit.Closed
+	return guard.Closed
 }
 
 // costOption is the cost of a request: a number of permits, a header, or the size of its body.

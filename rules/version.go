@@ -14,7 +14,7 @@ import (
 type middlewares[M any] struct {
 	set    *Set
 	client *rratelimiter.Client
-	open   func(settings, guard.Sharing) M
+	open   func(settings, func(*guard.Settings)) M
 
 	current atomic.Pointer[version[M]]
 	mu      sync.Mutex // guards the fields below, and changes of current
@@ -26,7 +26,7 @@ type middlewares[M any] struct {
 }
 
 func newMiddlewares[M any](caller string, set *Set, client *rratelimiter.Client,
-	open func(settings, guard.Sharing) M) *middlewares[M] {
+	open func(settings, func(*guard.Settings)) M) *middlewares[M] {
 	if client == nil {
 		panic("rules: " + caller + ": the client is nil")
 	}
@@ -75,7 +75,10 @@ func (m *middlewares[M]) update() (dropped []*guard.Shared) {
 func (v *version[M]) of(s settings) M {
 	opened, ok := v.opened.Load(s)
 	if !ok {
-		opened, _ = v.opened.LoadOrStore(s, v.open(s, v.sharing(s)))
+		opened, _ = v.opened.LoadOrStore(s, v.open(s, func(to *guard.Settings) {
+			s.apply(to)
+			to.Sharing = v.sharing(s)
+		}))
 	}
 	return opened.(M) //nolint:errcheck,forcetypeassert // it has nothing else
 }

@@ -53,12 +53,11 @@ func New(mode Mode, deadline time.Duration, changed func(up bool, err error)) *G
 // Sharing returns the state of a guard that shares it with others.
 type Sharing func(deadline time.Duration, changed func(up bool, err error)) *Shared
 
-// ShareHTTP returns an Option of package httplimit with which guards share their state. That
-// package sets it.
-var ShareHTTP func(Sharing) any
+// HTTPOption returns an Option of package httplimit that changes the settings. That package sets it.
+var HTTPOption func(change func(*Settings)) any
 
-// ShareGRPC is ShareHTTP for package grpclimit.
-var ShareGRPC func(Sharing) any
+// GRPCOption is HTTPOption for package grpclimit.
+var GRPCOption func(change func(*Settings)) any
 
 // enter counts a request as a waiter, unless the bound is reached. Each enter needs a leave.
 func (g *Guard) enter() bool {
