@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -176,7 +177,7 @@ func (p *pattern) hasPath(segments []string) bool {
 	if extra < 0 {
 		return false
 	}
-	for i, want := range p.segments {
+	for i, want := range slices.Backward(p.segments) { // paths differ most at their ends
 		if want != segments[i] && want != "" {
 			return false
 		}
