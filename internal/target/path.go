@@ -3,6 +3,7 @@ package target
 import (
 	"errors"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -84,7 +85,9 @@ var (
 // isClean reports whether a path has no dot segment and no invalid escape.
 func isClean(path string) bool {
 	for segment := range strings.SplitSeq(path, "/") {
-		if !hasValidEscapes(segment) || isDots(withoutParameters(segment)) {
+		text, err := url.PathUnescape(segment)
+		name, _, _ := strings.Cut(text, ";")
+		if err != nil || name == "." || name == ".." {
 			return false
 		}
 	}
@@ -98,107 +101,31 @@ func isPlain(path string) bool {
 }
 
 // merged removes the empty segments of a path, except the last one.
-func merged(path string) string {
-	for strings.Contains(path, "//") {
-		path = strings.ReplaceAll(path, "//", "/")
-	}
-	return path
-}
+func merged(path string) string { return slashes.ReplaceAllLiteralString(path, "/") }
 
-// bareSegments removes the parameters of all segments.
-func bareSegments(path string) string {
-	segments := strings.Split(path, "/")
-	for i, segment := range segments {
-		segments[i] = withoutParameters(segment)
-	}
-	return strings.Join(segments, "/")
-}
-
-// withoutParameters cuts a segment at its first semicolon, escaped or not, since a proxy may unescape
+// bareSegments cuts all segments at their first semicolon, escaped or not, since a proxy may unescape
 // it before the server.
-func withoutParameters(segment string) string {
-	for i := range len(segment) {
-		if segment[i] == ';' || segment[i] == '%' && escaped(segment[i:]) == ';' {
-			return segment[:i]
-		}
-	}
-	return segment
-}
+func bareSegments(path string) string { return parameters.ReplaceAllLiteralString(path, "") }
 
-// isDots reports whether a segment is "." or "..".
-func isDots(segment string) bool {
-	dots := 0
-	for ; segment != "" && dots < 3; dots++ {
-		switch {
-		case segment[0] == '.':
-			segment = segment[1:]
-		case escaped(segment) == '.':
-			segment = segment[3:]
-		default:
-			return false
-		}
-	}
-	return dots == 1 || dots == 2
-}
+var (
+	slashes    = regexp.MustCompile("//+")
+	parameters = regexp.MustCompile("(;|%3[Bb])[^/]*")
+)
 
-// hasSlash reports whether a segment has a slash or a backslash.
-func hasSlash(segment string) bool {
-	for i := range len(segment) {
-		if c := escaped(segment[i:]); segment[i] == '\\' || c == '/' || c == '\\' {
-			return true
-		}
-	}
-	return false
-}
-
-func hasValidEscapes(segment string) bool {
-	for i := range len(segment) {
-		if segment[i] == '%' && !isEscape(segment[i:]) {
-			return false
-		}
-	}
-	return true
-}
-
-// isEscape reports whether a text begins with an escape.
-func isEscape(text string) bool {
-	return len(text) >= 3 && text[0] == '%' && hex(text[1]) >= 0 && hex(text[2]) >= 0
-}
-
-// escaped returns the byte of the escape at the beginning of a text, or 0.
-func escaped(text string) byte {
-	if !isEscape(text) {
-		return 0
-	}
-	return byte(hex(text[1])<<4 | hex(text[2]))
-}
-
-// hex returns the value of a hexadecimal digit, or -1.
-func hex(c byte) int {
-	at := strings.IndexByte("0123456789abcdefABCDEF", c)
-	if at >= 16 {
-		at -= 6
-	}
-	return at
+// hasSlash reports whether a path has an escaped slash or a backslash.
+func hasSlash(path string) bool {
+	return strings.ContainsRune(path, '\\') || keptSlashes.Replace(path) != path
 }
 
 // Unescape returns a path without escapes. Escaped slashes and backslashes stay escaped, in capitals.
+// A path with an invalid escape stays as it is.
 func Unescape(path string) string {
-	if strings.IndexByte(path, '%') < 0 {
+	text, err := url.PathUnescape(keptSlashes.Replace(path))
+	if err != nil {
 		return path
 	}
-	var b strings.Builder
-	for i := 0; i < len(path); i++ {
-		switch c := escaped(path[i:]); {
-		case c == '/' || c == '\\':
-			b.WriteString(strings.ToUpper(path[i : i+3]))
-		case isEscape(path[i:]):
-			b.WriteByte(c)
-		default:
-			b.WriteByte(path[i])
-			continue
-		}
-		i += 2
-	}
-	return b.String()
+	return text
 }
+
+// keptSlashes escapes the escapes of slashes and backslashes.
+var keptSlashes = strings.NewReplacer("%2F", "%252F", "%2f", "%252F", "%5C", "%255C", "%5c", "%255C")
