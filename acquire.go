@@ -133,8 +133,3 @@ func (w *wire) refund(ctx context.Context, permits int64, random string, granted
 func (w *wire) AboveLimit(permits, limit int64) error {
 	return fmt.Errorf("%w: %d requested of %q, at most %d can be granted", ErrPermitsExceedRate, permits, w.name, limit)
 }
-
-// Explain adds the limiter to the error of a Redis call.
-func (w *wire) Explain(ctx context.Context, err error) error {
-	return w.explain(ctx, err)
-}

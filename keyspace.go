@@ -65,7 +65,7 @@ func (l *Limiter) run(command rueidis.Completed) func(context.Context) (int64, e
 			return err
 		})
 		if err != nil {
-			return 0, l.wire.explain(ctx, err)
+			return 0, l.wire.Explain(ctx, err)
 		}
 		return n, nil
 	}
@@ -86,7 +86,7 @@ func (l *Limiter) SizeInMemory(ctx context.Context) (int64, error) {
 		for _, result := range l.wire.client.redis.DoMulti(ctx, commands...) {
 			bytes, err := result.ToInt64()
 			if err != nil && !rueidis.IsRedisNil(err) {
-				return 0, l.wire.explain(ctx, err)
+				return 0, l.wire.Explain(ctx, err)
 			}
 			sum += bytes
 		}

@@ -94,7 +94,7 @@ func (l *Limiter) Config(ctx context.Context) (Rate, error) {
 			"keepAliveTime").Build()
 		fields, err := l.wire.client.redis.Do(ctx, read).ToArray()
 		if err != nil {
-			return Rate{}, l.wire.explain(ctx, err)
+			return Rate{}, l.wire.Explain(ctx, err)
 		}
 		return l.parseConfig(fields)
 	})

@@ -99,7 +99,7 @@ func (w *wire) eval(ctx context.Context, script *redisx.Script, keys, args []str
 	}
 	message, err := w.client.engine.Eval(ctx, script, keys, args, renew)
 	if err != nil {
-		err = w.explain(ctx, err)
+		err = w.Explain(ctx, err)
 	}
 	return message, err
 }
@@ -182,9 +182,9 @@ func (w *wire) unexpected(reply fmt.Stringer) error {
 	return fmt.Errorf("rratelimiter: limiter %q: unknown reply of the script: %s", w.name, reply.String())
 }
 
-// explain adds the limiter's name to the error of a Redis call. For WRONGTYPE it returns a
+// Explain adds the limiter's name to the error of a Redis call. For WRONGTYPE it returns a
 // StateError with the key.
-func (w *wire) explain(ctx context.Context, err error) error {
+func (w *wire) Explain(ctx context.Context, err error) error {
 	if key, typ := redisx.WrongType(ctx, w.client.redis, err, w.keys[:], keyTypes[:]); key != "" {
 		return &StateError{Key: key, Value: typ}
 	}
