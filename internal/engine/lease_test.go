@@ -68,18 +68,21 @@ func TestLease_TimerIsLate_IsNotUsed(t *testing.T) {
 	})
 }
 
+// TestLease_SeveralLeases_RemainingIsOfTheNewest, and ResetAfter of the one that served.
 func TestLease_SeveralLeases_RemainingIsOfTheNewest(t *testing.T) {
-	l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
-	now := time.Now()
-	l.Engine.registry.entries.Store("name",
-		&entry{id: "name", leases: &leaseSet{span: time.Hour, fetch: new(transfer), leases: []activeLease{
-			{Lease{Lasts: time.Hour, Limit: 1000, Free: 900}, 20, now},
-			{Lease{Lasts: time.Hour, Limit: 1000, Free: 850}, 50, now},
-		}}})
-	var answer Result
-	served := l.fromLease(Ask{Permits: 3, Detail: true}, &answer)
-	assert.True(t, served)
-	assert.Equal(t, int64(850+17+50), answer.Remaining)
+	synctest.Test(t, func(t *testing.T) {
+		l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
+		now := time.Now()
+		l.Engine.registry.entries.Store("name",
+			&entry{id: "name", leases: &leaseSet{span: time.Hour, fetch: new(transfer), leases: []activeLease{
+				{Lease{Lasts: time.Hour, Limit: 1000, Free: 900, Reset: time.Minute}, 20, now.Add(-10 * second)},
+				{Lease{Lasts: time.Hour, Limit: 1000, Free: 850}, 50, now},
+			}}})
+		var answer Result
+		served := l.fromLease(Ask{Permits: 3, Detail: true}, &answer)
+		assert.True(t, served)
+		assert.Equal(t, Answer{Allowed: true, Limit: 1000, Remaining: 850 + 17 + 50, ResetAfter: 50 * second}, answer.Answer)
+	})
 }
 
 func TestLease_SeveralLeases_PartsAreOfTheNewest(t *testing.T) {
