@@ -18,7 +18,7 @@ func (s *Server) auth(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("domain")
 	d := s.rules.Load().domains[name]
 	if d == nil || d.web == nil {
-		s.metrics.domainNotFound.Add(1)
+		s.metrics.domainNotFound.Inc()
 		http.Error(w, "no file has a domain of this name with http", http.StatusNotFound)
 		return
 	}
@@ -63,7 +63,7 @@ func (s *Server) checkPeer(d *domain, r *http.Request) {
 	if err != nil || guard.Contains(d.web.address.Trusted, peer) {
 		return
 	}
-	s.metrics.untrusted.Add(1)
+	s.metrics.untrusted.Inc()
 	if d.web.warned.CompareAndSwap(false, true) {
 		s.config.Log.Warn("rls: a proxy is not trusted, so that all of its clients count as one: add it to http.trust",
 			"domain", d.name, "peer", peer)

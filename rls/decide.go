@@ -37,7 +37,7 @@ func (s *Server) decide(ctx context.Context, d *domain,
 	}
 	all := make([]descriptor, len(request.GetDescriptors()))
 	if d == nil {
-		s.metrics.domainNotFound.Add(1)
+		s.metrics.domainNotFound.Inc()
 	} else if err := d.resolve(request, all); err != nil {
 		return nil, nil, err
 	}
@@ -74,7 +74,7 @@ func (s *Server) decide(ctx context.Context, d *domain,
 	}
 	if s.config.Shadow && response.GetOverallCode() == ratelimit.RateLimitResponse_OVER_LIMIT {
 		response.OverallCode = ratelimit.RateLimitResponse_OK
-		s.metrics.globalShadow.Add(1)
+		s.metrics.globalShadow.Inc()
 	}
 	return response, all, nil
 }

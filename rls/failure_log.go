@@ -31,7 +31,7 @@ func (l *failureLog) due() bool {
 
 // failed returns the error of a request that Redis did not decide.
 func (s *Server) failed(err error) error {
-	s.metrics.redisErrors.Add(1)
+	s.metrics.redisErrors.Inc()
 	if s.failureLog.due() {
 		s.config.Log.Error("rls: requests end with an error, while Redis answers others", "error", err)
 	}

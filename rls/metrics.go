@@ -1,21 +1,17 @@
 package rls
 
 import (
-	"bytes"
 	"cmp"
-	"fmt"
-	"io"
 	"maps"
 	"math"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // metrics counts requests, with the names that dashboards of envoyproxy/ratelimit use.
@@ -23,19 +19,49 @@ type metrics struct {
 	nearRatio float64
 	most      int // the largest number of series that requests can make
 
-	requests       atomic.Uint64
-	redisErrors    atomic.Uint64
-	serviceErrors  atomic.Uint64
-	domainNotFound atomic.Uint64
-	globalShadow   atomic.Uint64
-	untrusted      atomic.Uint64
-	loaded         atomic.Uint64
-	notLoaded      atomic.Uint64
-	times          histogram
+	registry       *prometheus.Registry
+	requests       prometheus.Counter
+	redisErrors    prometheus.Counter
+	serviceErrors  prometheus.Counter
+	domainNotFound prometheus.Counter
+	globalShadow   prometheus.Counter
+	untrusted      prometheus.Counter
+	loaded         prometheus.Counter
+	notLoaded      prometheus.Counter
+	times          prometheus.Histogram
 
 	mu      sync.RWMutex
 	series  map[labelSet]*series
 	dynamic int
+}
+
+const namespace = "ratelimit_service"
+
+func newMetrics(nearRatio float64, most int) *metrics {
+	m := &metrics{nearRatio: nearRatio, most: most, registry: prometheus.NewRegistry(), series: make(map[labelSet]*series)}
+	m.registry.MustRegister(m)
+	auto := promauto.With(m.registry)
+	counter := func(name, help string, labels prometheus.Labels) prometheus.Counter {
+		return auto.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help, ConstLabels: labels})
+	}
+	method := prometheus.Labels{"grpc_method": "ShouldRateLimit"}
+	failed := func(kind string) prometheus.Counter {
+		return counter("should_rate_limit_error", "Requests that could not be decided.", prometheus.Labels{"err_type": kind})
+	}
+	m.requests = counter("total_requests", "Requests.", method)
+	m.redisErrors, m.serviceErrors = failed("redis_error"), failed("service_error")
+	m.domainNotFound = counter("rate_limit_domain_not_found", "Requests for a domain that no file has.", nil)
+	m.globalShadow = counter("global_shadow_mode",
+		"Requests over a limit that the shadow mode of the service let pass.", nil)
+	m.untrusted = counter("auth_untrusted_peer",
+		"Requests of /auth whose peer is no trusted proxy, so that its address counted.", nil)
+	m.loaded = counter("config_load_success", "Configurations that took effect.", nil)
+	m.notLoaded = counter("config_load_error", "Configurations that did not, the one before staying in force.", nil)
+	m.times = auto.NewHistogram(prometheus.HistogramOpts{
+		Namespace: namespace, Name: "response_time_seconds", Help: "How long requests took.", ConstLabels: method,
+		Buckets: []float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1},
+	})
+	return m
 }
 
 // labelSet identifies a series: a domain, and the first two levels of a rule.
@@ -97,9 +123,6 @@ func (m *metrics) of(l labelSet, dynamic bool) *series {
 			return nil
 		}
 		m.dynamic++
-	}
-	if m.series == nil {
-		m.series = make(map[labelSet]*series)
 	}
 	made := new(series)
 	// Cloned, so that the map does not keep the file's text in memory.
@@ -192,89 +215,22 @@ func (m *metrics) near(desc *descriptor) uint64 {
 	return min(desc.hits, after-threshold)
 }
 
-// write writes all metrics in the text format of Prometheus.
-func (m *metrics) write(w io.Writer) error {
-	var b bytes.Buffer
+// Describe implements [prometheus.Collector]. It sends nothing: the series are known only later.
+func (m *metrics) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements [prometheus.Collector] for the series of rules.
+func (m *metrics) Collect(all chan<- prometheus.Metric) {
 	m.mu.RLock()
-	all := maps.Clone(m.series)
+	series := maps.Clone(m.series)
 	m.mu.RUnlock()
-	order := slices.SortedFunc(maps.Keys(all), func(a, b labelSet) int {
-		return cmp.Or(cmp.Compare(a.domain, b.domain), cmp.Compare(a.key1, b.key1), cmp.Compare(a.key2, b.key2))
-	})
-	for i, c := range counters {
-		name := "ratelimit_service_rate_limit_" + c.name
-		head(&b, name, "counter", c.help)
-		for _, l := range order {
-			fmt.Fprintf(&b, "%s{domain=%s,key1=%s", name, quoted(l.domain), quoted(l.key1))
-			if l.key2 != "" {
-				b.WriteString(",key2=" + quoted(l.key2))
-			}
-			fmt.Fprintf(&b, "} %d\n", all[l][i].Load())
+	for l, s := range series {
+		names, values := []string{"domain", "key1"}, []string{l.domain, l.key1}
+		if l.key2 != "" {
+			names, values = append(names, "key2"), append(values, l.key2)
+		}
+		for i, c := range counters {
+			desc := prometheus.NewDesc(namespace+"_rate_limit_"+c.name, c.help, names, nil)
+			all <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(s[i].Load()), values...)
 		}
 	}
-	before := ""
-	for _, c := range []struct {
-		name, labels, help string
-		value              *atomic.Uint64
-	}{
-		{"rate_limit_domain_not_found", "", "Requests for a domain that no file has.", &m.domainNotFound},
-		{"global_shadow_mode", "", "Requests over a limit that the shadow mode of the service let pass.", &m.globalShadow},
-		{"auth_untrusted_peer", "", "Requests of /auth whose peer is no trusted proxy, so that its address counted.",
-			&m.untrusted},
-		{"should_rate_limit_error", `{err_type="redis_error"}`, "Requests that could not be decided.", &m.redisErrors},
-		{"should_rate_limit_error", `{err_type="service_error"}`, "", &m.serviceErrors},
-		{"total_requests", `{grpc_method="ShouldRateLimit"}`, "Requests.", &m.requests},
-		{"config_load_success", "", "Configurations that took effect.", &m.loaded},
-		{"config_load_error", "", "Configurations that did not, the one before staying in force.", &m.notLoaded},
-	} {
-		if c.name != before {
-			head(&b, "ratelimit_service_"+c.name, "counter", c.help)
-		}
-		fmt.Fprintf(&b, "ratelimit_service_%s%s %d\n", c.name, c.labels, c.value.Load())
-		before = c.name
-	}
-	m.times.write(&b, "ratelimit_service_response_time_seconds", `grpc_method="ShouldRateLimit"`)
-	_, err := w.Write(b.Bytes())
-	return err
-}
-
-func head(b *bytes.Buffer, name, kind, help string) {
-	fmt.Fprintf(b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
-}
-
-var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
-
-func quoted(text string) string { return `"` + escapes.Replace(text) + `"` }
-
-// histogram counts the durations of requests.
-type histogram struct {
-	buckets [len(bounds) + 1]atomic.Uint64
-	nanos   atomic.Uint64
-}
-
-var bounds = [...]time.Duration{
-	250 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
-	10 * time.Millisecond,
-	25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, time.Second,
-}
-
-func (h *histogram) observe(d time.Duration) {
-	i, _ := slices.BinarySearch(bounds[:], d) // the first bound from d on
-	h.buckets[i].Add(1)
-	h.nanos.Add(uint64(max(0, d)))
-}
-
-func (h *histogram) write(b *bytes.Buffer, name, labels string) {
-	head(b, name, "histogram", "How long requests took.")
-	var total uint64
-	for i := range h.buckets {
-		total += h.buckets[i].Load()
-		bound := "+Inf"
-		if i < len(bounds) {
-			bound = strconv.FormatFloat(bounds[i].Seconds(), 'g', -1, 64)
-		}
-		fmt.Fprintf(b, "%s_bucket{%s,le=%q} %d\n", name, labels, bound, total)
-	}
-	fmt.Fprintf(b, "%s_sum{%s} %g\n%s_count{%s} %d\n", name, labels, time.Duration(h.nanos.Load()).Seconds(), name,
-		labels, total)
 }

@@ -61,7 +61,7 @@ type Server struct {
 	cluster    bool
 	guard      *guard.Guard
 	rules      atomic.Pointer[Rules]
-	metrics    metrics
+	metrics    *metrics
 	failureLog failureLog
 	health     *health.Server
 
@@ -87,8 +87,10 @@ func New(c Config) (*Server, error) {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	s := &Server{config: c, cluster: client.Engine.Cluster(), health: health.NewServer()}
-	s.metrics.nearRatio, s.metrics.most = cmp.Or(c.NearLimit, 0.8), cmp.Or(c.MaxSeries, 10_000)
+	s := &Server{
+		config: c, cluster: client.Engine.Cluster(), health: health.NewServer(),
+		metrics: newMetrics(cmp.Or(c.NearLimit, 0.8), cmp.Or(c.MaxSeries, 10_000)),
+	}
 	s.guard = guard.New(guard.Closed, c.Deadline, func(up bool, err error) {
 		s.failureLog.down.Store(!up)
 		if up {
@@ -122,8 +124,8 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 func (s *Server) ShouldRateLimit(ctx context.Context,
 	request *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error) {
 	if err := checkSize(request); err != nil {
-		s.metrics.requests.Add(1)
-		s.metrics.serviceErrors.Add(1)
+		s.metrics.requests.Inc()
+		s.metrics.serviceErrors.Inc()
 		return nil, err
 	}
 	response, all, err := s.answer(ctx, s.rules.Load().domains[request.GetDomain()], request)
@@ -140,11 +142,11 @@ func (s *Server) answer(
 ) (*ratelimit.RateLimitResponse, []descriptor, error) {
 	begin := time.Now()
 	response, all, err := s.decide(ctx, d, request)
-	s.metrics.requests.Add(1)
-	s.metrics.times.observe(time.Since(begin))
+	s.metrics.requests.Inc()
+	s.metrics.times.Observe(time.Since(begin).Seconds())
 	if err != nil {
 		if status.Code(err) == codes.InvalidArgument {
-			s.metrics.serviceErrors.Add(1)
+			s.metrics.serviceErrors.Inc()
 		}
 		return nil, nil, err
 	}

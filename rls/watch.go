@@ -41,7 +41,7 @@ func (s *Server) Reload() error { return s.files.Reload() }
 func (s *Server) apply(sources []rulefile.Source, problem *rulefile.Problem) error {
 	rules, err := compile(s.config.Path, sources, problem, s.config.Merge)
 	if err != nil {
-		s.metrics.notLoaded.Add(1)
+		s.metrics.notLoaded.Inc()
 		return err
 	}
 	for _, d := range rules.order {
@@ -51,7 +51,7 @@ func (s *Server) apply(sources []rulefile.Source, problem *rulefile.Problem) err
 		})
 	}
 	s.rules.Store(rules)
-	s.metrics.loaded.Add(1)
+	s.metrics.loaded.Inc()
 	s.config.Log.Info("rls: configuration in force", "path", s.config.Path, "domains", len(rules.order))
 	return nil
 }
