@@ -69,15 +69,14 @@ func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 		runs = engine.Runs(b.Requests)
 	}
 	cursor := "" // of the call before: Answer sets it
-	args := append(b.Args[:0], w.client.engine.Millis(now), w.client.member(total, leases), hint, limit, permits, cursor,
+	b.Args = append(b.Args[:0], w.client.engine.Millis(now), w.client.member(total, leases), hint, limit, permits, cursor,
 		flags, runs, count)
 	if leases {
-		args = append(args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
+		b.Args = append(b.Args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
 	}
-	for args[len(args)-1] == "" {
-		args = args[:len(args)-1]
+	for b.Args[len(b.Args)-1] == "" {
+		b.Args = b.Args[:len(b.Args)-1]
 	}
-	b.Args = args
 }
 
 // member returns the member of a new grant of n permits: a length, as many random bytes, and n. A

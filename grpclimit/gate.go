@@ -42,7 +42,9 @@ func newGate(interceptor string, choose func(context.Context, Call) (Limiter, er
 
 // request returns the guard's request for a call. It reports in limited whether anything limits the
 // call.
-func (g *gate) request(ctx context.Context, call Call) (q guard.Request, d *guard.Description, limited bool, err error) {
+func (g *gate) request(ctx context.Context, call Call) (
+	q guard.Request, d *guard.Description, limited bool, err error,
+) {
 	if !g.exemptNone && !call.Outgoing && guard.Exempt(call.Service()) || g.skip != nil && g.skip(ctx, call) {
 		return q, nil, false, nil
 	}

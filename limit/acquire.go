@@ -28,20 +28,19 @@ func (p acquireProtocol) Call(b *engine.Batch) (script *redisx.Script, keys []st
 // Arguments sets the arguments of the acquire script.
 func (p acquireProtocol) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
-	args := append(b.Args[:0], p.client.Engine.Micros(now), strconv.FormatInt(total, 10), newEpoch())
+	b.Args = append(b.Args[:0], p.client.Engine.Micros(now), strconv.FormatInt(total, 10), newEpoch())
 	if b.Lease.Span > 0 {
-		args = append(args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
+		b.Args = append(b.Args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
 	}
-	args = callArguments(args, p.members, now)
+	b.Args = callArguments(b.Args, p.members, now)
 	switch {
 	case b.Ordered:
-		args = append(args, engine.Runs(b.Requests), "do")
+		b.Args = append(b.Args, engine.Runs(b.Requests), "do")
 	case detail:
-		args = append(args, engine.Runs(b.Requests), "d")
+		b.Args = append(b.Args, engine.Runs(b.Requests), "d")
 	case len(b.Requests) > 1 || b.Lease.Span > 0:
-		args = append(args, engine.Runs(b.Requests))
+		b.Args = append(b.Args, engine.Runs(b.Requests))
 	}
-	b.Args = args
 }
 
 // allGranted stands for the letters of a batch of which every request was granted.
