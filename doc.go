@@ -133,11 +133,12 @@
 // arrive for a caller that has left, the Client releases exactly that grant.
 //
 // When the last caller of a call has left, only the command that was sent continues. It is not sent
-// again. It ends with its reply or when rueidis closes the connection: at once if the server
-// refuses connections. Otherwise that takes up to its ConnWriteTimeout (10 seconds by default), or
-// its Dialer's timeout (5 seconds) while it connects. On a server that hangs, a call without a
-// deadline lasts as long. A release for a caller that has left is repeated for up to a minute while
-// a cluster's slot moves. An idle Client has no goroutine: the last one ends within a tenth of a
+// again, unless it fetches a lease. It ends with its reply or when rueidis closes the connection: at
+// once if the server refuses connections. Otherwise that takes up to its ConnWriteTimeout (10
+// seconds by default), or its Dialer's timeout (5 seconds) while it connects. On a server that
+// hangs, a call without a deadline lasts as long, or twice as long if it first releases leases. A
+// release for a caller that has left, or of a lease, is repeated for up to a minute while a
+// cluster's slot moves. An idle Client has no goroutine: the last one ends within a tenth of a
 // second after the last command.
 //
 // The program's clock ([WithClock]), name mapper ([WithNameMapper]) or hook ([WithObserver]) may

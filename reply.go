@@ -14,9 +14,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// allGranted replaces the letters of a batch if all its requests were granted.
-const allGranted = "*"
-
 // Answer parses the reply of the acquire script.
 func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
 	if message.IsInt64() {
@@ -80,13 +77,12 @@ func (w *wire) answer(b *engine.Batch, perClient bool, reply redisx.Reply) error
 		o.add(reply.Number(), reply.Number())
 	}
 	part, err := strconv.ParseInt(cmp.Or(last, "0"), 10, 64)
-	if !reply.Ended() || err != nil || strings.Contains(letters, "p") != (part > 0) ||
-		letters != allGranted && len(letters) != len(b.Requests) {
+	if !reply.Ended() || err != nil || !b.AnsweredBy(letters, part) {
 		return w.unexpected(&reply)
 	}
 	b.Forecast = o
 	w.hint().learn(w.millisOf(now), rate, interval, perClient, counted) // as Arguments took the time
-	if letters == allGranted {
+	if letters == engine.AllGranted {
 		b.GrantAll(o.free, engine.Answer{Limit: o.rate, ResetAfter: o.reset})
 		return nil
 	}

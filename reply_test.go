@@ -91,12 +91,13 @@ func TestAnswer_ReplyOfAnotherShape_IsAnError(t *testing.T) {
 			"{0, 1, 10, 1000, 1, 7, 'gg'}", "{0, 1, 10, 1000, 1, 7, 'gg', '', 5}", "{0, 1, 10, 'x', 1, 7, 'gg', ''}",
 			"{0, 0, 10, 1000, 1, 7, 'gp', ''}", "{0, 0, 10, 1000, 1, 7, 'gp=', ''}", "{0, 0, 10, 1000, 1, 7, 'gp=x', ''}",
 			"{0, 0, 10, 1000, 1, 7, 'gg=1', ''}", "{0, 1, 10, 1000, 1, 7, 'gg', 5}", "{4, 1, 10, 1000, 1, 7, 'gg', ''}",
+			"{0, 1, 10, 1000, 1, 7, 'gp=99', ''}",
 			"{1, 'cursor', 1}", "{3, 0, 'rate', 'x'}", "{3, 6, 'rate', 'x'}", "{3, 1, 'rate', 'x', 'y'}", "{9}", "{-1}",
 			"{}", "'x'",
 		} {
 			reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToMessage()
 			require.NoError(b, err)
-			again, err := l.wire.Answer(&engine.Batch{Requests: []*engine.Request{{}, {}}}, reply)
+			again, err := l.wire.Answer(&engine.Batch{Requests: []*engine.Request{{Permits: 1}, {Permits: 1}}}, reply)
 			assert.ErrorContains(b, err, "unknown reply", text)
 			assert.False(b, again)
 		}

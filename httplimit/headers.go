@@ -31,7 +31,7 @@ func (m *middleware) setHeaders(h http.Header, o *Outcome, document bool) {
 	switch numbers := o.Decision.Limit > 0; {
 	case o.Result != Acquired && o.Result != Rejected:
 	case m.style == Draft11:
-		if numbers || !o.Local && len(o.policies.Policies) > 0 {
+		if numbers || !o.Local && o.Each == nil && len(o.policies.Policies) > 0 {
 			h[policyField] = append(h[policyField], quotas(o))
 		}
 		if numbers {
@@ -57,7 +57,7 @@ func quotas(o *Outcome) string {
 	d := o.policies
 	var text []byte
 	switch {
-	case o.Each != nil:
+	case len(o.Each) > 0:
 		for i, each := range o.Each {
 			text = appendPolicy(text, d.Term(i), each.Limit)
 		}
@@ -100,7 +100,7 @@ func appendNumber(text []byte, parameter string, n int64) []byte {
 // Retry-After.
 func (m *middleware) limits(o *Outcome, retry int64) string {
 	text := make([]byte, 0, 64)
-	if o.Each == nil {
+	if len(o.Each) == 0 {
 		name := o.policies.Term(o.policies.Single(o.Decision)).Name
 		text = appendLimit(text, name, o.Decision.Remaining, m.window(o, 0, o.Decision), retry)
 	}

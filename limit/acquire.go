@@ -43,15 +43,12 @@ func (p acquireProtocol) Arguments(b *engine.Batch, now time.Time) {
 	}
 }
 
-// allGranted stands for the letters of a batch of which every request was granted.
-const allGranted = "*"
-
 // Answer reads the reply of the acquire script.
 func (p acquireProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
 	if message.IsInt64() { // -1: none was granted
 		return false, nil
 	}
-	if isBrief(message) {
+	if isBrief(message, len(p.members)) {
 		b.GrantAll(0, engine.Answer{})
 		return false, nil
 	}
@@ -72,7 +69,7 @@ func (p acquireProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (
 	}
 	letters, last, _ := strings.Cut(letters, " ")
 	part, err := strconv.ParseInt(cmp.Or(last, "0"), 10, 64)
-	if err != nil || letters != allGranted && len(letters) != len(b.Requests) {
+	if err != nil || !b.AnsweredBy(letters, part) {
 		return false, p.unexpected(message)
 	}
 	p.answer(b, s, letters, part)
@@ -87,7 +84,7 @@ func (p acquireProtocol) answer(b *engine.Batch, s *state, letters string, part 
 	for i := len(b.Requests) - 1; i >= 0; i-- {
 		r := b.Requests[i]
 		letter := byte('g')
-		if letters != allGranted {
+		if letters != engine.AllGranted {
 			letter = letters[i]
 		}
 		switch letter {
@@ -140,9 +137,8 @@ func (p acquireProtocol) Refund(b *engine.Batch) func(context.Context) {
 	return func(ctx context.Context) {
 		for i, m := range p.members {
 			if r, ok := m.policy.(redisson); ok {
-				if r.limiter.Refund(ctx, permits, args[argument(acquire, p.members, i)+randomArg], granted) != nil {
-					return
-				}
+				// If it fails, the other members return theirs all the same.
+				_ = r.limiter.Refund(ctx, permits, args[argument(acquire, p.members, i)+randomArg], granted)
 			}
 		}
 		_ = p.refund(ctx, release, strconv.FormatInt(permits, 10), marks...)

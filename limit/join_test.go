@@ -217,3 +217,18 @@ func TestJoin_KeyOfAnotherType_IsNamedInTheError(t *testing.T) {
 		}
 	}
 }
+
+// TestJoin_CallerLeftAndOneIsGone_OthersReturn: another client has deleted the limiter of Redisson's
+// layout.
+func TestJoin_CallerLeftAndOneIsGone_OthersReturn(t *testing.T) {
+	b := newBench(t)
+	shared := b.client.Limiter("shared")
+	require.NoError(t, shared.SetRate(t.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}))
+	window := New(b.client, "window", FixedWindow{10, time.Hour, false})
+	refund := b.lose(Join(shared, window), 4, false)
+	_, err := shared.Delete(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 6, mustPeek(t, window)[0].Remaining)
+	refund(context.Background())
+	assert.EqualValues(t, 10, mustPeek(t, window)[0].Remaining)
+}

@@ -2,6 +2,7 @@ package limit
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -19,9 +20,10 @@ const (
 )
 
 // isBrief reports whether a reply has only the texts of the policies: all requests were granted.
-func isBrief(message rueidis.RedisMessage) bool {
+func isBrief(message rueidis.RedisMessage, policies int) bool {
 	texts, err := message.ToArray()
-	return err == nil && len(texts) > 0 && texts[0].IsString()
+	other := func(text rueidis.RedisMessage) bool { return !text.IsString() }
+	return err == nil && len(texts) == policies && !slices.ContainsFunc(texts, other)
 }
 
 // nextCall returns the arguments of the next call, if the reply of a script requires one. They are

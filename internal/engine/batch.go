@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -170,6 +171,24 @@ func (b *Batch) GrantAll(left int64, answer Answer) {
 		r.Remaining = max(0, left)
 		left += r.Permits
 	}
+}
+
+// AllGranted stands for the letters of a batch of which every request was granted.
+const AllGranted = "*"
+
+// AnsweredBy reports whether the reply of a script answers the batch: with a letter for each request,
+// and the permits of the one with p, which was granted in part.
+func (b *Batch) AnsweredBy(letters string, part int64) bool {
+	at := strings.IndexByte(letters, 'p')
+	switch {
+	case letters == AllGranted:
+		return part == 0
+	case len(letters) != len(b.Requests):
+		return false
+	case at < 0:
+		return part == 0
+	}
+	return part >= b.Requests[at].Permits && part <= b.Requests[at].Most()
 }
 
 // clear resets a batch for reuse.

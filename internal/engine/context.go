@@ -25,9 +25,13 @@ const unattendedFor = time.Minute
 
 // Unattended returns the context of a call for which no caller waits. While the slot of its keys
 // moves, it is repeated for as long.
-func Unattended(ctx context.Context) context.Context {
+func Unattended(ctx context.Context) context.Context { return unattended(ctx, func() {}) }
+
+// unattended is Unattended for a call whose caller waits until late is called: when a call of its own
+// would have failed.
+func unattended(ctx context.Context, late func()) context.Context {
 	begin := time.Now()
-	return callContext{redisx.RetryUntilEnd(ctx), func() error {
+	return callContext{redisx.RetryUntilEnd(ctx, late), func() error {
 		if time.Since(begin) < unattendedFor {
 			return nil
 		}

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"sync"
 )
 
 // releasesAtOnce is the number of leases that Flush releases at the same time.
@@ -26,9 +27,10 @@ func (g *Engine) Flush(ctx context.Context) error {
 		slots := make(chan struct{}, releasesAtOnce)
 		for _, run := range releases {
 			slots <- struct{}{}
+			free := sync.OnceFunc(func() { <-slots })
 			go func() {
-				defer func() { <-slots }()
-				run(Unattended(ctx))
+				defer free()
+				run(unattended(ctx, free))
 			}()
 		}
 		var failed error

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
@@ -18,13 +19,19 @@ func (r release) runLater() {
 	}
 }
 
-// runAll runs releases one after another, even if one ends its goroutine. If one fails, its permits
-// expire.
+// runAll runs releases, and waits for them. It does not wait for one whose slot moves for longer than
+// a call waits for that. If one fails, its permits expire.
 func runAll(ctx context.Context, all []release) {
-	if len(all) > 0 {
-		defer runAll(ctx, all[1:])
-		all[0](Unattended(ctx))
+	var waits sync.WaitGroup
+	for _, run := range all {
+		waits.Add(1)
+		done := sync.OnceFunc(waits.Done)
+		go func() {
+			defer done()
+			run(unattended(ctx, done))
+		}()
 	}
+	waits.Wait()
 }
 
 // transfer is a lease that is being fetched or released. Flush waits for it.

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -157,5 +158,73 @@ func TestRefund_NothingGranted_ReturnsNothing(t *testing.T) {
 		}
 		b.Latency.Store(0)
 		b.Free(l, 2)
+	})
+}
+
+// TestChange_LeaseOfMovingSlot_EndsAfterAQuarterOfASecond: the release of a lease is repeated for a
+// minute, but no caller waits for that.
+func TestChange_LeaseOfMovingSlot_EndsAfterAQuarterOfASecond(t *testing.T) {
+	rate := rratelimiter.Rate{Permits: 100, Interval: time.Hour}
+	for name, call := range map[string]func(context.Context, *rratelimiter.Limiter) error{
+		"SetRate":    func(ctx context.Context, l *rratelimiter.Limiter) error { return l.SetRate(ctx, rate) },
+		"Release":    func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Release(ctx, 1) },
+		"Delete":     func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.Delete(ctx)) },
+		"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.TryAcquire(ctx, 58)) },
+	} {
+		runWithRedis(t, name, func(b *fixture) {
+			l := b.limiter(rate, rratelimiter.WithLease(time.Second))
+			for range 40 {
+				b.Take(l, 1)
+			}
+			b.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
+			start := time.Now()
+			assert.ErrorContains(b, call(context.Background(), l), "TRYAGAIN")
+			assert.Less(b, time.Since(start), time.Second)
+			b.Redis.SetError("")
+			pass(time.Minute)
+		})
+	}
+}
+
+// TestFlush_ManyLeasesOfMovingSlot_EndsAfterAMinute, and not after a minute for each.
+func TestFlush_ManyLeasesOfMovingSlot_EndsAfterAMinute(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		client := rratelimiter.New(b.Conn, rratelimiter.WithLease(time.Second))
+		for i := range 64 {
+			l := client.Limiter(fmt.Sprint(i))
+			require.NoError(b, l.SetRate(b.Context(), rratelimiter.Rate{Permits: 100, Interval: time.Hour}))
+			for range 40 {
+				b.Take(l, 1)
+			}
+		}
+		b.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
+		start := time.Now()
+		assert.Error(b, client.Flush(context.Background()))
+		assert.InDelta(b, time.Minute, time.Since(start), float64(2*time.Second))
+	})
+}
+
+// TestExplain_ServerHangs_EndsAfterTheTimeout: the types of all keys are read in one call.
+func TestExplain_ServerHangs_EndsAfterTheTimeout(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour})
+		hang := make(chan struct{})
+		b.Redis.Server().SetPreHook(func(peer *server.Peer, command string, _ ...string) bool {
+			switch command {
+			case "EVALSHA":
+				peer.WriteError("WRONGTYPE Operation against a key holding the wrong kind of value")
+				return true
+			case "TYPE":
+				<-hang
+				return true
+			}
+			return false
+		})
+		start := time.Now()
+		assert.Error(b, errOf(l.TryAcquire(context.Background(), 1)))
+		assert.Less(b, time.Since(start), 11*time.Second)
+		close(hang)
+		b.Redis.Server().SetPreHook(nil)
+		pass(time.Minute)
 	})
 }

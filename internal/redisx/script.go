@@ -41,9 +41,10 @@ const longestPause = 64 * time.Millisecond
 // untilEnd is the key of a context's value, by which Retry repeats a call until the context ends.
 type untilEnd struct{}
 
-// RetryUntilEnd returns a context with which Retry repeats a call until the context ends.
-func RetryUntilEnd(ctx context.Context) context.Context {
-	return context.WithValue(ctx, untilEnd{}, true)
+// RetryUntilEnd returns a context with which Retry repeats a call until the context ends. When other
+// calls have failed, Retry calls late, and goes on.
+func RetryUntilEnd(ctx context.Context, late func()) context.Context {
+	return context.WithValue(ctx, untilEnd{}, late)
 }
 
 // Retry makes a call, and repeats it while a cluster rejects it before it ran, because the slot of
@@ -53,9 +54,15 @@ func Retry(ctx context.Context, call func(attempt int) error) error {
 	for attempt := 0; ; attempt++ {
 		err := call(attempt)
 		var redisErr *rueidis.RedisError
-		if !errors.As(err, &redisErr) || !redisErr.IsTryAgain() || ctx.Err() != nil ||
-			attempt > 8 && ctx.Value(untilEnd{}) == nil {
+		if !errors.As(err, &redisErr) || !redisErr.IsTryAgain() || ctx.Err() != nil {
 			return err
+		}
+		if attempt > 8 {
+			late, ok := ctx.Value(untilEnd{}).(func())
+			if !ok {
+				return err
+			}
+			late()
 		}
 		time.Sleep(min(time.Millisecond<<min(attempt, 8), longestPause))
 	}
@@ -68,11 +75,14 @@ func WrongType(ctx context.Context, redis rueidis.Client, err error, keys, types
 	if !errors.As(err, &redisErr) || !strings.Contains(redisErr.Error(), "WRONGTYPE") {
 		return "", ""
 	}
+	reads := make(rueidis.Commands, len(keys))
 	for i, key := range keys {
 		// Not a read of rueidis' own builder, which would be sent again for as long as an outage lasts.
-		typ, err := redis.Do(ctx, redis.B().Arbitrary("TYPE").Keys(key).Build()).ToString()
-		if err == nil && typ != types[i] && typ != "none" {
-			return key, typ
+		reads[i] = redis.B().Arbitrary("TYPE").Keys(key).Build()
+	}
+	for i, result := range redis.DoMulti(ctx, reads...) { // one call: a server may hang
+		if typ, err := result.ToString(); err == nil && typ != types[i] && typ != "none" {
+			return keys[i], typ
 		}
 	}
 	return "", ""
