@@ -13,8 +13,7 @@ import (
 
 // A chooser of one's own, whose limiters have policies of their own for reports and clients to see.
 func ExampleDescribe() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	policies := []limit.Policy{limit.FixedWindow{Permits: 5, Interval: time.Second},
 		grpclimit.Named("quota", limit.FixedWindow{Permits: 1, Interval: time.Minute})}

@@ -27,8 +27,7 @@ func one(client *rratelimiter.Client) func(context.Context, grpclimit.Call) (grp
 
 // A call costs as many permits as it asks for bytes.
 func ExampleCost() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	bytes := grpclimit.Cost(func(_ context.Context, call grpclimit.Call) int64 {
 		return int64(call.Message.(*test.SimpleRequest).GetResponseSize())
@@ -50,8 +49,7 @@ func ExampleCost() {
 
 // Calls of one method are not limited.
 func ExampleSkip() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	c, stop := start(limitedBy(one(client), grpclimit.Skip(func(_ context.Context, call grpclimit.Call) bool {
 		return strings.HasSuffix(call.Method, "/UnaryCall")
@@ -67,8 +65,7 @@ func ExampleSkip() {
 
 // Health checks pass, unless the server shall limit them too.
 func ExampleHealthAndReflection() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	for _, opts := range [][]grpclimit.Option{nil, {grpclimit.HealthAndReflection()}} {
 		server := grpc.NewServer(limitedBy(one(client), opts...)...)
@@ -89,8 +86,7 @@ func ExampleHealthAndReflection() {
 
 // A short wait instead of a denial.
 func ExampleWait() {
-	client, closeClient := inMemory()
-	defer closeClient()
+	client := connect()
 
 	perClient := grpclimit.Each(client, "api", grpclimit.ByIP(),
 		limit.TokenBucket{Capacity: 1, Refill: 100, Interval: time.Second})
@@ -107,8 +103,7 @@ func ExampleWait() {
 
 // Clients that were refused at the same time retry at different times.
 func ExampleSpread() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	c, stop := start(limitedBy(one(client), grpclimit.Spread(time.Minute)))
 	defer stop()
@@ -124,8 +119,7 @@ func ExampleSpread() {
 
 // What a limit would deny, before it does.
 func ExampleShadow() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	report := func(_ context.Context, call grpclimit.Call, o grpclimit.Outcome) {
 		fmt.Println(call.Service(), o.Limiter, o.Result, o.Violated())
@@ -144,8 +138,7 @@ func ExampleShadow() {
 
 // Denials name the tenant whose quota it is.
 func ExampleSubject() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	c, stop := start(limitedBy(one(client),
 		grpclimit.Subject(func(context.Context, grpclimit.Call) string { return "tenant:gold" })))
@@ -203,8 +196,7 @@ func ExampleLocal() {
 
 // A handler sees the permits that remain.
 func ExampleFromContext() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	// In place of yours.
 	handler := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
@@ -224,8 +216,7 @@ func ExampleFromContext() {
 
 // Calls that fail alone count.
 func ExampleSettle() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	// In place of yours.
 	handler := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 )
 
 // A hundred clients share ten keys.
@@ -46,8 +47,7 @@ func TestServerInterceptors_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
 		}},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			client, closeClient := connect(rratelimiter.WithDenialCache(time.Hour))
-			defer closeClient()
+			client, _ := guardtest.Connect(t, rratelimiter.WithDenialCache(time.Hour))
 			perKey := grpclimit.Each(client, "api", grpclimit.ByMetadata("key"), hour(permits))
 			s := new(service)
 			addr, stop := listen(s, grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(perKey, unhurried)),
@@ -96,8 +96,7 @@ func TestServerInterceptors_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
 
 // A peer on a unix socket has no address, even if the name of its socket is one.
 func TestByIP_UnixSocketOfNetHTTP_HasNoAddress(t *testing.T) {
-	client, closeClient := connect()
-	defer closeClient()
+	client, _ := guardtest.Connect(t)
 	t.Chdir(t.TempDir())
 	listener, err := net.Listen("unix", "server")
 	require.NoError(t, err)

@@ -7,11 +7,9 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
-
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -21,20 +19,7 @@ import (
 //	client := rratelimiter.New(redis)
 //
 // Its clock stands still, so that what examples print does not depend on the machine.
-func connect(opts ...rratelimiter.Option) (*rratelimiter.Client, func()) {
-	server, err := miniredis.Run()
-	if err != nil {
-		panic(err)
-	}
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
-		DisableCache: true})
-	if err != nil {
-		panic(err)
-	}
-	now := time.Now()
-	opts = append([]rratelimiter.Option{rratelimiter.WithClock(func() time.Time { return now })}, opts...)
-	return rratelimiter.New(redis, opts...), func() { redis.Close(); server.Close() }
-}
+var connect = guardtest.Example
 
 // unhurried is for machines that have other things to do than to run examples.
 var unhurried = httplimit.Deadline(time.Minute)
@@ -56,8 +41,7 @@ func get(handler http.Handler, path string, headers ...string) *http.Response {
 // Ten requests a second and a hundred a minute for each client, behind a load balancer that writes
 // X-Forwarded-For.
 func Example() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	balancer := netip.MustParsePrefix("192.0.2.0/24")
 	perClient := httplimit.Each(client, "web", httplimit.ByIP(balancer),
@@ -77,8 +61,7 @@ func Example() {
 
 // One limit for all, a limiter that Java programs use too.
 func ExampleAll() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	quota := client.Limiter("reports") // redisson.getRateLimiter("reports") in Java
 	if err := quota.SetRate(noContext, rratelimiter.Rate{Permits: 1, Interval: time.Hour}); err != nil {
@@ -97,8 +80,7 @@ func ExampleAll() {
 
 // Five log-ins a minute for each user and address. Policies can have names for clients to see.
 func ExampleEach() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	perUser := httplimit.Each(client, "login", httplimit.Combined(httplimit.ByPathValue("user"), httplimit.ByIP()),
 		httplimit.Named("logins", limit.SlidingWindow{Permits: 5, Interval: time.Minute}))
@@ -117,8 +99,7 @@ func ExampleEach() {
 
 // A chooser is a func: paying tenants have a larger limit, and one's own checks none.
 func ExampleMiddleware() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	choose := func(r *http.Request) (httplimit.Limiter, error) {
 		switch tenant := r.Header.Get("X-Tenant"); tenant { // set by what authenticates

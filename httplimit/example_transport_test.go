@@ -14,8 +14,7 @@ import (
 
 // Two calls an hour to each host, for all programs together.
 func ExampleTransport() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 	server := httptest.NewServer(hello)
 	defer server.Close()
 

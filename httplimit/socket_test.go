@@ -18,6 +18,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 )
 
 // A hundred clients with connections of their own share ten keys.
@@ -25,8 +26,7 @@ func TestMiddleware_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(protocol, func(t *testing.T) {
 			const clients, requests, keys, permits = 100, 30, 10, 90
-			client, closeClient := connect(rratelimiter.WithDenialCache(time.Hour))
-			defer closeClient()
+			client, _ := guardtest.Connect(t, rratelimiter.WithDenialCache(time.Hour))
 			perKey := httplimit.Each(client, "web", httplimit.ByHeader("X-Key"), hour(permits))
 			var served, conns atomic.Int64
 			handler := httplimit.Middleware(perKey, unhurried)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -97,8 +97,7 @@ func TestMiddleware_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
 
 // Flush, Hijack and the calls of http.ResponseController work.
 func TestMiddleware_ResponseWriter_IsThatOfTheServer(t *testing.T) {
-	client, closeClient := connect()
-	defer closeClient()
+	client, _ := guardtest.Connect(t)
 	limited := httplimit.Middleware(perIP(client, hour(100)), unhurried)
 	mux := http.NewServeMux()
 	mux.Handle("/flush", limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -12,8 +12,7 @@ import (
 
 // Which of several policies denies a request?
 func ExampleLimiter_TakeEach() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	api := limit.New(client, "api",
 		limit.FixedWindow{Permits: 2, Interval: time.Minute},
@@ -33,8 +32,7 @@ func ExampleLimiter_TakeEach() {
 
 // Peek shows the quota without taking from it.
 func ExampleLimiter_Peek() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 	ctx := context.Background()
 
 	quota := limit.New(client, "quota", limit.SlidingWindow{Permits: 10, Interval: time.Hour})
@@ -55,8 +53,7 @@ func ExampleLimiter_Peek() {
 
 // Permits of work that failed are released.
 func ExampleLimiter_Release() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 	ctx := context.Background()
 	convert := func() error { return errors.New("the file is damaged") }
 

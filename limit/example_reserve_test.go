@@ -11,8 +11,7 @@ import (
 // Mails leave one after another, two a minute. Each program may schedule its mail for the reserved
 // time.
 func ExampleLimiter_Reserve() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 	ctx := context.Background()
 
 	mails := limit.New(client, "mails", limit.LeakyBucket{Capacity: 100, Leak: 2, Interval: time.Minute})
@@ -31,8 +30,7 @@ func ExampleLimiter_Reserve() {
 
 // A mail that is not sent returns its permits, and the next one leaves earlier.
 func ExampleReservation_Cancel() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 	ctx := context.Background()
 
 	mails := limit.New(client, "mails", limit.TokenBucket{Capacity: 1, Refill: 2, Interval: time.Minute})

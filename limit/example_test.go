@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
-
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -16,23 +14,11 @@ import (
 //
 //	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
 //	client := rratelimiter.New(redis)
-func connect() (*rratelimiter.Client, func()) {
-	server, err := miniredis.Run()
-	if err != nil {
-		panic(err)
-	}
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
-		DisableCache: true})
-	if err != nil {
-		panic(err)
-	}
-	return rratelimiter.New(redis), func() { redis.Close(); server.Close() }
-}
+func connect() *rratelimiter.Client { return rratelimiter.New(redistest.Example()) }
 
 // Log-ins of one user: five a minute, and no more than twenty an hour.
 func ExampleNew() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 	ctx := context.Background()
 
 	logins := limit.New(client, "login:alice",
@@ -56,8 +42,7 @@ func ExampleNew() {
 
 // A worker takes a batch of jobs, as many as the quota allows.
 func ExampleLimiter_TakeUpTo() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	quota := limit.New(client, "mails", limit.Calendar{Permits: 100, Unit: limit.Day})
 	for range 3 {
@@ -75,8 +60,7 @@ func ExampleLimiter_TakeUpTo() {
 
 // A limiter for each user.
 func ExampleNewKeyed() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 	ctx := context.Background()
 
 	logins := limit.NewKeyed(client, "login", limit.FixedWindow{Permits: 1, Interval: time.Minute})
@@ -104,8 +88,7 @@ func ExampleValidate() {
 
 // A tenant's own limit, and the quota of a paid API that all tenants share, with Java programs too.
 func ExampleJoin() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 	ctx := context.Background()
 
 	quota := client.Limiter("{paid-api}") // redisson.getRateLimiter("{paid-api}") in Java
@@ -135,8 +118,7 @@ func ExampleJoin() {
 
 // The tokens of a model are counted when its answer is known.
 func ExampleLimiter_Charge() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 	ctx := context.Background()
 
 	tokens := limit.New(client, "tokens:alice", limit.TokenBucket{Capacity: 1000, Refill: 1000, Interval: time.Minute})
