@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -14,37 +13,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/rls"
 )
-
-// log collects the log of a service.
-type log struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *log) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), text)
-}
 
 // Reload reads the files whether or not they have changed, and reports their problems each time.
 func TestReload_UnchangedFiles_AreReadAgain(t *testing.T) {
 	client, _ := guardtest.Connect(t)
-	var out log
+	var out redistest.Log
 	c := rls.Config{Client: client, Path: folder(t, simple), Log: slog.New(slog.NewTextHandler(&out, nil))}
 	s, err := rls.New(c)
 	require.NoError(t, err)
-	before := out.count("configuration in force")
+	before := strings.Count(out.String(), "configuration in force")
 	require.NoError(t, s.Reload())
-	assert.Equal(t, before+1, out.count("configuration in force"))
+	assert.Equal(t, before+1, strings.Count(out.String(), "configuration in force"))
 	require.NoError(t, os.WriteFile(filepath.Join(c.Path, "0.yaml"), []byte("domain: ["), 0o600))
 	for range 2 {
 		var wrong *rls.ConfigError
@@ -54,14 +36,14 @@ func TestReload_UnchangedFiles_AreReadAgain(t *testing.T) {
 
 func TestServe_ReloadSignal_ReadsTheFilesAgain(t *testing.T) {
 	client, _ := guardtest.Connect(t)
-	var out log
+	var out redistest.Log
 	reload := make(chan os.Signal, 1)
 	s := run(t, rls.Config{
 		Client: client, Path: folder(t, simple), Log: slog.New(slog.NewTextHandler(&out, nil)), Reload: reload,
 	})
 	logged := func(text string, n int) {
 		t.Helper()
-		require.Eventually(t, func() bool { return out.count(text) >= n }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Count(out.String(), text) >= n }, 20*time.Second, time.Millisecond)
 	}
 	for n := range 3 {
 		logged("configuration in force", n+1)

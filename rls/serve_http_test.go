@@ -17,28 +17,10 @@ import (
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
-// pipes is a listener without a network, so that time stands still while it waits.
-type pipes struct {
-	accepted chan net.Conn
-	closed   chan struct{}
-}
-
-func (p pipes) Accept() (net.Conn, error) {
-	select {
-	case conn := <-p.accepted:
-		return conn, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p pipes) Close() error   { close(p.closed); return nil }
-func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes", Net: "unix"} }
-
 // servedHTTP serves a server's HTTP side as Serve does, and returns what dials it.
 func servedHTTP(b *redistest.Fixture, client *rratelimiter.Client, change ...func(*rls.Config)) (dial func() net.Conn) {
-	p := pipes{make(chan net.Conn, 100), make(chan struct{})}
-	server, listener := rls.HTTPServer(newServer(b, client, webConfigOpen, change...), p)
+	memory := redistest.NewListener()
+	server, listener := rls.HTTPServer(newServer(b, client, webConfigOpen, change...), memory)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	b.Cleanup(func() {
@@ -46,10 +28,9 @@ func servedHTTP(b *redistest.Fixture, client *rratelimiter.Client, change ...fun
 		assert.ErrorIs(b, <-ended, http.ErrServerClosed)
 	})
 	return func() net.Conn {
-		near, far := net.Pipe()
-		b.Cleanup(func() { near.Close() })
-		p.accepted <- far
-		return near
+		conn := memory.Dial()
+		b.Cleanup(func() { conn.Close() })
+		return conn
 	}
 }
 

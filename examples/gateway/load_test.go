@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // from dials from another address of this host.
@@ -72,7 +74,7 @@ func TestLoad_NoServer_IsAnError(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	listener.Close()
-	out := new(buffer)
+	out := new(redistest.Log)
 	err = run(t.Context(), []string{"load", "-rate", "100", "-seconds", "0.05", "http://" + listener.Addr().String()}, out)
 	assert.ErrorContains(t, err, "no response")
 	assert.Regexp(t, `(?m)^none +5 +100\.0 % .*refused`, out.String())

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 func TestUsers_Invalid_AreErrors(t *testing.T) {
@@ -43,7 +45,7 @@ func TestFlags_Invalid_AreErrors(t *testing.T) {
 
 func TestRun_Signal_Ends(t *testing.T) {
 	t.Setenv("REDIS_URL", "")
-	out, done := new(buffer), make(chan error)
+	out, done := new(redistest.Log), make(chan error)
 	ctx, stop := context.WithCancel(t.Context())
 	go func() { done <- run(ctx, []string{"-listen", "localhost:0", "-redis-timeout", "1m"}, out) }()
 	address := regexp.MustCompile(`^(http://\S+) -> .*: 60 requests and 20000 tokens per minute for each of 2 users, counted in memory`)

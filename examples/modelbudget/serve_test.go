@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 func TestServer_SlowClients_AreDisconnected(t *testing.T) {
@@ -32,9 +34,8 @@ func TestServer_SlowClients_AreDisconnected(t *testing.T) {
 func TestServer_Stream_HasNoTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = time.Second
-		client, end := net.Pipe()
-		conns := make(pipe, 1)
-		conns <- end
+		listener := redistest.NewListener()
+		client := listener.Dial()
 		server := newServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			for range 4 {
 				time.Sleep(timeout)
@@ -42,7 +43,7 @@ func TestServer_Stream_HasNoTimeout(t *testing.T) {
 				_ = http.NewResponseController(w).Flush()
 			}
 		}), config{clientTimeout: timeout})
-		go func() { _ = server.Serve(conns) }()
+		go func() { _ = server.Serve(listener) }()
 		defer server.Close()
 		defer client.Close()
 		fmt.Fprint(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -53,16 +54,3 @@ func TestServer_Stream_HasNoTimeout(t *testing.T) {
 		assert.Equal(t, 4, strings.Count(string(body), "data: {}"))
 	})
 }
-
-// pipe is a listener of connections in memory.
-type pipe chan net.Conn
-
-func (p pipe) Accept() (net.Conn, error) {
-	if conn, ok := <-p; ok {
-		return conn, nil
-	}
-	return nil, net.ErrClosed
-}
-
-func (p pipe) Close() error   { close(p); return nil }
-func (p pipe) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
