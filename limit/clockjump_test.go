@@ -104,11 +104,11 @@ func TestReserve_ClockSetBack_QueuesBehindEarlierOnes(t *testing.T) {
 		l := New(b.client, "name", p)
 		var last time.Duration
 		for range 4 {
-			r := mustReserve(t, l, 1)
+			r := must(t, l.Reserve, 1)
 			last = r.delay
 		}
 		b.pass(-time.Hour)
-		assert.Equal(t, last+100*ms+time.Hour, mustReserve(t, l, 1).delay, "%T", p)
+		assert.Equal(t, last+100*ms+time.Hour, must(t, l.Reserve, 1).delay, "%T", p)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		assert.ErrorIs(t, l.Acquire(ctx, 1), context.DeadlineExceeded)
 		cancel()

@@ -54,7 +54,7 @@ func TestClocks_SlowerThanTheServers_KeepTheLimit(t *testing.T) {
 					}
 					b.now = clock
 					n := 1 + random.Int64N(60)
-					ok := mustTry(t, l, n)
+					ok := must(t, l.TryAcquire, n)
 					if !ok {
 						continue
 					}
@@ -104,7 +104,7 @@ func TestClocks_SetBack_GrantsOnce(t *testing.T) {
 		b.take(l, 4)
 		b.pass(test.passes)
 		b.now -= test.back.Microseconds()
-		assert.False(t, mustTry(t, l, 1), name)
+		assert.False(t, must(t, l.TryAcquire, 1), name)
 	}
 }
 

@@ -72,7 +72,7 @@ func TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsLease(t *testing.T) 
 			b.Latency.Store(0)
 			granted := 0
 			for range 50 {
-				ok := mustTry(b, like, 1)
+				ok := must(b, like.TryAcquire, 1)
 				if ok {
 					granted++
 				}

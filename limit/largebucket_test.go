@@ -35,9 +35,9 @@ func TestTokenBucket_ProductAbove2To53_EveryPermitCounts(t *testing.T) {
 		{3728210266, 1}} {
 		b := newBench(t)
 		l := New(b.client, "name", TokenBucket{1e10, 1, time.Duration(test.days) * 24 * time.Hour})
-		mustTake(t, l, test.permits-5)
+		must(t, l.Take, test.permits-5)
 		for i := range int64(10) {
-			require.InDelta(t, 1e10-test.permits+4-i, mustTake(t, l, 1).Remaining, 1, "%+v", test)
+			require.InDelta(t, 1e10-test.permits+4-i, must(t, l.Take, 1).Remaining, 1, "%+v", test)
 		}
 	}
 }
@@ -68,7 +68,7 @@ func TestCharge_DebtBeyond2To53_CanBeReleased(t *testing.T) {
 			require.Positive(t, d.RetryAfter)
 		}
 		require.NoError(t, l.Release(t.Context(), 1<<53))
-		assert.True(t, mustTake(t, l, 5).Allowed, "%T", p)
+		assert.True(t, must(t, l.Take, 5).Allowed, "%T", p)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestTokenBucket_DebtIsReleasedAgainAndAgain_StateIsItsOwn(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", TokenBucket{1, 1, maxInterval})
 	for range 20 {
-		mustCharge(t, l, maxPermits)
+		must(t, l.Charge, maxPermits)
 		require.NoError(t, l.Release(t.Context(), maxPermits-1))
 	}
 }

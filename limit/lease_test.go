@@ -21,7 +21,7 @@ func often(b *redistest.Fixture, l *Limiter, times int, pause time.Duration) (gr
 	b.Helper()
 	for range times {
 		redistest.Pass(pause)
-		ok := mustTry(b, l, 1)
+		ok := must(b, l.TryAcquire, 1)
 		if ok {
 			granted++
 		}
@@ -54,7 +54,7 @@ func TestLease_Windows_CountTheirPermits(t *testing.T) {
 				before := b.Scripts.Load()
 				require.Equal(b, 5000, often(b, l, 5000, 20*time.Microsecond))
 				assert.LessOrEqual(b, b.Scripts.Load()-before, int64(30), "calls in a tenth of a second")
-				d := mustTake(b, l, 1)
+				d := must(b, l.Take, 1)
 				assert.InDelta(b, 100_000-5501, d.Remaining, 300, "leases may return at this time")
 				redistest.Pass(50 * time.Millisecond)
 				all := mustPeek(b, l)
@@ -75,7 +75,7 @@ func TestTakeEach_Lease_IsGrantedFromMemory(t *testing.T) {
 		before := b.Scripts.Load()
 		for taken := int64(1); taken <= 5000; taken++ {
 			redistest.Pass(20 * time.Microsecond)
-			each := mustTakeEach(b, Join(New(client, "a", policies[0]), New(client, "b", policies[1])), 1)
+			each := must(b, Join(New(client, "a", policies[0]), New(client, "b", policies[1])).TakeEach, 1)
 			require.Len(b, each, 2)
 			for i, d := range each {
 				require.True(b, d.Allowed)
@@ -101,7 +101,7 @@ func TestLease_WindowEnds_LeaseEnds(t *testing.T) {
 			for range 2000 {
 				redistest.Pass(100 * time.Microsecond)
 				asked := time.Now().UnixMilli() / 200
-				ok := mustTry(b, l, 1)
+				ok := must(b, l.TryAcquire, 1)
 				if now := time.Now().UnixMilli() / 200; ok && now == asked {
 					used[now]++
 				}

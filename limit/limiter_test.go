@@ -86,7 +86,7 @@ func TestPolicies_WorkedExamples_Decisions(t *testing.T) {
 			l := New(b.client, "name", test.policies...)
 			for _, c := range test.calls {
 				b.pass(c.at - time.Duration(b.now-start)*time.Microsecond)
-				got := mustTake(t, l, c.permits)
+				got := must(t, l.Take, c.permits)
 				if c.want.Limit == 0 {
 					got.Limit = 0
 				}
@@ -103,12 +103,12 @@ func TestPolicies_WorkedExamples_Decisions(t *testing.T) {
 func TestTakeEach_OnePolicyDenies_ReportsWhich(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", FixedWindow{10, time.Second, false}, TokenBucket{100, 1, time.Second})
-	each := mustTakeEach(t, l, 8)
+	each := must(t, l.TakeEach, 8)
 	assert.Equal(t, []rratelimiter.Decision{
 		{Allowed: true, Limit: 10, Remaining: 2, ResetAfter: time.Second - 789*time.Microsecond},
 		{Allowed: true, Limit: 100, Remaining: 92, ResetAfter: 8 * time.Second},
 	}, each)
-	each = mustTakeEach(t, l, 5)
+	each = must(t, l.TakeEach, 5)
 	assert.Equal(t, []rratelimiter.Decision{
 		{Limit: 10, Remaining: 2, RetryAfter: time.Second - 789*time.Microsecond,
 			ResetAfter: time.Second - 789*time.Microsecond},
@@ -222,8 +222,8 @@ func TestNew_MostPolicies_FitInAScript(t *testing.T) {
 			all = append(all, kind(time.Duration(i+1)*time.Second))
 		}
 		l := New(b.client, "name", all...)
-		mustCharge(t, l, 1)
-		each := mustTakeEach(t, l, 1)
+		must(t, l.Charge, 1)
+		each := must(t, l.TakeEach, 1)
 		for _, d := range each {
 			assert.EqualValues(t, 3, d.Remaining)
 		}
@@ -236,7 +236,7 @@ func TestNew_MostPolicies_FitInAScript(t *testing.T) {
 func TestReset_SlotMoves_AsksAgain(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", FixedWindow{5, time.Hour, false}, TokenBucket{5, 1, time.Hour})
-		mustTake(b, l, 5)
+		must(b, l.Take, 5)
 		b.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
 		start := time.Now()
 		require.ErrorContains(b, l.Reset(b.Context()), "TRYAGAIN")
@@ -250,7 +250,7 @@ func TestReset_SlotMoves_AsksAgain(t *testing.T) {
 func TestRelease_NoPermits_AsksNothing(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", FixedWindow{3, time.Second, false})
-		mustTake(b, l, 2)
+		must(b, l.Take, 2)
 		before := b.Scripts.Load()
 		require.NoError(b, l.Release(b.Context(), 0))
 		assert.Equal(b, before, b.Scripts.Load())

@@ -36,8 +36,8 @@ func TestSlidingLog_SameCalls_DecidesAsOverall(t *testing.T) {
 					require.NoError(t, overall.Release(t.Context(), n))
 					continue
 				}
-				got := mustTake(t, l, n)
-				require.Equal(t, mustTake(t, overall, n), got, "step %d: %d", step, n)
+				got := must(t, l.Take, n)
+				require.Equal(t, must(t, overall.Take, n), got, "step %d: %d", step, n)
 				if got.Allowed {
 					granted++
 				} else {
@@ -118,7 +118,7 @@ func TestSlidingLog_ManyEntries_AllAreRemoved(t *testing.T) {
 		}
 		take := func(n int64) {
 			t.Helper()
-			got := mustTake(t, l, n)
+			got := must(t, l.Take, n)
 			ok := m.Take(b.now, n)
 			require.Equal(t, decision(m, policy.Permits, b.now, n, ok), got, entries)
 		}
@@ -164,12 +164,12 @@ func TestSlidingLog_ManyEntries_OneCall(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", SlidingLog{1000, time.Second})
 		for range 1000 {
-			mustTry(b, l, 1)
+			must(b, l.TryAcquire, 1)
 			redistest.Pass(ms)
 		}
 		redistest.Pass(998 * ms) // all have expired but the newest
 		before := b.Scripts.Load()
-		assert.EqualValues(b, 499, mustTake(b, l, 500).Remaining)
+		assert.EqualValues(b, 499, must(b, l.Take, 500).Remaining)
 		require.NoError(b, l.Release(b.Context(), 400))
 		assert.EqualValues(b, 2, b.Scripts.Load()-before)
 	})

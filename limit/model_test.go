@@ -179,8 +179,7 @@ func sequence(b *bench, l *Limiter, p Policy, random *rand.Rand, steps int) {
 			got, want, err = look(ctx, b, l, m, limit)
 		case kind >= 20:
 			var r *Reservation
-			r, err = l.Reserve(ctx, n)
-			require.NoError(b, err)
+			r = must(b, l.Reserve, n)
 			delay, reservation := reserves.Reserve(b.now, n)
 			call = fmt.Sprintf("Reserve, %v,", r.delay)
 			require.Equal(b, micros(delay), r.delay, "%v %d: Reserve %d", log[max(0, len(log)-5):], step, n)

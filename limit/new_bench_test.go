@@ -20,7 +20,7 @@ func BenchmarkNew(b *testing.B) {
 			for b.Loop() {
 				New(client, "login:alice", policies...)
 			}
-			mustTake(b, New(client, "login:alice", policies...), 1)
+			must(b, New(client, "login:alice", policies...).Take, 1)
 		})
 	}
 }

@@ -43,7 +43,7 @@ func TestRefund_LogAndCells_ComesFromItsOwnEntry(t *testing.T) {
 		if entries, err := b.redis.List(l.keys[0]); err == nil {
 			assert.Len(t, entries, 3, "and an empty one")
 		}
-		assert.Equal(t, reset(times[0]), mustTake(t, l, 7).RetryAfter)
+		assert.Equal(t, reset(times[0]), must(t, l.Take, 7).RetryAfter)
 		b.pass(test.expires)
 		assert.EqualValues(t, 8, b.refund(l, marks[0], 2).Remaining)
 		assert.EqualValues(t, 10, b.refund(l, marks[2], 1000).Remaining)
