@@ -11,6 +11,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/rratelimitertest"
 )
 
 // TestPolicies_WorkedExamples_Decisions: the examples are times, permits and answers.
@@ -256,4 +257,22 @@ func TestRelease_NoPermits_AsksNothing(t *testing.T) {
 		assert.Equal(b, before, b.Scripts.Load())
 		require.ErrorIs(b, l.Release(b.Context(), -1), rratelimiter.ErrInvalidPermits)
 	})
+}
+
+// BenchmarkNew is the cost of a limiter for one request: programs open one for each request of a
+// user.
+func BenchmarkNew(b *testing.B) {
+	client := rratelimitertest.New(b).Client
+	for name, policies := range map[string][]Policy{
+		"one": {TokenBucket{20, 5, time.Second}},
+		"two": {FixedWindow{5, time.Minute, false}, FixedWindow{20, time.Hour, false}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				New(client, "login:alice", policies...)
+			}
+			must(b, New(client, "login:alice", policies...).Take, 1)
+		})
+	}
 }
