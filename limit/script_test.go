@@ -2,9 +2,6 @@ package limit
 
 import (
 	"context"
-	"flag"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -18,11 +15,10 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/golden"
 	"github.com/rratelimiter/rratelimiter/internal/luanames"
 	"github.com/rratelimiter/rratelimiter/internal/policymodel"
 )
-
-var update = flag.Bool("update", false, "write testdata/scripts")
 
 // scriptsOf returns the scripts of a limiter, by call.
 func scriptsOf(l *Limiter) map[call]string {
@@ -71,13 +67,7 @@ func TestScripts_Assembled_AreGolden(t *testing.T) {
 				text.WriteString("---- " + string(c) + "\n" + scripts[c] + "\n")
 			}
 		}
-		file := filepath.Join("testdata", "scripts", name+".lua")
-		if *update {
-			require.NoError(t, os.WriteFile(file, []byte(text.String()), 0o644))
-		}
-		want, err := os.ReadFile(file)
-		require.NoError(t, err)
-		assert.Equal(t, string(want), text.String(), name)
+		golden.File(t, "testdata/scripts/"+name+".lua", text.String())
 	}
 }
 

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/demo"
+	"github.com/rratelimiter/rratelimiter/internal/golden"
 )
 
 // TestToolPage_Console_IsTheOutput: every command of docs/tool.md is run in the order of the page,
@@ -30,33 +30,21 @@ import (
 func TestToolPage_Console_IsTheOutput(t *testing.T) {
 	page, err := filepath.Abs("../../../../docs/tool.md")
 	require.NoError(t, err)
-	text, err := os.ReadFile(page)
-	require.NoError(t, err)
 	m := startMemory(t)
 	story(m)
 	filesOfThePage(t)
 	commands := 0
-	blocks := strings.Split(string(text), "```console\n")
-	for i, block := range blocks[1:] {
-		block, rest, _ := strings.Cut(block, "```")
+	golden.Blocks(t, page, regexp.MustCompile("(?s)```console\n(.*?)```"), func(parts []string) string {
 		said := ""
-		for _, part := range strings.Split("\n"+block, "\n$ ")[1:] {
+		for _, part := range strings.Split("\n"+parts[1], "\n$ ")[1:] {
 			line, _, _ := strings.Cut(part, "\n")
 			commands++
 			said += "$ " + line + "\n" + m.says(line)
 		}
-		blocks[i+1] = said + "```" + rest
-		if !*update {
-			require.Equal(t, block, said, "go test ./internal/cli -run %s -update rewrites %s", t.Name(), page)
-		}
-	}
+		return "```console\n" + said + "```"
+	})
 	require.Greater(t, commands, 8)
-	if *update {
-		require.NoError(t, os.WriteFile(page, []byte(strings.Join(blocks, "```console\n")), 0o644))
-	}
 }
-
-var update = flag.Bool("update", false, "rewrite docs/tool.md")
 
 // story is what the page is about.
 func story(m *inMemory) {
