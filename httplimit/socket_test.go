@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,7 +24,7 @@ import (
 func TestMiddleware_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(protocol, func(t *testing.T) {
-			const clients, requests, keys, permits = 100, 30, 10, 90
+			const permits = 90
 			client, _ := guardtest.Connect(t, rratelimiter.WithDenialCache(time.Hour))
 			perKey := httplimit.Each(client, "web", httplimit.ByHeader("X-Key"), hour(permits))
 			var served, conns atomic.Int64
@@ -48,49 +47,33 @@ func TestMiddleware_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
 			}
 			defer server.Close()
 
-			var mu sync.Mutex
-			got := make(map[string]int)
-			var all sync.WaitGroup
-			for i := range clients {
-				all.Go(func() {
-					transport := server.Client().Transport.(*http.Transport).Clone()
-					defer transport.CloseIdleConnections()
-					for range requests {
-						r, err := http.NewRequest(http.MethodGet, server.URL, nil)
-						if !assert.NoError(t, err) {
-							return
-						}
-						r.Header.Set("X-Key", fmt.Sprint(i%keys))
-						resp, err := transport.RoundTrip(r)
-						if !assert.NoError(t, err) {
-							return
-						}
-						body, _ := io.ReadAll(resp.Body)
-						resp.Body.Close()
-						mu.Lock()
-						got[fmt.Sprint(i%keys, " ", resp.StatusCode)]++
-						mu.Unlock()
-						switch resp.StatusCode {
-						case http.StatusOK:
-							assert.Equal(t, "hello", string(body))
-						default:
-							assert.Regexp(t, "^3[56][0-9][0-9]$", resp.Header.Get("Retry-After"))
-							assert.Contains(t, string(body), `"violated-policies":["hour"]`)
-						}
+			guardtest.TestManyClients(t, 30, permits, func(key string) (send func() bool, hangUp func()) {
+				transport := server.Client().Transport.(*http.Transport).Clone()
+				return func() bool {
+					r, err := http.NewRequest(http.MethodGet, server.URL, nil)
+					if !assert.NoError(t, err) {
+						return false
 					}
-				})
-			}
-			all.Wait()
-			want := make(map[string]int)
-			for key := range keys {
-				want[fmt.Sprint(key, " 200")] = permits
-				want[fmt.Sprint(key, " 429")] = clients/keys*requests - permits
-			}
-			assert.Equal(t, want, got)
-			assert.EqualValues(t, keys*permits, served.Load())
+					r.Header.Set("X-Key", key)
+					resp, err := transport.RoundTrip(r)
+					if !assert.NoError(t, err) {
+						return false
+					}
+					body, _ := io.ReadAll(resp.Body)
+					resp.Body.Close()
+					if resp.StatusCode == http.StatusOK {
+						return assert.Equal(t, "hello", string(body))
+					}
+					assert.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
+					assert.Regexp(t, "^3[56][0-9][0-9]$", resp.Header.Get("Retry-After"))
+					assert.Contains(t, string(body), `"violated-policies":["hour"]`)
+					return false
+				}, transport.CloseIdleConnections
+			})
+			assert.EqualValues(t, guardtest.Keys*permits, served.Load())
 			// net/http reuses connections. It drops one if its writer has not finished after 50 ms,
 			// as on a busy machine.
-			assert.Less(t, conns.Load(), int64(2*clients), "connections")
+			assert.Less(t, conns.Load(), int64(2*guardtest.Clients), "connections")
 		})
 	}
 }
