@@ -192,7 +192,7 @@ func TestLease_ReturnedAfterReset_ReturnsNothing(t *testing.T) {
 	for _, p := range []Policy{FixedWindow{permits, time.Hour, false}, FixedWindow{permits, time.Hour, true},
 		Calendar{permits, Year, nil}} {
 		inLease(t, []Policy{p}, func(b *redistest.Fixture, l *Limiter) {
-			require.Equal(b, 100, often(b, l, 100, 20*time.Microsecond)) // some are leased
+			require.Equal(b, 100, b.Often(l, 100, 20*time.Microsecond)) // some are leased
 			other := New(rratelimiter.New(b.Conn), "name", p)
 			require.NoError(b, other.Reset(b.Context()))
 			require.True(b, must(b, other.Take, permits).Allowed)
@@ -222,11 +222,11 @@ func TestRefund_Lease_Stays(t *testing.T) {
 		other := New(rratelimiter.New(b.Conn), "name", FixedWindow{100_000, time.Hour, false})
 		lost, err := other.ask(b.Context(), charge, "7", newEpoch())
 		require.NoError(b, err)
-		require.Equal(b, 100, often(b, l, 100, 20*time.Microsecond))
+		require.Equal(b, 100, b.Often(l, 100, 20*time.Microsecond))
 		before := mustPeek(b, other)
 		require.NoError(b, l.refund(b.Context(), release, fmt.Sprint(7), lost.marks...))
 		calls := b.Scripts.Load()
-		require.Equal(b, 5, often(b, l, 5, 0))
+		require.Equal(b, 5, b.Often(l, 5, 0))
 		assert.Equal(b, calls, b.Scripts.Load(), "granted from the lease")
 		assert.Equal(b, before[0].Remaining+7, mustPeek(b, other)[0].Remaining)
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestReserve has examples: the delays of reservations that are made at the same time.
@@ -207,17 +208,6 @@ func TestReserve_AllCallersLeave_AllIsReturned(t *testing.T) {
 	}
 }
 
-// endsOnceAsked is a context that ends once it has reported that it has not.
-type endsOnceAsked struct {
-	context.Context
-	end context.CancelFunc
-}
-
-func (c endsOnceAsked) Err() error {
-	defer c.end()
-	return c.Context.Err()
-}
-
 // TestCancel_ContextHadEnded_CanBeRepeated: such a Cancel makes no call.
 func TestCancel_ContextHadEnded_CanBeRepeated(t *testing.T) {
 	withRedis(t, func(b *fixture) {
@@ -225,7 +215,7 @@ func TestCancel_ContextHadEnded_CanBeRepeated(t *testing.T) {
 		must(b, l.Reserve, 1)
 		r := must(b, l.Reserve, 1)
 		inner, end := context.WithCancel(b.Context())
-		require.ErrorIs(b, r.Cancel(endsOnceAsked{inner, end}), context.Canceled)
+		require.ErrorIs(b, r.Cancel(redistest.EndsOnceAsked{Context: inner, End: end}), context.Canceled)
 		require.NoError(b, r.Cancel(b.Context()))
 		assert.Equal(b, time.Minute, must(b, l.Reserve, 1).Delay(), "the time of the one that was cancelled")
 	})

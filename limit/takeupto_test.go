@@ -105,7 +105,7 @@ func TestTakeUpTo_CallersShareACall_GrantAllThatIsFree(t *testing.T) {
 func TestTakeUpTo_Lease_DoesNotBoundTheGrant(t *testing.T) {
 	window := FixedWindow{1000, time.Hour, false}
 	inLease(t, []Policy{window}, func(b *redistest.Fixture, l *Limiter) {
-		require.Equal(b, 100, often(b, l, 100, 20*time.Microsecond))
+		require.Equal(b, 100, b.Often(l, 100, 20*time.Microsecond))
 		calls := b.Scripts.Load()
 		granted, _ := mustTakeUpTo(b, l, 2)
 		assert.EqualValues(b, 2, granted)
