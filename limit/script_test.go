@@ -169,7 +169,7 @@ func TestTake_CallsShareAScript_ResetAfterIsOfTheirOrder(t *testing.T) {
 		}
 		for _, r := range b.ask(New(b.client, "name", p.policy), asks...).Requests {
 			require.True(b, r.Allowed)
-			require.True(b, p.model.Take(b.now, r.Permits))
+			require.True(b, policymodel.Take(p.model, b.now, r.Permits))
 			require.InDelta(b, micros(p.model.Reset(b.now)), r.ResetAfter, float64(time.Microsecond), "%T", p.policy)
 		}
 	}

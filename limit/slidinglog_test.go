@@ -100,7 +100,7 @@ func TestSlidingLog_DenseEntries_MatchesTheModel(t *testing.T) {
 				n = max(1, min(policy.Permits, m.Free(b.now)+1+random.Int64N(2000)))
 			}
 			got, err = l.Take(t.Context(), n)
-			ok := m.Take(b.now, n)
+			ok := policymodel.Take(m, b.now, n)
 			want = decision(m, policy.Permits, b.now, n, ok)
 		}
 		require.NoError(t, err)
@@ -129,7 +129,7 @@ func TestSlidingLog_ManyEntries_AllAreRemoved(t *testing.T) {
 			total := uint64(1<<53) - uint64(entries)
 			for range entries {
 				b.pass(ms)
-				require.True(t, m.Take(b.now, 2))
+				require.True(t, policymodel.Take(m, b.now, 2))
 				total = (total + 2) % (1 << 53)
 				list = append(list, fmt.Sprintf("a %d 0 2 %d", b.now/1000, total))
 			}
@@ -139,7 +139,7 @@ func TestSlidingLog_ManyEntries_AllAreRemoved(t *testing.T) {
 		take := func(n int64) {
 			t.Helper()
 			got := must(t, l.Take, n)
-			ok := m.Take(b.now, n)
+			ok := policymodel.Take(m, b.now, n)
 			require.Equal(t, decision(m, policy.Permits, b.now, n, ok), got, entries)
 		}
 		length := func() int {
