@@ -10,6 +10,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // leased grants permits as a lease that ends after d, with the lease ID of a Client.
@@ -199,17 +201,6 @@ func TestRefund_CommandIsNotPermitted_FreesNothing(t *testing.T) {
 	}
 }
 
-// endsOnceAsked is a context that ends once it has reported that it has not.
-type endsOnceAsked struct {
-	context.Context
-	end context.CancelFunc
-}
-
-func (c endsOnceAsked) Err() error {
-	defer c.end()
-	return c.Context.Err()
-}
-
 // TestFlush_CallerLeaves_LosesNoLease: leased permits return, or stay leased.
 func TestFlush_CallerLeaves_LosesNoLease(t *testing.T) {
 	const lease = 10 * time.Millisecond
@@ -235,7 +226,7 @@ func TestFlush_CallerLeaves_LosesNoLease(t *testing.T) {
 				synctest.Wait()                                // which is remembered
 				b.Latency.Store(int64(500 * time.Microsecond)) // so that the context ends before the calls
 				inner, end := context.WithCancel(b.Context())
-				ctx := context.Context(endsOnceAsked{inner, end})
+				ctx := context.Context(redistest.EndsOnceAsked{Context: inner, End: end})
 				if !once {
 					end()
 					ctx = inner

@@ -6,27 +6,16 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // connect opens an in-memory Redis, in place of
 //
 //	rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
-func connect() (rueidis.Client, func()) {
-	server, err := miniredis.Run()
-	if err != nil {
-		panic(err)
-	}
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
-		DisableCache: true})
-	if err != nil {
-		panic(err)
-	}
-	return redis, func() { redis.Close(); server.Close() }
-}
+var connect = redistest.Example
 
 // The lines of the README.
 func quota(ctx context.Context, redis rueidis.Client) error {
@@ -45,8 +34,7 @@ func quota(ctx context.Context, redis rueidis.Client) error {
 }
 
 func Example() {
-	redis, closeRedis := connect()
-	defer closeRedis()
+	redis := connect()
 	if err := quota(context.Background(), redis); err != nil {
 		panic(err)
 	}
@@ -58,8 +46,7 @@ func Example() {
 }
 
 func ExampleLimiter_Take() {
-	redis, closeRedis := connect()
-	defer closeRedis()
+	redis := connect()
 	ctx := context.Background()
 
 	limiter := rratelimiter.New(redis).Limiter("logins:{alice}")
@@ -84,8 +71,7 @@ func ExampleLimiter_Take() {
 
 // A worker takes as many permits as are free, and works on as many items.
 func ExampleLimiter_TakeUpTo() {
-	redis, closeRedis := connect()
-	defer closeRedis()
+	redis := connect()
 	ctx := context.Background()
 
 	limiter := rratelimiter.New(redis).Limiter("emails")
@@ -106,8 +92,7 @@ func ExampleLimiter_TakeUpTo() {
 }
 
 func ExampleLimiter_Acquire() {
-	redis, closeRedis := connect()
-	defer closeRedis()
+	redis := connect()
 
 	limiter := rratelimiter.New(redis).Limiter("batch")
 	if err := limiter.SetRate(context.Background(), rratelimiter.Rate{Permits: 1, Interval: time.Hour}); err != nil {
@@ -124,8 +109,7 @@ func ExampleLimiter_Acquire() {
 }
 
 func ExampleLimiter_UpdateRate() {
-	redis, closeRedis := connect()
-	defer closeRedis()
+	redis := connect()
 	ctx := context.Background()
 
 	limiter := rratelimiter.New(redis).Limiter("quota")
@@ -148,8 +132,7 @@ func ExampleLimiter_UpdateRate() {
 }
 
 func ExampleWithObserver() {
-	redis, closeRedis := connect()
-	defer closeRedis()
+	redis := connect()
 	ctx := context.Background()
 
 	client := rratelimiter.New(redis, rratelimiter.WithObserver(&rratelimiter.Observer{
@@ -184,8 +167,7 @@ func ExampleWithObserver() {
 
 // A request waits for a permit, but not longer than its caller does.
 func ExampleLimiter_TryAcquireWithin() {
-	redis, closeRedis := connect()
-	defer closeRedis()
+	redis := connect()
 	ctx := context.Background()
 	limiter := rratelimiter.New(redis).Limiter("paid-api")
 	if err := limiter.SetRate(ctx, rratelimiter.Rate{Permits: 3, Interval: time.Minute}); err != nil {
@@ -205,8 +187,7 @@ func ExampleLimiter_TryAcquireWithin() {
 
 // Permits of a call that was not made return at once.
 func ExampleLimiter_Release() {
-	redis, closeRedis := connect()
-	defer closeRedis()
+	redis := connect()
 	ctx := context.Background()
 	limiter := rratelimiter.New(redis).Limiter("paid-api")
 	if err := limiter.SetRate(ctx, rratelimiter.Rate{Permits: 3, Interval: time.Minute}); err != nil {
@@ -226,8 +207,7 @@ func ExampleLimiter_Release() {
 
 // A busy program takes permits in advance. Flush returns those that it has not used when it ends.
 func ExampleWithLease() {
-	redis, closeRedis := connect()
-	defer closeRedis()
+	redis := connect()
 	ctx := context.Background()
 
 	client := rratelimiter.New(redis, rratelimiter.WithLease(100*time.Millisecond))
@@ -250,8 +230,7 @@ func ExampleWithLease() {
 
 // A limiter that Redis cannot read names the key and the value.
 func ExampleStateError() {
-	redis, closeRedis := connect()
-	defer closeRedis()
+	redis := connect()
 	ctx := context.Background()
 	if err := redis.Do(ctx, redis.B().Set().Key("paid-api").Value("oops").Build()).Error(); err != nil {
 		panic(err)

@@ -1,10 +1,7 @@
 package rratelimiter
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,21 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/golden"
 	"github.com/rratelimiter/rratelimiter/internal/luanames"
 )
-
-var update = flag.Bool("update", false, "write testdata/scripts")
 
 // TestScripts_Assembled_AreGolden: testdata/scripts shows what Redis runs. Write it with -update.
 func TestScripts_Assembled_AreGolden(t *testing.T) {
 	for name := range scripts {
-		file := filepath.Join("testdata", "scripts", name+".lua")
-		if *update {
-			require.NoError(t, os.WriteFile(file, []byte(scriptText(name)), 0o644))
-		}
-		want, err := os.ReadFile(file)
-		require.NoError(t, err)
-		assert.Equal(t, string(want), scriptText(name), name)
+		golden.File(t, "testdata/scripts/"+name+".lua", scriptText(name))
 	}
 }
 

@@ -65,14 +65,5 @@ func BenchmarkDenied(b *testing.B) {
 	run("Shadow", grpclimit.UnaryServerInterceptor(all, day, grpclimit.Shadow()), codes.OK)
 	run("All", grpclimit.UnaryServerInterceptor(all, day), codes.ResourceExhausted)
 	run("ByIP", grpclimit.UnaryServerInterceptor(byIP), codes.ResourceExhausted)
-	b.Run("Take alone", func(b *testing.B) {
-		b.ReportAllocs()
-		fromMemory(b, func() {
-			for b.Loop() {
-				if d, err := limiter.Take(b.Context(), 1); err != nil || d.Allowed {
-					b.Fatal(d, err)
-				}
-			}
-		})
-	})
+	b.Run("Take alone", func(b *testing.B) { fromMemory(b, func() { guardtest.BenchmarkTake(b, limiter) }) })
 }

@@ -17,8 +17,7 @@ import (
 
 // Two calls an hour to each server, for all programs together.
 func ExampleUnaryClientInterceptor() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	perServer := grpclimit.Each(client, "calls", grpclimit.ByTarget(), limit.FixedWindow{Permits: 2, Interval: time.Hour})
 	c, stop := start(nil, grpc.WithUnaryInterceptor(grpclimit.UnaryClientInterceptor(perServer, unhurried)))
@@ -36,8 +35,7 @@ func ExampleUnaryClientInterceptor() {
 }
 
 func ExampleAtOnce() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	perServer := grpclimit.Each(client, "calls", grpclimit.ByTarget(), limit.FixedWindow{Permits: 1, Interval: time.Hour})
 	c, stop := start(nil,
@@ -54,8 +52,7 @@ func ExampleAtOnce() {
 
 // Streams count against the quota of calls too.
 func ExampleStreamClientInterceptor() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	perServer := grpclimit.Each(client, "calls", grpclimit.ByTarget(), limit.FixedWindow{Permits: 1, Interval: time.Hour})
 	c, stop := start(nil,
@@ -91,8 +88,7 @@ var uploads = grpc.ServiceDesc{
 
 // Two messages an hour, in however many streams.
 func ExampleEachMessage() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	perClient := grpclimit.Each(client, "messages", grpclimit.ByIP(), limit.FixedWindow{Permits: 2, Interval: time.Hour})
 	conn, stop := startDesc(&uploads,

@@ -27,8 +27,7 @@ func one(client *rratelimiter.Client) func(context.Context, grpclimit.Call) (grp
 
 // A call costs as many permits as it asks for bytes.
 func ExampleCost() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	bytes := grpclimit.Cost(func(_ context.Context, call grpclimit.Call) int64 {
 		return int64(call.Message.(*test.SimpleRequest).GetResponseSize())
@@ -50,8 +49,7 @@ func ExampleCost() {
 
 // Calls of one method are not limited.
 func ExampleSkip() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	c, stop := start(limitedBy(one(client), grpclimit.Skip(func(_ context.Context, call grpclimit.Call) bool {
 		return strings.HasSuffix(call.Method, "/UnaryCall")
@@ -67,8 +65,7 @@ func ExampleSkip() {
 
 // Health checks pass, unless the server shall limit them too.
 func ExampleHealthAndReflection() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	for _, opts := range [][]grpclimit.Option{nil, {grpclimit.HealthAndReflection()}} {
 		server := grpc.NewServer(limitedBy(one(client), opts...)...)
@@ -89,8 +86,7 @@ func ExampleHealthAndReflection() {
 
 // A short wait instead of a denial.
 func ExampleWait() {
-	client, closeClient := inMemory()
-	defer closeClient()
+	client := connect()
 
 	perClient := grpclimit.Each(client, "api", grpclimit.ByIP(),
 		limit.TokenBucket{Capacity: 1, Refill: 100, Interval: time.Second})
@@ -107,8 +103,7 @@ func ExampleWait() {
 
 // Clients that were refused at the same time retry at different times.
 func ExampleSpread() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	c, stop := start(limitedBy(one(client), grpclimit.Spread(time.Minute)))
 	defer stop()
@@ -124,8 +119,7 @@ func ExampleSpread() {
 
 // What a limit would deny, before it does.
 func ExampleShadow() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	report := func(_ context.Context, call grpclimit.Call, o grpclimit.Outcome) {
 		fmt.Println(call.Service(), o.Limiter, o.Result, o.Violated())
@@ -144,8 +138,7 @@ func ExampleShadow() {
 
 // Denials name the tenant whose quota it is.
 func ExampleSubject() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	c, stop := start(limitedBy(one(client),
 		grpclimit.Subject(func(context.Context, grpclimit.Call) string { return "tenant:gold" })))
@@ -203,8 +196,7 @@ func ExampleLocal() {
 
 // A handler sees the permits that remain.
 func ExampleFromContext() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	// In place of yours.
 	handler := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
@@ -224,8 +216,7 @@ func ExampleFromContext() {
 
 // Calls that fail alone count.
 func ExampleSettle() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	// In place of yours.
 	handler := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
@@ -251,4 +242,28 @@ func ExampleSettle() {
 	// OK
 	// NotFound
 	// ResourceExhausted
+}
+
+// A chooser of one's own, whose limiters have policies of their own for reports and clients to see.
+func ExampleDescribe() {
+	client := connect()
+
+	policies := []limit.Policy{limit.FixedWindow{Permits: 5, Interval: time.Second},
+		grpclimit.Named("quota", limit.FixedWindow{Permits: 1, Interval: time.Minute})}
+	describe := grpclimit.Describe(policies...)
+	choose := func(context.Context, grpclimit.Call) (grpclimit.Limiter, error) {
+		return describe(limit.New(client, "all", limit.FixedWindow{Permits: 5, Interval: time.Second},
+			limit.FixedWindow{Permits: 1, Interval: time.Minute})), nil
+	}
+	report := grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) {
+		fmt.Println(o.Result, o.Violated())
+	})
+	intercept := grpclimit.UnaryServerInterceptor(choose, unhurried, report)
+	for range 2 {
+		// The result of the call is of no interest here.
+		_, _ = intercept(noContext, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { return nil, nil })
+	}
+	// Output:
+	// acquired []
+	// rejected [quota]
 }

@@ -7,8 +7,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	test "google.golang.org/grpc/interop/grpc_testing"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -27,22 +26,7 @@ import (
 //	client := rratelimiter.New(redis)
 //
 // Its clock stands still, so that what examples print does not depend on the machine.
-func connect(opts ...rratelimiter.Option) (*rratelimiter.Client, func()) {
-	now := time.Now()
-	return inMemory(append([]rratelimiter.Option{rratelimiter.WithClock(func() time.Time { return now })}, opts...)...)
-}
-
-func inMemory(opts ...rratelimiter.Option) (*rratelimiter.Client, func()) {
-	server, err := miniredis.Run()
-	if err != nil {
-		panic(err)
-	}
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
-	if err != nil {
-		panic(err)
-	}
-	return rratelimiter.New(redis, opts...), func() { redis.Close(); server.Close() }
-}
+var connect = guardtest.Example
 
 // unhurried is for machines that have other things to do than to run examples.
 var unhurried = grpclimit.Deadline(time.Minute)
@@ -84,8 +68,7 @@ var noContext = context.Background()
 
 // Two calls an hour for each client and service.
 func Example() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	calls := grpclimit.Each(client, "api", grpclimit.Combined(grpclimit.ByIP(), grpclimit.ByService()), limit.FixedWindow{Permits: 2, Interval: time.Hour})
 	server := grpc.NewServer(
@@ -112,8 +95,7 @@ func Example() {
 
 // One limit for all, a limiter that Java programs use too.
 func ExampleAll() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	quota := client.Limiter("reports") // redisson.getRateLimiter("reports") in Java
 	if err := quota.SetRate(noContext, rratelimiter.Rate{Permits: 1, Interval: time.Hour}); err != nil {
@@ -131,8 +113,7 @@ func ExampleAll() {
 
 // A call a minute for each tenant, under a name for clients to see.
 func ExampleEach() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	perTenant := grpclimit.Each(client, "tenant", grpclimit.ByMetadata("tenant"),
 		grpclimit.Named("calls", limit.SlidingWindow{Permits: 1, Interval: time.Minute}))
@@ -152,8 +133,7 @@ func ExampleEach() {
 
 // A chooser is a func: one method has a limit, the others have none.
 func ExampleUnaryServerInterceptor() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	orders := limit.New(client, "orders", limit.FixedWindow{Permits: 1, Interval: time.Hour})
 	choose := func(_ context.Context, call grpclimit.Call) (grpclimit.Limiter, error) {
@@ -175,8 +155,7 @@ func ExampleUnaryServerInterceptor() {
 
 // A stream is limited at its start.
 func ExampleStreamServerInterceptor() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	perClient := grpclimit.Each(client, "streams", grpclimit.ByIP(), limit.FixedWindow{Permits: 1, Interval: time.Hour})
 	c, stop := start([]grpc.ServerOption{grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(perClient, unhurried))})

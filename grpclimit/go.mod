@@ -3,8 +3,6 @@ module github.com/rratelimiter/rratelimiter/grpclimit
 go 1.25.0
 
 require (
-	github.com/alicebob/miniredis/v2 v2.40.0
-	github.com/redis/rueidis v1.0.79
 	github.com/rratelimiter/rratelimiter v0.1.0
 	github.com/stretchr/testify v1.12.1
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260706201446-f0a921348800
@@ -13,7 +11,9 @@ require (
 )
 
 require (
+	github.com/alicebob/miniredis/v2 v2.40.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/redis/rueidis v1.0.79 // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/net v0.57.0 // indirect

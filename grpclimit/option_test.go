@@ -8,6 +8,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	test "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
@@ -53,5 +57,91 @@ func TestOptions_Invalid_PanicWithTheReason(t *testing.T) {
 		"grpclimit: OnFailure: a share of the limit is 2":   func() { grpclimit.OnFailure(2) },
 		`grpclimit: Named: the name "é" of a policy`:        func() { grpclimit.Named("é", hour(1)) },
 		`grpclimit: Named: the name "" of a policy`:         func() { grpclimit.Named("", hour(1)) },
+	})
+}
+
+func TestHealthAndReflection_CallsOfServers_PassUnlessLimited(t *testing.T) {
+	for method, exempt := range map[string]bool{
+		"/grpc.health.v1.Health/Check": true, "/grpc.health.v1.Health/Watch": true, "/grpc.health.v1.Health/List": true,
+		"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      true,
+		"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": true,
+		"/shop.Orders/Create": false, "/grpc.health.v1.Health": false, "/grpc.health.v1.Health/Check/x": false,
+		"/grpc.health.v1.HealthX/Check":  false,
+		"/x/grpc.health.v1.Health/Check": false, "/grpc.reflection.x/ServerReflection": false,
+		"grpc.health.v1.Health/Check": true,
+	} {
+		guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+			denies := grpclimit.All(guardtest.Fake(func(context.Context, int64) (rratelimiter.Decision, error) {
+				return rratelimiter.Decision{RetryAfter: time.Second}, nil
+			}))
+			for _, opts := range [][]grpclimit.Option{nil, {grpclimit.HealthAndReflection()}} {
+				want := codes.ResourceExhausted
+				if exempt && opts == nil {
+					want = codes.OK
+				}
+				_, err := grpclimit.UnaryServerInterceptor(denies, opts...)(b.Context(), nil,
+					&grpc.UnaryServerInfo{FullMethod: method},
+					func(context.Context, any) (any, error) { return nil, nil })
+				assert.Equal(b, want, status.Code(err), method)
+				err = grpclimit.StreamServerInterceptor(denies, opts...)(nil, &stream{ctx: b.Context()},
+					&grpc.StreamServerInfo{FullMethod: method},
+					func(any, grpc.ServerStream) error { return nil })
+				assert.Equal(b, want, status.Code(err), method)
+			}
+		})
+	}
+}
+
+// stream is a stream of a server without messages.
+type stream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s *stream) Context() context.Context { return s.ctx }
+
+func (*stream) SetTrailer(metadata.MD) {}
+
+type key struct{}
+
+// left returns how many of ten permits an hour the client has left.
+func left(b *redistest.Fixture, client *rratelimiter.Client) int64 {
+	d, err := limit.New(client, "api:192.0.2.1", hour(10)).Peek(b.Context())
+	require.NoError(b, err)
+	return d[0].Remaining
+}
+
+// Settle is applied before the next message is received.
+func TestSettle_EachMessage_SettlesTheLastOne(t *testing.T) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
+			_, limited := grpclimit.FromContext(ss.Context())
+			assert.False(b, limited, "nothing was received")
+			for i, remaining := range []int64{9, 8, 8, 4} { // they cost 1, 0, 4 and 2 in the end
+				_, err := ss.Recv()
+				assert.NoError(b, err)
+				o, limited := grpclimit.FromContext(context.WithValue(ss.Context(), key{}, i))
+				assert.True(b, limited)
+				assert.Equal(b, remaining, o.Decision.Remaining, "message %d", i)
+				switch i {
+				case 1:
+					assert.NoError(b, grpclimit.Settle(ss.Context(), 0))
+				case 2:
+					assert.NoError(b, grpclimit.Settle(ss.Context(), 4))
+				case 3:
+					assert.NoError(b, grpclimit.Settle(ss.Context(), 2))
+				}
+			}
+			return nil
+		}}
+		calls := serve(b, s,
+			grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(perIP(client, hour(10)), grpclimit.EachMessage()))).dial()
+		ss, err := calls.FullDuplexCall(b.Context())
+		require.NoError(b, err)
+		for range 4 {
+			require.NoError(b, ss.Send(new(test.StreamingOutputCallRequest)))
+		}
+		_, _ = ss.Recv()
+		assert.EqualValues(b, 3, left(b, client))
 	})
 }

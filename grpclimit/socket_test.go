@@ -2,10 +2,8 @@ package grpclimit_test
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/http"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,11 +20,12 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 )
 
 // A hundred clients share ten keys.
 func TestServerInterceptors_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
-	const clients, keys, permits = 100, 10, 50
+	const permits = 50
 	for kind, c := range map[string]struct {
 		calls int // of each client
 		ask   func(ctx context.Context, c test.TestServiceClient) error
@@ -46,58 +45,40 @@ func TestServerInterceptors_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
 		}},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			client, closeClient := connect(rratelimiter.WithDenialCache(time.Hour))
-			defer closeClient()
+			client, _ := guardtest.Connect(t, rratelimiter.WithDenialCache(time.Hour))
 			perKey := grpclimit.Each(client, "api", grpclimit.ByMetadata("key"), hour(permits))
 			s := new(service)
 			addr, stop := listen(s, grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(perKey, unhurried)),
 				grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(perKey, unhurried)))
 			defer stop()
 
-			var mu sync.Mutex
-			got := make(map[string]int)
-			var all sync.WaitGroup
-			for i := range clients {
-				all.Go(func() {
-					conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-					if !assert.NoError(t, err) {
-						return
+			guardtest.TestManyClients(t, c.calls, permits, func(key string) (send func() bool, hangUp func()) {
+				conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+				assert.NoError(t, err)
+				server := test.NewTestServiceClient(conn)
+				ctx := metadata.AppendToOutgoingContext(context.Background(), "key", key)
+				return func() bool {
+					s := status.Convert(c.ask(ctx, server))
+					if s.Code() == codes.OK {
+						return true
 					}
-					defer conn.Close()
-					server := test.NewTestServiceClient(conn)
-					ctx := metadata.AppendToOutgoingContext(context.Background(), "key", fmt.Sprint(i%keys))
-					for range c.calls {
-						err := c.ask(ctx, server)
-						mu.Lock()
-						got[fmt.Sprint(i%keys, " ", status.Code(err))]++
-						mu.Unlock()
-						if s := status.Convert(err); s.Code() == codes.ResourceExhausted {
-							details := s.Details() // unpacked again by each call
-							delay := details[0].(*errdetails.RetryInfo).GetRetryDelay().AsDuration()
-							quota := details[1].(*errdetails.QuotaFailure).GetViolations()[0].GetQuotaId()
-							if len(details) != 2 || delay < 50*time.Minute || delay > 70*time.Minute || quota != "hour" {
-								t.Errorf("a call received %v", details)
-							}
-						}
+					details := s.Details() // unpacked again by each call
+					if assert.Equal(t, codes.ResourceExhausted, s.Code()) && assert.Len(t, details, 2) {
+						delay := details[0].(*errdetails.RetryInfo).GetRetryDelay().AsDuration()
+						assert.InDelta(t, time.Hour, delay, float64(10*time.Minute))
+						assert.Equal(t, "hour", details[1].(*errdetails.QuotaFailure).GetViolations()[0].GetQuotaId())
 					}
-				})
-			}
-			all.Wait()
-			want := make(map[string]int)
-			for key := range keys {
-				want[fmt.Sprint(key, " OK")] = permits
-				want[fmt.Sprint(key, " ResourceExhausted")] = clients/keys*c.calls - permits
-			}
-			assert.Equal(t, want, got)
-			assert.EqualValues(t, keys*permits, s.served.Load())
+					return false
+				}, func() { conn.Close() }
+			})
+			assert.EqualValues(t, guardtest.Keys*permits, s.served.Load())
 		})
 	}
 }
 
 // A peer on a unix socket has no address, even if the name of its socket is one.
 func TestByIP_UnixSocketOfNetHTTP_HasNoAddress(t *testing.T) {
-	client, closeClient := connect()
-	defer closeClient()
+	client, _ := guardtest.Connect(t)
 	t.Chdir(t.TempDir())
 	listener, err := net.Listen("unix", "server")
 	require.NoError(t, err)

@@ -59,14 +59,5 @@ func BenchmarkDenied(b *testing.B) {
 		run(name, httplimit.Middleware(httplimit.All(limiter), httplimit.Policies(guardtest.Day), httplimit.Headers(style)))
 	}
 	run("ByIP", httplimit.Middleware(httplimit.Each(client, "denied", httplimit.ByIP(), guardtest.Day)))
-	b.Run("Take alone", func(b *testing.B) {
-		b.ReportAllocs()
-		fromMemory(b, func() {
-			for b.Loop() {
-				if d, err := limiter.Take(b.Context(), 1); err != nil || d.Allowed {
-					b.Fatal(d, err)
-				}
-			}
-		})
-	})
+	b.Run("Take alone", func(b *testing.B) { fromMemory(b, func() { guardtest.BenchmarkTake(b, limiter) }) })
 }

@@ -22,8 +22,7 @@ func one(client *rratelimiter.Client) func(*http.Request) (httplimit.Limiter, er
 }
 
 func ExampleHeaders() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	handler := httplimit.Middleware(one(client), unhurried, httplimit.Headers(httplimit.ThreeHeaders))(hello)
 	h := get(handler, "/").Header
@@ -33,8 +32,7 @@ func ExampleHeaders() {
 
 // Batches cost as many permits as they have items.
 func ExampleCost() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	items := httplimit.Cost(func(r *http.Request) int64 { return int64(len(r.URL.Query()["id"])) })
 	perClient := httplimit.Each(client, "batch", httplimit.ByIP(),
@@ -53,8 +51,7 @@ func ExampleCost() {
 
 // The office is not limited.
 func ExampleSkip() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	clients, office := httplimit.Address{}, netip.MustParsePrefix("192.0.2.0/24")
 	handler := httplimit.Middleware(one(client), unhurried, httplimit.Skip(func(r *http.Request) bool {
@@ -71,8 +68,7 @@ func ExampleSkip() {
 
 // A short wait instead of a denial.
 func ExampleWait() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	perClient := httplimit.Each(client, "web", httplimit.ByIP(),
 		limit.TokenBucket{Capacity: 1, Refill: 100, Interval: time.Second})
@@ -88,8 +84,7 @@ func ExampleWait() {
 
 // Clients that were refused at the same time retry at different times.
 func ExampleSpread() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	handler := httplimit.Middleware(one(client), unhurried, httplimit.Spread(time.Minute))(hello)
 	get(handler, "/")
@@ -100,8 +95,7 @@ func ExampleSpread() {
 
 // What a limit would deny, before it does.
 func ExampleShadow() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	report := func(r *http.Request, o httplimit.Outcome) {
 		fmt.Println(r.URL.Path, o.Limiter, o.Result, o.Violated())
@@ -120,8 +114,7 @@ func ExampleShadow() {
 
 // A refusal in the words of one's own API. Its headers are there already.
 func ExampleRefuse() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	refuse := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		o, _ := httplimit.FromContext(r.Context())
@@ -181,8 +174,7 @@ func ExampleLocal() {
 
 // Failed log-ins alone count.
 func ExampleSettle() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	login := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("password") != "secret" {
@@ -210,8 +202,7 @@ func ExampleSettle() {
 
 // A handler sees the permits that remain.
 func ExampleFromContext() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	page := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if o, limited := httplimit.FromContext(r.Context()); limited {
@@ -226,8 +217,7 @@ func ExampleFromContext() {
 // Limiters of a chooser of one's own, each with the names and numbers of its policies for clients
 // to see.
 func ExampleDescribe() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	gold := []limit.Policy{limit.FixedWindow{Permits: 1000, Interval: time.Minute}}
 	others := []limit.Policy{limit.FixedWindow{Permits: 5, Interval: time.Second},

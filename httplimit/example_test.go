@@ -1,17 +1,17 @@
 package httplimit_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
-
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -21,20 +21,7 @@ import (
 //	client := rratelimiter.New(redis)
 //
 // Its clock stands still, so that what examples print does not depend on the machine.
-func connect(opts ...rratelimiter.Option) (*rratelimiter.Client, func()) {
-	server, err := miniredis.Run()
-	if err != nil {
-		panic(err)
-	}
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
-		DisableCache: true})
-	if err != nil {
-		panic(err)
-	}
-	now := time.Now()
-	opts = append([]rratelimiter.Option{rratelimiter.WithClock(func() time.Time { return now })}, opts...)
-	return rratelimiter.New(redis, opts...), func() { redis.Close(); server.Close() }
-}
+var connect = guardtest.Example
 
 // unhurried is for machines that have other things to do than to run examples.
 var unhurried = httplimit.Deadline(time.Minute)
@@ -56,8 +43,7 @@ func get(handler http.Handler, path string, headers ...string) *http.Response {
 // Ten requests a second and a hundred a minute for each client, behind a load balancer that writes
 // X-Forwarded-For.
 func Example() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	balancer := netip.MustParsePrefix("192.0.2.0/24")
 	perClient := httplimit.Each(client, "web", httplimit.ByIP(balancer),
@@ -77,8 +63,7 @@ func Example() {
 
 // One limit for all, a limiter that Java programs use too.
 func ExampleAll() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	quota := client.Limiter("reports") // redisson.getRateLimiter("reports") in Java
 	if err := quota.SetRate(noContext, rratelimiter.Rate{Permits: 1, Interval: time.Hour}); err != nil {
@@ -97,8 +82,7 @@ func ExampleAll() {
 
 // Five log-ins a minute for each user and address. Policies can have names for clients to see.
 func ExampleEach() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	perUser := httplimit.Each(client, "login", httplimit.Combined(httplimit.ByPathValue("user"), httplimit.ByIP()),
 		httplimit.Named("logins", limit.SlidingWindow{Permits: 5, Interval: time.Minute}))
@@ -117,8 +101,7 @@ func ExampleEach() {
 
 // A chooser is a func: paying tenants have a larger limit, and one's own checks none.
 func ExampleMiddleware() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	choose := func(r *http.Request) (httplimit.Limiter, error) {
 		switch tenant := r.Header.Get("X-Tenant"); tenant { // set by what authenticates
@@ -191,4 +174,34 @@ func ExampleCombined() {
 	r.Header.Set("X-Tenant", "gold")
 	fmt.Println(perTenantAndMethod(r))
 	// Output: gold|DELETE <nil>
+}
+
+// Two calls an hour to each host, for all programs together.
+func ExampleTransport() {
+	client := connect()
+	server := httptest.NewServer(hello)
+	defer server.Close()
+
+	perHost := httplimit.Each(client, "calls", func(r *http.Request) (string, error) { return r.URL.Host, nil },
+		limit.FixedWindow{Permits: 2, Interval: time.Hour})
+	api := &http.Client{Transport: httplimit.Transport(nil, perHost, unhurried)}
+	for range 3 {
+		ctx, cancel := context.WithTimeout(noContext, time.Minute)
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
+		if err != nil {
+			panic(err)
+		}
+		resp, err := api.Do(r)
+		if err != nil { // at once: there is no permit within the minute that the context lasts
+			fmt.Println(errors.Is(err, httplimit.ErrNotSent), errors.Is(err, context.DeadlineExceeded))
+			continue
+		}
+		resp.Body.Close()
+		fmt.Println(resp.Status)
+	}
+	// Output:
+	// 200 OK
+	// 200 OK
+	// true true
 }

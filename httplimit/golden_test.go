@@ -1,11 +1,11 @@
 package httplimit_test
 
 import (
-	"flag"
+	"bufio"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,14 +16,13 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/golden"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-var update = flag.Bool("update", false, "write the responses that there are into docs/http.md")
-
-const golden = "../docs/http.md"
+const page = "../docs/http.md"
 
 // documented is the server whose responses docs/http.md shows.
 func documented(client *rratelimiter.Client) http.Handler {
@@ -57,32 +56,42 @@ func documented(client *rratelimiter.Client) http.Handler {
 	return mux
 }
 
-var block = regexp.MustCompile("(?s)```http\n(.*?)\n\n(.*?)```\n")
+var block = regexp.MustCompile("(?s)```http\n(.*?)\n\n.*?```\n")
 
 // The page shows the requests in their order.
 func TestPage_Requests_AreAnsweredAsDocumented(t *testing.T) {
-	before, err := os.ReadFile(golden)
-	require.NoError(t, err)
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		p := listen(b, documented(client))
-		shown := 0
-		after := block.ReplaceAllStringFunc(string(before), func(text string) string {
-			shown++
-			parts := block.FindStringSubmatch(text)
-			response := exchange(b, p, parts[1]+"\n")
+		server := listen(b, documented(client))
+		blocks := golden.Blocks(b, page, block, func(parts []string) string {
+			response := exchange(b, server, parts[1]+"\n")
 			response = strings.Replace(response, "Connection: close\n", "", 1)
-			if !*update {
-				assert.Equal(b, strings.TrimSuffix(parts[2], "\n"), strings.TrimSuffix(response, "\n"), parts[1])
-			}
 			return fmt.Sprintf("```http\n%s\n\n%s\n```\n", parts[1], strings.TrimSuffix(response, "\n"))
 		})
-		assert.GreaterOrEqual(b, shown, 12)
-		if *update {
-			require.NoError(b, os.WriteFile(golden, []byte(after), 0o644))
-		}
+		assert.GreaterOrEqual(b, blocks, 12)
 	})
 }
 
 func TestSetUp_CodeOfThePage_RunsInExample(t *testing.T) {
-	guardtest.TestPage(t, golden, "perClient", "example_test.go")
+	guardtest.TestPage(t, page, "perClient", "example_test.go")
+}
+
+// listen serves a handler on the fake clock until its end.
+func listen(b *redistest.Fixture, handler http.Handler) *redistest.Listener {
+	listener := redistest.NewListener()
+	server := &http.Server{Handler: handler}
+	go func() { _ = server.Serve(listener) }()
+	b.Cleanup(func() { server.Close() })
+	return listener
+}
+
+// exchange sends lines of a request as they are and returns the response.
+func exchange(b *redistest.Fixture, server *redistest.Listener, lines string) string {
+	conn := server.Dial()
+	defer conn.Close()
+	go func() {
+		_, _ = io.WriteString(conn, strings.ReplaceAll(lines, "\n", "\r\n")+"Connection: close\r\n\r\n")
+	}()
+	got, err := io.ReadAll(bufio.NewReader(conn))
+	require.NoError(b, err)
+	return strings.ReplaceAll(string(got), "\r\n", "\n")
 }

@@ -1,14 +1,17 @@
 package httplimit_test
 
 import (
-	"context"
+	"fmt"
+	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
+	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
@@ -114,20 +117,131 @@ func TestRateLimit_NumbersUnknown_LeavesThemOut(t *testing.T) {
 	})
 }
 
-// custom is a limiter of a user that reports no numbers.
-type custom []rratelimiter.Decision
+var effective = regexp.MustCompile(`;r=(\d+)(?:;t=(\d+))?$`)
 
-func (c custom) Take(context.Context, int64) (d rratelimiter.Decision, err error) { return d, nil }
+// Each policy, and a share of it, grants at most r permits within t of a response, whatever was
+// taken before.
+func TestRateLimit_EffectiveWindow_HasNoMorePermits(t *testing.T) {
+	const second = time.Second
+	for name, policy := range map[string]limit.Policy{
+		"window":         limit.FixedWindow{Permits: 10, Interval: 20 * second},
+		"aligned window": limit.FixedWindow{Permits: 10, Interval: 20 * second, Aligned: true},
+		"sliding window": limit.SlidingWindow{Permits: 10, Interval: 20 * second},
+		"sliding log":    limit.SlidingLog{Permits: 10, Interval: 20 * second},
+		"token bucket":   limit.TokenBucket{Capacity: 10, Refill: 2, Interval: 7 * second},
+		"leaky bucket":   limit.LeakyBucket{Capacity: 10, Leak: 2, Interval: 7 * second},
+		"smooth":         limit.Smooth{Permits: 2, Interval: 5 * second, Burst: 10 * second},
+	} {
+		for mode, outage := range map[string]bool{"": false, ", outage": true, ", second of two": false} {
+			t.Run(name+mode, func(t *testing.T) {
+				guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+					cost, policies := int64(1), []limit.Policy{policy}
+					if mode == ", second of two" {
+						policies = []limit.Policy{limit.TokenBucket{Capacity: 3, Refill: 3, Interval: 3 * second}, policy}
+					}
+					handler := httplimit.Middleware(perIP(client, policies...),
+						httplimit.Cost(func(*http.Request) int64 { return cost }),
+						httplimit.OnFailure(httplimit.Local(1)))(new(ok))
+					if outage {
+						b.Redis.SetError("LOADING")
+					}
+					random, seen := rand.New(rand.NewPCG(1, 2)), 0
+					for range 25 {
+						var text string
+						redistest.Pass(time.Duration(random.IntN(50)) * second)
+						for range 1 + random.IntN(4) {
+							redistest.Pass(time.Duration(random.IntN(2900)) * time.Millisecond)
+							cost = 1 + random.Int64N(3)
+							text = serve(handler, request()).Header().Get("RateLimit")
+						}
+						r, window := parse(b, text)
+						if window == 0 {
+							continue
+						}
+						end := time.Now().Add(window)
+						seen += int(window)
+						had, last := int64(0), window
+						for cost = 1; had <= r; {
+							if serve(handler, request()).Code == 200 {
+								had++
+							} else if redistest.Pass(100 * time.Millisecond); !time.Now().Before(end) {
+								break
+							}
+							last = time.Until(end)
+						}
+						require.LessOrEqual(b, had, r, "%s: %v before its end there were more", text, last)
+					}
+					assert.Positive(b, seen, "no response had t")
+				})
+			})
+		}
+	}
+}
 
-func (c custom) TakeEach(context.Context, int64) ([]rratelimiter.Decision, error) { return c, nil }
+// parse returns the parameters r and t of RateLimit, 0 for none.
+func parse(b *redistest.Fixture, text string) (r int64, t time.Duration) {
+	if text == "" {
+		return 0, 0 // the request costs more than a share ever holds
+	}
+	found := effective.FindStringSubmatch(text)
+	require.NotNil(b, found, text)
+	r, err := strconv.ParseInt(found[1], 10, 64)
+	require.NoError(b, err)
+	if found[2] != "" {
+		seconds, err := strconv.Atoi(found[2])
+		require.NoError(b, err)
+		t = time.Duration(seconds) * time.Second
+	}
+	return r, t
+}
 
-func TestMiddleware_LimiterWithoutNumbers_ReportsNoQuota(t *testing.T) {
-	describe := httplimit.Describe(limit.FixedWindow{Permits: 10, Interval: time.Second},
-		limit.FixedWindow{Permits: 100, Interval: time.Minute})
-	for name, each := range map[string]custom{"denied": {{}, {Allowed: true}}, "no policies": {}} {
-		w := httptest.NewRecorder()
-		httplimit.Middleware(httplimit.All(describe(each)))(http.NotFoundHandler()).ServeHTTP(w,
-			httptest.NewRequest(http.MethodGet, "/", nil))
-		assert.NotContains(t, w.Header(), "Ratelimit-Policy", name)
+// The older styles have room for one policy: the one that denies, else the one with the fewest permits.
+func TestHeaders_SeveralMiddlewares_ShowFewestPermits(t *testing.T) {
+	for style, prefix := range map[httplimit.HeaderStyle]string{httplimit.ThreeHeaders: "RateLimit-",
+		httplimit.XRateLimit: "X-RateLimit-"} {
+		for _, c := range []struct {
+			outer, inner int64
+			cost         int64 // of the inner one
+			want         string
+		}{
+			{10, 100, 1, "200 9 of 10"}, {100, 10, 1, "200 9 of 10"}, {10, 100, 101, "429 9 of 10"},
+			{3, 100, 60, "429 40 of 100"}, {1, 1, 1, "200 0 of 1"},
+		} {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+				outer := httplimit.Middleware(httplimit.Each(client, "outer", httplimit.ByIP(), hour(c.outer)),
+					httplimit.Headers(style))
+				inner := httplimit.Middleware(httplimit.Each(client, "inner", httplimit.ByIP(), hour(c.inner)),
+					httplimit.Headers(style),
+					httplimit.Cost(func(*http.Request) int64 { return c.cost }))
+				w := serve(outer(inner(new(ok))), request())
+				if c.cost == 60 {
+					w = serve(outer(inner(new(ok))), request())
+				}
+				h := w.Header()
+				assert.Equal(b, c.want, fmt.Sprintf("%d %s of %s", w.Code, h.Get(prefix+"Remaining"), h.Get(prefix+"Limit")))
+				assert.NotEmpty(b, h.Get(prefix+"Reset"))
+			})
+		}
+	}
+}
+
+// The denied request took nothing, so the permits of a sliding log are those of earlier requests.
+func TestRateLimit_AnotherPolicyDenies_LeavesUnknownWindowOut(t *testing.T) {
+	for _, policy := range []limit.Policy{
+		limit.SlidingLog{Permits: 10, Interval: 20 * time.Second},
+		limit.SlidingWindow{Permits: 10, Interval: 20 * time.Second},
+	} {
+		guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+			cost := int64(1)
+			handler := httplimit.Middleware(perIP(client, hour(3), policy),
+				httplimit.Cost(func(*http.Request) int64 { return cost }))(new(ok))
+			require.Equal(b, 200, serve(handler, request()).Code)
+			redistest.Pass(10 * time.Second)
+			require.Equal(b, 200, serve(handler, request()).Code)
+			cost = 2 // of 1 that is left in the hour
+			w := serve(handler, request())
+			require.Equal(b, 429, w.Code)
+			assert.True(b, strings.HasSuffix(w.Header().Get("RateLimit"), `"20s";r=8`), w.Header().Get("RateLimit"))
+		})
 	}
 }

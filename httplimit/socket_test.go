@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,15 +17,15 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 )
 
 // A hundred clients with connections of their own share ten keys.
 func TestMiddleware_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(protocol, func(t *testing.T) {
-			const clients, requests, keys, permits = 100, 30, 10, 90
-			client, closeClient := connect(rratelimiter.WithDenialCache(time.Hour))
-			defer closeClient()
+			const permits = 90
+			client, _ := guardtest.Connect(t, rratelimiter.WithDenialCache(time.Hour))
 			perKey := httplimit.Each(client, "web", httplimit.ByHeader("X-Key"), hour(permits))
 			var served, conns atomic.Int64
 			handler := httplimit.Middleware(perKey, unhurried)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -48,57 +47,40 @@ func TestMiddleware_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
 			}
 			defer server.Close()
 
-			var mu sync.Mutex
-			got := make(map[string]int)
-			var all sync.WaitGroup
-			for i := range clients {
-				all.Go(func() {
-					transport := server.Client().Transport.(*http.Transport).Clone()
-					defer transport.CloseIdleConnections()
-					for range requests {
-						r, err := http.NewRequest(http.MethodGet, server.URL, nil)
-						if !assert.NoError(t, err) {
-							return
-						}
-						r.Header.Set("X-Key", fmt.Sprint(i%keys))
-						resp, err := transport.RoundTrip(r)
-						if !assert.NoError(t, err) {
-							return
-						}
-						body, _ := io.ReadAll(resp.Body)
-						resp.Body.Close()
-						mu.Lock()
-						got[fmt.Sprint(i%keys, " ", resp.StatusCode)]++
-						mu.Unlock()
-						switch resp.StatusCode {
-						case http.StatusOK:
-							assert.Equal(t, "hello", string(body))
-						default:
-							assert.Regexp(t, "^3[56][0-9][0-9]$", resp.Header.Get("Retry-After"))
-							assert.Contains(t, string(body), `"violated-policies":["hour"]`)
-						}
+			guardtest.TestManyClients(t, 30, permits, func(key string) (send func() bool, hangUp func()) {
+				transport := server.Client().Transport.(*http.Transport).Clone()
+				return func() bool {
+					r, err := http.NewRequest(http.MethodGet, server.URL, nil)
+					if !assert.NoError(t, err) {
+						return false
 					}
-				})
-			}
-			all.Wait()
-			want := make(map[string]int)
-			for key := range keys {
-				want[fmt.Sprint(key, " 200")] = permits
-				want[fmt.Sprint(key, " 429")] = clients/keys*requests - permits
-			}
-			assert.Equal(t, want, got)
-			assert.EqualValues(t, keys*permits, served.Load())
+					r.Header.Set("X-Key", key)
+					resp, err := transport.RoundTrip(r)
+					if !assert.NoError(t, err) {
+						return false
+					}
+					body, _ := io.ReadAll(resp.Body)
+					resp.Body.Close()
+					if resp.StatusCode == http.StatusOK {
+						return assert.Equal(t, "hello", string(body))
+					}
+					assert.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
+					assert.Regexp(t, "^3[56][0-9][0-9]$", resp.Header.Get("Retry-After"))
+					assert.Contains(t, string(body), `"violated-policies":["hour"]`)
+					return false
+				}, transport.CloseIdleConnections
+			})
+			assert.EqualValues(t, guardtest.Keys*permits, served.Load())
 			// net/http reuses connections. It drops one if its writer has not finished after 50 ms,
 			// as on a busy machine.
-			assert.Less(t, conns.Load(), int64(2*clients), "connections")
+			assert.Less(t, conns.Load(), int64(2*guardtest.Clients), "connections")
 		})
 	}
 }
 
 // Flush, Hijack and the calls of http.ResponseController work.
 func TestMiddleware_ResponseWriter_IsThatOfTheServer(t *testing.T) {
-	client, closeClient := connect()
-	defer closeClient()
+	client, _ := guardtest.Connect(t)
 	limited := httplimit.Middleware(perIP(client, hour(100)), unhurried)
 	mux := http.NewServeMux()
 	mux.Handle("/flush", limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -132,14 +132,14 @@ func TestCalendar_ServerTime_UnitIsTheServers(t *testing.T) {
 		l := New(b.client, "name", FixedWindow{10, time.Second, true}, Calendar{3, Day, berlin}, SlidingLog{10, time.Second})
 		want := rratelimiter.Decision{Allowed: true, Limit: 3, Remaining: 1,
 			ResetAfter: micros(end.UnixMicro() - server.UnixMicro())}
-		got := mustTake(t, l, 2)
+		got := must(t, l.Take, 2)
 		assert.Equal(t, want, got, server)
 		b.redis.FlushAll()
 		assert.EqualValues(t, 3, mustPeek(t, l)[1].Remaining)
-		got = mustCharge(t, l, 2)
+		got = must(t, l.Charge, 2)
 		assert.Equal(t, want.ResetAfter, got.ResetAfter, server)
 		require.NoError(t, l.Release(t.Context(), 2))
-		assert.True(t, mustTry(t, l, 2))
+		assert.True(t, must(t, l.TryAcquire, 2))
 		require.NoError(t, l.Acquire(t.Context(), 1), "a queue's call")
 		b.redis.FlushAll()
 	}

@@ -2,13 +2,12 @@ package limit_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
-
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -16,23 +15,11 @@ import (
 //
 //	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
 //	client := rratelimiter.New(redis)
-func connect() (*rratelimiter.Client, func()) {
-	server, err := miniredis.Run()
-	if err != nil {
-		panic(err)
-	}
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
-		DisableCache: true})
-	if err != nil {
-		panic(err)
-	}
-	return rratelimiter.New(redis), func() { redis.Close(); server.Close() }
-}
+func connect() *rratelimiter.Client { return rratelimiter.New(redistest.Example()) }
 
 // Log-ins of one user: five a minute, and no more than twenty an hour.
 func ExampleNew() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 	ctx := context.Background()
 
 	logins := limit.New(client, "login:alice",
@@ -56,8 +43,7 @@ func ExampleNew() {
 
 // A worker takes a batch of jobs, as many as the quota allows.
 func ExampleLimiter_TakeUpTo() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	quota := limit.New(client, "mails", limit.Calendar{Permits: 100, Unit: limit.Day})
 	for range 3 {
@@ -75,8 +61,7 @@ func ExampleLimiter_TakeUpTo() {
 
 // A limiter for each user.
 func ExampleNewKeyed() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 	ctx := context.Background()
 
 	logins := limit.NewKeyed(client, "login", limit.FixedWindow{Permits: 1, Interval: time.Minute})
@@ -104,8 +89,7 @@ func ExampleValidate() {
 
 // A tenant's own limit, and the quota of a paid API that all tenants share, with Java programs too.
 func ExampleJoin() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 	ctx := context.Background()
 
 	quota := client.Limiter("{paid-api}") // redisson.getRateLimiter("{paid-api}") in Java
@@ -135,8 +119,7 @@ func ExampleJoin() {
 
 // The tokens of a model are counted when its answer is known.
 func ExampleLimiter_Charge() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 	ctx := context.Background()
 
 	tokens := limit.New(client, "tokens:alice", limit.TokenBucket{Capacity: 1000, Refill: 1000, Interval: time.Minute})
@@ -149,4 +132,113 @@ func ExampleLimiter_Charge() {
 	}
 	fmt.Println(d.Allowed, d.Remaining, d.RetryAfter.Round(time.Second))
 	// Output: false 0 30s
+}
+
+// Which of several policies denies a request?
+func ExampleLimiter_TakeEach() {
+	client := connect()
+
+	api := limit.New(client, "api",
+		limit.FixedWindow{Permits: 2, Interval: time.Minute},
+		limit.Calendar{Permits: 1000, Unit: limit.Month})
+	for range 3 {
+		each, err := api.TakeEach(context.Background(), 1)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println("minute:", each[0].Allowed, each[0].Remaining, "month:", each[1].Allowed, each[1].Remaining)
+	}
+	// Output:
+	// minute: true 1 month: true 999
+	// minute: true 0 month: true 998
+	// minute: false 0 month: true 998
+}
+
+// Peek shows the quota without taking from it.
+func ExampleLimiter_Peek() {
+	client := connect()
+	ctx := context.Background()
+
+	quota := limit.New(client, "quota", limit.SlidingWindow{Permits: 10, Interval: time.Hour})
+	if _, err := quota.TryAcquire(ctx, 3); err != nil {
+		panic(err)
+	}
+	for range 2 {
+		now, err := quota.Peek(ctx)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(now[0].Remaining, "of", now[0].Limit)
+	}
+	// Output:
+	// 7 of 10
+	// 7 of 10
+}
+
+// Permits of work that failed are released.
+func ExampleLimiter_Release() {
+	client := connect()
+	ctx := context.Background()
+	convert := func() error { return errors.New("the file is damaged") }
+
+	conversions := limit.New(client, "conversions", limit.SlidingLog{Permits: 10, Interval: time.Hour})
+	if ok, err := conversions.TryAcquire(ctx, 1); err != nil || !ok {
+		panic("no conversion is left")
+	}
+	if convert() != nil {
+		if err := conversions.Release(ctx, 1); err != nil {
+			panic(err)
+		}
+	}
+	d, err := conversions.Take(ctx, 1)
+	fmt.Println(d.Remaining, err)
+	_, err = conversions.Take(ctx, 11)
+	fmt.Println(errors.Is(err, rratelimiter.ErrPermitsExceedRate))
+	// Output:
+	// 9 <nil>
+	// true
+}
+
+// Mails leave one after another, two a minute. Each program may schedule its mail for the reserved
+// time.
+func ExampleLimiter_Reserve() {
+	client := connect()
+	ctx := context.Background()
+
+	mails := limit.New(client, "mails", limit.LeakyBucket{Capacity: 100, Leak: 2, Interval: time.Minute})
+	for range 3 {
+		r, err := mails.Reserve(ctx, 1)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println("send in", r.Delay().Round(time.Second))
+	}
+	// Output:
+	// send in 0s
+	// send in 30s
+	// send in 1m0s
+}
+
+// A mail that is not sent returns its permits, and the next one leaves earlier.
+func ExampleReservation_Cancel() {
+	client := connect()
+	ctx := context.Background()
+
+	mails := limit.New(client, "mails", limit.TokenBucket{Capacity: 1, Refill: 2, Interval: time.Minute})
+	for range 3 {
+		r, err := mails.Reserve(ctx, 1)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(r.Delay().Round(time.Second))
+		if r.Delay() > 0 {
+			if err := r.Cancel(ctx); err != nil {
+				panic(err)
+			}
+		}
+	}
+	// Output:
+	// 0s
+	// 30s
+	// 30s
 }

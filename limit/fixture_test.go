@@ -69,19 +69,20 @@ func runWithRedis(t *testing.T, name string, test func(b *fixture)) {
 // errOf returns the error of a call.
 func errOf(_ any, err error) error { return err }
 
-// mustPeek and the functions that follow make a call that must not fail.
+// must makes a call for permits. It and the functions that follow require that their calls do not
+// fail.
+func must[A any](t testing.TB, call func(ctx context.Context, permits int64) (A, error), permits int64) A {
+	t.Helper()
+	answer, err := call(t.Context(), permits)
+	require.NoError(t, err)
+	return answer
+}
+
 func mustPeek(t testing.TB, l *Limiter) []rratelimiter.Decision {
 	t.Helper()
 	all, err := l.Peek(t.Context())
 	require.NoError(t, err)
 	return all
-}
-
-func mustTry(t testing.TB, l redistest.Limiter, permits int64) bool {
-	t.Helper()
-	ok, err := l.TryAcquire(t.Context(), permits)
-	require.NoError(t, err)
-	return ok
 }
 
 func mustWait(t testing.TB, l *Limiter, permits int64, timeout time.Duration) bool {
@@ -91,39 +92,9 @@ func mustWait(t testing.TB, l *Limiter, permits int64, timeout time.Duration) bo
 	return ok
 }
 
-func mustTake(t testing.TB, l interface {
-	Take(ctx context.Context, permits int64) (rratelimiter.Decision, error)
-}, permits int64) rratelimiter.Decision {
-	t.Helper()
-	d, err := l.Take(t.Context(), permits)
-	require.NoError(t, err)
-	return d
-}
-
-func mustTakeEach(t testing.TB, l *Limiter, permits int64) []rratelimiter.Decision {
-	t.Helper()
-	each, err := l.TakeEach(t.Context(), permits)
-	require.NoError(t, err)
-	return each
-}
-
 func mustTakeUpTo(t testing.TB, l *Limiter, permits int64) (int64, rratelimiter.Decision) {
 	t.Helper()
 	granted, d, err := l.TakeUpTo(t.Context(), permits)
 	require.NoError(t, err)
 	return granted, d
-}
-
-func mustCharge(t testing.TB, l *Limiter, permits int64) rratelimiter.Decision {
-	t.Helper()
-	d, err := l.Charge(t.Context(), permits)
-	require.NoError(t, err)
-	return d
-}
-
-func mustReserve(t testing.TB, l *Limiter, permits int64) *Reservation {
-	t.Helper()
-	r, err := l.Reserve(t.Context(), permits)
-	require.NoError(t, err)
-	return r
 }

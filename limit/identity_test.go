@@ -68,11 +68,11 @@ func TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsLease(t *testing.T) 
 			like := client.Limiter(name)
 			require.NoError(b, like.SetRate(b.Context(), rratelimiter.Rate{Permits: 3, Interval: time.Hour}))
 			b.Latency.Store(int64(500 * time.Microsecond))
-			often(b, l, 500, 20*time.Microsecond) // and permits are leased
+			b.Often(l, 500, 20*time.Microsecond) // and permits are leased
 			b.Latency.Store(0)
 			granted := 0
 			for range 50 {
-				ok := mustTry(b, like, 1)
+				ok := must(b, like.TryAcquire, 1)
 				if ok {
 					granted++
 				}

@@ -27,24 +27,20 @@ func TestJoin_OneMemberDenies_NothingIsTaken(t *testing.T) {
 	assert.Empty(t, b.redis.Keys(), "nothing is taken of the others")
 
 	require.NoError(t, shared.SetRate(ctx, rratelimiter.Rate{Permits: 8, Interval: time.Minute}))
-	d, err := join.Take(ctx, 5)
-	require.NoError(t, err)
+	d := must(t, join.Take, 5)
 	assert.Equal(t, rratelimiter.Decision{Allowed: true, Limit: 5, ResetAfter: 5 * time.Hour}, d)
 	free, err := shared.AvailablePermits(ctx)
 	require.NoError(t, err)
 	assert.EqualValues(t, 3, free)
 
-	each, err := join.TakeEach(ctx, 1)
-	require.NoError(t, err)
+	each := must(t, join.TakeEach, 1)
 	assert.Equal(t, []bool{false, true, true}, []bool{each[0].Allowed, each[1].Allowed, each[2].Allowed})
 	b.pass(time.Second)
-	each, err = join.TakeEach(ctx, 4)
-	require.NoError(t, err)
+	each = must(t, join.TakeEach, 4)
 	assert.Equal(t,
 		rratelimiter.Decision{Limit: 8, Remaining: 3, RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second}, each[1])
 	assert.Equal(t, []bool{true, false, true}, []bool{each[0].Allowed, each[1].Allowed, each[2].Allowed})
-	ok, err := join.TryAcquire(ctx, 3)
-	require.NoError(t, err)
+	ok := must(t, join.TryAcquire, 3)
 	assert.True(t, ok)
 
 	seen, err := join.Peek(ctx)
@@ -117,7 +113,7 @@ func TestJoin_RedissonLimitersWithoutValues_CountsTheirGrants(t *testing.T) {
 			l := b.client.Limiter(name)
 			require.NoError(b, l.SetRate(b.Context(), rratelimiter.Rate{Permits: 2 * grants, Interval: time.Hour}))
 			for range grants {
-				mustTry(b, l, 1)
+				must(b, l.TryAcquire, 1)
 			}
 			b.Redis.Del(name + ":value")
 			members = append(members, l)
@@ -201,7 +197,7 @@ func TestJoin_KeyOfAnotherType_IsNamedInTheError(t *testing.T) {
 		join := Join(New(b.client, "{t}:second", FixedWindow{5, time.Second, false}), shared)
 		require.NoError(t, shared.SetRate(t.Context(), rratelimiter.Rate{Type: kind, Permits: 8, Interval: time.Minute}))
 		for _, part := range []string{"value", "permits"} {
-			mustTake(t, join, 1)
+			must(t, join.Take, 1)
 			key := "{t}:shared:" + part
 			if own {
 				key += ":" + b.client.ID()

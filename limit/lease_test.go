@@ -16,19 +16,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// often takes permits one by one at a distance, and returns how many were granted.
-func often(b *redistest.Fixture, l *Limiter, times int, pause time.Duration) (granted int) {
-	b.Helper()
-	for range times {
-		redistest.Pass(pause)
-		ok := mustTry(b, l, 1)
-		if ok {
-			granted++
-		}
-	}
-	return granted
-}
-
 // inLease runs a test with leases of 10 ms and calls that take half a millisecond.
 func inLease(t *testing.T, policies []Policy, test func(b *redistest.Fixture, l *Limiter)) {
 	redistest.Run(t, func(b *redistest.Fixture) {
@@ -50,11 +37,11 @@ func TestLease_Windows_CountTheirPermits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLease(t, policies, func(b *redistest.Fixture, l *Limiter) {
-				require.Equal(b, 500, often(b, l, 500, 20*time.Microsecond))
+				require.Equal(b, 500, b.Often(l, 500, 20*time.Microsecond))
 				before := b.Scripts.Load()
-				require.Equal(b, 5000, often(b, l, 5000, 20*time.Microsecond))
+				require.Equal(b, 5000, b.Often(l, 5000, 20*time.Microsecond))
 				assert.LessOrEqual(b, b.Scripts.Load()-before, int64(30), "calls in a tenth of a second")
-				d := mustTake(b, l, 1)
+				d := must(b, l.Take, 1)
 				assert.InDelta(b, 100_000-5501, d.Remaining, 300, "leases may return at this time")
 				redistest.Pass(50 * time.Millisecond)
 				all := mustPeek(b, l)
@@ -75,7 +62,7 @@ func TestTakeEach_Lease_IsGrantedFromMemory(t *testing.T) {
 		before := b.Scripts.Load()
 		for taken := int64(1); taken <= 5000; taken++ {
 			redistest.Pass(20 * time.Microsecond)
-			each := mustTakeEach(b, Join(New(client, "a", policies[0]), New(client, "b", policies[1])), 1)
+			each := must(b, Join(New(client, "a", policies[0]), New(client, "b", policies[1])).TakeEach, 1)
 			require.Len(b, each, 2)
 			for i, d := range each {
 				require.True(b, d.Allowed)
@@ -101,7 +88,7 @@ func TestLease_WindowEnds_LeaseEnds(t *testing.T) {
 			for range 2000 {
 				redistest.Pass(100 * time.Microsecond)
 				asked := time.Now().UnixMilli() / 200
-				ok := mustTry(b, l, 1)
+				ok := must(b, l.TryAcquire, 1)
 				if now := time.Now().UnixMilli() / 200; ok && now == asked {
 					used[now]++
 				}
@@ -135,9 +122,9 @@ func TestLease_AnotherClockAhead_EndsWithinTheSkew(t *testing.T) {
 					l = New(leasing, "name", policy)
 				}
 				redistest.Pass(time.Until(end) - 100*ms)
-				often(b, l, 500, 20*time.Microsecond) // and permits are leased
+				b.Often(l, 500, 20*time.Microsecond) // and permits are leased
 				for time.Until(end) > test.within+time.Millisecond {
-					often(b, l, 1, 20*time.Microsecond)
+					b.Often(l, 1, 20*time.Microsecond)
 				}
 				ahead := New(rratelimiter.New(b.Conn, test.option), "name", policy)
 				var last time.Duration // after the window was opened
@@ -147,7 +134,7 @@ func TestLease_AnotherClockAhead_EndsWithinTheSkew(t *testing.T) {
 				using.Go(func() {
 					since := <-opened
 					for time.Since(since) < 3*skew {
-						if often(b, l, 1, 20*time.Microsecond) > 0 {
+						if b.Often(l, 1, 20*time.Microsecond) > 0 {
 							last, uses = time.Since(since), uses+1
 						}
 					}
@@ -178,7 +165,7 @@ func TestLease_BucketsAndLogs_LeaseNothing(t *testing.T) {
 		t.Run(fmt.Sprintf("%T", p), func(t *testing.T) {
 			inLease(t, []Policy{p, FixedWindow{100_000, time.Hour, false}}, func(b *redistest.Fixture, l *Limiter) {
 				before := b.Scripts.Load()
-				require.Equal(b, 200, often(b, l, 200, 20*time.Microsecond))
+				require.Equal(b, 200, b.Often(l, 200, 20*time.Microsecond))
 				assert.Equal(b, int64(200), b.Scripts.Load()-before)
 			})
 		})
@@ -193,7 +180,7 @@ func TestLease_ClientChangesTheLimiter_IsReleasedFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLease(t, []Policy{FixedWindow{100_000, time.Hour, false}}, func(b *redistest.Fixture, l *Limiter) {
-				require.Equal(b, 500, often(b, l, 500, 20*time.Microsecond))
+				require.Equal(b, 500, b.Often(l, 500, 20*time.Microsecond))
 				require.NoError(b, change(b.Context(), l))
 				assert.InDelta(b, 100_000-500, mustPeek(b, l)[0].Remaining, 1)
 			})

@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/rratelimitertest"
 )
 
 // TestPolicies_WorkedExamples_Decisions: the examples are times, permits and answers.
@@ -87,7 +87,7 @@ func TestPolicies_WorkedExamples_Decisions(t *testing.T) {
 			l := New(b.client, "name", test.policies...)
 			for _, c := range test.calls {
 				b.pass(c.at - time.Duration(b.now-start)*time.Microsecond)
-				got := mustTake(t, l, c.permits)
+				got := must(t, l.Take, c.permits)
 				if c.want.Limit == 0 {
 					got.Limit = 0
 				}
@@ -104,12 +104,12 @@ func TestPolicies_WorkedExamples_Decisions(t *testing.T) {
 func TestTakeEach_OnePolicyDenies_ReportsWhich(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", FixedWindow{10, time.Second, false}, TokenBucket{100, 1, time.Second})
-	each := mustTakeEach(t, l, 8)
+	each := must(t, l.TakeEach, 8)
 	assert.Equal(t, []rratelimiter.Decision{
 		{Allowed: true, Limit: 10, Remaining: 2, ResetAfter: time.Second - 789*time.Microsecond},
 		{Allowed: true, Limit: 100, Remaining: 92, ResetAfter: 8 * time.Second},
 	}, each)
-	each = mustTakeEach(t, l, 5)
+	each = must(t, l.TakeEach, 5)
 	assert.Equal(t, []rratelimiter.Decision{
 		{Limit: 10, Remaining: 2, RetryAfter: time.Second - 789*time.Microsecond,
 			ResetAfter: time.Second - 789*time.Microsecond},
@@ -223,8 +223,8 @@ func TestNew_MostPolicies_FitInAScript(t *testing.T) {
 			all = append(all, kind(time.Duration(i+1)*time.Second))
 		}
 		l := New(b.client, "name", all...)
-		mustCharge(t, l, 1)
-		each := mustTakeEach(t, l, 1)
+		must(t, l.Charge, 1)
+		each := must(t, l.TakeEach, 1)
 		for _, d := range each {
 			assert.EqualValues(t, 3, d.Remaining)
 		}
@@ -237,7 +237,7 @@ func TestNew_MostPolicies_FitInAScript(t *testing.T) {
 func TestReset_SlotMoves_AsksAgain(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", FixedWindow{5, time.Hour, false}, TokenBucket{5, 1, time.Hour})
-		mustTake(b, l, 5)
+		must(b, l.Take, 5)
 		b.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
 		start := time.Now()
 		require.ErrorContains(b, l.Reset(b.Context()), "TRYAGAIN")
@@ -251,7 +251,7 @@ func TestReset_SlotMoves_AsksAgain(t *testing.T) {
 func TestRelease_NoPermits_AsksNothing(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", FixedWindow{3, time.Second, false})
-		mustTake(b, l, 2)
+		must(b, l.Take, 2)
 		before := b.Scripts.Load()
 		require.NoError(b, l.Release(b.Context(), 0))
 		assert.Equal(b, before, b.Scripts.Load())
@@ -259,28 +259,20 @@ func TestRelease_NoPermits_AsksNothing(t *testing.T) {
 	})
 }
 
-// TestTryAcquire_ReplyOfAnotherShape_IsAnError, and no grant.
-func TestTryAcquire_ReplyOfAnotherShape_IsAnError(t *testing.T) {
-	for name, reply := range map[string]string{
-		"texts of 3 policies":         "*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n",
-		"a text and a number":         "*2\r\n$1\r\na\r\n:1\r\n",
-		"granted in part, no permits": "*3\r\n:0\r\n$1\r\np\r\n*3\r\n$1\r\nm\r\n:5\r\n:1000\r\n",
+// BenchmarkNew is the cost of a limiter for one request: programs open one for each request of a
+// user.
+func BenchmarkNew(b *testing.B) {
+	client := rratelimitertest.New(b).Client
+	for name, policies := range map[string][]Policy{
+		"one": {TokenBucket{20, 5, time.Second}},
+		"two": {FixedWindow{5, time.Minute, false}, FixedWindow{20, time.Hour, false}},
 	} {
-		runWithRedis(t, name, func(b *fixture) {
-			l := New(b.client, "name", FixedWindow{10, time.Hour, false})
-			b.Redis.Server().SetPreHook(func(peer *server.Peer, command string, _ ...string) bool {
-				if command == "EVALSHA" {
-					peer.WriteRaw(reply)
-				}
-				return command == "EVALSHA"
-			})
-			ok, err := l.TryAcquire(b.Context(), 2)
-			assert.Error(b, err)
-			assert.False(b, ok)
-			granted, _, err := l.TakeUpTo(b.Context(), 5)
-			assert.Error(b, err)
-			assert.Zero(b, granted)
-			b.Redis.Server().SetPreHook(nil)
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				New(client, "login:alice", policies...)
+			}
+			must(b, New(client, "login:alice", policies...).Take, 1)
 		})
 	}
 }

@@ -166,7 +166,7 @@ func sequence(b *bench, l *Limiter, p Policy, random *rand.Rand, steps int) {
 			}
 			require.Equal(b, free, took, "%v %d: TakeUpTo %d", log[max(0, len(log)-5):], step, n)
 			if free > 0 {
-				require.True(b, m.Take(b.now, free))
+				require.True(b, policymodel.Take(m, b.now, free))
 			}
 			want = decision(m, limit, b.now, 1, free > 0)
 		case kind >= 23 && len(made) > 0:
@@ -179,8 +179,7 @@ func sequence(b *bench, l *Limiter, p Policy, random *rand.Rand, steps int) {
 			got, want, err = look(ctx, b, l, m, limit)
 		case kind >= 20:
 			var r *Reservation
-			r, err = l.Reserve(ctx, n)
-			require.NoError(b, err)
+			r = must(b, l.Reserve, n)
 			delay, reservation := reserves.Reserve(b.now, n)
 			call = fmt.Sprintf("Reserve, %v,", r.delay)
 			require.Equal(b, micros(delay), r.delay, "%v %d: Reserve %d", log[max(0, len(log)-5):], step, n)
@@ -188,7 +187,7 @@ func sequence(b *bench, l *Limiter, p Policy, random *rand.Rand, steps int) {
 			got, want, err = look(ctx, b, l, m, limit)
 		default:
 			got, err = l.Take(ctx, n)
-			ok := m.Take(b.now, n)
+			ok := policymodel.Take(m, b.now, n)
 			want = decision(m, limit, b.now, n, ok)
 		}
 		if call == "Charge" || got.Allowed && (call == "Take" || call == "TakeUpTo") {

@@ -60,10 +60,10 @@ func observed(t *testing.T, test func(b *fixture, client *rratelimiter.Client, o
 		// The scripts are loaded.
 		for _, policy := range []Policy{FixedWindow{10, time.Hour, false}, TokenBucket{10, 10, time.Second}} {
 			l := New(client, "other", policy)
-			mustCharge(b, l, 1)
-			mustTry(b, l, 1)
+			must(b, l.Charge, 1)
+			must(b, l.TryAcquire, 1)
 			if l.reservable {
-				mustReserve(b, l, 1)
+				must(b, l.Reserve, 1)
 			}
 		}
 		o.all()
@@ -149,7 +149,7 @@ func TestObserver_Decisions_AreReportedOnce(t *testing.T) {
 func TestObserver_Reservations_AreReported(t *testing.T) {
 	observed(t, func(b *fixture, client *rratelimiter.Client, o *reports) {
 		l := New(client, "name", TokenBucket{1, 10, time.Second})
-		assert.Zero(b, mustReserve(b, l, 1).Delay())
+		assert.Zero(b, must(b, l.Reserve, 1).Delay())
 		want := rratelimiter.DecisionInfo{Name: "name", Policy: "token_bucket", Permits: 1, Granted: true, Took: 10 * ms,
 			Source: rratelimiter.FromRedis}
 		decisions, calls, waiting := o.all()
@@ -265,7 +265,7 @@ func TestObserver_Policy_IsTheirKinds(t *testing.T) {
 			"sliding_window": New(client, "name", SlidingWindow{5, time.Hour, 0}),
 			"smooth":         New(client, "name", Smooth{Permits: 5, Interval: time.Hour}),
 		} {
-			mustTake(b, l, 1)
+			must(b, l.Take, 1)
 			decisions, calls, _ := o.all()
 			assert.Equal(b, want, decisions[0].Policy)
 			assert.Equal(b, want, calls[0].Policy)

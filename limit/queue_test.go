@@ -65,7 +65,7 @@ func TestTryAcquireWithin_UnreachableTimeout_ReturnsAtOnce(t *testing.T) {
 	} {
 		runWithRedis(t, name, func(b *fixture) {
 			l := New(b.client, "name", policy)
-			require.True(b, mustTake(b, l, 4).Allowed)
+			require.True(b, must(b, l.Take, 4).Allowed)
 			start := time.Now()
 			var callers sync.WaitGroup
 			callers.Go(func() { assert.NoError(b, l.Acquire(b.Context(), 4)) }) // after a window
@@ -130,7 +130,7 @@ func TestRefund_AnotherClockIsAhead_ReturnsAll(t *testing.T) {
 			}
 			behind := New(client(-200*ms), "name", policies...)
 			for _, l := range []*Limiter{New(client(800*ms), "name", policies...), behind} { // and the scripts are loaded
-				mustTry(b, l, 1)
+				must(b, l.TryAcquire, 1)
 			}
 			b.Latency.Store(int64(20 * ms))
 			calls := []func(context.Context) error{
@@ -162,12 +162,12 @@ func TestDenialCache_Policies_DeniesUntilAChange(t *testing.T) {
 		l := New(client, "name", FixedWindow{5, time.Hour, false}, TokenBucket{10, 1, time.Hour})
 		refused := func(permits int64) (rratelimiter.Decision, bool) {
 			before := b.Scripts.Load()
-			d := mustTake(b, l, permits)
+			d := must(b, l.Take, permits)
 			require.False(b, d.Allowed)
 			synctest.Wait()
 			return d, b.Scripts.Load() == before
 		}
-		mustTake(b, l, 4)
+		must(b, l.Take, 4)
 		first, memory := refused(2)
 		assert.False(b, memory)
 		redistest.Pass(time.Minute)
@@ -177,7 +177,7 @@ func TestDenialCache_Policies_DeniesUntilAChange(t *testing.T) {
 		first.ResetAfter -= time.Minute
 		assert.Equal(b, first, cached)
 		before := b.Scripts.Load()
-		each := mustTakeEach(b, l, 2)
+		each := must(b, l.TakeEach, 2)
 		assert.Equal(b, before, b.Scripts.Load(), "calls of Redis")
 		assert.Equal(b, []rratelimiter.Decision{
 			{Limit: 5, Remaining: 1, RetryAfter: cached.RetryAfter, ResetAfter: cached.RetryAfter},
@@ -186,7 +186,7 @@ func TestDenialCache_Policies_DeniesUntilAChange(t *testing.T) {
 
 		// A change of one of its keys, by another limiter with that key.
 		require.NoError(b, Join(New(client, "name", FixedWindow{7, time.Hour, false})).Release(b.Context(), 4))
-		assert.True(b, mustTake(b, l, 2).Allowed)
+		assert.True(b, must(b, l.Take, 2).Allowed)
 	})
 }
 

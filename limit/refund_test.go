@@ -169,7 +169,7 @@ func TestCancel_StateBeganSince_ReturnsNothing(t *testing.T) {
 			for _, before := range []int64{0, 1, 15} {
 				b := newBench(t)
 				l := New(b.client, "name", p)
-				reserve := func(permits int64) *Reservation { return mustReserve(t, l, permits) }
+				reserve := func(permits int64) *Reservation { return must(t, l.Reserve, permits) }
 				for rest := before; rest > 0; rest -= 5 {
 					reserve(min(rest, 5))
 				}
@@ -192,10 +192,10 @@ func TestLease_ReturnedAfterReset_ReturnsNothing(t *testing.T) {
 	for _, p := range []Policy{FixedWindow{permits, time.Hour, false}, FixedWindow{permits, time.Hour, true},
 		Calendar{permits, Year, nil}} {
 		inLease(t, []Policy{p}, func(b *redistest.Fixture, l *Limiter) {
-			require.Equal(b, 100, often(b, l, 100, 20*time.Microsecond)) // some are leased
+			require.Equal(b, 100, b.Often(l, 100, 20*time.Microsecond)) // some are leased
 			other := New(rratelimiter.New(b.Conn), "name", p)
 			require.NoError(b, other.Reset(b.Context()))
-			require.True(b, mustTake(b, other, permits).Allowed)
+			require.True(b, must(b, other.Take, permits).Allowed)
 			redistest.Pass(100 * ms) // the lease ends
 			assert.Zero(b, mustPeek(b, other)[0].Remaining, "%T", p)
 		})
@@ -206,8 +206,7 @@ func TestLease_ReturnedAfterReset_ReturnsNothing(t *testing.T) {
 func TestRefund_SlotMoves_IsRepeated(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", TokenBucket{5, 1, time.Hour})
-		r, err := l.Reserve(b.Context(), 5)
-		require.NoError(b, err)
+		r := must(b, l.Reserve, 5)
 		b.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
 		time.AfterFunc(30*time.Second, func() { b.Redis.SetError("") })
 		r.revokeLater(b.Context())
@@ -223,11 +222,11 @@ func TestRefund_Lease_Stays(t *testing.T) {
 		other := New(rratelimiter.New(b.Conn), "name", FixedWindow{100_000, time.Hour, false})
 		lost, err := other.ask(b.Context(), charge, "7", newEpoch())
 		require.NoError(b, err)
-		require.Equal(b, 100, often(b, l, 100, 20*time.Microsecond))
+		require.Equal(b, 100, b.Often(l, 100, 20*time.Microsecond))
 		before := mustPeek(b, other)
 		require.NoError(b, l.refund(b.Context(), release, fmt.Sprint(7), lost.marks...))
 		calls := b.Scripts.Load()
-		require.Equal(b, 5, often(b, l, 5, 0))
+		require.Equal(b, 5, b.Often(l, 5, 0))
 		assert.Equal(b, calls, b.Scripts.Load(), "granted from the lease")
 		assert.Equal(b, before[0].Remaining+7, mustPeek(b, other)[0].Remaining)
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestReserve has examples: the delays of reservations that are made at the same time.
@@ -56,7 +57,7 @@ func TestReserve_ServerTime_ReturnsTheDelay(t *testing.T) {
 	client := rratelimiter.New(b.connect(), rratelimiter.WithServerTime())
 	l := New(client, "name", TokenBucket{1, 1, time.Minute})
 	for i := range 3 {
-		assert.Equal(t, time.Duration(i)*time.Minute, mustReserve(t, l, 1).delay)
+		assert.Equal(t, time.Duration(i)*time.Minute, must(t, l.Reserve, 1).delay)
 	}
 }
 
@@ -88,8 +89,7 @@ func TestReserve_InvalidInput_TakesNothing(t *testing.T) {
 
 	l := New(b.client, "name", bucket)
 	for range 2 {
-		r, err = l.Reserve(ctx, 5)
-		require.NoError(t, err)
+		r = must(t, l.Reserve, 5)
 	}
 	require.NoError(t, b.redis.Set("{name}:bucket:1000", "a 1 2 3 "))
 	var state *rratelimiter.StateError
@@ -105,7 +105,7 @@ func TestReserve_DelayIsTooLong_IsRefused(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{1<<32 - 1, 1, time.Hour}, LeakyBucket{1<<32 - 1, 1, time.Hour}} {
 		b := newBench(t)
 		l := New(b.client, "name", p)
-		mustReserve(t, l, 1<<32-1)
+		must(t, l.Reserve, 1<<32-1)
 		_, err := l.Reserve(t.Context(), 1<<32-1)
 		require.ErrorIs(t, err, context.DeadlineExceeded, "%+v", p)
 		mustPeek(t, l)
@@ -118,7 +118,7 @@ func TestReserve_DeadlineIsEarlier_ReservesNothing(t *testing.T) {
 		Smooth{Permits: 1, Interval: time.Minute}} {
 		b := newBench(t)
 		l := New(b.client, "name", p)
-		mustReserve(t, l, 5)
+		must(t, l.Reserve, 5)
 		before := mustPeek(t, l)
 		soon, stop := context.WithTimeout(t.Context(), 30*time.Second)
 		defer stop()
@@ -143,7 +143,7 @@ func TestCancel_LaterReservations_KeepTheirPermits(t *testing.T) {
 		l := New(b.client, "name", p)
 		reserve := func(permits int64) *Reservation {
 			t.Helper()
-			return mustReserve(t, l, permits)
+			return must(t, l.Reserve, permits)
 		}
 		reserve(5)
 		reserve(1)
@@ -176,10 +176,10 @@ func TestReserve_GrantedAtOnce_KeepsWaitingReservations(t *testing.T) {
 	l := New(b.client, "name", TokenBucket{5, 1, time.Minute})
 	var made []*Reservation
 	for _, permits := range []int64{1, 5, 1} {
-		made = append(made, mustReserve(t, l, permits))
+		made = append(made, must(t, l.Reserve, permits))
 	}
 	require.NoError(t, made[1].revoke(t.Context()))
-	assert.Zero(t, mustReserve(t, l, 1).delay)
+	assert.Zero(t, must(t, l.Reserve, 1).delay)
 	before := mustPeek(t, l)
 	require.NoError(t, made[2].revoke(t.Context()))
 	assert.Equal(t, before[0].ResetAfter-time.Minute, mustPeek(t, l)[0].ResetAfter)
@@ -191,7 +191,7 @@ func TestReserve_AllCallersLeave_AllIsReturned(t *testing.T) {
 		Smooth{3, time.Minute, 0, time.Hour, 0}} {
 		b := newBench(t)
 		l := New(b.client, "name", p)
-		mustReserve(t, l, 2)
+		must(t, l.Reserve, 2)
 		before := mustPeek(t, l)
 		call := reserveProtocol{protocol{&l.wire}}
 		batch := b.send(l, call, engine.Ask{Permits: 2, Within: time.Hour}, engine.Ask{Permits: 5, Within: time.Hour},
@@ -208,26 +208,15 @@ func TestReserve_AllCallersLeave_AllIsReturned(t *testing.T) {
 	}
 }
 
-// endsOnceAsked is a context that ends once it has reported that it has not.
-type endsOnceAsked struct {
-	context.Context
-	end context.CancelFunc
-}
-
-func (c endsOnceAsked) Err() error {
-	defer c.end()
-	return c.Context.Err()
-}
-
 // TestCancel_ContextHadEnded_CanBeRepeated: such a Cancel makes no call.
 func TestCancel_ContextHadEnded_CanBeRepeated(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", TokenBucket{1, 1, time.Minute})
-		mustReserve(b, l, 1)
-		r := mustReserve(b, l, 1)
+		must(b, l.Reserve, 1)
+		r := must(b, l.Reserve, 1)
 		inner, end := context.WithCancel(b.Context())
-		require.ErrorIs(b, r.Cancel(endsOnceAsked{inner, end}), context.Canceled)
+		require.ErrorIs(b, r.Cancel(redistest.EndsOnceAsked{Context: inner, End: end}), context.Canceled)
 		require.NoError(b, r.Cancel(b.Context()))
-		assert.Equal(b, time.Minute, mustReserve(b, l, 1).Delay(), "the time of the one that was cancelled")
+		assert.Equal(b, time.Minute, must(b, l.Reserve, 1).Delay(), "the time of the one that was cancelled")
 	})
 }

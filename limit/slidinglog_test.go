@@ -1,14 +1,20 @@
 package limit
 
 import (
+	"cmp"
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/policymodel"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestReturnsForecast_Earliest_AddsIntervals: a request for more permits than the limit waits an
@@ -26,5 +32,208 @@ func TestReturnsForecast_Earliest_AddsIntervals(t *testing.T) {
 	for _, reply := range [][]int64{{}, {1}, {1, 2, 3}} {
 		_, ok = returnsOf(10, time.Second, reply)
 		assert.False(t, ok)
+	}
+}
+
+// TestSlidingLog_SameCalls_DecidesAsOverall: the same calls of both, on one clock, have the same
+// answers.
+func TestSlidingLog_SameCalls_DecidesAsOverall(t *testing.T) {
+	for _, rate := range []SlidingLog{{10, time.Second}, {3, 7 * ms}, {1000, time.Minute}} {
+		t.Run(fmt.Sprintf("%+v", rate), func(t *testing.T) {
+			b := newBench(t)
+			b.now -= b.now % 1000
+			l, overall := New(b.client, "log", rate), b.client.Limiter("overall")
+			require.NoError(t,
+				overall.SetRate(t.Context(),
+					rratelimiter.Rate{Type: rratelimiter.Overall, Permits: rate.Permits, Interval: rate.Interval}))
+			random := rand.New(rand.NewPCG(3, 4))
+			granted, refused := 0, 0
+			for step := range steps {
+				b.pass(time.Duration(random.Int64N(int64(rate.Interval/ms)/3+1)) * ms)
+				n := 1 + random.Int64N(cmp.Or(min(rate.Permits, 1+random.Int64N(rate.Permits)), 1))
+				if random.IntN(15) == 0 {
+					require.NoError(t, l.Release(t.Context(), n))
+					require.NoError(t, overall.Release(t.Context(), n))
+					continue
+				}
+				got := must(t, l.Take, n)
+				require.Equal(t, must(t, overall.Take, n), got, "step %d: %d", step, n)
+				if got.Allowed {
+					granted++
+				} else {
+					refused++
+				}
+			}
+			assert.Greater(t, granted, steps/10)
+			assert.Greater(t, refused, steps/10)
+		})
+	}
+}
+
+// TestSlidingLog_DenseEntries_MatchesTheModel: random calls on a log of more entries than a page.
+func TestSlidingLog_DenseEntries_MatchesTheModel(t *testing.T) {
+	b := newBench(t)
+	policy := SlidingLog{3000, time.Second}
+	l, m := New(b.client, "name", policy), &policymodel.SlidingLog{Permits: policy.Permits, Interval: 1e6}
+	random := rand.New(rand.NewPCG(7, 8))
+	most := 0
+	for step := range 2 * steps {
+		b.pass(time.Duration(min(1, random.Int64N(5))) * ms)
+		if random.IntN(800) == 0 {
+			b.pass(time.Duration(random.Int64N(1100)) * ms)
+		}
+		n, full := 1+random.Int64N(4), random.IntN(50) == 0
+		var got, want rratelimiter.Decision
+		var err error
+		switch {
+		case random.IntN(400) == 0:
+			n *= 150
+			require.NoError(t, l.Release(t.Context(), n))
+			m.Release(b.now, n)
+			continue
+		case random.IntN(50) == 0:
+			got, err = l.Charge(t.Context(), n)
+			m.Charge(b.now, n)
+			want = decision(m, policy.Permits, b.now, 1, m.Wait(b.now, 1) == 0)
+		default:
+			if full {
+				n = max(1, min(policy.Permits, m.Free(b.now)+1+random.Int64N(2000)))
+			}
+			got, err = l.Take(t.Context(), n)
+			ok := policymodel.Take(m, b.now, n)
+			want = decision(m, policy.Permits, b.now, n, ok)
+		}
+		require.NoError(t, err)
+		require.Equal(t, want, got, "step %d: %d", step, n)
+		entries, err := b.redis.List("{name}:log:1000")
+		require.NoError(t, err)
+		most = max(most, len(entries))
+	}
+	assert.Greater(t, most, 400)
+}
+
+// TestSlidingLog_ManyEntries_AllAreRemoved: in logs of about a page, all expired and all released
+// entries are removed.
+func TestSlidingLog_ManyEntries_AllAreRemoved(t *testing.T) {
+	const key = "{name}:log:10000"
+	for _, entries := range []int64{1, 2, 6, 7, 8, 9, 10, 255, 256, 257, 258, 1100} {
+		b := newBench(t)
+		policy := SlidingLog{3 * entries, 10 * time.Second}
+		l := New(b.client, "name", policy)
+		var m *policymodel.SlidingLog
+		fill := func() {
+			require.NoError(t, l.Reset(t.Context()))
+			m = &policymodel.SlidingLog{Permits: policy.Permits, Interval: 1e7}
+			var list []string
+			// The totals pass 2^53 and begin at 0 again.
+			total := uint64(1<<53) - uint64(entries)
+			for range entries {
+				b.pass(ms)
+				require.True(t, policymodel.Take(m, b.now, 2))
+				total = (total + 2) % (1 << 53)
+				list = append(list, fmt.Sprintf("a %d 0 2 %d", b.now/1000, total))
+			}
+			b.redis.Push(key, list...)
+			b.redis.SetTTL(key, 10*time.Second)
+		}
+		take := func(n int64) {
+			t.Helper()
+			got := must(t, l.Take, n)
+			ok := policymodel.Take(m, b.now, n)
+			require.Equal(t, decision(m, policy.Permits, b.now, n, ok), got, entries)
+		}
+		length := func() int {
+			all, err := b.redis.List(key)
+			require.NoError(t, err)
+			return len(all)
+		}
+		fill()
+		take(policy.Permits)
+		// Release removes the oldest.
+		require.NoError(t, l.Release(t.Context(), 2*entries-1))
+		m.Release(b.now, 2*entries-1)
+		require.Equal(t, 1, length())
+		take(policy.Permits)
+		// All but the newest have expired.
+		fill()
+		b.pass(10*time.Second - ms)
+		take(policy.Permits)
+		take(1)
+		require.Equal(t, 2, length())
+		b.pass(ms)
+		take(policy.Permits - 1)
+		// A call that grants no permits keeps them, for a clock that is behind.
+		fill()
+		b.pass(10*time.Second - ms)
+		b.back = true
+		take(policy.Permits)
+		b.pass(-5 * time.Second)
+		take(policy.Permits)
+		// A call that grants or releases makes that clock stand still.
+		b.pass(5 * time.Second)
+		require.NoError(t, l.Release(t.Context(), 1))
+		m.Release(b.now, 1)
+		b.pass(-5 * time.Second)
+		take(policy.Permits)
+		take(1)
+	}
+}
+
+// TestSlidingLog_ManyEntries_OneCall: each call is one script, however many entries have expired.
+func TestSlidingLog_ManyEntries_OneCall(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		l := New(b.client, "name", SlidingLog{1000, time.Second})
+		for range 1000 {
+			must(b, l.TryAcquire, 1)
+			redistest.Pass(ms)
+		}
+		redistest.Pass(998 * ms) // all have expired but the newest
+		before := b.Scripts.Load()
+		assert.EqualValues(b, 499, must(b, l.Take, 500).Remaining)
+		require.NoError(b, l.Release(b.Context(), 400))
+		assert.EqualValues(b, 2, b.Scripts.Load()-before)
+	})
+}
+
+// TestRefund_LogAndCells_ComesFromItsOwnEntry: if it still exists.
+func TestRefund_LogAndCells_ComesFromItsOwnEntry(t *testing.T) {
+	for _, test := range []struct {
+		policy  Policy
+		apart   time.Duration // the entries
+		unit    int64         // microseconds of an entry
+		counted int64         // microseconds from its begin until its permits return
+		expires time.Duration // until the first entry has expired
+	}{
+		{SlidingLog{10, time.Second}, 100 * ms, 1e3, 1e6, 600 * ms},
+		{SlidingWindow{10, time.Second, 10}, 200 * ms, 1e5, 11e5, 300 * ms},
+	} {
+		b := newBench(t)
+		l := New(b.client, "name", test.policy)
+		var times []int64
+		var marks [][]string
+		for range 4 {
+			marks = append(marks, b.take(l, 2))
+			times = append(times, b.now)
+			b.pass(test.apart)
+		}
+		reset := func(at int64) time.Duration { return micros(at - at%test.unit + test.counted - b.now) }
+		want := rratelimiter.Decision{Allowed: true, Limit: 10, Remaining: 3, ResetAfter: reset(times[3])}
+		assert.Equal(t, want, b.refund(l, marks[1], 1), "a part of an entry")
+		want.Remaining = 4
+		assert.Equal(t, want, b.refund(l, marks[1], 2), "all that is left of it")
+		assert.Equal(t, want, b.refund(l, marks[1], 2), "nothing is left of it")
+		want.Remaining = 5
+		assert.Equal(t, want, b.refund(l, marks[3], 1), "a part of the newest")
+		want.Remaining, want.ResetAfter = 6, reset(times[2])
+		assert.Equal(t, want, b.refund(l, marks[3], 3), "the newest")
+		if entries, err := b.redis.List(l.keys[0]); err == nil {
+			assert.Len(t, entries, 3, "and an empty one")
+		}
+		assert.Equal(t, reset(times[0]), must(t, l.Take, 7).RetryAfter)
+		b.pass(test.expires)
+		assert.EqualValues(t, 8, b.refund(l, marks[0], 2).Remaining)
+		assert.EqualValues(t, 10, b.refund(l, marks[2], 1000).Remaining)
+		assert.Empty(t, b.redis.Keys())
+		assert.EqualValues(t, 10, b.refund(l, marks[2], 1).Remaining)
 	}
 }

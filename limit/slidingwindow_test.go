@@ -17,12 +17,12 @@ func TestSlidingWindow_PermitsChange_GrantsCount(t *testing.T) {
 	} {
 		b := newBench(t)
 		b.now -= b.now % 1e6
-		mustTake(t, New(b.client, "name", policies[0]), 7)
-		fewer := mustTake(t, New(b.client, "name", policies[1]), 1)
+		must(t, New(b.client, "name", policies[0]).Take, 7)
+		fewer := must(t, New(b.client, "name", policies[1]).Take, 1)
 		assert.False(t, fewer.Allowed)
 		assert.Zero(t, fewer.Remaining)
 		assert.EqualValues(t, 5, fewer.Limit)
-		assert.True(t, mustTake(t, New(b.client, "name", policies[2]), 13).Allowed)
+		assert.True(t, must(t, New(b.client, "name", policies[2]).Take, 13).Allowed)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/policymodel"
 )
 
 // TestSmooth_RequestsOfOneCall_AreDecidedInTurn: as if each came alone after those before it.
@@ -34,7 +35,7 @@ func TestSmooth_RequestsOfOneCall_AreDecidedInTurn(t *testing.T) {
 			for range 1 + random.IntN(6) {
 				r := engine.Ask{Permits: 1 + random.Int64N(9), Detail: true}
 				asks = append(asks, r)
-				want = append(want, m.Take(b.now, r.Permits))
+				want = append(want, policymodel.Take(m, b.now, r.Permits))
 				remaining = append(remaining, m.Free(b.now))
 			}
 			batch := b.ask(l, asks...)

@@ -193,7 +193,7 @@ func (s *strictRun) run(about string) {
 		case kind == 2:
 			n := 1 + s.random.Int64N(3)
 			what = fmt.Sprintf("Charge %d", n)
-			mustCharge(s, l, n)
+			must(s, l.Charge, n)
 			s.hold(l, n, nil, false, about+" "+what)
 		case kind < 14:
 			what = s.refund(l)

@@ -47,7 +47,7 @@ func TestTakeUpTo_SeveralPolicies_GrantTheLeast(t *testing.T) {
 	b := newBench(t)
 	quota := b.client.Limiter("quota")
 	require.NoError(t, quota.SetRate(t.Context(), rratelimiter.Rate{Permits: 5, Interval: time.Hour}))
-	mustTry(t, quota, 1)
+	must(t, quota.TryAcquire, 1)
 	l := Join(New(b.client, "name", FixedWindow{10, time.Hour, false}, TokenBucket{7, 1, time.Hour}), quota)
 	for _, want := range []int64{4, 0} {
 		granted, d := mustTakeUpTo(t, l, 100)
@@ -105,7 +105,7 @@ func TestTakeUpTo_CallersShareACall_GrantAllThatIsFree(t *testing.T) {
 func TestTakeUpTo_Lease_DoesNotBoundTheGrant(t *testing.T) {
 	window := FixedWindow{1000, time.Hour, false}
 	inLease(t, []Policy{window}, func(b *redistest.Fixture, l *Limiter) {
-		require.Equal(b, 100, often(b, l, 100, 20*time.Microsecond))
+		require.Equal(b, 100, b.Often(l, 100, 20*time.Microsecond))
 		calls := b.Scripts.Load()
 		granted, _ := mustTakeUpTo(b, l, 2)
 		assert.EqualValues(b, 2, granted)
@@ -140,7 +140,7 @@ func TestTakeUpTo_DenialCache_DeniesUntilOneIsFree(t *testing.T) {
 			calls = append(calls, b.Scripts.Load()-before)
 		}
 		take(2)
-		require.False(b, mustTry(b, l, 2))
+		require.False(b, must(b, l.TryAcquire, 2))
 		take(0) // the denial of 2 permits does not deny 1
 		take(0)
 		redistest.Pass(time.Minute)

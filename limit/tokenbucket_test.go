@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestRefund_Bucket_ReturnsWhatIsStillMissing: because of the grant.
@@ -47,5 +48,80 @@ func TestRefund_Bucket_ReturnsWhatIsStillMissing(t *testing.T) {
 				assert.Equal(t, s.want, mustPeek(t, l)[0].Remaining, "%s, %T: step %d", name, p, i+1)
 			}
 		}
+	}
+}
+
+// TestReserve_LargeBucket_DelaysAreExact: permits times the microseconds of the interval are more
+// than 2^63. Such a limit counts bytes an hour, for instance.
+func TestReserve_LargeBucket_DelaysAreExact(t *testing.T) {
+	for _, p := range []Policy{TokenBucket{4e9, 4e9, time.Hour}, LeakyBucket{4e9, 4e9, time.Hour}} {
+		b := newBench(t)
+		l := New(b.client, "name", p)
+		var last *Reservation
+		for i := range 4 {
+			r, err := l.Reserve(t.Context(), 4e9)
+			require.NoError(t, err, "%T", p)
+			assert.Equal(t, time.Duration(i)*time.Hour, r.delay, "%T", p)
+			last = r
+		}
+		require.NoError(t, last.Cancel(t.Context()))
+		again, err := l.Reserve(t.Context(), 4e9)
+		require.NoError(t, err, "%T", p)
+		assert.Equal(t, last.delay, again.delay, "%T: the last one returns whole", p)
+	}
+}
+
+// TestTokenBucket_ProductAbove2To53_EveryPermitCounts: permits times microseconds are more than
+// 2^53.
+func TestTokenBucket_ProductAbove2To53_EveryPermitCounts(t *testing.T) {
+	for _, test := range []struct{ permits, days int64 }{{66037722, 30}, {236846727, 30}, {534702879, 7},
+		{3728210266, 1}} {
+		b := newBench(t)
+		l := New(b.client, "name", TokenBucket{1e10, 1, time.Duration(test.days) * 24 * time.Hour})
+		must(t, l.Take, test.permits-5)
+		for i := range int64(10) {
+			require.InDelta(t, 1e10-test.permits+4-i, must(t, l.Take, 1).Remaining, 1, "%+v", test)
+		}
+	}
+}
+
+// TestTokenBucket_FastRefill_FillsWithinAMicrosecond: a permit returns in less than the precision
+// of a time.
+func TestTokenBucket_FastRefill_FillsWithinAMicrosecond(t *testing.T) {
+	for _, p := range []Policy{TokenBucket{1e9, 1e9, time.Second}, LeakyBucket{1e9, 1e9, time.Second},
+		TokenBucket{1 << 53, 1 << 53, ms}} {
+		b := newBench(t)
+		l := New(b.client, "name", p)
+		d, err := l.Take(t.Context(), 1)
+		require.NoError(t, err, "%+v", p)
+		assert.Equal(t, time.Microsecond, d.ResetAfter)
+		assert.Equal(t, ms, b.redis.TTL(l.keys[0]))
+	}
+}
+
+// TestCharge_DebtBeyond2To53_CanBeReleased: such a debt counts as 2^53.
+func TestCharge_DebtBeyond2To53_CanBeReleased(t *testing.T) {
+	for _, p := range []Policy{TokenBucket{5, 1, time.Millisecond}, LeakyBucket{5, 1, time.Millisecond}} {
+		b := newBench(t)
+		l := New(b.client, "name", p)
+		for i := range 1100 {
+			d, err := l.Charge(t.Context(), 1<<53)
+			require.NoError(t, err, "%T: %d", p, i)
+			require.Zero(t, d.Remaining)
+			require.Positive(t, d.RetryAfter)
+		}
+		require.NoError(t, l.Release(t.Context(), 1<<53))
+		assert.True(t, must(t, l.Take, 5).Allowed, "%T", p)
+	}
+}
+
+// TestTokenBucket_DebtIsReleasedAgainAndAgain_StateIsItsOwn: the sum of all refunds stays valid in
+// the state.
+func TestTokenBucket_DebtIsReleasedAgainAndAgain_StateIsItsOwn(t *testing.T) {
+	b := newBench(t)
+	l := New(b.client, "name", TokenBucket{1, 1, maxInterval})
+	for range 20 {
+		must(t, l.Charge, maxPermits)
+		require.NoError(t, l.Release(t.Context(), maxPermits-1))
 	}
 }

@@ -56,7 +56,7 @@ func TestAcquire_Reservation_WaitsForItsTime(t *testing.T) {
 func TestReserve_ManyCallers_ShareCalls(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.client, "name", TokenBucket{1, 10, time.Second})
-		mustReserve(b, l, 1)
+		must(b, l.Reserve, 1)
 		b.Scripts.Store(0)
 		b.Latency.Store(int64(10 * ms))
 		const callers = 1000
@@ -80,7 +80,7 @@ func TestAcquire_ContextEnds_CancelsItsReservation(t *testing.T) {
 		withRedis(t, func(b *fixture) {
 			l := New(b.client, "name", p)
 			require.NoError(b, l.Acquire(b.Context(), 1))
-			first := mustReserve(b, l, 1)
+			first := must(b, l.Reserve, 1)
 			ctx, cancel := context.WithCancel(b.Context())
 			ended := make(chan error)
 			start := time.Now()
@@ -90,7 +90,7 @@ func TestAcquire_ContextEnds_CancelsItsReservation(t *testing.T) {
 			assert.ErrorIs(b, <-ended, context.Canceled)
 			assert.Equal(b, 50*ms, time.Since(start))
 			synctest.Wait()
-			assert.Equal(b, 100*ms, mustReserve(b, l, 1).Delay()-first.Delay(), "%T", p)
+			assert.Equal(b, 100*ms, must(b, l.Reserve, 1).Delay()-first.Delay(), "%T", p)
 		})
 	}
 }
@@ -103,7 +103,7 @@ func TestReserve_CallerHasLeft_IsCancelled(t *testing.T) {
 			l := New(b.client, "name", p)
 			for _, taken := range []int64{0, 3, 3} {
 				if taken > 0 {
-					mustReserve(b, l, taken)
+					must(b, l.Reserve, taken)
 				}
 				before := mustPeek(b, l)
 				began := time.Now()
@@ -154,7 +154,7 @@ func TestAcquire_SlowCallMissesTheTime_IsCancelled(t *testing.T) {
 				assert.Equal(b, 50*ms, time.Since(start), "%s, %T", name, p)
 				redistest.Pass(60 * ms)
 				b.Latency.Store(0)
-				assert.Zero(b, mustReserve(b, l, 1).delay, "%s, %T", name, p)
+				assert.Zero(b, must(b, l.Reserve, 1).delay, "%s, %T", name, p)
 			})
 		}
 	}

@@ -9,31 +9,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
 	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // connect opens an in-memory Redis instead of
 //
 //	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
-func connect() (rueidis.Client, func()) {
-	server, err := miniredis.Run()
-	if err != nil {
-		panic(err)
-	}
-	redis, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true,
-	})
-	if err != nil {
-		panic(err)
-	}
-	return redis, func() { redis.Close(); server.Close() }
-}
+var connect = redistest.Example
 
 // unhurried is a deadline for busy machines.
 var unhurried = httplimit.Deadline(time.Minute)

@@ -1,7 +1,9 @@
 package otellimit
 
 import (
+	"encoding/json"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -41,4 +43,127 @@ func TestPage_Instruments_AreListed(t *testing.T) {
 		assert.Contains(t, page, "`"+value+"`")
 		assert.Contains(t, doc, value)
 	}
+}
+
+// dashboard has the checked parts of docs/grafana.json.
+type dashboard struct {
+	SchemaVersion int `json:"schemaVersion"`
+	Templating    struct {
+		List []struct {
+			Name, Type string
+			Definition string
+		}
+	}
+	Panels []struct {
+		ID          int
+		Type, Title string
+		Description string
+		Datasource  dataSource
+		GridPos     struct{ X, Y, W, H int }
+		Targets     []struct {
+			RefID        string `json:"refId"`
+			Expr         string
+			LegendFormat string
+			Datasource   dataSource
+		}
+	}
+}
+
+type dataSource struct{ Type, UID string }
+
+var (
+	ofVariable = dataSource{"prometheus", "${datasource}"}
+	word       = regexp.MustCompile(`[a-z_]+`)
+	quoted     = regexp.MustCompile(`"[^"]*"`)
+	inLegend   = regexp.MustCompile(`{{(\w+)}}`)
+	grouped    = regexp.MustCompile(`by \(([\w, ]+)\)`)
+)
+
+// Queries name only existing metrics and labels, and all metrics are shown.
+func TestDashboard_Queries_NameExportedMetrics(t *testing.T) {
+	text, err := os.ReadFile("../docs/grafana.json")
+	require.NoError(t, err)
+	var d dashboard
+	require.NoError(t, json.Unmarshal(text, &d))
+	assert.Equal(t, 39, d.SchemaVersion)
+	require.Len(t, d.Templating.List, 2)
+	assert.Equal(t, "datasource", d.Templating.List[0].Name)
+	assert.Equal(t, "datasource", d.Templating.List[0].Type)
+
+	_, families := exported(t)
+	shown := map[string]bool{}
+	// check reads the names of a query and records the instruments that it shows.
+	check := func(query string) {
+		labels := map[string]bool{"le": true}
+		var others []string
+		for _, name := range word.FindAllString(quoted.ReplaceAllString(query, ""), -1) {
+			if family, ok := familyOf(families, name); ok {
+				shown[family] = true
+				for label := range families[family] {
+					labels[label] = true
+				}
+			} else if strings.HasPrefix(name, "rratelimiter") || name == "error_type" {
+				others = append(others, name)
+			}
+		}
+		for _, name := range others {
+			assert.True(t, labels[name], "%s in %s is no metric, and no label of one", name, query)
+		}
+	}
+	check(d.Templating.List[1].Definition)
+
+	ids, places := map[int]string{}, map[[2]int]string{}
+	for _, p := range d.Panels {
+		assert.Empty(t, ids[p.ID], "the id %d of %s", p.ID, p.Title)
+		ids[p.ID] = p.Title
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				assert.Empty(t, places[[2]int{x, y}], "under %s", p.Title)
+				places[[2]int{x, y}] = p.Title
+			}
+		}
+		assert.LessOrEqual(t, p.GridPos.X+p.GridPos.W, 24, p.Title)
+		if p.Type == "row" {
+			continue
+		}
+		assert.NotEmpty(t, p.Description, p.Title)
+		assert.Equal(t, ofVariable, p.Datasource, p.Title)
+		assert.NotEmpty(t, p.Targets, p.Title)
+		refs := map[string]bool{}
+		for _, target := range p.Targets {
+			assert.Equal(t, ofVariable, target.Datasource, p.Title)
+			assert.False(t, refs[target.RefID], "%s: %s twice", p.Title, target.RefID)
+			refs[target.RefID] = true
+			check(target.Expr)
+			var by string
+			if m := grouped.FindStringSubmatch(target.Expr); m != nil {
+				by = m[1]
+			}
+			for _, m := range inLegend.FindAllStringSubmatch(target.LegendFormat, -1) {
+				assert.Contains(t, strings.Split(by, ", "), m[1], "%s: the legend %s", p.Title, target.LegendFormat)
+			}
+		}
+	}
+	for family := range families {
+		assert.True(t, shown[family], "%s is not shown", family)
+	}
+}
+
+// familyOf returns the family of a metric as Prometheus stores it.
+func familyOf(families map[string]map[string]bool, name string) (string, bool) {
+	for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
+		family, found := strings.CutSuffix(name, suffix)
+		if _, ok := families[family]; found && ok && (suffix == "" != histograms[family]) {
+			return family, true
+		}
+	}
+	return "", false
+}
+
+// Histograms are stored as buckets, sum and count, not by their own name.
+var histograms = map[string]bool{
+	"rratelimiter_request_duration_seconds":      true,
+	"rratelimiter_request_time_in_queue_seconds": true,
+	"rratelimiter_redis_call_duration_seconds":   true,
+	"rratelimiter_redis_call_requests":           true,
 }

@@ -24,8 +24,7 @@ import (
 
 // A server that exports its limits to Prometheus.
 func Example() {
-	redis, closeRedis := connect()
-	defer closeRedis()
+	redis := connect()
 	registry := prometheus.NewRegistry()
 
 	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo())
@@ -72,8 +71,7 @@ func ExampleNew() {
 	if err != nil {
 		panic(err)
 	}
-	redis, closeRedis := connect()
-	defer closeRedis()
+	redis := connect()
 	client := rratelimiter.New(redis, rratelimiter.WithObserver(telemetry.Observer()))
 	mail := limit.New(client, "mail", limit.FixedWindow{Permits: 2, Interval: time.Hour})
 	fmt.Println(mail.TryAcquire(context.Background(), 1))
@@ -81,8 +79,7 @@ func ExampleNew() {
 }
 
 func ExampleWithMeterProvider() {
-	redis, closeRedis := connect()
-	defer closeRedis()
+	redis := connect()
 	provider := newMeters() // in a program: with an exporting reader
 
 	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))
@@ -106,8 +103,7 @@ func ExampleWithMeterProvider() {
 
 // A call that waits for permits has a span below the caller's.
 func ExampleWithTracerProvider() {
-	redis, closeRedis := connect()
-	defer closeRedis()
+	redis := connect()
 	spans := tracetest.NewSpanRecorder() // in a program: an exporter
 	provider := trace.NewTracerProvider(trace.WithSpanProcessor(spans))
 
@@ -151,8 +147,7 @@ func ExampleWithSpansAfter() {
 
 // One limiter by name, and all clients of a website together.
 func ExampleWithLimiterNames() {
-	redis, closeRedis := connect()
-	defer closeRedis()
+	redis := connect()
 	provider := newMeters()
 
 	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider), otellimit.WithLimiterNames("paid-api", "web:*"))
@@ -175,8 +170,7 @@ func ExampleWithLimiterNames() {
 
 // A program wraps Telemetry's hook with its own.
 func ExampleTelemetry_Observer() {
-	redis, closeRedis := connect()
-	defer closeRedis()
+	redis := connect()
 	telemetry, err := otellimit.New()
 	if err != nil {
 		panic(err)
@@ -198,8 +192,7 @@ func ExampleTelemetry_Observer() {
 
 // Two middlewares of a program, one of which is in shadow mode.
 func ExampleTelemetry_Middleware() {
-	redis, closeRedis := connect()
-	defer closeRedis()
+	redis := connect()
 	provider := newMeters()
 	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))
 	if err != nil {

@@ -4,26 +4,20 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"net/http"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write testdata/prometheus.txt")
-
-const golden = "testdata/prometheus.txt"
 
 // exported returns what Prometheus scrapes after one of every kind of measurement.
 func exported(t testing.TB) (text string, names map[string]map[string]bool) {
@@ -97,10 +91,5 @@ func work(t *Telemetry) {
 // -update writes the file.
 func TestPrometheus_Export_IsGolden(t *testing.T) {
 	got, _ := exported(t)
-	if *update {
-		require.NoError(t, os.WriteFile(golden, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), got)
+	golden.File(t, "testdata/prometheus.txt", got)
 }

@@ -11,31 +11,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"github.com/redis/rueidis"
 	"google.golang.org/grpc"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
-// exampleClient returns a Client of a Redis in memory.
-func exampleClient() (client *rratelimiter.Client, end func()) {
-	redis, err := miniredis.Run()
-	if err != nil {
-		panic(err)
-	}
-	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis.Addr()}, DisableCache: true})
-	if err != nil {
-		panic(err)
-	}
-	return rratelimiter.New(conn), func() {
-		conn.Close()
-		redis.Close()
-	}
-}
+// connect opens a Client on an in-memory Redis, in place of
+//
+//	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
+//	client := rratelimiter.New(redis)
+func connect() *rratelimiter.Client { return rratelimiter.New(redistest.Example()) }
 
 // exampleFile writes a configuration.
 func exampleFile(text string) string {
@@ -59,8 +48,7 @@ descriptors:
 
 // A service for Envoy, until the program ends.
 func ExampleServe() {
-	client, end := exampleClient()
-	defer end()
+	client := connect()
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // ":8081" is what others use
 	if err != nil {
 		panic(err)
@@ -73,8 +61,7 @@ func ExampleServe() {
 
 // A request as Envoy sends it.
 func ExampleServer_ShouldRateLimit() {
-	client, end := exampleClient()
-	defer end()
+	client := connect()
 	config := rls.Config{Client: client, Path: exampleFile(shop), Deadline: time.Minute} // for a busy machine
 	server, err := rls.New(config)
 	if err != nil {
@@ -97,8 +84,7 @@ func ExampleServer_ShouldRateLimit() {
 
 // A service in a program that has servers of its own.
 func ExampleNew() {
-	client, end := exampleClient()
-	defer end()
+	client := connect()
 	server, err := rls.New(rls.Config{Client: client, Path: exampleFile(shop)})
 	if err != nil {
 		panic(err)

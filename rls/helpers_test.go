@@ -1,6 +1,7 @@
 package rls_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"math"
@@ -14,10 +15,13 @@ import (
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
@@ -111,3 +115,50 @@ func summary(response *ratelimit.RateLimitResponse, err error) string {
 	}
 	return strings.Join(parts, " | ")
 }
+
+// scenario is a configuration, and requests in their order.
+type scenario struct {
+	name      string
+	config    string
+	exchanges []exchange
+}
+
+// exchange is a request after a pause, and its answer.
+type exchange struct {
+	pause time.Duration
+	ask   string
+	want  string
+}
+
+// runScenarios runs scenarios, each on a Redis of its own.
+func runScenarios(t *testing.T, scenarios []scenario) {
+	count := 0
+	for _, s := range scenarios {
+		count += len(s.exchanges)
+		t.Run(s.name, func(t *testing.T) {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+				server := newServer(t, client, s.config)
+				for i, e := range s.exchanges {
+					redistest.Pass(e.pause)
+					got := summary(server.ShouldRateLimit(context.Background(), request(t, e.ask)))
+					if !strings.Contains(e.want, "|") { // only the result of the request
+						got, _, _ = strings.Cut(got, " |")
+					}
+					assert.Equal(t, e.want, got, "exchange %d: %s", i+1, e.ask)
+				}
+			})
+		})
+	}
+	t.Logf("%d cases", count)
+}
+
+// As envoyproxy/ratelimit documents it.
+func TestShouldRateLimit_Matching_IsThatOfTheReference(t *testing.T) { runScenarios(t, matching) }
+
+func TestShouldRateLimit_Units_AreThoseOfTheReference(t *testing.T) { runScenarios(t, units) }
+
+func TestShouldRateLimit_Hits_AreThoseOfTheReference(t *testing.T) { runScenarios(t, hits) }
+
+func TestShouldRateLimit_Modes_AreThoseOfTheReference(t *testing.T) { runScenarios(t, modes) }
+
+func TestShouldRateLimit_OwnFields_ExtendTheReference(t *testing.T) { runScenarios(t, beyond) }

@@ -11,14 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
-	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/rules"
 )
 
@@ -28,20 +26,7 @@ import (
 //	client := rratelimiter.New(redis)
 //
 // Its clock stands still, so that the output of examples does not depend on the machine.
-func connect() (*rratelimiter.Client, func()) {
-	server, err := miniredis.Run()
-	if err != nil {
-		panic(err)
-	}
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
-		DisableCache: true})
-	if err != nil {
-		panic(err)
-	}
-	now := time.Now()
-	return rratelimiter.New(redis,
-		rratelimiter.WithClock(func() time.Time { return now })), func() { redis.Close(); server.Close() }
-}
+var connect = guardtest.Example
 
 // unhurried allows for a busy machine.
 var unhurried = httplimit.Deadline(time.Minute)
@@ -61,8 +46,7 @@ func ask(handler http.Handler, method, path string, headers ...string) *http.Res
 
 // Log-ins are limited by address, and tenants each have a limit, one of them another.
 func Example() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	set, err := rules.Parse("rules.yaml", []byte(`
 domain: shop
@@ -120,8 +104,7 @@ func ExampleError() {
 
 // The zero Set has no rules, and lets all requests pass.
 func ExampleSet() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 	var set rules.Set
 	fmt.Println(set.Len(), ask(set.Middleware(client)(hello), "GET", "/").Status)
 	// Output: 0 200 OK
@@ -129,8 +112,7 @@ func ExampleSet() {
 
 // Options of httplimit are for all rules.
 func ExampleSet_Middleware() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	set, err := rules.Parse("rules.yaml",
 		[]byte("rules: [{name: all, key: ip, limits: {rate: 10/h, policy: fixed_window}}]"))
@@ -144,8 +126,7 @@ func ExampleSet_Middleware() {
 
 // A server of grpc-go, by the rules that match grpc.
 func ExampleSet_UnaryServerInterceptor() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	set, err := rules.Parse("rules.yaml",
 		[]byte("rules: [{name: orders, match: {grpc: /shop.Orders/*}, key: all, limits: 1/h}]"))
@@ -165,8 +146,7 @@ func ExampleSet_UnaryServerInterceptor() {
 }
 
 func ExampleSet_StreamServerInterceptor() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	set, err := rules.Parse("rules.yaml",
 		[]byte("rules: [{name: orders, match: {grpc: /shop.Orders/Follow}, key: ip, limits: 1/h}]"))
@@ -180,8 +160,7 @@ func ExampleSet_StreamServerInterceptor() {
 
 // A limiter that Java programs use gets the rate of the file.
 func ExampleSet_SetRates() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	set, err := rules.Parse("rules.yaml", []byte("rules: [{name: paid, limits: {redisson: paid-api, rate: 100/s}}]"))
 	if err != nil {
@@ -197,8 +176,7 @@ func ExampleSet_SetRates() {
 
 // A report names the rules that decided.
 func ExampleMatched() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	set, err := rules.Parse("rules.yaml", []byte(`
 match: all
@@ -217,8 +195,7 @@ rules:
 
 // Only log-ins that fail count.
 func ExampleSettle() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	set, err := rules.Parse("rules.yaml", []byte("rules: [{name: login, key: ip, limits: 1/h}]"))
 	if err != nil {

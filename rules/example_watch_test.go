@@ -66,8 +66,7 @@ func ExampleOnReload() {
 }
 
 func ExampleRates() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 	path, remove := file("rules: [{name: paid, limits: {redisson: paid-api, rate: 100/s}}]")
 	defer remove()
 	ctx, end := context.WithCancel(context.Background())

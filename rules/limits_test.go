@@ -13,6 +13,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/policy/policytest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -115,4 +116,18 @@ func TestMiddleware_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
 	assert.Equal(t, [][]string{{"a", "b"}, nil}, acquires(o, "domain: '{shop}'\n"+file))
 	assert.Equal(t, [][]string{{"a", "b"}},
 		acquires(o, strings.Replace("domain: '{shop}'\n"+file, "redisson: r", "redisson: '{shop}:r'", 1)))
+}
+
+func TestParse_NewPolicy_LimitsOrIsRefused(t *testing.T) {
+	policytest.Register(t)
+	rules := parsed(t, one("key: ip, limits: {rate: 3/h, policy: novel}"))
+	handler := rules.Middleware(connected(t))(new(ok))
+	var codes []int
+	for range 4 {
+		codes = append(codes, status(handler, "GET /"))
+	}
+	assert.Equal(t, []int{200, 200, 200, 429}, codes)
+	_, err := Parse("rules.yaml", []byte(one("key: ip, limits: {rate: 3/h, policy: incomplete}")))
+	require.Error(t, err)
+	assert.Contains(t, err.Error(), "incomplete describes no local share")
 }

@@ -1,22 +1,21 @@
 package main
 
 import (
-	"bytes"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // gateway serves on loopback, as by serve. The clock of its limits stands still.
@@ -24,7 +23,7 @@ type gateway struct {
 	url   string
 	redis *miniredis.Miniredis
 	m     *metrics
-	log   *buffer
+	log   *redistest.Log
 }
 
 // start starts a gateway with some flags and a -redis-timeout for busy machines.
@@ -34,14 +33,10 @@ func start(t *testing.T, upstream string, args ...string) *gateway {
 	require.NoError(t, err)
 	m, err := newMetrics()
 	require.NoError(t, err)
-	g := &gateway{redis: miniredis.RunT(t), m: m, log: new(buffer)}
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{g.redis.Addr()}, ForceSingleClient: true,
-		DisableCache: true})
-	require.NoError(t, err)
-	t.Cleanup(redis.Close)
 	now := time.Now()
-	client := rratelimiter.New(redis, rratelimiter.WithClock(func() time.Time { return now }),
+	client, redis := guardtest.Connect(t, rratelimiter.WithClock(func() time.Time { return now }),
 		rratelimiter.WithObserver(m.telemetry.Observer()))
+	g := &gateway{redis: redis, m: m, log: new(redistest.Log)}
 	log := slog.New(slog.NewTextHandler(g.log, nil))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -89,22 +84,4 @@ func (g *gateway) dial(t *testing.T) net.Conn {
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return conn
-}
-
-// buffer is a bytes.Buffer for concurrent use.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }

@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,14 +14,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/golden"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // from dials from another address of this host.
 func from(address string) func(context.Context, string, string) (net.Conn, error) {
 	return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}).DialContext
 }
-
-var update = flag.Bool("update", false, "write testdata")
 
 // The clock is fake, so the report is the same to the byte.
 func TestLoad_Report_IsGolden(t *testing.T) {
@@ -50,7 +49,7 @@ func TestLoad_Report_IsGolden(t *testing.T) {
 		})
 		r := generate(t.Context(), transport, load{url: "http://gateway.test/", clients: 3, rate: 50,
 			duration: 2 * time.Second})
-		golden(t, "testdata/load.txt", r.String())
+		golden.File(t, "testdata/load.txt", r.String())
 	})
 }
 
@@ -72,7 +71,7 @@ func TestLoad_NoServer_IsAnError(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	listener.Close()
-	out := new(buffer)
+	out := new(redistest.Log)
 	err = run(t.Context(), []string{"load", "-rate", "100", "-seconds", "0.05", "http://" + listener.Addr().String()}, out)
 	assert.ErrorContains(t, err, "no response")
 	assert.Regexp(t, `(?m)^none +5 +100\.0 % .*refused`, out.String())
@@ -81,13 +80,3 @@ func TestLoad_NoServer_IsAnError(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(file)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), got)
-}

@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // A request that does not reach the upstream releases its permit; one that fails there does not.
@@ -203,7 +205,7 @@ func TestProxy_ForwardProxyRequests_AreNotForwarded(t *testing.T) {
 
 // 500, or an aborted response if it has begun.
 func TestRecovered_Panic_Is500(t *testing.T) {
-	log := new(buffer)
+	log := new(redistest.Log)
 	handler := chain(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/begun" {
 			fmt.Fprint(w, "begun")

@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
@@ -39,7 +41,7 @@ func TestRun_Signal_FinishesRequests(t *testing.T) {
 	defer upstream.Close()
 	t.Setenv("REDIS_URL", "")
 	ctx, stop := context.WithCancel(t.Context())
-	out, done := new(buffer), make(chan error)
+	out, done := new(redistest.Log), make(chan error)
 	go func() {
 		done <- run(ctx, []string{"-listen", "localhost:0", "-admin", "localhost:0", "-upstream", upstream.URL,
 			"-redis-timeout", "1m", "-minute", "5"}, out)
@@ -49,7 +51,7 @@ func TestRun_Signal_FinishesRequests(t *testing.T) {
 	require.Eventually(t, func() bool { return addresses.MatchString(out.String()) }, time.Minute, time.Millisecond)
 	found := addresses.FindStringSubmatch(out.String())
 
-	shots := new(buffer)
+	shots := new(redistest.Log)
 	require.NoError(t, run(t.Context(), []string{"load", "-rate", "40", "-seconds", "0.2", found[1]}, shots))
 	assert.Regexp(t, `(?m)^200 +5 +62\.5 % +-$`, shots.String())
 	assert.Regexp(t, `(?m)^429 +3 +37\.5 % +(59|60) s: `, shots.String())

@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 const clientTimeout = 10 * time.Second
@@ -23,29 +25,15 @@ const clientTimeout = 10 * time.Second
 // onFakeClock serves a handler on a connection in memory, with the gateway's timeouts for clients.
 func onFakeClock(t *testing.T, handler http.HandlerFunc, test func(t *testing.T, client net.Conn)) {
 	synctest.Test(t, func(t *testing.T) {
-		client, end := net.Pipe()
-		conns := make(pipe, 1)
-		conns <- end
+		listener := redistest.NewListener()
+		client := listener.Dial()
 		server := newServer(writeTimeout(clientTimeout)(handler), config{clientTimeout: clientTimeout}, logTo(io.Discard))
-		go func() { _ = server.Serve(conns) }()
+		go func() { _ = server.Serve(listener) }()
 		defer server.Close()
 		defer client.Close()
 		test(t, client)
 	})
 }
-
-// pipe is a listener of connections in memory.
-type pipe chan net.Conn
-
-func (p pipe) Accept() (net.Conn, error) {
-	if conn, ok := <-p; ok {
-		return conn, nil
-	}
-	return nil, net.ErrClosed
-}
-
-func (p pipe) Close() error   { close(p); return nil }
-func (p pipe) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
 func TestServer_ClientSendsSlowly_IsDisconnected(t *testing.T) {
 	onFakeClock(t, func(_ http.ResponseWriter, r *http.Request) {

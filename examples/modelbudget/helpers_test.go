@@ -1,22 +1,21 @@
 package main
 
 import (
-	"bytes"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -33,7 +32,7 @@ type proxy struct {
 	t      *testing.T
 	redis  *miniredis.Miniredis
 	client *rratelimiter.Client
-	log    *buffer
+	log    *redistest.Log
 }
 
 // behind starts a proxy in front of an API.
@@ -51,13 +50,9 @@ func start(t *testing.T, upstream string, http2 bool, args ...string) *proxy {
 	require.NoError(t, err)
 	c.upstream, err = url.Parse(upstream) // the built-in users apply
 	require.NoError(t, err)
-	p := &proxy{t: t, redis: miniredis.RunT(t), log: new(buffer)}
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{p.redis.Addr()}, ForceSingleClient: true,
-		DisableCache: true})
-	require.NoError(t, err)
-	t.Cleanup(redis.Close)
+	p := &proxy{t: t, log: new(redistest.Log)}
 	now := time.Now()
-	p.client = rratelimiter.New(redis, rratelimiter.WithClock(func() time.Time { return now }))
+	p.client, p.redis = guardtest.Connect(t, rratelimiter.WithClock(func() time.Time { return now }))
 	p.Server = httptest.NewUnstartedServer(nil)
 	p.Config = newServer(newHandler(p.client, c, slog.New(slog.NewTextHandler(p.log, nil))), c)
 	if p.EnableHTTP2 = http2; http2 {
@@ -115,21 +110,3 @@ func (p *proxy) send(r *http.Request) (*http.Response, string) {
 
 // estimateOf returns the estimate of a body without a bound.
 func estimateOf(body string) int64 { return int64(len(body))/4 + 1 + output }
-
-// buffer is a bytes.Buffer for concurrent use.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}

@@ -2,10 +2,13 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 func TestServer_SlowClients_AreDisconnected(t *testing.T) {
@@ -32,9 +37,8 @@ func TestServer_SlowClients_AreDisconnected(t *testing.T) {
 func TestServer_Stream_HasNoTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = time.Second
-		client, end := net.Pipe()
-		conns := make(pipe, 1)
-		conns <- end
+		listener := redistest.NewListener()
+		client := listener.Dial()
 		server := newServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			for range 4 {
 				time.Sleep(timeout)
@@ -42,7 +46,7 @@ func TestServer_Stream_HasNoTimeout(t *testing.T) {
 				_ = http.NewResponseController(w).Flush()
 			}
 		}), config{clientTimeout: timeout})
-		go func() { _ = server.Serve(conns) }()
+		go func() { _ = server.Serve(listener) }()
 		defer server.Close()
 		defer client.Close()
 		fmt.Fprint(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -54,15 +58,53 @@ func TestServer_Stream_HasNoTimeout(t *testing.T) {
 	})
 }
 
-// pipe is a listener of connections in memory.
-type pipe chan net.Conn
-
-func (p pipe) Accept() (net.Conn, error) {
-	if conn, ok := <-p; ok {
-		return conn, nil
+func TestUsers_Invalid_AreErrors(t *testing.T) {
+	us, err := parseUsers("alice one\n\n bob\ttwo \ncarol three")
+	require.NoError(t, err)
+	assert.Len(t, us, 3)
+	for text, says := range map[string]string{"": "no users", "alice": "line 1 has 1 words",
+		"a k\nb k": "line 2 has the key of another line", "a b c": "line 1 has 3 words"} {
+		_, err := parseUsers(text)
+		assert.ErrorContains(t, err, says)
 	}
-	return nil, net.ErrClosed
 }
 
-func (p pipe) Close() error   { close(p); return nil }
-func (p pipe) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+func TestFlags_Invalid_AreErrors(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"-upstream", "api.openai.com"}, "is not a URL like https://host"},
+		{[]string{"-upstream", "https://api.openai.com"}, "-upstream needs -users"},
+		{[]string{"-users", "/nowhere"}, "no such file"},
+		{[]string{"-tokens", "0"}, "-tokens 0"},
+		{[]string{"-redis-down", "2"}, "is not open, closed or a share"},
+		{[]string{"x"}, `"x" is not a flag`},
+	} {
+		assert.ErrorContains(t, run(t.Context(), c.args, io.Discard), c.says, "%v", c.args)
+	}
+}
+
+func TestRun_Signal_Ends(t *testing.T) {
+	t.Setenv("REDIS_URL", "")
+	out, done := new(redistest.Log), make(chan error)
+	ctx, stop := context.WithCancel(t.Context())
+	go func() { done <- run(ctx, []string{"-listen", "localhost:0", "-redis-timeout", "1m"}, out) }()
+	address := regexp.MustCompile(`^(http://\S+) -> .*: 60 requests and 20000 tokens per minute for each of 2 users, counted in memory`)
+	require.Eventually(t, func() bool { return address.MatchString(out.String()) }, time.Minute, time.Millisecond)
+	r, err := http.NewRequest(http.MethodPost, address.FindStringSubmatch(out.String())[1]+chat,
+		strings.NewReader(`{"messages":[{"role":"user","content":"Hello, model!"}]}`))
+	require.NoError(t, err)
+	r.Header.Set("Authorization", "Bearer sk-alice")
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	var got struct {
+		Choices []struct{ Message struct{ Content string } }
+	}
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(&got))
+	resp.Body.Close()
+	assert.Equal(t, "Hello, model!", got.Choices[0].Message.Content)
+	stop()
+	assert.NoError(t, <-done)
+	assert.Contains(t, out.String(), "user=alice path=/v1/chat/completions estimated=1039 settled=4")
+}

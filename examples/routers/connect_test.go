@@ -5,11 +5,9 @@ import (
 	"net/http/httptest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
-
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -19,20 +17,7 @@ import (
 //	client := rratelimiter.New(redis)
 //
 // Its clock stands still, so that the output of examples is always the same.
-func connect() (*rratelimiter.Client, func()) {
-	server, err := miniredis.Run()
-	if err != nil {
-		panic(err)
-	}
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true,
-		DisableCache: true})
-	if err != nil {
-		panic(err)
-	}
-	now := time.Now()
-	return rratelimiter.New(redis, rratelimiter.WithClock(func() time.Time { return now })),
-		func() { redis.Close(); server.Close() }
-}
+var connect = guardtest.Example
 
 // unhurried is a deadline for busy machines.
 var unhurried = httplimit.Deadline(time.Minute)

@@ -68,8 +68,7 @@ func TestFields_AllPolicies_AreStructured(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client, closeClient := connect()
-			defer closeClient()
+			client := connect()
 			var o httplimit.Outcome
 			handler := httplimit.Middleware(httplimit.Each(client, "web", httplimit.ByIP(), policies...), unhurried,
 				httplimit.Report(func(_ *http.Request, got httplimit.Outcome) { o = got }))(http.NotFoundHandler())
@@ -112,8 +111,7 @@ func TestFields_AllPolicies_AreStructured(t *testing.T) {
 }
 
 func TestFields_Names_AreUnchanged(t *testing.T) {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 	for i, name := range []string{"plain", `"`, `\`, `\"`, "a, b;c=d", " ", "~!@#$%^&*()"} {
 		handler := httplimit.Middleware(httplimit.Each(client, fmt.Sprint("web", i), httplimit.ByIP(),
 			httplimit.Named(name, limit.FixedWindow{Permits: 2, Interval: time.Second})), unhurried)(http.NotFoundHandler())

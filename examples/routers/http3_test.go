@@ -13,8 +13,7 @@ import (
 
 // quic-go serves any http.Handler by HTTP/3, and its client is an http.RoundTripper.
 func Example_http3() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	// A certificate for localhost.
 	borrowed := httptest.NewUnstartedServer(nil)

@@ -15,8 +15,7 @@ import (
 
 // Limit one handler of a ServeMux by a wildcard of its pattern, or all by a middleware around the mux.
 func Example_serveMux() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	perUser := httplimit.Middleware(httplimit.Each(client, "user", httplimit.ByPathValue("id"),
 		limit.FixedWindow{Permits: 1, Interval: time.Hour}), unhurried)
@@ -36,8 +35,7 @@ func Example_serveMux() {
 
 // chi accepts the middleware directly: Use for all routes, With for one.
 func Example_chi() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	perUser := httplimit.Middleware(httplimit.Each(client, "user", httplimit.ByPathValue("id"),
 		limit.FixedWindow{Permits: 1, Interval: time.Hour}), unhurried)
@@ -57,8 +55,7 @@ func Example_chi() {
 
 // echo wraps the middleware and passes on the handler's context.
 func Example_echo() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	e := echo.New()
 	e.Use(echo.WrapMiddleware(twoAnHour(client)))
@@ -77,8 +74,7 @@ func Example_echo() {
 
 // gin's handlers have another type: Next runs the following ones, unless the middleware has answered.
 func Example_gin() {
-	client, closeClient := connect()
-	defer closeClient()
+	client := connect()
 
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()

@@ -3,6 +3,8 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,4 +71,26 @@ func TestDocument_NoParts_HasNoEmptySections(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, text, "## ")
 	require.NotContains(t, text, "|")
+}
+
+// Each row of the page is a row of the targets, with the same figure.
+func TestPerformancePage_Figures_AreThoseOfTheTables(t *testing.T) {
+	page, err := os.ReadFile("../../docs/performance.md")
+	require.NoError(t, err)
+	tables, err := os.ReadFile("../../docs/performance/tables.md")
+	require.NoError(t, err)
+	measured := make(map[string]string)
+	for _, row := range regexp.MustCompile(`(?m)^\| (.+) \| (?:at least|at most) \S+ \| (\S+) \|`).FindAllStringSubmatch(string(tables), -1) {
+		measured[row[1]] = row[2]
+	}
+	_, figures, _ := strings.Cut(string(page), "## Figures")
+	figures, _, _ = strings.Cut(figures, "\n## ")
+	rows := regexp.MustCompile(`(?m)^\| (.+:.+) \| (\S+) \|$`).FindAllStringSubmatch(figures, -1)
+	require.NotEmpty(t, rows)
+	for _, row := range rows {
+		if strings.HasPrefix(row[1], "---") {
+			continue
+		}
+		require.Equal(t, measured[row[1]], row[2], row[1])
+	}
 }

@@ -109,7 +109,7 @@ func (s policies) take(at, permits int64) bool {
 		return false
 	}
 	for _, p := range s {
-		p.Take(at, permits)
+		p.Charge(at, permits)
 	}
 	return true
 }

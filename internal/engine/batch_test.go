@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestBatch_Requests_AreBounded: callers that left do not count.
@@ -103,10 +105,10 @@ func TestCoalesce_SlowCalls_MoreAreInFlight(t *testing.T) {
 		calls := func() int64 {
 			before := b.Scripts.Load()
 			b.Latency.Store(int64(10 * time.Millisecond))
-			for _, err := range crowd(40,
-				func(int) error { return errOf(l.Try(b.Context(), Ask{Permits: 1, Detail: true})) }) {
-				require.NoError(b, err)
-			}
+			_, errs := redistest.Crowd(40, func(int) (Result, error) {
+				return l.Try(b.Context(), Ask{Permits: 1, Detail: true})
+			})
+			require.Equal(b, make([]error, 40), errs)
 			return b.Scripts.Load() - before
 		}
 		assert.EqualValues(b, fastCalls+1, calls())
@@ -219,7 +221,7 @@ func TestCoalesce_CallersLeaveDuringACall_NoRequestIsLeft(t *testing.T) {
 		// Callers that stay keep their places.
 		stay, cancel := context.WithCancel(b.Context())
 		defer cancel()
-		errs := crowd(100, func(i int) error {
+		_, errs := redistest.Crowd(100, func(i int) (Result, error) {
 			ctx := stay
 			if i%2 == 0 {
 				var gone context.CancelFunc
@@ -230,7 +232,7 @@ func TestCoalesce_CallersLeaveDuringACall_NoRequestIsLeft(t *testing.T) {
 			if err == nil && !result.Allowed {
 				err = errors.New("denied")
 			}
-			return err
+			return result, err
 		})
 		for i, err := range errs {
 			if i%2 == 0 {

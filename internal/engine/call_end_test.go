@@ -14,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -91,10 +92,9 @@ func TestQueue_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
 		b.take(l, 10)
 		conn.ends.Store(1)
 		b.Latency.Store(int64(10 * time.Millisecond))
-		errs := crowd(3, func(caller int) error {
+		_, errs := redistest.Crowd(3, func(caller int) (bool, error) {
 			pass(time.Duration(caller) * time.Millisecond)
-			_, err := l.Wait(b.Context(), 1, time.Time{})
-			return err
+			return l.Wait(b.Context(), 1, time.Time{})
 		})
 		assert.ErrorIs(b, errs[0], redisx.ErrNoReply)
 		assert.ErrorContains(b, errs[0], "limiter: ")

@@ -82,7 +82,7 @@ func TestLease_RateIsSetMeanwhile_LeaseIsNotUsed(t *testing.T) {
 func TestLease_ArrivesLate_IsReturned(t *testing.T) {
 	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 		taken := int64(100)
-		require.Equal(b, 100, b.often(l, 100, 50*time.Microsecond))
+		require.Equal(b, 100, b.Often(l, 100, 50*time.Microsecond))
 		b.Latency.Store(int64(70 * time.Millisecond))
 		var callers sync.WaitGroup
 		for range 200 {
@@ -113,7 +113,7 @@ func TestLease_ReplyIsLost_PermitsReturnWithTheWindow(t *testing.T) {
 		}
 		require.Positive(b, failed, "leases end")
 		b.Redis.SetError("")
-		require.Equal(b, 300, b.often(l, 300, 20*time.Microsecond), "it goes on")
+		require.Equal(b, 300, b.Often(l, 300, 20*time.Microsecond), "it goes on")
 		pass(time.Second + shortLease)
 		b.Free(l, 10_000)
 	})
@@ -159,9 +159,9 @@ func TestLease_ClockJumps_EndsByMonotonicTime(t *testing.T) {
 			l := b.limiter(rratelimiter.Rate{Permits: rate, Interval: 10 * time.Second},
 				rratelimiter.WithLease(50*time.Millisecond), rratelimiter.WithClock(clock))
 			b.Latency.Store(int64(300 * time.Microsecond))
-			require.Equal(b, 1000, b.often(l, 1000, 20*time.Microsecond))
+			require.Equal(b, 1000, b.Often(l, 1000, 20*time.Microsecond))
 			offset.Add(int64(jump))
-			granted := b.often(l, 3200, 20*time.Microsecond)
+			granted := b.Often(l, 3200, 20*time.Microsecond)
 			if jump < 0 {
 				assert.Equal(b, rate-1000, granted, "what was taken stays so")
 			} else {
@@ -172,7 +172,7 @@ func TestLease_ClockJumps_EndsByMonotonicTime(t *testing.T) {
 			// end.
 			changed := rratelimiter.Rate{Permits: 1_000_000, Interval: time.Hour}
 			require.NoError(b, rratelimiter.New(b.QuickConn()).Limiter("limiter").SetRate(b.Context(), changed))
-			require.Equal(b, 1000, b.often(l, 1000, 20*time.Microsecond))
+			require.Equal(b, 1000, b.Often(l, 1000, 20*time.Microsecond))
 			_, err := rratelimiter.New(b.QuickConn()).Limiter("limiter").Delete(b.Context())
 			require.NoError(b, err)
 			offset.Add(int64(jump))

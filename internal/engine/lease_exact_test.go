@@ -14,7 +14,7 @@ import (
 // leasing makes a Client lease: callers take 300 permits in 9 ms.
 func (b *fixture) leasing(l *rratelimiter.Limiter) {
 	b.Helper()
-	require.Equal(b, 300, b.often(l, 300, 30*time.Microsecond))
+	require.Equal(b, 300, b.Often(l, 300, 30*time.Microsecond))
 }
 
 func TestLease_LastEighth_IsNotLeased(t *testing.T) {
@@ -22,7 +22,7 @@ func TestLease_LastEighth_IsNotLeased(t *testing.T) {
 		inLease(t, rratelimiter.Rate{Permits: rate, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 			eighth := (rate + 7) / 8
 			for taken := int64(1); taken <= rate; taken++ {
-				require.Equal(b, 1, b.often(l, 1, 20*time.Microsecond))
+				require.Equal(b, 1, b.Often(l, 1, 20*time.Microsecond))
 				require.GreaterOrEqual(b, b.Stored("{limiter}:value"), min(eighth, rate-taken), "%d are taken", taken)
 			}
 			b.Full(l, 1)
@@ -136,7 +136,7 @@ func TestFlush_CallsUnderWay_WaitsForThem(t *testing.T) {
 	inLease(t, rate, func(b *fixture, l *rratelimiter.Limiter) {
 		free := int64(1_000_000)
 		for times := 100; times < 200; times++ {
-			free -= int64(b.often(l, times, 30*time.Microsecond))
+			free -= int64(b.Often(l, times, 30*time.Microsecond))
 			require.NoError(b, b.client.Flush(b.Context()))
 			sent := b.Sent.Load()
 			pass(5 * time.Millisecond)

@@ -18,20 +18,6 @@ import (
 
 const shortLease = 10 * time.Millisecond
 
-// often takes a permit so many times, with a pause before each, and counts the grants.
-func (b *fixture) often(l *rratelimiter.Limiter, times int, pause time.Duration) (granted int) {
-	b.Helper()
-	for range times {
-		pass(pause)
-		ok, err := l.TryAcquire(b.Context(), 1)
-		require.NoError(b, err)
-		if ok {
-			granted++
-		}
-	}
-	return granted
-}
-
 // inLease runs a test with leases of 10 ms and calls of half a millisecond. It requires that no
 // state is left.
 func inLease(
@@ -50,10 +36,10 @@ func inLease(
 func TestLease_ManyCalls_NeedNoRedis(t *testing.T) {
 	rate := rratelimiter.Rate{Permits: 1_000_000, Interval: 10 * time.Second}
 	inLease(t, rate, func(b *fixture, l *rratelimiter.Limiter) {
-		require.Equal(b, 1000, b.often(l, 1000, 20*time.Microsecond))
+		require.Equal(b, 1000, b.Often(l, 1000, 20*time.Microsecond))
 		before := b.Scripts.Load()
 		start := time.Now()
-		require.Equal(b, 5000, b.often(l, 5000, 20*time.Microsecond))
+		require.Equal(b, 5000, b.Often(l, 5000, 20*time.Microsecond))
 		assert.Equal(b, 100*time.Millisecond, time.Since(start), "no caller waits for Redis")
 		assert.LessOrEqual(b, b.Scripts.Load()-before, int64(30), "calls in a tenth of a second")
 
@@ -75,7 +61,7 @@ func TestLease_LongOneIsUsedUp_NextIsLarger(t *testing.T) {
 		l := b.limiter(rratelimiter.Rate{Permits: 1_000_000, Interval: time.Hour}, rratelimiter.WithLease(time.Second))
 		b.Latency.Store(int64(500 * time.Microsecond))
 		before := b.Scripts.Load()
-		require.Equal(b, 10_000, b.often(l, 10_000, time.Microsecond))
+		require.Equal(b, 10_000, b.Often(l, 10_000, time.Microsecond))
 		assert.Less(b, b.Scripts.Load()-before, int64(40))
 		pass(3 * time.Second)
 		b.Free(l, 990_000)
@@ -85,7 +71,7 @@ func TestLease_LongOneIsUsedUp_NextIsLarger(t *testing.T) {
 func TestLease_RareCalls_LeaseNothing(t *testing.T) {
 	inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 		before := b.Scripts.Load()
-		require.Equal(b, 50, b.often(l, 50, 20*time.Millisecond))
+		require.Equal(b, 50, b.Often(l, 50, 20*time.Millisecond))
 		assert.Equal(b, int64(50), b.Scripts.Load()-before)
 		b.Free(l, 950)
 	})
@@ -219,7 +205,7 @@ func TestLease_FlushOrChange_EndsEarly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second},
 				func(b *fixture, l *rratelimiter.Limiter) {
-					granted := int64(b.often(l, 300, 30*time.Microsecond))
+					granted := int64(b.Often(l, 300, 30*time.Microsecond))
 					require.Equal(b, int64(300), granted)
 					free, err := rratelimiter.New(b.QuickConn()).Limiter("limiter").AvailablePermits(b.Context())
 					require.NoError(b, err)
@@ -235,17 +221,17 @@ func TestLease_FlushOrChange_EndsEarly(t *testing.T) {
 // a sixteenth of the interval.
 func TestLease_LimiterExpiresSoon_NothingIsLeased(t *testing.T) {
 	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
-		b.often(l, 300, 30*time.Microsecond)
+		b.Often(l, 300, 30*time.Microsecond)
 		_, err := l.Expire(b.Context(), shortLease)
 		require.NoError(b, err)
 		before := b.Scripts.Load()
-		b.often(l, 10, 30*time.Microsecond)
+		b.Often(l, 10, 30*time.Microsecond)
 		assert.Equal(b, int64(10), b.Scripts.Load()-before)
 	})
 	rate := rratelimiter.Rate{Permits: 10_000, Interval: 15 * time.Millisecond}
 	inLease(t, rate, func(b *fixture, l *rratelimiter.Limiter) {
 		before := b.Scripts.Load()
-		b.often(l, 100, 30*time.Microsecond)
+		b.Often(l, 100, 30*time.Microsecond)
 		assert.Equal(b, int64(100), b.Scripts.Load()-before)
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -249,19 +248,6 @@ func (b *fixture) full(l *window, permits int64) {
 func (b *fixture) free(l *window, want int64) {
 	b.Helper()
 	require.Equal(b, strconv.FormatInt(l.limit-want, 10), b.Redis.HGet(l.ID, "used"), "permits taken")
-}
-
-// crowd starts callers one after another, so that their order of arrival is known, and gives their
-// errors.
-func crowd(callers int, call func(caller int) error) (errs []error) {
-	errs = make([]error, callers)
-	var done sync.WaitGroup
-	for i := range callers {
-		done.Go(func() { errs[i] = call(i) })
-		synctest.Wait()
-	}
-	done.Wait()
-	return errs
 }
 
 // pass lets time pass on the fake clock, which takes no real time.

@@ -34,15 +34,6 @@ func (m *Calendar) at(now int64) (begin, end, count int64) {
 	return m.cached[0], m.cached[1], 0
 }
 
-// Take implements Model.
-func (m *Calendar) Take(now, n int64) bool {
-	if n > m.Free(now) {
-		return false
-	}
-	m.Charge(now, n)
-	return true
-}
-
 // Charge implements Model.
 func (m *Calendar) Charge(now, n int64) {
 	m.begin, m.end, m.count = m.at(now)

@@ -20,15 +20,6 @@ func (m *FixedWindow) at(now int64) (begin, count int64) {
 	return now, 0
 }
 
-// Take implements Model.
-func (m *FixedWindow) Take(now, n int64) bool {
-	if n > m.Free(now) {
-		return false
-	}
-	m.Charge(now, n)
-	return true
-}
-
 // Charge implements Model.
 func (m *FixedWindow) Charge(now, n int64) {
 	m.begin, m.count = m.at(now)

@@ -5,8 +5,6 @@ package policymodel
 // Model is the state of one limiter with one policy. Times are Unix microseconds. A time before
 // the last one is treated as the policy documents. A Model is not safe for concurrent use.
 type Model interface {
-	// Take takes permits, if they are free.
-	Take(now, permits int64) bool
 	// Charge takes permits, whether they are free or not.
 	Charge(now, permits int64)
 	// Release returns permits, at most those that are taken.
@@ -19,6 +17,16 @@ type Model interface {
 	Reset(now int64) int64
 	// Clone returns a copy. Calls of one do not change the other.
 	Clone() Model
+}
+
+// Take takes permits if they are free, and reports whether they were. They are at most as many as
+// the policy can hold.
+func Take(m Model, now, permits int64) bool {
+	free := m.Wait(now, permits) == 0
+	if free {
+		m.Charge(now, permits)
+	}
+	return free
 }
 
 // Reserver is a Model with reservations.

@@ -57,7 +57,7 @@ func call(m Model, random *rand.Rand, now int64, made []any) (answers []any, res
 	case kind == 3 && ok && len(made) > 0:
 		r.Cancel(now, made[len(made)-1-random.IntN(min(3, len(made)))])
 	default:
-		answers = append(answers, m.Take(now, n))
+		answers = append(answers, Take(m, now, n))
 	}
 	return append(answers, m.Free(now), m.Wait(now, n), m.Reset(now)), reservation
 }

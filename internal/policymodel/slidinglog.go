@@ -22,15 +22,6 @@ func (m *SlidingLog) at(now int64) (entries [][2]int64, at int64) {
 	return entries, at
 }
 
-// Take implements Model.
-func (m *SlidingLog) Take(now, n int64) bool {
-	if n > m.Free(now) {
-		return false
-	}
-	m.Charge(now, n)
-	return true
-}
-
 // Charge implements Model.
 func (m *SlidingLog) Charge(now, n int64) {
 	m.entries, m.last = m.at(now)

@@ -29,15 +29,6 @@ func (m *SlidingWindow) taken(now int64) (taken, newest int64) {
 	return taken, newest
 }
 
-// Take implements Model.
-func (m *SlidingWindow) Take(now, n int64) bool {
-	if n > m.Free(now) {
-		return false
-	}
-	m.Charge(now, n)
-	return true
-}
-
 // Charge implements Model.
 func (m *SlidingWindow) Charge(now, n int64) {
 	first, cell := m.at(now)

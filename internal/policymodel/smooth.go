@@ -63,15 +63,6 @@ func (m *Smooth) cost(stored float64, permits int64) (micros int64, spent float6
 
 func (m *Smooth) price(above float64) float64 { return m.stable + float64(above*m.slope) }
 
-// Take implements Model.
-func (m *Smooth) Take(now, n int64) bool {
-	if _, next, at := m.at(now); next > at {
-		return false
-	}
-	m.Charge(now, n)
-	return true
-}
-
 // Charge implements Model.
 func (m *Smooth) Charge(now, n int64) {
 	if m.stored, m.next, m.last = m.at(now); m.next == m.last && m.stored == m.size {

@@ -31,15 +31,6 @@ func (m *TokenBucket) at(now int64) (tokens *big.Rat, at int64) {
 	return tokens, at
 }
 
-// Take implements Model.
-func (m *TokenBucket) Take(now, n int64) bool {
-	if m.Free(now) < n {
-		return false
-	}
-	m.Charge(now, n)
-	return true
-}
-
 // Charge implements Model.
 func (m *TokenBucket) Charge(now, n int64) {
 	m.settle(now)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing/synctest"
+	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/rueidis"
@@ -25,6 +26,20 @@ func (f *Fixture) Take(l Limiter, permits int64) {
 	ok, err := l.TryAcquire(f.Context(), permits)
 	require.NoError(f, err)
 	require.True(f, ok, "%d permits should be free", permits)
+}
+
+// Often takes a permit so many times, with a pause before each, and counts the grants.
+func (f *Fixture) Often(l Limiter, times int, pause time.Duration) (granted int) {
+	f.Helper()
+	for range times {
+		Pass(pause)
+		ok, err := l.TryAcquire(f.Context(), 1)
+		require.NoError(f, err)
+		if ok {
+			granted++
+		}
+	}
+	return granted
 }
 
 // Full requires that so many permits are denied.
@@ -104,4 +119,16 @@ func Crowd[A any](callers int, call func(caller int) (A, error)) (answers []A, e
 	}
 	done.Wait()
 	return answers, errs
+}
+
+// EndsOnceAsked is a context that ends once it has reported that it has not.
+type EndsOnceAsked struct {
+	context.Context
+	End context.CancelFunc
+}
+
+// Err implements context.Context.
+func (c EndsOnceAsked) Err() error {
+	defer c.End()
+	return c.Context.Err()
 }

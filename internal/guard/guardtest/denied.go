@@ -34,3 +34,13 @@ func NewDenied(b *testing.B, names ...string) (
 	}
 	return client, fromMemory
 }
+
+// BenchmarkTake measures denials of a limiter without middleware.
+func BenchmarkTake(b *testing.B, limiter *limit.Limiter) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if d, err := limiter.Take(b.Context(), 1); err != nil || d.Allowed {
+			b.Fatal(d, err)
+		}
+	}
+}

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestImage_Binary_NeedsNoOtherFile: the binary names no interpreter and no library. It serves as
@@ -42,7 +44,7 @@ func TestImage_Binary_NeedsNoOtherFile(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(root, "etc/rls"), 0o755))
 	const calendar = "domain: edge\ndescriptors:\n  - {key: user, rate_limit: {unit: year, requests_per_unit: 1, policy: calendar, in: Europe/Berlin}}\n"
 	require.NoError(t, os.WriteFile(filepath.Join(root, "etc/rls/edge.yaml"), []byte(calendar), 0o644))
-	s := &serving{TB: t, log: new(lines)}
+	s := &serving{TB: t, log: new(redistest.Log)}
 	cmd := exec.Command("/rrl", "serve", "/etc/rls", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--deadline", "10s")
 	cmd.Dir, cmd.Env = "/", []string{"REDIS_URL=" + redis.url()}
 	cmd.Stdout, cmd.Stderr = s.log, s.log

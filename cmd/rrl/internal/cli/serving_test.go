@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -18,12 +17,14 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // serving is rrl serve on loopback.
 type serving struct {
 	testing.TB
-	log    *lines
+	log    *redistest.Log
 	http   string
 	conn   *grpc.ClientConn
 	envoy  ratelimit.RateLimitServiceClient
@@ -42,7 +43,7 @@ func serve(t testing.TB, args ...string) *serving {
 // started is rrl serve that need not listen yet.
 func started(t testing.TB, args ...string) *serving {
 	t.Helper()
-	s := &serving{TB: t, log: new(lines)}
+	s := &serving{TB: t, log: new(redistest.Log)}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan int, 1)
 	args = append([]string{"serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--deadline", "10s"}, args...)
@@ -110,36 +111,4 @@ func (s *serving) says(text string) {
 	s.Helper()
 	require.Eventually(s, func() bool { return strings.Contains(s.log.String(), text) }, 20*time.Second,
 		5*time.Millisecond, "%q is not in the log", text)
-}
-
-// lines is what a command that goes on has written so far.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-// after waits for a text behind those that were waited for before.
-func (l *lines) after(t testing.TB, text string) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		at := bytes.Index(l.text.Bytes(), []byte(text))
-		if at >= 0 {
-			l.text.Next(at + len(text))
-		}
-		return at >= 0
-	}, 30*time.Second, 10*time.Millisecond, text)
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/credentials"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestMain is rrl itself where a test says so, as a process of its own that gets signals.
@@ -35,7 +37,7 @@ func startProcess(t *testing.T, nohup bool, args ...string) *process {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	p := &process{serving: &serving{TB: t, log: new(lines)}, ended: make(chan int, 1)}
+	p := &process{serving: &serving{TB: t, log: new(redistest.Log)}, ended: make(chan int, 1)}
 	p.cmd = exec.Command(self, args...)
 	if nohup {
 		p.cmd = exec.Command("sh", append([]string{"-c", `trap "" HUP; exec "$0" "$@"`, self}, args...)...)
@@ -93,8 +95,8 @@ func TestServe_Hangup_Reloads(t *testing.T) {
 	p := startProcess(t, false, serveArgs(file, "redis://"+address, more...)...)
 	p.says("waiting for Redis")
 	p.signal(syscall.SIGHUP, syscall.SIGHUP)
-	p.log.after(t, "certificate in force") // at the start
-	p.log.after(t, "certificate in force")
+	p.log.Await(t, "certificate in force") // at the start
+	p.log.Await(t, "certificate in force")
 	require.NoError(t, redis.StartAddr(address))
 	defer redis.Close()
 	p.awaitWith(credentials.NewTLS(i.Client(t)))
@@ -132,8 +134,8 @@ func TestMain_Nohup_IgnoresHangups(t *testing.T) {
 	w.says("no limiter")
 	p.signal(syscall.SIGHUP)
 	w.signal(syscall.SIGHUP)
-	w.log.after(t, "no limiter")
-	w.log.after(t, "no limiter")
+	w.log.Await(t, "no limiter")
+	w.log.Await(t, "no limiter")
 	p.signal(syscall.SIGTERM)
 	assert.Equal(t, exitDone, p.code())
 	assert.NotContains(t, p.log.String(), "rls: reload")

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestWatch_RedisRestarts_Continues: also if a limiter is deleted and created again, or if Redis
@@ -21,27 +22,27 @@ func TestWatch_RedisRestarts_Continues(t *testing.T) {
 	s.on("try", "u", "--policy", "window:5/1h")
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	var out, failed lines
+	var out, failed redistest.Log
 	ended := make(chan int, 1)
 	go func() {
 		ended <- runTool(ctx, []string{"watch", "api", "u", "--every", "50ms", "--timeout", "1s", "--redis", s.url()},
 			strings.NewReader(""), &out, &failed)
 	}()
-	out.after(t, ` api "OVERALL 10/1h" taken=4`)
+	out.Await(t, ` api "OVERALL 10/1h" taken=4`)
 	s.run("DEL api")
-	out.after(t, ` api "no limiter"`)
+	out.Await(t, ` api "no limiter"`)
 	s.on("set", "api", "20/1h")
-	out.after(t, ` api "OVERALL 20/1h" taken=4`)
+	out.Await(t, ` api "OVERALL 20/1h" taken=4`)
 	_ = s.Do(context.Background(), s.B().Arbitrary("DEBUG", "RESTART").Build()).Error() // which ends the connection
-	out.after(t, ` wrong="`)
-	out.after(t, ` api "no limiter"`) // nothing of it was saved
+	out.Await(t, ` wrong="`)
+	out.Await(t, ` api "no limiter"`) // nothing of it was saved
 	require.Eventually(t, func() bool { return tool("set", "api", "30/1h", "--redis", s.url()).code == exitDone },
 		30*time.Second, 10*time.Millisecond)
-	out.after(t, ` api "OVERALL 30/1h" taken=0`)
+	out.Await(t, ` api "OVERALL 30/1h" taken=0`)
 	s.run("CLIENT PAUSE 5000 ALL") // longer than a look waits
-	out.after(t, ` api "OVERALL 30/1h" taken=0 limit=30 wrong="`)
-	out.after(t, "does not answer in time")
-	out.after(t, ` api "OVERALL 30/1h" taken=0`)
+	out.Await(t, ` api "OVERALL 30/1h" taken=0 limit=30 wrong="`)
+	out.Await(t, "does not answer in time")
+	out.Await(t, ` api "OVERALL 30/1h" taken=0`)
 	cancel()
 	require.Equal(t, exitDone, <-ended, failed.String())
 }

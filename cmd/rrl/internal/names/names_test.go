@@ -8,9 +8,11 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/policy/policytest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -136,4 +138,11 @@ func TestMatch_Patterns_AreRedis(t *testing.T) {
 	}
 	require.True(t, Match(Pattern(`a*[x]\`), Suffixed(`a*[x]\`, "value")))
 	require.False(t, Match(Pattern("a*"), Suffixed("ab", "value")))
+}
+
+// The tool reads the state of policies, so it refuses one that it has no reader for.
+func TestNewGiven_NewPolicy_IsRefused(t *testing.T) {
+	policytest.Register(t)
+	_, err := NewGiven(policytest.Novel{FixedWindow: policytest.Window})
+	assert.EqualError(t, err, "rrl cannot read the keys of policytest.Novel")
 }

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -8,7 +9,113 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
 )
+
+// TestClocks_Jump_GrantNoMore: the clock goes back by an hour. No call fails, and no more is
+// granted until it is where it was. Or it goes forward, as if the hour had passed, whether keys
+// have expired or not. No more is granted when it is set back.
+func TestClocks_Jump_GrantNoMore(t *testing.T) {
+	const minute = time.Minute
+	half := time.Date(2025, time.November, 21, 23, 30, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		at       time.Time
+		most     int64 // that are granted at once, one after another
+		policies []Policy
+	}{
+		"FixedWindow":              {half, 7, []Policy{FixedWindow{7, 10 * minute, false}}},
+		"FixedWindow, aligned":     {half, 7, []Policy{FixedWindow{7, 10 * minute, true}}},
+		"Calendar":                 {half, 7, []Policy{Calendar{7, Day, nil}}},
+		"Calendar, after midnight": {half.Add(40 * minute), 7, []Policy{Calendar{7, Day, nil}}},
+		"SlidingWindow":            {half, 7, []Policy{SlidingWindow{7, 10 * minute, 0}}},
+		"SlidingLog":               {half, 7, []Policy{SlidingLog{7, 10 * minute}}},
+		"TokenBucket":              {half, 7, []Policy{TokenBucket{7, 2, 10 * minute}}},
+		"LeakyBucket":              {half, 7, []Policy{LeakyBucket{7, 2, 10 * minute}}},
+		// And one that is not yet paid for.
+		"Smooth":             {half, 8, []Policy{Smooth{7, 10 * minute, 10 * minute, 0, 0}}},
+		"Smooth, warming up": {half, 1, []Policy{Smooth{7, 10 * minute, 0, 10 * minute, 0}}},
+		"all windows and buckets": {half, 7,
+			[]Policy{FixedWindow{9, 10 * minute, false}, SlidingWindow{9, 10 * minute, 0}, SlidingLog{7, 10 * minute},
+				TokenBucket{9, 2, 10 * minute}, LeakyBucket{9, 2, 10 * minute}}},
+	} {
+		for _, expire := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				b := newBench(t)
+				b.now = test.at.UnixMicro()
+				l := New(b.client, "name", test.policies...)
+				ahead := time.Hour
+				if name == "Calendar, after midnight" {
+					ahead = 24 * time.Hour
+				}
+				clockJumps(b, l, test.most, ahead, expire)
+			})
+		}
+	}
+	t.Run("a limiter of Redisson's layout, joined", func(t *testing.T) {
+		b := newBench(t)
+		quota := b.client.Limiter("name")
+		require.NoError(t, quota.SetRate(t.Context(), rratelimiter.Rate{Permits: 7, Interval: 10 * minute}))
+		clockJumps(b, Join(quota, New(b.client, "name", SlidingLog{9, 10 * minute})), 7, time.Hour, false)
+	})
+}
+
+// clockJumps moves the clock ahead until all permits are free. The server's clock moves with it, or
+// stands still.
+func clockJumps(b *bench, l *Limiter, most int64, ahead time.Duration, together bool) {
+	b.Helper()
+	b.back = true
+	all := func() (granted int64) {
+		b.Helper()
+		for {
+			d, err := l.Take(context.Background(), 1)
+			require.NoError(b, err)
+			if !d.Allowed {
+				require.Positive(b, d.RetryAfter)
+				return granted
+			}
+			granted++
+		}
+	}
+	require.Equal(b, most, all())
+	b.pass(-time.Hour)
+	assert.Zero(b, all(), "an hour back")
+	b.pass(59 * time.Minute)
+	assert.Zero(b, all(), "a minute back")
+	b.pass(time.Minute)
+	assert.Zero(b, all(), "where it was")
+	b.back = !together
+	b.pass(ahead)
+	b.back = true
+	assert.Equal(b, most, all(), "ahead")
+	b.pass(-ahead)
+	assert.Zero(b, all(), "back again")
+	b.pass(-time.Hour)
+	assert.Zero(b, all(), "an hour further back")
+	b.pass(time.Hour + ahead)
+	assert.Zero(b, all(), "ahead again")
+	b.pass(24 * time.Hour)
+	assert.Equal(b, most, all(), "a day further ahead")
+}
+
+// TestReserve_ClockSetBack_QueuesBehindEarlierOnes: their times are after all earlier reservations.
+func TestReserve_ClockSetBack_QueuesBehindEarlierOnes(t *testing.T) {
+	for _, p := range reservables {
+		b := newBench(t)
+		b.back = true
+		l := New(b.client, "name", p)
+		var last time.Duration
+		for range 4 {
+			r := must(t, l.Reserve, 1)
+			last = r.delay
+		}
+		b.pass(-time.Hour)
+		assert.Equal(t, last+100*ms+time.Hour, must(t, l.Reserve, 1).delay, "%T", p)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		assert.ErrorIs(t, l.Acquire(ctx, 1), context.DeadlineExceeded)
+		cancel()
+	}
+}
 
 // TestClocks_SlowerThanTheServers_KeepTheLimit: a client whose clock is ahead takes a permit. The
 // clock of the others stands still now and then, and is set back. In an interval of its own clock,
@@ -54,7 +161,7 @@ func TestClocks_SlowerThanTheServers_KeepTheLimit(t *testing.T) {
 					}
 					b.now = clock
 					n := 1 + random.Int64N(60)
-					ok := mustTry(t, l, n)
+					ok := must(t, l.TryAcquire, n)
 					if !ok {
 						continue
 					}
@@ -104,7 +211,7 @@ func TestClocks_SetBack_GrantsOnce(t *testing.T) {
 		b.take(l, 4)
 		b.pass(test.passes)
 		b.now -= test.back.Microseconds()
-		assert.False(t, mustTry(t, l, 1), name)
+		assert.False(t, must(t, l.TryAcquire, 1), name)
 	}
 }
 
