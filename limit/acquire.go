@@ -39,7 +39,7 @@ func (p acquireProtocol) Arguments(b *engine.Batch, now time.Time) {
 	case detail:
 		b.Args = append(b.Args, engine.Runs(b.Requests), "d")
 	case len(b.Requests) > 1 || b.Lease.Span > 0:
-		b.Args = append(b.Args, engine.Runs(b.Requests))
+		b.Args = append(b.Args, engine.Runs(b.Requests), "")
 	}
 }
 
