@@ -33,13 +33,15 @@ func (p acquireProtocol) Arguments(b *engine.Batch, now time.Time) {
 		b.Args = append(b.Args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
 	}
 	b.Args = callArguments(b.Args, p.members, now)
+	flags := ""
 	switch {
 	case b.Ordered:
-		b.Args = append(b.Args, engine.Runs(b.Requests), "do")
+		flags = "do"
 	case detail:
-		b.Args = append(b.Args, engine.Runs(b.Requests), "d")
-	case len(b.Requests) > 1 || b.Lease.Span > 0:
-		b.Args = append(b.Args, engine.Runs(b.Requests), "")
+		flags = "d"
+	}
+	if flags != "" || len(b.Requests) > 1 || b.Lease.Span > 0 {
+		b.Args = append(b.Args, engine.Runs(b.Requests), flags)
 	}
 }
 

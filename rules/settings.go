@@ -15,8 +15,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
-// settings are the settings of a rule. Rules with equal settings share one
-// Middleware, which tracks the state of Redis for all of them.
+// settings are the settings of a rule. Rules with equal settings share one Middleware, which tracks
+// the state of Redis for all of them.
 type settings struct {
 	onFailure guard.Mode
 	modeGiven bool
