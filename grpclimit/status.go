@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -82,13 +83,13 @@ func quotaFailure(o *Outcome, subject string) []*anypb.Any {
 		v := &errdetails.QuotaFailure_Violation{
 			Subject: subject, QuotaMetric: "permits", QuotaId: t.Name, QuotaValue: quota,
 		}
-		switch {
-		case errors.Is(o.Err, rratelimiter.ErrPermitsExceedRate):
-			v.Description = fmt.Sprintf("the call costs more than the limit %q of %d ever grants", t.Name, quota)
-		case quota == 0:
-			v.Description = fmt.Sprintf("the limit %q has too few permits left", t.Name)
-		default:
-			v.Description = fmt.Sprintf("the limit %q of %d has too few permits left", t.Name, quota)
+		limit := strconv.Quote(t.Name)
+		if quota > 0 {
+			limit += fmt.Sprintf(" of %d", quota)
+		}
+		v.Description = fmt.Sprintf("the limit %s has too few permits left", limit)
+		if errors.Is(o.Err, rratelimiter.ErrPermitsExceedRate) {
+			v.Description = fmt.Sprintf("the call costs more than the limit %s ever grants", limit)
 		}
 		f.Violations = append(f.Violations, v)
 	}

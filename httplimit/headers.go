@@ -32,7 +32,9 @@ func (m *middleware) setHeaders(h http.Header, o *Outcome, document bool) {
 	case o.Result != Acquired && o.Result != Rejected:
 	case m.style == Draft11:
 		if numbers || !o.Local && o.Each == nil && len(o.policies.Policies) > 0 {
-			h[policyField] = append(h[policyField], quotas(o))
+			if text := quotas(o); text != "" {
+				h[policyField] = append(h[policyField], text)
+			}
 		}
 		if numbers {
 			h[limitField] = append(h[limitField], m.limits(o, guard.RoundUp(exact, time.Second)))
@@ -52,7 +54,7 @@ func (m *middleware) setHeaders(h http.Header, o *Outcome, document bool) {
 
 func setNumber(h http.Header, name string, n int64) { h[name] = []string{strconv.FormatInt(n, 10)} }
 
-// quotas returns RateLimit-Policy.
+// quotas returns RateLimit-Policy, which lacks policies of unknown quotas.
 func quotas(o *Outcome) string {
 	d := o.policies
 	var text []byte
@@ -62,12 +64,22 @@ func quotas(o *Outcome) string {
 			text = appendPolicy(text, d.Term(i), each.Limit)
 		}
 	case !o.Local && len(d.Policies) > 1: // the decision is about one of them
+		single := d.Single(o.Decision)
 		for i := range d.Policies {
-			text = appendPolicy(text, d.Term(i), d.Term(i).Quota)
+			t := d.Term(i)
+			if i == single {
+				t.Quota = cmp.Or(o.Decision.Limit, t.Quota)
+			}
+			if t.Quota > 0 {
+				text = appendPolicy(text, t, t.Quota)
+			}
 		}
 	default:
 		t := d.Term(d.Single(o.Decision))
-		text = appendPolicy(text, t, cmp.Or(o.Decision.Limit, t.Quota))
+		quota := cmp.Or(o.Decision.Limit, t.Quota)
+		if quota > 0 || o.Err == nil { // without an error, 0 is the limit
+			text = appendPolicy(text, t, quota)
+		}
 	}
 	return string(text)
 }

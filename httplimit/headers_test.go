@@ -117,6 +117,34 @@ func TestRateLimit_NumbersUnknown_LeavesThemOut(t *testing.T) {
 	})
 }
 
+// TestRateLimit_QuotaUnknown_IsLeftOut: 7 permits are more than the 5 per hour, and not more than the
+// 50 of the policy without a description.
+func TestRateLimit_QuotaUnknown_IsLeftOut(t *testing.T) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+		shared := client.Limiter("paid")
+		require.NoError(b, shared.SetRate(b.Context(), rratelimiter.Rate{Permits: 50, Interval: time.Hour}))
+		both := limit.Join(limit.New(client, "web", hour(5)), shared)
+		paid := httplimit.Named("paid", nil)
+		for _, c := range []struct {
+			limiter        httplimit.Limiter
+			cost           int64
+			policy, denied string
+		}{
+			{httplimit.Describe(hour(5), paid)(both), 7, `"hour";q=5;w=3600`, `["hour"]`},
+			{httplimit.Describe(hour(5), paid)(both), 1, `"hour";q=5;w=3600, "paid";q=50`, ""},
+			{httplimit.Describe(hour(5), paid)(struct{ httplimit.Limiter }{shared}), 1, `"hour";q=5;w=3600, "paid";q=50`, ""},
+			{httplimit.Describe(paid)(shared), 60, "", `["paid"]`},
+		} {
+			w := serve(httplimit.Middleware(httplimit.All(c.limiter),
+				httplimit.Cost(func(*http.Request) int64 { return c.cost }))(new(ok)), request())
+			assert.Equal(b, c.policy, w.Header().Get("Ratelimit-Policy"), "cost %d", c.cost)
+			if c.denied != "" {
+				assert.Contains(b, w.Body.String(), `"violated-policies":`+c.denied)
+			}
+		}
+	})
+}
+
 var effective = regexp.MustCompile(`;r=(\d+)(?:;t=(\d+))?$`)
 
 // Each policy, and a share of it, grants at most r permits within t of a response, whatever was

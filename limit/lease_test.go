@@ -188,6 +188,26 @@ func TestLease_ClientChangesTheLimiter_IsReleasedFirst(t *testing.T) {
 	}
 }
 
+// TestReset_JoinWithLeasesOfMovingSlot_TakesNoLongerThanOfOne: the leases of all members are released
+// together.
+func TestReset_JoinWithLeasesOfMovingSlot_TakesNoLongerThanOfOne(t *testing.T) {
+	redistest.Run(t, func(b *redistest.Fixture) {
+		client := rratelimiter.New(b.Conn, rratelimiter.WithLease(time.Second))
+		var members []Joinable
+		for i := range 5 {
+			l := New(client, fmt.Sprint("{t}", i), FixedWindow{1000, time.Hour, false})
+			require.Equal(b, 100, b.Often(l, 100, 20*time.Microsecond))
+			members = append(members, l)
+		}
+		b.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
+		begin := time.Now()
+		assert.ErrorContains(b, Join(members...).Reset(b.Context()), "TRYAGAIN")
+		assert.LessOrEqual(b, time.Since(begin), 2*255*ms, "the releases, then the call")
+		b.Redis.SetError("")
+		redistest.Pass(2 * time.Minute)
+	})
+}
+
 // TestLease_FewAreFree_NothingIsLeased: the last eighth of a window is granted by Redis alone, and
 // never twice.
 func TestLease_FewAreFree_NothingIsLeased(t *testing.T) {

@@ -13,9 +13,11 @@ func Change[T any](ctx context.Context, g *Engine, keys []string,
 	call func(context.Context) (T, error)) (T, error) {
 	return Refund(ctx, g, keys, func(ctx context.Context) (T, error) {
 		revoke := func() {
+			var releases []release
 			for _, key := range keys {
-				runAll(ctx, g.revoke(key))
+				releases = append(releases, g.revoke(key)...)
 			}
+			runAll(ctx, releases)
 		}
 		revoke()
 		defer revoke() // leases that arrived meanwhile

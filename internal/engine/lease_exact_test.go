@@ -103,6 +103,26 @@ func TestLease_RequestExceedsBoth_LeaseStays(t *testing.T) {
 	})
 }
 
+// TestTryAcquireWithin_TimeoutDuringARelease_IsDenied: Redis has denied the request before, and the
+// release might have served it.
+func TestTryAcquireWithin_TimeoutDuringARelease_IsDenied(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		l := b.limiter(rratelimiter.Rate{Permits: 100, Interval: time.Hour}, rratelimiter.WithLease(time.Second))
+		for range 20 {
+			b.Take(l, 1)
+		}
+		free := b.Stored("{limiter}:value")
+		leased := 80 - free
+		require.Positive(b, leased)
+		b.Take(rratelimiter.New(b.QuickConn()).Limiter("limiter"), free-1)
+		b.Latency.Store(int64(100 * time.Millisecond))
+		granted, err := l.TryAcquireWithin(b.Context(), leased+1, 150*time.Millisecond)
+		require.NoError(b, err)
+		assert.False(b, granted)
+		pass(2 * time.Minute)
+	})
+}
+
 // TestLease_Remaining_CountsLeasedPermits: of all leases, and in the call that fetches one.
 func TestLease_Remaining_CountsLeasedPermits(t *testing.T) {
 	withRedis(t, func(b *fixture) {

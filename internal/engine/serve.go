@@ -65,6 +65,9 @@ func (l *Limiter) answerQueue(e *entry, q *queue, began, changes uint64, err err
 	q.batch.call.finish(q.batch.Lease.Granted, err)
 	e.mu.Lock()
 	done := q.deliver(err)
+	if err == nil {
+		q.repliedFor = began
+	}
 	unused := e.leases.store(&q.batch, err, changes)
 	var released []release
 	if first := q.waiters.first; err == nil && first != nil && first.arrival <= began {
@@ -103,7 +106,6 @@ func (l *Limiter) check(e *entry, q *queue, began uint64, err error) {
 		case err != nil:
 			done, more = q.failed(began, err)
 		case first:
-			q.repliedFor = began
 			done = l.checkFirst(q, q.waiters.first, len(q.batch.Requests))
 		default:
 			done, more = l.checkArrivals(q, began)

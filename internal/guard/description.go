@@ -100,9 +100,15 @@ func (d *Description) Term(i int) Term {
 	return Term{Name: unknown + "-" + strconv.Itoa(i+1)}
 }
 
-// Single returns the index of the policy that the decision of a whole limiter is about.
+// Single returns the index of the policy that the decision of a whole limiter is about: one with its
+// limit, or else one of an unknown quota.
 func (d *Description) Single(decision rratelimiter.Decision) int {
-	return max(0, slices.IndexFunc(d.terms, func(t Term) bool { return t.Quota == decision.Limit }))
+	for _, quota := range []int64{decision.Limit, 0} {
+		if i := slices.IndexFunc(d.terms, func(t Term) bool { return t.Quota == quota }); i >= 0 {
+			return i
+		}
+	}
+	return 0
 }
 
 // Violated returns the indexes of the policies that denied a request.
@@ -119,7 +125,7 @@ func (d *Description) Violated(a Answer, permits int64) []int {
 		}
 	case errors.Is(a.Err, rratelimiter.ErrPermitsExceedRate):
 		for i, t := range d.terms {
-			if t.Quota < permits {
+			if t.Quota > 0 && t.Quota < permits {
 				violated = append(violated, i)
 			}
 		}
@@ -146,6 +152,8 @@ func nameOf(of policy.Description) string {
 	}
 	const day = 24 * time.Hour
 	switch of.Window {
+	case 0:
+		return unknown
 	case time.Second:
 		return "second"
 	case time.Minute:

@@ -76,6 +76,7 @@ func TestNames_Policies_AreUnique(t *testing.T) {
 		assert.Equal(t, want, d.Term(i).Name)
 	}
 	assert.Equal(t, Term{Name: "default"}, Describe().Term(0))
+	assert.Equal(t, Term{Name: "default"}, Describe(nil).Term(0))
 }
 
 func TestQuotaAndWindow_EachPolicy_AreKnown(t *testing.T) {
