@@ -144,11 +144,13 @@ fuzz:
 	for target in $$(go test -list '^Fuzz' ./$$package | grep '^Fuzz'); do \
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime 50000x ./$$package || exit 1; done; done
 
-# Generated mutants of the engine and of the Lua scripts; prints the survivors. The engine takes half an hour on two
-# idle cores, and the sample of the scripts as long: LUA_MUTANTS='-n 0' takes all, '-n 40 -seed 7' another sample.
+# Generated mutants of the engine, of package limit and of the Lua scripts; prints the survivors. On two idle cores the
+# engine takes half an hour, limit three hours, and the sample of the scripts half an hour: LUA_MUTANTS='-n 0' takes
+# all, '-n 40 -seed 7' another sample.
 LUA_MUTANTS  ?= -n 100
 mutate:
-	GOFLAGS=-count=1 STRESS_SEEDS=1 go run $(GREMLINS) unleash --workers 1 --timeout-coefficient 10 ./internal/engine
+	for package in ./internal/engine ./limit; do GOFLAGS=-count=1 STRESS_SEEDS=1 \
+	go run $(GREMLINS) unleash --workers 1 --timeout-coefficient 10 $$package || exit 1; done
 	cd integration && go run ./tools/luamutants $(LUA_MUTANTS)
 
 # The models of leases and of waiting callers, searched by Alloy to the bounds that it prints: some ten minutes.

@@ -230,6 +230,11 @@ func TestScripts_Page_Is256Grants(t *testing.T) {
 			b.Full(l, 1)
 
 			expire(n)
+			b.Redis.Del("{limiter}:value")
+			b.Take(l, 9999)
+			b.Full(l, 1)
+
+			expire(n)
 			calls(pages, func() { b.Full(l, 10_000) })
 			calls(1, func() { b.Take(l, 9999) })
 

@@ -188,6 +188,18 @@ func TestLease_ClientChangesTheLimiter_IsReleasedFirst(t *testing.T) {
 	}
 }
 
+// TestLease_RequestIsDenied_NothingIsLeased: a call that denies takes nothing.
+func TestLease_RequestIsDenied_NothingIsLeased(t *testing.T) {
+	inLease(t, []Policy{FixedWindow{1000, time.Hour, false}}, func(b *redistest.Fixture, l *Limiter) {
+		require.Equal(b, 300, b.Often(l, 300, 20*time.Microsecond))
+		before := mustPeek(b, l)[0].Remaining
+		for range 3 {
+			assert.False(b, must(b, l.TryAcquire, 1000))
+			assert.Equal(b, before, mustPeek(b, l)[0].Remaining)
+		}
+	})
+}
+
 // TestReset_JoinWithLeasesOfMovingSlot_TakesNoLongerThanOfOne: the leases of all members are released
 // together.
 func TestReset_JoinWithLeasesOfMovingSlot_TakesNoLongerThanOfOne(t *testing.T) {
