@@ -187,6 +187,8 @@ func TestJoin_InvalidMembers_IsRefusedUnsent(t *testing.T) {
 	assert.Empty(t, b.redis.Keys())
 	_, err := Join(Join(good), New(b.client, "second", window)).Take(ctx, 1)
 	assert.NoError(t, err, "joins can be joined")
+	_, err = Join(many[1:]...).Take(ctx, 1)
+	assert.NoError(t, err, "as many as can be joined")
 }
 
 // TestJoin_KeyOfAnotherType_IsNamedInTheError: the key is of a limiter of Redisson's layout.
