@@ -121,6 +121,16 @@ func TestTakeEach_OnePolicyDenies_ReportsWhich(t *testing.T) {
 }
 
 // TestLimiter_InvalidInput_IsRefusedUnsent: each error has a type, and Redis receives no command.
+func TestValidate_FieldsAtTheirBounds_AreAccepted(t *testing.T) {
+	for _, p := range []Policy{
+		SlidingWindow{1, time.Second, 2}, SlidingWindow{1, time.Second, 1000},
+		Smooth{Permits: 1, Interval: time.Second, WarmUp: time.Second, ColdFactor: 1},
+		Smooth{Permits: 1, Interval: time.Second, WarmUp: time.Second, ColdFactor: maxColdFactor},
+	} {
+		assert.NoError(t, Validate(p), "%+v", p)
+	}
+}
+
 func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 	b := newBench(t)
 	ctx := t.Context()

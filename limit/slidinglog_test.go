@@ -17,9 +17,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// TestReturnsForecast_Earliest_AddsIntervals: a request for more permits than the limit waits an
+// TestReturnsForecast_Waits_AreThoseOfTheReturns: a request for more permits than the limit waits an
 // interval more for each time that all return.
-func TestReturnsForecast_Earliest_AddsIntervals(t *testing.T) {
+func TestReturnsForecast_Waits_AreThoseOfTheReturns(t *testing.T) {
 	o, ok := returnsOf(10, time.Second, []int64{7, 900_000, 100_000, 3, 900_000, 4})
 	require.True(t, ok)
 	for permits, want := range map[int64]time.Duration{
@@ -29,6 +29,17 @@ func TestReturnsForecast_Earliest_AddsIntervals(t *testing.T) {
 	} {
 		assert.Equal(t, want, o.earliest(permits), permits)
 	}
+	for permits, want := range map[int64]struct {
+		after time.Duration
+		known bool
+	}{3: {0, true}, 4: {100 * ms, true}, 6: {100 * ms, true}, 10: {900 * ms, true}, 11: {900 * ms, false}} {
+		after, known := o.wait(permits)
+		assert.Equal(t, want.after, after, permits)
+		assert.Equal(t, want.known, known, permits)
+	}
+	full, _ := returnsOf(10, time.Second, []int64{10, 900_000})
+	_, known := full.wait(1)
+	assert.False(t, known, "the script reported no returns")
 	for _, reply := range [][]int64{{}, {1}, {1, 2, 3}} {
 		_, ok = returnsOf(10, time.Second, reply)
 		assert.False(t, ok)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
 // TestRefund_Bucket_ReturnsWhatIsStillMissing: because of the grant.
@@ -121,7 +123,7 @@ func TestTokenBucket_DebtIsReleasedAgainAndAgain_StateIsItsOwn(t *testing.T) {
 	b := newBench(t)
 	l := New(b.client, "name", TokenBucket{1, 1, maxInterval})
 	for range 20 {
-		must(t, l.Charge, maxPermits)
+		assert.Equal(t, engine.Never, must(t, l.Charge, maxPermits).RetryAfter)
 		require.NoError(t, l.Release(t.Context(), maxPermits-1))
 	}
 }
