@@ -5,10 +5,11 @@
 //	go run ./integration/benchmarks -quick      a short run of the most telling part, printed
 //
 // Another state of the library is measured by the same program where a workspace puts its checkout
-// in place of this one. The oracle of the tests is this checkout's in any case:
+// in place of this one. If a call that the program uses has changed since, edit the program. The
+// oracle of the tests is this checkout's in any case:
 //
 //	git worktree add ../before COMMIT
-//	printf 'go 1.26.0\nuse (\n\t./integration\n\t../before\n)\n' > before.work
+//	sed -e '/^\t\.$/d; /^\t\.\/[^i]/d; s,=> \./,=> ../before/,' go.work > before.work
 //	GOWORK=$PWD/before.work go run ./integration/benchmarks -out before
 package main
 
