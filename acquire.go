@@ -86,7 +86,8 @@ func (c *Client) member(n int64, leases bool) string {
 	if leases {
 		first = c.leaseID
 	}
-	random := binary.LittleEndian.AppendUint64([]byte{randomLength}, first)
+	random := append(make([]byte, 0, 1+randomLength), randomLength)
+	random = binary.LittleEndian.AppendUint64(random, first)
 	return memberOf(string(binary.LittleEndian.AppendUint64(random, rand.Uint64())), n)
 }
 
