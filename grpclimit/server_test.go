@@ -49,7 +49,8 @@ func TestUnaryServerInterceptor_Denied_StatusNamesThePolicies(t *testing.T) {
 		assert.Equal(b, "ResourceExhausted: the call is over its limit\nRetryInfo: retry_delay 1m0s\n"+
 			`QuotaFailure: subject "", description "the limit \"default\" of 1 has too few permits left", quota_metric "permits", quota_id "default", quota_value 1`+
 			"\ngrpc-retry-pushback-ms: 60000\n", get(b, c))
-		c = unary(b, new(service), grpclimit.All(quota), grpclimit.Cost(func(context.Context, grpclimit.Call) int64 { return 2 }))
+		c = unary(b, new(service), grpclimit.All(quota),
+			grpclimit.Cost(func(context.Context, grpclimit.Call) int64 { return 2 }))
 		assert.Contains(b, get(b, c), `"the call costs more than the limit \"default\" ever grants"`)
 	})
 }
