@@ -120,7 +120,6 @@ func TestTakeEach_OnePolicyDenies_ReportsWhich(t *testing.T) {
 	assert.EqualValues(t, 92, seen[1].Remaining)
 }
 
-// TestLimiter_InvalidInput_IsRefusedUnsent: each error has a type, and Redis receives no command.
 func TestValidate_FieldsAtTheirBounds_AreAccepted(t *testing.T) {
 	for _, p := range []Policy{
 		SlidingWindow{1, time.Second, 2}, SlidingWindow{1, time.Second, 1000},
@@ -131,6 +130,7 @@ func TestValidate_FieldsAtTheirBounds_AreAccepted(t *testing.T) {
 	}
 }
 
+// TestLimiter_InvalidInput_IsRefusedUnsent: each error has a type, and Redis receives no command.
 func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 	b := newBench(t)
 	ctx := t.Context()
