@@ -171,7 +171,7 @@ func (c *condition) accepts(r *requestInfo, method string) (bool, error) {
 		return false, nil
 	}
 	for _, h := range c.headers {
-		values := r.headers[h.name]
+		values := r.headers()[h.name]
 		if len(values) == 0 || h.value != "*" && !slices.Contains(values, h.value) {
 			return false, nil
 		}

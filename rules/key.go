@@ -171,7 +171,7 @@ func (p keyPart) of(r *requestInfo, path string, c *condition) (string, error) {
 	case "ip":
 		return r.clientKey()
 	case "header", "hashed_header":
-		values := r.headers[p.name]
+		values := r.headers()[p.name]
 		if len(values) != 1 || strings.TrimSpace(values[0]) == "" {
 			return "", guard.Invalidf("rules: %d values of the header %s, want one that is not empty", len(values), p.name)
 		}

@@ -20,7 +20,7 @@ type requestInfo struct {
 	method    string                       // of HTTP in upper case; of gRPC the full method
 	methodKey string                       // the method as a key
 	host      string                       // without port and final dot, in lower case
-	headers   http.Header                  // by the canonical name
+	headers   func() http.Header           // by the canonical name
 	client    func() (netip.Addr, error)   // the client's address
 	clientKey func() (key string, _ error) // the client's address as a key
 	length    int64                        // of the body, -1 if unknown
@@ -31,7 +31,7 @@ func ofHTTP(r *http.Request, address *httplimit.Address) *requestInfo {
 	method := target.Method(r.Method)
 	return &requestInfo{
 		method: method, methodKey: target.MethodKey(method), host: target.Host(r.Host), length: r.ContentLength,
-		headers:   r.Header,
+		headers:   func() http.Header { return r.Header },
 		client:    sync.OnceValues(func() (netip.Addr, error) { return address.Client(r) }), // many rules may need it
 		clientKey: func() (string, error) { return address.Key(r) },
 	}
@@ -45,7 +45,7 @@ func ofGRPC(ctx context.Context, call grpclimit.Call, from *httplimit.Address) *
 	}
 	r := &requestInfo{
 		method: call.Method, methodKey: call.Method, length: -1,
-		headers:   headersOf(ctx),
+		headers:   sync.OnceValue(func() http.Header { return headersOf(ctx) }),
 		client:    sync.OnceValues(func() (netip.Addr, error) { return address.Client(ctx) }),
 		clientKey: func() (string, error) { return address.Key(ctx, call) },
 	}

@@ -135,7 +135,7 @@ func (c *costOption) of(r *requestInfo) (int64, error) {
 	case c == nil:
 		return 1, nil
 	case c.header != "":
-		values := r.headers[c.header]
+		values := r.headers()[c.header]
 		if len(values) != 1 {
 			return 1, guard.Invalidf("rules: %d values of the header %s, want one, the cost", len(values), c.header)
 		}
