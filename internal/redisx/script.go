@@ -53,6 +53,9 @@ func RetryUntilEnd(ctx context.Context, late func()) context.Context {
 func Retry(ctx context.Context, call func(attempt int) error) error {
 	for attempt := 0; ; attempt++ {
 		err := call(attempt)
+		if err == nil {
+			return nil
+		}
 		var redisErr *rueidis.RedisError
 		if !errors.As(err, &redisErr) || !redisErr.IsTryAgain() || ctx.Err() != nil {
 			return err
