@@ -98,25 +98,6 @@ func clockJumps(b *bench, l *Limiter, most int64, ahead time.Duration, together 
 	assert.Equal(b, most, all(), "a day further ahead")
 }
 
-// TestReserve_ClockSetBack_QueuesBehindEarlierOnes: their times are after all earlier reservations.
-func TestReserve_ClockSetBack_QueuesBehindEarlierOnes(t *testing.T) {
-	for _, p := range reservables {
-		b := newBench(t)
-		b.back = true
-		l := New(b.client, "name", p)
-		var last time.Duration
-		for range 4 {
-			r := must(t, l.Reserve, 1)
-			last = r.delay
-		}
-		b.pass(-time.Hour)
-		assert.Equal(t, last+100*ms+time.Hour, must(t, l.Reserve, 1).delay, "%T", p)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		assert.ErrorIs(t, l.Acquire(ctx, 1), context.DeadlineExceeded)
-		cancel()
-	}
-}
-
 // TestClocks_SlowerThanTheServers_KeepTheLimit: a client whose clock is ahead takes a permit. The
 // clock of the others stands still now and then, and is set back. In an interval of its own clock,
 // Redis never sees more grants than the policy allows.

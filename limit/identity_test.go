@@ -99,15 +99,17 @@ func TestID_NameOfAJoinedLimiterInAnother_IDsDiffer(t *testing.T) {
 func TestKeys_EachPolicy_AreAsBefore(t *testing.T) {
 	b := newBench(t)
 	for key, p := range map[string]Policy{
-		"{name}:window:60000":     FixedWindow{1, time.Minute, false},
-		"{name}:aligned:60000":    FixedWindow{1, time.Minute, true},
-		"{name}:month:UTC":        Calendar{1, Month, nil},
-		"{name}:sliding:60000:10": SlidingWindow{1, time.Minute, 0},
-		"{name}:log:60000":        SlidingLog{1, time.Minute},
-		"{name}:bucket:60000":     TokenBucket{1, 1, time.Minute},
-		"{name}:leaky:60000":      LeakyBucket{1, 1, time.Minute},
-		"{name}:smooth:60000":     Smooth{Permits: 1, Interval: time.Minute},
-		"{name}:warmup:60000":     Smooth{Permits: 1, Interval: time.Minute, WarmUp: time.Second},
+		"{name}:window:60000":       FixedWindow{1, time.Minute, false},
+		"{name}:aligned:60000":      FixedWindow{1, time.Minute, true},
+		"{name}:month:UTC":          Calendar{1, Month, nil},
+		"{name}:day:UTC":            Calendar{1, Day, nil},
+		"{name}:week:Europe/Berlin": Calendar{1, Week, place("Europe/Berlin")},
+		"{name}:sliding:60000:10":   SlidingWindow{1, time.Minute, 0},
+		"{name}:log:60000":          SlidingLog{1, time.Minute},
+		"{name}:bucket:60000":       TokenBucket{1, 1, time.Minute},
+		"{name}:leaky:60000":        LeakyBucket{1, 1, time.Minute},
+		"{name}:smooth:60000":       Smooth{Permits: 1, Interval: time.Minute},
+		"{name}:warmup:60000":       Smooth{Permits: 1, Interval: time.Minute, WarmUp: time.Second},
 	} {
 		assert.Equal(t, []string{key}, New(b.client, "name", p).keys)
 	}

@@ -219,14 +219,3 @@ func TestReset_JoinWithLeasesOfMovingSlot_TakesNoLongerThanOfOne(t *testing.T) {
 		redistest.Pass(2 * time.Minute)
 	})
 }
-
-// TestLease_FewAreFree_NothingIsLeased: the last eighth of a window is granted by Redis alone, and
-// never twice.
-func TestLease_FewAreFree_NothingIsLeased(t *testing.T) {
-	policies := []Policy{FixedWindow{8, time.Hour, false}}
-	inLease(t, policies, func(b *redistest.Fixture, l *Limiter) {
-		assert.Equal(b, 8, b.Often(l, 100, 20*time.Microsecond))
-		redistest.Pass(time.Second)
-		assert.Zero(b, b.Often(l, 100, 20*time.Microsecond))
-	})
-}

@@ -100,26 +100,6 @@ func TestPolicies_WorkedExamples_Decisions(t *testing.T) {
 	}
 }
 
-// TestTakeEach_OnePolicyDenies_ReportsWhich: a denial by one policy takes no permits of the others.
-func TestTakeEach_OnePolicyDenies_ReportsWhich(t *testing.T) {
-	b := newBench(t)
-	l := New(b.client, "name", FixedWindow{10, time.Second, false}, TokenBucket{100, 1, time.Second})
-	each := must(t, l.TakeEach, 8)
-	assert.Equal(t, []rratelimiter.Decision{
-		{Allowed: true, Limit: 10, Remaining: 2, ResetAfter: time.Second - 789*time.Microsecond},
-		{Allowed: true, Limit: 100, Remaining: 92, ResetAfter: 8 * time.Second},
-	}, each)
-	each = must(t, l.TakeEach, 5)
-	assert.Equal(t, []rratelimiter.Decision{
-		{Limit: 10, Remaining: 2, RetryAfter: time.Second - 789*time.Microsecond,
-			ResetAfter: time.Second - 789*time.Microsecond},
-		{Allowed: true, Limit: 100, Remaining: 92, ResetAfter: 8 * time.Second},
-	}, each)
-	seen := mustPeek(t, l)
-	assert.EqualValues(t, 2, seen[0].Remaining)
-	assert.EqualValues(t, 92, seen[1].Remaining)
-}
-
 func TestValidate_FieldsAtTheirBounds_AreAccepted(t *testing.T) {
 	for _, p := range []Policy{
 		SlidingWindow{1, time.Second, 2}, SlidingWindow{1, time.Second, 1000},

@@ -231,26 +231,6 @@ func TestObserver_ChargeFails_ReportsTheError(t *testing.T) {
 	})
 }
 
-// TestObserver_Waiting_CountsByLimiter: by name and policies, and not by Limiter value.
-func TestObserver_Waiting_CountsByLimiter(t *testing.T) {
-	observed(t, func(b *fixture, client *rratelimiter.Client, o *reports) {
-		var callers sync.WaitGroup
-		for _, policy := range []Policy{FixedWindow{1, time.Second, false}, SlidingLog{1, time.Second},
-			FixedWindow{1, time.Second, false}} {
-			callers.Go(func() { assert.NoError(b, New(client, "name", policy).Acquire(b.Context(), 1)) })
-			synctest.Wait()
-		}
-		callers.Wait()
-		_, _, waiting := o.all()
-		assert.Equal(b, []rratelimiter.WaitingInfo{
-			{Name: "name", Policy: "fixed_window", Change: 1, Length: 1},
-			{Name: "name", Policy: "sliding_log", Change: 1, Length: 1},
-			{Name: "name", Policy: "fixed_window", Change: 1, Length: 2},
-		}, waiting[:3])
-		assert.Len(b, waiting, 6)
-	})
-}
-
 // TestObserver_Policy_IsTheirKinds: so the number of such names is small.
 func TestObserver_Policy_IsTheirKinds(t *testing.T) {
 	observed(t, func(b *fixture, client *rratelimiter.Client, o *reports) {

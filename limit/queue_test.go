@@ -32,6 +32,11 @@ func TestAcquire_ManyCallers_AreServedInOrder(t *testing.T) {
 			[]Policy{FixedWindow{2, time.Second, false}, TokenBucket{3, 1, 2 * time.Second}},
 			[]time.Duration{0, 0, time.Second, 2 * time.Second, 4 * time.Second}, 8,
 		},
+		"several, each of which could reserve alone": {
+			[]Policy{TokenBucket{1, 10, time.Second}, Smooth{Permits: 5, Interval: time.Second, Burst: ms},
+				LeakyBucket{3, 10, time.Second}},
+			[]time.Duration{0, 200 * ms, 400 * ms, 600 * ms}, 8,
+		},
 	} {
 		runWithRedis(t, name, func(b *fixture) {
 			l := New(b.client, "name", test.policies...)
@@ -112,47 +117,6 @@ func TestLimiter_CallerLeaves_PermitsAreRefunded(t *testing.T) {
 		}
 		assert.NoError(b, l.Reset(b.Context()))
 	})
-}
-
-// TestRefund_AnotherClockIsAhead_ReturnsAll: the permits count at the time of the other clock, and
-// return from there.
-func TestRefund_AnotherClockIsAhead_ReturnsAll(t *testing.T) {
-	for _, policies := range [][]Policy{
-		{SlidingLog{10, time.Hour}}, {SlidingWindow{10, time.Hour, 0}}, {Calendar{10, Day, nil}},
-		{TokenBucket{10, 1, time.Hour}}, {FixedWindow{10, time.Hour, false}},
-		{SlidingLog{10, time.Hour}, SlidingWindow{10, time.Hour, 0}, TokenBucket{10, 1, time.Hour}, Calendar{10, Year, nil},
-			Calendar{10, Day, nil}},
-	} {
-		withRedis(t, func(b *fixture) {
-			end := time.Until(time.Now().Truncate(24 * time.Hour).Add(24 * time.Hour)) // of a day, an hour and a cell
-			client := func(since time.Duration) *rratelimiter.Client {
-				return rratelimiter.New(b.Conn, rratelimiter.WithClock(func() time.Time { return time.Now().Add(end + since) }))
-			}
-			behind := New(client(-200*ms), "name", policies...)
-			for _, l := range []*Limiter{New(client(800*ms), "name", policies...), behind} { // and the scripts are loaded
-				must(b, l.TryAcquire, 1)
-			}
-			b.Latency.Store(int64(20 * ms))
-			calls := []func(context.Context) error{
-				func(ctx context.Context) error { return errOf(behind.TryAcquire(ctx, 3)) },
-				func(ctx context.Context) error { return errOf(behind.Take(ctx, 3)) },
-			}
-			if !behind.reservable {
-				calls = append(calls, func(ctx context.Context) error { return behind.Acquire(ctx, 3) })
-			}
-			for _, call := range calls {
-				ctx, cancel := context.WithTimeout(b.Context(), 10*ms)
-				assert.ErrorIs(b, call(ctx), context.DeadlineExceeded)
-				cancel()
-				redistest.Pass(50 * ms)
-			}
-			b.Latency.Store(0)
-			seen := mustPeek(b, behind)
-			for i, d := range seen {
-				assert.EqualValues(b, 8, d.Remaining, "%T", policies[i])
-			}
-		})
-	}
 }
 
 // TestDenialCache_Policies_DeniesUntilAChange: the change is one by this Client.

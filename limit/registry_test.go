@@ -10,7 +10,6 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/policy/policytest"
-	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -23,18 +22,6 @@ func TestValidate_NewPolicy_NeedsDescription(t *testing.T) {
 	incomplete := limit.Validate(policytest.Incomplete{FixedWindow: policytest.Window})
 	require.ErrorIs(t, incomplete, rratelimiter.ErrInvalidRate)
 	assert.ErrorContains(t, incomplete, "policy 1: incomplete describes no local share")
-}
-
-func TestNew_NewPolicy_Limits(t *testing.T) {
-	redistest.Run(t, func(f *redistest.Fixture) {
-		policytest.Register(f)
-		l := limit.New(rratelimiter.New(f.Conn), "novel", policytest.Novel{FixedWindow: policytest.Window})
-		for _, want := range []bool{true, true, true, false} {
-			granted, err := l.TryAcquire(f.Context(), 1)
-			require.NoError(f, err)
-			assert.Equal(f, want, granted)
-		}
-	})
 }
 
 // Every policy describes itself completely, whatever its fields are.

@@ -13,43 +13,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// TestReserve has examples: the delays of reservations that are made at the same time.
-func TestReserve(t *testing.T) {
-	type made struct {
-		at      time.Duration
-		permits int64
-		delay   time.Duration
-	}
-	for name, test := range map[string]struct {
-		policy Policy
-		made   []made
-		denied int64 // are not granted at once afterwards
-	}{
-		"LeakyBucket": {LeakyBucket{10, 2, time.Second},
-			[]made{{0, 1, 0}, {0, 1, 500 * ms}, {0, 1, time.Second}}, 8},
-		"LeakyBucket, large ones": {LeakyBucket{10, 2, time.Second},
-			[]made{{0, 10, 0}, {0, 10, 5 * time.Second}, {ms, 1, 9999 * ms}}, 1},
-		"TokenBucket": {TokenBucket{2, 2, time.Second},
-			[]made{{0, 1, 0}, {0, 2, 500 * ms}, {0, 2, 1500 * ms}, {1500 * ms, 1, 500 * ms}}, 1},
-		"Smooth": {Smooth{Permits: 1, Interval: time.Second},
-			[]made{{0, 5, 0}, {0, 1, 4 * time.Second}, {ms, 2, 4999 * ms}}, 1},
-	} {
-		b := newBench(t)
-		start := b.now
-		l := New(b.client, "name", test.policy)
-		for i, m := range test.made {
-			b.pass(m.at - time.Duration(b.now-start)*time.Microsecond)
-			r, err := l.Reserve(t.Context(), m.permits)
-			require.NoError(t, err, name)
-			assert.Equal(t, m.delay, r.delay, "%s, %d", name, i)
-			assert.LessOrEqual(t, r.Delay(), m.delay, "it shrinks")
-		}
-		ok, err := l.TryAcquire(t.Context(), test.denied)
-		require.NoError(t, err, name)
-		assert.False(t, ok, name)
-	}
-}
-
 // TestReserve_ServerTime_ReturnsTheDelay.
 func TestReserve_ServerTime_ReturnsTheDelay(t *testing.T) {
 	b := newBench(t)

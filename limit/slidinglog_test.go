@@ -14,7 +14,6 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/policymodel"
-	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestReturnsForecast_Waits_AreThoseOfTheReturns: a request for more permits than the limit waits an
@@ -188,22 +187,6 @@ func TestSlidingLog_ManyEntries_AllAreRemoved(t *testing.T) {
 		take(policy.Permits)
 		take(1)
 	}
-}
-
-// TestSlidingLog_ManyEntries_OneCall: each call is one script, however many entries have expired.
-func TestSlidingLog_ManyEntries_OneCall(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := New(b.client, "name", SlidingLog{1000, time.Second})
-		for range 1000 {
-			must(b, l.TryAcquire, 1)
-			redistest.Pass(ms)
-		}
-		redistest.Pass(998 * ms) // all have expired but the newest
-		before := b.Scripts.Load()
-		assert.EqualValues(b, 499, must(b, l.Take, 500).Remaining)
-		require.NoError(b, l.Release(b.Context(), 400))
-		assert.EqualValues(b, 2, b.Scripts.Load()-before)
-	})
 }
 
 // TestRefund_LogAndCells_ComesFromItsOwnEntry: if it still exists.

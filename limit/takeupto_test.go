@@ -2,7 +2,6 @@ package limit
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -12,34 +11,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
-
-// TestTakeUpTo_EveryPolicy_GrantsWhatIsFree: more than the policy can hold is allowed.
-func TestTakeUpTo_EveryPolicy_GrantsWhatIsFree(t *testing.T) {
-	for _, p := range countingPolicies {
-		b := newBench(t)
-		l := New(b.client, "name", p)
-		for _, step := range []struct{ permits, granted, remaining int64 }{{4, 4, 6}, {engine.MaxPermits, 6, 0}, {1, 0, 0}} {
-			granted, d := mustTakeUpTo(t, l, step.permits)
-			assert.Equal(t, step.granted, granted, "%T", p)
-			assert.Equal(t, step.granted > 0, d.Allowed)
-			assert.Equal(t, step.remaining, d.Remaining)
-			peeked := mustPeek(t, l)
-			want := peeked[0]
-			want.Allowed = d.Allowed
-			if d.Allowed {
-				want.RetryAfter = 0
-			}
-			assert.Equal(t, want, d, "%T: a denial counts until one permit is free", p)
-		}
-	}
-	b := newBench(t)
-	smooth := New(b.client, "name", tenSmooth)
-	granted, _ := mustTakeUpTo(t, smooth, 100)
-	assert.EqualValues(t, 100, granted, "Smooth grants all at once, and then waits")
-	granted, d := mustTakeUpTo(t, smooth, 100)
-	assert.Zero(t, granted)
-	assert.Equal(t, 90*time.Hour, d.RetryAfter)
-}
 
 // TestTakeUpTo_SeveralPolicies_GrantTheLeast: each takes the same number, a joined limiter of
 // Redisson's layout too.
@@ -97,54 +68,5 @@ func TestTakeUpTo_CallersShareACall_GrantAllThatIsFree(t *testing.T) {
 		assert.Equal(b, []int64{7, 7, 7, 2, 7, 7, 7, 2, 4}, granted[:9])
 		assert.Equal(b, make([]int64, 11), granted[9:])
 		assert.Less(b, b.Scripts.Load()-calls, int64(20))
-	})
-}
-
-// TestTakeUpTo_Lease_DoesNotBoundTheGrant: Redis has more than the lease. Once Redis has none,
-// leased permits are released for the caller.
-func TestTakeUpTo_Lease_DoesNotBoundTheGrant(t *testing.T) {
-	window := FixedWindow{1000, time.Hour, false}
-	inLease(t, []Policy{window}, func(b *redistest.Fixture, l *Limiter) {
-		require.Equal(b, 100, b.Often(l, 100, 20*time.Microsecond))
-		calls := b.Scripts.Load()
-		granted, _ := mustTakeUpTo(b, l, 2)
-		assert.EqualValues(b, 2, granted)
-		assert.Equal(b, calls, b.Scripts.Load(), "granted from the lease")
-		free := mustPeek(b, New(rratelimiter.New(b.Conn), "name", window))
-		taken, sum := int64(-1), int64(102)
-		for taken != 0 {
-			var d rratelimiter.Decision
-			taken, d = mustTakeUpTo(b, l, 1000)
-			if sum == 102 {
-				assert.GreaterOrEqual(b, taken, free[0].Remaining)
-			}
-			assert.Equal(b, taken > 0, d.Allowed)
-			sum += taken
-		}
-		assert.EqualValues(b, 1000, sum)
-	})
-}
-
-// TestTakeUpTo_DenialCache_DeniesUntilOneIsFree.
-func TestTakeUpTo_DenialCache_DeniesUntilOneIsFree(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := New(rratelimiter.New(b.Conn, rratelimiter.WithDenialCache(time.Hour)), "name", TokenBucket{2, 1, time.Minute})
-		var calls []int64
-		take := func(want int64) {
-			b.Helper()
-			before := b.Scripts.Load()
-			granted, d := mustTakeUpTo(b, l, 5)
-			assert.Equal(b, want, granted)
-			assert.Equal(b, want == 0, d.RetryAfter > 0)
-			synctest.Wait()
-			calls = append(calls, b.Scripts.Load()-before)
-		}
-		take(2)
-		require.False(b, must(b, l.TryAcquire, 2))
-		take(0) // the denial of 2 permits does not deny 1
-		take(0)
-		redistest.Pass(time.Minute)
-		take(1)
-		assert.Equal(b, []int64{1, 1, 0, 1}, calls)
 	})
 }

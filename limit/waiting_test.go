@@ -2,7 +2,6 @@ package limit
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"sync"
 	"testing"
@@ -211,19 +210,6 @@ func TestTryAcquireWithin_LongestTimeout_DoesNotOverflow(t *testing.T) {
 				require.NoError(b, err, "%T", p)
 				assert.True(b, ok, "%T", p)
 			}
-		}
-	})
-}
-
-// TestAcquire_SeveralPolicies_WaitsInTheQueue: they have no reservations.
-func TestAcquire_SeveralPolicies_WaitsInTheQueue(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := New(b.client, "name", TokenBucket{1, 10, time.Second}, Smooth{Permits: 5, Interval: time.Second, Burst: ms},
-			LeakyBucket{3, 10, time.Second})
-		start := time.Now()
-		for i := range 4 {
-			require.NoError(b, l.Acquire(b.Context(), 1))
-			assert.InDelta(b, time.Duration(i)*200*ms, time.Since(start), float64(2*ms), fmt.Sprint(i))
 		}
 	})
 }
