@@ -1,9 +1,8 @@
 package limit
 
 import (
+	"cmp"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,47 +14,25 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// TestID_SimilarNames_DoNotShareCalls: a name is made to look like the reservations of another
-// name, or like two names.
-func TestID_SimilarNames_DoNotShareCalls(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		p := TokenBucket{5, 1, time.Hour}
-		one, two := New(b.client, "{a}", p), New(b.client, "{a}b", p)
-		like := New(b.client, "{a}:bucket:3600000 5 1 \n{a}b", p)
-		for name, pair := range map[string][2]func() (bool, error){
-			"reservations": {
-				func() (bool, error) { _, err := one.Reserve(b.Context(), 1); return err == nil, err },
-				func() (bool, error) { return New(b.client, "reserve {a}", p).TryAcquire(b.Context(), 1) },
-			},
-			"two names": {
-				func() (bool, error) { return Join(one, two).TryAcquire(b.Context(), 1) },
-				func() (bool, error) { return like.TryAcquire(b.Context(), 1) },
-			},
-		} {
-			b.Redis.FlushAll()
-			b.Latency.Store(int64(10 * ms))
-			var granted [2]atomic.Int64
-			var all sync.WaitGroup
-			for range 20 {
-				for i, call := range pair {
-					all.Go(func() {
-						ok, err := call()
-						assert.NoError(b, err, name)
-						if ok {
-							granted[i].Add(1)
-						}
-					})
-				}
-			}
-			all.Wait()
-			b.Latency.Store(0)
-			assert.EqualValues(b, 5, granted[1].Load(), name)
-			if name == "two names" {
-				assert.EqualValues(b, 5, granted[0].Load())
-				assert.Zero(b, mustPeek(b, two)[0].Remaining)
-			}
-		}
-	})
+// TestID_SimilarNames_AreDistinct: calls of one ID share their answers. Names are made to look like
+// the reservations of another name, or like two names.
+func TestID_SimilarNames_AreDistinct(t *testing.T) {
+	// A name mapper may return names that differ from their keys.
+	mapped := map[string]string{"a": "{k}", "b": "{k}2", "a\n4 {k}2 the rate of b": "{k}"}
+	b := newBench(t, rratelimiter.WithNameMapper(func(name string) string { return cmp.Or(mapped[name], name) }))
+	p := TokenBucket{5, 1, time.Hour}
+	one := New(b.client, "{a}", p)
+	for _, pair := range [][2]string{
+		{one.reserves.ID, New(b.client, "reserve {a}", p).calls.ID},
+		{Join(one, New(b.client, "{a}b", p)).calls.ID,
+			New(b.client, one.keys[0]+" "+one.members[0].settings+"\n{a}b", p).calls.ID},
+		{Join(b.client.Limiter("a"), b.client.Limiter("b")).calls.ID,
+			Join(b.client.Limiter("a\n4 {k}2 the rate of b")).calls.ID},
+	} {
+		require.NotEmpty(t, pair[0])
+		require.NotEmpty(t, pair[1])
+		assert.NotEqual(t, pair[0], pair[1])
+	}
 }
 
 // TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsLease: the name of a limiter is any text.
@@ -81,18 +58,6 @@ func TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsLease(t *testing.T) 
 		}
 		require.NoError(b, client.Flush(b.Context()))
 	})
-}
-
-// TestID_NameOfAJoinedLimiterInAnother_IDsDiffer: a name mapper may return names that differ from
-// their keys.
-func TestID_NameOfAJoinedLimiterInAnother_IDsDiffer(t *testing.T) {
-	mapped := map[string]string{"a": "{k}", "b": "{k}2", "a\n4 {k}2 b": "{k}"}
-	b := newBench(t, rratelimiter.WithNameMapper(func(name string) string { return mapped[name] }))
-	both := Join(b.client.Limiter("a"), b.client.Limiter("b"))
-	one := Join(b.client.Limiter("a\n4 {k}2 b"))
-	require.NoError(t, both.err)
-	require.NoError(t, one.err)
-	assert.NotEqual(t, both.calls.ID, one.calls.ID)
 }
 
 // TestKeys_EachPolicy_AreAsBefore: other keys would forget what was taken.

@@ -63,27 +63,33 @@ func TestJoin_OneMemberDenies_NothingIsTaken(t *testing.T) {
 }
 
 // TestJoin_OneRedissonLimiter_BehavesAsThatLimiter: random calls have the same answers as those of
-// the limiter of Redisson's layout alone, and leave the same state.
+// the limiter of Redisson's layout alone, and leave the same state. A SlidingLog answers as both.
 func TestJoin_OneRedissonLimiter_BehavesAsThatLimiter(t *testing.T) {
-	for _, kind := range []rratelimiter.RateType{rratelimiter.Overall, rratelimiter.PerClient} {
-		t.Run(kind.String(), func(t *testing.T) {
+	for _, rate := range []rratelimiter.Rate{
+		{Permits: 10, Interval: time.Second}, {Permits: 10, Interval: time.Second, Type: rratelimiter.PerClient},
+		{Permits: 3, Interval: 7 * ms}, {Permits: 1000, Interval: time.Minute},
+	} {
+		t.Run(fmt.Sprintf("%+v", rate), func(t *testing.T) {
 			b := newBench(t)
+			b.now -= b.now % 1000
 			ctx := t.Context()
-			rate := rratelimiter.Rate{Type: kind, Permits: 10, Interval: time.Second, KeepAlive: time.Hour}
+			rate.KeepAlive = time.Hour
 			alone, joined := b.client.Limiter("alone"), b.client.Limiter("joined")
 			require.NoError(t, alone.SetRate(ctx, rate))
 			require.NoError(t, joined.SetRate(ctx, rate))
-			join := Join(joined)
+			join, log := Join(joined), New(b.client, "log", SlidingLog{rate.Permits, rate.Interval})
 			random := rand.New(rand.NewPCG(3, 4))
+			granted, denied := 0, 0
 			for step := range steps {
 				if random.IntN(2) == 0 {
-					b.pass(time.Duration(random.IntN(400)) * ms)
+					b.pass(time.Duration(random.Int64N(int64(rate.Interval/ms)*2/5+1)) * ms)
 				}
-				n := 1 + random.Int64N(11)
+				n := 1 + random.Int64N(1+random.Int64N(rate.Permits+1))
 				switch random.IntN(8) {
 				case 0:
 					require.NoError(t, alone.Release(ctx, n))
 					require.NoError(t, join.Release(ctx, n))
+					require.NoError(t, log.Release(ctx, n))
 				case 1:
 					b.redis.Del("{alone}:value")
 					b.redis.Del("{joined}:value")
@@ -92,6 +98,14 @@ func TestJoin_OneRedissonLimiter_BehavesAsThatLimiter(t *testing.T) {
 					got, err := join.Take(ctx, n)
 					require.Equal(t, wantErr == nil, err == nil, "step %d: %v, %v", step, wantErr, err)
 					require.Equal(t, want, got, "step %d", step)
+					like, err := log.Take(ctx, n)
+					require.Equal(t, wantErr == nil, err == nil, "step %d: %v, %v", step, wantErr, err)
+					require.Equal(t, want, like, "step %d", step)
+					if got.Allowed {
+						granted++
+					} else {
+						denied++
+					}
 				}
 				wantFree, err := alone.AvailablePermits(ctx)
 				require.NoError(t, err)
@@ -100,6 +114,8 @@ func TestJoin_OneRedissonLimiter_BehavesAsThatLimiter(t *testing.T) {
 				require.Equal(t, wantFree, free, "step %d", step)
 				require.Equal(t, b.redis.TTL("alone"), b.redis.TTL("joined"), "step %d", step)
 			}
+			assert.Greater(t, granted, steps/10)
+			assert.Greater(t, denied, steps/10)
 		})
 	}
 }

@@ -37,44 +37,36 @@ func TestKeyed_Calls_AreThoseOfTheLimiter(t *testing.T) {
 	b := newBench(t)
 	ctx := t.Context()
 	k := NewKeyed(b.client, "login", FixedWindow{5, time.Minute, false})
-	left := func(want int64) {
-		t.Helper()
-		peeked, err := k.Peek(ctx, "alice")
-		require.NoError(t, err)
-		assert.Equal(t, want, peeked[0].Remaining)
-		other, err := k.Peek(ctx, "bob")
-		require.NoError(t, err)
-		assert.EqualValues(t, 5, other[0].Remaining)
+	granted := func(ok bool, err error) error {
+		assert.True(t, ok)
+		return err
 	}
-	ok, err := k.TryAcquire(ctx, "alice", 1)
-	require.NoError(t, err)
-	assert.True(t, ok)
-	left(4)
-	d, err := k.Take(ctx, "alice", 1)
-	require.NoError(t, err)
-	assert.True(t, d.Allowed)
-	left(3)
-	each, err := k.TakeEach(ctx, "alice", 1)
-	require.NoError(t, err)
-	assert.Len(t, each, 1)
-	left(2)
-	ok, err = k.TryAcquireWithin(ctx, "alice", 1, time.Second)
-	require.NoError(t, err)
-	assert.True(t, ok)
-	left(1)
-	require.NoError(t, k.Acquire(ctx, "alice", 1))
-	left(0)
-	require.NoError(t, k.Release(ctx, "alice", 3))
-	left(3)
-	_, err = k.Charge(ctx, "alice", 2)
-	require.NoError(t, err)
-	left(1)
-	granted, _, err := k.TakeUpTo(ctx, "alice", 9)
-	require.NoError(t, err)
-	assert.EqualValues(t, 1, granted)
-	left(0)
-	require.NoError(t, k.Reset(ctx, "alice"))
-	left(5)
+	left := int64(5)
+	for _, step := range []struct {
+		takes int64
+		call  func() error
+	}{
+		{1, func() error { return granted(k.TryAcquire(ctx, "alice", 1)) }},
+		{1, func() error { return errOf(k.Take(ctx, "alice", 1)) }},
+		{1, func() error { return errOf(k.TakeEach(ctx, "alice", 1)) }},
+		{1, func() error { return granted(k.TryAcquireWithin(ctx, "alice", 1, time.Second)) }},
+		{1, func() error { return k.Acquire(ctx, "alice", 1) }},
+		{-3, func() error { return k.Release(ctx, "alice", 3) }},
+		{2, func() error { return errOf(k.Charge(ctx, "alice", 2)) }},
+		{1, func() error {
+			n, _, err := k.TakeUpTo(ctx, "alice", 9)
+			return granted(n == 1, err)
+		}},
+		{-5, func() error { return k.Reset(ctx, "alice") }},
+	} {
+		require.NoError(t, step.call())
+		left -= step.takes
+		for key, want := range map[string]int64{"alice": left, "bob": 5} {
+			peeked, err := k.Peek(ctx, key)
+			require.NoError(t, err)
+			assert.Equal(t, want, peeked[0].Remaining, key)
+		}
+	}
 	bucket := NewKeyed(b.client, "bucket", TokenBucket{1, 1, time.Minute})
 	r, err := bucket.Reserve(ctx, "alice", 1)
 	require.NoError(t, err)
@@ -168,13 +160,4 @@ func TestValidate_Policies_FailAsNewDoes(t *testing.T) {
 		assert.Equal(t, err.Error(), of.Error(), name)
 	}
 	assert.NoError(t, Validate(many[:policy.MaxJoined]...))
-}
-
-func BenchmarkKeyed(b *testing.B) {
-	k := NewKeyed(newBench(b).client, "login", TokenBucket{20, 5, time.Second})
-	b.ReportAllocs()
-	for b.Loop() {
-		k.Limiter("alice")
-	}
-	require.Equal(b, "login:alice", k.Limiter("alice").Name())
 }

@@ -11,92 +11,26 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
-	"github.com/rratelimiter/rratelimiter/rratelimitertest"
 )
 
-// TestPolicies_WorkedExamples_Decisions: the examples are times, permits and answers.
-func TestPolicies_WorkedExamples_Decisions(t *testing.T) {
-	type call struct {
-		at      time.Duration
+// TestTake_SeveralPolicies_ReportsTheLongestDenial: if all grant, the fewest permits that are left.
+func TestTake_SeveralPolicies_ReportsTheLongestDenial(t *testing.T) {
+	b := newBench(t)
+	b.now -= b.now % 1000
+	l := New(b.client, "name", FixedWindow{10, time.Second, false}, FixedWindow{15, time.Minute, false})
+	for i, c := range []struct {
+		after   time.Duration
 		permits int64
-		want    rratelimiter.Decision // Limit and ResetAfter if they are not 0
-	}
-	allowed := func(remaining int64) rratelimiter.Decision {
-		return rratelimiter.Decision{Allowed: true, Remaining: remaining}
-	}
-	refused := func(remaining int64, after time.Duration) rratelimiter.Decision {
-		return rratelimiter.Decision{Remaining: remaining, RetryAfter: after}
-	}
-	for name, test := range map[string]struct {
-		policies []Policy
-		calls    []call
+		want    rratelimiter.Decision
 	}{
-		"FixedWindow": {[]Policy{FixedWindow{3, time.Second, false}}, []call{
-			{0, 2, allowed(1)}, {900 * ms, 2, refused(1, 100*ms)}, {900 * ms, 1, allowed(0)}, {1000 * ms, 3, allowed(0)},
-		}},
-		"FixedWindow, aligned": {[]Policy{FixedWindow{3, time.Second, true}}, []call{
-			{900 * ms, 3, allowed(0)}, {1000 * ms, 3, allowed(0)}, {1999 * ms, 1, refused(0, ms)},
-		}},
-		"SlidingLog": {[]Policy{SlidingLog{3, time.Second}}, []call{
-			{0, 2, allowed(1)}, {500 * ms, 1, allowed(0)}, {1000 * ms, 2, allowed(0)}, {1000 * ms, 1, refused(0, 500*ms)},
-		}},
-		"SlidingWindow": {[]Policy{SlidingWindow{3, time.Second, 10}}, []call{
-			{950 * ms, 3, allowed(0)}, {1899 * ms, 1, refused(0, 101*ms)}, {1999 * ms, 1, refused(0, ms)},
-			{2000 * ms, 1, allowed(2)},
-		}},
-		"TokenBucket": {[]Policy{TokenBucket{20, 5, time.Second}}, []call{
-			{0, 20, allowed(0)}, {100 * ms, 1, refused(0, 100*ms)},
-			{200 * ms, 1, rratelimiter.Decision{Allowed: true, ResetAfter: 4 * time.Second}},
-		}},
-		"TokenBucket, two a second": {[]Policy{TokenBucket{2, 2, time.Second}}, []call{
-			{0, 1, allowed(1)}, {0, 1, allowed(0)}, {400 * ms, 1, refused(0, 100*ms)}, {500 * ms, 1, allowed(0)},
-			{10 * time.Second, 1, allowed(1)},
-		}},
-		"LeakyBucket": {[]Policy{LeakyBucket{10, 2, time.Second}}, []call{
-			{0, 8, allowed(2)}, {0, 3, refused(2, 500*ms)},
-			{500 * ms, 3, rratelimiter.Decision{Allowed: true, ResetAfter: 5 * time.Second}},
-		}},
-		"Smooth": {[]Policy{Smooth{Permits: 1, Interval: time.Second}}, []call{
-			{0, 5, rratelimiter.Decision{Allowed: true, Limit: 1, ResetAfter: 5 * time.Second}},
-			{0, 1, refused(0, 4*time.Second)},
-			{3999 * ms, 1, refused(0, ms)}, {4000 * ms, 1, allowed(0)}, {time.Hour, 3, allowed(0)},
-			{time.Hour, 1, refused(0, 2*time.Second)},
-		}},
-		"Smooth, a burst of three": {[]Policy{Smooth{Permits: 1, Interval: time.Second, Burst: 3 * time.Second}}, []call{
-			{0, 1, allowed(2)}, {0, 1, allowed(1)}, {500 * ms, 1, allowed(0)}, {500 * ms, 1, allowed(0)},
-			{500 * ms, 1, refused(0, 500*ms)},
-		}},
-		// Of four stored permits the first costs between 3 s and 2 s, the second between 2 s and 1
-		// s. The others cost 1 s each.
-		"Smooth, warming up": {[]Policy{Smooth{Permits: 1, Interval: time.Second, WarmUp: 4 * time.Second}}, []call{
-			{0, 1, allowed(0)}, {0, 1, refused(0, 2500*ms)}, {2500 * ms, 1, allowed(0)}, {4000 * ms, 1, allowed(0)},
-			{5000 * ms, 1, rratelimiter.Decision{Allowed: true, ResetAfter: 5 * time.Second}},
-		}},
-		"a second and a minute": {[]Policy{FixedWindow{10, time.Second, false}, FixedWindow{15, time.Minute, false}}, []call{
-			{0, 10, rratelimiter.Decision{Allowed: true, Limit: 10, ResetAfter: time.Minute}},
-			{500 * ms, 1, rratelimiter.Decision{Limit: 10, RetryAfter: 500 * ms, ResetAfter: 59500 * ms}},
-			{time.Second, 6,
-				rratelimiter.Decision{Limit: 15, Remaining: 5, RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second}},
-			{time.Second, 5, rratelimiter.Decision{Allowed: true, Limit: 15, ResetAfter: 59 * time.Second}},
-		}},
+		{0, 10, rratelimiter.Decision{Allowed: true, Limit: 10, ResetAfter: time.Minute}},
+		{500 * ms, 1, rratelimiter.Decision{Limit: 10, RetryAfter: 500 * ms, ResetAfter: 59500 * ms}},
+		{500 * ms, 6,
+			rratelimiter.Decision{Limit: 15, Remaining: 5, RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second}},
+		{0, 5, rratelimiter.Decision{Allowed: true, Limit: 15, ResetAfter: 59 * time.Second}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
-			start := time.UnixMicro(b.now).Truncate(time.Hour).UnixMicro()
-			b.now = start
-			l := New(b.client, "name", test.policies...)
-			for _, c := range test.calls {
-				b.pass(c.at - time.Duration(b.now-start)*time.Microsecond)
-				got := must(t, l.Take, c.permits)
-				if c.want.Limit == 0 {
-					got.Limit = 0
-				}
-				if c.want.ResetAfter == 0 {
-					got.ResetAfter = 0
-				}
-				assert.Equal(t, c.want, got, "at %v", c.at)
-			}
-		})
+		b.pass(c.after)
+		assert.Equal(t, c.want, must(t, l.Take, c.permits), "call %d", i)
 	}
 }
 
@@ -116,16 +50,9 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 	ctx := t.Context()
 	good := FixedWindow{1, time.Second, false}
 	for name, l := range map[string]*Limiter{
-		"none":                  New(b.client, "name"),
-		"nil":                   New(b.client, "name", nil),
-		"a pointer":             New(b.client, "name", &FixedWindow{1, time.Second, false}),
 		"a nil pointer":         New(b.client, "name", (*TokenBucket)(nil)),
-		"the zero window":       New(b.client, "name", FixedWindow{}),
-		"the zero bucket":       New(b.client, "name", TokenBucket{}),
-		"the zero log":          New(b.client, "name", SlidingLog{}),
 		"a log of no permits":   New(b.client, "name", SlidingLog{0, time.Second}),
 		"a log of no interval":  New(b.client, "name", SlidingLog{1, time.Microsecond}),
-		"the zero cells":        New(b.client, "name", SlidingWindow{}),
 		"cells of no permits":   New(b.client, "name", SlidingWindow{0, time.Second, 10}),
 		"cells of no interval":  New(b.client, "name", SlidingWindow{1, 0, 10}),
 		"one cell":              New(b.client, "name", SlidingWindow{1, time.Second, 1}),
@@ -134,7 +61,6 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 		"cells of a third":      New(b.client, "name", SlidingWindow{1, time.Second, 3}),
 		"ten cells of 5 ms":     New(b.client, "name", SlidingWindow{1, 5 * ms, 0}),
 		"two of the same cells": New(b.client, "name", SlidingWindow{1, time.Second, 0}, SlidingWindow{2, time.Second, 10}),
-		"the zero calendar":     New(b.client, "name", Calendar{}),
 		"a day of no permits":   New(b.client, "name", Calendar{0, Day, nil}),
 		"no unit":               New(b.client, "name", Calendar{1, 0, nil}),
 		"a unit that is none":   New(b.client, "name", Calendar{1, Year + 1, time.UTC}),
@@ -161,7 +87,6 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 		"two smooth of one key": New(b.client, "name", Smooth{Permits: 1, Interval: time.Second},
 			Smooth{Permits: 2, Interval: time.Second}),
 		"two equal ones":        New(b.client, "name", good, good),
-		"two of one key":        New(b.client, "name", good, FixedWindow{2, time.Second, false}),
 		"the second is invalid": New(b.client, "name", good, TokenBucket{}),
 	} {
 		_, err := l.TryAcquire(ctx, 1)
@@ -245,24 +170,5 @@ func TestRelease_NoPermits_AsksNothing(t *testing.T) {
 		before := b.Scripts.Load()
 		require.NoError(b, l.Release(b.Context(), 0))
 		assert.Equal(b, before, b.Scripts.Load())
-		require.ErrorIs(b, l.Release(b.Context(), -1), rratelimiter.ErrInvalidPermits)
 	})
-}
-
-// BenchmarkNew is the cost of a limiter for one request: programs open one for each request of a
-// user.
-func BenchmarkNew(b *testing.B) {
-	client := rratelimitertest.New(b).Client
-	for name, policies := range map[string][]Policy{
-		"one": {TokenBucket{20, 5, time.Second}},
-		"two": {FixedWindow{5, time.Minute, false}, FixedWindow{20, time.Hour, false}},
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				New(client, "login:alice", policies...)
-			}
-			must(b, New(client, "login:alice", policies...).Take, 1)
-		})
-	}
 }

@@ -25,21 +25,16 @@ type reports struct {
 
 func (o *reports) observer() *rratelimiter.Observer {
 	return &rratelimiter.Observer{
-		Decision: func(_ context.Context, d rratelimiter.DecisionInfo) {
-			o.mu.Lock()
-			defer o.mu.Unlock()
-			o.decisions = append(o.decisions, d)
-		},
-		RedisCall: func(_ context.Context, c rratelimiter.RedisCallInfo) {
-			o.mu.Lock()
-			defer o.mu.Unlock()
-			o.calls = append(o.calls, c)
-		},
-		Waiting: func(_ context.Context, w rratelimiter.WaitingInfo) {
-			o.mu.Lock()
-			defer o.mu.Unlock()
-			o.waiting = append(o.waiting, w)
-		},
+		Decision: keep(o, &o.decisions), RedisCall: keep(o, &o.calls), Waiting: keep(o, &o.waiting),
+	}
+}
+
+// keep returns a hook that adds to a list of the reports.
+func keep[A any](o *reports, list *[]A) func(context.Context, A) {
+	return func(_ context.Context, report A) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		*list = append(*list, report)
 	}
 }
 

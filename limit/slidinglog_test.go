@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -42,41 +41,6 @@ func TestReturnsForecast_Waits_AreThoseOfTheReturns(t *testing.T) {
 	for _, reply := range [][]int64{{}, {1}, {1, 2, 3}} {
 		_, ok = returnsOf(10, time.Second, reply)
 		assert.False(t, ok)
-	}
-}
-
-// TestSlidingLog_SameCalls_DecidesAsOverall: the same calls of both, on one clock, have the same
-// answers.
-func TestSlidingLog_SameCalls_DecidesAsOverall(t *testing.T) {
-	for _, rate := range []SlidingLog{{10, time.Second}, {3, 7 * ms}, {1000, time.Minute}} {
-		t.Run(fmt.Sprintf("%+v", rate), func(t *testing.T) {
-			b := newBench(t)
-			b.now -= b.now % 1000
-			l, overall := New(b.client, "log", rate), b.client.Limiter("overall")
-			require.NoError(t,
-				overall.SetRate(t.Context(),
-					rratelimiter.Rate{Type: rratelimiter.Overall, Permits: rate.Permits, Interval: rate.Interval}))
-			random := rand.New(rand.NewPCG(3, 4))
-			granted, refused := 0, 0
-			for step := range steps {
-				b.pass(time.Duration(random.Int64N(int64(rate.Interval/ms)/3+1)) * ms)
-				n := 1 + random.Int64N(cmp.Or(min(rate.Permits, 1+random.Int64N(rate.Permits)), 1))
-				if random.IntN(15) == 0 {
-					require.NoError(t, l.Release(t.Context(), n))
-					require.NoError(t, overall.Release(t.Context(), n))
-					continue
-				}
-				got := must(t, l.Take, n)
-				require.Equal(t, must(t, overall.Take, n), got, "step %d: %d", step, n)
-				if got.Allowed {
-					granted++
-				} else {
-					refused++
-				}
-			}
-			assert.Greater(t, granted, steps/10)
-			assert.Greater(t, refused, steps/10)
-		})
 	}
 }
 
