@@ -23,6 +23,7 @@ func TestID_SimilarNames_AreDistinct(t *testing.T) {
 	p := TokenBucket{5, 1, time.Hour}
 	one := New(b.client, "{a}", p)
 	for _, pair := range [][2]string{
+		{one.reserves.ID, one.calls.ID},
 		{one.reserves.ID, New(b.client, "reserve {a}", p).calls.ID},
 		{Join(one, New(b.client, "{a}b", p)).calls.ID,
 			New(b.client, one.keys[0]+" "+one.members[0].settings+"\n{a}b", p).calls.ID},
@@ -49,8 +50,7 @@ func TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsLease(t *testing.T) 
 			b.Latency.Store(0)
 			granted := 0
 			for range 50 {
-				ok := must(b, like.TryAcquire, 1)
-				if ok {
+				if must(b, like.TryAcquire, 1) {
 					granted++
 				}
 			}

@@ -27,8 +27,7 @@ func TestJoin_OneMemberDenies_NothingIsTaken(t *testing.T) {
 	assert.Empty(t, b.redis.Keys(), "nothing is taken of the others")
 
 	require.NoError(t, shared.SetRate(ctx, rratelimiter.Rate{Permits: 8, Interval: time.Minute}))
-	d := must(t, join.Take, 5)
-	assert.Equal(t, rratelimiter.Decision{Allowed: true, Limit: 5, ResetAfter: 5 * time.Hour}, d)
+	assert.Equal(t, rratelimiter.Decision{Allowed: true, Limit: 5, ResetAfter: 5 * time.Hour}, must(t, join.Take, 5))
 	free, err := shared.AvailablePermits(ctx)
 	require.NoError(t, err)
 	assert.EqualValues(t, 3, free)
@@ -40,15 +39,12 @@ func TestJoin_OneMemberDenies_NothingIsTaken(t *testing.T) {
 	assert.Equal(t,
 		rratelimiter.Decision{Limit: 8, Remaining: 3, RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second}, each[1])
 	assert.Equal(t, []bool{true, false, true}, []bool{each[0].Allowed, each[1].Allowed, each[2].Allowed})
-	ok := must(t, join.TryAcquire, 3)
-	assert.True(t, ok)
+	assert.True(t, must(t, join.TryAcquire, 3))
 
-	seen, err := join.Peek(ctx)
-	require.NoError(t, err)
+	seen := mustPeek(t, join)
 	assert.Equal(t, []int64{2, 0, 12}, []int64{seen[0].Remaining, seen[1].Remaining, seen[2].Remaining})
 	require.NoError(t, join.Release(ctx, 2))
-	seen, err = join.Peek(ctx)
-	require.NoError(t, err)
+	seen = mustPeek(t, join)
 	assert.Equal(t, []int64{4, 2, 14}, []int64{seen[0].Remaining, seen[1].Remaining, seen[2].Remaining})
 	_, err = join.Take(ctx, 9)
 	require.ErrorIs(t, err, rratelimiter.ErrPermitsExceedRate)

@@ -44,8 +44,7 @@ func TestLease_Windows_CountTheirPermits(t *testing.T) {
 				d := must(b, l.Take, 1)
 				assert.InDelta(b, 100_000-5501, d.Remaining, 300, "leases may return at this time")
 				redistest.Pass(50 * time.Millisecond)
-				all := mustPeek(b, l)
-				for i, d := range all {
+				for i, d := range mustPeek(b, l) {
 					assert.Equal(b, policies[i].most()-5501, d.Remaining)
 				}
 			})

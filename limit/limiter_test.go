@@ -139,8 +139,7 @@ func TestNew_MostPolicies_FitInAScript(t *testing.T) {
 		}
 		l := New(b.client, "name", all...)
 		must(t, l.Charge, 1)
-		each := must(t, l.TakeEach, 1)
-		for _, d := range each {
+		for _, d := range must(t, l.TakeEach, 1) {
 			assert.EqualValues(t, 3, d.Remaining)
 		}
 		require.NoError(t, l.Release(t.Context(), 2))

@@ -96,8 +96,7 @@ func TestLimiter_CallerLeaves_PermitsAreRefunded(t *testing.T) {
 		l := Join(New(b.client, "{t}:own", FixedWindow{10, time.Hour, false}, SlidingLog{10, time.Hour},
 			SlidingWindow{10, time.Hour, 0},
 			TokenBucket{10, 1, time.Hour}, LeakyBucket{10, 1, time.Hour}, Calendar{10, Year, nil}), quota)
-		_, err := l.Take(b.Context(), 2) // and the scripts are loaded
-		require.NoError(b, err)
+		must(b, l.Take, 2) // and the scripts are loaded
 		require.NoError(b, l.Release(b.Context(), 1))
 
 		for _, call := range []func(context.Context) error{
@@ -110,8 +109,7 @@ func TestLimiter_CallerLeaves_PermitsAreRefunded(t *testing.T) {
 			cancel()
 			redistest.Pass(time.Second)
 			b.Latency.Store(0)
-			seen := mustPeek(b, l)
-			for i, d := range seen {
+			for i, d := range mustPeek(b, l) {
 				assert.EqualValues(b, 9, d.Remaining, "policy %d", i)
 			}
 		}

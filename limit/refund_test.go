@@ -142,8 +142,7 @@ func TestRefund_SameState_ReturnsAll(t *testing.T) {
 					b.take(l, 8) // all stored permits
 				}
 				b.pass(-ahead)
-				refund := b.lose(l, 4, detail)
-				refund(t.Context())
+				b.lose(l, 4, detail)(t.Context())
 				got := mustPeek(t, l)
 				if _, ok := p.(Smooth); ok {
 					assert.True(t, got[0].Allowed)

@@ -104,10 +104,7 @@ func TestCancel_LaterReservations_KeepTheirPermits(t *testing.T) {
 		Smooth{Permits: 1, Interval: time.Minute, Burst: 5 * time.Minute}} {
 		b := newBench(t)
 		l := New(b.client, "name", p)
-		reserve := func(permits int64) *Reservation {
-			t.Helper()
-			return must(t, l.Reserve, permits)
-		}
+		reserve := func(permits int64) *Reservation { return must(t, l.Reserve, permits) }
 		reserve(5)
 		reserve(1)
 		large, small := reserve(5), reserve(2)

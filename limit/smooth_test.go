@@ -98,9 +98,8 @@ func TestSmooth_ArgumentsFrom63Bits_AreNumbers(t *testing.T) {
 		{Permits: maxPermits, Interval: time.Second, WarmUp: 10 * time.Hour},
 	} {
 		b := newBench(t)
-		granted, _, err := New(b.client, "name", p).TakeUpTo(t.Context(), 5)
-		require.NoError(t, err, "%+v", p)
-		assert.EqualValues(t, 5, granted)
+		granted, _ := mustTakeUpTo(t, New(b.client, "name", p), 5)
+		assert.EqualValues(t, 5, granted, "%+v", p)
 	}
 }
 

@@ -25,9 +25,8 @@ func TestTakeUpTo_SeveralPolicies_GrantTheLeast(t *testing.T) {
 		assert.Equal(t, want, granted)
 		assert.EqualValues(t, 5, d.Limit)
 		assert.Equal(t, want == 0, d.RetryAfter > 0)
-		peeked := mustPeek(t, l)
-		for i, remaining := range []int64{6, 3, 0} {
-			assert.Equal(t, remaining, peeked[i].Remaining)
+		for i, d := range mustPeek(t, l) {
+			assert.Equal(t, []int64{6, 3, 0}[i], d.Remaining)
 		}
 	}
 	forecast := b.ask(l, engine.Ask{Permits: 1, Detail: true}).Forecast
