@@ -194,6 +194,19 @@ func TestLease_ReturnedAfterReset_ReturnsNothing(t *testing.T) {
 	}
 }
 
+// TestRefund_SlotMoves_IsRepeated: for longer than the quarter of a second of other calls.
+func TestRefund_SlotMoves_IsRepeated(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		l := New(b.client, "name", TokenBucket{5, 1, time.Hour})
+		r := must(b, l.Reserve, 5)
+		b.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
+		time.AfterFunc(30*time.Second, func() { b.Redis.SetError("") })
+		r.revokeLater(b.Context())
+		time.Sleep(31 * time.Second)
+		assert.EqualValues(b, 5, mustPeek(b, l)[0].Remaining)
+	})
+}
+
 // TestRefund_Lease_Stays: the permits of a caller that left return. Leased ones are granted from
 // memory all the same, as with a rratelimiter.Limiter.
 func TestRefund_Lease_Stays(t *testing.T) {
