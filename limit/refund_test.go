@@ -20,11 +20,9 @@ import (
 
 // Policies with 10 permits, none of which returns within a minute.
 var (
-	everyPolicy = append(slices.Clip(countingPolicies), tenSmooth)
-	// countingPolicies grant no request for more permits than are free.
-	countingPolicies = []Policy{
+	everyPolicy = []Policy{
 		FixedWindow{10, time.Hour, false}, FixedWindow{10, time.Hour, true}, Calendar{10, Year, nil},
-		tenCells, tenLog, tenBucket, LeakyBucket{10, 1, time.Hour},
+		tenCells, tenLog, tenBucket, LeakyBucket{10, 1, time.Hour}, tenSmooth,
 	}
 	reservablePolicies = []Policy{tenBucket, LeakyBucket{10, 1, time.Hour}, tenSmooth}
 
