@@ -23,16 +23,6 @@ func until(op calls.Op, permits int64, timeout time.Duration) calls.Call {
 func to(op calls.Op, suffix string) calls.Call { return calls.Call{Op: op, NewName: suffix} }
 
 var stories = []story{
-	{"the first rate is kept", []step{
-		{call: calls.Just(calls.Exists), reply: "false", keys: "nothing"},
-		{call: setTen(calls.TrySetRate), reply: "true", keys: ten},
-		{call: calls.Rate(calls.TrySetRate, 7, time.Minute), reply: "false"},
-		{call: calls.KeepAlive(calls.TrySetRate, 2*time.Hour), reply: "false"},
-		{call: calls.Just(calls.GetConfig), reply: "OVERALL 10/1h0m0s"},
-		{call: calls.Just(calls.GetConfig), reply: "OVERALL 10/1h0m0s"},
-		{call: calls.Just(calls.Exists), reply: "true"},
-		{call: calls.Just(calls.Exists), reply: "true"},
-	}},
 	{"no rate", []step{
 		{call: calls.Of(calls.TryAcquire, 1), reply: calls.NotInitialized, keys: "nothing"},
 		{call: calls.Just(calls.TryAcquireOne), reply: calls.NotInitialized},
@@ -89,20 +79,6 @@ var stories = []story{
 		{later: 2 * time.Hour, call: calls.Of(calls.TryAcquire, 10), reply: "true", keys: ten + "; value 0; permits 10@0s"},
 		{later: time.Hour, call: calls.Of(calls.Acquire, 10), reply: calls.Done},
 	}},
-	{"available permits", []step{
-		{call: setTen(calls.SetRate), reply: calls.Done, keys: ten},
-		{call: calls.Just(calls.AvailablePermits), reply: "10", keys: ten + "; value 10", goKeys: ten},
-		{call: calls.Just(calls.AvailablePermits), reply: "10", keys: ten + "; value 10", goKeys: ten + "; value 10"},
-	}},
-	{"available permits after a grant expired", []step{
-		{call: setTen(calls.TrySetRate), reply: "true", keys: ten},
-		{call: calls.Of(calls.TryAcquire, 3), reply: "true", keys: ten + "; value 7; permits 3@0s"},
-		{later: 40 * time.Minute, call: calls.Of(calls.TryAcquire, 2), reply: "true",
-			keys: ten + "; value 5; permits 3@40m0s 2@0s"},
-		{later: 30 * time.Minute, call: calls.Just(calls.AvailablePermits), reply: "8",
-			keys: ten + "; value 8; permits 2@30m0s", goKeys: ten + "; value 5; permits 3@1h10m0s 2@30m0s"},
-		{call: calls.Of(calls.TryAcquire, 8), reply: "true", keys: ten + "; value 0; permits 2@30m0s 8@0s"},
-	}},
 	{"released permits are free again", []step{
 		{call: setTen(calls.TrySetRate), reply: "true", keys: ten},
 		{call: calls.Of(calls.TryAcquire, 6), reply: "true", keys: ten + "; value 4; permits 6@0s"},
@@ -116,23 +92,6 @@ var stories = []story{
 		{call: calls.Of(calls.Release, -1), reply: calls.Refused},
 		{call: calls.Of(calls.Release, 12), reply: calls.Done,
 			keys: ten + "; value 10; permits 10@0s", goKeys: ten + "; value 10"},
-	}},
-	{"a new rate resets the state", []step{
-		{call: setTen(calls.SetRate), reply: calls.Done, keys: ten},
-		{call: calls.Of(calls.TryAcquire, 6), reply: "true", keys: ten + "; value 4; permits 6@0s"},
-		{call: calls.Rate(calls.SetRate, 5, 2*time.Hour), reply: calls.Done,
-			keys: "rate=5 interval=7200000 type=0 keepAliveTime=0"},
-		{call: calls.Of(calls.TryAcquire, 5), reply: "true",
-			keys: "rate=5 interval=7200000 type=0 keepAliveTime=0; value 0; permits 5@0s"},
-		{call: setTen(calls.SetRate), reply: calls.Done, keys: ten},
-		{call: calls.Of(calls.TryAcquire, 6), reply: "true", keys: ten + "; value 4; permits 6@0s"},
-		{call: calls.Rate(calls.SetRateArgs, 3, time.Hour), reply: calls.Done,
-			keys: "rate=3 interval=3600000 type=0 keepAliveTime=0"},
-		{call: calls.Of(calls.TryAcquire, 2), reply: "true",
-			keys: "rate=3 interval=3600000 type=0 keepAliveTime=0; value 1; permits 2@0s"},
-		{call: setTen(calls.UpdateRate), reply: "true", keys: ten},
-		{call: setTen(calls.UpdateRate), reply: "true"},
-		{call: setTen(calls.SetRateArgs), reply: calls.Done},
 	}},
 	{"a new rate keeps the taken permits", []step{
 		{call: setTen(calls.SetRate), reply: calls.Done, keys: ten},

@@ -62,34 +62,17 @@ func (m *model) beyond(v view, taken int64, inWindow int) int64 {
 	}
 }
 
-// acquire returns the replies to requests that share a call.
-func (m *model) acquire(requests ...calls.Call) []calls.Reply {
+func (m *model) acquire(c calls.Call) calls.Reply {
 	v := viewOf(m.State)
-	replies := make([]calls.Reply, len(requests))
-	open := 0 // requests that are not for more than the rate
-	sent := len(requests)
-	for i, c := range requests {
-		if c.Permits <= 0 || c.Permits > maxPermits {
-			sent--
-		}
-		switch {
-		case c.Permits > maxPermits && m.applies(largeRejected):
-			replies[i] = calls.Refused
-		case c.Permits <= 0 && m.applies(nonPositiveRejected):
-			replies[i] = calls.Refused
-		case !v.there:
-			replies[i] = calls.NotInitialized
-		case c.Permits > v.rate:
-			replies[i] = calls.AboveRate
-		default:
-			open++
-		}
-	}
-	if open == 0 {
-		return replies
+	switch {
+	case c.Permits > maxPermits && m.applies(largeRejected), c.Permits <= 0 && m.applies(nonPositiveRejected):
+		return calls.Refused
+	case !v.there:
+		return calls.NotInitialized
+	case c.Permits > v.rate:
+		return calls.AboveRate
 	}
 	// If the set has no TTL, the TTL of the value is not read, and without the value the set counts.
-	// If a call is not granted completely, the value is written again, without a TTL.
 	written := v.pair.Grants == nil || v.pair.GrantsTTL >= 0
 	stored, there := v.pair.Count()
 	_, returned := v.pair.Taken(m.now - v.interval)
@@ -98,46 +81,31 @@ func (m *model) acquire(requests ...calls.Call) []calls.Reply {
 		corrected, drifted := m.correct(v, stored, returned)
 		free, changed = corrected, changed || drifted
 	}
-	var granted []int64
-	start := free
-	left := make([]int64, len(requests))
-	for i, c := range requests {
-		switch {
-		case replies[i] != "":
-		case c.Permits <= free:
-			replies[i] = "true"
-			granted, free = append(granted, c.Permits), free-c.Permits
-		case len(granted) == 0 && len(v.pair.Grants) == 0:
-			replies[i] = calls.ScriptError // Redisson reads the age of the oldest grant
-		default:
-			replies[i] = "false"
+	granted, empty := c.Permits <= free, len(v.pair.Grants) == 0
+	if changed || granted && written && m.applies(strayTTLRemoved) {
+		v.set(free)
+	}
+	if granted {
+		v.add(-c.Permits)
+		free -= c.Permits
+		if empty {
+			v.pair.GrantsTTL = state.Forever
 		}
-		left[i] = free
-	}
-	for i := range requests {
-		if replies[i] == "false" {
-			left[i] = free // a denial reports the permits that are left after the call
-		}
-	}
-	if changed || len(granted) > 0 && m.applies(strayTTLRemoved) && (written || len(granted) < sent) {
-		v.set(start)
-	}
-	if len(granted) > 0 {
-		v.add(free - start)
-		m.grant(v, granted)
+		v.pair.Grants = append(v.pair.Grants,
+			state.Grant{Score: m.now, Layout: state.ByteLayout, Permits: c.Permits & maxPermits})
 	}
 	if len(v.pair.Grants) > 0 {
 		m.live(v)
 	}
-	for i, c := range requests {
-		switch {
-		case c.Op == calls.Acquire && replies[i] == "true":
-			replies[i] = calls.Done
-		case c.Op == calls.Take && m.shares && (replies[i] == "true" || replies[i] == "false"):
-			replies[i] = m.decide(v, replies[i] == "true", c.Permits, left[i])
-		}
+	switch {
+	case !granted && empty:
+		return calls.ScriptError // Redisson reads the age of the oldest grant
+	case c.Op == calls.Acquire && granted:
+		return calls.Done
+	case c.Op == calls.Take && m.decides:
+		return m.decide(v, granted, c.Permits, free)
 	}
-	return replies
+	return truth(granted)
 }
 
 // maxPermits is the maximum of a member.
@@ -165,28 +133,6 @@ func (m *model) correct(v view, stored, returned int64) (free int64, drifted boo
 		v.unlink()
 	}
 	return free, true
-}
-
-// grant adds a grant of the granted requests: one member for all requests of a call.
-func (m *model) grant(v view, granted []int64) {
-	if v.pair.Grants == nil {
-		v.pair.GrantsTTL = state.Forever
-	}
-	add := func(n int64) {
-		v.pair.Grants = append(v.pair.Grants,
-			state.Grant{Score: m.now, Layout: state.ByteLayout, Permits: n & maxPermits})
-	}
-	if !m.shares {
-		for _, n := range granted {
-			add(n)
-		}
-		return
-	}
-	var sum int64
-	for _, n := range granted {
-		sum += n
-	}
-	add(sum)
 }
 
 // decide returns the Decision of Take after its call.

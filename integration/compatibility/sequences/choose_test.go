@@ -46,7 +46,6 @@ var (
 // apply applies an event to both limiters.
 func (r *run) apply(ctx context.Context, t *testing.T, lp *limiterPair, e event) {
 	t.Helper()
-	r.events++
 	lp.log("%s", e.name)
 	lp.each(func(w *testLimiter) {
 		err := r.redis.Do(ctx, e.command(r.redis.B, w.keys())).Error()
@@ -73,11 +72,11 @@ func (r *run) rate(op calls.Op, lp *limiterPair) calls.Call {
 }
 
 // choose returns the next call. Most calls change the state.
-func (r *run) choose(lp *limiterPair, before outcome) []calls.Call {
+func (r *run) choose(lp *limiterPair, before outcome) calls.Call {
 	if len(lp.next) > 0 {
 		c := lp.next[0]
 		lp.next = lp.next[1:]
-		return []calls.Call{c}
+		return c
 	}
 	v := viewOf(&before.main)
 	if !v.there && r.chance(70) {
@@ -85,15 +84,12 @@ func (r *run) choose(lp *limiterPair, before outcome) []calls.Call {
 		if r.chance(40) {
 			c.Op, c.KeepState = calls.SetRateArgs, r.chance(70)
 		}
-		return []calls.Call{c}
+		return c
 	}
 	ours, theirs := protocolsOf(r.version)
 	copied := before.clone()
 	free, _ := (&model{State: &copied.main, now: time.Now().UnixMilli(), protocol: ours}).reclaim(viewOf(&copied.main))
 	free = max(0, free)
-	if r.chance(12) {
-		return r.simultaneous(v.rate, free)
-	}
 	n := int64(1)
 	switch {
 	case free > 0 && r.chance(85):
@@ -129,8 +125,8 @@ func (r *run) choose(lp *limiterPair, before outcome) []calls.Call {
 	case calls.Acquire:
 		// Only if neither Go nor Java waits.
 		c.Permits = n
-		m := newTransition([]calls.Call{c}, nil, before, time.Now())
-		if m.expected(ours).replies[0] != calls.Done || m.expected(theirs).replies[0] != calls.Done {
+		if now := time.Now(); ours.expected(c, before, now).reply != calls.Done ||
+			theirs.expected(c, before, now).reply != calls.Done {
 			c.Op = calls.TryAcquire
 		}
 	case calls.Release:
@@ -143,7 +139,7 @@ func (r *run) choose(lp *limiterPair, before outcome) []calls.Call {
 	case calls.Expire, calls.ExpireIfSet, calls.ExpireIfNotSet, calls.ExpireIfGreater, calls.ExpireIfLess:
 		c.Expiry = expiry
 	}
-	return []calls.Call{c}
+	return c
 }
 
 // weights is how often choose returns each call.
@@ -156,28 +152,4 @@ var weights = []struct {
 	{4, calls.UpdateRate}, {2, calls.GetConfig}, {1, calls.Exists}, {1, calls.Delete}, {2, calls.Expire},
 	{1, calls.ExpireIfSet}, {1, calls.ExpireIfNotSet}, {1, calls.ExpireIfGreater}, {1, calls.ExpireIfLess},
 	{4, calls.ClearExpire}, {2, calls.Rename}, {2, calls.RenameNX}, {2, calls.Copy}, {2, calls.CopyAndReplace},
-}
-
-// simultaneous returns requests of simultaneous callers, each TryAcquire or Take: mostly for fewer
-// permits than are free, some for more than the rate.
-func (r *run) simultaneous(rate, free int64) []calls.Call {
-	requests := make([]calls.Call, 3+r.random.IntN(8))
-	for i := range requests {
-		c := calls.Call{Op: calls.TryAcquire, Permits: 1 + r.random.Int64N(max(1, free/3))}
-		if r.chance(40) {
-			c.Op = calls.Take
-		}
-		switch {
-		case i > 0 && r.chance(30):
-			c.Permits = requests[i-1].Permits
-		case r.chance(10):
-			c.Permits = 1 + r.random.Int64N(max(1, rate))
-		case r.chance(8):
-			c.Permits = rate + 1
-		}
-		// A Client rejects more permits, and the requests of one call sum to no more.
-		c.Permits = min(c.Permits, maxPermits/int64(len(requests)))
-		requests[i] = c
-	}
-	return requests
 }

@@ -49,7 +49,7 @@ func (d *drift) take(t *testing.T, most int) {
 	}
 }
 
-// Java or another Go Client changes a busy limiter, so that the value and the grants do not match.
+// Java changes a busy limiter, so that the value and the grants do not match.
 // After that, only Go calls it. Every window that begins an interval later holds at most the rate,
 // and in every such window the rate can be taken.
 func TestDrift_EachChange_IsCorrected(t *testing.T) {
@@ -68,56 +68,40 @@ type driftChange struct {
 	kind        rratelimiter.RateType
 	rate, after int64 // before and after the change
 	leases      bool
-	make        func(ctx context.Context, change driftChange, java *oracle.Limiter, other *rratelimiter.Limiter) error
+	make        func(ctx context.Context, change driftChange, l *oracle.Limiter) error
 }
 
 func driftChanges() []driftChange {
 	const overall, perClient = rratelimiter.Overall, rratelimiter.PerClient
-	release := func(permits int64) func(context.Context, driftChange, *oracle.Limiter, *rratelimiter.Limiter) error {
-		return func(ctx context.Context, _ driftChange, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
-			return l.Release(ctx, permits)
-		}
+	release := func(permits int64) func(context.Context, driftChange, *oracle.Limiter) error {
+		return func(ctx context.Context, _ driftChange, l *oracle.Limiter) error { return l.Release(ctx, permits) }
 	}
-	java := func(call func(context.Context, *oracle.Limiter, oracle.Rate) error) func(context.Context, driftChange,
-		*oracle.Limiter, *rratelimiter.Limiter) error {
-		return func(ctx context.Context, change driftChange, l *oracle.Limiter, _ *rratelimiter.Limiter) error {
-			rate := oracle.Rate{Type: oracle.Overall, Permits: change.after, Interval: driftInterval}
-			if change.kind == perClient {
-				rate.Type = oracle.PerClient
-			}
-			return call(ctx, l, rate)
-		}
+	sets := func(ctx context.Context, change driftChange, l *oracle.Limiter) error {
+		return l.SetRate(ctx, change.javaRate())
 	}
-	javaSets := java(func(ctx context.Context, l *oracle.Limiter, rate oracle.Rate) error { return l.SetRate(ctx, rate) })
-	javaKeeps := java(func(ctx context.Context, l *oracle.Limiter, rate oracle.Rate) error {
-		return l.SetRateArgs(ctx, rate, true)
-	})
-	javaUpdates := java(func(ctx context.Context, l *oracle.Limiter, rate oracle.Rate) error {
-		_, err := l.UpdateRate(ctx, rate, true)
-		return err
-	})
-	golang := func(opts ...rratelimiter.SetRateOption) func(context.Context, driftChange, *oracle.Limiter,
-		*rratelimiter.Limiter) error {
-		return func(ctx context.Context, change driftChange, _ *oracle.Limiter, l *rratelimiter.Limiter) error {
-			return l.SetRate(ctx,
-				rratelimiter.Rate{Type: change.kind, Permits: change.after, Interval: driftInterval}, opts...)
-		}
+	keeps := func(ctx context.Context, change driftChange, l *oracle.Limiter) error {
+		return l.SetRateArgs(ctx, change.javaRate(), true)
 	}
-	goSets, goKeeps := golang(), golang(rratelimiter.KeepState())
 	return []driftChange{
 		{"Java releases", overall, 100, 100, false, release(100)},
 		{"Java releases a part", overall, 100, 100, false, release(30)},
 		{"Java releases grants of several pages", overall, 1000, 1000, false, release(1000)},
 		{"Java releases, one of two Clients leases", overall, 100, 100, true, release(100)},
-		{"Java lowers the rate and keeps the state", overall, 100, 10, false, javaUpdates},
-		{"Java raises the rate of several pages and keeps the state", overall, 1000, 1500, false, javaKeeps},
-		{"Java lowers a rate per client", perClient, 100, 10, false, javaSets},
-		{"Java raises a rate per client and keeps the state", perClient, 10, 100, false, javaKeeps},
-		{"Go lowers a rate per client", perClient, 100, 10, false, goKeeps},
-		{"Go raises a rate per client", perClient, 10, 100, false, goSets},
-		{"Go raises a rate per client, several pages", perClient, 1000, 3000, false, goKeeps},
-		{"Go lowers the rate and keeps the state", overall, 100, 10, false, goKeeps},
+		{"Java lowers the rate and keeps the state", overall, 100, 10, false, keeps},
+		{"Java raises the rate of several pages and keeps the state", overall, 1000, 1500, false, keeps},
+		{"Java lowers a rate per client", perClient, 100, 10, false, sets},
+		{"Java raises a rate per client and keeps the state", perClient, 10, 100, false, keeps},
+		{"Java raises a rate per client of several pages", perClient, 1000, 3000, false, sets},
 	}
+}
+
+// javaRate returns the rate after the change.
+func (c driftChange) javaRate() oracle.Rate {
+	rate := oracle.Rate{Type: oracle.Overall, Permits: c.after, Interval: driftInterval}
+	if c.kind == rratelimiter.PerClient {
+		rate.Type = oracle.PerClient
+	}
+	return rate
 }
 
 // requireCorrection makes a limiter busy, changes it, and checks the windows after that.
@@ -126,7 +110,7 @@ func (r *run) requireCorrection(t *testing.T, change driftChange) {
 	d := &drift{name: "drift"}
 	d.offset.Store(int64(-driftInterval - driftStep))
 	clock := rratelimiter.WithClock(d.now)
-	d.clients = []*rratelimiter.Client{rratelimiter.New(r.redis, r.id, clock)}
+	d.clients = []*rratelimiter.Client{rratelimiter.New(r.redis, clock)}
 	longest := driftInterval + driftStep // that a permit stays taken
 	if change.leases {
 		d.clients = append(d.clients, rratelimiter.New(r.redis, clock, rratelimiter.WithLease(time.Second)))
@@ -138,7 +122,7 @@ func (r *run) requireCorrection(t *testing.T, change driftChange) {
 		d.take(t, int(change.rate)/20)
 	}
 	d.offset.Store(0)
-	err := change.make(t.Context(), change, r.java.Limiter(d.name), rratelimiter.New(r.redis).Limiter(d.name))
+	err := change.make(t.Context(), change, r.java.Limiter(d.name))
 	if errors.Is(err, oracle.ErrUnsupported) {
 		require.NotEqual(t, "4.7.0", r.version)
 		t.Logf("Redisson %s has no such call: nothing was tested", r.version)

@@ -11,66 +11,13 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// transition is one call, or several requests of simultaneous callers of one Client, with the state
-// of the limiters before it. Requests are in the order of their arrival.
-type transition struct {
-	requests  []calls.Call
-	batches   []int // how many requests each of the shared calls carried
-	before    outcome
-	at        time.Time
-	perClient bool // the type of the limiter
-}
-
-func newTransition(requests []calls.Call, batches []int, before outcome, at time.Time) transition {
-	m := transition{requests: requests, batches: batches, before: before, at: at,
-		perClient: before.main.Config["type"] == "1"}
-	switch requests[0].Op {
-	case calls.TrySetRate, calls.SetRate, calls.SetRateArgs, calls.UpdateRate:
-		m.perClient = requests[0].PerClient
-	}
-	return m
-}
-
-// expected returns the replies and the state by a protocol. It implements the protocol without the
+// expected returns the outcome of a call by the protocol. It implements the protocol without the
 // library's code.
-func (m transition) expected(p protocol) outcome {
-	after := m.before.clone()
-	model := &model{State: &after.main, other: &after.other, now: m.at.UnixMilli(), protocol: p}
-	after.replies = nil
-	switch {
-	case len(m.requests) == 1:
-		after.replies = []calls.Reply{model.do(m.requests[0])}
-	case p.shares:
-		rest := m.requests
-		for _, n := range m.batches {
-			after.replies = append(after.replies, model.acquire(rest[:n]...)...)
-			rest = rest[n:]
-		}
-	default:
-		for _, call := range m.requests {
-			after.replies = append(after.replies, model.do(call))
-		}
-	}
-	if len(m.requests) > 1 {
-		after.merge(m.at)
-	}
+func (p protocol) expected(c calls.Call, before outcome, at time.Time) outcome {
+	after := before.clone()
+	m := &model{State: &after.main, other: &after.other, now: at.UnixMilli(), protocol: p}
+	after.reply = m.do(c)
 	return after
-}
-
-// merge joins simultaneous grants into one: requests that share a call have one, separate calls one
-// each.
-func (o *outcome) merge(at time.Time) {
-	for _, p := range []*state.Pair{&o.main.Overall, &o.main.Client} {
-		i := slices.IndexFunc(p.Grants, func(g state.Grant) bool { return g.Score > at.Add(-slack).UnixMilli() })
-		if i < 0 {
-			continue
-		}
-		one := state.Grant{Score: at.UnixMilli(), Layout: state.ByteLayout}
-		for _, g := range p.Grants[i:] {
-			one.Permits += g.Permits
-		}
-		p.Grants = append(slices.Clone(p.Grants[:i]), one)
-	}
 }
 
 // view has the numbers of a limiter's configuration, and the state keys that its type selects.
@@ -109,7 +56,7 @@ type model struct {
 func (m *model) do(c calls.Call) calls.Reply {
 	switch c.Op {
 	case calls.TryAcquire, calls.TryAcquireUntil, calls.Acquire, calls.Take:
-		return m.acquire(c)[0]
+		return m.acquire(c)
 	case calls.AvailablePermits:
 		return m.available()
 	case calls.Release:

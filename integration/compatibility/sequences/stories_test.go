@@ -13,13 +13,13 @@ import (
 func (r *run) stories(t *testing.T) {
 	const interval, soon = 20*time.Hour + half, 3*time.Hour + half
 	type step struct {
-		later    time.Duration // at least a tick
-		event    *event
-		byJava   bool
-		requests []calls.Call
+		later  time.Duration // at least a tick
+		event  *event
+		byJava bool
+		call   calls.Call
 	}
-	golang := func(requests ...calls.Call) step { return step{requests: requests} }
-	java := func(requests ...calls.Call) step { return step{requests: requests, byJava: true} }
+	golang := func(call calls.Call) step { return step{call: call} }
+	java := func(call calls.Call) step { return step{call: call, byJava: true} }
 	try := func(permits int64) calls.Call { return calls.Call{Op: calls.TryAcquire, Permits: permits} }
 	take := func(permits int64) calls.Call { return calls.Call{Op: calls.Take, Permits: permits} }
 	ten := func(op calls.Op, perClient bool) calls.Call {
@@ -39,12 +39,12 @@ func (r *run) stories(t *testing.T) {
 		},
 		"an empty grant expires alone": {
 			golang(ten(calls.TrySetRate, false)), java(try(0)), golang(try(3)),
-			{later: 20 * time.Hour, requests: []calls.Call{try(2)}}, golang(calls.Call{Op: calls.AvailablePermits}),
+			{later: 20 * time.Hour, call: try(2)}, golang(calls.Call{Op: calls.AvailablePermits}),
 		},
 		// The oldest grant was empty, and the reply to a caller of one permit had the time of its expiry.
 		"Take after an empty grant": {
 			golang(ten(calls.TrySetRate, false)), java(try(0)), golang(try(10)),
-			golang(take(1)), golang(take(1), try(1), take(2)),
+			golang(take(1)), golang(take(2)),
 		},
 	}
 	for name, steps := range stories {
@@ -59,7 +59,7 @@ func (r *run) stories(t *testing.T) {
 					r.apply(ctx, t, lp, *s.event)
 					continue
 				}
-				r.step(ctx, t, lp, r.read(ctx, t, lp.a), s.requests, !s.byJava)
+				r.step(ctx, t, lp, r.read(ctx, t, lp.a), s.call, !s.byJava)
 			}
 		})
 	}
