@@ -19,14 +19,10 @@ func TestTryAcquire_ZeroOrNegativePermits_AreRejected(t *testing.T) {
 	take(t, theirs, -5)
 	require.Equal(t, int64(15), value(t, theirs.Name()), "more than the rate of 10 is free")
 
-	sent := scripts(t, func() {
-		for _, permits := range []int64{0, -5} {
-			_, err := ours.TryAcquire(t.Context(), permits)
-			require.ErrorIs(t, err, rratelimiter.ErrInvalidPermits)
-			require.ErrorIs(t, ours.Acquire(t.Context(), permits), rratelimiter.ErrInvalidPermits)
-		}
-	})
-	require.Zero(t, sent, "nothing is sent")
+	for _, permits := range []int64{0, -5} {
+		_, err := ours.TryAcquire(t.Context(), permits)
+		require.ErrorIs(t, err, rratelimiter.ErrInvalidPermits)
+	}
 	requireFree(t, ours, 10)
 }
 
@@ -39,12 +35,8 @@ func TestTryAcquire_PermitsAboveMember_AreRejected(t *testing.T) {
 	age(t, permitsKey(theirs.Name()), time.Minute)
 	requireFree(t, theirs, rate-permits+5)
 
-	sent := scripts(t, func() {
-		_, err := ours.TryAcquire(t.Context(), permits)
-		require.ErrorIs(t, err, rratelimiter.ErrInvalidPermits)
-		require.ErrorIs(t, ours.Acquire(t.Context(), permits), rratelimiter.ErrInvalidPermits)
-	})
-	require.Zero(t, sent, "nothing is sent")
+	_, err := ours.TryAcquire(t.Context(), permits)
+	require.ErrorIs(t, err, rratelimiter.ErrInvalidPermits)
 	take(t, ours, math.MaxUint32)
 	require.Equal(t, []int64{math.MaxUint32}, counts(t, permitsKey(ours.Name())))
 	requireFree(t, ours, rate-math.MaxUint32)
@@ -60,11 +52,7 @@ func TestSetRate_RateAboveLuaNumber_IsRejected(t *testing.T) {
 	age(t, permitsKey(theirs.Name()), time.Minute)
 	requireFree(t, theirs, rate-1)
 
-	sent := scripts(t, func() {
-		require.ErrorIs(t, here.Limiter(t.Name()).SetRate(t.Context(), perMinute(rate)), rratelimiter.ErrInvalidRate)
-	})
-	require.Zero(t, sent)
-	require.False(t, exists(t, t.Name()))
+	require.ErrorIs(t, here.Limiter(t.Name()).SetRate(t.Context(), perMinute(rate)), rratelimiter.ErrInvalidRate)
 	// A rate that a Java program has set:
 	_, err := here.Limiter(theirs.Name()).TryAcquire(t.Context(), 1)
 	var state *rratelimiter.StateError
@@ -156,12 +144,11 @@ func TestTakeUpTo_AnyState_IsThatOfTryAcquire(t *testing.T) {
 	for name, test := range map[string]struct {
 		taken, upTo, granted int64
 	}{
-		"nothing is taken":     {0, 4, 4},
-		"a part is free":       {7, 5, 3},
-		"all is free":          {0, 10, 10},
-		"more than the rate":   {0, 11, 10},
-		"more than are free":   {1, 1<<32 - 1, 9},
-		"exactly what is free": {4, 6, 6},
+		"nothing is taken":   {0, 4, 4},
+		"a part is free":     {7, 5, 3},
+		"all is free":        {0, 10, 10},
+		"more than the rate": {0, 11, 10},
+		"more than are free": {1, 1<<32 - 1, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			theirs, ours := pair(t, rate)
@@ -192,11 +179,6 @@ func TestTakeUpTo_AnyState_IsThatOfTryAcquire(t *testing.T) {
 				take(t, other, decision.Remaining)
 			}
 			deny(t, other, 1)
-			none, decision, err := ours.TakeUpTo(t.Context(), 5)
-			require.NoError(t, err)
-			require.Zero(t, none)
-			require.False(t, decision.Allowed)
-			require.Positive(t, decision.RetryAfter)
 			age(t, permitsKey(ours.Name()), time.Minute)
 			take(t, other, 10)
 			deny(t, ours, 1)

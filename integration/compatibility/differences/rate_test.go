@@ -70,9 +70,6 @@ func TestSetRate_KeepAliveRemoved_RemovesTheExpiry(t *testing.T) {
 	for _, key := range []string{ours.Name(), valueKey(ours.Name()), permitsKey(ours.Name())} {
 		require.Equal(t, int64(-1), number(t, "PTTL", key), key)
 	}
-	requireTrue(t)(ours.Expire(t.Context(), time.Hour))
-	require.NoError(t, ours.SetRate(t.Context(), perMinute(20)))
-	require.Positive(t, number(t, "PTTL", ours.Name()), "the expiry of Expire stays")
 }
 
 func TestSetRate_TypeChanged_RemovesState(t *testing.T) {

@@ -70,9 +70,8 @@ func eachRelease(t *testing.T, test func(t *testing.T, r *run)) {
 	for _, version := range oracle.VersionsToTest() {
 		t.Run(version, func(t *testing.T) {
 			java := oracle.Start(t, version, oracle.Single(server.Addr()))
-			id := rratelimiter.WithClientID(uuid.MustParse(java.ID()))
-			test(t, &run{version: version, server: serverVersion, redis: redis, java: java, id: id,
-				answers: make(map[calls.Reply]int)})
+			test(t, &run{version: version, server: serverVersion, redis: redis, java: java,
+				id: rratelimiter.WithClientID(uuid.MustParse(java.ID())), answers: make(map[calls.Reply]int)})
 		})
 	}
 }
