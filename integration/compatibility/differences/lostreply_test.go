@@ -84,14 +84,14 @@ func TestTryAcquire_ReplyLost_IsSentOnce(t *testing.T) {
 	take(t, redisson, 1)
 	toJava.loseNextReply(permitsKey(theirs.Name()))
 	take(t, redisson, 2)
-	require.Nil(t, toJava.word.Load(), "a reply was lost")
 	require.Equal(t, int64(5), value(t, theirs.Name()), "10 - 1 - 2 - 2")
 	require.ElementsMatch(t, []int64{1, 2}, counts(t, permitsKey(theirs.Name())))
 	age(t, permitsKey(theirs.Name()), time.Minute)
 	requireFree(t, theirs, 8)
 
 	toHere := newWire(t)
-	redis := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{toHere.Addr().String()}, ForceSingleClient: true})
+	redis := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{toHere.Addr().String()},
+		ForceSingleClient: true})
 	client := rratelimiter.New(redis).Limiter(ours.Name())
 	take(t, client, 1)
 	toHere.loseNextReply(permitsKey(ours.Name()))

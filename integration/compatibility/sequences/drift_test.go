@@ -49,9 +49,9 @@ func (d *drift) take(t *testing.T, most int) {
 	}
 }
 
-// Java changes a busy limiter, so that the value and the grants do not match.
-// After that, only Go calls it. Every window that begins an interval later holds at most the rate,
-// and in every such window the rate can be taken.
+// Java changes a busy limiter, so that the value and the grants do not match. After that, only Go
+// calls it. Every window that begins an interval later holds at most the rate, and in every such
+// window the rate can be taken.
 func TestDrift_EachChange_IsCorrected(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *run) {
 		for _, change := range driftChanges() {
