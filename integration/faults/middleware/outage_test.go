@@ -14,7 +14,7 @@ import (
 
 const outage = 2 * time.Second
 
-// Redis is killed or hangs, and recovers, while both middlewares are under load.
+// Redis is killed or hangs, and recovers.
 func TestOutages_FailureModes_DecideAsDocumented(t *testing.T) {
 	modes := map[string]httplimit.FailureMode{
 		"open": httplimit.Open, "closed": httplimit.Closed, "local": httplimit.Local(share),
@@ -26,25 +26,17 @@ func TestOutages_FailureModes_DecideAsDocumented(t *testing.T) {
 		for name, mode := range modes {
 			t.Run(fault+" "+name, func(t *testing.T) {
 				server := servers.Single(t)
-				loads := map[string]*load{"http": start(t, server.Addr(), mode),
-					"grpc": startGRPC(t, server.Addr(), mode)}
+				l := start(t, server.Addr(), mode)
 				time.Sleep(time.Second)
 				broken := time.Now()
 				require.NoError(t, f.breaks(server))
-				for _, l := range loads {
-					l.await(false)
-				}
+				l.await(false)
 				time.Sleep(outage)
 				repaired := time.Now()
 				require.NoError(t, f.repairs(server))
-				back := make(map[string]time.Time)
-				for middleware, l := range loads {
-					back[middleware] = l.await(true)
-				}
+				back := l.await(true)
 				time.Sleep(time.Second)
-				for middleware, l := range loads {
-					t.Run(middleware, func(t *testing.T) { checkDecisions(t, l, mode, broken, repaired, back[middleware]) })
-				}
+				checkDecisions(t, l, mode, broken, repaired, back)
 				assert.Zero(t, leaks.OfLimiters(5*time.Second), "goroutines: %s", leaks.Stacks())
 			})
 		}

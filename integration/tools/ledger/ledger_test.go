@@ -18,40 +18,6 @@ func grant(start, end time.Duration, permits int64) Grant {
 	return Grant{Start: epoch.Add(start), End: epoch.Add(end), Permits: permits}
 }
 
-func TestLedger_Worst(t *testing.T) {
-	const ms = time.Millisecond
-	for name, test := range map[string]struct {
-		grants []Grant
-		want   int64
-	}{
-		"none": {nil, 0},
-		"all within a window": {
-			[]Grant{grant(0, ms, 2), grant(500*ms, 501*ms, 3), grant(998*ms, 999*ms, 4)}, 9},
-		"a window ends before its last moment": {
-			[]Grant{grant(0, ms, 2), grant(999*ms, 1000*ms, 4)}, 4},
-		"the fullest is neither the first nor the last": {
-			[]Grant{grant(0, 0, 1), grant(2000*ms, 2000*ms, 5), grant(2500*ms, 2500*ms, 5),
-				grant(4000*ms, 4000*ms, 9)}, 10},
-		"a call that sticks out at the end may have been later": {
-			[]Grant{grant(0, ms, 2), grant(500*ms, 1200*ms, 4)}, 4},
-		"a call that sticks out at the start may have been earlier": {
-			[]Grant{grant(-400*ms, ms, 2), grant(800*ms, 900*ms, 4)}, 4},
-		"a call longer than a window proves nothing": {
-			[]Grant{grant(0, 3000*ms, 100), grant(500*ms, 500*ms, 1)}, 1},
-		"one millisecond of the limiter's clock is one moment": {
-			[]Grant{grant(900*time.Microsecond, 950*time.Microsecond, 5),
-				grant(1000*ms+100*time.Microsecond, 1000*ms+200*time.Microsecond, 5)}, 5},
-		"order of booking does not matter": {
-			[]Grant{grant(600*ms, 601*ms, 3), grant(0, ms, 2)}, 5},
-		"equal starts count together": {
-			[]Grant{grant(0, ms, 3), grant(0, 2*ms, 2), grant(0, 1500*ms, 7)}, 5},
-	} {
-		t.Run(name, func(t *testing.T) {
-			require.Equal(t, test.want, Worst(test.grants, time.Second).Permits)
-		})
-	}
-}
-
 func TestWorst_TwoWindows_ReturnsTheFullest(t *testing.T) {
 	got := Worst([]Grant{grant(0, 0, 1), grant(5*time.Second, 5*time.Second, 2),
 		grant(5500*time.Millisecond, 5500*time.Millisecond, 2)}, time.Second)
@@ -118,20 +84,6 @@ func TestTime_EachResult_IsBooked(t *testing.T) {
 	require.Equal(t, Unclassified, failures[0].Kind)
 	require.False(t, failures[0].Start.Before(grants[0].End))
 	require.False(t, failures[0].End.Before(failures[0].Start))
-}
-
-func TestErrors_Kinds_AreCounted(t *testing.T) {
-	l := New(func(err error) string {
-		if errors.Is(err, context.DeadlineExceeded) {
-			return "timeout"
-		}
-		return ""
-	})
-	l.Failed(context.DeadlineExceeded, 2)
-	l.Failed(errors.New("odd"), 1)
-	l.Failed(context.DeadlineExceeded, 1)
-	require.Equal(t, map[string]int64{"timeout": 3, Unclassified: 1}, l.Errors())
-	require.Len(t, l.Unclassified(), 1)
 }
 
 func TestMerge_SeveralLedgers_AddsUp(t *testing.T) {

@@ -9,37 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSingle_PauseRestartKill_Continues(t *testing.T) {
-	s := Single(t, "--maxmemory", "100mb")
-	require.Equal(t, "OK", s.Text(t, "SET", "k", "v"))
-	_, err := s.Do(t.Context(), "CONFIG", "GET", "save")
-	require.NoError(t, err)
-
-	require.NoError(t, s.Pause())
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	_, err = s.Do(ctx, "PING")
-	require.Error(t, err, "a paused server answers nothing")
-	require.True(t, s.Running())
-	require.NoError(t, s.Resume())
-	require.Equal(t, "v", s.Text(t, "GET", "k"), "a pause keeps the data")
-
-	before := s.PID()
-	require.NoError(t, s.Restart())
-	require.NotEqual(t, before, s.PID())
-	got, err := s.Do(t.Context(), "EXISTS", "k")
-	require.NoError(t, err)
-	n, err := got.AsInt64()
-	require.NoError(t, err)
-	require.Zero(t, n, "a restart loses the data")
-
-	require.NoError(t, s.Kill())
-	require.NoError(t, s.Kill())
-	require.False(t, s.Running())
-	require.NoError(t, s.Restart())
-	require.Equal(t, "PONG", s.Text(t, "PING"))
-}
-
 func TestSingle_Paused_CanBeKilled(t *testing.T) {
 	s := Single(t)
 	require.NoError(t, s.Pause())
@@ -49,13 +18,6 @@ func TestSingle_Paused_CanBeKilled(t *testing.T) {
 	require.NoError(t, s.Pause())
 	require.NoError(t, s.Restart())
 	require.Equal(t, "PONG", s.Text(t, "PING"))
-}
-
-func TestSingle_AppendOnly_KeepsData(t *testing.T) {
-	s := Single(t, "--appendonly", "yes", "--appendfsync", "always")
-	require.Equal(t, "OK", s.Text(t, "SET", "k", "v"))
-	require.NoError(t, s.Restart())
-	require.Equal(t, "v", s.Text(t, "GET", "k"))
 }
 
 func TestSingle_TestEnds_ServerEnds(t *testing.T) {
