@@ -46,7 +46,7 @@ func TestAcquire_ImpatientCallers_ReturnInTime(t *testing.T) {
 	require.True(t, monitor.Quotes(t, server.Addr()), "MONITOR does not show the grants of this server")
 	grants := monitor.WatchGrants(t, server.Addr(), "{"+name+"}:permits", interval)
 	limiter := c.Limiter(name)
-	begun, stalled := time.Now(), machine(func() {})
+	begun, stalled := time.Now(), machine()
 	books, late := crowd(t, limiter, callers, length)
 	stall, stood := stalled()
 	// Permits of cancelled callers are released first.
@@ -107,9 +107,9 @@ func TestAcquire_ImpatientCallers_ReturnInTime(t *testing.T) {
 // windows returns how many windows of an interval begin in a time. Each holds at most the rate.
 func windows(d time.Duration) int64 { return int64((d + interval - 1) / interval) }
 
-// machine measures how late a timer and a call behind it end here, at most and in all, until stalled
-// is called. No caller can be faster.
-func machine(call func()) (stalled func() (most, all time.Duration)) {
+// machine measures how late a timer ends here, at most and in all, until stalled is called. No caller
+// can be faster.
+func machine() (stalled func() (most, all time.Duration)) {
 	stop, end := make(chan struct{}), make(chan struct{})
 	var most, all time.Duration
 	go func() {
@@ -119,7 +119,6 @@ func machine(call func()) (stalled func() (most, all time.Duration)) {
 			begun := time.Now()
 			select {
 			case <-time.After(tick):
-				call()
 				late := time.Since(begun) - tick
 				most, all = max(most, late), all+late
 			case <-stop:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
