@@ -17,7 +17,7 @@ import (
 type scheme struct {
 	window   time.Duration
 	policies []limit.Policy
-	models   func() []Policy
+	models   []Policy
 }
 
 const (
@@ -27,42 +27,31 @@ const (
 )
 
 // one returns a scheme of one policy.
-func one(p limit.Policy, model func() policymodel.Model) scheme {
-	return scheme{window, []limit.Policy{p}, func() []Policy { return []Policy{{quota, model()}} }}
+func one(p limit.Policy, model policymodel.Model) scheme {
+	return scheme{window, []limit.Policy{p}, []Policy{{quota, model}}}
 }
 
 var schemes = []scheme{
 	one(limit.FixedWindow{Permits: quota, Interval: window},
-		func() policymodel.Model { return &policymodel.FixedWindow{Permits: quota, Interval: micro} }),
+		&policymodel.FixedWindow{Permits: quota, Interval: micro}),
 	one(limit.FixedWindow{Permits: quota, Interval: window, Aligned: true},
-		func() policymodel.Model {
-			return &policymodel.FixedWindow{Permits: quota, Interval: micro, Aligned: true}
-		}),
-	{24 * time.Hour, []limit.Policy{limit.Calendar{Permits: quota, Unit: limit.Day}}, func() []Policy {
-		return []Policy{{quota, &policymodel.Calendar{Permits: quota, Unit: policymodel.Day, In: time.UTC}}}
-	}},
+		&policymodel.FixedWindow{Permits: quota, Interval: micro, Aligned: true}),
+	{24 * time.Hour, []limit.Policy{limit.Calendar{Permits: quota, Unit: limit.Day}},
+		[]Policy{{quota, &policymodel.Calendar{Permits: quota, Unit: policymodel.Day, In: time.UTC}}}},
 	one(limit.SlidingWindow{Permits: quota, Interval: window},
-		func() policymodel.Model {
-			return &policymodel.SlidingWindow{Permits: quota, Cell: micro / 10, Cells: 10}
-		}),
+		&policymodel.SlidingWindow{Permits: quota, Cell: micro / 10, Cells: 10}),
 	one(limit.SlidingLog{Permits: quota, Interval: window},
-		func() policymodel.Model { return &policymodel.SlidingLog{Permits: quota, Interval: micro} }),
+		&policymodel.SlidingLog{Permits: quota, Interval: micro}),
 	one(limit.TokenBucket{Capacity: quota, Refill: 3, Interval: window},
-		func() policymodel.Model { return &policymodel.TokenBucket{Capacity: quota, Refill: 3, Interval: micro} }),
+		&policymodel.TokenBucket{Capacity: quota, Refill: 3, Interval: micro}),
 	one(limit.LeakyBucket{Capacity: quota, Leak: 3, Interval: window},
-		func() policymodel.Model {
-			return &policymodel.TokenBucket{Capacity: quota, Refill: 3, Interval: micro, Leaky: true}
-		}),
+		&policymodel.TokenBucket{Capacity: quota, Refill: 3, Interval: micro, Leaky: true}),
 	one(limit.Smooth{Permits: quota, Interval: window, Burst: window},
-		func() policymodel.Model { return policymodel.NewSmooth(quota/window.Seconds(), window.Seconds(), 0, 0) }),
+		policymodel.NewSmooth(quota/window.Seconds(), window.Seconds(), 0, 0)),
 	{window, []limit.Policy{limit.SlidingLog{Permits: quota, Interval: window},
 		limit.TokenBucket{Capacity: quota / 2, Refill: 3, Interval: window}},
-		func() []Policy {
-			return []Policy{
-				{quota, &policymodel.SlidingLog{Permits: quota, Interval: micro}},
-				{quota / 2, &policymodel.TokenBucket{Capacity: quota / 2, Refill: 3, Interval: micro}},
-			}
-		}},
+		[]Policy{{quota, &policymodel.SlidingLog{Permits: quota, Interval: micro}},
+			{quota / 2, &policymodel.TokenBucket{Capacity: quota / 2, Refill: 3, Interval: micro}}}},
 }
 
 // TestPolicies_GoClients_IsLinearizable: each policy and two policies together.
@@ -97,7 +86,7 @@ func limiting(t *testing.T, s scheme, seed uint64, happens fault, pause time.Dur
 			h.Do(c.number, in, policyCall(limiters[c.random.IntN(clients)]))
 		}
 	})
-	return h, Policies(s.models()...)
+	return h, Policies(s.models...)
 }
 
 // policyCalls are the calls of a history, as often as they are made.

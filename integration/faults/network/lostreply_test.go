@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/everycall"
 )
 
 // The server runs a call and its reply is lost. The permits are taken once, the call is not sent
@@ -16,29 +17,10 @@ import (
 func TestNetwork_ReplyLost_CallIsSentOnce(t *testing.T) {
 	l := newLink(t, 1)
 	const permits = 7
-	limiter := l.limiter
-	for name, call := range map[string]func(context.Context) (bool, error){
-		"TryAcquire": func(ctx context.Context) (bool, error) { return limiter.TryAcquire(ctx, permits) },
-		"Take": func(ctx context.Context) (bool, error) {
-			decision, err := limiter.Take(ctx, permits)
-			return decision.Allowed, err
-		},
-		"Acquire": func(ctx context.Context) (bool, error) {
-			err := limiter.Acquire(ctx, permits)
-			return err == nil, err
-		},
-		"TryAcquireWithin": func(ctx context.Context) (bool, error) {
-			return limiter.TryAcquireWithin(ctx, permits, time.Minute)
-		},
-	} {
+	for i, name := range []string{"Acquire", "TryAcquireWithin", "Take", "TryAcquire"} {
 		for _, end := range []string{"the context", "the connection"} {
 			t.Run(name+" ended by "+end, func(t *testing.T) {
-				answers := func() bool {
-					_, err := limiter.AvailablePermits(t.Context())
-					return err == nil
-				}
-				require.Eventually(t, answers, 2*givenUp, 10*time.Millisecond,
-					"the connections of the case before are replaced")
+				l.awaitReplies(t) // the connections of the case before are replaced
 				before, _ := l.acquires.calls()
 				restore := l.proxy.Disturb(t, "timeout", "downstream", `"timeout": 0`)
 
@@ -46,7 +28,9 @@ func TestNetwork_ReplyLost_CallIsSentOnce(t *testing.T) {
 				defer cancel()
 				answer := make(chan error, 1)
 				go func() {
-					_, err := l.books.Time("go", permits, func() (bool, error) { return call(ctx) })
+					_, err := l.books.Time("go", permits, func() (bool, error) {
+						return everycall.Acquire(ctx, l.limiter, i, permits, time.Minute)
+					})
 					answer <- err
 				}()
 				taken := func() int64 {
@@ -67,7 +51,7 @@ func TestNetwork_ReplyLost_CallIsSentOnce(t *testing.T) {
 				}
 
 				// rueidis connects again for the next call, and sends only that.
-				require.Eventually(t, answers, 2*givenUp, 10*time.Millisecond)
+				l.awaitReplies(t)
 				if time.Since(acted) < interval/2 {
 					require.EqualValues(t, permits, taken(), "nothing was released or taken twice")
 				}
@@ -106,23 +90,20 @@ func TestNetwork_RepliesOfPipelineLost_CallsAreSentOnce(t *testing.T) {
 		}
 	}
 	start, _ := l.acquires.calls()
+	arrived := func(calls int) func() bool {
+		return func() bool {
+			now, _ := l.acquires.calls()
+			return now-start == calls
+		}
+	}
 	takeOfAll()
 	for range limiters {
 		require.NoError(t, <-errs)
 	}
-	seen := func() bool {
-		now, _ := l.acquires.calls()
-		return now-start == names
-	}
-	require.Eventually(t, seen, late, time.Millisecond, "the monitor follows")
-	before, _ := l.acquires.calls()
+	require.Eventually(t, arrived(names), late, time.Millisecond, "the monitor follows")
 	restore := l.proxy.Disturb(t, "timeout", "downstream", `"timeout": 0`)
 	takeOfAll()
-	arrived := func() bool {
-		now, _ := l.acquires.calls()
-		return now-before == names
-	}
-	require.Eventually(t, arrived, givenUp/2, time.Millisecond, "the server runs the call")
+	require.Eventually(t, arrived(2*names), givenUp/2, time.Millisecond, "the server runs the calls")
 	restore() // which closes the connection
 	for range limiters {
 		err := <-errs
@@ -130,15 +111,11 @@ func TestNetwork_RepliesOfPipelineLost_CallsAreSentOnce(t *testing.T) {
 		require.Equal(t, "cut", classify(err))
 	}
 
-	answers := func() bool {
-		_, err := limiters[0].AvailablePermits(t.Context())
-		return err == nil
-	}
-	require.Eventually(t, answers, 2*givenUp, 10*time.Millisecond)
+	l.awaitReplies(t)
 	for _, limiter := range limiters {
 		free, err := limiter.AvailablePermits(t.Context())
 		require.NoError(t, err)
 		require.EqualValues(t, rate-2*permits, free)
 	}
-	require.True(t, arrived(), "calls were sent again")
+	require.True(t, arrived(2*names)(), "calls were sent again")
 }

@@ -105,6 +105,15 @@ func newLink(t *testing.T, connections int) *link {
 	return l
 }
 
+// awaitReplies waits until rueidis has replaced its connections.
+func (l *link) awaitReplies(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_, err := l.limiter.AvailablePermits(t.Context())
+		return err == nil
+	}, 2*givenUp, 10*time.Millisecond)
+}
+
 // classify returns the kind of an error of the limiter.
 func classify(err error) string { return outages.Kind(err, name) }
 
