@@ -16,15 +16,15 @@ type acquires struct {
 	monitor *monitor.Monitor
 
 	mu      sync.Mutex
-	latest  string          // the digest of the script that was called last
-	scripts map[string]bool // those of the scripts that take permits
-	members map[string]int  // of acquire calls: the member of a grant, which is random, and how often it was sent
+	latest  string         // the digest of the script that was called last
+	script  string         // that of the script that takes permits
+	members map[string]int // of acquire calls: the member of a grant, which is random, and how often it was sent
 }
 
 func watch(t *testing.T, addr string) *acquires {
 	t.Helper()
 	require.True(t, monitor.Quotes(t, addr), "this server does not show which calls are sent again")
-	a := &acquires{scripts: make(map[string]bool), members: make(map[string]int)}
+	a := &acquires{members: make(map[string]int)}
 	a.monitor = monitor.Watch(t, addr, a.see)
 	return a
 }
@@ -45,19 +45,17 @@ func (a *acquires) see(c monitor.Command) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.latest = words[digest]
-	if a.scripts[a.latest] {
+	if a.latest == a.script {
 		a.members[args[1]]++
 	}
 }
 
-// learn adds the latest script to those that take permits, and returns their number.
-func (a *acquires) learn() int {
+// learn takes the latest script for the one that takes permits, and reports whether there is one.
+func (a *acquires) learn() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.latest != "" {
-		a.scripts[a.latest] = true
-	}
-	return len(a.scripts)
+	a.script = a.latest
+	return a.script != ""
 }
 
 // calls returns how many acquire calls reached Redis, and how many of them were sent again.

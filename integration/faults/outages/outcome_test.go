@@ -24,7 +24,11 @@ func (r *failureRecorder) FailNow()              { panic(r) }
 func TestOutcome_RequireCalm(t *testing.T) {
 	begin := time.Now()
 	at := func(s float64) time.Time { return begin.Add(time.Duration(s * float64(time.Second))) }
-	fault, most := span{at(3), at(4)}, Most{cut: 2}
+	failed := func(start, end float64, kind string) ledger.Failure {
+		return ledger.Failure{Start: at(start), End: at(end), Kind: kind}
+	}
+	faults, most := []span{{at(3), at(4)}}, Most{cut: 2}
+	once, late := failed(3, 4, cut), failed(3, 4, deadline)
 	for name, test := range map[string]struct {
 		perSecond int64
 		faults    []span
@@ -34,25 +38,17 @@ func TestOutcome_RequireCalm(t *testing.T) {
 	}{
 		"a load":      {400, nil, nil, nil, true},
 		"an idle one": {50, nil, nil, nil, false},
-		"errors while it is broken": {400, []span{fault},
-			[]ledger.Failure{{Start: at(2), End: at(3.1), Kind: cut},
-				{Start: at(4.9), End: at(6), Kind: cut}}, nil, true},
-		"one more than may be": {400, []span{fault},
-			[]ledger.Failure{{Start: at(3), End: at(4), Kind: cut}, {Start: at(3), End: at(4), Kind: cut},
-				{Start: at(3), End: at(4), Kind: cut}}, nil, false},
-		"one before": {400, []span{fault},
-			[]ledger.Failure{{Start: at(2), End: at(2.9), Kind: cut}}, nil, false},
-		"one too long after": {400, []span{fault},
-			[]ledger.Failure{{Start: at(5.1), End: at(6), Kind: cut}}, nil, false},
-		"one of another kind": {400, []span{fault},
-			[]ledger.Failure{{Start: at(3), End: at(4), Kind: refused}}, nil, false},
-		"a deadline": {400, []span{fault},
-			[]ledger.Failure{{Start: at(3), End: at(4), Kind: deadline}}, nil, false},
-		"a deadline during a stall": {400, nil, []ledger.Failure{{Start: at(3), End: at(4), Kind: deadline}},
-			[]span{{at(3.5), at(3.8)}}, true},
-		"a deadline without a stall": {400, nil, []ledger.Failure{{Start: at(3), End: at(4), Kind: deadline}},
-			[]span{{at(4.5), at(4.8)}}, false},
-		"another error during a stall": {400, nil, []ledger.Failure{{Start: at(3), End: at(4), Kind: refused}},
+		"errors while it is broken": {400, faults,
+			[]ledger.Failure{failed(2, 3.1, cut), failed(4.9, 6, cut)}, nil, true},
+		"one more than may be":      {400, faults, []ledger.Failure{once, once, once}, nil, false},
+		"one before":                {400, faults, []ledger.Failure{failed(2, 2.9, cut)}, nil, false},
+		"one too long after":        {400, faults, []ledger.Failure{failed(5.1, 6, cut)}, nil, false},
+		"one of another kind":       {400, faults, []ledger.Failure{failed(3, 4, refused)}, nil, false},
+		"a deadline":                {400, faults, []ledger.Failure{late}, nil, false},
+		"a deadline during a stall": {400, nil, []ledger.Failure{late}, []span{{at(3.5), at(3.8)}}, true},
+		"a deadline without a stall": {400, nil, []ledger.Failure{late}, []span{{at(4.5), at(4.8)}},
+			false},
+		"another error during a stall": {400, nil, []ledger.Failure{failed(3, 4, refused)},
 			[]span{{at(3.5), at(3.8)}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

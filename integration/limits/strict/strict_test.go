@@ -120,3 +120,29 @@ func TestJoin_RedissonLimiters_NoPermitTooMany(t *testing.T) {
 		full(t, float64(inAnyInterval(limited(grants, rate.Permits), rate.Interval)))
 	}
 }
+
+// From the first call with the slower policy, all grants are paid for at its pace.
+func TestSmooth_PaceChanged_GrantsArePaidFor(t *testing.T) {
+	fast := limit.Smooth{Permits: 200, Interval: interval, Burst: interval / 2}
+	slow := limit.Smooth{Permits: 50, Interval: interval, Burst: interval / 2}
+	s := newScene(t, servers.Single(t), nil)
+	before, after := s.open(fast), s.open(slow)
+	whole, begun := 2*length, time.Now()
+	grants := s.crowd(whole, func() []*limit.Limiter {
+		if time.Since(begun) < whole/3 {
+			return before
+		}
+		return after
+	}, waiting...)
+	var fastOnes, slowOnes []grant
+	for _, g := range grants {
+		if g.limit == 1000 { // microseconds a permit
+			fastOnes = append(fastOnes, g)
+		} else {
+			slowOnes = append(slowOnes, g)
+		}
+	}
+	full(t, paid(fastOnes, fast.Permits/2, time.Millisecond))
+	require.Greater(t, len(slowOnes), 20)
+	assert.LessOrEqual(t, paid(slowOnes, slow.Permits/2, 4*time.Millisecond), 1e-6)
+}
