@@ -2,10 +2,7 @@ package main
 
 import (
 	"encoding/xml"
-	"errors"
-	"io"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,28 +23,19 @@ func TestPlots_WideFont_HaveRoom(t *testing.T) {
 	for _, f := range plots {
 		t.Run(f.file, func(t *testing.T) {
 			lines := f.series(all)
-			text := f.draw(lines).String()
-			written, titles := 0, make(map[string]float64)
-			for decoder := xml.NewDecoder(strings.NewReader(text)); ; {
-				token, err := decoder.Token()
-				if errors.Is(err, io.EOF) {
-					break
-				}
-				require.NoError(t, err)
-				start, ok := token.(xml.StartElement)
-				if !ok || start.Name.Local != "text" {
-					continue
-				}
-				var element struct {
+			var picture struct {
+				Texts []struct {
 					X         float64 `xml:"x,attr"`
 					Y         float64 `xml:"y,attr"`
 					Anchor    anchor  `xml:"text-anchor,attr"`
 					Size      float64 `xml:"font-size,attr"`
 					Transform string  `xml:"transform,attr"`
 					Text      string  `xml:",chardata"`
-				}
-				require.NoError(t, decoder.DecodeElement(&element, &start))
-				written++
+				} `xml:"text"`
+			}
+			require.NoError(t, xml.Unmarshal([]byte(f.draw(lines).String()), &picture))
+			titles := make(map[string]float64)
+			for _, element := range picture.Texts {
 				size := max(element.Size, fontSize)
 				width := widest * size * float64(len([]rune(element.Text)))
 				before := map[anchor]float64{atStart: 0, atHalf: width / 2, atEnd: width}[element.Anchor]
@@ -61,7 +49,7 @@ func TestPlots_WideFont_HaveRoom(t *testing.T) {
 					titles[element.Text] = element.Y
 				}
 			}
-			require.Greater(t, written, len(lines))
+			require.Greater(t, len(picture.Texts), len(lines))
 			require.Len(t, titles, len(lines))
 			var places []float64
 			for _, place := range titles {

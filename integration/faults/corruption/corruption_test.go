@@ -39,6 +39,10 @@ func TestCorruption_EveryCall_WorksOrReturnsStateError(t *testing.T) {
 	require.Positive(t, r.figures.Grants, "no call succeeded")
 }
 
+// calls are those on the corrupt state, as often as they are made.
+var calls = []string{"AvailablePermits", "Release", "TryAcquireWithin", "Acquire", "Take", "TryAcquire", "TryAcquire",
+	"TryAcquire"}
+
 type run struct {
 	figures   ledger.Figures
 	lacksCopy bool
@@ -88,45 +92,38 @@ func (r *run) round(t *testing.T, client rueidis.Client, round int, random *rand
 		if random.IntN(4) == 0 {
 			n = max(1, min(config.Permits, math.MaxUint32)) // the most that a call may take
 		}
-		ok, name := false, ""
+		call := calls[random.IntN(len(calls))]
+		name, ok := fmt.Sprintf("%s(%d)", call, n), false
 		var err error
-		switch call := random.IntN(8); call {
-		case 0:
-			name = "AvailablePermits"
+		switch call {
+		case "AvailablePermits":
 			var free int64
 			free, err = l.AvailablePermits(ctx)
 			require.GreaterOrEqual(t, free, int64(0), story)
 			require.LessOrEqual(t, free, config.Permits, story)
-		case 1:
-			name = fmt.Sprintf("Release(%d)", n)
+		case "Release":
 			if err = l.Release(ctx, n); err == nil {
 				bound += n
 			}
-		case 2:
-			name = fmt.Sprintf("TryAcquireWithin(%d)", n)
-			if ok, err = l.TryAcquireWithin(ctx, n, time.Millisecond); errors.Is(err, context.DeadlineExceeded) {
-				err = nil
-			}
-		case 3:
-			name = fmt.Sprintf("Acquire(%d)", n)
+		case "TryAcquireWithin":
+			ok, err = l.TryAcquireWithin(ctx, n, time.Millisecond)
+		case "Acquire":
 			short, cancel := context.WithTimeout(ctx, 2*time.Millisecond)
 			err = l.Acquire(short, n)
 			cancel()
 			ok = err == nil
-			if errors.Is(err, context.DeadlineExceeded) {
-				err = nil
-			}
-		case 4:
-			name = fmt.Sprintf("Take(%d)", n)
+		case "Take":
 			var decision rratelimiter.Decision
 			decision, err = l.Take(ctx, n)
 			ok = decision.Allowed
 			require.GreaterOrEqual(t, decision.Remaining, int64(0), "%s: %s", story, name)
 			require.GreaterOrEqual(t, decision.RetryAfter, time.Duration(0), "%s: %s", story, name)
 			require.GreaterOrEqual(t, decision.ResetAfter, time.Duration(0), "%s: %s", story, name)
-		default:
-			name = fmt.Sprintf("TryAcquire(%d)", n)
+		case "TryAcquire":
 			ok, err = l.TryAcquire(ctx, n)
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = nil
 		}
 		story += ", " + name
 		r.book(t, story, name, err)

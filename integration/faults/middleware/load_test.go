@@ -66,8 +66,7 @@ func start(t *testing.T, addr string, mode httplimit.FailureMode) *load {
 	perClient := httplimit.Each(rratelimiter.New(redis), "web", httplimit.ByHeader("X-Client"),
 		limit.SlidingWindow{Permits: permits, Interval: interval})
 	limited := httplimit.Middleware(perClient, httplimit.OnFailure(mode), httplimit.Deadline(deadline),
-		httplimit.OnRedisChange(l.change),
-		httplimit.Report(l.decide))
+		httplimit.OnRedisChange(l.change), httplimit.Report(l.decide))
 	handler := limited(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, greeting) }))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), arrivalKey{}, time.Now())))

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/integration/tools/everycall"
 )
 
 // Connections are reset repeatedly during calls.
@@ -75,13 +77,11 @@ func TestNetwork_HalfOpenConnection_IsGivenUp(t *testing.T) {
 func TestNetwork_HalfOpenWithoutDeadline_IsGivenUp(t *testing.T) {
 	l := newLink(t, manyConnections)
 	l.proxy.Disturb(t, "timeout", "upstream", `"timeout": 0`)
-	for _, call := range []func() (bool, error){
-		func() (bool, error) { return l.limiter.TryAcquire(context.Background(), 1) },
-		func() (bool, error) { err := l.limiter.Acquire(context.Background(), 1); return err == nil, err },
-		func() (bool, error) { return l.limiter.TryAcquireWithin(context.Background(), 1, 50*time.Millisecond) },
-	} {
+	for i := range 4 {
 		start := time.Now()
-		granted, err := l.books.Time("go", 1, call)
+		granted, err := l.books.Time("go", 1, func() (bool, error) {
+			return everycall.Acquire(context.Background(), l.limiter, i, 1, 50*time.Millisecond)
+		})
 		require.Error(t, err)
 		require.False(t, granted)
 		t.Logf("%v after %v", err, time.Since(start).Round(time.Millisecond))

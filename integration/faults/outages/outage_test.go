@@ -70,7 +70,7 @@ func TestOutage_EveryCall_FailsInTime(t *testing.T) {
 			idle := leaks.ClientsNow()
 
 			require.NoError(t, test.fail(server))
-			outage := newOutage(calls, time.Now().Add(length))
+			outage := &outage{calls: calls, until: time.Now().Add(length), open: make(map[string]bool)}
 			for _, call := range slices.Sorted(maps.Keys(calls)) {
 				outage.call(call, "deadline", func() (context.Context, context.CancelFunc) {
 					return context.WithTimeout(context.Background(), impatience)
@@ -85,10 +85,7 @@ func TestOutage_EveryCall_FailsInTime(t *testing.T) {
 			}
 			outage.await(t)
 			left := leaks.AboveClients(idle, test.linger)
-			var stacks string
-			if left > 0 {
-				stacks = leaks.Stacks()
-			}
+			stacks := leaks.Stacks()
 			require.NoError(t, test.repair(server))
 
 			t.Logf("%d calls; those whose context ended returned up to %v later, the others took up to %v",
@@ -119,10 +116,6 @@ type outage struct {
 	latest  time.Duration // from the end of a context to the return of its call
 	longest time.Duration // of a call whose context cannot end
 	wrong   []string      // the first wrong results
-}
-
-func newOutage(calls map[string]func(context.Context) error, until time.Time) *outage {
-	return &outage{calls: calls, until: until, open: make(map[string]bool)}
 }
 
 // call makes one call again and again.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/tools/env"
+	"github.com/rratelimiter/rratelimiter/integration/tools/everycall"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
@@ -64,9 +65,7 @@ var each = rueidis.NewLuaScript(`for i = 1, 5 do redis.call(ARGV[1], KEYS[i], un
 
 // user is a Client of a limiter.
 type user struct {
-	l    *rratelimiter.Limiter
-	keys state.Keys
-
+	l                 *rratelimiter.Limiter
 	granted, released int64 // released: at most
 }
 
@@ -105,8 +104,7 @@ func TestExpire_CallsAroundTheEnd_GrantNothingTwice(t *testing.T) {
 			l := &life{redis: redis, name: fmt.Sprint("life ", i), random: rand.New(rand.NewPCG(seed, uint64(i))),
 				perClient: i%2 == 1}
 			for j, c := range clients {
-				name := c.Limiter(l.name)
-				l.users[j] = &user{l: name, keys: state.KeysOf(l.name, c.ID())}
+				l.users[j] = &user{l: c.Limiter(l.name)}
 			}
 			l.java = state.KeysOf(l.name, "0198f1a2-7c3d-7e4f-8a5b-6c7d8e9fa0b1")
 			if !assert.NoError(t, l.live(t.Context(), i%4 >= 2)) {
@@ -194,19 +192,12 @@ func (l *life) call(ctx context.Context) error {
 	who := l.random.IntN(len(l.users))
 	u, n := l.users[who], 1+l.random.Int64N(4)
 	switch choice := l.random.IntN(100); {
-	case choice < 40:
-		ok, err := u.l.TryAcquire(ctx, n)
+	case choice < 55:
+		ok, err := everycall.Acquire(ctx, u.l, 2+choice%2, n, 0) // Take or TryAcquire
 		if ok {
 			u.granted += n
 		}
 		l.note(true, "%d took %d: %v", who, n, ok)
-		return err
-	case choice < 55:
-		d, err := u.l.Take(ctx, n)
-		if d.Allowed {
-			u.granted += n
-		}
-		l.note(true, "%d took %d: %v", who, n, d.Allowed)
 		return err
 	case choice < 60:
 		u.released += 1

@@ -1,17 +1,13 @@
 package leases_test
 
 import (
-	"context"
-	"crypto/tls"
-	"errors"
-	"net"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/integration/faults/outages"
+	"github.com/rratelimiter/rratelimiter/integration/tools/proxy"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
@@ -51,41 +47,23 @@ func TestLease_ServerRestarted_KeepsTheRate(t *testing.T) {
 	l.finish()
 }
 
-// losses counts reads and lost replies.
-type losses struct {
-	on          atomic.Bool
-	reads, lost atomic.Int64
-}
-
-// losing is a connection that sometimes ends with a reply.
-type losing struct {
-	net.Conn
-	*losses
-}
-
-func (c losing) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if c.on.Load() && c.reads.Add(1)%100 == 0 {
-		c.lost.Add(1)
-		return 0, errors.Join(errors.New("the reply was lost"), c.Close())
-	}
-	return n, err
-}
-
-// The server runs the call and its reply is lost, with a lease or without.
+// The server runs calls and their replies are lost with their connections, repeatedly, with a lease
+// or without.
 func TestLease_RepliesLost_KeepsTheRate(t *testing.T) {
-	on := outages.OnSingle(servers.Single(t))
-	var losses losses
-	on.Redis.DialCtxFn = func(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
-		conn, err := dialer.DialContext(ctx, "tcp", addr)
-		return losing{conn, &losses}, err
-	}
+	server := servers.Single(t)
+	on, disturbed := outages.OnSingle(server), proxy.Start(t, server.Addr())
+	on.Redis.InitAddress = []string{disturbed.Listen}
 	l := start(t, on)
-	losses.on.Store(true)
-	l.breaks(func() { time.Sleep(loadTime) })
-	losses.on.Store(false)
+	l.breaks(func() {
+		for began := time.Now(); time.Since(began) < loadTime; {
+			restore := disturbed.Disturb(t, "timeout", "downstream", `"timeout": 0`)
+			time.Sleep(10 * time.Millisecond)
+			restore() // closes the connections
+			time.Sleep(250 * time.Millisecond)
+		}
+	})
 	l.finish()
-	require.Positive(t, losses.lost.Load(), "no reply was lost")
+	require.NotEmpty(t, l.goBooks.Failures(), "no reply was lost")
 }
 
 // An operator makes the replica the master, and nothing is lost.

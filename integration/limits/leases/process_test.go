@@ -121,8 +121,7 @@ func TestLease_JavaSetsRate_BoundsTheExcess(t *testing.T) {
 		}
 		// A lease covers the requests of a span, and up to two overlap.
 		require.LessOrEqual(t, beyond, 4*span)
-		taken := permits(r.Grants, set, set.Add(interval))
-		require.Positive(t, taken, "no use after the change")
+		require.Positive(t, permits(r.Grants, set, set.Add(interval)), "no use after the change")
 		_, err := l.Delete(t.Context())
 		require.NoError(t, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -72,20 +73,16 @@ func open(t *testing.T, c *rratelimiter.Client, prefix string, count int, keepAl
 	t.Helper()
 	const workers = 64
 	var wg sync.WaitGroup
-	errs := make([]error, workers)
 	for w := range workers {
 		wg.Go(func() {
 			for i := w; i < count; i += workers {
-				if errs[w] = use(t.Context(), c.Limiter(fmt.Sprintf("%s:%d", prefix, i)), keepAlive); errs[w] != nil {
+				if !assert.NoError(t, use(t.Context(), c.Limiter(fmt.Sprintf("%s:%d", prefix, i)), keepAlive)) {
 					return
 				}
 			}
 		})
 	}
 	wg.Wait()
-	for _, err := range errs {
-		require.NoError(t, err)
-	}
 }
 
 func use(ctx context.Context, l *rratelimiter.Limiter, keepAlive time.Duration) error {

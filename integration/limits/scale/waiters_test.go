@@ -62,8 +62,7 @@ func TestAcquire_HundredThousandWaiters_DelayNoOtherName(t *testing.T) {
 		return limiter.Acquire(ctx, permits)
 	})
 	const rounds = 8
-	var crowded []time.Duration
-	var slowest []time.Duration
+	var crowded, slowest []time.Duration
 	calls := server.Calls(t, "evalsha")
 	for range rounds {
 		_, err := server.Do(t.Context(), "SLOWLOG", "RESET")
