@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,9 +20,8 @@ import (
 func TestConnect_EnvironmentAndPasswordFile_AreUsed(t *testing.T) {
 	s := startRedis(t)
 	s.run("ACL SETUSER alice on >hidden ~* +@all")
-	t.Setenv("REDIS_URL", "redis://alice@"+s.addr+"/2")
-	file := filepath.Join(t.TempDir(), "password")
-	require.NoError(t, os.WriteFile(file, []byte("hidden\n"), 0o600))
+	t.Setenv("REDIS_URL", "redis://alice:wrong@"+s.addr+"/2")
+	file := written(t, "password", "hidden\n") // goes before the password of the URL
 	r := tool("set", "api", "1/s", "--password-file", file)
 	require.Equal(t, exitDone, r.code, r.err)
 	require.Contains(t, tool("ls", "--password-file", file).out, "api")
@@ -37,8 +34,7 @@ func TestConnect_Sentinel_FindsTheMaster(t *testing.T) {
 	s := startRedis(t)
 	s.on("set", "api", "1/s")
 	host, port, _ := net.SplitHostPort(s.addr)
-	config := filepath.Join(t.TempDir(), "sentinel.conf")
-	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, "sentinel monitor main %s %s 1\n", host, port), 0o600))
+	config := written(t, "sentinel.conf", fmt.Sprintf("sentinel monitor main %s %s 1\n", host, port))
 	sentinel := startRedis(t, "sentinel", config)
 	require.Contains(t, tool("ls", "--redis", sentinel.url()+"?master_set=main").out, "api")
 	require.Equal(t, exitDone, tool("try", "api", "--redis", sentinel.url()+"?master_set=main").code)
@@ -46,8 +42,7 @@ func TestConnect_Sentinel_FindsTheMaster(t *testing.T) {
 	fails(t, []string{"ls", "--redis", sentinel.url() + "?master_set=other"},
 		"master_set=other", "does not know this master", "SENTINEL MASTERS")
 
-	secret := filepath.Join(t.TempDir(), "secret")
-	require.NoError(t, os.WriteFile(secret, []byte("hidden\n"), 0o600))
+	secret := written(t, "secret", "hidden\n")
 	sentinel.run("ACL SETUSER default resetpass >hidden")
 	behind := []string{"ls", "--redis", sentinel.url() + "?master_set=main"}
 	for _, args := range [][]string{behind, append(behind[:3:3], "--password-file", secret)} {
@@ -95,16 +90,12 @@ func TestCluster_Limiters_AreFoundOnEveryMaster(t *testing.T) {
 	_, err = limit.New(lib, "policy", limit.SlidingLog{Permits: 3, Interval: time.Hour}).TryAcquire(context.Background(),
 		1)
 	require.NoError(t, err)
-	seen := make([]func(string) []string, len(nodes))
-	for i, node := range nodes {
-		seen[i] = monitor(t, node.addr)
-	}
 
 	list := nodes[1].on("ls")
 	require.Equal(t, 12, strings.Count(list, "OVERALL"), list)
 	require.Contains(t, list, "log/1h")
-	for i := range nodes {
-		require.Contains(t, seen[i](fmt.Sprint("end-", i)), "scan")
+	for _, node := range nodes {
+		require.Contains(t, node.text("INFO", "commandstats"), "cmdstat_scan:")
 	}
 	for i := range 12 {
 		require.Contains(t, nodes[2].on("show", fmt.Sprint("limiter-", i)), "taken       4, in 1 grant")

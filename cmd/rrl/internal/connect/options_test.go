@@ -2,8 +2,6 @@ package connect
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -51,15 +49,4 @@ func TestOptions_PasswordThatIsEscaped_Connects(t *testing.T) {
 		require.NoError(t, err, url)
 		redis.Close()
 	}
-}
-
-func TestOptions_PasswordFile_GoesBeforeTheURL(t *testing.T) {
-	server := miniredis.RunT(t)
-	server.RequireUserAuth("alice", "right")
-	file := filepath.Join(t.TempDir(), "password")
-	require.NoError(t, os.WriteFile(file, []byte("right\n"), 0o600))
-	options := Options{URL: "redis://alice:wrong@" + server.Addr(), PasswordFile: file, Timeout: time.Second}
-	redis, err := Open(context.Background(), options)
-	require.NoError(t, err)
-	redis.Close()
 }
