@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +19,11 @@ func TestRepair_LimiterChanged_ChangesNothing(t *testing.T) {
 	three := func(s *server) { put(s, "a", "5", grant("12345678", 1), grant("22345678", 1), grant("32345678", 1)) }
 	orphan := func(s *server) { s.run("SET {a}:value:" + client1 + " 3") }
 	idle := func(s *server) { s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 10") }
+	left := func(s *server) {
+		s.run("HSET a rate 10 interval 60000 type 1", "SET {a}:value:"+client1+" 0")
+		at := fmt.Sprint(time.Now().Add(-30 * time.Minute).UnixMilli())
+		s.words("ZADD", "{a}:permits:"+client1, at, grant("12345678", 10))
+	}
 	stays := func(s *server) { put(s, "a", "10"); s.run("PEXPIRE a 5000000") }
 	dies := func(s *server) { put(s, "a", "10"); s.run("PEXPIRE {a}:value 5000000") }
 	for _, test := range []struct {
@@ -41,6 +45,7 @@ func TestRepair_LimiterChanged_ChangesNothing(t *testing.T) {
 		{audit.KindOrphan, orphan, "HSET {a} rate 10 interval 3600000 type 1"},
 		{audit.KindIdle, idle, "DECR {a}:value:" + client1},
 		{audit.KindIdle, idle, fmt.Sprintf("ZADD {a}:permits:%s %d x1234567", client1, time.Now().UnixMilli())},
+		{audit.KindIdle, left, "HSET a interval 3600000"},
 		{audit.KindExpiry, stays, "PERSIST a"},
 		{audit.KindExpiry, stays, "PEXPIRE {a}:value 7000000"},
 		{audit.KindExpiry, dies, "PEXPIRE a 9000000"},
@@ -95,14 +100,5 @@ func TestOrphan_InUse_IsNotDeleted(t *testing.T) {
 		r := tool("audit", "--fix", "--yes", "--redis", s.url())
 		require.NotContains(t, r.out, "orphan")
 		holds(t, s, "GET {}:value=6")
-	})
-	t.Run("keys of other programs", func(t *testing.T) {
-		s := startRedis(t)
-		s.run("ZADD {team}:permits 1 user-123 2 user-124", "ZADD {dept}:permits 1 "+strings.Repeat("x", 8),
-			"SET {dept}:value 5")
-		s.words("ZADD", "{old}:permits", "17", grant("12345678", 4)) // a score that is no time
-		before := s.text("DEBUG", "DIGEST")
-		require.Contains(t, s.on("audit", "--fix", "--yes"), "0 problems")
-		require.Equal(t, before, s.text("DEBUG", "DIGEST"))
 	})
 }
