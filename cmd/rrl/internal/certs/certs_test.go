@@ -29,13 +29,12 @@ type fixture struct {
 }
 
 func newFixture(t testing.TB) *fixture {
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "..data")
 	f := &fixture{
 		TB: t, authority: testcert.NewAuthority(t, "authority"), clock: time.Now(),
 		files: Files{filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "ca.pem")},
 	}
-	f.renew("first")
-	f.write(f.files.ClientCA, f.authority.PEM)
+	f.swap("first")
 	var err error
 	f.Source, err = Open(f.files, slog.New(slog.NewTextHandler(&f.log, nil)))
 	require.NoError(t, err)
@@ -56,6 +55,15 @@ func (f *fixture) renew(name string) {
 	pair := f.authority.Sign(f, name, time.Hour)
 	f.write(f.files.Cert, pair.Cert)
 	f.write(f.files.Key, pair.Key)
+}
+
+// swap lets a link lead to a new folder with the files, as Kubernetes does.
+func (f *fixture) swap(name string) {
+	link := filepath.Dir(f.files.Cert)
+	_ = os.Remove(link)
+	require.NoError(f, os.Symlink(f.TempDir(), link))
+	f.renew(name)
+	f.write(f.files.ClientCA, f.authority.PEM)
 }
 
 // shown connects after a while, and returns the name in the certificate that the server shows.
@@ -102,27 +110,10 @@ func TestSource_RenewedFiles_AreInForceForNewConnections(t *testing.T) {
 	require.Equal(t, 2, strings.Count(f.log.String(), "certificate in force"), "files that stay as they are are read once")
 }
 
-// Kubernetes swaps a symbolic link under the files.
 func TestSource_SwappedFolder_IsSeen(t *testing.T) {
-	dir := t.TempDir()
-	f := &fixture{TB: t, authority: testcert.NewAuthority(t, "authority"), clock: time.Now()}
-	swap := func(name string) {
-		folder := filepath.Join(dir, name)
-		require.NoError(t, os.Mkdir(folder, 0o700))
-		pair := f.authority.Sign(t, name, time.Hour)
-		require.NoError(t, os.WriteFile(filepath.Join(folder, "tls.crt"), pair.Cert, 0o600))
-		require.NoError(t, os.WriteFile(filepath.Join(folder, "tls.key"), pair.Key, 0o600))
-		require.NoError(t, os.Symlink(name, filepath.Join(dir, "..tmp")))
-		require.NoError(t, os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")))
-	}
-	swap("first")
-	var err error
-	files := Files{Cert: filepath.Join(dir, "..data/tls.crt"), Key: filepath.Join(dir, "..data/tls.key")}
-	f.Source, err = Open(files, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	f.now = func() time.Time { return f.clock }
+	f := newFixture(t)
 	f.shows("first")
-	swap("second")
+	f.swap("second")
 	f.shows("second")
 }
 

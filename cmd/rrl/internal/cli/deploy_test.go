@@ -141,9 +141,7 @@ func TestDeploy_Files_Agree(t *testing.T) {
 	require.NoError(t, err)
 	files := make(map[string]string)
 	for _, entry := range entries {
-		text, err := os.ReadFile(filepath.Join(deployed+"limits", entry.Name()))
-		require.NoError(t, err)
-		files[entry.Name()] = string(text)
+		files[entry.Name()] = read(t, deployed+"limits/"+entry.Name())
 	}
 	assert.Equal(t, files, readManifests(t).config)
 	rules, err := rls.Load(deployed+"limits", false)
@@ -151,36 +149,21 @@ func TestDeploy_Files_Agree(t *testing.T) {
 	assert.Equal(t, []string{limit.GetDomain()}, rules.Domains())
 
 	// The Envoy that integration/compatibility/proxies runs with this file.
-	fetch, err := os.ReadFile("../../../../integration/compatibility/proxies/envoy.sh")
-	require.NoError(t, err)
-	version := regexp.MustCompile(`(?m)^version=(\S+)`).FindSubmatch(fetch)
-	assert.Equal(t, "envoyproxy/envoy:v"+string(version[1]), services.Services["envoy"].Image)
+	fetch := read(t, "../../../../integration/compatibility/proxies/envoy.sh")
+	version := regexp.MustCompile(`(?m)^version=(\S+)`).FindStringSubmatch(fetch)
+	assert.Equal(t, "envoyproxy/envoy:v"+version[1], services.Services["envoy"].Image)
 }
 
 func portOf(port uint32) string { return ":" + strconv.FormatUint(uint64(port), 10) }
 
 // TestEnvoyPage_Examples_AreDeployed: docs/envoy.md shows limits/edge.yaml and parts of envoy.yaml.
 func TestEnvoyPage_Examples_AreDeployed(t *testing.T) {
-	page, err := os.ReadFile("../../../../docs/envoy.md")
-	require.NoError(t, err)
-	blocks := func(section string) (all []string) {
-		_, text, found := strings.Cut(string(page), "\n## "+section+"\n")
-		require.True(t, found, section)
-		text, _, _ = strings.Cut(text, "\n## ")
-		for _, block := range strings.Split(text, "```yaml\n")[1:] {
-			block, _, _ = strings.Cut(block, "```")
-			all = append(all, block)
-		}
-		require.NotEmpty(t, all, section)
-		return all
-	}
-	file, err := os.ReadFile(deployed + "limits/edge.yaml")
-	require.NoError(t, err)
-	assert.Equal(t, []string{string(file)}, blocks("Configuration file"))
-	envoy, err := os.ReadFile(deployed + "envoy.yaml")
-	require.NoError(t, err)
-	for _, block := range blocks("Envoy") {
-		assert.Contains(t, unindented(string(envoy)), unindented(block))
+	text := page(t, "envoy.md")
+	assert.Equal(t, []string{read(t, deployed+"limits/edge.yaml")}, blocks(section(t, text, "Configuration file"), "yaml"))
+	parts := blocks(section(t, text, "Envoy"), "yaml")
+	require.NotEmpty(t, parts)
+	for _, part := range parts {
+		assert.Contains(t, unindented(read(t, deployed+"envoy.yaml")), unindented(part))
 	}
 }
 

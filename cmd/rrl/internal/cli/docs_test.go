@@ -77,9 +77,8 @@ func story(m *inMemory) {
 func filesOfThePage(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(filepath.Join(dir, "limits"), os.DirFS(deployed+"limits")))
-	rules, err := os.ReadFile("../../../../rules/testdata/rules.yaml")
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "rules.yaml"), rules, 0o600))
+	rules := read(t, "../../../../rules/testdata/rules.yaml")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte(rules), 0o600))
 	const wrong = `domain: edge
 descriptors:
   - key: remote_address
@@ -110,11 +109,9 @@ func (m *inMemory) says(line string) string {
 
 // TestDemo_Recording_IsGolden: rrl demo --svg always writes docs/rrl.svg.
 func TestDemo_Recording_IsGolden(t *testing.T) {
-	kept, err := os.ReadFile("../../../../docs/rrl.svg")
-	require.NoError(t, err)
 	var out bytes.Buffer
 	require.NoError(t, demo.Record(context.Background(), &out))
-	require.True(t, bytes.Equal(kept, out.Bytes()), "make recording brings docs/rrl.svg up to date")
+	require.True(t, page(t, "rrl.svg") == out.String(), "make recording brings docs/rrl.svg up to date")
 }
 
 func TestDemo_Live_PrintsSamples(t *testing.T) {
@@ -137,13 +134,15 @@ func TestCompletion_Shells_GetScripts(t *testing.T) {
 	require.Contains(t, tool("__complete", "serve", "").out, ":0\n", "files")
 }
 
-// page is a page of the documentation.
-func page(t *testing.T, name string) string {
+func read(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../../../docs/" + name)
+	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	return string(text)
 }
+
+// page is a page of the documentation.
+func page(t *testing.T, name string) string { return read(t, "../../../../docs/"+name) }
 
 // section is a part of a page.
 func section(t *testing.T, page, head string) string {
@@ -152,6 +151,15 @@ func section(t *testing.T, page, head string) string {
 	require.True(t, found, head)
 	text, _, _ = strings.Cut(text, "\n## ")
 	return text
+}
+
+// blocks is the code of a language in a text.
+func blocks(text, language string) (all []string) {
+	for _, block := range strings.Split(text, "```"+language+"\n")[1:] {
+		block, _, _ = strings.Cut(block, "```")
+		all = append(all, block)
+	}
+	return all
 }
 
 // Each command of rrl serve that the pages show is run, with files, addresses and a Redis of the test.
@@ -165,8 +173,7 @@ func TestPages_ServeCommands_Run(t *testing.T) {
 	t.Setenv("REDIS_URL", replace.Replace("redis://redis:6379"))
 	commands := 0
 	for _, name := range []string{"tool.md", "envoy.md"} {
-		for _, block := range strings.Split(page(t, name), "```sh\n")[1:] {
-			block, _, _ := strings.Cut(block, "```")
+		for _, block := range blocks(page(t, name), "sh") {
 			for line := range strings.Lines(block) {
 				line, _, _ = strings.Cut(line, " #")
 				args, ok := strings.CutPrefix(strings.TrimSpace(line), "rrl serve ")
@@ -199,12 +206,11 @@ func TestToolPage_Serve_HasEachFlag(t *testing.T) {
 
 // The parts of a cluster that docs/envoy.md shows for TLS and a socket are what Envoy takes.
 func TestEnvoyPage_SecureClusters_AreValid(t *testing.T) {
-	blocks := strings.Split(section(t, page(t, "envoy.md"), "TLS and unix sockets"), "```yaml\n")[1:]
-	require.Len(t, blocks, 2)
-	for n, block := range blocks {
-		block, _, _ := strings.Cut(block, "```")
+	shown := blocks(section(t, page(t, "envoy.md"), "TLS and unix sockets"), "yaml")
+	require.Len(t, shown, 2)
+	for n, block := range shown {
 		made := new(cluster.Cluster)
-		require.NoError(t, protojson.Unmarshal(yamlToJSON(t, []byte(block))[0], made))
+		require.NoError(t, protojson.Unmarshal(yamlToJSON(t, block)[0], made))
 		made.Name = "limits"
 		static := &bootstrap.Bootstrap_StaticResources{Clusters: []*cluster.Cluster{made}}
 		require.NoError(t, (&bootstrap.Bootstrap{StaticResources: static}).ValidateAll())

@@ -8,13 +8,9 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc/health/grpc_health_v1"
-
-	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestImage_Binary_NeedsNoOtherFile: the binary names no interpreter and no library. It serves as
@@ -34,9 +30,8 @@ func TestImage_Binary_NeedsNoOtherFile(t *testing.T) {
 	libraries, err := binary.ImportedLibraries()
 	require.NoError(t, err)
 	assert.Empty(t, libraries)
-	authorities, err := os.ReadFile(filepath.Join(image, "etc/ssl/certs/ca-certificates.crt"))
-	require.NoError(t, err)
-	assert.True(t, x509.NewCertPool().AppendCertsFromPEM(authorities))
+	authorities := read(t, filepath.Join(image, "etc/ssl/certs/ca-certificates.crt"))
+	assert.True(t, x509.NewCertPool().AppendCertsFromPEM([]byte(authorities)))
 
 	redis := startRedis(t)
 	root := t.TempDir()
@@ -44,35 +39,17 @@ func TestImage_Binary_NeedsNoOtherFile(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(root, "etc/rls"), 0o755))
 	const calendar = "domain: edge\ndescriptors:\n  - {key: user, rate_limit: {unit: year, requests_per_unit: 1, policy: calendar, in: Europe/Berlin}}\n"
 	require.NoError(t, os.WriteFile(filepath.Join(root, "etc/rls/edge.yaml"), []byte(calendar), 0o644))
-	s := &serving{TB: t, log: new(redistest.Log)}
 	cmd := exec.Command("/rrl", "serve", "/etc/rls", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--deadline", "10s")
 	cmd.Dir, cmd.Env = "/", []string{"REDIS_URL=" + redis.url()}
-	cmd.Stdout, cmd.Stderr = s.log, s.log
 	cmd.SysProcAttr = inside(root)
-	require.NoError(t, cmd.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		if t.Failed() {
-			t.Log(s.log.String())
-		}
-	})
-	s.await()
-	health, err := s.health.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
-	require.NoError(t, err)
-	assert.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, health.GetStatus())
-	answer, err := s.ask(t.Context(), "user=ann")
+	p := startCommand(t, cmd)
+	p.await()
+	answer, err := p.ask(t.Context(), "user=ann")
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, answer.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit())
 
-	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-	select {
-	case err := <-ended:
-		assert.NoError(t, err)
-	case <-time.After(20 * time.Second):
-		t.Fatal("it does not end")
-	}
+	p.signal(syscall.SIGTERM)
+	assert.Equal(t, exitDone, p.code())
 }
 
 // inside confines a process to a folder, as user 65534 if the test runs as root.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -101,14 +100,12 @@ func readManifests(t *testing.T) (m manifests) {
 // asJSON is the documents of a YAML file, for what reads the names of fields in either case.
 func asJSON(t *testing.T, name string) (documents [][]byte) {
 	t.Helper()
-	text, err := os.ReadFile(deployed + name)
-	require.NoError(t, err)
-	return yamlToJSON(t, text)
+	return yamlToJSON(t, read(t, deployed+name))
 }
 
-func yamlToJSON(t *testing.T, text []byte) (documents [][]byte) {
+func yamlToJSON(t *testing.T, text string) (documents [][]byte) {
 	t.Helper()
-	for decoder := yaml.NewDecoder(bytes.NewReader(text)); ; {
+	for decoder := yaml.NewDecoder(strings.NewReader(text)); ; {
 		var values any
 		err := decoder.Decode(&values)
 		if errors.Is(err, io.EOF) {

@@ -37,22 +37,28 @@ func startProcess(t *testing.T, nohup bool, args ...string) *process {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	p := &process{serving: &serving{TB: t, log: new(redistest.Log)}, ended: make(chan int, 1)}
-	p.cmd = exec.Command(self, args...)
+	cmd := exec.Command(self, args...)
 	if nohup {
-		p.cmd = exec.Command("sh", append([]string{"-c", `trap "" HUP; exec "$0" "$@"`, self}, args...)...)
+		cmd = exec.Command("sh", append([]string{"-c", `trap "" HUP; exec "$0" "$@"`, self}, args...)...)
 	}
-	p.cmd.Env = append(os.Environ(), "RRL_TEST_PROCESS=1")
+	cmd.Env = append(os.Environ(), "RRL_TEST_PROCESS=1")
 	// A process inherits that SIGHUP is ignored, as after nohup, but not that it is handled.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-	require.NoError(t, p.cmd.Start())
+	return startCommand(t, cmd)
+}
+
+// startCommand starts a command that is rrl. It ends with the test at the latest.
+func startCommand(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{serving: &serving{TB: t, log: new(redistest.Log)}, cmd: cmd, ended: make(chan int, 1)}
+	cmd.Stdout, cmd.Stderr = p.log, p.log
+	require.NoError(t, cmd.Start())
 	go func() {
-		_ = p.cmd.Wait()
-		p.ended <- p.cmd.ProcessState.ExitCode()
+		_ = cmd.Wait()
+		p.ended <- cmd.ProcessState.ExitCode()
 	}()
 	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
+		_ = cmd.Process.Kill()
 		if t.Failed() {
 			t.Log(p.log.String())
 		}
