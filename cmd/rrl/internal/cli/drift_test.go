@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -115,7 +114,10 @@ func TestAudit_DriftThatChangesBetweenPages_StopsThere(t *testing.T) {
 	require.Len(t, findings, 1)
 	scripts := 0
 	reader := s.reader()
-	reader.Redis.Client = beforeScripts{s.Client, func() {
+	reader.Redis.Client = interrupted{s.Client, func(command string) {
+		if command != "EVALSHA" {
+			return
+		}
 		if scripts++; scripts == 2 {
 			_, err := rratelimiter.New(s.Client).Limiter("a").TryAcquire(context.Background(), 1)
 			require.NoError(t, err)
@@ -126,17 +128,20 @@ func TestAudit_DriftThatChangesBetweenPages_StopsThere(t *testing.T) {
 	require.Equal(t, 2, scripts)
 }
 
-// beforeScripts calls before ahead of each script.
-type beforeScripts struct {
+// interrupted is a connection beside which something happens ahead of each command.
+type interrupted struct {
 	rueidis.Client
-	before func()
+	before func(command string)
 }
 
-func (c beforeScripts) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
-	if strings.HasPrefix(command.Commands()[0], "EVALSHA") {
-		c.before()
-	}
+func (c interrupted) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	c.before(command.Commands()[0])
 	return c.Client.Do(ctx, command)
+}
+
+func (c interrupted) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
+	c.before(commands[0].Commands()[0])
+	return c.Client.DoMulti(ctx, commands...)
 }
 
 // No repair is made without a word, whatever it changes.

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -64,19 +63,8 @@ func TestAudit_PairInUse_IsNoFinding(t *testing.T) {
 	put(s, "a", "5", grant("12345678", 1))
 	reader := s.reader()
 	found := find(t, reader)
-	reader.Redis.Client = restless{s.Client, func() { s.run("DECR {a}:value") }}
+	reader.Redis.Client = interrupted{s.Client, func(string) { s.run("DECR {a}:value") }}
 	require.Empty(t, audited(t, reader, found))
-}
-
-// restless is a connection beside which something happens before whatever it sends.
-type restless struct {
-	rueidis.Client
-	before func()
-}
-
-func (r restless) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
-	r.before()
-	return r.Client.DoMulti(ctx, commands...)
 }
 
 func TestReset_ClientExpiredMeanwhile_DeletesNothing(t *testing.T) {
