@@ -40,10 +40,10 @@ func behind(t *testing.T, api http.Handler, args ...string) *proxy {
 	t.Helper()
 	upstream := httptest.NewServer(api)
 	t.Cleanup(upstream.Close)
-	return start(t, upstream.URL, false, args...)
+	return start(t, upstream.URL, args...)
 }
 
-func start(t *testing.T, upstream string, http2 bool, args ...string) *proxy {
+func start(t *testing.T, upstream string, args ...string) *proxy {
 	t.Helper()
 	c, err := parseConfig(append([]string{"-requests", "10", "-tokens", "2000", "-output", "100", "-max-body", "4096",
 		"-redis-timeout", "1m"}, args...), io.Discard)
@@ -55,11 +55,7 @@ func start(t *testing.T, upstream string, http2 bool, args ...string) *proxy {
 	p.client, p.redis = guardtest.Connect(t, rratelimiter.WithClock(func() time.Time { return now }))
 	p.Server = httptest.NewUnstartedServer(nil)
 	p.Config = newServer(newHandler(p.client, c, slog.New(slog.NewTextHandler(p.log, nil))), c)
-	if p.EnableHTTP2 = http2; http2 {
-		p.StartTLS()
-	} else {
-		p.Start()
-	}
+	p.Start()
 	t.Cleanup(p.Close)
 	return p
 }
