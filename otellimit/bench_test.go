@@ -78,25 +78,6 @@ func BenchmarkTelemetry(b *testing.B) {
 	}
 }
 
-// BenchmarkManyCallers reports decisions of all processors at once.
-func BenchmarkManyCallers(b *testing.B) {
-	for _, p := range providers {
-		b.Run(p.name, func(b *testing.B) {
-			provider, reader := p.make()
-			telemetry, err := New(WithMeterProvider(provider))
-			require.NoError(b, err)
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				o, ctx, d := telemetry.Observer(), context.Background(), granted("tenant:7", "token_bucket")
-				for pb.Next() {
-					o.Decision(ctx, d)
-				}
-			})
-			requireMeasured(b, reader)
-		})
-	}
-}
-
 // TestTelemetry_SameMeasurementAgain_AllocatesNothing on the hot path.
 func TestTelemetry_SameMeasurementAgain_AllocatesNothing(t *testing.T) {
 	for _, p := range providers {

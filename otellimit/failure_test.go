@@ -63,16 +63,12 @@ func TestClassify_RedisFailures_HaveAKind(t *testing.T) {
 	})
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
-	client, ctx := rratelimiter.New(conn), context.Background()
+	window := limit.New(rratelimiter.New(conn), "tenant-7", limit.FixedWindow{Permits: 5, Interval: time.Minute})
 	kind := func() string {
-		_, err := limit.New(client, "tenant-7", limit.FixedWindow{Permits: 5, Interval: time.Minute}).TryAcquire(ctx, 1)
+		_, err := window.TryAcquire(context.Background(), 1)
 		return failures[classify(err)]
 	}
 	assert.Equal(t, "", kind())
-	_, err = client.Limiter("unset").TryAcquire(ctx, 1)
-	assert.Equal(t, "not_initialized", failures[classify(err)])
-	_, err = limit.New(client, "tenant-7", limit.FixedWindow{Permits: 5, Interval: time.Minute}).TryAcquire(ctx, 6)
-	assert.Equal(t, "permits_exceed_rate", failures[classify(err)])
 	server.SetError("LOADING Redis is loading the dataset in memory")
 	assert.Equal(t, "redis", kind())
 	server.SetError("")
