@@ -1,11 +1,7 @@
 package cli
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -91,7 +87,6 @@ func TestServerTime_HostClockWrong_UsesTheServers(t *testing.T) {
 	require.Contains(t, toolAt(wrong, "audit", "--redis", s.url()).out, "in the future")
 }
 
-// TestBench_End_DeletesTheLimiter: at its end and after an interruption.
 func TestBench_End_DeletesTheLimiter(t *testing.T) {
 	s := startRedis(t)
 	var result struct {
@@ -104,21 +99,5 @@ func TestBench_End_DeletesTheLimiter(t *testing.T) {
 	require.Positive(t, result.Denied)
 	require.Zero(t, result.Failed)
 	require.Positive(t, result.P50)
-	require.Empty(t, keysOf(s))
-
-	ctx, cancel := context.WithCancel(context.Background())
-	var out, failed bytes.Buffer
-	ended := make(chan int)
-	go func() {
-		a := &app{in: strings.NewReader(""), out: &out, err: &failed}
-		ended <- a.run(ctx, []string{"bench", "--for", "1h", "--redis", s.url()})
-	}()
-	calls := regexp.MustCompile(`cmdstat_evalsha:calls=\d{3,},`)
-	s.run("CONFIG RESETSTAT")
-	require.Eventually(t, func() bool { return calls.MatchString(s.text("INFO", "commandstats")) }, 30*time.Second,
-		10*time.Millisecond)
-	cancel()
-	require.Equal(t, exitDone, <-ended, failed.String())
-	require.Contains(t, out.String(), "deleted")
 	require.Empty(t, keysOf(s))
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,8 +27,7 @@ func TestErrors_BadInput_IsOneLine(t *testing.T) {
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
 	require.NoError(t, err)
 	defer mute.Close()
-	file := filepath.Join(t.TempDir(), "secret")
-	require.NoError(t, os.WriteFile(file, []byte("wrong\n"), 0o600))
+	file := written(t, "secret", "wrong\n")
 
 	at := func(url string, args ...string) []string { return append(args, "--redis", url) }
 	for _, test := range []struct {
@@ -52,6 +49,9 @@ func TestErrors_BadInput_IsOneLine(t *testing.T) {
 		{at("rediss://"+s.addr, "ls", "--tls-ca", file), []string{"has no PEM certificate"}},
 		{at("rediss://"+s.addr, "ls", "--tls-cert", file), []string{"go together"}},
 		{at("http://alice:topsecret@x", "ls"), []string{"rediss:// (TLS)"}},
+		{at("redis:6379", "ls"), []string{"want redis://"}}, // a URL of nothing, which would be localhost
+		{at("localhost:6379", "ls"), []string{"want redis://"}},
+		{at("127.0.0.1:6379", "ls"), []string{"want redis://"}},
 		{at("redis://alice:top%secret@x", "ls"), []string{"special characters of the password"}},
 		{at("redis://"+s.addr+"/x", "ls"), []string{"invalid database number"}},
 		{at("redis://"+s.addr+"/99", "ls"), []string{s.addr, "DB index"}},
@@ -60,8 +60,8 @@ func TestErrors_BadInput_IsOneLine(t *testing.T) {
 		{at(s.url(), "show", "missing"), []string{`there is no limiter "missing"`, "rrl ls"}},
 		{at(s.url(), "try", "missing"), []string{`"missing" has no rate`, "rrl set"}},
 		{at(s.url(), "try", "corrupt"), []string{`field "rate"`, `"many"`, "rrl show"}},
-		{at(s.url(), "try", "other"), []string{`field "rate"`, `"0.5"`,
-			"rrl show"}}, // rrl audit skips it: it may not be a limiter
+		// rrl audit skips it: it may not be a limiter
+		{at(s.url(), "try", "other"), []string{`field "rate"`, `"0.5"`, "rrl show"}},
 		{at(s.url(), "try", "paid-api", "--wait", "-1s"), []string{"--wait -1s", "0 or more"}},
 		{at(s.url(), "ls", "--max", "-1"), []string{"--max -1", "0 means all"}},
 		{at(s.url(), "audit", "--max", "-1"), []string{"--max -1", "0 means all"}},

@@ -67,20 +67,12 @@ func TestServe_MutualTLS_RefusesClientsWithoutACertificate(t *testing.T) {
 
 func TestServe_UnixSocket_AnswersAndLeavesNothing(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "rrl.sock")
-	redis := "redis://" + miniredis.RunT(t).Addr()
-	s := started(t, written(t, "edge.yaml", edge), "--redis", redis, "--grpc", "unix:"+socket)
-	s.await()
+	s := serve(t, written(t, "edge.yaml", edge), "--redis", "redis://"+miniredis.RunT(t).Addr(), "--grpc", "unix:"+socket)
 	_, err := s.ask(t.Context(), "user=ann")
 	require.NoError(t, err)
 	info, err := os.Stat(socket)
 	require.NoError(t, err)
 	assert.Equal(t, os.ModeSocket|0o660, info.Mode(), "for the service's user and group")
-
-	r := tool("serve", written(t, "edge.yaml", edge), "--redis", redis, "--grpc", "unix:"+socket, "--http", "")
-	assert.Equal(t, exitError, r.code)
-	assert.Contains(t, r.err, "another process listens there")
-	_, err = s.ask(t.Context(), "user=ann")
-	require.NoError(t, err)
 
 	assert.Equal(t, exitDone, s.stop())
 	assert.NoFileExists(t, socket)

@@ -7,15 +7,17 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // server is a real redis-server for a test, on a free port.
@@ -57,7 +59,7 @@ func tryRedis(t testing.TB, path string, args []string) *server {
 	if n, _ := strconv.Atoi(port); n > 55000 {
 		return nil // its cluster bus port would be beyond the last one
 	}
-	log := &serverLog{ready: make(chan struct{})}
+	log := new(redistest.Log)
 	own := []string{"--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir()}
 	if len(args) > 0 && args[0] == "sentinel" {
 		args = []string{args[1], "--sentinel"} // its configuration file has to come first
@@ -82,10 +84,10 @@ func tryRedis(t testing.TB, path string, args []string) *server {
 		_ = s.cmd.Process.Kill()
 		<-s.ended
 	})
-	select {
-	case <-log.ready:
-	case <-s.ended:
-		t.Log(log.text.String())
+	ready := func() bool { return accepts.MatchString(log.String()) }
+	require.Eventually(t, func() bool { return ready() || s.hasEnded() }, 30*time.Second, 5*time.Millisecond)
+	if !ready() {
+		t.Log(log.String())
 		return nil
 	}
 	s.Client, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}, ForceSingleClient: true,
@@ -97,22 +99,16 @@ func tryRedis(t testing.TB, path string, args []string) *server {
 	return s
 }
 
-// serverLog is the output of a server. It closes ready once the server accepts connections. Only
-// one goroutine writes, as long as the process runs.
-type serverLog struct {
-	text  bytes.Buffer
-	ready chan struct{}
-	once  sync.Once
-}
+// accepts is in the output of a server that accepts connections.
+var accepts = regexp.MustCompile("Ready to accept connections|Sentinel ID is")
 
-func (l *serverLog) Write(part []byte) (int, error) {
-	l.text.Write(part)
-	for _, line := range []string{"Ready to accept connections", "Sentinel ID is"} {
-		if bytes.Contains(l.text.Bytes(), []byte(line)) {
-			l.once.Do(func() { close(l.ready) })
-		}
+func (s *server) hasEnded() bool {
+	select {
+	case <-s.ended:
+		return true
+	default:
+		return false
 	}
-	return len(part), nil
 }
 
 // run runs commands, a line each, their words parted by spaces.

@@ -157,8 +157,10 @@ func TestMain_Hangup_EndsOtherCommands(t *testing.T) {
 	w.signal(syscall.SIGHUP)
 	assert.Equal(t, exitDone, w.code())
 	b := startProcess(t, false, "bench", "--for", "1h", "--redis", "redis://"+redis.Addr())
-	require.Eventually(t, func() bool { return len(redis.Keys()) > 0 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return redis.CommandCount() > 1000 }, 20*time.Second, time.Millisecond)
+	require.NotEmpty(t, redis.Keys())
 	b.signal(syscall.SIGHUP)
-	b.code()
+	assert.Equal(t, exitDone, b.code())
+	assert.Contains(t, b.log.String(), "deleted")
 	assert.Empty(t, redis.Keys(), "bench deletes its limiter")
 }

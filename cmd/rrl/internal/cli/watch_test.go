@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -50,9 +49,9 @@ func TestWatch_RedisRestarts_Continues(t *testing.T) {
 // TestWatch_CorruptLimiter_ShowsTheProblem: it is not shown as one with nothing taken.
 func TestWatch_CorruptLimiter_ShowsTheProblem(t *testing.T) {
 	s := startRedis(t)
-	s.run("HSET a rate 10 interval 3600000 type 0", "SADD {a}:value 1", "HSET b rate 10 interval 3600000 type 0",
-		"SET {b}:value x")
-	s.words("ZADD", "{b}:permits", strconv.FormatInt(time.Now().UnixMilli(), 10), grant("12345678", 1))
+	put(s, "a", "")
+	s.run("SADD {a}:value 1")
+	put(s, "b", "x", grant("12345678", 1))
 	require.Contains(t, s.on("watch", "a", "--count", "1"), "another type")
 	require.Contains(t, s.on("watch", "b", "--count", "1"), "want a whole number")
 }

@@ -31,14 +31,6 @@ func TestOptions_PasswordThatIsNotEscaped_IsNeverPrinted(t *testing.T) {
 	}
 }
 
-// "redis:6379" is a URL too: of nothing, which would be localhost.
-func TestOptions_AddressWithoutAScheme_IsRefused(t *testing.T) {
-	for _, url := range []string{"redis:6379", "localhost:6379", "127.0.0.1:6379"} {
-		_, err := Open(context.Background(), Options{URL: url, Timeout: time.Second})
-		require.ErrorContains(t, err, "want redis://", url)
-	}
-}
-
 func TestOptions_PasswordThatIsEscaped_Connects(t *testing.T) {
 	server := miniredis.RunT(t)
 	server.RequireUserAuth("alice", "a/b#c?d@e%")
