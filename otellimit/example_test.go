@@ -92,23 +92,6 @@ func ExampleWithTracerProvider() {
 	// send false
 }
 
-// Only waits of at least a second have a span.
-func ExampleWithSpansAfter() {
-	spans := tracetest.NewSpanRecorder()
-	telemetry, err := otellimit.New(otellimit.WithSpansAfter(time.Second),
-		otellimit.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(spans))))
-	if err != nil {
-		panic(err)
-	}
-	for _, waited := range []time.Duration{otellimit.DefaultSpansAfter, 2 * time.Second} {
-		telemetry.Observer().Decision(context.Background(), rratelimiter.DecisionInfo{
-			Policy: "token_bucket", Granted: true, Took: waited, Waited: waited,
-		})
-	}
-	fmt.Println(len(spans.Ended()))
-	// Output: 1
-}
-
 // One limiter by name, and all clients of a website together.
 func ExampleWithLimiterNames() {
 	redis := connect()

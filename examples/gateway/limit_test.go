@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -51,23 +50,18 @@ func TestLimits_EachClientAndRoute_GetsItsPermits(t *testing.T) {
 
 // No header of an untrusted peer changes the limited address or the upstream's headers.
 func TestAddress_Spoofed_IsIgnored(t *testing.T) {
-	var sent sync.Map
 	g := behind(t, func(_ http.ResponseWriter, r *http.Request) {
-		sent.Store(fmt.Sprint(r.Header["X-Forwarded-For"], r.Header["Forwarded"], r.Header["X-Forwarded-Proto"],
-			r.Header["X-Real-Ip"]), true)
+		assert.Equal(t, "[127.0.0.1] [] [http] []", fmt.Sprint(r.Header["X-Forwarded-For"], r.Header["Forwarded"],
+			r.Header["X-Forwarded-Proto"], r.Header["X-Real-Ip"]))
 	}, "-second", "5", "-trust", "10.0.0.0/8")
 	got := make(map[int]int)
 	for i := range 40 {
 		address := fmt.Sprintf("198.51.100.%d", i)
 		resp, _ := g.get(t, "/", "X-Forwarded-For", address, "X-Forwarded-For", "10.0.0.1", "Forwarded", "for="+address,
-			"X-Forwarded-Proto", "https",
-			"Connection", "X-Forwarded-For, X-Real-Ip", "X-Real-Ip", address)
+			"X-Forwarded-Proto", "https", "Connection", "X-Forwarded-For, X-Real-Ip", "X-Real-Ip", address)
 		got[resp.StatusCode]++
 	}
 	assert.Equal(t, map[int]int{200: 5, 429: 35}, got)
-	sent.Range(func(headers, _ any) bool {
-		return assert.Equal(t, "[127.0.0.1] [] [http] []", headers)
-	})
 }
 
 func TestAddress_TrustedProxy_IsForwarded(t *testing.T) {

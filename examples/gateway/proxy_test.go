@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"net/textproto"
 	"strings"
 	"sync"
@@ -107,22 +108,18 @@ func TestProxy_EarlyHints_KeepRateLimitHeaders(t *testing.T) {
 		w.Header().Set("X-Own", "1")
 		w.WriteHeader(http.StatusAccepted)
 	})
-	conn := g.dial(t)
-	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-	reader := textproto.NewReader(bufio.NewReader(conn))
-	line, err := reader.ReadLine()
+	early := 0
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+		Got1xxResponse: func(code int, _ textproto.MIMEHeader) error { early = code; return nil },
+	})
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, g.url, nil)
 	require.NoError(t, err)
-	assert.Equal(t, "HTTP/1.1 103 Early Hints", line)
-	_, err = reader.ReadMIMEHeader()
-	require.NoError(t, err)
-	line, err = reader.ReadLine()
-	require.NoError(t, err)
-	assert.Equal(t, "HTTP/1.1 202 Accepted", line)
-	header, err := reader.ReadMIMEHeader()
-	require.NoError(t, err)
-	assert.Equal(t, []string{`"second";q=10;w=1, "minute";q=100;w=60`}, header["Ratelimit-Policy"])
-	assert.Regexp(t, `^"second";r=9(;t=1)?, "minute";r=99;t=(59|60)$`, header.Get("Ratelimit"))
-	assert.Equal(t, []string{"1"}, header["X-Own"])
+	resp, _ := roundTrip(t, http.DefaultTransport, r)
+	assert.Equal(t, http.StatusEarlyHints, early)
+	assert.Equal(t, http.StatusAccepted, resp.StatusCode)
+	assert.Equal(t, []string{`"second";q=10;w=1, "minute";q=100;w=60`}, resp.Header["Ratelimit-Policy"])
+	assert.Regexp(t, `^"second";r=9(;t=1)?, "minute";r=99;t=(59|60)$`, resp.Header.Get("Ratelimit"))
+	assert.Equal(t, []string{"1"}, resp.Header["X-Own"])
 }
 
 func TestProxy_ServerSentEvents_ArriveOneByOne(t *testing.T) {

@@ -155,10 +155,7 @@ func TestUsers_UnknownKey_Is401(t *testing.T) {
 }
 
 func TestProxy_OtherPaths_AreNotForwarded(t *testing.T) {
-	p := behind(t, http.HandlerFunc(func(_ http.ResponseWriter,
-		r *http.Request) {
-		t.Error("it got to the API:", r.URL.Path)
-	}))
+	p := behind(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Error(r.URL.Path, "got to the API") }))
 	for _, path := range []string{"/", "/v1/files", "/v1/chat/completions/", "/v1%2Fmessages", "/V1/messages",
 		"/v1/messages/batches", "/v1/messages;x"} {
 		resp, _ := p.ask(path, "{}")
@@ -210,10 +207,7 @@ func TestRefuse_OverTheLimitOfTokens_ReleasesTheRequest(t *testing.T) {
 }
 
 func TestSettle_MoreThanTheBudget_IsOwed(t *testing.T) {
-	used := 5000
-	p := behind(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"usage":{"prompt_tokens":%d}}`, used)
-	}))
+	p := behind(t, document200(`{"usage":{"prompt_tokens":5000}}`))
 	p.ask(chat, `{}`)
 	resp, _ := p.ask(chat, `{}`)
 	assert.Equal(t, 429, resp.StatusCode)

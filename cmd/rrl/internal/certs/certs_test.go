@@ -210,13 +210,3 @@ func TestSource_ClientWithoutACertificate_IsRefused(t *testing.T) {
 	_, err = f.shown(f.authority.Client(t, f.authority.Sign(t, "client", -time.Minute)))
 	require.ErrorContains(t, err, "expired")
 }
-
-func TestOpen_WrongFiles_AreRefused(t *testing.T) {
-	f := newFixture(t)
-	for _, files := range []Files{
-		{}, {Cert: f.files.Cert}, {f.files.Key, f.files.Cert, ""}, {f.files.Cert, f.files.Key, "/nowhere"},
-	} {
-		_, err := Open(files, slog.New(slog.DiscardHandler))
-		require.Error(t, err, "%+v", files)
-	}
-}

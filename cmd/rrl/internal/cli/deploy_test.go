@@ -117,16 +117,14 @@ func TestDeploy_Files_Agree(t *testing.T) {
 		for _, on := range s.DependsOn {
 			assert.Contains(t, services.Services, on)
 		}
-	}
-
-	// Files.
-	for _, s := range services.Services {
 		for _, volume := range s.Volumes {
 			from, _, _ := strings.Cut(volume, ":")
 			_, err := os.Stat(filepath.Join(deployed, from))
 			assert.NoError(t, err)
 		}
 	}
+
+	// Files.
 	limits := services.Services["limits"]
 	assert.FileExists(t, filepath.Join(deployed, limits.Build, "Dockerfile"))
 	assert.Equal(t, "serve", limits.Command[0])

@@ -37,11 +37,11 @@ func TestNames_ControlCharacters_AreEscaped(t *testing.T) {
 		if name != "" {
 			commands = append(commands, []string{"show", "--", name}, []string{"try", "--", name},
 				[]string{"watch", "--count", "1", "--", name}, []string{"set", "--", name, "20/1h"},
-				[]string{"reset", "--yes", "--", name},
-				[]string{"try", "--policy", "window:5/1h", "--", name}, []string{"show", "--all", "--", name}, []string{"reset",
-					"--yes", "--all", "--", name}, []string{"release", "--policy", "window:5/1h", "--", name},
-				[]string{"show", "--", name + "missing"}, []string{"try", "--", name + "missing"}, []string{"reset", "--",
-					name}, []string{"show", name}, []string{"ls", "--" + name}, []string{"ls", "-o", name}, []string{name})
+				[]string{"reset", "--yes", "--", name}, []string{"try", "--policy", "window:5/1h", "--", name},
+				[]string{"show", "--all", "--", name}, []string{"reset", "--yes", "--all", "--", name},
+				[]string{"release", "--policy", "window:5/1h", "--", name}, []string{"show", "--", name + "missing"},
+				[]string{"try", "--", name + "missing"}, []string{"reset", "--", name}, []string{"show", name},
+				[]string{"ls", "--" + name}, []string{"ls", "-o", name}, []string{name})
 		}
 		for _, args := range commands {
 			for _, format := range []string{"text", "json"} {
@@ -74,11 +74,6 @@ func TestNames_OfAnyBytes_CanBeCopiedFromTheOutput(t *testing.T) {
 	for i, name := range all {
 		s.words("HSET", name, "rate", strconv.Itoa(10+i), "interval", "3600000", "type", "0")
 	}
-	on := func(args ...string) string {
-		r := tool(append([]string{"--redis", s.url()}, args...)...)
-		require.Equal(t, exitDone, r.code, "%q: %s", args, r.err)
-		return r.out
-	}
 	var list struct {
 		Limiters []struct {
 			Name    string
@@ -92,15 +87,15 @@ func TestNames_OfAnyBytes_CanBeCopiedFromTheOutput(t *testing.T) {
 		report = append(report, l.Name)
 		name := all[l.Permits-10]
 		for _, written := range []string{l.Name, names.Quote(name)} {
-			shown := on("show", "-o", "json", "--", written)
+			shown := s.on("show", "-o", "json", "--", written)
 			require.Contains(t, shown, fmt.Sprintf(`"permits":%d`, l.Permits), written)
-			on("ls", "--", written)
+			s.on("ls", "--", written)
 			var tried struct{ Limiter string }
-			require.NoError(t, json.Unmarshal([]byte(on("try", "-o", "json", "--", written)), &tried))
+			require.NoError(t, json.Unmarshal([]byte(s.on("try", "-o", "json", "--", written)), &tried))
 			require.Equal(t, l.Name, tried.Limiter)
-			require.Contains(t, on("watch", "--count", "1", "--", written), "taken=")
-			on("set", "--", written, fmt.Sprintf("%d/1h", l.Permits))
-			on("reset", "--yes", "--", written)
+			require.Contains(t, s.on("watch", "--count", "1", "--", written), "taken=")
+			s.on("set", "--", written, fmt.Sprintf("%d/1h", l.Permits))
+			s.on("reset", "--yes", "--", written)
 		}
 	}
 	slices.Sort(report)

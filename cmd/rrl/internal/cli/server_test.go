@@ -219,7 +219,7 @@ func looked(t *testing.T, args []string, r ran) {
 // on runs the tool on this server, and demands that it works.
 func (s *server) on(args ...string) string {
 	s.Helper()
-	r := tool(append(args, "--redis", s.url())...)
+	r := tool(append([]string{"--redis", s.url()}, args...)...)
 	require.Equal(s, exitDone, r.code, "%q: %s", args, r.err)
 	return r.out
 }
