@@ -80,19 +80,14 @@ func TestSpans_CallsThatWaited_HaveOne(t *testing.T) {
 }
 
 func TestWithSpansAfter_ShorterWaits_HaveNone(t *testing.T) {
-	b := setUp(t, WithSpansAfter(0))
-	short := granted("paid-api", "redisson")
-	b.Observer().Decision(context.Background(), short)
-	assert.Empty(t, b.spans.Ended(), "it did not wait")
-	short.Waited = 1
-	b.Observer().Decision(context.Background(), short)
-	assert.Len(t, b.spans.Ended(), 1)
-
-	b = setUp(t, WithSpansAfter(time.Minute))
-	short.Took, short.Waited = time.Minute, time.Minute-1
-	b.Observer().Decision(context.Background(), short)
-	assert.Empty(t, b.spans.Ended())
-	short.Waited = time.Minute
-	b.Observer().Decision(context.Background(), short)
-	assert.Len(t, b.spans.Ended(), 1)
+	for after, short := range map[time.Duration]time.Duration{0: 0, time.Minute: time.Minute - 1} {
+		b := setUp(t, WithSpansAfter(after))
+		d := granted("paid-api", "redisson")
+		d.Took, d.Waited = time.Minute, short
+		b.Observer().Decision(context.Background(), d)
+		assert.Empty(t, b.spans.Ended(), after)
+		d.Waited++
+		b.Observer().Decision(context.Background(), d)
+		assert.Len(t, b.spans.Ended(), 1, after)
+	}
 }

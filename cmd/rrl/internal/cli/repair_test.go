@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -109,8 +110,7 @@ func TestAudit_Interrupted_ReportsRepairs(t *testing.T) {
 	put(s, "a", "5", grant("12345678", 1))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	var out, failed strings.Builder
-	a := &app{in: strings.NewReader(""), out: &out, err: &failed}
+	a := &app{in: strings.NewReader(""), out: io.Discard, err: io.Discard}
 	reader := s.reader()
 	findings := audited(t, reader, find(t, reader))
 	require.ErrorIs(t, a.fix(ctx, reader, findings, true), context.Canceled)

@@ -58,17 +58,14 @@ func TestRulesCheck_NoRegularFile_IsReportedAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
-	large := filepath.Join(dir, "large")
-	require.NoError(t, os.WriteFile(large, nil, 0o600))
+	large := written(t, "large", "")
 	require.NoError(t, os.Truncate(large, 100<<20))
 	gone := filepath.Join(dir, "gone")
 	require.NoError(t, os.Symlink("nowhere", gone))
-	folder := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "a.yaml"), []byte("domain: edge\n"), 0o600))
+	folder := filepath.Dir(written(t, "a.yaml", "domain: edge\n"))
 	twice := t.TempDir()
-	for _, name := range []string{"a.yaml", "b.yaml"} {
-		require.NoError(t, os.WriteFile(filepath.Join(twice, name), []byte("domain: edge\n"), 0o600))
-	}
+	require.NoError(t, os.CopyFS(twice, os.DirFS(folder)))
+	require.NoError(t, os.WriteFile(filepath.Join(twice, "b.yaml"), []byte("domain: edge\n"), 0o600))
 	for _, test := range []struct {
 		args []string
 		code int
