@@ -155,7 +155,7 @@ func TestUsers_UnknownKey_Is401(t *testing.T) {
 }
 
 func TestProxy_OtherPaths_AreNotForwarded(t *testing.T) {
-	p := behind(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Error(r.URL.Path, "got to the API") }))
+	p := behind(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Error("arrived:", r.URL.Path) }))
 	for _, path := range []string{"/", "/v1/files", "/v1/chat/completions/", "/v1%2Fmessages", "/V1/messages",
 		"/v1/messages/batches", "/v1/messages;x"} {
 		resp, _ := p.ask(path, "{}")
