@@ -39,21 +39,6 @@ descriptors:
 		{0, "mail | to=ann kind=offer", "OK | OK"},
 		{0, "mail | kind=offer to", "OK | OK 1/2 day 86400s"},
 	}},
-	{"an address that is banned, others by default", `
-domain: edge
-descriptors:
-  - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 1}}
-  - {key: remote_address, value: 198.51.100.7, rate_limit: {unit: second, requests_per_unit: 0}}
-  - {key: remote_address, value: 198.51.100.8}
-`, []exchange{
-		{0, "edge | remote_address=192.0.2.1", "OK | OK 0/1 second 1s"},
-		{0, "edge | remote_address=192.0.2.1", "OVER | OVER 0/1 second 1s"},
-		{0, "edge | remote_address=192.0.2.2", "OK | OK 0/1 second 1s"},
-		{0, "edge | remote_address=198.51.100.7", "OVER | OVER 0/0 second 1s"},
-		{500 * time.Millisecond, "edge | remote_address=198.51.100.7", "OVER | OVER 0/0 second 1s"},
-		{0, "edge | remote_address=198.51.100.8", "OK | OK"},
-		{500 * time.Millisecond, "edge | remote_address=192.0.2.1", "OK | OK 0/1 second 1s"},
-	}},
 	{"the depth must be equal", `
 domain: deep
 descriptors:
@@ -131,20 +116,6 @@ descriptors:
 		{0, "order | p=a", "OK | OK 19/20 minute 60s"},
 		{0, "order | p=b", "OK | OK 9/10 minute 60s"},
 		{0, "order | p", "OK | OK 9/10 minute 60s"},
-	}},
-	{"wildcards below others", `
-domain: nest
-descriptors:
-  - key: org
-    value: o*
-    descriptors:
-      - {key: repo, value: r*, rate_limit: {unit: minute, requests_per_unit: 1}}
-      - {key: repo, rate_limit: {unit: minute, requests_per_unit: 2}}
-`, []exchange{
-		{0, "nest | org=o1 repo=r1", "OK | OK 0/1 minute 60s"},
-		{0, "nest | org=o1 repo=r1", "OVER | OVER 0/1 minute 60s"},
-		{0, "nest | org=o1 repo=x", "OK | OK 1/2 minute 60s"},
-		{0, "nest | org=p repo=r1", "OK | OK"},
 	}},
 	{"values of a wildcard that share a limiter", `
 domain: shared

@@ -128,8 +128,6 @@ func TestServe_GRPCAndHTTP_Answer(t *testing.T) {
 		code, _ = send(t, "POST", s.http+"/json", bad)
 		assert.Equal(t, http.StatusBadRequest, code, bad)
 	}
-	code, _ = send(t, "POST", s.http+"/json", `{"domain": "`+strings.Repeat("x", 5<<20)+`"}`)
-	assert.Equal(t, http.StatusRequestEntityTooLarge, code)
 
 	code, text = send(t, "GET", s.http+"/healthcheck", "")
 	assert.Equal(t, http.StatusOK, code)
@@ -179,9 +177,6 @@ func TestServe_ConfigMapChanges_TakesValidFiles(t *testing.T) {
 	}
 	assert.Eventually(t, failed, 9*time.Second, 20*time.Millisecond)
 	assert.Equal(t, "OK | OK 8/9", left(asks()))
-
-	version("..4", strings.Replace(simple, "requests_per_unit: 2", "requests_per_unit: 4", 1))
-	assert.Eventually(t, func() bool { return left(asks()) == "OK | OK 3/4" }, 9*time.Second, 20*time.Millisecond)
 	require.NoError(t, s.stop())
 }
 
@@ -240,29 +235,18 @@ descriptors:
 	}
 }
 
+// More limits than one call decides, each of them five times.
 func TestShouldRateLimit_EqualDescriptors_CountInOrder(t *testing.T) {
 	client, _ := guardtest.Connect(t)
 	s := newServer(t, client, "domain: x\ndescriptors:\n  - {key: k, rate_limit: {unit: year, requests_per_unit: 5}}\n")
-	for i := range 100 {
-		answer, err := s.ShouldRateLimit(t.Context(), request(t, "x"+strings.Repeat(fmt.Sprintf(" | k=%d", i), 5)))
-		require.NoError(t, err)
-		for n, one := range answer.GetStatuses() {
-			require.EqualValues(t, 4-n, one.GetLimitRemaining(), "round %d", i)
-		}
-	}
-}
-
-func TestShouldRateLimit_ManyLimits_AreDecidedInSeveralCalls(t *testing.T) {
-	client, _ := guardtest.Connect(t)
-	s := newServer(t, client, "domain: x\ndescriptors:\n  - {key: k, rate_limit: {unit: year, requests_per_unit: 5}}\n")
 	text := "x"
-	for i := range 25 {
-		text += fmt.Sprintf(" | k=%d", i)
+	for i := range 125 {
+		text += fmt.Sprintf(" | k=%d", i%25)
 	}
 	answer, err := s.ShouldRateLimit(t.Context(), request(t, text))
 	require.NoError(t, err)
-	for _, one := range answer.GetStatuses() {
-		assert.EqualValues(t, 4, one.GetLimitRemaining())
+	for i, one := range answer.GetStatuses() {
+		require.EqualValues(t, 4-i/25, one.GetLimitRemaining(), "descriptor %d", i)
 	}
 }
 

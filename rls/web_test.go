@@ -61,14 +61,12 @@ func TestForwardAuth_HeadersOfProxies_AreDecided(t *testing.T) {
 			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /apis; X-Api-Key: k1", 200, "", ""},
 			{"", "X-Forwarded-Uri: /banned", 429, "1", "0"},
 			{"", "X-Forwarded-Uri: //banned", 429, "1", "0"}, // another spelling, as nginx and others serve it
-			{"", "X-Forwarded-Uri: /../banned#x", 400, "", ""},
-			{"?denied=403", "X-Forwarded-Uri: /../banned", 403, "", ""},
+			{"", "X-Forwarded-Uri: /../banned", 400, "", ""},
+			{"?denied=403", "X-Forwarded-Uri: /../banned", 403, "", ""}, // since nginx accepts no 400
 			{"", "X-Forwarded-Uri: http://elsewhere.example/banned", 429, "1", "0"},
 			{"", "X-Forwarded-Uri: /banned/", 200, "", ""}, // another path
 			{"", "X-Forwarded-Host: Img.Example; X-Forwarded-Method: GET; X-Forwarded-Uri: /a", 200, "", "0"},
-			{"", "X-Forwarded-Host: img.example; X-Forwarded-Method: GET; X-Forwarded-Uri: /b", 429, "3600", "0"},
 			{"", "X-Forwarded-Host: img.example; X-Forwarded-Method: HEAD; X-Forwarded-Uri: /b", 429, "3600", "0"},
-			{"", "X-Forwarded-Uri: /banned", 429, "1", "0"},
 			{"", "X-Forwarded-Uri: \x01\xff%zz", 400, "", ""},
 			{"", "", 503, "", ""}, // a proxy that reports no path
 		} {
@@ -80,6 +78,7 @@ func TestForwardAuth_HeadersOfProxies_AreDecided(t *testing.T) {
 				assert.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
 			}
 		}
+		assert.JSONEq(t, `{"type": "about:blank", "title": "Bad Request"}`, ask(handler, "", "X-Forwarded-Uri: /..").Body.String())
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/auth/none", nil))
 		assert.Equal(t, http.StatusNotFound, w.Code)
