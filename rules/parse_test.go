@@ -16,7 +16,6 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 		{"", "f.yaml: the file is empty"},
 		{"# nothing\n", "f.yaml: the file has nothing but comments"},
 		{"null", "f.yaml:1:1: nothing, want a mapping"},
-		{"[]", "f.yaml:1:1: a list, want a mapping"},
 		{"domain: x\n", "f.yaml:1:1: no rules: give a list, which may be empty"},
 		{"rules:\n", "f.yaml:1:7: rules: nothing, want a list of rules"},
 		{"rules: []\nrule: x\n",
@@ -26,8 +25,6 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 		{"rules: [\n", "f.yaml:2:1: no YAML: did not find expected node content (while parsing a flow node)"},
 		{"rules:\n  - {name: a, ban: true}\n - {name: b}\n",
 			"f.yaml:3:2: no YAML: did not find expected key (while parsing a block mapping that begins in line 1)"},
-		{"rules:\n  - name: \"a\n",
-			"f.yaml:3:1: no YAML: found unexpected end of stream (while scanning a quoted scalar that begins in line 2)"},
 		{"rules: []\ndomain: \xff\n", "f.yaml:2: the file is not UTF-8"},
 		{"domain: a b\nrules: []", `f.yaml:1:9: domain: the domain "a b", want printable ASCII without spaces`},
 		{"domain: 'a{'\nrules: []", "ErrCrossSlot"},
@@ -37,8 +34,6 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 		{"address: {trusted: 10.0.0.1/8}\nrules: []",
 			`f.yaml:1:20: address.trusted: "10.0.0.1/8" has bits behind its length: did you mean 10.0.0.0/8, or 10.0.0.1/32?`},
 		{"address: {ipv6_bits: 129}\nrules: []", "f.yaml:1:22: address.ipv6_bits: 129, want bits of an address, 1 to 128"},
-		{"defaults: {name: x}\nrules: []",
-			`f.yaml:1:12: defaults.name: unknown field "name", want cost, deadline, key, max_waiting, on_failure, on_invalid, policy, shadow, skip, spread, wait`},
 		{"defaults: {policy: bucket}\nrules: []",
 			`f.yaml:1:20: defaults.policy: no policy "bucket", want one of calendar, fixed_window, leaky_bucket, sliding_log, sliding_window, smooth, token_bucket`},
 		{"rules:\n- x\n", `f.yaml:2:3: rules[0]: the text "x", want a mapping`},
@@ -75,12 +70,8 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 			"f.yaml:2:30: rules[0].limits: no rate: give rate, a text like 10/s, 100/minute, 5/30s or 1000/day, or both permits and per"},
 		{one("key: ip, limits: {permits: 5.5, per: s}"),
 			"f.yaml:2:40: rules[0].limits.permits: the number 5.5, want a whole number of permits, 0 to 2^53"},
-		{one("key: ip, limits: {permits: 0x10, per: s}"),
-			"f.yaml:2:40: rules[0].limits.permits: 0x10, want a whole number of permits, 0 to 2^53"},
 		{one("key: ip, limits: {rate: 1/s, permits: 5}"), "rate and permits or per"},
 		{one("key: ip, limits: {rate: 1/s, policy: bucket}"), `f.yaml:2:50: rules[0].limits.policy: no policy "bucket"`},
-		{one("key: ip, limits: {rate: 1/s, cells: 5, policy: fixed_window}"),
-			"f.yaml:2:49: rules[0].limits.cells: cells has no meaning for fixed_window"},
 		{one("key: ip, limits: {rate: 1/s, type: overall}"), "type and keep_alive are for limits with redisson"},
 		{one("key: ip, limits: {rate: 1/day, policy: calendar, in: Mars/Base}"), `no time zone "Mars/Base"`},
 		{one("limits: {redisson: x, policy: smooth}"), "a limit with redisson has no policy"},
@@ -91,8 +82,6 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 			`f.yaml:2:18: rules[0].key: no key "query", want a text: ip, header:NAME, hashed_header:NAME, path:WILDCARD, method, constant:TEXT or all`},
 		{one("key: [all, ip], limits: 1/s"), "all is one limit for all requests: remove the other parts"},
 		{one("key: 'header:a b', limits: 1/s"), `"a b" is no name of a header`},
-		{one("key: path:id, limits: 1/s"),
-			"f.yaml:2:18: rules[0].key: the key needs the wildcard {id} in each pattern of match"},
 		{one("key: path:id, limits: 1/s, match: ['/a/{id}', /b]"),
 			"f.yaml:2:18: rules[0].key: the key needs the wildcard {id} in each pattern of match"},
 		{one("key: ip, limits: 1/s, match: post /x"),
@@ -103,8 +92,6 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 		{one("key: ip, limits: 1/s, match: '/{a}/{a}'"), "the wildcard {a} is there twice"},
 		{one("key: ip, limits: 1/s, match: '/x{a}'"), `the segment "x{a}", want a wildcard as a whole segment, as /{id}/`},
 		{one("key: ip, limits: 1/s, match: '/{a...}/b'"), "{a...} is not at the end"},
-		{one("key: ip, limits: 1/s, match: {host: x}"),
-			`rules[0].match.host: unknown field "host", want grpc, headers, methods, pattern, ranges`},
 		{one("key: ip, limits: 1/s, match: {headers: {Host: x}}"), "the pattern of a rule has the host"},
 		{one("key: ip, limits: 1/s, match: {grpc: Create}"), `"Create" is no method of gRPC`},
 		{one("key: ip, limits: 1/s, cost: 0"), "f.yaml:2:41: rules[0].cost: 0, want a whole number of permits from 1 on"},
@@ -112,7 +99,6 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 		{one("key: ip, limits: 1/s, deadline: 5"),
 			"f.yaml:2:45: rules[0].deadline: the number 5, want a text like 500ms, 30s, 1m30s, 12h or 7d"},
 		{one("key: ip, limits: 1/s, wait: -1s"), `"-1s" is no length of time`},
-		{one("key: ip, limits: 1/s, spread: -2s"), `f.yaml:2:43: rules[0].spread: "-2s" is no length of time, want a text like`},
 		{one("key: ip, limits: 1/s, shadow: 1"), "f.yaml:2:43: rules[0].shadow: the number 1, want true or false"},
 		{one("key: ip, limits: 1/s, on_failure: maybe"), `"maybe", want open, closed, or a mapping like {local: 0.1}`},
 		{one("key: ip, limits: 1/s, on_failure: {local: 1.5}"), "1.5, want a share of the limit, above 0, at most 1"},
@@ -141,7 +127,6 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 		// Patterns and keys that no request has.
 		{one("key: ip, limits: 1/s, match: bücher.example/"),
 			`the host "bücher.example", want a name as requests have it, in ASCII (xn--... for other letters), without a port and without wildcards`},
-		{one("key: ip, limits: 1/s, match: '*.example.com/'"), `the host "*.example.com"`},
 		{one("key: ip, limits: 1/s, match: example.com:80/"), `the host "example.com:80"`},
 		{one("key: ip, limits: 1/s, match: ./x"), `the host "."`},
 		{one("key: ip, limits: 1/s, match: a..b/x"), `the host "a..b"`},
@@ -154,8 +139,6 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 		{one("key: ip, limits: 1/s, match: /a%2Fb"),
 			`the pattern "/a%2Fb" has an escaped slash or a backslash: requests with it are refused, unless the file has escaped_slashes: allow`},
 		{one("key: ip, limits: 1/s, skip: {paths: '/a%5cb'}"), `the path "/a%5cb" has an escaped slash or a backslash`},
-		{"escaped_slashes: both\nrules: []", `f.yaml:1:18: escaped_slashes: "both", want refuse or allow`},
-		{one("key: ip, limits: 1/s, on_invalid: open"), `on_invalid: "open", want refuse or on_failure`},
 		{one("key: method, limits: 1/s, overrides: [{key: HEAD, ban: true}]"), `"HEAD" is no key of a method`},
 		{one("key: ip, limits: 1/s, match: {ranges: '64:ff9b::/96'}"),
 			"64:ff9b::/96 has no clients: they are known by the IPv4 addresses that it stands for"},
@@ -199,32 +182,12 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 
 func one(fields string) string { return "rules:\n- {name: a, " + fields + "}\n" }
 
-func TestParse_WrongJSON_ReportsTheReason(t *testing.T) {
-	for _, tt := range []struct{ file, want string }{
-		{`{"rules": [}`, "f.json:1:12: no YAML: did not find expected node content (while parsing a flow node)"},
-		{"{\n\"rules\": [\n{\"name\": \"a\"",
-			"f.json:4:1: no YAML: did not find expected ',' or '}' (while parsing a flow mapping that begins in line 3)"},
-		{`{"rules": []} x`, "f.json:1:15: no YAML: "},
-		{"{\"rules\": [],\n \"rule\": 1}", `f.json:2:2: rule: unknown field "rule"`},
-		{`{"rules": [{"name": "ä", "nam": 1}]}`, `f.json:1:26: rules[0].nam: unknown field "nam"`},
-		{"{\n\t\"rules\": [],\n\t\"rules\": []\n}", `f.json:3:2: rules: "rules" is there twice, first in line 2`},
-		{`{"rules": [{"name": "a", "key": "ip", "limits": 5}]}`, "f.json:1:49: rules[0].limits: the number 5"},
-		{`{"rules": [{"name": "a\q"}]}`, "f.json:1:23: no YAML: found unknown escape character"},
-		{`{"domain": "\ud83d\ude00", "rules": []}`, "f.json:1:15: no YAML: found invalid Unicode character escape code"},
-		{`{"rules": [01]}`, "f.json:1:12: rules[0]: the number 01, want a mapping"},
-		{`{"rules" []}`, "f.json:1:10: no YAML: "},
-	} {
-		_, err := Parse("f.json", []byte(tt.file))
-		if assert.Error(t, err, tt.file) {
-			assert.Contains(t, err.Error(), tt.want)
-		}
-	}
-	for _, name := range []string{"f.json", "f.yaml", ""} {
-		s, err := Parse(name,
-			[]byte(`{"domain": "sh\u006fp", "rules": [{"name": "a", "key": "ip", "limits": "1/s", "shadow": false}]}`))
-		require.NoError(t, err)
-		assert.Equal(t, "shop:a", s.file().rules[0].prefix)
-	}
+func TestParse_JSON_IsRead(t *testing.T) {
+	s, err := Parse("f.json", []byte("{\n\t\"domain\": \"sh\\u006fp\",\n\t\"rules\": [{\"name\": \"a\", \"ban\": true}]\n}"))
+	require.NoError(t, err)
+	assert.Equal(t, "shop:a", s.file().rules[0].prefix)
+	_, err = Parse("f.json", []byte(`{"rules": [{"name": "ä", "nam": 1}]}`))
+	assert.ErrorContains(t, err, `f.json:1:26: rules[0].nam: unknown field "nam"`)
 }
 
 // The limits and the overrides of a rule share its policy.
@@ -260,11 +223,9 @@ func TestParse_LongValue_ErrorIsShort(t *testing.T) {
 		long + ": x\nrules: []\n",
 		`{"` + long + `" 1}`,
 	} {
-		for _, name := range []string{"f.yaml", "f.json"} {
-			_, err := Parse(name, []byte(file))
-			if assert.Error(t, err) {
-				assert.Less(t, len(err.Error()), 500, rulefile.Cut(200, err.Error()))
-			}
+		_, err := Parse("f.yaml", []byte(file))
+		if assert.Error(t, err) {
+			assert.Less(t, len(err.Error()), 500, rulefile.Cut(200, err.Error()))
 		}
 	}
 }

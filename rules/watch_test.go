@@ -119,9 +119,6 @@ func TestWatch_FileChanges_IsReloaded(t *testing.T) {
 	put(t, path, named("e")+"  - {nam: x}\n")
 	assert.ErrorContains(t, w.wait(), `rules.yaml:3:6: rules[1].nam: unknown field "nam"`)
 	w.is("d")
-	put(t, path, "")
-	assert.ErrorContains(t, w.wait(), "the file is empty")
-	w.is("d")
 	put(t, path, named("d")) // as before the mistake
 	w.becomes("d")
 
@@ -132,46 +129,8 @@ func TestWatch_FileChanges_IsReloaded(t *testing.T) {
 	assert.Empty(t, w.reports)
 }
 
-// Kubernetes changes the link ..data, to which the link of the file leads.
-func TestWatch_ConfigMapChanges_IsReloaded(t *testing.T) {
-	dir := t.TempDir()
-	mount := func(version string, text string) {
-		require.NoError(t, os.Mkdir(filepath.Join(dir, version), 0o700))
-		write(t, filepath.Join(dir, version, "rules.yaml"), text)
-		require.NoError(t, os.Symlink(version, filepath.Join(dir, "..data_tmp")))
-		require.NoError(t, os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
-	}
-	mount("..1", named("a"))
-	path := filepath.Join(dir, "rules.yaml")
-	require.NoError(t, os.Symlink(filepath.Join("..data", "rules.yaml"), path))
-	w := following(t, path)
-	w.is("a")
-	for i, name := range []string{"b", "c", "d"} {
-		mount(fmt.Sprintf("..%d", i+2), named(name))
-		require.NoError(t, os.RemoveAll(filepath.Join(dir, fmt.Sprintf("..%d", i+1))))
-		w.becomes(name)
-	}
-	// The same content elsewhere is no change.
-	mount("..9", named("d"))
-	mount("..10", named("e"))
-	w.becomes("e")
-	assert.Empty(t, w.reports)
-}
-
-func TestWatch_TargetOfLinkChanges_IsReloaded(t *testing.T) {
-	here, there := t.TempDir(), t.TempDir()
-	target := filepath.Join(there, "x.yaml")
-	write(t, target, named("a"))
-	path := filepath.Join(here, "rules.yaml")
-	require.NoError(t, os.Symlink(target, path))
-	w := following(t, path)
-	for _, name := range []string{"b", "c"} { // by the check at the start, and by a notification
-		put(t, target, named(name))
-		w.becomes(name)
-	}
-}
-
-// A link to a directory changes, as in a release, before or behind another link.
+// A link to a directory changes, as in a release or a ConfigMap of Kubernetes, before or behind
+// another link.
 func TestWatch_LinkOnThePathChanges_IsReloaded(t *testing.T) {
 	for name, path := range map[string]string{"direct": "current/rules.yaml", "behind a link": "etc/rules.yaml"} {
 		t.Run(name, func(t *testing.T) {
