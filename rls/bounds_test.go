@@ -95,25 +95,16 @@ func TestShouldRateLimit_TooManyParts_IsInvalid(t *testing.T) {
 func TestHandler_LargeJSON_IsRefused(t *testing.T) {
 	client, _ := guardtest.Connect(t)
 	handler := newServer(t, client, simple).Handler()
-	for name, c := range map[string]struct {
-		body string
-		want int
-	}{
-		"as many as are taken": {`{"domain":"shop","descriptors":[{}` + strings.Repeat(",{}", 255) + `]}`, http.StatusOK},
-		"one more": {`{"domain":"shop","descriptors":[{}` + strings.Repeat(",{}", 256) + `]}`,
-			http.StatusRequestEntityTooLarge},
-		"entries": {`{"domain":"shop","descriptors":[{"entries":[{}` + strings.Repeat(",{}", 64) + `]}]}`,
-			http.StatusRequestEntityTooLarge},
-		"bytes": {`{"domain":"` + strings.Repeat("x", 64<<10) + `"}`, http.StatusRequestEntityTooLarge},
-		"4 MiB": {`{"domain":"shop","descriptors":[{}` + strings.Repeat(",{}", 4<<20/3-20) + `]}`,
-			http.StatusRequestEntityTooLarge},
+	for name, body := range map[string]string{
+		"descriptors": `{"domain":"shop","descriptors":[{}` + strings.Repeat(",{}", 256) + `]}`,
+		"entries":     `{"domain":"shop","descriptors":[{"entries":[{}` + strings.Repeat(",{}", 64) + `]}]}`,
+		"bytes":       `{"domain":"` + strings.Repeat("x", 64<<10) + `"}`,
+		"4 MiB":       `{"domain":"shop","descriptors":[{}` + strings.Repeat(",{}", 4<<20/3-20) + `]}`,
 	} {
 		w := httptest.NewRecorder()
-		took := allocated(func() {
-			handler.ServeHTTP(w,
-				httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(c.body)))
-		})
-		assert.Equal(t, c.want, w.Code, name)
+		r := httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(body))
+		took := allocated(func() { handler.ServeHTTP(w, r) })
+		assert.Equal(t, http.StatusRequestEntityTooLarge, w.Code, name)
 		assert.Less(t, took, uint64(16<<20), name)
 	}
 }

@@ -18,8 +18,6 @@ func TestLoad_Mistakes_NamePositionAndReason(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"no domain", "descriptors:\n- key: a\n", `FILE:1: domain: is empty, want a name that no other file has`},
 		{"no YAML", "'''", "FILE:1: no YAML: found unexpected end of stream (while scanning a quoted scalar)"},
-		{"unknown at the top", d[:10] + "descriptor: []\n",
-			`FILE:2: descriptor: unknown field "descriptor", want descriptors, domain, http, slot_by`},
 		{"unknown in a descriptor", d + "  - key: a\n    ratelimit: {unit: day, requests_per_unit: 5}\n",
 			`FILE:4: descriptors[0].ratelimit: unknown field "ratelimit"`},
 		{"misplaced", d + "  - key: a\n    rate_limit: {unit: day, requests_per_unit: 5, shadow_mode: true}\n",

@@ -146,10 +146,14 @@ descriptors:
 		quota := newServer(t, client, config, func(c *rls.Config) { c.Quota = true })
 		assert.Equal(t, "OK | OVER 0/1 hour 3600s | OK",
 			summary(quota.ShouldRateLimit(ctx, request(t, "x x2 | a=1 | unknown"))))
-		for ask, want := range map[string]string{
-			"x x2 | a=1": "OVER | OVER 0/1 hour 3600s", "x x2 | a=1 | free=1": "OVER | OVER 0/1 hour 3600s | OK unlimited",
+		for _, e := range []exchange{
+			{0, "x x2 | a=1", "OVER | OVER 0/1 hour 3600s"},
+			{0, "x x2 | a=1 | free=1", "OVER | OVER 0/1 hour 3600s | OK unlimited"},
+			// Limits of the request are quotas too: one that denies lets the others take permits.
+			{0, "x | own 1/hour | other 5/hour | b", "OK | OK 0/1 hour 3600s | OK 4/5 hour 3600s | OK 4/5 hour 3600s"},
+			{0, "x | own 1/hour | other 5/hour | b", "OK | OVER 0/1 hour 3600s | OK 3/5 hour 3600s | OK 3/5 hour 3600s"},
 		} {
-			assert.Equal(t, want, summary(quota.ShouldRateLimit(ctx, request(t, ask))))
+			assert.Equal(t, e.want, summary(quota.ShouldRateLimit(ctx, request(t, e.ask))), e.ask)
 		}
 	})
 }

@@ -190,21 +190,6 @@ func TestNew_InvalidConfig_Fails(t *testing.T) {
 	assert.ErrorAs(t, rls.Serve(t.Context(), rls.Config{Client: client, Path: "/nowhere"}), &wrong)
 }
 
-// TestShouldRateLimit_QuotaMode_OwnLimitsAreDecidedSeparately: a request's own limit that denies does
-// not keep the other limits from taking their permits, as no quota does.
-func TestShouldRateLimit_QuotaMode_OwnLimitsAreDecidedSeparately(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		config := "domain: x\ndescriptors:\n  - {key: c, rate_limit: {unit: hour, requests_per_unit: 9}}\n"
-		quota := newServer(t, client, config, func(c *rls.Config) { c.Quota = true })
-		for _, want := range []string{
-			"OK | OK 0/1 hour 3600s | OK 4/5 hour 3600s | OK 8/9 hour 3600s",
-			"OK | OVER 0/1 hour 3600s | OK 3/5 hour 3600s | OK 7/9 hour 3600s",
-		} {
-			assert.Equal(b, want, summary(quota.ShouldRateLimit(b.Context(), request(t, "x | a 1/hour | b 5/hour | c"))))
-		}
-	})
-}
-
 func TestShouldRateLimit_OddRequests_AreAnswered(t *testing.T) {
 	client, _ := guardtest.Connect(t)
 	s := newServer(t, client, `

@@ -145,19 +145,6 @@ func ExampleSet_UnaryServerInterceptor() {
 	// ResourceExhausted
 }
 
-func ExampleSet_StreamServerInterceptor() {
-	client := connect()
-
-	set, err := rules.Parse("rules.yaml",
-		[]byte("rules: [{name: orders, match: {grpc: /shop.Orders/Follow}, key: ip, limits: 1/h}]"))
-	if err != nil {
-		panic(err)
-	}
-	server := grpc.NewServer(grpc.StreamInterceptor(set.StreamServerInterceptor(client)))
-	defer server.Stop()
-	// Output:
-}
-
 // A limiter that Java programs use gets the rate of the file.
 func ExampleSet_SetRates() {
 	client := connect()

@@ -4,10 +4,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
-	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
 // FuzzParse: no file makes Parse panic, and the limiters of a valid file can be called.
@@ -39,29 +35,5 @@ func FuzzParse(f *testing.F) {
 				_, _ = e.limiter.Take(ended, 1)
 			}
 		}
-	})
-}
-
-// FuzzPath finds a pattern exactly if it matches, in each interpretation of a path.
-func FuzzPath(f *testing.F) {
-	f.Add("/a/../b//c/", "/b/{x}/")
-	f.Add("a%2Fb", "/{x}/{y...}")
-	f.Add("/%6C/", "/l/{$}")
-	f.Fuzz(func(t *testing.T, path, text string) {
-		interpretations, err := target.ReadPath(path, true)
-		if err != nil {
-			return
-		}
-		p, err := parsePattern(text)
-		if err != nil || p.host != "" || p.method != "" {
-			return
-		}
-		var rules matcher
-		rules.add(0, &condition{pattern: p})
-		interpretations.All(func(interpretation string) bool {
-			found := rules.find(ofHTTP(request("GET /"), &httplimit.Address{}), interpretation, false)
-			require.Equal(t, p.hasPath(segmentsOf(interpretation)), len(found) == 1, "%q %q", interpretation, text)
-			return true
-		})
 	})
 }
