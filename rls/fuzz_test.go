@@ -2,6 +2,7 @@ package rls_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -25,7 +26,7 @@ var allScenarios = slices.Concat(matching, units, hits, modes, beyond)
 // FuzzConfig: a file is loaded and can be printed, or its error has a text.
 func FuzzConfig(f *testing.F) {
 	for _, s := range allScenarios {
-		f.Add(s.config)
+		f.Add(s.config("d"))
 	}
 	f.Add(webConfig)
 	f.Add(bomb())
@@ -46,10 +47,13 @@ func FuzzConfig(f *testing.F) {
 // FuzzRequest: a request gets a status for each descriptor, or a gRPC status.
 func FuzzRequest(f *testing.F) {
 	var domains []string
-	for _, s := range allScenarios {
-		domains = append(domains, s.config)
+	for i, s := range allScenarios {
+		domain := fmt.Sprint("d", i)
+		domains = append(domains, s.config(domain))
 		for _, e := range s.exchanges {
-			message, err := proto.Marshal(request(f, e.ask))
+			asked := request(f, e.ask)
+			asked.Domain = strings.Replace(asked.GetDomain(), "d", domain, 1)
+			message, err := proto.Marshal(asked)
 			require.NoError(f, err)
 			f.Add(message)
 		}

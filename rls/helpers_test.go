@@ -115,11 +115,16 @@ func summary(response *ratelimit.RateLimitResponse, err error) string {
 	return strings.Join(parts, " | ")
 }
 
-// scenario is a configuration, and requests in their order.
+// scenario is the descriptors of the domain d, and requests in their order.
 type scenario struct {
-	name      string
-	config    string
-	exchanges []exchange
+	name        string
+	descriptors string
+	exchanges   []exchange
+}
+
+// config returns the scenario's file for a domain.
+func (s scenario) config(domain string) string {
+	return "domain: " + domain + "\ndescriptors:" + s.descriptors
 }
 
 // exchange is a request after a pause, and its answer.
@@ -135,7 +140,7 @@ func TestShouldRateLimit_Requests_AreDecidedAsByTheReference(t *testing.T) {
 	for _, s := range allScenarios {
 		t.Run(s.name, func(t *testing.T) {
 			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-				server := newServer(t, client, s.config)
+				server := newServer(t, client, s.config("d"))
 				for i, e := range s.exchanges {
 					redistest.Pass(e.pause)
 					got := summary(server.ShouldRateLimit(context.Background(), request(t, e.ask)))

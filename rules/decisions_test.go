@@ -180,11 +180,9 @@ rules:
   - {name: c, limits: 1/h}`,
 			[]call{{"GET /failure", nil, good}, {"GET /refuse", nil, bad}, {"GET /", nil, bad}}},
 		"shadow": {`
-rules: [{name: a, key: all, limits: 1/h, shadow: true}]`,
-			[]call{{"GET /", nil, good}, {"GET /", nil, good}}},
-		"a ban in shadow": {`
-rules: [{name: a, ban: true, shadow: true}]`,
-			[]call{{"GET /", nil, good}}},
+defaults: {shadow: true}
+rules: [{name: a, match: /ban, ban: true}, {name: b, key: all, limits: 1/h}]`,
+			[]call{{"GET /", nil, good}, {"GET /", nil, good}, {"GET /ban", nil, good}}},
 		"a slash at the end stays": {`
 rules: [{name: a, match: "/a/{$}", key: all, limits: 1/h}]`,
 			[]call{{"GET //a/", nil, good}, {"GET /a//", nil, many}, {"GET //a", nil, good}}},

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -45,28 +44,21 @@ rules:
 	})
 }
 
+// Also if requests cost nothing.
 func TestMiddleware_Ban_DoesNotAskRedis(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		handler := parsed(b,
-			"match: all\nrules: [{name: wide, key: ip, limits: 1/h}, {name: a, ban: true}]").Middleware(client)(&ok{})
+		free := httplimit.Cost(func(*http.Request) int64 { return 0 })
+		handler := parsed(b, "match: all\nrules: [{name: wide, key: ip, limits: 1/h}, {name: a, match: /ban, ban: true}]").
+			Middleware(client, free)(&ok{})
+		assert.Equal(b, good, status(handler, "GET /"))
+		assert.Equal(b, good, status(handler, "GET /"))
 		sent := b.Sent.Load()
-		w := serve(handler, request("GET /"))
+		w := serve(handler, request("GET /ban"))
 		assert.Equal(b, many, w.Code)
 		assert.Equal(b, sent, b.Sent.Load())
 		assert.Equal(b, `"ban";q=0`, w.Header().Get("Ratelimit-Policy"))
 		assert.Empty(b, w.Header().Get("Retry-After"))
 		assert.Contains(b, w.Body.String(), `"violated-policies":["ban"]`)
-	})
-}
-
-func TestMiddleware_BanOfAFreeRequest_Denies(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		free := httplimit.Cost(func(*http.Request) int64 { return 0 })
-		handler := parsed(b,
-			"rules: [{name: a, match: /ban, ban: true}, {name: b, key: ip, limits: 1/h}]").Middleware(client, free)(&ok{})
-		assert.Equal(b, many, status(handler, "GET /ban"))
-		assert.Equal(b, good, status(handler, "GET /"))
-		assert.Equal(b, good, status(handler, "GET /"))
 	})
 }
 
@@ -100,22 +92,8 @@ rules:
 		assert.Equal(b, []string{"one", "two", "three"}, seen)
 		assert.Equal(b,
 			[]string{"shop:one:192.0.2.1 + shop:two acquired one,two,three", "shop:three acquired one,two,three"}, reported)
-		assert.Nil(b, Matched(context.Background()))
-	})
-}
-
-func TestSettle_SeveralRules_SettlesWithAll(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { assert.NoError(b, Settle(r.Context(), 0)) })
-		handler := parsed(b, `
-match: all
-rules:
-  - {name: one, key: all, limits: 1/h}
-  - {name: two, key: all, limits: 1/h, deadline: 1s}`).Middleware(client)(next)
-		for range 3 {
-			assert.Equal(b, good, status(handler, "GET /"))
-		}
-		assert.NoError(b, Settle(context.Background(), 0))
+		assert.Nil(b, Matched(b.Context()))
+		assert.NoError(b, Settle(b.Context(), 0), "of no request")
 	})
 }
 

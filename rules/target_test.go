@@ -1,13 +1,11 @@
 package rules
 
 import (
-	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
@@ -37,28 +35,9 @@ func TestMiddleware_RawPath_IsRead(t *testing.T) {
 func TestMiddleware_UnusedPath_Passes(t *testing.T) {
 	calls := []call{{"GET /repos/a%2Fb", nil, good}, {"GET /x/../y", nil, good}}
 	decisions(t, map[string]decisionTest{
-		"no rule":             {"rules: []", calls},
 		"all paths":           {"rules: [{name: a, key: ip, limits: 99/h}]", calls},
 		"all paths of a host": {"rules: [{name: a, match: api.example.com/, key: ip, limits: 99/h}]", calls},
 		"a rule in shadow":    {"rules: [{name: a, match: /a, key: ip, limits: 99/h, shadow: true}, {name: b, key: ip, limits: 99/h}]", calls},
-	})
-}
-
-// TestMiddleware_RefusedPath_IsReported with the error, and answered by the caller's Refuse.
-func TestMiddleware_RefusedPath_IsReported(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		var reported []error
-		report := httplimit.Report(func(_ *http.Request, o httplimit.Outcome) { reported = append(reported, o.Err) })
-		refuse := httplimit.Refuse(http.HandlerFunc(func(w http.ResponseWriter,
-			_ *http.Request) {
-			w.WriteHeader(http.StatusTeapot)
-		}))
-		handler := parsed(b, "rules: [{name: a, match: /a, key: ip, limits: 9/h}]").Middleware(client, report, refuse)(&ok{})
-		assert.Equal(b, http.StatusTeapot, status(handler, "GET /a%2Fb"))
-		if assert.Len(b, reported, 1) {
-			assert.ErrorIs(b, reported[0], httplimit.ErrInvalidRequest)
-			assert.ErrorContains(b, reported[0], "the path has an escaped slash or a backslash")
-		}
 	})
 }
 

@@ -18,20 +18,24 @@ import (
 // root is the folder of the repository.
 const root = "../.."
 
+func read(t *testing.T, file string) string {
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return string(text)
+}
+
 // TestDocumentation_Readme_ShowsTheExample: each line of its Go code runs in example_test.go.
 func TestDocumentation_Readme_ShowsTheExample(t *testing.T) {
 	t.Chdir(root)
-	readme, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	example, err := os.ReadFile("example_test.go")
-	require.NoError(t, err)
-	_, code, found := strings.Cut(string(readme), "```go\n")
+	readme := read(t, "README.md")
+	example := read(t, "example_test.go")
+	_, code, found := strings.Cut(readme, "```go\n")
 	require.True(t, found)
 	code, _, _ = strings.Cut(code, "```")
 	_, code, found = strings.Cut(code, "}\n") // that file shows in a comment how to connect
 	require.True(t, found)
 	for line := range strings.Lines(code) {
-		assert.Contains(t, string(example), strings.TrimSpace(line))
+		assert.Contains(t, example, strings.TrimSpace(line))
 	}
 }
 
@@ -51,9 +55,7 @@ func TestDocumentation_LocalLinks_Resolve(t *testing.T) {
 	require.NoError(t, err)
 	links := 0
 	for _, page := range slices.Concat(pages, examples, []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md"}) {
-		text, err := os.ReadFile(page)
-		require.NoError(t, err)
-		for _, match := range markdownLink.FindAllStringSubmatch(string(text), -1) {
+		for _, match := range markdownLink.FindAllStringSubmatch(read(t, page), -1) {
 			link := match[1]
 			if strings.Contains(link, "://") {
 				continue
@@ -67,10 +69,8 @@ func TestDocumentation_LocalLinks_Resolve(t *testing.T) {
 			if _, err := os.Stat(target); !assert.NoError(t, err, "%s links to %s", page, link) || anchor == "" {
 				continue
 			}
-			linked, err := os.ReadFile(target)
-			require.NoError(t, err)
 			var anchors []string
-			for _, h := range heading.FindAllStringSubmatch(string(linked), -1) {
+			for _, h := range heading.FindAllStringSubmatch(read(t, target), -1) {
 				name := notInAnchor.ReplaceAllString(strings.ToLower(h[1]), "")
 				anchors = append(anchors, strings.ReplaceAll(name, " ", "-"))
 			}
@@ -89,9 +89,7 @@ var (
 // each test that a page names.
 func TestDocumentation_FilesAndTests_Exist(t *testing.T) {
 	t.Chdir(root)
-	page, err := os.ReadFile("docs/architecture.md")
-	require.NoError(t, err)
-	for _, file := range codeFile.FindAllStringSubmatch(string(page), -1) {
+	for _, file := range codeFile.FindAllStringSubmatch(read(t, "docs/architecture.md"), -1) {
 		assert.FileExists(t, file[1])
 	}
 	tests := make(map[string]bool)
@@ -100,18 +98,15 @@ func TestDocumentation_FilesAndTests_Exist(t *testing.T) {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
-		text, err := os.ReadFile(path)
-		for _, test := range declared.FindAllStringSubmatch(string(text), -1) {
+		for _, test := range declared.FindAllStringSubmatch(read(t, path), -1) {
 			tests[test[1]] = true
 		}
-		return err
+		return nil
 	}))
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
 	for _, page := range append(pages, "README.md", "CONTRIBUTING.md") {
-		text, err := os.ReadFile(page)
-		require.NoError(t, err)
-		for _, test := range testName.FindAllStringSubmatch(string(text), -1) {
+		for _, test := range testName.FindAllStringSubmatch(read(t, page), -1) {
 			known := tests[test[1]] || slices.ContainsFunc(slices.Collect(maps.Keys(tests)), func(name string) bool {
 				return strings.HasPrefix(name, test[1]+"_")
 			})
