@@ -37,9 +37,14 @@ func ask(handler http.Handler, query, headers string) *httptest.ResponseRecorder
 	return w
 }
 
-// auth sends requests to a server of a file, in order.
-func auth(t *testing.T, file string, calls []authCall) {
+// auth sends requests, in order, to a server of the part http of a file. Each value of the keys has
+// one permit.
+func auth(t *testing.T, keys []string, part string, calls []authCall) {
 	t.Helper()
+	file := "domain: web\nhttp:" + part + "\ndescriptors:\n"
+	for _, key := range keys {
+		file += "  - {key: " + key + ", rate_limit: {unit: year, requests_per_unit: 1}}\n"
+	}
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		handler := newServer(t, client, file).Handler()
 		for i, c := range calls {
@@ -48,14 +53,9 @@ func auth(t *testing.T, file string, calls []authCall) {
 	})
 }
 
-const once = "rate_limit: {unit: year, requests_per_unit: 1}"
-
 // TestAuth_SpellingsOfHostAndMethod_MeetOneLimit: a route and a value of a request.
 func TestAuth_SpellingsOfHostAndMethod_MeetOneLimit(t *testing.T) {
-	auth(t, `
-domain: web
-descriptors: [{key: api, `+once+`}, {key: host, `+once+`}]
-http:
+	auth(t, []string{"api", "host"}, `
   requests:
     - {host: "API.example.org:443", descriptor: [{key: api, value: all}]}
     - {method: POST, descriptor: [{key: host, from: host}]}`, []authCall{
@@ -66,10 +66,7 @@ http:
 		{"X-Forwarded-Method: POST; X-Forwarded-Host: b.example.org", 200},
 		{"X-Forwarded-Method: post; X-Forwarded-Host: B.example.org.", 429},
 	})
-	auth(t, `
-domain: web
-descriptors: [{key: get, `+once+`}, {key: method, `+once+`}]
-http:
+	auth(t, []string{"get", "method"}, `
   requests:
     - {method: get, path: /a, descriptor: [{key: get, value: all}]}
     - {path: /b, descriptor: [{key: method, from: method}]}`, []authCall{
@@ -83,15 +80,13 @@ http:
 
 // TestAuth_SpellingsOfPaths_AreRefusedOrMeetOneLimit, as in the middleware of package rules.
 func TestAuth_SpellingsOfPaths_AreRefusedOrMeetOneLimit(t *testing.T) {
-	file := `
-domain: web
-descriptors: [{key: login, ` + once + `}, {key: path, ` + once + `}]
-http:
+	keys := []string{"login", "path"}
+	part := `
   OPTION
   requests:
     - {path: /login, descriptor: [{key: login, value: all}]}
     - {path: "/p/*", descriptor: [{key: path, from: path}]}`
-	auth(t, strings.Replace(file, "OPTION", "escaped_slashes: refuse", 1), []authCall{
+	auth(t, keys, strings.Replace(part, "OPTION", "escaped_slashes: refuse", 1), []authCall{
 		{"X-Forwarded-Uri: /login?next=/../x;%2F", 200},
 		{"X-Forwarded-Uri: //login", 429},
 		{"X-Forwarded-Uri: /x/..%2Flogin", 400},
@@ -100,7 +95,7 @@ http:
 		{"X-Forwarded-Uri: /p/a;1", 429},
 		{"X-Forwarded-Uri: /p/b", 200},
 	})
-	auth(t, strings.Replace(file, "OPTION", "escaped_slashes: allow", 1)+`
+	auth(t, keys, strings.Replace(part, "OPTION", "escaped_slashes: allow", 1)+`
     - {path: "/files/a%2fb/*", descriptor: [{key: path, value: "all"}]}`, []authCall{
 		{"X-Forwarded-Uri: /files/a%2Fb/c", 200},
 		{"X-Forwarded-Uri: /files/a%2fb/d", 429},
@@ -110,7 +105,7 @@ http:
 		{"X-Forwarded-Uri: /p/..%2Flogin", 400},
 	})
 	// A path of the file has the escapes of a URI. An escaped star is no wildcard.
-	auth(t, strings.Replace(file, "OPTION", "", 1)+`
+	auth(t, keys, strings.Replace(part, "OPTION", "", 1)+`
     - {path: "/100%25", descriptor: [{key: path, value: percent}]}
     - {path: "/a%2A", descriptor: [{key: path, value: star}]}`, []authCall{
 		{"X-Forwarded-Uri: /100%25", 200},
@@ -123,26 +118,22 @@ http:
 }
 
 func TestAuth_UnusedPath_IsNotRefused(t *testing.T) {
-	auth(t, "domain: web\ndescriptors: [{key: k, "+once+"}]\nhttp: {requests: [{descriptor: [{key: k, value: v}]}]}",
-		[]authCall{{"X-Forwarded-Uri: /x/../a", 200}})
+	auth(t, []string{"k"}, " {requests: [{descriptor: [{key: k, value: v}]}]}", []authCall{{"X-Forwarded-Uri: /x/../a", 200}})
 }
 
 // TestAuth_HeadersThatAreNotConfigured_AreIgnored: a client's own do not count.
 func TestAuth_HeadersThatAreNotConfigured_AreIgnored(t *testing.T) {
-	file := `
-domain: web
-descriptors: [{key: login, ` + once + `}]
-http:
+	part := `
   OPTIONS
   requests: [{method: POST, host: a.example, path: /login, descriptor: [{key: login, value: all}]}]`
-	auth(t, strings.Replace(file, "  OPTIONS\n", "", 1), []authCall{
+	auth(t, []string{"login"}, strings.Replace(part, "  OPTIONS\n", "", 1), []authCall{
 		{"X-Forwarded-Method: POST; X-Forwarded-Host: a.example; X-Forwarded-Uri: /login; X-Original-URI: /x; X-Original-Url: /x; X-Original-Method: GET", 200},
 		{"X-Forwarded-Method: POST; X-Forwarded-Host: a.example; X-Forwarded-Uri: /login; X-Original-URI: /x; X-Original-Url: /x; X-Original-Method: GET", 429},
 		{"X-Original-Method: POST; X-Forwarded-Host: a.example; X-Original-URI: /login", 200},
 		{"X-Forwarded-Method: POST; X-Forwarded-Host: a.example; X-Original-URI: /login", 503}, // the proxy reports no path
 		{"X-Forwarded-Method: POST; X-Forwarded-Host: b.example; X-Original-URI: /login", 200}, // and need not report it
 	})
-	auth(t, strings.Replace(file, "OPTIONS",
+	auth(t, []string{"login"}, strings.Replace(part, "OPTIONS",
 		"uri_header: x-original-url\n  method_header: X-Original-Method\n  host_header: X-Original-Host", 1), []authCall{
 		{"X-Original-Method: POST; X-Original-Host: a.example; X-Original-Url: /login", 200},
 		{"X-Original-Method: POST; X-Original-Host: a.example; X-Original-Url: /login; X-Forwarded-Uri: /x; X-Forwarded-Method: GET; X-Forwarded-Host: x", 429},
@@ -203,17 +194,6 @@ func TestAuth_ReloadDuringARequest_DecidesByOneConfiguration(t *testing.T) {
 		c.Log = slog.New(slog.NewTextHandler(reload, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	})
 	assert.Equal(t, http.StatusTooManyRequests, ask(s.Handler(), "", "X-Forwarded-For: 203.0.113.7").Code)
-}
-
-// TestAuth_SeveralValuesOfAHeader_AreRefused: each server picks another one, and all together are a
-// new key each time.
-func TestAuth_SeveralValuesOfAHeader_AreRefused(t *testing.T) {
-	auth(t, "domain: web\ndescriptors: [{key: api, "+once+"}]\nhttp: {requests: [{descriptor: [{key: api, header: X-Api-Key}]}]}", []authCall{
-		{"X-Api-Key: k", 200},
-		{"X-Api-Key: k", 429},
-		{"X-Api-Key: k; X-Api-Key: 1", 400},
-		{"X-Api-Key: 2; X-Api-Key: k", 400},
-	})
 }
 
 // TestAuth_ShadowLimit_IsNotShown to clients, and neither is any of a service in shadow mode.

@@ -120,13 +120,8 @@ func TestMiddleware_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
 
 func TestParse_NewPolicy_LimitsOrIsRefused(t *testing.T) {
 	policytest.Register(t)
-	rules := parsed(t, one("key: ip, limits: {rate: 3/h, policy: novel}"))
-	handler := rules.Middleware(connected(t))(new(ok))
-	var codes []int
-	for range 4 {
-		codes = append(codes, status(handler, "GET /"))
-	}
-	assert.Equal(t, []int{200, 200, 200, 429}, codes)
+	decisions(t, map[string]decisionTest{"novel": {one("key: ip, limits: {rate: 2/h, policy: novel}"),
+		[]call{{"GET /", nil, good}, {"GET /", nil, good}, {"GET /", nil, many}}}})
 	_, err := Parse("rules.yaml", []byte(one("key: ip, limits: {rate: 3/h, policy: incomplete}")))
 	require.Error(t, err)
 	assert.Contains(t, err.Error(), "incomplete describes no local share")

@@ -37,10 +37,10 @@ func reload(b *redistest.Fixture, set *Set, text string) { set.current.Store(par
 // after a reload, whatever it changes.
 func TestMiddleware_ReloadInOutage_ShareStays(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		rule := func(fields string) string {
-			return "rules: [{name: a, key: all, limits: [{policy: fixed_window, rate: 10/h}], on_failure: {local: 0.5}" + fields + "}]"
+		rule := func(limits, fields string) string {
+			return "rules: [{name: a, key: all, policy: fixed_window, limits: [" + limits + "], on_failure: {local: 0.5}" + fields + "}]"
 		}
-		set := parsed(b, rule(""))
+		set := parsed(b, rule("10/h", ""))
 		handler := set.Middleware(client)(&ok{})
 		b.Redis.SetError("LOADING")
 		granted := 0
@@ -53,14 +53,12 @@ func TestMiddleware_ReloadInOutage_ShareStays(t *testing.T) {
 			"", ", wait: 1ms", ", deadline: 1s", ", deadline: 1s, wait: 2ms", ", max_waiting: 7", ", cost: 1",
 			", on_invalid: on_failure", "",
 		} {
-			reload(b, set, rule(fields))
+			reload(b, set, rule("10/h", fields))
 			take()
 		}
 		assert.Equal(b, 3, granted, "of 5, which is half of the limit, 3 can be had at once")
 		for _, limits := range []string{"10/h, 20/m", "20/m, 10/h", "10/h"} { // another limit beside it
-			text := strings.ReplaceAll(rule(""), "[{policy: fixed_window, rate: 10/h}]", "[{policy: fixed_window, rate: "+
-				strings.ReplaceAll(limits, ", ", "}, {policy: fixed_window, rate: ")+"}]")
-			reload(b, set, text)
+			reload(b, set, rule(limits, ""))
 			take()
 		}
 		assert.Equal(b, 3, granted)

@@ -114,9 +114,8 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 		{one("key: ip, limits: 1/s, overrides: [{key: 10.0.0.0/8, ban: true}]"), "clients of 10.0.0.0/8 do not count as one"},
 		{one("key: ip, limits: 1/s, overrides: [{key: 10.0.0, ban: true}]"), `"10.0.0" is no address`},
 		{"rules:\n- &a {name: a, ban: true}\n- *a\n",
-			"f.yaml:2:3: rules[0]: the anchor &a is not supported: what many rules share goes into defaults"},
-		{"rules:\n- &a {name: a, ban: true}\n- *a\n",
-			"f.yaml:3:3: rules[1]: aliases are not supported: what many rules share goes into defaults"},
+			"f.yaml:2:3: rules[0]: the anchor &a is not supported: what many rules share goes into defaults\n" +
+				"f.yaml:3:3: rules[1]: aliases are not supported: what many rules share goes into defaults"},
 		{"rules:\n- {name: !!str a, ban: true}\n", "f.yaml:2:10: rules[0].name: the tag !!str is not supported"},
 		{"rules:\n- {<<: {name: a}}\n", `"<<" (!!merge), want the name of a field`},
 		{"rules:\n- {? [a] : b}\n", "a list, want the name of a field"},

@@ -1,8 +1,10 @@
 package rulefile
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,23 +15,18 @@ import (
 func TestWatchedDirs_Links_IncludesTheirDirectories(t *testing.T) {
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
-	dirs := func(dirs ...string) map[string]bool {
-		all := make(map[string]bool)
-		for _, dir := range dirs {
-			all[dir] = true
-		}
-		return all
+	watches := func(path string, want ...string) {
+		assert.ElementsMatch(t, want, slices.Collect(maps.Keys(watchedDirs(path))), path)
 	}
 	current := filepath.Join(base, "current")
 	require.NoError(t, os.Symlink("v1", current))
-	assert.Equal(t, dirs(base, filepath.Join(base, "v1")), watchedDirs(filepath.Join(current, "rules.yaml")))
+	watches(filepath.Join(current, "rules.yaml"), base, filepath.Join(base, "v1"))
 	circle := filepath.Join(base, "circle")
 	require.NoError(t, os.Symlink("./circle", circle))
-	assert.Equal(t, dirs(base), watchedDirs(circle))
-	assert.Equal(t, dirs(filepath.Join(base, "no", "where")),
-		watchedDirs(filepath.Join(base, "no", "where", "rules.yaml")))
+	watches(circle, base)
+	watches(filepath.Join(base, "no", "where", "rules.yaml"), filepath.Join(base, "no", "where"))
 	far := filepath.Join(base, "far")
 	require.NoError(t, os.Symlink(filepath.Join(base, "no", "rules.yaml"), far))
-	assert.Equal(t, dirs(base, filepath.Join(base, "no")), watchedDirs(far))
-	assert.Equal(t, dirs(filepath.Dir(base), base), watchedDirs(base))
+	watches(far, base, filepath.Join(base, "no"))
+	watches(base, filepath.Dir(base), base)
 }
