@@ -118,7 +118,9 @@ func TestAuth_SpellingsOfPaths_AreRefusedOrMeetOneLimit(t *testing.T) {
 }
 
 func TestAuth_UnusedPath_IsNotRefused(t *testing.T) {
-	auth(t, []string{"k"}, " {requests: [{descriptor: [{key: k, value: v}]}]}", []authCall{{"X-Forwarded-Uri: /x/../a", 200}})
+	auth(t, []string{"k"}, " {requests: [{descriptor: [{key: k, value: v}]}]}", []authCall{
+		{"X-Forwarded-Uri: /x/../a", 200},
+	})
 }
 
 // TestAuth_HeadersThatAreNotConfigured_AreIgnored: a client's own do not count.

@@ -21,13 +21,11 @@ import (
 )
 
 func TestShouldRateLimit_Canceled_EndsAtOnce(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		s := newServer(t, client, simple)
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		_, err := s.ShouldRateLimit(ctx, request(t, "shop | user=ann"))
-		assert.Equal(t, codes.Canceled, status.Code(err))
-	})
+	client, _ := guardtest.Connect(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := newServer(t, client, simple).ShouldRateLimit(ctx, request(t, "shop | user=ann"))
+	assert.Equal(t, codes.Canceled, status.Code(err))
 }
 
 // Equal descriptors are decided one after another.

@@ -82,8 +82,9 @@ func TestForwardAuth_HeadersOfProxies_AreDecided(t *testing.T) {
 				assert.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
 			}
 		}
-		assert.JSONEq(t, `{"type": "about:blank", "title": "Bad Request"}`, ask(handler, "", "X-Forwarded-Uri: /..").Body.String())
-		w := httptest.NewRecorder()
+		w := ask(handler, "", "X-Forwarded-Uri: /..")
+		assert.JSONEq(t, `{"type": "about:blank", "title": "Bad Request"}`, w.Body.String())
+		w = httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/auth/none", nil))
 		assert.Equal(t, http.StatusNotFound, w.Code)
 	})

@@ -125,7 +125,8 @@ func TestMiddleware_NoClient_Panics(t *testing.T) {
 // The rules that are left keep theirs.
 func TestMiddlewares_Reload_DropsTheStateOfUnusedDeadlines(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		one, two := "{name: a, match: /a, key: ip, limits: 9/h, deadline: 1s}", "{name: b, match: /b, key: ip, limits: 9/h, deadline: 2s}"
+		one := "{name: a, match: /a, key: ip, limits: 9/h, deadline: 1s}"
+		two := "{name: b, match: /b, key: ip, limits: 9/h, deadline: 2s}"
 		set := parsed(b, "rules: ["+one+", "+two+"]")
 		m := set.middlewares(client)
 		for i, what := range []string{"GET /other", "GET /a", "GET /b"} {

@@ -38,7 +38,7 @@ func reload(b *redistest.Fixture, set *Set, text string) { set.current.Store(par
 func TestMiddleware_ReloadInOutage_ShareStays(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		rule := func(limits, fields string) string {
-			return "rules: [{name: a, key: all, policy: fixed_window, limits: [" + limits + "], on_failure: {local: 0.5}" + fields + "}]"
+			return one("key: all, policy: fixed_window, limits: [" + limits + "], on_failure: {local: 0.5}" + fields)
 		}
 		set := parsed(b, rule("10/h", ""))
 		handler := set.Middleware(client)(&ok{})

@@ -26,7 +26,7 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 			"f.yaml:3:2: no YAML: did not find expected key (while parsing a block mapping that begins in line 1)"},
 		{"rules: []\ndomain: \xff\n", "f.yaml:2: the file is not UTF-8"},
 		{"domain: a b\nrules: []", `f.yaml:1:9: domain: the domain "a b", want printable ASCII without spaces`},
-		{"domain: 'a{'\nrules: []", "ErrCrossSlot"},
+		{"domain: 'a{'\nrules: []", "slot"},
 		{"match: every\nrules: []", `f.yaml:1:8: match: "every", want first or all`},
 		{"address: {trusted: [10.0.0.0/33]}\nrules: []",
 			`f.yaml:1:21: address.trusted[0]: "10.0.0.0/33" is no range of addresses, want one like 10.0.0.0/8 or 2001:db8::/32`},
@@ -170,7 +170,7 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 		if !assert.Error(t, err, shown) {
 			continue
 		}
-		assert.Contains(t, err.Error(), strings.Replace(tt.want, "ErrCrossSlot", "slot", 1), shown)
+		assert.Contains(t, err.Error(), tt.want, shown)
 		assert.NotContains(t, err.Error(), "go-yaml", shown)
 		var known *Error
 		assert.True(t, errors.As(err, &known), shown)
@@ -180,7 +180,7 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 func one(fields string) string { return "rules:\n- {name: a, " + fields + "}\n" }
 
 func TestParse_JSON_IsRead(t *testing.T) {
-	s, err := Parse("f.json", []byte("{\n\t\"domain\": \"sh\\u006fp\",\n\t\"rules\": [{\"name\": \"a\", \"ban\": true}]\n}"))
+	s, err := Parse("f.json", []byte("{\n\t"+`"domain": "sh\u006fp", "rules": [{"name": "a", "ban": true}]}`))
 	require.NoError(t, err)
 	assert.Equal(t, "shop:a", s.file().rules[0].prefix)
 	_, err = Parse("f.json", []byte(`{"rules": [{"name": "ä", "nam": 1}]}`))

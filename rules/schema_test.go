@@ -104,10 +104,10 @@ func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 		override("unlimited: true"), override("limits: [1/s]"),
 		one("key: ip, limits: 1/s, cost: content_length/010"), one("key: ip, limits: 1/s, cost: header:X"),
 		one("key: [hashed_header:X-Api-Key, ip], limits: 1/s, on_invalid: on_failure"),
-		"\ufeffrules: []\r\n...\r\n", one("key: ip, limits: 1/s, match: {pattern: GET API.example.com./%3F/ä, methods: [HEAD, GET]}"),
+		"\ufeffrules: []\r\n...\r\n", one("ban: true, match: {pattern: GET API.example.com./%3F/ä, methods: [HEAD, GET]}"),
 		one("key: [method, header:X], limits: 1/s, deadline: 106751d, overrides: [{key: [other, 'y z'], " +
 			"ban: true}, {key: [/a.B/C, x], ban: true}]"),
-		"defaults: {key: path:id}\nrules:\n- {name: a, ban: true}\n- {name: b, limits: {redisson: q}}\n", // neither counts by a key
+		"defaults: {key: path:id}\nrules:\n- {name: a, ban: true}\n- {name: b, limits: {redisson: q}}\n", // without a key
 	} {
 		_, err := Parse("f.yaml", []byte(file))
 		assert.NoError(t, err, file)

@@ -37,7 +37,7 @@ func TestMiddleware_UnusedPath_Passes(t *testing.T) {
 	decisions(t, map[string]decisionTest{
 		"all paths":           {"rules: [{name: a, key: ip, limits: 99/h}]", calls},
 		"all paths of a host": {"rules: [{name: a, match: api.example.com/, key: ip, limits: 99/h}]", calls},
-		"a rule in shadow":    {"rules: [{name: a, match: /a, key: ip, limits: 99/h, shadow: true}, {name: b, key: ip, limits: 99/h}]", calls},
+		"a rule in shadow":    {"rules: [{name: a, match: /a, ban: true, shadow: true}, {name: b, key: ip, limits: 9/h}]", calls},
 	})
 }
 
