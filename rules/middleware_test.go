@@ -11,6 +11,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
@@ -162,16 +165,25 @@ func TestMiddlewares_ConcurrentRequests_AgreeOnTheNewestFile(t *testing.T) {
 func TestSpread_Denials_RetryAtDifferentTimes(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		set := parsed(b, one("key: all, limits: {policy: fixed_window, rate: 1/h}, spread: 1h"))
-		handler := set.Middleware(client)(&ok{})
+		handler, interceptor := set.Middleware(client)(&ok{}), set.UnaryServerInterceptor(client)
 		assert.Equal(b, good, status(handler, "GET /"))
-		times := make(map[int]bool)
+		times := make(map[time.Duration]bool)
 		for range 50 {
 			seconds, err := strconv.Atoi(serve(handler, request("GET /")).Header().Get("Retry-After"))
 			require.NoError(b, err)
-			assert.GreaterOrEqual(b, seconds, 3600)
-			assert.LessOrEqual(b, seconds, 7200)
-			times[seconds] = true
+			times[time.Duration(seconds)*time.Second] = true
+
+			_, err = interceptor(b.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/a.B/C"}, nil)
+			for _, detail := range grpcstatus.Convert(err).Details() {
+				if info, ok := detail.(*errdetails.RetryInfo); ok {
+					times[info.GetRetryDelay().AsDuration()] = true
+				}
+			}
 		}
-		assert.Greater(b, len(times), 30, "of 50, some of which may be equal in whole seconds")
+		for at := range times {
+			assert.GreaterOrEqual(b, at, time.Hour)
+			assert.LessOrEqual(b, at, 2*time.Hour)
+		}
+		assert.Greater(b, len(times), 60, "of 100, some of which may be equal in whole seconds")
 	})
 }
