@@ -23,35 +23,43 @@ func (t *recorder) changed(up bool, err error) {
 }
 
 // A callback that blocks holds up its caller and no other request. The changes that come meanwhile
-// are reported after it, in order. A panic reaches the request that called the callback; that of
-// the prober is dropped.
+// are reported after it, in order, even if it panics. A panic reaches the request that called the
+// callback; that of the prober is dropped.
 func TestOnRedisChange_CallbackBlocks_ChangesComeInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, reports, release := new(redis), new(recorder), make(chan bool)
-		first := true
-		g := New(Open, deadline, func(up bool, err error) {
-			if first {
-				first = false
-				<-release
-			}
-			reports.changed(up, err)
+	for _, panics := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r, reports, release := new(redis), new(recorder), make(chan bool)
+			first := true
+			g := New(Open, deadline, func(up bool, err error) {
+				reports.changed(up, err)
+				if first {
+					first = false
+					<-release
+					if panics {
+						panic("a callback")
+					}
+				}
+			})
+			q := Request{Limiter: r, Permits: 1}
+			r.down.Store(true)
+			go func() {
+				defer func() { assert.Equal(t, panics, recover() != nil) }()
+				g.Ask(t.Context(), q)
+			}()
+			synctest.Wait()
+			r.down.Store(false)
+			time.Sleep(deadline)
+			synctest.Wait()
+			assert.Equal(t, Acquired, g.Ask(t.Context(), q).Result)
+			time.Sleep(deadline)
+			r.down.Store(true)
+			assert.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result)
+			assert.Len(t, reports.changes, 1)
+			close(release)
+			synctest.Wait()
+			assert.Equal(t, []string{"false connection refused", "true <nil>", "false connection refused"}, reports.changes)
 		})
-		q := Request{Limiter: r, Permits: 1}
-		r.down.Store(true)
-		go g.Ask(t.Context(), q)
-		synctest.Wait()
-		r.down.Store(false)
-		time.Sleep(deadline)
-		synctest.Wait()
-		assert.Equal(t, Acquired, g.Ask(t.Context(), q).Result)
-		time.Sleep(deadline)
-		r.down.Store(true)
-		assert.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result)
-		assert.Empty(t, reports.changes)
-		close(release)
-		synctest.Wait()
-		assert.Equal(t, []string{"false connection refused", "true <nil>", "false connection refused"}, reports.changes)
-	})
+	}
 }
 
 func TestOnRedisChange_CallbackPanics_StateIsKept(t *testing.T) {
@@ -67,32 +75,5 @@ func TestOnRedisChange_CallbackPanics_StateIsKept(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, Acquired, g.Ask(t.Context(), q).Result)
 		assert.Equal(t, 2, calls)
-	})
-}
-
-func TestOnRedisChange_CallbackPanics_QueuedChangesAreReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, reports, release := new(redis), new(recorder), make(chan bool)
-		g := New(Open, deadline, func(up bool, err error) {
-			reports.changed(up, err)
-			if !up {
-				<-release
-				panic("a callback")
-			}
-		})
-		q := Request{Limiter: r, Permits: 1}
-		r.down.Store(true)
-		go func() {
-			defer func() { assert.Equal(t, "a callback", recover()) }()
-			g.Ask(t.Context(), q)
-		}()
-		synctest.Wait()
-		r.down.Store(false)
-		time.Sleep(deadline)
-		synctest.Wait()
-		assert.Equal(t, Acquired, g.Ask(t.Context(), q).Result)
-		close(release)
-		synctest.Wait()
-		assert.Equal(t, []string{"false connection refused", "true <nil>"}, reports.changes)
 	})
 }

@@ -52,52 +52,41 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-func TestNames_Policies_AreUnique(t *testing.T) {
-	policies := []limit.Policy{
-		limit.FixedWindow{Permits: 1, Interval: time.Second}, limit.SlidingWindow{Permits: 1, Interval: time.Minute},
-		limit.SlidingLog{Permits: 1, Interval: time.Hour}, limit.Calendar{Permits: 1, Unit: limit.Month},
-		limit.FixedWindow{Permits: 1, Interval: 90 * time.Second}, limit.FixedWindow{Permits: 1, Interval: 2 * time.Hour},
-		limit.FixedWindow{Permits: 1, Interval: 10 * time.Minute},
-		limit.FixedWindow{Permits: 1, Interval: 250 * time.Millisecond},
-		limit.TokenBucket{Capacity: 1, Refill: 1, Interval: time.Second},
-		limit.LeakyBucket{Capacity: 1, Leak: 1, Interval: time.Second},
-		limit.Smooth{Permits: 1, Interval: time.Second}, limit.SlidingLog{Permits: 2, Interval: time.Second},
-		limit.FixedWindow{Permits: 1, Interval: time.Second, Aligned: true},
-		limit.FixedWindow{Permits: 1, Interval: 24 * time.Hour}, limit.FixedWindow{Permits: 1, Interval: 7 * 24 * time.Hour},
+// Names are unique.
+func TestTerm_EachPolicy_HasNameQuotaAndWindow(t *testing.T) {
+	const second, day = time.Second, 24 * time.Hour
+	cases := []struct {
+		policy limit.Policy
+		want   Term
+	}{
+		{limit.FixedWindow{Permits: 3, Interval: second}, Term{"second", 3, second}},
+		{MustName("", "mine", limit.SlidingWindow{Permits: 3, Interval: time.Minute}), Term{"mine", 3, time.Minute}},
+		{limit.SlidingLog{Permits: 3, Interval: time.Hour}, Term{"hour", 3, time.Hour}},
+		{limit.FixedWindow{Permits: 1, Interval: 90 * second}, Term{"1m30s", 1, 90 * second}},
+		{limit.FixedWindow{Permits: 1, Interval: 2 * time.Hour}, Term{"2h", 1, 2 * time.Hour}},
+		{limit.FixedWindow{Permits: 1, Interval: 10 * time.Minute}, Term{"10m", 1, 10 * time.Minute}},
+		{limit.FixedWindow{Permits: 1, Interval: second / 4}, Term{"250ms", 1, second / 4}},
+		{limit.TokenBucket{Capacity: 20, Refill: 5, Interval: second}, Term{"bucket", 20, 4 * second}},
+		{limit.TokenBucket{Capacity: 1 << 53, Refill: 1, Interval: time.Hour}, Term{"bucket-2", 1 << 53, longestPeriod}},
+		{limit.LeakyBucket{Capacity: 10, Leak: 20, Interval: second}, Term{"leaky", 10, second / 2}},
+		{limit.Smooth{Permits: 5, Interval: second}, Term{"smooth", 5, second}},
+		{MustName("", "second-2", limit.SlidingLog{Permits: 2, Interval: second}), Term{"second-2", 2, second}},
+		{limit.FixedWindow{Permits: 1, Interval: second, Aligned: true}, Term{"second-3", 1, second}},
+		{limit.FixedWindow{Permits: 1, Interval: day}, Term{"day", 1, day}},
+		{limit.Calendar{Permits: 3, Unit: limit.Day}, Term{"day-2", 3, day}},
+		{limit.FixedWindow{Permits: 1, Interval: 7 * day}, Term{"week", 1, 7 * day}},
+		{limit.Calendar{Permits: 3, Unit: limit.Week}, Term{"week-2", 3, 7 * day}},
+		{limit.Calendar{Permits: 3, Unit: limit.Month}, Term{"month", 3, 0}},
 	}
-	for i, name := range map[int]string{1: "mine", 11: "second-2"} {
-		policies[i] = MustName("", name, policies[i])
+	var policies []limit.Policy
+	for _, c := range cases {
+		policies = append(policies, c.policy)
 	}
 	d := Describe(policies...)
-	for i, want := range []string{
-		"second", "mine", "hour", "month", "1m30s", "2h", "10m", "250ms", "bucket", "leaky", "smooth", "second-2",
-		"second-3", "day", "week", "default-16",
-	} {
-		assert.Equal(t, want, d.Term(i).Name)
+	for i, c := range cases {
+		assert.Equal(t, c.want, d.Term(i))
 	}
+	assert.Equal(t, Term{Name: "default-19"}, d.Term(18))
 	assert.Equal(t, Term{Name: "default"}, Describe().Term(0))
 	assert.Equal(t, Term{Name: "default"}, Describe(nil).Term(0))
-}
-
-func TestQuotaAndWindow_EachPolicy_AreKnown(t *testing.T) {
-	for _, c := range []struct {
-		policy limit.Policy
-		quota  int64
-		window time.Duration
-	}{
-		{limit.FixedWindow{Permits: 3, Interval: time.Second}, 3, time.Second},
-		{limit.SlidingWindow{Permits: 3, Interval: time.Minute}, 3, time.Minute},
-		{limit.SlidingLog{Permits: 3, Interval: time.Minute}, 3, time.Minute},
-		{limit.Calendar{Permits: 3, Unit: limit.Day}, 3, 24 * time.Hour},
-		{limit.Calendar{Permits: 3, Unit: limit.Week}, 3, 7 * 24 * time.Hour},
-		{limit.Calendar{Permits: 3, Unit: limit.Month}, 3, 0},
-		{limit.TokenBucket{Capacity: 20, Refill: 5, Interval: time.Second}, 20, 4 * time.Second},
-		{limit.LeakyBucket{Capacity: 10, Leak: 20, Interval: time.Second}, 10, 500 * time.Millisecond},
-		{limit.Smooth{Permits: 5, Interval: time.Second}, 5, time.Second},
-		{limit.TokenBucket{Capacity: 1 << 53, Refill: 1, Interval: time.Hour}, 1 << 53, longestPeriod},
-	} {
-		got := Describe(c.policy).Term(0)
-		assert.Equal(t, c.quota, got.Quota, "%+v", c.policy)
-		assert.Equal(t, c.window, got.Window, "%+v", c.policy)
-	}
 }

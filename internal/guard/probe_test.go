@@ -2,7 +2,6 @@ package guard
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -62,22 +61,8 @@ func TestGuard_ProbeIsStuck_RequestAsksInItsPlace(t *testing.T) {
 	})
 }
 
-// A refused connection fails at once. Probes still keep their pauses.
-func TestGuard_RefusedConnection_IsTriedOncePerDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := new(redis)
-		r.down.Store(true)
-		g := New(Closed, deadline, nil)
-		for range 1000 {
-			assert.Equal(t, FailedClosed, g.Ask(t.Context(), Request{Limiter: r, Permits: 1}).Result)
-			time.Sleep(time.Millisecond)
-		}
-		assert.EqualValues(t, 1, r.asked.Load())
-		assert.EqualValues(t, 4, r.looks.Load(), "at 0, 100, 300 and 700 ms")
-	})
-}
-
-// The prober ends a minute after the latest request. The next request asks Redis itself.
+// The prober ends a minute after the latest request. The next request asks Redis itself. A refused
+// connection fails at once, and probes still keep their pauses.
 func TestGuard_RareRequests_AskThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, reports := new(redis), new(recorder)
@@ -85,7 +70,9 @@ func TestGuard_RareRequests_AskThemselves(t *testing.T) {
 		g := New(Closed, deadline, reports.changed)
 		q := Request{Limiter: r, Permits: 1}
 		g.Ask(t.Context(), q)
-		time.Sleep(probeIdle + maxProbePause)
+		time.Sleep(time.Second)
+		assert.EqualValues(t, 4, r.looks.Load(), "at 0, 100, 300 and 700 ms")
+		time.Sleep(probeIdle)
 		looks := r.looks.Load()
 		assert.InDelta(t, probeIdle/maxProbePause+4, looks, 2)
 		time.Sleep(time.Hour)
@@ -104,43 +91,34 @@ func TestGuard_RareRequests_AskThemselves(t *testing.T) {
 // A probe of a limiter without Peek takes a permit, and releases it.
 func TestGuard_LimiterWithoutPeek_GetsItsPermitBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &counter{err: errRefused}
+		l := new(counter)
+		l.down.Store(true)
 		g := New(Closed, deadline, nil)
 		g.Ask(t.Context(), Request{Limiter: l, Permits: 5})
-		l.set(nil)
+		l.down.Store(false)
 		time.Sleep(deadline)
 		synctest.Wait()
 		assert.False(t, g.breaker.isDown())
-		assert.Zero(t, l.taken)
+		assert.Zero(t, l.taken.Load())
 	})
 }
 
 // counter is a limiter with Take and Release alone.
 type counter struct {
-	mu    sync.Mutex
-	err   error
-	taken int64
-}
-
-func (c *counter) set(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.err = err
+	down  atomic.Bool
+	taken atomic.Int64
 }
 
 func (c *counter) Take(_ context.Context, permits int64) (rratelimiter.Decision, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.err == nil {
-		c.taken += permits
+	if c.down.Load() {
+		return rratelimiter.Decision{}, errRefused
 	}
-	return rratelimiter.Decision{Allowed: true}, c.err
+	c.taken.Add(permits)
+	return rratelimiter.Decision{Allowed: true}, nil
 }
 
 func (c *counter) Release(_ context.Context, permits int64) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.taken -= permits
+	c.taken.Add(-permits)
 	return nil
 }
 

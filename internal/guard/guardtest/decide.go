@@ -81,16 +81,6 @@ func testFailure(t *testing.T, m Middleware) {
 	}
 }
 
-func testWithoutRate(t *testing.T, m Middleware) {
-	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
-		reply := m.Server(Settings{
-			Limiter: client.Limiter("unset"), OnRedisChange: func(bool, error) { f.Error("no outage") },
-		}).get(f)
-		assert.Equal(f, 503, reply.Status)
-		assert.NotContains(f, reply.Text, "unset")
-	})
-}
-
 // A client gains nothing by leaving its key out. Its reply has no time to retry.
 func testInvalid(t *testing.T, m Middleware) {
 	below := func() int64 { return -1 }

@@ -94,7 +94,6 @@ func TestServer(t *testing.T, m Middleware) {
 	for name, test := range map[string]func(*testing.T, Middleware){
 		"NoLimiter_NilOfAnyType_PassesRequest":         testNoLimiter,
 		"Choose_Fails_FollowsTheFailureMode":           testFailure,
-		"Limiter_NoRate_IsNoOutage":                    testWithoutRate,
 		"InvalidRequest_AnyMode_IsRefusedWithoutRetry": testInvalid,
 		"Cost_AboveRemaining_IsDenied":                 testCost,
 		"Wait_PermitsInTime_DelaysTheRequest":          testWait,

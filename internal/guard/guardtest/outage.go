@@ -138,9 +138,11 @@ func testSendInAnOutage(t *testing.T, m Middleware) {
 		closed := m.Client(Settings{Client: client, Each: hour(10)}, fine)
 		second := []limit.Policy{limit.FixedWindow{Permits: 10, Interval: time.Second}}
 		share := m.Client(Settings{Client: client, Each: second, Mode: 0.1}, fine)
+		_, err := open.send(f, "", time.Minute)
+		assert.NoError(f, err, "the mode decides invalid requests too")
 		defer slow(f)()
 		begin := time.Now()
-		_, err := open.send(f, "one", time.Minute)
+		_, err = open.send(f, "one", time.Minute)
 		assert.NoError(f, err)
 		assert.Equal(f, defaultDeadline, time.Since(begin))
 		_, err = closed.send(f, "one", time.Minute)

@@ -85,6 +85,11 @@ func testSettleFails(t *testing.T, m Middleware) {
 		assert.EqualValues(f, 10, free)
 		assert.ErrorContains(f, m.Settle(later, 0), "has returned")
 		assert.NoError(f, m.Settle(f.Context(), 0), "of no request")
+		server = m.Server(Settings{Client: client, Each: hour(10), Handler: func(ctx context.Context) {
+			assert.ErrorIs(f, m.Settle(ctx, 1<<53+2), rratelimiter.ErrInvalidPermits)
+			assert.NoError(f, m.Settle(ctx, 1<<53+1), "the most that one call charges")
+		}})
+		assert.Equal(f, 200, server.get(f).Status)
 	})
 }
 
