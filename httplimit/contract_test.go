@@ -40,6 +40,8 @@ func TestMiddleware_SharedContract_IsKept(t *testing.T) { guardtest.TestServer(t
 
 func TestTransport_SharedContract_IsKept(t *testing.T) { guardtest.TestClient(t, middleware) }
 
+func BenchmarkServer(b *testing.B) { guardtest.BenchmarkServer(b, middleware) }
+
 func FuzzUntrusted(f *testing.F) { guardtest.FuzzUntrusted(f, middleware) }
 
 func newServer(s guardtest.Settings) guardtest.Server {
