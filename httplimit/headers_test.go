@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -45,36 +46,25 @@ func TestHeaders_Times_AreRoundedUp(t *testing.T) {
 	})
 }
 
-// In a denial, Reset is the time of Retry-After. RateLimit describes the limit, whose time is exact.
+// In a denial, Reset is the time of Retry-After. RateLimit describes the limits, whose time is exact.
+// The t of a policy with permits left is at most that of the policy that denies.
 func TestSpread_HeaderStyles_DelayResetButNotWindow(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		get := func(style httplimit.HeaderStyle) http.Header {
-			return serve(httplimit.Middleware(perIP(client, hour(1)), httplimit.Headers(style),
-				httplimit.Spread(time.Minute), httplimit.WithRandom(func(n int64) int64 { return n / 2 }),
-			)(new(ok)), request()).Header()
-		}
-		h := get(httplimit.ThreeHeaders)
-		assert.Equal(b, "3600", h.Get("RateLimit-Reset"), "of a grant")
-		assert.Empty(b, h.Get("Retry-After"))
-		h = get(httplimit.ThreeHeaders)
-		assert.Equal(b, "3630", h.Get("RateLimit-Reset"))
-		assert.Equal(b, "3630", h.Get("Retry-After"))
-		h = get(httplimit.XRateLimit)
-		assert.Equal(b, time.Now().Add(3630*time.Second).Unix(), unixOf(b, h.Get("X-RateLimit-Reset")))
-		h = get(httplimit.Draft11)
-		assert.Equal(b, []string{`"hour";r=0;t=3600`}, h["Ratelimit"])
-		assert.Equal(b, "3630", h.Get("Retry-After"))
-	})
-}
-
-// The t of a policy with permits left is at most that of the policy that denies.
-func TestSpread_SeveralPolicies_WindowsStayExact(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		choose := perIP(client, limit.FixedWindow{Permits: 1, Interval: 10 * time.Second}, hour(5))
-		assert.Equal(b, 200, serve(httplimit.Middleware(choose)(new(ok)), request()).Code)
-		for spread, after := range map[time.Duration]string{0: "10", time.Minute: "40"} {
-			h := serve(httplimit.Middleware(choose, httplimit.Spread(spread),
+		get := func(style httplimit.HeaderStyle, spread time.Duration) http.Header {
+			return serve(httplimit.Middleware(choose, httplimit.Headers(style), httplimit.Spread(spread),
 				httplimit.WithRandom(func(n int64) int64 { return n / 2 }))(new(ok)), request()).Header()
+		}
+		h := get(httplimit.ThreeHeaders, time.Minute)
+		assert.Equal(b, "10", h.Get("RateLimit-Reset"), "of a grant")
+		assert.Empty(b, h.Get("Retry-After"))
+		h = get(httplimit.ThreeHeaders, time.Minute)
+		assert.Equal(b, "40", h.Get("RateLimit-Reset"))
+		assert.Equal(b, "40", h.Get("Retry-After"))
+		h = get(httplimit.XRateLimit, time.Minute)
+		assert.Equal(b, time.Now().Add(40*time.Second).Unix(), unixOf(b, h.Get("X-RateLimit-Reset")))
+		for spread, after := range map[time.Duration]string{0: "10", time.Minute: "40"} {
+			h = get(httplimit.Draft11, spread)
 			assert.Equal(b, []string{`"10s";r=0;t=10, "hour";r=4;t=10`}, h["Ratelimit"], "spread %v", spread)
 			assert.Equal(b, after, h.Get("Retry-After"))
 		}
@@ -125,25 +115,36 @@ func TestRateLimit_QuotaUnknown_IsLeftOut(t *testing.T) {
 		require.NoError(b, shared.SetRate(b.Context(), rratelimiter.Rate{Permits: 50, Interval: time.Hour}))
 		both := limit.Join(limit.New(client, "web", hour(5)), shared)
 		paid := httplimit.Named("paid", nil)
+		two := httplimit.Describe(hour(5), paid)
 		for _, c := range []struct {
-			limiter        httplimit.Limiter
-			cost           int64
-			policy, denied string
+			limiter httplimit.Limiter
+			cost    int64
+			policy  []string
+			denied  string
 		}{
-			{httplimit.Describe(hour(5), paid)(both), 7, `"hour";q=5;w=3600`, `["hour"]`},
-			{httplimit.Describe(hour(5), paid)(both), 1, `"hour";q=5;w=3600, "paid";q=50`, ""},
-			{httplimit.Describe(hour(5), paid)(struct{ httplimit.Limiter }{shared}), 1, `"hour";q=5;w=3600, "paid";q=50`, ""},
-			{httplimit.Describe(paid)(shared), 60, "", `["paid"]`},
+			{two(both), 7, []string{`"hour";q=5;w=3600`}, `["hour"]`},
+			{two(both), 1, []string{`"hour";q=5;w=3600, "paid";q=50`}, ""},
+			{two(struct{ httplimit.Limiter }{shared}), 1, []string{`"hour";q=5;w=3600, "paid";q=50`}, ""},
+			{httplimit.Describe(paid)(shared), 60, nil, `["paid"]`},
+			{two(custom{{}, {Allowed: true}}), 1, nil, `["hour"]`},
+			{two(custom{}), 1, nil, ""},
 		} {
 			w := serve(httplimit.Middleware(httplimit.All(c.limiter),
 				httplimit.Cost(func(*http.Request) int64 { return c.cost }))(new(ok)), request())
-			assert.Equal(b, c.policy, w.Header().Get("Ratelimit-Policy"), "cost %d", c.cost)
+			assert.Equal(b, c.policy, w.Header()["Ratelimit-Policy"], "cost %d", c.cost)
 			if c.denied != "" {
 				assert.Contains(b, w.Body.String(), `"violated-policies":`+c.denied)
 			}
 		}
 	})
 }
+
+// custom is a limiter of a user that reports no numbers.
+type custom []rratelimiter.Decision
+
+func (c custom) Take(context.Context, int64) (d rratelimiter.Decision, err error) { return d, nil }
+
+func (c custom) TakeEach(context.Context, int64) ([]rratelimiter.Decision, error) { return c, nil }
 
 var effective = regexp.MustCompile(`;r=(\d+)(?:;t=(\d+))?$`)
 
