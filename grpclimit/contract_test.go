@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"strings"
 	"testing"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -59,6 +58,8 @@ func TestStreamServerInterceptor_SharedContract_IsKept(t *testing.T) {
 func TestUnaryClientInterceptor_SharedContract_IsKept(t *testing.T) {
 	guardtest.TestClient(t, middleware)
 }
+
+func BenchmarkServer(b *testing.B) { guardtest.BenchmarkServer(b, middleware) }
 
 func FuzzUntrusted(f *testing.F) { guardtest.FuzzUntrusted(f, middleware) }
 
@@ -124,8 +125,12 @@ var codeOf = map[int]codes.Code{
 	200: codes.OK, 400: codes.InvalidArgument, 429: codes.ResourceExhausted, 500: codes.Internal, 503: codes.Unavailable,
 }
 
-func replyOf(err error) (reply guardtest.Reply) {
+func replyOf(err error) guardtest.Reply {
+	if err == nil {
+		return guardtest.Reply{Status: 200}
+	}
 	s := status.Convert(err)
+	reply := guardtest.Reply{Text: s.Proto().String()}
 	for httpStatus, code := range codeOf {
 		if code == s.Code() {
 			reply.Status = httpStatus
@@ -135,10 +140,6 @@ func replyOf(err error) (reply guardtest.Reply) {
 		if info, ok := d.(*errdetails.RetryInfo); ok {
 			reply.RetryAfter = info.GetRetryDelay().AsDuration()
 		}
-	}
-	reply.Text = strings.TrimSpace(s.Message() + " " + strings.Trim(s.Proto().String(), " "))
-	if err == nil {
-		reply.Text = ""
 	}
 	return reply
 }

@@ -2,6 +2,7 @@ package grpclimit_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -39,24 +40,22 @@ func start(server []grpc.ServerOption, client ...grpc.DialOption) (test.TestServ
 	return test.NewTestServiceClient(conn), stop
 }
 
-// startDesc serves a service that has no generated code.
-func startDesc(desc *grpc.ServiceDesc, opts ...grpc.ServerOption) (*grpc.ClientConn, func()) {
-	s := grpc.NewServer(opts...)
-	s.RegisterService(desc, nil)
-	return connectTo(s)
-}
-
 func connectTo(s *grpc.Server, opts ...grpc.DialOption) (*grpc.ClientConn, func()) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	go func() { _ = s.Serve(listener) }() // until Stop
-	conn, err := grpc.NewClient(listener.Addr().String(), append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	conn, err := grpc.NewClient(listen(s), append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		panic(err)
 	}
 	return conn, func() { conn.Close(); s.Stop() }
+}
+
+// listen serves on a socket of this host until Stop, and returns its address.
+func listen(s *grpc.Server) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	go func() { _ = s.Serve(listener) }()
+	return listener.Addr().String()
 }
 
 // limitedBy is the option of a server whose unary calls are limited.
@@ -174,6 +173,69 @@ func ExampleStreamServerInterceptor() {
 	// ResourceExhausted
 }
 
+// Three messages an hour, in however many streams.
+func ExampleEachMessage() {
+	client := connect()
+
+	perClient := grpclimit.Each(client, "messages", grpclimit.ByIP(), limit.FixedWindow{Permits: 3, Interval: time.Hour})
+	c, stop := start([]grpc.ServerOption{grpc.StreamInterceptor(
+		grpclimit.StreamServerInterceptor(perClient, unhurried, grpclimit.EachMessage()))})
+	defer stop()
+	for range 2 {
+		stream, err := c.FullDuplexCall(noContext)
+		if err != nil {
+			panic(err)
+		}
+		for range 2 {
+			_ = stream.Send(new(test.StreamingOutputCallRequest)) // Recv returns the result
+			_, err = stream.Recv()
+			fmt.Println(status.Code(err))
+		}
+		_ = stream.CloseSend()
+	}
+	// Output:
+	// OK
+	// OK
+	// OK
+	// ResourceExhausted
+}
+
+// Two calls an hour to each server, for all programs together.
+func ExampleUnaryClientInterceptor() {
+	client := connect()
+
+	perServer := grpclimit.Each(client, "calls", grpclimit.ByTarget(), limit.FixedWindow{Permits: 2, Interval: time.Hour})
+	c, stop := start(nil, grpc.WithUnaryInterceptor(grpclimit.UnaryClientInterceptor(perServer, unhurried)))
+	defer stop()
+	for range 3 {
+		ctx, cancel := context.WithTimeout(noContext, time.Minute)
+		defer cancel()
+		err := call(ctx, c) // the third at once: there is no permit within the minute that the context lasts
+		fmt.Println(status.Code(err), errors.Is(err, grpclimit.ErrNotSent))
+	}
+	// Output:
+	// OK false
+	// OK false
+	// DeadlineExceeded true
+}
+
+// Streams count against the quota of calls too.
+func ExampleStreamClientInterceptor() {
+	client := connect()
+
+	perServer := grpclimit.Each(client, "calls", grpclimit.ByTarget(), limit.FixedWindow{Permits: 1, Interval: time.Hour})
+	c, stop := start(nil,
+		grpc.WithStreamInterceptor(grpclimit.StreamClientInterceptor(perServer, unhurried, grpclimit.AtOnce())))
+	defer stop()
+	for range 2 {
+		_, err := c.FullDuplexCall(noContext)
+		fmt.Println(status.Code(err))
+	}
+	// Output:
+	// OK
+	// ResourceExhausted
+}
+
 // A load balancer writes clients' addresses into metadata of its own.
 func ExampleAddress() {
 	clients := grpclimit.Address{
@@ -215,19 +277,4 @@ func ExampleCombined() {
 	perMethodAndTarget := grpclimit.Combined(grpclimit.ByMethod(), grpclimit.ByTarget())
 	fmt.Println(perMethodAndTarget(noContext, grpclimit.Call{Method: "/a.B/C", Outgoing: true, Target: "dns:///b.example"}))
 	// Output: /a.B/C|dns:///b.example <nil>
-}
-
-func ExampleByMethod() {
-	fmt.Println(grpclimit.ByMethod()(noContext, grpclimit.Call{Method: "/shop.Orders/Create"}))
-	// Output: /shop.Orders/Create <nil>
-}
-
-func ExampleByService() {
-	fmt.Println(grpclimit.ByService()(noContext, grpclimit.Call{Method: "/shop.Orders/Create"}))
-	// Output: shop.Orders <nil>
-}
-
-func ExampleByTarget() {
-	fmt.Println(grpclimit.ByTarget()(noContext, grpclimit.Call{Outgoing: true, Target: "dns:///b.example"}))
-	// Output: dns:///b.example <nil>
 }

@@ -2,7 +2,6 @@ package grpclimit_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -19,12 +18,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-const (
-	anHour = "ResourceExhausted: the call is over its limit\nRetryInfo: retry_delay 1h0m0s\n" +
-		`QuotaFailure: subject "", description "the limit \"hour\" of 1 has too few permits left", quota_metric "permits", quota_id "hour", quota_value 1` +
-		"\ngrpc-retry-pushback-ms: -1\n"
-	closedText = "Unavailable: calls cannot be admitted at the moment\nRetryInfo: retry_delay 1s\ngrpc-retry-pushback-ms: 1000\n"
-)
+const anHour = "ResourceExhausted: the call is over its limit\nRetryInfo: retry_delay 1h0m0s\n" +
+	`QuotaFailure: subject "", description "the limit \"hour\" of 1 has too few permits left", quota_metric "permits", quota_id "hour", quota_value 1` +
+	"\ngrpc-retry-pushback-ms: -1\n"
 
 func TestUnaryServerInterceptor_Denied_StatusNamesThePolicies(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
@@ -81,12 +77,5 @@ func TestUnaryServerInterceptor_SeveralInAChain_EachDecides(t *testing.T) {
 			grpclimit.UnaryServerInterceptor(grpclimit.Each(client, "some", grpclimit.ByIP(), hour(1))))).dial()
 		assert.Equal(b, "OK", get(b, c))
 		assert.Equal(b, anHour, get(b, c), "one trailer, and the details of the one that denied")
-	})
-}
-
-func TestUnaryServerInterceptor_HandlerFails_ErrorIsItsOwn(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		s := &service{unary: func(context.Context, *test.SimpleRequest) error { return errors.New("theirs") }}
-		assert.Equal(b, "Unknown: theirs\n", get(b, unary(b, s, perIP(client, hour(1)))))
 	})
 }

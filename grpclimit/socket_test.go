@@ -48,9 +48,11 @@ func TestServerInterceptors_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
 			client, _ := guardtest.Connect(t, rratelimiter.WithDenialCache(time.Hour))
 			perKey := grpclimit.Each(client, "api", grpclimit.ByMetadata("key"), hour(permits))
 			s := new(service)
-			addr, stop := listen(s, grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(perKey, unhurried)),
+			g := grpc.NewServer(grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(perKey, unhurried)),
 				grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(perKey, unhurried)))
-			defer stop()
+			test.RegisterTestServiceServer(g, s)
+			addr := listen(g)
+			defer g.Stop()
 
 			guardtest.TestManyClients(t, c.calls, permits, func(key string) (send func() bool, hangUp func()) {
 				conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -102,16 +104,4 @@ func TestByIP_UnixSocketOfNetHTTP_HasNoAddress(t *testing.T) {
 	defer conn.Close()
 	assert.Equal(t, codes.Unavailable, status.Code(call(t.Context(), test.NewTestServiceClient(conn))))
 	assert.Equal(t, []string{"192.0.2.1", ""}, seen)
-}
-
-// listen serves on a socket of this host.
-func listen(s test.TestServiceServer, opts ...grpc.ServerOption) (addr string, stop func()) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	g := grpc.NewServer(opts...)
-	test.RegisterTestServiceServer(g, s)
-	go func() { _ = g.Serve(listener) }()
-	return listener.Addr().String(), g.Stop
 }

