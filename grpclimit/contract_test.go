@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 )
 
@@ -155,7 +154,9 @@ func choose(s guardtest.Settings) choice {
 }
 
 func options(s guardtest.Settings) []grpclimit.Option {
-	opts := []grpclimit.Option{nil, grpclimit.OnFailure(mode(s.Mode)), grpclimit.OnRedisChange(s.OnRedisChange)}
+	opts := []grpclimit.Option{
+		nil, grpclimit.OnFailure(grpclimit.FailureMode(s.Mode)), grpclimit.OnRedisChange(s.OnRedisChange),
+	}
 	add := func(set bool, opt func() grpclimit.Option) {
 		if set {
 			opts = append(opts, opt())
@@ -182,16 +183,6 @@ func options(s guardtest.Settings) []grpclimit.Option {
 		return grpclimit.OnSettleError(func(_ context.Context, _ grpclimit.Call, err error) { s.OnSettleError(err) })
 	})
 	return opts
-}
-
-func mode(m guard.Mode) grpclimit.FailureMode {
-	switch m {
-	case guard.Open:
-		return grpclimit.Open
-	case guard.Closed:
-		return grpclimit.Closed
-	}
-	return grpclimit.Local(float64(m))
 }
 
 func outcome(o grpclimit.Outcome) guardtest.Outcome {

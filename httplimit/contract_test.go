@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 )
 
@@ -103,7 +102,9 @@ func choice(s guardtest.Settings) func(*http.Request) (httplimit.Limiter, error)
 }
 
 func options(s guardtest.Settings) []httplimit.Option {
-	opts := []httplimit.Option{nil, httplimit.OnFailure(mode(s.Mode)), httplimit.OnRedisChange(s.OnRedisChange)}
+	opts := []httplimit.Option{
+		nil, httplimit.OnFailure(httplimit.FailureMode(s.Mode)), httplimit.OnRedisChange(s.OnRedisChange),
+	}
 	add := func(set bool, opt func() httplimit.Option) {
 		if set {
 			opts = append(opts, opt())
@@ -126,16 +127,6 @@ func options(s guardtest.Settings) []httplimit.Option {
 		return httplimit.OnSettleError(func(_ *http.Request, err error) { s.OnSettleError(err) })
 	})
 	return opts
-}
-
-func mode(m guard.Mode) httplimit.FailureMode {
-	switch m {
-	case guard.Open:
-		return httplimit.Open
-	case guard.Closed:
-		return httplimit.Closed
-	}
-	return httplimit.Local(float64(m))
 }
 
 func outcome(o httplimit.Outcome) guardtest.Outcome {

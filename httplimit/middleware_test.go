@@ -67,7 +67,7 @@ func TestMiddleware_InvalidRequest_IsAnsweredWithAProblem(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-				handler := httplimit.Middleware(httplimit.Each(client, "web", c.key, hour(10)), c.opts...)(new(ok))
+				handler := httplimit.Middleware(httplimit.Each(client, "web", c.key, hour(10)), c.opts...)(ok)
 				r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("chunks"))
 				r.ContentLength = -1
 				w := serve(handler, r)
@@ -85,7 +85,7 @@ func TestMiddleware_InvalidRequest_IsAnsweredWithAProblem(t *testing.T) {
 // A path without the wildcard is an error of the server.
 func TestMiddleware_EmptyWildcard_IsRefused(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		limited := httplimit.Middleware(httplimit.Each(client, "web", httplimit.ByPathValue("rest"), hour(1)))(new(ok))
+		limited := httplimit.Middleware(httplimit.Each(client, "web", httplimit.ByPathValue("rest"), hour(1)))(ok)
 		mux := http.NewServeMux()
 		mux.Handle("/files/{rest...}", limited)
 		mux.Handle("/other/", limited)
