@@ -17,15 +17,15 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// TestWithNameMapper_MapperPanics_PanicsInItsCaller: Limiter, Rename and Copy call it before they
-// change anything.
-func TestWithNameMapper_MapperPanics_PanicsInItsCaller(t *testing.T) {
+// TestWithNameMapper_Mapper_NamesKeysAndPanicsInItsCaller: Limiter, Rename and Copy call it before
+// they change anything.
+func TestWithNameMapper_Mapper_NamesKeysAndPanicsInItsCaller(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Hour}, WithNameMapper(func(name string) string {
 			if name == "bad" {
 				panic("no name")
 			}
-			return name
+			return "app:" + name
 		}))
 		for range 5 {
 			assert.PanicsWithValue(b, "no name", func() { l.wire.client.Limiter("bad") })
@@ -33,21 +33,8 @@ func TestWithNameMapper_MapperPanics_PanicsInItsCaller(t *testing.T) {
 			assert.PanicsWithValue(b, "no name", func() { _, _ = l.Copy(b.Context(), "bad") })
 		}
 		b.Take(l, 10)
-	})
-}
-
-// TestLimiter_OnACluster_NameWithoutACommonSlotIsRefused: the client reports its mode.
-func TestLimiter_OnACluster_NameWithoutACommonSlotIsRefused(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		onCluster := withMode{b.Conn, rueidis.ClientModeCluster}
-		for _, name := range []string{"limiter", "{tag}:limiter"} {
-			_, err := New(onCluster).Limiter(name).Exists(b.Context())
-			assert.NoError(b, err, name)
-		}
-		_, err := New(onCluster).Limiter("{}limiter").Exists(b.Context())
-		assert.ErrorIs(b, err, ErrCrossSlot)
-		_, err = New(b.Conn).Limiter("{}limiter").Exists(b.Context())
-		assert.NoError(b, err)
+		assert.Equal(b, []string{"app:limiter", "{app:limiter}:permits", "{app:limiter}:value"}, b.Redis.Keys())
+		assert.Equal(b, "limiter", l.Name())
 	})
 }
 
@@ -82,15 +69,6 @@ func TestPerClient_Clients_AreCountedByID(t *testing.T) {
 		b.Take(other, 2)
 		assert.Equal(b, id.String(), New(b.Conn, WithClientID(id)).ID())
 		assert.NotEqual(b, New(b.Conn).ID(), New(b.Conn).ID())
-	})
-}
-
-func TestWithNameMapper_Keys_HaveTheMappedName(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 1, Interval: second}, WithNameMapper(func(name string) string { return "app:" + name }))
-		b.Take(l, 1)
-		assert.Equal(b, []string{"app:limiter", "{app:limiter}:permits", "{app:limiter}:value"}, b.Redis.Keys())
-		assert.Equal(b, "limiter", l.Name())
 	})
 }
 
@@ -155,7 +133,7 @@ func FuzzNames(f *testing.F) {
 func TestNew_SeveralClocks_LastOneIsUsed(t *testing.T) {
 	fixed := func() time.Time { return time.UnixMilli(1234567) }
 	for want, opts := range map[string][]Option{
-		"1234567": {WithServerTime(), WithClock(fixed)},
+		"1234567": {WithServerTime(), nil, WithClock(fixed)},
 		"":        {WithClock(fixed), WithServerTime()},
 	} {
 		assert.Equal(t, want, New(nil, opts...).nowText())
@@ -205,15 +183,6 @@ func TestWithClock_ClockIsWrong_WindowIsKept(t *testing.T) {
 	})
 }
 
-// TestNew_NilOptions_AreIgnored: a new limiter exists for Touch.
-func TestNew_NilOptions_AreIgnored(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := New(b.Conn, nil).Limiter("fresh")
-		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 1, Interval: second}, nil))
-		b.yes(l.Touch(b.Context()))
-	})
-}
-
 // TestLimiter_InvalidInput_IsRefusedUnsent: each error has a type, and Redis receives no command.
 func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 	withRedis(t, func(b *fixture) {
@@ -224,39 +193,29 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 		expired, cancel := context.WithDeadline(ctx, time.Now().Add(-second))
 		defer cancel()
 
-		type call struct {
-			name string
-			want error
-			run  func() error
+		before := b.Redis.CommandCount()
+		refused := func(want, err error, call string) {
+			b.Helper()
+			if assert.ErrorIs(b, err, want, call) {
+				assert.Greater(b, len(err.Error()), 10, call)
+			}
 		}
-		var calls []call
-		permits := func(n int64, want error) {
-			calls = append(calls,
-				call{fmt.Sprintf("TryAcquire(%d)", n), want, func() error { return errOf(good.TryAcquire(ctx, n)) }},
-				call{fmt.Sprintf("Take(%d)", n), want, func() error { return errOf(good.Take(ctx, n)) }},
-				call{fmt.Sprintf("TakeUpTo(%d)", n), want, func() error { _, _, err := good.TakeUpTo(ctx, n); return err }},
-				call{fmt.Sprintf("Acquire(%d)", n), want, func() error { return good.Acquire(ctx, n) }},
-				call{fmt.Sprintf("TryAcquireWithin(%d)", n), want,
-					func() error { return errOf(good.TryAcquireWithin(ctx, n, second)) }},
-				call{fmt.Sprintf("TryAcquireWithin(%d, 0)", n), want,
-					func() error { return errOf(good.TryAcquireWithin(ctx, n, 0)) }},
-			)
+		for _, n := range []int64{0, -1, math.MinInt64, 1 << 32} {
+			calls := everyCallWith(good, n, Rate{})
+			for _, name := range []string{"TryAcquire", "Take", "TakeUpTo", "Acquire", "TryAcquireWithin"} {
+				refused(ErrInvalidPermits, calls[name](ctx), fmt.Sprintf("%s(%d)", name, n))
+			}
+			refused(ErrInvalidPermits, errOf(good.TryAcquireWithin(ctx, n, 0)), fmt.Sprintf("TryAcquireWithin(%d, 0)", n))
 		}
-		permits(0, ErrInvalidPermits)
-		permits(-1, ErrInvalidPermits)
-		permits(math.MinInt64, ErrInvalidPermits)
-		permits(1<<32, ErrInvalidPermits)
-		calls = append(calls,
-			call{"Release(-1)", ErrInvalidPermits, func() error { return good.Release(ctx, -1) }},
-			call{"Release(2^53+1)", ErrInvalidPermits, func() error { return good.Release(ctx, 1<<53+1) }},
-			call{"Expire(9)", ErrInvalidOption, func() error { return errOf(good.Expire(ctx, second, 9)) }},
-			call{"Expire(IfNotSet, IfGreater)", ErrInvalidOption,
-				func() error { return errOf(good.Expire(ctx, second, IfNotSet, IfGreater)) }},
-			call{"ExpireAt(IfLess, IfGreater)", ErrInvalidOption,
-				func() error { return errOf(good.ExpireAt(ctx, time.Now(), IfLess, IfGreater)) }},
-			call{"Rename to nothing", ErrInvalidName, func() error { return good.Rename(ctx, "") }},
-			call{"Copy to nothing", ErrInvalidName, func() error { return errOf(good.Copy(ctx, "")) }},
-		)
+		assert.NoError(b, good.Release(ctx, 0))
+		refused(ErrNoClient, new(Limiter).Release(ctx, 0), "Release(0)")
+		refused(ErrInvalidPermits, good.Release(ctx, -1), "Release(-1)")
+		refused(ErrInvalidPermits, good.Release(ctx, 1<<53+1), "Release(2^53+1)")
+		refused(ErrInvalidOption, errOf(good.Expire(ctx, second, 9)), "Expire(9)")
+		refused(ErrInvalidOption, errOf(good.Expire(ctx, second, IfNotSet, IfGreater)), "Expire(IfNotSet, IfGreater)")
+		refused(ErrInvalidOption, errOf(good.ExpireAt(ctx, time.Now(), IfLess, IfGreater)), "ExpireAt(IfLess, IfGreater)")
+		refused(ErrInvalidName, good.Rename(ctx, ""), "Rename to nothing")
+		refused(ErrInvalidName, errOf(good.Copy(ctx, "")), "Copy to nothing")
 		for _, rate := range []Rate{
 			{}, {Permits: 0, Interval: second}, {Permits: -1, Interval: second}, {Permits: 1<<53 + 1, Interval: second},
 			{Permits: 1}, {Permits: 1, Interval: -second}, {Permits: 1, Interval: second + time.Microsecond},
@@ -265,35 +224,23 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 			{Permits: 1, Interval: second, KeepAlive: second + 1}, {Type: 2, Permits: 1, Interval: second},
 			{Type: -1, Permits: 1, Interval: second},
 		} {
-			calls = append(calls,
-				call{fmt.Sprintf("TrySetRate(%+v)", rate), ErrInvalidRate,
-					func() error { return errOf(good.TrySetRate(ctx, rate)) }},
-				call{fmt.Sprintf("SetRate(%+v)", rate), ErrInvalidRate, func() error { return good.SetRate(ctx, rate) }},
-				call{fmt.Sprintf("UpdateRate(%+v)", rate), ErrInvalidRate,
-					func() error { return errOf(good.UpdateRate(ctx, rate, KeepState())) }},
-			)
-		}
-		bad := func(l *Limiter, ctx context.Context, want error) {
-			for name, run := range everyCall(l) {
-				calls = append(calls, call{name, want, func() error { return run(ctx) }})
+			calls := everyCallWith(good, 1, rate)
+			for _, name := range []string{"TrySetRate", "SetRate", "SetRate keep", "UpdateRate"} {
+				refused(ErrInvalidRate, calls[name](ctx), fmt.Sprintf("%s(%+v)", name, rate))
 			}
 		}
-		bad(New(b.Conn).Limiter(""), ctx, ErrInvalidName)
-		bad(New(b.Conn, WithNameMapper(func(string) string { return "" })).Limiter("limiter"), ctx, ErrInvalidName)
-		bad(New(nil).Limiter("limiter"), ctx, ErrNoClient)
-		bad(new(Client).Limiter("limiter"), ctx, ErrNoClient)
-		bad(new(Limiter), ctx, ErrNoClient)
-		bad(good, cancelled, context.Canceled)
-		bad(good, expired, context.DeadlineExceeded)
-
-		before := b.Redis.CommandCount()
-		for _, c := range calls {
-			err := c.run()
-			assert.ErrorIs(b, err, c.want, c.name)
-			if err != nil {
-				assert.Greater(b, len(err.Error()), 10, c.name)
+		all := func(l *Limiter, ctx context.Context, want error) {
+			for name, call := range everyCall(l) {
+				refused(want, call(ctx), name)
 			}
 		}
+		all(New(b.Conn).Limiter(""), ctx, ErrInvalidName)
+		all(New(b.Conn, WithNameMapper(func(string) string { return "" })).Limiter("limiter"), ctx, ErrInvalidName)
+		all(New(nil).Limiter("limiter"), ctx, ErrNoClient)
+		all(new(Client).Limiter("limiter"), ctx, ErrNoClient)
+		all(new(Limiter), ctx, ErrNoClient)
+		all(good, cancelled, context.Canceled)
+		all(good, expired, context.DeadlineExceeded)
 		assert.Equal(b, before, b.Redis.CommandCount(), "commands that Redis got")
 	})
 }

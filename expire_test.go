@@ -1,6 +1,7 @@
 package rratelimiter
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -19,39 +20,48 @@ func uses(b *fixture, l *Limiter, rate Rate) map[string]func() {
 		"a denial":          func() { b.Full(l, 10) },
 		"Release":           func() { require.NoError(b, l.Release(b.Context(), 1)) },
 		"SetRate KeepState": func() { require.NoError(b, l.SetRate(b.Context(), rate, KeepState())) },
+		"a grant, and the set is lost": func() {
+			b.Redis.Del(l.wire.keys[permitsKey])
+			b.Redis.Del(l.wire.keys[clientPermitsKey])
+			b.Take(l, 1)
+		},
 	}
 }
 
-// outlasts returns how much longer the state lasts than the configuration.
-func outlasts(rate Rate) time.Duration {
-	if rate.Type == PerClient {
-		return time.Millisecond + rate.Interval + 24*time.Hour
+// outlasting returns the TTL of the state for a TTL of the configuration; 0 is none.
+func outlasting(config time.Duration, rate Rate) time.Duration {
+	switch {
+	case config == 0:
+		return 0
+	case rate.Type == PerClient:
+		return config + time.Millisecond + rate.Interval + 24*time.Hour
 	}
-	return time.Millisecond
+	return config + time.Millisecond
 }
 
-// TestExpire_LastMillisecond_StateStays: the TTL of the configuration is 0 then, and the
-// configuration exists. An expiry of 0 would delete the state.
-func TestExpire_LastMillisecond_StateStays(t *testing.T) {
-	for _, typ := range []RateType{Overall, PerClient} {
-		for name := range uses(nil, nil, Rate{}) {
-			runWithRedis(t, fmt.Sprint(typ, " ", name), func(b *fixture) {
-				rate := Rate{Type: typ, Permits: 10, Interval: second}
-				l := b.limiter(rate)
-				b.Take(l, 4)
-				b.Take(l, 5)
-				b.must(l.Expire(b.Context(), second))
-				asked := b.Reply("PTTL", "limiter", func(peer *server.Peer, _ []string) { peer.WriteInt(0) })
-				uses(b, l, rate)[name]()
-				assert.Equal(b, 1, *asked)
-				for key, ttl := range b.ttls() {
-					if key != "limiter" {
-						assert.Equal(b, outlasts(rate), ttl, key)
-					}
-				}
-				assert.Len(b, b.Redis.Keys(), 3)
-			})
+// setTTLs sets the TTLs of the configuration and of the state, unless they are 0.
+func (b *fixture) setTTLs(config, state time.Duration) {
+	for _, key := range b.Redis.Keys() {
+		ttl := state
+		if key == "limiter" {
+			ttl = config
 		}
+		if ttl > 0 {
+			b.Redis.SetTTL(key, ttl)
+		}
+	}
+}
+
+// requireTTLs requires the TTLs of the configuration and of the state, which exists.
+func (b *fixture) requireTTLs(config, state time.Duration, about string) {
+	b.Helper()
+	require.Len(b, b.ttls(), 3, about)
+	for key, ttl := range b.ttls() {
+		want := state
+		if key == "limiter" {
+			want = config
+		}
+		require.Equal(b, want, ttl, "%s: %s", about, key)
 	}
 }
 
@@ -62,45 +72,53 @@ func TestExpire_State_OutlastsTheConfiguration(t *testing.T) {
 		withRedis(t, func(b *fixture) {
 			ctx, rate := b.Context(), Rate{Type: typ, Permits: 10, Interval: second}
 			l := b.limiter(rate)
-			check := func(config time.Duration) {
+			b.Take(l, 2)
+			left := func(want time.Duration) {
 				b.Helper()
-				state := config
-				if config > 0 {
-					state += outlasts(rate)
+				got, err := l.RemainTimeToLive(ctx)
+				require.NoError(b, err)
+				assert.Equal(b, want, got)
+				at, err := l.ExpireTime(ctx)
+				require.NoError(b, err)
+				if want < 0 {
+					assert.True(b, at.IsZero())
+				} else {
+					assert.Equal(b, time.Now().Add(want).UnixMilli(), at.UnixMilli())
 				}
-				want := map[string]time.Duration{"limiter": config, "value": state, "permits": state}
-				if typ == PerClient {
-					want = map[string]time.Duration{"limiter": config, "own value": state, "own permits": state}
-				}
-				require.Equal(b, want, b.ttls())
 			}
-			every := func(config time.Duration) {
+			expires := func(config time.Duration) {
 				b.Helper()
-				for _, call := range uses(b, l, rate) {
-					b.Take(l, 2)
-					call()
-					check(config)
-					require.NoError(b, l.Release(ctx, 10))
-				}
-				b.Take(l, 2)
+				b.requireTTLs(config, outlasting(config, rate), "")
+				left(cmp.Or(config, NeverExpires))
 			}
-			every(0)
+			expires(0)
+			b.no(l.ClearExpire(ctx))
 			b.yes(l.Expire(ctx, time.Minute))
-			check(time.Minute)
-			every(time.Minute)
-			b.yes(l.ExpireAt(ctx, time.Now().Add(time.Hour)))
-			check(time.Hour)
-			every(time.Hour)
+			expires(time.Minute)
+			b.yes(l.Expire(ctx, time.Hour, IfSet, IfGreater))
+			expires(time.Hour)
+			b.yes(l.ExpireAt(ctx, time.Now().Add(time.Minute+time.Millisecond), IfLess))
+			expires(time.Minute + time.Millisecond)
 			b.yes(l.ClearExpire(ctx))
-			check(0)
+			expires(0)
 
 			rate.KeepAlive = time.Minute
 			require.NoError(b, l.SetRate(ctx, rate, KeepState()))
-			check(time.Minute)
-			every(time.Minute)
+			expires(time.Minute)
+			for _, call := range uses(b, l, rate) {
+				require.NoError(b, l.Release(ctx, 10))
+				b.Take(l, 2)
+				b.setTTLs(second, second)
+				call()
+				expires(time.Minute)
+			}
 			rate.KeepAlive = 0
 			require.NoError(b, l.SetRate(ctx, rate, KeepState()))
-			check(0)
+			expires(0)
+			b.yes(l.Expire(ctx, time.Millisecond/2)) // is a millisecond, not at once
+			expires(time.Millisecond)
+			b.yes(l.Expire(ctx, 0))
+			left(DoesNotExist)
 		})
 	}
 }
@@ -108,41 +126,25 @@ func TestExpire_State_OutlastsTheConfiguration(t *testing.T) {
 // TestExpire_TTLsDiffer_StateFollowsTheConfiguration: Redisson leaves such a limiter when it
 // renames one with a TTL to a name with state, or sets a TTL on the value alone.
 func TestExpire_TTLsDiffer_StateFollowsTheConfiguration(t *testing.T) {
+	const last = time.Millisecond
 	for _, typ := range []RateType{Overall, PerClient} {
-		for _, config := range []time.Duration{0, time.Hour} {
+		for _, config := range []time.Duration{0, time.Hour, last} {
 			for _, state := range []time.Duration{0, 10 * time.Millisecond, time.Minute} {
-				withRedis(t, func(b *fixture) {
-					rate := Rate{Type: typ, Permits: 10, Interval: time.Minute}
-					l := b.limiter(rate)
-					calls := uses(b, l, rate)
-					calls["a grant, and the set is lost"] = func() {
-						b.Redis.Del(l.wire.keys[permitsKey])
-						b.Redis.Del(l.wire.keys[clientPermitsKey])
-						b.Take(l, 1)
-					}
-					for name, call := range calls {
-						b.Redis.FlushAll()
-						require.NoError(b, l.SetRate(b.Context(), rate))
+				for name := range uses(nil, nil, Rate{}) {
+					withRedis(t, func(b *fixture) {
+						rate := Rate{Type: typ, Permits: 10, Interval: time.Minute}
+						l := b.limiter(rate)
 						b.Take(l, 2)
-						for _, key := range b.Redis.Keys() {
-							ttl := state
-							if key == "limiter" {
-								ttl = config
-							}
-							if ttl > 0 {
-								b.Redis.SetTTL(key, ttl)
-							}
+						b.setTTLs(config, state)
+						want := outlasting(config, rate)
+						if config == last { // PTTL returns 0 in it, and an expiry of 0 would delete the state
+							b.Reply("PTTL", "limiter", func(peer *server.Peer, _ []string) { peer.WriteInt(0) })
+							want -= last
 						}
-						call()
-						for key, ttl := range b.ttls() {
-							want := config
-							if key != "limiter" && config > 0 {
-								want += outlasts(rate)
-							}
-							assert.Equal(b, want, ttl, "%v, %s, TTLs of %v and %v: %s", typ, name, config, state, key)
-						}
-					}
-				})
+						uses(b, l, rate)[name]()
+						b.requireTTLs(config, want, fmt.Sprintf("%v, %s, TTLs of %v and %v", typ, name, config, state))
+					})
+				}
 			}
 		}
 	}
@@ -154,18 +156,15 @@ func TestExpire_Conditions_AreCheckedForEachKey(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		ctx := b.Context()
 		for _, typ := range []RateType{Overall, PerClient} {
-			slack := time.Millisecond
-			if typ == PerClient {
-				slack += second + 24*time.Hour
-			}
-			l := b.limiter(Rate{Type: typ, Permits: 10, Interval: second})
+			rate := Rate{Type: typ, Permits: 10, Interval: second}
+			l := b.limiter(rate)
 			for _, step := range []struct {
 				config, state time.Duration // before, 0 for none
 				expiry        time.Duration
 				when          ExpireOption
 				changed       bool
 				after         time.Duration // of the configuration
-				stateAfter    time.Duration // without slack
+				stateAfter    time.Duration // without what it outlasts the configuration
 			}{
 				{0, 0, time.Minute, IfNotSet, true, time.Minute, time.Minute},
 				{time.Hour, time.Hour, time.Minute, IfNotSet, false, time.Hour, time.Hour},
@@ -183,40 +182,20 @@ func TestExpire_Conditions_AreCheckedForEachKey(t *testing.T) {
 			} {
 				about := fmt.Sprintf("%v %+v", typ, step)
 				b.Redis.FlushAll()
-				require.NoError(b, l.SetRate(ctx, Rate{Type: typ, Permits: 10, Interval: second}))
+				require.NoError(b, l.SetRate(ctx, rate))
 				b.Take(l, 1)
-				for _, key := range b.Redis.Keys() {
-					ttl := step.state + slack
-					if step.state == 0 {
-						ttl = 0
-					}
-					if key == "limiter" {
-						ttl = step.config
-					}
-					if ttl > 0 {
-						b.Redis.SetTTL(key, ttl)
-					}
-				}
+				b.setTTLs(step.config, outlasting(step.state, rate))
 				changed, err := l.Expire(ctx, step.expiry, step.when)
 				require.NoError(b, err)
 				odd := step.config != step.state && (step.when == IfGreater || step.when == IfLess)
 				require.Equal(b, step.changed && (!odd || typ != PerClient), changed, about)
-				for key, ttl := range b.ttls() {
-					want := step.stateAfter + slack
-					switch {
-					case key == "limiter":
-						want = step.after
-					case step.stateAfter == 0:
-						want = 0
-					}
-					require.Equal(b, want, ttl, "%s: %s", about, key)
-				}
+				b.requireTTLs(step.after, outlasting(step.stateAfter, rate), about)
 			}
 			for _, past := range []time.Duration{0, -second} {
 				b.Take(l, 1)
 				b.must(l.Expire(ctx, past))
 				require.Empty(b, b.Redis.Keys())
-				require.NoError(b, l.SetRate(ctx, Rate{Type: typ, Permits: 10, Interval: second}))
+				require.NoError(b, l.SetRate(ctx, rate))
 			}
 			b.Take(l, 1)
 			b.must(l.ExpireAt(ctx, time.Now().Add(-second)))
@@ -279,19 +258,5 @@ func TestExpire_StateInItsLastMillisecond_IsExtended(t *testing.T) {
 		b.Reply("PTTL", "{limiter}:permits", func(peer *server.Peer, _ []string) { peer.WriteInt(0) })
 		b.must(l.Expire(b.Context(), time.Hour, IfNotSet))
 		assert.Equal(b, time.Minute+time.Millisecond, b.Redis.TTL("{limiter}:permits"))
-	})
-}
-
-// TestExpire_ValueExpiresBeforeItsSet_GrantsCount: Redisson leaves a TTL on the value alone.
-func TestExpire_ValueExpiresBeforeItsSet_GrantsCount(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
-		b.Take(l, 4)
-		b.Redis.SetTTL("{limiter}:value", time.Minute)
-		b.Take(l, 3)
-		pass(2 * time.Minute)
-		b.Full(l, 4)
-		b.Take(l, 3)
-		b.Full(l, 1)
 	})
 }

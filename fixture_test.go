@@ -91,23 +91,26 @@ func errOf(_ any, err error) error { return err }
 
 // everyCall lists every call of a limiter with valid arguments.
 func everyCall(l *Limiter) map[string]func(context.Context) error {
-	rate := Rate{Permits: 10, Interval: second}
+	return everyCallWith(l, 1, Rate{Permits: 10, Interval: second})
+}
+
+// everyCallWith lists every call of a limiter.
+func everyCallWith(l *Limiter, permits int64, rate Rate) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"TrySetRate":       func(ctx context.Context) error { return errOf(l.TrySetRate(ctx, rate)) },
 		"SetRate":          func(ctx context.Context) error { return l.SetRate(ctx, rate) },
 		"SetRate keep":     func(ctx context.Context) error { return l.SetRate(ctx, rate, KeepState()) },
 		"UpdateRate":       func(ctx context.Context) error { return errOf(l.UpdateRate(ctx, rate)) },
 		"Config":           func(ctx context.Context) error { return errOf(l.Config(ctx)) },
-		"TryAcquire":       func(ctx context.Context) error { return errOf(l.TryAcquire(ctx, 1)) },
-		"TryAcquireWithin": func(ctx context.Context) error { return errOf(l.TryAcquireWithin(ctx, 1, second)) },
-		"Acquire":          func(ctx context.Context) error { return l.Acquire(ctx, 1) },
-		"Take":             func(ctx context.Context) error { return errOf(l.Take(ctx, 1)) },
+		"TryAcquire":       func(ctx context.Context) error { return errOf(l.TryAcquire(ctx, permits)) },
+		"TryAcquireWithin": func(ctx context.Context) error { return errOf(l.TryAcquireWithin(ctx, permits, second)) },
+		"Acquire":          func(ctx context.Context) error { return l.Acquire(ctx, permits) },
+		"Take":             func(ctx context.Context) error { return errOf(l.Take(ctx, permits)) },
 		"TakeUpTo": func(ctx context.Context) error {
-			_, _, err := l.TakeUpTo(ctx, 1)
+			_, _, err := l.TakeUpTo(ctx, permits)
 			return err
 		},
-		"Release":          func(ctx context.Context) error { return l.Release(ctx, 1) },
-		"Release(0)":       func(ctx context.Context) error { return l.Release(ctx, 0) },
+		"Release":          func(ctx context.Context) error { return l.Release(ctx, permits) },
 		"AvailablePermits": func(ctx context.Context) error { return errOf(l.AvailablePermits(ctx)) },
 		"Exists":           func(ctx context.Context) error { return errOf(l.Exists(ctx)) },
 		"Expire":           func(ctx context.Context) error { return errOf(l.Expire(ctx, time.Hour)) },

@@ -19,9 +19,9 @@ func TestDelete_Keys_AreAllDeleted(t *testing.T) {
 		for _, typ := range []RateType{Overall, PerClient} {
 			for _, remove := range []func(*Limiter, context.Context) (bool, error){(*Limiter).Delete, (*Limiter).Unlink} {
 				l := b.limiter(Rate{Type: typ, Permits: 2, Interval: second})
+				b.yes(l.Touch(ctx))
 				b.Take(l, 1)
 				b.yes(l.Exists(ctx))
-				b.yes(l.Touch(ctx))
 
 				b.yes(remove(l, ctx))
 				assert.Empty(b, b.Redis.Keys())
@@ -30,47 +30,6 @@ func TestDelete_Keys_AreAllDeleted(t *testing.T) {
 				b.no(l.Exists(ctx))
 			}
 		}
-	})
-}
-
-func TestExpire_Keys_AllExpire(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		ctx, l := b.Context(), b.limiter(Rate{Permits: 2, Interval: second})
-		left := func(want time.Duration) {
-			b.Helper()
-			got, err := l.RemainTimeToLive(ctx)
-			require.NoError(b, err)
-			assert.Equal(b, want, got)
-			at, err := l.ExpireTime(ctx)
-			require.NoError(b, err)
-			if want < 0 {
-				assert.True(b, at.IsZero())
-			} else {
-				assert.Equal(b, time.Now().Add(want).UnixMilli(), at.UnixMilli())
-			}
-		}
-		b.Take(l, 1)
-		left(NeverExpires)
-		b.no(l.ClearExpire(ctx))
-		b.no(l.Expire(ctx, time.Minute, IfSet))
-		b.no(l.Expire(ctx, time.Minute, IfGreater))
-		b.yes(l.Expire(ctx, time.Minute, IfNotSet))
-		left(time.Minute)
-		b.no(l.Expire(ctx, time.Minute, IfNotSet))
-		b.no(l.Expire(ctx, time.Second, IfGreater))
-		b.yes(l.Expire(ctx, time.Hour, IfSet, IfGreater))
-		b.yes(l.ExpireAt(ctx, time.Now().Add(time.Minute+time.Millisecond), IfLess))
-		left(time.Minute + time.Millisecond)
-		for _, key := range b.Redis.Keys() {
-			assert.Equal(b, time.Minute, b.Redis.TTL(key).Truncate(second), key)
-		}
-		b.yes(l.ClearExpire(ctx))
-		left(NeverExpires)
-		b.yes(l.Expire(ctx, time.Millisecond/2)) // is a millisecond, not at once
-		left(time.Millisecond)
-		b.yes(l.Expire(ctx, 0))
-		assert.Empty(b, b.Redis.Keys())
-		left(DoesNotExist)
 	})
 }
 

@@ -22,17 +22,8 @@ func TestSetRate_State_IsReset(t *testing.T) {
 		assert.Equal(b, Rate{Permits: 5, Interval: second}, b.configured(l))
 
 		// Another type: no state of the old one stays.
-		b.yes(l.UpdateRate(ctx, Rate{Type: PerClient, Permits: 2, Interval: second}, KeepState()))
+		b.yes(l.UpdateRate(ctx, Rate{Type: PerClient, Permits: 2, Interval: second}, nil, KeepState()))
 		assert.Equal(b, []string{"limiter"}, b.Redis.Keys())
-	})
-}
-
-func TestSetRate_CorruptState_IsRepaired(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		b.Redis.HSet("limiter", "rate", "ten", "type", "x", "keepAliveTime", "-")
-		b.Redis.HSet("{limiter}:value", "a", "b")
-		require.NoError(b, b.Redis.Set("{limiter}:permits", "x"))
-		b.Take(b.limiter(Rate{Permits: 3, Interval: second}), 3)
 	})
 }
 
@@ -53,82 +44,59 @@ func TestSetRate_OldExpiry_KeepAliveGoesAndExpireStays(t *testing.T) {
 	})
 }
 
+// TestKeepState_Grants_StayTaken: to the millisecond, by the Client's clock and by the server's.
 func TestKeepState_Grants_StayTaken(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		ctx := b.Context()
-		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
-		b.Take(l, 3)
-		pass(4 * second)
-		b.Take(l, 5)
-		keep := func(permits int64, interval time.Duration) {
-			require.NoError(b, l.SetRate(ctx, Rate{Permits: permits, Interval: interval}, KeepState()))
-		}
-		keep(20, 10*second)
-		b.Free(l, 12)
-		keep(6, 10*second) // 8 are taken: a deficit of 2
-		b.Free(l, 0)
-		assert.Equal(b, Decision{Limit: 6, RetryAfter: 10 * second, ResetAfter: 10 * second}, b.decision(l, 2))
-		keep(6, 4*second) // the 3 have left the shorter interval
-		b.Free(l, 1)
-		pass(4 * second)
-		b.Take(l, 6)
-	})
-}
-
-func TestKeepState_ManyGrants_AreCountedInOneCall(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})
-		for range 1000 {
-			b.Take(l, 2)
-		}
-		before := b.Scripts.Load()
-		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 1500, Interval: 10 * second}, KeepState()))
-		assert.EqualValues(b, 1, b.Scripts.Load()-before)
-		b.Full(l, 1)
-		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 2500, Interval: 10 * second}, KeepState()))
-		b.Take(l, 500)
-		b.Full(l, 1)
-		pass(10 * second)
-		b.Take(l, 2500)
-	})
-}
-
-// TestKeepState_ShorterInterval_ExpiresGrantsToTheMillisecond: by the Client's clock and by the
-// server's.
-func TestKeepState_ShorterInterval_ExpiresGrantsToTheMillisecond(t *testing.T) {
 	for _, opts := range [][]Option{nil, {WithServerTime()}} {
 		withRedis(t, func(b *fixture) {
-			l := b.limiter(Rate{Permits: 10, Interval: time.Minute}, opts...)
-			b.Take(l, 4)
-			pass(1234 * time.Millisecond)
+			l := b.limiter(Rate{Permits: 10, Interval: 10 * second}, opts...)
 			b.Take(l, 3)
-			pass(5 * second)
-			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: 5*second + time.Millisecond}, KeepState()))
-			b.Free(l, 7)
-			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: 5 * second}, KeepState()))
-			b.Free(l, 10)
-			assert.Empty(b, b.grants())
+			pass(4321 * time.Millisecond)
+			b.Take(l, 5)
+			keep := func(permits int64, interval time.Duration) {
+				rate := Rate{Permits: permits, Interval: interval}
+				require.NoError(b, l.SetRate(b.Context(), rate, KeepState()))
+			}
+			keep(20, 10*second)
+			b.Free(l, 12)
+			keep(6, 10*second) // 8 are taken: a deficit of 2
+			b.Free(l, 0)
+			assert.Equal(b, Decision{Limit: 6, RetryAfter: 10 * second, ResetAfter: 10 * second}, b.decision(l, 2))
+			keep(9, 4322*time.Millisecond)
+			b.Free(l, 1)
+			keep(9, 4321*time.Millisecond) // the 3 have left the shorter interval
+			b.Free(l, 4)
+			assert.Len(b, b.members(), 1)
+			pass(4321 * time.Millisecond)
+			b.Take(l, 9)
 		})
 	}
 }
 
-// TestKeepState_ValueIsLostOrTooLarge_GrantsCount: there are more grants than a call counts.
-func TestKeepState_ValueIsLostOrTooLarge_GrantsCount(t *testing.T) {
+// TestKeepState_MoreGrantsThanAPage_StayTaken: the call counts them by the value, if there is one.
+func TestKeepState_MoreGrantsThanAPage_StayTaken(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})
 		for range 300 {
-			b.Take(l, 1)
+			b.Take(l, 2)
 		}
+		keep := func(permits int64) {
+			rate := Rate{Permits: permits, Interval: 10 * second}
+			require.NoError(b, l.SetRate(b.Context(), rate, KeepState()))
+		}
+		keep(500)
+		b.Full(l, 1)
+		keep(700)
+		b.Take(l, 100)
+		b.Full(l, 1)
 		b.Redis.Del("{limiter}:value")
-		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 400, Interval: 10 * second}, KeepState()))
+		keep(800)
 		b.Free(l, 100)
 		b.Take(l, 1)
-
 		require.NoError(b, b.Redis.Set("{limiter}:value", "20000"))
-		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 500, Interval: 10 * second}, KeepState()))
-		value, err := b.Redis.Get("{limiter}:value")
-		require.NoError(b, err)
-		assert.Equal(b, "500", value)
+		keep(900)
+		assert.EqualValues(b, 900, b.Stored("{limiter}:value"))
+		pass(10 * second)
+		b.Take(l, 900)
 	})
 }
 
@@ -179,24 +147,6 @@ func TestConfig_LongestTimes_AreCutToDurations(t *testing.T) {
 			"999999999999999")
 		rate := b.configured(l)
 		assert.Equal(b, Rate{Permits: maxPermits, Interval: millis(math.MaxInt64), KeepAlive: millis(math.MaxInt64)}, rate)
-	})
-}
-
-func TestKeepAlive_LimiterIsUnused_IsDeleted(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 2, Interval: second, KeepAlive: 3 * second})
-		for range 5 {
-			pass(2 * second)
-			b.Take(l, 1)
-		}
-		pass(2 * second)
-		require.NoError(b, l.Release(b.Context(), 1)) // a use as well
-		pass(2 * second)
-		assert.Len(b, b.Redis.Keys(), 2) // the set of grants was emptied
-		pass(second + time.Millisecond)
-		assert.Empty(b, b.Redis.Keys())
-		_, err := l.TryAcquire(b.Context(), 1)
-		assert.ErrorIs(b, err, ErrNotInitialized)
 	})
 }
 

@@ -163,36 +163,31 @@ func TestForecast_Earliest_FollowsTheReturns(t *testing.T) {
 	assert.Zero(t, (&forecast{rate: 10}).Earliest(1), "no return is known")
 }
 
-// TestForecast_Denied_HasTheReturnOfThosePermits: or false if it is unknown.
+// TestForecast_Denied_HasTheReturnOfThosePermits: or the last one that is known, and false.
 func TestForecast_Denied_HasTheReturnOfThosePermits(t *testing.T) {
 	for name, test := range map[string]struct {
 		free, permits int64
-		want          time.Duration // RetryAfter; below 0 if unknown
+		want          time.Duration // RetryAfter
+		known         bool
 	}{
-		"the first return":              {0, 2, 2 * second},
-		"all of it":                     {0, 3, 2 * second},
-		"behind the first return":       {0, 4, 5 * second},
-		"all that is known":             {0, 7, 5 * second},
-		"more than is known":            {0, 8, -1},
-		"with some free":                {1, 8, 5 * second},
-		"with some free, and more":      {1, 9, -1},
-		"with some free, in the first":  {1, 4, 2 * second},
-		"where more than the rate went": {-2, 1, 2 * second},
-		"further":                       {-2, 2, 5 * second},
-		"the last of it":                {-2, 5, 5 * second},
-		"beyond it":                     {-2, 6, -1},
+		"the first return":              {0, 2, 2 * second, true},
+		"all of it":                     {0, 3, 2 * second, true},
+		"behind the first return":       {0, 4, 5 * second, true},
+		"all that is known":             {0, 7, 5 * second, true},
+		"more than is known":            {0, 8, 5 * second, false},
+		"with some free":                {1, 8, 5 * second, true},
+		"with some free, and more":      {1, 9, 5 * second, false},
+		"with some free, in the first":  {1, 4, 2 * second, true},
+		"where more than the rate went": {-2, 1, 2 * second, true},
+		"further":                       {-2, 2, 5 * second, true},
+		"the last of it":                {-2, 5, 5 * second, true},
+		"beyond it":                     {-2, 6, 5 * second, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			o := &forecast{rate: 10, free: test.free, reset: 6 * second, returns: []returning{{2 * second, 3}, {5 * second, 7}}}
-			got, known := o.Denied(test.permits)
-			require.Equal(t, test.want >= 0, known)
-			if known {
-				want := engine.Answer{
-					Limit: 10, Remaining: max(0, test.free), RetryAfter: test.want, ResetAfter: 6 * second,
-				}
-				assert.Equal(t, want, got)
-			}
-		})
+		o := &forecast{rate: 10, free: test.free, reset: 6 * second, returns: []returning{{2 * second, 3}, {5 * second, 7}}}
+		got, known := o.Denied(test.permits)
+		assert.Equal(t, test.known, known, name)
+		want := engine.Answer{Limit: 10, Remaining: max(0, test.free), RetryAfter: test.want, ResetAfter: 6 * second}
+		assert.Equal(t, want, got, name)
 	}
 	_, known := (&forecast{rate: 10}).Denied(1)
 	assert.False(t, known, "no return is known")
