@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -49,21 +48,6 @@ func TestScripts_Overall_NameNoKeysOfAClient(t *testing.T) {
 			assert.Equal(b, map[int]int{want: 6}, named, "keys of each script call")
 		})
 	}
-}
-
-// TestRefund_SlotIsMoving_IsRepeated: for longer than the quarter of a second of other calls.
-func TestRefund_SlotIsMoving_IsRepeated(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
-		b.granted(l, "a", 3)
-		b.Reply("EVALSHA", "", func(peer *server.Peer, _ []string) { peer.WriteError("TRYAGAIN Multiple keys request") })
-		done := make(chan error, 1)
-		go func() { done <- l.wire.refund(engine.Unattended(context.Background()), 3, member("a", 3)[:17], 3) }()
-		pass(2 * second)
-		b.Reply("", "none", nil)
-		require.NoError(b, <-done)
-		b.Free(l, 10)
-	})
 }
 
 // TestHint_Count_IsDueOncePerInterval: one call counts at a time, another one in its place after a
@@ -111,22 +95,6 @@ func TestHint_Count_IsDueOncePerInterval(t *testing.T) {
 	check(interval, "", "")
 	check(interval+99, "20", "")
 	check(interval+100, "", "") // a count that is not answered delays the next by an interval at most
-}
-
-// TestHint_IntervalIsShorter_GrantsExpireByIt: the Client computes which grants have expired by the
-// interval that it knows.
-func TestHint_IntervalIsShorter_GrantsExpireByIt(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 10, Interval: time.Minute})
-		b.Take(l, 10)
-		b.Full(l, 1)
-		b.Redis.HSet("limiter", "interval", "1000")
-		pass(second)
-		b.Take(l, 10)
-		b.Redis.HSet("limiter", "interval", "60000")
-		pass(second)
-		b.Full(l, 1)
-	})
 }
 
 // TestHints_ManyNames_AreBounded: two generations of hints, and a Limiter keeps its own.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
-	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -105,31 +104,20 @@ func TestSizeInMemory_Keys_AreAllCounted(t *testing.T) {
 
 // TestCopy_StateExpiresEarly_IsExtended: the copied state lasts as long as its configuration.
 func TestCopy_StateExpiresEarly_IsExtended(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		ctx := b.Context()
-		c := New(b.Conn, WithClientID(uuid.New()))
-		for _, typ := range []RateType{Overall, PerClient} {
-			for _, config := range []time.Duration{0, time.Minute} {
-				b.Redis.FlushAll()
-				l := c.Limiter("from")
-				require.NoError(b, l.SetRate(ctx, Rate{Type: typ, Permits: 10, Interval: time.Hour}))
+	for _, typ := range []RateType{Overall, PerClient} {
+		for _, config := range []time.Duration{0, time.Minute} {
+			withRedis(t, func(b *fixture) {
+				l := b.limiter(Rate{Type: typ, Permits: 10, Interval: time.Hour})
 				b.Take(l, 10)
-				for _, key := range b.Redis.Keys() {
-					switch {
-					case key != "from":
-						b.Redis.SetTTL(key, second)
-					case config > 0:
-						b.Redis.SetTTL(key, config)
-					}
-				}
-				b.yes(l.Copy(ctx, "copy"))
-				require.NoError(b, l.Rename(ctx, "to"))
+				b.setTTLs(config, second)
+				b.yes(l.Copy(b.Context(), "copy"))
+				require.NoError(b, l.Rename(b.Context(), "to"))
 				pass(2 * second)
-				b.Full(c.Limiter("copy"), 1)
-				b.Full(c.Limiter("to"), 1)
-			}
+				b.Full(l.wire.client.Limiter("copy"), 1)
+				b.Full(l.wire.client.Limiter("to"), 1)
+			})
 		}
-	})
+	}
 }
 
 // TestRename_NamesOfOneState_IsRefused: Redisson's "x" and "{x}" are two configurations with one
@@ -183,30 +171,26 @@ func TestRename_CommandIsNotPermitted_ChangesNothing(t *testing.T) {
 // TestCopy_ServerLacksTheCommand_IsUnsupported: errors of Redis 6.0, 6.2 and 7.0, for Expire as
 // well.
 func TestCopy_ServerLacksTheCommand_IsUnsupported(t *testing.T) {
+	ctx := context.Background()
+	inASecond := func(l *Limiter, when ...ExpireOption) error { return errOf(l.Expire(ctx, second, when...)) }
 	for _, test := range []struct {
 		command, text string
-		call          func(b *fixture, l *Limiter) error
+		call          func(l *Limiter) error
 		want          []string // in the error, with ErrUnsupported; nil if that is not the reason
 	}{
-		{"COPY", "ERR unknown command 'COPY'", func(b *fixture, l *Limiter) error {
-			return errOf(l.Copy(b.Context(), "copy", Replace()))
-		}, []string{"Copy", `"limiter"`, "6.2"}},
-		{"COPY", "NOPERM this user has no permissions to run the 'copy' command", func(b *fixture, l *Limiter) error {
-			return errOf(l.Copy(b.Context(), "copy"))
-		}, nil},
+		{"COPY", "ERR unknown command 'COPY'",
+			func(l *Limiter) error { return errOf(l.Copy(ctx, "copy", Replace())) }, []string{"Copy", `"limiter"`, "6.2"}},
+		{"COPY", "NOPERM this user has no permissions to run the 'copy' command",
+			func(l *Limiter) error { return errOf(l.Copy(ctx, "copy")) }, nil},
 		{"PEXPIRE", "@user_script: 12: Wrong number of args calling Redis command From Lua script",
-			func(b *fixture, l *Limiter) error {
-				return errOf(l.Expire(b.Context(), second, IfSet))
-			}, []string{"Expire", `"limiter"`, "7.0"}},
-		{"PEXPIREAT", "ERR Wrong number of args calling Redis command from script", func(b *fixture, l *Limiter) error {
-			return errOf(l.ExpireAt(b.Context(), time.Now().Add(second), IfNotSet))
-		}, []string{"ExpireAt", `"limiter"`, "7.0"}},
-		{"PEXPIRE", "ERR Wrong number of args calling Redis command from script", func(b *fixture, l *Limiter) error {
-			return errOf(l.Expire(b.Context(), second))
-		}, nil},
-		{"PEXPIRE", "NOPERM this user has no permissions", func(b *fixture, l *Limiter) error {
-			return errOf(l.Expire(b.Context(), second, IfSet))
-		}, nil},
+			func(l *Limiter) error { return inASecond(l, IfSet) }, []string{"Expire", `"limiter"`, "7.0"}},
+		{"PEXPIREAT", "ERR Wrong number of args calling Redis command from script",
+			func(l *Limiter) error { return errOf(l.ExpireAt(ctx, time.Now().Add(second), IfNotSet)) },
+			[]string{"ExpireAt", `"limiter"`, "7.0"}},
+		{"PEXPIRE", "ERR Wrong number of args calling Redis command from script",
+			func(l *Limiter) error { return inASecond(l) }, nil},
+		{"PEXPIRE", "NOPERM this user has no permissions",
+			func(l *Limiter) error { return inASecond(l, IfSet) }, nil},
 	} {
 		withRedis(t, func(b *fixture) {
 			l := b.limiter(Rate{Permits: 10, Interval: second})
@@ -218,7 +202,7 @@ func TestCopy_ServerLacksTheCommand_IsUnsupported(t *testing.T) {
 			}
 			before := b.Redis.Dump()
 			b.Reply(test.command, "", func(peer *server.Peer, _ []string) { peer.WriteError(test.text) })
-			err := test.call(b, l)
+			err := test.call(l)
 			var redisErr *rueidis.RedisError
 			if test.want == nil {
 				require.ErrorAs(b, err, &redisErr, test.text)

@@ -132,19 +132,13 @@ func TestTake_GrantOfNoPermits_IsNoReturn(t *testing.T) {
 // grant and keeps no limiter alive.
 func TestLimiter_RequestAboveTheRate_ChangesNothing(t *testing.T) {
 	withRedis(t, func(b *fixture) {
-		ctx := b.Context()
 		l := b.limiter(Rate{Permits: 10, Interval: time.Minute, KeepAlive: time.Hour})
 		unchanged := func() {
 			b.Helper()
 			pass(2 * time.Minute) // a grant has expired, and stays until the next one
 			before, ttl := b.Redis.Dump(), b.Redis.TTL("limiter")
-			for _, call := range []func() error{
-				func() error { return errOf(l.TryAcquire(ctx, 11)) },
-				func() error { return errOf(l.Take(ctx, 11)) },
-				func() error { return errOf(l.TryAcquireWithin(ctx, 11, second)) },
-				func() error { return l.Acquire(ctx, 11) },
-			} {
-				require.ErrorIs(b, call(), ErrPermitsExceedRate)
+			for _, name := range []string{"TryAcquire", "Take", "TryAcquireWithin", "Acquire"} {
+				require.ErrorIs(b, everyCallWith(l, 11, Rate{})[name](b.Context()), ErrPermitsExceedRate)
 				require.Equal(b, before, b.Redis.Dump())
 				require.Equal(b, ttl, b.Redis.TTL("limiter"))
 			}
@@ -230,29 +224,6 @@ func TestLimiter_Outage_CallsEndWithTheirCallers(t *testing.T) {
 			assert.Equal(b, before, dials.Load(), "attempts without a caller")
 		})
 	}
-}
-
-func TestRelease_Grants_OldestIsReleasedFirst(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		ctx := b.Context()
-		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
-		b.Take(l, 4)
-		pass(second)
-		b.Take(l, 6)
-		require.NoError(b, l.Release(ctx, 5)) // the 4, and 1 of the 6
-		b.Free(l, 5)
-		b.Take(l, 5)
-		pass(9 * second) // the 4 would return now, but have returned before
-		b.Full(l, 1)
-		pass(second)
-		b.Free(l, 10)
-
-		require.NoError(b, l.Release(ctx, 3)) // no permit is taken
-		b.Take(l, 10)
-		require.NoError(b, l.Release(ctx, 100))
-		b.Take(l, 10)
-		b.Full(l, 1)
-	})
 }
 
 func TestForecast_Leases_MayReturnEarlier(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -104,23 +104,14 @@ func TestAnswer_ReplyOfAnotherShape_IsAnError(t *testing.T) {
 	})
 }
 
-// answering is a client whose Redis has one reply for all commands.
-type answering struct {
-	rueidis.Client
-	text string
-}
-
-func (c *answering) Do(ctx context.Context, _ rueidis.Completed) rueidis.RedisResult {
-	return c.Client.Do(ctx, c.B().Eval().Script("return "+c.text).Numkeys(0).Build())
-}
-
 // TestRelease_ReplyOfAnotherShape_IsAnError: likewise for AvailablePermits.
 func TestRelease_ReplyOfAnotherShape_IsAnError(t *testing.T) {
 	withRedis(t, func(b *fixture) {
-		for _, text := range []string{"{0}", "{0, 0, 0}", "{0, 'x'}"} {
-			l := New(&answering{b.Conn, text}).Limiter("limiter")
+		l := New(b.Conn).Limiter("limiter")
+		for _, reply := range []string{"*1\r\n:0\r\n", "*3\r\n:0\r\n:0\r\n:0\r\n", "*2\r\n:0\r\n$1\r\nx\r\n"} {
+			b.Reply("EVALSHA", "", func(peer *server.Peer, _ []string) { peer.WriteRaw(reply) })
 			for _, call := range []string{"Release", "AvailablePermits"} {
-				assert.ErrorContains(b, everyCall(l)[call](b.Context()), "unknown reply", text)
+				assert.ErrorContains(b, everyCall(l)[call](b.Context()), "unknown reply", reply)
 			}
 		}
 	})
