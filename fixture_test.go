@@ -135,6 +135,9 @@ func (b *fixture) rate() int64 {
 	return rate
 }
 
+// setRate sets the rate as another client does that keeps the state.
+func (b *fixture) setRate(rate int64) { b.Redis.HSet("limiter", "rate", strconv.FormatInt(rate, 10)) }
+
 // hint returns the hint of a Client that knows the limiter.
 func (b *fixture) hint() string {
 	return b.Redis.HGet("limiter", "rate") + " " + b.Redis.HGet("limiter", "interval")
@@ -251,21 +254,6 @@ func (b *fixture) redissonReleases(permits int64) {
 	b.Helper()
 	value := b.Stored("{limiter}:value")
 	require.NoError(b, b.Redis.Set("{limiter}:value", strconv.FormatInt(min(b.rate(), value+permits), 10)))
-}
-
-// refundCounted refunds a grant of so many permits that is some hundred milliseconds old.
-func (b *fixture) refundCounted(l *Limiter, permits int64) {
-	b.Helper()
-	scores, err := b.Redis.SortedSet("{limiter}:permits")
-	require.NoError(b, err)
-	newest, latest := "", 0.0
-	for m, score := range scores {
-		held := int64(binary.LittleEndian.Uint32([]byte(m[17:])))
-		if score > latest && held == permits && score < float64(time.Now().UnixMilli()-300) {
-			newest, latest = m, score
-		}
-	}
-	require.NoError(b, l.wire.refund(b.Context(), permits, newest[:17], permits))
 }
 
 // counted runs the acquire script for permits, and returns what it reports about the count.

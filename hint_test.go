@@ -2,6 +2,7 @@ package rratelimiter
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"strconv"
 	"strings"
@@ -135,6 +136,21 @@ func TestPages_CallerLeaves_EndsTheCalls(t *testing.T) {
 			assert.Equal(b, before, b.Scripts.Load(), "calls for a caller that has left")
 		})
 	}
+}
+
+// refundCounted refunds a grant of so many permits that is some hundred milliseconds old.
+func (b *fixture) refundCounted(l *Limiter, permits int64) {
+	b.Helper()
+	scores, err := b.Redis.SortedSet("{limiter}:permits")
+	require.NoError(b, err)
+	newest, latest := "", 0.0
+	for m, score := range scores {
+		held := int64(binary.LittleEndian.Uint32([]byte(m[17:])))
+		if score > latest && held == permits && score < float64(time.Now().UnixMilli()-300) {
+			newest, latest = m, score
+		}
+	}
+	require.NoError(b, l.wire.refund(b.Context(), permits, newest[:17], permits))
 }
 
 // TestDrift_LargeSetChangesWhileCounted_NothingIsRaised: while a set of several pages is counted

@@ -47,9 +47,9 @@ func TestAnswer_SeveralRequests_EachHasItsOwn(t *testing.T) {
 			for _, permits := range test.wants {
 				ba.Requests = append(ba.Requests, &engine.Request{Permits: permits})
 			}
-			script := "return {0, " + decimal(test.free) + ", 10, 10000, 4000, 7, '" + test.marks + "', ''"
+			script := fmt.Sprintf("return {0, %d, 10, 10000, 4000, 7, '%s', ''", test.free, test.marks)
 			for _, r := range test.reply {
-				script += ", " + decimal(r.after.Milliseconds()) + ", " + decimal(r.permits)
+				script += fmt.Sprintf(", %d, %d", r.after.Milliseconds(), r.permits)
 			}
 			reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script(script+"}").Numkeys(0).Build()).ToMessage()
 			require.NoError(b, err)
@@ -68,8 +68,6 @@ func TestAnswer_SeveralRequests_EachHasItsOwn(t *testing.T) {
 		})
 	}
 }
-
-func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
 func TestMillis_LargeNumbers_AreCut(t *testing.T) {
 	const most = math.MaxInt64 / int64(time.Millisecond)
