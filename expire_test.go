@@ -95,6 +95,9 @@ func TestExpire_State_OutlastsTheConfiguration(t *testing.T) {
 			b.no(l.ClearExpire(ctx))
 			b.yes(l.Expire(ctx, time.Minute))
 			expires(time.Minute)
+			require.NoError(b, l.SetRate(ctx, rate))
+			b.Take(l, 2) // the state that is made later shares the TTL
+			expires(time.Minute)
 			b.yes(l.Expire(ctx, time.Hour, IfSet, IfGreater))
 			expires(time.Hour)
 			b.yes(l.ExpireAt(ctx, time.Now().Add(time.Minute+time.Millisecond), IfLess))

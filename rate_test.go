@@ -27,23 +27,6 @@ func TestSetRate_State_IsReset(t *testing.T) {
 	})
 }
 
-func TestSetRate_OldExpiry_KeepAliveGoesAndExpireStays(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		ctx := b.Context()
-		l := b.limiter(Rate{Permits: 10, Interval: second, KeepAlive: time.Minute})
-		b.Take(l, 1)
-		require.NoError(b, l.SetRate(ctx, Rate{Permits: 10, Interval: second}, KeepState()))
-		pass(time.Hour)
-		assert.Len(b, b.Redis.Keys(), 3, "the TTL of the old keep-alive is gone")
-
-		b.must(l.Expire(ctx, time.Minute))
-		require.NoError(b, l.SetRate(ctx, Rate{Permits: 10, Interval: second}))
-		b.Take(l, 1)
-		pass(time.Hour)
-		assert.Empty(b, b.Redis.Keys(), "the TTL of Expire stays, and state made later shares it")
-	})
-}
-
 // TestKeepState_Grants_StayTaken: to the millisecond, by the Client's clock and by the server's.
 func TestKeepState_Grants_StayTaken(t *testing.T) {
 	for _, opts := range [][]Option{nil, {WithServerTime()}} {
