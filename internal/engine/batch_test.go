@@ -1,11 +1,7 @@
 package engine
 
 import (
-	"context"
-	"errors"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -158,91 +154,4 @@ func callWithoutCallers(b *fixture, l *window) {
 	e.mu.Unlock()
 	require.True(b, g.abandon(e, r))
 	l.sendBatches(b.Context(), e, false)
-}
-
-// TestCoalesce_BatchHasItsCall_LeavesWithIt: another call may end before.
-func TestCoalesce_BatchHasItsCall_LeavesWithIt(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(10, time.Hour)
-		g := l.Engine
-		b.Latency.Store(int64(10 * time.Millisecond))
-		var callers sync.WaitGroup
-		callers.Go(func() {
-			result, err := l.Try(b.Context(), Ask{Permits: 1})
-			assert.NoError(b, err)
-			assert.True(b, result.Allowed)
-		})
-		synctest.Wait()
-		e, r := g.registry.lockEntry(&l.Limiter), &Request{Permits: 2}
-		l.addRequest(e, r)
-		e.dispatching = true
-		e.calls++
-		e.mu.Unlock()
-		callers.Wait()
-		synctest.Wait()
-		e.mu.Lock()
-		assert.Equal(b, queued, r.state)
-		require.NotNil(b, e.first)
-		e.mu.Unlock()
-		l.sendBatches(b.Context(), e, false)
-		assert.True(b, r.Allowed)
-		assert.True(b, g.Idle())
-	})
-}
-
-// TestCoalesce_CallersLeaveDuringACall_NoRequestIsLeft: their permits are not requested.
-func TestCoalesce_CallersLeaveDuringACall_NoRequestIsLeft(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(MaxPermits, time.Hour)
-		b.take(l, 1)
-		b.Latency.Store(int64(5 * second))
-		held := func() (requests int) {
-			e := l.Engine.registry.lockExisting("limiter")
-			defer l.Engine.registry.unlockEntry(e)
-			for b := e.first; b != nil; b = b.next {
-				requests += len(b.Requests)
-			}
-			return requests
-		}
-		var callers sync.WaitGroup
-		for wave := range 5 {
-			ctx, cancel := context.WithCancel(b.Context())
-			for range 5000 {
-				callers.Go(func() {
-					_, err := l.Try(ctx, Ask{Permits: 1 << 20})
-					assert.ErrorIs(b, err, context.Canceled)
-				})
-			}
-			synctest.Wait()
-			cancel()
-			callers.Wait()
-			assert.LessOrEqual(b, held(), 1, "requests without callers, wave %d", wave)
-		}
-		// Callers that stay keep their places.
-		stay, cancel := context.WithCancel(b.Context())
-		defer cancel()
-		_, errs := redistest.Crowd(100, func(i int) (Result, error) {
-			ctx := stay
-			if i%2 == 0 {
-				var gone context.CancelFunc
-				ctx, gone = context.WithTimeout(stay, second)
-				defer gone()
-			}
-			result, err := l.Try(ctx, Ask{Permits: int64(1 + i)})
-			if err == nil && !result.Allowed {
-				err = errors.New("denied")
-			}
-			return result, err
-		})
-		for i, err := range errs {
-			if i%2 == 0 {
-				assert.ErrorIs(b, err, context.DeadlineExceeded)
-			} else {
-				assert.NoError(b, err)
-			}
-		}
-		pass(time.Minute)
-		b.Latency.Store(0)
-		b.free(l, MaxPermits-2551)
-	})
 }

@@ -120,21 +120,6 @@ func TestCall_ScriptNeverFinishes_EndsWithAnError(t *testing.T) {
 	}
 }
 
-// TestUnattended_Context_EndsAfterAMinute: refunds are not repeated for ever.
-func TestUnattended_Context_EndsAfterAMinute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		ctx = Unattended(ctx)
-		assert.NoError(t, ctx.Err())
-		assert.Nil(t, ctx.Done())
-		time.Sleep(unattendedFor - 1)
-		assert.NoError(t, ctx.Err())
-		time.Sleep(time.Nanosecond)
-		assert.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
-	})
-}
-
 // TestCall_LeaseWithoutCallers_LastsAsLongAsTheLease.
 func TestCall_LeaseWithoutCallers_LastsAsLongAsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -45,43 +45,36 @@ func (c *ending) DoMulti(ctx context.Context, commands ...rueidis.Completed) []r
 // TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting: its caller gets an error, and the next
 // caller is answered.
 func TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
-	withRedis(t, func(b *fixture) {
+	withContexts(t, func(ctx context.Context, b *fixture) {
 		conn := &ending{Client: b.Conn}
-		open := func(o *Observer) *window {
-			return open(New(Settings{Redis: conn, Observer: o}), "limiter", 100, time.Minute)
+		var broken atomic.Int64 // calls that an observer has seen
+		observer := &Observer{RedisCall: func(_ context.Context, c Call) {
+			if errors.Is(c.Err, redisx.ErrNoReply) {
+				broken.Add(1)
+			}
+		}}
+		l := open(New(Settings{Redis: conn, Observer: observer}), "limiter", 100, time.Minute)
+		conn.ends.Store(1)
+		var callers sync.WaitGroup
+		errs := make([]error, 5)
+		for i := range errs {
+			callers.Go(func() {
+				errs[i] = redisx.ErrNoReply // of a caller whose own goroutine ends
+				pass(time.Duration(i) * time.Millisecond)
+				_, errs[i] = l.Try(ctx, Ask{Permits: 1})
+			})
 		}
-		b.take(open(nil), 1) // the server knows the script
-		for kind, ctx := range contexts(b) {
-			b.Latency.Store(int64(10 * time.Millisecond))
-			var broken atomic.Int64 // calls that an observer has seen
-			l := open(&Observer{RedisCall: func(_ context.Context, c Call) {
-				if errors.Is(c.Err, redisx.ErrNoReply) {
-					broken.Add(1)
-				}
-			}})
-			conn.ends.Store(1)
-			var callers sync.WaitGroup
-			errs := make([]error, 5)
-			for i := range errs {
-				callers.Go(func() {
-					errs[i] = redisx.ErrNoReply // of a caller whose own goroutine ends
-					pass(time.Duration(i) * time.Millisecond)
-					_, errs[i] = l.Try(ctx, Ask{Permits: 1})
-				})
-			}
-			callers.Wait()
-			assert.ErrorIs(b, errs[0], redisx.ErrNoReply, kind)
-			if kind == "cancellable" {
-				assert.ErrorContains(b, errs[0], "limiter: ", kind)
-				assert.EqualValues(b, 1, broken.Load())
-			}
-			for _, err := range errs[1:] {
-				assert.NoError(b, err, kind)
-			}
-			b.Latency.Store(0)
-			b.take(l, 1)
-			assert.True(b, l.Engine.Idle(), kind)
+		callers.Wait()
+		assert.ErrorIs(b, errs[0], redisx.ErrNoReply)
+		if ctx.Done() != nil {
+			assert.ErrorContains(b, errs[0], "limiter: ")
+			assert.EqualValues(b, 1, broken.Load())
 		}
+		for _, err := range errs[1:] {
+			assert.NoError(b, err)
+		}
+		b.take(l, 1)
+		assert.True(b, l.Engine.Idle())
 	})
 }
 
@@ -111,28 +104,15 @@ func TestQueue_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
 func TestPipeline_ConnectionEndsASecondCall_NoCallerIsLeftWaiting(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		const names = 2 * redisx.MaxPipelined
-		ctx := contexts(b)["cancellable"]
 		conn := &ending{Client: b.Conn}
 		g := New(Settings{Redis: conn})
-		_ = askAll(b, g, names, ctx, 10) // the server knows the scripts
 		b.Latency.Store(int64(10 * time.Millisecond))
-		errs := make([]error, names)
-		var callers sync.WaitGroup
-		for i := range names {
-			callers.Go(func() {
-				l := open(g, fmt.Sprint("limiter:", i), 10, time.Minute)
-				l.Protocol = twice{l}
-				_, errs[i] = l.Try(ctx, Ask{Permits: 1})
-			})
-		}
-		pass(5 * time.Millisecond) // all first calls have left
-		conn.ends.Store(names)
-		callers.Wait()
+		time.AfterFunc(5*time.Millisecond, func() { conn.ends.Store(names) }) // all first calls have left
+		_, errs := askAll(b.Context(), g, names, func(l *window) Protocol { return twice{l} })
 		for i, err := range errs {
 			assert.ErrorIs(b, err, redisx.ErrNoReply)
 			assert.ErrorContains(b, err, fmt.Sprint("limiter:", i))
 		}
-		b.Latency.Store(0)
 		assert.True(b, g.Idle())
 	})
 }

@@ -42,32 +42,6 @@ func TestTryAcquire_CallsInFlight_CallersShareTheNext(t *testing.T) {
 	})
 }
 
-// TestTryAcquire_LargeRequest_DoesNotDelaySmallerOnes: a caller that does not wait has no place in
-// the queue.
-func TestTryAcquire_LargeRequest_DoesNotDelaySmallerOnes(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Minute})
-		b.Latency.Store(int64(10 * time.Millisecond))
-		wants := []int64{1, 1 /* their calls, and in the next: */, 1, 1, 1, 1, 1, 1, 5, 1, 11, 2, 1, 1}
-		answers, errs := redistest.Crowd(len(wants), func(i int) (rratelimiter.Decision, error) {
-			return l.Take(b.Context(), wants[i])
-		})
-		var got string
-		for i := range wants {
-			switch {
-			case errs[i] != nil:
-				assert.ErrorIs(b, errs[i], rratelimiter.ErrPermitsExceedRate)
-				got += "x"
-			case answers[i].Allowed:
-				got += "g"
-			default:
-				got += "n"
-			}
-		}
-		assert.Equal(b, "ggggggggngxngn", got)
-	})
-}
-
 func TestTryAcquire_CallerIsCancelled_PermitsReturn(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := b.limiter(rratelimiter.Rate{Permits: 100, Interval: time.Hour})

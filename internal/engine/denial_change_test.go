@@ -17,28 +17,6 @@ func change(ctx context.Context, g *Engine, subjects ...string) {
 	_, _ = Change(ctx, g, subjects, func(context.Context) (any, error) { return nil, nil })
 }
 
-// TestDenials_Change_ForgetsWhatWasReadBefore: also a denial that is read before the change and
-// stored after it.
-func TestDenials_Change_ForgetsWhatWasReadBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := New(Settings{Denials: time.Hour})
-		l := named(g, "a")
-		l.remember(deniedNow(g, 2, second))
-		require.NotNil(t, denialOf(g, "a"))
-		assert.Equal(t, second, denialOf(g, "a").until)
-		assert.EqualValues(t, 2, denialOf(g, "a").permits)
-		change(t.Context(), g, "a")
-		assert.Nil(t, denialOf(g, "a"))
-		l.remember(deniedNow(g, 2, second))
-		assert.Nil(t, denialOf(g, "a"))
-		later := deniedNow(g, 2, second)
-		later.version = g.denials.version(l)
-		l.remember(later)
-		assert.NotNil(t, denialOf(g, "a"))
-		time.Sleep(2 * sweepEvery)
-	})
-}
-
 // No caller is denied by a state from before a change, not even for the time that it takes to see
 // the change.
 func TestDenials_ConcurrentChange_NeverDeniesByWhatWasBefore(t *testing.T) {

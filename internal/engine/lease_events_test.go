@@ -46,39 +46,6 @@ func TestLease_CallersLeaveDuringTheCall_PermitsAreLeased(t *testing.T) {
 	})
 }
 
-func TestLease_RateIsSetMeanwhile_LeaseIsNotUsed(t *testing.T) {
-	for _, keep := range []bool{false, true} {
-		inLease(t, rratelimiter.Rate{Permits: 100_000, Interval: 10 * time.Second},
-			func(b *fixture, l *rratelimiter.Limiter) {
-				const rate = 20
-				var set atomic.Bool
-				var after atomic.Int64
-				var callers sync.WaitGroup
-				stop := time.Now().Add(40 * time.Millisecond)
-				for range 4 {
-					callers.Go(func() {
-						for time.Now().Before(stop) {
-							pass(20 * time.Microsecond)
-							late := set.Load()
-							if ok, err := l.TryAcquire(b.Context(), 1); assert.NoError(b, err) && ok && late {
-								after.Add(1)
-							}
-						}
-					})
-				}
-				pass(10 * time.Millisecond)
-				var opts []rratelimiter.SetRateOption
-				if keep {
-					opts = append(opts, rratelimiter.KeepState())
-				}
-				require.NoError(b, l.SetRate(b.Context(), rratelimiter.Rate{Permits: rate, Interval: 10 * time.Second}, opts...))
-				set.Store(true)
-				callers.Wait()
-				assert.LessOrEqual(b, after.Load(), int64(rate), "keepState %t", keep)
-			})
-	}
-}
-
 func TestLease_ArrivesLate_IsReturned(t *testing.T) {
 	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
 		taken := int64(100)
@@ -97,44 +64,6 @@ func TestLease_ArrivesLate_IsReturned(t *testing.T) {
 		pass(200 * time.Millisecond)
 		require.Equal(b, int64(300), taken)
 		b.Free(l, 10_000-300)
-	})
-}
-
-func TestLease_ReplyIsLost_PermitsReturnWithTheWindow(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
-		failed := 0
-		b.leasing(l)
-		b.Redis.SetError("UNKILLABLE the reply is lost")
-		for range 2000 {
-			pass(20 * time.Microsecond)
-			if _, err := l.TryAcquire(b.Context(), 1); err != nil {
-				failed++
-			}
-		}
-		require.Positive(b, failed, "leases end")
-		b.Redis.SetError("")
-		require.Equal(b, 300, b.Often(l, 300, 20*time.Microsecond), "it goes on")
-		pass(time.Second + shortLease)
-		b.Free(l, 10_000)
-	})
-}
-
-func TestLease_IdleLimiter_UsesNoLeaseOfAnother(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		client := rratelimiter.New(b.Conn, rratelimiter.WithLease(shortLease))
-		one, other := client.Limiter("one"), client.Limiter("other")
-		for range 10 {
-			require.NoError(b, one.SetRate(b.Context(), rratelimiter.Rate{Permits: 5, Interval: time.Hour}))
-			require.NoError(b, other.SetRate(b.Context(), rratelimiter.Rate{Permits: 10_000, Interval: time.Hour}))
-			b.Take(one, 5)
-			pass(100 * time.Millisecond) // it is forgotten, and its entry is for others to use
-			for range 200 {
-				pass(10 * time.Microsecond)
-				b.Take(other, 1)
-			}
-			b.Full(one, 1)
-			pass(100 * time.Millisecond)
-		}
 	})
 }
 

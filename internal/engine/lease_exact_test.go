@@ -50,26 +50,6 @@ var acquireSoon = map[string]func(ctx context.Context, l *rratelimiter.Limiter, 
 	},
 }
 
-func TestLease_RequestExceedsWhatIsFree_UsesTheLeaseToo(t *testing.T) {
-	for name, acquire := range acquireSoon {
-		for kind, opts := range map[string][]rratelimiter.Option{
-			"": nil, ", denials remembered": {rratelimiter.WithDenialCache(time.Hour)},
-		} {
-			t.Run(name+kind, func(t *testing.T) {
-				inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
-					b.leasing(l)
-					require.Less(b, b.Stored("{limiter}:value"), int64(700), "something is leased")
-					granted, err := acquire(b.Context(), l, 700)
-					require.NoError(b, err)
-					assert.True(b, granted, "700 of 1000 permits are free or leased")
-					pass(20 * time.Millisecond)
-					b.Free(l, 0)
-				}, opts...)
-			})
-		}
-	}
-}
-
 // TestLease_OthersReleaseMeanwhile_LargeRequestUsesBoth: the reply that denies it reports
 // the free permits, not the lease.
 func TestLease_OthersReleaseMeanwhile_LargeRequestUsesBoth(t *testing.T) {
@@ -176,16 +156,4 @@ func TestLease_DemandOfManyPermits_IsAtMostOneGrant(t *testing.T) {
 		b.Take(l, 1<<20)
 		assert.Zero(b, time.Since(start), "it was served by a lease")
 	})
-}
-
-// TestFlush_ReturnUnderWay_WaitsForIt: a program may end after Flush.
-func TestFlush_ReturnUnderWay_WaitsForIt(t *testing.T) {
-	for since := time.Millisecond; since < 2*shortLease; since += 200 * time.Microsecond {
-		inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
-			b.leasing(l)
-			pass(since)
-			require.NoError(b, b.client.Flush(b.Context()))
-			require.EqualValues(b, 700, b.Stored("{limiter}:value"), "%v after the last call", since)
-		})
-	}
 }

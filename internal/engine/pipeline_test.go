@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -55,36 +56,80 @@ func (c *sending) names() (sizes []int) {
 	return sizes
 }
 
-// askAll takes a permit of each of so many windows at the same time, and returns the error of each
-// call.
-func askAll(b *fixture, g *Engine, names int, ctx context.Context, limit int64) []error {
-	errs := make([]error, names)
+// askAll takes a permit of each of so many windows at the same time. The first window has one
+// permit, the next one two, and so on. A Protocol, if it is not nil, replaces that of each window.
+func askAll(ctx context.Context, g *Engine, names int, protocol func(*window) Protocol) ([]Result, []error) {
+	results, errs := make([]Result, names), make([]error, names)
 	var callers sync.WaitGroup
 	for i := range names {
-		callers.Go(func() { _, errs[i] = open(g, fmt.Sprint("limiter:", i), limit, time.Minute).Try(ctx, Ask{Permits: 1}) })
+		l := open(g, fmt.Sprint("limiter:", i), int64(i+1), time.Minute)
+		if protocol != nil {
+			l.Protocol = protocol(l)
+		}
+		callers.Go(func() { results[i], errs[i] = l.Try(ctx, Ask{Permits: 1, Detail: true}) })
 	}
 	callers.Wait()
-	return errs
+	return results, errs
 }
 
-// contexts is those with which callers wait for their call, and those with which they can leave it.
-func contexts(b *fixture) map[string]context.Context {
-	ctx, cancel := context.WithCancel(b.Context())
-	b.Cleanup(cancel)
-	return map[string]context.Context{"without an end": context.WithoutCancel(b.Context()), "cancellable": ctx}
-}
-
-func TestPipeline_ManyCalls_IsBounded(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		for name, ctx := range contexts(b) {
-			conn := &sending{Client: b.Conn}
+// withContexts runs a test with a context with which callers wait for their call, and with one with
+// which they can leave it. A call takes 10 ms.
+func withContexts(t *testing.T, test func(ctx context.Context, b *fixture)) {
+	for name, cancellable := range map[string]bool{"without an end": false, "cancellable": true} {
+		runWithRedis(t, name, func(b *fixture) {
 			b.Latency.Store(int64(10 * time.Millisecond))
-			errs := askAll(b, New(Settings{Redis: conn}), 20*redisx.MaxPipelined, ctx, 1)
-			for _, err := range errs {
-				require.NoError(b, err)
+			ctx := b.Context()
+			if !cancellable {
+				ctx = context.WithoutCancel(ctx)
 			}
-			assert.Equal(b, redisx.MaxPipelined, slices.Max(conn.names()), name)
+			test(ctx, b)
+		})
+	}
+}
+
+// clustered is a client of a Redis Cluster.
+type clustered struct{ rueidis.Client }
+
+func (clustered) Mode() rueidis.ClientMode { return rueidis.ClientModeCluster }
+
+// TestPipeline_ManyNames_ShareIt: each call has its own answer. On a cluster a pipeline would end
+// when its slowest node has answered, so none is sent.
+func TestPipeline_ManyNames_ShareIt(t *testing.T) {
+	withContexts(t, func(ctx context.Context, b *fixture) {
+		const names = 10 * redisx.MaxPipelined
+		conn := &sending{Client: b.Conn}
+		g := New(Settings{Redis: conn})
+		results, errs := askAll(ctx, g, names, nil)
+		for i, result := range results {
+			require.NoError(b, errs[i])
+			want := Answer{Allowed: true, Limit: int64(i + 1), Remaining: int64(i), ResetAfter: time.Minute}
+			assert.Equal(b, want, result.Answer)
 		}
+		sizes, inPipelines := conn.names(), 0
+		for _, size := range sizes {
+			inPipelines += size
+		}
+		assert.Equal(b, redisx.MaxPipelined, slices.Max(sizes))
+		assert.Greater(b, inPipelines, names/2)
+		assert.Less(b, len(sizes), inPipelines*4/5)
+
+		// A lone call goes alone, also while others wait in their queues.
+		waiting, cancel := context.WithCancel(b.Context())
+		var callers sync.WaitGroup
+		for i := range 2 * pipelined {
+			l := open(g, fmt.Sprint("limiter:", i), int64(i+1), time.Minute)
+			callers.Go(func() { assert.ErrorIs(b, errOf(l.Wait(waiting, int64(i+1), time.Time{})), context.Canceled) })
+		}
+		pass(time.Second)
+		b.take(open(g, "limiter:100", 101, time.Minute), 1)
+		assert.Len(b, conn.names(), len(sizes))
+		cancel()
+		callers.Wait()
+
+		conn = &sending{Client: b.Conn}
+		_, errs = askAll(ctx, New(Settings{Redis: clustered{conn}}), names, nil)
+		require.NoError(b, errors.Join(errs...))
+		assert.Empty(b, conn.names())
 	})
 }
 
@@ -132,52 +177,28 @@ func TestPipeline_CallersLeave_PermitsReturn(t *testing.T) {
 
 // TestPipeline_ConnectionEndsAGoroutine_FailsItsCallsAlone: no caller waits forever.
 func TestPipeline_ConnectionEndsAGoroutine_FailsItsCallsAlone(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		for context, ctx := range contexts(b) {
-			conn := &sending{Client: b.Conn}
-			g := New(Settings{Redis: conn})
-			b.Latency.Store(int64(10 * time.Millisecond))
-			var failed atomic.Bool
-			conn.instead = func(sent []string, send func() []rueidis.RedisResult) []rueidis.RedisResult {
-				if len(strings.Fields(strings.Join(sent, " "))) > 1 && !failed.Swap(true) {
-					runtime.Goexit()
-				}
-				return send()
+	withContexts(t, func(ctx context.Context, b *fixture) {
+		conn := &sending{Client: b.Conn}
+		g := New(Settings{Redis: conn})
+		var failed atomic.Bool
+		conn.instead = func(sent []string, send func() []rueidis.RedisResult) []rueidis.RedisResult {
+			if len(strings.Fields(strings.Join(sent, " "))) > 1 && !failed.Swap(true) {
+				runtime.Goexit()
 			}
-			errs := askAll(b, g, 4*redisx.MaxPipelined, ctx, 1)
-			count := 0
-			for i, err := range errs {
-				if err != nil {
-					assert.ErrorIs(b, err, redisx.ErrNoReply)
-					assert.ErrorContains(b, err, fmt.Sprint("limiter:", i))
-					count++
-				}
-			}
-			assert.Positive(b, count, context)
-			assert.LessOrEqual(b, count, redisx.MaxPipelined, context)
-			assert.True(b, g.Idle(), context)
+			return send()
 		}
-	})
-}
-
-func TestPipeline_OneNameFails_OthersSucceed(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		for name, ctx := range contexts(b) {
-			g := b.engine()
-			b.Redis.Set("limiter:7", "no hash")
-			b.Latency.Store(int64(10 * time.Millisecond))
-			errs := askAll(b, g, 2*redisx.MaxPipelined, ctx, 10)
-			for i, err := range errs {
-				if i == 7 {
-					assert.ErrorContains(b, err, "limiter:7: ", name)
-					assert.ErrorContains(b, err, "WRONGTYPE", name)
-				} else {
-					assert.NoError(b, err, fmt.Sprint(name, i))
-				}
+		_, errs := askAll(ctx, g, 4*redisx.MaxPipelined, nil)
+		count := 0
+		for i, err := range errs {
+			if err != nil {
+				assert.ErrorIs(b, err, redisx.ErrNoReply)
+				assert.ErrorContains(b, err, fmt.Sprint("limiter:", i))
+				count++
 			}
-			b.Latency.Store(0)
-			assert.True(b, g.Idle())
 		}
+		assert.Positive(b, count)
+		assert.LessOrEqual(b, count, redisx.MaxPipelined)
+		assert.True(b, g.Idle())
 	})
 }
 
@@ -193,25 +214,15 @@ func (l twice) Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err err
 }
 
 func TestPipeline_ScriptsNeedMoreCalls_AreRepeated(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		for kind, ctx := range contexts(b) {
-			g := b.engine()
-			b.Latency.Store(int64(10 * time.Millisecond))
-			var callers sync.WaitGroup
-			for i := range 2 * redisx.MaxPipelined {
-				callers.Go(func() {
-					l := open(g, fmt.Sprint(kind, i), 10, time.Minute)
-					l.Protocol = twice{l}
-					result, err := l.Try(ctx, Ask{Permits: 1})
-					assert.NoError(b, err)
-					assert.True(b, result.Allowed)
-					assert.EqualValues(b, 8, result.Remaining, "after the second call")
-				})
-			}
-			callers.Wait()
-			b.Latency.Store(0)
-			assert.True(b, g.Idle())
+	withContexts(t, func(ctx context.Context, b *fixture) {
+		g := b.engine()
+		results, errs := askAll(ctx, g, 2*redisx.MaxPipelined, func(l *window) Protocol { return twice{l} })
+		require.NoError(b, errors.Join(errs...))
+		for i, result := range results[1:] { // the first window has one permit
+			assert.True(b, result.Allowed)
+			assert.EqualValues(b, i, result.Remaining, "after the second call")
 		}
+		assert.True(b, g.Idle())
 	})
 }
 
@@ -224,31 +235,29 @@ func (l asksWhy) Explain(ctx context.Context, err error) error {
 }
 
 func TestPipeline_CallerExplainsItsError_OthersDoNotWait(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		for kind, ctx := range contexts(b) {
-			g := b.engine()
-			b.Latency.Store(int64(10 * time.Millisecond))
-			began := time.Now()
-			var callers sync.WaitGroup
-			for i := range 2 * redisx.MaxPipelined {
-				callers.Go(func() {
-					l := open(g, fmt.Sprint(kind, i), 10, time.Minute)
-					l.Protocol = asksWhy{l}
-					if i%2 == 0 {
-						b.Redis.Set(l.ID, "no hash")
-					}
-					_, err := l.Try(ctx, Ask{Permits: 1})
-					if took := time.Since(began); i%2 == 0 {
-						assert.ErrorContains(b, err, "WRONGTYPE")
-						assert.GreaterOrEqual(b, took, time.Second)
-					} else {
-						assert.NoError(b, err)
-						assert.Less(b, took, time.Second)
-					}
-				})
-			}
-			callers.Wait()
-			b.Latency.Store(0)
+	withContexts(t, func(ctx context.Context, b *fixture) {
+		g := b.engine()
+		began := time.Now()
+		var callers sync.WaitGroup
+		for i := range 2 * redisx.MaxPipelined {
+			callers.Go(func() {
+				l := open(g, fmt.Sprint("limiter:", i), 10, time.Minute)
+				l.Protocol = asksWhy{l}
+				if i%2 == 0 {
+					b.Redis.Set(l.ID, "no hash")
+				}
+				_, err := l.Try(ctx, Ask{Permits: 1})
+				if took := time.Since(began); i%2 == 0 {
+					assert.ErrorContains(b, err, l.ID+": ")
+					assert.ErrorContains(b, err, "WRONGTYPE")
+					assert.GreaterOrEqual(b, took, time.Second)
+				} else {
+					assert.NoError(b, err)
+					assert.Less(b, took, time.Second)
+				}
+			})
 		}
+		callers.Wait()
+		assert.True(b, g.Idle())
 	})
 }

@@ -256,20 +256,3 @@ func TestQueue_ReplyForTheCaller_EndsItsUnreachableDeadline(t *testing.T) {
 		assert.Equal(t, []string{"a failed at 2s"}, q.said(), "at 12s")
 	})
 }
-
-func TestQueue_RateFalls_RequestsAboveItEndAtOnce(t *testing.T) {
-	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
-		q.Take(l, 10)
-		for i := range 20 {
-			q.wait(l, fmt.Sprint(i), 1, 0)
-		}
-		q.wait(l, "large", 5, 0)
-		pass(2 * second)
-		changed := rratelimiter.Rate{Permits: 1, Interval: time.Minute}
-		require.NoError(t, l.SetRate(q.Context(), changed, rratelimiter.KeepState()))
-		pass(second)
-		q.mu.Lock()
-		assert.Equal(t, []string{"large failed at 2s"}, q.log)
-		q.mu.Unlock()
-	})
-}

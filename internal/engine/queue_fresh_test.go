@@ -92,43 +92,6 @@ func TestQueue_StateChangedBeforeTheCaller_IsNotDeniedOnStaleState(t *testing.T)
 	}
 }
 
-func TestQueue_NewCallers_ShareACall(t *testing.T) {
-	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
-		q.Take(l, 10)
-		ctx, cancel := context.WithCancel(q.Context())
-		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
-		synctest.Wait()
-		pass(time.Minute)
-		before := q.Scripts.Load()
-		q.Latency.Store(int64(10 * time.Millisecond)) // all start while a call is under way
-		for range 100 {
-			q.done.Go(func() {
-				ok, err := l.TryAcquireWithin(ctx, 1, time.Minute)
-				assert.NoError(t, err)
-				assert.False(t, ok)
-			})
-		}
-		pass(100 * time.Millisecond)
-		q.Latency.Store(0)
-		assert.LessOrEqual(t, q.Scripts.Load()-before, int64(2))
-
-		// For callers that could wait a call is made as well, but not for each of them at once.
-		before = q.Scripts.Load()
-		for range 100 {
-			q.done.Go(func() { _ = l.Acquire(ctx, 1) })
-			pass(10 * time.Millisecond)
-		}
-		assert.LessOrEqual(t, q.Scripts.Load()-before, int64(2))
-		rratelimiter.New(q.Conn).Limiter("limiter").Delete(ctx)
-		failed := make(chan error)
-		go func() { failed <- l.Acquire(ctx, 1) }()
-		start := time.Now()
-		assert.ErrorIs(t, <-failed, rratelimiter.ErrNotInitialized)
-		assert.LessOrEqual(t, time.Since(start), second)
-		cancel()
-	})
-}
-
 func TestQueue_MoreWantedThanReturns_NextIntervalsCount(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		ctx := q.Context()

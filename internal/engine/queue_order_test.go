@@ -115,21 +115,6 @@ func TestQueue_ManyCallers_OneCallForAPermit(t *testing.T) {
 	})
 }
 
-func TestQueue_UnreachableDeadline_EndsAtOnce(t *testing.T) {
-	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
-		ctx := q.Context()
-		q.Take(l, 10)
-		assert.False(t, q.granted(l, 1, 9*second))
-
-		short, cancel := context.WithTimeout(ctx, 9*second)
-		defer cancel()
-		err := l.Acquire(short, 1)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Contains(t, err.Error(), "10s at the earliest")
-		assert.Zero(t, time.Since(q.start).Round(time.Millisecond))
-	})
-}
-
 // TestTryAcquireWithin_TimeoutEndsDuringAnotherCall_IsFalse: Redis has denied it before.
 func TestTryAcquireWithin_TimeoutEndsDuringAnotherCall_IsFalse(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 1, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {

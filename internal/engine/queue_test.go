@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,34 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-// TestQueue_CallersLeave_OrderStays: the reference is a slice.
-func TestQueue_CallersLeave_OrderStays(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	var q list
-	var want []*waiter
-	for range 2000 {
-		if n := len(want); n == 0 || n < 8 && random.IntN(2) == 0 {
-			w := new(waiter)
-			q.push(w)
-			want = append(want, w)
-		} else {
-			i := random.IntN(n)
-			q.remove(want[i])
-			want = slices.Delete(want, i, i+1)
-		}
-		var forth, back []*waiter
-		for w := q.first; w != nil && len(forth) <= len(want); w = w.next {
-			forth = append(forth, w)
-		}
-		for w := q.last; w != nil && len(back) <= len(want); w = w.prev {
-			back = append(back, w)
-		}
-		slices.Reverse(back)
-		require.True(t, slices.Equal(want, forth), "from the first on")
-		require.True(t, slices.Equal(want, back), "from the last on")
-	}
-}
 
 // TestQueue_CallersArriveAndLeave_SumsMatch: served, refused, too late, cancelled, or with an error.
 func TestQueue_CallersArriveAndLeave_SumsMatch(t *testing.T) {
@@ -136,39 +107,6 @@ func TestQueue_CallerLeavesWithItsAnswer_TakesIt(t *testing.T) {
 	require.True(t, l.denyUnreachable(e.queue, refused, 0, time.Now()))
 	assert.Equal(t, answered, refused.state)
 	assert.Equal(t, aboveLimit{2, 1}, refused.Err)
-}
-
-func TestQueue_TimeoutEndsDuringACallForAnother_IsATimeout(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(1, 10*second)
-		b.take(l, 1)
-		start := time.Now()
-		var callers sync.WaitGroup
-		for range 2 {
-			callers.Go(func() { _, _ = l.Wait(b.Context(), 1, time.Time{}) }) // until rueidis gives the connection up
-			synctest.Wait()
-		}
-		var after time.Duration
-		callers.Go(func() { // may be served at the same time
-			granted, err := l.Wait(b.Context(), 1, start.Add(30*second))
-			assert.NoError(b, err)
-			assert.False(b, granted)
-			after = time.Since(start)
-		})
-		synctest.Wait()
-		pass(9900 * time.Millisecond)
-		b.Latency.Store(int64(25 * second)) // of the call for the first, which carries the second too
-		pass(21 * second)
-		synctest.Wait()
-		assert.Equal(b, 30*second, after)
-		e := l.Engine.registry.lockExisting("limiter")
-		assert.Equal(b, int64(2), e.queue.wanted)
-		l.Engine.registry.unlockEntry(e)
-		b.Latency.Store(0)
-		callers.Wait()
-		synctest.Wait()
-		assert.True(b, l.Engine.Idle())
-	})
 }
 
 func TestQueue_KeyChanges_QueueCallsAgain(t *testing.T) {

@@ -54,48 +54,6 @@ func named(g *Engine, name string) *Limiter {
 	return &Limiter{Engine: g, ID: name, Name: name, DependsOn: []string{name}}
 }
 
-func TestRegistry_NothingUnderWay_EntryIsGone(t *testing.T) {
-	g, n := freshNames()
-	a := named(g, "a")
-	e := n.lockEntry(a)
-	e.calls = 1
-	n.unlockEntry(e)
-	assert.EqualValues(t, 1, n.live.Load())
-
-	e = n.lockEntry(a)
-	e.calls = 0
-	n.unlockEntry(e)
-	assert.True(t, e.removed)
-	assert.Zero(t, n.live.Load())
-	assert.Nil(t, n.lockExisting("a"))
-
-	again := n.lockEntry(a)
-	assert.NotSame(t, e, again)
-	again.calls = 1
-	n.unlockEntry(again)
-	found := n.lockExisting("a")
-	assert.Same(t, again, found)
-	n.unlockEntry(found)
-	assert.EqualValues(t, 1, n.live.Load())
-}
-
-func TestRegistry_EntryInUse_Stays(t *testing.T) {
-	for name, use := range map[string]func(e *entry){
-		"collecting": func(e *entry) { e.push(new(Batch)) },
-		"calls":      func(e *entry) { e.calls = 1 },
-		"queue":      func(e *entry) { e.queue = new(queue) },
-	} {
-		g, n := freshNames()
-		e := n.lockEntry(named(g, "a"))
-		use(e)
-		n.unlockEntry(e)
-		found := n.lockExisting("a")
-		if assert.Same(t, e, found, name) {
-			n.unlockEntry(found)
-		}
-	}
-}
-
 // TestRegistry_EntryRemovedBeforeACallerLocksIt_CallerGetsAnother: the caller has found the entry
 // and waits for its lock while it is removed.
 func TestRegistry_EntryRemovedBeforeACallerLocksIt_CallerGetsAnother(t *testing.T) {
