@@ -144,14 +144,19 @@ func TestBatch_RequestsUpTo_CountTheirMost(t *testing.T) {
 	assert.EqualValues(t, 5, result.Permits)
 }
 
-// callWithoutCallers is a call whose only caller leaves before it is sent.
-func callWithoutCallers(b *fixture, l *window) {
-	g := l.Engine
-	e, r := g.registry.lockEntry(&l.Limiter), &Request{Permits: 1}
-	l.addRequest(e, r)
-	e.dispatching, e.calls = true, 1
-	g.calling.Add(1)
-	e.mu.Unlock()
-	require.True(b, g.abandon(e, r))
-	l.sendBatches(b.Context(), e, false)
+// TestCoalesce_CallersLeftBeforeTheirCall_NothingIsSent.
+func TestCoalesce_CallersLeftBeforeTheirCall_NothingIsSent(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		l := b.limiter(10, time.Minute)
+		g := l.Engine
+		e, r := g.registry.lockEntry(&l.Limiter), &Request{Permits: 1}
+		l.addRequest(e, r)
+		require.True(b, g.reserveCall(e))
+		e.mu.Unlock()
+		require.True(b, g.abandon(e, r))
+		before := b.Scripts.Load()
+		l.sendBatches(b.Context(), e, false)
+		assert.Equal(b, before, b.Scripts.Load())
+		assert.True(b, g.Idle())
+	})
 }

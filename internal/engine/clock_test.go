@@ -38,20 +38,15 @@ func TestWithClock_ClockPanics_PanicsInItsCaller(t *testing.T) {
 
 // TestWithClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting, as a failed assertion in a clock does.
 func TestWithClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
-	for name, call := range map[string]func(context.Context, *rratelimiter.Limiter) error{
-		"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.TryAcquire(ctx, 1)) },
-		"Take":       func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.Take(ctx, 1)) },
-		"Acquire":    func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Acquire(ctx, 1) },
-		"TryAcquireWithin": func(ctx context.Context, l *rratelimiter.Limiter) error {
-			return errOf(l.TryAcquireWithin(ctx, 1, second))
-		},
-		"Release": func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Release(ctx, 1) },
-		"AvailablePermits": func(ctx context.Context, l *rratelimiter.Limiter) error {
+	calls := append([]ask{
+		{name: "Release", call: func(ctx context.Context, l *rratelimiter.Limiter, n int64) error { return l.Release(ctx, n) }},
+		{name: "AvailablePermits", call: func(ctx context.Context, l *rratelimiter.Limiter, _ int64) error {
 			return errOf(l.AvailablePermits(ctx))
-		},
-	} {
+		}},
+	}, asks...)
+	for _, ask := range calls {
 		for kind, cancellable := range map[string]bool{"": false, ", with a context that can end": true} {
-			runWithRedis(t, name+kind, func(b *fixture) {
+			runWithRedis(t, ask.name+kind, func(b *fixture) {
 				var ends atomic.Int64
 				l := b.limiter(rratelimiter.Rate{Permits: 1000, Interval: time.Hour}, rratelimiter.WithClock(func() time.Time {
 					if ends.Add(-1) >= 0 {
@@ -67,11 +62,11 @@ func TestWithClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
 				ends.Store(3)
 				var callers sync.WaitGroup
 				for range 50 {
-					callers.Go(func() { _ = call(ctx, l) })
+					callers.Go(func() { _ = ask.call(ctx, l, 1) })
 				}
 				callers.Wait()
 				ends.Store(0)
-				require.NoError(b, call(ctx, l))
+				require.NoError(b, ask.call(ctx, l, 1))
 				synctest.Wait()
 				b.idle(b.client)
 			})

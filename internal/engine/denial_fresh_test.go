@@ -82,47 +82,6 @@ func TestWithDenialCache_CallerOfTheChangeHasLeft_DenialIsForgotten(t *testing.T
 	})
 }
 
-// TestWithDenialCache_RetryAfter_IsExact: for each number of permits. If it is not known, Redis is
-// asked.
-func TestWithDenialCache_RetryAfter_IsExact(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: 10 * second}, rratelimiter.WithDenialCache(time.Hour))
-		for range 5 {
-			b.Take(l, 2)
-			pass(second)
-		}
-		b.Full(l, 1)
-		synctest.Wait()
-		asked := b.Scripts.Load()
-		pass(second) // 6 s
-		for permits := int64(1); permits <= 10; permits++ {
-			d, err := l.Take(b.Context(), permits)
-			require.NoError(b, err)
-			after := time.Duration(10-6+(permits-1)/2) * second
-			want := rratelimiter.Decision{Limit: 10, RetryAfter: after, ResetAfter: 8 * second}
-			assert.Equal(b, want, d, "%d permits", permits)
-		}
-		assert.Equal(b, asked, b.Scripts.Load(), "calls of Redis")
-	})
-	runWithRedis(t, "as far as a page shows", func(b *fixture) {
-		l := b.limiter(rratelimiter.Rate{Permits: 300, Interval: time.Hour}, rratelimiter.WithDenialCache(time.Hour))
-		for range 300 {
-			b.Take(l, 1)
-			pass(second)
-		}
-		b.Full(l, 1)
-		synctest.Wait()
-		asked := b.Scripts.Load()
-		d, err := l.Take(b.Context(), 256)
-		require.NoError(b, err)
-		assert.Equal(b, time.Hour-300*second+255*second, d.RetryAfter)
-		assert.Equal(b, asked, b.Scripts.Load(), "calls of Redis")
-		_, err = l.Take(b.Context(), 257)
-		require.NoError(b, err)
-		assert.Equal(b, asked+1, b.Scripts.Load(), "calls of Redis")
-	})
-}
-
 func TestWithDenialCache_SeveralDenied_SmallestIsStored(t *testing.T) {
 	for name, wants := range map[string][]int64{"first": {4, 5, 6}, "in the middle": {6, 4, 5}, "last": {6, 5, 4}} {
 		runWithRedis(t, name, func(b *fixture) {

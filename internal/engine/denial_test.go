@@ -227,27 +227,3 @@ func TestDenials_Reply_KeptWhereItDeniesForAWhile(t *testing.T) {
 		})
 	})
 }
-
-// TestDenials_BatchWithoutCallers_StoresNone: its call is not sent. The batch holds only the reply of
-// its last call, which was for another limiter.
-func TestDenials_BatchWithoutCallers_StoresNone(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		g := b.remembering()
-		l, other := open(g, "limiter", 10, time.Minute), open(g, "other", 10, time.Minute)
-		for _, name := range []string{"limiter", "other"} {
-			b.take(open(b.engine(), name, 10, time.Minute), 10)
-		}
-		b.full(l, 1)
-		synctest.Wait()
-		_, denied := l.deny(Ask{Permits: 1})
-		require.True(b, denied)
-
-		before := b.Scripts.Load()
-		callWithoutCallers(b, other)
-		synctest.Wait()
-		assert.Equal(b, before, b.Scripts.Load(), "no call is sent")
-		_, denied = other.deny(Ask{Permits: 1})
-		assert.False(b, denied)
-		assert.True(b, g.Idle())
-	})
-}

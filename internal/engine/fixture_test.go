@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -82,6 +83,32 @@ func (b *fixture) remembered(l *rratelimiter.Limiter, permits int64) (rratelimit
 	require.NoError(b, err)
 	assert.False(b, d.Allowed, "nothing is granted from memory")
 	return d, true
+}
+
+// ask is a call that requests permits.
+type ask struct {
+	name   string
+	waits  bool
+	denied bool // rather than wait
+	call   func(ctx context.Context, l *rratelimiter.Limiter, permits int64) error
+}
+
+var asks = []ask{
+	{"TryAcquire", false, true, func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
+		return errOf(l.TryAcquire(ctx, n))
+	}},
+	{"Take", false, true, func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
+		return errOf(l.Take(ctx, n))
+	}},
+	{"TryAcquireWithin no time", false, true, func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
+		return errOf(l.TryAcquireWithin(ctx, n, 0))
+	}},
+	{"TryAcquireWithin", true, true, func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
+		return errOf(l.TryAcquireWithin(ctx, n, time.Minute))
+	}},
+	{"Acquire", true, false, func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
+		return l.Acquire(ctx, n)
+	}},
 }
 
 // pass lets time pass on the fake clock.

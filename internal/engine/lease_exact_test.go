@@ -54,23 +54,26 @@ var acquireSoon = map[string]func(ctx context.Context, l *rratelimiter.Limiter, 
 // the free permits, not the lease.
 func TestLease_OthersReleaseMeanwhile_LargeRequestUsesBoth(t *testing.T) {
 	for name, acquire := range acquireSoon {
-		t.Run(name, func(t *testing.T) {
-			inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
-				other := rratelimiter.New(b.QuickConn()).Limiter("limiter")
-				b.Take(other, 400)
-				b.leasing(l)
-				before := b.Stored("{limiter}:value")
-				leased := 1000 - 400 - 300 - before
-				require.Positive(b, leased)
-				require.NoError(b, other.Release(b.Context(), 400))
-				require.Equal(b, before+400, b.Stored("{limiter}:value"))
-				granted, err := acquire(b.Context(), l, before+400+leased)
-				require.NoError(b, err)
-				assert.True(b, granted)
-				pass(20 * time.Millisecond)
-				b.Free(l, 0)
+		for kind, opts := range map[string][]rratelimiter.Option{
+			"": nil, ", denials remembered": {rratelimiter.WithDenialCache(time.Hour)},
+		} {
+			t.Run(name+kind, func(t *testing.T) {
+				inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
+					other := rratelimiter.New(b.QuickConn()).Limiter("limiter")
+					b.Take(other, 400)
+					b.leasing(l)
+					before := b.Stored("{limiter}:value")
+					leased := 1000 - 400 - 300 - before
+					require.Positive(b, leased)
+					require.NoError(b, other.Release(b.Context(), 400))
+					granted, err := acquire(b.Context(), l, before+400+leased)
+					require.NoError(b, err)
+					assert.True(b, granted)
+					pass(20 * time.Millisecond)
+					b.Free(l, 0)
+				}, opts...)
 			})
-		})
+		}
 	}
 }
 

@@ -73,40 +73,23 @@ func TestLease_SeveralLeases_RemainingIsOfTheNewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
 		now := time.Now()
-		l.Engine.registry.entries.Store("name",
-			&entry{id: "name", leases: &leaseSet{span: time.Hour, fetch: new(transfer), leases: []activeLease{
-				{Lease{Lasts: time.Hour, Limit: 1000, Free: 900, Reset: time.Minute}, 20, now.Add(-10 * second)},
-				{Lease{Lasts: time.Hour, Limit: 1000, Free: 850}, 50, now},
-			}}})
+		parts := []Answer{{Allowed: true, Limit: 1000, Remaining: 850, ResetAfter: time.Minute},
+			{Allowed: true, Limit: 9, Remaining: 7, ResetAfter: time.Minute}}
+		h := &leaseSet{span: time.Hour, fetch: new(transfer), leases: []activeLease{
+			{Lease{Lasts: time.Hour, Limit: 1000, Free: 900, Reset: time.Minute}, 20, now.Add(-10 * second)},
+			{Lease{Lasts: time.Hour, Limit: 1000, Free: 850, Parts: parts}, 50, now.Add(-second)},
+		}}
+		l.Engine.registry.entries.Store("name", &entry{id: "name", leases: h})
 		var answer Result
-		served := l.fromLease(Ask{Permits: 3, Detail: true}, &answer)
-		assert.True(t, served)
+		require.True(t, l.fromLease(Ask{Permits: 3, Detail: true}, &answer))
 		assert.Equal(t, Answer{Allowed: true, Limit: 1000, Remaining: 850 + 17 + 50, ResetAfter: 50 * second}, answer.Answer)
+		for left := int64(17 + 47); left >= 17+44; left -= 3 {
+			require.True(t, l.fromLease(Ask{Permits: 3, Detail: true, Each: true}, &answer))
+			assert.Equal(t, []Answer{{Allowed: true, Limit: 1000, Remaining: 850 + left, ResetAfter: 59 * second},
+				{Allowed: true, Limit: 9, Remaining: 7 + left, ResetAfter: 59 * second}}, answer.Parts())
+		}
+		assert.EqualValues(t, 17, h.leases[0].unused, "which reports no parts")
 	})
-}
-
-func TestLease_SeveralLeases_PartsAreOfTheNewest(t *testing.T) {
-	l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
-	now := time.Now()
-	newest := Lease{Lasts: time.Hour,
-		Parts: []Answer{{Allowed: true, Limit: 1000, Remaining: 850, ResetAfter: time.Minute},
-			{Allowed: true, Limit: 9, Remaining: 7}}}
-	h := &leaseSet{span: time.Hour, fetch: new(transfer),
-		leases: []activeLease{{Lease{Lasts: time.Hour}, 20, now}, {newest, 50, now.Add(-time.Second)}}}
-	l.Engine.registry.entries.Store("name", &entry{id: "name", leases: h})
-	for taken := int64(3); taken <= 6; taken += 3 {
-		var result Result
-		served := l.fromLease(Ask{Permits: 3, Detail: true, Each: true}, &result)
-		require.True(t, served)
-		parts := result.Parts()
-		require.Len(t, parts, 2)
-		assert.Equal(t, Answer{Allowed: true, Limit: 9, Remaining: 7 + 20 + 50 - taken, ResetAfter: parts[1].ResetAfter},
-			parts[1])
-		assert.Equal(t, 850+20+50-taken, parts[0].Remaining)
-		assert.InDelta(t, 59*time.Second, parts[0].ResetAfter, float64(5*time.Second))
-		assert.Less(t, parts[0].ResetAfter, time.Minute)
-	}
-	assert.Equal(t, int64(20), h.leases[0].unused, "which reports no parts")
 }
 
 // TestLease_Demand_IsThatOfTheLastSpan: as far as two counts show.
@@ -189,6 +172,7 @@ func TestLease_LimiterChangedMeanwhile_IsReturned(t *testing.T) {
 			}
 			<-fetch.done
 			assert.Equal(t, test.want, fetch.err)
+			assert.Nil(t, h.fetch, "the next call may fetch a lease")
 			assert.Zero(t, size(h.transfers))
 			assert.Empty(t, h.leases)
 		})

@@ -19,17 +19,14 @@ import (
 // TestRefund_GrantHasExpired_ReturnsNothing: a server hung for longer than the interval. The grant
 // of a caller that left has expired when its refund arrives, and the permits belong to others.
 func TestRefund_GrantHasExpired_ReturnsNothing(t *testing.T) {
-	for name, call := range map[string]func(context.Context, *rratelimiter.Limiter) error{
-		"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.TryAcquire(ctx, 10)) },
-		"Acquire":    func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Acquire(ctx, 10) },
-	} {
-		runWithRedis(t, name, func(b *fixture) {
+	for _, ask := range asks {
+		runWithRedis(t, ask.name, func(b *fixture) {
 			slow := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Second})
 			other := rratelimiter.New(b.QuickConn()).Limiter("limiter")
 			b.Latency.Store(int64(3 * time.Second))
 			ctx, cancel := context.WithTimeout(b.Context(), 500*time.Millisecond)
 			defer cancel()
-			require.ErrorIs(b, call(ctx, slow), context.DeadlineExceeded)
+			require.ErrorIs(b, ask.call(ctx, slow, 10), context.DeadlineExceeded)
 
 			// The slow call is carried out after 3 s, as of 0 s; what gives its permits back
 			// comes seconds later.
@@ -52,13 +49,8 @@ func TestRefund_GrantHasExpired_ReturnsNothing(t *testing.T) {
 // TestRefund_SharedGrant_RestStaysInTheWindow: permits of callers that left return once, those of
 // the others when they expire.
 func TestRefund_SharedGrant_RestStaysInTheWindow(t *testing.T) {
-	for name, call := range map[string]func(context.Context, *rratelimiter.Limiter, int64) error{
-		"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
-			return errOf(l.TryAcquire(ctx, n))
-		},
-		"Acquire": func(ctx context.Context, l *rratelimiter.Limiter, n int64) error { return l.Acquire(ctx, n) },
-	} {
-		runWithRedis(t, name, func(b *fixture) {
+	for _, ask := range asks {
+		runWithRedis(t, ask.name, func(b *fixture) {
 			l := b.limiter(rratelimiter.Rate{Permits: 320, Interval: 10 * second})
 			for range 300 { // more than a page, so that only a grant that is named is found
 				b.Take(l, 1)
@@ -77,14 +69,14 @@ func TestRefund_SharedGrant_RestStaysInTheWindow(t *testing.T) {
 			})
 			b.Latency.Store(int64(100 * time.Millisecond))
 			wants := []int64{1, 1, 3, 4, 5, 50}
-			_, errs := redistest.Crowd(len(wants), func(i int) (rratelimiter.Decision, error) {
-				if i == 2 {
-					return rratelimiter.Decision{}, call(ctx, l, wants[i])
+			_, errs := redistest.Crowd(len(wants), func(i int) (any, error) {
+				switch {
+				case i == 2:
+					return nil, ask.call(ctx, l, wants[i])
+				case i == 5 && ask.waits:
+					return nil, nil
 				}
-				if i == 5 && name == "Acquire" {
-					return rratelimiter.Decision{}, nil // it would wait
-				}
-				return rratelimiter.Decision{}, call(b.Context(), l, wants[i])
+				return nil, ask.call(b.Context(), l, wants[i])
 			})
 			for i, err := range errs {
 				if i == 2 {
