@@ -79,14 +79,7 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	// A batch that is used again is as good as new.
 	b.Forecast, b.Denied, b.Granted, b.Lost, b.answered = new(view), 3, 4, []*Request{{}}, make(chan struct{})
 	b.clear()
-	assert.Empty(t, b.Requests)
-	assert.Zero(t, b.permits)
-	assert.Zero(t, b.live)
-	assert.Nil(t, b.answered)
-	assert.Zero(t, b.Denied)
-	assert.Nil(t, b.Forecast)
-	assert.Empty(t, b.Lost)
-	assert.Zero(t, b.Granted)
+	assert.Equal(t, &Batch{Requests: []*Request{}, Lost: []*Request{}, callers: 2}, b)
 	for e.first != nil {
 		e.takeFirst()
 	}
@@ -144,7 +137,6 @@ func TestBatch_RequestsUpTo_CountTheirMost(t *testing.T) {
 	assert.EqualValues(t, 5, result.Permits)
 }
 
-// TestCoalesce_CallersLeftBeforeTheirCall_NothingIsSent.
 func TestCoalesce_CallersLeftBeforeTheirCall_NothingIsSent(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := b.limiter(10, time.Minute)

@@ -108,7 +108,6 @@ func (c *answersAll) Do(context.Context, rueidis.Completed) rueidis.RedisResult 
 	return c.reply
 }
 
-// TestCall_ScriptNeverFinishes_EndsWithAnError.
 func TestCall_ScriptNeverFinishes_EndsWithAnError(t *testing.T) {
 	for name, ask := range permitCalls {
 		runWithRedis(t, name, func(b *fixture) {
@@ -120,7 +119,6 @@ func TestCall_ScriptNeverFinishes_EndsWithAnError(t *testing.T) {
 	}
 }
 
-// TestCall_LeaseWithoutCallers_LastsAsLongAsTheLease.
 func TestCall_LeaseWithoutCallers_LastsAsLongAsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Batch{sent: time.Now(), Lease: Lease{Span: time.Second}}

@@ -20,27 +20,24 @@ import (
 // Calls of more than 16 limiters go in pipelines, which do not end with the context of a caller. A
 // command is not sent all the same once its caller has left.
 func TestChange_CallerHasLeft_IsNotSent(t *testing.T) {
+	leases := []rratelimiter.Option{rratelimiter.WithLease(time.Second)}
 	for _, others := range []int{0, 40} {
 		for name, test := range map[string]struct {
-			lease   time.Duration
+			opts    []rratelimiter.Option
 			prepare func(b *fixture, l *rratelimiter.Limiter)
 		}{
-			"while leases are released": {time.Second, func(b *fixture, l *rratelimiter.Limiter) {
+			"while leases are released": {leases, func(b *fixture, l *rratelimiter.Limiter) {
 				require.NoError(b, l.Release(b.Context(), 1)) // Redis knows the script
 				for range 40 {
 					b.Take(l, 1)
 				}
 				pass(10 * time.Millisecond)
 			}},
-			"before Redis reports an unknown script": {0, func(b *fixture, l *rratelimiter.Limiter) { b.Take(l, 40) }},
+			"before Redis reports an unknown script": {nil, func(b *fixture, l *rratelimiter.Limiter) { b.Take(l, 40) }},
 		} {
 			t.Run(fmt.Sprintf("%s, %d other limiters", name, others), func(t *testing.T) {
 				withRedis(t, func(b *fixture) {
-					var opts []rratelimiter.Option
-					if test.lease > 0 {
-						opts = append(opts, rratelimiter.WithLease(test.lease))
-					}
-					l := b.limiter(rratelimiter.Rate{Permits: 100, Interval: time.Hour}, opts...)
+					l := b.limiter(rratelimiter.Rate{Permits: 100, Interval: time.Hour}, test.opts...)
 					rate := rratelimiter.Rate{Permits: 1000, Interval: time.Hour}
 					for i := range others {
 						require.NoError(b, b.client.Limiter(fmt.Sprint("other:", i)).SetRate(b.Context(), rate))

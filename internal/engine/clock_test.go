@@ -39,7 +39,9 @@ func TestWithClock_ClockPanics_PanicsInItsCaller(t *testing.T) {
 // TestWithClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting, as a failed assertion in a clock does.
 func TestWithClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
 	calls := append([]ask{
-		{name: "Release", call: func(ctx context.Context, l *rratelimiter.Limiter, n int64) error { return l.Release(ctx, n) }},
+		{name: "Release", call: func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
+			return l.Release(ctx, n)
+		}},
 		{name: "AvailablePermits", call: func(ctx context.Context, l *rratelimiter.Limiter, _ int64) error {
 			return errOf(l.AvailablePermits(ctx))
 		}},

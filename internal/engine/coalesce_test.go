@@ -42,38 +42,6 @@ func TestTryAcquire_CallsInFlight_CallersShareTheNext(t *testing.T) {
 	})
 }
 
-func TestTryAcquire_CallerIsCancelled_PermitsReturn(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(rratelimiter.Rate{Permits: 100, Interval: time.Hour})
-		b.Latency.Store(int64(10 * time.Millisecond))
-		before := b.Scripts.Load()
-		_, errs := redistest.Crowd(40, func(i int) (rratelimiter.Decision, error) {
-			ctx, cancel := context.WithCancel(b.Context())
-			defer cancel()
-			switch i % 8 {
-			case 1:
-				// The first of them while its call is in flight, the others before theirs begins.
-				time.AfterFunc(5*time.Millisecond, cancel)
-			case 5:
-				// In a call that carries others too.
-				time.AfterFunc(15*time.Millisecond, cancel)
-			}
-			return l.Take(ctx, 2)
-		})
-		for i, err := range errs {
-			if i%4 == 1 {
-				assert.ErrorIs(b, err, context.Canceled, "caller %d", i)
-			} else {
-				assert.NoError(b, err, "caller %d", i)
-			}
-		}
-		pass(time.Second)
-		b.Free(l, 100-2*30)
-		calls := b.Scripts.Load() - before - 1
-		assert.EqualValues(b, 3+2, calls, "the calls, and two refunds for callers that have left")
-	})
-}
-
 // TestTryAcquire_CallFails_EachCallerGetsItsError: the next call succeeds.
 func TestTryAcquire_CallFails_EachCallerGetsItsError(t *testing.T) {
 	withRedis(t, func(b *fixture) {

@@ -222,7 +222,6 @@ func TestLease_CallersWait_OtherCallsFetchNone(t *testing.T) {
 	}
 }
 
-// TestFlush_ReturnUnderWayFails_ReturnsItsError.
 func TestFlush_ReturnUnderWayFails_ReturnsItsError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed := errors.New("it hangs")

@@ -68,15 +68,6 @@ func TestLease_LongOneIsUsedUp_NextIsLarger(t *testing.T) {
 	})
 }
 
-func TestLease_RareCalls_LeaseNothing(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
-		before := b.Scripts.Load()
-		require.Equal(b, 50, b.Often(l, 50, 20*time.Millisecond))
-		assert.Equal(b, int64(50), b.Scripts.Load()-before)
-		b.Free(l, 950)
-	})
-}
-
 // use is a permit that a caller was granted, in Unix milliseconds as in Redis: at some time between
 // its request and its grant.
 type use struct{ asked, granted int64 }

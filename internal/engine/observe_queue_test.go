@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -126,36 +125,6 @@ func TestObserver_Waited_CountsFromTheFirstAnswer(t *testing.T) {
 		require.Len(b, waited(1), 1)
 		assert.Positive(b, waited(1)[0][0])
 		assert.Less(b, waited(1)[0][1], 3*trip)
-	})
-}
-
-func TestObserver_Pipeline_EachCallIsReported(t *testing.T) {
-	rate := rratelimiter.Rate{Permits: 1000, Interval: time.Hour}
-	observed(t, rate, func(ctx context.Context, b *fixture, l *rratelimiter.Limiter, o *events) {
-		const names = 40
-		sent := b.Sent.Load()
-		var callers sync.WaitGroup
-		for i := range names {
-			name := b.client.Limiter(fmt.Sprint("name ", i))
-			for range 3 {
-				callers.Go(func() {
-					_, err := name.TryAcquire(ctx, 1)
-					assert.ErrorIs(b, err, rratelimiter.ErrNotInitialized)
-				})
-			}
-		}
-		callers.Wait()
-		decisions, calls, _ := o.all()
-		assert.Len(b, decisions, 3*names)
-		assert.Less(b, b.Sent.Load()-sent, int64(len(calls)), "in pipelines")
-		carried := make(map[string]int)
-		for _, c := range calls {
-			carried[c.Name] += c.Requests
-		}
-		assert.Len(b, carried, names)
-		for name, requests := range carried {
-			assert.Equal(b, 3, requests, name)
-		}
 	})
 }
 

@@ -98,8 +98,11 @@ func TestPipeline_ManyNames_ShareIt(t *testing.T) {
 	withContexts(t, func(ctx context.Context, b *fixture) {
 		const names = 10 * redisx.MaxPipelined
 		conn := &sending{Client: b.Conn}
-		g := New(Settings{Redis: conn})
+		var reported atomic.Int64 // requests, with their calls
+		observer := &Observer{RedisCall: func(_ context.Context, c Call) { reported.Add(int64(c.Requests)) }}
+		g := New(Settings{Redis: conn, Observer: observer})
 		results, errs := askAll(ctx, g, names, nil)
+		assert.EqualValues(b, names, reported.Load())
 		for i, result := range results {
 			require.NoError(b, errs[i])
 			want := Answer{Allowed: true, Limit: int64(i + 1), Remaining: int64(i), ResetAfter: time.Minute}

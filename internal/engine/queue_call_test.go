@@ -184,14 +184,6 @@ func TestTryAcquireWithin_DeadlineAndTimeout_SoonerOneCounts(t *testing.T) {
 	})
 }
 
-func TestTryAcquireWithin_NoTimeout_DoesNotWait(t *testing.T) {
-	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
-		q.Take(l, 8)
-		q.wait(l, "large", 5, 0)
-		assert.True(t, q.granted(l, 1, 0))
-	})
-}
-
 func TestQueue_RequestAheadExceedsTheNewRate_DoesNotCount(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 100, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 100)
@@ -241,18 +233,5 @@ func TestQueue_ReplyForAnotherCaller_EndsUnreachableDeadlines(t *testing.T) {
 		pass(6 * second)
 		assert.ElementsMatch(t, []string{"a at 10s", "c failed at 10s"}, q.said(),
 			"c is behind b, which can be served at 13s: at 15s")
-	})
-}
-
-func TestQueue_ReplyForTheCaller_EndsItsUnreachableDeadline(t *testing.T) {
-	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
-		other := rratelimiter.New(q.Conn).Limiter("limiter")
-		q.Take(other, 10)
-		q.within(l, "a", 1, 11*second)
-		pass(2 * second)
-		require.NoError(t, other.Release(q.Context(), 10))
-		q.Take(other, 10)
-		q.wait(l, "b", 1, 0) // the last call is old
-		assert.Equal(t, []string{"a failed at 2s"}, q.said(), "at 12s")
 	})
 }

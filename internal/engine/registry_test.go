@@ -5,10 +5,8 @@ import (
 	"runtime"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // heap returns the bytes in use.
@@ -75,20 +73,5 @@ func TestRegistry_EntryRemovedBeforeACallerLocksIt_CallerGetsAnother(t *testing.
 			}
 			assert.Zero(t, n.live.Load())
 		}
-	})
-}
-
-func TestRegistry_SlowName_DoesNotDelayOthers(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		g := b.engine()
-		l, other := open(g, "limiter", 10, time.Hour), open(g, "other", 10, time.Hour)
-		e := g.registry.lockEntry(&l.Limiter)
-		granted, err := other.Wait(b.Context(), 1, time.Time{}) // hangs if the names share a lock
-		require.NoError(b, err)
-		require.True(b, granted)
-		b.take(other, 1)
-		g.registry.unlockEntry(e)
-		synctest.Wait()
-		assert.True(b, g.Idle())
 	})
 }

@@ -127,32 +127,6 @@ func TestRefund_WholeGrant_LeavesNothing(t *testing.T) {
 	}
 }
 
-// TestRefund_NothingGranted_ReturnsNothing: the caller that left was denied, or its call failed.
-func TestRefund_NothingGranted_ReturnsNothing(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour})
-		b.Take(l, 8)
-		before := b.Scripts.Load()
-		b.Latency.Store(int64(second))
-		for i, permits := range []int64{3, 1} {
-			if i == 1 {
-				b.Redis.SetError("OOM")
-			}
-			ctx, cancel := context.WithTimeout(b.Context(), second/2)
-			defer cancel()
-			_, err := l.TryAcquire(ctx, permits)
-			require.ErrorIs(b, err, context.DeadlineExceeded)
-			pass(time.Minute)
-			if i == 0 {
-				assert.EqualValues(b, 1, b.Scripts.Load()-before, "calls")
-			}
-			b.Redis.SetError("")
-		}
-		b.Latency.Store(0)
-		b.Free(l, 2)
-	})
-}
-
 // TestChange_LeaseOfMovingSlot_EndsAfterAQuarterOfASecond: the release of a lease is repeated for a
 // minute, but no caller waits for that.
 func TestChange_LeaseOfMovingSlot_EndsAfterAQuarterOfASecond(t *testing.T) {

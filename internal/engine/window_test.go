@@ -38,10 +38,6 @@ func open(g *Engine, name string, limit int64, every time.Duration) *window {
 // request.
 var windowScript = redisx.NewScript(`
 local now, limit, every = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-if not now then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
 local state = redis.call('HMGET', KEYS[1], 'began', 'used')
 local began, used = tonumber(state[1]), tonumber(state[2])
 if not began or now >= began + every then
