@@ -40,12 +40,10 @@ func withRedis(t *testing.T, test func(b *fixture)) {
 	})
 }
 
-// runWithRedis runs a subtest with a Redis in memory.
 func runWithRedis(t *testing.T, name string, test func(b *fixture)) {
 	t.Run(name, func(t *testing.T) { withRedis(t, test) })
 }
 
-// errOf returns the error of a call.
 func errOf(_ any, err error) error { return err }
 
 // limiter opens a limiter of a new Client and sets its rate.

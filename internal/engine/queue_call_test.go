@@ -34,17 +34,17 @@ func TestQueue_LimiterIsDeleted_CallersLearnSoon(t *testing.T) {
 	t.Run("within a second", func(t *testing.T) {
 		inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
 			q.Take(l, 10)
-			q.wait(l, "a", 1, 0)
+			q.wait(l, "a", 1)
 			pass(5 * second)
 			before := q.Scripts.Load()
-			q.wait(l, "b", 1, 0) // the last call is old
+			q.wait(l, "b", 1) // the last call is old
 			assert.Equal(t, before+1, q.Scripts.Load())
 			pass(100 * time.Millisecond)
 			q.Redis.FlushAll()
 			pass(100 * time.Millisecond)
-			q.wait(l, "c", 1, 0)
+			q.wait(l, "c", 1)
 			pass(100 * time.Millisecond)
-			q.wait(l, "d", 1, 0)
+			q.wait(l, "d", 1)
 			q.done.Wait()
 			assert.ElementsMatch(t, []string{"a failed at 6s", "b failed at 6s", "c failed at 6s", "d failed at 6s"}, q.said())
 			assert.Equal(t, before+2, q.Scripts.Load())
@@ -54,10 +54,10 @@ func TestQueue_LimiterIsDeleted_CallersLearnSoon(t *testing.T) {
 		inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 			q.Take(l, 10)
 			pass(9500 * time.Millisecond)
-			q.wait(l, "a", 1, 0)
+			q.wait(l, "a", 1)
 			q.Redis.FlushAll()
 			q.within(l, "b", 1, 600*time.Millisecond) // can be served after 500 ms
-			q.wait(l, "c", 1, 0)                      // and this one need not know so soon
+			q.wait(l, "c", 1)                         // and this one need not know so soon
 			q.done.Wait()
 			assert.ElementsMatch(t, []string{"a failed at 9.8s", "b failed at 9.8s", "c failed at 9.8s"}, q.said())
 		})
@@ -155,7 +155,7 @@ func TestQueue_DeadlineBehindOthersInItsCall_IsRefusedByThatCall(t *testing.T) {
 		q.Take(l, 10)
 		q.Latency.Store(int64(100 * time.Millisecond))
 		q.within(l, "opens", 1, second)
-		q.wait(l, "first", 6, 0)
+		q.wait(l, "first", 6)
 		q.within(l, "second", 6, 15*second)
 		q.within(l, "third", 4, 15*second)
 		q.done.Wait()
@@ -187,8 +187,8 @@ func TestTryAcquireWithin_DeadlineAndTimeout_SoonerOneCounts(t *testing.T) {
 func TestQueue_RequestAheadExceedsTheNewRate_DoesNotCount(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 100, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 100)
-		q.wait(l, "a", 1, 0)
-		q.wait(l, "b", 50, 0)
+		q.wait(l, "a", 1)
+		q.wait(l, "b", 50)
 		pass(2 * second) // all are asked for
 		changed := rratelimiter.Rate{Permits: 10, Interval: 10 * second}
 		other := rratelimiter.New(q.Conn).Limiter("limiter")
@@ -203,7 +203,7 @@ func TestQueue_IntervalGrows_UnreachableDeadlinesEndAtOnce(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 10)
 		for i := range 30 {
-			q.wait(l, fmt.Sprint(i), 1, time.Minute)
+			q.within(l, fmt.Sprint(i), 1, time.Minute)
 		}
 		pass(2 * second)
 		changed := rratelimiter.Rate{Permits: 10, Interval: time.Hour}
@@ -222,8 +222,8 @@ func TestQueue_ReplyForAnotherCaller_EndsUnreachableDeadlines(t *testing.T) {
 		q.Take(other, 1)
 		pass(second)
 		q.Take(other, 9)
-		q.wait(l, "a", 1, 0)
-		q.wait(l, "b", 5, 0)
+		q.wait(l, "a", 1)
+		q.wait(l, "b", 5)
 		q.within(l, "c", 4, 13*second) // at 11s, with b
 		pass(2 * second)
 		require.NoError(t, other.Release(q.Context(), 10))

@@ -101,6 +101,19 @@ func TestQueue_FirstWaiterIsDenied_OthersAreChecked(t *testing.T) {
 	}
 }
 
+func TestQueue_NewCaller_IsRefusedByTheForecast(t *testing.T) {
+	now := time.Now()
+	q := &queue{replied: true, forecast: &view{limit: 10, after: 5 * second, every: 10 * second}, forecastAt: now}
+	for permits, want := range map[int64]bool{1: false, 10: false, 11: true} {
+		assert.Equal(t, want, q.unreachable(waiterFor(permits), 0, now), permits)
+	}
+	short := waiterFor(1)
+	short.deadline = now.Add(second)
+	assert.True(t, q.unreachable(short, 0, now))
+	q.forecast = nil // a call that failed brought none
+	assert.False(t, q.unreachable(waiterFor(11), 0, now))
+}
+
 // TestQueue_Call_CarriesThoseThatCouldBeServed: and one more, for which the reply reports the wait.
 func TestQueue_Call_CarriesThoseThatCouldBeServed(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -96,8 +96,8 @@ func TestQueue_MoreWantedThanReturns_NextIntervalsCount(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		ctx := q.Context()
 		q.Take(l, 10)
-		q.wait(l, "first", 6, 0)
-		q.wait(l, "second", 6, 0)
+		q.wait(l, "first", 6)
+		q.wait(l, "second", 6)
 		for _, timeout := range []time.Duration{second, 9 * second, 15 * second, 20*second - time.Millisecond} {
 			assert.False(t, q.granted(l, 1, timeout), timeout)
 			assert.Zero(t, time.Since(q.start).Round(time.Millisecond), "at once")

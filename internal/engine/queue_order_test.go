@@ -27,16 +27,8 @@ type line struct {
 	log   []string
 }
 
-func (q *line) wait(l *rratelimiter.Limiter, who string, permits int64, timeout time.Duration) {
-	q.done.Go(func() {
-		ctx := q.Context()
-		if timeout > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, timeout)
-			defer cancel()
-		}
-		q.say(who, l.Acquire(ctx, permits))
-	})
+func (q *line) wait(l *rratelimiter.Limiter, who string, permits int64) {
+	q.done.Go(func() { q.say(who, l.Acquire(q.Context(), permits)) })
 	synctest.Wait()
 }
 
@@ -77,10 +69,10 @@ func TestQueue_LargeRequestAtTheHead_IsServedFirst(t *testing.T) {
 			pass(second)
 		}
 		q.start = time.Now().Add(-10 * second)
-		q.wait(l, "a", 1, 0)
-		q.wait(l, "large", 3, 0)
-		q.wait(l, "b", 1, 0)
-		q.wait(l, "c", 2, 0)
+		q.wait(l, "a", 1)
+		q.wait(l, "large", 3)
+		q.wait(l, "b", 1)
+		q.wait(l, "c", 2)
 		q.Full(l, 1)
 		q.done.Wait()
 		assert.Equal(t, []string{"a at 10s", "large at 13s", "b at 14s", "c at 16s"}, q.log)
@@ -96,7 +88,7 @@ func TestQueue_ManyCallers_OneCallForAPermit(t *testing.T) {
 		}
 		before := q.Scripts.Load()
 		for i := range 100 {
-			q.wait(l, fmt.Sprint(i), 1, 0)
+			q.wait(l, fmt.Sprint(i), 1)
 		}
 		q.done.Wait()
 		assert.LessOrEqual(t, q.Scripts.Load()-before, int64(102))
@@ -106,7 +98,7 @@ func TestQueue_ManyCallers_OneCallForAPermit(t *testing.T) {
 			q.Take(l, 50)
 			before := q.Scripts.Load()
 			for i := range 100 {
-				q.wait(l, fmt.Sprint(i), 1, 0)
+				q.wait(l, fmt.Sprint(i), 1)
 			}
 			q.done.Wait()
 			assert.LessOrEqual(t, q.Scripts.Load()-before, int64(4))
@@ -133,7 +125,7 @@ func TestQueue_HeadLeaves_NextIsServed(t *testing.T) {
 		ctx, cancel := context.WithCancel(q.Context())
 		q.done.Go(func() { q.say("large", l.Acquire(ctx, 8)) })
 		synctest.Wait()
-		q.wait(l, "small", 4, 0)
+		q.wait(l, "small", 4)
 		pass(second)
 		cancel()
 		synctest.Wait()
@@ -145,8 +137,8 @@ func TestQueue_HeadLeaves_NextIsServed(t *testing.T) {
 func TestQueue_ClientReleases_ServesAtOnce(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
 		q.Take(l, 10)
-		q.wait(l, "a", 4, 0)
-		q.wait(l, "b", 4, 0)
+		q.wait(l, "a", 4)
+		q.wait(l, "b", 4)
 		pass(second)
 		require.NoError(t, l.Release(q.Context(), 5))
 		pass(second)
@@ -160,9 +152,9 @@ func TestQueue_ClientReleases_ServesAtOnce(t *testing.T) {
 func TestQueue_RequestAboveTheRate_DoesNotDelayOthers(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Latency.Store(int64(100 * time.Millisecond))
-		q.wait(l, "a", 1, 0)
-		q.wait(l, "above", 11, 0)
-		q.wait(l, "b", 1, 0)
+		q.wait(l, "a", 1)
+		q.wait(l, "above", 11)
+		q.wait(l, "b", 1)
 		q.done.Wait()
 		assert.ElementsMatch(t, []string{"a at 0.1s", "above failed at 0.2s", "b at 0.2s"}, q.log)
 	})
@@ -172,10 +164,10 @@ func TestQueue_CallFails_LaterCallersAreServed(t *testing.T) {
 	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
 		q.Latency.Store(int64(100 * time.Millisecond))
 		q.Redis.SetError("OOM")
-		q.wait(l, "a", 1, 0)
+		q.wait(l, "a", 1)
 		time.AfterFunc(150*time.Millisecond, func() { q.Redis.SetError("") })
 		pass(10 * time.Millisecond)
-		q.wait(l, "b", 1, 0)
+		q.wait(l, "b", 1)
 		q.done.Wait()
 		assert.Equal(t, []string{"a failed at 0.1s", "b at 0.2s"}, q.log)
 	})
@@ -186,10 +178,10 @@ func TestQueue_OneCallForSeveral_KeepsTheirOrder(t *testing.T) {
 		q.Take(l, 5)
 		pass(second)
 		q.Latency.Store(int64(100 * time.Millisecond))
-		q.wait(l, "first", 1, 0)
-		q.wait(l, "large", 8, 0)
-		q.wait(l, "small", 1, 0)
-		q.wait(l, "smaller", 1, 0)
+		q.wait(l, "first", 1)
+		q.wait(l, "large", 8)
+		q.wait(l, "small", 1)
+		q.wait(l, "smaller", 1)
 		q.done.Wait()
 		assert.ElementsMatch(t, []string{"first at 1.1s", "large at 10.1s", "small at 10.1s", "smaller at 11.1s"}, q.said())
 	})
