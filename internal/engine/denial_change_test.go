@@ -57,7 +57,7 @@ func TestDenials_AnyKeyChanges_DenialEnds(t *testing.T) {
 		"none":                    {"c", []bool{true, true, true}},
 	} {
 		runWithRedis(t, name, func(b *fixture) {
-			g := b.remembering()
+			g := New(Settings{Redis: b.Conn, Denials: time.Hour})
 			limiters := []*window{open(g, "both", 10, time.Hour), open(g, "a", 10, time.Hour), open(g, "b", 10, time.Hour)}
 			limiters[0].DependsOn = []string{"a", "b"}
 			for _, l := range limiters {

@@ -214,9 +214,6 @@ func errOf(_ any, err error) error { return err }
 
 func (b *fixture) engine() *Engine { return New(Settings{Redis: b.Conn}) }
 
-// remembering is an engine that answers denials from memory.
-func (b *fixture) remembering() *Engine { return New(Settings{Redis: b.Conn, Denials: time.Hour}) }
-
 // limiter opens a window on an engine of its own.
 func (b *fixture) limiter(limit int64, every time.Duration) *window {
 	return open(b.engine(), "limiter", limit, every)
