@@ -96,7 +96,6 @@ func (l *paged) Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err er
 	return l.window.Answer(b, reply)
 }
 
-// answersAll replies the same to every command.
 type answersAll struct {
 	rueidis.Client
 	calls atomic.Int64

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// denialOf returns the denial of an ID, or nil.
 func denialOf(g *Engine, id string) *denial {
 	found, ok := g.denials.byID.Load(id)
 	if !ok {

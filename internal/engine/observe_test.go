@@ -248,13 +248,11 @@ func TestObserver_NoHooks_NothingIsReported(t *testing.T) {
 			{Waiting: func(context.Context, Waiting) { seen.Add(1) }},
 		} {
 			l := open(New(Settings{Redis: b.Conn, Observer: o}), "limiter", 100, time.Hour)
-			before := seen.Load()
 			b.take(l, 1)
 			_, err := l.Wait(b.Context(), 1, time.Time{})
 			require.NoError(b, err)
 			_, err = Charge(b.Context(), &l.Limiter, 1, func(context.Context) (int, error) { return 0, nil })
 			require.NoError(b, err)
-			assert.Greater(b, seen.Load(), before)
 		}
 		assert.EqualValues(b, 2+3+2, seen.Load())
 	})

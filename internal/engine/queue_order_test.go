@@ -43,7 +43,6 @@ func (q *line) say(who string, err error) {
 	q.log = append(q.log, fmt.Sprintf("%s at %gs", who, at))
 }
 
-// said is the log so far.
 func (q *line) said() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -178,7 +178,6 @@ func (v *view) Earliest(wanted int64) time.Duration {
 	return v.after + time.Duration(rounds)*v.every
 }
 
-// size returns the number of elements of a map.
 func size(m *sync.Map) (n int) {
 	for range m.Range {
 		n++
