@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -46,6 +47,22 @@ func ExampleCost() {
 	// ResourceExhausted 1
 }
 
+// Calls of one method are not limited.
+func ExampleSkip() {
+	client := connect()
+
+	c, stop := start(limitedBy(one(client), grpclimit.Skip(func(_ context.Context, call grpclimit.Call) bool {
+		return strings.HasSuffix(call.Method, "/UnaryCall")
+	})))
+	defer stop()
+	for range 2 {
+		fmt.Println(status.Code(call(noContext, c)))
+	}
+	// Output:
+	// OK
+	// OK
+}
+
 // Health checks pass, unless the server shall limit them too.
 func ExampleHealthAndReflection() {
 	client := connect()
@@ -65,6 +82,39 @@ func ExampleHealthAndReflection() {
 	// OK
 	// OK
 	// ResourceExhausted
+}
+
+// A short wait instead of a denial.
+func ExampleWait() {
+	client := connect()
+
+	perClient := grpclimit.Each(client, "api", grpclimit.ByIP(),
+		limit.TokenBucket{Capacity: 1, Refill: 100, Interval: time.Second})
+	c, stop := start(limitedBy(perClient, grpclimit.Wait(time.Minute)))
+	defer stop()
+	for range 3 {
+		fmt.Println(status.Code(call(noContext, c)))
+	}
+	// Output:
+	// OK
+	// OK
+	// OK
+}
+
+// Clients that were refused at the same time retry at different times.
+func ExampleSpread() {
+	client := connect()
+
+	c, stop := start(limitedBy(one(client), grpclimit.Spread(time.Minute)))
+	defer stop()
+	_ = call(noContext, c)
+	for _, d := range status.Convert(call(noContext, c)).Details() {
+		if info, ok := d.(*errdetails.RetryInfo); ok {
+			after := info.GetRetryDelay().AsDuration().Round(time.Second)
+			fmt.Println(after >= time.Hour && after <= time.Hour+time.Minute)
+		}
+	}
+	// Output: true
 }
 
 // What a limit would deny, before it does.
@@ -113,6 +163,19 @@ func (down) Take(context.Context, int64) (rratelimiter.Decision, error) {
 
 // Name identifies the bucket of Local.
 func (down) Name() string { return "down" }
+
+func ExampleOnFailure() {
+	for _, mode := range []grpclimit.FailureMode{grpclimit.Open, grpclimit.Closed} {
+		c, stop := start([]grpc.ServerOption{grpc.UnaryInterceptor(
+			grpclimit.UnaryServerInterceptor(grpclimit.All(down{}), grpclimit.OnFailure(mode),
+				grpclimit.Deadline(20*time.Millisecond)))})
+		fmt.Println(call(noContext, c))
+		stop()
+	}
+	// Output:
+	// <nil>
+	// rpc error: code = Unavailable desc = calls cannot be admitted at the moment
+}
 
 // Four processes share a limit of eight a minute, so each grants two of them by itself while Redis
 // is down.
@@ -203,4 +266,20 @@ func ExampleDescribe() {
 	// Output:
 	// acquired []
 	// rejected [quota]
+}
+
+func ExampleAtOnce() {
+	client := connect()
+
+	perServer := grpclimit.Each(client, "calls", grpclimit.ByTarget(), limit.FixedWindow{Permits: 1, Interval: time.Hour})
+	c, stop := start(nil,
+		grpc.WithUnaryInterceptor(grpclimit.UnaryClientInterceptor(perServer, unhurried, grpclimit.AtOnce())))
+	defer stop()
+	for range 2 {
+		err := call(noContext, c)
+		fmt.Println(status.Code(err), errors.Is(err, grpclimit.ErrNotSent))
+	}
+	// Output:
+	// OK false
+	// ResourceExhausted true
 }

@@ -278,3 +278,18 @@ func ExampleCombined() {
 	fmt.Println(perMethodAndTarget(noContext, grpclimit.Call{Method: "/a.B/C", Outgoing: true, Target: "dns:///b.example"}))
 	// Output: /a.B/C|dns:///b.example <nil>
 }
+
+func ExampleByMethod() {
+	fmt.Println(grpclimit.ByMethod()(noContext, grpclimit.Call{Method: "/shop.Orders/Create"}))
+	// Output: /shop.Orders/Create <nil>
+}
+
+func ExampleByService() {
+	fmt.Println(grpclimit.ByService()(noContext, grpclimit.Call{Method: "/shop.Orders/Create"}))
+	// Output: shop.Orders <nil>
+}
+
+func ExampleByTarget() {
+	fmt.Println(grpclimit.ByTarget()(noContext, grpclimit.Call{Outgoing: true, Target: "dns:///b.example"}))
+	// Output: dns:///b.example <nil>
+}

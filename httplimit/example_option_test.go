@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -18,6 +19,15 @@ var noContext = context.Background()
 // one is a limiter of one permit an hour, in place of yours.
 func one(client *rratelimiter.Client) func(*http.Request) (httplimit.Limiter, error) {
 	return httplimit.Each(client, "web", httplimit.ByIP(), limit.FixedWindow{Permits: 1, Interval: time.Hour})
+}
+
+func ExampleHeaders() {
+	client := connect()
+
+	handler := httplimit.Middleware(one(client), unhurried, httplimit.Headers(httplimit.ThreeHeaders))(hello)
+	h := get(handler, "/").Header
+	fmt.Println(h.Get("RateLimit-Limit"), h.Get("RateLimit-Remaining"), h.Get("RateLimit-Reset"))
+	// Output: 1 0 3600
 }
 
 // Batches cost as many permits as they have items.
@@ -54,6 +64,33 @@ func ExampleSkip() {
 	// Output:
 	// 200 OK
 	// 200 OK
+}
+
+// A short wait instead of a denial.
+func ExampleWait() {
+	client := connect()
+
+	perClient := httplimit.Each(client, "web", httplimit.ByIP(),
+		limit.TokenBucket{Capacity: 1, Refill: 100, Interval: time.Second})
+	handler := httplimit.Middleware(perClient, unhurried, httplimit.Wait(time.Second))(hello)
+	for range 3 {
+		fmt.Println(get(handler, "/").Status)
+	}
+	// Output:
+	// 200 OK
+	// 200 OK
+	// 200 OK
+}
+
+// Clients that were refused at the same time retry at different times.
+func ExampleSpread() {
+	client := connect()
+
+	handler := httplimit.Middleware(one(client), unhurried, httplimit.Spread(time.Minute))(hello)
+	get(handler, "/")
+	after, err := strconv.Atoi(get(handler, "/").Header.Get("Retry-After"))
+	fmt.Println(after >= 3600 && after <= 3660, err)
+	// Output: true <nil>
 }
 
 // What a limit would deny, before it does.
@@ -106,6 +143,17 @@ func (down) Take(context.Context, int64) (rratelimiter.Decision, error) {
 
 // Name identifies the bucket of Local.
 func (down) Name() string { return "down" }
+
+func ExampleOnFailure() {
+	handler := func(mode httplimit.FailureMode, opts ...httplimit.Option) http.Handler {
+		return httplimit.Middleware(httplimit.All(down{}), append(opts, httplimit.OnFailure(mode))...)(hello)
+	}
+	fmt.Println(get(handler(httplimit.Open), "/").Status)
+	fmt.Println(get(handler(httplimit.Closed, httplimit.Deadline(20*time.Millisecond)), "/").Status)
+	// Output:
+	// 200 OK
+	// 503 Service Unavailable
+}
 
 // Four processes share a limit of eight a minute, so each grants two of them by itself while Redis
 // is down.

@@ -167,6 +167,15 @@ func ExampleByHeader() {
 	// k-4711 <nil>
 }
 
+func ExampleCombined() {
+	perTenantAndMethod := httplimit.Combined(httplimit.ByHeader("X-Tenant"),
+		func(r *http.Request) (string, error) { return r.Method, nil })
+	r := httptest.NewRequest(http.MethodDelete, "/", nil)
+	r.Header.Set("X-Tenant", "gold")
+	fmt.Println(perTenantAndMethod(r))
+	// Output: gold|DELETE <nil>
+}
+
 // Two calls an hour to each host, for all programs together.
 func ExampleTransport() {
 	client := connect()

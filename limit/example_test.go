@@ -192,7 +192,11 @@ func ExampleLimiter_Release() {
 	}
 	d, err := conversions.Take(ctx, 1)
 	fmt.Println(d.Remaining, err)
-	// Output: 9 <nil>
+	_, err = conversions.Take(ctx, 11)
+	fmt.Println(errors.Is(err, rratelimiter.ErrPermitsExceedRate))
+	// Output:
+	// 9 <nil>
+	// true
 }
 
 // Mails leave one after another, two a minute. Each program may schedule its mail for the reserved

@@ -13,7 +13,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// TestReserve_ServerTime_ReturnsTheDelay.
 func TestReserve_ServerTime_ReturnsTheDelay(t *testing.T) {
 	b := newBench(t)
 	b.redis.SetTime(time.UnixMicro(begin))

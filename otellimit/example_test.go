@@ -65,6 +65,42 @@ func Example() {
 	// rratelimiter_requests_total{rratelimiter_policy="fixed_window",rratelimiter_result="rejected"} 1
 }
 
+// Without options, the global providers are used, even if they are set later.
+func ExampleNew() {
+	telemetry, err := otellimit.New()
+	if err != nil {
+		panic(err)
+	}
+	redis := connect()
+	client := rratelimiter.New(redis, rratelimiter.WithObserver(telemetry.Observer()))
+	mail := limit.New(client, "mail", limit.FixedWindow{Permits: 2, Interval: time.Hour})
+	fmt.Println(mail.TryAcquire(context.Background(), 1))
+	// Output: true <nil>
+}
+
+func ExampleWithMeterProvider() {
+	redis := connect()
+	provider := newMeters() // in a program: with an exporting reader
+
+	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))
+	if err != nil {
+		panic(err)
+	}
+	client := rratelimiter.New(redis, rratelimiter.WithObserver(telemetry.Observer()))
+	bucket := limit.New(client, "mail", limit.TokenBucket{Capacity: 5, Refill: 1, Interval: time.Hour})
+	for range 2 {
+		if _, err := bucket.TryAcquire(context.Background(), 3); err != nil {
+			panic(err)
+		}
+	}
+	provider.print("rratelimiter.requests")
+	provider.print("rratelimiter.permits")
+	// Output:
+	// policy=token_bucket,result=acquired 1
+	// policy=token_bucket,result=rejected 1
+	// policy=token_bucket 3
+}
+
 // A call that waits for permits has a span below the caller's.
 func ExampleWithTracerProvider() {
 	redis := connect()
@@ -90,6 +126,23 @@ func ExampleWithTracerProvider() {
 	// Output:
 	// rratelimiter.wait true
 	// send false
+}
+
+// Only waits of at least a second have a span.
+func ExampleWithSpansAfter() {
+	spans := tracetest.NewSpanRecorder()
+	telemetry, err := otellimit.New(otellimit.WithSpansAfter(time.Second),
+		otellimit.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(spans))))
+	if err != nil {
+		panic(err)
+	}
+	for _, waited := range []time.Duration{otellimit.DefaultSpansAfter, 2 * time.Second} {
+		telemetry.Observer().Decision(context.Background(), rratelimiter.DecisionInfo{
+			Policy: "token_bucket", Granted: true, Took: waited, Waited: waited,
+		})
+	}
+	fmt.Println(len(spans.Ended()))
+	// Output: 1
 }
 
 // One limiter by name, and all clients of a website together.
@@ -163,6 +216,45 @@ func ExampleTelemetry_Middleware() {
 	// middleware=api,result=rejected 1
 	// middleware=login,result=acquired 1
 	// middleware=login,result=shadowed 1
+}
+
+// down is a limiter whose Redis does not reply.
+type down struct{}
+
+func (down) Take(context.Context, int64) (rratelimiter.Decision, error) {
+	return rratelimiter.Decision{}, errors.New("no route to 10.0.0.7")
+}
+
+func ExampleMiddleware_HTTP() {
+	provider := newMeters()
+	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))
+	if err != nil {
+		panic(err)
+	}
+	metrics := telemetry.Middleware("http")
+	limited := httplimit.Middleware(httplimit.All(down{}),
+		httplimit.OnFailure(httplimit.Open), httplimit.Report(metrics.HTTP))
+	get(limited(hello), "/")
+	get(httplimit.Middleware(httplimit.All(down{}), httplimit.Report(metrics.HTTP))(hello), "/")
+	provider.print("rratelimiter.middleware.requests")
+	// Output:
+	// error.type=_OTHER,middleware=http,result=failed_closed 1
+	// error.type=_OTHER,middleware=http,result=failed_open 1
+}
+
+func ExampleMiddleware_RedisChange() {
+	provider := newMeters()
+	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))
+	if err != nil {
+		panic(err)
+	}
+	metrics := telemetry.Middleware("http")
+	provider.print("rratelimiter.fallback.active")
+	get(httplimit.Middleware(httplimit.All(down{}), httplimit.OnRedisChange(metrics.RedisChange))(hello), "/")
+	provider.print("rratelimiter.fallback.active")
+	// Output:
+	// middleware=http 0
+	// middleware=http 1
 }
 
 // The Middleware of another middleware, such as grpclimit's.

@@ -1,6 +1,7 @@
 package rratelimitertest_test
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
@@ -20,7 +22,7 @@ func newHandler(client *rratelimiter.Client) http.Handler {
 	perAddress := httplimit.Each(client, "orders", httplimit.ByIP(),
 		limit.FixedWindow{Permits: 1, Interval: time.Minute})
 	order := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }
-	return httplimit.Middleware(perAddress)(http.HandlerFunc(order))
+	return httplimit.Middleware(perAddress, httplimit.OnFailure(httplimit.Closed))(http.HandlerFunc(order))
 }
 
 func post(handler http.Handler) int {
@@ -39,4 +41,30 @@ func TestOrders_SecondInAMinute_IsDenied(t *testing.T) {
 		env.Clock.Advance(time.Minute)
 		assert.Equal(t, http.StatusCreated, post(handler))
 	})
+}
+
+// An outage: the handler fails closed, and recovers.
+func TestOrders_RedisDown_AreUnavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := rratelimitertest.New(t)
+		handler := newHandler(env.Client)
+		env.Redis.Fail(errors.New("connection refused"))
+		assert.Equal(t, http.StatusServiceUnavailable, post(handler))
+		env.Redis.Recover()
+		env.Clock.Advance(time.Second) // the middleware asks Redis again
+		assert.Equal(t, http.StatusCreated, post(handler))
+	})
+}
+
+// A caller that waits, outside a bubble: Advance serves it.
+func TestReport_QuotaUsed_Waits(t *testing.T) {
+	env := rratelimitertest.New(t)
+	quota := env.Client.Limiter("paid-api")
+	require.NoError(t, quota.SetRate(t.Context(), rratelimiter.Rate{Permits: 1, Interval: time.Hour}))
+	require.NoError(t, quota.Acquire(t.Context(), 1))
+
+	served := make(chan error)
+	go func() { served <- quota.Acquire(t.Context(), 1) }()
+	env.Clock.Advance(time.Hour)
+	require.NoError(t, <-served)
 }

@@ -110,6 +110,20 @@ func ExampleSet() {
 	// Output: 0 200 OK
 }
 
+// Options of httplimit are for all rules.
+func ExampleSet_Middleware() {
+	client := connect()
+
+	set, err := rules.Parse("rules.yaml",
+		[]byte("rules: [{name: all, key: ip, limits: {rate: 10/h, policy: fixed_window}}]"))
+	if err != nil {
+		panic(err)
+	}
+	handler := set.Middleware(client, unhurried, httplimit.Headers(httplimit.ThreeHeaders))(hello)
+	fmt.Println(ask(handler, "GET", "/").Header["Ratelimit-Remaining"])
+	// Output: [9]
+}
+
 // A server of grpc-go, by the rules that match grpc.
 func ExampleSet_UnaryServerInterceptor() {
 	client := connect()
@@ -129,6 +143,19 @@ func ExampleSet_UnaryServerInterceptor() {
 	// Output:
 	// OK
 	// ResourceExhausted
+}
+
+func ExampleSet_StreamServerInterceptor() {
+	client := connect()
+
+	set, err := rules.Parse("rules.yaml",
+		[]byte("rules: [{name: orders, match: {grpc: /shop.Orders/Follow}, key: ip, limits: 1/h}]"))
+	if err != nil {
+		panic(err)
+	}
+	server := grpc.NewServer(grpc.StreamInterceptor(set.StreamServerInterceptor(client)))
+	defer server.Stop()
+	// Output:
 }
 
 // A limiter that Java programs use gets the rate of the file.

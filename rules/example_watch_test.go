@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/rratelimiter/rratelimiter/rules"
 )
@@ -31,8 +32,19 @@ func put(path, text string) {
 	}
 }
 
-// A wrong file is reported and changes nothing.
 func ExampleWatch() {
+	path, remove := file("rules: []")
+	defer remove()
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+
+	set, err := rules.Watch(ctx, path)
+	fmt.Println(set.Len(), err)
+	// Output: 0 <nil>
+}
+
+// A wrong file is reported and changes nothing.
+func ExampleOnReload() {
 	path, remove := file("rules: [{name: a, ban: true}]")
 	defer remove()
 	ctx, end := context.WithCancel(context.Background())
@@ -66,4 +78,16 @@ func ExampleRates() {
 	rate, err := client.Limiter("paid-api").Config(ctx)
 	fmt.Println(rate.Permits, err)
 	// Output: 100 <nil>
+}
+
+// A network file system, which sends no notifications, is polled more often.
+func ExamplePollEvery() {
+	path, remove := file("rules: []")
+	defer remove()
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+
+	_, err := rules.Watch(ctx, path, rules.PollEvery(5*time.Second))
+	fmt.Println(err)
+	// Output: <nil>
 }

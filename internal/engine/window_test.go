@@ -234,11 +234,5 @@ func (b *fixture) full(l *window, permits int64) {
 	require.False(b, result.Allowed, "%d permits should not be free", permits)
 }
 
-// free makes sure that so many permits are left of the window that has begun.
-func (b *fixture) free(l *window, want int64) {
-	b.Helper()
-	require.Equal(b, strconv.FormatInt(l.limit-want, 10), b.Redis.HGet(l.ID, "used"), "permits taken")
-}
-
 // pass lets time pass on the fake clock, which takes no real time.
 func pass(d time.Duration) { redistest.Pass(d) }

@@ -66,10 +66,11 @@ func TestRename_SameLimiter_KeepsItsName(t *testing.T) {
 }
 
 func TestCopy_TakenPermits_CopiesAllKeys(t *testing.T) {
+	theirs, ours := takenOf(t)
 	if version.Lacks(t, servers.CopyCommand) {
+		requireNoCopy(t, theirs, ours)
 		return
 	}
-	theirs, ours := takenOf(t)
 	requireTrue(t)(java.Limiter(theirs).Copy(t.Context(), theirs+"2"))
 	requireFree(t, java.Limiter(theirs+"2"), 10)
 
@@ -94,21 +95,34 @@ func TestCopy_MissingLimiter_ReturnsErrNotInitialized(t *testing.T) {
 
 // A limiter is copied over another one, whose taken permits must not count against the copy.
 func TestCopy_Replace_RemovesOldState(t *testing.T) {
-	if version.Lacks(t, servers.CopyCommand) {
-		return
-	}
 	theirs, ours := takenOf(t)
 	for _, name := range []string{theirs + "2", ours + "2"} {
 		old := java.Limiter(name)
 		require.NoError(t, old.SetRate(t.Context(), inJava(perMinute(20))))
 		take(t, old, 15)
 	}
+	if version.Lacks(t, servers.CopyCommand) {
+		requireNoCopy(t, theirs, ours)
+		require.Equal(t, []int64{15}, counts(t, permitsKey(ours+"2")))
+		return
+	}
+
 	requireTrue(t)(java.Limiter(theirs).CopyAndReplace(t.Context(), theirs+"2"))
 	require.Equal(t, []int64{15}, counts(t, permitsKey(theirs+"2")), "the old limiter's grants under the new rate")
 
 	requireTrue(t)(here.Limiter(ours).Copy(t.Context(), ours+"2", rratelimiter.Replace()))
 	require.Equal(t, []int64{4}, counts(t, permitsKey(ours+"2")))
 	requireFree(t, here.Limiter(ours+"2"), 6)
+}
+
+// requireNoCopy requires that both libraries reject a copy on a server without COPY.
+func requireNoCopy(t *testing.T, theirs, ours string) {
+	t.Helper()
+	_, err := java.Limiter(theirs).CopyAndReplace(t.Context(), theirs+"2")
+	require.ErrorContains(t, err, "unknown command")
+	_, err = here.Limiter(ours).Copy(t.Context(), ours+"2", rratelimiter.Replace())
+	require.ErrorIs(t, err, rratelimiter.ErrUnsupported)
+	requireFree(t, here.Limiter(ours), 6)
 }
 
 func TestUnlink_TakenPermits_RemovesAllKeys(t *testing.T) {
@@ -169,19 +183,29 @@ func TestTryAcquire_StateWithTTL_RemovesTheTTL(t *testing.T) {
 	require.Equal(t, int64(-1), number(t, "PTTL", valueKey(ours.Name())))
 	require.Equal(t, int64(-1), number(t, "PTTL", permitsKey(ours.Name())))
 	deny(t, ours, 1)
+	ask(t, "PEXPIRE", permitsKey(ours.Name()), "30000")
+	deny(t, ours, 1)
+	require.Equal(t, int64(-1), number(t, "PTTL", permitsKey(ours.Name())), "a denied call, too")
 }
 
 // The configuration expires in an hour. The call applies only to keys without an expiry: the state,
 // which gets a second.
 func TestExpire_Condition_AppliesToAllKeys(t *testing.T) {
-	if version.Lacks(t, servers.ExpireCondition) {
-		return
-	}
 	theirs, ours := pair(t, perMinute(10))
 	take(t, theirs, 6)
 	take(t, ours, 6)
 	for _, name := range []string{theirs.Name(), ours.Name()} {
 		ask(t, "PEXPIRE", name, "3600000")
+	}
+
+	if version.Lacks(t, servers.ExpireCondition) {
+		_, err := theirs.ExpireIf(t.Context(), oracle.ExpireIfNotSet, time.Second)
+		require.ErrorContains(t, err, "Wrong number of args")
+		_, err = ours.Expire(t.Context(), time.Second, rratelimiter.IfNotSet)
+		require.ErrorIs(t, err, rratelimiter.ErrUnsupported)
+		require.Equal(t, int64(-1), number(t, "PTTL", permitsKey(ours.Name())))
+		requireFree(t, ours, 4)
+		return
 	}
 
 	requireTrue(t)(theirs.ExpireIf(t.Context(), oracle.ExpireIfNotSet, time.Second))
@@ -212,4 +236,9 @@ func TestExpire_PerClientState_LivesLonger(t *testing.T) {
 	expiresIn(ours.Name(), time.Hour)
 	expiresIn(clientValueKey(ours.Name(), here.ID()), time.Hour+time.Minute+24*time.Hour)
 	expiresIn(clientPermitsKey(ours.Name(), here.ID()), time.Hour+time.Minute+24*time.Hour)
+
+	_, err := ours.Expire(t.Context(), 2*time.Hour)
+	require.NoError(t, err)
+	expiresIn(ours.Name(), 2*time.Hour)
+	expiresIn(clientPermitsKey(ours.Name(), here.ID()), 2*time.Hour+time.Minute+24*time.Hour)
 }

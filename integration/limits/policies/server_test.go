@@ -1,4 +1,5 @@
-// Package policies tests package limit on real servers: replies and lifetimes of keys.
+// Package policies tests package limit on real servers: replies, lifetimes and sizes of keys, and a
+// cluster.
 package policies
 
 import (
@@ -153,4 +154,33 @@ func TestPolicies_NothingTaken_KeysExpire(t *testing.T) {
 		time.Sleep(time.Until(last) + 100*time.Millisecond) // a cell of SlidingWindow, and some
 		assert.Empty(t, keys(), name)
 	}
+}
+
+// The keys of a limiter share a slot. A Join across slots is rejected before anything is sent.
+func TestPolicies_Cluster_KeysShareASlot(t *testing.T) {
+	cluster := servers.NewCluster(t)
+	conn := servers.Connect(t, rueidis.ClientOption{InitAddress: cluster.Addrs()})
+	client := rratelimiter.New(conn)
+	ctx := t.Context()
+	window := limit.FixedWindow{Permits: 10, Interval: time.Hour}
+	bucket := limit.TokenBucket{Capacity: 5, Refill: 1, Interval: time.Hour}
+	for i := range 30 {
+		l := limit.New(client, fmt.Sprint("user:", i), window, bucket)
+		d, err := l.Take(ctx, 2)
+		require.NoError(t, err)
+		assert.Equal(t, rratelimiter.Decision{Allowed: true, Limit: 5, Remaining: 3, ResetAfter: 2 * time.Hour}, d)
+	}
+	quota := client.Limiter("{tenant}:quota")
+	require.NoError(t, quota.SetRate(ctx, rratelimiter.Rate{Permits: 4, Interval: time.Hour}))
+	both := limit.Join(limit.New(client, "{tenant}:a", window), quota)
+	for _, want := range []bool{true, false} {
+		ok, err := both.TryAcquire(ctx, 3)
+		require.NoError(t, err)
+		assert.Equal(t, want, ok)
+	}
+	_, err := limit.Join(limit.New(client, "a", window), limit.New(client, "b", window)).TryAcquire(ctx, 1)
+	require.ErrorIs(t, err, rratelimiter.ErrCrossSlot)
+	seen, err := limit.New(client, "a", window).Peek(ctx)
+	require.NoError(t, err)
+	assert.EqualValues(t, 10, seen[0].Remaining)
 }

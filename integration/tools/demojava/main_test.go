@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/xml"
 	"io"
 	"os"
 	"os/exec"
@@ -77,10 +76,4 @@ func TestTake_MoreThanTheRate_Fails(t *testing.T) {
 	}
 	_, err = line.take(generous)
 	require.ErrorContains(t, err, "3 permits in a window of 2s, and the rate is 2")
-}
-
-func TestDraw_Timeline_IsXML(t *testing.T) {
-	var out bytes.Buffer
-	require.NoError(t, draw(&out, "\n a <title> \n  0.0s  Go  granted  █ 1 of 4\n"))
-	require.NoError(t, xml.Unmarshal(out.Bytes(), new(struct{})))
 }
