@@ -3,11 +3,13 @@ package grpclimit_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	test "google.golang.org/grpc/interop/grpc_testing"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -69,6 +71,23 @@ func TestErrNotSent_Status_HasRetryTime(t *testing.T) {
 			assert.Zero(b, time.Since(begin))
 		})
 	}
+}
+
+// The tries of a retry policy take permits once.
+func TestUnaryClientInterceptor_RetryPolicy_TakesPermitsOnce(t *testing.T) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+		var tries atomic.Int64
+		s := &service{unary: func(context.Context, *test.SimpleRequest) error {
+			if tries.Add(1) < 3 {
+				return statusOf(codes.Unavailable)
+			}
+			return nil
+		}}
+		c := serve(b, s).dial(grpc.WithDefaultServiceConfig(retries),
+			grpc.WithUnaryInterceptor(grpclimit.UnaryClientInterceptor(perHost(client, hour(1)))))
+		assert.NoError(b, ask(b, c, "one", time.Minute))
+		assert.EqualValues(b, 3, tries.Load())
+	})
 }
 
 // A server that returns ErrNotSent does not reveal the reason to its own clients.

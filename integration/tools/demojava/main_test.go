@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -55,25 +54,4 @@ func TestReadme_Commands_AreThoseOfTheDemo(t *testing.T) {
 	pom, err := os.ReadFile(exampleDir + "pom.xml")
 	require.NoError(t, err)
 	assert.Contains(t, string(pom), "<version>4.7.0</version>")
-}
-
-func TestInstalled_ProgramsMissing_AreListed(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
-	for _, missing := range []string{"redis-server", "JDK 17", "Maven 3"} {
-		assert.ErrorContains(t, installed(), missing)
-	}
-}
-
-// TestTake_MoreThanTheRate_Fails: the check of the demo.
-func TestTake_MoreThanTheRate_Fails(t *testing.T) {
-	generous, err := startProgram(t.Context(), "Go", []string{"sh", "-c", "while read x; do echo granted; done"})
-	require.NoError(t, err)
-	defer generous.stop()
-	line := &timeline{out: io.Discard, rate: 2}
-	for range 2 {
-		_, err = line.take(generous)
-		require.NoError(t, err)
-	}
-	_, err = line.take(generous)
-	require.ErrorContains(t, err, "3 permits in a window of 2s, and the rate is 2")
 }
