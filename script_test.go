@@ -76,6 +76,7 @@ func TestAcquireScript_Requests_Replies(t *testing.T) {
 		{"granted together", "", "3*2 1*4", "0", nil},
 		{"denied alone", "", "3*1", "-1", []int64{8}},
 		{"all the rate", "", "10*1", "0", nil},
+		{"two of one size, and a larger one", "", "3*2 9*1", "0 4 10 60000 0 ggn", nil},
 		{"twice all the rate", "", "10*2", "0 0 10 60000 0 gn", nil},
 		{"twice all the rate, and nothing is free", "", "10*2", "-1", []int64{1}},
 		{"above the rate", "", "11*2", "0 0 10 60000 0 xx", nil},
