@@ -21,7 +21,7 @@ func TestTakeUpTo_SeveralPolicies_GrantTheLeast(t *testing.T) {
 	must(t, quota.TryAcquire, 1)
 	l := Join(New(b.client, "name", FixedWindow{10, time.Hour, false}, TokenBucket{7, 1, time.Hour}), quota)
 	for _, want := range []int64{4, 0} {
-		granted, d := mustTakeUpTo(t, l, 100)
+		granted, d := mustTakeUpTo(t, l, engine.MaxPermits)
 		assert.Equal(t, want, granted)
 		assert.EqualValues(t, 5, d.Limit)
 		assert.Equal(t, want == 0, d.RetryAfter > 0)
