@@ -17,7 +17,6 @@ require (
 	github.com/redis/rueidis/mock v1.0.79
 	github.com/redis/rueidis/rueidislimiter v1.0.67
 	github.com/rratelimiter/rratelimiter v0.1.0
-	github.com/rratelimiter/rratelimiter/grpclimit v0.1.0
 	github.com/rratelimiter/rratelimiter/rls v0.1.0
 	github.com/rratelimiter/rratelimiter/rules v0.1.0
 	github.com/rs/zerolog v1.28.0
@@ -27,7 +26,6 @@ require (
 	github.com/throttled/throttled/v2 v2.15.0
 	github.com/ulule/limiter/v3 v3.11.2
 	golang.org/x/time v0.16.0
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20260706201446-f0a921348800
 	google.golang.org/grpc v1.84.0
 	google.golang.org/protobuf v1.36.11
 )
@@ -78,6 +76,7 @@ require (
 	github.com/prometheus/client_model v0.6.2 // indirect
 	github.com/prometheus/common v0.70.1 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect
+	github.com/rratelimiter/rratelimiter/grpclimit v0.1.0 // indirect
 	github.com/rs/xid v1.4.0 // indirect
 	github.com/sethvargo/go-limiter v0.6.0 // indirect
 	github.com/shirou/gopsutil/v4 v4.26.6 // indirect
@@ -100,5 +99,6 @@ require (
 	golang.org/x/net v0.57.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260706201446-f0a921348800 // indirect
 	gopkg.in/tomb.v1 v1.0.0-20141024135613-dd632973f1e7 // indirect
 )
