@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -107,23 +108,37 @@ func (c *Client) leaseIDBytes() string {
 	return string(binary.LittleEndian.AppendUint64(nil, c.leaseID))
 }
 
+// Receipt returns the refund of the grant of a call.
+func (w *wire) Receipt(b *engine.Batch) receipt.Refund {
+	at := b.Args[0] // "" for the server's clock
+	if f, ok := b.Forecast.(*forecast); ok {
+		at = strconv.FormatInt(f.now, 10)
+	}
+	return w.receipt(randomOf(b), b.Granted, at)
+}
+
+// receipt returns the refund of the grant whose member begins with random. It was of granted permits.
+// Its score is at, or "" if that is unknown.
+func (w *wire) receipt(random string, granted int64, at string) receipt.Refund {
+	return func(ctx context.Context, permits int64) error { return w.refund(ctx, permits, random, granted, at) }
+}
+
 // Refund returns the permits of a grant whose callers have left.
 func (w *wire) Refund(b *engine.Batch) func(context.Context) {
-	permits, granted, random := b.LostPermits, b.Granted, randomOf(b)
+	refund, permits := w.Receipt(b), b.LostPermits
 	return func(ctx context.Context) {
-		_ = w.refund(ctx, permits, random, granted) // otherwise they return after the interval
+		_ = refund(ctx, permits) // otherwise they return after the interval
 	}
 }
 
-// refund returns permits of the grant whose member begins with random and was of granted permits.
-// It names the grant, instead of releasing the oldest one: a late reply's grant may have expired,
-// or may be lost with a master that failed.
-func (w *wire) refund(ctx context.Context, permits int64, random string, granted int64) error {
+// refund returns permits of a grant, as receipt has it. It names the grant, instead of releasing the
+// oldest one: that of a late reply may have expired, or may be lost with a master that failed.
+func (w *wire) refund(ctx context.Context, permits int64, random string, granted int64, at string) error {
 	rest := ""
 	if granted > permits {
 		rest = memberOf(random, granted-permits)
 	}
-	args := []string{w.client.nowText(), strconv.FormatInt(permits, 10), memberOf(random, granted), rest}
+	args := []string{w.client.nowText(), strconv.FormatInt(permits, 10), memberOf(random, granted), rest, at}
 	_, err := engine.Refund(ctx, w.client.engine, w.keys[:1],
 		func(ctx context.Context) (redisx.Reply, error) { return w.pages(ctx, refundScript, args) })
 	return err

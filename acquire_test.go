@@ -42,14 +42,14 @@ func TestRelease_LeasesOfOthers_AreReleasedLast(t *testing.T) {
 			score, err := b.Redis.ZScore("{limiter}:permits", lease)
 			require.NoError(b, err, "the other process's lease is there")
 			require.NotZero(b, score)
-			require.NoError(b, other.Limiter("limiter").wire.refund(b.Context(), 20, lease[:17], 20))
+			require.NoError(b, other.Limiter("limiter").wire.refund(b.Context(), 20, lease[:17], 20, ""))
 			b.Free(l, 100)
 
 			lease = b.leased(other, 20, second/2)
 			b.Take(l, 1)
 			require.NoError(b, l.Release(b.Context(), 5))
 			b.Free(l, 84)
-			require.NoError(b, other.Limiter("limiter").wire.refund(b.Context(), 20, lease[:17], 20))
+			require.NoError(b, other.Limiter("limiter").wire.refund(b.Context(), 20, lease[:17], 20, ""))
 			b.Free(l, 100)
 		})
 	}
@@ -68,7 +68,7 @@ func TestAcquire_PermitsLeasedByOthers_WaitsForTheLeaseToEnd(t *testing.T) {
 		assert.Equal(b, 650*time.Millisecond, d.RetryAfter)
 		go func() {
 			time.Sleep(590 * time.Millisecond)
-			assert.NoError(b, other.wire.refund(b.Context(), 60, lease[:17], 60))
+			assert.NoError(b, other.wire.refund(b.Context(), 60, lease[:17], 60, ""))
 		}()
 		// Unused permits return sooner than RetryAfter.
 		b.yes(l.TryAcquireWithin(b.Context(), 50, 620*time.Millisecond))
@@ -103,7 +103,7 @@ func (b *fixture) refund(l *Limiter, letter string, permits, of int64) error {
 	if of > permits {
 		rest = member(letter, of-permits)
 	}
-	_, err := b.run(refundScript, l, b.nowText(), fmt.Sprint(permits), member(letter, of), rest)
+	_, err := b.run(refundScript, l, b.nowText(), fmt.Sprint(permits), member(letter, of), rest, "")
 	return err
 }
 

@@ -162,7 +162,7 @@ func (b *fixture) randomDrift(random *rand.Rand, drifts bool) {
 				i -= random.IntN(min(i+1, 5))
 				n := 1 + random.Int64N(c.sizes[i])
 				what = fmt.Sprintf("client %v refunds %d of %d", c.off, n, c.sizes[i])
-				require.NoError(b, c.wire.refund(b.Context(), n, c.grants[i][:17], c.sizes[i]))
+				require.NoError(b, c.wire.refund(b.Context(), n, c.grants[i][:17], c.sizes[i], ""))
 				c.grants, c.sizes = c.grants[:i], c.sizes[:i]
 			}
 		case k < 955:

@@ -10,6 +10,7 @@ import (
 // forecast is the state of a limiter in a reply of the acquire script, from which waiting times
 // follow.
 type forecast struct {
+	now      int64 // of the call, Unix milliseconds
 	rate     int64
 	interval time.Duration
 	reset    time.Duration // until all permits are free, if the reply has it

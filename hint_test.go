@@ -150,7 +150,7 @@ func (b *fixture) refundCounted(l *Limiter, permits int64) {
 			newest, latest = m, score
 		}
 	}
-	require.NoError(b, l.wire.refund(b.Context(), permits, newest[:17], permits))
+	require.NoError(b, l.wire.refund(b.Context(), permits, newest[:17], permits, ""))
 }
 
 // TestDrift_LargeSetChangesWhileCounted_NothingIsRaised: while a set of several pages is counted

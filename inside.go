@@ -27,8 +27,8 @@ func init() {
 		return inside.Limiter{
 			Client: l.wire.client.inside(), Keys: l.wire.keys[:], Types: keyTypes[:], Forecast: forecastOf, Release: l.Release,
 			Script: scriptParts.Text, Member: emptyMember,
-			Refund: func(ctx context.Context, permits int64, member string, granted int64) error {
-				return l.wire.refund(ctx, permits, member[:len(member)-4], granted)
+			Refund: func(ctx context.Context, permits int64, member string, granted int64, at string) error {
+				return l.wire.refund(ctx, permits, member[:len(member)-4], granted, at)
 			},
 			CountDrift: l.wire.countDrift,
 		}, nil

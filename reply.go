@@ -2,7 +2,6 @@ package rratelimiter
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -47,15 +46,12 @@ func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool
 func (w *wire) leased(b *engine.Batch, r redisx.Reply) (again bool, err error) {
 	total, _ := b.Wants()
 	granted, lasts, limit, reset, free := r.Number(), millis(r.Number()), r.Number(), millis(r.Number()), r.Number()
-	acquired := r.Next()
+	at, acquired := r.Number(), r.Next()
 	if !r.Ended() {
 		return false, w.unexpected(&r)
 	}
-	random := randomOf(b)
 	b.Lease.Granted, b.Lease.Lasts, b.Lease.Limit, b.Lease.Free, b.Lease.Reset = granted, lasts, limit, free, lasts+reset
-	b.Lease.Return = func(ctx context.Context, permits int64) error {
-		return w.refund(ctx, permits, random, granted+total)
-	}
+	b.Lease.Return = w.receipt(randomOf(b), granted+total, strconv.FormatInt(at, 10))
 	again, err = w.Answer(b, acquired)
 	for _, r := range b.Requests {
 		r.Remaining += granted // no caller has them yet
@@ -69,7 +65,7 @@ func (w *wire) answer(b *engine.Batch, perClient bool, reply redisx.Reply) error
 	now := time.UnixMilli(reply.Number())
 	letters, last, _ := strings.Cut(reply.Text(), "=")
 	counted := reply.Text()
-	o := &forecast{free: free, rate: rate, interval: millis(interval), reset: millis(reset)}
+	o := &forecast{now: now.UnixMilli(), free: free, rate: rate, interval: millis(interval), reset: millis(reset)}
 	if pairs := reply.Len() / 2; pairs > 0 {
 		o.returns = make([]returning, 0, pairs)
 	}

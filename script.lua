@@ -480,11 +480,11 @@ if granted == total and flags and span > 0 and (ends < 0 or ends >= interval + s
   end
 end
 
---@ leased  in: interval leased rate reply span value  out: reply
--- The reply of a call that leased permits: {4, permits, milliseconds, rate, interval, free, reply
--- of acquire}.
+--@ leased  in: interval leased now rate reply span value  out: reply
+-- The reply of a call that leased permits: {4, permits, milliseconds, rate, interval, free, time of
+-- the grant, reply of acquire}.
 if leased > 0 then
-  reply = {4, leased, span, rate, math.min(interval, 9007199254740992), value, reply}
+  reply = {4, leased, span, rate, math.min(interval, 9007199254740992), value, now + span, reply}
 end
 
 --@ store  in: dirty drop permitsKey spent value valueKey wipe  out: failed
@@ -637,20 +637,27 @@ dirty = true
 
 --@ refund  in: added dirty drop limit permitsKey rate removed score value  out: added dirty removed
 --+ reply score value
--- Returns permits of one grant, whose callers have left. If the grant is not in the set, it has
+-- Returns permits of one grant, which are not needed. If the grant is not in the set, it has
 -- expired, was released, or was lost in a failover. Its permits are free then, and all taken
--- permits belong to others. If another client's release has shrunk the grant, it is among the
--- oldest, with the same random bytes.
+-- permits belong to others. If a refund of other callers of the grant has shrunk it, or another
+-- client's release, it has the same random bytes. Without a score, only a grant that a release has
+-- shrunk is found: it is among the oldest.
 -- ARGV[2] the permits
 -- ARGV[3] the member of the grant
 -- ARGV[4] the member of the permits that stay taken, or ''
+-- ARGV[5] the score of the grant, or ''
 local reply, n = {0, 0}, tonumber(ARGV[2])
 local member = ARGV[3]
 added, score = ARGV[4] ~= '' and ARGV[4] or nil, call('ZSCORE', permitsKey, member)
 if not score then
   --@count
   --@resized
-  local grants, random = call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES'), string.sub(member, 1, 17)
+  local random, grants = string.sub(member, 1, 17), nil
+  if ARGV[5] ~= '' then
+    grants = call('ZRANGEBYSCORE', permitsKey, ARGV[5], ARGV[5], 'WITHSCORES', 'LIMIT', '0', page)
+  else
+    grants = call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES')
+  end
   for i = 1, #grants, 2 do
     if string.sub(grants[i], 1, 17) == random and #grants[i] == 21 then
       local held = count(grants[i])

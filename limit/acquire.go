@@ -3,7 +3,6 @@ package limit
 import (
 	"cmp"
 	"context"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -125,9 +125,10 @@ func (p acquireProtocol) lease(b *engine.Batch, s *state) {
 	}
 }
 
-// Refund refunds the grants of callers that have left.
-func (p acquireProtocol) Refund(b *engine.Batch) func(context.Context) {
-	permits, granted := b.LostPermits, b.Granted
+// Receipt returns the refund of the grant of a call. The policies return theirs one after another: if
+// one fails, the others return theirs all the same.
+func (p acquireProtocol) Receipt(b *engine.Batch) receipt.Refund {
+	granted := b.Granted
 	marks, _ := b.Reply.AsStrSlice() // of a brief reply
 	if s, ok := b.Forecast.(*state); ok {
 		marks = s.marks
@@ -135,14 +136,27 @@ func (p acquireProtocol) Refund(b *engine.Batch) func(context.Context) {
 	if len(marks) != len(p.members) {
 		return nil
 	}
-	args := slices.Clone(b.Args)
-	return func(ctx context.Context) {
+	grants := make(map[int]string) // the members of the grants of limiters of Redisson's layout
+	for i, m := range p.members {
+		if _, ok := m.policy.(redisson); ok {
+			grants[i] = b.Args[argument(acquire, p.members, i)+randomArg]
+		}
+	}
+	return func(ctx context.Context, permits int64) (err error) {
 		for i, m := range p.members {
 			if r, ok := m.policy.(redisson); ok {
-				// If it fails, the other members return theirs all the same.
-				_ = r.limiter.Refund(ctx, permits, args[argument(acquire, p.members, i)+randomArg], granted)
+				err = cmp.Or(err, r.limiter.Refund(ctx, permits, grants[i], granted, marks[i]))
 			}
 		}
-		_ = p.refund(ctx, release, strconv.FormatInt(permits, 10), marks...)
+		return cmp.Or(err, p.refund(ctx, release, strconv.FormatInt(permits, 10), marks...))
 	}
+}
+
+// Refund refunds the grants of callers that have left.
+func (p acquireProtocol) Refund(b *engine.Batch) func(context.Context) {
+	refund, permits := p.Receipt(b), b.LostPermits
+	if refund == nil {
+		return nil
+	}
+	return func(ctx context.Context) { _ = refund(ctx, permits) }
 }

@@ -16,7 +16,7 @@ end
 function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {now, rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
     local reply, need = report, rate + 1 - value
 --@waits
@@ -26,15 +26,17 @@ end
 return limiter
 
 --@ read  in: redisson  out: free@ limiter@ most@ text@
+-- The text is the time of a grant: a refund finds it by its score.
+local text@ = format('%d', millis)
 local limiter@ = redisson({KEYS[@1], KEYS[@2], KEYS[@3], KEYS[@4], KEYS[@5]},
-  {format('%d', millis), ARGV[@1], nil, nil, nil, ARGV[@2]})
+  {text@, ARGV[@1], nil, nil, nil, ARGV[@2]})
 if limiter@[1] == 1 then
   return {1, format('%d', now), @, limiter@[2]}
 elseif limiter@[1] then
   table.insert(limiter@, 2, @)
   return limiter@
 end
-local free@, most@, text@ = limiter@.free, limiter@.most, ''
+local free@, most@ = limiter@.free, limiter@.most
 
 --@ more  in: free limiter@ total
 if total > free and limiter@.more then

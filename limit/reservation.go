@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 )
 
 // ErrNotReservable is returned by Reserve of a limiter that is not a single [TokenBucket],
@@ -22,7 +24,8 @@ type Reservation struct {
 	wire      *wire
 	delay     time.Duration // when it was made
 	at        time.Time     // by the clock of this process
-	receipt   string        // names it in the cancel script
+	permits   int64
+	receipt   string // names it in the cancel script
 	cancelled atomic.Bool
 }
 
@@ -55,9 +58,19 @@ func (r *Reservation) revoke(ctx context.Context) error {
 		if r.cancelled.Swap(true) {
 			return struct{}{}, nil
 		}
-		return struct{}{}, r.wire.refund(engine.Unattended(ctx), cancel, r.receipt) // it cannot be repeated
+		return struct{}{}, r.wire.refund(engine.Unattended(ctx), cancel, r.part(r.permits)) // it cannot be repeated
 	})
 	return err
+}
+
+// part names permits of the reservation in the cancel script.
+func (r *Reservation) part(permits int64) string {
+	return strconv.FormatInt(permits, 10) + " " + r.receipt
+}
+
+// refund returns some of the permits of a caller that has waited for them.
+func (r *Reservation) refund(ctx context.Context, permits int64) error {
+	return r.wire.refund(ctx, cancel, r.part(permits))
 }
 
 // wait waits for the reserved time on behalf of a call. If ctx ends before, it cancels the
@@ -159,7 +172,9 @@ func (l *Limiter) reserveAndWait(ctx context.Context, permits int64, deadline ti
 	defer stop()
 	r, err := l.reserve(bound, permits)
 	if err == nil {
-		err = r.wait(ctx, observation)
+		if err = r.wait(ctx, observation); err == nil {
+			receipt.SlotOf(ctx).Put(receipt.Receipt{Permits: permits, Refund: r.refund})
+		}
 		return err == nil, err
 	}
 	end, ends := ctx.Deadline()

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -53,7 +54,7 @@ func (p reserveProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (
 	}
 	now := time.Now()
 	for i, r := range b.Requests {
-		first, receipt, _ := strings.Cut(answers[i], " ")
+		first, named, _ := strings.Cut(answers[i], " ")
 		delay, err := strconv.ParseInt(first, 10, 64)
 		if err != nil {
 			return false, p.unexpected(message)
@@ -64,19 +65,22 @@ func (p reserveProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (
 		}
 		r.Allowed = true
 		r.Extra = &Reservation{
-			wire: p.wire, delay: micros(delay), at: now.Add(micros(delay)),
-			receipt: strconv.FormatInt(r.Permits, 10) + " " + receipt,
+			wire: p.wire, delay: micros(delay), at: now.Add(micros(delay)), permits: r.Permits, receipt: named,
 		}
 	}
 	return false, nil
 }
+
+// Receipt returns nil: each Reservation has a receipt of its own.
+func (p reserveProtocol) Receipt(*engine.Batch) receipt.Refund { return nil }
 
 // Refund cancels the reservations of callers that have left. It begins with the last one, so that
 // each returns whole unless another caller has reserved behind it.
 func (p reserveProtocol) Refund(b *engine.Batch) func(context.Context) {
 	var receipts []string
 	for _, r := range slices.Backward(b.Lost) {
-		receipts = append(receipts, r.Extra.(*Reservation).receipt)
+		one := r.Extra.(*Reservation)
+		receipts = append(receipts, one.part(one.permits))
 	}
 	return func(ctx context.Context) { _ = p.refund(ctx, cancel, strings.Join(receipts, ",")) }
 }

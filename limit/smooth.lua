@@ -101,19 +101,19 @@ end
 
 --@ book  in: at@ epoch epoch@ last@ n next@ slope@ stable@ stored@ threshold@ receipt  out: epoch@ last@ next@
 --+ stored@ receipt
--- The receipt is "<epoch> <next free time> <cost> <stored permits spent>", as the reservation left
--- them.
+-- The receipt is "<epoch> <next free time> <cost> <stored permits spent> <permits>", as the
+-- reservation left them.
 --@spend
 if next@ > at@ then
   last@ = next@
 end
-receipt = format('%s %d %d %.17g', epoch@, next@, wait, spent)
+receipt = format('%s %d %d %.17g %d', epoch@, next@, wait, spent, n)
 
 --@ undo  in: at@ changed cool@ epoch@ last@ next@ size@ stored@ text  out: changed last@ next@ stored@
--- later is the cost of the reservations after it.
-local word, own, cost, spent = match(text, '^%d+ (%w+) (%d+) (%d+) (%S+)$')
+-- later is the cost of the reservations after it. A part of the permits returns a part of the cost.
+local n, word, own, cost, spent, all = match(text, '^(%d+) (%w+) (%d+) (%d+) (%S+) (%d+)$')
 if word and word == epoch@ then
-  own, cost, spent = tonumber(own), tonumber(cost), tonumber(spent)
+  own, cost, spent = tonumber(own), floor(cost * (n / all)), spent * (n / all)
   local later, unused = max(0, last@ - own), spent
   if own <= at@ then
     -- It is paid for. Its stored permits would have been stored again over time.

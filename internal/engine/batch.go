@@ -1,12 +1,13 @@
 package engine
 
 import (
-	"context"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 )
 
 const (
@@ -24,6 +25,7 @@ type Ask struct {
 	UpTo    int64         // if it is above Permits, the most: as many as are free
 	Detail  bool          // all fields of Answer, not only Allowed
 	Each    bool          // Result.Parts too
+	Receipt bool          // Result.Refund too
 	Within  time.Duration // the longest delay of a reservation
 }
 
@@ -35,6 +37,7 @@ type Result struct {
 	Permits int64 // that were granted, if it is allowed
 	Extra   any   // with Each the []Answer of the parts; for a reservation a value of the Protocol
 	From    Source
+	Refund  receipt.Refund // of the granted permits, if Receipt was set; nil if the Protocol has none
 }
 
 // Parts returns the answer of each part of a limiter, for a request with Each.
@@ -58,6 +61,7 @@ type Request struct {
 	UpTo    int64
 	Detail  bool
 	Each    bool
+	Receipt bool
 	state   requestState // guarded by the entry
 	From    Source
 	Answer
@@ -65,6 +69,7 @@ type Request struct {
 
 	Within time.Duration // as in Ask
 	Extra  any           // as in Result
+	Refund receipt.Refund
 	Err    error
 	call   *Call // that this caller reports, or nil
 }
@@ -91,7 +96,7 @@ const (
 
 // result returns a request's answer to its caller.
 func (r *Request) result() (Result, error) {
-	return Result{r.Answer, r.Permits, r.Extra, r.From}, r.Err
+	return Result{r.Answer, r.Permits, r.Extra, r.From, r.Refund}, r.Err
 }
 
 // deliver makes the answer of a request final, with the error of its call. It reports whether
@@ -118,21 +123,22 @@ type Batch struct {
 	Args []string // set by Protocol.Arguments
 
 	// Set from the reply.
-	Reply    rueidis.RedisMessage // for Protocol.Refund
+	Reply    rueidis.RedisMessage // for Protocol.Receipt
 	Forecast Forecast             // nil if the reply has none
 	Denied   int64                // the fewest permits that were denied, 0 for none
 	AllKeys  bool                 // the script needs more keys than the call named
 
 	Lease Lease // for later callers
 
-	// The granted requests whose callers have left, their permits, and all permits granted by the
-	// call.
+	// The granted requests whose callers have left, and their permits. All permits that the call has
+	// granted to requests, if some are lost or a request has Receipt.
 	Lost        []*Request
 	LostPermits int64
 	Granted     int64
 
 	permits  int64         // of all requests, while the batch collects them
 	live     int           // requests that are not abandoned, while the batch collects them
+	receipts bool          // a request has Receipt
 	callers  int32         // atomic: callers that have not left; of a queue's batch all waiters
 	answered chan struct{} // closed once the requests have their answers; nil if no caller waits for it
 	next     *Batch        // that collects requests
@@ -195,6 +201,7 @@ func (b *Batch) AnsweredBy(letters string, part int64) bool {
 func (b *Batch) clear() {
 	clear(b.Requests)
 	b.Requests, b.permits, b.live, b.answered, b.Lease = b.Requests[:0], 0, 0, nil, Lease{}
+	b.receipts = false
 	b.clearReply()
 }
 
@@ -228,9 +235,9 @@ func Runs(requests []*Request) string {
 	return string(text)
 }
 
-// count adds up the permits that were granted, if some were lost, before the callers are woken.
+// count adds up the permits that were granted, if they may be refunded, before the callers are woken.
 func (b *Batch) count() {
-	if len(b.Lost) == 0 {
+	if len(b.Lost) == 0 && !b.receipts {
 		return
 	}
 	for _, r := range b.Lost {
@@ -258,7 +265,7 @@ type Lease struct {
 	Free    int64         // permits that are free in Redis
 	Reset   time.Duration // from the call until all permits are free
 	Parts   []Answer      // of each part, for an Ask with Each; nil without parts
-	Return  func(ctx context.Context, permits int64) error
+	Return  receipt.Refund
 }
 
 // Forecast predicts, from a reply, when permits are free. It is immutable.

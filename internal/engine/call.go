@@ -111,6 +111,23 @@ func (l *Limiter) read(b *Batch, message rueidis.RedisMessage) (again bool, err 
 	return l.Protocol.Answer(b, message)
 }
 
+// addReceipts gives the granted requests of a batch that want a receipt the Refund of the grant. The
+// entry is locked, and the batch is counted.
+func (l *Limiter) addReceipts(b *Batch) {
+	if !b.receipts {
+		return
+	}
+	refund := b.Lease.Return // of the same grant, if the call has brought a lease
+	for _, r := range b.Requests {
+		if r.Receipt && r.Allowed && r.Err == nil && r.state == answered {
+			if refund == nil {
+				refund = l.Protocol.Receipt(b)
+			}
+			r.Refund = refund
+		}
+	}
+}
+
 // releaseLost releases the permits that were granted to callers that have left. No caller waits for
 // it.
 func (l *Limiter) releaseLost(ctx context.Context, b *Batch) {

@@ -57,6 +57,7 @@ func (l *Limiter) addRequest(e *entry, r *Request) *Batch {
 	r.batch = b
 	b.Requests = append(b.Requests, r)
 	b.permits += r.Most()
+	b.receipts = b.receipts || r.Receipt
 	b.live++
 	return b
 }
@@ -222,6 +223,7 @@ func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (
 		}
 	}
 	b.count()
+	l.addReceipts(b)
 	b.assignCall()
 	unused := e.leases.store(b, err, b.changes)
 	if b.Lease.Granted > 0 && e.queue != nil {

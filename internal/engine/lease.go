@@ -56,7 +56,7 @@ func (h *leaseSet) take(ask Ask, result *Result) (ok, fetch bool) {
 			continue
 		}
 		s.unused -= ask.most()
-		result.Allowed, result.Permits, result.From = true, ask.most(), FromLease
+		result.Allowed, result.Permits, result.From, result.Refund = true, ask.most(), FromLease, s.Return
 		if ask.Detail {
 			result.Limit, result.Remaining = s.Limit, h.leases[len(h.leases)-1].Free+h.unused(now)
 			result.ResetAfter = s.Reset - now.Sub(s.sent)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -36,6 +37,10 @@ type Protocol interface {
 	// requests, and the other fields of Batch that the reply reports. If the script needs another
 	// call, Answer sets the Args of that call and returns true.
 	Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err error)
+
+	// Receipt returns the Refund of permits that the call of the batch has Granted to requests. It is
+	// nil if that is not possible. It is used when the batch no longer is.
+	Receipt(b *Batch) receipt.Refund
 
 	// Refund returns a function that refunds the permits of the Lost requests, or nil if that is
 	// not possible. The function runs when the batch is no longer used, and no caller waits for it.

@@ -214,7 +214,7 @@ func (q *queue) missedBy(w *waiter, ahead int64, now time.Time) time.Duration {
 func (q *queue) collect() {
 	b := &q.batch
 	b.Requests, q.inCall = b.Requests[:0], q.inCall[:0]
-	b.Forecast = nil // the queue keeps it
+	b.Forecast, b.receipts = nil, false // the queue keeps the forecast
 	most := int64(MaxPermits)
 	if q.forecast != nil {
 		most = q.forecast.Limit()
@@ -231,6 +231,7 @@ func (q *queue) collect() {
 			servable += w.Permits
 		}
 		w.state = inFlight
+		b.receipts = b.receipts || w.Receipt
 		b.Requests = append(b.Requests, &w.Request)
 		q.inCall = append(q.inCall, w)
 	}
@@ -248,7 +249,7 @@ func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
 		for w := q.waiters.first; w != nil && w.Permits <= s.unused && !s.expired(now) &&
 			len(done) < MaxRequests; w = q.waiters.first {
 			s.unused -= w.Permits
-			w.Allowed, w.From = true, FromLease
+			w.Allowed, w.From, w.Refund = true, FromLease, s.Return
 			w.deliver(nil)
 			q.remove(w)
 			done = append(done, w)

@@ -65,6 +65,7 @@ func (l *Limiter) answerQueue(e *entry, q *queue, began, changes uint64, err err
 	q.batch.call.finish(q.batch.Lease.Granted, err)
 	e.mu.Lock()
 	done := q.deliver(err)
+	l.addReceipts(&q.batch)
 	if err == nil {
 		q.repliedFor = began
 	}

@@ -3,11 +3,26 @@ package engine
 import (
 	"context"
 	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 )
 
 // Try asks for permits once, in one call with all callers that ask at the same time. It ends with
-// ctx. If the call was sent by then, permits that arrive are released.
-func (l *Limiter) Try(ctx context.Context, ask Ask) (Result, error) {
+// ctx. If the call was sent by then, permits that arrive are released. A receipt.Slot of ctx gets the
+// receipt, unless UpTo is set: such permits may be of several grants.
+func (l *Limiter) Try(ctx context.Context, ask Ask) (result Result, err error) {
+	slot := receipt.SlotOf(ctx)
+	if slot == nil || ask.UpTo > 0 {
+		return l.try(ctx, ask)
+	}
+	ask.Receipt, ask.Detail = true, true // a detailed reply has the time of the grant
+	if result, err = l.try(ctx, ask); err == nil && result.Allowed {
+		slot.Put(receipt.Receipt{Permits: result.Permits, Refund: result.Refund})
+	}
+	return result, err
+}
+
+func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 	if l.Engine.observer == nil {
 		return l.Ask(ctx, ask)
 	}
@@ -52,6 +67,7 @@ func (l *Limiter) request(ctx context.Context, ask Ask, result *Result) error {
 	ended := ctx.Done()
 	r := g.requests.Get().(*Request)
 	r.Permits, r.UpTo, r.Detail, r.Each, r.Within = ask.Permits, ask.UpTo, ask.Detail, ask.Each, ask.Within
+	r.Receipt = ask.Receipt
 	e := g.registry.lockEntry(l)
 	if l.leases() {
 		l.ensureLeases(e, ask.Permits)

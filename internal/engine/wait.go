@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 )
 
 // Wait waits in the queue until permits are granted, and reports whether they were. It ends with
@@ -13,37 +15,41 @@ import (
 //
 // It also ends with a deadline, if that is not the zero Time: without an error, and at once if the
 // deadline cannot be met. If the deadline of ctx is earlier, the error is that of ctx. If Redis has
-// not replied by the deadline, the error is context.DeadlineExceeded.
+// not replied by the deadline, the error is context.DeadlineExceeded. A receipt.Slot of ctx gets the
+// receipt.
 func (l *Limiter) Wait(ctx context.Context, permits int64, deadline time.Time) (bool, error) {
 	observation := l.Observe(permits)
-	from, err := l.wait(ctx, permits, deadline, &observation)
+	slot := receipt.SlotOf(ctx)
+	result, err := l.wait(ctx, Ask{Permits: permits, Receipt: slot != nil}, deadline, &observation)
 	granted := err == nil
+	if granted {
+		slot.Put(receipt.Receipt{Permits: permits, Refund: result.Refund})
+	}
 	var late *errDeadline
 	if !deadline.IsZero() && errors.As(err, &late) {
 		if end, ok := ctx.Deadline(); !ok || deadline.Before(end) {
 			err = nil
 		}
 	}
-	observation.Report(ctx, granted, from, err)
+	observation.Report(ctx, granted, result.From, err)
 	return granted, err
 }
 
 // wait is Wait, with *errDeadline if the deadline or that of the context cannot be met.
-func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time,
-	observation *Observation) (Source, error) {
-	var result Result
-	if l.fromLease(Ask{Permits: permits}, &result) {
-		return FromLease, nil
+func (l *Limiter) wait(ctx context.Context, ask Ask, deadline time.Time,
+	observation *Observation) (result Result, err error) {
+	if l.fromLease(ask, &result) {
+		return result, nil
 	}
-	err := observation.Wait(ctx, func() (waited bool, err error) {
-		result, waited, err = l.waitInQueue(ctx, permits, deadline)
+	err = observation.Wait(ctx, func() (waited bool, err error) {
+		result, waited, err = l.waitInQueue(ctx, ask, deadline)
 		return waited, err
 	})
-	return result.From, err
+	return result, err
 }
 
 // waitInQueue waits in the queue. It reports whether it waited for permits, or for Redis alone.
-func (l *Limiter) waitInQueue(ctx context.Context, permits int64, deadline time.Time) (_ Result, waited bool, _ error) {
+func (l *Limiter) waitInQueue(ctx context.Context, ask Ask, deadline time.Time) (_ Result, waited bool, _ error) {
 	var expired <-chan time.Time
 	if !deadline.IsZero() {
 		timer := time.NewTimer(time.Until(deadline))
@@ -53,7 +59,9 @@ func (l *Limiter) waitInQueue(ctx context.Context, permits int64, deadline time.
 	if end, ok := ctx.Deadline(); ok && (deadline.IsZero() || end.Before(deadline)) {
 		deadline = end
 	}
-	w := &waiter{Request: Request{Permits: permits}, done: make(chan struct{}, 1), deadline: deadline}
+	w := &waiter{
+		Request: Request{Permits: ask.Permits, Receipt: ask.Receipt}, done: make(chan struct{}, 1), deadline: deadline,
+	}
 	e := l.enqueue(w)
 	for {
 		select {

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
@@ -112,6 +113,11 @@ func (l *window) Answer(b *Batch, message rueidis.RedisMessage) (again bool, err
 		}
 	}
 	return false, nil
+}
+
+func (l *window) Receipt(b *Batch) receipt.Refund {
+	now := b.Args[0]
+	return func(ctx context.Context, permits int64) error { return l.release(ctx, permits, now) }
 }
 
 func (l *window) Refund(b *Batch) func(context.Context) {

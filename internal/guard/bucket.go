@@ -90,9 +90,12 @@ func (s shape) decide(full, now, permits int64) rratelimiter.Decision {
 	return d
 }
 
-// take takes permits, or returns them if permits is negative. It returns the new time at which the
-// bucket is full.
+// time returns the time in which a bucket gets permits, at most the longest one.
+func (s shape) time(permits int64) int64 {
+	return min(permits, longestPeriod/int64(s.period)) * int64(s.period)
+}
+
+// take takes permits, free or not. It returns the new time at which the bucket is full.
 func (s shape) take(full, now, permits int64) int64 {
-	most := longestPeriod / int64(s.period)
-	return min(max(full, now)+min(max(permits, -most), most)*int64(s.period), now+longestPeriod)
+	return min(max(full, now)+s.time(permits), now+longestPeriod)
 }

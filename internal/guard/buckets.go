@@ -27,8 +27,34 @@ type buckets struct {
 
 // bucket is the state of one share.
 type bucket struct {
-	key  string // of its policy, without the number of permits, which changes only the shape
-	full int64  // the time at which it is full
+	key      string // of its policy, without the number of permits, which changes only the shape
+	full     int64  // the time at which it is full
+	began    int64  // when it was last found full
+	refunded int64  // since then
+	taken    int64  // when permits were last taken
+}
+
+// take takes permits of a share, free or not.
+func (b *bucket) take(s shape, now, permits int64) {
+	if b.full <= now {
+		b.began, b.refunded = now, 0
+	}
+	b.full, b.taken = s.take(b.full, now, permits), now
+}
+
+// refund returns permits of a request that left the bucket as after. It returns none that the bucket
+// has got for them since, which are free for all. As limit.TokenBucket, it returns the larger one of
+// these, since both are at most what is still missing because of the request:
+//   - the permits, less all time since
+//   - what was missing after the request, less all time and all refunds since
+func (b *bucket) refund(s shape, after bucket, now, permits int64) {
+	if b.began > after.taken {
+		return
+	}
+	due := max(s.time(permits)-(now-after.taken), after.full-now-(b.refunded-after.refunded))
+	if due = min(due, s.time(permits)); due > 0 {
+		b.full, b.refunded = b.full-due, b.refunded+due
+	}
 }
 
 // cleanEvery is the time between sweeps of full buckets and of pauses that have ended.
@@ -65,9 +91,10 @@ func (b *buckets) take(q Request, share float64) (Answer, bool) {
 	if a.Decision.Allowed {
 		a.Result = Acquired
 		for i, s := range shapes {
-			found[i].full = s.take(found[i].full, now, q.Permits)
+			found[i].take(s, now, q.Permits)
 			each[i] = s.decide(found[i].full, now, 0)
 		}
+		a.shares = slices.Clone(found[:len(shapes)])
 		a.Decision = combine(each)
 	}
 	if len(each) > 1 {
@@ -76,8 +103,9 @@ func (b *buckets) take(q Request, share float64) (Answer, bool) {
 	return a, true
 }
 
-// settle takes more permits, free or not, or returns some if more is negative.
-func (b *buckets) settle(q Request, share float64, more int64) {
+// settle takes more permits than a request has taken, free or not, or refunds some if more is
+// negative. after is the buckets as the request left them.
+func (b *buckets) settle(q Request, share float64, after []bucket, more int64) {
 	shapes := shapesOf(q.Policies, share)
 	if len(shapes) == 0 {
 		return
@@ -87,7 +115,11 @@ func (b *buckets) settle(q Request, share float64, more int64) {
 	now := b.now()
 	if found := b.findLocked(NameOf(q.Limiter), q.Policies, now); found != nil {
 		for i, s := range shapes {
-			found[i].full = s.take(found[i].full, now, more)
+			if more > 0 {
+				found[i].take(s, now, more)
+			} else {
+				found[i].refund(s, after[i], now, -more)
+			}
 		}
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -96,6 +97,9 @@ type Answer struct {
 	Each     []rratelimiter.Decision // of each policy, if there are several and the limiter reports them
 	Waited   bool                    // for its permits: the numbers are older than the wait
 	Err      error                   // why Redis could not decide, or why a wait is pointless
+
+	receipt receipt.Receipt // of the permits that Redis granted
+	shares  []bucket        // if Local: each after the grant
 }
 
 // RetryAfter returns the time after which a retry of a refused request may succeed, 0 for never.
@@ -219,15 +223,17 @@ func (g *Guard) attempt(ctx context.Context, q Request) Answer {
 
 // take takes permits from the limiter, with one call.
 func take(ctx context.Context, q Request) (a Answer, err error) {
+	slot := receipt.Collect(ctx)
+	defer func() { a.receipt = slot.Of(q.Permits) }()
 	if l, ok := q.Limiter.(interface {
 		TakeEach(ctx context.Context, permits int64) ([]rratelimiter.Decision, error)
 	}); ok && len(q.Policies) > 1 {
-		if a.Each, err = l.TakeEach(ctx, q.Permits); err == nil {
+		if a.Each, err = l.TakeEach(slot, q.Permits); err == nil {
 			a.Decision = combine(a.Each)
 		}
 		return a, err
 	}
-	a.Decision, err = q.Limiter.Take(ctx, q.Permits)
+	a.Decision, err = q.Limiter.Take(slot, q.Permits)
 	return a, err
 }
 

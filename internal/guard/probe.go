@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 )
 
 // probeIdle is the time after the latest request during an outage for which a prober continues.
@@ -97,8 +98,9 @@ func (b *breaker) ask(on target) (err error) {
 		_, err = l.AvailablePermits(ctx)
 	default:
 		var d rratelimiter.Decision
-		if d, err = on.limiter.Take(ctx, 1); err == nil && d.Allowed {
-			_ = settle(ctx, on.limiter, -1) // without Release the permit stays taken
+		slot := receipt.Collect(ctx)
+		if d, err = on.limiter.Take(slot, 1); err == nil && d.Allowed {
+			_ = settle(ctx, on.limiter, slot.Of(1), -1) // without Release the permit stays taken
 		}
 	}
 	return err

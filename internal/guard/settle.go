@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 )
 
 // Settle changes the permits that a granted request has taken to its final cost. It has the guard's
@@ -15,14 +16,14 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 	case a.Result != Acquired || more == 0:
 		return nil
 	case a.Local:
-		g.own.local.settle(q, float64(g.mode), more)
+		g.own.local.settle(q, float64(g.mode), a.shares, more)
 		return nil
 	case g.breaker.isDown():
 		return ErrDown
 	}
 	limited, stop := context.WithTimeout(context.WithoutCancel(ctx), g.deadline)
 	defer stop()
-	err := settle(limited, q.Limiter, more)
+	err := settle(limited, q.Limiter, a.receipt, more)
 	if err != nil {
 		g.breaker.failed(ctx, q.Limiter, err)
 	} else {
@@ -31,14 +32,14 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 	return err
 }
 
-// settles reports whether a limiter can charge, or if more is false, refund.
-func settles(l Limiter, more bool) bool {
+// settles reports whether a request can be charged, or if more is false, refunded.
+func settles(l Limiter, taken receipt.Receipt, more bool) bool {
 	if more {
 		_, ok := l.(charger)
 		return ok
 	}
 	_, ok := l.(releaser)
-	return ok
+	return ok || taken.Refund != nil
 }
 
 type charger interface {
@@ -49,8 +50,13 @@ type releaser interface {
 	Release(ctx context.Context, permits int64) error
 }
 
-func settle(ctx context.Context, l Limiter, more int64) error {
+// settle refunds permits by the receipt of a request, or charges more. A limiter of another type that
+// has no receipt releases permits in its own way.
+func settle(ctx context.Context, l Limiter, taken receipt.Receipt, more int64) error {
 	if more < 0 {
+		if taken.Refund != nil {
+			return taken.Refund(ctx, -more)
+		}
 		if l, ok := l.(releaser); ok {
 			return l.Release(ctx, -more)
 		}

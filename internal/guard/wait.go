@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 )
 
 // waiter is a limiter with methods that wait.
@@ -19,14 +20,18 @@ type waiter interface {
 func (g *Guard) wait(ctx context.Context, q Request, a Answer, l waiter) Answer {
 	acquired, late, err := true, false, error(nil)
 	if q.Wait == Forever {
-		err = l.Acquire(ctx, q.Permits)
+		slot := receipt.Collect(ctx)
+		err = l.Acquire(slot, q.Permits)
+		a.receipt = slot.Of(q.Permits)
 		late = tooLate(ctx, err)
 	} else {
 		end := time.Now().Add(q.Wait)
 		// Redis has its deadline on top, for a call at the very end.
 		limited, stop := context.WithDeadline(ctx, end.Add(g.deadline))
 		defer stop()
-		acquired, err = l.TryAcquireWithin(limited, q.Permits, q.Wait)
+		slot := receipt.Collect(limited)
+		acquired, err = l.TryAcquireWithin(slot, q.Permits, q.Wait)
+		a.receipt = slot.Of(q.Permits)
 		late = tooLate(ctx, err) && time.Now().Before(end)
 	}
 	return g.waited(ctx, q, a, acquired, late, err)
@@ -65,12 +70,13 @@ func served(d rratelimiter.Decision, permits int64) rratelimiter.Decision {
 // detects an outage. The remaining permits are unknown.
 func (g *Guard) acquireForever(ctx context.Context, q Request, l waiter) Answer {
 	end := time.Now().Add(g.deadline)
-	acquired, err := l.TryAcquireWithin(ctx, q.Permits, g.deadline)
+	slot := receipt.Collect(ctx)
+	acquired, err := l.TryAcquireWithin(slot, q.Permits, g.deadline)
 	if err == nil && !acquired {
 		g.breaker.succeeded()
 		return g.wait(ctx, q, Answer{}, l)
 	}
-	return g.waited(ctx, q, Answer{}, acquired, tooLate(ctx, err) && time.Now().Before(end), err)
+	return g.waited(ctx, q, Answer{receipt: slot.Of(q.Permits)}, acquired, tooLate(ctx, err) && time.Now().Before(end), err)
 }
 
 // tooLate reports whether an error means that no permits are free before the deadline of ctx, and

@@ -44,9 +44,10 @@ type Limiter struct {
 	// Forecast returns the forecast of a reply.
 	Forecast func(Reply) engine.Forecast
 
-	// Release releases permits, the oldest first, and Refund those of one grant.
+	// Release releases permits, the oldest first. Refund refunds those of the grant with a member, of
+	// granted permits and at a time in Unix milliseconds.
 	Release func(ctx context.Context, permits int64) error
-	Refund  func(ctx context.Context, permits int64, member string, granted int64) error
+	Refund  func(ctx context.Context, permits int64, member string, granted int64, at string) error
 
 	// CountDrift corrects drift, if a count of the limiter's permits is due.
 	CountDrift func(ctx context.Context)

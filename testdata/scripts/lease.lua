@@ -383,7 +383,7 @@ elseif answers or flags ~= '' or counted ~= '' then
   end
 end
 if leased > 0 then
-  reply = {4, leased, span, rate, math.min(interval, 9007199254740992), value, reply}
+  reply = {4, leased, span, rate, math.min(interval, 9007199254740992), value, now + span, reply}
 end
 local stateTTL
 if keepAlive ~= '0' then

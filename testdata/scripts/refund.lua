@@ -117,7 +117,12 @@ if not score then
     return string.sub(member, 1, -5) .. string.char(n % 256, math.floor(n / 256) % 256,
       math.floor(n / 65536) % 256, math.floor(n / 16777216))
   end
-  local grants, random = call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES'), string.sub(member, 1, 17)
+  local random, grants = string.sub(member, 1, 17), nil
+  if ARGV[5] ~= '' then
+    grants = call('ZRANGEBYSCORE', permitsKey, ARGV[5], ARGV[5], 'WITHSCORES', 'LIMIT', '0', page)
+  else
+    grants = call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES')
+  end
   for i = 1, #grants, 2 do
     if string.sub(grants[i], 1, 17) == random and #grants[i] == 21 then
       local held = count(grants[i])

@@ -108,6 +108,7 @@ func TestServer(t *testing.T, m Middleware) {
 		"Local_RegisteredPolicy_HasNameAndShare":       testRegisteredPolicy,
 		"Settle_FinalCost_IsTaken":                     testSettle,
 		"Settle_ClientGoneOrHandlerPanics_IsApplied":   testSettleAfterTheEnd,
+		"Settle_LaterWindow_RefundsNothing":            testSettleInALaterWindow,
 		"Settle_ImpossibleCost_Fails":                  testSettleFails,
 		"Settle_Outage_IsReportedAtTheDeadline":        testSettleInAnOutage,
 		"Settle_LocalShare_IsCharged":                  testSettleShare,

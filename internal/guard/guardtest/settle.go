@@ -3,6 +3,8 @@ package guardtest
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,6 +68,73 @@ func testSettleAfterTheEnd(t *testing.T, m Middleware) {
 		assert.PanicsWithValue(f, "a handler", func() { panics.get(f) })
 		assert.EqualValues(f, 4, left(f, client))
 	})
+}
+
+// slowLogin is the context value of a request that succeeds late, as a time.Time.
+type slowLogin struct{}
+
+// A client keeps slow log-ins open, and ends them in a later window. Each of them settles with 0. They
+// free no permits of that window.
+func testSettleInALaterWindow(t *testing.T, m Middleware) {
+	const logins, rounds, pace, settling = 5, 10, 1200 * time.Millisecond, 100 * time.Millisecond
+	for name, policy := range map[string]limit.Policy{
+		"fixed window":   limit.FixedWindow{Permits: logins, Interval: time.Second},
+		"aligned window": limit.FixedWindow{Permits: logins, Interval: time.Second, Aligned: true},
+		"sliding window": limit.SlidingWindow{Permits: logins, Interval: time.Second},
+		"sliding log":    limit.SlidingLog{Permits: logins, Interval: time.Second},
+		"token bucket":   limit.TokenBucket{Capacity: logins, Refill: logins, Interval: time.Second},
+		"leaky bucket":   limit.LeakyBucket{Capacity: logins, Leak: logins, Interval: time.Second},
+		"smooth":         limit.Smooth{Permits: logins, Interval: time.Second, Burst: time.Second},
+		"redisson":       nil,
+		"local share":    limit.SlidingLog{Permits: 2 * logins, Interval: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+				s := Settings{Client: client, Handler: func(ctx context.Context) {
+					if end, ok := ctx.Value(slowLogin{}).(time.Time); ok {
+						time.Sleep(time.Until(end))
+						assert.NoError(f, m.Settle(ctx, 0))
+					}
+				}}
+				if policy != nil {
+					s.Each = []limit.Policy{policy}
+				} else {
+					quota := client.Limiter("login")
+					require.NoError(f, quota.SetRate(f.Context(), rratelimiter.Rate{Permits: logins, Interval: time.Second}))
+					s.Limiter = quota
+				}
+				if name == "local share" {
+					s.Mode = 1
+					f.Redis.SetError("LOADING")
+				}
+				server := m.Server(s)
+				attack := time.Now().Add(rounds * pace)
+				var all sync.WaitGroup
+				var open atomic.Int64
+				for i := range rounds * logins {
+					end := attack.Add(time.Duration(i) * settling / (rounds * logins))
+					all.Go(func() {
+						if server(context.WithValue(f.Context(), slowLogin{}, end), "one").Status == 200 {
+							open.Add(1)
+						}
+					})
+					if (i+1)%logins == 0 {
+						redistest.Pass(pace)
+					}
+				}
+				passed := 0
+				for range 2 * settling / time.Millisecond {
+					if server.get(f).Status == 200 {
+						passed++
+					}
+					redistest.Pass(time.Millisecond)
+				}
+				all.Wait()
+				assert.EqualValues(f, rounds*logins, open.Load(), "slow log-ins")
+				assert.LessOrEqual(f, passed, logins+1, "wrong passwords in %v", 2*settling) // buckets refill one
+			})
+		})
+	}
 }
 
 func testSettleFails(t *testing.T, m Middleware) {

@@ -169,7 +169,7 @@ end
 function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {now, rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
     local reply, need = report, rate + 1 - value
 local function count(member)
@@ -230,15 +230,16 @@ if not head1 then
   end
 end
 local free1 = most1 - count1
+local text2 = format('%d', millis)
 local limiter2 = redisson({KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]},
-  {format('%d', millis), ARGV[7], nil, nil, nil, ARGV[8]})
+  {text2, ARGV[7], nil, nil, nil, ARGV[8]})
 if limiter2[1] == 1 then
   return {1, format('%d', now), 2, limiter2[2]}
 elseif limiter2[1] then
   table.insert(limiter2, 2, 2)
   return limiter2
 end
-local free2, most2, text2 = limiter2.free, limiter2.most, ''
+local free2, most2 = limiter2.free, limiter2.most
 local capacity3, refill3, interval3 = ARGV[9] + 0, ARGV[10] + 0, ARGV[11] + 0
 local at3, missing3, refunded3, last3, epoch3, text3 = now, 0, 0, 0, false, call('GET', KEYS[7]) or ''
 if text3 ~= '' then
@@ -522,7 +523,7 @@ end
 function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {now, rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
     local reply, need = report, rate + 1 - value
 local function count(member)
@@ -583,15 +584,16 @@ if not head1 then
   end
 end
 local free1 = most1 - count1
+local text2 = format('%d', millis)
 local limiter2 = redisson({KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]},
-  {format('%d', millis), ARGV[7], nil, nil, nil, ARGV[8]})
+  {text2, ARGV[7], nil, nil, nil, ARGV[8]})
 if limiter2[1] == 1 then
   return {1, format('%d', now), 2, limiter2[2]}
 elseif limiter2[1] then
   table.insert(limiter2, 2, 2)
   return limiter2
 end
-local free2, most2, text2 = limiter2.free, limiter2.most, ''
+local free2, most2 = limiter2.free, limiter2.most
 local capacity3, refill3, interval3 = ARGV[9] + 0, ARGV[10] + 0, ARGV[11] + 0
 local at3, missing3, refunded3, last3, epoch3, text3 = now, 0, 0, 0, false, call('GET', KEYS[7]) or ''
 if text3 ~= '' then
@@ -916,7 +918,7 @@ end
 function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {now, rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
     local reply, need = report, rate + 1 - value
 local function count(member)
@@ -977,15 +979,16 @@ if not head1 then
   end
 end
 local free1 = most1 - count1
+local text2 = format('%d', millis)
 local limiter2 = redisson({KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]},
-  {format('%d', millis), ARGV[5], nil, nil, nil, ARGV[6]})
+  {text2, ARGV[5], nil, nil, nil, ARGV[6]})
 if limiter2[1] == 1 then
   return {1, format('%d', now), 2, limiter2[2]}
 elseif limiter2[1] then
   table.insert(limiter2, 2, 2)
   return limiter2
 end
-local free2, most2, text2 = limiter2.free, limiter2.most, ''
+local free2, most2 = limiter2.free, limiter2.most
 local capacity3, refill3, interval3 = ARGV[7] + 0, ARGV[8] + 0, ARGV[9] + 0
 local at3, missing3, refunded3, last3, epoch3, text3 = now, 0, 0, 0, false, call('GET', KEYS[7]) or ''
 if text3 ~= '' then

@@ -169,7 +169,7 @@ end
 function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {now, rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
     local reply, need = report, rate + 1 - value
 local function count(member)
@@ -212,24 +212,26 @@ end
 end
 return limiter
 end
+local text1 = format('%d', millis)
 local limiter1 = redisson({KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]},
-  {format('%d', millis), ARGV[4], nil, nil, nil, ARGV[5]})
+  {text1, ARGV[4], nil, nil, nil, ARGV[5]})
 if limiter1[1] == 1 then
   return {1, format('%d', now), 1, limiter1[2]}
 elseif limiter1[1] then
   table.insert(limiter1, 2, 1)
   return limiter1
 end
-local free1, most1, text1 = limiter1.free, limiter1.most, ''
+local free1, most1 = limiter1.free, limiter1.most
+local text2 = format('%d', millis)
 local limiter2 = redisson({KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]},
-  {format('%d', millis), ARGV[6], nil, nil, nil, ARGV[7]})
+  {text2, ARGV[6], nil, nil, nil, ARGV[7]})
 if limiter2[1] == 1 then
   return {1, format('%d', now), 2, limiter2[2]}
 elseif limiter2[1] then
   table.insert(limiter2, 2, 2)
   return limiter2
 end
-local free2, most2, text2 = limiter2.free, limiter2.most, ''
+local free2, most2 = limiter2.free, limiter2.most
 local free, most, credit = min(free1, free2), min(most1, most2), 9007199254740992
 local runs, flags = ARGV[8] or '', ARGV[9] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
@@ -469,7 +471,7 @@ end
 function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {now, rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
     local reply, need = report, rate + 1 - value
 local function count(member)
@@ -512,24 +514,26 @@ end
 end
 return limiter
 end
+local text1 = format('%d', millis)
 local limiter1 = redisson({KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]},
-  {format('%d', millis), ARGV[4], nil, nil, nil, ARGV[5]})
+  {text1, ARGV[4], nil, nil, nil, ARGV[5]})
 if limiter1[1] == 1 then
   return {1, format('%d', now), 1, limiter1[2]}
 elseif limiter1[1] then
   table.insert(limiter1, 2, 1)
   return limiter1
 end
-local free1, most1, text1 = limiter1.free, limiter1.most, ''
+local free1, most1 = limiter1.free, limiter1.most
+local text2 = format('%d', millis)
 local limiter2 = redisson({KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]},
-  {format('%d', millis), ARGV[6], nil, nil, nil, ARGV[7]})
+  {text2, ARGV[6], nil, nil, nil, ARGV[7]})
 if limiter2[1] == 1 then
   return {1, format('%d', now), 2, limiter2[2]}
 elseif limiter2[1] then
   table.insert(limiter2, 2, 2)
   return limiter2
 end
-local free2, most2, text2 = limiter2.free, limiter2.most, ''
+local free2, most2 = limiter2.free, limiter2.most
 local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
 local report1 = limiter1.report(answers)
 local report2 = limiter2.report(answers)
@@ -720,7 +724,7 @@ end
 function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {now, rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
     local reply, need = report, rate + 1 - value
 local function count(member)
@@ -763,24 +767,26 @@ end
 end
 return limiter
 end
+local text1 = format('%d', millis)
 local limiter1 = redisson({KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]},
-  {format('%d', millis), ARGV[2], nil, nil, nil, ARGV[3]})
+  {text1, ARGV[2], nil, nil, nil, ARGV[3]})
 if limiter1[1] == 1 then
   return {1, format('%d', now), 1, limiter1[2]}
 elseif limiter1[1] then
   table.insert(limiter1, 2, 1)
   return limiter1
 end
-local free1, most1, text1 = limiter1.free, limiter1.most, ''
+local free1, most1 = limiter1.free, limiter1.most
+local text2 = format('%d', millis)
 local limiter2 = redisson({KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]},
-  {format('%d', millis), ARGV[4], nil, nil, nil, ARGV[5]})
+  {text2, ARGV[4], nil, nil, nil, ARGV[5]})
 if limiter2[1] == 1 then
   return {1, format('%d', now), 2, limiter2[2]}
 elseif limiter2[1] then
   table.insert(limiter2, 2, 2)
   return limiter2
 end
-local free2, most2, text2 = limiter2.free, limiter2.most, ''
+local free2, most2 = limiter2.free, limiter2.most
 local answers, want = '*', 1
 local report1 = limiter1.report(answers)
 local report2 = limiter2.report(answers)

@@ -169,7 +169,7 @@ end
 function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {now, rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
     local reply, need = report, rate + 1 - value
 local function count(member)
@@ -212,15 +212,16 @@ end
 end
 return limiter
 end
+local text1 = format('%d', millis)
 local limiter1 = redisson({KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]},
-  {format('%d', millis), ARGV[4], nil, nil, nil, ARGV[5]})
+  {text1, ARGV[4], nil, nil, nil, ARGV[5]})
 if limiter1[1] == 1 then
   return {1, format('%d', now), 1, limiter1[2]}
 elseif limiter1[1] then
   table.insert(limiter1, 2, 1)
   return limiter1
 end
-local free1, most1, text1 = limiter1.free, limiter1.most, ''
+local free1, most1 = limiter1.free, limiter1.most
 local free, most, credit = free1, most1, 9007199254740992
 local runs, flags = ARGV[6] or '', ARGV[7] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
@@ -450,7 +451,7 @@ end
 function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {now, rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
     local reply, need = report, rate + 1 - value
 local function count(member)
@@ -493,15 +494,16 @@ end
 end
 return limiter
 end
+local text1 = format('%d', millis)
 local limiter1 = redisson({KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]},
-  {format('%d', millis), ARGV[4], nil, nil, nil, ARGV[5]})
+  {text1, ARGV[4], nil, nil, nil, ARGV[5]})
 if limiter1[1] == 1 then
   return {1, format('%d', now), 1, limiter1[2]}
 elseif limiter1[1] then
   table.insert(limiter1, 2, 1)
   return limiter1
 end
-local free1, most1, text1 = limiter1.free, limiter1.most, ''
+local free1, most1 = limiter1.free, limiter1.most
 local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
 local report1 = limiter1.report(answers)
 return {0, answers or '*', report1}
@@ -691,7 +693,7 @@ end
 function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {now, rate, math.min(interval, 9007199254740992), value, reset}
   if denied then
     local reply, need = report, rate + 1 - value
 local function count(member)
@@ -734,15 +736,16 @@ end
 end
 return limiter
 end
+local text1 = format('%d', millis)
 local limiter1 = redisson({KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]},
-  {format('%d', millis), ARGV[2], nil, nil, nil, ARGV[3]})
+  {text1, ARGV[2], nil, nil, nil, ARGV[3]})
 if limiter1[1] == 1 then
   return {1, format('%d', now), 1, limiter1[2]}
 elseif limiter1[1] then
   table.insert(limiter1, 2, 1)
   return limiter1
 end
-local free1, most1, text1 = limiter1.free, limiter1.most, ''
+local free1, most1 = limiter1.free, limiter1.most
 local answers, want = '*', 1
 local report1 = limiter1.report(answers)
 return {0, answers or '*', report1}

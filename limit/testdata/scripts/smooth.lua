@@ -347,7 +347,7 @@ for text, times, within in string.gmatch(ARGV[2], '(%d+)%*(%d+)<(%d+)') do
       if next1 > at1 then
         last1 = next1
       end
-      receipt = format('%s %d %d %.17g', epoch1, next1, wait, spent)
+      receipt = format('%s %d %d %.17g %d', epoch1, next1, wait, spent, n)
       answers[#answers + 1], changed = format('%d ', delay) .. receipt, true
     else
       answers[#answers + 1] = format('%d', -min(delay, 9007199254740992))
@@ -405,9 +405,9 @@ if next1 <= at1 then
 end
 local changed = false
 for text in string.gmatch(ARGV[2], '[^,]+') do
-  local word, own, cost, spent = match(text, '^%d+ (%w+) (%d+) (%d+) (%S+)$')
+  local n, word, own, cost, spent, all = match(text, '^(%d+) (%w+) (%d+) (%d+) (%S+) (%d+)$')
   if word and word == epoch1 then
-    own, cost, spent = tonumber(own), tonumber(cost), tonumber(spent)
+    own, cost, spent = tonumber(own), floor(cost * (n / all)), spent * (n / all)
     local later, unused = max(0, last1 - own), spent
     if own <= at1 then
       later, unused = 0, spent - (at1 - own) / cool1
