@@ -87,15 +87,43 @@ if first@ > 0 then
 end
 
 --@ release  in: at@ base@ count@ epoch@ first@ length@ mark n sum@ time@ total@
--- Returns the oldest permits, or with a mark those of its entry. The newest entry stores the latest
--- time before entries that have expired by it are removed.
-local word, dated = match(mark or '', '^(%w+) (%d+) ')
-if sum@ > 0 and not mark and n >= sum@ then
+-- Returns the oldest permits, or with a mark those of its entry. If that entry is not among the
+-- newest 256, the oldest permits return in their place: these would have returned sooner. The
+-- newest entry stores the latest time before entries that have expired by it are removed.
+local due, entries = n, nil
+if mark then
+  local word, dated = match(mark, '^(%w+) (%d+) ')
+  if not word or word ~= epoch@ or dated + 0 <= at@ - ARGV[@2] then
+    due = 0
+  else
+    entries = call('LRANGE', KEYS[@], -256, -1)
+    local low, high = first@, length@ - #entries
+    if low < high and (match(entries[1], '^%w+ (%d+) ') or 0) - dated > 0 then
+      while low < high do
+        local index = floor((low + high) / 2)
+        local entry = call('LINDEX', KEYS[@], index)
+        local time = match(entry, '^%w+ (%d+) %d+ %d+ %d+$')
+        if not time then
+          return {3, @, entry}
+        elseif time - dated < 0 then
+          low = index + 1
+        else
+          high = index
+        end
+      end
+      local time, count = match(call('LINDEX', KEYS[@], low), '^%w+ (%d+) %d+ (%d+) %d+$')
+      due, entries = time == dated and min(n, count) or 0, nil
+    end
+  end
+end
+if due == 0 or sum@ == 0 then
+  -- nothing is taken by it
+elseif not entries and due >= sum@ then
   call('UNLINK', KEYS[@])
-elseif sum@ > 0 and not mark then
+elseif not entries then
   -- Looks for the oldest entry that keeps permits.
   local low, high = first@, length@ - 1
-  local oldest = format('%s %d %d %d %d', epoch@, time@, at@ - time@, sum@ - n, total@)
+  local oldest = format('%s %d %d %d %d', epoch@, time@, at@ - time@, sum@ - due, total@)
   while low < high do
     local index = floor((low + high) / 2)
     local entry = call('LINDEX', KEYS[@], index)
@@ -107,8 +135,8 @@ elseif sum@ > 0 and not mark then
     if upto < 0 then
       upto = upto + 9007199254740992
     end
-    if upto > n then
-      high, oldest = index, start .. format('%d %s', upto - n, total)
+    if upto > due then
+      high, oldest = index, start .. format('%d %s', upto - due, total)
     else
       low = index + 1
     end
@@ -120,16 +148,16 @@ elseif sum@ > 0 and not mark then
     call('LTRIM', KEYS[@], low, -1)
   end
   call('LSET', KEYS[@], 0, oldest)
-elseif word and word == epoch@ and dated + 0 > at@ - ARGV[@2] then
+else
   -- The totals from its entry on decrease, that of the newest last.
-  local entries, own, back, last = call('LRANGE', KEYS[@], -256, -1), nil, 0, 0
+  local dated, own, back, last = match(mark, '^%w+ (%d+) '), nil, 0, 0
   for i = 1, #entries do
     local time, count, total = match(entries[i], '^%w+ (%d+) %d+ (%d+) (%d+)$')
     if not time then
       return {3, @, entries[i]}
     end
     if time == dated then
-      own, back = i, min(n, count)
+      own, back = i, min(due, count)
       count = count - back
     end
     total = total - back

@@ -3,6 +3,7 @@ package limit
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -118,6 +119,35 @@ func TestSlidingLog_ManyEntries_MatchesTheModel(t *testing.T) {
 		take(policy.Permits)
 		take(1)
 	}
+}
+
+// TestRefund_ManyEntriesSince_ReturnsTheOldest: those of a grant that is far from the newest entry. So
+// its window never has more permits than the policy, and requests that end late return theirs.
+func TestRefund_ManyEntriesSince_ReturnsTheOldest(t *testing.T) {
+	b := newBench(t)
+	const entries = 600
+	l := New(b.client, "name", SlidingLog{2 * entries, time.Second})
+	var marks [][]string
+	for range entries {
+		marks = append(marks, b.take(l, 2))
+		b.pass(ms)
+	}
+	assert.EqualValues(t, 1, b.refund(l, marks[100], 1).Remaining)
+	assert.EqualValues(t, 3, b.refund(l, marks[100], 5).Remaining, "an entry has no more")
+	other := slices.Clone(marks[100])
+	other[0] = "other" + other[0]
+	assert.EqualValues(t, 3, b.refund(l, other, 2).Remaining, "of another state")
+	assert.EqualValues(t, 3, b.refund(l, marks[0], 2).Remaining, "its permits have returned for others")
+	b.pass(400 * ms)
+	require.EqualValues(t, 3, mustPeek(t, l)[0].Remaining, "the first two entries would have expired")
+	b.pass(50 * ms)
+	expired := mustPeek(t, l)[0].Remaining
+	assert.EqualValues(t, 2*51, expired)
+	assert.Equal(t, expired, b.refund(l, marks[50], 2).Remaining, "it has expired")
+	for _, mark := range marks[51:] {
+		b.refund(l, mark, 2)
+	}
+	assert.EqualValues(t, 2*entries, mustPeek(t, l)[0].Remaining)
 }
 
 // TestRefund_LogAndCells_ComesFromItsOwnEntry: if it still exists.

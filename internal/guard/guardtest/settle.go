@@ -70,6 +70,15 @@ func testSettleAfterTheEnd(t *testing.T, m Middleware) {
 	})
 }
 
+// spanned is a limiter of a user's own type, which adds a value to each context.
+type spanned struct{ *limit.Limiter }
+
+type span struct{}
+
+func (l spanned) Take(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
+	return l.Limiter.Take(context.WithValue(ctx, span{}, l.Name()), permits)
+}
+
 // slowLogin is the context value of a request that succeeds late, as a time.Time.
 type slowLogin struct{}
 
@@ -86,6 +95,7 @@ func testSettleInALaterWindow(t *testing.T, m Middleware) {
 		"leaky bucket":   limit.LeakyBucket{Capacity: logins, Leak: logins, Interval: time.Second},
 		"smooth":         limit.Smooth{Permits: logins, Interval: time.Second, Burst: time.Second},
 		"redisson":       nil,
+		"wrapped":        limit.SlidingLog{Permits: logins, Interval: time.Second},
 		"local share":    limit.SlidingLog{Permits: 2 * logins, Interval: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +113,10 @@ func testSettleInALaterWindow(t *testing.T, m Middleware) {
 					require.NoError(f, quota.SetRate(f.Context(), rratelimiter.Rate{Permits: logins, Interval: time.Second}))
 					s.Limiter = quota
 				}
-				if name == "local share" {
+				switch name {
+				case "wrapped":
+					s.Limiter, s.Each = spanned{limit.New(client, "login", policy)}, nil
+				case "local share":
 					s.Mode = 1
 					f.Redis.SetError("LOADING")
 				}

@@ -300,12 +300,38 @@ local n = tonumber(ARGV[2])
 local marks = 4
 do
 local mark = ARGV[marks + 1]
-local word, dated = match(mark or '', '^(%w+) (%d+) ')
-if sum1 > 0 and not mark and n >= sum1 then
+local due, entries = n, nil
+if mark then
+  local word, dated = match(mark, '^(%w+) (%d+) ')
+  if not word or word ~= epoch1 or dated + 0 <= at1 - ARGV[4] then
+    due = 0
+  else
+    entries = call('LRANGE', KEYS[1], -256, -1)
+    local low, high = first1, length1 - #entries
+    if low < high and (match(entries[1], '^%w+ (%d+) ') or 0) - dated > 0 then
+      while low < high do
+        local index = floor((low + high) / 2)
+        local entry = call('LINDEX', KEYS[1], index)
+        local time = match(entry, '^%w+ (%d+) %d+ %d+ %d+$')
+        if not time then
+          return {3, 1, entry}
+        elseif time - dated < 0 then
+          low = index + 1
+        else
+          high = index
+        end
+      end
+      local time, count = match(call('LINDEX', KEYS[1], low), '^%w+ (%d+) %d+ (%d+) %d+$')
+      due, entries = time == dated and min(n, count) or 0, nil
+    end
+  end
+end
+if due == 0 or sum1 == 0 then
+elseif not entries and due >= sum1 then
   call('UNLINK', KEYS[1])
-elseif sum1 > 0 and not mark then
+elseif not entries then
   local low, high = first1, length1 - 1
-  local oldest = format('%s %d %d %d %d', epoch1, time1, at1 - time1, sum1 - n, total1)
+  local oldest = format('%s %d %d %d %d', epoch1, time1, at1 - time1, sum1 - due, total1)
   while low < high do
     local index = floor((low + high) / 2)
     local entry = call('LINDEX', KEYS[1], index)
@@ -317,8 +343,8 @@ elseif sum1 > 0 and not mark then
     if upto < 0 then
       upto = upto + 9007199254740992
     end
-    if upto > n then
-      high, oldest = index, start .. format('%d %s', upto - n, total)
+    if upto > due then
+      high, oldest = index, start .. format('%d %s', upto - due, total)
     else
       low = index + 1
     end
@@ -330,15 +356,15 @@ elseif sum1 > 0 and not mark then
     call('LTRIM', KEYS[1], low, -1)
   end
   call('LSET', KEYS[1], 0, oldest)
-elseif word and word == epoch1 and dated + 0 > at1 - ARGV[4] then
-  local entries, own, back, last = call('LRANGE', KEYS[1], -256, -1), nil, 0, 0
+else
+  local dated, own, back, last = match(mark, '^%w+ (%d+) '), nil, 0, 0
   for i = 1, #entries do
     local time, count, total = match(entries[i], '^%w+ (%d+) %d+ (%d+) (%d+)$')
     if not time then
       return {3, 1, entries[i]}
     end
     if time == dated then
-      own, back = i, min(n, count)
+      own, back = i, min(due, count)
       count = count - back
     end
     total = total - back
