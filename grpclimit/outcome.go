@@ -80,6 +80,10 @@ func FromContext(ctx context.Context) (Outcome, bool) {
 // With [EachMessage], Settle sets the cost of the last message received. It is applied before the
 // next message is received.
 //
+// A refund returns the permits of this call, while they are taken. When its window is over, or a
+// bucket has refilled, they have returned, and Settle frees none that others have taken since.
+// Permits of a lease are refunded to Redis in the same way, with one call.
+//
 // Settle does nothing for a call that has taken no permits: one that was not limited, whose limiter
 // failed, or that passed only because of Shadow. It fails in these cases:
 //

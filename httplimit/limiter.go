@@ -17,7 +17,8 @@ import (
 //
 //   - TryAcquireWithin and Acquire wait for permits.
 //   - TakeEach returns the decision of each policy.
-//   - Release and Charge settle.
+//   - Charge and Release settle. A type that wraps one of those two and passes the context of Take
+//     on to it refunds by its grant, and needs no Release.
 //   - Name identifies a limiter, which [Local] and the pauses of [Transport] need.
 //   - Peek or AvailablePermits detect in the background that Redis is back. Without them, Take of
 //     one permit does, and Release returns it.

@@ -76,6 +76,10 @@ func FromContext(ctx context.Context) (Outcome, bool) {
 // Settle of a request counts. If the handler has written little, the client waits for that call
 // too, for at most a [Deadline].
 //
+// A refund returns the permits of this request, while they are taken. When its window is over, or a
+// bucket has refilled, they have returned, and Settle frees none that others have taken since.
+// Permits of a lease are refunded to Redis in the same way, with one call.
+//
 // Settle does nothing for a request that has taken no permits: one that was not limited, whose
 // limiter failed, or that passed only because of Shadow. It fails in these cases:
 //

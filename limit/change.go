@@ -15,7 +15,9 @@ import (
 
 // Release returns permits that are not needed, to every policy. A window no longer counts them, a
 // bucket holds them again at once, and a [Smooth] is free earlier by their cost, but not before
-// now. If reservations wait, they keep their times, and only permits that were taken after the last
+// now. They are returned by their number, whoever has taken them. So release permits only in the
+// window in which they were taken: when it is over they have returned, and Release would free those
+// of others. The Settle of the middleware refunds exactly those of a request. If reservations wait, they keep their times, and only permits that were taken after the last
 // of them return; Reservation.Cancel returns a reservation. Release returns at most the permits
 // that are taken. 0 does nothing, and less is [rratelimiter.ErrInvalidPermits].
 func (l *Limiter) Release(ctx context.Context, permits int64) error {
@@ -36,9 +38,9 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	return l.returnPermits(ctx, engine.Change, release, strconv.FormatInt(permits, 10))
 }
 
-// refund returns permits that a call took for a caller that left, a lease or a reservation. With
-// release, the grants with these marks must still take them. With cancel, they are receipts. It
-// leaves leases as they are.
+// refund returns permits of one grant: of a caller that left or settles, a lease or a reservation.
+// With release, the grants with these marks must still take them. With cancel, they are receipts.
+// It leaves leases as they are.
 func (w *wire) refund(ctx context.Context, c call, permits string, marks ...string) error {
 	return w.returnPermits(ctx, engine.Refund, c, permits, marks...)
 }

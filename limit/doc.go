@@ -19,7 +19,8 @@
 //
 // # Charge and refund
 //
-// [Limiter.Release] returns permits that are not needed. [Limiter.Charge] takes permits whether
+// [Limiter.Release] returns permits that are not needed, before their window is over.
+// [Limiter.Charge] takes permits whether
 // they are free or not. So a caller can take the least cost before a request runs, and charge the
 // rest when it is known. No permit is granted before a debt is paid.
 //

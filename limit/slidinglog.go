@@ -16,7 +16,8 @@ import (
 // that is too much, use [SlidingWindow], which counts in cells. It is exact while less than 2^53
 // permits are taken. Only Charge can take more; then counts are rounded to 15 digits.
 //
-// Release returns the oldest permits. If more than 256 entries have to return for a request,
+// Release returns the oldest permits, and so does a refund that comes more than 256 entries after its
+// grant. If more than 256 entries have to return for a request,
 // RetryAfter of a Decision is the time until that many have.
 type SlidingLog struct {
 	Permits  int64         // an interval, 1 to 2^53
