@@ -62,7 +62,8 @@ func (v *Visit[O]) Settle(cost int64) error {
 		return fmt.Errorf("%w: a cost of %d to settle: at most 2^53 more permits can be charged",
 			rratelimiter.ErrInvalidPermits, cost)
 	}
-	if taken := v.request.Permits; cost != taken && !v.answer.Local && !settles(v.request.Limiter, v.answer.receipt, cost > taken) {
+	taken := v.request.Permits
+	if cost != taken && !v.answer.Local && !settles(v.request.Limiter, v.answer.receipt, cost > taken) {
 		return fmt.Errorf("a limiter of type %T has taken %d permits and cannot settle for %d: %w", v.request.Limiter,
 			taken, cost, errors.ErrUnsupported)
 	}

@@ -76,7 +76,8 @@ func (g *Guard) acquireForever(ctx context.Context, q Request, l waiter) Answer 
 		g.breaker.succeeded()
 		return g.wait(ctx, q, Answer{}, l)
 	}
-	return g.waited(ctx, q, Answer{receipt: slot.Of(q.Permits)}, acquired, tooLate(ctx, err) && time.Now().Before(end), err)
+	late := tooLate(ctx, err) && time.Now().Before(end)
+	return g.waited(ctx, q, Answer{receipt: slot.Of(q.Permits)}, acquired, late, err)
 }
 
 // tooLate reports whether an error means that no permits are free before the deadline of ctx, and
