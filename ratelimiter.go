@@ -124,9 +124,9 @@ func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
 }
 
 // Release returns permits before they expire: release(permits). It takes them off the oldest
-// grants, whoever has taken these; permits that other Clients have leased come last. So release only
-// permits that were taken less than an interval ago: older ones have returned, and others would lose
-// theirs. Releasing more than is taken frees all permits. 0 does nothing, and less is
+// grants, also those of other callers; permits that other Clients have leased come last. So release
+// only permits that were taken less than an interval ago. Older ones have returned already, and
+// Release would free those of other callers. Releasing more than is taken frees all permits. 0 does nothing, and less is
 // [ErrInvalidPermits].
 func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	if permits < 0 || permits > maxPermits {

@@ -481,8 +481,8 @@ if granted == total and flags and span > 0 and (ends < 0 or ends >= interval + s
 end
 
 --@ leased  in: interval leased now rate reply span value  out: reply
--- The reply of a call that leased permits: {4, permits, milliseconds, rate, interval, free, time of
--- the grant, reply of acquire}.
+-- The reply of a call that leased permits:
+--   {4, permits, milliseconds, rate, interval, free, time of the grant, reply of acquire}
 if leased > 0 then
   reply = {4, leased, span, rate, math.min(interval, 9007199254740992), value, now + span, reply}
 end

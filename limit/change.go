@@ -15,9 +15,9 @@ import (
 
 // Release returns permits that are not needed, to every policy. A window no longer counts them, a
 // bucket holds them again at once, and a [Smooth] is free earlier by their cost, but not before
-// now. They are returned by their number, whoever has taken them. So release permits only in the
-// window in which they were taken: when it is over they have returned, and Release would free those
-// of others. The Settle of the middleware refunds exactly those of a request. If reservations wait, they keep their times, and only permits that were taken after the last
+// now. Release returns a number of permits, and names no grant. So release permits only in the
+// window in which they were taken. When it is over they have returned, and Release would free those
+// of other callers. The Settle of the middleware refunds exactly those of a request. If reservations wait, they keep their times, and only permits that were taken after the last
 // of them return; Reservation.Cancel returns a reservation. Release returns at most the permits
 // that are taken. 0 does nothing, and less is [rratelimiter.ErrInvalidPermits].
 func (l *Limiter) Release(ctx context.Context, permits int64) error {

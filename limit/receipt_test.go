@@ -45,7 +45,7 @@ func joinedLimiters(t testing.TB, client *rratelimiter.Client, p Policy, interva
 	return map[string]*Limiter{"alone": alone, "joined": Join(alone, shared), "joined, shared first": Join(shared, alone)}
 }
 
-// TestReceipt_SameWindow_RefundsItsPermits: in parts too, whoever has taken permits since.
+// TestReceipt_SameWindow_RefundsItsPermits: in parts too, and if others have taken permits since.
 func TestReceipt_SameWindow_RefundsItsPermits(t *testing.T) {
 	for _, p := range everyPolicy {
 		for call := range takings {

@@ -15,9 +15,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// TestSettle_LaterWindow_RefundsNothing: requests that are slow, or that wait for a second rule, end
-// in a later window of a rule: with a cost of 0, or because their client has left. They free no
-// permits of that window.
+// TestSettle_LaterWindow_RefundsNothing: slow requests settle with 0 in a later window, and requests
+// that wait for a second rule leave then. They free no permits of that window.
 func TestSettle_LaterWindow_RefundsNothing(t *testing.T) {
 	const logins, rounds, pace = 5, 10, 1200 * time.Millisecond
 	for name, limits := range map[string]string{

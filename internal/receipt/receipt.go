@@ -15,8 +15,8 @@ type Receipt struct {
 	Permits int64
 
 	// Refund returns some of the permits, once. It changes nothing after the window of the grant, or
-	// if the state of the limiter has begun anew since. The permits of a lease are refunded to
-	// Redis; the lease stays as it is.
+	// after a reset of the limiter. The permits of a lease are refunded to Redis; the lease stays as
+	// it is.
 	Refund Refund
 }
 
