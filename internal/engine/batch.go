@@ -278,6 +278,14 @@ type Forecast interface {
 	// parts.
 	Parts(permits int64) []Answer
 
+	// Lag returns how much later than RetryAfter a waiter may ask, at random: see
+	// rratelimiter.WithWaitJitter. It returns 0 if a waiter asks on time.
+	Lag() time.Duration
+
+	// Renew returns how long after the reply another call has to be sent, so that the limiter does
+	// not expire while callers ask or wait. It returns Never if no call is needed.
+	Renew() time.Duration
+
 	// Earliest returns how long after the reply the last of so many permits can be granted, if they
 	// are requested one after another. The true time may be later, but not earlier.
 	Earliest(wanted int64) time.Duration

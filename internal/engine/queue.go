@@ -35,8 +35,10 @@ type queue struct {
 
 	// From the last call.
 	replied    bool
-	forecast   Forecast  // nil if the reply had none
-	forecastAt time.Time // when the forecast begins
+	forecast   Forecast      // nil if the reply had none
+	forecastAt time.Time     // when the forecast begins
+	lag        time.Duration // of the forecast
+	took       time.Duration
 
 	batch   Batch
 	inCall  []*waiter // of the batch
@@ -164,10 +166,30 @@ func (q *queue) next() time.Time {
 		return time.Time{}
 	}
 	at := q.servable(q.waiters.first)
+	if late := at.Add(q.lag); q.lag > 0 && at.After(q.forecastAt) && !q.missed(late) {
+		at = late
+	}
+	if q.forecast != nil && q.forecast.Renew() < Never {
+		at = earliest(at, q.forecastAt.Add(q.forecast.Renew()))
+	}
 	if !q.due.IsZero() {
 		at = earliest(at, q.due)
 	}
 	return at
+}
+
+// missed reports whether a waiter that the next call may serve has its deadline before the reply to
+// a call at that time. Waiters that arrive later have q.due.
+func (q *queue) missed(at time.Time) bool {
+	reply := at.Add(2*q.took + time.Millisecond)
+	free := q.forecast.Limit()
+	for w, n := q.waiters.first, 0; w != nil && n < MaxRequests && free > 0; w, n = w.next, n+1 {
+		if !w.deadline.IsZero() && w.deadline.Before(reply) {
+			return true
+		}
+		free -= w.Permits
+	}
+	return false
 }
 
 // aboveLimit reports whether a waiter can never be served, by the last forecast.
@@ -265,6 +287,9 @@ func (q *queue) deliver(err error) (done []*waiter) {
 		q.unchecked, q.ahead = q.waiters.first, 0
 	}
 	q.replied, q.forecastAt, q.forecast = err == nil, b.forecastAt, b.Forecast
+	if q.lag, q.took = 0, time.Since(b.sent); b.Forecast != nil {
+		q.lag = b.Forecast.Lag()
+	}
 	for _, w := range q.inCall {
 		if w.state != abandoned && err == nil && !w.Allowed && w.Err == nil {
 			w.state = queued

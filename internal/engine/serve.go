@@ -41,6 +41,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 		began = q.newest
 		q.collect()
 		changes := e.leases.plan(&q.batch)
+		q.batch.version = g.denials.version(l)
 		e.mu.Unlock()
 
 		l.callForQueue(e, q, began, changes)
@@ -82,6 +83,9 @@ func (l *Limiter) answerQueue(e *entry, q *queue, began, changes uint64, err err
 		l.check(e, q, began, err)
 	}
 	q.batch.takeCall().reportAlone() // if no waiter was served
+	if l.Engine.denials != nil && q.batch.Denied > 0 {
+		l.remember(&q.batch)
+	}
 }
 
 // wakeAll wakes waiters that have their answers. The first one reports the call.
