@@ -155,8 +155,10 @@ func (c *Client) mapped(name string) (string, error) {
 }
 
 // WithDenialCache answers denials from memory. Once Redis has denied permits, TryAcquire and Take
-// deny as many or more without a call until these permits return, and for at most maxAge. No permit
-// is ever granted from memory.
+// deny as many or more without a call until these permits return, and for at most maxAge. So do
+// TryAcquireWithin and Acquire if the permits return after their deadline. No permit is ever granted
+// from memory. A limiter with a KeepAlive is asked after half of it, so that it does not expire while
+// it is used.
 //
 // Any change of the limiter by this Client removes the denial at once. A change by another client
 // is seen when the denial is older than maxAge: choose the longest time for which a caller may be
@@ -205,9 +207,10 @@ func WithLease(d time.Duration) Option {
 	}
 }
 
-// Flush releases the unused permits of all leases, and of leases whose calls are in flight. Call it
-// when the program ends. Without [WithLease] it does nothing. If Redis fails or ctx ends first,
-// Flush returns the error, and the permits return when they expire.
+// Flush releases the unused permits of all leases, and of leases whose calls are in flight. It waits
+// until reservations are returned whose callers have left Acquire of package limit. Call it when the
+// program ends. If Redis fails or ctx ends first, Flush returns the error, and the permits return
+// when they expire.
 func (c *Client) Flush(ctx context.Context) error {
 	if c.redis == nil {
 		return fmt.Errorf("%w: give New a rueidis.Client", ErrNoClient)

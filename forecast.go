@@ -95,10 +95,11 @@ func (f *forecast) Renew() time.Duration {
 	return f.expires / 2
 }
 
-// Earliest returns the time until the last of the wanted permits can be granted. Permits return one
-// after another. If more than the rate is wanted, they return again an interval after they were
-// granted again.
-func (f *forecast) Earliest(wanted int64) time.Duration {
+// Earliest returns the time until the last of the permits can be granted. Permits return one after
+// another. If more than the rate is wanted, they return again an interval after they were granted
+// again.
+func (f *forecast) Earliest(ahead, permits int64) time.Duration {
+	wanted := ahead + permits
 	rounds := (wanted - 1) / f.rate
 	after, _ := f.after(wanted - rounds*f.rate)
 	if grace := min(leaseGrace, f.interval); f.leased > 0 && f.leased-grace < after {

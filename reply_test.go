@@ -147,9 +147,9 @@ func TestForecast_Earliest_FollowsTheReturns(t *testing.T) {
 		// The permits of a return include those before it.
 		returns := []returning{{2 * second, 3}, {5 * second, 10}}
 		o := &forecast{rate: 10, interval: test.interval, free: test.free, returns: returns}
-		assert.Equal(t, test.want, o.Earliest(test.wanted), name)
+		assert.Equal(t, test.want, o.Earliest(1, test.wanted-1), name)
 	}
-	assert.Zero(t, (&forecast{rate: 10}).Earliest(1), "no return is known")
+	assert.Zero(t, (&forecast{rate: 10}).Earliest(0, 1), "no return is known")
 }
 
 // TestForecast_Denied_HasTheReturnOfThosePermits: or the last one that is known, and false.

@@ -64,4 +64,4 @@ func (o redissonForecast) wait(permits int64) (time.Duration, bool) {
 
 func (o redissonForecast) reset(int64) time.Duration { return o.resetIn }
 
-func (o redissonForecast) earliest(wanted int64) time.Duration { return o.Earliest(wanted) }
+func (o redissonForecast) earliest(wanted int64) time.Duration { return o.Earliest(0, wanted) }

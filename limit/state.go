@@ -129,10 +129,10 @@ func (s *state) Renew() time.Duration {
 	return after
 }
 
-// Earliest returns the time at which the last policy could have granted so many.
-func (s *state) Earliest(wanted int64) (after time.Duration) {
+// Earliest returns the time at which the last policy could have granted all of them.
+func (s *state) Earliest(ahead, permits int64) (after time.Duration) {
 	for _, p := range s.policies {
-		after = max(after, p.earliest(wanted))
+		after = max(after, p.earliest(ahead+permits))
 	}
 	return after
 }

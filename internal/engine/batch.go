@@ -65,6 +65,7 @@ type Request struct {
 
 	Within time.Duration // as in Ask
 	Extra  any           // as in Result
+	At     time.Time     // of a reservation: when its permits may be used; zero for at once
 	Err    error
 	call   *Call // that this caller reports, or nil
 }
@@ -286,9 +287,9 @@ type Forecast interface {
 	// not expire while callers ask or wait. It returns Never if no call is needed.
 	Renew() time.Duration
 
-	// Earliest returns how long after the reply the last of so many permits can be granted, if they
-	// are requested one after another. The true time may be later, but not earlier.
-	Earliest(wanted int64) time.Duration
+	// Earliest returns how long after the reply permits can be granted behind requests for so many
+	// ahead of them. The true time may be later, but not earlier.
+	Earliest(ahead, permits int64) time.Duration
 }
 
 // Never is a duration that does not end.

@@ -100,7 +100,7 @@ func (l *Limiter) denyUntil(permits int64, deadline time.Time) error {
 	if d == nil {
 		return nil
 	}
-	if after := d.forecast.Earliest(permits) - since; after > time.Until(deadline) {
+	if after := d.forecast.Earliest(0, permits) - since; after > time.Until(deadline) {
 		return &errDeadline{permits, l.Name, after}
 	}
 	return nil

@@ -29,7 +29,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			q.wakeAll(done)
 			continue
 		}
-		if pause := time.Until(q.next()); pause > 0 {
+		if pause := time.Until(q.next()); pause > 0 && (l.Ahead == 0 || e.reserved > 0) {
 			e.mu.Unlock()
 			timer.Reset(pause)
 			select {
@@ -39,7 +39,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			continue
 		}
 		began = q.newest
-		q.collect()
+		q.collect(l, e.reserved)
 		changes := e.leases.plan(&q.batch)
 		q.batch.version = g.denials.version(l)
 		e.mu.Unlock()
@@ -69,6 +69,7 @@ func (l *Limiter) answerQueue(e *entry, q *queue, began, changes uint64, err err
 	if err == nil {
 		q.repliedFor = began
 	}
+	e.countReservations(done)
 	unused := e.leases.store(&q.batch, err, changes)
 	var released []release
 	if first := q.waiters.first; err == nil && first != nil && first.arrival <= began {

@@ -66,6 +66,9 @@ func (l *Limiter) waitInQueue(ctx context.Context, permits int64, deadline, late
 		case <-w.done:
 			w.call.report(ctx, l)
 			result, err := w.result()
+			if err == nil && !w.At.IsZero() {
+				return result, true, l.awaitTime(ctx, e, w)
+			}
 			return result, w.waited, err
 		case <-ctx.Done():
 			if l.withdraw(e, w) {
@@ -90,7 +93,7 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 	}
 	q := e.queue
 	if q == nil {
-		q = &queue{changed: make(chan struct{}, 1)}
+		q = &queue{name: l.Name, changed: make(chan struct{}, 1)}
 		q.batch.Ordered, q.batch.Full = true, g.denials != nil
 		e.queue = q
 		g.dependents.add(l)

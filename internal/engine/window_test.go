@@ -174,7 +174,8 @@ func (v *view) Lag() time.Duration { return v.lag }
 
 func (v *view) Renew() time.Duration { return cmp.Or(v.renew, Never) }
 
-func (v *view) Earliest(wanted int64) time.Duration {
+func (v *view) Earliest(ahead, permits int64) time.Duration {
+	wanted := ahead + permits
 	if wanted <= v.free {
 		return 0
 	}
