@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
@@ -158,6 +159,9 @@ func (l *Limiter) open() {
 	l.calls = engine.Limiter{
 		Engine: l.client.Engine, ID: id, Name: l.name, Policy: l.kinds, DependsOn: l.dependsOn,
 		Protocol: acquireProtocol{protocol{&l.wire}}, Leases: l.leaseScript != nil,
+	}
+	if !has(l.members, "limiter") { // of Redisson's layout, in milliseconds
+		l.calls.Tick = time.Microsecond
 	}
 	if l.reservable {
 		l.reserves = engine.Limiter{

@@ -74,6 +74,9 @@ func (l *Limiter) answerQueue(e *entry, q *queue, began, changes uint64, err err
 		released = e.leases.releaseFor(first.Permits)
 	}
 	e.mu.Unlock()
+	if q.batch.took() {
+		l.Engine.denials.granted(l, 0)
+	}
 	q.wakeAll(done)
 	l.releaseLost(context.Background(), &q.batch)
 	unused.runLater()
