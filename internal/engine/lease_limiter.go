@@ -26,14 +26,14 @@ func (l *Limiter) fromLease(ask Ask, result *Result) (ok bool) {
 	return ok
 }
 
-// addLeased adds leased permits to a result of a request with UpTo: they are free, too.
+// addLeased adds the leased permits to a result of Redis: they are free, too.
 func (l *Limiter) addLeased(ask Ask, result *Result) {
 	e := l.Engine.registry.lockExisting(l.ID)
 	if e == nil {
 		return
 	}
 	if e.leases != nil && e.queue == nil {
-		e.leases.addTo(result, ask.most())
+		e.leases.addTo(result, ask)
 	}
 	l.Engine.registry.unlockEntry(e)
 }

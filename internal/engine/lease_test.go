@@ -68,8 +68,8 @@ func TestLease_TimerIsLate_IsNotUsed(t *testing.T) {
 	})
 }
 
-// TestLease_SeveralLeases_RemainingIsOfTheNewest, and ResetAfter of the one that served.
-func TestLease_SeveralLeases_RemainingIsOfTheNewest(t *testing.T) {
+// TestLease_SeveralLeases_NumbersAreOfTheNewest, less what calls were granted since.
+func TestLease_SeveralLeases_NumbersAreOfTheNewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
 		now := time.Now()
@@ -77,18 +77,18 @@ func TestLease_SeveralLeases_RemainingIsOfTheNewest(t *testing.T) {
 			{Allowed: true, Limit: 9, Remaining: 7, ResetAfter: time.Minute}}
 		h := &leaseSet{span: time.Hour, fetch: new(transfer), leases: []activeLease{
 			{Lease{Lasts: time.Hour, Limit: 1000, Free: 900, Reset: time.Minute}, 20, now.Add(-10 * second)},
-			{Lease{Lasts: time.Hour, Limit: 1000, Free: 850, Parts: parts}, 50, now.Add(-second)},
+			{Lease{Lasts: time.Hour, Limit: 1000, Free: 850, Reset: time.Minute, Parts: parts}, 50, now.Add(-second)},
 		}}
+		h.newest, h.free, h.taken = h.leases[1], 848, 2
 		l.Engine.registry.entries.Store("name", &entry{id: "name", leases: h})
 		var answer Result
 		require.True(t, l.fromLease(Ask{Permits: 3, Detail: true}, &answer))
-		assert.Equal(t, Answer{Allowed: true, Limit: 1000, Remaining: 850 + 17 + 50, ResetAfter: 50 * second}, answer.Answer)
-		for left := int64(17 + 47); left >= 17+44; left -= 3 {
+		assert.Equal(t, Answer{Allowed: true, Limit: 1000, Remaining: 848 + 17 + 50, ResetAfter: 59 * second}, answer.Answer)
+		for left := int64(14 + 50); left >= 11+50; left -= 3 {
 			require.True(t, l.fromLease(Ask{Permits: 3, Detail: true, Each: true}, &answer))
-			assert.Equal(t, []Answer{{Allowed: true, Limit: 1000, Remaining: 850 + left, ResetAfter: 59 * second},
-				{Allowed: true, Limit: 9, Remaining: 7 + left, ResetAfter: 59 * second}}, answer.Parts())
+			assert.Equal(t, []Answer{{Allowed: true, Limit: 1000, Remaining: 848 + left, ResetAfter: 59 * second},
+				{Allowed: true, Limit: 9, Remaining: 5 + left, ResetAfter: 59 * second}}, answer.Parts())
 		}
-		assert.EqualValues(t, 17, h.leases[0].unused, "which reports no parts")
 	})
 }
 
