@@ -56,11 +56,7 @@ func (w *wire) leased(b *engine.Batch, r redisx.Reply) (again bool, err error) {
 	b.Lease.Return = func(ctx context.Context, permits int64) error {
 		return w.refund(ctx, permits, random, granted+total)
 	}
-	again, err = w.Answer(b, acquired)
-	for _, r := range b.Requests {
-		r.Remaining += granted // no caller has them yet
-	}
-	return again, err
+	return w.Answer(b, acquired)
 }
 
 // answer sets the answers of a batch from a reply with a letter for each request.

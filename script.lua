@@ -636,7 +636,9 @@ else
     end
   end
   if rest > 0 and #grants == page * 2 then
-    n, reply[2] = n - rest, rest
+    -- The page may have no permits: Redisson grants requests for 0.
+    reply = rest < n and {0, rest} or {1, ''}
+    n = n - rest
   end
   value = value + n
 end

@@ -160,11 +160,14 @@ func (l *Limiter) open() {
 		Engine: l.client.Engine, ID: id, Name: l.name, Policy: l.kinds, DependsOn: l.dependsOn,
 		Protocol: acquireProtocol{protocol{&l.wire}}, Leases: l.leaseScript != nil,
 	}
+	if !has(l.members, "limiter") { // of Redisson's layout, in milliseconds
+		l.calls.Tick = time.Microsecond
+	}
 	if l.reservable {
 		reserves := func(id string, ahead time.Duration) engine.Limiter {
 			return engine.Limiter{
 				Engine: l.client.Engine, ID: id, Name: l.name, Policy: l.kinds, DependsOn: l.dependsOn,
-				Protocol: reserveProtocol{protocol{&l.wire}}, Most: maxReservations, Ahead: ahead,
+				Protocol: reserveProtocol{protocol{&l.wire}}, Most: maxReservations, Ahead: ahead, Tick: time.Microsecond,
 			}
 		}
 		l.reserves, l.waits = reserves("reserve "+id, 0), reserves("wait "+id, reservedAhead)

@@ -37,8 +37,10 @@ func (r *Reservation) Delay() time.Duration {
 
 // Cancel returns the permits of the reservation, less those that were reserved later, which keep
 // their times. So the last reservation returns whole, and one with more permits reserved behind it
-// than it holds returns nothing. Cancel does nothing after the time of the reservation. A second
-// Cancel does nothing either, even if the first one failed. After Cancel the caller must not act.
+// than it holds returns nothing. To return all permits of several reservations, cancel the newest
+// first: a reservation that is cancelled while others are behind it still counts as reserved later
+// than those before it. Cancel does nothing after the time of the reservation. A second Cancel does
+// nothing either, even if the first one failed. After Cancel the caller must not act.
 func (r *Reservation) Cancel(ctx context.Context) error {
 	if r.Delay() == 0 {
 		return nil

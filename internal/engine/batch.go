@@ -126,8 +126,8 @@ type Batch struct {
 
 	Lease Lease // for later callers
 
-	// The granted requests whose callers have left, their permits, and all permits granted by the
-	// call.
+	// The granted requests whose callers have left, their permits, and all permits that were granted
+	// to callers.
 	Lost        []*Request
 	LostPermits int64
 	Granted     int64
@@ -139,7 +139,7 @@ type Batch struct {
 	next     *Batch        // that collects requests
 
 	sent       time.Time // when the call began
-	dated      time.Time // the same by the limiter's clock, in whole milliseconds as in the arguments
+	dated      time.Time // the same by the limiter's clock, as precise as in the arguments
 	forecastAt time.Time // when Forecast begins
 	call       *Call     // that is not reported yet; nil without an Observer of calls
 
@@ -158,6 +158,9 @@ func (b *Batch) Wants() (permits int64, detail bool) {
 	}
 	return permits, detail
 }
+
+// took reports whether the call took permits, for callers or for a lease.
+func (b *Batch) took() bool { return b.Granted+b.Lease.Granted > 0 }
 
 // wanted reports whether a batch is to be sent: it has callers left, or brings a lease.
 func (b *Batch) wanted() bool { return len(b.Requests) > 0 || b.Lease.Span > 0 }
@@ -229,9 +232,9 @@ func Runs(requests []*Request) string {
 	return string(text)
 }
 
-// count adds up the permits that were granted, if some were lost, before the callers are woken.
-func (b *Batch) count() {
-	if len(b.Lost) == 0 {
+// count adds up the permits that were granted, before the callers are woken.
+func (b *Batch) count(err error) {
+	if err != nil {
 		return
 	}
 	for _, r := range b.Lost {

@@ -77,7 +77,7 @@ func (l *Limiter) prepare(b *Batch) {
 	b.sent = time.Now()
 	b.forecastAt = b.sent
 	now := l.Engine.Now()
-	b.dated = time.UnixMilli(now.UnixMilli())
+	b.dated = now.Truncate(l.tick())
 	l.Protocol.Arguments(b, now)
 	l.Engine.observer.begin(l, b)
 }

@@ -47,9 +47,6 @@ func newDenials(maxAge time.Duration, now func() time.Time, ownClock bool) *deni
 	return &denials{maxAge: maxAge, now: now, ownClock: ownClock, seed: maphash.MakeSeed()}
 }
 
-// serverTick is the precision of the server's time, which scripts round down.
-const serverTick = time.Millisecond
-
 // age returns how long ago the call of a denial was sent. It is the larger age of two clocks: the
 // monotonic one may stop while the machine sleeps, and the wall clock may be set back.
 func (d *denial) age(now time.Time) time.Duration {
@@ -63,7 +60,7 @@ func (a *denials) since(d *denial) (since, age time.Duration) {
 	age = d.age(now)
 	switch {
 	case a.now == nil:
-		return age + serverTick, age
+		return age + d.limiter.tick(), age // the script rounds the time down
 	case a.ownClock:
 		now = a.now()
 	}
@@ -236,8 +233,31 @@ func (a *denials) forget(key string) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.forgetAllOf(key)
+}
+
+// forgetAllOf is forget while the denials are locked.
+func (a *denials) forgetAllOf(key string) {
 	a.counter(key).Add(1)
 	for _, id := range a.index.of(key) {
 		a.remove(id)
 	}
+}
+
+// granted forgets the denials of limiters that share a key with one of which a call took permits:
+// they count what was free before. It returns the version for a denial of that call itself.
+func (a *denials) granted(l *Limiter, version uint64) uint64 {
+	if a == nil {
+		return version
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	unchanged := a.version(l) == version
+	for _, key := range l.DependsOn {
+		a.forgetAllOf(key)
+	}
+	if unchanged {
+		version = a.version(l)
+	}
+	return version
 }

@@ -314,7 +314,7 @@ func (q *queue) deliver(err error) (done []*waiter) {
 			done = append(done, w)
 		}
 	}
-	b.count()
+	b.count(err)
 	clear(q.inCall)
 	q.inCall = q.inCall[:0]
 	return done

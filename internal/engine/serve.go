@@ -76,6 +76,9 @@ func (l *Limiter) answerQueue(e *entry, q *queue, began, changes uint64, err err
 		released = e.leases.releaseFor(first.Permits)
 	}
 	e.mu.Unlock()
+	if q.batch.took() {
+		q.batch.version = l.Engine.denials.granted(l, q.batch.version)
+	}
 	q.wakeAll(done)
 	l.releaseLost(context.Background(), &q.batch)
 	unused.runLater()

@@ -243,17 +243,18 @@ elseif limiter2[1] then
 end
 local free2, most2, text2 = limiter2.free, limiter2.most, ''
 local capacity3, refill3, interval3 = ARGV[9] + 0, ARGV[10] + 0, ARGV[11] + 0
-local at3, missing3, refunded3, last3, epoch3, text3 = now, 0, 0, 0, false, call('GET', KEYS[7]) or ''
+local at3, missing3, refunded3, last3, reserved3, epoch3 = now, 0, 0, 0, 0, false
+local text3 = call('GET', KEYS[7]) or ''
 if text3 ~= '' then
   local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
   if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
   if refunded then
-    refunded3, last3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
+    refunded3, last3, reserved3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
   end
   if at3 < now then
     missing3, last3, at3 = max(0, missing3 - (now - at3) * refill3), last3 - (now - at3) * refill3, now
@@ -323,15 +324,15 @@ end
 do
 local n = granted
 if not epoch3 then
-  epoch3, refunded3, last3 = epoch, 0, 0
+  epoch3, refunded3, last3, reserved3 = epoch, 0, 0, 0
 end
 missing3 = min(9007199254740992 * interval3, missing3 + n * interval3) -- only Charge reaches this
 part3 = fmod(missing3, interval3)
 taken3 = floor((missing3 - part3) / interval3 + 0.5)
 if missing3 > 0 then
   text3 = format('%s %d %d %d', epoch3, at3, taken3, part3)
-  if last3 > ahead3 then
-    text3 = text3 .. format(' %.0f %.0f', refunded3, last3)
+  if last3 > ahead3 or reserved3 > 0 then
+    text3 = text3 .. format(' %.0f %.0f %.0f', refunded3, last3 > ahead3 and last3 or 0, reserved3)
   elseif refunded3 > 0 then
     text3 = text3 .. format(' %.0f', refunded3)
   end
@@ -599,17 +600,18 @@ elseif limiter2[1] then
 end
 local free2, most2, text2 = limiter2.free, limiter2.most, ''
 local capacity3, refill3, interval3 = ARGV[9] + 0, ARGV[10] + 0, ARGV[11] + 0
-local at3, missing3, refunded3, last3, epoch3, text3 = now, 0, 0, 0, false, call('GET', KEYS[7]) or ''
+local at3, missing3, refunded3, last3, reserved3, epoch3 = now, 0, 0, 0, 0, false
+local text3 = call('GET', KEYS[7]) or ''
 if text3 ~= '' then
   local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
   if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
   if refunded then
-    refunded3, last3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
+    refunded3, last3, reserved3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
   end
   if at3 < now then
     missing3, last3, at3 = max(0, missing3 - (now - at3) * refill3), last3 - (now - at3) * refill3, now
@@ -633,15 +635,15 @@ end
 do
 local n = granted
 if not epoch3 then
-  epoch3, refunded3, last3 = epoch, 0, 0
+  epoch3, refunded3, last3, reserved3 = epoch, 0, 0, 0
 end
 missing3 = min(9007199254740992 * interval3, missing3 + n * interval3) -- only Charge reaches this
 part3 = fmod(missing3, interval3)
 taken3 = floor((missing3 - part3) / interval3 + 0.5)
 if missing3 > 0 then
   text3 = format('%s %d %d %d', epoch3, at3, taken3, part3)
-  if last3 > ahead3 then
-    text3 = text3 .. format(' %.0f %.0f', refunded3, last3)
+  if last3 > ahead3 or reserved3 > 0 then
+    text3 = text3 .. format(' %.0f %.0f %.0f', refunded3, last3 > ahead3 and last3 or 0, reserved3)
   elseif refunded3 > 0 then
     text3 = text3 .. format(' %.0f', refunded3)
   end
@@ -685,17 +687,18 @@ if not head1 then
 end
 local free1 = most1 - count1
 local capacity3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
-local at3, missing3, refunded3, last3, epoch3, text3 = now, 0, 0, 0, false, call('GET', KEYS[7]) or ''
+local at3, missing3, refunded3, last3, reserved3, epoch3 = now, 0, 0, 0, 0, false
+local text3 = call('GET', KEYS[7]) or ''
 if text3 ~= '' then
   local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
   if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
   if refunded then
-    refunded3, last3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
+    refunded3, last3, reserved3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
   end
   if at3 < now then
     missing3, last3, at3 = max(0, missing3 - (now - at3) * refill3), last3 - (now - at3) * refill3, now
@@ -737,8 +740,8 @@ if due > 0 then
   taken3 = floor((missing3 - part3) / interval3 + 0.5)
   if missing3 > 0 then
     text3 = format('%s %d %d %d', epoch3, at3, taken3, part3)
-    if last3 > ahead3 then
-      text3 = text3 .. format(' %.0f %.0f', refunded3, last3)
+    if last3 > ahead3 or reserved3 > 0 then
+      text3 = text3 .. format(' %.0f %.0f %.0f', refunded3, last3 > ahead3 and last3 or 0, reserved3)
     elseif refunded3 > 0 then
       text3 = text3 .. format(' %.0f', refunded3)
     end
@@ -996,17 +999,18 @@ elseif limiter2[1] then
 end
 local free2, most2, text2 = limiter2.free, limiter2.most, ''
 local capacity3, refill3, interval3 = ARGV[7] + 0, ARGV[8] + 0, ARGV[9] + 0
-local at3, missing3, refunded3, last3, epoch3, text3 = now, 0, 0, 0, false, call('GET', KEYS[7]) or ''
+local at3, missing3, refunded3, last3, reserved3, epoch3 = now, 0, 0, 0, 0, false
+local text3 = call('GET', KEYS[7]) or ''
 if text3 ~= '' then
   local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
   if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
   if refunded then
-    refunded3, last3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
+    refunded3, last3, reserved3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
   end
   if at3 < now then
     missing3, last3, at3 = max(0, missing3 - (now - at3) * refill3), last3 - (now - at3) * refill3, now
