@@ -84,6 +84,33 @@ func TestAcquire_PermitsLeasedByOthers_WaitsForTheLeaseToEnd(t *testing.T) {
 	})
 }
 
+// TestRelease_GrantsWithoutPermits_ReturnsThoseBehindThem: another client can write grants of 0
+// permits, as Redisson does for a request for 0.
+func TestRelease_GrantsWithoutPermits_ReturnsThoseBehindThem(t *testing.T) {
+	for _, empty := range []int{255, 256, 257, 1000} {
+		for _, ahead := range []time.Duration{0, time.Minute} { // as grants, and as leases
+			withRedis(t, func(b *fixture) {
+				l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
+				for i := range empty {
+					_, err := b.Redis.ZAdd("{limiter}:permits", float64(time.Now().Add(ahead).UnixMilli()),
+						memberOf(fmt.Sprintf("\x10%016d", i), 0))
+					require.NoError(b, err)
+				}
+				pass(time.Second)
+				b.Take(l, 1)
+				b.leased(l.wire.client, 6, 2*ahead)
+				require.NoError(b, l.Release(b.Context(), 3), "%d", empty)
+				b.Free(l, 6)
+				sum := int64(0)
+				for _, permits := range b.grants() {
+					sum += permits
+				}
+				assert.EqualValues(b, 4, sum, "%d", empty)
+			})
+		}
+	}
+}
+
 func TestRelease_Fails_ExpiredGrantsAreCounted(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})

@@ -52,11 +52,7 @@ func (w *wire) leased(b *engine.Batch, r redisx.Reply) (again bool, err error) {
 	}
 	b.Lease.Granted, b.Lease.Lasts, b.Lease.Limit, b.Lease.Free, b.Lease.Reset = granted, lasts, limit, free, lasts+reset
 	b.Lease.Return = w.receipt(randomOf(b), granted+total, strconv.FormatInt(at, 10))
-	again, err = w.Answer(b, acquired)
-	for _, r := range b.Requests {
-		r.Remaining += granted // no caller has them yet
-	}
-	return again, err
+	return w.Answer(b, acquired)
 }
 
 // answer sets the answers of a batch from a reply with a letter for each request.
@@ -64,8 +60,9 @@ func (w *wire) answer(b *engine.Batch, perClient bool, reply redisx.Reply) error
 	free, rate, interval, reset := reply.Number(), reply.Number(), reply.Number(), reply.Number()
 	now := time.UnixMilli(reply.Number())
 	letters, last, _ := strings.Cut(reply.Text(), "=")
-	counted := reply.Text()
-	o := &forecast{now: now.UnixMilli(), free: free, rate: rate, interval: millis(interval), reset: millis(reset)}
+	counted, expires := reply.Text(), millis(reply.Number())
+	o := &forecast{now: now.UnixMilli(), free: free, rate: rate, interval: millis(interval), reset: millis(reset),
+		expires: expires, jitter: w.client.waitJitter}
 	if pairs := reply.Len() / 2; pairs > 0 {
 		o.returns = make([]returning, 0, pairs)
 	}

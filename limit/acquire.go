@@ -82,7 +82,7 @@ func (p acquireProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (
 // and the permits of the one that was granted in part.
 func (p acquireProtocol) answer(b *engine.Batch, s *state, letters string, part int64) {
 	b.Forecast = s
-	later := s.leased // permits granted behind the request, or to no caller yet
+	var later int64 // permits granted behind the request
 	for i := len(b.Requests) - 1; i >= 0; i-- {
 		r := b.Requests[i]
 		letter := byte('g')

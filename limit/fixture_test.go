@@ -3,6 +3,7 @@ package limit
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -22,6 +23,7 @@ type bench struct {
 	client *rratelimiter.Client
 	now    int64 // Unix microseconds
 	back   bool  // the clock may go back: the server's stands still then, so that nothing expires
+	lives  bool  // in a synctest bubble, whose clock now is: leases end by it
 }
 
 // begin is a time that is no multiple of any unit.
@@ -45,6 +47,12 @@ func (b *bench) connect() rueidis.Client {
 
 // pass lets time pass.
 func (b *bench) pass(d time.Duration) {
+	if b.lives {
+		redistest.Pass(d)
+		synctest.Wait() // what has ended has been returned
+		b.now = time.Now().UnixMicro()
+		return
+	}
 	b.now += d.Microseconds()
 	if !b.back {
 		b.redis.FastForward(d)

@@ -11,10 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/policymodel"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // decision is the answer of a model to a request.
@@ -54,10 +56,46 @@ func TestPolicies_RandomCalls_MatchTheirModels(t *testing.T) {
 		LeakyBucket{40, 7, 13 * time.Millisecond},
 	} {
 		for _, back := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%T%+v back %t", p, p, back), func(t *testing.T) {
-				b := newBench(t)
-				b.back = back
-				sequence(b, New(b.client, "name", p), p, rand.New(rand.NewPCG(1, 2)), steps)
+			for name, opts := range map[string][]rratelimiter.Option{
+				"": nil, ", denials remembered": {rratelimiter.WithDenialCache(1 << 62)},
+			} {
+				t.Run(fmt.Sprintf("%T%+v back %t%s", p, p, back, name), func(t *testing.T) {
+					b := newBench(t, opts...)
+					b.back = back
+					sequence(b, New(b.client, "name", p), p, rand.New(rand.NewPCG(1, 2)), steps)
+				})
+			}
+		}
+	}
+}
+
+// TestLease_RandomCalls_MatchTheModels: a Client that leases decides as one that does not. Only
+// Remaining may be less: permits that were returned since the last reply do not count.
+func TestLease_RandomCalls_MatchTheModels(t *testing.T) {
+	for _, p := range []Policy{
+		FixedWindow{1000, time.Hour, false},
+		FixedWindow{100, 20 * time.Second, true},
+		FixedWindow{30, time.Second, false},
+		Calendar{1000, Day, place("Europe/Berlin")},
+	} {
+		for name, opts := range map[string][]rratelimiter.Option{
+			"": nil, ", denials remembered": {rratelimiter.WithDenialCache(1 << 62)},
+		} {
+			t.Run(fmt.Sprintf("%T%+v%s", p, p, name), func(t *testing.T) {
+				redistest.Run(t, func(f *redistest.Fixture) {
+					leased := 0
+					client := rratelimiter.New(f.Conn, append(opts, rratelimiter.WithLease(time.Second),
+						rratelimiter.WithObserver(&rratelimiter.Observer{Decision: func(_ context.Context, d rratelimiter.DecisionInfo) {
+							if d.Source == rratelimiter.FromLease {
+								leased++
+							}
+						}}))...)
+					b := &bench{TB: f, redis: f.Redis, client: client, lives: true, now: time.Now().UnixMicro()}
+					l := New(client, "name", p)
+					sequence(b, l, p, rand.New(rand.NewPCG(1, 2)), steps)
+					assert.Greater(b, leased, steps/20, "from leases")
+					redistest.Pass(time.Minute)
+				})
 			})
 		}
 	}
@@ -135,8 +173,13 @@ func sequence(b *bench, l *Limiter, p Policy, random *rand.Rand, steps int) {
 			}
 		case 4, 5, 6:
 			b.pass(micros(random.Int64N(1 + m.Reset(b.now)/4)))
+		case 7:
+			b.pass(micros(random.Int64N(1 + min(m.Reset(b.now), 500_000))))
 		}
 		n := 1 + random.Int64N(cmp.Or(min(most, 1+random.Int64N(most)), 1))
+		if b.lives && random.IntN(4) > 0 {
+			n = 1 + n/50
+		}
 		var got, want rratelimiter.Decision
 		var err error
 		call := "Take"
@@ -195,6 +238,12 @@ func sequence(b *bench, l *Limiter, p Policy, random *rand.Rand, steps int) {
 		}
 		log = append(log, fmt.Sprintf("%d: at %d %s %d: %+v", step, b.now-begin, call, n, got))
 		require.NoError(b, err, "%v", log[max(0, len(log)-5):])
+		if got.Remaining < want.Remaining && (b.lives || !want.Allowed) {
+			got.Remaining = want.Remaining // an answer from memory does not count what has returned since
+		}
+		if call == "Peek" && b.lives {
+			want = got // leased permits are taken
+		}
 		require.Equal(b, want, got, "%v", log[max(0, len(log)-5):])
 		// No key stays too long, and none expires too early.
 		for _, key := range b.redis.Keys() {

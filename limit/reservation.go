@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
-	"github.com/rratelimiter/rratelimiter/internal/receipt"
 )
 
 // ErrNotReservable is returned by Reserve of a limiter that is not a single [TokenBucket],
@@ -40,8 +39,10 @@ func (r *Reservation) Delay() time.Duration {
 
 // Cancel returns the permits of the reservation, less those that were reserved later, which keep
 // their times. So the last reservation returns whole, and one with more permits reserved behind it
-// than it holds returns nothing. Cancel does nothing after the time of the reservation. A second
-// Cancel does nothing either, even if the first one failed. After Cancel the caller must not act.
+// than it holds returns nothing. To return all permits of several reservations, cancel the newest
+// first: a reservation that is cancelled while others are behind it still counts as reserved later
+// than those before it. Cancel does nothing after the time of the reservation. A second Cancel does
+// nothing either, even if the first one failed. After Cancel the caller must not act.
 func (r *Reservation) Cancel(ctx context.Context) error {
 	if r.Delay() == 0 {
 		return nil
@@ -71,28 +72,6 @@ func (r *Reservation) part(permits int64) string {
 // refund returns some of the permits of a caller that has waited for them.
 func (r *Reservation) refund(ctx context.Context, permits int64) error {
 	return r.wire.refund(ctx, cancel, r.part(permits))
-}
-
-// wait waits for the reserved time on behalf of a call. If ctx ends before, it cancels the
-// reservation in the background.
-func (r *Reservation) wait(ctx context.Context, observation *engine.Observation) error {
-	if r.Delay() == 0 {
-		return nil
-	}
-	return observation.Wait(ctx, func() (bool, error) {
-		timer := time.NewTimer(r.Delay())
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			return true, nil
-		case <-ctx.Done():
-			if r.Delay() == 0 {
-				return true, nil
-			}
-			r.revokeLater(ctx)
-			return true, ctx.Err()
-		}
-	})
 }
 
 // revokeLater is revoke in the background.
@@ -162,29 +141,4 @@ func (l *Limiter) reserve(ctx context.Context, permits int64) (*Reservation, err
 		return nil, l.tooLate(permits, r.delay)
 	}
 	return r, nil
-}
-
-// reserveAndWait makes a reservation within the deadline of ctx and waits for it. A time after the
-// other deadline, unless that is zero, is a denial.
-func (l *Limiter) reserveAndWait(ctx context.Context, permits int64, deadline time.Time,
-	observation *engine.Observation) (bool, error) {
-	bound, stop := withDeadline(ctx, deadline)
-	defer stop()
-	r, err := l.reserve(bound, permits)
-	if err == nil {
-		if err = r.wait(ctx, observation); err == nil {
-			receipt.SlotOf(ctx).Put(receipt.Receipt{Permits: permits, Refund: r.refund})
-		}
-		return err == nil, err
-	}
-	end, ends := ctx.Deadline()
-	switch {
-	case deadline.IsZero() || ends && !end.After(deadline) || ctx.Err() != nil: // the context is why
-	case errors.Is(err, errTooLate):
-		return false, nil
-	case bound.Err() != nil:
-		err = fmt.Errorf("limit: limiter %q: Redis has not answered before the timeout: %w", l.name,
-			context.DeadlineExceeded)
-	}
-	return false, err
 }

@@ -128,6 +128,34 @@ func TestCancel_LaterReservations_KeepTheirPermits(t *testing.T) {
 	}
 }
 
+// TestCancel_AfterAnEarlierCancel_CountsWhatIsBehind: the order of reservations decides, and not
+// their times. A reservation behind a cancelled one may have an earlier time than one before it.
+func TestCancel_AfterAnEarlierCancel_CountsWhatIsBehind(t *testing.T) {
+	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute},
+		Smooth{Permits: 1, Interval: time.Minute, Burst: 5 * time.Minute}} {
+		b := newBench(t)
+		l := New(b.client, "name", p)
+		must(t, l.Reserve, 5)
+		must(t, l.Reserve, 1)
+		first, second := must(t, l.Reserve, 5), must(t, l.Reserve, 3)
+		reset := mustPeek(t, l)[0].ResetAfter
+		returns := func(minutes time.Duration, what string) {
+			t.Helper()
+			before := reset
+			reset = mustPeek(t, l)[0].ResetAfter
+			assert.Equal(t, minutes*time.Minute, before-reset, "%T: %s", p, what)
+		}
+		require.NoError(t, first.Cancel(t.Context()))
+		returns(2, "5 less the 3 behind it")
+		third := must(t, l.Reserve, 2)
+		returns(-2, "taken")
+		require.NoError(t, second.Cancel(t.Context()))
+		returns(1, "3 less the 2 behind it")
+		require.NoError(t, third.Cancel(t.Context()))
+		returns(2, "the last one is whole")
+	}
+}
+
 // TestReserve_GrantedAtOnce_KeepsWaitingReservations: an earlier reservation was cancelled, and a
 // later one still waits.
 func TestReserve_GrantedAtOnce_KeepsWaitingReservations(t *testing.T) {

@@ -42,9 +42,9 @@ func TestPolicies_ForeignState_IsAStateError(t *testing.T) {
 	long := strings.Repeat("9", 400)
 	cell := fmt.Sprint(b.now / 1e5)
 	bucket := []string{
-		"x", "a -1 2 3", "a 1 2 3 ", "a 1 2 3 x", "a 1 2 3 4 5 6", "a 1 2.5 3", "a 0x10 2 3",
+		"x", "a -1 2 3", "a 1 2 3 ", "a 1 2 3 x", "a 1 2 3 4 5 6 7", "a 1 2.5 3", "a 0x10 2 3",
 		"a 1 2 3\n", "a nan 2 3", "a 1 inf 3", "0123", "1 2 3",
-		"a " + long + " 2 3", "a 1 " + long + " 3", "a 1 2 " + long, "a 1 2 3 " + long, "a 1 2 3 4 " + long,
+		"a " + long + " 2 3", "a 1 " + long + " 3", "a 1 2 " + long, "a 1 2 3 " + long, "a 1 2 3 4 " + long, "a 1 2 3 4 5 " + long,
 		long, "a 1 99999999999999999 3",
 		"a 1 2 99999999999999999", "a 9999999999999999999 2 3",
 	}
@@ -64,7 +64,8 @@ func TestPolicies_ForeignState_IsAStateError(t *testing.T) {
 		{TokenBucket{5, 1, time.Second}, bucket},
 		{LeakyBucket{5, 1, time.Second}, bucket},
 		{Smooth{Permits: 1, Interval: time.Second}, []string{
-			"x", "a", "a 1", "a 1 2", "a 1 2 3 4 5", "a 1 2 3 -4", "a 1 2 3 99999999999999999", "a 1 99999999999999999 4",
+			"x", "a", "a 1", "a 1 2", "a 1 2 3 4", "a 1 2 3 4 5 6", "a 1 2 3 -4 5", "a 1 2 3 99999999999999999 5",
+			"a 1 2 3 4 99999999999999999", "a 1 99999999999999999 4",
 			"a 1 2 x", "a 1 -2 3", "a 1 2 -3",
 			"a -1 2 3", "a 1.2.3 4 5", "a 1e 2 3", "a nan 2 3", "a inf 2 3", "a 1 2 3 ", " a 1 2 3", "a 1 2.5 3", "1 2 3",
 		}},

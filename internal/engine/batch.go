@@ -70,6 +70,7 @@ type Request struct {
 	Within time.Duration // as in Ask
 	Extra  any           // as in Result
 	Refund receipt.Refund
+	At     time.Time // of a reservation: when its permits may be used; zero for at once
 	Err    error
 	call   *Call // that this caller reports, or nil
 }
@@ -130,8 +131,8 @@ type Batch struct {
 
 	Lease Lease // for later callers
 
-	// The granted requests whose callers have left, and their permits. All permits that the call has
-	// granted to requests, if some are lost or a request has Receipt.
+	// The granted requests whose callers have left, their permits, and all permits that were granted
+	// to callers.
 	Lost        []*Request
 	LostPermits int64
 	Granted     int64
@@ -144,7 +145,7 @@ type Batch struct {
 	next     *Batch        // that collects requests
 
 	sent       time.Time // when the call began
-	dated      time.Time // the same by the limiter's clock, in whole milliseconds as in the arguments
+	dated      time.Time // the same by the limiter's clock, as precise as in the arguments
 	forecastAt time.Time // when Forecast begins
 	call       *Call     // that is not reported yet; nil without an Observer of calls
 
@@ -163,6 +164,9 @@ func (b *Batch) Wants() (permits int64, detail bool) {
 	}
 	return permits, detail
 }
+
+// took reports whether the call took permits, for callers or for a lease.
+func (b *Batch) took() bool { return b.Granted+b.Lease.Granted > 0 }
 
 // wanted reports whether a batch is to be sent: it has callers left, or brings a lease.
 func (b *Batch) wanted() bool { return len(b.Requests) > 0 || b.Lease.Span > 0 }
@@ -235,9 +239,9 @@ func Runs(requests []*Request) string {
 	return string(text)
 }
 
-// count adds up the permits that were granted, if they may be refunded, before the callers are woken.
-func (b *Batch) count() {
-	if len(b.Lost) == 0 && !b.receipts {
+// count adds up the permits that were granted, before the callers are woken.
+func (b *Batch) count(err error) {
+	if err != nil {
 		return
 	}
 	for _, r := range b.Lost {
@@ -285,9 +289,17 @@ type Forecast interface {
 	// parts.
 	Parts(permits int64) []Answer
 
-	// Earliest returns how long after the reply the last of so many permits can be granted, if they
-	// are requested one after another. The true time may be later, but not earlier.
-	Earliest(wanted int64) time.Duration
+	// Lag returns how much later than RetryAfter a waiter may ask, at random: see
+	// rratelimiter.WithWaitJitter. It returns 0 if a waiter asks on time.
+	Lag() time.Duration
+
+	// Renew returns how long after the reply another call has to be sent, so that the limiter does
+	// not expire while callers ask or wait. It returns Never if no call is needed.
+	Renew() time.Duration
+
+	// Earliest returns how long after the reply permits can be granted behind requests for so many
+	// ahead of them. The true time may be later, but not earlier.
+	Earliest(ahead, permits int64) time.Duration
 }
 
 // Never is a duration that does not end.

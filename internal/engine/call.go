@@ -77,7 +77,7 @@ func (l *Limiter) prepare(b *Batch) {
 	b.sent = time.Now()
 	b.forecastAt = b.sent
 	now := l.Engine.Now()
-	b.dated = time.UnixMilli(now.UnixMilli())
+	b.dated = now.Truncate(l.tick())
 	l.Protocol.Arguments(b, now)
 	l.Engine.observer.begin(l, b)
 }
@@ -111,15 +111,15 @@ func (l *Limiter) read(b *Batch, message rueidis.RedisMessage) (again bool, err 
 	return l.Protocol.Answer(b, message)
 }
 
-// addReceipts gives the granted requests of a batch that want a receipt the Refund of the grant. The
-// entry is locked, and the batch is counted.
+// addReceipts gives the granted requests of a batch that want a receipt the Refund of the grant, unless
+// the Protocol has given them their own. The entry is locked, and the batch is counted.
 func (l *Limiter) addReceipts(b *Batch) {
 	if !b.receipts {
 		return
 	}
 	refund := b.Lease.Return // of the same grant, if the call has brought a lease
 	for _, r := range b.Requests {
-		if r.Receipt && r.Allowed && r.Err == nil && r.state == answered {
+		if r.Receipt && r.Refund == nil && r.Allowed && r.Err == nil && r.state == answered {
 			if refund == nil {
 				refund = l.Protocol.Receipt(b)
 			}

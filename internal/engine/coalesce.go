@@ -222,7 +222,7 @@ func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (
 			b.Lost = append(b.Lost, r)
 		}
 	}
-	b.count()
+	b.count(err)
 	l.addReceipts(b)
 	b.assignCall()
 	unused := e.leases.store(b, err, b.changes)
@@ -236,6 +236,9 @@ func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (
 		g.calling.Add(-1)
 	}
 	g.registry.unlockEntry(e)
+	if b.took() {
+		b.version = g.denials.granted(l, b.version) // before a caller asks again
+	}
 	// From here on the requests belong to their callers.
 	clear(b.Requests)
 	if b.answered != nil {

@@ -36,6 +36,7 @@ type denials struct {
 type denial struct {
 	limiter  *Limiter
 	forecast Forecast
+	maxAge   time.Duration // the Client's, or less for a limiter that must not expire
 	permits  int64         // the fewest that were denied
 	until    time.Duration // after dated, when they may be free
 	dated    time.Time     // when the call was sent, by the limiter's clock, without a monotonic reading
@@ -45,9 +46,6 @@ type denial struct {
 func newDenials(maxAge time.Duration, now func() time.Time, ownClock bool) *denials {
 	return &denials{maxAge: maxAge, now: now, ownClock: ownClock, seed: maphash.MakeSeed()}
 }
-
-// serverTick is the precision of the server's time, which scripts round down.
-const serverTick = time.Millisecond
 
 // age returns how long ago the call of a denial was sent. It is the larger age of two clocks: the
 // monotonic one may stop while the machine sleeps, and the wall clock may be set back.
@@ -62,7 +60,7 @@ func (a *denials) since(d *denial) (since, age time.Duration) {
 	age = d.age(now)
 	switch {
 	case a.now == nil:
-		return age + serverTick, age
+		return age + d.limiter.tick(), age // the script rounds the time down
 	case a.ownClock:
 		now = a.now()
 	}
@@ -70,22 +68,10 @@ func (a *denials) since(d *denial) (since, age time.Duration) {
 	return since, max(since, age)
 }
 
-// deny answers a request from a cached denial. The denial must be of as many permits or fewer,
-// younger than maxAge, and from before the time at which permits return.
+// deny answers a request from a cached denial.
 func (l *Limiter) deny(ask Ask) (Result, bool) {
-	a := l.Engine.denials
-	found, ok := a.byID.Load(l.ID)
-	if !ok {
-		return Result{}, false
-	}
-	d := found.(*denial)
-	if ask.Permits < d.permits || ask.Permits > d.forecast.Limit() {
-		return Result{}, false
-	}
-	// Below 0 if the clock was set back.
-	since, age := a.since(d)
-	if since < 0 || since >= d.until || age >= a.maxAge {
-		a.drop(d)
+	d, since := l.denied(ask.Permits)
+	if d == nil {
 		return Result{}, false
 	}
 	answer, known := d.forecast.Denied(ask.Permits)
@@ -99,6 +85,44 @@ func (l *Limiter) deny(ask Ask) (Result, bool) {
 		r.Extra = d.parts(ask.Permits, since)
 	}
 	return r, true
+}
+
+// denyUntil answers a waiter from a cached denial. It returns an error if the permits cannot be free
+// before the deadline.
+func (l *Limiter) denyUntil(permits int64, deadline time.Time) error {
+	if l.Engine.denials == nil || deadline.IsZero() {
+		return nil
+	}
+	d, since := l.denied(permits)
+	if d == nil {
+		return nil
+	}
+	if after := d.forecast.Earliest(0, permits) - since; after > time.Until(deadline) {
+		return &errDeadline{permits, l.Name, after}
+	}
+	return nil
+}
+
+// denied returns the cached denial that covers a request, and how long ago its call was sent; nil if
+// there is none. The denial must be of as many permits or fewer, younger than maxAge, and from
+// before the time at which permits return.
+func (l *Limiter) denied(permits int64) (*denial, time.Duration) {
+	a := l.Engine.denials
+	found, ok := a.byID.Load(l.ID)
+	if !ok {
+		return nil, 0
+	}
+	d := found.(*denial) //nolint:errcheck,forcetypeassert // nothing else is there
+	if permits < d.permits || permits > d.forecast.Limit() {
+		return nil, 0
+	}
+	// Below 0 if the clock was set back.
+	since, age := a.since(d)
+	if since < 0 || since >= d.until || age >= d.maxAge {
+		a.drop(d)
+		return nil, 0
+	}
+	return d, since
 }
 
 // parts returns the answer of each part of a limiter: one may have its permits free again while
@@ -123,10 +147,11 @@ func (l *Limiter) remember(b *Batch) {
 	if !known {
 		return
 	}
-	d := &denial{limiter: l, forecast: b.Forecast, permits: b.Denied, until: answer.RetryAfter, dated: b.dated,
-		sent: b.sent}
+	a := l.Engine.denials
+	d := &denial{limiter: l, forecast: b.Forecast, maxAge: min(a.maxAge, b.Forecast.Renew()), permits: b.Denied,
+		until: answer.RetryAfter, dated: b.dated, sent: b.sent}
 	// By the process's clock: the program's own may panic, and the callers of the next call wait.
-	if a := l.Engine.denials; d.age(time.Now()) < min(d.until, a.maxAge) {
+	if d.age(time.Now()) < min(d.until, d.maxAge) {
 		a.keep(d, b.version)
 	}
 }
@@ -175,7 +200,7 @@ func (a *denials) drop(d *denial) {
 func (a *denials) sweep() {
 	now := time.Now()
 	for _, found := range a.byID.Range {
-		if d := found.(*denial); d.age(now) >= min(d.until, a.maxAge) {
+		if d := found.(*denial); d.age(now) >= min(d.until, d.maxAge) {
 			a.drop(d)
 		}
 	}
@@ -208,8 +233,31 @@ func (a *denials) forget(key string) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.forgetAllOf(key)
+}
+
+// forgetAllOf is forget while the denials are locked.
+func (a *denials) forgetAllOf(key string) {
 	a.counter(key).Add(1)
 	for _, id := range a.index.of(key) {
 		a.remove(id)
 	}
+}
+
+// granted forgets the denials of limiters that share a key with one of which a call took permits:
+// they count what was free before. It returns the version for a denial of that call itself.
+func (a *denials) granted(l *Limiter, version uint64) uint64 {
+	if a == nil {
+		return version
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	unchanged := a.version(l) == version
+	for _, key := range l.DependsOn {
+		a.forgetAllOf(key)
+	}
+	if unchanged {
+		version = a.version(l)
+	}
+	return version
 }

@@ -104,3 +104,22 @@ func TestWithDenialCache_SeveralDenied_SmallestIsStored(t *testing.T) {
 		})
 	}
 }
+
+// TestWithDenialCache_CallGrantsAndDenies_DenialIsStored: it counts the grants of its own call.
+func TestWithDenialCache_CallGrantsAndDenies_DenialIsStored(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour}, rratelimiter.WithDenialCache(time.Hour))
+		b.Take(l, 7)
+		b.Latency.Store(int64(10 * time.Millisecond))
+		answers, _ := redistest.Crowd(4, func(i int) (rratelimiter.Decision, error) {
+			// The calls of the first two are in flight while the others arrive.
+			return l.Take(b.Context(), []int64{11, 11, 2, 3}[i])
+		})
+		require.True(b, answers[2].Allowed)
+		require.False(b, answers[3].Allowed)
+		pass(second)
+		d, denied := b.remembered(l, 3)
+		assert.True(b, denied)
+		assert.EqualValues(b, 1, d.Remaining)
+	})
+}

@@ -18,9 +18,13 @@ const (
 // Its entry guards it.
 type leaseSet struct {
 	span           time.Duration // for which permits are leased at most
+	keys           []string      // that the limiter depends on
 	transfers      *sync.Map     // of the Engine
+	changing       *changing     // of the Engine
 	leases         []activeLease // the oldest first
-	free           int64         // permits that are free in Redis, by the last reply with a forecast
+	newest         activeLease   // that arrived, also once it is used up: decisions report its numbers
+	free           int64         // permits that are free in Redis, by the last reply, less those granted since
+	taken          int64         // permits that calls were granted since the newest lease
 	demanded       int64         // permits requested since spanBegan
 	demandedBefore int64         // permits requested in the span before that
 	spanBegan      time.Time
@@ -52,14 +56,14 @@ func (h *leaseSet) take(ask Ask, result *Result) (ok, fetch bool) {
 	for i := range h.leases {
 		s := &h.leases[i]
 		remains := s.remains(now)
-		if s.unused < ask.most() || remains <= 0 || ask.Each && s.Parts == nil {
+		if s.unused < ask.most() || remains <= 0 || ask.Each && h.newest.Parts == nil {
 			continue
 		}
 		s.unused -= ask.most()
 		result.Allowed, result.Permits, result.From, result.Refund = true, ask.most(), FromLease, s.Return
 		if ask.Detail {
-			result.Limit, result.Remaining = s.Limit, h.leases[len(h.leases)-1].Free+h.unused(now)
-			result.ResetAfter = s.Reset - now.Sub(s.sent)
+			result.Limit, result.Remaining = h.newest.Limit, max(0, h.free)+h.unused(now)
+			result.ResetAfter = h.newest.Reset - now.Sub(h.newest.sent)
 		}
 		if ask.Each {
 			result.Extra = h.parts(now)
@@ -70,8 +74,22 @@ func (h *leaseSet) take(ask Ask, result *Result) (ok, fetch bool) {
 	return false, false
 }
 
-// addTo adds permits of all leases to a result, up to a total of most. The entry is locked.
-func (h *leaseSet) addTo(result *Result, most int64) {
+// addTo adds the leased permits to a result of Redis, which does not know how many are unused. They
+// are granted to a request with UpTo, and remain for others. The entry is locked.
+func (h *leaseSet) addTo(result *Result, ask Ask) {
+	if ask.UpTo > 0 {
+		h.grantUpTo(result, ask.most())
+	}
+	left := h.unused(time.Now())
+	result.Remaining += left
+	parts := result.Parts()
+	for i := range parts {
+		parts[i].Remaining += left
+	}
+}
+
+// grantUpTo grants permits of all leases, up to a total of most.
+func (h *leaseSet) grantUpTo(result *Result, most int64) {
 	if !result.Allowed {
 		result.Permits = 0
 	}
@@ -83,22 +101,17 @@ func (h *leaseSet) addTo(result *Result, most int64) {
 			result.Permits += n
 		}
 	}
-	if result.Permits == before {
-		return
-	}
-	if !result.Allowed {
+	if result.Permits > before && !result.Allowed {
 		result.Allowed, result.RetryAfter, result.From = true, 0, FromLease
 	}
-	result.Remaining = h.unused(now) // the call took all that was free in Redis
 }
 
 // parts returns the answer of each part, by the newest lease, for a request that was served.
 func (h *leaseSet) parts(now time.Time) []Answer {
-	newest, left := &h.leases[len(h.leases)-1], h.unused(now)
-	parts := slices.Clone(newest.Parts)
+	parts, left := slices.Clone(h.newest.Parts), h.unused(now)
 	for i := range parts {
-		parts[i].Remaining += left
-		parts[i].ResetAfter -= now.Sub(newest.sent)
+		parts[i].Remaining = max(0, parts[i].Remaining-h.taken) + left
+		parts[i].ResetAfter -= now.Sub(h.newest.sent)
 	}
 	return parts
 }
@@ -160,7 +173,7 @@ func (h *leaseSet) runsOut(s *activeLease, now time.Time, remains time.Duration)
 // locked.
 func (h *leaseSet) plan(b *Batch) (changes uint64) {
 	b.Lease = Lease{}
-	if h == nil || h.fetch != nil {
+	if h == nil || h.fetch != nil || h.changing.any(h.keys) {
 		return 0
 	}
 	if h.leases = slices.DeleteFunc(h.leases,
@@ -185,8 +198,11 @@ func (h *leaseSet) store(b *Batch, err error, changes uint64) (unused release) {
 	if h == nil {
 		return nil
 	}
+	h.taken += b.Granted
 	if err == nil && b.Forecast != nil {
 		h.free = b.Forecast.Free()
+	} else {
+		h.free -= b.Granted
 	}
 	if b.Lease.Span == 0 {
 		return nil
@@ -216,7 +232,7 @@ func (h *leaseSet) add(b *Batch, err error, changes uint64, fetch *transfer) (un
 	if h.changes != changes || s.expired(now) {
 		return h.release(&s, fetch)
 	}
-	h.leases, h.free = append(h.leases, s), s.Free
+	h.leases, h.newest, h.free, h.taken = append(h.leases, s), s, s.Free, 0
 	h.timer.Reset(h.next(now))
 	return nil
 }

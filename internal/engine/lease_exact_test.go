@@ -119,6 +119,23 @@ func TestLease_Remaining_CountsLeasedPermits(t *testing.T) {
 	})
 }
 
+// TestLease_RedisGrantsSince_RemainingCountsIt: a request for more than is leased, and the next one
+// that is leased.
+func TestLease_RedisGrantsSince_RemainingCountsIt(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		l := b.limiter(rratelimiter.Rate{Permits: 1000, Interval: time.Hour}, rratelimiter.WithLease(time.Second))
+		taken := int64(0)
+		for _, permits := range []int64{1, 20, 20, 5, 820, 1, 1} {
+			pass(time.Millisecond)
+			d, err := l.Take(b.Context(), permits)
+			require.NoError(b, err)
+			taken += permits
+			require.Equal(b, 1000-taken, d.Remaining, "%d are taken", taken)
+		}
+		pass(time.Minute)
+	})
+}
+
 // TestFlush_RedisFails_ReturnsTheError: the permits stay taken for the interval.
 func TestFlush_RedisFails_ReturnsTheError(t *testing.T) {
 	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {

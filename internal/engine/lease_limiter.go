@@ -26,14 +26,14 @@ func (l *Limiter) fromLease(ask Ask, result *Result) (ok bool) {
 	return ok
 }
 
-// addLeased adds leased permits to a result of a request with UpTo: they are free, too.
+// addLeased adds the leased permits to a result of Redis: they are free, too.
 func (l *Limiter) addLeased(ask Ask, result *Result) {
 	e := l.Engine.registry.lockExisting(l.ID)
 	if e == nil {
 		return
 	}
 	if e.leases != nil && e.queue == nil {
-		e.leases.addTo(result, ask.most())
+		e.leases.addTo(result, ask)
 	}
 	l.Engine.registry.unlockEntry(e)
 }
@@ -60,7 +60,8 @@ func (l *Limiter) fetch() {
 func (l *Limiter) ensureLeases(e *entry, permits int64) {
 	now := time.Now()
 	if e.leases == nil {
-		h := &leaseSet{span: l.Engine.lease, transfers: &l.Engine.transfers, spanBegan: now}
+		h := &leaseSet{span: l.Engine.lease, keys: l.DependsOn, transfers: &l.Engine.transfers,
+			changing: &l.Engine.changing, spanBegan: now}
 		h.timer = time.AfterFunc(l.Engine.lease, func() { l.expireLeases(e, h) })
 		e.leases = h
 		l.Engine.dependents.add(l)

@@ -68,8 +68,8 @@ func TestLease_TimerIsLate_IsNotUsed(t *testing.T) {
 	})
 }
 
-// TestLease_SeveralLeases_RemainingIsOfTheNewest, and ResetAfter of the one that served.
-func TestLease_SeveralLeases_RemainingIsOfTheNewest(t *testing.T) {
+// TestLease_SeveralLeases_NumbersAreOfTheNewest, less what calls were granted since.
+func TestLease_SeveralLeases_NumbersAreOfTheNewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
 		now := time.Now()
@@ -77,18 +77,18 @@ func TestLease_SeveralLeases_RemainingIsOfTheNewest(t *testing.T) {
 			{Allowed: true, Limit: 9, Remaining: 7, ResetAfter: time.Minute}}
 		h := &leaseSet{span: time.Hour, fetch: new(transfer), leases: []activeLease{
 			{Lease{Lasts: time.Hour, Limit: 1000, Free: 900, Reset: time.Minute}, 20, now.Add(-10 * second)},
-			{Lease{Lasts: time.Hour, Limit: 1000, Free: 850, Parts: parts}, 50, now.Add(-second)},
+			{Lease{Lasts: time.Hour, Limit: 1000, Free: 850, Reset: time.Minute, Parts: parts}, 50, now.Add(-second)},
 		}}
+		h.newest, h.free, h.taken = h.leases[1], 848, 2
 		l.Engine.registry.entries.Store("name", &entry{id: "name", leases: h})
 		var answer Result
 		require.True(t, l.fromLease(Ask{Permits: 3, Detail: true}, &answer))
-		assert.Equal(t, Answer{Allowed: true, Limit: 1000, Remaining: 850 + 17 + 50, ResetAfter: 50 * second}, answer.Answer)
-		for left := int64(17 + 47); left >= 17+44; left -= 3 {
+		assert.Equal(t, Answer{Allowed: true, Limit: 1000, Remaining: 848 + 17 + 50, ResetAfter: 59 * second}, answer.Answer)
+		for left := int64(14 + 50); left >= 11+50; left -= 3 {
 			require.True(t, l.fromLease(Ask{Permits: 3, Detail: true, Each: true}, &answer))
-			assert.Equal(t, []Answer{{Allowed: true, Limit: 1000, Remaining: 850 + left, ResetAfter: 59 * second},
-				{Allowed: true, Limit: 9, Remaining: 7 + left, ResetAfter: 59 * second}}, answer.Parts())
+			assert.Equal(t, []Answer{{Allowed: true, Limit: 1000, Remaining: 848 + left, ResetAfter: 59 * second},
+				{Allowed: true, Limit: 9, Remaining: 5 + left, ResetAfter: 59 * second}}, answer.Parts())
 		}
-		assert.EqualValues(t, 17, h.leases[0].unused, "which reports no parts")
 	})
 }
 
@@ -199,6 +199,85 @@ func TestChange_LeaseArrivesMeanwhile_IsReturned(t *testing.T) {
 		require.NoError(b, err)
 		assert.EqualValues(b, 5, returned)
 		assert.False(b, l.fromLease(Ask{Permits: 1}, new(Result)))
+	})
+}
+
+// TestChange_LeaseInTransit_WaitsForIt: the change of another caller has revoked the lease, it has
+// expired, or its call is in flight. Otherwise a Release would count its unused permits as used.
+func TestChange_LeaseInTransit_WaitsForIt(t *testing.T) {
+	for name, depart := range map[string]func(l *Limiter, e *entry, s activeLease){
+		"another change": func(l *Limiter, e *entry, s activeLease) {
+			e.leases.leases = append(e.leases.leases, s)
+			go change(context.Background(), l.Engine, l.ID)
+		},
+		"it has expired": func(l *Limiter, e *entry, s activeLease) {
+			s.sent = time.Now().Add(-s.Lasts)
+			e.leases.leases = append(e.leases.leases, s)
+			go l.expireLeases(e, e.leases)
+		},
+		"it arrives": func(_ *Limiter, e *entry, s activeLease) {
+			b, h := &Batch{sent: time.Now()}, e.leases
+			h.demanded = 100
+			changes := h.plan(b)
+			require.NotNil(t, h.fetch)
+			time.AfterFunc(20*time.Millisecond, func() {
+				b.Lease = s.Lease
+				b.Lease.Granted, b.Lease.Span = s.unused, s.Lasts
+				e.mu.Lock()
+				defer e.mu.Unlock()
+				h.store(b, nil, changes).runLater()
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := named(New(Settings{Lease: time.Hour}), "a")
+				l.Leases = true
+				e := l.Engine.registry.lockEntry(l)
+				l.ensureLeases(e, 1)
+				h := e.leases
+				defer h.timer.Stop()
+				e.mu.Unlock()
+				returned := false
+				depart(l, e, activeLease{Lease{Lasts: time.Hour, Return: func(context.Context, int64) error {
+					pass(50 * time.Millisecond)
+					returned = true
+					return nil
+				}}, 5, time.Now()})
+				pass(10 * time.Millisecond)
+				_, err := Change(t.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
+					assert.True(t, returned)
+					e.mu.Lock()
+					defer e.mu.Unlock()
+					b := new(Batch)
+					h.demanded = 100
+					assert.Zero(t, h.plan(b))
+					assert.Zero(t, b.Lease.Span, "it would be a lease from before the change")
+					return nil, nil
+				})
+				require.NoError(t, err)
+				h.plan(new(Batch))
+				assert.NotNil(t, h.fetch, "leases go on after it")
+			})
+		})
+	}
+}
+
+// TestChange_LeaseCannotBeReturned_GoesOn: its slot moves for long.
+func TestChange_LeaseCannotBeReturned_GoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := named(New(Settings{Lease: time.Hour}), "a")
+		h := &leaseSet{keys: l.DependsOn, transfers: &l.Engine.transfers}
+		h.release(&activeLease{unused: 5, Lease: Lease{Return: func(context.Context, int64) error {
+			pass(time.Minute)
+			return nil
+		}}}, nil).runLater()
+		begin := time.Now()
+		change(t.Context(), l.Engine, "b")
+		assert.Zero(t, time.Since(begin), "it is no lease of that limiter")
+		change(t.Context(), l.Engine, "a")
+		assert.Equal(t, longTransfer, time.Since(begin))
+		pass(time.Minute)
 	})
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 // Limiter is a limiter as the engine sees it. Limiters with one ID share their calls. An ID begins
 // with the kind of its limiter and a space, so that limiters of two kinds never share an ID.
 //
-// A Limiter is not copied. Only DependsOn and Most are optional.
+// A Limiter is not copied. Only DependsOn, Most, Tick and Ahead are optional.
 type Limiter struct {
 	Engine    *Engine
 	ID        string
@@ -21,9 +22,16 @@ type Limiter struct {
 	Policy    string   // for an Observer
 	DependsOn []string // the keys whose changes affect it: see Change
 	Protocol  Protocol
-	Most      int  // requests of Try in one call; 0 for MaxRequests
-	Leases    bool // its script can lease permits
+	Most      int           // requests in one call; 0 for MaxRequests
+	Leases    bool          // its script can lease permits
+	Tick      time.Duration // the precision of the time in its calls; 0 for a millisecond
+
+	// Its waiters make reservations, for times so far ahead: see reserve.go. 0: they wait until the
+	// permits are free.
+	Ahead time.Duration
 }
+
+func (l *Limiter) tick() time.Duration { return cmp.Or(l.Tick, time.Millisecond) }
 
 // Protocol translates between batches and the script of a limiter.
 type Protocol interface {

@@ -42,11 +42,11 @@ func (l *Limiter) Ask(ctx context.Context, ask Ask) (result Result, err error) {
 			return result, nil
 		}
 		err = l.request(ctx, ask, &result)
-		switch {
-		case err == nil && ask.UpTo > 0:
+		if err == nil && l.leases() && (ask.UpTo > 0 || ask.Detail) {
 			l.addLeased(ask, &result)
-			return result, nil
-		case err != nil || result.Allowed || !first:
+		}
+		switch {
+		case err != nil || result.Allowed || !first || ask.UpTo > 0:
 			return result, err
 		}
 		if released, err := l.releaseFor(ctx, ask.Permits); !released {

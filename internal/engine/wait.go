@@ -41,26 +41,32 @@ func (l *Limiter) wait(ctx context.Context, ask Ask, deadline time.Time,
 	if l.fromLease(ask, &result) {
 		return result, nil
 	}
+	latest := deadline
+	if end, ok := ctx.Deadline(); ok && (latest.IsZero() || end.Before(latest)) {
+		latest = end
+	}
+	if err := l.denyUntil(ask.Permits, latest); err != nil {
+		return Result{From: FromMemory}, err
+	}
 	err = observation.Wait(ctx, func() (waited bool, err error) {
-		result, waited, err = l.waitInQueue(ctx, ask, deadline)
+		result, waited, err = l.waitInQueue(ctx, ask, deadline, latest)
 		return waited, err
 	})
 	return result, err
 }
 
 // waitInQueue waits in the queue. It reports whether it waited for permits, or for Redis alone.
-func (l *Limiter) waitInQueue(ctx context.Context, ask Ask, deadline time.Time) (_ Result, waited bool, _ error) {
+// latest is the earlier of the deadline and that of ctx.
+func (l *Limiter) waitInQueue(ctx context.Context, ask Ask, deadline, latest time.Time) (_ Result, waited bool,
+	_ error) {
 	var expired <-chan time.Time
 	if !deadline.IsZero() {
 		timer := time.NewTimer(time.Until(deadline))
 		defer timer.Stop()
 		expired = timer.C
 	}
-	if end, ok := ctx.Deadline(); ok && (deadline.IsZero() || end.Before(deadline)) {
-		deadline = end
-	}
 	w := &waiter{
-		Request: Request{Permits: ask.Permits, Receipt: ask.Receipt}, done: make(chan struct{}, 1), deadline: deadline,
+		Request: Request{Permits: ask.Permits, Receipt: ask.Receipt}, done: make(chan struct{}, 1), deadline: latest,
 	}
 	e := l.enqueue(w)
 	for {
@@ -68,6 +74,9 @@ func (l *Limiter) waitInQueue(ctx context.Context, ask Ask, deadline time.Time) 
 		case <-w.done:
 			w.call.report(ctx, l)
 			result, err := w.result()
+			if err == nil && !w.At.IsZero() {
+				return result, true, l.awaitTime(ctx, e, w)
+			}
 			return result, w.waited, err
 		case <-ctx.Done():
 			if l.withdraw(e, w) {
@@ -92,8 +101,8 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 	}
 	q := e.queue
 	if q == nil {
-		q = &queue{changed: make(chan struct{}, 1)}
-		q.batch.Ordered = true
+		q = &queue{name: l.Name, changed: make(chan struct{}, 1)}
+		q.batch.Ordered, q.batch.Full = true, g.denials != nil
 		e.queue = q
 		g.dependents.add(l)
 		go l.serve(e, q)

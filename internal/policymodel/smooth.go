@@ -1,6 +1,9 @@
 package policymodel
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Smooth is the model of limit.Smooth, in float64 and in the order in which Guava computes it. The
 // interval of a permit and the times are microseconds.
@@ -12,9 +15,11 @@ type Smooth struct {
 	seen   bool
 	last   int64 // the latest clock of a change
 	stored float64
-	next   int64 // the time from which it is free
-	end    int64 // that after the newest reservation
-	epoch  int   // how often it was idle
+	next   int64   // the time from which it is free
+	end    int64   // that after the newest reservation
+	epoch  int     // how often it was idle
+	made   int     // reservations ever
+	line   []place // the reservations since, with their cost in the place of permits
 }
 
 // NewSmooth returns a Smooth of so many permits a second. The burst is in seconds, the warm-up in
@@ -67,6 +72,7 @@ func (m *Smooth) price(above float64) float64 { return m.stable + float64(above*
 func (m *Smooth) Charge(now, n int64) {
 	if m.stored, m.next, m.last = m.at(now); m.next == m.last && m.stored == m.size {
 		m.epoch++
+		m.end, m.line = 0, nil
 	}
 	micros, spent := m.cost(m.stored, n)
 	m.seen, m.stored, m.next = true, m.stored-spent, m.next+micros
@@ -94,6 +100,7 @@ type smoothReservation struct {
 	end, cost int64
 	spent     float64
 	epoch     int
+	id        int
 }
 
 // Reserve implements Reserver.
@@ -105,7 +112,10 @@ func (m *Smooth) Reserve(now, n int64) (delay int64, reservation any) {
 	if m.next > m.last {
 		m.end = m.next
 	}
-	return delay, smoothReservation{m.next, cost, spent, m.epoch}
+	id := m.made
+	m.made++
+	m.line = append(slices.Clip(m.line), place{id, cost}) // clones share the line
+	return delay, smoothReservation{m.next, cost, spent, m.epoch, id}
 }
 
 // Cancel implements Reserver.
@@ -113,17 +123,18 @@ func (m *Smooth) Cancel(now int64, reservation any) {
 	made := reservation.(smoothReservation)
 	stored, next, at := m.at(now)
 	unused, back := made.spent, int64(0)
-	switch later := max(0, m.end-made.end); {
+	switch {
 	case made.epoch != m.epoch, next == at && stored == m.size:
 		return // it was idle in between
 	case made.end <= at:
 		unused -= float64(at-made.end) / m.cool
-	case later > 0:
-		unused, back = 0, made.cost-later
 	default:
-		back = made.cost
-		if m.end == made.end {
-			m.end -= made.cost
+		later, last := behind(m.line, made.id)
+		if back = made.cost - later; later > 0 {
+			unused = 0
+		}
+		if last {
+			m.line, m.end = m.line[:len(m.line)-1], made.end-made.cost
 		}
 	}
 	if unused > 0 || back > 0 {

@@ -1,6 +1,9 @@
 package policymodel
 
-import "math/big"
+import (
+	"math/big"
+	"slices"
+)
 
 // TokenBucket is the model of limit.TokenBucket and, with Leaky, of limit.LeakyBucket, whose level
 // is the number of missing tokens. Its Interval is in microseconds. The tokens are a fraction, so
@@ -14,6 +17,27 @@ type TokenBucket struct {
 	end      *big.Rat // when the newest reservation is refilled; nil: none waits
 	epoch    int      // how often the bucket was full
 	refunded *big.Rat // permits that refunds have returned since
+	made     int      // reservations ever
+	line     []place  // of the reservations since, in their order
+}
+
+// place is a reservation that waited when it was made. If it is cancelled, it stays, unless it is the
+// last.
+type place struct {
+	id      int
+	permits int64
+}
+
+// behind returns the permits of all places after one, and whether that is the last place.
+func behind(line []place, id int) (permits int64, last bool) {
+	at := slices.IndexFunc(line, func(p place) bool { return p.id == id })
+	if at < 0 {
+		return 0, false // it was cancelled
+	}
+	for _, p := range line[at+1:] {
+		permits += p.permits
+	}
+	return permits, at == len(line)-1
 }
 
 // at returns the tokens at a time, and the time by the bucket: a later clock prevails. A full
@@ -36,7 +60,7 @@ func (m *TokenBucket) Charge(now, n int64) {
 	m.settle(now)
 	if m.missing().Sign() == 0 {
 		m.epoch++
-		m.refunded, m.end = new(big.Rat), nil
+		m.refunded, m.end, m.line = new(big.Rat), nil, nil
 	}
 	m.tokens.Sub(m.tokens, new(big.Rat).SetInt64(n))
 }
@@ -104,6 +128,7 @@ type bucketReservation struct {
 	at       int64
 	refunded *big.Rat
 	epoch    int
+	id       int // of its place; 0 if it has not waited
 }
 
 // Reserve implements Reserver.
@@ -122,6 +147,9 @@ func (m *TokenBucket) Reserve(now, n int64) (delay int64, reservation any) {
 	made.end.Add(made.end, new(big.Rat).SetInt64(m.last))
 	if m.ahead().Cmp(m.until(made.end)) < 0 {
 		m.end = made.end
+		m.made++
+		made.id = m.made
+		m.line = append(slices.Clip(m.line), place{made.id, n}) // clones share the line
 	}
 	return delay, made
 }
@@ -134,15 +162,22 @@ func (m *TokenBucket) Cancel(now int64, reservation any) {
 		*m = before // another bucket
 		return
 	}
-	own, later := m.until(made.end), new(big.Rat)
-	if m.end != nil && m.end.Cmp(made.end) > 0 {
-		later.Sub(m.end, made.end)
-	}
-	back := own
-	if own.Cmp(m.ahead()) <= 0 {
+	own, waits := m.until(made.end), m.until(made.end).Cmp(m.ahead()) > 0
+	back, most, last := own, m.per(made.permits), false
+	if !waits {
 		back = m.missingOf(made)
 	}
-	for _, most := range []*big.Rat{new(big.Rat).Sub(m.per(made.permits), later), m.per(m.missing())} {
+	if made.id > 0 {
+		var later int64
+		if later, last = behind(m.line, made.id); waits || m.end != nil {
+			most.Sub(most, m.per(new(big.Rat).SetInt64(later)))
+		}
+	} else if m.end != nil { // reservations that wait keep their times
+		if free := new(big.Rat).Sub(m.per(m.missing()), m.until(m.end)); free.Cmp(most) < 0 {
+			most = free
+		}
+	}
+	for _, most := range []*big.Rat{most, m.per(m.missing())} {
 		if back.Cmp(most) > 0 {
 			back = most
 		}
@@ -151,8 +186,11 @@ func (m *TokenBucket) Cancel(now int64, reservation any) {
 		*m = before // nothing is written
 		return
 	}
-	if m.end != nil && m.end.Cmp(made.end) == 0 {
-		m.end = new(big.Rat).Sub(m.end, m.per(made.permits))
+	if last {
+		m.line = m.line[:len(m.line)-1]
+	}
+	if last && waits {
+		m.end = new(big.Rat).Sub(made.end, m.per(made.permits))
 	}
 	m.restore(new(big.Rat).Quo(back, m.per(big.NewRat(1, 1))))
 }

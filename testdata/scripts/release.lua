@@ -151,7 +151,8 @@ else
     end
   end
   if rest > 0 and #grants == page * 2 then
-    n, reply[2] = n - rest, rest
+    reply = rest < n and {0, rest} or {1, ''}
+    n = n - rest
   end
   value = value + n
 end

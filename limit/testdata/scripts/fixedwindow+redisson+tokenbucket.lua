@@ -169,7 +169,7 @@ end
 function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local report = {now, rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {now, rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
   if denied then
     local reply, need = report, rate + 1 - value
 local function count(member)
@@ -184,10 +184,13 @@ if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
 end
 local at, leaseAt = 1, 1
 while need > 0 do
-  local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
-  if wait and wait > nowNumber then
-    wait = nil -- a lease
+  while grants[at] and tonumber(grants[at + 1]) > nowNumber and string.sub(grants[at], 2, 5) == 'LEAS' do
+    at = at + 2
   end
+  while leases[leaseAt] and string.sub(leases[leaseAt], 2, 5) ~= 'LEAS' do
+    leaseAt = leaseAt + 2
+  end
+  local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
   wait = wait and wait + interval - now
   lease = lease and lease - now + math.min(50, interval)
   local n, leased
@@ -241,17 +244,18 @@ elseif limiter2[1] then
 end
 local free2, most2 = limiter2.free, limiter2.most
 local capacity3, refill3, interval3 = ARGV[9] + 0, ARGV[10] + 0, ARGV[11] + 0
-local at3, missing3, refunded3, last3, epoch3, text3 = now, 0, 0, 0, false, call('GET', KEYS[7]) or ''
+local at3, missing3, refunded3, last3, reserved3, epoch3 = now, 0, 0, 0, 0, false
+local text3 = call('GET', KEYS[7]) or ''
 if text3 ~= '' then
   local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
   if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
   if refunded then
-    refunded3, last3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
+    refunded3, last3, reserved3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
   end
   if at3 < now then
     missing3, last3, at3 = max(0, missing3 - (now - at3) * refill3), last3 - (now - at3) * refill3, now
@@ -321,15 +325,15 @@ end
 do
 local n = granted
 if not epoch3 then
-  epoch3, refunded3, last3 = epoch, 0, 0
+  epoch3, refunded3, last3, reserved3 = epoch, 0, 0, 0
 end
 missing3 = min(9007199254740992 * interval3, missing3 + n * interval3) -- only Charge reaches this
 part3 = fmod(missing3, interval3)
 taken3 = floor((missing3 - part3) / interval3 + 0.5)
 if missing3 > 0 then
   text3 = format('%s %d %d %d', epoch3, at3, taken3, part3)
-  if last3 > ahead3 then
-    text3 = text3 .. format(' %.0f %.0f', refunded3, last3)
+  if last3 > ahead3 or reserved3 > 0 then
+    text3 = text3 .. format(' %.0f %.0f %.0f', refunded3, last3 > ahead3 and last3 or 0, reserved3)
   elseif refunded3 > 0 then
     text3 = text3 .. format(' %.0f', refunded3)
   end
@@ -523,7 +527,7 @@ end
 function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local report = {now, rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {now, rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
   if denied then
     local reply, need = report, rate + 1 - value
 local function count(member)
@@ -538,10 +542,13 @@ if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
 end
 local at, leaseAt = 1, 1
 while need > 0 do
-  local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
-  if wait and wait > nowNumber then
-    wait = nil -- a lease
+  while grants[at] and tonumber(grants[at + 1]) > nowNumber and string.sub(grants[at], 2, 5) == 'LEAS' do
+    at = at + 2
   end
+  while leases[leaseAt] and string.sub(leases[leaseAt], 2, 5) ~= 'LEAS' do
+    leaseAt = leaseAt + 2
+  end
+  local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
   wait = wait and wait + interval - now
   lease = lease and lease - now + math.min(50, interval)
   local n, leased
@@ -595,17 +602,18 @@ elseif limiter2[1] then
 end
 local free2, most2 = limiter2.free, limiter2.most
 local capacity3, refill3, interval3 = ARGV[9] + 0, ARGV[10] + 0, ARGV[11] + 0
-local at3, missing3, refunded3, last3, epoch3, text3 = now, 0, 0, 0, false, call('GET', KEYS[7]) or ''
+local at3, missing3, refunded3, last3, reserved3, epoch3 = now, 0, 0, 0, 0, false
+local text3 = call('GET', KEYS[7]) or ''
 if text3 ~= '' then
   local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
   if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
   if refunded then
-    refunded3, last3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
+    refunded3, last3, reserved3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
   end
   if at3 < now then
     missing3, last3, at3 = max(0, missing3 - (now - at3) * refill3), last3 - (now - at3) * refill3, now
@@ -629,15 +637,15 @@ end
 do
 local n = granted
 if not epoch3 then
-  epoch3, refunded3, last3 = epoch, 0, 0
+  epoch3, refunded3, last3, reserved3 = epoch, 0, 0, 0
 end
 missing3 = min(9007199254740992 * interval3, missing3 + n * interval3) -- only Charge reaches this
 part3 = fmod(missing3, interval3)
 taken3 = floor((missing3 - part3) / interval3 + 0.5)
 if missing3 > 0 then
   text3 = format('%s %d %d %d', epoch3, at3, taken3, part3)
-  if last3 > ahead3 then
-    text3 = text3 .. format(' %.0f %.0f', refunded3, last3)
+  if last3 > ahead3 or reserved3 > 0 then
+    text3 = text3 .. format(' %.0f %.0f %.0f', refunded3, last3 > ahead3 and last3 or 0, reserved3)
   elseif refunded3 > 0 then
     text3 = text3 .. format(' %.0f', refunded3)
   end
@@ -681,17 +689,18 @@ if not head1 then
 end
 local free1 = most1 - count1
 local capacity3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
-local at3, missing3, refunded3, last3, epoch3, text3 = now, 0, 0, 0, false, call('GET', KEYS[7]) or ''
+local at3, missing3, refunded3, last3, reserved3, epoch3 = now, 0, 0, 0, 0, false
+local text3 = call('GET', KEYS[7]) or ''
 if text3 ~= '' then
   local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
   if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
   if refunded then
-    refunded3, last3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
+    refunded3, last3, reserved3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
   end
   if at3 < now then
     missing3, last3, at3 = max(0, missing3 - (now - at3) * refill3), last3 - (now - at3) * refill3, now
@@ -733,8 +742,8 @@ if due > 0 then
   taken3 = floor((missing3 - part3) / interval3 + 0.5)
   if missing3 > 0 then
     text3 = format('%s %d %d %d', epoch3, at3, taken3, part3)
-    if last3 > ahead3 then
-      text3 = text3 .. format(' %.0f %.0f', refunded3, last3)
+    if last3 > ahead3 or reserved3 > 0 then
+      text3 = text3 .. format(' %.0f %.0f %.0f', refunded3, last3 > ahead3 and last3 or 0, reserved3)
     elseif refunded3 > 0 then
       text3 = text3 .. format(' %.0f', refunded3)
     end
@@ -918,7 +927,7 @@ end
 function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local report = {now, rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {now, rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
   if denied then
     local reply, need = report, rate + 1 - value
 local function count(member)
@@ -933,10 +942,13 @@ if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
 end
 local at, leaseAt = 1, 1
 while need > 0 do
-  local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
-  if wait and wait > nowNumber then
-    wait = nil -- a lease
+  while grants[at] and tonumber(grants[at + 1]) > nowNumber and string.sub(grants[at], 2, 5) == 'LEAS' do
+    at = at + 2
   end
+  while leases[leaseAt] and string.sub(leases[leaseAt], 2, 5) ~= 'LEAS' do
+    leaseAt = leaseAt + 2
+  end
+  local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
   wait = wait and wait + interval - now
   lease = lease and lease - now + math.min(50, interval)
   local n, leased
@@ -990,17 +1002,18 @@ elseif limiter2[1] then
 end
 local free2, most2 = limiter2.free, limiter2.most
 local capacity3, refill3, interval3 = ARGV[7] + 0, ARGV[8] + 0, ARGV[9] + 0
-local at3, missing3, refunded3, last3, epoch3, text3 = now, 0, 0, 0, false, call('GET', KEYS[7]) or ''
+local at3, missing3, refunded3, last3, reserved3, epoch3 = now, 0, 0, 0, 0, false
+local text3 = call('GET', KEYS[7]) or ''
 if text3 ~= '' then
   local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
   if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
   if refunded then
-    refunded3, last3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
+    refunded3, last3, reserved3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
   end
   if at3 < now then
     missing3, last3, at3 = max(0, missing3 - (now - at3) * refill3), last3 - (now - at3) * refill3, now

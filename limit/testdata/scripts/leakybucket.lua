@@ -9,17 +9,18 @@ end
 now = max(0, now)
 local millis = floor(now / 1000)
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call('GET', KEYS[1]) or ''
+local at1, missing1, refunded1, last1, reserved1, epoch1 = now, 0, 0, 0, 0, false
+local text1 = call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
   if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
-    refunded1, last1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
+    refunded1, last1, reserved1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
   end
   if at1 < now then
     missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
@@ -71,15 +72,15 @@ if granted > 0 then
 do
 local n = granted
 if not epoch1 then
-  epoch1, refunded1, last1 = epoch, 0, 0
+  epoch1, refunded1, last1, reserved1 = epoch, 0, 0, 0
 end
 missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
 part1 = fmod(missing1, interval1)
 taken1 = floor((missing1 - part1) / interval1 + 0.5)
 if missing1 > 0 then
   text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-  if last1 > ahead1 then
-    text1 = text1 .. format(' %.0f %.0f', refunded1, last1)
+  if last1 > ahead1 or reserved1 > 0 then
+    text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
   elseif refunded1 > 0 then
     text1 = text1 .. format(' %.0f', refunded1)
   end
@@ -111,17 +112,18 @@ end
 now = max(0, now)
 local millis = floor(now / 1000)
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call('GET', KEYS[1]) or ''
+local at1, missing1, refunded1, last1, reserved1, epoch1 = now, 0, 0, 0, 0, false
+local text1 = call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
   if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
-    refunded1, last1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
+    refunded1, last1, reserved1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
   end
   if at1 < now then
     missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
@@ -136,15 +138,15 @@ local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
 do
 local n = granted
 if not epoch1 then
-  epoch1, refunded1, last1 = epoch, 0, 0
+  epoch1, refunded1, last1, reserved1 = epoch, 0, 0, 0
 end
 missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
 part1 = fmod(missing1, interval1)
 taken1 = floor((missing1 - part1) / interval1 + 0.5)
 if missing1 > 0 then
   text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-  if last1 > ahead1 then
-    text1 = text1 .. format(' %.0f %.0f', refunded1, last1)
+  if last1 > ahead1 or reserved1 > 0 then
+    text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
   elseif refunded1 > 0 then
     text1 = text1 .. format(' %.0f', refunded1)
   end
@@ -168,17 +170,18 @@ end
 now = max(0, now)
 local millis = floor(now / 1000)
 local capacity1, refill1, interval1 = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
-local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call('GET', KEYS[1]) or ''
+local at1, missing1, refunded1, last1, reserved1, epoch1 = now, 0, 0, 0, 0, false
+local text1 = call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
   if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
-    refunded1, last1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
+    refunded1, last1, reserved1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
   end
   if at1 < now then
     missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
@@ -210,8 +213,8 @@ if due > 0 then
   taken1 = floor((missing1 - part1) / interval1 + 0.5)
   if missing1 > 0 then
     text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-    if last1 > ahead1 then
-      text1 = text1 .. format(' %.0f %.0f', refunded1, last1)
+    if last1 > ahead1 or reserved1 > 0 then
+      text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
     elseif refunded1 > 0 then
       text1 = text1 .. format(' %.0f', refunded1)
     end
@@ -235,17 +238,18 @@ end
 now = max(0, now)
 local millis = floor(now / 1000)
 local capacity1, refill1, interval1 = ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0
-local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call('GET', KEYS[1]) or ''
+local at1, missing1, refunded1, last1, reserved1, epoch1 = now, 0, 0, 0, 0, false
+local text1 = call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
   if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
-    refunded1, last1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
+    refunded1, last1, reserved1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
   end
   if at1 < now then
     missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
@@ -270,18 +274,19 @@ if now == '' then
 end
 now = max(0, now)
 local millis = floor(now / 1000)
-local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call('GET', KEYS[1]) or ''
+local capacity1, refill1, interval1 = ARGV[5] + 0, ARGV[6] + 0, ARGV[7] + 0
+local at1, missing1, refunded1, last1, reserved1, epoch1 = now, 0, 0, 0, 0, false
+local text1 = call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
   if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
-    refunded1, last1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
+    refunded1, last1, reserved1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
   end
   if at1 < now then
     missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
@@ -292,12 +297,15 @@ local ahead1 = 0
 local part1 = fmod(missing1, interval1)
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
-local epoch = ARGV[3]
-local answers, changed = {}, false
+local epoch, ordered = ARGV[3], ARGV[4] == 'o'
+local answers, changed, closed = {}, false, false
 for text, times, within in string.gmatch(ARGV[2], '(%d+)%*(%d+)<(%d+)') do
   local n = tonumber(text)
   within = tonumber(within)
   for _ = 1, tonumber(times) do
+    if closed then
+      break
+    end
     local delay, receipt
     local due = missing1
     delay = due > 0 and at1 - now + ceil(due / refill1) or 0
@@ -306,16 +314,19 @@ for text, times, within in string.gmatch(ARGV[2], '(%d+)%*(%d+)<(%d+)') do
     end
     if delay <= within then
       if not epoch1 then
-        epoch1, refunded1, last1 = epoch, 0, 0
+        epoch1, refunded1, last1, reserved1 = epoch, 0, 0, 0
       end
       missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
       if missing1 > ahead1 then
-        last1 = missing1
+        last1, reserved1 = missing1, reserved1 - 9007199254740992 + n -- no sum is above 2^53: it would be rounded
+        if reserved1 < 0 then
+          reserved1 = reserved1 + 9007199254740992
+        end
       end
-      receipt = format('%s %d %.0f %.0f', epoch1, at1, missing1, refunded1)
+      receipt = format('%s %d %.0f %.0f %.0f', epoch1, at1, missing1, refunded1, reserved1)
       answers[#answers + 1], changed = format('%d ', delay) .. receipt, true
     else
-      answers[#answers + 1] = format('%d', -min(delay, 9007199254740992))
+      answers[#answers + 1], closed = format('%d', -min(delay, 9007199254740992)), ordered
     end
   end
 end
@@ -324,8 +335,8 @@ if changed then
   taken1 = floor((missing1 - part1) / interval1 + 0.5)
   if missing1 > 0 then
     text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-    if last1 > ahead1 then
-      text1 = text1 .. format(' %.0f %.0f', refunded1, last1)
+    if last1 > ahead1 or reserved1 > 0 then
+      text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
     elseif refunded1 > 0 then
       text1 = text1 .. format(' %.0f', refunded1)
     end
@@ -335,7 +346,11 @@ if changed then
     call('UNLINK', KEYS[1])
   end
 end
-return {0, table.concat(answers, ',')}
+if not ordered then
+  return {0, table.concat(answers, ',')}
+end
+local report1 = {text1, taken1, part1, at1 - now}
+return {0, table.concat(answers, ','), report1}
 
 ---- cancel
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -348,17 +363,18 @@ end
 now = max(0, now)
 local millis = floor(now / 1000)
 local capacity1, refill1, interval1 = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
-local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call('GET', KEYS[1]) or ''
+local at1, missing1, refunded1, last1, reserved1, epoch1 = now, 0, 0, 0, 0, false
+local text1 = call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
   if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
-    refunded1, last1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
+    refunded1, last1, reserved1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
   end
   if at1 < now then
     missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
@@ -371,18 +387,30 @@ local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
 local changed = false
 for text in string.gmatch(ARGV[2], '[^,]+') do
-  local permits, word, at, missing, refunded = match(text, '^(%d+) (%w+) (%d+) (%d+) (%d+)$')
+  local permits, word, at, missing, refunded, reserved = match(text, '^(%d+) (%w+) (%d+) (%d+) (%d+) (%d+)$')
   if word and word == epoch1 then
-    local n, refilled = permits * interval1, (at1 - at) * refill1
-    local own = tonumber(missing .. '.') - refilled
-    local due = own
+    local n, refilled, later = permits * interval1, (at1 - at) * refill1, reserved1 - reserved
+    local found = tonumber(missing .. '.')
+    local own = found - refilled
+    local due, most = own, n
+    if later < 0 then
+      later = later + 9007199254740992
+    end
     if own <= ahead1 then -- it does not wait: as a refund of a grant
       due = max(n - refilled, own - refunded1 + tonumber(refunded .. '.'))
     end
-    due = min(due, n - max(0, last1 > ahead1 and last1 - own or 0), missing1)
+    if found <= ahead1 then -- it never waited
+      most = missing1 - (last1 > ahead1 and min(last1, missing1) or 0)
+    elseif own > ahead1 or last1 > ahead1 then
+      most = n - later * interval1
+    end
+    due = min(due, n, most, missing1)
     if due > 0 then
-      if last1 == own then
-        last1 = own - n
+      if found > ahead1 and later == 0 then
+        reserved1, last1 = reserved1 - permits, own > ahead1 and own - n or last1
+        if reserved1 < 0 then
+          reserved1 = reserved1 + 9007199254740992
+        end
       end
       missing1, refunded1, changed = missing1 - due, refunded1 + due, true
     end
@@ -393,8 +421,8 @@ if changed then
   taken1 = floor((missing1 - part1) / interval1 + 0.5)
   if missing1 > 0 then
     text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-    if last1 > ahead1 then
-      text1 = text1 .. format(' %.0f %.0f', refunded1, last1)
+    if last1 > ahead1 or reserved1 > 0 then
+      text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
     elseif refunded1 > 0 then
       text1 = text1 .. format(' %.0f', refunded1)
     end

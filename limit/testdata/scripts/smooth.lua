@@ -10,16 +10,16 @@ now = max(0, now)
 local millis = floor(now / 1000)
 local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
-local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
+local at1, stored1, next1, last1, reserved1, epoch1, text1 = now, size1, now, 0, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
-  local last = match(rest or '', '^ (%d+)$')
+  local last, reserved = match(rest or '', '^ (%d+) (%d+)$')
   stored = tonumber(stored or '')
-  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16) then
+  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16 or #reserved > 16) then
     return {3, 1, text1}
   end
   if last then
-    last1 = min(9007199254740992, tonumber(last))
+    last1, reserved1 = min(9007199254740992, tonumber(last)), tonumber(reserved)
   end
   at1 = max(now, min(9007199254740992, tonumber(at)))
   stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
@@ -73,7 +73,9 @@ end
 if granted > 0 then
 do
 local n = granted
-epoch1 = epoch1 or epoch
+if not epoch1 then
+  epoch1, last1, reserved1 = epoch, 0, 0
+end
 local wait, spent = 0, min(n, stored1)
 if slope1 then
   local above, below = stored1 - threshold1, spent
@@ -89,8 +91,8 @@ stored1, next1 = stored1 - spent, min(9007199254740992, next1 + wait)
 left1 = slope1 and next1 > at1 and 0 or left1 - n
 if next1 > at1 or stored1 < size1 then
   text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
-  if last1 > at1 then
-    text1 = text1 .. format(' %d', last1)
+  if last1 > at1 or reserved1 > 0 then
+    text1 = text1 .. format(' %d %d', last1, reserved1)
   end
   call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1)
 else
@@ -124,16 +126,16 @@ now = max(0, now)
 local millis = floor(now / 1000)
 local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
-local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
+local at1, stored1, next1, last1, reserved1, epoch1, text1 = now, size1, now, 0, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
-  local last = match(rest or '', '^ (%d+)$')
+  local last, reserved = match(rest or '', '^ (%d+) (%d+)$')
   stored = tonumber(stored or '')
-  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16) then
+  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16 or #reserved > 16) then
     return {3, 1, text1}
   end
   if last then
-    last1 = min(9007199254740992, tonumber(last))
+    last1, reserved1 = min(9007199254740992, tonumber(last)), tonumber(reserved)
   end
   at1 = max(now, min(9007199254740992, tonumber(at)))
   stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
@@ -150,7 +152,9 @@ end
 local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
 do
 local n = granted
-epoch1 = epoch1 or epoch
+if not epoch1 then
+  epoch1, last1, reserved1 = epoch, 0, 0
+end
 local wait, spent = 0, min(n, stored1)
 if slope1 then
   local above, below = stored1 - threshold1, spent
@@ -166,8 +170,8 @@ stored1, next1 = stored1 - spent, min(9007199254740992, next1 + wait)
 left1 = slope1 and next1 > at1 and 0 or left1 - n
 if next1 > at1 or stored1 < size1 then
   text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
-  if last1 > at1 then
-    text1 = text1 .. format(' %d', last1)
+  if last1 > at1 or reserved1 > 0 then
+    text1 = text1 .. format(' %d %d', last1, reserved1)
   end
   call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1)
 else
@@ -193,16 +197,16 @@ now = max(0, now)
 local millis = floor(now / 1000)
 local stable1, size1, cool1 = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local threshold1, slope1 = tonumber(ARGV[6]), tonumber(ARGV[7])
-local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
+local at1, stored1, next1, last1, reserved1, epoch1, text1 = now, size1, now, 0, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
-  local last = match(rest or '', '^ (%d+)$')
+  local last, reserved = match(rest or '', '^ (%d+) (%d+)$')
   stored = tonumber(stored or '')
-  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16) then
+  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16 or #reserved > 16) then
     return {3, 1, text1}
   end
   if last then
-    last1 = min(9007199254740992, tonumber(last))
+    last1, reserved1 = min(9007199254740992, tonumber(last)), tonumber(reserved)
   end
   at1 = max(now, min(9007199254740992, tonumber(at)))
   stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
@@ -230,8 +234,8 @@ if back > 0 then
   next1 = next1 - back
   if next1 > at1 or stored1 < size1 then
     text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
-    if last1 > at1 then
-      text1 = text1 .. format(' %d', last1)
+    if last1 > at1 or reserved1 > 0 then
+      text1 = text1 .. format(' %d %d', last1, reserved1)
     end
     call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1)
   else
@@ -254,16 +258,16 @@ now = max(0, now)
 local millis = floor(now / 1000)
 local stable1, size1, cool1 = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local threshold1, slope1 = tonumber(ARGV[5]), tonumber(ARGV[6])
-local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
+local at1, stored1, next1, last1, reserved1, epoch1, text1 = now, size1, now, 0, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
-  local last = match(rest or '', '^ (%d+)$')
+  local last, reserved = match(rest or '', '^ (%d+) (%d+)$')
   stored = tonumber(stored or '')
-  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16) then
+  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16 or #reserved > 16) then
     return {3, 1, text1}
   end
   if last then
-    last1 = min(9007199254740992, tonumber(last))
+    last1, reserved1 = min(9007199254740992, tonumber(last)), tonumber(reserved)
   end
   at1 = max(now, min(9007199254740992, tonumber(at)))
   stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
@@ -294,18 +298,18 @@ if now == '' then
 end
 now = max(0, now)
 local millis = floor(now / 1000)
-local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
-local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
+local stable1, size1, cool1 = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local threshold1, slope1 = tonumber(ARGV[8]), tonumber(ARGV[9])
+local at1, stored1, next1, last1, reserved1, epoch1, text1 = now, size1, now, 0, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
-  local last = match(rest or '', '^ (%d+)$')
+  local last, reserved = match(rest or '', '^ (%d+) (%d+)$')
   stored = tonumber(stored or '')
-  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16) then
+  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16 or #reserved > 16) then
     return {3, 1, text1}
   end
   if last then
-    last1 = min(9007199254740992, tonumber(last))
+    last1, reserved1 = min(9007199254740992, tonumber(last)), tonumber(reserved)
   end
   at1 = max(now, min(9007199254740992, tonumber(at)))
   stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
@@ -319,19 +323,24 @@ if next1 <= at1 then
   credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
   left1 = stored1
 end
-local epoch = ARGV[3]
-local answers, changed = {}, false
+local epoch, ordered = ARGV[3], ARGV[4] == 'o'
+local answers, changed, closed = {}, false, false
 for text, times, within in string.gmatch(ARGV[2], '(%d+)%*(%d+)<(%d+)') do
   local n = tonumber(text)
   within = tonumber(within)
   for _ = 1, tonumber(times) do
+    if closed then
+      break
+    end
     local delay, receipt
     delay = next1 > at1 and next1 - now or 0
     if next1 + n * (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0)) > 9007199254740992 then
       delay = 9007199254740992
     end
     if delay <= within then
-      epoch1 = epoch1 or epoch
+      if not epoch1 then
+        epoch1, last1, reserved1 = epoch, 0, 0
+      end
       local wait, spent = 0, min(n, stored1)
       if slope1 then
         local above, below = stored1 - threshold1, spent
@@ -347,18 +356,22 @@ for text, times, within in string.gmatch(ARGV[2], '(%d+)%*(%d+)<(%d+)') do
       if next1 > at1 then
         last1 = next1
       end
-      receipt = format('%s %d %d %.17g %d', epoch1, next1, wait, spent, n)
+      reserved1 = reserved1 - 9007199254740992 + wait -- no sum is above 2^53: it would be rounded
+      if reserved1 < 0 then
+        reserved1 = reserved1 + 9007199254740992
+      end
+      receipt = format('%s %d %d %.17g %d %d', epoch1, next1, wait, spent, reserved1, n)
       answers[#answers + 1], changed = format('%d ', delay) .. receipt, true
     else
-      answers[#answers + 1] = format('%d', -min(delay, 9007199254740992))
+      answers[#answers + 1], closed = format('%d', -min(delay, 9007199254740992)), ordered
     end
   end
 end
 if changed then
   if next1 > at1 or stored1 < size1 then
     text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
-    if last1 > at1 then
-      text1 = text1 .. format(' %d', last1)
+    if last1 > at1 or reserved1 > 0 then
+      text1 = text1 .. format(' %d %d', last1, reserved1)
     end
     call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1)
   else
@@ -366,7 +379,14 @@ if changed then
     call('UNLINK', KEYS[1])
   end
 end
-return {0, table.concat(answers, ',')}
+if not ordered then
+  return {0, table.concat(answers, ',')}
+end
+local report1 = {text1, floor(left1), 0, 0}
+if next1 > at1 or stored1 < size1 then
+  report1[3], report1[4] = next1 > at1 and next1 - now or 0, next1 - now + ceil((size1 - stored1) * cool1)
+end
+return {0, table.concat(answers, ','), report1}
 
 ---- cancel
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -380,16 +400,16 @@ now = max(0, now)
 local millis = floor(now / 1000)
 local stable1, size1, cool1 = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local threshold1, slope1 = tonumber(ARGV[6]), tonumber(ARGV[7])
-local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
+local at1, stored1, next1, last1, reserved1, epoch1, text1 = now, size1, now, 0, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
-  local last = match(rest or '', '^ (%d+)$')
+  local last, reserved = match(rest or '', '^ (%d+) (%d+)$')
   stored = tonumber(stored or '')
-  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16) then
+  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16 or #reserved > 16) then
     return {3, 1, text1}
   end
   if last then
-    last1 = min(9007199254740992, tonumber(last))
+    last1, reserved1 = min(9007199254740992, tonumber(last)), tonumber(reserved)
   end
   at1 = max(now, min(9007199254740992, tonumber(at)))
   stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
@@ -405,14 +425,20 @@ if next1 <= at1 then
 end
 local changed = false
 for text in string.gmatch(ARGV[2], '[^,]+') do
-  local n, word, own, cost, spent, all = match(text, '^(%d+) (%w+) (%d+) (%d+) (%S+) (%d+)$')
+  local n, word, own, cost, spent, reserved, all = match(text, '^(%d+) (%w+) (%d+) (%d+) (%S+) (%d+) (%d+)$')
   if word and word == epoch1 then
     own, cost, spent = tonumber(own), floor(cost * (n / all)), spent * (n / all)
-    local later, unused = max(0, last1 - own), spent
+    local later, unused = reserved1 - reserved, spent
+    if later < 0 then
+      later = later + 9007199254740992
+    end
     if own <= at1 then
       later, unused = 0, spent - (at1 - own) / cool1
-    elseif last1 == own then
-      last1 = own - cost
+    elseif later == 0 then
+      last1, reserved1 = own - cost, reserved1 - cost
+      if reserved1 < 0 then
+        reserved1 = reserved1 + 9007199254740992
+      end
     end
     if later == 0 and unused > 0 then
       stored1, changed = min(size1, stored1 + unused), true
@@ -428,8 +454,8 @@ end
 if changed then
   if next1 > at1 or stored1 < size1 then
     text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
-    if last1 > at1 then
-      text1 = text1 .. format(' %d', last1)
+    if last1 > at1 or reserved1 > 0 then
+      text1 = text1 .. format(' %d %d', last1, reserved1)
     end
     call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1)
   else

@@ -9,17 +9,18 @@ end
 now = max(0, now)
 local millis = floor(now / 1000)
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call('GET', KEYS[1]) or ''
+local at1, missing1, refunded1, last1, reserved1, epoch1 = now, 0, 0, 0, 0, false
+local text1 = call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
   if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
-    refunded1, last1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
+    refunded1, last1, reserved1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
   end
   if at1 < now then
     missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
@@ -89,15 +90,15 @@ if granted > 0 then
 do
 local n = granted
 if not epoch1 then
-  epoch1, refunded1, last1 = epoch, 0, 0
+  epoch1, refunded1, last1, reserved1 = epoch, 0, 0, 0
 end
 missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
 part1 = fmod(missing1, interval1)
 taken1 = floor((missing1 - part1) / interval1 + 0.5)
 if missing1 > 0 then
   text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-  if last1 > ahead1 then
-    text1 = text1 .. format(' %.0f %.0f', refunded1, last1)
+  if last1 > ahead1 or reserved1 > 0 then
+    text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
   elseif refunded1 > 0 then
     text1 = text1 .. format(' %.0f', refunded1)
   end
@@ -139,17 +140,18 @@ end
 now = max(0, now)
 local millis = floor(now / 1000)
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call('GET', KEYS[1]) or ''
+local at1, missing1, refunded1, last1, reserved1, epoch1 = now, 0, 0, 0, 0, false
+local text1 = call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
   if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
-    refunded1, last1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
+    refunded1, last1, reserved1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
   end
   if at1 < now then
     missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
@@ -182,15 +184,15 @@ local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
 do
 local n = granted
 if not epoch1 then
-  epoch1, refunded1, last1 = epoch, 0, 0
+  epoch1, refunded1, last1, reserved1 = epoch, 0, 0, 0
 end
 missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
 part1 = fmod(missing1, interval1)
 taken1 = floor((missing1 - part1) / interval1 + 0.5)
 if missing1 > 0 then
   text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-  if last1 > ahead1 then
-    text1 = text1 .. format(' %.0f %.0f', refunded1, last1)
+  if last1 > ahead1 or reserved1 > 0 then
+    text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
   elseif refunded1 > 0 then
     text1 = text1 .. format(' %.0f', refunded1)
   end
@@ -224,17 +226,18 @@ end
 now = max(0, now)
 local millis = floor(now / 1000)
 local capacity1, refill1, interval1 = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
-local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call('GET', KEYS[1]) or ''
+local at1, missing1, refunded1, last1, reserved1, epoch1 = now, 0, 0, 0, 0, false
+local text1 = call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
   if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
-    refunded1, last1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
+    refunded1, last1, reserved1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
   end
   if at1 < now then
     missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
@@ -284,8 +287,8 @@ if due > 0 then
   taken1 = floor((missing1 - part1) / interval1 + 0.5)
   if missing1 > 0 then
     text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-    if last1 > ahead1 then
-      text1 = text1 .. format(' %.0f %.0f', refunded1, last1)
+    if last1 > ahead1 or reserved1 > 0 then
+      text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
     elseif refunded1 > 0 then
       text1 = text1 .. format(' %.0f', refunded1)
     end
@@ -319,17 +322,18 @@ end
 now = max(0, now)
 local millis = floor(now / 1000)
 local capacity1, refill1, interval1 = ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0
-local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call('GET', KEYS[1]) or ''
+local at1, missing1, refunded1, last1, reserved1, epoch1 = now, 0, 0, 0, 0, false
+local text1 = call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last = match(rest or '', '^ (%d+) ?(%d*)$')
+  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
   if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33) then
+      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
-    refunded1, last1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.')
+    refunded1, last1, reserved1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
   end
   if at1 < now then
     missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
