@@ -1,48 +1,45 @@
 package guard
 
 import (
-	"slices"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/policy"
-	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// maxNames is the largest number of names that have buckets at once. Further names are denied: to
-// drop a bucket that is not full would grant its share again.
-const maxNames = 1 << 16
+// maxBuckets is the largest number of buckets at once. Requests that need further ones are denied:
+// to drop a bucket that is not full would grant its share again.
+const maxBuckets = 1 << 17
 
-// buckets holds the shares of limits that this process grants by itself. A name is kept until its
-// buckets are full, even after an outage, so that the next outage counts the permits taken.
+// buckets holds the shares of limits that this process grants by itself. A bucket is kept until it
+// is full, even after an outage, so that the next outage counts the permits taken.
 type buckets struct {
 	clock
 	clean atomic.Int64 // the time of the next sweep; 0 without buckets
 
-	mu     sync.Mutex
-	byName map[string][]bucket // for each policy in order, then of former policies of the limiter
+	mu   sync.Mutex
+	full map[bucketKey]int64 // the time at which each is full
 }
 
-// bucket is the state of one share.
-type bucket struct {
-	key  string // of its policy, without the number of permits, which changes only the shape
-	full int64  // the time at which it is full
+// bucketKey identifies the share of a limiter's policy.
+type bucketKey struct {
+	limiter string // the name
+	policy  string // the key of the policy, which lacks the permits: they change only the shape
 }
 
 // cleanEvery is the time between sweeps of full buckets and of pauses that have ended.
 const cleanEvery = time.Second
 
-// take decides a request by shares of its limiter's policies. It returns false in these cases:
+// take decides a request by shares of its limiters' policies. It returns false in these cases:
 //
-//   - The policies or the limiter's name are unknown.
+//   - The policies or the name of a limiter are unknown.
 //   - The request costs more than a share ever holds.
-//   - There is no room for another name.
+//   - There is no room for another bucket.
 func (b *buckets) take(q Request, share float64) (Answer, bool) {
-	name := NameOf(q.Limiter)
-	shapes := shapesOf(q.Policies, share)
-	if name == "" || len(shapes) == 0 {
+	keys, shapes := sharesOf(q, share)
+	if keys == nil {
 		return Answer{}, false
 	}
 	for _, s := range shapes {
@@ -53,20 +50,19 @@ func (b *buckets) take(q Request, share float64) (Answer, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
-	found := b.findLocked(name, q.Policies, now)
-	if found == nil {
+	if !b.fitLocked(keys, now) {
 		return Answer{}, false
 	}
 	each := make([]rratelimiter.Decision, len(shapes))
 	for i, s := range shapes {
-		each[i] = s.decide(found[i].full, now, q.Permits)
+		each[i] = s.decide(b.full[keys[i]], now, q.Permits)
 	}
 	a := Answer{Result: Rejected, Local: true, Decision: combine(each)}
 	if a.Decision.Allowed {
 		a.Result = Acquired
+		b.takeLocked(keys, shapes, now, q.Permits)
 		for i, s := range shapes {
-			found[i].full = s.take(found[i].full, now, q.Permits)
-			each[i] = s.decide(found[i].full, now, 0)
+			each[i] = s.decide(b.full[keys[i]], now, 0)
 		}
 		a.Decision = combine(each)
 	}
@@ -78,61 +74,45 @@ func (b *buckets) take(q Request, share float64) (Answer, bool) {
 
 // settle takes more permits, free or not, or returns some if more is negative.
 func (b *buckets) settle(q Request, share float64, more int64) {
-	shapes := shapesOf(q.Policies, share)
-	if len(shapes) == 0 {
+	keys, shapes := sharesOf(q, share)
+	if keys == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.now()
-	if found := b.findLocked(NameOf(q.Limiter), q.Policies, now); found != nil {
-		for i, s := range shapes {
-			found[i].full = s.take(found[i].full, now, more)
-		}
+	if now := b.now(); b.fitLocked(keys, now) {
+		b.takeLocked(keys, shapes, now, more)
 	}
 }
 
-func shapesOf(policies []limit.Policy, share float64) []shape {
-	shapes := make([]shape, 0, len(policies))
-	for _, p := range policies {
-		s, ok := shapeOf(p, share)
-		if !ok {
-			return nil
-		}
-		shapes = append(shapes, s)
+// takeLocked takes permits from each bucket. The lock is held.
+func (b *buckets) takeLocked(keys []bucketKey, shapes []shape, now, permits int64) {
+	if b.full == nil {
+		b.full = make(map[bucketKey]int64)
+		b.clean.Store(now + int64(cleanEvery))
 	}
-	return shapes
+	for i, s := range shapes {
+		b.full[keys[i]] = s.take(b.full[keys[i]], now, permits)
+	}
 }
 
-// findLocked returns the buckets of a name, one for each policy. New buckets are full. It returns
-// nil if there is no room for the name. The lock is held.
-func (b *buckets) findLocked(name string, policies []limit.Policy, now int64) []bucket {
-	found, exists := b.byName[name]
-	if !exists && len(b.byName) >= maxNames {
-		if b.sweepLocked(now); len(b.byName) >= maxNames {
-			return nil
-		}
+// fitLocked reports whether there is room for the buckets that are missing. The lock is held.
+func (b *buckets) fitLocked(keys []bucketKey, now int64) bool {
+	if len(b.full)+len(keys) <= maxBuckets {
+		return true
 	}
-	changed := !exists
-	for i, p := range policies {
-		d, _ := policy.Of(p)
-		at := slices.IndexFunc(found[min(i, len(found)):], func(other bucket) bool { return other.key == d.Key })
-		if at < 0 {
-			found, changed = slices.Insert(found, i, bucket{key: d.Key}), true
-		} else if at > 0 {
-			found[i], found[i+at] = found[i+at], found[i]
+	missing := func() (n int) {
+		for _, key := range keys {
+			if _, exists := b.full[key]; !exists {
+				n++
+			}
 		}
+		return n
 	}
-	if changed {
-		if b.byName == nil {
-			b.byName = make(map[string][]bucket)
-			b.clean.Store(now + int64(cleanEvery))
-		}
-		before := slices.DeleteFunc(found[len(policies):], func(other bucket) bool { return other.full <= now })
-		found = found[:len(policies)+len(before)]
-		b.byName[name] = found
+	if len(b.full)+missing() > maxBuckets {
+		b.sweepLocked(now)
 	}
-	return found
+	return len(b.full)+missing() <= maxBuckets
 }
 
 // tidy sweeps if a sweep is due. Without buckets it only reads an atomic.
@@ -145,19 +125,15 @@ func (b *buckets) tidy() {
 	b.sweepLocked(b.now())
 }
 
-// sweepLocked drops the names whose buckets are full, at most once in cleanEvery. The lock is held.
+// sweepLocked drops full buckets, at most once in cleanEvery. The lock is held.
 func (b *buckets) sweepLocked(now int64) {
 	if now < b.clean.Load() {
 		return
 	}
 	b.clean.Store(now + int64(cleanEvery))
-	for name, all := range b.byName {
-		if !slices.ContainsFunc(all, func(one bucket) bool { return one.full > now }) {
-			delete(b.byName, name)
-		}
-	}
-	if len(b.byName) == 0 {
-		b.byName = nil
+	maps.DeleteFunc(b.full, func(_ bucketKey, full int64) bool { return full <= now })
+	if len(b.full) == 0 {
+		b.full = nil
 		b.clean.Store(0)
 	}
 }
