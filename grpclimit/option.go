@@ -205,8 +205,8 @@ func OnFailure(mode FailureMode) Option {
 }
 
 // InvalidAsFailure lets the [FailureMode] decide calls whose error is [ErrInvalidRequest]. With
-// [Closed] they end with Unavailable instead of InvalidArgument, with [Open] they pass.
-// Interceptors of clients always do this.
+// [Closed] they end with Unavailable instead of InvalidArgument, with [Open] they pass. Their
+// [Result] is FailedClosed or FailedOpen. Interceptors of clients always do this.
 func InvalidAsFailure() Option {
 	return func(s *settings) { s.InvalidFails = true }
 }

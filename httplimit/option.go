@@ -220,8 +220,8 @@ func OnFailure(mode FailureMode) Option {
 }
 
 // InvalidAsFailure lets the [FailureMode] decide requests whose error is [ErrInvalidRequest]. With
-// [Closed] they get 503 instead of 400 or 411, with [Open] they pass. A [Transport] always does
-// this.
+// [Closed] they get 503 instead of 400 or 411, with [Open] they pass. Their [Result] is
+// FailedClosed or FailedOpen. A [Transport] always does this.
 func InvalidAsFailure() Option {
 	return func(s *settings) { s.InvalidFails = true }
 }
