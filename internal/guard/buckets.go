@@ -19,8 +19,13 @@ type buckets struct {
 	clock
 	clean atomic.Int64 // the time of the next sweep; 0 without buckets
 
-	mu   sync.Mutex
-	full map[bucketKey]int64 // the time at which each is full
+	mu  sync.Mutex
+	all map[bucketKey]bucket
+}
+
+// bucket is the state of one share.
+type bucket struct {
+	full int64 // the time at which it is full
 }
 
 // bucketKey identifies the share of a limiter's policy.
@@ -55,14 +60,14 @@ func (b *buckets) take(q Request, share float64) (Answer, bool) {
 	}
 	each := make([]rratelimiter.Decision, len(shapes))
 	for i, s := range shapes {
-		each[i] = s.decide(b.full[keys[i]], now, q.Permits)
+		each[i] = s.decide(b.all[keys[i]].full, now, q.Permits)
 	}
 	a := Answer{Result: Rejected, Local: true, Decision: combine(each)}
 	if a.Decision.Allowed {
 		a.Result = Acquired
 		b.takeLocked(keys, shapes, now, q.Permits)
 		for i, s := range shapes {
-			each[i] = s.decide(b.full[keys[i]], now, 0)
+			each[i] = s.decide(b.all[keys[i]].full, now, 0)
 		}
 		a.Decision = combine(each)
 	}
@@ -87,32 +92,34 @@ func (b *buckets) settle(q Request, share float64, more int64) {
 
 // takeLocked takes permits from each bucket. The lock is held.
 func (b *buckets) takeLocked(keys []bucketKey, shapes []shape, now, permits int64) {
-	if b.full == nil {
-		b.full = make(map[bucketKey]int64)
+	if b.all == nil {
+		b.all = make(map[bucketKey]bucket)
 		b.clean.Store(now + int64(cleanEvery))
 	}
 	for i, s := range shapes {
-		b.full[keys[i]] = s.take(b.full[keys[i]], now, permits)
+		one := b.all[keys[i]]
+		one.full = s.take(one.full, now, permits)
+		b.all[keys[i]] = one
 	}
 }
 
 // fitLocked reports whether there is room for the buckets that are missing. The lock is held.
 func (b *buckets) fitLocked(keys []bucketKey, now int64) bool {
-	if len(b.full)+len(keys) <= maxBuckets {
+	if len(b.all)+len(keys) <= maxBuckets {
 		return true
 	}
 	missing := func() (n int) {
 		for _, key := range keys {
-			if _, exists := b.full[key]; !exists {
+			if _, exists := b.all[key]; !exists {
 				n++
 			}
 		}
 		return n
 	}
-	if len(b.full)+missing() > maxBuckets {
+	if len(b.all)+missing() > maxBuckets {
 		b.sweepLocked(now)
 	}
-	return len(b.full)+missing() <= maxBuckets
+	return len(b.all)+missing() <= maxBuckets
 }
 
 // tidy sweeps if a sweep is due. Without buckets it only reads an atomic.
@@ -131,9 +138,9 @@ func (b *buckets) sweepLocked(now int64) {
 		return
 	}
 	b.clean.Store(now + int64(cleanEvery))
-	maps.DeleteFunc(b.full, func(_ bucketKey, full int64) bool { return full <= now })
-	if len(b.full) == 0 {
-		b.full = nil
+	maps.DeleteFunc(b.all, func(_ bucketKey, one bucket) bool { return one.full <= now })
+	if len(b.all) == 0 {
+		b.all = nil
 		b.clean.Store(0)
 	}
 }
