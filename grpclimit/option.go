@@ -171,10 +171,13 @@ const (
 //     permit, all calls are.
 //   - Permits taken in Redis do not count here, and permits taken here do not count in Redis. If
 //     Redis fails again soon, the local permits still count.
-//   - At most 65,536 keys have a bucket at once, in about 9 MB. Further keys are Closed.
+//   - Each limiter of a [github.com/rratelimiter/rratelimiter/limit.Join] has the bucket of its own
+//     name. A call passes if all have its permits; else none is taken.
+//   - At most 131,072 buckets exist at once, one for each policy of a key, in about 17 MB. Calls
+//     that need more are Closed.
 //
-// Local needs policies (of [Each] or [Policies]) and the limiter's name. Without them, or if the
-// key is unknown, calls are Closed.
+// Local needs the names and the policies of all limiters, the latter of [Each] or [Policies].
+// Without them, or if the key is unknown, calls are Closed.
 //
 // Local panics if the share is not above 0 and at most 1.
 func Local(share float64) FailureMode {
@@ -202,8 +205,8 @@ func OnFailure(mode FailureMode) Option {
 }
 
 // InvalidAsFailure lets the [FailureMode] decide calls whose error is [ErrInvalidRequest]. With
-// [Closed] they end with Unavailable instead of InvalidArgument, with [Open] they pass.
-// Interceptors of clients always do this.
+// [Closed] they end with Unavailable instead of InvalidArgument, with [Open] they pass. Their
+// [Result] is FailedClosed or FailedOpen. Interceptors of clients always do this.
 func InvalidAsFailure() Option {
 	return func(s *settings) { s.InvalidFails = true }
 }

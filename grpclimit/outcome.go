@@ -3,6 +3,7 @@ package grpclimit
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
@@ -15,14 +16,18 @@ type Result int
 const (
 	Acquired     = Result(guard.Acquired)     // the call got its permits
 	Rejected     = Result(guard.Rejected)     // the call was over the limit
-	FailedOpen   = Result(guard.FailedOpen)   // Redis could not decide, and the call passed
-	FailedClosed = Result(guard.FailedClosed) // Redis could not decide, and the call was refused
+	FailedOpen   = Result(guard.FailedOpen)   // no decision, mostly since Redis failed: the call passed
+	FailedClosed = Result(guard.FailedClosed) // no decision, mostly since Redis failed: the call was refused
 	Canceled     = Result(guard.Canceled)     // the context has ended, or will end before permits are free
+	Invalid      = Result(guard.Invalid)      // refused with [ErrInvalidRequest], the client's fault
 )
 
-// String returns the name of the result in metrics: acquired, rejected, failed_open, failed_closed
-// or canceled.
+// String returns the name of the result in metrics: acquired, rejected, failed_open,
+// failed_closed, canceled or invalid.
 func (r Result) String() string { return guard.Result(r).String() }
+
+// LogValue returns the name of the result, for [log/slog].
+func (r Result) LogValue() slog.Value { return slog.StringValue(r.String()) }
 
 // ErrInvalidRequest is the error of an invalid call, which lacks what its limit needs. A [Key], a
 // chooser and a cost below 0 cause it; keys of yours may wrap it. Interceptors of servers refuse
@@ -45,6 +50,21 @@ type Outcome struct {
 
 	answer   guard.Answer
 	policies *guard.Description
+}
+
+// String returns the Outcome for logs, not for clients: "result=rejected limiter=web:192.0.2.1 cost=1
+// limit=10 remaining=0 retry_after=3s reset_after=3s violated=[minute]". Fields without a value are
+// left out.
+func (o Outcome) String() string { return o.forLogs().String() }
+
+// LogValue returns the group of the fields of String, for [log/slog].
+func (o Outcome) LogValue() slog.Value { return o.forLogs().LogValue() }
+
+func (o Outcome) forLogs() guard.Report {
+	return guard.Report{
+		Result: guard.Result(o.Result), Shadow: o.Shadow, Local: o.Local, Limiter: o.Limiter, Cost: o.Cost,
+		Decision: o.Decision, Violated: o.Violated(), Err: o.Err,
+	}
 }
 
 // Violated returns the names of the policies that denied a call.

@@ -43,7 +43,7 @@ func newStatus(ctx context.Context, o *Outcome, after time.Duration) *spb.Status
 	switch {
 	case o.Result == Rejected:
 		code, message = codes.ResourceExhausted, overLimit
-	case o.answer.Invalid:
+	case o.Result == Invalid:
 		code, message = codes.InvalidArgument, lacking
 	case o.Result == Canceled && errors.Is(ctx.Err(), context.Canceled):
 		code, message = codes.Canceled, ended

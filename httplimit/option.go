@@ -186,10 +186,13 @@ const (
 //     one permit, all requests are.
 //   - Permits taken in Redis do not count here, and permits taken here do not count in Redis. If
 //     Redis fails again soon, the local permits still count.
-//   - At most 65,536 keys have a bucket at once, in about 9 MB. Further keys are Closed.
+//   - Each limiter of a [github.com/rratelimiter/rratelimiter/limit.Join] has the bucket of its own
+//     name. A request passes if all have its permits; else none is taken.
+//   - At most 131,072 buckets exist at once, one for each policy of a key, in about 17 MB. Requests
+//     that need more are Closed.
 //
-// Local needs policies (of [Each] or [Policies]) and the limiter's name. Without them, or if the
-// key is unknown, requests are Closed.
+// Local needs the names and the policies of all limiters, the latter of [Each] or [Policies].
+// Without them, or if the key is unknown, requests are Closed.
 //
 // Local panics if the share is not above 0 and at most 1.
 func Local(share float64) FailureMode {
@@ -217,8 +220,8 @@ func OnFailure(mode FailureMode) Option {
 }
 
 // InvalidAsFailure lets the [FailureMode] decide requests whose error is [ErrInvalidRequest]. With
-// [Closed] they get 503 instead of 400 or 411, with [Open] they pass. A [Transport] always does
-// this.
+// [Closed] they get 503 instead of 400 or 411, with [Open] they pass. Their [Result] is
+// FailedClosed or FailedOpen. A [Transport] always does this.
 func InvalidAsFailure() Option {
 	return func(s *settings) { s.InvalidFails = true }
 }

@@ -33,14 +33,14 @@ func (p problem) document() []byte {
 // writeRefusal answers in place of the handler. The headers are set before.
 func writeRefusal(w http.ResponseWriter, o *Outcome) {
 	status, text := http.StatusServiceUnavailable, reducedCapacity
-	switch {
-	case o.answer.Invalid:
+	switch o.Result {
+	case Invalid:
 		status = http.StatusBadRequest
 		if errors.Is(o.Err, ErrLengthRequired) {
 			status = http.StatusLengthRequired
 		}
 		text = problem{"about:blank", http.StatusText(status), status, nil}.document()
-	case o.Result == Rejected:
+	case Rejected:
 		status = http.StatusTooManyRequests
 		text = problem{
 			ianaTypes + "quota-exceeded", "The request is over its limit.", status, o.Violated(),

@@ -35,6 +35,20 @@ type member struct {
 	keys     []string // one, but those of a limiter of Redisson's layout
 }
 
+func init() {
+	policy.MemberNames = func(limiter any) ([]string, bool) {
+		l, ok := limiter.(*Limiter)
+		if !ok || l == nil {
+			return nil, ok
+		}
+		names := make([]string, len(l.members))
+		for i, m := range l.members {
+			names[i] = m.name
+		}
+		return names, true
+	}
+}
+
 // newPlan returns the plan of limiters of a client, or the error of an invalid client or policy.
 func newPlan(client *rratelimiter.Client, policies []Policy) (*plan, error) {
 	opened, err := inside.Open(client)

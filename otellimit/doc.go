@@ -36,9 +36,10 @@
 //	canceled       the caller's context ended, or its deadline was unreachable
 //	charged        taken afterwards, by Charge of package limit
 //	failed         no decision: Redis failed, or the request cannot be granted
-//	shadowed       of a Middleware: passed, but would have been rejected without shadow mode
+//	shadowed       of a Middleware: passed, but would have been rejected or invalid without shadow mode
 //	failed_open    of a Middleware: no decision, passed
 //	failed_closed  of a Middleware: no decision, did not pass
+//	invalid        of a Middleware: lacked its key or cost, did not pass
 //	succeeded      of a reload; failed otherwise
 //
 // error.type is the kind of an error:

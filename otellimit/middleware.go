@@ -28,7 +28,7 @@ func (t *Telemetry) Middleware(name string) *Middleware {
 
 // Outcome is the decision of a middleware on a request.
 type Outcome struct {
-	Result  string // acquired, rejected, canceled, failed_open or failed_closed
+	Result  string // acquired, rejected, canceled, failed_open, failed_closed or invalid
 	Shadow  bool   // the request passed whatever Result is
 	Limiter string // the name of the limiter, for [WithLimiterNames]
 	Err     error  // why there was no decision; only its kind is reported
@@ -41,27 +41,28 @@ var outcomes = map[string]result{
 	"canceled":      gaveUp,
 	"failed_open":   failedOpen,
 	"failed_closed": failedClosed,
+	"invalid":       invalid,
 }
 
-// Request counts a request. In shadow mode a rejected request counts as shadowed, and one that would
-// have failed closed as failed_open, since both passed.
+// Request counts a request. In shadow mode a rejected or invalid request counts as shadowed, and
+// one that would have failed closed as failed_open, since they passed.
 func (m *Middleware) Request(ctx context.Context, o Outcome) {
 	defer survive()
 	r, ok := outcomes[o.Result]
 	if !ok {
 		r = unknown
 	}
+	f := noFailure
+	if r != acquired && r != rejected && r != unknown {
+		f = classify(o.Err)
+	}
 	if o.Shadow {
 		switch r {
-		case rejected:
+		case rejected, invalid:
 			r = shadowed
 		case failedClosed:
 			r = failedOpen
 		}
-	}
-	f := noFailure
-	if r == failedOpen || r == failedClosed || r == gaveUp {
-		f = classify(o.Err)
 	}
 	sets := m.sets
 	if limiter := m.telemetry.names.of(o.Limiter); limiter != "" {

@@ -37,6 +37,10 @@ func TestMiddleware_Request_CountsByResult(t *testing.T) {
 			"error.type=_OTHER,rratelimiter.middleware=d,rratelimiter.result=failed_closed"},
 		{Outcome{Result: "failed_closed", Err: errSecret, Shadow: true},
 			"error.type=_OTHER,rratelimiter.middleware=d,rratelimiter.result=failed_open"},
+		{Outcome{Result: "invalid", Err: httplimit.ErrInvalidRequest},
+			"error.type=invalid_request,rratelimiter.middleware=d,rratelimiter.result=invalid"},
+		{Outcome{Result: "invalid", Err: httplimit.ErrInvalidRequest, Shadow: true},
+			"error.type=invalid_request,rratelimiter.middleware=d,rratelimiter.result=shadowed"},
 		{Outcome{Result: "", Err: errSecret}, "rratelimiter.middleware=d,rratelimiter.result=_OTHER"},
 		{Outcome{Result: "Result(7)"}, "rratelimiter.middleware=d,rratelimiter.result=_OTHER"},
 	} {
@@ -49,11 +53,12 @@ func TestMiddleware_Request_CountsByResult(t *testing.T) {
 func TestMiddleware_ResultsOfHTTP_AreKnown(t *testing.T) {
 	for _, r := range []httplimit.Result{
 		httplimit.Acquired, httplimit.Rejected, httplimit.FailedOpen, httplimit.FailedClosed, httplimit.Canceled,
+		httplimit.Invalid,
 	} {
 		assert.Contains(t, outcomes, r.String())
 		assert.Equal(t, r.String(), results[outcomes[r.String()]])
 	}
-	assert.Len(t, outcomes, 5)
+	assert.Len(t, outcomes, 6)
 }
 
 // flaky is a limiter whose calls fail while it is down.

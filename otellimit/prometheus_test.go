@@ -79,6 +79,7 @@ func work(t *Telemetry) {
 		{Result: httplimit.Rejected, Limiter: "web:192.0.2.1", Shadow: true},
 		{Result: httplimit.FailedOpen, Limiter: "web:192.0.2.1", Err: context.DeadlineExceeded},
 		{Result: httplimit.FailedClosed, Err: errors.New("the client address is unknown: 192.0.2.1")},
+		{Result: httplimit.Invalid, Err: httplimit.ErrInvalidRequest},
 		{Result: httplimit.Canceled, Limiter: "web:192.0.2.1", Err: context.Canceled},
 	} {
 		middleware.HTTP(request, outcome)

@@ -13,6 +13,7 @@ const (
 	shadowed
 	failedOpen
 	failedClosed
+	invalid
 	succeeded
 	unknown
 	resultCount
@@ -27,6 +28,7 @@ var results = [resultCount]string{
 	shadowed:     "shadowed",
 	failedOpen:   "failed_open",
 	failedClosed: "failed_closed",
+	invalid:      "invalid",
 	succeeded:    "succeeded",
 	unknown:      otherValue,
 }

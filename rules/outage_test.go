@@ -159,3 +159,41 @@ func TestMiddleware_CallbackBlocks_OtherRequestsGoOn(t *testing.T) {
 		redistest.Pass(5 * time.Second)
 	})
 }
+
+// TestMiddleware_JoinedInOutage_SharesStay: limits that one call decides have a share each, whatever
+// the keys of the other limits are. A rule decides each request by all that match, or by a keyed
+// limit and a Redisson limiter.
+func TestMiddleware_JoinedInOutage_SharesStay(t *testing.T) {
+	for name, text := range map[string]string{
+		"match all": `
+match: all
+rules:
+  - {name: all, key: all, limits: 10/h, on_failure: {local: 1}}
+  - {name: user, key: "header:User", limits: 2/h, on_failure: {local: 1}}`,
+		"other settings": `
+match: all
+rules:
+  - {name: all, key: all, limits: 10/h, on_failure: {local: 1}}
+  - {name: user, key: "header:User", limits: 2/h, on_failure: {local: 1}, deadline: 50ms}`,
+		"redisson": `
+rules:
+  - {name: user, key: "header:User", limits: [2/h, {redisson: all, rate: 10/h}], on_failure: {local: 1}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+				handler := parsed(b, text).Middleware(client)(&ok{})
+				b.Redis.SetError("LOADING")
+				statuses := make(map[int]int)
+				for i := range 200 {
+					statuses[status(handler, "GET /", "User", fmt.Sprint(i))]++
+				}
+				assert.Equal(b, map[int]int{good: 5, many: 195}, statuses, "5 of the 10 can be had at once")
+				redistest.Pass(10 * time.Minute)
+				assert.Equal(b, many, status(handler, "GET /", "User", "0"), "over its own limit")
+				assert.Equal(b, good, status(handler, "GET /", "User", "199"), "the denials have taken nothing")
+				b.Redis.SetError("")
+				redistest.Pass(time.Minute)
+			})
+		})
+	}
+}

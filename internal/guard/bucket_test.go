@@ -166,19 +166,19 @@ func TestBuckets_ManyNames_AreBounded(t *testing.T) {
 			a, ok := b.take(Request{Limiter: called{name: name}, Permits: 1, Policies: policies}, 0.5)
 			return ok && a.Result == Acquired
 		}
-		for i := range maxNames {
+		for i := range maxBuckets {
 			require.True(t, take(fmt.Sprint(i)))
 		}
 		assert.False(t, take("one more"))
 		assert.True(t, take("0"), "those that are there go on")
 		b.tidy()
-		assert.Len(t, b.byName, maxNames)
+		assert.Len(t, b.all, maxBuckets)
 		time.Sleep(time.Minute)
 		assert.True(t, take("one more"))
-		assert.Len(t, b.byName, 1)
+		assert.Len(t, b.all, 1)
 		time.Sleep(time.Minute)
 		b.tidy()
-		assert.Nil(t, b.byName)
+		assert.Nil(t, b.all)
 		assert.False(t, take(""), "a limiter without a name")
 	})
 }

@@ -67,9 +67,10 @@ type Result int
 const (
 	Acquired     Result = iota + 1
 	Rejected            // it is over the limit
-	FailedOpen          // Redis could not decide, and the mode lets it pass
-	FailedClosed        // Redis could not decide, and the mode refuses it
+	FailedOpen          // it cannot be decided, mostly since Redis fails, and the mode lets it pass
+	FailedClosed        // it cannot be decided, and the mode refuses it
 	Canceled            // its context has ended, or will end before permits are free
+	Invalid             // it lacks what its limit needs, and is refused in every mode
 )
 
 // Passes reports whether the request proceeds.
@@ -77,7 +78,7 @@ func (r Result) Passes() bool { return r == Acquired || r == FailedOpen }
 
 var resultNames = map[Result]string{
 	Acquired: "acquired", Rejected: "rejected", FailedOpen: "failed_open", FailedClosed: "failed_closed",
-	Canceled: "canceled",
+	Canceled: "canceled", Invalid: "invalid",
 }
 
 // String returns the name of the result in metrics.
@@ -92,11 +93,10 @@ func (r Result) String() string {
 type Answer struct {
 	Result   Result
 	Local    bool                    // decided by this process for its share of the limit
-	Invalid  bool                    // FailedClosed because of the request itself, see [Invalid]
 	Decision rratelimiter.Decision   // if Result is Acquired or Rejected
 	Each     []rratelimiter.Decision // of each policy, if there are several and the limiter reports them
 	Waited   bool                    // for its permits: the numbers are older than the wait
-	Err      error                   // why Redis could not decide, or why a wait is pointless
+	Err      error                   // why there is no decision of Redis, or why a wait is pointless
 
 	receipt receipt.Receipt // of the permits that Redis granted
 	shares  []bucket        // if Local: each after the grant
@@ -105,7 +105,7 @@ type Answer struct {
 // RetryAfter returns the time after which a retry of a refused request may succeed, 0 for never.
 func (a Answer) RetryAfter() time.Duration {
 	switch {
-	case a.Result == FailedClosed && !a.Invalid:
+	case a.Result == FailedClosed:
 		return time.Second
 	case a.Result == Rejected:
 		return a.Decision.RetryAfter
@@ -128,10 +128,10 @@ func (a Answer) NotSent(err error, q Request) error {
 
 var (
 	// ErrDown is the error of requests that are decided without a call to Redis, since it is down.
-	ErrDown = errors.New("guard: Redis is down: the call was not sent")
+	ErrDown = errors.New("rratelimiter: Redis is down: the call was not sent")
 	// ErrTooManyWaiting is the error of requests that are denied at once, since the bound of waiters
 	// is reached.
-	ErrTooManyWaiting = errors.New("guard: too many requests are waiting for permits: raise MaxWaiting")
+	ErrTooManyWaiting = errors.New("rratelimiter: too many requests are waiting for permits: raise MaxWaiting")
 )
 
 // Fail answers a request whose key or limiter is unknown. Local is Closed for it, since no bucket

@@ -84,7 +84,7 @@ func (b *breaker) ask(on target) (err error) {
 	defer cancel()
 	defer func() {
 		if reason := recover(); reason != nil {
-			err = fmt.Errorf("guard: a probe of Redis panicked: %v", reason)
+			err = fmt.Errorf("rratelimiter: a probe of Redis panicked: %v", reason)
 		}
 	}()
 	switch l := on.limiter.(type) {

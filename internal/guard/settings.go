@@ -53,7 +53,7 @@ func (g *Gate) Decide(ctx context.Context, q Request, err error) Answer {
 	s := g.settings
 	switch {
 	case err != nil && !g.outgoing && !s.InvalidFails && errors.Is(err, ErrInvalidRequest):
-		return Invalid(err)
+		return Answer{Result: Invalid, Err: err} // in every mode: a client gains nothing by leaving something out
 	case err != nil:
 		return g.Fail(err)
 	case s.Shadow:

@@ -136,6 +136,11 @@ func Of(p any) (Description, bool) {
 	return k.describe(p), true
 }
 
+// MemberNames returns the name of the limiter of each policy of a *limit.Limiter, in order. The
+// policies of a join have those of its members. It returns none for an invalid limiter, and false
+// for another type. Package limit sets it.
+var MemberNames func(limiter any) (names []string, ok bool)
+
 // Kinds returns the registered kinds in the alphabetical order of their names.
 func Kinds() []Kind {
 	all := make([]Kind, 0, len(kinds))

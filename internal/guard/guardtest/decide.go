@@ -88,14 +88,15 @@ func testInvalid(t *testing.T, m Middleware) {
 		key    string
 		s      Settings
 		status int
+		result string
 	}{
-		"no key":             {"", Settings{}, 400},
-		"open":               {"", Settings{Mode: guard.Open}, 400},
-		"a share":            {"", Settings{Mode: 1}, 400},
-		"a cost below 0":     {"one", Settings{Cost: below}, 400},
-		"as a failure":       {"", Settings{InvalidAsFailure: true}, 503},
-		"as a failure, open": {"", Settings{InvalidAsFailure: true, Mode: guard.Open}, 200},
-		"shadow":             {"", Settings{Shadow: true}, 200},
+		"no key":             {"", Settings{}, 400, "invalid"},
+		"open":               {"", Settings{Mode: guard.Open}, 400, "invalid"},
+		"a share":            {"", Settings{Mode: 1}, 400, "invalid"},
+		"a cost below 0":     {"one", Settings{Cost: below}, 400, "invalid"},
+		"as a failure":       {"", Settings{InvalidAsFailure: true}, 503, "failed_closed"},
+		"as a failure, open": {"", Settings{InvalidAsFailure: true, Mode: guard.Open}, 200, "failed_open"},
+		"shadow":             {"", Settings{Shadow: true}, 200, "invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
@@ -107,6 +108,7 @@ func testInvalid(t *testing.T, m Middleware) {
 				assert.Equal(f, c.status, reply.Status)
 				assert.Equal(f, c.status == 503, reply.RetryAfter > 0)
 				assert.Equal(f, c.status == 200, served)
+				assert.Equal(f, c.result, got.Result)
 				assert.ErrorIs(f, got.Err, guard.ErrInvalidRequest)
 			})
 		})

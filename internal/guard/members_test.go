@@ -1,0 +1,110 @@
+package guard
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// hourly returns a window of an hour. With a share of 1, half of it can be granted at once.
+func hourly(permits int64) limit.Policy {
+	return limit.FixedWindow{Permits: permits, Interval: time.Hour}
+}
+
+// outage runs a test with a guard of a share of 1 whose Redis is down.
+func outage(t *testing.T, test func(client *rratelimiter.Client, ask func(Request) Answer)) {
+	redistest.Run(t, func(f *redistest.Fixture) {
+		client := rratelimiter.New(f.Conn)
+		f.Redis.SetError("LOADING")
+		g := New(1, deadline, nil)
+		test(client, func(q Request) Answer {
+			q.Permits = max(1, q.Permits)
+			return g.Ask(f.Context(), q)
+		})
+		f.Redis.SetError("")
+		redistest.Pass(time.Minute)
+	})
+}
+
+// TestLocal_JoinedMembers_EachHasOneShare: a member counts under its own name, whatever it is
+// joined with.
+func TestLocal_JoinedMembers_EachHasOneShare(t *testing.T) {
+	outage(t, func(client *rratelimiter.Client, ask func(Request) Answer) {
+		shared, granted := client.Limiter("shared"), 0
+		for i := range 50 {
+			own := limit.New(client, fmt.Sprint("user:", i), hourly(2))
+			a := ask(Request{Limiter: limit.Join(shared, own), Policies: []limit.Policy{
+				limit.SlidingLog{Permits: 10, Interval: time.Hour}, hourly(2),
+			}})
+			if require.True(t, a.Local); a.Result == Acquired {
+				granted++
+			}
+		}
+		assert.Equal(t, 5, granted)
+		log := []limit.Policy{limit.SlidingLog{Permits: 10, Interval: time.Hour}}
+		assert.Equal(t, Rejected, ask(Request{Limiter: shared, Policies: log}).Result, "the same bucket without a join")
+	})
+}
+
+// TestLocal_OneMemberDenies_NothingIsTaken of the others.
+func TestLocal_OneMemberDenies_NothingIsTaken(t *testing.T) {
+	outage(t, func(client *rratelimiter.Client, ask func(Request) Answer) {
+		few, many := limit.New(client, "few", hourly(2)), limit.New(client, "many", hourly(10), hourlyBucket)
+		q := Request{Limiter: limit.Join(many, few), Policies: []limit.Policy{hourly(10), hourlyBucket, hourly(2)}}
+		assert.Equal(t, Acquired, ask(q).Result)
+		for range 10 {
+			a := ask(q)
+			assert.Equal(t, Rejected, a.Result)
+			assert.Equal(t, []bool{true, true, false}, []bool{a.Each[0].Allowed, a.Each[1].Allowed, a.Each[2].Allowed})
+			assert.EqualValues(t, 4, a.Each[0].Remaining)
+		}
+		alone := Request{Limiter: many, Policies: []limit.Policy{hourly(10), hourlyBucket}}
+		for range 4 {
+			assert.Equal(t, Acquired, ask(alone).Result)
+		}
+		assert.Equal(t, Rejected, ask(alone).Result)
+	})
+}
+
+var hourlyBucket = limit.TokenBucket{Capacity: 10, Refill: 10, Interval: time.Hour}
+
+// TestLocal_MemberWithoutPolicy_IsClosed: a limit of a member that is unknown cannot be kept.
+func TestLocal_MemberWithoutPolicy_IsClosed(t *testing.T) {
+	outage(t, func(client *rratelimiter.Client, ask func(Request) Answer) {
+		one, two := limit.New(client, "one", hourly(10)), limit.New(client, "two", hourly(10))
+		join := limit.Join(one, two)
+		assert.Equal(t, FailedClosed, ask(Request{Limiter: join, Policies: []limit.Policy{hourly(10)}}).Result)
+		assert.Equal(t, FailedClosed, ask(Request{Limiter: join, Policies: []limit.Policy{hourly(10), nil}}).Result)
+		twice := Request{Limiter: limit.Join(one, one), Policies: []limit.Policy{hourly(10), hourly(10)}}
+		assert.Equal(t, FailedClosed, ask(twice).Result, "the join is invalid")
+		both := Request{Limiter: join, Policies: []limit.Policy{hourly(10), hourly(10)}}
+		assert.Equal(t, Acquired, ask(both).Result)
+	})
+}
+
+// TestLocal_JoinSettles_EachMemberIsCharged: a later request of one member meets the final cost.
+func TestLocal_JoinSettles_EachMemberIsCharged(t *testing.T) {
+	redistest.Run(t, func(f *redistest.Fixture) {
+		client := rratelimiter.New(f.Conn)
+		f.Redis.SetError("LOADING")
+		g := New(1, deadline, nil)
+		one, two := limit.New(client, "one", hourly(10)), limit.New(client, "two", hourly(10))
+		q := Request{Limiter: limit.Join(one, two), Policies: []limit.Policy{hourly(10), hourly(10)}, Permits: 1}
+		a := g.Ask(f.Context(), q)
+		require.Equal(t, Acquired, a.Result)
+		require.NoError(t, g.Settle(f.Context(), q, a, 5))
+		for _, l := range []Limiter{one, two} {
+			alone := Request{Limiter: l, Policies: []limit.Policy{hourly(10)}, Permits: 1}
+			assert.Equal(t, Rejected, g.Ask(f.Context(), alone).Result)
+		}
+		f.Redis.SetError("")
+		redistest.Pass(time.Minute)
+	})
+}
