@@ -3,9 +3,9 @@
 //
 //	go run ./integration/tools/deadlines
 //
-// It starts a Redis of its own, and four busy goroutines for each core: in other processes of the
-// host, and in a second table in the process of the middleware itself. Requests of 16 callers pass a
-// middleware of each deadline in turn.
+// It starts a Redis of its own, and four busy goroutines for each core. They run in other processes
+// of the host, and for a second table in the process of the middleware. Requests of 16 callers pass
+// a middleware of each deadline in turn.
 package main
 
 import (
@@ -57,8 +57,9 @@ func main() {
 	turn := flag.Duration("turn", 10*time.Second, "how long a deadline is measured in each round")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, *busy, *rounds, *turn); err != nil {
+	err := run(ctx, *busy, *rounds, *turn)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
