@@ -29,8 +29,9 @@ func init() {
 	}
 }
 
-// DefaultDeadline is the time that Redis has to answer without [Deadline].
-const DefaultDeadline = 100 * time.Millisecond
+// DefaultDeadline is the time that Redis has to answer without [Deadline]. It is long enough for a
+// healthy Redis on a busy host. An outage costs it once, not once for each request, see [OnFailure].
+const DefaultDeadline = 500 * time.Millisecond
 
 // DefaultMaxWaiting is the largest number of requests that wait at once in a [Middleware] without
 // [MaxWaiting].
@@ -188,7 +189,7 @@ const (
 //     Redis fails again soon, the local permits still count.
 //   - Each limiter of a [github.com/rratelimiter/rratelimiter/limit.Join] has the bucket of its own
 //     name. A request passes if all have its permits; else none is taken.
-//   - At most 131,072 buckets exist at once, one for each policy of a key, in about 17 MB. Requests
+//   - At most 131,072 buckets exist at once, one for each policy of a key, in some 24 MB. Requests
 //     that need more are Closed.
 //
 // Local needs the names and the policies of all limiters, the latter of [Each] or [Policies].

@@ -43,7 +43,7 @@ type Config struct {
 	Reload <-chan os.Signal
 
 	HTTPConns int           // the largest number of HTTP connections of [Serve]; 0 means 1,024
-	Deadline  time.Duration // for Redis, per request; 0 means 100 ms
+	Deadline  time.Duration // for Redis, per request; 0 means 500 ms
 	Shadow    bool          // all requests pass, and those over a limit are counted
 	Quota     bool          // all descriptors are in quota mode
 	Headers   bool          // responses have RateLimit-Limit, -Remaining and -Reset, which Envoy adds
@@ -83,7 +83,7 @@ func New(c Config) (*Server, error) {
 			"want none below 0, and NearLimit at most 1",
 			rratelimiter.ErrInvalidOption, c.Drain, c.Deadline, c.NearLimit, c.MaxSeries, c.HTTPConns)
 	}
-	c.Deadline = cmp.Or(c.Deadline, 100*time.Millisecond)
+	c.Deadline = cmp.Or(c.Deadline, 500*time.Millisecond)
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}

@@ -104,10 +104,10 @@ type Answer struct {
 
 // RetryAfter returns the time after which a retry of a refused request may succeed, 0 for never.
 func (a Answer) RetryAfter() time.Duration {
-	switch {
-	case a.Result == FailedClosed:
+	switch a.Result {
+	case FailedClosed:
 		return time.Second
-	case a.Result == Rejected:
+	case Rejected:
 		return a.Decision.RetryAfter
 	}
 	return 0

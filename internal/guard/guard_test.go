@@ -82,7 +82,8 @@ func TestGuard_CallersLeave_ProbeFindsOut(t *testing.T) {
 
 // Users see these errors, and cannot import this package.
 func TestErrors_Text_DoesNotNameThePackage(t *testing.T) {
-	probe := new(breaker).ask(target{t.Context(), takes(func(context.Context) (rratelimiter.Decision, error) { panic("a limiter") })})
+	panics := takes(func(context.Context) (rratelimiter.Decision, error) { panic("a limiter") })
+	probe := new(breaker).ask(target{t.Context(), panics})
 	for _, err := range []error{ErrDown, ErrTooManyWaiting, ErrInvalidRequest, probe} {
 		assert.NotContains(t, err.Error(), "guard")
 		assert.Regexp(t, "^rratelimiter: ", err.Error())

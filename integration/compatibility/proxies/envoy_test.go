@@ -39,7 +39,7 @@ func envoyConf(t *testing.T, listen, upstream, service int) string {
 		"address: program, port_value: 80":    fmt.Sprintf("address: 127.0.0.1, port_value: %d", upstream),
 		"address: limits, port_value: 8081":   fmt.Sprintf("address: 127.0.0.1, port_value: %d", service),
 		"failure_mode_deny: false":            "failure_mode_deny: true",
-		"timeout: 0.15s":                      "timeout: 1s", // for a busy machine
+		"timeout: 0.6s":                       "timeout: 1s", // for a busy machine
 	} {
 		require.Equal(t, 1, strings.Count(conf, was), was)
 		conf = strings.Replace(conf, was, is, 1)

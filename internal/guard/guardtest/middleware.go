@@ -85,7 +85,7 @@ type Address struct {
 
 // The default settings of all middleware.
 const (
-	defaultDeadline   = 100 * time.Millisecond
+	defaultDeadline   = 500 * time.Millisecond
 	defaultMaxWaiting = 1000
 )
 

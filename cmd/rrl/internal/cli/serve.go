@@ -68,7 +68,7 @@ requires certificates of clients. Replaced certificates take effect for the next
 	flags.StringVar(&s.prefix, "prefix", "",
 		"the prefix of all keys in Redis, without braces; services with different prefixes share no limits")
 	flags.DurationVar(&s.config.Drain, "drain", 0, "how long requests are answered after the health reports the shutdown")
-	flags.DurationVar(&s.config.Deadline, "deadline", 100*time.Millisecond, "the deadline of the Redis call of a request")
+	flags.DurationVar(&s.config.Deadline, "deadline", 500*time.Millisecond, "the deadline of the Redis call of a request")
 	flags.DurationVar(&s.lease, "lease", 0, "the length of leases, 1ms to 1s: prefetch permits of busy keys and grant them from memory")
 	flags.BoolVar(&s.config.Merge, "merge", false, "allow several files with one domain")
 	flags.BoolVar(&s.config.Shadow, "shadow", false, "let every request pass and count requests over a limit")
