@@ -7,20 +7,28 @@ import (
 )
 
 // Change runs a call that changes the limiters that depend on these keys. It revokes their leases
-// before and after. When the call has ended, even with an error, their queues ask Redis again and
-// no denial from before is used.
+// before and after, and waits for those in transit, so that the call meets none. When the call has
+// ended, even with an error, their queues ask Redis again and no denial from before is used.
 func Change[T any](ctx context.Context, g *Engine, keys []string,
 	call func(context.Context) (T, error)) (T, error) {
 	return Refund(ctx, g, keys, func(ctx context.Context) (T, error) {
+		if g.lease == 0 {
+			return call(ctx)
+		}
+		g.changing.count(keys, 1)
+		defer g.changing.count(keys, -1)
+		late := make(chan struct{})
+		defer time.AfterFunc(longTransfer, func() { close(late) }).Stop()
 		revoke := func() {
 			var releases []release
 			for _, key := range keys {
 				releases = append(releases, g.revoke(key)...)
 			}
 			runAll(ctx, releases)
+			g.awaitTransfers(keys, late)
 		}
 		revoke()
-		defer revoke() // leases that arrived meanwhile
+		defer revoke() // leases that arrived late
 		return call(ctx)
 	})
 }
@@ -84,9 +92,6 @@ func (g *Engine) wake(id string) {
 
 // revoke revokes the leases of all limiters that depend on a key, and returns the releases to run.
 func (g *Engine) revoke(key string) (releases []release) {
-	if g.lease == 0 {
-		return nil
-	}
 	for _, id := range g.dependents.of(key) {
 		if e := g.registry.lockExisting(id); e != nil {
 			releases = e.leases.revoke(releases)

@@ -31,6 +31,7 @@ type Engine struct {
 	registry   registry
 	dependents index    // the limiters with a queue or leases
 	transfers  sync.Map // the *transfer of each lease that is being fetched or released
+	changing   changing
 	pipeline   redisx.Pipeline
 	yields     yields
 	workers    workers

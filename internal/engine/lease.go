@@ -18,7 +18,9 @@ const (
 // Its entry guards it.
 type leaseSet struct {
 	span           time.Duration // for which permits are leased at most
+	keys           []string      // that the limiter depends on
 	transfers      *sync.Map     // of the Engine
+	changing       *changing     // of the Engine
 	leases         []activeLease // the oldest first
 	newest         activeLease   // that arrived, also once it is used up: decisions report its numbers
 	free           int64         // permits that are free in Redis, by the last reply, less those granted since
@@ -171,7 +173,7 @@ func (h *leaseSet) runsOut(s *activeLease, now time.Time, remains time.Duration)
 // locked.
 func (h *leaseSet) plan(b *Batch) (changes uint64) {
 	b.Lease = Lease{}
-	if h == nil || h.fetch != nil {
+	if h == nil || h.fetch != nil || h.changing.any(h.keys) {
 		return 0
 	}
 	if h.leases = slices.DeleteFunc(h.leases,

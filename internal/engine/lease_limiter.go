@@ -60,7 +60,8 @@ func (l *Limiter) fetch() {
 func (l *Limiter) ensureLeases(e *entry, permits int64) {
 	now := time.Now()
 	if e.leases == nil {
-		h := &leaseSet{span: l.Engine.lease, transfers: &l.Engine.transfers, spanBegan: now}
+		h := &leaseSet{span: l.Engine.lease, keys: l.DependsOn, transfers: &l.Engine.transfers,
+			changing: &l.Engine.changing, spanBegan: now}
 		h.timer = time.AfterFunc(l.Engine.lease, func() { l.expireLeases(e, h) })
 		e.leases = h
 		l.Engine.dependents.add(l)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,14 +35,16 @@ func runAll(ctx context.Context, all []release) {
 	waits.Wait()
 }
 
-// transfer is a lease that is being fetched or released. Flush waits for it.
+// transfer is a lease that is being fetched or released. Flush waits for it, and a change of its
+// limiter.
 type transfer struct {
+	keys []string      // of the leaseSet
 	done chan struct{} // closed once the lease is stored or released, or there was none
 	err  error         // set before done is closed
 }
 
 func (h *leaseSet) begin() *transfer {
-	t := &transfer{done: make(chan struct{})}
+	t := &transfer{keys: h.keys, done: make(chan struct{})}
 	h.transfers.Store(t, nil)
 	return t
 }
@@ -50,6 +53,57 @@ func (h *leaseSet) end(t *transfer, err error) {
 	t.err = err
 	h.transfers.Delete(t)
 	close(t.done)
+}
+
+// longTransfer is how long a change waits for leases in transit: about as long as a call whose slot
+// moves.
+const longTransfer = 250 * time.Millisecond
+
+// awaitTransfers waits for leases in transit of limiters that depend on one of these keys, until late
+// is closed.
+func (g *Engine) awaitTransfers(keys []string, late <-chan struct{}) {
+	for found := range g.transfers.Range {
+		t := found.(*transfer) //nolint:errcheck,forcetypeassert // nothing else is there
+		if !slices.ContainsFunc(t.keys, func(key string) bool { return slices.Contains(keys, key) }) {
+			continue
+		}
+		select {
+		case <-t.done:
+		case <-late:
+			return
+		}
+	}
+}
+
+// changing counts the changes in flight by key. Meanwhile limiters that depend on the key lease
+// nothing.
+type changing struct {
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+// count changes the number of changes in flight.
+func (c *changing) count(keys []string, change int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls == nil {
+		c.calls = make(map[string]int)
+	}
+	for _, key := range keys {
+		if c.calls[key] += change; c.calls[key] == 0 {
+			delete(c.calls, key)
+		}
+	}
+}
+
+// any reports whether a change of one of these keys is in flight.
+func (c *changing) any(keys []string) bool {
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(keys, func(key string) bool { return c.calls[key] > 0 })
 }
 
 // release returns the release of a lease. It ends the transfer that has fetched the lease, or a new

@@ -179,29 +179,6 @@ func TestLease_LimiterChangedMeanwhile_IsReturned(t *testing.T) {
 	}
 }
 
-// TestChange_LeaseArrivesMeanwhile_IsReturned: it is from before the change.
-func TestChange_LeaseArrivesMeanwhile_IsReturned(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := open(New(Settings{Redis: b.Conn, Lease: time.Second}), "limiter", 10, time.Hour)
-		l.Leases = true
-		b.take(l, 1)
-		returned := int64(0)
-		returns := func(_ context.Context, permits int64) error {
-			returned = permits
-			return nil
-		}
-		_, err := Change(b.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
-			e := l.Engine.registry.lockExisting(l.ID)
-			e.leases.leases = []activeLease{{Lease{Lasts: time.Second, Return: returns}, 5, time.Now()}}
-			e.mu.Unlock()
-			return nil, nil
-		})
-		require.NoError(b, err)
-		assert.EqualValues(b, 5, returned)
-		assert.False(b, l.fromLease(Ask{Permits: 1}, new(Result)))
-	})
-}
-
 // TestLease_ArrivesWhileCallersWait_ServesThemFirst: a caller that arrives later is not served from
 // it.
 func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
