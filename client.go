@@ -160,7 +160,7 @@ func (c *Client) mapped(name string) (string, error) {
 // from memory. A limiter with a KeepAlive is asked after half of it, so that it does not expire while
 // it is used.
 //
-// Any change of the limiter by this Client removes the denial at once. A change by another client
+// Any change of the limiter by this Client removes the denial at once, and so does a grant. A change by another client
 // is seen when the denial is older than maxAge: choose the longest time for which a caller may be
 // denied permits that others released. The times are those of the Client's clock ([WithClock]);
 // with [WithServerTime] those of the host's clock since the call to Redis. A denial ends early if
@@ -197,7 +197,7 @@ func WithDenialCache(maxAge time.Duration) Option {
 // the leased permits are used beyond the new rate. No permit is granted after a lease's end by the
 // process's clocks. Only a permit whose check has just passed can be used some nanoseconds later.
 // In package limit, FixedWindow and Calendar lease, and a limiter of several of these. A Decision
-// about leased permits counts what other clients had taken when the lease began.
+// about leased permits counts what other clients had taken at the last reply of Redis.
 func WithLease(d time.Duration) Option {
 	return func(c *Client) {
 		if d < time.Millisecond || d > time.Second || d%time.Millisecond != 0 {

@@ -156,6 +156,16 @@ func TestCancel_AfterAnEarlierCancel_CountsWhatIsBehind(t *testing.T) {
 	}
 }
 
+// TestCancel_LeakyBucket_NextLeavesWithALaterOne: at most 1.5 times the capacity at one instant.
+func TestCancel_LeakyBucket_NextLeavesWithALaterOne(t *testing.T) {
+	b := newBench(t)
+	l := New(b.client, "name", LeakyBucket{4, 1, time.Minute})
+	must(t, l.Reserve, 4)
+	cancelled, later := must(t, l.Reserve, 4), must(t, l.Reserve, 2)
+	require.NoError(t, cancelled.Cancel(t.Context()))
+	assert.Equal(t, later.delay, must(t, l.Reserve, 4).delay)
+}
+
 // TestReserve_GrantedAtOnce_KeepsWaitingReservations: an earlier reservation was cancelled, and a
 // later one still waits.
 func TestReserve_GrantedAtOnce_KeepsWaitingReservations(t *testing.T) {
