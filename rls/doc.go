@@ -39,13 +39,17 @@
 // # Decisions
 //
 // One script call of Redis decides the descriptors of a request atomically: all take their permits,
-// or none does. So a request that one limit denies takes no permits of another. Some descriptors are
-// decided separately:
+// or none does. So a request that one limit denies takes no permits of another. Descriptors of one
+// limiter, such as two equal ones, are decided with the sum of their hits.
 //
-//   - descriptors in shadow_mode or quota_mode, or with overdraw
-//   - descriptors that release permits
-//   - descriptors with other hits than the first
-//   - the limits beyond ten
+// Descriptors with different hits, and the limits beyond ten, need several calls. They follow one
+// another, and a denial ends them: the calls before it return what they have taken, and the
+// descriptors behind it have the code OK without current_limit.
+//
+// Some descriptors are decided separately:
+//
+//   - descriptors in shadow_mode or quota_mode
+//   - descriptors that take permits with overdraw, or that release permits
 //   - on a Redis Cluster, descriptors in different slots
 //
 // In a cluster, slot_by names a key: descriptors with the same value of that key share a slot.
