@@ -15,7 +15,8 @@ type descriptor struct {
 	entries []*common.RateLimitDescriptor_Entry
 	rule    *rule // or noRule
 	limits  []*rateLimit
-	stored  []string // replacements of entries' values in the limiter's name
+	hashes  []string // of the entries' values that must not surface
+	shared  []string // the patterns of entries' values that share a limiter
 	action  action
 	hits    uint64
 
@@ -76,6 +77,8 @@ func (d *domain) resolve(request *ratelimit.RateLimitRequest, all []descriptor) 
 		case received.GetIsNegativeHits():
 			desc.action = release
 		}
+		matched, hashes, shared := d.match(desc.entries)
+		desc.hashes = hashes
 		if own := received.GetLimit(); own != nil {
 			one, ok := override(own)
 			if !ok {
@@ -85,8 +88,7 @@ func (d *domain) resolve(request *ratelimit.RateLimitRequest, all []descriptor) 
 			desc.limits = []*rateLimit{one}
 			continue
 		}
-		desc.rule, desc.stored = d.match(desc.entries)
-		desc.limits = desc.rule.limits
+		desc.rule, desc.shared, desc.limits = matched, shared, matched.limits
 		for _, one := range desc.limits {
 			replaced = append(replaced, one.replaces...)
 		}

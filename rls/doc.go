@@ -30,8 +30,9 @@
 //
 // A limit may have an interval in place of a unit (per), and a policy of package limit with its
 // fields. A descriptor may have several limits, overdraw for costs that are charged after the
-// response, and hash_value for values that Redis must not store, such as API keys. A file may have
-// slot_by and http, see below. The [documentation] lists all fields.
+// response, and hash_value for values that must not surface, such as API keys: Redis, metrics, logs
+// and metadata get a hash of all values of its key at that level. A file may have slot_by and http,
+// see below. The [documentation] lists all fields.
 //
 // An error in a file is a *[ConfigError] with file, line and field. [Server.Watch] puts changes into
 // force. If a new file has an error, the old rules stay in force. Permits stay taken over a change.

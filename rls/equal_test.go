@@ -4,8 +4,11 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -50,7 +53,7 @@ http:
 	}
 }
 
-// TestShouldRateLimit_Denial_EndsTheCalls of a request, and so does a failure.
+// TestShouldRateLimit_Denial_EndsTheCalls of a request.
 func TestShouldRateLimit_Denial_EndsTheCalls(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(b, client, `
@@ -80,4 +83,31 @@ descriptors:
 			assert.Equal(b, e.calls, b.Scripts.Load()-before, e.ask)
 		}
 	})
+}
+
+// TestShouldRateLimit_ConcurrentDenials_RefundWhatTheyTook: each request takes of the shared limit
+// before its own denies it.
+func TestShouldRateLimit_ConcurrentDenials_RefundWhatTheyTook(t *testing.T) {
+	client, _ := guardtest.Connect(t)
+	s := newServer(t, client, `
+domain: x
+descriptors:
+  - {key: own, rate_limit: {unit: year, requests_per_unit: 20}}
+  - {key: files, rate_limit: {unit: year, requests_per_unit: 100}}
+`)
+	var callers sync.WaitGroup
+	var granted atomic.Int64
+	for range 50 {
+		callers.Go(func() {
+			answer, err := s.ShouldRateLimit(context.Background(), request(t, "x | own=a +3 | files=all"))
+			if assert.NoError(t, err) && answer.GetOverallCode() == ratelimit.RateLimitResponse_OK {
+				granted.Add(1)
+			}
+		})
+	}
+	callers.Wait()
+	assert.EqualValues(t, 6, granted.Load())
+	left := summary(s.ShouldRateLimit(context.Background(), request(t, "x | files=all +0 | own=a +0")))
+	assert.Contains(t, left, "OK | OK 94/100 ")
+	assert.Contains(t, left, " | OK 2/20 ")
 }
