@@ -48,7 +48,7 @@ func TestLoad_Mistakes_NamePositionAndReason(t *testing.T) {
 			d + "  - {key: a, rate_limit: {name: me, unit: day, requests_per_unit: 1, replaces: [{name: me}]}}\n",
 			`rate_limit.replaces: names "me", which is this limit itself`},
 		{"shared without a wildcard", d + "  - {key: a, value: b, share_threshold: true}\n",
-			`descriptors[0].share_threshold: is set, but neither value "b" nor key "a" has a *`},
+			`descriptors[0].share_threshold: is set, but neither the value nor the key "a" has a *`},
 		{"metadata that is a list", d + "  - {key: a, metadata: [1]}\n", "descriptors[0].metadata: a list, want a mapping"},
 		{"a calendar of hours", d + "  - {key: a, rate_limit: {unit: hour, requests_per_unit: 1, policy: calendar}}\n",
 			`rate_limit.unit: is "hour", want day, week, month or year for policy: calendar`},

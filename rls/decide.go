@@ -3,7 +3,7 @@ package rls
 import (
 	"context"
 	"math"
-	"sync"
+	"slices"
 	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -51,8 +51,7 @@ func (s *Server) decide(ctx context.Context, d *domain,
 		desc := &all[i]
 		if desc.status == nil {
 			desc.status = &ratelimit.RateLimitResponse_DescriptorStatus{Code: ratelimit.RateLimitResponse_OK}
-		}
-		if len(desc.limits) > 0 {
+		} else if len(desc.limits) > 0 {
 			s.metrics.count(d, desc)
 			s.warnOfCharge(desc)
 		}
@@ -92,34 +91,60 @@ func (s *Server) warnOfCharge(desc *descriptor) {
 
 // decideAll decides the limits of each descriptor, with calls to Redis.
 func (s *Server) decideAll(ctx context.Context, d *domain, all []descriptor) error {
-	var groups []*group
+	var lanes []*lane
 	limits := 0
-	for i := range all {
-		desc := &all[i]
-		if len(desc.limits) == 0 || desc.decideLocally() {
+	for _, desc := range s.distinct(d, all) {
+		if desc.decideLocally() {
 			continue
 		}
 		if limits += len(desc.limits); limits > maxLimits {
 			return invalidf("the descriptors have more than %d limits to evaluate", maxLimits)
 		}
-		desc.name = d.nameOf(desc)
-		groups = place(groups, desc, s.slotOf(desc.name), desc.enforced(s.config.Quota) && !desc.rule.overdraw)
+		lanes = place(lanes, desc, s.slotOf(desc.name))
 	}
 	for i := range all {
 		if desc := &all[i]; desc.over && desc.enforced(s.config.Quota) {
-			onlyPeek(groups, s.slotOf(d.nameOf(desc)))
+			onlyPeek(lanes, s.slotOf(desc.name))
 		}
 	}
-	return s.callAll(ctx, groups)
+	return s.callAll(ctx, lanes)
+}
+
+// distinct returns the descriptors that have limits. Those that are equal to an earlier one are
+// added to that.
+func (s *Server) distinct(d *domain, all []descriptor) (found []*descriptor) {
+	for i := range all {
+		desc := &all[i]
+		switch {
+		case len(desc.limits) == 0:
+			continue
+		case desc.unlimited():
+			desc.status = unlimitedStatus()
+			continue
+		}
+		desc.name, desc.cost = d.nameOf(desc), desc.hits
+		desc.joint = desc.enforced(s.config.Quota) && (desc.action == peek || !desc.rule.overdraw)
+		if at := slices.IndexFunc(found, desc.isEqual); at >= 0 {
+			found[at].add(desc)
+		} else {
+			found = append(found, desc)
+		}
+	}
+	return found
 }
 
 // onlyPeek makes the groups of a slot take no permits, since the request is denied in that slot
 // without a call.
-func onlyPeek(groups []*group, slot string) {
-	for _, g := range groups {
-		if g.joint && g.slot == slot {
+func onlyPeek(lanes []*lane, slot string) {
+	for _, l := range lanes {
+		if !l.joint || l.slot != slot {
+			continue
+		}
+		for _, g := range l.groups {
 			for _, desc := range g.members {
-				desc.action = peek
+				for ; desc != nil; desc = desc.equal {
+					desc.action = peek
+				}
 			}
 		}
 	}
@@ -132,34 +157,6 @@ func (s *Server) slotOf(name string) string {
 		return ""
 	}
 	return redisx.Tag(name)
-}
-
-// callAll decides all groups in parallel. Groups with a limiter of an earlier group follow, within
-// the rest of the deadline.
-func (s *Server) callAll(ctx context.Context, groups []*group) error {
-	if len(groups) == 1 { // as for most requests
-		return groups[0].call(ctx, s)
-	}
-	bounded, cancel := context.WithTimeout(ctx, s.config.Deadline)
-	defer cancel()
-	var calls sync.WaitGroup
-	for _, g := range groups {
-		if !g.follows {
-			calls.Go(func() { g.err = g.call(ctx, s) })
-		}
-	}
-	calls.Wait()
-	for _, g := range groups {
-		if g.follows {
-			if g.err = g.call(bounded, s); status.Code(g.err) == codes.DeadlineExceeded && ctx.Err() == nil {
-				g.err = s.failed(context.DeadlineExceeded)
-			}
-		}
-		if g.err != nil {
-			return g.err
-		}
-	}
-	return nil
 }
 
 // setStatus sets a descriptor's status by the decision of a limit.
@@ -180,12 +177,17 @@ func (desc *descriptor) setStatus(one *rateLimit, decision rratelimiter.Decision
 	desc.status, desc.over = result, !decision.Allowed
 }
 
-// conclude sets a descriptor's status by the decisions of its policies.
-func (desc *descriptor) conclude(each []rratelimiter.Decision) {
+// conclude sets a descriptor's status by the decisions of its policies for some permits. notTaken is
+// the part of them that was not taken for this descriptor.
+func (desc *descriptor) conclude(each []rratelimiter.Decision, permits, notTaken uint64) {
 	decisive := 0
+	each = slices.Clone(each) // equal descriptors have the same
 	for i := range each {
-		if desc.action == peek && desc.hits > 1 && !desc.limits[i].onCredit {
-			each[i].Allowed = each[i].Remaining >= int64(desc.hits)
+		if own := &each[i]; !desc.limits[i].onCredit {
+			if desc.action == peek && permits > 1 {
+				own.Allowed = own.Remaining >= int64(permits)
+			}
+			own.Remaining = min(own.Remaining+int64(notTaken), max(own.Remaining, own.Limit))
 		}
 		switch one, best := each[i], each[decisive]; {
 		case one.Allowed != best.Allowed:

@@ -15,11 +15,15 @@ type descriptor struct {
 	entries []*common.RateLimitDescriptor_Entry
 	rule    *rule // or noRule
 	limits  []*rateLimit
-	stored  []string // replacements of entries' values in the limiter's name
+	hashes  []string // of the entries' values that must not surface
+	shared  []string // the patterns of entries' values that share a limiter
 	action  action
 	hits    uint64
 
-	name   string // of its limiter; "" without one
+	name   string      // of its limiter; "" without one
+	joint  bool        // it takes its permits with others of the request, or none
+	cost   uint64      // the hits of this descriptor and of those equal to it
+	equal  *descriptor // the next descriptor of the same limiter, which this one decides too
 	status *ratelimit.RateLimitResponse_DescriptorStatus
 	over   bool // even if the status hides it, in shadow mode
 }
@@ -36,6 +40,23 @@ const (
 // enforced reports whether a descriptor can deny the request.
 func (desc *descriptor) enforced(quotaMode bool) bool {
 	return desc.action != release && !desc.rule.shadow && !desc.rule.quota && !quotaMode
+}
+
+// isEqual reports whether one decision for the sum of the hits can decide two descriptors.
+func (desc *descriptor) isEqual(other *descriptor) bool {
+	samePolicy := func(a, b *rateLimit) bool { return a.policy == b.policy }
+	return desc.joint && other.joint && desc.name == other.name && desc.action == other.action &&
+		slices.EqualFunc(desc.limits, other.limits, samePolicy)
+}
+
+// add adds a descriptor that is equal.
+func (desc *descriptor) add(other *descriptor) {
+	desc.cost += other.hits
+	last := desc
+	for last.equal != nil {
+		last = last.equal
+	}
+	last.equal = other
 }
 
 // resolve finds the limits of each descriptor.
@@ -56,6 +77,8 @@ func (d *domain) resolve(request *ratelimit.RateLimitRequest, all []descriptor) 
 		case received.GetIsNegativeHits():
 			desc.action = release
 		}
+		matched, hashes, shared := d.match(desc.entries)
+		desc.hashes = hashes
 		if own := received.GetLimit(); own != nil {
 			one, ok := override(own)
 			if !ok {
@@ -65,8 +88,7 @@ func (d *domain) resolve(request *ratelimit.RateLimitRequest, all []descriptor) 
 			desc.limits = []*rateLimit{one}
 			continue
 		}
-		desc.rule, desc.stored = d.match(desc.entries)
-		desc.limits = desc.rule.limits
+		desc.rule, desc.shared, desc.limits = matched, shared, matched.limits
 		for _, one := range desc.limits {
 			replaced = append(replaced, one.replaces...)
 		}
@@ -89,22 +111,26 @@ func (desc *descriptor) drop(replaced []string) {
 	}
 }
 
+// unlimitedStatus is the status of an unlimited descriptor.
+func unlimitedStatus() *ratelimit.RateLimitResponse_DescriptorStatus {
+	return &ratelimit.RateLimitResponse_DescriptorStatus{
+		Code: ratelimit.RateLimitResponse_OK, LimitRemaining: math.MaxUint32,
+	}
+}
+
 func (desc *descriptor) unlimited() bool { return len(desc.limits) > 0 && desc.limits[0].unlimited }
 
-// decideLocally sets the status of a descriptor that needs no call to Redis. It reports whether that
-// is so.
+// decideLocally sets the status of a descriptor that needs no call to Redis, and of those equal to
+// it. It reports whether that is so.
 func (desc *descriptor) decideLocally() bool {
-	if desc.unlimited() {
-		desc.status = &ratelimit.RateLimitResponse_DescriptorStatus{Code: ratelimit.RateLimitResponse_OK,
-			LimitRemaining: math.MaxUint32}
-		return true
-	}
 	if desc.action == release {
 		return slices.ContainsFunc(desc.limits, func(one *rateLimit) bool { return one.policy == nil })
 	}
-	for _, one := range desc.limits {
-		if one.policy == nil || desc.hits > one.most && !desc.rule.overdraw {
-			desc.setStatus(one, rratelimiter.Decision{})
+	for i, one := range desc.limits {
+		if one.policy == nil || desc.cost > one.most && !desc.rule.overdraw {
+			for d := desc; d != nil; d = d.equal {
+				d.setStatus(d.limits[i], rratelimiter.Decision{})
+			}
 			return true
 		}
 	}

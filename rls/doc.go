@@ -30,8 +30,9 @@
 //
 // A limit may have an interval in place of a unit (per), and a policy of package limit with its
 // fields. A descriptor may have several limits, overdraw for costs that are charged after the
-// response, and hash_value for values that Redis must not store, such as API keys. A file may have
-// slot_by and http, see below. The [documentation] lists all fields.
+// response, and hash_value for values that must not surface, such as API keys: Redis, metrics, logs
+// and metadata get a hash of all values of its key at that level. A file may have slot_by and http,
+// see below. The [documentation] lists all fields.
 //
 // An error in a file is a *[ConfigError] with file, line and field. [Server.Watch] puts changes into
 // force. If a new file has an error, the old rules stay in force. Permits stay taken over a change.
@@ -39,13 +40,17 @@
 // # Decisions
 //
 // One script call of Redis decides the descriptors of a request atomically: all take their permits,
-// or none does. So a request that one limit denies takes no permits of another. Some descriptors are
-// decided separately:
+// or none does. So a request that one limit denies takes no permits of another. Descriptors of one
+// limiter, such as two equal ones, are decided with the sum of their hits.
 //
-//   - descriptors in shadow_mode or quota_mode, or with overdraw
-//   - descriptors that release permits
-//   - descriptors with other hits than the first
-//   - the limits beyond ten
+// Descriptors with different hits, and the limits beyond ten, need several calls. They follow one
+// another, and a denial ends them: the calls before it return what they have taken, and the
+// descriptors behind it have the code OK without current_limit.
+//
+// Some descriptors are decided separately:
+//
+//   - descriptors in shadow_mode or quota_mode
+//   - descriptors that take permits with overdraw, or that release permits
 //   - on a Redis Cluster, descriptors in different slots
 //
 // In a cluster, slot_by names a key: descriptors with the same value of that key share a slot.

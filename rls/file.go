@@ -2,7 +2,6 @@ package rls
 
 import (
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -46,30 +45,35 @@ func (d *decoder) domain(into *domain) {
 	if into.name == "" && len(d.Problems) == 0 {
 		d.FailField(d.Root, "domain", "is empty, want a name that no other file has")
 	}
-	d.descriptors(file.Descriptors, &into.rules, nil, false)
+	d.descriptors(file.Descriptors, &into.rules, 0, false)
 }
 
 // descriptors decodes the rules of one level. valueAbove reports that a rule above has
 // value_to_metric.
-func (d *decoder) descriptors(n *rulefile.Node, into *level, above []string, valueAbove bool) {
+func (d *decoder) descriptors(n *rulefile.Node, into *level, depth int, valueAbove bool) {
+	var places, below []*rulefile.Node
+	var rules []*rule
 	d.List(n, "a list", func(n *rulefile.Node) {
-		if len(above) >= maxEntries {
+		if depth >= maxEntries {
 			const reason = "is nested %d descriptors deep, want at most %d, as many entries as a request may have"
-			d.Fail(n, reason, len(above)+1, maxEntries)
+			d.Fail(n, reason, depth+1, maxEntries)
 			return
 		}
-		r, below := d.rule(n)
-		if r == nil {
-			return
+		before := len(d.Problems)
+		r, inner := d.rule(n)
+		into.hash(r) // also of a rule that is wrong
+		if len(d.Problems) == before {
+			places, below, rules = append(places, n), append(below, inner), append(rules, r)
 		}
-		if err := into.add(r); err != nil {
-			d.Fail(n, "%v", err)
-			return
-		}
-		r.levels = append(slices.Clip(above), r.id())
-		r.dynamic = valueAbove || r.detailed || r.valueInName
-		d.descriptors(below, &r.below, r.levels, valueAbove || r.valueInName)
 	})
+	for i, r := range rules {
+		if err := into.add(r); err != nil {
+			d.Fail(places[i], "%v", err)
+			continue
+		}
+		r.dynamic = valueAbove || r.detailed || r.valueInName
+		d.descriptors(below[i], &r.below, depth+1, valueAbove || r.valueInName)
+	}
 }
 
 // ruleFile is a descriptor in a file.
@@ -95,7 +99,7 @@ func (d *decoder) rule(n *rulefile.Node) (r *rule, below *rulefile.Node) {
 	if strings.Contains(r.id(), "*") {
 		r.wild = strings.Split(r.id(), "*")
 	} else if r.shared {
-		d.FailField(n, "share_threshold", "is set, but neither value %q nor key %q has a *", r.value, r.key)
+		d.FailField(n, "share_threshold", "is set, but neither the value nor the key %q has a *", r.key)
 	}
 	if !d.IsAbsent(file.RateLimit) {
 		r.limits = append(r.limits, d.limit(file.RateLimit))
@@ -104,10 +108,7 @@ func (d *decoder) rule(n *rulefile.Node) (r *rule, below *rulefile.Node) {
 	if len(d.Problems) == before && r.key == "" {
 		d.FailField(n, "key", "is empty, want the key of the request's entry")
 	}
-	if len(d.Problems) > before {
-		return nil, nil
-	}
-	if file.Limits != nil {
+	if len(d.Problems) == before && file.Limits != nil {
 		d.checkJoint(file.Limits, r.limits)
 	}
 	return r, file.Descriptors

@@ -14,42 +14,32 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// group is descriptors that are decided atomically: all take their permits, or none does.
+// group is descriptors of one cost that one call decides: all take their permits, or none does.
 type group struct {
 	members  []*descriptor
-	slot     string
-	joint    bool // other descriptors may join
 	policies int
-	follows  bool // an earlier group has one of its limiters too
-	err      error
+	request  guard.Request
+	answer   guard.Answer
+	each     []rratelimiter.Decision // of the policies of all members
 }
 
-// place adds a descriptor to a group that it can join, or to a new one. Descriptors of a
-// group share a slot and a cost. Two equal descriptors are decided one after the other.
-func place(groups []*group, desc *descriptor, slot string, joint bool) []*group {
-	follows := false
-	for _, g := range groups {
-		if g.has(desc.name) {
-			follows = true
-		} else if joint && g.takes(desc, slot) && !follows {
-			g.members = append(g.members, desc)
-			g.policies += len(desc.limits)
-			return groups
-		}
-	}
-	return append(groups, &group{
-		members: []*descriptor{desc}, slot: slot, joint: joint, policies: len(desc.limits), follows: follows,
-	})
-}
-
-func (g *group) takes(desc *descriptor, slot string) bool {
+// takes reports whether a descriptor can join. The policies of a call have different keys.
+func (g *group) takes(desc *descriptor) bool {
 	first := g.members[0]
-	return g.joint && !g.follows && g.slot == slot && first.hits == desc.hits && first.action == desc.action &&
+	return first.cost == desc.cost && first.action == desc.action && !g.has(desc.name) &&
 		g.policies+len(desc.limits) <= policy.MaxJoined
 }
 
 func (g *group) has(name string) bool {
 	return slices.ContainsFunc(g.members, func(m *descriptor) bool { return m.name == name })
+}
+
+// cost returns the number of permits that each policy grants.
+func (g *group) cost() uint64 {
+	if first := g.members[0]; first.action == take {
+		return first.cost
+	}
+	return 0
 }
 
 // call calls Redis, and sets the status of each member.
@@ -64,32 +54,51 @@ func (g *group) call(ctx context.Context, s *Server) error {
 		}
 		limiter = limit.Join(joined...)
 	}
-	request := guard.Request{Limiter: limiter, Policies: policies, Permits: int64(max(1, first.hits))}
+	g.request = guard.Request{Limiter: limiter, Policies: policies, Permits: int64(max(1, first.cost))}
 	overdraw := first.action == take && first.rule.overdraw
 	if overdraw || first.action != take {
-		request.Limiter = &operation{limiter, first.action, int64(first.hits), overdraw}
-		request.Policies = append(slices.Clone(policies), nil) // two or more make the guard call TakeEach
+		g.request.Limiter = &operation{limiter, first.action, int64(first.cost), overdraw}
+		g.request.Policies = append(slices.Clone(policies), nil) // two or more make the guard call TakeEach
 	}
-	answer := s.guard.Ask(ctx, request)
-	each := answer.Each
-	if each == nil {
-		each = []rratelimiter.Decision{answer.Decision}
+	g.answer = s.guard.Ask(ctx, g.request)
+	g.each = g.answer.Each
+	if g.each == nil {
+		g.each = []rratelimiter.Decision{g.answer.Decision}
 	}
-	switch answer.Result {
+	switch g.answer.Result {
 	case guard.Acquired, guard.Rejected:
-		if len(each) != g.policies {
-			return s.failed(answer.Err) // no limiter of this package does this
+		if len(g.each) != g.policies {
+			return s.failed(g.answer.Err) // no limiter of this package does this
 		}
 	case guard.Canceled:
 		return status.FromContextError(ctx.Err()).Err()
 	default:
-		return s.failed(answer.Err)
+		return s.failed(g.answer.Err)
 	}
-	for _, desc := range g.members {
-		desc.conclude(each[:len(desc.limits)])
-		each = each[len(desc.limits):]
-	}
+	g.conclude(false)
 	return nil
+}
+
+// conclude sets the status of each member, and of those equal to it. Equal ones report the permits
+// that were left when they had taken theirs, in their order.
+func (g *group) conclude(refunded bool) {
+	each := g.each
+	for _, first := range g.members {
+		own := each[:len(first.limits)]
+		each = each[len(first.limits):]
+		later := first.cost
+		for desc := first; desc != nil; desc = desc.equal {
+			later -= desc.hits
+			switch {
+			case refunded && desc.action == take:
+				desc.conclude(own, first.cost, first.cost)
+			case g.answer.Result == guard.Acquired && desc.action == take:
+				desc.conclude(own, first.cost, later)
+			default:
+				desc.conclude(own, first.cost, 0)
+			}
+		}
+	}
 }
 
 // limiter opens the limiter of a descriptor, and returns the policies of its limits.

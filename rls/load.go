@@ -55,6 +55,9 @@ func compile(path string, sources []rulefile.Source, problem *rulefile.Problem, 
 	if len(problems) > 0 {
 		return nil, joinErrors(problems)
 	}
+	for _, d := range rules.order {
+		d.rules.complete(nil)
+	}
 	return rules, nil
 }
 
@@ -62,6 +65,9 @@ func compile(path string, sources []rulefile.Source, problem *rulefile.Problem, 
 func (d *domain) merge(other *domain) (problems []*rulefile.Problem) {
 	fail := func(line int, field, reason string) {
 		problems = append(problems, &rulefile.Problem{File: other.file, Line: line, Field: field, Reason: reason})
+	}
+	for _, r := range other.rules.order {
+		d.rules.hash(r)
 	}
 	for _, r := range other.rules.order {
 		if err := d.rules.add(r); err != nil {

@@ -8,29 +8,43 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// match returns the rule of a descriptor that has the descriptor's depth, noRule if there is none.
-// stored has the replacement of each entry's value in the limiter's name. It is the pattern of
-// wildcards that share a limiter, a hash, or "" for the value itself.
-func (d *domain) match(entries []*common.RateLimitDescriptor_Entry) (matched *rule, stored []string) {
-	matched = noRule
+// match returns the rule of a descriptor that has the descriptor's depth, noRule if there is none. It
+// also returns what stands for the values of the entries, "" for the value itself: hashes wherever
+// the value must not surface, also behind the last rule that matches, and shared where the values of
+// wildcards share a limiter.
+func (d *domain) match(entries []*common.RateLimitDescriptor_Entry) (matched *rule, hashes, shared []string) {
 	at := &d.rules
 	for i, entry := range entries {
 		r := at.find(entry.GetKey(), entry.GetValue())
+		if at.hashed[entry.GetKey()] || r != nil && r.hashed {
+			if hashes == nil {
+				hashes = make([]string, len(entries))
+			}
+			hashes[i] = guard.Hash(entry.GetValue())
+		}
 		if r == nil {
-			return noRule, nil
+			return noRule, hashes, nil
 		}
-		if stored == nil && (r.shared || r.hashed) {
-			stored = make([]string, len(entries))
-		}
-		switch {
-		case r.shared:
-			stored[i] = strings.TrimPrefix(r.id(), entry.GetKey()+"_")
-		case r.hashed:
-			stored[i] = guard.Hash(entry.GetValue())
+		if r.shared {
+			if shared == nil {
+				shared = make([]string, len(entries))
+			}
+			shared[i] = strings.TrimPrefix(at.idOf(r), entry.GetKey()+"_")
 		}
 		matched, at = r, &r.below
 	}
-	return matched, stored
+	if matched == nil {
+		matched = noRule
+	}
+	return matched, hashes, shared
+}
+
+// value returns the value of an entry, or its hash where the value must not surface.
+func (desc *descriptor) value(i int) string {
+	if desc.hashes != nil && desc.hashes[i] != "" {
+		return desc.hashes[i]
+	}
+	return desc.entries[i].GetValue()
 }
 
 // namePrefix is the first part of the names of limiters.
@@ -42,9 +56,9 @@ func (d *domain) nameOf(desc *descriptor) string {
 	parts := []string{d.name}
 	prefix := namePrefix
 	for i, entry := range desc.entries {
-		value := entry.GetValue()
-		if desc.stored != nil && desc.stored[i] != "" {
-			value = desc.stored[i]
+		value := desc.value(i)
+		if desc.shared != nil && desc.shared[i] != "" {
+			value = desc.shared[i]
 		}
 		parts = append(parts, entry.GetKey(), value)
 		if prefix == namePrefix && d.slotBy != "" && entry.GetKey() == d.slotBy {

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
@@ -157,7 +156,7 @@ func (m *metrics) seriesOf(d *domain, desc *descriptor) *series {
 	var levels []string
 	at := &d.rules
 	for i, entry := range desc.entries[:min(2, len(desc.entries))] {
-		levels = append(levels, desc.level(at, i, entry))
+		levels = append(levels, desc.level(at, i))
 		if desc.rule != noRule {
 			at = &at.find(entry.GetKey(), entry.GetValue()).below
 		}
@@ -169,18 +168,16 @@ func (m *metrics) seriesOf(d *domain, desc *descriptor) *series {
 }
 
 // level returns the name of a request's entry in metrics.
-func (desc *descriptor) level(at *level, i int, entry *common.RateLimitDescriptor_Entry) string {
-	key, value := entry.GetKey(), entry.GetValue()
+func (desc *descriptor) level(at *level, i int) string {
+	entry := desc.entries[i]
 	if desc.rule != noRule {
-		r := at.find(key, value)
-		if desc.stored != nil && desc.stored[i] != "" || !desc.rule.detailed && !r.valueInName {
-			return r.id()
+		r := at.find(entry.GetKey(), entry.GetValue())
+		isPlain := desc.value(i) == entry.GetValue() && (desc.shared == nil || desc.shared[i] == "")
+		if !isPlain || !desc.rule.detailed && !r.valueInName {
+			return r.levels[i]
 		}
 	}
-	if value == "" {
-		return key
-	}
-	return key + "_" + value
+	return idOf(entry.GetKey(), desc.value(i))
 }
 
 // count counts the result of a descriptor.

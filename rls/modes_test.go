@@ -88,9 +88,49 @@ slot_by: tenant
 		{0, "d | wide | free=x", "OK | OK 0/3 hour 3600s | OK"},
 		{0, "d | wide | wide", "OVER | OVER 0/3 hour 3600s | OVER 0/3 hour 3600s"},
 		{0, "d | wide | free=x", "OVER | OVER 0/3 hour 3600s | OK"},
-		{0, "d | wide=three | wide=three | wide=three", "OK | OK 2/3 hour 3600s | OK 1/3 hour 3600s | OK 0/3 hour 3600s"}, // one after another
-		{0, "d | wide=twice | wide=twice", "OK | OK 2/3 hour 3600s | OK 1/3 hour 3600s"},
-		{0, "d | wide=twice | wide=twice", "OVER | OK 0/3 hour 3600s | OVER 0/3 hour 3600s"},
+	}},
+	{"equal limiters are decided with their summed cost", `
+  - {key: wide, rate_limit: {unit: hour, requests_per_unit: 3}}
+  - {key: tight, rate_limit: {unit: minute, requests_per_unit: 1}}
+  - {key: files, value: f/*, share_threshold: true, rate_limit: {unit: hour, requests_per_unit: 5}}
+  - {key: two, limits: [{unit: second, requests_per_unit: 3}, {unit: hour, requests_per_unit: 4}]}
+  - {key: ban, rate_limit: {unit: hour, requests_per_unit: 0}}
+  - {key: shadow, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 1}}
+`, []exchange{
+		{0, "d | wide=a | wide=a | wide=a", "OK | OK 2/3 hour 3600s | OK 1/3 hour 3600s | OK 0/3 hour 3600s"},
+		{0, "d | wide=b | wide=b", "OK | OK 2/3 hour 3600s | OK 1/3 hour 3600s"},
+		{0, "d | wide=b | wide=b", "OVER | OVER 0/3 hour 3600s | OVER 0/3 hour 3600s"},
+		{0, "d | wide=b", "OK | OK 0/3 hour 3600s"},
+		{0, "d | wide=c | wide=c | wide=c | wide=c", "OVER"}, // more than there can be
+		{0, "d | wide=c +3", "OK | OK 0/3 hour 3600s"},
+		{0, "d | files=f/1 | files=f/2 +2", "OK | OK 4/5 hour 3600s | OK 2/5 hour 3600s"},
+		{0, "d | files=f/1 | files=f/2 +2 | tight=a", "OVER | OVER 0/5 hour 3600s | OVER 0/5 hour 3600s | OK 1/1 minute 60s"},
+		{0, "d | tight=a", "OK | OK 0/1 minute 60s"},
+		{0, "d | two=a | two=a", "OK | OK 2/3 second 1s | OK 1/3 second 1s"},
+		{0, "d | wide=d | ban | wide=d", "OVER | OK 3/3 hour 3600s | OVER 0/0 hour 3600s | OK 3/3 hour 3600s"},
+		{0, "d | wide=e 3/hour | wide=e", "OK | OK 2/3 hour 3600s | OK 1/3 hour 3600s"},
+		{0, "d | wide=f +0 | wide=f | wide=f +0", "OK | OK 3/3 hour 3600s | OK 2/3 hour 3600s | OK 3/3 hour 3600s"},
+		{0, "d | shadow=a | shadow=a", "OK | OK 0/1 hour 3600s | OK 0/1 hour 3600s"},
+	}},
+	{"a request that is denied takes nothing, also if it has several costs", `
+  - {key: own, rate_limit: {unit: minute, requests_per_unit: 2}}
+  - {key: files, value: f/*, share_threshold: true, rate_limit: {unit: hour, requests_per_unit: 9}}
+  - {key: budget, overdraw: true, rate_limit: {unit: hour, requests_per_unit: 100}}
+`, []exchange{
+		{0, "d | own=a | files=f/1 | files=f/2", "OK | OK 1/2 minute 60s | OK 8/9 hour 3600s | OK 7/9 hour 3600s"},
+		{0, "d | files=f/1 | files=f/2 | own=a", "OK | OK 6/9 hour 3600s | OK 5/9 hour 3600s | OK 0/2 minute 60s"},
+		{0, "d | own=a | files=f/1 | files=f/2", "OVER | OVER 0/2 minute 60s | OK | OK"},
+		{0, "d | files=f/1 | files=f/2 | own=a", "OVER | OK | OK | OVER 0/2 minute 60s"},
+		{0, "d | files=f/1 +0", "OK | OK 5/9 hour 3600s"},
+		{0, "d | own=b | files=f/1 +6", "OVER | OK 2/2 minute 60s | OVER 0/9 hour 3600s"}, // refunded
+		{0, "d | own=b +2", "OK | OK 0/2 minute 60s"},
+		{0, "d | own=c 1/hour +1 | own=c 5/hour +1", "OK | OK 0/1 hour 3600s | OK 3/5 hour 3600s"}, // two limits of one limiter
+		{0, "d | own=c 5/hour +1 | own=c 1/hour +1", "OVER | OK 3/5 hour 3600s | OVER 0/1 hour 3600s"},
+		{0, "d | own=c 5/hour +0", "OK | OK 3/5 hour 3600s"},
+		{0, "d | budget=a +500", "OVER | OVER 0/100 hour 3600s"},
+		{0, "d | budget=a +0 | files=f/1", "OVER | OVER 0/100 hour 3600s | OK"},
+		{0, "d | files=f/1 +0", "OK | OK 5/9 hour 3600s"},
+		{0, "d | own=d | own=d -1 | own=d", "OK | OK 1/2 minute 60s | OK 1/2 minute 60s | OK 0/2 minute 60s"},
 	}},
 }
 

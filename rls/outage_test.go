@@ -28,15 +28,20 @@ func TestShouldRateLimit_Canceled_EndsAtOnce(t *testing.T) {
 	assert.Equal(t, codes.Canceled, status.Code(err))
 }
 
-// Equal descriptors are decided one after another.
+// Descriptors of different costs are decided one after another. If one call fails, the permits of
+// those before it return.
 func TestShouldRateLimit_SeveralCalls_ShareTheDeadline(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, simple, func(c *rls.Config) { c.Deadline = 100 * time.Millisecond })
 		b.Latency.Store(int64(60 * time.Millisecond))
 		begin := time.Now()
-		_, err := s.ShouldRateLimit(context.Background(), request(t, "shop"+strings.Repeat(" | user=ann", 5)))
+		_, err := s.ShouldRateLimit(context.Background(), request(t, "shop | user=bob +2 | user=ann"))
 		assert.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
 		assert.Equal(t, 100*time.Millisecond, time.Since(begin))
+		redistest.Pass(time.Second)
+		b.Latency.Store(0)
+		assert.Equal(t, "OK | OK 2/2 hour 3599s | OK 2/2 hour 3599s",
+			summary(s.ShouldRateLimit(context.Background(), request(t, "shop | user=ann +0 | user=bob +0"))))
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -16,7 +17,7 @@ type rule struct {
 	line   int
 	key    string
 	value  string
-	levels []string // key and value of each descriptor from the top to this one
+	levels []string // the level.idOf of each descriptor from the top to this one
 	wild   []string // the key and value, split at each "*"; nil without wildcards
 
 	limits      []*rateLimit   // empty means no limit
@@ -42,16 +43,28 @@ var noRule = &rule{dynamic: true}
 
 // level is the rules of one depth below the same rule.
 type level struct {
-	exact map[string]*rule // by key, or key_value
-	order []*rule          // as in the files
-	wild  []*rule          // of order, those with wildcards
+	exact  map[string]*rule // by key, or key_value
+	order  []*rule          // as in the files
+	wild   []*rule          // of order, those with wildcards
+	hashed map[string]bool  // the keys whose values must not surface: one of their rules has hash_value
+}
+
+// hash hides the values of a rule's key if the rule has hash_value. It must run before add.
+func (l *level) hash(r *rule) {
+	if !r.hashed {
+		return
+	}
+	if l.hashed == nil {
+		l.hashed = make(map[string]bool)
+	}
+	l.hashed[r.key] = true
 }
 
 // add adds a rule to its level. It returns an error if the level has one already.
 func (l *level) add(added *rule) error {
 	id := added.id()
 	if before := l.exact[id]; before != nil {
-		return fmt.Errorf("%q is defined in %s:%d already", id, before.file, before.line)
+		return fmt.Errorf("%q is defined in %s:%d already", l.idOf(added), before.file, before.line)
 	}
 	if l.exact == nil {
 		l.exact = make(map[string]*rule)
@@ -72,11 +85,29 @@ func (l *level) each(f func(*rule)) {
 }
 
 // id returns the key of a rule in its level.
-func (r *rule) id() string {
-	if r.value == "" {
-		return r.key
+func (r *rule) id() string { return idOf(r.key, r.value) }
+
+func idOf(key, value string) string {
+	if value == "" {
+		return key
 	}
-	return r.key + "_" + r.value
+	return key + "_" + value
+}
+
+// idOf returns the id of a rule of the level, with a hash in place of a value that must not surface.
+func (l *level) idOf(r *rule) string {
+	if r.value != "" && l.hashed[r.key] {
+		return idOf(r.key, guard.Hash(r.value))
+	}
+	return r.id()
+}
+
+// complete sets the levels of the rules of a level, which are below others, and of those below them.
+func (l *level) complete(above []string) {
+	for _, r := range l.order {
+		r.levels = append(slices.Clip(above), l.idOf(r))
+		r.below.complete(r.levels)
+	}
 }
 
 // domain is the rules of one domain.
