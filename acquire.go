@@ -55,6 +55,8 @@ func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 		permits = strconv.FormatInt(total, 10)
 	}
 	switch {
+	case b.Ordered && b.Full:
+		flags = "dow"
 	case b.Ordered:
 		flags = "ow"
 	case b.Full:

@@ -2,6 +2,7 @@ package rratelimiter
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -27,9 +28,11 @@ type Client struct {
 	mapName  func(string) string
 	settings engine.Settings
 	engine   *engine.Engine
-	leaseID  uint64 // random, in the members of grants with leased permits
-	hints    hints
-	err      error // of an invalid option
+	leaseID  uint64 // in the members of grants with leased permits: see newLeaseID
+	// Of waiters: see WithWaitJitter.
+	waitJitter time.Duration
+	hints      hints
+	err        error // of an invalid option
 }
 
 // Option is a setting of a [Client], for [New].
@@ -62,10 +65,37 @@ func WithServerTime() Option {
 	return func(c *Client) { c.settings.Now, c.settings.ServerTime = nil, true }
 }
 
+// newLeaseID returns the first random bytes of the members of leases: a mark, by which the scripts
+// distinguish a lease from a grant of a client whose clock is ahead, and the Client's own bytes.
+func newLeaseID() uint64 {
+	return uint64(rand.Uint32())<<32 | uint64(binary.LittleEndian.Uint32([]byte("LEAS")))
+}
+
+const defaultWaitJitter = 20 * time.Millisecond
+
+// WithWaitJitter sets by how much callers that wait for permits ask later than at the first
+// millisecond in which the permits are free: 3 ms, and a random time below d, but at most a fifth of
+// the interval. The default is 20 ms, which shares the permits evenly with Redisson's waiters: they
+// ask 3 ms later, and their timer some milliseconds after that. Permits return in a burst, so
+// waiters that always ask first would leave none for Java.
+//
+// With 0, callers ask on time: for a limiter that only Go programs use. A wait never goes past a
+// deadline that it would meet without the jitter. The policies of package limit always ask on time,
+// unless they are joined with a Limiter. A d below 0 is [ErrInvalidOption].
+func WithWaitJitter(d time.Duration) Option {
+	return func(c *Client) {
+		if d < 0 {
+			c.err = fmt.Errorf("%w: WithWaitJitter(%v), want 0 or more", ErrInvalidOption, d)
+		}
+		c.waitJitter = d
+	}
+}
+
 // New returns a Client on a rueidis client for a single Redis, Sentinel or Redis Cluster. It sends
 // nothing. With a nil client, calls fail with [ErrNoClient].
 func New(client rueidis.Client, opts ...Option) *Client {
-	c := &Client{redis: client, id: uuid.NewString(), leaseID: rand.Uint64(), settings: engine.Settings{Redis: client}}
+	c := &Client{redis: client, id: uuid.NewString(), leaseID: newLeaseID(), settings: engine.Settings{Redis: client},
+		waitJitter: defaultWaitJitter}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(c)
@@ -125,8 +155,10 @@ func (c *Client) mapped(name string) (string, error) {
 }
 
 // WithDenialCache answers denials from memory. Once Redis has denied permits, TryAcquire and Take
-// deny as many or more without a call until these permits return, and for at most maxAge. No permit
-// is ever granted from memory.
+// deny as many or more without a call until these permits return, and for at most maxAge. So do
+// TryAcquireWithin and Acquire if the permits return after their deadline. No permit is ever granted
+// from memory. A limiter with a KeepAlive is asked after half of it, so that it does not expire while
+// it is used.
 //
 // Any change of the limiter by this Client removes the denial at once. A change by another client
 // is seen when the denial is older than maxAge: choose the longest time for which a caller may be
@@ -175,9 +207,10 @@ func WithLease(d time.Duration) Option {
 	}
 }
 
-// Flush releases the unused permits of all leases, and of leases whose calls are in flight. Call it
-// when the program ends. Without [WithLease] it does nothing. If Redis fails or ctx ends first,
-// Flush returns the error, and the permits return when they expire.
+// Flush releases the unused permits of all leases, and of leases whose calls are in flight. It waits
+// until reservations are returned whose callers have left Acquire of package limit. Call it when the
+// program ends. If Redis fails or ctx ends first, Flush returns the error, and the permits return
+// when they expire.
 func (c *Client) Flush(ctx context.Context) error {
 	if c.redis == nil {
 		return fmt.Errorf("%w: give New a rueidis.Client", ErrNoClient)

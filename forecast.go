@@ -1,6 +1,7 @@
 package rratelimiter
 
 import (
+	"math/rand/v2"
 	"sort"
 	"time"
 
@@ -16,6 +17,8 @@ type forecast struct {
 	free     int64         // below 0 if more than the rate is taken
 	returns  []returning   // when permits return, the earliest first; at most a page
 	leased   time.Duration // when the first leased ones return; 0 without leases
+	expires  time.Duration // KeepAlive, 0 for none
+	jitter   time.Duration // of waiters, as of WithWaitJitter
 }
 
 // leaseGrace is how long after the end of a lease its unused permits are expected, as in script.lua.
@@ -70,10 +73,33 @@ func (f *forecast) Denied(permits int64) (engine.Answer, bool) {
 // Parts returns nil: a rate has no parts.
 func (f *forecast) Parts(int64) []engine.Answer { return nil }
 
-// Earliest returns the time until the last of the wanted permits can be granted. Permits return one
-// after another. If more than the rate is wanted, they return again an interval after they were
-// granted again.
-func (f *forecast) Earliest(wanted int64) time.Duration {
+// redissonLag is how long after the permits are free Redisson's waiters ask, at the earliest.
+const redissonLag = 3 * time.Millisecond
+
+// Lag returns how much later than at RetryAfter a waiter asks. Permits return in a burst, and the
+// clients that ask first take all of them. Redisson's timer adds some 10 ms to redissonLag, so a
+// waiter that asked on time would always be the first.
+func (f *forecast) Lag() time.Duration {
+	jitter := min(f.jitter, f.interval/5)
+	if jitter <= 0 {
+		return 0
+	}
+	return redissonLag + rand.N(jitter)
+}
+
+// Renew returns half of KeepAlive.
+func (f *forecast) Renew() time.Duration {
+	if f.expires == 0 {
+		return engine.Never
+	}
+	return f.expires / 2
+}
+
+// Earliest returns the time until the last of the permits can be granted. Permits return one after
+// another. If more than the rate is wanted, they return again an interval after they were granted
+// again.
+func (f *forecast) Earliest(ahead, permits int64) time.Duration {
+	wanted := ahead + permits
 	rounds := (wanted - 1) / f.rate
 	after, _ := f.after(wanted - rounds*f.rate)
 	if grace := min(leaseGrace, f.interval); f.leased > 0 && f.leased-grace < after {

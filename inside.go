@@ -25,7 +25,7 @@ func init() {
 			return inside.Limiter{}, l.err
 		}
 		return inside.Limiter{
-			Client: l.wire.client.inside(), Keys: l.wire.keys[:], Types: keyTypes[:], Forecast: forecastOf, Release: l.Release,
+			Client: l.wire.client.inside(), Keys: l.wire.keys[:], Types: keyTypes[:], Forecast: l.wire.client.forecastOf, Release: l.Release,
 			Script: scriptParts.Text, Member: emptyMember,
 			Refund: func(ctx context.Context, permits int64, member string, granted int64) error {
 				return l.wire.refund(ctx, permits, member[:len(member)-4], granted)
@@ -59,8 +59,9 @@ func (n *naming) Mapped(name string) (string, error) {
 func (n *naming) SameSlot(keys ...string) error { return checkSlots(keys...) }
 
 // forecastOf returns the forecast of a limiter in a reply of package limit's scripts.
-func forecastOf(r inside.Reply) engine.Forecast {
-	f := &forecast{rate: r.Rate, interval: millis(r.Interval), reset: millis(r.Reset), free: r.Free}
+func (c *Client) forecastOf(r inside.Reply) engine.Forecast {
+	f := &forecast{rate: r.Rate, interval: millis(r.Interval), reset: millis(r.Reset), free: r.Free,
+		expires: millis(r.KeepAlive), jitter: c.waitJitter}
 	for pair := 0; pair+1 < len(r.Returns); pair += 2 {
 		f.add(r.Returns[pair], r.Returns[pair+1])
 	}

@@ -99,6 +99,9 @@ func (l *Limiter) TakeUpTo(ctx context.Context, permits int64) (granted int64, d
 // grants, only the oldest 256 are considered. A timeout of 0 or below is one try, like TryAcquire.
 // No permit is granted after the timeout. If Redis has not replied by then, the error is
 // [context.DeadlineExceeded].
+//
+// Redisson returns false when the timeout has passed. So the loop "while (!limiter.tryAcquire(1,
+// timeout))" of a Java program waits there, and would spin here: use [Limiter.Acquire] instead.
 func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
 	if timeout <= 0 {
 		return l.TryAcquire(ctx, permits)

@@ -232,6 +232,6 @@ func TestForecast_Leases_MayReturnEarlier(t *testing.T) {
 	f.add(400, -2)
 	f.add(700, 1)
 	for wanted, want := range []time.Duration{0, 300, 350, 350, 650} {
-		assert.Equal(t, want*time.Millisecond, f.Earliest(int64(wanted)), "%d permits", wanted)
+		assert.Equal(t, want*time.Millisecond, f.Earliest(0, int64(wanted)), "%d permits", wanted)
 	}
 }

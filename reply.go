@@ -68,8 +68,9 @@ func (w *wire) answer(b *engine.Batch, perClient bool, reply redisx.Reply) error
 	free, rate, interval, reset := reply.Number(), reply.Number(), reply.Number(), reply.Number()
 	now := time.UnixMilli(reply.Number())
 	letters, last, _ := strings.Cut(reply.Text(), "=")
-	counted := reply.Text()
-	o := &forecast{free: free, rate: rate, interval: millis(interval), reset: millis(reset)}
+	counted, expires := reply.Text(), millis(reply.Number())
+	o := &forecast{free: free, rate: rate, interval: millis(interval), reset: millis(reset), expires: expires,
+		jitter: w.client.waitJitter}
 	if pairs := reply.Len() / 2; pairs > 0 {
 		o.returns = make([]returning, 0, pairs)
 	}

@@ -47,7 +47,7 @@ func TestAnswer_SeveralRequests_EachHasItsOwn(t *testing.T) {
 			for _, permits := range test.wants {
 				ba.Requests = append(ba.Requests, &engine.Request{Permits: permits})
 			}
-			script := fmt.Sprintf("return {0, %d, 10, 10000, 4000, 7, '%s', ''", test.free, test.marks)
+			script := fmt.Sprintf("return {0, %d, 10, 10000, 4000, 7, '%s', '', 0", test.free, test.marks)
 			for _, r := range test.reply {
 				script += fmt.Sprintf(", %d, %d", r.after.Milliseconds(), r.permits)
 			}
@@ -85,11 +85,11 @@ func TestAnswer_ReplyOfAnotherShape_IsAnError(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := New(b.Conn).Limiter("a")
 		for _, text := range []string{
-			"{0, 1, 10, 1000, 1, 7, 'g', ''}", "{0, 1, 10, 1000, 1, 7, 'ggg', ''}", "{0, 1, 10, 1000, 1, 7}",
-			"{0, 1, 10, 1000, 1, 7, 'gg'}", "{0, 1, 10, 1000, 1, 7, 'gg', '', 5}", "{0, 1, 10, 'x', 1, 7, 'gg', ''}",
-			"{0, 0, 10, 1000, 1, 7, 'gp', ''}", "{0, 0, 10, 1000, 1, 7, 'gp=', ''}", "{0, 0, 10, 1000, 1, 7, 'gp=x', ''}",
-			"{0, 0, 10, 1000, 1, 7, 'gg=1', ''}", "{0, 1, 10, 1000, 1, 7, 'gg', 5}", "{4, 1, 10, 1000, 1, 7, 'gg', ''}",
-			"{0, 1, 10, 1000, 1, 7, 'gp=99', ''}",
+			"{0, 1, 10, 1000, 1, 7, 'g', '', 0}", "{0, 1, 10, 1000, 1, 7, 'ggg', '', 0}", "{0, 1, 10, 1000, 1, 7}",
+			"{0, 1, 10, 1000, 1, 7, 'gg'}", "{0, 1, 10, 1000, 1, 7, 'gg', '', 0, 5}", "{0, 1, 10, 'x', 1, 7, 'gg', '', 0}",
+			"{0, 0, 10, 1000, 1, 7, 'gp', '', 0}", "{0, 0, 10, 1000, 1, 7, 'gp=', '', 0}", "{0, 0, 10, 1000, 1, 7, 'gp=x', '', 0}",
+			"{0, 0, 10, 1000, 1, 7, 'gg=1', '', 0}", "{0, 1, 10, 1000, 1, 7, 'gg', 5, 0}", "{4, 1, 10, 1000, 1, 7, 'gg', '', 0}",
+			"{0, 1, 10, 1000, 1, 7, 'gp=99', '', 0}",
 			"{1, 'cursor', 1}", "{3, 0, 'rate', 'x'}", "{3, 6, 'rate', 'x'}", "{3, 1, 'rate', 'x', 'y'}", "{9}", "{-1}",
 			"{}", "'x'",
 		} {
@@ -147,9 +147,9 @@ func TestForecast_Earliest_FollowsTheReturns(t *testing.T) {
 		// The permits of a return include those before it.
 		returns := []returning{{2 * second, 3}, {5 * second, 10}}
 		o := &forecast{rate: 10, interval: test.interval, free: test.free, returns: returns}
-		assert.Equal(t, test.want, o.Earliest(test.wanted), name)
+		assert.Equal(t, test.want, o.Earliest(1, test.wanted-1), name)
 	}
-	assert.Zero(t, (&forecast{rate: 10}).Earliest(1), "no return is known")
+	assert.Zero(t, (&forecast{rate: 10}).Earliest(0, 1), "no return is known")
 }
 
 // TestForecast_Denied_HasTheReturnOfThosePermits: or the last one that is known, and false.

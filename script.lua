@@ -123,7 +123,7 @@ else
   totalText = '1'
 end
 
---@ refuse  in: hinted interval now rate total totalText valueAt
+--@ refuse  in: hinted interval keepAlive now rate total totalText valueAt
 -- Replies at once if every request exceeds the rate. Such a call changes nothing and does not
 -- extend a TTL. Arguments and reply are those of acquire.
 if total > rate then
@@ -140,7 +140,7 @@ if total > rate then
   end
   if answers then
     return {valueAt == 2 and 0 or 5, 0, rate, math.min(interval, 9007199254740992), 0, now + 0, table.concat(answers),
-      not hinted and 'due' or ARGV[9] or ''}
+      not hinted and 'due' or ARGV[9] or '', keepAlive + 0}
   end
 end
 
@@ -401,7 +401,8 @@ end
 -- ARGV[8] the requests, run-length encoded: '1*200 3*1'; absent or '' for a single one. A request
 --         for up to 5 permits is '~5*1': it takes what is free.
 -- Replies, without letters, the permits left if all were granted and -1 if none was; else
---   {0, left, rate, interval, reset, now, answers, counted, wait, permits, wait, permits, ...}.
+--   {0, left, rate, interval, reset, now, answers, counted, keepAlive, wait, permits, wait, permits,
+--   ...}.
 --   The first element is 5 if the limiter is PER_CLIENT.
 -- interval: of the rate, milliseconds, at most 2^53.
 -- reset: milliseconds until the newest grant expires, 0 without d.
@@ -410,6 +411,7 @@ end
 --         '*', all granted. At most one request is granted a part, since nothing is free then. Its
 --         permits follow the letters: 'gpn=3'.
 -- counted: see drift.
+-- keepAlive: of the configuration, milliseconds, 0 for none.
 -- wait, permits: so many permits return after so many milliseconds. There are as many pairs as the
 --         denied requests need (all pairs for o and a), at most a page. See waits for leases.
 local granted, flags, grantedAt = 0, ARGV[7] or '', now
@@ -533,7 +535,7 @@ if failed and failed ~= 1 and type(failed) == 'table' then
   return failed
 end
 
---@ answer  in: above answers awaited counted flags granted interval now part permitsKey rate total
+--@ answer  in: above answers awaited counted flags granted interval keepAlive now part permitsKey rate total
 --+ value valueAt  out: reply
 -- Builds the reply of acquire.
 local reply = value
@@ -543,7 +545,8 @@ elseif granted == 0 and flags == '' and not above and counted == '' then
   reply = -1
 elseif answers or flags ~= '' or counted ~= '' then
   reply = {valueAt == 2 and 0 or 5, value, rate, math.min(interval, 9007199254740992), 0, now + 0,
-    answers and table.concat(answers) .. (part and '=' .. part or '') or granted < total and 'n' or '*', counted}
+    answers and table.concat(answers) .. (part and '=' .. part or '') or granted < total and 'n' or '*', counted,
+    keepAlive + 0}
   if find(flags, 'd', 1, true) then
     local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
     if newest then
@@ -558,8 +561,9 @@ end
 
 --@ waits  in: interval need now permitsKey reply  out: need reply
 -- Appends to reply when need permits return, as pairs of a time and permits. The unused permits of a
--- lease, a grant with a score in the future, return when it ends. Their time is 50 ms later, since the
--- call that returns them takes time, and their number is negative.
+-- lease return when it ends. Their time is 50 ms later, since the call that returns them takes time,
+-- and their number is negative. A lease is a grant with a score in the future, and with the mark of
+-- client.go in its member. Without the mark it is a grant of a client whose clock is ahead.
 --@count
 local last, lastLeased, nowNumber = nil, nil, now + 0
 local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
@@ -570,10 +574,13 @@ if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
 end
 local at, leaseAt = 1, 1
 while need > 0 do
-  local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
-  if wait and wait > nowNumber then
-    wait = nil -- a lease
+  while grants[at] and tonumber(grants[at + 1]) > nowNumber and string.sub(grants[at], 2, 5) == 'LEAS' do
+    at = at + 2
   end
+  while leases[leaseAt] and string.sub(leases[leaseAt], 2, 5) ~= 'LEAS' do
+    leaseAt = leaseAt + 2
+  end
+  local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
   wait = wait and wait + interval - now
   lease = lease and lease - now + math.min(50, interval)
   local n, leased

@@ -60,13 +60,14 @@ func (b *fixture) ask(l *Limiter, flags, runs string) string {
 	if len(parts) > 1 {
 		require.Equal(b, b.nowText(), parts[5])
 		require.Contains(b, []string{"", "done"}, parts[7])
-		parts = slices.Delete(slices.Delete(parts, 7, 8), 5, 6)
+		require.Equal(b, "0", parts[8])
+		parts = slices.Delete(slices.Delete(parts, 7, 9), 5, 6)
 	}
 	return strings.Join(parts, " ")
 }
 
-// TestAcquireScript_Requests_Replies: {0, left, rate, interval, reset, now, answers, counted, wait,
-// permits, ...}, here without now and counted.
+// TestAcquireScript_Requests_Replies: {0, left, rate, interval, reset, now, answers, counted,
+// keepAlive, wait, permits, ...}, here without now, counted and keepAlive.
 func TestAcquireScript_Requests_Replies(t *testing.T) {
 	for _, test := range []struct {
 		name, flags, runs, want string

@@ -54,5 +54,10 @@ func (p LeakyBucket) keeps() []string { return inString }
 func (p LeakyBucket) most() int64 { return p.Capacity }
 
 func (p LeakyBucket) forecast(reply []int64) (forecast, bool) {
-	return p.token().forecast(reply)
+	f, ok := p.token().forecast(reply)
+	if b, is := f.(bucketForecast); is {
+		b.leaky = true
+		f = b
+	}
+	return f, ok
 }

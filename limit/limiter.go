@@ -20,7 +20,8 @@ type Limiter struct {
 	wire
 	err      error // of the client, the name or the policies
 	calls    engine.Limiter
-	reserves engine.Limiter // of reservations, if the policy has them
+	reserves engine.Limiter // of Reserve, and
+	waits    engine.Limiter // of callers that wait, if the policy has reservations
 }
 
 // New opens the limiter with a name. It sends nothing and is cheap: open one per user, tenant or
@@ -90,10 +91,7 @@ func (l *Limiter) try(ctx context.Context, ask engine.Ask) (engine.Result, error
 
 func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) (bool, error) {
 	if l.reservable {
-		observation := l.calls.Observe(permits)
-		granted, err := l.reserveAndWait(ctx, permits, deadline, &observation)
-		observation.Report(ctx, granted, engine.FromRedis, err)
-		return granted, err
+		return l.waits.Wait(ctx, permits, deadline)
 	}
 	granted, err := l.calls.Wait(ctx, permits, deadline)
 	if err == nil {
@@ -191,8 +189,8 @@ func decisions(answers []engine.Answer) []rratelimiter.Decision {
 }
 
 // TryAcquireWithin takes permits as soon as they are free, if that is within the timeout, and
-// reports whether it did. It queues with callers of Acquire, or makes a reservation as Acquire
-// does. If the permits cannot be free in time, it returns false at once. The timeout counts from
+// reports whether it did. It queues with callers of Acquire. If the permits cannot be free in time,
+// it returns false at once, so a loop on it does not wait: use Acquire there. The timeout counts from
 // the call, and no permit is granted after it. A timeout of 0 or below is one try, like TryAcquire.
 // If Redis has not replied by then, the error is [context.DeadlineExceeded].
 func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
@@ -207,14 +205,15 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 }
 
 // Acquire waits until permits are free and takes them. Callers that wait for one name on one Client
-// are served first come, first served, a large request before smaller ones behind it. With a single
-// [TokenBucket], [LeakyBucket] or [Smooth], Acquire makes a reservation and waits for its time.
-// Then callers of all programs are served in the order in which Redis received them, with at most
-// one call each.
+// are served first come, first served, a large request before smaller ones behind it.
+//
+// With a single [TokenBucket], [LeakyBucket] or [Smooth], the Client makes reservations for its first
+// callers, and each waits for its time. It reserves what comes free within a second, and always for
+// one caller. So a program that ends keeps no more than that from others. Callers that leave return
+// theirs, as by [Reservation.Cancel].
 //
 // Acquire ends with ctx. If the permits cannot be free before the deadline of ctx, it fails at once
-// with an error that is [context.DeadlineExceeded]. An Acquire that fails holds no permits; its
-// reservation is cancelled as by [Reservation.Cancel].
+// with an error that is [context.DeadlineExceeded]. An Acquire that fails holds no permits.
 func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return err

@@ -168,12 +168,12 @@ func TestObserver_Reservations_AreReported(t *testing.T) {
 		sum := time.Duration(0)
 		for _, d := range decisions {
 			if d.Granted {
-				assert.Equal(b, d.Took, d.Waited+10*ms)
+				assert.Equal(b, d.Took, d.Waited)
 				sum += d.Waited
 			}
 			switch {
 			case errors.Is(d.Err, left):
-				assert.Equal(b, 90*ms, d.Waited)
+				assert.Equal(b, 100*ms, d.Waited)
 				assert.Equal(b, 100*ms, d.Took)
 				assert.Equal(b, rratelimiter.FromNone, d.Source)
 			case errors.Is(d.Err, refused):
@@ -187,15 +187,14 @@ func TestObserver_Reservations_AreReported(t *testing.T) {
 		for _, w := range waiting {
 			lengths = append(lengths, w.Length)
 		}
-		assert.Equal(b, []int{1, 2, 3, 2, 1, 0}, lengths[:6])
-		assert.Len(b, lengths, 6)
+		assert.Equal(b, []int{1, 2, 3, 2, 3, 2, 1, 2, 1, 0}, lengths)
 
 		redistest.Pass(time.Second)
 		require.NoError(b, l.Acquire(b.Context(), 1))
 		decisions, calls, waiting = o.all()
 		assert.Equal(b, []rratelimiter.DecisionInfo{want}, decisions, "it did not wait")
 		assert.Len(b, calls, 1)
-		assert.Empty(b, waiting)
+		assert.Len(b, waiting, 2)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
@@ -160,9 +161,12 @@ func (l *Limiter) open() {
 		Protocol: acquireProtocol{protocol{&l.wire}}, Leases: l.leaseScript != nil,
 	}
 	if l.reservable {
-		l.reserves = engine.Limiter{
-			Engine: l.client.Engine, ID: "reserve " + id, Name: l.name, Policy: l.kinds, DependsOn: l.dependsOn,
-			Protocol: reserveProtocol{protocol{&l.wire}}, Most: maxReservations,
+		reserves := func(id string, ahead time.Duration) engine.Limiter {
+			return engine.Limiter{
+				Engine: l.client.Engine, ID: id, Name: l.name, Policy: l.kinds, DependsOn: l.dependsOn,
+				Protocol: reserveProtocol{protocol{&l.wire}}, Most: maxReservations, Ahead: ahead,
+			}
 		}
+		l.reserves, l.waits = reserves("reserve "+id, 0), reserves("wait "+id, reservedAhead)
 	}
 }

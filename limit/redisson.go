@@ -37,10 +37,11 @@ func (p redisson) most() int64 { return engine.MaxPermits }
 func (p redisson) String() string { return fmt.Sprintf("the rate of %q", p.name) }
 
 func (p redisson) forecast(reply []int64) (forecast, bool) {
-	if len(reply) < 4 || len(reply)%2 != 0 {
+	if len(reply) < 5 || len(reply)%2 != 1 {
 		return nil, false
 	}
-	r := inside.Reply{Rate: reply[0], Interval: reply[1], Free: reply[2], Reset: reply[3], Returns: reply[4:]}
+	r := inside.Reply{Rate: reply[0], Interval: reply[1], Free: reply[2], Reset: reply[3], KeepAlive: reply[4],
+		Returns: reply[5:]}
 	return redissonForecast{p.limiter.Forecast(r), time.Duration(r.Reset) * time.Millisecond}, true
 }
 
@@ -63,4 +64,4 @@ func (o redissonForecast) wait(permits int64) (time.Duration, bool) {
 
 func (o redissonForecast) reset(int64) time.Duration { return o.resetIn }
 
-func (o redissonForecast) earliest(wanted int64) time.Duration { return o.Earliest(wanted) }
+func (o redissonForecast) earliest(wanted int64) time.Duration { return o.Earliest(0, wanted) }

@@ -1,7 +1,7 @@
 -- A limiter of Redisson's layout that is joined with others. KEYS: its five keys. ARGV: the
 -- beginning of the member of a grant; the cursor of the previous call, or ''.
 
---@ limiter  in: interval more permitsKey rate spent value  out: spent value
+--@ limiter  in: interval keepAlive more permitsKey rate spent value  out: spent value
 -- The end of the function redisson. Before it are the parts limiter, value, window and reclaim of
 -- the root package's script.lua. They return their reply, or read the limiter into locals. Here a
 -- closure has these locals, since a script may have several such limiters.
@@ -16,7 +16,7 @@ end
 function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {'', rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
   if denied then
     local reply, need = report, rate + 1 - value
 --@waits

@@ -60,28 +60,6 @@ func (r *Reservation) revoke(ctx context.Context) error {
 	return err
 }
 
-// wait waits for the reserved time on behalf of a call. If ctx ends before, it cancels the
-// reservation in the background.
-func (r *Reservation) wait(ctx context.Context, observation *engine.Observation) error {
-	if r.Delay() == 0 {
-		return nil
-	}
-	return observation.Wait(ctx, func() (bool, error) {
-		timer := time.NewTimer(r.Delay())
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			return true, nil
-		case <-ctx.Done():
-			if r.Delay() == 0 {
-				return true, nil
-			}
-			r.revokeLater(ctx)
-			return true, ctx.Err()
-		}
-	})
-}
-
 // revokeLater is revoke in the background.
 func (r *Reservation) revokeLater(ctx context.Context) {
 	go func() { _ = r.revoke(engine.Unattended(ctx)) }()
@@ -149,27 +127,4 @@ func (l *Limiter) reserve(ctx context.Context, permits int64) (*Reservation, err
 		return nil, l.tooLate(permits, r.delay)
 	}
 	return r, nil
-}
-
-// reserveAndWait makes a reservation within the deadline of ctx and waits for it. A time after the
-// other deadline, unless that is zero, is a denial.
-func (l *Limiter) reserveAndWait(ctx context.Context, permits int64, deadline time.Time,
-	observation *engine.Observation) (bool, error) {
-	bound, stop := withDeadline(ctx, deadline)
-	defer stop()
-	r, err := l.reserve(bound, permits)
-	if err == nil {
-		err = r.wait(ctx, observation)
-		return err == nil, err
-	}
-	end, ends := ctx.Deadline()
-	switch {
-	case deadline.IsZero() || ends && !end.After(deadline) || ctx.Err() != nil: // the context is why
-	case errors.Is(err, errTooLate):
-		return false, nil
-	case bound.Err() != nil:
-		err = fmt.Errorf("limit: limiter %q: Redis has not answered before the timeout: %w", l.name,
-			context.DeadlineExceeded)
-	}
-	return false, err
 }

@@ -34,11 +34,15 @@ func (p reserveProtocol) Arguments(b *engine.Batch, now time.Time) {
 		for run < len(b.Requests) && b.Requests[run].Permits == r.Permits && b.Requests[run].Within == r.Within {
 			run++
 		}
-		runs = append(runs, fmt.Sprintf("%d*%d<%d", r.Permits, run-i, r.Within.Microseconds()))
+		runs = append(runs, fmt.Sprintf("%d*%d<%d", r.Permits, run-i, min(r.Within, longestDelay).Microseconds()))
 		i = run
 	}
+	ordered := ""
+	if b.Ordered {
+		ordered = "o"
+	}
 	b.Args = p.members[0].policy.arguments(append(b.Args[:0],
-		p.client.Engine.Micros(now), strings.Join(runs, " "), newEpoch()), now)
+		p.client.Engine.Micros(now), strings.Join(runs, " "), newEpoch(), ordered), now)
 }
 
 // Answer reads the reply of the reserve script.
@@ -48,24 +52,35 @@ func (p reserveProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (
 		return false, p.stopped(kind, reply, message)
 	}
 	answers := strings.Split(reply.Text(), ",")
-	if !reply.Ended() || len(answers) != len(b.Requests) {
+	s := &state{most: p.most}
+	if b.Ordered {
+		s.add(p.members[0].policy, &reply)
+	}
+	if !reply.Ended() || len(answers) > len(b.Requests) || !b.Ordered && len(answers) < len(b.Requests) {
 		return false, p.unexpected(message)
 	}
+	if b.Ordered {
+		b.Forecast = reservations{s, s.policies[0].(reservable)} //nolint:errcheck,forcetypeassert // plan.reservable
+	}
 	now := time.Now()
-	for i, r := range b.Requests {
-		first, receipt, _ := strings.Cut(answers[i], " ")
+	for i, answer := range answers {
+		r := b.Requests[i]
+		first, receipt, _ := strings.Cut(answer, " ")
 		delay, err := strconv.ParseInt(first, 10, 64)
 		if err != nil {
 			return false, p.unexpected(message)
 		}
 		if delay < 0 {
-			r.RetryAfter = micros(-delay)
+			r.RetryAfter, b.Denied = micros(-delay), r.Permits
 			continue
 		}
-		r.Allowed = true
-		r.Extra = &Reservation{
+		reserved := &Reservation{
 			wire: p.wire, delay: micros(delay), at: now.Add(micros(delay)),
 			receipt: strconv.FormatInt(r.Permits, 10) + " " + receipt,
+		}
+		r.Allowed, r.Extra = true, reserved
+		if delay > 0 {
+			r.At = reserved.at
 		}
 	}
 	return false, nil
@@ -79,4 +94,32 @@ func (p reserveProtocol) Refund(b *engine.Batch) func(context.Context) {
 		receipts = append(receipts, r.Extra.(*Reservation).receipt)
 	}
 	return func(ctx context.Context) { _ = p.refund(ctx, cancel, strings.Join(receipts, ",")) }
+}
+
+// reservedAhead is how far ahead the waiters of a process reserve.
+const reservedAhead = time.Second
+
+// reservable is the forecast of a policy with reservations.
+type reservable interface {
+	// delay returns the time of a reservation that is behind others of so many permits ahead of it.
+	delay(ahead, permits int64) time.Duration
+}
+
+// reservations is the forecast of waiters that make reservations.
+type reservations struct {
+	*state
+	policy reservable
+}
+
+// Earliest returns the time of a reservation.
+func (o reservations) Earliest(ahead, permits int64) time.Duration {
+	return o.policy.delay(ahead, permits)
+}
+
+// Denied returns when the next reservation is to be made: when half of those that were made have
+// passed, so that one call makes many of them.
+func (o reservations) Denied(permits int64) (engine.Answer, bool) {
+	return engine.Answer{
+		Limit: o.Limit(), RetryAfter: max(0, o.policy.delay(0, permits)-reservedAhead/2), ResetAfter: o.reset(0),
+	}, true
 }

@@ -79,7 +79,7 @@ func scriptFor(c call, members []member) *redisx.Script {
 
 // fixedArguments is the number of arguments of a script before those of its policies. The optional
 // arguments of acquire and lease follow those of the policies.
-var fixedArguments = map[call]int{acquire: 3, lease: 5, charge: 3, release: 2, peek: 1, reserve: 3, cancel: 2}
+var fixedArguments = map[call]int{acquire: 3, lease: 5, charge: 3, release: 2, peek: 1, reserve: 4, cancel: 2}
 
 // assemble returns the text of the script of a call for policies.
 func assemble(c call, members []member) string {

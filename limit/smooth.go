@@ -2,6 +2,7 @@ package limit
 
 import (
 	"cmp"
+	"math"
 	"strconv"
 	"time"
 
@@ -166,3 +167,12 @@ func (o smoothForecast) reset(later int64) time.Duration {
 }
 
 func (o smoothForecast) earliest(int64) time.Duration { return o.next }
+
+// delay is a lower bound: stored permits cost nothing, or more during a warm-up.
+func (o smoothForecast) delay(ahead, _ int64) time.Duration {
+	if o.next == 0 {
+		ahead = max(0, ahead-o.stored)
+	}
+	cost := float64(ahead) * o.stable
+	return add(o.next, micros(int64(min(cost, math.MaxInt64/2))))
+}

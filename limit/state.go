@@ -108,10 +108,31 @@ func (s *state) Free() int64 {
 	return free
 }
 
-// Earliest returns the time at which the last policy could have granted so many.
-func (s *state) Earliest(wanted int64) (after time.Duration) {
+// Lag returns that of a limiter of Redisson's layout.
+func (s *state) Lag() (lag time.Duration) {
 	for _, p := range s.policies {
-		after = max(after, p.earliest(wanted))
+		if shared, ok := p.(redissonForecast); ok {
+			lag = max(lag, shared.Lag())
+		}
+	}
+	return lag
+}
+
+// Renew returns the earliest of the limiters of Redisson's layout.
+func (s *state) Renew() time.Duration {
+	after := engine.Never
+	for _, p := range s.policies {
+		if shared, ok := p.(redissonForecast); ok {
+			after = min(after, shared.Renew())
+		}
+	}
+	return after
+}
+
+// Earliest returns the time at which the last policy could have granted all of them.
+func (s *state) Earliest(ahead, permits int64) (after time.Duration) {
+	for _, p := range s.policies {
+		after = max(after, p.earliest(ahead+permits))
 	}
 	return after
 }

@@ -70,7 +70,7 @@ func (p TokenBucket) forecast(reply []int64) (forecast, bool) {
 		return nil, false
 	}
 	return bucketForecast{
-		usage{p.Capacity, reply[0]}, p.Refill, p.Interval.Microseconds(), reply[1], micros(reply[2]),
+		usage{p.Capacity, reply[0]}, p.Refill, p.Interval.Microseconds(), reply[1], micros(reply[2]), false,
 	}, true
 }
 
@@ -80,6 +80,7 @@ type bucketForecast struct {
 	refill, interval int64
 	part             int64         // of another permit that is taken, in parts of an interval
 	begins           time.Duration // from now, if the clock was set back
+	leaky            bool          // a reservation is for when those before it have leaked
 }
 
 func (o bucketForecast) free() int64 { return o.usage.free() - min(o.part, 1) }
@@ -101,6 +102,13 @@ func (o bucketForecast) wait(permits int64) (time.Duration, bool) { return o.aft
 func (o bucketForecast) reset(later int64) time.Duration { return o.after(o.permits - later) }
 
 func (o bucketForecast) earliest(wanted int64) time.Duration { return o.after(wanted) }
+
+func (o bucketForecast) delay(ahead, permits int64) time.Duration {
+	if o.leaky {
+		permits = o.permits
+	}
+	return o.after(ahead + permits)
+}
 
 // micros converts microseconds to a duration, at most engine.Never.
 func micros(n int64) time.Duration {

@@ -65,6 +65,7 @@ type Request struct {
 
 	Within time.Duration // as in Ask
 	Extra  any           // as in Result
+	At     time.Time     // of a reservation: when its permits may be used; zero for at once
 	Err    error
 	call   *Call // that this caller reports, or nil
 }
@@ -278,9 +279,17 @@ type Forecast interface {
 	// parts.
 	Parts(permits int64) []Answer
 
-	// Earliest returns how long after the reply the last of so many permits can be granted, if they
-	// are requested one after another. The true time may be later, but not earlier.
-	Earliest(wanted int64) time.Duration
+	// Lag returns how much later than RetryAfter a waiter may ask, at random: see
+	// rratelimiter.WithWaitJitter. It returns 0 if a waiter asks on time.
+	Lag() time.Duration
+
+	// Renew returns how long after the reply another call has to be sent, so that the limiter does
+	// not expire while callers ask or wait. It returns Never if no call is needed.
+	Renew() time.Duration
+
+	// Earliest returns how long after the reply permits can be granted behind requests for so many
+	// ahead of them. The true time may be later, but not earlier.
+	Earliest(ahead, permits int64) time.Duration
 }
 
 // Never is a duration that does not end.

@@ -36,6 +36,7 @@ type denials struct {
 type denial struct {
 	limiter  *Limiter
 	forecast Forecast
+	maxAge   time.Duration // the Client's, or less for a limiter that must not expire
 	permits  int64         // the fewest that were denied
 	until    time.Duration // after dated, when they may be free
 	dated    time.Time     // when the call was sent, by the limiter's clock, without a monotonic reading
@@ -70,22 +71,10 @@ func (a *denials) since(d *denial) (since, age time.Duration) {
 	return since, max(since, age)
 }
 
-// deny answers a request from a cached denial. The denial must be of as many permits or fewer,
-// younger than maxAge, and from before the time at which permits return.
+// deny answers a request from a cached denial.
 func (l *Limiter) deny(ask Ask) (Result, bool) {
-	a := l.Engine.denials
-	found, ok := a.byID.Load(l.ID)
-	if !ok {
-		return Result{}, false
-	}
-	d := found.(*denial)
-	if ask.Permits < d.permits || ask.Permits > d.forecast.Limit() {
-		return Result{}, false
-	}
-	// Below 0 if the clock was set back.
-	since, age := a.since(d)
-	if since < 0 || since >= d.until || age >= a.maxAge {
-		a.drop(d)
+	d, since := l.denied(ask.Permits)
+	if d == nil {
 		return Result{}, false
 	}
 	answer, known := d.forecast.Denied(ask.Permits)
@@ -99,6 +88,44 @@ func (l *Limiter) deny(ask Ask) (Result, bool) {
 		r.Extra = d.parts(ask.Permits, since)
 	}
 	return r, true
+}
+
+// denyUntil answers a waiter from a cached denial. It returns an error if the permits cannot be free
+// before the deadline.
+func (l *Limiter) denyUntil(permits int64, deadline time.Time) error {
+	if l.Engine.denials == nil || deadline.IsZero() {
+		return nil
+	}
+	d, since := l.denied(permits)
+	if d == nil {
+		return nil
+	}
+	if after := d.forecast.Earliest(0, permits) - since; after > time.Until(deadline) {
+		return &errDeadline{permits, l.Name, after}
+	}
+	return nil
+}
+
+// denied returns the cached denial that covers a request, and how long ago its call was sent; nil if
+// there is none. The denial must be of as many permits or fewer, younger than maxAge, and from
+// before the time at which permits return.
+func (l *Limiter) denied(permits int64) (*denial, time.Duration) {
+	a := l.Engine.denials
+	found, ok := a.byID.Load(l.ID)
+	if !ok {
+		return nil, 0
+	}
+	d := found.(*denial) //nolint:errcheck,forcetypeassert // nothing else is there
+	if permits < d.permits || permits > d.forecast.Limit() {
+		return nil, 0
+	}
+	// Below 0 if the clock was set back.
+	since, age := a.since(d)
+	if since < 0 || since >= d.until || age >= d.maxAge {
+		a.drop(d)
+		return nil, 0
+	}
+	return d, since
 }
 
 // parts returns the answer of each part of a limiter: one may have its permits free again while
@@ -123,10 +150,11 @@ func (l *Limiter) remember(b *Batch) {
 	if !known {
 		return
 	}
-	d := &denial{limiter: l, forecast: b.Forecast, permits: b.Denied, until: answer.RetryAfter, dated: b.dated,
-		sent: b.sent}
+	a := l.Engine.denials
+	d := &denial{limiter: l, forecast: b.Forecast, maxAge: min(a.maxAge, b.Forecast.Renew()), permits: b.Denied,
+		until: answer.RetryAfter, dated: b.dated, sent: b.sent}
 	// By the process's clock: the program's own may panic, and the callers of the next call wait.
-	if a := l.Engine.denials; d.age(time.Now()) < min(d.until, a.maxAge) {
+	if d.age(time.Now()) < min(d.until, d.maxAge) {
 		a.keep(d, b.version)
 	}
 }
@@ -175,7 +203,7 @@ func (a *denials) drop(d *denial) {
 func (a *denials) sweep() {
 	now := time.Now()
 	for _, found := range a.byID.Range {
-		if d := found.(*denial); d.age(now) >= min(d.until, a.maxAge) {
+		if d := found.(*denial); d.age(now) >= min(d.until, d.maxAge) {
 			a.drop(d)
 		}
 	}

@@ -46,9 +46,9 @@ func runWithRedis(t *testing.T, name string, test func(b *fixture)) {
 
 func errOf(_ any, err error) error { return err }
 
-// limiter opens a limiter of a new Client and sets its rate.
+// limiter opens a limiter of a new Client, whose waiters ask on time, and sets its rate.
 func (b *fixture) limiter(rate rratelimiter.Rate, opts ...rratelimiter.Option) *rratelimiter.Limiter {
-	b.client = rratelimiter.New(b.Conn, opts...)
+	b.client = rratelimiter.New(b.Conn, append([]rratelimiter.Option{rratelimiter.WithWaitJitter(0)}, opts...)...)
 	l := b.client.Limiter("limiter")
 	require.NoError(b, l.SetRate(b.Context(), rate))
 	return l

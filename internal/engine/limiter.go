@@ -12,7 +12,7 @@ import (
 // Limiter is a limiter as the engine sees it. Limiters with one ID share their calls. An ID begins
 // with the kind of its limiter and a space, so that limiters of two kinds never share an ID.
 //
-// A Limiter is not copied. Only DependsOn and Most are optional.
+// A Limiter is not copied. Only DependsOn, Most and Ahead are optional.
 type Limiter struct {
 	Engine    *Engine
 	ID        string
@@ -20,8 +20,12 @@ type Limiter struct {
 	Policy    string   // for an Observer
 	DependsOn []string // the keys whose changes affect it: see Change
 	Protocol  Protocol
-	Most      int  // requests of Try in one call; 0 for MaxRequests
+	Most      int  // requests in one call; 0 for MaxRequests
 	Leases    bool // its script can lease permits
+
+	// Its waiters make reservations, for times so far ahead: see reserve.go. 0: they wait until the
+	// permits are free.
+	Ahead time.Duration
 }
 
 // Protocol translates between batches and the script of a limiter.

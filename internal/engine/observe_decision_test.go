@@ -172,15 +172,18 @@ func TestObserver_Source_NamesRedisOrMemory(t *testing.T) {
 			require.NoError(b, err)
 			pass(second)
 		}
-		_, err := l.TryAcquireWithin(ctx, 6, second)
-		require.NoError(b, err)
+		for _, permits := range []int64{6, 1} {
+			_, err := l.TryAcquireWithin(ctx, permits, second)
+			require.NoError(b, err)
+		}
 		decisions, _, _ := o.all()
 		var sources []rratelimiter.Source
 		for _, d := range decisions {
 			sources = append(sources, d.Source)
 		}
 		assert.Equal(b, []rratelimiter.Source{
-			rratelimiter.FromRedis, rratelimiter.FromRedis, rratelimiter.FromMemory, rratelimiter.FromRedis,
+			rratelimiter.FromRedis, rratelimiter.FromRedis, rratelimiter.FromMemory,
+			rratelimiter.FromMemory, rratelimiter.FromRedis,
 		}, sources)
 	}, rratelimiter.WithDenialCache(time.Hour))
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 //
 // Arriving, leaving and being served take the same time at any length. The entry guards the queue.
 type queue struct {
+	name       string
 	waiters    list
 	wanted     int64  // the permits of all waiters
 	newest     uint64 // the newest arrival
@@ -35,8 +37,10 @@ type queue struct {
 
 	// From the last call.
 	replied    bool
-	forecast   Forecast  // nil if the reply had none
-	forecastAt time.Time // when the forecast begins
+	forecast   Forecast      // nil if the reply had none
+	forecastAt time.Time     // when the forecast begins
+	lag        time.Duration // of the forecast
+	took       time.Duration
 
 	batch   Batch
 	inCall  []*waiter // of the batch
@@ -78,6 +82,7 @@ type waiter struct {
 	Request
 	arrival    uint64
 	waited     bool // for permits: a reply did not serve it, or a waiter before it
+	only       bool // no reservation of another waiter waits for its time
 	next, prev *waiter
 	done       chan struct{} // has one element once the answer is final
 	deadline   time.Time     // zero for none
@@ -164,10 +169,30 @@ func (q *queue) next() time.Time {
 		return time.Time{}
 	}
 	at := q.servable(q.waiters.first)
+	if late := at.Add(q.lag); q.lag > 0 && at.After(q.forecastAt) && !q.missed(late) {
+		at = late
+	}
+	if q.forecast != nil && q.forecast.Renew() < Never {
+		at = earliest(at, q.forecastAt.Add(q.forecast.Renew()))
+	}
 	if !q.due.IsZero() {
 		at = earliest(at, q.due)
 	}
 	return at
+}
+
+// missed reports whether a waiter that the next call may serve has its deadline before the reply to
+// a call at that time. Waiters that arrive later have q.due.
+func (q *queue) missed(at time.Time) bool {
+	reply := at.Add(2*q.took + time.Millisecond)
+	free := q.forecast.Limit()
+	for w, n := q.waiters.first, 0; w != nil && n < MaxRequests && free > 0; w, n = w.next, n+1 {
+		if !w.deadline.IsZero() && w.deadline.Before(reply) {
+			return true
+		}
+		free -= w.Permits
+	}
+	return false
 }
 
 // aboveLimit reports whether a waiter can never be served, by the last forecast.
@@ -186,7 +211,7 @@ func (q *queue) servable(w *waiter) time.Time {
 	denied, _ := q.forecast.Denied(w.Permits)
 	at := q.forecastAt.Add(denied.RetryAfter)
 	if !w.deadline.IsZero() && at.After(w.deadline) {
-		from := q.forecastAt.Add(q.forecast.Earliest(w.Permits))
+		from := q.forecastAt.Add(q.forecast.Earliest(0, w.Permits))
 		at = from.Add(max(0, w.deadline.Sub(from)) / 2)
 	}
 	return at
@@ -199,7 +224,7 @@ func (q *queue) missedBy(w *waiter, ahead int64, now time.Time) time.Duration {
 	if w.deadline.IsZero() || q.forecast == nil {
 		return 0
 	}
-	after := q.forecast.Earliest(ahead + w.Permits)
+	after := q.forecast.Earliest(ahead, w.Permits)
 	if after < Never {
 		after -= now.Sub(q.forecastAt)
 	}
@@ -211,17 +236,17 @@ func (q *queue) missedBy(w *waiter, ahead int64, now time.Time) time.Duration {
 
 // collect makes a batch of the first waiters: as many as the limit can serve at once. If the first
 // cannot be served yet, the batch has only that one.
-func (q *queue) collect() {
+func (q *queue) collect(l *Limiter, reserved int) {
 	b := &q.batch
 	b.Requests, q.inCall = b.Requests[:0], q.inCall[:0]
 	b.Forecast = nil // the queue keeps it
-	most := int64(MaxPermits)
-	if q.forecast != nil {
+	most, requests := int64(MaxPermits), cmp.Or(l.Most, MaxRequests)
+	if q.forecast != nil && l.Ahead == 0 {
 		most = q.forecast.Limit()
 	}
 	firstOnly := q.replied && !q.ask && q.servable(q.waiters.first).After(time.Now())
 	var sum, servable int64
-	for w := q.waiters.first; w != nil && len(b.Requests) < MaxRequests; w = w.next {
+	for w := q.waiters.first; w != nil && len(b.Requests) < requests; w = w.next {
 		// One more than the limit can serve, so that the reply has the wait of that one.
 		if len(b.Requests) > 0 && (firstOnly || servable > most || w.Permits > MaxPermits-sum) {
 			break
@@ -231,6 +256,10 @@ func (q *queue) collect() {
 			servable += w.Permits
 		}
 		w.state = inFlight
+		if l.Ahead > 0 {
+			w.only = reserved == 0 && len(b.Requests) == 0
+			w.Within = l.within(w)
+		}
 		b.Requests = append(b.Requests, &w.Request)
 		q.inCall = append(q.inCall, w)
 	}
@@ -265,7 +294,13 @@ func (q *queue) deliver(err error) (done []*waiter) {
 		q.unchecked, q.ahead = q.waiters.first, 0
 	}
 	q.replied, q.forecastAt, q.forecast = err == nil, b.forecastAt, b.Forecast
+	if q.lag, q.took = 0, time.Since(b.sent); b.Forecast != nil {
+		q.lag = b.Forecast.Lag()
+	}
 	for _, w := range q.inCall {
+		if w.only && err == nil && !w.Allowed && w.Err == nil {
+			w.Err = &errDeadline{w.Permits, q.name, w.RetryAfter} // it had all the time that its deadline leaves
+		}
 		if w.state != abandoned && err == nil && !w.Allowed && w.Err == nil {
 			w.state = queued
 			continue

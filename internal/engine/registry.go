@@ -70,6 +70,11 @@ type entry struct {
 
 	queue  *queue    // of waiters, or nil
 	leases *leaseSet // or nil
+
+	// Of waiters: see reserve.go.
+	reserved  int       // reservations that wait for their times, or are being returned
+	returned  []*waiter // whose callers have left
+	returning bool      // a goroutine returns them
 }
 
 // lockEntry returns the entry of a limiter, locked. It is to be unlocked with unlockEntry.
@@ -121,7 +126,7 @@ func (n *registry) unlockEntry(e *entry) {
 }
 
 func (e *entry) idle() bool {
-	return e.first == nil && e.calls == 0 && e.queue == nil && e.leases == nil
+	return e.first == nil && e.calls == 0 && e.queue == nil && e.leases == nil && e.reserved == 0
 }
 
 // push appends a batch to those that collect requests.

@@ -29,7 +29,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			q.wakeAll(done)
 			continue
 		}
-		if pause := time.Until(q.next()); pause > 0 {
+		if pause := time.Until(q.next()); pause > 0 && (l.Ahead == 0 || e.reserved > 0) {
 			e.mu.Unlock()
 			timer.Reset(pause)
 			select {
@@ -39,8 +39,9 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			continue
 		}
 		began = q.newest
-		q.collect()
+		q.collect(l, e.reserved)
 		changes := e.leases.plan(&q.batch)
+		q.batch.version = g.denials.version(l)
 		e.mu.Unlock()
 
 		l.callForQueue(e, q, began, changes)
@@ -68,6 +69,7 @@ func (l *Limiter) answerQueue(e *entry, q *queue, began, changes uint64, err err
 	if err == nil {
 		q.repliedFor = began
 	}
+	e.countReservations(done)
 	unused := e.leases.store(&q.batch, err, changes)
 	var released []release
 	if first := q.waiters.first; err == nil && first != nil && first.arrival <= began {
@@ -82,6 +84,9 @@ func (l *Limiter) answerQueue(e *entry, q *queue, began, changes uint64, err err
 		l.check(e, q, began, err)
 	}
 	q.batch.takeCall().reportAlone() // if no waiter was served
+	if l.Engine.denials != nil && q.batch.Denied > 0 {
+		l.remember(&q.batch)
+	}
 }
 
 // wakeAll wakes waiters that have their answers. The first one reports the call.

@@ -35,31 +35,40 @@ func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time,
 	if l.fromLease(Ask{Permits: permits}, &result) {
 		return FromLease, nil
 	}
+	latest := deadline
+	if end, ok := ctx.Deadline(); ok && (latest.IsZero() || end.Before(latest)) {
+		latest = end
+	}
+	if err := l.denyUntil(permits, latest); err != nil {
+		return FromMemory, err
+	}
 	err := observation.Wait(ctx, func() (waited bool, err error) {
-		result, waited, err = l.waitInQueue(ctx, permits, deadline)
+		result, waited, err = l.waitInQueue(ctx, permits, deadline, latest)
 		return waited, err
 	})
 	return result.From, err
 }
 
 // waitInQueue waits in the queue. It reports whether it waited for permits, or for Redis alone.
-func (l *Limiter) waitInQueue(ctx context.Context, permits int64, deadline time.Time) (_ Result, waited bool, _ error) {
+// latest is the earlier of the deadline and that of ctx.
+func (l *Limiter) waitInQueue(ctx context.Context, permits int64, deadline, latest time.Time) (_ Result, waited bool,
+	_ error) {
 	var expired <-chan time.Time
 	if !deadline.IsZero() {
 		timer := time.NewTimer(time.Until(deadline))
 		defer timer.Stop()
 		expired = timer.C
 	}
-	if end, ok := ctx.Deadline(); ok && (deadline.IsZero() || end.Before(deadline)) {
-		deadline = end
-	}
-	w := &waiter{Request: Request{Permits: permits}, done: make(chan struct{}, 1), deadline: deadline}
+	w := &waiter{Request: Request{Permits: permits}, done: make(chan struct{}, 1), deadline: latest}
 	e := l.enqueue(w)
 	for {
 		select {
 		case <-w.done:
 			w.call.report(ctx, l)
 			result, err := w.result()
+			if err == nil && !w.At.IsZero() {
+				return result, true, l.awaitTime(ctx, e, w)
+			}
 			return result, w.waited, err
 		case <-ctx.Done():
 			if l.withdraw(e, w) {
@@ -84,8 +93,8 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 	}
 	q := e.queue
 	if q == nil {
-		q = &queue{changed: make(chan struct{}, 1)}
-		q.batch.Ordered = true
+		q = &queue{name: l.Name, changed: make(chan struct{}, 1)}
+		q.batch.Ordered, q.batch.Full = true, g.denials != nil
 		e.queue = q
 		g.dependents.add(l)
 		go l.serve(e, q)

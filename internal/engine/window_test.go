@@ -24,6 +24,8 @@ type window struct {
 	Limiter
 	limit int64
 	every time.Duration
+
+	lag, renew time.Duration // of its forecasts
 }
 
 // open makes a window. It is known to Redis from its first grant on.
@@ -95,7 +97,7 @@ func (l *window) Answer(b *Batch, message rueidis.RedisMessage) (again bool, err
 	if err != nil || len(letters) != len(b.Requests) {
 		return false, fmt.Errorf("%d letters for %d requests: %w", len(letters), len(b.Requests), err)
 	}
-	v := &view{l.limit, numbers[1], time.Duration(numbers[2]) * time.Millisecond, l.every}
+	v := &view{l.limit, numbers[1], time.Duration(numbers[2]) * time.Millisecond, l.every, l.lag, l.renew}
 	b.Forecast = v
 	left := v.free
 	for i := len(b.Requests) - 1; i >= 0; i-- {
@@ -147,6 +149,7 @@ type view struct {
 	limit, free int64
 	after       time.Duration // until it ends
 	every       time.Duration
+	lag, renew  time.Duration
 }
 
 func (v *view) Limit() int64 { return v.limit }
@@ -167,7 +170,12 @@ func (v *view) Parts(permits int64) []Answer {
 	return []Answer{a, {Limit: 100, RetryAfter: v.after / 2, ResetAfter: v.after / 4}}
 }
 
-func (v *view) Earliest(wanted int64) time.Duration {
+func (v *view) Lag() time.Duration { return v.lag }
+
+func (v *view) Renew() time.Duration { return cmp.Or(v.renew, Never) }
+
+func (v *view) Earliest(ahead, permits int64) time.Duration {
+	wanted := ahead + permits
 	if wanted <= v.free {
 		return 0
 	}

@@ -55,5 +55,6 @@ type Limiter struct {
 // Reply is what a script replied about a limiter. Times are milliseconds.
 type Reply struct {
 	Rate, Interval, Free, Reset int64
+	KeepAlive                   int64   // 0 for none
 	Returns                     []int64 // pairs of a time and the permits that return then
 }

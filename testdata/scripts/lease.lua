@@ -65,7 +65,7 @@ if total > rate then
   end
   if answers then
     return {valueAt == 2 and 0 or 5, 0, rate, math.min(interval, 9007199254740992), 0, now + 0, table.concat(answers),
-      not hinted and 'due' or ARGV[9] or ''}
+      not hinted and 'due' or ARGV[9] or '', keepAlive + 0}
   end
 end
 local spent = nil
@@ -336,7 +336,8 @@ elseif granted == 0 and flags == '' and not above and counted == '' then
   reply = -1
 elseif answers or flags ~= '' or counted ~= '' then
   reply = {valueAt == 2 and 0 or 5, value, rate, math.min(interval, 9007199254740992), 0, now + 0,
-    answers and table.concat(answers) .. (part and '=' .. part or '') or granted < total and 'n' or '*', counted}
+    answers and table.concat(answers) .. (part and '=' .. part or '') or granted < total and 'n' or '*', counted,
+    keepAlive + 0}
   if find(flags, 'd', 1, true) then
     local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
     if newest then
@@ -357,10 +358,13 @@ elseif answers or flags ~= '' or counted ~= '' then
     end
     local at, leaseAt = 1, 1
     while need > 0 do
-      local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
-      if wait and wait > nowNumber then
-        wait = nil -- a lease
+      while grants[at] and tonumber(grants[at + 1]) > nowNumber and string.sub(grants[at], 2, 5) == 'LEAS' do
+        at = at + 2
       end
+      while leases[leaseAt] and string.sub(leases[leaseAt], 2, 5) ~= 'LEAS' do
+        leaseAt = leaseAt + 2
+      end
+      local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
       wait = wait and wait + interval - now
       lease = lease and lease - now + math.min(50, interval)
       local n, leased

@@ -169,7 +169,7 @@ end
 function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {'', rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
   if denied then
     local reply, need = report, rate + 1 - value
 local function count(member)
@@ -184,10 +184,13 @@ if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
 end
 local at, leaseAt = 1, 1
 while need > 0 do
-  local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
-  if wait and wait > nowNumber then
-    wait = nil -- a lease
+  while grants[at] and tonumber(grants[at + 1]) > nowNumber and string.sub(grants[at], 2, 5) == 'LEAS' do
+    at = at + 2
   end
+  while leases[leaseAt] and string.sub(leases[leaseAt], 2, 5) ~= 'LEAS' do
+    leaseAt = leaseAt + 2
+  end
+  local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
   wait = wait and wait + interval - now
   lease = lease and lease - now + math.min(50, interval)
   local n, leased
@@ -469,7 +472,7 @@ end
 function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {'', rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
   if denied then
     local reply, need = report, rate + 1 - value
 local function count(member)
@@ -484,10 +487,13 @@ if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
 end
 local at, leaseAt = 1, 1
 while need > 0 do
-  local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
-  if wait and wait > nowNumber then
-    wait = nil -- a lease
+  while grants[at] and tonumber(grants[at + 1]) > nowNumber and string.sub(grants[at], 2, 5) == 'LEAS' do
+    at = at + 2
   end
+  while leases[leaseAt] and string.sub(leases[leaseAt], 2, 5) ~= 'LEAS' do
+    leaseAt = leaseAt + 2
+  end
+  local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
   wait = wait and wait + interval - now
   lease = lease and lease - now + math.min(50, interval)
   local n, leased
@@ -720,7 +726,7 @@ end
 function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
   local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local report = {'', rate, math.min(interval, 9007199254740992), value, reset}
+  local report = {'', rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
   if denied then
     local reply, need = report, rate + 1 - value
 local function count(member)
@@ -735,10 +741,13 @@ if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
 end
 local at, leaseAt = 1, 1
 while need > 0 do
-  local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
-  if wait and wait > nowNumber then
-    wait = nil -- a lease
+  while grants[at] and tonumber(grants[at + 1]) > nowNumber and string.sub(grants[at], 2, 5) == 'LEAS' do
+    at = at + 2
   end
+  while leases[leaseAt] and string.sub(leases[leaseAt], 2, 5) ~= 'LEAS' do
+    leaseAt = leaseAt + 2
+  end
+  local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
   wait = wait and wait + interval - now
   lease = lease and lease - now + math.min(50, interval)
   local n, leased

@@ -294,8 +294,8 @@ if now == '' then
 end
 now = max(0, now)
 local millis = floor(now / 1000)
-local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
+local stable1, size1, cool1 = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local threshold1, slope1 = tonumber(ARGV[8]), tonumber(ARGV[9])
 local at1, stored1, next1, last1, epoch1, text1 = now, size1, now, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
@@ -319,12 +319,15 @@ if next1 <= at1 then
   credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
   left1 = stored1
 end
-local epoch = ARGV[3]
-local answers, changed = {}, false
+local epoch, ordered = ARGV[3], ARGV[4] == 'o'
+local answers, changed, closed = {}, false, false
 for text, times, within in string.gmatch(ARGV[2], '(%d+)%*(%d+)<(%d+)') do
   local n = tonumber(text)
   within = tonumber(within)
   for _ = 1, tonumber(times) do
+    if closed then
+      break
+    end
     local delay, receipt
     delay = next1 > at1 and next1 - now or 0
     if next1 + n * (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0)) > 9007199254740992 then
@@ -350,7 +353,7 @@ for text, times, within in string.gmatch(ARGV[2], '(%d+)%*(%d+)<(%d+)') do
       receipt = format('%s %d %d %.17g', epoch1, next1, wait, spent)
       answers[#answers + 1], changed = format('%d ', delay) .. receipt, true
     else
-      answers[#answers + 1] = format('%d', -min(delay, 9007199254740992))
+      answers[#answers + 1], closed = format('%d', -min(delay, 9007199254740992)), ordered
     end
   end
 end
@@ -366,7 +369,14 @@ if changed then
     call('UNLINK', KEYS[1])
   end
 end
-return {0, table.concat(answers, ',')}
+if not ordered then
+  return {0, table.concat(answers, ',')}
+end
+local report1 = {text1, floor(left1), 0, 0}
+if next1 > at1 or stored1 < size1 then
+  report1[3], report1[4] = next1 > at1 and next1 - now or 0, next1 - now + ceil((size1 - stored1) * cool1)
+end
+return {0, table.concat(answers, ','), report1}
 
 ---- cancel
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod

@@ -270,7 +270,7 @@ if now == '' then
 end
 now = max(0, now)
 local millis = floor(now / 1000)
-local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
+local capacity1, refill1, interval1 = ARGV[5] + 0, ARGV[6] + 0, ARGV[7] + 0
 local at1, missing1, refunded1, last1, epoch1, text1 = now, 0, 0, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
@@ -292,12 +292,15 @@ local ahead1 = capacity1 * interval1
 local part1 = fmod(missing1, interval1)
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
-local epoch = ARGV[3]
-local answers, changed = {}, false
+local epoch, ordered = ARGV[3], ARGV[4] == 'o'
+local answers, changed, closed = {}, false, false
 for text, times, within in string.gmatch(ARGV[2], '(%d+)%*(%d+)<(%d+)') do
   local n = tonumber(text)
   within = tonumber(within)
   for _ = 1, tonumber(times) do
+    if closed then
+      break
+    end
     local delay, receipt
     local due = missing1 + n * interval1 - ahead1
     delay = due > 0 and at1 - now + ceil(due / refill1) or 0
@@ -315,7 +318,7 @@ for text, times, within in string.gmatch(ARGV[2], '(%d+)%*(%d+)<(%d+)') do
       receipt = format('%s %d %.0f %.0f', epoch1, at1, missing1, refunded1)
       answers[#answers + 1], changed = format('%d ', delay) .. receipt, true
     else
-      answers[#answers + 1] = format('%d', -min(delay, 9007199254740992))
+      answers[#answers + 1], closed = format('%d', -min(delay, 9007199254740992)), ordered
     end
   end
 end
@@ -335,7 +338,11 @@ if changed then
     call('UNLINK', KEYS[1])
   end
 end
-return {0, table.concat(answers, ',')}
+if not ordered then
+  return {0, table.concat(answers, ',')}
+end
+local report1 = {text1, taken1, part1, at1 - now}
+return {0, table.concat(answers, ','), report1}
 
 ---- cancel
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod

@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestQueue_ForecastLags_WaiterAsksLater: unless a deadline is near.
+func TestQueue_ForecastLags_WaiterAsksLater(t *testing.T) {
+	const every, lag = 600 * time.Millisecond, 20 * time.Millisecond
+	for name, test := range map[string]struct {
+		lag, latency, timeout time.Duration // of the waiter
+		behind                time.Duration // the timeout of another one
+		want                  time.Duration
+	}{
+		"on time":                      {want: every},
+		"later":                        {lag: lag, want: every + lag},
+		"a deadline is far":            {lag: lag, timeout: every + 2*lag, want: every + lag},
+		"a deadline is near":           {lag: lag, timeout: every + lag, want: every},
+		"a deadline before the reply":  {lag: lag, latency: lag, timeout: every + 2*lag, want: every},
+		"a deadline behind it":         {lag: lag, behind: every + 11*time.Millisecond, want: every},
+		"a deadline in the next round": {lag: lag, behind: 3 * every, want: every + lag},
+	} {
+		withRedis(t, func(b *fixture) {
+			l := open(b.engine(), "limiter", 2, every)
+			l.lag = test.lag
+			b.take(l, 2)
+			began := time.Now()
+			b.Latency.Store(int64(test.latency))
+			wait := func(timeout time.Duration, served func()) {
+				var deadline time.Time
+				if timeout > 0 {
+					deadline = began.Add(timeout)
+				}
+				ok, err := l.Wait(b.Context(), 1, deadline)
+				assert.NoError(b, err, name)
+				assert.True(b, ok, name)
+				served()
+			}
+			if test.behind > 0 {
+				go func() {
+					pass(time.Millisecond)
+					wait(test.behind, func() {})
+				}()
+			}
+			wait(test.timeout, func() { assert.Equal(b, test.want+test.latency, time.Since(began), name) })
+			pass(3 * every)
+		})
+	}
+}
+
+// waitAll has so many callers wait for a permit each.
+func (b *fixture) waitAll(l *window, callers int) {
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			ok, err := l.Wait(b.Context(), 1, time.Time{})
+			assert.NoError(b, err)
+			assert.True(b, ok)
+		})
+	}
+	all.Wait()
+}
+
+// TestQueue_FreePermits_DoNotLag: only a waiter that has waited for permits asks later.
+func TestQueue_FreePermits_DoNotLag(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		l := open(b.engine(), "limiter", 2*MaxRequests, second)
+		l.lag = time.Hour
+		began := time.Now()
+		b.waitAll(l, MaxRequests+1)
+		assert.Zero(b, time.Since(began))
+	})
+}
+
+// TestQueue_LimiterExpires_WaitersRenewIt: they ask before, although they are denied.
+func TestQueue_LimiterExpires_WaitersRenewIt(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		l := open(b.engine(), "limiter", 1, 10*second)
+		l.renew = 3 * second
+		b.take(l, 1)
+		before := b.Scripts.Load()
+		b.waitAll(l, 1)
+		assert.Equal(b, before+5, b.Scripts.Load(), "calls at 0 s, 3 s, 6 s, 9 s and 10 s")
+	})
+}
+
+// TestDenial_LimiterExpires_RedisIsAskedBefore: a denial from memory would not renew it.
+func TestDenial_LimiterExpires_RedisIsAskedBefore(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		g := New(Settings{Redis: b.Conn, Denials: time.Hour})
+		l := open(g, "limiter", 1, time.Minute)
+		l.renew = 3 * second
+		b.take(l, 1)
+		var asked []int64
+		for range 8 {
+			before := b.Scripts.Load()
+			b.full(l, 1)
+			asked = append(asked, b.Scripts.Load()-before)
+			pass(second)
+		}
+		assert.Equal(b, []int64{1, 0, 0, 1, 0, 0, 1, 0}, asked)
+	})
+}
+
+// TestDenial_TimeoutIsTooShort_AnsweredFromMemory: as a request without a timeout.
+func TestDenial_TimeoutIsTooShort_AnsweredFromMemory(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		g := New(Settings{Redis: b.Conn, Denials: 10 * second})
+		l := open(g, "limiter", 2, time.Minute)
+		b.take(l, 2)
+		within := func(permits int64, timeout time.Duration) (calls int64) {
+			before := b.Scripts.Load()
+			ok, err := l.Wait(b.Context(), permits, time.Now().Add(timeout))
+			assert.NoError(b, err)
+			assert.False(b, ok)
+			return b.Scripts.Load() - before
+		}
+		assert.EqualValues(b, 1, within(1, second), "nothing is known")
+		for range 100 {
+			assert.Zero(b, within(1, second))
+			assert.Zero(b, within(2, 59*second))
+		}
+		pass(10 * second)
+		assert.EqualValues(b, 1, within(1, second), "it is too old")
+		assert.NoError(b, l.release(b.Context(), 1, l.Engine.Millis(time.Now())))
+		ok, err := l.Wait(b.Context(), 1, time.Now().Add(second))
+		assert.NoError(b, err)
+		assert.True(b, ok, "this Client has released")
+	})
+}
