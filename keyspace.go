@@ -56,18 +56,17 @@ func (l *Limiter) do(ctx context.Context, command rueidis.Completed) (int64, err
 	return engine.Detach(ctx, l.run(command))
 }
 
-// run is do for [engine.Change]. It repeats the command while the slot of its keys moves.
+// run is do for [engine.Change].
 func (l *Limiter) run(command rueidis.Completed) func(context.Context) (int64, error) {
-	command = command.Pin() // it may be sent again
-	return func(ctx context.Context) (n int64, err error) {
-		err = redisx.Retry(ctx, func(int) (err error) {
-			n, err = l.wire.client.redis.Do(ctx, command).ToInt64()
-			return err
-		})
-		if err != nil {
-			return 0, l.wire.Explain(ctx, err)
+	return func(ctx context.Context) (int64, error) {
+		message, err := redisx.Do(ctx, l.wire.client.redis, command)
+		if err == nil {
+			var n int64
+			if n, err = message.ToInt64(); err == nil {
+				return n, nil
+			}
 		}
-		return n, nil
+		return 0, l.wire.Explain(ctx, err)
 	}
 }
 
@@ -78,17 +77,24 @@ func (l *Limiter) SizeInMemory(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	return engine.Detach(ctx, func(ctx context.Context) (int64, error) {
-		commands := make(rueidis.Commands, len(l.wire.keys))
-		for i, key := range l.wire.keys {
-			commands[i] = l.wire.client.redis.B().Arbitrary("MEMORY", "USAGE").Keys(key).Build()
-		}
 		var sum int64
-		for _, result := range l.wire.client.redis.DoMulti(ctx, commands...) {
-			bytes, err := result.ToInt64()
-			if err != nil && !rueidis.IsRedisNil(err) {
-				return 0, l.wire.Explain(ctx, err)
+		err := redisx.Retry(ctx, func(int) error {
+			commands := make(rueidis.Commands, len(l.wire.keys))
+			for i, key := range l.wire.keys {
+				commands[i] = l.wire.client.redis.B().Arbitrary("MEMORY", "USAGE").Keys(key).Build()
 			}
-			sum += bytes
+			sum = 0
+			for _, result := range redisx.DoMulti(ctx, l.wire.client.redis, commands) {
+				bytes, err := result.ToInt64()
+				if err != nil && !rueidis.IsRedisNil(err) {
+					return err
+				}
+				sum += bytes
+			}
+			return nil
+		})
+		if err != nil {
+			return 0, l.wire.Explain(ctx, err)
 		}
 		return sum, nil
 	})

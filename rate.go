@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // TrySetRate sets the rate of a limiter that has none, and reports whether it did: trySetRate. If
@@ -92,7 +93,11 @@ func (l *Limiter) Config(ctx context.Context) (Rate, error) {
 	return engine.Detach(ctx, func(ctx context.Context) (Rate, error) {
 		read := l.wire.client.redis.B().Arbitrary("HMGET").Keys(l.wire.keys[configKey]).Args("rate", "interval", "type",
 			"keepAliveTime").Build()
-		fields, err := l.wire.client.redis.Do(ctx, read).ToArray()
+		reply, err := redisx.Do(ctx, l.wire.client.redis, read)
+		if err != nil {
+			return Rate{}, l.wire.Explain(ctx, err)
+		}
+		fields, err := reply.ToArray()
 		if err != nil {
 			return Rate{}, l.wire.Explain(ctx, err)
 		}

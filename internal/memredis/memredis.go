@@ -23,20 +23,33 @@ func Connect(redis *miniredis.Miniredis) (rueidis.Client, error) {
 
 // ConnectThrough is Connect with connections that a function wraps.
 func ConnectThrough(redis *miniredis.Miniredis, wrap func(net.Conn) net.Conn) (rueidis.Client, error) {
-	return rueidis.NewClient(rueidis.ClientOption{
-		InitAddress:       []string{"in-memory"},
-		ForceSingleClient: true,
+	option := clientOption("in-memory", func(string) *miniredis.Miniredis { return redis }, wrap)
+	option.ForceSingleClient = true
+	return rueidis.NewClient(option)
+}
+
+// ConnectCluster returns a client of a Redis Cluster with these nodes, by their addresses. The node
+// at the first address tells it who has which slots.
+func ConnectCluster(first string, nodes map[string]*miniredis.Miniredis) (rueidis.Client, error) {
+	return rueidis.NewClient(clientOption(first, func(address string) *miniredis.Miniredis { return nodes[address] },
+		func(conn net.Conn) net.Conn { return conn }))
+}
+
+func clientOption(address string, node func(address string) *miniredis.Miniredis,
+	wrap func(net.Conn) net.Conn) rueidis.ClientOption {
+	return rueidis.ClientOption{
+		InitAddress:       []string{address},
 		DisableCache:      true,
 		PipelineMultiplex: -1, // one connection, so that calls in flight arrive in order
 		Dialer:            net.Dialer{KeepAlive: noPings},
-		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-			pipe, err := redis.Dial()
+		DialCtxFn: func(_ context.Context, address string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			pipe, err := node(address).Dial()
 			if err != nil {
 				return nil, err
 			}
 			return wrap(&buffered{Conn: pipe}), nil
 		},
-	})
+	}
 }
 
 // buffered is a pipe whose Write does not wait for the reader, as on a socket. Otherwise the server

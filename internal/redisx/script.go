@@ -28,7 +28,7 @@ func NewScript(text string) *Script {
 
 // Exec runs the script in a call of its own.
 func (s *Script) Exec(ctx context.Context, redis rueidis.Client, keys, args []string) (rueidis.RedisMessage, error) {
-	return s.lua.Exec(ctx, redis, keys, args).ToMessage()
+	return s.lua.Exec(paced(ctx, redis), redis, keys, args).ToMessage()
 }
 
 // ErrNoReply is returned if the Redis client or a callback of the program panicked, or ended its
@@ -36,7 +36,10 @@ func (s *Script) Exec(ctx context.Context, redis rueidis.Client, keys, args []st
 var ErrNoReply = errors.New("rratelimiter: the call that carried this request panicked, or ended its goroutine")
 
 // longestPause bounds how long Retry outlives the last caller.
-const longestPause = 64 * time.Millisecond
+const longestPause = 90 * time.Millisecond
+
+// attendedPauses is the number of pauses of a call with a caller: together a quarter of a second.
+const attendedPauses = 9
 
 // untilEnd is the key of a context's value, by which Retry repeats a call until the context ends.
 type untilEnd struct{}
@@ -47,28 +50,38 @@ func RetryUntilEnd(ctx context.Context, late func()) context.Context {
 	return context.WithValue(ctx, untilEnd{}, late)
 }
 
-// Retry makes a call, and repeats it while a cluster rejects it before it ran, because the slot of
-// its keys is moving to another node. It repeats it for a quarter of a second; see RetryUntilEnd.
-// The first attempt is 0.
+// Retry makes a call, and repeats it while a cluster rejects it before it ran. While the slot of its
+// keys is moving to another node (TRYAGAIN), it repeats the call for a quarter of a second; see
+// RetryUntilEnd. While nodes disagree about the slot, it repeats the call until the context ends. It
+// tries some ten times a second. The first attempt is 0.
 func Retry(ctx context.Context, call func(attempt int) error) error {
 	for attempt := 0; ; attempt++ {
 		err := call(attempt)
-		if err == nil {
-			return nil
-		}
 		var redisErr *rueidis.RedisError
-		if !errors.As(err, &redisErr) || !redisErr.IsTryAgain() || ctx.Err() != nil {
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return err
+		case errors.Is(err, errRedirected): // it has paused
+			isLate(ctx)
+		case !errors.As(err, &redisErr) || !redisErr.IsTryAgain():
+			return err
+		case attempt < attendedPauses:
+			time.Sleep(min(time.Millisecond<<attempt, 64*time.Millisecond))
+		case isLate(ctx):
+			time.Sleep(longestPause)
+		default:
 			return err
 		}
-		if attempt > 8 {
-			late, ok := ctx.Value(untilEnd{}).(func())
-			if !ok {
-				return err
-			}
-			late()
-		}
-		time.Sleep(min(time.Millisecond<<min(attempt, 8), longestPause))
 	}
+}
+
+// isLate calls the function of RetryUntilEnd. It reports false if ctx has none.
+func isLate(ctx context.Context) bool {
+	late, ok := ctx.Value(untilEnd{}).(func())
+	if ok {
+		late()
+	}
+	return ok
 }
 
 // WrongType returns the first key that has another type than it should have, and that type, if err
@@ -83,7 +96,7 @@ func WrongType(ctx context.Context, redis rueidis.Client, err error, keys, types
 		// Not a read of rueidis' own builder, which would be sent again for as long as an outage lasts.
 		reads[i] = redis.B().Arbitrary("TYPE").Keys(key).Build()
 	}
-	for i, result := range redis.DoMulti(ctx, reads...) { // one call: a server may hang
+	for i, result := range DoMulti(ctx, redis, reads) { // one call: a server may hang
 		if typ, err := result.ToString(); err == nil && typ != types[i] && typ != "none" {
 			return keys[i], typ
 		}

@@ -1,0 +1,65 @@
+package redisx
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Do runs a command, and repeats it as Retry does.
+func Do(ctx context.Context, redis rueidis.Client, command rueidis.Completed) (message rueidis.RedisMessage, err error) {
+	command = command.Pin()
+	err = Retry(ctx, func(int) error {
+		message, err = redis.Do(paced(ctx, redis), command).ToMessage()
+		return err
+	})
+	return message, err
+}
+
+// DoMulti runs commands in a pipeline.
+func DoMulti(ctx context.Context, redis rueidis.Client, commands rueidis.Commands) []rueidis.RedisResult {
+	return redis.DoMulti(paced(ctx, redis), commands...)
+}
+
+// errRedirected is the error of a call that the nodes of a cluster have redirected for a second. It
+// did not run. Retry makes another call, so that none is dated longer ago than that.
+var errRedirected = errors.New("rratelimiter: the nodes of the cluster redirect the call to each other")
+
+// quickSends is how often a call is sent without a pause. The client may not know yet that the slot
+// has moved (MOVED), the slot may be about to move again (ASK), and the node may not know the script.
+const quickSends = 6
+
+// pacedSends is how often a call is sent after that, in a second.
+const pacedSends = 16
+
+// pacedContext slows down a call that is redirected again and again. rueidis follows redirections
+// (MOVED, ASK) without a pause and without an end, but it asks for Err each time.
+type pacedContext struct {
+	context.Context
+	sends atomic.Int32
+}
+
+// paced returns the context of one call to a Redis.
+func paced(ctx context.Context, redis rueidis.Client) context.Context {
+	if redis.Mode() != rueidis.ClientModeCluster {
+		return ctx
+	}
+	return &pacedContext{Context: ctx}
+}
+
+// Err implements context.Context.
+func (c *pacedContext) Err() error {
+	if err := c.Context.Err(); err != nil {
+		return err
+	}
+	switch n := c.sends.Add(1) - quickSends; {
+	case n > pacedSends:
+		return errRedirected
+	case n > 0:
+		time.Sleep(min(time.Millisecond<<(n-1), longestPause))
+	}
+	return c.Context.Err()
+}
