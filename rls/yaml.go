@@ -10,12 +10,24 @@ import (
 )
 
 const (
-	maxNodes = 1 << 20 // values of a file; an alias counts each time
-	maxDepth = 1000    // of nested values
+	maxValues = 1 << 20 // of a file; what an alias or a merge repeats counts each time
+	maxDepth  = 1000    // of nested values
 )
 
 // parseYAML parses the documents of a text.
 func parseYAML(data []byte) ([]*rulefile.Node, *rulefile.Problem) {
+	return new(converter).parse(data)
+}
+
+// converter converts values of the YAML library. It resolves aliases and merges mappings, and
+// bounds both, since with them a small file can have any number of values.
+type converter struct {
+	values  int // converted or merged so far
+	problem *rulefile.Problem
+}
+
+// parse converts the documents of a text.
+func (c *converter) parse(data []byte) ([]*rulefile.Node, *rulefile.Problem) {
 	var documents []yaml.Node
 	if err := yaml.Load(data, &documents, yaml.WithAllDocuments()); err != nil {
 		load := &yaml.LoadError{}
@@ -27,7 +39,6 @@ func parseYAML(data []byte) ([]*rulefile.Node, *rulefile.Problem) {
 	}
 	var all []*rulefile.Node
 	for _, document := range documents {
-		var c converter
 		for _, n := range document.Content {
 			all = append(all, c.node(n, 0))
 		}
@@ -38,27 +49,25 @@ func parseYAML(data []byte) ([]*rulefile.Node, *rulefile.Problem) {
 	return all, nil
 }
 
-// converter converts values of the YAML library. It resolves aliases and merges mappings, and
-// bounds both, since with them a small file can have any number of values.
-type converter struct {
-	nodes   int
-	problem *rulefile.Problem
-}
-
 func (c *converter) fail(n *yaml.Node, format string, values ...any) {
 	if c.problem == nil {
 		c.problem = &rulefile.Problem{Line: n.Line, Column: n.Column, Reason: fmt.Sprintf(format, values...)}
 	}
 }
 
+// count counts values, and reports whether there is no problem so far.
+func (c *converter) count(n *yaml.Node, values int) bool {
+	if c.values += values; c.values > maxValues {
+		c.fail(n, "the file has more than %d values, aliases counted each time", maxValues)
+	}
+	return c.problem == nil
+}
+
 func (c *converter) node(n *yaml.Node, depth int) *rulefile.Node {
 	n = resolve(n)
 	converted := &rulefile.Node{Tag: n.ShortTag(), Value: n.Value, Plain: n.Style == 0, Line: n.Line, Column: n.Column}
-	c.nodes++
 	switch {
-	case c.problem != nil:
-	case c.nodes > maxNodes:
-		c.fail(n, "the file has more than %d values, aliases counted each time", maxNodes)
+	case !c.count(n, 1):
 	case depth > maxDepth:
 		c.fail(n, "the file has values more than %d deep", maxDepth)
 	case n.Kind == yaml.MappingNode:
@@ -85,27 +94,29 @@ func (c *converter) mapping(n *yaml.Node, depth int, into *rulefile.Node) {
 			merged = append(merged, value)
 		}
 	}
+	if len(merged) == 0 {
+		return
+	}
+	fields := make(map[string]bool, len(into.Content)/2)
+	for i := 0; i < len(into.Content); i += 2 {
+		fields[into.Content[i].Value] = true
+	}
 	for _, from := range merged {
 		if from = resolve(from); from.Kind != yaml.MappingNode {
 			c.fail(from, "<< is %q, want a mapping", rulefile.Clip(from.Value))
 			return
 		}
 		other := c.node(from, depth+1).Content
+		if !c.count(from, len(other)) {
+			return
+		}
 		for i := 0; i+1 < len(other); i += 2 {
-			if !hasField(into, other[i].Value) {
+			if name := other[i].Value; !fields[name] {
+				fields[name] = true
 				into.Content = append(into.Content, other[i], other[i+1])
 			}
 		}
 	}
-}
-
-func hasField(n *rulefile.Node, name string) bool {
-	for i := 0; i < len(n.Content); i += 2 {
-		if n.Content[i].Value == name {
-			return true
-		}
-	}
-	return false
 }
 
 // resolve returns the value of an alias.
