@@ -13,84 +13,95 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
+	"github.com/rratelimiter/rratelimiter/integration/tools/env"
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// The seconds of a run in which Java's threads are alone, and then share the limiter.
-const (
-	aloneSeconds  = 4
-	sharedSeconds = 7
-)
+// aloneSeconds is how long Java's threads have a limiter for themselves.
+const aloneSeconds = 4
 
-// Threads in Java and callers in Go wait for permits of one limiter. Permits return in bursts, and
-// each side takes what is free when it asks. Neither side starves: it has at least a tenth.
+// shared is how long both sides then take permits: SHARE, by default 30s. In most seconds one side
+// gets nearly all permits, so a shorter time says little.
+var shared = env.Duration("SHARE", 30*time.Second)
+
+// share is a limiter that threads in Java and callers in Go share, and what they got.
+type share struct {
+	permits  int64
+	interval time.Duration
+	goes     int // callers of Acquire in Go
+	javas    int // threads that call tryAcquire(1, timeout, unit) in Java
+
+	began            time.Time
+	goBook, javaBook *ledger.Ledger
+}
+
+func (s *share) String() string {
+	return fmt.Sprintf("%d per %v, %d in Go, %d in Java", s.permits, s.interval, s.goes, s.javas)
+}
+
+// Permits return in bursts, and who asks first takes what is free. Neither side always does: each
+// gets at least a tenth.
 func TestShare_GoAndJavaWait_NeitherStarves(t *testing.T) {
 	server := servers.Single(t)
 	jvm := oracle.Start(t, "4.7.0", oracle.Single(server.Addr()))
-	redis := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{server.Addr()}})
-	for _, test := range []struct {
-		permits  int64
-		interval time.Duration
-		goes     int // callers in Go
-		javas    int // threads in Java
-	}{
-		{20, time.Second, 6, 6},
-		{20, time.Second, 1, 20},
-		{1, 100 * time.Millisecond, 4, 4},
-		{100, time.Second, 30, 30},
-	} {
-		name := fmt.Sprintf("%d per %v, %d in Go, %d in Java", test.permits, test.interval, test.goes, test.javas)
-		t.Run(name, func(t *testing.T) {
-			limiter := rratelimiter.New(redis).Limiter(name)
-			require.NoError(t, limiter.SetRate(t.Context(),
-				rratelimiter.Rate{Permits: test.permits, Interval: test.interval}))
-			begin := time.Now()
-			var waits sync.WaitGroup
-			goBook, javaBook := ledger.New(error.Error), ledger.New(error.Error)
-			waits.Go(func() {
-				got, err := jvm.Limiter(name).Crowd(t.Context(), oracle.Crowd{Threads: test.javas, Permits: 1,
-					Duration: (aloneSeconds + sharedSeconds) * time.Second, AcquireTimeout: 2 * time.Second})
-				assert.NoError(t, err)
-				got.Book(javaBook)
-			})
-			for range test.goes {
-				waits.Go(func() { waitInGo(t.Context(), limiter, begin, goBook) })
-			}
-			waits.Wait()
-
-			goGrants, javaGrants := bySecond(begin, goBook), bySecond(begin, javaBook)
-			shared := sum(goGrants[aloneSeconds:]) + sum(javaGrants[aloneSeconds:])
-			t.Logf("| %s | %d | %d | %d | %d of %d |", name, javaGrants[:aloneSeconds], goGrants[aloneSeconds:],
-				javaGrants[aloneSeconds:], sum(goGrants[aloneSeconds:]), shared)
-			assert.GreaterOrEqual(t, 10*sum(goGrants[aloneSeconds:]), shared, "permits of Go")
-			assert.GreaterOrEqual(t, 10*sum(javaGrants[aloneSeconds:]), shared, "permits of Java")
-			rate := test.permits * int64(time.Second/test.interval)
-			assert.Greater(t, 10*shared, 7*rate*sharedSeconds, "permits of both")
-			assert.LessOrEqual(t, ledger.Worst(append(goBook.Grants(), javaBook.Grants()...), test.interval).Permits,
-				test.permits)
+	client := rratelimiter.New(servers.Connect(t, rueidis.ClientOption{InitAddress: []string{server.Addr()}}))
+	shares := []*share{
+		{permits: 20, interval: time.Second, goes: 6, javas: 6},
+		{permits: 20, interval: time.Second, goes: 1, javas: 20},
+		{permits: 1, interval: 100 * time.Millisecond, goes: 4, javas: 4},
+		{permits: 100, interval: time.Second, goes: 30, javas: 30},
+	}
+	var running sync.WaitGroup
+	for _, s := range shares {
+		limiter := client.Limiter(s.String())
+		require.NoError(t, limiter.SetRate(t.Context(), rratelimiter.Rate{Permits: s.permits, Interval: s.interval}))
+		s.goBook, s.javaBook = ledger.New(error.Error), ledger.New(error.Error)
+		s.began = time.Now()
+		running.Go(func() {
+			got, err := jvm.Limiter(limiter.Name()).Crowd(t.Context(), oracle.Crowd{Threads: s.javas, Permits: 1,
+				Duration: aloneSeconds*time.Second + shared, AcquireTimeout: 2 * time.Second})
+			assert.NoError(t, err)
+			got.Book(s.javaBook)
 		})
+		for range s.goes {
+			running.Go(func() { s.waitInGo(t.Context(), limiter) })
+		}
+	}
+	running.Wait()
+	for _, s := range shares {
+		goGrants, javaGrants := s.bySecond(s.goBook), s.bySecond(s.javaBook)
+		alone := javaGrants[:aloneSeconds]
+		goGrants, javaGrants = goGrants[aloneSeconds:], javaGrants[aloneSeconds:]
+		both := sum(goGrants) + sum(javaGrants)
+		t.Logf("%v: Java alone %d; then Go %d of %d: %d, and Java %d", s, alone, sum(goGrants), both, goGrants, javaGrants)
+		assert.GreaterOrEqual(t, 10*sum(goGrants), both, "Go's permits of %v", s)
+		assert.GreaterOrEqual(t, 10*sum(javaGrants), both, "Java's permits of %v", s)
+		rate := s.permits * int64(shared/s.interval)
+		assert.Greater(t, 10*both, 7*rate, "the permits of both of %v", s)
+		all := append(s.goBook.Grants(), s.javaBook.Grants()...)
+		assert.LessOrEqual(t, ledger.Worst(all, s.interval).Permits, s.permits, "a window of %v", s)
 	}
 }
 
-// waitInGo calls Acquire in a loop, in the shared seconds.
-func waitInGo(ctx context.Context, l *rratelimiter.Limiter, begin time.Time, book *ledger.Ledger) {
-	time.Sleep(time.Until(begin.Add(aloneSeconds * time.Second)))
-	ctx, cancel := context.WithDeadline(ctx, begin.Add((aloneSeconds+sharedSeconds)*time.Second))
+// waitInGo calls Acquire in a loop, once Java is no longer alone.
+func (s *share) waitInGo(ctx context.Context, l *rratelimiter.Limiter) {
+	begin := s.began.Add(aloneSeconds * time.Second)
+	time.Sleep(time.Until(begin))
+	ctx, cancel := context.WithDeadline(ctx, begin.Add(shared))
 	defer cancel()
 	for ctx.Err() == nil {
-		_, _ = book.Time("go", 1, func() (bool, error) {
-			err := l.Acquire(ctx, 1)
-			return err == nil, nil
+		_, _ = s.goBook.Time("go", 1, func() (bool, error) {
+			return l.Acquire(ctx, 1) == nil, nil // it fails at the end only
 		})
 	}
 }
 
-// bySecond returns how many permits were granted in each second of a run.
-func bySecond(begin time.Time, book *ledger.Ledger) []int64 {
-	seconds := make([]int64, aloneSeconds+sharedSeconds)
+// bySecond returns how many permits were granted in each whole second.
+func (s *share) bySecond(book *ledger.Ledger) []int64 {
+	seconds := make([]int64, aloneSeconds+shared/time.Second)
 	for _, g := range book.Grants() {
-		if second := int(g.End.Sub(begin) / time.Second); second < len(seconds) {
+		if second := int(g.End.Sub(s.began) / time.Second); second < len(seconds) {
 			seconds[second] += g.Permits
 		}
 	}

@@ -2,6 +2,7 @@ package outages
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,4 +99,44 @@ func TestOutage_SentinelMasterKilled_BoundsTheLoss(t *testing.T) {
 	sentinel.AwaitOtherMaster(t, master)
 	outcome := load.Recover()
 	outcome.Require(Most{"READONLY": outcome.oftenBy(pause), refused: outcome.oftenBy(pause), cut: outcome.onceEach()})
+}
+
+// An operator has the sentinels make a replica the master. The old master goes on until they tell it,
+// and what it grants meanwhile is lost.
+func TestOutage_SentinelFailover_BoundsTheLoss(t *testing.T) {
+	sentinel := servers.NewSentinel(t)
+	load := Start(t, "SENTINEL FAILOVER", OnSentinel(sentinel))
+
+	load.Run(time.Second)
+	load.Break()
+	began := time.Now()
+	failOver(t, sentinel)
+	load.MayLose(began, time.Now())
+	outcome := load.Recover()
+	outcome.Require(Most{"READONLY": outcome.once(), cut: outcome.onceEach(), deadline: outcome.once()})
+}
+
+// The operator pauses writes on the old master before. Calls wait for the new one.
+func TestOutage_SentinelFailoverAfterPause_NoPermitIsLost(t *testing.T) {
+	sentinel := servers.NewSentinel(t)
+	load := Start(t, "SENTINEL FAILOVER after CLIENT PAUSE", OnSentinel(sentinel))
+
+	load.Run(time.Second)
+	load.Break()
+	master, err := sentinel.Master(t.Context())
+	require.NoError(t, err)
+	command(t, master, "CLIENT", "PAUSE", "60000", "WRITE")
+	failOver(t, sentinel)
+	outcome := load.Recover()
+	outcome.Require(Most{"READONLY": outcome.once(), cut: outcome.onceEach(), deadline: outcome.oftenBy(within)})
+}
+
+// failOver has the sentinels make a replica the master, and waits until the old one knows.
+func failOver(t *testing.T, sentinel *servers.Sentinel) {
+	t.Helper()
+	master, err := sentinel.Master(t.Context())
+	require.NoError(t, err)
+	command(t, sentinel.Sentinels()[0], "SENTINEL", "FAILOVER", sentinel.MasterName())
+	require.Eventually(t, func() bool { return strings.Contains(master.Text(t, "INFO", "replication"), "role:slave") },
+		settleTimeout, 10*time.Millisecond)
 }
