@@ -21,6 +21,8 @@ type wire struct {
 	name   string // as the Limiter was opened
 	keys   limiterKeys
 	hinted atomic.Pointer[hint]
+
+	initial []redisx.Call // sets the initial rate; nil for none
 }
 
 // Call returns the acquire script, or the lease script if the batch asks for a lease. It names only

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -111,12 +112,20 @@ func (c *Client) ID() string { return c.id }
 // Limiter opens the limiter with a name: redisson.getRateLimiter(name). It sends nothing and is
 // cheap. Two Limiters with one name are the same limiter. With an invalid name, calls fail: with
 // [ErrInvalidName] if it is empty, and on a cluster with [ErrCrossSlot] if its keys do not share a
-// slot.
-func (c *Client) Limiter(name string) *Limiter {
+// slot. With an invalid [InitialRate] they fail with [ErrInvalidRate].
+func (c *Client) Limiter(name string, opts ...LimiterOption) *Limiter {
 	l := &Limiter{wire: wire{client: c, name: name}}
 	l.wire.keys, l.err = c.open(name)
-	l.calls.Engine, l.calls.ID, l.calls.Name, l.calls.Protocol = c.engine, "redisson "+l.wire.keys[configKey], name,
-		&l.wire
+	for _, opt := range opts {
+		if opt != nil {
+			opt(l)
+		}
+	}
+	id := "redisson " + l.wire.keys[configKey]
+	if l.wire.initial != nil { // its calls are not those of a limiter without, which would fail
+		id = "initial " + strings.Join(l.wire.initial[0].Args, ",") + " " + l.wire.keys[configKey]
+	}
+	l.calls.Engine, l.calls.ID, l.calls.Name, l.calls.Protocol = c.engine, id, name, &l.wire
 	l.calls.DependsOn, l.calls.Leases, l.calls.Policy = l.wire.keys[:1], true, "redisson"
 	return l
 }

@@ -3,8 +3,8 @@
 // same bytes, the same results.
 //
 //	client := rratelimiter.New(redis) // on a rueidis.Client
-//	limiter := client.Limiter("paid-api")
-//	_, err := limiter.TrySetRate(ctx, rratelimiter.Rate{Permits: 100, Interval: time.Second})
+//	limiter := client.Limiter("paid-api",
+//		rratelimiter.InitialRate(rratelimiter.Rate{Permits: 100, Interval: time.Second}))
 //	ok, err := limiter.TryAcquire(ctx, 1) // now or not at all
 //	err = limiter.Acquire(ctx, 1)         // waits until ctx ends
 //
@@ -13,6 +13,10 @@
 // A limiter has a [Rate]: a number of permits per interval. Redis keeps every grant with its time.
 // The permits of a grant return one interval later, each grant by itself: the window slides. In any
 // window of one interval, at most the rate is granted; see Clocks and Failover for the exceptions.
+//
+// The rate is set in Java, by hand (rrl set), or in Go: by [InitialRate], so that the limiter begins
+// again if it has expired or was lost, and by [Limiter.SetRate] with [KeepState] if the rate changes
+// with a release of the program.
 //
 // A rate is [Overall], one for all clients together, or [PerClient], one for each [Client] (in
 // Java: for each Redisson instance) by its ID.
@@ -73,8 +77,8 @@
 // of "{tenant7}:minute" is "{tenant7}:minute:value" and "{tenant7}:minute:permits".
 //
 // An unused limiter stays in Redis unless its Rate has a KeepAlive or [Limiter.Expire] was called.
-// Give a KeepAlive to limiters that are created per user or per request. State never expires before
-// its configuration.
+// Give a KeepAlive and an [InitialRate] to limiters that are created per user or per request. State
+// never expires before its configuration.
 //
 // State keys of a PerClient limiter:
 //
@@ -99,7 +103,7 @@
 //     once.
 //
 // The server's clock decides when a limiter expires. If it steps forward, a limiter that can expire
-// does so early, and calls fail with [ErrNotInitialized]. Its state expires with it or later. If
+// does so early, and calls meet no rate. Its state expires with it or later. If
 // other clients had prolonged the limiter, a step of more than a day can expire this client's
 // PerClient state alone.
 //
@@ -122,8 +126,8 @@
 // Redis replies first and replicates later. A failover loses the grants that the master had made
 // and the replica had not received. A window that reaches over the failover holds the rate plus at
 // most those grants, usually those of the last milliseconds. A restart without the data can double
-// one window. It also loses the rate: calls fail with [ErrNotInitialized] until it is set again. A
-// planned failover, a slot migration, and faults that only cut or slow calls lose nothing. See the
+// one window. It also loses the rate: calls set the [InitialRate], or fail with [ErrNotInitialized] until
+// a rate is set. A failover by CLUSTER FAILOVER, a slot migration, and faults that only cut or slow calls lose nothing. See the
 // [measurements].
 //
 // # Contexts
@@ -156,7 +160,8 @@
 // Errors without a call to Redis are [ErrInvalidPermits], [ErrInvalidRate], [ErrInvalidName],
 // [ErrInvalidOption], [ErrCrossSlot] and [ErrNoClient].
 //
-// Redis determines the others. A limiter without a rate is [ErrNotInitialized]. A request above the
+// Redis determines the others. A limiter without a rate, and without an InitialRate, is
+// [ErrNotInitialized]. A request above the
 // rate is [ErrPermitsExceedRate]. A server that is too old for a call is [ErrUnsupported]. A key of
 // the limiter with other data is a [*StateError], with key and field. All other errors come from
 // Redis or the network and are wrapped: *rueidis.RedisError is an error reply of the server.

@@ -9,7 +9,7 @@ import (
 // and the invalid value. Errors of Redis stay reachable with [errors.As] (*rueidis.RedisError), and
 // the end of a context with errors.Is(err, context.Canceled) or context.DeadlineExceeded.
 var (
-	// ErrNotInitialized is returned if the limiter has no rate: call TrySetRate or SetRate first.
+	// ErrNotInitialized is returned if the limiter has no rate: see InitialRate, TrySetRate and SetRate.
 	ErrNotInitialized = errors.New("rratelimiter: limiter is not initialized")
 
 	// ErrPermitsExceedRate is returned if one call requests more permits than the rate.

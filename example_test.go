@@ -19,10 +19,9 @@ var connect = redistest.Example
 
 // The lines of the README.
 func quota(ctx context.Context, redis rueidis.Client) error {
-	limiter := rratelimiter.New(redis).Limiter("paid-api") // the same limiter as redisson.getRateLimiter("paid-api")
-	if _, err := limiter.TrySetRate(ctx, rratelimiter.Rate{Permits: 3, Interval: time.Minute}); err != nil {
-		return err
-	}
+	// The same limiter as redisson.getRateLimiter("paid-api"). The rate is set if Redis has none.
+	limiter := rratelimiter.New(redis).Limiter("paid-api",
+		rratelimiter.InitialRate(rratelimiter.Rate{Permits: 3, Interval: time.Minute}))
 	for range 4 {
 		allowed, err := limiter.TryAcquire(ctx, 1) // never waits; Acquire waits until permits are free
 		if err != nil {
@@ -49,11 +48,8 @@ func ExampleLimiter_Take() {
 	redis := connect()
 	ctx := context.Background()
 
-	limiter := rratelimiter.New(redis).Limiter("logins:{alice}")
 	rate := rratelimiter.Rate{Permits: 5, Interval: time.Minute, KeepAlive: time.Hour}
-	if err := limiter.SetRate(ctx, rate); err != nil {
-		panic(err)
-	}
+	limiter := rratelimiter.New(redis).Limiter("logins:{alice}", rratelimiter.InitialRate(rate))
 	decision, err := limiter.Take(ctx, 5)
 	if err != nil {
 		panic(err)
@@ -74,10 +70,8 @@ func ExampleLimiter_TakeUpTo() {
 	redis := connect()
 	ctx := context.Background()
 
-	limiter := rratelimiter.New(redis).Limiter("emails")
-	if err := limiter.SetRate(ctx, rratelimiter.Rate{Permits: 100, Interval: time.Hour}); err != nil {
-		panic(err)
-	}
+	limiter := rratelimiter.New(redis).Limiter("emails",
+		rratelimiter.InitialRate(rratelimiter.Rate{Permits: 100, Interval: time.Hour}))
 	for range 3 {
 		batch, decision, err := limiter.TakeUpTo(ctx, 60)
 		if err != nil {
@@ -94,10 +88,8 @@ func ExampleLimiter_TakeUpTo() {
 func ExampleLimiter_Acquire() {
 	redis := connect()
 
-	limiter := rratelimiter.New(redis).Limiter("batch")
-	if err := limiter.SetRate(context.Background(), rratelimiter.Rate{Permits: 1, Interval: time.Hour}); err != nil {
-		panic(err)
-	}
+	limiter := rratelimiter.New(redis).Limiter("batch",
+		rratelimiter.InitialRate(rratelimiter.Rate{Permits: 1, Interval: time.Hour}))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	fmt.Println(limiter.Acquire(ctx, 1))
@@ -112,10 +104,8 @@ func ExampleLimiter_UpdateRate() {
 	redis := connect()
 	ctx := context.Background()
 
-	limiter := rratelimiter.New(redis).Limiter("quota")
-	if err := limiter.SetRate(ctx, rratelimiter.Rate{Permits: 10, Interval: time.Hour}); err != nil {
-		panic(err)
-	}
+	limiter := rratelimiter.New(redis).Limiter("quota",
+		rratelimiter.InitialRate(rratelimiter.Rate{Permits: 10, Interval: time.Hour}))
 	if err := limiter.Acquire(ctx, 8); err != nil {
 		panic(err)
 	}
@@ -146,10 +136,7 @@ func ExampleWithObserver() {
 			fmt.Println("waiting:", w.Length)
 		},
 	}))
-	limiter := client.Limiter("mail")
-	if err := limiter.SetRate(ctx, rratelimiter.Rate{Permits: 10, Interval: time.Hour}); err != nil {
-		panic(err)
-	}
+	limiter := client.Limiter("mail", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 10, Interval: time.Hour}))
 	if _, err := limiter.TryAcquire(ctx, 4); err != nil {
 		panic(err)
 	}
@@ -169,10 +156,8 @@ func ExampleWithObserver() {
 func ExampleLimiter_TryAcquireWithin() {
 	redis := connect()
 	ctx := context.Background()
-	limiter := rratelimiter.New(redis).Limiter("paid-api")
-	if err := limiter.SetRate(ctx, rratelimiter.Rate{Permits: 3, Interval: time.Minute}); err != nil {
-		panic(err)
-	}
+	limiter := rratelimiter.New(redis).Limiter("paid-api",
+		rratelimiter.InitialRate(rratelimiter.Rate{Permits: 3, Interval: time.Minute}))
 
 	for range 4 {
 		ok, err := limiter.TryAcquireWithin(ctx, 1, 500*time.Millisecond)
@@ -189,10 +174,8 @@ func ExampleLimiter_TryAcquireWithin() {
 func ExampleLimiter_Release() {
 	redis := connect()
 	ctx := context.Background()
-	limiter := rratelimiter.New(redis).Limiter("paid-api")
-	if err := limiter.SetRate(ctx, rratelimiter.Rate{Permits: 3, Interval: time.Minute}); err != nil {
-		panic(err)
-	}
+	limiter := rratelimiter.New(redis).Limiter("paid-api",
+		rratelimiter.InitialRate(rratelimiter.Rate{Permits: 3, Interval: time.Minute}))
 
 	if err := limiter.Acquire(ctx, 3); err != nil {
 		panic(err)
@@ -211,10 +194,8 @@ func ExampleWithLease() {
 	ctx := context.Background()
 
 	client := rratelimiter.New(redis, rratelimiter.WithLease(100*time.Millisecond))
-	limiter := client.Limiter("events")
-	if err := limiter.SetRate(ctx, rratelimiter.Rate{Permits: 1000, Interval: time.Minute}); err != nil {
-		panic(err)
-	}
+	limiter := client.Limiter("events",
+		rratelimiter.InitialRate(rratelimiter.Rate{Permits: 1000, Interval: time.Minute}))
 	for range 100 {
 		if ok, err := limiter.TryAcquire(ctx, 1); err != nil || !ok {
 			panic(err)

@@ -145,7 +145,7 @@ func (b *fixture) hint() string {
 
 // run runs a script as it is.
 func (b *fixture) run(script *redisx.Script, l *Limiter, args ...string) (rueidis.RedisMessage, error) {
-	return l.wire.client.engine.Eval(b.Context(), script, l.wire.keys[:], args, nil)
+	return l.wire.client.engine.Eval(b.Context(), nil, script, l.wire.keys[:], args, nil)
 }
 
 func (b *fixture) nowText() string { return strconv.FormatInt(time.Now().UnixMilli(), 10) }

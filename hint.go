@@ -117,7 +117,7 @@ func (w *wire) countDrift(ctx context.Context) {
 	// An error has no consequence: the call that follows meets it, too.
 	_, _ = engine.Detach(ctx, func(ctx context.Context) (struct{}, error) {
 		for range engine.MaxPages {
-			message, err := w.eval(ctx, acquireScript, w.namedKeys(b.AllKeys), b.Args)
+			message, err := w.eval(ctx, nil, acquireScript, w.namedKeys(b.AllKeys), b.Args)
 			if err != nil {
 				return struct{}{}, err
 			}

@@ -3,7 +3,6 @@ package rratelimiter
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -14,7 +13,9 @@ import (
 )
 
 // TrySetRate sets the rate of a limiter that has none, and reports whether it did: trySetRate. If
-// the limiter has a rate, nothing changes. An invalid rate is [ErrInvalidRate].
+// the limiter has a rate, nothing changes, even if the two rates differ: a program whose next release
+// has another rate calls SetRate with [KeepState]. See [InitialRate] for a limiter that can expire or be
+// lost. An invalid rate is [ErrInvalidRate].
 func (l *Limiter) TrySetRate(ctx context.Context, rate Rate) (bool, error) {
 	if err := rate.validate(); err != nil {
 		return false, err
@@ -110,7 +111,7 @@ func (l *Limiter) Config(ctx context.Context) (Rate, error) {
 func (l *Limiter) parseConfig(fields []rueidis.RedisMessage) (Rate, error) {
 	for i := range 3 {
 		if i >= len(fields) || fields[i].IsNil() {
-			return Rate{}, fmt.Errorf("%w: %q has no rate, set one with TrySetRate or SetRate", ErrNotInitialized, l.wire.name)
+			return Rate{}, l.wire.notInitialized()
 		}
 	}
 	var numbers [4]int64

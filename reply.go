@@ -2,7 +2,6 @@ package rratelimiter
 
 import (
 	"cmp"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -25,6 +24,8 @@ func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool
 	r := redisx.ReadReply(message)
 	kind, err := w.kind(&r)
 	switch {
+	case err != nil && w.initialize(b, err):
+		return true, nil
 	case err != nil:
 		return false, err
 	case kind == replyNeedsKeys:
@@ -110,7 +111,7 @@ func (w *wire) kind(r *redisx.Reply) (int64, error) {
 	switch kind := r.Number(); {
 	case !r.OK():
 	case kind == replyNotInitialized:
-		return 0, fmt.Errorf("%w: %q has no rate, set one with TrySetRate or SetRate", ErrNotInitialized, w.name)
+		return 0, w.notInitialized()
 	case kind == replyCorrupt:
 		key, field, value := r.Number(), r.Text(), r.Text()
 		if r.Ended() && key >= 1 && key <= int64(len(w.keys)) {

@@ -3,6 +3,7 @@ package rratelimiter
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -91,13 +92,15 @@ const (
 // cursorArg is the index of the cursor with which a script continues an earlier call: ARGV[6].
 const cursorArg = 5
 
-// eval runs a script. Its caller must wait for ctx at most (see engine.Detach).
-func (w *wire) eval(ctx context.Context, script *redisx.Script, keys, args []string) (rueidis.RedisMessage, error) {
+// eval runs a script after other calls, usually none. Its caller must wait for ctx at most (see
+// engine.Detach).
+func (w *wire) eval(ctx context.Context, before []redisx.Call, script *redisx.Script,
+	keys, args []string) (rueidis.RedisMessage, error) {
 	var renew func([]string)
 	if slices.Contains(dated, script) {
 		renew = func(args []string) { args[0] = w.client.nowText() } // a grant must not look older than it is
 	}
-	message, err := w.client.engine.Eval(ctx, script, keys, args, renew)
+	message, err := w.client.engine.Eval(ctx, before, script, keys, args, renew)
 	if err != nil {
 		err = w.Explain(ctx, err)
 	}
@@ -120,15 +123,21 @@ func (w *wire) askChange(ctx context.Context, script *redisx.Script, args ...str
 // pages runs a script that replies {0, ...}, until it has no more to do or ctx ends. ctx is detached
 // from the caller's context. The Reply that it returns is read up to the 0.
 func (w *wire) pages(ctx context.Context, script *redisx.Script, args []string) (redisx.Reply, error) {
-	all := false
+	all, needsRate, initialized := false, script == releaseScript || script == availableScript, 0
+	var before []redisx.Call
 	for range engine.MaxPages {
-		message, err := w.eval(ctx, script, w.namedKeys(all), args)
+		message, err := w.eval(ctx, before, script, w.namedKeys(all), args)
 		if err != nil {
 			return redisx.Reply{}, err
 		}
 		r := redisx.ReadReply(message)
 		kind, err := w.kind(&r)
+		before = nil
 		switch {
+		case needsRate && len(w.initial) > 0 && initialized < mostInitial && errors.Is(err, ErrNotInitialized):
+			before = w.initial
+			initialized++
+			continue
 		case err != nil:
 			return r, err
 		case kind == replyNeedsKeys && !all:
@@ -155,7 +164,7 @@ func (w *wire) askInt(ctx context.Context, changed []string, script *redisx.Scri
 	args ...string) (int64, error) {
 	message, err := engine.Change(ctx, w.client.engine, changed,
 		func(ctx context.Context) (rueidis.RedisMessage, error) {
-			return w.eval(ctx, script, keys, args)
+			return w.eval(ctx, nil, script, keys, args)
 		})
 	if err != nil {
 		return 0, err

@@ -96,10 +96,8 @@ func Example() {
 func ExampleAll() {
 	client := connect()
 
-	quota := client.Limiter("reports") // redisson.getRateLimiter("reports") in Java
-	if err := quota.SetRate(noContext, rratelimiter.Rate{Permits: 1, Interval: time.Hour}); err != nil {
-		panic(err)
-	}
+	// redisson.getRateLimiter("reports") in Java
+	quota := client.Limiter("reports", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 1, Interval: time.Hour}))
 	c, stop := start(limitedBy(grpclimit.All(quota), grpclimit.Policies(limit.SlidingLog{Permits: 1, Interval: time.Hour})))
 	defer stop()
 	for range 2 {

@@ -58,6 +58,12 @@ func (p acquireProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (
 	if b.Lease.Span > 0 {
 		c = lease
 	}
+	if notInitialized(message) && b.Repeats < mostInitial {
+		if b.Before = p.initial(); b.Before != nil {
+			b.Repeats++
+			return true, nil
+		}
+	}
 	if next, again := nextCall(c, p.members, message, b.Args); again {
 		b.Args = next
 		return true, nil

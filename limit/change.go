@@ -130,7 +130,7 @@ func (l *Limiter) Reset(ctx context.Context) error {
 		}
 	}
 	_, err := engine.Change(ctx, l.client.Engine, l.dependsOn, func(ctx context.Context) (int64, error) {
-		message, err := l.client.Engine.Eval(ctx, resetScript, keys, nil, nil)
+		message, err := l.client.Engine.Eval(ctx, nil, resetScript, keys, nil, nil)
 		if err != nil {
 			return 0, l.explain(ctx, err)
 		}

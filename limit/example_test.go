@@ -92,10 +92,9 @@ func ExampleJoin() {
 	client := connect()
 	ctx := context.Background()
 
-	quota := client.Limiter("{paid-api}") // redisson.getRateLimiter("{paid-api}") in Java
-	if _, err := quota.TrySetRate(ctx, rratelimiter.Rate{Permits: 100, Interval: time.Minute}); err != nil {
-		panic(err)
-	}
+	// redisson.getRateLimiter("{paid-api}") in Java
+	quota := client.Limiter("{paid-api}",
+		rratelimiter.InitialRate(rratelimiter.Rate{Permits: 100, Interval: time.Minute}))
 	tenant := limit.New(client, "{paid-api}:tenant:7", limit.TokenBucket{Capacity: 2, Refill: 1, Interval: time.Second})
 	both := limit.Join(tenant, quota)
 	for range 3 {

@@ -34,7 +34,13 @@ func (p redisson) arguments(args []string, _ time.Time) []string {
 func (p redisson) most() int64 { return engine.MaxPermits }
 
 // String quotes the name, so that it can look like nothing else of an ID.
-func (p redisson) String() string { return fmt.Sprintf("the rate of %q", p.name) }
+func (p redisson) String() string {
+	text := fmt.Sprintf("the rate of %q", p.name)
+	for _, c := range p.limiter.Initial {
+		text += fmt.Sprintf(", initially %q", c.Args)
+	}
+	return text
+}
 
 func (p redisson) forecast(reply []int64) (forecast, bool) {
 	if len(reply) < 5 || len(reply)%2 != 1 {

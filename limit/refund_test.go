@@ -49,7 +49,7 @@ func (b *bench) send(l *Limiter, p engine.Protocol, asks ...engine.Ask) *engine.
 	}
 	p.Arguments(batch, time.UnixMicro(b.now))
 	script, keys := p.Call(batch)
-	reply, err := l.client.Engine.Eval(b.Context(), script, keys, batch.Args, nil)
+	reply, err := l.client.Engine.Eval(b.Context(), nil, script, keys, batch.Args, nil)
 	require.NoError(b, err)
 	batch.Reply = reply
 	again, err := p.Answer(batch, reply)

@@ -79,7 +79,8 @@ func (w *wire) stopped(kind int64, r redisx.Reply, message rueidis.RedisMessage)
 	}
 	m := w.members[at-1]
 	if kind == replyNotInitialized && r.Ended() {
-		return fmt.Errorf("%w: %q has no rate, set one with TrySetRate or SetRate", rratelimiter.ErrNotInitialized, m.name)
+		return fmt.Errorf("%w: %q has no rate, open it with InitialRate or call SetRate",
+			rratelimiter.ErrNotInitialized, m.name)
 	}
 	key, field := int64(1), ""
 	if r.Len() == 3 { // of several keys

@@ -64,10 +64,18 @@ func (w *wire) eval(ctx context.Context, c call, own []string, last ...string) (
 		return callArguments(append([]string{g.Micros(now)}, own...), w.members, now)
 	}
 	args := append(dated(), last...)
+	var before []redisx.Call
+	initialized := 0
 	for calls := 1; ; calls++ {
-		message, err := g.Eval(ctx, scriptFor(c, w.members), w.keys, args, func(args []string) { copy(args, dated()) })
+		message, err := g.Eval(ctx, before, scriptFor(c, w.members), w.keys, args, func(args []string) { copy(args, dated()) })
 		if err != nil {
 			return message, w.explain(ctx, err)
+		}
+		if before = nil; c != release && notInitialized(message) && initialized < mostInitial {
+			if before = w.initial(); before != nil {
+				initialized++
+				continue
+			}
 		}
 		next, again := nextCall(c, w.members, message, args)
 		if !again {
@@ -78,6 +86,25 @@ func (w *wire) eval(ctx context.Context, c call, own []string, last ...string) (
 		}
 		args = next
 	}
+}
+
+// mostInitial is how often a call sets the initial rates, if another client deletes them each time.
+const mostInitial = 3
+
+// initial returns the calls that set the initial rates of joined limiters, or nil.
+func (w *wire) initial() (calls []redisx.Call) {
+	for _, m := range w.members {
+		if p, ok := m.policy.(redisson); ok {
+			calls = append(calls, p.limiter.Initial...)
+		}
+	}
+	return calls
+}
+
+// notInitialized reports whether a script replied that a joined limiter has no rate.
+func notInitialized(message rueidis.RedisMessage) bool {
+	r := redisx.ReadReply(message)
+	return message.IsArray() && r.Number() == replyNotInitialized && r.OK()
 }
 
 // aboveLimit returns the error of a request for more permits than can ever be granted.

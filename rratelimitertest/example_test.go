@@ -59,8 +59,8 @@ func TestOrders_RedisDown_AreUnavailable(t *testing.T) {
 // A caller that waits, outside a bubble: Advance serves it.
 func TestReport_QuotaUsed_Waits(t *testing.T) {
 	env := rratelimitertest.New(t)
-	quota := env.Client.Limiter("paid-api")
-	require.NoError(t, quota.SetRate(t.Context(), rratelimiter.Rate{Permits: 1, Interval: time.Hour}))
+	quota := env.Client.Limiter("paid-api",
+		rratelimiter.InitialRate(rratelimiter.Rate{Permits: 1, Interval: time.Hour}))
 	require.NoError(t, quota.Acquire(t.Context(), 1))
 
 	served := make(chan error)

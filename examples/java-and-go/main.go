@@ -39,11 +39,8 @@ func run(ctx context.Context, url string) error {
 	}
 	defer redis.Close()
 
-	limiter := rratelimiter.New(redis).Limiter("paid-api")
-	// Unless Java has set it.
-	if _, err := limiter.TrySetRate(ctx, rratelimiter.Rate{Permits: 4, Interval: interval}); err != nil {
-		return err
-	}
+	limiter := rratelimiter.New(redis).Limiter("paid-api",
+		rratelimiter.InitialRate(rratelimiter.Rate{Permits: 4, Interval: interval}))
 	var command string
 	var permits int64
 	for {

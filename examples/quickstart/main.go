@@ -28,11 +28,8 @@ func run(ctx context.Context) error {
 	}
 	defer stop()
 
-	limiter := rratelimiter.New(redis).Limiter("quickstart")
 	rate := rratelimiter.Rate{Permits: 5, Interval: 2 * time.Second, KeepAlive: time.Minute}
-	if err := limiter.SetRate(ctx, rate); err != nil {
-		return err
-	}
+	limiter := rratelimiter.New(redis).Limiter("quickstart", rratelimiter.InitialRate(rate))
 	fmt.Printf("The limiter %q grants %d permits in any %v to all programs on this Redis.\n\n",
 		limiter.Name(), rate.Permits, rate.Interval)
 

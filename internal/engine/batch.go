@@ -8,6 +8,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 const (
@@ -128,6 +129,8 @@ type Batch struct {
 	Forecast Forecast             // nil if the reply has none
 	Denied   int64                // the fewest permits that were denied, 0 for none
 	AllKeys  bool                 // the script needs more keys than the call named
+	Before   []redisx.Call        // to be made before the next call, in one round trip
+	Repeats  int                  // how often Before was set
 
 	Lease Lease // for later callers
 
@@ -214,6 +217,7 @@ func (b *Batch) clearReply() {
 	clear(b.Lost)
 	b.Reply, b.Forecast, b.Denied, b.AllKeys, b.Lost, b.LostPermits, b.Granted = rueidis.RedisMessage{}, nil, 0, false,
 		b.Lost[:0], 0, 0
+	b.Before, b.Repeats = nil, 0
 }
 
 // Runs returns the permits of each request, run-length encoded: "1*200 3*1". A request for up to 5

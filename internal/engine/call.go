@@ -18,25 +18,26 @@ const pipelined = 16
 // the results of a pipeline when all nodes have replied, and no call should wait for another node.
 func (g *Engine) pipelines() bool { return !g.cluster && g.calling.Load() > pipelined }
 
-// run runs a script, in a pipeline if many calls are in flight.
-func (g *Engine) run(ctx context.Context, script *redisx.Script, keys, args []string) (rueidis.RedisMessage, error) {
-	if !g.pipelines() {
-		return script.Exec(ctx, g.redis, keys, args)
+// run runs a script, in a pipeline if many calls are in flight, or after other calls.
+func (g *Engine) run(ctx context.Context, before []redisx.Call, script *redisx.Script,
+	keys, args []string) (rueidis.RedisMessage, error) {
+	if len(before) > 0 || !g.pipelines() {
+		return script.ExecAfter(ctx, g.redis, before, keys, args)
 	}
 	return g.pipeline.Do(ctx, script, keys, args)
 }
 
-// Eval runs a script. While the slot of its keys moves, Eval repeats the call; renew, if not nil,
-// sets the arguments of a repeated call. Callers run it under Detach, which ends with their
-// context.
-func (g *Engine) Eval(ctx context.Context, script *redisx.Script, keys, args []string,
+// Eval runs a script after other calls, usually none. While the slot of its keys moves, Eval
+// repeats them all; renew, if not nil, sets the arguments of a repeated call. Callers run it under
+// Detach, which ends with their context.
+func (g *Engine) Eval(ctx context.Context, before []redisx.Call, script *redisx.Script, keys, args []string,
 	renew func(args []string)) (rueidis.RedisMessage, error) {
 	var message rueidis.RedisMessage
 	err := redisx.Retry(ctx, func(attempt int) (err error) {
 		if attempt > 0 && renew != nil {
 			renew(args)
 		}
-		message, err = g.run(ctx, script, keys, args)
+		message, err = g.run(ctx, before, script, keys, args)
 		return err
 	})
 	return message, err
@@ -86,7 +87,8 @@ func (l *Limiter) prepare(b *Batch) {
 func (l *Limiter) runScript(ctx context.Context, b *Batch) error {
 	for calls := 1; ; calls++ {
 		script, keys := l.Protocol.Call(b)
-		message, err := l.Engine.run(ctx, script, keys, b.Args)
+		message, err := l.Engine.run(ctx, b.Before, script, keys, b.Args)
+		b.Before = nil
 		if err != nil {
 			return l.Protocol.Explain(ctx, err)
 		}

@@ -134,7 +134,7 @@ func (l *window) Refund(b *Batch) func(context.Context) {
 // release returns permits that were granted in the window of a time.
 func (l *window) release(ctx context.Context, permits int64, now string) error {
 	_, err := Change(ctx, l.Engine, []string{l.ID}, func(ctx context.Context) (rueidis.RedisMessage, error) {
-		return l.Engine.Eval(ctx, backScript, []string{l.ID}, []string{strconv.FormatInt(permits, 10), now}, nil)
+		return l.Engine.Eval(ctx, nil, backScript, []string{l.ID}, []string{strconv.FormatInt(permits, 10), now}, nil)
 	})
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Open returns the unexported parts of a *rratelimiter.Client, or its error. Package rratelimiter sets
@@ -40,6 +41,9 @@ type Limiter struct {
 	// of 0 permits.
 	Script func(parts ...string) string
 	Member func() string
+
+	// Initial is the call that sets the initial rate, if there is one.
+	Initial []redisx.Call
 
 	// Forecast returns the forecast of a reply.
 	Forecast func(Reply) engine.Forecast

@@ -31,6 +31,31 @@ func (s *Script) Exec(ctx context.Context, redis rueidis.Client, keys, args []st
 	return s.lua.Exec(paced(ctx, redis), redis, keys, args).ToMessage()
 }
 
+// ExecAfter runs the script after other calls, in one round trip. It sends the text of their scripts:
+// one that the server does not know would be sent again, behind this one. The first error counts.
+func (s *Script) ExecAfter(ctx context.Context, redis rueidis.Client, before []Call,
+	keys, args []string) (rueidis.RedisMessage, error) {
+	if len(before) == 0 {
+		return s.Exec(ctx, redis, keys, args)
+	}
+	commands := make(rueidis.Commands, 0, len(before)+1)
+	eval := func(s *Script, keys, args []string) {
+		commands = append(commands,
+			redis.B().Eval().Script(s.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
+	}
+	for _, c := range before {
+		eval(c.Script, c.Keys, c.Args)
+	}
+	eval(s, keys, args)
+	var last rueidis.RedisResult
+	for _, last = range DoMulti(ctx, redis, commands) {
+		if err := last.Error(); err != nil && !rueidis.IsRedisNil(err) {
+			return rueidis.RedisMessage{}, err
+		}
+	}
+	return last.ToMessage()
+}
+
 // ErrNoReply is returned if the Redis client or a callback of the program panicked, or ended its
 // goroutine, during the call.
 var ErrNoReply = errors.New("rratelimiter: the call that carried this request panicked, or ended its goroutine")

@@ -1,0 +1,50 @@
+package rratelimiter
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
+)
+
+// LimiterOption is a setting of a [Limiter], for [Client.Limiter].
+type LimiterOption func(*Limiter)
+
+// InitialRate sets the rate that a limiter begins with. A call that finds no rate in Redis sets this
+// one, as [Limiter.TrySetRate] does, and goes on: then it takes one more round trip. So a limiter that
+// has expired by its KeepAlive, or was lost with the data of Redis, begins again.
+//
+// A rate in Redis counts, whoever has set it. So InitialRate does not change the rate of a limiter that
+// has one: call [Limiter.SetRate] with [KeepState] for that.
+//
+// The calls that need a rate are those that take permits, wait for them, release or count them,
+// alone and in a Join of package limit. The others, such as [Limiter.Config], report what is in
+// Redis. With an invalid rate every call fails with [ErrInvalidRate].
+func InitialRate(rate Rate) LimiterOption {
+	return func(l *Limiter) {
+		if err := rate.validate(); err != nil && l.err == nil {
+			l.err = err
+		}
+		l.wire.initial = []redisx.Call{{Script: trySetRateScript, Keys: l.wire.keys[:], Args: rate.fields()}}
+	}
+}
+
+// mostInitial is how often a call sets the initial rate, if another client deletes it each time.
+const mostInitial = 3
+
+// initialize has a batch called again behind the call that sets the initial rate, if err is that the
+// limiter has none.
+func (w *wire) initialize(b *engine.Batch, err error) (again bool) {
+	if len(w.initial) == 0 || b.Repeats == mostInitial || !errors.Is(err, ErrNotInitialized) {
+		return false
+	}
+	b.Before = w.initial
+	b.Repeats++
+	return true
+}
+
+// notInitialized returns the error of a call that needs a rate.
+func (w *wire) notInitialized() error {
+	return fmt.Errorf("%w: %q has no rate, open it with InitialRate or call SetRate", ErrNotInitialized, w.name)
+}
