@@ -1,6 +1,7 @@
 package rratelimiter
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -207,6 +208,39 @@ func TestInitialRate_ServerRefusesToSetIt_TheCallHasItsError(t *testing.T) {
 				return false
 			})
 			assert.ErrorContains(b, everyCall(l)[name](b.Context()), "NOPERM")
+		})
+	}
+}
+
+func TestRate_FourPodsStart_OnlySetRateFreesPermits(t *testing.T) {
+	rate := Rate{Permits: 100, Interval: time.Minute}
+	for name, test := range map[string]struct {
+		open func(ctx context.Context, c *Client) (*Limiter, error)
+		want int64
+	}{
+		"InitialRate": {func(_ context.Context, c *Client) (*Limiter, error) {
+			return c.Limiter("limiter", InitialRate(rate)), nil
+		}, 100},
+		"SetRate with KeepState": {func(ctx context.Context, c *Client) (*Limiter, error) {
+			l := c.Limiter("limiter")
+			return l, l.SetRate(ctx, rate, KeepState())
+		}, 100},
+		"SetRate": {func(ctx context.Context, c *Client) (*Limiter, error) {
+			l := c.Limiter("limiter")
+			return l, l.SetRate(ctx, rate)
+		}, 400},
+	} {
+		runWithRedis(t, name, func(b *fixture) {
+			var granted int64
+			for range 4 {
+				l, err := test.open(b.Context(), New(b.Conn))
+				require.NoError(b, err)
+				got, _, err := l.TakeUpTo(b.Context(), 1000)
+				require.NoError(b, err)
+				granted += got
+				pass(5 * second)
+			}
+			assert.Equal(b, test.want, granted)
 		})
 	}
 }

@@ -23,7 +23,7 @@ type limits struct {
 // redisson is a limiter that is shared with Java programs.
 type redisson struct {
 	name  string
-	rate  *rratelimiter.Rate // from the file, or nil
+	rate  *rratelimiter.Rate // that the file states for the limiter, in this rule or another; or nil
 	named limit.Policy       // a description of it
 }
 

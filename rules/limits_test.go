@@ -56,7 +56,8 @@ func TestCost_ContentLength_IsRoundedUp(t *testing.T) {
 	}
 }
 
-// The limiter is alone, or has other limits beside it. SetRates keeps the state.
+// The limiter is alone, or has other limits beside it; one rule states the rate. SetRates keeps the
+// state.
 func TestMiddleware_RedissonLimiter_SharesItsRate(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		set := parsed(b, `
@@ -64,7 +65,8 @@ rules:
   - {name: alone, match: /alone, limits: {redisson: paid, rate: 3/h}}
   - {name: both, match: /both, key: ip, limits: [2/h, {redisson: paid}]}`)
 		handler := set.Middleware(client)(&ok{})
-		assert.Equal(b, down, status(handler, "GET /alone")) // it has no rate yet
+		assert.Equal(b, good, status(handler, "GET /both")) // that sets the rate
+		b.Redis.FlushAll()
 		require.NoError(b, set.SetRates(b.Context(), client))
 		paid := client.Limiter("paid")
 		is, err := paid.Config(b.Context())
@@ -91,6 +93,29 @@ rules:
 		assert.Equal(b, before, b.Redis.Dump())
 		assert.EqualValues(b, 1, b.Sent.Load()-sent) // to read the rate
 	})
+}
+
+// A limiter that has expired, or was lost with the data of Redis, begins again.
+func TestMiddleware_RedissonLimiterIsGone_LimitsAgain(t *testing.T) {
+	for _, failure := range []string{"open", "closed"} {
+		guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+			set := parsed(b, "rules: [{name: paid, on_failure: "+failure+`,
+  limits: {redisson: "{shop}:paid-api", rate: 100/s, type: overall, keep_alive: 1h}}]`)
+			require.NoError(b, set.SetRates(b.Context(), client))
+			handler := set.Middleware(client)(&ok{})
+			for _, lose := range []func(){func() {}, func() { redistest.Pass(2 * time.Hour) }, b.Redis.FlushAll} {
+				lose()
+				passed := 0
+				for range 1000 {
+					if status(handler, "GET /") == good {
+						passed++
+					}
+				}
+				assert.Equal(b, 100, passed, failure)
+				redistest.Pass(time.Second)
+			}
+		})
+	}
 }
 
 // Rules of different slots decide one after another.

@@ -25,6 +25,7 @@ func newOpener(client *rratelimiter.Client) *opener {
 type openLimits struct {
 	description *guard.Description
 	limiter     func(key string) *limit.Limiter // of the policies
+	redisson    []member
 }
 
 // limits returns what opens the limiters of a rule. Concurrent requests may each make one.
@@ -40,6 +41,14 @@ func (o *opener) limits(r *rule, l *limits) *openLimits {
 		keyed := limit.NewKeyed(o.client, r.prefix, l.policies...)
 		opened.limiter = func(key string) *limit.Limiter { return keyed.Limiter(guard.Key(key)) }
 	}
+	for _, shared := range l.redisson {
+		var opts []rratelimiter.LimiterOption
+		if shared.rate != nil { // it may expire, or be lost
+			opts = append(opts, rratelimiter.InitialRate(*shared.rate))
+		}
+		limiter := o.client.Limiter(shared.name, opts...)
+		opened.redisson = append(opened.redisson, member{limiter, true, []limit.Policy{shared.named}})
+	}
 	o.opened.Store(l, opened)
 	return opened
 }
@@ -53,14 +62,11 @@ type member struct {
 
 // members opens the limiters of a rule for a key.
 func (o *opener) members(r *rule, l *limits, key string) []member {
-	var all []member
-	if len(l.policies) > 0 {
-		all = append(all, member{o.limits(r, l).limiter(key), false, l.named})
+	opened := o.limits(r, l)
+	if len(l.policies) == 0 {
+		return opened.redisson
 	}
-	for _, shared := range l.redisson {
-		all = append(all, member{o.client.Limiter(shared.name), true, []limit.Policy{shared.named}})
-	}
-	return all
+	return append([]member{{opened.limiter(key), false, l.named}}, opened.redisson...)
 }
 
 // join returns one limiter for all members, and their policies.

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 
@@ -117,23 +118,38 @@ func (d *decoder) rulesOf(list *rulefile.Node) {
 	}
 }
 
-// checkRates reports limiters for which two rules state different rates.
+// checkRates reports limiters for which two rules state different rates, and gives each rule the rate
+// that another one states.
 func (d *decoder) checkRates() {
-	stated := make(map[string]rratelimiter.Rate)
-	check := func(r *rule, limiter redisson) {
-		before, ok := stated[limiter.name]
-		if stated[limiter.name] = *limiter.rate; !ok {
+	stated := make(map[string]*rratelimiter.Rate)
+	check := func(r *rule, limiter *redisson) {
+		before := stated[limiter.name]
+		if stated[limiter.name] = limiter.rate; before == nil {
 			d.rates = append(d.rates, statedRate{limiter.name, *limiter.rate, r.name})
-		} else if before != *limiter.rate {
+		} else if *before != *limiter.rate {
 			d.Problems = append(d.Problems, &rulefile.Problem{File: d.File, Line: r.line, Field: "rules", Reason: fmt.Sprintf(
 				"the rule %q states another rate for the limiter %q than a rule before it: state it once", r.name, limiter.name)})
 		}
 	}
-	for _, r := range d.rules {
-		for _, l := range r.allLimits() {
-			for _, limiter := range l.redisson {
-				if limiter.rate != nil {
-					check(r, limiter)
+	for r, limiter := range d.redissons() {
+		if limiter.rate != nil {
+			check(r, limiter)
+		}
+	}
+	for _, limiter := range d.redissons() {
+		limiter.rate = stated[limiter.name]
+	}
+}
+
+// redissons returns the Redisson limiters of all rules.
+func (d *decoder) redissons() iter.Seq2[*rule, *redisson] {
+	return func(yield func(*rule, *redisson) bool) {
+		for _, r := range d.rules {
+			for _, l := range r.allLimits() {
+				for i := range l.redisson {
+					if !yield(r, &l.redisson[i]) {
+						return
+					}
 				}
 			}
 		}

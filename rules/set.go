@@ -53,8 +53,8 @@ func (s *Set) Len() int { return len(s.file().rules) }
 
 // SetRates sets the rates that the file states for Redisson limiters, so that Java programs use
 // them too. A limiter that has the rate already is not changed. A limiter with another rate keeps
-// the permits taken ([rratelimiter.KeepState]). A limiter without a rate gets it. With [Rates],
-// Watch does this on each change.
+// the permits taken ([rratelimiter.KeepState]). A limiter without a rate gets it, as it does from the
+// first request. With [Rates], Watch does this on each change.
 //
 // If one limiter fails, the others are set nevertheless. All errors are returned together.
 func (s *Set) SetRates(ctx context.Context, client *rratelimiter.Client) error {

@@ -23,7 +23,8 @@ func OnReload(report func(err error)) WatchOption {
 }
 
 // Rates lets Watch set the rates that the file states for Redisson limiters ([Set.SetRates]):
-// before it returns, and on each change. [OnReload] gets the errors, and each poll retries.
+// before it returns, and on each change. [OnReload] gets the errors, and each poll retries. Without
+// Rates a limiter gets its rate with the first request, and another rate in Redis stays.
 func Rates(client *rratelimiter.Client) WatchOption {
 	return func(w *watch) { w.client = client }
 }

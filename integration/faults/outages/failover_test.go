@@ -125,7 +125,7 @@ func TestOutage_SentinelFailoverAfterPause_NoPermitIsLost(t *testing.T) {
 	load.Break()
 	master, err := sentinel.Master(t.Context())
 	require.NoError(t, err)
-	command(t, master, "CLIENT", "PAUSE", "60000", "WRITE")
+	command(t, master, "CLIENT", "PAUSE", "3000", "WRITE")
 	failOver(t, sentinel)
 	outcome := load.Recover()
 	outcome.Require(Most{"READONLY": outcome.once(), cut: outcome.onceEach(), deadline: outcome.oftenBy(within)})
