@@ -67,7 +67,7 @@ func WithServerTime() Option {
 }
 
 // newLeaseID returns the first random bytes of the members of leases: a mark, by which the scripts
-// distinguish a lease from a grant of a client whose clock is ahead, and the Client's own bytes.
+// distinguish a lease from a grant of a client whose clock is ahead. The Client's own bytes follow.
 func newLeaseID() uint64 {
 	return uint64(rand.Uint32())<<32 | uint64(binary.LittleEndian.Uint32([]byte("LEAS")))
 }
@@ -75,10 +75,10 @@ func newLeaseID() uint64 {
 const defaultWaitJitter = 20 * time.Millisecond
 
 // WithWaitJitter sets by how much callers that wait for permits ask later than at the first
-// millisecond in which the permits are free: 3 ms, and a random time below d, but at most a fifth of
-// the interval. The default is 20 ms, which shares the permits evenly with Redisson's waiters: they
-// ask 3 ms later, and their timer some milliseconds after that. Permits return in a burst, so
-// waiters that always ask first would leave none for Java.
+// millisecond in which the permits are free. That is 3 ms and a random time, which is below d and
+// at most a fifth of the interval. The default is 20 ms, which shares the permits evenly with
+// Redisson's waiters: they ask 3 ms later, and their timer some milliseconds after that. Permits
+// return in a burst, so waiters that always ask first would leave none for Java.
 //
 // With 0, callers ask on time: for a limiter that only Go programs use. A wait never goes past a
 // deadline that it would meet without the jitter. The policies of package limit always ask on time,
@@ -165,15 +165,16 @@ func (c *Client) mapped(name string) (string, error) {
 
 // WithDenialCache answers denials from memory. Once Redis has denied permits, TryAcquire and Take
 // deny as many or more without a call until these permits return, and for at most maxAge. So do
-// TryAcquireWithin and Acquire if the permits return after their deadline. No permit is ever granted
-// from memory. A limiter with a KeepAlive is asked after half of it, so that it does not expire while
-// it is used.
+// TryAcquireWithin and Acquire if the permits return after their deadline. No permit is ever
+// granted from memory. A limiter with a KeepAlive is asked after half of it, so that it does not
+// expire while it is used.
 //
-// Any change of the limiter by this Client removes the denial at once, and so does a grant. A change by another client
-// is seen when the denial is older than maxAge: choose the longest time for which a caller may be
-// denied permits that others released. The times are those of the Client's clock ([WithClock]);
-// with [WithServerTime] those of the host's clock since the call to Redis. A denial ends early if
-// that clock is set back, or if the host's clock shows that maxAge has passed.
+// Any change of the limiter by this Client removes the denial at once, and so does a grant. A
+// change by another client is seen when the denial is older than maxAge: choose the longest time
+// for which a caller may be denied permits that others released. The times are those of the
+// Client's clock ([WithClock]); with [WithServerTime] those of the host's clock since the call to
+// Redis. A denial ends early if that clock is set back, or if the host's clock shows that maxAge
+// has passed.
 //
 // A denial from memory needs no call, no goroutine and no timer. A Client stores denials of at most
 // 65,536 limiters; if it has as many, it stores no others. A maxAge of 0 or below is
@@ -216,10 +217,10 @@ func WithLease(d time.Duration) Option {
 	}
 }
 
-// Flush releases the unused permits of all leases, and of leases whose calls are in flight. It waits
-// until reservations are returned whose callers have left Acquire of package limit. Call it when the
-// program ends. If Redis fails or ctx ends first, Flush returns the error, and the permits return
-// when they expire.
+// Flush releases the unused permits of all leases, and of leases whose calls are in flight. It
+// waits until reservations are returned whose callers have left Acquire of package limit. Call it
+// when the program ends. If Redis fails or ctx ends first, Flush returns the error, and the permits
+// return when they expire.
 func (c *Client) Flush(ctx context.Context) error {
 	if c.redis == nil {
 		return fmt.Errorf("%w: give New a rueidis.Client", ErrNoClient)

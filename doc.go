@@ -14,9 +14,9 @@
 // The permits of a grant return one interval later, each grant by itself: the window slides. In any
 // window of one interval, at most the rate is granted; see Clocks and Failover for the exceptions.
 //
-// The rate is set in Java, by hand (rrl set), or in Go: by [InitialRate], so that the limiter begins
-// again if it has expired or was lost, and by [Limiter.SetRate] with [KeepState] if the rate changes
-// with a release of the program.
+// The rate is set in Java, by hand (rrl set), or in Go. With [InitialRate] a limiter begins again
+// if it has expired or was lost. [Limiter.SetRate] with [KeepState] is for a rate that changes with
+// a release of the program.
 //
 // A rate is [Overall], one for all clients together, or [PerClient], one for each [Client] (in
 // Java: for each Redisson instance) by its ID.
@@ -126,8 +126,9 @@
 // Redis replies first and replicates later. A failover loses the grants that the master had made
 // and the replica had not received. A window that reaches over the failover holds the rate plus at
 // most those grants, usually those of the last milliseconds. A restart without the data can double
-// one window. It also loses the rate: calls set the [InitialRate], or fail with [ErrNotInitialized] until
-// a rate is set. A failover by CLUSTER FAILOVER, a slot migration, and faults that only cut or slow calls lose nothing. See the
+// one window. It also loses the rate: calls set the [InitialRate], or fail with [ErrNotInitialized]
+// until a rate is set. A failover by CLUSTER FAILOVER, a slot migration, and faults that only cut
+// or slow calls lose nothing. See the
 // [measurements].
 //
 // # Contexts
@@ -137,8 +138,8 @@
 // arrive for a caller that has left, the Client releases exactly that grant.
 //
 // When the last caller of a call has left, only the command that was sent continues. It is not sent
-// again, unless it fetches a lease. It ends with its reply or when rueidis closes the connection: at
-// once if the server refuses connections. Otherwise that takes up to its ConnWriteTimeout (10
+// again, unless it fetches a lease. It ends with its reply or when rueidis closes the connection:
+// at once if the server refuses connections. Otherwise that takes up to its ConnWriteTimeout (10
 // seconds by default), or its Dialer's timeout (5 seconds) while it connects. On a server that
 // hangs, a call without a deadline lasts as long, or twice as long if it first releases leases. A
 // release for a caller that has left, or of a lease, is repeated for up to a minute while a

@@ -11,12 +11,12 @@ import (
 // LimiterOption is a setting of a [Limiter], for [Client.Limiter].
 type LimiterOption func(*Limiter)
 
-// InitialRate sets the rate that a limiter begins with. A call that finds no rate in Redis sets this
-// one, as [Limiter.TrySetRate] does, and goes on: then it takes one more round trip. So a limiter that
-// has expired by its KeepAlive, or was lost with the data of Redis, begins again.
+// InitialRate sets the rate that a limiter begins with. A call that finds no rate in Redis sets
+// this one, as [Limiter.TrySetRate] does, and goes on: then it takes one more round trip. So a
+// limiter that has expired by its KeepAlive, or was lost with the data of Redis, begins again.
 //
-// A rate in Redis counts, whoever has set it. So InitialRate does not change the rate of a limiter that
-// has one: call [Limiter.SetRate] with [KeepState] for that.
+// InitialRate does not change the rate of a limiter that has one: call [Limiter.SetRate] with
+// [KeepState] for that.
 //
 // The calls that need a rate are those that take permits, wait for them, release or count them,
 // alone and in a Join of package limit. The others, such as [Limiter.Config], report what is in
@@ -33,8 +33,8 @@ func InitialRate(rate Rate) LimiterOption {
 // mostInitial is how often a call sets the initial rate, if another client deletes it each time.
 const mostInitial = 3
 
-// initialize has a batch called again behind the call that sets the initial rate, if err is that the
-// limiter has none.
+// initialize has a batch called again behind the call that sets the initial rate, if err is that
+// the limiter has none.
 func (w *wire) initialize(b *engine.Batch, err error) (again bool) {
 	if len(w.initial) == 0 || b.Repeats == mostInitial || !errors.Is(err, ErrNotInitialized) {
 		return false

@@ -153,7 +153,9 @@ func TestInitialRate_InPipelines_EachLimiterGetsItsOwn(t *testing.T) {
 
 func TestInitialRate_Invalid_FailsAtTheFirstCallWithoutRedis(t *testing.T) {
 	withRedis(t, func(b *fixture) {
-		for _, rate := range []Rate{{}, {Permits: 1}, {Permits: -1, Interval: second}, {Permits: 1, Interval: time.Microsecond}} {
+		for _, rate := range []Rate{
+			{}, {Permits: 1}, {Permits: -1, Interval: second}, {Permits: 1, Interval: time.Microsecond},
+		} {
 			l := New(b.Conn).Limiter("limiter", InitialRate(rate))
 			sent := b.Sent.Load()
 			for name, call := range everyCall(l) {

@@ -13,9 +13,9 @@ import (
 )
 
 // TrySetRate sets the rate of a limiter that has none, and reports whether it did: trySetRate. If
-// the limiter has a rate, nothing changes, even if the two rates differ: a program whose next release
-// has another rate calls SetRate with [KeepState]. See [InitialRate] for a limiter that can expire or be
-// lost. An invalid rate is [ErrInvalidRate].
+// the limiter has a rate, nothing changes, even if the two rates differ: a program whose next
+// release has another rate calls SetRate with [KeepState]. See [InitialRate] for a limiter that can
+// expire or be lost. An invalid rate is [ErrInvalidRate].
 func (l *Limiter) TrySetRate(ctx context.Context, rate Rate) (bool, error) {
 	if err := rate.validate(); err != nil {
 		return false, err

@@ -14,7 +14,8 @@ import (
 // [Limiter.Acquire] it is a queue without bursts: each request is granted when those before it have
 // leaked. So the level can rise above Capacity, and TryAcquire is denied until it is below. If a
 // reservation is cancelled, its permits go to the next request, which may follow the one before it
-// sooner: at most 1.5 times Capacity are granted at one instant. For bursts up to Capacity and then a steady rate, use TokenBucket.
+// sooner. At most 1.5 times Capacity are granted at one instant then. For bursts up to Capacity and
+// then a steady rate, use TokenBucket.
 //
 // It is exact while the level times the microseconds of Interval is below 2^53. Above that, levels
 // are rounded to 15 digits.

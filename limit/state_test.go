@@ -44,7 +44,8 @@ func TestPolicies_ForeignState_IsAStateError(t *testing.T) {
 	bucket := []string{
 		"x", "a -1 2 3", "a 1 2 3 ", "a 1 2 3 x", "a 1 2 3 4 5 6 7", "a 1 2.5 3", "a 0x10 2 3",
 		"a 1 2 3\n", "a nan 2 3", "a 1 inf 3", "0123", "1 2 3",
-		"a " + long + " 2 3", "a 1 " + long + " 3", "a 1 2 " + long, "a 1 2 3 " + long, "a 1 2 3 4 " + long, "a 1 2 3 4 5 " + long,
+		"a " + long + " 2 3", "a 1 " + long + " 3", "a 1 2 " + long, "a 1 2 3 " + long, "a 1 2 3 4 " + long,
+		"a 1 2 3 4 5 " + long,
 		long, "a 1 99999999999999999 3",
 		"a 1 2 99999999999999999", "a 9999999999999999999 2 3",
 	}

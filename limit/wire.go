@@ -67,7 +67,8 @@ func (w *wire) eval(ctx context.Context, c call, own []string, last ...string) (
 	var before []redisx.Call
 	initialized := 0
 	for calls := 1; ; calls++ {
-		message, err := g.Eval(ctx, before, scriptFor(c, w.members), w.keys, args, func(args []string) { copy(args, dated()) })
+		message, err := g.Eval(ctx, before, scriptFor(c, w.members), w.keys, args,
+			func(args []string) { copy(args, dated()) })
 		if err != nil {
 			return message, w.explain(ctx, err)
 		}

@@ -29,13 +29,14 @@
 // 365. Windows begin at multiples since the Unix epoch.
 //
 // A limit may have an interval in place of a unit (per), and a policy of package limit with its
-// fields. A descriptor may have several limits, overdraw for costs that are charged after the
-// response, and hash_value for values that must not surface, such as API keys: Redis, metrics, logs
-// and metadata get a hash of all values of its key at that level. A file may have slot_by and http,
-// see below. The [documentation] lists all fields.
+// fields. A descriptor may have several limits, and overdraw for costs that are charged after the
+// response. It may have hash_value for values that must not surface, such as API keys. Then Redis,
+// metrics, logs and metadata get a hash of all values of its key at that level. A file may have
+// slot_by and http, see below. The [documentation] lists all fields.
 //
-// An error in a file is a *[ConfigError] with file, line and field. [Server.Watch] puts changes into
-// force. If a new file has an error, the old rules stay in force. Permits stay taken over a change.
+// An error in a file is a *[ConfigError] with file, line and field. [Server.Watch] puts changes
+// into force. If a new file has an error, the old rules stay in force. Permits stay taken over a
+// change.
 //
 // # Decisions
 //
@@ -84,8 +85,8 @@
 //	        - {key: client, from: address}
 //
 // Requests are matched as in package rules: another spelling of a method, a host or a path has the
-// same limit, or is refused. The [documentation] has the headers, configurations of the proxies, and
-// the differences to envoyproxy/ratelimit.
+// same limit, or is refused. The [documentation] has the headers, configurations of the proxies,
+// and the differences to envoyproxy/ratelimit.
 //
 // [documentation]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/envoy.md
 package rls

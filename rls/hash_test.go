@@ -105,7 +105,8 @@ func TestHashValue_Values_SurfaceNowhere(t *testing.T) {
 			"x | wild=secret-1": {"OK", "OVER"}, "x | shared=secret-1": {"OK", "OVER"},
 			"x | path=a key=secret-deep": {"OK", "OVER"}, "x | tenant=secret-tenant path=a": {"OK", "OVER"},
 			// Limits that the request brings, and descriptors that no rule matches as a whole.
-			"x | key=secret-3 1/hour": {"OK", "OVER"}, "x | key=secret-gold 3/hour": {"OK"}, "x | named=secret-other 1/hour": {"OK", "OVER"},
+			"x | key=secret-3 1/hour": {"OK", "OVER"}, "x | key=secret-gold 3/hour": {"OK"},
+			"x | named=secret-other 1/hour":  {"OK", "OVER"},
 			"x | key=secret-4 more=a 1/hour": {"OK", "OVER"}, "x | path=a key=secret-5 more=b 1/hour": {"OK", "OVER"},
 			"x | shared=secret-9 1/hour": {"OK", "OVER"}, "x | shared=secret-8 1/hour": {"OK"},
 			"x | named=secret-none": {"OK"}, "x | key=secret-6 more=a": {"OK"}, "x | key=secret-7 +0": {"OK"},

@@ -9,9 +9,9 @@ import (
 )
 
 // match returns the rule of a descriptor that has the descriptor's depth, noRule if there is none. It
-// also returns what stands for the values of the entries, "" for the value itself: hashes wherever
-// the value must not surface, also behind the last rule that matches, and shared where the values of
-// wildcards share a limiter.
+// also returns what stands for the values of the entries, "" for the value itself. That is a hash
+// wherever the value must not surface, also behind the last rule that matches. It is shared where the
+// values of wildcards share a limiter.
 func (d *domain) match(entries []*common.RateLimitDescriptor_Entry) (matched *rule, hashes, shared []string) {
 	at := &d.rules
 	for i, entry := range entries {

@@ -51,8 +51,9 @@ func TestDenial_Request_AnsweredWhereTheDenialCoversIt(t *testing.T) {
 				g := New(Settings{Denials: time.Hour})
 				now := time.Now()
 				g.denials.keep(&denial{
-					limiter: named(g, "a"), maxAge: g.denials.maxAge, forecast: &view{limit: test.limit, free: test.free, after: 2 * second},
-					permits: test.fewest, until: 2 * second, dated: now.Round(0), sent: now,
+					limiter: named(g, "a"), maxAge: g.denials.maxAge,
+					forecast: &view{limit: test.limit, free: test.free, after: 2 * second},
+					permits:  test.fewest, until: 2 * second, dated: now.Round(0), sent: now,
 				}, 0)
 				pass(test.since)
 				got, denied := named(g, "a").deny(test.ask)

@@ -45,8 +45,7 @@ func (l *Limiter) Ask(ctx context.Context, ask Ask) (result Result, err error) {
 		if err == nil && l.leases() && (ask.UpTo > 0 || ask.Detail) {
 			l.addLeased(ask, &result)
 		}
-		switch {
-		case err != nil || result.Allowed || !first || ask.UpTo > 0:
+		if err != nil || result.Allowed || !first || ask.UpTo > 0 {
 			return result, err
 		}
 		if released, err := l.releaseFor(ctx, ask.Permits); !released {

@@ -44,8 +44,8 @@ func RunCluster(t *testing.T, test func(c *Cluster)) {
 			pipe, err := node.Dial() // the server exists from the first connection on
 			require.NoError(t, err)
 			require.NoError(t, pipe.Close())
-			node.Server().SetPreHook(func(peer *server.Peer, command string, args ...string) bool {
-				return c.answer(address, peer, command, args)
+			node.Server().SetPreHook(func(peer *server.Peer, command string, _ ...string) bool {
+				return c.answer(address, peer, command)
 			})
 			nodes[address] = node
 			t.Cleanup(node.Close)
@@ -77,7 +77,7 @@ func (c *Cluster) Rejected() (byNode map[string]int) {
 	return byNode
 }
 
-func (c *Cluster) answer(node string, peer *server.Peer, command string, args []string) bool {
+func (c *Cluster) answer(node string, peer *server.Peer, command string) bool {
 	switch strings.ToUpper(command) {
 	case "CLUSTER":
 		writeShards(peer)

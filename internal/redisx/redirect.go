@@ -10,7 +10,8 @@ import (
 )
 
 // Do runs a command, and repeats it as Retry does.
-func Do(ctx context.Context, redis rueidis.Client, command rueidis.Completed) (message rueidis.RedisMessage, err error) {
+func Do(ctx context.Context, redis rueidis.Client,
+	command rueidis.Completed) (message rueidis.RedisMessage, err error) {
 	command = command.Pin()
 	err = Retry(ctx, func(int) error {
 		message, err = redis.Do(paced(ctx, redis), command).ToMessage()

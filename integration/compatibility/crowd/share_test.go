@@ -40,7 +40,7 @@ func (s *share) String() string {
 	return fmt.Sprintf("%d per %v, %d in Go, %d in Java", s.permits, s.interval, s.goes, s.javas)
 }
 
-// Permits return in bursts, and who asks first takes what is free. Neither side always does: each
+// Permits return in bursts, and the first waiter to ask takes what is free. Neither side always does: each
 // gets at least a tenth.
 func TestShare_GoAndJavaWait_NeitherStarves(t *testing.T) {
 	server := servers.Single(t)
