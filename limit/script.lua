@@ -136,8 +136,8 @@ local n = tonumber(ARGV[2])
 -- the reservation in cancel.
 -- ARGV[2] the requests, run-length encoded, with the longest delays that they accept:
 --         '1*200<0 3*1<5000000'.
--- ARGV[3] the epoch of a state that begins with this call
--- ARGV[4] 'o' if no request may overtake one before it, or ''
+-- ARGV[3] the epoch of a state that begins with this call.
+-- ARGV[4] 'o' if no request may overtake one before it, or ''.
 -- Replies {0, answers}: for each request its delay and its receipt, separated by commas.
 -- If the delay was too long, it is negative and nothing is reserved.
 -- With 'o' that is the last answer, and the report of the policy follows.
