@@ -17,6 +17,7 @@ require (
 	github.com/redis/rueidis/mock v1.0.79
 	github.com/redis/rueidis/rueidislimiter v1.0.67
 	github.com/rratelimiter/rratelimiter v0.1.0
+	github.com/rratelimiter/rratelimiter/grpclimit v0.1.0
 	github.com/rratelimiter/rratelimiter/rls v0.1.0
 	github.com/rratelimiter/rratelimiter/rules v0.1.0
 	github.com/rs/zerolog v1.28.0
@@ -76,7 +77,6 @@ require (
 	github.com/prometheus/client_model v0.6.2 // indirect
 	github.com/prometheus/common v0.70.1 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect
-	github.com/rratelimiter/rratelimiter/grpclimit v0.1.0 // indirect
 	github.com/rs/xid v1.4.0 // indirect
 	github.com/sethvargo/go-limiter v0.6.0 // indirect
 	github.com/shirou/gopsutil/v4 v4.26.6 // indirect

@@ -1,0 +1,115 @@
+// Package week runs each way into the library through a week: working hours beside Java, idle nights,
+// restarts of Redis without data, deployments, a second pod, and a rate that changes. The clock is
+// fake, and Redis is in memory.
+package week
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
+)
+
+// week is the life of a door.
+type week struct {
+	*redistest.Fixture
+	door door
+	rate int64 // in force
+	pods []*pod
+	java *java
+	log  log
+}
+
+const rate = 20 // at first
+
+func TestWeek_EveryDoor_IsFairAndHeals(t *testing.T) { runAll(t, doors) }
+
+func TestWeek_RulesFile_IsFairAndHeals(t *testing.T) { runAll(t, rulesDoors) }
+
+func runAll(t *testing.T, doors []door) {
+	for _, d := range doors {
+		t.Run(d.name, func(t *testing.T) {
+			redistest.Run(t, func(f *redistest.Fixture) { run(f, d) })
+		})
+	}
+}
+
+func run(f *redistest.Fixture, d door) {
+	w := &week{Fixture: f, door: d, rate: rate}
+	w.log.newLife()
+	w.log.rates = []rateChange{{time.Now().UnixMilli(), rate}}
+	w.java = &java{f.QuickConn(), &w.log}
+	w.start()
+
+	w.day("Monday", nil)
+	w.day("Tuesday", func(ctx context.Context) { w.start().work(ctx) })
+	w.day("Wednesday", w.restart)
+	w.day("Thursday", nil)
+	w.replace(w.rate, false)
+	redistest.Pass(night)
+	w.replace(rate+rate/2, false)
+	w.day("Friday", nil)
+	w.replace(w.rate, true)
+	redistest.Pass(night)
+	w.lose()
+	w.day("Saturday", w.restart)
+	w.replace(rate, false)
+	w.day("Sunday", nil)
+
+	w.log.check(f, d)
+	if d.java {
+		waiting, java := w.log.granted(ofGo), w.log.granted(ofJava)
+		f.Logf("Go %d, Java %d", waiting, java)
+		require.GreaterOrEqual(f, min(waiting, java), (waiting+java)/10, "Go %d, Java %d", waiting, java)
+	}
+	for _, p := range w.pods {
+		p.end()
+	}
+}
+
+const (
+	hours = 10 * interval  // of work; more of them are the same again
+	night = 14 * time.Hour // the shared limiter expires in it
+)
+
+// day is working hours, in the middle of which something happens, and a night.
+func (w *week) day(name string, noon func(ctx context.Context)) {
+	w.crowd("in the morning of " + name)
+	ctx, end := context.WithCancel(w.Context())
+	var java sync.WaitGroup
+	stop := func() {
+		end()
+		for _, p := range w.pods {
+			p.callers.Wait()
+		}
+		java.Wait()
+	}
+	w.Cleanup(stop) // if an assertion fails
+	if w.door.java {
+		for range threads {
+			java.Go(func() { w.java.loop(ctx) })
+		}
+	}
+	for _, p := range w.pods {
+		p.work(ctx)
+	}
+	redistest.Pass(hours / 2)
+	if noon != nil {
+		noon(ctx)
+	}
+	redistest.Pass(hours / 2)
+	stop()
+	redistest.Pass(2 * interval)
+	w.crowd("in the evening of " + name)
+	redistest.Pass(night)
+}
+
+// restart has Redis restart without data while callers work.
+func (w *week) restart(context.Context) {
+	w.lose()
+	w.crowd("after a restart")
+}
