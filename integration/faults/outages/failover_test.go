@@ -137,6 +137,8 @@ func failOver(t *testing.T, sentinel *servers.Sentinel) {
 	master, err := sentinel.Master(t.Context())
 	require.NoError(t, err)
 	command(t, sentinel.Sentinels()[0], "SENTINEL", "FAILOVER", sentinel.MasterName())
-	require.Eventually(t, func() bool { return strings.Contains(master.Text(t, "INFO", "replication"), "role:slave") },
-		settleTimeout, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		info, err := master.Do(t.Context(), "INFO", "replication") // the sentinels cut connections
+		return err == nil && strings.Contains(info.String(), "role:slave")
+	}, settleTimeout, 10*time.Millisecond)
 }
