@@ -25,6 +25,9 @@ const aloneSeconds = 4
 // gets nearly all permits, so a shorter time says little.
 var shared = env.Duration("SHARE", 30*time.Second)
 
+// waitJitter is that of Go's Client. With WAIT_JITTER=0s one side starves, and the test fails.
+var waitJitter = env.Duration("WAIT_JITTER", 20*time.Millisecond)
+
 // share is a limiter that threads in Java and callers in Go share, and what they got.
 type share struct {
 	permits  int64
@@ -45,7 +48,8 @@ func (s *share) String() string {
 func TestShare_GoAndJavaWait_NeitherStarves(t *testing.T) {
 	server := servers.Single(t)
 	jvm := oracle.Start(t, "4.7.0", oracle.Single(server.Addr()))
-	client := rratelimiter.New(servers.Connect(t, rueidis.ClientOption{InitAddress: []string{server.Addr()}}))
+	client := rratelimiter.New(servers.Connect(t, rueidis.ClientOption{InitAddress: []string{server.Addr()}}),
+		rratelimiter.WithWaitJitter(waitJitter))
 	shares := []*share{
 		{permits: 20, interval: time.Second, goes: 6, javas: 6},
 		{permits: 20, interval: time.Second, goes: 1, javas: 20},
