@@ -132,7 +132,7 @@ const (
 	jitter = 23 * time.Millisecond // how much later than at the exact time waiters of the shared limiter ask
 )
 
-// setRate has a release change the rate. What is taken stays taken.
+// setRate has a release change the rate. Permits that were granted stay used.
 func (w *week) setRate(rate int64) {
 	if w.rate == rate {
 		return

@@ -1,6 +1,6 @@
-// Package week runs each way into the library through a week: working hours beside Java, idle nights,
-// restarts of Redis without data, deployments, a second pod, and a rate that changes. The clock is
-// fake, and Redis is in memory.
+// Package week runs each way into the library through a week. There are working hours beside Java,
+// idle nights, restarts of Redis without data, deployments, a second pod, and a rate that changes.
+// The clock is fake, and Redis is in memory.
 package week
 
 import (
