@@ -22,11 +22,12 @@ type LimiterOption func(*Limiter)
 // alone and in a Join of package limit. The others, such as [Limiter.Config], report what is in
 // Redis. With an invalid rate every call fails with [ErrInvalidRate].
 func InitialRate(rate Rate) LimiterOption {
+	err, args := rate.validate(), rate.fields()
 	return func(l *Limiter) {
-		if err := rate.validate(); err != nil && l.err == nil {
+		if l.err == nil {
 			l.err = err
 		}
-		l.wire.initial = []redisx.Call{{Script: trySetRateScript, Keys: l.wire.keys[:], Args: rate.fields()}}
+		l.wire.initial = []redisx.Call{{Script: trySetRateScript, Keys: l.wire.keys[:], Args: args}}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 )
@@ -149,6 +150,8 @@ func choose(s guardtest.Settings) choice {
 		return func(context.Context, grpclimit.Call) (grpclimit.Limiter, error) { return nil, s.Err }
 	case s.Each != nil:
 		return grpclimit.Each(s.Client, "api", grpclimit.ByMetadata("key"), s.Each...)
+	case s.Initial != (rratelimiter.Rate{}):
+		return grpclimit.EachRedisson(s.Client, "api:", grpclimit.ByMetadata("key"), s.Initial)
 	}
 	return grpclimit.All(s.Limiter)
 }

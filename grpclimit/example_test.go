@@ -128,6 +128,25 @@ func ExampleEach() {
 	// InvalidArgument without a tenant
 }
 
+// A Java program opens the limiter of a tenant as redisson.getRateLimiter("tenant:" + id).
+func ExampleEachRedisson() {
+	client := connect()
+
+	perTenant := grpclimit.EachRedisson(client, "tenant:", grpclimit.ByMetadata("tenant"),
+		rratelimiter.Rate{Permits: 1, Interval: time.Minute, KeepAlive: time.Hour})
+	c, stop := start(limitedBy(perTenant))
+	defer stop()
+	for range 2 {
+		fmt.Println(status.Code(call(metadata.AppendToOutgoingContext(noContext, "tenant", "42"), c)))
+	}
+	free, err := client.Limiter("tenant:42").AvailablePermits(noContext) // as Java sees it
+	fmt.Println(free, err)
+	// Output:
+	// OK
+	// ResourceExhausted
+	// 0 <nil>
+}
+
 // A chooser is a func: one method has a limit, the others have none.
 func ExampleUnaryServerInterceptor() {
 	client := connect()

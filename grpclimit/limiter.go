@@ -53,3 +53,29 @@ func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.P
 		return limiterOf(text)
 	}
 }
+
+// EachRedisson limits the calls of each key by a limiter of their own in Redisson's layout, which
+// Java programs can share: redisson.getRateLimiter(prefix + key). For the prefix "tenant:" and the
+// key "42", the name is "tenant:42": nothing is escaped or shortened. So a key that clients choose
+// freely is for Each, and braces in a key decide the slot of a Redis Cluster.
+//
+// A limiter begins with the given rate, as with [rratelimiter.InitialRate]. If Java has set another
+// one, that counts. The rate needs a KeepAlive, after which an unused limiter is deleted. [Policies]
+// describes the limiters for clients, and for [Local].
+//
+// An empty or unknown key is an error. EachRedisson panics if the client, the prefix or the rate is
+// invalid.
+func EachRedisson(client *rratelimiter.Client, prefix string, key Key, rate rratelimiter.Rate,
+) func(context.Context, Call) (Limiter, error) {
+	if key == nil {
+		panic(fmt.Sprintf("grpclimit: EachRedisson: prefix %q: the Key is nil: pass ByIP, ByMetadata or a function", prefix))
+	}
+	limiterOf := guard.EachRedisson("grpclimit: EachRedisson", client, prefix, rate)
+	return func(ctx context.Context, call Call) (Limiter, error) {
+		text, err := key(ctx, call)
+		if err != nil {
+			return nil, err
+		}
+		return limiterOf(text)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 )
@@ -97,6 +98,8 @@ func choice(s guardtest.Settings) func(*http.Request) (httplimit.Limiter, error)
 		return func(*http.Request) (httplimit.Limiter, error) { return nil, s.Err }
 	case s.Each != nil:
 		return httplimit.Each(s.Client, "api", httplimit.ByHeader("Key"), s.Each...)
+	case s.Initial != (rratelimiter.Rate{}):
+		return httplimit.EachRedisson(s.Client, "api:", httplimit.ByHeader("Key"), s.Initial)
 	}
 	return httplimit.All(s.Limiter)
 }

@@ -97,6 +97,26 @@ func ExampleEach() {
 	// 200 OK "logins";q=5;w=60
 }
 
+// A Java program opens the limiter of a tenant as redisson.getRateLimiter("tenant:" + id).
+func ExampleEachRedisson() {
+	client := connect()
+
+	perTenant := httplimit.EachRedisson(client, "tenant:", httplimit.ByPathValue("tenant"),
+		rratelimiter.Rate{Permits: 2, Interval: time.Second, KeepAlive: time.Hour})
+	mux := http.NewServeMux()
+	mux.Handle("GET /{tenant}/orders", httplimit.Middleware(perTenant, unhurried)(hello))
+	for range 3 {
+		fmt.Println(get(mux, "/42/orders").Status)
+	}
+	free, err := client.Limiter("tenant:42").AvailablePermits(context.Background()) // as Java sees it
+	fmt.Println(free, err)
+	// Output:
+	// 200 OK
+	// 200 OK
+	// 429 Too Many Requests
+	// 0 <nil>
+}
+
 // A chooser is a func: paying tenants have a larger limit, and one's own checks none.
 func ExampleMiddleware() {
 	client := connect()

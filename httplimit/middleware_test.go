@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -34,11 +35,24 @@ func TestMiddleware_SeveralAroundAHandler_ShowAllPolicies(t *testing.T) {
 
 func TestOptions_Invalid_PanicWithTheReason(t *testing.T) {
 	client, none := new(rratelimiter.Client), limit.FixedWindow{}
+	forever := rratelimiter.Rate{Permits: 1, Interval: time.Hour}
 	guardtest.TestPanics(t, map[string]func(){
-		"httplimit: Middleware: choose is nil":              func() { httplimit.Middleware(nil) },
-		"httplimit: Transport: choose is nil":               func() { httplimit.Transport(nil, nil) },
-		`httplimit: Each: name "web": the Key is nil`:       func() { httplimit.Each(client, "web", nil, hour(1)) },
-		`httplimit: Each: name "": rratelimiter: `:          func() { httplimit.Each(client, "", httplimit.ByIP(), hour(1)) },
+		"httplimit: Middleware: choose is nil":        func() { httplimit.Middleware(nil) },
+		"httplimit: Transport: choose is nil":         func() { httplimit.Transport(nil, nil) },
+		`httplimit: Each: name "web": the Key is nil`: func() { httplimit.Each(client, "web", nil, hour(1)) },
+		`httplimit: Each: name "": rratelimiter: `:    func() { httplimit.Each(client, "", httplimit.ByIP(), hour(1)) },
+		`httplimit: EachRedisson: prefix "t:": the Key is nil`: func() {
+			httplimit.EachRedisson(client, "t:", nil, forever)
+		},
+		`httplimit: EachRedisson: prefix "": rratelimiter: invalid limiter name: the prefix is empty`: func() {
+			httplimit.EachRedisson(client, "", httplimit.ByIP(), forever)
+		},
+		`httplimit: EachRedisson: prefix "t:": rratelimiter: invalid rate: without a KeepAlive`: func() {
+			httplimit.EachRedisson(client, "t:", httplimit.ByIP(), forever)
+		},
+		`httplimit: EachRedisson: prefix "t:": rratelimiter: `: func() {
+			httplimit.EachRedisson(nil, "t:", httplimit.ByIP(), forever)
+		},
 		"httplimit: Policies: rratelimiter: invalid rate: ": func() { httplimit.Policies(none) },
 		"httplimit: Describe: rratelimiter: invalid rate: ": func() { httplimit.Describe(httplimit.Named("x", none)) },
 		"httplimit: Headers: the style is unknown: 7: ":     func() { httplimit.Headers(7) },

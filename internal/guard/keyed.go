@@ -17,10 +17,7 @@ func Each(caller string, client *rratelimiter.Client, name string, policies []li
 ) func(key string) (Limiter, error) {
 	d := Describe(policies...)
 	limiters := limit.NewKeyed(client, name, d.Policies...)
-	// A call whose context has ended sends nothing, but reports invalid arguments first.
-	ended, end := context.WithCancel(context.Background())
-	end()
-	if _, err := limiters.Take(ended, "key", 1); !errors.Is(err, context.Canceled) {
+	if err := invalid(limiters.Limiter("key")); err != nil {
 		panic(fmt.Sprintf("%s: name %q: %v", caller, name, err))
 	}
 	return func(key string) (Limiter, error) {
@@ -29,6 +26,45 @@ func Each(caller string, client *rratelimiter.Client, name string, policies []li
 		}
 		return d.Of(limiters.Limiter(Key(key))), nil
 	}
+}
+
+// EachRedisson returns a function that opens the limiter of a key in Redisson's layout, whose name is
+// the prefix and the key. A rate without a KeepAlive is invalid, since Redis would keep every key for
+// ever. Otherwise it is as Each.
+func EachRedisson(caller string, client *rratelimiter.Client, prefix string, rate rratelimiter.Rate,
+) func(key string) (Limiter, error) {
+	initial := rratelimiter.InitialRate(rate)
+	var err error
+	switch {
+	case client == nil:
+		err = rratelimiter.ErrNoClient
+	case prefix == "":
+		err = fmt.Errorf("%w: the prefix is empty", rratelimiter.ErrInvalidName)
+	case rate.KeepAlive == 0:
+		err = fmt.Errorf("%w: without a KeepAlive, the limiters of all keys stay for ever", rratelimiter.ErrInvalidRate)
+	default:
+		err = invalid(client.Limiter(prefix+"key", initial))
+	}
+	if err != nil {
+		panic(fmt.Sprintf("%s: prefix %q: %v", caller, prefix, err))
+	}
+	return func(key string) (Limiter, error) {
+		if key == "" {
+			return nil, fmt.Errorf("%s: prefix %q: the key is empty", caller, prefix)
+		}
+		return client.Limiter(prefix+key, initial), nil
+	}
+}
+
+// invalid returns the error with which every call of a limiter fails.
+func invalid(l Limiter) error {
+	// A call whose context has ended sends nothing, but reports invalid arguments first.
+	ended, end := context.WithCancel(context.Background())
+	end()
+	if _, err := l.Take(ended, 1); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
 }
 
 // described is a limiter with a description of its policies.

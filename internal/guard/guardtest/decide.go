@@ -173,6 +173,8 @@ func testInvalidSettings(t *testing.T, m Middleware) {
 			"no policies":                      {Client: client, Each: []limit.Policy{}},
 			"an invalid policy":                {Client: client, Each: []limit.Policy{limit.FixedWindow{}}},
 			"equal policies":                   {Client: client, Each: append(hour(1), hour(2)...)},
+			"an initial rate without an end":   {Client: client, Initial: rratelimiter.Rate{Permits: 1, Interval: time.Hour}},
+			"an invalid initial rate":          {Client: client, Initial: rratelimiter.Rate{KeepAlive: time.Hour}},
 			"a policy without a share":         {Client: client, Each: incomplete},
 			"invalid Policies":                 {Policies: incomplete},
 			"a share above 1":                  {Mode: 1.1},

@@ -45,9 +45,10 @@ type Reply struct {
 // Settings are those that all middleware has. A zero field is not set.
 type Settings struct {
 	Client  *rratelimiter.Client
-	Each    []limit.Policy // of a limiter for each key, named "api:" and the key
-	Limiter guard.Limiter  // of all requests, where Each is nil
-	Err     error          // of the choice of a limiter
+	Each    []limit.Policy    // of a limiter for each key, named "api:" and the key
+	Initial rratelimiter.Rate // of a limiter in Redisson's layout for each key, named "api:" and the key
+	Limiter guard.Limiter     // of all requests, where Each and Initial are not set
+	Err     error             // of the choice of a limiter
 	Handler func(ctx context.Context)
 
 	Policies         []limit.Policy
@@ -96,6 +97,9 @@ func TestServer(t *testing.T, m Middleware) {
 		"Choose_Fails_FollowsTheFailureMode":           testFailure,
 		"InvalidRequest_AnyMode_IsRefusedWithoutRetry": testInvalid,
 		"Cost_AboveRemaining_IsDenied":                 testCost,
+		"EachRedisson_TwoKeys_AreIndependent":          testEachRedisson,
+		"EachRedisson_RateIsGone_BeginsAgain":          testRateIsGone,
+		"EachRedisson_RateOfJava_Counts":               testRateOfJava,
 		"Wait_PermitsInTime_DelaysTheRequest":          testWait,
 		"Wait_LimiterOfAnotherKind_DelaysTheRequest":   testWaitForAnotherKind,
 		"MaxWaiting_BoundReached_DeniesAtOnce":         testMaxWaiting,
