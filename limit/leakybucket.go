@@ -54,6 +54,9 @@ func (p LeakyBucket) keeps() []string { return inString }
 
 func (p LeakyBucket) most() int64 { return p.Capacity }
 
+// takenBefore returns the time in which a full bucket leaks: TryAcquire can fill it.
+func (p LeakyBucket) takenBefore(int64) time.Duration { return p.token().takenBefore(p.Capacity) }
+
 func (p LeakyBucket) forecast(reply []int64) (forecast, bool) {
 	f, ok := p.token().forecast(reply)
 	if b, is := f.(bucketForecast); is {

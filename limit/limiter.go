@@ -208,9 +208,9 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 // are served first come, first served, a large request before smaller ones behind it.
 //
 // With a single [TokenBucket], [LeakyBucket] or [Smooth], the Client makes reservations for its first
-// callers, and each waits for its time. It reserves what comes free within a second, and always for
-// one caller. So a program that ends keeps no more than that from others. Callers that leave return
-// theirs, as by [Reservation.Cancel].
+// callers, and each waits for its time. It reserves what comes free within a second, and for one
+// caller more. So a program that ends keeps no more than that from others. The reservation of a caller
+// that leaves goes to the next one, or back as by [Reservation.Cancel].
 //
 // Acquire ends with ctx. If the permits cannot be free before the deadline of ctx, it fails at once
 // with an error that is [context.DeadlineExceeded]. An Acquire that fails holds no permits.

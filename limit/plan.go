@@ -181,7 +181,8 @@ func (l *Limiter) open() {
 		reserves := func(id string, ahead time.Duration) engine.Limiter {
 			return engine.Limiter{
 				Engine: l.client.Engine, ID: id, Name: l.name, Policy: l.kinds, DependsOn: l.dependsOn,
-				Protocol: reserveProtocol{protocol{&l.wire}}, Most: maxReservations, Ahead: ahead, Tick: time.Microsecond,
+				Protocol: reserveProtocol{protocol{&l.wire}}, Most: maxReservations, Tick: time.Microsecond,
+				Ahead: ahead, Only: l.onlyAhead,
 			}
 		}
 		l.reserves, l.waits = reserves("reserve "+id, 0), reserves("wait "+id, reservedAhead)

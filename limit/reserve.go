@@ -61,7 +61,7 @@ func (p reserveProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (
 		return false, p.unexpected(message)
 	}
 	if b.Ordered {
-		b.Forecast = reservations{s, s.policies[0].(reservable)} //nolint:errcheck,forcetypeassert // plan.reservable
+		b.Forecast = reservations{s, s.policies[0].(reservableForecast)} //nolint:errcheck,forcetypeassert // it is reservable
 	}
 	now := time.Now()
 	for i, answer := range answers {
@@ -78,10 +78,7 @@ func (p reserveProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (
 		reserved := &Reservation{
 			wire: p.wire, delay: micros(delay), at: now.Add(micros(delay)), permits: r.Permits, receipt: named,
 		}
-		r.Allowed, r.Extra = true, reserved
-		if r.Receipt {
-			r.Refund = reserved.refund
-		}
+		r.Allowed, r.Extra, r.Refund = true, reserved, reserved.refund
 		if delay > 0 {
 			r.At = reserved.at
 		}
@@ -103,11 +100,24 @@ func (p reserveProtocol) Refund(b *engine.Batch) func(context.Context) {
 	return func(ctx context.Context) { _ = p.refund(ctx, cancel, strings.Join(receipts, ",")) }
 }
 
-// reservedAhead is how far ahead the waiters of a process reserve.
+// reservedAhead is how far ahead of their time the waiters of a process get reservations.
 const reservedAhead = time.Second
 
-// reservable is the forecast of a policy with reservations.
+// onlyAhead is engine.Limiter.Only.
+func (w *wire) onlyAhead(permits int64) time.Duration {
+	p := w.members[0].policy.(reservable) //nolint:errcheck,forcetypeassert // plan.reservable
+	return min(p.takenBefore(permits), longestDelay-reservedAhead)
+}
+
+// reservable is a policy with reservations.
 type reservable interface {
+	// takenBefore returns how much of the delay of a reservation others that do not wait can take again
+	// and again, before it is made.
+	takenBefore(permits int64) time.Duration
+}
+
+// reservableForecast is the forecast of such a policy.
+type reservableForecast interface {
 	// delay returns the time of a reservation that is behind others of so many permits ahead of it.
 	delay(ahead, permits int64) time.Duration
 }
@@ -115,7 +125,7 @@ type reservable interface {
 // reservations is the forecast of waiters that make reservations.
 type reservations struct {
 	*state
-	policy reservable
+	policy reservableForecast
 }
 
 // Earliest returns the time of a reservation.
@@ -123,10 +133,7 @@ func (o reservations) Earliest(ahead, permits int64) time.Duration {
 	return o.policy.delay(ahead, permits)
 }
 
-// Denied returns when the next reservation is to be made: when half of those that were made have
-// passed, so that one call makes many of them.
+// Denied returns the time of a reservation too.
 func (o reservations) Denied(permits int64) (engine.Answer, bool) {
-	return engine.Answer{
-		Limit: o.Limit(), RetryAfter: max(0, o.policy.delay(0, permits)-reservedAhead/2), ResetAfter: o.reset(0),
-	}, true
+	return engine.Answer{Limit: o.Limit(), RetryAfter: o.policy.delay(0, permits), ResetAfter: o.reset(0)}, true
 }

@@ -140,6 +140,8 @@ func (p Smooth) most() int64 {
 	return int64(min(maxPermits, float64(maxCost.Microseconds())/price))
 }
 
+func (p Smooth) takenBefore(int64) time.Duration { return 0 }
+
 func (p Smooth) forecast(reply []int64) (forecast, bool) {
 	if len(reply) != 3 {
 		return nil, false

@@ -65,6 +65,12 @@ func (p TokenBucket) keeps() []string { return inString }
 
 func (p TokenBucket) most() int64 { return p.Capacity }
 
+// takenBefore returns the time in which the permits of the request return: smaller requests can take
+// them.
+func (p TokenBucket) takenBefore(permits int64) time.Duration {
+	return bucketForecast{refill: p.Refill, interval: p.Interval.Microseconds()}.after(permits)
+}
+
 func (p TokenBucket) forecast(reply []int64) (forecast, bool) {
 	if len(reply) != 3 {
 		return nil, false

@@ -20,7 +20,6 @@ import (
 //
 // Arriving, leaving and being served take the same time at any length. The entry guards the queue.
 type queue struct {
-	name       string
 	waiters    list
 	wanted     int64  // the permits of all waiters
 	newest     uint64 // the newest arrival
@@ -30,6 +29,9 @@ type queue struct {
 	// The first waiter that arrived after the last answered call began.
 	unchecked *waiter
 	ahead     int64 // the permits of the waiters before it
+
+	reserves *Limiter // nil if its waiters wait until permits are free
+	none     bool     // no reservation is held
 
 	changed chan struct{} // has an element if the goroutine has to check the queue
 	ask     bool          // Redis at once: the limiter was changed
@@ -55,7 +57,7 @@ const freshEnough = time.Second
 type list struct{ first, last *waiter }
 
 func (q *list) push(w *waiter) {
-	w.prev = q.last
+	w.prev, w.next = q.last, nil
 	if q.last != nil {
 		q.last.next = w
 	} else {
@@ -82,7 +84,7 @@ type waiter struct {
 	Request
 	arrival    uint64
 	waited     bool // for permits: a reply did not serve it, or a waiter before it
-	only       bool // no reservation of another waiter waits for its time
+	left       bool // the caller has left, before it could use its reservation
 	next, prev *waiter
 	done       chan struct{} // has one element once the answer is final
 	deadline   time.Time     // zero for none
@@ -169,8 +171,8 @@ func (q *queue) next() time.Time {
 		return time.Time{}
 	}
 	at := q.servable(q.waiters.first)
-	if late := at.Add(q.lag); q.lag > 0 && at.After(q.forecastAt) && !q.missed(late) {
-		at = late
+	if q.lag > 0 && at.After(q.forecastAt) && !q.missed(at.Sub(q.forecastAt)) {
+		at = at.Add(q.lag)
 	}
 	if q.forecast != nil && q.forecast.Renew() < Never {
 		at = earliest(at, q.forecastAt.Add(q.forecast.Renew()))
@@ -181,16 +183,16 @@ func (q *queue) next() time.Time {
 	return at
 }
 
-// missed reports whether a waiter that the next call may serve has its deadline before the reply to
-// a call at that time. Waiters that arrive later have q.due.
-func (q *queue) missed(at time.Time) bool {
-	reply := at.Add(2*q.took + time.Millisecond)
-	free := q.forecast.Limit()
-	for w, n := q.waiters.first, 0; w != nil && n < MaxRequests && free > 0; w, n = w.next, n+1 {
-		if !w.deadline.IsZero() && w.deadline.Before(reply) {
+// missed reports whether one of the first waiters would miss its deadline if the next call, after so
+// long, had a lag. All later calls have it too.
+func (q *queue) missed(after time.Duration) bool {
+	late := q.lag + 2*q.took + time.Millisecond // of a reply
+	var ahead int64
+	for w, n := q.waiters.first, 0; w != nil && n < MaxRequests; w, n = w.next, n+1 {
+		if !w.deadline.IsZero() && max(after, q.forecast.Earliest(ahead, w.Permits)) > w.deadline.Sub(q.forecastAt)-late {
 			return true
 		}
-		free -= w.Permits
+		ahead += w.Permits
 	}
 	return false
 }
@@ -209,7 +211,11 @@ func (q *queue) servable(w *waiter) time.Time {
 		return q.forecastAt
 	}
 	denied, _ := q.forecast.Denied(w.Permits)
-	at := q.forecastAt.Add(denied.RetryAfter)
+	after := denied.RetryAfter
+	if q.reserves != nil {
+		after = q.reserves.reservable(w, after, q.none)
+	}
+	at := q.forecastAt.Add(after)
 	if !w.deadline.IsZero() && at.After(w.deadline) {
 		from := q.forecastAt.Add(q.forecast.Earliest(0, w.Permits))
 		at = from.Add(max(0, w.deadline.Sub(from)) / 2)
@@ -236,12 +242,12 @@ func (q *queue) missedBy(w *waiter, ahead int64, now time.Time) time.Duration {
 
 // collect makes a batch of the first waiters: as many as the limit can serve at once. If the first
 // cannot be served yet, the batch has only that one.
-func (q *queue) collect(l *Limiter, reserved int) {
+func (q *queue) collect(l *Limiter) {
 	b := &q.batch
 	b.Requests, q.inCall = b.Requests[:0], q.inCall[:0]
 	b.Forecast, b.receipts = nil, false // the queue keeps the forecast
 	most, requests := int64(MaxPermits), cmp.Or(l.Most, MaxRequests)
-	if q.forecast != nil && l.Ahead == 0 {
+	if q.forecast != nil && q.reserves == nil {
 		most = q.forecast.Limit()
 	}
 	firstOnly := q.replied && !q.ask && q.servable(q.waiters.first).After(time.Now())
@@ -257,9 +263,8 @@ func (q *queue) collect(l *Limiter, reserved int) {
 		}
 		w.state = inFlight
 		b.receipts = b.receipts || w.Receipt
-		if l.Ahead > 0 {
-			w.only = reserved == 0 && len(b.Requests) == 0
-			w.Within = l.within(w)
+		if q.reserves != nil {
+			w.Within = l.within(w, q.none && len(b.Requests) == 0)
 		}
 		b.Requests = append(b.Requests, &w.Request)
 		q.inCall = append(q.inCall, w)
@@ -299,9 +304,6 @@ func (q *queue) deliver(err error) (done []*waiter) {
 		q.lag = b.Forecast.Lag()
 	}
 	for _, w := range q.inCall {
-		if w.only && err == nil && !w.Allowed && w.Err == nil {
-			w.Err = &errDeadline{w.Permits, q.name, w.RetryAfter} // it had all the time that its deadline leaves
-		}
 		if w.state != abandoned && err == nil && !w.Allowed && w.Err == nil {
 			w.state = queued
 			continue
@@ -316,8 +318,6 @@ func (q *queue) deliver(err error) (done []*waiter) {
 		}
 	}
 	b.count(err)
-	clear(q.inCall)
-	q.inCall = q.inCall[:0]
 	return done
 }
 

@@ -1,35 +1,51 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
 )
 
 // A waiter of a limiter with Ahead gets a reservation: permits that it may use from a time on. The
-// queue reserves for its first waiters only, up to Ahead. It reserves for the next ones when half of
-// that has passed. So callers that leave, and a process that ends, keep little from others. The first
-// waiter gets its reservation however far ahead it is, if no other one of this process waits for its
-// time.
+// queue reserves for its first waiters, as far ahead as Ahead says, and later for the next ones. So
+// callers that leave, and a process that ends, keep little from others.
+//
+// A reservation whose caller leaves goes to the next waiter, or back. The goroutine of the queue
+// does this too, so that it reserves nothing behind permits that are being returned: they would then
+// stay taken.
 
-// within returns how far ahead the reservation of a waiter may be.
-func (l *Limiter) within(w *waiter) time.Duration {
-	within := l.Ahead
-	if w.only {
-		within = Never
+// ahead returns how far ahead the reservation of a waiter may be. only is set if there is no other.
+func (l *Limiter) ahead(w *waiter, only bool) time.Duration {
+	if !only {
+		return l.Ahead
 	}
+	return min(Never, l.Ahead+l.Only(w.Permits))
+}
+
+// within is ahead, at most up to the deadline.
+func (l *Limiter) within(w *waiter, only bool) time.Duration {
+	within := l.ahead(w, only)
 	if !w.deadline.IsZero() {
 		within = min(within, max(0, time.Until(w.deadline)))
 	}
 	return within
 }
 
-// countReservations counts those of waiters that have just got theirs. The entry is locked.
-func (e *entry) countReservations(served []*waiter) {
-	for _, w := range served {
-		if w.Err == nil && !w.At.IsZero() {
-			e.reserved++
+// reservable returns when to send a call for a waiter that may use its permits after so long. Behind
+// other reservations, that is when half of them have passed, so that one call makes many.
+func (l *Limiter) reservable(w *waiter, after time.Duration, only bool) time.Duration {
+	if only {
+		return max(0, after-l.ahead(w, only))
+	}
+	return max(0, after-l.Ahead/2)
+}
+
+// hold adds the reservations that a call has made, in their order. A caller may have left during the
+// call. The entry is locked, and the waiters have left the queue.
+func (l *Limiter) hold(e *entry, waiters []*waiter) {
+	for _, w := range waiters {
+		if w.Allowed && w.Err == nil && (w.left || !w.At.IsZero()) {
+			e.held.push(w)
 		}
 	}
 }
@@ -39,7 +55,7 @@ func (e *entry) countReservations(served []*waiter) {
 func (l *Limiter) awaitTime(ctx context.Context, e *entry, w *waiter) error {
 	left := time.Until(w.At)
 	if left > 0 && !w.deadline.IsZero() && w.At.After(w.deadline) {
-		l.returnReservation(ctx, e, w)
+		l.leave(e, w)
 		return &errDeadline{w.Permits, l.Name, left}
 	}
 	timer := time.NewTimer(left)
@@ -48,72 +64,98 @@ func (l *Limiter) awaitTime(ctx context.Context, e *entry, w *waiter) error {
 	case <-timer.C:
 	case <-ctx.Done():
 		if time.Until(w.At) > 0 {
-			l.returnReservation(ctx, e, w)
+			l.leave(e, w)
 			return ctx.Err()
 		}
 	}
 	e.mu.Lock()
-	l.endReservations(e, 1)
+	defer l.Engine.registry.unlockEntry(e)
+	e.held.remove(w)
+	switch last := e.held.last; {
+	case last != nil && last.left:
+		l.returnLater(e)
+	case last == nil && e.queue != nil:
+		e.queue.wake() // the next one may be further ahead
+	}
 	return nil
 }
 
-// endReservations counts reservations off, and unlocks the entry. Without any left, the queue
-// reserves for its first waiter at once.
-func (l *Limiter) endReservations(e *entry, n int) {
-	if e.reserved -= n; e.reserved == 0 && e.queue != nil {
-		e.queue.wake()
-	}
-	l.Engine.registry.unlockEntry(e)
-}
-
-// returnReservation returns the permits of a waiter whose caller leaves before their time.
-func (l *Limiter) returnReservation(ctx context.Context, e *entry, w *waiter) {
+// leave returns the permits of a waiter whose caller leaves before their time.
+func (l *Limiter) leave(e *entry, w *waiter) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.returned = append(e.returned, w)
-	if !e.returning {
-		e.returning = true
-		t := &transfer{done: make(chan struct{})}
-		l.Engine.transfers.Store(t, nil)
-		go func() {
-			defer close(t.done)
-			defer l.Engine.transfers.Delete(t)
-			l.returnReservations(context.WithoutCancel(ctx), e)
-		}()
+	w.left = true
+	l.returnLater(e)
+}
+
+// returnLater has the queue return the reservations of callers that have left. Flush waits for it.
+// The entry is locked.
+func (l *Limiter) returnLater(e *entry) {
+	if e.leaving == nil {
+		e.leaving = &transfer{done: make(chan struct{})}
+		l.Engine.transfers.Store(e.leaving, nil)
+	}
+	l.startQueue(e)
+	e.queue.wake()
+}
+
+// returnedAll ends what returnLater began. The entry is locked.
+func (l *Limiter) returnedAll(e *entry) {
+	if e.leaving != nil {
+		l.Engine.transfers.Delete(e.leaving)
+		close(e.leaving.done)
+		e.leaving = nil
 	}
 }
 
-// returnReservations returns permits until no caller leaves. Callers that leave together share a call,
-// and the newest reservation is the first in it: each returns only what no later one depends on.
-// Until the call has ended, they count as reserved, so that no waiter reserves behind them.
-func (l *Limiter) returnReservations(ctx context.Context, e *entry) {
-	for {
-		l.Engine.yields.collect(MaxRequests, func() int {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			return len(e.returned)
-		})
-		e.mu.Lock()
-		left := e.returned
-		if e.returned = nil; len(left) == 0 {
-			e.returning = false
-			l.Engine.registry.unlockEntry(e)
-			return
-		}
-		e.mu.Unlock()
-		slices.SortFunc(left, func(a, b *waiter) int { return cmp.Compare(a.arrival, b.arrival) })
-		b := new(Batch)
-		for _, w := range left {
-			b.Lost = append(b.Lost, &w.Request)
-		}
-		if work := l.Protocol.Refund(b); work != nil {
-			work(Unattended(ctx))
-		}
-		e.mu.Lock()
-		e.reserved -= len(left)
-		if e.queue != nil {
-			e.queue.wake()
-		}
-		e.mu.Unlock()
+// inherit gives the reservations whose callers have left to the next waiters, in order, if they want
+// as many permits. It removes and returns these. A reservation before one of a caller that waits
+// stays: otherwise the next waiter would overtake that caller.
+func (q *queue) inherit(held *list) (done []*waiter) {
+	var left []*waiter
+	for w := held.last; w != nil && w.left; w = held.last {
+		held.remove(w)
+		left = append(left, w)
 	}
+	now := time.Now()
+	for _, w := range slices.Backward(left) {
+		heir := q.waiters.first
+		if heir == nil || heir.Permits != w.Permits || !w.usableBy(heir, now) {
+			held.push(w)
+			continue
+		}
+		q.remove(heir)
+		heir.Answer, heir.At, heir.From, heir.Extra, heir.Refund = w.Answer, w.At, w.From, w.Extra, w.Refund
+		heir.deliver(nil)
+		done = append(done, heir)
+		if !heir.At.IsZero() {
+			held.push(heir)
+		}
+	}
+	return done
+}
+
+// usableBy reports whether another waiter can use the reservation of w at its time.
+func (w *waiter) usableBy(heir *waiter, now time.Time) bool {
+	return w.At.IsZero() || w.At.After(now) && (heir.deadline.IsZero() || !w.At.After(heir.deadline))
+}
+
+// takeLeft removes the newest reservations, as long as their callers have left. A reservation that is
+// older than that of a waiting caller would return nothing, since the later one depends on it.
+func (l *Limiter) takeLeft(held *list) (left []*Request) {
+	for w := held.last; w != nil && w.left && len(left) < l.Most; w = held.last {
+		held.remove(w)
+		left = append(left, &w.Request)
+	}
+	slices.Reverse(left)
+	return left
+}
+
+// returnPermits returns reservations in one call.
+func (l *Limiter) returnPermits(e *entry, q *queue, left []*Request) {
+	runOrAbort(func() {
+		if work := l.Protocol.Refund(&Batch{Lost: left}); work != nil {
+			work(Unattended(context.Background()))
+		}
+	}, func() { go l.serve(e, q) }) // if this goroutine ends
 }

@@ -17,6 +17,17 @@ func (l *Limiter) serve(e *entry, q *queue) {
 		// Callers that arrive at the same time, or that the last reply has woken, can still join.
 		g.yields.yield()
 		e.mu.Lock()
+		if done := q.inherit(&e.held); done != nil {
+			e.mu.Unlock()
+			q.wakeAll(done)
+			continue
+		}
+		if left := l.takeLeft(&e.held); left != nil {
+			e.mu.Unlock()
+			l.returnPermits(e, q, left)
+			continue
+		}
+		l.returnedAll(e)
 		if q.waiters.first == nil {
 			e.queue = nil
 			g.dependents.remove(l)
@@ -29,7 +40,8 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			q.wakeAll(done)
 			continue
 		}
-		if pause := time.Until(q.next()); pause > 0 && (l.Ahead == 0 || e.reserved > 0) {
+		q.none = e.held.first == nil
+		if pause := time.Until(q.next()); pause > 0 {
 			e.mu.Unlock()
 			timer.Reset(pause)
 			select {
@@ -39,7 +51,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			continue
 		}
 		began = q.newest
-		q.collect(l, e.reserved)
+		q.collect(l)
 		changes := e.leases.plan(&q.batch)
 		q.batch.version = g.denials.version(l)
 		e.mu.Unlock()
@@ -70,7 +82,11 @@ func (l *Limiter) answerQueue(e *entry, q *queue, began, changes uint64, err err
 	if err == nil {
 		q.repliedFor = began
 	}
-	e.countReservations(done)
+	if q.reserves != nil && err == nil {
+		l.hold(e, q.inCall)
+	}
+	clear(q.inCall)
+	q.inCall = q.inCall[:0]
 	unused := e.leases.store(&q.batch, err, changes)
 	var released []release
 	if first := q.waiters.first; err == nil && first != nil && first.arrival <= began {
@@ -81,7 +97,9 @@ func (l *Limiter) answerQueue(e *entry, q *queue, began, changes uint64, err err
 		q.batch.version = l.Engine.denials.granted(l, q.batch.version)
 	}
 	q.wakeAll(done)
-	l.releaseLost(context.Background(), &q.batch)
+	if q.reserves == nil {
+		l.releaseLost(context.Background(), &q.batch)
+	}
 	unused.runLater()
 	runAll(context.Background(), released) // after which the queue asks Redis again
 	if released == nil {

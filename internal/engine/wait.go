@@ -99,14 +99,8 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 	if l.leases() {
 		l.ensureLeases(e, w.Permits)
 	}
+	l.startQueue(e)
 	q := e.queue
-	if q == nil {
-		q = &queue{name: l.Name, changed: make(chan struct{}, 1)}
-		q.batch.Ordered, q.batch.Full = true, g.denials != nil
-		e.queue = q
-		g.dependents.add(l)
-		go l.serve(e, q)
-	}
 	q.newest++
 	w.arrival, w.waited = q.newest, q.firstWaits && q.waiters.first != nil
 	q.waiters.push(w)
@@ -122,6 +116,20 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 	return e
 }
 
+// startQueue starts the queue of an entry if there is none. The entry is locked.
+func (l *Limiter) startQueue(e *entry) {
+	if e.queue == nil {
+		q := &queue{changed: make(chan struct{}, 1)}
+		if l.Ahead > 0 {
+			q.reserves = l
+		}
+		q.batch.Ordered, q.batch.Full = true, l.Engine.denials != nil
+		e.queue = q
+		l.Engine.dependents.add(l)
+		go l.serve(e, q)
+	}
+}
+
 // withdraw removes a waiter whose caller has left. It returns false if the answer is already final.
 func (l *Limiter) withdraw(e *entry, w *waiter) bool {
 	e.mu.Lock()
@@ -129,9 +137,18 @@ func (l *Limiter) withdraw(e *entry, w *waiter) bool {
 	if w.state == answered {
 		return false
 	}
+	l.abandon(e, w)
+	return true
+}
+
+// abandon removes a waiter without an answer. The entry is locked.
+func (l *Limiter) abandon(e *entry, w *waiter) {
+	if w.state == inFlight && l.Ahead > 0 {
+		w.left = true // if the call reserves for it
+		l.returnLater(e)
+	}
 	w.state = abandoned
 	e.queue.remove(w)
-	return true
 }
 
 // timeOut removes a waiter whose timeout has ended. The error says why it was not served: its
@@ -143,8 +160,7 @@ func (l *Limiter) timeOut(e *entry, w *waiter) error {
 	if w.state == answered {
 		return nil
 	}
-	w.state = abandoned
-	e.queue.remove(w)
+	l.abandon(e, w)
 	if w.arrival <= e.queue.repliedFor {
 		return &errDeadline{w.Permits, l.Name, 0}
 	}
