@@ -3,6 +3,7 @@ package rratelimiter
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -145,6 +146,9 @@ func (w *wire) refund(ctx context.Context, permits int64, random string, granted
 	args := []string{w.client.nowText(), strconv.FormatInt(permits, 10), memberOf(random, granted), rest, at}
 	_, err := engine.Refund(ctx, w.client.engine, w.keys[:1],
 		func(ctx context.Context) (redisx.Reply, error) { return w.pages(ctx, refundScript, args) })
+	if errors.Is(err, ErrNotInitialized) {
+		return nil // the grant is gone with the rate
+	}
 	return err
 }
 

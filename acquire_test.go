@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -143,6 +144,17 @@ func TestRefund_GrantHasJustExpired_ReturnsNothing(t *testing.T) {
 		pass(time.Millisecond)
 		require.NoError(b, b.refund(l, "a", 1, 7))
 		b.Free(l, 9)
+	})
+}
+
+func TestRefund_RateIsGone_ReturnsNothing(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		l := b.limiter(Rate{Permits: 10, Interval: second})
+		slot := receipt.Collect(b.Context())
+		b.yes(l.TryAcquire(slot, 3))
+		b.Redis.FlushAll()
+		assert.NoError(b, slot.Of(3).Refund(b.Context(), 2))
+		assert.Empty(b, b.Redis.Keys())
 	})
 }
 

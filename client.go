@@ -166,8 +166,8 @@ func (c *Client) mapped(name string) (string, error) {
 // WithDenialCache answers denials from memory. Once Redis has denied permits, TryAcquire and Take
 // deny as many or more without a call until these permits return, and for at most maxAge. So do
 // TryAcquireWithin and Acquire if the permits return after their deadline. No permit is ever
-// granted from memory. A limiter with a KeepAlive is asked after half of it, so that it does not
-// expire while it is used.
+// granted from memory. A denial from memory does not renew a KeepAlive, so that one is at most a
+// sixteenth of it old.
 //
 // Any change of the limiter by this Client removes the denial at once, and so does a grant. A
 // change by another client is seen when the denial is older than maxAge: choose the longest time

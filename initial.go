@@ -15,6 +15,9 @@ type LimiterOption func(*Limiter)
 // this one, as [Limiter.TrySetRate] does, and goes on: then it takes one more round trip. So a
 // limiter that has expired by its KeepAlive, or was lost with the data of Redis, begins again.
 //
+// Open a limiter with the same InitialRate everywhere in a program. Limiters of one name and Client
+// share waiters and leases only then.
+//
 // InitialRate does not change the rate of a limiter that has one: call [Limiter.SetRate] with
 // [KeepState] for that.
 //

@@ -60,6 +60,20 @@ func TestInitialRate_CallThatNeedsNoRate_SetsNone(t *testing.T) {
 	}
 }
 
+func TestInitialRate_FieldIsMissing_IsSet(t *testing.T) {
+	for _, missing := range []string{"rate", "interval", "type"} {
+		for _, name := range needRate {
+			runWithRedis(t, missing+" "+name, func(b *fixture) {
+				l := New(b.Conn).Limiter("limiter", InitialRate(initial))
+				b.Take(l, 1)
+				b.Redis.HDel("limiter", missing)
+				assert.NoError(b, everyCall(l)[name](b.Context()))
+				assert.Equal(b, initial, b.configured(l))
+			})
+		}
+	}
+}
+
 func TestInitialRate_RateInRedis_Stays(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		b.limiter(Rate{Permits: 3, Interval: time.Hour})

@@ -103,8 +103,8 @@ func TestKeepState_ConfigurationIsLost_GrantsCount(t *testing.T) {
 	}
 }
 
-// TestTrySetRate_PartOfAConfiguration_TypeDecides: for TrySetRate a limiter exists if its type is
-// set, as in Redisson. For UpdateRate any field suffices.
+// TestTrySetRate_PartOfAConfiguration_TypeDecides: TrySetRate sets what is missing, and reports
+// whether that was the type, as in Redisson. For UpdateRate a limiter exists if it has any field.
 func TestTrySetRate_PartOfAConfiguration_TypeDecides(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		ctx, l, rate := b.Context(), New(b.Conn).Limiter("limiter"), Rate{Permits: 10, Interval: second}
@@ -116,6 +116,7 @@ func TestTrySetRate_PartOfAConfiguration_TypeDecides(t *testing.T) {
 		b.Redis.FlushAll()
 		b.Redis.HSet("limiter", "type", "0")
 		b.no(l.TrySetRate(ctx, rate))
+		assert.Equal(b, rate, b.configured(l))
 		b.Redis.FlushAll()
 		b.Redis.HSet("limiter", "rate", "7")
 		b.yes(l.UpdateRate(ctx, rate))

@@ -750,12 +750,12 @@ free = value and value + sum or rate - sum
 return {0, math.max(0, math.min(rate, free))}
 
 --@ trysetrate
--- Sets the rate of a limiter that has none.
+-- Sets the rate of a limiter that has none, or the fields that it lacks.
 -- ARGV: rate, interval, type, keepAliveTime
--- Replies 1 if it set the rate, 0 if the limiter had a rate (nothing changes), or {3, ...}
+-- Replies 1 if it set the type, 0 if not, or {3, ...}
 local fields = {'rate', 'interval', 'type', 'keepAliveTime'}
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
-if config[3] then
+if config[1] and config[2] and config[3] then
   return 0
 end
 for i = 1, 4 do
@@ -765,6 +765,9 @@ for i = 1, 4 do
 end
 for i = 1, 4 do
   call('HSETNX', KEYS[1], fields[i], ARGV[i])
+end
+if config[3] then
+  return 0
 end
 if ARGV[4] ~= '0' then
   call('PEXPIRE', KEYS[1], ARGV[4])

@@ -216,3 +216,17 @@ func TestReceipt_AfterAWait_RefundsPartsOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestReceipt_RateOfTheOtherMemberIsGone_RefundsThePolicy: nothing is left of the grant of the other.
+func TestReceipt_RateOfTheOtherMemberIsGone_RefundsThePolicy(t *testing.T) {
+	withRedis(t, func(b *fixture) {
+		p := FixedWindow{Permits: 10, Interval: time.Hour}
+		for _, kind := range []string{"joined", "joined, shared first"} {
+			b.Redis.FlushAll()
+			taken := withReceipt(b, joinedLimiters(b, b.client, p, time.Hour)[kind], "TryAcquire", 4)
+			b.Redis.Del("{name}:shared")
+			require.NoError(b, taken.Refund(b.Context(), 4), kind)
+			assert.True(b, must(b, New(b.client, "{name}:policy", p).TryAcquire, 10), kind)
+		}
+	})
+}

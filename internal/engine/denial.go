@@ -148,7 +148,7 @@ func (l *Limiter) remember(b *Batch) {
 		return
 	}
 	a := l.Engine.denials
-	d := &denial{limiter: l, forecast: b.Forecast, maxAge: min(a.maxAge, b.Forecast.Renew()), permits: b.Denied,
+	d := &denial{limiter: l, forecast: b.Forecast, maxAge: min(a.maxAge, b.Forecast.Renew()/8), permits: b.Denied,
 		until: answer.RetryAfter, dated: b.dated, sent: b.sent}
 	// By the process's clock: the program's own may panic, and the callers of the next call wait.
 	if d.age(time.Now()) < min(d.until, d.maxAge) {

@@ -14,15 +14,18 @@ func TestQueue_ForecastLags_WaiterAsksLater(t *testing.T) {
 	for name, test := range map[string]struct {
 		lag, latency, timeout time.Duration // of the waiter
 		behind                time.Duration // the timeout of another one
+		others                int           // that wait between them
 		want                  time.Duration
 	}{
-		"on time":                      {want: every},
-		"later":                        {lag: lag, want: every + lag},
-		"a deadline is far":            {lag: lag, timeout: every + 2*lag, want: every + lag},
-		"a deadline is near":           {lag: lag, timeout: every + lag, want: every},
-		"a deadline before the reply":  {lag: lag, latency: lag, timeout: every + 2*lag, want: every},
-		"a deadline behind it":         {lag: lag, behind: every + 11*time.Millisecond, want: every},
-		"a deadline in the next round": {lag: lag, behind: 3 * every, want: every + lag},
+		"on time":                       {want: every},
+		"later":                         {lag: lag, want: every + lag},
+		"a deadline is far":             {lag: lag, timeout: every + 2*lag, want: every + lag},
+		"a deadline is near":            {lag: lag, timeout: every + lag, want: every},
+		"a deadline before the reply":   {lag: lag, latency: lag, timeout: every + 2*lag, want: every},
+		"a deadline behind it":          {lag: lag, behind: every + 11*time.Millisecond, want: every},
+		"a deadline behind all":         {lag: lag, behind: 3 * every, want: every + lag},
+		"one in the next round":         {lag: lag, behind: 2*every + 2*time.Millisecond, want: every, others: 1},
+		"a later one in the next round": {lag: lag, behind: 2*every + 2*lag, want: every + lag, others: 1},
 	} {
 		withRedis(t, func(b *fixture) {
 			l := open(b.engine(), "limiter", 2, every)
@@ -43,6 +46,10 @@ func TestQueue_ForecastLags_WaiterAsksLater(t *testing.T) {
 			if test.behind > 0 {
 				go func() {
 					pass(time.Millisecond)
+					for range test.others {
+						go wait(0, func() {})
+						pass(time.Millisecond)
+					}
 					wait(test.behind, func() {})
 				}()
 			}
@@ -88,12 +95,12 @@ func TestQueue_LimiterExpires_WaitersRenewIt(t *testing.T) {
 	})
 }
 
-// TestDenial_LimiterExpires_RedisIsAskedBefore: a denial from memory would not renew it.
-func TestDenial_LimiterExpires_RedisIsAskedBefore(t *testing.T) {
+// TestDenial_LimiterExpires_RedisIsAskedOften: a denial from memory does not renew it.
+func TestDenial_LimiterExpires_RedisIsAskedOften(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		g := New(Settings{Redis: b.Conn, Denials: time.Hour})
 		l := open(g, "limiter", 1, time.Minute)
-		l.renew = 3 * second
+		l.renew = 24 * second
 		b.take(l, 1)
 		var asked []int64
 		for range 8 {

@@ -2,7 +2,7 @@ local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
 local fields = {'rate', 'interval', 'type', 'keepAliveTime'}
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
-if config[3] then
+if config[1] and config[2] and config[3] then
   return 0
 end
 for i = 1, 4 do
@@ -12,6 +12,9 @@ for i = 1, 4 do
 end
 for i = 1, 4 do
   call('HSETNX', KEYS[1], fields[i], ARGV[i])
+end
+if config[3] then
+  return 0
 end
 if ARGV[4] ~= '0' then
   call('PEXPIRE', KEYS[1], ARGV[4])
