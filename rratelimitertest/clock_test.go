@@ -25,7 +25,11 @@ func TestClock_Advance_ServesWaitingCallers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			insideAndOutside(t, func(t *testing.T) {
-				env := rratelimitertest.New(t, opts...)
+				var waiting atomic.Int64
+				count := rratelimiter.WithObserver(&rratelimiter.Observer{
+					Waiting: func(_ context.Context, info rratelimiter.WaitingInfo) { waiting.Add(int64(info.Change)) },
+				})
+				env := rratelimitertest.New(t, append(opts, count)...)
 				l := perMinute(t, env, 1)
 				w := limit.New(env.Client, "window", limit.FixedWindow{Permits: 1, Interval: time.Minute})
 				require.NoError(t, l.Acquire(t.Context(), 1))
@@ -44,6 +48,12 @@ func TestClock_Advance_ServesWaitingCallers(t *testing.T) {
 					go within(l.TryAcquireWithin)
 					go within(w.TryAcquireWithin)
 				}
+				// A call that leaves before Advance and arrives after it would begin a window too early. Each
+				// Advance waits for the calls in flight.
+				for waiting.Load() < waiters {
+					env.Clock.Advance(0)
+				}
+				env.Clock.Advance(0)
 				for minute := range int64(waiters / 2) {
 					env.Clock.Advance(59 * time.Second)
 					assert.Equal(t, 2*minute, served.Load())

@@ -24,6 +24,9 @@ func start(clock *Clock) (*Redis, error) {
 	}
 	r.server.ClockTTL(true)
 	client, err := memredis.Connect(r.server)
+	if err == nil {
+		copyTakesTTL(r.server)
+	}
 	r.client = failing{client, new(atomic.Pointer[error])}
 	return r, err
 }

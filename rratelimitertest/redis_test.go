@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/limit"
 	"github.com/rratelimiter/rratelimiter/rratelimitertest"
@@ -157,4 +158,26 @@ func TestRedis_Fail_ReachesMiddleware(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRedis_CopyReplacesALimiterWithAnExpiry_ExpiryIsThatOfTheSource: as in Redis.
+func TestRedis_CopyReplacesALimiterWithAnExpiry_ExpiryIsThatOfTheSource(t *testing.T) {
+	insideAndOutside(t, func(t *testing.T) {
+		env := rratelimitertest.New(t)
+		for _, keepAlive := range []time.Duration{0, 2 * time.Hour} {
+			from, to := env.Client.Limiter("{t}:from"), env.Client.Limiter("{t}:to")
+			rate := rratelimiter.Rate{Permits: 5, Interval: time.Minute, KeepAlive: keepAlive}
+			require.NoError(t, from.SetRate(t.Context(), rate))
+			rate.KeepAlive = time.Hour
+			require.NoError(t, to.SetRate(t.Context(), rate))
+			want, err := from.ExpireTime(t.Context())
+			require.NoError(t, err)
+			copied, err := from.Copy(t.Context(), "{t}:to", rratelimiter.Replace())
+			require.NoError(t, err)
+			require.True(t, copied)
+			got, err := to.ExpireTime(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, want, got, "KeepAlive %v", keepAlive)
+		}
+	})
 }
