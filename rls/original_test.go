@@ -57,7 +57,7 @@ func auth(t *testing.T, keys []string, part string, calls []authCall) {
 func TestAuth_SpellingsOfHostAndMethod_MeetOneLimit(t *testing.T) {
 	auth(t, []string{"api", "host"}, `
   requests:
-    - {host: "API.example.org:443", descriptor: [{key: api, value: all}]}
+    - {host: "API.example.org", descriptor: [{key: api, value: all}]}
     - {method: POST, descriptor: [{key: host, from: host}]}`, []authCall{
 		{"X-Forwarded-Host: api.example.org", 200},
 		{"X-Forwarded-Host: API.example.org.:80", 429},

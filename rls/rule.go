@@ -64,7 +64,8 @@ func (l *level) hash(r *rule) {
 func (l *level) add(added *rule) error {
 	id := added.id()
 	if before := l.exact[id]; before != nil {
-		return fmt.Errorf("%q is defined in %s:%d already", l.idOf(added), before.file, before.line)
+		return fmt.Errorf("%q is defined in %s:%d already: merge the two, with the descriptors of both below one",
+			l.idOf(added), before.file, before.line)
 	}
 	if l.exact == nil {
 		l.exact = make(map[string]*rule)

@@ -55,7 +55,7 @@ func (d *decoder) web(n *rulefile.Node) *httpRules {
 	before := len(d.Problems)
 	d.Fields(n, &file)
 	w := &httpRules{
-		open: d.OneOf(file.OnFailure, "open", "closed") == "open", address: httplimit.Address{Header: d.text(file.Header)},
+		open: d.OneOf(file.OnFailure, "open", "closed") == "open", address: httplimit.Address{Header: d.header(file.Header)},
 		methodHeader: d.headerName(file.MethodHeader, "X-Forwarded-Method"),
 		hostHeader:   d.headerName(file.HostHeader, "X-Forwarded-Host"),
 		uriHeader:    d.headerName(file.URIHeader, "X-Forwarded-Uri"),
@@ -92,11 +92,20 @@ func (d *decoder) headerName(n *rulefile.Node, byDefault string) string {
 	if n == nil {
 		return byDefault
 	}
-	text := d.text(n)
+	text := d.header(n)
 	if text == "" {
 		d.Fail(n, "is empty, want the name of a header")
 	}
-	return http.CanonicalHeaderKey(text)
+	return text
+}
+
+// header decodes the name of a header.
+func (d *decoder) header(n *rulefile.Node) string {
+	name := http.CanonicalHeaderKey(d.text(n))
+	if name == "Host" {
+		d.Fail(n, "is %q, which is no header of a request here: write from: host, or host in place of the header", name)
+	}
+	return name
 }
 
 func (d *decoder) network(n *rulefile.Node) netip.Prefix {
@@ -117,10 +126,19 @@ func (d *decoder) route(n *rulefile.Node, allowSlashes bool) route {
 	var file struct{ Method, Host, Path, Descriptor *rulefile.Node }
 	d.Fields(n, &file)
 	one := route{method: target.Method(d.text(file.Method)), host: target.Host(d.text(file.Host))}
+	if text := d.text(file.Host); text != "" {
+		if err := target.CheckHost(text); err != nil {
+			d.Fail(file.Host, "%v", err)
+		}
+	}
 	if file.Path != nil {
 		text := d.text(file.Path)
 		if _, err := target.ReadPath(text, allowSlashes); err != nil {
 			d.Fail(file.Path, "is %q, with which all requests are refused: %v", rulefile.Clip(text), err)
+		} else if err := target.CheckPath(text); err != nil {
+			d.Fail(file.Path, "%v", err)
+		} else if !strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "*") {
+			d.Fail(file.Path, "is %q, which no request has: begin it with a slash or a *", rulefile.Clip(text))
 		}
 		for part := range strings.SplitSeq(text, "*") { // an escaped star is no wildcard
 			one.path = append(one.path, target.Unescape(part))
@@ -144,7 +162,7 @@ func (d *decoder) webEntry(n *rulefile.Node) webEntry {
 	}
 	e := webEntry{
 		key: d.text(file.Key), value: d.text(file.Value),
-		header: http.CanonicalHeaderKey(d.text(file.Header)),
+		header: d.header(file.Header),
 		from:   d.OneOf(file.From, "address", "host", "method", "path"),
 	}
 	if len(d.Problems) == 0 && (e.key == "" || ways != 1) {

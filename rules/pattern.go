@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/internal/target"
@@ -54,14 +53,13 @@ func parsePattern(text string) (p pattern, err error) {
 		return p, errors.New("it has no path: write a slash behind the host, or in front of the path")
 	}
 	host, rest := rest[:slash], rest[slash:]
-	if p.host = target.Host(host); host != "" && !isHost(p.host) || strings.Contains(host, ":") {
-		return p, fmt.Errorf("the host %q, want a name as requests have it, in ASCII (xn--... for other letters), "+
-			"without a port and without wildcards", rulefile.Clip(host))
+	if p.host = target.Host(host); host != "" {
+		if err := target.CheckHost(host); err != nil {
+			return p, err
+		}
 	}
-	if at := strings.IndexFunc(rest, isOutsidePaths); at >= 0 {
-		odd, _ := utf8.DecodeRuneInString(rest[at:])
-		return p, fmt.Errorf("%q in the path %q is in no request's path: leave out a query, and write %s for the character",
-			odd, rulefile.Clip(rest), url.PathEscape(string(odd)))
+	if err := target.CheckPath(rest); err != nil {
+		return p, err
 	}
 	if strings.Contains(rest, "//") {
 		return p, fmt.Errorf("the path %q has an empty segment: write one slash", rulefile.Clip(rest))
@@ -121,15 +119,6 @@ func (p *pattern) parsePath(rest string) error {
 	}
 	return nil
 }
-
-// isHost reports whether a name, in lower case, is a valid host of a request.
-func isHost(name string) bool {
-	const characters = "abcdefghijklmnopqrstuvwxyz0123456789-._"
-	return name != "" && strings.Trim(name, characters) == "" && name[0] != '.' && !strings.Contains(name, "..")
-}
-
-// isOutsidePaths reports whether a character ends the path of a URL, or must be escaped in it.
-func isOutsidePaths(r rune) bool { return r <= ' ' || r == 0x7f || r == '?' || r == '#' }
 
 func isIdentifier(name string) bool {
 	const characters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789"

@@ -33,6 +33,7 @@ func (d *Decoder) Load(data []byte, parse func(data []byte) ([]*Node, *Problem))
 	}
 	d.Root = root
 	d.refuse(root)
+	d.refuseManifest(root)
 	return len(d.Problems) == 0
 }
 

@@ -16,11 +16,16 @@ func (f File) Text(w *strings.Builder) {
 	switch {
 	case !f.Right:
 	case f.Format == Envoy:
-		fmt.Fprintf(w, "%s: Envoy's format, %s, domain %s\n", f.File, report.Plural(int64(f.Limits), "limit"),
-			strings.Join(f.Domains, ", "))
+		fmt.Fprintf(w, "%s: Envoy's format, %s, domain %s\n", printable(f.File), report.Plural(int64(f.Limits), "limit"),
+			printable(strings.Join(f.Domains, ", ")))
 	default:
-		fmt.Fprintf(w, "%s: %s\n", f.File, report.Plural(int64(f.Rules), "rule"))
+		fmt.Fprintf(w, "%s: %s\n", printable(f.File), report.Plural(int64(f.Rules), "rule"))
 	}
 }
 
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+func oneLine(text string) string { return report.Printable(strings.Join(strings.Fields(text), " ")) }
+
+// printable escapes all unprintable characters of a name, line breaks too.
+func printable(name string) string {
+	return report.Printable(strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(name))
+}
