@@ -186,7 +186,8 @@ func (c *tap) taken(args []string, now string, result rueidis.RedisResult) error
 	return nil
 }
 
-// reserved reads a call that reserves. Args: the time, requests, an epoch, those of the policy.
+// reserved reads a call that reserves. Args: the time, requests, an epoch, the order, those of the
+// policy.
 func (c *tap) reserved(args []string, now string, result rueidis.RedisResult) error {
 	var requests []int64
 	for run := range strings.FieldsSeq(args[1]) {
@@ -212,7 +213,7 @@ func (c *tap) reserved(args []string, now string, result rueidis.RedisResult) er
 			return err
 		}
 		if delay >= 0 {
-			if err := c.note(now, delay, requests[i], args[3]); err != nil {
+			if err := c.note(now, delay, requests[i], args[4]); err != nil {
 				return err
 			}
 		}
