@@ -125,8 +125,10 @@ func (c *Client) Limiter(name string, opts ...LimiterOption) *Limiter {
 	if l.wire.initial != nil { // its calls are not those of a limiter without, which would fail
 		id = "initial " + strings.Join(l.wire.initial[0].Args, ",") + " " + l.wire.keys[configKey]
 	}
-	l.calls.Engine, l.calls.ID, l.calls.Name, l.calls.Protocol = c.engine, id, name, &l.wire
-	l.calls.DependsOn, l.calls.Leases, l.calls.Policy = l.wire.keys[:1], true, "redisson"
+	l.calls = engine.Limiter{
+		Engine: c.engine, ID: id, Name: name, Policy: "redisson", DependsOn: l.wire.keys[:1], Protocol: &l.wire,
+		Leases: true,
+	}
 	return l
 }
 

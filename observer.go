@@ -97,8 +97,10 @@ func (o *Observer) hooks() *engine.Observer {
 	result, hooks := new(engine.Observer), *o
 	if hooks.Decision != nil {
 		result.Decision = func(ctx context.Context, d engine.Decision) {
-			info := DecisionInfo{d.Limiter.Name, d.Limiter.Policy, d.Permits, d.Granted, d.Charged, d.Took, d.Waited,
-				FromNone, d.Err}
+			info := DecisionInfo{
+				Name: d.Limiter.Name, Policy: d.Limiter.Policy, Permits: d.Permits, Granted: d.Granted, Charged: d.Charged,
+				Took: d.Took, Waited: d.Waited, Source: FromNone, Err: d.Err,
+			}
 			if d.Err == nil {
 				info.Source = sources[d.From]
 			}
@@ -107,12 +109,17 @@ func (o *Observer) hooks() *engine.Observer {
 	}
 	if hooks.RedisCall != nil {
 		result.RedisCall = func(ctx context.Context, c engine.Call) {
-			hooks.RedisCall(ctx, RedisCallInfo{c.Limiter.Name, c.Limiter.Policy, c.Requests, c.Permits, c.Leased, c.Took, c.Err})
+			hooks.RedisCall(ctx, RedisCallInfo{
+				Name: c.Limiter.Name, Policy: c.Limiter.Policy, Requests: c.Requests, Permits: c.Permits, Leased: c.Leased,
+				Took: c.Took, Err: c.Err,
+			})
 		}
 	}
 	if hooks.Waiting != nil {
 		result.Waiting = func(ctx context.Context, w engine.Waiting) {
-			hooks.Waiting(ctx, WaitingInfo{w.Limiter.Name, w.Limiter.Policy, w.Change, w.Length})
+			hooks.Waiting(ctx, WaitingInfo{
+				Name: w.Limiter.Name, Policy: w.Limiter.Policy, Change: w.Change, Length: w.Length,
+			})
 		}
 	}
 	return result

@@ -87,10 +87,7 @@ func (l *Limiter) TakeUpTo(ctx context.Context, permits int64) (granted int64, d
 		return 0, Decision{}, err
 	}
 	result, err := l.calls.Try(ctx, engine.Ask{Permits: 1, UpTo: permits, Detail: true})
-	if err == nil && result.Allowed {
-		granted = result.Permits
-	}
-	return granted, Decision(result.Answer), err
+	return result.Granted, Decision(result.Answer), err
 }
 
 // TryAcquireWithin takes permits as soon as they are free, if that is within the timeout, and

@@ -87,10 +87,10 @@ func (w *wire) answer(b *engine.Batch, perClient bool, reply redisx.Reply) error
 		r.Answer = engine.Answer{Allowed: granted, Limit: o.rate, Remaining: max(0, left), ResetAfter: o.reset}
 		switch letters[i] {
 		case 'g':
-			r.Grant(r.Most())
-			left += r.Permits
+			r.Granted = r.Most()
+			left += r.Granted
 		case 'p':
-			r.Permits = part
+			r.Granted = part
 			left += part
 		case 'x':
 			r.Answer, r.Err = engine.Answer{}, w.AboveLimit(r.Permits, o.rate)

@@ -45,7 +45,7 @@ func TestAnswer_SeveralRequests_EachHasItsOwn(t *testing.T) {
 			l := New(b.Conn).Limiter("a")
 			ba := new(engine.Batch)
 			for _, permits := range test.wants {
-				ba.Requests = append(ba.Requests, &engine.Request{Permits: permits})
+				ba.Requests = append(ba.Requests, &engine.Request{Ask: engine.Ask{Permits: permits}})
 			}
 			script := fmt.Sprintf("return {0, %d, 10, 10000, 4000, 7, '%s', '', 0", test.free, test.marks)
 			for _, r := range test.reply {
@@ -96,7 +96,8 @@ func TestAnswer_ReplyOfAnotherShape_IsAnError(t *testing.T) {
 		} {
 			reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToMessage()
 			require.NoError(b, err)
-			again, err := l.wire.Answer(&engine.Batch{Requests: []*engine.Request{{Permits: 1}, {Permits: 1}}}, reply)
+			one := engine.Ask{Permits: 1}
+			again, err := l.wire.Answer(&engine.Batch{Requests: []*engine.Request{{Ask: one}, {Ask: one}}}, reply)
 			assert.ErrorContains(b, err, "unknown reply", text)
 			assert.False(b, again)
 		}

@@ -159,7 +159,7 @@ func TestLeaseScript_Requests_Replies(t *testing.T) {
 			want := engine.Lease{Permits: test.wanted, Span: 10 * time.Millisecond}
 			batch := &engine.Batch{Lease: want}
 			if test.permits > 0 {
-				batch.Requests = []*engine.Request{{Permits: test.permits}}
+				batch.Requests = []*engine.Request{{Ask: engine.Ask{Permits: test.permits}}}
 			}
 			now := time.Now()
 			l.wire.hint().learn(now.UnixMilli(), test.rate.Permits, test.rate.Interval.Milliseconds(), false, countDone)

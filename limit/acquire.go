@@ -97,15 +97,15 @@ func (p acquireProtocol) answer(b *engine.Batch, s *state, letters string, part 
 		}
 		switch letter {
 		case 'g', 'p':
-			r.Grant(r.Most())
+			r.Granted = r.Most()
 			if letter == 'p' {
-				r.Grant(part)
+				r.Granted = part
 			}
 			if r.Each {
 				r.Extra = s.grantedParts(later)
 			}
 			r.Answer = s.granted(later)
-			later += r.Permits
+			later += r.Granted
 		case 'x':
 			r.Err = p.aboveLimit(r.Permits, s.most)
 		default:

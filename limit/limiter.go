@@ -161,10 +161,7 @@ func (l *Limiter) TakeUpTo(ctx context.Context, permits int64) (granted int64, d
 		return 0, decision, err
 	}
 	result, err := l.try(ctx, engine.Ask{Permits: 1, UpTo: min(permits, l.most), Detail: true})
-	if result.Allowed {
-		granted = result.Permits
-	}
-	return granted, rratelimiter.Decision(result.Answer), err
+	return result.Granted, rratelimiter.Decision(result.Answer), err
 }
 
 // TakeEach is [Limiter.Take] with a Decision for each policy, in their order. Allowed reports

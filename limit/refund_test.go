@@ -43,9 +43,7 @@ func (b *bench) send(l *Limiter, p engine.Protocol, asks ...engine.Ask) *engine.
 	b.Helper()
 	batch := new(engine.Batch)
 	for _, ask := range asks {
-		batch.Requests = append(batch.Requests, &engine.Request{
-			Permits: ask.Permits, UpTo: ask.UpTo, Detail: ask.Detail, Each: ask.Each, Within: ask.Within,
-		})
+		batch.Requests = append(batch.Requests, &engine.Request{Ask: ask})
 	}
 	p.Arguments(batch, time.UnixMicro(b.now))
 	script, keys := p.Call(batch)
@@ -261,7 +259,7 @@ func TestRefund_OvertakenCalls_AreWholeAndOnce(t *testing.T) {
 					marks := marksOf(batch)
 					at, err := strconv.ParseInt(strings.Fields(marks[0])[test.word], 10, 64)
 					require.NoError(t, err)
-					grants = append(grants, grant{at, b.now, r.Permits, marks})
+					grants = append(grants, grant{at, b.now, r.Granted, marks})
 					require.LessOrEqual(t, taken(), int64(20))
 					if len(grants) > 1 && behind > 0 {
 						overtaken++

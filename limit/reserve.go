@@ -78,7 +78,7 @@ func (p reserveProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (
 		reserved := &Reservation{
 			wire: p.wire, delay: micros(delay), at: now.Add(micros(delay)), permits: r.Permits, receipt: named,
 		}
-		r.Allowed, r.Extra, r.Refund = true, reserved, reserved.refund
+		r.Allowed, r.Granted, r.Extra, r.Refund = true, r.Permits, reserved, reserved.refund
 		if delay > 0 {
 			r.At = reserved.at
 		}

@@ -20,100 +20,6 @@ const (
 	MaxPermits = 1<<32 - 1
 )
 
-// Ask is a caller's request for permits.
-type Ask struct {
-	Permits int64         // the fewest that are granted
-	UpTo    int64         // if it is above Permits, the most: as many as are free
-	Detail  bool          // all fields of Answer, not only Allowed
-	Each    bool          // Result.Parts too
-	Receipt bool          // Result.Refund too
-	Within  time.Duration // the longest delay of a reservation
-}
-
-func (a Ask) most() int64 { return max(a.Permits, a.UpTo) }
-
-// Result is the answer to an Ask.
-type Result struct {
-	Answer
-	Permits int64 // that were granted, if it is allowed
-	Extra   any   // with Each the []Answer of the parts; for a reservation a value of the Protocol
-	From    Source
-	Refund  receipt.Refund // of the granted permits, if Receipt was set; nil if the Protocol has none
-}
-
-// Parts returns the answer of each part of a limiter, for a request with Each.
-func (r Result) Parts() []Answer {
-	parts, _ := r.Extra.([]Answer)
-	return parts
-}
-
-// Answer is the decision on a request.
-type Answer struct {
-	Allowed    bool
-	Limit      int64
-	Remaining  int64
-	RetryAfter time.Duration
-	ResetAfter time.Duration
-}
-
-// Request is one caller's request for permits, and later its answer.
-type Request struct {
-	Permits int64 // as in Ask; once it is answered, the granted ones
-	UpTo    int64
-	Detail  bool
-	Each    bool
-	Receipt bool
-	state   requestState // guarded by the entry
-	From    Source
-	Answer
-	batch *Batch // that it is part of; nil for a waiter; guarded by the entry
-
-	Within time.Duration // as in Ask
-	Extra  any           // as in Result
-	Refund receipt.Refund
-	At     time.Time // of a reservation: when its permits may be used; zero for at once
-	Err    error
-	call   *Call // that this caller reports, or nil
-}
-
-// Most returns the largest number of permits that the request can be granted.
-func (r *Request) Most() int64 { return max(r.Permits, r.UpTo) }
-
-// Grant sets the number of granted permits. It does not write a number that is unchanged: the queue
-// reads that of a waiter concurrently.
-func (r *Request) Grant(permits int64) {
-	if permits != r.Permits {
-		r.Permits = permits
-	}
-}
-
-type requestState uint8
-
-const (
-	queued    requestState = iota // not yet in a call
-	inFlight                      // in a call that is in flight
-	answered                      // the result is final
-	abandoned                     // the caller has left: permits that arrive for it are released
-)
-
-// result returns a request's answer to its caller.
-func (r *Request) result() (Result, error) {
-	return Result{r.Answer, r.Permits, r.Extra, r.From, r.Refund}, r.Err
-}
-
-// deliver makes the answer of a request final, with the error of its call. It reports whether
-// permits arrived for a caller that has left. The entry is locked.
-func (r *Request) deliver(err error) (lost bool) {
-	if r.state == abandoned {
-		return err == nil && r.Allowed
-	}
-	if err != nil {
-		r.Err = err
-	}
-	r.state = answered
-	return false
-}
-
 // Batch is one call: requests in, answers out. While it collects requests, its entry guards it.
 // Then it belongs to the goroutine that sends it; the entry still guards the states of the
 // requests.
@@ -180,9 +86,9 @@ func (b *Batch) GrantAll(left int64, answer Answer) {
 	for i := len(b.Requests) - 1; i >= 0; i-- {
 		r := b.Requests[i]
 		r.Answer = answer
-		r.Grant(r.Most())
+		r.Granted = r.Most()
 		r.Remaining = max(0, left)
-		left += r.Permits
+		left += r.Granted
 	}
 }
 
@@ -249,11 +155,11 @@ func (b *Batch) count(err error) {
 		return
 	}
 	for _, r := range b.Lost {
-		b.LostPermits += r.Permits
+		b.LostPermits += r.Granted
 	}
 	for _, r := range b.Requests {
 		if r.Allowed {
-			b.Granted += r.Permits
+			b.Granted += r.Granted
 		}
 	}
 }

@@ -22,7 +22,7 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	}
 	collect := func(e *entry, wants ...int64) (made []*Request) {
 		for _, permits := range wants {
-			r := &Request{Permits: permits}
+			r := &Request{Ask: Ask{Permits: permits}}
 			b := l.addRequest(e, r)
 			assert.Same(t, b, r.batch)
 			made = append(made, r)
@@ -112,8 +112,17 @@ func TestCoalesce_SlowCalls_MoreAreInFlight(t *testing.T) {
 	})
 }
 
+// batchOf returns a batch of requests.
+func batchOf(asks ...Ask) *Batch {
+	b := new(Batch)
+	for _, ask := range asks {
+		b.Requests = append(b.Requests, &Request{Ask: ask})
+	}
+	return b
+}
+
 func TestAnswer_NegativeRest_IsZero(t *testing.T) {
-	b := &Batch{Requests: []*Request{{Permits: 2}, {Permits: 1}}}
+	b := batchOf(Ask{Permits: 2}, Ask{Permits: 1})
 	b.GrantAll(-2, Answer{Limit: 10})
 	for i, r := range b.Requests {
 		assert.Equal(t, Answer{Allowed: true, Limit: 10}, r.Answer, i)
@@ -123,25 +132,22 @@ func TestAnswer_NegativeRest_IsZero(t *testing.T) {
 // TestBatch_RequestsUpTo_CountTheirMost: the most that a call can take bounds it. The answer sets
 // what each was granted.
 func TestBatch_RequestsUpTo_CountTheirMost(t *testing.T) {
-	b := &Batch{Requests: []*Request{{Permits: 1}, {Permits: 1, UpTo: 1}, {Permits: 1, UpTo: 5}, {Permits: 1, UpTo: 5},
-		{Permits: 1, UpTo: 7}}}
+	b := batchOf(Ask{Permits: 1}, Ask{Permits: 1, UpTo: 1}, Ask{Permits: 1, UpTo: 5}, Ask{Permits: 1, UpTo: 5},
+		Ask{Permits: 1, UpTo: 7})
 	total, _ := b.Wants()
 	assert.EqualValues(t, 19, total)
 	assert.Equal(t, "1*1 1*1 ~5*2 ~7*1", Runs(b.Requests))
 	b.GrantAll(2, Answer{Limit: 30})
 	r := b.Requests[2]
-	assert.EqualValues(t, 5, r.Permits)
+	assert.EqualValues(t, 5, r.Granted)
 	assert.EqualValues(t, 2+5+7, r.Remaining)
-	result, err := r.result()
-	require.NoError(t, err)
-	assert.EqualValues(t, 5, result.Permits)
 }
 
 func TestCoalesce_CallersLeftBeforeTheirCall_NothingIsSent(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := b.limiter(10, time.Minute)
 		g := l.Engine
-		e, r := g.registry.lockEntry(&l.Limiter), &Request{Permits: 1}
+		e, r := g.registry.lockEntry(&l.Limiter), &Request{Ask: Ask{Permits: 1}}
 		l.addRequest(e, r)
 		require.True(b, g.reserveCall(e))
 		e.mu.Unlock()

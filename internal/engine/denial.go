@@ -98,7 +98,7 @@ func (l *Limiter) denyUntil(permits int64, deadline time.Time) error {
 		return nil
 	}
 	if after := d.forecast.Earliest(0, permits) - since; after > time.Until(deadline) {
-		return &errDeadline{permits, l.Name, after}
+		return &errDeadline{permits: permits, name: l.Name, after: after}
 	}
 	return nil
 }

@@ -56,11 +56,11 @@ func (h *leaseSet) take(ask Ask, result *Result) (ok, fetch bool) {
 	for i := range h.leases {
 		s := &h.leases[i]
 		remains := s.remains(now)
-		if s.unused < ask.most() || remains <= 0 || ask.Each && h.newest.Parts == nil {
+		if s.unused < ask.Most() || remains <= 0 || ask.Each && h.newest.Parts == nil {
 			continue
 		}
-		s.unused -= ask.most()
-		result.Allowed, result.Permits, result.From, result.Refund = true, ask.most(), FromLease, s.Return
+		s.unused -= ask.Most()
+		result.Allowed, result.Granted, result.From, result.Refund = true, ask.Most(), FromLease, s.Return
 		if ask.Detail {
 			result.Limit, result.Remaining = h.newest.Limit, max(0, h.free)+h.unused(now)
 			result.ResetAfter = h.newest.Reset - now.Sub(h.newest.sent)
@@ -68,7 +68,7 @@ func (h *leaseSet) take(ask Ask, result *Result) (ok, fetch bool) {
 		if ask.Each {
 			result.Extra = h.parts(now)
 		}
-		h.countDemand(now, ask.most())
+		h.countDemand(now, ask.Most())
 		return true, i == len(h.leases)-1 && h.runsOut(s, now, remains)
 	}
 	return false, false
@@ -78,7 +78,7 @@ func (h *leaseSet) take(ask Ask, result *Result) (ok, fetch bool) {
 // are granted to a request with UpTo, and remain for others. The entry is locked.
 func (h *leaseSet) addTo(result *Result, ask Ask) {
 	if ask.UpTo > 0 {
-		h.grantUpTo(result, ask.most())
+		h.grantUpTo(result, ask.Most())
 	}
 	left := h.unused(time.Now())
 	result.Remaining += left
@@ -90,18 +90,15 @@ func (h *leaseSet) addTo(result *Result, ask Ask) {
 
 // grantUpTo grants permits of all leases, up to a total of most.
 func (h *leaseSet) grantUpTo(result *Result, most int64) {
-	if !result.Allowed {
-		result.Permits = 0
-	}
-	now, before := time.Now(), result.Permits
+	now, before := time.Now(), result.Granted
 	for i := range h.leases {
 		s := &h.leases[i]
-		if n := min(s.unused, most-result.Permits); n > 0 && !s.expired(now) {
+		if n := min(s.unused, most-result.Granted); n > 0 && !s.expired(now) {
 			s.unused -= n
-			result.Permits += n
+			result.Granted += n
 		}
 	}
-	if result.Permits > before && !result.Allowed {
+	if result.Granted > before && !result.Allowed {
 		result.Allowed, result.RetryAfter, result.From = true, 0, FromLease
 	}
 }
@@ -226,7 +223,7 @@ func (h *leaseSet) add(b *Batch, err error, changes uint64, fetch *transfer) (un
 		return nil
 	}
 	// The permits of callers that have left belong to the same grant.
-	s := activeLease{b.Lease, b.Lease.Granted + b.LostPermits, b.sent}
+	s := activeLease{Lease: b.Lease, unused: b.Lease.Granted + b.LostPermits, sent: b.sent}
 	clear(b.Lost)
 	b.Lost = b.Lost[:0]
 	if h.changes != changes || s.expired(now) {

@@ -19,41 +19,53 @@ func (l *Limiter) fromLease(ask Ask, result *Result) (ok bool) {
 	if e.leases != nil && e.queue == nil {
 		ok, fetch = e.leases.take(ask, result)
 	}
+	fetch = fetch && l.Engine.reserveCall(e)
+	if fetch && e.first == nil {
+		e.push(l.Engine.newBatch())
+	}
 	e.mu.Unlock()
 	if fetch {
-		l.fetch()
+		l.startSending(context.Background(), e)
 	}
 	return ok
 }
 
-// addLeased adds the leased permits to a result of Redis: they are free, too.
-func (l *Limiter) addLeased(ask Ask, result *Result) {
+// addLeased adds the leased permits to a result of Redis: they are free, too. If it may revoke the
+// leases, and they are enough for a denied request together with the permits that are free in Redis,
+// it returns the releases to run before the request is repeated.
+func (l *Limiter) addLeased(ask Ask, result *Result, revokes bool) []release {
+	counts := ask.UpTo > 0 || ask.Detail
+	if !l.leases() || result.Allowed && !counts {
+		return nil
+	}
 	e := l.Engine.registry.lockExisting(l.ID)
 	if e == nil {
-		return
+		return nil
 	}
-	if e.leases != nil && e.queue == nil {
+	defer l.Engine.registry.unlockEntry(e)
+	if counts && e.leases != nil && e.queue == nil {
 		e.leases.addTo(result, ask)
 	}
-	l.Engine.registry.unlockEntry(e)
+	if result.Allowed || ask.UpTo > 0 || !revokes {
+		return nil
+	}
+	return e.leases.releaseFor(ask.Permits)
 }
 
-// fetch sends a call for the next lease, unless a call that is about to be sent asks for it.
-func (l *Limiter) fetch() {
-	g := l.Engine
-	e := g.registry.lockExisting(l.ID)
-	if e == nil {
-		return
+// awaitReleases runs releases. It waits for them until ctx ends; they go on.
+func awaitReleases(ctx context.Context, releases []release) error {
+	// Not Detach, which sends nothing once ctx has ended: these permits would be lost.
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runAll(ctx, releases) // if one fails, the next call shows what is free
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	if e.leases == nil || e.leases.fetch != nil || !g.reserveCall(e) {
-		g.registry.unlockEntry(e)
-		return
-	}
-	if e.first == nil {
-		e.push(g.newBatch())
-	}
-	e.mu.Unlock()
-	l.startSending(context.Background(), e)
 }
 
 // ensureLeases gives the entry a set of leases and counts the demand. The entry is locked.
@@ -67,34 +79,6 @@ func (l *Limiter) ensureLeases(e *entry, permits int64) {
 		l.Engine.dependents.add(l)
 	}
 	e.leases.countDemand(now, permits)
-}
-
-// releaseFor is leaseSet.releaseFor, and runs the releases. It reports whether there were any.
-func (l *Limiter) releaseFor(ctx context.Context, permits int64) (bool, error) {
-	if !l.leases() {
-		return false, nil
-	}
-	e := l.Engine.registry.lockExisting(l.ID)
-	if e == nil {
-		return false, nil
-	}
-	releases := e.leases.releaseFor(permits)
-	l.Engine.registry.unlockEntry(e)
-	if releases == nil {
-		return false, nil
-	}
-	// Not Detach, which sends nothing once ctx has ended: these permits would be lost.
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runAll(ctx, releases) // if one fails, the next call shows what is free
-	}()
-	select {
-	case <-done:
-		return true, nil
-	case <-ctx.Done():
-		return false, ctx.Err()
-	}
 }
 
 // expireLeases releases the unused permits of expired leases. Without demand it removes the lease

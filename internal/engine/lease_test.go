@@ -59,7 +59,7 @@ func TestLease_TimerIsLate_IsNotUsed(t *testing.T) {
 			served := l.fromLease(Ask{Permits: 1}, new(Result))
 			assert.Equal(t, left > 0, served)
 			q := &queue{}
-			q.waiters.push(&waiter{Request: Request{Permits: 1}})
+			q.waiters.push(&waiter{Request: Request{Ask: Ask{Permits: 1}}})
 			assert.Equal(t, left > 0, q.serveFrom(h) != nil)
 			if left > 0 {
 				assert.Zero(t, h.leases[0].unused)
@@ -187,7 +187,7 @@ func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	e := g.registry.lockEntry(l)
 	h := &leaseSet{span: time.Hour, transfers: new(sync.Map), spanBegan: time.Now(),
 		fetch: &transfer{done: make(chan struct{})}, timer: time.NewTimer(time.Hour)}
-	waiting := &waiter{Request: Request{Permits: 1}, done: make(chan struct{}, 1)}
+	waiting := &waiter{Request: Request{Ask: Ask{Permits: 1}}, done: make(chan struct{}, 1)}
 	q := &queue{changed: make(chan struct{}, 1)}
 	q.waiters.push(waiting)
 	q.wanted = 1

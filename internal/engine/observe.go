@@ -107,8 +107,10 @@ func (l *Limiter) Observe(permits int64) Observation {
 // hook that panics affects no other caller.
 func (v *Observation) Report(ctx context.Context, granted bool, from Source, err error) {
 	if o := v.observer; o != nil && o.Decision != nil {
-		o.Decision(ctx, Decision{v.limiter, v.permits, granted && err == nil, v.Charged, o.clock() - v.began, v.waited, from,
-			err})
+		o.Decision(ctx, Decision{
+			Limiter: v.limiter, Permits: v.permits, Granted: granted && err == nil, Charged: v.Charged,
+			Took: o.clock() - v.began, Waited: v.waited, From: from, Err: err,
+		})
 	}
 }
 
@@ -127,8 +129,11 @@ func (v *Observation) Wait(ctx context.Context, wait func() (waited bool, err er
 		return err
 	}
 	if o.Waiting != nil {
-		defer func() { o.Waiting(ctx, Waiting{v.limiter, -1, o.count(v.limiter.ID, -1)}) }()
-		o.Waiting(ctx, Waiting{v.limiter, 1, o.count(v.limiter.ID, 1)})
+		report := func(change int) {
+			o.Waiting(ctx, Waiting{Limiter: v.limiter, Change: change, Length: o.count(v.limiter.ID, change)})
+		}
+		defer report(-1)
+		report(1)
 	}
 	began := o.clock()
 	waited, err := wait()

@@ -283,7 +283,7 @@ func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
 		for w := q.waiters.first; w != nil && w.Permits <= s.unused && !s.expired(now) &&
 			len(done) < MaxRequests; w = q.waiters.first {
 			s.unused -= w.Permits
-			w.Allowed, w.From, w.Refund = true, FromLease, s.Return
+			w.Allowed, w.Granted, w.From, w.Refund = true, w.Permits, FromLease, s.Return
 			w.deliver(nil)
 			q.remove(w)
 			done = append(done, w)

@@ -11,7 +11,7 @@ import (
 
 // The forecast of a queue follows from the last reply and from the callers ahead alone.
 
-func waiterFor(permits int64) *waiter { return &waiter{Request: Request{Permits: permits}} }
+func waiterFor(permits int64) *waiter { return &waiter{Request: Request{Ask: Ask{Permits: permits}}} }
 
 func TestQueue_Forecast_SetsWhenAWaiterIsServable(t *testing.T) {
 	at := time.Now()

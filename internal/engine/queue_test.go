@@ -94,14 +94,14 @@ func TestQueue_CallersArriveAndLeave_SumsMatch(t *testing.T) {
 // TestQueue_CallerLeavesWithItsAnswer_TakesIt: its permits are not lost.
 func TestQueue_CallerLeavesWithItsAnswer_TakesIt(t *testing.T) {
 	l := open(New(Settings{}), "limiter", 1, time.Hour)
-	w := &waiter{Request: Request{Permits: 3, state: answered}, done: make(chan struct{}, 1)}
+	w := &waiter{Request: Request{Ask: Ask{Permits: 3}, state: answered}, done: make(chan struct{}, 1)}
 	e := &entry{queue: new(queue)}
 	assert.False(t, l.withdraw(e, w))
 	assert.NoError(t, l.timeOut(e, w))
 	assert.Equal(t, answered, w.state)
 	assert.False(t, l.Engine.abandon(e, &w.Request))
 
-	refused := &waiter{Request: Request{Permits: 2}}
+	refused := &waiter{Request: Request{Ask: Ask{Permits: 2}}}
 	e.queue.forecast = &view{limit: 1}
 	e.queue.waiters.push(refused)
 	require.True(t, l.denyUnreachable(e.queue, refused, 0, time.Now()))

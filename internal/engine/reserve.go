@@ -56,7 +56,7 @@ func (l *Limiter) awaitTime(ctx context.Context, e *entry, w *waiter) error {
 	left := time.Until(w.At)
 	if left > 0 && !w.deadline.IsZero() && w.At.After(w.deadline) {
 		l.leave(e, w)
-		return &errDeadline{w.Permits, l.Name, left}
+		return &errDeadline{permits: w.Permits, name: l.Name, after: left}
 	}
 	timer := time.NewTimer(left)
 	defer timer.Stop()
@@ -125,7 +125,7 @@ func (q *queue) inherit(held *list) (done []*waiter) {
 			continue
 		}
 		q.remove(heir)
-		heir.Answer, heir.At, heir.From, heir.Extra, heir.Refund = w.Answer, w.At, w.From, w.Extra, w.Refund
+		heir.Result, heir.At = w.Result, w.At
 		heir.deliver(nil)
 		done = append(done, heir)
 		if !heir.At.IsZero() {

@@ -205,7 +205,7 @@ func (l *Limiter) denyUnreachable(q *queue, w *waiter, ahead int64, now time.Tim
 	if q.aboveLimit(w) {
 		err = l.Protocol.AboveLimit(w.Permits, q.forecast.Limit())
 	} else if after := q.missedBy(w, ahead, now); after > 0 {
-		err = &errDeadline{w.Permits, l.Name, after}
+		err = &errDeadline{permits: w.Permits, name: l.Name, after: after}
 	} else {
 		return false
 	}

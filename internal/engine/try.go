@@ -17,7 +17,7 @@ func (l *Limiter) Try(ctx context.Context, ask Ask) (result Result, err error) {
 	}
 	ask.Receipt, ask.Detail = true, true // a detailed reply has the time of the grant
 	if result, err = l.try(ctx, ask); err == nil && result.Allowed {
-		slot.Put(receipt.Receipt{Permits: result.Permits, Refund: result.Refund})
+		slot.Put(receipt.Receipt{Permits: result.Granted, Refund: result.Refund})
 	}
 	return result, err
 }
@@ -26,10 +26,10 @@ func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
 	if l.Engine.observer == nil {
 		return l.Ask(ctx, ask)
 	}
-	observation := l.Observe(ask.most())
+	observation := l.Observe(ask.Most())
 	result, err := l.Ask(ctx, ask)
 	if result.Allowed {
-		observation.permits = result.Permits
+		observation.permits = result.Granted
 	}
 	observation.Report(ctx, result.Allowed, result.From, err)
 	return result, err
@@ -41,14 +41,14 @@ func (l *Limiter) Ask(ctx context.Context, ask Ask) (result Result, err error) {
 		if l.fromLease(ask, &result) {
 			return result, nil
 		}
-		err = l.request(ctx, ask, &result)
-		if err == nil && l.leases() && (ask.UpTo > 0 || ask.Detail) {
-			l.addLeased(ask, &result)
-		}
-		if err != nil || result.Allowed || !first || ask.UpTo > 0 {
+		if err = l.request(ctx, ask, &result); err != nil {
 			return result, err
 		}
-		if released, err := l.releaseFor(ctx, ask.Permits); !released {
+		releases := l.addLeased(ask, &result, first)
+		if releases == nil {
+			return result, nil
+		}
+		if err = awaitReleases(ctx, releases); err != nil {
 			return result, err
 		}
 	}
@@ -65,8 +65,7 @@ func (l *Limiter) request(ctx context.Context, ask Ask, result *Result) error {
 	g := l.Engine
 	ended := ctx.Done()
 	r := g.requests.Get().(*Request)
-	r.Permits, r.UpTo, r.Detail, r.Each, r.Within = ask.Permits, ask.UpTo, ask.Detail, ask.Each, ask.Within
-	r.Receipt = ask.Receipt
+	r.Ask = ask
 	e := g.registry.lockEntry(l)
 	if l.leases() {
 		l.ensureLeases(e, ask.Permits)
@@ -107,7 +106,7 @@ func (l *Limiter) request(ctx context.Context, ask Ask, result *Result) error {
 	}
 	r.call.report(ctx, l)
 	var err error
-	*result, err = r.result()
+	*result, err = r.Result, r.Err
 	*r = Request{}
 	g.requests.Put(r)
 	return err

@@ -66,18 +66,17 @@ func (l *Limiter) waitInQueue(ctx context.Context, ask Ask, deadline, latest tim
 		expired = timer.C
 	}
 	w := &waiter{
-		Request: Request{Permits: ask.Permits, Receipt: ask.Receipt}, done: make(chan struct{}, 1), deadline: latest,
+		Request: Request{Ask: ask}, done: make(chan struct{}, 1), deadline: latest,
 	}
 	e := l.enqueue(w)
 	for {
 		select {
 		case <-w.done:
 			w.call.report(ctx, l)
-			result, err := w.result()
-			if err == nil && !w.At.IsZero() {
-				return result, true, l.awaitTime(ctx, e, w)
+			if w.Err == nil && !w.At.IsZero() {
+				return w.Result, true, l.awaitTime(ctx, e, w)
 			}
-			return result, w.waited, err
+			return w.Result, w.waited, w.Err
 		case <-ctx.Done():
 			if l.withdraw(e, w) {
 				return Result{}, w.waited, ctx.Err()
@@ -162,7 +161,7 @@ func (l *Limiter) timeOut(e *entry, w *waiter) error {
 	}
 	l.abandon(e, w)
 	if w.arrival <= e.queue.repliedFor {
-		return &errDeadline{w.Permits, l.Name, 0}
+		return &errDeadline{permits: w.Permits, name: l.Name}
 	}
 	return fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.Name,
 		context.DeadlineExceeded)
