@@ -2,7 +2,6 @@ package rls
 
 import (
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -61,7 +60,7 @@ func (d *decoder) web(n *rulefile.Node) *httpRules {
 		uriHeader:    d.headerName(file.URIHeader, "X-Forwarded-Uri"),
 		allowSlashes: d.OneOf(file.EscapedSlashes, "refuse", "allow") == "allow",
 	}
-	d.List(file.Trust, "a list", func(n *rulefile.Node) { w.address.Trusted = append(w.address.Trusted, d.network(n)) })
+	w.address.Trusted = d.Ranges(file.Trust)
 	d.List(file.Requests, "a list", func(n *rulefile.Node) { w.routes = append(w.routes, d.route(n, w.allowSlashes)) })
 	if len(d.Problems) > before {
 		return nil
@@ -106,20 +105,6 @@ func (d *decoder) header(n *rulefile.Node) string {
 		d.Fail(n, "is %q, which is no header of a request here: write from: host, or host in place of the header", name)
 	}
 	return name
-}
-
-func (d *decoder) network(n *rulefile.Node) netip.Prefix {
-	text := d.text(n)
-	network, err := netip.ParsePrefix(text)
-	if err != nil {
-		addr, err := netip.ParseAddr(text)
-		if err != nil {
-			d.Fail(n, "is %q, want an address or a network, as 10.0.0.0/8", rulefile.Clip(text))
-			return netip.Prefix{}
-		}
-		network = netip.PrefixFrom(addr, addr.BitLen())
-	}
-	return network
 }
 
 func (d *decoder) route(n *rulefile.Node, allowSlashes bool) route {

@@ -83,7 +83,7 @@ func (d *decoder) head(domain, address *rulefile.Node) {
 		Bits            *rulefile.Node `file:"ipv6_bits"`
 	}
 	d.Fields(address, &file)
-	d.address.Trusted = d.ranges(file.Trusted)
+	d.address.Trusted = d.Ranges(file.Trusted)
 	d.address.IPv6Bits = int(d.Number(file.Bits, 1, 128, "bits of an address, 1 to 128"))
 	if name, ok := d.Text(file.Header, "a text, the header that proxies write"); ok && file.Header != nil {
 		d.address.Header = d.headerName(file.Header, name)
