@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -113,6 +114,18 @@ func (l *Limiter) read(b *Batch, message rueidis.RedisMessage) (again bool, err 
 	return l.Protocol.Answer(b, message)
 }
 
+// MaxPages is the largest number of calls for one run of a script: enough for 16 million grants.
+const MaxPages = 1 << 16
+
+// Repeat returns an error if a script must not get another call: its caller has left, or it has had
+// MaxPages calls.
+func Repeat(ctx context.Context, calls int) error {
+	if calls >= MaxPages {
+		return fmt.Errorf("the script has not finished after %d calls", calls)
+	}
+	return ctx.Err()
+}
+
 // addReceipts gives the granted requests of a batch that want a receipt the Refund of the grant, unless
 // the Protocol has given them their own. The entry is locked, and the batch is counted.
 func (l *Limiter) addReceipts(b *Batch) {
@@ -139,4 +152,17 @@ func (l *Limiter) releaseLost(ctx context.Context, b *Batch) {
 	if work := l.Protocol.Refund(b); work != nil {
 		go work(Unattended(ctx))
 	}
+}
+
+// runOrAbort runs a function, and another one if the first panics or ends its goroutine. The panic
+// continues.
+func runOrAbort(run, broken func()) {
+	returned := false
+	defer func() {
+		if !returned {
+			broken()
+		}
+	}()
+	run()
+	returned = true
 }

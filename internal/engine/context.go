@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
@@ -20,35 +19,19 @@ func (callContext) Deadline() (deadline time.Time, ok bool) { return deadline, f
 func (callContext) Done() <-chan struct{}                   { return nil }
 func (c callContext) Err() error                            { return c.err() }
 
-// unattendedFor is how long a call for which no caller waits is repeated.
+// unattendedFor is how long a call is repeated that does not end with a caller.
 const unattendedFor = time.Minute
 
-// Unattended returns the context of a call for which no caller waits. While the slot of its keys
-// moves, it is repeated for as long.
-func Unattended(ctx context.Context) context.Context { return unattended(ctx, func() {}) }
-
-// unattended is Unattended for a call whose caller waits until late is called: when a call of its own
-// would have failed.
-func unattended(ctx context.Context, late func()) context.Context {
+// Unattended returns the context of a call that does not end with a caller. While the slot of its
+// keys moves, it is repeated for a minute.
+func Unattended(ctx context.Context) context.Context {
 	begin := time.Now()
-	return callContext{redisx.RetryUntilEnd(ctx, late), func() error {
+	return callContext{redisx.RetryUntilEnd(ctx), func() error {
 		if time.Since(begin) < unattendedFor {
 			return nil
 		}
 		return context.DeadlineExceeded
 	}}
-}
-
-// MaxPages is the largest number of calls for one run of a script: enough for 16 million grants.
-const MaxPages = 1 << 16
-
-// Repeat returns an error if a script must not get another call: its caller has left, or it has had
-// MaxPages calls.
-func Repeat(ctx context.Context, calls int) error {
-	if calls >= MaxPages {
-		return fmt.Errorf("the script has not finished after %d calls", calls)
-	}
-	return ctx.Err()
 }
 
 // Detach runs a call and returns its result, or the error of ctx as soon as ctx ends. A command
@@ -77,17 +60,4 @@ func Detach[T any](ctx context.Context, call func(context.Context) (T, error)) (
 	case <-ctx.Done():
 		return none, ctx.Err()
 	}
-}
-
-// runOrAbort runs a function, and another one if the first panics or ends its goroutine. The panic
-// continues.
-func runOrAbort(run, broken func()) {
-	returned := false
-	defer func() {
-		if !returned {
-			broken()
-		}
-	}()
-	run()
-	returned = true
 }

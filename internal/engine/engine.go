@@ -5,6 +5,23 @@
 //
 // The engine handles requests, batches and replies. A [Protocol] gives them their meaning: the
 // keys, the script, how a batch becomes arguments, and how a reply becomes answers.
+//
+// # Callers that leave
+//
+// A caller returns as soon as its context ends. A command that was sent by then is completed: if its
+// context ended, rueidis would close the connection, which others use too. Whether more commands
+// follow (the rest of a script, a redirection of a cluster, a repetition while a slot moves) depends
+// on who is left:
+//
+//	call of           context          more commands are sent               moving slot
+//	a batch           Batch.context    while a caller is left or, if it     1/4 s
+//	                                   brings a lease, for its length
+//	one caller        [Detach]         until the context of the caller ends 1/4 s
+//	no caller: the    [Unattended]     for a minute                         a minute
+//	release of permits
+//
+// A goroutine that others wait for may end early, by a panic or runtime.Goexit in a callback of the
+// program. Then they get [redisx.ErrNoReply]: see runOrAbort.
 package engine
 
 import (

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"sync"
+	"time"
 )
 
 // releasesAtOnce is the number of leases that Flush releases at the same time.
@@ -28,9 +29,11 @@ func (g *Engine) Flush(ctx context.Context) error {
 		for _, run := range releases {
 			slots <- struct{}{}
 			free := sync.OnceFunc(func() { <-slots })
+			late := time.AfterFunc(longTransfer, free) // the slot of its keys moves
 			go func() {
 				defer free()
-				run(unattended(ctx, free))
+				defer late.Stop()
+				run(Unattended(ctx))
 			}()
 		}
 		var failed error

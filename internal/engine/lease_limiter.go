@@ -52,22 +52,6 @@ func (l *Limiter) addLeased(ask Ask, result *Result, revokes bool) []release {
 	return e.leases.releaseFor(ask.Permits)
 }
 
-// awaitReleases runs releases. It waits for them until ctx ends; they go on.
-func awaitReleases(ctx context.Context, releases []release) error {
-	// Not Detach, which sends nothing once ctx has ended: these permits would be lost.
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runAll(ctx, releases) // if one fails, the next call shows what is free
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // ensureLeases gives the entry a set of leases and counts the demand. The entry is locked.
 func (l *Limiter) ensureLeases(e *entry, permits int64) {
 	now := time.Now()

@@ -20,19 +20,27 @@ func (r release) runLater() {
 	}
 }
 
-// runAll runs releases, and waits for them. It does not wait for one whose slot moves for longer than
-// a call waits for that. If one fails, its permits expire.
+// runAll runs releases, and waits for them until ctx ends, but no longer than for other leases in
+// transit. The releases go on. If one fails, its permits expire.
 func runAll(ctx context.Context, all []release) {
-	var waits sync.WaitGroup
+	done := make(chan struct{}, len(all))
 	for _, run := range all {
-		waits.Add(1)
-		done := sync.OnceFunc(waits.Done)
 		go func() {
-			defer done()
-			run(unattended(ctx, done))
+			defer func() { done <- struct{}{} }()
+			run(Unattended(ctx))
 		}()
 	}
-	waits.Wait()
+	late := time.NewTimer(longTransfer)
+	defer late.Stop()
+	for range all {
+		select {
+		case <-done:
+		case <-late.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // transfer is a lease that is being fetched or released. Flush waits for it, and a change of its
@@ -55,8 +63,9 @@ func (h *leaseSet) end(t *transfer, err error) {
 	close(t.done)
 }
 
-// longTransfer is how long a change waits for leases in transit: about as long as a call whose slot
-// moves.
+// longTransfer is how long others wait for a lease in transit: about as long as a call whose slot
+// moves. A release goes on after that. If only the link is slow, a call that is sent then is
+// behind it on the connection.
 const longTransfer = 250 * time.Millisecond
 
 // awaitTransfers waits for leases in transit of limiters that depend on one of these keys, until late

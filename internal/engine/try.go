@@ -48,7 +48,8 @@ func (l *Limiter) Ask(ctx context.Context, ask Ask) (result Result, err error) {
 		if releases == nil {
 			return result, nil
 		}
-		if err = awaitReleases(ctx, releases); err != nil {
+		runAll(ctx, releases) // if one fails, the next call shows what is free
+		if err := ctx.Err(); err != nil {
 			return result, err
 		}
 	}

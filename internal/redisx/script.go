@@ -66,13 +66,12 @@ const longestPause = 90 * time.Millisecond
 // attendedPauses is the number of pauses of a call with a caller: together a quarter of a second.
 const attendedPauses = 9
 
-// untilEnd is the key of a context's value, by which Retry repeats a call until the context ends.
+// untilEnd is the key of a context's value, with which Retry repeats a call until the context ends.
 type untilEnd struct{}
 
-// RetryUntilEnd returns a context with which Retry repeats a call until the context ends. When other
-// calls have failed, Retry calls late, and goes on.
-func RetryUntilEnd(ctx context.Context, late func()) context.Context {
-	return context.WithValue(ctx, untilEnd{}, late)
+// RetryUntilEnd returns a context with which Retry repeats a call until the context ends.
+func RetryUntilEnd(ctx context.Context) context.Context {
+	return context.WithValue(ctx, untilEnd{}, true)
 }
 
 // Retry makes a call, and repeats it while a cluster rejects it before it ran. While the slot of its
@@ -87,26 +86,16 @@ func Retry(ctx context.Context, call func(attempt int) error) error {
 		case err == nil || ctx.Err() != nil:
 			return err
 		case errors.Is(err, errRedirected): // it has paused
-			isLate(ctx)
 		case !errors.As(err, &redisErr) || !redisErr.IsTryAgain():
 			return err
 		case attempt < attendedPauses:
 			time.Sleep(min(time.Millisecond<<attempt, 64*time.Millisecond))
-		case isLate(ctx):
+		case ctx.Value(untilEnd{}) != nil:
 			time.Sleep(longestPause)
 		default:
 			return err
 		}
 	}
-}
-
-// isLate calls the function of RetryUntilEnd. It reports false if ctx has none.
-func isLate(ctx context.Context) bool {
-	late, ok := ctx.Value(untilEnd{}).(func())
-	if ok {
-		late()
-	}
-	return ok
 }
 
 // WrongType returns the first key that has another type than it should have, and that type, if err
