@@ -13,7 +13,7 @@ import (
 func closest(all []descriptor) (nearest *ratelimit.RateLimitResponse_DescriptorStatus) {
 	for i := range all {
 		one := all[i].status
-		if one.GetCurrentLimit() == nil || all[i].rule.shadow {
+		if one.GetCurrentLimit() == nil || all[i].rule.ShadowMode {
 			continue
 		}
 		over := one.GetCode() == ratelimit.RateLimitResponse_OVER_LIMIT
@@ -64,7 +64,7 @@ func metadataOf(request *ratelimit.RateLimitRequest, all []descriptor) *structpb
 		descriptors[i] = fields
 		desc := &all[i]
 		if len(desc.limits) > 0 && !desc.unlimited() && desc.status.GetCode() == ratelimit.RateLimitResponse_OK {
-			mergeMetadata(admitted, desc.rule.metadata)
+			mergeMetadata(admitted, desc.rule.Metadata)
 		}
 	}
 	made := map[string]any{"domain": request.GetDomain(), "descriptors": descriptors}

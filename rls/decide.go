@@ -55,12 +55,12 @@ func (s *Server) decide(ctx context.Context, d *domain,
 			s.metrics.count(d, desc)
 			s.warnOfCharge(desc)
 		}
-		if desc.over && desc.rule.shadow {
+		if desc.over && desc.rule.ShadowMode {
 			desc.status.Code = ratelimit.RateLimitResponse_OK
 		}
 		response.Statuses[i] = desc.status
 		over := desc.status.GetCode() == ratelimit.RateLimitResponse_OVER_LIMIT
-		if !desc.unlimited() && (s.config.Quota || len(desc.limits) > 0 && desc.rule.quota) {
+		if !desc.unlimited() && (s.config.Quota || len(desc.limits) > 0 && desc.rule.QuotaMode) {
 			if quotas++; over {
 				failedQuotas++
 			}
@@ -81,7 +81,7 @@ func (s *Server) decide(ctx context.Context, d *domain,
 // warnOfCharge logs a rule once if a request peeks at it, but the rule does not charge hits over
 // the limit afterwards.
 func (s *Server) warnOfCharge(desc *descriptor) {
-	if desc.hits == 0 && desc.rule != noRule && !desc.rule.overdraw && !desc.unlimited() &&
+	if desc.hits == 0 && desc.rule != noRule && !desc.rule.Overdraw && !desc.unlimited() &&
 		desc.rule.warned.CompareAndSwap(false, true) {
 		s.config.Log.Warn("rls: a request has hits_addend 0: if it charges costs after the response, "+
 			"set overdraw: true for the descriptor, or costs over the limit are not counted",
@@ -123,7 +123,7 @@ func (s *Server) distinct(d *domain, all []descriptor) (found []*descriptor) {
 			continue
 		}
 		desc.name, desc.cost = d.nameOf(desc), desc.hits
-		desc.joint = desc.enforced(s.config.Quota) && (desc.action == peek || !desc.rule.overdraw)
+		desc.joint = desc.enforced(s.config.Quota) && (desc.action == peek || !desc.rule.Overdraw)
 		if at := slices.IndexFunc(found, desc.isEqual); at >= 0 {
 			found[at].add(desc)
 		} else {

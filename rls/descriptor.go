@@ -39,7 +39,7 @@ const (
 
 // enforced reports whether a descriptor can deny the request.
 func (desc *descriptor) enforced(quotaMode bool) bool {
-	return desc.action != release && !desc.rule.shadow && !desc.rule.quota && !quotaMode
+	return desc.action != release && !desc.rule.ShadowMode && !desc.rule.QuotaMode && !quotaMode
 }
 
 // isEqual reports whether one decision for the sum of the hits can decide two descriptors.
@@ -127,7 +127,7 @@ func (desc *descriptor) decideLocally() bool {
 		return slices.ContainsFunc(desc.limits, func(one *rateLimit) bool { return one.policy == nil })
 	}
 	for i, one := range desc.limits {
-		if one.policy == nil || desc.cost > one.most && !desc.rule.overdraw {
+		if one.policy == nil || desc.cost > one.most && !desc.rule.Overdraw {
 			for d := desc; d != nil; d = d.equal {
 				d.setStatus(d.limits[i], rratelimiter.Decision{})
 			}

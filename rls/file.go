@@ -14,9 +14,9 @@ type decoder struct{ rulefile.Decoder }
 
 // domainFile is the top level of a file.
 type domainFile struct {
-	Domain, SlotBy, Descriptors *rulefile.Node
-
-	HTTP *rulefile.Node `file:"http"`
+	Domain, SlotBy string
+	Descriptors    *rulefile.Node
+	HTTP           *rulefile.Node `file:"http"`
 }
 
 // places are the mappings of a file whose fields users misplace.
@@ -41,7 +41,7 @@ func parse(file string, text []byte) (*domain, []*rulefile.Problem) {
 func (d *decoder) domain(into *domain) {
 	file := domainFile{}
 	d.Fields(d.Root, &file)
-	into.name, into.slotBy, into.web = d.text(file.Domain), d.text(file.SlotBy), d.web(file.HTTP)
+	into.name, into.slotBy, into.web = file.Domain, file.SlotBy, d.web(file.HTTP)
 	if into.name == "" && len(d.Problems) == 0 {
 		d.FailField(d.Root, "domain", "is empty, want a name that no other file has")
 	}
@@ -71,16 +71,24 @@ func (d *decoder) descriptors(n *rulefile.Node, into *level, depth int, valueAbo
 			d.Fail(places[i], "%v", err)
 			continue
 		}
-		r.dynamic = valueAbove || r.detailed || r.valueInName
-		d.descriptors(below[i], &r.below, depth+1, valueAbove || r.valueInName)
+		r.dynamic = valueAbove || r.DetailedMetric || r.ValueToMetric
+		d.descriptors(below[i], &r.below, depth+1, valueAbove || r.ValueToMetric)
 	}
 }
 
 // ruleFile is a descriptor in a file.
 type ruleFile struct {
-	Key, Value, RateLimit, Limits, Descriptors               *rulefile.Node
-	ShadowMode, QuotaMode, Overdraw, Metadata                *rulefile.Node
-	DetailedMetric, ValueToMetric, ShareThreshold, HashValue *rulefile.Node
+	ruleFields
+	RateLimit, Limits, Descriptors *rulefile.Node
+}
+
+// ruleFields are the fields of a descriptor that its rule keeps as they are.
+type ruleFields struct {
+	Key, Value                      string
+	ShadowMode, QuotaMode, Overdraw bool
+	DetailedMetric, ValueToMetric   bool
+	ShareThreshold, HashValue       bool
+	Metadata                        metadata
 }
 
 // rule decodes a descriptor, but not those below it, which it returns.
@@ -88,24 +96,17 @@ func (d *decoder) rule(n *rulefile.Node) (r *rule, below *rulefile.Node) {
 	before := len(d.Problems)
 	file := ruleFile{}
 	d.Fields(n, &file)
-	r = &rule{
-		file: d.File, line: n.Line,
-		key: d.text(file.Key), value: d.text(file.Value),
-		shadow: d.Boolean(file.ShadowMode), quota: d.Boolean(file.QuotaMode), overdraw: d.Boolean(file.Overdraw),
-		detailed: d.Boolean(file.DetailedMetric), valueInName: d.Boolean(file.ValueToMetric),
-		shared: d.Boolean(file.ShareThreshold), hashed: d.Boolean(file.HashValue),
-		metadata: d.metadata(file.Metadata),
-	}
+	r = &rule{ruleFields: file.ruleFields, file: d.File, line: n.Line}
 	if strings.Contains(r.id(), "*") {
 		r.wild = strings.Split(r.id(), "*")
-	} else if r.shared {
-		d.FailField(n, "share_threshold", "is set, but neither the value nor the key %q has a *", r.key)
+	} else if r.ShareThreshold {
+		d.FailField(n, "share_threshold", "is set, but neither the value nor the key %q has a *", r.Key)
 	}
 	if !d.IsAbsent(file.RateLimit) {
 		r.limits = append(r.limits, d.limit(file.RateLimit))
 	}
 	d.List(file.Limits, "a list", func(n *rulefile.Node) { r.limits = append(r.limits, d.limit(n)) })
-	if len(d.Problems) == before && r.key == "" {
+	if len(d.Problems) == before && r.Key == "" {
 		d.FailField(n, "key", "is empty, want the key of the request's entry")
 	}
 	if len(d.Problems) == before && file.Limits != nil {
@@ -140,30 +141,32 @@ func (d *decoder) text(n *rulefile.Node) string {
 	return text
 }
 
-// metadata decodes a mapping of any values.
-func (d *decoder) metadata(n *rulefile.Node) map[string]any {
+// metadata is a mapping of any values, in the types of JSON.
+type metadata map[string]any
+
+// UnmarshalNode decodes metadata.
+func (m *metadata) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	if d.IsAbsent(n) {
-		return nil
+		return
 	}
 	if n.Tag != rulefile.Mapping {
 		d.Wrong(n, "a mapping")
-		return nil
+		return
 	}
-	fields, _ := d.anything(n).(map[string]any)
-	return fields
+	*m, _ = anything(d, n).(map[string]any)
 }
 
-// anything decodes a value of any type into the types of JSON.
-func (d *decoder) anything(n *rulefile.Node) any {
+// anything decodes a value of any type.
+func anything(d *rulefile.Decoder, n *rulefile.Node) any {
 	switch n.Tag {
 	case rulefile.Mapping:
 		made := make(map[string]any)
-		d.Pairs(n, func(name, value *rulefile.Node) { made[name.Value] = d.anything(value) })
+		d.Pairs(n, func(name, value *rulefile.Node) { made[name.Value] = anything(d, value) })
 		return made
 	case rulefile.List:
 		made := []any{}
 		for _, value := range n.Content {
-			made = append(made, d.anything(value))
+			made = append(made, anything(d, value))
 		}
 		return made
 	case rulefile.Null:

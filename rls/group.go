@@ -55,7 +55,7 @@ func (g *group) call(ctx context.Context, s *Server) error {
 		limiter = limit.Join(joined...)
 	}
 	g.request = guard.Request{Limiter: limiter, Policies: policies, Permits: int64(max(1, first.cost))}
-	overdraw := first.action == take && first.rule.overdraw
+	overdraw := first.action == take && first.rule.Overdraw
 	if overdraw || first.action != take {
 		g.request.Limiter = &operation{limiter, first.action, int64(first.cost), overdraw}
 		g.request.Policies = append(slices.Clone(policies), nil) // two or more make the guard call TakeEach

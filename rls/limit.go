@@ -86,9 +86,10 @@ func (l *rateLimit) String() string {
 
 // limitFile is a limit in a file.
 type limitFile struct {
-	Name, Replaces, Unlimited, RequestsPerUnit, Unit, Per, Policy *rulefile.Node
-
-	Own rulefile.PolicyFields
+	Name                                         string
+	Unlimited                                    bool
+	Replaces, RequestsPerUnit, Unit, Per, Policy *rulefile.Node
+	Own                                          rulefile.PolicyFields
 }
 
 // limit decodes a limit. It returns nil for a problem.
@@ -96,7 +97,7 @@ func (d *decoder) limit(n *rulefile.Node) *rateLimit {
 	file := limitFile{}
 	before := len(d.Problems)
 	d.Fields(n, &file)
-	l := &rateLimit{name: d.text(file.Name), replaces: d.replaces(file.Replaces), unlimited: d.Boolean(file.Unlimited)}
+	l := &rateLimit{name: file.Name, replaces: d.replaces(file.Replaces), unlimited: file.Unlimited}
 	if slices.Contains(l.replaces, l.name) {
 		d.FailField(n, "replaces", "names %q, which is this limit itself", l.name)
 	}
@@ -131,13 +132,12 @@ func (d *decoder) limit(n *rulefile.Node) *rateLimit {
 // replaces decodes the names of limits.
 func (d *decoder) replaces(n *rulefile.Node) (names []string) {
 	d.List(n, "a list", func(n *rulefile.Node) {
-		var file struct{ Name *rulefile.Node }
+		var file struct{ Name string }
 		d.Fields(n, &file)
-		name := d.text(file.Name)
-		if name == "" && len(d.Problems) == 0 {
+		if file.Name == "" && len(d.Problems) == 0 {
 			d.FailField(n, "name", "is empty, want the name of the limit that is replaced")
 		}
-		names = append(names, name)
+		names = append(names, file.Name)
 	})
 	return names
 }
@@ -149,7 +149,9 @@ func (d *decoder) interval(n *rulefile.Node, file *limitFile, kind string,
 	case file.Unit != nil && file.Per != nil:
 		d.Fail(file.Per, "is given beside unit: remove one of them")
 	case file.Per != nil:
-		into.Interval = d.Duration(file.Per)
+		var per rulefile.Duration
+		d.Value(file.Per, &per)
+		into.Interval = time.Duration(per)
 		for u, length := range unitLengths {
 			if length == into.Interval {
 				unit = u

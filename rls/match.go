@@ -16,7 +16,7 @@ func (d *domain) match(entries []*common.RateLimitDescriptor_Entry) (matched *ru
 	at := &d.rules
 	for i, entry := range entries {
 		r := at.find(entry.GetKey(), entry.GetValue())
-		if at.hashed[entry.GetKey()] || r != nil && r.hashed {
+		if at.hashed[entry.GetKey()] || r != nil && r.HashValue {
 			if hashes == nil {
 				hashes = make([]string, len(entries))
 			}
@@ -25,7 +25,7 @@ func (d *domain) match(entries []*common.RateLimitDescriptor_Entry) (matched *ru
 		if r == nil {
 			return noRule, hashes, nil
 		}
-		if r.shared {
+		if r.ShareThreshold {
 			if shared == nil {
 				shared = make([]string, len(entries))
 			}

@@ -173,7 +173,7 @@ func (desc *descriptor) level(at *level, i int) string {
 	if desc.rule != noRule {
 		r := at.find(entry.GetKey(), entry.GetValue())
 		isPlain := desc.value(i) == entry.GetValue() && (desc.shared == nil || desc.shared[i] == "")
-		if !isPlain || !desc.rule.detailed && !r.valueInName {
+		if !isPlain || !desc.rule.DetailedMetric && !r.ValueToMetric {
 			return r.levels[i]
 		}
 	}
@@ -193,7 +193,7 @@ func (m *metrics) count(d *domain, desc *descriptor) {
 		return
 	}
 	s[overLimit].Add(desc.hits)
-	if desc.rule.shadow {
+	if desc.rule.ShadowMode {
 		s[shadowMode].Add(desc.hits)
 	}
 }

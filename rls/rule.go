@@ -13,27 +13,18 @@ import (
 
 // rule is a descriptor of the configuration.
 type rule struct {
+	ruleFields
 	file   string
 	line   int
-	key    string
-	value  string
 	levels []string // the level.idOf of each descriptor from the top to this one
 	wild   []string // the key and value, split at each "*"; nil without wildcards
 
-	limits      []*rateLimit   // empty means no limit
-	limiters    *limit.Keyed   // of the limits, once a Server has the rule; nil if a limit needs no Redis
-	policies    []limit.Policy // of the limits
-	shadow      bool
-	quota       bool
-	overdraw    bool
-	detailed    bool
-	valueInName bool // value_to_metric
-	dynamic     bool // the names of its metrics depend on requests
-	shared      bool // share_threshold
-	hashed      bool // hash_value
-	metadata    map[string]any
-	below       level
-	series      *series // its counters
+	limits   []*rateLimit   // empty means no limit
+	limiters *limit.Keyed   // of the limits, once a Server has the rule; nil if a limit needs no Redis
+	policies []limit.Policy // of the limits
+	dynamic  bool           // the names of its metrics depend on requests
+	below    level
+	series   *series // its counters
 
 	warned atomic.Bool // warnOfCharge has logged the rule
 }
@@ -51,13 +42,13 @@ type level struct {
 
 // hash hides the values of a rule's key if the rule has hash_value. It must run before add.
 func (l *level) hash(r *rule) {
-	if !r.hashed {
+	if !r.HashValue {
 		return
 	}
 	if l.hashed == nil {
 		l.hashed = make(map[string]bool)
 	}
-	l.hashed[r.key] = true
+	l.hashed[r.Key] = true
 }
 
 // add adds a rule to its level. It returns an error if the level has one already.
@@ -86,7 +77,7 @@ func (l *level) each(f func(*rule)) {
 }
 
 // id returns the key of a rule in its level.
-func (r *rule) id() string { return idOf(r.key, r.value) }
+func (r *rule) id() string { return idOf(r.Key, r.Value) }
 
 func idOf(key, value string) string {
 	if value == "" {
@@ -97,8 +88,8 @@ func idOf(key, value string) string {
 
 // idOf returns the id of a rule of the level, with a hash in place of a value that must not surface.
 func (l *level) idOf(r *rule) string {
-	if r.value != "" && l.hashed[r.key] {
-		return idOf(r.key, guard.Hash(r.value))
+	if r.Value != "" && l.hashed[r.Key] {
+		return idOf(r.Key, guard.Hash(r.Value))
 	}
 	return r.id()
 }
@@ -151,7 +142,7 @@ func (r *Rules) String() string {
 		d.rules.each(func(r *rule) {
 			name := d.name + "." + strings.Join(r.levels, ".")
 			for _, one := range r.limits {
-				fmt.Fprintf(&b, "%s: %s, shadow_mode: %t, quota_mode: %t\n", name, one, r.shadow, r.quota)
+				fmt.Fprintf(&b, "%s: %s, shadow_mode: %t, quota_mode: %t\n", name, one, r.ShadowMode, r.QuotaMode)
 			}
 		})
 	}

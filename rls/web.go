@@ -47,7 +47,9 @@ func (d *decoder) web(n *rulefile.Node) *httpRules {
 		return nil
 	}
 	var file struct {
-		OnFailure, Header, MethodHeader, HostHeader, EscapedSlashes, Trust, Requests *rulefile.Node
+		OnFailure, Header, MethodHeader, HostHeader, EscapedSlashes, Requests *rulefile.Node
+
+		Trust rulefile.Ranges
 
 		URIHeader *rulefile.Node `file:"uri_header"`
 	}
@@ -60,7 +62,7 @@ func (d *decoder) web(n *rulefile.Node) *httpRules {
 		uriHeader:    d.headerName(file.URIHeader, "X-Forwarded-Uri"),
 		allowSlashes: d.OneOf(file.EscapedSlashes, "refuse", "allow") == "allow",
 	}
-	w.address.Trusted = d.Ranges(file.Trust)
+	w.address.Trusted = file.Trust
 	d.List(file.Requests, "a list", func(n *rulefile.Node) { w.routes = append(w.routes, d.route(n, w.allowSlashes)) })
 	if len(d.Problems) > before {
 		return nil

@@ -7,13 +7,17 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
-// clientRanges decodes ranges of clients' addresses.
-func (d *decoder) clientRanges(n *rulefile.Node) []netip.Prefix {
-	list := d.Ranges(n)
-	for _, network := range list {
+// clientRanges are ranges of clients' addresses.
+type clientRanges []netip.Prefix
+
+// UnmarshalNode decodes ranges, and reports those that have no clients.
+func (r *clientRanges) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
+	var all rulefile.Ranges
+	d.Value(n, &all)
+	*r = clientRanges(all)
+	for _, network := range all {
 		if guard.IsTranslation(network) {
 			d.Fail(n, "%v has no clients: they are known by the IPv4 addresses that it stands for", network)
 		}
 	}
-	return list
 }

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -16,13 +17,13 @@ type condition struct {
 	pattern
 	rpc     bool // a method of gRPC, not a request of HTTP
 	headers []header
-	methods []string
+	methods []method
 	ranges  []netip.Prefix
 }
 
 // header is a header that a request must have.
 type header struct {
-	name  string
+	name  headerName
 	value string // "*" for any
 }
 
@@ -32,17 +33,18 @@ var errNoValue = guard.Invalidf("rules: a wildcard of the path is empty")
 // maxHeaders is the largest number of headers of a condition.
 const maxHeaders = 32
 
-// methods decodes methods of HTTP.
-func (d *decoder) methods(n *rulefile.Node) []string {
-	var all []string
-	const want = "a text, a method like POST"
-	d.Texts(n, want, func(n *rulefile.Node, text string) {
-		if !isToken(text) || text != strings.ToUpper(text) {
-			d.Fail(n, "%q, want %s in capitals", rulefile.Clip(text), want)
-		}
-		all = append(all, text)
-	})
-	return all
+// method is a method of HTTP.
+type method string
+
+// Want describes a method.
+func (*method) Want() string { return "a text, a method like POST" }
+
+// UnmarshalText decodes a method.
+func (m *method) UnmarshalText(text []byte) error {
+	if *m = method(text); !isToken(string(*m)) || string(*m) != strings.ToUpper(string(*m)) {
+		return fmt.Errorf("%q, want %s in capitals", rulefile.Clip(string(*m)), m.Want())
+	}
+	return nil
 }
 
 // headers decodes the headers of a condition.
@@ -62,7 +64,8 @@ func (d *decoder) headers(n *rulefile.Node) (all []header) {
 		if text != strings.TrimSpace(text) {
 			d.Fail(value, "%q has spaces around it, which no header's value has", rulefile.Clip(text))
 		}
-		h := header{d.headerName(name, name.Value), text}
+		h := header{value: text}
+		d.Parse(name, name.Value, &h.name)
 		if slices.ContainsFunc(all, func(other header) bool { return other.name == h.name }) {
 			d.Fail(name, "the header %s is there twice", h.name)
 		}
@@ -83,9 +86,9 @@ func (d *decoder) match(n *rulefile.Node) (all []*condition) {
 // condition decodes one alternative of a match.
 func (d *decoder) condition(n *rulefile.Node) *condition {
 	var file struct {
-		Pattern, Headers, Methods, Ranges *rulefile.Node
-
-		GRPC *rulefile.Node `file:"grpc"`
+		Pattern, Headers, Methods *rulefile.Node
+		Ranges                    clientRanges
+		GRPC                      *rulefile.Node `file:"grpc"`
 	}
 	c := &condition{pattern: anyPath}
 	if n.Tag != rulefile.Mapping {
@@ -93,7 +96,8 @@ func (d *decoder) condition(n *rulefile.Node) *condition {
 	} else if !d.Fields(n, &file) {
 		return c
 	}
-	c.headers, c.methods, c.ranges = d.headers(file.Headers), d.methods(file.Methods), d.clientRanges(file.Ranges)
+	c.headers, c.ranges = d.headers(file.Headers), file.Ranges
+	c.methods = rulefile.ListOf[method](&d.Decoder, file.Methods)
 	switch {
 	case file.Pattern != nil && file.GRPC != nil:
 		d.Fail(n, "pattern and grpc: a request is one or the other, give a list of two")
@@ -160,8 +164,8 @@ func (d *decoder) grpc(n *rulefile.Node, c *condition) {
 }
 
 // mayHave reports whether the pattern accepts requests with a method of the list.
-func (c *condition) mayHave(method string) bool {
-	return c.hasMethod(method) || target.HasMethod(method, c.method)
+func (c *condition) mayHave(m method) bool {
+	return c.hasMethod(string(m)) || target.HasMethod(string(m), c.method)
 }
 
 // accepts reports whether a request meets the parts of the condition besides the pattern's path and
@@ -171,7 +175,7 @@ func (c *condition) accepts(r *requestInfo, method string) (bool, error) {
 		return false, nil
 	}
 	for _, h := range c.headers {
-		values := r.headers()[h.name]
+		values := r.headers()[string(h.name)]
 		if len(values) == 0 || h.value != "*" && !slices.Contains(values, h.value) {
 			return false, nil
 		}
@@ -187,6 +191,6 @@ func (c *condition) accepts(r *requestInfo, method string) (bool, error) {
 }
 
 // hasMethod reports whether a method is one of a list.
-func hasMethod(methods []string, method string) bool {
-	return slices.ContainsFunc(methods, func(wanted string) bool { return target.HasMethod(wanted, method) })
+func hasMethod(methods []method, requested string) bool {
+	return slices.ContainsFunc(methods, func(wanted method) bool { return target.HasMethod(string(wanted), requested) })
 }

@@ -1,8 +1,11 @@
 package rules
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
@@ -10,61 +13,74 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
-// keyPart is a part of a key. Requests with equal keys count together.
+// key is the key of a rule. Requests with equal keys count together. No parts is one limit for all
+// requests.
+type key struct {
+	at    *rulefile.Node // nil if the file states none
+	parts []keyPart
+}
+
+// UnmarshalNode decodes a part, or a list of parts.
+func (k *key) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
+	*k = key{n, rulefile.ListOf[keyPart](d, n)}
+	if slices.ContainsFunc(k.parts, func(p keyPart) bool { return p.kind == "all" }) {
+		if len(k.parts) > 1 {
+			d.Fail(n, "all is one limit for all requests: remove the other parts")
+		}
+		k.parts = nil
+	}
+}
+
+// keyPart is a part of a key.
 type keyPart struct {
-	kind string // ip, header, hashed_header, path, method or constant
+	kind string // ip, header, hashed_header, path, method, constant or all
 	name string // of the header or the wildcard, or the constant
 }
 
-// allKey is the key of one limit for all requests.
-const allKey = "all"
+// Want describes a part of a key.
+func (*keyPart) Want() string {
+	return "a text: ip, header:NAME, hashed_header:NAME, path:WILDCARD, method, constant:TEXT or all"
+}
 
-const wantKey = "a text: ip, header:NAME, hashed_header:NAME, path:WILDCARD, method, constant:TEXT or all"
-
-// key decodes a key, nil for all requests together.
-func (d *decoder) key(n *rulefile.Node) []keyPart {
-	var parts []keyPart
-	all := false
-	d.Texts(n, wantKey, func(n *rulefile.Node, text string) {
-		kind, name, named := strings.Cut(text, ":")
-		switch kind {
-		case allKey:
-			all = true
-			fallthrough
-		case "ip", "method":
-			if named {
-				d.Fail(n, "%q, want %s", rulefile.Clip(text), wantKey)
-			}
-		case "header", "hashed_header":
-			name = d.headerName(n, name)
-		case "path", "constant":
-			if name == "" {
-				d.Fail(n, "%q has no name, want %s", rulefile.Clip(text), wantKey)
-			}
-		default:
-			d.Fail(n, "no key %q, want %s", rulefile.Clip(text), wantKey)
+// UnmarshalText decodes a part of a key.
+func (p *keyPart) UnmarshalText(text []byte) error {
+	var named bool
+	p.kind, p.name, named = strings.Cut(string(text), ":")
+	switch p.kind {
+	case "all", "ip", "method":
+		if named {
+			return fmt.Errorf("%q, want %s", rulefile.Clip(string(text)), p.Want())
 		}
-		parts = append(parts, keyPart{kind, name})
-	})
-	if !all {
-		return parts
-	}
-	if len(parts) > 1 {
-		d.Fail(n, "all is one limit for all requests: remove the other parts")
+	case "header", "hashed_header":
+		var name headerName
+		err := name.UnmarshalText([]byte(p.name))
+		p.name = string(name)
+		return err
+	case "path", "constant":
+		if p.name == "" {
+			return fmt.Errorf("%q has no name, want %s", rulefile.Clip(string(text)), p.Want())
+		}
+	default:
+		return fmt.Errorf("no key %q, want %s", rulefile.Clip(string(text)), p.Want())
 	}
 	return nil
 }
 
-// headerName decodes the name of a header.
-func (d *decoder) headerName(n *rulefile.Node, name string) string {
-	if !isToken(name) {
-		d.Fail(n, "%q is no name of a header", rulefile.Clip(name))
-		return ""
+// headerName is the canonical name of a header.
+type headerName string
+
+// Want describes the name of a header.
+func (*headerName) Want() string { return "a text, the header that proxies write" }
+
+// UnmarshalText decodes the name of a header.
+func (h *headerName) UnmarshalText(text []byte) error {
+	if !isToken(string(text)) {
+		return fmt.Errorf("%q is no name of a header", rulefile.Clip(string(text)))
 	}
-	if name = http.CanonicalHeaderKey(name); name == "Host" {
-		d.Fail(n, "the pattern of a rule has the host, as api.example.com/path, not a header")
+	if *h = headerName(http.CanonicalHeaderKey(string(text))); *h == "Host" {
+		return errors.New("the pattern of a rule has the host, as api.example.com/path, not a header")
 	}
-	return name
+	return nil
 }
 
 // isToken reports whether a text is a token of HTTP: a method or the name of a header.

@@ -3,6 +3,7 @@ package rules
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
@@ -137,8 +138,11 @@ func (d *decoder) redisson(n *rulefile.Node, file *limitFile, shown string) (r r
 	var log limit.Policy
 	if file.Rate != nil || file.Permits != nil || file.Per != nil {
 		stated, ok := d.rate(n, file, false)
-		rate := rratelimiter.Rate{
-			Permits: stated.Permits, Interval: stated.Interval, KeepAlive: d.Duration(file.KeepAlive),
+		rate := rratelimiter.Rate{Permits: stated.Permits, Interval: stated.Interval}
+		if file.KeepAlive != nil {
+			var keepAlive rulefile.Duration
+			d.Value(file.KeepAlive, &keepAlive)
+			rate.KeepAlive = time.Duration(keepAlive)
 		}
 		if d.OneOf(file.Type, "overall", "per_client") == "per_client" {
 			rate.Type = rratelimiter.PerClient

@@ -18,10 +18,10 @@ import (
 // range.
 func (c *condition) isOf(r *http.Request, from netip.Addr) bool {
 	return (c.host == "" || c.host == target.Host(r.Host)) && c.hasPath(segmentsOf(r.URL.Path)) && c.hasMethod(r.Method) &&
-		(c.methods == nil || slices.Contains(c.methods, r.Method) || slices.Contains(c.methods, "GET") &&
+		(c.methods == nil || slices.Contains(c.methods, method(r.Method)) || slices.Contains(c.methods, "GET") &&
 			r.Method == "HEAD") &&
 		!slices.ContainsFunc(c.headers, func(h header) bool {
-			values := r.Header.Values(h.name)
+			values := r.Header.Values(string(h.name))
 			return len(values) == 0 || h.value != "*" && !slices.Contains(values, h.value)
 		}) &&
 		(c.ranges == nil || !from.IsValid() ||

@@ -79,22 +79,19 @@ func (d *decoder) head(domain, address *rulefile.Node) {
 		d.Fail(domain, "%v", err)
 	}
 	var file struct {
-		Trusted, Header *rulefile.Node
-		Bits            *rulefile.Node `file:"ipv6_bits"`
+		Trusted rulefile.Ranges
+		Header  headerName
+		Bits    *rulefile.Node `file:"ipv6_bits"`
 	}
 	d.Fields(address, &file)
-	d.address.Trusted = d.Ranges(file.Trusted)
-	d.address.IPv6Bits = int(d.Number(file.Bits, 1, 128, "bits of an address, 1 to 128"))
-	if name, ok := d.Text(file.Header, "a text, the header that proxies write"); ok && file.Header != nil {
-		d.address.Header = d.headerName(file.Header, name)
-	}
+	bits := d.Number(file.Bits, 1, 128, "bits of an address, 1 to 128")
+	d.address = httplimit.Address{Trusted: file.Trusted, Header: string(file.Header), IPv6Bits: int(bits)}
 }
 
 // readDefaults decodes the defaults, and reports their problems once.
 func (d *decoder) readDefaults(n *rulefile.Node) {
 	d.Fields(n, &d.defaults)
-	d.settings(&d.defaults, &rule{})
-	d.key(d.defaults.Key)
+	d.skip(d.defaults.Skip)
 	d.PolicyName(d.defaults.Policy, defaultPolicy)
 }
 
@@ -159,9 +156,9 @@ func (d *decoder) redissons() iter.Seq2[*rule, *redisson] {
 // build indexes the rules for requests.
 func (s *snapshot) build() {
 	for i, r := range s.rules {
-		s.usesPaths = s.usesPaths || !r.settings.shadow && r.usesPaths()
+		s.usesPaths = s.usesPaths || !r.settings.Shadow && r.usesPaths()
 		if r.needsRedis() {
-			s.deadlines[r.settings.deadline] = true
+			s.deadlines[time.Duration(r.settings.Deadline)] = true
 		}
 		for _, c := range r.conditions {
 			if c.rpc {

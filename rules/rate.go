@@ -60,7 +60,7 @@ func (d *decoder) per(n *rulefile.Node, text string, r *policy.Rate, calendar bo
 	unit := calendarUnits[text]
 	if calendar {
 		if r.Unit = int(unit); unit == 0 {
-			d.Fail(n, "no unit %q of the calendar, want one of %s", rulefile.Clip(text), rulefile.ListOf(calendarUnits))
+			d.Fail(n, "no unit %q of the calendar, want one of %s", rulefile.Clip(text), rulefile.NamesOf(calendarUnits))
 		}
 		return unit != 0
 	}
@@ -74,7 +74,7 @@ func (d *decoder) per(n *rulefile.Node, text string, r *policy.Rate, calendar bo
 	case text != "" && text[0] >= '0' && text[0] <= '9':
 		d.Fail(n, "%q is no length of time, want %s", rulefile.Clip(text), rulefile.WantDuration)
 	default:
-		d.Fail(n, "no unit %q, want one of %s, or a length of time like 30s", rulefile.Clip(text), rulefile.ListOf(units))
+		d.Fail(n, "no unit %q, want one of %s, or a length of time like 30s", rulefile.Clip(text), rulefile.NamesOf(units))
 	}
 	return ok
 }

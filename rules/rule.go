@@ -18,7 +18,7 @@ type rule struct {
 	limits     *limits
 	overrides  map[string]*limits // by key
 	settings   settings
-	cost       *costOption
+	cost       cost
 	skip       skip
 }
 
@@ -46,8 +46,10 @@ type ruleFile struct {
 
 // defaultsFile is the fields that a rule takes from the defaults if it does not have them.
 type defaultsFile struct {
-	Key, Policy, Cost, Skip, OnFailure, OnInvalid *rulefile.Node
-	Deadline, Shadow, Wait, MaxWaiting, Spread    *rulefile.Node
+	Key          key
+	Cost         cost
+	Policy, Skip *rulefile.Node
+	settings
 }
 
 // defaultPolicy is the policy if neither the limit nor the defaults name one: it is strict, and its
@@ -68,7 +70,8 @@ func (d *decoder) rule(n *rulefile.Node) *rule {
 	} else {
 		r.conditions = d.match(file.Match)
 	}
-	d.settings(&file.defaultsFile, r)
+	r.settings, r.cost, r.skip = file.settings, file.Cost, d.skip(file.Skip)
+	r.settings.costs = file.Cost != cost{}
 	policy, _ := d.PolicyName(file.Policy, defaultPolicy)
 	r.limits = d.limitsOrBan(n, &file, policy)
 	d.ruleKey(n, &file, r)
@@ -106,9 +109,9 @@ func (d *decoder) name(n, stated *rulefile.Node, r *rule) {
 // ruleKey decodes the key of a rule. Bans and Redisson limiters do not use the key of the defaults.
 func (d *decoder) ruleKey(n *rulefile.Node, file *ruleFile, r *rule) {
 	needed := r.limits != nil && len(r.limits.policies) > 0
-	own := file.Key != d.defaults.Key
+	own := file.Key.at != d.defaults.Key.at
 	switch {
-	case file.Key == nil:
+	case file.Key.at == nil:
 		if needed {
 			d.Fail(n, "no key: say whose requests count together, ip or header:NAME for instance, or all")
 		}
@@ -116,9 +119,9 @@ func (d *decoder) ruleKey(n *rulefile.Node, file *ruleFile, r *rule) {
 	case !own && !needed && r.limits != nil && file.Overrides == nil:
 		return
 	case own:
-		n = file.Key
+		n = file.Key.at
 	}
-	r.key = d.key(file.Key)
+	r.key = file.Key.parts
 	for _, part := range r.key {
 		lacks := func(c *condition) bool {
 			_, has := c.wild[part.name]

@@ -18,17 +18,11 @@ import (
 // settings are the settings of a rule. Rules with equal settings share one Middleware, which tracks
 // the state of Redis for all of them.
 type settings struct {
-	onFailure guard.Mode
-	modeGiven bool
-	deadline  time.Duration // 0 if the rule has none
-	wait      time.Duration
-	// maxWaiting bounds the waiting requests of all rules for a request of this one; 0 if the rule
-	// has none.
-	maxWaiting int
-	spread     time.Duration // of the time to retry
-	shadow     bool
-	// invalidFails means that the failure mode decides requests that lack what the rule needs.
-	invalidFails bool
+	OnFailure              failureMode
+	OnInvalid              onInvalid
+	Deadline, Wait, Spread rulefile.Duration // 0 if the rule has none
+	MaxWaiting             waiters
+	Shadow                 bool
 
 	costs   bool // the rule sets the cost, or the cost has no effect
 	refuses bool // requests are refused without Redis, whose state has no effect
@@ -36,106 +30,107 @@ type settings struct {
 
 // apply changes the settings of an interceptor or a Middleware to those that a rule has.
 func (s settings) apply(to *guard.Settings) {
-	if s.modeGiven {
-		to.Mode = s.onFailure
+	if s.OnFailure.stated {
+		to.Mode = s.OnFailure.mode
 	}
-	to.Deadline = cmp.Or(s.deadline, to.Deadline)
-	to.Wait = cmp.Or(s.wait, to.Wait)
-	to.Spread.Most = cmp.Or(s.spread, to.Spread.Most)
-	to.MaxWaiting = cmp.Or(s.maxWaiting, to.MaxWaiting)
-	to.Shadow = to.Shadow || s.shadow
-	to.InvalidFails = to.InvalidFails || s.invalidFails
+	to.Deadline = cmp.Or(time.Duration(s.Deadline), to.Deadline)
+	to.Wait = cmp.Or(time.Duration(s.Wait), to.Wait)
+	to.Spread.Most = cmp.Or(time.Duration(s.Spread), to.Spread.Most)
+	to.MaxWaiting = cmp.Or(int(s.MaxWaiting), to.MaxWaiting)
+	to.Shadow = to.Shadow || s.Shadow
+	to.InvalidFails = to.InvalidFails || bool(s.OnInvalid)
 }
 
 // refusing returns the settings of a rule for requests that it refuses without Redis.
-func refusing(s settings) settings { return settings{shadow: s.shadow, costs: true, refuses: true} }
+func refusing(s settings) settings { return settings{Shadow: s.Shadow, costs: true, refuses: true} }
 
-// settings decodes the settings of a rule, its cost and what it skips.
-func (d *decoder) settings(file *defaultsFile, r *rule) {
-	r.settings = settings{
-		onFailure: d.onFailure(file.OnFailure),
-		modeGiven: file.OnFailure != nil,
-		deadline:  d.Duration(file.Deadline),
-		wait:      d.Duration(file.Wait),
-		maxWaiting: int(d.Number(file.MaxWaiting, 1, mostWaiting,
-			"a whole number of requests, 1 to 1,000,000")),
-		spread:       d.Duration(file.Spread),
-		shadow:       d.Boolean(file.Shadow),
-		invalidFails: d.OneOf(file.OnInvalid, "refuse", "on_failure") == "on_failure",
-		costs:        file.Cost != nil,
-	}
-	r.cost, r.skip = d.cost(file.Cost), d.skip(file.Skip)
+// waiters bounds the waiting requests of all rules for a request of one rule; 0 if the rule has no bound.
+type waiters int
+
+// UnmarshalNode decodes a bound.
+func (w *waiters) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
+	*w = waiters(d.Number(n, 1, 1_000_000, "a whole number of requests, 1 to 1,000,000"))
 }
 
-// mostWaiting is the largest bound on requests that wait.
-const mostWaiting = 1_000_000
+// onInvalid is true if the failure mode decides requests that lack what the rule needs.
+type onInvalid bool
 
-// onFailure decodes a failure mode: open, closed, or {local: share}.
-func (d *decoder) onFailure(n *rulefile.Node) guard.Mode {
+// UnmarshalNode decodes refuse or on_failure.
+func (o *onInvalid) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
+	*o = d.OneOf(n, "refuse", "on_failure") == "on_failure"
+}
+
+// failureMode is open, closed, or {local: share}.
+type failureMode struct {
+	mode   guard.Mode
+	stated bool
+}
+
+// UnmarshalNode decodes a failure mode.
+func (m *failureMode) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	const want = "open, closed, or a mapping like {local: 0.1}"
-	if n != nil && n.Tag == rulefile.Mapping {
+	*m = failureMode{guard.Closed, true}
+	if n.Tag == rulefile.Mapping {
 		var file struct{ Local *rulefile.Node }
 		if d.Fields(n, &file); file.Local == nil {
 			d.Fail(n, "want %s", want)
-			return guard.Closed
+			return
 		}
-		share := d.Fraction(file.Local, "a share of the limit, above 0, at most 1",
-			func(x float64) bool { return x > 0 && x <= 1 })
-		return guard.Mode(share)
+		m.mode = guard.Mode(d.Fraction(file.Local, "a share of the limit, above 0, at most 1",
+			func(x float64) bool { return x > 0 && x <= 1 }))
+		return
 	}
 	text, ok := d.Text(n, "a text, "+want)
 	switch {
 	case text == "open":
-		return guard.Open
-	case ok && n != nil && text != "closed":
+		m.mode = guard.Open
+	case ok && text != "closed":
 		d.Fail(n, "%q, want %s", rulefile.Clip(text), want)
 	}
-	return guard.Closed
 }
 
-// costOption is the cost of a request: a number of permits, a header, or the size of its body.
-type costOption struct {
+// cost is the cost of a request: a number of permits, a header, or the size of its body. The zero cost
+// is one permit.
+type cost struct {
 	permits int64
-	header  string // with the cost
-	bytes   int64  // of the body per permit; 0 if the size has no effect
+	header  headerName // with the cost
+	bytes   int64      // of the body per permit; 0 if the size has no effect
 }
 
-// cost decodes the cost of a request.
-func (d *decoder) cost(n *rulefile.Node) *costOption {
+// UnmarshalNode decodes a cost.
+func (c *cost) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	const want = "a whole number of permits from 1 on, header:NAME, content_length, or content_length/BYTES"
-	if n == nil {
-		return nil
-	}
+	*c = cost{}
 	if n.Tag == rulefile.Int {
-		permits := d.Number(n, 1, rulefile.MaxRate, want)
-		return &costOption{permits: permits}
+		c.permits = d.Number(n, 1, rulefile.MaxRate, want)
+		return
 	}
 	text, ok := d.Text(n, want)
 	if !ok {
-		return nil
+		return
 	}
 	if name, ok := strings.CutPrefix(text, "header:"); ok {
-		return &costOption{header: d.headerName(n, name)}
+		d.Parse(n, name, &c.header)
+		return
 	}
 	if text == "content_length" {
-		return &costOption{bytes: 1}
+		c.bytes = 1
+		return
 	}
 	if digits, ok := strings.CutPrefix(text, "content_length/"); ok {
 		if bytes, err := strconv.ParseUint(digits, 10, 53); err == nil && bytes > 0 {
-			return &costOption{bytes: int64(bytes)}
+			c.bytes = int64(bytes)
+			return
 		}
 	}
 	d.Fail(n, "%q is no cost, want %s", rulefile.Clip(text), want)
-	return nil
 }
 
 // of returns the cost of a request, at least 1, or an error if the request is invalid.
-func (c *costOption) of(r *requestInfo) (int64, error) {
+func (c *cost) of(r *requestInfo) (int64, error) {
 	switch {
-	case c == nil:
-		return 1, nil
 	case c.header != "":
-		values := r.headers()[c.header]
+		values := r.headers()[string(c.header)]
 		if len(values) != 1 {
 			return 1, guard.Invalidf("rules: %d values of the header %s, want one, the cost", len(values), c.header)
 		}
@@ -151,22 +146,25 @@ func (c *costOption) of(r *requestInfo) (int64, error) {
 		}
 		return max(1, (r.length-1)/c.bytes+1), nil
 	}
-	return c.permits, nil
+	return max(1, c.permits), nil
 }
 
 // skip selects the requests that a rule lets pass.
 type skip struct {
 	ranges  []netip.Prefix
 	paths   []pattern
-	methods []string
+	methods []method
 }
 
 // skip decodes the requests that a rule lets pass.
 func (d *decoder) skip(n *rulefile.Node) skip {
 	const want = "a text, a path like /health or /static/"
-	var file struct{ Ranges, Paths, Methods *rulefile.Node }
+	var file struct {
+		Ranges         clientRanges
+		Paths, Methods *rulefile.Node
+	}
 	d.Fields(n, &file)
-	s := skip{ranges: d.clientRanges(file.Ranges), methods: d.methods(file.Methods)}
+	s := skip{ranges: file.Ranges, methods: rulefile.ListOf[method](&d.Decoder, file.Methods)}
 	d.Texts(file.Paths, want, func(n *rulefile.Node, text string) {
 		p, ok := d.parsePattern(n, "path", text)
 		if ok && (p.method != "" || p.host != "") {

@@ -91,7 +91,7 @@ func (v *version[M]) sharing(s settings) guard.Sharing {
 	return func(deadline time.Duration, changed func(up bool, err error)) *guard.Shared {
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		if shared := v.shared[s.deadline]; shared != nil {
+		if shared := v.shared[time.Duration(s.Deadline)]; shared != nil {
 			return shared
 		}
 		if v.first == nil {
@@ -99,8 +99,8 @@ func (v *version[M]) sharing(s settings) guard.Sharing {
 			v.shared = make(map[time.Duration]*guard.Shared)
 		}
 		shared := v.first.Sibling(deadline)
-		if v.current.Load().file.deadlines[s.deadline] {
-			v.shared[s.deadline] = shared
+		if v.current.Load().file.deadlines[time.Duration(s.Deadline)] {
+			v.shared[time.Duration(s.Deadline)] = shared
 		} else {
 			shared.Retire() // the request of an older file reports nothing
 		}

@@ -1,28 +1,31 @@
 package rulefile
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// Duration decodes a duration above 0.
-func (d *Decoder) Duration(n *Node) time.Duration {
-	text, ok := d.Text(n, WantDuration)
-	if !ok || n == nil {
-		return 0
-	}
-	length, ok := ParseDuration(text)
-	if !ok {
-		d.Fail(n, "%q is no length of time, want %s", Clip(text), WantDuration)
-		return 0
-	}
-	return length
-}
+// Duration is a duration above 0, in whole milliseconds.
+type Duration time.Duration
 
 // WantDuration describes a duration for errors.
 const WantDuration = "a text like 500ms, 30s, 1m30s, 12h or 7d, in whole milliseconds, above 0 and below 292 years"
+
+// Want describes a duration.
+func (*Duration) Want() string { return WantDuration }
+
+// UnmarshalText decodes a duration, see [ParseDuration].
+func (l *Duration) UnmarshalText(text []byte) error {
+	length, ok := ParseDuration(string(text))
+	if !ok {
+		return fmt.Errorf("%q is no length of time, want %s", Clip(string(text)), WantDuration)
+	}
+	*l = Duration(length)
+	return nil
+}
 
 // ParseDuration parses a duration above 0, in whole milliseconds. It accepts days and weeks besides
 // the units of Go.

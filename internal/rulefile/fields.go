@@ -1,6 +1,8 @@
 package rulefile
 
 import (
+	"encoding"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -20,9 +22,22 @@ type Place struct {
 	Fields any    // a struct as for Fields
 }
 
-// Fields decodes a mapping into a struct, and reports whether it is a mapping. Each *Node of the
-// struct is a field of the mapping. Its name is that of the Go field in snake case, or its tag
-// "file". A field of type PolicyFields takes the fields of all policies.
+// Unmarshaler is a type that decodes itself from a value of several types, for instance a text or a
+// mapping. It reports what is wrong to the decoder.
+type Unmarshaler interface {
+	UnmarshalNode(d *Decoder, n *Node)
+}
+
+// TextUnmarshaler is a type that decodes itself from a text.
+type TextUnmarshaler interface {
+	encoding.TextUnmarshaler
+	Want() string // describes the text for errors
+}
+
+// Fields decodes a mapping into a struct, and reports whether it is a mapping. Each exported field of
+// the struct is a field of the mapping. Its name is that of the Go field in snake case, or its tag
+// "file". A field of type *Node takes the value as it is, and a field of type PolicyFields takes the
+// fields of all policies. [Decoder.Value] decodes the others.
 func (d *Decoder) Fields(n *Node, into any) bool {
 	if d.IsAbsent(n) {
 		return true
@@ -47,9 +62,49 @@ func (d *Decoder) Fields(n *Node, into any) bool {
 				*field = make(PolicyFields)
 			}
 			(*field)[name.Value] = child
+		default:
+			d.Value(child, field)
 		}
 	})
 	return true
+}
+
+// Value decodes a value into a string, a bool, an [Unmarshaler] or a [TextUnmarshaler].
+func (d *Decoder) Value(n *Node, into any) {
+	switch into := into.(type) {
+	case Unmarshaler:
+		into.UnmarshalNode(d, n)
+	case TextUnmarshaler:
+		if text, ok := d.Text(n, into.Want()); ok && !d.IsAbsent(n) {
+			d.Parse(n, text, into)
+		}
+	case *string:
+		*into, _ = d.Text(n, "a text")
+	case *bool:
+		*into = d.Boolean(n)
+	default:
+		panic(fmt.Sprintf("rulefile: a field of type %T decodes no value", into))
+	}
+}
+
+// Parse decodes a text, and reports its error.
+func (d *Decoder) Parse(n *Node, text string, into encoding.TextUnmarshaler) {
+	if err := into.UnmarshalText([]byte(text)); err != nil {
+		d.Fail(n, "%v", err)
+	}
+}
+
+// ListOf decodes a text or a list of texts, each into a T.
+func ListOf[T any, P interface {
+	*T
+	TextUnmarshaler
+}](d *Decoder, n *Node) (all []T) {
+	d.Texts(n, P(new(T)).Want(), func(n *Node, text string) {
+		var one T
+		d.Parse(n, text, P(&one))
+		all = append(all, one)
+	})
+	return all
 }
 
 // unknown reports a field that a mapping does not have.
@@ -60,7 +115,7 @@ func (d *Decoder) unknown(name *Node, layout map[string][]int) {
 			return
 		}
 	}
-	d.Fail(name, "unknown field %q, want %s", Clip(name.Value), ListOf(layout))
+	d.Fail(name, "unknown field %q, want %s", Clip(name.Value), NamesOf(layout))
 }
 
 // layouts has the result of layoutOf by type.
@@ -73,13 +128,13 @@ func layoutOf(t reflect.Type) map[string][]int {
 	}
 	layout := make(map[string][]int)
 	for _, f := range reflect.VisibleFields(t) {
-		switch f.Type {
-		case reflect.TypeFor[*Node]():
-			layout[nameOf(f)] = f.Index
-		case reflect.TypeFor[PolicyFields]():
+		switch {
+		case f.Type == reflect.TypeFor[PolicyFields]():
 			for _, name := range policy.Fields() {
 				layout[name] = f.Index
 			}
+		case !f.Anonymous && f.IsExported():
+			layout[nameOf(f)] = f.Index
 		}
 	}
 	layouts.Store(t, layout)
@@ -101,7 +156,7 @@ func nameOf(f reflect.StructField) string {
 	return name.String()
 }
 
-// ListOf joins the names of a map in alphabetical order.
-func ListOf[T any](named map[string]T) string {
+// NamesOf joins the names of a map in alphabetical order.
+func NamesOf[T any](named map[string]T) string {
 	return strings.Join(slices.Sorted(maps.Keys(named)), ", ")
 }

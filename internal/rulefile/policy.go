@@ -74,7 +74,9 @@ func (d *Decoder) field(n *Node, f policy.Field) any {
 	case policy.Number:
 		return d.Fraction(n, f.Want, func(x float64) bool { return x >= f.Min && x <= f.Max })
 	case policy.Duration:
-		return d.Duration(n)
+		var length Duration
+		d.Value(n, &length)
+		return time.Duration(length)
 	case policy.Location:
 		return d.location(n)
 	}

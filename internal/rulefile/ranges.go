@@ -10,6 +10,9 @@ type Range struct{ netip.Prefix }
 
 const wantRange = "one like 10.0.0.0/8 or 2001:db8::/32"
 
+// Want describes a range.
+func (*Range) Want() string { return "a text, a range of addresses like 10.0.0.0/8 or 2001:db8::/32" }
+
 // UnmarshalText decodes a range, or an address.
 func (r *Range) UnmarshalText(text []byte) (err error) {
 	if addr, alone := netip.ParseAddr(string(text)); alone == nil && addr.Zone() == "" {
@@ -28,15 +31,13 @@ func (r *Range) UnmarshalText(text []byte) (err error) {
 	return nil
 }
 
-// Ranges decodes a range of addresses, or a list of them.
-func (d *Decoder) Ranges(n *Node) (all []netip.Prefix) {
-	d.Texts(n, "a text, a range of addresses like 10.0.0.0/8 or 2001:db8::/32", func(n *Node, text string) {
-		var r Range
-		if err := r.UnmarshalText([]byte(text)); err != nil {
-			d.Fail(n, "%v", err)
-			return
-		}
-		all = append(all, r.Prefix)
-	})
-	return all
+// Ranges are ranges of addresses: one, or a list of them.
+type Ranges []netip.Prefix
+
+// UnmarshalNode decodes ranges.
+func (r *Ranges) UnmarshalNode(d *Decoder, n *Node) {
+	*r = nil
+	for _, one := range ListOf[Range](d, n) {
+		*r = append(*r, one.Prefix)
+	}
 }
