@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
-	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
 // original is the request that a proxy describes.
@@ -32,20 +32,20 @@ func (w *httpRules) originalOf(r *http.Request) *original {
 	if host := lastOf(r.Header[w.hostHeader]); host != "" {
 		o.host = strings.TrimSpace(host[strings.LastIndexByte(host, ',')+1:])
 	}
-	o.method, o.host = target.Method(o.method), target.Host(o.host)
+	o.method, o.host = httptarget.Method(o.method), httptarget.Host(o.host)
 	uri := lastOf(r.Header[w.uriHeader])
 	if uri == "" {
 		o.unknown = errNoPath
 		return o
 	}
 	uri = pathOf(uri)
-	path, err := target.ReadPath(uri, w.allowSlashes)
+	path, err := httptarget.ReadPath(uri, w.allowSlashes)
 	if err != nil || strings.Contains(uri, "#") { // "#" ends the path for some servers
 		o.unknown = guard.Invalidf("rls: servers read the path %q in different ways", rulefile.Clip(uri))
 		return o
 	}
 	path.All(func(interpretation string) bool {
-		o.paths = append(o.paths, target.Unescape(interpretation))
+		o.paths = append(o.paths, httptarget.Unescape(interpretation))
 		return true
 	})
 	return o
@@ -76,7 +76,7 @@ func (w *httpRules) descriptors(r *http.Request) ([]*common.RateLimitDescriptor,
 	var all []*common.RateLimitDescriptor
 	for i := range w.routes {
 		one := &w.routes[i]
-		if one.method != "" && !target.HasMethod(one.method, o.method) || one.host != "" && one.host != o.host {
+		if one.method != "" && !httptarget.HasMethod(one.method, o.method) || one.host != "" && one.host != o.host {
 			continue
 		}
 		paths := o.paths

@@ -10,8 +10,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
-	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
 // httpRules converts the requests that proxies describe into descriptors of a domain.
@@ -112,23 +112,23 @@ func (d *decoder) header(n *rulefile.Node) string {
 func (d *decoder) route(n *rulefile.Node, allowSlashes bool) route {
 	var file struct{ Method, Host, Path, Descriptor *rulefile.Node }
 	d.Fields(n, &file)
-	one := route{method: target.Method(d.text(file.Method)), host: target.Host(d.text(file.Host))}
+	one := route{method: httptarget.Method(d.text(file.Method)), host: httptarget.Host(d.text(file.Host))}
 	if text := d.text(file.Host); text != "" {
-		if err := target.CheckHost(text); err != nil {
+		if err := httptarget.CheckHost(text); err != nil {
 			d.Fail(file.Host, "%v", err)
 		}
 	}
 	if file.Path != nil {
 		text := d.text(file.Path)
-		if _, err := target.ReadPath(text, allowSlashes); err != nil {
+		if _, err := httptarget.ReadPath(text, allowSlashes); err != nil {
 			d.Fail(file.Path, "is %q, with which all requests are refused: %v", rulefile.Clip(text), err)
-		} else if err := target.CheckPath(text); err != nil {
+		} else if err := httptarget.CheckPath(text); err != nil {
 			d.Fail(file.Path, "%v", err)
 		} else if !strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "*") {
 			d.Fail(file.Path, "is %q, which no request has: begin it with a slash or a *", rulefile.Clip(text))
 		}
 		for part := range strings.SplitSeq(text, "*") { // an escaped star is no wildcard
-			one.path = append(one.path, target.Unescape(part))
+			one.path = append(one.path, httptarget.Unescape(part))
 		}
 	}
 	d.List(file.Descriptor, "a list", func(n *rulefile.Node) { one.entries = append(one.entries, d.webEntry(n)) })
@@ -188,7 +188,7 @@ func (w *httpRules) value(r *http.Request, e webEntry, o *original, path string)
 	case "host":
 		return o.host, true, nil
 	case "method":
-		return target.MethodKey(o.method), true, nil
+		return httptarget.MethodKey(o.method), true, nil
 	case "path":
 		return path, true, nil
 	}

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/internal/target"
+	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 )
 
 // large is a file of so many rules, each with a path, two keys, two limits and a failure mode of
@@ -118,7 +118,7 @@ func BenchmarkMatch(b *testing.B) {
 				if name == "grpc" {
 					found = v.grpc.find(ofGRPC(ctx, grpclimit.Call{Method: "/a.B/C"}, &v.address), "/a.B/C", v.all)
 				} else {
-					path, err := target.ReadURL(r.URL, false)
+					path, err := httptarget.ReadURL(r.URL, false)
 					require.NoError(b, err)
 					found = v.http.find(ofHTTP(r, &v.address), path.Text, v.all)
 				}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
-	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
 // condition is one alternative of a rule's match. A request meets it if all parts match.
@@ -165,7 +165,7 @@ func (d *decoder) grpc(n *rulefile.Node, c *condition) {
 
 // mayHave reports whether the pattern accepts requests with a method of the list.
 func (c *condition) mayHave(m method) bool {
-	return c.hasMethod(string(m)) || target.HasMethod(string(m), c.method)
+	return c.hasMethod(string(m)) || httptarget.HasMethod(string(m), c.method)
 }
 
 // accepts reports whether a request meets the parts of the condition besides the pattern's path and
@@ -192,5 +192,5 @@ func (c *condition) accepts(r *requestInfo, method string) (bool, error) {
 
 // hasMethod reports whether a method is one of a list.
 func hasMethod(methods []method, requested string) bool {
-	return slices.ContainsFunc(methods, func(wanted method) bool { return target.HasMethod(string(wanted), requested) })
+	return slices.ContainsFunc(methods, func(wanted method) bool { return httptarget.HasMethod(string(wanted), requested) })
 }

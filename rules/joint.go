@@ -8,9 +8,9 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
-	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
 // jointAcquire takes permits of some of a request's limits atomically, in one call.
@@ -26,7 +26,7 @@ type jointAcquire struct {
 
 // acquiresOfHTTP returns the joint acquires of a request of HTTP, nil for none.
 func (s *snapshot) acquiresOfHTTP(o *opener, r *http.Request) []jointAcquire {
-	path, err := target.ReadURL(r.URL, s.allowSlashes)
+	path, err := httptarget.ReadURL(r.URL, s.allowSlashes)
 	if err != nil && s.usesPaths {
 		return []jointAcquire{{settings: refusing(settings{}), cost: 1, err: guard.Invalidf("rules: %v", err)}}
 	}
@@ -36,12 +36,12 @@ func (s *snapshot) acquiresOfHTTP(o *opener, r *http.Request) []jointAcquire {
 // acquiresOfGRPC returns the joint acquires of a call of gRPC, nil for none.
 func (s *snapshot) acquiresOfGRPC(ctx context.Context, o *opener, call grpclimit.Call) []jointAcquire {
 	r := ofGRPC(ctx, call, &s.address)
-	return s.acquires(o, &s.grpc, r, target.Path{Text: r.method})
+	return s.acquires(o, &s.grpc, r, httptarget.Path{Text: r.method})
 }
 
 // acquires returns the joint acquires of a request. If routers interpret its path in several ways, the
 // rules and keys of each interpretation apply.
-func (s *snapshot) acquires(o *opener, rules *matcher, r *requestInfo, path target.Path) []jointAcquire {
+func (s *snapshot) acquires(o *opener, rules *matcher, r *requestInfo, path httptarget.Path) []jointAcquire {
 	var all []jointAcquire
 	path.All(func(interpretation string) bool {
 		for _, m := range rules.find(r, interpretation, s.all) {

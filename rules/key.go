@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
-	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
 // key is the key of a rule. Requests with equal keys count together. No parts is one limit for all
@@ -123,9 +123,9 @@ func (d *decoder) overridePart(n *rulefile.Node, text string, part keyPart) stri
 			return guard.Hash(text)
 		}
 	case "method":
-		if target.MethodKey(text) != text && text[0] != '/' {
+		if httptarget.MethodKey(text) != text && text[0] != '/' {
 			d.Fail(n, "%q is no key of a method, want one like POST, %s for all that net/http has no name for, "+
-				"or one of gRPC like /shop.Orders/Create", rulefile.Clip(text), target.OtherMethods)
+				"or one of gRPC like /shop.Orders/Create", rulefile.Clip(text), httptarget.OtherMethods)
 		}
 	case "constant":
 		if text != part.name {

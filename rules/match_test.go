@@ -11,13 +11,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter/internal/target"
+	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 )
 
 // isOf reports whether a request meets a condition. An address that is not valid may be in any
 // range.
 func (c *condition) isOf(r *http.Request, from netip.Addr) bool {
-	return (c.host == "" || c.host == target.Host(r.Host)) && c.hasPath(segmentsOf(r.URL.Path)) && c.hasMethod(r.Method) &&
+	return (c.host == "" || c.host == httptarget.Host(r.Host)) && c.hasPath(segmentsOf(r.URL.Path)) &&
+		c.hasMethod(r.Method) &&
 		(c.methods == nil || slices.Contains(c.methods, method(r.Method)) || slices.Contains(c.methods, "GET") &&
 			r.Method == "HEAD") &&
 		!slices.ContainsFunc(c.headers, func(h header) bool {

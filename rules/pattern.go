@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
-	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
 // pattern is a pattern of net/http's ServeMux, such as "GET api.example.com/users/{id}": a method,
@@ -53,18 +53,18 @@ func parsePattern(text string) (p pattern, err error) {
 		return p, errors.New("it has no path: write a slash behind the host, or in front of the path")
 	}
 	host, rest := rest[:slash], rest[slash:]
-	if p.host = target.Host(host); host != "" {
-		if err := target.CheckHost(host); err != nil {
+	if p.host = httptarget.Host(host); host != "" {
+		if err := httptarget.CheckHost(host); err != nil {
 			return p, err
 		}
 	}
-	if err := target.CheckPath(rest); err != nil {
+	if err := httptarget.CheckPath(rest); err != nil {
 		return p, err
 	}
 	if strings.Contains(rest, "//") {
 		return p, fmt.Errorf("the path %q has an empty segment: write one slash", rulefile.Clip(rest))
 	}
-	if _, err := target.ReadPath(rest, true); err != nil {
+	if _, err := httptarget.ReadPath(rest, true); err != nil {
 		return p, fmt.Errorf("%w: requests for %q are refused", err, rulefile.Clip(rest))
 	}
 	return p, p.parsePath(rest[1:])
@@ -182,7 +182,7 @@ func (p *pattern) hasPath(segments []string) bool {
 
 // hasMethod reports whether a pattern matches a method.
 func (p *pattern) hasMethod(method string) bool {
-	return p.method == "" || target.HasMethod(p.method, method)
+	return p.method == "" || httptarget.HasMethod(p.method, method)
 }
 
 // unescaped unescapes a segment of a path as a ServeMux does.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/target"
+	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 )
 
 // requestInfo is a request of HTTP or gRPC as rules read it.
@@ -28,9 +28,9 @@ type requestInfo struct {
 
 // ofHTTP returns a request of HTTP.
 func ofHTTP(r *http.Request, address *httplimit.Address) *requestInfo {
-	method := target.Method(r.Method)
+	method := httptarget.Method(r.Method)
 	return &requestInfo{
-		method: method, methodKey: target.MethodKey(method), host: target.Host(r.Host), length: r.ContentLength,
+		method: method, methodKey: httptarget.MethodKey(method), host: httptarget.Host(r.Host), length: r.ContentLength,
 		headers:   func() http.Header { return r.Header },
 		client:    sync.OnceValues(func() (netip.Addr, error) { return address.Client(r) }), // many rules may need it
 		clientKey: func() (string, error) { return address.Key(r) },
@@ -50,7 +50,7 @@ func ofGRPC(ctx context.Context, call grpclimit.Call, from *httplimit.Address) *
 		clientKey: func() (string, error) { return address.Key(ctx, call) },
 	}
 	if values := metadata.ValueFromIncomingContext(ctx, ":authority"); len(values) > 0 {
-		r.host = target.Host(values[0])
+		r.host = httptarget.Host(values[0])
 	}
 	if message, ok := call.Message.(proto.Message); ok {
 		r.length = int64(proto.Size(message))

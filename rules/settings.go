@@ -11,8 +11,8 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
-	"github.com/rratelimiter/rratelimiter/internal/target"
 )
 
 // settings are the settings of a rule. Rules with equal settings share one Middleware, which tracks
@@ -177,7 +177,7 @@ func (d *decoder) skip(n *rulefile.Node) skip {
 
 // skips reports whether a rule lets a request pass. A path is skipped if all its interpretations are. An
 // unknown address is in no range.
-func (s *skip) skips(r *requestInfo, path target.Path) bool {
+func (s *skip) skips(r *requestInfo, path httptarget.Path) bool {
 	if hasMethod(s.methods, r.method) || len(s.paths) > 0 && path.All(s.hasPath) {
 		return true
 	}

@@ -1,6 +1,6 @@
-// Package target normalises the method, host and path of a request. Packages rules and rls use it, so
+// Package httptarget normalises the method, host and path of a request. Packages rules and rls use it, so
 // that every spelling of a request meets the same limits.
-package target
+package httptarget
 
 import (
 	"net/http"
