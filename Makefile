@@ -6,6 +6,7 @@ GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GORELEASER    = github.com/goreleaser/goreleaser/v2@v2.16.0
 GREMLINS      = github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 STATICCHECK   = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+TERMTOSVG     = termtosvg==1.1.0
 VALE          = github.com/vale-cli/vale/v3/cmd/vale@v3.21.0
 MODULES       = $(shell go list -m -f '{{.Dir}}' | sed 's,^$(CURDIR),.,')
 PUBLISHED     = $(filter-out ./integration ./examples,$(MODULES))
@@ -25,9 +26,13 @@ REDISSON_VERSIONS = 3.16.8,3.20.1,3.21.3,3.27.2,3.34.1,3.38.1,3.45.1,3.52.0,4.0.
 IMAGE        ?= rrl:local
 AUTHORITIES   = $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt))
 
-.PHONY: demo demo-java test test-root test-modules test-published test-integration test-proxies test-matrix \
+.PHONY: help demo demo-java test test-root test-modules test-published test-integration test-proxies test-matrix \
 	test-servers test-faults test-docker redis-image image bin/image fetch-check api tidy release snapshot fuzz mutate model soak \
-	bench recording recording-java lint prose deps
+	bench pictures lint prose deps
+
+# The targets of the table in CONTRIBUTING.md.
+help:
+	@sed -n 's/^| `\(make.*\)` | \(.*\) |$$/\1	\2/p' CONTRIBUTING.md | tr -d '`' | expand -t 32
 
 # The quickstart; REDIS_URL=redis://host:6379 runs it on a real Redis.
 demo:
@@ -165,13 +170,16 @@ soak: deps
 bench: deps
 	go run ./integration/benchmarks
 
-# The recording of rrl demo in the README.
-recording:
-	cd cmd/rrl && go run . demo --svg > $(CURDIR)/docs/rrl.svg
-
-# The recording of make demo-java in the README.
-recording-java:
+# The pictures of the README: rrl demo, recorded for 24 s in a terminal by termtosvg (from PyPI), and make demo-java.
+pictures: bin/pictures/bin/termtosvg
+	go build -C cmd/rrl -o $(CURDIR)/bin/rrl .
+	bin/pictures/bin/termtosvg docs/rrl.svg --screen-geometry 80x26 --template gjm8_play --min-frame-duration 400 \
+		--command 'bin/rrl demo --every 400ms --count 60'
 	go run ./integration/tools/demojava -svg > docs/java-and-go.svg
+
+bin/pictures/bin/termtosvg:
+	python3 -m venv bin/pictures
+	bin/pictures/bin/pip install --quiet $(TERMTOSVG) 'setuptools<81'
 
 lint:
 	@files=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$files" ]; then echo "gofmt would change: $$files"; exit 1; fi

@@ -86,18 +86,3 @@ func TestServerTime_HostClockWrong_UsesTheServers(t *testing.T) {
 	require.Contains(t, toolAt(wrong, "show", "api", "--server-time", "--redis", s.url()).out, "taken       3,")
 	require.Contains(t, toolAt(wrong, "audit", "--redis", s.url()).out, "in the future")
 }
-
-func TestBench_End_DeletesTheLimiter(t *testing.T) {
-	s := startRedis(t)
-	var result struct {
-		Granted, Denied, Failed int
-		P50                     int64 `json:"p50_ns"`
-	}
-	require.NoError(t, json.Unmarshal([]byte(s.on("bench", "--for", "200ms", "--callers", "4", "--rate", "5/1h", "-o",
-		"json")), &result))
-	require.Equal(t, 5, result.Granted)
-	require.Positive(t, result.Denied)
-	require.Zero(t, result.Failed)
-	require.Positive(t, result.P50)
-	require.Empty(t, keysOf(s))
-}

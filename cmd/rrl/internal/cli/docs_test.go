@@ -21,7 +21,6 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/demo"
 	"github.com/rratelimiter/rratelimiter/internal/golden"
 )
 
@@ -107,14 +106,7 @@ func (m *inMemory) says(line string) string {
 	return out.String()
 }
 
-// TestDemo_Recording_IsGolden: rrl demo --svg always writes docs/rrl.svg.
-func TestDemo_Recording_IsGolden(t *testing.T) {
-	var out bytes.Buffer
-	require.NoError(t, demo.Record(context.Background(), &out))
-	require.True(t, page(t, "rrl.svg") == out.String(), "make recording brings docs/rrl.svg up to date")
-}
-
-func TestDemo_Live_PrintsSamples(t *testing.T) {
+func TestDemo_NoTerminal_PrintsSamples(t *testing.T) {
 	r := tool("demo", "--count", "3", "--every", "100ms")
 	require.Equal(t, exitDone, r.code, r.err)
 	require.Equal(t, 3, strings.Count(r.out, ` paid-api "OVERALL 100/10s" taken=`), r.out)

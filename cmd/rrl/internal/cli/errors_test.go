@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -83,7 +82,6 @@ func TestErrors_BadInput_IsOneLine(t *testing.T) {
 		{at(s.url(), "watch"), []string{"requires at least 1 arg"}},
 		{at(s.url(), "watch", "x", "--every", "1ms"), []string{"at least 50ms"}},
 		{at(s.url(), "watch", "paid-api", "", "--count", "1"), []string{"names of limiters", "not an empty one"}},
-		{at(s.url(), "bench", "--callers", "0"), []string{"at least 1 caller"}},
 		{at(s.url(), "ls", "--frobnicate"), []string{"unknown flag: --frobnicate", "rrl ls --help"}},
 		{at(s.url(), "ls", "-o", "xml"), []string{"want text or json"}},
 		{at(s.url(), "ls", "--timeout", "0s"), []string{"above 0"}},
@@ -120,12 +118,10 @@ func (closed) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 func TestOutput_Closed_EndsWithoutAMessage(t *testing.T) {
 	s := startRedis(t)
 	zoo(s)
-	for _, args := range [][]string{{"ls"}, {"show", "paid-api", "-o", "json"}, {"watch", "paid-api"}, {"audit"},
-		{"bench", "--for", "50ms"}} {
+	for _, args := range [][]string{{"ls"}, {"show", "paid-api", "-o", "json"}, {"watch", "paid-api"}, {"audit"}} {
 		var failed strings.Builder
 		a := &app{in: strings.NewReader(""), out: closed{}, err: &failed}
 		require.Equal(t, exitError, a.run(context.Background(), append(args, "--redis", s.url())), args)
 		require.Empty(t, failed.String())
 	}
-	require.NotContains(t, fmt.Sprint(keysOf(s)), "rrl-bench")
 }

@@ -133,8 +133,8 @@ Exit codes: 0 success; 1 try was denied, audit found a problem or skipped keys, 
 		}
 		return nil
 	}
-	root.AddCommand(a.ls(), a.show(), a.watch(), a.try(), a.set(), a.reset(), a.release(), a.audit(), a.bench(),
-		a.demo(), a.serve(), a.rules())
+	root.AddCommand(a.ls(), a.show(), a.watch(), a.try(), a.set(), a.reset(), a.release(), a.audit(), a.demo(),
+		a.serve(), a.rules())
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "completion" { // by default, an unknown shell prints help with exit code 0

@@ -156,11 +156,4 @@ func TestMain_Hangup_EndsOtherCommands(t *testing.T) {
 	w.says("no limiter")
 	w.signal(syscall.SIGHUP)
 	assert.Equal(t, exitDone, w.code())
-	b := startProcess(t, false, "bench", "--for", "1h", "--redis", "redis://"+redis.Addr())
-	require.Eventually(t, func() bool { return redis.CommandCount() > 1000 }, 20*time.Second, time.Millisecond)
-	require.NotEmpty(t, redis.Keys())
-	b.signal(syscall.SIGHUP)
-	assert.Equal(t, exitDone, b.code())
-	assert.Contains(t, b.log.String(), "deleted")
-	assert.Empty(t, redis.Keys(), "bench deletes its limiter")
 }

@@ -1,16 +1,12 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/bench"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/demo"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/watch"
 )
 
@@ -65,59 +61,18 @@ does not know them.`,
 }
 
 func (a *app) demo() *cobra.Command {
-	s := seen{}
-	var svg bool
+	var s seen
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show watch on an in-memory Redis with some callers",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if svg {
-				return demo.Record(cmd.Context(), a.out)
-			}
 			if err := s.check(); err != nil {
 				return err
 			}
-			return demo.Live(cmd.Context(), a.out, s.every, s.count, a.json())
+			return demo.Run(cmd.Context(), a.out, s.every, s.count, a.json())
 		},
 	}
 	s.flags(cmd, 250*time.Millisecond)
-	cmd.Flags().BoolVar(&svg, "svg", false, "write a recording as SVG, which is the same every time")
-	return cmd
-}
-
-func (a *app) bench() *cobra.Command {
-	var rate string
-	load := bench.Load{}
-	cmd := &cobra.Command{
-		Use:   "bench",
-		Short: "Put load on a new limiter and report latencies",
-		Long: `bench creates a limiter with a unique name, requests its permits from many goroutines at once, and deletes it, also after
-Ctrl-C. It puts load on the server.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			permits, interval, err := names.ParseRate(rate)
-			if err != nil {
-				return fmt.Errorf("--rate: %w", err)
-			}
-			if load.Callers < 1 || load.Lasts <= 0 {
-				return errors.New("--callers and --for: want at least 1 caller and a time above 0")
-			}
-			load.Rate, load.Options = rratelimiter.Rate{Permits: permits, Interval: interval}, a.byClock()
-			redis, _, err := a.open(cmd.Context(), true)
-			if err != nil {
-				return err
-			}
-			defer redis.Close()
-			result, err := bench.Run(cmd.Context(), redis, load)
-			if err != nil {
-				return err
-			}
-			return a.print(result, result.Text)
-		},
-	}
-	cmd.Flags().StringVar(&rate, "rate", "1000000/s", "the rate of the limiter")
-	cmd.Flags().IntVar(&load.Callers, "callers", 16, "concurrent goroutines")
-	cmd.Flags().DurationVar(&load.Lasts, "for", 5*time.Second, "duration")
 	return cmd
 }

@@ -1,4 +1,4 @@
-// Package screen draws frames of styled text and plots on a terminal or as a picture.
+// Package screen draws frames of styled text and plots on a terminal.
 package screen
 
 import (

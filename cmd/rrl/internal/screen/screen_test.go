@@ -1,14 +1,8 @@
 package screen
 
 import (
-	"bytes"
-	"encoding/xml"
-	"errors"
-	"io"
 	"math"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -53,27 +47,4 @@ func TestANSI_Frame_IsDrawnOverTheLast(t *testing.T) {
 	f := Frame{{{"a", Bad}, {"b", Bold}, {"c", Plain}}, Text("d", Good)}
 	require.Equal(t, "\x1b[H\x1b[31ma\x1b[0m\x1b[1mb\x1b[0mc\x1b[K\r\n\x1b[32md\x1b[0m\x1b[K\x1b[J", f.ANSI(true))
 	require.Equal(t, "\x1b[Ha\x1b[1mb\x1b[0mc\x1b[K\r\nd\x1b[K\x1b[J", f.ANSI(false))
-}
-
-// TestSVG_OddNames_IsXML: with each frame for its time.
-func TestSVG_OddNames_IsXML(t *testing.T) {
-	var out bytes.Buffer
-	frames := []Frame{{Text("same", Bold), Text("<&\"one", Plain)}, {Text("same", Bold), Text("▁█ two", Bad)},
-		{Text("same", Bold)}}
-	require.NoError(t, SVG(&out, frames, 20, 2, time.Second))
-	for decoder := xml.NewDecoder(bytes.NewReader(out.Bytes())); ; {
-		_, err := decoder.Token()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		require.NoError(t, err)
-	}
-	require.Equal(t, 1, strings.Count(out.String(), ">same<"))
-	require.Contains(t, out.String(), "&lt;&amp;&#34;one")
-	require.Contains(t, out.String(), `d="M12 44h8v-2h-8zM20 44h8v-16h-8z"`)
-	require.Contains(t, out.String(), "animation:f 3.00s")
-	require.Contains(t, out.String(), "33.3333%{visibility:hidden}")
-	for _, delay := range []string{"-3.00s", "-2.00s", "-1.00s"} {
-		require.Contains(t, out.String(), "animation-delay:"+delay)
-	}
 }
