@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,12 +88,13 @@ func (o *Outcome) RequireCalm(most Most) {
 	}
 	maps.DeleteFunc(kinds, func(_ string, n int64) bool { return n == 0 })
 	for kind, n := range kinds {
-		require.Contains(o.t, most, kind, "%d errors of a kind that this fault should not cause", n)
-		require.LessOrEqual(o.t, n, most[kind], "errors of the kind %q", kind)
+		require.Contains(o.t, most, kind, "%d errors of a kind that this fault should not cause:%s", n,
+			listed(failures, kind))
+		require.LessOrEqual(o.t, n, most[kind], "errors of the kind %q:%s", kind, listed(failures, kind))
 	}
 	for _, failure := range failures {
-		require.True(o.t, broken(failure), "%q of a call from %v to %v, when nothing was broken: %v", failure.Kind,
-			failure.Start, failure.End, o.faults)
+		require.True(o.t, broken(failure), "when nothing was broken: %v:%s", o.faults,
+			listed([]ledger.Failure{failure}, failure.Kind))
 	}
 	o.requireLoad()
 	var stood time.Duration // the longest stall that is no part of a fault
@@ -107,6 +109,23 @@ func (o *Outcome) RequireCalm(most Most) {
 	require.Zero(o.t, o.missing, "permits are missing one interval after the end")
 	require.True(o.t, o.allTaken, "permits were counted but not there to take")
 	require.Zero(o.t, o.left, "goroutines are left:\n%s", o.stacks)
+}
+
+// listed describes the first failures of a kind, each in a line.
+func listed(failures []ledger.Failure, kind string) string {
+	const most = 10
+	var text strings.Builder
+	n := 0
+	for _, f := range failures {
+		if f.Kind != kind {
+			continue
+		}
+		if n++; n > most {
+			break
+		}
+		fmt.Fprintf(&text, "\n%q of a call from %v to %v, in %v: %v", kind, f.Start, f.End, f.End.Sub(f.Start), f.Err)
+	}
+	return text.String()
 }
 
 // requireLoad asserts that callers of both libraries took permits outside faults. Together they
