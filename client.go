@@ -80,9 +80,10 @@ const defaultWaitJitter = 20 * time.Millisecond
 // Redisson's waiters: they ask 3 ms later, and their timer some milliseconds after that. Permits
 // return in a burst, so waiters that always ask first would leave none for Java.
 //
-// With 0, callers ask on time: for a limiter that only Go programs use. A wait never goes past a
-// deadline that it would meet without the jitter. The policies of package limit always ask on time,
-// unless they are joined with a Limiter. A d below 0 is [ErrInvalidOption].
+// With 0, callers ask on time: for a limiter that only Go programs use. A caller also asks on time
+// if its deadline would pass otherwise. Callers that do not wait, as those of TryAcquire, can take
+// the permits before callers that wait. The policies of package limit always ask on time, unless
+// they are joined with a Limiter. A d below 0 is [ErrInvalidOption].
 func WithWaitJitter(d time.Duration) Option {
 	return func(c *Client) {
 		if d < 0 {

@@ -12,6 +12,12 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/everycall"
 )
 
+// The Go callers, in the ledger.
+const (
+	waits = "waits" // for permits
+	tries = "tries" // to take free ones
+)
+
 // warmUp takes the permits of one interval evenly, so that they return evenly.
 func (l *Load) warmUp() {
 	const steps = 50
@@ -19,7 +25,7 @@ func (l *Load) warmUp() {
 	defer tick.Stop()
 	for range steps {
 		<-tick.C
-		granted, err := l.goBooks.Time("go", Rate/steps, func() (bool, error) {
+		granted, err := l.goBooks.Time(tries, Rate/steps, func() (bool, error) {
 			return l.limiter.TryAcquire(context.Background(), Rate/steps)
 		})
 		require.NoError(l.t, err)
@@ -32,12 +38,20 @@ func (l *Load) warmUp() {
 // return at once, as after a loss of data.
 func (l *Load) goCaller(i int) {
 	random := rand.New(rand.NewPCG(uint64(i), 0))
+	who := tries
+	if everycall.Waits(i) {
+		who = waits
+	}
 	for !l.stopped() {
 		permits := 1 + random.Int64N(3)
 		deadline := time.Now().Add(time.Second + time.Duration(random.Int64N(int64(time.Second))))
 		ctx, cancel := context.WithDeadline(context.Background(), deadline)
-		_, _ = l.goBooks.Time("go", permits, func() (bool, error) {
-			return everycall.Acquire(ctx, l.limiter, i, permits, within)
+		_, _ = l.goBooks.Time(who, permits, func() (bool, error) {
+			granted, err := everycall.Acquire(ctx, l.limiter, i, permits, within)
+			if isDenial(err) {
+				err = nil
+			}
+			return granted, err
 		})
 		by := time.Since(deadline)
 		l.latest.Add(by)

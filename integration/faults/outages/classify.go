@@ -35,6 +35,13 @@ var connectionErrors = []error{syscall.ECONNRESET, syscall.EPIPE, io.EOF, io.Err
 // classifyGo returns the kind of an error of the load's limiter.
 func classifyGo(err error) string { return Kind(err, Name) }
 
+// isDenial reports whether an error says that the permits cannot be had before the deadline. Redis has
+// replied, and the limiter is exhausted: callers that wait ask a few milliseconds late, so those that
+// only try, and Java, can take all permits before them.
+func isDenial(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "cannot be had before the deadline")
+}
+
 // Kind returns the kind of an error of this library, "" for an unknown one. An error that does not
 // name its limiter is unknown, unless the caller's context ended.
 func Kind(err error, name string) string {

@@ -83,6 +83,9 @@ type span struct{ from, to time.Time }
 // meets reports whether a call was under way in that time.
 func (s span) meets(f ledger.Failure) bool { return !f.End.Before(s.from) && !f.Start.After(s.to) }
 
+// holds reports whether a call was made within that time.
+func (s span) holds(g ledger.Grant) bool { return !g.Start.Before(s.from) && !g.End.After(s.to) }
+
 // loss is a time: Redis may lose the grants of calls that were under way in it.
 type loss struct{ from, to time.Time }
 

@@ -1,12 +1,17 @@
 package outages
 
 import (
+	"context"
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
+	"github.com/rratelimiter/rratelimiter/rratelimitertest"
 )
 
 // failureRecorder is a test that records its failure.
@@ -26,6 +31,9 @@ func TestOutcome_RequireCalm(t *testing.T) {
 	at := func(s float64) time.Time { return begin.Add(time.Duration(s * float64(time.Second))) }
 	failed := func(start, end float64, kind string) ledger.Failure {
 		return ledger.Failure{Start: at(start), End: at(end), Kind: kind}
+	}
+	ended := func(who string, err error) []ledger.Failure {
+		return []ledger.Failure{{Start: at(3), End: at(4), Kind: deadline, Err: err, Who: who}}
 	}
 	faults, most := []span{{at(3), at(4)}}, Most{cut: 2}
 	once, late := failed(3, 4, cut), failed(3, 4, deadline)
@@ -48,35 +56,90 @@ func TestOutcome_RequireCalm(t *testing.T) {
 		"a deadline during a stall": {400, nil, []ledger.Failure{late}, []span{{at(3.5), at(3.8)}}, true},
 		"a deadline without a stall": {400, nil, []ledger.Failure{late}, []span{{at(4.5), at(4.8)}},
 			false},
+		"a wait that others outran": {400, nil, ended(waits, context.DeadlineExceeded), nil, true},
+		"a wait without an answer": {400, nil, ended(waits, fmt.Errorf("shop: %w", context.DeadlineExceeded)), nil,
+			false},
+		"a try without an answer": {400, nil, ended(tries, context.DeadlineExceeded), nil, false},
 		"another error during a stall": {400, nil, []ledger.Failure{failed(3, 4, refused)},
 			[]span{{at(3.5), at(3.8)}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			recorder := &failureRecorder{TB: t}
-			o := &Outcome{
-				t: recorder, run: span{begin, at(8)}, faults: test.faults, stalls: test.stalls, allTaken: true,
-				goBooks: ledger.New(nil), javaBooks: ledger.New(nil),
-			}
-			for i := range 8 * test.perSecond {
-				start := begin.Add(time.Duration(i) * time.Second / time.Duration(test.perSecond))
-				books := o.goBooks
-				if i%4 == 0 {
-					books = o.javaBooks
-				}
-				books.Granted(ledger.Grant{Start: start, End: start.Add(time.Millisecond), Permits: 1})
-			}
+			o := evenLoad(begin, test.perSecond)
+			o.faults, o.stalls = test.faults, test.stalls
 			for _, failure := range test.failed {
 				o.goBooks.FailedAt(failure)
 			}
-			func() {
-				defer func() {
-					if r := recover(); r != nil && r != any(recorder) {
-						panic(r)
-					}
-				}()
-				o.RequireCalm(most)
-			}()
-			require.Equal(t, test.calm, !recorder.failed)
+			require.Equal(t, test.calm, calm(t, o, most))
 		})
 	}
+}
+
+// Callers that only try got as much as before, and those that wait got nothing.
+func TestOutcome_RequireCalm_WaitingCallersAreServed(t *testing.T) {
+	begin := time.Now()
+	o := evenLoad(begin, 400)
+	grants := o.goBooks.Grants()
+	for i := range grants {
+		grants[i].Who = tries
+	}
+	o.goBooks = ledger.New(nil)
+	o.goBooks.Granted(grants...)
+	require.False(t, calm(t, o, Most{}))
+	require.False(t, o.outrun(ledger.Failure{
+		Start: begin.Add(time.Second), End: begin.Add(3 * time.Second), Err: context.DeadlineExceeded, Who: waits,
+	}))
+}
+
+// evenLoad returns the outcome of 8 s in which a quarter of the grants were of Java, and a quarter of
+// callers of Go that wait.
+func evenLoad(begin time.Time, perSecond int64) *Outcome {
+	o := &Outcome{
+		run: span{begin, begin.Add(8 * time.Second)}, allTaken: true, goBooks: ledger.New(nil), javaBooks: ledger.New(nil),
+	}
+	for i := range 8 * perSecond {
+		start := begin.Add(time.Duration(i) * time.Second / time.Duration(perSecond))
+		grant := ledger.Grant{Start: start, End: start.Add(time.Millisecond), Permits: 1}
+		switch i % 4 {
+		case 0:
+			o.javaBooks.Granted(grant)
+		case 1:
+			grant.Who = waits
+			o.goBooks.Granted(grant)
+		default:
+			grant.Who = tries
+			o.goBooks.Granted(grant)
+		}
+	}
+	return o
+}
+
+// calm reports whether RequireCalm accepts the outcome.
+func calm(t *testing.T, o *Outcome, most Most) bool {
+	t.Helper()
+	recorder := &failureRecorder{TB: t}
+	o.t = recorder
+	defer func() {
+		if r := recover(); r != nil && r != any(recorder) {
+			panic(r)
+		}
+	}()
+	o.RequireCalm(most)
+	return !recorder.failed
+}
+
+// Only the error of an exhausted limiter is a denial.
+func TestIsDenial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := rratelimitertest.New(t).Client.Limiter(Name)
+		require.NoError(t, limiter.SetRate(t.Context(), rratelimiter.Rate{Permits: 1, Interval: time.Minute}))
+		require.NoError(t, limiter.Acquire(t.Context(), 1))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.True(t, isDenial(limiter.Acquire(ctx, 1)))
+
+		time.Sleep(time.Second)
+		require.False(t, isDenial(limiter.Acquire(ctx, 1)), "its context ended before")
+		require.False(t, isDenial(limiter.Acquire(t.Context(), 2)), "more than the rate")
+		require.False(t, isDenial(nil))
+	})
 }

@@ -54,6 +54,9 @@ type Acquirer interface {
 	TryAcquire(ctx context.Context, permits int64) (bool, error)
 }
 
+// Waits reports whether the call of Acquire that i selects waits for permits.
+func Waits(i int) bool { return i%4 < 2 }
+
 // Acquire takes permits by one of four calls, which i selects, and reports whether it got them.
 func Acquire(ctx context.Context, l Acquirer, i int, permits int64, timeout time.Duration) (bool, error) {
 	switch i % 4 {

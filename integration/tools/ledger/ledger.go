@@ -17,11 +17,12 @@ type Grant struct {
 	Who        string
 }
 
-// Failure is a failed call, with the times of a Grant, its error and the kind of that.
+// Failure is a failed call, with the times and the caller of a Grant, its error and the kind of that.
 type Failure struct {
 	Start, End time.Time
 	Kind       string
 	Err        error
+	Who        string
 }
 
 // Unclassified is the kind of errors that the classifier does not know. A run with such an error
@@ -55,7 +56,7 @@ func (l *Ledger) Time(who string, permits int64, call func() (granted bool, err 
 	end := time.Now()
 	switch {
 	case err != nil:
-		l.FailedAt(Failure{Start: start, End: end, Kind: l.kind(err), Err: err})
+		l.FailedAt(Failure{Start: start, End: end, Kind: l.kind(err), Err: err, Who: who})
 	case granted:
 		l.Granted(Grant{Start: start, End: end, Permits: permits, Who: who})
 	default:

@@ -82,6 +82,7 @@ func TestTime_EachResult_IsBooked(t *testing.T) {
 	require.Len(t, failures, 1)
 	require.Equal(t, Unclassified, failures[0].Kind)
 	require.Equal(t, context.Canceled, failures[0].Err)
+	require.Equal(t, "go", failures[0].Who)
 	require.False(t, failures[0].Start.Before(grants[0].End))
 	require.False(t, failures[0].End.Before(failures[0].Start))
 }
