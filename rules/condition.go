@@ -192,5 +192,7 @@ func (c *condition) accepts(r *requestInfo, method string) (bool, error) {
 
 // hasMethod reports whether a method is one of a list.
 func hasMethod(methods []method, requested string) bool {
-	return slices.ContainsFunc(methods, func(wanted method) bool { return httptarget.HasMethod(string(wanted), requested) })
+	return slices.ContainsFunc(methods, func(wanted method) bool {
+		return httptarget.HasMethod(string(wanted), requested)
+	})
 }

@@ -1,4 +1,7 @@
 // Package certs serves TLS with certificates from files and rereads changed files.
+//
+// Package pemfile of gRPC is no substitute: it reports no error at the start, takes half of a file with
+// authorities, and logs a private key that does not match its certificate.
 package certs
 
 import (
@@ -6,7 +9,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -32,11 +34,11 @@ type Source struct {
 	log   *slog.Logger
 	now   func() time.Time
 
-	mu      sync.Mutex
-	current *tls.Config
-	seen    []fs.FileInfo // the files of current; nil forces a read
-	looked  time.Time
-	failure string // the last one; it is logged once
+	mu       sync.Mutex
+	current  *tls.Config
+	contents [][]byte // of the files, in current; nil forces a new configuration
+	looked   time.Time
+	failure  string // the last one; it is logged once
 }
 
 // Open reads the files.
@@ -65,47 +67,45 @@ func (s *Source) Config() *tls.Config {
 func (s *Source) Reload() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.seen, s.failure = nil, ""
+	s.contents, s.failure = nil, ""
 	s.refresh()
 }
 
-// refresh reads the files if they have changed or were invalid.
+// refresh reads the files and logs a failure once.
 func (s *Source) refresh() {
 	s.looked = s.now()
-	if s.seen != nil && slices.EqualFunc(s.seen, s.stat(), same) {
-		return
-	}
 	err := s.read()
 	if err == nil {
 		s.failure = ""
-	} else if s.seen = nil; err.Error() != s.failure {
+	} else if err.Error() != s.failure {
 		s.failure = err.Error()
 		s.log.Error("rrl: invalid certificates, the old ones stay in force", "error", err)
 	}
 }
 
-// read puts the files in force if they are valid.
+// read puts the files in force if they have changed and are valid.
 func (s *Source) read() error {
-	seen := s.stat()
-	for _, info := range seen {
-		// At the start a pipe has a writer. Later, opening it could block forever.
-		if s.current != nil && info != nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeDevice) != 0 {
-			return fmt.Errorf("%s is a pipe or a device, which is read only at the start", info.Name())
+	var contents [][]byte
+	for _, file := range []string{s.files.Cert, s.files.Key, s.files.ClientCA} {
+		text, err := s.readFile(file)
+		if err != nil {
+			return err
 		}
+		contents = append(contents, text)
 	}
-	config, err := load(s.files)
+	if s.contents != nil && slices.EqualFunc(contents, s.contents, bytes.Equal) {
+		return nil
+	}
+	config, err := parse(s.files, contents)
 	if err != nil {
 		return err
-	}
-	if !slices.EqualFunc(seen, s.stat(), same) {
-		return errors.New("the files changed while they were read")
 	}
 	now, leaf := s.now(), config.Certificates[0].Leaf
 	if s.current != nil && !valid(leaf, now) && valid(s.current.Certificates[0].Leaf, now) {
 		return fmt.Errorf("%s is valid from %s to %s, and the old certificate is valid now",
 			s.files.Cert, date(leaf.NotBefore), date(leaf.NotAfter))
 	}
-	s.current, s.seen = config, seen
+	s.current, s.contents = config, contents
 	s.log.Info("rrl: certificate in force", "file", s.files.Cert,
 		"subject", leaf.Subject.String(), "valid_to", date(leaf.NotAfter))
 	if !valid(leaf, now) {
@@ -115,42 +115,28 @@ func (s *Source) read() error {
 	return nil
 }
 
+// readFile reads a file, "" for none. At the start a pipe has a writer. Later, opening it could block forever.
+func (s *Source) readFile(file string) ([]byte, error) {
+	if file == "" {
+		return nil, nil
+	}
+	info, err := os.Stat(file)
+	if err == nil && s.current != nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeDevice) != 0 {
+		return nil, fmt.Errorf("%s is a pipe or a device, which is read only at the start", file)
+	}
+	return os.ReadFile(file)
+}
+
 func date(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 func valid(cert *x509.Certificate, now time.Time) bool {
 	return !now.Before(cert.NotBefore) && !now.After(cert.NotAfter)
 }
 
-// stat returns the files' infos, nil for a missing file.
-func (s *Source) stat() []fs.FileInfo {
-	var all []fs.FileInfo
-	for _, file := range []string{s.files.Cert, s.files.Key, s.files.ClientCA} {
-		info, err := os.Stat(file)
-		if err != nil {
-			info = nil
-		}
-		all = append(all, info)
-	}
-	return all
-}
-
-func same(a, b fs.FileInfo) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
-}
-
-func load(files Files) (*tls.Config, error) {
-	chain, err := os.ReadFile(files.Cert)
-	if err != nil {
-		return nil, err
-	}
+// parse returns the configuration by the contents of the files.
+func parse(files Files, contents [][]byte) (*tls.Config, error) {
+	chain, key, clientCA := contents[0], contents[1], contents[2]
 	if _, err := blocks(files.Cert, chain); err != nil {
-		return nil, err
-	}
-	key, err := os.ReadFile(files.Key)
-	if err != nil {
 		return nil, err
 	}
 	pair, err := tls.X509KeyPair(chain, key)
@@ -161,36 +147,25 @@ func load(files Files) (*tls.Config, error) {
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
 		SessionTicketsDisabled: true, // a resumed session would outlive the client's authority
 	}
-	if files.ClientCA != "" {
-		config.ClientAuth = tls.RequireAndVerifyClientCert
-		if config.ClientCAs, err = authorities(files.ClientCA); err != nil {
-			return nil, err
-		}
+	if files.ClientCA == "" {
+		return config, nil
 	}
-	return config, nil
-}
-
-func authorities(file string) (*x509.CertPool, error) {
-	text, err := os.ReadFile(file)
+	config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+	authorities, err := blocks(files.ClientCA, clientCA)
 	if err != nil {
 		return nil, err
 	}
-	all, err := blocks(file, text)
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	for i, block := range all {
+	for i, block := range authorities {
 		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("%s: block %d is a %s, want a CERTIFICATE", file, i+1, block.Type)
+			return nil, fmt.Errorf("%s: block %d is a %s, want a CERTIFICATE", files.ClientCA, i+1, block.Type)
 		}
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return nil, fmt.Errorf("%s: block %d: %w", file, i+1, err)
+			return nil, fmt.Errorf("%s: block %d: %w", files.ClientCA, i+1, err)
 		}
-		pool.AddCert(cert)
+		config.ClientCAs.AddCert(cert)
 	}
-	return pool, nil
+	return config, nil
 }
 
 // blocks reads PEM. Unlike package pem, it rejects a file with an invalid part, which may be half written.
