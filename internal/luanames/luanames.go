@@ -6,144 +6,61 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+	"github.com/yuin/gopher-lua/ast"
+	"github.com/yuin/gopher-lua/parse"
 )
 
 // globals are the names that every script may use.
 var globals = strings.Fields("KEYS ARGV redis string math table tonumber type ipairs unpack")
 
-const keywords = " and break do else elseif end false for function if in local nil not or repeat return then true " +
-	"until while "
+// suffix stands for the "@" at the end of a name.
+const suffix = "_of_policy"
 
-var (
-	token      = regexp.MustCompile(`--[^\n]*|'(?:\\.|[^'\\])*'|[0-9][0-9a-zA-Z.]*|[A-Za-z_][A-Za-z_0-9]*@?|\.\.|[=~<>]=|\S`)
-	identifier = regexp.MustCompile(`^[A-Za-z_]`)
-)
+var suffixed = regexp.MustCompile(`(\w)@`)
 
 // Find returns the undeclared names that a text uses, without globals, and the names that it
-// declares outside of all blocks. A name in a script of package limit may end in "@".
+// declares outside of all blocks. In a script of package limit, "@" stands for the number of a policy, which
+// may end a name. Find panics if the text is not valid Lua.
 func Find(text string) (used, declared []string) {
-	f := finder{scopes: []map[string]bool{{}}}
-	for _, t := range token.FindAllString(text, -1) {
-		if !strings.HasPrefix(t, "--") {
-			f.tokens = append(f.tokens, t)
+	text = strings.ReplaceAll(suffixed.ReplaceAllString(text, "${1}"+suffix), "@", "1")
+	chunk, err := parse.Parse(strings.NewReader(text), "script")
+	if err != nil {
+		panic(err)
+	}
+	for _, statement := range chunk {
+		if local, ok := statement.(*ast.LocalAssignStmt); ok {
+			declared = append(declared, local.Names...)
 		}
 	}
-	for f.at < len(f.tokens) {
-		f.step()
+	function, err := lua.Compile(chunk, "script")
+	if err != nil {
+		panic(err)
 	}
-	for n := range f.scopes[0] {
-		declared = append(declared, n)
-	}
-	slices.Sort(f.used)
-	slices.Sort(declared)
-	return slices.Compact(f.used), declared
-}
-
-type finder struct {
-	tokens   []string
-	at       int
-	scopes   []map[string]bool // the innermost last
-	brackets []string
-	loop     bool // the next "do" belongs to a loop, whose scope has begun
-	used     []string
-}
-
-// next consumes a token and returns it.
-func (f *finder) next() string {
-	f.at++
-	return f.tokens[f.at-1]
-}
-
-func (f *finder) peek() string {
-	if f.at < len(f.tokens) {
-		return f.tokens[f.at]
-	}
-	return ""
-}
-
-func (f *finder) push() { f.scopes = append(f.scopes, map[string]bool{}) }
-
-func (f *finder) pop() {
-	if len(f.scopes) > 1 {
-		f.scopes = f.scopes[:len(f.scopes)-1]
-	}
-}
-
-// declare declares the names of a list.
-func (f *finder) declare() {
-	for identifier.MatchString(f.peek()) {
-		f.scopes[len(f.scopes)-1][f.next()] = true
-		if f.peek() != "," {
-			return
+	used = slices.DeleteFunc(globalsOf(function), func(name string) bool { return slices.Contains(globals, name) })
+	for _, names := range [][]string{used, declared} {
+		for i, name := range names {
+			names[i] = strings.ReplaceAll(name, suffix, "@")
 		}
-		f.at++
+		slices.Sort(names)
 	}
+	return slices.Compact(used), slices.Compact(declared)
 }
 
-func (f *finder) step() {
-	switch t := f.next(); t {
-	case "local":
-		if f.peek() == "function" {
-			f.at++
-			f.declare()
-			f.function()
-		} else {
-			f.declare()
-		}
-	case "function":
-		for f.peek() != "(" {
-			f.use(f.next())
-		}
-		f.function()
-	case "for":
-		f.push()
-		f.declare()
-		f.loop = true
-	case "while":
-		f.push()
-		f.loop = true
-	case "do":
-		if !f.loop {
-			f.push()
-		}
-		f.loop = false
-	case "then", "repeat":
-		f.push()
-	case "else":
-		f.pop()
-		f.push()
-	case "elseif", "end", "until":
-		f.pop()
-	case "{", "(":
-		f.brackets = append(f.brackets, t)
-	case "}", ")":
-		f.brackets = f.brackets[:max(0, len(f.brackets)-1)]
-	default:
-		f.use(t)
-	}
-}
-
-// function begins the scope of a function and declares its parameters.
-func (f *finder) function() {
-	f.push()
-	f.at++ // the bracket
-	f.declare()
-	f.at++
-}
-
-// use records a name, unless it is declared, a field, or a key of a table.
-func (f *finder) use(t string) {
-	field := f.at > 1 && (f.tokens[f.at-2] == "." || f.tokens[f.at-2] == ":")
-	key := len(f.brackets) > 0 && f.brackets[len(f.brackets)-1] == "{" && f.peek() == "="
-	if !identifier.MatchString(t) || field || key || strings.Contains(keywords, " "+t+" ") || slices.Contains(globals, t) {
-		return
-	}
-	for _, scope := range f.scopes {
-		if scope[t] {
-			return
+// globalsOf returns the names that a function and the functions in it read or set as globals.
+func globalsOf(function *lua.FunctionProto) (names []string) {
+	for _, instruction := range function.Code {
+		// Lua 5.1: the operation has the upper six bits, the number of the constant the lower eighteen.
+		switch int(instruction >> 26) {
+		case lua.OP_GETGLOBAL, lua.OP_SETGLOBAL:
+			names = append(names, function.Constants[instruction&(1<<18-1)].String())
 		}
 	}
-	f.used = append(f.used, t)
+	for _, inner := range function.FunctionPrototypes {
+		names = append(names, globalsOf(inner)...)
+	}
+	return names
 }
 
 // Part has the declarations in the "--@ name" line of a part.

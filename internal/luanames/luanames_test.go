@@ -11,7 +11,7 @@ func TestFind_Scopes_HideDeclaredNames(t *testing.T) {
 		"local a, b = c, 'd' -- e":                              {{"c"}, {"a", "b"}},
 		"if a then local b = 1 else c = b end":                  {{"a", "b", "c"}, nil},
 		"for i = 1, #list do use(i) end print(i)":               {{"i", "list", "print", "use"}, nil},
-		"while a do local b = b.c end local d = {e = f, [g]=1}": {{"a", "f", "g"}, {"d"}},
+		"while a do local b = b.c end local d = {e = f, [g]=1}": {{"a", "b", "f", "g"}, {"d"}},
 		"local function a(b) return b .. c end":                 {{"c"}, {"a"}},
 		"function a.b(c) return c:d(1e5) end":                   {{"a"}, nil},
 		"repeat local a until done":                             {{"done"}, nil},
