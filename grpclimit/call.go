@@ -1,6 +1,6 @@
 package grpclimit
 
-import "strings"
+import "github.com/rratelimiter/rratelimiter/internal/guard"
 
 // Call is a call, or one message of a stream. Its metadata and peer are in the context that is
 // passed with it.
@@ -12,7 +12,4 @@ type Call struct {
 }
 
 // Service returns the first part of the method, for instance "grpc.health.v1.Health".
-func (c Call) Service() string {
-	text := strings.TrimPrefix(c.Method, "/")
-	return text[:max(0, strings.LastIndexByte(text, '/'))]
-}
+func (c Call) Service() string { return guard.Service(c.Method) }

@@ -45,7 +45,7 @@ func newGate(interceptor string, choose func(context.Context, Call) (Limiter, er
 func (g *gate) request(ctx context.Context, call Call) (
 	q guard.Request, d *guard.Description, limited bool, err error,
 ) {
-	if !g.exemptNone && !call.Outgoing && guard.Exempt(call.Service()) || g.skip != nil && g.skip(ctx, call) {
+	if !g.exemptNone && !call.Outgoing && guard.Exempt(call.Method) || g.skip != nil && g.skip(ctx, call) {
 		return q, nil, false, nil
 	}
 	limiter, err := g.choose(ctx, call)

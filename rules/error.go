@@ -32,7 +32,6 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // joinErrors joins problems into one error, nil if there are none.
 func joinErrors(problems []*rulefile.Problem) error {
-	rulefile.Sort(problems)
 	all := make([]error, len(problems))
 	for i, p := range problems {
 		all[i] = (*Error)(p)

@@ -11,10 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/status"
-
-	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/rules"
@@ -122,40 +118,6 @@ func ExampleSet_Middleware() {
 	handler := set.Middleware(client, unhurried, httplimit.Headers(httplimit.ThreeHeaders))(hello)
 	fmt.Println(ask(handler, "GET", "/").Header["Ratelimit-Remaining"])
 	// Output: [9]
-}
-
-// A server of grpc-go, by the rules that match grpc.
-func ExampleSet_UnaryServerInterceptor() {
-	client := connect()
-
-	set, err := rules.Parse("rules.yaml",
-		[]byte("rules: [{name: orders, match: {grpc: /shop.Orders/*}, key: all, limits: 1/h}]"))
-	if err != nil {
-		panic(err)
-	}
-	intercept := set.UnaryServerInterceptor(client, grpclimit.Deadline(time.Minute)) // for grpc.NewServer(grpc.UnaryInterceptor(intercept))
-	call := &grpc.UnaryServerInfo{FullMethod: "/shop.Orders/Create"}
-	for range 2 {
-		_, err := intercept(context.Background(), nil, call,
-			func(context.Context, any) (any, error) { return "created", nil })
-		fmt.Println(status.Code(err))
-	}
-	// Output:
-	// OK
-	// ResourceExhausted
-}
-
-func ExampleSet_StreamServerInterceptor() {
-	client := connect()
-
-	set, err := rules.Parse("rules.yaml",
-		[]byte("rules: [{name: orders, match: {grpc: /shop.Orders/Follow}, key: ip, limits: 1/h}]"))
-	if err != nil {
-		panic(err)
-	}
-	server := grpc.NewServer(grpc.StreamInterceptor(set.StreamServerInterceptor(client)))
-	defer server.Stop()
-	// Output:
 }
 
 // A limiter that Java programs use gets the rate of the file.

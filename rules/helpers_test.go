@@ -3,13 +3,19 @@ package rules
 import (
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/rules/internal/rulestest"
+)
+
+// The fixtures of rulestest.
+var (
+	one, large, request = rulestest.One, rulestest.Large, rulestest.Request
+	offline             = rulestest.Offline
 )
 
 // parsed returns the rules of a text.
@@ -17,16 +23,6 @@ func parsed(t testing.TB, text string) *Set {
 	s, err := Parse("rules.yaml", []byte(text))
 	require.NoError(t, err)
 	return s
-}
-
-// request returns a request like "POST /login", with pairs of header names and values.
-func request(what string, headers ...string) *http.Request {
-	method, target, _ := strings.Cut(what, " ")
-	r := httptest.NewRequest(method, target, nil) // of 192.0.2.1
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Add(headers[i], headers[i+1])
-	}
-	return r
 }
 
 // status returns the status of the response to a request.

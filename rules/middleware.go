@@ -7,6 +7,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/rules/internal/ruleset"
 )
 
 // Middleware limits the requests to a handler by the rules. Each request is decided by the file at
@@ -27,50 +28,48 @@ import (
 func (s *Set) Middleware(client *rratelimiter.Client, opts ...httplimit.Option) func(http.Handler) http.Handler {
 	m := s.middlewares(client, opts...)
 	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serveHTTP(m.now(), w, r, next) })
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serveHTTP(m.Now(), w, r, next) })
 	}
 }
 
 // httpMiddleware is a middleware of httplimit.
 type httpMiddleware = func(http.Handler) http.Handler
 
-func (s *Set) middlewares(client *rratelimiter.Client, opts ...httplimit.Option) *middlewares[httpMiddleware] {
-	return newMiddlewares("Middleware", s, client, func(s settings, change func(*guard.Settings)) httpMiddleware {
+func (s *Set) middlewares(client *rratelimiter.Client, opts ...httplimit.Option) *ruleset.Middlewares[httpMiddleware] {
+	open := func(change func(*guard.Settings), costs bool) httpMiddleware {
 		changed, _ := guard.HTTPOption(change).(httplimit.Option)
 		all := append(slices.Clip(opts), changed)
-		if s.costs {
+		if costs {
 			all = append(all, httplimit.Cost(costOf))
 		}
 		return httplimit.Middleware(limiterOf, all...)
-	})
+	}
+	return ruleset.NewMiddlewares("rules: Middleware", s.inside(), client, open)
 }
 
-// serveHTTP passes a request through its joint acquires.
-func serveHTTP(current *version[httpMiddleware], w http.ResponseWriter, r *http.Request, next http.Handler) {
-	v := &visit{acquires: current.file.acquiresOfHTTP(current.opener, r), settle: httplimit.Settle}
-	if len(v.acquires) == 0 {
+// serveHTTP passes a request through the limits of the rules that match it.
+func serveHTTP(current *ruleset.Version[httpMiddleware], w http.ResponseWriter, r *http.Request, next http.Handler) {
+	v := current.Visit(ruleset.HTTP(r, current.File().Address()), httplimit.Settle)
+	if v == nil {
 		next.ServeHTTP(w, r)
 		return
 	}
 	var admitted http.HandlerFunc
 	decide := func(w http.ResponseWriter, r *http.Request) {
-		c := v.next(r.Context())
-		current.of(c.settings)(admitted).ServeHTTP(w, r.WithContext(c))
+		ctx, middleware := current.Next(r.Context(), v)
+		middleware(admitted).ServeHTTP(w, r.WithContext(ctx))
 	}
 	admitted = func(w http.ResponseWriter, r *http.Request) {
-		if v.admit(r.Context()) {
+		if v.Admit(r.Context()) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		defer v.release(r.Context())
+		defer v.Release(r.Context())
 		decide(w, r)
 	}
 	decide(w, r)
 }
 
-func limiterOf(r *http.Request) (httplimit.Limiter, error) {
-	c := acquireOf(r.Context())
-	return c.limiter, c.err
-}
+func limiterOf(r *http.Request) (httplimit.Limiter, error) { return ruleset.LimiterOf(r.Context()) }
 
-func costOf(r *http.Request) int64 { return acquireOf(r.Context()).cost }
+func costOf(r *http.Request) int64 { return ruleset.CostOf(r.Context()) }

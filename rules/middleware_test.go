@@ -2,18 +2,13 @@ package rules
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc"
-	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
@@ -125,65 +120,22 @@ func TestMiddleware_NoClient_Panics(t *testing.T) {
 	assert.Panics(t, func() { new(Set).Middleware(nil) })
 }
 
-// The rules that are left keep theirs.
-func TestMiddlewares_Reload_DropsTheStateOfUnusedDeadlines(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		one := "{name: a, match: /a, key: ip, limits: 9/h, deadline: 1s}"
-		two := "{name: b, match: /b, key: ip, limits: 9/h, deadline: 2s}"
-		set := parsed(b, "rules: ["+one+", "+two+"]")
-		m := set.middlewares(client)
-		for i, what := range []string{"GET /other", "GET /a", "GET /b"} {
-			serveHTTP(m.now(), httptest.NewRecorder(), request(what), new(ok))
-			assert.Len(b, m.shared, i, "opened on use")
-		}
-		shared := m.shared[2*time.Second]
-		reload(b, set, "rules: ["+two+"]")
-		serveHTTP(m.now(), httptest.NewRecorder(), request("GET /b"), new(ok))
-		assert.Equal(b, map[time.Duration]*guard.Shared{2 * time.Second: shared}, m.shared)
-	})
-}
-
-// Of requests that read an older file meanwhile.
-func TestMiddlewares_ConcurrentRequests_AgreeOnTheNewestFile(t *testing.T) {
-	set := parsed(t, named("a"))
-	m := set.middlewares(offline)
-	for range 200 {
-		newest := parsed(t, named("b")).file()
-		var requests sync.WaitGroup
-		for range 4 {
-			requests.Go(func() { m.now() })
-		}
-		set.current.Store(newest)
-		v := m.now()
-		requests.Wait()
-		assert.Same(t, newest, v.file)
-		assert.Same(t, v, m.now())
-	}
-}
-
 // The exact time to retry is an hour.
 func TestSpread_Denials_RetryAtDifferentTimes(t *testing.T) {
 	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
 		set := parsed(b, one("key: all, limits: {policy: fixed_window, rate: 1/h}, spread: 1h"))
-		handler, interceptor := set.Middleware(client)(&ok{}), set.UnaryServerInterceptor(client)
+		handler := set.Middleware(client)(&ok{})
 		assert.Equal(b, good, status(handler, "GET /"))
 		times := make(map[time.Duration]bool)
 		for range 50 {
 			seconds, err := strconv.Atoi(serve(handler, request("GET /")).Header().Get("Retry-After"))
 			require.NoError(b, err)
 			times[time.Duration(seconds)*time.Second] = true
-
-			_, err = interceptor(b.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/a.B/C"}, nil)
-			for _, detail := range grpcstatus.Convert(err).Details() {
-				if info, ok := detail.(*errdetails.RetryInfo); ok {
-					times[info.GetRetryDelay().AsDuration()] = true
-				}
-			}
 		}
 		for at := range times {
 			assert.GreaterOrEqual(b, at, time.Hour)
 			assert.LessOrEqual(b, at, 2*time.Hour)
 		}
-		assert.Greater(b, len(times), 60, "of 100, some of which may be equal in whole seconds")
+		assert.Greater(b, len(times), 40, "of 50, some of which may be equal in whole seconds")
 	})
 }

@@ -31,7 +31,9 @@ func (c *changes) add(up bool, _ error) {
 }
 
 // reload puts another text in force.
-func reload(b *redistest.Fixture, set *Set, text string) { set.current.Store(parsed(b, text).file()) }
+func reload(b *redistest.Fixture, set *Set, text string) {
+	set.inside().Replace(parsed(b, text).inside().File())
+}
 
 // TestMiddleware_ReloadInOutage_ShareStays: permits that were granted without Redis still count
 // after a reload, whatever it changes.
@@ -118,9 +120,9 @@ func TestMiddleware_RequestOfAnOlderFile_ReportsNothing(t *testing.T) {
 		one := "rules: [{name: a, key: all, limits: 9/h, on_failure: open, deadline: 1s}]"
 		set := parsed(b, one)
 		m := set.middlewares(client, httplimit.OnRedisChange(heard.add))
-		older := m.now()
+		older := m.Now()
 		reload(b, set, strings.Replace(one, "1s", "2s", 1))
-		m.now()
+		m.Now()
 		b.Redis.SetError("LOADING")
 		next := new(ok)
 		serveHTTP(older, httptest.NewRecorder(), request("GET /"), next)
@@ -128,7 +130,7 @@ func TestMiddleware_RequestOfAnOlderFile_ReportsNothing(t *testing.T) {
 		redistest.Pass(2 * time.Minute)
 		assert.Empty(b, heard.all)
 		b.Redis.SetError("")
-		serveHTTP(m.now(), httptest.NewRecorder(), request("GET /"), next)
+		serveHTTP(m.Now(), httptest.NewRecorder(), request("GET /"), next)
 		assert.Equal(b, 2, next.served)
 		assert.Empty(b, heard.all)
 	})

@@ -4,27 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
+	"github.com/rratelimiter/rratelimiter/rules/internal/ruleset"
 )
 
 // Set is the rules of a file. A Set of [Watch] changes with its file; Sets of [Parse] and [Load]
 // never change. The zero Set has no rules. A Set is safe for concurrent use.
-type Set struct {
-	current atomic.Pointer[snapshot]
-}
+type Set ruleset.Set
 
 // Parse parses rules in YAML or JSON. The name appears in errors. Every error is one or several
 // [*Error], which errors.As finds.
 func Parse(name string, data []byte) (*Set, error) {
-	s, err := parse(name, data)
-	if err != nil {
-		return nil, err
+	file, problems := ruleset.Parse(name, data)
+	if len(problems) > 0 {
+		return nil, joinErrors(problems)
 	}
 	set := new(Set)
-	set.current.Store(s)
+	set.inside().Replace(file)
 	return set, nil
 }
 
@@ -38,18 +36,11 @@ func Load(path string) (*Set, error) {
 	return Parse(path, sources[0].Data)
 }
 
-// file returns the current file.
-func (s *Set) file() *snapshot {
-	if file := s.current.Load(); file != nil {
-		return file
-	}
-	return noRules
-}
-
-var noRules = new(snapshot)
+// inside returns the set for decisions.
+func (s *Set) inside() *ruleset.Set { return (*ruleset.Set)(s) }
 
 // Len returns the number of rules.
-func (s *Set) Len() int { return len(s.file().rules) }
+func (s *Set) Len() int { return len(s.inside().File().Names()) }
 
 // SetRates sets the rates that the file states for Redisson limiters, so that Java programs use
 // them too. A limiter that has the rate already is not changed. A limiter with another rate keeps
@@ -59,9 +50,9 @@ func (s *Set) Len() int { return len(s.file().rules) }
 // If one limiter fails, the others are set nevertheless. All errors are returned together.
 func (s *Set) SetRates(ctx context.Context, client *rratelimiter.Client) error {
 	var failed []error
-	for _, stated := range s.file().rates {
-		if err := setRate(ctx, client.Limiter(stated.limiter), stated.rate); err != nil {
-			failed = append(failed, fmt.Errorf("rules: the rate of %q, of the rule %q: %w", stated.limiter, stated.rule, err))
+	for _, stated := range s.inside().File().Rates() {
+		if err := setRate(ctx, client.Limiter(stated.Limiter), stated.Rate); err != nil {
+			failed = append(failed, fmt.Errorf("rules: the rate of %q, of the rule %q: %w", stated.Limiter, stated.Rule, err))
 		}
 	}
 	return errors.Join(failed...)
@@ -77,3 +68,12 @@ func setRate(ctx context.Context, limiter *rratelimiter.Limiter, rate rratelimit
 	}
 	return limiter.SetRate(ctx, rate, rratelimiter.KeepState())
 }
+
+// Matched returns the names of the rules that decide a request, in order, nil if there are none.
+// Call it with the context of the request, in its handler or in a callback of an option of
+// [Set.Middleware] or of the interceptors of package grpcrules.
+func Matched(ctx context.Context) []string { return ruleset.Matched(ctx) }
+
+// Settle sets the final cost of a request for all rules that admitted it. httplimit.Settle and
+// grpclimit.Settle settle only with the last rule.
+func Settle(ctx context.Context, cost int64) error { return ruleset.Settle(ctx, cost) }

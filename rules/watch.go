@@ -8,6 +8,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
+	"github.com/rratelimiter/rratelimiter/rules/internal/ruleset"
 )
 
 // WatchOption is a setting of [Watch].
@@ -101,12 +102,12 @@ func (w *watch) apply(sources []rulefile.Source, problem *rulefile.Problem) erro
 	if problem != nil {
 		return (*Error)(problem)
 	}
-	s, err := parse(w.files.Path, sources[0].Data)
-	if err != nil {
-		return err
+	file, problems := ruleset.Parse(w.files.Path, sources[0].Data)
+	if len(problems) > 0 {
+		return joinErrors(problems)
 	}
 	w.ratesDue = true
-	w.set.current.Store(s)
+	w.set.inside().Replace(file)
 	return nil
 }
 

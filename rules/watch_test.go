@@ -58,12 +58,7 @@ func (w *watched) is(names ...string) {
 	assert.Equal(w, names, namesOf(w.Set))
 }
 
-func namesOf(s *Set) (all []string) {
-	for _, r := range s.file().rules {
-		all = append(all, r.name)
-	}
-	return all
-}
+func namesOf(s *Set) []string { return s.inside().File().Names() }
 
 func write(t testing.TB, path, text string) {
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))

@@ -17,6 +17,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/limit"
 	"github.com/rratelimiter/rratelimiter/rules"
+	"github.com/rratelimiter/rratelimiter/rules/grpcrules"
 )
 
 const (
@@ -85,7 +86,8 @@ var rulesDoors = []door{
 		return calls{try: httpCall(h, "/try"), wait: httpCall(h, "/wait")}
 	}},
 	{name: "gRPC", most: 1, java: true, open: func(client *rratelimiter.Client, rate int64) calls {
-		unary := ruleSet(client, rate, "{grpc: /shop/Try}", "{grpc: /shop/Wait}").UnaryServerInterceptor(client)
+		set := ruleSet(client, rate, "{grpc: /shop/Try}", "{grpc: /shop/Wait}")
+		unary := grpcrules.UnaryServerInterceptor(set, client)
 		return calls{try: grpcCall(unary, "/shop/Try"), wait: grpcCall(unary, "/shop/Wait")}
 	}},
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/otellimit"
 	"github.com/rratelimiter/rratelimiter/rls"
 	"github.com/rratelimiter/rratelimiter/rules"
+	"github.com/rratelimiter/rratelimiter/rules/grpcrules"
 	"google.golang.org/grpc"
 )
 
@@ -45,6 +46,7 @@ func run(ctx context.Context) error {
 	limited := httplimit.Middleware(httplimit.Each(client, "web", httplimit.ByIP(), perMinute))
 	http.Handle("/", limited(set.Middleware(client)(http.NotFoundHandler())))
 	grpc.NewServer(grpc.UnaryInterceptor(
-		grpclimit.UnaryServerInterceptor(grpclimit.All(limit.New(client, "rpc", perMinute)))))
+		grpclimit.UnaryServerInterceptor(grpclimit.All(limit.New(client, "rpc", perMinute)))),
+		grpc.StreamInterceptor(grpcrules.StreamServerInterceptor(set, client)))
 	return rls.Serve(ctx, rls.Config{Client: client, Path: "limits"})
 }

@@ -1,4 +1,4 @@
-package rules
+package ruleset
 
 import (
 	"cmp"
@@ -127,10 +127,10 @@ func (c *cost) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 }
 
 // of returns the cost of a request, at least 1, or an error if the request is invalid.
-func (c *cost) of(r *requestInfo) (int64, error) {
+func (c *cost) of(r *Request) (int64, error) {
 	switch {
 	case c.header != "":
-		values := r.headers()[string(c.header)]
+		values := r.Headers()[string(c.header)]
 		if len(values) != 1 {
 			return 1, guard.Invalidf("rules: %d values of the header %s, want one, the cost", len(values), c.header)
 		}
@@ -141,10 +141,10 @@ func (c *cost) of(r *requestInfo) (int64, error) {
 		}
 		return max(1, int64(permits)), nil
 	case c.bytes > 0:
-		if r.length < 0 {
+		if r.Length < 0 {
 			return 1, fmt.Errorf("rules: cost: %w", httplimit.ErrLengthRequired)
 		}
-		return max(1, (r.length-1)/c.bytes+1), nil
+		return max(1, (r.Length-1)/c.bytes+1), nil
 	}
 	return max(1, c.permits), nil
 }
@@ -177,14 +177,14 @@ func (d *decoder) skip(n *rulefile.Node) skip {
 
 // skips reports whether a rule lets a request pass. A path is skipped if all its interpretations are. An
 // unknown address is in no range.
-func (s *skip) skips(r *requestInfo, path httptarget.Path) bool {
-	if hasMethod(s.methods, r.method) || len(s.paths) > 0 && path.All(s.hasPath) {
+func (s *skip) skips(r *Request, path httptarget.Path) bool {
+	if hasMethod(s.methods, r.Method) || len(s.paths) > 0 && path.All(s.hasPath) {
 		return true
 	}
 	if len(s.ranges) == 0 {
 		return false
 	}
-	client, err := r.client()
+	client, err := r.Client()
 	return err == nil && guard.Contains(s.ranges, client)
 }
 

@@ -1,4 +1,4 @@
-package rules
+package ruleset
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
@@ -170,21 +169,21 @@ func (c *condition) mayHave(m method) bool {
 
 // accepts reports whether a request meets the parts of the condition besides the pattern's path and
 // host. It returns an error if that depends on the client's address, and the address is unknown.
-func (c *condition) accepts(r *requestInfo, method string) (bool, error) {
+func (c *condition) accepts(r *Request, method string) (bool, error) {
 	if !c.hasMethod(method) || len(c.methods) > 0 && !hasMethod(c.methods, method) {
 		return false, nil
 	}
 	for _, h := range c.headers {
-		values := r.headers()[string(h.name)]
+		values := r.Headers()[string(h.name)]
 		if len(values) == 0 || h.value != "*" && !slices.Contains(values, h.value) {
 			return false, nil
 		}
 	}
-	if c.rpc && len(c.segments) == 0 && guard.Exempt(grpclimit.Call{Method: method}.Service()) {
+	if c.rpc && len(c.segments) == 0 && guard.Exempt(method) {
 		return false, nil // limited only by a rule that names the service
 	}
 	if len(c.ranges) > 0 {
-		client, err := r.client()
+		client, err := r.Client()
 		return err == nil && guard.Contains(c.ranges, client), err
 	}
 	return true, nil

@@ -1,4 +1,4 @@
-package rules
+package grpcrules
 
 import (
 	"context"
@@ -22,6 +22,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
+	"github.com/rratelimiter/rratelimiter/rules"
+	"github.com/rratelimiter/rratelimiter/rules/internal/rulestest"
 )
 
 // healthy is a server of two methods: a unary one and a stream, which answers once for each of its
@@ -33,23 +35,23 @@ type healthy struct {
 }
 
 func (h *healthy) Check(ctx context.Context, _ *health.HealthCheckRequest) (*health.HealthCheckResponse, error) {
-	h.matched = Matched(ctx)
+	h.matched = rules.Matched(ctx)
 	if h.settle {
-		return new(health.HealthCheckResponse), Settle(ctx, 0)
+		return new(health.HealthCheckResponse), rules.Settle(ctx, 0)
 	}
 	return new(health.HealthCheckResponse), nil
 }
 
 func (h *healthy) Watch(_ *health.HealthCheckRequest, s grpc.ServerStreamingServer[health.HealthCheckResponse]) error {
-	h.matched = Matched(s.Context())
+	h.matched = rules.Matched(s.Context())
 	return s.Send(new(health.HealthCheckResponse))
 }
 
 // rpc returns a client of a server that is limited by rules, over a socket.
 func rpc(t *testing.T, client *rratelimiter.Client, h *healthy, file string) health.HealthClient {
 	set, deadline := parsed(t, file), grpclimit.Deadline(time.Minute)
-	server := grpc.NewServer(grpc.UnaryInterceptor(set.UnaryServerInterceptor(client, deadline)),
-		grpc.StreamInterceptor(set.StreamServerInterceptor(client, deadline)))
+	server := grpc.NewServer(grpc.UnaryInterceptor(UnaryServerInterceptor(set, client, deadline)),
+		grpc.StreamInterceptor(StreamServerInterceptor(set, client, deadline)))
 	health.RegisterHealthServer(server, h)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -138,7 +140,7 @@ func TestUnaryServerInterceptor_RedisDown_FollowsTheModeOfEachRule(t *testing.T)
 		"key: header:X-Tenant, limits: 1/h, on_invalid: on_failure":                   codes.Unavailable,
 		"key: header:X-Tenant, limits: 1/h, on_invalid: on_failure, on_failure: open": codes.OK,
 	} {
-		c := rpc(t, rratelimiter.New(nil), &healthy{}, one("match: {grpc: /grpc.health.v1.Health/*}, "+fields))
+		c := rpc(t, rratelimiter.New(nil), &healthy{}, rulestest.One("match: {grpc: /grpc.health.v1.Health/*}, "+fields))
 		_, err := c.Check(t.Context(), new(health.HealthCheckRequest))
 		assert.Equal(t, want, grpcstatus.Code(err), fields)
 	}
@@ -159,7 +161,7 @@ func (*endless) RecvMsg(any) error { return nil }
 func received(b *redistest.Fixture, client *rratelimiter.Client, file string, messages int) (passed int) {
 	set := parsed(b, file)
 	info := &grpc.StreamServerInfo{FullMethod: "/shop.Orders/Upload"}
-	err := set.StreamServerInterceptor(client, grpclimit.EachMessage())(nil, &endless{ctx: b.Context()}, info,
+	err := StreamServerInterceptor(set, client, grpclimit.EachMessage())(nil, &endless{ctx: b.Context()}, info,
 		func(_ any, ss grpc.ServerStream) error {
 			for range messages {
 				if err := ss.RecvMsg(nil); err == nil {
@@ -167,7 +169,7 @@ func received(b *redistest.Fixture, client *rratelimiter.Client, file string, me
 				} else {
 					assert.Equal(b, codes.ResourceExhausted, grpcstatus.Code(err))
 				}
-				assert.NoError(b, Settle(ss.Context(), 1))
+				assert.NoError(b, rules.Settle(ss.Context(), 1))
 			}
 			return nil
 		})
@@ -214,7 +216,7 @@ func TestUnaryServerInterceptor_HealthAndReflection_PassUnlessNamed(t *testing.T
 		"match: {grpc: /grpc.health.v1.Health/*}, ":               {check, watch},
 		"match: {grpc: /grpc.reflection.v1.ServerReflection/*}, ": {reflect},
 	} {
-		interceptor := parsed(t, one(fields+"ban: true")).UnaryServerInterceptor(offline)
+		interceptor := UnaryServerInterceptor(parsed(t, rulestest.One(fields+"ban: true")), rulestest.Offline)
 		for _, method := range []string{check, watch, reflect, shop} {
 			_, err := interceptor(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method},
 				func(context.Context, any) (any, error) { return nil, nil })
@@ -224,4 +226,16 @@ func TestUnaryServerInterceptor_HealthAndReflection_PassUnlessNamed(t *testing.T
 			}
 		}
 	}
+}
+
+// parsed returns the rules of a text.
+func parsed(t testing.TB, text string) *rules.Set {
+	set, err := rules.Parse("rules.yaml", []byte(text))
+	require.NoError(t, err)
+	return set
+}
+
+func connected(t *testing.T) *rratelimiter.Client {
+	client, _ := guardtest.Connect(t)
+	return client
 }

@@ -1,4 +1,4 @@
-package rules
+package ruleset
 
 import (
 	"cmp"
@@ -28,11 +28,11 @@ type redisson struct {
 	named limit.Policy       // a description of it
 }
 
-// statedRate is the rate of a Redisson limiter, and the first rule that states it.
-type statedRate struct {
-	limiter string
-	rate    rratelimiter.Rate
-	rule    string
+// StatedRate is the rate of a Redisson limiter, and the first rule that states it.
+type StatedRate struct {
+	Limiter string
+	Rate    rratelimiter.Rate
+	Rule    string
 }
 
 // limitFile is a limit in a file.

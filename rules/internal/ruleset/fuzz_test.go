@@ -1,4 +1,4 @@
-package rules
+package ruleset
 
 import (
 	"testing"
@@ -21,16 +21,15 @@ func FuzzParse(f *testing.F) {
 		f.Add(text, "/%2e/%2F//x", "f.json")
 	}
 	f.Fuzz(func(t *testing.T, text, target, name string) {
-		s, err := Parse(name, []byte(text))
-		if err != nil {
-			assert.NotEmpty(t, err.Error())
+		file, problems := Parse(name, []byte(text))
+		if file == nil {
+			assert.NotEmpty(t, problems[0].Error())
 			return
 		}
-		v := s.file()
 		r := request("GET /")
 		r.URL.Path = target
 		r.URL.RawPath = target
-		for _, e := range v.acquiresOfHTTP(newOpener(offline), r) {
+		for _, e := range file.acquires(newOpener(offline), HTTP(r, file.Address())) {
 			if e.err == nil {
 				_, _ = e.limiter.Take(ended, 1)
 			}

@@ -1,4 +1,4 @@
-package rules
+package ruleset
 
 import (
 	"errors"
@@ -163,7 +163,7 @@ func (d *decoder) keyOfAddress(addr netip.Addr) string {
 }
 
 // keyOf returns the key of a request that meets a condition.
-func keyOf(parts []keyPart, r *requestInfo, path string, c *condition) (string, error) {
+func keyOf(parts []keyPart, r *Request, path string, c *condition) (string, error) {
 	texts := make([]string, len(parts))
 	for i, p := range parts {
 		var err error
@@ -182,12 +182,12 @@ func keyOfTexts(texts []string) string {
 	return guard.Join(texts...)
 }
 
-func (p keyPart) of(r *requestInfo, path string, c *condition) (string, error) {
+func (p keyPart) of(r *Request, path string, c *condition) (string, error) {
 	switch p.kind {
 	case "ip":
-		return r.clientKey()
+		return r.ClientKey()
 	case "header", "hashed_header":
-		values := r.headers()[p.name]
+		values := r.Headers()[p.name]
 		if len(values) != 1 || strings.TrimSpace(values[0]) == "" {
 			return "", guard.Invalidf("rules: %d values of the header %s, want one that is not empty", len(values), p.name)
 		}
@@ -202,7 +202,7 @@ func (p keyPart) of(r *requestInfo, path string, c *condition) (string, error) {
 		}
 		return "", errNoValue
 	case "method":
-		return r.methodKey, nil
+		return r.MethodKey, nil
 	}
 	return p.name, nil
 }

@@ -1,13 +1,15 @@
-package rules
+package ruleset
 
 import (
 	"context"
 	"errors"
 	"sync/atomic"
+
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// visit is a request that passes through its joint acquires, one after another.
-type visit struct {
+// Visit is a request that passes through its joint acquires, one after another.
+type Visit struct {
 	acquires []jointAcquire
 	admitted []context.Context // of the acquires that admitted it
 	served   bool
@@ -18,7 +20,7 @@ type visit struct {
 // acquireContext is the context of a joint acquire.
 type acquireContext struct {
 	context.Context
-	visit *visit
+	visit *Visit
 	*jointAcquire
 }
 
@@ -38,28 +40,44 @@ func acquireOf(ctx context.Context) *acquireContext {
 	return c
 }
 
+// LimiterOf returns the limiter of the acquire of a context, or why there is none.
+func LimiterOf(ctx context.Context) (guard.Limiter, error) {
+	c := acquireOf(ctx)
+	return c.limiter, c.err
+}
+
+// CostOf returns the cost of the acquire of a context.
+func CostOf(ctx context.Context) int64 { return acquireOf(ctx).cost }
+
+// Outside returns the context around the acquire of a context.
+func Outside(ctx context.Context) context.Context { return acquireOf(ctx).Context }
+
 // next returns the context of the next acquire.
-func (v *visit) next(ctx context.Context) *acquireContext {
+func (v *Visit) next(ctx context.Context) *acquireContext {
 	return &acquireContext{ctx, v, &v.acquires[len(v.admitted)]}
 }
 
-// admit records that an acquire admitted the request. It reports whether it was the last one.
-func (v *visit) admit(ctx context.Context) bool {
+// Admit records that an acquire admitted the request. It reports whether it was the last one.
+func (v *Visit) Admit(ctx context.Context) bool {
 	v.admitted = append(v.admitted, ctx)
 	v.served = len(v.admitted) == len(v.acquires)
 	return v.served
 }
 
-// release releases the permits of an acquire if a later one has denied the request.
-func (v *visit) release(ctx context.Context) {
+// Admitted returns the contexts of the acquires that admitted the request.
+func (v *Visit) Admitted() []context.Context { return v.admitted }
+
+// Release releases the permits of an acquire if a later one has denied the request.
+func (v *Visit) Release(ctx context.Context) {
 	if !v.served {
 		_ = v.settle(ctx, 0) // the limiters of this package support it
 	}
 }
 
+// SetDenied records whether the last message of a stream was denied, which makes [Settle] do nothing.
+func (v *Visit) SetDenied(denied bool) { v.denied.Store(denied) }
+
 // Matched returns the names of the rules that decide a request, in order, nil if there are none.
-// Call it with the context of the request, in its handler or in a callback of an option of
-// [Set.Middleware] or [Set.UnaryServerInterceptor].
 func Matched(ctx context.Context) []string {
 	var names []string
 	if c := acquireOf(ctx); c != nil {
@@ -70,8 +88,7 @@ func Matched(ctx context.Context) []string {
 	return names
 }
 
-// Settle sets the final cost of a request for all rules that admitted it. httplimit.Settle and
-// grpclimit.Settle settle only with the last rule.
+// Settle sets the final cost of a request for all rules that admitted it.
 func Settle(ctx context.Context, cost int64) error {
 	c := acquireOf(ctx)
 	if c == nil || !c.visit.served || c.visit.denied.Load() {

@@ -1,4 +1,4 @@
-package rules
+package ruleset
 
 // matcher finds the rules of a request. It has the conditions of all rules in order, by the first
 // segment of their paths.
@@ -39,9 +39,9 @@ func (m *matcher) add(index int, c *condition) {
 // find returns the rules of a request in order, all of them or only the first. Each rule appears
 // once, with the first condition that the request meets. A condition on an unknown address counts
 // as met, unless another condition of the rule is met without it.
-func (m *matcher) find(request *requestInfo, path string, all bool) []match {
+func (m *matcher) find(request *Request, path string, all bool) []match {
 	segments := segmentsOf(path)
-	host, method := request.host, request.method
+	host, method := request.Host, request.Method
 	first, others := m.bySegment[segments[0]], m.others
 	var found []match
 	var last *match

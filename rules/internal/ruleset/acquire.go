@@ -1,12 +1,10 @@
-package rules
+package ruleset
 
 import (
 	"context"
-	"net/http"
 	"slices"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
@@ -24,24 +22,18 @@ type jointAcquire struct {
 	members  []member      // nil if no others can join
 }
 
-// acquiresOfHTTP returns the joint acquires of a request of HTTP, nil for none.
-func (s *snapshot) acquiresOfHTTP(o *opener, r *http.Request) []jointAcquire {
-	path, err := httptarget.ReadURL(r.URL, s.allowSlashes)
-	if err != nil && s.usesPaths {
-		return []jointAcquire{{settings: refusing(settings{}), cost: 1, err: guard.Invalidf("rules: %v", err)}}
+// acquires returns the joint acquires of a request, nil for none. If routers interpret its path in
+// several ways, the rules and keys of each interpretation apply.
+func (s *File) acquires(o *opener, r *Request) []jointAcquire {
+	rules, path := &s.http, httptarget.Path{Text: r.Method}
+	if r.Path == nil {
+		rules = &s.grpc
+	} else {
+		var err error
+		if path, err = r.Path(s.allowSlashes); err != nil && s.usesPaths {
+			return []jointAcquire{{settings: refusing(settings{}), cost: 1, err: guard.Invalidf("rules: %v", err)}}
+		}
 	}
-	return s.acquires(o, &s.http, ofHTTP(r, &s.address), path)
-}
-
-// acquiresOfGRPC returns the joint acquires of a call of gRPC, nil for none.
-func (s *snapshot) acquiresOfGRPC(ctx context.Context, o *opener, call grpclimit.Call) []jointAcquire {
-	r := ofGRPC(ctx, call, &s.address)
-	return s.acquires(o, &s.grpc, r, httptarget.Path{Text: r.method})
-}
-
-// acquires returns the joint acquires of a request. If routers interpret its path in several ways, the
-// rules and keys of each interpretation apply.
-func (s *snapshot) acquires(o *opener, rules *matcher, r *requestInfo, path httptarget.Path) []jointAcquire {
 	var all []jointAcquire
 	path.All(func(interpretation string) bool {
 		for _, m := range rules.find(r, interpretation, s.all) {
@@ -56,7 +48,7 @@ func (s *snapshot) acquires(o *opener, rules *matcher, r *requestInfo, path http
 
 // appendAcquires adds the joint acquires of a rule: one, if its limiters share a slot. A rule has
 // them once for each key.
-func (r *rule) appendAcquires(all []jointAcquire, o *opener, request *requestInfo, path string,
+func (r *rule) appendAcquires(all []jointAcquire, o *opener, request *Request, path string,
 	m match) []jointAcquire {
 	a := jointAcquire{settings: r.settings, rules: []string{r.name}, cost: 1, err: m.unknown}
 	if a.err != nil {

@@ -1,4 +1,6 @@
-package rules
+// Package ruleset decodes the files of package rules, and decides requests by them. HTTP and gRPC have
+// it in common: it knows requests and limiters, and no interceptors.
+package ruleset
 
 import (
 	"fmt"
@@ -11,10 +13,10 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
-// snapshot is a decoded file of rules. It is immutable.
-type snapshot struct {
+// File is a decoded file of rules. It is immutable.
+type File struct {
 	rules     []*rule
-	rates     []statedRate
+	rates     []StatedRate
 	deadlines map[time.Duration]bool // of the rules that need Redis
 	address   httplimit.Address
 	all       bool // all rules that match decide, not only the first
@@ -26,24 +28,40 @@ type snapshot struct {
 	grpc matcher
 }
 
+// Names returns the names of the rules in their order.
+func (s *File) Names() []string {
+	names := make([]string, len(s.rules))
+	for i, r := range s.rules {
+		names[i] = r.name
+	}
+	return names
+}
+
+// Rates returns the rates that the file states for Redisson limiters.
+func (s *File) Rates() []StatedRate { return s.rates }
+
+// Address returns the address settings of the file.
+func (s *File) Address() httplimit.Address { return s.address }
+
 // decoder decodes a file of rules.
 type decoder struct {
 	rulefile.Decoder
-	*snapshot
+	*File
 
 	domain   string
 	defaults defaultsFile
 }
 
-// parse decodes a file.
-func parse(name string, data []byte) (*snapshot, error) {
-	s := &snapshot{deadlines: make(map[time.Duration]bool)}
-	d := &decoder{Decoder: rulefile.Decoder{File: name}, snapshot: s}
+// Parse decodes a file. It returns its problems in their order in the file.
+func Parse(name string, data []byte) (*File, []*rulefile.Problem) {
+	s := &File{deadlines: make(map[time.Duration]bool)}
+	d := &decoder{Decoder: rulefile.Decoder{File: name}, File: s}
 	if d.Load(data, parseYAML) {
 		d.document()
 	}
-	if err := joinErrors(d.Problems); err != nil {
-		return nil, err
+	if len(d.Problems) > 0 {
+		rulefile.Sort(d.Problems)
+		return nil, d.Problems
 	}
 	s.build()
 	return s, nil
@@ -122,10 +140,12 @@ func (d *decoder) checkRates() {
 	check := func(r *rule, limiter *redisson) {
 		before := stated[limiter.name]
 		if stated[limiter.name] = limiter.rate; before == nil {
-			d.rates = append(d.rates, statedRate{limiter.name, *limiter.rate, r.name})
+			d.rates = append(d.rates, StatedRate{limiter.name, *limiter.rate, r.name})
 		} else if *before != *limiter.rate {
-			d.Problems = append(d.Problems, &rulefile.Problem{File: d.File, Line: r.line, Field: "rules", Reason: fmt.Sprintf(
-				"the rule %q states another rate for the limiter %q than a rule before it: state it once", r.name, limiter.name)})
+			reason := fmt.Sprintf("the rule %q states another rate for the limiter %q than a rule before it: state it once",
+				r.name, limiter.name)
+			problem := &rulefile.Problem{File: d.Decoder.File, Line: r.line, Field: "rules", Reason: reason}
+			d.Problems = append(d.Problems, problem)
 		}
 	}
 	for r, limiter := range d.redissons() {
@@ -154,7 +174,7 @@ func (d *decoder) redissons() iter.Seq2[*rule, *redisson] {
 }
 
 // build indexes the rules for requests.
-func (s *snapshot) build() {
+func (s *File) build() {
 	for i, r := range s.rules {
 		s.usesPaths = s.usesPaths || !r.settings.Shadow && r.usesPaths()
 		if r.needsRedis() {

@@ -1,4 +1,4 @@
-package rules
+package ruleset
 
 import (
 	"fmt"
@@ -69,7 +69,7 @@ func TestMatcher_RandomRules_FindsThoseOfTheRequest(t *testing.T) {
 		for i := range 1 + random.IntN(12) {
 			fmt.Fprintf(&file, "- {name: r%d, ban: true, match: [%s, %s]}\n", i, one(), one())
 		}
-		v := parsed(t, file.String()).file()
+		v := parsed(t, file.String())
 		for range 20 {
 			r := request(pick("GET", "HEAD", "POST", "PUT") + " http://" + pick("h.example", "H.example:80",
 				"j.example") + pick("/", "/a", "/a/", "/a/b", "/b/a", "/a/b/c", "/c"))
@@ -95,7 +95,7 @@ func TestMatcher_RandomRules_FindsThoseOfTheRequest(t *testing.T) {
 			}
 			for _, all := range []bool{true, false} {
 				var got []result
-				for _, m := range v.http.find(ofHTTP(r, &v.address), r.URL.Path, all) {
+				for _, m := range v.http.find(ofHTTP(r), r.URL.Path, all) {
 					got = append(got, result{m.rule, m.unknown != nil})
 				}
 				require.Equal(t, want, got, "%s%s %s of %v: %v", file.String(), r.Method, r.URL, from, r.Header)

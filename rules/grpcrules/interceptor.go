@@ -1,0 +1,104 @@
+package grpcrules
+
+import (
+	"context"
+	"slices"
+
+	"google.golang.org/grpc"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/grpclimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/rules"
+	"github.com/rratelimiter/rratelimiter/rules/internal/ruleset"
+)
+
+// UnaryServerInterceptor limits the unary calls to a server by the rules whose match has grpc, and
+// by those without a match. It decides like [rules.Set.Middleware]. Headers of rules are metadata,
+// content_length is the size of a unary call's message, and a key of the method is its full name.
+// The options are those of grpclimit.UnaryServerInterceptor, for all rules. The settings of a rule
+// take precedence. It panics if the set or the client is nil.
+func UnaryServerInterceptor(set *rules.Set, client *rratelimiter.Client,
+	opts ...grpclimit.Option) grpc.UnaryServerInterceptor {
+	m := newInterceptors("grpcrules: UnaryServerInterceptor", set, client, opts)
+	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		current := m.Now()
+		call := grpclimit.Call{Method: info.FullMethod, Message: message}
+		v := current.Visit(requestOf(ctx, call, current.File().Address()), grpclimit.Settle)
+		if v == nil {
+			return handler(ctx, message)
+		}
+		var next grpc.UnaryHandler
+		decide := func(ctx context.Context, message any) (any, error) {
+			ctx, i := current.Next(ctx, v)
+			return i.unary(ctx, message, info, next)
+		}
+		next = func(ctx context.Context, message any) (any, error) {
+			if v.Admit(ctx) {
+				return handler(ctx, message)
+			}
+			defer v.Release(ctx)
+			return decide(ctx, message)
+		}
+		return decide(ctx, message)
+	}
+}
+
+// StreamServerInterceptor limits the streams of a server, each at its start. Otherwise it is like
+// [UnaryServerInterceptor]. With grpclimit.EachMessage, the rules that match at the start decide
+// every message. If one of them denies a message, the permits that earlier rules took for it are
+// released when the next message is received or the stream ends.
+func StreamServerInterceptor(set *rules.Set, client *rratelimiter.Client,
+	opts ...grpclimit.Option) grpc.StreamServerInterceptor {
+	m := newInterceptors("grpcrules: StreamServerInterceptor", set, client, opts)
+	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		current := m.Now()
+		call := grpclimit.Call{Method: info.FullMethod}
+		v := current.Visit(requestOf(ss.Context(), call, current.File().Address()), grpclimit.Settle)
+		if v == nil {
+			return handler(srv, ss)
+		}
+		var next grpc.StreamHandler
+		decide := func(srv any, ss grpc.ServerStream) error {
+			ctx, i := current.Next(ss.Context(), v)
+			return i.stream(srv, &contextStream{ss, ctx}, info, next)
+		}
+		next = func(srv any, ss grpc.ServerStream) error {
+			if v.Admit(ss.Context()) {
+				return handler(srv, handlerStream(v, ss))
+			}
+			defer v.Release(ss.Context())
+			return decide(srv, ss)
+		}
+		return decide(srv, ss)
+	}
+}
+
+// interceptors are the interceptors with one set of settings.
+type interceptors struct {
+	unary  grpc.UnaryServerInterceptor
+	stream grpc.StreamServerInterceptor
+}
+
+func newInterceptors(caller string, set *rules.Set, client *rratelimiter.Client,
+	opts []grpclimit.Option) *ruleset.Middlewares[interceptors] {
+	if set == nil {
+		panic(caller + ": the set is nil")
+	}
+	open := func(change func(*guard.Settings), costs bool) interceptors {
+		changed, _ := guard.GRPCOption(change).(grpclimit.Option)
+		all := append(slices.Clip(opts), changed, grpclimit.HealthAndReflection())
+		if costs {
+			all = append(all, grpclimit.Cost(costOf))
+		}
+		return interceptors{grpclimit.UnaryServerInterceptor(limiterOf, all...),
+			grpclimit.StreamServerInterceptor(limiterOf, all...)}
+	}
+	return ruleset.NewMiddlewares(caller, (*ruleset.Set)(set), client, open)
+}
+
+func limiterOf(ctx context.Context, _ grpclimit.Call) (grpclimit.Limiter, error) {
+	return ruleset.LimiterOf(ctx)
+}
+
+func costOf(ctx context.Context, _ grpclimit.Call) int64 { return ruleset.CostOf(ctx) }

@@ -1,0 +1,49 @@
+package grpcrules
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rratelimiter/rratelimiter/grpclimit"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/httptarget"
+	"github.com/rratelimiter/rratelimiter/rules/internal/ruleset"
+)
+
+// requestOf returns a call as rules read it.
+func requestOf(ctx context.Context, call grpclimit.Call, from httplimit.Address) *ruleset.Request {
+	address := grpclimit.Address(from)
+	if !strings.HasPrefix(call.Method, "/") { // some servers accept such a method
+		call.Method = "/" + call.Method
+	}
+	r := &ruleset.Request{
+		Method: call.Method, MethodKey: call.Method, Length: -1,
+		Headers:   sync.OnceValue(func() http.Header { return headersOf(ctx) }),
+		Client:    sync.OnceValues(func() (netip.Addr, error) { return address.Client(ctx) }), // many rules may need it
+		ClientKey: func() (string, error) { return address.Key(ctx, call) },
+	}
+	if values := metadata.ValueFromIncomingContext(ctx, ":authority"); len(values) > 0 {
+		r.Host = httptarget.Host(values[0])
+	}
+	if message, ok := call.Message.(proto.Message); ok {
+		r.Length = int64(proto.Size(message))
+	}
+	return r
+}
+
+// headersOf returns the metadata of a call.
+func headersOf(ctx context.Context) http.Header {
+	headers := make(http.Header)
+	md, _ := metadata.FromIncomingContext(ctx) // without metadata there are no headers
+	for name, values := range md {
+		name = http.CanonicalHeaderKey(name)
+		headers[name] = append(headers[name], values...)
+	}
+	return headers
+}

@@ -1,0 +1,24 @@
+package ruleset
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/rules/internal/rulestest"
+)
+
+// The fixtures of rulestest.
+var one, large, request = rulestest.One, rulestest.Large, rulestest.Request
+
+// parsed returns the rules of a text.
+func parsed(t testing.TB, text string) *File {
+	file, problems := Parse("rules.yaml", []byte(text))
+	require.Empty(t, problems)
+	return file
+}
+
+// ofHTTP returns a request as rules read it.
+func ofHTTP(r *http.Request) *Request { return HTTP(r, httplimit.Address{}) }

@@ -1,0 +1,79 @@
+package ruleset
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+func TestParse_Limits_AreThePoliciesOfPackageLimit(t *testing.T) {
+	for text, want := range map[string]limit.Policy{
+		`10/s`:                                 limit.SlidingWindow{Permits: 10, Interval: time.Second},
+		`{permits: 10, per: 30s}`:              limit.SlidingWindow{Permits: 10, Interval: 30 * time.Second},
+		`{rate: 10/1m30s, cells: 9}`:           limit.SlidingWindow{Permits: 10, Interval: 90 * time.Second, Cells: 9},
+		`{rate: 10/min, policy: fixed_window}`: limit.FixedWindow{Permits: 10, Interval: time.Minute},
+		`{rate: 10/2d, policy: sliding_log}`:   limit.SlidingLog{Permits: 10, Interval: 48 * time.Hour},
+		`{rate: 10/month, policy: calendar}`:   limit.Calendar{Permits: 10, Unit: limit.Month},
+		`{rate: 10/w, policy: calendar}`:       limit.Calendar{Permits: 10, Unit: limit.Week},
+	} {
+		s := parsed(t, "rules: [{name: a, key: ip, limits: "+text+"}]")
+		assert.Equal(t, []limit.Policy{want}, s.rules[0].limits.policies, text)
+	}
+	r := parsed(t, `rules: [{name: a, limits: {redisson: q, rate: 5/s, type: per_client, keep_alive: 1h}}]`)
+	assert.Equal(t,
+		rratelimiter.Rate{Type: rratelimiter.PerClient, Permits: 5, Interval: time.Second, KeepAlive: time.Hour},
+		*r.rules[0].limits.redisson[0].rate)
+}
+
+func TestCost_ContentLength_IsRoundedUp(t *testing.T) {
+	for text, want := range map[string]map[int64]int64{
+		"content_length": {0: 1, 1: 1, 7: 7, -1: -1}, "content_length/10": {0: 1, 1: 1, 10: 1, 11: 2, 20: 2, 21: 3, -1: -1},
+	} {
+		rule := parsed(t, one("key: ip, limits: 1/s, cost: "+text)).rules[0]
+		for length, permits := range want {
+			r := request("PUT /")
+			r.ContentLength = length
+			got, err := rule.cost.of(ofHTTP(r))
+			if permits < 0 {
+				assert.ErrorIs(t, err, httplimit.ErrLengthRequired)
+				continue
+			}
+			assert.NoError(t, err)
+			assert.Equal(t, permits, got, "%s of %d", text, length)
+		}
+	}
+}
+
+// Rules of different slots decide one after another.
+func TestAcquires_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
+	o := newOpener(offlineCluster)
+	require.True(t, o.cluster)
+	require.False(t, newOpener(offline).cluster)
+	acquires := func(o *opener, file string) [][]string {
+		v := parsed(t, file)
+		var names [][]string
+		for _, s := range v.acquires(o, ofHTTP(request("GET /"))) {
+			_, err := s.limiter.Take(ended, 1)
+			require.True(t, errors.Is(err, context.Canceled), "%v", err)
+			names = append(names, s.rules)
+		}
+		return names
+	}
+	file := "match: all\nrules: [{name: a, key: ip, limits: 1/h}, {name: b, key: all, limits: [2/h, {redisson: r}]}]"
+	assert.Equal(t, [][]string{{"a", "b"}}, acquires(newOpener(offline), file))
+	assert.Equal(t, [][]string{{"a"}, {"b"}, nil}, acquires(o, file))
+	large := strings.Replace(file, "limits: 1/h", "limits: [1/s, 1/m, 1/h, 1/d, 1/2s, 1/3s, 1/4s, 1/5s, 1/6s]", 1)
+	assert.Equal(t, [][]string{{"a"}, {"b"}}, acquires(newOpener(offline), large), "11 limits")
+	assert.Equal(t, [][]string{{"a", "b"}, nil}, acquires(o, "domain: '{shop}'\n"+file))
+	assert.Equal(t, [][]string{{"a", "b"}},
+		acquires(o, strings.Replace("domain: '{shop}'\n"+file, "redisson: r", "redisson: '{shop}:r'", 1)))
+}

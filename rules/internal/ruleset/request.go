@@ -1,0 +1,37 @@
+package ruleset
+
+import (
+	"net/http"
+	"net/netip"
+	"sync"
+
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/httptarget"
+)
+
+// Request is a request of HTTP, or a call of gRPC, as rules read it.
+type Request struct {
+	Method    string                     // of HTTP in upper case; of gRPC the full method
+	MethodKey string                     // the method as a key
+	Host      string                     // without port and final dot, in lower case
+	Headers   func() http.Header         // by the canonical name
+	Client    func() (netip.Addr, error) // the client's address
+	ClientKey func() (string, error)     // the client's address as a key
+	Length    int64                      // of the body, -1 if unknown
+
+	// Path returns the interpretations of the path, or an error if there are too many. It is nil for a
+	// call of gRPC, whose path is its method.
+	Path func(allowSlashes bool) (httptarget.Path, error)
+}
+
+// HTTP returns a request of HTTP.
+func HTTP(r *http.Request, address httplimit.Address) *Request {
+	method := httptarget.Method(r.Method)
+	return &Request{
+		Method: method, MethodKey: httptarget.MethodKey(method), Host: httptarget.Host(r.Host), Length: r.ContentLength,
+		Headers:   func() http.Header { return r.Header },
+		Client:    sync.OnceValues(func() (netip.Addr, error) { return address.Client(r) }), // many rules may need it
+		ClientKey: func() (string, error) { return address.Key(r) },
+		Path:      func(allowSlashes bool) (httptarget.Path, error) { return httptarget.ReadURL(r.URL, allowSlashes) },
+	}
+}

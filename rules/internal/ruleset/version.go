@@ -1,0 +1,134 @@
+package ruleset
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
+)
+
+// Middlewares decides by a file that changes. M is a middleware; all rules with the same settings
+// share one.
+type Middlewares[M any] struct {
+	set    *Set
+	client *rratelimiter.Client
+	open   Open[M]
+
+	current atomic.Pointer[Version[M]]
+	mu      sync.Mutex // guards the fields below, and changes of current
+
+	// The state of Redis, by the deadline of the settings. It is kept as long as the file has the
+	// deadline. Permits granted without Redis are shared by all, and kept longer.
+	shared map[time.Duration]*guard.Shared
+	first  *guard.Shared
+}
+
+// Open opens a middleware with the settings that change makes of its own. Its limiters are those of
+// [LimiterOf], and its costs those of [CostOf] if costs is true.
+type Open[M any] func(change func(*guard.Settings), costs bool) M
+
+// NewMiddlewares returns the middlewares for a Set. It panics if the client is nil, with a text that
+// names the caller.
+func NewMiddlewares[M any](caller string, set *Set, client *rratelimiter.Client, open Open[M]) *Middlewares[M] {
+	if client == nil {
+		panic(caller + ": the client is nil")
+	}
+	return &Middlewares[M]{set: set, client: client, open: open}
+}
+
+// Version is a version of the file, with the middlewares that requests have needed.
+type Version[M any] struct {
+	*Middlewares[M]
+	opener *opener
+	file   *File
+	opened sync.Map // settings to M
+}
+
+// Now returns the current version.
+func (m *Middlewares[M]) Now() *Version[M] {
+	if v := m.current.Load(); v != nil && v.file == m.set.File() {
+		return v
+	}
+	for _, shared := range m.update() {
+		defer shared.Retire() // without the lock, since it calls a callback
+	}
+	return m.current.Load()
+}
+
+// update makes the newest file current. It returns the states that the file no longer needs.
+func (m *Middlewares[M]) update() (dropped []*guard.Shared) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	file := m.set.File()
+	if v := m.current.Load(); v != nil && v.file == file {
+		return nil
+	}
+	m.current.Store(&Version[M]{Middlewares: m, opener: newOpener(m.client), file: file})
+	for deadline, shared := range m.shared {
+		if !file.deadlines[deadline] {
+			delete(m.shared, deadline)
+			dropped = append(dropped, shared)
+		}
+	}
+	return dropped
+}
+
+// File returns the file.
+func (v *Version[M]) File() *File { return v.file }
+
+// Visit returns a request that passes through the limits of all rules that match it, nil if there are
+// none. settle settles with one of them.
+func (v *Version[M]) Visit(r *Request, settle func(ctx context.Context, cost int64) error) *Visit {
+	acquires := v.file.acquires(v.opener, r)
+	if len(acquires) == 0 {
+		return nil
+	}
+	return &Visit{acquires: acquires, settle: settle}
+}
+
+// Next returns the middleware that decides the next acquire of a visit, and the context for it.
+func (v *Version[M]) Next(ctx context.Context, visit *Visit) (context.Context, M) {
+	next := visit.next(ctx)
+	return next, v.of(next.settings)
+}
+
+// of returns the middleware with some settings. Concurrent requests may each open one; they share
+// its state.
+func (v *Version[M]) of(s settings) M {
+	opened, ok := v.opened.Load(s)
+	if !ok {
+		opened, _ = v.opened.LoadOrStore(s, v.open(func(to *guard.Settings) {
+			s.apply(to)
+			to.Sharing = v.sharing(s)
+		}, s.costs))
+	}
+	return opened.(M) //nolint:errcheck,forcetypeassert // it has nothing else
+}
+
+// sharing returns the state that a middleware shares with others.
+func (v *Version[M]) sharing(s settings) guard.Sharing {
+	if s.refuses {
+		return guard.NewShared // it does not depend on Redis
+	}
+	return func(deadline time.Duration, changed func(up bool, err error)) *guard.Shared {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if shared := v.shared[time.Duration(s.Deadline)]; shared != nil {
+			return shared
+		}
+		if v.first == nil {
+			v.first = guard.NewShared(deadline, changed)
+			v.shared = make(map[time.Duration]*guard.Shared)
+		}
+		shared := v.first.Sibling(deadline)
+		if v.current.Load().file.deadlines[time.Duration(s.Deadline)] {
+			v.shared[time.Duration(s.Deadline)] = shared
+		} else {
+			shared.Retire() // the request of an older file reports nothing
+		}
+		return shared
+	}
+}

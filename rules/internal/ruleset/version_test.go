@@ -1,0 +1,76 @@
+package ruleset
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
+)
+
+type middleware = func(http.Handler) http.Handler
+
+func middlewares(set *Set, client *rratelimiter.Client) *Middlewares[middleware] {
+	return NewMiddlewares("test", set, client, func(change func(*guard.Settings), _ bool) middleware {
+		changed, _ := guard.HTTPOption(change).(httplimit.Option)
+		limiterOf := func(r *http.Request) (httplimit.Limiter, error) { return LimiterOf(r.Context()) }
+		return httplimit.Middleware(limiterOf, changed)
+	})
+}
+
+// serve lets the first middleware of a request decide it.
+func serve(m *Middlewares[middleware], r *http.Request) {
+	current := m.Now()
+	v := current.Visit(ofHTTP(r), httplimit.Settle)
+	if v == nil {
+		return
+	}
+	ctx, first := current.Next(r.Context(), v)
+	first(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
+}
+
+// The rules that are left keep theirs.
+func TestMiddlewares_Reload_DropsTheStateOfUnusedDeadlines(t *testing.T) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+		one := "{name: a, match: /a, key: ip, limits: 9/h, deadline: 1s}"
+		two := "{name: b, match: /b, key: ip, limits: 9/h, deadline: 2s}"
+		set := new(Set)
+		set.Replace(parsed(b, "rules: ["+one+", "+two+"]"))
+		m := middlewares(set, client)
+		for i, what := range []string{"GET /other", "GET /a", "GET /b"} {
+			serve(m, request(what))
+			assert.Len(b, m.shared, i, "opened on use")
+		}
+		shared := m.shared[2*time.Second]
+		set.Replace(parsed(b, "rules: ["+two+"]"))
+		serve(m, request("GET /b"))
+		assert.Equal(b, map[time.Duration]*guard.Shared{2 * time.Second: shared}, m.shared)
+	})
+}
+
+// Of requests that read an older file meanwhile.
+func TestMiddlewares_ConcurrentRequests_AgreeOnTheNewestFile(t *testing.T) {
+	set := new(Set)
+	set.Replace(parsed(t, one("ban: true")))
+	m := middlewares(set, offline)
+	for range 200 {
+		newest := parsed(t, one("key: ip, limits: 1/s"))
+		var requests sync.WaitGroup
+		for range 4 {
+			requests.Go(func() { m.Now() })
+		}
+		set.Replace(newest)
+		v := m.Now()
+		requests.Wait()
+		assert.Same(t, newest, v.file)
+		assert.Same(t, v, m.Now())
+	}
+}

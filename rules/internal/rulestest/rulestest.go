@@ -1,0 +1,47 @@
+// Package rulestest has the fixtures that tests of rules share.
+package rulestest
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// Offline is a Client without Redis, for tests that send it nothing.
+var Offline = rratelimiter.New(noRedis{})
+
+type noRedis struct{ rueidis.Client }
+
+func (noRedis) Mode() rueidis.ClientMode { return rueidis.ClientModeStandalone }
+
+// One returns a file of the rule "a" with some fields.
+func One(fields string) string { return "rules:\n- {name: a, " + fields + "}\n" }
+
+// Large returns a file of so many rules, each with a path, two keys, two limits and a failure mode of
+// its own.
+func Large(rules int) string {
+	var b strings.Builder
+	b.WriteString("domain: shop\nrules:\n")
+	for i := range rules {
+		fmt.Fprintf(&b,
+			"  - name: rule-%d\n    match: GET /api/v1/service-%d/{id}\n    key: [ip, \"header:X-Tenant\"]\n    limits:\n", i, i)
+		fmt.Fprintf(&b, "      - %d/s\n      - {policy: token_bucket, capacity: 20, rate: 100/m}\n    on_failure: open\n",
+			10+i)
+	}
+	return b.String()
+}
+
+// Request returns a request like "POST /login", with pairs of header names and values.
+func Request(what string, headers ...string) *http.Request {
+	method, target, _ := strings.Cut(what, " ")
+	r := httptest.NewRequest(method, target, nil) // of 192.0.2.1
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	return r
+}
