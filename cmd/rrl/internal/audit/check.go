@@ -15,7 +15,7 @@ import (
 
 // Check checks the result of a search. It reads at most the given number of pages of grants per pair.
 func Check(ctx context.Context, r *inspect.Reader, found *inspect.Found, pages int) ([]*Finding, error) {
-	c := &checker{Reader: r, pages: pages}
+	c := &checker{Reader: r, pages: pages, found: []*Finding{}} // in JSON, none is []
 	named := make(map[string]bool)
 	for _, l := range found.Redisson {
 		named[l.Name] = true
@@ -43,24 +43,23 @@ type checker struct {
 	found []*Finding
 }
 
-func (c *checker) add(f Finding) { c.found = append(c.found, &f) }
+// add adds a finding. The caller adds its repair, if it has one.
+func (c *checker) add(severity Severity, kind, limiter, key, text string) *Finding {
+	f := &Finding{Kind: kind, Severity: severity, Limiter: names.Name(limiter), Key: names.Name(key), Text: text}
+	c.found = append(c.found, f)
+	return f
+}
 
 // name checks the keys of a name.
 func (c *checker) name(name string, all map[string]bool) {
 	value, permits := names.Pair(name, "")
 	if slot := redisx.Slot(name); redisx.Slot(value) != slot || redisx.Slot(permits) != slot {
-		c.add(Finding{
-			Kind: KindName, Severity: Problem, Limiter: names.Name(name), Key: names.Name(name),
-			Text: "the braces of this name spread its keys over slots of a cluster: " +
-				"use a name without braces, or with one hash tag that is not empty",
-		})
+		c.add(Problem, KindName, name, name, "the braces of this name spread its keys over slots of a cluster: "+
+			"use a name without braces, or with one hash tag that is not empty")
 	}
 	if braced := "{" + name + "}"; !strings.Contains(name, "{") && all[braced] {
-		c.add(Finding{
-			Kind: KindName, Severity: Problem, Limiter: names.Name(name), Key: names.Name(value),
-			Text: fmt.Sprintf("the limiters %q and %q have the same state keys and take each other's permits: "+
-				"rename one of them", name, braced),
-		})
+		c.add(Problem, KindName, name, value, fmt.Sprintf("the limiters %q and %q have the same state keys and "+
+			"take each other's permits: rename one of them", name, braced))
 	}
 }
 
@@ -70,23 +69,18 @@ func (c *checker) redisson(ctx context.Context, l *inspect.Redisson) error {
 		advice = "choose another name for the limiter, or delete the key"
 	}
 	for _, wrong := range l.Wrong {
-		c.add(Finding{
-			Kind: KindConfig, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(l.Name),
-			Text: wrong + ": every call of the libraries fails; " + advice,
-		})
+		c.add(Problem, KindConfig, l.Name, l.Name, wrong+": every call of the libraries fails; "+advice)
 	}
 	if !l.Valid() {
 		return nil
 	}
 	keepAlive := l.Config.KeepAlive.Milliseconds()
 	if keepAlive > 0 && l.TTL == inspect.Forever {
-		c.add(Finding{
-			Kind: KindExpiry, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(l.Name),
-			Text: fmt.Sprintf("it has a keep-alive of %s and no expiry, so it stays forever unless it is used",
-				names.Duration(l.Config.KeepAlive)),
-			Repair: fmt.Sprintf("expire it in %s, as if it had been used now", names.Duration(l.Config.KeepAlive)),
-			repair: expire(l.Name, keepAlive),
-		})
+		after := names.Duration(l.Config.KeepAlive)
+		f := c.add(Problem, KindExpiry, l.Name, l.Name,
+			fmt.Sprintf("it has a keep-alive of %s and no expiry, so it stays forever unless it is used", after))
+		f.Repair = fmt.Sprintf("expire it in %s, as if it had been used now", after)
+		f.repair = expire(l.Name, keepAlive)
 	}
 	for _, p := range l.Pairs {
 		if err := c.pair(ctx, l, p); err != nil {
@@ -109,10 +103,7 @@ func (c *checker) pair(ctx context.Context, l *inspect.Redisson, p *inspect.Pair
 			if strings.HasPrefix(wrong, strconv.Quote(p.PermitsKey)) {
 				key = p.PermitsKey
 			}
-			c.add(Finding{
-				Kind: KindConfig, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(key),
-				Text: wrong + ": every call of the libraries fails; delete the key",
-			})
+			c.add(Problem, KindConfig, l.Name, key, wrong+": every call of the libraries fails; delete the key")
 		}
 	}
 	// The value comes first, since its repair depends on the counted members.
@@ -122,11 +113,9 @@ func (c *checker) pair(ctx context.Context, l *inspect.Redisson, p *inspect.Pair
 	c.members(l, p, totals)
 	c.windows(l, p, totals)
 	if ahead := totals.Newest - c.Now().UnixMilli(); p.Grants > 0 && ahead > 2000 {
-		c.add(Finding{
-			Kind: KindClock, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.PermitsKey),
-			Text: fmt.Sprintf("the newest grant is dated %s in the future: synchronise the clocks of the hosts",
-				names.About(time.Duration(ahead)*time.Millisecond)),
-		})
+		c.add(Problem, KindClock, l.Name, p.PermitsKey,
+			fmt.Sprintf("the newest grant is dated %s in the future: synchronise the clocks of the hosts",
+				names.About(time.Duration(ahead)*time.Millisecond)))
 	}
 	c.idle(l, p, totals)
 	return nil
@@ -140,64 +129,58 @@ func (c *checker) value(l *inspect.Redisson, p *inspect.Pair, totals *inspect.To
 	}
 	rate := l.Config.Permits
 	right := rate - totals.Permits
-	f := Finding{
-		Kind: KindValue, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.ValueKey),
-		Repair: fmt.Sprintf("set the value to %d, the rate minus the grants", right), repair: setValue(l, p, totals, right),
-	}
 	value, known := totals.FreePermits()
+	excess := value - right
 	sum := fmt.Sprintf("%d free and %d in grants, at a rate of %d", value, totals.Permits, rate)
-	switch excess := value - right; {
+	var text string
+	switch {
 	case totals.Value == nil:
-		f.Text = fmt.Sprintf("the value is missing beside %d permits in grants: Redisson would grant the whole rate of %d",
+		text = fmt.Sprintf("the value is missing beside %d permits in grants: Redisson would grant the whole rate of %d",
 			totals.Permits, rate)
 	case !known:
-		f.Text = fmt.Sprintf("the value %q is not a number: every call of the libraries fails", *totals.Value)
+		text = fmt.Sprintf("the value %q is not a number: every call of the libraries fails", *totals.Value)
 	case excess == 0:
 		return
 	case excess < 0:
-		f.Text = fmt.Sprintf("%d permits are lost: %s", -excess, sum)
+		text = fmt.Sprintf("%d permits are lost: %s", -excess, sum)
 	case value > rate:
-		f.Text = fmt.Sprintf("%d permits too many after the rate was lowered: %s", excess, sum)
+		text = fmt.Sprintf("%d permits too many after the rate was lowered: %s", excess, sum)
 	default:
-		f.Text = fmt.Sprintf("%d permits too many after a release in Java: %s", excess, sum)
-		f.Key = names.Name(p.PermitsKey)
+		f := c.add(Problem, KindValue, l.Name, p.PermitsKey,
+			fmt.Sprintf("%d permits too many after a release in Java: %s", excess, sum))
 		f.Repair = fmt.Sprintf("remove the oldest grants of %d permits, which completes the release", excess)
 		f.repair = cut(l, p, totals, excess)
+		return
 	}
-	c.add(f)
+	f := c.add(Problem, KindValue, l.Name, p.ValueKey, text)
+	f.Repair = fmt.Sprintf("set the value to %d, the rate minus the grants", right)
+	f.repair = setValue(l, p, totals, right)
 }
 
 // windows checks whether an interval has more permits than the rate.
 func (c *checker) windows(l *inspect.Redisson, p *inspect.Pair, totals *inspect.Totals) {
 	if totals.Peak > l.Config.Permits {
-		c.add(Finding{
-			Kind: KindWindow, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.PermitsKey),
-			Text: fmt.Sprintf("%d permits were granted within one interval, up to %s, at a rate of %d: "+
+		c.add(Problem, KindWindow, l.Name, p.PermitsKey,
+			fmt.Sprintf("%d permits were granted within one interval, up to %s, at a rate of %d: "+
 				"the rate was lowered, permits were released, or a program granted too many",
-				totals.Peak, time.UnixMilli(totals.PeakEnd).UTC().Format(time.RFC3339), l.Config.Permits),
-		})
+				totals.Peak, time.UnixMilli(totals.PeakEnd).UTC().Format(time.RFC3339), l.Config.Permits))
 	}
 }
 
 // members checks the format of grants.
 func (c *checker) members(l *inspect.Redisson, p *inspect.Pair, totals *inspect.Totals) {
 	if len(totals.Outdated) > 0 {
-		c.add(Finding{
-			Kind: KindMember, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.PermitsKey),
-			Text: fmt.Sprintf("grants in the format of Redisson %s, which later releases misread: %d: "+
-				"stop programs with such releases", totals.Outdated[0].Layout, totals.OutdatedCount),
-			Repair: fmt.Sprintf("rewrite %d of them in the format of Redisson %s", len(totals.Outdated),
-				inspect.ByteLayout),
-			repair: rewrite(p.PermitsKey, totals.Outdated),
-		})
+		f := c.add(Problem, KindMember, l.Name, p.PermitsKey,
+			fmt.Sprintf("grants in the format of Redisson %s, which later releases misread: %d: "+
+				"stop programs with such releases", totals.Outdated[0].Layout, totals.OutdatedCount))
+		f.Repair = fmt.Sprintf("rewrite %d of them in the format of Redisson %s", len(totals.Outdated), inspect.ByteLayout)
+		f.repair = rewrite(p.PermitsKey, totals.Outdated)
 	}
 	if totals.NotGrantCount > 0 {
-		c.add(Finding{
-			Kind: KindMember, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(p.PermitsKey),
-			Text:   fmt.Sprintf("members that are not grants: %d", totals.NotGrantCount),
-			Repair: fmt.Sprintf("remove %d of them", len(totals.NotGrants)),
-			repair: remove(p.PermitsKey, totals.NotGrants),
-		})
+		f := c.add(Problem, KindMember, l.Name, p.PermitsKey,
+			fmt.Sprintf("members that are not grants: %d", totals.NotGrantCount))
+		f.Repair = fmt.Sprintf("remove %d of them", len(totals.NotGrants))
+		f.repair = remove(p.PermitsKey, totals.NotGrants)
 	}
 }
 
@@ -210,10 +193,8 @@ func (c *checker) idle(l *inspect.Redisson, p *inspect.Pair, totals *inspect.Tot
 	if totals.Newest > c.Now().UnixMilli()-l.Config.Interval.Milliseconds() {
 		return
 	}
-	c.add(Finding{
-		Kind: KindIdle, Severity: Note, Limiter: names.Name(l.Name), Key: names.Name(p.ValueKey),
-		Text: fmt.Sprintf("client %s has taken nothing and its keys have no expiry: "+
-			"if the client is gone, they stay forever", p.Client),
-		Repair: "delete the keys, which hold no permits", repair: deleteIdle(l, p, totals),
-	})
+	f := c.add(Note, KindIdle, l.Name, p.ValueKey,
+		fmt.Sprintf("client %s has taken nothing and its keys have no expiry: "+
+			"if the client is gone, they stay forever", p.Client))
+	f.Repair, f.repair = "delete the keys, which hold no permits", deleteIdle(l, p, totals)
 }

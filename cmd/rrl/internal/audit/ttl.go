@@ -23,18 +23,14 @@ func (c *checker) ttls(l *inspect.Redisson, p *inspect.Pair) {
 			if l.TTL >= 0 {
 				after = "does in " + names.About(time.Duration(l.TTL)*time.Millisecond)
 			}
-			c.add(Finding{
-				Kind: KindExpiry, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(state.key),
-				Text:   fmt.Sprintf("%q never expires, and its limiter %s: it would remain", state.key, after),
-				Repair: "let it expire with the limiter", repair: expireWith(l, state.key),
-			})
+			f := c.add(Problem, KindExpiry, l.Name, state.key,
+				fmt.Sprintf("%q never expires, and its limiter %s: it would remain", state.key, after))
+			f.Repair, f.repair = "let it expire with the limiter", expireWith(l, state.key)
 		case l.TTL == inspect.Forever && l.Config.KeepAlive == 0 && state.ttl >= 0:
-			c.add(Finding{
-				Kind: KindExpiry, Severity: Problem, Limiter: names.Name(l.Name), Key: names.Name(state.key),
-				Text: fmt.Sprintf("%q expires in %s, and its limiter never does: taken permits would be freed",
-					state.key, names.About(time.Duration(state.ttl)*time.Millisecond)),
-				Repair: "take its expiry off", repair: persist(l, state.key),
-			})
+			f := c.add(Problem, KindExpiry, l.Name, state.key,
+				fmt.Sprintf("%q expires in %s, and its limiter never does: taken permits would be freed",
+					state.key, names.About(time.Duration(state.ttl)*time.Millisecond)))
+			f.Repair, f.repair = "take its expiry off", persist(l, state.key)
 		}
 	}
 }
@@ -46,25 +42,21 @@ func (c *checker) orphan(ctx context.Context, p *inspect.Pair) error {
 		return err
 	}
 	parsed, _ := names.Parse(p.ValueKey)
-	f := Finding{Kind: KindOrphan, Severity: Problem, Limiter: names.Name(parsed.Name()), Key: names.Name(p.ValueKey)}
-	reason, others := "no limiter has this name", ""
+	name, reason, others := parsed.Name(), "no limiter has this name", ""
 	if l := claim.Other; l != nil {
-		f.Limiter, others = names.Name(l.Name), l.Raw()[2]
+		name, others = l.Name, l.Raw()[2]
 		reason = fmt.Sprintf("%q is %v by now, and counts by other keys", l.Name, l.Config.Type)
 	}
-	longest := max(p.ValueTTL, p.PermitsTTL)
 	switch {
 	case !claim.Sure:
-		f.Severity = Note
-		f.Text = fmt.Sprintf("%s; the key may not belong to a limiter, so it stays", reason)
+		c.add(Note, KindOrphan, name, p.ValueKey, reason+"; the key may not belong to a limiter, so it stays")
 	case p.ValueTTL != inspect.Forever && p.PermitsTTL != inspect.Forever:
-		f.Severity = Note
-		f.Text = fmt.Sprintf("%s; the keys expire in %s", reason, names.About(time.Duration(longest)*time.Millisecond))
+		longest := inspect.Millis(max(p.ValueTTL, p.PermitsTTL))
+		c.add(Note, KindOrphan, name, p.ValueKey, fmt.Sprintf("%s; the keys expire in %s", reason, names.About(longest)))
 	default:
-		f.Text = fmt.Sprintf("%s, and the keys never expire", reason)
+		f := c.add(Problem, KindOrphan, name, p.ValueKey, reason+", and the keys never expire")
 		f.Repair, f.repair = "delete the keys", deleteOrphan(parsed, p, others)
 	}
-	c.add(f)
 	return nil
 }
 
@@ -74,19 +66,15 @@ func (c *checker) policy(p *inspect.Policy) {
 		return
 	}
 	if len(p.Wrong) > 0 {
-		c.add(Finding{
-			Kind: KindStrange, Severity: Note, Limiter: names.Name(p.Name), Key: names.Name(p.Key),
-			Text: p.Wrong[0] + ": if it belongs to a limiter, its calls fail: delete the key",
-		})
+		c.add(Note, KindStrange, p.Name, p.Key,
+			p.Wrong[0]+": if it belongs to a limiter, its calls fail: delete the key")
 		return
 	}
 	if p.TTL != inspect.Forever {
 		return
 	}
-	f := Finding{
-		Kind: KindExpiry, Severity: Problem, Limiter: names.Name(p.Name), Key: names.Name(p.Key),
-		Text: "it has no expiry, but each key of package limit has one: it was removed, for example by a restore",
-	}
+	f := c.add(Problem, KindExpiry, p.Name, p.Key,
+		"it has no expiry, but each key of package limit has one: it was removed, for example by a restore")
 	switch p.Stored.Kind {
 	case "window", "aligned", "sliding", "log":
 		// In milliseconds, since twice the longest interval is more than a Duration holds.
@@ -95,7 +83,6 @@ func (c *checker) policy(p *inspect.Policy) {
 			names.About(inspect.Millis(ttl)))
 		f.repair = expire(p.Key, ttl)
 	}
-	c.add(f)
 }
 
 // slack is by how much the pair of a client outlives its limiter, as in the Go library: an interval

@@ -55,10 +55,6 @@ func Main(args []string) int {
 	return (&app{in: os.Stdin, out: os.Stdout, err: os.Stderr, hangup: hangup}).run(ctx, args)
 }
 
-func runTool(ctx context.Context, args []string, in io.Reader, out, err io.Writer) int {
-	return (&app{in: in, out: out, err: err}).run(ctx, args)
-}
-
 func (a *app) run(ctx context.Context, args []string) int {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

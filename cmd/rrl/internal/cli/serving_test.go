@@ -112,3 +112,8 @@ func (s *serving) says(text string) {
 	require.Eventually(s, func() bool { return strings.Contains(s.log.String(), text) }, 20*time.Second,
 		5*time.Millisecond, "%q is not in the log", text)
 }
+
+// runTool runs the tool and returns its exit code.
+func runTool(ctx context.Context, args []string, in io.Reader, out, err io.Writer) int {
+	return (&app{in: in, out: out, err: err}).run(ctx, args)
+}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,18 +99,10 @@ func (c change) do(ctx context.Context, a *app, redis *connect.Redis, reader *in
 	if err := c.apply(ctx, a, redis, reader, name, rate, has && before.Type == rate.Type); err != nil {
 		return err
 	}
-	was := ", new"
 	if has {
-		was = ", was " + describeRate(before)
+		return a.printRate(name, rate, true, &before)
 	}
-	result := newSetting(name, rate, true)
-	if has {
-		old := asRate(before)
-		result.Was = &old
-	}
-	return a.print(result, func(w *strings.Builder) {
-		fmt.Fprintf(w, "%s: %s%s\n", names.Quote(name), describeRate(rate), was)
-	})
+	return a.printRate(name, rate, true, nil)
 }
 
 // apply sets the rate. Each known client of a PER_CLIENT limiter has its own state, so apply sets the rate
@@ -180,15 +171,10 @@ func (c change) absent(ctx context.Context, a *app, redis *connect.Redis, l *rra
 	if err != nil {
 		return plain(redis, err)
 	}
-	if !set {
-		err := a.print(newSetting(l.Name(), rate, false), func(w *strings.Builder) {
-			fmt.Fprintf(w, "%s keeps its rate\n", names.Quote(l.Name()))
-		})
-		return cmp.Or(err, errDenied)
+	if err := a.printRate(l.Name(), rate, set, nil); err != nil || set {
+		return err
 	}
-	return a.print(newSetting(l.Name(), rate, true), func(w *strings.Builder) {
-		fmt.Fprintf(w, "%s: %s, new\n", names.Quote(l.Name()), describeRate(rate))
-	})
+	return errDenied
 }
 
 // setting is the result of set.
@@ -211,8 +197,18 @@ func asRate(r rratelimiter.Rate) rateJSON {
 	return rateJSON{r.Type.String(), r.Permits, r.Interval.Milliseconds(), r.KeepAlive.Milliseconds()}
 }
 
-func newSetting(name string, r rratelimiter.Rate, set bool) setting {
-	return setting{Limiter: names.Name(name), rateJSON: asRate(r), Set: set}
+// printRate prints the result of set. The rate before is nil if there was none, or if it stays.
+func (a *app) printRate(name string, rate rratelimiter.Rate, set bool, before *rratelimiter.Rate) error {
+	result := setting{Limiter: names.Name(name), rateJSON: asRate(rate), Set: set}
+	text := fmt.Sprintf("%s: %s, new", names.Quote(name), describeRate(rate))
+	if !set {
+		text = names.Quote(name) + " keeps its rate"
+	} else if before != nil {
+		was := asRate(*before)
+		result.Was = &was
+		text = fmt.Sprintf("%s: %s, was %s", names.Quote(name), describeRate(rate), describeRate(*before))
+	}
+	return a.print(result, func(w *strings.Builder) { fmt.Fprintln(w, text) })
 }
 
 func describeRate(r rratelimiter.Rate) string {

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/redis/rueidis"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Redis is a connection to a server, a Sentinel set-up or a cluster.
@@ -91,42 +93,77 @@ type Node struct {
 // slots is the number of hash slots of a cluster.
 const slots = 16384
 
-// Masters gives every server that holds keys of its own: one, or all masters of a cluster. Where slots of a cluster have no master
-// that is an error that says which.
+// slotRange has slots of a cluster and their master.
+type slotRange struct {
+	first, last int64
+	master      Node
+}
+
+// Masters returns each server that has keys of its own: one, or all masters of a cluster. If slots of a
+// cluster have no master, it returns an error with their number.
 func (r *Redis) Masters(ctx context.Context) ([]Node, error) {
 	if !r.Cluster {
 		return []Node{{r.Client, r.Where}}, nil
 	}
-	ranges, err := r.Do(ctx, r.B().ClusterSlots().Build()).ToArray()
+	ranges, err := r.slotRanges(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var masters []Node
+	for _, s := range ranges {
+		if !slices.Contains(masters, s.master) {
+			masters = append(masters, s.master)
+		}
+	}
+	return masters, nil
+}
+
+// Home returns the server that has the key, as the only element.
+func (r *Redis) Home(ctx context.Context, key string) ([]Node, error) {
+	if !r.Cluster {
+		return r.Masters(ctx)
+	}
+	ranges, err := r.slotRanges(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slot := int64(redisx.Slot(key))
+	for _, s := range ranges {
+		if s.first <= slot && slot <= s.last {
+			return []Node{s.master}, nil
+		}
+	}
+	return nil, fmt.Errorf("no master of the cluster of %s has the slot of %q: see CLUSTER NODES", r.Where, key)
+}
+
+// slotRanges returns the masters of all slots.
+func (r *Redis) slotRanges(ctx context.Context) ([]slotRange, error) {
+	reply, err := r.Do(ctx, r.B().ClusterSlots().Build()).ToArray()
 	if err != nil {
 		return nil, r.Explain(err)
 	}
-	known, covered, seen := r.Nodes(), 0, make(map[string]bool)
-	var masters []Node
-	for _, message := range ranges {
+	known, covered := r.Nodes(), int64(0)
+	var all []slotRange
+	for _, message := range reply {
 		parts, err := message.ToArray()
 		if err != nil || len(parts) < 3 {
 			return nil, fmt.Errorf("%s returns an unexpected reply to CLUSTER SLOTS", r.Where)
 		}
 		first, _ := parts[0].AsInt64()
 		last, _ := parts[1].AsInt64()
-		covered += int(last - first + 1)
+		covered += last - first + 1
 		address := addressOf(parts[2], r.Where)
-		if seen[address] {
-			continue
-		}
-		seen[address] = true
 		client, ok := known[address]
 		if !ok {
 			return nil, fmt.Errorf("the cluster changed meanwhile: the master %s is new: run this again", address)
 		}
-		masters = append(masters, Node{client, address})
+		all = append(all, slotRange{first, last, Node{client, address}})
 	}
 	if covered != slots {
 		return nil, fmt.Errorf("the cluster of %s has no master for %d of its %d slots: "+
 			"see CLUSTER NODES, restart the nodes or let a replica take over", r.Where, slots-covered, slots)
 	}
-	return masters, nil
+	return all, nil
 }
 
 // addressOf reads a node of CLUSTER SLOTS. A node that does not know its own address stands where it was asked.
@@ -141,29 +178,4 @@ func addressOf(node rueidis.RedisMessage, asked string) string {
 		host, _, _ = net.SplitHostPort(asked)
 	}
 	return net.JoinHostPort(host, strconv.FormatInt(port, 10))
-}
-
-// Home gives the server that holds the keys of a slot, by a key of it.
-func (r *Redis) Home(ctx context.Context, key string) ([]Node, error) {
-	if !r.Cluster {
-		return r.Masters(ctx)
-	}
-	masters, err := r.Masters(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, master := range masters {
-		// It answers with a redirection where the key is not its own.
-		err := master.Do(ctx, master.B().Arbitrary("EXISTS").Keys(key).Build()).Error()
-		if moved, ok := rueidis.IsRedisErr(err); ok {
-			if _, isMoved := moved.IsMoved(); isMoved {
-				continue
-			}
-		}
-		if err != nil {
-			return nil, explain(err, master.Where, "")
-		}
-		return []Node{master}, nil
-	}
-	return nil, fmt.Errorf("no master of the cluster of %s serves the slot of %q: see CLUSTER NODES", r.Where, key)
 }

@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -117,30 +118,22 @@ func (r *Reader) Of(ctx context.Context, name string, s Search) (*Found, error) 
 // read reads the limiters and policies of the search.
 func (w *search) read(ctx context.Context) (*Found, error) {
 	f := &Found{More: w.more}
-	for _, l := range w.redisson {
-		f.Redisson = append(f.Redisson, l)
-	}
-	slices.SortFunc(f.Redisson, func(a, b *Redisson) int { return cmp.Compare(a.Name, b.Name) })
+	f.Redisson = slices.SortedFunc(maps.Values(w.redisson), func(a, b *Redisson) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
+	f.Policies = slices.SortedFunc(maps.Values(w.policies), func(a, b *Policy) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
+	})
+	f.Orphans = slices.SortedFunc(maps.Values(w.orphans), func(a, b *Pair) int {
+		return cmp.Compare(a.ValueKey, b.ValueKey)
+	})
 	if err := w.Reader.read(ctx, f.Redisson, w.clients, w.Pages); err != nil {
 		return nil, err
 	}
-	for _, p := range w.policies {
-		f.Policies = append(f.Policies, p)
-	}
-	slices.SortFunc(f.Policies, func(a, b *Policy) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name),
-			cmp.Compare(a.Key, b.Key))
-	})
-	for rest := f.Policies; len(rest) > 0; {
-		n := min(len(rest), pipeline/2)
-		if err := w.Reader.policies(ctx, rest[:n]); err != nil {
+	for part := range slices.Chunk(f.Policies, pipeline/2) {
+		if err := w.Reader.policies(ctx, part); err != nil {
 			return nil, err
 		}
-		rest = rest[n:]
 	}
-	for _, p := range w.orphans {
-		f.Orphans = append(f.Orphans, p)
-	}
-	slices.SortFunc(f.Orphans, func(a, b *Pair) int { return cmp.Compare(a.ValueKey, b.ValueKey) })
 	return f, nil
 }

@@ -15,24 +15,17 @@ func (w *search) addHashes(ctx context.Context, keys []string) error {
 			asked = append(asked, key)
 		}
 	}
-	for len(asked) > 0 {
-		n := min(len(asked), pipeline)
-		found, err := w.hashes(ctx, asked[:n], false)
-		if err != nil {
-			return err
+	found, err := w.hashes(ctx, asked, false)
+	for _, l := range found {
+		switch {
+		case l == nil || w.redisson[l.Name] != nil:
+		case len(w.redisson) >= w.Most:
+			w.more++
+		default:
+			w.redisson[l.Name] = l
 		}
-		for _, l := range found {
-			switch {
-			case l == nil || w.redisson[l.Name] != nil:
-			case len(w.redisson) >= w.Most:
-				w.more++
-			default:
-				w.redisson[l.Name] = l
-			}
-		}
-		asked = asked[n:]
 	}
-	return nil
+	return err
 }
 
 // addKeys adds the keys of limiters' state.

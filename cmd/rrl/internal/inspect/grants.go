@@ -3,7 +3,6 @@ package inspect
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"strconv"
 
 	"github.com/redis/rueidis"
@@ -93,9 +92,4 @@ func decodeGrants(result rueidis.RedisResult) ([]Grant, error) {
 		found[i].Permits, found[i].Layout = Decode(z.Member)
 	}
 	return found, nil
-}
-
-// notGrant returns the problem of a member that is not a grant.
-func notGrant(key string, g Grant) string {
-	return fmt.Sprintf("%q holds the member %q, which is no grant", key, short(g.Member))
 }

@@ -5,6 +5,8 @@ package inspect
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -26,10 +28,8 @@ const (
 // ask sends commands in pipelines.
 func (r *Reader) ask(ctx context.Context, commands rueidis.Commands) ([]rueidis.RedisResult, error) {
 	results := make([]rueidis.RedisResult, 0, len(commands))
-	for len(commands) > 0 {
-		n := min(pipeline, len(commands))
-		results = append(results, r.Redis.DoMulti(ctx, commands[:n]...)...)
-		commands = commands[n:]
+	for part := range slices.Chunk(commands, pipeline) {
+		results = append(results, r.Redis.DoMulti(ctx, part...)...)
 	}
 	for _, result := range results {
 		if err := result.Error(); err != nil && !rueidis.IsRedisNil(err) && !wrongType(err) && !unknownCommand(err) {
@@ -48,7 +48,7 @@ func unknownCommand(err error) bool { return saidBy(err, "ERR unknown command") 
 
 func saidBy(err error, prefix string) bool {
 	var said *rueidis.RedisError
-	return errors.As(err, &said) && len(said.Error()) >= len(prefix) && said.Error()[:len(prefix)] == prefix
+	return errors.As(err, &said) && strings.HasPrefix(said.Error(), prefix)
 }
 
 // Special values of a TTL, as PTTL replies them.
@@ -57,22 +57,8 @@ const (
 	NoKey   = -2
 )
 
+// number reads a number, 0 if the reply is none.
 func number(result rueidis.RedisResult) int64 {
-	n, err := result.AsInt64()
-	if err != nil {
-		return 0
-	}
+	n, _ := result.AsInt64()
 	return n
-}
-
-// stringOf reads a string, nil if it is missing.
-func stringOf(result rueidis.RedisResult) (value *string, other bool) {
-	s, err := result.ToString()
-	switch {
-	case err == nil:
-		return &s, false
-	case wrongType(err):
-		return nil, true
-	}
-	return nil, false
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/redis/rueidis"
 
@@ -22,7 +21,6 @@ type Pair struct {
 	Left       int64    `json:"grants_left"` // of these, expired ones that are not yet removed
 	ValueTTL   int64    `json:"value_ttl_ms"`
 	PermitsTTL int64    `json:"permits_ttl_ms"`
-	Oldest     int64    `json:"-"` // oldest grant, Unix milliseconds, 0 for none
 	Newest     int64    `json:"newest_grant_ms,omitempty"`
 	Returns    []Return `json:"returns,omitempty"`
 	Partial    bool     `json:"partial,omitempty"` // too many grants to count
@@ -41,34 +39,33 @@ type Return struct {
 func (p *Pair) Exists() bool { return p.ValueTTL != NoKey || p.PermitsTTL != NoKey }
 
 // commandsOfPair is the number of commands that read a pair.
-const commandsOfPair = 7
+const commandsOfPair = 6
 
-// want is a pair to read and its configuration.
+// want is a pair to read: of a limiter, or of one of its clients.
 type want struct {
-	name, client string
-	config       Config
-	pages        int // of grants, at most
+	*Redisson
+	client string
 }
 
-// pairs reads pairs, in two round trips, or more if many grants have expired.
-func (r *Reader) pairs(ctx context.Context, wants []want) ([]*Pair, error) {
+// pairs reads pairs and adds them to their limiters, in two round trips, or more if many grants have
+// expired. It reads at most the given number of pages of grants per pair.
+func (r *Reader) pairs(ctx context.Context, wants []want, pages int) error {
 	b, now := r.Redis.B, r.Now().UnixMilli()
 	var commands rueidis.Commands
 	all := make([]*Pair, len(wants))
 	for i, w := range wants {
 		p := &Pair{Client: w.client}
-		p.ValueKey, p.PermitsKey = names.Pair(w.name, w.client)
+		p.ValueKey, p.PermitsKey = names.Pair(w.Name, w.client)
 		all[i] = p
 		commands = append(commands,
 			r.value(p.ValueKey), b().Pttl().Key(p.ValueKey).Build(), b().Pttl().Key(p.PermitsKey).Build(),
 			b().Zcard().Key(p.PermitsKey).Build(),
-			b().Zcount().Key(p.PermitsKey).Min("-inf").Max(strconv.FormatInt(now-w.config.Interval.Milliseconds(), 10)).Build(),
-			b().Zrange().Key(p.PermitsKey).Min("0").Max("0").Withscores().Build(),
+			b().Zcount().Key(p.PermitsKey).Min("-inf").Max(strconv.FormatInt(now-w.Config.Interval.Milliseconds(), 10)).Build(),
 			b().Zrange().Key(p.PermitsKey).Min("-1").Max("-1").Withscores().Build())
 	}
 	results, err := r.ask(ctx, commands)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for i, w := range wants {
 		p, replies := all[i], results[i*commandsOfPair:]
@@ -82,21 +79,18 @@ func (r *Reader) pairs(ctx context.Context, wants []want) ([]*Pair, error) {
 			p.Wrong = append(p.Wrong, fmt.Sprintf("%q is of another type, want a sorted set", p.PermitsKey))
 		}
 		if found, err := decodeGrants(replies[5]); err == nil && len(found) > 0 {
-			p.Oldest = found[0].At
-		}
-		if found, err := decodeGrants(replies[6]); err == nil && len(found) > 0 {
 			p.Newest = found[0].At
 		}
-		if err := r.count(ctx, w, p); err != nil {
-			return nil, err
+		if err := r.count(ctx, w.Config.Permits, p, pages); err != nil {
+			return err
 		}
+		w.Pairs = append(w.Pairs, p)
 	}
-	return all, nil
+	return nil
 }
 
-// count computes the free permits, as the libraries do.
-func (r *Reader) count(ctx context.Context, w want, p *Pair) error {
-	rate := w.config.Permits
+// count computes the free permits of a rate, as the libraries do.
+func (r *Reader) count(ctx context.Context, rate int64, p *Pair, pages int) error {
 	value, known := permitsOf(p.Value)
 	if p.Value != nil && !known {
 		p.Wrong = append(p.Wrong, fmt.Sprintf("%q holds %q, want a whole number of at most 17 characters", p.ValueKey,
@@ -111,12 +105,14 @@ func (r *Reader) count(ctx context.Context, w want, p *Pair) error {
 		first, last = p.Left, p.Grants-1
 	}
 	var sum int64
-	all, err := r.grants(ctx, p.PermitsKey, first, last, w.pages, func(g Grant) {
-		if g.Permits < 0 {
-			p.wrongMember(g)
-			return
+	strange := false // only the first such member is reported
+	all, err := r.grants(ctx, p.PermitsKey, first, last, pages, func(g Grant) {
+		if g.Permits >= 0 {
+			sum += g.Permits
+		} else if !strange {
+			strange = true
+			p.Wrong = append(p.Wrong, fmt.Sprintf("%q holds the member %q, which is no grant", p.PermitsKey, short(g.Member)))
 		}
-		sum += g.Permits
 	})
 	if err != nil {
 		return err
@@ -128,13 +124,6 @@ func (r *Reader) count(ctx context.Context, w want, p *Pair) error {
 	}
 	p.Free, p.Taken = max(0, min(rate, free)), max(0, rate-free)
 	return nil
-}
-
-func (p *Pair) wrongMember(g Grant) {
-	if problem := notGrant(p.PermitsKey, g); len(p.Wrong) == 0 || !strings.HasPrefix(problem,
-		p.Wrong[len(p.Wrong)-1][:len(p.PermitsKey)]) {
-		p.Wrong = append(p.Wrong, problem)
-	}
 }
 
 // permitsOf parses a value as strictly as the libraries do.

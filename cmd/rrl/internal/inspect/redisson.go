@@ -18,7 +18,6 @@ type Redisson struct {
 	Config Config
 	TTL    int64    // milliseconds, Forever or NoKey
 	Wrong  []string // of the configuration
-	Bytes  int64    // in memory, 0 if unknown
 	Pairs  []*Pair  // the common pair, or those of the known clients
 	raw    []*string
 }
@@ -49,9 +48,10 @@ func (l *Redisson) mayCount(client string) bool {
 // hashes reads the configurations of names, nil if there is no hash or it is not a limiter. A hash with
 // invalid or additional fields counts as a limiter if it has state, or if the user named it.
 func (r *Reader) hashes(ctx context.Context, keys []string, named bool) ([]*Redisson, error) {
+	b := r.Redis.B
 	var commands rueidis.Commands
 	for _, key := range keys {
-		commands = append(commands, r.Redis.B().Hmget().Key(key).Field(fields...).Build())
+		commands = append(commands, b().Hmget().Key(key).Field(fields...).Build())
 	}
 	replies, err := r.ask(ctx, commands)
 	if err != nil {
@@ -59,7 +59,7 @@ func (r *Reader) hashes(ctx context.Context, keys []string, named bool) ([]*Redi
 	}
 	// Most hashes have none of the fields and are skipped.
 	all, had := make([]*Redisson, len(keys)), make([]int64, len(keys))
-	commands = commands[:0:0]
+	commands = nil
 	for i, key := range keys {
 		l := &Redisson{Name: key}
 		l.raw, had[i] = optionalTexts(replies[i])
@@ -70,26 +70,28 @@ func (r *Reader) hashes(ctx context.Context, keys []string, named bool) ([]*Redi
 		}
 		if named || had[i] > 0 {
 			all[i] = l
-			commands = append(commands, r.Redis.B().Pttl().Key(key).Build(), r.Redis.B().Hlen().Key(key).Build())
+			value, permits := names.Pair(key, "")
+			commands = append(commands, b().Pttl().Key(key).Build(), b().Hlen().Key(key).Build(),
+				b().Type().Key(value).Build(), b().Type().Key(permits).Build())
 		}
 	}
 	if replies, err = r.ask(ctx, commands); err != nil {
 		return nil, err
 	}
-	var doubtful []int
 	for i, l := range all {
 		if l == nil {
 			continue
 		}
 		l.TTL = number(replies[0])
 		odd := len(l.Wrong) > 0 || number(replies[1]) != had[i]
-		if replies = replies[2:]; l.TTL == NoKey {
+		value, _ := replies[2].ToString()
+		permits, _ := replies[3].ToString()
+		if l.TTL == NoKey || odd && !named && value != "string" && permits != "zset" {
 			all[i] = nil
-		} else if odd && !named {
-			doubtful = append(doubtful, i)
 		}
+		replies = replies[4:]
 	}
-	return all, r.settle(ctx, all, doubtful)
+	return all, nil
 }
 
 // optionalTexts reads a list of texts, nil for a missing one, and counts the others. It returns nil if
@@ -110,31 +112,9 @@ func optionalTexts(result rueidis.RedisResult) (texts []*string, had int64) {
 	return texts, had
 }
 
-// settle removes doubtful limiters without state.
-func (r *Reader) settle(ctx context.Context, all []*Redisson, doubtful []int) error {
-	var commands rueidis.Commands
-	for _, i := range doubtful {
-		value, permits := names.Pair(all[i].Name, "")
-		commands = append(commands, r.Redis.B().Type().Key(value).Build(), r.Redis.B().Type().Key(permits).Build())
-	}
-	results, err := r.ask(ctx, commands)
-	if err != nil {
-		return err
-	}
-	for n, i := range doubtful {
-		value, _ := results[2*n].ToString()
-		permits, _ := results[2*n+1].ToString()
-		if value != "string" && permits != "zset" {
-			all[i] = nil
-		}
-	}
-	return nil
-}
-
 // read reads the pairs of limiters, by their known clients.
 func (r *Reader) read(ctx context.Context, limiters []*Redisson, clients map[string]map[string]bool, pages int) error {
 	var wants []want
-	var of []*Redisson
 	for _, l := range limiters {
 		if !l.Valid() {
 			continue
@@ -144,19 +124,13 @@ func (r *Reader) read(ctx context.Context, limiters []*Redisson, clients map[str
 			ids = slices.Sorted(maps.Keys(clients[l.Name]))
 		}
 		for _, id := range ids {
-			wants, of = append(wants, want{l.Name, id, l.Config, pages}), append(of, l)
+			wants = append(wants, want{l, id})
 		}
 	}
-	for len(wants) > 0 {
-		n := min(len(wants), pipeline/commandsOfPair)
-		pairs, err := r.pairs(ctx, wants[:n])
-		if err != nil {
+	for part := range slices.Chunk(wants, pipeline/commandsOfPair) {
+		if err := r.pairs(ctx, part, pages); err != nil {
 			return err
 		}
-		for i, p := range pairs {
-			of[i].Pairs = append(of[i].Pairs, p)
-		}
-		wants, of = wants[n:], of[n:]
 	}
 	return nil
 }

@@ -14,13 +14,13 @@ func (r *Reader) value(key string) rueidis.Completed {
 	return r.Redis.B().Getrange().Key(key).Start(0).End(valueRead - 1).Build()
 }
 
-// valueOf parses the reply to Reader.value, nil if there is no such key.
+// valueOf parses the reply to Reader.value, nil if there is no such key or it has another type.
 func valueOf(result rueidis.RedisResult, exists bool) (value *string, other bool) {
-	value, other = stringOf(result)
-	if value != nil && *value == "" && !exists {
-		return nil, other
+	text, err := result.ToString()
+	if err != nil || text == "" && !exists {
+		return nil, wrongType(err)
 	}
-	return value, other
+	return &text, false
 }
 
 // small returns the policies whose entries are not longer than those of package limit. Reading a list of

@@ -19,9 +19,6 @@ type Audit struct {
 // NewAudit counts findings.
 func NewAudit(limiters int, leftOut int64, findings []*audit.Finding) Audit {
 	a := Audit{Limiters: limiters, Findings: findings, LeftOut: leftOut}
-	if findings == nil {
-		a.Findings = []*audit.Finding{}
-	}
 	for _, f := range findings {
 		if f.Severity == audit.Problem && f.Result != audit.Repaired {
 			a.Problems++

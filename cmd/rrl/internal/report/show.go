@@ -51,9 +51,6 @@ type policy struct {
 // NewLimiter collects the state of a name.
 func NewLimiter(name string, found *inspect.Found, given []names.Given, findings []*audit.Finding) Limiter {
 	l := Limiter{Name: names.Name(name), Findings: findings, LeftOut: found.More}
-	if findings == nil {
-		l.Findings = []*audit.Finding{}
-	}
 	for _, r := range found.Redisson {
 		if r.Name == name {
 			l.Redisson = &redisson{

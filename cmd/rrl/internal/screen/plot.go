@@ -1,6 +1,9 @@
 package screen
 
-import "math"
+import (
+	"math"
+	"strings"
+)
 
 // blocks are eighths of a cell, from below.
 var blocks = []rune(" ▁▂▃▄▅▆▇█")
@@ -16,7 +19,7 @@ func Plot(shares []float64, width, height int) []Line {
 		above := height - 1 - row // rows below this one
 		var line Line
 		if gap := width - len(shares); gap > 0 {
-			line = append(line, Span{spaces(gap), Plain})
+			line = append(line, Span{strings.Repeat(" ", gap), Plain})
 		}
 		for _, share := range shares {
 			eighths := 0
@@ -42,15 +45,7 @@ func Plot(shares []float64, width, height int) []Line {
 // Bar draws a share as a row.
 func Bar(share float64, width int) Span {
 	full := int(math.Round(min(1, max(0, share)) * float64(width)))
-	text := ""
-	for i := range width {
-		if i < full {
-			text += "█"
-		} else {
-			text += "░"
-		}
-	}
-	return Span{text, Level(share)}
+	return Span{strings.Repeat("█", full) + strings.Repeat("░", width-full), Level(share)}
 }
 
 // Level returns the style of a share.
@@ -62,12 +57,4 @@ func Level(share float64) Style {
 		return Warn
 	}
 	return Good
-}
-
-func spaces(n int) string {
-	text := make([]byte, n)
-	for i := range text {
-		text[i] = ' '
-	}
-	return string(text)
 }

@@ -17,7 +17,7 @@ import (
 // Otherwise it writes a line per sample, or JSON.
 func (w *Watcher) Run(ctx context.Context, out io.Writer, where string, every time.Duration, count int,
 	json bool) (err error) {
-	view := &View{Where: where, Every: every}
+	view := &View{Where: where}
 	var terminal *screen.Terminal
 	if file, ok := out.(*os.File); ok && !json && screen.CanDraw(out) {
 		// An error of the first sample stays readable after the end.

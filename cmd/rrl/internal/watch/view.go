@@ -11,8 +11,7 @@ import (
 
 // View keeps samples and draws them.
 type View struct {
-	Where string        // the address of the Redis
-	Every time.Duration // between two samples
+	Where string // the address of the Redis
 
 	series []*series
 	last   time.Time

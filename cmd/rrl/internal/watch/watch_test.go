@@ -12,7 +12,7 @@ import (
 
 // views is a view on three limiters and one that is missing.
 func view() *View {
-	v := &View{Where: "localhost:6379", Every: time.Second}
+	v := &View{Where: "localhost:6379"}
 	begin := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for i := range int64(30) {
 		granted := 3 * i
