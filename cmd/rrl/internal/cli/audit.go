@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
 )
@@ -35,22 +34,20 @@ Exit code 0 means that all limiters were checked and no problem is left.`,
 			if err := checkMax(most); err != nil {
 				return err
 			}
-			redis, reader, err := a.open(ctx, fix)
+			if err := a.open(ctx, fix); err != nil {
+				return err
+			}
+			found, err := a.find(ctx, patternOf(args), most, listPages)
 			if err != nil {
 				return err
 			}
-			defer redis.Close()
-			found, err := a.find(ctx, redis, reader, patternOf(args), most, listPages)
-			if err != nil {
-				return err
-			}
-			findings, err := audit.Check(ctx, reader, found, auditPages)
+			findings, err := audit.Check(ctx, a.reader, found, auditPages)
 			if err != nil {
 				return err
 			}
 			var failure error
 			if fix {
-				failure = a.fix(ctx, reader, findings, yes)
+				failure = a.fix(ctx, findings, yes)
 			}
 			result := report.NewAudit(len(report.NewList(found).Limiters), found.More, findings)
 			// A repair that failed does not hide the others.
@@ -71,7 +68,7 @@ Exit code 0 means that all limiters were checked and no problem is left.`,
 
 // fix makes the repairs after one confirmation. If Redis rejects one, fix makes the others. If Redis does
 // not answer, or ctx ends, fix does not try the rest.
-func (a *app) fix(ctx context.Context, reader *inspect.Reader, findings []*audit.Finding, yes bool) error {
+func (a *app) fix(ctx context.Context, findings []*audit.Finding, yes bool) error {
 	repairs := slices.DeleteFunc(slices.Clone(findings), func(f *audit.Finding) bool { return f.Repair == "" })
 	if len(repairs) == 0 {
 		return nil
@@ -90,14 +87,14 @@ func (a *app) fix(ctx context.Context, reader *inspect.Reader, findings []*audit
 			}
 			continue
 		}
-		err := f.Fix(ctx, reader)
+		err := f.Fix(ctx, a.reader)
 		if err == nil {
 			continue
 		}
 		if _, said := rueidis.IsRedisErr(err); !said {
 			ended = err
 		}
-		failure = cmp.Or(failure, fmt.Errorf("%q, %s: %w", f.Limiter, f.Repair, reader.Redis.Explain(err)))
+		failure = cmp.Or(failure, fmt.Errorf("%q, %s: %w", f.Limiter, f.Repair, a.redis.Explain(err)))
 	}
 	return cmp.Or(failure, ended)
 }

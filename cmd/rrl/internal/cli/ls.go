@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
@@ -40,12 +39,10 @@ most. Redis does not hold the limits of package limit, so RATE and FREE of its l
 			if err := checkMax(most); err != nil {
 				return err
 			}
-			redis, reader, err := a.open(cmd.Context(), false)
-			if err != nil {
+			if err := a.open(cmd.Context(), false); err != nil {
 				return err
 			}
-			defer redis.Close()
-			found, err := a.find(cmd.Context(), redis, reader, patternOf(args), most, listPages)
+			found, err := a.find(cmd.Context(), patternOf(args), most, listPages)
 			if err != nil {
 				return err
 			}
@@ -65,21 +62,20 @@ func patternOf(args []string) string {
 	return args[0]
 }
 
-func (a *app) find(ctx context.Context, redis *connect.Redis, reader *inspect.Reader, pattern string, most,
-	pages int) (*inspect.Found, error) {
-	progress, done := a.progress(ctx, redis)
+func (a *app) find(ctx context.Context, pattern string, most, pages int) (*inspect.Found, error) {
+	progress, done := a.progress(ctx)
 	defer done()
-	return reader.Find(ctx, inspect.Search{Pattern: pattern, Most: most, Pages: pages, Progress: progress})
+	return a.reader.Find(ctx, inspect.Search{Pattern: pattern, Most: most, Pages: pages, Progress: progress})
 }
 
 // progress shows the progress of a scan on a terminal.
-func (a *app) progress(ctx context.Context, redis *connect.Redis) (report func(string, uint64), done func()) {
+func (a *app) progress(ctx context.Context) (report func(string, uint64), done func()) {
 	if !screen.CanDraw(a.err) {
 		return nil, func() {}
 	}
 	const often = 200 * time.Millisecond
 	next, shown := time.Now().Add(often), false
-	total := countKeys(ctx, redis)
+	total := a.countKeys(ctx)
 	return func(node string, walked uint64) {
 			if time.Now().Before(next) {
 				return
@@ -100,8 +96,8 @@ func (a *app) progress(ctx context.Context, redis *connect.Redis) (report func(s
 }
 
 // countKeys counts the keys of all masters. It returns 0 if the user lacks the right.
-func countKeys(ctx context.Context, redis *connect.Redis) (sum uint64) {
-	nodes, err := redis.Masters(ctx)
+func (a *app) countKeys(ctx context.Context) (sum uint64) {
+	nodes, err := a.redis.Masters(ctx)
 	if err != nil {
 		return 0
 	}
@@ -130,12 +126,10 @@ limiter, --all searches for policies and left-over state too.`,
 			if err != nil {
 				return err
 			}
-			redis, reader, err := a.open(cmd.Context(), false)
-			if err != nil {
+			if err := a.open(cmd.Context(), false); err != nil {
 				return err
 			}
-			defer redis.Close()
-			limiter, err := a.limiter(cmd.Context(), redis, reader, args[0], given, all)
+			limiter, err := a.limiter(cmd.Context(), args[0], given, all)
 			if err != nil {
 				return err
 			}
@@ -157,16 +151,15 @@ limiter, --all searches for policies and left-over state too.`,
 }
 
 // limiter reads one limiter.
-func (a *app) limiter(ctx context.Context, redis *connect.Redis, reader *inspect.Reader, name string,
-	given []names.Given, all bool) (report.Limiter, error) {
-	progress, done := a.progress(ctx, redis)
-	found, err := reader.Of(ctx, name, inspect.Search{Most: maxLimiters, Pages: showPages, Known: names.Known(given),
+func (a *app) limiter(ctx context.Context, name string, given []names.Given, all bool) (report.Limiter, error) {
+	progress, done := a.progress(ctx)
+	found, err := a.reader.Of(ctx, name, inspect.Search{Most: maxLimiters, Pages: showPages, Known: names.Known(given),
 		All: all, Progress: progress})
 	done()
 	if err != nil {
 		return report.Limiter{}, err
 	}
-	findings, err := audit.Check(ctx, reader, found, showPages)
+	findings, err := audit.Check(ctx, a.reader, found, showPages)
 	if err != nil {
 		return report.Limiter{}, err
 	}
@@ -175,7 +168,7 @@ func (a *app) limiter(ctx context.Context, redis *connect.Redis, reader *inspect
 		keys = append(keys, l.Name)
 		for _, p := range l.Pairs {
 			keys = append(keys, p.ValueKey, p.PermitsKey)
-			if err := reader.Timeline(ctx, l.Config, p, timelineSteps, showPages); err != nil {
+			if err := a.reader.Timeline(ctx, l.Config, p, timelineSteps, showPages); err != nil {
 				return report.Limiter{}, err
 			}
 		}
@@ -184,7 +177,7 @@ func (a *app) limiter(ctx context.Context, redis *connect.Redis, reader *inspect
 		keys = append(keys, p.Key)
 	}
 	limiter := report.NewLimiter(name, found, given, findings)
-	limiter.Bytes, err = reader.Memory(ctx, keys)
+	limiter.Bytes, err = a.reader.Memory(ctx, keys)
 	return limiter, err
 }
 

@@ -110,10 +110,10 @@ func TestAudit_Interrupted_ReportsRepairs(t *testing.T) {
 	put(s, "a", "5", grant("12345678", 1))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	a := &app{in: strings.NewReader(""), out: io.Discard, err: io.Discard}
 	reader := s.reader()
+	a := &app{in: strings.NewReader(""), out: io.Discard, err: io.Discard, redis: reader.Redis, reader: reader}
 	findings := audited(t, reader, find(t, reader))
-	require.ErrorIs(t, a.fix(ctx, reader, findings, true), context.Canceled)
+	require.ErrorIs(t, a.fix(ctx, findings, true), context.Canceled)
 	require.Equal(t, audit.Untried, findings[0].Result)
 	holds(t, s, "GET {a}:value=5")
 }

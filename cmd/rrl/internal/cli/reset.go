@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -32,16 +31,14 @@ the name has an OVERALL limiter, only with --all. It asks first.`,
 			if client != "" {
 				client = uuid.MustParse(client).String() // in the form of keys
 			}
-			redis, reader, err := a.open(ctx, true)
+			if err := a.open(ctx, true); err != nil {
+				return err
+			}
+			found, err := a.reader.Of(ctx, name, inspect.Search{Pages: listPages, All: all})
 			if err != nil {
 				return err
 			}
-			defer redis.Close()
-			found, err := reader.Of(ctx, name, inspect.Search{Pages: listPages, All: all})
-			if err != nil {
-				return err
-			}
-			counts := a.resets(redis, name, client, found)
+			counts := a.resets(name, client, found)
 			if len(counts) == 0 {
 				return fmt.Errorf("%q has nothing to reset: rrl ls lists the limiters, rrl show NAME their clients", name)
 			}
@@ -50,7 +47,7 @@ the name has an OVERALL limiter, only with --all. It asks first.`,
 			}
 			for _, r := range counts {
 				if err := r.limiter.Reset(ctx); err != nil {
-					return plain(redis, err)
+					return a.explain(err)
 				}
 				done := map[string]any{"limiter": names.Name(name), "reset": r.what, "taken": r.taken}
 				err := a.print(done, func(w *strings.Builder) {
@@ -85,7 +82,7 @@ func count(all []resetting) string {
 }
 
 // resets returns the state to reset.
-func (a *app) resets(redis *connect.Redis, name, client string, found *inspect.Found) []resetting {
+func (a *app) resets(name, client string, found *inspect.Found) []resetting {
 	var all []resetting
 	for _, l := range found.Redisson {
 		for _, p := range l.Pairs {
@@ -100,12 +97,12 @@ func (a *app) resets(redis *connect.Redis, name, client string, found *inspect.F
 				}
 				what, options = "client "+p.Client, append(options, rratelimiter.WithClientID(id))
 			}
-			all = append(all, resetting{what, p.Taken, limit.Join(a.limiters(redis, options...).Limiter(name))})
+			all = append(all, resetting{what, p.Taken, limit.Join(a.limiters(options...).Limiter(name))})
 		}
 	}
 	for _, p := range found.Policies {
 		if client == "" && p.TTL != inspect.NoKey && len(p.Wrong) == 0 {
-			all = append(all, resetting{p.Stored.String(), p.Taken, limit.New(a.limiters(redis), name, p.Stored.Least())})
+			all = append(all, resetting{p.Stored.String(), p.Taken, limit.New(a.limiters(), name, p.Stored.Least())})
 		}
 	}
 	return all

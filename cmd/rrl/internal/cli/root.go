@@ -41,6 +41,9 @@ type app struct {
 	serverTime bool
 	clock      func() time.Time // instead of this host's; may be nil
 	hangup     <-chan os.Signal // SIGHUP
+
+	redis  *connect.Redis // of open; run closes it
+	reader *inspect.Reader
 }
 
 // Main runs the tool on the standard input and output and returns the exit code.
@@ -61,6 +64,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root := a.root(cancel)
 	root.SetArgs(args)
 	failure := root.ExecuteContext(ctx)
+	a.close()
 	switch {
 	case failure == nil:
 		return exitDone
@@ -155,51 +159,55 @@ func (a *app) complete(cmd *cobra.Command, flag string, values ...string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, completions) // fails only for unknown flags
 }
 
-// open connects. It rejects a command that makes changes if the server is a replica.
-func (a *app) open(ctx context.Context, changes bool) (*connect.Redis, *inspect.Reader, error) {
+// open connects until the end of the run. It rejects a command that makes changes if the server is a
+// replica.
+func (a *app) open(ctx context.Context, changes bool) (err error) {
 	if a.connection.URL == "" {
 		a.connection.URL = os.Getenv("REDIS_URL")
 	}
-	redis, err := connect.Open(ctx, a.connection)
-	if err != nil {
-		return nil, nil, err
+	a.close() // of an attempt before
+	if a.redis, err = connect.Open(ctx, a.connection); err != nil {
+		return err
 	}
-	if redis.Replica && changes {
-		redis.Close()
-		return nil, nil, fmt.Errorf("%s is a replica and rejects changes: name its master by --redis", redis.Where)
+	if a.redis.Replica && changes {
+		return fmt.Errorf("%s is a replica and rejects changes: name its master by --redis", a.redis.Where)
 	}
-	if redis.Replica {
-		a.say("rrl: %s is a replica: the output may be stale\n", redis.Where)
+	if a.redis.Replica {
+		a.say("rrl: %s is a replica: the output may be stale\n", a.redis.Where)
 	}
-	reader := &inspect.Reader{Redis: redis, Now: a.now}
+	var ahead time.Duration
 	if a.serverTime {
-		ahead, err := a.skew(ctx, redis)
-		if err != nil {
-			redis.Close()
-			return nil, nil, err
+		if ahead, err = a.skew(ctx); err != nil {
+			return err
 		}
-		reader.Now = func() time.Time { return a.now().Add(ahead) }
 	}
-	return redis, reader, nil
+	a.reader = &inspect.Reader{Redis: a.redis, Now: func() time.Time { return a.now().Add(ahead) }}
+	return nil
+}
+
+func (a *app) close() {
+	if a.redis != nil {
+		a.redis.Close()
+	}
 }
 
 // skew returns how far the server's clock is ahead of this host's.
-func (a *app) skew(ctx context.Context, redis *connect.Redis) (time.Duration, error) {
+func (a *app) skew(ctx context.Context) (time.Duration, error) {
 	began := a.now()
-	parts, err := redis.Do(ctx, redis.B().Time().Build()).AsIntSlice()
+	parts, err := a.redis.Do(ctx, a.redis.B().Time().Build()).AsIntSlice()
 	if err != nil {
-		return 0, redis.Explain(err)
+		return 0, a.redis.Explain(err)
 	}
 	if len(parts) != 2 {
-		return 0, fmt.Errorf("%s replies to TIME with %d numbers", redis.Where, len(parts))
+		return 0, fmt.Errorf("%s replies to TIME with %d numbers", a.redis.Where, len(parts))
 	}
 	now := a.now()
 	return time.Unix(parts[0], parts[1]*1000).Sub(now.Add(began.Sub(now) / 2)), nil
 }
 
 // limiters returns a Client of the library.
-func (a *app) limiters(redis *connect.Redis, options ...rratelimiter.Option) *rratelimiter.Client {
-	return rratelimiter.New(redis.Client, append(options, a.byClock()...)...)
+func (a *app) limiters(options ...rratelimiter.Option) *rratelimiter.Client {
+	return rratelimiter.New(a.redis.Client, append(options, a.byClock()...)...)
 }
 
 // byClock returns the option for the clock of limiters.
@@ -222,8 +230,8 @@ func (a *app) now() time.Time {
 
 func (a *app) json() bool { return a.format == "json" }
 
-// plain adds advice to an error of the library or of Redis.
-func plain(redis *connect.Redis, err error) error {
+// explain adds advice to an error of the library or of Redis.
+func (a *app) explain(err error) error {
 	var said *rueidis.RedisError
 	var state *rratelimiter.StateError
 	switch {
@@ -234,9 +242,9 @@ func plain(redis *connect.Redis, err error) error {
 	case errors.Is(err, rratelimiter.ErrNotInitialized):
 		return fmt.Errorf("%w; rrl set sets its rate, rrl ls lists the limiters", err)
 	case errors.As(err, &said):
-		return redis.Explain(said)
+		return a.redis.Explain(said)
 	}
-	return redis.Explain(err)
+	return a.redis.Explain(err)
 }
 
 // print writes a result in the format of --output.

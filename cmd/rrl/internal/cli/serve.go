@@ -148,16 +148,14 @@ func (s *service) run(ctx context.Context, a *app) error {
 	}
 	hangups := forward(ctx, a.hangup, reload)
 	a.connection.Serves = true
-	redis, err := a.await(ctx, log)
-	if err != nil {
+	if err := a.await(ctx, log); err != nil {
 		if ctx.Err() != nil {
 			return nil // a signal ended the wait
 		}
 		return err
 	}
-	defer redis.Close()
 	c := s.config
-	c.Client, c.Log, c.Options, c.Reload = a.limiters(redis, s.clientOptions()...), log, options, hangups
+	c.Client, c.Log, c.Options, c.Reload = a.limiters(s.clientOptions()...), log, options, hangups
 	if c.GRPC, err = listenGRPC(ctx, s.grpc); err != nil {
 		return err
 	}
@@ -168,7 +166,7 @@ func (s *service) run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer s.giveBack(ctx, c.Client, log)
-	log.Info("rrl: serving", "grpc", where(c.GRPC), "http", where(c.HTTP), "redis", redis.Where)
+	log.Info("rrl: serving", "grpc", where(c.GRPC), "http", where(c.HTTP), "redis", a.redis.Where)
 	defer context.AfterFunc(ctx, func() { log.Info("rrl: ending", "drain", c.Drain) })()
 	if err := rls.Serve(ctx, c); err != nil {
 		return err
@@ -224,12 +222,12 @@ const (
 )
 
 // await connects as soon as Redis answers.
-func (a *app) await(ctx context.Context, log *slog.Logger) (*connect.Redis, error) {
+func (a *app) await(ctx context.Context, log *slog.Logger) error {
 	said, when := "", time.Time{}
 	for {
-		redis, _, err := a.open(ctx, true)
+		err := a.open(ctx, true)
 		if err == nil || ctx.Err() != nil || !connect.IsAway(err) {
-			return redis, err
+			return err
 		}
 		if text := err.Error(); text != said || time.Since(when) >= remind {
 			said, when = text, time.Now()
@@ -237,7 +235,7 @@ func (a *app) await(ctx context.Context, log *slog.Logger) (*connect.Redis, erro
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		case <-time.After(retry):
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
@@ -45,12 +44,10 @@ permits/interval, such as 100/1m. Taken permits stay taken, and type and keep-al
 				return err
 			}
 			rate := rratelimiter.Rate{Permits: permits, Interval: interval}
-			redis, reader, err := a.open(cmd.Context(), true)
-			if err != nil {
+			if err := a.open(cmd.Context(), true); err != nil {
 				return err
 			}
-			defer redis.Close()
-			return c.do(cmd.Context(), a, redis, reader, args[0], rate)
+			return c.do(cmd.Context(), a, args[0], rate)
 		}),
 	}
 	flags := cmd.Flags()
@@ -64,23 +61,22 @@ permits/interval, such as 100/1m. Taken permits stay taken, and type and keep-al
 	return cmd
 }
 
-func (c change) do(ctx context.Context, a *app, redis *connect.Redis, reader *inspect.Reader, name string,
-	rate rratelimiter.Rate) error {
-	l := a.limiters(redis).Limiter(name)
+func (c change) do(ctx context.Context, a *app, name string, rate rratelimiter.Rate) error {
+	l := a.limiters().Limiter(name)
 	before, err := l.Config(ctx)
 	var state *rratelimiter.StateError
 	has, corrupt := err == nil, errors.As(err, &state)
 	if corrupt && state.Field == "" { // the name has a key of another type
-		return plain(redis, err)
+		return a.explain(err)
 	}
 	if !has && !corrupt && !errors.Is(err, rratelimiter.ErrNotInitialized) {
-		return plain(redis, err)
+		return a.explain(err)
 	}
 	if err := c.complete(&rate, before); err != nil {
 		return err
 	}
 	if c.ifAbsent {
-		return c.absent(ctx, a, redis, l, rate)
+		return c.absent(ctx, a, l, rate)
 	}
 	forgets := ""
 	switch {
@@ -96,7 +92,7 @@ func (c change) do(ctx context.Context, a *app, redis *connect.Redis, reader *in
 			return err
 		}
 	}
-	if err := c.apply(ctx, a, redis, reader, name, rate, has && before.Type == rate.Type); err != nil {
+	if err := c.apply(ctx, a, name, rate, has && before.Type == rate.Type); err != nil {
 		return err
 	}
 	if has {
@@ -107,18 +103,17 @@ func (c change) do(ctx context.Context, a *app, redis *connect.Redis, reader *in
 
 // apply sets the rate. Each known client of a PER_CLIENT limiter has its own state, so apply sets the rate
 // as each of them. Without known clients it creates none.
-func (c change) apply(ctx context.Context, a *app, redis *connect.Redis, reader *inspect.Reader, name string,
-	rate rratelimiter.Rate, sameType bool) error {
+func (c change) apply(ctx context.Context, a *app, name string, rate rratelimiter.Rate, sameType bool) error {
 	var options []rratelimiter.SetRateOption
 	if !c.forget {
 		options = append(options, rratelimiter.KeepState())
 	}
 	if rate.Type == rratelimiter.Overall {
-		return plain(redis, a.limiters(redis).Limiter(name).SetRate(ctx, rate, options...))
+		return a.explain(a.limiters().Limiter(name).SetRate(ctx, rate, options...))
 	}
 	set := false
 	if sameType {
-		found, err := reader.Of(ctx, name, inspect.Search{})
+		found, err := a.reader.Of(ctx, name, inspect.Search{})
 		if err != nil {
 			return err
 		}
@@ -128,8 +123,8 @@ func (c change) apply(ctx context.Context, a *app, redis *connect.Redis, reader 
 				if err != nil {
 					continue // not a client of Redisson
 				}
-				if err := a.limiters(redis, as...).Limiter(name).SetRate(ctx, rate, options...); err != nil {
-					return plain(redis, err)
+				if err := a.limiters(as...).Limiter(name).SetRate(ctx, rate, options...); err != nil {
+					return a.explain(err)
 				}
 				set = true
 			}
@@ -138,7 +133,7 @@ func (c change) apply(ctx context.Context, a *app, redis *connect.Redis, reader 
 	if set {
 		return nil
 	}
-	return plain(redis, a.limiters(redis).Limiter(name).SetRate(ctx, rate))
+	return a.explain(a.limiters().Limiter(name).SetRate(ctx, rate))
 }
 
 // complete sets type and keep-alive of the rate, by flags or as before.
@@ -165,11 +160,10 @@ func (c change) complete(rate *rratelimiter.Rate, before rratelimiter.Rate) (err
 	return nil
 }
 
-func (c change) absent(ctx context.Context, a *app, redis *connect.Redis, l *rratelimiter.Limiter,
-	rate rratelimiter.Rate) error {
+func (c change) absent(ctx context.Context, a *app, l *rratelimiter.Limiter, rate rratelimiter.Rate) error {
 	set, err := l.TrySetRate(ctx, rate)
 	if err != nil {
-		return plain(redis, err)
+		return a.explain(err)
 	}
 	if err := a.printRate(l.Name(), rate, set, nil); err != nil || set {
 		return err

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -35,7 +34,7 @@ func (t *target) flags(cmd *cobra.Command, verb string) {
 
 // open returns the limiter. A PER_CLIENT limiter requires --client: the tool itself is not a client and
 // would leave state behind.
-func (t *target) open(ctx context.Context, a *app, redis *connect.Redis, name string) (taker, error) {
+func (t *target) open(ctx context.Context, a *app, name string) (taker, error) {
 	given, err := parse(t.policies)
 	if err != nil {
 		return nil, err
@@ -44,14 +43,14 @@ func (t *target) open(ctx context.Context, a *app, redis *connect.Redis, name st
 	if err != nil {
 		return nil, err
 	}
-	client := a.limiters(redis, options...)
+	client := a.limiters(options...)
 	if len(given) > 0 {
 		return limit.New(client, name, asPolicies(given)...), nil
 	}
 	l := client.Limiter(name)
 	rate, err := l.Config(ctx)
 	if err != nil {
-		return nil, plain(redis, err)
+		return nil, a.explain(err)
 	}
 	if rate.Type == rratelimiter.PerClient && t.client == "" {
 		return nil, fmt.Errorf("%q is PER_CLIENT: name a client by --client ID; rrl show lists the clients", name)
@@ -94,18 +93,16 @@ func (a *app) try() *cobra.Command {
 			if wait < 0 {
 				return fmt.Errorf("--wait %v: want 0 or more", wait)
 			}
-			redis, _, err := a.open(ctx, true)
-			if err != nil {
+			if err := a.open(ctx, true); err != nil {
 				return err
 			}
-			defer redis.Close()
-			l, err := t.open(ctx, a, redis, args[0])
+			l, err := t.open(ctx, a, args[0])
 			if err != nil {
 				return err
 			}
 			result, err := take(ctx, l, args[0], t.permits, wait)
 			if err != nil {
-				return plain(redis, err)
+				return a.explain(err)
 			}
 			if err := a.print(result, result.text); err != nil {
 				return err
@@ -151,17 +148,15 @@ func (a *app) release() *cobra.Command {
 			if t.permits < 1 {
 				return fmt.Errorf("--permits %d: want at least 1", t.permits)
 			}
-			redis, _, err := a.open(ctx, true)
-			if err != nil {
+			if err := a.open(ctx, true); err != nil {
 				return err
 			}
-			defer redis.Close()
-			l, err := t.open(ctx, a, redis, args[0])
+			l, err := t.open(ctx, a, args[0])
 			if err != nil {
 				return err
 			}
 			if err := l.Release(ctx, t.permits); err != nil {
-				return plain(redis, err)
+				return a.explain(err)
 			}
 			done := map[string]any{"limiter": names.Name(args[0]), "released_at_most": t.permits}
 			return a.print(done, func(w *strings.Builder) {

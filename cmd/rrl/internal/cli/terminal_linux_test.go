@@ -114,7 +114,7 @@ func TestWatch_DumbTerminal_WritesLines(t *testing.T) {
 		require.NotContains(t, p.text(), "\x1b")
 	}
 	redis := &connect.Redis{Client: s.Client, Where: s.addr}
-	report, _ := (&app{err: openPTY(t, 80, 24).tty}).progress(context.Background(), redis)
+	report, _ := (&app{err: openPTY(t, 80, 24).tty, redis: redis}).progress(context.Background())
 	require.Nil(t, report, "progress overwrites its line")
 }
 
@@ -187,7 +187,7 @@ func TestProgress_Terminal_IsShownAndRemoved(t *testing.T) {
 	redis := &connect.Redis{Client: s.Client, Where: s.addr}
 	for columns, want := range map[uint16]string{80: "redis.example.com: 4 keys, 40%", 20: "redis.example.com:…"} {
 		p := openPTY(t, columns, 24)
-		report, done := (&app{err: p.tty}).progress(context.Background(), redis)
+		report, done := (&app{err: p.tty, redis: redis}).progress(context.Background())
 		require.Eventually(t, func() bool {
 			report("redis.example.com", 4)
 			return strings.Contains(p.text(), "\r\x1b[K")
@@ -196,7 +196,7 @@ func TestProgress_Terminal_IsShownAndRemoved(t *testing.T) {
 		p.await(t, "\r\x1b[K"+want+"\r\x1b[K")
 	}
 
-	report, done := (&app{err: new(bytes.Buffer)}).progress(context.Background(), redis)
+	report, done := (&app{err: new(bytes.Buffer), redis: redis}).progress(context.Background())
 	require.Nil(t, report)
 	done()
 }

@@ -46,13 +46,11 @@ does not know them.`,
 			if err := s.check(); err != nil {
 				return err
 			}
-			redis, reader, err := a.open(cmd.Context(), false)
-			if err != nil {
+			if err := a.open(cmd.Context(), false); err != nil {
 				return err
 			}
-			defer redis.Close()
-			w := &watch.Watcher{Reader: reader, Names: args, Given: given}
-			return w.Run(cmd.Context(), a.out, redis.Where, s.every, s.count, a.json())
+			w := &watch.Watcher{Reader: a.reader, Names: args, Given: given}
+			return w.Run(cmd.Context(), a.out, a.redis.Where, s.every, s.count, a.json())
 		}),
 	}
 	s.flags(cmd, time.Second)
