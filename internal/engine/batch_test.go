@@ -89,26 +89,26 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 }
 
 func TestCoalesce_SlowCalls_MoreAreInFlight(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(1<<40, time.Hour)
+	withServer(t, func(f *fixture) {
+		l := f.limiter(1<<40, time.Hour)
 		calls := func() int64 {
-			before := b.Scripts.Load()
-			b.Latency.Store(int64(10 * time.Millisecond))
+			before := f.Scripts.Load()
+			f.Latency.Store(int64(10 * time.Millisecond))
 			_, errs := redistest.Crowd(40, func(int) (Result, error) {
-				return l.Try(b.Context(), Ask{Permits: 1, Detail: true})
+				return l.Try(f.Context(), Ask{Permits: 1, Detail: true})
 			})
-			require.Equal(b, make([]error, 40), errs)
-			return b.Scripts.Load() - before
+			require.Equal(f, make([]error, 40), errs)
+			return f.Scripts.Load() - before
 		}
-		assert.EqualValues(b, fastCalls+1, calls())
-		assert.EqualValues(b, maxCalls+1, calls(), "the last one was slow")
-		assert.EqualValues(b, maxCalls+1, calls())
-		b.Latency.Store(0)
-		b.take(l, 1)
-		assert.EqualValues(b, fastCalls+1, calls(), "the last one was fast")
-		b.Latency.Store(int64(slowCall))
-		b.take(l, 1)
-		assert.EqualValues(b, maxCalls+1, calls(), "the last one was just slow")
+		assert.EqualValues(f, fastCalls+1, calls())
+		assert.EqualValues(f, maxCalls+1, calls(), "the last one was slow")
+		assert.EqualValues(f, maxCalls+1, calls())
+		f.Latency.Store(0)
+		f.Take(l, 1)
+		assert.EqualValues(f, fastCalls+1, calls(), "the last one was fast")
+		f.Latency.Store(int64(slowCall))
+		f.Take(l, 1)
+		assert.EqualValues(f, maxCalls+1, calls(), "the last one was just slow")
 	})
 }
 
@@ -144,17 +144,17 @@ func TestBatch_RequestsUpTo_CountTheirMost(t *testing.T) {
 }
 
 func TestCoalesce_CallersLeftBeforeTheirCall_NothingIsSent(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(10, time.Minute)
+	withServer(t, func(f *fixture) {
+		l := f.limiter(10, time.Minute)
 		g := l.Engine
 		e, r := g.registry.lockEntry(&l.Limiter), &Request{Ask: Ask{Permits: 1}}
 		l.addRequest(e, r)
-		require.True(b, g.reserveCall(e))
+		require.True(f, g.reserveCall(e))
 		e.mu.Unlock()
-		require.True(b, g.abandon(e, r))
-		before := b.Scripts.Load()
-		l.sendBatches(b.Context(), e, false)
-		assert.Equal(b, before, b.Scripts.Load())
-		assert.True(b, g.Idle())
+		require.True(f, g.abandon(e, r))
+		before := f.Scripts.Load()
+		l.sendBatches(f.Context(), e, false)
+		assert.Equal(f, before, f.Scripts.Load())
+		assert.True(f, g.Idle())
 	})
 }

@@ -45,8 +45,8 @@ func (c *ending) DoMulti(ctx context.Context, commands ...rueidis.Completed) []r
 // TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting: its caller gets an error, and the next
 // caller is answered.
 func TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
-	withContexts(t, func(ctx context.Context, b *fixture) {
-		conn := &ending{Client: b.Conn}
+	withContexts(t, func(ctx context.Context, f *fixture) {
+		conn := &ending{Client: f.Conn}
 		var broken atomic.Int64 // calls that an observer has seen
 		observer := &Observer{RedisCall: func(_ context.Context, c Call) {
 			if errors.Is(c.Err, redisx.ErrNoReply) {
@@ -65,67 +65,67 @@ func TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
 			})
 		}
 		callers.Wait()
-		assert.ErrorIs(b, errs[0], redisx.ErrNoReply)
+		assert.ErrorIs(f, errs[0], redisx.ErrNoReply)
 		if ctx.Done() != nil {
-			assert.ErrorContains(b, errs[0], "limiter: ")
-			assert.EqualValues(b, 1, broken.Load())
+			assert.ErrorContains(f, errs[0], "limiter: ")
+			assert.EqualValues(f, 1, broken.Load())
 		}
-		assert.NoError(b, errors.Join(errs[1:]...))
-		b.take(l, 1)
-		assert.True(b, l.Engine.Idle())
+		assert.NoError(f, errors.Join(errs[1:]...))
+		f.Take(l, 1)
+		assert.True(f, l.Engine.Idle())
 	})
 }
 
 func TestQueue_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		conn := &ending{Client: b.Conn}
+	withServer(t, func(f *fixture) {
+		conn := &ending{Client: f.Conn}
 		l := open(New(Settings{Redis: conn}), "limiter", 10, 30*time.Second)
-		b.take(l, 10)
+		f.Take(l, 10)
 		conn.ends.Store(1)
-		b.Latency.Store(int64(10 * time.Millisecond))
+		f.Latency.Store(int64(10 * time.Millisecond))
 		_, errs := redistest.Crowd(3, func(caller int) (bool, error) {
 			pass(time.Duration(caller) * time.Millisecond)
-			return l.Wait(b.Context(), 1, time.Time{})
+			return l.Wait(f.Context(), 1, time.Time{})
 		})
-		assert.ErrorIs(b, errs[0], redisx.ErrNoReply)
-		assert.ErrorContains(b, errs[0], "limiter: ")
-		assert.NoError(b, errors.Join(errs[1:]...))
-		b.Latency.Store(0)
+		assert.ErrorIs(f, errs[0], redisx.ErrNoReply)
+		assert.ErrorContains(f, errs[0], "limiter: ")
+		assert.NoError(f, errors.Join(errs[1:]...))
+		f.Latency.Store(0)
 		pass(time.Millisecond)
-		assert.True(b, l.Engine.Idle())
+		assert.True(f, l.Engine.Idle())
 	})
 }
 
 // TestPipeline_ConnectionEndsASecondCall_NoCallerIsLeftWaiting: a script had more to do than one
 // call may.
 func TestPipeline_ConnectionEndsASecondCall_NoCallerIsLeftWaiting(t *testing.T) {
-	withRedis(t, func(b *fixture) {
+	withServer(t, func(f *fixture) {
 		const names = 2 * redisx.MaxPipelined
-		conn := &ending{Client: b.Conn}
+		conn := &ending{Client: f.Conn}
 		g := New(Settings{Redis: conn})
-		b.Latency.Store(int64(10 * time.Millisecond))
+		f.Latency.Store(int64(10 * time.Millisecond))
 		time.AfterFunc(5*time.Millisecond, func() { conn.ends.Store(names) }) // all first calls have left
-		_, errs := askAll(b.Context(), g, names, func(l *window) Protocol { return twice{l} })
+		_, errs := askAll(f.Context(), g, names, func(l *fake) Protocol { return twice{l} })
 		for i, err := range errs {
-			assert.ErrorIs(b, err, redisx.ErrNoReply)
-			assert.ErrorContains(b, err, fmt.Sprint("limiter:", i))
+			assert.ErrorIs(f, err, redisx.ErrNoReply)
+			assert.ErrorContains(f, err, fmt.Sprint("limiter:", i))
 		}
-		assert.True(b, g.Idle())
+		assert.True(f, g.Idle())
 	})
 }
 
 // TestLease_ReturnEndsItsGoroutine_OtherLeasesReturn: Flush would wait for them.
 func TestLease_ReturnEndsItsGoroutine_OtherLeasesReturn(t *testing.T) {
-	for name, release := range map[string]func(b *fixture, l *window){
-		"waiter":  func(b *fixture, l *window) { _, _ = l.Wait(b.Context(), 2, time.Now().Add(time.Second)) },
-		"request": func(b *fixture, l *window) { go func() { _, _ = l.Try(b.Context(), Ask{Permits: 2}) }() },
-		"change":  func(b *fixture, l *window) { change(b.Context(), l.Engine, l.ID) },
-		"expiry":  func(*fixture, *window) { pass(2 * time.Second) },
+	for name, release := range map[string]func(f *fixture, l *fake){
+		"waiter":  func(f *fixture, l *fake) { _, _ = l.Wait(f.Context(), 2, time.Now().Add(time.Second)) },
+		"request": func(f *fixture, l *fake) { go func() { _, _ = l.Try(f.Context(), Ask{Permits: 2}) }() },
+		"change":  func(f *fixture, l *fake) { change(f.Context(), l.Engine, l.ID) },
+		"expiry":  func(*fixture, *fake) { pass(2 * time.Second) },
 	} {
-		runWithRedis(t, name, func(b *fixture) {
-			l := open(New(Settings{Redis: b.Conn, Lease: time.Second}), "limiter", 10, 30*time.Second)
+		runWithServer(t, name, func(f *fixture) {
+			l := open(New(Settings{Redis: f.Conn, Lease: time.Second}), "limiter", 10, 30*time.Second)
 			l.Leases = true
-			b.take(l, 10)
+			f.Take(l, 10)
 			var ended, returned atomic.Int64
 			ends := func(context.Context, int64) error { ended.Add(1); runtime.Goexit(); return nil }
 			returns := func(context.Context, int64) error { returned.Add(1); return nil }
@@ -135,14 +135,14 @@ func TestLease_ReturnEndsItsGoroutine_OtherLeasesReturn(t *testing.T) {
 				{Lease{Lasts: time.Second, Free: 1, Return: returns}, 1, time.Now()},
 			}
 			e.mu.Unlock()
-			release(b, l)
+			release(f, l)
 			pass(time.Second / 2)
-			assert.Equal(b, []int64{1, 1}, []int64{ended.Load(), returned.Load()})
-			ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+			assert.Equal(f, []int64{1, 1}, []int64{ended.Load(), returned.Load()})
+			ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
 			defer cancel()
-			assert.NoError(b, l.Engine.Flush(ctx))
+			assert.NoError(f, l.Engine.Flush(ctx))
 			_, err := l.Wait(ctx, 2, time.Time{})
-			assert.NoError(b, err, "callers are served")
+			assert.NoError(f, err, "callers are served")
 			pass(time.Minute)
 		})
 	}

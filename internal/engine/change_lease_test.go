@@ -12,24 +12,24 @@ import (
 
 // TestChange_LeaseArrivesMeanwhile_IsReturned: it is from before the change.
 func TestChange_LeaseArrivesMeanwhile_IsReturned(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := open(New(Settings{Redis: b.Conn, Lease: time.Second}), "limiter", 10, time.Hour)
+	withServer(t, func(f *fixture) {
+		l := open(New(Settings{Redis: f.Conn, Lease: time.Second}), "limiter", 10, time.Hour)
 		l.Leases = true
-		b.take(l, 1)
+		f.Take(l, 1)
 		returned := int64(0)
 		returns := func(_ context.Context, permits int64) error {
 			returned = permits
 			return nil
 		}
-		_, err := Change(b.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
+		_, err := Change(f.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
 			e := l.Engine.registry.lockExisting(l.ID)
 			e.leases.leases = []activeLease{{Lease{Lasts: time.Second, Return: returns}, 5, time.Now()}}
 			e.mu.Unlock()
 			return nil, nil
 		})
-		require.NoError(b, err)
-		assert.EqualValues(b, 5, returned)
-		assert.False(b, l.fromLease(Ask{Permits: 1}, new(Result)))
+		require.NoError(f, err)
+		assert.EqualValues(f, 5, returned)
+		assert.False(f, l.fromLease(Ask{Permits: 1}, new(Result)))
 	})
 }
 

@@ -1,4 +1,4 @@
-package engine_test
+package engine
 
 import (
 	"context"
@@ -11,56 +11,50 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/rratelimiter/rratelimiter"
 )
 
 // TestWithClock_ClockPanics_PanicsInItsCaller if the call runs on the caller's goroutine.
 func TestWithClock_ClockPanics_PanicsInItsCaller(t *testing.T) {
-	withRedis(t, func(b *fixture) {
+	withServer(t, func(f *fixture) {
 		var broken atomic.Bool
-		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour}, rratelimiter.WithClock(func() time.Time {
+		l := f.open(Settings{Now: func() time.Time {
 			if broken.Load() {
 				panic("no time")
 			}
 			return time.Now()
-		}))
+		}}, 10, time.Hour)
 		broken.Store(true)
 		for range 5 { // more often than calls may be in flight
-			assert.PanicsWithValue(b, "no time", func() { _, _ = l.TryAcquire(context.Background(), 1) })
+			assert.PanicsWithValue(f, "no time", func() { _, _ = l.TryAcquire(context.Background(), 1) })
 		}
 		broken.Store(false)
-		b.Take(l, 10)
+		f.Take(l, 10)
 		synctest.Wait()
-		b.idle(b.client)
+		f.idle(l)
 	})
 }
 
 // TestWithClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting, as a failed assertion in a clock does.
 func TestWithClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
-	calls := append([]ask{
-		{name: "Release", call: func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
-			return l.Release(ctx, n)
-		}},
-		{name: "AvailablePermits", call: func(ctx context.Context, l *rratelimiter.Limiter, _ int64) error {
-			return errOf(l.AvailablePermits(ctx))
-		}},
-	}, asks...)
+	calls := append([]way{{name: "Release", call: func(ctx context.Context, l *fake, n int64) error {
+		return l.Release(ctx, n)
+	}}}, ways...)
 	for _, ask := range calls {
 		for kind, cancellable := range map[string]bool{"": false, ", with a context that can end": true} {
-			runWithRedis(t, ask.name+kind, func(b *fixture) {
+			runWithServer(t, ask.name+kind, func(f *fixture) {
 				var ends atomic.Int64
-				l := b.limiter(rratelimiter.Rate{Permits: 1000, Interval: time.Hour}, rratelimiter.WithClock(func() time.Time {
+				l := f.open(Settings{Now: func() time.Time {
 					if ends.Add(-1) >= 0 {
 						runtime.Goexit()
 					}
 					return time.Now()
-				}))
+				}}, 1000, time.Hour)
+				f.Take(l, 1)
 				ctx := context.Background()
 				if cancellable {
-					ctx = b.Context()
+					ctx = f.Context()
 				}
-				b.Latency.Store(int64(10 * time.Millisecond))
+				f.Latency.Store(int64(10 * time.Millisecond))
 				ends.Store(3)
 				var callers sync.WaitGroup
 				for range 50 {
@@ -68,9 +62,9 @@ func TestWithClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
 				}
 				callers.Wait()
 				ends.Store(0)
-				require.NoError(b, ask.call(ctx, l, 1))
+				require.NoError(f, ask.call(ctx, l, 1))
 				synctest.Wait()
-				b.idle(b.client)
+				f.idle(l)
 			})
 		}
 	}
@@ -79,15 +73,15 @@ func TestWithClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
 // TestWithServerTime_SlowLink_PermitsReturnInTime: the script reads the time after the call has
 // left, so permits return no earlier than it reports.
 func TestWithServerTime_SlowLink_PermitsReturnInTime(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: 10 * second}, rratelimiter.WithServerTime())
-		b.Take(l, 10)
+	withServer(t, func(f *fixture) {
+		l := f.open(Settings{ServerTime: true}, 10, 10*second)
+		f.Take(l, 10)
 		pass(100 * time.Millisecond)
-		before := b.Scripts.Load()
-		b.Latency.Store(int64(500 * time.Millisecond))
-		time.AfterFunc(700*time.Millisecond, func() { b.Latency.Store(0) })
-		require.NoError(b, l.Acquire(b.Context(), 1))
-		assert.EqualValues(b, 2, b.Scripts.Load()-before, "calls: one that is denied, and one in time")
+		before := f.Scripts.Load()
+		f.Latency.Store(int64(500 * time.Millisecond))
+		time.AfterFunc(700*time.Millisecond, func() { f.Latency.Store(0) })
+		require.NoError(f, l.Acquire(f.Context(), 1))
+		assert.EqualValues(f, 2, f.Scripts.Load()-before, "calls: one that is denied, and one in time")
 	})
 }
 
@@ -95,32 +89,32 @@ func TestWithServerTime_SlowLink_PermitsReturnInTime(t *testing.T) {
 // the clock too.
 func TestWithClock_ClockEndsAnyOfItsReadings_LeavesNoCallerWaiting(t *testing.T) {
 	for ending := range int64(6) {
-		withRedis(t, func(b *fixture) {
+		withServer(t, func(f *fixture) {
 			var reading atomic.Int64
-			clock := rratelimiter.WithClock(func() time.Time {
+			clock := func() time.Time {
 				if reading.Add(1) == ending+1 {
 					runtime.Goexit()
 				}
 				return time.Now()
-			})
+			}
 			reading.Store(100)
-			l := b.limiter(rratelimiter.Rate{Permits: 1, Interval: time.Hour}, clock, rratelimiter.WithDenialCache(second))
-			b.Take(l, 1)
-			ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+			l := f.open(Settings{Now: clock, Denials: second}, 1, time.Hour)
+			f.Take(l, 1)
+			ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
 			defer cancel()
-			b.Latency.Store(int64(10 * time.Millisecond))
+			f.Latency.Store(int64(10 * time.Millisecond))
 			reading.Store(0)
 			var callers sync.WaitGroup
 			for i := range 20 {
 				callers.Go(func() {
 					pass(time.Duration(i) * time.Millisecond)
 					_, err := l.TryAcquire(ctx, 1)
-					assert.NotErrorIs(b, err, context.DeadlineExceeded)
+					assert.NotErrorIs(f, err, context.DeadlineExceeded)
 				})
 			}
 			callers.Wait()
 			pass(second)
-			b.idle(b.client)
+			f.idle(l)
 		})
 	}
 }

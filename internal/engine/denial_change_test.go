@@ -51,35 +51,35 @@ func TestDenials_AnyKeyChanges_DenialEnds(t *testing.T) {
 		"its ID, which is no key": {"both", []bool{true, true, true}},
 		"none":                    {"c", []bool{true, true, true}},
 	} {
-		runWithRedis(t, name, func(b *fixture) {
-			g := New(Settings{Redis: b.Conn, Denials: time.Hour})
-			limiters := []*window{open(g, "both", 10, time.Hour), open(g, "a", 10, time.Hour), open(g, "b", 10, time.Hour)}
+		runWithServer(t, name, func(f *fixture) {
+			g := New(Settings{Redis: f.Conn, Denials: time.Hour})
+			limiters := []*fake{open(g, "both", 10, time.Hour), open(g, "a", 10, time.Hour), open(g, "b", 10, time.Hour)}
 			limiters[0].DependsOn = []string{"a", "b"}
 			for _, l := range limiters {
-				b.take(l, 10) // a grant ends denials, too
+				f.Take(l, 10) // a grant ends denials, too
 			}
 			for _, l := range limiters {
-				b.full(l, 1)
+				f.Full(l, 1)
 				synctest.Wait()
 			}
-			change(b.Context(), g, test.changed)
+			change(f.Context(), g, test.changed)
 			for i, l := range limiters {
 				_, denied := l.deny(Ask{Permits: 1})
-				assert.Equal(b, test.want[i], denied, l.ID)
+				assert.Equal(f, test.want[i], denied, l.ID)
 			}
-			change(b.Context(), g, "a", "b")
+			change(f.Context(), g, "a", "b")
 			synctest.Wait()
-			assert.Zero(b, size(&g.denials.index.ids), "nothing is kept of what is forgotten")
+			assert.Zero(f, size(&g.denials.index.ids), "nothing is kept of what is forgotten")
 
 			// A denial is not stored if its limiter changed during the call.
-			b.Latency.Store(int64(100 * time.Millisecond))
-			time.AfterFunc(50*time.Millisecond, func() { change(b.Context(), g, "b") })
-			b.full(limiters[0], 1)
+			f.Latency.Store(int64(100 * time.Millisecond))
+			time.AfterFunc(50*time.Millisecond, func() { change(f.Context(), g, "b") })
+			f.Full(limiters[0], 1)
 			pass(10 * second)
 			synctest.Wait()
 			_, denied := limiters[0].deny(Ask{Permits: 1})
-			assert.False(b, denied)
-			assert.Zero(b, size(&g.denials.index.ids))
+			assert.False(f, denied)
+			assert.Zero(f, size(&g.denials.index.ids))
 		})
 	}
 }

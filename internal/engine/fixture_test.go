@@ -1,113 +1,162 @@
-package engine_test
+package engine
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// The tests of this package call the engine through Redisson's limiter.
-
 const second = time.Second
 
-// requestsArg is the index of the requests in the arguments of the acquire script.
-const requestsArg = 7
-
-// fixture is a Redis in memory inside a synctest.Test, and the Client of the last limiter.
+// fixture is a server in memory inside a synctest.Test, which answers for the fakes.
 type fixture struct {
 	*redistest.Fixture
-	client *rratelimiter.Client
+
+	mu       sync.Mutex
+	limiters map[string]*state // by key
+	failure  string            // the error of all calls
 }
 
-// withRedis runs a test with a Redis in memory and a clock of its own. It fails if a goroutine is
+// withServer runs a test with a server in memory and a clock of its own, and fails if a goroutine is
 // left.
-func withRedis(t *testing.T, test func(b *fixture)) {
+func withServer(t *testing.T, test func(f *fixture)) {
 	redistest.Run(t, func(m *redistest.Fixture) {
-		// The scripts that take permits are loaded, so that each call is one round trip.
-		none := rratelimiter.New(m.Conn).Limiter("none")
-		_, err := none.TryAcquire(m.Context(), 1)
-		require.ErrorIs(m, err, rratelimiter.ErrNotInitialized)
-		_, err = none.Take(m.Context(), 1)
-		require.ErrorIs(m, err, rratelimiter.ErrNotInitialized)
-		test(&fixture{Fixture: m})
+		f := &fixture{Fixture: m, limiters: make(map[string]*state)}
+		f.Redis.Server().SetPreHook(f.answer)
+		// Replies on their way arrive before the connection is closed: rueidis may spin until it
+		// has, and no time passes.
+		defer func() {
+			f.Latency.Store(0)
+			pass(time.Minute)
+		}()
+		test(f)
 	})
 }
 
-func runWithRedis(t *testing.T, name string, test func(b *fixture)) {
-	t.Run(name, func(t *testing.T) { withRedis(t, test) })
+func runWithServer(t *testing.T, name string, test func(f *fixture)) {
+	t.Run(name, func(t *testing.T) { withServer(t, test) })
 }
 
 func errOf(_ any, err error) error { return err }
 
-// limiter opens a limiter of a new Client, whose waiters ask on time, and sets its rate.
-func (b *fixture) limiter(rate rratelimiter.Rate, opts ...rratelimiter.Option) *rratelimiter.Limiter {
-	b.client = rratelimiter.New(b.Conn, append([]rratelimiter.Option{rratelimiter.WithWaitJitter(0)}, opts...)...)
-	l := b.client.Limiter("limiter")
-	require.NoError(b, l.SetRate(b.Context(), rate))
-	return l
+func (f *fixture) engine() *Engine { return New(Settings{Redis: f.Conn}) }
+
+// limiter opens a fake on an engine of its own.
+func (f *fixture) limiter(limit int64, every time.Duration) *fake {
+	return f.open(Settings{}, limit, every)
 }
 
-// granted takes permits within a timeout, and reports whether they were granted.
-func (b *fixture) granted(l *rratelimiter.Limiter, permits int64, timeout time.Duration) bool {
-	b.Helper()
-	ok, err := l.TryAcquireWithin(b.Context(), permits, timeout)
-	require.NoError(b, err)
-	return ok
-}
-
-// idle requires that the engine of a Client holds no state of any limiter.
-func (b *fixture) idle(c *rratelimiter.Client) {
-	b.Helper()
-	opened, err := inside.Open(c)
-	require.NoError(b, err)
-	assert.True(b, opened.Engine.Idle(), "state of a limiter is left")
-}
-
-// remembered takes permits, and reports whether they were denied without a call to Redis.
-func (b *fixture) remembered(l *rratelimiter.Limiter, permits int64) (rratelimiter.Decision, bool) {
-	b.Helper()
-	before := b.Scripts.Load()
-	d, err := l.Take(b.Context(), permits)
-	if b.Scripts.Load() > before {
-		return d, false
+// open is limiter with settings.
+func (f *fixture) open(s Settings, limit int64, every time.Duration) *fake {
+	if s.Redis == nil {
+		s.Redis = f.Conn
 	}
-	require.NoError(b, err)
-	assert.False(b, d.Allowed, "nothing is granted from memory")
-	return d, true
+	return open(New(s), "limiter", limit, every)
 }
 
-// ask is a call that requests permits.
-type ask struct {
+// fail makes all calls fail with an error of Redis, until it is called with none.
+func (f *fixture) fail(failure string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failure = failure
+}
+
+const moving = "TRYAGAIN Multiple keys request during rehashing of slot"
+
+// change changes what the server knows of a fake, as another program does.
+func (f *fixture) change(l *fake, change func(s *state)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.limiters[l.ID]
+	if s == nil {
+		s = &state{limit: l.limit, every: l.every.Milliseconds()}
+		f.limiters[l.ID] = s
+	}
+	change(s)
+}
+
+// free returns the permits that the server counts as free.
+func (f *fixture) free(l *fake) (free int64) {
+	f.change(l, func(s *state) { free = s.free(time.Now().UnixMilli()) })
+	return free
+}
+
+// idle requires that the engine of a limiter holds no state.
+func (f *fixture) idle(l *fake) {
+	f.Helper()
+	assert.True(f, l.Engine.Idle(), "state of a limiter is left")
+}
+
+// The ways to request permits, as the packages above offer them.
+
+func (l *fake) TryAcquire(ctx context.Context, permits int64) (bool, error) {
+	result, err := l.Try(ctx, Ask{Permits: permits})
+	return result.Allowed, err
+}
+
+func (l *fake) Take(ctx context.Context, permits int64) (Result, error) {
+	return l.Try(ctx, Ask{Permits: permits, Detail: true})
+}
+
+func (l *fake) TakeUpTo(ctx context.Context, permits int64) (Result, error) {
+	return l.Try(ctx, Ask{Permits: 1, UpTo: permits, Detail: true})
+}
+
+func (l *fake) TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
+	return l.Wait(ctx, permits, time.Now().Add(timeout))
+}
+
+func (l *fake) Acquire(ctx context.Context, permits int64) error {
+	return errOf(l.Wait(ctx, permits, time.Time{}))
+}
+
+func (l *fake) Release(ctx context.Context, permits int64) error {
+	return errOf(Change(ctx, l.Engine, l.DependsOn, l.back(permits, "")))
+}
+
+// way is a way to request permits.
+type way struct {
 	name   string
 	waits  bool
 	denied bool // rather than wait
-	call   func(ctx context.Context, l *rratelimiter.Limiter, permits int64) error
+	call   func(ctx context.Context, l *fake, permits int64) error
 }
 
-var asks = []ask{
-	{"TryAcquire", false, true, func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
-		return errOf(l.TryAcquire(ctx, n))
-	}},
-	{"Take", false, true, func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
-		return errOf(l.Take(ctx, n))
-	}},
-	{"TryAcquireWithin no time", false, true, func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
-		return errOf(l.TryAcquireWithin(ctx, n, 0))
-	}},
-	{"TryAcquireWithin", true, true, func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
+var ways = []way{
+	{"TryAcquire", false, true, func(ctx context.Context, l *fake, n int64) error { return errOf(l.TryAcquire(ctx, n)) }},
+	{"Take", false, true, func(ctx context.Context, l *fake, n int64) error { return errOf(l.Take(ctx, n)) }},
+	{"TryAcquireWithin", true, true, func(ctx context.Context, l *fake, n int64) error {
 		return errOf(l.TryAcquireWithin(ctx, n, time.Minute))
 	}},
-	{"Acquire", true, false, func(ctx context.Context, l *rratelimiter.Limiter, n int64) error {
-		return l.Acquire(ctx, n)
-	}},
+	{"Acquire", true, false, func(ctx context.Context, l *fake, n int64) error { return l.Acquire(ctx, n) }},
 }
 
-// pass lets time pass on the fake clock.
+// fromMemory takes permits, and reports whether they were denied without a call to Redis.
+func (f *fixture) fromMemory(l *fake, permits int64) (Result, bool) {
+	f.Helper()
+	before := f.Scripts.Load()
+	d, err := l.Take(f.Context(), permits)
+	if f.Scripts.Load() > before {
+		return d, false
+	}
+	require.NoError(f, err)
+	assert.False(f, d.Allowed, "nothing is granted from memory")
+	return d, true
+}
+
+// size returns the number of elements of a map.
+func size(m *sync.Map) (n int) {
+	for range m.Range {
+		n++
+	}
+	return n
+}
+
+// pass lets time pass on the fake clock, which takes no real time.
 func pass(d time.Duration) { redistest.Pass(d) }

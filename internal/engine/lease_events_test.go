@@ -1,7 +1,9 @@
-package engine_test
+package engine
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,25 +12,23 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/rratelimiter/rratelimiter"
 )
 
 // TestLease_CallersLeaveDuringTheCall_PermitsAreLeased: permits for callers that left become part
 // of the lease.
 func TestLease_CallersLeaveDuringTheCall_PermitsAreLeased(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
-		b.leasing(l)
-		require.NoError(b, b.client.Flush(b.Context()))
+	inLease(t, 10_000, 10*time.Second, func(f *fixture, l *fake) {
+		f.leasing(l)
+		require.NoError(f, l.Engine.Flush(f.Context()))
 		taken := int64(300)
 		for range 20 {
-			ctx, cancel := context.WithCancel(b.Context())
+			ctx, cancel := context.WithCancel(f.Context())
 			var callers sync.WaitGroup
 			for i := range 40 {
 				callers.Go(func() {
 					ctx := ctx
 					if i%2 == 0 {
-						ctx = b.Context()
+						ctx = f.Context()
 					}
 					if ok, _ := l.TryAcquire(ctx, 1); ok {
 						atomic.AddInt64(&taken, 1)
@@ -38,90 +38,47 @@ func TestLease_CallersLeaveDuringTheCall_PermitsAreLeased(t *testing.T) {
 			pass(200 * time.Microsecond)
 			cancel()
 			callers.Wait()
-			require.NoError(b, b.client.Flush(b.Context()))
+			require.NoError(f, l.Engine.Flush(f.Context()))
 			pass(2 * time.Millisecond) // permits that are still on their way are released
 		}
-		require.Less(b, taken, int64(1100), "some have left")
-		b.Free(l, 10_000-taken)
+		require.Less(f, taken, int64(1100), "some have left")
+		assert.Equal(f, 10_000-taken, f.free(l))
 	})
 }
 
 func TestLease_ArrivesLate_IsReturned(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
-		require.Equal(b, 100, b.Often(l, 100, 50*time.Microsecond))
-		b.Latency.Store(int64(70 * time.Millisecond))
+	inLease(t, 10_000, 10*time.Second, func(f *fixture, l *fake) {
+		require.Equal(f, 100, f.Often(l, 100, 50*time.Microsecond))
+		f.Latency.Store(int64(70 * time.Millisecond))
 		var callers sync.WaitGroup
 		for range 200 {
-			callers.Go(func() { b.Take(l, 1) })
+			callers.Go(func() { f.Take(l, 1) })
 		}
 		callers.Wait()
-		b.Latency.Store(0)
+		f.Latency.Store(0)
 		pass(200 * time.Millisecond)
-		b.Free(l, 10_000-300)
+		assert.EqualValues(f, 10_000-300, f.free(l))
 	})
 }
 
 // TestLease_OldBurst_IsNoDemand: nor are the permits that the call itself grants.
 func TestLease_OldBurst_IsNoDemand(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
-		b.leasing(l)
+	inLease(t, 10_000, 10*time.Second, func(f *fixture, l *fake) {
+		f.leasing(l)
 		pass(25 * time.Millisecond)
-		b.Take(l, 100)
-		assert.Equal(b, int64(9600), b.Stored("{limiter}:value"), "nothing is leased")
+		f.Take(l, 100)
+		assert.EqualValues(f, 9600, f.free(l), "nothing is leased")
 	})
 }
 
-// TestLease_ClockJumps_EndsByMonotonicTime: a jump by an hour grants at most the rate, in addition
-// to permits that were taken or leased before.
-func TestLease_ClockJumps_EndsByMonotonicTime(t *testing.T) {
-	for name, jump := range map[string]time.Duration{"forward": time.Hour, "back": -time.Hour} {
-		runWithRedis(t, name, func(b *fixture) {
-			const rate = 2000
-			var offset atomic.Int64
-			clock := func() time.Time { return time.Now().Add(time.Duration(offset.Load())) }
-			l := b.limiter(rratelimiter.Rate{Permits: rate, Interval: 10 * time.Second},
-				rratelimiter.WithLease(50*time.Millisecond), rratelimiter.WithClock(clock))
-			b.Latency.Store(int64(300 * time.Microsecond))
-			require.Equal(b, 1000, b.Often(l, 1000, 20*time.Microsecond))
-			offset.Add(int64(jump))
-			granted := b.Often(l, 3200, 20*time.Microsecond)
-			if jump < 0 {
-				assert.Equal(b, rate-1000, granted, "what was taken stays so")
-			} else {
-				assert.LessOrEqual(b, granted, rate+1000, "what was taken or leased before the jump is forgotten, once")
-			}
-
-			// At any time of the clock: if a limiter was deleted, its lease is used until the
-			// end.
-			changed := rratelimiter.Rate{Permits: 1_000_000, Interval: time.Hour}
-			require.NoError(b, rratelimiter.New(b.QuickConn()).Limiter("limiter").SetRate(b.Context(), changed))
-			require.Equal(b, 1000, b.Often(l, 1000, 20*time.Microsecond))
-			_, err := rratelimiter.New(b.QuickConn()).Limiter("limiter").Delete(b.Context())
-			require.NoError(b, err)
-			offset.Add(int64(jump))
-			start, last := time.Now(), time.Duration(0)
-			for failed := 0; failed < 10; pass(100 * time.Microsecond) {
-				asked := time.Since(start)
-				if _, err := l.TryAcquire(b.Context(), 1); err == nil {
-					last = asked
-				} else {
-					failed++
-				}
-			}
-			assert.LessOrEqual(b, last, 50*time.Millisecond)
-			assert.Positive(b, last)
-		})
-	}
-}
-
 func TestLease_CallersWait_AreServedInOrder(t *testing.T) {
-	inLease(t, rratelimiter.Rate{Permits: 2000, Interval: time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
+	inLease(t, 2000, time.Second, func(f *fixture, l *fake) {
 		const together = 10
 		served := make([]time.Time, 3000)
 		var callers sync.WaitGroup
 		for i := range served {
 			callers.Go(func() {
-				assert.NoError(b, l.Acquire(b.Context(), 1))
+				assert.NoError(f, l.Acquire(f.Context(), 1))
 				served[i] = time.Now()
 			})
 			if i%together == together-1 {
@@ -132,22 +89,130 @@ func TestLease_CallersWait_AreServedInOrder(t *testing.T) {
 		callers.Wait()
 		for i := range len(served) - together {
 			at := i - i%together + together
-			require.False(b, served[at].Before(served[i]), "%d was served before %d", at, i)
+			require.False(f, served[at].Before(served[i]), "%d was served before %d", at, i)
 		}
-		assert.Less(b, b.Scripts.Load(), int64(1500), "calls")
+		assert.Less(f, f.Scripts.Load(), int64(1500), "calls")
 	})
 }
 
-func TestLease_LimiterIsDeletedOrMoved_IsNotUsed(t *testing.T) {
-	for name, change := range map[string]func(ctx context.Context, l *rratelimiter.Limiter) error{
-		"Delete": func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.Delete(ctx)) },
-		"Rename": func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Rename(ctx, "other") },
+// TestTryAcquireWithin_TimeoutDuringARelease_IsDenied: Redis has denied the request before, and the
+// release might have served it.
+func TestTryAcquireWithin_TimeoutDuringARelease_IsDenied(t *testing.T) {
+	withServer(t, func(f *fixture) {
+		l := f.open(Settings{Lease: time.Second}, 100, time.Hour)
+		for range 20 {
+			f.Take(l, 1)
+		}
+		free := f.free(l)
+		leased := 80 - free
+		require.Positive(f, leased)
+		f.Take(f.limiter(100, time.Hour), free-1)
+		f.Latency.Store(int64(100 * time.Millisecond))
+		granted, err := l.TryAcquireWithin(f.Context(), leased+1, 150*time.Millisecond)
+		require.NoError(f, err)
+		assert.False(f, granted)
+		pass(2 * time.Minute)
+	})
+}
+
+// TestFlush_RedisFails_ReturnsTheError: the permits stay taken for the interval.
+func TestFlush_RedisFails_ReturnsTheError(t *testing.T) {
+	inLease(t, 10_000, 10*time.Second, func(f *fixture, l *fake) {
+		f.leasing(l)
+		f.fail("LOADING Redis is loading")
+		err := l.Engine.Flush(f.Context())
+		require.ErrorContains(f, err, "LOADING")
+		require.ErrorContains(f, err, "limiter: ")
+		f.fail("")
+		require.NoError(f, l.Engine.Flush(f.Context()), "nothing is leased any more")
+	})
+}
+
+// TestFlush_CallsUnderWay_WaitsForThem: a program that closes its connection after Flush loses no
+// permits.
+func TestFlush_CallsUnderWay_WaitsForThem(t *testing.T) {
+	inLease(t, 1_000_000, 10*time.Second, func(f *fixture, l *fake) {
+		free := int64(1_000_000)
+		for times := 100; times < 200; times++ {
+			free -= int64(f.Often(l, times, 30*time.Microsecond))
+			require.NoError(f, l.Engine.Flush(f.Context()))
+			sent := f.Sent.Load()
+			pass(5 * time.Millisecond)
+			require.Equal(f, sent, f.Sent.Load(), "calls that come after it")
+			require.Equal(f, free, f.free(l))
+		}
+	})
+}
+
+// TestRelease_SeveralCallersWithLeases_AllIsReturned: of a lease that one caller has revoked, another
+// one's Release must not take the unused permits for those that were used. The permits are taken
+// before, or meanwhile.
+func TestRelease_SeveralCallersWithLeases_AllIsReturned(t *testing.T) {
+	for _, meanwhile := range []bool{false, true} {
+		for seed := range uint64(4) {
+			withServer(t, func(f *fixture) {
+				l := f.open(Settings{Lease: time.Second}, 10_000, time.Hour)
+				f.Latency.Store(int64(time.Duration(seed) * 100 * time.Microsecond))
+				if !meanwhile {
+					require.Equal(f, 300, f.Often(l, 300, 30*time.Microsecond))
+				}
+				var callers sync.WaitGroup
+				for i := range uint64(30) {
+					random := rand.New(rand.NewPCG(seed, i))
+					callers.Go(func() {
+						if meanwhile {
+							require.Equal(f, 10, f.Often(l, 10, time.Duration(random.IntN(100))*time.Microsecond))
+						}
+						for range 10 {
+							pass(time.Duration(random.IntN(100)) * time.Microsecond)
+							require.NoError(f, l.Release(f.Context(), 1))
+						}
+					})
+				}
+				callers.Wait()
+				require.NoError(f, l.Engine.Flush(f.Context()))
+				pass(2 * time.Second)
+				assert.EqualValues(f, 10_000, f.free(l), "seed %d, taken meanwhile: %t", seed, meanwhile)
+			})
+		}
+	}
+}
+
+// TestChange_LeaseOfMovingSlot_EndsAfterAQuarterOfASecond: the release of a lease is repeated for a
+// minute, but no caller waits for that.
+func TestChange_LeaseOfMovingSlot_EndsAfterAQuarterOfASecond(t *testing.T) {
+	for name, call := range map[string]func(context.Context, *fake) error{
+		"Release":    func(ctx context.Context, l *fake) error { return l.Release(ctx, 1) },
+		"TryAcquire": func(ctx context.Context, l *fake) error { return errOf(l.TryAcquire(ctx, 58)) },
 	} {
-		inLease(t, rratelimiter.Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *fixture, l *rratelimiter.Limiter) {
-			b.leasing(l)
-			require.NoError(b, change(b.Context(), l))
-			_, err := l.TryAcquire(b.Context(), 1)
-			require.ErrorIs(b, err, rratelimiter.ErrNotInitialized, name)
+		runWithServer(t, name, func(f *fixture) {
+			l := f.open(Settings{Lease: time.Second}, 100, time.Hour)
+			for range 40 {
+				f.Take(l, 1)
+			}
+			f.fail(moving)
+			start := time.Now()
+			assert.ErrorContains(f, call(context.Background(), l), "TRYAGAIN")
+			assert.Less(f, time.Since(start), time.Second)
+			f.fail("")
+			pass(time.Minute)
 		})
 	}
+}
+
+// TestFlush_ManyLeasesOfMovingSlot_EndsAfterAMinute, and not after a minute for each.
+func TestFlush_ManyLeasesOfMovingSlot_EndsAfterAMinute(t *testing.T) {
+	withServer(t, func(f *fixture) {
+		g := New(Settings{Redis: f.Conn, Lease: time.Second})
+		for i := range 64 {
+			l := open(g, fmt.Sprint(i), 100, time.Hour)
+			for range 40 {
+				f.Take(l, 1)
+			}
+		}
+		f.fail(moving)
+		start := time.Now()
+		assert.Error(f, g.Flush(context.Background()))
+		assert.InDelta(f, time.Minute, time.Since(start), float64(2*time.Second))
+	})
 }

@@ -1,4 +1,4 @@
-package engine_test
+package engine
 
 import (
 	"context"
@@ -11,40 +11,36 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
 // events are the calls of an Observer.
 type events struct {
 	mu        sync.Mutex
-	decisions []rratelimiter.DecisionInfo
-	calls     []rratelimiter.RedisCallInfo
+	decisions []Decision
+	calls     []Call
 	alone     atomic.Int64 // calls that a goroutine without a caller reported
-	waiting   []rratelimiter.WaitingInfo
+	waiting   []Waiting
 }
 
-type callerKey struct{}
-
 // observer returns an Observer that records its calls. It requires the contexts of the callers.
-func (o *events) observer(t testing.TB) *rratelimiter.Observer {
-	return &rratelimiter.Observer{
-		Decision: func(ctx context.Context, d rratelimiter.DecisionInfo) {
+func (o *events) observer(t testing.TB) *Observer {
+	return &Observer{
+		Decision: func(ctx context.Context, d Decision) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			assert.NotNil(t, ctx.Value(callerKey{}), "the context is the caller's")
 			o.decisions = append(o.decisions, d)
 		},
-		RedisCall: func(ctx context.Context, c rratelimiter.RedisCallInfo) {
+		RedisCall: func(ctx context.Context, c Call) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			if ctx.Value(callerKey{}) == nil {
 				o.alone.Add(1)
 			}
+			c.began = time.Time{}
 			o.calls = append(o.calls, c)
 		},
-		Waiting: func(ctx context.Context, w rratelimiter.WaitingInfo) {
+		Waiting: func(ctx context.Context, w Waiting) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			assert.NotNil(t, ctx.Value(callerKey{}), "the context is the caller's")
@@ -54,9 +50,7 @@ func (o *events) observer(t testing.TB) *rratelimiter.Observer {
 }
 
 // all returns the calls since it was last called.
-func (o *events) all() (
-	decisions []rratelimiter.DecisionInfo, calls []rratelimiter.RedisCallInfo, waiting []rratelimiter.WaitingInfo,
-) {
+func (o *events) all() (decisions []Decision, calls []Call, waiting []Waiting) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	decisions, calls, waiting = o.decisions, o.calls, o.waiting
@@ -64,146 +58,117 @@ func (o *events) all() (
 	return decisions, calls, waiting
 }
 
-// observed runs a test with an observed limiter, on a link of 10 ms.
-func observed(
-	t *testing.T, rate rratelimiter.Rate,
-	test func(ctx context.Context, b *fixture, l *rratelimiter.Limiter, o *events), opts ...rratelimiter.Option,
-) {
-	withRedis(t, func(b *fixture) {
-		o := new(events)
-		l := b.limiter(rate, append(opts, rratelimiter.WithObserver(o.observer(b)))...)
-		b.Latency.Store(int64(10 * time.Millisecond))
-		test(context.WithValue(b.Context(), callerKey{}, 1), b, l, o)
-		pass(time.Minute)
-		synctest.Wait()
-		b.idle(b.client)
-	})
-}
-
 const trip = 10 * time.Millisecond
 
-// call is the report of a call to Redis for one request.
-func call(permits int64, took time.Duration, err error) []rratelimiter.RedisCallInfo {
-	return []rratelimiter.RedisCallInfo{
-		{Name: "limiter", Policy: "redisson", Requests: 1, Permits: permits, Took: took, Err: err},
-	}
+// observed runs a test with an observed limiter, on a link of 10 ms.
+func observed(t *testing.T, s Settings, limit int64, every time.Duration,
+	test func(ctx context.Context, f *fixture, l *fake, o *events)) {
+	withServer(t, func(f *fixture) {
+		o := new(events)
+		s.Observer = o.observer(f)
+		l := f.open(s, limit, every)
+		f.Latency.Store(int64(trip))
+		test(context.WithValue(f.Context(), callerKey{}, 1), f, l, o)
+		pass(time.Minute)
+		synctest.Wait()
+		f.idle(l)
+	})
 }
 
 // TestObserver_Decisions_AreEachReportedOnce: with the call to Redis.
 func TestObserver_Decisions_AreEachReportedOnce(t *testing.T) {
-	for _, ask := range asks {
-		t.Run(ask.name, func(t *testing.T) {
-			rate := rratelimiter.Rate{Permits: 10, Interval: time.Hour}
-			observed(t, rate, func(ctx context.Context, b *fixture, l *rratelimiter.Limiter, o *events) {
-				// only requires one decision since, and one call to Redis if it took any time.
-				only := func(want rratelimiter.DecisionInfo, took time.Duration, err error) {
-					b.Helper()
-					want.Name, want.Policy, want.Took = "limiter", "redisson", max(want.Took, took)
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			observed(t, Settings{}, 10, time.Hour, func(ctx context.Context, f *fixture, l *fake, o *events) {
+				// only requires one decision since, and one call to Redis, if its caller has waited for it.
+				only := func(want Decision, failed error) {
+					f.Helper()
+					want.Limiter, want.From = &l.Limiter, FromRedis
 					decisions, calls, waiting := o.all()
-					assert.Equal(b, []rratelimiter.DecisionInfo{want}, decisions)
-					if took > 0 {
-						assert.Equal(b, call(want.Permits, took, err), calls)
+					assert.Equal(f, []Decision{want}, decisions)
+					if want.Took == trip {
+						call := Call{Limiter: &l.Limiter, Requests: 1, Permits: want.Permits, Took: trip, Err: failed}
+						assert.Equal(f, []Call{call}, calls)
 					} else {
-						assert.Empty(b, calls)
+						assert.Empty(f, calls)
 					}
-					if ask.waits && want.Took > 0 {
-						assert.Equal(b, []rratelimiter.WaitingInfo{
-							{Name: "limiter", Policy: "redisson", Change: 1, Length: 1},
-							{Name: "limiter", Policy: "redisson", Change: -1},
+					if way.waits {
+						assert.Equal(f, []Waiting{
+							{Limiter: &l.Limiter, Change: 1, Length: 1}, {Limiter: &l.Limiter, Change: -1},
 						}, waiting)
 					} else {
-						assert.Empty(b, waiting)
+						assert.Empty(f, waiting)
 					}
 				}
-				require.NoError(b, ask.call(ctx, l, 3))
-				only(rratelimiter.DecisionInfo{Permits: 3, Granted: true, Source: rratelimiter.FromRedis}, trip, nil)
-
-				if ask.denied {
-					require.NoError(b, ask.call(ctx, l, 8))
-					only(rratelimiter.DecisionInfo{Permits: 8, Source: rratelimiter.FromRedis}, trip, nil)
+				require.NoError(f, way.call(ctx, l, 3))
+				only(Decision{Permits: 3, Granted: true, Took: trip}, nil)
+				if way.denied {
+					require.NoError(f, way.call(ctx, l, 8))
+					only(Decision{Permits: 8, Took: trip}, nil)
 				}
-				err := ask.call(ctx, l, 11)
-				require.ErrorIs(b, err, rratelimiter.ErrPermitsExceedRate)
-				only(rratelimiter.DecisionInfo{Permits: 11, Err: err}, trip, nil)
-
-				err = ask.call(ctx, l, engine.MaxPermits+1)
-				require.ErrorIs(b, err, rratelimiter.ErrInvalidPermits)
-				only(rratelimiter.DecisionInfo{Permits: engine.MaxPermits + 1, Err: err}, 0, nil)
+				err := way.call(ctx, l, 11)
+				require.Equal(f, aboveLimit{11, 10}, err)
+				only(Decision{Permits: 11, Took: trip, Err: err}, nil)
 
 				// The context ends while the request is at Redis: a goroutine without a caller
 				// reports that call.
 				leaves, leave := context.WithTimeout(ctx, trip/2)
 				defer leave()
-				err = ask.call(leaves, l, 1)
-				require.ErrorIs(b, err, context.DeadlineExceeded)
-				only(rratelimiter.DecisionInfo{Permits: 1, Took: trip / 2, Err: err}, 0, nil)
+				err = way.call(leaves, l, 1)
+				require.ErrorIs(f, err, context.DeadlineExceeded)
+				only(Decision{Permits: 1, Took: trip / 2, Err: err}, nil)
 				pass(second)
-				assert.EqualValues(b, 1, o.alone.Load())
+				assert.EqualValues(f, 1, o.alone.Load())
 				_, calls, _ := o.all()
-				assert.Equal(b, call(1, trip, nil), calls)
+				assert.Equal(f, []Call{{Limiter: &l.Limiter, Requests: 1, Permits: 1, Took: trip}}, calls)
 
-				// Invalid calls are not reported.
-				require.Error(b, ask.call(leaves, l, 1))
-				require.Error(b, ask.call(leaves, l, engine.MaxPermits+1))
-				require.ErrorIs(b, ask.call(ctx, l, 0), rratelimiter.ErrInvalidPermits)
-				require.ErrorIs(b, ask.call(ctx, b.client.Limiter(""), 1), rratelimiter.ErrInvalidName)
-				require.ErrorIs(b, ask.call(ctx, b.client.Limiter(""), engine.MaxPermits+1), rratelimiter.ErrInvalidPermits)
-				require.ErrorIs(b, ask.call(ctx, new(rratelimiter.Limiter), engine.MaxPermits+1), rratelimiter.ErrInvalidPermits)
-				decisions, calls, waiting := o.all()
-				assert.Empty(b, decisions)
-				assert.Empty(b, calls)
-				assert.Empty(b, waiting)
-
-				_, err = l.Delete(ctx)
-				require.NoError(b, err)
-				err = ask.call(ctx, l, 2)
-				require.ErrorIs(b, err, rratelimiter.ErrNotInitialized)
-				only(rratelimiter.DecisionInfo{Permits: 2, Err: err}, trip, err)
+				f.change(l, func(s *state) { s.deleted = true })
+				err = way.call(ctx, l, 2)
+				require.ErrorContains(f, err, "NOTSET")
+				only(Decision{Permits: 2, Took: trip, Err: err}, err)
 			})
 		})
 	}
 }
 
 func TestObserver_Source_NamesRedisOrMemory(t *testing.T) {
-	rate := rratelimiter.Rate{Permits: 10, Interval: time.Hour}
-	observed(t, rate, func(ctx context.Context, b *fixture, l *rratelimiter.Limiter, o *events) {
+	observed(t, Settings{Denials: time.Hour}, 10, time.Hour, func(ctx context.Context, f *fixture, l *fake, o *events) {
 		for range 3 {
 			_, err := l.TryAcquire(ctx, 6)
-			require.NoError(b, err)
+			require.NoError(f, err)
 			pass(second)
 		}
 		for _, permits := range []int64{6, 1} {
 			_, err := l.TryAcquireWithin(ctx, permits, second)
-			require.NoError(b, err)
+			require.NoError(f, err)
 		}
 		decisions, _, _ := o.all()
-		var sources []rratelimiter.Source
+		var sources []Source
 		for _, d := range decisions {
-			sources = append(sources, d.Source)
+			sources = append(sources, d.From)
 		}
-		assert.Equal(b, []rratelimiter.Source{
-			rratelimiter.FromRedis, rratelimiter.FromRedis, rratelimiter.FromMemory,
-			rratelimiter.FromMemory, rratelimiter.FromRedis,
+		assert.Equal(f, []Source{
+			FromRedis, FromRedis, FromMemory,
+			FromMemory, FromRedis,
 		}, sources)
-	}, rratelimiter.WithDenialCache(time.Hour))
+	})
 }
 
 // TestObserver_ManyCallersAndLeases_SourcesMatchTheCalls: each caller that Redis decided on was in
 // a call.
 func TestObserver_ManyCallersAndLeases_SourcesMatchTheCalls(t *testing.T) {
-	rate := rratelimiter.Rate{Permits: 20_000, Interval: second}
-	observed(t, rate, func(ctx context.Context, b *fixture, l *rratelimiter.Limiter, o *events) {
-		b.Latency.Store(int64(500 * time.Microsecond))
+	observed(t, Settings{Lease: shortLease}, 20_000, second, func(ctx context.Context, f *fixture, l *fake, o *events) {
+		f.Latency.Store(int64(500 * time.Microsecond))
 		random := rand.New(rand.NewPCG(7, 8))
 		var callers sync.WaitGroup
 		for range 4000 {
 			permits, waits := 1+random.Int64N(3), random.IntN(3) == 0
 			callers.Go(func() {
 				if waits {
-					assert.NoError(b, l.Acquire(ctx, permits))
+					assert.NoError(f, l.Acquire(ctx, permits))
 				} else {
 					_, err := l.TryAcquire(ctx, permits)
-					assert.NoError(b, err)
+					assert.NoError(f, err)
 				}
 			})
 			if random.IntN(3) == 0 {
@@ -212,13 +177,13 @@ func TestObserver_ManyCallersAndLeases_SourcesMatchTheCalls(t *testing.T) {
 		}
 		callers.Wait()
 		pass(second)
-		assert.Positive(b, o.alone.Load(), "calls that fetched a lease alone")
+		assert.Positive(f, o.alone.Load(), "calls that fetched a lease alone")
 		decisions, calls, waiting := o.all()
-		require.Len(b, decisions, 4000)
-		by, inLine, carried, leased := make(map[rratelimiter.Source]int), 0, 0, int64(0)
+		require.Len(f, decisions, 4000)
+		by, inLine, carried, leased := make(map[Source]int), 0, 0, int64(0)
 		for _, d := range decisions {
-			by[d.Source]++
-			if d.Source == rratelimiter.FromLease {
+			by[d.From]++
+			if d.From == FromLease {
 				leased -= d.Permits
 				if d.Took > 0 {
 					inLine++
@@ -229,12 +194,12 @@ func TestObserver_ManyCallersAndLeases_SourcesMatchTheCalls(t *testing.T) {
 			carried += c.Requests
 			leased += c.Leased
 		}
-		assert.Greater(b, by[rratelimiter.FromLease], 1000)
-		assert.GreaterOrEqual(b, leased, int64(0))
-		assert.Positive(b, inLine)
-		assert.Less(b, len(waiting), 400, "a caller with a lease does not wait")
-		again := carried - by[rratelimiter.FromRedis] // requests that a later call or a lease served
-		assert.GreaterOrEqual(b, again, 0)
-		assert.Less(b, again, 100)
-	}, rratelimiter.WithLease(shortLease))
+		assert.Greater(f, by[FromLease], 1000)
+		assert.GreaterOrEqual(f, leased, int64(0))
+		assert.Positive(f, inLine)
+		assert.Less(f, len(waiting), 400, "a caller with a lease does not wait")
+		again := carried - by[FromRedis] // requests that a later call or a lease served
+		assert.GreaterOrEqual(f, again, 0)
+		assert.Less(f, again, 100)
+	})
 }

@@ -1,4 +1,4 @@
-package engine_test
+package engine
 
 import (
 	"context"
@@ -9,24 +9,21 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/rratelimiter/rratelimiter"
 )
 
 func TestObserver_Waiting_HasTheLengthOfTheQueue(t *testing.T) {
-	rate := rratelimiter.Rate{Permits: 2, Interval: second}
-	observed(t, rate, func(ctx context.Context, b *fixture, l *rratelimiter.Limiter, o *events) {
-		other := rratelimiter.New(b.Conn, rratelimiter.WithObserver(o.observer(b))).Limiter("limiter")
-		before := b.Scripts.Load()
+	observed(t, Settings{}, 2, second, func(ctx context.Context, f *fixture, l *fake, o *events) {
+		other := f.open(Settings{Observer: o.observer(f)}, 2, second)
+		before := f.Scripts.Load()
 		leaves, leave := context.WithCancel(ctx)
 		var callers sync.WaitGroup
 		for range 6 {
-			callers.Go(func() { assert.NoError(b, l.Acquire(ctx, 1)) })
+			callers.Go(func() { assert.NoError(f, l.Acquire(ctx, 1)) })
 			synctest.Wait()
 		}
-		callers.Go(func() { assert.ErrorIs(b, l.Acquire(leaves, 1), context.Canceled) })
+		callers.Go(func() { assert.ErrorIs(f, l.Acquire(leaves, 1), context.Canceled) })
 		synctest.Wait()
-		callers.Go(func() { assert.NoError(b, other.Acquire(ctx, 1)) }) // of another Client
+		callers.Go(func() { assert.NoError(f, other.Acquire(ctx, 1)) }) // of another Client
 		synctest.Wait()
 		pass(100 * time.Millisecond)
 		_, _, waiting := o.all()
@@ -36,7 +33,7 @@ func TestObserver_Waiting_HasTheLengthOfTheQueue(t *testing.T) {
 				lengths = append(lengths, w.Length)
 			}
 		}
-		assert.Equal(b, []int{1, 2, 3, 4, 5, 6, 7, 1}, lengths)
+		assert.Equal(f, []int{1, 2, 3, 4, 5, 6, 7, 1}, lengths)
 		leave()
 		callers.Wait()
 		pass(second)
@@ -44,20 +41,19 @@ func TestObserver_Waiting_HasTheLengthOfTheQueue(t *testing.T) {
 		sum := 0
 		for _, w := range append(waiting, more...) {
 			sum += w.Change
-			assert.GreaterOrEqual(b, w.Length, 0)
+			assert.GreaterOrEqual(f, w.Length, 0)
 		}
-		assert.Zero(b, sum)
-		assert.Zero(b, more[len(more)-1].Length)
-		assert.NotEmpty(b, calls)
-		assert.Greater(b, b.Scripts.Load()-before, int64(len(calls)), "and some before")
+		assert.Zero(f, sum)
+		assert.Zero(f, more[len(more)-1].Length)
+		assert.NotEmpty(f, calls)
+		assert.Greater(f, f.Scripts.Load()-before, int64(len(calls)), "and some before")
 	})
 }
 
 // TestObserver_Waited_CountsFromTheFirstAnswer: a caller that a reply leaves in the queue has
 // waited, and so have those behind it.
 func TestObserver_Waited_CountsFromTheFirstAnswer(t *testing.T) {
-	rate := rratelimiter.Rate{Permits: 4, Interval: second}
-	observed(t, rate, func(ctx context.Context, b *fixture, l *rratelimiter.Limiter, o *events) {
+	observed(t, Settings{}, 4, second, func(ctx context.Context, f *fixture, l *fake, o *events) {
 		var callers sync.WaitGroup
 		acquire := func(ctx context.Context, permits int64) {
 			callers.Go(func() { _ = l.Acquire(ctx, permits) })
@@ -82,16 +78,16 @@ func TestObserver_Waited_CountsFromTheFirstAnswer(t *testing.T) {
 		pass(trip / 2)
 		acquire(ctx, 1) // while that is under way
 		callers.Wait()
-		assert.Equal(b, [][2]time.Duration{{0, trip}}, waited(2))
-		assert.Equal(b, [][2]time.Duration{{0, 3 * trip / 2}}, waited(1))
+		assert.Equal(f, [][2]time.Duration{{0, trip}}, waited(2))
+		assert.Equal(f, [][2]time.Duration{{0, 3 * trip / 2}}, waited(1))
 		within(3, second/2) // refused by the first answer
 		callers.Wait()
-		assert.Equal(b, [][2]time.Duration{{0, trip}}, waited(3))
+		assert.Equal(f, [][2]time.Duration{{0, trip}}, waited(3))
 		leaves, leave := context.WithTimeout(ctx, trip/2)
 		defer leave()
 		acquire(leaves, 1) // leaves before the first answer
 		callers.Wait()
-		assert.Equal(b, [2]time.Duration{0, trip / 2}, waited(1)[1])
+		assert.Equal(f, [2]time.Duration{0, trip / 2}, waited(1)[1])
 		pass(trip)
 		o.all()
 
@@ -104,62 +100,62 @@ func TestObserver_Waited_CountsFromTheFirstAnswer(t *testing.T) {
 		pass(5 * trip)
 		goes()
 		callers.Wait()
-		require.Len(b, o.decisions, 4)
+		require.Len(f, o.decisions, 4)
 		for _, d := range o.decisions {
-			assert.Positive(b, d.Waited, "%+v", d)
-			assert.Equal(b, d.Took, d.Waited, "%+v", d)
+			assert.Positive(f, d.Waited, "%+v", d)
+			assert.Equal(f, d.Took, d.Waited, "%+v", d)
 		}
 		pass(5 * second)
 		ok, err := l.TryAcquire(ctx, 3)
-		require.NoError(b, err)
-		require.True(b, ok)
+		require.NoError(f, err)
+		require.True(f, ok)
 		o.all()
 
 		acquire(ctx, 2) // stays queued
 		pass(trip * 2)
-		for sent := b.Sent.Load(); b.Sent.Load() == sent; { // until it is asked for again
+		for sent := f.Sent.Load(); f.Sent.Load() == sent; { // until it is asked for again
 			pass(time.Millisecond)
 		}
 		acquire(ctx, 1) // behind it for the rest of that call, and served by the next one
 		callers.Wait()
-		require.Len(b, waited(1), 1)
-		assert.Positive(b, waited(1)[0][0])
-		assert.Less(b, waited(1)[0][1], 3*trip)
+		require.Len(f, waited(1), 1)
+		assert.Positive(f, waited(1)[0][0])
+		assert.Less(f, waited(1)[0][1], 3*trip)
 	})
 }
 
 func TestObserver_NamesOfOneLimiter_CallHasTheNameOfItsCaller(t *testing.T) {
-	withRedis(t, func(b *fixture) {
+	withServer(t, func(f *fixture) {
 		var mu sync.Mutex
 		reported := make(map[string]any)
-		b.limiter(rratelimiter.Rate{Permits: 1000, Interval: time.Hour},
-			rratelimiter.WithNameMapper(func(string) string { return "limiter" }),
-			rratelimiter.WithObserver(&rratelimiter.Observer{RedisCall: func(ctx context.Context, c rratelimiter.RedisCallInfo) {
-				mu.Lock()
-				defer mu.Unlock()
-				reported[c.Name] = ctx.Value(callerKey{})
-			}}))
-		b.Latency.Store(int64(trip))
+		g := New(Settings{Redis: f.Conn, Observer: &Observer{RedisCall: func(ctx context.Context, c Call) {
+			mu.Lock()
+			defer mu.Unlock()
+			reported[c.Limiter.Name] = ctx.Value(callerKey{})
+		}}})
+		f.Latency.Store(int64(trip))
 		for _, waits := range []bool{false, true} {
 			clear(reported)
 			var callers sync.WaitGroup
 			for _, name := range []string{"a", "b", "c", "d"} { // two calls may be in flight, so that a goroutine sends several
-				ctx := context.WithValue(b.Context(), callerKey{}, name)
+				ctx := context.WithValue(f.Context(), callerKey{}, name)
+				l := open(g, "limiter", 1000, time.Hour)
+				l.Name = name
 				callers.Go(func() {
 					if waits {
-						assert.NoError(b, b.client.Limiter(name).Acquire(ctx, 1))
+						assert.NoError(f, l.Acquire(ctx, 1))
 						return
 					}
-					ok, err := b.client.Limiter(name).TryAcquire(ctx, 1)
-					assert.NoError(b, err)
-					assert.True(b, ok)
+					ok, err := l.TryAcquire(ctx, 1)
+					assert.NoError(f, err)
+					assert.True(f, ok)
 				})
 				synctest.Wait()
 			}
 			callers.Wait()
-			assert.Greater(b, len(reported), 1)
+			assert.Greater(f, len(reported), 1)
 			for name, caller := range reported {
-				assert.Equal(b, name, caller)
+				assert.Equal(f, name, caller)
 			}
 		}
 	})

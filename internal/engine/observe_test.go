@@ -79,7 +79,7 @@ func (s *sums) observer() *Observer {
 
 // counted is a window that counts its calls to Redis.
 type counted struct {
-	*window
+	*fake
 	sums *sums
 }
 
@@ -91,22 +91,22 @@ func (c *counted) Call(b *Batch) (*redisx.Script, []string) {
 	for _, r := range b.Requests {
 		c.sums.wanted += r.Permits
 	}
-	return c.window.Call(b)
+	return c.fake.Call(b)
 }
 
-func (b *fixture) counted(limit int64, every time.Duration) (*counted, *sums) {
+func (f *fixture) counted(limit int64, every time.Duration) (*counted, *sums) {
 	s := new(sums)
-	c := &counted{open(New(Settings{Redis: b.Conn, Observer: s.observer()}), "limiter", limit, every), s}
+	c := &counted{open(New(Settings{Redis: f.Conn, Observer: s.observer()}), "limiter", limit, every), s}
 	c.Protocol, c.Name = c, "another name"
 	return c, s
 }
 
 // TestObserver_ManyCallers_EachEventIsReportedOnce: whether callers stay, leave or fail.
 func TestObserver_ManyCallers_EachEventIsReportedOnce(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l, s := b.counted(20, 2*second)
+	withServer(t, func(f *fixture) {
+		l, s := f.counted(20, 2*second)
 		random := rand.New(rand.NewPCG(5, 6))
-		b.Latency.Store(int64(30 * time.Millisecond))
+		f.Latency.Store(int64(30 * time.Millisecond))
 		var callers sync.WaitGroup
 		var returned, granted, waits atomic.Int64
 		for range 3000 {
@@ -114,7 +114,7 @@ func TestObserver_ManyCallers_EachEventIsReportedOnce(t *testing.T) {
 			if random.IntN(40) == 0 {
 				permits = 21
 			}
-			ctx, cancel := context.WithCancel(context.WithValue(b.Context(), callerKey{}, 1))
+			ctx, cancel := context.WithCancel(context.WithValue(f.Context(), callerKey{}, 1))
 			if random.IntN(4) == 0 { // without a way to end, or with one that is used
 				ctx = context.WithValue(context.Background(), callerKey{}, 1)
 			} else if random.IntN(3) > 0 {
@@ -143,52 +143,52 @@ func TestObserver_ManyCallers_EachEventIsReportedOnce(t *testing.T) {
 			})
 			switch random.IntN(60) {
 			case 1:
-				b.Redis.SetError("OOM")
+				f.fail("OOM")
 			case 2, 3, 4, 5:
-				b.Redis.SetError("")
+				f.fail("")
 			}
 			if random.IntN(4) == 0 {
 				pass(time.Duration(random.IntN(100)) * time.Millisecond)
 			}
 		}
-		b.Redis.SetError("")
+		f.fail("")
 		pass(time.Minute)
 		callers.Wait()
 		synctest.Wait()
 		seen := s.now()
-		assert.EqualValues(b, returned.Load(), seen.decided)
-		assert.EqualValues(b, granted.Load(), seen.granted)
-		assert.Positive(b, seen.granted)
-		assert.Greater(b, seen.sent, 100)
-		assert.Equal(b, seen.sent, seen.calls)
-		assert.Equal(b, seen.carried, seen.requests)
-		assert.Equal(b, seen.wanted, seen.permits)
-		assert.Positive(b, seen.alone)
-		assert.Less(b, seen.alone, seen.calls/2, "callers that were answered report the other calls")
-		assert.EqualValues(b, waits.Load(), seen.begun)
-		assert.EqualValues(b, waits.Load(), seen.ended)
-		assert.Greater(b, seen.length, 5)
-		assert.Empty(b, l.Engine.observer.waiting, "no state of callers that do not wait")
-		assert.True(b, l.Engine.Idle())
+		assert.EqualValues(f, returned.Load(), seen.decided)
+		assert.EqualValues(f, granted.Load(), seen.granted)
+		assert.Positive(f, seen.granted)
+		assert.Greater(f, seen.sent, 100)
+		assert.Equal(f, seen.sent, seen.calls)
+		assert.Equal(f, seen.carried, seen.requests)
+		assert.Equal(f, seen.wanted, seen.permits)
+		assert.Positive(f, seen.alone)
+		assert.Less(f, seen.alone, seen.calls/2, "callers that were answered report the other calls")
+		assert.EqualValues(f, waits.Load(), seen.begun)
+		assert.EqualValues(f, waits.Load(), seen.ended)
+		assert.Greater(f, seen.length, 5)
+		assert.Empty(f, l.Engine.observer.waiting, "no state of callers that do not wait")
+		assert.True(f, l.Engine.Idle())
 	})
 }
 
 func TestObserver_CallIsRepeated_IsReportedOnce(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l, s := b.counted(20, time.Hour)
-		b.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
-		time.AfterFunc(100*time.Millisecond, func() { b.Redis.SetError("") })
-		b.take(l.window, 3)
-		assert.Greater(b, s.now().sent, 3)
-		assert.Equal(b, 1, s.now().calls)
-		assert.Equal(b, 1, s.now().requests)
-		assert.EqualValues(b, 3, s.now().permits)
-		assert.Greater(b, s.now().took, 100*time.Millisecond)
+	withServer(t, func(f *fixture) {
+		l, s := f.counted(20, time.Hour)
+		f.fail(moving)
+		time.AfterFunc(100*time.Millisecond, func() { f.fail("") })
+		f.Take(l.fake, 3)
+		assert.Greater(f, s.now().sent, 3)
+		assert.Equal(f, 1, s.now().calls)
+		assert.Equal(f, 1, s.now().requests)
+		assert.EqualValues(f, 3, s.now().permits)
+		assert.Greater(f, s.now().took, 100*time.Millisecond)
 	})
 }
 
 // torn is a window whose replies break off after the granted requests.
-type torn struct{ *window }
+type torn struct{ *fake }
 
 func (l torn) Answer(b *Batch, _ rueidis.RedisMessage) (bool, error) {
 	b.Requests[0].Allowed, b.Lease.Granted = true, 7
@@ -196,22 +196,22 @@ func (l torn) Answer(b *Batch, _ rueidis.RedisMessage) (bool, error) {
 }
 
 func TestObserver_CallFails_NothingIsGranted(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l, s := b.counted(20, time.Hour)
-		l.Protocol = torn{l.window}
-		_, err := l.Try(b.Context(), Ask{Permits: 1})
-		require.EqualError(b, err, "torn")
-		assert.Equal(b, 1, s.now().decided)
-		assert.Equal(b, 1, s.now().calls)
-		assert.Zero(b, s.now().granted)
-		assert.Zero(b, s.now().leased)
+	withServer(t, func(f *fixture) {
+		l, s := f.counted(20, time.Hour)
+		l.Protocol = torn{l.fake}
+		_, err := l.Try(f.Context(), Ask{Permits: 1})
+		require.EqualError(f, err, "torn")
+		assert.Equal(f, 1, s.now().decided)
+		assert.Equal(f, 1, s.now().calls)
+		assert.Zero(f, s.now().granted)
+		assert.Zero(f, s.now().leased)
 	})
 }
 
 // TestObserver_CallOfOneCaller_IsReportedOnce: by its caller, if that stays.
 func TestObserver_CallOfOneCaller_IsReportedOnce(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l, s := b.counted(20, time.Hour)
+	withServer(t, func(f *fixture) {
+		l, s := f.counted(20, time.Hour)
 		take := func(ctx context.Context) error {
 			_, err := Charge(ctx, &l.Limiter, 5, func(context.Context) (int, error) {
 				pass(second)
@@ -219,41 +219,41 @@ func TestObserver_CallOfOneCaller_IsReportedOnce(t *testing.T) {
 			})
 			return err
 		}
-		caller := context.WithValue(b.Context(), callerKey{}, 1)
-		require.NoError(b, take(caller))
-		require.NoError(b, take(context.WithValue(context.Background(), callerKey{}, 1)))
-		assert.Equal(b, 2, s.now().calls)
-		assert.Zero(b, s.now().alone)
+		caller := context.WithValue(f.Context(), callerKey{}, 1)
+		require.NoError(f, take(caller))
+		require.NoError(f, take(context.WithValue(context.Background(), callerKey{}, 1)))
+		assert.Equal(f, 2, s.now().calls)
+		assert.Zero(f, s.now().alone)
 		leaves, leave := context.WithTimeout(caller, second/2)
 		defer leave()
-		require.ErrorIs(b, take(leaves), context.DeadlineExceeded)
-		require.ErrorIs(b, take(leaves), context.DeadlineExceeded)
-		assert.Equal(b, 2, s.now().calls)
+		require.ErrorIs(f, take(leaves), context.DeadlineExceeded)
+		require.ErrorIs(f, take(leaves), context.DeadlineExceeded)
+		assert.Equal(f, 2, s.now().calls)
 		pass(second)
 		synctest.Wait()
-		assert.Equal(b, 3, s.now().calls)
-		assert.Equal(b, 1, s.now().alone)
-		assert.EqualValues(b, 15, s.now().permits)
+		assert.Equal(f, 3, s.now().calls)
+		assert.Equal(f, 1, s.now().alone)
+		assert.EqualValues(f, 15, s.now().permits)
 	})
 }
 
 func TestObserver_NoHooks_NothingIsReported(t *testing.T) {
 	assert.False(t, New(Settings{}).Observed())
 	assert.False(t, New(Settings{Observer: new(Observer)}).Observed())
-	withRedis(t, func(b *fixture) {
+	withServer(t, func(f *fixture) {
 		var seen atomic.Int64
 		for _, o := range []*Observer{
 			{Decision: func(context.Context, Decision) { seen.Add(1) }},
 			{RedisCall: func(context.Context, Call) { seen.Add(1) }},
 			{Waiting: func(context.Context, Waiting) { seen.Add(1) }},
 		} {
-			l := open(New(Settings{Redis: b.Conn, Observer: o}), "limiter", 100, time.Hour)
-			b.take(l, 1)
-			_, err := l.Wait(b.Context(), 1, time.Time{})
-			require.NoError(b, err)
-			_, err = Charge(b.Context(), &l.Limiter, 1, func(context.Context) (int, error) { return 0, nil })
-			require.NoError(b, err)
+			l := open(New(Settings{Redis: f.Conn, Observer: o}), "limiter", 100, time.Hour)
+			f.Take(l, 1)
+			_, err := l.Wait(f.Context(), 1, time.Time{})
+			require.NoError(f, err)
+			_, err = Charge(f.Context(), &l.Limiter, 1, func(context.Context) (int, error) { return 0, nil })
+			require.NoError(f, err)
 		}
-		assert.EqualValues(b, 2+3+2, seen.Load())
+		assert.EqualValues(f, 2+3+2, seen.Load())
 	})
 }

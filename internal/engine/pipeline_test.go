@@ -58,7 +58,7 @@ func (c *sending) names() (sizes []int) {
 
 // askAll takes a permit of each of so many windows at the same time. The first window has one
 // permit, the next one two, and so on. A Protocol, if it is not nil, replaces that of each window.
-func askAll(ctx context.Context, g *Engine, names int, protocol func(*window) Protocol) ([]Result, []error) {
+func askAll(ctx context.Context, g *Engine, names int, protocol func(*fake) Protocol) ([]Result, []error) {
 	results, errs := make([]Result, names), make([]error, names)
 	var callers sync.WaitGroup
 	for i := range names {
@@ -74,15 +74,15 @@ func askAll(ctx context.Context, g *Engine, names int, protocol func(*window) Pr
 
 // withContexts runs a test with a context with which callers wait for their call, and with one with
 // which they can leave it. A call takes 10 ms.
-func withContexts(t *testing.T, test func(ctx context.Context, b *fixture)) {
+func withContexts(t *testing.T, test func(ctx context.Context, f *fixture)) {
 	for name, cancellable := range map[string]bool{"without an end": false, "cancellable": true} {
-		runWithRedis(t, name, func(b *fixture) {
-			b.Latency.Store(int64(10 * time.Millisecond))
-			ctx := b.Context()
+		runWithServer(t, name, func(f *fixture) {
+			f.Latency.Store(int64(10 * time.Millisecond))
+			ctx := f.Context()
 			if !cancellable {
 				ctx = context.WithoutCancel(ctx)
 			}
-			test(ctx, b)
+			test(ctx, f)
 		})
 	}
 }
@@ -95,56 +95,56 @@ func (clustered) Mode() rueidis.ClientMode { return rueidis.ClientModeCluster }
 // TestPipeline_ManyNames_ShareIt: each call has its own answer. On a cluster a pipeline would end
 // when its slowest node has answered, so none is sent.
 func TestPipeline_ManyNames_ShareIt(t *testing.T) {
-	withContexts(t, func(ctx context.Context, b *fixture) {
+	withContexts(t, func(ctx context.Context, f *fixture) {
 		const names = 10 * redisx.MaxPipelined
-		conn := &sending{Client: b.Conn}
+		conn := &sending{Client: f.Conn}
 		var reported atomic.Int64 // requests, with their calls
 		observer := &Observer{RedisCall: func(_ context.Context, c Call) { reported.Add(int64(c.Requests)) }}
 		g := New(Settings{Redis: conn, Observer: observer})
 		results, errs := askAll(ctx, g, names, nil)
-		assert.EqualValues(b, names, reported.Load())
+		assert.EqualValues(f, names, reported.Load())
 		for i, result := range results {
-			require.NoError(b, errs[i])
+			require.NoError(f, errs[i])
 			want := Answer{Allowed: true, Limit: int64(i + 1), Remaining: int64(i), ResetAfter: time.Minute}
-			assert.Equal(b, want, result.Answer)
+			assert.Equal(f, want, result.Answer)
 		}
 		sizes, inPipelines := conn.names(), 0
 		for _, size := range sizes {
 			inPipelines += size
 		}
-		assert.Equal(b, redisx.MaxPipelined, slices.Max(sizes))
-		assert.Greater(b, inPipelines, names/2)
-		assert.Less(b, len(sizes), inPipelines*4/5)
+		assert.Equal(f, redisx.MaxPipelined, slices.Max(sizes))
+		assert.Greater(f, inPipelines, names/2)
+		assert.Less(f, len(sizes), inPipelines*4/5)
 
 		// A lone call goes alone, also while others wait in their queues.
-		waiting, cancel := context.WithCancel(b.Context())
+		waiting, cancel := context.WithCancel(f.Context())
 		var callers sync.WaitGroup
 		for i := range 2 * pipelined {
 			l := open(g, fmt.Sprint("limiter:", i), int64(i+1), time.Minute)
-			callers.Go(func() { assert.ErrorIs(b, errOf(l.Wait(waiting, int64(i+1), time.Time{})), context.Canceled) })
+			callers.Go(func() { assert.ErrorIs(f, errOf(l.Wait(waiting, int64(i+1), time.Time{})), context.Canceled) })
 		}
 		pass(time.Second)
-		b.take(open(g, "limiter:100", 101, time.Minute), 1)
-		assert.Len(b, conn.names(), len(sizes))
+		f.Take(open(g, "limiter:100", 101, time.Minute), 1)
+		assert.Len(f, conn.names(), len(sizes))
 		cancel()
 		callers.Wait()
 
-		conn = &sending{Client: b.Conn}
+		conn = &sending{Client: f.Conn}
 		_, errs = askAll(ctx, New(Settings{Redis: clustered{conn}}), names, nil)
-		require.NoError(b, errors.Join(errs...))
-		assert.Empty(b, conn.names())
+		require.NoError(f, errors.Join(errs...))
+		assert.Empty(f, conn.names())
 	})
 }
 
 // TestPipeline_CallersLeave_PermitsReturn: the other callers of the pipeline get their answers.
 func TestPipeline_CallersLeave_PermitsReturn(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		g := b.engine()
-		b.Latency.Store(int64(10 * time.Millisecond))
+	withServer(t, func(f *fixture) {
+		g := f.engine()
+		f.Latency.Store(int64(10 * time.Millisecond))
 		const names = 3 * redisx.MaxPipelined
-		leaves, leave := context.WithTimeout(b.Context(), 15*time.Millisecond) // their calls are at Redis then
+		leaves, leave := context.WithTimeout(f.Context(), 15*time.Millisecond) // their calls are at Redis then
 		defer leave()
-		stays, cancel := context.WithCancel(b.Context())
+		stays, cancel := context.WithCancel(f.Context())
 		defer cancel()
 		began := time.Now()
 		var granted [names]atomic.Int64
@@ -159,9 +159,9 @@ func TestPipeline_CallersLeave_PermitsReturn(t *testing.T) {
 					_, err := l.Try(ctx, Ask{Permits: 1})
 					if err == nil {
 						granted[i].Add(1)
-					} else if assert.ErrorIs(b, err, context.DeadlineExceeded) {
-						assert.Equal(b, 15*time.Millisecond, time.Since(began), "at once")
-						assert.Zero(b, i%2)
+					} else if assert.ErrorIs(f, err, context.DeadlineExceeded) {
+						assert.Equal(f, 15*time.Millisecond, time.Since(began), "at once")
+						assert.Zero(f, i%2)
 						return
 					}
 				}
@@ -169,19 +169,19 @@ func TestPipeline_CallersLeave_PermitsReturn(t *testing.T) {
 		}
 		callers.Wait()
 		pass(10 * time.Second) // permits for callers that left return
-		b.Latency.Store(0)
+		f.Latency.Store(0)
 		for i := range names {
-			used, _ := strconv.ParseInt(b.Redis.HGet(fmt.Sprint("limiter:", i), "used"), 10, 64)
-			assert.Equal(b, granted[i].Load(), used, i)
+			l := open(g, fmt.Sprint("limiter:", i), 3, time.Minute)
+			assert.Equal(f, 3-granted[i].Load(), f.free(l), i)
 		}
-		assert.True(b, g.Idle())
+		assert.True(f, g.Idle())
 	})
 }
 
 // TestPipeline_ConnectionEndsAGoroutine_FailsItsCallsAlone: no caller waits forever.
 func TestPipeline_ConnectionEndsAGoroutine_FailsItsCallsAlone(t *testing.T) {
-	withContexts(t, func(ctx context.Context, b *fixture) {
-		conn := &sending{Client: b.Conn}
+	withContexts(t, func(ctx context.Context, f *fixture) {
+		conn := &sending{Client: f.Conn}
 		g := New(Settings{Redis: conn})
 		var failed atomic.Bool
 		conn.instead = func(sent []string, send func() []rueidis.RedisResult) []rueidis.RedisResult {
@@ -194,52 +194,52 @@ func TestPipeline_ConnectionEndsAGoroutine_FailsItsCallsAlone(t *testing.T) {
 		count := 0
 		for i, err := range errs {
 			if err != nil {
-				assert.ErrorIs(b, err, redisx.ErrNoReply)
-				assert.ErrorContains(b, err, fmt.Sprint("limiter:", i))
+				assert.ErrorIs(f, err, redisx.ErrNoReply)
+				assert.ErrorContains(f, err, fmt.Sprint("limiter:", i))
 				count++
 			}
 		}
-		assert.Positive(b, count)
-		assert.LessOrEqual(b, count, redisx.MaxPipelined)
-		assert.True(b, g.Idle())
+		assert.Positive(f, count)
+		assert.LessOrEqual(f, count, redisx.MaxPipelined)
+		assert.True(f, g.Idle())
 	})
 }
 
 // twice is a window whose script is asked a second time.
-type twice struct{ *window }
+type twice struct{ *fake }
 
 func (l twice) Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err error) {
-	if len(b.Args) == 5 {
+	if len(b.Args) == idArg+1 {
 		b.Args = append(b.Args, "again")
 		return true, nil
 	}
-	return l.window.Answer(b, reply)
+	return l.fake.Answer(b, reply)
 }
 
 func TestPipeline_ScriptsNeedMoreCalls_AreRepeated(t *testing.T) {
-	withContexts(t, func(ctx context.Context, b *fixture) {
-		g := b.engine()
-		results, errs := askAll(ctx, g, 2*redisx.MaxPipelined, func(l *window) Protocol { return twice{l} })
-		require.NoError(b, errors.Join(errs...))
+	withContexts(t, func(ctx context.Context, f *fixture) {
+		g := f.engine()
+		results, errs := askAll(ctx, g, 2*redisx.MaxPipelined, func(l *fake) Protocol { return twice{l} })
+		require.NoError(f, errors.Join(errs...))
 		for i, result := range results[1:] { // the first window has one permit
-			assert.True(b, result.Allowed)
-			assert.EqualValues(b, i, result.Remaining, "after the second call")
+			assert.True(f, result.Allowed)
+			assert.EqualValues(f, i, result.Remaining, "after the second call")
 		}
-		assert.True(b, g.Idle())
+		assert.True(f, g.Idle())
 	})
 }
 
 // asksWhy is a window that asks Redis for a while what an error is about.
-type asksWhy struct{ *window }
+type asksWhy struct{ *fake }
 
 func (l asksWhy) Explain(ctx context.Context, err error) error {
 	pass(time.Second)
-	return l.window.Explain(ctx, err)
+	return l.fake.Explain(ctx, err)
 }
 
 func TestPipeline_CallerExplainsItsError_OthersDoNotWait(t *testing.T) {
-	withContexts(t, func(ctx context.Context, b *fixture) {
-		g := b.engine()
+	withContexts(t, func(ctx context.Context, f *fixture) {
+		g := f.engine()
 		began := time.Now()
 		var callers sync.WaitGroup
 		for i := range 2 * redisx.MaxPipelined {
@@ -247,20 +247,20 @@ func TestPipeline_CallerExplainsItsError_OthersDoNotWait(t *testing.T) {
 				l := open(g, fmt.Sprint("limiter:", i), 10, time.Minute)
 				l.Protocol = asksWhy{l}
 				if i%2 == 0 {
-					b.Redis.Set(l.ID, "no hash")
+					f.change(l, func(s *state) { s.deleted = true })
 				}
 				_, err := l.Try(ctx, Ask{Permits: 1})
 				if took := time.Since(began); i%2 == 0 {
-					assert.ErrorContains(b, err, l.ID+": ")
-					assert.ErrorContains(b, err, "WRONGTYPE")
-					assert.GreaterOrEqual(b, took, time.Second)
+					assert.ErrorContains(f, err, l.ID+": ")
+					assert.ErrorContains(f, err, "NOTSET")
+					assert.GreaterOrEqual(f, took, time.Second)
 				} else {
-					assert.NoError(b, err)
-					assert.Less(b, took, time.Second)
+					assert.NoError(f, err)
+					assert.Less(f, took, time.Second)
 				}
 			})
 		}
 		callers.Wait()
-		assert.True(b, g.Idle())
+		assert.True(f, g.Idle())
 	})
 }

@@ -1,84 +1,64 @@
-package engine_test
+package engine
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
-	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
 // TestQueue_StateChangedBeforeTheCaller_IsNotDeniedOnStaleState: only a reply to a call that left
 // after the caller arrived denies it.
 func TestQueue_StateChangedBeforeTheCaller_IsNotDeniedOnStaleState(t *testing.T) {
-	rate := rratelimiter.Rate{Permits: 10, Interval: time.Hour}
-	unchanged := func(context.Context, *rratelimiter.Limiter) error { return nil }
-	within := func(l *rratelimiter.Limiter, ctx context.Context, permits int64) error {
+	within := func(ctx context.Context, l *fake, permits int64) error {
 		ok, err := l.TryAcquireWithin(ctx, permits, 5*time.Minute)
 		if err == nil && !ok {
-			return fmt.Errorf("(false, nil)")
+			return context.DeadlineExceeded
 		}
 		return err
 	}
-	acquire := func(l *rratelimiter.Limiter, ctx context.Context, permits int64) error {
+	acquire := func(ctx context.Context, l *fake, permits int64) error {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 		defer cancel()
 		return l.Acquire(ctx, permits)
 	}
 	for name, test := range map[string]struct {
-		change  func(ctx context.Context, l *rratelimiter.Limiter) error
+		change  func(s *state)
 		permits int64
-		want    error
+		want    string // the error
 	}{
-		"Release": {func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Release(ctx, 10) }, 1, nil},
-		"SetRate": {func(ctx context.Context, l *rratelimiter.Limiter) error { return l.SetRate(ctx, rate) }, 9, nil},
-		"a higher rate": {func(ctx context.Context, l *rratelimiter.Limiter) error {
-			return l.SetRate(ctx, rratelimiter.Rate{Permits: 50, Interval: time.Hour}, rratelimiter.KeepState())
-		}, 30, nil},
-		"Delete": {func(ctx context.Context, l *rratelimiter.Limiter) error {
-			return errOf(l.Delete(ctx))
-		}, 1, rratelimiter.ErrNotInitialized},
-		"nothing":              {unchanged, 11, rratelimiter.ErrPermitsExceedRate},
-		"nothing, and no time": {unchanged, 1, context.DeadlineExceeded},
-		"Delete and TrySetRate": {func(ctx context.Context, l *rratelimiter.Limiter) error {
-			if _, err := l.Delete(ctx); err != nil {
-				return err
-			}
-			_, err := l.TrySetRate(ctx, rratelimiter.Rate{Permits: 20, Interval: second})
-			return err
-		}, 12, nil},
+		"permits are released": {func(s *state) { s.grants = nil }, 1, ""},
+		"a higher limit":       {func(s *state) { s.limit = 50 }, 30, ""},
+		"deleted":              {func(s *state) { s.deleted = true }, 1, "NOTSET"},
+		"nothing":              {func(*state) {}, 11, "11 permits of 10"},
+		"nothing, and no time": {func(*state) {}, 1, "deadline"},
+		"another limiter":      {func(s *state) { *s = state{limit: 20, every: 1000} }, 12, ""},
 	} {
 		for who, other := range map[string]bool{"another client": true, "this client": false} {
-			for call, ask := range map[string]func(*rratelimiter.Limiter, context.Context, int64) error{
+			for call, ask := range map[string]func(context.Context, *fake, int64) error{
 				"TryAcquireWithin": within, "Acquire": acquire,
 			} {
 				t.Run(name+" by "+who+", "+call, func(t *testing.T) {
-					inQueue(t, rate, func(q *line, l *rratelimiter.Limiter) {
+					inQueue(t, 10, time.Hour, func(q *line, l *fake) {
 						ctx, cancel := context.WithCancel(q.Context())
 						defer cancel()
 						q.Take(l, 10)
 						q.done.Go(func() { _ = l.Acquire(ctx, 1) })
 						synctest.Wait()
 						pass(time.Minute)
-						changer := l
-						if other {
-							changer = rratelimiter.New(q.Conn).Limiter("limiter")
+						q.change(l, test.change)
+						if !other {
+							change(q.Context(), l.Engine, l.ID)
 						}
-						require.NoError(t, test.change(q.Context(), changer))
 						before, start := q.Scripts.Load(), time.Now()
-						err := ask(l, q.Context(), test.permits)
-						if errors.Is(test.want, context.DeadlineExceeded) && call == "TryAcquireWithin" {
-							assert.EqualError(t, err, "(false, nil)")
+						err := ask(q.Context(), l, test.permits)
+						if test.want == "" {
+							assert.NoError(t, err)
 						} else {
-							assert.ErrorIs(t, err, test.want)
+							assert.ErrorContains(t, err, test.want)
 						}
 						assert.Zero(t, time.Since(start), "at once")
 						if other {
@@ -93,7 +73,7 @@ func TestQueue_StateChangedBeforeTheCaller_IsNotDeniedOnStaleState(t *testing.T)
 }
 
 func TestQueue_MoreWantedThanReturns_NextIntervalsCount(t *testing.T) {
-	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
+	inQueue(t, 10, 10*second, func(q *line, l *fake) {
 		ctx := q.Context()
 		q.Take(l, 10)
 		q.wait(l, "first", 6)
@@ -115,7 +95,7 @@ func TestQueue_MoreWantedThanReturns_NextIntervalsCount(t *testing.T) {
 // answered. Permits that arrive later are refunded.
 func TestTryAcquireWithin_ServerHangs_EndsWithTheTimeout(t *testing.T) {
 	for _, timeout := range []time.Duration{time.Nanosecond, 20 * time.Millisecond, 100 * time.Millisecond} {
-		inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
+		inQueue(t, 10, time.Hour, func(q *line, l *fake) {
 			q.Latency.Store(int64(8 * second))
 			start := time.Now()
 			var callers sync.WaitGroup
@@ -131,22 +111,21 @@ func TestTryAcquireWithin_ServerHangs_EndsWithTheTimeout(t *testing.T) {
 			callers.Wait()
 			pass(time.Minute)
 			q.Latency.Store(0)
-			q.Free(l, 10)
+			assert.EqualValues(t, 10, q.free(l))
 		})
 	}
 }
 
 func TestQueue_SumOverflows_CallersAreDenied(t *testing.T) {
-	rate := rratelimiter.Rate{Permits: engine.MaxPermits, Interval: time.Hour}
-	inQueue(t, rate, func(q *line, l *rratelimiter.Limiter) {
+	inQueue(t, MaxPermits, time.Hour, func(q *line, l *fake) {
 		q.Take(l, 1)
 		q.Latency.Store(int64(10 * time.Millisecond))
 		ctx, cancel := context.WithCancel(q.Context())
 		var refused sync.WaitGroup
 		for range 2100 {
-			q.done.Go(func() { assert.ErrorIs(t, l.Acquire(ctx, engine.MaxPermits), context.Canceled) })
+			q.done.Go(func() { assert.ErrorIs(t, l.Acquire(ctx, MaxPermits), context.Canceled) })
 			refused.Go(func() {
-				ok, err := l.TryAcquireWithin(ctx, engine.MaxPermits, time.Minute)
+				ok, err := l.TryAcquireWithin(ctx, MaxPermits, time.Minute)
 				assert.NoError(t, err)
 				assert.False(t, ok)
 			})

@@ -27,20 +27,20 @@ func TestQueue_ForecastLags_WaiterAsksLater(t *testing.T) {
 		"one in the next round":         {lag: lag, behind: 2*every + 2*time.Millisecond, want: every, others: 1},
 		"a later one in the next round": {lag: lag, behind: 2*every + 2*lag, want: every + lag, others: 1},
 	} {
-		withRedis(t, func(b *fixture) {
-			l := open(b.engine(), "limiter", 2, every)
+		withServer(t, func(f *fixture) {
+			l := open(f.engine(), "limiter", 2, every)
 			l.lag = test.lag
-			b.take(l, 2)
+			f.Take(l, 2)
 			began := time.Now()
-			b.Latency.Store(int64(test.latency))
+			f.Latency.Store(int64(test.latency))
 			wait := func(timeout time.Duration, served func()) {
 				var deadline time.Time
 				if timeout > 0 {
 					deadline = began.Add(timeout)
 				}
-				ok, err := l.Wait(b.Context(), 1, deadline)
-				assert.NoError(b, err, name)
-				assert.True(b, ok, name)
+				ok, err := l.Wait(f.Context(), 1, deadline)
+				assert.NoError(f, err, name)
+				assert.True(f, ok, name)
 				served()
 			}
 			if test.behind > 0 {
@@ -53,20 +53,20 @@ func TestQueue_ForecastLags_WaiterAsksLater(t *testing.T) {
 					wait(test.behind, func() {})
 				}()
 			}
-			wait(test.timeout, func() { assert.Equal(b, test.want+test.latency, time.Since(began), name) })
+			wait(test.timeout, func() { assert.Equal(f, test.want+test.latency, time.Since(began), name) })
 			pass(3 * every)
 		})
 	}
 }
 
 // waitAll has so many callers wait for a permit each.
-func (b *fixture) waitAll(l *window, callers int) {
+func (f *fixture) waitAll(l *fake, callers int) {
 	var all sync.WaitGroup
 	for range callers {
 		all.Go(func() {
-			ok, err := l.Wait(b.Context(), 1, time.Time{})
-			assert.NoError(b, err)
-			assert.True(b, ok)
+			ok, err := l.Wait(f.Context(), 1, time.Time{})
+			assert.NoError(f, err)
+			assert.True(f, ok)
 		})
 	}
 	all.Wait()
@@ -74,68 +74,68 @@ func (b *fixture) waitAll(l *window, callers int) {
 
 // TestQueue_FreePermits_DoNotLag: only a waiter that has waited for permits asks later.
 func TestQueue_FreePermits_DoNotLag(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := open(b.engine(), "limiter", 2*MaxRequests, second)
+	withServer(t, func(f *fixture) {
+		l := open(f.engine(), "limiter", 2*MaxRequests, second)
 		l.lag = time.Hour
 		began := time.Now()
-		b.waitAll(l, MaxRequests+1)
-		assert.Zero(b, time.Since(began))
+		f.waitAll(l, MaxRequests+1)
+		assert.Zero(f, time.Since(began))
 	})
 }
 
 // TestQueue_LimiterExpires_WaitersRenewIt: they ask before, although they are denied.
 func TestQueue_LimiterExpires_WaitersRenewIt(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := open(b.engine(), "limiter", 1, 10*second)
+	withServer(t, func(f *fixture) {
+		l := open(f.engine(), "limiter", 1, 10*second)
 		l.renew = 3 * second
-		b.take(l, 1)
-		before := b.Scripts.Load()
-		b.waitAll(l, 1)
-		assert.Equal(b, before+5, b.Scripts.Load(), "calls at 0 s, 3 s, 6 s, 9 s and 10 s")
+		f.Take(l, 1)
+		before := f.Scripts.Load()
+		f.waitAll(l, 1)
+		assert.Equal(f, before+5, f.Scripts.Load(), "calls at 0 s, 3 s, 6 s, 9 s and 10 s")
 	})
 }
 
 // TestDenial_LimiterExpires_RedisIsAskedOften: a denial from memory does not renew it.
 func TestDenial_LimiterExpires_RedisIsAskedOften(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		g := New(Settings{Redis: b.Conn, Denials: time.Hour})
+	withServer(t, func(f *fixture) {
+		g := New(Settings{Redis: f.Conn, Denials: time.Hour})
 		l := open(g, "limiter", 1, time.Minute)
 		l.renew = 24 * second
-		b.take(l, 1)
+		f.Take(l, 1)
 		var asked []int64
 		for range 8 {
-			before := b.Scripts.Load()
-			b.full(l, 1)
-			asked = append(asked, b.Scripts.Load()-before)
+			before := f.Scripts.Load()
+			f.Full(l, 1)
+			asked = append(asked, f.Scripts.Load()-before)
 			pass(second)
 		}
-		assert.Equal(b, []int64{1, 0, 0, 1, 0, 0, 1, 0}, asked)
+		assert.Equal(f, []int64{1, 0, 0, 1, 0, 0, 1, 0}, asked)
 	})
 }
 
 // TestDenial_TimeoutIsTooShort_AnsweredFromMemory: as a request without a timeout.
 func TestDenial_TimeoutIsTooShort_AnsweredFromMemory(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		g := New(Settings{Redis: b.Conn, Denials: 10 * second})
+	withServer(t, func(f *fixture) {
+		g := New(Settings{Redis: f.Conn, Denials: 10 * second})
 		l := open(g, "limiter", 2, time.Minute)
-		b.take(l, 2)
+		f.Take(l, 2)
 		within := func(permits int64, timeout time.Duration) (calls int64) {
-			before := b.Scripts.Load()
-			ok, err := l.Wait(b.Context(), permits, time.Now().Add(timeout))
-			assert.NoError(b, err)
-			assert.False(b, ok)
-			return b.Scripts.Load() - before
+			before := f.Scripts.Load()
+			ok, err := l.Wait(f.Context(), permits, time.Now().Add(timeout))
+			assert.NoError(f, err)
+			assert.False(f, ok)
+			return f.Scripts.Load() - before
 		}
-		assert.EqualValues(b, 1, within(1, second), "nothing is known")
+		assert.EqualValues(f, 1, within(1, second), "nothing is known")
 		for range 100 {
-			assert.Zero(b, within(1, second))
-			assert.Zero(b, within(2, 59*second))
+			assert.Zero(f, within(1, second))
+			assert.Zero(f, within(2, 59*second))
 		}
 		pass(10 * second)
-		assert.EqualValues(b, 1, within(1, second), "it is too old")
-		assert.NoError(b, l.release(b.Context(), 1, l.Engine.Millis(time.Now())))
-		ok, err := l.Wait(b.Context(), 1, time.Now().Add(second))
-		assert.NoError(b, err)
-		assert.True(b, ok, "this Client has released")
+		assert.EqualValues(f, 1, within(1, second), "it is too old")
+		assert.NoError(f, l.Release(f.Context(), 1))
+		ok, err := l.Wait(f.Context(), 1, time.Now().Add(second))
+		assert.NoError(f, err)
+		assert.True(f, ok, "this Client has released")
 	})
 }

@@ -1,4 +1,4 @@
-package engine_test
+package engine
 
 import (
 	"context"
@@ -11,8 +11,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/rratelimiter/rratelimiter"
 )
 
 // lastTry is how long a request waits for the reply to a call under way when its timeout ends.
@@ -27,7 +25,7 @@ type line struct {
 	log   []string
 }
 
-func (q *line) wait(l *rratelimiter.Limiter, who string, permits int64) {
+func (q *line) wait(l *fake, who string, permits int64) {
 	q.done.Go(func() { q.say(who, l.Acquire(q.Context(), permits)) })
 	synctest.Wait()
 }
@@ -49,20 +47,27 @@ func (q *line) said() []string {
 	return slices.Clone(q.log)
 }
 
-func inQueue(t *testing.T, rate rratelimiter.Rate, test func(q *line, l *rratelimiter.Limiter)) {
-	withRedis(t, func(b *fixture) {
-		q := &line{fixture: b}
-		l := b.limiter(rate)
+// granted takes permits within a timeout, and reports whether they were granted.
+func (q *line) granted(l *fake, permits int64, timeout time.Duration) bool {
+	ok, err := l.TryAcquireWithin(q.Context(), permits, timeout)
+	require.NoError(q, err)
+	return ok
+}
+
+func inQueue(t *testing.T, limit int64, every time.Duration, test func(q *line, l *fake)) {
+	withServer(t, func(f *fixture) {
+		q := &line{fixture: f}
+		l := f.limiter(limit, every)
 		q.start = time.Now()
 		test(q, l)
 		q.done.Wait()
 		synctest.Wait()
-		b.idle(b.client)
+		f.idle(l)
 	})
 }
 
 func TestQueue_LargeRequestAtTheHead_IsServedFirst(t *testing.T) {
-	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
+	inQueue(t, 10, 10*second, func(q *line, l *fake) {
 		for range 10 { // one permit returns each second, from the 10th on
 			q.Take(l, 1)
 			pass(second)
@@ -80,7 +85,7 @@ func TestQueue_LargeRequestAtTheHead_IsServedFirst(t *testing.T) {
 
 // TestQueue_ManyCallers_OneCallForAPermit: the queue calls Redis when its head could be served.
 func TestQueue_ManyCallers_OneCallForAPermit(t *testing.T) {
-	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
+	inQueue(t, 10, 10*second, func(q *line, l *fake) {
 		for range 10 {
 			q.Take(l, 1)
 			pass(second)
@@ -93,7 +98,7 @@ func TestQueue_ManyCallers_OneCallForAPermit(t *testing.T) {
 		assert.LessOrEqual(t, q.Scripts.Load()-before, int64(102))
 	})
 	t.Run("all return together", func(t *testing.T) {
-		inQueue(t, rratelimiter.Rate{Permits: 50, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
+		inQueue(t, 50, 10*second, func(q *line, l *fake) {
 			q.Take(l, 50)
 			before := q.Scripts.Load()
 			for i := range 100 {
@@ -108,18 +113,18 @@ func TestQueue_ManyCallers_OneCallForAPermit(t *testing.T) {
 
 // TestTryAcquireWithin_TimeoutEndsDuringAnotherCall_IsFalse: Redis has denied it before.
 func TestTryAcquireWithin_TimeoutEndsDuringAnotherCall_IsFalse(t *testing.T) {
-	inQueue(t, rratelimiter.Rate{Permits: 1, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
+	inQueue(t, 1, 10*second, func(q *line, l *fake) {
 		q.Take(l, 1)
 		q.Latency.Store(int64(100 * time.Millisecond))
 		assert.False(t, q.granted(l, 1, 10*second+50*time.Millisecond))
 		assert.Equal(t, 10*second+50*time.Millisecond, time.Since(q.start))
 		pass(second)
-		q.Free(l, 1)
+		assert.EqualValues(t, 1, q.free(l))
 	})
 }
 
 func TestQueue_HeadLeaves_NextIsServed(t *testing.T) {
-	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
+	inQueue(t, 10, 10*second, func(q *line, l *fake) {
 		q.Take(l, 5)
 		ctx, cancel := context.WithCancel(q.Context())
 		q.done.Go(func() { q.say("large", l.Acquire(ctx, 8)) })
@@ -129,27 +134,27 @@ func TestQueue_HeadLeaves_NextIsServed(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		assert.ElementsMatch(t, []string{"large failed at 1s", "small at 1s"}, q.log)
-		q.Free(l, 1)
+		assert.EqualValues(t, 1, q.free(l))
 	})
 }
 
 func TestQueue_ClientReleases_ServesAtOnce(t *testing.T) {
-	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: time.Hour}, func(q *line, l *rratelimiter.Limiter) {
+	inQueue(t, 10, time.Hour, func(q *line, l *fake) {
 		q.Take(l, 10)
 		q.wait(l, "a", 4)
 		q.wait(l, "b", 4)
 		pass(second)
 		require.NoError(t, l.Release(q.Context(), 5))
 		pass(second)
-		changed := rratelimiter.Rate{Permits: 14, Interval: time.Hour}
-		require.NoError(t, l.SetRate(q.Context(), changed, rratelimiter.KeepState()))
+		q.change(l, func(s *state) { s.limit = 14 })
+		change(q.Context(), l.Engine, l.ID)
 		q.done.Wait()
 		assert.Equal(t, []string{"a at 1s", "b at 2s"}, q.log)
 	})
 }
 
 func TestQueue_RequestAboveTheRate_DoesNotDelayOthers(t *testing.T) {
-	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
+	inQueue(t, 10, 10*second, func(q *line, l *fake) {
 		q.Latency.Store(int64(100 * time.Millisecond))
 		q.wait(l, "a", 1)
 		q.wait(l, "above", 11)
@@ -160,11 +165,11 @@ func TestQueue_RequestAboveTheRate_DoesNotDelayOthers(t *testing.T) {
 }
 
 func TestQueue_CallFails_LaterCallersAreServed(t *testing.T) {
-	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
+	inQueue(t, 10, 10*second, func(q *line, l *fake) {
 		q.Latency.Store(int64(100 * time.Millisecond))
-		q.Redis.SetError("OOM")
+		q.fail("OOM")
 		q.wait(l, "a", 1)
-		time.AfterFunc(150*time.Millisecond, func() { q.Redis.SetError("") })
+		time.AfterFunc(150*time.Millisecond, func() { q.fail("") })
 		pass(10 * time.Millisecond)
 		q.wait(l, "b", 1)
 		q.done.Wait()
@@ -173,7 +178,7 @@ func TestQueue_CallFails_LaterCallersAreServed(t *testing.T) {
 }
 
 func TestQueue_OneCallForSeveral_KeepsTheirOrder(t *testing.T) {
-	inQueue(t, rratelimiter.Rate{Permits: 10, Interval: 10 * second}, func(q *line, l *rratelimiter.Limiter) {
+	inQueue(t, 10, 10*second, func(q *line, l *fake) {
 		q.Take(l, 5)
 		pass(second)
 		q.Latency.Store(int64(100 * time.Millisecond))

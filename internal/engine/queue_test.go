@@ -14,8 +14,8 @@ import (
 
 // TestQueue_CallersArriveAndLeave_SumsMatch: served, refused, too late, cancelled, or with an error.
 func TestQueue_CallersArriveAndLeave_SumsMatch(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(20, 2*second)
+	withServer(t, func(f *fixture) {
+		l := f.limiter(20, 2*second)
 		random := rand.New(rand.NewPCG(3, 4))
 		check := func() (waiting int) {
 			e := l.Engine.registry.lockExisting("limiter")
@@ -35,19 +35,19 @@ func TestQueue_CallersArriveAndLeave_SumsMatch(t *testing.T) {
 					ahead += w.Permits
 				}
 				wanted += w.Permits
-				assert.Greater(b, w.arrival, last)
-				assert.Less(b, w.state, answered)
+				assert.Greater(f, w.arrival, last)
+				assert.Less(f, w.state, answered)
 				last = w.arrival
 				waiting++
 			}
-			assert.Equal(b, wanted, e.queue.wanted, "wanted by all")
-			assert.Equal(b, checked, e.queue.unchecked == nil, "an unchecked waiter waits")
+			assert.Equal(f, wanted, e.queue.wanted, "wanted by all")
+			assert.Equal(f, checked, e.queue.unchecked == nil, "an unchecked waiter waits")
 			if !checked {
-				assert.Equal(b, ahead, e.queue.ahead, "wanted by those before the first unchecked")
+				assert.Equal(f, ahead, e.queue.ahead, "wanted by those before the first unchecked")
 			}
 			return waiting
 		}
-		b.Latency.Store(int64(30 * time.Millisecond))
+		f.Latency.Store(int64(30 * time.Millisecond))
 		var callers sync.WaitGroup
 		most := 0
 		for step := range 1500 {
@@ -55,7 +55,7 @@ func TestQueue_CallersArriveAndLeave_SumsMatch(t *testing.T) {
 			if random.IntN(40) == 0 {
 				permits = 21
 			}
-			ctx, cancel := context.WithCancel(b.Context())
+			ctx, cancel := context.WithCancel(f.Context())
 			if random.IntN(3) == 0 {
 				time.AfterFunc(time.Duration(random.IntN(3000))*time.Millisecond, cancel)
 			}
@@ -70,24 +70,24 @@ func TestQueue_CallersArriveAndLeave_SumsMatch(t *testing.T) {
 			})
 			switch random.IntN(60) {
 			case 0:
-				callers.Go(func() { _ = l.release(b.Context(), 10, l.Engine.Millis(time.Now())) })
+				callers.Go(func() { _ = l.Release(f.Context(), 10) })
 			case 1:
-				b.Redis.SetError("OOM")
+				f.fail("OOM")
 			case 2, 3, 4, 5:
-				b.Redis.SetError("")
+				f.fail("")
 			}
 			if random.IntN(4) > 0 {
 				pass(time.Duration(random.IntN(100)) * time.Millisecond)
 			}
 			synctest.Wait()
 			most = max(most, check())
-			require.False(b, b.Failed(), "step %d", step)
+			require.False(f, f.Failed(), "step %d", step)
 		}
-		b.Redis.SetError("")
-		assert.Greater(b, most, 20)
+		f.fail("")
+		assert.Greater(f, most, 20)
 		callers.Wait()
 		pass(second)
-		assert.True(b, l.Engine.Idle())
+		assert.True(f, l.Engine.Idle())
 	})
 }
 
@@ -110,24 +110,24 @@ func TestQueue_CallerLeavesWithItsAnswer_TakesIt(t *testing.T) {
 }
 
 func TestQueue_KeyChanges_QueueCallsAgain(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		g := b.engine()
+	withServer(t, func(f *fixture) {
+		g := f.engine()
 		l := open(g, "both", 10, time.Hour)
 		l.DependsOn = []string{"a", "b"}
-		b.take(l, 10)
+		f.Take(l, 10)
 		served := make(chan error, 1)
-		go func() { _, err := l.Wait(b.Context(), 1, time.Time{}); served <- err }()
+		go func() { _, err := l.Wait(f.Context(), 1, time.Time{}); served <- err }()
 		synctest.Wait()
-		b.Redis.Del("both") // by another program
-		before := b.Scripts.Load()
-		change(b.Context(), g, "c")
+		f.change(l, func(s *state) { s.grants = nil }) // by another program
+		before := f.Scripts.Load()
+		change(f.Context(), g, "c")
 		synctest.Wait()
-		assert.Equal(b, before, b.Scripts.Load())
-		change(b.Context(), g, "b")
+		assert.Equal(f, before, f.Scripts.Load())
+		change(f.Context(), g, "b")
 		synctest.Wait()
-		require.Len(b, served, 1)
-		assert.NoError(b, <-served)
-		assert.True(b, g.Idle())
-		assert.Zero(b, size(&g.dependents.ids), "no state of callers that do not wait")
+		require.Len(f, served, 1)
+		assert.NoError(f, <-served)
+		assert.True(f, g.Idle())
+		assert.Zero(f, size(&g.dependents.ids), "no state of callers that do not wait")
 	})
 }

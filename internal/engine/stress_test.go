@@ -1,4 +1,4 @@
-package engine_test
+package engine
 
 import (
 	"context"
@@ -14,9 +14,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
-	"github.com/rratelimiter/rratelimiter"
 )
 
 // TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost: each caller has one answer, the callers that
@@ -27,25 +24,25 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 		seeds = s
 	}
 	for seed := range seeds {
-		for kind, opts := range map[string][]rratelimiter.Option{
-			"":                      nil,
-			", with a denial cache": {rratelimiter.WithDenialCache(time.Hour)},
-			", server time":         {rratelimiter.WithServerTime()},
+		for kind, settings := range map[string]Settings{
+			"":                      {},
+			", with a denial cache": {Denials: time.Hour},
+			", server time":         {ServerTime: true},
 		} {
-			runWithRedis(t, fmt.Sprint(seed, kind), func(b *fixture) {
+			runWithServer(t, fmt.Sprint(seed, kind), func(f *fixture) {
 				random := rand.New(rand.NewPCG(uint64(seed), 9))
-				c := rratelimiter.New(b.Conn, opts...)
+				settings.Redis = f.Conn
+				g := New(settings)
 				names := 1 + random.IntN(40)
 				rate := int64(1 + random.IntN(400))
-				opened := make([][2]*rratelimiter.Limiter, names)
+				opened := make([][2]*fake, names)
 				granted := make([]atomic.Int64, names)
 				for i := range opened {
 					for j := range opened[i] {
-						opened[i][j] = c.Limiter(fmt.Sprint("limiter:", i))
+						opened[i][j] = open(g, fmt.Sprint("limiter:", i), rate, time.Hour)
 					}
-					require.NoError(b, opened[i][0].SetRate(b.Context(), rratelimiter.Rate{Permits: rate, Interval: time.Hour}))
 				}
-				b.Latency.Store(random.Int64N(int64(10 * time.Millisecond)))
+				f.Latency.Store(random.Int64N(int64(10 * time.Millisecond)))
 				var callers sync.WaitGroup
 				var answers atomic.Int64
 				started := 0
@@ -84,21 +81,21 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 								ok = err == nil
 							case 3:
 								ok, err = l.TryAcquireWithin(ctx, permits, timeout/2)
-								assert.LessOrEqual(b, time.Since(start), timeout/2+lastTry)
+								assert.LessOrEqual(f, time.Since(start), timeout/2+lastTry)
 							case 4:
 								ok, err = l.TryAcquireWithin(ctx, permits, time.Nanosecond)
 							case 5:
-								var d rratelimiter.Decision
-								d, err = l.Take(ctx, permits)
-								ok = d.Allowed
+								var result Result
+								result, err = l.Take(ctx, permits)
+								ok = result.Allowed
 							}
 							if leaves && what != 3 && what != 4 {
-								assert.LessOrEqual(b, time.Since(start), timeout)
+								assert.LessOrEqual(f, time.Since(start), timeout)
 							}
 							if err != nil {
-								assert.False(b, ok)
-								assert.True(b, errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
-									permits > rate && errors.Is(err, rratelimiter.ErrPermitsExceedRate), "%v", err)
+								assert.False(f, ok)
+								assert.True(f, errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+									permits > rate && errors.As(err, new(aboveLimit)), "%v", err)
 							}
 							if ok {
 								granted[i].Add(permits)
@@ -113,13 +110,13 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 					}
 				}
 				callers.Wait()
-				b.Latency.Store(0)
+				f.Latency.Store(0)
 				pass(second)
 				synctest.Wait()
-				assert.EqualValues(b, started, answers.Load())
-				b.idle(c)
+				assert.EqualValues(f, started, answers.Load())
+				assert.True(f, g.Idle())
 				for i := range opened {
-					b.Free(opened[i][0], rate-granted[i].Load())
+					assert.Equal(f, rate-granted[i].Load(), f.free(opened[i][0]), "free permits")
 				}
 			})
 		}

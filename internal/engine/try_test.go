@@ -1,4 +1,4 @@
-package engine_test
+package engine
 
 import (
 	"context"
@@ -6,29 +6,29 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestTakeUpTo_SharedCall_IsServedInOrder: the callers behind the first one share a call.
 func TestTakeUpTo_SharedCall_IsServedInOrder(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(rratelimiter.Rate{Permits: 20, Interval: 10 * second})
-		b.Take(l, 1)
-		b.Latency.Store(int64(second))
-		defer b.Latency.Store(0)
-		before := b.Scripts.Load()
+	withServer(t, func(f *fixture) {
+		l := f.limiter(20, 10*second)
+		f.Take(l, 1)
+		f.Latency.Store(int64(second))
+		defer f.Latency.Store(0)
+		before := f.Scripts.Load()
 		up := func(permits int64) (int64, error) {
-			granted, d, err := l.TakeUpTo(b.Context(), permits)
-			if granted == 0 {
-				assert.Positive(b, d.RetryAfter)
+			result, err := l.TakeUpTo(f.Context(), permits)
+			if result.Granted == 0 {
+				assert.Positive(f, result.RetryAfter)
 			}
-			return granted, err
+			return result.Granted, err
 		}
 		exactly := func(permits int64) (int64, error) {
-			ok, err := l.TryAcquire(b.Context(), permits)
+			ok, err := l.TryAcquire(f.Context(), permits)
 			if !ok {
 				permits = 0
 			}
@@ -43,97 +43,89 @@ func TestTakeUpTo_SharedCall_IsServedInOrder(t *testing.T) {
 		}
 		got, errs := redistest.Crowd(len(calls), func(i int) (int64, error) { return calls[i].call(calls[i].permits) })
 		for i, c := range calls {
-			require.NoError(b, errs[i])
-			assert.Equal(b, c.want, got[i], "call %d", i)
+			require.NoError(f, errs[i])
+			assert.Equal(f, c.want, got[i], "call %d", i)
 		}
-		assert.EqualValues(b, 3, b.Scripts.Load()-before)
-		b.Redis.Del("{limiter}:value") // the grants are as many
-		b.Free(l, 0)
+		assert.EqualValues(f, 3, f.Scripts.Load()-before)
+		assert.EqualValues(f, 0, f.free(l))
 	})
 }
 
 // TestTakeUpTo_CallerLeaves_PartIsReleased: what was granted, not what was requested.
 func TestTakeUpTo_CallerLeaves_PartIsReleased(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: 10 * second})
-		b.Take(l, 4)
-		b.Latency.Store(int64(2 * second))
-		ctx, cancel := context.WithTimeout(b.Context(), second)
+	withServer(t, func(f *fixture) {
+		l := f.limiter(10, 10*second)
+		f.Take(l, 4)
+		f.Latency.Store(int64(2 * second))
+		ctx, cancel := context.WithTimeout(f.Context(), second)
 		defer cancel()
-		granted, decision, err := l.TakeUpTo(ctx, 100)
-		require.ErrorIs(b, err, context.DeadlineExceeded)
-		assert.Zero(b, granted)
-		assert.Zero(b, decision)
-		b.Latency.Store(0)
+		result, err := l.TakeUpTo(ctx, 100)
+		require.ErrorIs(f, err, context.DeadlineExceeded)
+		assert.Zero(f, result)
+		f.Latency.Store(0)
 		pass(3 * second)
-		b.Free(l, 6)
-		b.Redis.Del("{limiter}:value") // the grants are as many
-		b.Free(l, 6)
+		assert.EqualValues(f, 6, f.free(l))
+		assert.EqualValues(f, 6, f.free(l))
 	})
 }
 
 // TestTakeUpTo_CachedDenial_IsOnlyOfOnePermit: a denial of 5 permits does not prove that none is
 // free.
 func TestTakeUpTo_CachedDenial_IsOnlyOfOnePermit(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: 10 * second}, rratelimiter.WithDenialCache(time.Hour))
-		b.Take(l, 7)
-		b.Full(l, 5)
+	withServer(t, func(f *fixture) {
+		l := f.open(Settings{Denials: time.Hour}, 10, 10*second)
+		f.Take(l, 7)
+		f.Full(l, 5)
 		synctest.Wait()
-		granted, _, err := l.TakeUpTo(b.Context(), 5)
-		require.NoError(b, err)
-		assert.EqualValues(b, 3, granted)
-		asked := b.Scripts.Load()
+		result, err := l.TakeUpTo(f.Context(), 5)
+		require.NoError(f, err)
+		assert.EqualValues(f, 3, result.Granted)
+		asked := f.Scripts.Load()
 		for range 10 { // the first call to Redis stores the denial of one
-			granted, decision, err := l.TakeUpTo(b.Context(), 5)
-			require.NoError(b, err)
-			assert.Zero(b, granted)
-			assert.Equal(b, rratelimiter.Decision{Limit: 10, RetryAfter: 10 * second, ResetAfter: 10 * second}, decision)
+			result, err := l.TakeUpTo(f.Context(), 5)
+			require.NoError(f, err)
+			assert.Zero(f, result.Granted)
+			assert.Equal(f, Answer{Limit: 10, RetryAfter: 10 * second, ResetAfter: 10 * second}, result.Answer)
 			synctest.Wait()
 		}
-		assert.Equal(b, asked+1, b.Scripts.Load())
+		assert.Equal(f, asked+1, f.Scripts.Load())
 		pass(10 * second)
-		granted, _, err = l.TakeUpTo(b.Context(), 15)
-		require.NoError(b, err)
-		assert.EqualValues(b, 10, granted)
+		result, err = l.TakeUpTo(f.Context(), 15)
+		require.NoError(f, err)
+		assert.EqualValues(f, 10, result.Granted)
 	})
 }
 
 // TestTakeUpTo_Lease_AddsToWhatRedisGrants: leased permits are free, too. A lease that holds all
 // requested permits needs no call.
 func TestTakeUpTo_Lease_AddsToWhatRedisGrants(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(rratelimiter.Rate{Permits: 1000, Interval: 10 * second}, rratelimiter.WithLease(500*time.Millisecond))
-		for range 100 {
-			b.Take(l, 1)
-			pass(time.Millisecond)
+	withServer(t, func(f *fixture) {
+		l := f.open(Settings{Lease: 500 * time.Millisecond}, 1000, 10*second)
+		take := func(permits int64) Result {
+			result, err := l.TakeUpTo(f.Context(), permits)
+			require.NoError(f, err)
+			return result
 		}
-		asked := b.Scripts.Load()
-		granted, _, err := l.TakeUpTo(b.Context(), 2)
-		require.NoError(b, err)
-		assert.EqualValues(b, 2, granted)
-		assert.Equal(b, asked, b.Scripts.Load(), "granted from the lease")
+		require.Equal(f, 100, f.Often(l, 100, time.Millisecond))
+		asked := f.Scripts.Load()
+		assert.EqualValues(f, 2, take(2).Granted)
+		assert.Equal(f, asked, f.Scripts.Load(), "granted from the lease")
 
-		inRedis := b.Stored("{limiter}:value")
-		granted, decision, err := l.TakeUpTo(b.Context(), inRedis+1)
-		require.NoError(b, err)
-		assert.Equal(b, inRedis+1, granted)
-		assert.Equal(b, 1000-100-2-granted, decision.Remaining)
-		assert.Positive(b, decision.Remaining)
+		inRedis := f.free(l)
+		result := take(inRedis + 1)
+		assert.Equal(f, inRedis+1, result.Granted)
+		assert.Equal(f, 1000-100-2-result.Granted, result.Remaining)
+		assert.Positive(f, result.Remaining)
 
-		granted, decision, err = l.TakeUpTo(b.Context(), 5000)
-		require.NoError(b, err)
-		assert.Equal(b, 1000-100-2-inRedis-1, granted)
-		assert.True(b, decision.Allowed)
-		assert.Zero(b, decision.Remaining)
-		assert.Zero(b, b.Stored("{limiter}:value"))
-		granted, decision, err = l.TakeUpTo(b.Context(), 5000)
-		require.NoError(b, err)
-		assert.Zero(b, granted)
-		assert.False(b, decision.Allowed)
-		assert.Positive(b, decision.RetryAfter)
-		require.NoError(b, b.client.Flush(b.Context()))
-		b.Redis.Del("{limiter}:value") // the grants are as many
-		b.Free(l, 0)
+		result = take(5000)
+		assert.Equal(f, 1000-100-2-inRedis-1, result.Granted)
+		assert.True(f, result.Allowed)
+		assert.Zero(f, result.Remaining)
+		result = take(5000)
+		assert.Zero(f, result.Granted)
+		assert.False(f, result.Allowed)
+		assert.Positive(f, result.RetryAfter)
+		require.NoError(f, l.Engine.Flush(f.Context()))
+		assert.Zero(f, f.free(l))
 	})
 }

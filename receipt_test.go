@@ -1,4 +1,4 @@
-package engine_test
+package rratelimiter
 
 import (
 	"context"
@@ -10,12 +10,37 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 )
 
+// ask is a call that requests permits.
+type ask struct {
+	name   string
+	waits  bool
+	denied bool // rather than wait
+	call   func(ctx context.Context, l *Limiter, permits int64) error
+}
+
+var asks = []ask{
+	{"TryAcquire", false, true, func(ctx context.Context, l *Limiter, n int64) error {
+		return errOf(l.TryAcquire(ctx, n))
+	}},
+	{"Take", false, true, func(ctx context.Context, l *Limiter, n int64) error {
+		return errOf(l.Take(ctx, n))
+	}},
+	{"TryAcquireWithin no time", false, true, func(ctx context.Context, l *Limiter, n int64) error {
+		return errOf(l.TryAcquireWithin(ctx, n, 0))
+	}},
+	{"TryAcquireWithin", true, true, func(ctx context.Context, l *Limiter, n int64) error {
+		return errOf(l.TryAcquireWithin(ctx, n, time.Minute))
+	}},
+	{"Acquire", true, false, func(ctx context.Context, l *Limiter, n int64) error {
+		return l.Acquire(ctx, n)
+	}},
+}
+
 // withReceipt takes permits of a limiter, and returns the receipt.
-func withReceipt(b *fixture, call func(context.Context, *rratelimiter.Limiter, int64) error, l *rratelimiter.Limiter,
+func withReceipt(b *fixture, call func(context.Context, *Limiter, int64) error, l *Limiter,
 	permits int64) receipt.Receipt {
 	slot := receipt.Collect(b.Context())
 	assert.NoError(b, call(slot, l, permits))
@@ -28,16 +53,16 @@ func withReceipt(b *fixture, call func(context.Context, *rratelimiter.Limiter, i
 // refund changes nothing.
 func TestReceipt_CallersOfOneCall_EachRefundsItsOwn(t *testing.T) {
 	const callers, others, rate, interval = 12, 300, 10_000, 10 * time.Second
-	for name, opts := range map[string][]rratelimiter.Option{
+	for name, opts := range map[string][]Option{
 		"plain":             nil,
-		"server time":       {rratelimiter.WithServerTime()},
-		"lease":             {rratelimiter.WithLease(100 * time.Millisecond)},
-		"lease, their time": {rratelimiter.WithLease(100 * time.Millisecond), rratelimiter.WithServerTime()},
+		"server time":       {WithServerTime()},
+		"lease":             {WithLease(100 * time.Millisecond)},
+		"lease, their time": {WithLease(100 * time.Millisecond), WithServerTime()},
 	} {
 		for _, ask := range asks {
 			runWithRedis(t, name+", "+ask.name, func(b *fixture) {
-				l := b.limiter(rratelimiter.Rate{Permits: rate, Interval: interval}, opts...)
-				other := rratelimiter.New(b.QuickConn()).Limiter("limiter")
+				l := b.limiter(Rate{Permits: rate, Interval: interval}, opts...)
+				other := New(b.QuickConn()).Limiter("limiter")
 				busy := func() {
 					for range others { // more than a page
 						pass(time.Millisecond)
@@ -81,8 +106,8 @@ func TestReceipt_LeaseServes_RefundsToRedis(t *testing.T) {
 	for _, ask := range asks {
 		runWithRedis(t, ask.name, func(b *fixture) {
 			const rate = 1000
-			l := b.limiter(rratelimiter.Rate{Permits: rate, Interval: time.Minute}, rratelimiter.WithLease(time.Second))
-			other := rratelimiter.New(b.QuickConn()).Limiter("limiter")
+			l := b.limiter(Rate{Permits: rate, Interval: time.Minute}, WithLease(time.Second))
+			other := New(b.QuickConn()).Limiter("limiter")
 			for range 40 {
 				b.Take(l, 1)
 				pass(time.Millisecond)

@@ -1,8 +1,7 @@
-package engine_test
+package rratelimiter
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -12,17 +11,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
+
+// runsArg is the index of the requests in the arguments of the acquire script.
+const runsArg = 7
 
 // TestRefund_GrantHasExpired_ReturnsNothing: a server hung for longer than the interval. The grant
 // of a caller that left has expired when its refund arrives, and the permits belong to others.
 func TestRefund_GrantHasExpired_ReturnsNothing(t *testing.T) {
 	for _, ask := range asks {
 		runWithRedis(t, ask.name, func(b *fixture) {
-			slow := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Second})
-			other := rratelimiter.New(b.QuickConn()).Limiter("limiter")
+			slow := b.limiter(Rate{Permits: 10, Interval: time.Second})
+			other := New(b.QuickConn()).Limiter("limiter")
 			b.Latency.Store(int64(3 * time.Second))
 			ctx, cancel := context.WithTimeout(b.Context(), 500*time.Millisecond)
 			defer cancel()
@@ -51,7 +52,7 @@ func TestRefund_GrantHasExpired_ReturnsNothing(t *testing.T) {
 func TestRefund_SharedGrant_RestStaysInTheWindow(t *testing.T) {
 	for _, ask := range asks {
 		runWithRedis(t, ask.name, func(b *fixture) {
-			l := b.limiter(rratelimiter.Rate{Permits: 320, Interval: 10 * second})
+			l := b.limiter(Rate{Permits: 320, Interval: 10 * time.Second})
 			for range 300 { // more than a page, so that only a grant that is named is found
 				b.Take(l, 1)
 			}
@@ -60,8 +61,8 @@ func TestRefund_SharedGrant_RestStaysInTheWindow(t *testing.T) {
 			defer cancel()
 			b.Redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
 				_, given := redistest.ScriptCall(command, args)
-				if len(given) > requestsArg && strings.Contains(given[requestsArg], "3*1") {
-					assert.Contains(b, given[requestsArg], " ")
+				if len(given) > runsArg && strings.Contains(given[runsArg], "3*1") {
+					assert.Contains(b, given[runsArg], " ")
 					cancel()
 					pass(10 * time.Millisecond)
 				}
@@ -86,7 +87,7 @@ func TestRefund_SharedGrant_RestStaysInTheWindow(t *testing.T) {
 				}
 			}
 			b.Latency.Store(0)
-			pass(second)
+			pass(time.Second)
 			held := int64(-300)
 			members, err := b.Redis.ZMembers("{limiter}:permits")
 			require.NoError(b, err)
@@ -99,9 +100,9 @@ func TestRefund_SharedGrant_RestStaysInTheWindow(t *testing.T) {
 			b.Free(l, 9)
 			b.Take(l, 9)
 			b.Full(l, 1)
-			pass(5 * second)
+			pass(5 * time.Second)
 			b.Full(l, 1)
-			pass(5 * second)
+			pass(5 * time.Second)
 			b.Take(l, 320)
 		})
 	}
@@ -111,10 +112,10 @@ func TestRefund_SharedGrant_RestStaysInTheWindow(t *testing.T) {
 func TestRefund_WholeGrant_LeavesNothing(t *testing.T) {
 	for _, permits := range []int64{1, math.MaxUint32 - 1, math.MaxUint32} {
 		withRedis(t, func(b *fixture) {
-			l := b.limiter(rratelimiter.Rate{Permits: int64(1 << 53), Interval: time.Hour})
-			b.Latency.Store(int64(second))
+			l := b.limiter(Rate{Permits: int64(1 << 53), Interval: time.Hour})
+			b.Latency.Store(int64(time.Second))
 			before := b.Scripts.Load()
-			ctx, cancel := context.WithTimeout(b.Context(), second/2)
+			ctx, cancel := context.WithTimeout(b.Context(), time.Second/2)
 			defer cancel()
 			_, err := l.TryAcquire(ctx, permits)
 			require.ErrorIs(b, err, context.DeadlineExceeded)
@@ -127,53 +128,10 @@ func TestRefund_WholeGrant_LeavesNothing(t *testing.T) {
 	}
 }
 
-// TestChange_LeaseOfMovingSlot_EndsAfterAQuarterOfASecond: the release of a lease is repeated for a
-// minute, but no caller waits for that.
-func TestChange_LeaseOfMovingSlot_EndsAfterAQuarterOfASecond(t *testing.T) {
-	rate := rratelimiter.Rate{Permits: 100, Interval: time.Hour}
-	for name, call := range map[string]func(context.Context, *rratelimiter.Limiter) error{
-		"SetRate":    func(ctx context.Context, l *rratelimiter.Limiter) error { return l.SetRate(ctx, rate) },
-		"Release":    func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Release(ctx, 1) },
-		"Delete":     func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.Delete(ctx)) },
-		"TryAcquire": func(ctx context.Context, l *rratelimiter.Limiter) error { return errOf(l.TryAcquire(ctx, 58)) },
-	} {
-		runWithRedis(t, name, func(b *fixture) {
-			l := b.limiter(rate, rratelimiter.WithLease(time.Second))
-			for range 40 {
-				b.Take(l, 1)
-			}
-			b.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
-			start := time.Now()
-			assert.ErrorContains(b, call(context.Background(), l), "TRYAGAIN")
-			assert.Less(b, time.Since(start), time.Second)
-			b.Redis.SetError("")
-			pass(time.Minute)
-		})
-	}
-}
-
-// TestFlush_ManyLeasesOfMovingSlot_EndsAfterAMinute, and not after a minute for each.
-func TestFlush_ManyLeasesOfMovingSlot_EndsAfterAMinute(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		client := rratelimiter.New(b.Conn, rratelimiter.WithLease(time.Second))
-		for i := range 64 {
-			l := client.Limiter(fmt.Sprint(i))
-			require.NoError(b, l.SetRate(b.Context(), rratelimiter.Rate{Permits: 100, Interval: time.Hour}))
-			for range 40 {
-				b.Take(l, 1)
-			}
-		}
-		b.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
-		start := time.Now()
-		assert.Error(b, client.Flush(context.Background()))
-		assert.InDelta(b, time.Minute, time.Since(start), float64(2*time.Second))
-	})
-}
-
 // TestExplain_ServerHangs_EndsAfterTheTimeout: the types of all keys are read in one call.
 func TestExplain_ServerHangs_EndsAfterTheTimeout(t *testing.T) {
 	withRedis(t, func(b *fixture) {
-		l := b.limiter(rratelimiter.Rate{Permits: 10, Interval: time.Hour})
+		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
 		hang := make(chan struct{})
 		b.Redis.Server().SetPreHook(func(peer *server.Peer, command string, _ ...string) bool {
 			switch command {

@@ -1,0 +1,148 @@
+package rratelimiter
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// fromMemory takes a permit, and reports whether it was denied without a call to Redis.
+func fromMemory(b *fixture, l *Limiter) bool {
+	before := b.Scripts.Load()
+	_, _ = l.Take(b.Context(), 1)
+	return b.Scripts.Load() == before
+}
+
+// TestWithDenialCache_CallerOfTheChangeHasLeft_DenialIsForgotten: once the server has answered.
+func TestWithDenialCache_CallerOfTheChangeHasLeft_DenialIsForgotten(t *testing.T) {
+	hour := Rate{Permits: 10, Interval: time.Hour}
+	for name, change := range map[string]func(context.Context, *Client, *Limiter) error{
+		"Release": func(ctx context.Context, _ *Client, l *Limiter) error {
+			return l.Release(ctx, 3)
+		},
+		"SetRate": func(ctx context.Context, _ *Client, l *Limiter) error {
+			return l.SetRate(ctx, hour)
+		},
+		"UpdateRate": func(ctx context.Context, _ *Client, l *Limiter) error {
+			return errOf(l.UpdateRate(ctx, hour))
+		},
+		"Delete": func(ctx context.Context, _ *Client, l *Limiter) error {
+			return errOf(l.Delete(ctx))
+		},
+		"Expire": func(ctx context.Context, _ *Client, l *Limiter) error {
+			return errOf(l.Expire(ctx, 0))
+		},
+		"ExpireAt": func(ctx context.Context, _ *Client, l *Limiter) error {
+			return errOf(l.ExpireAt(ctx, time.Now().Add(-time.Second)))
+		},
+		"Rename": func(ctx context.Context, _ *Client, l *Limiter) error {
+			return l.Rename(ctx, "elsewhere")
+		},
+		"Copy": func(ctx context.Context, c *Client, _ *Limiter) error {
+			return errOf(c.Limiter("full").Copy(ctx, "limiter", Replace()))
+		},
+		"Rename onto": func(ctx context.Context, c *Client, _ *Limiter) error {
+			return c.Limiter("full").Rename(ctx, "limiter")
+		},
+	} {
+		for kind, timeout := range map[string]time.Duration{"": time.Hour, ", caller left": 50 * time.Millisecond} {
+			runWithRedis(t, name+kind, func(b *fixture) {
+				client := New(b.Conn, WithDenialCache(time.Hour))
+				l := client.Limiter("limiter")
+				require.NoError(b, l.SetRate(b.Context(), hour))
+				require.NoError(b, client.Limiter("full").SetRate(b.Context(), hour))
+				b.Take(l, 10)
+				b.Full(l, 1)
+				synctest.Wait()
+				require.True(b, fromMemory(b, l))
+
+				b.Latency.Store(int64(100 * time.Millisecond))
+				ctx, cancel := context.WithTimeout(b.Context(), timeout)
+				defer cancel()
+				err := change(ctx, client, l)
+				if timeout < time.Hour {
+					require.ErrorIs(b, err, context.DeadlineExceeded)
+					pass(time.Second)
+				} else {
+					require.NoError(b, err)
+				}
+				assert.False(b, fromMemory(b, l))
+			})
+		}
+	}
+}
+
+// Calls of more than 16 limiters go in pipelines, which do not end with the context of a caller. A
+// command is not sent all the same once its caller has left.
+func TestChange_CallerHasLeft_IsNotSent(t *testing.T) {
+	leases := []Option{WithLease(time.Second)}
+	for _, others := range []int{0, 40} {
+		for name, test := range map[string]struct {
+			opts    []Option
+			prepare func(b *fixture, l *Limiter)
+		}{
+			"while leases are released": {leases, func(b *fixture, l *Limiter) {
+				require.NoError(b, l.Release(b.Context(), 1)) // Redis knows the script
+				for range 40 {
+					b.Take(l, 1)
+				}
+				pass(10 * time.Millisecond)
+			}},
+			"before Redis reports an unknown script": {nil, func(b *fixture, l *Limiter) { b.Take(l, 40) }},
+		} {
+			t.Run(fmt.Sprintf("%s, %d other limiters", name, others), func(t *testing.T) {
+				withRedis(t, func(b *fixture) {
+					client := New(b.Conn, test.opts...)
+					l := client.Limiter("limiter")
+					require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 100, Interval: time.Hour}))
+					rate := Rate{Permits: 1000, Interval: time.Hour}
+					for i := range others {
+						require.NoError(b, client.Limiter(fmt.Sprint("other:", i)).SetRate(b.Context(), rate))
+					}
+					test.prepare(b, l)
+					b.Latency.Store(int64(10 * time.Millisecond))
+					busy, stop := context.WithTimeout(b.Context(), 300*time.Millisecond)
+					defer stop()
+					var done sync.WaitGroup
+					for i := range others {
+						done.Go(func() {
+							for busy.Err() == nil {
+								_, _ = client.Limiter(fmt.Sprint("other:", i)).TryAcquire(busy, 1)
+							}
+						})
+					}
+					pass(50 * time.Millisecond)
+					ctx, cancel := context.WithTimeout(b.Context(), 5*time.Millisecond)
+					defer cancel()
+					require.ErrorIs(b, l.Release(ctx, 40), context.DeadlineExceeded)
+					done.Wait()
+					b.Latency.Store(0)
+					pass(2 * time.Second)
+					free, err := l.AvailablePermits(b.Context())
+					require.NoError(b, err)
+					assert.EqualValues(b, 60, free, "the 40 permits in use are taken")
+				})
+			})
+		}
+	}
+}
+
+func TestLease_LimiterIsDeletedOrMoved_IsNotUsed(t *testing.T) {
+	for name, change := range map[string]func(ctx context.Context, l *Limiter) error{
+		"Delete": func(ctx context.Context, l *Limiter) error { return errOf(l.Delete(ctx)) },
+		"Rename": func(ctx context.Context, l *Limiter) error { return l.Rename(ctx, "other") },
+	} {
+		inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *fixture, l *Limiter) {
+			require.Equal(b, 300, b.Often(l, 300, 30*time.Microsecond))
+			require.NoError(b, change(b.Context(), l))
+			_, err := l.TryAcquire(b.Context(), 1)
+			require.ErrorIs(b, err, ErrNotInitialized, name)
+		})
+	}
+}

@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestSlot_CallerLeaves_NoGoroutineOutlivesTheLastCommand(t *testing.T) {
+	withServer(t, func(f *fixture) {
+		l := f.limiter(10, time.Hour)
+		var last atomic.Int64
+		f.Redis.Server().SetPreHook(func(p *server.Peer, command string, _ ...string) bool {
+			if !strings.EqualFold(command, "EVALSHA") {
+				return false
+			}
+			last.Store(time.Now().UnixNano())
+			p.WriteError(moving)
+			return true
+		})
+		ctx, cancel := context.WithTimeout(f.Context(), 128*time.Millisecond)
+		defer cancel()
+		_, err := l.TryAcquire(ctx, 1)
+		require.ErrorIs(f, err, context.DeadlineExceeded)
+		pass(time.Until(time.Unix(0, last.Load()).Add(101 * time.Millisecond)))
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		assert.NotContains(f, string(stacks), "redisx.Retry")
+	})
+}
+
+// TestSlot_Moves_CallIsRepeated: no script ran, so a retry is safe. The grant has the time of the
+// retry.
+func TestSlot_Moves_CallIsRepeated(t *testing.T) {
+	withServer(t, func(f *fixture) {
+		l := f.limiter(10, time.Hour)
+		f.fail(moving)
+		time.AfterFunc(100*time.Millisecond, func() { f.fail("") })
+		start := time.Now()
+		f.Take(l, 10)
+		assert.Less(f, time.Since(start), 200*time.Millisecond)
+		pass(time.Hour - time.Since(start))
+		f.Full(l, 1)
+		pass(200 * time.Millisecond)
+		f.Take(l, 10)
+	})
+}
+
+func TestSlot_Moves_DenialCountsFromTheRetry(t *testing.T) {
+	withServer(t, func(f *fixture) {
+		l := f.open(Settings{Denials: time.Hour}, 10, time.Hour)
+		start := time.Now()
+		f.Take(l, 10)
+		f.fail(moving)
+		time.AfterFunc(100*time.Millisecond, func() { f.fail("") })
+		f.Full(l, 1)
+		pass(second)
+		d, denied := f.fromMemory(l, 1)
+		assert.True(f, denied)
+		assert.Equal(f, time.Hour-time.Since(start), d.RetryAfter)
+	})
+}
+
+func TestSlot_KeepsMoving_FailsAfterAQuarterOfASecond(t *testing.T) {
+	withServer(t, func(f *fixture) {
+		l := f.limiter(10, time.Hour)
+		f.fail(moving)
+		for name, call := range map[string]func() error{
+			"TryAcquire": func() error { return errOf(l.TryAcquire(f.Context(), 1)) },
+			"Release":    func() error { return l.Release(f.Context(), 1) },
+		} {
+			start := time.Now()
+			assert.ErrorContains(f, call(), "TRYAGAIN")
+			assert.Equal(f, 255*time.Millisecond, time.Since(start), name)
+		}
+		f.fail("")
+	})
+}
