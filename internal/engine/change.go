@@ -84,7 +84,7 @@ func (g *Engine) wake(id string) {
 		return
 	}
 	if e.queue != nil {
-		e.queue.ask = true
+		e.queue.fresh.changed = true
 		e.queue.wake()
 	}
 	g.registry.unlockEntry(e)

@@ -205,56 +205,6 @@ func (l *Limiter) continueCall(ctx context.Context, b *Batch, failed error) erro
 	})
 }
 
-// complete gives the callers of a batch their answers, or the error of the call. It reports whether
-// another batch is to be sent. It does not wait.
-func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (again bool) {
-	g := l.Engine
-	b.call.finish(b.Lease.Granted, err)
-	if b.wanted() {
-		if slow := time.Since(b.sent) >= slowCall; slow != g.slow.Load() {
-			g.slow.Store(slow)
-		}
-	}
-
-	e.mu.Lock()
-	for _, r := range b.Requests {
-		if r.deliver(err) {
-			b.Lost = append(b.Lost, r)
-		}
-	}
-	b.count(err)
-	l.addReceipts(b)
-	b.assignCall()
-	unused := e.leases.store(b, err, b.changes)
-	if b.Lease.Granted > 0 && e.queue != nil {
-		e.queue.wake() // its waiters are served from the lease first
-	}
-	again = e.first != nil && !e.dispatching
-	if again {
-		e.dispatching = true
-	} else if e.calls--; e.calls == 0 {
-		g.calling.Add(-1)
-	}
-	g.registry.unlockEntry(e)
-	if b.took() {
-		b.version = g.denials.granted(l, b.version) // before a caller asks again
-	}
-	// From here on the requests belong to their callers.
-	clear(b.Requests)
-	if b.answered != nil {
-		close(b.answered)
-	}
-	l.releaseLost(ctx, b)
-	unused.runLater()
-	b.takeCall().reportAlone()
-	if g.denials != nil && b.Denied > 0 {
-		l.remember(b)
-	}
-	b.clear()
-	g.batches.Put(b)
-	return again
-}
-
 // completeAndContinue completes a batch and has the next one sent by another goroutine.
 func (l *Limiter) completeAndContinue(ctx context.Context, e *entry, b *Batch, err error) {
 	if l.complete(ctx, e, b, err) {

@@ -2,8 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"sync/atomic"
 	"time"
 )
@@ -20,22 +18,14 @@ import (
 //
 // Arriving, leaving and being served take the same time at any length. The entry guards the queue.
 type queue struct {
-	waiters    list
-	wanted     int64  // the permits of all waiters
-	newest     uint64 // the newest arrival
-	repliedFor uint64 // the newest arrival before a call with a reply
-	firstWaits bool   // a reply did not serve the first: it waits for permits, not only for Redis
-
-	// The first waiter that arrived after the last answered call began.
-	unchecked *waiter
-	ahead     int64 // the permits of the waiters before it
+	waiters list
+	wanted  int64 // the permits of all waiters
+	fresh   freshness
 
 	reserves *Limiter // nil if its waiters wait until permits are free
 	none     bool     // no reservation is held
 
 	changed chan struct{} // has an element if the goroutine has to check the queue
-	ask     bool          // Redis at once: the limiter was changed
-	due     time.Time     // the latest time of a call for a new waiter; zero for none
 
 	// From the last call.
 	replied    bool
@@ -44,67 +34,9 @@ type queue struct {
 	lag        time.Duration // of the forecast
 	took       time.Duration
 
-	batch   Batch
-	inCall  []*waiter // of the batch
-	recheck bool      // all waiters when its reply arrives: the limiter was changed before
+	batch  Batch
+	inCall []*waiter // of the batch
 }
-
-// freshEnough bounds the age of the forecast: a new waiter that it does not deny causes a call within
-// this time.
-const freshEnough = time.Second
-
-// list holds the waiters in order of arrival.
-type list struct{ first, last *waiter }
-
-func (q *list) push(w *waiter) {
-	w.prev, w.next = q.last, nil
-	if q.last != nil {
-		q.last.next = w
-	} else {
-		q.first = w
-	}
-	q.last = w
-}
-
-func (q *list) remove(w *waiter) {
-	if w.prev != nil {
-		w.prev.next = w.next
-	} else {
-		q.first = w.next
-	}
-	if w.next != nil {
-		w.next.prev = w.prev
-	} else {
-		q.last = w.prev
-	}
-}
-
-// waiter is a request in the queue.
-type waiter struct {
-	Request
-	arrival    uint64
-	waited     bool // for permits: a reply did not serve it, or a waiter before it
-	left       bool // the caller has left, before it could use its reservation
-	next, prev *waiter
-	done       chan struct{} // has one element once the answer is final
-	deadline   time.Time     // zero for none
-}
-
-// errDeadline is the error of a waiter whose deadline is before the earliest time at which it could
-// be served.
-type errDeadline struct {
-	permits int64
-	name    string
-	after   time.Duration
-}
-
-func (e *errDeadline) Error() string {
-	return fmt.Sprintf("rratelimiter: %d permits of %q cannot be had before the deadline, in %v at the earliest",
-		e.permits, e.name, e.after)
-}
-
-// Unwrap returns the error that the context would have returned in the end.
-func (e *errDeadline) Unwrap() error { return context.DeadlineExceeded }
 
 // askBy plans the call that answers a waiter behind others. It reports whether that is sooner than
 // planned before.
@@ -117,11 +49,7 @@ func (q *queue) askBy(w *waiter, ahead int64) bool {
 			due = earliest(due, now.Add(w.deadline.Sub(now)/2))
 		}
 	}
-	if !q.due.IsZero() && !due.Before(q.due) {
-		return false
-	}
-	q.due = due
-	return true
+	return q.fresh.plan(due)
 }
 
 func earliest(a, b time.Time) time.Time {
@@ -139,15 +67,8 @@ func (q *queue) unreachable(w *waiter, ahead int64, now time.Time) bool {
 
 // remove removes a waiter.
 func (q *queue) remove(w *waiter) {
-	if q.unchecked != nil {
-		switch {
-		case w == q.unchecked:
-			q.unchecked = w.next
-		case w.arrival < q.unchecked.arrival:
-			q.ahead -= w.Permits
-		}
-	}
-	w.waited = w.waited || q.firstWaits
+	q.fresh.leave(w)
+	w.waited = w.waited || q.fresh.firstWaits
 	first := w == q.waiters.first
 	q.waiters.remove(w)
 	atomic.AddInt32(&q.batch.callers, -1)
@@ -167,7 +88,7 @@ func (q *queue) wake() {
 
 // next returns when to send the next call.
 func (q *queue) next() time.Time {
-	if !q.replied || q.ask {
+	if !q.replied || q.fresh.changed {
 		return time.Time{}
 	}
 	at := q.servable(q.waiters.first)
@@ -177,10 +98,7 @@ func (q *queue) next() time.Time {
 	if q.forecast != nil && q.forecast.Renew() < Never {
 		at = earliest(at, q.forecastAt.Add(q.forecast.Renew()))
 	}
-	if !q.due.IsZero() {
-		at = earliest(at, q.due)
-	}
-	return at
+	return q.fresh.next(at)
 }
 
 // missed reports whether one of the first waiters would miss its deadline if the next call, after so
@@ -250,7 +168,7 @@ func (q *queue) collect(l *Limiter) {
 	if q.forecast != nil && q.reserves == nil {
 		most = q.forecast.Limit()
 	}
-	firstOnly := q.replied && !q.ask && q.servable(q.waiters.first).After(time.Now())
+	firstOnly := q.replied && !q.fresh.changed && q.servable(q.waiters.first).After(time.Now())
 	var sum, servable int64
 	for w := q.waiters.first; w != nil && len(b.Requests) < requests; w = w.next {
 		// One more than the limit can serve, so that the reply has the wait of that one.
@@ -269,7 +187,7 @@ func (q *queue) collect(l *Limiter) {
 		b.Requests = append(b.Requests, &w.Request)
 		q.inCall = append(q.inCall, w)
 	}
-	q.recheck, q.ask, q.due = q.ask, false, time.Time{}
+	q.fresh.call()
 }
 
 // serveFrom serves waiters from leases, in order, and returns those to wake.
@@ -297,7 +215,7 @@ func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
 func (q *queue) deliver(err error) (done []*waiter) {
 	b := &q.batch
 	if q.replied && err == nil && q.outdated() {
-		q.unchecked, q.ahead = q.waiters.first, 0
+		q.fresh.checkAll(q.waiters.first)
 	}
 	q.replied, q.forecastAt, q.forecast = err == nil, b.forecastAt, b.Forecast
 	if q.lag, q.took = 0, time.Since(b.sent); b.Forecast != nil {
@@ -325,6 +243,6 @@ func (q *queue) deliver(err error) (done []*waiter) {
 // limiter was changed, or the first waiter should have been served by this call and was not.
 func (q *queue) outdated() bool {
 	first, forecast := q.inCall[0], q.batch.Forecast
-	return q.recheck || forecast != nil && q.forecast != nil && forecast.Limit() < q.forecast.Limit() ||
+	return q.fresh.recheck || forecast != nil && q.forecast != nil && forecast.Limit() < q.forecast.Limit() ||
 		first.Err == nil && !first.Allowed && !q.servable(first).After(q.batch.sent)
 }

@@ -128,7 +128,7 @@ func TestQueue_Call_CarriesThoseThatCouldBeServed(t *testing.T) {
 			forecast: &view{limit: 10, free: 3, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 1},
 		"the first may be served": {queue{replied: true,
 			forecast: &view{limit: 10, free: 4, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 3},
-		"something has changed": {queue{replied: true, ask: true,
+		"the limiter was changed": {queue{replied: true, fresh: freshness{changed: true},
 			forecast: &view{limit: 10, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 3},
 		"one that can never be served": {queue{replied: true, forecast: &view{limit: 5, free: 5}},
 			[]int64{4, 6, 1, 9}, 4},

@@ -30,7 +30,7 @@ func TestQueue_CallersArriveAndLeave_SumsMatch(t *testing.T) {
 			checked := true
 			var last uint64
 			for w := e.queue.waiters.first; w != nil; w = w.next {
-				checked = checked && w != e.queue.unchecked
+				checked = checked && w != e.queue.fresh.unchecked
 				if checked {
 					ahead += w.Permits
 				}
@@ -41,9 +41,9 @@ func TestQueue_CallersArriveAndLeave_SumsMatch(t *testing.T) {
 				waiting++
 			}
 			assert.Equal(f, wanted, e.queue.wanted, "wanted by all")
-			assert.Equal(f, checked, e.queue.unchecked == nil, "an unchecked waiter waits")
+			assert.Equal(f, checked, e.queue.fresh.unchecked == nil, "an unchecked waiter waits")
 			if !checked {
-				assert.Equal(f, ahead, e.queue.ahead, "wanted by those before the first unchecked")
+				assert.Equal(f, ahead, e.queue.fresh.ahead, "wanted by those before the first unchecked")
 			}
 			return waiting
 		}

@@ -12,7 +12,6 @@ func (l *Limiter) serve(e *entry, q *queue) {
 	g := l.Engine
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var began uint64 // the newest arrival when the last call was sent
 	for {
 		// Callers that arrive at the same time, or that the last reply has woken, can still join.
 		g.yields.yield()
@@ -34,7 +33,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			g.registry.unlockEntry(e)
 			return
 		}
-		q.firstWaits = q.waiters.first.arrival <= began
+		q.fresh.firstWaits = q.fresh.knows(q.waiters.first)
 		if done := q.serveFrom(e.leases); done != nil {
 			e.mu.Unlock()
 			q.wakeAll(done)
@@ -50,65 +49,68 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			}
 			continue
 		}
-		began = q.newest
 		q.collect(l)
 		changes := e.leases.plan(&q.batch)
 		q.batch.version = g.denials.version(l)
 		e.mu.Unlock()
 
-		l.callForQueue(e, q, began, changes)
+		l.callForQueue(e, q, changes)
 	}
 }
 
 // callForQueue runs the call of a queue and applies the reply.
-func (l *Limiter) callForQueue(e *entry, q *queue, began, changes uint64) {
+func (l *Limiter) callForQueue(e *entry, q *queue, changes uint64) {
 	runOrAbort(func() {
 		var err error
 		runOrAbort(func() { err = l.acquire(context.Background(), &q.batch) },
 			func() {
-				l.answerQueue(e, q, began, changes, l.Protocol.Explain(context.Background(), redisx.ErrNoReply))
+				l.answerQueue(e, q, changes, l.Protocol.Explain(context.Background(), redisx.ErrNoReply))
 			})
-		l.answerQueue(e, q, began, changes, err)
+		l.answerQueue(e, q, changes, err)
 	}, func() { go l.serve(e, q) }) // if this goroutine ends
 }
 
 // answerQueue applies a reply: it wakes the waiters that the call granted or failed, and then checks
 // the others that had arrived before the call.
-func (l *Limiter) answerQueue(e *entry, q *queue, began, changes uint64, err error) {
-	q.batch.call.finish(q.batch.Lease.Granted, err)
+func (l *Limiter) answerQueue(e *entry, q *queue, changes uint64, err error) {
+	b := &q.batch
+	b.call.finish(b.Lease.Granted, err)
+	done, unused, released := l.answerInQueue(e, q, changes, err)
+	l.forgetDenials(b)
+	q.wakeAll(done)
+	l.releaseUnused(context.Background(), b, unused)
+	if released != nil {
+		runAll(context.Background(), released) // after which the queue asks Redis again
+	} else {
+		l.check(e, q, err)
+	}
+	l.finish(b)
+}
+
+// answerInQueue makes the answers of a call final, with the entry locked. It returns the waiters to
+// wake, the release of a lease that must not be used, and the releases that the first waiter waits for.
+func (l *Limiter) answerInQueue(e *entry, q *queue, changes uint64, err error) (done []*waiter, unused release,
+	released []release) {
 	e.mu.Lock()
-	done := q.deliver(err)
+	defer e.mu.Unlock()
+	done = q.deliver(err)
 	l.addReceipts(&q.batch)
 	if err == nil {
-		q.repliedFor = began
+		q.fresh.replied = q.fresh.called
 	}
-	if q.reserves != nil && err == nil {
-		l.hold(e, q.inCall)
+	if q.reserves != nil {
+		if err == nil {
+			l.hold(e, q.inCall)
+		}
+		q.batch.Lost = q.batch.Lost[:0] // the queue returns reservations
 	}
 	clear(q.inCall)
 	q.inCall = q.inCall[:0]
-	unused := e.leases.store(&q.batch, err, changes)
-	var released []release
-	if first := q.waiters.first; err == nil && first != nil && first.arrival <= began {
+	unused = e.leases.store(&q.batch, err, changes)
+	if first := q.waiters.first; err == nil && first != nil && q.fresh.knows(first) {
 		released = e.leases.releaseFor(first.Permits)
 	}
-	e.mu.Unlock()
-	if q.batch.took() {
-		q.batch.version = l.Engine.denials.granted(l, q.batch.version)
-	}
-	q.wakeAll(done)
-	if q.reserves == nil {
-		l.releaseLost(context.Background(), &q.batch)
-	}
-	unused.runLater()
-	runAll(context.Background(), released) // after which the queue asks Redis again
-	if released == nil {
-		l.check(e, q, began, err)
-	}
-	q.batch.takeCall().reportAlone() // if no waiter was served
-	if l.Engine.denials != nil && q.batch.Denied > 0 {
-		l.remember(&q.batch)
-	}
+	return done, unused, released
 }
 
 // wakeAll wakes waiters that have their answers. The first one reports the call.
@@ -121,21 +123,21 @@ func (q *queue) wakeAll(done []*waiter) {
 	}
 }
 
-// check removes waiters that had arrived when a call began: all if the call failed, else those that
+// check removes waiters that had arrived before a call: all if the call failed, else those that
 // cannot be served in time. It unlocks the entry after each page, so that callers that arrive or
 // leave do not wait.
-func (l *Limiter) check(e *entry, q *queue, began uint64, err error) {
+func (l *Limiter) check(e *entry, q *queue, err error) {
 	first := true
 	for more := true; more; first = false {
 		var done []*waiter
 		e.mu.Lock()
 		switch {
 		case err != nil:
-			done, more = q.failed(began, err)
+			done, more = q.failed(err)
 		case first:
 			done = l.checkFirst(q, q.waiters.first, len(q.batch.Requests))
 		default:
-			done, more = l.checkArrivals(q, began)
+			done, more = l.checkArrivals(q)
 		}
 		e.mu.Unlock()
 		q.wakeAll(done)
@@ -143,8 +145,8 @@ func (l *Limiter) check(e *entry, q *queue, began uint64, err error) {
 }
 
 // failed answers a page of those waiters with the error of the call.
-func (q *queue) failed(began uint64, err error) (done []*waiter, more bool) {
-	for w := q.waiters.first; w != nil && w.arrival <= began; w = w.next {
+func (q *queue) failed(err error) (done []*waiter, more bool) {
+	for w := q.waiters.first; w != nil && q.fresh.knows(w); w = w.next {
 		if len(done) == MaxRequests {
 			return done, true
 		}
@@ -159,7 +161,7 @@ func (q *queue) failed(began uint64, err error) (done []*waiter, more bool) {
 func (l *Limiter) checkFirst(q *queue, w *waiter, page int) (done []*waiter) {
 	now := time.Now()
 	var ahead int64
-	for ; page > 0 && w != nil && w != q.unchecked; page-- {
+	for ; page > 0 && w != nil && w != q.fresh.unchecked; page-- {
 		next := w.next
 		if l.denyUnreachable(q, w, ahead, now) {
 			done = append(done, w)
@@ -173,24 +175,26 @@ func (l *Limiter) checkFirst(q *queue, w *waiter, page int) (done []*waiter) {
 
 // checkArrivals checks a page of the waiters that had arrived by then. After the last page, it
 // plans the call for those that arrived later.
-func (l *Limiter) checkArrivals(q *queue, began uint64) (done []*waiter, more bool) {
+func (l *Limiter) checkArrivals(q *queue) (done []*waiter, more bool) {
 	now := time.Now()
-	for page := MaxRequests; q.unchecked != nil && q.unchecked.arrival <= began; page-- {
+	for page := MaxRequests; ; page-- {
+		w := q.fresh.toCheck()
+		if w == nil {
+			break
+		}
 		if page == 0 {
 			return done, true
 		}
-		w := q.unchecked
-		if l.denyUnreachable(q, w, q.ahead, now) {
-			done = append(done, w) // its removal has moved q.unchecked
-			continue
+		if l.denyUnreachable(q, w, q.fresh.ahead, now) {
+			done = append(done, w)
+		} else {
+			q.fresh.pass(w)
 		}
-		q.ahead += w.Permits
-		q.unchecked = w.next
 	}
-	ahead := q.ahead
-	for w, page := q.unchecked, MaxRequests; w != nil; w, page = w.next, page-1 {
+	ahead := q.fresh.ahead
+	for w, page := q.fresh.unchecked, MaxRequests; w != nil; w, page = w.next, page-1 {
 		if page == 0 {
-			q.due = now
+			q.fresh.due = now
 			break
 		}
 		q.askBy(w, ahead)

@@ -100,13 +100,10 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 	}
 	l.startQueue(e)
 	q := e.queue
-	q.newest++
-	w.arrival, w.waited = q.newest, q.firstWaits && q.waiters.first != nil
+	w.waited = q.fresh.firstWaits && q.waiters.first != nil
+	q.fresh.arrive(w, q.wanted)
 	q.waiters.push(w)
 	atomic.AddInt32(&q.batch.callers, 1)
-	if q.unchecked == nil {
-		q.unchecked, q.ahead = w, q.wanted
-	}
 	before := q.wanted
 	q.wanted += w.Permits
 	if len(q.inCall) == 0 && q.askBy(w, before) {
@@ -160,7 +157,7 @@ func (l *Limiter) timeOut(e *entry, w *waiter) error {
 		return nil
 	}
 	l.abandon(e, w)
-	if w.arrival <= e.queue.repliedFor {
+	if w.arrival <= e.queue.fresh.replied {
 		return &errDeadline{permits: w.Permits, name: l.Name}
 	}
 	return fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.Name,
