@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/testcert"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -53,10 +52,10 @@ func TestConnect_Sentinel_FindsTheMaster(t *testing.T) {
 
 // TestConnect_TLS_ChecksCertificates: with a private authority and a client's certificate.
 func TestConnect_TLS_ChecksCertificates(t *testing.T) {
-	authority := testcert.NewAuthority(t, "authority")
-	pair := authority.Sign(t, "rrl", time.Hour)
-	ca := written(t, "ca.pem", string(authority.PEM))
-	cert, key := written(t, "cert.pem", string(pair.Cert)), written(t, "key.pem", string(pair.Key))
+	authority := newAuthority(t, "authority")
+	pair := authority.sign(t, "rrl", time.Hour)
+	ca := written(t, "ca.pem", string(authority.pem))
+	cert, key := written(t, "cert.pem", string(pair.cert)), written(t, "key.pem", string(pair.key))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	address := listener.Addr().String()

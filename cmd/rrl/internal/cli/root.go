@@ -1,4 +1,5 @@
-// Package cli is the command line of rrl: commands, arguments, flags and exit codes.
+// Package cli is the command line of rrl: commands, arguments, flags and exit codes, and the listeners and
+// certificates of rrl serve.
 package cli
 
 import (

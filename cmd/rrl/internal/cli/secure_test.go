@@ -11,37 +11,35 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
-
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/testcert"
 )
 
 // identity is the certificate, the key and the authority of a service, in files.
 type identity struct {
 	testing.TB
-	*testcert.Authority
+	*certAuthority
 	cert, key, ca string
 }
 
 func newIdentity(t testing.TB) *identity {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
-	i := &identity{t, testcert.NewAuthority(t, "authority"), file("cert.pem"), file("key.pem"), file("ca.pem")}
-	require.NoError(t, os.WriteFile(i.ca, i.PEM, 0o600))
+	i := &identity{t, newAuthority(t, "authority"), file("cert.pem"), file("key.pem"), file("ca.pem")}
+	require.NoError(t, os.WriteFile(i.ca, i.pem, 0o600))
 	i.renew("first")
 	return i
 }
 
 func (i *identity) renew(name string) {
-	pair := i.Sign(i, name, time.Hour)
-	require.NoError(i, os.WriteFile(i.cert, pair.Cert, 0o600))
-	require.NoError(i, os.WriteFile(i.key, pair.Key, 0o600))
+	pair := i.sign(i, name, time.Hour)
+	require.NoError(i, os.WriteFile(i.cert, pair.cert, 0o600))
+	require.NoError(i, os.WriteFile(i.key, pair.key, 0o600))
 }
 
 func TestServe_TLS_AnswersClientsThatTrustIt(t *testing.T) {
 	i := newIdentity(t)
 	s := started(t, written(t, "edge.yaml", edge), "--redis", "redis://"+miniredis.RunT(t).Addr(),
 		"--grpc-tls-cert", i.cert, "--grpc-tls-key", i.key)
-	s.awaitWith(credentials.NewTLS(i.Client(t)))
+	s.awaitWith(credentials.NewTLS(i.client(t)))
 	_, err := s.ask(t.Context(), "user=ann")
 	require.NoError(t, err)
 	code, _ := s.get("/healthcheck")
@@ -57,10 +55,10 @@ func TestServe_MutualTLS_RefusesClientsWithoutACertificate(t *testing.T) {
 	i := newIdentity(t)
 	s := started(t, written(t, "edge.yaml", edge), "--redis", "redis://"+miniredis.RunT(t).Addr(),
 		"--grpc-tls-cert", i.cert, "--grpc-tls-key", i.key, "--grpc-tls-client-ca", i.ca)
-	s.awaitWith(credentials.NewTLS(i.Client(t, i.Sign(t, "envoy", time.Hour))))
+	s.awaitWith(credentials.NewTLS(i.client(t, i.sign(t, "envoy", time.Hour))))
 	_, err := s.ask(t.Context(), "user=ann")
 	require.NoError(t, err)
-	s.awaitWith(credentials.NewTLS(i.Client(t)))
+	s.awaitWith(credentials.NewTLS(i.client(t)))
 	_, err = s.ask(t.Context(), "user=ann")
 	require.Error(t, err)
 }

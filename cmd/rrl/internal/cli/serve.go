@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/certs"
+
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
 	"github.com/rratelimiter/rratelimiter/rls"
 )
@@ -20,7 +20,7 @@ import (
 // service has the flags of serve.
 type service struct {
 	grpc, http string
-	certs      certs.Files
+	certs      certFiles
 	age        time.Duration
 	prefix     string
 	lease      time.Duration
@@ -97,7 +97,7 @@ func (s *service) check() error {
 	switch {
 	case s.grpc == "" && s.http == "":
 		return errors.New(`--grpc "" --http "": want at least one address`)
-	case s.grpc == "" && s.certs != certs.Files{}:
+	case s.grpc == "" && s.certs != certFiles{}:
 		return errors.New("--grpc-tls-cert, --grpc-tls-key and --grpc-tls-client-ca require --grpc")
 	case (s.certs.Cert == "") != (s.certs.Key == ""):
 		return errors.New("--grpc-tls-cert and --grpc-tls-key go together: give both or none")

@@ -8,8 +8,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
-
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/certs"
 )
 
 // streamWorkers is the number of goroutines that serve streams. A further stream gets a new goroutine,
@@ -30,9 +28,9 @@ func (s *service) grpcOptions(log *slog.Logger) (options []grpc.ServerOption, re
 	if s.certs.Cert == "" {
 		return options, func() {}, nil
 	}
-	source, err := certs.Open(s.certs, log)
+	source, err := openCertificates(s.certs, log)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--grpc-tls-cert, --grpc-tls-key, --grpc-tls-client-ca: %w", err)
 	}
-	return append(options, grpc.Creds(credentials.NewTLS(source.Config()))), source.Reload, nil
+	return append(options, grpc.Creds(credentials.NewTLS(source.serverConfig()))), source.reload, nil
 }

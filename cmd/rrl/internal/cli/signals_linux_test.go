@@ -105,7 +105,7 @@ func TestServe_Hangup_Reloads(t *testing.T) {
 	p.log.Await(t, "certificate in force")
 	require.NoError(t, redis.StartAddr(address))
 	defer redis.Close()
-	p.awaitWith(credentials.NewTLS(i.Client(t)))
+	p.awaitWith(credentials.NewTLS(i.client(t)))
 	_, err := p.ask(t.Context(), "user=ann")
 	require.NoError(t, err)
 

@@ -1,4 +1,4 @@
-package certs
+package cli
 
 import (
 	"os"
@@ -9,12 +9,12 @@ import (
 )
 
 // To open a pipe without a writer would hold up all connections.
-func TestSource_PipeInstead_IsNotRead(t *testing.T) {
-	f := newFixture(t)
+func TestCertificates_PipeInstead_IsNotRead(t *testing.T) {
+	f := newCertFixture(t)
 	require.NoError(t, os.Remove(f.files.Key))
 	require.NoError(t, syscall.Mkfifo(f.files.Key, 0o600))
 	f.shows("first")
-	f.Reload()
+	f.reload()
 	f.shows("first")
 	require.Contains(t, f.log.String(), "is a pipe or a device")
 }

@@ -1,5 +1,4 @@
-// Package testcert creates certificates for tests.
-package testcert
+package cli
 
 import (
 	"crypto/ecdsa"
@@ -17,20 +16,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Authority signs certificates.
-type Authority struct {
-	PEM  []byte
+// certAuthority signs certificates.
+type certAuthority struct {
+	pem  []byte
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// Pair is a certificate and its key, in PEM.
-type Pair struct{ Cert, Key []byte }
+// keyPair is a certificate and its key, in PEM.
+type keyPair struct{ cert, key []byte }
 
-// NewAuthority creates a self-signed authority.
-func NewAuthority(t testing.TB, name string) *Authority {
+// newAuthority creates a self-signed authority.
+func newAuthority(t testing.TB, name string) *certAuthority {
 	t.Helper()
-	a := new(Authority)
+	a := new(certAuthority)
 	template := newTemplate(t, name, time.Hour)
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage |= x509.KeyUsageCertSign
@@ -39,32 +38,32 @@ func NewAuthority(t testing.TB, name string) *Authority {
 	require.NoError(t, err)
 	a.cert, err = x509.ParseCertificate(der)
 	require.NoError(t, err)
-	a.PEM = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	a.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	return a
 }
 
-// Sign creates a certificate for servers and clients on 127.0.0.1 and localhost. It is valid for the given
+// sign creates a certificate for servers and clients on 127.0.0.1 and localhost. It is valid for the given
 // time; a negative time creates an expired certificate.
-func (a *Authority) Sign(t testing.TB, name string, valid time.Duration) Pair {
+func (a *certAuthority) sign(t testing.TB, name string, valid time.Duration) keyPair {
 	t.Helper()
 	key := newKey(t)
 	der, err := x509.CreateCertificate(rand.Reader, newTemplate(t, name, valid), a.cert, &key.PublicKey, a.key)
 	require.NoError(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(t, err)
-	return Pair{
+	return keyPair{
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
 	}
 }
 
-// Client returns the configuration of a client that trusts the authority, with an optional certificate.
-func (a *Authority) Client(t testing.TB, shows ...Pair) *tls.Config {
+// client returns the configuration of a client that trusts the authority, with an optional certificate.
+func (a *certAuthority) client(t testing.TB, shows ...keyPair) *tls.Config {
 	t.Helper()
 	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
 	config.RootCAs.AddCert(a.cert)
-	for _, pair := range shows {
-		cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	for _, p := range shows {
+		cert, err := tls.X509KeyPair(p.cert, p.key)
 		require.NoError(t, err)
 		config.Certificates = append(config.Certificates, cert)
 	}
