@@ -3,7 +3,6 @@ package audit
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -97,14 +96,8 @@ func (c *checker) pair(ctx context.Context, l *inspect.Redisson, p *inspect.Pair
 	if err != nil || totals == nil {
 		return err
 	}
-	for _, wrong := range p.Wrong {
-		if strings.Contains(wrong, "another type") {
-			key := p.ValueKey
-			if strings.HasPrefix(wrong, strconv.Quote(p.PermitsKey)) {
-				key = p.PermitsKey
-			}
-			c.add(Problem, KindConfig, l.Name, key, wrong+": every call of the libraries fails; delete the key")
-		}
+	for i, key := range p.OtherTypes {
+		c.add(Problem, KindConfig, l.Name, key, p.Wrong[i]+": every call of the libraries fails; delete the key")
 	}
 	// The value comes first, since its repair depends on the counted members.
 	if len(p.Wrong) == 0 || !totals.WrongType {

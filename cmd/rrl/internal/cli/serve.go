@@ -49,7 +49,7 @@ Both addresses are for proxies only. --grpc-tls-cert and --grpc-tls-key enable T
 requires certificates of clients. Replaced certificates take effect for the next connection. HTTP has no TLS.`,
 		Example: `  rrl serve /etc/rls --redis redis://redis:6379 --drain 5s
   rrl serve limits.yaml --grpc unix:/run/rls/rrl.sock --http ""`,
-		Args: onePath,
+		Args: one("one file or folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.config.Path = args[0]
 			return s.run(cmd.Context(), a)
@@ -81,14 +81,6 @@ requires certificates of clients. Replaced certificates take effect for the next
 		"the share of a limit above which metrics count hits as near it")
 	flags.IntVar(&s.config.MaxSeries, "max-series", 10_000, "the maximum number of metric series that requests can create")
 	return cmd
-}
-
-func onePath(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 || args[0] == "" {
-		return fmt.Errorf("%s takes one file or folder, got %d; see %s --help", cmd.CommandPath(), len(args),
-			cmd.CommandPath())
-	}
-	return nil
 }
 
 // check checks flags and files before the service waits for Redis.

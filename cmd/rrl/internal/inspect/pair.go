@@ -26,7 +26,8 @@ type Pair struct {
 	Partial    bool     `json:"partial,omitempty"` // too many grants to count
 	Wrong      []string `json:"wrong,omitempty"`
 
-	ValueKey, PermitsKey string `json:"-"`
+	ValueKey, PermitsKey string   `json:"-"`
+	OtherTypes           []string `json:"-"` // the keys of another type, with the first problems of Wrong
 }
 
 // Return has the permits that return up to a time, without those of earlier Returns.
@@ -73,10 +74,10 @@ func (r *Reader) pairs(ctx context.Context, wants []want, pages int) error {
 		p.Grants, p.Left = number(replies[3]), number(replies[4])
 		var other bool
 		if p.Value, other = valueOf(replies[0], p.ValueTTL != NoKey); other {
-			p.Wrong = append(p.Wrong, fmt.Sprintf("%q is of another type, want a string", p.ValueKey))
+			p.otherType(p.ValueKey, "a string")
 		}
 		if wrongType(replies[3].Error()) {
-			p.Wrong = append(p.Wrong, fmt.Sprintf("%q is of another type, want a sorted set", p.PermitsKey))
+			p.otherType(p.PermitsKey, "a sorted set")
 		}
 		if found, err := decodeGrants(replies[5]); err == nil && len(found) > 0 {
 			p.Newest = found[0].At
@@ -87,6 +88,11 @@ func (r *Reader) pairs(ctx context.Context, wants []want, pages int) error {
 		w.Pairs = append(w.Pairs, p)
 	}
 	return nil
+}
+
+func (p *Pair) otherType(key, want string) {
+	p.OtherTypes = append(p.OtherTypes, key)
+	p.Wrong = append(p.Wrong, fmt.Sprintf("%q is of another type, want %s", key, want))
 }
 
 // count computes the free permits of a rate, as the libraries do.

@@ -21,7 +21,7 @@ type tableRow struct {
 	Interval int64      `json:"interval_ms,omitempty"`
 	Taken    *int64     `json:"taken,omitempty"`
 	Free     *int64     `json:"free,omitempty"`
-	Clients  *int       `json:"clients,omitempty"`
+	Clients  *int64     `json:"clients,omitempty"`
 	TTL      int64      `json:"ttl_ms"` // -1 for never
 	Wrong    []string   `json:"wrong,omitempty"`
 
@@ -73,7 +73,7 @@ func redissonRow(l *inspect.Redisson) tableRow {
 	}
 	line.Taken, line.Free = &taken, &free
 	if l.Config.Type == rratelimiter.PerClient {
-		n := len(l.Pairs)
+		n := int64(len(l.Pairs))
 		line.Clients = &n
 	}
 	return line
@@ -93,7 +93,7 @@ func (l List) Text(w *strings.Builder, columns int) {
 		}
 		rows = append(rows, []string{
 			names.Quote(string(r.Name)), r.Kind, cmp.Or(r.rate, "-"), optional(r.Taken), optional(r.Free),
-			clients(r.Clients), expiry,
+			optional(r.Clients), expiry,
 		})
 	}
 	table(w, columns, []string{"NAME", "KIND", "RATE", "TAKEN", "FREE", "CLIENTS", "EXPIRES"}, rows)
@@ -107,11 +107,4 @@ func optional(n *int64) string {
 		return "-"
 	}
 	return strconv.FormatInt(*n, 10)
-}
-
-func clients(n *int) string {
-	if n == nil {
-		return "-"
-	}
-	return strconv.Itoa(*n)
 }

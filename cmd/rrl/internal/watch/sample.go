@@ -194,13 +194,7 @@ func (w *Watcher) policies(k known) []*inspect.Policy {
 	if len(k.found.Redisson) == 0 {
 		return k.found.Policies
 	}
-	var all []*inspect.Policy
-	for _, p := range k.found.Policies {
-		if p.TTL != inspect.NoKey {
-			all = append(all, p)
-		}
-	}
-	return all
+	return slices.DeleteFunc(slices.Clone(k.found.Policies), func(p *inspect.Policy) bool { return p.TTL == inspect.NoKey })
 }
 
 // Plain formats the sample as a log line.
