@@ -27,8 +27,8 @@ const checkEvery = time.Second
 // certificates serves TLS with certificates from files and rereads changed files. It is safe for concurrent
 // use.
 //
-// Package pemfile of gRPC is no substitute: it reports no error at the start, takes half of a file with
-// authorities, and logs a private key that does not match its certificate.
+// Package pemfile of gRPC is no substitute. It reports no error at the start and takes half of a file with
+// authorities. It logs a private key that does not match its certificate.
 type certificates struct {
 	files certFiles
 	log   *slog.Logger

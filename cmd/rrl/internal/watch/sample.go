@@ -194,7 +194,9 @@ func (w *Watcher) policies(k known) []*inspect.Policy {
 	if len(k.found.Redisson) == 0 {
 		return k.found.Policies
 	}
-	return slices.DeleteFunc(slices.Clone(k.found.Policies), func(p *inspect.Policy) bool { return p.TTL == inspect.NoKey })
+	return slices.DeleteFunc(slices.Clone(k.found.Policies), func(p *inspect.Policy) bool {
+		return p.TTL == inspect.NoKey
+	})
 }
 
 // Plain formats the sample as a log line.
