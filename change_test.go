@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // fromMemory takes a permit, and reports whether it was denied without a call to Redis.
@@ -143,6 +145,29 @@ func TestLease_LimiterIsDeletedOrMoved_IsNotUsed(t *testing.T) {
 			require.NoError(b, change(b.Context(), l))
 			_, err := l.TryAcquire(b.Context(), 1)
 			require.ErrorIs(b, err, ErrNotInitialized, name)
+		})
+	}
+}
+
+func TestWithDenialCache_SeveralDenied_SmallestIsStored(t *testing.T) {
+	for name, wants := range map[string][]int64{"first": {4, 5, 6}, "in the middle": {6, 4, 5}, "last": {6, 5, 4}} {
+		runWithRedis(t, name, func(b *fixture) {
+			l := b.limiter(Rate{Permits: 10, Interval: time.Hour}, WithDenialCache(time.Hour))
+			b.Take(l, 7)
+			b.Latency.Store(int64(10 * time.Millisecond))
+			redistest.Crowd(2+len(wants), func(i int) (Decision, error) {
+				if i < 2 { // their calls are in flight while the others arrive
+					return l.Take(b.Context(), 11)
+				}
+				return l.Take(b.Context(), wants[i-2])
+			})
+			pass(time.Second)
+			before := b.Scripts.Load()
+			for _, permits := range wants {
+				b.Full(l, permits)
+			}
+			assert.Equal(b, before, b.Scripts.Load(), "denied from memory")
+			b.Take(l, 3)
 		})
 	}
 }

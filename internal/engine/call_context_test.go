@@ -3,14 +3,11 @@ package engine
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -127,58 +124,6 @@ func TestCall_LeaseWithoutCallers_LastsAsLongAsTheLease(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		assert.ErrorIs(t, ctx.Err(), context.Canceled)
 	})
-}
-
-// TestCluster_NodesSendEachCallToAnother_EndsWithItsCallers: a cluster whose nodes disagree, as
-// while slots move, redirects for ever.
-func TestCluster_NodesSendEachCallToAnother_EndsWithItsCallers(t *testing.T) {
-	var calls atomic.Int64
-	nodes := []*miniredis.Miniredis{miniredis.RunT(t), miniredis.RunT(t)}
-	for i, node := range nodes {
-		other := nodes[1-i].Addr()
-		node.Server().SetPreHook(func(p *server.Peer, command string, _ ...string) bool {
-			if sends := strings.HasPrefix(command, "EVAL") || command == "PTTL"; !sends {
-				return false
-			}
-			calls.Add(1)
-			p.WriteError("MOVED 1 " + other)
-			return true
-		})
-	}
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{nodes[0].Addr()}, DisableCache: true})
-	require.NoError(t, err)
-	t.Cleanup(redis.Close)
-	require.Equal(t, rueidis.ClientModeCluster, redis.Mode())
-	g := New(Settings{Redis: redis})
-	asks := map[string]func(ctx context.Context) error{
-		"a call that has no script": func(ctx context.Context) error {
-			_, err := Detach(ctx, func(ctx context.Context) (int64, error) {
-				return redis.Do(ctx, redis.B().Arbitrary("PTTL").Keys("limiter").Build()).AsInt64()
-			})
-			return err
-		},
-	}
-	for name, ask := range permitCalls {
-		asks[name] = func(ctx context.Context) error { return ask(ctx, open(g, "limiter", 10, time.Hour)) }
-	}
-	for name, ask := range asks {
-		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error)
-			before := calls.Load()
-			go func() { ended <- ask(ctx) }()
-			require.Eventually(t, func() bool { return calls.Load() > before+20 }, 10*time.Second, time.Millisecond)
-			cancel()
-			require.ErrorIs(t, <-ended, context.Canceled)
-			// One call may be under way.
-			require.Eventually(t, func() bool {
-				before := calls.Load()
-				time.Sleep(50 * time.Millisecond)
-				return calls.Load() == before
-			}, 10*time.Second, time.Millisecond, "it is sent on and on")
-		})
-	}
-	require.Eventually(t, g.Idle, 10*time.Second, time.Millisecond)
 }
 
 // keeping is a connection that keeps the contexts of its calls, as a hook does that logs later.

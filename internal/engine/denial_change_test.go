@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // change is a change of limiters by this client, without a call to Redis.
@@ -106,4 +108,23 @@ func TestDenials_AnotherLimiterChanges_DenialStays(t *testing.T) {
 		counters[d.counter(strconv.Itoa(i))] = true
 	}
 	assert.Greater(t, len(counters), 200)
+}
+
+// TestDenials_CallGrantsAndDenies_DenialIsStored: it counts the grants of its own call.
+func TestDenials_CallGrantsAndDenies_DenialIsStored(t *testing.T) {
+	withServer(t, func(f *fixture) {
+		l := f.open(Settings{Denials: time.Hour}, 10, time.Hour)
+		f.Take(l, 7)
+		f.Latency.Store(int64(10 * time.Millisecond))
+		answers, _ := redistest.Crowd(4, func(i int) (Result, error) {
+			// The calls of the first two are in flight while the others arrive.
+			return l.Take(f.Context(), []int64{11, 11, 2, 3}[i])
+		})
+		require.True(f, answers[2].Allowed)
+		require.False(f, answers[3].Allowed)
+		pass(second)
+		d, denied := f.fromMemory(l, 3)
+		assert.True(f, denied)
+		assert.EqualValues(f, 1, d.Remaining)
+	})
 }

@@ -7,7 +7,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// serve asks Redis for the waiters of a queue, until there are none.
+// serve asks Redis for the waiters of a queue, until there are none. The queue does not share the calls
+// of Try: its requests are ordered, a call is sent at a time that the forecast gives, and a request that
+// is denied stays.
 func (l *Limiter) serve(e *entry, q *queue) {
 	g := l.Engine
 	timer := time.NewTimer(0)
