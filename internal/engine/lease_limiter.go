@@ -30,9 +30,9 @@ func (l *Limiter) fromLease(ask Ask, result *Result) (ok bool) {
 	return ok
 }
 
-// addLeased adds the leased permits to a result of Redis: they are free, too. If it may revoke the
-// leases, and they are enough for a denied request together with the permits that are free in Redis,
-// it returns the releases to run before the request is repeated.
+// addLeased adds the leased permits to a result of Redis: they are free, too. Together with the permits
+// that are free in Redis, they may be enough for a denied request. Then, if it may, addLeased revokes
+// the leases, and returns the releases to run before the request is repeated.
 func (l *Limiter) addLeased(ask Ask, result *Result, revokes bool) []release {
 	counts := ask.UpTo > 0 || ask.Detail
 	if !l.leases() || result.Allowed && !counts {

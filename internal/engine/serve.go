@@ -7,9 +7,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// serve asks Redis for the waiters of a queue, until there are none. The queue does not share the calls
-// of Try: its requests are ordered, a call is sent at a time that the forecast gives, and a request that
-// is denied stays.
+// serve asks Redis for the waiters of a queue, until there are none. It does not share the calls of Try:
+// its requests are ordered, the forecast gives the time of its calls, and a denied request stays.
 func (l *Limiter) serve(e *entry, q *queue) {
 	g := l.Engine
 	timer := time.NewTimer(0)
