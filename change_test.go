@@ -2,8 +2,6 @@ package rratelimiter
 
 import (
 	"context"
-	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,61 +73,6 @@ func TestWithDenialCache_CallerOfTheChangeHasLeft_DenialIsForgotten(t *testing.T
 					require.NoError(b, err)
 				}
 				assert.False(b, fromMemory(b, l))
-			})
-		}
-	}
-}
-
-// Calls of more than 16 limiters go in pipelines, which do not end with the context of a caller. A
-// command is not sent all the same once its caller has left.
-func TestChange_CallerHasLeft_IsNotSent(t *testing.T) {
-	leases := []Option{WithLease(time.Second)}
-	for _, others := range []int{0, 40} {
-		for name, test := range map[string]struct {
-			opts    []Option
-			prepare func(b *fixture, l *Limiter)
-		}{
-			"while leases are released": {leases, func(b *fixture, l *Limiter) {
-				require.NoError(b, l.Release(b.Context(), 1)) // Redis knows the script
-				for range 40 {
-					b.Take(l, 1)
-				}
-				pass(10 * time.Millisecond)
-			}},
-			"before Redis reports an unknown script": {nil, func(b *fixture, l *Limiter) { b.Take(l, 40) }},
-		} {
-			t.Run(fmt.Sprintf("%s, %d other limiters", name, others), func(t *testing.T) {
-				withRedis(t, func(b *fixture) {
-					client := New(b.Conn, test.opts...)
-					l := client.Limiter("limiter")
-					require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 100, Interval: time.Hour}))
-					rate := Rate{Permits: 1000, Interval: time.Hour}
-					for i := range others {
-						require.NoError(b, client.Limiter(fmt.Sprint("other:", i)).SetRate(b.Context(), rate))
-					}
-					test.prepare(b, l)
-					b.Latency.Store(int64(10 * time.Millisecond))
-					busy, stop := context.WithTimeout(b.Context(), 300*time.Millisecond)
-					defer stop()
-					var done sync.WaitGroup
-					for i := range others {
-						done.Go(func() {
-							for busy.Err() == nil {
-								_, _ = client.Limiter(fmt.Sprint("other:", i)).TryAcquire(busy, 1)
-							}
-						})
-					}
-					pass(50 * time.Millisecond)
-					ctx, cancel := context.WithTimeout(b.Context(), 5*time.Millisecond)
-					defer cancel()
-					require.ErrorIs(b, l.Release(ctx, 40), context.DeadlineExceeded)
-					done.Wait()
-					b.Latency.Store(0)
-					pass(2 * time.Second)
-					free, err := l.AvailablePermits(b.Context())
-					require.NoError(b, err)
-					assert.EqualValues(b, 60, free, "the 40 permits in use are taken")
-				})
 			})
 		}
 	}

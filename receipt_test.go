@@ -15,28 +15,17 @@ import (
 
 // ask is a call that requests permits.
 type ask struct {
-	name   string
-	waits  bool
-	denied bool // rather than wait
-	call   func(ctx context.Context, l *Limiter, permits int64) error
+	name  string
+	waits bool
+	call  func(ctx context.Context, l *Limiter, permits int64) error
 }
 
 var asks = []ask{
-	{"TryAcquire", false, true, func(ctx context.Context, l *Limiter, n int64) error {
-		return errOf(l.TryAcquire(ctx, n))
-	}},
-	{"Take", false, true, func(ctx context.Context, l *Limiter, n int64) error {
-		return errOf(l.Take(ctx, n))
-	}},
-	{"TryAcquireWithin no time", false, true, func(ctx context.Context, l *Limiter, n int64) error {
-		return errOf(l.TryAcquireWithin(ctx, n, 0))
-	}},
-	{"TryAcquireWithin", true, true, func(ctx context.Context, l *Limiter, n int64) error {
+	{"TryAcquire", false, func(ctx context.Context, l *Limiter, n int64) error { return errOf(l.TryAcquire(ctx, n)) }},
+	{"TryAcquireWithin", true, func(ctx context.Context, l *Limiter, n int64) error {
 		return errOf(l.TryAcquireWithin(ctx, n, time.Minute))
 	}},
-	{"Acquire", true, false, func(ctx context.Context, l *Limiter, n int64) error {
-		return l.Acquire(ctx, n)
-	}},
+	{"Acquire", true, func(ctx context.Context, l *Limiter, n int64) error { return l.Acquire(ctx, n) }},
 }
 
 // withReceipt takes permits of a limiter, and returns the receipt.

@@ -112,3 +112,19 @@ func TestChange_LeaseCannotBeReturned_GoesOn(t *testing.T) {
 		pass(time.Minute)
 	})
 }
+
+// TestChange_CallerLeavesWhileLeasesAreReleased_IsNotSent: no more command is sent for it.
+func TestChange_CallerLeavesWhileLeasesAreReleased_IsNotSent(t *testing.T) {
+	withServer(t, func(f *fixture) {
+		l := f.open(Settings{Lease: second}, 100, time.Hour)
+		require.Equal(f, 40, f.Often(l, 40, 0))
+		pass(10 * time.Millisecond)
+		require.Less(f, f.free(l), int64(60), "permits are leased")
+		f.Latency.Store(int64(10 * time.Millisecond))
+		ctx, cancel := context.WithTimeout(f.Context(), 5*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(f, l.Release(ctx, 40), context.DeadlineExceeded)
+		pass(second)
+		assert.EqualValues(f, 60, f.free(l), "the lease is released, and the 40 permits stay taken")
+	})
+}

@@ -99,3 +99,26 @@ func TestPipeline_Full_BeginsAnother(t *testing.T) {
 	require.NotNil(t, second)
 	assert.NotSame(t, first, second)
 }
+
+// TestPipeline_CallerHasLeft_IsNotSent: neither a call, nor the text of its script in a second
+// pipeline.
+func TestPipeline_CallerHasLeft_IsNotSent(t *testing.T) {
+	redistest.Run(t, func(b *redistest.Fixture) {
+		conn := &conn{Client: b.Conn}
+		p := &Pipeline{Redis: conn, Collect: alone}
+		ended, cancel := context.WithCancel(b.Context())
+		cancel()
+		_, err := p.Do(ended, echoScript, []string{"a"}, nil)
+		require.ErrorIs(b, err, context.Canceled)
+		assert.Empty(b, conn.sent)
+
+		got := make(answers)
+		left := got.call(b, echoScript, "left")
+		left.Ended = ended.Err
+		d := p.Add(left)
+		p.Add(got.call(b, otherScript, "stays"))
+		p.Send(b.Context(), d)
+		assert.Equal(b, answers{"left": {context.Canceled.Error()}, "stays": {"stays", "1", "0"}}, got)
+		assert.Equal(b, []int{2, 1}, conn.sent)
+	})
+}
