@@ -26,16 +26,20 @@ import (
 //
 // [Matched] returns the rules that decided, for a Report or the handler.
 func (s *Set) Middleware(client *rratelimiter.Client, opts ...httplimit.Option) func(http.Handler) http.Handler {
-	m := s.middlewares(client, opts...)
+	m := s.middlewares("rules: Middleware", client, opts...)
 	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serveHTTP(m.Now(), w, r, next) })
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			current := m.Now()
+			serveHTTP(current, current.File().HTTP(r), w, r, next)
+		})
 	}
 }
 
 // httpMiddleware is a middleware of httplimit.
 type httpMiddleware = func(http.Handler) http.Handler
 
-func (s *Set) middlewares(client *rratelimiter.Client, opts ...httplimit.Option) *ruleset.Middlewares[httpMiddleware] {
+func (s *Set) middlewares(caller string, client *rratelimiter.Client,
+	opts ...httplimit.Option) *ruleset.Middlewares[httpMiddleware] {
 	open := func(change func(*guard.Settings), costs bool) httpMiddleware {
 		changed, _ := guard.HTTPOption(change).(httplimit.Option)
 		all := append(slices.Clip(opts), changed)
@@ -44,12 +48,13 @@ func (s *Set) middlewares(client *rratelimiter.Client, opts ...httplimit.Option)
 		}
 		return httplimit.Middleware(limiterOf, all...)
 	}
-	return ruleset.NewMiddlewares("rules: Middleware", s.inside(), client, open)
+	return ruleset.NewMiddlewares(caller, s.inside(), client, open)
 }
 
-// serveHTTP passes a request through the limits of the rules that match it.
-func serveHTTP(current *ruleset.Version[httpMiddleware], w http.ResponseWriter, r *http.Request, next http.Handler) {
-	v := current.Visit(ruleset.HTTP(r, current.File().Address()), httplimit.Settle)
+// serveHTTP passes a request through the limits of the rules that match what they read of it.
+func serveHTTP(current *ruleset.Version[httpMiddleware], read *ruleset.Request, w http.ResponseWriter, r *http.Request,
+	next http.Handler) {
+	v := current.Visit(read, httplimit.Settle)
 	if v == nil {
 		next.ServeHTTP(w, r)
 		return

@@ -19,7 +19,7 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 		{"domain: x\n", "f.yaml:1:1: no rules: give a list, which may be empty"},
 		{"rules:\n", "f.yaml:1:7: rules: nothing, want a list of rules"},
 		{"rules: []\nrule: x\n",
-			`f.yaml:2:1: rule: unknown field "rule", want address, defaults, domain, escaped_slashes, match, rules`},
+			`f.yaml:2:1: rule: unknown field "rule", want address, defaults, domain, escaped_slashes, forward_auth, match, rules`},
 		{"rules: []\nrules: []\n", `f.yaml:2:1: rules: "rules" is there twice, first in line 1`},
 		{"rules: []\n---\nrules: []\n", "f.yaml:3:1: 2 documents in one file, want one"},
 		{"rules: [\n", "f.yaml:2:1: no YAML: did not find expected node content (while parsing a flow node)"},

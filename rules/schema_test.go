@@ -61,7 +61,7 @@ func TestSchema_Definitions_HaveTheFieldsOfTheFormat(t *testing.T) {
 		listed = append(listed, p.(string))
 	}
 	assert.ElementsMatch(t, policyNames(), listed)
-	assert.Len(t, s.Defs, 28, "a definition that no test covers")
+	assert.Len(t, s.Defs, 30, "a definition that no test covers")
 }
 
 func policyNames() []string { return strings.Split(policy.Names(), ", ") }
@@ -89,6 +89,7 @@ func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 	}
 	for _, file := range []string{
 		string(documented), large(3), "rules: []", "domain: '{shop}'\nrules: []", "escaped_slashes: allow\nrules: []",
+		"forward_auth: {method_header: X-Original-Method, host_header: X-Original-Host, uri_header: X-Original-Url}\nrules: []",
 		"address: {header: x-Real-IP, trusted: '::1', ipv6_bits: 128}\nrules: []",
 		limit("' 10 / s '"), limit("10/1m30s"), limit("1/.5s"), limit("1/1000000us"), limit("2/2w"), limit("0/s"),
 		limit("[1/s, {rate: 1/s, policy: fixed_window, aligned: true}]"),
@@ -116,7 +117,7 @@ func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 	for _, file := range []string{
 		"escaped_slashes: both\nrules: []", one("ban: true, on_invalid: open"), one("key: 'hashed_header:', limits: 1/s"),
 		"domain: a b\nrules: []", "domain: x", "rules: {}", "match: every\nrules: []", "x: 1\nrules: []",
-		"address: {header: a b}\nrules: []", "address: {trusted: x}\nrules: []",
+		"address: {header: a b}\nrules: []", "forward_auth: {uri_header: ''}\nrules: []", "address: {trusted: x}\nrules: []",
 		"address: {trusted: []}\nrules: []", "address: {ipv6_bits: 129}\nrules: []", "defaults: {name: x}\nrules: []",
 		"domain: " + strings.Repeat("x", 129) + "\nrules: []",
 		limit("10"), limit("10/x"), limit("-1/s"), limit("1.5/s"), limit("[]"), limit("1/+5s"), limit("1/5S"), limit("{}"),
@@ -163,7 +164,8 @@ var places = map[string]string{
 	"file": "unknown: 1", "defaults": "defaults: {unknown: 1}", "rule": one("unknown: 1"),
 	"matchMapping": one("match: {unknown: 1}"), "limitMapping": one("limits: {unknown: 1}"),
 	"override": one("key: ip, limits: 1/s, overrides: [{unknown: 1}]"), "skip": one("skip: {unknown: 1}"),
-	"address": "address: {unknown: 1}", "local": one("on_failure: {local: 1, unknown: 1}"),
+	"address": "address: {unknown: 1}", "forward_auth": "forward_auth: {unknown: 1}",
+	"local": one("on_failure: {local: 1, unknown: 1}"),
 }
 
 // fieldsAt returns the fields that the error of a file with an unknown field names.

@@ -31,7 +31,7 @@ func (s *File) acquires(o *opener, r *Request) []jointAcquire {
 	} else {
 		var err error
 		if path, err = r.Path(s.allowSlashes); err != nil && s.usesPaths {
-			return []jointAcquire{{settings: refusing(settings{}), cost: 1, err: guard.Invalidf("rules: %v", err)}}
+			return []jointAcquire{{settings: refusing(settings{}), cost: 1, err: err}}
 		}
 	}
 	var all []jointAcquire

@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/rules/internal/rulestest"
 )
 
@@ -21,4 +20,4 @@ func parsed(t testing.TB, text string) *File {
 }
 
 // ofHTTP returns a request as rules read it.
-func ofHTTP(r *http.Request) *Request { return HTTP(r, httplimit.Address{}) }
+func ofHTTP(r *http.Request) *Request { return new(File).HTTP(r) }

@@ -29,7 +29,7 @@ func FuzzParse(f *testing.F) {
 		r := request("GET /")
 		r.URL.Path = target
 		r.URL.RawPath = target
-		for _, e := range file.acquires(newOpener(offline), HTTP(r, file.Address())) {
+		for _, e := range file.acquires(newOpener(offline), file.HTTP(r)) {
 			if e.err == nil {
 				_, _ = e.limiter.Take(ended, 1)
 			}

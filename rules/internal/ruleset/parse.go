@@ -19,6 +19,7 @@ type File struct {
 	rates     []StatedRate
 	deadlines map[time.Duration]bool // of the rules that need Redis
 	address   httplimit.Address
+	forwarded forwardedHeaders
 	all       bool // all rules that match decide, not only the first
 
 	allowSlashes bool // paths may have escaped slashes and backslashes
@@ -69,11 +70,13 @@ func Parse(name string, data []byte) (*File, []*rulefile.Problem) {
 
 // document decodes the document.
 func (d *decoder) document() {
-	var file struct{ Domain, Match, Address, EscapedSlashes, Defaults, Rules *rulefile.Node }
+	var file struct{ Domain, Match, Address, ForwardAuth, EscapedSlashes, Defaults, Rules *rulefile.Node }
 	isMapping := d.Fields(d.Root, &file)
 	d.all = d.OneOf(file.Match, "first", "all") == "all"
 	d.allowSlashes = d.OneOf(file.EscapedSlashes, "refuse", "allow") == "allow"
 	d.head(file.Domain, file.Address)
+	d.forwarded = forwardedHeaders{"X-Forwarded-Method", "X-Forwarded-Host", "X-Forwarded-Uri"}
+	d.Fields(file.ForwardAuth, &d.forwarded)
 	d.readDefaults(file.Defaults)
 	switch {
 	case len(d.Problems) > 0: // problems of the rules could be consequences

@@ -1,0 +1,59 @@
+package rules
+
+import (
+	"cmp"
+	"net/http"
+	"strconv"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+)
+
+// ForwardAuth returns a handler that decides requests for proxies: for auth_request of nginx,
+// ForwardAuth of Traefik and forward_auth of Caddy. A proxy asks it before it forwards a request, and
+// describes that in X-Forwarded-Method, X-Forwarded-Host and X-Forwarded-Uri, or in the headers that
+// the file names in forward_auth. Only proxies may reach the handler, since it trusts these headers.
+//
+// It answers 200 if the rules grant the request, with the same headers as [Set.Middleware] but
+// httplimit.ThreeHeaders by default, and otherwise refuses it: with 429 and Retry-After if it is over
+// a limit, with 400 if it is invalid. With the query denied=403 or denied=401 it answers that status
+// instead of both, for nginx, which takes no others.
+//
+// The client's address is that of the header that the file's address names. It is unknown if the peer
+// is not in address.trusted, and the rule's on_failure decides. So does the Middleware's failure mode
+// if a rule needs the path, and the proxy sends none. The length of a request's body is unknown.
+func (s *Set) ForwardAuth(client *rratelimiter.Client, opts ...httplimit.Option) http.Handler {
+	opts = append([]httplimit.Option{httplimit.Headers(httplimit.ThreeHeaders)}, opts...)
+	m := s.middlewares("rules: ForwardAuth", client, opts...)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		denied, _ := strconv.Atoi(cmp.Or(r.URL.Query().Get("denied"), "429")) // an error makes it 0
+		switch denied {
+		case http.StatusTooManyRequests:
+		case http.StatusForbidden, http.StatusUnauthorized:
+			w = &deniedWriter{w, denied}
+		default:
+			http.Error(w, "denied wants 429, 403 or 401", http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Cache-Control", "no-store")
+		current := m.Now()
+		serveHTTP(current, current.File().Forwarded(r), w, r, granted)
+	})
+}
+
+// granted answers a request that the rules grant.
+var granted = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+
+// deniedWriter replaces the statuses of denied and invalid requests.
+type deniedWriter struct {
+	http.ResponseWriter
+	denied int
+}
+
+// WriteHeader writes a status.
+func (w *deniedWriter) WriteHeader(status int) {
+	if status >= http.StatusBadRequest && status < http.StatusInternalServerError {
+		status = w.denied
+	}
+	w.ResponseWriter.WriteHeader(status)
+}

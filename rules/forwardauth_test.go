@@ -1,0 +1,169 @@
+package rules
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
+)
+
+// authCall is a request of a proxy, and what it is answered. Its headers are "Name: value; ...".
+type authCall struct {
+	headers string
+	code    int
+}
+
+// asked sends a request of the proxy 192.0.2.1.
+func asked(h http.Handler, query, headers string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, "/auth"+query, nil)
+	for header := range strings.SplitSeq(headers, "; ") {
+		name, value, _ := strings.Cut(header, ": ")
+		r.Header.Add(name, value)
+	}
+	return serve(h, r)
+}
+
+// forwarded tests the answers to calls, one after another.
+func forwarded(t *testing.T, file string, calls ...authCall) {
+	t.Helper()
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+		h := parsed(b, file).ForwardAuth(client)
+		for i, c := range calls {
+			assert.Equal(b, c.code, asked(h, "", c.headers).Code, "%d: %s", i, c.headers)
+		}
+	})
+}
+
+const authFile = `
+domain: web
+address: {trusted: [192.0.2.1, 10.0.0.0/8]}
+rules:
+  - {name: login, match: POST /login, key: ip, limits: {rate: 1/m, policy: fixed_window}}
+  - {name: banned, match: /api/banned, ban: true}
+  - name: api
+    match: /api/
+    key: header:X-Api-Key
+    limits: {rate: 2/m, policy: fixed_window}
+    overrides: [{key: gold, limits: {rate: 3/m, policy: fixed_window}}, {key: gone, ban: true}]
+`
+
+func TestForwardAuth_HeadersOfProxies_AreDecided(t *testing.T) {
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+		h := parsed(b, authFile).ForwardAuth(client)
+		for i, c := range []struct {
+			query   string
+			headers string // "Name: value; ..."
+			code    int
+			wait    string // Retry-After
+			left    string // RateLimit-Remaining
+		}{
+			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login?next=/; X-Forwarded-For: 203.0.113.7", 200, "", "0"},
+			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: 203.0.113.7", 429, "60", "0"},
+			{"?denied=403", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: 203.0.113.7", 403, "60", "0"},
+			{"?denied=401", "X-Forwarded-Method: POST; X-Forwarded-Uri: /%6Cogin; X-Forwarded-For: 203.0.113.7", 401, "60", "0"},
+			{"?denied=418", "X-Forwarded-Uri: /login", 400, "", ""},
+			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: 203.0.113.8, 10.1.2.3", 200, "", "0"},
+			// The client wrote the left address.
+			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: 6.6.6.6, 203.0.113.8", 429, "60", "0"},
+			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login", 503, "1", ""}, // no address
+			{"", "X-Forwarded-Method: GET; X-Forwarded-Uri: /login; X-Forwarded-For: 203.0.113.7", 200, "", ""},
+			{"", "X-Forwarded-Uri: /api/x; X-Api-Key: k1", 200, "", "1"},
+			{"", "X-Forwarded-Uri: /api/y; X-Api-Key: k1", 200, "", "0"},
+			{"", "X-Forwarded-Uri: /api/z; X-Api-Key: k1", 429, "60", "0"},
+			{"", "X-Forwarded-Uri: /api/z; X-Api-Key: gold", 200, "", "2"},
+			{"", "X-Forwarded-Uri: /api/z; X-Api-Key: gone", 429, "", ""},
+			{"", "X-Forwarded-Uri: /api/z", 400, "", ""}, // no key
+			{"?denied=403", "X-Forwarded-Uri: /api/z", 403, "", ""},
+			{"", "X-Forwarded-Uri: /api/z; X-Api-Key: k1; X-Api-Key: 1", 400, "", ""},
+			{"", "X-Forwarded-Uri: /api/banned; X-Api-Key: k2", 429, "", ""},
+			{"", "X-Forwarded-Uri: //api/banned", 429, "", ""}, // another spelling, as nginx and others serve it
+			{"", "X-Forwarded-Uri: /../banned", 400, "", ""},
+			{"?denied=403", "X-Forwarded-Uri: /../banned", 403, "", ""}, // since nginx accepts no 400
+			{"", "X-Forwarded-Uri: http://elsewhere.example/api/banned", 429, "", ""},
+			{"", "X-Forwarded-Uri: \x01\xff%zz", 400, "", ""},
+			{"", "X-Forwarded-Uri: /login#x", 400, "", ""},
+			{"", "", 503, "1", ""}, // a proxy that reports no path
+		} {
+			w := asked(h, c.query, c.headers)
+			assert.Equal(b, c.code, w.Code, "%d: %s", i, c.headers)
+			assert.Equal(b, c.wait, w.Header().Get("Retry-After"), "%d: %s", i, c.headers)
+			assert.Equal(b, c.left, w.Header().Get("RateLimit-Remaining"), "%d: %s", i, c.headers)
+			if c.code >= 400 && c.query != "?denied=418" {
+				assert.Equal(b, "application/problem+json", w.Header().Get("Content-Type"))
+				assert.Equal(b, "no-store", w.Header().Get("Cache-Control"))
+			}
+		}
+	})
+}
+
+// TestForwardAuth_SpellingsOfHostAndMethod_MeetOneLimit, as in the middleware.
+func TestForwardAuth_SpellingsOfHostAndMethod_MeetOneLimit(t *testing.T) {
+	forwarded(t, `rules:
+  - {name: api, match: API.example.org/, key: all, limits: 1/h}
+  - {name: post, match: {methods: POST}, key: [method, 'constant:x'], limits: 1/h}`,
+		authCall{"X-Forwarded-Host: api.example.org; X-Forwarded-Uri: /", 200},
+		authCall{"X-Forwarded-Host: API.example.org.:80; X-Forwarded-Uri: /", 429},
+		authCall{"X-Forwarded-Host: other.example.org, api.example.org; X-Forwarded-Uri: /", 429},
+		authCall{"X-Forwarded-Host: api.example.org, other.example.org; X-Forwarded-Uri: /", 200},
+		authCall{"X-Forwarded-Method: POST; X-Forwarded-Uri: /", 200},
+		authCall{"X-Forwarded-Method: post; X-Forwarded-Uri: /", 429})
+}
+
+// TestForwardAuth_Path_IsNeededOnlyByPatterns: a file without them refuses no path, and needs none.
+func TestForwardAuth_Path_IsNeededOnlyByPatterns(t *testing.T) {
+	forwarded(t, "rules: [{name: a, key: all, limits: 9/h}]",
+		authCall{"X-Forwarded-Uri: /x/../a", 200}, authCall{"", 200})
+	forwarded(t, "escaped_slashes: allow\nrules: [{name: a, match: '/p/{x...}', key: path:x, limits: 1/h}]",
+		authCall{"X-Forwarded-Uri: /p/a%2Fb", 200}, authCall{"X-Forwarded-Uri: /p/a/b", 429},
+		authCall{"X-Forwarded-Uri: /p/..%2Flogin", 400})
+}
+
+// TestForwardAuth_OtherHeaders_AreIgnored: a client's own do not count, and the proxy's is the last.
+func TestForwardAuth_OtherHeaders_AreIgnored(t *testing.T) {
+	rule := "rules: [{name: login, match: POST a.example/login, key: all, limits: 1/h}]"
+	const own = "; X-Original-Uri: /x; X-Original-Url: /x; X-Original-Method: GET; X-Original-Host: b.example"
+	forwarded(t, rule,
+		authCall{"X-Forwarded-Method: POST; X-Forwarded-Host: a.example; X-Forwarded-Uri: /login" + own, 200},
+		authCall{"X-Forwarded-Method: POST; X-Forwarded-Host: a.example; X-Forwarded-Uri: /login" + own, 429})
+	forwarded(t, "forward_auth: {method_header: x-original-method, host_header: X-Original-Host, uri_header: X-Original-Url}\n"+rule,
+		authCall{"X-Original-Method: POST; X-Original-Host: a.example; X-Original-Url: /login", 200},
+		authCall{"X-Original-Method: POST; X-Original-Host: a.example; X-Original-Url: /x; X-Original-Url: /login; " +
+			"X-Forwarded-Uri: /x; X-Forwarded-Method: GET", 429})
+}
+
+// TestForwardAuth_UntrustedProxy_IsAFailure: its address would be that of all clients.
+func TestForwardAuth_UntrustedProxy_IsAFailure(t *testing.T) {
+	rule := "address: {trusted: [10.0.0.0/8]}\nrules: [{name: a, key: ip, limits: 1/h, on_failure: MODE}]"
+	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+		for mode, want := range map[string]int{"open": 200, "closed": 503} {
+			var failed error
+			report := httplimit.Report(func(_ *http.Request, o httplimit.Outcome) { failed = o.Err })
+			h := parsed(b, strings.Replace(rule, "MODE", mode, 1)).ForwardAuth(client, report)
+			assert.Equal(b, want, asked(h, "", "X-Forwarded-For: 203.0.113.7").Code)
+			assert.EqualError(b, failed, "rules: the proxy 192.0.2.1 is not trusted: add it to address.trusted")
+		}
+	})
+}
+
+func TestForwardAuth_RedisDown_FollowsTheFile(t *testing.T) {
+	for mode, want := range map[string]int{"open": http.StatusOK, "closed": http.StatusServiceUnavailable} {
+		guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+			h := parsed(b, one("key: all, limits: 9/h, on_failure: "+mode)).ForwardAuth(client, httplimit.Deadline(time.Minute))
+			b.Redis.SetError("LOADING")
+			for range 2 {
+				w := asked(h, "", "X-Forwarded-Uri: /")
+				assert.Equal(b, want, w.Code, mode)
+				assert.NotContains(b, w.Body.String(), "LOADING")
+			}
+			b.Redis.SetError("")
+		})
+	}
+}

@@ -1,0 +1,77 @@
+package ruleset
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+
+	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/httptarget"
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
+)
+
+// forwardedHeaders are the headers with which a proxy describes the request that it asks about.
+type forwardedHeaders struct {
+	MethodHeader, HostHeader headerName
+	URIHeader                headerName `file:"uri_header"`
+}
+
+// Forwarded returns the request that a proxy describes in the headers of r. Its client is unknown, an
+// error, if the peer is not a trusted proxy: the peer's address would be that of all clients.
+func (s *File) Forwarded(r *http.Request) *Request {
+	o := s.HTTP(r)
+	if method := lastValue(r, s.forwarded.MethodHeader); method != "" {
+		o.Method = httptarget.Method(method)
+		o.MethodKey = httptarget.MethodKey(o.Method)
+	}
+	if host := lastValue(r, s.forwarded.HostHeader); host != "" {
+		o.Host = httptarget.Host(strings.TrimSpace(host[strings.LastIndexByte(host, ',')+1:]))
+	}
+	uri := lastValue(r, s.forwarded.URIHeader)
+	o.Path = func(allowSlashes bool) (httptarget.Path, error) { return s.pathOf(uri, allowSlashes) }
+	o.Length = -1 // the proxy sends no body
+	o.Client = sync.OnceValues(func() (netip.Addr, error) {
+		if peer, err := guard.ParseAddr(r.RemoteAddr); err == nil && !guard.Contains(s.address.Trusted, peer) {
+			return netip.Addr{}, fmt.Errorf("rules: the proxy %v is not trusted: add it to address.trusted", peer)
+		}
+		return s.address.Client(r)
+	})
+	o.ClientKey = func() (string, error) {
+		if _, err := o.Client(); err != nil {
+			return "", err
+		}
+		return s.address.Key(r)
+	}
+	return o
+}
+
+// lastValue returns the last of a header's values, which the nearest proxy wrote.
+func lastValue(r *http.Request, header headerName) string {
+	values := r.Header[string(header)]
+	if len(values) == 0 {
+		return ""
+	}
+	return values[len(values)-1]
+}
+
+// pathOf returns the path of a request's URI, which may have a scheme and a host.
+func (s *File) pathOf(uri string, allowSlashes bool) (httptarget.Path, error) {
+	if uri == "" {
+		return httptarget.Path{}, fmt.Errorf("rules: the proxy sent no header %s with the path", s.forwarded.URIHeader)
+	}
+	path, _, _ := strings.Cut(uri, "?")
+	if _, rest, absolute := strings.Cut(path, "://"); absolute && !strings.HasPrefix(path, "/") {
+		_, path, _ = strings.Cut(rest, "/")
+	}
+	p, err := httptarget.ReadPath(path, allowSlashes)
+	if err == nil && strings.Contains(path, "#") {
+		err = errors.New("the path has a #, which ends it for some servers")
+	}
+	if err != nil {
+		return p, guard.Invalidf("rules: the path %q: %v", rulefile.Clip(path), err)
+	}
+	return p, nil
+}
