@@ -63,7 +63,7 @@ test-published: deps
 test-integration: deps
 	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -v '/compatibility/proxies$$\|/linear/mutants$$')
 
-# The rate limit service behind a real Envoy (from PyPI) and Debian's nginx and Caddy.
+# The rate limit service behind a real Envoy (from PyPI), and rules behind Debian's nginx and Caddy.
 test-proxies:
 	@sh .ci/deps proxies
 	cd integration && $(GO_TEST) ./compatibility/proxies

@@ -32,7 +32,7 @@
 // fields. A descriptor may have several limits, and overdraw for costs that are charged after the
 // response. It may have hash_value for values that must not surface, such as API keys. Then Redis,
 // metrics, logs and metadata get a hash of all values of its key at that level. A file may have
-// slot_by and http, see below. The [documentation] lists all fields.
+// slot_by, see below. The [documentation] lists all fields.
 //
 // An error in a file is a *[ConfigError] with file, line and field. [Server.Watch] puts changes
 // into force. If a new file has an error, the old rules stay in force. Permits stay taken over a
@@ -71,22 +71,8 @@
 //
 // # HTTP
 //
-// [Server.Handler] serves health, /json, /rlconfig and metrics. It answers auth_request of nginx,
-// ForwardAuth of Traefik and forward_auth of Caddy. The part http of a file defines the descriptors
-// of their requests:
-//
-//	http:
-//	  trust: [10.0.0.0/8] # the proxies
-//	  requests:
-//	    - method: POST
-//	      path: /login
-//	      descriptor:
-//	        - {key: path, value: /login}
-//	        - {key: client, from: address}
-//
-// Requests are matched as in package rules: another spelling of a method, a host or a path has the
-// same limit, or is refused. The [documentation] has the headers, configurations of the proxies,
-// and the differences to envoyproxy/ratelimit.
+// [Server.Handler] serves health, /json, /rlconfig and metrics. For nginx, Traefik and Caddy, see
+// ForwardAuth of package rules. The [documentation] has the differences to envoyproxy/ratelimit.
 //
 // [documentation]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/envoy.md
 package rls

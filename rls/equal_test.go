@@ -2,7 +2,6 @@ package rls_test
 
 import (
 	"context"
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,48 +9,11 @@ import (
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
-
-// TestAuth_AddressOverItsLimit_LeavesTheSharedLimit: a client can write a path that has two
-// interpretations, so that the request has two descriptors of the shared limiter.
-func TestAuth_AddressOverItsLimit_LeavesTheSharedLimit(t *testing.T) {
-	routes := []string{
-		`    - {descriptor: [{key: address, from: address}]}`,
-		`    - {path: "/api/*", descriptor: [{key: path, from: path}]}`,
-	}
-	for name, requests := range map[string]string{
-		"address first": routes[0] + "\n" + routes[1], "path first": routes[1] + "\n" + routes[0],
-	} {
-		t.Run(name, func(t *testing.T) {
-			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-				s := newServer(b, client, `
-domain: web
-descriptors:
-  - {key: address, rate_limit: {unit: year, requests_per_unit: 2}}
-  - {key: path, value: /api/*, share_threshold: true, rate_limit: {unit: year, requests_per_unit: 100}}
-http:
-  trust: [192.0.2.1]
-  requests:
-`+requests)
-				for i := range 60 {
-					want := http.StatusTooManyRequests
-					if i < 2 {
-						want = http.StatusOK
-					}
-					code := ask(s.Handler(), "", "X-Forwarded-For: 203.0.113.7; X-Forwarded-Uri: /api/x;v=1").Code
-					require.Equal(b, want, code, "request %d", i)
-				}
-				left := summary(s.ShouldRateLimit(context.Background(), request(b, "web | path=/api/y +0")))
-				assert.Contains(b, left, "OK | OK 96/100 ")
-			})
-		})
-	}
-}
 
 // TestShouldRateLimit_Denial_EndsTheCalls of a request.
 func TestShouldRateLimit_Denial_EndsTheCalls(t *testing.T) {

@@ -16,7 +16,6 @@ type decoder struct{ rulefile.Decoder }
 type domainFile struct {
 	Domain, SlotBy string
 	Descriptors    *rulefile.Node
-	HTTP           *rulefile.Node `file:"http"`
 }
 
 // places are the mappings of a file whose fields users misplace.
@@ -41,7 +40,7 @@ func parse(file string, text []byte) (*domain, []*rulefile.Problem) {
 func (d *decoder) domain(into *domain) {
 	file := domainFile{}
 	d.Fields(d.Root, &file)
-	into.name, into.slotBy, into.web = file.Domain, file.SlotBy, d.web(file.HTTP)
+	into.name, into.slotBy = file.Domain, file.SlotBy
 	if into.name == "" && len(d.Problems) == 0 {
 		d.FailField(d.Root, "domain", "is empty, want a name that no other file has")
 	}

@@ -22,10 +22,7 @@ import (
 //     entries of one gets 413. It answers 500 if Redis does not answer.
 //   - /rlconfig: the limits in force, as text.
 //   - /metrics: metrics for Prometheus.
-//   - /auth/DOMAIN: for auth_request of nginx, ForwardAuth of Traefik and forward_auth of Caddy. It
-//     answers 200, or 429 with Retry-After if the proxy's request is over a limit, or 400 if
-//     servers read its path in different ways. With ?denied=403 it answers 403 instead of both, for
-//     nginx, whose configuration makes a 429 of it: see the package documentation.
+//   - all others: [Config].Other, if it is set.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthcheck", s.healthcheck)
@@ -35,7 +32,9 @@ func (s *Server) Handler() http.Handler {
 		_, _ = io.WriteString(w, s.rules.Load().String()) // an error means that the client has left
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("/auth/{domain}", s.auth)
+	if s.config.Other != nil {
+		mux.Handle("/", s.config.Other)
+	}
 	return mux
 }
 

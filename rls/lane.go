@@ -82,8 +82,8 @@ func (s *Server) callAll(ctx context.Context, lanes []*lane) error {
 }
 
 // call calls the groups until one denies the request or fails. Then the groups before it return what
-// they have taken. The cheapest group is first: a client can raise the cost of another group by a path
-// that has two interpretations. It cannot lower the cost of its own limit.
+// they have taken. The cheapest group is first, so that a request that it denies takes nothing of the
+// others.
 func (l *lane) call(ctx, first, others context.Context, s *Server) error {
 	slices.SortStableFunc(l.groups, func(a, b *group) int { return cmp.Compare(a.cost(), b.cost()) })
 	limited := first

@@ -78,9 +78,5 @@ func (d *domain) merge(other *domain) (problems []*rulefile.Problem) {
 		fail(0, "slot_by", fmt.Sprintf("is %q, but %q in %s", other.slotBy, d.slotBy, d.file))
 	}
 	d.slotBy = cmp.Or(d.slotBy, other.slotBy)
-	if other.web != nil && d.web != nil {
-		fail(0, "http", "is defined in "+d.file+" already")
-	}
-	d.web = cmp.Or(d.web, other.web)
 	return problems
 }

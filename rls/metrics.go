@@ -24,7 +24,6 @@ type metrics struct {
 	serviceErrors  prometheus.Counter
 	domainNotFound prometheus.Counter
 	globalShadow   prometheus.Counter
-	untrusted      prometheus.Counter
 	loaded         prometheus.Counter
 	notLoaded      prometheus.Counter
 	times          prometheus.Histogram
@@ -52,8 +51,6 @@ func newMetrics(nearRatio float64, most int) *metrics {
 	m.domainNotFound = counter("rate_limit_domain_not_found", "Requests for a domain that no file has.", nil)
 	m.globalShadow = counter("global_shadow_mode",
 		"Requests over a limit that the shadow mode of the service let pass.", nil)
-	m.untrusted = counter("auth_untrusted_peer",
-		"Requests of /auth whose peer is no trusted proxy, so that its address counted.", nil)
 	m.loaded = counter("config_load_success", "Configurations that took effect.", nil)
 	m.notLoaded = counter("config_load_error", "Configurations that did not, the one before staying in force.", nil)
 	m.times = auto.NewHistogram(prometheus.HistogramOpts{

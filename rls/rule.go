@@ -108,7 +108,6 @@ type domain struct {
 	file   string
 	slotBy string // the key whose value puts limiters into one slot of a cluster
 	rules  level
-	web    *httpRules // nil without the part http
 }
 
 // Rules is the configuration of a service from all of its files. It is immutable. The zero Rules

@@ -30,7 +30,7 @@ import (
 // servedHTTP serves a server's HTTP side as Serve does, and returns what dials it.
 func servedHTTP(b *redistest.Fixture, client *rratelimiter.Client, change ...func(*rls.Config)) (dial func() net.Conn) {
 	memory := redistest.NewListener()
-	server, listener := rls.HTTPServer(newServer(b, client, webConfigOpen, change...), memory)
+	server, listener := rls.HTTPServer(newServer(b, client, "domain: web\n", change...), memory)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	b.Cleanup(func() {
@@ -43,8 +43,6 @@ func servedHTTP(b *redistest.Fixture, client *rratelimiter.Client, change ...fun
 		return conn
 	}
 }
-
-var webConfigOpen = strings.Replace(webConfig, "FAILURE", "open", 1)
 
 const healthRequest = "GET /healthcheck HTTP/1.1\r\nHost: x\r\n\r\n"
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"sync/atomic"
 	"time"
@@ -23,15 +24,18 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
-// Config is the configuration of a service. Client and Path are required; the zero values of all
-// other fields are valid.
+// Config is the configuration of a service. Client is required; the zero values of all other fields are
+// valid.
 type Config struct {
 	Client *rratelimiter.Client // the Client of all limiters
-	Path   string               // a file, or a directory of files, as for [Load]
+	Path   string               // a file, or a directory of files, as for [Load]; "" for no limits
 	Merge  bool                 // several files may have one domain
 
 	GRPC net.Listener // for Envoy, with [Serve]; may be nil
 	HTTP net.Listener // for [Server.Handler], with [Serve]; may be nil
+	// Other answers the requests of [Server.Handler] for other paths, for instance those of
+	// ForwardAuth of package rules; may be nil.
+	Other http.Handler
 
 	Options []grpc.ServerOption // of the gRPC server of [Serve], for instance credentials
 	// Drain is the time for which [Serve] continues to accept requests after its health reports the
@@ -100,6 +104,7 @@ func New(c Config) (*Server, error) {
 		}
 	})
 	s.files = rulefile.Watcher{Path: c.Path, Belongs: belongs, Every: pollInterval, Apply: s.apply, Report: s.report}
+	s.rules.Store(new(Rules))
 	if err := s.Reload(); err != nil {
 		return nil, err
 	}
@@ -128,30 +133,21 @@ func (s *Server) ShouldRateLimit(ctx context.Context,
 		s.metrics.serviceErrors.Inc()
 		return nil, err
 	}
-	response, all, err := s.answer(ctx, s.rules.Load().domains[request.GetDomain()], request)
-	if err == nil && s.config.Headers {
-		response.ResponseHeadersToAdd = s.headersOf(all)
-	}
-	return response, err
-}
-
-// answer answers a request by a domain, nil if there is none. It returns the results of its
-// descriptors too.
-func (s *Server) answer(
-	ctx context.Context, d *domain, request *ratelimit.RateLimitRequest,
-) (*ratelimit.RateLimitResponse, []descriptor, error) {
 	begin := time.Now()
-	response, all, err := s.decide(ctx, d, request)
+	response, all, err := s.decide(ctx, s.rules.Load().domains[request.GetDomain()], request)
 	s.metrics.requests.Inc()
 	s.metrics.times.Observe(time.Since(begin).Seconds())
 	if err != nil {
 		if status.Code(err) == codes.InvalidArgument {
 			s.metrics.serviceErrors.Inc()
 		}
-		return nil, nil, err
+		return nil, err
+	}
+	if s.config.Headers {
+		response.ResponseHeadersToAdd = s.headersOf(all)
 	}
 	if s.config.Metadata {
 		response.DynamicMetadata = metadataOf(request, all)
 	}
-	return response, all, nil
+	return response, nil
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -250,4 +251,23 @@ func TestNew_NewPolicy_LimitsOrIsRefused(t *testing.T) {
 		_, err := rls.New(rls.Config{Client: client, Path: folder(f, file("incomplete")), Log: quiet()})
 		assert.ErrorContains(f, err, "incomplete describes no local share")
 	})
+}
+
+// A service without files answers other paths, and knows no domain.
+func TestServe_NoPath_ServesOtherPaths(t *testing.T) {
+	client, _ := guardtest.Connect(t)
+	s, err := rls.New(rls.Config{Client: client, Log: quiet(), Other: http.NotFoundHandler()})
+	require.NoError(t, err)
+	require.NoError(t, s.Reload())
+	answer, err := s.ShouldRateLimit(t.Context(), request(t, "x | a=b"))
+	require.NoError(t, err)
+	assert.Equal(t, ratelimit.RateLimitResponse_OK, answer.GetOverallCode())
+	for path, want := range map[string]int{"/healthcheck": http.StatusOK, "/auth": http.StatusNotFound} {
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		assert.Equal(t, want, w.Code, path)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.ErrorIs(t, s.Watch(ended), context.Canceled)
 }

@@ -20,6 +20,10 @@ const pollInterval = 10 * time.Second
 // middle of a file is not detected: write another file and rename it. Mistakes are logged and
 // counted, and the old rules stay in force.
 func (s *Server) Watch(ctx context.Context) error {
+	if s.config.Path == "" {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	n, err := fsnotify.NewWatcher()
 	if err != nil {
 		s.config.Log.Warn("rls: changes are seen late", "path", s.config.Path, "error", err)
@@ -35,7 +39,12 @@ func (s *Server) Watch(ctx context.Context) error {
 // old one stays in force.
 //
 // Errors: *[ConfigError].
-func (s *Server) Reload() error { return s.files.Reload() }
+func (s *Server) Reload() error {
+	if s.config.Path == "" {
+		return nil
+	}
+	return s.files.Reload()
+}
 
 // apply puts a configuration in force, or returns its mistakes.
 func (s *Server) apply(sources []rulefile.Source, problem *rulefile.Problem) error {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
@@ -166,4 +167,21 @@ func TestForwardAuth_RedisDown_FollowsTheFile(t *testing.T) {
 			b.Redis.SetError("")
 		})
 	}
+}
+
+// FuzzForwardAuth: any headers of a proxy get a response.
+func FuzzForwardAuth(f *testing.F) {
+	f.Add("POST", "/login", "203.0.113.7", "key")
+	f.Add("", "\x00", "::1%eth0", "\xff")
+	f.Add("GET", "/api/%zz", "a, b,,", "")
+	client, _ := guardtest.Connect(f)
+	handler := parsed(f, authFile).ForwardAuth(client)
+	f.Fuzz(func(t *testing.T, method, uri, forwarded, key string) {
+		r := httptest.NewRequest(http.MethodGet, "/auth", nil)
+		r.Header = http.Header{"X-Forwarded-Method": {method}, "X-Forwarded-Uri": {uri}, "X-Forwarded-For": {forwarded},
+			"X-Api-Key": {key}}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		require.Contains(t, []int{200, 400, 429, 503}, w.Code)
+	})
 }

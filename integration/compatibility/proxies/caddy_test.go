@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// caddyfile has forward_auth as in docs/envoy.md. The peer is 127.0.0.1, like a proxy: another
+// caddyfile has forward_auth as in docs/rules.md. The peer is 127.0.0.1, like a proxy: another
 // address stands for the client.
 const caddyfile = `
 {
@@ -24,7 +24,7 @@ http://LISTEN {
 	}
 	handle {
 		forward_auth SERVICE {
-			uri /auth/edge
+			uri /auth
 			header_up X-Forwarded-For 203.0.113.9
 		}
 		reverse_proxy UPSTREAM
@@ -32,7 +32,7 @@ http://LISTEN {
 }
 `
 
-// Caddy limits requests by the service, and returns its rejections.
+// Caddy limits requests by the rules, and returns its rejections.
 func TestCaddy_ForwardAuth_LimitsRequests(t *testing.T) {
 	program, err := exec.LookPath("caddy")
 	require.NoError(t, err, "no caddy: install it, as make test-proxies does")
@@ -47,15 +47,15 @@ func TestCaddy_ForwardAuth_LimitsRequests(t *testing.T) {
 	proxy(t, "http://"+listen+"/ready", program, "run", "--config", file, "--adapter", "caddyfile")
 
 	var got []string
-	for _, path := range []string{"/login", "/login?x=1", "/login", "/login", "//login", "/", "/forbidden", "/"} {
+	for _, path := range []string{"/login", "/login?x=1", "/login", "/login", "//login", "/banned", "/", "/forbidden", "/"} {
 		got = append(got, path+" "+get(t, "http://"+listen+path, "RateLimit-Remaining"))
 	}
 	assert.Equal(t, []string{
-		"/login 200", "/login?x=1 200", "/login 200", "/login 429 left 0 retry", "//login 429 left 0 retry", "/ 200",
+		"/login 200", "/login?x=1 200", "/login 200", "/login 429 left 0 retry", "//login 429 left 0 retry", "/banned 429", "/ 200",
 		"/forbidden 403", "/ 429 left 0 retry",
 	}, got)
 	assert.EqualValues(t, 5, s.served.Load(), "rejected requests do not reach the program")
 
 	require.NoError(t, s.redis.Kill())
-	assert.Equal(t, "503", get(t, "http://"+listen+"/", ""), "on_failure: closed")
+	assert.Equal(t, "503 retry", get(t, "http://"+listen+"/", ""), "on_failure: closed")
 }

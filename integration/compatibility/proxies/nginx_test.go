@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// nginxConf is the configuration of docs/envoy.md, with ports and files of the test.
+// nginxConf is the configuration of docs/rules.md, with ports and files of the test.
 const nginxConf = `
 daemon off;
 pid DIR/pid;
@@ -36,7 +36,7 @@ http {
 		}
 		location = /_limit {
 			internal;
-			proxy_pass http://SERVICE/auth/edge?denied=403;
+			proxy_pass http://SERVICE/auth?denied=403;
 			proxy_pass_request_body off;
 			proxy_set_header Content-Length "";
 			proxy_set_header X-Forwarded-Method $request_method;
@@ -52,7 +52,7 @@ http {
 }
 `
 
-// nginx limits requests by the service, and returns 429 for its 403.
+// nginx limits requests by the rules, and returns 429 for its 403.
 func TestNginx_AuthRequest_LimitsRequests(t *testing.T) {
 	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin") // where Debian has it
 	program, err := exec.LookPath("nginx")
@@ -67,11 +67,11 @@ func TestNginx_AuthRequest_LimitsRequests(t *testing.T) {
 	proxy(t, "http://"+listen+"/_limit", program, "-e", "stderr", "-p", dir, "-c", file)
 
 	var got []string
-	for _, path := range []string{"/login", "/login?x=1", "/login", "/login", "/", "/forbidden", "/"} {
+	for _, path := range []string{"/login", "/login?x=1", "/login", "/login", "/banned", "/", "/forbidden", "/"} {
 		got = append(got, path+" "+get(t, "http://"+listen+path, "RateLimit-Remaining"))
 	}
 	assert.Equal(t, []string{
-		"/login 200 left 2", "/login?x=1 200 left 1", "/login 200 left 0", "/login 429 retry", "/ 200 left 1",
+		"/login 200 left 2", "/login?x=1 200 left 1", "/login 200 left 0", "/login 429 retry", "/banned 429", "/ 200 left 1",
 		"/forbidden 403", "/ 429 retry",
 	}, got, "a 403 of the program stays a 403")
 	assert.EqualValues(t, 5, s.served.Load(), "rejected requests do not reach the program")

@@ -1,5 +1,5 @@
-// Package proxies tests the rate limit service behind real proxies, with a real Redis: Envoy by its
-// protocol, nginx by auth_request, Caddy by forward_auth.
+// Package proxies tests real proxies with a real Redis: Envoy with the rate limit service, by its
+// protocol, and nginx and Caddy with a rules file, by auth_request and forward_auth.
 package proxies
 
 import (
@@ -22,8 +22,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 	"github.com/rratelimiter/rratelimiter/rls"
+	"github.com/rratelimiter/rratelimiter/rules"
 )
 
 const config = `
@@ -34,12 +36,18 @@ descriptors:
     descriptors:
       - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 3}}
   - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 5}}
-http:
-  trust: [127.0.0.1]
-  requests:
-    - path: /login
-      descriptor: [{key: path, value: /login}, {key: remote_address, from: address}]
-    - descriptor: [{key: remote_address, from: address}]
+`
+
+// authRules limits what nginx and Caddy ask about as config limits Envoy's requests.
+const authRules = `
+domain: web
+match: all
+address: {trusted: [127.0.0.1]}
+defaults: {key: ip, policy: fixed_window}
+rules:
+  - {name: login, match: /login, limits: 3/h}
+  - {name: banned, match: /banned, ban: true}
+  - {name: all, limits: 5/h}
 `
 
 // service is the rate limit service on a Redis, and the program behind the proxy.
@@ -57,8 +65,11 @@ func start(t *testing.T, change ...func(*rls.Config)) *service {
 	conn := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{s.redis.Addr()}, DisableCache: true})
 	file := filepath.Join(t.TempDir(), "edge.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
+	set, err := rules.Parse("rules.yaml", []byte(authRules))
+	require.NoError(t, err)
 	c := rls.Config{Client: rratelimiter.New(conn), Path: file, Log: slog.New(slog.DiscardHandler),
 		Deadline: time.Second}
+	c.Other = set.ForwardAuth(c.Client, httplimit.Deadline(time.Second))
 	c.GRPC, s.grpc = listen(t)
 	c.HTTP, s.http = listen(t)
 	for _, f := range change {

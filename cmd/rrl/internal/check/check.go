@@ -118,7 +118,7 @@ func formatOf(path string) string {
 // formatBy returns the format with these fields.
 func formatBy(fields []string) string {
 	has := func(name string) bool { return slices.Contains(fields, name) }
-	if !has("rules") && (has("descriptors") || has("slot_by") || has("http")) {
+	if !has("rules") && (has("descriptors") || has("slot_by")) {
 		return Envoy
 	}
 	return Rules

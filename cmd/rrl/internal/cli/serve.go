@@ -18,6 +18,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
 	"github.com/rratelimiter/rratelimiter/rls"
+	"github.com/rratelimiter/rratelimiter/rules"
 )
 
 // service has the flags of serve.
@@ -25,6 +26,7 @@ type service struct {
 	grpc, http string
 	certs      certFiles
 	age        time.Duration
+	rules      string // the file for /auth
 	prefix     string
 	lease      time.Duration
 	config     rls.Config
@@ -33,13 +35,14 @@ type service struct {
 func (a *app) serve() *cobra.Command {
 	var s service
 	cmd := &cobra.Command{
-		Use:   "serve PATH",
+		Use:   "serve [PATH]",
 		Short: "Serve limits to Envoy, and over HTTP to nginx, Traefik and Caddy",
-		Long: `serve is a rate limit service: envoy.service.ratelimit.v3 and gRPC's health over gRPC, and over HTTP
-/auth/DOMAIN for nginx, Traefik and Caddy, /json, /healthcheck, /rlconfig and /metrics. PATH is a file of
-envoyproxy/ratelimit's format, or a folder of them; rrl rules check PATH reports errors in them. Changed files take
-effect at once, also by the swap of a ConfigMap. If a file is invalid, the service logs the error and keeps the old
-rules.
+		Long: `serve is a rate limit service. For Envoy it has envoy.service.ratelimit.v3 and gRPC's health over gRPC, and /json,
+/healthcheck, /rlconfig and /metrics over HTTP. PATH is a file of envoyproxy/ratelimit's format, or a folder of them.
+For nginx, Traefik and Caddy it has /auth over HTTP; --rules names the file, in the format of package rules. PATH,
+--rules or both are needed; without PATH there is no gRPC. rrl rules check reports errors in the files. Changed files
+take effect at once, also by the swap of a ConfigMap. If a file is invalid, the service logs the error and keeps the
+old rules.
 
 The service waits until Redis is reachable, and then listens. If Redis rejects it (wrong password, for example), or a
 file is invalid, it ends with exit code 2. If Redis does not answer later, requests end with an error, and the proxy
@@ -51,10 +54,15 @@ requests, and those under way have five seconds. SIGHUP rereads files and certif
 Both addresses are for proxies only. --grpc-tls-cert and --grpc-tls-key enable TLS on --grpc; --grpc-tls-client-ca
 requires certificates of clients. Replaced certificates take effect for the next connection. HTTP has no TLS.`,
 		Example: `  rrl serve /etc/rls --redis redis://redis:6379 --drain 5s
-  rrl serve limits.yaml --grpc unix:/run/rls/rrl.sock --http ""`,
-		Args: one("one file or folder"),
+  rrl serve limits.yaml --grpc unix:/run/rls/rrl.sock --http ""
+  rrl serve --rules rules.yaml`,
+		Args: s.paths,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s.config.Path = args[0]
+			if len(args) > 0 {
+				s.config.Path = args[0]
+			} else if !cmd.Flags().Changed("grpc") {
+				s.grpc = ""
+			}
 			return s.run(cmd.Context(), a)
 		},
 	}
@@ -68,6 +76,7 @@ requires certificates of clients. Replaced certificates take effect for the next
 		"the age, plus or minus a tenth, at which a client is asked to reconnect; 0 for never")
 	flags.StringVar(&s.http, "http", ":8080", `the address of HTTP: HOST:PORT or :PORT; "" for none`)
 	flags.IntVar(&s.config.HTTPConns, "http-connections", 1024, "the maximum number of HTTP connections")
+	flags.StringVar(&s.rules, "rules", "", "a file of rules, for nginx, Traefik and Caddy at /auth of --http")
 	flags.StringVar(&s.prefix, "prefix", "",
 		"the prefix of all keys in Redis, without braces; services with different prefixes share no limits")
 	flags.DurationVar(&s.config.Drain, "drain", 0, "how long requests are answered after the health reports the shutdown")
@@ -86,12 +95,25 @@ requires certificates of clients. Replaced certificates take effect for the next
 	return cmd
 }
 
+// paths checks that there is one PATH, or none but a file of rules.
+func (s *service) paths(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 && args[0] != "" || len(args) == 0 && s.rules != "" {
+		return nil
+	}
+	return fmt.Errorf("%s takes one file or folder, got %d, or --rules; see %s --help", cmd.CommandPath(), len(args),
+		cmd.CommandPath())
+}
+
 // check checks flags and files before the service waits for Redis.
 func (s *service) check() error {
 	c := &s.config
 	switch {
 	case s.grpc == "" && s.http == "":
 		return errors.New(`--grpc "" --http "": want at least one address`)
+	case c.Path == "" && s.grpc != "":
+		return errors.New("--grpc requires PATH: a file or folder of limits for Envoy")
+	case s.rules != "" && s.http == "":
+		return errors.New("--rules requires --http")
 	case s.grpc == "" && s.certs != certFiles{}:
 		return errors.New("--grpc-tls-cert, --grpc-tls-key and --grpc-tls-client-ca require --grpc")
 	case (s.certs.Cert == "") != (s.certs.Key == ""):
@@ -115,8 +137,15 @@ func (s *service) check() error {
 	case c.MaxSeries < 1:
 		return fmt.Errorf("--max-series %d: want at least 1", c.MaxSeries)
 	}
-	if _, err := rls.Load(c.Path, c.Merge); err != nil {
-		return firstOf(err, c.Path)
+	if c.Path != "" {
+		if _, err := rls.Load(c.Path, c.Merge); err != nil {
+			return firstOf(err, c.Path)
+		}
+	}
+	if s.rules != "" {
+		if _, err := rules.Load(s.rules); err != nil {
+			return firstOf(err, s.rules)
+		}
 	}
 	return nil
 }
@@ -151,6 +180,9 @@ func (s *service) run(ctx context.Context, a *app) error {
 	}
 	c := s.config
 	c.Client, c.Log, c.Options, c.Reload = a.limiters(s.clientOptions()...), log, options, hangups
+	if c.Other, err = s.auth(ctx, c.Client, log); err != nil {
+		return err
+	}
 	if c.GRPC, err = listenGRPC(ctx, s.grpc); err != nil {
 		return err
 	}

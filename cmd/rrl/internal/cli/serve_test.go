@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-const edge = "domain: edge\nhttp: {requests: [{descriptor: [{key: host, from: host}]}]}\ndescriptors:\n  - {key: user, rate_limit: {unit: year, requests_per_unit: 2}}\n  - {key: host, rate_limit: {unit: year, requests_per_unit: 1}}\n"
+const edge = "domain: edge\ndescriptors:\n  - {key: user, rate_limit: {unit: year, requests_per_unit: 2}}\n"
 
 // written gives a file with a text.
 func written(t testing.TB, name, text string) string {
@@ -47,10 +47,6 @@ func TestServe_GRPCAndHTTP_ShareLimits(t *testing.T) {
 		assert.Equal(t, want, answer.GetOverallCode())
 		assert.NotEmpty(t, answer.GetResponseHeadersToAdd(), "--headers")
 	}
-	for _, want := range []int{200, 429} {
-		code, _ := s.get("/auth/edge")
-		assert.Equal(t, want, code)
-	}
 	code, _ := s.get("/healthcheck")
 	assert.Equal(t, 200, code)
 	_, text := s.get("/metrics")
@@ -61,6 +57,36 @@ func TestServe_GRPCAndHTTP_ShareLimits(t *testing.T) {
 	assert.Equal(t, exitDone, s.stop())
 	assert.Contains(t, s.log.String(), "rrl: ended")
 	assert.NotContains(t, s.log.String(), "hidden")
+}
+
+const webRules = "domain: web\nrules: [{name: all, key: all, limits: 1/h}]\n"
+
+// TestServe_Rules_DecideForProxies: beside Envoy's files or without them, and after a change of the file.
+func TestServe_Rules_DecideForProxies(t *testing.T) {
+	redis := startRedis(t)
+	file := written(t, "rules.yaml", webRules)
+	s := serve(t, written(t, "edge.yaml", edge), "--redis", redis.url(), "--rules", file)
+	for _, want := range []int{200, 429} {
+		code, _ := s.get("/auth")
+		assert.Equal(t, want, code)
+	}
+	code, _ := s.get("/auth?denied=403")
+	assert.Equal(t, 403, code)
+	_, err := s.ask(t.Context(), "user=ann")
+	require.NoError(t, err)
+
+	require.NoError(t, os.WriteFile(file, []byte("domain: web\nrules: [{name: ip, key: ip, limits: 1/h}]\n"), 0o600))
+	s.says("rrl: rules in force")
+	require.Eventually(t, func() bool {
+		code, _ := s.get("/auth")
+		return code == 503
+	}, 20*time.Second, 10*time.Millisecond, "the peer is no trusted proxy")
+	s.says("is not trusted: add it to address.trusted")
+	assert.Equal(t, exitDone, s.stop())
+
+	alone := started(t, "--grpc", "", "--redis", redis.url(), "--rules", file, "--shadow")
+	alone.says("rrl: serving")
+	assert.Equal(t, exitDone, alone.stop())
 }
 
 // TestServe_Signal_FinishesRequests: that Redis still decides.
@@ -175,7 +201,7 @@ func TestServe_InvalidFile_KeepsTheOldRules(t *testing.T) {
 	require.NoError(t, os.WriteFile(file+"~", []byte(wrong), 0o600))
 	require.NoError(t, os.Rename(file+"~", file))
 	s.says("the configuration is wrong, the one before stays in force")
-	s.says(file + `:4: descriptors[0].rate_limit.requests_per_unit: the text \"two\", want a whole number`)
+	s.says(file + `:3: descriptors[0].rate_limit.requests_per_unit: the text \"two\", want a whole number`)
 	_, text := s.get("/rlconfig")
 	assert.Contains(t, text, "requests_per_unit=2,")
 }
@@ -197,7 +223,10 @@ func TestServe_InvalidSetup_EndsInOneLine(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{nil, []string{"rrl serve takes one file or folder, got 0", "rrl serve --help"}},
+		{nil, []string{"rrl serve takes one file or folder, got 0, or --rules", "rrl serve --help"}},
+		{[]string{"--rules", file, "--grpc", ":0"}, []string{"--grpc requires PATH"}},
+		{[]string{file, "--rules", file, "--http", ""}, []string{"--rules requires --http"}},
+		{[]string{file, "--rules", file}, []string{file + `:2:1: descriptors: unknown field "descriptors"`}},
 		{[]string{file, file}, []string{"takes one file or folder, got 2"}},
 		{[]string{"/nowhere"}, []string{"/nowhere: cannot be read: no such file or directory"}},
 		{[]string{t.TempDir()}, []string{"has no file whose name ends in .yaml"}},
