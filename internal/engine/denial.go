@@ -8,9 +8,7 @@ import (
 )
 
 const (
-	// maxDenials is the largest number of limiters with a cached denial. Denials of others are not
-	// cached.
-	maxDenials = 65_536
+	maxDenials = 65_536 // denials.most
 	// sweepEvery is how often denials that have ended are removed.
 	sweepEvery = time.Second
 )
@@ -18,6 +16,7 @@ const (
 // denials caches the last denial of limiters whose permits are exhausted. It never grants.
 type denials struct {
 	maxAge   time.Duration
+	most     int              // limiters with a cached denial; denials of others are not cached
 	now      func() time.Time // of the Engine, as is ownClock
 	ownClock bool
 	byID     sync.Map // ID -> *denial: read without a lock, written under mu
@@ -44,7 +43,7 @@ type denial struct {
 }
 
 func newDenials(maxAge time.Duration, now func() time.Time, ownClock bool) *denials {
-	return &denials{maxAge: maxAge, now: now, ownClock: ownClock, seed: maphash.MakeSeed()}
+	return &denials{maxAge: maxAge, most: maxDenials, now: now, ownClock: ownClock, seed: maphash.MakeSeed()}
 }
 
 // age returns how long ago the call of a denial was sent. It is the larger age of two clocks: the
@@ -167,7 +166,7 @@ func (a *denials) keep(d *denial, version uint64) {
 		return
 	}
 	a.remove(d.limiter.ID)
-	if a.count >= maxDenials {
+	if a.count >= a.most {
 		return
 	}
 	a.byID.Store(d.limiter.ID, d)

@@ -155,37 +155,39 @@ func TestDenial_ServerTime_EndsBeforeTheServerCouldGrant(t *testing.T) {
 func TestDenials_Full_RememberNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Settings{Denials: time.Hour})
-		held := func() int { return size(&g.denials.byID) }
+		const most = 100
+		g.denials.most = most
+		cached := func() int { return size(&g.denials.byID) }
 		denied := func(i int) bool {
 			_, denied := named(g, strconv.Itoa(i)).deny(Ask{Permits: 1})
 			return denied
 		}
-		for i := range maxDenials + 100 {
+		for i := range most + 100 {
 			l := named(g, strconv.Itoa(i))
 			l.DependsOn = []string{"s" + l.ID}
 			l.remember(deniedNow(g, 1, 10*second))
 		}
-		assert.Equal(t, maxDenials, held())
-		assert.True(t, denied(maxDenials-1))
-		assert.False(t, denied(maxDenials))
+		assert.Equal(t, most, cached())
+		assert.True(t, denied(most-1))
+		assert.False(t, denied(most))
 		named(g, "0").remember(deniedNow(g, 1, 20*second)) // one of them again
-		assert.Equal(t, maxDenials, held())
+		assert.Equal(t, most, cached())
 		change(t.Context(), g, "s1") // makes room for one
 		for _, name := range []string{"new", "newer"} {
 			b := deniedNow(g, 1, 10*second)
 			b.version = g.denials.version(named(g, name)) // "s1" may have the same counter
 			named(g, name).remember(b)
 		}
-		assert.Equal(t, maxDenials, held())
+		assert.Equal(t, most, cached())
 		assert.NotNil(t, denialOf(g, "new"))
 		assert.Nil(t, denialOf(g, "newer"))
 
 		time.Sleep(10*second + sweepEvery)
 		synctest.Wait()
-		assert.Equal(t, 1, held(), "all others have ended")
+		assert.Equal(t, 1, cached(), "all others have ended")
 		time.Sleep(10*second + sweepEvery)
 		synctest.Wait()
-		assert.Zero(t, held())
+		assert.Zero(t, cached())
 		assert.Zero(t, g.denials.count)
 		assert.Zero(t, size(&g.denials.index.ids))
 		assert.False(t, g.denials.sweeping)

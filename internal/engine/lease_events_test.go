@@ -204,7 +204,7 @@ func TestChange_LeaseOfMovingSlot_EndsAfterAQuarterOfASecond(t *testing.T) {
 func TestFlush_ManyLeasesOfMovingSlot_EndsAfterAMinute(t *testing.T) {
 	withServer(t, func(f *fixture) {
 		g := New(Settings{Redis: f.Conn, Lease: time.Second})
-		for i := range 64 {
+		for i := range 2 * releasesAtOnce {
 			l := open(g, fmt.Sprint(i), 100, time.Hour)
 			for range 40 {
 				f.Take(l, 1)

@@ -23,7 +23,7 @@ func heap() int64 {
 func TestRegistry_PeakOfNamesOver_FreesItsMemory(t *testing.T) {
 	for name, stay := range map[string]int{"no name stays": 0, "some stay": 100} {
 		t.Run(name, func(t *testing.T) {
-			const peak = 30_000
+			const peak = 10_000
 			g, n := freshNames()
 			before := heap()
 			names := func(from int, change func(e *entry, l *Limiter)) {

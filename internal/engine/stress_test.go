@@ -19,7 +19,7 @@ import (
 // TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost: each caller has one answer, the callers that
 // stayed have the permits that are taken, and no state is left.
 func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
-	seeds := 6
+	seeds := 2
 	if s, err := strconv.Atoi(os.Getenv("STRESS_SEEDS")); err == nil {
 		seeds = s
 	}
