@@ -128,3 +128,22 @@ func TestDenials_CallGrantsAndDenies_DenialIsStored(t *testing.T) {
 		assert.EqualValues(f, 1, d.Remaining)
 	})
 }
+
+// TestDenials_GrantOnASharedKey_EndsThem: they count permits that were free before.
+func TestDenials_GrantOnASharedKey_EndsThem(t *testing.T) {
+	for _, way := range ways {
+		runWithServer(t, way.name, func(f *fixture) {
+			g := New(Settings{Redis: f.Conn, Denials: time.Hour})
+			both, a := open(g, "both", 10, time.Hour), open(g, "a", 10, time.Hour)
+			both.DependsOn = []string{"a", "b"}
+			f.Take(both, 10)
+			f.Full(both, 1)
+			synctest.Wait()
+			_, denied := both.deny(Ask{Permits: 1})
+			require.True(f, denied)
+			require.NoError(f, way.call(f.Context(), a, 1))
+			_, denied = both.deny(Ask{Permits: 1})
+			assert.False(f, denied)
+		})
+	}
+}
