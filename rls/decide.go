@@ -100,6 +100,7 @@ func (s *Server) decideAll(ctx context.Context, d *domain, all []descriptor) err
 		if limits += len(desc.limits); limits > maxLimits {
 			return invalidf("the descriptors have more than %d limits to evaluate", maxLimits)
 		}
+		desc.member = desc.open(s.config.Client)
 		lanes = place(lanes, desc, s.slotOf(desc.name))
 	}
 	for i := range all {
@@ -180,7 +181,6 @@ func (desc *descriptor) setStatus(one *rateLimit, decision rratelimiter.Decision
 // conclude sets a descriptor's status by the decisions of its policies for some permits. notTaken is
 // the part of them that was not taken for this descriptor.
 func (desc *descriptor) conclude(each []rratelimiter.Decision, permits, notTaken uint64) {
-	decisive := 0
 	each = slices.Clone(each) // equal descriptors have the same
 	for i := range each {
 		if own := &each[i]; !desc.limits[i].onCredit {
@@ -189,14 +189,7 @@ func (desc *descriptor) conclude(each []rratelimiter.Decision, permits, notTaken
 			}
 			own.Remaining = min(own.Remaining+int64(notTaken), max(own.Remaining, own.Limit))
 		}
-		switch one, best := each[i], each[decisive]; {
-		case one.Allowed != best.Allowed:
-			if best.Allowed {
-				decisive = i
-			}
-		case one.Allowed && one.Remaining < best.Remaining, !one.Allowed && one.RetryAfter > best.RetryAfter:
-			decisive = i
-		}
 	}
-	desc.setStatus(desc.limits[decisive], each[decisive])
+	shown := guard.Shown(each)
+	desc.setStatus(desc.limits[shown], each[shown])
 }

@@ -8,6 +8,7 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // descriptor is one descriptor of a request, with its rule and its result.
@@ -20,10 +21,11 @@ type descriptor struct {
 	action  action
 	hits    uint64
 
-	name   string      // of its limiter; "" without one
-	joint  bool        // it takes its permits with others of the request, or none
-	cost   uint64      // the hits of this descriptor and of those equal to it
-	equal  *descriptor // the next descriptor of the same limiter, which this one decides too
+	name   string       // of its limiter; "" without one
+	member guard.Member // its limiter, if Redis decides it
+	joint  bool         // it takes its permits with others of the request, or none
+	cost   uint64       // the hits of this descriptor and of those equal to it
+	equal  *descriptor  // the next descriptor of the same limiter, which this one decides too
 	status *ratelimit.RateLimitResponse_DescriptorStatus
 	over   bool // even if the status hides it, in shadow mode
 }

@@ -10,24 +10,28 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
-	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // group is descriptors of one cost that one call decides: all take their permits, or none does.
 type group struct {
-	members  []*descriptor
-	policies int
-	request  guard.Request
-	answer   guard.Answer
-	each     []rratelimiter.Decision // of the policies of all members
+	members []*descriptor
+	joint   guard.Joint // of the members
+	request guard.Request
+	answer  guard.Answer
+	each    []rratelimiter.Decision // of the policies of all members
 }
 
-// takes reports whether a descriptor can join. The policies of a call have different keys.
-func (g *group) takes(desc *descriptor) bool {
-	first := g.members[0]
-	return first.cost == desc.cost && first.action == desc.action && !g.has(desc.name) &&
-		g.policies+len(desc.limits) <= policy.MaxJoined
+// add adds a descriptor if it can join the others.
+func (g *group) add(desc *descriptor) bool {
+	if len(g.members) > 0 && (g.members[0].cost != desc.cost || g.members[0].action != desc.action) {
+		return false
+	}
+	joint, ok := g.joint.With(desc.member, false) // the lane has one slot
+	if ok {
+		g.members, g.joint = append(g.members, desc), joint
+	}
+	return ok
 }
 
 func (g *group) has(name string) bool {
@@ -45,20 +49,12 @@ func (g *group) cost() uint64 {
 // call calls Redis, and sets the status of each member.
 func (g *group) call(ctx context.Context, s *Server) error {
 	first := g.members[0]
-	limiter, policies := first.limiter(s.config.Client)
-	if len(g.members) > 1 {
-		joined := []limit.Joinable{limiter}
-		for _, desc := range g.members[1:] {
-			other, more := desc.limiter(s.config.Client)
-			joined, policies = append(joined, other), slices.Concat(policies, more)
-		}
-		limiter = limit.Join(joined...)
-	}
+	limiter, policies := g.joint.Limiter()
 	g.request = guard.Request{Limiter: limiter, Policies: policies, Permits: int64(max(1, first.cost))}
-	overdraw := first.action == take && first.rule.Overdraw
-	if overdraw || first.action != take {
-		g.request.Limiter = &operation{limiter, first.action, int64(first.cost), overdraw}
-		g.request.Policies = append(slices.Clone(policies), nil) // two or more make the guard call TakeEach
+	if overdraw := first.action == take && first.rule.Overdraw; overdraw || first.action != take {
+		one, _ := limiter.(*limit.Limiter) // as all of this package
+		g.request.Limiter = &operation{one, first.action, int64(first.cost), overdraw}
+		g.request.Each = true
 	}
 	g.answer = s.guard.Ask(ctx, g.request)
 	g.each = g.answer.Each
@@ -67,7 +63,7 @@ func (g *group) call(ctx context.Context, s *Server) error {
 	}
 	switch g.answer.Result {
 	case guard.Acquired, guard.Rejected:
-		if len(g.each) != g.policies {
+		if len(g.each) != len(policies) {
 			return s.failed(g.answer.Err) // no limiter of this package does this
 		}
 	case guard.Canceled:
@@ -101,14 +97,14 @@ func (g *group) conclude(refunded bool) {
 	}
 }
 
-// limiter opens the limiter of a descriptor, and returns the policies of its limits.
-func (desc *descriptor) limiter(client *rratelimiter.Client) (*limit.Limiter, []limit.Policy) {
+// open opens the limiter of a descriptor.
+func (desc *descriptor) open(client *rratelimiter.Client) guard.Member {
 	key, plain := strings.CutPrefix(desc.name, namePrefix+":")
 	if r := desc.rule; r.limiters != nil && plain && len(desc.limits) == len(r.limits) {
-		return r.limiters.Limiter(key), r.policies
+		return guard.Member{Limiter: r.limiters.Limiter(key), Policies: r.policies}
 	}
 	policies := policiesOf(desc.limits)
-	return limit.New(client, desc.name, policies...), policies
+	return guard.Member{Limiter: limit.New(client, desc.name, policies...), Policies: policies}
 }
 
 func policiesOf(limits []*rateLimit) []limit.Policy {

@@ -47,12 +47,12 @@ func (l *lane) has(name string) bool {
 
 // add adds a descriptor to a group that it can join, or to a new one.
 func (l *lane) add(desc *descriptor) {
-	at := slices.IndexFunc(l.groups, func(g *group) bool { return g.takes(desc) })
-	if at < 0 {
-		at, l.groups = len(l.groups), append(l.groups, new(group))
+	if slices.ContainsFunc(l.groups, func(g *group) bool { return g.add(desc) }) {
+		return
 	}
-	g := l.groups[at]
-	g.members, g.policies = append(g.members, desc), g.policies+len(desc.limits)
+	g := new(group)
+	g.add(desc)
+	l.groups = append(l.groups, g)
 }
 
 // callAll calls the lanes, at the same time if none follows another. Calls that follow others have

@@ -52,6 +52,7 @@ const Forever time.Duration = -1
 type Request struct {
 	Limiter  Limiter
 	Policies []limit.Policy // of the limiter, if they are known
+	Each     bool           // the Answer has the decision of each policy, even of one alone
 	Permits  int64          // at least 1
 	Wait     time.Duration  // the longest wait in place of a denial; 0 for none, or Forever
 	Pauses   *Pauses        // of outgoing calls: none is granted during one; or nil
@@ -94,7 +95,7 @@ type Answer struct {
 	Result   Result
 	Local    bool                    // decided by this process for its share of the limit
 	Decision rratelimiter.Decision   // if Result is Acquired or Rejected
-	Each     []rratelimiter.Decision // of each policy, if there are several and the limiter reports them
+	Each     []rratelimiter.Decision // of each policy, if there are several or Request.Each, and the limiter reports them
 	Waited   bool                    // for its permits: the numbers are older than the wait
 	Err      error                   // why there is no decision of Redis, or why a wait is pointless
 
@@ -227,7 +228,7 @@ func take(ctx context.Context, q Request) (a Answer, err error) {
 	defer func() { a.receipt = slot.Of(q.Permits) }()
 	if l, ok := q.Limiter.(interface {
 		TakeEach(ctx context.Context, permits int64) ([]rratelimiter.Decision, error)
-	}); ok && len(q.Policies) > 1 {
+	}); ok && (q.Each || len(q.Policies) > 1) {
 		if a.Each, err = l.TakeEach(slot, q.Permits); err == nil {
 			a.Decision = combine(a.Each)
 		}
@@ -235,31 +236,6 @@ func take(ctx context.Context, q Request) (a Answer, err error) {
 	}
 	a.Decision, err = q.Limiter.Take(slot, q.Permits)
 	return a, err
-}
-
-// combine combines the decisions of several policies, as limit.Limiter.Take does.
-func combine(each []rratelimiter.Decision) (d rratelimiter.Decision) {
-	allowed, longest, fewest := true, 0, 0
-	for i, one := range each {
-		allowed = allowed && one.Allowed
-		if one.RetryAfter > each[longest].RetryAfter {
-			longest = i
-		}
-		if one.Remaining < each[fewest].Remaining {
-			fewest = i
-		}
-		d.ResetAfter = max(d.ResetAfter, one.ResetAfter)
-	}
-	if len(each) == 0 {
-		return d
-	}
-	shown := each[fewest]
-	if !allowed {
-		shown = each[longest]
-		d.RetryAfter = shown.RetryAfter
-	}
-	d.Allowed, d.Limit, d.Remaining = allowed, shown.Limit, shown.Remaining
-	return d
 }
 
 // failed decides a request after an error of its limiter.

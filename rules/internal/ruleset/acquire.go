@@ -7,8 +7,6 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
-	"github.com/rratelimiter/rratelimiter/internal/policy"
-	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // jointAcquire takes permits of some of a request's limits atomically, in one call.
@@ -19,7 +17,7 @@ type jointAcquire struct {
 	cost     int64
 	err      error         // why there is no limiter
 	limiter  guard.Limiter // with its description; nil until the members are joined
-	members  []member      // nil if no others can join
+	members  guard.Joint   // nil if no others can join
 }
 
 // acquires returns the joint acquires of a request, nil for none. If routers interpret its path in
@@ -82,7 +80,7 @@ func (r *rule) appendAcquires(all []jointAcquire, o *opener, request *Request, p
 	}
 	members := o.members(r, l, a.key)
 	for i, m := range members {
-		a.members = []member{m}
+		a.members = guard.Joint{m}
 		if i == 0 {
 			all = append(all, a)
 		} else if a.rules = nil; !all[len(all)-1].join(&a, o.cluster) { // only the first one has the names
@@ -90,7 +88,7 @@ func (r *rule) appendAcquires(all []jointAcquire, o *opener, request *Request, p
 		}
 	}
 	if len(members) == 1 {
-		limiter, _ := join(members)
+		limiter, _ := a.members.Limiter()
 		all[len(all)-1].limiter = o.limits(r, l).description.Of(limiter) // described before, as most requests have one limiter
 	}
 	return all
@@ -122,7 +120,7 @@ func joinAdjacent(all []jointAcquire, o *opener) []jointAcquire {
 	}
 	for i := range joined {
 		if a := &joined[i]; a.limiter == nil && a.err == nil {
-			limiter, policies := join(a.members)
+			limiter, policies := a.members.Limiter()
 			a.limiter = guard.Describe(policies...).Of(limiter)
 		}
 	}
@@ -136,21 +134,12 @@ func (a *jointAcquire) join(other *jointAcquire, cluster bool) bool {
 		a.cost != other.cost || a.cost < 0 {
 		return false
 	}
-	if cluster && redisx.Tag(a.members[0].limiter.Name()) != redisx.Tag(other.members[0].limiter.Name()) {
-		return false
-	}
-	members, policies := slices.Clone(a.members), 0
-	for _, added := range other.members {
-		same := func(m member) bool { return m.redisson && m.limiter.Name() == added.limiter.Name() }
-		if !added.redisson || !slices.ContainsFunc(a.members, same) {
-			members = append(members, added)
+	members := a.members
+	for _, m := range other.members {
+		var ok bool
+		if members, ok = members.With(m, cluster); !ok {
+			return false
 		}
-	}
-	for _, m := range members {
-		policies += len(m.policies)
-	}
-	if policies > policy.MaxJoined {
-		return false
 	}
 	a.members, a.limiter = members, nil
 	for _, name := range other.rules {

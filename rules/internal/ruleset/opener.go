@@ -25,7 +25,7 @@ func newOpener(client *rratelimiter.Client) *opener {
 type openLimits struct {
 	description *guard.Description
 	limiter     func(key string) *limit.Limiter // of the policies
-	redisson    []member
+	redisson    guard.Joint
 }
 
 // limits returns what opens the limiters of a rule. Concurrent requests may each make one.
@@ -47,38 +47,18 @@ func (o *opener) limits(r *rule, l *limits) *openLimits {
 			opts = append(opts, rratelimiter.InitialRate(*shared.rate))
 		}
 		limiter := o.client.Limiter(shared.name, opts...)
-		opened.redisson = append(opened.redisson, member{limiter, true, []limit.Policy{shared.named}})
+		opened.redisson = append(opened.redisson,
+			guard.Member{Limiter: limiter, Policies: []limit.Policy{shared.named}, Shared: true})
 	}
 	o.opened.Store(l, opened)
 	return opened
 }
 
-// member is a limiter that one call may decide with others.
-type member struct {
-	limiter  limit.Joinable
-	redisson bool
-	policies []limit.Policy // named
-}
-
 // members opens the limiters of a rule for a key.
-func (o *opener) members(r *rule, l *limits, key string) []member {
+func (o *opener) members(r *rule, l *limits, key string) guard.Joint {
 	opened := o.limits(r, l)
 	if len(l.policies) == 0 {
 		return opened.redisson
 	}
-	return append([]member{{opened.limiter(key), false, l.named}}, opened.redisson...)
-}
-
-// join returns one limiter for all members, and their policies.
-func join(members []member) (guard.Limiter, []limit.Policy) {
-	if len(members) == 1 {
-		limiter, _ := members[0].limiter.(guard.Limiter) // both kinds implement it
-		return limiter, members[0].policies
-	}
-	var limiters []limit.Joinable
-	var policies []limit.Policy
-	for _, m := range members {
-		limiters, policies = append(limiters, m.limiter), append(policies, m.policies...)
-	}
-	return limit.Join(limiters...), policies
+	return append(guard.Joint{{Limiter: opened.limiter(key), Policies: l.named}}, opened.redisson...)
 }

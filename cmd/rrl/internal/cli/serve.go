@@ -150,16 +150,6 @@ func (s *service) check() error {
 	return nil
 }
 
-// firstOf returns the first error of files in one line.
-func firstOf(err error, path string) error {
-	var joined interface{ Unwrap() []error }
-	if errors.As(err, &joined) && len(joined.Unwrap()) > 1 {
-		all := joined.Unwrap()
-		return fmt.Errorf("%w (the first of %d errors, rrl rules check %s reports all)", all[0], len(all), path)
-	}
-	return err
-}
-
 // run serves until ctx ends.
 func (s *service) run(ctx context.Context, a *app) error {
 	if err := s.check(); err != nil {

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -71,4 +73,14 @@ func (l *failureLog) report(_ *http.Request, o httplimit.Outcome) {
 		l.last = now
 		l.log.Error("rrl: a request cannot be decided, its rule's on_failure decides", "error", o.Err)
 	}
+}
+
+// firstOf returns the first error of files in one line.
+func firstOf(err error, path string) error {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) && len(joined.Unwrap()) > 1 {
+		all := joined.Unwrap()
+		return fmt.Errorf("%w (the first of %d errors, rrl rules check %s reports all)", all[0], len(all), path)
+	}
+	return err
 }
