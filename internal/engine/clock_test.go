@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWithClock_ClockPanics_PanicsInItsCaller if the call runs on the caller's goroutine.
-func TestWithClock_ClockPanics_PanicsInItsCaller(t *testing.T) {
+// TestClock_ClockPanics_PanicsInItsCaller if the call runs on the caller's goroutine.
+func TestClock_ClockPanics_PanicsInItsCaller(t *testing.T) {
 	withServer(t, func(f *fixture) {
 		var broken atomic.Bool
 		l := f.open(Settings{Now: func() time.Time {
@@ -34,8 +34,8 @@ func TestWithClock_ClockPanics_PanicsInItsCaller(t *testing.T) {
 	})
 }
 
-// TestWithClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting, as a failed assertion in a clock does.
-func TestWithClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
+// TestClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting, as a failed assertion in a clock does.
+func TestClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
 	calls := append([]way{{name: "Release", call: func(ctx context.Context, l *fake, n int64) error {
 		return l.Release(ctx, n)
 	}}}, ways...)
@@ -70,9 +70,9 @@ func TestWithClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
 	}
 }
 
-// TestWithServerTime_SlowLink_PermitsReturnInTime: the script reads the time after the call has
+// TestServerTime_SlowLink_PermitsReturnInTime: the script reads the time after the call has
 // left, so permits return no earlier than it reports.
-func TestWithServerTime_SlowLink_PermitsReturnInTime(t *testing.T) {
+func TestServerTime_SlowLink_PermitsReturnInTime(t *testing.T) {
 	withServer(t, func(f *fixture) {
 		l := f.open(Settings{ServerTime: true}, 10, 10*second)
 		f.Take(l, 10)
@@ -85,9 +85,9 @@ func TestWithServerTime_SlowLink_PermitsReturnInTime(t *testing.T) {
 	})
 }
 
-// TestWithClock_ClockEndsAnyOfItsReadings_LeavesNoCallerWaiting: a denial that is remembered reads
+// TestClock_ClockEndsAnyOfItsReadings_LeavesNoCallerWaiting: a denial that is remembered reads
 // the clock too.
-func TestWithClock_ClockEndsAnyOfItsReadings_LeavesNoCallerWaiting(t *testing.T) {
+func TestClock_ClockEndsAnyOfItsReadings_LeavesNoCallerWaiting(t *testing.T) {
 	for ending := range int64(6) {
 		withServer(t, func(f *fixture) {
 			var reading atomic.Int64

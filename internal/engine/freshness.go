@@ -84,3 +84,10 @@ func (f *freshness) pass(w *waiter) {
 	f.ahead += w.Permits
 	f.unchecked = w.next
 }
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

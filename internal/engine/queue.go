@@ -52,13 +52,6 @@ func (q *queue) askBy(w *waiter, ahead int64) bool {
 	return q.fresh.plan(due)
 }
 
-func earliest(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
 // unreachable reports whether a waiter can never be served, or not before its deadline, by the last
 // forecast.
 func (q *queue) unreachable(w *waiter, ahead int64, now time.Time) bool {
