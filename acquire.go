@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
@@ -15,58 +14,44 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// wire is a limiter as Redis has it: its keys, and the calls of the scripts of script.lua. It is
-// the engine's Protocol.
-type wire struct {
-	client *Client
-	name   string // as the Limiter was opened
-	keys   limiterKeys
-	hinted atomic.Pointer[hint]
-
-	initial []redisx.Call // sets the initial rate; nil for none
-}
-
-// Call returns the acquire script, or the lease script if the batch asks for a lease. It names only
-// the keys of an OVERALL limiter, unless the limiter is known to be PER_CLIENT: fewer keys cost the
-// server less time. If the script needs the other keys, it replies so.
+// Call returns the acquire script and its keys.
 func (w *wire) Call(b *engine.Batch) (script *redisx.Script, keys []string) {
-	script = acquireScript
-	if b.Lease.Span > 0 {
-		script = leaseScript
-	}
-	return script, w.namedKeys(b.AllKeys)
+	return acquireScript, w.namedKeys(b.AllKeys)
 }
 
-// namedKeys returns the keys that a script gets.
-func (w *wire) namedKeys(all bool) []string {
-	if all || w.hint().isPerClient() {
-		return w.keys[:]
-	}
-	return w.keys[:sharedKeys]
-}
+// The flags of the acquire script, as ARGV[7] has them.
+const (
+	flagDetail   = "d"
+	flagWaits    = "w"
+	flagOrdered  = "o"
+	flagAllWaits = "a"
+)
 
-// Arguments sets the arguments of the acquire script, or of the lease script if the batch asks for a
-// lease.
+// Arguments sets the arguments of the acquire script.
 func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
 	leases := b.Lease.Span > 0
-	hint, lower, count := w.hint().claimCount(w.millisOf(now))
-	limit, permits, flags, runs := "", "", "", ""
+	h, millis := w.hint(), w.millisOf(now)
+	hint, interval := h.seen.get()
+	if h.counts.claim(millis, interval) {
+		hint = "" // the script counts
+	}
+	ended, permits, flags, runs := "", "", "", ""
 	if hint != "" && !w.client.engine.ServerTime() {
-		limit = strconv.FormatInt(lower, 10)
+		ended = strconv.FormatInt(millis-interval, 10)
 	}
 	if total != 1 || leases {
 		permits = strconv.FormatInt(total, 10)
 	}
 	switch {
 	case b.Ordered && b.Full:
-		flags = "dow"
+		flags = flagDetail + flagOrdered + flagWaits
 	case b.Ordered:
-		flags = "ow"
+		flags = flagOrdered + flagWaits
 	case b.Full:
-		flags = "dwa"
+		flags = flagDetail + flagWaits + flagAllWaits
 	case detail:
-		flags = "dw"
+		flags = flagDetail + flagWaits
 	}
 	switch {
 	case len(b.Requests) == 0:
@@ -75,8 +60,8 @@ func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 		runs = engine.Runs(b.Requests)
 	}
 	cursor := "" // of the call before: Answer sets it
-	b.Args = append(b.Args[:0], w.client.engine.Millis(now), w.client.member(total, leases), hint, limit, permits, cursor,
-		flags, runs, count)
+	b.Args = append(b.Args[:0], w.client.engine.Millis(now), w.client.member(total, leases), hint, ended, permits, cursor,
+		flags, runs)
 	if leases {
 		b.Args = append(b.Args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
 	}
@@ -106,7 +91,10 @@ func memberOf(random string, n int64) string {
 }
 
 // randomOf returns the beginning of the member in the arguments of a batch, up to its permits.
-func randomOf(b *engine.Batch) string { return b.Args[memberArg][:1+randomLength] }
+func randomOf(b *engine.Batch) string {
+	const member = 1 // ARGV[2]
+	return b.Args[member][:1+randomLength]
+}
 
 // leaseIDBytes returns the Client's lease ID as members have it.
 func (c *Client) leaseIDBytes() string {

@@ -1,11 +1,12 @@
 package rratelimiter
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -202,19 +203,21 @@ func (b *fixture) randomDrift(random *rand.Rand, drifts bool) {
 	require.Zero(b, drift())
 }
 
-// TestCountDrift_CallerHasLeft_LeavesTheCountToTheNext: the count is due, and its call is not made.
-func TestCountDrift_CallerHasLeft_LeavesTheCountToTheNext(t *testing.T) {
+// TestCountDrift_Due_CountsOnceInTheBackground: the count of a limiter in a Join.
+func TestCountDrift_Due_CountsOnceInTheBackground(t *testing.T) {
 	withRedis(t, func(b *fixture) {
 		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
-		b.Take(l, 1)
+		b.Take(l, 4)
+		b.redissonReleases(3)
 		time.Sleep(time.Hour - time.Minute)
-		gone, leave := context.WithCancel(b.Context())
-		leave()
 		before := b.Scripts.Load()
-		l.wire.countDrift(gone)
-		assert.Equal(b, before, b.Scripts.Load())
-		l.wire.countDrift(b.Context())
+		for range 3 {
+			l.wire.countDrift()
+		}
+		synctest.Wait()
 		assert.Equal(b, before+1, b.Scripts.Load())
+		assert.Zero(b, b.drift())
+		assert.EqualValues(b, 9, b.Stored("{limiter}:value"))
 	})
 }
 
@@ -249,11 +252,14 @@ func TestDrift_ValueLostBeforeGrantsAreRemoved_IsCounted(t *testing.T) {
 			b.Take(l, 1)
 			pass(time.Millisecond)
 		}
-		l.wire.hint().learn(time.Now().UnixMilli(), 2000, time.Hour.Milliseconds(), false, "cut 444 946684800000")
 		b.Redis.Del("{limiter}:value")
-		b.Take(l, 1)
+		cursor := "cut 444 946684800000"
+		for !strings.HasPrefix(cursor, "done") {
+			cursor = b.recount(l, cursor)
+		}
+		assert.Equal(b, "done 1", cursor)
 		assert.Zero(b, b.drift())
-		assert.EqualValues(b, 499, b.Stored("{limiter}:value"))
+		assert.EqualValues(b, 500, b.Stored("{limiter}:value"))
 	})
 }
 

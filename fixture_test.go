@@ -257,15 +257,10 @@ func (b *fixture) redissonReleases(permits int64) {
 }
 
 // counted runs the acquire script for permits, and returns what it reports about the count.
-func (b *fixture) counted(l *Limiter, hinted bool, permits int64, cursor string) string {
+func (b *fixture) counted(l *Limiter, hint string, permits int64) string {
 	b.Helper()
-	hint := b.hint()
-	if !hinted {
-		hint = ""
-	}
 	m := l.wire.client.member(permits, false)
-	reply, err := b.run(acquireScript, l,
-		b.nowText(), m, hint, "", strconv.FormatInt(permits, 10), "", "dw", "", cursor)
+	reply, err := b.run(acquireScript, l, b.nowText(), m, hint, "", strconv.FormatInt(permits, 10), "", "dw")
 	require.NoError(b, err)
 	parts, err := reply.ToArray()
 	require.NoError(b, err)
@@ -277,15 +272,29 @@ func (b *fixture) counted(l *Limiter, hinted bool, permits int64, cursor string)
 	return text
 }
 
-// count runs calls for one permit each from a cursor on, until the count has ended or is to be
-// confirmed, and grants are left to be removed.
+// recount runs recount.lua once. It returns the next cursor, or "done 1" at the end, "done 0" if
+// another count is to follow soon.
+func (b *fixture) recount(l *Limiter, cursor string) string {
+	b.Helper()
+	reply, err := b.run(recountScript, l, b.nowText(), "", "", "", "", cursor)
+	text := texts(b, reply, err)
+	pass(time.Millisecond)
+	if following, ok := strings.CutPrefix(text, "1 "); ok {
+		return following
+	}
+	return "done " + text[2:3]
+}
+
+// count runs recount.lua from a cursor on, until the count has ended or is to be confirmed, or grants
+// are left to be removed.
 func (b *fixture) count(l *Limiter, cursor string) string {
 	b.Helper()
 	for {
-		cursor = b.counted(l, cursor != "", 1, cursor)
-		pass(time.Millisecond)
-		if cursor == "done" || cursor == "again" || strings.HasPrefix(cursor, "found") || strings.HasPrefix(cursor, "cut") {
-			return cursor
+		cursor = b.recount(l, cursor)
+		for _, end := range []string{"done", "found", "cut"} {
+			if strings.HasPrefix(cursor, end) {
+				return cursor
+			}
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -51,51 +50,40 @@ func TestScripts_Overall_NameNoKeysOfAClient(t *testing.T) {
 	}
 }
 
-// TestHint_Count_IsDueOncePerInterval: one call counts at a time, another one in its place after a
-// second.
-func TestHint_Count_IsDueOncePerInterval(t *testing.T) {
+// TestSchedule_Count_IsDueOncePerInterval: one call counts at a time, another one in its place after
+// a second.
+func TestSchedule_Count_IsDueOncePerInterval(t *testing.T) {
 	const interval = 80_000
-	h := new(hint)
-	check := func(now int64, rate, cursor string) {
+	s := new(schedule)
+	check := func(now int64, want bool) {
 		t.Helper()
-		text, limit, gotCursor := h.claimCount(now)
-		gotRate, gotInterval, hinted := strings.Cut(text, " ")
-		assert.Equal(t, rate, gotRate, "at %d", now)
-		if hinted {
-			assert.Equal(t, strconv.FormatInt(now-limit, 10), gotInterval, "at %d", now)
-		}
-		assert.Equal(t, cursor, gotCursor, "at %d", now)
+		assert.Equal(t, want, s.claim(now, interval), "at %d", now)
 	}
-	check(0, "", "")
-	check(0, "", "") // the limiter is not known
-	h.learn(0, 10, interval, false, countDone)
-	check(1, "10", "")
-	check(39_999, "10", "")
-	check(40_000, "", "")
-	check(40_001, "10", "") // a call counts
-	check(40_999, "10", "")
-	check(41_000, "", "") // it has not been answered
-	h.learn(41_000, 10, interval, false, "9 256 256")
-	check(41_001, "10", "9 256 256")
-	check(41_001, "10", "")
-	h.learn(41_002, 10, interval, false, "9 512 512")
-	check(41_002, "10", "9 512 512")
-	h.learn(41_003, 10, interval, false, countRestart)
-	check(46_002, "10", "")
-	check(46_003, "", "")
-	h.learn(46_004, 20, interval, false, countDone)
-	check(46_005, "20", "")
-	check(-10, "", "") // the clock was set back
-	h.learn(-5, 20, interval, false, countDue)
-	check(-5, "", "") // the call before could not count
-	h.learn(-5, 20, interval, false, "cut 7")
-	check(interval-6, "20", "cut 7")
-	h.learn(-5, 20, interval, false, "cut 7")
-	check(interval-5, "", "") // another client may have removed those grants long ago
-	h.learn(interval, 20, 100, false, countDue)
-	check(interval, "", "")
-	check(interval+99, "20", "")
-	check(interval+100, "", "") // a count that is not answered delays the next by an interval at most
+	check(1, true)
+	s.learn(1, interval, countDone)
+	check(39_999, false)
+	check(40_001, true)
+	check(40_002, false) // a call counts
+	s.learn(40_003, interval, notCounted)
+	check(41_000, false)
+	check(41_001, true) // it has not been answered
+	assert.True(t, s.learn(41_002, interval, countLarge))
+	check(1<<40, false) // recount.lua runs
+	assert.False(t, s.learn(41_003, interval, countLarge), "it runs once")
+	s.end(41_004, interval, false)
+	check(46_003, false)
+	check(46_004, true)
+	s.end(46_005, interval, true)
+	check(86_004, false)
+	check(86_005, true)
+	s.learn(86_005, interval, countDone)
+	check(86_005-interval, true) // the clock was set back
+	s.learn(-5, interval, countDue)
+	check(-5, true) // the call before could not count
+	s.learn(0, 100, countDue)
+	assert.True(t, s.claim(interval, 100))
+	assert.False(t, s.claim(interval+99, 100))
+	assert.True(t, s.claim(interval+100, 100), "a count that is not answered delays the next by an interval at most")
 }
 
 // TestHints_ManyNames_AreBounded: two generations of hints, and a Limiter keeps its own.
@@ -209,13 +197,12 @@ func TestDrift_CallThatCannotCount_PassesItOn(t *testing.T) {
 			b.Take(l, 1)
 			pass(time.Millisecond)
 		}
-		assert.Equal(b, "due", b.counted(l, false, 1001, ""), "above the rate")
-		assert.Equal(b, "cut 7 9", b.counted(l, true, 1001, "cut 7 9"), "above the rate")
-		assert.Equal(b, "", b.counted(l, true, 1001, ""))
+		assert.Equal(b, countDue, b.counted(l, "", 1001), "above the rate")
+		assert.Equal(b, notCounted, b.counted(l, b.hint(), 1001))
+		assert.Equal(b, countLarge, b.counted(l, "", 1))
 
 		pass(10*second - 300*time.Millisecond) // 600 have expired
-		assert.Equal(b, "due", b.counted(l, false, 1, ""), "more expired grants than a page")
-		assert.Equal(b, "cut 7 9", b.counted(l, true, 1, "cut 7 9"))
+		assert.Equal(b, countDue, b.counted(l, "", 1), "more expired grants than a page")
 		assert.Zero(b, b.drift())
 	})
 }
@@ -236,18 +223,18 @@ func TestDrift_GrantsAreRemovedOverSeveralCalls_CountFollows(t *testing.T) {
 		cut := b.count(l, found)
 		assert.Regexp(b, "^cut 444 9466848[0-9]*$", cut)
 		assert.Zero(b, b.drift())
-		assert.Equal(b, "done", b.count(l, ""), "another client finds no drift")
-		cut = b.counted(l, true, 1, cut)
+		assert.Equal(b, "done 1", b.count(l, ""), "another client finds no drift")
+		cut = b.recount(l, cut)
 		assert.Regexp(b, "^cut 188 9466848[0-9]*$", cut)
 		assert.Zero(b, b.drift())
-		assert.Equal(b, "again", b.counted(l, true, 1, cut))
+		assert.Equal(b, "done 0", b.recount(l, cut))
 		assert.Zero(b, b.drift())
-		assert.Equal(b, "done", b.count(l, ""))
+		assert.Equal(b, "done 1", b.count(l, ""))
 
 		old := "cut 100 " + strconv.FormatInt(time.Now().Add(-time.Minute).UnixMilli(), 10)
 		before := b.Stored("{limiter}:value")
-		assert.Equal(b, "again", b.counted(l, true, 1, old), "no grant is as old")
-		assert.Equal(b, before-1, b.Stored("{limiter}:value"))
+		assert.Equal(b, "done 0", b.recount(l, old), "no grant is as old")
+		assert.Equal(b, before, b.Stored("{limiter}:value"))
 	})
 }
 
@@ -267,13 +254,12 @@ func TestDrift_RefundWhileCounted_TakesNoGrantInUse(t *testing.T) {
 		}
 		cursor := ""
 		for range 3 {
-			cursor = b.counted(l, cursor != "", 1, cursor)
-			pass(time.Millisecond)
+			cursor = b.recount(l, cursor)
 		}
 		require.NoError(b, b.refund(l, "a", 599, 600))
 		cursor = b.count(l, cursor)
 		assert.Equal(b, "found 599", cursor)
-		assert.Equal(b, "done", b.count(l, cursor))
+		assert.Equal(b, "done 1", b.count(l, cursor))
 		assert.Zero(b, b.drift())
 	})
 }

@@ -26,7 +26,7 @@ func init() {
 		}
 		return inside.Limiter{
 			Client: l.wire.client.inside(), Keys: l.wire.keys[:], Types: keyTypes[:], Initial: l.wire.initial,
-			Script: scriptParts.Text, Member: emptyMember, Forecast: l.wire.client.forecastOf, Release: l.Release,
+			Script: included.Text, Member: emptyMember, Forecast: l.wire.client.forecastOf, Release: l.Release,
 			Refund: func(ctx context.Context, permits int64, member string, granted int64, at string) error {
 				return l.wire.refund(ctx, permits, member[:len(member)-4], granted, at)
 			},

@@ -22,25 +22,25 @@ func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool
 		return false, err
 	}
 	r := redisx.ReadReply(message)
-	kind, err := w.kind(&r)
+	code, err := w.code(&r)
 	switch {
 	case err != nil && w.initialize(b, err):
 		return true, nil
 	case err != nil:
 		return false, err
-	case kind == replyNeedsKeys:
-		w.hint().setPerClient()
+	case code == replyNeedsKeys:
+		w.hint().seen.setPerClient()
 		b.AllKeys = true // whatever an earlier reply sets meanwhile
 		return true, nil
-	case kind == replyAgain:
+	case code == replyAgain:
 		b.Args = withCursor(b.Args, r.Text())
 		return true, nil
-	case kind == replyLeased && b.Lease.Span > 0:
+	case code == replyLeased && b.Lease.Span > 0:
 		return w.leased(b, r)
-	case kind == replyLeased:
+	case code == replyLeased:
 		return false, w.unexpected(&r)
 	}
-	return false, w.answer(b, kind == replyDoneOwn, r)
+	return false, w.answer(b, code == replyDoneOwn, r)
 }
 
 // leased reads the reply to a call with a lease. Its last element is the reply of acquire.
@@ -75,7 +75,7 @@ func (w *wire) answer(b *engine.Batch, perClient bool, reply redisx.Reply) error
 		return w.unexpected(&reply)
 	}
 	b.Forecast = o
-	w.hint().learn(w.millisOf(now), rate, interval, perClient, counted) // as Arguments took the time
+	w.learn(now, rate, interval, perClient, counted)
 	if letters == engine.AllGranted {
 		b.GrantAll(o.free, engine.Answer{Limit: o.rate, ResetAfter: o.reset})
 		return nil
@@ -106,20 +106,20 @@ func (w *wire) answer(b *engine.Batch, perClient bool, reply redisx.Reply) error
 	return nil
 }
 
-// kind reads the kind of a reply, and returns the error of a script that stopped.
-func (w *wire) kind(r *redisx.Reply) (int64, error) {
-	switch kind := r.Number(); {
+// code reads the code of a reply, and returns the error of a script that stopped.
+func (w *wire) code(r *redisx.Reply) (int64, error) {
+	switch code := r.Number(); {
 	case !r.OK():
-	case kind == replyNotInitialized:
+	case code == replyNoRate:
 		return 0, w.notInitialized()
-	case kind == replyCorrupt:
+	case code == replyCorrupt:
 		key, field, value := r.Number(), r.Text(), r.Text()
 		if r.Ended() && key >= 1 && key <= int64(len(w.keys)) {
 			return 0, &StateError{Key: w.keys[key-1], Field: field, Value: value}
 		}
-	case kind == replyAgain && r.Len() != 1, kind < replyDone, kind > replyNeedsKeys:
+	case code == replyAgain && r.Len() != 1, code < replyDone, code > replyNeedsKeys:
 	default:
-		return kind, nil
+		return code, nil
 	}
 	return 0, w.unexpected(r)
 }

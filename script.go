@@ -2,7 +2,7 @@ package rratelimiter
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,62 +14,46 @@ import (
 )
 
 //go:embed script.lua
-var scriptSource string
+var acquireSource string
 
-// scripts lists the parts of script.lua that each script consists of.
-var scripts = map[string][]string{
-	"acquire": {
-		"hint", "limiter", "wanted", "window", "value", "refuse", "reclaim", "drift", "acquire",
-		"store", "grant", "swap", "checked", "answer", "expiry",
-	},
-	"lease": {
-		"hint", "limiter", "wanted", "window", "value", "refuse", "reclaim", "drift", "acquire", "lease",
-		"store", "grant", "swap", "checked", "answer", "leased", "expiry",
-	},
-	"release": {
-		"unhinted", "limiter", "value", "window", "reclaim", "cap", "release", "store", "swap", "checked", "expiry",
-	},
-	"refund": {
-		"unhinted", "limiter", "value", "window", "reclaim", "cap", "refund", "store", "swap", "checked", "expiry",
-	},
-	"available":  {"unhinted", "limiter", "value", "available"},
-	"trysetrate": {"trysetrate"},
-	"setrate":    {"setrate", "expiry"},
-	"each":       {"slack", "each", "outlive"},
-	"expiretime": {"expiretime"},
-	"move":       {"slack", "move", "outlive"},
-}
+//go:embed scripts
+var scriptFiles embed.FS
+
+// included are the parts that the scripts take in.
+var included = redisx.ReadParts(scriptFiles, "scripts/include")
+
+// scriptTexts are the scripts as Redis runs them, by name.
+var scriptTexts = func() map[string]string {
+	texts := make(map[string]string)
+	for name, source := range redisx.ReadParts(scriptFiles, "scripts") {
+		texts[name] = included.Expand(source)
+	}
+	texts["acquire"] = included.Expand(redisx.Code(acquireSource))
+	return texts
+}()
 
 var (
-	acquireScript    = newScript("acquire")
-	leaseScript      = newScript("lease")
-	releaseScript    = newScript("release")
-	refundScript     = newScript("refund")
-	availableScript  = newScript("available")
-	trySetRateScript = newScript("trysetrate")
-	setRateScript    = newScript("setrate")
-	eachScript       = newScript("each")
-	expireTimeScript = newScript("expiretime")
-	moveScript       = newScript("move")
+	acquireScript    = redisx.NewScript(scriptTexts["acquire"])
+	releaseScript    = redisx.NewScript(scriptTexts["release"])
+	refundScript     = redisx.NewScript(scriptTexts["refund"])
+	recountScript    = redisx.NewScript(scriptTexts["recount"])
+	availableScript  = redisx.NewScript(scriptTexts["available"])
+	trySetRateScript = redisx.NewScript(scriptTexts["trysetrate"])
+	setRateScript    = redisx.NewScript(scriptTexts["setrate"])
+	eachScript       = redisx.NewScript(scriptTexts["each"])
+	expireTimeScript = redisx.NewScript(scriptTexts["expiretime"])
+	moveScript       = redisx.NewScript(scriptTexts["move"])
 )
 
 // dated are the scripts whose first argument is the time.
-var dated = []*redisx.Script{releaseScript, refundScript, availableScript, setRateScript}
+var dated = []*redisx.Script{releaseScript, refundScript, recountScript, availableScript, setRateScript}
 
-var scriptParts = redisx.ParseParts(scriptSource)
-
-// newScript assembles a script of that list.
-func newScript(name string) *redisx.Script { return redisx.NewScript(scriptText(name)) }
-
-func scriptText(name string) string {
-	return scriptParts.Text("names") + scriptParts.Text(scripts[name]...)
-}
-
-// The first element of an array reply: see script.lua.
+// The codes of replies: the first element of one that is an array. scripts/include/names.lua has the
+// same names.
 const (
 	replyDone = iota
 	replyAgain
-	replyNotInitialized
+	replyNoRate
 	replyCorrupt
 	replyLeased
 	replyDoneOwn // of a PerClient limiter
@@ -78,16 +62,6 @@ const (
 
 // replyUnsupported is the reply of the scripts of Expire and Copy if the server lacks a command.
 const replyUnsupported = -2
-
-// memberArg is the index of the member of a grant in the arguments of the acquire script: ARGV[2].
-const memberArg = 1
-
-// hintArg and countArg are the indexes of the hint and of the cursor of a count: ARGV[3] and
-// ARGV[9].
-const (
-	hintArg  = 2
-	countArg = 8
-)
 
 // cursorArg is the index of the cursor with which a script continues an earlier call: ARGV[6].
 const cursorArg = 5
@@ -131,7 +105,7 @@ func (w *wire) pages(ctx context.Context, script *redisx.Script, args []string) 
 			return redisx.Reply{}, err
 		}
 		r := redisx.ReadReply(message)
-		kind, err := w.kind(&r)
+		code, err := w.code(&r)
 		before = nil
 		switch {
 		case needsRate && len(w.initial) > 0 && initialized < mostInitial && errors.Is(err, ErrNotInitialized):
@@ -140,13 +114,13 @@ func (w *wire) pages(ctx context.Context, script *redisx.Script, args []string) 
 			continue
 		case err != nil:
 			return r, err
-		case kind == replyNeedsKeys && !all:
-			w.hint().setPerClient()
+		case code == replyNeedsKeys && !all:
+			w.hint().seen.setPerClient()
 			all = true
 			continue
-		case kind == replyAgain:
+		case code == replyAgain:
 			args = withCursor(args, r.Text())
-		case kind == replyDone:
+		case code == replyDone:
 			return r, nil
 		default:
 			return r, w.unexpected(&r)
@@ -173,7 +147,7 @@ func (w *wire) askInt(ctx context.Context, changed []string, script *redisx.Scri
 		return message.AsInt64()
 	}
 	r := redisx.ReadReply(message)
-	if _, err := w.kind(&r); err != nil {
+	if _, err := w.code(&r); err != nil {
 		return 0, err
 	}
 	return 0, w.unexpected(&r)

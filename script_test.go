@@ -18,30 +18,33 @@ import (
 
 // TestScripts_Assembled_AreGolden: testdata/scripts shows what Redis runs. Write it with -update.
 func TestScripts_Assembled_AreGolden(t *testing.T) {
-	for name := range scripts {
-		golden.File(t, "testdata/scripts/"+name+".lua", scriptText(name))
+	for name, text := range scriptTexts {
+		golden.File(t, "testdata/scripts/"+name+".lua", text)
 	}
 }
 
 func TestScripts_Names_AreDeclared(t *testing.T) {
-	for name := range scripts {
-		used, _ := luanames.Find(scriptText(name))
+	for name, text := range scriptTexts {
+		used, _ := luanames.Find(text)
 		assert.Empty(t, used, "undeclared names in script %s", name)
 	}
-	declared := luanames.Declared(scriptSource)
-	common := declared["names"].Out
-	for name := range scriptParts {
-		used, sets := luanames.Find(scriptParts.Text(name))
-		used = slices.DeleteFunc(used, func(n string) bool { return slices.Contains(common, n) })
-		assert.ElementsMatch(t, used, declared[name].In, "in: of part %s", name)
-		assert.Subset(t, append(sets, used...), declared[name].Out, "out: of part %s", name)
+}
+
+// TestScripts_Include_DeclaresItsNames: the comment of an include says what it needs and sets, and
+// what it needs is set before it.
+func TestScripts_Include_DeclaresItsNames(t *testing.T) {
+	read := func(name string) string {
+		text, err := scriptFiles.ReadFile("scripts/include/" + name + ".lua")
+		require.NoError(t, err)
+		return string(text)
 	}
-	for name, parts := range scripts {
-		known := slices.Clone(common)
-		for _, part := range parts {
-			assert.Subset(t, known, declared[part].In, "part %s of script %s reads what no part before it sets", part, name)
-			known = append(known, declared[part].Out...)
-		}
+	common := luanames.Header(read("names")).Out
+	for name := range included {
+		used, sets := luanames.Find(included.Text(name))
+		used = slices.DeleteFunc(used, func(n string) bool { return slices.Contains(common, n) })
+		header := luanames.Header(read(name))
+		assert.ElementsMatch(t, used, header.In, "Needs: of %s", name)
+		assert.Subset(t, append(append(sets, used...), common...), header.Out, "Sets: of %s", name)
 	}
 }
 
@@ -119,8 +122,8 @@ func TestAcquireScript_Requests_Replies(t *testing.T) {
 	}
 }
 
-// TestLeaseScript_Requests_Replies: the leased permits and the end of the lease.
-func TestLeaseScript_Requests_Replies(t *testing.T) {
+// TestAcquireScript_Lease_Replies: the leased permits and the end of the lease.
+func TestAcquireScript_Lease_Replies(t *testing.T) {
 	const most = 1<<32 - 1
 	for name, test := range map[string]struct {
 		rate              Rate // 1000 a second unless it is set
@@ -162,9 +165,9 @@ func TestLeaseScript_Requests_Replies(t *testing.T) {
 				batch.Requests = []*engine.Request{{Ask: engine.Ask{Permits: test.permits}}}
 			}
 			now := time.Now()
-			l.wire.hint().learn(now.UnixMilli(), test.rate.Permits, test.rate.Interval.Milliseconds(), false, countDone)
+			l.wire.learn(now, test.rate.Permits, test.rate.Interval.Milliseconds(), false, countDone)
 			l.wire.Arguments(batch, now)
-			message, err := b.run(leaseScript, l, batch.Args...)
+			message, err := b.run(acquireScript, l, batch.Args...)
 			require.NoError(b, err)
 			_, err = l.wire.Answer(batch, message)
 			require.NoError(b, err)

@@ -8,7 +8,7 @@
 -- Sets head@, the text before the count, or false if no window is open. Sets length@, the TTL, and
 -- renews@, whether a grant renews the TTL.
 local most@, end@, length@, renews@ = ARGV[@1] + 0, nil, ARGV[@2], ARGV[@3] ~= ''
---@window
+--@include window
 if not head@ then
   end@ = millis + length@
   if renews@ then

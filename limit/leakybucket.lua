@@ -7,4 +7,4 @@ local ahead@ = 0
 --@ due  in: at@ delay interval@ missing@ n refill@  out: delay due
 -- Until all permits that were taken before have leaked.
 local due = missing@
---@wait
+--@include wait

@@ -79,12 +79,12 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 	return nil
 }
 
-// try takes permits that are free now, wait waits for them. Both then correct drift of the
-// limiters of Redisson's layout, which their scripts do not. Without a deadline, wait ends with ctx.
+// try takes permits that are free now, wait waits for them. Both then have drift of the limiters of
+// Redisson's layout corrected, which their scripts do not. Without a deadline, wait ends with ctx.
 func (l *Limiter) try(ctx context.Context, ask engine.Ask) (engine.Result, error) {
 	result, err := l.calls.Try(ctx, ask)
 	if err == nil {
-		l.countDrift(ctx)
+		l.countDrift()
 	}
 	return result, err
 }
@@ -95,25 +95,15 @@ func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) (
 	}
 	granted, err := l.calls.Wait(ctx, permits, deadline)
 	if err == nil {
-		bound, stop := withDeadline(ctx, deadline)
-		defer stop()
-		l.countDrift(bound)
+		l.countDrift()
 	}
 	return granted, err
 }
 
-// withDeadline is context.WithDeadline, unless the deadline is zero.
-func withDeadline(ctx context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
-	if deadline.IsZero() {
-		return ctx, func() {}
-	}
-	return context.WithDeadline(ctx, deadline)
-}
-
-func (l *Limiter) countDrift(ctx context.Context) {
+func (l *Limiter) countDrift() {
 	for _, m := range l.members {
 		if p, ok := m.policy.(redisson); ok {
-			p.limiter.CountDrift(ctx)
+			p.limiter.CountDrift()
 		}
 	}
 }

@@ -11,7 +11,7 @@ function limiter.settle(granted)
   if granted > 0 then
     value, spent = value - granted, string.format('%d', granted)
   end
---@settled
+--@include settled
 end
 function limiter.report(denied)
   local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
@@ -19,7 +19,7 @@ function limiter.report(denied)
   local report = {now, rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
   if denied then
     local reply, need = report, rate + 1 - value
---@waits
+--@include waits
   end
   return report
 end

@@ -119,10 +119,10 @@ func assemble(c call, members []member) string {
 	at := slices.IndexFunc(members, func(m member) bool { return m.policy.kind() == "redisson" })
 	if at >= 0 && c != release {
 		root := members[at].policy.(redisson).limiter.Script
-		body := redisx.Parts{"settled": root("store", "grant", "checked", "expiry"), "waits": root("waits")}
+		body := redisx.Parts{"settled": root("store", "grant", "checked", "expiry") + "return reply\n", "waits": root("waits")}
 		maps.Copy(body, sections["redisson"])
-		fmt.Fprintf(&text, "local function redisson(KEYS, ARGV)\n%s%send\n",
-			root("names", "unhinted", "limiter", "value", "window", "reclaim", "cap"), body.Text("limiter"))
+		fmt.Fprintf(&text, "local function redisson(KEYS, ARGV)\n%slocal hint, ended\n%s%send\n",
+			root("names"), root("limiter", "value", "window", "reclaim", "cap"), body.Text("limiter"))
 	}
 	each("read", "", "")
 	each("again", "", "")

@@ -151,9 +151,9 @@ for text, times, within in string.gmatch(ARGV[2], '(%d+)%*(%d+)<(%d+)') do
       break
     end
     local delay, receipt
-    --@due
+    --@include due
     if delay <= within then
-      --@book
+      --@include book
       answers[#answers + 1], changed = format('%d ', delay) .. receipt, true
     else
       answers[#answers + 1], closed = format('%d', -min(delay, 9007199254740992)), ordered
@@ -161,12 +161,12 @@ for text, times, within in string.gmatch(ARGV[2], '(%d+)%*(%d+)<(%d+)') do
   end
 end
 if changed then
-  --@write
+  --@include write
 end
 if not ordered then
   return {0, table.concat(answers, ',')}
 end
---@report
+--@include report
 return {0, table.concat(answers, ','), report@}
 
 --@ cancel  out: changed
@@ -176,10 +176,10 @@ return {0, table.concat(answers, ','), report@}
 -- Replies 1
 local changed = false
 for text in string.gmatch(ARGV[2], '[^,]+') do
-  --@undo
+  --@include undo
 end
 if changed then
-  --@write
+  --@include write
 end
 return 1
 

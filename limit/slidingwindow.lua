@@ -51,7 +51,7 @@ if newest@ < cell@ then
   newest@, count@ = cell@, 0
 end
 sum@, count@ = sum@ + n, count@ + n
---@write
+--@include write
 call('SET', KEYS[@], text@, 'PX', (ARGV[@3] + 1) * ARGV[@2])
 
 --@ release  in: cell@ count@ epoch@ gone@ mark n newest@ older@ sum@ text@  out: count@ older@ sum@ text@
@@ -79,7 +79,7 @@ if sum@ > 0 and (not mark or word == epoch@) then
       end
     end
     sum@, count@, older@ = sum@ + gone@ - n + rest, cells[#cells][2], table.concat(kept)
-    --@write
+    --@include write
     call('SET', KEYS[@], text@, 'KEEPTTL')
   elseif rest < n then
     call('UNLINK', KEYS[@])

@@ -79,11 +79,11 @@ end
 --@ take  in: at@ cool@ epoch epoch@ granted last@ left@ next@ reserved@ size@ slope@ stable@ stored@ text@ threshold@
 --+ out: epoch@ last@ left@ n next@ reserved@ stored@ text@
 local n = granted
---@spend
+--@include spend
 -- Below 0 it is by how many permits the last request exceeded the stored ones. The requests before
 -- it saw those that were left then.
 left@ = slope@ and next@ > at@ and 0 or left@ - n
---@write
+--@include write
 
 --@ release  in: at@ cool@ epoch@ last@ mark n next@ reserved@ size@ stable@ stored@ text@  out: next@ text@
 -- Returns permits at once. With a mark, subtracts all time since the grant, which may have paid for
@@ -96,7 +96,7 @@ end
 back = min(floor(back), next@ - (last@ > at@ and min(last@, next@) or at@))
 if back > 0 then
   next@ = next@ - back
-  --@write
+  --@include write
 end
 
 --@ due  in: at@ delay n next@ size@ slope@ stable@ threshold@  out: delay
@@ -109,7 +109,7 @@ end
 --+ next@ receipt reserved@ stored@
 -- The receipt is "<epoch> <next free time> <cost> <stored permits spent> <reserved> <permits>", as the
 -- reservation left them.
---@spend
+--@include spend
 if next@ > at@ then
   last@ = next@
 end

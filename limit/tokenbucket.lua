@@ -36,7 +36,7 @@ if text@ ~= '' then
   end
   epoch@ = missing@ > 0 and word
 end
---@ahead
+--@include ahead
 local part@ = fmod(missing@, interval@)
 local taken@ = floor((missing@ - part@) / interval@ + 0.5)
 local free@, most@ = capacity@ - taken@ - (part@ > 0 and 1 or 0), capacity@
@@ -72,8 +72,8 @@ end
 --@ take  in: ahead@ at@ epoch epoch@ granted interval@ last@ missing@ part@ refill@ refunded@ reserved@ taken@ text@
 --+ out: epoch@ last@ missing@ n part@ refunded@ reserved@ taken@ text@
 local n = granted
---@add
---@write
+--@include add
+--@include write
 
 --@ release  in: ahead@ at@ epoch@ interval@ last@ mark missing@ n part@ refill@ refunded@ reserved@ taken@ text@
 --+ out: due missing@ part@ refunded@ taken@ text@
@@ -95,14 +95,14 @@ end
 due = min(due, missing@ - (last@ > ahead@ and min(last@, missing@) or 0))
 if due > 0 then
   missing@, refunded@ = missing@ - due, refunded@ + due
-  --@write
+  --@include write
 end
 
 --@ due  in: ahead@ at@ delay interval@ missing@ n refill@  out: delay due
 -- Until the bucket would hold n, after all permits that were taken before. Permits above a total of
 -- 2^53 are not counted.
 local due = missing@ + n * interval@ - ahead@
---@wait
+--@include wait
 
 --@ wait  in: at@ delay due interval@ missing@ n refill@  out: delay
 delay = due > 0 and at@ - now + ceil(due / refill@) or 0
@@ -113,7 +113,7 @@ end
 --@ book  in: ahead@ at@ epoch epoch@ interval@ last@ missing@ n receipt refunded@ reserved@  out: epoch@ last@ missing@
 --+ receipt refunded@ reserved@
 -- The receipt is "<epoch> <at> <missing> <refunded> <reserved>", as the reservation left them.
---@add
+--@include add
 if missing@ > ahead@ then
   last@, reserved@ = missing@, reserved@ - 9007199254740992 + n -- no sum is above 2^53: it would be rounded
   if reserved@ < 0 then

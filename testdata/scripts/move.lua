@@ -1,5 +1,6 @@
 local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
+local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
 local base = #KEYS - 5
 local ttl = call('PTTL', KEYS[1])
 local interval = tonumber(call('HMGET', KEYS[1], 'interval')[1] or '0') or 0

@@ -1,32 +1,33 @@
 local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
-local hint, limit
+local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+local hint, ended
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
-local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
-if not (rate and interval and kind) then
-  return {2}
+local rate, interval, rateType, keepAlive = config[1], config[2], config[3], config[4] or '0'
+if not (rate and interval and rateType) then
+  return {NO_RATE}
 end
 local valueAt, permitsAt = 2, 3
-if kind == '1' then
+if rateType == '1' then
   if not KEYS[4] then
-    return {6}
+    return {NEEDS_KEYS}
   end
   valueAt, permitsAt = 4, 5
-elseif kind ~= '0' then
-  return {3, 1, 'type', kind}
+elseif rateType ~= '0' then
+  return {CORRUPT, 1, 'type', rateType}
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
 local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
 if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
     or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
   if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
-    return {3, 1, 'rate', rate}
+    return {CORRUPT, 1, 'rate', rate}
   end
   if not find(interval, '^%d+$') then
-    return {3, 1, 'interval', interval}
+    return {CORRUPT, 1, 'interval', interval}
   end
   if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
-    return {3, 1, 'keepAliveTime', keepAlive}
+    return {CORRUPT, 1, 'keepAliveTime', keepAlive}
   end
 end
 rate = rate + 0
@@ -35,20 +36,20 @@ if now == '' then
   local time = call('TIME')
   now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
-if not hinted or not limit or limit == '' then
-  limit = now - interval
+if not hinted or not ended or ended == '' then
+  ended = now - interval
 end
 local stored = call('GET', valueKey)
 if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
-  return {3, valueAt, '', stored}
+  return {CORRUPT, valueAt, '', stored}
 end
 local value = stored and stored + 0
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
-local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
+local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', ended), call('PTTL', permitsKey)
 local spent = nil
-local grants = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
+local size = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
 local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
-if expired == grants then
+if expired == size then
   wipe = expired > 0
   if value ~= rate then
     value, dirty = rate, true
@@ -56,11 +57,11 @@ if expired == grants then
 else
   if expired > 0 then
     more, drop = expired > page, math.min(expired, page)
-    local returned, sum = call('ZRANGE', permitsKey, '0', drop > 1 and drop - 1 or '0'), 0
+    local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
     for i = 1, #returned do
       local a, b, c, d = string.byte(returned[i], -4, -1)
       if not d then
-        return {3, permitsAt, 'member', returned[i]}
+        return {CORRUPT, permitsAt, 'member', returned[i]}
       end
       sum = sum + a + b * 256 + c * 65536 + d * 16777216
     end
@@ -71,14 +72,14 @@ else
   end
   if not value then
     if more then
-      call('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
-      return {1, ''}
+      call('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
+      return {AGAIN, ''}
     end
     local function count(member)
       local a, b, c, d = string.byte(member, -4, -1)
       return d and a + b * 256 + c * 65536 + d * 16777216
     end
-    local inside = (grants or call('ZCARD', permitsKey)) - expired
+    local inside = (size or call('ZCARD', permitsKey)) - expired
     local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
     local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
     if mark == newest and tonumber(skip) <= inside then
@@ -91,12 +92,12 @@ else
     for i = 1, #members do
       local n = count(members[i])
       if not n then
-        return {3, permitsAt, 'member', members[i]}
+        return {CORRUPT, permitsAt, 'member', members[i]}
       end
       sum = sum + n
     end
     if stop < inside then
-      return {1, string.format('%d %d ', stop, sum) .. newest}
+      return {AGAIN, string.format('%d %d ', stop, sum) .. newest}
     end
     value = rate - sum
   end
@@ -105,7 +106,7 @@ local removed, added, score
 if value > rate then
   value, dirty = rate, true
 end
-local reply, n = {0, 0}, tonumber(ARGV[2])
+local reply, n = {DONE, 0}, tonumber(ARGV[2])
 local member = ARGV[3]
 added, score = ARGV[4] ~= '' and ARGV[4] or nil, call('ZSCORE', permitsKey, member)
 if not score then
@@ -136,7 +137,7 @@ if not score then
     end
   end
 end
-if score and tonumber(score) > limit then
+if score and tonumber(score) > ended then
   removed, value, dirty = {member}, math.min(rate, value + n), true
 end
 if dirty then
@@ -148,7 +149,7 @@ local failed
 if wipe then
   failed = redis.pcall('UNLINK', permitsKey)
 elseif drop > 0 then
-  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
 end
 if removed and type(failed) ~= 'table' then
   if added then

@@ -1,5 +1,6 @@
 local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
+local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
 local interval, keepAlive, ttl, setTTL = tonumber(ARGV[3]), ARGV[5], -1, 0
 local keep = find(ARGV[6], 'k', 1, true)
 local old = call('HMGET', KEYS[1], 'rate', 'type', 'keepAliveTime')
@@ -24,7 +25,7 @@ if keep and (not old[2] or old[2] == ARGV[4]) then
   end
   local stored = call('GET', valueKey)
   if stored and not find(stored, '^%-?%d+$') then
-    return {3, valueAt, '', stored}
+    return {CORRUPT, valueAt, '', stored}
   end
   if call('ZCARD', permitsKey) <= page then
     local function count(member)
@@ -36,7 +37,7 @@ if keep and (not old[2] or old[2] == ARGV[4]) then
     for i = 1, #grants, 2 do
       local n = count(grants[i])
       if not n then
-        return {3, permitsAt, 'member', grants[i]}
+        return {CORRUPT, permitsAt, 'member', grants[i]}
       end
       if tonumber(grants[i + 1]) <= now - interval then
         expired = expired + 1
@@ -70,7 +71,6 @@ end
 if value then
   call('SET', valueKey, value)
 end
-local reply = 1
 local stateTTL
 if keepAlive ~= '0' then
   call('PEXPIRE', KEYS[1], keepAlive)
@@ -87,4 +87,4 @@ if stateTTL then
 elseif setTTL >= 0 then
   call('PERSIST', permitsKey)
 end
-return reply
+return 1

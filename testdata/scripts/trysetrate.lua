@@ -1,5 +1,6 @@
 local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
+local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
 local fields = {'rate', 'interval', 'type', 'keepAliveTime'}
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 if config[1] and config[2] and config[3] then
@@ -7,7 +8,7 @@ if config[1] and config[2] and config[3] then
 end
 for i = 1, 4 do
   if config[i] and not find(config[i], '^%d+$') then
-    return {3, 1, fields[i], config[i]}
+    return {CORRUPT, 1, fields[i], config[i]}
   end
 end
 for i = 1, 4 do

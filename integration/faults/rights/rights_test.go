@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,8 +26,17 @@ import (
 // ClearExpire pass as arguments.
 func commands(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile("../../../script.lua")
-	require.NoError(t, err)
+	var text []byte
+	for _, pattern := range []string{"script.lua", "scripts/*.lua", "scripts/include/*.lua"} {
+		files, err := filepath.Glob("../../../" + pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, files)
+		for _, file := range files {
+			source, err := os.ReadFile(file)
+			require.NoError(t, err)
+			text = append(text, source...)
+		}
+	}
 	all := []string{"PEXPIRE", "PEXPIREAT", "PERSIST", "RENAME", "COPY"}
 	for _, found := range regexp.MustCompile(`\bp?call\('([A-Z]+)'`).FindAllStringSubmatch(string(text), -1) {
 		all = append(all, found[1])

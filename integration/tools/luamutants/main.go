@@ -44,12 +44,16 @@ func run(ctx context.Context, sample int, seed uint64, timeout time.Duration) er
 	if err := copyRepository(ctx, "..", dir); err != nil {
 		return err
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "limit", "*.lua"))
-	if err != nil {
-		return err
+	files := []string{filepath.Join(dir, "script.lua")}
+	for _, folder := range []string{"scripts", "scripts/include", "limit"} {
+		found, err := filepath.Glob(filepath.Join(dir, folder, "*.lua"))
+		if err != nil {
+			return err
+		}
+		files = append(files, found...)
 	}
 	var all []mutant
-	for _, file := range append(files, filepath.Join(dir, "script.lua")) {
+	for _, file := range files {
 		source, err := os.ReadFile(file)
 		if err != nil {
 			return err
@@ -135,7 +139,8 @@ func (m mutant) test(ctx context.Context, timeout time.Duration) (killer string,
 	if err := os.WriteFile(m.file, []byte(m.source[:m.start]+m.with+m.source[m.end:]), 0o644); err != nil {
 		return "", err
 	}
-	output, ok := quickTests(ctx, filepath.Dir(m.file), timeout)
+	folder, _, _ := strings.Cut(filepath.Dir(m.file), string(filepath.Separator)+"scripts")
+	output, ok := quickTests(ctx, folder, timeout)
 	if err := cmp.Or(ctx.Err(), os.WriteFile(m.file, []byte(m.source), 0o644)); err != nil {
 		return "", err
 	}

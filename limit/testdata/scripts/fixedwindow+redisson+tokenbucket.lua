@@ -11,33 +11,34 @@ local millis = floor(now / 1000)
 local function redisson(KEYS, ARGV)
 local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
-local hint, limit
+local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+local hint, ended
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
-local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
-if not (rate and interval and kind) then
-  return {2}
+local rate, interval, rateType, keepAlive = config[1], config[2], config[3], config[4] or '0'
+if not (rate and interval and rateType) then
+  return {NO_RATE}
 end
 local valueAt, permitsAt = 2, 3
-if kind == '1' then
+if rateType == '1' then
   if not KEYS[4] then
-    return {6}
+    return {NEEDS_KEYS}
   end
   valueAt, permitsAt = 4, 5
-elseif kind ~= '0' then
-  return {3, 1, 'type', kind}
+elseif rateType ~= '0' then
+  return {CORRUPT, 1, 'type', rateType}
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
 local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
 if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
     or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
   if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
-    return {3, 1, 'rate', rate}
+    return {CORRUPT, 1, 'rate', rate}
   end
   if not find(interval, '^%d+$') then
-    return {3, 1, 'interval', interval}
+    return {CORRUPT, 1, 'interval', interval}
   end
   if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
-    return {3, 1, 'keepAliveTime', keepAlive}
+    return {CORRUPT, 1, 'keepAliveTime', keepAlive}
   end
 end
 rate = rate + 0
@@ -46,20 +47,20 @@ if now == '' then
   local time = call('TIME')
   now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
-if not hinted or not limit or limit == '' then
-  limit = now - interval
+if not hinted or not ended or ended == '' then
+  ended = now - interval
 end
 local stored = call('GET', valueKey)
 if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
-  return {3, valueAt, '', stored}
+  return {CORRUPT, valueAt, '', stored}
 end
 local value = stored and stored + 0
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
-local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
+local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', ended), call('PTTL', permitsKey)
 local spent = nil
-local grants = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
+local size = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
 local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
-if expired == grants then
+if expired == size then
   wipe = expired > 0
   if value ~= rate then
     value, dirty = rate, true
@@ -67,11 +68,11 @@ if expired == grants then
 else
   if expired > 0 then
     more, drop = expired > page, math.min(expired, page)
-    local returned, sum = call('ZRANGE', permitsKey, '0', drop > 1 and drop - 1 or '0'), 0
+    local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
     for i = 1, #returned do
       local a, b, c, d = string.byte(returned[i], -4, -1)
       if not d then
-        return {3, permitsAt, 'member', returned[i]}
+        return {CORRUPT, permitsAt, 'member', returned[i]}
       end
       sum = sum + a + b * 256 + c * 65536 + d * 16777216
     end
@@ -82,14 +83,14 @@ else
   end
   if not value then
     if more then
-      call('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
-      return {1, ''}
+      call('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
+      return {AGAIN, ''}
     end
     local function count(member)
       local a, b, c, d = string.byte(member, -4, -1)
       return d and a + b * 256 + c * 65536 + d * 16777216
     end
-    local inside = (grants or call('ZCARD', permitsKey)) - expired
+    local inside = (size or call('ZCARD', permitsKey)) - expired
     local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
     local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
     if mark == newest and tonumber(skip) <= inside then
@@ -102,12 +103,12 @@ else
     for i = 1, #members do
       local n = count(members[i])
       if not n then
-        return {3, permitsAt, 'member', members[i]}
+        return {CORRUPT, permitsAt, 'member', members[i]}
       end
       sum = sum + n
     end
     if stop < inside then
-      return {1, string.format('%d %d ', stop, sum) .. newest}
+      return {AGAIN, string.format('%d %d ', stop, sum) .. newest}
     end
     value = rate - sum
   end
@@ -131,7 +132,7 @@ local failed
 if wipe then
   failed = redis.pcall('UNLINK', permitsKey)
 elseif drop > 0 then
-  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
 end
 if granted > 0 and (not failed or type(failed) ~= 'table') then
   local member = ARGV[2]
@@ -178,26 +179,26 @@ local function count(member)
 end
 local last, lastLeased, nowNumber = nil, nil, now + 0
 local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
-local grants = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
-if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
-  grants = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
+local oldest = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
+if need == 1 and string.sub(oldest[1] or '', -4) == '\0\0\0\0' then
+  oldest = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
 end
 local at, leaseAt = 1, 1
 while need > 0 do
-  while grants[at] and tonumber(grants[at + 1]) > nowNumber and string.sub(grants[at], 2, 5) == 'LEAS' do
+  while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and string.sub(oldest[at], 2, 5) == 'LEAS' do
     at = at + 2
   end
   while leases[leaseAt] and string.sub(leases[leaseAt], 2, 5) ~= 'LEAS' do
     leaseAt = leaseAt + 2
   end
-  local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
+  local wait, lease = oldest[at] and tonumber(oldest[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
   wait = wait and wait + interval - now
   lease = lease and lease - now + math.min(50, interval)
   local n, leased
   if lease and (not wait or lease < wait) then
     n, wait, leaseAt, leased = count(leases[leaseAt]), lease, leaseAt + 2, true
   elseif wait then
-    n, at = count(grants[at]), at + 2
+    n, at = count(oldest[at]), at + 2
   else
     break
   end
@@ -369,33 +370,34 @@ local millis = floor(now / 1000)
 local function redisson(KEYS, ARGV)
 local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
-local hint, limit
+local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+local hint, ended
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
-local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
-if not (rate and interval and kind) then
-  return {2}
+local rate, interval, rateType, keepAlive = config[1], config[2], config[3], config[4] or '0'
+if not (rate and interval and rateType) then
+  return {NO_RATE}
 end
 local valueAt, permitsAt = 2, 3
-if kind == '1' then
+if rateType == '1' then
   if not KEYS[4] then
-    return {6}
+    return {NEEDS_KEYS}
   end
   valueAt, permitsAt = 4, 5
-elseif kind ~= '0' then
-  return {3, 1, 'type', kind}
+elseif rateType ~= '0' then
+  return {CORRUPT, 1, 'type', rateType}
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
 local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
 if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
     or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
   if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
-    return {3, 1, 'rate', rate}
+    return {CORRUPT, 1, 'rate', rate}
   end
   if not find(interval, '^%d+$') then
-    return {3, 1, 'interval', interval}
+    return {CORRUPT, 1, 'interval', interval}
   end
   if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
-    return {3, 1, 'keepAliveTime', keepAlive}
+    return {CORRUPT, 1, 'keepAliveTime', keepAlive}
   end
 end
 rate = rate + 0
@@ -404,20 +406,20 @@ if now == '' then
   local time = call('TIME')
   now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
-if not hinted or not limit or limit == '' then
-  limit = now - interval
+if not hinted or not ended or ended == '' then
+  ended = now - interval
 end
 local stored = call('GET', valueKey)
 if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
-  return {3, valueAt, '', stored}
+  return {CORRUPT, valueAt, '', stored}
 end
 local value = stored and stored + 0
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
-local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
+local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', ended), call('PTTL', permitsKey)
 local spent = nil
-local grants = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
+local size = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
 local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
-if expired == grants then
+if expired == size then
   wipe = expired > 0
   if value ~= rate then
     value, dirty = rate, true
@@ -425,11 +427,11 @@ if expired == grants then
 else
   if expired > 0 then
     more, drop = expired > page, math.min(expired, page)
-    local returned, sum = call('ZRANGE', permitsKey, '0', drop > 1 and drop - 1 or '0'), 0
+    local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
     for i = 1, #returned do
       local a, b, c, d = string.byte(returned[i], -4, -1)
       if not d then
-        return {3, permitsAt, 'member', returned[i]}
+        return {CORRUPT, permitsAt, 'member', returned[i]}
       end
       sum = sum + a + b * 256 + c * 65536 + d * 16777216
     end
@@ -440,14 +442,14 @@ else
   end
   if not value then
     if more then
-      call('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
-      return {1, ''}
+      call('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
+      return {AGAIN, ''}
     end
     local function count(member)
       local a, b, c, d = string.byte(member, -4, -1)
       return d and a + b * 256 + c * 65536 + d * 16777216
     end
-    local inside = (grants or call('ZCARD', permitsKey)) - expired
+    local inside = (size or call('ZCARD', permitsKey)) - expired
     local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
     local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
     if mark == newest and tonumber(skip) <= inside then
@@ -460,12 +462,12 @@ else
     for i = 1, #members do
       local n = count(members[i])
       if not n then
-        return {3, permitsAt, 'member', members[i]}
+        return {CORRUPT, permitsAt, 'member', members[i]}
       end
       sum = sum + n
     end
     if stop < inside then
-      return {1, string.format('%d %d ', stop, sum) .. newest}
+      return {AGAIN, string.format('%d %d ', stop, sum) .. newest}
     end
     value = rate - sum
   end
@@ -489,7 +491,7 @@ local failed
 if wipe then
   failed = redis.pcall('UNLINK', permitsKey)
 elseif drop > 0 then
-  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
 end
 if granted > 0 and (not failed or type(failed) ~= 'table') then
   local member = ARGV[2]
@@ -536,26 +538,26 @@ local function count(member)
 end
 local last, lastLeased, nowNumber = nil, nil, now + 0
 local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
-local grants = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
-if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
-  grants = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
+local oldest = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
+if need == 1 and string.sub(oldest[1] or '', -4) == '\0\0\0\0' then
+  oldest = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
 end
 local at, leaseAt = 1, 1
 while need > 0 do
-  while grants[at] and tonumber(grants[at + 1]) > nowNumber and string.sub(grants[at], 2, 5) == 'LEAS' do
+  while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and string.sub(oldest[at], 2, 5) == 'LEAS' do
     at = at + 2
   end
   while leases[leaseAt] and string.sub(leases[leaseAt], 2, 5) ~= 'LEAS' do
     leaseAt = leaseAt + 2
   end
-  local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
+  local wait, lease = oldest[at] and tonumber(oldest[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
   wait = wait and wait + interval - now
   lease = lease and lease - now + math.min(50, interval)
   local n, leased
   if lease and (not wait or lease < wait) then
     n, wait, leaseAt, leased = count(leases[leaseAt]), lease, leaseAt + 2, true
   elseif wait then
-    n, at = count(grants[at]), at + 2
+    n, at = count(oldest[at]), at + 2
   else
     break
   end
@@ -769,33 +771,34 @@ local millis = floor(now / 1000)
 local function redisson(KEYS, ARGV)
 local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
-local hint, limit
+local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+local hint, ended
 local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
-local rate, interval, kind, keepAlive = config[1], config[2], config[3], config[4] or '0'
-if not (rate and interval and kind) then
-  return {2}
+local rate, interval, rateType, keepAlive = config[1], config[2], config[3], config[4] or '0'
+if not (rate and interval and rateType) then
+  return {NO_RATE}
 end
 local valueAt, permitsAt = 2, 3
-if kind == '1' then
+if rateType == '1' then
   if not KEYS[4] then
-    return {6}
+    return {NEEDS_KEYS}
   end
   valueAt, permitsAt = 4, 5
-elseif kind ~= '0' then
-  return {3, 1, 'type', kind}
+elseif rateType ~= '0' then
+  return {CORRUPT, 1, 'type', rateType}
 end
 local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
 local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
 if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
     or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
   if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
-    return {3, 1, 'rate', rate}
+    return {CORRUPT, 1, 'rate', rate}
   end
   if not find(interval, '^%d+$') then
-    return {3, 1, 'interval', interval}
+    return {CORRUPT, 1, 'interval', interval}
   end
   if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
-    return {3, 1, 'keepAliveTime', keepAlive}
+    return {CORRUPT, 1, 'keepAliveTime', keepAlive}
   end
 end
 rate = rate + 0
@@ -804,20 +807,20 @@ if now == '' then
   local time = call('TIME')
   now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
 end
-if not hinted or not limit or limit == '' then
-  limit = now - interval
+if not hinted or not ended or ended == '' then
+  ended = now - interval
 end
 local stored = call('GET', valueKey)
 if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
-  return {3, valueAt, '', stored}
+  return {CORRUPT, valueAt, '', stored}
 end
 local value = stored and stored + 0
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
-local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', limit), call('PTTL', permitsKey)
+local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', ended), call('PTTL', permitsKey)
 local spent = nil
-local grants = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
+local size = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
 local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
-if expired == grants then
+if expired == size then
   wipe = expired > 0
   if value ~= rate then
     value, dirty = rate, true
@@ -825,11 +828,11 @@ if expired == grants then
 else
   if expired > 0 then
     more, drop = expired > page, math.min(expired, page)
-    local returned, sum = call('ZRANGE', permitsKey, '0', drop > 1 and drop - 1 or '0'), 0
+    local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
     for i = 1, #returned do
       local a, b, c, d = string.byte(returned[i], -4, -1)
       if not d then
-        return {3, permitsAt, 'member', returned[i]}
+        return {CORRUPT, permitsAt, 'member', returned[i]}
       end
       sum = sum + a + b * 256 + c * 65536 + d * 16777216
     end
@@ -840,14 +843,14 @@ else
   end
   if not value then
     if more then
-      call('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
-      return {1, ''}
+      call('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
+      return {AGAIN, ''}
     end
     local function count(member)
       local a, b, c, d = string.byte(member, -4, -1)
       return d and a + b * 256 + c * 65536 + d * 16777216
     end
-    local inside = (grants or call('ZCARD', permitsKey)) - expired
+    local inside = (size or call('ZCARD', permitsKey)) - expired
     local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
     local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
     if mark == newest and tonumber(skip) <= inside then
@@ -860,12 +863,12 @@ else
     for i = 1, #members do
       local n = count(members[i])
       if not n then
-        return {3, permitsAt, 'member', members[i]}
+        return {CORRUPT, permitsAt, 'member', members[i]}
       end
       sum = sum + n
     end
     if stop < inside then
-      return {1, string.format('%d %d ', stop, sum) .. newest}
+      return {AGAIN, string.format('%d %d ', stop, sum) .. newest}
     end
     value = rate - sum
   end
@@ -889,7 +892,7 @@ local failed
 if wipe then
   failed = redis.pcall('UNLINK', permitsKey)
 elseif drop > 0 then
-  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop > 1 and drop - 1 or '0')
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
 end
 if granted > 0 and (not failed or type(failed) ~= 'table') then
   local member = ARGV[2]
@@ -936,26 +939,26 @@ local function count(member)
 end
 local last, lastLeased, nowNumber = nil, nil, now + 0
 local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
-local grants = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
-if need == 1 and string.sub(grants[1] or '', -4) == '\0\0\0\0' then
-  grants = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
+local oldest = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
+if need == 1 and string.sub(oldest[1] or '', -4) == '\0\0\0\0' then
+  oldest = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
 end
 local at, leaseAt = 1, 1
 while need > 0 do
-  while grants[at] and tonumber(grants[at + 1]) > nowNumber and string.sub(grants[at], 2, 5) == 'LEAS' do
+  while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and string.sub(oldest[at], 2, 5) == 'LEAS' do
     at = at + 2
   end
   while leases[leaseAt] and string.sub(leases[leaseAt], 2, 5) ~= 'LEAS' do
     leaseAt = leaseAt + 2
   end
-  local wait, lease = grants[at] and tonumber(grants[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
+  local wait, lease = oldest[at] and tonumber(oldest[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
   wait = wait and wait + interval - now
   lease = lease and lease - now + math.min(50, interval)
   local n, leased
   if lease and (not wait or lease < wait) then
     n, wait, leaseAt, leased = count(leases[leaseAt]), lease, leaseAt + 2, true
   elseif wait then
-    n, at = count(grants[at]), at + 2
+    n, at = count(oldest[at]), at + 2
   else
     break
   end

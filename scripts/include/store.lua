@@ -1,0 +1,14 @@
+-- Writes value, and removes the expired grants that it includes. Sets failed, an error if a write
+-- of the set was refused. Then the parts up to checked write no more.
+-- Needs: dirty drop permitsKey spent value valueKey wipe. Sets: failed.
+if dirty then
+  call('SET', valueKey, string.format('%d', value))
+elseif spent then
+  call('DECRBY', valueKey, spent)
+end
+local failed
+if wipe then
+  failed = redis.pcall('UNLINK', permitsKey)
+elseif drop > 0 then
+  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
+end

@@ -1,0 +1,28 @@
+package rratelimiter
+
+import (
+	"sync/atomic"
+
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
+)
+
+// wire is a limiter as Redis has it: its keys, and the calls of its scripts. It is
+// the engine's Protocol.
+type wire struct {
+	client *Client
+	name   string // as the Limiter was opened
+	keys   limiterKeys
+	hinted atomic.Pointer[hint]
+
+	initial []redisx.Call // sets the initial rate; nil for none
+}
+
+// namedKeys returns the keys that a script gets: only those of an OVERALL limiter, unless the limiter
+// is known to be PER_CLIENT. If the script needs the others, it replies so. The reason: while a slot
+// migrates, a cluster refuses a script that names a key which does not exist.
+func (w *wire) namedKeys(all bool) []string {
+	if all || w.hint().seen.isPerClient() {
+		return w.keys[:]
+	}
+	return w.keys[:sharedKeys]
+}
