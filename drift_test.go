@@ -206,16 +206,19 @@ func (b *fixture) randomDrift(random *rand.Rand, drifts bool) {
 // TestCountDrift_Due_CountsOnceInTheBackground: the count of a limiter in a Join.
 func TestCountDrift_Due_CountsOnceInTheBackground(t *testing.T) {
 	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
+		l := b.limiter(Rate{Permits: 10, Interval: time.Hour, KeepAlive: 2 * time.Hour})
 		b.Take(l, 4)
 		b.redissonReleases(3)
-		time.Sleep(time.Hour - time.Minute)
+		pass(time.Hour - time.Minute)
 		before := b.Scripts.Load()
 		for range 3 {
 			l.wire.countDrift()
 		}
 		synctest.Wait()
 		assert.Equal(b, before+1, b.Scripts.Load())
+		assert.Equal(b, map[string]time.Duration{"limiter": time.Hour + time.Minute,
+			"value": time.Hour + time.Minute + time.Millisecond, "permits": time.Hour + time.Minute + time.Millisecond},
+			b.ttls(), "a count is no use: the limiter expires no later")
 		assert.Zero(b, b.drift())
 		assert.EqualValues(b, 9, b.Stored("{limiter}:value"))
 	})

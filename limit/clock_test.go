@@ -40,7 +40,7 @@ func TestClocks_Jump_GrantNoMore(t *testing.T) {
 		for _, expire := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				b := newBench(t)
-				b.now = test.at.UnixMicro()
+				b.set(test.at.UnixMicro())
 				l := New(b.client, "name", test.policies...)
 				ahead := time.Hour
 				if name == "Calendar, after midnight" {
@@ -121,13 +121,13 @@ func TestClocks_SetBack_GrantsOnce(t *testing.T) {
 		"a bucket": {TokenBucket{5, 5, time.Hour}, hour, 0, time.Minute, time.Hour},
 	} {
 		b := newBench(t)
-		b.now = test.at.Add(-test.early).UnixMicro()
+		b.set(test.at.Add(-test.early).UnixMicro())
 		l := New(b.client, "name", test.policy)
 		b.take(l, 1)
 		b.pass(test.early)
 		b.take(l, 4)
 		b.pass(test.passes)
-		b.now -= test.back.Microseconds()
+		b.set(b.now - test.back.Microseconds())
 		assert.False(t, must(t, l.TryAcquire, 1), name)
 	}
 }
@@ -148,7 +148,7 @@ func TestClock_Before1970_TimeStandsStill(t *testing.T) {
 		if l.reservable {
 			require.NoError(t, must(t, l.Reserve, 7).revoke(t.Context()))
 		}
-		b.now = begin
+		b.set(begin)
 		assert.True(t, must(t, l.Take, 10).Allowed, "%T", p)
 	}
 }

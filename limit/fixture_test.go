@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,17 +22,19 @@ type bench struct {
 	testing.TB
 	redis  *miniredis.Miniredis
 	client *rratelimiter.Client
-	now    int64 // Unix microseconds
-	back   bool  // the clock may go back: the server's stands still then, so that nothing expires
-	lives  bool  // in a synctest bubble, whose clock now is: leases end by it
+	now    int64        // Unix microseconds
+	clock  atomic.Int64 // now, for counts of drift in the background
+	back   bool         // the clock may go back: the server's stands still then, so that nothing expires
+	lives  bool         // in a synctest bubble, whose clock now is: leases end by it
 }
 
 // begin is a time that is no multiple of any unit.
 const begin = 1_763_740_123_456_789
 
 func newBench(t testing.TB, opts ...rratelimiter.Option) *bench {
-	b := &bench{TB: t, redis: miniredis.RunT(t), now: begin}
-	clock := rratelimiter.WithClock(func() time.Time { return time.UnixMicro(b.now) })
+	b := &bench{TB: t, redis: miniredis.RunT(t)}
+	b.set(begin)
+	clock := rratelimiter.WithClock(func() time.Time { return time.UnixMicro(b.clock.Load()) })
 	b.client = rratelimiter.New(b.connect(), append(opts, clock)...)
 	return b
 }
@@ -45,15 +48,21 @@ func (b *bench) connect() rueidis.Client {
 	return conn
 }
 
+// set sets the clock.
+func (b *bench) set(now int64) {
+	b.now = now
+	b.clock.Store(now)
+}
+
 // pass lets time pass.
 func (b *bench) pass(d time.Duration) {
 	if b.lives {
 		redistest.Pass(d)
 		synctest.Wait() // what has ended has been returned
-		b.now = time.Now().UnixMicro()
+		b.set(time.Now().UnixMicro())
 		return
 	}
-	b.now += d.Microseconds()
+	b.set(b.now + d.Microseconds())
 	if !b.back {
 		b.redis.FastForward(d)
 	}

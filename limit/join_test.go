@@ -67,7 +67,7 @@ func TestJoin_OneRedissonLimiter_BehavesAsThatLimiter(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%+v", rate), func(t *testing.T) {
 			b := newBench(t)
-			b.now -= b.now % 1000
+			b.set(b.now - b.now%1000)
 			ctx := t.Context()
 			rate.KeepAlive = time.Hour
 			alone, joined := b.client.Limiter("alone"), b.client.Limiter("joined")

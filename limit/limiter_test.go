@@ -16,7 +16,7 @@ import (
 // TestTake_SeveralPolicies_ReportsTheLongestDenial: if all grant, the fewest permits that are left.
 func TestTake_SeveralPolicies_ReportsTheLongestDenial(t *testing.T) {
 	b := newBench(t)
-	b.now -= b.now % 1000
+	b.set(b.now - b.now%1000)
 	l := New(b.client, "name", FixedWindow{10, time.Second, false}, FixedWindow{15, time.Minute, false})
 	for i, c := range []struct {
 		after   time.Duration

@@ -90,7 +90,8 @@ func TestLease_RandomCalls_MatchTheModels(t *testing.T) {
 								leased++
 							}
 						}}))...)
-					b := &bench{TB: f, redis: f.Redis, client: client, lives: true, now: time.Now().UnixMicro()}
+					b := &bench{TB: f, redis: f.Redis, client: client, lives: true}
+					b.set(time.Now().UnixMicro())
 					l := New(client, "name", p)
 					sequence(b, l, p, rand.New(rand.NewPCG(1, 2)), steps)
 					assert.Greater(b, leased, steps/20, "from leases")

@@ -131,7 +131,7 @@ func TestRefund_SameState_ReturnsAll(t *testing.T) {
 			for _, ahead := range []time.Duration{0, time.Second} {
 				b := newBench(t)
 				b.back = true
-				b.now = time.Date(2026, time.January, 1, 0, 0, 0, 800_000_000, time.UTC).UnixMicro()
+				b.set(time.Date(2026, time.January, 1, 0, 0, 0, 800_000_000, time.UTC).UnixMicro())
 				l := New(b.client, "name", p)
 				b.take(l, 2)
 				if _, ok := p.(Smooth); ok {

@@ -16,7 +16,7 @@ func TestSlidingWindow_PermitsChange_GrantsCount(t *testing.T) {
 		{SlidingLog{10, time.Second}, SlidingLog{5, time.Second}, SlidingLog{20, time.Second}},
 	} {
 		b := newBench(t)
-		b.now -= b.now % 1e6
+		b.set(b.now - b.now%1e6)
 		must(t, New(b.client, "name", policies[0]).Take, 7)
 		fewer := must(t, New(b.client, "name", policies[1]).Take, 1)
 		assert.False(t, fewer.Allowed)

@@ -34,6 +34,9 @@
 --@include names
 local hint, ended
 --@include limiter
+-- A count is no use of the limiter: the state gets the TTL that the configuration has, and that one is
+-- not extended.
+keepAlive = '0'
 --@include value
 --@include window
 --@include reclaim

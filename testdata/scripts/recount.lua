@@ -39,6 +39,7 @@ end
 if not hinted or not ended or ended == '' then
   ended = now - interval
 end
+keepAlive = '0'
 local stored = call('GET', valueKey)
 if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
   return {CORRUPT, valueAt, '', stored}
