@@ -176,7 +176,7 @@ func (s *strictRun) run(about string) {
 		case 2:
 			offsets[caller] = 0
 		}
-		s.now = s.server + offsets[caller]
+		s.set(s.server + offsets[caller])
 		l, what := limiters[0], ""
 		if s.random.IntN(10) == 0 {
 			l = limiters[1]
