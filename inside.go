@@ -9,6 +9,7 @@ import (
 )
 
 func init() {
+	inside.Included = included
 	inside.Open = func(client any) (inside.Client, error) {
 		c, ok := client.(*Client)
 		if !ok || c == nil || c.redis == nil {
@@ -26,7 +27,7 @@ func init() {
 		}
 		return inside.Limiter{
 			Client: l.wire.client.inside(), Keys: l.wire.keys[:], Types: keyTypes[:], Initial: l.wire.initial,
-			Script: included.Text, Member: emptyMember, Forecast: l.wire.client.forecastOf, Release: l.Release,
+			Member: emptyMember, Forecast: l.wire.client.forecastOf, Release: l.Release,
 			Refund: func(ctx context.Context, permits int64, member string, granted int64, at string) error {
 				return l.wire.refund(ctx, permits, member[:len(member)-4], granted, at)
 			},

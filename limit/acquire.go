@@ -18,10 +18,7 @@ import (
 type acquireProtocol struct{ protocol }
 
 // Call returns the script that takes permits.
-func (p acquireProtocol) Call(b *engine.Batch) (script *redisx.Script, keys []string) {
-	if b.Lease.Span > 0 {
-		return p.leaseScript, p.keys
-	}
+func (p acquireProtocol) Call(*engine.Batch) (script *redisx.Script, keys []string) {
 	return p.script, p.keys
 }
 
@@ -29,9 +26,6 @@ func (p acquireProtocol) Call(b *engine.Batch) (script *redisx.Script, keys []st
 func (p acquireProtocol) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
 	b.Args = append(b.Args[:0], p.client.Engine.Micros(now), strconv.FormatInt(total, 10), newEpoch())
-	if b.Lease.Span > 0 {
-		b.Args = append(b.Args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
-	}
 	b.Args = callArguments(b.Args, p.members, now)
 	flags := ""
 	switch {
@@ -42,6 +36,9 @@ func (p acquireProtocol) Arguments(b *engine.Batch, now time.Time) {
 	}
 	if flags != "" || len(b.Requests) > 1 || b.Lease.Span > 0 {
 		b.Args = append(b.Args, engine.Runs(b.Requests), flags)
+	}
+	if b.Lease.Span > 0 {
+		b.Args = append(b.Args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
 	}
 }
 
@@ -54,21 +51,17 @@ func (p acquireProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (
 		b.GrantAll(0, engine.Answer{})
 		return false, nil
 	}
-	c := acquire
-	if b.Lease.Span > 0 {
-		c = lease
-	}
 	if notInitialized(message) && b.Repeats < mostInitial {
 		if b.Before = p.initial(); b.Before != nil {
 			b.Repeats++
 			return true, nil
 		}
 	}
-	if next, again := nextCall(c, p.members, message, b.Args); again {
+	if next, again := nextCall(acquire, p.members, message, b.Args); again {
 		b.Args = next
 		return true, nil
 	}
-	s, letters, err := p.read(c, message)
+	s, letters, err := p.read(message)
 	if err != nil {
 		return false, err
 	}
@@ -127,7 +120,7 @@ func (p acquireProtocol) lease(b *engine.Batch, s *state) {
 	b.Lease.Granted, b.Lease.Lasts, b.Lease.Parts = s.leased, s.lasts, s.grantedParts(0)
 	b.Lease.Limit, b.Lease.Free, b.Lease.Reset = answer.Limit, answer.Remaining, answer.ResetAfter
 	b.Lease.Return = func(ctx context.Context, permits int64) error {
-		return p.refund(ctx, release, strconv.FormatInt(permits, 10), s.marks...)
+		return p.refund(ctx, release, strconv.FormatInt(permits, 10), s.receipts...)
 	}
 }
 
@@ -135,11 +128,11 @@ func (p acquireProtocol) lease(b *engine.Batch, s *state) {
 // one fails, the others return theirs all the same.
 func (p acquireProtocol) Receipt(b *engine.Batch) receipt.Refund {
 	granted := b.Granted
-	marks, _ := b.Reply.AsStrSlice() // of a brief reply
+	receipts, _ := b.Reply.AsStrSlice() // a brief reply
 	if s, ok := b.Forecast.(*state); ok {
-		marks = s.marks
+		receipts = s.receipts
 	}
-	if len(marks) != len(p.members) {
+	if len(receipts) != len(p.members) {
 		return nil
 	}
 	grants := make(map[int]string) // the members of the grants of limiters of Redisson's layout
@@ -151,10 +144,10 @@ func (p acquireProtocol) Receipt(b *engine.Batch) receipt.Refund {
 	return func(ctx context.Context, permits int64) (err error) {
 		for i, m := range p.members {
 			if r, ok := m.policy.(redisson); ok {
-				err = cmp.Or(err, r.limiter.Refund(ctx, permits, grants[i], granted, marks[i]))
+				err = cmp.Or(err, r.limiter.Refund(ctx, permits, grants[i], granted, receipts[i]))
 			}
 		}
-		return cmp.Or(err, p.refund(ctx, release, strconv.FormatInt(permits, 10), marks...))
+		return cmp.Or(err, p.refund(ctx, release, strconv.FormatInt(permits, 10), receipts...))
 	}
 }
 

@@ -1,5 +1,6 @@
 -- Calendar. ARGV: permits; four times in milliseconds, which bound three successive calendar units.
 -- The text of the key is FixedWindow's. The other sections are FixedWindow's.
+--@from fixedwindow
 
 --@ read  out: ask@ count@ end@ free@ head@ length@ most@ renews@ text@
 -- Sets ask@ if none of the units contains now.

@@ -18,7 +18,7 @@ end
 local free@ = most@ - count@
 
 --@ window  in: end@  out: count@ end@ head@ text@
-local count@, head@, text@ = 0, false, call('GET', KEYS[@]) or ''
+local count@, head@, text@ = 0, false, call('GET', KEYS[@1]) or ''
 if text@ ~= '' then
   local head, finish, count = match(text@, '^(%w+ (%d+) )(%d+)$')
   if not head or #finish > 15 or #count > 16 then
@@ -34,23 +34,26 @@ end
 -- Leased permits are used in the window that counts them: before it ends by this clock, and before
 -- its key expires.
 span = min(span, floor(length@ / 16), floor(end@ - now / 1000),
-  head@ and not renews@ and call('PTTL', KEYS[@]) or length@ + 0)
+  head@ and not renews@ and call('PTTL', KEYS[@1]) or length@ + 0)
 
 --@ take  in: count@ end@ epoch granted head@ length@ renews@ text@  out: count@ text@
 count@ = min(9007199254740992, count@ + granted) -- only Charge reaches this
 text@ = (head@ or format('%s %d ', epoch, end@)) .. format('%d', count@)
 if head@ and not renews@ then
-  call('SET', KEYS[@], text@, 'KEEPTTL')
+  call('SET', KEYS[@1], text@, 'KEEPTTL')
 else
-  call('SET', KEYS[@], text@, 'PX', length@)
+  call('SET', KEYS[@1], text@, 'PX', length@)
 end
 
---@ release  in: count@ head@ mark n
-if count@ > 0 and (not mark or match(mark, '^%w+ ') == match(head@, '^%w+ ')) then
-  if n < count@ then
-    call('SET', KEYS[@], head@ .. format('%d', count@ - n), 'KEEPTTL')
-  else
-    call('UNLINK', KEYS[@])
+--@ release  in: count@ head@ receipts n
+do
+  local receipt = receipts[@]
+  if count@ > 0 and (not receipt or match(receipt, '^%w+ ') == match(head@, '^%w+ ')) then
+    if n < count@ then
+      call('SET', KEYS[@1], head@ .. format('%d', count@ - n), 'KEEPTTL')
+    else
+      call('UNLINK', KEYS[@1])
+    end
   end
 end
 

@@ -1,5 +1,6 @@
 -- LeakyBucket. ARGV and the text of the key are TokenBucket's: the level is the number of missing
 -- permits. The other sections are TokenBucket's.
+--@from tokenbucket
 
 --@ ahead  out: ahead@
 local ahead@ = 0

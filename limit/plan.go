@@ -17,13 +17,13 @@ import (
 
 // plan is the part that limiters with the same policies share.
 type plan struct {
-	client      inside.Client
-	members     []member       // without names and keys
-	most        int64          // permits that can be granted at once, by the policies
-	script      *redisx.Script // takes permits
-	leaseScript *redisx.Script // takes and leases permits; nil if the client or a policy does not lease
-	reservable  bool           // one policy, whose script can reserve permits
-	kinds       string         // of the policies, for an Observer
+	client     inside.Client
+	members    []member       // without names and keys
+	most       int64          // permits that can be granted at once, by the policies
+	script     *redisx.Script // takes permits
+	leases     bool           // the client and all policies lease
+	reservable bool           // one policy, whose script can reserve permits
+	kinds      string         // of the policies, for an Observer
 }
 
 // member is one policy of a limiter.
@@ -77,9 +77,7 @@ func planOf(client inside.Client, members []member) *plan {
 	}
 	slices.Sort(kinds)
 	p.kinds = strings.Join(slices.Compact(kinds), "+")
-	if client.Engine.Leases() && canLease(members) {
-		p.leaseScript = scriptFor(lease, members)
-	}
+	p.leases = client.Engine.Leases() && canLease(members)
 	p.reservable = len(members) == 1 && has(members, "book")
 	return p
 }
@@ -172,9 +170,9 @@ func (l *Limiter) open() {
 	}
 	l.calls = engine.Limiter{
 		Engine: l.client.Engine, ID: id, Name: l.name, Policy: l.kinds, DependsOn: l.dependsOn,
-		Protocol: acquireProtocol{protocol{&l.wire}}, Leases: l.leaseScript != nil,
+		Protocol: acquireProtocol{protocol{&l.wire}}, Leases: l.leases,
 	}
-	if !has(l.members, "limiter") { // of Redisson's layout, in milliseconds
+	if !has(l.members, "function") { // of Redisson's layout, in milliseconds
 		l.calls.Tick = time.Microsecond
 	}
 	if l.reservable {

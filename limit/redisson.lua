@@ -1,29 +1,41 @@
 -- A limiter of Redisson's layout that is joined with others. KEYS: its five keys. ARGV: the
 -- beginning of the member of a grant; the cursor of the previous call, or ''.
 
---@ limiter  in: interval keepAlive more permitsKey rate spent value  out: spent value
--- The end of the function redisson. Before it are the parts limiter, value, window and reclaim of
--- the root package's script.lua. They return their reply, or read the limiter into locals. Here a
--- closure has these locals, since a script may have several such limiters.
-local limiter = {free = value, most = rate, more = more}
-function limiter.settle(granted)
-  local total, reply, grantedAt = -1, false, now
-  if granted > 0 then
-    value, spent = value - granted, string.format('%d', granted)
+--@ function  out: redisson
+-- Reads a limiter into the locals of a closure, since a script may have several such limiters. The
+-- includes are those of the root package's scripts. They return their reply, or go on.
+local function redisson(KEYS, ARGV)
+  --@include names
+  local hint, ended
+  --@include limiter
+  --@include value
+  --@include window
+  --@include reclaim
+  --@include cap
+  local limiter = {free = value, most = rate, more = more}
+  function limiter.settle(granted)
+    local total, reply, grantedAt = -1, false, now
+    if granted > 0 then
+      value, spent = value - granted, string.format('%d', granted)
+    end
+    --@include store
+    --@include grant
+    --@include checked
+    --@include expiry
+    return reply
   end
---@include settled
-end
-function limiter.report(denied)
-  local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
-  local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local report = {now, rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
-  if denied then
-    local reply, need = report, rate + 1 - value
---@include waits
+  function limiter.report(denied)
+    local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
+    local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
+    local report = {now, rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
+    if denied then
+      local reply, need = report, rate + 1 - value
+      --@include waits
+    end
+    return report
   end
-  return report
+  return limiter
 end
-return limiter
 
 --@ read  in: redisson  out: free@ limiter@ most@ text@
 -- The text is the time of a grant: a refund finds it by its score.
@@ -45,9 +57,11 @@ end
 
 --@ settle  in: answers granted limiter@
 -- Requests for more permits than can ever be granted change nothing.
-local failed = (not answers or match(answers, '[gnp]')) and limiter@.settle(granted)
-if failed then
-  return failed
+do
+  local failed = (not answers or match(answers, '[gnp]')) and limiter@.settle(granted)
+  if failed then
+    return failed
+  end
 end
 
 --@ report  in: answers limiter@  out: report@

@@ -56,27 +56,27 @@ func (b *bench) send(l *Limiter, p engine.Protocol, asks ...engine.Ask) *engine.
 	return batch
 }
 
-// marksOf returns the marks of the grants of a batch.
-func marksOf(batch *engine.Batch) []string {
+// receiptsOf returns the receipts of the grants of a batch.
+func receiptsOf(batch *engine.Batch) []string {
 	if s, ok := batch.Forecast.(*state); ok {
-		return s.marks
+		return s.receipts
 	}
-	marks, _ := batch.Reply.AsStrSlice()
-	return marks
+	receipts, _ := batch.Reply.AsStrSlice()
+	return receipts
 }
 
-// take takes permits and returns the marks of the grant.
+// take takes permits and returns the receipts of the grant.
 func (b *bench) take(l *Limiter, permits int64) []string {
 	b.Helper()
 	batch := b.ask(l, engine.Ask{Permits: permits})
 	require.True(b, batch.Requests[0].Allowed)
-	return marksOf(batch)
+	return receiptsOf(batch)
 }
 
 // refund returns permits of a grant, and reports the free permits of the first policy.
-func (b *bench) refund(l *Limiter, marks []string, permits int64) rratelimiter.Decision {
+func (b *bench) refund(l *Limiter, receipts []string, permits int64) rratelimiter.Decision {
 	b.Helper()
-	require.NoError(b, l.refund(b.Context(), release, fmt.Sprint(permits), marks...))
+	require.NoError(b, l.refund(b.Context(), release, fmt.Sprint(permits), receipts...))
 	return mustPeek(b, l)[0]
 }
 
@@ -212,7 +212,7 @@ func TestRefund_Lease_Stays(t *testing.T) {
 		require.NoError(b, err)
 		require.Equal(b, 100, b.Often(l, 100, 20*time.Microsecond))
 		before := mustPeek(b, other)
-		require.NoError(b, l.refund(b.Context(), release, fmt.Sprint(7), lost.marks...))
+		require.NoError(b, l.refund(b.Context(), release, fmt.Sprint(7), lost.receipts...))
 		calls := b.Scripts.Load()
 		require.Equal(b, 5, b.Often(l, 5, 0))
 		assert.Equal(b, calls, b.Scripts.Load(), "granted from the lease")
@@ -225,7 +225,7 @@ func TestRefund_Lease_Stays(t *testing.T) {
 func TestRefund_OvertakenCalls_AreWholeAndOnce(t *testing.T) {
 	type grant struct {
 		at, dated, permits int64
-		marks              []string
+		receipts           []string
 	}
 	for _, test := range []struct {
 		policy  Policy
@@ -256,10 +256,10 @@ func TestRefund_OvertakenCalls_AreWholeAndOnce(t *testing.T) {
 				b.pass(-behind)
 				batch := b.ask(l, engine.Ask{Permits: 1 + random.Int64N(6)})
 				if r := batch.Requests[0]; r.Allowed {
-					marks := marksOf(batch)
-					at, err := strconv.ParseInt(strings.Fields(marks[0])[test.word], 10, 64)
+					receipts := receiptsOf(batch)
+					at, err := strconv.ParseInt(strings.Fields(receipts[0])[test.word], 10, 64)
 					require.NoError(t, err)
-					grants = append(grants, grant{at, b.now, r.Granted, marks})
+					grants = append(grants, grant{at, b.now, r.Granted, receipts})
 					require.LessOrEqual(t, taken(), int64(20))
 					if len(grants) > 1 && behind > 0 {
 						overtaken++
@@ -270,7 +270,7 @@ func TestRefund_OvertakenCalls_AreWholeAndOnce(t *testing.T) {
 					// One of the last, but not the newest, whose time shows how late it is.
 					which := len(grants) - 2 - random.IntN(min(5, len(grants)-1))
 					before := mustPeek(t, l)
-					after := b.refund(l, grants[which].marks, grants[which].permits)
+					after := b.refund(l, grants[which].receipts, grants[which].permits)
 					// If it has expired by a clock that is ahead, its permits have returned
 					// already.
 					if b.now-grants[which].dated < 500_000 {

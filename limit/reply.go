@@ -53,7 +53,7 @@ func nextCall(c call, members []member, message rueidis.RedisMessage, args []str
 }
 
 // read reads a full reply.
-func (w *wire) read(c call, message rueidis.RedisMessage) (s *state, letters string, err error) {
+func (w *wire) read(message rueidis.RedisMessage) (s *state, letters string, err error) {
 	r := redisx.ReadReply(message)
 	if kind := r.Number(); kind != replyDone {
 		return nil, "", w.stopped(kind, r, message)
@@ -62,7 +62,7 @@ func (w *wire) read(c call, message rueidis.RedisMessage) (s *state, letters str
 	for _, m := range w.members {
 		s.add(m.policy, &r)
 	}
-	if c == lease {
+	if r.Len() == 2 { // with a lease
 		s.leased, s.lasts = r.Number(), time.Duration(r.Number())*time.Millisecond
 	}
 	if !r.Ended() {

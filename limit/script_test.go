@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -24,12 +25,11 @@ import (
 func scriptsOf(l *Limiter) map[call]string {
 	all := make(map[call]string)
 	for c := range fixedArguments {
-		whole := c == reserve || c == cancel
-		if c == lease && !canLease(l.members) || whole && (len(l.members) > 1 ||
-			sections[l.members[0].policy.kind()]["due"] == "") {
+		reserves := c == reserve || c == cancel
+		if reserves && !l.reservable || c == charge && has(l.members, "function") {
 			continue
 		}
-		all[c] = assemble(c, l.members)
+		all[c] = scriptText(c, l.members)
 	}
 	return all
 }
@@ -62,7 +62,7 @@ func TestScripts_Assembled_AreGolden(t *testing.T) {
 		}
 		var text strings.Builder
 		scripts := scriptsOf(l)
-		for _, c := range []call{acquire, lease, charge, release, peek, reserve, cancel} {
+		for _, c := range []call{acquire, charge, release, peek, reserve, cancel} {
 			if scripts[c] != "" {
 				text.WriteString("---- " + string(c) + "\n" + scripts[c] + "\n")
 			}
@@ -78,23 +78,17 @@ func TestScripts_Names_AreDeclared(t *testing.T) {
 			assert.Empty(t, used, "undeclared names in script %s of %s", c, name)
 		}
 	}
-	common := luanames.Declared(source("script"))["head"].Out
-	check := func(file, name, body string, declared luanames.Part) {
-		used, sets := luanames.Find(body)
-		used = slices.DeleteFunc(used, func(n string) bool { return slices.Contains(common, n) })
-		assert.ElementsMatch(t, used, declared.In, "in: of %s in %s.lua", name, file)
-		assert.Subset(t, append(sets, used...), declared.Out, "out: of %s in %s.lua", name, file)
-	}
-	for name, declared := range luanames.Declared(source("script")) {
-		check("script", name, parts[name], declared)
-	}
+	head, err := luaFiles.ReadFile("scripts/include/head.lua")
+	require.NoError(t, err)
+	common := luanames.Header(string(head)).Out
 	for kind := range sections {
 		for name, declared := range luanames.Declared(source(kind)) {
-			body := sections[kind][name]
-			if kind != "redisson" { // whose sections include parts of the root's
-				body = sections[kind].Text(name)
-			}
-			check(kind, name, body, declared)
+			parts := maps.Clone(included)
+			maps.Copy(parts, sections[kind])
+			used, sets := luanames.Find(parts.Text(name))
+			used = slices.DeleteFunc(used, func(n string) bool { return slices.Contains(common, n) })
+			assert.ElementsMatch(t, used, declared.In, "in: of %s in %s.lua", name, kind)
+			assert.Subset(t, append(sets, used...), declared.Out, "out: of %s in %s.lua", name, kind)
 		}
 	}
 }

@@ -17,10 +17,10 @@
 local most@, at@, first@, base@, length@, sum@ = tonumber(ARGV[@1]), millis, 0, 0, 0, 0
 local time@, count@, total@, epoch@, text@ = 0, 0, 0, false, ''
 do
-  local found = call('LRANGE', KEYS[@], 0, 7)
+  local found = call('LRANGE', KEYS[@1], 0, 7)
   length@, text@ = #found, found[#found] or ''
   if length@ == 8 then
-    length@, text@ = call('LLEN', KEYS[@]), call('LINDEX', KEYS[@], -1)
+    length@, text@ = call('LLEN', KEYS[@1]), call('LINDEX', KEYS[@1], -1)
   end
   local word, time, ahead, count, total = match(text@, '^(%w+) (%d+) (%d+) (%d+) (%d+)$')
   if found[1] and (not word or #text@ > 99 or time + ahead > 9007199254740992
@@ -38,7 +38,7 @@ do
     local high, oldest = length@ - 1, text@
     while first@ < high do
       local index = first@ < 7 and first@ or floor((first@ + high) / 2)
-      local entry = index < 8 and found[index + 1] or call('LINDEX', KEYS[@], index)
+      local entry = index < 8 and found[index + 1] or call('LINDEX', KEYS[@1], index)
       local other = match(entry, '^%w+ (%d+) %d+ %d+ %d+$')
       if not other then
         return {3, @, entry}
@@ -58,127 +58,132 @@ do
 end
 local free@ = most@ - sum@
 
---@ take  in: at@ count@ epoch epoch@ first@ granted sum@ text@ time@ total@  out: count@ epoch@ first@ n sum@
+--@ take  in: at@ count@ epoch epoch@ first@ granted sum@ text@ time@ total@  out: count@ epoch@ first@ sum@
 --+ text@ time@ total@
-local n = min(granted, 9007199254740992 - sum@) -- only Charge reaches this
-sum@, total@ = sum@ + n, total@ - (9007199254740992 - n)
-if total@ < 0 then
-  total@ = total@ + 9007199254740992
-end
-if epoch@ and time@ == at@ then
-  count@ = count@ + n
-  text@ = format('%s %d 0 %d %d', epoch@, time@, count@, total@)
-  call('LSET', KEYS[@], -1, text@)
-else
-  if not epoch@ then
-    epoch@ = epoch
-    if text@ ~= '' then
-      call('UNLINK', KEYS[@])
-    end
+do
+  local n = min(granted, 9007199254740992 - sum@) -- only Charge reaches this
+  sum@, total@ = sum@ + n, total@ - (9007199254740992 - n)
+  if total@ < 0 then
+    total@ = total@ + 9007199254740992
   end
-  time@, count@ = at@, n
-  text@ = format('%s %d 0 %d %d', epoch@, time@, count@, total@)
-  call('RPUSH', KEYS[@], text@)
-end
-call('PEXPIRE', KEYS[@], ARGV[@2])
-if first@ > 0 then
-  call('LTRIM', KEYS[@], first@, -1)
-  first@ = 0
+  if epoch@ and time@ == at@ then
+    count@ = count@ + n
+    text@ = format('%s %d 0 %d %d', epoch@, time@, count@, total@)
+    call('LSET', KEYS[@1], -1, text@)
+  else
+    if not epoch@ then
+      epoch@ = epoch
+      if text@ ~= '' then
+        call('UNLINK', KEYS[@1])
+      end
+    end
+    time@, count@ = at@, n
+    text@ = format('%s %d 0 %d %d', epoch@, time@, count@, total@)
+    call('RPUSH', KEYS[@1], text@)
+  end
+  call('PEXPIRE', KEYS[@1], ARGV[@2])
+  if first@ > 0 then
+    call('LTRIM', KEYS[@1], first@, -1)
+    first@ = 0
+  end
 end
 
---@ release  in: at@ base@ count@ epoch@ first@ length@ mark n sum@ time@ total@
--- Returns the oldest permits, or with a mark those of its entry. If that entry is not among the
+--@ release  in: at@ base@ count@ epoch@ first@ length@ receipts n sum@ time@ total@
+-- Returns the oldest permits, or with a receipt those of its entry. If that entry is not among the
 -- newest 256, the oldest permits return in their place: these would have returned sooner. The
 -- newest entry stores the latest time before entries that have expired by it are removed.
-local due, entries = n, nil
-if mark then
-  local word, dated = match(mark, '^(%w+) (%d+) ')
-  if not word or word ~= epoch@ or dated + 0 <= at@ - ARGV[@2] then
-    due = 0
-  else
-    entries = call('LRANGE', KEYS[@], -256, -1)
-    local low, high = first@, length@ - #entries
-    if low < high and (match(entries[1], '^%w+ (%d+) ') or 0) - dated > 0 then
-      while low < high do
-        local index = floor((low + high) / 2)
-        local entry = call('LINDEX', KEYS[@], index)
-        local time = match(entry, '^%w+ (%d+) %d+ %d+ %d+$')
-        if not time then
-          return {3, @, entry}
-        elseif time - dated < 0 then
-          low = index + 1
-        else
-          high = index
-        end
-      end
-      local time, count = match(call('LINDEX', KEYS[@], low), '^%w+ (%d+) %d+ (%d+) %d+$')
-      due, entries = time == dated and min(n, count) or 0, nil
-    end
-  end
-end
-if due == 0 or sum@ == 0 then
-  -- nothing is taken by it
-elseif not entries and due >= sum@ then
-  call('UNLINK', KEYS[@])
-elseif not entries then
-  -- Looks for the oldest entry that keeps permits.
-  local low, high = first@, length@ - 1
-  local oldest = format('%s %d %d %d %d', epoch@, time@, at@ - time@, sum@ - due, total@)
-  while low < high do
-    local index = floor((low + high) / 2)
-    local entry = call('LINDEX', KEYS[@], index)
-    local start, total = match(entry, '^(%w+ %d+ %d+ )%d+ (%d+)$')
-    if not start then
-      return {3, @, entry}
-    end
-    local upto = total - base@
-    if upto < 0 then
-      upto = upto + 9007199254740992
-    end
-    if upto > due then
-      high, oldest = index, start .. format('%d %s', upto - due, total)
+do
+  local receipt = receipts[@]
+  local due, entries = n, nil
+  if receipt then
+    local word, dated = match(receipt, '^(%w+) (%d+) ')
+    if not word or word ~= epoch@ or dated + 0 <= at@ - ARGV[@2] then
+      due = 0
     else
-      low = index + 1
+      entries = call('LRANGE', KEYS[@1], -256, -1)
+      local low, high = first@, length@ - #entries
+      if low < high and (match(entries[1], '^%w+ (%d+) ') or 0) - dated > 0 then
+        while low < high do
+          local index = floor((low + high) / 2)
+          local entry = call('LINDEX', KEYS[@1], index)
+          local time = match(entry, '^%w+ (%d+) %d+ %d+ %d+$')
+          if not time then
+            return {3, @, entry}
+          elseif time - dated < 0 then
+            low = index + 1
+          else
+            high = index
+          end
+        end
+        local time, count = match(call('LINDEX', KEYS[@1], low), '^%w+ (%d+) %d+ (%d+) %d+$')
+        due, entries = time == dated and min(n, count) or 0, nil
+      end
     end
   end
-  if low < length@ - 1 then
-    call('LSET', KEYS[@], -1, format('%s %d %d %d %d', epoch@, time@, at@ - time@, count@, total@))
-  end
-  if low > 0 then
-    call('LTRIM', KEYS[@], low, -1)
-  end
-  call('LSET', KEYS[@], 0, oldest)
-else
-  -- The totals from its entry on decrease, that of the newest last.
-  local dated, own, back, last = match(mark, '^%w+ (%d+) '), nil, 0, 0
-  for i = 1, #entries do
-    local time, count, total = match(entries[i], '^%w+ (%d+) %d+ (%d+) (%d+)$')
-    if not time then
-      return {3, @, entries[i]}
+  if due == 0 or sum@ == 0 then
+    -- nothing is taken by it
+  elseif not entries and due >= sum@ then
+    call('UNLINK', KEYS[@1])
+  elseif not entries then
+    -- Looks for the oldest entry that keeps permits.
+    local low, high = first@, length@ - 1
+    local oldest = format('%s %d %d %d %d', epoch@, time@, at@ - time@, sum@ - due, total@)
+    while low < high do
+      local index = floor((low + high) / 2)
+      local entry = call('LINDEX', KEYS[@1], index)
+      local start, total = match(entry, '^(%w+ %d+ %d+ )%d+ (%d+)$')
+      if not start then
+        return {3, @, entry}
+      end
+      local upto = total - base@
+      if upto < 0 then
+        upto = upto + 9007199254740992
+      end
+      if upto > due then
+        high, oldest = index, start .. format('%d %s', upto - due, total)
+      else
+        low = index + 1
+      end
     end
-    if time == dated then
-      own, back = i, min(due, count)
-      count = count - back
+    if low < length@ - 1 then
+      call('LSET', KEYS[@1], -1, format('%s %d %d %d %d', epoch@, time@, at@ - time@, count@, total@))
     end
-    total = total - back
-    if total < 0 then
-      total = total + 9007199254740992
+    if low > 0 then
+      call('LTRIM', KEYS[@1], low, -1)
     end
-    entries[i] = {time, count, total}
-    if count + 0 > 0 then
-      last = i
+    call('LSET', KEYS[@1], 0, oldest)
+  else
+    -- The totals from its entry on decrease, that of the newest last.
+    local dated, own, back, last = match(receipt, '^%w+ (%d+) '), nil, 0, 0
+    for i = 1, #entries do
+      local time, count, total = match(entries[i], '^%w+ (%d+) %d+ (%d+) (%d+)$')
+      if not time then
+        return {3, @, entries[i]}
+      end
+      if time == dated then
+        own, back = i, min(due, count)
+        count = count - back
+      end
+      total = total - back
+      if total < 0 then
+        total = total + 9007199254740992
+      end
+      entries[i] = {time, count, total}
+      if count + 0 > 0 then
+        last = i
+      end
     end
-  end
-  if back > 0 and back == sum@ then
-    call('UNLINK', KEYS[@])
-  elseif back > 0 then
-    for i = min(own, last), #entries do
-      local ahead = i == last and at@ - entries[i][1] or 0
-      call('LSET', KEYS[@], i - #entries - 1,
-        format('%s %s %d %d %d', epoch@, entries[i][1], ahead, entries[i][2], entries[i][3]))
-    end
-    if last < #entries then -- empty entries
-      call('LTRIM', KEYS[@], 0, last - #entries - 1)
+    if back > 0 and back == sum@ then
+      call('UNLINK', KEYS[@1])
+    elseif back > 0 then
+      for i = min(own, last), #entries do
+        local ahead = i == last and at@ - entries[i][1] or 0
+        call('LSET', KEYS[@1], i - #entries - 1,
+          format('%s %s %d %d %d', epoch@, entries[i][1], ahead, entries[i][2], entries[i][3]))
+      end
+      if last < #entries then -- empty entries
+        call('LTRIM', KEYS[@1], 0, last - #entries - 1)
+      end
     end
   end
 end
@@ -191,7 +196,7 @@ if sum@ > 0 then
   report@[3] = (time@ + ARGV[@2]) * 1000 - now
   local need, found, i = want - most@ + sum@, {}, 1
   if need > 0 then
-    found = call('LRANGE', KEYS[@], first@, first@ + 7)
+    found = call('LRANGE', KEYS[@1], first@, first@ + 7)
   end
   while need > 0 and found[i] do
     local time, count = match(found[i], '^%w+ (%d+) %d+ (%d+) %d+$')
@@ -202,7 +207,7 @@ if sum@ > 0 then
     report@[#report@ + 1] = tonumber(count)
     need, i = need - count, i + 1
     if i == 9 and #report@ == 19 then
-      found, i = call('LRANGE', KEYS[@], first@ + 8, first@ + 255), 1
+      found, i = call('LRANGE', KEYS[@1], first@ + 8, first@ + 255), 1
     end
   end
 end

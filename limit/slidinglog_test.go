@@ -127,24 +127,24 @@ func TestRefund_ManyEntriesSince_ReturnsTheOldest(t *testing.T) {
 	b := newBench(t)
 	const entries = 600
 	l := New(b.client, "name", SlidingLog{2 * entries, time.Second})
-	var marks [][]string
+	var receipts [][]string
 	for range entries {
-		marks = append(marks, b.take(l, 2))
+		receipts = append(receipts, b.take(l, 2))
 		b.pass(ms)
 	}
-	assert.EqualValues(t, 1, b.refund(l, marks[100], 1).Remaining)
-	assert.EqualValues(t, 3, b.refund(l, marks[100], 5).Remaining, "an entry has no more")
-	other := slices.Clone(marks[100])
+	assert.EqualValues(t, 1, b.refund(l, receipts[100], 1).Remaining)
+	assert.EqualValues(t, 3, b.refund(l, receipts[100], 5).Remaining, "an entry has no more")
+	other := slices.Clone(receipts[100])
 	other[0] = "other" + other[0]
 	assert.EqualValues(t, 3, b.refund(l, other, 2).Remaining, "of another state")
-	assert.EqualValues(t, 3, b.refund(l, marks[0], 2).Remaining, "its permits have returned for others")
+	assert.EqualValues(t, 3, b.refund(l, receipts[0], 2).Remaining, "its permits have returned for others")
 	b.pass(400 * ms)
 	require.EqualValues(t, 3, mustPeek(t, l)[0].Remaining, "the first two entries would have expired")
 	b.pass(50 * ms)
 	expired := mustPeek(t, l)[0].Remaining
 	assert.EqualValues(t, 2*51, expired)
-	assert.Equal(t, expired, b.refund(l, marks[50], 2).Remaining, "it has expired")
-	for _, mark := range marks[51:] {
+	assert.Equal(t, expired, b.refund(l, receipts[50], 2).Remaining, "it has expired")
+	for _, mark := range receipts[51:] {
 		b.refund(l, mark, 2)
 	}
 	assert.EqualValues(t, 2*entries, mustPeek(t, l)[0].Remaining)
@@ -165,30 +165,30 @@ func TestRefund_LogAndCells_ComesFromItsOwnEntry(t *testing.T) {
 		b := newBench(t)
 		l := New(b.client, "name", test.policy)
 		var times []int64
-		var marks [][]string
+		var receipts [][]string
 		for range 4 {
-			marks = append(marks, b.take(l, 2))
+			receipts = append(receipts, b.take(l, 2))
 			times = append(times, b.now)
 			b.pass(test.apart)
 		}
 		reset := func(at int64) time.Duration { return micros(at - at%test.unit + test.counted - b.now) }
 		want := rratelimiter.Decision{Allowed: true, Limit: 10, Remaining: 3, ResetAfter: reset(times[3])}
-		assert.Equal(t, want, b.refund(l, marks[1], 1), "a part of an entry")
+		assert.Equal(t, want, b.refund(l, receipts[1], 1), "a part of an entry")
 		want.Remaining = 4
-		assert.Equal(t, want, b.refund(l, marks[1], 2), "all that is left of it")
-		assert.Equal(t, want, b.refund(l, marks[1], 2), "nothing is left of it")
+		assert.Equal(t, want, b.refund(l, receipts[1], 2), "all that is left of it")
+		assert.Equal(t, want, b.refund(l, receipts[1], 2), "nothing is left of it")
 		want.Remaining = 5
-		assert.Equal(t, want, b.refund(l, marks[3], 1), "a part of the newest")
+		assert.Equal(t, want, b.refund(l, receipts[3], 1), "a part of the newest")
 		want.Remaining, want.ResetAfter = 6, reset(times[2])
-		assert.Equal(t, want, b.refund(l, marks[3], 3), "the newest")
+		assert.Equal(t, want, b.refund(l, receipts[3], 3), "the newest")
 		if entries, err := b.redis.List(l.keys[0]); err == nil {
 			assert.Len(t, entries, 3, "and an empty one")
 		}
 		assert.Equal(t, reset(times[0]), must(t, l.Take, 7).RetryAfter)
 		b.pass(test.expires)
-		assert.EqualValues(t, 8, b.refund(l, marks[0], 2).Remaining)
-		assert.EqualValues(t, 10, b.refund(l, marks[2], 1000).Remaining)
+		assert.EqualValues(t, 8, b.refund(l, receipts[0], 2).Remaining)
+		assert.EqualValues(t, 10, b.refund(l, receipts[2], 1000).Remaining)
 		assert.Empty(t, b.redis.Keys())
-		assert.EqualValues(t, 10, b.refund(l, marks[2], 1).Remaining)
+		assert.EqualValues(t, 10, b.refund(l, receipts[2], 1).Remaining)
 	}
 }

@@ -10,7 +10,7 @@
 -- older@, the text of the others: its first from@ - 1 bytes are expired cells, with gone@ permits.
 -- If epoch@ is false, no permit is taken.
 local most@, cell@, sum@, newest@, count@, older@ = tonumber(ARGV[@1]), floor(millis / ARGV[@2]), 0, 0, 0, ''
-local from@, gone@, epoch@, text@ = 1, 0, false, call('GET', KEYS[@]) or ''
+local from@, gone@, epoch@, text@ = 1, 0, false, call('GET', KEYS[@1]) or ''
 if text@ ~= '' then
   local word, sum, newest, count, older = match(text@, '^(%w+) (%d+) (%d+) (%d+)([ %d:]*)$')
   if not word or #sum > 16 or #newest > 16 or #count > 16 or (newest + ARGV[@3] + 1) * ARGV[@2] > 9007199254740992 then
@@ -37,52 +37,57 @@ local free@ = most@ - sum@
 --@ write  in: count@ epoch@ newest@ older@ sum@ text@  out: text@
 text@ = format('%s %d %d %d', epoch@, sum@, newest@, count@) .. older@
 
---@ take  in: cell@ count@ epoch epoch@ from@ granted newest@ older@ sum@ text@  out: count@ epoch@ from@ n newest@
+--@ take  in: cell@ count@ epoch epoch@ from@ granted newest@ older@ sum@ text@  out: count@ epoch@ from@ newest@
 --+ older@ sum@ text@
-local n = min(granted, 9007199254740992 - sum@) -- only Charge reaches this
-if not epoch@ then
-  epoch@, newest@ = epoch, cell@
-end
-older@, from@ = string.sub(older@, from@), 1
-if newest@ < cell@ then
-  if count@ > 0 then
-    older@ = older@ .. format(' %d:%d', newest@, count@)
+do
+  local n = min(granted, 9007199254740992 - sum@) -- only Charge reaches this
+  if not epoch@ then
+    epoch@, newest@ = epoch, cell@
   end
-  newest@, count@ = cell@, 0
-end
-sum@, count@ = sum@ + n, count@ + n
---@include write
-call('SET', KEYS[@], text@, 'PX', (ARGV[@3] + 1) * ARGV[@2])
-
---@ release  in: cell@ count@ epoch@ gone@ mark n newest@ older@ sum@ text@  out: count@ older@ sum@ text@
--- Returns the newest permits, or with a mark those of its cell. Expired cells stay in the text,
--- since another clock may be behind this one.
-local word, only = match(mark or '', '^(%w+) %d+ (%d+) ')
-if sum@ > 0 and (not mark or word == epoch@) then
-  local first, cells, rest = cell@ - ARGV[@3], {}, n
-  for cell, permits in string.gmatch(older@, '(%d+):(%d+)') do
-    cells[#cells + 1] = {cell, tonumber(permits)}
-  end
-  cells[#cells + 1] = {format('%d', newest@), count@}
-  for i = #cells, 1, -1 do
-    local cell = cells[i]
-    if cell[1] + 0 >= first and (not mark or cell[1] == only) then
-      local back = min(rest, cell[2])
-      rest, cell[2] = rest - back, cell[2] - back
+  older@, from@ = string.sub(older@, from@), 1
+  if newest@ < cell@ then
+    if count@ > 0 then
+      older@ = older@ .. format(' %d:%d', newest@, count@)
     end
+    newest@, count@ = cell@, 0
   end
-  if rest < n and sum@ > n - rest then
-    local kept = {}
-    for i = 1, #cells - 1 do
-      if cells[i][2] > 0 then
-        kept[#kept + 1] = format(' %s:%d', cells[i][1], cells[i][2])
+  sum@, count@ = sum@ + n, count@ + n
+  --@include write
+  call('SET', KEYS[@1], text@, 'PX', (ARGV[@3] + 1) * ARGV[@2])
+end
+
+--@ release  in: cell@ count@ epoch@ gone@ receipts n newest@ older@ sum@ text@  out: count@ older@ sum@ text@
+-- Returns the newest permits, or with a receipt those of its cell. Expired cells stay in the text,
+-- since another clock may be behind this one.
+do
+  local receipt = receipts[@]
+  local word, only = match(receipt or '', '^(%w+) %d+ (%d+) ')
+  if sum@ > 0 and (not receipt or word == epoch@) then
+    local first, cells, rest = cell@ - ARGV[@3], {}, n
+    for cell, permits in string.gmatch(older@, '(%d+):(%d+)') do
+      cells[#cells + 1] = {cell, tonumber(permits)}
+    end
+    cells[#cells + 1] = {format('%d', newest@), count@}
+    for i = #cells, 1, -1 do
+      local cell = cells[i]
+      if cell[1] + 0 >= first and (not receipt or cell[1] == only) then
+        local back = min(rest, cell[2])
+        rest, cell[2] = rest - back, cell[2] - back
       end
     end
-    sum@, count@, older@ = sum@ + gone@ - n + rest, cells[#cells][2], table.concat(kept)
-    --@include write
-    call('SET', KEYS[@], text@, 'KEEPTTL')
-  elseif rest < n then
-    call('UNLINK', KEYS[@])
+    if rest < n and sum@ > n - rest then
+      local kept = {}
+      for i = 1, #cells - 1 do
+        if cells[i][2] > 0 then
+          kept[#kept + 1] = format(' %s:%d', cells[i][1], cells[i][2])
+        end
+      end
+      sum@, count@, older@ = sum@ + gone@ - n + rest, cells[#cells][2], table.concat(kept)
+      --@include write
+      call('SET', KEYS[@1], text@, 'KEEPTTL')
+    elseif rest < n then
+      call('UNLINK', KEYS[@1])
+    end
   end
 end
 

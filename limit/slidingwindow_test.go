@@ -36,10 +36,10 @@ func TestRelease_ExpiredByThisClock_ChangesNothing(t *testing.T) {
 		b := newBench(t)
 		b.back = true
 		l := New(b.client, "name", policy)
-		marks := b.take(l, 3)
+		receipts := b.take(l, 3)
 		before := b.redis.Dump()
 		b.pass(24 * time.Hour)
-		b.refund(l, marks, 3)
+		b.refund(l, receipts, 3)
 		require.NoError(t, l.Release(t.Context(), 3))
 		assert.Equal(t, before, b.redis.Dump(), "%T", policy)
 	}

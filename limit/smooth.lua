@@ -17,7 +17,7 @@
 --+ threshold@
 local stable@, size@, cool@ = tonumber(ARGV[@1]), tonumber(ARGV[@2]), tonumber(ARGV[@3])
 local threshold@, slope@ = tonumber(ARGV[@4]), tonumber(ARGV[@5])
-local at@, stored@, next@, last@, reserved@, epoch@, text@ = now, size@, now, 0, 0, false, call('GET', KEYS[@]) or ''
+local at@, stored@, next@, last@, reserved@, epoch@, text@ = now, size@, now, 0, 0, false, call('GET', KEYS[@1]) or ''
 if text@ ~= '' then
   local word, stored, at, wait, rest = match(text@, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
   local last, reserved = match(rest or '', '^ (%d+) (%d+)$')
@@ -45,6 +45,9 @@ if next@ <= at@ then
   left@ = stored@
 end
 
+--@ credit  in: credit credit@  out: credit
+credit = min(credit, credit@)
+
 --@ spend  in: epoch epoch@ last@ n next@ reserved@ slope@ stable@ stored@ threshold@  out: epoch@ last@ next@ reserved@
 --+ stored@
 if not epoch@ then
@@ -70,33 +73,38 @@ if next@ > at@ or stored@ < size@ then
     text@ = text@ .. format(' %d %d', last@, reserved@)
   end
   -- A little longer than it takes: rounding must not leave a part of a permit.
-  call('SET', KEYS[@], text@, 'PX', floor((next@ - now + ceil((size@ - stored@) * cool@)) / 1000) + 1)
+  call('SET', KEYS[@1], text@, 'PX', floor((next@ - now + ceil((size@ - stored@) * cool@)) / 1000) + 1)
 else
   text@ = ''
-  call('UNLINK', KEYS[@])
+  call('UNLINK', KEYS[@1])
 end
 
 --@ take  in: at@ cool@ epoch epoch@ granted last@ left@ next@ reserved@ size@ slope@ stable@ stored@ text@ threshold@
---+ out: epoch@ last@ left@ n next@ reserved@ stored@ text@
-local n = granted
---@include spend
--- Below 0 it is by how many permits the last request exceeded the stored ones. The requests before
--- it saw those that were left then.
-left@ = slope@ and next@ > at@ and 0 or left@ - n
---@include write
-
---@ release  in: at@ cool@ epoch@ last@ mark n next@ reserved@ size@ stable@ stored@ text@  out: next@ text@
--- Returns permits at once. With a mark, subtracts all time since the grant, which may have paid for
--- it. Reservations that wait keep their times.
-local back = n * stable@
-if mark then
-  local word, at = match(mark, '^(%w+) %S+ (%d+) ')
-  back = word and word == epoch@ and back - (at@ - at) or 0
-end
-back = min(floor(back), next@ - (last@ > at@ and min(last@, next@) or at@))
-if back > 0 then
-  next@ = next@ - back
+--+ out: epoch@ last@ left@ next@ reserved@ stored@ text@
+do
+  local n = granted
+  --@include spend
+  -- Below 0 it is by how many permits the last request exceeded the stored ones. The requests before
+  -- it saw those that were left then.
+  left@ = slope@ and next@ > at@ and 0 or left@ - n
   --@include write
+end
+
+--@ release  in: at@ cool@ epoch@ last@ receipts n next@ reserved@ size@ stable@ stored@ text@  out: next@ text@
+-- Returns permits at once. With a receipt, subtracts all time since the grant, which may have paid for
+-- it. Reservations that wait keep their times.
+do
+  local receipt = receipts[@]
+  local back = n * stable@
+  if receipt then
+    local word, at = match(receipt, '^(%w+) %S+ (%d+) ')
+    back = word and word == epoch@ and back - (at@ - at) or 0
+  end
+  back = min(floor(back), next@ - (last@ > at@ and min(last@, next@) or at@))
+  if back > 0 then
+    next@ = next@ - back
+    --@include write
+  end
 end
 
 --@ due  in: at@ delay n next@ size@ slope@ stable@ threshold@  out: delay

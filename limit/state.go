@@ -11,7 +11,7 @@ import (
 type state struct {
 	most     int64
 	policies []forecast
-	marks    []string // the texts of the policies: a refund of what the call took names them
+	receipts []string // the texts of the policies: a refund of what the call took names them
 
 	leased int64 // permits that were leased
 	lasts  time.Duration
@@ -20,7 +20,7 @@ type state struct {
 // add reads the script's reply about a policy.
 func (s *state) add(p Policy, r *redisx.Reply) {
 	values := redisx.ReadReply(r.Next())
-	mark := values.Text()
+	text := values.Text()
 	numbers := make([]int64, values.Len())
 	for i := range numbers {
 		numbers[i] = values.Number()
@@ -33,7 +33,7 @@ func (s *state) add(p Policy, r *redisx.Reply) {
 	if shared, ok := f.(redissonForecast); ok {
 		s.most = min(s.most, shared.Limit()) // its rate is only in Redis
 	}
-	s.policies, s.marks = append(s.policies, f), append(s.marks, mark)
+	s.policies, s.receipts = append(s.policies, f), append(s.receipts, text)
 }
 
 // granted returns the answer to a request that was granted. The same call granted later permits to

@@ -18,10 +18,10 @@ import (
 
 // strictGrant is permits of a caller, or permits that were charged.
 type strictGrant struct {
-	server  int64 // Unix microseconds of the server's clock
-	seen    int64 // as the state dates it, in units of the policy
-	permits int64 // without those that were refunded
-	marks   []string
+	server   int64 // Unix microseconds of the server's clock
+	seen     int64 // as the state dates it, in units of the policy
+	permits  int64 // without those that were refunded
+	receipts []string
 }
 
 // strictHistory is the grants of one epoch, and the last call that changed its state.
@@ -206,8 +206,8 @@ func (s *strictRun) run(about string) {
 				break
 			}
 			s.count["granted"]++
-			what += fmt.Sprint(" ", marksOf(batch))
-			s.hold(l, n, marksOf(batch), true, fmt.Sprintf("%s, step %d at %d by %d: %s after %s", about, step,
+			what += fmt.Sprint(" ", receiptsOf(batch))
+			s.hold(l, n, receiptsOf(batch), true, fmt.Sprintf("%s, step %d at %d by %d: %s after %s", about, step,
 				s.server-begin, s.now-begin, what, strings.Join(log[max(0, len(log)-12):], "; ")))
 		}
 		log = append(log, fmt.Sprintf("%d at %d by %d: %s -> %q", step, s.server-begin, s.now-begin, what, s.text()))
@@ -231,7 +231,7 @@ func (s *strictRun) text() string {
 }
 
 // hold records a grant, and checks it.
-func (s *strictRun) hold(l *Limiter, permits int64, marks []string, check bool, about string) {
+func (s *strictRun) hold(l *Limiter, permits int64, receipts []string, check bool, about string) {
 	words := strings.Fields(s.text())
 	require.NotEmpty(s, words, about)
 	epoch := words[0]
@@ -248,7 +248,7 @@ func (s *strictRun) hold(l *Limiter, permits int64, marks []string, check bool, 
 		s.histories[epoch], s.last = history, epoch
 	}
 	require.Equal(s, epoch, s.last, about)
-	history.grants = append(history.grants, strictGrant{s.server, seen, permits, marks})
+	history.grants = append(history.grants, strictGrant{s.server, seen, permits, receipts})
 	history.clock, history.changed = max(history.clock, s.now), s.server
 	if check {
 		require.LessOrEqual(s, s.above(p, history), 1e-3, "%s", about)
@@ -276,7 +276,7 @@ func (s *strictRun) refund(l *Limiter) string {
 	for i := range s.gone {
 		all = append(all, &s.gone[i])
 	}
-	all = slices.DeleteFunc(all, func(g *strictGrant) bool { return g.marks == nil || g.permits == 0 })
+	all = slices.DeleteFunc(all, func(g *strictGrant) bool { return g.receipts == nil || g.permits == 0 })
 	if len(all) == 0 {
 		return "nothing to refund"
 	}
@@ -286,7 +286,7 @@ func (s *strictRun) refund(l *Limiter) string {
 		n = 1 + s.random.Int64N(n)
 	}
 	before := s.text()
-	require.NoError(s, l.refund(s.Context(), release, fmt.Sprint(n), g.marks...))
+	require.NoError(s, l.refund(s.Context(), release, fmt.Sprint(n), g.receipts...))
 	s.count["refund"]++
 	if s.server-g.server > 500_000 {
 		s.count["late refund"]++
@@ -295,5 +295,5 @@ func (s *strictRun) refund(l *Limiter) string {
 	if history := s.histories[s.last]; history != nil && s.text() != before {
 		history.clock, history.changed = max(history.clock, s.now), s.server
 	}
-	return fmt.Sprintf("refund %d of %v", n, g.marks)
+	return fmt.Sprintf("refund %d of %v", n, g.receipts)
 }

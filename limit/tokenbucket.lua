@@ -18,7 +18,7 @@
 local capacity@, refill@, interval@ = ARGV[@1] + 0, ARGV[@2] + 0, ARGV[@3] + 0
 -- missing is a whole number while it is below 2^53. format accepts numbers below 2^63 for %d.
 local at@, missing@, refunded@, last@, reserved@, epoch@ = now, 0, 0, 0, 0, false
-local text@ = call('GET', KEYS[@]) or ''
+local text@ = call('GET', KEYS[@1]) or ''
 if text@ ~= '' then
   local word, at, taken, part, rest = match(text@, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
   local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
@@ -63,39 +63,44 @@ if missing@ > 0 then
   elseif refunded@ > 0 then
     text@ = text@ .. format(' %.0f', refunded@)
   end
-  call('SET', KEYS[@], text@, 'PX', format('%d', min(9007199254740, ceil((missing@ / refill@ + (at@ - now)) / 1000))))
+  call('SET', KEYS[@1], text@, 'PX', format('%d', min(9007199254740, ceil((missing@ / refill@ + (at@ - now)) / 1000))))
 else
   text@ = ''
-  call('UNLINK', KEYS[@])
+  call('UNLINK', KEYS[@1])
 end
 
 --@ take  in: ahead@ at@ epoch epoch@ granted interval@ last@ missing@ part@ refill@ refunded@ reserved@ taken@ text@
---+ out: epoch@ last@ missing@ n part@ refunded@ reserved@ taken@ text@
-local n = granted
---@include add
---@include write
+--+ out: epoch@ last@ missing@ part@ refunded@ reserved@ taken@ text@
+do
+  local n = granted
+  --@include add
+  --@include write
+end
 
---@ release  in: ahead@ at@ epoch@ interval@ last@ mark missing@ n part@ refill@ refunded@ reserved@ taken@ text@
---+ out: due missing@ part@ refunded@ taken@ text@
--- Returns permits at once. With a mark, returns no more than is still missing because of the grant.
+--@ release  in: ahead@ at@ epoch@ interval@ last@ receipts missing@ n part@ refill@ refunded@ reserved@ taken@ text@
+--+ out: missing@ part@ refunded@ taken@ text@
+-- Returns permits at once. With a receipt, returns no more than is still missing because of the grant.
 -- Both of these are at most that:
 --   - the grant less all refill since.
 --   - the amount that was missing after the grant, less all refill and all refunds since.
 -- Reservations that wait keep their times.
-local due = n * interval@
-if mark then
-  local word, at, taken, part, rest = match(mark, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  if word and word == epoch@ then
-    local refilled, before = (at@ - at) * refill@, tonumber((match(rest, '^ (%d+)') or '0') .. '.')
-    due = min(due, max(due, tonumber(taken, 10) * interval@ + part - refunded@ + before) - refilled)
-  else
-    due = 0
+do
+  local receipt = receipts[@]
+  local due = n * interval@
+  if receipt then
+    local word, at, taken, part, rest = match(receipt, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+    if word and word == epoch@ then
+      local refilled, before = (at@ - at) * refill@, tonumber((match(rest, '^ (%d+)') or '0') .. '.')
+      due = min(due, max(due, tonumber(taken, 10) * interval@ + part - refunded@ + before) - refilled)
+    else
+      due = 0
+    end
   end
-end
-due = min(due, missing@ - (last@ > ahead@ and min(last@, missing@) or 0))
-if due > 0 then
-  missing@, refunded@ = missing@ - due, refunded@ + due
-  --@include write
+  due = min(due, missing@ - (last@ > ahead@ and min(last@, missing@) or 0))
+  if due > 0 then
+    missing@, refunded@ = missing@ - due, refunded@ + due
+    --@include write
+  end
 end
 
 --@ due  in: ahead@ at@ delay interval@ missing@ n refill@  out: delay due

@@ -39,13 +39,13 @@ func TestRefund_Bucket_ReturnsWhatIsStillMissing(t *testing.T) {
 		for _, p := range []Policy{TokenBucket{1000, 1000, time.Second}, LeakyBucket{1000, 1000, time.Second}} {
 			b := newBench(t)
 			l := New(b.client, "name", p)
-			marks := make([][]string, len(steps)+1)
+			receipts := make([][]string, len(steps)+1)
 			for i, s := range steps {
 				b.pass(s.after)
 				if s.refund > 0 {
-					b.refund(l, marks[s.refund], steps[s.refund-1].take)
+					b.refund(l, receipts[s.refund], steps[s.refund-1].take)
 				} else {
-					marks[i+1] = b.take(l, s.take)
+					receipts[i+1] = b.take(l, s.take)
 				}
 				assert.Equal(t, s.want, mustPeek(t, l)[0].Remaining, "%s, %T: step %d", name, p, i+1)
 			}

@@ -51,7 +51,7 @@ func (w *wire) ask(ctx context.Context, c call, own ...string) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, _, err := w.read(c, message)
+	s, _, err := w.read(message)
 	return s, err
 }
 

@@ -10,11 +10,14 @@ import (
 )
 
 // Open returns the unexported parts of a *rratelimiter.Client, or its error. Package rratelimiter sets
-// Open and OpenLimiter.
+// Open, OpenLimiter and Included.
 var Open func(client any) (Client, error)
 
 // OpenLimiter returns the unexported parts of a *rratelimiter.Limiter, or its error.
 var OpenLimiter func(limiter any) (Limiter, error)
+
+// Included are the parts that the scripts of package rratelimiter take in.
+var Included redisx.Parts
 
 // Client has the unexported parts of a *rratelimiter.Client.
 type Client struct {
@@ -37,9 +40,7 @@ type Limiter struct {
 	Keys   []string // in the order of its scripts; the first is the configuration's
 	Types  []string // the type of each key, as TYPE names it
 
-	// Script returns the text of parts that the limiter's scripts include. Member returns the member of a grant
-	// of 0 permits.
-	Script func(parts ...string) string
+	// Member returns the member of a grant of 0 permits.
 	Member func() string
 
 	// Initial is the call that sets the initial rate, if there is one.

@@ -48,12 +48,13 @@ func ParseParts(source string) Parts {
 
 const include = "--@include "
 
-// Code returns a text without comments that are lines of their own, and without empty lines.
+// Code returns a text without comments that are lines of their own, and without empty lines. Lines that
+// begin with "--@" stay.
 func Code(text string) string {
 	var code strings.Builder
 	for line := range strings.Lines(text) {
 		trimmed := strings.TrimSpace(line)
-		if trimmed != "" && (!strings.HasPrefix(trimmed, "--") || strings.HasPrefix(trimmed, include)) {
+		if trimmed != "" && (!strings.HasPrefix(trimmed, "--") || strings.HasPrefix(trimmed, "--@")) {
 			code.WriteString(line)
 		}
 	}

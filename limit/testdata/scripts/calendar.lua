@@ -29,8 +29,8 @@ local free1 = most1 - count1
 if ask1 then
   return {1, format('%d', now)}
 end
-local free, most, credit = free1, most1, 9007199254740992
-local runs, flags = ARGV[9] or '', ARGV[10] or ''
+local free, most, credit = min(free1), min(most1), 9007199254740992
+local runs, flags = ARGV[8 + 1] or '', ARGV[8 + 2] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
 local want = flags == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
@@ -66,18 +66,25 @@ elseif runs ~= '' or total > most then
   end
   answers = table.concat(answers) .. part
 end
+local leased, span = nil, ARGV[8 + 4]
+if span then
+  leased, span = 0, tonumber(span)
+  span = min(span, floor(end1 - now / 1000))
+  if granted == total and span > 0 then
+    leased = max(0, min(tonumber(ARGV[8 + 3]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + leased
+  end
+end
 if granted > 0 then
-do
-count1 = min(9007199254740992, count1 + granted) -- only Charge reaches this
-text1 = (head1 or format('%s %d ', epoch, end1)) .. format('%d', count1)
-if head1 and not renews1 then
-  call('SET', KEYS[1], text1, 'KEEPTTL')
-else
-  call('SET', KEYS[1], text1, 'PX', length1)
+  count1 = min(9007199254740992, count1 + granted) -- only Charge reaches this
+  text1 = (head1 or format('%s %d ', epoch, end1)) .. format('%d', count1)
+  if head1 and not renews1 then
+    call('SET', KEYS[1], text1, 'KEEPTTL')
+  else
+    call('SET', KEYS[1], text1, 'PX', length1)
+  end
 end
-end
-end
-if flags ~= 'd' and flags ~= 'do' and not above then
+if flags ~= 'd' and flags ~= 'do' and not above and not leased then
   if granted == total then
     return {text1}
   elseif granted == 0 and flags == '' then
@@ -85,96 +92,10 @@ if flags ~= 'd' and flags ~= 'do' and not above then
   end
 end
 local report1 = {text1, count1, end1 * 1000 - now, end1}
+if leased then
+  return {0, answers or '*', report1, leased, span}
+end
 return {0, answers or '*', report1}
-
----- lease
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
-end
-now = max(0, now)
-local millis = floor(now / 1000)
-local most1, begin1, end1, renews1 = tonumber(ARGV[6]), tonumber(ARGV[8]), tonumber(ARGV[9]), true
-local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
-if text1 ~= '' then
-  local head, finish, count = match(text1, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 1, text1}
-  end
-  if finish + 0 > millis then
-    end1, count1, head1 = finish + 0, count + 0, head
-  end
-end
-if not head1 and millis >= end1 then
-  begin1, end1 = end1, tonumber(ARGV[10])
-elseif not head1 and millis < begin1 then
-  begin1, end1 = tonumber(ARGV[7]), begin1
-end
-local ask1, length1 = not head1 and (millis < begin1 or millis >= end1), ARGV[9] - ARGV[8]
-local free1 = most1 - count1
-if ask1 then
-  return {1, format('%d', now)}
-end
-local free, most, credit = free1, most1, 9007199254740992
-local runs, flags = ARGV[11] or '', ARGV[12] or ''
-local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
-local want = flags == 'do' and most or 0
-if total <= free and (total <= credit or runs == '' and credit >= 0) then
-  granted = total
-elseif runs ~= '' or total > most then
-  answers = {}
-  local closed, ordered, part = false, flags == 'do', ''
-  if runs == '' then
-    runs = ARGV[2] .. '*1'
-  end
-  for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
-    local n, got = tonumber(text), 0
-    times = tonumber(times)
-    if n > most and upTo == '' then
-      answers[#answers + 1] = string.rep('x', times)
-      above = true
-    else
-      if not closed and n <= free - granted and granted <= credit then
-        got = min(times, floor((free - granted) / n), floor((credit - granted) / n) + 1)
-        granted = granted + got * n
-        answers[#answers + 1] = string.rep('g', got)
-      end
-      local rest = free - granted
-      if upTo ~= '' and got < times and rest >= 1 and rest < n and granted <= credit then
-        answers[#answers + 1], part, got, granted = 'p', format(' %d', rest), got + 1, free
-      end
-      if got < times then
-        answers[#answers + 1] = string.rep('n', times - got)
-        want = max(want, upTo == '' and n or 1)
-        closed = ordered
-      end
-    end
-  end
-  answers = table.concat(answers) .. part
-end
-local span = tonumber(ARGV[5])
-span = min(span, floor(end1 - now / 1000))
-local leased = 0
-if granted == total and span > 0 then
-  leased = max(0, min(tonumber(ARGV[4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
-  granted = granted + leased
-end
-if granted > 0 then
-do
-count1 = min(9007199254740992, count1 + granted) -- only Charge reaches this
-text1 = (head1 or format('%s %d ', epoch, end1)) .. format('%d', count1)
-if head1 and not renews1 then
-  call('SET', KEYS[1], text1, 'KEEPTTL')
-else
-  call('SET', KEYS[1], text1, 'PX', length1)
-end
-end
-end
-local report1 = {text1, count1, end1 * 1000 - now, end1}
-return {0, answers or '*', report1, leased, span}
 
 ---- charge
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -208,7 +129,6 @@ if ask1 then
   return {1, format('%d', now)}
 end
 local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
-do
 count1 = min(9007199254740992, count1 + granted) -- only Charge reaches this
 text1 = (head1 or format('%s %d ', epoch, end1)) .. format('%d', count1)
 if head1 and not renews1 then
@@ -216,9 +136,8 @@ if head1 and not renews1 then
 else
   call('SET', KEYS[1], text1, 'PX', length1)
 end
-end
 local report1 = {text1, count1, end1 * 1000 - now, end1}
-return {0, answers or '*', report1}
+return {0, '*', report1}
 
 ---- release
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -251,17 +170,16 @@ local free1 = most1 - count1
 if ask1 then
   return {1, format('%d', now)}
 end
-local n = tonumber(ARGV[2])
-local marks = 7
+local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 7 + 1)}
 do
-local mark = ARGV[marks + 1]
-if count1 > 0 and (not mark or match(mark, '^%w+ ') == match(head1, '^%w+ ')) then
-  if n < count1 then
-    call('SET', KEYS[1], head1 .. format('%d', count1 - n), 'KEEPTTL')
-  else
-    call('UNLINK', KEYS[1])
+  local receipt = receipts[1]
+  if count1 > 0 and (not receipt or match(receipt, '^%w+ ') == match(head1, '^%w+ ')) then
+    if n < count1 then
+      call('SET', KEYS[1], head1 .. format('%d', count1 - n), 'KEEPTTL')
+    else
+      call('UNLINK', KEYS[1])
+    end
   end
-end
 end
 return 1
 
@@ -298,5 +216,5 @@ if ask1 then
 end
 local answers, want = '*', 1
 local report1 = {text1, count1, end1 * 1000 - now, end1}
-return {0, answers or '*', report1}
+return {0, answers, report1}
 

@@ -9,212 +9,212 @@ end
 now = max(0, now)
 local millis = floor(now / 1000)
 local function redisson(KEYS, ARGV)
-local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
-local call, find, match, page = redis.call, string.find, string.match, 256
-local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
-local hint, ended
-local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
-local rate, interval, rateType, keepAlive = config[1], config[2], config[3], config[4] or '0'
-if not (rate and interval and rateType) then
-  return {NO_RATE}
-end
-local valueAt, permitsAt = 2, 3
-if rateType == '1' then
-  if not KEYS[4] then
-    return {NEEDS_KEYS}
+  local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
+  local call, find, match, page = redis.call, string.find, string.match, 256
+  local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+  local hint, ended
+  local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
+  local rate, interval, rateType, keepAlive = config[1], config[2], config[3], config[4] or '0'
+  if not (rate and interval and rateType) then
+    return {NO_RATE}
   end
-  valueAt, permitsAt = 4, 5
-elseif rateType ~= '0' then
-  return {CORRUPT, 1, 'type', rateType}
-end
-local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
-local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
-if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
-    or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
-  if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
-    return {CORRUPT, 1, 'rate', rate}
+  local valueAt, permitsAt = 2, 3
+  if rateType == '1' then
+    if not KEYS[4] then
+      return {NEEDS_KEYS}
+    end
+    valueAt, permitsAt = 4, 5
+  elseif rateType ~= '0' then
+    return {CORRUPT, 1, 'type', rateType}
   end
-  if not find(interval, '^%d+$') then
-    return {CORRUPT, 1, 'interval', interval}
+  local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
+  local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
+  if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
+      or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
+    if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
+      return {CORRUPT, 1, 'rate', rate}
+    end
+    if not find(interval, '^%d+$') then
+      return {CORRUPT, 1, 'interval', interval}
+    end
+    if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
+      return {CORRUPT, 1, 'keepAliveTime', keepAlive}
+    end
   end
-  if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
-    return {CORRUPT, 1, 'keepAliveTime', keepAlive}
+  rate = rate + 0
+  local now = ARGV[1]
+  if now == '' then
+    local time = call('TIME')
+    now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
   end
-end
-rate = rate + 0
-local now = ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
-end
-if not hinted or not ended or ended == '' then
-  ended = now - interval
-end
-local stored = call('GET', valueKey)
-if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
-  return {CORRUPT, valueAt, '', stored}
-end
-local value = stored and stored + 0
-local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
-local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', ended), call('PTTL', permitsKey)
-local spent = nil
-local size = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
-local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
-if expired == size then
-  wipe = expired > 0
-  if value ~= rate then
+  if not hinted or not ended or ended == '' then
+    ended = now - interval
+  end
+  local stored = call('GET', valueKey)
+  if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
+    return {CORRUPT, valueAt, '', stored}
+  end
+  local value = stored and stored + 0
+  local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
+  local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', ended), call('PTTL', permitsKey)
+  local spent = nil
+  local size = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
+  local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
+  if expired == size then
+    wipe = expired > 0
+    if value ~= rate then
+      value, dirty = rate, true
+    end
+  else
+    if expired > 0 then
+      more, drop = expired > page, math.min(expired, page)
+      local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
+      for i = 1, #returned do
+        local a, b, c, d = string.byte(returned[i], -4, -1)
+        if not d then
+          return {CORRUPT, permitsAt, 'member', returned[i]}
+        end
+        sum = sum + a + b * 256 + c * 65536 + d * 16777216
+      end
+      dirty = true
+      if value then
+        value = value + sum
+      end
+    end
+    if not value then
+      if more then
+        call('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
+        return {AGAIN, ''}
+      end
+      local function count(member)
+        local a, b, c, d = string.byte(member, -4, -1)
+        return d and a + b * 256 + c * 65536 + d * 16777216
+      end
+      local inside = (size or call('ZCARD', permitsKey)) - expired
+      local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
+      local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
+      if mark == newest and tonumber(skip) <= inside then
+        skip, sum = tonumber(skip), tonumber(sum)
+      else
+        skip, sum = 0, 0
+      end
+      local stop = math.min(skip + page, inside)
+      local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
+      for i = 1, #members do
+        local n = count(members[i])
+        if not n then
+          return {CORRUPT, permitsAt, 'member', members[i]}
+        end
+        sum = sum + n
+      end
+      if stop < inside then
+        return {AGAIN, string.format('%d %d ', stop, sum) .. newest}
+      end
+      value = rate - sum
+    end
+  end
+  local removed, added, score
+  if value > rate then
     value, dirty = rate, true
   end
-else
-  if expired > 0 then
-    more, drop = expired > page, math.min(expired, page)
-    local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
-    for i = 1, #returned do
-      local a, b, c, d = string.byte(returned[i], -4, -1)
-      if not d then
-        return {CORRUPT, permitsAt, 'member', returned[i]}
+  local limiter = {free = value, most = rate, more = more}
+  function limiter.settle(granted)
+    local total, reply, grantedAt = -1, false, now
+    if granted > 0 then
+      value, spent = value - granted, string.format('%d', granted)
+    end
+    if dirty then
+      call('SET', valueKey, string.format('%d', value))
+    elseif spent then
+      call('DECRBY', valueKey, spent)
+    end
+    local failed
+    if wipe then
+      failed = redis.pcall('UNLINK', permitsKey)
+    elseif drop > 0 then
+      failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
+    end
+    if granted > 0 and (not failed or type(failed) ~= 'table') then
+      local member = ARGV[2]
+      if granted ~= total then
+        local function resized(member, n)
+          return string.sub(member, 1, -5) .. string.char(n % 256, math.floor(n / 256) % 256,
+            math.floor(n / 65536) % 256, math.floor(n / 16777216))
+        end
+        member = resized(member, granted)
       end
-      sum = sum + a + b * 256 + c * 65536 + d * 16777216
+      failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
     end
-    dirty = true
-    if value then
-      value = value + sum
+    if failed and failed ~= 1 and type(failed) == 'table' then
+      call('SET', valueKey, '0', 'PX', '1')
+      return failed
     end
-  end
-  if not value then
-    if more then
-      call('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
-      return {AGAIN, ''}
+    local stateTTL
+    if keepAlive ~= '0' then
+      call('PEXPIRE', KEYS[1], keepAlive)
+      stateTTL = keepAlive + 1
+    elseif ttl >= 0 and ttl < 1e15 then
+      stateTTL = ttl + 1
     end
-    local function count(member)
-      local a, b, c, d = string.byte(member, -4, -1)
-      return d and a + b * 256 + c * 65536 + d * 16777216
-    end
-    local inside = (size or call('ZCARD', permitsKey)) - expired
-    local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
-    local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
-    if mark == newest and tonumber(skip) <= inside then
-      skip, sum = tonumber(skip), tonumber(sum)
-    else
-      skip, sum = 0, 0
-    end
-    local stop = math.min(skip + page, inside)
-    local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
-    for i = 1, #members do
-      local n = count(members[i])
-      if not n then
-        return {CORRUPT, permitsAt, 'member', members[i]}
+    if stateTTL then
+      if valueAt == 4 then
+        stateTTL = stateTTL + math.min(interval, 1e15) + 86400000
       end
-      sum = sum + n
+      call('PEXPIRE', valueKey, stateTTL)
+      call('PEXPIRE', permitsKey, stateTTL)
+    elseif setTTL >= 0 then
+      call('PERSIST', permitsKey)
     end
-    if stop < inside then
-      return {AGAIN, string.format('%d %d ', stop, sum) .. newest}
+    return reply
+  end
+  function limiter.report(denied)
+    local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
+    local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
+    local report = {now, rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
+    if denied then
+      local reply, need = report, rate + 1 - value
+      local function count(member)
+        local a, b, c, d = string.byte(member, -4, -1)
+        return d and a + b * 256 + c * 65536 + d * 16777216
+      end
+      local last, lastLeased, nowNumber = nil, nil, now + 0
+      local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
+      local oldest = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
+      if need == 1 and string.sub(oldest[1] or '', -4) == '\0\0\0\0' then
+        oldest = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
+      end
+      local at, leaseAt = 1, 1
+      while need > 0 do
+        while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and string.sub(oldest[at], 2, 5) == 'LEAS' do
+          at = at + 2
+        end
+        while leases[leaseAt] and string.sub(leases[leaseAt], 2, 5) ~= 'LEAS' do
+          leaseAt = leaseAt + 2
+        end
+        local wait, lease = oldest[at] and tonumber(oldest[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
+        wait = wait and wait + interval - now
+        lease = lease and lease - now + math.min(50, interval)
+        local n, leased
+        if lease and (not wait or lease < wait) then
+          n, wait, leaseAt, leased = count(leases[leaseAt]), lease, leaseAt + 2, true
+        elseif wait then
+          n, at = count(oldest[at]), at + 2
+        else
+          break
+        end
+        n, wait = n or 0, math.min(math.max(0, wait), 9007199254740992)
+        need = need - n
+        n = leased and -n or n
+        if wait == last and leased == lastLeased then
+          reply[#reply] = reply[#reply] + n
+        else
+          reply[#reply + 1], reply[#reply + 2], last, lastLeased = wait, n, wait, leased
+        end
+      end
     end
-    value = rate - sum
+    return report
   end
-end
-local removed, added, score
-if value > rate then
-  value, dirty = rate, true
-end
-local limiter = {free = value, most = rate, more = more}
-function limiter.settle(granted)
-  local total, reply, grantedAt = -1, false, now
-  if granted > 0 then
-    value, spent = value - granted, string.format('%d', granted)
-  end
-if dirty then
-  call('SET', valueKey, string.format('%d', value))
-elseif spent then
-  call('DECRBY', valueKey, spent)
-end
-local failed
-if wipe then
-  failed = redis.pcall('UNLINK', permitsKey)
-elseif drop > 0 then
-  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
-end
-if granted > 0 and (not failed or type(failed) ~= 'table') then
-  local member = ARGV[2]
-  if granted ~= total then
-    local function resized(member, n)
-      return string.sub(member, 1, -5) .. string.char(n % 256, math.floor(n / 256) % 256,
-        math.floor(n / 65536) % 256, math.floor(n / 16777216))
-    end
-    member = resized(member, granted)
-  end
-  failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
-end
-if failed and failed ~= 1 and type(failed) == 'table' then
-  call('SET', valueKey, '0', 'PX', '1')
-  return failed
-end
-local stateTTL
-if keepAlive ~= '0' then
-  call('PEXPIRE', KEYS[1], keepAlive)
-  stateTTL = keepAlive + 1
-elseif ttl >= 0 and ttl < 1e15 then
-  stateTTL = ttl + 1
-end
-if stateTTL then
-  if valueAt == 4 then
-    stateTTL = stateTTL + math.min(interval, 1e15) + 86400000
-  end
-  call('PEXPIRE', valueKey, stateTTL)
-  call('PEXPIRE', permitsKey, stateTTL)
-elseif setTTL >= 0 then
-  call('PERSIST', permitsKey)
-end
-return reply
-end
-function limiter.report(denied)
-  local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
-  local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local report = {now, rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
-  if denied then
-    local reply, need = report, rate + 1 - value
-local function count(member)
-  local a, b, c, d = string.byte(member, -4, -1)
-  return d and a + b * 256 + c * 65536 + d * 16777216
-end
-local last, lastLeased, nowNumber = nil, nil, now + 0
-local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
-local oldest = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
-if need == 1 and string.sub(oldest[1] or '', -4) == '\0\0\0\0' then
-  oldest = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
-end
-local at, leaseAt = 1, 1
-while need > 0 do
-  while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and string.sub(oldest[at], 2, 5) == 'LEAS' do
-    at = at + 2
-  end
-  while leases[leaseAt] and string.sub(leases[leaseAt], 2, 5) ~= 'LEAS' do
-    leaseAt = leaseAt + 2
-  end
-  local wait, lease = oldest[at] and tonumber(oldest[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
-  wait = wait and wait + interval - now
-  lease = lease and lease - now + math.min(50, interval)
-  local n, leased
-  if lease and (not wait or lease < wait) then
-    n, wait, leaseAt, leased = count(leases[leaseAt]), lease, leaseAt + 2, true
-  elseif wait then
-    n, at = count(oldest[at]), at + 2
-  else
-    break
-  end
-  n, wait = n or 0, math.min(math.max(0, wait), 9007199254740992)
-  need = need - n
-  n = leased and -n or n
-  if wait == last and leased == lastLeased then
-    reply[#reply] = reply[#reply] + n
-  else
-    reply[#reply + 1], reply[#reply + 2], last, lastLeased = wait, n, wait, leased
-  end
-end
-  end
-  return report
-end
-return limiter
+  return limiter
 end
 local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
@@ -268,7 +268,7 @@ local part3 = fmod(missing3, interval3)
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
 local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0), capacity3
 local free, most, credit = min(free1, free2, free3), min(most1, most2, most3), 9007199254740992
-local runs, flags = ARGV[12] or '', ARGV[13] or ''
+local runs, flags = ARGV[11 + 1] or '', ARGV[11 + 2] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
 local want = flags == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
@@ -307,45 +307,53 @@ end
 if total > free and limiter2.more then
   return limiter2.settle(0) or {1, format('%d', now)}
 end
-do
-local failed = (not answers or match(answers, '[gnp]')) and limiter2.settle(granted)
-if failed then
-  return failed
+local leased, span = nil, ARGV[11 + 4]
+if span then
+  leased, span = 0, tonumber(span)
+  span = min(span, floor(length1 / 16), floor(end1 - now / 1000),
+    head1 and not renews1 and call('PTTL', KEYS[1]) or length1 + 0)
+  if granted == total and span > 0 then
+    leased = max(0, min(tonumber(ARGV[11 + 3]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + leased
+  end
 end
+do
+  local failed = (not answers or match(answers, '[gnp]')) and limiter2.settle(granted)
+  if failed then
+    return failed
+  end
 end
 if granted > 0 then
-do
-count1 = min(9007199254740992, count1 + granted) -- only Charge reaches this
-text1 = (head1 or format('%s %d ', epoch, end1)) .. format('%d', count1)
-if head1 and not renews1 then
-  call('SET', KEYS[1], text1, 'KEEPTTL')
-else
-  call('SET', KEYS[1], text1, 'PX', length1)
-end
-end
-do
-local n = granted
-if not epoch3 then
-  epoch3, refunded3, last3, reserved3 = epoch, 0, 0, 0
-end
-missing3 = min(9007199254740992 * interval3, missing3 + n * interval3) -- only Charge reaches this
-part3 = fmod(missing3, interval3)
-taken3 = floor((missing3 - part3) / interval3 + 0.5)
-if missing3 > 0 then
-  text3 = format('%s %d %d %d', epoch3, at3, taken3, part3)
-  if last3 > ahead3 or reserved3 > 0 then
-    text3 = text3 .. format(' %.0f %.0f %.0f', refunded3, last3 > ahead3 and last3 or 0, reserved3)
-  elseif refunded3 > 0 then
-    text3 = text3 .. format(' %.0f', refunded3)
+  count1 = min(9007199254740992, count1 + granted) -- only Charge reaches this
+  text1 = (head1 or format('%s %d ', epoch, end1)) .. format('%d', count1)
+  if head1 and not renews1 then
+    call('SET', KEYS[1], text1, 'KEEPTTL')
+  else
+    call('SET', KEYS[1], text1, 'PX', length1)
   end
-  call('SET', KEYS[7], text3, 'PX', format('%d', min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000))))
-else
-  text3 = ''
-  call('UNLINK', KEYS[7])
+  do
+    local n = granted
+    if not epoch3 then
+      epoch3, refunded3, last3, reserved3 = epoch, 0, 0, 0
+    end
+    missing3 = min(9007199254740992 * interval3, missing3 + n * interval3) -- only Charge reaches this
+    part3 = fmod(missing3, interval3)
+    taken3 = floor((missing3 - part3) / interval3 + 0.5)
+    if missing3 > 0 then
+      text3 = format('%s %d %d %d', epoch3, at3, taken3, part3)
+      if last3 > ahead3 or reserved3 > 0 then
+        text3 = text3 .. format(' %.0f %.0f %.0f', refunded3, last3 > ahead3 and last3 or 0, reserved3)
+      elseif refunded3 > 0 then
+        text3 = text3 .. format(' %.0f', refunded3)
+      end
+      call('SET', KEYS[7], text3, 'PX', format('%d', min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000))))
+    else
+      text3 = ''
+      call('UNLINK', KEYS[7])
+    end
+  end
 end
-end
-end
-if flags ~= 'd' and flags ~= 'do' and not above then
+if flags ~= 'd' and flags ~= 'do' and not above and not leased then
   if granted == total then
     return {text1, text2, text3}
   elseif granted == 0 and flags == '' then
@@ -355,311 +363,9 @@ end
 local report1 = {text1, count1, end1 * 1000 - now}
 local report2 = limiter2.report(answers)
 local report3 = {text3, taken3, part3, at3 - now}
-return {0, answers or '*', report1, report2, report3}
-
----- charge
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
+if leased then
+  return {0, answers or '*', report1, report2, report3, leased, span}
 end
-now = max(0, now)
-local millis = floor(now / 1000)
-local function redisson(KEYS, ARGV)
-local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
-local call, find, match, page = redis.call, string.find, string.match, 256
-local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
-local hint, ended
-local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
-local rate, interval, rateType, keepAlive = config[1], config[2], config[3], config[4] or '0'
-if not (rate and interval and rateType) then
-  return {NO_RATE}
-end
-local valueAt, permitsAt = 2, 3
-if rateType == '1' then
-  if not KEYS[4] then
-    return {NEEDS_KEYS}
-  end
-  valueAt, permitsAt = 4, 5
-elseif rateType ~= '0' then
-  return {CORRUPT, 1, 'type', rateType}
-end
-local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
-local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
-if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
-    or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
-  if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
-    return {CORRUPT, 1, 'rate', rate}
-  end
-  if not find(interval, '^%d+$') then
-    return {CORRUPT, 1, 'interval', interval}
-  end
-  if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
-    return {CORRUPT, 1, 'keepAliveTime', keepAlive}
-  end
-end
-rate = rate + 0
-local now = ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
-end
-if not hinted or not ended or ended == '' then
-  ended = now - interval
-end
-local stored = call('GET', valueKey)
-if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
-  return {CORRUPT, valueAt, '', stored}
-end
-local value = stored and stored + 0
-local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
-local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', ended), call('PTTL', permitsKey)
-local spent = nil
-local size = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
-local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
-if expired == size then
-  wipe = expired > 0
-  if value ~= rate then
-    value, dirty = rate, true
-  end
-else
-  if expired > 0 then
-    more, drop = expired > page, math.min(expired, page)
-    local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
-    for i = 1, #returned do
-      local a, b, c, d = string.byte(returned[i], -4, -1)
-      if not d then
-        return {CORRUPT, permitsAt, 'member', returned[i]}
-      end
-      sum = sum + a + b * 256 + c * 65536 + d * 16777216
-    end
-    dirty = true
-    if value then
-      value = value + sum
-    end
-  end
-  if not value then
-    if more then
-      call('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
-      return {AGAIN, ''}
-    end
-    local function count(member)
-      local a, b, c, d = string.byte(member, -4, -1)
-      return d and a + b * 256 + c * 65536 + d * 16777216
-    end
-    local inside = (size or call('ZCARD', permitsKey)) - expired
-    local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
-    local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
-    if mark == newest and tonumber(skip) <= inside then
-      skip, sum = tonumber(skip), tonumber(sum)
-    else
-      skip, sum = 0, 0
-    end
-    local stop = math.min(skip + page, inside)
-    local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
-    for i = 1, #members do
-      local n = count(members[i])
-      if not n then
-        return {CORRUPT, permitsAt, 'member', members[i]}
-      end
-      sum = sum + n
-    end
-    if stop < inside then
-      return {AGAIN, string.format('%d %d ', stop, sum) .. newest}
-    end
-    value = rate - sum
-  end
-end
-local removed, added, score
-if value > rate then
-  value, dirty = rate, true
-end
-local limiter = {free = value, most = rate, more = more}
-function limiter.settle(granted)
-  local total, reply, grantedAt = -1, false, now
-  if granted > 0 then
-    value, spent = value - granted, string.format('%d', granted)
-  end
-if dirty then
-  call('SET', valueKey, string.format('%d', value))
-elseif spent then
-  call('DECRBY', valueKey, spent)
-end
-local failed
-if wipe then
-  failed = redis.pcall('UNLINK', permitsKey)
-elseif drop > 0 then
-  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
-end
-if granted > 0 and (not failed or type(failed) ~= 'table') then
-  local member = ARGV[2]
-  if granted ~= total then
-    local function resized(member, n)
-      return string.sub(member, 1, -5) .. string.char(n % 256, math.floor(n / 256) % 256,
-        math.floor(n / 65536) % 256, math.floor(n / 16777216))
-    end
-    member = resized(member, granted)
-  end
-  failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
-end
-if failed and failed ~= 1 and type(failed) == 'table' then
-  call('SET', valueKey, '0', 'PX', '1')
-  return failed
-end
-local stateTTL
-if keepAlive ~= '0' then
-  call('PEXPIRE', KEYS[1], keepAlive)
-  stateTTL = keepAlive + 1
-elseif ttl >= 0 and ttl < 1e15 then
-  stateTTL = ttl + 1
-end
-if stateTTL then
-  if valueAt == 4 then
-    stateTTL = stateTTL + math.min(interval, 1e15) + 86400000
-  end
-  call('PEXPIRE', valueKey, stateTTL)
-  call('PEXPIRE', permitsKey, stateTTL)
-elseif setTTL >= 0 then
-  call('PERSIST', permitsKey)
-end
-return reply
-end
-function limiter.report(denied)
-  local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
-  local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local report = {now, rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
-  if denied then
-    local reply, need = report, rate + 1 - value
-local function count(member)
-  local a, b, c, d = string.byte(member, -4, -1)
-  return d and a + b * 256 + c * 65536 + d * 16777216
-end
-local last, lastLeased, nowNumber = nil, nil, now + 0
-local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
-local oldest = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
-if need == 1 and string.sub(oldest[1] or '', -4) == '\0\0\0\0' then
-  oldest = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
-end
-local at, leaseAt = 1, 1
-while need > 0 do
-  while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and string.sub(oldest[at], 2, 5) == 'LEAS' do
-    at = at + 2
-  end
-  while leases[leaseAt] and string.sub(leases[leaseAt], 2, 5) ~= 'LEAS' do
-    leaseAt = leaseAt + 2
-  end
-  local wait, lease = oldest[at] and tonumber(oldest[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
-  wait = wait and wait + interval - now
-  lease = lease and lease - now + math.min(50, interval)
-  local n, leased
-  if lease and (not wait or lease < wait) then
-    n, wait, leaseAt, leased = count(leases[leaseAt]), lease, leaseAt + 2, true
-  elseif wait then
-    n, at = count(oldest[at]), at + 2
-  else
-    break
-  end
-  n, wait = n or 0, math.min(math.max(0, wait), 9007199254740992)
-  need = need - n
-  n = leased and -n or n
-  if wait == last and leased == lastLeased then
-    reply[#reply] = reply[#reply] + n
-  else
-    reply[#reply + 1], reply[#reply + 2], last, lastLeased = wait, n, wait, leased
-  end
-end
-  end
-  return report
-end
-return limiter
-end
-local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
-local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
-if text1 ~= '' then
-  local head, finish, count = match(text1, '^(%w+ (%d+) )(%d+)$')
-  if not head or #finish > 15 or #count > 16 then
-    return {3, 1, text1}
-  end
-  if finish + 0 > millis then
-    end1, count1, head1 = finish + 0, count + 0, head
-  end
-end
-if not head1 then
-  end1 = millis + length1
-  if renews1 then
-    end1 = end1 - millis % length1
-  end
-end
-local free1 = most1 - count1
-local text2 = format('%d', millis)
-local limiter2 = redisson({KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]},
-  {text2, ARGV[7], nil, nil, nil, ARGV[8]})
-if limiter2[1] == 1 then
-  return {1, format('%d', now), 2, limiter2[2]}
-elseif limiter2[1] then
-  table.insert(limiter2, 2, 2)
-  return limiter2
-end
-local free2, most2 = limiter2.free, limiter2.most
-local capacity3, refill3, interval3 = ARGV[9] + 0, ARGV[10] + 0, ARGV[11] + 0
-local at3, missing3, refunded3, last3, reserved3, epoch3 = now, 0, 0, 0, 0, false
-local text3 = call('GET', KEYS[7]) or ''
-if text3 ~= '' then
-  local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
-    return {3, 3, text3}
-  end
-  at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
-  if refunded then
-    refunded3, last3, reserved3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
-  end
-  if at3 < now then
-    missing3, last3, at3 = max(0, missing3 - (now - at3) * refill3), last3 - (now - at3) * refill3, now
-  end
-  epoch3 = missing3 > 0 and word
-end
-local ahead3 = capacity3 * interval3
-local part3 = fmod(missing3, interval3)
-local taken3 = floor((missing3 - part3) / interval3 + 0.5)
-local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0), capacity3
-local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
-do
-count1 = min(9007199254740992, count1 + granted) -- only Charge reaches this
-text1 = (head1 or format('%s %d ', epoch, end1)) .. format('%d', count1)
-if head1 and not renews1 then
-  call('SET', KEYS[1], text1, 'KEEPTTL')
-else
-  call('SET', KEYS[1], text1, 'PX', length1)
-end
-end
-do
-local n = granted
-if not epoch3 then
-  epoch3, refunded3, last3, reserved3 = epoch, 0, 0, 0
-end
-missing3 = min(9007199254740992 * interval3, missing3 + n * interval3) -- only Charge reaches this
-part3 = fmod(missing3, interval3)
-taken3 = floor((missing3 - part3) / interval3 + 0.5)
-if missing3 > 0 then
-  text3 = format('%s %d %d %d', epoch3, at3, taken3, part3)
-  if last3 > ahead3 or reserved3 > 0 then
-    text3 = text3 .. format(' %.0f %.0f %.0f', refunded3, last3 > ahead3 and last3 or 0, reserved3)
-  elseif refunded3 > 0 then
-    text3 = text3 .. format(' %.0f', refunded3)
-  end
-  call('SET', KEYS[7], text3, 'PX', format('%d', min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000))))
-else
-  text3 = ''
-  call('UNLINK', KEYS[7])
-end
-end
-local report1 = {text1, count1, end1 * 1000 - now}
-local report2 = limiter2.report(answers)
-local report3 = {text3, taken3, part3, at3 - now}
 return {0, answers or '*', report1, report2, report3}
 
 ---- release
@@ -713,48 +419,47 @@ local ahead3 = capacity3 * interval3
 local part3 = fmod(missing3, interval3)
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
 local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0), capacity3
-local n = tonumber(ARGV[2])
-local marks = 10
+local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 10 + 1)}
 do
-local mark = ARGV[marks + 1]
-if count1 > 0 and (not mark or match(mark, '^%w+ ') == match(head1, '^%w+ ')) then
-  if n < count1 then
-    call('SET', KEYS[1], head1 .. format('%d', count1 - n), 'KEEPTTL')
-  else
-    call('UNLINK', KEYS[1])
-  end
-end
-end
-do
-local mark = ARGV[marks + 3]
-local due = n * interval3
-if mark then
-  local word, at, taken, part, rest = match(mark, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  if word and word == epoch3 then
-    local refilled, before = (at3 - at) * refill3, tonumber((match(rest, '^ (%d+)') or '0') .. '.')
-    due = min(due, max(due, tonumber(taken, 10) * interval3 + part - refunded3 + before) - refilled)
-  else
-    due = 0
-  end
-end
-due = min(due, missing3 - (last3 > ahead3 and min(last3, missing3) or 0))
-if due > 0 then
-  missing3, refunded3 = missing3 - due, refunded3 + due
-  part3 = fmod(missing3, interval3)
-  taken3 = floor((missing3 - part3) / interval3 + 0.5)
-  if missing3 > 0 then
-    text3 = format('%s %d %d %d', epoch3, at3, taken3, part3)
-    if last3 > ahead3 or reserved3 > 0 then
-      text3 = text3 .. format(' %.0f %.0f %.0f', refunded3, last3 > ahead3 and last3 or 0, reserved3)
-    elseif refunded3 > 0 then
-      text3 = text3 .. format(' %.0f', refunded3)
+  local receipt = receipts[1]
+  if count1 > 0 and (not receipt or match(receipt, '^%w+ ') == match(head1, '^%w+ ')) then
+    if n < count1 then
+      call('SET', KEYS[1], head1 .. format('%d', count1 - n), 'KEEPTTL')
+    else
+      call('UNLINK', KEYS[1])
     end
-    call('SET', KEYS[7], text3, 'PX', format('%d', min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000))))
-  else
-    text3 = ''
-    call('UNLINK', KEYS[7])
   end
 end
+do
+  local receipt = receipts[3]
+  local due = n * interval3
+  if receipt then
+    local word, at, taken, part, rest = match(receipt, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+    if word and word == epoch3 then
+      local refilled, before = (at3 - at) * refill3, tonumber((match(rest, '^ (%d+)') or '0') .. '.')
+      due = min(due, max(due, tonumber(taken, 10) * interval3 + part - refunded3 + before) - refilled)
+    else
+      due = 0
+    end
+  end
+  due = min(due, missing3 - (last3 > ahead3 and min(last3, missing3) or 0))
+  if due > 0 then
+    missing3, refunded3 = missing3 - due, refunded3 + due
+    part3 = fmod(missing3, interval3)
+    taken3 = floor((missing3 - part3) / interval3 + 0.5)
+    if missing3 > 0 then
+      text3 = format('%s %d %d %d', epoch3, at3, taken3, part3)
+      if last3 > ahead3 or reserved3 > 0 then
+        text3 = text3 .. format(' %.0f %.0f %.0f', refunded3, last3 > ahead3 and last3 or 0, reserved3)
+      elseif refunded3 > 0 then
+        text3 = text3 .. format(' %.0f', refunded3)
+      end
+      call('SET', KEYS[7], text3, 'PX', format('%d', min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000))))
+    else
+      text3 = ''
+      call('UNLINK', KEYS[7])
+    end
+  end
 end
 return 1
 
@@ -769,212 +474,212 @@ end
 now = max(0, now)
 local millis = floor(now / 1000)
 local function redisson(KEYS, ARGV)
-local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
-local call, find, match, page = redis.call, string.find, string.match, 256
-local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
-local hint, ended
-local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
-local rate, interval, rateType, keepAlive = config[1], config[2], config[3], config[4] or '0'
-if not (rate and interval and rateType) then
-  return {NO_RATE}
-end
-local valueAt, permitsAt = 2, 3
-if rateType == '1' then
-  if not KEYS[4] then
-    return {NEEDS_KEYS}
+  local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
+  local call, find, match, page = redis.call, string.find, string.match, 256
+  local DONE, AGAIN, NO_RATE, CORRUPT, LEASED, DONE_OWN, NEEDS_KEYS = 0, 1, 2, 3, 4, 5, 6
+  local hint, ended
+  local config = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
+  local rate, interval, rateType, keepAlive = config[1], config[2], config[3], config[4] or '0'
+  if not (rate and interval and rateType) then
+    return {NO_RATE}
   end
-  valueAt, permitsAt = 4, 5
-elseif rateType ~= '0' then
-  return {CORRUPT, 1, 'type', rateType}
-end
-local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
-local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
-if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
-    or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
-  if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
-    return {CORRUPT, 1, 'rate', rate}
+  local valueAt, permitsAt = 2, 3
+  if rateType == '1' then
+    if not KEYS[4] then
+      return {NEEDS_KEYS}
+    end
+    valueAt, permitsAt = 4, 5
+  elseif rateType ~= '0' then
+    return {CORRUPT, 1, 'type', rateType}
   end
-  if not find(interval, '^%d+$') then
-    return {CORRUPT, 1, 'interval', interval}
+  local valueKey, permitsKey = KEYS[valueAt], KEYS[permitsAt]
+  local hinted = hint and hint ~= '' and hint == rate .. ' ' .. interval
+  if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$'))
+      or not (keepAlive == '0' or #keepAlive < 16 and match(keepAlive, '^[1-9]%d*$')) then
+    if not find(rate, '^%d+$') or (rate + 0 >= 9007199254740992 and rate ~= '9007199254740992') then
+      return {CORRUPT, 1, 'rate', rate}
+    end
+    if not find(interval, '^%d+$') then
+      return {CORRUPT, 1, 'interval', interval}
+    end
+    if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
+      return {CORRUPT, 1, 'keepAliveTime', keepAlive}
+    end
   end
-  if keepAlive ~= '0' and not find(keepAlive, '^[1-9]%d*$') or #keepAlive > 15 then
-    return {CORRUPT, 1, 'keepAliveTime', keepAlive}
+  rate = rate + 0
+  local now = ARGV[1]
+  if now == '' then
+    local time = call('TIME')
+    now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
   end
-end
-rate = rate + 0
-local now = ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
-end
-if not hinted or not ended or ended == '' then
-  ended = now - interval
-end
-local stored = call('GET', valueKey)
-if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
-  return {CORRUPT, valueAt, '', stored}
-end
-local value = stored and stored + 0
-local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
-local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', ended), call('PTTL', permitsKey)
-local spent = nil
-local size = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
-local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
-if expired == size then
-  wipe = expired > 0
-  if value ~= rate then
+  if not hinted or not ended or ended == '' then
+    ended = now - interval
+  end
+  local stored = call('GET', valueKey)
+  if stored and stored ~= '0' and not (#stored < 18 and match(stored, '^%-?[1-9]%d*$')) then
+    return {CORRUPT, valueAt, '', stored}
+  end
+  local value = stored and stored + 0
+  local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
+  local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', ended), call('PTTL', permitsKey)
+  local spent = nil
+  local size = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
+  local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
+  if expired == size then
+    wipe = expired > 0
+    if value ~= rate then
+      value, dirty = rate, true
+    end
+  else
+    if expired > 0 then
+      more, drop = expired > page, math.min(expired, page)
+      local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
+      for i = 1, #returned do
+        local a, b, c, d = string.byte(returned[i], -4, -1)
+        if not d then
+          return {CORRUPT, permitsAt, 'member', returned[i]}
+        end
+        sum = sum + a + b * 256 + c * 65536 + d * 16777216
+      end
+      dirty = true
+      if value then
+        value = value + sum
+      end
+    end
+    if not value then
+      if more then
+        call('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
+        return {AGAIN, ''}
+      end
+      local function count(member)
+        local a, b, c, d = string.byte(member, -4, -1)
+        return d and a + b * 256 + c * 65536 + d * 16777216
+      end
+      local inside = (size or call('ZCARD', permitsKey)) - expired
+      local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
+      local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
+      if mark == newest and tonumber(skip) <= inside then
+        skip, sum = tonumber(skip), tonumber(sum)
+      else
+        skip, sum = 0, 0
+      end
+      local stop = math.min(skip + page, inside)
+      local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
+      for i = 1, #members do
+        local n = count(members[i])
+        if not n then
+          return {CORRUPT, permitsAt, 'member', members[i]}
+        end
+        sum = sum + n
+      end
+      if stop < inside then
+        return {AGAIN, string.format('%d %d ', stop, sum) .. newest}
+      end
+      value = rate - sum
+    end
+  end
+  local removed, added, score
+  if value > rate then
     value, dirty = rate, true
   end
-else
-  if expired > 0 then
-    more, drop = expired > page, math.min(expired, page)
-    local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
-    for i = 1, #returned do
-      local a, b, c, d = string.byte(returned[i], -4, -1)
-      if not d then
-        return {CORRUPT, permitsAt, 'member', returned[i]}
+  local limiter = {free = value, most = rate, more = more}
+  function limiter.settle(granted)
+    local total, reply, grantedAt = -1, false, now
+    if granted > 0 then
+      value, spent = value - granted, string.format('%d', granted)
+    end
+    if dirty then
+      call('SET', valueKey, string.format('%d', value))
+    elseif spent then
+      call('DECRBY', valueKey, spent)
+    end
+    local failed
+    if wipe then
+      failed = redis.pcall('UNLINK', permitsKey)
+    elseif drop > 0 then
+      failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
+    end
+    if granted > 0 and (not failed or type(failed) ~= 'table') then
+      local member = ARGV[2]
+      if granted ~= total then
+        local function resized(member, n)
+          return string.sub(member, 1, -5) .. string.char(n % 256, math.floor(n / 256) % 256,
+            math.floor(n / 65536) % 256, math.floor(n / 16777216))
+        end
+        member = resized(member, granted)
       end
-      sum = sum + a + b * 256 + c * 65536 + d * 16777216
+      failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
     end
-    dirty = true
-    if value then
-      value = value + sum
+    if failed and failed ~= 1 and type(failed) == 'table' then
+      call('SET', valueKey, '0', 'PX', '1')
+      return failed
     end
-  end
-  if not value then
-    if more then
-      call('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
-      return {AGAIN, ''}
+    local stateTTL
+    if keepAlive ~= '0' then
+      call('PEXPIRE', KEYS[1], keepAlive)
+      stateTTL = keepAlive + 1
+    elseif ttl >= 0 and ttl < 1e15 then
+      stateTTL = ttl + 1
     end
-    local function count(member)
-      local a, b, c, d = string.byte(member, -4, -1)
-      return d and a + b * 256 + c * 65536 + d * 16777216
-    end
-    local inside = (size or call('ZCARD', permitsKey)) - expired
-    local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
-    local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
-    if mark == newest and tonumber(skip) <= inside then
-      skip, sum = tonumber(skip), tonumber(sum)
-    else
-      skip, sum = 0, 0
-    end
-    local stop = math.min(skip + page, inside)
-    local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
-    for i = 1, #members do
-      local n = count(members[i])
-      if not n then
-        return {CORRUPT, permitsAt, 'member', members[i]}
+    if stateTTL then
+      if valueAt == 4 then
+        stateTTL = stateTTL + math.min(interval, 1e15) + 86400000
       end
-      sum = sum + n
+      call('PEXPIRE', valueKey, stateTTL)
+      call('PEXPIRE', permitsKey, stateTTL)
+    elseif setTTL >= 0 then
+      call('PERSIST', permitsKey)
     end
-    if stop < inside then
-      return {AGAIN, string.format('%d %d ', stop, sum) .. newest}
+    return reply
+  end
+  function limiter.report(denied)
+    local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
+    local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
+    local report = {now, rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
+    if denied then
+      local reply, need = report, rate + 1 - value
+      local function count(member)
+        local a, b, c, d = string.byte(member, -4, -1)
+        return d and a + b * 256 + c * 65536 + d * 16777216
+      end
+      local last, lastLeased, nowNumber = nil, nil, now + 0
+      local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
+      local oldest = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
+      if need == 1 and string.sub(oldest[1] or '', -4) == '\0\0\0\0' then
+        oldest = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
+      end
+      local at, leaseAt = 1, 1
+      while need > 0 do
+        while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and string.sub(oldest[at], 2, 5) == 'LEAS' do
+          at = at + 2
+        end
+        while leases[leaseAt] and string.sub(leases[leaseAt], 2, 5) ~= 'LEAS' do
+          leaseAt = leaseAt + 2
+        end
+        local wait, lease = oldest[at] and tonumber(oldest[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
+        wait = wait and wait + interval - now
+        lease = lease and lease - now + math.min(50, interval)
+        local n, leased
+        if lease and (not wait or lease < wait) then
+          n, wait, leaseAt, leased = count(leases[leaseAt]), lease, leaseAt + 2, true
+        elseif wait then
+          n, at = count(oldest[at]), at + 2
+        else
+          break
+        end
+        n, wait = n or 0, math.min(math.max(0, wait), 9007199254740992)
+        need = need - n
+        n = leased and -n or n
+        if wait == last and leased == lastLeased then
+          reply[#reply] = reply[#reply] + n
+        else
+          reply[#reply + 1], reply[#reply + 2], last, lastLeased = wait, n, wait, leased
+        end
+      end
     end
-    value = rate - sum
+    return report
   end
-end
-local removed, added, score
-if value > rate then
-  value, dirty = rate, true
-end
-local limiter = {free = value, most = rate, more = more}
-function limiter.settle(granted)
-  local total, reply, grantedAt = -1, false, now
-  if granted > 0 then
-    value, spent = value - granted, string.format('%d', granted)
-  end
-if dirty then
-  call('SET', valueKey, string.format('%d', value))
-elseif spent then
-  call('DECRBY', valueKey, spent)
-end
-local failed
-if wipe then
-  failed = redis.pcall('UNLINK', permitsKey)
-elseif drop > 0 then
-  failed = redis.pcall('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
-end
-if granted > 0 and (not failed or type(failed) ~= 'table') then
-  local member = ARGV[2]
-  if granted ~= total then
-    local function resized(member, n)
-      return string.sub(member, 1, -5) .. string.char(n % 256, math.floor(n / 256) % 256,
-        math.floor(n / 65536) % 256, math.floor(n / 16777216))
-    end
-    member = resized(member, granted)
-  end
-  failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
-end
-if failed and failed ~= 1 and type(failed) == 'table' then
-  call('SET', valueKey, '0', 'PX', '1')
-  return failed
-end
-local stateTTL
-if keepAlive ~= '0' then
-  call('PEXPIRE', KEYS[1], keepAlive)
-  stateTTL = keepAlive + 1
-elseif ttl >= 0 and ttl < 1e15 then
-  stateTTL = ttl + 1
-end
-if stateTTL then
-  if valueAt == 4 then
-    stateTTL = stateTTL + math.min(interval, 1e15) + 86400000
-  end
-  call('PEXPIRE', valueKey, stateTTL)
-  call('PEXPIRE', permitsKey, stateTTL)
-elseif setTTL >= 0 then
-  call('PERSIST', permitsKey)
-end
-return reply
-end
-function limiter.report(denied)
-  local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
-  local reset = newest and math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992) or 0
-  local report = {now, rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
-  if denied then
-    local reply, need = report, rate + 1 - value
-local function count(member)
-  local a, b, c, d = string.byte(member, -4, -1)
-  return d and a + b * 256 + c * 65536 + d * 16777216
-end
-local last, lastLeased, nowNumber = nil, nil, now + 0
-local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
-local oldest = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
-if need == 1 and string.sub(oldest[1] or '', -4) == '\0\0\0\0' then
-  oldest = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
-end
-local at, leaseAt = 1, 1
-while need > 0 do
-  while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and string.sub(oldest[at], 2, 5) == 'LEAS' do
-    at = at + 2
-  end
-  while leases[leaseAt] and string.sub(leases[leaseAt], 2, 5) ~= 'LEAS' do
-    leaseAt = leaseAt + 2
-  end
-  local wait, lease = oldest[at] and tonumber(oldest[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
-  wait = wait and wait + interval - now
-  lease = lease and lease - now + math.min(50, interval)
-  local n, leased
-  if lease and (not wait or lease < wait) then
-    n, wait, leaseAt, leased = count(leases[leaseAt]), lease, leaseAt + 2, true
-  elseif wait then
-    n, at = count(oldest[at]), at + 2
-  else
-    break
-  end
-  n, wait = n or 0, math.min(math.max(0, wait), 9007199254740992)
-  need = need - n
-  n = leased and -n or n
-  if wait == last and leased == lastLeased then
-    reply[#reply] = reply[#reply] + n
-  else
-    reply[#reply + 1], reply[#reply + 2], last, lastLeased = wait, n, wait, leased
-  end
-end
-  end
-  return report
-end
-return limiter
+  return limiter
 end
 local most1, end1, length1, renews1 = ARGV[2] + 0, nil, ARGV[3], ARGV[4] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
@@ -1031,5 +736,5 @@ local answers, want = '*', 1
 local report1 = {text1, count1, end1 * 1000 - now}
 local report2 = limiter2.report(answers)
 local report3 = {text3, taken3, part3, at3 - now}
-return {0, answers or '*', report1, report2, report3}
+return {0, answers, report1, report2, report3}
 

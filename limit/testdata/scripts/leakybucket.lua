@@ -31,8 +31,8 @@ local ahead1 = 0
 local part1 = fmod(missing1, interval1)
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
-local free, most, credit = free1, most1, 9007199254740992
-local runs, flags = ARGV[7] or '', ARGV[8] or ''
+local free, most, credit = min(free1), min(most1), 9007199254740992
+local runs, flags = ARGV[6 + 1] or '', ARGV[6 + 2] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
 local want = flags == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
@@ -68,30 +68,38 @@ elseif runs ~= '' or total > most then
   end
   answers = table.concat(answers) .. part
 end
-if granted > 0 then
-do
-local n = granted
-if not epoch1 then
-  epoch1, refunded1, last1, reserved1 = epoch, 0, 0, 0
-end
-missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
-part1 = fmod(missing1, interval1)
-taken1 = floor((missing1 - part1) / interval1 + 0.5)
-if missing1 > 0 then
-  text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-  if last1 > ahead1 or reserved1 > 0 then
-    text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
-  elseif refunded1 > 0 then
-    text1 = text1 .. format(' %.0f', refunded1)
+local leased, span = nil, ARGV[6 + 4]
+if span then
+  leased, span = 0, tonumber(span)
+  if granted == total and span > 0 then
+    leased = max(0, min(tonumber(ARGV[6 + 3]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + leased
   end
-  call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
-else
-  text1 = ''
-  call('UNLINK', KEYS[1])
 end
+if granted > 0 then
+  do
+    local n = granted
+    if not epoch1 then
+      epoch1, refunded1, last1, reserved1 = epoch, 0, 0, 0
+    end
+    missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
+    part1 = fmod(missing1, interval1)
+    taken1 = floor((missing1 - part1) / interval1 + 0.5)
+    if missing1 > 0 then
+      text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+      if last1 > ahead1 or reserved1 > 0 then
+        text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
+      elseif refunded1 > 0 then
+        text1 = text1 .. format(' %.0f', refunded1)
+      end
+      call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
+    else
+      text1 = ''
+      call('UNLINK', KEYS[1])
+    end
+  end
 end
-end
-if flags ~= 'd' and flags ~= 'do' and not above then
+if flags ~= 'd' and flags ~= 'do' and not above and not leased then
   if granted == total then
     return {text1}
   elseif granted == 0 and flags == '' then
@@ -99,6 +107,9 @@ if flags ~= 'd' and flags ~= 'do' and not above then
   end
 end
 local report1 = {text1, taken1, part1, at1 - now}
+if leased then
+  return {0, answers or '*', report1, leased, span}
+end
 return {0, answers or '*', report1}
 
 ---- charge
@@ -136,28 +147,28 @@ local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
 local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
 do
-local n = granted
-if not epoch1 then
-  epoch1, refunded1, last1, reserved1 = epoch, 0, 0, 0
-end
-missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
-part1 = fmod(missing1, interval1)
-taken1 = floor((missing1 - part1) / interval1 + 0.5)
-if missing1 > 0 then
-  text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-  if last1 > ahead1 or reserved1 > 0 then
-    text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
-  elseif refunded1 > 0 then
-    text1 = text1 .. format(' %.0f', refunded1)
+  local n = granted
+  if not epoch1 then
+    epoch1, refunded1, last1, reserved1 = epoch, 0, 0, 0
   end
-  call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
-else
-  text1 = ''
-  call('UNLINK', KEYS[1])
-end
+  missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
+  part1 = fmod(missing1, interval1)
+  taken1 = floor((missing1 - part1) / interval1 + 0.5)
+  if missing1 > 0 then
+    text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+    if last1 > ahead1 or reserved1 > 0 then
+      text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
+    elseif refunded1 > 0 then
+      text1 = text1 .. format(' %.0f', refunded1)
+    end
+    call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
+  else
+    text1 = ''
+    call('UNLINK', KEYS[1])
+  end
 end
 local report1 = {text1, taken1, part1, at1 - now}
-return {0, answers or '*', report1}
+return {0, '*', report1}
 
 ---- release
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -192,38 +203,37 @@ local ahead1 = 0
 local part1 = fmod(missing1, interval1)
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
-local n = tonumber(ARGV[2])
-local marks = 5
+local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 5 + 1)}
 do
-local mark = ARGV[marks + 1]
-local due = n * interval1
-if mark then
-  local word, at, taken, part, rest = match(mark, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  if word and word == epoch1 then
-    local refilled, before = (at1 - at) * refill1, tonumber((match(rest, '^ (%d+)') or '0') .. '.')
-    due = min(due, max(due, tonumber(taken, 10) * interval1 + part - refunded1 + before) - refilled)
-  else
-    due = 0
-  end
-end
-due = min(due, missing1 - (last1 > ahead1 and min(last1, missing1) or 0))
-if due > 0 then
-  missing1, refunded1 = missing1 - due, refunded1 + due
-  part1 = fmod(missing1, interval1)
-  taken1 = floor((missing1 - part1) / interval1 + 0.5)
-  if missing1 > 0 then
-    text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-    if last1 > ahead1 or reserved1 > 0 then
-      text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
-    elseif refunded1 > 0 then
-      text1 = text1 .. format(' %.0f', refunded1)
+  local receipt = receipts[1]
+  local due = n * interval1
+  if receipt then
+    local word, at, taken, part, rest = match(receipt, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+    if word and word == epoch1 then
+      local refilled, before = (at1 - at) * refill1, tonumber((match(rest, '^ (%d+)') or '0') .. '.')
+      due = min(due, max(due, tonumber(taken, 10) * interval1 + part - refunded1 + before) - refilled)
+    else
+      due = 0
     end
-    call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
-  else
-    text1 = ''
-    call('UNLINK', KEYS[1])
   end
-end
+  due = min(due, missing1 - (last1 > ahead1 and min(last1, missing1) or 0))
+  if due > 0 then
+    missing1, refunded1 = missing1 - due, refunded1 + due
+    part1 = fmod(missing1, interval1)
+    taken1 = floor((missing1 - part1) / interval1 + 0.5)
+    if missing1 > 0 then
+      text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+      if last1 > ahead1 or reserved1 > 0 then
+        text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
+      elseif refunded1 > 0 then
+        text1 = text1 .. format(' %.0f', refunded1)
+      end
+      call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
+    else
+      text1 = ''
+      call('UNLINK', KEYS[1])
+    end
+  end
 end
 return 1
 
@@ -262,7 +272,7 @@ local taken1 = floor((missing1 - part1) / interval1 + 0.5)
 local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
 local answers, want = '*', 1
 local report1 = {text1, taken1, part1, at1 - now}
-return {0, answers or '*', report1}
+return {0, answers, report1}
 
 ---- reserve
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod

@@ -49,8 +49,8 @@ do
   end
 end
 local free1 = most1 - sum1
-local free, most, credit = free1, most1, 9007199254740992
-local runs, flags = ARGV[6] or '', ARGV[7] or ''
+local free, most, credit = min(free1), min(most1), 9007199254740992
+local runs, flags = ARGV[5 + 1] or '', ARGV[5 + 2] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
 local want = flags == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
@@ -86,36 +86,44 @@ elseif runs ~= '' or total > most then
   end
   answers = table.concat(answers) .. part
 end
-if granted > 0 then
-do
-local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
-sum1, total1 = sum1 + n, total1 - (9007199254740992 - n)
-if total1 < 0 then
-  total1 = total1 + 9007199254740992
+local leased, span = nil, ARGV[5 + 4]
+if span then
+  leased, span = 0, tonumber(span)
+  if granted == total and span > 0 then
+    leased = max(0, min(tonumber(ARGV[5 + 3]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + leased
+  end
 end
-if epoch1 and time1 == at1 then
-  count1 = count1 + n
-  text1 = format('%s %d 0 %d %d', epoch1, time1, count1, total1)
-  call('LSET', KEYS[1], -1, text1)
-else
-  if not epoch1 then
-    epoch1 = epoch
-    if text1 ~= '' then
-      call('UNLINK', KEYS[1])
+if granted > 0 then
+  do
+    local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
+    sum1, total1 = sum1 + n, total1 - (9007199254740992 - n)
+    if total1 < 0 then
+      total1 = total1 + 9007199254740992
+    end
+    if epoch1 and time1 == at1 then
+      count1 = count1 + n
+      text1 = format('%s %d 0 %d %d', epoch1, time1, count1, total1)
+      call('LSET', KEYS[1], -1, text1)
+    else
+      if not epoch1 then
+        epoch1 = epoch
+        if text1 ~= '' then
+          call('UNLINK', KEYS[1])
+        end
+      end
+      time1, count1 = at1, n
+      text1 = format('%s %d 0 %d %d', epoch1, time1, count1, total1)
+      call('RPUSH', KEYS[1], text1)
+    end
+    call('PEXPIRE', KEYS[1], ARGV[5])
+    if first1 > 0 then
+      call('LTRIM', KEYS[1], first1, -1)
+      first1 = 0
     end
   end
-  time1, count1 = at1, n
-  text1 = format('%s %d 0 %d %d', epoch1, time1, count1, total1)
-  call('RPUSH', KEYS[1], text1)
 end
-call('PEXPIRE', KEYS[1], ARGV[5])
-if first1 > 0 then
-  call('LTRIM', KEYS[1], first1, -1)
-  first1 = 0
-end
-end
-end
-if flags ~= 'd' and flags ~= 'do' and not above then
+if flags ~= 'd' and flags ~= 'do' and not above and not leased then
   if granted == total then
     return {text1}
   elseif granted == 0 and flags == '' then
@@ -141,6 +149,9 @@ if sum1 > 0 then
       found, i = call('LRANGE', KEYS[1], first1 + 8, first1 + 255), 1
     end
   end
+end
+if leased then
+  return {0, answers or '*', report1, leased, span}
 end
 return {0, answers or '*', report1}
 
@@ -197,31 +208,31 @@ end
 local free1 = most1 - sum1
 local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
 do
-local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
-sum1, total1 = sum1 + n, total1 - (9007199254740992 - n)
-if total1 < 0 then
-  total1 = total1 + 9007199254740992
-end
-if epoch1 and time1 == at1 then
-  count1 = count1 + n
-  text1 = format('%s %d 0 %d %d', epoch1, time1, count1, total1)
-  call('LSET', KEYS[1], -1, text1)
-else
-  if not epoch1 then
-    epoch1 = epoch
-    if text1 ~= '' then
-      call('UNLINK', KEYS[1])
-    end
+  local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
+  sum1, total1 = sum1 + n, total1 - (9007199254740992 - n)
+  if total1 < 0 then
+    total1 = total1 + 9007199254740992
   end
-  time1, count1 = at1, n
-  text1 = format('%s %d 0 %d %d', epoch1, time1, count1, total1)
-  call('RPUSH', KEYS[1], text1)
-end
-call('PEXPIRE', KEYS[1], ARGV[5])
-if first1 > 0 then
-  call('LTRIM', KEYS[1], first1, -1)
-  first1 = 0
-end
+  if epoch1 and time1 == at1 then
+    count1 = count1 + n
+    text1 = format('%s %d 0 %d %d', epoch1, time1, count1, total1)
+    call('LSET', KEYS[1], -1, text1)
+  else
+    if not epoch1 then
+      epoch1 = epoch
+      if text1 ~= '' then
+        call('UNLINK', KEYS[1])
+      end
+    end
+    time1, count1 = at1, n
+    text1 = format('%s %d 0 %d %d', epoch1, time1, count1, total1)
+    call('RPUSH', KEYS[1], text1)
+  end
+  call('PEXPIRE', KEYS[1], ARGV[5])
+  if first1 > 0 then
+    call('LTRIM', KEYS[1], first1, -1)
+    first1 = 0
+  end
 end
 local report1 = {text1, sum1, 0}
 if sum1 > 0 then
@@ -243,7 +254,7 @@ if sum1 > 0 then
     end
   end
 end
-return {0, answers or '*', report1}
+return {0, '*', report1}
 
 ---- release
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -296,99 +307,98 @@ do
   end
 end
 local free1 = most1 - sum1
-local n = tonumber(ARGV[2])
-local marks = 4
+local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 4 + 1)}
 do
-local mark = ARGV[marks + 1]
-local due, entries = n, nil
-if mark then
-  local word, dated = match(mark, '^(%w+) (%d+) ')
-  if not word or word ~= epoch1 or dated + 0 <= at1 - ARGV[4] then
-    due = 0
-  else
-    entries = call('LRANGE', KEYS[1], -256, -1)
-    local low, high = first1, length1 - #entries
-    if low < high and (match(entries[1], '^%w+ (%d+) ') or 0) - dated > 0 then
-      while low < high do
-        local index = floor((low + high) / 2)
-        local entry = call('LINDEX', KEYS[1], index)
-        local time = match(entry, '^%w+ (%d+) %d+ %d+ %d+$')
-        if not time then
-          return {3, 1, entry}
-        elseif time - dated < 0 then
-          low = index + 1
-        else
-          high = index
-        end
-      end
-      local time, count = match(call('LINDEX', KEYS[1], low), '^%w+ (%d+) %d+ (%d+) %d+$')
-      due, entries = time == dated and min(n, count) or 0, nil
-    end
-  end
-end
-if due == 0 or sum1 == 0 then
-elseif not entries and due >= sum1 then
-  call('UNLINK', KEYS[1])
-elseif not entries then
-  local low, high = first1, length1 - 1
-  local oldest = format('%s %d %d %d %d', epoch1, time1, at1 - time1, sum1 - due, total1)
-  while low < high do
-    local index = floor((low + high) / 2)
-    local entry = call('LINDEX', KEYS[1], index)
-    local start, total = match(entry, '^(%w+ %d+ %d+ )%d+ (%d+)$')
-    if not start then
-      return {3, 1, entry}
-    end
-    local upto = total - base1
-    if upto < 0 then
-      upto = upto + 9007199254740992
-    end
-    if upto > due then
-      high, oldest = index, start .. format('%d %s', upto - due, total)
+  local receipt = receipts[1]
+  local due, entries = n, nil
+  if receipt then
+    local word, dated = match(receipt, '^(%w+) (%d+) ')
+    if not word or word ~= epoch1 or dated + 0 <= at1 - ARGV[4] then
+      due = 0
     else
-      low = index + 1
+      entries = call('LRANGE', KEYS[1], -256, -1)
+      local low, high = first1, length1 - #entries
+      if low < high and (match(entries[1], '^%w+ (%d+) ') or 0) - dated > 0 then
+        while low < high do
+          local index = floor((low + high) / 2)
+          local entry = call('LINDEX', KEYS[1], index)
+          local time = match(entry, '^%w+ (%d+) %d+ %d+ %d+$')
+          if not time then
+            return {3, 1, entry}
+          elseif time - dated < 0 then
+            low = index + 1
+          else
+            high = index
+          end
+        end
+        local time, count = match(call('LINDEX', KEYS[1], low), '^%w+ (%d+) %d+ (%d+) %d+$')
+        due, entries = time == dated and min(n, count) or 0, nil
+      end
     end
   end
-  if low < length1 - 1 then
-    call('LSET', KEYS[1], -1, format('%s %d %d %d %d', epoch1, time1, at1 - time1, count1, total1))
-  end
-  if low > 0 then
-    call('LTRIM', KEYS[1], low, -1)
-  end
-  call('LSET', KEYS[1], 0, oldest)
-else
-  local dated, own, back, last = match(mark, '^%w+ (%d+) '), nil, 0, 0
-  for i = 1, #entries do
-    local time, count, total = match(entries[i], '^%w+ (%d+) %d+ (%d+) (%d+)$')
-    if not time then
-      return {3, 1, entries[i]}
-    end
-    if time == dated then
-      own, back = i, min(due, count)
-      count = count - back
-    end
-    total = total - back
-    if total < 0 then
-      total = total + 9007199254740992
-    end
-    entries[i] = {time, count, total}
-    if count + 0 > 0 then
-      last = i
-    end
-  end
-  if back > 0 and back == sum1 then
+  if due == 0 or sum1 == 0 then
+  elseif not entries and due >= sum1 then
     call('UNLINK', KEYS[1])
-  elseif back > 0 then
-    for i = min(own, last), #entries do
-      local ahead = i == last and at1 - entries[i][1] or 0
-      call('LSET', KEYS[1], i - #entries - 1,
-        format('%s %s %d %d %d', epoch1, entries[i][1], ahead, entries[i][2], entries[i][3]))
+  elseif not entries then
+    local low, high = first1, length1 - 1
+    local oldest = format('%s %d %d %d %d', epoch1, time1, at1 - time1, sum1 - due, total1)
+    while low < high do
+      local index = floor((low + high) / 2)
+      local entry = call('LINDEX', KEYS[1], index)
+      local start, total = match(entry, '^(%w+ %d+ %d+ )%d+ (%d+)$')
+      if not start then
+        return {3, 1, entry}
+      end
+      local upto = total - base1
+      if upto < 0 then
+        upto = upto + 9007199254740992
+      end
+      if upto > due then
+        high, oldest = index, start .. format('%d %s', upto - due, total)
+      else
+        low = index + 1
+      end
     end
-    if last < #entries then -- empty entries
-      call('LTRIM', KEYS[1], 0, last - #entries - 1)
+    if low < length1 - 1 then
+      call('LSET', KEYS[1], -1, format('%s %d %d %d %d', epoch1, time1, at1 - time1, count1, total1))
+    end
+    if low > 0 then
+      call('LTRIM', KEYS[1], low, -1)
+    end
+    call('LSET', KEYS[1], 0, oldest)
+  else
+    local dated, own, back, last = match(receipt, '^%w+ (%d+) '), nil, 0, 0
+    for i = 1, #entries do
+      local time, count, total = match(entries[i], '^%w+ (%d+) %d+ (%d+) (%d+)$')
+      if not time then
+        return {3, 1, entries[i]}
+      end
+      if time == dated then
+        own, back = i, min(due, count)
+        count = count - back
+      end
+      total = total - back
+      if total < 0 then
+        total = total + 9007199254740992
+      end
+      entries[i] = {time, count, total}
+      if count + 0 > 0 then
+        last = i
+      end
+    end
+    if back > 0 and back == sum1 then
+      call('UNLINK', KEYS[1])
+    elseif back > 0 then
+      for i = min(own, last), #entries do
+        local ahead = i == last and at1 - entries[i][1] or 0
+        call('LSET', KEYS[1], i - #entries - 1,
+          format('%s %s %d %d %d', epoch1, entries[i][1], ahead, entries[i][2], entries[i][3]))
+      end
+      if last < #entries then -- empty entries
+        call('LTRIM', KEYS[1], 0, last - #entries - 1)
+      end
     end
   end
-end
 end
 return 1
 
@@ -464,5 +474,5 @@ if sum1 > 0 then
     end
   end
 end
-return {0, answers or '*', report1}
+return {0, answers, report1}
 

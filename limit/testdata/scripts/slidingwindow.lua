@@ -32,8 +32,8 @@ if text1 ~= '' then
   end
 end
 local free1 = most1 - sum1
-local free, most, credit = free1, most1, 9007199254740992
-local runs, flags = ARGV[7] or '', ARGV[8] or ''
+local free, most, credit = min(free1), min(most1), 9007199254740992
+local runs, flags = ARGV[6 + 1] or '', ARGV[6 + 2] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
 local want = flags == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
@@ -69,25 +69,33 @@ elseif runs ~= '' or total > most then
   end
   answers = table.concat(answers) .. part
 end
-if granted > 0 then
-do
-local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
-if not epoch1 then
-  epoch1, newest1 = epoch, cell1
-end
-older1, from1 = string.sub(older1, from1), 1
-if newest1 < cell1 then
-  if count1 > 0 then
-    older1 = older1 .. format(' %d:%d', newest1, count1)
+local leased, span = nil, ARGV[6 + 4]
+if span then
+  leased, span = 0, tonumber(span)
+  if granted == total and span > 0 then
+    leased = max(0, min(tonumber(ARGV[6 + 3]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + leased
   end
-  newest1, count1 = cell1, 0
 end
-sum1, count1 = sum1 + n, count1 + n
-text1 = format('%s %d %d %d', epoch1, sum1, newest1, count1) .. older1
-call('SET', KEYS[1], text1, 'PX', (ARGV[6] + 1) * ARGV[5])
+if granted > 0 then
+  do
+    local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
+    if not epoch1 then
+      epoch1, newest1 = epoch, cell1
+    end
+    older1, from1 = string.sub(older1, from1), 1
+    if newest1 < cell1 then
+      if count1 > 0 then
+        older1 = older1 .. format(' %d:%d', newest1, count1)
+      end
+      newest1, count1 = cell1, 0
+    end
+    sum1, count1 = sum1 + n, count1 + n
+    text1 = format('%s %d %d %d', epoch1, sum1, newest1, count1) .. older1
+    call('SET', KEYS[1], text1, 'PX', (ARGV[6] + 1) * ARGV[5])
+  end
 end
-end
-if flags ~= 'd' and flags ~= 'do' and not above then
+if flags ~= 'd' and flags ~= 'do' and not above and not leased then
   if granted == total then
     return {text1}
   elseif granted == 0 and flags == '' then
@@ -109,6 +117,9 @@ if sum1 > 0 then
     report1[#report1 + 1] = report1[3]
     report1[#report1 + 1] = count1
   end
+end
+if leased then
+  return {0, answers or '*', report1, leased, span}
 end
 return {0, answers or '*', report1}
 
@@ -148,20 +159,20 @@ end
 local free1 = most1 - sum1
 local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
 do
-local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
-if not epoch1 then
-  epoch1, newest1 = epoch, cell1
-end
-older1, from1 = string.sub(older1, from1), 1
-if newest1 < cell1 then
-  if count1 > 0 then
-    older1 = older1 .. format(' %d:%d', newest1, count1)
+  local n = min(granted, 9007199254740992 - sum1) -- only Charge reaches this
+  if not epoch1 then
+    epoch1, newest1 = epoch, cell1
   end
-  newest1, count1 = cell1, 0
-end
-sum1, count1 = sum1 + n, count1 + n
-text1 = format('%s %d %d %d', epoch1, sum1, newest1, count1) .. older1
-call('SET', KEYS[1], text1, 'PX', (ARGV[6] + 1) * ARGV[5])
+  older1, from1 = string.sub(older1, from1), 1
+  if newest1 < cell1 then
+    if count1 > 0 then
+      older1 = older1 .. format(' %d:%d', newest1, count1)
+    end
+    newest1, count1 = cell1, 0
+  end
+  sum1, count1 = sum1 + n, count1 + n
+  text1 = format('%s %d %d %d', epoch1, sum1, newest1, count1) .. older1
+  call('SET', KEYS[1], text1, 'PX', (ARGV[6] + 1) * ARGV[5])
 end
 local report1 = {text1, sum1, 0}
 if sum1 > 0 then
@@ -179,7 +190,7 @@ if sum1 > 0 then
     report1[#report1 + 1] = count1
   end
 end
-return {0, answers or '*', report1}
+return {0, '*', report1}
 
 ---- release
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -215,38 +226,37 @@ if text1 ~= '' then
   end
 end
 local free1 = most1 - sum1
-local n = tonumber(ARGV[2])
-local marks = 5
+local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 5 + 1)}
 do
-local mark = ARGV[marks + 1]
-local word, only = match(mark or '', '^(%w+) %d+ (%d+) ')
-if sum1 > 0 and (not mark or word == epoch1) then
-  local first, cells, rest = cell1 - ARGV[5], {}, n
-  for cell, permits in string.gmatch(older1, '(%d+):(%d+)') do
-    cells[#cells + 1] = {cell, tonumber(permits)}
-  end
-  cells[#cells + 1] = {format('%d', newest1), count1}
-  for i = #cells, 1, -1 do
-    local cell = cells[i]
-    if cell[1] + 0 >= first and (not mark or cell[1] == only) then
-      local back = min(rest, cell[2])
-      rest, cell[2] = rest - back, cell[2] - back
+  local receipt = receipts[1]
+  local word, only = match(receipt or '', '^(%w+) %d+ (%d+) ')
+  if sum1 > 0 and (not receipt or word == epoch1) then
+    local first, cells, rest = cell1 - ARGV[5], {}, n
+    for cell, permits in string.gmatch(older1, '(%d+):(%d+)') do
+      cells[#cells + 1] = {cell, tonumber(permits)}
     end
-  end
-  if rest < n and sum1 > n - rest then
-    local kept = {}
-    for i = 1, #cells - 1 do
-      if cells[i][2] > 0 then
-        kept[#kept + 1] = format(' %s:%d', cells[i][1], cells[i][2])
+    cells[#cells + 1] = {format('%d', newest1), count1}
+    for i = #cells, 1, -1 do
+      local cell = cells[i]
+      if cell[1] + 0 >= first and (not receipt or cell[1] == only) then
+        local back = min(rest, cell[2])
+        rest, cell[2] = rest - back, cell[2] - back
       end
     end
-    sum1, count1, older1 = sum1 + gone1 - n + rest, cells[#cells][2], table.concat(kept)
-    text1 = format('%s %d %d %d', epoch1, sum1, newest1, count1) .. older1
-    call('SET', KEYS[1], text1, 'KEEPTTL')
-  elseif rest < n then
-    call('UNLINK', KEYS[1])
+    if rest < n and sum1 > n - rest then
+      local kept = {}
+      for i = 1, #cells - 1 do
+        if cells[i][2] > 0 then
+          kept[#kept + 1] = format(' %s:%d', cells[i][1], cells[i][2])
+        end
+      end
+      sum1, count1, older1 = sum1 + gone1 - n + rest, cells[#cells][2], table.concat(kept)
+      text1 = format('%s %d %d %d', epoch1, sum1, newest1, count1) .. older1
+      call('SET', KEYS[1], text1, 'KEEPTTL')
+    elseif rest < n then
+      call('UNLINK', KEYS[1])
+    end
   end
-end
 end
 return 1
 
@@ -301,5 +311,5 @@ if sum1 > 0 then
     report1[#report1 + 1] = count1
   end
 end
-return {0, answers or '*', report1}
+return {0, answers, report1}
 

@@ -33,8 +33,9 @@ if next1 <= at1 then
   credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
   left1 = stored1
 end
-local free, most, credit = free1, most1, min(9007199254740992, credit1)
-local runs, flags = ARGV[9] or '', ARGV[10] or ''
+local free, most, credit = min(free1), min(most1), 9007199254740992
+credit = min(credit, credit1)
+local runs, flags = ARGV[8 + 1] or '', ARGV[8 + 2] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
 local want = flags == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
@@ -70,38 +71,46 @@ elseif runs ~= '' or total > most then
   end
   answers = table.concat(answers) .. part
 end
+local leased, span = nil, ARGV[8 + 4]
+if span then
+  leased, span = 0, tonumber(span)
+  if granted == total and span > 0 then
+    leased = max(0, min(tonumber(ARGV[8 + 3]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + leased
+  end
+end
 if granted > 0 then
-do
-local n = granted
-if not epoch1 then
-  epoch1, last1, reserved1 = epoch, 0, 0
-end
-local wait, spent = 0, min(n, stored1)
-if slope1 then
-  local above, below = stored1 - threshold1, spent
-  if above > 0 then
-    local expensive = min(above, below)
-    wait = floor(expensive * ((stable1 + above * slope1) + (stable1 + (above - expensive) * slope1)) / 2)
-    below = below - expensive
+  do
+    local n = granted
+    if not epoch1 then
+      epoch1, last1, reserved1 = epoch, 0, 0
+    end
+    local wait, spent = 0, min(n, stored1)
+    if slope1 then
+      local above, below = stored1 - threshold1, spent
+      if above > 0 then
+        local expensive = min(above, below)
+        wait = floor(expensive * ((stable1 + above * slope1) + (stable1 + (above - expensive) * slope1)) / 2)
+        below = below - expensive
+      end
+      wait = wait + floor(stable1 * below)
+    end
+    wait = min(9007199254740992, wait + floor((n - spent) * stable1))
+    stored1, next1 = stored1 - spent, min(9007199254740992, next1 + wait)
+    left1 = slope1 and next1 > at1 and 0 or left1 - n
+    if next1 > at1 or stored1 < size1 then
+      text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
+      if last1 > at1 or reserved1 > 0 then
+        text1 = text1 .. format(' %d %d', last1, reserved1)
+      end
+      call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1)
+    else
+      text1 = ''
+      call('UNLINK', KEYS[1])
+    end
   end
-  wait = wait + floor(stable1 * below)
 end
-wait = min(9007199254740992, wait + floor((n - spent) * stable1))
-stored1, next1 = stored1 - spent, min(9007199254740992, next1 + wait)
-left1 = slope1 and next1 > at1 and 0 or left1 - n
-if next1 > at1 or stored1 < size1 then
-  text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
-  if last1 > at1 or reserved1 > 0 then
-    text1 = text1 .. format(' %d %d', last1, reserved1)
-  end
-  call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1)
-else
-  text1 = ''
-  call('UNLINK', KEYS[1])
-end
-end
-end
-if flags ~= 'd' and flags ~= 'do' and not above then
+if flags ~= 'd' and flags ~= 'do' and not above and not leased then
   if granted == total then
     return {text1}
   elseif granted == 0 and flags == '' then
@@ -111,6 +120,9 @@ end
 local report1 = {text1, floor(left1), 0, 0}
 if next1 > at1 or stored1 < size1 then
   report1[3], report1[4] = next1 > at1 and next1 - now or 0, next1 - now + ceil((size1 - stored1) * cool1)
+end
+if leased then
+  return {0, answers or '*', report1, leased, span}
 end
 return {0, answers or '*', report1}
 
@@ -151,39 +163,39 @@ if next1 <= at1 then
 end
 local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
 do
-local n = granted
-if not epoch1 then
-  epoch1, last1, reserved1 = epoch, 0, 0
-end
-local wait, spent = 0, min(n, stored1)
-if slope1 then
-  local above, below = stored1 - threshold1, spent
-  if above > 0 then
-    local expensive = min(above, below)
-    wait = floor(expensive * ((stable1 + above * slope1) + (stable1 + (above - expensive) * slope1)) / 2)
-    below = below - expensive
+  local n = granted
+  if not epoch1 then
+    epoch1, last1, reserved1 = epoch, 0, 0
   end
-  wait = wait + floor(stable1 * below)
-end
-wait = min(9007199254740992, wait + floor((n - spent) * stable1))
-stored1, next1 = stored1 - spent, min(9007199254740992, next1 + wait)
-left1 = slope1 and next1 > at1 and 0 or left1 - n
-if next1 > at1 or stored1 < size1 then
-  text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
-  if last1 > at1 or reserved1 > 0 then
-    text1 = text1 .. format(' %d %d', last1, reserved1)
+  local wait, spent = 0, min(n, stored1)
+  if slope1 then
+    local above, below = stored1 - threshold1, spent
+    if above > 0 then
+      local expensive = min(above, below)
+      wait = floor(expensive * ((stable1 + above * slope1) + (stable1 + (above - expensive) * slope1)) / 2)
+      below = below - expensive
+    end
+    wait = wait + floor(stable1 * below)
   end
-  call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1)
-else
-  text1 = ''
-  call('UNLINK', KEYS[1])
-end
+  wait = min(9007199254740992, wait + floor((n - spent) * stable1))
+  stored1, next1 = stored1 - spent, min(9007199254740992, next1 + wait)
+  left1 = slope1 and next1 > at1 and 0 or left1 - n
+  if next1 > at1 or stored1 < size1 then
+    text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
+    if last1 > at1 or reserved1 > 0 then
+      text1 = text1 .. format(' %d %d', last1, reserved1)
+    end
+    call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1)
+  else
+    text1 = ''
+    call('UNLINK', KEYS[1])
+  end
 end
 local report1 = {text1, floor(left1), 0, 0}
 if next1 > at1 or stored1 < size1 then
   report1[3], report1[4] = next1 > at1 and next1 - now or 0, next1 - now + ceil((size1 - stored1) * cool1)
 end
-return {0, answers or '*', report1}
+return {0, '*', report1}
 
 ---- release
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -220,29 +232,28 @@ if next1 <= at1 then
   credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
   left1 = stored1
 end
-local n = tonumber(ARGV[2])
-local marks = 7
+local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 7 + 1)}
 do
-local mark = ARGV[marks + 1]
-local back = n * stable1
-if mark then
-  local word, at = match(mark, '^(%w+) %S+ (%d+) ')
-  back = word and word == epoch1 and back - (at1 - at) or 0
-end
-back = min(floor(back), next1 - (last1 > at1 and min(last1, next1) or at1))
-if back > 0 then
-  next1 = next1 - back
-  if next1 > at1 or stored1 < size1 then
-    text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
-    if last1 > at1 or reserved1 > 0 then
-      text1 = text1 .. format(' %d %d', last1, reserved1)
-    end
-    call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1)
-  else
-    text1 = ''
-    call('UNLINK', KEYS[1])
+  local receipt = receipts[1]
+  local back = n * stable1
+  if receipt then
+    local word, at = match(receipt, '^(%w+) %S+ (%d+) ')
+    back = word and word == epoch1 and back - (at1 - at) or 0
   end
-end
+  back = min(floor(back), next1 - (last1 > at1 and min(last1, next1) or at1))
+  if back > 0 then
+    next1 = next1 - back
+    if next1 > at1 or stored1 < size1 then
+      text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
+      if last1 > at1 or reserved1 > 0 then
+        text1 = text1 .. format(' %d %d', last1, reserved1)
+      end
+      call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1)
+    else
+      text1 = ''
+      call('UNLINK', KEYS[1])
+    end
+  end
 end
 return 1
 
@@ -286,7 +297,7 @@ local report1 = {text1, floor(left1), 0, 0}
 if next1 > at1 or stored1 < size1 then
   report1[3], report1[4] = next1 > at1 and next1 - now or 0, next1 - now + ceil((size1 - stored1) * cool1)
 end
-return {0, answers or '*', report1}
+return {0, answers, report1}
 
 ---- reserve
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod

@@ -50,7 +50,7 @@ if not head2 then
 end
 local free2 = most2 - count2
 local free, most, credit = min(free1, free2), min(most1, most2), 9007199254740992
-local runs, flags = ARGV[10] or '', ARGV[11] or ''
+local runs, flags = ARGV[9 + 1] or '', ARGV[9 + 2] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
 local want = flags == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
@@ -86,39 +86,47 @@ elseif runs ~= '' or total > most then
   end
   answers = table.concat(answers) .. part
 end
-if granted > 0 then
-do
-local n = granted
-if not epoch1 then
-  epoch1, refunded1, last1, reserved1 = epoch, 0, 0, 0
-end
-missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
-part1 = fmod(missing1, interval1)
-taken1 = floor((missing1 - part1) / interval1 + 0.5)
-if missing1 > 0 then
-  text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-  if last1 > ahead1 or reserved1 > 0 then
-    text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
-  elseif refunded1 > 0 then
-    text1 = text1 .. format(' %.0f', refunded1)
+local leased, span = nil, ARGV[9 + 4]
+if span then
+  leased, span = 0, tonumber(span)
+  span = min(span, floor(length2 / 16), floor(end2 - now / 1000),
+    head2 and not renews2 and call('PTTL', KEYS[2]) or length2 + 0)
+  if granted == total and span > 0 then
+    leased = max(0, min(tonumber(ARGV[9 + 3]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + leased
   end
-  call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
-else
-  text1 = ''
-  call('UNLINK', KEYS[1])
 end
+if granted > 0 then
+  do
+    local n = granted
+    if not epoch1 then
+      epoch1, refunded1, last1, reserved1 = epoch, 0, 0, 0
+    end
+    missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
+    part1 = fmod(missing1, interval1)
+    taken1 = floor((missing1 - part1) / interval1 + 0.5)
+    if missing1 > 0 then
+      text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+      if last1 > ahead1 or reserved1 > 0 then
+        text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
+      elseif refunded1 > 0 then
+        text1 = text1 .. format(' %.0f', refunded1)
+      end
+      call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
+    else
+      text1 = ''
+      call('UNLINK', KEYS[1])
+    end
+  end
+  count2 = min(9007199254740992, count2 + granted) -- only Charge reaches this
+  text2 = (head2 or format('%s %d ', epoch, end2)) .. format('%d', count2)
+  if head2 and not renews2 then
+    call('SET', KEYS[2], text2, 'KEEPTTL')
+  else
+    call('SET', KEYS[2], text2, 'PX', length2)
+  end
 end
-do
-count2 = min(9007199254740992, count2 + granted) -- only Charge reaches this
-text2 = (head2 or format('%s %d ', epoch, end2)) .. format('%d', count2)
-if head2 and not renews2 then
-  call('SET', KEYS[2], text2, 'KEEPTTL')
-else
-  call('SET', KEYS[2], text2, 'PX', length2)
-end
-end
-end
-if flags ~= 'd' and flags ~= 'do' and not above then
+if flags ~= 'd' and flags ~= 'do' and not above and not leased then
   if granted == total then
     return {text1, text2}
   elseif granted == 0 and flags == '' then
@@ -127,6 +135,9 @@ if flags ~= 'd' and flags ~= 'do' and not above then
 end
 local report1 = {text1, taken1, part1, at1 - now}
 local report2 = {text2, count2, end2 * 1000 - now}
+if leased then
+  return {0, answers or '*', report1, report2, leased, span}
+end
 return {0, answers or '*', report1, report2}
 
 ---- charge
@@ -182,27 +193,26 @@ end
 local free2 = most2 - count2
 local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
 do
-local n = granted
-if not epoch1 then
-  epoch1, refunded1, last1, reserved1 = epoch, 0, 0, 0
-end
-missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
-part1 = fmod(missing1, interval1)
-taken1 = floor((missing1 - part1) / interval1 + 0.5)
-if missing1 > 0 then
-  text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-  if last1 > ahead1 or reserved1 > 0 then
-    text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
-  elseif refunded1 > 0 then
-    text1 = text1 .. format(' %.0f', refunded1)
+  local n = granted
+  if not epoch1 then
+    epoch1, refunded1, last1, reserved1 = epoch, 0, 0, 0
   end
-  call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
-else
-  text1 = ''
-  call('UNLINK', KEYS[1])
+  missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
+  part1 = fmod(missing1, interval1)
+  taken1 = floor((missing1 - part1) / interval1 + 0.5)
+  if missing1 > 0 then
+    text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+    if last1 > ahead1 or reserved1 > 0 then
+      text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
+    elseif refunded1 > 0 then
+      text1 = text1 .. format(' %.0f', refunded1)
+    end
+    call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
+  else
+    text1 = ''
+    call('UNLINK', KEYS[1])
+  end
 end
-end
-do
 count2 = min(9007199254740992, count2 + granted) -- only Charge reaches this
 text2 = (head2 or format('%s %d ', epoch, end2)) .. format('%d', count2)
 if head2 and not renews2 then
@@ -210,10 +220,9 @@ if head2 and not renews2 then
 else
   call('SET', KEYS[2], text2, 'PX', length2)
 end
-end
 local report1 = {text1, taken1, part1, at1 - now}
 local report2 = {text2, count2, end2 * 1000 - now}
-return {0, answers or '*', report1, report2}
+return {0, '*', report1, report2}
 
 ---- release
 local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -266,48 +275,47 @@ if not head2 then
   end
 end
 local free2 = most2 - count2
-local n = tonumber(ARGV[2])
-local marks = 8
+local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 8 + 1)}
 do
-local mark = ARGV[marks + 1]
-local due = n * interval1
-if mark then
-  local word, at, taken, part, rest = match(mark, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  if word and word == epoch1 then
-    local refilled, before = (at1 - at) * refill1, tonumber((match(rest, '^ (%d+)') or '0') .. '.')
-    due = min(due, max(due, tonumber(taken, 10) * interval1 + part - refunded1 + before) - refilled)
-  else
-    due = 0
-  end
-end
-due = min(due, missing1 - (last1 > ahead1 and min(last1, missing1) or 0))
-if due > 0 then
-  missing1, refunded1 = missing1 - due, refunded1 + due
-  part1 = fmod(missing1, interval1)
-  taken1 = floor((missing1 - part1) / interval1 + 0.5)
-  if missing1 > 0 then
-    text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-    if last1 > ahead1 or reserved1 > 0 then
-      text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
-    elseif refunded1 > 0 then
-      text1 = text1 .. format(' %.0f', refunded1)
+  local receipt = receipts[1]
+  local due = n * interval1
+  if receipt then
+    local word, at, taken, part, rest = match(receipt, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
+    if word and word == epoch1 then
+      local refilled, before = (at1 - at) * refill1, tonumber((match(rest, '^ (%d+)') or '0') .. '.')
+      due = min(due, max(due, tonumber(taken, 10) * interval1 + part - refunded1 + before) - refilled)
+    else
+      due = 0
     end
-    call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
-  else
-    text1 = ''
-    call('UNLINK', KEYS[1])
   end
-end
+  due = min(due, missing1 - (last1 > ahead1 and min(last1, missing1) or 0))
+  if due > 0 then
+    missing1, refunded1 = missing1 - due, refunded1 + due
+    part1 = fmod(missing1, interval1)
+    taken1 = floor((missing1 - part1) / interval1 + 0.5)
+    if missing1 > 0 then
+      text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+      if last1 > ahead1 or reserved1 > 0 then
+        text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
+      elseif refunded1 > 0 then
+        text1 = text1 .. format(' %.0f', refunded1)
+      end
+      call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
+    else
+      text1 = ''
+      call('UNLINK', KEYS[1])
+    end
+  end
 end
 do
-local mark = ARGV[marks + 2]
-if count2 > 0 and (not mark or match(mark, '^%w+ ') == match(head2, '^%w+ ')) then
-  if n < count2 then
-    call('SET', KEYS[2], head2 .. format('%d', count2 - n), 'KEEPTTL')
-  else
-    call('UNLINK', KEYS[2])
+  local receipt = receipts[2]
+  if count2 > 0 and (not receipt or match(receipt, '^%w+ ') == match(head2, '^%w+ ')) then
+    if n < count2 then
+      call('SET', KEYS[2], head2 .. format('%d', count2 - n), 'KEEPTTL')
+    else
+      call('UNLINK', KEYS[2])
+    end
   end
-end
 end
 return 1
 
@@ -365,5 +373,5 @@ local free2 = most2 - count2
 local answers, want = '*', 1
 local report1 = {text1, taken1, part1, at1 - now}
 local report2 = {text2, count2, end2 * 1000 - now}
-return {0, answers or '*', report1, report2}
+return {0, answers, report1, report2}
 

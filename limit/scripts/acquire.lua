@@ -1,0 +1,142 @@
+-- Takes permits of all policies of a limiter, or of none.
+--
+-- script.go makes the script of a limiter from this file and the Lua files of its policies. A file of
+-- a policy consists of sections. A section starts at its line "--@ name  in: ... out: ...", which
+-- lists the locals that it reads and sets.
+--   --@include name  takes in scripts/include/name.lua, or a section of the same policy.
+--   --@each name     takes in the section of each policy that has it, in their order.
+--   --@once name     likewise, and only once for policies of one kind.
+--   @                is the number of the policy: its first key is KEYS[@1], its first argument
+--                    ARGV[@1], and its locals end in it.
+--   free@@           is free1, free2 and so on.
+--   @last            is the number of the last argument of a policy.
+-- Sections are lines, not functions, since a closure costs more per call than the lines that it saves.
+-- testdata/scripts has scripts as Redis runs them.
+--
+-- The sections of a policy:
+--   read     Reads the state at now and writes nothing. Sets free@, the free permits, below 0 for a
+--            debt. Sets most@, the largest number of free permits, and text@, the state's text.
+--   again    If the arguments do not fit the time, replies {1, now}. If the work is too large for one
+--            call, it replies {1, now, policy, cursor}. The script is called again, with the
+--            arguments for that time and the cursor for that policy.
+--   more     The same, in acquire, after it has decided.
+--   credit   Lowers credit, the number of permits that may be taken before another request: a caller
+--            behind more waits until they are paid for.
+--   lease    Lowers span, the milliseconds in which leased permits are used. A policy without it
+--            cannot lease.
+--   settle   Runs before the others take, also if nothing is granted.
+--   take     Takes granted permits, more than 0, and sets text@.
+--   function Sets a function of this kind of policies.
+--   release  Returns n permits, at most those that are taken. With a receipt it is a refund: the
+--            receipt is text@ as the grant left it, and only permits that this grant still takes
+--            return.
+--   report   Sets report@, which the Go side reads: first text@, then numbers, up to those that
+--            determine when want permits are free.
+-- A policy with reservations has due, book, undo and write too: see reserve.lua and cancel.lua.
+--
+-- The text of a state begins with an epoch, a random word of the call that began it. A state begins
+-- without taken permits: after its key expired, was evicted or was reset, or when a window has ended.
+-- A refund for another epoch returns no permits.
+--
+-- If an ACL user may not run a command, the script fails at that command. A policy changes its state
+-- with one command, or as its file describes, so that a script can stop anywhere.
+--
+-- A key expires by the server's clock. The permits of a grant count for as long as the policy
+-- requires, also if the caller's clock is ahead, stands still or goes back.
+--
+-- ARGV: 1  Unix microseconds, or '' for the server's clock. Times are microseconds, unless they are
+--          named as milliseconds. If a clock goes back, time stands still until the clock has caught
+--          up. A time before 1970 is the begin of 1970.
+--       2  the permits of all requests together
+--       3  the epoch of a state that begins with this call
+--       then the arguments of the policies; absent for a single request without flags:
+--          the requests, run-length encoded: '1*200 3*1 ~5*1'. With ~, as many as are free are
+--          granted, at most so many.
+--          flags: d replies all, o keeps the order: behind a denied request none is granted
+--       absent for no lease: the permits to lease, and the longest duration of the lease, milliseconds
+--
+-- If all was granted and flags has no d, replies {text, text, ...}, those of the policies. If none was
+-- granted for now, and there are no flags, replies -1. Else:
+--   {0, answers, report, report, ...}
+--   {0, answers, report, report, ..., leased, span}  with a lease: its permits and milliseconds
+-- answers has a letter for each request: g granted, p granted in part, n not now, x above the most.
+-- Only one request can have p; ' ' and its granted permits are at the end. '*' is all granted.
+--
+-- Every script replies {3, policy, text} if text is not a state of the policy. If the policy has
+-- several keys, it replies {3, policy, key, field, text}. If the policy has no rate, it replies {2,
+-- policy}. The policy is unchanged then.
+--@include head
+--@once function
+--@each read
+--@each again
+local free, most, credit = min(free@@), min(most@@), 9007199254740992
+--@each credit
+
+-- Decides the requests, in their order: all policies grant a request, or none does.
+local runs, flags = ARGV[@last + 1] or '', ARGV[@last + 2] or ''
+local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
+local want = flags == 'do' and most or 0
+if total <= free and (total <= credit or runs == '' and credit >= 0) then
+  granted = total
+elseif runs ~= '' or total > most then
+  answers = {}
+  local closed, ordered, part = false, flags == 'do', ''
+  if runs == '' then
+    runs = ARGV[2] .. '*1'
+  end
+  for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
+    local n, got = tonumber(text), 0
+    times = tonumber(times)
+    if n > most and upTo == '' then
+      answers[#answers + 1] = string.rep('x', times)
+      above = true
+    else
+      if not closed and n <= free - granted and granted <= credit then
+        got = min(times, floor((free - granted) / n), floor((credit - granted) / n) + 1)
+        granted = granted + got * n
+        answers[#answers + 1] = string.rep('g', got)
+      end
+      local rest = free - granted
+      if upTo ~= '' and got < times and rest >= 1 and rest < n and granted <= credit then
+        answers[#answers + 1], part, got, granted = 'p', format(' %d', rest), got + 1, free
+      end
+      if got < times then
+        answers[#answers + 1] = string.rep('n', times - got)
+        want = max(want, upTo == '' and n or 1)
+        closed = ordered
+      end
+    end
+  end
+  answers = table.concat(answers) .. part
+end
+--@each more
+
+-- If all requests were granted and many permits are free, takes more, which the process grants before
+-- the lease ends. A lease takes at most half of the free permits, and never the last eighth of a
+-- policy.
+local leased, span = nil, ARGV[@last + 4]
+if span then
+  leased, span = 0, tonumber(span)
+  --@each lease
+  if granted == total and span > 0 then
+    leased = max(0, min(tonumber(ARGV[@last + 3]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    granted = granted + leased
+  end
+end
+--@each settle
+if granted > 0 then
+  --@each take
+end
+
+if flags ~= 'd' and flags ~= 'do' and not above and not leased then
+  if granted == total then
+    return {text@@}
+  elseif granted == 0 and flags == '' then
+    return -1
+  end
+end
+--@each report
+if leased then
+  return {0, answers or '*', report@@, leased, span}
+end
+return {0, answers or '*', report@@}
