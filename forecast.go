@@ -22,8 +22,8 @@ type forecast struct {
 	jitter   time.Duration // of waiters, as of WithWaitJitter
 }
 
-// leaseGrace is how long after the end of a lease its unused permits are expected, as in script.lua.
-// Most return earlier.
+// leaseGrace is how long after the end of a lease its unused permits are expected, as in
+// scripts/include/waits.lua. Most return earlier.
 const leaseGrace = 50 * time.Millisecond
 
 // returning is the number of permits that return within a time, earlier ones included.

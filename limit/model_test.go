@@ -156,7 +156,8 @@ func sequence(b *bench, l *Limiter, p Policy, random *rand.Rand, steps int) {
 	for step := range steps {
 		if b.now > 8e15 { // near the year 2255, after which microseconds are not whole numbers
 			b.redis.FlushAll()
-			b.now, made, reservations = begin, nil, nil
+			b.set(begin)
+			made, reservations = nil, nil
 			m, _ = modelOf(p)
 			reserves, _ = m.(policymodel.Reserver)
 		}

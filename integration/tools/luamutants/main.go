@@ -45,7 +45,7 @@ func run(ctx context.Context, sample int, seed uint64, timeout time.Duration) er
 		return err
 	}
 	files := []string{filepath.Join(dir, "script.lua")}
-	for _, folder := range []string{"scripts", "scripts/include", "limit"} {
+	for _, folder := range []string{"scripts", "scripts/include", "limit", "limit/scripts", "limit/scripts/include"} {
 		found, err := filepath.Glob(filepath.Join(dir, folder, "*.lua"))
 		if err != nil {
 			return err
