@@ -7,33 +7,33 @@
 --
 -- KEYS: 1 configuration   2 value   3 permits   4 this client's value   5 this client's permits.
 --       Only the first three if the client expects the limiter to be OVERALL.
--- ARGV: 1  Unix milliseconds, or '' for the server's clock
---       2  the member of a grant of all requests
+-- ARGV: 1  Unix milliseconds, or '' for the server's clock.
+--       2  the member of a grant of all requests.
 --       3  the hint: the rate and the interval that the client last saw, as '10 60000'. If it is ''
 --          or does not hold, drift is corrected and the reply is long.
 --       4  ARGV[1] less the interval of the hint, or '' for the server's clock. A text of the client
---          costs less than a conversion here: without texts (4, 5) a grant takes 0.95 of the time of
---          Redisson's script, with them 0.82.
---       5  the permits of all requests, or '' for 1
---       6  the cursor of the reply before, or ''
---       7  flags: d  reply the rate and reset even if all is granted
---                 w  reply waits
---                 o  keep the order: behind a denied request none is granted
---                 a  reply all waits
+--          costs less than a conversion here. Without the texts 4 and 5, a grant takes 0.95 of the
+--          time of Redisson's script. With them it takes 0.82.
+--       5  the permits of all requests, or '' for 1.
+--       6  the cursor of the reply before, or ''.
+--       7  flags: d  reply the rate and reset even if all is granted.
+--                 w  reply waits.
+--                 o  keep the order: behind a denied request none is granted.
+--                 a  reply all waits.
 --       8  the requests, run-length encoded: '1*200 3*1', or '' for one. A request for up to 5 permits
 --          is '~5*1': it takes what is free.
 --       9  the permits to lease, or absent for no lease
---       10 the longest duration of the lease, milliseconds
+--       10 the longest duration of the lease, milliseconds.
 -- Arguments at the end may be absent instead of ''.
 --
 -- Replies without flags: the permits left if all were granted, and -1 if none was. Others:
---   {DONE, left, rate, interval, reset, now, answers, counted, keepAlive, wait, permits, wait, ...}
---   {DONE_OWN, ...}         likewise, of a PER_CLIENT limiter
---   {LEASED, permits, milliseconds, rate, interval, free, time of the grant, reply without a lease}
---   {AGAIN, cursor}         the work exceeds one call: call again with the cursor as ARGV[6]
---   {NO_RATE}               the limiter is not initialised
+--   {DONE, left, rate, interval, reset, now, answers, counted, keepAlive, wait, permits, wait, ...}.
+--   {DONE_OWN, ...}         likewise, of a PER_CLIENT limiter.
+--   {LEASED, permits, milliseconds, rate, interval, free, time of the grant, reply without a lease}.
+--   {AGAIN, cursor}         the work exceeds one call: call again with the cursor as ARGV[6].
+--   {NO_RATE}               the limiter is not initialised.
 --   {CORRUPT, key, field, text}
---                           text is not valid in KEYS[key] or its field; nothing was taken or set
+--                           text is not valid in KEYS[key] or its field; nothing was taken or set.
 --   {NEEDS_KEYS}            the limiter is PER_CLIENT: call again with all keys
 -- interval: of the rate, milliseconds, at most 2^53.
 -- reset: milliseconds until the newest grant expires, 0 without d.

@@ -3,8 +3,8 @@
 --
 -- KEYS: 1 configuration   2 value   3 permits   4 this client's value   5 this client's permits.
 --       Only the first three if the client expects the limiter to be OVERALL.
--- ARGV: 1  Unix milliseconds, or '' for the server's clock
---       6  the cursor of the reply before, or absent
+-- ARGV: 1  Unix milliseconds, or '' for the server's clock.
+--       6  the cursor of the reply before, or absent.
 -- Replies {DONE, free}.
 -- Other replies as script.lua: {AGAIN, cursor}, {NO_RATE}, {CORRUPT, ...}, {NEEDS_KEYS}.
 --@include names

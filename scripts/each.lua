@@ -2,8 +2,8 @@
 -- the state expires a millisecond later, and this client's own keys later by slack too. With GT or
 -- LT, the reply does not count this client's own keys: the configuration decides.
 --
--- KEYS: 1 configuration   2 value   3 permits   4 this client's value   5 this client's permits
--- ARGV: the command and its arguments after the key
+-- KEYS: 1 configuration   2 value   3 permits   4 this client's value   5 this client's permits.
+-- ARGV: the command and its arguments after the key.
 -- Replies the number of changed keys, or -2 if the server does not know the conditions.
 --@include names
 --@include slack

@@ -1,9 +1,9 @@
 -- Renames or copies a limiter with all its state. It deletes the old state of the new name, so that the
 -- two cannot mix.
 --
--- KEYS: 1 to 5 the keys of the limiter   6 to 10 the keys of the new name
--- ARGV: 1  RENAME or COPY
---       2  1 to replace a limiter of the new name
+-- KEYS: 1 to 5 the keys of the limiter   6 to 10 the keys of the new name.
+-- ARGV: 1  RENAME or COPY.
+--       2  1 to replace a limiter of the new name.
 -- Replies 1 if it moved the limiter, 0 if the new name has a limiter that must stay, -1 if no limiter
 -- exists, -2 if the server has no COPY.
 --@include names

@@ -4,8 +4,8 @@
 --
 -- KEYS: 1 configuration   2 value   3 permits   4 this client's value   5 this client's permits.
 --       Only the first three if the client expects the limiter to be OVERALL.
--- ARGV: 1  Unix milliseconds, or '' for the server's clock
---       6  the cursor of the reply before, or absent
+-- ARGV: 1  Unix milliseconds, or '' for the server's clock.
+--       6  the cursor of the reply before, or absent.
 -- Replies {DONE, settled, rate, interval}. settled is 1, or 0 if another count is to follow soon: other
 -- calls disturbed this one, or it has corrected drift.
 -- Other replies as script.lua: {AGAIN, cursor}, {NO_RATE}, {CORRUPT, ...}, {NEEDS_KEYS}.

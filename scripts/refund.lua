@@ -6,12 +6,12 @@
 --
 -- KEYS: 1 configuration   2 value   3 permits   4 this client's value   5 this client's permits.
 --       Only the first three if the client expects the limiter to be OVERALL.
--- ARGV: 1  Unix milliseconds, or '' for the server's clock
---       2  the permits
---       3  the member of the grant
---       4  the member of the permits that stay taken, or ''
---       5  the score of the grant, or ''
---       6  the cursor of the reply before, or absent
+-- ARGV: 1  Unix milliseconds, or '' for the server's clock.
+--       2  the permits.
+--       3  the member of the grant.
+--       4  the member of the permits that stay taken, or ''.
+--       5  the score of the grant, or ''.
+--       6  the cursor of the reply before, or absent.
 -- Replies {DONE, 0}.
 -- Other replies as script.lua: {AGAIN, cursor}, {NO_RATE}, {CORRUPT, ...}, {NEEDS_KEYS}.
 --@include names

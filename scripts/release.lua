@@ -4,10 +4,10 @@
 --
 -- KEYS: 1 configuration   2 value   3 permits   4 this client's value   5 this client's permits.
 --       Only the first three if the client expects the limiter to be OVERALL.
--- ARGV: 1  Unix milliseconds, or '' for the server's clock
---       2  the permits
---       3  the ID of this client's leases
---       6  the cursor of the reply before, or absent
+-- ARGV: 1  Unix milliseconds, or '' for the server's clock.
+--       2  the permits.
+--       3  the ID of this client's leases.
+--       6  the cursor of the reply before, or absent.
 -- Replies {DONE, rest}: another call has to return rest permits, usually 0.
 -- Other replies as script.lua: {AGAIN, cursor}, {NO_RATE}, {CORRUPT, ...}, {NEEDS_KEYS}.
 --@include names

@@ -1,10 +1,10 @@
 -- Sets the rate, whether the limiter has one or not.
 --
--- KEYS: 1 configuration   2 value   3 permits   4 this client's value   5 this client's permits
--- ARGV: 1  Unix milliseconds, or '' for the server's clock
---       2 to 5  rate, interval, type, keepAliveTime
---       6  flags: e  only if the limiter exists
---                 k  keep the grants
+-- KEYS: 1 configuration   2 value   3 permits   4 this client's value   5 this client's permits.
+-- ARGV: 1  Unix milliseconds, or '' for the server's clock.
+--       2 to 5  rate, interval, type, keepAliveTime.
+--       6  flags: e  only if the limiter exists.
+--                 k  keep the grants.
 -- Replies 1 if it set the rate, 0 if not, or {CORRUPT, key, field, text}.
 --@include names
 local interval, keepAlive, ttl, setTTL = tonumber(ARGV[3]), ARGV[5], -1, 0

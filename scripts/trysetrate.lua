@@ -1,7 +1,7 @@
 -- Sets the rate of a limiter that has none, or the fields that it lacks.
 --
--- KEYS: 1 configuration   2 value   3 permits   4 this client's value   5 this client's permits
--- ARGV: rate, interval, type, keepAliveTime
+-- KEYS: 1 configuration   2 value   3 permits   4 this client's value   5 this client's permits.
+-- ARGV: rate, interval, type, keepAliveTime.
 -- Replies 1 if it set the type, 0 if not, or {CORRUPT, key, field, text}.
 --@include names
 local fields = {'rate', 'interval', 'type', 'keepAliveTime'}

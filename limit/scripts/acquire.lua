@@ -47,18 +47,19 @@
 -- ARGV: 1  Unix microseconds, or '' for the server's clock. Times are microseconds, unless they are
 --          named as milliseconds. If a clock goes back, time stands still until the clock has caught
 --          up. A time before 1970 is the begin of 1970.
---       2  the permits of all requests together
---       3  the epoch of a state that begins with this call
---       then the arguments of the policies; absent for a single request without flags:
+--       2  the permits of all requests together.
+--       3  the epoch of a state that begins with this call.
+--       then the arguments of the policies. Absent for a single request without flags:
 --          the requests, run-length encoded: '1*200 3*1 ~5*1'. With ~, as many as are free are
 --          granted, at most so many.
---          flags: d replies all, o keeps the order: behind a denied request none is granted
---       absent for no lease: the permits to lease, and the longest duration of the lease, milliseconds
+--          flags: d replies all, o keeps the order: behind a denied request none is granted.
+--       Absent for no lease: the permits to lease, and the longest duration of the lease, milliseconds
 --
 -- If all was granted and flags has no d, replies {text, text, ...}, those of the policies. If none was
 -- granted for now, and there are no flags, replies -1. Else:
---   {0, answers, report, report, ...}
---   {0, answers, report, report, ..., leased, span}  with a lease: its permits and milliseconds
+--   {0, answers, report, report, ...}.
+--   {0, answers, report, report, ..., leased, span}.
+-- leased and span are the permits and milliseconds of a lease.
 -- answers has a letter for each request: g granted, p granted in part, n not now, x above the most.
 -- Only one request can have p; ' ' and its granted permits are at the end. '*' is all granted.
 --

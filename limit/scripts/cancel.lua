@@ -1,9 +1,9 @@
 -- Cancels reservations, except for permits that were reserved after them. undo cancels one, and sets
 -- changed.
 --
--- ARGV: 1  Unix microseconds, or '' for the server's clock
---       2  permits and receipt of each, the last reserved first, separated by commas
---       then the arguments of the policy
+-- ARGV: 1  Unix microseconds, or '' for the server's clock.
+--       2  permits and receipt of each, the last reserved first, separated by commas.
+--       then the arguments of the policy.
 -- Replies 1.
 --@include head
 --@each read

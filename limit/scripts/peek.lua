@@ -1,7 +1,7 @@
 -- Reads the state.
 --
--- ARGV: 1  Unix microseconds, or '' for the server's clock
---       then the arguments of the policies
+-- ARGV: 1  Unix microseconds, or '' for the server's clock.
+--       then the arguments of the policies.
 -- Replies {0, '*', report, report, ...}, with the reports of the policies.
 --@include head
 --@once function

@@ -1,9 +1,9 @@
 -- Returns permits, at most those that are taken. With receipts it is a refund. Policies without the
 -- section take no part.
 --
--- ARGV: 1  Unix microseconds, or '' for the server's clock
---       2  the permits
---       then the arguments of the policies, and of a refund the receipts, one for each policy
+-- ARGV: 1  Unix microseconds, or '' for the server's clock.
+--       2  the permits.
+--       then the arguments of the policies, and of a refund the receipts, one for each policy.
 -- Replies 1.
 --@include head
 --@each read

@@ -2,12 +2,12 @@
 -- delay, the microseconds until n permits are free. book takes them and sets receipt, which names the
 -- reservation in cancel.lua. write stores the state.
 --
--- ARGV: 1  Unix microseconds, or '' for the server's clock
+-- ARGV: 1  Unix microseconds, or '' for the server's clock.
 --       2  the requests, run-length encoded, with the longest delays that they accept:
---          '1*200<0 3*1<5000000'
---       3  the epoch of a state that begins with this call
---       4  'o' if no request may overtake one before it, or ''
---       then the arguments of the policy
+--          '1*200<0 3*1<5000000'.
+--       3  the epoch of a state that begins with this call.
+--       4  'o' if no request may overtake one before it, or ''.
+--       then the arguments of the policy.
 -- Replies {0, answers}: for each request its delay and its receipt, separated by commas. If the delay
 -- was too long, it is negative and nothing is reserved. With 'o' that is the last answer, and the
 -- report of the policy follows.
