@@ -29,8 +29,8 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 		return err
 	}
 	for _, m := range l.members {
-		if p, ok := m.policy.(redisson); ok {
-			if err := p.limiter.Release(ctx, permits); err != nil {
+		if p, ok := m.policy.(shared); ok {
+			if err := p.release(ctx, permits); err != nil {
 				return err
 			}
 		}
@@ -42,26 +42,26 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 // With release, the grants with these receipts must still take them. With cancel, the
 // permits have theirs.
 // It leaves leases as they are.
-func (w *wire) refund(ctx context.Context, c call, permits string, receipts ...string) error {
-	return w.returnPermits(ctx, engine.Refund, c, permits, receipts...)
+func (l *Limiter) refund(ctx context.Context, c call, permits string, receipts ...string) error {
+	return l.returnPermits(ctx, engine.Refund, c, permits, receipts...)
 }
 
 // returnPermits runs release or cancel, as engine.Change or engine.Refund. Limiters of Redisson's layout
 // have neither.
-func (w *wire) returnPermits(ctx context.Context, change func(context.Context, *engine.Engine, []string,
+func (l *Limiter) returnPermits(ctx context.Context, change func(context.Context, *engine.Engine, []string,
 	func(context.Context) (rueidis.RedisMessage, error)) (rueidis.RedisMessage, error), c call, permits string,
 	receipts ...string) error {
-	if c == release && !has(w.members, "release") {
+	if c == release && !has(l.members, "release") {
 		return nil
 	}
-	message, err := change(ctx, w.client.Engine, w.dependsOn, func(ctx context.Context) (rueidis.RedisMessage, error) {
-		return w.eval(ctx, c, []string{permits}, receipts...)
+	message, err := change(ctx, l.plan.client.Engine, l.dependsOn, func(ctx context.Context) (rueidis.RedisMessage, error) {
+		return l.eval(ctx, c, []string{permits}, receipts...)
 	})
 	if err != nil || message.IsInt64() {
 		return err
 	}
-	_, _, err = w.read(message) // why it stopped
-	return cmp.Or(err, w.unexpected(message))
+	_, _, err = l.read(message) // why it stopped
+	return cmp.Or(err, l.unexpected(message))
 }
 
 // Charge takes permits whether they are free or not, for a cost that is known later: the bytes that
@@ -80,7 +80,7 @@ func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decis
 		return rratelimiter.Decision{}, err
 	}
 	for _, m := range l.members {
-		if _, ok := m.policy.(redisson); ok {
+		if isShared(m) {
 			return rratelimiter.Decision{}, fmt.Errorf("%w: %q is one, charge the others by themselves", ErrNotChargeable,
 				m.name)
 		}
@@ -124,14 +124,14 @@ func (l *Limiter) Reset(ctx context.Context) error {
 	}
 	var keys []string
 	for _, m := range l.members {
-		if _, ok := m.policy.(redisson); ok {
-			keys = append(keys, m.keys[1:]...)
+		if p, ok := m.policy.(shared); ok {
+			keys = append(keys, p.stateKeys(m.keys)...)
 		} else {
 			keys = append(keys, m.keys...)
 		}
 	}
-	_, err := engine.Change(ctx, l.client.Engine, l.dependsOn, func(ctx context.Context) (int64, error) {
-		message, err := l.client.Engine.Eval(ctx, nil, resetScript, keys, nil, nil)
+	_, err := engine.Change(ctx, l.plan.client.Engine, l.dependsOn, func(ctx context.Context) (int64, error) {
+		message, err := l.plan.client.Engine.Eval(ctx, nil, resetScript, keys, nil, nil)
 		if err != nil {
 			return 0, l.explain(ctx, err)
 		}

@@ -75,7 +75,7 @@ func openJoinable(joinable Joinable) (inside.Client, []member, error) {
 		if limiter == nil || limiter.plan == nil {
 			return inside.Client{}, nil, fmt.Errorf("%w: open a Limiter with New or Join", rratelimiter.ErrNoClient)
 		}
-		return limiter.client, limiter.members, limiter.err
+		return limiter.plan.client, limiter.members, limiter.err
 	case *rratelimiter.Limiter:
 		l, err := inside.OpenLimiter(limiter)
 		if err != nil {

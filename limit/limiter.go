@@ -17,8 +17,13 @@ import (
 // error. A change that was sent may still take effect. If permits arrive for a caller that has
 // left, the Client releases them.
 type Limiter struct {
-	wire
-	err      error // of the client, the name or the policies
+	plan      *plan
+	name      string // that it was opened with
+	members   []member
+	keys      []string // of the members, in their order
+	dependsOn []string // as in engine.Limiter
+	err       error    // of the client, the name or the policies
+
 	calls    engine.Limiter
 	reserves engine.Limiter // of Reserve, and
 	waits    engine.Limiter // of callers that wait, if the policy has reservations
@@ -42,7 +47,7 @@ func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter 
 
 // failed returns a limiter whose calls fail.
 func failed(name string, err error) *Limiter {
-	return &Limiter{wire: wire{plan: new(plan), name: name}, err: err}
+	return &Limiter{plan: new(plan), name: name, err: err}
 }
 
 // Name returns the name with which the limiter was opened.
@@ -68,8 +73,8 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 	if err := l.check(ctx); err != nil {
 		return err
 	}
-	if permits > l.most {
-		err := l.aboveLimit(permits, l.most)
+	if permits > l.plan.most {
+		err := l.aboveLimit(permits, l.plan.most)
 		if permits > engine.MaxPermits {
 			err = fmt.Errorf("%w: %w", rratelimiter.ErrInvalidPermits, err)
 		}
@@ -90,7 +95,7 @@ func (l *Limiter) try(ctx context.Context, ask engine.Ask) (engine.Result, error
 }
 
 func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) (bool, error) {
-	if l.reservable {
+	if l.plan.reservable {
 		return l.waits.Wait(ctx, permits, deadline)
 	}
 	granted, err := l.calls.Wait(ctx, permits, deadline)
@@ -102,8 +107,8 @@ func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) (
 
 func (l *Limiter) countDrift() {
 	for _, m := range l.members {
-		if p, ok := m.policy.(redisson); ok {
-			p.limiter.CountDrift()
+		if p, ok := m.policy.(shared); ok {
+			p.countDrift()
 		}
 	}
 }
@@ -150,7 +155,7 @@ func (l *Limiter) TakeUpTo(ctx context.Context, permits int64) (granted int64, d
 	if err := l.check(ctx); err != nil {
 		return 0, decision, err
 	}
-	result, err := l.try(ctx, engine.Ask{Permits: 1, UpTo: min(permits, l.most), Detail: true})
+	result, err := l.try(ctx, engine.Ask{Permits: 1, UpTo: min(permits, l.plan.most), Detail: true})
 	return result.Granted, rratelimiter.Decision(result.Answer), err
 }
 

@@ -56,7 +56,7 @@ func observed(t *testing.T, test func(b *fixture, client *rratelimiter.Client, o
 			l := New(client, "other", policy)
 			must(b, l.Charge, 1)
 			must(b, l.TryAcquire, 1)
-			if l.reservable {
+			if l.plan.reservable {
 				must(b, l.Reserve, 1)
 			}
 		}

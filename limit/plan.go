@@ -142,7 +142,7 @@ func keyPrefix(name string) string {
 
 // limiter opens the limiter with a name, whose keys begin with prefix.
 func (p *plan) limiter(name, prefix string) *Limiter {
-	l := &Limiter{wire: wire{plan: p, name: name, members: slices.Clone(p.members), keys: make([]string, len(p.members))}}
+	l := &Limiter{plan: p, name: name, members: slices.Clone(p.members), keys: make([]string, len(p.members))}
 	for i := range l.members {
 		m := &l.members[i]
 		l.keys[i] = prefix + m.suffix
@@ -155,8 +155,8 @@ func (p *plan) limiter(name, prefix string) *Limiter {
 // open opens a limiter with its members. Its calls share those of limiters with the same keys and
 // settings. A change of the first key of a member revokes its leases and denials.
 func (l *Limiter) open() {
-	if l.client.Engine.Cluster() {
-		if err := l.client.SameSlot(l.keys...); err != nil {
+	if l.plan.client.Engine.Cluster() {
+		if err := l.plan.client.SameSlot(l.keys...); err != nil {
 			l.err = err
 			return
 		}
@@ -169,17 +169,17 @@ func (l *Limiter) open() {
 		id += strconv.Itoa(len(m.keys[0])) + " " + m.keys[0] + " " + m.settings + "\n"
 	}
 	l.calls = engine.Limiter{
-		Engine: l.client.Engine, ID: id, Name: l.name, Policy: l.kinds, DependsOn: l.dependsOn,
-		Protocol: acquireProtocol{protocol{&l.wire}}, Leases: l.leases,
+		Engine: l.plan.client.Engine, ID: id, Name: l.name, Policy: l.plan.kinds, DependsOn: l.dependsOn,
+		Protocol: acquireProtocol{protocol{l}}, Leases: l.plan.leases,
 	}
-	if !has(l.members, "function") { // of Redisson's layout, in milliseconds
+	if !slices.ContainsFunc(l.members, isShared) { // which counts in milliseconds
 		l.calls.Tick = time.Microsecond
 	}
-	if l.reservable {
+	if l.plan.reservable {
 		reserves := func(id string, ahead time.Duration) engine.Limiter {
 			return engine.Limiter{
-				Engine: l.client.Engine, ID: id, Name: l.name, Policy: l.kinds, DependsOn: l.dependsOn,
-				Protocol: reserveProtocol{protocol{&l.wire}}, Most: maxReservations, Tick: time.Microsecond,
+				Engine: l.plan.client.Engine, ID: id, Name: l.name, Policy: l.plan.kinds, DependsOn: l.dependsOn,
+				Protocol: reserveProtocol{protocol{l}}, Most: maxReservations, Tick: time.Microsecond,
 				Ahead: ahead, Only: l.onlyAhead,
 			}
 		}

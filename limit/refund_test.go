@@ -35,7 +35,7 @@ var (
 // ask sends a batch of requests and returns it with its answers.
 func (b *bench) ask(l *Limiter, asks ...engine.Ask) *engine.Batch {
 	b.Helper()
-	return b.send(l, acquireProtocol{protocol{&l.wire}}, asks...)
+	return b.send(l, acquireProtocol{protocol{l}}, asks...)
 }
 
 // send is ask with a protocol.
@@ -47,7 +47,7 @@ func (b *bench) send(l *Limiter, p engine.Protocol, asks ...engine.Ask) *engine.
 	}
 	p.Arguments(batch, time.UnixMicro(b.now))
 	script, keys := p.Call(batch)
-	reply, err := l.client.Engine.Eval(b.Context(), nil, script, keys, batch.Args, nil)
+	reply, err := l.plan.client.Engine.Eval(b.Context(), nil, script, keys, batch.Args, nil)
 	require.NoError(b, err)
 	batch.Reply = reply
 	again, err := p.Answer(batch, reply)
@@ -86,7 +86,7 @@ func (b *bench) lose(l *Limiter, permits int64, detail bool) (refund func(contex
 	batch := b.ask(l, engine.Ask{Permits: permits, Detail: detail})
 	require.True(b, batch.Requests[0].Allowed)
 	batch.Lost, batch.LostPermits, batch.Granted = batch.Requests, permits, permits
-	return acquireProtocol{protocol{&l.wire}}.Refund(batch)
+	return acquireProtocol{protocol{l}}.Refund(batch)
 }
 
 // forget are the ways in which a state ends.

@@ -27,8 +27,8 @@ func isBrief(message rueidis.RedisMessage, policies int) bool {
 }
 
 // nextCall returns the arguments of the next call, if the reply of a script requires one. They are
-// those of the members at the time of the reply, and the cursors of limiters of Redisson's layout.
-// Each limiter keeps its cursor while another one is counted.
+// those of the members at the time of the reply. A policy keeps its cursor while another one is
+// counted.
 func nextCall(c call, members []member, message rueidis.RedisMessage, args []string) (next []string, again bool) {
 	r := redisx.ReadReply(message)
 	if r.Number() != replyAgain {
@@ -36,48 +36,53 @@ func nextCall(c call, members []member, message rueidis.RedisMessage, args []str
 	}
 	next = callArguments(args[:fixedArguments[c]:fixedArguments[c]], members, time.UnixMicro(r.Number()))
 	next = append(next, args[argument(c, members, len(members)):]...)
-	for i, m := range members {
-		if _, ok := m.policy.(redisson); ok {
-			at := argument(c, members, i) + cursorArg
-			next[at] = args[at]
-		}
-	}
+	counted, cursor := int64(0), "" // the policy with a cursor, from 1 on
 	if r.Len() > 0 {
-		at, cursor := r.Number(), r.Text()
-		if at < 1 || at > int64(len(members)) {
+		if counted, cursor = r.Number(), r.Text(); counted < 1 || counted > int64(len(members)) {
 			return nil, false
 		}
-		next[argument(c, members, int(at)-1)+cursorArg] = cursor
+	}
+	for i, m := range members {
+		p, ok := m.policy.(shared)
+		if !ok {
+			continue
+		}
+		at := argument(c, members, i)
+		if int64(i) == counted-1 {
+			p.setCursor(next[at:], cursor)
+		} else {
+			p.setCursor(next[at:], p.cursor(args[at:]))
+		}
 	}
 	return next, r.Ended()
 }
 
 // read reads a full reply.
-func (w *wire) read(message rueidis.RedisMessage) (s *state, letters string, err error) {
+func (l *Limiter) read(message rueidis.RedisMessage) (s *state, letters string, err error) {
 	r := redisx.ReadReply(message)
 	if kind := r.Number(); kind != replyDone {
-		return nil, "", w.stopped(kind, r, message)
+		return nil, "", l.stopped(kind, r, message)
 	}
-	s, letters = &state{most: w.most}, r.Text()
-	for _, m := range w.members {
+	s, letters = &state{most: l.plan.most}, r.Text()
+	for _, m := range l.members {
 		s.add(m.policy, &r)
 	}
 	if r.Len() == 2 { // with a lease
 		s.leased, s.lasts = r.Number(), time.Duration(r.Number())*time.Millisecond
 	}
 	if !r.Ended() {
-		return nil, "", w.unexpected(message)
+		return nil, "", l.unexpected(message)
 	}
 	return s, letters, nil
 }
 
 // stopped returns the error for which a script stopped. The reader is behind the kind.
-func (w *wire) stopped(kind int64, r redisx.Reply, message rueidis.RedisMessage) error {
+func (l *Limiter) stopped(kind int64, r redisx.Reply, message rueidis.RedisMessage) error {
 	at := r.Number()
-	if at < 1 || at > int64(len(w.members)) {
-		return w.unexpected(message)
+	if at < 1 || at > int64(len(l.members)) {
+		return l.unexpected(message)
 	}
-	m := w.members[at-1]
+	m := l.members[at-1]
 	if kind == replyNotInitialized && r.Ended() {
 		return fmt.Errorf("%w: %q has no rate, open it with InitialRate or call SetRate",
 			rratelimiter.ErrNotInitialized, m.name)
@@ -88,7 +93,7 @@ func (w *wire) stopped(kind int64, r redisx.Reply, message rueidis.RedisMessage)
 	}
 	value := r.Text()
 	if kind != replyState || !r.Ended() || key < 1 || key > int64(len(m.keys)) {
-		return w.unexpected(message)
+		return l.unexpected(message)
 	}
 	return &rratelimiter.StateError{Key: m.keys[key-1], Field: field, Value: value}
 }

@@ -20,7 +20,7 @@ var ErrNotReservable = errors.New("limit: the limiter has no reservations")
 //
 // A Reservation is safe for concurrent use.
 type Reservation struct {
-	wire      *wire
+	limiter   *Limiter
 	delay     time.Duration // when it was made
 	at        time.Time     // by the clock of this process
 	permits   int64
@@ -31,7 +31,7 @@ type Reservation struct {
 // Delay returns the time to wait before acting, or 0 if none is left. It counts from the reply of
 // Redis, by the clock of this process.
 func (r *Reservation) Delay() time.Duration {
-	if r.wire == nil {
+	if r.limiter == nil {
 		return 0
 	}
 	return max(0, time.Until(r.at))
@@ -59,7 +59,7 @@ func (r *Reservation) revoke(ctx context.Context) error {
 		if r.cancelled.Swap(true) {
 			return struct{}{}, nil
 		}
-		return struct{}{}, r.wire.refund(engine.Unattended(ctx), cancel, r.part(r.permits)) // it cannot be repeated
+		return struct{}{}, r.limiter.refund(engine.Unattended(ctx), cancel, r.part(r.permits)) // it cannot be repeated
 	})
 	return err
 }
@@ -71,7 +71,7 @@ func (r *Reservation) part(permits int64) string {
 
 // refund returns some of the permits of a caller that has waited for them.
 func (r *Reservation) refund(ctx context.Context, permits int64) error {
-	return r.wire.refund(ctx, cancel, r.part(permits))
+	return r.limiter.refund(ctx, cancel, r.part(permits))
 }
 
 // revokeLater is revoke in the background.
@@ -97,7 +97,7 @@ func (l *Limiter) Reserve(ctx context.Context, permits int64) (*Reservation, err
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return nil, err
 	}
-	if !l.reservable {
+	if !l.plan.reservable {
 		return nil, fmt.Errorf("%w: %q is none of one TokenBucket, LeakyBucket or Smooth", ErrNotReservable, l.Name())
 	}
 	observation := l.calls.Observe(permits)

@@ -26,7 +26,7 @@ func scriptsOf(l *Limiter) map[call]string {
 	all := make(map[call]string)
 	for c := range fixedArguments {
 		reserves := c == reserve || c == cancel
-		if reserves && !l.reservable || c == charge && has(l.members, "function") {
+		if reserves && !l.plan.reservable || c == charge && has(l.members, "function") {
 			continue
 		}
 		all[c] = scriptText(c, l.members)

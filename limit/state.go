@@ -30,8 +30,8 @@ func (s *state) add(p Policy, r *redisx.Reply) {
 		r.Fail()
 		return
 	}
-	if shared, ok := f.(redissonForecast); ok {
-		s.most = min(s.most, shared.Limit()) // its rate is only in Redis
+	if of, ok := f.(sharedForecast); ok {
+		s.most = min(s.most, of.Limit())
 	}
 	s.policies, s.receipts = append(s.policies, f), append(s.receipts, text)
 }
@@ -108,22 +108,22 @@ func (s *state) Free() int64 {
 	return free
 }
 
-// Lag returns that of a limiter of Redisson's layout.
+// Lag returns the longest of the policies whose rate is in Redis.
 func (s *state) Lag() (lag time.Duration) {
 	for _, p := range s.policies {
-		if shared, ok := p.(redissonForecast); ok {
-			lag = max(lag, shared.Lag())
+		if of, ok := p.(sharedForecast); ok {
+			lag = max(lag, of.Lag())
 		}
 	}
 	return lag
 }
 
-// Renew returns the earliest of the limiters of Redisson's layout.
+// Renew returns the earliest of the policies whose rate is in Redis.
 func (s *state) Renew() time.Duration {
 	after := engine.Never
 	for _, p := range s.policies {
-		if shared, ok := p.(redissonForecast); ok {
-			after = min(after, shared.Renew())
+		if of, ok := p.(sharedForecast); ok {
+			after = min(after, of.Renew())
 		}
 	}
 	return after

@@ -12,30 +12,20 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// wire is the keys and the policies of one limiter. It makes the arguments of its scripts and reads
-// their replies:
+// protocol is the part of engine.Protocol that all calls share. It makes the arguments of scripts and
+// reads their replies:
 //   - The engine sends requests for permits (acquire.go) and for reservations (reserve.go), several
 //     in one call. Arguments and Answer are its hooks.
 //   - Every other call is one request, which eval sends (change.go).
 //
 // reply.go reads all replies, and state.go computes decisions from them.
-type wire struct {
-	*plan
-	name      string // that the limiter was opened with
-	members   []member
-	keys      []string // of the members, in their order
-	dependsOn []string // as in engine.Limiter
-}
-
-// protocol is the part of engine.Protocol that all calls share. The methods are not those of wire,
-// which a Limiter embeds: they would be a part of its API.
-type protocol struct{ *wire }
+type protocol struct{ limiter *Limiter }
 
 // AboveLimit implements engine.Protocol.
-func (p protocol) AboveLimit(permits, limit int64) error { return p.aboveLimit(permits, limit) }
+func (p protocol) AboveLimit(permits, limit int64) error { return p.limiter.aboveLimit(permits, limit) }
 
 // Explain implements engine.Protocol.
-func (p protocol) Explain(ctx context.Context, err error) error { return p.explain(ctx, err) }
+func (p protocol) Explain(ctx context.Context, err error) error { return p.limiter.explain(ctx, err) }
 
 // callArguments appends the arguments of members at a time.
 func callArguments(args []string, members []member, now time.Time) []string {
@@ -46,44 +36,44 @@ func callArguments(args []string, members []member, now time.Time) []string {
 }
 
 // ask runs a script that replies the state of all members.
-func (w *wire) ask(ctx context.Context, c call, own ...string) (*state, error) {
-	message, err := w.eval(ctx, c, own)
+func (l *Limiter) ask(ctx context.Context, c call, own ...string) (*state, error) {
+	message, err := l.eval(ctx, c, own)
 	if err != nil {
 		return nil, err
 	}
-	s, _, err := w.read(message)
+	s, _, err := l.read(message)
 	return s, err
 }
 
 // eval runs a script, and repeats it as often as the script wants. Its arguments are the time, its
 // own, those of the members, and the last ones.
-func (w *wire) eval(ctx context.Context, c call, own []string, last ...string) (rueidis.RedisMessage, error) {
-	g := w.client.Engine
+func (l *Limiter) eval(ctx context.Context, c call, own []string, last ...string) (rueidis.RedisMessage, error) {
+	g := l.plan.client.Engine
 	dated := func() []string {
 		now := g.Now()
-		return callArguments(append([]string{g.Micros(now)}, own...), w.members, now)
+		return callArguments(append([]string{g.Micros(now)}, own...), l.members, now)
 	}
 	args := append(dated(), last...)
 	var before []redisx.Call
 	initialized := 0
 	for calls := 1; ; calls++ {
-		message, err := g.Eval(ctx, before, scriptFor(c, w.members), w.keys, args,
+		message, err := g.Eval(ctx, before, scriptFor(c, l.members), l.keys, args,
 			func(args []string) { copy(args, dated()) })
 		if err != nil {
-			return message, w.explain(ctx, err)
+			return message, l.explain(ctx, err)
 		}
 		if before = nil; c != release && notInitialized(message) && initialized < mostInitial {
-			if before = w.initial(); before != nil {
+			if before = l.initial(); before != nil {
 				initialized++
 				continue
 			}
 		}
-		next, again := nextCall(c, w.members, message, args)
+		next, again := nextCall(c, l.members, message, args)
 		if !again {
 			return message, nil
 		}
 		if err := engine.Repeat(ctx, calls); err != nil {
-			return message, w.explain(ctx, err)
+			return message, l.explain(ctx, err)
 		}
 		args = next
 	}
@@ -93,10 +83,10 @@ func (w *wire) eval(ctx context.Context, c call, own []string, last ...string) (
 const mostInitial = 3
 
 // initial returns the calls that set the initial rates of joined limiters, or nil.
-func (w *wire) initial() (calls []redisx.Call) {
-	for _, m := range w.members {
-		if p, ok := m.policy.(redisson); ok {
-			calls = append(calls, p.limiter.Initial...)
+func (l *Limiter) initial() (calls []redisx.Call) {
+	for _, m := range l.members {
+		if p, ok := m.policy.(shared); ok {
+			calls = append(calls, p.initial()...)
 		}
 	}
 	return calls
@@ -109,26 +99,26 @@ func notInitialized(message rueidis.RedisMessage) bool {
 }
 
 // aboveLimit returns the error of a request for more permits than can ever be granted.
-func (w *wire) aboveLimit(permits, limit int64) error {
+func (l *Limiter) aboveLimit(permits, limit int64) error {
 	return fmt.Errorf("%w: %d requested of %q, which can never grant more than %d", rratelimiter.ErrPermitsExceedRate,
-		permits, w.name, limit)
+		permits, l.name, limit)
 }
 
 // explain adds the limiter to the error of a call. If a key has another type, it returns a
 // StateError for that key.
-func (w *wire) explain(ctx context.Context, err error) error {
+func (l *Limiter) explain(ctx context.Context, err error) error {
 	var types []string
-	for _, m := range w.members {
+	for _, m := range l.members {
 		types = append(types, m.policy.keeps()...)
 	}
-	if key, typ := redisx.WrongType(ctx, w.client.Engine.Redis(), err, w.keys, types); key != "" {
+	if key, typ := redisx.WrongType(ctx, l.plan.client.Engine.Redis(), err, l.keys, types); key != "" {
 		return &rratelimiter.StateError{Key: key, Value: typ}
 	}
-	return fmt.Errorf("limit: limiter %q: %w", w.name, err)
+	return fmt.Errorf("limit: limiter %q: %w", l.name, err)
 }
 
 // unexpected returns the error of a reply of another version.
-func (w *wire) unexpected(message rueidis.RedisMessage) error {
-	return fmt.Errorf("limit: limiter %q: the script replied %s, which this version does not know", w.name,
+func (l *Limiter) unexpected(message rueidis.RedisMessage) error {
+	return fmt.Errorf("limit: limiter %q: the script replied %s, which this version does not know", l.name,
 		message.String())
 }
