@@ -20,14 +20,14 @@ type acquireProtocol struct{ protocol }
 
 // Call returns the script that takes permits.
 func (p acquireProtocol) Call(*engine.Batch) (script *redisx.Script, keys []string) {
-	return p.limiter.plan.script, p.limiter.keys
+	return p.wire.plan.script, p.wire.keys
 }
 
 // Arguments sets the arguments of the acquire script.
 func (p acquireProtocol) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
-	b.Args = append(b.Args[:0], p.limiter.plan.client.Engine.Micros(now), strconv.FormatInt(total, 10), newEpoch())
-	b.Args = callArguments(b.Args, p.limiter.members, now)
+	b.Args = append(b.Args[:0], p.wire.plan.client.Engine.Micros(now), strconv.FormatInt(total, 10), newEpoch())
+	b.Args = callArguments(b.Args, p.wire.members, now)
 	flags := ""
 	switch {
 	case b.Ordered:
@@ -48,21 +48,21 @@ func (p acquireProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (
 	if message.IsInt64() { // -1: none was granted
 		return false, nil
 	}
-	if isBrief(message, len(p.limiter.members)) {
+	if isBrief(message, len(p.wire.members)) {
 		b.GrantAll(0, engine.Answer{})
 		return false, nil
 	}
 	if notInitialized(message) && b.Repeats < mostInitial {
-		if b.Before = p.limiter.initial(); b.Before != nil {
+		if b.Before = p.wire.initial(); b.Before != nil {
 			b.Repeats++
 			return true, nil
 		}
 	}
-	if next, again := nextCall(acquire, p.limiter.members, message, b.Args); again {
+	if next, again := nextCall(acquire, p.wire.members, message, b.Args); again {
 		b.Args = next
 		return true, nil
 	}
-	s, letters, err := p.limiter.read(message)
+	s, letters, err := p.wire.read(message)
 	if err != nil {
 		return false, err
 	}
@@ -72,7 +72,7 @@ func (p acquireProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (
 	letters, last, _ := strings.Cut(letters, " ")
 	part, err := strconv.ParseInt(cmp.Or(last, "0"), 10, 64)
 	if err != nil || !b.AnsweredBy(letters, part) {
-		return false, p.limiter.unexpected(message)
+		return false, p.wire.unexpected(message)
 	}
 	p.answer(b, s, letters, part)
 	return false, nil
@@ -101,7 +101,7 @@ func (p acquireProtocol) answer(b *engine.Batch, s *state, letters string, part 
 			r.Answer = s.granted(later)
 			later += r.Granted
 		case 'x':
-			r.Err = p.limiter.aboveLimit(r.Permits, s.most)
+			r.Err = p.wire.aboveLimit(r.Permits, s.most)
 		default:
 			// RetryAfter is that of the end of the call, so Remaining is too.
 			if r.Each {
@@ -121,7 +121,7 @@ func (p acquireProtocol) lease(b *engine.Batch, s *state) {
 	b.Lease.Granted, b.Lease.Lasts, b.Lease.Parts = s.leased, s.lasts, s.grantedParts(0)
 	b.Lease.Limit, b.Lease.Free, b.Lease.Reset = answer.Limit, answer.Remaining, answer.ResetAfter
 	b.Lease.Return = func(ctx context.Context, permits int64) error {
-		return p.limiter.refund(ctx, release, strconv.FormatInt(permits, 10), s.receipts...)
+		return p.wire.refund(ctx, release, strconv.FormatInt(permits, 10), s.receipts...)
 	}
 }
 
@@ -133,18 +133,18 @@ func (p acquireProtocol) Receipt(b *engine.Batch) receipt.Refund {
 	if s, ok := b.Forecast.(*state); ok {
 		receipts = s.receipts
 	}
-	if len(receipts) != len(p.limiter.members) {
+	if len(receipts) != len(p.wire.members) {
 		return nil
 	}
 	args := slices.Clone(b.Args) // the next batch uses them
 	return func(ctx context.Context, permits int64) (err error) {
-		for i, m := range p.limiter.members {
+		for i, m := range p.wire.members {
 			if of, ok := m.policy.(shared); ok {
-				own := args[argument(acquire, p.limiter.members, i):]
+				own := args[argument(acquire, p.wire.members, i):]
 				err = cmp.Or(err, of.refund(ctx, permits, granted, own, receipts[i]))
 			}
 		}
-		return cmp.Or(err, p.limiter.refund(ctx, release, strconv.FormatInt(permits, 10), receipts...))
+		return cmp.Or(err, p.wire.refund(ctx, release, strconv.FormatInt(permits, 10), receipts...))
 	}
 }
 

@@ -147,7 +147,7 @@ func TestCalendar_LocationsOfOneName_ShareTheirWindows(t *testing.T) {
 	b := newBench(t)
 	one := New(b.client, "name", Calendar{3, Day, nil})
 	other := New(b.client, "name", Calendar{3, Day, time.FixedZone("UTC", 3600)})
-	assert.Equal(t, one.keys, other.keys)
+	assert.Equal(t, one.wire.keys, other.wire.keys)
 	assert.Equal(t, one.calls.ID, other.calls.ID)
 }
 

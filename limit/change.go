@@ -1,12 +1,9 @@
 package limit
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strconv"
-
-	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
@@ -23,45 +20,19 @@ import (
 func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	if permits < 0 || permits > maxPermits {
 		return fmt.Errorf("%w: %d permits of %q to release, want 0 to 2^53", rratelimiter.ErrInvalidPermits, permits,
-			l.name)
+			l.wire.name)
 	}
 	if err := l.check(ctx); err != nil || permits == 0 {
 		return err
 	}
-	for _, m := range l.members {
+	for _, m := range l.wire.members {
 		if p, ok := m.policy.(shared); ok {
 			if err := p.release(ctx, permits); err != nil {
 				return err
 			}
 		}
 	}
-	return l.returnPermits(ctx, engine.Change, release, strconv.FormatInt(permits, 10))
-}
-
-// refund returns permits of one grant: of a caller that left or settles, a lease or a reservation.
-// With release, the grants with these receipts must still take them. With cancel, the
-// permits have theirs.
-// It leaves leases as they are.
-func (l *Limiter) refund(ctx context.Context, c call, permits string, receipts ...string) error {
-	return l.returnPermits(ctx, engine.Refund, c, permits, receipts...)
-}
-
-// returnPermits runs release or cancel, as engine.Change or engine.Refund. Limiters of Redisson's layout
-// have neither.
-func (l *Limiter) returnPermits(ctx context.Context, change func(context.Context, *engine.Engine, []string,
-	func(context.Context) (rueidis.RedisMessage, error)) (rueidis.RedisMessage, error), c call, permits string,
-	receipts ...string) error {
-	if c == release && !has(l.members, "release") {
-		return nil
-	}
-	message, err := change(ctx, l.plan.client.Engine, l.dependsOn, func(ctx context.Context) (rueidis.RedisMessage, error) {
-		return l.eval(ctx, c, []string{permits}, receipts...)
-	})
-	if err != nil || message.IsInt64() {
-		return err
-	}
-	_, _, err = l.read(message) // why it stopped
-	return cmp.Or(err, l.unexpected(message))
+	return l.wire.returnPermits(ctx, engine.Change, release, strconv.FormatInt(permits, 10))
 }
 
 // Charge takes permits whether they are free or not, for a cost that is known later: the bytes that
@@ -79,7 +50,7 @@ func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decis
 	if err := l.check(ctx); err != nil {
 		return rratelimiter.Decision{}, err
 	}
-	for _, m := range l.members {
+	for _, m := range l.wire.members {
 		if isShared(m) {
 			return rratelimiter.Decision{}, fmt.Errorf("%w: %q is one, charge the others by themselves", ErrNotChargeable,
 				m.name)
@@ -88,7 +59,7 @@ func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decis
 	observation := l.calls.Observe(permits)
 	observation.Charged = true
 	s, err := engine.Charge(ctx, &l.calls, permits, func(ctx context.Context) (*state, error) {
-		return l.ask(ctx, charge, strconv.FormatInt(permits, 10), newEpoch())
+		return l.wire.ask(ctx, charge, strconv.FormatInt(permits, 10), newEpoch())
 	})
 	observation.Report(ctx, err == nil, engine.FromRedis, err)
 	if err != nil {
@@ -107,7 +78,7 @@ func (l *Limiter) Peek(ctx context.Context) ([]rratelimiter.Decision, error) {
 	if err := l.check(ctx); err != nil {
 		return nil, err
 	}
-	s, err := engine.Detach(ctx, func(ctx context.Context) (*state, error) { return l.ask(ctx, peek) })
+	s, err := engine.Detach(ctx, func(ctx context.Context) (*state, error) { return l.wire.ask(ctx, peek) })
 	if err != nil {
 		return nil, err
 	}
@@ -123,17 +94,17 @@ func (l *Limiter) Reset(ctx context.Context) error {
 		return err
 	}
 	var keys []string
-	for _, m := range l.members {
+	for _, m := range l.wire.members {
 		if p, ok := m.policy.(shared); ok {
 			keys = append(keys, p.stateKeys(m.keys)...)
 		} else {
 			keys = append(keys, m.keys...)
 		}
 	}
-	_, err := engine.Change(ctx, l.plan.client.Engine, l.dependsOn, func(ctx context.Context) (int64, error) {
-		message, err := l.plan.client.Engine.Eval(ctx, nil, resetScript, keys, nil, nil)
+	_, err := engine.Change(ctx, l.wire.plan.client.Engine, l.wire.dependsOn, func(ctx context.Context) (int64, error) {
+		message, err := l.wire.plan.client.Engine.Eval(ctx, nil, resetScript, keys, nil, nil)
 		if err != nil {
-			return 0, l.explain(ctx, err)
+			return 0, l.wire.explain(ctx, err)
 		}
 		return message.AsInt64()
 	})

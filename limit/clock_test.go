@@ -146,7 +146,7 @@ func TestClock_Before1970_TimeStandsStill(t *testing.T) {
 			b.pass(24 * time.Hour)
 		}
 		require.NoError(t, l.Release(t.Context(), 1), "%T", p)
-		if l.plan.reservable {
+		if l.wire.plan.reservable {
 			require.NoError(t, must(t, l.Reserve, 7).revoke(t.Context()))
 		}
 		b.set(begin)

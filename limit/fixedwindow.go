@@ -60,13 +60,6 @@ func (p FixedWindow) forecast(reply []int64) (forecast, bool) {
 	return windowForecast{usage{p.Permits, reply[0]}, micros(reply[1]), next}, true
 }
 
-// usage is the permits of a policy, and how many of them are taken.
-type usage struct{ permits, taken int64 }
-
-func (o usage) limit() int64 { return o.permits }
-
-func (o usage) free() int64 { return o.permits - o.taken }
-
 // windowForecast is a window at whose end all permits return.
 type windowForecast struct {
 	usage

@@ -26,7 +26,7 @@ func TestID_SimilarNames_AreDistinct(t *testing.T) {
 		{one.reserves.ID, one.calls.ID},
 		{one.reserves.ID, New(b.client, "reserve {a}", p).calls.ID},
 		{Join(one, New(b.client, "{a}b", p)).calls.ID,
-			New(b.client, one.keys[0]+" "+one.members[0].settings+"\n{a}b", p).calls.ID},
+			New(b.client, one.wire.keys[0]+" "+one.wire.members[0].settings+"\n{a}b", p).calls.ID},
 		{Join(b.client.Limiter("a"), b.client.Limiter("b")).calls.ID,
 			Join(b.client.Limiter("a\n4 {k}2 the rate of b")).calls.ID},
 	} {
@@ -76,7 +76,7 @@ func TestKeys_EachPolicy_AreAsBefore(t *testing.T) {
 		"{name}:smooth:60000":       Smooth{Permits: 1, Interval: time.Minute},
 		"{name}:warmup:60000":       Smooth{Permits: 1, Interval: time.Minute, WarmUp: time.Second},
 	} {
-		assert.Equal(t, []string{key}, New(b.client, "name", p).keys)
+		assert.Equal(t, []string{key}, New(b.client, "name", p).wire.keys)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestKeys_DifferentNames_AreDistinct(t *testing.T) {
 		for _, p := range policies {
 			l := New(b.client, name, p)
 			require.NoError(t, l.err)
-			key := l.keys[0]
+			key := l.wire.keys[0]
 			assert.Empty(t, seen[key], "%q and %q share %q", name, seen[key], key)
 			seen[key] = name
 			if strings.Contains(name, "{bob}") || name == "bob" {

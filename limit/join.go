@@ -47,23 +47,23 @@ func Join(limiters ...Joinable) *Limiter {
 		if err != nil {
 			return failed("", err)
 		}
-		client, l.members, names[i] = of, append(l.members, members...), joinable.Name()
+		client, l.wire.members, names[i] = of, append(l.wire.members, members...), joinable.Name()
 	}
 	name := strings.Join(names, " + ")
-	if n := len(l.members); n < 1 || n > policy.MaxJoined {
+	if n := len(l.wire.members); n < 1 || n > policy.MaxJoined {
 		return failed(name, invalid("%d policies for %q, want 1 to %d", n, name, policy.MaxJoined))
 	}
-	for i, m := range l.members {
-		for _, before := range l.members[:i] {
+	for i, m := range l.wire.members {
+		for _, before := range l.wire.members[:i] {
 			if shared := slices.IndexFunc(m.keys,
 				func(key string) bool { return slices.Contains(before.keys, key) }); shared >= 0 {
 				return failed(name, invalid("%+v of %q and %+v of %q would count in the same key, %q",
 					before.policy, before.name, m.policy, m.name, m.keys[shared]))
 			}
 		}
-		l.keys = append(l.keys, m.keys...)
+		l.wire.keys = append(l.wire.keys, m.keys...)
 	}
-	l.plan, l.name = planOf(client, l.members), name
+	l.wire.plan, l.wire.name = planOf(client, l.wire.members), name
 	l.open()
 	return l
 }
@@ -72,10 +72,10 @@ func Join(limiters ...Joinable) *Limiter {
 func openJoinable(joinable Joinable) (inside.Client, []member, error) {
 	switch limiter := joinable.(type) {
 	case *Limiter:
-		if limiter == nil || limiter.plan == nil {
+		if limiter == nil || limiter.wire.plan == nil {
 			return inside.Client{}, nil, fmt.Errorf("%w: open a Limiter with New or Join", rratelimiter.ErrNoClient)
 		}
-		return limiter.plan.client, limiter.members, limiter.err
+		return limiter.wire.plan.client, limiter.wire.members, limiter.err
 	case *rratelimiter.Limiter:
 		l, err := inside.OpenLimiter(limiter)
 		if err != nil {

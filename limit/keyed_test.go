@@ -24,7 +24,7 @@ func TestKeyed_KeyWithoutBraces_IsTheLimiterOfThatName(t *testing.T) {
 		for _, key := range []string{"alice", "192.0.2.1", "a:b", "%7B", "100%", " ", "\xff\x00", strings.Repeat("x", 300)} {
 			of, want := k.Limiter(key), New(b.client, prefix+":"+key, twoPolicies...)
 			require.NoError(t, of.err)
-			assert.Equal(t, want.keys, of.keys)
+			assert.Equal(t, want.wire.keys, of.wire.keys)
 			assert.Equal(t, want.calls.ID, of.calls.ID)
 			assert.Equal(t, want.calls.DependsOn, of.calls.DependsOn)
 			assert.Equal(t, want.Name(), of.Name())
@@ -78,7 +78,7 @@ func TestKeyed_Calls_AreThoseOfTheLimiter(t *testing.T) {
 func TestKeyed_BracesInAKey_ChooseNoSlot(t *testing.T) {
 	b := newBench(t)
 	of := func(prefix, key string) uint16 {
-		return redisx.Slot(NewKeyed(b.client, prefix, twoPolicies[0]).Limiter(key).keys[0])
+		return redisx.Slot(NewKeyed(b.client, prefix, twoPolicies[0]).Limiter(key).wire.keys[0])
 	}
 	assert.NotEqual(t, redisx.Slot("x"), of("login", "{x}"))
 	assert.NotEqual(t, of("login", "x}1"), of("login", "x}2"))
@@ -86,7 +86,7 @@ func TestKeyed_BracesInAKey_ChooseNoSlot(t *testing.T) {
 	for _, key := range []string{"{x}", "}", "{", "}{", "x}{y}"} {
 		assert.Equal(t, redisx.Slot("web"), of("{web}", key), key)
 		l := NewKeyed(b.client, "login", twoPolicies...).Limiter(key)
-		assert.Equal(t, redisx.Slot(l.keys[0]), redisx.Slot(l.keys[1]), key)
+		assert.Equal(t, redisx.Slot(l.wire.keys[0]), redisx.Slot(l.wire.keys[1]), key)
 		assert.Equal(t, "login:"+key, l.Name())
 	}
 }
@@ -106,10 +106,10 @@ func FuzzKeyed_Keys_ShareNoState(f *testing.F) {
 			return
 		}
 		k := NewKeyed(b.client, prefix, twoPolicies...)
-		for _, key := range k.Limiter(one).keys {
-			assert.NotContains(t, k.Limiter(other).keys, key)
+		for _, key := range k.Limiter(one).wire.keys {
+			assert.NotContains(t, k.Limiter(other).wire.keys, key)
 			if strings.ContainsAny(one, "{}") {
-				assert.False(t, slices.Contains(New(b.client, other, twoPolicies...).keys, key))
+				assert.False(t, slices.Contains(New(b.client, other, twoPolicies...).wire.keys, key))
 			}
 		}
 	})

@@ -3,6 +3,8 @@ package limit
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -17,12 +19,8 @@ import (
 // error. A change that was sent may still take effect. If permits arrive for a caller that has
 // left, the Client releases them.
 type Limiter struct {
-	plan      *plan
-	name      string // that it was opened with
-	members   []member
-	keys      []string // of the members, in their order
-	dependsOn []string // as in engine.Limiter
-	err       error    // of the client, the name or the policies
+	wire wire
+	err  error // of the client, the name or the policies
 
 	calls    engine.Limiter
 	reserves engine.Limiter // of Reserve, and
@@ -45,20 +43,67 @@ func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter 
 	return p.limiter(name, keyPrefix(mapped))
 }
 
+// limiter opens the limiter with a name, whose keys begin with prefix.
+func (p *plan) limiter(name, prefix string) *Limiter {
+	l := &Limiter{wire: wire{plan: p, name: name, members: slices.Clone(p.members), keys: make([]string, len(p.members))}}
+	for i := range l.wire.members {
+		m := &l.wire.members[i]
+		l.wire.keys[i] = prefix + m.suffix
+		m.name, m.keys = name, l.wire.keys[i:i+1:i+1]
+	}
+	l.open()
+	return l
+}
+
+// open opens a limiter with its members. Its calls share those of limiters with the same keys and
+// settings. A change of the first key of a member revokes its leases and denials.
+func (l *Limiter) open() {
+	if l.wire.plan.client.Engine.Cluster() {
+		if err := l.wire.plan.client.SameSlot(l.wire.keys...); err != nil {
+			l.err = err
+			return
+		}
+	}
+	id := "policies "
+	for _, m := range l.wire.members {
+		l.wire.dependsOn = append(l.wire.dependsOn, m.keys[0])
+		// With its length, so that no name can look like the keys of several, or like an ID with
+		// something before it.
+		id += strconv.Itoa(len(m.keys[0])) + " " + m.keys[0] + " " + m.settings + "\n"
+	}
+	l.calls = engine.Limiter{
+		Engine: l.wire.plan.client.Engine, ID: id, Name: l.wire.name, Policy: l.wire.plan.kinds, DependsOn: l.wire.dependsOn,
+		Protocol: acquireProtocol{protocol{&l.wire}}, Leases: l.wire.plan.leases,
+	}
+	if !slices.ContainsFunc(l.wire.members, isShared) { // which counts in milliseconds
+		l.calls.Tick = time.Microsecond
+	}
+	if l.wire.plan.reservable {
+		reserves := func(id string, ahead time.Duration) engine.Limiter {
+			return engine.Limiter{
+				Engine: l.wire.plan.client.Engine, ID: id, Name: l.wire.name, Policy: l.wire.plan.kinds, DependsOn: l.wire.dependsOn,
+				Protocol: reserveProtocol{protocol{&l.wire}}, Most: maxReservations, Tick: time.Microsecond,
+				Ahead: ahead, Only: l.wire.onlyAhead,
+			}
+		}
+		l.reserves, l.waits = reserves("reserve "+id, 0), reserves("wait "+id, reservedAhead)
+	}
+}
+
 // failed returns a limiter whose calls fail.
 func failed(name string, err error) *Limiter {
-	return &Limiter{plan: new(plan), name: name, err: err}
+	return &Limiter{wire: wire{plan: new(plan), name: name}, err: err}
 }
 
 // Name returns the name with which the limiter was opened.
-func (l *Limiter) Name() string { return l.name }
+func (l *Limiter) Name() string { return l.wire.name }
 
 // check returns the error that needs no call to Redis.
 func (l *Limiter) check(ctx context.Context) error {
 	if l.err != nil {
 		return l.err
 	}
-	if l.plan == nil {
+	if l.wire.plan == nil {
 		return fmt.Errorf("%w: open a Limiter with New", rratelimiter.ErrNoClient)
 	}
 	return ctx.Err()
@@ -73,8 +118,8 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 	if err := l.check(ctx); err != nil {
 		return err
 	}
-	if permits > l.plan.most {
-		err := l.aboveLimit(permits, l.plan.most)
+	if permits > l.wire.plan.most {
+		err := l.wire.aboveLimit(permits, l.wire.plan.most)
 		if permits > engine.MaxPermits {
 			err = fmt.Errorf("%w: %w", rratelimiter.ErrInvalidPermits, err)
 		}
@@ -95,7 +140,7 @@ func (l *Limiter) try(ctx context.Context, ask engine.Ask) (engine.Result, error
 }
 
 func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) (bool, error) {
-	if l.plan.reservable {
+	if l.wire.plan.reservable {
 		return l.waits.Wait(ctx, permits, deadline)
 	}
 	granted, err := l.calls.Wait(ctx, permits, deadline)
@@ -106,7 +151,7 @@ func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) (
 }
 
 func (l *Limiter) countDrift() {
-	for _, m := range l.members {
+	for _, m := range l.wire.members {
 		if p, ok := m.policy.(shared); ok {
 			p.countDrift()
 		}
@@ -155,7 +200,7 @@ func (l *Limiter) TakeUpTo(ctx context.Context, permits int64) (granted int64, d
 	if err := l.check(ctx); err != nil {
 		return 0, decision, err
 	}
-	result, err := l.try(ctx, engine.Ask{Permits: 1, UpTo: min(permits, l.plan.most), Detail: true})
+	result, err := l.try(ctx, engine.Ask{Permits: 1, UpTo: min(permits, l.wire.plan.most), Detail: true})
 	return result.Granted, rratelimiter.Decision(result.Answer), err
 }
 

@@ -56,7 +56,7 @@ func observed(t *testing.T, test func(b *fixture, client *rratelimiter.Client, o
 			l := New(client, "other", policy)
 			must(b, l.Charge, 1)
 			must(b, l.TryAcquire, 1)
-			if l.plan.reservable {
+			if l.wire.plan.reservable {
 				must(b, l.Reserve, 1)
 			}
 		}
@@ -202,7 +202,7 @@ func TestObserver_Reservations_AreReported(t *testing.T) {
 func TestObserver_ChargeFails_ReportsTheError(t *testing.T) {
 	observed(t, func(b *fixture, client *rratelimiter.Client, o *reports) {
 		l := New(client, "name", FixedWindow{10, time.Hour, false})
-		require.NoError(b, b.Redis.Set(l.keys[0], "not ours"))
+		require.NoError(b, b.Redis.Set(l.wire.keys[0], "not ours"))
 		_, tried := l.TryAcquire(b.Context(), 1)
 		_, charged := l.Charge(b.Context(), 1)
 		var wrong *rratelimiter.StateError

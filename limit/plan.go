@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
@@ -26,23 +24,14 @@ type plan struct {
 	kinds      string         // of the policies, for an Observer
 }
 
-// member is one policy of a limiter.
-type member struct {
-	policy   Policy
-	settings string   // all fields of the policy
-	suffix   string   // of its key
-	name     string   // that it was opened with
-	keys     []string // one, but those of a limiter of Redisson's layout
-}
-
 func init() {
 	policy.MemberNames = func(limiter any) ([]string, bool) {
 		l, ok := limiter.(*Limiter)
 		if !ok || l == nil {
 			return nil, ok
 		}
-		names := make([]string, len(l.members))
-		for i, m := range l.members {
+		names := make([]string, len(l.wire.members))
+		for i, m := range l.wire.members {
 			names[i] = m.name
 		}
 		return names, true
@@ -81,19 +70,6 @@ func planOf(client inside.Client, members []member) *plan {
 	p.reservable = len(members) == 1 && has(members, "book")
 	return p
 }
-
-// canLease reports whether permits of all members can be leased.
-func canLease(members []member) bool {
-	return !slices.ContainsFunc(members, func(m member) bool { return !m.has("lease") })
-}
-
-// has reports whether a member has a section.
-func has(members []member, section string) bool {
-	return slices.ContainsFunc(members, func(m member) bool { return m.has(section) })
-}
-
-// has reports whether the scripts of the policy have a section.
-func (m member) has(section string) bool { return sections[m.policy.kind()][section] != "" }
 
 // Validate returns the error that [New] would report for these policies, or nil if they are valid.
 // An invalid field, no policy, more than 10 policies, or two that would share a key are
@@ -138,51 +114,4 @@ func keyPrefix(name string) string {
 		return name + "::"
 	}
 	return "{" + name + "}:"
-}
-
-// limiter opens the limiter with a name, whose keys begin with prefix.
-func (p *plan) limiter(name, prefix string) *Limiter {
-	l := &Limiter{plan: p, name: name, members: slices.Clone(p.members), keys: make([]string, len(p.members))}
-	for i := range l.members {
-		m := &l.members[i]
-		l.keys[i] = prefix + m.suffix
-		m.name, m.keys = name, l.keys[i:i+1:i+1]
-	}
-	l.open()
-	return l
-}
-
-// open opens a limiter with its members. Its calls share those of limiters with the same keys and
-// settings. A change of the first key of a member revokes its leases and denials.
-func (l *Limiter) open() {
-	if l.plan.client.Engine.Cluster() {
-		if err := l.plan.client.SameSlot(l.keys...); err != nil {
-			l.err = err
-			return
-		}
-	}
-	id := "policies "
-	for _, m := range l.members {
-		l.dependsOn = append(l.dependsOn, m.keys[0])
-		// With its length, so that no name can look like the keys of several, or like an ID with
-		// something before it.
-		id += strconv.Itoa(len(m.keys[0])) + " " + m.keys[0] + " " + m.settings + "\n"
-	}
-	l.calls = engine.Limiter{
-		Engine: l.plan.client.Engine, ID: id, Name: l.name, Policy: l.plan.kinds, DependsOn: l.dependsOn,
-		Protocol: acquireProtocol{protocol{l}}, Leases: l.plan.leases,
-	}
-	if !slices.ContainsFunc(l.members, isShared) { // which counts in milliseconds
-		l.calls.Tick = time.Microsecond
-	}
-	if l.plan.reservable {
-		reserves := func(id string, ahead time.Duration) engine.Limiter {
-			return engine.Limiter{
-				Engine: l.plan.client.Engine, ID: id, Name: l.name, Policy: l.plan.kinds, DependsOn: l.dependsOn,
-				Protocol: reserveProtocol{protocol{l}}, Most: maxReservations, Tick: time.Microsecond,
-				Ahead: ahead, Only: l.onlyAhead,
-			}
-		}
-		l.reserves, l.waits = reserves("reserve "+id, 0), reserves("wait "+id, reservedAhead)
-	}
 }

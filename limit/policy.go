@@ -64,9 +64,11 @@ type shared interface {
 	countDrift()
 }
 
-func isShared(m member) bool {
-	_, ok := m.policy.(shared)
-	return ok
+// reservable is a policy with reservations.
+type reservable interface {
+	// takenBefore returns how much of the delay of a reservation others that do not wait can take again
+	// and again, before it is made.
+	takenBefore(permits int64) time.Duration
 }
 
 // The types of the keys of policies that have one.
@@ -91,34 +93,6 @@ func windowDescription(permits int64, interval time.Duration, refill policy.Refi
 		Quota: permits, Window: interval, Refill: refill,
 		Local: policy.Local{Permits: permits, Returns: permits, Interval: interval, Strict: true},
 	}
-}
-
-// forecast is the state of one policy after a call.
-type forecast interface {
-	// limit returns the Limit of a Decision.
-	limit() int64
-
-	// free returns the free permits. It is below 0 if more are taken than exist.
-	free() int64
-
-	// wait returns the time until so many permits are free. If known is false, the script did not
-	// report that far, and the time is a lower bound.
-	wait(permits int64) (after time.Duration, known bool)
-
-	// reset returns the time until no permit is taken. It leaves out the last so many permits of the
-	// call, as a request before them saw it.
-	reset(later int64) time.Duration
-
-	// earliest is Earliest of [engine.Forecast].
-	earliest(wanted int64) time.Duration
-}
-
-// sharedForecast has the optional methods of the forecast of a policy whose rate is in Redis: those of
-// engine.Forecast.
-type sharedForecast interface {
-	Limit() int64
-	Lag() time.Duration
-	Renew() time.Duration
 }
 
 // maxPermits is the largest number of permits: a Lua number is a double, which is exact up to 2^53.

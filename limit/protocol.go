@@ -3,7 +3,6 @@ package limit
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -19,61 +18,62 @@ import (
 //   - Every other call is one request, which eval sends (change.go).
 //
 // reply.go reads all replies, and state.go computes decisions from them.
-type protocol struct{ limiter *Limiter }
+type protocol struct{ wire *wire }
 
-// AboveLimit implements engine.Protocol.
-func (p protocol) AboveLimit(permits, limit int64) error { return p.limiter.aboveLimit(permits, limit) }
-
-// Explain implements engine.Protocol.
-func (p protocol) Explain(ctx context.Context, err error) error { return p.limiter.explain(ctx, err) }
-
-// callArguments appends the arguments of members at a time.
-func callArguments(args []string, members []member, now time.Time) []string {
-	for _, m := range members {
-		args = m.policy.arguments(args, now)
-	}
-	return args
+// wire is a limiter as its scripts see it.
+type wire struct {
+	plan      *plan
+	name      string // that the limiter was opened with
+	members   []member
+	keys      []string // of the members, in their order
+	dependsOn []string // as in engine.Limiter
 }
 
+// AboveLimit implements engine.Protocol.
+func (p protocol) AboveLimit(permits, limit int64) error { return p.wire.aboveLimit(permits, limit) }
+
+// Explain implements engine.Protocol.
+func (p protocol) Explain(ctx context.Context, err error) error { return p.wire.explain(ctx, err) }
+
 // ask runs a script that replies the state of all members.
-func (l *Limiter) ask(ctx context.Context, c call, own ...string) (*state, error) {
-	message, err := l.eval(ctx, c, own)
+func (w *wire) ask(ctx context.Context, c call, own ...string) (*state, error) {
+	message, err := w.eval(ctx, c, own)
 	if err != nil {
 		return nil, err
 	}
-	s, _, err := l.read(message)
+	s, _, err := w.read(message)
 	return s, err
 }
 
 // eval runs a script, and repeats it as often as the script wants. Its arguments are the time, its
 // own, those of the members, and the last ones.
-func (l *Limiter) eval(ctx context.Context, c call, own []string, last ...string) (rueidis.RedisMessage, error) {
-	g := l.plan.client.Engine
+func (w *wire) eval(ctx context.Context, c call, own []string, last ...string) (rueidis.RedisMessage, error) {
+	g := w.plan.client.Engine
 	dated := func() []string {
 		now := g.Now()
-		return callArguments(append([]string{g.Micros(now)}, own...), l.members, now)
+		return callArguments(append([]string{g.Micros(now)}, own...), w.members, now)
 	}
 	args := append(dated(), last...)
 	var before []redisx.Call
 	initialized := 0
 	for calls := 1; ; calls++ {
-		message, err := g.Eval(ctx, before, scriptFor(c, l.members), l.keys, args,
+		message, err := g.Eval(ctx, before, scriptFor(c, w.members), w.keys, args,
 			func(args []string) { copy(args, dated()) })
 		if err != nil {
-			return message, l.explain(ctx, err)
+			return message, w.explain(ctx, err)
 		}
 		if before = nil; c != release && notInitialized(message) && initialized < mostInitial {
-			if before = l.initial(); before != nil {
+			if before = w.initial(); before != nil {
 				initialized++
 				continue
 			}
 		}
-		next, again := nextCall(c, l.members, message, args)
+		next, again := nextCall(c, w.members, message, args)
 		if !again {
 			return message, nil
 		}
 		if err := engine.Repeat(ctx, calls); err != nil {
-			return message, l.explain(ctx, err)
+			return message, w.explain(ctx, err)
 		}
 		args = next
 	}
@@ -83,8 +83,8 @@ func (l *Limiter) eval(ctx context.Context, c call, own []string, last ...string
 const mostInitial = 3
 
 // initial returns the calls that set the initial rates of joined limiters, or nil.
-func (l *Limiter) initial() (calls []redisx.Call) {
-	for _, m := range l.members {
+func (w *wire) initial() (calls []redisx.Call) {
+	for _, m := range w.members {
 		if p, ok := m.policy.(shared); ok {
 			calls = append(calls, p.initial()...)
 		}
@@ -99,26 +99,26 @@ func notInitialized(message rueidis.RedisMessage) bool {
 }
 
 // aboveLimit returns the error of a request for more permits than can ever be granted.
-func (l *Limiter) aboveLimit(permits, limit int64) error {
+func (w *wire) aboveLimit(permits, limit int64) error {
 	return fmt.Errorf("%w: %d requested of %q, which can never grant more than %d", rratelimiter.ErrPermitsExceedRate,
-		permits, l.name, limit)
+		permits, w.name, limit)
 }
 
 // explain adds the limiter to the error of a call. If a key has another type, it returns a
 // StateError for that key.
-func (l *Limiter) explain(ctx context.Context, err error) error {
+func (w *wire) explain(ctx context.Context, err error) error {
 	var types []string
-	for _, m := range l.members {
+	for _, m := range w.members {
 		types = append(types, m.policy.keeps()...)
 	}
-	if key, typ := redisx.WrongType(ctx, l.plan.client.Engine.Redis(), err, l.keys, types); key != "" {
+	if key, typ := redisx.WrongType(ctx, w.plan.client.Engine.Redis(), err, w.keys, types); key != "" {
 		return &rratelimiter.StateError{Key: key, Value: typ}
 	}
-	return fmt.Errorf("limit: limiter %q: %w", l.name, err)
+	return fmt.Errorf("limit: limiter %q: %w", w.name, err)
 }
 
 // unexpected returns the error of a reply of another version.
-func (l *Limiter) unexpected(message rueidis.RedisMessage) error {
-	return fmt.Errorf("limit: limiter %q: the script replied %s, which this version does not know", l.name,
+func (w *wire) unexpected(message rueidis.RedisMessage) error {
+	return fmt.Errorf("limit: limiter %q: the script replied %s, which this version does not know", w.name,
 		message.String())
 }

@@ -35,7 +35,7 @@ var (
 // ask sends a batch of requests and returns it with its answers.
 func (b *bench) ask(l *Limiter, asks ...engine.Ask) *engine.Batch {
 	b.Helper()
-	return b.send(l, acquireProtocol{protocol{l}}, asks...)
+	return b.send(l, acquireProtocol{protocol{&l.wire}}, asks...)
 }
 
 // send is ask with a protocol.
@@ -47,7 +47,7 @@ func (b *bench) send(l *Limiter, p engine.Protocol, asks ...engine.Ask) *engine.
 	}
 	p.Arguments(batch, time.UnixMicro(b.now))
 	script, keys := p.Call(batch)
-	reply, err := l.plan.client.Engine.Eval(b.Context(), nil, script, keys, batch.Args, nil)
+	reply, err := l.wire.plan.client.Engine.Eval(b.Context(), nil, script, keys, batch.Args, nil)
 	require.NoError(b, err)
 	batch.Reply = reply
 	again, err := p.Answer(batch, reply)
@@ -76,7 +76,7 @@ func (b *bench) take(l *Limiter, permits int64) []string {
 // refund returns permits of a grant, and reports the free permits of the first policy.
 func (b *bench) refund(l *Limiter, receipts []string, permits int64) rratelimiter.Decision {
 	b.Helper()
-	require.NoError(b, l.refund(b.Context(), release, fmt.Sprint(permits), receipts...))
+	require.NoError(b, l.wire.refund(b.Context(), release, fmt.Sprint(permits), receipts...))
 	return mustPeek(b, l)[0]
 }
 
@@ -86,7 +86,7 @@ func (b *bench) lose(l *Limiter, permits int64, detail bool) (refund func(contex
 	batch := b.ask(l, engine.Ask{Permits: permits, Detail: detail})
 	require.True(b, batch.Requests[0].Allowed)
 	batch.Lost, batch.LostPermits, batch.Granted = batch.Requests, permits, permits
-	return acquireProtocol{protocol{l}}.Refund(batch)
+	return acquireProtocol{protocol{&l.wire}}.Refund(batch)
 }
 
 // forget are the ways in which a state ends.
@@ -208,11 +208,11 @@ func TestRefund_SlotMoves_IsRepeated(t *testing.T) {
 func TestRefund_Lease_Stays(t *testing.T) {
 	inLease(t, []Policy{FixedWindow{100_000, time.Hour, false}}, func(b *redistest.Fixture, l *Limiter) {
 		other := New(rratelimiter.New(b.Conn), "name", FixedWindow{100_000, time.Hour, false})
-		lost, err := other.ask(b.Context(), charge, "7", newEpoch())
+		lost, err := other.wire.ask(b.Context(), charge, "7", newEpoch())
 		require.NoError(b, err)
 		require.Equal(b, 100, b.Often(l, 100, 20*time.Microsecond))
 		before := mustPeek(b, other)
-		require.NoError(b, l.refund(b.Context(), release, fmt.Sprint(7), lost.receipts...))
+		require.NoError(b, l.wire.refund(b.Context(), release, fmt.Sprint(7), lost.receipts...))
 		calls := b.Scripts.Load()
 		require.Equal(b, 5, b.Often(l, 5, 0))
 		assert.Equal(b, calls, b.Scripts.Load(), "granted from the lease")

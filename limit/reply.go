@@ -58,31 +58,31 @@ func nextCall(c call, members []member, message rueidis.RedisMessage, args []str
 }
 
 // read reads a full reply.
-func (l *Limiter) read(message rueidis.RedisMessage) (s *state, letters string, err error) {
+func (w *wire) read(message rueidis.RedisMessage) (s *state, letters string, err error) {
 	r := redisx.ReadReply(message)
 	if kind := r.Number(); kind != replyDone {
-		return nil, "", l.stopped(kind, r, message)
+		return nil, "", w.stopped(kind, r, message)
 	}
-	s, letters = &state{most: l.plan.most}, r.Text()
-	for _, m := range l.members {
+	s, letters = &state{most: w.plan.most}, r.Text()
+	for _, m := range w.members {
 		s.add(m.policy, &r)
 	}
 	if r.Len() == 2 { // with a lease
 		s.leased, s.lasts = r.Number(), time.Duration(r.Number())*time.Millisecond
 	}
 	if !r.Ended() {
-		return nil, "", l.unexpected(message)
+		return nil, "", w.unexpected(message)
 	}
 	return s, letters, nil
 }
 
 // stopped returns the error for which a script stopped. The reader is behind the kind.
-func (l *Limiter) stopped(kind int64, r redisx.Reply, message rueidis.RedisMessage) error {
+func (w *wire) stopped(kind int64, r redisx.Reply, message rueidis.RedisMessage) error {
 	at := r.Number()
-	if at < 1 || at > int64(len(l.members)) {
-		return l.unexpected(message)
+	if at < 1 || at > int64(len(w.members)) {
+		return w.unexpected(message)
 	}
-	m := l.members[at-1]
+	m := w.members[at-1]
 	if kind == replyNotInitialized && r.Ended() {
 		return fmt.Errorf("%w: %q has no rate, open it with InitialRate or call SetRate",
 			rratelimiter.ErrNotInitialized, m.name)
@@ -93,17 +93,7 @@ func (l *Limiter) stopped(kind int64, r redisx.Reply, message rueidis.RedisMessa
 	}
 	value := r.Text()
 	if kind != replyState || !r.Ended() || key < 1 || key > int64(len(m.keys)) {
-		return l.unexpected(message)
+		return w.unexpected(message)
 	}
 	return &rratelimiter.StateError{Key: m.keys[key-1], Field: field, Value: value}
-}
-
-// argument is the place of a member's first argument in those of a script, or of the first one
-// behind all members.
-func argument(c call, members []member, index int) int {
-	at := fixedArguments[c]
-	for _, m := range members[:index] {
-		at += len(m.policy.arguments(nil, time.Time{}))
-	}
-	return at
 }

@@ -190,7 +190,7 @@ func TestReserve_AllCallersLeave_AllIsReturned(t *testing.T) {
 		l := New(b.client, "name", p)
 		must(t, l.Reserve, 2)
 		before := mustPeek(t, l)
-		call := reserveProtocol{protocol{l}}
+		call := reserveProtocol{protocol{&l.wire}}
 		batch := b.send(l, call, engine.Ask{Permits: 2, Within: time.Hour}, engine.Ask{Permits: 5, Within: time.Hour},
 			engine.Ask{Permits: 5}, engine.Ask{Permits: 5, Within: time.Hour})
 		for i, r := range batch.Requests {

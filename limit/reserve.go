@@ -24,7 +24,7 @@ const maxReservations = 256
 
 // Call returns the script that reserves permits.
 func (p reserveProtocol) Call(*engine.Batch) (script *redisx.Script, keys []string) {
-	return scriptFor(reserve, p.limiter.members), p.limiter.keys
+	return scriptFor(reserve, p.wire.members), p.wire.keys
 }
 
 // Arguments sets the arguments of the reserve script.
@@ -42,23 +42,23 @@ func (p reserveProtocol) Arguments(b *engine.Batch, now time.Time) {
 	if b.Ordered {
 		ordered = "o"
 	}
-	b.Args = p.limiter.members[0].policy.arguments(append(b.Args[:0],
-		p.limiter.plan.client.Engine.Micros(now), strings.Join(runs, " "), newEpoch(), ordered), now)
+	b.Args = p.wire.members[0].policy.arguments(append(b.Args[:0],
+		p.wire.plan.client.Engine.Micros(now), strings.Join(runs, " "), newEpoch(), ordered), now)
 }
 
 // Answer reads the reply of the reserve script.
 func (p reserveProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
 	reply := redisx.ReadReply(message)
 	if kind := reply.Number(); kind != replyDone {
-		return false, p.limiter.stopped(kind, reply, message)
+		return false, p.wire.stopped(kind, reply, message)
 	}
 	answers := strings.Split(reply.Text(), ",")
-	s := &state{most: p.limiter.plan.most}
+	s := &state{most: p.wire.plan.most}
 	if b.Ordered {
-		s.add(p.limiter.members[0].policy, &reply)
+		s.add(p.wire.members[0].policy, &reply)
 	}
 	if !reply.Ended() || len(answers) > len(b.Requests) || !b.Ordered && len(answers) < len(b.Requests) {
-		return false, p.limiter.unexpected(message)
+		return false, p.wire.unexpected(message)
 	}
 	if b.Ordered {
 		b.Forecast = reservations{s, s.policies[0].(reservableForecast)} //nolint:errcheck,forcetypeassert // it is reservable
@@ -69,14 +69,14 @@ func (p reserveProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (
 		first, named, _ := strings.Cut(answer, " ")
 		delay, err := strconv.ParseInt(first, 10, 64)
 		if err != nil {
-			return false, p.limiter.unexpected(message)
+			return false, p.wire.unexpected(message)
 		}
 		if delay < 0 {
 			r.RetryAfter, b.Denied = micros(-delay), r.Permits
 			continue
 		}
 		reserved := &Reservation{
-			limiter: p.limiter, delay: micros(delay), at: now.Add(micros(delay)), permits: r.Permits, receipt: named,
+			wire: p.wire, delay: micros(delay), at: now.Add(micros(delay)), permits: r.Permits, receipt: named,
 		}
 		r.Allowed, r.Granted, r.Extra, r.Refund = true, r.Permits, reserved, reserved.refund
 		if delay > 0 {
@@ -97,29 +97,16 @@ func (p reserveProtocol) Refund(b *engine.Batch) func(context.Context) {
 		one := r.Extra.(*Reservation)
 		receipts = append(receipts, one.part(one.permits))
 	}
-	return func(ctx context.Context) { _ = p.limiter.refund(ctx, cancel, strings.Join(receipts, ",")) }
+	return func(ctx context.Context) { _ = p.wire.refund(ctx, cancel, strings.Join(receipts, ",")) }
 }
 
 // reservedAhead is how far ahead of their time the waiters of a process get reservations.
 const reservedAhead = time.Second
 
 // onlyAhead is engine.Limiter.Only.
-func (l *Limiter) onlyAhead(permits int64) time.Duration {
-	p := l.members[0].policy.(reservable) //nolint:errcheck,forcetypeassert // plan.reservable
+func (w *wire) onlyAhead(permits int64) time.Duration {
+	p := w.members[0].policy.(reservable) //nolint:errcheck,forcetypeassert // plan.reservable
 	return min(p.takenBefore(permits), longestDelay-reservedAhead)
-}
-
-// reservable is a policy with reservations.
-type reservable interface {
-	// takenBefore returns how much of the delay of a reservation others that do not wait can take again
-	// and again, before it is made.
-	takenBefore(permits int64) time.Duration
-}
-
-// reservableForecast is the forecast of such a policy.
-type reservableForecast interface {
-	// delay returns the time of a reservation that is behind others of so many permits ahead of it.
-	delay(ahead, permits int64) time.Duration
 }
 
 // reservations is the forecast of waiters that make reservations.

@@ -26,10 +26,10 @@ func scriptsOf(l *Limiter) map[call]string {
 	all := make(map[call]string)
 	for c := range fixedArguments {
 		reserves := c == reserve || c == cancel
-		if reserves && !l.plan.reservable || c == charge && has(l.members, "function") {
+		if reserves && !l.wire.plan.reservable || c == charge && has(l.wire.members, "function") {
 			continue
 		}
-		all[c] = scriptText(c, l.members)
+		all[c] = scriptText(c, l.wire.members)
 	}
 	return all
 }

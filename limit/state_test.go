@@ -24,7 +24,7 @@ func (b *bench) foreign(policy Policy, text string) {
 	_, err := l.Take(b.Context(), 1)
 	var state *rratelimiter.StateError
 	require.ErrorAs(b, err, &state, text)
-	assert.Equal(b, rratelimiter.StateError{Key: l.keys[1], Value: text}, *state)
+	assert.Equal(b, rratelimiter.StateError{Key: l.wire.keys[1], Value: text}, *state)
 	require.ErrorAs(b, l.Release(b.Context(), 1), &state, text)
 	_, err = l.Charge(b.Context(), 1)
 	require.ErrorAs(b, err, &state, text)
@@ -71,7 +71,7 @@ func TestPolicies_ForeignState_IsAStateError(t *testing.T) {
 			"a -1 2 3", "a 1.2.3 4 5", "a 1e 2 3", "a nan 2 3", "a inf 2 3", "a 1 2 3 ", " a 1 2 3", "a 1 2.5 3", "1 2 3",
 		}},
 	} {
-		key := New(b.client, "name", test.policy).keys[0]
+		key := New(b.client, "name", test.policy).wire.keys[0]
 		for _, text := range test.texts {
 			require.NoError(t, b.redis.Set(key, text))
 			b.foreign(test.policy, text)
@@ -133,11 +133,11 @@ func FuzzState(f *testing.F) {
 		b.redis.FlushAll()
 		switch p.(type) {
 		case SlidingLog:
-			b.redis.Push(l.keys[0], text, other)
+			b.redis.Push(l.wire.keys[0], text, other)
 		case SlidingWindow:
-			b.redis.HSet(l.keys[0], "m", text, "3", other)
+			b.redis.HSet(l.wire.keys[0], "m", text, "3", other)
 		default:
-			require.NoError(t, b.redis.Set(l.keys[0], text))
+			require.NoError(t, b.redis.Set(l.wire.keys[0], text))
 		}
 		for range 2 {
 			for name, call := range map[string]func() (rratelimiter.Decision, error){

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
@@ -114,28 +113,4 @@ func (o bucketForecast) delay(ahead, permits int64) time.Duration {
 		permits = o.permits
 	}
 	return o.after(ahead + permits)
-}
-
-// micros converts microseconds to a duration, at most engine.Never.
-func micros(n int64) time.Duration {
-	if n > int64(engine.Never/time.Microsecond) {
-		return engine.Never
-	}
-	return time.Duration(n) * time.Microsecond
-}
-
-// add returns the sum of two durations, at most engine.Never.
-func add(a, b time.Duration) time.Duration {
-	if a > engine.Never-b {
-		return engine.Never
-	}
-	return a + b
-}
-
-// repeat returns a duration so many times, at most engine.Never.
-func repeat(d time.Duration, times int64) time.Duration {
-	if times > int64(engine.Never/d) {
-		return engine.Never
-	}
-	return d * time.Duration(times)
 }

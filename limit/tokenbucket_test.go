@@ -91,7 +91,7 @@ func TestTokenBucket_FastRefill_FillsWithinAMicrosecond(t *testing.T) {
 		b := newBench(t)
 		l := New(b.client, "name", p)
 		assert.Equal(t, time.Microsecond, must(t, l.Take, 1).ResetAfter, "%+v", p)
-		assert.Equal(t, ms, b.redis.TTL(l.keys[0]))
+		assert.Equal(t, ms, b.redis.TTL(l.wire.keys[0]))
 	}
 }
 

@@ -1,0 +1,34 @@
+package limit
+
+import "slices"
+
+// member is one policy of a limiter.
+type member struct {
+	policy   Policy
+	settings string   // all fields of the policy
+	suffix   string   // of its key
+	name     string   // that it was opened with
+	keys     []string // one, but those of a limiter of Redisson's layout
+}
+
+func isShared(m member) bool {
+	_, ok := m.policy.(shared)
+	return ok
+}
+
+// canLease reports whether permits of all members can be leased.
+func canLease(members []member) bool {
+	return !slices.ContainsFunc(members, func(m member) bool { return !m.has("lease") })
+}
+
+// has reports whether a member has a section.
+func has(members []member, section string) bool {
+	return slices.ContainsFunc(members, func(m member) bool { return m.has(section) })
+}
+
+// has reports whether the scripts of the policy have a section.
+func (m member) has(section string) bool { return sections[m.policy.kind()][section] != "" }
+
+// takesPart reports whether a policy is part of the script of a call. Only release leaves those out
+// that do without.
+func (m member) takesPart(c call) bool { return c != release || m.has(string(release)) }
