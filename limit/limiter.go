@@ -81,8 +81,9 @@ func (l *Limiter) open() {
 	if l.wire.plan.reservable {
 		reserves := func(id string, ahead time.Duration) engine.Limiter {
 			return engine.Limiter{
-				Engine: l.wire.plan.client.Engine, ID: id, Name: l.wire.name, Policy: l.wire.plan.kinds, DependsOn: l.wire.dependsOn,
-				Protocol: reserveProtocol{protocol{&l.wire}}, Most: maxReservations, Tick: time.Microsecond,
+				Engine: l.wire.plan.client.Engine, ID: id, Name: l.wire.name, Policy: l.wire.plan.kinds,
+				DependsOn: l.wire.dependsOn,
+				Protocol:  reserveProtocol{protocol{&l.wire}}, Most: maxReservations, Tick: time.Microsecond,
 				Ahead: ahead, Only: l.wire.onlyAhead,
 			}
 		}

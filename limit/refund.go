@@ -24,9 +24,10 @@ func (w *wire) returnPermits(ctx context.Context, change func(context.Context, *
 	if c == release && !has(w.members, "release") {
 		return nil
 	}
-	message, err := change(ctx, w.plan.client.Engine, w.dependsOn, func(ctx context.Context) (rueidis.RedisMessage, error) {
+	call := func(ctx context.Context) (rueidis.RedisMessage, error) {
 		return w.eval(ctx, c, []string{permits}, receipts...)
-	})
+	}
+	message, err := change(ctx, w.plan.client.Engine, w.dependsOn, call)
 	if err != nil || message.IsInt64() {
 		return err
 	}
