@@ -120,8 +120,9 @@ func (c *tap) see(words []string, now string, result rueidis.RedisResult) {
 	now = cmp.Or(now, args[0])
 	var err error
 	switch {
+	case len(args) == 1 || args[1] == "": // a count of the permits of a Redisson limiter
 	case isMember(args[1]):
-		err = counted(args)
+		err = errors.New("a joined limiter of Redisson's takes permits by itself")
 	case strings.Contains(args[1], "<"):
 		err = c.reserved(args, now, result)
 	default:
@@ -139,15 +140,6 @@ var requested = regexp.MustCompile(`^\d+\*\d+( \d+\*\d+)*$`)
 
 // isMember reports whether a text is the member of a grant of a limiter of Redisson's.
 func isMember(text string) bool { return len(text) == 1+16+4 && text[0] == 16 }
-
-// counted reads a call that counts the permits of a Redisson limiter. The join takes them.
-func counted(args []string) error {
-	const permits = 4
-	if args[permits] != "0" {
-		return errors.New("a joined limiter of Redisson's takes permits by itself")
-	}
-	return nil
-}
 
 // taken reads a call that takes permits. Args: the time, permits in all, an epoch, those of the
 // policies; and mostly requests, letters.
