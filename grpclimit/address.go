@@ -66,15 +66,13 @@ func (a Address) Client(ctx context.Context) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("grpclimit: the peer's address: %w", err)
 	}
-	if !guard.Contains(a.Trusted, proxy) {
-		return guard.Client(proxy), nil
-	}
 	header := strings.ToLower(cmp.Or(a.Header, "x-forwarded-for"))
-	client, err := guard.Behind(proxy, a.Trusted, header, metadata.ValueFromIncomingContext(ctx, header))
+	lines := func(header string) []string { return metadata.ValueFromIncomingContext(ctx, header) }
+	client, err := guard.ClientOf(proxy, a.Trusted, header, lines)
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("grpclimit: %w", err)
 	}
-	return guard.Client(client), nil
+	return client, nil
 }
 
 // peerOf returns the address of the peer. The address of a unix socket is a path that the client

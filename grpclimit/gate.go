@@ -23,15 +23,9 @@ func newGate(interceptor string, choose func(context.Context, Call) (Limiter, er
 	if choose == nil {
 		panic(fmt.Sprintf("grpclimit: %s: choose is nil: pass All, Each or a function that returns a Limiter", interceptor))
 	}
-	g := &gate{
-		settings: settings{policies: guard.Describe(), Settings: guard.NewSettings(DefaultDeadline)},
-		choose:   choose,
-	}
-	for _, opt := range opts {
-		if opt != nil {
-			opt(&g.settings)
-		}
-	}
+	g := &gate{choose: choose}
+	g.settings = settings{policies: guard.Describe(), Settings: guard.NewSettings(DefaultDeadline)}
+	guard.Apply(&g.settings, opts)
 	if client {
 		g.guard = g.Outgoing()
 	} else {

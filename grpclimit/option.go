@@ -2,7 +2,6 @@ package grpclimit
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
@@ -26,9 +25,12 @@ type settings struct {
 }
 
 func init() {
-	guard.GRPCOption = func(change func(*guard.Settings)) any {
-		return Option(func(s *settings) { change(&s.Settings) })
-	}
+	guard.GRPCOption = func(change guard.Change) any { return common(change) }
+}
+
+// common returns an option of the settings that grpclimit and httplimit have in common.
+func common(change guard.Change) Option {
+	return func(s *settings) { change(&s.Settings) }
 }
 
 // DefaultDeadline is the time that Redis has to answer without [Deadline]. It is long enough for a
@@ -78,23 +80,13 @@ func EachMessage() Option {
 // Calls that wait for one limiter are served in order. A later call that finds a free permit does
 // not wait. A client waits as long as the context of a call lasts by default, and with Wait for at
 // most d. [MaxWaiting] bounds the number of waiters.
-func Wait(d time.Duration) Option {
-	if d <= 0 {
-		panic(fmt.Sprintf("grpclimit: Wait: the duration is not positive: %v", d))
-	}
-	return func(s *settings) { s.Wait, s.AtOnce = d, false }
-}
+func Wait(d time.Duration) Option { return common(guard.Wait("grpclimit", d)) }
 
 // MaxWaiting bounds the number of calls or messages that wait at once in an interceptor. A further
 // call is denied at once, with the same RetryInfo as without [Wait]. A server has
 // [DefaultMaxWaiting] by default. A client has no bound by default, since its callers choose to
 // wait. MaxWaiting panics if n is below 1.
-func MaxWaiting(n int) Option {
-	if n < 1 {
-		panic(fmt.Sprintf("grpclimit: MaxWaiting: the number is below 1: %d", n))
-	}
-	return func(s *settings) { s.MaxWaiting = n }
-}
+func MaxWaiting(n int) Option { return common(guard.MaxWaiting("grpclimit", n)) }
 
 // HealthAndReflection lets a server limit calls of the services grpc.health.v1.Health and
 // grpc.reflection too. Without it they pass without a call to Redis, since a probe that is denied
@@ -107,12 +99,7 @@ func HealthAndReflection() Option {
 // a server refuses. So clients that were refused at the same time do not return at the same time.
 // The sum is never below the exact time. A refusal without a RetryInfo stays without one. There is
 // no random part by default, or if d is 0. Spread panics if d is below 0.
-func Spread(d time.Duration) Option {
-	if d < 0 {
-		panic(fmt.Sprintf("grpclimit: Spread: the duration is negative: %v", d))
-	}
-	return func(s *settings) { s.Spread.Most = d }
-}
+func Spread(d time.Duration) Option { return common(guard.SpreadBy("grpclimit", d)) }
 
 // AtOnce lets a client's call fail at once instead of waiting. Servers always do.
 func AtOnce() Option {
@@ -121,9 +108,7 @@ func AtOnce() Option {
 
 // Shadow lets all calls pass, and reports no limits to clients. Calls still take permits and are
 // decided, for [Report] and the handler.
-func Shadow() Option {
-	return func(s *settings) { s.Shadow = true }
-}
+func Shadow() Option { return common(func(s *guard.Settings) { s.Shadow = true }) }
 
 // Report sets a callback for every decision. It runs in the goroutine of the call, before the call
 // proceeds.
@@ -181,12 +166,7 @@ const (
 // Without them, or if the key is unknown, calls are Closed.
 //
 // Local panics if the share is not above 0 and at most 1.
-func Local(share float64) FailureMode {
-	if !(share > 0 && share <= 1) {
-		panic(fmt.Sprintf("grpclimit: Local: the share is out of range: %v: pass one above 0 and at most 1", share))
-	}
-	return FailureMode(share)
-}
+func Local(share float64) FailureMode { return FailureMode(guard.Local("grpclimit", share)) }
 
 // OnFailure sets the failure mode.
 //
@@ -199,32 +179,22 @@ func Local(share float64) FailureMode {
 // The decision of a limiter is always an answer of Redis, or of a Client's denial cache or leases.
 // A denial does not end an outage, since it may come from the cache.
 func OnFailure(mode FailureMode) Option {
-	if err := guard.Mode(mode).Check(); err != nil {
-		panic("grpclimit: OnFailure: " + err.Error())
-	}
-	return func(s *settings) { s.Mode = guard.Mode(mode) }
+	return common(guard.OnFailure("grpclimit", guard.Mode(mode)))
 }
 
 // InvalidAsFailure lets the [FailureMode] decide calls whose error is [ErrInvalidRequest]. With
 // [Closed] they end with Unavailable instead of InvalidArgument, with [Open] they pass. Their
 // [Result] is FailedClosed or FailedOpen. Interceptors of clients always do this.
-func InvalidAsFailure() Option {
-	return func(s *settings) { s.InvalidFails = true }
-}
+func InvalidAsFailure() Option { return common(func(s *guard.Settings) { s.InvalidFails = true }) }
 
 // Deadline sets the time that Redis has to answer for a call, [DefaultDeadline] by default. A wait
 // for permits is not part of it. A [Settle] is another request with the same deadline.
-func Deadline(d time.Duration) Option {
-	if d <= 0 {
-		panic(fmt.Sprintf("grpclimit: Deadline: the duration is not positive: %v", d))
-	}
-	return func(s *settings) { s.Deadline = d }
-}
+func Deadline(d time.Duration) Option { return common(guard.Deadline("grpclimit", d)) }
 
 // OnRedisChange sets a callback for each change of the state of Redis, as calls observe it. up is
 // false with the error if Redis is down, and true if it is up again. Callbacks come in order, one
 // at a time. The call that observes an outage runs the callback itself and waits for it. The end of
 // an outage is mostly observed in the background, where a panic of the callback is dropped.
 func OnRedisChange(changed func(up bool, err error)) Option {
-	return func(s *settings) { s.Changed = changed }
+	return common(func(s *guard.Settings) { s.Changed = changed })
 }

@@ -43,6 +43,11 @@ func TestWait_ContextEnds_StatusNamesTheReason(t *testing.T) {
 }
 
 func TestOptions_Invalid_PanicWithTheReason(t *testing.T) {
+	guardtest.TestOptions(t, guardtest.Options[grpclimit.Option, grpclimit.FailureMode]{
+		Package: "grpclimit", Wait: grpclimit.Wait, MaxWaiting: grpclimit.MaxWaiting, Spread: grpclimit.Spread,
+		Deadline: grpclimit.Deadline, Local: grpclimit.Local, OnFailure: grpclimit.OnFailure,
+		Policies: grpclimit.Policies, Named: grpclimit.Named,
+	})
 	client, none := new(rratelimiter.Client), limit.FixedWindow{}
 	guardtest.TestPanics(t, map[string]func(){
 		"grpclimit: UnaryServerInterceptor: choose is nil":  func() { grpclimit.UnaryServerInterceptor(nil) },
@@ -51,12 +56,7 @@ func TestOptions_Invalid_PanicWithTheReason(t *testing.T) {
 		"grpclimit: StreamClientInterceptor: choose is nil": func() { grpclimit.StreamClientInterceptor(nil) },
 		`grpclimit: Each: name "api": the Key is nil`:       func() { grpclimit.Each(client, "api", nil, hour(1)) },
 		`grpclimit: Each: name "": rratelimiter: `:          func() { grpclimit.Each(client, "", grpclimit.ByIP(), hour(1)) },
-		"grpclimit: Policies: rratelimiter: invalid rate: ": func() { grpclimit.Policies(none) },
 		"grpclimit: Describe: rratelimiter: invalid rate: ": func() { grpclimit.Describe(grpclimit.Named("x", none)) },
-		"grpclimit: Local: the share is out of range: 0: ":  func() { grpclimit.Local(0) },
-		"grpclimit: OnFailure: a share of the limit is 2":   func() { grpclimit.OnFailure(2) },
-		`grpclimit: Named: the name "é" of a policy`:        func() { grpclimit.Named("é", hour(1)) },
-		`grpclimit: Named: the name "" of a policy`:         func() { grpclimit.Named("", hour(1)) },
 	})
 }
 

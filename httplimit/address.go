@@ -66,13 +66,10 @@ func (a Address) Client(r *http.Request) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("httplimit: the peer's address: %w", err)
 	}
-	if !guard.Contains(a.Trusted, peer) {
-		return guard.Client(peer), nil
-	}
 	header := http.CanonicalHeaderKey(cmp.Or(a.Header, "X-Forwarded-For"))
-	client, err := guard.Behind(peer, a.Trusted, header, r.Header[header])
+	client, err := guard.ClientOf(peer, a.Trusted, header, r.Header.Values)
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("httplimit: %w", err)
 	}
-	return guard.Client(client), nil
+	return client, nil
 }

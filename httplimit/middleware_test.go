@@ -34,6 +34,11 @@ func TestMiddleware_SeveralAroundAHandler_ShowAllPolicies(t *testing.T) {
 }
 
 func TestOptions_Invalid_PanicWithTheReason(t *testing.T) {
+	guardtest.TestOptions(t, guardtest.Options[httplimit.Option, httplimit.FailureMode]{
+		Package: "httplimit", Wait: httplimit.Wait, MaxWaiting: httplimit.MaxWaiting, Spread: httplimit.Spread,
+		Deadline: httplimit.Deadline, Local: httplimit.Local, OnFailure: httplimit.OnFailure,
+		Policies: httplimit.Policies, Named: httplimit.Named,
+	})
 	client, none := new(rratelimiter.Client), limit.FixedWindow{}
 	forever := rratelimiter.Rate{Permits: 1, Interval: time.Hour}
 	guardtest.TestPanics(t, map[string]func(){
@@ -53,13 +58,8 @@ func TestOptions_Invalid_PanicWithTheReason(t *testing.T) {
 		`httplimit: EachRedisson: prefix "t:": rratelimiter: `: func() {
 			httplimit.EachRedisson(nil, "t:", httplimit.ByIP(), forever)
 		},
-		"httplimit: Policies: rratelimiter: invalid rate: ": func() { httplimit.Policies(none) },
 		"httplimit: Describe: rratelimiter: invalid rate: ": func() { httplimit.Describe(httplimit.Named("x", none)) },
 		"httplimit: Headers: the style is unknown: 7: ":     func() { httplimit.Headers(7) },
-		"httplimit: Local: the share is out of range: 0: ":  func() { httplimit.Local(0) },
-		"httplimit: OnFailure: a share of the limit is 2":   func() { httplimit.OnFailure(2) },
-		`httplimit: Named: the name "é" of a policy`:        func() { httplimit.Named("é", hour(1)) },
-		`httplimit: Named: the name "" of a policy`:         func() { httplimit.Named("", hour(1)) },
 	})
 }
 

@@ -24,9 +24,12 @@ type settings struct {
 }
 
 func init() {
-	guard.HTTPOption = func(change func(*guard.Settings)) any {
-		return Option(func(s *settings) { change(&s.Settings) })
-	}
+	guard.HTTPOption = func(change guard.Change) any { return common(change) }
+}
+
+// common returns an option of the settings that httplimit and grpclimit have in common.
+func common(change guard.Change) Option {
+	return func(s *settings) { change(&s.Settings) }
 }
 
 // DefaultDeadline is the time that Redis has to answer without [Deadline]. It is long enough for a
@@ -39,13 +42,7 @@ const DefaultMaxWaiting = 1000
 
 // newSettings applies the options.
 func newSettings(opts []Option) *settings {
-	s := &settings{policies: guard.Describe(), Settings: guard.NewSettings(DefaultDeadline)}
-	for _, opt := range opts {
-		if opt != nil {
-			opt(s)
-		}
-	}
-	return s
+	return guard.Apply(&settings{policies: guard.Describe(), Settings: guard.NewSettings(DefaultDeadline)}, opts)
 }
 
 // HeaderStyle is the set of headers that report limits to clients. The zero value is Draft11. All
@@ -102,23 +99,13 @@ func Skip(skip func(*http.Request) bool) Option {
 // Requests that wait for one limiter are served in order. A later request that finds a free permit
 // does not wait. A Transport waits as long as the context of a request lasts by default, and with
 // Wait for at most d. [MaxWaiting] bounds the number of waiters.
-func Wait(d time.Duration) Option {
-	if d <= 0 {
-		panic(fmt.Sprintf("httplimit: Wait: the duration is not positive: %v", d))
-	}
-	return func(s *settings) { s.Wait = d }
-}
+func Wait(d time.Duration) Option { return common(guard.Wait("httplimit", d)) }
 
 // MaxWaiting bounds the number of requests that wait at once in a Middleware or Transport. A
 // further request is denied at once, with the same Retry-After as without [Wait]. A Middleware has
 // [DefaultMaxWaiting] by default. A Transport has no bound by default, since its callers choose to
 // wait. MaxWaiting panics if n is below 1.
-func MaxWaiting(n int) Option {
-	if n < 1 {
-		panic(fmt.Sprintf("httplimit: MaxWaiting: the number is below 1: %d", n))
-	}
-	return func(s *settings) { s.MaxWaiting = n }
-}
+func MaxWaiting(n int) Option { return common(guard.MaxWaiting("httplimit", n)) }
 
 // Spread adds a random part of less than d to the Retry-After of each request that a Middleware
 // refuses. So clients that were refused at the same time do not return at the same time. The sum is
@@ -126,18 +113,11 @@ func MaxWaiting(n int) Option {
 // XRateLimit in a denial. The parameter t of Draft11 stays exact, since it describes the limit and
 // not the retry. A refusal without a Retry-After stays without one. There is no random part by
 // default, or if d is 0. Spread panics if d is below 0.
-func Spread(d time.Duration) Option {
-	if d < 0 {
-		panic(fmt.Sprintf("httplimit: Spread: the duration is negative: %v", d))
-	}
-	return func(s *settings) { s.Spread.Most = d }
-}
+func Spread(d time.Duration) Option { return common(guard.SpreadBy("httplimit", d)) }
 
 // Shadow lets all requests pass, and sets no headers. Requests still take permits and are decided,
 // for [Report] and the handler.
-func Shadow() Option {
-	return func(s *settings) { s.Shadow = true }
-}
+func Shadow() Option { return common(func(s *guard.Settings) { s.Shadow = true }) }
 
 // Report sets a callback for every decision. It runs in the goroutine of the request, before the
 // request proceeds.
@@ -196,12 +176,7 @@ const (
 // Without them, or if the key is unknown, requests are Closed.
 //
 // Local panics if the share is not above 0 and at most 1.
-func Local(share float64) FailureMode {
-	if !(share > 0 && share <= 1) {
-		panic(fmt.Sprintf("httplimit: Local: the share is out of range: %v: pass one above 0 and at most 1", share))
-	}
-	return FailureMode(share)
-}
+func Local(share float64) FailureMode { return FailureMode(guard.Local("httplimit", share)) }
 
 // OnFailure sets the failure mode.
 //
@@ -214,32 +189,22 @@ func Local(share float64) FailureMode {
 // The decision of a limiter is always an answer of Redis, or of a Client's denial cache or leases.
 // A denial does not end an outage, since it may come from the cache.
 func OnFailure(mode FailureMode) Option {
-	if err := guard.Mode(mode).Check(); err != nil {
-		panic("httplimit: OnFailure: " + err.Error())
-	}
-	return func(s *settings) { s.Mode = guard.Mode(mode) }
+	return common(guard.OnFailure("httplimit", guard.Mode(mode)))
 }
 
 // InvalidAsFailure lets the [FailureMode] decide requests whose error is [ErrInvalidRequest]. With
 // [Closed] they get 503 instead of 400 or 411, with [Open] they pass. Their [Result] is
 // FailedClosed or FailedOpen. A [Transport] always does this.
-func InvalidAsFailure() Option {
-	return func(s *settings) { s.InvalidFails = true }
-}
+func InvalidAsFailure() Option { return common(func(s *guard.Settings) { s.InvalidFails = true }) }
 
 // Deadline sets the time that Redis has to answer for a request, [DefaultDeadline] by default. A
 // wait for permits is not part of it. A [Settle] is another call with the same deadline.
-func Deadline(d time.Duration) Option {
-	if d <= 0 {
-		panic(fmt.Sprintf("httplimit: Deadline: the duration is not positive: %v", d))
-	}
-	return func(s *settings) { s.Deadline = d }
-}
+func Deadline(d time.Duration) Option { return common(guard.Deadline("httplimit", d)) }
 
 // OnRedisChange sets a callback for each change of the state of Redis, as requests observe it. up
 // is false with the error if Redis is down, and true if it is up again. Calls come in order, one at
 // a time. The request that observes an outage calls back itself and waits for it. The end of an
 // outage is mostly observed in the background, where a panic of the callback is dropped.
 func OnRedisChange(changed func(up bool, err error)) Option {
-	return func(s *settings) { s.Changed = changed }
+	return common(func(s *guard.Settings) { s.Changed = changed })
 }

@@ -71,9 +71,19 @@ func Contains(networks []netip.Prefix, addr netip.Addr) bool {
 	return false
 }
 
-// Behind returns the client of a trusted proxy, from the lines of a header: the first address from
+// ClientOf returns the client of a peer: the peer, or if that is a trusted proxy, the client that the
+// lines of a header name. It is an address that a client is limited by, see [Client].
+func ClientOf(peer netip.Addr, trusted []netip.Prefix, header string, lines func(header string) []string) (netip.Addr, error) {
+	if !Contains(trusted, peer) {
+		return Client(peer), nil
+	}
+	client, err := behind(peer, trusted, header, lines(header))
+	return Client(client), err
+}
+
+// behind returns the client of a trusted proxy, from the lines of a header: the first address from
 // the right that is not trusted. The header is Forwarded (RFC 7239) or a list of addresses.
-func Behind(proxy netip.Addr, trusted []netip.Prefix, header string, lines []string) (netip.Addr, error) {
+func behind(proxy netip.Addr, trusted []netip.Prefix, header string, lines []string) (netip.Addr, error) {
 	cutLast, parse := lastOf, ParseAddr
 	if strings.EqualFold(header, "Forwarded") {
 		cutLast, parse = lastElement, parseForwarded
