@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
@@ -67,9 +68,52 @@ var _ = register(policy.Kind{
 	},
 }, func(p Calendar) policy.Description {
 	d := windowDescription(p.Permits, units[p.Unit].longest, policy.Together)
-	d.Label, d.Window = strings.ToLower(p.Unit.String()), units[p.Unit].window
+	d.Label, d.Window, d.Interval = p.word(), units[p.Unit].window, 0
 	return d
+}, policy.Text[Calendar]{
+	Words:   []string{"day", "week", "month", "year"},
+	Help:    "day:1000             Calendar (day, week, month, year); day:1000@Europe/Berlin",
+	Place:   7,
+	Parse:   parseCalendar,
+	FromKey: calendarOfKey,
+	Short:   func(p Calendar) string { return strings.Replace(p.suffix(), ":", "@", 1) },
+	Read:    func(_ Calendar, c policy.Content) (policy.State, bool) { return readWindow(c) },
 })
+
+// word returns what the notation and the key begin with.
+func (p Calendar) word() string { return strings.ToLower(p.Unit.String()) }
+
+// unitOfWord is the inverse of word.
+func unitOfWord(word string) Unit {
+	for unit, u := range units {
+		if strings.EqualFold(u.name, word) {
+			return unit
+		}
+	}
+	return 0
+}
+
+// parseCalendar parses the permits, which may have a location after them: "1000@Europe/Berlin".
+func parseCalendar(word, rest string) (p Calendar, err error) {
+	count, place, placed := strings.Cut(rest, "@")
+	p.Unit = unitOfWord(word)
+	if p.Permits, err = notation.ParsePermits("permits are", count); err != nil || !placed {
+		return p, err
+	}
+	if p.In, err = time.LoadLocation(place); err != nil || place == "" {
+		return p, fmt.Errorf("no time zone %q, want one such as Europe/Berlin", place)
+	}
+	return p, nil
+}
+
+// calendarOfKey returns the calendar of a location. It returns an invalid one for an unknown location.
+func calendarOfKey(word, place string) Calendar {
+	in, err := time.LoadLocation(place)
+	if err != nil {
+		return Calendar{}
+	}
+	return Calendar{Permits: 1, Unit: unitOfWord(word), In: in}
+}
 
 func (p Calendar) validate() error {
 	if err := checkPermits("Calendar", "Permits", p.Permits); err != nil {
@@ -89,7 +133,7 @@ func (p Calendar) GoString() string {
 func (p Calendar) kind() string { return "calendar" }
 
 func (p Calendar) suffix() string {
-	return strings.ToLower(p.Unit.String()) + ":" + noColons.Replace(p.In.String())
+	return p.word() + ":" + noColons.Replace(p.In.String())
 }
 
 // noColons keeps the name of a location from looking like another suffix.

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
@@ -27,7 +28,30 @@ var _ = register(policy.Kind{
 	},
 }, func(p FixedWindow) policy.Description {
 	return windowDescription(p.Permits, p.Interval, policy.Together)
+}, policy.Text[FixedWindow]{
+	Words: []string{"window", "aligned"},
+	Help:  "window:5/1m          FixedWindow; aligned:5/1m an Aligned one",
+	Place: 1,
+	Parse: func(word, rest string) (FixedWindow, error) {
+		permits, interval, err := notation.ParseRate(rest)
+		return FixedWindow{permits, interval, word == "aligned"}, err
+	},
+	FromKey: func(word, rest string) FixedWindow { return FixedWindow{1, keyInterval(rest), word == "aligned"} },
+	Short:   func(p FixedWindow) string { return perInterval(p.suffix(), p.Interval) },
+	Read:    func(_ FixedWindow, c policy.Content) (policy.State, bool) { return readWindow(c) },
 })
+
+// readWindow reads the text of a window: "<epoch> <end, ms> <count>".
+func readWindow(c policy.Content) (s policy.State, ok bool) {
+	n, ok := numbersAfterEpoch(c.Text)
+	if !ok || len(n) != 2 {
+		return s, false
+	}
+	if after, taken := n[0]-c.Now.UnixMilli(), n[1]; after > 0 && taken > 0 {
+		s = policy.State{Taken: taken, Ends: after, Returns: []policy.Return{{AfterMS: after, Permits: taken}}}
+	}
+	return s, true
+}
 
 func (p FixedWindow) validate() error { return checkRate("FixedWindow", p.Permits, p.Interval) }
 

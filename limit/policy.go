@@ -78,19 +78,19 @@ var (
 )
 
 // register makes the policies of a type known to the middleware, to files and to the tool.
-func register[P Policy](k policy.Kind, describe func(P) policy.Description) struct{} {
+func register[P Policy](k policy.Kind, describe func(P) policy.Description, text policy.Text[P]) struct{} {
 	policy.Register(k, func(p P) policy.Description {
 		d := describe(p)
-		d.Key, d.Most = p.suffix(), p.most()
+		d.Key, d.Most, d.Type, d.Longest = p.suffix(), p.most(), p.keeps()[0], cmp.Or(d.Longest, longestText)
 		return d
-	})
+	}, text)
 	return struct{}{}
 }
 
 // windowDescription describes a policy that grants so many permits in an interval.
 func windowDescription(permits int64, interval time.Duration, refill policy.Refill) policy.Description {
 	return policy.Description{
-		Quota: permits, Window: interval, Refill: refill,
+		Quota: permits, Window: interval, Interval: interval, Refill: refill,
 		Local: policy.Local{Permits: permits, Returns: permits, Interval: interval, Strict: true},
 	}
 }

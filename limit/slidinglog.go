@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
@@ -29,7 +30,61 @@ var _ = register(policy.Kind{
 	New:  func(r policy.Rate) any { return SlidingLog{r.Permits, r.Interval} },
 }, func(p SlidingLog) policy.Description {
 	return windowDescription(p.Permits, p.Interval, policy.ByAge)
+}, policy.Text[SlidingLog]{
+	Words: []string{"log"},
+	Help:  "log:100/1m           SlidingLog",
+	Place: 3,
+	Parse: func(_, rest string) (SlidingLog, error) {
+		permits, interval, err := notation.ParseRate(rest)
+		return SlidingLog{permits, interval}, err
+	},
+	FromKey: func(_, rest string) SlidingLog { return SlidingLog{1, keyInterval(rest)} },
+	Short:   func(p SlidingLog) string { return perInterval(p.suffix(), p.Interval) },
+	Read:    SlidingLog.read,
 })
+
+// logEntry is an entry of the list. Times are milliseconds.
+type logEntry struct{ at, ahead, permits, total int64 }
+
+// parseLogEntry parses an entry: "<epoch> <time, ms> <ahead, ms> <count> <total>".
+func parseLogEntry(text string) (e logEntry, ok bool) {
+	n, ok := numbersAfterEpoch(text)
+	if !ok || len(n) != 4 {
+		return e, false
+	}
+	return logEntry{n[0], n[1], n[2], n[3]}, true
+}
+
+// read reads the entries. Those within the interval count, by the latest time that the newest entry
+// has seen.
+func (p SlidingLog) read(c policy.Content) (s policy.State, ok bool) {
+	newest, ok := parseLogEntry(c.Text)
+	if !ok {
+		return s, false
+	}
+	now, interval := c.Now.UnixMilli(), p.Interval.Milliseconds()
+	expired := max(now, newest.at+newest.ahead) - interval
+	if newest.at <= expired {
+		return s, true
+	}
+	for text := range c.Entries {
+		e, ok := parseLogEntry(text)
+		switch {
+		case !ok:
+			return s, false
+		case e.at <= expired || e.permits == 0:
+			continue
+		case len(s.Returns) == 0: // the difference of two totals, which wrap at 2^53
+			s.Taken = e.permits + (newest.total-e.total+maxPermits)%maxPermits
+		}
+		s.Returns = append(s.Returns, policy.Return{AfterMS: e.at + interval - now, Permits: e.permits})
+		if len(s.Returns) == policy.MaxReturns {
+			break
+		}
+	}
+	s.Ends = newest.at + interval - now
+	return s, true
+}
 
 func (p SlidingLog) validate() error { return checkRate("SlidingLog", p.Permits, p.Interval) }
 

@@ -2,9 +2,12 @@ package limit
 
 import (
 	"cmp"
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
@@ -29,8 +32,67 @@ var _ = register(policy.Kind{
 		return SlidingWindow{r.Permits, r.Interval, int(policy.Value[int64](r, "cells"))}
 	},
 }, func(p SlidingWindow) policy.Description {
-	return windowDescription(p.Permits, p.Interval, policy.ByAge)
+	d := windowDescription(p.Permits, p.Interval, policy.ByAge)
+	d.Longest = longestText + 40*p.cells()
+	return d
+}, policy.Text[SlidingWindow]{
+	Words: []string{"sliding"},
+	Help:  "sliding:100/1m       SlidingWindow; sliding:100/1m/60 with 60 cells",
+	Place: 2,
+	Parse: parseSlidingWindow,
+	FromKey: func(_, rest string) SlidingWindow {
+		interval, text, _ := strings.Cut(rest, ":")
+		cells, _ := strconv.Atoi(text)
+		return SlidingWindow{1, keyInterval(interval), cells}
+	},
+	Short: func(p SlidingWindow) string {
+		return perInterval(p.suffix(), p.Interval) + "/" + strconv.FormatInt(p.cells(), 10)
+	},
+	Read: SlidingWindow.read,
 })
+
+// parseSlidingWindow parses a rate, which may have cells after it: "100/1m" or "100/1m/60".
+func parseSlidingWindow(_, rest string) (p SlidingWindow, err error) {
+	if parts := strings.Split(rest, "/"); len(parts) == 3 {
+		p.Cells, err = strconv.Atoi(parts[2])
+		if err != nil || p.Cells < 2 || p.Cells > 1000 || strconv.Itoa(p.Cells) != parts[2] {
+			return p, fmt.Errorf("cells are %q, want 2 to 1000", parts[2])
+		}
+		rest = parts[0] + "/" + parts[1]
+	}
+	p.Permits, p.Interval, err = notation.ParseRate(rest)
+	return p, err
+}
+
+// read reads "<epoch> <sum> <newest> <count>" and " <cell>:<permits>" of each older cell, the oldest
+// first.
+func (p SlidingWindow) read(c policy.Content) (s policy.State, ok bool) {
+	fields := strings.Split(c.Text, " ")
+	if len(fields) < 4 {
+		return s, false
+	}
+	n, ok := numbersOf(fields[1:4]...)
+	if !ok {
+		return s, false
+	}
+	now, length := c.Now.UnixMilli(), p.Interval.Milliseconds()/p.cells()
+	newest := n[1]
+	first := max(now/length, newest) - p.cells() // the first that overlaps the interval
+	for _, text := range append(fields[4:], fmt.Sprintf("%d:%d", newest, n[2])) {
+		cell, permits, _ := strings.Cut(text, ":")
+		n, ok := numbersOf(cell, permits)
+		if !ok || n[0] > newest {
+			return s, false
+		}
+		if n[0] < first || n[1] == 0 {
+			continue
+		}
+		s.Taken += n[1]
+		s.Ends = (n[0]+p.cells()+1)*length - now
+		s.Returns = append(s.Returns, policy.Return{AfterMS: s.Ends, Permits: n[1]})
+	}
+	return s, true
+}
 
 func (p SlidingWindow) validate() error {
 	if err := checkRate("SlidingWindow", p.Permits, p.Interval); err != nil {

@@ -2,10 +2,13 @@ package limit
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
@@ -46,10 +49,73 @@ var _ = register(policy.Kind{
 }, func(p Smooth) policy.Description {
 	stored := float64(p.Permits) * cmp.Or(p.Burst, defaultBurst).Seconds() / p.Interval.Seconds()
 	return policy.Description{
-		Label: "smooth", Quota: p.Permits, Window: p.Interval, Refill: policy.OnCredit,
+		Label: "smooth", Quota: p.Permits, Window: p.Interval, Interval: p.Interval, Refill: policy.OnCredit,
 		Local: policy.Local{Permits: int64(max(1, min(stored, maxPermits))), Returns: p.Permits, Interval: p.Interval},
 	}
+}, policy.Text[Smooth]{
+	Words:   []string{"smooth", "warmup"},
+	Help:    "smooth:5/1s          Smooth; smooth:5/1s,burst=2s,warmup=3s,cold=3",
+	Place:   6,
+	Parse:   parseSmooth,
+	FromKey: smoothOfKey,
+	Short:   func(p Smooth) string { return perInterval(p.suffix(), p.Interval) },
+	Read:    Smooth.read,
 })
+
+// parseSmooth parses a rate, which may have fields after it: "5/1s,burst=2s,warmup=3s,cold=3".
+func parseSmooth(word, rest string) (p Smooth, err error) {
+	if word != "smooth" {
+		return p, fmt.Errorf("no policy %q", word) // only keys begin with it
+	}
+	rate, fields, more := strings.Cut(rest, ",")
+	if p.Permits, p.Interval, err = notation.ParseRate(rate); err != nil || !more {
+		return p, err
+	}
+	for part := range strings.SplitSeq(fields, ",") {
+		field, value, _ := strings.Cut(part, "=")
+		switch field {
+		case "burst":
+			p.Burst, err = notation.ParseDuration(value)
+		case "warmup":
+			p.WarmUp, err = notation.ParseDuration(value)
+		case "cold":
+			p.ColdFactor, err = strconv.ParseFloat(value, 64)
+		default:
+			err = fmt.Errorf("no field %q, want burst, warmup or cold", field)
+		}
+		if err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// smoothOfKey returns a policy of one permit, or of several in an interval of decades: a permit costs
+// less than maxCost, also at three times the price.
+func smoothOfKey(word, rest string) Smooth {
+	p := Smooth{Interval: keyInterval(rest)}
+	p.Permits = 1 + int64(p.Interval/(maxCost/4))
+	if word == "warmup" {
+		p.WarmUp = time.Second
+	}
+	return p
+}
+
+// read reads "<epoch> <stored permits> <at, us> <wait, us>", and the fields of reservations after it.
+func (p Smooth) read(c policy.Content) (s policy.State, ok bool) {
+	fields := strings.Split(c.Text, " ")
+	if len(fields) != 4 && len(fields) != 6 {
+		return s, false
+	}
+	if _, err := strconv.ParseFloat(fields[1], 64); err != nil {
+		return s, false
+	}
+	n, ok := numbersOf(fields[2:]...)
+	if !ok {
+		return s, false
+	}
+	return policy.State{Busy: max(0, n[0]+n[1]-c.Now.UnixMicro()) / 1000, Ends: max(0, c.TTL)}, true
+}
 
 const (
 	defaultBurst      = time.Second

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
@@ -29,14 +31,66 @@ var _ = register(policy.Kind{
 	},
 }, func(p TokenBucket) policy.Description {
 	return bucketDescription("bucket", p)
+}, policy.Text[TokenBucket]{
+	Words:   []string{"bucket"},
+	Help:    "bucket:5/1s          TokenBucket, 5 permits per second; bucket:20+5/1s holds up to 20",
+	Place:   4,
+	Parse:   func(_, rest string) (TokenBucket, error) { return parseBucket(rest) },
+	FromKey: func(_, rest string) TokenBucket { return TokenBucket{1, 1, keyInterval(rest)} },
+	Short:   func(p TokenBucket) string { return perInterval(p.suffix(), p.Interval) },
+	Read:    TokenBucket.read,
 })
+
+// parseBucket parses a rate, which may have a capacity before it: "20+5/1s".
+func parseBucket(rest string) (p TokenBucket, err error) {
+	count, rate, full := strings.Cut(rest, "+")
+	if !full {
+		rate = rest
+	}
+	if p.Refill, p.Interval, err = notation.ParseRate(rate); err != nil {
+		return p, err
+	}
+	p.Capacity = p.Refill
+	if full {
+		p.Capacity, err = notation.ParsePermits("capacity is", count)
+	}
+	return p, err
+}
+
+// read reads "<epoch> <at, us> <taken> <part>", and the fields of refunds and reservations after it.
+// The key expires when the bucket is full, from which the refill is computed.
+func (p TokenBucket) read(c policy.Content) (s policy.State, ok bool) {
+	fields := strings.Split(c.Text, " ")
+	if len(fields) != 4 && len(fields) != 5 && len(fields) != 7 {
+		return s, false
+	}
+	for _, field := range fields[4:] { // these may be larger than an int64
+		if field == "" || strings.Trim(field, "0123456789") != "" {
+			return s, false
+		}
+	}
+	n, ok := numbersOf(fields[1:4]...)
+	if !ok {
+		return s, false
+	}
+	missing := float64(n[1]) + float64(n[2])/float64(p.Interval.Microseconds())
+	s = policy.State{Ends: max(0, c.TTL), About: true}
+	left, passed := float64(s.Ends)*1000, float64(max(0, c.Now.UnixMicro()-n[0]))
+	if c.TTL < 0 {
+		left, passed = 1, 0
+	}
+	if left+passed > 0 {
+		s.Taken = int64(missing*left/(left+passed) + 0.5)
+	}
+	return s, true
+}
 
 var capacityField = policy.Field{Name: "capacity", Type: policy.Count, Min: 1, Max: maxPermits,
 	Want: "a whole number of permits, 1 to 2^53"}
 
 func bucketDescription(label string, p TokenBucket) policy.Description {
 	return policy.Description{
-		Label: label, Quota: p.Capacity, Refill: policy.Evenly,
+		Label: label, Quota: p.Capacity, Refill: policy.Evenly, Interval: p.Interval,
 		Window: time.Duration(min(math.Ceil(float64(p.Capacity)/float64(p.Refill)*float64(p.Interval)), 1<<61)),
 		Local:  policy.Local{Permits: p.Capacity, Returns: p.Refill, Interval: p.Interval},
 	}

@@ -5,6 +5,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -25,6 +26,10 @@ type Description struct {
 	Window time.Duration // in which it grants the quota over and over; 0 if that has no fixed length
 	Refill Refill
 	Local  Local
+
+	Interval time.Duration // of the rate; 0 if its windows have no fixed length
+	Type     string        // of its key in Redis, as TYPE names it
+	Longest  int64         // bytes of a text in that key, at most
 }
 
 // Refill is how permits that were taken return.
@@ -63,7 +68,7 @@ func (d Description) Check() error {
 	return nil
 }
 
-// Kind is a kind of policies: how a file states one.
+// Kind is a kind of policies: how a file states one. Its [Text] is how the tool reads them.
 type Kind struct {
 	Name   string
 	Unit   bool // its rate is that of a unit of the calendar
@@ -73,6 +78,7 @@ type Kind struct {
 	New func(Rate) any
 
 	describe func(any) Description
+	text     Text[any]
 }
 
 // Field is a field that a file may state besides the rate.
@@ -110,20 +116,29 @@ func Value[T any](r Rate, field string) T {
 	return value
 }
 
-// kinds holds the registered kinds by the type of their policies.
-var kinds = make(map[reflect.Type]Kind)
+var (
+	kinds = make(map[reflect.Type]Kind)   // the registered kinds, by the type of their policies
+	words = make(map[string]reflect.Type) // the types, by the words of their Text
+)
 
 // Register adds the kind of the policies of a type. It returns a function that removes it, for
 // tests. It is not safe for concurrent use.
-func Register[P any](k Kind, describe func(P) Description) (remove func()) {
+func Register[P any](k Kind, describe func(P) Description, text Text[P]) (remove func()) {
 	key := reflect.TypeFor[P]()
+	k.text = text.untyped()
 	k.describe = func(p any) Description {
 		d := describe(p.(P)) //nolint:errcheck,forcetypeassert // Of looks it up by this type
 		d.Name = k.Name
 		return d
 	}
 	kinds[key] = k
-	return func() { delete(kinds, key) }
+	for _, word := range text.Words {
+		words[word] = key
+	}
+	return func() {
+		delete(kinds, key)
+		maps.DeleteFunc(words, func(_ string, of reflect.Type) bool { return of == key })
+	}
 }
 
 // Of returns the description of a policy. It returns false for a value of another type, as nil and

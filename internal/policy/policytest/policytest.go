@@ -3,39 +3,54 @@
 package policytest
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Novel is a policy that describes itself, as "novel".
+// Novel is a policy that describes itself, as "novel". Its keys begin with that, too.
 type Novel struct{ limit.FixedWindow }
 
-// Incomplete is a policy whose description has no local share, as "incomplete".
+// Incomplete is a policy whose description has no local share, as "incomplete". It has no notation.
 type Incomplete struct{ limit.FixedWindow }
 
 // Register registers both kinds until the test ends.
 func Register(t testing.TB) {
-	describe := func(p limit.FixedWindow) policy.Description {
-		return policy.Description{
-			Key: "novel", Label: "novel", Quota: p.Permits, Most: p.Permits, Window: p.Interval, Refill: policy.Together,
-		}
-	}
 	window := func(r policy.Rate) limit.FixedWindow {
 		return limit.FixedWindow{Permits: r.Permits, Interval: r.Interval}
 	}
 	t.Cleanup(policy.Register(policy.Kind{
 		Name: "novel", New: func(r policy.Rate) any { return Novel{window(r)} },
 	}, func(p Novel) policy.Description {
-		d := describe(p.FixedWindow)
-		d.Local = policy.Local{Permits: p.Permits, Returns: p.Permits, Interval: p.Interval, Strict: true}
+		d, _ := policy.Of(p.FixedWindow)
+		d.Label, d.Key = "novel", strings.Replace(d.Key, "window", "novel", 1)
 		return d
+	}, policy.Text[Novel]{
+		Words: []string{"novel"},
+		Help:  "novel:5/1m           Novel",
+		Place: 100,
+		Parse: func(_, rest string) (Novel, error) {
+			permits, interval, err := notation.ParseRate(rest)
+			return Novel{window(policy.Rate{Permits: permits, Interval: interval})}, err
+		},
+		FromKey: func(_, rest string) Novel {
+			p, _ := policy.ParseKey("window:" + rest)
+			return Novel{p.(limit.FixedWindow)} //nolint:errcheck,forcetypeassert // the kind of this word
+		},
+		Short: func(p Novel) string { return "novel/" + notation.FormatDuration(p.Interval) },
+		Read:  func(p Novel, c policy.Content) (policy.State, bool) { return policy.Read(p.FixedWindow, c) },
 	}))
 	t.Cleanup(policy.Register(policy.Kind{
 		Name: "incomplete", New: func(r policy.Rate) any { return Incomplete{window(r)} },
-	}, func(p Incomplete) policy.Description { return describe(p.FixedWindow) }))
+	}, func(p Incomplete) policy.Description {
+		d, _ := policy.Of(p.FixedWindow)
+		d.Label, d.Key, d.Local = "incomplete", "incomplete", policy.Local{}
+		return d
+	}, policy.Text[Incomplete]{}))
 }
 
 // Window is a window of three permits an hour, for both kinds.

@@ -9,6 +9,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -75,7 +76,7 @@ func (c *checker) redisson(ctx context.Context, l *inspect.Redisson) error {
 	}
 	keepAlive := l.Config.KeepAlive.Milliseconds()
 	if keepAlive > 0 && l.TTL == inspect.Forever {
-		after := names.Duration(l.Config.KeepAlive)
+		after := notation.FormatDuration(l.Config.KeepAlive)
 		f := c.add(Problem, KindExpiry, l.Name, l.Name,
 			fmt.Sprintf("it has a keep-alive of %s and no expiry, so it stays forever unless it is used", after))
 		f.Repair = fmt.Sprintf("expire it in %s, as if it had been used now", after)

@@ -8,6 +8,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
 // ttls compares the TTLs of a pair with that of its configuration.
@@ -75,8 +76,9 @@ func (c *checker) policy(p *inspect.Policy) {
 	}
 	f := c.add(Problem, KindExpiry, p.Name, p.Key,
 		"it has no expiry, but each key of package limit has one: it was removed, for example by a restore")
-	switch p.Stored.Kind {
-	case "window", "aligned", "sliding", "log":
+	// All permits of a window return within its interval. The time of others is not in their key.
+	isWindow := p.Stored.Refill == policy.ByAge || p.Stored.Refill == policy.Together
+	if isWindow && p.Stored.Interval > 0 {
 		// In milliseconds, since twice the longest interval is more than a Duration holds.
 		ttl := max(2*p.Stored.Interval.Milliseconds(), p.Ends)
 		f.Repair = fmt.Sprintf("let it expire in %s, by when nothing is taken any more",

@@ -14,6 +14,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -61,7 +62,7 @@ func checkMax(most int) error {
 
 // policyFlag adds the flag --policy.
 func policyFlag(cmd *cobra.Command, policies *[]string, usage string) {
-	cmd.Flags().StringArrayVar(policies, "policy", nil, usage+":\n"+names.PolicyHelp)
+	cmd.Flags().StringArrayVar(policies, "policy", nil, usage+":\n"+policy.Help())
 }
 
 // parse parses policies.

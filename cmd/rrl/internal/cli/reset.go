@@ -102,7 +102,7 @@ func (a *app) resets(name, client string, found *inspect.Found) []resetting {
 	}
 	for _, p := range found.Policies {
 		if client == "" && p.TTL != inspect.NoKey && len(p.Wrong) == 0 {
-			all = append(all, resetting{p.Stored.String(), p.Taken, limit.New(a.limiters(), name, p.Stored.Least())})
+			all = append(all, resetting{p.Stored.String(), p.Taken, limit.New(a.limiters(), name, p.Stored.Policy)})
 		}
 	}
 	return all

@@ -12,6 +12,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+	"github.com/rratelimiter/rratelimiter/internal/notation"
 )
 
 // change has the flags of set.
@@ -39,7 +40,7 @@ permits/interval, such as 100/1m. Taken permits stay taken, and type and keep-al
 			return nil
 		},
 		RunE: named(func(cmd *cobra.Command, args []string) error {
-			permits, interval, err := names.ParseRate(args[1])
+			permits, interval, err := notation.ParseRate(args[1])
 			if err != nil {
 				return err
 			}
@@ -153,7 +154,7 @@ func (c change) complete(rate *rratelimiter.Rate, before rratelimiter.Rate) (err
 	case "0":
 		rate.KeepAlive = 0
 	default:
-		if rate.KeepAlive, err = names.ParseDuration(c.keepAlive); err != nil {
+		if rate.KeepAlive, err = notation.ParseDuration(c.keepAlive); err != nil {
 			return fmt.Errorf("--keep-alive: %w", err)
 		}
 	}
@@ -206,9 +207,9 @@ func (a *app) printRate(name string, rate rratelimiter.Rate, set bool, before *r
 }
 
 func describeRate(r rratelimiter.Rate) string {
-	text := fmt.Sprintf("%d/%s %v", r.Permits, names.Duration(r.Interval), r.Type)
+	text := fmt.Sprintf("%d/%s %v", r.Permits, notation.FormatDuration(r.Interval), r.Type)
 	if r.KeepAlive > 0 {
-		text += ", keep-alive " + names.Duration(r.KeepAlive.Truncate(time.Millisecond))
+		text += ", keep-alive " + notation.FormatDuration(r.KeepAlive.Truncate(time.Millisecond))
 	}
 	return text
 }

@@ -91,7 +91,7 @@ func (r *Reader) Of(ctx context.Context, name string, s Search) (*Found, error) 
 		}
 	}
 	for _, stored := range s.Known {
-		key := stored.Key(name)
+		key := stored.KeyOf(name)
 		w.policies[key] = &Policy{Name: name, Stored: stored, Key: key}
 	}
 	l := w.redisson[name]

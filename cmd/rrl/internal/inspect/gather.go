@@ -81,7 +81,7 @@ func (w *search) addClient(name, id string) {
 func (w *search) addPolicy(parsed names.Key) {
 	name := parsed.Name()
 	stored, _ := names.ParseStored(parsed.Policy)
-	key := stored.Key(name)
+	key := stored.KeyOf(name)
 	switch {
 	case !w.wants(name) || w.name != "" && name != w.name || w.policies[key] != nil:
 	case len(w.policies) >= w.Most:

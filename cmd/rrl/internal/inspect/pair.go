@@ -8,6 +8,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
 // Pair has the state keys (value and permits) of all clients together, or of one client of a PER_CLIENT
@@ -31,10 +32,7 @@ type Pair struct {
 }
 
 // Return has the permits that return up to a time, without those of earlier Returns.
-type Return struct {
-	AfterMS int64 `json:"after_ms"`
-	Permits int64 `json:"permits"`
-}
+type Return = policy.Return
 
 // Exists reports whether one of the keys exists.
 func (p *Pair) Exists() bool { return p.ValueTTL != NoKey || p.PermitsTTL != NoKey }

@@ -29,7 +29,7 @@ func (r *Reader) small(ctx context.Context, all []*Policy) ([]*Policy, error) {
 	const longest = 4 << 10 // bytes of an entry on average, overhead included; entries have about 60
 	var commands rueidis.Commands
 	for _, p := range all {
-		if p.Stored.Type() == "list" {
+		if p.Stored.Type == "list" {
 			commands = append(commands, r.Redis.B().Pttl().Key(p.Key).Build(), r.Redis.B().Llen().Key(p.Key).Build(),
 				r.Redis.B().MemoryUsage().Key(p.Key).Build())
 		}
@@ -40,7 +40,7 @@ func (r *Reader) small(ctx context.Context, all []*Policy) ([]*Policy, error) {
 	}
 	var fit []*Policy
 	for _, p := range all {
-		if p.Stored.Type() == "string" {
+		if p.Stored.Type == "string" {
 			fit = append(fit, p) // a part of it is read
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/policy/policytest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -39,16 +40,16 @@ func TestParse_KeysOfTheLibrary_AreRead(t *testing.T) {
 			server.FlushAll()
 			_, err = limit.New(lib, name, given.Policy).TryAcquire(context.Background(), 1)
 			require.NoError(t, err, text)
-			require.Equal(t, []string{given.Stored.Key(name)}, server.Keys(), text)
-			parsed, ok := Parse(given.Stored.Key(name))
+			require.Equal(t, []string{given.Stored.KeyOf(name)}, server.Keys(), text)
+			parsed, ok := Parse(given.Stored.KeyOf(name))
 			require.True(t, ok)
 			require.Equal(t, []string{name}, parsed.Names())
 			stored, ok := ParseStored(parsed.Policy)
 			require.True(t, ok)
 			require.Equal(t, given.Stored, stored, text)
 
-			require.NoError(t, limit.New(lib, name, stored.Least()).Reset(context.Background()))
-			require.Empty(t, server.Keys(), "Least has another key than %s", text)
+			require.NoError(t, limit.New(lib, name, stored.Policy).Reset(context.Background()))
+			require.Empty(t, server.Keys(), "it has another key than %s", text)
 		}
 	}
 }
@@ -88,14 +89,14 @@ func TestParseRate_Texts_AreRates(t *testing.T) {
 		"100/1m": {100, time.Minute}, "5/s": {5, time.Second}, "1/1d": {1,
 			24 * time.Hour}, "9007199254740992/1ms": {1 << 53, time.Millisecond},
 	} {
-		permits, interval, err := ParseRate(text)
+		permits, interval, err := notation.ParseRate(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want.permits, permits)
 		require.Equal(t, want.interval, interval)
 	}
 	for _, text := range []string{"", "100", "/1m", "0/1m", "-1/1m", "1.5/1m", "1/", "1/0s", "1/1us", "1/-1s",
 		"9007199254740993/1s", "1/x", "1/99999999999d"} {
-		_, _, err := ParseRate(text)
+		_, _, err := notation.ParseRate(text)
 		require.ErrorContains(t, err, "write permits/interval", text)
 	}
 	for _, text := range []string{"", "x", "x:1/1s", "window:1", "day:0", "day:1@", "day:1@Nowhere", "sliding:1/1s/1",
@@ -110,7 +111,7 @@ func TestParseDuration_Texts_AreDurations(t *testing.T) {
 		time.Minute: "1m", time.Hour: "1h", 90 * time.Minute: "1h30m", 24 * time.Hour: "1d",
 		1500 * time.Millisecond: "1.5s", time.Hour + time.Second: "1h0m1s",
 	} {
-		require.Equal(t, want, Duration(d))
+		require.Equal(t, want, notation.FormatDuration(d))
 	}
 	for d, want := range map[time.Duration]string{
 		0: "0s", 131 * time.Millisecond: "131ms", 1234 * time.Millisecond: "1.2s", 59999 * time.Millisecond: "1m",

@@ -10,6 +10,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+	"github.com/rratelimiter/rratelimiter/internal/notation"
 )
 
 // tableRow is a limiter in a list. Taken and free of a PER_CLIENT limiter are those of the client
@@ -47,7 +48,7 @@ func NewList(found *inspect.Found) List {
 		line := tableRow{
 			Name: names.Name(p.Name), Kind: p.Stored.String(), Interval: p.Stored.Interval.Milliseconds(), TTL: p.TTL,
 		}
-		if !smooth(p) {
+		if !p.Stored.OnCredit() {
 			line.Taken = &p.Taken
 		}
 		l.Limiters = append(l.Limiters, line)
@@ -56,15 +57,13 @@ func NewList(found *inspect.Found) List {
 	return l
 }
 
-func smooth(p *inspect.Policy) bool { return p.Stored.Kind == "smooth" || p.Stored.Kind == "warmup" }
-
 func redissonRow(l *inspect.Redisson) tableRow {
 	line := tableRow{Name: names.Name(l.Name), TTL: l.TTL, Wrong: l.Wrong}
 	if !l.Valid() {
 		line.Kind = "corrupt"
 		return line
 	}
-	line.Kind, line.rate = l.Config.Type.String(), l.Config.Rate(names.Duration)
+	line.Kind, line.rate = l.Config.Type.String(), l.Config.Rate(notation.FormatDuration)
 	line.Permits, line.Interval = l.Config.Permits, l.Config.Interval.Milliseconds()
 	var taken, free int64 = 0, l.Config.Permits
 	for _, p := range l.Pairs {

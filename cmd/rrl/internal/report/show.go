@@ -8,6 +8,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+	"github.com/rratelimiter/rratelimiter/internal/notation"
 )
 
 // Limiter has all state of a name.
@@ -64,7 +65,7 @@ func NewLimiter(name string, found *inspect.Found, given []names.Given, findings
 			continue
 		}
 		line := policy{p.Stored.String(), names.Name(p.Key), 0, nil, nil, p.Ends, p.About, p.TTL, p.Text, p.Wrong, p.Returns}
-		if smooth(p) {
+		if p.Stored.OnCredit() {
 			line.Busy = &p.Busy
 		} else {
 			line.Taken = &p.Taken
@@ -137,10 +138,10 @@ func (r *redisson) text(w *strings.Builder) {
 		return
 	}
 	writeLine(w, "kind", "Redisson "+r.Type)
-	writeLine(w, "rate", fmt.Sprintf("%d in %s", r.Permits, names.Duration(r.config.Interval)))
+	writeLine(w, "rate", fmt.Sprintf("%d in %s", r.Permits, notation.FormatDuration(r.config.Interval)))
 	keeps := "no keep-alive"
 	if r.KeepAlive > 0 {
-		keeps = "keep-alive " + names.Duration(r.config.KeepAlive)
+		keeps = "keep-alive " + notation.FormatDuration(r.config.KeepAlive)
 	}
 	writeLine(w, "expires", expires(r.TTL)+", "+keeps)
 	if r.config.Type == rratelimiter.PerClient {

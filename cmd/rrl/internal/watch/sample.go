@@ -11,6 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+	"github.com/rratelimiter/rratelimiter/internal/notation"
 )
 
 // Sample is the state of one limiter at one moment.
@@ -138,7 +139,7 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample
 			all = append(all, s)
 			continue
 		}
-		s.Kind += " " + l.Config.Rate(names.Duration)
+		s.Kind += " " + l.Config.Rate(notation.FormatDuration)
 		var granted int64
 		for _, p := range l.Pairs {
 			s.Taken = max(s.Taken, p.Taken)

@@ -1,17 +1,16 @@
-package names
+// Package notation parses and formats the rates and durations of the tool rrl.
+package notation
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
-
-	_ "time/tzdata" // calendars work without time zones on the machine
 )
 
 const rateHelp = "write permits/interval, such as 100/1m or 5/s"
 
-// ParseRate reads a rate: "100/1m", or "100/m".
+// ParseRate parses a rate: "100/1m", or "100/m".
 func ParseRate(text string) (permits int64, interval time.Duration, err error) {
 	count, length, ok := strings.Cut(text, "/")
 	if !ok {
@@ -25,6 +24,15 @@ func ParseRate(text string) (permits int64, interval time.Duration, err error) {
 		return 0, 0, fmt.Errorf("%q is not a rate: %w; %s", text, err, rateHelp)
 	}
 	return permits, interval, nil
+}
+
+// ParsePermits parses a number of permits. The name of the number is for the error.
+func ParsePermits(name, text string) (int64, error) {
+	permits, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || permits < 1 {
+		return 0, fmt.Errorf("%s %q, want a whole number above 0", name, text)
+	}
+	return permits, nil
 }
 
 // ParseDuration parses a duration of whole milliseconds above 0: in Go's syntax, with d for days. A unit
@@ -48,8 +56,8 @@ func ParseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// Duration formats a duration without zero units: 1m, not 1m0s.
-func Duration(d time.Duration) string {
+// FormatDuration formats a duration without zero units: 1m, not 1m0s.
+func FormatDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d >= day && d%day == 0 {
 		return strconv.FormatInt(int64(d/day), 10) + "d"
@@ -62,19 +70,4 @@ func Duration(d time.Duration) string {
 		text = strings.TrimSuffix(text, "0m")
 	}
 	return text
-}
-
-// About formats a waiting time with about two significant digits.
-func About(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < 10*time.Second:
-		return d.Round(100 * time.Millisecond).String()
-	case d < time.Hour:
-		return Duration(d.Round(time.Second))
-	case d < 48*time.Hour:
-		return Duration(d.Round(time.Minute))
-	}
-	return strconv.FormatInt(int64(d/(24*time.Hour)), 10) + "d"
 }

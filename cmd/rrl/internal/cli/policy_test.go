@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/policy/policytest"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// A policy that only registers itself works in each command, or is refused with a reason.
+func TestPolicies_NewPolicy_WorksOrIsRefused(t *testing.T) {
+	policytest.Register(t)
+	m := startMemory(t)
+	assert.Equal(t, "granted: 2 of a, 1 left of 3\n", m.says("rrl try a -n 2 --policy novel:3/1h"))
+	m.pass(time.Minute)
+	assert.Equal(t, strings.Join([]string{
+		"NAME  KIND      RATE  TAKEN  FREE  CLIENTS  EXPIRES", "a     novel/1h  -     2      -     -        in 59m", "",
+	}, "\n"), m.says("rrl ls"))
+	assert.Contains(t, m.says("rrl ls -o json"), `"kind":"novel/1h","interval_ms":3600000,"taken":2`)
+	for line, taken := range map[string]string{
+		"rrl show a":                      "taken       2, the limit is in the program",
+		"rrl show a --policy novel:3/1h":  "taken       2 of 3",
+		"rrl show a --policy window:3/1h": "there is no limiter",
+	} {
+		assert.Contains(t, m.says(line), taken, line)
+	}
+	assert.Contains(t, m.says("rrl watch a --count 1 --policy novel:3/1h"), `a "novel/1h" taken=2 limit=3`)
+	assert.Equal(t, "1 limiter, 0 problems\n", m.says("rrl audit"))
+	assert.Contains(t, m.says("rrl set a novel:3/1h"), `"novel:3/1h" is not a rate`)
+	assert.Equal(t, "a: 5/1h OVERALL, new\n", m.says("rrl set a 5/1h"))
+	m.server.Del("a")
+	m.server.Del("{a}:value")
+
+	persisted, err := m.Do(context.Background(), m.B().Persist().Key("{a}:novel:3600000").Build()).AsBool()
+	require.NoError(t, err)
+	require.True(t, persisted)
+	assert.Contains(t, m.says("rrl audit --fix --yes"), "let it expire in 2h, by when nothing is taken any more")
+	assert.Equal(t, 2*time.Hour, m.server.TTL("{a}:novel:3600000"))
+	assert.Equal(t, "reset: a novel/1h, 2 permits\n", m.says("rrl reset a --yes"))
+	assert.Empty(t, m.server.Keys())
+	require.NoError(t, m.server.Set("{a}:novel:3600000", "x"))
+	assert.Contains(t, m.says("rrl audit"), `"{a}:novel:3600000" holds "x", which package limit does not write`)
+
+	refused := m.says("rrl show a --policy incomplete:3/1h")
+	assert.Contains(t, refused, `no policy "incomplete"; the notation is:`)
+	assert.Contains(t, refused, "day:1000@Europe/Berlin\nnovel:5/1m           Novel\n")
+	assert.NotContains(t, refused, "Incomplete")
+}
+
+// A refund or a reservation adds fields to the text of a policy.
+func TestShow_RefundsAndReservations_AreRead(t *testing.T) {
+	for _, p := range []limit.Policy{
+		limit.TokenBucket{Capacity: 4, Refill: 4, Interval: time.Minute},
+		limit.LeakyBucket{Capacity: 4, Leak: 4, Interval: time.Minute},
+		limit.Smooth{Permits: 4, Interval: time.Minute},
+	} {
+		m := startMemory(t)
+		ctx := context.Background()
+		l := limit.New(rratelimiter.New(m.Client, rratelimiter.WithClock(m.now)), "a", p)
+		read := func() {
+			t.Helper()
+			assert.NotContains(t, m.says("rrl show a"), "does not write", "%#v", p)
+			assert.Equal(t, "1 limiter, 0 problems\n", m.says("rrl audit"), "%#v", p)
+		}
+		first, err := l.Reserve(ctx, 3)
+		require.NoError(t, err)
+		read()
+		_, err = l.TryAcquire(ctx, 1)
+		require.NoError(t, err)
+		require.NoError(t, first.Cancel(ctx))
+		read()
+		for range 3 {
+			_, err = l.Reserve(ctx, 3)
+			require.NoError(t, err)
+			read()
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package limit_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// Every policy reads the key of its own, and no other text.
+func TestPolicies_Keys_AreRead(t *testing.T) {
+	for part, short := range map[string]string{
+		"window:60000": "window/1m", "aligned:1000": "aligned/1s", "sliding:60000:60": "sliding/1m/60", "log:500": "log/500ms",
+		"bucket:1000": "bucket/1s", "leaky:7200000": "leaky/2h", "smooth:1000": "smooth/1s", "warmup:86400000": "warmup/1d",
+		"day:UTC": "day@UTC", "week:Europe/Berlin": "week@Europe/Berlin", "month:Local": "month@Local", "year:UTC": "year@UTC",
+		"window:9007199254740": "window/2501999h47m34.74s", "smooth:9007199254740": "smooth/2501999h47m34.74s",
+		"warmup:9007199254740": "warmup/2501999h47m34.74s",
+	} {
+		p, ok := policy.ParseKey(part)
+		require.True(t, ok, part)
+		require.NoError(t, limit.Validate(p.(limit.Policy)), part)
+		assert.Equal(t, short, policy.Short(p))
+		d, ok := policy.Of(p)
+		require.True(t, ok)
+		assert.Equal(t, part, d.Key)
+		assert.True(t, d.Type == "list" == strings.HasPrefix(part, "log:"), part)
+	}
+	for _, part := range []string{
+		"", "window", "window:", "window:0", "window:-1", "window:01", "window:+1", "window:1 ", "window:9007199254741",
+		"window:99999999999999999999", "window:1:1", "sliding:1000", "sliding:1000:", "sliding:1000:0", "sliding:1000:1",
+		"sliding:1000:1001", "sliding:1000:7", "sliding:1000:010", "day:", "day:Nowhere", "day:../UTC", "hour:UTC", "redisson:1",
+	} {
+		p, ok := policy.ParseKey(part)
+		assert.False(t, ok && limit.Validate(p.(limit.Policy)) == nil, part)
+	}
+}
+
+func TestPolicies_Notation_IsParsed(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	require.NoError(t, err)
+	for text, want := range map[string]limit.Policy{
+		"window:5/1m":          limit.FixedWindow{Permits: 5, Interval: time.Minute},
+		"aligned:5/s":          limit.FixedWindow{Permits: 5, Interval: time.Second, Aligned: true},
+		"sliding:5/1m":         limit.SlidingWindow{Permits: 5, Interval: time.Minute},
+		"sliding:5/1m/60":      limit.SlidingWindow{Permits: 5, Interval: time.Minute, Cells: 60},
+		"log:5/500ms":          limit.SlidingLog{Permits: 5, Interval: 500 * time.Millisecond},
+		"bucket:5/1s":          limit.TokenBucket{Capacity: 5, Refill: 5, Interval: time.Second},
+		"bucket:20+5/1s":       limit.TokenBucket{Capacity: 20, Refill: 5, Interval: time.Second},
+		"leaky:20+5/1s":        limit.LeakyBucket{Capacity: 20, Leak: 5, Interval: time.Second},
+		"smooth:5/1s":          limit.Smooth{Permits: 5, Interval: time.Second},
+		"day:5":                limit.Calendar{Permits: 5, Unit: limit.Day},
+		"week:5@UTC":           limit.Calendar{Permits: 5, Unit: limit.Week, In: time.UTC},
+		"year:5@Europe/Berlin": limit.Calendar{Permits: 5, Unit: limit.Year, In: berlin},
+		"smooth:5/1s,burst=2s,warmup=3s,cold=4": limit.Smooth{
+			Permits: 5, Interval: time.Second, Burst: 2 * time.Second, WarmUp: 3 * time.Second, ColdFactor: 4,
+		},
+	} {
+		p, err := policy.Parse(text)
+		require.NoError(t, err, text)
+		if c, ok := p.(limit.Calendar); ok && c.In != nil { // each load returns another pointer
+			assert.Equal(t, want.(limit.Calendar).In.String(), c.In.String())
+			c.In = want.(limit.Calendar).In
+			p = c
+		}
+		assert.Equal(t, want, p, text)
+	}
+	for text, want := range map[string]string{
+		"window": "it has no colon", "x:5/1s": `no policy "x"`, "warmup:5/1s": `no policy "warmup"`, "window:5": "is not a rate",
+		"day:x": `permits are "x", want a whole number above 0`, "day:5@": `no time zone ""`,
+		"bucket:0+5/1s": `capacity is "0", want a whole number above 0`, "sliding:5/1s/1": `cells are "1", want 2 to 1000`,
+		"smooth:5/1s,x=1": `no field "x", want burst, warmup or cold`, "smooth:5/1s,burst=x": "is not a duration",
+	} {
+		_, err := policy.Parse(text)
+		assert.ErrorContains(t, err, want, text)
+	}
+}
+
+func TestPolicies_Texts_AreRead(t *testing.T) {
+	const second, now = 1000, 1_700_000_000_000
+	lasting := func(taken, after int64) policy.State {
+		return policy.State{Taken: taken, Ends: after, Returns: []policy.Return{{AfterMS: after, Permits: taken}}}
+	}
+	half := policy.State{Taken: 2, Ends: second, About: true} // 4 were taken a second ago
+	for _, test := range []struct {
+		part, text string // the entries of a list end in commas
+		want       policy.State
+		unread     bool
+	}{
+		{"window:60000", "e 1700000001000 3", lasting(3, second), false},
+		{"window:60000", "e 1699999999000 3", policy.State{}, false},
+		{"day:UTC", "e 1700000001000 3", lasting(3, second), false},
+		{"window:60000", "e 1700000001000", policy.State{}, true},
+		{"window:60000", "1700000001000 3", policy.State{}, true},
+		{"window:60000", "e 1700000001000 -3", policy.State{}, true},
+		{"sliding:2000:2", "e 5 1700000000 2 1699999999:3", policy.State{Taken: 5, Ends: 3 * second, Returns: []policy.Return{
+			{AfterMS: 2 * second, Permits: 3}, {AfterMS: 3 * second, Permits: 2},
+		}}, false},
+		{"sliding:2000:2", "e 5 1700000000 2 1699999997:3", lasting(2, 3*second), false},
+		{"sliding:2000:2", "e 5 1700000000 2 1700000001:3", policy.State{}, true},
+		{"sliding:2000:2", "e 5 1700000000", policy.State{}, true},
+		{"bucket:1000", "e 1699999999000000 4 0", half, false},
+		{"bucket:1000", "e 1699999999000000 4 0 99999999999999999999", half, false},
+		{"leaky:1000", "e 1699999999000000 4 0 1 99999999999999999999 3", half, false},
+		{"bucket:1000", "e 1699999999000000 4 0 1 2", policy.State{}, true},
+		{"bucket:1000", "e 1699999999000000 4 0 x", policy.State{}, true},
+		{"smooth:1000", "e 1.5 1699999999000000 3000000", policy.State{Busy: 2 * second, Ends: second}, false},
+		{"smooth:1000", "e 1e+30 1699999999000000 0 5 6", policy.State{Ends: second}, false},
+		{"warmup:1000", "e 1.5 1699999999000000 3000000 5", policy.State{}, true},
+		{"smooth:1000", "e x 1699999999000000 3000000", policy.State{}, true},
+		{"log:2000", "e 1699999997000 0 1 1,e 1699999999000 0 2 3,e 1700000000000 0 4 7", policy.State{
+			Taken: 6, Ends: 2 * second, Returns: []policy.Return{{AfterMS: second, Permits: 2}, {AfterMS: 2 * second, Permits: 4}},
+		}, false},
+		{"log:2000", "e 1699999999000 0 2 9007199254740991,e 1700000000000 0 4 3", policy.State{
+			Taken: 6, Ends: 2 * second, Returns: []policy.Return{{AfterMS: second, Permits: 2}, {AfterMS: 2 * second, Permits: 4}},
+		}, false},
+		{"log:2000", "x,e 1699999990000 0 2 2", policy.State{}, false}, // all are expired
+		{"log:2000", "x,e 1700000000000 0 2 2", policy.State{}, true},
+		{"log:2000", "e 1700000000000 0 2", policy.State{}, true},
+	} {
+		p, ok := policy.ParseKey(test.part)
+		require.True(t, ok)
+		entries := strings.Split(test.text, ",")
+		got, ok := policy.Read(p, policy.Content{
+			Text: entries[len(entries)-1], Entries: slices.Values(entries), TTL: second, Now: time.UnixMilli(now),
+		})
+		assert.Equal(t, test.unread, !ok, "%s %s", test.part, test.text)
+		if ok {
+			assert.Equal(t, test.want, got, "%s %s", test.part, test.text)
+		}
+	}
+}
