@@ -1,6 +1,7 @@
 package limit_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -15,10 +16,13 @@ import (
 
 // Every policy reads the key of its own, and no other text.
 func TestPolicies_Keys_AreRead(t *testing.T) {
+	kinds := make(map[string]bool)
 	for part, short := range map[string]string{
-		"window:60000": "window/1m", "aligned:1000": "aligned/1s", "sliding:60000:60": "sliding/1m/60", "log:500": "log/500ms",
+		"window:60000": "window/1m", "aligned:1000": "aligned/1s", "sliding:60000:60": "sliding/1m/60",
+		"log:500":     "log/500ms",
 		"bucket:1000": "bucket/1s", "leaky:7200000": "leaky/2h", "smooth:1000": "smooth/1s", "warmup:86400000": "warmup/1d",
-		"day:UTC": "day@UTC", "week:Europe/Berlin": "week@Europe/Berlin", "month:Local": "month@Local", "year:UTC": "year@UTC",
+		"day:UTC": "day@UTC", "week:Europe/Berlin": "week@Europe/Berlin", "month:Local": "month@Local",
+		"year:UTC":             "year@UTC",
 		"window:9007199254740": "window/2501999h47m34.74s", "smooth:9007199254740": "smooth/2501999h47m34.74s",
 		"warmup:9007199254740": "warmup/2501999h47m34.74s",
 	} {
@@ -29,12 +33,15 @@ func TestPolicies_Keys_AreRead(t *testing.T) {
 		d, ok := policy.Of(p)
 		require.True(t, ok)
 		assert.Equal(t, part, d.Key)
-		assert.True(t, d.Type == "list" == strings.HasPrefix(part, "log:"), part)
+		assert.Equal(t, strings.HasPrefix(part, "log:"), d.Type == "list", part)
+		kinds[d.Name] = true
 	}
+	assert.Equal(t, policy.Names(), strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
 	for _, part := range []string{
 		"", "window", "window:", "window:0", "window:-1", "window:01", "window:+1", "window:1 ", "window:9007199254741",
 		"window:99999999999999999999", "window:1:1", "sliding:1000", "sliding:1000:", "sliding:1000:0", "sliding:1000:1",
-		"sliding:1000:1001", "sliding:1000:7", "sliding:1000:010", "day:", "day:Nowhere", "day:../UTC", "hour:UTC", "redisson:1",
+		"sliding:1000:1001", "sliding:1000:7", "sliding:1000:010", "day:", "day:Nowhere", "day:../UTC", "hour:UTC",
+		"redisson:1",
 	} {
 		p, ok := policy.ParseKey(part)
 		assert.False(t, ok && limit.Validate(p.(limit.Policy)) == nil, part)
@@ -71,8 +78,9 @@ func TestPolicies_Notation_IsParsed(t *testing.T) {
 		assert.Equal(t, want, p, text)
 	}
 	for text, want := range map[string]string{
-		"window": "it has no colon", "x:5/1s": `no policy "x"`, "warmup:5/1s": `no policy "warmup"`, "window:5": "is not a rate",
-		"day:x": `permits are "x", want a whole number above 0`, "day:5@": `no time zone ""`,
+		"window": "it has no colon", "x:5/1s": `no policy "x"`, "warmup:5/1s": `no policy "warmup"`,
+		"window:5": "is not a rate",
+		"day:x":    `permits are "x", want a whole number above 0`, "day:5@": `no time zone ""`,
 		"bucket:0+5/1s": `capacity is "0", want a whole number above 0`, "sliding:5/1s/1": `cells are "1", want 2 to 1000`,
 		"smooth:5/1s,x=1": `no field "x", want burst, warmup or cold`, "smooth:5/1s,burst=x": "is not a duration",
 	} {
@@ -85,6 +93,9 @@ func TestPolicies_Texts_AreRead(t *testing.T) {
 	const second, now = 1000, 1_700_000_000_000
 	lasting := func(taken, after int64) policy.State {
 		return policy.State{Taken: taken, Ends: after, Returns: []policy.Return{{AfterMS: after, Permits: taken}}}
+	}
+	logged := policy.State{
+		Taken: 6, Ends: 2 * second, Returns: []policy.Return{{AfterMS: second, Permits: 2}, {AfterMS: 2 * second, Permits: 4}},
 	}
 	half := policy.State{Taken: 2, Ends: second, About: true} // 4 were taken a second ago
 	for _, test := range []struct {
@@ -113,12 +124,8 @@ func TestPolicies_Texts_AreRead(t *testing.T) {
 		{"smooth:1000", "e 1e+30 1699999999000000 0 5 6", policy.State{Ends: second}, false},
 		{"warmup:1000", "e 1.5 1699999999000000 3000000 5", policy.State{}, true},
 		{"smooth:1000", "e x 1699999999000000 3000000", policy.State{}, true},
-		{"log:2000", "e 1699999997000 0 1 1,e 1699999999000 0 2 3,e 1700000000000 0 4 7", policy.State{
-			Taken: 6, Ends: 2 * second, Returns: []policy.Return{{AfterMS: second, Permits: 2}, {AfterMS: 2 * second, Permits: 4}},
-		}, false},
-		{"log:2000", "e 1699999999000 0 2 9007199254740991,e 1700000000000 0 4 3", policy.State{
-			Taken: 6, Ends: 2 * second, Returns: []policy.Return{{AfterMS: second, Permits: 2}, {AfterMS: 2 * second, Permits: 4}},
-		}, false},
+		{"log:2000", "e 1699999997000 0 1 1,e 1699999999000 0 2 3,e 1700000000000 0 4 7", logged, false},
+		{"log:2000", "e 1699999999000 0 2 9007199254740991,e 1700000000000 0 4 3", logged, false},
 		{"log:2000", "x,e 1699999990000 0 2 2", policy.State{}, false}, // all are expired
 		{"log:2000", "x,e 1700000000000 0 2 2", policy.State{}, true},
 		{"log:2000", "e 1700000000000 0 2", policy.State{}, true},

@@ -26,11 +26,11 @@ func ParseRate(text string) (permits int64, interval time.Duration, err error) {
 	return permits, interval, nil
 }
 
-// ParsePermits parses a number of permits. The name of the number is for the error.
-func ParsePermits(name, text string) (int64, error) {
+// ParsePermits parses a number of permits. The error begins with subject, such as "capacity is".
+func ParsePermits(subject, text string) (int64, error) {
 	permits, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || permits < 1 {
-		return 0, fmt.Errorf("%s %q, want a whole number above 0", name, text)
+		return 0, fmt.Errorf("%s %q, want a whole number above 0", subject, text)
 	}
 	return permits, nil
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/policy/policytest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -81,24 +80,7 @@ func TestParse_OtherKeys_AreSplit(t *testing.T) {
 	require.Equal(t, []string{"{t}:a"}, Key{Prefix: "{t}:a"}.Names())
 }
 
-func TestParseRate_Texts_AreRates(t *testing.T) {
-	for text, want := range map[string]struct {
-		permits  int64
-		interval time.Duration
-	}{
-		"100/1m": {100, time.Minute}, "5/s": {5, time.Second}, "1/1d": {1,
-			24 * time.Hour}, "9007199254740992/1ms": {1 << 53, time.Millisecond},
-	} {
-		permits, interval, err := notation.ParseRate(text)
-		require.NoError(t, err, text)
-		require.Equal(t, want.permits, permits)
-		require.Equal(t, want.interval, interval)
-	}
-	for _, text := range []string{"", "100", "/1m", "0/1m", "-1/1m", "1.5/1m", "1/", "1/0s", "1/1us", "1/-1s",
-		"9007199254740993/1s", "1/x", "1/99999999999d"} {
-		_, _, err := notation.ParseRate(text)
-		require.ErrorContains(t, err, "write permits/interval", text)
-	}
+func TestParsePolicy_OtherTexts_AreRefused(t *testing.T) {
 	for _, text := range []string{"", "x", "x:1/1s", "window:1", "day:0", "day:1@", "day:1@Nowhere", "sliding:1/1s/1",
 		"sliding:1/1s/1/1", "bucket:0+1/1s", "smooth:1/1s,x=1", "smooth:1/1s,burst"} {
 		_, err := ParsePolicy(text)
@@ -106,13 +88,7 @@ func TestParseRate_Texts_AreRates(t *testing.T) {
 	}
 }
 
-func TestParseDuration_Texts_AreDurations(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		time.Minute: "1m", time.Hour: "1h", 90 * time.Minute: "1h30m", 24 * time.Hour: "1d",
-		1500 * time.Millisecond: "1.5s", time.Hour + time.Second: "1h0m1s",
-	} {
-		require.Equal(t, want, notation.FormatDuration(d))
-	}
+func TestAbout_Durations_AreShort(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", 131 * time.Millisecond: "131ms", 1234 * time.Millisecond: "1.2s", 59999 * time.Millisecond: "1m",
 		3*time.Hour + 10*time.Second: "3h", 50 * time.Hour: "2d",
@@ -139,9 +115,12 @@ func TestMatch_Patterns_AreRedis(t *testing.T) {
 	require.False(t, Match(Pattern("a*"), Suffixed("ab", "value")))
 }
 
-// The tool reads the state of policies, so it refuses one that it has no reader for.
-func TestNewGiven_NewPolicy_IsRefused(t *testing.T) {
+func TestNewGiven_NewPolicy_NeedsNotation(t *testing.T) {
 	policytest.Register(t)
-	_, err := NewGiven(policytest.Novel{FixedWindow: policytest.Window})
-	assert.EqualError(t, err, "rrl cannot read the keys of policytest.Novel")
+	given, err := NewGiven(policytest.Novel{FixedWindow: policytest.Window})
+	require.NoError(t, err)
+	assert.Equal(t, int64(3), given.Most)
+	assert.Equal(t, "{a}:novel:3600000", given.Stored.KeyOf("a"))
+	_, err = NewGiven(policytest.Incomplete{FixedWindow: policytest.Window})
+	assert.EqualError(t, err, "rrl cannot read the keys of policytest.Incomplete")
 }
