@@ -95,7 +95,8 @@ func TestPolicies_Texts_AreRead(t *testing.T) {
 		return policy.State{Taken: taken, Ends: after, Returns: []policy.Return{{AfterMS: after, Permits: taken}}}
 	}
 	logged := policy.State{
-		Taken: 6, Ends: 2 * second, Returns: []policy.Return{{AfterMS: second, Permits: 2}, {AfterMS: 2 * second, Permits: 4}},
+		Taken: 6, Ends: 2 * second,
+		Returns: []policy.Return{{AfterMS: second, Permits: 2}, {AfterMS: 2 * second, Permits: 4}},
 	}
 	half := policy.State{Taken: 2, Ends: second, About: true} // 4 were taken a second ago
 	for _, test := range []struct {
