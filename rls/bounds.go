@@ -59,3 +59,8 @@ func decodeBounded(decode func(any) error, request any) error {
 	}
 	return nil
 }
+
+const (
+	maxLimits = 256 // of one request, in Redis
+	maxHits   = 1 << 53
+)

@@ -2,29 +2,12 @@ package rls
 
 import (
 	"context"
-	"math"
 	"slices"
-	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
-
-const (
-	maxLimits = 256 // of one request, in Redis
-	maxHits   = 1 << 53
-)
-
-// invalidf returns the error of an invalid request.
-func invalidf(format string, values ...any) error {
-	return status.Errorf(codes.InvalidArgument, "rls: "+format, values...)
-}
 
 // decide decides a request by the rules of its domain.
 func (s *Server) decide(ctx context.Context, d *domain,
@@ -158,38 +141,4 @@ func (s *Server) slotOf(name string) string {
 		return ""
 	}
 	return redisx.Tag(name)
-}
-
-// setStatus sets a descriptor's status by the decision of a limit.
-func (desc *descriptor) setStatus(one *rateLimit, decision rratelimiter.Decision) {
-	result := &ratelimit.RateLimitResponse_DescriptorStatus{
-		Code: ratelimit.RateLimitResponse_OK, CurrentLimit: one.current,
-	}
-	left := decision.ResetAfter
-	if decision.Allowed {
-		result.LimitRemaining = uint32(min(max(decision.Remaining, 0), math.MaxUint32))
-	} else {
-		result.Code, left = ratelimit.RateLimitResponse_OVER_LIMIT, decision.RetryAfter
-	}
-	if left <= 0 {
-		left = one.reset(time.Now())
-	}
-	result.DurationUntilReset = &durationpb.Duration{Seconds: guard.RoundUp(left, time.Second)}
-	desc.status, desc.over = result, !decision.Allowed
-}
-
-// conclude sets a descriptor's status by the decisions of its policies for some permits. notTaken is
-// the part of them that was not taken for this descriptor.
-func (desc *descriptor) conclude(each []rratelimiter.Decision, permits, notTaken uint64) {
-	each = slices.Clone(each) // equal descriptors have the same
-	for i := range each {
-		if own := &each[i]; !desc.limits[i].onCredit {
-			if desc.action == peek && permits > 1 {
-				own.Allowed = own.Remaining >= int64(permits)
-			}
-			own.Remaining = min(own.Remaining+int64(notTaken), max(own.Remaining, own.Limit))
-		}
-	}
-	shown := guard.Shown(each)
-	desc.setStatus(desc.limits[shown], each[shown])
 }

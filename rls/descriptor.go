@@ -1,13 +1,11 @@
 package rls
 
 import (
-	"math"
 	"slices"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
-	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
@@ -61,80 +59,4 @@ func (desc *descriptor) add(other *descriptor) {
 	last.equal = other
 }
 
-// resolve finds the limits of each descriptor.
-func (d *domain) resolve(request *ratelimit.RateLimitRequest, all []descriptor) error {
-	var replaced []string
-	for i, received := range request.GetDescriptors() {
-		desc := &all[i]
-		desc.entries, desc.rule = received.GetEntries(), noRule
-		desc.hits = uint64(max(1, request.GetHitsAddend()))
-		if own := received.GetHitsAddend(); own != nil {
-			desc.hits = own.GetValue()
-		}
-		switch {
-		case desc.hits > maxHits:
-			return invalidf("descriptor %d has hits_addend %d, want at most 2^53", i, desc.hits)
-		case desc.hits == 0:
-			desc.action = peek
-		case received.GetIsNegativeHits():
-			desc.action = release
-		}
-		matched, hashes, shared := d.match(desc.entries)
-		desc.hashes = hashes
-		if own := received.GetLimit(); own != nil {
-			one, ok := override(own)
-			if !ok {
-				return invalidf("descriptor %d brings a limit of unit %v, want SECOND, MINUTE, HOUR, DAY, MONTH or YEAR", i,
-					own.GetUnit())
-			}
-			desc.limits = []*rateLimit{one}
-			continue
-		}
-		desc.rule, desc.shared, desc.limits = matched, shared, matched.limits
-		for _, one := range desc.limits {
-			replaced = append(replaced, one.replaces...)
-		}
-	}
-	slices.Sort(replaced)
-	replaced = slices.Compact(replaced) // a request may have many descriptors
-	for i := range all {
-		all[i].drop(replaced)
-	}
-	return nil
-}
-
-// drop removes limits that another descriptor's limit replaces.
-func (desc *descriptor) drop(replaced []string) {
-	isReplaced := func(one *rateLimit) bool {
-		return one.name != "" && !one.unlimited && slices.Contains(replaced, one.name)
-	}
-	if slices.ContainsFunc(desc.limits, isReplaced) {
-		desc.limits = slices.DeleteFunc(slices.Clone(desc.limits), isReplaced)
-	}
-}
-
-// unlimitedStatus is the status of an unlimited descriptor.
-func unlimitedStatus() *ratelimit.RateLimitResponse_DescriptorStatus {
-	return &ratelimit.RateLimitResponse_DescriptorStatus{
-		Code: ratelimit.RateLimitResponse_OK, LimitRemaining: math.MaxUint32,
-	}
-}
-
 func (desc *descriptor) unlimited() bool { return len(desc.limits) > 0 && desc.limits[0].unlimited }
-
-// decideLocally sets the status of a descriptor that needs no call to Redis, and of those equal to
-// it. It reports whether that is so.
-func (desc *descriptor) decideLocally() bool {
-	if desc.action == release {
-		return slices.ContainsFunc(desc.limits, func(one *rateLimit) bool { return one.policy == nil })
-	}
-	for i, one := range desc.limits {
-		if one.policy == nil || desc.cost > one.most && !desc.rule.Overdraw {
-			for d := desc; d != nil; d = d.equal {
-				d.setStatus(d.limits[i], rratelimiter.Decision{})
-			}
-			return true
-		}
-	}
-	return false
-}

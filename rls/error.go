@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // ConfigError is one problem of a configuration file, with its place.
@@ -27,4 +29,9 @@ func joinErrors(problems []*rulefile.Problem) error {
 		errs = append(errs, &ConfigError{p.File, p.Line, p.Field, p.Reason})
 	}
 	return errors.Join(errs...)
+}
+
+// invalidf returns the error of an invalid request.
+func invalidf(format string, values ...any) error {
+	return status.Errorf(codes.InvalidArgument, "rls: "+format, values...)
 }

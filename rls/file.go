@@ -1,16 +1,11 @@
 package rls
 
 import (
-	"math"
-	"strconv"
 	"strings"
 
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
-
-// decoder decodes one file.
-type decoder struct{ rulefile.Decoder }
 
 // domainFile is the top level of a file.
 type domainFile struct {
@@ -81,15 +76,6 @@ type ruleFile struct {
 	RateLimit, Limits, Descriptors *rulefile.Node
 }
 
-// ruleFields are the fields of a descriptor that its rule keeps as they are.
-type ruleFields struct {
-	Key, Value                      string
-	ShadowMode, QuotaMode, Overdraw bool
-	DetailedMetric, ValueToMetric   bool
-	ShareThreshold, HashValue       bool
-	Metadata                        metadata
-}
-
 // rule decodes a descriptor, but not those below it, which it returns.
 func (d *decoder) rule(n *rulefile.Node) (r *rule, below *rulefile.Node) {
 	before := len(d.Problems)
@@ -132,54 +118,4 @@ func (d *decoder) checkJoint(n *rulefile.Node, limits []*rateLimit) {
 			d.Fail(n, "%s", rulefile.ReasonOf(err))
 		}
 	}
-}
-
-// text decodes a text, "" if it is missing or wrong.
-func (d *decoder) text(n *rulefile.Node) string {
-	text, _ := d.Text(n, "a text")
-	return text
-}
-
-// metadata is a mapping of any values, in the types of JSON.
-type metadata map[string]any
-
-// UnmarshalNode decodes metadata.
-func (m *metadata) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
-	if d.IsAbsent(n) {
-		return
-	}
-	if n.Tag != rulefile.Mapping {
-		d.Wrong(n, "a mapping")
-		return
-	}
-	*m, _ = anything(d, n).(map[string]any)
-}
-
-// anything decodes a value of any type.
-func anything(d *rulefile.Decoder, n *rulefile.Node) any {
-	switch n.Tag {
-	case rulefile.Mapping:
-		made := make(map[string]any)
-		d.Pairs(n, func(name, value *rulefile.Node) { made[name.Value] = anything(d, value) })
-		return made
-	case rulefile.List:
-		made := []any{}
-		for _, value := range n.Content {
-			made = append(made, anything(d, value))
-		}
-		return made
-	case rulefile.Null:
-		return nil
-	case rulefile.Bool:
-		return strings.EqualFold(n.Value, "true")
-	case rulefile.Int:
-		if whole, err := strconv.ParseInt(n.Value, 0, 64); err == nil {
-			return whole
-		}
-	case rulefile.Float:
-		if value, err := strconv.ParseFloat(n.Value, 64); err == nil && !math.IsInf(value, 0) && !math.IsNaN(value) {
-			return value
-		}
-	}
-	return n.Value
 }

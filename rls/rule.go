@@ -184,3 +184,12 @@ func matchesWild(parts []string, text string) bool {
 	}
 	return ok && strings.HasSuffix(rest, parts[last])
 }
+
+// ruleFields are the fields of a descriptor that its rule keeps as they are.
+type ruleFields struct {
+	Key, Value                      string
+	ShadowMode, QuotaMode, Overdraw bool
+	DetailedMetric, ValueToMetric   bool
+	ShareThreshold, HashValue       bool
+	Metadata                        metadata
+}

@@ -73,7 +73,8 @@ func Contains(networks []netip.Prefix, addr netip.Addr) bool {
 
 // ClientOf returns the client of a peer: the peer, or if that is a trusted proxy, the client that the
 // lines of a header name. It is an address that a client is limited by, see [Client].
-func ClientOf(peer netip.Addr, trusted []netip.Prefix, header string, lines func(header string) []string) (netip.Addr, error) {
+func ClientOf(peer netip.Addr, trusted []netip.Prefix, header string, lines func(header string) []string,
+) (netip.Addr, error) {
 	if !Contains(trusted, peer) {
 		return Client(peer), nil
 	}

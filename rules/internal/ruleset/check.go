@@ -30,29 +30,6 @@ func checkName(domain string) error {
 		limit.FixedWindow{Permits: 1, Interval: time.Second}).Take(ended, 1))
 }
 
-// ended is a context that has ended: a call with it sends nothing to Redis, but reports invalid
-// arguments first.
-var ended = func() context.Context {
-	ctx, end := context.WithCancel(context.Background())
-	end()
-	return ctx
-}()
-
-// areApart reports whether no two limits use the same key of Redis.
-func (l *limits) areApart() bool {
-	if len(l.policies) > 0 && limit.Validate(l.policies...) != nil {
-		return false
-	}
-	if len(l.redisson) < 2 {
-		return true
-	}
-	var members []limit.Joinable
-	for _, r := range l.redisson {
-		members = append(members, offline.Limiter(r.name))
-	}
-	return argumentError(limit.Join(members...).Take(ended, 1)) == nil
-}
-
 func checkRate(rate rratelimiter.Rate) error {
 	return argumentError(offline.Limiter("rule").TrySetRate(ended, rate))
 }

@@ -1,7 +1,6 @@
 package ruleset
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -32,20 +31,6 @@ var errNoValue = guard.Invalidf("rules: a wildcard of the path is empty")
 // maxHeaders is the largest number of headers of a condition.
 const maxHeaders = 32
 
-// method is a method of HTTP.
-type method string
-
-// Want describes a method.
-func (*method) Want() string { return "a text, a method like POST" }
-
-// UnmarshalText decodes a method.
-func (m *method) UnmarshalText(text []byte) error {
-	if *m = method(text); !isToken(string(*m)) || string(*m) != strings.ToUpper(string(*m)) {
-		return fmt.Errorf("%q, want %s in capitals", rulefile.Clip(string(*m)), m.Want())
-	}
-	return nil
-}
-
 // headers decodes the headers of a condition.
 func (d *decoder) headers(n *rulefile.Node) (all []header) {
 	switch {
@@ -73,8 +58,8 @@ func (d *decoder) headers(n *rulefile.Node) (all []header) {
 	return all
 }
 
-// match decodes the conditions of a rule.
-func (d *decoder) match(n *rulefile.Node) (all []*condition) {
+// conditions decodes the conditions of a rule.
+func (d *decoder) conditions(n *rulefile.Node) (all []*condition) {
 	if n.Tag != rulefile.List {
 		return []*condition{d.condition(n)}
 	}
@@ -187,11 +172,4 @@ func (c *condition) accepts(r *Request, method string) (bool, error) {
 		return err == nil && guard.Contains(c.ranges, client), err
 	}
 	return true, nil
-}
-
-// hasMethod reports whether a method is one of a list.
-func hasMethod(methods []method, requested string) bool {
-	return slices.ContainsFunc(methods, func(wanted method) bool {
-		return httptarget.HasMethod(string(wanted), requested)
-	})
 }

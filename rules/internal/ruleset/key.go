@@ -1,9 +1,7 @@
 package ruleset
 
 import (
-	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -64,30 +62,6 @@ func (p *keyPart) UnmarshalText(text []byte) error {
 		return fmt.Errorf("no key %q, want %s", rulefile.Clip(string(text)), p.Want())
 	}
 	return nil
-}
-
-// headerName is the canonical name of a header.
-type headerName string
-
-// Want describes the name of a header.
-func (*headerName) Want() string { return "a text, the header that proxies write" }
-
-// UnmarshalText decodes the name of a header.
-func (h *headerName) UnmarshalText(text []byte) error {
-	if !isToken(string(text)) {
-		return fmt.Errorf("%q is no name of a header", rulefile.Clip(string(text)))
-	}
-	if *h = headerName(http.CanonicalHeaderKey(string(text))); *h == "Host" {
-		return errors.New("the pattern of a rule has the host, as api.example.com/path, not a header")
-	}
-	return nil
-}
-
-// isToken reports whether a text is a token of HTTP: a method or the name of a header.
-func isToken(text string) bool {
-	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
-		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
-	})
 }
 
 // overrideKey decodes the key of an override into the form of requests' keys.
@@ -155,7 +129,7 @@ func (d *decoder) addressKey(n *rulefile.Node, text string) string {
 }
 
 func (d *decoder) keyOfAddress(addr netip.Addr) string {
-	key, err := guard.AddressKey(addr, d.address.IPv6Bits)
+	key, err := guard.AddressKey(addr, d.ipv6Bits)
 	if err != nil {
 		return "" // the address settings are wrong, and reported
 	}

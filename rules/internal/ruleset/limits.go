@@ -2,6 +2,7 @@ package ruleset
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
@@ -33,13 +34,6 @@ type StatedRate struct {
 	Limiter string
 	Rate    rratelimiter.Rate
 	Rule    string
-}
-
-// limitFile is a limit in a file.
-type limitFile struct {
-	Name, Policy, Rate, Permits, Per, Redisson, Type, KeepAlive *rulefile.Node
-
-	Own rulefile.PolicyFields
 }
 
 // printable decodes a name that clients may see.
@@ -161,4 +155,27 @@ func (d *decoder) redisson(n *rulefile.Node, file *limitFile, shown string) (r r
 	}
 	r.named = httplimit.Named(cmp.Or(shown, "redisson"), log)
 	return r
+}
+
+// ended is a context that has ended: a call with it sends nothing to Redis, but reports invalid
+// arguments first.
+var ended = func() context.Context {
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	return ctx
+}()
+
+// areApart reports whether no two limits use the same key of Redis.
+func (l *limits) areApart() bool {
+	if len(l.policies) > 0 && limit.Validate(l.policies...) != nil {
+		return false
+	}
+	if len(l.redisson) < 2 {
+		return true
+	}
+	var members []limit.Joinable
+	for _, r := range l.redisson {
+		members = append(members, offline.Limiter(r.name))
+	}
+	return argumentError(limit.Join(members...).Take(ended, 1)) == nil
 }

@@ -78,3 +78,10 @@ func (d *decoder) per(n *rulefile.Node, text string, r *policy.Rate, calendar bo
 	}
 	return ok
 }
+
+// limitFile is a limit in a file.
+type limitFile struct {
+	Name, Policy, Rate, Permits, Per, Redisson, Type, KeepAlive *rulefile.Node
+
+	Own rulefile.PolicyFields
+}

@@ -3,9 +3,7 @@ package ruleset
 import (
 	"net/http"
 	"net/netip"
-	"sync"
 
-	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 )
 
@@ -22,23 +20,4 @@ type Request struct {
 	// Path returns the interpretations of the path, or an error if there are none. It is nil for a
 	// call of gRPC, whose path is its method.
 	Path func(allowSlashes bool) (httptarget.Path, error)
-}
-
-// HTTP returns a request of HTTP.
-func (s *File) HTTP(r *http.Request) *Request {
-	address := s.address
-	method := httptarget.Method(r.Method)
-	return &Request{
-		Method: method, MethodKey: httptarget.MethodKey(method), Host: httptarget.Host(r.Host), Length: r.ContentLength,
-		Headers:   func() http.Header { return r.Header },
-		Client:    sync.OnceValues(func() (netip.Addr, error) { return address.Client(r) }), // many rules may need it
-		ClientKey: func() (string, error) { return address.Key(r) },
-		Path: func(allowSlashes bool) (httptarget.Path, error) {
-			path, err := httptarget.ReadURL(r.URL, allowSlashes)
-			if err != nil {
-				return path, guard.Invalidf("rules: %v", err)
-			}
-			return path, nil
-		},
-	}
 }

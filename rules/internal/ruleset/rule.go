@@ -57,9 +57,9 @@ type defaultsFile struct {
 const defaultPolicy = "sliding_window"
 
 // rule decodes a rule. It returns nil if it has a problem.
-func (d *decoder) rule(n *rulefile.Node) *rule {
+func (d *decoder) rule(n *rulefile.Node, defaults *defaultsFile) *rule {
 	before := len(d.Problems)
-	file := ruleFile{defaultsFile: d.defaults}
+	file := ruleFile{defaultsFile: *defaults}
 	if !d.Fields(n, &file) {
 		return nil
 	}
@@ -68,13 +68,13 @@ func (d *decoder) rule(n *rulefile.Node) *rule {
 	if file.Match == nil {
 		r.conditions = []*condition{{pattern: anyPath}, {pattern: anyPath, rpc: true}}
 	} else {
-		r.conditions = d.match(file.Match)
+		r.conditions = d.conditions(file.Match)
 	}
 	r.settings, r.cost, r.skip = file.settings, file.Cost, d.skip(file.Skip)
 	r.settings.costs = file.Cost != cost{}
 	policy, _ := d.PolicyName(file.Policy, defaultPolicy)
 	r.limits = d.limitsOrBan(n, &file, policy)
-	d.ruleKey(n, &file, r)
+	d.ruleKey(n, &file, r, file.Key.at != defaults.Key.at)
 	if file.Overrides != nil {
 		d.overrides(file.Overrides, r, policy)
 	}
@@ -106,10 +106,9 @@ func (d *decoder) name(n, stated *rulefile.Node, r *rule) {
 	}
 }
 
-// ruleKey decodes the key of a rule. Bans and Redisson limiters do not use the key of the defaults.
-func (d *decoder) ruleKey(n *rulefile.Node, file *ruleFile, r *rule) {
+// ruleKey sets the key of a rule, its own or that of the defaults. Bans and Redisson limiters do not use the key of the defaults.
+func (d *decoder) ruleKey(n *rulefile.Node, file *ruleFile, r *rule, own bool) {
 	needed := r.limits != nil && len(r.limits.policies) > 0
-	own := file.Key.at != d.defaults.Key.at
 	switch {
 	case file.Key.at == nil:
 		if needed {
@@ -154,4 +153,47 @@ func (d *decoder) flag(n *rulefile.Node) {
 	if !d.Boolean(n) {
 		d.Fail(n, "want true, or leave it out")
 	}
+}
+
+// overrides decodes the limits of single keys of a rule.
+func (d *decoder) overrides(list *rulefile.Node, r *rule, policy string) {
+	if r.key == nil {
+		d.Fail(list, "the rule has no key, and so none to override")
+		return
+	}
+	r.overrides = make(map[string]*limits)
+	d.List(list, "a list of overrides, as {key: gold, limits: 1000/m}", func(n *rulefile.Node) {
+		var file struct{ Key, Limits, Ban, Unlimited *rulefile.Node }
+		if !d.Fields(n, &file) {
+			return
+		}
+		if file.Key == nil {
+			d.Fail(n, "no key: say whose limits these are")
+			return
+		}
+		key, ok := d.overrideKey(file.Key, r.key)
+		if !ok {
+			return
+		}
+		if r.overrides[key] != nil {
+			d.Fail(file.Key, "the key %q is there twice", rulefile.Clip(key))
+			return
+		}
+		l, stated := &limits{}, 0
+		if file.Limits != nil {
+			l, stated = d.limits(file.Limits, policy), 1
+		}
+		if file.Ban != nil {
+			d.flag(file.Ban)
+			l, stated = &limits{ban: true}, stated+1
+		}
+		if file.Unlimited != nil {
+			d.flag(file.Unlimited)
+			l, stated = &limits{pass: true}, stated+1
+		}
+		if stated != 1 {
+			d.Fail(n, "an override has one of limits, ban: true and unlimited: true")
+		}
+		r.overrides[key] = l
+	})
 }

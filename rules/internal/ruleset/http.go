@@ -13,12 +13,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
-// forwardedHeaders are the headers with which a proxy describes the request that it asks about.
-type forwardedHeaders struct {
-	MethodHeader, HostHeader headerName
-	URIHeader                headerName `file:"uri_header"`
-}
-
 // Forwarded returns the request that a proxy describes in the headers of r. Its client is unknown, an
 // error, if the peer is not a trusted proxy: the peer's address would be that of all clients.
 func (s *File) Forwarded(r *http.Request) *Request {
@@ -74,4 +68,23 @@ func (s *File) pathOf(uri string, allowSlashes bool) (httptarget.Path, error) {
 		return p, guard.Invalidf("rules: the path %q: %v", rulefile.Clip(path), err)
 	}
 	return p, nil
+}
+
+// HTTP returns a request of HTTP.
+func (s *File) HTTP(r *http.Request) *Request {
+	address := s.address
+	method := httptarget.Method(r.Method)
+	return &Request{
+		Method: method, MethodKey: httptarget.MethodKey(method), Host: httptarget.Host(r.Host), Length: r.ContentLength,
+		Headers:   func() http.Header { return r.Header },
+		Client:    sync.OnceValues(func() (netip.Addr, error) { return address.Client(r) }), // many rules may need it
+		ClientKey: func() (string, error) { return address.Key(r) },
+		Path: func(allowSlashes bool) (httptarget.Path, error) {
+			path, err := httptarget.ReadURL(r.URL, allowSlashes)
+			if err != nil {
+				return path, guard.Invalidf("rules: %v", err)
+			}
+			return path, nil
+		},
+	}
 }

@@ -1,0 +1,61 @@
+package ruleset
+
+import (
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/httplimit"
+)
+
+// File is a decoded file of rules. It is immutable.
+type File struct {
+	rules     []*rule
+	rates     []StatedRate
+	deadlines map[time.Duration]bool // of the rules that need Redis
+	address   httplimit.Address
+	forwarded forwardedHeaders
+	all       bool // all rules that match decide, not only the first
+
+	allowSlashes bool // paths may have escaped slashes and backslashes
+	usesPaths    bool // a rule without shadow depends on the path
+
+	http matcher
+	grpc matcher
+}
+
+// Names returns the names of the rules in their order.
+func (s *File) Names() []string {
+	names := make([]string, len(s.rules))
+	for i, r := range s.rules {
+		names[i] = r.name
+	}
+	return names
+}
+
+// Rates returns the rates that the file states for Redisson limiters.
+func (s *File) Rates() []StatedRate { return s.rates }
+
+// Address returns the address settings of the file.
+func (s *File) Address() httplimit.Address { return s.address }
+
+// build indexes the rules for requests.
+func (s *File) build() {
+	for i, r := range s.rules {
+		s.usesPaths = s.usesPaths || !r.settings.Shadow && r.usesPaths()
+		if r.needsRedis() {
+			s.deadlines[time.Duration(r.settings.Deadline)] = true
+		}
+		for _, c := range r.conditions {
+			if c.rpc {
+				s.grpc.add(i, c)
+			} else {
+				s.http.add(i, c)
+			}
+		}
+	}
+}
+
+// forwardedHeaders are the headers with which a proxy describes the request that it asks about.
+type forwardedHeaders struct {
+	MethodHeader, HostHeader headerName
+	URIHeader                headerName `file:"uri_header"`
+}

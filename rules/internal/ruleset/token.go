@@ -1,0 +1,57 @@
+package ruleset
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/rratelimiter/rratelimiter/internal/httptarget"
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
+)
+
+// headerName is the canonical name of a header.
+type headerName string
+
+// Want describes the name of a header.
+func (*headerName) Want() string { return "a text, the header that proxies write" }
+
+// UnmarshalText decodes the name of a header.
+func (h *headerName) UnmarshalText(text []byte) error {
+	if !isToken(string(text)) {
+		return fmt.Errorf("%q is no name of a header", rulefile.Clip(string(text)))
+	}
+	if *h = headerName(http.CanonicalHeaderKey(string(text))); *h == "Host" {
+		return errors.New("the pattern of a rule has the host, as api.example.com/path, not a header")
+	}
+	return nil
+}
+
+// isToken reports whether a text is a token of HTTP: a method or the name of a header.
+func isToken(text string) bool {
+	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	})
+}
+
+// method is a method of HTTP.
+type method string
+
+// Want describes a method.
+func (*method) Want() string { return "a text, a method like POST" }
+
+// UnmarshalText decodes a method.
+func (m *method) UnmarshalText(text []byte) error {
+	if *m = method(text); !isToken(string(*m)) || string(*m) != strings.ToUpper(string(*m)) {
+		return fmt.Errorf("%q, want %s in capitals", rulefile.Clip(string(*m)), m.Want())
+	}
+	return nil
+}
+
+// hasMethod reports whether a method is one of a list.
+func hasMethod(methods []method, requested string) bool {
+	return slices.ContainsFunc(methods, func(wanted method) bool {
+		return httptarget.HasMethod(string(wanted), requested)
+	})
+}
