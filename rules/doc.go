@@ -1,5 +1,6 @@
 // Package rules limits the requests of HTTP handlers by rules in a file, which may change while the
-// program runs. Its package grpcrules limits the calls of grpc-go servers by the same rules.
+// program runs. Its package grpcrules limits the calls of grpc-go servers by the same rules, and
+// [Set.ForwardAuth] the requests to nginx, Traefik and Caddy.
 //
 //	set, err := rules.Watch(ctx, "/etc/shop/rules.yaml")
 //	http.ListenAndServe(":8080", set.Middleware(client)(mux))

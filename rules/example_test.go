@@ -180,3 +180,28 @@ func ExampleSettle() {
 	// 200 OK
 	// 429 Too Many Requests
 }
+
+// nginx, Traefik or Caddy asks the handler before it forwards a request.
+func ExampleSet_ForwardAuth() {
+	client := connect()
+
+	set, err := rules.Parse("rules.yaml", []byte(`
+address: {trusted: [192.0.2.1]} # the proxy
+rules: [{name: login, match: POST /login, key: ip, limits: {rate: 1/h, policy: fixed_window}}]`))
+	if err != nil {
+		panic(err)
+	}
+	auth := set.ForwardAuth(client, unhurried)
+	for range 2 {
+		r := httptest.NewRequest(http.MethodGet, "/auth", nil)
+		r.Header.Set("X-Forwarded-Method", "POST")
+		r.Header.Set("X-Forwarded-Uri", "/login")
+		r.Header.Set("X-Forwarded-For", "203.0.113.9")
+		w := httptest.NewRecorder()
+		auth.ServeHTTP(w, r)
+		fmt.Println(w.Code, "remaining:", w.Header().Get("RateLimit-Remaining"))
+	}
+	// Output:
+	// 200 remaining: 0
+	// 429 remaining: 0
+}

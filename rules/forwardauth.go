@@ -10,18 +10,17 @@ import (
 )
 
 // ForwardAuth returns a handler that decides requests for proxies: for auth_request of nginx,
-// ForwardAuth of Traefik and forward_auth of Caddy. A proxy asks it before it forwards a request, and
-// describes that in X-Forwarded-Method, X-Forwarded-Host and X-Forwarded-Uri, or in the headers that
-// the file names in forward_auth. Only proxies may reach the handler, since it trusts these headers.
+// ForwardAuth of Traefik and forward_auth of Caddy. A proxy asks it before it forwards a request. It
+// describes that in the headers X-Forwarded-Method, X-Forwarded-Host and X-Forwarded-Uri, or in those
+// that the file names in forward_auth. Only proxies may reach the handler, since it trusts these headers.
 //
-// It answers 200 if the rules grant the request, with the same headers as [Set.Middleware] but
-// httplimit.ThreeHeaders by default, and otherwise refuses it: with 429 and Retry-After if it is over
-// a limit, with 400 if it is invalid. With the query denied=403 or denied=401 it answers that status
-// instead of both, for nginx, which takes no others.
+// The statuses are those of [Set.Middleware], with 200 for a request that the rules grant. The headers
+// are those of httplimit.ThreeHeaders, unless an option sets others. With the query denied=403 or
+// denied=401, that is the status in place of all from 400 to 499: nginx takes no others.
 //
 // The client's address is that of the header that the file's address names. It is unknown if the peer
-// is not in address.trusted, and the rule's on_failure decides. So does the Middleware's failure mode
-// if a rule needs the path, and the proxy sends none. The length of a request's body is unknown.
+// is not in address.trusted, and the rule's on_failure decides. If a rule needs the path, and the proxy
+// sends none, the failure mode of the options decides. The length of a request's body is unknown.
 func (s *Set) ForwardAuth(client *rratelimiter.Client, opts ...httplimit.Option) http.Handler {
 	opts = append([]httplimit.Option{httplimit.Headers(httplimit.ThreeHeaders)}, opts...)
 	m := s.middlewares("rules: ForwardAuth", client, opts...)
