@@ -26,7 +26,7 @@ REDISSON_VERSIONS = 3.16.8,3.20.1,3.21.3,3.27.2,3.34.1,3.38.1,3.45.1,3.52.0,4.0.
 IMAGE        ?= rrl:local
 AUTHORITIES   = $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt))
 
-.PHONY: help demo demo-java test test-root test-modules test-published test-integration test-proxies test-matrix \
+.PHONY: help demo demo-java test test-root test-deep test-modules test-published test-integration test-proxies test-matrix \
 	test-servers test-faults test-docker redis-image image bin/image fetch-check api tidy release snapshot fuzz mutate model soak \
 	bench pictures lint prose deps
 
@@ -47,11 +47,15 @@ demo-java:
 # Redisson (4.7.0, 3.38.1 and 3.20.1).
 test: deps test-modules fetch-check test-integration
 
+# The quick tests of the root module. test-deep has the random ones at their full size, as make test does.
 test-root:
 	$(GO_TEST) ./...
 
+test-deep:
+	DEEP=1 $(GO_TEST) ./...
+
 test-modules: deps
-	$(GO_TEST) $(addsuffix /...,$(filter-out ./integration,$(MODULES)))
+	DEEP=1 $(GO_TEST) $(addsuffix /...,$(filter-out ./integration,$(MODULES)))
 
 # The published modules alone, also with a Go that is too old for the others.
 test-published: deps

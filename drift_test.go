@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -49,8 +50,12 @@ func TestTryAcquire_Drift_HealsWithinAnInterval(t *testing.T) {
 	const interval = 10 * time.Second
 	for name, test := range drifts() {
 		for _, fresh := range []bool{false, true} {
-			if fresh && max(test.rate, test.later) > 100 {
+			large := max(test.rate, test.later) > 100
+			if large && fresh {
 				continue // one size shows that the hint of a name is not a Limiter's
+			}
+			if (large || fresh) && redistest.Deep(0, 1) == 0 && !strings.HasPrefix(name, "Redisson releases") {
+				continue
 			}
 			runWithRedis(t, fmt.Sprintf("%s, a Limiter for each call %t", name, fresh), func(b *fixture) {
 				l := b.limiter(Rate{Type: test.rateType, Permits: test.rate, Interval: interval})
@@ -98,7 +103,7 @@ func TestTryAcquire_Drift_HealsWithinAnInterval(t *testing.T) {
 // permits that another program released. When all but one stop, the drift is gone within an
 // interval.
 func TestDrift_RandomCallsOfManyClients_FreesNothing(t *testing.T) {
-	for _, seed := range []int{0, 11} {
+	for _, seed := range []int{0, 11}[:redistest.Deep(1, 2)] {
 		runWithRedis(t, fmt.Sprint(seed), func(b *fixture) {
 			b.randomDrift(rand.New(rand.NewPCG(uint64(seed), 0)), seed%3 == 0)
 		})
@@ -139,7 +144,7 @@ func (b *fixture) randomDrift(random *rand.Rand, drifts bool) {
 		return 1
 	}
 	b.Take(l, 1)
-	for step := range 4000 {
+	for step := range redistest.Deep(1000, 4000) {
 		before := drift()
 		what := ""
 		c := clients[random.IntN(len(clients))]
@@ -197,7 +202,7 @@ func (b *fixture) randomDrift(random *rand.Rand, drifts bool) {
 		require.LessOrEqual(b, after, max(0, before), "step %d: %s", step, what)
 	}
 	// The skewed clients' grants expire late: they are among those that count.
-	for end := time.Now().Add(interval + interval/8); time.Now().Before(end); pass(interval / 2000) {
+	for end := time.Now().Add(interval + interval/8); time.Now().Before(end); pass(interval / time.Duration(redistest.Deep(500, 2000))) {
 		b.must(clients[0].TryAcquire(b.Context(), 1))
 	}
 	require.Zero(b, drift())

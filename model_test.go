@@ -29,7 +29,7 @@ func TestLimiter_RandomCalls_MatchTheModel(t *testing.T) {
 		} {
 			leases := name == "leased" || name == "both"
 			runWithRedis(t, fmt.Sprintf("%d in %v, %s", rate.Permits, rate.Interval, name), func(b *fixture) {
-				for seed := range uint64(4) {
+				for seed := range uint64(redistest.Deep(1, 4)) {
 					b.Redis.FlushAll()
 					b.randomCalls(b.limiter(rate, opts...), rate, rand.New(rand.NewPCG(1, seed)), leases)
 				}

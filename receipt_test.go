@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // ask is a call that requests permits.
@@ -48,7 +49,10 @@ func TestReceipt_CallersOfOneCall_EachRefundsItsOwn(t *testing.T) {
 		"lease":             {WithLease(100 * time.Millisecond)},
 		"lease, their time": {WithLease(100 * time.Millisecond), WithServerTime()},
 	} {
-		for _, ask := range asks {
+		for i, ask := range asks {
+			if i > 0 && name != "plain" && redistest.Deep(0, 1) == 0 {
+				continue
+			}
 			runWithRedis(t, name+", "+ask.name, func(b *fixture) {
 				l := b.limiter(Rate{Permits: rate, Interval: interval}, opts...)
 				other := New(b.QuickConn()).Limiter("limiter")

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // strictGrant is permits of a caller, or permits that were charged.
@@ -142,7 +143,7 @@ func TestPolicies_RefundsResetsAndClocks_KeepTheLimit(t *testing.T) {
 	}
 }
 
-const strictSeeds = 12
+var strictSeeds = redistest.Deep(4, 12)
 
 type strictRun struct {
 	*bench
