@@ -48,6 +48,13 @@ func (l *Limiter) hold(e *entry, waiters []*waiter) {
 			e.held.push(w)
 		}
 	}
+	now, waits := time.Now(), false
+	for _, w := range slices.Backward(waiters) {
+		waits = waits || w.Allowed && w.Err == nil && !w.left
+		if waits && w.left && w.At.IsZero() {
+			w.At = now // see inherit
+		}
+	}
 }
 
 // awaitTime waits for the time of a reservation. If ctx ends before, or the time is after the
@@ -110,7 +117,9 @@ func (l *Limiter) returnedAll(e *entry) {
 
 // inherit gives the reservations whose callers have left to the next waiters, in order, if they want
 // as many permits. It removes and returns these. A reservation before one of a caller that waits
-// stays: otherwise the next waiter would overtake that caller.
+// stays: otherwise the next waiter would overtake that caller. A time that has passed is not handed on,
+// nor are permits that were free at once, except right after their call: meanwhile others have become
+// free.
 func (q *queue) inherit(held *list) (done []*waiter) {
 	var left []*waiter
 	for w := held.last; w != nil && w.left; w = held.last {
@@ -121,7 +130,9 @@ func (q *queue) inherit(held *list) (done []*waiter) {
 	for _, w := range slices.Backward(left) {
 		heir := q.waiters.first
 		if heir == nil || heir.Permits != w.Permits || !w.usableBy(heir, now) {
-			held.push(w)
+			if held.push(w); w.At.IsZero() {
+				w.At = now
+			}
 			continue
 		}
 		q.remove(heir)

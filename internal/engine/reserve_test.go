@@ -51,3 +51,48 @@ func TestReserve_CallerLeaves_IsReturnedOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestReserve_PermitsFreeAtOnce_AreInheritedRightAfterTheCall: later, others have become free, and the
+// next waiter would use them at the same time.
+func TestReserve_PermitsFreeAtOnce_AreInheritedRightAfterTheCall(t *testing.T) {
+	waits := func(after time.Duration) *waiter {
+		w := &waiter{done: make(chan struct{}, 1)}
+		w.Permits, w.Allowed, w.state = 1, true, answered
+		if after > 0 {
+			w.At = time.Now().Add(after)
+		}
+		return w
+	}
+	leaves := func(w *waiter) *waiter {
+		w.left, w.state = true, abandoned
+		return w
+	}
+	// inherited is the place that the next waiter gets of the reservations of a call, once all callers
+	// of the call have left: -1 for none, 0 for permits that were free at once. The first waiter wants
+	// so many permits at first, and then 1.
+	inherited := func(permits int64, called ...*waiter) int {
+		e, q := new(entry), new(queue)
+		new(Limiter).hold(e, called)
+		heir := &waiter{done: make(chan struct{}, 1)}
+		heir.Permits = permits
+		q.waiters.push(heir)
+		q.inherit(&e.held)
+		for _, w := range called {
+			w.left = true
+		}
+		if heir.Permits = 1; heir.state == queued {
+			q.inherit(&e.held)
+		}
+		switch {
+		case heir.state != answered:
+			return -1
+		case heir.At.IsZero():
+			return 0
+		}
+		return 1
+	}
+	assert.Equal(t, 0, inherited(1, leaves(waits(0))), "right after the call")
+	assert.Equal(t, -1, inherited(2, leaves(waits(0))), "the first waiter wants more")
+	assert.Equal(t, 1, inherited(1, leaves(waits(0)), waits(second)), "a caller behind it waited")
+	assert.Equal(t, 0, inherited(1, waits(second), leaves(waits(0))), "it is the last one")
+}
