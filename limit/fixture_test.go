@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/memredis"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -114,4 +116,27 @@ func mustTakeUpTo(t testing.TB, l *Limiter, permits int64) (int64, rratelimiter.
 	granted, d, err := l.TakeUpTo(t.Context(), permits)
 	require.NoError(t, err)
 	return granted, d
+}
+
+// slowReplies returns a connection on which replies take a while, a time.Duration.
+func (b *fixture) slowReplies() (conn rueidis.Client, latency *atomic.Int64) {
+	latency = new(atomic.Int64)
+	conn, err := memredis.ConnectThrough(b.Redis, func(conn net.Conn) net.Conn { return slowReader{conn, latency} })
+	require.NoError(b, err)
+	b.Cleanup(func() {
+		latency.Store(0)
+		conn.Close()
+	})
+	return conn, latency
+}
+
+type slowReader struct {
+	net.Conn
+	latency *atomic.Int64
+}
+
+func (c slowReader) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	redistest.Pass(time.Duration(c.latency.Load()))
+	return n, err
 }

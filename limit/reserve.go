@@ -80,7 +80,7 @@ func (p reserveProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (
 		}
 		r.Allowed, r.Granted, r.Extra, r.Refund = true, r.Permits, reserved, reserved.refund
 		if delay > 0 {
-			r.At = reserved.at
+			r.At = b.At(reserved.delay) // whatever the reply took, waiters of later calls do not overtake
 		}
 	}
 	return false, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -132,7 +133,7 @@ func TestReserve_CallerHasLeft_IsCancelled(t *testing.T) {
 }
 
 // TestAcquire_SlowCallMissesTheTime_IsCancelled: the reservation is treated as one after the
-// deadline. A timeout counts from the call, and not from the reply.
+// deadline. Its time counts from the reply, since the server dates it; a timeout counts from the call.
 func TestAcquire_SlowCallMissesTheTime_IsCancelled(t *testing.T) {
 	for _, p := range reservables {
 		for name, call := range map[string]func(*Limiter, context.Context) error{
@@ -147,18 +148,19 @@ func TestAcquire_SlowCallMissesTheTime_IsCancelled(t *testing.T) {
 			},
 		} {
 			withRedis(t, func(b *fixture) {
-				l := New(b.client, "name", p)
+				conn, latency := b.slowReplies()
+				l := New(rratelimiter.New(conn, rratelimiter.WithServerTime()), "name", p)
 				for range 2 { // Smooth's first costs nothing
 					require.NoError(b, l.Acquire(b.Context(), 1))
 				}
 				start := time.Now()
-				b.Latency.Store(int64(50 * ms))
+				latency.Store(int64(50 * ms))
 				ctx, cancel := context.WithTimeout(b.Context(), 120*ms)
 				defer cancel()
 				assert.ErrorIs(b, call(l, ctx), context.DeadlineExceeded, "%s, %T", name, p)
 				assert.Equal(b, 50*ms, time.Since(start), "%s, %T", name, p)
 				redistest.Pass(60 * ms)
-				b.Latency.Store(0)
+				latency.Store(0)
 				assert.Zero(b, must(b, l.Reserve, 1).delay, "%s, %T", name, p)
 			})
 		}
@@ -198,4 +200,33 @@ func TestTryAcquireWithin_LongestTimeout_DoesNotOverflow(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestAcquire_OneReplyIsSlow_KeepsTheOrder: the time of a reservation counts from when its call was
+// dated, so callers of later calls do not overtake.
+func TestAcquire_OneReplyIsSlow_KeepsTheOrder(t *testing.T) {
+	for _, p := range perMinute(600) {
+		withRedis(t, func(b *fixture) {
+			conn, latency := b.slowReplies()
+			l := New(rratelimiter.New(conn), "name", p)
+			require.NoError(b, l.Acquire(b.Context(), 1))
+			latency.Store(int64(400 * ms))
+			var mu sync.Mutex
+			var served []int
+			var callers sync.WaitGroup
+			for i := range 8 {
+				callers.Go(func() {
+					assert.NoError(b, l.Acquire(b.Context(), 1))
+					mu.Lock()
+					defer mu.Unlock()
+					served = append(served, i)
+				})
+				synctest.Wait()
+			}
+			redistest.Pass(100 * ms)
+			latency.Store(0)
+			callers.Wait()
+			assert.IsIncreasing(b, served, "%T", p)
+		})
+	}
 }

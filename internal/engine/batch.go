@@ -63,6 +63,10 @@ type Batch struct {
 	changes uint64 // of the leases
 }
 
+// At returns the time that is so long after the time of the call by the limiter's clock: after that of
+// its arguments, or if the server dates the call, after that of the reply.
+func (b *Batch) At(after time.Duration) time.Time { return b.forecastAt.Add(after) }
+
 // Wants returns the permits that all requests can be granted, and whether a request needs more than
 // Allowed.
 func (b *Batch) Wants() (permits int64, detail bool) {
