@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
 // schedule says when the permits of a limiter are counted, which corrects drift between its value and
@@ -95,7 +93,7 @@ func (w *wire) learn(now time.Time, rate, interval int64, perClient bool, counte
 	h := w.hint()
 	h.seen.set(rate, interval, perClient)
 	if h.counts.learn(w.millisOf(now), interval, counted) { // as Arguments took the time
-		go w.recount()
+		go w.recount(now)
 	}
 }
 
@@ -104,25 +102,26 @@ func (w *wire) learn(now time.Time, rate, interval int64, perClient bool, counte
 func (w *wire) countDrift() {
 	h := w.hint()
 	_, interval := h.seen.get()
-	if h.counts.claim(w.millisOf(w.client.engine.Now()), interval) {
+	if now := w.client.engine.Now(); h.counts.claim(w.millisOf(now), interval) {
 		h.counts.begin()
-		go w.recount()
+		go w.recount(now)
 	}
 }
 
-// recount runs recount.lua to its end. An error leaves the count to the next call.
-func (w *wire) recount() {
-	h := w.hint()
-	begun := w.millisOf(w.client.engine.Now())
-	reply, err := w.pages(engine.Unattended(context.Background()), recountScript, []string{w.client.nowText()})
-	settled, rate, interval := reply.Number(), reply.Number(), reply.Number()
+// recount runs recount.lua to its end. An error leaves the count to the next call. The time is that of
+// the call that started it, so that a clock which panics does so in a call.
+func (w *wire) recount(now time.Time) {
+	h, settled := w.hint(), false
+	defer func() { // also if a hook of the Redis client ends the goroutine
+		_, interval := h.seen.get()
+		h.counts.end(w.millisOf(now), interval, settled)
+	}()
+	reply, err := w.pages(context.Background(), recountScript, []string{w.client.engine.Millis(now)})
+	result, rate, interval := reply.Number(), reply.Number(), reply.Number()
 	if err == nil && reply.Ended() {
 		h.seen.set(rate, interval, h.seen.isPerClient())
-	} else {
-		settled = 0
-		_, interval = h.seen.get()
+		settled = result == 1
 	}
-	h.counts.end(begun, interval, settled == 1)
 }
 
 // millisOf returns the time of a call as Unix milliseconds: the process's own, if the server's

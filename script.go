@@ -100,7 +100,11 @@ func (w *wire) pages(ctx context.Context, script *redisx.Script, args []string) 
 	all, needsRate, initialized := false, script == releaseScript || script == availableScript, 0
 	var before []redisx.Call
 	for range engine.MaxPages {
-		message, err := w.eval(ctx, before, script, w.namedKeys(all), args)
+		call := ctx
+		if script == recountScript {
+			call = engine.Unattended(ctx) // each call by itself: all together can take long
+		}
+		message, err := w.eval(call, before, script, w.namedKeys(all), args)
 		if err != nil {
 			return redisx.Reply{}, err
 		}
