@@ -48,6 +48,9 @@
 -- wait, permits: so many permits return after so many milliseconds. There are as many pairs as the
 --   denied requests need (all pairs for o and a), at most a page. See waits for leases.
 --
+-- Commands: a denial runs HMGET, PTTL, ZCOUNT, PTTL and GET, and a grant DECRBY and ZADD besides. With
+-- a keepAliveTime, three PEXPIRE are in the place of one PTTL.
+--
 -- Writes, here and in the other scripts. If an ACL user may not run a command, the script fails at
 -- that command. So all reads precede the first write, and a script can stop after any write. It
 -- writes the value first. In the permits set, it adds members before it removes others, so that the
