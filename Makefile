@@ -4,6 +4,7 @@
 ACTIONLINT    = github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GORELEASER    = github.com/goreleaser/goreleaser/v2@v2.16.0
+GOVULNCHECK   = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 GREMLINS      = github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 STATICCHECK   = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TERMTOSVG     = termtosvg==1.1.0
@@ -27,7 +28,7 @@ IMAGE        ?= rrl:local
 AUTHORITIES   = $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt))
 
 .PHONY: help demo demo-java test test-root test-deep test-modules test-published test-integration test-proxies test-matrix \
-	test-servers test-faults test-docker redis-image image bin/image fetch-check api tidy release snapshot fuzz mutate model soak \
+	test-servers test-faults test-docker redis-image image bin/image fetch-check api tidy release snapshot fuzz mutate model soak vulnerabilities \
 	bench pictures lint prose deps
 
 # The targets of the table in CONTRIBUTING.md.
@@ -166,9 +167,13 @@ mutate:
 model: deps
 	go run ./integration/tools/alloy model/*.als
 
-# Two hours of mixed load with failovers; writes docs/soak.svg.
+# Two hours of mixed load with failovers; writes docs/soak.svg. SOAK='-for 10m -out /tmp/soak.svg' is a short run.
 soak: deps
-	go run ./integration/tools/soak
+	go run ./integration/tools/soak $(SOAK)
+
+# Known vulnerabilities of the published modules and what they require.
+vulnerabilities:
+	for module in $(PUBLISHED); do (cd $$module && go run $(GOVULNCHECK) ./...) || exit 1; done
 
 # This library beside others; writes docs/performance/tables.md.
 bench: deps
