@@ -202,7 +202,8 @@ func (b *fixture) randomDrift(random *rand.Rand, drifts bool) {
 		require.LessOrEqual(b, after, max(0, before), "step %d: %s", step, what)
 	}
 	// The skewed clients' grants expire late: they are among those that count.
-	for end := time.Now().Add(interval + interval/8); time.Now().Before(end); pass(interval / time.Duration(redistest.Deep(500, 2000))) {
+	pause := interval / time.Duration(redistest.Deep(500, 2000))
+	for end := time.Now().Add(interval + interval/8); time.Now().Before(end); pass(pause) {
 		b.must(clients[0].TryAcquire(b.Context(), 1))
 	}
 	require.Zero(b, drift())

@@ -29,20 +29,17 @@ func named(run func(*cobra.Command, []string) error) func(*cobra.Command, []stri
 	}
 }
 
-// one requires one argument that is not empty.
-func one(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		switch path := cmd.CommandPath(); {
-		case len(args) != 1:
-			return fmt.Errorf("%s takes %s, got %d; see %s --help", path, what, len(args), path)
-		case args[0] == "":
-			return fmt.Errorf("%s takes %s, not an empty one", path, what)
-		}
-		return nil
+// oneName requires one argument that is not empty.
+func oneName(cmd *cobra.Command, args []string) error {
+	const what = "the name of one limiter"
+	switch path := cmd.CommandPath(); {
+	case len(args) != 1:
+		return fmt.Errorf("%s takes %s, got %d; see %s --help", path, what, len(args), path)
+	case args[0] == "":
+		return fmt.Errorf("%s takes %s, not an empty one", path, what)
 	}
+	return nil
 }
-
-const oneName = "the name of one limiter"
 
 // noEmptyName rejects empty names.
 func noEmptyName(cmd *cobra.Command, args []string) error {

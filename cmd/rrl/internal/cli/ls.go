@@ -120,7 +120,7 @@ func (a *app) show() *cobra.Command {
 		Long: `show reports all state of a limiter in Redis. It only reads. It finds clients of a PER_CLIENT limiter, and policies of
 package limit without --policy, by SCAN; on a cluster, on the one master that has the keys. If the name has an OVERALL
 limiter, --all searches for policies and left-over state too.`,
-		Args: one(oneName),
+		Args: oneName,
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			given, err := parse(policies)
 			if err != nil {

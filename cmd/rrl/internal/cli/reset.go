@@ -22,7 +22,7 @@ func (a *app) reset() *cobra.Command {
 		Short: "Free all taken permits of a limiter; the rate stays",
 		Long: `reset frees all permits of a limiter, of all clients or of one. It also resets policies of package limit with the name; if
 the name has an OVERALL limiter, only with --all. It asks first.`,
-		Args: one(oneName),
+		Args: oneName,
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			ctx, name := cmd.Context(), args[0]
 			if _, err := clientID(client); err != nil {

@@ -85,7 +85,7 @@ func (a *app) try() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "try NAME",
 		Short: "Take permits; exit code 1 if they are denied",
-		Args:  one(oneName),
+		Args:  oneName,
 		Example: `  rrl try paid-api -n 3
   rrl try login:ada --policy window:5/1m --policy window:20/1h`,
 		RunE: named(func(cmd *cobra.Command, args []string) error {
@@ -142,7 +142,7 @@ func (a *app) release() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release NAME",
 		Short: "Release permits before they return by themselves",
-		Args:  one(oneName),
+		Args:  oneName,
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if t.permits < 1 {
