@@ -103,9 +103,8 @@
 //     once.
 //
 // The server's clock decides when a limiter expires. If it steps forward, a limiter that can expire
-// does so early, and calls meet no rate. Its state expires with it or later. If
-// other clients had prolonged the limiter, a step of more than a day can expire this client's
-// PerClient state alone.
+// does so early, and calls meet no rate. Its state expires with it or later. If other clients had
+// prolonged the limiter, a step of more than a day can expire this client's PerClient state alone.
 //
 // [WithServerTime] dates grants by the server's clock. Then the skew between Go hosts does not
 // matter. Java clients of the same limiter still use theirs. After a failover the clock is that of

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -261,7 +262,7 @@ func FuzzMembers(f *testing.F) {
 		free, err := l.AvailablePermits(t.Context())
 		require.NoError(t, err)
 		require.EqualValues(t, rate, free, "whatever it was, it has left the window")
-		granted, err := l.TryAcquire(t.Context(), maxGrant)
+		granted, err := l.TryAcquire(t.Context(), engine.MaxPermits)
 		require.NoError(t, err)
 		require.True(t, granted)
 	})

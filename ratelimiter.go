@@ -9,9 +9,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// maxGrant is the most permits of one call: Redisson's grant has 32 bits for them.
-const maxGrant = 1<<32 - 1
-
 // Limiter is a rate limiter, shared by all programs that open its name on the same Redis. It is
 // Redisson's RRateLimiter.
 //
@@ -43,8 +40,8 @@ func (l *Limiter) checkAcquire(ctx context.Context, permits int64) error {
 	if permits < 1 {
 		return fmt.Errorf("%w: %d permits of %q requested, want at least 1", ErrInvalidPermits, permits, l.wire.name)
 	}
-	if permits > maxGrant {
-		err := fmt.Errorf("%w: %w", ErrInvalidPermits, l.wire.AboveLimit(permits, maxGrant))
+	if permits > engine.MaxPermits {
+		err := fmt.Errorf("%w: %w", ErrInvalidPermits, l.wire.AboveLimit(permits, engine.MaxPermits))
 		if l.check(ctx) == nil {
 			l.calls.ReportRefusal(ctx, permits, err)
 		}
@@ -126,8 +123,8 @@ func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
 // Release returns permits before they expire: release(permits). It takes them off the oldest
 // grants, also those of other callers; permits that other Clients have leased come last. So release
 // only permits that were taken less than an interval ago. Older ones have returned already, and
-// Release would free those of other callers. Releasing more than is taken frees all permits. 0 does nothing, and less is
-// [ErrInvalidPermits].
+// Release would free those of other callers. Releasing more than is taken frees all permits. 0 does
+// nothing, and less is [ErrInvalidPermits].
 func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	if permits < 0 || permits > maxPermits {
 		return fmt.Errorf("%w: %d permits of %q to release, want 0 to 2^53", ErrInvalidPermits, permits, l.wire.name)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -71,8 +72,8 @@ func TestTakeUpTo_Window_GrantsWhatIsFree(t *testing.T) {
 				{second, 7, 6, Decision{ResetAfter: 10 * second}},
 				{2 * second, 1, 0, Decision{RetryAfter: 8 * second, ResetAfter: 9 * second}},
 				{3 * second, 50, 0, Decision{RetryAfter: 7 * second, ResetAfter: 8 * second}},
-				{10 * second, maxGrant, 4, Decision{ResetAfter: 10 * second}},
-				{30 * second, maxGrant, 10, Decision{ResetAfter: 10 * second}}, // above the rate
+				{10 * second, engine.MaxPermits, 4, Decision{ResetAfter: 10 * second}},
+				{30 * second, engine.MaxPermits, 10, Decision{ResetAfter: 10 * second}}, // above the rate
 			} {
 				pass(time.Until(start.Add(step.at)))
 				granted, got, err := l.TakeUpTo(b.Context(), step.permits)

@@ -48,8 +48,10 @@
 -- wait, permits: so many permits return after so many milliseconds. There are as many pairs as the
 --   denied requests need (all pairs for o and a), at most a page. See waits for leases.
 --
--- Commands: a denial runs HMGET, PTTL, ZCOUNT, PTTL and GET, and a grant DECRBY and ZADD besides. With
--- a keepAliveTime, three PEXPIRE are in the place of one PTTL.
+-- Commands: a denial without flags runs HMGET, PTTL, ZCOUNT, PTTL and GET, and a grant DECRBY and ZADD
+-- besides. A keepAliveTime replaces the first PTTL by three PEXPIRE, an expiry that was set adds two.
+-- The server's clock adds TIME, d and w add up to three reads. Expired grants add ZCARD, ZRANGE, SET
+-- and ZREMRANGEBYRANK.
 --
 -- Writes, here and in the other scripts. If an ACL user may not run a command, the script fails at
 -- that command. So all reads precede the first write, and a script can stop after any write. It
@@ -60,8 +62,8 @@
 --
 -- Expiry. State never expires before its configuration, since a missing set means that nothing is
 -- taken. If the configuration has no TTL, a set that a script writes has no TTL, and neither has its
--- value. If the configuration has a TTL, the state's TTL is a millisecond longer. The reason: a key
--- exists until the end of its last millisecond, but a PEXPIRE in that millisecond deletes it. The
+-- value. If the configuration has a TTL, the state's TTL is a millisecond longer. The reason: in
+-- its last millisecond a key has a PTTL of 0, and a PEXPIRE of 0 deletes another key at once. The
 -- client's own keys of a PER_CLIENT limiter have a TTL that is longer by slack: an interval and a
 -- day. Other clients can extend the limiter, and cannot name these keys.
 --@include names

@@ -139,7 +139,8 @@ func (p Calendar) suffix() string {
 // noColons keeps the name of a location from looking like another suffix.
 var noColons = strings.NewReplacer("%", "%25", ":", "%3A")
 
-// arguments appends the start times of the unit of a time, of the one before and of the next one.
+// arguments appends the permits and four times: the bounds of the unit before, of this one and of the
+// next one.
 // With the server's clock, the host's units are those of the server too, except near their ends;
 // then the script requests the arguments for its time.
 func (p Calendar) arguments(args []string, now time.Time) []string {

@@ -20,9 +20,9 @@
 // # Charge and refund
 //
 // [Limiter.Release] returns permits that are not needed, before their window is over.
-// [Limiter.Charge] takes permits whether
-// they are free or not. So a caller can take the least cost before a request runs, and charge the
-// rest when it is known. No permit is granted before a debt is paid.
+// [Limiter.Charge] takes permits whether they are free or not. So a caller can take the least cost
+// before a request runs, and charge the rest when it is known. No permit is granted before a debt is
+// paid.
 //
 // # Clocks
 //
@@ -66,7 +66,7 @@
 // # Keys
 //
 // Each policy of the name "user:7" has one key, in the cluster slot of the name: "{user:7}:" and
-// its kind with the interval in milliseconds:
+// a word of the policy with the interval in milliseconds:
 //   - [FixedWindow]: "window:60000", or "aligned:60000" with Aligned
 //   - [Calendar]: "day:UTC", the unit and the location
 //   - [SlidingWindow]: "sliding:60000:10", with the number of cells

@@ -22,8 +22,8 @@ type Policy interface {
 	// kind returns the name of the policy's Lua file, without .lua.
 	kind() string
 
-	// suffix returns the policy's part of its key: its kind, and the settings that must not be
-	// mixed with others.
+	// suffix returns the policy's part of its key: a word of the policy, and the settings that must
+	// not be mixed with others.
 	suffix() string
 
 	// arguments appends the policy's arguments of a script, always the same number. The time is
@@ -60,7 +60,7 @@ type shared interface {
 	// stateKeys returns those of the policy's keys that do not hold the rate.
 	stateKeys(keys []string) []string
 
-	// countDrift has drift corrected, which the scripts of this package do not.
+	// countDrift corrects drift in the background, since the scripts of this package do not.
 	countDrift()
 }
 

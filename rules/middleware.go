@@ -18,8 +18,9 @@ import (
 // matches decides, even if its skip lets the request pass. With "match: all", every rule that
 // matches decides:
 //
-//   - Rules take their permits atomically, all or none, if their limiters share a cluster slot, and
-//     they have the same cost and failure settings. On a single Redis, all limiters share a slot.
+//   - Rules that follow one another take their permits atomically, all or none, if they have equal
+//     costs and settings. Their limiters must share a cluster slot and have at most ten policies. On
+//     a single Redis, all limiters share a slot.
 //   - Other rules decide one after another, bans first. If one denies, the permits that earlier
 //     rules took are released.
 //   - The same holds for the limits of one rule, if one is a Redisson limiter in another slot.

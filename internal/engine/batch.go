@@ -63,8 +63,8 @@ type Batch struct {
 	changes uint64 // of the leases
 }
 
-// At returns the time that is so long after the time of the call by the limiter's clock: after that of
-// its arguments, or if the server dates the call, after that of the reply.
+// At returns the time that is so long after the call by the limiter's clock. The call has the time of
+// its arguments. If the server dates it, it has that of its reply.
 func (b *Batch) At(after time.Duration) time.Time { return b.forecastAt.Add(after) }
 
 // Wants returns the permits that all requests can be granted, and whether a request needs more than

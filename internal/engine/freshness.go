@@ -68,7 +68,7 @@ func (f *freshness) call() {
 // knows reports whether the last call was sent after a waiter had arrived.
 func (f *freshness) knows(w *waiter) bool { return w.arrival <= f.called }
 
-// checkAll has all waiters checked, from the first one on.
+// checkAll begins the check of all waiters again, at the first one.
 func (f *freshness) checkAll(first *waiter) { f.unchecked, f.ahead = first, 0 }
 
 // toCheck returns the next waiter that the reply to the last call may deny, or nil.

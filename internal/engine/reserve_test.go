@@ -68,8 +68,8 @@ func TestReserve_PermitsFreeAtOnce_AreInheritedRightAfterTheCall(t *testing.T) {
 		return w
 	}
 	// inherited is the place that the next waiter gets of the reservations of a call, once all callers
-	// of the call have left: -1 for none, 0 for permits that were free at once. The first waiter wants
-	// so many permits at first, and then 1.
+	// of the call have left. It is -1 for none, and 0 for permits that were free at once. The first
+	// waiter wants so many permits at first, and then 1.
 	inherited := func(permits int64, called ...*waiter) int {
 		e, q := new(entry), new(queue)
 		new(Limiter).hold(e, called)

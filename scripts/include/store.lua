@@ -1,5 +1,6 @@
--- Writes value, and removes the expired grants that it includes. Sets failed, an error if a write
--- of the set was refused. Then the parts up to checked write no more.
+-- Writes value, and removes the expired grants that it includes. Sets failed, the reply
+-- of the last write of the set: a table if it was refused. Then the includes up to checked write no
+-- more.
 -- Needs: dirty drop permitsKey spent value valueKey wipe. Sets: failed.
 if dirty then
   call('SET', valueKey, string.format('%d', value))

@@ -106,7 +106,8 @@ func (d *decoder) name(n, stated *rulefile.Node, r *rule) {
 	}
 }
 
-// ruleKey sets the key of a rule, its own or that of the defaults. Bans and Redisson limiters do not use the key of the defaults.
+// ruleKey sets the key of a rule, its own or that of the defaults. Bans and Redisson limiters do not use
+// the key of the defaults.
 func (d *decoder) ruleKey(n *rulefile.Node, file *ruleFile, r *rule, own bool) {
 	needed := r.limits != nil && len(r.limits.policies) > 0
 	switch {
