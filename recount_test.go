@@ -9,6 +9,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // fill takes so many permits, each by a call of its own.
@@ -65,4 +66,42 @@ func TestRecount_GoroutineEnds_CountsAgain(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(b, b.drift())
 	})
+}
+
+// TestRecount_StateIsReplacedMeanwhile_FreesNothing: the grants that are to be removed are those of
+// another state.
+func TestRecount_StateIsReplacedMeanwhile_FreesNothing(t *testing.T) {
+	const taken, released = 600, 550
+	rate := Rate{Permits: 1000, Interval: time.Hour}
+	for name, replace := range map[string]func(b *fixture){
+		"Rename": func(b *fixture) {
+			require.NoError(b, New(b.Conn).Limiter("other").Rename(b.Context(), "limiter"))
+		},
+		"Copy": func(b *fixture) { b.yes(New(b.Conn).Limiter("other").Copy(b.Context(), "limiter", Replace())) },
+		"type": func(b *fixture) { b.Redis.HSet("limiter", "type", "1") }, // of a client that cannot name these keys
+	} {
+		runWithRedis(t, name, func(b *fixture) {
+			client := New(b.Conn)
+			l, other := client.Limiter("limiter"), client.Limiter("other")
+			require.NoError(b, other.SetRate(b.Context(), rate))
+			b.fill(other, taken)
+			own := rate
+			own.Type = PerClient
+			require.NoError(b, l.SetRate(b.Context(), own))
+			b.fill(l, taken)
+			b.Redis.HSet("limiter", "type", "0")
+			b.fill(l, taken)
+			b.redissonReleases(released)
+
+			cursor := b.count(l, b.count(l, ""))
+			require.Regexp(b, "^cut 294 ", cursor)
+			replace(b)
+			assert.Equal(b, "done 0", b.recount(l, cursor))
+			key := "{limiter}:value"
+			if name == "type" {
+				key = l.wire.keys[clientValueKey]
+			}
+			assert.EqualValues(b, rate.Permits-taken, b.Stored(key))
+		})
+	}
 }

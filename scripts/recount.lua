@@ -20,6 +20,10 @@
 -- remain to be removed. Until then the value is lower by as many, so that no other client removes
 -- grants for the same excess.
 --
+-- A line feed and a member of the set follow. If that is gone, other calls may have replaced the state,
+-- as Copy, Rename and a change of the type do. The count ends then, since what it knows is of another
+-- state.
+--
 -- Other calls do not change excess, so that the pages can be counted one by one. A grant lowers the
 -- value and raises the set. An expired grant does the reverse. The last call reads the value, the
 -- oldest page and the grants above high.
@@ -42,12 +46,18 @@ keepAlive = '0'
 --@include reclaim
 size = wipe and 0 or size or call('ZCARD', permitsKey)
 
-local cursor, following, settled = ARGV[6] or '', nil, 1
+local cursor, mark = match(ARGV[6] or '', '^([^\n]*)\n(.*)$')
+local following, settled, replaced = nil, 1, mark and not call('ZSCORE', permitsKey, mark)
+cursor = cursor or ARGV[6] or ''
 local rest, newest, returned = 0, math.huge, stored and value - stored -- by expired grants
-if more then
+if more and replaced then
+  settled = 0
+elseif more then
   following = cursor -- once the expired grants of this page are removed
 elseif size - drop <= page then
   --@include drift
+elseif stored and replaced then
+  settled = 0
 elseif stored and match(cursor, '^cut ') then
   local permits, score = match(cursor, '^cut (%d+) (%-?%d+)$')
   settled, rest, newest = 0, permits + 0, score + 0
@@ -130,6 +140,10 @@ if rest > 0 then
 end
 if value > rate then
   value, dirty = rate, true
+end
+mark = following and call('ZREVRANGE', permitsKey, page, page)[1]
+if mark then
+  following = following .. '\n' .. mark
 end
 local reply = following and {AGAIN, following} or {DONE, settled, rate, math.min(interval, 9007199254740992)}
 --@include store

@@ -105,9 +105,13 @@ else
 end
 local removed, added, score
 size = wipe and 0 or size or call('ZCARD', permitsKey)
-local cursor, following, settled = ARGV[6] or '', nil, 1
+local cursor, mark = match(ARGV[6] or '', '^([^\n]*)\n(.*)$')
+local following, settled, replaced = nil, 1, mark and not call('ZSCORE', permitsKey, mark)
+cursor = cursor or ARGV[6] or ''
 local rest, newest, returned = 0, math.huge, stored and value - stored -- by expired grants
-if more then
+if more and replaced then
+  settled = 0
+elseif more then
   following = cursor -- once the expired grants of this page are removed
 elseif size - drop <= page then
   local function count(member)
@@ -143,6 +147,8 @@ elseif size - drop <= page then
       end
     end
   end
+elseif stored and replaced then
+  settled = 0
 elseif stored and match(cursor, '^cut ') then
   local permits, score = match(cursor, '^cut (%d+) (%-?%d+)$')
   settled, rest, newest = 0, permits + 0, score + 0
@@ -240,6 +246,10 @@ if rest > 0 then
 end
 if value > rate then
   value, dirty = rate, true
+end
+mark = following and call('ZREVRANGE', permitsKey, page, page)[1]
+if mark then
+  following = following .. '\n' .. mark
 end
 local reply = following and {AGAIN, following} or {DONE, settled, rate, math.min(interval, 9007199254740992)}
 if dirty then
