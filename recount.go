@@ -111,10 +111,10 @@ func (w *wire) countDrift() {
 // recount runs recount.lua to its end. An error leaves the count to the next call. The time is that of
 // the call that started it, so that a clock which panics does so in a call.
 func (w *wire) recount(now time.Time) {
-	h, settled := w.hint(), false
+	h, begun, settled := w.hint(), w.millisOf(now), false
 	defer func() { // also if a hook of the Redis client ends the goroutine
 		_, interval := h.seen.get()
-		h.counts.end(w.millisOf(now), interval, settled)
+		h.counts.end(begun, interval, settled)
 	}()
 	reply, err := w.pages(context.Background(), recountScript, []string{w.client.engine.Millis(now)})
 	result, rate, interval := reply.Number(), reply.Number(), reply.Number()
