@@ -5,7 +5,7 @@
 --@ read  out: ask@ count@ end@ free@ head@ length@ most@ renews@ text@
 -- Sets ask@ if none of the units contains now.
 local most@, begin@, end@, renews@ = tonumber(ARGV[@1]), tonumber(ARGV[@3]), tonumber(ARGV[@4]), true
---@include window
+--@include openwindow
 if not head@ and millis >= end@ then
   begin@, end@ = end@, tonumber(ARGV[@5])
 elseif not head@ and millis < begin@ then

@@ -8,7 +8,7 @@
 -- Sets head@, the text before the count, or false if no window is open. Sets length@, the TTL, and
 -- renews@, whether a grant renews the TTL.
 local most@, end@, length@, renews@ = ARGV[@1] + 0, nil, ARGV[@2], ARGV[@3] ~= ''
---@include window
+--@include openwindow
 if not head@ then
   end@ = millis + length@
   if renews@ then
@@ -17,7 +17,7 @@ if not head@ then
 end
 local free@ = most@ - count@
 
---@ window  in: end@  out: count@ end@ head@ text@
+--@ openwindow  in: end@  out: count@ end@ head@ text@
 local count@, head@, text@ = 0, false, call('GET', KEYS[@1]) or ''
 if text@ ~= '' then
   local head, finish, count = match(text@, '^(%w+ (%d+) )(%d+)$')
