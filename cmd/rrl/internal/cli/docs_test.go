@@ -161,7 +161,8 @@ func TestPages_ServeCommands_Run(t *testing.T) {
 	i, socket := newIdentity(t), filepath.Join(t.TempDir(), "rrl.sock")
 	replace := strings.NewReplacer("/etc/rls", limits, "redis://redis:6379", "redis://"+miniredis.RunT(t).Addr(),
 		"/run/tls/tls.crt", i.cert, "/run/tls/tls.key", i.key, "/run/tls/ca.crt", i.ca, "/run/rls/rrl.sock", socket,
-		"--drain 5s", "--drain 1ms", "127.0.0.1:8080", "127.0.0.1:0")
+		"--drain 5s", "--drain 1ms", "127.0.0.1:8080", "127.0.0.1:0",
+		"--rules /etc/shop/rules.yaml", "--grpc= --rules "+written(t, "rules.yaml", webRules))
 	t.Setenv("REDIS_URL", replace.Replace("redis://redis:6379"))
 	commands := 0
 	for _, name := range []string{"tool.md", "envoy.md"} {
