@@ -70,13 +70,6 @@ func (s *schedule) learn(now, interval int64, counted string) (recount bool) {
 	return recount
 }
 
-// begin begins a run of recount.lua that no reply asked for.
-func (s *schedule) begin() {
-	s.mu.Lock()
-	s.counting = true
-	s.mu.Unlock()
-}
-
 // end ends a run of recount.lua that began at now. The next one is soon, unless this one has settled
 // the drift.
 func (s *schedule) end(now, interval int64, settled bool) {
@@ -102,8 +95,9 @@ func (w *wire) learn(now time.Time, rate, interval int64, perClient bool, counte
 func (w *wire) countDrift() {
 	h := w.hint()
 	_, interval := h.seen.get()
-	if now := w.client.engine.Now(); h.counts.claim(w.millisOf(now), interval) {
-		h.counts.begin()
+	now := w.client.engine.Now()
+	millis := w.millisOf(now)
+	if h.counts.claim(millis, interval) && h.counts.learn(millis, interval, countLarge) {
 		go w.recount(now)
 	}
 }

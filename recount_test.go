@@ -54,7 +54,7 @@ func TestRecount_GoroutineEnds_CountsAgain(t *testing.T) {
 			exit.Store(true)
 			peer.WriteError("TRYAGAIN the slot moves")
 		})
-		l.wire.hint().counts.begin()
+		require.True(b, l.wire.hint().counts.learn(time.Now().UnixMilli(), time.Minute.Milliseconds(), countLarge))
 		go l.wire.recount(time.Now())
 		pass(second)
 		synctest.Wait()

@@ -183,11 +183,13 @@ elseif stored then -- otherwise the value was counted from the set
   if last and newer > 0 then
     pages[#pages + 1] = call('ZREVRANGE', permitsKey, '0', newer - 1)
   end
-  local byte = string.byte
+  local function count(member)
+    local a, b, c, d = string.byte(member, -4, -1)
+    return d and a + b * 256 + c * 65536 + d * 16777216
+  end
   for _, list in ipairs(pages) do
     for i = 1, #list do
-      local a, b, c, d = byte(list[i], -4, -1)
-      sum = sum + (d and a + b * 256 + c * 65536 + d * 16777216 or 0)
+      sum = sum + (count(list[i]) or 0)
     end
   end
   if not complete then
