@@ -6,8 +6,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// wire is a limiter as Redis has it: its keys, and the calls of its scripts. It is
-// the engine's Protocol.
+// wire is a limiter as Redis has it: its keys, and the calls of its scripts. It is the engine's
+// Protocol.
 type wire struct {
 	client *Client
 	name   string // as the Limiter was opened

@@ -5,13 +5,13 @@ import (
 	"context"
 
 	"github.com/redis/rueidis"
+
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
 // refund returns permits of one grant: of a caller that left or settles, a lease or a reservation.
-// With release, the grants with these receipts must still take them. With cancel, the
-// permits have theirs.
-// It leaves leases as they are.
+// With release, the grants with these receipts must still take them. With cancel, the permits have
+// theirs. It leaves leases as they are.
 func (w *wire) refund(ctx context.Context, c call, permits string, receipts ...string) error {
 	return w.returnPermits(ctx, engine.Refund, c, permits, receipts...)
 }
@@ -24,10 +24,10 @@ func (w *wire) returnPermits(ctx context.Context, change func(context.Context, *
 	if c == release && !has(w.members, "release") {
 		return nil
 	}
-	call := func(ctx context.Context) (rueidis.RedisMessage, error) {
+	run := func(ctx context.Context) (rueidis.RedisMessage, error) {
 		return w.eval(ctx, c, []string{permits}, receipts...)
 	}
-	message, err := change(ctx, w.plan.client.Engine, w.dependsOn, call)
+	message, err := change(ctx, w.plan.client.Engine, w.dependsOn, run)
 	if err != nil || message.IsInt64() {
 		return err
 	}

@@ -60,8 +60,8 @@ func nextCall(c call, members []member, message rueidis.RedisMessage, args []str
 // read reads a full reply.
 func (w *wire) read(message rueidis.RedisMessage) (s *state, letters string, err error) {
 	r := redisx.ReadReply(message)
-	if kind := r.Number(); kind != replyDone {
-		return nil, "", w.stopped(kind, r, message)
+	if code := r.Number(); code != replyDone {
+		return nil, "", w.stopped(code, r, message)
 	}
 	s, letters = &state{most: w.plan.most}, r.Text()
 	for _, m := range w.members {
@@ -76,14 +76,14 @@ func (w *wire) read(message rueidis.RedisMessage) (s *state, letters string, err
 	return s, letters, nil
 }
 
-// stopped returns the error for which a script stopped. The reader is behind the kind.
-func (w *wire) stopped(kind int64, r redisx.Reply, message rueidis.RedisMessage) error {
+// stopped returns the error for which a script stopped. The reader is behind the code.
+func (w *wire) stopped(code int64, r redisx.Reply, message rueidis.RedisMessage) error {
 	at := r.Number()
 	if at < 1 || at > int64(len(w.members)) {
 		return w.unexpected(message)
 	}
 	m := w.members[at-1]
-	if kind == replyNotInitialized && r.Ended() {
+	if code == replyNotInitialized && r.Ended() {
 		return fmt.Errorf("%w: %q has no rate, open it with InitialRate or call SetRate",
 			rratelimiter.ErrNotInitialized, m.name)
 	}
@@ -92,7 +92,7 @@ func (w *wire) stopped(kind int64, r redisx.Reply, message rueidis.RedisMessage)
 		key, field = r.Number(), r.Text()
 	}
 	value := r.Text()
-	if kind != replyState || !r.Ended() || key < 1 || key > int64(len(m.keys)) {
+	if code != replyState || !r.Ended() || key < 1 || key > int64(len(m.keys)) {
 		return w.unexpected(message)
 	}
 	return &rratelimiter.StateError{Key: m.keys[key-1], Field: field, Value: value}

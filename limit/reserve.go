@@ -49,8 +49,8 @@ func (p reserveProtocol) Arguments(b *engine.Batch, now time.Time) {
 // Answer reads the reply of the reserve script.
 func (p reserveProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
 	reply := redisx.ReadReply(message)
-	if kind := reply.Number(); kind != replyDone {
-		return false, p.wire.stopped(kind, reply, message)
+	if code := reply.Number(); code != replyDone {
+		return false, p.wire.stopped(code, reply, message)
 	}
 	answers := strings.Split(reply.Text(), ",")
 	s := &state{most: p.wire.plan.most}

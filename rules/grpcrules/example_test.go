@@ -26,7 +26,8 @@ func ExampleUnaryServerInterceptor() {
 	if err != nil {
 		panic(err)
 	}
-	intercept := grpcrules.UnaryServerInterceptor(set, client, grpclimit.Deadline(time.Minute)) // for grpc.NewServer(grpc.UnaryInterceptor(intercept))
+	// For grpc.NewServer(grpc.UnaryInterceptor(intercept)).
+	intercept := grpcrules.UnaryServerInterceptor(set, client, grpclimit.Deadline(time.Minute))
 	call := &grpc.UnaryServerInfo{FullMethod: "/shop.Orders/Create"}
 	for range 2 {
 		_, err := intercept(context.Background(), nil, call,
