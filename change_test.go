@@ -13,10 +13,10 @@ import (
 )
 
 // fromMemory takes a permit, and reports whether it was denied without a call to Redis.
-func fromMemory(b *fixture, l *Limiter) bool {
-	before := b.Scripts.Load()
-	_, _ = l.Take(b.Context(), 1)
-	return b.Scripts.Load() == before
+func fromMemory(f *fixture, l *Limiter) bool {
+	before := f.Scripts.Load()
+	_, _ = l.Take(f.Context(), 1)
+	return f.Scripts.Load() == before
 }
 
 // TestWithDenialCache_CallerOfTheChangeHasLeft_DenialIsForgotten: once the server has answered.
@@ -30,49 +30,49 @@ func TestWithDenialCache_CallerOfTheChangeHasLeft_DenialIsForgotten(t *testing.T
 			return l.SetRate(ctx, hour)
 		},
 		"UpdateRate": func(ctx context.Context, _ *Client, l *Limiter) error {
-			return errOf(l.UpdateRate(ctx, hour))
+			return redistest.Err(l.UpdateRate(ctx, hour))
 		},
 		"Delete": func(ctx context.Context, _ *Client, l *Limiter) error {
-			return errOf(l.Delete(ctx))
+			return redistest.Err(l.Delete(ctx))
 		},
 		"Expire": func(ctx context.Context, _ *Client, l *Limiter) error {
-			return errOf(l.Expire(ctx, 0))
+			return redistest.Err(l.Expire(ctx, 0))
 		},
 		"ExpireAt": func(ctx context.Context, _ *Client, l *Limiter) error {
-			return errOf(l.ExpireAt(ctx, time.Now().Add(-time.Second)))
+			return redistest.Err(l.ExpireAt(ctx, time.Now().Add(-time.Second)))
 		},
 		"Rename": func(ctx context.Context, _ *Client, l *Limiter) error {
 			return l.Rename(ctx, "elsewhere")
 		},
 		"Copy": func(ctx context.Context, c *Client, _ *Limiter) error {
-			return errOf(c.Limiter("full").Copy(ctx, "limiter", Replace()))
+			return redistest.Err(c.Limiter("full").Copy(ctx, "limiter", Replace()))
 		},
 		"Rename onto": func(ctx context.Context, c *Client, _ *Limiter) error {
 			return c.Limiter("full").Rename(ctx, "limiter")
 		},
 	} {
 		for kind, timeout := range map[string]time.Duration{"": time.Hour, ", caller left": 50 * time.Millisecond} {
-			runWithRedis(t, name+kind, func(b *fixture) {
-				client := New(b.Conn, WithDenialCache(time.Hour))
+			runWithRedis(t, name+kind, func(t *testing.T, f *fixture) {
+				client := New(f.Conn, WithDenialCache(time.Hour))
 				l := client.Limiter("limiter")
-				require.NoError(b, l.SetRate(b.Context(), hour))
-				require.NoError(b, client.Limiter("full").SetRate(b.Context(), hour))
-				b.Take(l, 10)
-				b.Full(l, 1)
+				require.NoError(t, l.SetRate(t.Context(), hour))
+				require.NoError(t, client.Limiter("full").SetRate(t.Context(), hour))
+				f.RequireGranted(l, 10)
+				f.RequireDenied(l, 1)
 				synctest.Wait()
-				require.True(b, fromMemory(b, l))
+				require.True(t, fromMemory(f, l))
 
-				b.Latency.Store(int64(100 * time.Millisecond))
-				ctx, cancel := context.WithTimeout(b.Context(), timeout)
+				f.Latency.Store(int64(100 * time.Millisecond))
+				ctx, cancel := context.WithTimeout(t.Context(), timeout)
 				defer cancel()
 				err := change(ctx, client, l)
 				if timeout < time.Hour {
-					require.ErrorIs(b, err, context.DeadlineExceeded)
-					pass(time.Second)
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					time.Sleep(time.Second)
 				} else {
-					require.NoError(b, err)
+					require.NoError(t, err)
 				}
-				assert.False(b, fromMemory(b, l))
+				assert.False(t, fromMemory(f, l))
 			})
 		}
 	}
@@ -80,37 +80,37 @@ func TestWithDenialCache_CallerOfTheChangeHasLeft_DenialIsForgotten(t *testing.T
 
 func TestLease_LimiterIsDeletedOrMoved_IsNotUsed(t *testing.T) {
 	for name, change := range map[string]func(ctx context.Context, l *Limiter) error{
-		"Delete": func(ctx context.Context, l *Limiter) error { return errOf(l.Delete(ctx)) },
+		"Delete": func(ctx context.Context, l *Limiter) error { return redistest.Err(l.Delete(ctx)) },
 		"Rename": func(ctx context.Context, l *Limiter) error { return l.Rename(ctx, "other") },
 	} {
-		inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(b *fixture, l *Limiter) {
-			require.Equal(b, 300, b.Often(l, 300, 30*time.Microsecond))
-			require.NoError(b, change(b.Context(), l))
-			_, err := l.TryAcquire(b.Context(), 1)
-			require.ErrorIs(b, err, ErrNotInitialized, name)
+		inLease(t, Rate{Permits: 10_000, Interval: 10 * time.Second}, func(t *testing.T, f *fixture, l *Limiter) {
+			require.Equal(t, 300, f.CountGranted(l, 300, 30*time.Microsecond))
+			require.NoError(t, change(t.Context(), l))
+			_, err := l.TryAcquire(t.Context(), 1)
+			require.ErrorIs(t, err, ErrNotInitialized, name)
 		})
 	}
 }
 
 func TestWithDenialCache_SeveralDenied_SmallestIsStored(t *testing.T) {
 	for name, wants := range map[string][]int64{"first": {4, 5, 6}, "in the middle": {6, 4, 5}, "last": {6, 5, 4}} {
-		runWithRedis(t, name, func(b *fixture) {
-			l := b.limiter(Rate{Permits: 10, Interval: time.Hour}, WithDenialCache(time.Hour))
-			b.Take(l, 7)
-			b.Latency.Store(int64(10 * time.Millisecond))
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
+			l := f.limiter(Rate{Permits: 10, Interval: time.Hour}, WithDenialCache(time.Hour))
+			f.RequireGranted(l, 7)
+			f.Latency.Store(int64(10 * time.Millisecond))
 			redistest.Crowd(2+len(wants), func(i int) (Decision, error) {
 				if i < 2 { // their calls are in flight while the others arrive
-					return l.Take(b.Context(), 11)
+					return l.Take(t.Context(), 11)
 				}
-				return l.Take(b.Context(), wants[i-2])
+				return l.Take(t.Context(), wants[i-2])
 			})
-			pass(time.Second)
-			before := b.Scripts.Load()
+			time.Sleep(time.Second)
+			before := f.Scripts.Load()
 			for _, permits := range wants {
-				b.Full(l, permits)
+				f.RequireDenied(l, permits)
 			}
-			assert.Equal(b, before, b.Scripts.Load(), "denied from memory")
-			b.Take(l, 3)
+			assert.Equal(t, before, f.Scripts.Load(), "denied from memory")
+			f.RequireGranted(l, 3)
 		})
 	}
 }

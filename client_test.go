@@ -14,61 +14,62 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // TestWithNameMapper_Mapper_NamesKeysAndPanicsInItsCaller: Limiter, Rename and Copy call it before
 // they change anything.
 func TestWithNameMapper_Mapper_NamesKeysAndPanicsInItsCaller(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 10, Interval: time.Hour}, WithNameMapper(func(name string) string {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 10, Interval: time.Hour}, WithNameMapper(func(name string) string {
 			if name == "bad" {
 				panic("no name")
 			}
 			return "app:" + name
 		}))
 		for range 5 {
-			assert.PanicsWithValue(b, "no name", func() { l.wire.client.Limiter("bad") })
-			assert.PanicsWithValue(b, "no name", func() { _ = l.Rename(b.Context(), "bad") })
-			assert.PanicsWithValue(b, "no name", func() { _, _ = l.Copy(b.Context(), "bad") })
+			assert.PanicsWithValue(t, "no name", func() { l.wire.client.Limiter("bad") })
+			assert.PanicsWithValue(t, "no name", func() { _ = l.Rename(t.Context(), "bad") })
+			assert.PanicsWithValue(t, "no name", func() { _, _ = l.Copy(t.Context(), "bad") })
 		}
-		b.Take(l, 10)
-		assert.Equal(b, []string{"app:limiter", "{app:limiter}:permits", "{app:limiter}:value"}, b.Redis.Keys())
-		assert.Equal(b, "limiter", l.Name())
+		f.RequireGranted(l, 10)
+		assert.Equal(t, []string{"app:limiter", "{app:limiter}:permits", "{app:limiter}:value"}, f.Redis.Keys())
+		assert.Equal(t, "limiter", l.Name())
 	})
 }
 
 // TestDelete_SlotMoves_AsksAgain: for a quarter of a second, as all other calls do.
 func TestDelete_SlotMoves_AsksAgain(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 10, Interval: time.Hour})
 		for name, call := range map[string]func(context.Context) (bool, error){"Touch": l.Touch, "Delete": l.Delete} {
-			b.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
+			f.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
 			start := time.Now()
-			_, err := call(b.Context())
-			require.ErrorContains(b, err, "TRYAGAIN", name)
-			assert.Equal(b, 255*time.Millisecond, time.Since(start), name)
+			_, err := call(t.Context())
+			require.ErrorContains(t, err, "TRYAGAIN", name)
+			assert.Equal(t, 255*time.Millisecond, time.Since(start), name)
 		}
-		time.AfterFunc(100*time.Millisecond, func() { b.Redis.SetError("") })
-		existed, err := l.Delete(b.Context())
-		require.NoError(b, err)
-		assert.True(b, existed)
-		assert.Empty(b, b.Redis.Keys())
+		time.AfterFunc(100*time.Millisecond, func() { f.Redis.SetError("") })
+		existed, err := l.Delete(t.Context())
+		require.NoError(t, err)
+		assert.True(t, existed)
+		assert.Empty(t, f.Redis.Keys())
 	})
 }
 
 func TestPerClient_Clients_AreCountedByID(t *testing.T) {
-	withRedis(t, func(b *fixture) {
+	withRedis(t, func(t *testing.T, f *fixture) {
 		id := uuid.New()
-		rate := Rate{Type: PerClient, Permits: 2, Interval: second}
-		first := b.limiter(rate, WithClientID(id))
-		same := New(b.Conn, WithClientID(id)).Limiter("limiter")
-		other := New(b.Conn).Limiter("limiter")
-		b.Take(first, 2)
-		b.Full(same, 1)
-		b.Take(other, 2)
-		assert.Equal(b, id.String(), New(b.Conn, WithClientID(id)).ID())
-		assert.NotEqual(b, New(b.Conn).ID(), New(b.Conn).ID())
+		rate := Rate{Type: PerClient, Permits: 2, Interval: time.Second}
+		first := f.limiter(rate, WithClientID(id))
+		same := New(f.Conn, WithClientID(id)).Limiter("limiter")
+		other := New(f.Conn).Limiter("limiter")
+		f.RequireGranted(first, 2)
+		f.RequireDenied(same, 1)
+		f.RequireGranted(other, 2)
+		assert.Equal(t, id.String(), New(f.Conn, WithClientID(id)).ID())
+		assert.NotEqual(t, New(f.Conn).ID(), New(f.Conn).ID())
 	})
 }
 
@@ -142,62 +143,63 @@ func TestNew_SeveralClocks_LastOneIsUsed(t *testing.T) {
 }
 
 func TestWithClock_ClockIsWrong_WindowIsKept(t *testing.T) {
-	runWithRedis(t, "jumps back", func(b *fixture) {
+	runWithRedis(t, "jumps back", func(t *testing.T, f *fixture) {
 		var skew time.Duration
-		l := b.limiter(Rate{Permits: 10, Interval: 10 * second}, WithClock(func() time.Time { return time.Now().Add(skew) }))
-		b.Take(l, 6)
+		l := f.limiter(Rate{Permits: 10, Interval: 10 * time.Second},
+			WithClock(func() time.Time { return time.Now().Add(skew) }))
+		f.RequireGranted(l, 6)
 		skew = -time.Hour
-		b.Free(l, 4)
-		b.Take(l, 4)
-		b.Full(l, 1)
-		pass(10 * second)
-		b.Free(l, 4) // those dated by the clock that was set back; the 6 stay for the hour of its jump
-		pass(time.Hour)
-		b.Take(l, 10)
+		f.RequireAvailable(l, 4)
+		f.RequireGranted(l, 4)
+		f.RequireDenied(l, 1)
+		time.Sleep(10 * time.Second)
+		f.RequireAvailable(l, 4) // those dated by the clock that was set back; the 6 stay for the hour of its jump
+		time.Sleep(time.Hour)
+		f.RequireGranted(l, 10)
 	})
-	runWithRedis(t, "is ahead by an hour", func(b *fixture) {
-		here := b.limiter(Rate{Permits: 10, Interval: 10 * second})
-		ahead := New(b.Conn, WithClock(func() time.Time { return time.Now().Add(time.Hour) })).Limiter("limiter")
-		b.Take(here, 10)
-		b.Take(ahead, 10)
-		b.Full(ahead, 1)
-		b.Full(here, 1)
-		b.Free(here, 0)
-		pass(time.Hour + 10*second)
-		b.Take(here, 10)
+	runWithRedis(t, "is ahead by an hour", func(t *testing.T, f *fixture) {
+		here := f.limiter(Rate{Permits: 10, Interval: 10 * time.Second})
+		ahead := New(f.Conn, WithClock(func() time.Time { return time.Now().Add(time.Hour) })).Limiter("limiter")
+		f.RequireGranted(here, 10)
+		f.RequireGranted(ahead, 10)
+		f.RequireDenied(ahead, 1)
+		f.RequireDenied(here, 1)
+		f.RequireAvailable(here, 0)
+		time.Sleep(time.Hour + 10*time.Second)
+		f.RequireGranted(here, 10)
 	})
-	runWithRedis(t, "is the server's", func(b *fixture) {
+	runWithRedis(t, "is the server's", func(t *testing.T, f *fixture) {
 		wrong := func() time.Time { return time.Unix(1, 0) }
-		l := b.limiter(Rate{Permits: 10, Interval: 10 * second}, WithClock(wrong), WithServerTime())
-		b.Take(l, 10)
-		score, err := b.Redis.ZScore("{limiter}:permits", b.members()[0])
-		require.NoError(b, err)
-		assert.EqualValues(b, time.Now().UnixMilli(), score)
-		pass(10 * second)
-		b.Free(l, 10)
-		require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 5, Interval: second}, KeepState()))
-		b.Take(l, 5)
-		require.NoError(b, l.Release(b.Context(), 5))
-		require.NoError(b, l.Acquire(b.Context(), 5))
-		require.NoError(b, l.Acquire(b.Context(), 5))
+		l := f.limiter(Rate{Permits: 10, Interval: 10 * time.Second}, WithClock(wrong), WithServerTime())
+		f.RequireGranted(l, 10)
+		score, err := f.Redis.ZScore("{limiter}:permits", f.members()[0])
+		require.NoError(t, err)
+		assert.EqualValues(t, time.Now().UnixMilli(), score)
+		time.Sleep(10 * time.Second)
+		f.RequireAvailable(l, 10)
+		require.NoError(t, l.SetRate(t.Context(), Rate{Permits: 5, Interval: time.Second}, KeepState()))
+		f.RequireGranted(l, 5)
+		require.NoError(t, l.Release(t.Context(), 5))
+		require.NoError(t, l.Acquire(t.Context(), 5))
+		require.NoError(t, l.Acquire(t.Context(), 5))
 	})
 }
 
 // TestLimiter_InvalidInput_IsRefusedUnsent: each error has a type, and Redis receives no command.
 func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		ctx := b.Context()
-		good := New(b.Conn).Limiter("limiter")
+	withRedis(t, func(t *testing.T, f *fixture) {
+		ctx := t.Context()
+		good := New(f.Conn).Limiter("limiter")
 		cancelled, cancel := context.WithCancel(ctx)
 		cancel()
-		expired, cancel := context.WithDeadline(ctx, time.Now().Add(-second))
+		expired, cancel := context.WithDeadline(ctx, time.Now().Add(-time.Second))
 		defer cancel()
 
-		before := b.Redis.CommandCount()
+		before := f.Redis.CommandCount()
 		refused := func(want, err error, call string) {
-			b.Helper()
-			if assert.ErrorIs(b, err, want, call) {
-				assert.Greater(b, len(err.Error()), 10, call)
+			t.Helper()
+			if assert.ErrorIs(t, err, want, call) {
+				assert.Greater(t, len(err.Error()), 10, call)
 			}
 		}
 		for _, n := range []int64{0, -1, math.MinInt64, 1 << 32} {
@@ -205,24 +207,29 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 			for _, name := range []string{"TryAcquire", "Take", "TakeUpTo", "Acquire", "TryAcquireWithin"} {
 				refused(ErrInvalidPermits, calls[name](ctx), fmt.Sprintf("%s(%d)", name, n))
 			}
-			refused(ErrInvalidPermits, errOf(good.TryAcquireWithin(ctx, n, 0)), fmt.Sprintf("TryAcquireWithin(%d, 0)", n))
+			refused(ErrInvalidPermits, redistest.Err(good.TryAcquireWithin(ctx, n, 0)),
+				fmt.Sprintf("TryAcquireWithin(%d, 0)", n))
 		}
-		assert.NoError(b, good.Release(ctx, 0))
+		assert.NoError(t, good.Release(ctx, 0))
 		refused(ErrNoClient, new(Limiter).Release(ctx, 0), "Release(0)")
 		refused(ErrInvalidPermits, good.Release(ctx, -1), "Release(-1)")
 		refused(ErrInvalidPermits, good.Release(ctx, 1<<53+1), "Release(2^53+1)")
-		refused(ErrInvalidOption, errOf(good.Expire(ctx, second, 9)), "Expire(9)")
-		refused(ErrInvalidOption, errOf(good.Expire(ctx, second, IfNotSet, IfGreater)), "Expire(IfNotSet, IfGreater)")
-		refused(ErrInvalidOption, errOf(good.ExpireAt(ctx, time.Now(), IfLess, IfGreater)), "ExpireAt(IfLess, IfGreater)")
+		refused(ErrInvalidOption, redistest.Err(good.Expire(ctx, time.Second, 9)), "Expire(9)")
+		refused(ErrInvalidOption, redistest.Err(good.Expire(ctx, time.Second, IfNotSet, IfGreater)),
+			"Expire(IfNotSet, IfGreater)")
+		refused(ErrInvalidOption, redistest.Err(good.ExpireAt(ctx, time.Now(), IfLess, IfGreater)),
+			"ExpireAt(IfLess, IfGreater)")
 		refused(ErrInvalidName, good.Rename(ctx, ""), "Rename to nothing")
-		refused(ErrInvalidName, errOf(good.Copy(ctx, "")), "Copy to nothing")
+		refused(ErrInvalidName, redistest.Err(good.Copy(ctx, "")), "Copy to nothing")
 		for _, rate := range []Rate{
-			{}, {Permits: 0, Interval: second}, {Permits: -1, Interval: second}, {Permits: 1<<53 + 1, Interval: second},
-			{Permits: 1}, {Permits: 1, Interval: -second}, {Permits: 1, Interval: second + time.Microsecond},
+			{}, {Permits: 0, Interval: time.Second}, {Permits: -1, Interval: time.Second}, {Permits: 1<<53 + 1,
+				Interval: time.Second},
+			{Permits: 1}, {Permits: 1, Interval: -time.Second}, {Permits: 1, Interval: time.Second + time.Microsecond},
 			{Permits: 1, Interval: time.Nanosecond},
-			{Permits: 1, Interval: second, KeepAlive: -1}, {Permits: 1, Interval: second, KeepAlive: second - time.Millisecond},
-			{Permits: 1, Interval: second, KeepAlive: second + 1}, {Type: 2, Permits: 1, Interval: second},
-			{Type: -1, Permits: 1, Interval: second},
+			{Permits: 1, Interval: time.Second, KeepAlive: -1}, {Permits: 1, Interval: time.Second,
+				KeepAlive: time.Second - time.Millisecond},
+			{Permits: 1, Interval: time.Second, KeepAlive: time.Second + 1}, {Type: 2, Permits: 1, Interval: time.Second},
+			{Type: -1, Permits: 1, Interval: time.Second},
 		} {
 			calls := everyCallWith(good, 1, rate)
 			for _, name := range []string{"TrySetRate", "SetRate", "SetRate keep", "UpdateRate"} {
@@ -234,13 +241,13 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 				refused(want, call(ctx), name)
 			}
 		}
-		all(New(b.Conn).Limiter(""), ctx, ErrInvalidName)
-		all(New(b.Conn, WithNameMapper(func(string) string { return "" })).Limiter("limiter"), ctx, ErrInvalidName)
+		all(New(f.Conn).Limiter(""), ctx, ErrInvalidName)
+		all(New(f.Conn, WithNameMapper(func(string) string { return "" })).Limiter("limiter"), ctx, ErrInvalidName)
 		all(New(nil).Limiter("limiter"), ctx, ErrNoClient)
 		all(new(Client).Limiter("limiter"), ctx, ErrNoClient)
 		all(new(Limiter), ctx, ErrNoClient)
 		all(good, cancelled, context.Canceled)
 		all(good, expired, context.DeadlineExceeded)
-		assert.Equal(b, before, b.Redis.CommandCount(), "commands that Redis got")
+		assert.Equal(t, before, f.Redis.CommandCount(), "commands that Redis got")
 	})
 }

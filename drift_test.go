@@ -9,27 +9,28 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // drift is a change of the state of a busy limiter by another client.
 type drift struct {
 	rate, later int64 // before and after
 	rateType    RateType
-	do          func(b *fixture, rate, later int64)
+	do          func(f *fixture, rate, later int64)
 }
 
 func drifts() map[string]drift {
-	redissonReleases := func(b *fixture, rate, _ int64) { b.redissonReleases(rate) }
-	redissonKeepsState := func(b *fixture, rate, later int64) {
-		used := rate - b.Stored("{limiter}:value")
-		b.setRate(later)
-		require.NoError(b, b.Redis.Set("{limiter}:value", strconv.FormatInt(max(0, later-used), 10)))
+	redissonReleases := func(f *fixture, rate, _ int64) { f.redissonReleases(rate) }
+	redissonKeepsState := func(f *fixture, rate, later int64) {
+		used := rate - f.Stored("{limiter}:value")
+		f.setRate(later)
+		require.NoError(f, f.Redis.Set("{limiter}:value", strconv.FormatInt(max(0, later-used), 10)))
 	}
-	otherSetsRate := func(b *fixture, _, later int64) { b.setRate(later) }
-	lost := func(b *fixture, rate, _ int64) { b.must(b.Redis.Incr("{limiter}:value", -int(rate/2))) }
+	otherSetsRate := func(f *fixture, _, later int64) { f.setRate(later) }
+	lost := func(f *fixture, rate, _ int64) { f.RequireNoError(f.Redis.Incr("{limiter}:value", -int(rate/2))) }
 	all := make(map[string]drift)
 	for _, scale := range []int64{1, 3} { // a set of less than a page, and of more
 		name := func(text string) string { return fmt.Sprintf("%s, %d permits", text, 100*scale) }
@@ -57,25 +58,25 @@ func TestTryAcquire_Drift_HealsWithinAnInterval(t *testing.T) {
 			if (large || fresh) && redistest.Deep(0, 1) == 0 && !strings.HasPrefix(name, "Redisson releases") {
 				continue
 			}
-			runWithRedis(t, fmt.Sprintf("%s, a Limiter for each call %t", name, fresh), func(b *fixture) {
-				l := b.limiter(Rate{Type: test.rateType, Permits: test.rate, Interval: interval})
+			runWithRedis(t, fmt.Sprintf("%s, a Limiter for each call %t", name, fresh), func(t *testing.T, f *fixture) {
+				l := f.limiter(Rate{Type: test.rateType, Permits: test.rate, Interval: interval})
 				client := l.wire.client
 				var grants []time.Time
 				most := max(test.rate, test.later)
 				run := func(d time.Duration) {
-					for end := time.Now().Add(d); time.Now().Before(end); pass(interval / time.Duration(most*2)) {
+					for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(interval / time.Duration(most*2)) {
 						if fresh {
 							l = client.Limiter("limiter")
 						}
-						ok, err := l.TryAcquire(b.Context(), 1)
-						require.NoError(b, err)
+						ok, err := l.TryAcquire(t.Context(), 1)
+						require.NoError(t, err)
 						if ok {
 							grants = append(grants, time.Now())
 						}
 					}
 				}
 				run(interval + interval/4) // in a window that is full
-				test.do(b, test.rate, test.later)
+				test.do(f, test.rate, test.later)
 				drifted := time.Now()
 				run(3*interval + interval/4)
 
@@ -87,9 +88,9 @@ func TestTryAcquire_Drift_HealsWithinAnInterval(t *testing.T) {
 							held++
 						}
 					}
-					assert.LessOrEqual(b, held, test.later, "in the window that begins %v after the drift", from.Sub(drifted))
+					assert.LessOrEqual(t, held, test.later, "in the window that begins %v after the drift", from.Sub(drifted))
 					if from.Sub(first) >= interval {
-						assert.GreaterOrEqual(b, held, test.later*9/10,
+						assert.GreaterOrEqual(t, held, test.later*9/10,
 							"in the window that begins %v after the drift", from.Sub(drifted))
 					}
 				}
@@ -104,17 +105,17 @@ func TestTryAcquire_Drift_HealsWithinAnInterval(t *testing.T) {
 // interval.
 func TestDrift_RandomCallsOfManyClients_FreesNothing(t *testing.T) {
 	for _, seed := range []int{0, 11}[:redistest.Deep(1, 2)] {
-		runWithRedis(t, fmt.Sprint(seed), func(b *fixture) {
-			b.randomDrift(rand.New(rand.NewPCG(uint64(seed), 0)), seed%3 == 0)
+		runWithRedis(t, fmt.Sprint(seed), func(t *testing.T, f *fixture) {
+			f.randomDrift(rand.New(rand.NewPCG(uint64(seed), 0)), seed%3 == 0)
 		})
 	}
 }
 
-func (b *fixture) randomDrift(random *rand.Rand, drifts bool) {
+func (f *fixture) randomDrift(random *rand.Rand, drifts bool) {
 	const interval = 5 * time.Second
 	rates := []int64{1500, 30_000, 3_000_000}
 	rate := rates[random.IntN(len(rates))]
-	l := b.limiter(Rate{Permits: rate, Interval: interval})
+	l := f.limiter(Rate{Permits: rate, Interval: interval})
 	type client struct {
 		*Limiter
 		off    time.Duration
@@ -128,14 +129,14 @@ func (b *fixture) randomDrift(random *rand.Rand, drifts bool) {
 		if i == 1 {
 			opts = append(opts, WithLease(time.Second))
 		}
-		c.Limiter = New(b.Conn, opts...).Limiter("limiter")
+		c.Limiter = New(f.Conn, opts...).Limiter("limiter")
 		clients = append(clients, c)
 	}
 	drift := func() int64 {
-		if !b.Redis.Exists("{limiter}:value") {
+		if !f.Redis.Exists("{limiter}:value") {
 			return 0
 		}
-		return b.drift()
+		return f.drift()
 	}
 	size := func() int64 {
 		if random.IntN(20) == 0 {
@@ -143,7 +144,7 @@ func (b *fixture) randomDrift(random *rand.Rand, drifts bool) {
 		}
 		return 1
 	}
-	b.Take(l, 1)
+	f.RequireGranted(l, 1)
 	for step := range redistest.Deep(1000, 4000) {
 		before := drift()
 		what := ""
@@ -155,78 +156,78 @@ func (b *fixture) randomDrift(random *rand.Rand, drifts bool) {
 			what = fmt.Sprintf("client %v takes %d", c.off, n)
 			if random.IntN(10) == 0 { // a grant whose caller leaves
 				now := strconv.FormatInt(time.Now().Add(c.off).UnixMilli(), 10)
-				reply, err := b.run(acquireScript, c.Limiter, now, member, b.hint(), "", fmt.Sprint(n))
-				require.NoError(b, err)
+				reply, err := f.run(acquireScript, c.Limiter, now, member, f.hint(), "", fmt.Sprint(n))
+				require.NoError(f, err)
 				if left, err := reply.AsInt64(); err == nil && left >= 0 {
 					c.grants, c.sizes = append(c.grants, member), append(c.sizes, n)
 				}
 			} else {
-				b.must(c.TryAcquire(b.Context(), n))
+				f.RequireNoError(c.TryAcquire(f.Context(), n))
 			}
 		case k < 950:
 			if i := len(c.grants) - 1; i >= 0 {
 				i -= random.IntN(min(i+1, 5))
 				n := 1 + random.Int64N(c.sizes[i])
 				what = fmt.Sprintf("client %v refunds %d of %d", c.off, n, c.sizes[i])
-				require.NoError(b, c.wire.refund(b.Context(), n, c.grants[i][:17], c.sizes[i], ""))
+				require.NoError(f, c.wire.refund(f.Context(), n, c.grants[i][:17], c.sizes[i], ""))
 				c.grants, c.sizes = c.grants[:i], c.sizes[:i]
 			}
 		case k < 955:
 			n := size()
 			what = fmt.Sprintf("client %v releases %d", c.off, n)
-			require.NoError(b, c.Release(b.Context(), n))
+			require.NoError(f, c.Release(f.Context(), n))
 		case k < 958:
-			require.NoError(b, b.Conn.Do(b.Context(), b.Conn.B().ScriptFlush().Build()).Error())
+			require.NoError(f, f.Conn.Do(f.Context(), f.Conn.B().ScriptFlush().Build()).Error())
 		case k < 961:
-			b.Redis.Del("{limiter}:value")
-		case k < 969 && (!drifts || !b.Redis.Exists("{limiter}:value")):
+			f.Redis.Del("{limiter}:value")
+		case k < 969 && (!drifts || !f.Redis.Exists("{limiter}:value")):
 		case k < 963:
-			b.redissonReleases(1 + random.Int64N(rate))
+			f.redissonReleases(1 + random.Int64N(rate))
 			continue
 		case k < 965:
-			b.must(b.Redis.Incr("{limiter}:value", -int(random.Int64N(rate/2))))
+			f.RequireNoError(f.Redis.Incr("{limiter}:value", -int(random.Int64N(rate/2))))
 			continue
 		case k < 967:
 			rate = rates[random.IntN(len(rates))]
-			b.setRate(rate)
+			f.setRate(rate)
 			continue
 		case k < 969:
 			c.off += time.Duration(random.Int64N(int64(4*time.Second))) - 2*time.Second
 		default:
-			pass(time.Duration(random.Int64N(int64(interval / 125))))
+			time.Sleep(time.Duration(random.Int64N(int64(interval / 125))))
 		}
 		if random.IntN(3) == 0 {
-			pass(time.Duration(random.Int64N(int64(interval / 250))))
+			time.Sleep(time.Duration(random.Int64N(int64(interval / 250))))
 		}
 		after := drift()
-		require.LessOrEqual(b, after, max(0, before), "step %d: %s", step, what)
+		require.LessOrEqual(f, after, max(0, before), "step %d: %s", step, what)
 	}
 	// The skewed clients' grants expire late: they are among those that count.
 	pause := interval / time.Duration(redistest.Deep(500, 2000))
-	for end := time.Now().Add(interval + interval/8); time.Now().Before(end); pass(pause) {
-		b.must(clients[0].TryAcquire(b.Context(), 1))
+	for end := time.Now().Add(interval + interval/8); time.Now().Before(end); time.Sleep(pause) {
+		f.RequireNoError(clients[0].TryAcquire(f.Context(), 1))
 	}
-	require.Zero(b, drift())
+	require.Zero(f, drift())
 }
 
 // TestCountDrift_Due_CountsOnceInTheBackground: the count of a limiter in a Join.
 func TestCountDrift_Due_CountsOnceInTheBackground(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 10, Interval: time.Hour, KeepAlive: 2 * time.Hour})
-		b.Take(l, 4)
-		b.redissonReleases(3)
-		pass(time.Hour - time.Minute)
-		before := b.Scripts.Load()
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 10, Interval: time.Hour, KeepAlive: 2 * time.Hour})
+		f.RequireGranted(l, 4)
+		f.redissonReleases(3)
+		time.Sleep(time.Hour - time.Minute)
+		before := f.Scripts.Load()
 		for range 3 {
 			l.wire.countDrift()
 		}
 		synctest.Wait()
-		assert.Equal(b, before+1, b.Scripts.Load())
-		assert.Equal(b, map[string]time.Duration{"limiter": time.Hour + time.Minute,
+		assert.Equal(t, before+1, f.Scripts.Load())
+		assert.Equal(t, map[string]time.Duration{"limiter": time.Hour + time.Minute,
 			"value": time.Hour + time.Minute + time.Millisecond, "permits": time.Hour + time.Minute + time.Millisecond},
-			b.ttls(), "a count is no use: the limiter expires no later")
-		assert.Zero(b, b.drift())
-		assert.EqualValues(b, 9, b.Stored("{limiter}:value"))
+			f.ttls(), "a count is no use: the limiter expires no later")
+		assert.Zero(t, f.drift())
+		assert.EqualValues(t, 9, f.Stored("{limiter}:value"))
 	})
 }
 
@@ -234,20 +235,20 @@ func TestCountDrift_Due_CountsOnceInTheBackground(t *testing.T) {
 // them expire before the next call: their expiry returns nothing.
 func TestDrift_ReleasedGrantsExpireFirst_ReleaseStays(t *testing.T) {
 	for _, counted := range []bool{false, true} { // the limiter was counted just before
-		withRedis(t, func(b *fixture) {
-			l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
+		withRedis(t, func(t *testing.T, f *fixture) {
+			l := f.limiter(Rate{Permits: 10, Interval: 10 * time.Second})
 			for _, n := range []int64{4, 4, 2} {
-				b.Take(l, n)
-				pass(second)
+				f.RequireGranted(l, n)
+				time.Sleep(time.Second)
 			}
-			b.redissonReleases(8)
-			pass(7 * second)
+			f.redissonReleases(8)
+			time.Sleep(7 * time.Second)
 			if !counted {
-				l = New(b.Conn).Limiter("limiter")
+				l = New(f.Conn).Limiter("limiter")
 			}
-			b.Take(l, 8)
-			b.Full(l, 1)
-			assert.Zero(b, b.drift())
+			f.RequireGranted(l, 8)
+			f.RequireDenied(l, 1)
+			assert.Zero(t, f.drift())
 		})
 	}
 }
@@ -255,29 +256,29 @@ func TestDrift_ReleasedGrantsExpireFirst_ReleaseStays(t *testing.T) {
 // TestDrift_ValueLostBeforeGrantsAreRemoved_IsCounted: the value is gone when a call is to remove
 // grants.
 func TestDrift_ValueLostBeforeGrantsAreRemoved_IsCounted(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 2000, Interval: time.Hour})
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 2000, Interval: time.Hour})
 		for range 1500 {
-			b.Take(l, 1)
-			pass(time.Millisecond)
+			f.RequireGranted(l, 1)
+			time.Sleep(time.Millisecond)
 		}
-		b.Redis.Del("{limiter}:value")
+		f.Redis.Del("{limiter}:value")
 		cursor := "cut 444 946684800000"
 		for !strings.HasPrefix(cursor, "done") {
-			cursor = b.recount(l, cursor)
+			cursor = f.recount(l, cursor)
 		}
-		assert.Equal(b, "done 1", cursor)
-		assert.Zero(b, b.drift())
-		assert.EqualValues(b, 500, b.Stored("{limiter}:value"))
+		assert.Equal(t, "done 1", cursor)
+		assert.Zero(t, f.drift())
+		assert.EqualValues(t, 500, f.Stored("{limiter}:value"))
 	})
 }
 
 // TestHint_ServersClock_IsDatedByTheProcess: only with the server's clock.
 func TestHint_ServersClock_IsDatedByTheProcess(t *testing.T) {
-	withRedis(t, func(b *fixture) {
+	withRedis(t, func(t *testing.T, f *fixture) {
 		call, now := time.UnixMilli(7), time.Now().UnixMilli()
 		clock := WithClock(func() time.Time { return call })
-		assert.EqualValues(b, 7, New(b.Conn, clock).Limiter("a").wire.millisOf(call))
-		assert.Equal(b, now, New(b.Conn, WithServerTime()).Limiter("a").wire.millisOf(time.Time{}))
+		assert.EqualValues(t, 7, New(f.Conn, clock).Limiter("a").wire.millisOf(call))
+		assert.Equal(t, now, New(f.Conn, WithServerTime()).Limiter("a").wire.millisOf(time.Time{}))
 	})
 }

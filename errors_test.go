@@ -10,54 +10,56 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
-	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 func TestLimiter_RateIsNotSet_ReturnsErrNotInitialized(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		ctx, l := b.Context(), New(b.Conn).Limiter("limiter")
+	withRedis(t, func(t *testing.T, f *fixture) {
+		ctx, l := t.Context(), New(f.Conn).Limiter("limiter")
 		for _, name := range []string{
 			"TryAcquire", "Acquire", "TryAcquireWithin", "Take", "Release", "AvailablePermits", "Config", "Rename", "Copy",
 		} {
-			assert.ErrorIs(b, everyCall(l)[name](ctx), ErrNotInitialized, name)
+			assert.ErrorIs(t, everyCall(l)[name](ctx), ErrNotInitialized, name)
 		}
 		for _, field := range []string{"rate", "interval", "type"} {
-			b.Redis.FlushAll()
+			f.Redis.FlushAll()
 			for other, value := range map[string]string{"rate": "1", "interval": "1000", "type": "0"} {
 				if other != field {
-					b.Redis.HSet("limiter", other, value)
+					f.Redis.HSet("limiter", other, value)
 				}
 			}
-			assert.ErrorIs(b, everyCall(l)["TryAcquire"](ctx), ErrNotInitialized, "no "+field)
-			assert.ErrorIs(b, everyCall(l)["Config"](ctx), ErrNotInitialized, "no "+field)
+			assert.ErrorIs(t, everyCall(l)["TryAcquire"](ctx), ErrNotInitialized, "no "+field)
+			assert.ErrorIs(t, everyCall(l)["Config"](ctx), ErrNotInitialized, "no "+field)
 		}
-		b.Redis.FlushAll()
-		b.no(l.UpdateRate(ctx, Rate{Permits: 1, Interval: second}))
-		assert.Empty(b, b.Redis.Keys())
+		f.Redis.FlushAll()
+		f.RequireFalse(l.UpdateRate(ctx, Rate{Permits: 1, Interval: time.Second}))
+		assert.Empty(t, f.Redis.Keys())
 	})
 }
 
 // TestStateError_CorruptState_NamesKeyAndField: nothing is granted or changed.
 func TestStateError_CorruptState_NamesKeyAndField(t *testing.T) {
-	check := func(name string, harm func(b *fixture), want StateError, calls ...string) {
-		runWithRedis(t, name, func(b *fixture) {
-			l := b.limiter(Rate{Permits: 10, Interval: second})
-			b.Take(l, 2)
-			harm(b)
-			before := b.Redis.Dump()
+	check := func(name string, harm func(f *fixture), want StateError, calls ...string) {
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
+			l := f.limiter(Rate{Permits: 10, Interval: time.Second})
+			f.RequireGranted(l, 2)
+			harm(f)
+			before := f.Redis.Dump()
 			calls = append(calls, "TryAcquire", "Take", "Acquire", "TryAcquireWithin", "Release", "AvailablePermits")
 			for _, call := range calls {
-				err := everyCall(l)[call](b.Context())
+				err := everyCall(l)[call](t.Context())
 				var got *StateError
-				require.ErrorAs(b, err, &got, call)
-				assert.Equal(b, want, *got, call)
-				assert.Contains(b, err.Error(), strconv.Quote(want.Key))
+				require.ErrorAs(t, err, &got, call)
+				assert.Equal(t, want, *got, call)
+				assert.Contains(t, err.Error(), strconv.Quote(want.Key))
 			}
-			assert.Equal(b, before, b.Redis.Dump())
+			assert.Equal(t, before, f.Redis.Dump())
 			if want.Value != "list" {
-				b.Take(b.limiter(Rate{Permits: 10, Interval: second}), 10) // SetRate repairs the limiter
+				f.RequireGranted(f.limiter(Rate{Permits: 10, Interval: time.Second}), 10) // SetRate repairs the limiter
 			}
 		})
 	}
@@ -67,38 +69,38 @@ func TestStateError_CorruptState_NamesKeyAndField(t *testing.T) {
 			fields = append(fields, [2]string{field, value})
 		}
 	}
-	for _, f := range fields {
-		check(fmt.Sprintf("%s %q", f[0], f[1]), func(b *fixture) { b.Redis.HSet("limiter", f[0], f[1]) },
-			StateError{"limiter", f[0], f[1]}, "Config")
+	for _, field := range fields {
+		check(fmt.Sprintf("%s %q", field[0], field[1]), func(f *fixture) { f.Redis.HSet("limiter", field[0], field[1]) },
+			StateError{"limiter", field[0], field[1]}, "Config")
 	}
-	check("configuration is a list", func(b *fixture) { b.Redis.Del("limiter"); b.Redis.Lpush("limiter", "x") },
+	check("configuration is a list", func(f *fixture) { f.Redis.Del("limiter"); f.Redis.Lpush("limiter", "x") },
 		StateError{"limiter", "", "list"}, "Config")
 
 	const value, permits, keep = "{limiter}:value", "{limiter}:permits", "SetRate keep"
 	for _, text := range []string{"many", "1.5", "1e+17"} { // the last one as Lua prints
-		check("value "+text, func(b *fixture) { b.Redis.Set(value, text) }, StateError{value, "", text}, keep)
+		check("value "+text, func(f *fixture) { f.Redis.Set(value, text) }, StateError{value, "", text}, keep)
 	}
-	check("value is a hash", func(b *fixture) { b.Redis.Del(value); b.Redis.HSet(value, "a", "b") },
+	check("value is a hash", func(f *fixture) { f.Redis.Del(value); f.Redis.HSet(value, "a", "b") },
 		StateError{value, "", "hash"}, keep)
-	check("permits is a string", func(b *fixture) { b.Redis.Del(permits); b.Redis.Set(permits, "x") },
+	check("permits is a string", func(f *fixture) { f.Redis.Del(permits); f.Redis.Set(permits, "x") },
 		StateError{permits, "", "string"}, keep)
-	check("member too short", func(b *fixture) {
-		b.Redis.Del(permits)
-		b.Redis.ZAdd(permits, 1, "abc")
-		b.Redis.ZAdd(permits, float64(time.Now().UnixMilli()), "\x08abcdefgh\x01\x00\x00\x00")
+	check("member too short", func(f *fixture) {
+		f.Redis.Del(permits)
+		f.Redis.ZAdd(permits, 1, "abc")
+		f.Redis.ZAdd(permits, float64(time.Now().UnixMilli()), "\x08abcdefgh\x01\x00\x00\x00")
 	}, StateError{permits, "member", "abc"}, keep)
 }
 
 // TestLimiter_RedisFails_ErrorIsReachable: the error contains the name of the limiter.
 func TestLimiter_RedisFails_ErrorIsReachable(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 1, Interval: second})
-		b.Redis.SetError("OOM command not allowed when used memory > 'maxmemory'.")
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 1, Interval: time.Second})
+		f.Redis.SetError("OOM command not allowed when used memory > 'maxmemory'.")
 		for name, call := range everyCall(l) {
-			err := call(b.Context())
+			err := call(t.Context())
 			var redisErr *rueidis.RedisError
-			require.ErrorAs(b, err, &redisErr, name)
-			assert.Contains(b, err.Error(), `"limiter"`, name)
+			require.ErrorAs(t, err, &redisErr, name)
+			assert.Contains(t, err.Error(), `"limiter"`, name)
 		}
 	})
 }
@@ -245,8 +247,8 @@ func FuzzMembers(f *testing.F) {
 		// The value is lost, so that only the member has the taken permits.
 		if len(found) < 4 {
 			want := &StateError{Key: l.wire.keys[permitsKey], Field: "member", Value: string(found)}
-			require.Equal(t, want, errOf(l.AvailablePermits(t.Context())))
-			require.Equal(t, want, errOf(l.TryAcquire(t.Context(), 1)))
+			require.Equal(t, want, redistest.Err(l.AvailablePermits(t.Context())))
+			require.Equal(t, want, redistest.Err(l.TryAcquire(t.Context(), 1)))
 			require.Equal(t, []string{l.wire.keys[configKey], l.wire.keys[permitsKey]}, server.Keys(), "nothing was written")
 		} else {
 			taken := int64(binary.LittleEndian.Uint32(found[len(found)-4:]))

@@ -23,132 +23,113 @@ type fixture struct{ *redistest.Fixture }
 
 // withRedis runs a test with a Redis in memory and a clock of its own. It fails if a goroutine
 // remains.
-func withRedis(t *testing.T, test func(b *fixture)) {
-	redistest.Run(t, func(m *redistest.Fixture) {
+func withRedis(t *testing.T, test func(t *testing.T, f *fixture)) {
+	t.Helper()
+	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 		// The scripts that take permits are loaded, so that each call is one round trip.
-		none := New(m.Conn).Limiter("none")
-		_, err := none.TryAcquire(m.Context(), 1)
-		require.ErrorIs(m, err, ErrNotInitialized)
-		_, err = none.Take(m.Context(), 1)
-		require.ErrorIs(m, err, ErrNotInitialized)
-		test(&fixture{m})
+		none := New(f.Conn).Limiter("none")
+		_, err := none.TryAcquire(t.Context(), 1)
+		require.ErrorIs(t, err, ErrNotInitialized)
+		_, err = none.Take(t.Context(), 1)
+		require.ErrorIs(t, err, ErrNotInitialized)
+		test(t, &fixture{f})
 	})
 }
 
 // runWithRedis runs a subtest with a Redis in memory.
-func runWithRedis(t *testing.T, name string, test func(b *fixture)) {
+func runWithRedis(t *testing.T, name string, test func(t *testing.T, f *fixture)) {
 	t.Run(name, func(t *testing.T) { withRedis(t, test) })
 }
 
 // limiter opens a limiter and sets its rate.
-func (b *fixture) limiter(rate Rate, opts ...Option) *Limiter {
-	l := New(b.Conn, opts...).Limiter("limiter")
-	require.NoError(b, l.SetRate(b.Context(), rate))
+func (f *fixture) limiter(rate Rate, opts ...Option) *Limiter {
+	l := New(f.Conn, opts...).Limiter("limiter")
+	require.NoError(f, l.SetRate(f.Context(), rate))
 	return l
 }
 
-// yes requires that a call returned true, no that it returned false, must that it did not fail.
-func (b *fixture) yes(ok bool, err error) {
-	b.Helper()
-	require.NoError(b, err)
-	require.True(b, ok)
-}
-
-func (b *fixture) no(ok bool, err error) {
-	b.Helper()
-	require.NoError(b, err)
-	require.False(b, ok)
-}
-
-func (b *fixture) must(_ any, err error) {
-	b.Helper()
-	require.NoError(b, err)
-}
-
 // decision takes permits and returns the numbers.
-func (b *fixture) decision(l *Limiter, permits int64) Decision {
-	b.Helper()
-	d, err := l.Take(b.Context(), permits)
-	require.NoError(b, err)
+func (f *fixture) decision(l *Limiter, permits int64) Decision {
+	f.Helper()
+	d, err := l.Take(f.Context(), permits)
+	require.NoError(f, err)
 	return d
 }
 
 // configured returns the rate of a limiter.
-func (b *fixture) configured(l *Limiter) Rate {
-	b.Helper()
-	rate, err := l.Config(b.Context())
-	require.NoError(b, err)
+func (f *fixture) configured(l *Limiter) Rate {
+	f.Helper()
+	rate, err := l.Config(f.Context())
+	require.NoError(f, err)
 	return rate
 }
 
-// pass lets time pass on the fake clock.
-func pass(d time.Duration) { redistest.Pass(d) }
-
-const second = time.Second
-
-// errOf returns the error of a call.
-func errOf(_ any, err error) error { return err }
-
 // everyCall lists every call of a limiter with valid arguments.
 func everyCall(l *Limiter) map[string]func(context.Context) error {
-	return everyCallWith(l, 1, Rate{Permits: 10, Interval: second})
+	return everyCallWith(l, 1, Rate{Permits: 10, Interval: time.Second})
 }
 
 // everyCallWith lists every call of a limiter.
 func everyCallWith(l *Limiter, permits int64, rate Rate) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
-		"TrySetRate":       func(ctx context.Context) error { return errOf(l.TrySetRate(ctx, rate)) },
-		"SetRate":          func(ctx context.Context) error { return l.SetRate(ctx, rate) },
-		"SetRate keep":     func(ctx context.Context) error { return l.SetRate(ctx, rate, KeepState()) },
-		"UpdateRate":       func(ctx context.Context) error { return errOf(l.UpdateRate(ctx, rate)) },
-		"Config":           func(ctx context.Context) error { return errOf(l.Config(ctx)) },
-		"TryAcquire":       func(ctx context.Context) error { return errOf(l.TryAcquire(ctx, permits)) },
-		"TryAcquireWithin": func(ctx context.Context) error { return errOf(l.TryAcquireWithin(ctx, permits, second)) },
-		"Acquire":          func(ctx context.Context) error { return l.Acquire(ctx, permits) },
-		"Take":             func(ctx context.Context) error { return errOf(l.Take(ctx, permits)) },
+		"TrySetRate":   func(ctx context.Context) error { return redistest.Err(l.TrySetRate(ctx, rate)) },
+		"SetRate":      func(ctx context.Context) error { return l.SetRate(ctx, rate) },
+		"SetRate keep": func(ctx context.Context) error { return l.SetRate(ctx, rate, KeepState()) },
+		"UpdateRate":   func(ctx context.Context) error { return redistest.Err(l.UpdateRate(ctx, rate)) },
+		"Config":       func(ctx context.Context) error { return redistest.Err(l.Config(ctx)) },
+		"TryAcquire":   func(ctx context.Context) error { return redistest.Err(l.TryAcquire(ctx, permits)) },
+		"TryAcquireWithin": func(ctx context.Context) error {
+			return redistest.Err(l.TryAcquireWithin(ctx, permits,
+				time.Second))
+		},
+		"Acquire": func(ctx context.Context) error { return l.Acquire(ctx, permits) },
+		"Take":    func(ctx context.Context) error { return redistest.Err(l.Take(ctx, permits)) },
 		"TakeUpTo": func(ctx context.Context) error {
 			_, _, err := l.TakeUpTo(ctx, permits)
 			return err
 		},
 		"Release":          func(ctx context.Context) error { return l.Release(ctx, permits) },
-		"AvailablePermits": func(ctx context.Context) error { return errOf(l.AvailablePermits(ctx)) },
-		"Exists":           func(ctx context.Context) error { return errOf(l.Exists(ctx)) },
-		"Expire":           func(ctx context.Context) error { return errOf(l.Expire(ctx, time.Hour)) },
-		"ExpireAt":         func(ctx context.Context) error { return errOf(l.ExpireAt(ctx, time.Now().Add(time.Hour))) },
-		"ClearExpire":      func(ctx context.Context) error { return errOf(l.ClearExpire(ctx)) },
-		"RemainTimeToLive": func(ctx context.Context) error { return errOf(l.RemainTimeToLive(ctx)) },
-		"ExpireTime":       func(ctx context.Context) error { return errOf(l.ExpireTime(ctx)) },
-		"Touch":            func(ctx context.Context) error { return errOf(l.Touch(ctx)) },
-		"SizeInMemory":     func(ctx context.Context) error { return errOf(l.SizeInMemory(ctx)) },
-		"Copy":             func(ctx context.Context) error { return errOf(l.Copy(ctx, "copy", Replace())) },
-		"RenameNX":         func(ctx context.Context) error { return errOf(l.RenameNX(ctx, l.Name())) },
+		"AvailablePermits": func(ctx context.Context) error { return redistest.Err(l.AvailablePermits(ctx)) },
+		"Exists":           func(ctx context.Context) error { return redistest.Err(l.Exists(ctx)) },
+		"Expire":           func(ctx context.Context) error { return redistest.Err(l.Expire(ctx, time.Hour)) },
+		"ExpireAt": func(ctx context.Context) error {
+			return redistest.Err(l.ExpireAt(ctx,
+				time.Now().Add(time.Hour)))
+		},
+		"ClearExpire":      func(ctx context.Context) error { return redistest.Err(l.ClearExpire(ctx)) },
+		"RemainTimeToLive": func(ctx context.Context) error { return redistest.Err(l.RemainTimeToLive(ctx)) },
+		"ExpireTime":       func(ctx context.Context) error { return redistest.Err(l.ExpireTime(ctx)) },
+		"Touch":            func(ctx context.Context) error { return redistest.Err(l.Touch(ctx)) },
+		"SizeInMemory":     func(ctx context.Context) error { return redistest.Err(l.SizeInMemory(ctx)) },
+		"Copy":             func(ctx context.Context) error { return redistest.Err(l.Copy(ctx, "copy", Replace())) },
+		"RenameNX":         func(ctx context.Context) error { return redistest.Err(l.RenameNX(ctx, l.Name())) },
 		"Rename":           func(ctx context.Context) error { return l.Rename(ctx, l.Name()) },
-		"Unlink":           func(ctx context.Context) error { return errOf(l.Unlink(ctx)) },
-		"Delete":           func(ctx context.Context) error { return errOf(l.Delete(ctx)) },
+		"Unlink":           func(ctx context.Context) error { return redistest.Err(l.Unlink(ctx)) },
+		"Delete":           func(ctx context.Context) error { return redistest.Err(l.Delete(ctx)) },
 	}
 }
 
-func (b *fixture) rate() int64 {
-	b.Helper()
-	rate, err := strconv.ParseInt(b.Redis.HGet("limiter", "rate"), 10, 64)
-	require.NoError(b, err)
+func (f *fixture) rate() int64 {
+	f.Helper()
+	rate, err := strconv.ParseInt(f.Redis.HGet("limiter", "rate"), 10, 64)
+	require.NoError(f, err)
 	return rate
 }
 
 // setRate sets the rate as another client does that keeps the state.
-func (b *fixture) setRate(rate int64) { b.Redis.HSet("limiter", "rate", strconv.FormatInt(rate, 10)) }
+func (f *fixture) setRate(rate int64) { f.Redis.HSet("limiter", "rate", strconv.FormatInt(rate, 10)) }
 
 // hint returns the hint of a Client that knows the limiter.
-func (b *fixture) hint() string {
-	return b.Redis.HGet("limiter", "rate") + " " + b.Redis.HGet("limiter", "interval")
+func (f *fixture) hint() string {
+	return f.Redis.HGet("limiter", "rate") + " " + f.Redis.HGet("limiter", "interval")
 }
 
 // run runs a script as it is.
-func (b *fixture) run(script *redisx.Script, l *Limiter, args ...string) (rueidis.RedisMessage, error) {
-	return l.wire.client.engine.Eval(b.Context(), nil, script, l.wire.keys[:], args, nil)
+func (f *fixture) run(script *redisx.Script, l *Limiter, args ...string) (rueidis.RedisMessage, error) {
+	return l.wire.client.engine.Eval(f.Context(), nil, script, l.wire.keys[:], args, nil)
 }
 
-func (b *fixture) nowText() string { return strconv.FormatInt(time.Now().UnixMilli(), 10) }
+func (f *fixture) nowText() string { return strconv.FormatInt(time.Now().UnixMilli(), 10) }
 
 // member is a member of a grant: one letter 16 times, and the permits.
 func member(letter string, permits int64) string {
@@ -156,43 +137,43 @@ func member(letter string, permits int64) string {
 }
 
 // granted takes permits under a member of that letter.
-func (b *fixture) granted(l *Limiter, letter string, permits int64) {
-	b.Helper()
-	reply, err := b.run(acquireScript, l, b.nowText(), member(letter, permits), b.hint(), "", fmt.Sprint(permits))
-	require.NoError(b, err)
+func (f *fixture) granted(l *Limiter, letter string, permits int64) {
+	f.Helper()
+	reply, err := f.run(acquireScript, l, f.nowText(), member(letter, permits), f.hint(), "", fmt.Sprint(permits))
+	require.NoError(f, err)
 	left, err := reply.AsInt64()
-	require.NoError(b, err)
-	require.GreaterOrEqual(b, left, int64(0))
+	require.NoError(f, err)
+	require.GreaterOrEqual(f, left, int64(0))
 }
 
 // grants returns the permits of all members of the overall set, by their letters.
-func (b *fixture) grants() map[string]int64 {
+func (f *fixture) grants() map[string]int64 {
 	all := make(map[string]int64)
-	for _, m := range b.members() {
+	for _, m := range f.members() {
 		all[m[1:2]] += int64(binary.LittleEndian.Uint32([]byte(m[17:])))
 	}
 	return all
 }
 
 // members returns the members of the overall set.
-func (b *fixture) members() []string {
-	if !b.Redis.Exists("{limiter}:permits") {
+func (f *fixture) members() []string {
+	if !f.Redis.Exists("{limiter}:permits") {
 		return nil
 	}
-	members, err := b.Redis.ZMembers("{limiter}:permits")
-	require.NoError(b, err)
+	members, err := f.Redis.ZMembers("{limiter}:permits")
+	require.NoError(f, err)
 	return members
 }
 
 // ttls returns the TTLs of all keys, by the end of their names; 0 is none.
-func (b *fixture) ttls() map[string]time.Duration {
+func (f *fixture) ttls() map[string]time.Duration {
 	all := make(map[string]time.Duration)
-	for _, key := range b.Redis.Keys() {
+	for _, key := range f.Redis.Keys() {
 		name := strings.TrimPrefix(key, "{limiter}:")
 		if before, _, own := strings.Cut(name, ":"); own {
 			name = "own " + before
 		}
-		all[name] = b.Redis.TTL(key)
+		all[name] = f.Redis.TTL(key)
 	}
 	return all
 }
@@ -233,52 +214,52 @@ func fuzzServer(f *testing.F) (*miniredis.Miniredis, rueidis.Client) {
 }
 
 // drift returns value + permits in the set - rate.
-func (b *fixture) drift() int64 {
-	b.Helper()
+func (f *fixture) drift() int64 {
+	f.Helper()
 	synctest.Wait() // a lease that arrives between the two reads below would look like drift
-	value := b.Stored("{limiter}:value")
-	return value + b.sum() - b.rate()
+	value := f.Stored("{limiter}:value")
+	return value + f.sum() - f.rate()
 }
 
 // sum returns the permits in the set.
-func (b *fixture) sum() (sum int64) {
-	b.Helper()
-	for _, m := range b.members() {
+func (f *fixture) sum() (sum int64) {
+	f.Helper()
+	for _, m := range f.members() {
 		sum += int64(binary.LittleEndian.Uint32([]byte(m[len(m)-4:])))
 	}
 	return sum
 }
 
 // redissonReleases raises the value and leaves the grants.
-func (b *fixture) redissonReleases(permits int64) {
-	b.Helper()
-	value := b.Stored("{limiter}:value")
-	require.NoError(b, b.Redis.Set("{limiter}:value", strconv.FormatInt(min(b.rate(), value+permits), 10)))
+func (f *fixture) redissonReleases(permits int64) {
+	f.Helper()
+	value := f.Stored("{limiter}:value")
+	require.NoError(f, f.Redis.Set("{limiter}:value", strconv.FormatInt(min(f.rate(), value+permits), 10)))
 }
 
 // counted runs the acquire script for permits, and returns what it reports about the count.
-func (b *fixture) counted(l *Limiter, hint string, permits int64) string {
-	b.Helper()
+func (f *fixture) counted(l *Limiter, hint string, permits int64) string {
+	f.Helper()
 	m := l.wire.client.member(permits, false)
-	reply, err := b.run(acquireScript, l, b.nowText(), m, hint, "", strconv.FormatInt(permits, 10), "", "dw")
-	require.NoError(b, err)
+	reply, err := f.run(acquireScript, l, f.nowText(), m, hint, "", strconv.FormatInt(permits, 10), "", "dw")
+	require.NoError(f, err)
 	parts, err := reply.ToArray()
-	require.NoError(b, err)
+	require.NoError(f, err)
 	if len(parts) < 8 {
-		return texts(b, reply, nil)
+		return texts(f, reply, nil)
 	}
 	text, err := parts[7].ToString()
-	require.NoError(b, err)
+	require.NoError(f, err)
 	return text
 }
 
 // recount runs recount.lua once. It returns the next cursor, or "done 1" at the end, "done 0" if
 // another count is to follow soon.
-func (b *fixture) recount(l *Limiter, cursor string) string {
-	b.Helper()
-	reply, err := b.run(recountScript, l, b.nowText(), "", "", "", "", cursor)
-	text := texts(b, reply, err)
-	pass(time.Millisecond)
+func (f *fixture) recount(l *Limiter, cursor string) string {
+	f.Helper()
+	reply, err := f.run(recountScript, l, f.nowText(), "", "", "", "", cursor)
+	text := texts(f, reply, err)
+	time.Sleep(time.Millisecond)
 	if following, ok := strings.CutPrefix(text, "1 "); ok {
 		return following
 	}
@@ -287,10 +268,10 @@ func (b *fixture) recount(l *Limiter, cursor string) string {
 
 // count runs recount.lua from a cursor on, until the count has ended or is to be confirmed, or grants
 // are left to be removed.
-func (b *fixture) count(l *Limiter, cursor string) string {
-	b.Helper()
+func (f *fixture) count(l *Limiter, cursor string) string {
+	f.Helper()
 	for {
-		cursor = b.recount(l, cursor)
+		cursor = f.recount(l, cursor)
 		for _, end := range []string{"done", "found", "cut"} {
 			if strings.HasPrefix(cursor, end) {
 				return cursor

@@ -21,12 +21,12 @@ import (
 // limiter, refunds included.
 func TestScripts_Overall_NameNoKeysOfAClient(t *testing.T) {
 	for kind, want := range map[RateType]int{Overall: sharedKeys, PerClient: len(limiterKeys{})} {
-		runWithRedis(t, kind.String(), func(b *fixture) {
-			l := b.limiter(Rate{Type: kind, Permits: 10, Interval: time.Hour})
-			b.Take(l, 1) // and then the hint exists
+		runWithRedis(t, kind.String(), func(t *testing.T, f *fixture) {
+			l := f.limiter(Rate{Type: kind, Permits: 10, Interval: time.Hour})
+			f.RequireGranted(l, 1) // and then the hint exists
 			var mu sync.Mutex
 			named := make(map[int]int)
-			b.Redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
+			f.Redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
 				if names, _ := redistest.ScriptCall(command, args); names != nil {
 					mu.Lock()
 					named[len(names)]++
@@ -34,18 +34,18 @@ func TestScripts_Overall_NameNoKeysOfAClient(t *testing.T) {
 				}
 				return false
 			})
-			b.Take(l, 1)
-			b.Free(l, 8)
-			require.NoError(b, l.Release(b.Context(), 1))
-			b.Latency.Store(int64(10 * time.Millisecond))
-			ctx, cancel := context.WithTimeout(b.Context(), 5*time.Millisecond)
+			f.RequireGranted(l, 1)
+			f.RequireAvailable(l, 8)
+			require.NoError(t, l.Release(t.Context(), 1))
+			f.Latency.Store(int64(10 * time.Millisecond))
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 			defer cancel()
 			_, err := l.TryAcquire(ctx, 3) // refunded
-			require.ErrorIs(b, err, context.DeadlineExceeded)
-			pass(second)
-			b.Latency.Store(0)
-			b.Free(l, 9)
-			assert.Equal(b, map[int]int{want: 6}, named, "keys of each script call")
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			time.Sleep(time.Second)
+			f.Latency.Store(0)
+			f.RequireAvailable(l, 9)
+			assert.Equal(t, map[int]int{want: 6}, named, "keys of each script call")
 		})
 	}
 }
@@ -107,30 +107,30 @@ func TestHints_ManyNames_AreBounded(t *testing.T) {
 // caller that has left.
 func TestPages_CallerLeaves_EndsTheCalls(t *testing.T) {
 	for _, name := range []string{"AvailablePermits", "Release"} {
-		runWithRedis(t, name, func(b *fixture) {
-			l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
-			b.Latency.Store(int64(time.Millisecond))
-			b.Reply("EVALSHA", "", func(peer *server.Peer, _ []string) {
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
+			l := f.limiter(Rate{Permits: 10, Interval: time.Hour})
+			f.Latency.Store(int64(time.Millisecond))
+			f.Reply("EVALSHA", "", func(peer *server.Peer, _ []string) {
 				peer.WriteLen(2)
 				peer.WriteInt(replyAgain)
 				peer.WriteBulk("")
 			})
-			ctx, cancel := context.WithTimeout(b.Context(), 20*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			defer cancel()
-			require.ErrorIs(b, everyCall(l)[name](ctx), context.DeadlineExceeded)
-			pass(10 * time.Millisecond)
-			before := b.Scripts.Load()
-			pass(second)
-			assert.Equal(b, before, b.Scripts.Load(), "calls for a caller that has left")
+			require.ErrorIs(t, everyCall(l)[name](ctx), context.DeadlineExceeded)
+			time.Sleep(10 * time.Millisecond)
+			before := f.Scripts.Load()
+			time.Sleep(time.Second)
+			assert.Equal(t, before, f.Scripts.Load(), "calls for a caller that has left")
 		})
 	}
 }
 
 // refundCounted refunds a grant of so many permits that is some hundred milliseconds old.
-func (b *fixture) refundCounted(l *Limiter, permits int64) {
-	b.Helper()
-	scores, err := b.Redis.SortedSet("{limiter}:permits")
-	require.NoError(b, err)
+func (f *fixture) refundCounted(l *Limiter, permits int64) {
+	f.Helper()
+	scores, err := f.Redis.SortedSet("{limiter}:permits")
+	require.NoError(f, err)
 	newest, latest := "", 0.0
 	for m, score := range scores {
 		held := int64(binary.LittleEndian.Uint32([]byte(m[17:])))
@@ -138,7 +138,7 @@ func (b *fixture) refundCounted(l *Limiter, permits int64) {
 			newest, latest = m, score
 		}
 	}
-	require.NoError(b, l.wire.refund(b.Context(), permits, newest[:17], permits, ""))
+	require.NoError(f, l.wire.refund(f.Context(), permits, newest[:17], permits, ""))
 }
 
 // TestDrift_LargeSetChangesWhileCounted_NothingIsRaised: while a set of several pages is counted
@@ -146,44 +146,44 @@ func (b *fixture) refundCounted(l *Limiter, permits int64) {
 // may end late, and it never frees permits that are taken.
 func TestDrift_LargeSetChangesWhileCounted_NothingIsRaised(t *testing.T) {
 	const rate, members = 1_000_000, 1000
-	for name, change := range map[string]func(b *fixture, old *Limiter){
+	for name, change := range map[string]func(f *fixture, old *Limiter){
 		"none":                              func(*fixture, *Limiter) {},
-		"a grant of a client that is late":  func(b *fixture, old *Limiter) { b.Take(old, 5000) },
-		"a refund of a small counted grant": func(b *fixture, old *Limiter) { b.refundCounted(old, 1) },
-		"a refund of a large counted grant": func(b *fixture, old *Limiter) { b.refundCounted(old, 501) },
-		"a late grant in place of a refunded one": func(b *fixture, old *Limiter) {
-			b.refundCounted(old, 1)
-			b.Take(old, 5000)
+		"a grant of a client that is late":  func(f *fixture, old *Limiter) { f.RequireGranted(old, 5000) },
+		"a refund of a small counted grant": func(f *fixture, old *Limiter) { f.refundCounted(old, 1) },
+		"a refund of a large counted grant": func(f *fixture, old *Limiter) { f.refundCounted(old, 501) },
+		"a late grant in place of a refunded one": func(f *fixture, old *Limiter) {
+			f.refundCounted(old, 1)
+			f.RequireGranted(old, 5000)
 		},
-		"a small late grant in place of a large one": func(b *fixture, old *Limiter) {
-			b.refundCounted(old, 501)
-			b.Take(old, 1)
+		"a small late grant in place of a large one": func(f *fixture, old *Limiter) {
+			f.refundCounted(old, 501)
+			f.RequireGranted(old, 1)
 		},
 	} {
-		runWithRedis(t, name, func(b *fixture) {
-			l := b.limiter(Rate{Permits: rate, Interval: time.Hour})
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
+			l := f.limiter(Rate{Permits: rate, Interval: time.Hour})
 			for i := range members {
-				b.Take(l, 1+int64(i%2)*500) // every other grant is a large one
-				pass(time.Millisecond)
+				f.RequireGranted(l, 1+int64(i%2)*500) // every other grant is a large one
+				time.Sleep(time.Millisecond)
 			}
 			behind := func() time.Time { return time.Now().Add(-400 * time.Millisecond) }
-			late := New(b.Conn, WithClock(behind)).Limiter("limiter")
-			b.Take(late, 1) // it counts, too: its count stays unfinished
-			fresh := New(b.Conn).Limiter("limiter")
+			late := New(f.Conn, WithClock(behind)).Limiter("limiter")
+			f.RequireGranted(late, 1) // it counts, too: its count stays unfinished
+			fresh := New(f.Conn).Limiter("limiter")
 			for range 2 { // one and two pages are counted
-				b.Take(fresh, 1)
+				f.RequireGranted(fresh, 1)
 			}
-			change(b, late)
+			change(f, late)
 			for range 20 {
-				b.Take(fresh, 1)
-				pass(time.Millisecond)
-				assert.LessOrEqual(b, b.drift(), int64(0))
+				f.RequireGranted(fresh, 1)
+				time.Sleep(time.Millisecond)
+				assert.LessOrEqual(t, f.drift(), int64(0))
 			}
-			pass(time.Hour - time.Hour/retryPart)
+			time.Sleep(time.Hour - time.Hour/retryPart)
 			for range 20 {
-				b.Take(fresh, 1)
+				f.RequireGranted(fresh, 1)
 			}
-			assert.Zero(b, b.drift())
+			assert.Zero(t, f.drift())
 		})
 	}
 }
@@ -191,75 +191,75 @@ func TestDrift_LargeSetChangesWhileCounted_NothingIsRaised(t *testing.T) {
 // TestDrift_CallThatCannotCount_PassesItOn: a call that leaves before the count reports that the
 // next call is to count.
 func TestDrift_CallThatCannotCount_PassesItOn(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 1000, Interval: 10 * second})
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 1000, Interval: 10 * time.Second})
 		for range 900 {
-			b.Take(l, 1)
-			pass(time.Millisecond)
+			f.RequireGranted(l, 1)
+			time.Sleep(time.Millisecond)
 		}
-		assert.Equal(b, countDue, b.counted(l, "", 1001), "above the rate")
-		assert.Equal(b, notCounted, b.counted(l, b.hint(), 1001))
-		assert.Equal(b, countLarge, b.counted(l, "", 1))
+		assert.Equal(t, countDue, f.counted(l, "", 1001), "above the rate")
+		assert.Equal(t, notCounted, f.counted(l, f.hint(), 1001))
+		assert.Equal(t, countLarge, f.counted(l, "", 1))
 
-		pass(10*second - 300*time.Millisecond) // 600 have expired
-		assert.Equal(b, countDue, b.counted(l, "", 1), "more expired grants than a page")
-		assert.Zero(b, b.drift())
+		time.Sleep(10*time.Second - 300*time.Millisecond) // 600 have expired
+		assert.Equal(t, countDue, f.counted(l, "", 1), "more expired grants than a page")
+		assert.Zero(t, f.drift())
 	})
 }
 
 // TestDrift_GrantsAreRemovedOverSeveralCalls_CountFollows: the value is right from the first of
 // these calls on, and only grants that are older than that call are removed.
 func TestDrift_GrantsAreRemovedOverSeveralCalls_CountFollows(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 1500, Interval: time.Hour})
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 1500, Interval: time.Hour})
 		for range 1500 {
-			b.Take(l, 1)
-			pass(time.Millisecond)
+			f.RequireGranted(l, 1)
+			time.Sleep(time.Millisecond)
 		}
-		b.redissonReleases(700)
-		found := b.count(l, "")
-		assert.Regexp(b, "^found 700\n", found)
-		assert.EqualValues(b, 700, b.drift(), "nothing changes before it is confirmed")
-		cut := b.count(l, found)
-		assert.Regexp(b, "^cut 444 9466848[0-9]*\n", cut)
-		assert.Zero(b, b.drift())
-		assert.Equal(b, "done 1", b.count(l, ""), "another client finds no drift")
-		cut = b.recount(l, cut)
-		assert.Regexp(b, "^cut 188 9466848[0-9]*\n", cut)
-		assert.Zero(b, b.drift())
-		assert.Equal(b, "done 0", b.recount(l, cut))
-		assert.Zero(b, b.drift())
-		assert.Equal(b, "done 1", b.count(l, ""))
+		f.redissonReleases(700)
+		found := f.count(l, "")
+		assert.Regexp(t, "^found 700\n", found)
+		assert.EqualValues(t, 700, f.drift(), "nothing changes before it is confirmed")
+		cut := f.count(l, found)
+		assert.Regexp(t, "^cut 444 9466848[0-9]*\n", cut)
+		assert.Zero(t, f.drift())
+		assert.Equal(t, "done 1", f.count(l, ""), "another client finds no drift")
+		cut = f.recount(l, cut)
+		assert.Regexp(t, "^cut 188 9466848[0-9]*\n", cut)
+		assert.Zero(t, f.drift())
+		assert.Equal(t, "done 0", f.recount(l, cut))
+		assert.Zero(t, f.drift())
+		assert.Equal(t, "done 1", f.count(l, ""))
 
 		old := "cut 100 " + strconv.FormatInt(time.Now().Add(-time.Minute).UnixMilli(), 10)
-		before := b.Stored("{limiter}:value")
-		assert.Equal(b, "done 0", b.recount(l, old), "no grant is as old")
-		assert.Equal(b, before, b.Stored("{limiter}:value"))
+		before := f.Stored("{limiter}:value")
+		assert.Equal(t, "done 0", f.recount(l, old), "no grant is as old")
+		assert.Equal(t, before, f.Stored("{limiter}:value"))
 	})
 }
 
 // TestDrift_RefundWhileCounted_TakesNoGrantInUse: a refund shrinks a grant that is counted already.
 // The count finds an excess that there is not, and no grant that is in use leaves the set for it.
 func TestDrift_RefundWhileCounted_TakesNoGrantInUse(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 3000, Interval: time.Hour})
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 3000, Interval: time.Hour})
 		for range 600 {
-			b.Take(l, 1)
-			pass(time.Millisecond)
+			f.RequireGranted(l, 1)
+			time.Sleep(time.Millisecond)
 		}
-		b.granted(l, "a", 600)
+		f.granted(l, "a", 600)
 		for range 600 {
-			b.Take(l, 1)
-			pass(time.Millisecond)
+			f.RequireGranted(l, 1)
+			time.Sleep(time.Millisecond)
 		}
 		cursor := ""
 		for range 3 {
-			cursor = b.recount(l, cursor)
+			cursor = f.recount(l, cursor)
 		}
-		require.NoError(b, b.refund(l, "a", 599, 600))
-		cursor = b.count(l, cursor)
-		assert.Regexp(b, "^found 599\n", cursor)
-		assert.Equal(b, "done 1", b.count(l, cursor))
-		assert.Zero(b, b.drift())
+		require.NoError(t, f.refund(l, "a", 599, 600))
+		cursor = f.count(l, cursor)
+		assert.Regexp(t, "^found 599\n", cursor)
+		assert.Equal(t, "done 1", f.count(l, cursor))
+		assert.Zero(t, f.drift())
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-var initial = Rate{Permits: 10, Interval: second, KeepAlive: 3 * second}
+var initial = Rate{Permits: 10, Interval: time.Second, KeepAlive: 3 * time.Second}
 
 // needRate are the calls of everyCall that need a rate, except for those that only read the
 // configuration.
@@ -24,23 +24,23 @@ var needRate = []string{"TryAcquire", "TryAcquireWithin", "Acquire", "Take", "Ta
 
 func TestInitialRate_NoRateInRedis_EachCallSetsItInOneMoreRoundTrip(t *testing.T) {
 	for _, name := range needRate {
-		for _, opts := range [][]Option{nil, {WithDenialCache(second)}, {WithLease(time.Second)}} {
-			runWithRedis(t, fmt.Sprint(name, len(opts)), func(b *fixture) {
-				for _, rate := range []Rate{initial, {Permits: 10, Interval: second, Type: PerClient}} {
-					b.Redis.FlushAll()
-					l := New(b.Conn, opts...).Limiter("limiter", InitialRate(rate))
+		for _, opts := range [][]Option{nil, {WithDenialCache(time.Second)}, {WithLease(time.Second)}} {
+			runWithRedis(t, fmt.Sprint(name, len(opts)), func(t *testing.T, f *fixture) {
+				for _, rate := range []Rate{initial, {Permits: 10, Interval: time.Second, Type: PerClient}} {
+					f.Redis.FlushAll()
+					l := New(f.Conn, opts...).Limiter("limiter", InitialRate(rate))
 					call := everyCall(l)[name]
-					require.NoError(b, call(b.Context())) // the scripts are known from now on
-					assert.Equal(b, rate, b.configured(l))
+					require.NoError(t, call(t.Context())) // the scripts are known from now on
+					assert.Equal(t, rate, f.configured(l))
 
-					pass(time.Minute)
-					b.Redis.FlushDB()
-					_, err := l.Exists(b.Context()) // ends what a lease returns
-					require.NoError(b, err)
-					sent := b.Sent.Load()
-					require.NoError(b, call(b.Context()))
-					assert.EqualValues(b, 2, b.Sent.Load()-sent, "the call and the one that sets the rate")
-					assert.Equal(b, rate, b.configured(l))
+					time.Sleep(time.Minute)
+					f.Redis.FlushDB()
+					_, err := l.Exists(t.Context()) // ends what a lease returns
+					require.NoError(t, err)
+					sent := f.Sent.Load()
+					require.NoError(t, call(t.Context()))
+					assert.EqualValues(t, 2, f.Sent.Load()-sent, "the call and the one that sets the rate")
+					assert.Equal(t, rate, f.configured(l))
 				}
 			})
 		}
@@ -52,10 +52,10 @@ func TestInitialRate_CallThatNeedsNoRate_SetsNone(t *testing.T) {
 		if slices.Contains(append(needRate, "TrySetRate", "SetRate", "SetRate keep"), name) {
 			continue
 		}
-		runWithRedis(t, name, func(b *fixture) {
-			l := New(b.Conn).Limiter("limiter", InitialRate(initial))
-			_ = everyCall(l)[name](b.Context())
-			assert.Empty(b, b.Redis.Keys())
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
+			l := New(f.Conn).Limiter("limiter", InitialRate(initial))
+			_ = everyCall(l)[name](t.Context())
+			assert.Empty(t, f.Redis.Keys())
 		})
 	}
 }
@@ -63,167 +63,167 @@ func TestInitialRate_CallThatNeedsNoRate_SetsNone(t *testing.T) {
 func TestInitialRate_FieldIsMissing_IsSet(t *testing.T) {
 	for _, missing := range []string{"rate", "interval", "type"} {
 		for _, name := range needRate {
-			runWithRedis(t, missing+" "+name, func(b *fixture) {
-				l := New(b.Conn).Limiter("limiter", InitialRate(initial))
-				b.Take(l, 1)
-				b.Redis.HDel("limiter", missing)
-				assert.NoError(b, everyCall(l)[name](b.Context()))
-				assert.Equal(b, initial, b.configured(l))
+			runWithRedis(t, missing+" "+name, func(t *testing.T, f *fixture) {
+				l := New(f.Conn).Limiter("limiter", InitialRate(initial))
+				f.RequireGranted(l, 1)
+				f.Redis.HDel("limiter", missing)
+				assert.NoError(t, everyCall(l)[name](t.Context()))
+				assert.Equal(t, initial, f.configured(l))
 			})
 		}
 	}
 }
 
 func TestInitialRate_RateInRedis_Stays(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		b.limiter(Rate{Permits: 3, Interval: time.Hour})
-		l := New(b.Conn).Limiter("limiter", InitialRate(initial))
-		b.Take(l, 3)
-		b.Full(l, 1)
-		assert.Equal(b, Rate{Permits: 3, Interval: time.Hour}, b.configured(l))
-		assert.ErrorIs(b, errOf(l.TryAcquire(b.Context(), 4)), ErrPermitsExceedRate)
+	withRedis(t, func(t *testing.T, f *fixture) {
+		f.limiter(Rate{Permits: 3, Interval: time.Hour})
+		l := New(f.Conn).Limiter("limiter", InitialRate(initial))
+		f.RequireGranted(l, 3)
+		f.RequireDenied(l, 1)
+		assert.Equal(t, Rate{Permits: 3, Interval: time.Hour}, f.configured(l))
+		assert.ErrorIs(t, redistest.Err(l.TryAcquire(t.Context(), 4)), ErrPermitsExceedRate)
 	})
 }
 
 func TestInitialRate_KeepAliveHasPassed_LimitsAgain(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := New(b.Conn).Limiter("limiter", InitialRate(initial))
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := New(f.Conn).Limiter("limiter", InitialRate(initial))
 		for range 3 {
-			b.Take(l, 10)
-			b.Full(l, 1)
-			pass(time.Hour)
-			require.Empty(b, b.Redis.Keys())
+			f.RequireGranted(l, 10)
+			f.RequireDenied(l, 1)
+			time.Sleep(time.Hour)
+			require.Empty(t, f.Redis.Keys())
 		}
 	})
 }
 
 func TestInitialRate_DataLostWhileCallersWait_TheyAreServedAtTheRate(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := New(b.Conn, WithWaitJitter(0)).Limiter("limiter", InitialRate(initial))
-		b.Take(l, 10)
-		time.AfterFunc(second/2, b.Redis.FlushAll)
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := New(f.Conn, WithWaitJitter(0)).Limiter("limiter", InitialRate(initial))
+		f.RequireGranted(l, 10)
+		time.AfterFunc(time.Second/2, f.Redis.FlushAll)
 		began := time.Now()
-		_, errs := redistest.Crowd(30, func(int) (struct{}, error) { return struct{}{}, l.Acquire(b.Context(), 1) })
+		_, errs := redistest.Crowd(30, func(int) (struct{}, error) { return struct{}{}, l.Acquire(t.Context(), 1) })
 		for _, err := range errs {
-			require.NoError(b, err)
+			require.NoError(t, err)
 		}
-		assert.Equal(b, 3*second, time.Since(began).Round(10*time.Millisecond))
+		assert.Equal(t, 3*time.Second, time.Since(began).Round(10*time.Millisecond))
 	})
 }
 
 func TestInitialRate_TwoClientsAtOnce_OneRateCounts(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		b.Latency.Store(int64(10 * time.Millisecond))
+	withRedis(t, func(t *testing.T, f *fixture) {
+		f.Latency.Store(int64(10 * time.Millisecond))
 		var limiters []*Limiter
 		for i := range 8 {
-			rate := Rate{Permits: 10 + int64(i), Interval: second}
-			limiters = append(limiters, New(b.Conn).Limiter("limiter", InitialRate(rate)))
+			rate := Rate{Permits: 10 + int64(i), Interval: time.Second}
+			limiters = append(limiters, New(f.Conn).Limiter("limiter", InitialRate(rate)))
 		}
 		granted, errs := redistest.Crowd(200, func(caller int) (bool, error) {
-			return limiters[caller%len(limiters)].TryAcquire(b.Context(), 1)
+			return limiters[caller%len(limiters)].TryAcquire(t.Context(), 1)
 		})
 		count := int64(0)
 		for i := range granted {
-			require.NoError(b, errs[i])
+			require.NoError(t, errs[i])
 			if granted[i] {
 				count++
 			}
 		}
-		assert.Equal(b, b.configured(limiters[0]).Permits, count)
+		assert.Equal(t, f.configured(limiters[0]).Permits, count)
 	})
 }
 
 func TestInitialRate_LimiterOfTheSameNameWithout_StillFails(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		c := New(b.Conn)
+	withRedis(t, func(t *testing.T, f *fixture) {
+		c := New(f.Conn)
 		with, without := c.Limiter("limiter", InitialRate(initial)), c.Limiter("limiter")
-		b.Latency.Store(int64(10 * time.Millisecond))
+		f.Latency.Store(int64(10 * time.Millisecond))
 		_, errs := redistest.Crowd(2, func(caller int) (bool, error) {
 			if caller == 0 {
-				return without.TryAcquire(b.Context(), 1)
+				return without.TryAcquire(t.Context(), 1)
 			}
-			pass(time.Millisecond)
-			return with.TryAcquire(b.Context(), 1)
+			time.Sleep(time.Millisecond)
+			return with.TryAcquire(t.Context(), 1)
 		})
-		assert.ErrorIs(b, errs[0], ErrNotInitialized)
-		assert.NoError(b, errs[1])
+		assert.ErrorIs(t, errs[0], ErrNotInitialized)
+		assert.NoError(t, errs[1])
 	})
 }
 
 func TestInitialRate_InPipelines_EachLimiterGetsItsOwn(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		c := New(b.Conn)
-		b.Latency.Store(int64(10 * time.Millisecond))
+	withRedis(t, func(t *testing.T, f *fixture) {
+		c := New(f.Conn)
+		f.Latency.Store(int64(10 * time.Millisecond))
 		_, errs := redistest.Crowd(200, func(caller int) (bool, error) {
-			l := c.Limiter(strconv.Itoa(caller), InitialRate(Rate{Permits: 1 + int64(caller), Interval: second}))
-			return l.TryAcquire(b.Context(), 1)
+			l := c.Limiter(strconv.Itoa(caller), InitialRate(Rate{Permits: 1 + int64(caller), Interval: time.Second}))
+			return l.TryAcquire(t.Context(), 1)
 		})
 		for caller, err := range errs {
-			require.NoError(b, err)
-			assert.Equal(b, strconv.Itoa(1+caller), b.Redis.HGet(strconv.Itoa(caller), "rate"))
+			require.NoError(t, err)
+			assert.Equal(t, strconv.Itoa(1+caller), f.Redis.HGet(strconv.Itoa(caller), "rate"))
 		}
 	})
 }
 
 func TestInitialRate_Invalid_FailsAtTheFirstCallWithoutRedis(t *testing.T) {
-	withRedis(t, func(b *fixture) {
+	withRedis(t, func(t *testing.T, f *fixture) {
 		for _, rate := range []Rate{
-			{}, {Permits: 1}, {Permits: -1, Interval: second}, {Permits: 1, Interval: time.Microsecond},
+			{}, {Permits: 1}, {Permits: -1, Interval: time.Second}, {Permits: 1, Interval: time.Microsecond},
 		} {
-			l := New(b.Conn).Limiter("limiter", InitialRate(rate))
-			sent := b.Sent.Load()
+			l := New(f.Conn).Limiter("limiter", InitialRate(rate))
+			sent := f.Sent.Load()
 			for name, call := range everyCall(l) {
-				require.ErrorIs(b, call(b.Context()), ErrInvalidRate, name)
+				require.ErrorIs(t, call(t.Context()), ErrInvalidRate, name)
 			}
-			assert.Equal(b, sent, b.Sent.Load())
+			assert.Equal(t, sent, f.Sent.Load())
 		}
 	})
 }
 
 func TestInitialRate_AnotherClientDeletesItEachTime_TheCallEnds(t *testing.T) {
 	for _, name := range needRate {
-		runWithRedis(t, name, func(b *fixture) {
-			l := New(b.Conn).Limiter("limiter", InitialRate(initial))
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
+			l := New(f.Conn).Limiter("limiter", InitialRate(initial))
 			sets := 0
-			b.Redis.Server().SetPreHook(func(_ *server.Peer, command string, _ ...string) bool {
+			f.Redis.Server().SetPreHook(func(_ *server.Peer, command string, _ ...string) bool {
 				switch command {
 				case "EVAL": // of the two scripts in one round trip
 					sets++
 					fallthrough
 				case "EVALSHA":
-					b.Redis.Del("limiter")
+					f.Redis.Del("limiter")
 				}
 				return false
 			})
-			err := everyCall(l)[name](b.Context())
-			assert.ErrorIs(b, err, ErrNotInitialized)
-			assert.LessOrEqual(b, sets, 2*mostInitial+1, "one more if the script is not known yet")
+			err := everyCall(l)[name](t.Context())
+			assert.ErrorIs(t, err, ErrNotInitialized)
+			assert.LessOrEqual(t, sets, 2*mostInitial+1, "one more if the script is not known yet")
 		})
 	}
 }
 
 func TestInitialRate_CorruptLimiter_IsNotRepaired(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		b.limiter(initial)
-		l := New(b.Conn).Limiter("limiter", InitialRate(initial))
-		b.Redis.HSet("limiter", "rate", "x")
-		assert.ErrorContains(b, errOf(l.TryAcquire(b.Context(), 1)), `"x"`)
-		assert.Equal(b, "x", b.Redis.HGet("limiter", "rate"))
+	withRedis(t, func(t *testing.T, f *fixture) {
+		f.limiter(initial)
+		l := New(f.Conn).Limiter("limiter", InitialRate(initial))
+		f.Redis.HSet("limiter", "rate", "x")
+		assert.ErrorContains(t, redistest.Err(l.TryAcquire(t.Context(), 1)), `"x"`)
+		assert.Equal(t, "x", f.Redis.HGet("limiter", "rate"))
 	})
 }
 
 func TestInitialRate_ServerRefusesToSetIt_TheCallHasItsError(t *testing.T) {
 	for _, name := range needRate {
-		runWithRedis(t, name, func(b *fixture) {
-			l := New(b.Conn).Limiter("limiter", InitialRate(initial))
-			b.Redis.Server().SetPreHook(func(peer *server.Peer, command string, words ...string) bool {
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
+			l := New(f.Conn).Limiter("limiter", InitialRate(initial))
+			f.Redis.Server().SetPreHook(func(peer *server.Peer, command string, words ...string) bool {
 				if command == "EVAL" && strings.Contains(words[0], "HSETNX") {
 					peer.WriteError("NOPERM no permission to run 'hsetnx'")
 					return true
 				}
 				return false
 			})
-			assert.ErrorContains(b, everyCall(l)[name](b.Context()), "NOPERM")
+			assert.ErrorContains(t, everyCall(l)[name](t.Context()), "NOPERM")
 		})
 	}
 }
@@ -246,17 +246,17 @@ func TestRate_FourPodsStart_OnlySetRateFreesPermits(t *testing.T) {
 			return l, l.SetRate(ctx, rate)
 		}, 400},
 	} {
-		runWithRedis(t, name, func(b *fixture) {
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
 			var granted int64
 			for range 4 {
-				l, err := test.open(b.Context(), New(b.Conn))
-				require.NoError(b, err)
-				got, _, err := l.TakeUpTo(b.Context(), 1000)
-				require.NoError(b, err)
+				l, err := test.open(t.Context(), New(f.Conn))
+				require.NoError(t, err)
+				got, _, err := l.TakeUpTo(t.Context(), 1000)
+				require.NoError(t, err)
 				granted += got
-				pass(5 * second)
+				time.Sleep(5 * time.Second)
 			}
-			assert.Equal(b, test.want, granted)
+			assert.Equal(t, test.want, granted)
 		})
 	}
 }

@@ -14,16 +14,17 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
-	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
 // TestTryAcquire_Window_Slides: each grant returns an interval after it was made.
 func TestTryAcquire_Window_Slides(t *testing.T) {
 	for _, typ := range []RateType{Overall, PerClient} {
-		runWithRedis(t, typ.String(), func(b *fixture) {
-			l := b.limiter(Rate{Type: typ, Permits: 10, Interval: 10 * second})
+		runWithRedis(t, typ.String(), func(t *testing.T, f *fixture) {
+			l := f.limiter(Rate{Type: typ, Permits: 10, Interval: 10 * time.Second})
 			start := time.Now()
 			for _, step := range []struct {
 				at      time.Duration
@@ -32,21 +33,21 @@ func TestTryAcquire_Window_Slides(t *testing.T) {
 				free    int64
 			}{
 				{0, 4, true, 6},
-				{3 * second, 5, true, 1},
-				{4 * second, 2, false, 1},
-				{10*second - time.Millisecond, 2, false, 1},
-				{10 * second, 2, true, 3}, // the 4 of the start have returned
-				{13*second - time.Millisecond, 4, false, 3},
-				{13 * second, 8, true, 0}, // the 5 too
-				{20*second - time.Millisecond, 1, false, 0},
-				{20 * second, 2, true, 0},
-				{40 * second, 10, true, 0},
+				{3 * time.Second, 5, true, 1},
+				{4 * time.Second, 2, false, 1},
+				{10*time.Second - time.Millisecond, 2, false, 1},
+				{10 * time.Second, 2, true, 3}, // the 4 of the start have returned
+				{13*time.Second - time.Millisecond, 4, false, 3},
+				{13 * time.Second, 8, true, 0}, // the 5 too
+				{20*time.Second - time.Millisecond, 1, false, 0},
+				{20 * time.Second, 2, true, 0},
+				{40 * time.Second, 10, true, 0},
 			} {
-				pass(time.Until(start.Add(step.at)))
-				ok, err := l.TryAcquire(b.Context(), step.take)
-				require.NoError(b, err)
-				assert.Equal(b, step.granted, ok, "%d permits after %v", step.take, step.at)
-				b.Free(l, step.free)
+				time.Sleep(time.Until(start.Add(step.at)))
+				ok, err := l.TryAcquire(t.Context(), step.take)
+				require.NoError(t, err)
+				assert.Equal(t, step.granted, ok, "%d permits after %v", step.take, step.at)
+				f.RequireAvailable(l, step.free)
 			}
 		})
 	}
@@ -56,9 +57,9 @@ func TestTryAcquire_Window_Slides(t *testing.T) {
 // Observer gets the granted permits; for a denial, the requested ones.
 func TestTakeUpTo_Window_GrantsWhatIsFree(t *testing.T) {
 	for _, typ := range []RateType{Overall, PerClient} {
-		runWithRedis(t, typ.String(), func(b *fixture) {
+		runWithRedis(t, typ.String(), func(t *testing.T, f *fixture) {
 			var reported DecisionInfo
-			l := b.limiter(Rate{Type: typ, Permits: 10, Interval: 10 * second}, WithObserver(&Observer{
+			l := f.limiter(Rate{Type: typ, Permits: 10, Interval: 10 * time.Second}, WithObserver(&Observer{
 				Decision: func(_ context.Context, d DecisionInfo) { reported = d },
 			}))
 			start := time.Now()
@@ -68,25 +69,25 @@ func TestTakeUpTo_Window_GrantsWhatIsFree(t *testing.T) {
 				granted int64
 				want    Decision
 			}{
-				{0, 4, 4, Decision{Remaining: 6, ResetAfter: 10 * second}},
-				{second, 7, 6, Decision{ResetAfter: 10 * second}},
-				{2 * second, 1, 0, Decision{RetryAfter: 8 * second, ResetAfter: 9 * second}},
-				{3 * second, 50, 0, Decision{RetryAfter: 7 * second, ResetAfter: 8 * second}},
-				{10 * second, engine.MaxPermits, 4, Decision{ResetAfter: 10 * second}},
-				{30 * second, engine.MaxPermits, 10, Decision{ResetAfter: 10 * second}}, // above the rate
+				{0, 4, 4, Decision{Remaining: 6, ResetAfter: 10 * time.Second}},
+				{time.Second, 7, 6, Decision{ResetAfter: 10 * time.Second}},
+				{2 * time.Second, 1, 0, Decision{RetryAfter: 8 * time.Second, ResetAfter: 9 * time.Second}},
+				{3 * time.Second, 50, 0, Decision{RetryAfter: 7 * time.Second, ResetAfter: 8 * time.Second}},
+				{10 * time.Second, engine.MaxPermits, 4, Decision{ResetAfter: 10 * time.Second}},
+				{30 * time.Second, engine.MaxPermits, 10, Decision{ResetAfter: 10 * time.Second}}, // above the rate
 			} {
-				pass(time.Until(start.Add(step.at)))
-				granted, got, err := l.TakeUpTo(b.Context(), step.permits)
-				require.NoError(b, err)
-				assert.Equal(b, step.granted, granted, "at %v", step.at)
+				time.Sleep(time.Until(start.Add(step.at)))
+				granted, got, err := l.TakeUpTo(t.Context(), step.permits)
+				require.NoError(t, err)
+				assert.Equal(t, step.granted, granted, "at %v", step.at)
 				step.want.Allowed, step.want.Limit = granted > 0, 10
-				assert.Equal(b, step.want, got, "at %v", step.at)
-				assert.Equal(b, step.want.Allowed, reported.Granted)
-				assert.Equal(b, cmp.Or(granted, step.permits), reported.Permits)
-				b.Free(l, step.want.Remaining)
+				assert.Equal(t, step.want, got, "at %v", step.at)
+				assert.Equal(t, step.want.Allowed, reported.Granted)
+				assert.Equal(t, cmp.Or(granted, step.permits), reported.Permits)
+				f.RequireAvailable(l, step.want.Remaining)
 				if typ == Overall {
-					assert.Zero(b, b.drift())
-					assert.LessOrEqual(b, len(b.members()), 2, "a call makes one grant")
+					assert.Zero(t, f.drift())
+					assert.LessOrEqual(t, len(f.members()), 2, "a call makes one grant")
 				}
 			}
 		})
@@ -96,21 +97,21 @@ func TestTakeUpTo_Window_GrantsWhatIsFree(t *testing.T) {
 // TestLimiter_ContextEnds_CallReturns: even if Redis does not reply.
 func TestLimiter_ContextEnds_CallReturns(t *testing.T) {
 	for name := range everyCall(new(Limiter)) {
-		runWithRedis(t, name, func(b *fixture) {
-			l := b.limiter(Rate{Permits: 10, Interval: second})
-			b.Latency.Store(int64(5 * second))
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
+			l := f.limiter(Rate{Permits: 10, Interval: time.Second})
+			f.Latency.Store(int64(5 * time.Second))
 			start := time.Now()
-			ctx, cancel := context.WithTimeout(b.Context(), second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			assert.ErrorIs(b, everyCall(l)[name](ctx), context.DeadlineExceeded)
-			assert.Equal(b, second, time.Since(start))
+			assert.ErrorIs(t, everyCall(l)[name](ctx), context.DeadlineExceeded)
+			assert.Equal(t, time.Second, time.Since(start))
 
-			ctx, cancel = context.WithCancel(b.Context())
-			defer time.AfterFunc(second/2, cancel).Stop()
-			assert.ErrorIs(b, everyCall(l)[name](ctx), context.Canceled)
-			assert.Equal(b, second*3/2, time.Since(start))
-			b.Latency.Store(0)
-			pass(time.Minute)
+			ctx, cancel = context.WithCancel(t.Context())
+			defer time.AfterFunc(time.Second/2, cancel).Stop()
+			assert.ErrorIs(t, everyCall(l)[name](ctx), context.Canceled)
+			assert.Equal(t, time.Second*3/2, time.Since(start))
+			f.Latency.Store(0)
+			time.Sleep(time.Minute)
 		})
 	}
 }
@@ -118,34 +119,34 @@ func TestLimiter_ContextEnds_CallReturns(t *testing.T) {
 // TestTake_GrantOfNoPermits_IsNoReturn: Redisson makes a grant of no permits for a call with 0. A
 // denied caller does not wait for it.
 func TestTake_GrantOfNoPermits_IsNoReturn(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 10, Interval: 10 * second})
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 10, Interval: 10 * time.Second})
 		nothing := string(rune(16)) + strings.Repeat("r", 16) + strings.Repeat("\x00", 4)
-		b.must(b.Redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()), nothing))
-		require.NoError(b, b.Redis.Set("{limiter}:value", strconv.Itoa(10)))
-		pass(3 * second)
-		b.Take(l, 10)
-		assert.Equal(b, Decision{Limit: 10, RetryAfter: 10 * second, ResetAfter: 10 * second}, b.decision(l, 1))
+		f.RequireNoError(f.Redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()), nothing))
+		require.NoError(t, f.Redis.Set("{limiter}:value", strconv.Itoa(10)))
+		time.Sleep(3 * time.Second)
+		f.RequireGranted(l, 10)
+		assert.Equal(t, Decision{Limit: 10, RetryAfter: 10 * time.Second, ResetAfter: 10 * time.Second}, f.decision(l, 1))
 	})
 }
 
 // TestLimiter_RequestAboveTheRate_ChangesNothing: as in Redisson, such a request removes no expired
 // grant and keeps no limiter alive.
 func TestLimiter_RequestAboveTheRate_ChangesNothing(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 10, Interval: time.Minute, KeepAlive: time.Hour})
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 10, Interval: time.Minute, KeepAlive: time.Hour})
 		unchanged := func() {
-			b.Helper()
-			pass(2 * time.Minute) // a grant has expired, and stays until the next one
-			before, ttl := b.Redis.Dump(), b.Redis.TTL("limiter")
+			t.Helper()
+			time.Sleep(2 * time.Minute) // a grant has expired, and stays until the next one
+			before, ttl := f.Redis.Dump(), f.Redis.TTL("limiter")
 			for _, name := range []string{"TryAcquire", "Take", "TryAcquireWithin", "Acquire"} {
-				require.ErrorIs(b, everyCallWith(l, 11, Rate{})[name](b.Context()), ErrPermitsExceedRate)
-				require.Equal(b, before, b.Redis.Dump())
-				require.Equal(b, ttl, b.Redis.TTL("limiter"))
+				require.ErrorIs(t, everyCallWith(l, 11, Rate{})[name](t.Context()), ErrPermitsExceedRate)
+				require.Equal(t, before, f.Redis.Dump())
+				require.Equal(t, ttl, f.Redis.TTL("limiter"))
 			}
 		}
 		unchanged() // a fresh limiter has no value, and gets none
-		b.Take(l, 7)
+		f.RequireGranted(l, 7)
 		unchanged()
 	})
 }
@@ -154,26 +155,26 @@ func TestLimiter_RequestAboveTheRate_ChangesNothing(t *testing.T) {
 // it is one more, without an error.
 func TestLimiter_EveryCall_IsOneRoundTrip(t *testing.T) {
 	for name := range everyCall(new(Limiter)) {
-		runWithRedis(t, name, func(b *fixture) {
-			l := b.limiter(Rate{Permits: 1000, Interval: second})
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
+			l := f.limiter(Rate{Permits: 1000, Interval: time.Second})
 			call := func(prepare func() error) int64 {
-				require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 1000, Interval: second}))
-				b.Take(l, 2)
-				require.NoError(b, prepare())
-				before := b.Sent.Load()
-				require.NoError(b, everyCall(l)[name](b.Context()))
-				return b.Sent.Load() - before
+				require.NoError(t, l.SetRate(t.Context(), Rate{Permits: 1000, Interval: time.Second}))
+				f.RequireGranted(l, 2)
+				require.NoError(t, prepare())
+				before := f.Sent.Load()
+				require.NoError(t, everyCall(l)[name](t.Context()))
+				return f.Sent.Load() - before
 			}
 			loaded := func() error { return nil }
-			flush := func() error { return b.Conn.Do(b.Context(), b.Conn.B().ScriptFlush().Build()).Error() }
+			flush := func() error { return f.Conn.Do(t.Context(), f.Conn.B().ScriptFlush().Build()).Error() }
 			call(loaded)
 			flushed := int64(2)
 			switch name {
 			case "Config", "Exists", "RemainTimeToLive", "Touch", "SizeInMemory", "Unlink", "Delete":
 				flushed = 1 // a command, no script
 			}
-			assert.EqualValues(b, 1, call(loaded), "round trips")
-			assert.Equal(b, flushed, call(flush), "round trips after SCRIPT FLUSH")
+			assert.EqualValues(t, 1, call(loaded), "round trips")
+			assert.Equal(t, flushed, call(flush), "round trips after SCRIPT FLUSH")
 		})
 	}
 }
@@ -182,7 +183,7 @@ func TestLimiter_EveryCall_IsOneRoundTrip(t *testing.T) {
 // its callers have left.
 func TestLimiter_Outage_CallsEndWithTheirCallers(t *testing.T) {
 	for name := range everyCall(new(Limiter)) {
-		runWithRedis(t, name, func(b *fixture) {
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
 			var down atomic.Bool
 			var dials atomic.Int64
 			conn, err := rueidis.NewClient(rueidis.ClientOption{
@@ -192,37 +193,37 @@ func TestLimiter_Outage_CallsEndWithTheirCallers(t *testing.T) {
 					if down.Load() {
 						return nil, errors.New("connection refused")
 					}
-					return b.Redis.Dial()
+					return f.Redis.Dial()
 				},
 			})
-			require.NoError(b, err)
+			require.NoError(t, err)
 			defer conn.Close()
 			l := New(conn, WithDenialCache(time.Hour)).Limiter("limiter")
-			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
-			b.Take(l, 10)
-			b.Full(l, 1)
-			pass(second)
-			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10, Interval: time.Hour}))
+			require.NoError(t, l.SetRate(t.Context(), Rate{Permits: 10, Interval: time.Hour}))
+			f.RequireGranted(l, 10)
+			f.RequireDenied(l, 1)
+			time.Sleep(time.Second)
+			require.NoError(t, l.SetRate(t.Context(), Rate{Permits: 10, Interval: time.Hour}))
 			down.Store(true)
-			b.Redis.Server().Close() // the existing connections end
+			f.Redis.Server().Close() // the existing connections end
 
 			var callers sync.WaitGroup
 			call := everyCall(l)[name]
 			for range 20 {
 				callers.Go(func() {
-					ctx, cancel := context.WithTimeout(b.Context(), 20*time.Millisecond)
+					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 					defer cancel()
-					assert.Error(b, call(ctx))
+					assert.Error(t, call(ctx))
 				})
-				callers.Go(func() { assert.Error(b, call(context.Background())) })
+				callers.Go(func() { assert.Error(t, call(context.Background())) })
 			}
 			start := time.Now()
 			callers.Wait()
-			assert.LessOrEqual(b, time.Since(start), second, "an error, whether the context can end or not")
-			pass(second)
+			assert.LessOrEqual(t, time.Since(start), time.Second, "an error, whether the context can end or not")
+			time.Sleep(time.Second)
 			before := dials.Load()
-			pass(time.Minute)
-			assert.Equal(b, before, dials.Load(), "attempts without a caller")
+			time.Sleep(time.Minute)
+			assert.Equal(t, before, dials.Load(), "attempts without a caller")
 		})
 	}
 }

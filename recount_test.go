@@ -13,58 +13,58 @@ import (
 )
 
 // fill takes so many permits, each by a call of its own.
-func (b *fixture) fill(l *Limiter, permits int) {
-	b.Helper()
+func (f *fixture) fill(l *Limiter, permits int) {
+	f.Helper()
 	for range permits {
-		b.Take(l, 1)
-		pass(time.Millisecond)
+		f.RequireGranted(l, 1)
+		time.Sleep(time.Millisecond)
 	}
 }
 
 // TestRecount_CallsAreSlow_RunsToItsEnd: all calls of a count together may take minutes.
 func TestRecount_CallsAreSlow_RunsToItsEnd(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 2000, Interval: time.Hour})
-		b.fill(l, 1200)
-		b.redissonReleases(300)
-		pass(31 * time.Minute)
-		before := b.Scripts.Load()
-		b.Latency.Store(int64(9 * second))
-		b.Take(l, 1)
-		pass(10 * time.Minute)
-		b.Latency.Store(0)
-		assert.Greater(b, b.Scripts.Load()-before, int64(7), "more than a minute")
-		assert.Zero(b, b.drift())
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 2000, Interval: time.Hour})
+		f.fill(l, 1200)
+		f.redissonReleases(300)
+		time.Sleep(31 * time.Minute)
+		before := f.Scripts.Load()
+		f.Latency.Store(int64(9 * time.Second))
+		f.RequireGranted(l, 1)
+		time.Sleep(10 * time.Minute)
+		f.Latency.Store(0)
+		assert.Greater(t, f.Scripts.Load()-before, int64(7), "more than a minute")
+		assert.Zero(t, f.drift())
 	})
 }
 
 // TestRecount_GoroutineEnds_CountsAgain: by a callback of the program, while the slot moves.
 func TestRecount_GoroutineEnds_CountsAgain(t *testing.T) {
-	withRedis(t, func(b *fixture) {
+	withRedis(t, func(t *testing.T, f *fixture) {
 		var exit atomic.Bool
-		l := b.limiter(Rate{Permits: 1000, Interval: time.Minute}, WithClock(func() time.Time {
+		l := f.limiter(Rate{Permits: 1000, Interval: time.Minute}, WithClock(func() time.Time {
 			if exit.Load() {
 				runtime.Goexit()
 			}
 			return time.Now()
 		}))
-		b.fill(l, 300)
-		b.redissonReleases(50)
-		moves := b.Reply("EVALSHA", "", func(peer *server.Peer, _ []string) {
+		f.fill(l, 300)
+		f.redissonReleases(50)
+		moves := f.Reply("EVALSHA", "", func(peer *server.Peer, _ []string) {
 			exit.Store(true)
 			peer.WriteError("TRYAGAIN the slot moves")
 		})
-		require.True(b, l.wire.hint().counts.learn(time.Now().UnixMilli(), time.Minute.Milliseconds(), countLarge))
+		require.True(t, l.wire.hint().counts.learn(time.Now().UnixMilli(), time.Minute.Milliseconds(), countLarge))
 		go l.wire.recount(time.Now())
-		pass(second)
+		time.Sleep(time.Second)
 		synctest.Wait()
-		assert.Positive(b, *moves)
+		assert.Positive(t, *moves)
 		exit.Store(false)
-		b.Reply("none", "", nil)
-		pass(10 * second)
-		b.Take(l, 1)
+		f.Reply("none", "", nil)
+		time.Sleep(10 * time.Second)
+		f.RequireGranted(l, 1)
 		synctest.Wait()
-		assert.Zero(b, b.drift())
+		assert.Zero(t, f.drift())
 	})
 }
 
@@ -73,35 +73,35 @@ func TestRecount_GoroutineEnds_CountsAgain(t *testing.T) {
 func TestRecount_StateIsReplacedMeanwhile_FreesNothing(t *testing.T) {
 	const taken, released = 600, 550
 	rate := Rate{Permits: 1000, Interval: time.Hour}
-	for name, replace := range map[string]func(b *fixture){
-		"Rename": func(b *fixture) {
-			require.NoError(b, New(b.Conn).Limiter("other").Rename(b.Context(), "limiter"))
+	for name, replace := range map[string]func(f *fixture){
+		"Rename": func(f *fixture) {
+			require.NoError(f, New(f.Conn).Limiter("other").Rename(f.Context(), "limiter"))
 		},
-		"Copy": func(b *fixture) { b.yes(New(b.Conn).Limiter("other").Copy(b.Context(), "limiter", Replace())) },
-		"type": func(b *fixture) { b.Redis.HSet("limiter", "type", "1") }, // of a client that cannot name these keys
+		"Copy": func(f *fixture) { f.RequireTrue(New(f.Conn).Limiter("other").Copy(f.Context(), "limiter", Replace())) },
+		"type": func(f *fixture) { f.Redis.HSet("limiter", "type", "1") }, // of a client that cannot name these keys
 	} {
-		runWithRedis(t, name, func(b *fixture) {
-			client := New(b.Conn)
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
+			client := New(f.Conn)
 			l, other := client.Limiter("limiter"), client.Limiter("other")
-			require.NoError(b, other.SetRate(b.Context(), rate))
-			b.fill(other, taken)
+			require.NoError(t, other.SetRate(t.Context(), rate))
+			f.fill(other, taken)
 			own := rate
 			own.Type = PerClient
-			require.NoError(b, l.SetRate(b.Context(), own))
-			b.fill(l, taken)
-			b.Redis.HSet("limiter", "type", "0")
-			b.fill(l, taken)
-			b.redissonReleases(released)
+			require.NoError(t, l.SetRate(t.Context(), own))
+			f.fill(l, taken)
+			f.Redis.HSet("limiter", "type", "0")
+			f.fill(l, taken)
+			f.redissonReleases(released)
 
-			cursor := b.count(l, b.count(l, ""))
-			require.Regexp(b, "^cut 294 ", cursor)
-			replace(b)
-			assert.Equal(b, "done 0", b.recount(l, cursor))
+			cursor := f.count(l, f.count(l, ""))
+			require.Regexp(t, "^cut 294 ", cursor)
+			replace(f)
+			assert.Equal(t, "done 0", f.recount(l, cursor))
 			key := "{limiter}:value"
 			if name == "type" {
 				key = l.wire.keys[clientValueKey]
 			}
-			assert.EqualValues(b, rate.Permits-taken, b.Stored(key))
+			assert.EqualValues(t, rate.Permits-taken, f.Stored(key))
 		})
 	}
 }

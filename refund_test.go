@@ -21,28 +21,28 @@ const runsArg = 7
 // of a caller that left has expired when its refund arrives, and the permits belong to others.
 func TestRefund_GrantHasExpired_ReturnsNothing(t *testing.T) {
 	for _, ask := range asks {
-		runWithRedis(t, ask.name, func(b *fixture) {
-			slow := b.limiter(Rate{Permits: 10, Interval: time.Second})
-			other := New(b.QuickConn()).Limiter("limiter")
-			b.Latency.Store(int64(3 * time.Second))
-			ctx, cancel := context.WithTimeout(b.Context(), 500*time.Millisecond)
+		runWithRedis(t, ask.name, func(t *testing.T, f *fixture) {
+			slow := f.limiter(Rate{Permits: 10, Interval: time.Second})
+			other := New(f.QuickConn()).Limiter("limiter")
+			f.Latency.Store(int64(3 * time.Second))
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
-			require.ErrorIs(b, ask.call(ctx, slow, 10), context.DeadlineExceeded)
+			require.ErrorIs(t, ask.call(ctx, slow, 10), context.DeadlineExceeded)
 
 			// The slow call is carried out after 3 s, as of 0 s; what gives its permits back
 			// comes seconds later.
-			pass(4 * time.Second)
+			time.Sleep(4 * time.Second)
 			var last time.Time
 			for range 100 {
-				ok, err := other.TryAcquire(b.Context(), 10)
-				require.NoError(b, err)
+				ok, err := other.TryAcquire(t.Context(), 10)
+				require.NoError(t, err)
 				if ok {
-					require.GreaterOrEqual(b, time.Since(last), time.Second, "since the rate was granted before")
+					require.GreaterOrEqual(t, time.Since(last), time.Second, "since the rate was granted before")
 					last = time.Now()
 				}
-				pass(100 * time.Millisecond)
+				time.Sleep(100 * time.Millisecond)
 			}
-			require.False(b, last.IsZero())
+			require.False(t, last.IsZero())
 		})
 	}
 }
@@ -51,24 +51,24 @@ func TestRefund_GrantHasExpired_ReturnsNothing(t *testing.T) {
 // the others when they expire.
 func TestRefund_SharedGrant_RestStaysInTheWindow(t *testing.T) {
 	for _, ask := range asks {
-		runWithRedis(t, ask.name, func(b *fixture) {
-			l := b.limiter(Rate{Permits: 320, Interval: 10 * time.Second})
+		runWithRedis(t, ask.name, func(t *testing.T, f *fixture) {
+			l := f.limiter(Rate{Permits: 320, Interval: 10 * time.Second})
 			for range 300 { // more than a page, so that only a grant that is named is found
-				b.Take(l, 1)
+				f.RequireGranted(l, 1)
 			}
 			// The caller of 3 goes when its call, which carries others too, is at the server.
-			ctx, cancel := context.WithCancel(b.Context())
+			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			b.Redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
+			f.Redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
 				_, given := redistest.ScriptCall(command, args)
 				if len(given) > runsArg && strings.Contains(given[runsArg], "3*1") {
-					assert.Contains(b, given[runsArg], " ")
+					assert.Contains(t, given[runsArg], " ")
 					cancel()
-					pass(10 * time.Millisecond)
+					time.Sleep(10 * time.Millisecond)
 				}
 				return false
 			})
-			b.Latency.Store(int64(100 * time.Millisecond))
+			f.Latency.Store(int64(100 * time.Millisecond))
 			wants := []int64{1, 1, 3, 4, 5, 50}
 			_, errs := redistest.Crowd(len(wants), func(i int) (any, error) {
 				switch {
@@ -77,33 +77,33 @@ func TestRefund_SharedGrant_RestStaysInTheWindow(t *testing.T) {
 				case i == 5 && ask.waits:
 					return nil, nil
 				}
-				return nil, ask.call(b.Context(), l, wants[i])
+				return nil, ask.call(t.Context(), l, wants[i])
 			})
 			for i, err := range errs {
 				if i == 2 {
-					require.ErrorIs(b, err, context.Canceled)
+					require.ErrorIs(t, err, context.Canceled)
 				} else {
-					require.NoError(b, err)
+					require.NoError(t, err)
 				}
 			}
-			b.Latency.Store(0)
-			pass(time.Second)
+			f.Latency.Store(0)
+			time.Sleep(time.Second)
 			held := int64(-300)
-			members, err := b.Redis.ZMembers("{limiter}:permits")
-			require.NoError(b, err)
+			members, err := f.Redis.ZMembers("{limiter}:permits")
+			require.NoError(t, err)
 			for _, m := range members {
 				permits := int64(m[17]) | int64(m[18])<<8 | int64(m[19])<<16 | int64(m[20])<<24
-				assert.Positive(b, permits)
+				assert.Positive(t, permits)
 				held += permits
 			}
-			assert.EqualValues(b, 11, held, "permits in the window")
-			b.Free(l, 9)
-			b.Take(l, 9)
-			b.Full(l, 1)
-			pass(5 * time.Second)
-			b.Full(l, 1)
-			pass(5 * time.Second)
-			b.Take(l, 320)
+			assert.EqualValues(t, 11, held, "permits in the window")
+			f.RequireAvailable(l, 9)
+			f.RequireGranted(l, 9)
+			f.RequireDenied(l, 1)
+			time.Sleep(5 * time.Second)
+			f.RequireDenied(l, 1)
+			time.Sleep(5 * time.Second)
+			f.RequireGranted(l, 320)
 		})
 	}
 }
@@ -111,29 +111,29 @@ func TestRefund_SharedGrant_RestStaysInTheWindow(t *testing.T) {
 // TestRefund_WholeGrant_LeavesNothing: up to the most permits of a member.
 func TestRefund_WholeGrant_LeavesNothing(t *testing.T) {
 	for _, permits := range []int64{1, math.MaxUint32 - 1, math.MaxUint32} {
-		withRedis(t, func(b *fixture) {
-			l := b.limiter(Rate{Permits: int64(1 << 53), Interval: time.Hour})
-			b.Latency.Store(int64(time.Second))
-			before := b.Scripts.Load()
-			ctx, cancel := context.WithTimeout(b.Context(), time.Second/2)
+		withRedis(t, func(t *testing.T, f *fixture) {
+			l := f.limiter(Rate{Permits: int64(1 << 53), Interval: time.Hour})
+			f.Latency.Store(int64(time.Second))
+			before := f.Scripts.Load()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 			defer cancel()
 			_, err := l.TryAcquire(ctx, permits)
-			require.ErrorIs(b, err, context.DeadlineExceeded)
-			pass(time.Minute)
-			b.Latency.Store(0)
-			assert.EqualValues(b, 2, b.Scripts.Load()-before)
-			b.Free(l, int64(1<<53))
-			assert.False(b, b.Redis.Exists("{limiter}:permits"))
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			time.Sleep(time.Minute)
+			f.Latency.Store(0)
+			assert.EqualValues(t, 2, f.Scripts.Load()-before)
+			f.RequireAvailable(l, int64(1<<53))
+			assert.False(t, f.Redis.Exists("{limiter}:permits"))
 		})
 	}
 }
 
 // TestExplain_ServerHangs_EndsAfterTheTimeout: the types of all keys are read in one call.
 func TestExplain_ServerHangs_EndsAfterTheTimeout(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 10, Interval: time.Hour})
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 10, Interval: time.Hour})
 		hang := make(chan struct{})
-		b.Redis.Server().SetPreHook(func(peer *server.Peer, command string, _ ...string) bool {
+		f.Redis.Server().SetPreHook(func(peer *server.Peer, command string, _ ...string) bool {
 			switch command {
 			case "EVALSHA":
 				peer.WriteError("WRONGTYPE Operation against a key holding the wrong kind of value")
@@ -145,10 +145,10 @@ func TestExplain_ServerHangs_EndsAfterTheTimeout(t *testing.T) {
 			return false
 		})
 		start := time.Now()
-		assert.Error(b, errOf(l.TryAcquire(context.Background(), 1)))
-		assert.Less(b, time.Since(start), 11*time.Second)
+		assert.Error(t, redistest.Err(l.TryAcquire(context.Background(), 1)))
+		assert.Less(t, time.Since(start), 11*time.Second)
 		close(hang)
-		b.Redis.Server().SetPreHook(nil)
-		pass(time.Minute)
+		f.Redis.Server().SetPreHook(nil)
+		time.Sleep(time.Minute)
 	})
 }

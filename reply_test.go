@@ -33,16 +33,16 @@ func TestAnswer_SeveralRequests_EachHasItsOwn(t *testing.T) {
 		want  []Decision
 	}{
 		"all granted": {4, nil, []int64{1, 2, 3}, "*", []Decision{granted(9), granted(7), granted(4)}},
-		"some granted": {1, []pair{{second, 5}, {2 * second, 1}, {3 * second, 3}}, []int64{1, 7, 2, 8}, "gngn",
-			[]Decision{granted(3), denied(1, 2*second), granted(1), denied(1, 3*second)}},
-		"none granted": {1, []pair{{second, 1}, {2 * second, 8}}, []int64{2, 3}, "nn",
-			[]Decision{denied(1, second), denied(1, 2*second)}},
-		"more than the rate": {-3, []pair{{second, 3}, {2 * second, 1}, {3 * second, 9}}, []int64{1, 2}, "nn",
-			[]Decision{denied(0, 2*second), denied(0, 3*second)}},
+		"some granted": {1, []pair{{time.Second, 5}, {2 * time.Second, 1}, {3 * time.Second, 3}}, []int64{1, 7, 2, 8}, "gngn",
+			[]Decision{granted(3), denied(1, 2*time.Second), granted(1), denied(1, 3*time.Second)}},
+		"none granted": {1, []pair{{time.Second, 1}, {2 * time.Second, 8}}, []int64{2, 3}, "nn",
+			[]Decision{denied(1, time.Second), denied(1, 2*time.Second)}},
+		"more than the rate": {-3, []pair{{time.Second, 3}, {2 * time.Second, 1}, {3 * time.Second, 9}}, []int64{1, 2}, "nn",
+			[]Decision{denied(0, 2*time.Second), denied(0, 3*time.Second)}},
 		"above the rate": {5, nil, []int64{11, 5}, "xg", []Decision{{}, granted(5)}},
 	} {
-		runWithRedis(t, name, func(b *fixture) {
-			l := New(b.Conn).Limiter("a")
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
+			l := New(f.Conn).Limiter("a")
 			ba := new(engine.Batch)
 			for _, permits := range test.wants {
 				ba.Requests = append(ba.Requests, &engine.Request{Ask: engine.Ask{Permits: permits}})
@@ -51,20 +51,20 @@ func TestAnswer_SeveralRequests_EachHasItsOwn(t *testing.T) {
 			for _, r := range test.reply {
 				script += fmt.Sprintf(", %d, %d", r.after.Milliseconds(), r.permits)
 			}
-			reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script(script+"}").Numkeys(0).Build()).ToMessage()
-			require.NoError(b, err)
+			reply, err := f.Conn.Do(t.Context(), f.Conn.B().Eval().Script(script+"}").Numkeys(0).Build()).ToMessage()
+			require.NoError(t, err)
 			_, err = l.wire.Answer(ba, reply)
-			require.NoError(b, err)
+			require.NoError(t, err)
 			for i, r := range ba.Requests {
 				if test.want[i] == (Decision{}) {
-					assert.ErrorIs(b, r.Err, ErrPermitsExceedRate)
-					assert.Zero(b, r.Answer)
+					assert.ErrorIs(t, r.Err, ErrPermitsExceedRate)
+					assert.Zero(t, r.Answer)
 					continue
 				}
-				test.want[i].Limit, test.want[i].ResetAfter = 10, 4*second
-				assert.Equal(b, test.want[i], Decision(r.Answer), "request %d", i)
+				test.want[i].Limit, test.want[i].ResetAfter = 10, 4*time.Second
+				assert.Equal(t, test.want[i], Decision(r.Answer), "request %d", i)
 			}
-			assert.Equal(b, 10*second, ba.Forecast.(*forecast).interval)
+			assert.Equal(t, 10*time.Second, ba.Forecast.(*forecast).interval)
 		})
 	}
 }
@@ -82,8 +82,8 @@ func TestMillis_LargeNumbers_AreCut(t *testing.T) {
 }
 
 func TestAnswer_ReplyOfAnotherShape_IsAnError(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := New(b.Conn).Limiter("a")
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := New(f.Conn).Limiter("a")
 		for _, text := range []string{
 			"{0, 1, 10, 1000, 1, 7, 'g', '', 0}", "{0, 1, 10, 1000, 1, 7, 'ggg', '', 0}", "{0, 1, 10, 1000, 1, 7}",
 			"{0, 1, 10, 1000, 1, 7, 'gg'}", "{0, 1, 10, 1000, 1, 7, 'gg', '', 0, 5}", "{0, 1, 10, 'x', 1, 7, 'gg', '', 0}",
@@ -94,24 +94,24 @@ func TestAnswer_ReplyOfAnotherShape_IsAnError(t *testing.T) {
 			"{1, 'cursor', 1}", "{3, 0, 'rate', 'x'}", "{3, 6, 'rate', 'x'}", "{3, 1, 'rate', 'x', 'y'}", "{9}", "{-1}",
 			"{}", "'x'",
 		} {
-			reply, err := b.Conn.Do(b.Context(), b.Conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToMessage()
-			require.NoError(b, err)
+			reply, err := f.Conn.Do(t.Context(), f.Conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToMessage()
+			require.NoError(t, err)
 			one := engine.Ask{Permits: 1}
 			again, err := l.wire.Answer(&engine.Batch{Requests: []*engine.Request{{Ask: one}, {Ask: one}}}, reply)
-			assert.ErrorContains(b, err, "unknown reply", text)
-			assert.False(b, again)
+			assert.ErrorContains(t, err, "unknown reply", text)
+			assert.False(t, again)
 		}
 	})
 }
 
 // TestRelease_ReplyOfAnotherShape_IsAnError: likewise for AvailablePermits.
 func TestRelease_ReplyOfAnotherShape_IsAnError(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := New(b.Conn).Limiter("limiter")
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := New(f.Conn).Limiter("limiter")
 		for _, reply := range []string{"*1\r\n:0\r\n", "*3\r\n:0\r\n:0\r\n:0\r\n", "*2\r\n:0\r\n$1\r\nx\r\n"} {
-			b.Reply("EVALSHA", "", func(peer *server.Peer, _ []string) { peer.WriteRaw(reply) })
+			f.Reply("EVALSHA", "", func(peer *server.Peer, _ []string) { peer.WriteRaw(reply) })
 			for _, call := range []string{"Release", "AvailablePermits"} {
-				assert.ErrorContains(b, everyCall(l)[call](b.Context()), "unknown reply", reply)
+				assert.ErrorContains(t, everyCall(l)[call](t.Context()), "unknown reply", reply)
 			}
 		}
 	})
@@ -127,27 +127,27 @@ func TestForecast_Earliest_FollowsTheReturns(t *testing.T) {
 		interval time.Duration
 		want     time.Duration
 	}{
-		"all are free":                   {10, 10, 10 * second, 0},
-		"free permits":                   {4, 4, 10 * second, 0},
-		"one more than is free":          {4, 5, 10 * second, 2 * second},
-		"free permits, once more":        {4, 14, 10 * second, 10 * second},
-		"the first return":               {0, 3, 10 * second, 2 * second},
-		"one more permit":                {0, 4, 10 * second, 5 * second},
-		"all that a rate has":            {0, 10, 10 * second, 5 * second},
-		"the next rate":                  {0, 11, 10 * second, 12 * second},
-		"three rates":                    {0, 25, 10 * second, 25 * second},
-		"more are taken than the rate":   {-2, 1, 10 * second, 2 * second},
-		"and one permit more":            {-2, 2, 10 * second, 5 * second},
-		"more than is known":             {-2, 10, 10 * second, 5 * second},
-		"more intervals than a Duration": {0, math.MaxInt64, 10 * second, never},
-		"as often as a number counts":    {0, math.MaxInt64 - 1, 10 * second, never},
+		"all are free":                   {10, 10, 10 * time.Second, 0},
+		"free permits":                   {4, 4, 10 * time.Second, 0},
+		"one more than is free":          {4, 5, 10 * time.Second, 2 * time.Second},
+		"free permits, once more":        {4, 14, 10 * time.Second, 10 * time.Second},
+		"the first return":               {0, 3, 10 * time.Second, 2 * time.Second},
+		"one more permit":                {0, 4, 10 * time.Second, 5 * time.Second},
+		"all that a rate has":            {0, 10, 10 * time.Second, 5 * time.Second},
+		"the next rate":                  {0, 11, 10 * time.Second, 12 * time.Second},
+		"three rates":                    {0, 25, 10 * time.Second, 25 * time.Second},
+		"more are taken than the rate":   {-2, 1, 10 * time.Second, 2 * time.Second},
+		"and one permit more":            {-2, 2, 10 * time.Second, 5 * time.Second},
+		"more than is known":             {-2, 10, 10 * time.Second, 5 * time.Second},
+		"more intervals than a Duration": {0, math.MaxInt64, 10 * time.Second, never},
+		"as often as a number counts":    {0, math.MaxInt64 - 1, 10 * time.Second, never},
 		"a time that overflows":          {0, 21, 1 << 62, never},
 		"a time that overflows to 0":     {0, 41, 1 << 62, never},
-		"a time that just overflows":     {0, 11, never - second, never},
-		"a time that does not":           {0, 11, never - 4*second, never - 2*second},
+		"a time that just overflows":     {0, 11, never - time.Second, never},
+		"a time that does not":           {0, 11, never - 4*time.Second, never - 2*time.Second},
 	} {
 		// The permits of a return include those before it.
-		returns := []returning{{2 * second, 3}, {5 * second, 10}}
+		returns := []returning{{2 * time.Second, 3}, {5 * time.Second, 10}}
 		o := &forecast{rate: 10, interval: test.interval, free: test.free, returns: returns}
 		assert.Equal(t, test.want, o.Earliest(1, test.wanted-1), name)
 	}
@@ -161,23 +161,24 @@ func TestForecast_Denied_HasTheReturnOfThosePermits(t *testing.T) {
 		want          time.Duration // RetryAfter
 		known         bool
 	}{
-		"the first return":              {0, 2, 2 * second, true},
-		"all of it":                     {0, 3, 2 * second, true},
-		"behind the first return":       {0, 4, 5 * second, true},
-		"all that is known":             {0, 7, 5 * second, true},
-		"more than is known":            {0, 8, 5 * second, false},
-		"with some free":                {1, 8, 5 * second, true},
-		"with some free, and more":      {1, 9, 5 * second, false},
-		"with some free, in the first":  {1, 4, 2 * second, true},
-		"where more than the rate went": {-2, 1, 2 * second, true},
-		"further":                       {-2, 2, 5 * second, true},
-		"the last of it":                {-2, 5, 5 * second, true},
-		"beyond it":                     {-2, 6, 5 * second, false},
+		"the first return":              {0, 2, 2 * time.Second, true},
+		"all of it":                     {0, 3, 2 * time.Second, true},
+		"behind the first return":       {0, 4, 5 * time.Second, true},
+		"all that is known":             {0, 7, 5 * time.Second, true},
+		"more than is known":            {0, 8, 5 * time.Second, false},
+		"with some free":                {1, 8, 5 * time.Second, true},
+		"with some free, and more":      {1, 9, 5 * time.Second, false},
+		"with some free, in the first":  {1, 4, 2 * time.Second, true},
+		"where more than the rate went": {-2, 1, 2 * time.Second, true},
+		"further":                       {-2, 2, 5 * time.Second, true},
+		"the last of it":                {-2, 5, 5 * time.Second, true},
+		"beyond it":                     {-2, 6, 5 * time.Second, false},
 	} {
-		o := &forecast{rate: 10, free: test.free, reset: 6 * second, returns: []returning{{2 * second, 3}, {5 * second, 7}}}
+		o := &forecast{rate: 10, free: test.free, reset: 6 * time.Second, returns: []returning{{2 * time.Second, 3},
+			{5 * time.Second, 7}}}
 		got, known := o.Denied(test.permits)
 		assert.Equal(t, test.known, known, name)
-		want := engine.Answer{Limit: 10, Remaining: max(0, test.free), RetryAfter: test.want, ResetAfter: 6 * second}
+		want := engine.Answer{Limit: 10, Remaining: max(0, test.free), RetryAfter: test.want, ResetAfter: 6 * time.Second}
 		assert.Equal(t, want, got, name)
 	}
 	_, known := (&forecast{rate: 10}).Denied(1)
@@ -255,19 +256,19 @@ func requireNamed(t *testing.T, l *Limiter, err error) {
 // The cursor of a count has the time of a grant.
 func TestDrift_ClockBefore1970_IsCorrected(t *testing.T) {
 	for name, begin := range map[string]time.Time{"before 1970": time.UnixMilli(-1e12), "zero": {}} {
-		runWithRedis(t, name, func(b *fixture) {
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
 			start := time.Now()
-			l := b.limiter(Rate{Permits: 10_000, Interval: time.Minute},
+			l := f.limiter(Rate{Permits: 10_000, Interval: time.Minute},
 				WithClock(func() time.Time { return begin.Add(time.Since(start)) }))
 			for range 900 { // more than a page of grants
-				pass(time.Millisecond)
-				b.Take(l, 2)
+				time.Sleep(time.Millisecond)
+				f.RequireGranted(l, 2)
 			}
-			b.must(b.Redis.Incr("{limiter}:value", 1500)) // as Java's release(1500) does
+			f.RequireNoError(f.Redis.Incr("{limiter}:value", 1500)) // as Java's release(1500) does
 			for range 400 {
-				pass(100 * time.Millisecond)
-				_, err := l.TryAcquire(b.Context(), 1)
-				require.NoError(b, err)
+				time.Sleep(100 * time.Millisecond)
+				_, err := l.TryAcquire(t.Context(), 1)
+				require.NoError(t, err)
 			}
 		})
 	}

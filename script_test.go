@@ -50,7 +50,7 @@ func TestScripts_Include_DeclaresItsNames(t *testing.T) {
 
 // ask runs the acquire script for requests. It requires the right now in a long reply, and leaves
 // it out of the result.
-func (b *fixture) ask(l *Limiter, flags, runs string) string {
+func (f *fixture) ask(l *Limiter, flags, runs string) string {
 	var total int64
 	for run := range strings.FieldsSeq(runs) {
 		var permits, times int64
@@ -58,12 +58,12 @@ func (b *fixture) ask(l *Limiter, flags, runs string) string {
 		total += permits * times
 	}
 	member := l.wire.client.member(total, false)
-	reply, err := b.run(acquireScript, l, b.nowText(), member, b.hint(), "", fmt.Sprint(total), "", flags, runs)
-	parts := strings.Split(texts(b, reply, err), " ")
+	reply, err := f.run(acquireScript, l, f.nowText(), member, f.hint(), "", fmt.Sprint(total), "", flags, runs)
+	parts := strings.Split(texts(f, reply, err), " ")
 	if len(parts) > 1 {
-		require.Equal(b, b.nowText(), parts[5])
-		require.Contains(b, []string{"", "done"}, parts[7])
-		require.Equal(b, "0", parts[8])
+		require.Equal(f, f.nowText(), parts[5])
+		require.Contains(f, []string{"", "done"}, parts[7])
+		require.Equal(f, "0", parts[8])
 		parts = slices.Delete(slices.Delete(parts, 7, 9), 5, 6)
 	}
 	return strings.Join(parts, " ")
@@ -111,13 +111,13 @@ func TestAcquireScript_Requests_Replies(t *testing.T) {
 		{"up to, behind one above the rate", "", "11*1 ~11*1", "0 0 10 60000 0 xp=10", nil},
 		{"waits, where the grant is the first", "w", "5*1 6*1", "0 5 10 60000 0 gn 60000 5", nil},
 	} {
-		withRedis(t, func(b *fixture) {
-			l := b.limiter(Rate{Permits: 10, Interval: time.Minute})
+		withRedis(t, func(t *testing.T, f *fixture) {
+			l := f.limiter(Rate{Permits: 10, Interval: time.Minute})
 			for _, n := range test.took {
-				b.Take(l, n)
-				pass(second)
+				f.RequireGranted(l, n)
+				time.Sleep(time.Second)
 			}
-			assert.Equal(b, test.want, b.ask(l, test.flags, test.runs), test.name)
+			assert.Equal(t, test.want, f.ask(l, test.flags, test.runs), test.name)
 		})
 	}
 }
@@ -150,15 +150,15 @@ func TestAcquireScript_Lease_Replies(t *testing.T) {
 		"for each client": {rate: Rate{Type: PerClient, Permits: 1000, Interval: time.Second},
 			permits: 1, wanted: 100, leased: 100, span: 10, all: 101},
 	} {
-		runWithRedis(t, name, func(b *fixture) {
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
 			if test.rate == (Rate{}) {
 				test.rate = Rate{Permits: 1000, Interval: time.Second}
 			}
-			l := b.limiter(test.rate)
+			l := f.limiter(test.rate)
 			if test.expires > 0 {
-				b.must(l.Expire(b.Context(), test.expires))
+				f.RequireNoError(l.Expire(t.Context(), test.expires))
 			}
-			b.Redis.HSet("limiter", "keepAliveTime", strconv.Itoa(test.keepAlive)) // Java sets a short one too
+			f.Redis.HSet("limiter", "keepAliveTime", strconv.Itoa(test.keepAlive)) // Java sets a short one too
 			want := engine.Lease{Permits: test.wanted, Span: 10 * time.Millisecond}
 			batch := &engine.Batch{Lease: want}
 			if test.permits > 0 {
@@ -167,96 +167,96 @@ func TestAcquireScript_Lease_Replies(t *testing.T) {
 			now := time.Now()
 			l.wire.learn(now, test.rate.Permits, test.rate.Interval.Milliseconds(), false, countDone)
 			l.wire.Arguments(batch, now)
-			message, err := b.run(acquireScript, l, batch.Args...)
-			require.NoError(b, err)
+			message, err := f.run(acquireScript, l, batch.Args...)
+			require.NoError(t, err)
 			_, err = l.wire.Answer(batch, message)
-			require.NoError(b, err)
+			require.NoError(t, err)
 			batch.Lease.Return = nil
 			lasts := time.Duration(test.span) * time.Millisecond
 			if test.leased > 0 {
 				want.Granted, want.Lasts, want.Limit = test.leased, lasts, test.rate.Permits
 				want.Free, want.Reset = test.rate.Permits-test.all, lasts+test.rate.Interval
 			}
-			assert.Equal(b, want, batch.Lease)
+			assert.Equal(t, want, batch.Lease)
 			set, value := "{limiter}:permits", "{limiter}:value"
 			if test.rate.Type == PerClient {
 				set, value = set+":"+l.wire.client.ID(), value+":"+l.wire.client.ID()
 			}
-			grants, _ := b.Redis.SortedSet(set)
+			grants, _ := f.Redis.SortedSet(set)
 			if test.all == 0 {
-				assert.Empty(b, grants)
+				assert.Empty(t, grants)
 				return
 			}
-			require.Len(b, grants, 1)
+			require.Len(t, grants, 1)
 			score := grants[memberOf(randomOf(batch), test.all)]
-			assert.InDelta(b, float64(now.Add(lasts).UnixMilli()), score, 0)
-			assert.Equal(b, test.rate.Permits-test.all, b.Stored(value))
+			assert.InDelta(t, float64(now.Add(lasts).UnixMilli()), score, 0)
+			assert.Equal(t, test.rate.Permits-test.all, f.Stored(value))
 		})
 	}
 }
 
 // TestScripts_Page_Is256Grants: for every loop over grants.
 func TestScripts_Page_Is256Grants(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 10_000, Interval: 10 * second})
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 10_000, Interval: 10 * time.Second})
 		fill := func(n int) {
-			b.Redis.FlushAll()
-			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 10_000, Interval: 10 * second}))
+			f.Redis.FlushAll()
+			require.NoError(t, l.SetRate(t.Context(), Rate{Permits: 10_000, Interval: 10 * time.Second}))
 			for range n {
 				grant := new(Client).member(2, false)
-				b.must(b.Redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()), grant))
+				f.RequireNoError(f.Redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()), grant))
 			}
-			require.NoError(b, b.Redis.Set("{limiter}:value", strconv.Itoa(10_000-2*n)))
+			require.NoError(t, f.Redis.Set("{limiter}:value", strconv.Itoa(10_000-2*n)))
 		}
 		expire := func(n int) { // as many expire, and one does not
 			fill(n)
-			pass(5 * second)
-			b.Take(l, 1)
-			pass(5 * second)
+			time.Sleep(5 * time.Second)
+			f.RequireGranted(l, 1)
+			time.Sleep(5 * time.Second)
 		}
 		calls := func(want int64, what func()) {
-			b.Helper()
-			before := b.Scripts.Load()
+			t.Helper()
+			before := f.Scripts.Load()
 			what()
-			assert.Equal(b, want, b.Scripts.Load()-before, "calls")
+			assert.Equal(t, want, f.Scripts.Load()-before, "calls")
 		}
 		for n, pages := range map[int]int64{255: 1, 256: 1, 257: 2, 512: 2, 513: 3} {
 			fill(n)
-			assert.Equal(b, 6+2*1, len(strings.Fields(b.ask(l, "w", "10000*1"))), "all of one millisecond")
-			b.Redis.Del("{limiter}:value")
-			calls(pages, func() { b.Take(l, 1) })
-			require.NoError(b, l.Release(b.Context(), int64(2*n)))
-			b.Free(l, 9999)
+			assert.Equal(t, 6+2*1, len(strings.Fields(f.ask(l, "w", "10000*1"))), "all of one millisecond")
+			f.Redis.Del("{limiter}:value")
+			calls(pages, func() { f.RequireGranted(l, 1) })
+			require.NoError(t, l.Release(t.Context(), int64(2*n)))
+			f.RequireAvailable(l, 9999)
 
 			expire(n)
-			calls((int64(n)+256)/256, func() { b.Free(l, 9999) })
-			calls(1, func() { b.Take(l, 1) })
-			calls(max(1, pages-1), func() { b.Take(l, 9998) })
-			b.Full(l, 1)
+			calls((int64(n)+256)/256, func() { f.RequireAvailable(l, 9999) })
+			calls(1, func() { f.RequireGranted(l, 1) })
+			calls(max(1, pages-1), func() { f.RequireGranted(l, 9998) })
+			f.RequireDenied(l, 1)
 
 			expire(n)
-			b.Redis.Del("{limiter}:value")
-			b.Take(l, 9999)
-			b.Full(l, 1)
+			f.Redis.Del("{limiter}:value")
+			f.RequireGranted(l, 9999)
+			f.RequireDenied(l, 1)
 
 			expire(n)
-			calls(pages, func() { b.Full(l, 10_000) })
-			calls(1, func() { b.Take(l, 9999) })
+			calls(pages, func() { f.RequireDenied(l, 10_000) })
+			calls(1, func() { f.RequireGranted(l, 9999) })
 
 			fill(n)
-			calls(1, func() { require.NoError(b, l.Release(b.Context(), int64(2*n))) })
-			b.Free(l, 10_000)
+			calls(1, func() { require.NoError(t, l.Release(t.Context(), int64(2*n))) })
+			f.RequireAvailable(l, 10_000)
 			expire(n)
-			require.NoError(b, l.Release(b.Context(), 1))
-			b.Free(l, 10_000)
-			assert.Empty(b, b.members(), "the expired grants are removed")
-			b.Take(l, 7)
-			pass(10 * second)
-			calls(1, func() { b.Take(l, 10_000) }) // all have expired, and none is read one by one
+			require.NoError(t, l.Release(t.Context(), 1))
+			f.RequireAvailable(l, 10_000)
+			assert.Empty(t, f.members(), "the expired grants are removed")
+			f.RequireGranted(l, 7)
+			time.Sleep(10 * time.Second)
+			calls(1, func() { f.RequireGranted(l, 10_000) }) // all have expired, and none is read one by one
 
 			fill(n)
-			require.NoError(b, l.SetRate(b.Context(), Rate{Permits: 1000, Interval: 10 * second}, KeepState()))
-			b.Free(l, max(0, 1000-int64(2*n)))
+			require.NoError(t, l.SetRate(t.Context(), Rate{Permits: 1000, Interval: 10 * time.Second}, KeepState()))
+			f.RequireAvailable(l, max(0, 1000-int64(2*n)))
 		}
 	})
 }
@@ -264,35 +264,35 @@ func TestScripts_Page_Is256Grants(t *testing.T) {
 // TestScripts_CursorOfAnotherSet_StartsAgain: likewise if the set has fewer grants than the cursor
 // counts.
 func TestScripts_CursorOfAnotherSet_StartsAgain(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.limiter(Rate{Permits: 1000, Interval: 10 * second})
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 1000, Interval: 10 * time.Second})
 		for range 300 {
-			b.Take(l, 1)
+			f.RequireGranted(l, 1)
 		}
-		pass(second)
-		b.granted(l, "z", 7)
-		first, newest := b.members()[0], member("z", 7)
-		b.Redis.Del("{limiter}:value")
+		time.Sleep(time.Second)
+		f.granted(l, "z", 7)
+		first, newest := f.members()[0], member("z", 7)
+		f.Redis.Del("{limiter}:value")
 		taken := func(cursor string) string {
-			reply, err := b.run(availableScript, l, b.nowText(), "", "", "", "", cursor)
-			return strings.Join(strings.Fields(texts(b, reply, err))[:2], " ")
+			reply, err := f.run(availableScript, l, f.nowText(), "", "", "", "", cursor)
+			return strings.Join(strings.Fields(texts(t, reply, err))[:2], " ")
 		}
-		assert.Equal(b, "1 256", taken(""))
-		assert.Equal(b, "0 693", taken("256 262 "+newest), "goes on: 262 counted, and 45 to come")
-		assert.Equal(b, "1 256", taken("256 262 "+member("y", 7)), "starts again, as another grant is the newest")
+		assert.Equal(t, "1 256", taken(""))
+		assert.Equal(t, "0 693", taken("256 262 "+newest), "goes on: 262 counted, and 45 to come")
+		assert.Equal(t, "1 256", taken("256 262 "+member("y", 7)), "starts again, as another grant is the newest")
 
 		counted := func(cursor string) string {
-			reply, err := b.run(acquireScript, l, b.nowText(), member("n", 1000), b.hint(), "", "1000", cursor)
-			return texts(b, reply, err)
+			reply, err := f.run(acquireScript, l, f.nowText(), member("n", 1000), f.hint(), "", "1000", cursor)
+			return texts(t, reply, err)
 		}
-		assert.Contains(b, counted("400 0 "+newest), "1 256 262", "starts again, as there are no 400")
-		assert.Contains(b, counted("256 262 "+member("y", 7)), "1 256 262")
-		assert.Equal(b, "-1", counted("256 262 "+newest))
+		assert.Contains(t, counted("400 0 "+newest), "1 256 262", "starts again, as there are no 400")
+		assert.Contains(t, counted("256 262 "+member("y", 7)), "1 256 262")
+		assert.Equal(t, "-1", counted("256 262 "+newest))
 
 		// With a value, expired grants are counted, the oldest first.
-		pass(9 * second)
-		assert.Equal(b, "1 256", taken(""))
-		assert.Equal(b, "0 993", taken("256 256 "+first))
-		assert.Equal(b, "1 256", taken("256 256 "+newest))
+		time.Sleep(9 * time.Second)
+		assert.Equal(t, "1 256", taken(""))
+		assert.Equal(t, "0 993", taken("256 256 "+first))
+		assert.Equal(t, "1 256", taken("256 256 "+newest))
 	})
 }

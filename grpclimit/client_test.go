@@ -31,8 +31,8 @@ func limited(s *server, choose choice, opts ...grpclimit.Option) test.TestServic
 }
 
 // ask calls a host with a timeout.
-func ask(b *redistest.Fixture, c test.TestServiceClient, host string, within time.Duration) error {
-	ctx, cancel := context.WithTimeout(b.Context(), within)
+func ask(f *redistest.Fixture, c test.TestServiceClient, host string, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(f.Context(), within)
 	defer cancel()
 	return call(to(ctx, host), c)
 }
@@ -52,30 +52,30 @@ func TestErrNotSent_Status_HasRetryTime(t *testing.T) {
 		"more than all is": {[]grpclimit.Option{grpclimit.Cost(func(context.Context, grpclimit.Call) int64 { return 2 })},
 			over},
 	} {
-		guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-			calls := limited(serve(b, new(service)), perHost(client, hour(1)), append(c.opts,
+		guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+			calls := limited(serve(f, new(service)), perHost(client, hour(1)), append(c.opts,
 				grpclimit.Report(func(_ context.Context, call grpclimit.Call, _ grpclimit.Outcome) {
-					assert.True(b, call.Outgoing)
-					assert.Equal(b, "passthrough:///server", call.Target)
+					assert.True(t, call.Outgoing)
+					assert.Equal(t, "passthrough:///server", call.Target)
 				}))...)
 			begin := time.Now()
-			_ = ask(b, calls, "one", time.Minute)
-			err := ask(b, calls, "one", time.Minute)
-			assert.ErrorIs(b, err, grpclimit.ErrNotSent)
-			assert.Equal(b, c.want, received(b, err, nil), name)
-			ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+			_ = ask(f, calls, "one", time.Minute)
+			err := ask(f, calls, "one", time.Minute)
+			assert.ErrorIs(t, err, grpclimit.ErrNotSent)
+			assert.Equal(t, c.want, received(t, err, nil), name)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			_, err = calls.FullDuplexCall(to(ctx, "one"))
-			assert.ErrorIs(b, err, grpclimit.ErrNotSent)
-			assert.Equal(b, c.want, received(b, err, nil), name)
-			assert.Zero(b, time.Since(begin))
+			assert.ErrorIs(t, err, grpclimit.ErrNotSent)
+			assert.Equal(t, c.want, received(t, err, nil), name)
+			assert.Zero(t, time.Since(begin))
 		})
 	}
 }
 
 // The tries of a retry policy take permits once.
 func TestUnaryClientInterceptor_RetryPolicy_TakesPermitsOnce(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		var tries atomic.Int64
 		s := &service{unary: func(context.Context, *test.SimpleRequest) error {
 			if tries.Add(1) < 3 {
@@ -83,38 +83,38 @@ func TestUnaryClientInterceptor_RetryPolicy_TakesPermitsOnce(t *testing.T) {
 			}
 			return nil
 		}}
-		c := serve(b, s).dial(grpc.WithDefaultServiceConfig(retries),
+		c := serve(f, s).dial(grpc.WithDefaultServiceConfig(retries),
 			grpc.WithUnaryInterceptor(grpclimit.UnaryClientInterceptor(perHost(client, hour(1)))))
-		assert.NoError(b, ask(b, c, "one", time.Minute))
-		assert.EqualValues(b, 3, tries.Load())
+		assert.NoError(t, ask(f, c, "one", time.Minute))
+		assert.EqualValues(t, 3, tries.Load())
 	})
 }
 
 // A server that returns ErrNotSent does not reveal the reason to its own clients.
 func TestErrNotSent_ReturnedByAHandler_HidesTheReason(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		backend := limited(serve(b, new(service)), func(context.Context, grpclimit.Call) (grpclimit.Limiter, error) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		backend := limited(serve(f, new(service)), func(context.Context, grpclimit.Call) (grpclimit.Limiter, error) {
 			return nil, errors.New("what only the operator may see")
 		})
 		var own error
-		c := serve(b, &service{unary: func(ctx context.Context, _ *test.SimpleRequest) error {
+		c := serve(f, &service{unary: func(ctx context.Context, _ *test.SimpleRequest) error {
 			own = call(ctx, backend)
 			return own
 		}}).dial()
-		assert.Equal(b, "Unavailable: calls cannot be admitted at the moment\nRetryInfo: retry_delay 1s\n", get(b, c))
-		assert.ErrorContains(b, own, "operator")
+		assert.Equal(t, "Unavailable: calls cannot be admitted at the moment\nRetryInfo: retry_delay 1s\n", get(f, c))
+		assert.ErrorContains(t, own, "operator")
 	})
 }
 
 func TestStreamInterceptors_NoLimiter_PassMessages(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, _ *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
 		for _, opts := range [][]grpclimit.Option{nil, {grpclimit.EachMessage()}} {
-			s := serve(b, new(service), grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(grpclimit.All(nil), opts...)))
+			s := serve(f, new(service), grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(grpclimit.All(nil), opts...)))
 			c := limited(s, grpclimit.All(nil), opts...)
-			assert.NoError(b, call(b.Context(), c))
-			answered, end := exchange(b, c, 3)
-			assert.Equal(b, 3, answered)
-			assert.Equal(b, "OK", end)
+			assert.NoError(t, call(t.Context(), c))
+			answered, end := exchange(f, c, 3)
+			assert.Equal(t, 3, answered)
+			assert.Equal(t, "OK", end)
 		}
 	})
 }

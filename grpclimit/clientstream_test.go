@@ -31,136 +31,136 @@ var message = new(test.StreamingOutputCallRequest)
 
 // One goroutine sends while another receives.
 func TestStreamClientInterceptor_EachMessage_WaitsForItsPermit(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		c := limited(serve(b, new(service)), perHost(client, limit.FixedWindow{Permits: 2, Interval: time.Second}),
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		c := limited(serve(f, new(service)), perHost(client, limit.FixedWindow{Permits: 2, Interval: time.Second}),
 			grpclimit.EachMessage(),
 			grpclimit.Report(func(_ context.Context, call grpclimit.Call, _ grpclimit.Outcome) {
-				assert.Same(b, message, call.Message)
+				assert.Same(t, message, call.Message)
 			}))
-		ss, err := c.FullDuplexCall(to(b.Context(), "one"))
-		require.NoError(b, err)
+		ss, err := c.FullDuplexCall(to(t.Context(), "one"))
+		require.NoError(t, err)
 		begin := time.Now()
 		var receives sync.WaitGroup
 		receives.Go(func() {
 			for i := range 6 {
 				_, err := ss.Recv()
-				assert.NoError(b, err)
-				assert.Equal(b, time.Duration(i/2)*time.Second, time.Since(begin).Truncate(time.Second), "answer %d", i)
+				assert.NoError(t, err)
+				assert.Equal(t, time.Duration(i/2)*time.Second, time.Since(begin).Truncate(time.Second), "answer %d", i)
 			}
 			_, err := ss.Recv()
-			assert.Equal(b, io.EOF, err)
+			assert.Equal(t, io.EOF, err)
 		})
 		for range 6 {
-			assert.NoError(b, ss.Send(message))
+			assert.NoError(t, ss.Send(message))
 		}
-		assert.NoError(b, ss.CloseSend())
+		assert.NoError(t, ss.CloseSend())
 		receives.Wait()
 	})
 }
 
 func TestStreamClientInterceptor_MessageNotSent_EndsTheStream(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		ended := make(chan error, 1)
 		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
 			err := echo(ss)
 			ended <- err
 			return err
 		}}
-		c := limited(serve(b, s), perHost(client, hour(1)), grpclimit.EachMessage(), grpclimit.AtOnce())
-		ss, err := c.FullDuplexCall(to(b.Context(), "one"))
-		require.NoError(b, err)
-		require.NoError(b, ss.Send(message))
+		c := limited(serve(f, s), perHost(client, hour(1)), grpclimit.EachMessage(), grpclimit.AtOnce())
+		ss, err := c.FullDuplexCall(to(t.Context(), "one"))
+		require.NoError(t, err)
+		require.NoError(t, ss.Send(message))
 		_, err = ss.Recv()
-		require.NoError(b, err)
+		require.NoError(t, err)
 		err = ss.Send(message)
-		assert.ErrorIs(b, err, grpclimit.ErrNotSent)
-		assert.Equal(b, codes.ResourceExhausted, status.Code(err))
-		assert.Equal(b, codes.Canceled, status.Code(<-ended))
+		assert.ErrorIs(t, err, grpclimit.ErrNotSent)
+		assert.Equal(t, codes.ResourceExhausted, status.Code(err))
+		assert.Equal(t, codes.Canceled, status.Code(<-ended))
 	})
 }
 
 func TestStreamClientInterceptor_StreamEnds_FreesTheSender(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
 			_, _ = ss.Recv()
-			redistest.Pass(time.Second)
+			time.Sleep(time.Second)
 			return statusOf(codes.ResourceExhausted, retryIn(10*time.Second))
 		}}
-		c := limited(serve(b, s), perHost(client, limit.TokenBucket{Capacity: 1, Refill: 1, Interval: 5 * time.Second}),
+		c := limited(serve(f, s), perHost(client, limit.TokenBucket{Capacity: 1, Refill: 1, Interval: 5 * time.Second}),
 			grpclimit.EachMessage())
-		ss, err := c.FullDuplexCall(to(b.Context(), "one"))
-		require.NoError(b, err)
-		require.NoError(b, ss.Send(message))
+		ss, err := c.FullDuplexCall(to(t.Context(), "one"))
+		require.NoError(t, err)
+		require.NoError(t, ss.Send(message))
 		begin := time.Now()
 		var sends sync.WaitGroup
 		sends.Go(func() {
-			assert.Equal(b, io.EOF, ss.Send(message))
-			assert.Equal(b, time.Second, time.Since(begin))
+			assert.Equal(t, io.EOF, ss.Send(message))
+			assert.Equal(t, time.Second, time.Since(begin))
 		})
 		_, err = ss.Recv()
-		assert.Equal(b, codes.ResourceExhausted, status.Code(err))
+		assert.Equal(t, codes.ResourceExhausted, status.Code(err))
 		sends.Wait()
 
-		ss, err = c.FullDuplexCall(to(b.Context(), "one"))
-		require.NoError(b, err)
-		require.NoError(b, ss.Send(message))
-		assert.Equal(b, 11*time.Second, time.Since(begin), "the limiter was paused")
+		ss, err = c.FullDuplexCall(to(t.Context(), "one"))
+		require.NoError(t, err)
+		require.NoError(t, ss.Send(message))
+		assert.Equal(t, 11*time.Second, time.Since(begin), "the limiter was paused")
 		_, _ = ss.Recv()
 	})
 }
 
 func TestStreamClientInterceptor_FreeMessageBeforeThePause_PausesTheLimiter(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
 			for range 2 {
 				_, err := ss.Recv()
-				assert.NoError(b, err)
+				assert.NoError(t, err)
 			}
 			return statusOf(codes.ResourceExhausted, retryIn(10*time.Second))
 		}}
-		c := limited(serve(b, s), perHost(client, hour(9)), grpclimit.EachMessage(),
+		c := limited(serve(f, s), perHost(client, hour(9)), grpclimit.EachMessage(),
 			grpclimit.Cost(func(_ context.Context, call grpclimit.Call) int64 {
 				return int64(len(call.Message.(*test.StreamingOutputCallRequest).GetResponseParameters()))
 			}))
 		costs := &test.StreamingOutputCallRequest{ResponseParameters: []*test.ResponseParameters{{}}}
-		ss, err := c.FullDuplexCall(to(b.Context(), "one"))
-		require.NoError(b, err)
-		require.NoError(b, ss.Send(costs))
-		require.NoError(b, ss.Send(message))
+		ss, err := c.FullDuplexCall(to(t.Context(), "one"))
+		require.NoError(t, err)
+		require.NoError(t, ss.Send(costs))
+		require.NoError(t, ss.Send(message))
 		_, err = ss.Recv()
-		assert.Equal(b, codes.ResourceExhausted, status.Code(err))
+		assert.Equal(t, codes.ResourceExhausted, status.Code(err))
 		begin := time.Now()
-		ctx, cancel := context.WithTimeout(to(b.Context(), "one"), time.Minute)
+		ctx, cancel := context.WithTimeout(to(t.Context(), "one"), time.Minute)
 		defer cancel()
 		ss, err = c.FullDuplexCall(ctx)
-		require.NoError(b, err)
-		require.NoError(b, ss.Send(costs))
-		assert.Equal(b, 10*time.Second, time.Since(begin))
-		require.NoError(b, ss.Send(message))
+		require.NoError(t, err)
+		require.NoError(t, ss.Send(costs))
+		assert.Equal(t, 10*time.Second, time.Since(begin))
+		require.NoError(t, ss.Send(message))
 		_, _ = ss.Recv()
 	})
 }
 
 func TestStreamClientInterceptor_OneAnswer_EndsTheStream(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		c := limited(serve(b, new(sums)), perHost(client, hour(2)), grpclimit.EachMessage())
-		ss, err := c.StreamingInputCall(to(b.Context(), "one"))
-		require.NoError(b, err)
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		c := limited(serve(f, new(sums)), perHost(client, hour(2)), grpclimit.EachMessage())
+		ss, err := c.StreamingInputCall(to(t.Context(), "one"))
+		require.NoError(t, err)
 		for range 2 {
-			require.NoError(b, ss.Send(new(test.StreamingInputCallRequest)))
+			require.NoError(t, ss.Send(new(test.StreamingInputCallRequest)))
 		}
 		answer, err := ss.CloseAndRecv()
-		require.NoError(b, err)
-		assert.EqualValues(b, 2, answer.GetAggregatedPayloadSize())
+		require.NoError(t, err)
+		assert.EqualValues(t, 2, answer.GetAggregatedPayloadSize())
 
-		server, err := c.StreamingOutputCall(to(b.Context(), "two"), message)
-		require.NoError(b, err)
+		server, err := c.StreamingOutputCall(to(t.Context(), "two"), message)
+		require.NoError(t, err)
 		_, err = server.Recv()
-		assert.Equal(b, io.EOF, err)
-		ctx, cancel := context.WithTimeout(to(b.Context(), "one"), time.Second)
+		assert.Equal(t, io.EOF, err)
+		ctx, cancel := context.WithTimeout(to(t.Context(), "one"), time.Second)
 		defer cancel()
 		_, err = c.StreamingOutputCall(ctx, message)
-		assert.ErrorIs(b, err, grpclimit.ErrNotSent, "its one message")
+		assert.ErrorIs(t, err, grpclimit.ErrNotSent, "its one message")
 	})
 }
 
@@ -185,20 +185,20 @@ func (sums) StreamingOutputCall(*test.StreamingOutputCallRequest, test.TestServi
 
 // The caller leaves while a message waits, or before it sends one. The test fails if a goroutine is left.
 func TestStreamClientInterceptor_CallerLeaves_LeavesNothing(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		c := limited(serve(b, new(service)), perHost(client, hour(1)), grpclimit.EachMessage())
-		ctx, leave := context.WithCancel(to(b.Context(), "one"))
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		c := limited(serve(f, new(service)), perHost(client, hour(1)), grpclimit.EachMessage())
+		ctx, leave := context.WithCancel(to(t.Context(), "one"))
 		ss, err := c.FullDuplexCall(ctx)
-		require.NoError(b, err)
-		require.NoError(b, ss.Send(message))
+		require.NoError(t, err)
+		require.NoError(t, ss.Send(message))
 		time.AfterFunc(time.Second, leave)
 		err = ss.Send(message)
-		assert.ErrorIs(b, err, grpclimit.ErrNotSent)
-		assert.Equal(b, codes.Canceled, status.Code(err))
+		assert.ErrorIs(t, err, grpclimit.ErrNotSent)
+		assert.Equal(t, codes.Canceled, status.Code(err))
 
-		ctx, leave = context.WithCancel(to(b.Context(), "two"))
+		ctx, leave = context.WithCancel(to(t.Context(), "two"))
 		_, err = c.FullDuplexCall(ctx)
-		require.NoError(b, err)
+		require.NoError(t, err)
 		leave()
 	})
 }

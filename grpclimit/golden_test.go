@@ -25,7 +25,7 @@ import (
 const page = "../docs/grpc.md"
 
 // documented is the servers that docs/grpc.md calls.
-func documented(b *redistest.Fixture, client *rratelimiter.Client) map[string]test.TestServiceClient {
+func documented(f *redistest.Fixture, client *rratelimiter.Client) map[string]test.TestServiceClient {
 	each := func(name string, policies ...limit.Policy) choice {
 		return grpclimit.Each(client, name, grpclimit.ByIP(), policies...)
 	}
@@ -33,7 +33,7 @@ func documented(b *redistest.Fixture, client *rratelimiter.Client) map[string]te
 		Interval: time.Minute}
 	servers := make(map[string]test.TestServiceClient)
 	serve := func(name string, choose choice, opts ...grpclimit.Option) {
-		servers[name] = unary(b, new(service), choose,
+		servers[name] = unary(f, new(service), choose,
 			append(opts, grpclimit.Cost(func(_ context.Context, call grpclimit.Call) int64 {
 				return int64(call.Message.(*test.SimpleRequest).GetResponseSize())
 			}))...)
@@ -58,15 +58,15 @@ var block = regexp.MustCompile("(?s)```text\n-> (\\w+), cost (\\d+)\n.*?```\n")
 
 // The page shows the calls in their order.
 func TestPage_Calls_AreAnsweredAsDocumented(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		servers := documented(b, client)
-		blocks := golden.Blocks(b, page, block, func(parts []string) string {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		servers := documented(f, client)
+		blocks := golden.Blocks(t, page, block, func(parts []string) string {
 			cost, err := strconv.Atoi(parts[2])
-			require.NoError(b, err)
-			answer := strings.TrimSpace(getOf(b, servers[parts[1]], int32(cost))) + "\n"
+			require.NoError(t, err)
+			answer := strings.TrimSpace(getOf(f, servers[parts[1]], int32(cost))) + "\n"
 			return fmt.Sprintf("```text\n-> %s, cost %s\n%s```\n", parts[1], parts[2], answer)
 		})
-		assert.Equal(b, 13, blocks)
+		assert.Equal(t, 13, blocks)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -103,18 +104,18 @@ func (addressedConn) RemoteAddr() net.Addr {
 
 // server is a grpc server on the fake clock.
 type server struct {
-	b        *redistest.Fixture
+	t        *testing.T
 	listener *bufconn.Listener
 }
 
 // serve serves on the fake clock until its end. Interceptors are options.
-func serve(b *redistest.Fixture, s test.TestServiceServer, opts ...grpc.ServerOption) *server {
+func serve(f *redistest.Fixture, s test.TestServiceServer, opts ...grpc.ServerOption) *server {
 	listener := bufconn.Listen(1 << 20)
 	g := grpc.NewServer(opts...)
 	test.RegisterTestServiceServer(g, s)
 	go func() { _ = g.Serve(addressed{listener}) }()
-	b.Cleanup(g.Stop)
-	return &server{b, listener}
+	f.Cleanup(g.Stop)
+	return &server{f.T, listener}
 }
 
 // dial connects a client.
@@ -124,14 +125,14 @@ func (s *server) dial(opts ...grpc.DialOption) test.TestServiceClient {
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 				return s.listener.DialContext(ctx)
 			}))...)
-	require.NoError(s.b, err)
-	s.b.Cleanup(func() { conn.Close() })
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { conn.Close() })
 	return test.NewTestServiceClient(conn)
 }
 
 // unary is a server whose unary calls are limited, and a client of it.
-func unary(b *redistest.Fixture, s *service, choose choice, opts ...grpclimit.Option) test.TestServiceClient {
-	return serve(b, s, grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(choose, opts...))).dial()
+func unary(f *redistest.Fixture, s *service, choose choice, opts ...grpclimit.Option) test.TestServiceClient {
+	return serve(f, s, grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(choose, opts...))).dial()
 }
 
 // call makes a unary call.
@@ -171,13 +172,13 @@ func received(t assert.TestingT, err error, trailer metadata.MD) string {
 }
 
 // get makes a unary call and returns what the client receives.
-func get(b *redistest.Fixture, c test.TestServiceClient) string { return getOf(b, c, 0) }
+func get(f *redistest.Fixture, c test.TestServiceClient) string { return getOf(f, c, 0) }
 
 // getOf makes a unary call with a response size.
-func getOf(b *redistest.Fixture, c test.TestServiceClient, size int32) string {
+func getOf(f *redistest.Fixture, c test.TestServiceClient, size int32) string {
 	var trailer metadata.MD
-	_, err := c.UnaryCall(b.Context(), &test.SimpleRequest{ResponseSize: size}, grpc.Trailer(&trailer))
-	return received(b, err, trailer)
+	_, err := c.UnaryCall(f.Context(), &test.SimpleRequest{ResponseSize: size}, grpc.Trailer(&trailer))
+	return received(f, err, trailer)
 }
 
 // from is the context of a call from an address, with pairs of metadata.

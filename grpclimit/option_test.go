@@ -21,7 +21,7 @@ import (
 )
 
 func TestWait_ContextEnds_StatusNamesTheReason(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		limiter := grpclimit.UnaryServerInterceptor(perIP(client, limit.FixedWindow{Permits: 1, Interval: 3 * time.Second}),
 			grpclimit.Wait(time.Hour))
 		ask := func(ctx context.Context) error {
@@ -29,16 +29,16 @@ func TestWait_ContextEnds_StatusNamesTheReason(t *testing.T) {
 				func(context.Context, any) (any, error) { return nil, nil })
 			return err
 		}
-		require.NoError(b, ask(b.Context()))
+		require.NoError(t, ask(t.Context()))
 		begin := time.Now()
-		short, stop := context.WithTimeout(b.Context(), time.Second)
+		short, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
-		assert.Equal(b, "DeadlineExceeded: the call ended before it was admitted\n", received(b, ask(short), nil))
-		assert.Zero(b, time.Since(begin), "it knows at once")
-		leaves, leave := context.WithCancel(b.Context())
+		assert.Equal(t, "DeadlineExceeded: the call ended before it was admitted\n", received(t, ask(short), nil))
+		assert.Zero(t, time.Since(begin), "it knows at once")
+		leaves, leave := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, leave)
-		assert.Equal(b, "Canceled: the call ended before it was admitted\n", received(b, ask(leaves), nil))
-		assert.Equal(b, time.Second, time.Since(begin))
+		assert.Equal(t, "Canceled: the call ended before it was admitted\n", received(t, ask(leaves), nil))
+		assert.Equal(t, time.Second, time.Since(begin))
 	})
 }
 
@@ -104,32 +104,32 @@ type key struct{}
 
 // Settle is applied before the next message is received.
 func TestSettle_EachMessage_SettlesTheLastOne(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
 			_, limited := grpclimit.FromContext(ss.Context())
-			assert.False(b, limited, "nothing was received")
+			assert.False(t, limited, "nothing was received")
 			for i, c := range []struct{ remaining, cost int64 }{{9, 1}, {8, 0}, {8, 4}, {4, 2}} {
 				_, err := ss.Recv()
-				assert.NoError(b, err)
+				assert.NoError(t, err)
 				o, limited := grpclimit.FromContext(context.WithValue(ss.Context(), key{}, i))
-				assert.True(b, limited)
-				assert.Equal(b, c.remaining, o.Decision.Remaining, "message %d", i)
+				assert.True(t, limited)
+				assert.Equal(t, c.remaining, o.Decision.Remaining, "message %d", i)
 				if i > 0 {
-					assert.NoError(b, grpclimit.Settle(ss.Context(), c.cost))
+					assert.NoError(t, grpclimit.Settle(ss.Context(), c.cost))
 				}
 			}
 			return nil
 		}}
-		calls := serve(b, s,
+		calls := serve(f, s,
 			grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(perIP(client, hour(10)), grpclimit.EachMessage()))).dial()
-		ss, err := calls.FullDuplexCall(b.Context())
-		require.NoError(b, err)
+		ss, err := calls.FullDuplexCall(t.Context())
+		require.NoError(t, err)
 		for range 4 {
-			require.NoError(b, ss.Send(new(test.StreamingOutputCallRequest)))
+			require.NoError(t, ss.Send(new(test.StreamingOutputCallRequest)))
 		}
 		_, _ = ss.Recv()
-		d, err := limit.New(client, "api:192.0.2.1", hour(10)).Peek(b.Context())
-		require.NoError(b, err)
-		assert.EqualValues(b, 3, d[0].Remaining)
+		d, err := limit.New(client, "api:192.0.2.1", hour(10)).Peek(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 3, d[0].Remaining)
 	})
 }

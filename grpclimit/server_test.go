@@ -23,59 +23,59 @@ const anHour = "ResourceExhausted: the call is over its limit\nRetryInfo: retry_
 	"\ngrpc-retry-pushback-ms: -1\n"
 
 func TestUnaryServerInterceptor_Denied_StatusNamesThePolicies(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		subject := "tenant:gold"
 		choose := grpclimit.Each(client, "api", grpclimit.ByIP(), grpclimit.Named("calls", hour(1)),
 			limit.TokenBucket{Capacity: 1, Refill: 1, Interval: time.Second}, limit.FixedWindow{Permits: 9,
 				Interval: 24 * time.Hour})
-		c := unary(b, new(service), choose,
+		c := unary(f, new(service), choose,
 			grpclimit.Subject(func(context.Context, grpclimit.Call) string { return subject }))
-		require.Equal(b, "OK", get(b, c))
+		require.Equal(t, "OK", get(f, c))
 		two := `QuotaFailure: subject "tenant:gold", description "the limit \"calls\" of 1 has too few permits left", quota_metric "permits", quota_id "calls", quota_value 1` + "\n" +
 			`QuotaFailure: subject "tenant:gold", description "the limit \"bucket\" of 1 has too few permits left", quota_metric "permits", quota_id "bucket", quota_value 1` + "\n"
-		assert.Equal(b,
-			"ResourceExhausted: the call is over its limit\nRetryInfo: retry_delay 1h0m0s\n"+two+"grpc-retry-pushback-ms: -1\n", get(b, c))
+		assert.Equal(t,
+			"ResourceExhausted: the call is over its limit\nRetryInfo: retry_delay 1h0m0s\n"+two+"grpc-retry-pushback-ms: -1\n", get(f, c))
 		subject = "\xff"
-		assert.Contains(b, get(b, c), `QuotaFailure: subject "", description "the limit \"calls\"`)
+		assert.Contains(t, get(f, c), `QuotaFailure: subject "", description "the limit \"calls\"`)
 
 		quota := client.Limiter("of the operator")
-		require.NoError(b, quota.SetRate(b.Context(), rratelimiter.Rate{Permits: 1, Interval: time.Minute}))
-		c = unary(b, new(service), grpclimit.All(quota))
-		require.Equal(b, "OK", get(b, c))
-		assert.Equal(b, "ResourceExhausted: the call is over its limit\nRetryInfo: retry_delay 1m0s\n"+
+		require.NoError(t, quota.SetRate(t.Context(), rratelimiter.Rate{Permits: 1, Interval: time.Minute}))
+		c = unary(f, new(service), grpclimit.All(quota))
+		require.Equal(t, "OK", get(f, c))
+		assert.Equal(t, "ResourceExhausted: the call is over its limit\nRetryInfo: retry_delay 1m0s\n"+
 			`QuotaFailure: subject "", description "the limit \"default\" of 1 has too few permits left", quota_metric "permits", quota_id "default", quota_value 1`+
-			"\ngrpc-retry-pushback-ms: 60000\n", get(b, c))
-		c = unary(b, new(service), grpclimit.All(quota),
+			"\ngrpc-retry-pushback-ms: 60000\n", get(f, c))
+		c = unary(f, new(service), grpclimit.All(quota),
 			grpclimit.Cost(func(context.Context, grpclimit.Call) int64 { return 2 }))
-		assert.Contains(b, get(b, c), `"the call costs more than the limit \"default\" ever grants"`)
+		assert.Contains(t, get(f, c), `"the call costs more than the limit \"default\" ever grants"`)
 	})
 }
 
 // A chooser may serve both doors.
 func TestDescribe_ByHTTPLimit_IsKept(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		day := limit.FixedWindow{Permits: 9, Interval: 24 * time.Hour}
 		describe := httplimit.Describe(httplimit.Named("calls", hour(1)), day)
 		limiter := describe(limit.New(client, "api", hour(1), day))
-		c := unary(b, new(service), grpclimit.All(limiter))
-		require.Equal(b, "OK", get(b, c))
-		assert.Contains(b, get(b, c), `description "the limit \"calls\" of 1`)
+		c := unary(f, new(service), grpclimit.All(limiter))
+		require.Equal(t, "OK", get(f, c))
+		assert.Contains(t, get(f, c), `description "the limit \"calls\" of 1`)
 	})
 }
 
 // The handler sees the outcome of the innermost.
 func TestUnaryServerInterceptor_SeveralInAChain_EachDecides(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		s := &service{unary: func(ctx context.Context, _ *test.SimpleRequest) error {
 			o, limited := grpclimit.FromContext(ctx)
-			assert.True(b, limited)
-			assert.Equal(b, "some:192.0.2.1", o.Limiter)
-			assert.EqualValues(b, 0, o.Decision.Remaining)
+			assert.True(t, limited)
+			assert.Equal(t, "some:192.0.2.1", o.Limiter)
+			assert.EqualValues(t, 0, o.Decision.Remaining)
 			return nil
 		}}
-		c := serve(b, s, grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(perIP(client, hour(10))),
+		c := serve(f, s, grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(perIP(client, hour(10))),
 			grpclimit.UnaryServerInterceptor(grpclimit.Each(client, "some", grpclimit.ByIP(), hour(1))))).dial()
-		assert.Equal(b, "OK", get(b, c))
-		assert.Equal(b, anHour, get(b, c), "one trailer, and the details of the one that denied")
+		assert.Equal(t, "OK", get(f, c))
+		assert.Equal(t, anHour, get(f, c), "one trailer, and the details of the one that denied")
 	})
 }

@@ -54,18 +54,18 @@ func TestRetryInfo_AnyStatus_PausesUntilThen(t *testing.T) {
 		"no status":             {errors.New("no"), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-				calls := limited(serve(b, &service{
+			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+				calls := limited(serve(f, &service{
 					stream: func(test.TestService_FullDuplexCallServer) error { return c.err },
 				}), perHost(client, hour(4)))
 				begin := time.Now()
 				for range 2 {
-					ss, err := calls.FullDuplexCall(to(b.Context(), "one"))
-					require.NoError(b, err)
+					ss, err := calls.FullDuplexCall(to(t.Context(), "one"))
+					require.NoError(t, err)
 					_, err = ss.Recv()
-					assert.Equal(b, status.Code(c.err), status.Code(err), "the caller gets the status")
+					assert.Equal(t, status.Code(c.err), status.Code(err), "the caller gets the status")
 				}
-				assert.Equal(b, c.pause, time.Since(begin))
+				assert.Equal(t, c.pause, time.Since(begin))
 			})
 		})
 	}
@@ -73,16 +73,16 @@ func TestRetryInfo_AnyStatus_PausesUntilThen(t *testing.T) {
 
 // A call that an inner interceptor does not send gets no answer of the server.
 func TestRetryInfo_OfAnInnerInterceptor_PausesNothing(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		inner := grpclimit.UnaryClientInterceptor(grpclimit.Each(client, "inner", grpclimit.ByMethod(), hour(1)),
 			grpclimit.AtOnce())
 		outer := grpclimit.UnaryClientInterceptor(perHost(client, hour(9)), grpclimit.AtOnce())
-		c := serve(b, new(service)).dial(grpc.WithChainUnaryInterceptor(outer, inner))
-		require.NoError(b, ask(b, c, "one", time.Minute))
-		assert.ErrorIs(b, ask(b, c, "one", time.Minute), grpclimit.ErrNotSent)
-		sent := b.Scripts.Load()
-		assert.ErrorIs(b, ask(b, c, "one", time.Minute), grpclimit.ErrNotSent)
-		assert.EqualValues(b, 2, b.Scripts.Load()-sent, "both were asked: the outer one was not paused")
+		c := serve(f, new(service)).dial(grpc.WithChainUnaryInterceptor(outer, inner))
+		require.NoError(t, ask(f, c, "one", time.Minute))
+		assert.ErrorIs(t, ask(f, c, "one", time.Minute), grpclimit.ErrNotSent)
+		sent := f.Scripts.Load()
+		assert.ErrorIs(t, ask(f, c, "one", time.Minute), grpclimit.ErrNotSent)
+		assert.EqualValues(t, 2, f.Scripts.Load()-sent, "both were asked: the outer one was not paused")
 	})
 }
 
@@ -101,28 +101,28 @@ func TestRetryPolicy_DeniedCall_PassesAtFirstRetry(t *testing.T) {
 		"minute": limit.FixedWindow{Permits: 1, Interval: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 				var denied atomic.Int64
 				report := grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) {
 					if o.Result == grpclimit.Rejected {
 						denied.Add(1)
 					}
 				})
-				c := serve(b, new(service), grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(perIP(client, policy), report)),
+				c := serve(f, new(service), grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(perIP(client, policy), report)),
 					grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(perIP(client, policy), report)),
 				).dial(grpc.WithDefaultServiceConfig(retries))
 				for i := range 5 {
-					redistest.Pass(37 * time.Millisecond)
-					assert.Equal(b, "OK", get(b, c))
-					assert.EqualValues(b, 2*i, denied.Load(), "each but the first was denied once")
-					ss, err := c.FullDuplexCall(b.Context())
-					require.NoError(b, err)
-					require.NoError(b, ss.Send(new(test.StreamingOutputCallRequest)))
+					time.Sleep(37 * time.Millisecond)
+					assert.Equal(t, "OK", get(f, c))
+					assert.EqualValues(t, 2*i, denied.Load(), "each but the first was denied once")
+					ss, err := c.FullDuplexCall(t.Context())
+					require.NoError(t, err)
+					require.NoError(t, ss.Send(new(test.StreamingOutputCallRequest)))
 					_, err = ss.Recv()
-					assert.NoError(b, err)
-					require.NoError(b, ss.CloseSend())
+					assert.NoError(t, err)
+					require.NoError(t, ss.CloseSend())
 					_, _ = ss.Recv()
-					assert.EqualValues(b, 2*i+1, denied.Load())
+					assert.EqualValues(t, 2*i+1, denied.Load())
 				}
 			})
 		})
@@ -135,13 +135,13 @@ func TestSpread_Pushback_FollowsRetryInfo(t *testing.T) {
 		time.Minute:               "RetryInfo: retry_delay 1m30s\n;grpc-retry-pushback-ms: 90000\n",
 		time.Minute + time.Second: "RetryInfo: retry_delay 1m31s\n;grpc-retry-pushback-ms: -1\n",
 	} {
-		guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-			calls := unary(b, new(service), perIP(client, limit.FixedWindow{Permits: 1, Interval: interval}),
+		guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+			calls := unary(f, new(service), perIP(client, limit.FixedWindow{Permits: 1, Interval: interval}),
 				grpclimit.Spread(time.Minute), grpclimit.WithRandom(func(n int64) int64 { return n / 2 }))
-			require.Equal(b, "OK", get(b, calls))
-			got := get(b, calls)
+			require.Equal(t, "OK", get(f, calls))
+			got := get(f, calls)
 			for line := range strings.SplitSeq(want, ";") {
-				assert.Contains(b, got, line)
+				assert.Contains(t, got, line)
 			}
 		})
 	}

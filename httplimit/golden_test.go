@@ -60,14 +60,14 @@ var block = regexp.MustCompile("(?s)```http\n(.*?)\n\n.*?```\n")
 
 // The page shows the requests in their order.
 func TestPage_Requests_AreAnsweredAsDocumented(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		server := listen(b, documented(client))
-		blocks := golden.Blocks(b, page, block, func(parts []string) string {
-			response := exchange(b, server, parts[1]+"\n")
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		server := listen(f, documented(client))
+		blocks := golden.Blocks(t, page, block, func(parts []string) string {
+			response := exchange(f, server, parts[1]+"\n")
 			response = strings.Replace(response, "Connection: close\n", "", 1)
 			return fmt.Sprintf("```http\n%s\n\n%s\n```\n", parts[1], strings.TrimSuffix(response, "\n"))
 		})
-		assert.GreaterOrEqual(b, blocks, 12)
+		assert.GreaterOrEqual(t, blocks, 12)
 	})
 }
 
@@ -76,22 +76,22 @@ func TestSetUp_CodeOfThePage_RunsInExample(t *testing.T) {
 }
 
 // listen serves a handler on the fake clock until its end.
-func listen(b *redistest.Fixture, handler http.Handler) *redistest.Listener {
+func listen(f *redistest.Fixture, handler http.Handler) *redistest.Listener {
 	listener := redistest.NewListener()
 	server := &http.Server{Handler: handler}
 	go func() { _ = server.Serve(listener) }()
-	b.Cleanup(func() { server.Close() })
+	f.Cleanup(func() { server.Close() })
 	return listener
 }
 
 // exchange sends lines of a request as they are and returns the response.
-func exchange(b *redistest.Fixture, server *redistest.Listener, lines string) string {
+func exchange(f *redistest.Fixture, server *redistest.Listener, lines string) string {
 	conn := server.Dial()
 	defer conn.Close()
 	go func() {
 		_, _ = io.WriteString(conn, strings.ReplaceAll(lines, "\n", "\r\n")+"Connection: close\r\n\r\n")
 	}()
 	got, err := io.ReadAll(bufio.NewReader(conn))
-	require.NoError(b, err)
+	require.NoError(f, err)
 	return strings.ReplaceAll(string(got), "\r\n", "\n")
 }

@@ -23,68 +23,68 @@ import (
 
 // Numbers have 15 digits at most. examples/routers reads the fields with a parser.
 func TestRateLimit_OddNamesAndNumbers_AreStructuredFields(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		odd := httplimit.Named(`a\b"c`, limit.FixedWindow{Permits: 1 << 53, Interval: time.Minute})
 		h := serve(httplimit.Middleware(perIP(client, odd))(ok), request()).Header()
-		assert.Equal(b, []string{`"a\\b\"c";q=999999999999999;w=60`}, h["Ratelimit-Policy"])
-		assert.Equal(b, []string{`"a\\b\"c";r=999999999999999;t=60`}, h["Ratelimit"])
+		assert.Equal(t, []string{`"a\\b\"c";q=999999999999999;w=60`}, h["Ratelimit-Policy"])
+		assert.Equal(t, []string{`"a\\b\"c";r=999999999999999;t=60`}, h["Ratelimit"])
 	})
 }
 
 func TestHeaders_Times_AreRoundedUp(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		choose := perIP(client, limit.FixedWindow{Permits: 1, Interval: 10 * time.Second})
-		redistest.Pass(300 * time.Millisecond)
+		time.Sleep(300 * time.Millisecond)
 		begin := time.Now().Truncate(time.Second)
-		assert.Equal(b, 200, serve(httplimit.Middleware(choose)(ok), request()).Code)
-		redistest.Pass(time.Millisecond) // the window ends 9,999 ms later
+		assert.Equal(t, 200, serve(httplimit.Middleware(choose)(ok), request()).Code)
+		time.Sleep(time.Millisecond) // the window ends 9,999 ms later
 		h := serve(httplimit.Middleware(choose, httplimit.Headers(httplimit.XRateLimit))(ok), request()).Header()
-		assert.Equal(b, "10", h.Get("Retry-After"))
-		assert.Equal(b, fmt.Sprint(begin.Add(11*time.Second).Unix()), h.Get("X-RateLimit-Reset"))
+		assert.Equal(t, "10", h.Get("Retry-After"))
+		assert.Equal(t, fmt.Sprint(begin.Add(11*time.Second).Unix()), h.Get("X-RateLimit-Reset"))
 		h = serve(httplimit.Middleware(choose, httplimit.Headers(httplimit.ThreeHeaders))(ok), request()).Header()
-		assert.Equal(b, "10", h.Get("RateLimit-Reset"))
+		assert.Equal(t, "10", h.Get("RateLimit-Reset"))
 	})
 }
 
 // In a denial, Reset is the time of Retry-After. RateLimit describes the limits, whose time is exact.
 // The t of a policy with permits left is at most that of the policy that denies.
 func TestSpread_HeaderStyles_DelayResetButNotWindow(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		choose := perIP(client, limit.FixedWindow{Permits: 1, Interval: 10 * time.Second}, hour(5))
 		get := func(style httplimit.HeaderStyle, spread time.Duration) http.Header {
 			return serve(httplimit.Middleware(choose, httplimit.Headers(style), httplimit.Spread(spread),
 				httplimit.WithRandom(func(n int64) int64 { return n / 2 }))(ok), request()).Header()
 		}
 		h := get(httplimit.ThreeHeaders, time.Minute)
-		assert.Equal(b, "10", h.Get("RateLimit-Reset"), "of a grant")
-		assert.Empty(b, h.Get("Retry-After"))
+		assert.Equal(t, "10", h.Get("RateLimit-Reset"), "of a grant")
+		assert.Empty(t, h.Get("Retry-After"))
 		h = get(httplimit.ThreeHeaders, time.Minute)
-		assert.Equal(b, "40", h.Get("RateLimit-Reset"))
-		assert.Equal(b, "40", h.Get("Retry-After"))
+		assert.Equal(t, "40", h.Get("RateLimit-Reset"))
+		assert.Equal(t, "40", h.Get("Retry-After"))
 		h = get(httplimit.XRateLimit, time.Minute)
-		assert.Equal(b, fmt.Sprint(time.Now().Add(40*time.Second).Unix()), h.Get("X-RateLimit-Reset"))
+		assert.Equal(t, fmt.Sprint(time.Now().Add(40*time.Second).Unix()), h.Get("X-RateLimit-Reset"))
 		for spread, after := range map[time.Duration]string{0: "10", time.Minute: "40"} {
 			h = get(httplimit.Draft11, spread)
-			assert.Equal(b, []string{`"10s";r=0;t=10, "hour";r=4;t=10`}, h["Ratelimit"], "spread %v", spread)
-			assert.Equal(b, after, h.Get("Retry-After"))
+			assert.Equal(t, []string{`"10s";r=0;t=10, "hour";r=4;t=10`}, h["Ratelimit"], "spread %v", spread)
+			assert.Equal(t, after, h.Get("Retry-After"))
 		}
 	})
 }
 
 func TestHeaders_LocalShare_ShowTheShare(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		bucket := limit.TokenBucket{Capacity: 40, Refill: 20, Interval: time.Minute}
 		handler := httplimit.Middleware(perIP(client, hour(10), bucket), httplimit.OnFailure(httplimit.Local(0.1)))(ok)
-		b.Latency.Store(int64(time.Minute))
+		f.Latency.Store(int64(time.Minute))
 		w := serve(handler, request())
-		assert.Equal(b, []string{`"hour";q=1;w=3600, "bucket";q=4;w=120`}, w.Header()["Ratelimit-Policy"])
-		assert.Equal(b, []string{`"hour";r=0;t=3600, "bucket";r=3;t=30`}, w.Header()["Ratelimit"])
-		assert.Contains(b, serve(handler, request()).Body.String(), `"violated-policies":["hour"]`)
+		assert.Equal(t, []string{`"hour";q=1;w=3600, "bucket";q=4;w=120`}, w.Header()["Ratelimit-Policy"])
+		assert.Equal(t, []string{`"hour";r=0;t=3600, "bucket";r=3;t=30`}, w.Header()["Ratelimit"])
+		assert.Contains(t, serve(handler, request()).Body.String(), `"violated-policies":["hour"]`)
 	})
 }
 
 func TestRateLimit_NumbersUnknown_LeavesThemOut(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		cost := int64(0)
 		handler := httplimit.Middleware(perIP(client, hour(10)), httplimit.Wait(2*time.Hour),
 			httplimit.Cost(func(*http.Request) int64 { return cost }))(ok)
@@ -96,7 +96,7 @@ func TestRateLimit_NumbersUnknown_LeavesThemOut(t *testing.T) {
 			{4, []string{`"hour";r=0`}}, // what others have taken during its wait is unknown
 		} {
 			cost = c.cost
-			assert.Equal(b, c.want, serve(handler, request()).Header()["Ratelimit"], "cost %d", c.cost)
+			assert.Equal(t, c.want, serve(handler, request()).Header()["Ratelimit"], "cost %d", c.cost)
 		}
 	})
 }
@@ -104,9 +104,9 @@ func TestRateLimit_NumbersUnknown_LeavesThemOut(t *testing.T) {
 // TestRateLimit_QuotaUnknown_IsLeftOut: 7 permits are more than the 5 per hour, and not more than the
 // 50 of the policy without a description.
 func TestRateLimit_QuotaUnknown_IsLeftOut(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		shared := client.Limiter("paid")
-		require.NoError(b, shared.SetRate(b.Context(), rratelimiter.Rate{Permits: 50, Interval: time.Hour}))
+		require.NoError(t, shared.SetRate(t.Context(), rratelimiter.Rate{Permits: 50, Interval: time.Hour}))
 		both := limit.Join(limit.New(client, "web", hour(5)), shared)
 		paid := httplimit.Named("paid", nil)
 		two := httplimit.Describe(hour(5), paid)
@@ -125,9 +125,9 @@ func TestRateLimit_QuotaUnknown_IsLeftOut(t *testing.T) {
 		} {
 			w := serve(httplimit.Middleware(httplimit.All(c.limiter),
 				httplimit.Cost(func(*http.Request) int64 { return c.cost }))(ok), request())
-			assert.Equal(b, c.policy, w.Header()["Ratelimit-Policy"], "cost %d", c.cost)
+			assert.Equal(t, c.policy, w.Header()["Ratelimit-Policy"], "cost %d", c.cost)
 			if c.denied != "" {
-				assert.Contains(b, w.Body.String(), `"violated-policies":`+c.denied)
+				assert.Contains(t, w.Body.String(), `"violated-policies":`+c.denied)
 			}
 		}
 	})
@@ -147,37 +147,37 @@ var effective = regexp.MustCompile(`;r=(\d+)(?:;t=(\d+))?$`)
 func TestRateLimit_EffectiveWindow_HasNoMorePermits(t *testing.T) {
 	const second = time.Second
 	for name, policy := range map[string]limit.Policy{
-		"window":         limit.FixedWindow{Permits: 10, Interval: 20 * second},
-		"aligned window": limit.FixedWindow{Permits: 10, Interval: 20 * second, Aligned: true},
-		"sliding window": limit.SlidingWindow{Permits: 10, Interval: 20 * second},
-		"sliding log":    limit.SlidingLog{Permits: 10, Interval: 20 * second},
-		"token bucket":   limit.TokenBucket{Capacity: 10, Refill: 2, Interval: 7 * second},
-		"leaky bucket":   limit.LeakyBucket{Capacity: 10, Leak: 2, Interval: 7 * second},
-		"smooth":         limit.Smooth{Permits: 2, Interval: 5 * second, Burst: 10 * second},
+		"window":         limit.FixedWindow{Permits: 10, Interval: 20 * time.Second},
+		"aligned window": limit.FixedWindow{Permits: 10, Interval: 20 * time.Second, Aligned: true},
+		"sliding window": limit.SlidingWindow{Permits: 10, Interval: 20 * time.Second},
+		"sliding log":    limit.SlidingLog{Permits: 10, Interval: 20 * time.Second},
+		"token bucket":   limit.TokenBucket{Capacity: 10, Refill: 2, Interval: 7 * time.Second},
+		"leaky bucket":   limit.LeakyBucket{Capacity: 10, Leak: 2, Interval: 7 * time.Second},
+		"smooth":         limit.Smooth{Permits: 2, Interval: 5 * time.Second, Burst: 10 * time.Second},
 	} {
 		for mode, outage := range map[string]bool{"": false, ", outage": true, ", second of two": false} {
 			t.Run(name+mode, func(t *testing.T) {
-				guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+				guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 					cost, policies := int64(1), []limit.Policy{policy}
 					if mode == ", second of two" {
-						policies = []limit.Policy{limit.TokenBucket{Capacity: 3, Refill: 3, Interval: 3 * second}, policy}
+						policies = []limit.Policy{limit.TokenBucket{Capacity: 3, Refill: 3, Interval: 3 * time.Second}, policy}
 					}
 					handler := httplimit.Middleware(perIP(client, policies...),
 						httplimit.Cost(func(*http.Request) int64 { return cost }),
 						httplimit.OnFailure(httplimit.Local(1)))(ok)
 					if outage {
-						b.Redis.SetError("LOADING")
+						f.Redis.SetError("LOADING")
 					}
 					random, seen := rand.New(rand.NewPCG(1, 2)), 0
 					for range 25 {
 						var text string
-						redistest.Pass(time.Duration(random.IntN(50)) * second)
+						time.Sleep(time.Duration(random.IntN(50)) * time.Second)
 						for range 1 + random.IntN(4) {
-							redistest.Pass(time.Duration(random.IntN(2900)) * time.Millisecond)
+							time.Sleep(time.Duration(random.IntN(2900)) * time.Millisecond)
 							cost = 1 + random.Int64N(3)
 							text = serve(handler, request()).Header().Get("RateLimit")
 						}
-						r, window := parse(b, text)
+						r, window := parse(f, text)
 						if window == 0 {
 							continue
 						}
@@ -187,14 +187,14 @@ func TestRateLimit_EffectiveWindow_HasNoMorePermits(t *testing.T) {
 						for cost = 1; had <= r; {
 							if serve(handler, request()).Code == 200 {
 								had++
-							} else if redistest.Pass(100 * time.Millisecond); !time.Now().Before(end) {
+							} else if time.Sleep(100 * time.Millisecond); !time.Now().Before(end) {
 								break
 							}
 							last = time.Until(end)
 						}
-						require.LessOrEqual(b, had, r, "%s: %v before its end there were more", text, last)
+						require.LessOrEqual(t, had, r, "%s: %v before its end there were more", text, last)
 					}
-					assert.Positive(b, seen, "no response had t")
+					assert.Positive(t, seen, "no response had t")
 				})
 			})
 		}
@@ -202,14 +202,14 @@ func TestRateLimit_EffectiveWindow_HasNoMorePermits(t *testing.T) {
 }
 
 // parse returns the parameters r and t of RateLimit, 0 for none.
-func parse(b *redistest.Fixture, text string) (r int64, t time.Duration) {
+func parse(f *redistest.Fixture, text string) (r int64, t time.Duration) {
 	if text == "" {
 		return 0, 0 // the request costs more than a share ever holds
 	}
 	found := effective.FindStringSubmatch(text)
-	require.NotNil(b, found, text)
+	require.NotNil(f, found, text)
 	r, err := strconv.ParseInt(found[1], 10, 64)
-	require.NoError(b, err)
+	require.NoError(f, err)
 	seconds, _ := strconv.Atoi(found[2])
 	return r, time.Duration(seconds) * time.Second
 }
@@ -226,7 +226,7 @@ func TestHeaders_SeveralMiddlewares_ShowFewestPermits(t *testing.T) {
 			{10, 100, 1, "200 9 of 10"}, {100, 10, 1, "200 9 of 10"}, {10, 100, 101, "429 9 of 10"},
 			{3, 100, 60, "429 40 of 100"}, {1, 1, 1, "200 0 of 1"},
 		} {
-			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 				outer := httplimit.Middleware(httplimit.Each(client, "outer", httplimit.ByIP(), hour(c.outer)),
 					httplimit.Headers(style))
 				inner := httplimit.Middleware(httplimit.Each(client, "inner", httplimit.ByIP(), hour(c.inner)),
@@ -237,8 +237,8 @@ func TestHeaders_SeveralMiddlewares_ShowFewestPermits(t *testing.T) {
 					w = serve(outer(inner(ok)), request())
 				}
 				h := w.Header()
-				assert.Equal(b, c.want, fmt.Sprintf("%d %s of %s", w.Code, h.Get(prefix+"Remaining"), h.Get(prefix+"Limit")))
-				assert.NotEmpty(b, h.Get(prefix+"Reset"))
+				assert.Equal(t, c.want, fmt.Sprintf("%d %s of %s", w.Code, h.Get(prefix+"Remaining"), h.Get(prefix+"Limit")))
+				assert.NotEmpty(t, h.Get(prefix+"Reset"))
 			})
 		}
 	}
@@ -250,17 +250,17 @@ func TestRateLimit_AnotherPolicyDenies_LeavesUnknownWindowOut(t *testing.T) {
 		limit.SlidingLog{Permits: 10, Interval: 20 * time.Second},
 		limit.SlidingWindow{Permits: 10, Interval: 20 * time.Second},
 	} {
-		guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+		guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 			cost := int64(1)
 			handler := httplimit.Middleware(perIP(client, hour(3), policy),
 				httplimit.Cost(func(*http.Request) int64 { return cost }))(ok)
-			require.Equal(b, 200, serve(handler, request()).Code)
-			redistest.Pass(10 * time.Second)
-			require.Equal(b, 200, serve(handler, request()).Code)
+			require.Equal(t, 200, serve(handler, request()).Code)
+			time.Sleep(10 * time.Second)
+			require.Equal(t, 200, serve(handler, request()).Code)
 			cost = 2 // of 1 that is left in the hour
 			w := serve(handler, request())
-			require.Equal(b, 429, w.Code)
-			assert.True(b, strings.HasSuffix(w.Header().Get("RateLimit"), `"20s";r=8`), w.Header().Get("RateLimit"))
+			require.Equal(t, 429, w.Code)
+			assert.True(t, strings.HasSuffix(w.Header().Get("RateLimit"), `"20s";r=8`), w.Header().Get("RateLimit"))
 		})
 	}
 }

@@ -19,17 +19,17 @@ import (
 
 // The handler sees the outcome of the innermost.
 func TestMiddleware_SeveralAroundAHandler_ShowAllPolicies(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		outer := httplimit.Middleware(httplimit.Each(client, "all", httplimit.ByIP(), httplimit.Named("outer", hour(10))))
 		inner := httplimit.Middleware(httplimit.Each(client, "some", httplimit.ByIP(), httplimit.Named("inner", hour(5))))
 		w := serve(outer(inner(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			o, limited := httplimit.FromContext(r.Context())
-			assert.True(b, limited)
-			assert.Equal(b, "some:192.0.2.1", o.Limiter)
-			assert.EqualValues(b, 4, o.Decision.Remaining)
+			assert.True(t, limited)
+			assert.Equal(t, "some:192.0.2.1", o.Limiter)
+			assert.EqualValues(t, 4, o.Decision.Remaining)
 		}))), request())
-		assert.Equal(b, []string{`"outer";r=9;t=3600`, `"inner";r=4;t=3600`}, w.Header()["Ratelimit"])
-		assert.Equal(b, []string{`"outer";q=10;w=3600`, `"inner";q=5;w=3600`}, w.Header()["Ratelimit-Policy"])
+		assert.Equal(t, []string{`"outer";r=9;t=3600`, `"inner";r=4;t=3600`}, w.Header()["Ratelimit"])
+		assert.Equal(t, []string{`"outer";q=10;w=3600`, `"inner";q=5;w=3600`}, w.Header()["Ratelimit-Policy"])
 	})
 }
 
@@ -80,16 +80,16 @@ func TestMiddleware_InvalidRequest_IsAnsweredWithAProblem(t *testing.T) {
 		"a length as a failure": {httplimit.ByIP(), []httplimit.Option{length, httplimit.InvalidAsFailure()}, 503, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 				handler := httplimit.Middleware(httplimit.Each(client, "web", c.key, hour(10)), c.opts...)(ok)
 				r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("chunks"))
 				r.ContentLength = -1
 				w := serve(handler, r)
-				assert.Equal(b, c.status, w.Code)
+				assert.Equal(t, c.status, w.Code)
 				if c.title != "" {
 					want := fmt.Sprintf(`{"type": "about:blank", "title": %q, "status": %d}`, c.title, c.status)
-					assert.JSONEq(b, want, w.Body.String())
-					assert.Equal(b, http.Header{"Content-Type": {"application/problem+json"}}, w.Header())
+					assert.JSONEq(t, want, w.Body.String())
+					assert.Equal(t, http.Header{"Content-Type": {"application/problem+json"}}, w.Header())
 				}
 			})
 		})
@@ -98,13 +98,13 @@ func TestMiddleware_InvalidRequest_IsAnsweredWithAProblem(t *testing.T) {
 
 // A path without the wildcard is an error of the server.
 func TestMiddleware_EmptyWildcard_IsRefused(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		limited := httplimit.Middleware(httplimit.Each(client, "web", httplimit.ByPathValue("rest"), hour(1)))(ok)
 		mux := http.NewServeMux()
 		mux.Handle("/files/{rest...}", limited)
 		mux.Handle("/other/", limited)
 		for path, want := range map[string]int{"/files/": 400, "/files/a": 200, "/other/a": 503} {
-			assert.Equal(b, want, serve(mux, httptest.NewRequest(http.MethodGet, path, nil)).Code, path)
+			assert.Equal(t, want, serve(mux, httptest.NewRequest(http.MethodGet, path, nil)).Code, path)
 		}
 	})
 }

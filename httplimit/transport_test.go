@@ -54,7 +54,7 @@ func TestTransport_RetryAfter_PausesUntilThen(t *testing.T) {
 		"by server's clock": {"Sun, 02 Jan 2005 00:00:05 GMT", 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 				response := &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {c.after}}, Body: http.NoBody}
 				if name == "by server's clock" {
 					response.Header.Set("Date", "Sun, 02 Jan 2005 00:00:00 GMT")
@@ -63,10 +63,10 @@ func TestTransport_RetryAfter_PausesUntilThen(t *testing.T) {
 				transport := httplimit.Transport(base, perIP(client, hour(2)))
 				begin := time.Now()
 				for range 2 {
-					_, err := transport.RoundTrip(request().WithContext(b.Context()))
-					require.NoError(b, err)
+					_, err := transport.RoundTrip(request().WithContext(t.Context()))
+					require.NoError(t, err)
 				}
-				assert.Equal(b, c.pause.Truncate(time.Second), time.Since(begin).Truncate(time.Second))
+				assert.Equal(t, c.pause.Truncate(time.Second), time.Since(begin).Truncate(time.Second))
 			})
 		})
 	}

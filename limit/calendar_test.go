@@ -117,37 +117,37 @@ func TestCalendar_ClockChanges_UnitsMatchTheModel(t *testing.T) {
 // TestCalendar_ServerTime_UnitIsTheServers: the unit is that of the server's time, however wrong
 // the host's clock is, for every call.
 func TestCalendar_ServerTime_UnitIsTheServers(t *testing.T) {
-	b := newBench(t)
-	b.client = rratelimiter.New(b.connect(), rratelimiter.WithServerTime())
+	f := newClocked(t)
+	f.client = rratelimiter.New(f.connect(), rratelimiter.WithServerTime())
 	berlin := place("Europe/Berlin")
 	for _, server := range []time.Time{
 		time.Now(), time.Now().AddDate(0, 0, 1), time.Now().AddDate(0, 0, -1), time.Now().AddDate(0, 0, 3),
 		time.Date(2035, 3, 25, 12, 0, 0, 0, berlin),
 		time.Date(1999, 12, 31, 23, 59, 59, 0, berlin),
 	} {
-		b.redis.SetTime(server)
+		f.redis.SetTime(server)
 		_, end := policymodel.UnitOf(policymodel.Day, berlin, server)
-		l := New(b.client, "name", FixedWindow{10, time.Second, true}, Calendar{3, Day, berlin}, SlidingLog{10, time.Second})
+		l := New(f.client, "name", FixedWindow{10, time.Second, true}, Calendar{3, Day, berlin}, SlidingLog{10, time.Second})
 		want := rratelimiter.Decision{Allowed: true, Limit: 3, Remaining: 1,
 			ResetAfter: micros(end.UnixMicro() - server.UnixMicro())}
-		got := must(t, l.Take, 2)
+		got := redistest.Result(t, l.Take, 2)
 		assert.Equal(t, want, got, server)
-		b.redis.FlushAll()
-		assert.EqualValues(t, 3, mustPeek(t, l)[1].Remaining)
-		got = must(t, l.Charge, 2)
+		f.redis.FlushAll()
+		assert.EqualValues(t, 3, peekAll(t, l)[1].Remaining)
+		got = redistest.Result(t, l.Charge, 2)
 		assert.Equal(t, want.ResetAfter, got.ResetAfter, server)
 		require.NoError(t, l.Release(t.Context(), 2))
-		assert.True(t, must(t, l.TryAcquire, 2))
+		assert.True(t, redistest.Result(t, l.TryAcquire, 2))
 		require.NoError(t, l.Acquire(t.Context(), 1), "a queue's call")
-		b.redis.FlushAll()
+		f.redis.FlushAll()
 	}
 }
 
 // TestCalendar_LocationsOfOneName_ShareTheirWindows: nil and UTC have one name.
 func TestCalendar_LocationsOfOneName_ShareTheirWindows(t *testing.T) {
-	b := newBench(t)
-	one := New(b.client, "name", Calendar{3, Day, nil})
-	other := New(b.client, "name", Calendar{3, Day, time.FixedZone("UTC", 3600)})
+	f := newClocked(t)
+	one := New(f.client, "name", Calendar{3, Day, nil})
+	other := New(f.client, "name", Calendar{3, Day, time.FixedZone("UTC", 3600)})
 	assert.Equal(t, one.wire.keys, other.wire.keys)
 	assert.Equal(t, one.calls.ID, other.calls.ID)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestClocks_Jump_GrantNoMore: the clock goes back by an hour. No call fails, and no more is
@@ -39,61 +40,61 @@ func TestClocks_Jump_GrantNoMore(t *testing.T) {
 	} {
 		for _, expire := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
-				b := newBench(t)
-				b.set(test.at.UnixMicro())
-				l := New(b.client, "name", test.policies...)
+				f := newClocked(t)
+				f.set(test.at.UnixMicro())
+				l := New(f.client, "name", test.policies...)
 				ahead := time.Hour
 				if name == "Calendar, after midnight" {
 					ahead = 24 * time.Hour
 				}
-				clockJumps(b, l, test.most, ahead, expire)
+				clockJumps(f, l, test.most, ahead, expire)
 			})
 		}
 	}
 	t.Run("a limiter of Redisson's layout, joined", func(t *testing.T) {
-		b := newBench(t)
-		quota := b.client.Limiter("name")
+		f := newClocked(t)
+		quota := f.client.Limiter("name")
 		require.NoError(t, quota.SetRate(t.Context(), rratelimiter.Rate{Permits: 7, Interval: 10 * minute}))
-		clockJumps(b, Join(quota, New(b.client, "name", SlidingLog{9, 10 * minute})), 7, time.Hour, false)
+		clockJumps(f, Join(quota, New(f.client, "name", SlidingLog{9, 10 * minute})), 7, time.Hour, false)
 	})
 }
 
 // clockJumps moves the clock ahead until all permits are free. The server's clock moves with it, or
 // stands still.
-func clockJumps(b *bench, l *Limiter, most int64, ahead time.Duration, together bool) {
-	b.Helper()
-	b.back = true
+func clockJumps(f *clocked, l *Limiter, most int64, ahead time.Duration, together bool) {
+	f.Helper()
+	f.back = true
 	all := func() (granted int64) {
-		b.Helper()
+		f.Helper()
 		for {
 			d, err := l.Take(context.Background(), 1)
-			require.NoError(b, err)
+			require.NoError(f, err)
 			if !d.Allowed {
-				require.Positive(b, d.RetryAfter)
+				require.Positive(f, d.RetryAfter)
 				return granted
 			}
 			granted++
 		}
 	}
-	require.Equal(b, most, all())
-	b.pass(-time.Hour)
-	assert.Zero(b, all(), "an hour back")
-	b.pass(59 * time.Minute)
-	assert.Zero(b, all(), "a minute back")
-	b.pass(time.Minute)
-	assert.Zero(b, all(), "where it was")
-	b.back = !together
-	b.pass(ahead)
-	b.back = true
-	assert.Equal(b, most, all(), "ahead")
-	b.pass(-ahead)
-	assert.Zero(b, all(), "back again")
-	b.pass(-time.Hour)
-	assert.Zero(b, all(), "an hour further back")
-	b.pass(time.Hour + ahead)
-	assert.Zero(b, all(), "ahead again")
-	b.pass(24 * time.Hour)
-	assert.Equal(b, most, all(), "a day further ahead")
+	require.Equal(f, most, all())
+	f.advance(-time.Hour)
+	assert.Zero(f, all(), "an hour back")
+	f.advance(59 * time.Minute)
+	assert.Zero(f, all(), "a minute back")
+	f.advance(time.Minute)
+	assert.Zero(f, all(), "where it was")
+	f.back = !together
+	f.advance(ahead)
+	f.back = true
+	assert.Equal(f, most, all(), "ahead")
+	f.advance(-ahead)
+	assert.Zero(f, all(), "back again")
+	f.advance(-time.Hour)
+	assert.Zero(f, all(), "an hour further back")
+	f.advance(time.Hour + ahead)
+	assert.Zero(f, all(), "ahead again")
+	f.advance(24 * time.Hour)
+	assert.Equal(f, most, all(), "a day further ahead")
 }
 
 // TestClocks_SetBack_GrantsOnce: a clock that is set back meets the windows that it has used again.
@@ -120,36 +121,36 @@ func TestClocks_SetBack_GrantsOnce(t *testing.T) {
 		"cells":    {SlidingWindow{5, time.Minute, 0}, hour, 0, 59 * time.Second, time.Hour},
 		"a bucket": {TokenBucket{5, 5, time.Hour}, hour, 0, time.Minute, time.Hour},
 	} {
-		b := newBench(t)
-		b.set(test.at.Add(-test.early).UnixMicro())
-		l := New(b.client, "name", test.policy)
-		b.take(l, 1)
-		b.pass(test.early)
-		b.take(l, 4)
-		b.pass(test.passes)
-		b.set(b.now - test.back.Microseconds())
-		assert.False(t, must(t, l.TryAcquire, 1), name)
+		f := newClocked(t)
+		f.set(test.at.Add(-test.early).UnixMicro())
+		l := New(f.client, "name", test.policy)
+		f.take(l, 1)
+		f.advance(test.early)
+		f.take(l, 4)
+		f.advance(test.passes)
+		f.set(f.now - test.back.Microseconds())
+		assert.False(t, redistest.Result(t, l.TryAcquire, 1), name)
 	}
 }
 
 // TestClock_Before1970_TimeStandsStill: such a clock writes states that other calls can read.
 func TestClock_Before1970_TimeStandsStill(t *testing.T) {
 	for _, p := range everyPolicy {
-		b := newBench(t)
-		b.back = true
-		b.set(time.Date(1969, time.July, 20, 20, 17, 40, 0, time.UTC).UnixMicro())
-		l := New(b.client, "name", p)
+		f := newClocked(t)
+		f.back = true
+		f.set(time.Date(1969, time.July, 20, 20, 17, 40, 0, time.UTC).UnixMicro())
+		l := New(f.client, "name", p)
 		for _, want := range []int64{8, 6} {
-			d := must(t, l.Take, 2)
+			d := redistest.Result(t, l.Take, 2)
 			assert.True(t, d.Allowed, "%T", p)
 			assert.Equal(t, want, d.Remaining, "%T", p)
-			b.pass(24 * time.Hour)
+			f.advance(24 * time.Hour)
 		}
 		require.NoError(t, l.Release(t.Context(), 1), "%T", p)
 		if l.wire.plan.reservable {
-			require.NoError(t, must(t, l.Reserve, 7).revoke(t.Context()))
+			require.NoError(t, redistest.Result(t, l.Reserve, 7).revoke(t.Context()))
 		}
-		b.set(begin)
-		assert.True(t, must(t, l.Take, 10).Allowed, "%T", p)
+		f.set(begin)
+		assert.True(t, redistest.Result(t, l.Take, 10).Allowed, "%T", p)
 	}
 }

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"context"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -17,10 +16,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-const ms = time.Millisecond
-
-// bench is a Redis in memory and a clock, which tests set.
-type bench struct {
+// clocked is a Redis in memory and a clock, which tests set.
+type clocked struct {
 	testing.TB
 	redis  *miniredis.Miniredis
 	client *rratelimiter.Client
@@ -33,40 +30,40 @@ type bench struct {
 // begin is a time that is no multiple of any unit.
 const begin = 1_763_740_123_456_789
 
-func newBench(t testing.TB, opts ...rratelimiter.Option) *bench {
-	b := &bench{TB: t, redis: miniredis.RunT(t)}
-	b.set(begin)
-	clock := rratelimiter.WithClock(func() time.Time { return time.UnixMicro(b.clock.Load()) })
-	b.client = rratelimiter.New(b.connect(), append(opts, clock)...)
-	return b
+func newClocked(t testing.TB, opts ...rratelimiter.Option) *clocked {
+	f := &clocked{TB: t, redis: miniredis.RunT(t)}
+	f.set(begin)
+	clock := rratelimiter.WithClock(func() time.Time { return time.UnixMicro(f.clock.Load()) })
+	f.client = rratelimiter.New(f.connect(), append(opts, clock)...)
+	return f
 }
 
 // connect opens a connection to the Redis.
-func (b *bench) connect() rueidis.Client {
-	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{b.redis.Addr()}, DisableCache: true,
+func (f *clocked) connect() rueidis.Client {
+	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{f.redis.Addr()}, DisableCache: true,
 		ForceSingleClient: true})
-	require.NoError(b, err)
-	b.Cleanup(conn.Close)
+	require.NoError(f, err)
+	f.Cleanup(conn.Close)
 	return conn
 }
 
 // set sets the clock.
-func (b *bench) set(now int64) {
-	b.now = now
-	b.clock.Store(now)
+func (f *clocked) set(now int64) {
+	f.now = now
+	f.clock.Store(now)
 }
 
 // pass lets time pass.
-func (b *bench) pass(d time.Duration) {
-	if b.lives {
-		redistest.Pass(d)
+func (f *clocked) advance(d time.Duration) {
+	if f.lives {
+		time.Sleep(d)
 		synctest.Wait() // what has ended has been returned
-		b.set(time.Now().UnixMicro())
+		f.set(time.Now().UnixMicro())
 		return
 	}
-	b.set(b.now + d.Microseconds())
-	if !b.back {
-		b.redis.FastForward(d)
+	f.set(f.now + d.Microseconds())
+	if !f.back {
+		f.redis.FastForward(d)
 	}
 }
 
@@ -76,42 +73,31 @@ type fixture struct {
 	client *rratelimiter.Client
 }
 
-func withRedis(t *testing.T, test func(b *fixture)) {
-	redistest.Run(t, func(b *redistest.Fixture) { test(&fixture{b, rratelimiter.New(b.Conn)}) })
+func withRedis(t *testing.T, test func(t *testing.T, f *fixture)) {
+	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) { test(t, &fixture{f, rratelimiter.New(f.Conn)}) })
 }
 
 // runWithRedis runs a subtest with a Redis in memory.
-func runWithRedis(t *testing.T, name string, test func(b *fixture)) {
+func runWithRedis(t *testing.T, name string, test func(t *testing.T, f *fixture)) {
 	t.Run(name, func(t *testing.T) { withRedis(t, test) })
 }
 
-// errOf returns the error of a call.
-func errOf(_ any, err error) error { return err }
-
-// must makes a call for permits. It and the functions that follow require that their calls do not
-// fail.
-func must[A any](t testing.TB, call func(ctx context.Context, permits int64) (A, error), permits int64) A {
-	t.Helper()
-	answer, err := call(t.Context(), permits)
-	require.NoError(t, err)
-	return answer
-}
-
-func mustPeek(t testing.TB, l *Limiter) []rratelimiter.Decision {
+// peekAll, tryWithin and takeUpTo require that the call does not fail.
+func peekAll(t testing.TB, l *Limiter) []rratelimiter.Decision {
 	t.Helper()
 	all, err := l.Peek(t.Context())
 	require.NoError(t, err)
 	return all
 }
 
-func mustWait(t testing.TB, l *Limiter, permits int64, timeout time.Duration) bool {
+func tryWithin(t testing.TB, l *Limiter, permits int64, timeout time.Duration) bool {
 	t.Helper()
 	ok, err := l.TryAcquireWithin(t.Context(), permits, timeout)
 	require.NoError(t, err)
 	return ok
 }
 
-func mustTakeUpTo(t testing.TB, l *Limiter, permits int64) (int64, rratelimiter.Decision) {
+func takeUpTo(t testing.TB, l *Limiter, permits int64) (int64, rratelimiter.Decision) {
 	t.Helper()
 	granted, d, err := l.TakeUpTo(t.Context(), permits)
 	require.NoError(t, err)
@@ -119,11 +105,11 @@ func mustTakeUpTo(t testing.TB, l *Limiter, permits int64) (int64, rratelimiter.
 }
 
 // slowReplies returns a connection on which replies take a while, a time.Duration.
-func (b *fixture) slowReplies() (conn rueidis.Client, latency *atomic.Int64) {
+func (f *fixture) slowReplies() (conn rueidis.Client, latency *atomic.Int64) {
 	latency = new(atomic.Int64)
-	conn, err := memredis.ConnectThrough(b.Redis, func(conn net.Conn) net.Conn { return slowReader{conn, latency} })
-	require.NoError(b, err)
-	b.Cleanup(func() {
+	conn, err := memredis.ConnectThrough(f.Redis, func(conn net.Conn) net.Conn { return slowReader{conn, latency} })
+	require.NoError(f, err)
+	f.Cleanup(func() {
 		latency.Store(0)
 		conn.Close()
 	})
@@ -137,6 +123,6 @@ type slowReader struct {
 
 func (c slowReader) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	redistest.Pass(time.Duration(c.latency.Load()))
+	time.Sleep(time.Duration(c.latency.Load()))
 	return n, err
 }

@@ -19,16 +19,16 @@ import (
 func TestID_SimilarNames_AreDistinct(t *testing.T) {
 	// A name mapper may return names that differ from their keys.
 	mapped := map[string]string{"a": "{k}", "b": "{k}2", "a\n4 {k}2 the rate of b": "{k}"}
-	b := newBench(t, rratelimiter.WithNameMapper(func(name string) string { return cmp.Or(mapped[name], name) }))
+	f := newClocked(t, rratelimiter.WithNameMapper(func(name string) string { return cmp.Or(mapped[name], name) }))
 	p := TokenBucket{5, 1, time.Hour}
-	one := New(b.client, "{a}", p)
+	one := New(f.client, "{a}", p)
 	for _, pair := range [][2]string{
 		{one.reserves.ID, one.calls.ID},
-		{one.reserves.ID, New(b.client, "reserve {a}", p).calls.ID},
-		{Join(one, New(b.client, "{a}b", p)).calls.ID,
-			New(b.client, one.wire.keys[0]+" "+one.wire.members[0].settings+"\n{a}b", p).calls.ID},
-		{Join(b.client.Limiter("a"), b.client.Limiter("b")).calls.ID,
-			Join(b.client.Limiter("a\n4 {k}2 the rate of b")).calls.ID},
+		{one.reserves.ID, New(f.client, "reserve {a}", p).calls.ID},
+		{Join(one, New(f.client, "{a}b", p)).calls.ID,
+			New(f.client, one.wire.keys[0]+" "+one.wire.members[0].settings+"\n{a}b", p).calls.ID},
+		{Join(f.client.Limiter("a"), f.client.Limiter("b")).calls.ID,
+			Join(f.client.Limiter("a\n4 {k}2 the rate of b")).calls.ID},
 	} {
 		require.NotEmpty(t, pair[0])
 		require.NotEmpty(t, pair[1])
@@ -38,31 +38,31 @@ func TestID_SimilarNames_AreDistinct(t *testing.T) {
 
 // TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsLease: the name of a limiter is any text.
 func TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsLease(t *testing.T) {
-	redistest.Run(t, func(b *redistest.Fixture) {
-		client := rratelimiter.New(b.Conn, rratelimiter.WithLease(100*ms))
+	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+		client := rratelimiter.New(f.Conn, rratelimiter.WithLease(100*time.Millisecond))
 		l := New(client, "name", FixedWindow{100_000, time.Hour, false})
-		mustPeek(b, l)
+		peekAll(t, l)
 		for _, name := range []string{l.calls.ID, strings.TrimPrefix(l.calls.ID, "policies ")} {
 			like := client.Limiter(name)
-			require.NoError(b, like.SetRate(b.Context(), rratelimiter.Rate{Permits: 3, Interval: time.Hour}))
-			b.Latency.Store(int64(500 * time.Microsecond))
-			b.Often(l, 500, 20*time.Microsecond) // and permits are leased
-			b.Latency.Store(0)
+			require.NoError(t, like.SetRate(t.Context(), rratelimiter.Rate{Permits: 3, Interval: time.Hour}))
+			f.Latency.Store(int64(500 * time.Microsecond))
+			f.CountGranted(l, 500, 20*time.Microsecond) // and permits are leased
+			f.Latency.Store(0)
 			granted := 0
 			for range 50 {
-				if must(b, like.TryAcquire, 1) {
+				if redistest.Result(t, like.TryAcquire, 1) {
 					granted++
 				}
 			}
-			assert.Equal(b, 3, granted, "%q", name)
+			assert.Equal(t, 3, granted, "%q", name)
 		}
-		require.NoError(b, client.Flush(b.Context()))
+		require.NoError(t, client.Flush(t.Context()))
 	})
 }
 
 // TestKeys_EachPolicy_AreAsBefore: other keys would forget what was taken.
 func TestKeys_EachPolicy_AreAsBefore(t *testing.T) {
-	b := newBench(t)
+	f := newClocked(t)
 	for key, p := range map[string]Policy{
 		"{name}:window:60000":       FixedWindow{1, time.Minute, false},
 		"{name}:aligned:60000":      FixedWindow{1, time.Minute, true},
@@ -76,14 +76,14 @@ func TestKeys_EachPolicy_AreAsBefore(t *testing.T) {
 		"{name}:smooth:60000":       Smooth{Permits: 1, Interval: time.Minute},
 		"{name}:warmup:60000":       Smooth{Permits: 1, Interval: time.Minute, WarmUp: time.Second},
 	} {
-		assert.Equal(t, []string{key}, New(b.client, "name", p).wire.keys)
+		assert.Equal(t, []string{key}, New(f.client, "name", p).wire.keys)
 	}
 }
 
 // TestKeys_DifferentNames_AreDistinct: no two names share a key, and all keys of a name are in its
 // cluster slot.
 func TestKeys_DifferentNames_AreDistinct(t *testing.T) {
-	b := newBench(t)
+	f := newClocked(t)
 	names := []string{"bob", "{bob}", "{bob}:", ":{bob}", "{bob}::", "{bob}:day:UTC", "{bob}::day:UTC", "a{bob}", "bob}",
 		"bob:", ":bob", "{bob", "{}", "{}bob", "bob:day:UTC", "{bob}:day"}
 	var policies []Policy
@@ -95,7 +95,7 @@ func TestKeys_DifferentNames_AreDistinct(t *testing.T) {
 	seen := make(map[string]string)
 	for _, name := range names {
 		for _, p := range policies {
-			l := New(b.client, name, p)
+			l := New(f.client, name, p)
 			require.NoError(t, l.err)
 			key := l.wire.keys[0]
 			assert.Empty(t, seen[key], "%q and %q share %q", name, seen[key], key)

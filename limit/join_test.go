@@ -12,46 +12,48 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestJoin_OneMemberDenies_NothingIsTaken: one member is a limiter of Redisson's layout.
 func TestJoin_OneMemberDenies_NothingIsTaken(t *testing.T) {
-	b := newBench(t)
+	f := newClocked(t)
 	ctx := t.Context()
-	shared := b.client.Limiter("{tenant}:shared")
-	join := Join(New(b.client, "{tenant}:second", FixedWindow{5, time.Second, false}), shared,
-		New(b.client, "{tenant}:day", TokenBucket{20, 1, time.Hour}))
+	shared := f.client.Limiter("{tenant}:shared")
+	join := Join(New(f.client, "{tenant}:second", FixedWindow{5, time.Second, false}), shared,
+		New(f.client, "{tenant}:day", TokenBucket{20, 1, time.Hour}))
 	_, err := join.Take(ctx, 1)
 	require.ErrorIs(t, err, rratelimiter.ErrNotInitialized)
 	require.ErrorContains(t, err, "{tenant}:shared")
-	assert.Empty(t, b.redis.Keys(), "nothing is taken of the others")
+	assert.Empty(t, f.redis.Keys(), "nothing is taken of the others")
 
 	require.NoError(t, shared.SetRate(ctx, rratelimiter.Rate{Permits: 8, Interval: time.Minute}))
-	assert.Equal(t, rratelimiter.Decision{Allowed: true, Limit: 5, ResetAfter: 5 * time.Hour}, must(t, join.Take, 5))
+	assert.Equal(t, rratelimiter.Decision{Allowed: true, Limit: 5, ResetAfter: 5 * time.Hour}, redistest.Result(t,
+		join.Take, 5))
 	free, err := shared.AvailablePermits(ctx)
 	require.NoError(t, err)
 	assert.EqualValues(t, 3, free)
 
-	each := must(t, join.TakeEach, 1)
+	each := redistest.Result(t, join.TakeEach, 1)
 	assert.Equal(t, []bool{false, true, true}, []bool{each[0].Allowed, each[1].Allowed, each[2].Allowed})
-	b.pass(time.Second)
-	each = must(t, join.TakeEach, 4)
+	f.advance(time.Second)
+	each = redistest.Result(t, join.TakeEach, 4)
 	assert.Equal(t,
 		rratelimiter.Decision{Limit: 8, Remaining: 3, RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second}, each[1])
 	assert.Equal(t, []bool{true, false, true}, []bool{each[0].Allowed, each[1].Allowed, each[2].Allowed})
-	assert.True(t, must(t, join.TryAcquire, 3))
+	assert.True(t, redistest.Result(t, join.TryAcquire, 3))
 
-	seen := mustPeek(t, join)
+	seen := peekAll(t, join)
 	assert.Equal(t, []int64{2, 0, 12}, []int64{seen[0].Remaining, seen[1].Remaining, seen[2].Remaining})
 	require.NoError(t, join.Release(ctx, 2))
-	seen = mustPeek(t, join)
+	seen = peekAll(t, join)
 	assert.Equal(t, []int64{4, 2, 14}, []int64{seen[0].Remaining, seen[1].Remaining, seen[2].Remaining})
 	_, err = join.Take(ctx, 9)
 	require.ErrorIs(t, err, rratelimiter.ErrPermitsExceedRate)
 	_, err = join.Charge(ctx, 1)
 	require.ErrorIs(t, err, ErrNotChargeable)
 	require.NoError(t, join.Reset(ctx))
-	assert.Equal(t, []string{"{tenant}:shared"}, b.redis.Keys())
+	assert.Equal(t, []string{"{tenant}:shared"}, f.redis.Keys())
 	free, err = shared.AvailablePermits(ctx)
 	require.NoError(t, err)
 	assert.EqualValues(t, 8, free)
@@ -63,22 +65,22 @@ func TestJoin_OneMemberDenies_NothingIsTaken(t *testing.T) {
 func TestJoin_OneRedissonLimiter_BehavesAsThatLimiter(t *testing.T) {
 	for _, rate := range []rratelimiter.Rate{
 		{Permits: 10, Interval: time.Second}, {Permits: 10, Interval: time.Second, Type: rratelimiter.PerClient},
-		{Permits: 3, Interval: 7 * ms}, {Permits: 1000, Interval: time.Minute},
+		{Permits: 3, Interval: 7 * time.Millisecond}, {Permits: 1000, Interval: time.Minute},
 	} {
 		t.Run(fmt.Sprintf("%+v", rate), func(t *testing.T) {
-			b := newBench(t)
-			b.set(b.now - b.now%1000)
+			f := newClocked(t)
+			f.set(f.now - f.now%1000)
 			ctx := t.Context()
 			rate.KeepAlive = time.Hour
-			alone, joined := b.client.Limiter("alone"), b.client.Limiter("joined")
+			alone, joined := f.client.Limiter("alone"), f.client.Limiter("joined")
 			require.NoError(t, alone.SetRate(ctx, rate))
 			require.NoError(t, joined.SetRate(ctx, rate))
-			join, log := Join(joined), New(b.client, "log", SlidingLog{rate.Permits, rate.Interval})
+			join, log := Join(joined), New(f.client, "log", SlidingLog{rate.Permits, rate.Interval})
 			random := rand.New(rand.NewPCG(3, 4))
 			granted, denied := 0, 0
 			for step := range steps {
 				if random.IntN(2) == 0 {
-					b.pass(time.Duration(random.Int64N(int64(rate.Interval/ms)*2/5+1)) * ms)
+					f.advance(time.Duration(random.Int64N(int64(rate.Interval/time.Millisecond)*2/5+1)) * time.Millisecond)
 				}
 				n := 1 + random.Int64N(1+random.Int64N(rate.Permits+1))
 				switch random.IntN(8) {
@@ -87,8 +89,8 @@ func TestJoin_OneRedissonLimiter_BehavesAsThatLimiter(t *testing.T) {
 					require.NoError(t, join.Release(ctx, n))
 					require.NoError(t, log.Release(ctx, n))
 				case 1:
-					b.redis.Del("{alone}:value")
-					b.redis.Del("{joined}:value")
+					f.redis.Del("{alone}:value")
+					f.redis.Del("{joined}:value")
 				default:
 					want, wantErr := alone.Take(ctx, n)
 					got, err := join.Take(ctx, n)
@@ -108,7 +110,7 @@ func TestJoin_OneRedissonLimiter_BehavesAsThatLimiter(t *testing.T) {
 				free, err := joined.AvailablePermits(ctx)
 				require.NoError(t, err)
 				require.Equal(t, wantFree, free, "step %d", step)
-				require.Equal(t, b.redis.TTL("alone"), b.redis.TTL("joined"), "step %d", step)
+				require.Equal(t, f.redis.TTL("alone"), f.redis.TTL("joined"), "step %d", step)
 			}
 			assert.Greater(t, granted, steps/10)
 			assert.Greater(t, denied, steps/10)
@@ -119,57 +121,57 @@ func TestJoin_OneRedissonLimiter_BehavesAsThatLimiter(t *testing.T) {
 // TestJoin_RedissonLimitersWithoutValues_CountsTheirGrants: a page in a call.
 func TestJoin_RedissonLimitersWithoutValues_CountsTheirGrants(t *testing.T) {
 	const grants = 1000
-	withRedis(t, func(b *fixture) {
+	withRedis(t, func(t *testing.T, f *fixture) {
 		var members []Joinable
 		for _, name := range []string{"{t}:a", "{t}:b", "{t}:c"} {
-			l := b.client.Limiter(name)
-			require.NoError(b, l.SetRate(b.Context(), rratelimiter.Rate{Permits: 2 * grants, Interval: time.Hour}))
+			l := f.client.Limiter(name)
+			require.NoError(t, l.SetRate(t.Context(), rratelimiter.Rate{Permits: 2 * grants, Interval: time.Hour}))
 			for range grants {
-				must(b, l.TryAcquire, 1)
+				redistest.Result(t, l.TryAcquire, 1)
 			}
-			b.Redis.Del(name + ":value")
+			f.Redis.Del(name + ":value")
 			members = append(members, l)
 		}
 		join := Join(members...)
-		before := b.Scripts.Load()
-		b.Latency.Store(int64(ms))
-		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+		before := f.Scripts.Load()
+		f.Latency.Store(int64(time.Millisecond))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		each, err := join.TakeEach(ctx, 1)
-		require.NoError(b, err)
+		require.NoError(t, err)
 		for _, d := range each {
-			assert.EqualValues(b, grants-1, d.Remaining)
+			assert.EqualValues(t, grants-1, d.Remaining)
 		}
-		assert.LessOrEqual(b, b.Scripts.Load()-before, int64(3*(grants/256+1)+1), "calls")
+		assert.LessOrEqual(t, f.Scripts.Load()-before, int64(3*(grants/256+1)+1), "calls")
 	})
 }
 
 // TestJoin_CountIsDue_DelaysNoCaller: drift is corrected in the background.
 func TestJoin_CountIsDue_DelaysNoCaller(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := b.client.Limiter("{t}:shared")
-		require.NoError(b, l.SetRate(b.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}))
-		join := Join(l, New(b.client, "{t}:hour", FixedWindow{10, time.Hour, false}))
-		b.Take(join, 1)
-		time.Sleep(40*time.Minute + 500*ms) // the next count is due, and no ping of rueidis is in flight
-		b.Latency.Store(int64(100 * ms))
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.client.Limiter("{t}:shared")
+		require.NoError(t, l.SetRate(t.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}))
+		join := Join(l, New(f.client, "{t}:hour", FixedWindow{10, time.Hour, false}))
+		f.RequireGranted(join, 1)
+		time.Sleep(40*time.Minute + 500*time.Millisecond) // the next count is due, and no ping of rueidis is in flight
+		f.Latency.Store(int64(100 * time.Millisecond))
 		defer time.Sleep(time.Minute) // the calls in flight have their replies
 		before := time.Now()
-		ok, err := join.TryAcquireWithin(context.Background(), 1, 150*ms)
-		require.NoError(b, err)
-		assert.True(b, ok)
-		assert.Equal(b, 100*ms, time.Since(before))
+		ok, err := join.TryAcquireWithin(context.Background(), 1, 150*time.Millisecond)
+		require.NoError(t, err)
+		assert.True(t, ok)
+		assert.Equal(t, 100*time.Millisecond, time.Since(before))
 	})
 }
 
 func TestJoin_InvalidMembers_IsRefusedUnsent(t *testing.T) {
-	b, other := newBench(t), newBench(t)
+	f, other := newClocked(t), newClocked(t)
 	ctx := context.Background()
 	window := FixedWindow{1, time.Second, false}
-	good, redisson := New(b.client, "name", window), b.client.Limiter("name")
+	good, redisson := New(f.client, "name", window), f.client.Limiter("name")
 	many := make([]Joinable, policy.MaxJoined+1)
 	for i := range many {
-		many[i] = New(b.client, fmt.Sprint("name:", i), window)
+		many[i] = New(f.client, fmt.Sprint("name:", i), window)
 	}
 	for name, test := range map[string]struct {
 		join *Limiter
@@ -178,12 +180,12 @@ func TestJoin_InvalidMembers_IsRefusedUnsent(t *testing.T) {
 		"nothing":                     {Join(), rratelimiter.ErrInvalidRate},
 		"too many":                    {Join(many...), rratelimiter.ErrInvalidRate},
 		"one twice":                   {Join(good, good), rratelimiter.ErrInvalidRate},
-		"a limiter of Redisson twice": {Join(redisson, b.client.Limiter("name")), rratelimiter.ErrInvalidRate},
-		"two of Redisson that share":  {Join(redisson, b.client.Limiter("{name}")), rratelimiter.ErrInvalidRate},
-		"two that share a key": {Join(good, New(b.client, "name", FixedWindow{2, time.Second, false})),
+		"a limiter of Redisson twice": {Join(redisson, f.client.Limiter("name")), rratelimiter.ErrInvalidRate},
+		"two of Redisson that share":  {Join(redisson, f.client.Limiter("{name}")), rratelimiter.ErrInvalidRate},
+		"two that share a key": {Join(good, New(f.client, "name", FixedWindow{2, time.Second, false})),
 			rratelimiter.ErrInvalidRate},
-		"one that is invalid":       {Join(good, New(b.client, "name", TokenBucket{})), rratelimiter.ErrInvalidRate},
-		"one without a name":        {Join(good, b.client.Limiter("")), rratelimiter.ErrInvalidName},
+		"one that is invalid":       {Join(good, New(f.client, "name", TokenBucket{})), rratelimiter.ErrInvalidRate},
+		"one without a name":        {Join(good, f.client.Limiter("")), rratelimiter.ErrInvalidName},
 		"of two clients":            {Join(good, New(other.client, "other", window)), rratelimiter.ErrInvalidOption},
 		"something else":            {Join(good, struct{ Joinable }{good}), rratelimiter.ErrInvalidOption},
 		"nil":                       {Join(good, nil), rratelimiter.ErrInvalidOption},
@@ -195,8 +197,8 @@ func TestJoin_InvalidMembers_IsRefusedUnsent(t *testing.T) {
 		_, err := test.join.Take(ctx, 1)
 		assert.ErrorIs(t, err, test.want, name)
 	}
-	assert.Empty(t, b.redis.Keys())
-	_, err := Join(Join(good), New(b.client, "second", window)).Take(ctx, 1)
+	assert.Empty(t, f.redis.Keys())
+	_, err := Join(Join(good), New(f.client, "second", window)).Take(ctx, 1)
 	assert.NoError(t, err, "joins can be joined")
 	_, err = Join(many[1:]...).Take(ctx, 1)
 	assert.NoError(t, err, "as many as can be joined")
@@ -205,24 +207,24 @@ func TestJoin_InvalidMembers_IsRefusedUnsent(t *testing.T) {
 // TestJoin_KeyOfAnotherType_IsNamedInTheError: the key is of a limiter of Redisson's layout.
 func TestJoin_KeyOfAnotherType_IsNamedInTheError(t *testing.T) {
 	for kind, own := range map[rratelimiter.RateType]bool{rratelimiter.Overall: false, rratelimiter.PerClient: true} {
-		b := newBench(t)
-		shared := b.client.Limiter("{t}:shared")
-		join := Join(New(b.client, "{t}:second", FixedWindow{5, time.Second, false}), shared)
+		f := newClocked(t)
+		shared := f.client.Limiter("{t}:shared")
+		join := Join(New(f.client, "{t}:second", FixedWindow{5, time.Second, false}), shared)
 		require.NoError(t, shared.SetRate(t.Context(), rratelimiter.Rate{Type: kind, Permits: 8, Interval: time.Minute}))
 		for _, part := range []string{"value", "permits"} {
-			must(t, join.Take, 1)
+			redistest.Result(t, join.Take, 1)
 			key := "{t}:shared:" + part
 			if own {
-				key += ":" + b.client.ID()
+				key += ":" + f.client.ID()
 			}
-			b.redis.Del(key)
-			_, err := b.redis.Lpush(key, "x")
+			f.redis.Del(key)
+			_, err := f.redis.Lpush(key, "x")
 			require.NoError(t, err)
 			_, err = join.Take(t.Context(), 1)
 			var state *rratelimiter.StateError
 			require.ErrorAs(t, err, &state)
 			assert.Equal(t, rratelimiter.StateError{Key: key, Value: "list"}, *state)
-			b.redis.Del(key)
+			f.redis.Del(key)
 		}
 	}
 }
@@ -230,14 +232,14 @@ func TestJoin_KeyOfAnotherType_IsNamedInTheError(t *testing.T) {
 // TestJoin_CallerLeftAndOneIsGone_OthersReturn: another client has deleted the limiter of Redisson's
 // layout.
 func TestJoin_CallerLeftAndOneIsGone_OthersReturn(t *testing.T) {
-	b := newBench(t)
-	shared := b.client.Limiter("shared")
+	f := newClocked(t)
+	shared := f.client.Limiter("shared")
 	require.NoError(t, shared.SetRate(t.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}))
-	window := New(b.client, "window", FixedWindow{10, time.Hour, false})
-	refund := b.lose(Join(shared, window), 4, false)
+	window := New(f.client, "window", FixedWindow{10, time.Hour, false})
+	refund := f.lose(Join(shared, window), 4, false)
 	_, err := shared.Delete(t.Context())
 	require.NoError(t, err)
-	require.EqualValues(t, 6, mustPeek(t, window)[0].Remaining)
+	require.EqualValues(t, 6, peekAll(t, window)[0].Remaining)
 	refund(context.Background())
-	assert.EqualValues(t, 10, mustPeek(t, window)[0].Remaining)
+	assert.EqualValues(t, 10, peekAll(t, window)[0].Remaining)
 }

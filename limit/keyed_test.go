@@ -12,17 +12,18 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 var twoPolicies = []Policy{FixedWindow{5, time.Minute, false}, TokenBucket{20, 20, time.Hour}}
 
 func TestKeyed_KeyWithoutBraces_IsTheLimiterOfThatName(t *testing.T) {
-	b := newBench(t)
+	f := newClocked(t)
 	for _, prefix := range []string{"login", "{login}", "a:b", "100%"} {
-		k := NewKeyed(b.client, prefix, twoPolicies...)
+		k := NewKeyed(f.client, prefix, twoPolicies...)
 		for _, key := range []string{"alice", "192.0.2.1", "a:b", "%7B", "100%", " ", "\xff\x00", strings.Repeat("x", 300)} {
-			of, want := k.Limiter(key), New(b.client, prefix+":"+key, twoPolicies...)
+			of, want := k.Limiter(key), New(f.client, prefix+":"+key, twoPolicies...)
 			require.NoError(t, of.err)
 			assert.Equal(t, want.wire.keys, of.wire.keys)
 			assert.Equal(t, want.calls.ID, of.calls.ID)
@@ -34,9 +35,9 @@ func TestKeyed_KeyWithoutBraces_IsTheLimiterOfThatName(t *testing.T) {
 
 // TestKeyed_Calls_AreThoseOfTheLimiter: each of them acts on the key that it is given.
 func TestKeyed_Calls_AreThoseOfTheLimiter(t *testing.T) {
-	b := newBench(t)
+	f := newClocked(t)
 	ctx := t.Context()
-	k := NewKeyed(b.client, "login", FixedWindow{5, time.Minute, false})
+	k := NewKeyed(f.client, "login", FixedWindow{5, time.Minute, false})
 	granted := func(ok bool, err error) error {
 		assert.True(t, ok)
 		return err
@@ -47,12 +48,12 @@ func TestKeyed_Calls_AreThoseOfTheLimiter(t *testing.T) {
 		call  func() error
 	}{
 		{1, func() error { return granted(k.TryAcquire(ctx, "alice", 1)) }},
-		{1, func() error { return errOf(k.Take(ctx, "alice", 1)) }},
-		{1, func() error { return errOf(k.TakeEach(ctx, "alice", 1)) }},
+		{1, func() error { return redistest.Err(k.Take(ctx, "alice", 1)) }},
+		{1, func() error { return redistest.Err(k.TakeEach(ctx, "alice", 1)) }},
 		{1, func() error { return granted(k.TryAcquireWithin(ctx, "alice", 1, time.Second)) }},
 		{1, func() error { return k.Acquire(ctx, "alice", 1) }},
 		{-3, func() error { return k.Release(ctx, "alice", 3) }},
-		{2, func() error { return errOf(k.Charge(ctx, "alice", 2)) }},
+		{2, func() error { return redistest.Err(k.Charge(ctx, "alice", 2)) }},
 		{1, func() error {
 			n, _, err := k.TakeUpTo(ctx, "alice", 9)
 			return granted(n == 1, err)
@@ -67,7 +68,7 @@ func TestKeyed_Calls_AreThoseOfTheLimiter(t *testing.T) {
 			assert.Equal(t, want, peeked[0].Remaining, key)
 		}
 	}
-	bucket := NewKeyed(b.client, "bucket", TokenBucket{1, 1, time.Minute})
+	bucket := NewKeyed(f.client, "bucket", TokenBucket{1, 1, time.Minute})
 	for _, want := range []time.Duration{0, time.Minute} {
 		r, err := bucket.Reserve(ctx, "alice", 1)
 		require.NoError(t, err)
@@ -76,16 +77,16 @@ func TestKeyed_Calls_AreThoseOfTheLimiter(t *testing.T) {
 }
 
 func TestKeyed_BracesInAKey_ChooseNoSlot(t *testing.T) {
-	b := newBench(t)
+	f := newClocked(t)
 	of := func(prefix, key string) uint16 {
-		return redisx.Slot(NewKeyed(b.client, prefix, twoPolicies[0]).Limiter(key).wire.keys[0])
+		return redisx.Slot(NewKeyed(f.client, prefix, twoPolicies[0]).Limiter(key).wire.keys[0])
 	}
 	assert.NotEqual(t, redisx.Slot("x"), of("login", "{x}"))
 	assert.NotEqual(t, of("login", "x}1"), of("login", "x}2"))
 	assert.NotEqual(t, of("login", "x}1"), of("login", "x"))
 	for _, key := range []string{"{x}", "}", "{", "}{", "x}{y}"} {
 		assert.Equal(t, redisx.Slot("web"), of("{web}", key), key)
-		l := NewKeyed(b.client, "login", twoPolicies...).Limiter(key)
+		l := NewKeyed(f.client, "login", twoPolicies...).Limiter(key)
 		assert.Equal(t, redisx.Slot(l.wire.keys[0]), redisx.Slot(l.wire.keys[1]), key)
 		assert.Equal(t, "login:"+key, l.Name())
 	}
@@ -100,23 +101,23 @@ func FuzzKeyed_Keys_ShareNoState(f *testing.F) {
 			f.Add(prefix, keys[0], keys[1])
 		}
 	}
-	b := newBench(f)
+	redis := newClocked(f)
 	f.Fuzz(func(t *testing.T, prefix, one, other string) {
 		if prefix == "" || one == "" || other == "" || one == other {
 			return
 		}
-		k := NewKeyed(b.client, prefix, twoPolicies...)
+		k := NewKeyed(redis.client, prefix, twoPolicies...)
 		for _, key := range k.Limiter(one).wire.keys {
 			assert.NotContains(t, k.Limiter(other).wire.keys, key)
 			if strings.ContainsAny(one, "{}") {
-				assert.False(t, slices.Contains(New(b.client, other, twoPolicies...).wire.keys, key))
+				assert.False(t, slices.Contains(New(redis.client, other, twoPolicies...).wire.keys, key))
 			}
 		}
 	})
 }
 
 func TestKeyed_InvalidArguments_FailWithTypedErrors(t *testing.T) {
-	b := newBench(t)
+	f := newClocked(t)
 	for name, test := range map[string]struct {
 		keyed *Keyed
 		key   string
@@ -124,11 +125,11 @@ func TestKeyed_InvalidArguments_FailWithTypedErrors(t *testing.T) {
 	}{
 		"no client":        {NewKeyed(nil, "login", twoPolicies...), "alice", rratelimiter.ErrNoClient},
 		"zero":             {new(Keyed), "alice", rratelimiter.ErrNoClient},
-		"no prefix":        {NewKeyed(b.client, "", twoPolicies...), "alice", rratelimiter.ErrInvalidName},
-		"no key":           {NewKeyed(b.client, "login", twoPolicies...), "", rratelimiter.ErrInvalidName},
-		"no policy":        {NewKeyed(b.client, "login"), "alice", rratelimiter.ErrInvalidRate},
-		"an invalid field": {NewKeyed(b.client, "login", FixedWindow{}), "alice", rratelimiter.ErrInvalidRate},
-		"a pointer": {NewKeyed(b.client, "login", &FixedWindow{5, time.Minute, false}), "alice",
+		"no prefix":        {NewKeyed(f.client, "", twoPolicies...), "alice", rratelimiter.ErrInvalidName},
+		"no key":           {NewKeyed(f.client, "login", twoPolicies...), "", rratelimiter.ErrInvalidName},
+		"no policy":        {NewKeyed(f.client, "login"), "alice", rratelimiter.ErrInvalidRate},
+		"an invalid field": {NewKeyed(f.client, "login", FixedWindow{}), "alice", rratelimiter.ErrInvalidRate},
+		"a pointer": {NewKeyed(f.client, "login", &FixedWindow{5, time.Minute, false}), "alice",
 			rratelimiter.ErrInvalidRate},
 	} {
 		_, err := test.keyed.Take(t.Context(), test.key, 1)
@@ -138,12 +139,12 @@ func TestKeyed_InvalidArguments_FailWithTypedErrors(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := NewKeyed(b.client, "login", twoPolicies...).Take(ended, "alice", 1)
+	_, err := NewKeyed(f.client, "login", twoPolicies...).Take(ended, "alice", 1)
 	assert.ErrorIs(t, err, context.Canceled)
 }
 
 func TestValidate_Policies_FailAsNewDoes(t *testing.T) {
-	b := newBench(t)
+	f := newClocked(t)
 	many := make([]Policy, policy.MaxJoined+1)
 	for i := range many {
 		many[i] = FixedWindow{1, time.Duration(i+1) * time.Second, false}
@@ -155,7 +156,7 @@ func TestValidate_Policies_FailAsNewDoes(t *testing.T) {
 	} {
 		err := Validate(policies...)
 		require.ErrorIs(t, err, rratelimiter.ErrInvalidRate, name)
-		_, of := New(b.client, "name", policies...).Take(t.Context(), 1)
+		_, of := New(f.client, "name", policies...).Take(t.Context(), 1)
 		assert.Equal(t, err.Error(), of.Error(), name)
 	}
 	assert.NoError(t, Validate(many[:policy.MaxJoined]...))

@@ -60,9 +60,9 @@ func TestPolicies_RandomCalls_MatchTheirModels(t *testing.T) {
 				"": nil, ", denials remembered": {rratelimiter.WithDenialCache(1 << 62)},
 			} {
 				t.Run(fmt.Sprintf("%T%+v back %t%s", p, p, back, name), func(t *testing.T) {
-					b := newBench(t, opts...)
-					b.back = back
-					sequence(b, New(b.client, "name", p), p, rand.New(rand.NewPCG(1, 2)), steps)
+					f := newClocked(t, opts...)
+					f.back = back
+					sequence(f, New(f.client, "name", p), p, rand.New(rand.NewPCG(1, 2)), steps)
 				})
 			}
 		}
@@ -82,20 +82,20 @@ func TestLease_RandomCalls_MatchTheModels(t *testing.T) {
 			"": nil, ", denials remembered": {rratelimiter.WithDenialCache(1 << 62)},
 		} {
 			t.Run(fmt.Sprintf("%T%+v%s", p, p, name), func(t *testing.T) {
-				redistest.Run(t, func(f *redistest.Fixture) {
+				redistest.Run(t, func(t *testing.T, redis *redistest.Fixture) {
 					leased := 0
-					client := rratelimiter.New(f.Conn, append(opts, rratelimiter.WithLease(time.Second),
+					client := rratelimiter.New(redis.Conn, append(opts, rratelimiter.WithLease(time.Second),
 						rratelimiter.WithObserver(&rratelimiter.Observer{Decision: func(_ context.Context, d rratelimiter.DecisionInfo) {
 							if d.Source == rratelimiter.FromLease {
 								leased++
 							}
 						}}))...)
-					b := &bench{TB: f, redis: f.Redis, client: client, lives: true}
-					b.set(time.Now().UnixMicro())
+					f := &clocked{TB: t, redis: redis.Redis, client: client, lives: true}
+					f.set(time.Now().UnixMicro())
 					l := New(client, "name", p)
-					sequence(b, l, p, rand.New(rand.NewPCG(1, 2)), steps)
-					assert.Greater(b, leased, steps/20, "from leases")
-					redistest.Pass(time.Minute)
+					sequence(f, l, p, rand.New(rand.NewPCG(1, 2)), steps)
+					assert.Greater(t, leased, steps/20, "from leases")
+					time.Sleep(time.Minute)
 				})
 			})
 		}
@@ -140,7 +140,7 @@ var steps = func() int {
 }()
 
 // sequence runs random calls through a limiter and its model.
-func sequence(b *bench, l *Limiter, p Policy, random *rand.Rand, steps int) {
+func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 	ctx := context.Background()
 	m, limit := modelOf(p)
 	most := min(p.most(), 4*limit) // a Smooth has no other bound
@@ -152,11 +152,11 @@ func sequence(b *bench, l *Limiter, p Policy, random *rand.Rand, steps int) {
 	}
 	var made []*Reservation
 	var reservations []any
-	granted := b.now
+	granted := f.now
 	for step := range steps {
-		if b.now > 8e15 { // near the year 2255, after which microseconds are not whole numbers
-			b.redis.FlushAll()
-			b.set(begin)
+		if f.now > 8e15 { // near the year 2255, after which microseconds are not whole numbers
+			f.redis.FlushAll()
+			f.set(begin)
 			made, reservations = nil, nil
 			m, _ = modelOf(p)
 			reserves, _ = m.(policymodel.Reserver)
@@ -164,22 +164,22 @@ func sequence(b *bench, l *Limiter, p Policy, random *rand.Rand, steps int) {
 		// Usually until permits return.
 		switch random.IntN(12) {
 		case 0:
-			b.pass(micros(m.Wait(b.now, 1+random.Int64N(most))))
+			f.advance(micros(m.Wait(f.now, 1+random.Int64N(most))))
 		case 1:
-			b.pass(micros(max(0, m.Reset(b.now)-random.Int64N(2))))
+			f.advance(micros(max(0, m.Reset(f.now)-random.Int64N(2))))
 		case 2:
-			b.pass(max(0, micros(m.Wait(b.now, 1+random.Int64N(most)))-1*time.Microsecond))
+			f.advance(max(0, micros(m.Wait(f.now, 1+random.Int64N(most)))-1*time.Microsecond))
 		case 3:
-			if b.back {
-				b.pass(-micros(random.Int64N(5e5)))
+			if f.back {
+				f.advance(-micros(random.Int64N(5e5)))
 			}
 		case 4, 5, 6:
-			b.pass(micros(random.Int64N(1 + m.Reset(b.now)/4)))
+			f.advance(micros(random.Int64N(1 + m.Reset(f.now)/4)))
 		case 7:
-			b.pass(micros(random.Int64N(1 + min(m.Reset(b.now), 500_000))))
+			f.advance(micros(random.Int64N(1 + min(m.Reset(f.now), 500_000))))
 		}
 		n := 1 + random.Int64N(cmp.Or(min(most, 1+random.Int64N(most)), 1))
-		if b.lives && random.IntN(4) > 0 {
+		if f.lives && random.IntN(4) > 0 {
 			n = 1 + n/50
 		}
 		var got, want rratelimiter.Decision
@@ -189,71 +189,71 @@ func sequence(b *bench, l *Limiter, p Policy, random *rand.Rand, steps int) {
 		case kind == 0:
 			call = "Charge"
 			got, err = l.Charge(ctx, n)
-			m.Charge(b.now, n)
-			want = decision(m, limit, b.now, 1, m.Wait(b.now, 1) == 0)
+			m.Charge(f.now, n)
+			want = decision(m, limit, f.now, 1, m.Wait(f.now, 1) == 0)
 			if want.Allowed {
 				want.RetryAfter = 0
 			}
 		case kind == 1:
 			call = "Release"
 			err = l.Release(ctx, n)
-			m.Release(b.now, n)
+			m.Release(f.now, n)
 		case kind == 2:
 			call = "Peek"
-			got, want, err = look(ctx, b, l, m, limit)
+			got, want, err = look(ctx, f, l, m, limit)
 		case kind == 3:
 			call = "TakeUpTo"
 			var took int64
 			took, got, err = l.TakeUpTo(ctx, n)
-			free := min(n, max(0, m.Free(b.now)))
-			if m.Wait(b.now, n) == 0 {
+			free := min(n, max(0, m.Free(f.now)))
+			if m.Wait(f.now, n) == 0 {
 				free = n // a Smooth grants more than it has stored
 			}
-			require.Equal(b, free, took, "%v %d: TakeUpTo %d", log[max(0, len(log)-5):], step, n)
+			require.Equal(f, free, took, "%v %d: TakeUpTo %d", log[max(0, len(log)-5):], step, n)
 			if free > 0 {
-				require.True(b, policymodel.Take(m, b.now, free))
+				require.True(f, policymodel.Take(m, f.now, free))
 			}
-			want = decision(m, limit, b.now, 1, free > 0)
+			want = decision(m, limit, f.now, 1, free > 0)
 		case kind >= 23 && len(made) > 0:
 			// Usually one of the last.
 			which := max(random.IntN(len(made)), random.IntN(len(made)))
 			call = "Cancel of " + made[which].receipt
-			require.NoError(b, made[which].revoke(ctx))
-			reserves.Cancel(b.now, reservations[which])
+			require.NoError(f, made[which].revoke(ctx))
+			reserves.Cancel(f.now, reservations[which])
 			made, reservations = slices.Delete(made, which, which+1), slices.Delete(reservations, which, which+1)
-			got, want, err = look(ctx, b, l, m, limit)
+			got, want, err = look(ctx, f, l, m, limit)
 		case kind >= 20:
 			var r *Reservation
-			r = must(b, l.Reserve, n)
-			delay, reservation := reserves.Reserve(b.now, n)
+			r = redistest.Result(f, l.Reserve, n)
+			delay, reservation := reserves.Reserve(f.now, n)
 			call = fmt.Sprintf("Reserve, %v,", r.delay)
-			require.Equal(b, micros(delay), r.delay, "%v %d: Reserve %d", log[max(0, len(log)-5):], step, n)
+			require.Equal(f, micros(delay), r.delay, "%v %d: Reserve %d", log[max(0, len(log)-5):], step, n)
 			made, reservations = append(made, r), append(reservations, reservation)
-			got, want, err = look(ctx, b, l, m, limit)
+			got, want, err = look(ctx, f, l, m, limit)
 		default:
 			got, err = l.Take(ctx, n)
-			ok := policymodel.Take(m, b.now, n)
-			want = decision(m, limit, b.now, n, ok)
+			ok := policymodel.Take(m, f.now, n)
+			want = decision(m, limit, f.now, n, ok)
 		}
 		if call == "Charge" || got.Allowed && (call == "Take" || call == "TakeUpTo") {
-			granted = b.now
+			granted = f.now
 		}
-		log = append(log, fmt.Sprintf("%d: at %d %s %d: %+v", step, b.now-begin, call, n, got))
-		require.NoError(b, err, "%v", log[max(0, len(log)-5):])
-		if got.Remaining < want.Remaining && (b.lives || !want.Allowed) {
+		log = append(log, fmt.Sprintf("%d: at %d %s %d: %+v", step, f.now-begin, call, n, got))
+		require.NoError(f, err, "%v", log[max(0, len(log)-5):])
+		if got.Remaining < want.Remaining && (f.lives || !want.Allowed) {
 			got.Remaining = want.Remaining // an answer from memory does not count what has returned since
 		}
-		if call == "Peek" && b.lives {
+		if call == "Peek" && f.lives {
 			want = got // leased permits are taken
 		}
-		require.Equal(b, want, got, "%v", log[max(0, len(log)-5):])
+		require.Equal(f, want, got, "%v", log[max(0, len(log)-5):])
 		// No key stays too long, and none expires too early.
-		for _, key := range b.redis.Keys() {
-			if b.back {
+		for _, key := range f.redis.Keys() {
+			if f.back {
 				continue
 			}
-			most := max(micros(m.Reset(b.now)+1)+time.Millisecond, stays(p)-micros(b.now-granted))
-			require.LessOrEqual(b, b.redis.TTL(key), most, "%v", log[max(0, len(log)-5):])
+			most := max(micros(m.Reset(f.now)+1)+time.Millisecond, stays(p)-micros(f.now-granted))
+			require.LessOrEqual(f, f.redis.TTL(key), most, "%v", log[max(0, len(log)-5):])
 		}
 	}
 }
@@ -275,12 +275,13 @@ func stays(p Policy) time.Duration {
 }
 
 // look returns the answers of a limiter and its model to a request for one permit.
-func look(ctx context.Context, b *bench, l *Limiter, m policymodel.Model, limit int64) (got, want rratelimiter.Decision,
+func look(ctx context.Context, f *clocked, l *Limiter, m policymodel.Model, limit int64) (got,
+	want rratelimiter.Decision,
 	err error) {
 	all, err := l.Peek(ctx)
 	if err == nil {
-		require.Len(b, all, 1)
+		require.Len(f, all, 1)
 		got = all[0]
 	}
-	return got, decision(m, limit, b.now, 1, m.Wait(b.now, 1) == 0), err
+	return got, decision(m, limit, f.now, 1, m.Wait(f.now, 1) == 0), err
 }

@@ -33,26 +33,26 @@ var (
 )
 
 // ask sends a batch of requests and returns it with its answers.
-func (b *bench) ask(l *Limiter, asks ...engine.Ask) *engine.Batch {
-	b.Helper()
-	return b.send(l, acquireProtocol{protocol{&l.wire}}, asks...)
+func (f *clocked) ask(l *Limiter, asks ...engine.Ask) *engine.Batch {
+	f.Helper()
+	return f.send(l, acquireProtocol{protocol{&l.wire}}, asks...)
 }
 
 // send is ask with a protocol.
-func (b *bench) send(l *Limiter, p engine.Protocol, asks ...engine.Ask) *engine.Batch {
-	b.Helper()
+func (f *clocked) send(l *Limiter, p engine.Protocol, asks ...engine.Ask) *engine.Batch {
+	f.Helper()
 	batch := new(engine.Batch)
 	for _, ask := range asks {
 		batch.Requests = append(batch.Requests, &engine.Request{Ask: ask})
 	}
-	p.Arguments(batch, time.UnixMicro(b.now))
+	p.Arguments(batch, time.UnixMicro(f.now))
 	script, keys := p.Call(batch)
-	reply, err := l.wire.plan.client.Engine.Eval(b.Context(), nil, script, keys, batch.Args, nil)
-	require.NoError(b, err)
+	reply, err := l.wire.plan.client.Engine.Eval(f.Context(), nil, script, keys, batch.Args, nil)
+	require.NoError(f, err)
 	batch.Reply = reply
 	again, err := p.Answer(batch, reply)
-	require.NoError(b, err)
-	require.False(b, again)
+	require.NoError(f, err)
+	require.False(f, again)
 	return batch
 }
 
@@ -66,34 +66,34 @@ func receiptsOf(batch *engine.Batch) []string {
 }
 
 // take takes permits and returns the receipts of the grant.
-func (b *bench) take(l *Limiter, permits int64) []string {
-	b.Helper()
-	batch := b.ask(l, engine.Ask{Permits: permits})
-	require.True(b, batch.Requests[0].Allowed)
+func (f *clocked) take(l *Limiter, permits int64) []string {
+	f.Helper()
+	batch := f.ask(l, engine.Ask{Permits: permits})
+	require.True(f, batch.Requests[0].Allowed)
 	return receiptsOf(batch)
 }
 
 // refund returns permits of a grant, and reports the free permits of the first policy.
-func (b *bench) refund(l *Limiter, receipts []string, permits int64) rratelimiter.Decision {
-	b.Helper()
-	require.NoError(b, l.wire.refund(b.Context(), release, fmt.Sprint(permits), receipts...))
-	return mustPeek(b, l)[0]
+func (f *clocked) refund(l *Limiter, receipts []string, permits int64) rratelimiter.Decision {
+	f.Helper()
+	require.NoError(f, l.wire.refund(f.Context(), release, fmt.Sprint(permits), receipts...))
+	return peekAll(f, l)[0]
 }
 
 // lose takes permits for a caller that leaves, and returns the function that refunds them.
-func (b *bench) lose(l *Limiter, permits int64, detail bool) (refund func(context.Context)) {
-	b.Helper()
-	batch := b.ask(l, engine.Ask{Permits: permits, Detail: detail})
-	require.True(b, batch.Requests[0].Allowed)
+func (f *clocked) lose(l *Limiter, permits int64, detail bool) (refund func(context.Context)) {
+	f.Helper()
+	batch := f.ask(l, engine.Ask{Permits: permits, Detail: detail})
+	require.True(f, batch.Requests[0].Allowed)
 	batch.Lost, batch.LostPermits, batch.Granted = batch.Requests, permits, permits
 	return acquireProtocol{protocol{&l.wire}}.Refund(batch)
 }
 
 // forget are the ways in which a state ends.
-var forget = map[string]func(b *bench, l *Limiter){
-	"Reset":    func(b *bench, l *Limiter) { require.NoError(b, l.Reset(b.Context())) },
-	"expiry":   func(b *bench, l *Limiter) { b.redis.FastForward(1000 * 24 * time.Hour) },
-	"eviction": func(b *bench, l *Limiter) { b.redis.FlushAll() },
+var forget = map[string]func(f *clocked, l *Limiter){
+	"Reset":    func(f *clocked, l *Limiter) { require.NoError(f, l.Reset(f.Context())) },
+	"expiry":   func(f *clocked, l *Limiter) { f.redis.FastForward(1000 * 24 * time.Hour) },
+	"eviction": func(f *clocked, l *Limiter) { f.redis.FlushAll() },
 }
 
 // TestRefund_StateBeganSince_ReturnsNothing: the clock stands still, so that the states have the
@@ -106,18 +106,18 @@ func TestRefund_StateBeganSince_ReturnsNothing(t *testing.T) {
 	for name, end := range forget {
 		for _, detail := range []bool{false, true} {
 			for _, policies := range lists {
-				b := newBench(t)
-				l := New(b.client, "name", policies...)
-				refund := b.lose(l, 4, detail)
-				end(b, l)
+				f := newClocked(t)
+				l := New(f.client, "name", policies...)
+				refund := f.lose(l, 4, detail)
+				end(f, l)
 				since := int64(7)
 				if _, ok := policies[0].(Smooth); ok {
 					since = 14 // 4 more than were stored
 				}
-				b.take(l, since)
-				want := mustPeek(t, l)
+				f.take(l, since)
+				want := peekAll(t, l)
 				refund(t.Context())
-				assert.Equal(t, want, mustPeek(t, l), "%s, %t, %T", name, detail, policies[0])
+				assert.Equal(t, want, peekAll(t, l), "%s, %t, %T", name, detail, policies[0])
 			}
 		}
 	}
@@ -129,17 +129,17 @@ func TestRefund_SameState_ReturnsAll(t *testing.T) {
 	for _, p := range everyPolicy {
 		for _, detail := range []bool{false, true} {
 			for _, ahead := range []time.Duration{0, time.Second} {
-				b := newBench(t)
-				b.back = true
-				b.set(time.Date(2026, time.January, 1, 0, 0, 0, 800_000_000, time.UTC).UnixMicro())
-				l := New(b.client, "name", p)
-				b.take(l, 2)
+				f := newClocked(t)
+				f.back = true
+				f.set(time.Date(2026, time.January, 1, 0, 0, 0, 800_000_000, time.UTC).UnixMicro())
+				l := New(f.client, "name", p)
+				f.take(l, 2)
 				if _, ok := p.(Smooth); ok {
-					b.take(l, 8) // all stored permits
+					f.take(l, 8) // all stored permits
 				}
-				b.pass(-ahead)
-				b.lose(l, 4, detail)(t.Context())
-				got := mustPeek(t, l)
+				f.advance(-ahead)
+				f.lose(l, 4, detail)(t.Context())
+				got := peekAll(t, l)
 				if _, ok := p.(Smooth); ok {
 					assert.True(t, got[0].Allowed)
 				} else {
@@ -155,20 +155,20 @@ func TestCancel_StateBeganSince_ReturnsNothing(t *testing.T) {
 	for name, end := range forget {
 		for _, p := range reservablePolicies {
 			for _, before := range []int64{0, 1, 15} {
-				b := newBench(t)
-				l := New(b.client, "name", p)
-				reserve := func(permits int64) *Reservation { return must(t, l.Reserve, permits) }
+				f := newClocked(t)
+				l := New(f.client, "name", p)
+				reserve := func(permits int64) *Reservation { return redistest.Result(t, l.Reserve, permits) }
 				for rest := before; rest > 0; rest -= 5 {
 					reserve(min(rest, 5))
 				}
 				lost := reserve(5)
-				end(b, l)
+				end(f, l)
 				for range 4 {
 					reserve(5)
 				}
-				want := mustPeek(t, l)
+				want := peekAll(t, l)
 				require.NoError(t, lost.revoke(t.Context()))
-				assert.Equal(t, want, mustPeek(t, l), "%s, %T, %d before", name, p, before)
+				assert.Equal(t, want, peekAll(t, l), "%s, %T, %d before", name, p, before)
 			}
 		}
 	}
@@ -179,44 +179,44 @@ func TestLease_ReturnedAfterReset_ReturnsNothing(t *testing.T) {
 	const permits = 1000
 	for _, p := range []Policy{FixedWindow{permits, time.Hour, false}, FixedWindow{permits, time.Hour, true},
 		Calendar{permits, Year, nil}} {
-		inLease(t, []Policy{p}, func(b *redistest.Fixture, l *Limiter) {
-			require.Equal(b, 100, b.Often(l, 100, 20*time.Microsecond)) // some are leased
-			other := New(rratelimiter.New(b.Conn), "name", p)
-			require.NoError(b, other.Reset(b.Context()))
-			require.True(b, must(b, other.Take, permits).Allowed)
-			redistest.Pass(100 * ms) // the lease ends
-			assert.Zero(b, mustPeek(b, other)[0].Remaining, "%T", p)
+		inLease(t, []Policy{p}, func(t *testing.T, f *redistest.Fixture, l *Limiter) {
+			require.Equal(t, 100, f.CountGranted(l, 100, 20*time.Microsecond)) // some are leased
+			other := New(rratelimiter.New(f.Conn), "name", p)
+			require.NoError(t, other.Reset(t.Context()))
+			require.True(t, redistest.Result(t, other.Take, permits).Allowed)
+			time.Sleep(100 * time.Millisecond) // the lease ends
+			assert.Zero(t, peekAll(t, other)[0].Remaining, "%T", p)
 		})
 	}
 }
 
 // TestRefund_SlotMoves_IsRepeated: for longer than the quarter of a second of other calls.
 func TestRefund_SlotMoves_IsRepeated(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := New(b.client, "name", TokenBucket{5, 1, time.Hour})
-		r := must(b, l.Reserve, 5)
-		b.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
-		time.AfterFunc(30*time.Second, func() { b.Redis.SetError("") })
-		r.revokeLater(b.Context())
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := New(f.client, "name", TokenBucket{5, 1, time.Hour})
+		r := redistest.Result(t, l.Reserve, 5)
+		f.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
+		time.AfterFunc(30*time.Second, func() { f.Redis.SetError("") })
+		r.revokeLater(t.Context())
 		time.Sleep(31 * time.Second)
-		assert.EqualValues(b, 5, mustPeek(b, l)[0].Remaining)
+		assert.EqualValues(t, 5, peekAll(t, l)[0].Remaining)
 	})
 }
 
 // TestRefund_Lease_Stays: the permits of a caller that left return. Leased ones are granted from
 // memory all the same, as with a rratelimiter.Limiter.
 func TestRefund_Lease_Stays(t *testing.T) {
-	inLease(t, []Policy{FixedWindow{100_000, time.Hour, false}}, func(b *redistest.Fixture, l *Limiter) {
-		other := New(rratelimiter.New(b.Conn), "name", FixedWindow{100_000, time.Hour, false})
-		lost, err := other.wire.ask(b.Context(), charge, "7", newEpoch())
-		require.NoError(b, err)
-		require.Equal(b, 100, b.Often(l, 100, 20*time.Microsecond))
-		before := mustPeek(b, other)
-		require.NoError(b, l.wire.refund(b.Context(), release, fmt.Sprint(7), lost.receipts...))
-		calls := b.Scripts.Load()
-		require.Equal(b, 5, b.Often(l, 5, 0))
-		assert.Equal(b, calls, b.Scripts.Load(), "granted from the lease")
-		assert.Equal(b, before[0].Remaining+7, mustPeek(b, other)[0].Remaining)
+	inLease(t, []Policy{FixedWindow{100_000, time.Hour, false}}, func(t *testing.T, f *redistest.Fixture, l *Limiter) {
+		other := New(rratelimiter.New(f.Conn), "name", FixedWindow{100_000, time.Hour, false})
+		lost, err := other.wire.ask(t.Context(), charge, "7", newEpoch())
+		require.NoError(t, err)
+		require.Equal(t, 100, f.CountGranted(l, 100, 20*time.Microsecond))
+		before := peekAll(t, other)
+		require.NoError(t, l.wire.refund(t.Context(), release, fmt.Sprint(7), lost.receipts...))
+		calls := f.Scripts.Load()
+		require.Equal(t, 5, f.CountGranted(l, 5, 0))
+		assert.Equal(t, calls, f.Scripts.Load(), "granted from the lease")
+		assert.Equal(t, before[0].Remaining+7, peekAll(t, other)[0].Remaining)
 	})
 }
 
@@ -236,9 +236,9 @@ func TestRefund_OvertakenCalls_AreWholeAndOnce(t *testing.T) {
 		{SlidingWindow{20, time.Second, 10}, 2, 10},
 	} {
 		t.Run(fmt.Sprintf("%T", test.policy), func(t *testing.T) {
-			b := newBench(t)
-			b.back = true
-			l := New(b.client, "name", test.policy)
+			f := newClocked(t)
+			f.back = true
+			l := New(f.client, "name", test.policy)
 			random := rand.New(rand.NewPCG(11, 12))
 			var grants []grant
 			taken := func() (sum int64) { // by all grants without a refund
@@ -251,29 +251,29 @@ func TestRefund_OvertakenCalls_AreWholeAndOnce(t *testing.T) {
 			}
 			overtaken, back := 0, 0
 			for range 2 * steps {
-				b.pass(micros(random.Int64N(100_000)))
+				f.advance(micros(random.Int64N(100_000)))
 				behind := micros(random.Int64N(1+random.Int64N(300_000)) / 1000 * 1000)
-				b.pass(-behind)
-				batch := b.ask(l, engine.Ask{Permits: 1 + random.Int64N(6)})
+				f.advance(-behind)
+				batch := f.ask(l, engine.Ask{Permits: 1 + random.Int64N(6)})
 				if r := batch.Requests[0]; r.Allowed {
 					receipts := receiptsOf(batch)
 					at, err := strconv.ParseInt(strings.Fields(receipts[0])[test.word], 10, 64)
 					require.NoError(t, err)
-					grants = append(grants, grant{at, b.now, r.Granted, receipts})
+					grants = append(grants, grant{at, f.now, r.Granted, receipts})
 					require.LessOrEqual(t, taken(), int64(20))
 					if len(grants) > 1 && behind > 0 {
 						overtaken++
 					}
 				}
-				b.pass(behind)
+				f.advance(behind)
 				if len(grants) > 1 && random.IntN(3) == 0 {
 					// One of the last, but not the newest, whose time shows how late it is.
 					which := len(grants) - 2 - random.IntN(min(5, len(grants)-1))
-					before := mustPeek(t, l)
-					after := b.refund(l, grants[which].receipts, grants[which].permits)
+					before := peekAll(t, l)
+					after := f.refund(l, grants[which].receipts, grants[which].permits)
 					// If it has expired by a clock that is ahead, its permits have returned
 					// already.
-					if b.now-grants[which].dated < 500_000 {
+					if f.now-grants[which].dated < 500_000 {
 						assert.Equal(t, grants[which].permits, after.Remaining-before[0].Remaining)
 						back++
 					}

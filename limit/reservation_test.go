@@ -14,46 +14,46 @@ import (
 )
 
 func TestReserve_ServerTime_ReturnsTheDelay(t *testing.T) {
-	b := newBench(t)
-	b.redis.SetTime(time.UnixMicro(begin))
-	client := rratelimiter.New(b.connect(), rratelimiter.WithServerTime())
+	f := newClocked(t)
+	f.redis.SetTime(time.UnixMicro(begin))
+	client := rratelimiter.New(f.connect(), rratelimiter.WithServerTime())
 	l := New(client, "name", TokenBucket{1, 1, time.Minute})
 	for i := range 3 {
-		assert.Equal(t, time.Duration(i)*time.Minute, must(t, l.Reserve, 1).delay)
+		assert.Equal(t, time.Duration(i)*time.Minute, redistest.Result(t, l.Reserve, 1).delay)
 	}
 }
 
 // TestReserve_InvalidInput_TakesNothing: each error has a type.
 func TestReserve_InvalidInput_TakesNothing(t *testing.T) {
-	b := newBench(t)
+	f := newClocked(t)
 	ctx := t.Context()
 	bucket := TokenBucket{5, 1, time.Second}
-	for _, l := range []*Limiter{New(b.client, "name", FixedWindow{1, time.Second, false}),
-		New(b.client, "name", bucket, FixedWindow{5, time.Second, false})} {
+	for _, l := range []*Limiter{New(f.client, "name", FixedWindow{1, time.Second, false}),
+		New(f.client, "name", bucket, FixedWindow{5, time.Second, false})} {
 		_, err := l.Reserve(ctx, 1)
 		assert.ErrorIs(t, err, ErrNotReservable)
 	}
-	_, err := New(b.client, "name", TokenBucket{}).Reserve(ctx, 1)
+	_, err := New(f.client, "name", TokenBucket{}).Reserve(ctx, 1)
 	assert.ErrorIs(t, err, rratelimiter.ErrInvalidRate)
 	_, err = new(Limiter).Reserve(ctx, 1)
 	assert.ErrorIs(t, err, rratelimiter.ErrNoClient)
 	for _, p := range []Policy{bucket, LeakyBucket{5, 1, time.Second}} {
-		_, err = New(b.client, "name", p).Reserve(ctx, 6)
+		_, err = New(f.client, "name", p).Reserve(ctx, 6)
 		assert.ErrorIs(t, err, rratelimiter.ErrPermitsExceedRate)
-		_, err = New(b.client, "name", p).Reserve(ctx, 0)
+		_, err = New(f.client, "name", p).Reserve(ctx, 0)
 		assert.ErrorIs(t, err, rratelimiter.ErrInvalidPermits)
 	}
-	assert.Empty(t, b.redis.Keys())
+	assert.Empty(t, f.redis.Keys())
 
 	r := new(Reservation)
 	assert.Zero(t, r.Delay())
 	assert.NoError(t, r.Cancel(ctx))
 
-	l := New(b.client, "name", bucket)
+	l := New(f.client, "name", bucket)
 	for range 2 {
-		r = must(t, l.Reserve, 5)
+		r = redistest.Result(t, l.Reserve, 5)
 	}
-	require.NoError(t, b.redis.Set("{name}:bucket:1000", "a 1 2 3 "))
+	require.NoError(t, f.redis.Set("{name}:bucket:1000", "a 1 2 3 "))
 	var state *rratelimiter.StateError
 	_, err = l.Reserve(ctx, 1)
 	require.ErrorAs(t, err, &state)
@@ -65,12 +65,12 @@ func TestReserve_InvalidInput_TakesNothing(t *testing.T) {
 // TestReserve_DelayIsTooLong_IsRefused: the state stays valid.
 func TestReserve_DelayIsTooLong_IsRefused(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{1<<32 - 1, 1, time.Hour}, LeakyBucket{1<<32 - 1, 1, time.Hour}} {
-		b := newBench(t)
-		l := New(b.client, "name", p)
-		must(t, l.Reserve, 1<<32-1)
+		f := newClocked(t)
+		l := New(f.client, "name", p)
+		redistest.Result(t, l.Reserve, 1<<32-1)
 		_, err := l.Reserve(t.Context(), 1<<32-1)
 		require.ErrorIs(t, err, context.DeadlineExceeded, "%+v", p)
-		mustPeek(t, l)
+		peekAll(t, l)
 	}
 }
 
@@ -78,21 +78,21 @@ func TestReserve_DelayIsTooLong_IsRefused(t *testing.T) {
 func TestReserve_DeadlineIsEarlier_ReservesNothing(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute},
 		Smooth{Permits: 1, Interval: time.Minute}} {
-		b := newBench(t)
-		l := New(b.client, "name", p)
-		must(t, l.Reserve, 5)
-		before := mustPeek(t, l)
+		f := newClocked(t)
+		l := New(f.client, "name", p)
+		redistest.Result(t, l.Reserve, 5)
+		before := peekAll(t, l)
 		soon, stop := context.WithTimeout(t.Context(), 30*time.Second)
 		defer stop()
 		_, err := l.Reserve(soon, 1)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.ErrorContains(t, err, "at the earliest")
 		assert.ErrorIs(t, l.Acquire(soon, 1), context.DeadlineExceeded)
-		assert.False(t, mustWait(t, l, 1, 30*time.Second))
+		assert.False(t, tryWithin(t, l, 1, 30*time.Second))
 		_, err = l.TryAcquireWithin(soon, 1, time.Hour)
 		assert.ErrorIs(t, err, context.DeadlineExceeded, "the context is why")
 		assert.NoError(t, soon.Err(), "at once")
-		assert.Equal(t, before, mustPeek(t, l))
+		assert.Equal(t, before, peekAll(t, l))
 	}
 }
 
@@ -101,9 +101,9 @@ func TestReserve_DeadlineIsEarlier_ReservesNothing(t *testing.T) {
 func TestCancel_LaterReservations_KeepTheirPermits(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute},
 		Smooth{Permits: 1, Interval: time.Minute, Burst: 5 * time.Minute}} {
-		b := newBench(t)
-		l := New(b.client, "name", p)
-		reserve := func(permits int64) *Reservation { return must(t, l.Reserve, permits) }
+		f := newClocked(t)
+		l := New(f.client, "name", p)
+		reserve := func(permits int64) *Reservation { return redistest.Result(t, l.Reserve, permits) }
 		reserve(5)
 		reserve(1)
 		large, small := reserve(5), reserve(2)
@@ -133,21 +133,21 @@ func TestCancel_LaterReservations_KeepTheirPermits(t *testing.T) {
 func TestCancel_AfterAnEarlierCancel_CountsWhatIsBehind(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute},
 		Smooth{Permits: 1, Interval: time.Minute, Burst: 5 * time.Minute}} {
-		b := newBench(t)
-		l := New(b.client, "name", p)
-		must(t, l.Reserve, 5)
-		must(t, l.Reserve, 1)
-		first, second := must(t, l.Reserve, 5), must(t, l.Reserve, 3)
-		reset := mustPeek(t, l)[0].ResetAfter
+		f := newClocked(t)
+		l := New(f.client, "name", p)
+		redistest.Result(t, l.Reserve, 5)
+		redistest.Result(t, l.Reserve, 1)
+		first, second := redistest.Result(t, l.Reserve, 5), redistest.Result(t, l.Reserve, 3)
+		reset := peekAll(t, l)[0].ResetAfter
 		returns := func(minutes time.Duration, what string) {
 			t.Helper()
 			before := reset
-			reset = mustPeek(t, l)[0].ResetAfter
+			reset = peekAll(t, l)[0].ResetAfter
 			assert.Equal(t, minutes*time.Minute, before-reset, "%T: %s", p, what)
 		}
 		require.NoError(t, first.Cancel(t.Context()))
 		returns(2, "5 less the 3 behind it")
-		third := must(t, l.Reserve, 2)
+		third := redistest.Result(t, l.Reserve, 2)
 		returns(-2, "taken")
 		require.NoError(t, second.Cancel(t.Context()))
 		returns(1, "3 less the 2 behind it")
@@ -158,40 +158,40 @@ func TestCancel_AfterAnEarlierCancel_CountsWhatIsBehind(t *testing.T) {
 
 // TestCancel_LeakyBucket_NextLeavesWithALaterOne: at most 1.5 times the capacity at one instant.
 func TestCancel_LeakyBucket_NextLeavesWithALaterOne(t *testing.T) {
-	b := newBench(t)
-	l := New(b.client, "name", LeakyBucket{4, 1, time.Minute})
-	must(t, l.Reserve, 4)
-	cancelled, later := must(t, l.Reserve, 4), must(t, l.Reserve, 2)
+	f := newClocked(t)
+	l := New(f.client, "name", LeakyBucket{4, 1, time.Minute})
+	redistest.Result(t, l.Reserve, 4)
+	cancelled, later := redistest.Result(t, l.Reserve, 4), redistest.Result(t, l.Reserve, 2)
 	require.NoError(t, cancelled.Cancel(t.Context()))
-	assert.Equal(t, later.delay, must(t, l.Reserve, 4).delay)
+	assert.Equal(t, later.delay, redistest.Result(t, l.Reserve, 4).delay)
 }
 
 // TestReserve_GrantedAtOnce_KeepsWaitingReservations: an earlier reservation was cancelled, and a
 // later one still waits.
 func TestReserve_GrantedAtOnce_KeepsWaitingReservations(t *testing.T) {
-	b := newBench(t)
-	l := New(b.client, "name", TokenBucket{5, 1, time.Minute})
+	f := newClocked(t)
+	l := New(f.client, "name", TokenBucket{5, 1, time.Minute})
 	var made []*Reservation
 	for _, permits := range []int64{1, 5, 1} {
-		made = append(made, must(t, l.Reserve, permits))
+		made = append(made, redistest.Result(t, l.Reserve, permits))
 	}
 	require.NoError(t, made[1].revoke(t.Context()))
-	assert.Zero(t, must(t, l.Reserve, 1).delay)
-	before := mustPeek(t, l)
+	assert.Zero(t, redistest.Result(t, l.Reserve, 1).delay)
+	before := peekAll(t, l)
 	require.NoError(t, made[2].revoke(t.Context()))
-	assert.Equal(t, before[0].ResetAfter-time.Minute, mustPeek(t, l)[0].ResetAfter)
+	assert.Equal(t, before[0].ResetAfter-time.Minute, peekAll(t, l)[0].ResetAfter)
 }
 
 // TestReserve_AllCallersLeave_AllIsReturned: the last reservation is cancelled first.
 func TestReserve_AllCallersLeave_AllIsReturned(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute},
 		Smooth{3, time.Minute, 0, time.Hour, 0}} {
-		b := newBench(t)
-		l := New(b.client, "name", p)
-		must(t, l.Reserve, 2)
-		before := mustPeek(t, l)
+		f := newClocked(t)
+		l := New(f.client, "name", p)
+		redistest.Result(t, l.Reserve, 2)
+		before := peekAll(t, l)
 		call := reserveProtocol{protocol{&l.wire}}
-		batch := b.send(l, call, engine.Ask{Permits: 2, Within: time.Hour}, engine.Ask{Permits: 5, Within: time.Hour},
+		batch := f.send(l, call, engine.Ask{Permits: 2, Within: time.Hour}, engine.Ask{Permits: 5, Within: time.Hour},
 			engine.Ask{Permits: 5}, engine.Ask{Permits: 5, Within: time.Hour})
 		for i, r := range batch.Requests {
 			assert.Equal(t, i != 2, r.Allowed, "%T: %d", p, i)
@@ -201,19 +201,19 @@ func TestReserve_AllCallersLeave_AllIsReturned(t *testing.T) {
 		}
 		assert.Positive(t, batch.Requests[2].RetryAfter)
 		call.Refund(batch)(t.Context())
-		assert.Equal(t, before, mustPeek(t, l), "%T", p)
+		assert.Equal(t, before, peekAll(t, l), "%T", p)
 	}
 }
 
 // TestCancel_ContextHadEnded_CanBeRepeated: such a Cancel makes no call.
 func TestCancel_ContextHadEnded_CanBeRepeated(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := New(b.client, "name", TokenBucket{1, 1, time.Minute})
-		must(b, l.Reserve, 1)
-		r := must(b, l.Reserve, 1)
-		inner, end := context.WithCancel(b.Context())
-		require.ErrorIs(b, r.Cancel(redistest.EndsOnceAsked{Context: inner, End: end}), context.Canceled)
-		require.NoError(b, r.Cancel(b.Context()))
-		assert.Equal(b, time.Minute, must(b, l.Reserve, 1).Delay(), "the time of the one that was cancelled")
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := New(f.client, "name", TokenBucket{1, 1, time.Minute})
+		redistest.Result(t, l.Reserve, 1)
+		r := redistest.Result(t, l.Reserve, 1)
+		inner, end := context.WithCancel(t.Context())
+		require.ErrorIs(t, r.Cancel(redistest.EndsOnceAsked{Context: inner, End: end}), context.Canceled)
+		require.NoError(t, r.Cancel(t.Context()))
+		assert.Equal(t, time.Minute, redistest.Result(t, l.Reserve, 1).Delay(), "the time of the one that was cancelled")
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/golden"
 	"github.com/rratelimiter/rratelimiter/internal/luanames"
 	"github.com/rratelimiter/rratelimiter/internal/policymodel"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // scriptsOf returns the scripts of a limiter, by call.
@@ -35,20 +36,20 @@ func scriptsOf(l *Limiter) map[call]string {
 }
 
 // limitersToAssemble are a limiter of each policy, and some of several.
-func limitersToAssemble(b *bench) map[string]*Limiter {
-	shared := b.client.Limiter("shared")
+func limitersToAssemble(f *clocked) map[string]*Limiter {
+	shared := f.client.Limiter("shared")
 	all := map[string]*Limiter{
 		"redisson":          Join(shared),
-		"redisson+redisson": Join(shared, b.client.Limiter("other")),
-		"fixedwindow+redisson+tokenbucket": Join(New(b.client, "a", everyPolicy[0]), shared,
-			New(b.client, "b", TokenBucket{Capacity: 5, Refill: 1, Interval: ms})),
+		"redisson+redisson": Join(shared, f.client.Limiter("other")),
+		"fixedwindow+redisson+tokenbucket": Join(New(f.client, "a", everyPolicy[0]), shared,
+			New(f.client, "b", TokenBucket{Capacity: 5, Refill: 1, Interval: time.Millisecond})),
 	}
 	for _, p := range everyPolicy {
-		l := New(b.client, "name", p)
-		require.NoError(b, l.err)
+		l := New(f.client, "name", p)
+		require.NoError(f, l.err)
 		all[p.kind()] = l
-		two := New(b.client, "name", p, FixedWindow{Permits: 9, Interval: 7 * ms})
-		require.NoError(b, two.err)
+		two := New(f.client, "name", p, FixedWindow{Permits: 9, Interval: 7 * time.Millisecond})
+		require.NoError(f, two.err)
 		all[p.kind()+"+fixedwindow"] = two
 	}
 	return all
@@ -56,7 +57,7 @@ func limitersToAssemble(b *bench) map[string]*Limiter {
 
 // TestScripts_Assembled_AreGolden: testdata/scripts shows what Redis runs. Write it with -update.
 func TestScripts_Assembled_AreGolden(t *testing.T) {
-	for name, l := range limitersToAssemble(newBench(t)) {
+	for name, l := range limitersToAssemble(newClocked(t)) {
 		if name != "tokenbucket+fixedwindow" && name != "fixedwindow+redisson+tokenbucket" &&
 			(strings.Contains(name, "+") || name == "redisson") {
 			continue // these two scripts of several policies are enough to read
@@ -73,7 +74,7 @@ func TestScripts_Assembled_AreGolden(t *testing.T) {
 }
 
 func TestScripts_Names_AreDeclared(t *testing.T) {
-	for name, l := range limitersToAssemble(newBench(t)) {
+	for name, l := range limitersToAssemble(newClocked(t)) {
 		for c, text := range scriptsOf(l) {
 			used, _ := luanames.Find(text)
 			assert.Empty(t, used, "undeclared names in script %s of %s", c, name)
@@ -102,9 +103,9 @@ type neverFinishes struct {
 	reply rueidis.RedisResult
 }
 
-func newNeverFinishes(b *fixture, trip time.Duration) *neverFinishes {
-	again := b.Conn.B().Arbitrary("EVAL", "return {1, 0}", "0").Build()
-	return &neverFinishes{Client: b.Conn, trip: trip, reply: b.Conn.Do(b.Context(), again)}
+func newNeverFinishes(f *fixture, trip time.Duration) *neverFinishes {
+	again := f.Conn.B().Arbitrary("EVAL", "return {1, 0}", "0").Build()
+	return &neverFinishes{Client: f.Conn, trip: trip, reply: f.Conn.Do(f.Context(), again)}
 }
 
 func (c *neverFinishes) Do(context.Context, rueidis.Completed) rueidis.RedisResult {
@@ -114,35 +115,35 @@ func (c *neverFinishes) Do(context.Context, rueidis.Completed) rueidis.RedisResu
 }
 
 func TestScript_NeverFinishes_EndsWithItsCaller(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		conn := newNeverFinishes(b, ms)
+	withRedis(t, func(t *testing.T, f *fixture) {
+		conn := newNeverFinishes(f, time.Millisecond)
 		l := New(rratelimiter.New(conn), "name", SlidingLog{5, time.Second}, SlidingWindow{5, time.Second, 0})
 		for name, call := range map[string]func(ctx context.Context) error{
-			"TryAcquire": func(ctx context.Context) error { return errOf(l.TryAcquire(ctx, 1)) },
+			"TryAcquire": func(ctx context.Context) error { return redistest.Err(l.TryAcquire(ctx, 1)) },
 			"Acquire":    func(ctx context.Context) error { return l.Acquire(ctx, 1) },
-			"Peek":       func(ctx context.Context) error { return errOf(l.Peek(ctx)) },
+			"Peek":       func(ctx context.Context) error { return redistest.Err(l.Peek(ctx)) },
 			"Release":    func(ctx context.Context) error { return l.Release(ctx, 1) },
-			"Charge":     func(ctx context.Context) error { return errOf(l.Charge(ctx, 1)) },
+			"Charge":     func(ctx context.Context) error { return redistest.Err(l.Charge(ctx, 1)) },
 		} {
-			ctx, cancel := context.WithTimeout(b.Context(), 20*ms)
-			assert.ErrorIs(b, call(ctx), context.DeadlineExceeded, name)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			assert.ErrorIs(t, call(ctx), context.DeadlineExceeded, name)
 			cancel()
-			time.Sleep(10 * ms)
+			time.Sleep(10 * time.Millisecond)
 			synctest.Wait()
 			before := conn.calls.Load()
 			time.Sleep(time.Second)
-			assert.Equal(b, before, conn.calls.Load(), "%s: calls after its caller", name)
+			assert.Equal(t, before, conn.calls.Load(), "%s: calls after its caller", name)
 		}
 	})
 }
 
 func TestScript_NeverFinishes_EndsWithAnError(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		conn := newNeverFinishes(b, 0)
-		_, err := New(rratelimiter.New(conn), "name", SlidingLog{5, time.Second}).Peek(context.WithoutCancel(b.Context()))
-		require.ErrorContains(b, err, `limiter "name"`)
-		require.ErrorContains(b, err, "has not finished")
-		assert.EqualValues(b, engine.MaxPages, conn.calls.Load())
+	withRedis(t, func(t *testing.T, f *fixture) {
+		conn := newNeverFinishes(f, 0)
+		_, err := New(rratelimiter.New(conn), "name", SlidingLog{5, time.Second}).Peek(context.WithoutCancel(t.Context()))
+		require.ErrorContains(t, err, `limiter "name"`)
+		require.ErrorContains(t, err, "has not finished")
+		assert.EqualValues(t, engine.MaxPages, conn.calls.Load())
 	})
 }
 
@@ -157,15 +158,15 @@ func TestTake_CallsShareAScript_ResetAfterIsOfTheirOrder(t *testing.T) {
 		{LeakyBucket{10, 3, time.Second}, &policymodel.TokenBucket{Capacity: 10, Refill: 3, Interval: 1e6, Leaky: true}},
 		{Smooth{Permits: 3, Interval: time.Second, Burst: 2 * time.Second}, policymodel.NewSmooth(3, 2, 0, 0)},
 	} {
-		b := newBench(t)
+		f := newClocked(t)
 		var asks []engine.Ask
 		for _, permits := range []int64{2, 1, 4} {
 			asks = append(asks, engine.Ask{Permits: permits, Detail: true})
 		}
-		for _, r := range b.ask(New(b.client, "name", p.policy), asks...).Requests {
-			require.True(b, r.Allowed)
-			require.True(b, policymodel.Take(p.model, b.now, r.Permits))
-			require.InDelta(b, micros(p.model.Reset(b.now)), r.ResetAfter, float64(time.Microsecond), "%T", p.policy)
+		for _, r := range f.ask(New(f.client, "name", p.policy), asks...).Requests {
+			require.True(t, r.Allowed)
+			require.True(t, policymodel.Take(p.model, f.now, r.Permits))
+			require.InDelta(t, micros(p.model.Reset(f.now)), r.ResetAfter, float64(time.Microsecond), "%T", p.policy)
 		}
 	}
 }

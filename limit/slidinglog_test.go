@@ -13,6 +13,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/policymodel"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestReturnsForecast_Waits_AreThoseOfTheReturns: a request for more permits than the limit waits an
@@ -21,8 +22,9 @@ func TestReturnsForecast_Waits_AreThoseOfTheReturns(t *testing.T) {
 	o, ok := returnsOf(10, time.Second, []int64{7, 900_000, 100_000, 3, 900_000, 4})
 	require.True(t, ok)
 	for permits, want := range map[int64]time.Duration{
-		3: 0, 4: 100 * ms, 6: 100 * ms, 7: 900 * ms, 10: 900 * ms, 13: time.Second, 14: 1100 * ms, 20: 1900 * ms,
-		1004:          100100 * ms,
+		3: 0, 4: 100 * time.Millisecond, 6: 100 * time.Millisecond, 7: 900 * time.Millisecond,
+		10: 900 * time.Millisecond, 13: time.Second, 14: 1100 * time.Millisecond, 20: 1900 * time.Millisecond,
+		1004:          100100 * time.Millisecond,
 		math.MaxInt64: engine.Never,
 	} {
 		assert.Equal(t, want, o.earliest(permits), permits)
@@ -30,7 +32,8 @@ func TestReturnsForecast_Waits_AreThoseOfTheReturns(t *testing.T) {
 	for permits, want := range map[int64]struct {
 		after time.Duration
 		known bool
-	}{3: {0, true}, 4: {100 * ms, true}, 6: {100 * ms, true}, 10: {900 * ms, true}, 11: {900 * ms, false}} {
+	}{3: {0, true}, 4: {100 * time.Millisecond, true}, 6: {100 * time.Millisecond, true}, 10: {900 * time.Millisecond,
+		true}, 11: {900 * time.Millisecond, false}} {
 		after, known := o.wait(permits)
 		assert.Equal(t, want.after, after, permits)
 		assert.Equal(t, want.known, known, permits)
@@ -49,9 +52,9 @@ func TestReturnsForecast_Waits_AreThoseOfTheReturns(t *testing.T) {
 func TestSlidingLog_ManyEntries_MatchesTheModel(t *testing.T) {
 	const key = "{name}:log:10000"
 	for _, entries := range []int64{1, 2, 6, 7, 8, 9, 10, 255, 256, 257, 258, 1100} {
-		b := newBench(t)
+		f := newClocked(t)
 		policy := SlidingLog{3 * entries, 10 * time.Second}
-		l := New(b.client, "name", policy)
+		l := New(f.client, "name", policy)
 		var m *policymodel.SlidingLog
 		fill := func() {
 			require.NoError(t, l.Reset(t.Context()))
@@ -60,22 +63,22 @@ func TestSlidingLog_ManyEntries_MatchesTheModel(t *testing.T) {
 			// The totals pass 2^53 and begin at 0 again.
 			total := uint64(1<<53) - uint64(entries)
 			for range entries {
-				b.pass(ms)
-				require.True(t, policymodel.Take(m, b.now, 2))
+				f.advance(time.Millisecond)
+				require.True(t, policymodel.Take(m, f.now, 2))
 				total = (total + 2) % (1 << 53)
-				list = append(list, fmt.Sprintf("a %d 0 2 %d", b.now/1000, total))
+				list = append(list, fmt.Sprintf("a %d 0 2 %d", f.now/1000, total))
 			}
-			b.redis.Push(key, list...)
-			b.redis.SetTTL(key, 10*time.Second)
+			f.redis.Push(key, list...)
+			f.redis.SetTTL(key, 10*time.Second)
 		}
 		take := func(n int64) {
 			t.Helper()
-			got := must(t, l.Take, n)
-			ok := policymodel.Take(m, b.now, n)
-			require.Equal(t, decision(m, policy.Permits, b.now, n, ok), got, entries)
+			got := redistest.Result(t, l.Take, n)
+			ok := policymodel.Take(m, f.now, n)
+			require.Equal(t, decision(m, policy.Permits, f.now, n, ok), got, entries)
 		}
 		length := func() int {
-			all, err := b.redis.List(key)
+			all, err := f.redis.List(key)
 			require.NoError(t, err)
 			return len(all)
 		}
@@ -83,39 +86,39 @@ func TestSlidingLog_ManyEntries_MatchesTheModel(t *testing.T) {
 		take(policy.Permits)
 		// Release removes the oldest.
 		require.NoError(t, l.Release(t.Context(), 2*entries-1))
-		m.Release(b.now, 2*entries-1)
+		m.Release(f.now, 2*entries-1)
 		require.Equal(t, 1, length())
 		take(policy.Permits)
 		// Half of them have expired, then a part of the rest is released.
 		fill()
-		b.pass(10*time.Second - time.Duration(entries/2)*ms)
+		f.advance(10*time.Second - time.Duration(entries/2)*time.Millisecond)
 		for range 2 {
 			for _, missing := range []int64{1, 13, 100, 600, 2000} {
-				take(min(m.Free(b.now)+missing, policy.Permits))
+				take(min(m.Free(f.now)+missing, policy.Permits))
 			}
 			require.NoError(t, l.Release(t.Context(), entries/3))
-			m.Release(b.now, entries/3)
+			m.Release(f.now, entries/3)
 		}
 		// All but the newest have expired.
 		fill()
-		b.pass(10*time.Second - ms)
+		f.advance(10*time.Second - time.Millisecond)
 		take(policy.Permits)
 		take(1)
 		require.Equal(t, 2, length())
-		b.pass(ms)
+		f.advance(time.Millisecond)
 		take(policy.Permits - 1)
 		// A call that grants no permits keeps them, for a clock that is behind.
 		fill()
-		b.pass(10*time.Second - ms)
-		b.back = true
+		f.advance(10*time.Second - time.Millisecond)
+		f.back = true
 		take(policy.Permits)
-		b.pass(-5 * time.Second)
+		f.advance(-5 * time.Second)
 		take(policy.Permits)
 		// A call that grants or releases makes that clock stand still.
-		b.pass(5 * time.Second)
+		f.advance(5 * time.Second)
 		require.NoError(t, l.Release(t.Context(), 1))
-		m.Release(b.now, 1)
-		b.pass(-5 * time.Second)
+		m.Release(f.now, 1)
+		f.advance(-5 * time.Second)
 		take(policy.Permits)
 		take(1)
 	}
@@ -124,30 +127,30 @@ func TestSlidingLog_ManyEntries_MatchesTheModel(t *testing.T) {
 // TestRefund_ManyEntriesSince_ReturnsTheOldest: those of a grant that is far from the newest entry. So
 // its window never has more permits than the policy, and requests that end late return theirs.
 func TestRefund_ManyEntriesSince_ReturnsTheOldest(t *testing.T) {
-	b := newBench(t)
+	f := newClocked(t)
 	const entries = 600
-	l := New(b.client, "name", SlidingLog{2 * entries, time.Second})
+	l := New(f.client, "name", SlidingLog{2 * entries, time.Second})
 	var receipts [][]string
 	for range entries {
-		receipts = append(receipts, b.take(l, 2))
-		b.pass(ms)
+		receipts = append(receipts, f.take(l, 2))
+		f.advance(time.Millisecond)
 	}
-	assert.EqualValues(t, 1, b.refund(l, receipts[100], 1).Remaining)
-	assert.EqualValues(t, 3, b.refund(l, receipts[100], 5).Remaining, "an entry has no more")
+	assert.EqualValues(t, 1, f.refund(l, receipts[100], 1).Remaining)
+	assert.EqualValues(t, 3, f.refund(l, receipts[100], 5).Remaining, "an entry has no more")
 	other := slices.Clone(receipts[100])
 	other[0] = "other" + other[0]
-	assert.EqualValues(t, 3, b.refund(l, other, 2).Remaining, "of another state")
-	assert.EqualValues(t, 3, b.refund(l, receipts[0], 2).Remaining, "its permits have returned for others")
-	b.pass(400 * ms)
-	require.EqualValues(t, 3, mustPeek(t, l)[0].Remaining, "the first two entries would have expired")
-	b.pass(50 * ms)
-	expired := mustPeek(t, l)[0].Remaining
+	assert.EqualValues(t, 3, f.refund(l, other, 2).Remaining, "of another state")
+	assert.EqualValues(t, 3, f.refund(l, receipts[0], 2).Remaining, "its permits have returned for others")
+	f.advance(400 * time.Millisecond)
+	require.EqualValues(t, 3, peekAll(t, l)[0].Remaining, "the first two entries would have expired")
+	f.advance(50 * time.Millisecond)
+	expired := peekAll(t, l)[0].Remaining
 	assert.EqualValues(t, 2*51, expired)
-	assert.Equal(t, expired, b.refund(l, receipts[50], 2).Remaining, "it has expired")
+	assert.Equal(t, expired, f.refund(l, receipts[50], 2).Remaining, "it has expired")
 	for _, mark := range receipts[51:] {
-		b.refund(l, mark, 2)
+		f.refund(l, mark, 2)
 	}
-	assert.EqualValues(t, 2*entries, mustPeek(t, l)[0].Remaining)
+	assert.EqualValues(t, 2*entries, peekAll(t, l)[0].Remaining)
 }
 
 // TestRefund_LogAndCells_ComesFromItsOwnEntry: if it still exists.
@@ -159,36 +162,36 @@ func TestRefund_LogAndCells_ComesFromItsOwnEntry(t *testing.T) {
 		counted int64         // microseconds from its begin until its permits return
 		expires time.Duration // until the first entry has expired
 	}{
-		{SlidingLog{10, time.Second}, 100 * ms, 1e3, 1e6, 600 * ms},
-		{SlidingWindow{10, time.Second, 10}, 200 * ms, 1e5, 11e5, 300 * ms},
+		{SlidingLog{10, time.Second}, 100 * time.Millisecond, 1e3, 1e6, 600 * time.Millisecond},
+		{SlidingWindow{10, time.Second, 10}, 200 * time.Millisecond, 1e5, 11e5, 300 * time.Millisecond},
 	} {
-		b := newBench(t)
-		l := New(b.client, "name", test.policy)
+		f := newClocked(t)
+		l := New(f.client, "name", test.policy)
 		var times []int64
 		var receipts [][]string
 		for range 4 {
-			receipts = append(receipts, b.take(l, 2))
-			times = append(times, b.now)
-			b.pass(test.apart)
+			receipts = append(receipts, f.take(l, 2))
+			times = append(times, f.now)
+			f.advance(test.apart)
 		}
-		reset := func(at int64) time.Duration { return micros(at - at%test.unit + test.counted - b.now) }
+		reset := func(at int64) time.Duration { return micros(at - at%test.unit + test.counted - f.now) }
 		want := rratelimiter.Decision{Allowed: true, Limit: 10, Remaining: 3, ResetAfter: reset(times[3])}
-		assert.Equal(t, want, b.refund(l, receipts[1], 1), "a part of an entry")
+		assert.Equal(t, want, f.refund(l, receipts[1], 1), "a part of an entry")
 		want.Remaining = 4
-		assert.Equal(t, want, b.refund(l, receipts[1], 2), "all that is left of it")
-		assert.Equal(t, want, b.refund(l, receipts[1], 2), "nothing is left of it")
+		assert.Equal(t, want, f.refund(l, receipts[1], 2), "all that is left of it")
+		assert.Equal(t, want, f.refund(l, receipts[1], 2), "nothing is left of it")
 		want.Remaining = 5
-		assert.Equal(t, want, b.refund(l, receipts[3], 1), "a part of the newest")
+		assert.Equal(t, want, f.refund(l, receipts[3], 1), "a part of the newest")
 		want.Remaining, want.ResetAfter = 6, reset(times[2])
-		assert.Equal(t, want, b.refund(l, receipts[3], 3), "the newest")
-		if entries, err := b.redis.List(l.wire.keys[0]); err == nil {
+		assert.Equal(t, want, f.refund(l, receipts[3], 3), "the newest")
+		if entries, err := f.redis.List(l.wire.keys[0]); err == nil {
 			assert.Len(t, entries, 3, "and an empty one")
 		}
-		assert.Equal(t, reset(times[0]), must(t, l.Take, 7).RetryAfter)
-		b.pass(test.expires)
-		assert.EqualValues(t, 8, b.refund(l, receipts[0], 2).Remaining)
-		assert.EqualValues(t, 10, b.refund(l, receipts[2], 1000).Remaining)
-		assert.Empty(t, b.redis.Keys())
-		assert.EqualValues(t, 10, b.refund(l, receipts[2], 1).Remaining)
+		assert.Equal(t, reset(times[0]), redistest.Result(t, l.Take, 7).RetryAfter)
+		f.advance(test.expires)
+		assert.EqualValues(t, 8, f.refund(l, receipts[0], 2).Remaining)
+		assert.EqualValues(t, 10, f.refund(l, receipts[2], 1000).Remaining)
+		assert.Empty(t, f.redis.Keys())
+		assert.EqualValues(t, 10, f.refund(l, receipts[2], 1).Remaining)
 	}
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestSlidingWindow_PermitsChange_GrantsCount: more or fewer permits take effect at once, and the
@@ -15,14 +17,14 @@ func TestSlidingWindow_PermitsChange_GrantsCount(t *testing.T) {
 		{SlidingWindow{10, time.Second, 10}, SlidingWindow{5, time.Second, 0}, SlidingWindow{20, time.Second, 10}},
 		{SlidingLog{10, time.Second}, SlidingLog{5, time.Second}, SlidingLog{20, time.Second}},
 	} {
-		b := newBench(t)
-		b.set(b.now - b.now%1e6)
-		must(t, New(b.client, "name", policies[0]).Take, 7)
-		fewer := must(t, New(b.client, "name", policies[1]).Take, 1)
+		f := newClocked(t)
+		f.set(f.now - f.now%1e6)
+		redistest.Result(t, New(f.client, "name", policies[0]).Take, 7)
+		fewer := redistest.Result(t, New(f.client, "name", policies[1]).Take, 1)
 		assert.False(t, fewer.Allowed)
 		assert.Zero(t, fewer.Remaining)
 		assert.EqualValues(t, 5, fewer.Limit)
-		assert.True(t, must(t, New(b.client, "name", policies[2]).Take, 13).Allowed)
+		assert.True(t, redistest.Result(t, New(f.client, "name", policies[2]).Take, 13).Allowed)
 	}
 }
 
@@ -33,14 +35,14 @@ func TestRelease_ExpiredByThisClock_ChangesNothing(t *testing.T) {
 		FixedWindow{10, time.Second, false}, FixedWindow{10, time.Second, true},
 		TokenBucket{10, 10, time.Second}, LeakyBucket{10, 10, time.Second},
 	} {
-		b := newBench(t)
-		b.back = true
-		l := New(b.client, "name", policy)
-		receipts := b.take(l, 3)
-		before := b.redis.Dump()
-		b.pass(24 * time.Hour)
-		b.refund(l, receipts, 3)
+		f := newClocked(t)
+		f.back = true
+		l := New(f.client, "name", policy)
+		receipts := f.take(l, 3)
+		before := f.redis.Dump()
+		f.advance(24 * time.Hour)
+		f.refund(l, receipts, 3)
 		require.NoError(t, l.Release(t.Context(), 3))
-		assert.Equal(t, before, b.redis.Dump(), "%T", policy)
+		assert.Equal(t, before, f.redis.Dump(), "%T", policy)
 	}
 }

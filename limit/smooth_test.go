@@ -14,6 +14,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/policymodel"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestSmooth_RequestsOfOneCall_AreDecidedInTurn: as if each came alone after those before it.
@@ -23,22 +24,22 @@ func TestSmooth_RequestsOfOneCall_AreDecidedInTurn(t *testing.T) {
 		{Permits: 10, Interval: time.Second, Burst: 3 * time.Second},
 		{Permits: 10, Interval: time.Second, WarmUp: 3 * time.Second},
 	} {
-		b := newBench(t)
-		l := New(b.client, "name", p)
+		f := newClocked(t)
+		l := New(f.client, "name", p)
 		m, _ := modelOf(p)
 		several := 0
 		for step := range 200 {
-			b.pass(micros(random.Int64N(2e6)))
+			f.advance(micros(random.Int64N(2e6)))
 			var asks []engine.Ask
 			var want []bool
 			var remaining []int64
 			for range 1 + random.IntN(6) {
 				r := engine.Ask{Permits: 1 + random.Int64N(9), Detail: true}
 				asks = append(asks, r)
-				want = append(want, policymodel.Take(m, b.now, r.Permits))
-				remaining = append(remaining, m.Free(b.now))
+				want = append(want, policymodel.Take(m, f.now, r.Permits))
+				remaining = append(remaining, m.Free(f.now))
 			}
-			batch := b.ask(l, asks...)
+			batch := f.ask(l, asks...)
 			for i, r := range batch.Requests {
 				where := fmt.Sprintf("%+v, step %d, request %d of %v", p, step, i, batch.Args)
 				require.Equal(t, want[i], r.Allowed, where)
@@ -58,34 +59,34 @@ func TestSmooth_RequestsOfOneCall_AreDecidedInTurn(t *testing.T) {
 // TestSmooth_WarmUp_FirstPermitsCostMore: of four stored permits the first costs between 3 s and 2 s,
 // the second between 2 s and 1 s. The others cost 1 s each.
 func TestSmooth_WarmUp_FirstPermitsCostMore(t *testing.T) {
-	b := newBench(t)
-	l := New(b.client, "name", Smooth{Permits: 1, Interval: time.Second, WarmUp: 4 * time.Second})
+	f := newClocked(t)
+	l := New(f.client, "name", Smooth{Permits: 1, Interval: time.Second, WarmUp: 4 * time.Second})
 	for i, c := range []struct{ after, wait time.Duration }{
-		{0, 0}, {0, 2500 * ms}, {2500 * ms, 0}, {1500 * ms, 0}, {time.Second, 0},
+		{0, 0}, {0, 2500 * time.Millisecond}, {2500 * time.Millisecond, 0}, {1500 * time.Millisecond, 0}, {time.Second, 0},
 	} {
-		b.pass(c.after)
-		assert.Equal(t, c.wait, must(t, l.Take, 1).RetryAfter, "call %d", i)
+		f.advance(c.after)
+		assert.Equal(t, c.wait, redistest.Result(t, l.Take, 1).RetryAfter, "call %d", i)
 	}
 }
 
 // TestSmooth_CostAboveABound_IsRefused: the error has a type. Without it, the limiter would grant
 // no more.
 func TestSmooth_CostAboveABound_IsRefused(t *testing.T) {
-	b := newBench(t)
-	l := New(b.client, "name", Smooth{Permits: 1, Interval: time.Hour})
+	f := newClocked(t)
+	l := New(f.client, "name", Smooth{Permits: 1, Interval: time.Hour})
 	for _, permits := range []int64{1<<32 - 1, 1 << 31} {
 		for name, err := range map[string]error{
-			"TryAcquire": func() error { return errOf(l.TryAcquire(t.Context(), permits)) }(),
-			"Reserve":    func() error { return errOf(l.Reserve(t.Context(), permits)) }(),
+			"TryAcquire": func() error { return redistest.Err(l.TryAcquire(t.Context(), permits)) }(),
+			"Reserve":    func() error { return redistest.Err(l.Reserve(t.Context(), permits)) }(),
 			"Acquire":    l.Acquire(t.Context(), permits),
 		} {
 			assert.ErrorIs(t, err, rratelimiter.ErrPermitsExceedRate, name)
 		}
 	}
-	assert.Empty(t, b.redis.Keys())
+	assert.Empty(t, f.redis.Keys())
 	for _, p := range []Smooth{{Permits: 1, Interval: maxInterval},
 		{Permits: 1, Interval: 1000 * time.Hour, WarmUp: time.Hour, ColdFactor: 1e6}} {
-		_, err := New(b.client, "name", p).TryAcquire(t.Context(), 1)
+		_, err := New(f.client, "name", p).TryAcquire(t.Context(), 1)
 		assert.ErrorIs(t, err, rratelimiter.ErrInvalidRate, "%+v", p)
 	}
 }
@@ -97,8 +98,8 @@ func TestSmooth_ArgumentsFrom63Bits_AreNumbers(t *testing.T) {
 		{Permits: maxPermits, Interval: time.Second, Burst: time.Hour},
 		{Permits: maxPermits, Interval: time.Second, WarmUp: 10 * time.Hour},
 	} {
-		b := newBench(t)
-		granted, _ := mustTakeUpTo(t, New(b.client, "name", p), 5)
+		f := newClocked(t)
+		granted, _ := takeUpTo(t, New(f.client, "name", p), 5)
 		assert.EqualValues(t, 5, granted, "%+v", p)
 	}
 }
@@ -108,12 +109,12 @@ func TestSmooth_ArgumentsFrom63Bits_AreNumbers(t *testing.T) {
 func TestSmooth_LargestCosts_AreCancelledWhole(t *testing.T) {
 	for _, p := range []Smooth{{Permits: 1, Interval: time.Hour}, {Permits: 1, Interval: 100 * 365 * 24 * time.Hour},
 		{Permits: 3, Interval: time.Hour, WarmUp: time.Hour, ColdFactor: 1e6}} {
-		b := newBench(t)
-		l := New(b.client, "name", p)
+		f := newClocked(t)
+		l := New(f.client, "name", p)
 		var made []*Reservation
 		var before []rratelimiter.Decision
 		for range 5 {
-			now := mustPeek(t, l)
+			now := peekAll(t, l)
 			r, err := l.Reserve(t.Context(), p.most())
 			if err != nil {
 				require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -124,7 +125,7 @@ func TestSmooth_LargestCosts_AreCancelledWhole(t *testing.T) {
 		require.NotEmpty(t, made)
 		for i, r := range slices.Backward(made) {
 			require.NoError(t, r.revoke(t.Context()))
-			assert.Equal(t, before[i].RetryAfter, mustPeek(t, l)[0].RetryAfter, "%+v: %d", p, i)
+			assert.Equal(t, before[i].RetryAfter, peekAll(t, l)[0].RetryAfter, "%+v: %d", p, i)
 		}
 	}
 }

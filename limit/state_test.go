@@ -17,30 +17,30 @@ import (
 
 // foreign checks that all calls fail with a *StateError that contains a text, and change nothing:
 // no permits of another policy are taken either. Reset deletes the state.
-func (b *bench) foreign(policy Policy, text string) {
-	b.Helper()
-	before := b.redis.Dump()
-	l := New(b.client, "name", Calendar{5, Year, nil}, policy)
-	_, err := l.Take(b.Context(), 1)
+func (f *clocked) foreign(policy Policy, text string) {
+	f.Helper()
+	before := f.redis.Dump()
+	l := New(f.client, "name", Calendar{5, Year, nil}, policy)
+	_, err := l.Take(f.Context(), 1)
 	var state *rratelimiter.StateError
-	require.ErrorAs(b, err, &state, text)
-	assert.Equal(b, rratelimiter.StateError{Key: l.wire.keys[1], Value: text}, *state)
-	require.ErrorAs(b, l.Release(b.Context(), 1), &state, text)
-	_, err = l.Charge(b.Context(), 1)
-	require.ErrorAs(b, err, &state, text)
-	_, err = l.Peek(b.Context())
-	require.ErrorAs(b, err, &state, text)
-	assert.Equal(b, before, b.redis.Dump(), text)
-	require.NoError(b, l.Reset(b.Context()))
-	require.Empty(b, b.redis.Keys())
+	require.ErrorAs(f, err, &state, text)
+	assert.Equal(f, rratelimiter.StateError{Key: l.wire.keys[1], Value: text}, *state)
+	require.ErrorAs(f, l.Release(f.Context(), 1), &state, text)
+	_, err = l.Charge(f.Context(), 1)
+	require.ErrorAs(f, err, &state, text)
+	_, err = l.Peek(f.Context())
+	require.ErrorAs(f, err, &state, text)
+	assert.Equal(f, before, f.redis.Dump(), text)
+	require.NoError(f, l.Reset(f.Context()))
+	require.Empty(f, f.redis.Keys())
 }
 
 // TestPolicies_ForeignState_IsAStateError: the texts have the wrong words, or numbers that are
 // impossible in the state.
 func TestPolicies_ForeignState_IsAStateError(t *testing.T) {
-	b := newBench(t)
+	f := newClocked(t)
 	long := strings.Repeat("9", 400)
-	cell := fmt.Sprint(b.now / 1e5)
+	cell := fmt.Sprint(f.now / 1e5)
 	bucket := []string{
 		"x", "a -1 2 3", "a 1 2 3 ", "a 1 2 3 x", "a 1 2 3 4 5 6 7", "a 1 2.5 3", "a 0x10 2 3",
 		"a 1 2 3\n", "a nan 2 3", "a 1 inf 3", "0123", "1 2 3",
@@ -60,7 +60,7 @@ func TestPolicies_ForeignState_IsAStateError(t *testing.T) {
 		{SlidingWindow{5, time.Second, 10}, []string{
 			"x", "1 2 3", "a -1 2 3", "a 1 2.5 3", "a 1 99999999999999999999 4", "a " + long + " 2 3", "a 1 2 " + long,
 			"a 1 " + cell + " 3 4", "a 1 " + cell + " 3 4:", "a 1 " + cell + " 3 ", // expired cells are not read
-			"a 5 " + cell + " 1 4", "a 5 " + cell + " 1 " + fmt.Sprint(b.now/1e5-12) + ":1:1",
+			"a 5 " + cell + " 1 4", "a 5 " + cell + " 1 " + fmt.Sprint(f.now/1e5-12) + ":1:1",
 		}},
 		{TokenBucket{5, 1, time.Second}, bucket},
 		{LeakyBucket{5, 1, time.Second}, bucket},
@@ -71,37 +71,37 @@ func TestPolicies_ForeignState_IsAStateError(t *testing.T) {
 			"a -1 2 3", "a 1.2.3 4 5", "a 1e 2 3", "a nan 2 3", "a inf 2 3", "a 1 2 3 ", " a 1 2 3", "a 1 2.5 3", "1 2 3",
 		}},
 	} {
-		key := New(b.client, "name", test.policy).wire.keys[0]
+		key := New(f.client, "name", test.policy).wire.keys[0]
 		for _, text := range test.texts {
-			require.NoError(t, b.redis.Set(key, text))
-			b.foreign(test.policy, text)
+			require.NoError(t, f.redis.Set(key, text))
+			f.foreign(test.policy, text)
 		}
-		b.redis.HSet(key, "field", "value")
-		b.foreign(test.policy, "hash")
+		f.redis.HSet(key, "field", "value")
+		f.foreign(test.policy, "hash")
 	}
 }
 
 // TestSlidingLog_ForeignState_IsAStateError: an entry that a call reads is not the log's.
 func TestSlidingLog_ForeignState_IsAStateError(t *testing.T) {
-	b := newBench(t)
+	f := newClocked(t)
 	policy := SlidingLog{5, time.Second}
 	const key = "{name}:log:1000"
-	now := b.now / 1000
+	now := f.now / 1000
 	for _, entry := range []string{"", "x", "a 1 2 3", "a 1 2 3 4 5", "a -1 2 3 4", "a 1 2.5 3 4", "a 1 2 3 4 ",
 		"a 99999999999999999999 0 3 4", "a 1 99999999999999999999 3 4",
 		"a " + strings.Repeat("9", 400) + " 2 3 4", "a 1 2 3 " + strings.Repeat("9", 400), "a 1 0 99999999999999999 3"} {
-		b.redis.Push(key, entry)
-		b.foreign(policy, entry)
+		f.redis.Push(key, entry)
+		f.foreign(policy, entry)
 	}
 	for _, entry := range []string{"", "x", "a 1", "1 2 3", "a -1 0 2 3", "a 1 0 2 3 "} {
 		newest := fmt.Sprintf("a %d 0 1 50", now)
-		b.redis.Push(key, entry, newest)
-		b.foreign(policy, entry)
-		b.redis.Push(key, slices.Concat(slices.Repeat([]string{"a 1 0 1 1"}, 7), []string{entry, newest})...)
-		b.foreign(policy, entry)
+		f.redis.Push(key, entry, newest)
+		f.foreign(policy, entry)
+		f.redis.Push(key, slices.Concat(slices.Repeat([]string{"a 1 0 1 1"}, 7), []string{entry, newest})...)
+		f.foreign(policy, entry)
 	}
-	require.NoError(t, b.redis.Set(key, "x"))
-	b.foreign(policy, "string")
+	require.NoError(t, f.redis.Set(key, "x"))
+	f.foreign(policy, "string")
 }
 
 // FuzzState: for any text of a key, a call returns a possible Decision or a *StateError. No call
@@ -125,19 +125,19 @@ func FuzzState(f *testing.F) {
 			f.Add(uint8(kind), text, "1763740123450 2")
 		}
 	}
-	b := newBench(f)
+	redis := newClocked(f)
 	ctx := context.Background()
 	f.Fuzz(func(t *testing.T, kind uint8, text, other string) {
 		p := policies[int(kind)%len(policies)]
-		l := New(b.client, "name", p)
-		b.redis.FlushAll()
+		l := New(redis.client, "name", p)
+		redis.redis.FlushAll()
 		switch p.(type) {
 		case SlidingLog:
-			b.redis.Push(l.wire.keys[0], text, other)
+			redis.redis.Push(l.wire.keys[0], text, other)
 		case SlidingWindow:
-			b.redis.HSet(l.wire.keys[0], "m", text, "3", other)
+			redis.redis.HSet(l.wire.keys[0], "m", text, "3", other)
 		default:
-			require.NoError(t, b.redis.Set(l.wire.keys[0], text))
+			require.NoError(t, redis.redis.Set(l.wire.keys[0], text))
 		}
 		for range 2 {
 			for name, call := range map[string]func() (rratelimiter.Decision, error){

@@ -132,7 +132,7 @@ func TestPolicies_RefundsResetsAndClocks_KeepTheLimit(t *testing.T) {
 		t.Run(fmt.Sprintf("%T%+v", test.policies[0], test.policies[0]), func(t *testing.T) {
 			count := make(map[string]int)
 			for seed := range uint64(strictSeeds) {
-				s := &strictRun{bench: newBench(t), strictPolicy: test, random: rand.New(rand.NewPCG(seed, 1)), count: count}
+				s := &strictRun{clocked: newClocked(t), strictPolicy: test, random: rand.New(rand.NewPCG(seed, 1)), count: count}
 				s.back, s.server = true, begin
 				s.run(fmt.Sprintf("seed %d", seed))
 			}
@@ -146,7 +146,7 @@ func TestPolicies_RefundsResetsAndClocks_KeepTheLimit(t *testing.T) {
 var strictSeeds = redistest.Deep(4, 12)
 
 type strictRun struct {
-	*bench
+	*clocked
 	strictPolicy
 	random    *rand.Rand
 	count     map[string]int
@@ -194,7 +194,7 @@ func (s *strictRun) run(about string) {
 		case kind == 2:
 			n := 1 + s.random.Int64N(3)
 			what = fmt.Sprintf("Charge %d", n)
-			must(s, l.Charge, n)
+			redistest.Result(s, l.Charge, n)
 			s.hold(l, n, nil, false, about+" "+what)
 		case kind < 14:
 			what = s.refund(l)

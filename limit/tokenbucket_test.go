@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestRefund_Bucket_ReturnsWhatIsStillMissing: because of the grant.
@@ -20,34 +21,35 @@ func TestRefund_Bucket_ReturnsWhatIsStillMissing(t *testing.T) {
 	}
 	for name, steps := range map[string][]step{
 		"the bucket was never full": {{take: 900, want: 100}, {take: 90, want: 10},
-			{after: 50 * ms, refund: 2, want: 150}},
+			{after: 50 * time.Millisecond, refund: 2, want: 150}},
 		"refill is for older grants first": {{take: 40, want: 960}, {take: 60, want: 900},
-			{after: 20 * ms, refund: 2, want: 980}},
-		"the grant is repaid in part": {{take: 60, want: 940}, {after: 20 * ms, refund: 1, want: 1000}},
-		"others took since": {{take: 60, want: 940}, {after: 20 * ms, take: 500, want: 460},
+			{after: 20 * time.Millisecond, refund: 2, want: 980}},
+		"the grant is repaid in part": {{take: 60, want: 940}, {after: 20 * time.Millisecond, refund: 1, want: 1000}},
+		"others took since": {{take: 60, want: 940}, {after: 20 * time.Millisecond, take: 500, want: 460},
 			{refund: 1, want: 500}},
-		"more was refilled since": {{take: 60, want: 940}, {after: 20 * ms, take: 500, want: 460},
-			{after: 100 * ms, refund: 1, want: 560}},
-		"it was full since": {{take: 60, want: 940}, {after: 100 * ms, take: 500, want: 500},
+		"more was refilled since": {{take: 60, want: 940}, {after: 20 * time.Millisecond, take: 500, want: 460},
+			{after: 100 * time.Millisecond, refund: 1, want: 560}},
+		"it was full since": {{take: 60, want: 940}, {after: 100 * time.Millisecond, take: 500, want: 500},
 			{refund: 1, want: 500}},
 		"an older grant was refunded": {
-			{take: 20, want: 980}, {take: 60, want: 920}, {take: 20, want: 900}, {after: 10 * ms, refund: 2, want: 970},
-			{after: 19 * ms, take: 80, want: 909},
-			{after: 10 * ms, refund: 3, want: 920},
+			{take: 20, want: 980}, {take: 60, want: 920}, {take: 20, want: 900}, {after: 10 * time.Millisecond, refund: 2,
+				want: 970},
+			{after: 19 * time.Millisecond, take: 80, want: 909},
+			{after: 10 * time.Millisecond, refund: 3, want: 920},
 		},
 	} {
 		for _, p := range []Policy{TokenBucket{1000, 1000, time.Second}, LeakyBucket{1000, 1000, time.Second}} {
-			b := newBench(t)
-			l := New(b.client, "name", p)
+			f := newClocked(t)
+			l := New(f.client, "name", p)
 			receipts := make([][]string, len(steps)+1)
 			for i, s := range steps {
-				b.pass(s.after)
+				f.advance(s.after)
 				if s.refund > 0 {
-					b.refund(l, receipts[s.refund], steps[s.refund-1].take)
+					f.refund(l, receipts[s.refund], steps[s.refund-1].take)
 				} else {
-					receipts[i+1] = b.take(l, s.take)
+					receipts[i+1] = f.take(l, s.take)
 				}
-				assert.Equal(t, s.want, mustPeek(t, l)[0].Remaining, "%s, %T: step %d", name, p, i+1)
+				assert.Equal(t, s.want, peekAll(t, l)[0].Remaining, "%s, %T: step %d", name, p, i+1)
 			}
 		}
 	}
@@ -57,15 +59,15 @@ func TestRefund_Bucket_ReturnsWhatIsStillMissing(t *testing.T) {
 // than 2^63. Such a limit counts bytes an hour, for instance.
 func TestReserve_LargeBucket_DelaysAreExact(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{4e9, 4e9, time.Hour}, LeakyBucket{4e9, 4e9, time.Hour}} {
-		b := newBench(t)
-		l := New(b.client, "name", p)
+		f := newClocked(t)
+		l := New(f.client, "name", p)
 		var last *Reservation
 		for i := range 4 {
-			last = must(t, l.Reserve, 4e9)
+			last = redistest.Result(t, l.Reserve, 4e9)
 			assert.Equal(t, time.Duration(i)*time.Hour, last.delay, "%T", p)
 		}
 		require.NoError(t, last.Cancel(t.Context()))
-		assert.Equal(t, last.delay, must(t, l.Reserve, 4e9).delay, "%T: the last one returns whole", p)
+		assert.Equal(t, last.delay, redistest.Result(t, l.Reserve, 4e9).delay, "%T: the last one returns whole", p)
 	}
 }
 
@@ -74,11 +76,11 @@ func TestReserve_LargeBucket_DelaysAreExact(t *testing.T) {
 func TestTokenBucket_ProductAbove2To53_EveryPermitCounts(t *testing.T) {
 	for _, test := range []struct{ permits, days int64 }{{66037722, 30}, {236846727, 30}, {534702879, 7},
 		{3728210266, 1}} {
-		b := newBench(t)
-		l := New(b.client, "name", TokenBucket{1e10, 1, time.Duration(test.days) * 24 * time.Hour})
-		must(t, l.Take, test.permits-5)
+		f := newClocked(t)
+		l := New(f.client, "name", TokenBucket{1e10, 1, time.Duration(test.days) * 24 * time.Hour})
+		redistest.Result(t, l.Take, test.permits-5)
 		for i := range int64(10) {
-			require.InDelta(t, 1e10-test.permits+4-i, must(t, l.Take, 1).Remaining, 1, "%+v", test)
+			require.InDelta(t, 1e10-test.permits+4-i, redistest.Result(t, l.Take, 1).Remaining, 1, "%+v", test)
 		}
 	}
 }
@@ -87,36 +89,36 @@ func TestTokenBucket_ProductAbove2To53_EveryPermitCounts(t *testing.T) {
 // of a time.
 func TestTokenBucket_FastRefill_FillsWithinAMicrosecond(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{1e9, 1e9, time.Second}, LeakyBucket{1e9, 1e9, time.Second},
-		TokenBucket{1 << 53, 1 << 53, ms}} {
-		b := newBench(t)
-		l := New(b.client, "name", p)
-		assert.Equal(t, time.Microsecond, must(t, l.Take, 1).ResetAfter, "%+v", p)
-		assert.Equal(t, ms, b.redis.TTL(l.wire.keys[0]))
+		TokenBucket{1 << 53, 1 << 53, time.Millisecond}} {
+		f := newClocked(t)
+		l := New(f.client, "name", p)
+		assert.Equal(t, time.Microsecond, redistest.Result(t, l.Take, 1).ResetAfter, "%+v", p)
+		assert.Equal(t, time.Millisecond, f.redis.TTL(l.wire.keys[0]))
 	}
 }
 
 // TestCharge_DebtBeyond2To53_CanBeReleased: such a debt counts as 2^53.
 func TestCharge_DebtBeyond2To53_CanBeReleased(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{5, 1, time.Millisecond}, LeakyBucket{5, 1, time.Millisecond}} {
-		b := newBench(t)
-		l := New(b.client, "name", p)
+		f := newClocked(t)
+		l := New(f.client, "name", p)
 		for range 1100 {
-			d := must(t, l.Charge, 1<<53)
+			d := redistest.Result(t, l.Charge, 1<<53)
 			require.Zero(t, d.Remaining)
 			require.Positive(t, d.RetryAfter)
 		}
 		require.NoError(t, l.Release(t.Context(), 1<<53))
-		assert.True(t, must(t, l.Take, 5).Allowed, "%T", p)
+		assert.True(t, redistest.Result(t, l.Take, 5).Allowed, "%T", p)
 	}
 }
 
 // TestTokenBucket_DebtIsReleasedAgainAndAgain_StateIsItsOwn: the sum of all refunds stays valid in
 // the state.
 func TestTokenBucket_DebtIsReleasedAgainAndAgain_StateIsItsOwn(t *testing.T) {
-	b := newBench(t)
-	l := New(b.client, "name", TokenBucket{1, 1, maxInterval})
+	f := newClocked(t)
+	l := New(f.client, "name", TokenBucket{1, 1, maxInterval})
 	for range 20 {
-		assert.Equal(t, engine.Never, must(t, l.Charge, maxPermits).RetryAfter)
+		assert.Equal(t, engine.Never, redistest.Result(t, l.Charge, maxPermits).RetryAfter)
 		require.NoError(t, l.Release(t.Context(), maxPermits-1))
 	}
 }

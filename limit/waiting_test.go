@@ -18,22 +18,22 @@ import (
 // reservables are policies that grant one permit at once, and then one every 100 ms.
 var reservables = []Policy{
 	TokenBucket{1, 10, time.Second}, LeakyBucket{1, 10, time.Second},
-	Smooth{Permits: 10, Interval: time.Second, Burst: ms},
+	Smooth{Permits: 10, Interval: time.Second, Burst: time.Millisecond},
 }
 
 // TestAcquire_Reservation_WaitsForItsTime: with one call at most.
 func TestAcquire_Reservation_WaitsForItsTime(t *testing.T) {
 	for _, p := range reservables {
-		withRedis(t, func(b *fixture) {
+		withRedis(t, func(t *testing.T, f *fixture) {
 			const callers = 50
-			l := New(b.client, "name", p)
+			l := New(f.client, "name", p)
 			start := time.Now()
 			var mu sync.Mutex
 			var at []time.Duration
 			var all sync.WaitGroup
 			for range callers {
 				all.Go(func() {
-					assert.NoError(b, l.Acquire(b.Context(), 1))
+					assert.NoError(t, l.Acquire(t.Context(), 1))
 					mu.Lock()
 					defer mu.Unlock()
 					at = append(at, time.Since(start))
@@ -41,56 +41,56 @@ func TestAcquire_Reservation_WaitsForItsTime(t *testing.T) {
 			}
 			all.Wait()
 			for i, got := range at {
-				want := time.Duration(i) * 100 * ms
+				want := time.Duration(i) * 100 * time.Millisecond
 				if _, smooth := p.(Smooth); smooth && i > 0 {
-					want -= ms // was stored
+					want -= time.Millisecond // was stored
 				}
-				assert.Equal(b, want, got, "%T: caller %d", p, i)
+				assert.Equal(t, want, got, "%T: caller %d", p, i)
 			}
-			assert.LessOrEqual(b, b.Scripts.Load(), int64(callers), "calls")
+			assert.LessOrEqual(t, f.Scripts.Load(), int64(callers), "calls")
 		})
 	}
 }
 
 // TestReserve_ManyCallers_ShareCalls: no call is long.
 func TestReserve_ManyCallers_ShareCalls(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		l := New(b.client, "name", TokenBucket{1, 10, time.Second})
-		must(b, l.Reserve, 1)
-		b.Scripts.Store(0)
-		b.Latency.Store(int64(10 * ms))
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := New(f.client, "name", TokenBucket{1, 10, time.Second})
+		redistest.Result(t, l.Reserve, 1)
+		f.Scripts.Store(0)
+		f.Latency.Store(int64(10 * time.Millisecond))
 		const callers = 1000
 		var all sync.WaitGroup
 		for range callers {
 			all.Go(func() {
-				_, err := l.Reserve(b.Context(), 1)
-				assert.NoError(b, err)
+				_, err := l.Reserve(t.Context(), 1)
+				assert.NoError(t, err)
 			})
 		}
 		all.Wait()
-		calls := b.Scripts.Load()
-		assert.GreaterOrEqual(b, calls, int64(callers/256+1), "of 256 at most")
-		assert.LessOrEqual(b, calls, int64(20))
+		calls := f.Scripts.Load()
+		assert.GreaterOrEqual(t, calls, int64(callers/256+1), "of 256 at most")
+		assert.LessOrEqual(t, calls, int64(20))
 	})
 }
 
 // TestAcquire_ContextEnds_CancelsItsReservation: at once, and the next caller gets the permits.
 func TestAcquire_ContextEnds_CancelsItsReservation(t *testing.T) {
 	for _, p := range reservables {
-		withRedis(t, func(b *fixture) {
-			l := New(b.client, "name", p)
-			require.NoError(b, l.Acquire(b.Context(), 1))
-			first := must(b, l.Reserve, 1)
-			ctx, cancel := context.WithCancel(b.Context())
+		withRedis(t, func(t *testing.T, f *fixture) {
+			l := New(f.client, "name", p)
+			require.NoError(t, l.Acquire(t.Context(), 1))
+			first := redistest.Result(t, l.Reserve, 1)
+			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error)
 			start := time.Now()
 			go func() { ended <- l.Acquire(ctx, 1) }()
-			redistest.Pass(50 * ms)
+			time.Sleep(50 * time.Millisecond)
 			cancel()
-			assert.ErrorIs(b, <-ended, context.Canceled)
-			assert.Equal(b, 50*ms, time.Since(start))
+			assert.ErrorIs(t, <-ended, context.Canceled)
+			assert.Equal(t, 50*time.Millisecond, time.Since(start))
 			synctest.Wait()
-			assert.Equal(b, 100*ms, must(b, l.Reserve, 1).Delay()-first.Delay(), "%T", p)
+			assert.Equal(t, 100*time.Millisecond, redistest.Result(t, l.Reserve, 1).Delay()-first.Delay(), "%T", p)
 		})
 	}
 }
@@ -99,34 +99,34 @@ func TestAcquire_ContextEnds_CancelsItsReservation(t *testing.T) {
 func TestReserve_CallerHasLeft_IsCancelled(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{3, 1, time.Hour}, LeakyBucket{3, 1, time.Hour},
 		Smooth{Permits: 1, Interval: time.Hour, Burst: 3 * time.Hour}} {
-		withRedis(t, func(b *fixture) {
-			l := New(b.client, "name", p)
+		withRedis(t, func(t *testing.T, f *fixture) {
+			l := New(f.client, "name", p)
 			for _, taken := range []int64{0, 3, 3} {
 				if taken > 0 {
-					must(b, l.Reserve, taken)
+					redistest.Result(t, l.Reserve, taken)
 				}
-				before := mustPeek(b, l)
+				before := peekAll(t, l)
 				began := time.Now()
-				b.Latency.Store(int64(10 * ms))
-				ctx, cancel := context.WithCancel(b.Context())
+				f.Latency.Store(int64(10 * time.Millisecond))
+				ctx, cancel := context.WithCancel(t.Context())
 				var all sync.WaitGroup
 				all.Go(func() {
 					if taken == 0 {
-						assert.ErrorIs(b, l.Acquire(ctx, 2), context.Canceled)
+						assert.ErrorIs(t, l.Acquire(ctx, 2), context.Canceled)
 						return
 					}
 					_, err := l.Reserve(ctx, 2)
-					assert.ErrorIs(b, err, context.Canceled)
+					assert.ErrorIs(t, err, context.Canceled)
 				})
-				redistest.Pass(ms)
+				time.Sleep(time.Millisecond)
 				cancel()
 				all.Wait()
-				b.Latency.Store(0)
-				redistest.Pass(time.Second)
+				f.Latency.Store(0)
+				time.Sleep(time.Second)
 				passed := time.Since(began)
 				before[0].RetryAfter = max(0, before[0].RetryAfter-passed)
 				before[0].ResetAfter = max(0, before[0].ResetAfter-passed)
-				assert.Equal(b, before, mustPeek(b, l), "%T, after %d", p, taken)
+				assert.Equal(t, before, peekAll(t, l), "%T, after %d", p, taken)
 			}
 		})
 	}
@@ -137,31 +137,31 @@ func TestReserve_CallerHasLeft_IsCancelled(t *testing.T) {
 func TestAcquire_SlowCallMissesTheTime_IsCancelled(t *testing.T) {
 	for _, p := range reservables {
 		for name, call := range map[string]func(*Limiter, context.Context) error{
-			"Reserve": func(l *Limiter, ctx context.Context) error { return errOf(l.Reserve(ctx, 1)) },
+			"Reserve": func(l *Limiter, ctx context.Context) error { return redistest.Err(l.Reserve(ctx, 1)) },
 			"Acquire": func(l *Limiter, ctx context.Context) error { return l.Acquire(ctx, 1) },
 			"TryAcquireWithin": func(l *Limiter, ctx context.Context) error {
-				ok, err := l.TryAcquireWithin(context.WithoutCancel(ctx), 1, 120*ms)
+				ok, err := l.TryAcquireWithin(context.WithoutCancel(ctx), 1, 120*time.Millisecond)
 				if err == nil && !ok {
 					return context.DeadlineExceeded
 				}
 				return err
 			},
 		} {
-			withRedis(t, func(b *fixture) {
-				conn, latency := b.slowReplies()
+			withRedis(t, func(t *testing.T, f *fixture) {
+				conn, latency := f.slowReplies()
 				l := New(rratelimiter.New(conn, rratelimiter.WithServerTime()), "name", p)
 				for range 2 { // Smooth's first costs nothing
-					require.NoError(b, l.Acquire(b.Context(), 1))
+					require.NoError(t, l.Acquire(t.Context(), 1))
 				}
 				start := time.Now()
-				latency.Store(int64(50 * ms))
-				ctx, cancel := context.WithTimeout(b.Context(), 120*ms)
+				latency.Store(int64(50 * time.Millisecond))
+				ctx, cancel := context.WithTimeout(t.Context(), 120*time.Millisecond)
 				defer cancel()
-				assert.ErrorIs(b, call(l, ctx), context.DeadlineExceeded, "%s, %T", name, p)
-				assert.Equal(b, 50*ms, time.Since(start), "%s, %T", name, p)
-				redistest.Pass(60 * ms)
+				assert.ErrorIs(t, call(l, ctx), context.DeadlineExceeded, "%s, %T", name, p)
+				assert.Equal(t, 50*time.Millisecond, time.Since(start), "%s, %T", name, p)
+				time.Sleep(60 * time.Millisecond)
 				latency.Store(0)
-				assert.Zero(b, must(b, l.Reserve, 1).delay, "%s, %T", name, p)
+				assert.Zero(t, redistest.Result(t, l.Reserve, 1).delay, "%s, %T", name, p)
 			})
 		}
 	}
@@ -170,33 +170,33 @@ func TestAcquire_SlowCallMissesTheTime_IsCancelled(t *testing.T) {
 // TestTryAcquireWithin_Reservation_WaitsForItsTime: or returns false at once if that is too late.
 func TestTryAcquireWithin_Reservation_WaitsForItsTime(t *testing.T) {
 	for _, p := range reservables {
-		withRedis(t, func(b *fixture) {
-			l := New(b.client, "name", p)
-			require.NoError(b, l.Acquire(b.Context(), 1))
+		withRedis(t, func(t *testing.T, f *fixture) {
+			l := New(f.client, "name", p)
+			require.NoError(t, l.Acquire(t.Context(), 1))
 			start := time.Now()
-			assert.False(b, mustWait(b, l, 1, 50*ms))
-			assert.Zero(b, time.Since(start), "at once")
-			assert.True(b, mustWait(b, l, 1, 100*ms), "%T", p)
-			assert.InDelta(b, 100*ms, time.Since(start), float64(ms))
+			assert.False(t, tryWithin(t, l, 1, 50*time.Millisecond))
+			assert.Zero(t, time.Since(start), "at once")
+			assert.True(t, tryWithin(t, l, 1, 100*time.Millisecond), "%T", p)
+			assert.InDelta(t, 100*time.Millisecond, time.Since(start), float64(time.Millisecond))
 
-			b.Latency.Store(int64(time.Second))
+			f.Latency.Store(int64(time.Second))
 			start = time.Now()
-			_, err := l.TryAcquireWithin(b.Context(), 1, 100*ms)
-			assert.ErrorIs(b, err, context.DeadlineExceeded)
-			assert.ErrorContains(b, err, "has not answered")
-			assert.Equal(b, 100*ms, time.Since(start))
+			_, err := l.TryAcquireWithin(t.Context(), 1, 100*time.Millisecond)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.ErrorContains(t, err, "has not answered")
+			assert.Equal(t, 100*time.Millisecond, time.Since(start))
 		})
 	}
 }
 
 // TestTryAcquireWithin_LongestTimeout_DoesNotOverflow: it is no shorter than others.
 func TestTryAcquireWithin_LongestTimeout_DoesNotOverflow(t *testing.T) {
-	withRedis(t, func(b *fixture) {
-		for _, p := range append(reservables, FixedWindow{1, 100 * ms, false}) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		for _, p := range append(reservables, FixedWindow{1, 100 * time.Millisecond, false}) {
 			for range 2 {
-				ok, err := New(b.client, "name", p).TryAcquireWithin(b.Context(), 1, math.MaxInt64)
-				require.NoError(b, err, "%T", p)
-				assert.True(b, ok, "%T", p)
+				ok, err := New(f.client, "name", p).TryAcquireWithin(t.Context(), 1, math.MaxInt64)
+				require.NoError(t, err, "%T", p)
+				assert.True(t, ok, "%T", p)
 			}
 		}
 	})
@@ -206,27 +206,27 @@ func TestTryAcquireWithin_LongestTimeout_DoesNotOverflow(t *testing.T) {
 // dated, so callers of later calls do not overtake.
 func TestAcquire_OneReplyIsSlow_KeepsTheOrder(t *testing.T) {
 	for _, p := range perMinute(600) {
-		withRedis(t, func(b *fixture) {
-			conn, latency := b.slowReplies()
+		withRedis(t, func(t *testing.T, f *fixture) {
+			conn, latency := f.slowReplies()
 			l := New(rratelimiter.New(conn), "name", p)
-			require.NoError(b, l.Acquire(b.Context(), 1))
-			latency.Store(int64(400 * ms))
+			require.NoError(t, l.Acquire(t.Context(), 1))
+			latency.Store(int64(400 * time.Millisecond))
 			var mu sync.Mutex
 			var served []int
 			var callers sync.WaitGroup
 			for i := range 8 {
 				callers.Go(func() {
-					assert.NoError(b, l.Acquire(b.Context(), 1))
+					assert.NoError(t, l.Acquire(t.Context(), 1))
 					mu.Lock()
 					defer mu.Unlock()
 					served = append(served, i)
 				})
 				synctest.Wait()
 			}
-			redistest.Pass(100 * ms)
+			time.Sleep(100 * time.Millisecond)
 			latency.Store(0)
 			callers.Wait()
-			assert.IsIncreasing(b, served, "%T", p)
+			assert.IsIncreasing(t, served, "%T", p)
 		})
 	}
 }

@@ -17,8 +17,8 @@ import (
 
 // TestShouldRateLimit_Denial_EndsTheCalls of a request.
 func TestShouldRateLimit_Denial_EndsTheCalls(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		s := newServer(b, client, `
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		s := newServer(t, client, `
 domain: x
 descriptors:
   - {key: own, rate_limit: {unit: year, requests_per_unit: 2}}
@@ -39,10 +39,10 @@ descriptors:
 			{"x" + strings.Repeat(" | own=d", 3), "OVER", 0},
 			{"x | own=b | files=f/1", "OVER", 1},
 		} {
-			before := b.Scripts.Load()
-			got := summary(s.ShouldRateLimit(context.Background(), request(b, e.ask)))
-			assert.Equal(b, e.want, strings.Fields(got)[0], e.ask)
-			assert.Equal(b, e.calls, b.Scripts.Load()-before, e.ask)
+			before := f.Scripts.Load()
+			got := summary(s.ShouldRateLimit(context.Background(), request(t, e.ask)))
+			assert.Equal(t, e.want, strings.Fields(got)[0], e.ask)
+			assert.Equal(t, e.calls, f.Scripts.Load()-before, e.ask)
 		}
 	})
 }

@@ -33,9 +33,11 @@ descriptors:
   - {key: key, hash_value: true, detailed_metric: true, rate_limit: {unit: year, requests_per_unit: 1}}
   - {key: key, value: secret-ban, hash_value: true, rate_limit: {unit: year, requests_per_unit: 0}}
   - {key: key, value: secret-free, hash_value: true, rate_limit: {unlimited: true}}
-  - {key: named, value: secret-one, hash_value: true, value_to_metric: true, rate_limit: {unit: year, requests_per_unit: 1}}
+  - {key: named, value: secret-one, hash_value: true, value_to_metric: true, rate_limit: {unit: year,
+	requests_per_unit: 1}}
   - {key: wild, value: secret-*, hash_value: true, rate_limit: {unit: year, requests_per_unit: 1}}
-  - {key: shared, value: secret-*, hash_value: true, share_threshold: true, rate_limit: {unit: year, requests_per_unit: 1}}
+  - {key: shared, value: secret-*, hash_value: true, share_threshold: true, rate_limit: {unit: year,
+	requests_per_unit: 1}}
   - key: path
     value_to_metric: true
     descriptors: [{key: key, value: secret-deep, hash_value: true, rate_limit: {unit: year, requests_per_unit: 1}}]
@@ -72,16 +74,16 @@ func (p *places) observe() rratelimiter.Option {
 
 // TestHashValue_Values_SurfaceNowhere but in requests and files.
 func TestHashValue_Values_SurfaceNowhere(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, _ *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
 		shown := &places{texts: make(map[string]string)}
-		client := rratelimiter.New(b.Conn, shown.observe())
+		client := rratelimiter.New(f.Conn, shown.observe())
 		var dir string
-		s := newServer(b, client, hashedValues, func(c *rls.Config) {
+		s := newServer(t, client, hashedValues, func(c *rls.Config) {
 			dir, c.Headers, c.Metadata = c.Path, true, true
 			c.Log = slog.New(slog.NewTextHandler(&shown.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		})
 		send := func(text string) string {
-			asked := request(b, text)
+			asked := request(t, text)
 			answer, err := s.ShouldRateLimit(context.Background(), asked)
 			if err != nil {
 				shown.add("error", err.Error())
@@ -110,25 +112,25 @@ func TestHashValue_Values_SurfaceNowhere(t *testing.T) {
 		}
 		for ask, want := range all {
 			for _, code := range want {
-				assert.Equal(b, code, send(ask), ask)
+				assert.Equal(t, code, send(ask), ask)
 			}
 		}
 		for range 2 {
 			get(http.MethodPost, "/json", `{"domain": "x", "descriptors": [{"entries": [{"key": "key", "value": "secret-json"}]}]}`)
 		}
 		sum := hashOf("secret-1")
-		assert.Contains(b, b.Redis.Dump(), hex.EncodeToString(sum))
-		shown.add("Redis", b.Redis.Dump())
+		assert.Contains(t, f.Redis.Dump(), hex.EncodeToString(sum))
+		shown.add("Redis", f.Redis.Dump())
 
 		// A key of Redis with another type, an outage, and a file with mistakes.
-		for _, key := range b.Redis.Keys() {
-			require.NoError(b, b.Conn.Do(b.Context(), b.Conn.B().Set().Key(key).Value("hello").Build()).Error())
+		for _, key := range f.Redis.Keys() {
+			require.NoError(t, f.Conn.Do(t.Context(), f.Conn.B().Set().Key(key).Value("hello").Build()).Error())
 		}
-		assert.Equal(b, "error", send("x | key=secret-1"))
-		b.Redis.SetError("LOADING")
-		assert.Equal(b, "error", send("x | key=secret-1"))
+		assert.Equal(t, "error", send("x | key=secret-1"))
+		f.Redis.SetError("LOADING")
+		assert.Equal(t, "error", send("x | key=secret-1"))
 		get(http.MethodPost, "/json", `{"domain": "x", "descriptors": [{"entries": [{"key": "key", "value": "secret-json"}]}]}`)
-		b.Redis.SetError("")
+		f.Redis.SetError("")
 		for _, mistake := range []string{
 			"  - {key: key, value: secret-gold}\n", "  - {key: key, value: secret-gold, share_threshold: true}\n",
 			"  - {key: wild, value: secret-*, share_threshold: maybe}\n", "  - {key: k, hash_value: true, value: [secret]}\n",
@@ -136,20 +138,20 @@ func TestHashValue_Values_SurfaceNowhere(t *testing.T) {
 			"  - {key: late, value: secret}\n  - {key: late, value: secret}\n  - {key: late, hash_value: true, overdraw: maybe}\n",
 		} {
 			text := hashedValues + mistake
-			require.NoError(b, os.WriteFile(filepath.Join(dir, "0.yaml"), []byte(text), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "0.yaml"), []byte(text), 0o600))
 			err := s.Reload()
-			require.Error(b, err)
+			require.Error(t, err)
 			shown.add("mistakes", err.Error())
 		}
-		_, err := rls.Load(folder(b, hashedValues, hashedValues), true)
-		require.Error(b, err)
+		_, err := rls.Load(folder(t, hashedValues, hashedValues), true)
+		require.Error(t, err)
 		shown.add("mistakes", err.Error())
 
 		get(http.MethodGet, "/metrics", "")
 		get(http.MethodGet, "/rlconfig", "")
-		assert.Contains(b, shown.texts["/metrics"], `total_hits{domain="x",key1="key"} `)
-		assert.Contains(b, shown.texts["/rlconfig"], "x.named_"+hex.EncodeToString(hashOf("secret-one"))+": unit=YEAR")
-		shown.check(b)
+		assert.Contains(t, shown.texts["/metrics"], `total_hits{domain="x",key1="key"} `)
+		assert.Contains(t, shown.texts["/rlconfig"], "x.named_"+hex.EncodeToString(hashOf("secret-one"))+": unit=YEAR")
+		shown.check(t)
 	})
 }
 

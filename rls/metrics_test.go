@@ -25,7 +25,7 @@ func metricsOf(s *rls.Server) string {
 
 // Rules count under the names and labels that dashboards of the reference have.
 func TestMetrics_Rules_HaveTheNamesOfTheReference(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, `
 domain: shop
 descriptors:
@@ -42,7 +42,8 @@ descriptors:
     value_to_metric: true
     descriptors:
       - {key: method, rate_limit: {unit: hour, requests_per_unit: 10}}
-  - {key: files, value: f/*, share_threshold: true, detailed_metric: true, rate_limit: {unit: hour, requests_per_unit: 10}}
+  - {key: files, value: f/*, share_threshold: true, detailed_metric: true, rate_limit: {unit: hour,
+	requests_per_unit: 10}}
   - {key: wild, value: w*, rate_limit: {unit: hour, requests_per_unit: 10}}
   - {key: free, rate_limit: {unlimited: true}}
 `)
@@ -91,7 +92,7 @@ descriptors:
 
 // Values of requests make a bounded number of series. Others count at their rule.
 func TestMetrics_ManyValues_SeriesAreBounded(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client,
 			"domain: x\ndescriptors:\n  - {key: k, detailed_metric: true, rate_limit: {unlimited: true}}\n",
 			func(c *rls.Config) { c.MaxSeries = 5 })
@@ -117,7 +118,7 @@ descriptors:
   - {key: b, metadata: {team: {lead: eve}, n: 2}, rate_limit: {unit: hour, requests_per_unit: 5}}
   - {key: free, rate_limit: {unlimited: true}}
 `
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		ctx := context.Background()
 		s := newServer(t, client, config, func(c *rls.Config) { c.Headers, c.Metadata = true, true })
 		for range 2 {

@@ -31,15 +31,15 @@ func TestShouldRateLimit_Canceled_EndsAtOnce(t *testing.T) {
 // Descriptors of different costs are decided one after another. If one call fails, the permits of
 // those before it return.
 func TestShouldRateLimit_SeveralCalls_ShareTheDeadline(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client, simple, func(c *rls.Config) { c.Deadline = 100 * time.Millisecond })
-		b.Latency.Store(int64(60 * time.Millisecond))
+		f.Latency.Store(int64(60 * time.Millisecond))
 		begin := time.Now()
 		_, err := s.ShouldRateLimit(context.Background(), request(t, "shop | user=bob +2 | user=ann"))
 		assert.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
 		assert.Equal(t, 100*time.Millisecond, time.Since(begin))
-		redistest.Pass(time.Second)
-		b.Latency.Store(0)
+		time.Sleep(time.Second)
+		f.Latency.Store(0)
 		assert.Equal(t, "OK | OK 2/2 hour 3599s | OK 2/2 hour 3599s",
 			summary(s.ShouldRateLimit(context.Background(), request(t, "shop | user=ann +0 | user=bob +0"))))
 	})
@@ -47,7 +47,7 @@ func TestShouldRateLimit_SeveralCalls_ShareTheDeadline(t *testing.T) {
 
 // A corrupt key or a node that is down fails some requests while Redis answers others.
 func TestLog_SomeRequestsFail_IsWrittenEveryHalfMinute(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		var log bytes.Buffer
 		s := newServer(t, client, simple,
 			func(c *rls.Config) { c.Log, c.Deadline = slog.New(slog.NewTextHandler(&log, nil)), 50*time.Millisecond })
@@ -59,31 +59,31 @@ func TestLog_SomeRequestsFail_IsWrittenEveryHalfMinute(t *testing.T) {
 			return strings.Count(log.String(), "rls: requests end with an error, while Redis answers others")
 		}
 		require.Equal(t, codes.OK, ask("ann"))
-		keys, err := b.Conn.Do(b.Context(), b.Conn.B().Keys().Pattern("*ann*").Build()).AsStrSlice()
+		keys, err := f.Conn.Do(t.Context(), f.Conn.B().Keys().Pattern("*ann*").Build()).AsStrSlice()
 		require.NoError(t, err)
 		require.Len(t, keys, 1)
-		require.NoError(t, b.Conn.Do(b.Context(), b.Conn.B().Set().Key(keys[0]).Value("hello").Build()).Error())
+		require.NoError(t, f.Conn.Do(t.Context(), f.Conn.B().Set().Key(keys[0]).Value("hello").Build()).Error())
 		for range 3 {
 			require.Equal(t, codes.Unavailable, ask("ann"))
 			require.Equal(t, codes.OK, ask("bob"))
-			redistest.Pass(time.Second)
+			time.Sleep(time.Second)
 			require.Equal(t, 1, lines(), log.String())
 		}
 		assert.Contains(t, log.String(), keys[0])
 		assert.Contains(t, log.String(), "delete it")
-		redistest.Pass(30 * time.Second)
+		time.Sleep(30 * time.Second)
 		require.Equal(t, codes.Unavailable, ask("ann"))
 		require.Equal(t, 2, lines())
 
 		// An outage is logged once, with another message.
-		redistest.Pass(time.Minute)
-		b.Latency.Store(int64(3 * time.Second))
+		time.Sleep(time.Minute)
+		f.Latency.Store(int64(3 * time.Second))
 		for range 3 {
 			require.Equal(t, codes.Unavailable, ask("bob"))
 		}
-		b.Latency.Store(0)
-		redistest.Pass(10 * time.Second) // replies under way arrive
-		synctest.Wait()                  // the end of the outage is logged in the background
+		f.Latency.Store(0)
+		time.Sleep(10 * time.Second) // replies under way arrive
+		synctest.Wait()              // the end of the outage is logged in the background
 		require.Equal(t, codes.OK, ask("bob"))
 		require.Equal(t, 2, lines())
 		require.Equal(t, 1, strings.Count(log.String(), "Redis does not answer, requests end with an error"))

@@ -28,18 +28,18 @@ import (
 )
 
 // servedHTTP serves a server's HTTP side as Serve does, and returns what dials it.
-func servedHTTP(b *redistest.Fixture, client *rratelimiter.Client, change ...func(*rls.Config)) (dial func() net.Conn) {
+func servedHTTP(f *redistest.Fixture, client *rratelimiter.Client, change ...func(*rls.Config)) (dial func() net.Conn) {
 	memory := redistest.NewListener()
-	server, listener := rls.HTTPServer(newServer(b, client, "domain: web\n", change...), memory)
+	server, listener := rls.HTTPServer(newServer(f, client, "domain: web\n", change...), memory)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
-	b.Cleanup(func() {
+	f.Cleanup(func() {
 		server.Close()
-		assert.ErrorIs(b, <-ended, http.ErrServerClosed)
+		assert.ErrorIs(f, <-ended, http.ErrServerClosed)
 	})
 	return func() net.Conn {
 		conn := memory.Dial()
-		b.Cleanup(func() { conn.Close() })
+		f.Cleanup(func() { conn.Close() })
 		return conn
 	}
 }
@@ -62,13 +62,13 @@ func TestServeHTTP_SlowClient_LosesItsConnection(t *testing.T) {
 		"header": "POST /json HTTP/1.1\r\nHost: x\r\nX-",
 	} {
 		t.Run(name, func(t *testing.T) {
-			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-				conn := servedHTTP(b, client)()
+			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+				conn := servedHTTP(f, client)()
 				begin := time.Now()
 				go func() {
 					for err := error(nil); err == nil; text = "x" {
 						_, err = conn.Write([]byte(text))
-						redistest.Pass(time.Second)
+						time.Sleep(time.Second)
 					}
 				}()
 				for buffer := make([]byte, 1000); ; {
@@ -84,11 +84,11 @@ func TestServeHTTP_SlowClient_LosesItsConnection(t *testing.T) {
 
 // A client that does not read its answer does not keep its connection.
 func TestServeHTTP_ClientThatDoesNotRead_LosesItsConnection(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		conn := servedHTTP(b, client)()
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		conn := servedHTTP(f, client)()
 		_, err := conn.Write([]byte(healthRequest))
 		require.NoError(t, err)
-		redistest.Pass(time.Minute)
+		time.Sleep(time.Minute)
 		_, err = conn.Read(make([]byte, 1))
 		assert.Error(t, err)
 	})
@@ -96,8 +96,8 @@ func TestServeHTTP_ClientThatDoesNotRead_LosesItsConnection(t *testing.T) {
 
 // Beyond the bound a connection waits, and is served as soon as another one ends.
 func TestServeHTTP_MoreConnectionsThanTheBound_Wait(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		dial := servedHTTP(b, client, func(c *rls.Config) { c.HTTPConns = 2 })
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		dial := servedHTTP(f, client, func(c *rls.Config) { c.HTTPConns = 2 })
 		slow := []net.Conn{dial(), dial()}
 		for _, conn := range slow {
 			_, err := conn.Write([]byte("GET /healthcheck HTTP/1.1\r\n"))
@@ -113,23 +113,23 @@ func TestServeHTTP_MoreConnectionsThanTheBound_Wait(t *testing.T) {
 
 // Idle connections of proxies keep no other out: at the bound they are closed.
 func TestServeHTTP_IdleConnectionsAtTheBound_AreClosed(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		dial := servedHTTP(b, client, func(c *rls.Config) { c.HTTPConns = 2 })
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		dial := servedHTTP(f, client, func(c *rls.Config) { c.HTTPConns = 2 })
 		begin := time.Now()
 		for range 5 {
 			conn := dial()
 			go func() { _, _ = conn.Write([]byte(healthRequest)) }()
 			assert.Equal(t, 200, answered(t, conn))
-			redistest.Pass(time.Millisecond) // it is idle now
+			time.Sleep(time.Millisecond) // it is idle now
 		}
 		assert.Less(t, time.Since(begin), time.Second)
 	})
 }
 
 func TestServeHTTP_LargeHeader_IsRefused(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		for size, want := range map[int]int{60 << 10: 200, 80 << 10: 431} {
-			conn := servedHTTP(b, client)()
+			conn := servedHTTP(f, client)()
 			go func() {
 				large := "X-Large: " + strings.Repeat("x", size) + "\r\n\r\n"
 				_, _ = conn.Write([]byte("GET /healthcheck HTTP/1.1\r\nHost: x\r\n" + large))

@@ -237,19 +237,19 @@ func TestShouldRateLimit_EqualDescriptors_CountInOrder(t *testing.T) {
 }
 
 func TestNew_NewPolicy_LimitsOrIsRefused(t *testing.T) {
-	redistest.Run(t, func(f *redistest.Fixture) {
-		policytest.Register(f)
+	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+		policytest.Register(t)
 		file := func(policy string) string {
 			return "domain: edge\ndescriptors: [{key: ip, rate_limit: {requests_per_unit: 2, unit: hour, policy: " + policy + "}}]\n"
 		}
 		client := rratelimiter.New(f.Conn)
-		s := newServer(f, client, file("novel"))
-		ask := func() string { return summary(s.ShouldRateLimit(f.Context(), request(f, "edge | ip=1"))) }
-		assert.Equal(f, "OK | OK 1/2 hour 3600s", ask())
-		assert.Equal(f, "OK | OK 0/2 hour 3600s", ask())
-		assert.Equal(f, "OVER | OVER 0/2 hour 3600s", ask())
-		_, err := rls.New(rls.Config{Client: client, Path: folder(f, file("incomplete")), Log: quiet()})
-		assert.ErrorContains(f, err, "incomplete describes no local share")
+		s := newServer(t, client, file("novel"))
+		ask := func() string { return summary(s.ShouldRateLimit(t.Context(), request(t, "edge | ip=1"))) }
+		assert.Equal(t, "OK | OK 1/2 hour 3600s", ask())
+		assert.Equal(t, "OK | OK 0/2 hour 3600s", ask())
+		assert.Equal(t, "OVER | OVER 0/2 hour 3600s", ask())
+		_, err := rls.New(rls.Config{Client: client, Path: folder(t, file("incomplete")), Log: quiet()})
+		assert.ErrorContains(t, err, "incomplete describes no local share")
 	})
 }
 

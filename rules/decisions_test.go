@@ -36,10 +36,10 @@ type decisionTest struct {
 func decisions(t *testing.T, tests map[string]decisionTest) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-				handler := parsed(b, tt.file).Middleware(client)(&ok{})
+			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+				handler := parsed(t, tt.file).Middleware(client)(&ok{})
 				for i, c := range tt.calls {
-					assert.Equal(b, c.want, status(handler, c.what, c.headers...), "%d: %s %v", i, c.what, c.headers)
+					assert.Equal(t, c.want, status(handler, c.what, c.headers...), "%d: %s %v", i, c.what, c.headers)
 				}
 			})
 		})
@@ -106,8 +106,10 @@ rules:
 			}},
 		"a key of any bytes is overridden": {`
 rules:
-  - {name: one, match: /one, key: header:K, limits: 9/h, overrides: [{key: 'a|b', ban: true}, {key: 'DOM\me', ban: true}]}
-  - {name: two, match: /two, key: [header:K, method], limits: 9/h, overrides: [{key: ['a|b', GET], ban: true}, {key: ['a', GET], ban: true}]}`,
+  - {name: one, match: /one, key: header:K, limits: 9/h, overrides: [{key: 'a|b', ban: true}, {key: 'DOM\me',
+	ban: true}]}
+  - {name: two, match: /two, key: [header:K, method], limits: 9/h, overrides: [{key: ['a|b', GET], ban: true},
+	{key: ['a', GET], ban: true}]}`,
 			[]call{
 				{"GET /one", h("K", "a|b"), many}, {"GET /one", h("K", `DOM\me`), many}, {"GET /one", h("K", "a"), good},
 				{"GET /two", h("K", "a|b"), many}, {"GET /two", h("K", `a\|b`), good}, {"PUT /two", h("K", "a|b"), good},
@@ -232,9 +234,9 @@ func TestMiddleware_UnknownAddress_IsDecidedByTheFailureModeOfTheRule(t *testing
 		"{name: a, key: all, limits: 1/h, skip: {ranges: [0.0.0.0/0, '::/0']}}":                      {good, many},
 	} {
 		for _, match := range []string{"first", "all"} {
-			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 				next := "  - {name: next, key: all, limits: 1/h}\n"
-				handler := parsed(b, "match: "+match+"\nrules:\n  - "+file+"\n"+next).Middleware(client)(&ok{})
+				handler := parsed(t, "match: "+match+"\nrules:\n  - "+file+"\n"+next).Middleware(client)(&ok{})
 				for i, status := range want {
 					r := request("GET /", "X", "y")
 					r.RemoteAddr = "@"
@@ -242,7 +244,7 @@ func TestMiddleware_UnknownAddress_IsDecidedByTheFailureModeOfTheRule(t *testing
 						"shadow"); passesOn && match == "all" && i > 0 {
 						status = many // of the next rule
 					}
-					assert.Equal(b, status, serve(handler, r).Code, "%s %d", file, i)
+					assert.Equal(t, status, serve(handler, r).Code, "%s %d", file, i)
 				}
 			})
 		}

@@ -35,10 +35,10 @@ func asked(h http.Handler, query, headers string) *httptest.ResponseRecorder {
 // forwarded tests the answers to calls, one after another.
 func forwarded(t *testing.T, file string, calls ...authCall) {
 	t.Helper()
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		h := parsed(b, file).ForwardAuth(client)
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		h := parsed(t, file).ForwardAuth(client)
 		for i, c := range calls {
-			assert.Equal(b, c.code, asked(h, "", c.headers).Code, "%d: %s", i, c.headers)
+			assert.Equal(t, c.code, asked(h, "", c.headers).Code, "%d: %s", i, c.headers)
 		}
 	})
 }
@@ -57,8 +57,8 @@ rules:
 `
 
 func TestForwardAuth_HeadersOfProxies_AreDecided(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		h := parsed(b, authFile).ForwardAuth(client)
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		h := parsed(t, authFile).ForwardAuth(client)
 		for i, c := range []struct {
 			query   string
 			headers string // "Name: value; ..."
@@ -94,12 +94,12 @@ func TestForwardAuth_HeadersOfProxies_AreDecided(t *testing.T) {
 			{"", "", 503, "1", ""}, // a proxy that reports no path
 		} {
 			w := asked(h, c.query, c.headers)
-			assert.Equal(b, c.code, w.Code, "%d: %s", i, c.headers)
-			assert.Equal(b, c.wait, w.Header().Get("Retry-After"), "%d: %s", i, c.headers)
-			assert.Equal(b, c.left, w.Header().Get("RateLimit-Remaining"), "%d: %s", i, c.headers)
+			assert.Equal(t, c.code, w.Code, "%d: %s", i, c.headers)
+			assert.Equal(t, c.wait, w.Header().Get("Retry-After"), "%d: %s", i, c.headers)
+			assert.Equal(t, c.left, w.Header().Get("RateLimit-Remaining"), "%d: %s", i, c.headers)
 			if c.code >= 400 && c.query != "?denied=418" {
-				assert.Equal(b, "application/problem+json", w.Header().Get("Content-Type"))
-				assert.Equal(b, "no-store", w.Header().Get("Cache-Control"))
+				assert.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
+				assert.Equal(t, "no-store", w.Header().Get("Cache-Control"))
 			}
 		}
 	})
@@ -143,28 +143,28 @@ func TestForwardAuth_OtherHeaders_AreIgnored(t *testing.T) {
 // TestForwardAuth_UntrustedProxy_IsAFailure: its address would be that of all clients.
 func TestForwardAuth_UntrustedProxy_IsAFailure(t *testing.T) {
 	rule := "address: {trusted: [10.0.0.0/8]}\nrules: [{name: a, key: ip, limits: 1/h, on_failure: MODE}]"
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		for mode, want := range map[string]int{"open": 200, "closed": 503} {
 			var failed error
 			report := httplimit.Report(func(_ *http.Request, o httplimit.Outcome) { failed = o.Err })
-			h := parsed(b, strings.Replace(rule, "MODE", mode, 1)).ForwardAuth(client, report)
-			assert.Equal(b, want, asked(h, "", "X-Forwarded-For: 203.0.113.7").Code)
-			assert.EqualError(b, failed, "rules: the proxy 192.0.2.1 is not trusted: add it to address.trusted")
+			h := parsed(t, strings.Replace(rule, "MODE", mode, 1)).ForwardAuth(client, report)
+			assert.Equal(t, want, asked(h, "", "X-Forwarded-For: 203.0.113.7").Code)
+			assert.EqualError(t, failed, "rules: the proxy 192.0.2.1 is not trusted: add it to address.trusted")
 		}
 	})
 }
 
 func TestForwardAuth_RedisDown_FollowsTheFile(t *testing.T) {
 	for mode, want := range map[string]int{"open": http.StatusOK, "closed": http.StatusServiceUnavailable} {
-		guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-			h := parsed(b, one("key: all, limits: 9/h, on_failure: "+mode)).ForwardAuth(client, httplimit.Deadline(time.Minute))
-			b.Redis.SetError("LOADING")
+		guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+			h := parsed(t, one("key: all, limits: 9/h, on_failure: "+mode)).ForwardAuth(client, httplimit.Deadline(time.Minute))
+			f.Redis.SetError("LOADING")
 			for range 2 {
 				w := asked(h, "", "X-Forwarded-Uri: /")
-				assert.Equal(b, want, w.Code, mode)
-				assert.NotContains(b, w.Body.String(), "LOADING")
+				assert.Equal(t, want, w.Code, mode)
+				assert.NotContains(t, w.Body.String(), "LOADING")
 			}
-			b.Redis.SetError("")
+			f.Redis.SetError("")
 		})
 	}
 }

@@ -17,51 +17,51 @@ import (
 // The limiter is alone, or has other limits beside it; one rule states the rate. SetRates keeps the
 // state.
 func TestMiddleware_RedissonLimiter_SharesItsRate(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		set := parsed(b, `
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		set := parsed(t, `
 rules:
   - {name: alone, match: /alone, limits: {redisson: paid, rate: 3/h}}
   - {name: both, match: /both, key: ip, limits: [2/h, {redisson: paid}]}`)
 		handler := set.Middleware(client)(&ok{})
-		assert.Equal(b, good, status(handler, "GET /both")) // that sets the rate
-		b.Redis.FlushAll()
-		require.NoError(b, set.SetRates(b.Context(), client))
+		assert.Equal(t, good, status(handler, "GET /both")) // that sets the rate
+		f.Redis.FlushAll()
+		require.NoError(t, set.SetRates(t.Context(), client))
 		paid := client.Limiter("paid")
-		is, err := paid.Config(b.Context())
-		require.NoError(b, err)
-		assert.Equal(b, rratelimiter.Rate{Permits: 3, Interval: time.Hour}, is)
-		assert.Equal(b, good, status(handler, "GET /alone"))
+		is, err := paid.Config(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, rratelimiter.Rate{Permits: 3, Interval: time.Hour}, is)
+		assert.Equal(t, good, status(handler, "GET /alone"))
 		w := serve(handler, request("GET /both"))
-		assert.Equal(b, good, w.Code)
-		assert.Equal(b, `"1h";r=1;t=3960, "paid";r=1`, strings.ReplaceAll(w.Header().Get("Ratelimit"), "hour", "1h"))
-		assert.Equal(b, good, status(handler, "GET /both"))
-		assert.Equal(b, many, status(handler, "GET /both"))
-		free, err := paid.AvailablePermits(b.Context())
-		require.NoError(b, err)
-		assert.Zero(b, free)
+		assert.Equal(t, good, w.Code)
+		assert.Equal(t, `"1h";r=1;t=3960, "paid";r=1`, strings.ReplaceAll(w.Header().Get("Ratelimit"), "hour", "1h"))
+		assert.Equal(t, good, status(handler, "GET /both"))
+		assert.Equal(t, many, status(handler, "GET /both"))
+		free, err := paid.AvailablePermits(t.Context())
+		require.NoError(t, err)
+		assert.Zero(t, free)
 		// Another rate keeps the permits taken.
-		next := parsed(b, `rules: [{name: alone, limits: {redisson: paid, rate: 5/h}}]`)
-		require.NoError(b, next.SetRates(b.Context(), client))
-		free, err = paid.AvailablePermits(b.Context())
-		require.NoError(b, err)
-		assert.EqualValues(b, 2, free)
+		next := parsed(t, `rules: [{name: alone, limits: {redisson: paid, rate: 5/h}}]`)
+		require.NoError(t, next.SetRates(t.Context(), client))
+		free, err = paid.AvailablePermits(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 2, free)
 		// The same rate writes nothing.
-		before, sent := b.Redis.Dump(), b.Sent.Load()
-		require.NoError(b, next.SetRates(b.Context(), client))
-		assert.Equal(b, before, b.Redis.Dump())
-		assert.EqualValues(b, 1, b.Sent.Load()-sent) // to read the rate
+		before, sent := f.Redis.Dump(), f.Sent.Load()
+		require.NoError(t, next.SetRates(t.Context(), client))
+		assert.Equal(t, before, f.Redis.Dump())
+		assert.EqualValues(t, 1, f.Sent.Load()-sent) // to read the rate
 	})
 }
 
 // A limiter that has expired, or was lost with the data of Redis, begins again.
 func TestMiddleware_RedissonLimiterIsGone_LimitsAgain(t *testing.T) {
 	for _, failure := range []string{"open", "closed"} {
-		guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-			set := parsed(b, "rules: [{name: paid, on_failure: "+failure+`,
+		guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+			set := parsed(t, "rules: [{name: paid, on_failure: "+failure+`,
   limits: {redisson: "{shop}:paid-api", rate: 100/s, type: overall, keep_alive: 1h}}]`)
-			require.NoError(b, set.SetRates(b.Context(), client))
+			require.NoError(t, set.SetRates(t.Context(), client))
 			handler := set.Middleware(client)(&ok{})
-			for _, lose := range []func(){func() {}, func() { redistest.Pass(2 * time.Hour) }, b.Redis.FlushAll} {
+			for _, lose := range []func(){func() {}, func() { time.Sleep(2 * time.Hour) }, f.Redis.FlushAll} {
 				lose()
 				passed := 0
 				for range 1000 {
@@ -69,8 +69,8 @@ func TestMiddleware_RedissonLimiterIsGone_LimitsAgain(t *testing.T) {
 						passed++
 					}
 				}
-				assert.Equal(b, 100, passed, failure)
-				redistest.Pass(time.Second)
+				assert.Equal(t, 100, passed, failure)
+				time.Sleep(time.Second)
 			}
 		})
 	}

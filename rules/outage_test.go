@@ -31,20 +31,20 @@ func (c *changes) add(up bool, _ error) {
 }
 
 // reload puts another text in force.
-func reload(b *redistest.Fixture, set *Set, text string) {
-	set.inside().Replace(parsed(b, text).inside().File())
+func reload(f *redistest.Fixture, set *Set, text string) {
+	set.inside().Replace(parsed(f, text).inside().File())
 }
 
 // TestMiddleware_ReloadInOutage_ShareStays: permits that were granted without Redis still count
 // after a reload, whatever it changes.
 func TestMiddleware_ReloadInOutage_ShareStays(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		rule := func(limits, fields string) string {
 			return one("key: all, policy: fixed_window, limits: [" + limits + "], on_failure: {local: 0.5}" + fields)
 		}
-		set := parsed(b, rule("10/h", ""))
+		set := parsed(t, rule("10/h", ""))
 		handler := set.Middleware(client)(&ok{})
-		b.Redis.SetError("LOADING")
+		f.Redis.SetError("LOADING")
 		granted := 0
 		take := func() {
 			for status(handler, "GET /") == good {
@@ -55,18 +55,18 @@ func TestMiddleware_ReloadInOutage_ShareStays(t *testing.T) {
 			"", ", wait: 1ms", ", deadline: 1s", ", deadline: 1s, wait: 2ms", ", max_waiting: 7", ", cost: 1",
 			", on_invalid: on_failure", "",
 		} {
-			reload(b, set, rule("10/h", fields))
+			reload(f, set, rule("10/h", fields))
 			take()
 		}
-		assert.Equal(b, 3, granted, "of 5, which is half of the limit, 3 can be had at once")
+		assert.Equal(t, 3, granted, "of 5, which is half of the limit, 3 can be had at once")
 		for _, limits := range []string{"10/h, 20/m", "20/m, 10/h", "10/h"} { // another limit beside it
-			reload(b, set, rule(limits, ""))
+			reload(f, set, rule(limits, ""))
 			take()
 		}
-		assert.Equal(b, 3, granted)
-		redistest.Pass(time.Hour)
+		assert.Equal(t, 3, granted)
+		time.Sleep(time.Hour)
 		take()
-		assert.Equal(b, 6, granted)
+		assert.Equal(t, 6, granted)
 	})
 }
 
@@ -89,24 +89,24 @@ func TestMiddleware_ReloadInOutage_EndIsReported(t *testing.T) {
 	} {
 		for _, length := range []time.Duration{0, 10 * time.Minute} {
 			t.Run(fmt.Sprint(name, length), func(t *testing.T) {
-				guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+				guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 					var heard changes
-					set := parsed(b, c.before)
+					set := parsed(t, c.before)
 					handler := set.Middleware(client, httplimit.OnRedisChange(heard.add))(&ok{})
-					require.Equal(b, good, status(handler, "GET /"))
-					redistest.Pass(2 * time.Second)
-					b.Redis.SetError("LOADING")
+					require.Equal(t, good, status(handler, "GET /"))
+					time.Sleep(2 * time.Second)
+					f.Redis.SetError("LOADING")
 					status(handler, "GET /")
-					require.Equal(b, []bool{false}, heard.all)
-					reload(b, set, c.after)
+					require.Equal(t, []bool{false}, heard.all)
+					reload(f, set, c.after)
 					status(handler, "GET /")
-					redistest.Pass(length)
-					b.Redis.SetError("")
-					redistest.Pass(2 * time.Second)
+					time.Sleep(length)
+					f.Redis.SetError("")
+					time.Sleep(2 * time.Second)
 					status(handler, "GET /")
-					redistest.Pass(2 * time.Second)
+					time.Sleep(2 * time.Second)
 					synctest.Wait()
-					assert.Equal(b, c.changes, heard.all)
+					assert.Equal(t, c.changes, heard.all)
 				})
 			})
 		}
@@ -115,50 +115,50 @@ func TestMiddleware_ReloadInOutage_EndIsReported(t *testing.T) {
 
 // TestMiddleware_RequestOfAnOlderFile_ReportsNothing of guards that the newest file does not have.
 func TestMiddleware_RequestOfAnOlderFile_ReportsNothing(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		var heard changes
 		one := "rules: [{name: a, key: all, limits: 9/h, on_failure: open, deadline: 1s}]"
-		set := parsed(b, one)
+		set := parsed(t, one)
 		m := set.middlewares("test", client, httplimit.OnRedisChange(heard.add))
 		older := m.Now()
-		reload(b, set, strings.Replace(one, "1s", "2s", 1))
+		reload(f, set, strings.Replace(one, "1s", "2s", 1))
 		m.Now()
-		b.Redis.SetError("LOADING")
+		f.Redis.SetError("LOADING")
 		next := new(ok)
 		serveHTTP(older, older.File().HTTP(request("GET /")), httptest.NewRecorder(), request("GET /"), next)
-		assert.Equal(b, 1, next.served)
-		redistest.Pass(2 * time.Minute)
-		assert.Empty(b, heard.all)
-		b.Redis.SetError("")
+		assert.Equal(t, 1, next.served)
+		time.Sleep(2 * time.Minute)
+		assert.Empty(t, heard.all)
+		f.Redis.SetError("")
 		serveHTTP(m.Now(), m.Now().File().HTTP(request("GET /")), httptest.NewRecorder(), request("GET /"), next)
-		assert.Equal(b, 2, next.served)
-		assert.Empty(b, heard.all)
+		assert.Equal(t, 2, next.served)
+		assert.Empty(t, heard.all)
 	})
 }
 
 // TestMiddleware_CallbackBlocks_OtherRequestsGoOn while a reload reports that a guard is gone.
 func TestMiddleware_CallbackBlocks_OtherRequestsGoOn(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		release := make(chan bool)
-		set := parsed(b, "rules: [{name: a, key: all, limits: 9/h, on_failure: open, deadline: 1s}]")
+		set := parsed(t, "rules: [{name: a, key: all, limits: 9/h, on_failure: open, deadline: 1s}]")
 		handler := set.Middleware(client, httplimit.OnRedisChange(func(up bool, _ error) {
 			if up {
 				<-release
 				panic("a callback")
 			}
 		}))(&ok{})
-		b.Redis.SetError("LOADING")
-		require.Equal(b, good, status(handler, "GET /"))
-		reload(b, set, "rules: [{name: a, key: all, limits: 9/h, on_failure: open, deadline: 2s}]")
+		f.Redis.SetError("LOADING")
+		require.Equal(t, good, status(handler, "GET /"))
+		reload(f, set, "rules: [{name: a, key: all, limits: 9/h, on_failure: open, deadline: 2s}]")
 		go func() {
-			defer func() { assert.Equal(b, "a callback", recover()) }()
+			defer func() { assert.Equal(t, "a callback", recover()) }()
 			status(handler, "GET /")
 		}()
 		synctest.Wait()
-		assert.Equal(b, good, status(handler, "GET /"))
+		assert.Equal(t, good, status(handler, "GET /"))
 		close(release)
-		b.Redis.SetError("")
-		redistest.Pass(5 * time.Second)
+		f.Redis.SetError("")
+		time.Sleep(5 * time.Second)
 	})
 }
 
@@ -182,19 +182,19 @@ rules:
   - {name: user, key: "header:User", limits: [2/h, {redisson: all, rate: 10/h}], on_failure: {local: 1}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-				handler := parsed(b, text).Middleware(client)(&ok{})
-				b.Redis.SetError("LOADING")
+			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+				handler := parsed(t, text).Middleware(client)(&ok{})
+				f.Redis.SetError("LOADING")
 				statuses := make(map[int]int)
 				for i := range 200 {
 					statuses[status(handler, "GET /", "User", fmt.Sprint(i))]++
 				}
-				assert.Equal(b, map[int]int{good: 5, many: 195}, statuses, "5 of the 10 can be had at once")
-				redistest.Pass(10 * time.Minute)
-				assert.Equal(b, many, status(handler, "GET /", "User", "0"), "over its own limit")
-				assert.Equal(b, good, status(handler, "GET /", "User", "199"), "the denials have taken nothing")
-				b.Redis.SetError("")
-				redistest.Pass(time.Minute)
+				assert.Equal(t, map[int]int{good: 5, many: 195}, statuses, "5 of the 10 can be had at once")
+				time.Sleep(10 * time.Minute)
+				assert.Equal(t, many, status(handler, "GET /", "User", "0"), "over its own limit")
+				assert.Equal(t, good, status(handler, "GET /", "User", "199"), "the denials have taken nothing")
+				f.Redis.SetError("")
+				time.Sleep(time.Minute)
 			})
 		})
 	}

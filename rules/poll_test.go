@@ -26,7 +26,7 @@ const settle = 100 * time.Millisecond
 
 // pass lets time pass, and waits until all goroutines wait.
 func pass(d time.Duration) {
-	redistest.Pass(d)
+	time.Sleep(d)
 	synctest.Wait()
 }
 
@@ -87,69 +87,69 @@ func (p *polled) change(names ...string) {
 func (p *polled) names() []string { return namesOf(p.set) }
 
 func TestWatch_NoNotifications_PollReloads(t *testing.T) {
-	guardtest.Run(t, func(f *redistest.Fixture, _ *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
 		p := newPolled(f, named("a"))
 		end := p.run()
 		pass(time.Minute + 500*time.Millisecond)
-		require.Empty(f, p.reported(), "the file has not changed")
+		require.Empty(t, p.reported(), "the file has not changed")
 		p.put(named("b"))
 		pass(14 * time.Second) // 74.5 s
-		assert.Empty(f, p.reported())
+		assert.Empty(t, p.reported())
 		pass(time.Second)
-		assert.Equal(f, []error{nil}, p.reported())
-		assert.Equal(f, []string{"b"}, p.names())
-		require.NoError(f, os.Remove(p.files.Path))
+		assert.Equal(t, []error{nil}, p.reported())
+		assert.Equal(t, []string{"b"}, p.names())
+		require.NoError(t, os.Remove(p.files.Path))
 		pass(5 * time.Minute)
-		assert.Len(f, p.reported(), 2, "once")
+		assert.Len(t, p.reported(), 2, "once")
 		p.put(named("b"))
 		pass(time.Minute)
-		require.Len(f, p.reported(), 3)
-		assert.NoError(f, p.reported()[2], "the same file exists again")
+		require.Len(t, p.reported(), 3)
+		assert.NoError(t, p.reported()[2], "the same file exists again")
 		end()
 		pass(time.Second)
 		p.put(named("c"))
 		pass(time.Minute)
-		assert.Len(f, p.reported(), 3)
+		assert.Len(t, p.reported(), 3)
 	})
 }
 
 func TestWatch_ChangeBeforeTheFirstNotification_IsReloaded(t *testing.T) {
-	guardtest.Run(t, func(f *redistest.Fixture, _ *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
 		p := newPolled(f, named("a"), PollEvery(time.Hour))
 		p.put(named("b"))
 		p.run()
 		pass(time.Second)
-		assert.Equal(f, []string{"b"}, p.names())
+		assert.Equal(t, []string{"b"}, p.names())
 	})
 }
 
 // A file is read once it has not changed for a while, and applied if the next read is equal.
 func TestWatch_SeveralChanges_AreReadOnce(t *testing.T) {
-	guardtest.Run(t, func(f *redistest.Fixture, _ *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
 		p := newPolled(f, named("a"), PollEvery(time.Hour))
 		p.run()
 		for i := range 3 {
 			p.change("a", "b", fmt.Sprint("c", i))
 			pass(settle / 2)
 		}
-		assert.Empty(f, p.reported())
+		assert.Empty(t, p.reported())
 		begin := time.Now()
 		pass(time.Second)
-		require.Len(f, p.reported(), 1)
-		assert.Equal(f, settle+settle/2, p.at[0].Sub(begin))
+		require.Len(t, p.reported(), 1)
+		assert.Equal(t, settle+settle/2, p.at[0].Sub(begin))
 		for i := range 30 {
 			p.change("x", fmt.Sprint("y", i))
 			pass(settle / 2)
 		}
-		assert.Len(f, p.reported(), 1)
+		assert.Len(t, p.reported(), 1)
 		pass(settle + settle/2)
-		assert.Len(f, p.reported(), 2)
+		assert.Len(t, p.reported(), 2)
 	})
 }
 
 // Neither a read between two writes is applied, nor a read during a long write.
 func TestWatch_FileWrittenInPlace_IsNeverTakenHalfWritten(t *testing.T) {
-	guardtest.Run(t, func(f *redistest.Fixture, _ *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
 		p := newPolled(f, named("a"), PollEvery(time.Hour))
 		p.run()
 		pass(time.Second)
@@ -157,24 +157,24 @@ func TestWatch_FileWrittenInPlace_IsNeverTakenHalfWritten(t *testing.T) {
 		pass(settle + settle/2)
 		p.put(named("b", "c")) // without a notification
 		pass(time.Second)
-		assert.Equal(f, []string{"b", "c"}, p.names())
-		assert.Equal(f, []error{nil}, p.reported())
+		assert.Equal(t, []string{"b", "c"}, p.names())
+		assert.Equal(t, []error{nil}, p.reported())
 		written := []string{"d"}
 		for range 100 { // 5 s
 			written = append(written, fmt.Sprint("e", len(written)))
 			p.change(written...)
 			pass(settle / 2)
-			require.Equal(f, []string{"b", "c"}, p.names())
+			require.Equal(t, []string{"b", "c"}, p.names())
 		}
 		pass(time.Second)
-		assert.Equal(f, written, p.names())
-		assert.Equal(f, []error{nil, nil}, p.reported())
+		assert.Equal(t, written, p.names())
+		assert.Equal(t, []error{nil, nil}, p.reported())
 	})
 }
 
 // The problem is reported once, and the file is applied once it is stable.
 func TestWatch_FileThatChangesAllTheTime_IsReported(t *testing.T) {
-	guardtest.Run(t, func(f *redistest.Fixture, _ *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
 		p := newPolled(f, named("a"), PollEvery(time.Hour))
 		p.run()
 		pass(time.Second)
@@ -182,26 +182,26 @@ func TestWatch_FileThatChangesAllTheTime_IsReported(t *testing.T) {
 			p.change("b", fmt.Sprint("c", i))
 			pass(settle)
 		}
-		require.Len(f, p.reported(), 1)
-		assert.ErrorContains(f, p.reported()[0], "rules.yaml: it changes all the time: write another file and rename it")
+		require.Len(t, p.reported(), 1)
+		assert.ErrorContains(t, p.reported()[0], "rules.yaml: it changes all the time: write another file and rename it")
 		p.change("a") // as at the start
 		pass(time.Second)
-		require.Len(f, p.reported(), 2)
-		assert.NoError(f, p.reported()[1])
-		assert.Equal(f, []string{"a"}, p.names())
+		require.Len(t, p.reported(), 2)
+		assert.NoError(t, p.reported()[1])
+		assert.Equal(t, []string{"a"}, p.names())
 	})
 }
 
 func TestOnReload_CallbackPanics_RulesChangeAndGoOnChanging(t *testing.T) {
-	guardtest.Run(t, func(f *redistest.Fixture, _ *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
 		calls := 0
 		p := newPolled(f, named("a"), OnReload(func(error) { calls++; panic("a callback") }))
 		p.run()
 		for i, text := range []string{named("b"), "rules: 5", named("c")} {
 			p.put(text)
 			pass(time.Minute)
-			assert.Equal(f, i+1, calls)
+			assert.Equal(t, i+1, calls)
 		}
-		assert.Equal(f, []string{"c"}, p.names())
+		assert.Equal(t, []string{"c"}, p.names())
 	})
 }

@@ -41,29 +41,29 @@ func TestRates_FirstRatesFail_AreReported(t *testing.T) {
 
 // Rates are set at the start and on each change, and again on each poll if that fails.
 func TestRates_FileChanges_AreSet(t *testing.T) {
-	guardtest.Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		p := newPolled(f, rated("5/s"), Rates(client))
-		require.NoError(f, p.setRates(f.Context()))
+		require.NoError(t, p.setRates(t.Context()))
 		p.run()
-		assert.EqualValues(f, 5, permits(f, client))
+		assert.EqualValues(t, 5, permits(f, client))
 		// The rate that another program sets stays until the file changes.
-		require.NoError(f, client.Limiter("q").SetRate(f.Context(), rratelimiter.Rate{Permits: 9, Interval: time.Second}))
+		require.NoError(t, client.Limiter("q").SetRate(t.Context(), rratelimiter.Rate{Permits: 9, Interval: time.Second}))
 		pass(time.Minute)
-		assert.EqualValues(f, 9, permits(f, client))
+		assert.EqualValues(t, 9, permits(f, client))
 		p.put(rated("7/s"))
 		pass(time.Minute)
-		assert.EqualValues(f, 7, permits(f, client))
-		assert.Equal(f, []error{nil}, p.reported())
+		assert.EqualValues(t, 7, permits(f, client))
+		assert.Equal(t, []error{nil}, p.reported())
 		f.Redis.SetError("LOADING")
 		p.put(rated("8/s"))
 		pass(time.Minute)
-		require.Len(f, p.reported(), 3, "the rules are in force, the rate is not set")
-		assert.NoError(f, p.reported()[1])
-		assert.ErrorContains(f, p.reported()[2], `the rate of "q", of the rule "a": `)
+		require.Len(t, p.reported(), 3, "the rules are in force, the rate is not set")
+		assert.NoError(t, p.reported()[1])
+		assert.ErrorContains(t, p.reported()[2], `the rate of "q", of the rule "a": `)
 		f.Redis.SetError("")
 		pass(time.Minute)
-		assert.EqualValues(f, 8, permits(f, client))
-		require.Len(f, p.reported(), 4)
-		assert.NoError(f, p.reported()[3])
+		assert.EqualValues(t, 8, permits(f, client))
+		require.Len(t, p.reported(), 4)
+		assert.NoError(t, p.reported()[3])
 	})
 }

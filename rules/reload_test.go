@@ -85,16 +85,16 @@ func TestWatch_ReloadsUnderLoad_LoseNothing(t *testing.T) {
 
 // The rule has another position in the new file.
 func TestMiddleware_Reload_KeepsTheState(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		set := parsed(b, "rules: [{name: a, match: /a, key: ip, limits: 3/h}]")
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		set := parsed(t, "rules: [{name: a, match: /a, key: ip, limits: 3/h}]")
 		handler := set.Middleware(client)(&ok{})
-		assert.Equal(b, good, status(handler, "GET /a"))
-		assert.Equal(b, good, status(handler, "GET /a"))
-		reload(b, set, "rules: [{name: b, match: /b, key: ip, limits: 1/h}, {name: a, match: /a, key: ip, limits: 4/h}]")
-		assert.Equal(b, "1", serve(handler, request("GET /a")).Header().Get("Ratelimit")[len(`"hour";r=`):][:1])
-		assert.Equal(b, good, status(handler, "GET /a"))
-		assert.Equal(b, many, status(handler, "GET /a"))
-		reload(b, set, "rules: []")
-		assert.Equal(b, good, status(handler, "GET /a"))
+		assert.Equal(t, good, status(handler, "GET /a"))
+		assert.Equal(t, good, status(handler, "GET /a"))
+		reload(f, set, "rules: [{name: b, match: /b, key: ip, limits: 1/h}, {name: a, match: /a, key: ip, limits: 4/h}]")
+		assert.Equal(t, "1", serve(handler, request("GET /a")).Header().Get("Ratelimit")[len(`"hour";r=`):][:1])
+		assert.Equal(t, good, status(handler, "GET /a"))
+		assert.Equal(t, many, status(handler, "GET /a"))
+		reload(f, set, "rules: []")
+		assert.Equal(t, good, status(handler, "GET /a"))
 	})
 }

@@ -13,20 +13,20 @@ import (
 // TestMiddleware_RawPath_IsRead: net/url drops the escapes of a path that has a character which
 // should have been escaped.
 func TestMiddleware_RawPath_IsRead(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
-		set := parsed(b,
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		set := parsed(t,
 			"rules: [{name: a, key: all, limits: 2/h, skip: {paths: [/static/]}}, {name: b, match: /login, key: all, limits: 1/h}]")
 		handler := set.Middleware(client)(&ok{})
 		for _, path := range []string{"/static%2F#", "/static%2f\xc3\xa9", `/static%2fx\`, "/static/..%2Flogin#"} {
-			assert.Equal(b, bad, status(handler, "GET "+path), path)
+			assert.Equal(t, bad, status(handler, "GET "+path), path)
 		}
-		assert.Equal(b, good, status(handler, "GET /static/\xc3\xa9#"))
+		assert.Equal(t, good, status(handler, "GET /static/\xc3\xa9#"))
 		r := request("GET /x%20y")
 		r.URL.Path = "/static/y" // by a program that does not change RawPath, which some routers read
 		r.URL.RawPath = "/x%21y"
-		assert.Equal(b, good, serve(handler, r).Code)
-		assert.Equal(b, good, serve(handler, r).Code)
-		assert.Equal(b, many, serve(handler, r).Code)
+		assert.Equal(t, good, serve(handler, r).Code)
+		assert.Equal(t, good, serve(handler, r).Code)
+		assert.Equal(t, many, serve(handler, r).Code)
 	})
 }
 

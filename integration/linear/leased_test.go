@@ -16,7 +16,7 @@ import (
 // calls meet the end of a lease, and of an interval after that, to the millisecond.
 func TestLeased_GoClients_IsLinearizable(t *testing.T) {
 	check(t, "leased", histories(40), func(_ int, seed uint64) (h *History, model porcupine.Model) {
-		redistest.Run(t, func(f *redistest.Fixture) { h, model = leasing(f, seed) })
+		redistest.Run(t, func(t *testing.T, f *redistest.Fixture) { h, model = leasing(f, seed) })
 		return h, model
 	})
 }

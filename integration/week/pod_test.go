@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // pod is a process with a Client and a connection of its own.
@@ -47,14 +46,14 @@ func (p *pod) work(ctx context.Context) {
 		p.callers.Go(func() {
 			for ctx.Err() == nil {
 				p.call(ctx, p.wait, ofGo)
-				redistest.Pass(think())
+				time.Sleep(think())
 			}
 		})
 	}
 	p.callers.Go(func() {
 		for ctx.Err() == nil {
 			p.call(ctx, p.try, neither)
-			redistest.Pass(tryEvery)
+			time.Sleep(tryEvery)
 		}
 	})
 }
@@ -101,7 +100,7 @@ func (w *week) replace(rate int64, crash bool) {
 			p.callers.Go(func() { p.call(p.root, p.wait, neither) })
 		}
 	}
-	redistest.Pass(interval / 2)
+	time.Sleep(interval / 2)
 	soon := interval * time.Duration(2*max(w.rate, rate)/rate-1) // a burst of the old rate, and a second, stay taken
 	if crash {
 		soon += ahead
@@ -123,7 +122,7 @@ func (w *week) replace(rate int64, crash bool) {
 		require.True(w, p.call(p.root, p.wait, neither))
 		require.LessOrEqual(w, time.Since(began), soon+jitter, "until the next process has a permit, crash: %t", crash)
 	}
-	redistest.Pass(2 * interval)
+	time.Sleep(2 * interval)
 }
 
 // What the documentation promises.

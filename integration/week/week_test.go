@@ -33,7 +33,7 @@ func TestWeek_RulesFile_IsFairAndHeals(t *testing.T) { runAll(t, rulesDoors) }
 func runAll(t *testing.T, doors []door) {
 	for _, d := range doors {
 		t.Run(d.name, func(t *testing.T) {
-			redistest.Run(t, func(f *redistest.Fixture) { run(f, d) })
+			redistest.Run(t, func(t *testing.T, f *redistest.Fixture) { run(f, d) })
 		})
 	}
 }
@@ -50,11 +50,11 @@ func run(f *redistest.Fixture, d door) {
 	w.day("Wednesday", w.restart)
 	w.day("Thursday", nil)
 	w.replace(w.rate, false)
-	redistest.Pass(night)
+	time.Sleep(night)
 	w.replace(rate+rate/2, false)
 	w.day("Friday", nil)
 	w.replace(w.rate, true)
-	redistest.Pass(night)
+	time.Sleep(night)
 	w.lose()
 	w.day("Saturday", w.restart)
 	w.replace(rate, false)
@@ -97,15 +97,15 @@ func (w *week) day(name string, noon func(ctx context.Context)) {
 	for _, p := range w.pods {
 		p.work(ctx)
 	}
-	redistest.Pass(hours / 2)
+	time.Sleep(hours / 2)
 	if noon != nil {
 		noon(ctx)
 	}
-	redistest.Pass(hours / 2)
+	time.Sleep(hours / 2)
 	stop()
-	redistest.Pass(2 * interval)
+	time.Sleep(2 * interval)
 	w.crowd("in the evening of " + name)
-	redistest.Pass(night)
+	time.Sleep(night)
 }
 
 // restart has Redis restart without data while callers work.

@@ -89,26 +89,26 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 }
 
 func TestCoalesce_SlowCalls_MoreAreInFlight(t *testing.T) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		l := f.limiter(1<<40, time.Hour)
 		calls := func() int64 {
 			before := f.Scripts.Load()
 			f.Latency.Store(int64(10 * time.Millisecond))
 			_, errs := redistest.Crowd(40, func(int) (Result, error) {
-				return l.Try(f.Context(), Ask{Permits: 1, Detail: true})
+				return l.Try(t.Context(), Ask{Permits: 1, Detail: true})
 			})
-			require.Equal(f, make([]error, 40), errs)
+			require.Equal(t, make([]error, 40), errs)
 			return f.Scripts.Load() - before
 		}
-		assert.EqualValues(f, fastCalls+1, calls())
-		assert.EqualValues(f, maxCalls+1, calls(), "the last one was slow")
-		assert.EqualValues(f, maxCalls+1, calls())
+		assert.EqualValues(t, fastCalls+1, calls())
+		assert.EqualValues(t, maxCalls+1, calls(), "the last one was slow")
+		assert.EqualValues(t, maxCalls+1, calls())
 		f.Latency.Store(0)
-		f.Take(l, 1)
-		assert.EqualValues(f, fastCalls+1, calls(), "the last one was fast")
+		f.RequireGranted(l, 1)
+		assert.EqualValues(t, fastCalls+1, calls(), "the last one was fast")
 		f.Latency.Store(int64(slowCall))
-		f.Take(l, 1)
-		assert.EqualValues(f, maxCalls+1, calls(), "the last one was just slow")
+		f.RequireGranted(l, 1)
+		assert.EqualValues(t, maxCalls+1, calls(), "the last one was just slow")
 	})
 }
 
@@ -144,17 +144,17 @@ func TestBatch_RequestsUpTo_CountTheirMost(t *testing.T) {
 }
 
 func TestCoalesce_CallersLeftBeforeTheirCall_NothingIsSent(t *testing.T) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		l := f.limiter(10, time.Minute)
 		g := l.Engine
 		e, r := g.registry.lockEntry(&l.Limiter), &Request{Ask: Ask{Permits: 1}}
 		l.addRequest(e, r)
-		require.True(f, g.reserveCall(e))
+		require.True(t, g.reserveCall(e))
 		e.mu.Unlock()
-		require.True(f, g.abandon(e, r))
+		require.True(t, g.abandon(e, r))
 		before := f.Scripts.Load()
-		l.sendBatches(f.Context(), e, false)
-		assert.Equal(f, before, f.Scripts.Load())
-		assert.True(f, g.Idle())
+		l.sendBatches(t.Context(), e, false)
+		assert.Equal(t, before, f.Scripts.Load())
+		assert.True(t, g.Idle())
 	})
 }

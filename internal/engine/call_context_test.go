@@ -11,6 +11,8 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // endless is a window whose script always wants another call.
@@ -26,8 +28,8 @@ func openEndless(g *Engine, name string) *fake {
 
 // permitCalls are the ways to request a permit.
 var permitCalls = map[string]func(ctx context.Context, l *fake) error{
-	"Try":  func(ctx context.Context, l *fake) error { return errOf(l.Try(ctx, Ask{Permits: 1})) },
-	"Wait": func(ctx context.Context, l *fake) error { return errOf(l.Wait(ctx, 1, time.Time{})) },
+	"Try":  func(ctx context.Context, l *fake) error { return redistest.Err(l.Try(ctx, Ask{Permits: 1})) },
+	"Wait": func(ctx context.Context, l *fake) error { return redistest.Err(l.Wait(ctx, 1, time.Time{})) },
 }
 
 // TestCall_CallersGone_IsNotRepeated: the script has more to do, and no caller waits for the
@@ -35,25 +37,25 @@ var permitCalls = map[string]func(ctx context.Context, l *fake) error{
 func TestCall_CallersGone_IsNotRepeated(t *testing.T) {
 	for name, ask := range permitCalls {
 		for _, others := range []int{0, 2 * pipelined} { // so that calls leave in pipelines
-			runWithServer(t, fmt.Sprint(name, " beside ", others), func(f *fixture) {
+			runWithServer(t, fmt.Sprint(name, " beside ", others), func(t *testing.T, f *fixture) {
 				f.Latency.Store(int64(time.Millisecond))
 				g := f.engine()
-				ctx, cancel := context.WithCancel(f.Context())
+				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error)
 				for i := range others + 1 {
 					go func() { ended <- ask(ctx, openEndless(g, fmt.Sprint(i))) }()
 				}
-				pass(100 * time.Millisecond)
-				assert.Greater(f, f.Scripts.Load(), int64(20), "while they are there")
+				time.Sleep(100 * time.Millisecond)
+				assert.Greater(t, f.Scripts.Load(), int64(20), "while they are there")
 				cancel()
 				for range others + 1 {
-					assert.ErrorIs(f, <-ended, context.Canceled)
+					assert.ErrorIs(t, <-ended, context.Canceled)
 				}
-				pass(10 * time.Millisecond) // what had been sent is answered
+				time.Sleep(10 * time.Millisecond) // what had been sent is answered
 				before := f.Scripts.Load()
-				pass(time.Second)
-				assert.Equal(f, before, f.Scripts.Load(), "scripts after them")
-				assert.True(f, g.Idle())
+				time.Sleep(time.Second)
+				assert.Equal(t, before, f.Scripts.Load(), "scripts after them")
+				assert.True(t, g.Idle())
 			})
 		}
 	}
@@ -62,19 +64,19 @@ func TestCall_CallersGone_IsNotRepeated(t *testing.T) {
 // TestCall_OneOfItsCallersGone_GoesOn: for the others.
 func TestCall_OneOfItsCallersGone_GoesOn(t *testing.T) {
 	for name, ask := range permitCalls {
-		runWithServer(t, name, func(f *fixture) {
+		runWithServer(t, name, func(t *testing.T, f *fixture) {
 			l := open(f.engine(), "limiter", 1000, time.Hour) // each page takes permits
 			pages := &paged{fake: l, pages: 10}
 			l.Protocol = pages
 			f.Latency.Store(int64(10 * time.Millisecond))
-			leaves, cancel := context.WithTimeout(f.Context(), 50*time.Millisecond)
+			leaves, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
 			stays := make(chan error)
-			go func() { stays <- ask(f.Context(), l) }()
-			go func() { stays <- ask(f.Context(), l) }()
-			assert.ErrorIs(f, ask(leaves, l), context.DeadlineExceeded)
-			assert.NoError(f, <-stays)
-			assert.NoError(f, <-stays)
+			go func() { stays <- ask(t.Context(), l) }()
+			go func() { stays <- ask(t.Context(), l) }()
+			assert.ErrorIs(t, ask(leaves, l), context.DeadlineExceeded)
+			assert.NoError(t, <-stays)
+			assert.NoError(t, <-stays)
 		})
 	}
 }
@@ -106,11 +108,11 @@ func (c *answersAll) Do(context.Context, rueidis.Completed) rueidis.RedisResult 
 
 func TestCall_ScriptNeverFinishes_EndsWithAnError(t *testing.T) {
 	for name, ask := range permitCalls {
-		runWithServer(t, name, func(f *fixture) {
-			conn := &answersAll{Client: f.Conn, reply: f.Conn.Do(f.Context(), f.Conn.B().Ping().Build())}
-			err := ask(context.WithoutCancel(f.Context()), openEndless(New(Settings{Redis: conn}), "limiter"))
-			assert.ErrorContains(f, err, "limiter: the script has not finished")
-			assert.EqualValues(f, MaxPages, conn.calls.Load())
+		runWithServer(t, name, func(t *testing.T, f *fixture) {
+			conn := &answersAll{Client: f.Conn, reply: f.Conn.Do(t.Context(), f.Conn.B().Ping().Build())}
+			err := ask(context.WithoutCancel(t.Context()), openEndless(New(Settings{Redis: conn}), "limiter"))
+			assert.ErrorContains(t, err, "limiter: the script has not finished")
+			assert.EqualValues(t, MaxPages, conn.calls.Load())
 		})
 	}
 }
@@ -140,20 +142,20 @@ func (c *keeping) Do(ctx context.Context, command rueidis.Completed) rueidis.Red
 // TestCall_Context_KeepsItsValuesAfterTheCall: the batch of the call is used again.
 func TestCall_Context_KeepsItsValuesAfterTheCall(t *testing.T) {
 	for name, ask := range permitCalls {
-		runWithServer(t, name, func(f *fixture) {
+		runWithServer(t, name, func(t *testing.T, f *fixture) {
 			type key struct{}
 			conn := &keeping{Client: f.Conn}
 			l := open(New(Settings{Redis: conn}), "limiter", 10, time.Hour)
 			for caller := range 3 {
-				require.NoError(f, ask(context.WithValue(context.Background(), key{}, caller), l))
+				require.NoError(t, ask(context.WithValue(context.Background(), key{}, caller), l))
 			}
-			pass(time.Second)
+			time.Sleep(time.Second)
 			for caller, ctx := range conn.kept {
-				assert.NotPanics(f, func() {
+				assert.NotPanics(t, func() {
 					if name == "Try" { // the calls of a queue have no caller
-						assert.Equal(f, caller, ctx.Value(key{}))
+						assert.Equal(t, caller, ctx.Value(key{}))
 					} else {
-						assert.Nil(f, ctx.Value(key{}))
+						assert.Nil(t, ctx.Value(key{}))
 					}
 				})
 			}

@@ -27,7 +27,7 @@ type ending struct {
 
 func (c *ending) try() {
 	if c.ends.Add(-1) >= 0 {
-		pass(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 		runtime.Goexit()
 	}
 }
@@ -60,7 +60,7 @@ func TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
 		for i := range errs {
 			callers.Go(func() {
 				errs[i] = redisx.ErrNoReply // of a caller whose own goroutine ends
-				pass(time.Duration(i) * time.Millisecond)
+				time.Sleep(time.Duration(i) * time.Millisecond)
 				_, errs[i] = l.Try(ctx, Ask{Permits: 1})
 			})
 		}
@@ -71,46 +71,46 @@ func TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
 			assert.EqualValues(f, 1, broken.Load())
 		}
 		assert.NoError(f, errors.Join(errs[1:]...))
-		f.Take(l, 1)
+		f.RequireGranted(l, 1)
 		assert.True(f, l.Engine.Idle())
 	})
 }
 
 func TestQueue_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		conn := &ending{Client: f.Conn}
 		l := open(New(Settings{Redis: conn}), "limiter", 10, 30*time.Second)
-		f.Take(l, 10)
+		f.RequireGranted(l, 10)
 		conn.ends.Store(1)
 		f.Latency.Store(int64(10 * time.Millisecond))
 		_, errs := redistest.Crowd(3, func(caller int) (bool, error) {
-			pass(time.Duration(caller) * time.Millisecond)
-			return l.Wait(f.Context(), 1, time.Time{})
+			time.Sleep(time.Duration(caller) * time.Millisecond)
+			return l.Wait(t.Context(), 1, time.Time{})
 		})
-		assert.ErrorIs(f, errs[0], redisx.ErrNoReply)
-		assert.ErrorContains(f, errs[0], "limiter: ")
-		assert.NoError(f, errors.Join(errs[1:]...))
+		assert.ErrorIs(t, errs[0], redisx.ErrNoReply)
+		assert.ErrorContains(t, errs[0], "limiter: ")
+		assert.NoError(t, errors.Join(errs[1:]...))
 		f.Latency.Store(0)
-		pass(time.Millisecond)
-		assert.True(f, l.Engine.Idle())
+		time.Sleep(time.Millisecond)
+		assert.True(t, l.Engine.Idle())
 	})
 }
 
 // TestPipeline_ConnectionEndsASecondCall_NoCallerIsLeftWaiting: a script had more to do than one
 // call may.
 func TestPipeline_ConnectionEndsASecondCall_NoCallerIsLeftWaiting(t *testing.T) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		const names = 2 * redisx.MaxPipelined
 		conn := &ending{Client: f.Conn}
 		g := New(Settings{Redis: conn})
 		f.Latency.Store(int64(10 * time.Millisecond))
 		time.AfterFunc(5*time.Millisecond, func() { conn.ends.Store(names) }) // all first calls have left
-		_, errs := askAll(f.Context(), g, names, func(l *fake) Protocol { return twice{l} })
+		_, errs := askAll(t.Context(), g, names, func(l *fake) Protocol { return twice{l} })
 		for i, err := range errs {
-			assert.ErrorIs(f, err, redisx.ErrNoReply)
-			assert.ErrorContains(f, err, fmt.Sprint("limiter:", i))
+			assert.ErrorIs(t, err, redisx.ErrNoReply)
+			assert.ErrorContains(t, err, fmt.Sprint("limiter:", i))
 		}
-		assert.True(f, g.Idle())
+		assert.True(t, g.Idle())
 	})
 }
 
@@ -120,12 +120,12 @@ func TestLease_ReturnEndsItsGoroutine_OtherLeasesReturn(t *testing.T) {
 		"waiter":  func(f *fixture, l *fake) { _, _ = l.Wait(f.Context(), 2, time.Now().Add(time.Second)) },
 		"request": func(f *fixture, l *fake) { go func() { _, _ = l.Try(f.Context(), Ask{Permits: 2}) }() },
 		"change":  func(f *fixture, l *fake) { change(f.Context(), l.Engine, l.ID) },
-		"expiry":  func(*fixture, *fake) { pass(2 * time.Second) },
+		"expiry":  func(*fixture, *fake) { time.Sleep(2 * time.Second) },
 	} {
-		runWithServer(t, name, func(f *fixture) {
+		runWithServer(t, name, func(t *testing.T, f *fixture) {
 			l := open(New(Settings{Redis: f.Conn, Lease: time.Second}), "limiter", 10, 30*time.Second)
 			l.Leases = true
-			f.Take(l, 10)
+			f.RequireGranted(l, 10)
 			var ended, returned atomic.Int64
 			ends := func(context.Context, int64) error { ended.Add(1); runtime.Goexit(); return nil }
 			returns := func(context.Context, int64) error { returned.Add(1); return nil }
@@ -136,14 +136,14 @@ func TestLease_ReturnEndsItsGoroutine_OtherLeasesReturn(t *testing.T) {
 			}
 			e.mu.Unlock()
 			release(f, l)
-			pass(time.Second / 2)
-			assert.Equal(f, []int64{1, 1}, []int64{ended.Load(), returned.Load()})
-			ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
+			time.Sleep(time.Second / 2)
+			assert.Equal(t, []int64{1, 1}, []int64{ended.Load(), returned.Load()})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			assert.NoError(f, l.Engine.Flush(ctx))
+			assert.NoError(t, l.Engine.Flush(ctx))
 			_, err := l.Wait(ctx, 2, time.Time{})
-			assert.NoError(f, err, "callers are served")
-			pass(time.Minute)
+			assert.NoError(t, err, "callers are served")
+			time.Sleep(time.Minute)
 		})
 	}
 }
@@ -168,19 +168,19 @@ func TestDetached_CallEndsItsGoroutine_ReturnsAnError(t *testing.T) {
 // connection.
 func TestDetached_ContextEnds_ReturnsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), second/2)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 		defer cancel()
 		var ended atomic.Bool
 		_, err := Detach(ctx, func(ctx context.Context) (int, error) {
 			_, limited := ctx.Deadline()
 			assert.False(t, limited, "rueidis would answer the deadline by closing a connection that others use")
 			assert.Nil(t, ctx.Done())
-			pass(second)
+			time.Sleep(time.Second)
 			ended.Store(true)
 			return 1, nil
 		})
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		pass(second)
+		time.Sleep(time.Second)
 		assert.True(t, ended.Load())
 		_, err = Detach(ctx, func(context.Context) (int, error) { panic("called") })
 		assert.ErrorIs(t, err, context.DeadlineExceeded)

@@ -12,24 +12,24 @@ import (
 
 // TestChange_LeaseArrivesMeanwhile_IsReturned: it is from before the change.
 func TestChange_LeaseArrivesMeanwhile_IsReturned(t *testing.T) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		l := open(New(Settings{Redis: f.Conn, Lease: time.Second}), "limiter", 10, time.Hour)
 		l.Leases = true
-		f.Take(l, 1)
+		f.RequireGranted(l, 1)
 		returned := int64(0)
 		returns := func(_ context.Context, permits int64) error {
 			returned = permits
 			return nil
 		}
-		_, err := Change(f.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
+		_, err := Change(t.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
 			e := l.Engine.registry.lockExisting(l.ID)
 			e.leases.leases = []activeLease{{Lease{Lasts: time.Second, Return: returns}, 5, time.Now()}}
 			e.mu.Unlock()
 			return nil, nil
 		})
-		require.NoError(f, err)
-		assert.EqualValues(f, 5, returned)
-		assert.False(f, l.fromLease(Ask{Permits: 1}, new(Result)))
+		require.NoError(t, err)
+		assert.EqualValues(t, 5, returned)
+		assert.False(t, l.fromLease(Ask{Permits: 1}, new(Result)))
 	})
 }
 
@@ -71,11 +71,11 @@ func TestChange_LeaseInTransit_WaitsForIt(t *testing.T) {
 				e.mu.Unlock()
 				returned := false
 				depart(l, e, activeLease{Lease{Lasts: time.Hour, Return: func(context.Context, int64) error {
-					pass(50 * time.Millisecond)
+					time.Sleep(50 * time.Millisecond)
 					returned = true
 					return nil
 				}}, 5, time.Now()})
-				pass(10 * time.Millisecond)
+				time.Sleep(10 * time.Millisecond)
 				_, err := Change(t.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
 					assert.True(t, returned)
 					e.mu.Lock()
@@ -101,7 +101,7 @@ func TestChange_LeaseCannotBeReturned_GoesOn(t *testing.T) {
 		l := named(New(Settings{Lease: time.Hour}), "a")
 		h := &leaseSet{keys: l.DependsOn, transfers: &l.Engine.transfers}
 		h.release(&activeLease{unused: 5, Lease: Lease{Return: func(context.Context, int64) error {
-			pass(time.Minute)
+			time.Sleep(time.Minute)
 			return nil
 		}}}, nil).runLater()
 		begin := time.Now()
@@ -109,22 +109,22 @@ func TestChange_LeaseCannotBeReturned_GoesOn(t *testing.T) {
 		assert.Zero(t, time.Since(begin), "it is no lease of that limiter")
 		change(t.Context(), l.Engine, "a")
 		assert.Equal(t, longTransfer, time.Since(begin))
-		pass(time.Minute)
+		time.Sleep(time.Minute)
 	})
 }
 
 // TestChange_CallerLeavesWhileLeasesAreReleased_IsNotSent: no more command is sent for it.
 func TestChange_CallerLeavesWhileLeasesAreReleased_IsNotSent(t *testing.T) {
-	withServer(t, func(f *fixture) {
-		l := f.open(Settings{Lease: second}, 100, time.Hour)
-		require.Equal(f, 40, f.Often(l, 40, 0))
-		pass(10 * time.Millisecond)
-		require.Less(f, f.free(l), int64(60), "permits are leased")
+	withServer(t, func(t *testing.T, f *fixture) {
+		l := f.open(Settings{Lease: time.Second}, 100, time.Hour)
+		require.Equal(t, 40, f.CountGranted(l, 40, 0))
+		time.Sleep(10 * time.Millisecond)
+		require.Less(t, f.free(l), int64(60), "permits are leased")
 		f.Latency.Store(int64(10 * time.Millisecond))
-		ctx, cancel := context.WithTimeout(f.Context(), 5*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		defer cancel()
-		require.ErrorIs(f, l.Release(ctx, 40), context.DeadlineExceeded)
-		pass(second)
-		assert.EqualValues(f, 60, f.free(l), "the lease is released, and the 40 permits stay taken")
+		require.ErrorIs(t, l.Release(ctx, 40), context.DeadlineExceeded)
+		time.Sleep(time.Second)
+		assert.EqualValues(t, 60, f.free(l), "the lease is released, and the 40 permits stay taken")
 	})
 }

@@ -15,7 +15,7 @@ import (
 
 // TestClock_ClockPanics_PanicsInItsCaller if the call runs on the caller's goroutine.
 func TestClock_ClockPanics_PanicsInItsCaller(t *testing.T) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		var broken atomic.Bool
 		l := f.open(Settings{Now: func() time.Time {
 			if broken.Load() {
@@ -25,10 +25,10 @@ func TestClock_ClockPanics_PanicsInItsCaller(t *testing.T) {
 		}}, 10, time.Hour)
 		broken.Store(true)
 		for range 5 { // more often than calls may be in flight
-			assert.PanicsWithValue(f, "no time", func() { _, _ = l.TryAcquire(context.Background(), 1) })
+			assert.PanicsWithValue(t, "no time", func() { _, _ = l.TryAcquire(context.Background(), 1) })
 		}
 		broken.Store(false)
-		f.Take(l, 10)
+		f.RequireGranted(l, 10)
 		synctest.Wait()
 		f.idle(l)
 	})
@@ -41,7 +41,7 @@ func TestClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
 	}}}, ways...)
 	for _, ask := range calls {
 		for kind, cancellable := range map[string]bool{"": false, ", with a context that can end": true} {
-			runWithServer(t, ask.name+kind, func(f *fixture) {
+			runWithServer(t, ask.name+kind, func(t *testing.T, f *fixture) {
 				var ends atomic.Int64
 				l := f.open(Settings{Now: func() time.Time {
 					if ends.Add(-1) >= 0 {
@@ -49,10 +49,10 @@ func TestClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
 					}
 					return time.Now()
 				}}, 1000, time.Hour)
-				f.Take(l, 1)
+				f.RequireGranted(l, 1)
 				ctx := context.Background()
 				if cancellable {
-					ctx = f.Context()
+					ctx = t.Context()
 				}
 				f.Latency.Store(int64(10 * time.Millisecond))
 				ends.Store(3)
@@ -62,7 +62,7 @@ func TestClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
 				}
 				callers.Wait()
 				ends.Store(0)
-				require.NoError(f, ask.call(ctx, l, 1))
+				require.NoError(t, ask.call(ctx, l, 1))
 				synctest.Wait()
 				f.idle(l)
 			})
@@ -73,15 +73,15 @@ func TestClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
 // TestServerTime_SlowLink_PermitsReturnInTime: the script reads the time after the call has
 // left, so permits return no earlier than it reports.
 func TestServerTime_SlowLink_PermitsReturnInTime(t *testing.T) {
-	withServer(t, func(f *fixture) {
-		l := f.open(Settings{ServerTime: true}, 10, 10*second)
-		f.Take(l, 10)
-		pass(100 * time.Millisecond)
+	withServer(t, func(t *testing.T, f *fixture) {
+		l := f.open(Settings{ServerTime: true}, 10, 10*time.Second)
+		f.RequireGranted(l, 10)
+		time.Sleep(100 * time.Millisecond)
 		before := f.Scripts.Load()
 		f.Latency.Store(int64(500 * time.Millisecond))
 		time.AfterFunc(700*time.Millisecond, func() { f.Latency.Store(0) })
-		require.NoError(f, l.Acquire(f.Context(), 1))
-		assert.EqualValues(f, 2, f.Scripts.Load()-before, "calls: one that is denied, and one in time")
+		require.NoError(t, l.Acquire(t.Context(), 1))
+		assert.EqualValues(t, 2, f.Scripts.Load()-before, "calls: one that is denied, and one in time")
 	})
 }
 
@@ -89,7 +89,7 @@ func TestServerTime_SlowLink_PermitsReturnInTime(t *testing.T) {
 // the clock too.
 func TestClock_ClockEndsAnyOfItsReadings_LeavesNoCallerWaiting(t *testing.T) {
 	for ending := range int64(6) {
-		withServer(t, func(f *fixture) {
+		withServer(t, func(t *testing.T, f *fixture) {
 			var reading atomic.Int64
 			clock := func() time.Time {
 				if reading.Add(1) == ending+1 {
@@ -98,22 +98,22 @@ func TestClock_ClockEndsAnyOfItsReadings_LeavesNoCallerWaiting(t *testing.T) {
 				return time.Now()
 			}
 			reading.Store(100)
-			l := f.open(Settings{Now: clock, Denials: second}, 1, time.Hour)
-			f.Take(l, 1)
-			ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
+			l := f.open(Settings{Now: clock, Denials: time.Second}, 1, time.Hour)
+			f.RequireGranted(l, 1)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			f.Latency.Store(int64(10 * time.Millisecond))
 			reading.Store(0)
 			var callers sync.WaitGroup
 			for i := range 20 {
 				callers.Go(func() {
-					pass(time.Duration(i) * time.Millisecond)
+					time.Sleep(time.Duration(i) * time.Millisecond)
 					_, err := l.TryAcquire(ctx, 1)
-					assert.NotErrorIs(f, err, context.DeadlineExceeded)
+					assert.NotErrorIs(t, err, context.DeadlineExceeded)
 				})
 			}
 			callers.Wait()
-			pass(second)
+			time.Sleep(time.Second)
 			f.idle(l)
 		})
 	}

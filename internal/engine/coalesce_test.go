@@ -15,46 +15,46 @@ import (
 
 // TestTryAcquire_CallsInFlight_CallersShareTheNext: each caller gets the answer of its place.
 func TestTryAcquire_CallsInFlight_CallersShareTheNext(t *testing.T) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		l := f.limiter(100, time.Minute)
 		other := open(l.Engine, "limiter", 100, time.Minute)
 		before := f.Scripts.Load()
 		f.Latency.Store(int64(10 * time.Millisecond))
 		answers, errs := redistest.Crowd(150, func(i int) (Result, error) {
 			if i%2 == 0 {
-				return other.Take(f.Context(), 1)
+				return other.Take(t.Context(), 1)
 			}
-			return l.Take(f.Context(), 1)
+			return l.Take(t.Context(), 1)
 		})
 		for i := range answers {
-			require.NoError(f, errs[i])
-			assert.Equal(f, i < 100, answers[i].Allowed, "caller %d", i)
-			assert.EqualValues(f, max(0, 99-i), answers[i].Remaining, "caller %d", i)
-			assert.EqualValues(f, 100, answers[i].Limit)
+			require.NoError(t, errs[i])
+			assert.Equal(t, i < 100, answers[i].Allowed, "caller %d", i)
+			assert.EqualValues(t, max(0, 99-i), answers[i].Remaining, "caller %d", i)
+			assert.EqualValues(t, 100, answers[i].Limit)
 		}
-		assert.EqualValues(f, 3, f.Scripts.Load()-before, "script calls: two at once, and one for all other callers")
+		assert.EqualValues(t, 3, f.Scripts.Load()-before, "script calls: two at once, and one for all other callers")
 		f.idle(l)
 	})
 }
 
 // TestTryAcquire_CallFails_EachCallerGetsItsError: the next call succeeds.
 func TestTryAcquire_CallFails_EachCallerGetsItsError(t *testing.T) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		l := f.limiter(100, time.Minute)
 		f.Latency.Store(int64(10 * time.Millisecond))
 		f.fail("LOADING Redis is loading the dataset in memory")
-		_, errs := redistest.Crowd(20, func(int) (Result, error) { return l.Take(f.Context(), 1) })
+		_, errs := redistest.Crowd(20, func(int) (Result, error) { return l.Take(t.Context(), 1) })
 		for _, err := range errs {
-			assert.ErrorContains(f, err, "LOADING")
+			assert.ErrorContains(t, err, "LOADING")
 		}
 		f.fail("")
-		f.Take(l, 100)
+		f.RequireGranted(l, 100)
 		f.idle(l)
 	})
 }
 
 func TestTryAcquire_CallOfACaller_AnswersItBeforeTheNextCall(t *testing.T) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		l := f.limiter(100, time.Hour)
 		f.Latency.Store(int64(10 * time.Millisecond))
 		start := time.Now()
@@ -63,30 +63,30 @@ func TestTryAcquire_CallOfACaller_AnswersItBeforeTheNextCall(t *testing.T) {
 		for i := range took {
 			callers.Go(func() {
 				_, err := l.TryAcquire(context.Background(), 1)
-				assert.NoError(f, err)
+				assert.NoError(t, err)
 				took[i] = time.Since(start)
 			})
 			synctest.Wait()
 		}
 		callers.Wait()
-		assert.Equal(f, 10*time.Millisecond, took[0])
+		assert.Equal(t, 10*time.Millisecond, took[0])
 		for _, later := range took[1:] {
-			assert.GreaterOrEqual(f, later, 20*time.Millisecond)
+			assert.GreaterOrEqual(t, later, 20*time.Millisecond)
 		}
 	})
 }
 
 // TestBatch_Full_LeavesBeforeLaterOnes: a caller that arrives later may dispatch a call.
 func TestBatch_Full_LeavesBeforeLaterOnes(t *testing.T) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		l := f.limiter(MaxPermits, time.Hour)
 		f.Latency.Store(int64(10 * time.Millisecond))
 		var callers sync.WaitGroup
 		ask := func(permits int64) {
 			callers.Go(func() {
 				ok, err := l.TryAcquire(context.Background(), permits)
-				assert.NoError(f, err)
-				assert.Equal(f, permits < MaxPermits, ok, "%d permits", permits)
+				assert.NoError(t, err)
+				assert.Equal(t, permits < MaxPermits, ok, "%d permits", permits)
 			})
 			synctest.Wait()
 		}
@@ -95,12 +95,12 @@ func TestBatch_Full_LeavesBeforeLaterOnes(t *testing.T) {
 		for range 4 { // each alone in its batch
 			ask(MaxPermits)
 		}
-		pass(15 * time.Millisecond) // one call was slow, so more may be in flight
+		time.Sleep(15 * time.Millisecond) // one call was slow, so more may be in flight
 		for range 10 {
 			ask(2)
 		}
 		callers.Wait()
 		f.Latency.Store(0)
-		assert.EqualValues(f, MaxPermits-22, f.free(l))
+		assert.EqualValues(t, MaxPermits-22, f.free(l))
 	})
 }

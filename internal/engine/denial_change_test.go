@@ -53,35 +53,35 @@ func TestDenials_AnyKeyChanges_DenialEnds(t *testing.T) {
 		"its ID, which is no key": {"both", []bool{true, true, true}},
 		"none":                    {"c", []bool{true, true, true}},
 	} {
-		runWithServer(t, name, func(f *fixture) {
+		runWithServer(t, name, func(t *testing.T, f *fixture) {
 			g := New(Settings{Redis: f.Conn, Denials: time.Hour})
 			limiters := []*fake{open(g, "both", 10, time.Hour), open(g, "a", 10, time.Hour), open(g, "b", 10, time.Hour)}
 			limiters[0].DependsOn = []string{"a", "b"}
 			for _, l := range limiters {
-				f.Take(l, 10) // a grant ends denials, too
+				f.RequireGranted(l, 10) // a grant ends denials, too
 			}
 			for _, l := range limiters {
-				f.Full(l, 1)
+				f.RequireDenied(l, 1)
 				synctest.Wait()
 			}
-			change(f.Context(), g, test.changed)
+			change(t.Context(), g, test.changed)
 			for i, l := range limiters {
 				_, denied := l.deny(Ask{Permits: 1})
-				assert.Equal(f, test.want[i], denied, l.ID)
+				assert.Equal(t, test.want[i], denied, l.ID)
 			}
-			change(f.Context(), g, "a", "b")
+			change(t.Context(), g, "a", "b")
 			synctest.Wait()
-			assert.Zero(f, size(&g.denials.index.ids), "nothing is kept of what is forgotten")
+			assert.Zero(t, size(&g.denials.index.ids), "nothing is kept of what is forgotten")
 
 			// A denial is not stored if its limiter changed during the call.
 			f.Latency.Store(int64(100 * time.Millisecond))
-			time.AfterFunc(50*time.Millisecond, func() { change(f.Context(), g, "b") })
-			f.Full(limiters[0], 1)
-			pass(10 * second)
+			time.AfterFunc(50*time.Millisecond, func() { change(t.Context(), g, "b") })
+			f.RequireDenied(limiters[0], 1)
+			time.Sleep(10 * time.Second)
 			synctest.Wait()
 			_, denied := limiters[0].deny(Ask{Permits: 1})
-			assert.False(f, denied)
-			assert.Zero(f, size(&g.denials.index.ids))
+			assert.False(t, denied)
+			assert.Zero(t, size(&g.denials.index.ids))
 		})
 	}
 }
@@ -112,38 +112,38 @@ func TestDenials_AnotherLimiterChanges_DenialStays(t *testing.T) {
 
 // TestDenials_CallGrantsAndDenies_DenialIsStored: it counts the grants of its own call.
 func TestDenials_CallGrantsAndDenies_DenialIsStored(t *testing.T) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		l := f.open(Settings{Denials: time.Hour}, 10, time.Hour)
-		f.Take(l, 7)
+		f.RequireGranted(l, 7)
 		f.Latency.Store(int64(10 * time.Millisecond))
 		answers, _ := redistest.Crowd(4, func(i int) (Result, error) {
 			// The calls of the first two are in flight while the others arrive.
-			return l.Take(f.Context(), []int64{11, 11, 2, 3}[i])
+			return l.Take(t.Context(), []int64{11, 11, 2, 3}[i])
 		})
-		require.True(f, answers[2].Allowed)
-		require.False(f, answers[3].Allowed)
-		pass(second)
+		require.True(t, answers[2].Allowed)
+		require.False(t, answers[3].Allowed)
+		time.Sleep(time.Second)
 		d, denied := f.fromMemory(l, 3)
-		assert.True(f, denied)
-		assert.EqualValues(f, 1, d.Remaining)
+		assert.True(t, denied)
+		assert.EqualValues(t, 1, d.Remaining)
 	})
 }
 
 // TestDenials_GrantOnASharedKey_EndsThem: they count permits that were free before.
 func TestDenials_GrantOnASharedKey_EndsThem(t *testing.T) {
 	for _, way := range ways {
-		runWithServer(t, way.name, func(f *fixture) {
+		runWithServer(t, way.name, func(t *testing.T, f *fixture) {
 			g := New(Settings{Redis: f.Conn, Denials: time.Hour})
 			both, a := open(g, "both", 10, time.Hour), open(g, "a", 10, time.Hour)
 			both.DependsOn = []string{"a", "b"}
-			f.Take(both, 10)
-			f.Full(both, 1)
+			f.RequireGranted(both, 10)
+			f.RequireDenied(both, 1)
 			synctest.Wait()
 			_, denied := both.deny(Ask{Permits: 1})
-			require.True(f, denied)
-			require.NoError(f, way.call(f.Context(), a, 1))
+			require.True(t, denied)
+			require.NoError(t, way.call(t.Context(), a, 1))
 			_, denied = both.deny(Ask{Permits: 1})
-			assert.False(f, denied)
+			assert.False(t, denied)
 		})
 	}
 }

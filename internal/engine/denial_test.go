@@ -36,15 +36,15 @@ func TestDenial_Request_AnsweredWhereTheDenialCoversIt(t *testing.T) {
 		ask           Ask
 		want          time.Duration // RetryAfter; below 0 if Redis is asked
 	}{
-		"the fewest that were denied": {10, 2, 0, second, Ask{Permits: 2}, second},
-		"fewer":                       {10, 2, 0, second, Ask{Permits: 1}, -1},
-		"more":                        {10, 2, 0, second, Ask{Permits: 4}, second},
-		"of which nothing is known":   {10, 2, 8, second, Ask{Permits: 8}, -1},
-		"the limit":                   {7, 1, 0, second, Ask{Permits: 7}, second},
-		"above the limit":             {6, 1, 0, second, Ask{Permits: 7}, -1},
-		"the last moment":             {10, 1, 0, 2*second - 1, Ask{Permits: 1}, 1},
-		"its end":                     {10, 1, 0, 2 * second, Ask{Permits: 1}, -1},
-		"each part":                   {10, 1, 0, second, Ask{Permits: 1, Each: true}, second},
+		"the fewest that were denied": {10, 2, 0, time.Second, Ask{Permits: 2}, time.Second},
+		"fewer":                       {10, 2, 0, time.Second, Ask{Permits: 1}, -1},
+		"more":                        {10, 2, 0, time.Second, Ask{Permits: 4}, time.Second},
+		"of which nothing is known":   {10, 2, 8, time.Second, Ask{Permits: 8}, -1},
+		"the limit":                   {7, 1, 0, time.Second, Ask{Permits: 7}, time.Second},
+		"above the limit":             {6, 1, 0, time.Second, Ask{Permits: 7}, -1},
+		"the last moment":             {10, 1, 0, 2*time.Second - 1, Ask{Permits: 1}, 1},
+		"its end":                     {10, 1, 0, 2 * time.Second, Ask{Permits: 1}, -1},
+		"each part":                   {10, 1, 0, time.Second, Ask{Permits: 1, Each: true}, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -52,17 +52,18 @@ func TestDenial_Request_AnsweredWhereTheDenialCoversIt(t *testing.T) {
 				now := time.Now()
 				g.denials.keep(&denial{
 					limiter: named(g, "a"), maxAge: g.denials.maxAge,
-					forecast: &view{limit: test.limit, free: test.free, after: 2 * second},
-					permits:  test.fewest, until: 2 * second, dated: now.Round(0), sent: now,
+					forecast: &view{limit: test.limit, free: test.free, after: 2 * time.Second},
+					permits:  test.fewest, until: 2 * time.Second, dated: now.Round(0), sent: now,
 				}, 0)
-				pass(test.since)
+				time.Sleep(test.since)
 				got, denied := named(g, "a").deny(test.ask)
 				require.Equal(t, test.want >= 0, denied)
 				if !denied {
 					return
 				}
 				assert.Equal(t, FromMemory, got.From)
-				assert.Equal(t, Answer{Limit: test.limit, RetryAfter: test.want, ResetAfter: 2*second - test.since}, got.Answer)
+				assert.Equal(t, Answer{Limit: test.limit, RetryAfter: test.want, ResetAfter: 2*time.Second - test.since},
+					got.Answer)
 				if !test.ask.Each {
 					assert.Nil(t, got.Parts())
 					return
@@ -76,20 +77,20 @@ func TestDenial_Request_AnsweredWhereTheDenialCoversIt(t *testing.T) {
 
 // The limiter's clock determines when permits return. Both clocks bound the age.
 func TestDenial_Clock_DeniesOnlyWhileNoPermitIsFreeByIt(t *testing.T) {
-	const maxAge, until = 10 * second, 5 * second
+	const maxAge, until = 10 * time.Second, 5 * time.Second
 	for name, test := range map[string]struct {
 		passes time.Duration // on the process's clock
 		moves  time.Duration // the limiter's clock, besides
 		want   time.Duration // RetryAfter; 0 if Redis is asked
 	}{
 		"at once":                                  {0, 0, until},
-		"the process's clock passes, both do":      {2 * second, 0, until - 2*second},
+		"the process's clock passes, both do":      {2 * time.Second, 0, until - 2*time.Second},
 		"permits return":                           {until, 0, 0},
 		"set ahead, before permits return":         {0, until - 1, 1},
 		"set ahead, permits return":                {0, until, 0},
 		"set ahead by hours":                       {0, 2 * time.Hour, 0},
-		"set back, not behind the denial":          {3 * second, -2 * second, until - second},
-		"set back behind the denial":               {0, -second, 0},
+		"set back, not behind the denial":          {3 * time.Second, -2 * time.Second, until - time.Second},
+		"set back behind the denial":               {0, -time.Second, 0},
 		"stands still while the process's passes":  {maxAge - 1, -(maxAge - 1), until},
 		"stands still until the denial is too old": {maxAge, -maxAge, 0},
 	} {
@@ -124,8 +125,8 @@ func TestDenial_CallWithinAMillisecond_EndsAtTheMillisecond(t *testing.T) {
 		time.Sleep(900 * time.Microsecond)
 		g := New(Settings{Denials: time.Hour})
 		l := named(g, "a")
-		l.remember(deniedNow(g, 1, second)) // free a second after the millisecond began
-		time.Sleep(second - 900*time.Microsecond - 1)
+		l.remember(deniedNow(g, 1, time.Second)) // free a second after the millisecond began
+		time.Sleep(time.Second - 900*time.Microsecond - 1)
 		_, denied := l.deny(Ask{Permits: 1})
 		assert.True(t, denied)
 		time.Sleep(time.Nanosecond)
@@ -139,10 +140,10 @@ func TestDenial_ServerTime_EndsBeforeTheServerCouldGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Settings{Denials: time.Hour, ServerTime: true})
 		l := named(g, "a")
-		b := deniedNow(g, 1, second)
+		b := deniedNow(g, 1, time.Second)
 		time.Sleep(100 * time.Millisecond) // the reply is on its way
 		l.remember(b)
-		time.Sleep(second - 102*time.Millisecond)
+		time.Sleep(time.Second - 102*time.Millisecond)
 		got, denied := l.deny(Ask{Permits: 1})
 		assert.True(t, denied)
 		assert.Equal(t, time.Millisecond, got.RetryAfter)
@@ -165,16 +166,16 @@ func TestDenials_Full_RememberNoMore(t *testing.T) {
 		for i := range most + 100 {
 			l := named(g, strconv.Itoa(i))
 			l.DependsOn = []string{"s" + l.ID}
-			l.remember(deniedNow(g, 1, 10*second))
+			l.remember(deniedNow(g, 1, 10*time.Second))
 		}
 		assert.Equal(t, most, cached())
 		assert.True(t, denied(most-1))
 		assert.False(t, denied(most))
-		named(g, "0").remember(deniedNow(g, 1, 20*second)) // one of them again
+		named(g, "0").remember(deniedNow(g, 1, 20*time.Second)) // one of them again
 		assert.Equal(t, most, cached())
 		change(t.Context(), g, "s1") // makes room for one
 		for _, name := range []string{"new", "newer"} {
-			b := deniedNow(g, 1, 10*second)
+			b := deniedNow(g, 1, 10*time.Second)
 			b.version = g.denials.version(named(g, name)) // "s1" may have the same counter
 			named(g, name).remember(b)
 		}
@@ -182,10 +183,10 @@ func TestDenials_Full_RememberNoMore(t *testing.T) {
 		assert.NotNil(t, denialOf(g, "new"))
 		assert.Nil(t, denialOf(g, "newer"))
 
-		time.Sleep(10*second + sweepEvery)
+		time.Sleep(10*time.Second + sweepEvery)
 		synctest.Wait()
 		assert.Equal(t, 1, cached(), "all others have ended")
-		time.Sleep(10*second + sweepEvery)
+		time.Sleep(10*time.Second + sweepEvery)
 		synctest.Wait()
 		assert.Zero(t, cached())
 		assert.Zero(t, g.denials.count)
@@ -196,11 +197,11 @@ func TestDenials_Full_RememberNoMore(t *testing.T) {
 
 func TestDenials_Reply_KeptWhereItDeniesForAWhile(t *testing.T) {
 	for name, reply := range map[string]*Batch{
-		"no permits were denied":     {Forecast: &view{limit: 10, after: second}},
+		"no permits were denied":     {Forecast: &view{limit: 10, after: time.Second}},
 		"a reply without a forecast": {Denied: 2},
-		"the end is not known":       {Forecast: &view{limit: 10, free: 2, after: second}, Denied: 2},
+		"the end is not known":       {Forecast: &view{limit: 10, free: 2, after: time.Second}, Denied: 2},
 		"it has ended":               {Forecast: &view{limit: 10, after: 2 * time.Millisecond}, Denied: 2},
-		"it is too old":              {Forecast: &view{limit: 10, after: second}, Denied: 2, sent: time.Unix(0, 0)},
+		"it is too old":              {Forecast: &view{limit: 10, after: time.Second}, Denied: 2, sent: time.Unix(0, 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -220,7 +221,7 @@ func TestDenials_Reply_KeptWhereItDeniesForAWhile(t *testing.T) {
 			g := New(Settings{Denials: time.Hour})
 			l := named(g, "a")
 			older := deniedNow(g, 1, time.Minute)
-			time.Sleep(second)
+			time.Sleep(time.Second)
 			l.remember(deniedNow(g, 5, time.Minute))
 			l.remember(older)
 			assert.EqualValues(t, 5, denialOf(g, "a").permits)

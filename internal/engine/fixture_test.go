@@ -12,8 +12,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-const second = time.Second
-
 // fixture is a server in memory inside a synctest.Test, which answers for the fakes.
 type fixture struct {
 	*redistest.Fixture
@@ -25,25 +23,23 @@ type fixture struct {
 
 // withServer runs a test with a server in memory and a clock of its own, and fails if a goroutine is
 // left.
-func withServer(t *testing.T, test func(f *fixture)) {
-	redistest.Run(t, func(m *redistest.Fixture) {
-		f := &fixture{Fixture: m, limiters: make(map[string]*state)}
+func withServer(t *testing.T, test func(t *testing.T, f *fixture)) {
+	redistest.Run(t, func(t *testing.T, redis *redistest.Fixture) {
+		f := &fixture{Fixture: redis, limiters: make(map[string]*state)}
 		f.Redis.Server().SetPreHook(f.answer)
 		// Replies on their way arrive before the connection is closed: rueidis may spin until it
 		// has, and no time passes.
 		defer func() {
 			f.Latency.Store(0)
-			pass(time.Minute)
+			time.Sleep(time.Minute)
 		}()
-		test(f)
+		test(t, f)
 	})
 }
 
-func runWithServer(t *testing.T, name string, test func(f *fixture)) {
+func runWithServer(t *testing.T, name string, test func(t *testing.T, f *fixture)) {
 	t.Run(name, func(t *testing.T) { withServer(t, test) })
 }
-
-func errOf(_ any, err error) error { return err }
 
 func (f *fixture) engine() *Engine { return New(Settings{Redis: f.Conn}) }
 
@@ -113,11 +109,11 @@ func (l *fake) TryAcquireWithin(ctx context.Context, permits int64, timeout time
 }
 
 func (l *fake) Acquire(ctx context.Context, permits int64) error {
-	return errOf(l.Wait(ctx, permits, time.Time{}))
+	return redistest.Err(l.Wait(ctx, permits, time.Time{}))
 }
 
 func (l *fake) Release(ctx context.Context, permits int64) error {
-	return errOf(Change(ctx, l.Engine, l.DependsOn, l.back(permits, "")))
+	return redistest.Err(Change(ctx, l.Engine, l.DependsOn, l.back(permits, "")))
 }
 
 // way is a way to request permits.
@@ -129,10 +125,13 @@ type way struct {
 }
 
 var ways = []way{
-	{"TryAcquire", false, true, func(ctx context.Context, l *fake, n int64) error { return errOf(l.TryAcquire(ctx, n)) }},
-	{"Take", false, true, func(ctx context.Context, l *fake, n int64) error { return errOf(l.Take(ctx, n)) }},
+	{"TryAcquire", false, true, func(ctx context.Context, l *fake,
+		n int64) error {
+		return redistest.Err(l.TryAcquire(ctx, n))
+	}},
+	{"Take", false, true, func(ctx context.Context, l *fake, n int64) error { return redistest.Err(l.Take(ctx, n)) }},
 	{"TryAcquireWithin", true, true, func(ctx context.Context, l *fake, n int64) error {
-		return errOf(l.TryAcquireWithin(ctx, n, time.Minute))
+		return redistest.Err(l.TryAcquireWithin(ctx, n, time.Minute))
 	}},
 	{"Acquire", true, false, func(ctx context.Context, l *fake, n int64) error { return l.Acquire(ctx, n) }},
 }
@@ -157,6 +156,3 @@ func size(m *sync.Map) (n int) {
 	}
 	return n
 }
-
-// pass lets time pass on the fake clock, which takes no real time.
-func pass(d time.Duration) { redistest.Pass(d) }

@@ -12,134 +12,136 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestLease_CallersLeaveDuringTheCall_PermitsAreLeased: permits for callers that left become part
 // of the lease.
 func TestLease_CallersLeaveDuringTheCall_PermitsAreLeased(t *testing.T) {
-	inLease(t, 10_000, 10*time.Second, func(f *fixture, l *fake) {
+	inLease(t, 10_000, 10*time.Second, func(t *testing.T, f *fixture, l *fake) {
 		f.leasing(l)
-		require.NoError(f, l.Engine.Flush(f.Context()))
+		require.NoError(t, l.Engine.Flush(t.Context()))
 		taken := int64(300)
 		for range 20 {
-			ctx, cancel := context.WithCancel(f.Context())
+			ctx, cancel := context.WithCancel(t.Context())
 			var callers sync.WaitGroup
 			for i := range 40 {
 				callers.Go(func() {
 					ctx := ctx
 					if i%2 == 0 {
-						ctx = f.Context()
+						ctx = t.Context()
 					}
 					if ok, _ := l.TryAcquire(ctx, 1); ok {
 						atomic.AddInt64(&taken, 1)
 					}
 				})
 			}
-			pass(200 * time.Microsecond)
+			time.Sleep(200 * time.Microsecond)
 			cancel()
 			callers.Wait()
-			require.NoError(f, l.Engine.Flush(f.Context()))
-			pass(2 * time.Millisecond) // permits that are still on their way are released
+			require.NoError(t, l.Engine.Flush(t.Context()))
+			time.Sleep(2 * time.Millisecond) // permits that are still on their way are released
 		}
-		require.Less(f, taken, int64(1100), "some have left")
-		assert.Equal(f, 10_000-taken, f.free(l))
+		require.Less(t, taken, int64(1100), "some have left")
+		assert.Equal(t, 10_000-taken, f.free(l))
 	})
 }
 
 func TestLease_ArrivesLate_IsReturned(t *testing.T) {
-	inLease(t, 10_000, 10*time.Second, func(f *fixture, l *fake) {
-		require.Equal(f, 100, f.Often(l, 100, 50*time.Microsecond))
+	inLease(t, 10_000, 10*time.Second, func(t *testing.T, f *fixture, l *fake) {
+		require.Equal(t, 100, f.CountGranted(l, 100, 50*time.Microsecond))
 		f.Latency.Store(int64(70 * time.Millisecond))
 		var callers sync.WaitGroup
 		for range 200 {
-			callers.Go(func() { f.Take(l, 1) })
+			callers.Go(func() { f.RequireGranted(l, 1) })
 		}
 		callers.Wait()
 		f.Latency.Store(0)
-		pass(200 * time.Millisecond)
-		assert.EqualValues(f, 10_000-300, f.free(l))
+		time.Sleep(200 * time.Millisecond)
+		assert.EqualValues(t, 10_000-300, f.free(l))
 	})
 }
 
 // TestLease_OldBurst_IsNoDemand: nor are the permits that the call itself grants.
 func TestLease_OldBurst_IsNoDemand(t *testing.T) {
-	inLease(t, 10_000, 10*time.Second, func(f *fixture, l *fake) {
+	inLease(t, 10_000, 10*time.Second, func(t *testing.T, f *fixture, l *fake) {
 		f.leasing(l)
-		pass(25 * time.Millisecond)
-		f.Take(l, 100)
-		assert.EqualValues(f, 9600, f.free(l), "nothing is leased")
+		time.Sleep(25 * time.Millisecond)
+		f.RequireGranted(l, 100)
+		assert.EqualValues(t, 9600, f.free(l), "nothing is leased")
 	})
 }
 
 func TestLease_CallersWait_AreServedInOrder(t *testing.T) {
-	inLease(t, 2000, time.Second, func(f *fixture, l *fake) {
+	inLease(t, 2000, time.Second, func(t *testing.T, f *fixture, l *fake) {
 		const together = 10
 		served := make([]time.Time, 3000)
 		var callers sync.WaitGroup
 		for i := range served {
 			callers.Go(func() {
-				assert.NoError(f, l.Acquire(f.Context(), 1))
+				assert.NoError(t, l.Acquire(t.Context(), 1))
 				served[i] = time.Now()
 			})
 			if i%together == together-1 {
 				synctest.Wait()
-				pass(200 * time.Microsecond)
+				time.Sleep(200 * time.Microsecond)
 			}
 		}
 		callers.Wait()
 		for i := range len(served) - together {
 			at := i - i%together + together
-			require.False(f, served[at].Before(served[i]), "%d was served before %d", at, i)
+			require.False(t, served[at].Before(served[i]), "%d was served before %d", at, i)
 		}
-		assert.Less(f, f.Scripts.Load(), int64(1500), "calls")
+		assert.Less(t, f.Scripts.Load(), int64(1500), "calls")
 	})
 }
 
 // TestTryAcquireWithin_TimeoutDuringARelease_IsDenied: Redis has denied the request before, and the
 // release might have served it.
 func TestTryAcquireWithin_TimeoutDuringARelease_IsDenied(t *testing.T) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		l := f.open(Settings{Lease: time.Second}, 100, time.Hour)
 		for range 20 {
-			f.Take(l, 1)
+			f.RequireGranted(l, 1)
 		}
 		free := f.free(l)
 		leased := 80 - free
-		require.Positive(f, leased)
-		f.Take(f.limiter(100, time.Hour), free-1)
+		require.Positive(t, leased)
+		f.RequireGranted(f.limiter(100, time.Hour), free-1)
 		f.Latency.Store(int64(100 * time.Millisecond))
-		granted, err := l.TryAcquireWithin(f.Context(), leased+1, 150*time.Millisecond)
-		require.NoError(f, err)
-		assert.False(f, granted)
-		pass(2 * time.Minute)
+		granted, err := l.TryAcquireWithin(t.Context(), leased+1, 150*time.Millisecond)
+		require.NoError(t, err)
+		assert.False(t, granted)
+		time.Sleep(2 * time.Minute)
 	})
 }
 
 // TestFlush_RedisFails_ReturnsTheError: the permits stay taken for the interval.
 func TestFlush_RedisFails_ReturnsTheError(t *testing.T) {
-	inLease(t, 10_000, 10*time.Second, func(f *fixture, l *fake) {
+	inLease(t, 10_000, 10*time.Second, func(t *testing.T, f *fixture, l *fake) {
 		f.leasing(l)
 		f.fail("LOADING Redis is loading")
-		err := l.Engine.Flush(f.Context())
-		require.ErrorContains(f, err, "LOADING")
-		require.ErrorContains(f, err, "limiter: ")
+		err := l.Engine.Flush(t.Context())
+		require.ErrorContains(t, err, "LOADING")
+		require.ErrorContains(t, err, "limiter: ")
 		f.fail("")
-		require.NoError(f, l.Engine.Flush(f.Context()), "nothing is leased any more")
+		require.NoError(t, l.Engine.Flush(t.Context()), "nothing is leased any more")
 	})
 }
 
 // TestFlush_CallsUnderWay_WaitsForThem: a program that closes its connection after Flush loses no
 // permits.
 func TestFlush_CallsUnderWay_WaitsForThem(t *testing.T) {
-	inLease(t, 1_000_000, 10*time.Second, func(f *fixture, l *fake) {
+	inLease(t, 1_000_000, 10*time.Second, func(t *testing.T, f *fixture, l *fake) {
 		free := int64(1_000_000)
 		for times := 100; times < 200; times++ {
-			free -= int64(f.Often(l, times, 30*time.Microsecond))
-			require.NoError(f, l.Engine.Flush(f.Context()))
+			free -= int64(f.CountGranted(l, times, 30*time.Microsecond))
+			require.NoError(t, l.Engine.Flush(t.Context()))
 			sent := f.Sent.Load()
-			pass(5 * time.Millisecond)
-			require.Equal(f, sent, f.Sent.Load(), "calls that come after it")
-			require.Equal(f, free, f.free(l))
+			time.Sleep(5 * time.Millisecond)
+			require.Equal(t, sent, f.Sent.Load(), "calls that come after it")
+			require.Equal(t, free, f.free(l))
 		}
 	})
 }
@@ -150,29 +152,29 @@ func TestFlush_CallsUnderWay_WaitsForThem(t *testing.T) {
 func TestRelease_SeveralCallersWithLeases_AllIsReturned(t *testing.T) {
 	for _, meanwhile := range []bool{false, true} {
 		for seed := range uint64(4) {
-			withServer(t, func(f *fixture) {
+			withServer(t, func(t *testing.T, f *fixture) {
 				l := f.open(Settings{Lease: time.Second}, 10_000, time.Hour)
 				f.Latency.Store(int64(time.Duration(seed) * 100 * time.Microsecond))
 				if !meanwhile {
-					require.Equal(f, 300, f.Often(l, 300, 30*time.Microsecond))
+					require.Equal(t, 300, f.CountGranted(l, 300, 30*time.Microsecond))
 				}
 				var callers sync.WaitGroup
 				for i := range uint64(30) {
 					random := rand.New(rand.NewPCG(seed, i))
 					callers.Go(func() {
 						if meanwhile {
-							require.Equal(f, 10, f.Often(l, 10, time.Duration(random.IntN(100))*time.Microsecond))
+							require.Equal(t, 10, f.CountGranted(l, 10, time.Duration(random.IntN(100))*time.Microsecond))
 						}
 						for range 10 {
-							pass(time.Duration(random.IntN(100)) * time.Microsecond)
-							require.NoError(f, l.Release(f.Context(), 1))
+							time.Sleep(time.Duration(random.IntN(100)) * time.Microsecond)
+							require.NoError(t, l.Release(t.Context(), 1))
 						}
 					})
 				}
 				callers.Wait()
-				require.NoError(f, l.Engine.Flush(f.Context()))
-				pass(2 * time.Second)
-				assert.EqualValues(f, 10_000, f.free(l), "seed %d, taken meanwhile: %t", seed, meanwhile)
+				require.NoError(t, l.Engine.Flush(t.Context()))
+				time.Sleep(2 * time.Second)
+				assert.EqualValues(t, 10_000, f.free(l), "seed %d, taken meanwhile: %t", seed, meanwhile)
 			})
 		}
 	}
@@ -183,36 +185,36 @@ func TestRelease_SeveralCallersWithLeases_AllIsReturned(t *testing.T) {
 func TestChange_LeaseOfMovingSlot_EndsAfterAQuarterOfASecond(t *testing.T) {
 	for name, call := range map[string]func(context.Context, *fake) error{
 		"Release":    func(ctx context.Context, l *fake) error { return l.Release(ctx, 1) },
-		"TryAcquire": func(ctx context.Context, l *fake) error { return errOf(l.TryAcquire(ctx, 58)) },
+		"TryAcquire": func(ctx context.Context, l *fake) error { return redistest.Err(l.TryAcquire(ctx, 58)) },
 	} {
-		runWithServer(t, name, func(f *fixture) {
+		runWithServer(t, name, func(t *testing.T, f *fixture) {
 			l := f.open(Settings{Lease: time.Second}, 100, time.Hour)
 			for range 40 {
-				f.Take(l, 1)
+				f.RequireGranted(l, 1)
 			}
 			f.fail(moving)
 			start := time.Now()
-			assert.ErrorContains(f, call(context.Background(), l), "TRYAGAIN")
-			assert.Less(f, time.Since(start), time.Second)
+			assert.ErrorContains(t, call(context.Background(), l), "TRYAGAIN")
+			assert.Less(t, time.Since(start), time.Second)
 			f.fail("")
-			pass(time.Minute)
+			time.Sleep(time.Minute)
 		})
 	}
 }
 
 // TestFlush_ManyLeasesOfMovingSlot_EndsAfterAMinute, and not after a minute for each.
 func TestFlush_ManyLeasesOfMovingSlot_EndsAfterAMinute(t *testing.T) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		g := New(Settings{Redis: f.Conn, Lease: time.Second})
 		for i := range 2 * releasesAtOnce {
 			l := open(g, fmt.Sprint(i), 100, time.Hour)
 			for range 40 {
-				f.Take(l, 1)
+				f.RequireGranted(l, 1)
 			}
 		}
 		f.fail(moving)
 		start := time.Now()
-		assert.Error(f, g.Flush(context.Background()))
-		assert.InDelta(f, time.Minute, time.Since(start), float64(2*time.Second))
+		assert.Error(t, g.Flush(context.Background()))
+		assert.InDelta(t, time.Minute, time.Since(start), float64(2*time.Second))
 	})
 }

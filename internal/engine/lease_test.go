@@ -76,18 +76,19 @@ func TestLease_SeveralLeases_NumbersAreOfTheNewest(t *testing.T) {
 		parts := []Answer{{Allowed: true, Limit: 1000, Remaining: 850, ResetAfter: time.Minute},
 			{Allowed: true, Limit: 9, Remaining: 7, ResetAfter: time.Minute}}
 		h := &leaseSet{span: time.Hour, fetch: new(transfer), leases: []activeLease{
-			{Lease{Lasts: time.Hour, Limit: 1000, Free: 900, Reset: time.Minute}, 20, now.Add(-10 * second)},
-			{Lease{Lasts: time.Hour, Limit: 1000, Free: 850, Reset: time.Minute, Parts: parts}, 50, now.Add(-second)},
+			{Lease{Lasts: time.Hour, Limit: 1000, Free: 900, Reset: time.Minute}, 20, now.Add(-10 * time.Second)},
+			{Lease{Lasts: time.Hour, Limit: 1000, Free: 850, Reset: time.Minute, Parts: parts}, 50, now.Add(-time.Second)},
 		}}
 		h.newest, h.free, h.taken = h.leases[1], 848, 2
 		l.Engine.registry.entries.Store("name", &entry{id: "name", leases: h})
 		var answer Result
 		require.True(t, l.fromLease(Ask{Permits: 3, Detail: true}, &answer))
-		assert.Equal(t, Answer{Allowed: true, Limit: 1000, Remaining: 848 + 17 + 50, ResetAfter: 59 * second}, answer.Answer)
+		assert.Equal(t, Answer{Allowed: true, Limit: 1000, Remaining: 848 + 17 + 50, ResetAfter: 59 * time.Second},
+			answer.Answer)
 		for left := int64(14 + 50); left >= 11+50; left -= 3 {
 			require.True(t, l.fromLease(Ask{Permits: 3, Detail: true, Each: true}, &answer))
-			assert.Equal(t, []Answer{{Allowed: true, Limit: 1000, Remaining: 848 + left, ResetAfter: 59 * second},
-				{Allowed: true, Limit: 9, Remaining: 5 + left, ResetAfter: 59 * second}}, answer.Parts())
+			assert.Equal(t, []Answer{{Allowed: true, Limit: 1000, Remaining: 848 + left, ResetAfter: 59 * time.Second},
+				{Allowed: true, Limit: 9, Remaining: 5 + left, ResetAfter: 59 * time.Second}}, answer.Parts())
 		}
 	})
 }
@@ -228,7 +229,7 @@ func TestFlush_ReturnUnderWayFails_ReturnsItsError(t *testing.T) {
 		g := New(Settings{Lease: time.Hour})
 		h := &leaseSet{span: g.lease, transfers: &g.transfers}
 		unused := h.release(&activeLease{Lease: Lease{Return: func(context.Context, int64) error {
-			pass(second)
+			time.Sleep(time.Second)
 			return failed
 		}}, unused: 5}, nil)
 		unused.runLater()

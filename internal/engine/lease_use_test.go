@@ -9,18 +9,20 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 const shortLease = 10 * time.Millisecond
 
 // inLease runs a test with leases of 10 ms and calls of half a millisecond. It requires that no
 // state is left.
-func inLease(t *testing.T, limit int64, every time.Duration, test func(f *fixture, l *fake)) {
-	withServer(t, func(f *fixture) {
+func inLease(t *testing.T, limit int64, every time.Duration, test func(t *testing.T, f *fixture, l *fake)) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		l := f.open(Settings{Lease: shortLease}, limit, every)
 		f.Latency.Store(int64(500 * time.Microsecond))
-		test(f, l)
-		pass(100 * time.Millisecond)
+		test(t, f, l)
+		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
 		f.idle(l)
 	})
@@ -29,37 +31,37 @@ func inLease(t *testing.T, limit int64, every time.Duration, test func(f *fixtur
 // leasing makes an engine lease: callers take 300 permits in 9 ms.
 func (f *fixture) leasing(l *fake) {
 	f.Helper()
-	require.Equal(f, 300, f.Often(l, 300, 30*time.Microsecond))
+	require.Equal(f, 300, f.CountGranted(l, 300, 30*time.Microsecond))
 }
 
 func TestLease_ManyCalls_NeedNoRedis(t *testing.T) {
-	inLease(t, 1_000_000, 10*time.Second, func(f *fixture, l *fake) {
-		require.Equal(f, 1000, f.Often(l, 1000, 20*time.Microsecond))
+	inLease(t, 1_000_000, 10*time.Second, func(t *testing.T, f *fixture, l *fake) {
+		require.Equal(t, 1000, f.CountGranted(l, 1000, 20*time.Microsecond))
 		before, start := f.Scripts.Load(), time.Now()
-		require.Equal(f, 5000, f.Often(l, 5000, 20*time.Microsecond))
-		assert.Equal(f, 100*time.Millisecond, time.Since(start), "no caller waits for Redis")
-		assert.LessOrEqual(f, f.Scripts.Load()-before, int64(30), "calls in a tenth of a second")
+		require.Equal(t, 5000, f.CountGranted(l, 5000, 20*time.Microsecond))
+		assert.Equal(t, 100*time.Millisecond, time.Since(start), "no caller waits for Redis")
+		assert.LessOrEqual(t, f.Scripts.Load()-before, int64(30), "calls in a tenth of a second")
 
-		result, err := l.Take(f.Context(), 1)
-		require.NoError(f, err)
-		assert.True(f, result.Allowed)
-		assert.Equal(f, int64(1_000_000), result.Limit)
-		assert.InDelta(f, 1_000_000-6001, result.Remaining, 200, "permits that are being released are not counted")
-		assert.InDelta(f, 10*time.Second+shortLease, result.ResetAfter, float64(shortLease))
-		pass(50 * time.Millisecond)
-		assert.EqualValues(f, 1_000_000-6001, f.free(l))
+		result, err := l.Take(t.Context(), 1)
+		require.NoError(t, err)
+		assert.True(t, result.Allowed)
+		assert.Equal(t, int64(1_000_000), result.Limit)
+		assert.InDelta(t, 1_000_000-6001, result.Remaining, 200, "permits that are being released are not counted")
+		assert.InDelta(t, 10*time.Second+shortLease, result.ResetAfter, float64(shortLease))
+		time.Sleep(50 * time.Millisecond)
+		assert.EqualValues(t, 1_000_000-6001, f.free(l))
 	})
 }
 
 // TestLease_UsedUp_NextIsLarger: long before the end of the first.
 func TestLease_UsedUp_NextIsLarger(t *testing.T) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		l := f.open(Settings{Lease: time.Second}, 1_000_000, time.Hour)
 		f.Latency.Store(int64(500 * time.Microsecond))
-		require.Equal(f, 10_000, f.Often(l, 10_000, time.Microsecond))
-		assert.Less(f, f.Scripts.Load(), int64(40))
-		pass(3 * time.Second)
-		assert.EqualValues(f, 990_000, f.free(l))
+		require.Equal(t, 10_000, f.CountGranted(l, 10_000, time.Microsecond))
+		assert.Less(t, f.Scripts.Load(), int64(40))
+		time.Sleep(3 * time.Second)
+		assert.EqualValues(t, 990_000, f.free(l))
 	})
 }
 
@@ -68,16 +70,19 @@ func TestLease_FlushOrChange_EndsEarly(t *testing.T) {
 	for name, end := range map[string]func(f *fixture, l *fake) error{
 		"Flush": func(f *fixture, l *fake) error { return l.Engine.Flush(f.Context()) },
 		"change": func(f *fixture, l *fake) error {
-			return errOf(Change(f.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) { return nil, nil }))
+			return redistest.Err(Change(f.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
+				return nil,
+					nil
+			}))
 		},
-		"the end": func(*fixture, *fake) error { pass(shortLease + time.Millisecond); return nil },
+		"the end": func(*fixture, *fake) error { time.Sleep(shortLease + time.Millisecond); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inLease(t, 10_000, 10*time.Second, func(f *fixture, l *fake) {
+			inLease(t, 10_000, 10*time.Second, func(t *testing.T, f *fixture, l *fake) {
 				f.leasing(l)
-				require.Less(f, f.free(l), int64(10_000-300), "permits are leased")
-				require.NoError(f, end(f, l))
-				assert.EqualValues(f, 10_000-300, f.free(l))
+				require.Less(t, f.free(l), int64(10_000-300), "permits are leased")
+				require.NoError(t, end(f, l))
+				assert.EqualValues(t, 10_000-300, f.free(l))
 			})
 		})
 	}
@@ -88,31 +93,31 @@ func TestLease_FlushOrChange_EndsEarly(t *testing.T) {
 func TestLease_LargeRequest_UsesWhatIsLeasedAndFree(t *testing.T) {
 	for _, way := range ways {
 		for kind, maxAge := range map[string]time.Duration{"": 0, ", denials cached": time.Hour} {
-			runWithServer(t, way.name+kind, func(f *fixture) {
+			runWithServer(t, way.name+kind, func(t *testing.T, f *fixture) {
 				l := f.open(Settings{Lease: shortLease, Denials: maxAge}, 1000, 10*time.Second)
 				other := open(New(Settings{Redis: f.QuickConn()}), "limiter", 1000, 10*time.Second)
-				f.Take(other, 400)
+				f.RequireGranted(other, 400)
 				f.Latency.Store(int64(500 * time.Microsecond))
 				f.leasing(l)
-				require.Less(f, f.free(l), int64(300), "permits are leased")
-				require.NoError(f, other.Release(f.Context(), 400))
+				require.Less(t, f.free(l), int64(300), "permits are leased")
+				require.NoError(t, other.Release(t.Context(), 400))
 				began := time.Now()
-				require.NoError(f, way.call(f.Context(), l, 700))
-				assert.Less(f, time.Since(began), 5*time.Millisecond)
-				pass(20 * time.Millisecond)
-				assert.Zero(f, f.free(l))
+				require.NoError(t, way.call(t.Context(), l, 700))
+				assert.Less(t, time.Since(began), 5*time.Millisecond)
+				time.Sleep(20 * time.Millisecond)
+				assert.Zero(t, f.free(l))
 			})
 		}
 	}
 }
 
 func TestLease_RequestExceedsBoth_LeaseStays(t *testing.T) {
-	inLease(t, 1000, 10*time.Second, func(f *fixture, l *fake) {
+	inLease(t, 1000, 10*time.Second, func(t *testing.T, f *fixture, l *fake) {
 		f.leasing(l)
-		pass(2 * time.Millisecond) // the next lease may be on its way
+		time.Sleep(2 * time.Millisecond) // the next lease may be on its way
 		before := f.free(l)
-		f.Full(l, 701)
-		assert.Equal(f, before, f.free(l))
+		f.RequireDenied(l, 701)
+		assert.Equal(t, before, f.free(l))
 	})
 }
 
@@ -122,15 +127,15 @@ func TestLease_Remaining_CountsLeasedPermits(t *testing.T) {
 	for name, permits := range map[string][]int64{
 		"one by one": slices.Repeat([]int64{1}, 2000), "more than is leased": {1, 20, 20, 5, 820, 1, 1},
 	} {
-		runWithServer(t, name, func(f *fixture) {
+		runWithServer(t, name, func(t *testing.T, f *fixture) {
 			l := f.open(Settings{Lease: 100 * time.Millisecond}, 100_000, time.Hour)
 			taken := int64(0)
 			for _, n := range permits {
-				pass(20 * time.Microsecond)
-				result, err := l.Take(f.Context(), n)
-				require.NoError(f, err)
+				time.Sleep(20 * time.Microsecond)
+				result, err := l.Take(t.Context(), n)
+				require.NoError(t, err)
 				taken += n
-				require.Equal(f, 100_000-taken, result.Remaining, "%d are taken", taken)
+				require.Equal(t, 100_000-taken, result.Remaining, "%d are taken", taken)
 			}
 		})
 	}

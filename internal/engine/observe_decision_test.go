@@ -63,13 +63,13 @@ const trip = 10 * time.Millisecond
 // observed runs a test with an observed limiter, on a link of 10 ms.
 func observed(t *testing.T, s Settings, limit int64, every time.Duration,
 	test func(ctx context.Context, f *fixture, l *fake, o *events)) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		o := new(events)
-		s.Observer = o.observer(f)
+		s.Observer = o.observer(t)
 		l := f.open(s, limit, every)
 		f.Latency.Store(int64(trip))
-		test(context.WithValue(f.Context(), callerKey{}, 1), f, l, o)
-		pass(time.Minute)
+		test(context.WithValue(t.Context(), callerKey{}, 1), f, l, o)
+		time.Sleep(time.Minute)
 		synctest.Wait()
 		f.idle(l)
 	})
@@ -117,7 +117,7 @@ func TestObserver_Decisions_AreEachReportedOnce(t *testing.T) {
 				err = way.call(leaves, l, 1)
 				require.ErrorIs(f, err, context.DeadlineExceeded)
 				only(Decision{Permits: 1, Took: trip / 2, Err: err}, nil)
-				pass(second)
+				time.Sleep(time.Second)
 				assert.EqualValues(f, 1, o.alone.Load())
 				_, calls, _ := o.all()
 				assert.Equal(f, []Call{{Limiter: &l.Limiter, Requests: 1, Permits: 1, Took: trip}}, calls)
@@ -136,10 +136,10 @@ func TestObserver_Source_NamesRedisOrMemory(t *testing.T) {
 		for range 3 {
 			_, err := l.TryAcquire(ctx, 6)
 			require.NoError(f, err)
-			pass(second)
+			time.Sleep(time.Second)
 		}
 		for _, permits := range []int64{6, 1} {
-			_, err := l.TryAcquireWithin(ctx, permits, second)
+			_, err := l.TryAcquireWithin(ctx, permits, time.Second)
 			require.NoError(f, err)
 		}
 		decisions, _, _ := o.all()
@@ -157,7 +157,8 @@ func TestObserver_Source_NamesRedisOrMemory(t *testing.T) {
 // TestObserver_ManyCallersAndLeases_SourcesMatchTheCalls: each caller that Redis decided on was in
 // a call.
 func TestObserver_ManyCallersAndLeases_SourcesMatchTheCalls(t *testing.T) {
-	observed(t, Settings{Lease: shortLease}, 20_000, second, func(ctx context.Context, f *fixture, l *fake, o *events) {
+	observed(t, Settings{Lease: shortLease}, 20_000, time.Second, func(ctx context.Context, f *fixture, l *fake,
+		o *events) {
 		f.Latency.Store(int64(500 * time.Microsecond))
 		random := rand.New(rand.NewPCG(7, 8))
 		var callers sync.WaitGroup
@@ -172,11 +173,11 @@ func TestObserver_ManyCallersAndLeases_SourcesMatchTheCalls(t *testing.T) {
 				}
 			})
 			if random.IntN(3) == 0 {
-				pass(time.Duration(random.IntN(100)) * time.Microsecond)
+				time.Sleep(time.Duration(random.IntN(100)) * time.Microsecond)
 			}
 		}
 		callers.Wait()
-		pass(second)
+		time.Sleep(time.Second)
 		assert.Positive(f, o.alone.Load(), "calls that fetched a lease alone")
 		decisions, calls, waiting := o.all()
 		require.Len(f, decisions, 4000)

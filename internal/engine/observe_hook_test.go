@@ -17,11 +17,11 @@ import (
 // TestObserver_HookFails_OnlyItsCallerIsAffected: it panics, ends its goroutine or blocks.
 func TestObserver_HookFails_OnlyItsCallerIsAffected(t *testing.T) {
 	for kind, fail := range map[string]func(){
-		"panics": func() { panic("no hook") }, "ends": runtime.Goexit, "blocks": func() { pass(5 * time.Second) },
+		"panics": func() { panic("no hook") }, "ends": runtime.Goexit, "blocks": func() { time.Sleep(5 * time.Second) },
 	} {
 		for _, hook := range []string{"Decision", "RedisCall", "Waiting", "no longer Waiting"} {
 			for _, ask := range ways {
-				runWithServer(t, kind+" "+hook+" "+ask.name, func(f *fixture) {
+				runWithServer(t, kind+" "+hook+" "+ask.name, func(t *testing.T, f *fixture) {
 					var broken atomic.Int64
 					fails := func() {
 						if broken.Add(-1) >= 0 {
@@ -57,7 +57,7 @@ func TestObserver_HookFails_OnlyItsCallerIsAffected(t *testing.T) {
 									served.Add(1)
 								}
 							}()
-							assert.NoError(f, ask.call(ctx, l, 1))
+							assert.NoError(t, ask.call(ctx, l, 1))
 							whole = true
 						}()
 						return &caller
@@ -65,7 +65,7 @@ func TestObserver_HookFails_OnlyItsCallerIsAffected(t *testing.T) {
 					var all []*sync.WaitGroup
 					broken.Store(2)
 					for i := range 20 {
-						ctx := f.Context()
+						ctx := t.Context()
 						if i%2 == 0 {
 							ctx = context.Background()
 						}
@@ -74,20 +74,20 @@ func TestObserver_HookFails_OnlyItsCallerIsAffected(t *testing.T) {
 							synctest.Wait()
 						}
 					}
-					pass(4 * time.Second)
+					time.Sleep(4 * time.Second)
 					want := int64(2)
 					if !ask.waits && strings.Contains(hook, "Waiting") {
 						want = 0
 					}
-					assert.Equal(f, 20-want, served.Load())
+					assert.Equal(t, 20-want, served.Load())
 					for _, caller := range all {
 						caller.Wait()
 					}
-					assert.Equal(f, want, failed.Load())
-					assert.Zero(f, length.Load())
+					assert.Equal(t, want, failed.Load())
+					assert.Zero(t, length.Load())
 					broken.Store(0)
-					call(f.Context()).Wait()
-					assert.Equal(f, 21-want, served.Load())
+					call(t.Context()).Wait()
+					assert.Equal(t, 21-want, served.Load())
 					synctest.Wait()
 					f.idle(l)
 				})
@@ -97,8 +97,8 @@ func TestObserver_HookFails_OnlyItsCallerIsAffected(t *testing.T) {
 }
 
 func TestObserver_HookWithoutACallerFails_QueueGoesOn(t *testing.T) {
-	for kind, fail := range map[string]func(){"ends": runtime.Goexit, "blocks": func() { pass(time.Minute) }} {
-		runWithServer(t, kind, func(f *fixture) {
+	for kind, fail := range map[string]func(){"ends": runtime.Goexit, "blocks": func() { time.Sleep(time.Minute) }} {
+		runWithServer(t, kind, func(t *testing.T, f *fixture) {
 			var alone atomic.Int64
 			l := f.open(Settings{Observer: &Observer{
 				RedisCall: func(ctx context.Context, _ Call) {
@@ -107,38 +107,38 @@ func TestObserver_HookWithoutACallerFails_QueueGoesOn(t *testing.T) {
 						fail()
 					}
 				},
-			}}, 1, second)
+			}}, 1, time.Second)
 			f.Latency.Store(int64(trip))
-			caller := context.WithValue(f.Context(), callerKey{}, 1)
+			caller := context.WithValue(t.Context(), callerKey{}, 1)
 			leaves, leave := context.WithTimeout(caller, trip/2)
 			defer leave()
 			_, err := l.TryAcquire(leaves, 1)
-			require.ErrorIs(f, err, context.DeadlineExceeded)
-			pass(second)
-			assert.EqualValues(f, 1, alone.Load())
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			time.Sleep(time.Second)
+			assert.EqualValues(t, 1, alone.Load())
 			start := time.Now()
 			ok, err := l.TryAcquire(caller, 1)
-			require.NoError(f, err)
-			require.True(f, ok)
+			require.NoError(t, err)
+			require.True(t, ok)
 			for range 3 {
-				require.NoError(f, l.Acquire(caller, 1))
+				require.NoError(t, l.Acquire(caller, 1))
 			}
-			assert.InDelta(f, 3*second, time.Since(start), float64(10*trip))
-			assert.Greater(f, alone.Load(), int64(1), "a call that was denied has no caller")
+			assert.InDelta(t, 3*time.Second, time.Since(start), float64(10*trip))
+			assert.Greater(t, alone.Load(), int64(1), "a call that was denied has no caller")
 		})
 	}
 }
 
 func TestObserver_HookCallsTheLimiter_IsAnswered(t *testing.T) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		var l *fake
 		var asked atomic.Int64
 		again := func(ctx context.Context) {
 			if ctx.Value(callerKey{}) == nil { // the hook does not observe its own calls
 				ctx = context.WithValue(ctx, callerKey{}, 1)
-				assert.NoError(f, l.Acquire(ctx, 1))
+				assert.NoError(t, l.Acquire(ctx, 1))
 				_, err := l.TryAcquire(ctx, 1)
-				assert.NoError(f, err)
+				assert.NoError(t, err)
 				asked.Add(1)
 			}
 		}
@@ -149,11 +149,11 @@ func TestObserver_HookCallsTheLimiter_IsAnswered(t *testing.T) {
 		}}, 1000, time.Hour)
 		var callers sync.WaitGroup
 		for range 10 {
-			callers.Go(func() { f.Take(l, 1) })
-			callers.Go(func() { assert.NoError(f, l.Acquire(f.Context(), 1)) })
+			callers.Go(func() { f.RequireGranted(l, 1) })
+			callers.Go(func() { assert.NoError(t, l.Acquire(t.Context(), 1)) })
 		}
 		callers.Wait()
 		synctest.Wait()
-		assert.GreaterOrEqual(f, asked.Load(), int64(10+10+2*10))
+		assert.GreaterOrEqual(t, asked.Load(), int64(10+10+2*10))
 	})
 }

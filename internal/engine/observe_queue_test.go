@@ -12,8 +12,8 @@ import (
 )
 
 func TestObserver_Waiting_HasTheLengthOfTheQueue(t *testing.T) {
-	observed(t, Settings{}, 2, second, func(ctx context.Context, f *fixture, l *fake, o *events) {
-		other := f.open(Settings{Observer: o.observer(f)}, 2, second)
+	observed(t, Settings{}, 2, time.Second, func(ctx context.Context, f *fixture, l *fake, o *events) {
+		other := f.open(Settings{Observer: o.observer(f)}, 2, time.Second)
 		before := f.Scripts.Load()
 		leaves, leave := context.WithCancel(ctx)
 		var callers sync.WaitGroup
@@ -25,7 +25,7 @@ func TestObserver_Waiting_HasTheLengthOfTheQueue(t *testing.T) {
 		synctest.Wait()
 		callers.Go(func() { assert.NoError(f, other.Acquire(ctx, 1)) }) // of another Client
 		synctest.Wait()
-		pass(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
 		_, _, waiting := o.all()
 		var lengths []int
 		for _, w := range waiting {
@@ -36,7 +36,7 @@ func TestObserver_Waiting_HasTheLengthOfTheQueue(t *testing.T) {
 		assert.Equal(f, []int{1, 2, 3, 4, 5, 6, 7, 1}, lengths)
 		leave()
 		callers.Wait()
-		pass(second)
+		time.Sleep(time.Second)
 		_, calls, more := o.all()
 		sum := 0
 		for _, w := range append(waiting, more...) {
@@ -53,7 +53,7 @@ func TestObserver_Waiting_HasTheLengthOfTheQueue(t *testing.T) {
 // TestObserver_Waited_CountsFromTheFirstAnswer: a caller that a reply leaves in the queue has
 // waited, and so have those behind it.
 func TestObserver_Waited_CountsFromTheFirstAnswer(t *testing.T) {
-	observed(t, Settings{}, 4, second, func(ctx context.Context, f *fixture, l *fake, o *events) {
+	observed(t, Settings{}, 4, time.Second, func(ctx context.Context, f *fixture, l *fake, o *events) {
 		var callers sync.WaitGroup
 		acquire := func(ctx context.Context, permits int64) {
 			callers.Go(func() { _ = l.Acquire(ctx, permits) })
@@ -75,12 +75,12 @@ func TestObserver_Waited_CountsFromTheFirstAnswer(t *testing.T) {
 		o.all()
 
 		acquire(ctx, 2) // with a call of its own
-		pass(trip / 2)
+		time.Sleep(trip / 2)
 		acquire(ctx, 1) // while that is under way
 		callers.Wait()
 		assert.Equal(f, [][2]time.Duration{{0, trip}}, waited(2))
 		assert.Equal(f, [][2]time.Duration{{0, 3 * trip / 2}}, waited(1))
-		within(3, second/2) // refused by the first answer
+		within(3, time.Second/2) // refused by the first answer
 		callers.Wait()
 		assert.Equal(f, [][2]time.Duration{{0, trip}}, waited(3))
 		leaves, leave := context.WithTimeout(ctx, trip/2)
@@ -88,16 +88,16 @@ func TestObserver_Waited_CountsFromTheFirstAnswer(t *testing.T) {
 		acquire(leaves, 1) // leaves before the first answer
 		callers.Wait()
 		assert.Equal(f, [2]time.Duration{0, trip / 2}, waited(1)[1])
-		pass(trip)
+		time.Sleep(trip)
 		o.all()
 
 		acquire(ctx, 4) // stays queued
-		pass(trip * 2)
-		acquire(ctx, 1)     // behind it
-		within(2, second/2) // refused there
+		time.Sleep(trip * 2)
+		acquire(ctx, 1)          // behind it
+		within(2, time.Second/2) // refused there
 		gone, goes := context.WithCancel(ctx)
 		acquire(gone, 3) // leaves from there
-		pass(5 * trip)
+		time.Sleep(5 * trip)
 		goes()
 		callers.Wait()
 		require.Len(f, o.decisions, 4)
@@ -105,16 +105,16 @@ func TestObserver_Waited_CountsFromTheFirstAnswer(t *testing.T) {
 			assert.Positive(f, d.Waited, "%+v", d)
 			assert.Equal(f, d.Took, d.Waited, "%+v", d)
 		}
-		pass(5 * second)
+		time.Sleep(5 * time.Second)
 		ok, err := l.TryAcquire(ctx, 3)
 		require.NoError(f, err)
 		require.True(f, ok)
 		o.all()
 
 		acquire(ctx, 2) // stays queued
-		pass(trip * 2)
+		time.Sleep(trip * 2)
 		for sent := f.Sent.Load(); f.Sent.Load() == sent; { // until it is asked for again
-			pass(time.Millisecond)
+			time.Sleep(time.Millisecond)
 		}
 		acquire(ctx, 1) // behind it for the rest of that call, and served by the next one
 		callers.Wait()
@@ -125,7 +125,7 @@ func TestObserver_Waited_CountsFromTheFirstAnswer(t *testing.T) {
 }
 
 func TestObserver_NamesOfOneLimiter_CallHasTheNameOfItsCaller(t *testing.T) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		var mu sync.Mutex
 		reported := make(map[string]any)
 		g := New(Settings{Redis: f.Conn, Observer: &Observer{RedisCall: func(ctx context.Context, c Call) {
@@ -138,24 +138,24 @@ func TestObserver_NamesOfOneLimiter_CallHasTheNameOfItsCaller(t *testing.T) {
 			clear(reported)
 			var callers sync.WaitGroup
 			for _, name := range []string{"a", "b", "c", "d"} { // two calls may be in flight, so that a goroutine sends several
-				ctx := context.WithValue(f.Context(), callerKey{}, name)
+				ctx := context.WithValue(t.Context(), callerKey{}, name)
 				l := open(g, "limiter", 1000, time.Hour)
 				l.Name = name
 				callers.Go(func() {
 					if waits {
-						assert.NoError(f, l.Acquire(ctx, 1))
+						assert.NoError(t, l.Acquire(ctx, 1))
 						return
 					}
 					ok, err := l.TryAcquire(ctx, 1)
-					assert.NoError(f, err)
-					assert.True(f, ok)
+					assert.NoError(t, err)
+					assert.True(t, ok)
 				})
 				synctest.Wait()
 			}
 			callers.Wait()
-			assert.Greater(f, len(reported), 1)
+			assert.Greater(t, len(reported), 1)
 			for name, caller := range reported {
-				assert.Equal(f, name, caller)
+				assert.Equal(t, name, caller)
 			}
 		}
 	})

@@ -103,8 +103,8 @@ func (f *fixture) counted(limit int64, every time.Duration) (*counted, *sums) {
 
 // TestObserver_ManyCallers_EachEventIsReportedOnce: whether callers stay, leave or fail.
 func TestObserver_ManyCallers_EachEventIsReportedOnce(t *testing.T) {
-	withServer(t, func(f *fixture) {
-		l, s := f.counted(20, 2*second)
+	withServer(t, func(t *testing.T, f *fixture) {
+		l, s := f.counted(20, 2*time.Second)
 		random := rand.New(rand.NewPCG(5, 6))
 		f.Latency.Store(int64(30 * time.Millisecond))
 		var callers sync.WaitGroup
@@ -114,7 +114,7 @@ func TestObserver_ManyCallers_EachEventIsReportedOnce(t *testing.T) {
 			if random.IntN(40) == 0 {
 				permits = 21
 			}
-			ctx, cancel := context.WithCancel(context.WithValue(f.Context(), callerKey{}, 1))
+			ctx, cancel := context.WithCancel(context.WithValue(t.Context(), callerKey{}, 1))
 			if random.IntN(4) == 0 { // without a way to end, or with one that is used
 				ctx = context.WithValue(context.Background(), callerKey{}, 1)
 			} else if random.IntN(3) > 0 {
@@ -148,42 +148,42 @@ func TestObserver_ManyCallers_EachEventIsReportedOnce(t *testing.T) {
 				f.fail("")
 			}
 			if random.IntN(4) == 0 {
-				pass(time.Duration(random.IntN(100)) * time.Millisecond)
+				time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
 			}
 		}
 		f.fail("")
-		pass(time.Minute)
+		time.Sleep(time.Minute)
 		callers.Wait()
 		synctest.Wait()
 		seen := s.now()
-		assert.EqualValues(f, returned.Load(), seen.decided)
-		assert.EqualValues(f, granted.Load(), seen.granted)
-		assert.Positive(f, seen.granted)
-		assert.Greater(f, seen.sent, 100)
-		assert.Equal(f, seen.sent, seen.calls)
-		assert.Equal(f, seen.carried, seen.requests)
-		assert.Equal(f, seen.wanted, seen.permits)
-		assert.Positive(f, seen.alone)
-		assert.Less(f, seen.alone, seen.calls/2, "callers that were answered report the other calls")
-		assert.EqualValues(f, waits.Load(), seen.begun)
-		assert.EqualValues(f, waits.Load(), seen.ended)
-		assert.Greater(f, seen.length, 5)
-		assert.Empty(f, l.Engine.observer.waiting, "no state of callers that do not wait")
-		assert.True(f, l.Engine.Idle())
+		assert.EqualValues(t, returned.Load(), seen.decided)
+		assert.EqualValues(t, granted.Load(), seen.granted)
+		assert.Positive(t, seen.granted)
+		assert.Greater(t, seen.sent, 100)
+		assert.Equal(t, seen.sent, seen.calls)
+		assert.Equal(t, seen.carried, seen.requests)
+		assert.Equal(t, seen.wanted, seen.permits)
+		assert.Positive(t, seen.alone)
+		assert.Less(t, seen.alone, seen.calls/2, "callers that were answered report the other calls")
+		assert.EqualValues(t, waits.Load(), seen.begun)
+		assert.EqualValues(t, waits.Load(), seen.ended)
+		assert.Greater(t, seen.length, 5)
+		assert.Empty(t, l.Engine.observer.waiting, "no state of callers that do not wait")
+		assert.True(t, l.Engine.Idle())
 	})
 }
 
 func TestObserver_CallIsRepeated_IsReportedOnce(t *testing.T) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		l, s := f.counted(20, time.Hour)
 		f.fail(moving)
 		time.AfterFunc(100*time.Millisecond, func() { f.fail("") })
-		f.Take(l.fake, 3)
-		assert.Greater(f, s.now().sent, 3)
-		assert.Equal(f, 1, s.now().calls)
-		assert.Equal(f, 1, s.now().requests)
-		assert.EqualValues(f, 3, s.now().permits)
-		assert.Greater(f, s.now().took, 100*time.Millisecond)
+		f.RequireGranted(l.fake, 3)
+		assert.Greater(t, s.now().sent, 3)
+		assert.Equal(t, 1, s.now().calls)
+		assert.Equal(t, 1, s.now().requests)
+		assert.EqualValues(t, 3, s.now().permits)
+		assert.Greater(t, s.now().took, 100*time.Millisecond)
 	})
 }
 
@@ -196,51 +196,51 @@ func (l torn) Answer(b *Batch, _ rueidis.RedisMessage) (bool, error) {
 }
 
 func TestObserver_CallFails_NothingIsGranted(t *testing.T) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		l, s := f.counted(20, time.Hour)
 		l.Protocol = torn{l.fake}
-		_, err := l.Try(f.Context(), Ask{Permits: 1})
-		require.EqualError(f, err, "torn")
-		assert.Equal(f, 1, s.now().decided)
-		assert.Equal(f, 1, s.now().calls)
-		assert.Zero(f, s.now().granted)
-		assert.Zero(f, s.now().leased)
+		_, err := l.Try(t.Context(), Ask{Permits: 1})
+		require.EqualError(t, err, "torn")
+		assert.Equal(t, 1, s.now().decided)
+		assert.Equal(t, 1, s.now().calls)
+		assert.Zero(t, s.now().granted)
+		assert.Zero(t, s.now().leased)
 	})
 }
 
 // TestObserver_CallOfOneCaller_IsReportedOnce: by its caller, if that stays.
 func TestObserver_CallOfOneCaller_IsReportedOnce(t *testing.T) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		l, s := f.counted(20, time.Hour)
 		take := func(ctx context.Context) error {
 			_, err := Charge(ctx, &l.Limiter, 5, func(context.Context) (int, error) {
-				pass(second)
+				time.Sleep(time.Second)
 				return 0, nil
 			})
 			return err
 		}
-		caller := context.WithValue(f.Context(), callerKey{}, 1)
-		require.NoError(f, take(caller))
-		require.NoError(f, take(context.WithValue(context.Background(), callerKey{}, 1)))
-		assert.Equal(f, 2, s.now().calls)
-		assert.Zero(f, s.now().alone)
-		leaves, leave := context.WithTimeout(caller, second/2)
+		caller := context.WithValue(t.Context(), callerKey{}, 1)
+		require.NoError(t, take(caller))
+		require.NoError(t, take(context.WithValue(context.Background(), callerKey{}, 1)))
+		assert.Equal(t, 2, s.now().calls)
+		assert.Zero(t, s.now().alone)
+		leaves, leave := context.WithTimeout(caller, time.Second/2)
 		defer leave()
-		require.ErrorIs(f, take(leaves), context.DeadlineExceeded)
-		require.ErrorIs(f, take(leaves), context.DeadlineExceeded)
-		assert.Equal(f, 2, s.now().calls)
-		pass(second)
+		require.ErrorIs(t, take(leaves), context.DeadlineExceeded)
+		require.ErrorIs(t, take(leaves), context.DeadlineExceeded)
+		assert.Equal(t, 2, s.now().calls)
+		time.Sleep(time.Second)
 		synctest.Wait()
-		assert.Equal(f, 3, s.now().calls)
-		assert.Equal(f, 1, s.now().alone)
-		assert.EqualValues(f, 15, s.now().permits)
+		assert.Equal(t, 3, s.now().calls)
+		assert.Equal(t, 1, s.now().alone)
+		assert.EqualValues(t, 15, s.now().permits)
 	})
 }
 
 func TestObserver_NoHooks_NothingIsReported(t *testing.T) {
 	assert.False(t, New(Settings{}).Observed())
 	assert.False(t, New(Settings{Observer: new(Observer)}).Observed())
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		var seen atomic.Int64
 		for _, o := range []*Observer{
 			{Decision: func(context.Context, Decision) { seen.Add(1) }},
@@ -248,12 +248,12 @@ func TestObserver_NoHooks_NothingIsReported(t *testing.T) {
 			{Waiting: func(context.Context, Waiting) { seen.Add(1) }},
 		} {
 			l := open(New(Settings{Redis: f.Conn, Observer: o}), "limiter", 100, time.Hour)
-			f.Take(l, 1)
-			_, err := l.Wait(f.Context(), 1, time.Time{})
-			require.NoError(f, err)
-			_, err = Charge(f.Context(), &l.Limiter, 1, func(context.Context) (int, error) { return 0, nil })
-			require.NoError(f, err)
+			f.RequireGranted(l, 1)
+			_, err := l.Wait(t.Context(), 1, time.Time{})
+			require.NoError(t, err)
+			_, err = Charge(t.Context(), &l.Limiter, 1, func(context.Context) (int, error) { return 0, nil })
+			require.NoError(t, err)
 		}
-		assert.EqualValues(f, 2+3+2, seen.Load())
+		assert.EqualValues(t, 2+3+2, seen.Load())
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -76,9 +77,9 @@ func askAll(ctx context.Context, g *Engine, names int, protocol func(*fake) Prot
 // which they can leave it. A call takes 10 ms.
 func withContexts(t *testing.T, test func(ctx context.Context, f *fixture)) {
 	for name, cancellable := range map[string]bool{"without an end": false, "cancellable": true} {
-		runWithServer(t, name, func(f *fixture) {
+		runWithServer(t, name, func(t *testing.T, f *fixture) {
 			f.Latency.Store(int64(10 * time.Millisecond))
-			ctx := f.Context()
+			ctx := t.Context()
 			if !cancellable {
 				ctx = context.WithoutCancel(ctx)
 			}
@@ -121,10 +122,10 @@ func TestPipeline_ManyNames_ShareIt(t *testing.T) {
 		var callers sync.WaitGroup
 		for i := range 2 * pipelined {
 			l := open(g, fmt.Sprint("limiter:", i), int64(i+1), time.Minute)
-			callers.Go(func() { assert.ErrorIs(f, errOf(l.Wait(waiting, int64(i+1), time.Time{})), context.Canceled) })
+			callers.Go(func() { assert.ErrorIs(f, redistest.Err(l.Wait(waiting, int64(i+1), time.Time{})), context.Canceled) })
 		}
-		pass(time.Second)
-		f.Take(open(g, "limiter:100", 101, time.Minute), 1)
+		time.Sleep(time.Second)
+		f.RequireGranted(open(g, "limiter:100", 101, time.Minute), 1)
 		assert.Len(f, conn.names(), len(sizes))
 		cancel()
 		callers.Wait()
@@ -138,13 +139,13 @@ func TestPipeline_ManyNames_ShareIt(t *testing.T) {
 
 // TestPipeline_CallersLeave_PermitsReturn: the other callers of the pipeline get their answers.
 func TestPipeline_CallersLeave_PermitsReturn(t *testing.T) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		g := f.engine()
 		f.Latency.Store(int64(10 * time.Millisecond))
 		const names = 3 * redisx.MaxPipelined
-		leaves, leave := context.WithTimeout(f.Context(), 15*time.Millisecond) // their calls are at Redis then
+		leaves, leave := context.WithTimeout(t.Context(), 15*time.Millisecond) // their calls are at Redis then
 		defer leave()
-		stays, cancel := context.WithCancel(f.Context())
+		stays, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		began := time.Now()
 		var granted [names]atomic.Int64
@@ -159,22 +160,22 @@ func TestPipeline_CallersLeave_PermitsReturn(t *testing.T) {
 					_, err := l.Try(ctx, Ask{Permits: 1})
 					if err == nil {
 						granted[i].Add(1)
-					} else if assert.ErrorIs(f, err, context.DeadlineExceeded) {
-						assert.Equal(f, 15*time.Millisecond, time.Since(began), "at once")
-						assert.Zero(f, i%2)
+					} else if assert.ErrorIs(t, err, context.DeadlineExceeded) {
+						assert.Equal(t, 15*time.Millisecond, time.Since(began), "at once")
+						assert.Zero(t, i%2)
 						return
 					}
 				}
 			})
 		}
 		callers.Wait()
-		pass(10 * time.Second) // permits for callers that left return
+		time.Sleep(10 * time.Second) // permits for callers that left return
 		f.Latency.Store(0)
 		for i := range names {
 			l := open(g, fmt.Sprint("limiter:", i), 3, time.Minute)
-			assert.Equal(f, 3-granted[i].Load(), f.free(l), i)
+			assert.Equal(t, 3-granted[i].Load(), f.free(l), i)
 		}
-		assert.True(f, g.Idle())
+		assert.True(t, g.Idle())
 	})
 }
 
@@ -233,7 +234,7 @@ func TestPipeline_ScriptsNeedMoreCalls_AreRepeated(t *testing.T) {
 type asksWhy struct{ *fake }
 
 func (l asksWhy) Explain(ctx context.Context, err error) error {
-	pass(time.Second)
+	time.Sleep(time.Second)
 	return l.fake.Explain(ctx, err)
 }
 

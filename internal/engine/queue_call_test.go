@@ -30,17 +30,17 @@ func (q *line) within(l *fake, who string, permits int64, timeout time.Duration)
 func TestQueue_LimiterIsDeleted_CallersLearnSoon(t *testing.T) {
 	t.Run("within a second", func(t *testing.T) {
 		inQueue(t, 10, time.Hour, func(q *line, l *fake) {
-			q.Take(l, 10)
+			q.RequireGranted(l, 10)
 			q.wait(l, "a", 1)
-			pass(5 * second)
+			time.Sleep(5 * time.Second)
 			before := q.Scripts.Load()
 			q.wait(l, "b", 1) // the last call is old
 			assert.Equal(t, before+1, q.Scripts.Load())
-			pass(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond)
 			q.change(l, func(s *state) { s.deleted = true })
-			pass(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond)
 			q.wait(l, "c", 1)
-			pass(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond)
 			q.wait(l, "d", 1)
 			q.done.Wait()
 			assert.ElementsMatch(t, []string{"a failed at 6s", "b failed at 6s", "c failed at 6s", "d failed at 6s"}, q.said())
@@ -48,9 +48,9 @@ func TestQueue_LimiterIsDeleted_CallersLearnSoon(t *testing.T) {
 		})
 	})
 	t.Run("in half of the time that is left", func(t *testing.T) {
-		inQueue(t, 10, 10*second, func(q *line, l *fake) {
-			q.Take(l, 10)
-			pass(9500 * time.Millisecond)
+		inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
+			q.RequireGranted(l, 10)
+			time.Sleep(9500 * time.Millisecond)
 			q.wait(l, "a", 1)
 			q.change(l, func(s *state) { s.deleted = true })
 			q.within(l, "b", 1, 600*time.Millisecond) // can be served after 500 ms
@@ -65,20 +65,20 @@ func TestQueue_LimiterIsDeleted_CallersLearnSoon(t *testing.T) {
 // caller.
 func TestQueue_CallerArrivesDuringACall_NextCallDecides(t *testing.T) {
 	inQueue(t, 10, time.Hour, func(q *line, l *fake) {
-		q.Take(l, 10)
+		q.RequireGranted(l, 10)
 		ctx, cancel := context.WithCancel(q.Context())
 		defer cancel()
 		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
-		pass(5500 * time.Millisecond) // between two pings of rueidis
+		time.Sleep(5500 * time.Millisecond) // between two pings of rueidis
 		q.Latency.Store(int64(100 * time.Millisecond))
 		before := q.Scripts.Load()
 		q.within(l, "b", 1, time.Minute)
-		pass(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond)
 		q.within(l, "c", 1, time.Minute)
 		for i := range 20 {
 			q.within(l, fmt.Sprint(i), 1, time.Minute)
 		}
-		pass(second)
+		time.Sleep(time.Second)
 		said := q.said()
 		require.Len(t, said, 22)
 		assert.Equal(t, "b failed at 5.6s", said[0])
@@ -92,17 +92,17 @@ func TestQueue_CallerArrivesDuringACall_NextCallDecides(t *testing.T) {
 
 func TestQueue_CallerArrivesDuringACall_NoCallAtOnceUnlessDenied(t *testing.T) {
 	inQueue(t, 10, time.Hour, func(q *line, l *fake) {
-		q.Take(l, 10)
+		q.RequireGranted(l, 10)
 		q.Latency.Store(int64(100 * time.Millisecond))
 		ctx, cancel := context.WithCancel(q.Context())
 		defer cancel()
 		before := q.Scripts.Load()
 		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
-		pass(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond)
 		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
-		pass(time.Second / 2)
+		time.Sleep(time.Second / 2)
 		assert.Equal(t, before+1, q.Scripts.Load())
-		pass(time.Second)
+		time.Sleep(time.Second)
 		assert.Equal(t, before+2, q.Scripts.Load())
 		cancel()
 	})
@@ -116,14 +116,14 @@ func TestQueue_MoreCallersThanACallCarries_OneReplyAnswersAll(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inQueue(t, 10, time.Hour, func(q *line, l *fake) {
-				q.Take(l, 10)
+				q.RequireGranted(l, 10)
 				ctx, cancel := context.WithCancel(q.Context())
 				defer cancel()
 				q.done.Go(func() { _ = l.Acquire(ctx, 1) })
-				pass(5500 * time.Millisecond) // between two pings of rueidis
+				time.Sleep(5500 * time.Millisecond) // between two pings of rueidis
 				q.Latency.Store(int64(100 * time.Millisecond))
 				q.done.Go(func() { _ = l.Acquire(ctx, 1) })
-				pass(50 * time.Millisecond) // and its call is under way
+				time.Sleep(50 * time.Millisecond) // and its call is under way
 				change(q, l)
 				before := q.Scripts.Load()
 				start := time.Now()
@@ -139,7 +139,7 @@ func TestQueue_MoreCallersThanACallCarries_OneReplyAnswersAll(t *testing.T) {
 						assert.LessOrEqual(t, time.Since(start), 160*time.Millisecond)
 					})
 				}
-				pass(second)
+				time.Sleep(time.Second)
 				assert.LessOrEqual(t, q.Scripts.Load()-before, int64(2))
 				cancel()
 			})
@@ -148,13 +148,13 @@ func TestQueue_MoreCallersThanACallCarries_OneReplyAnswersAll(t *testing.T) {
 }
 
 func TestQueue_DeadlineBehindOthersInItsCall_IsRefusedByThatCall(t *testing.T) {
-	inQueue(t, 10, 10*second, func(q *line, l *fake) {
-		q.Take(l, 10)
+	inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
+		q.RequireGranted(l, 10)
 		q.Latency.Store(int64(100 * time.Millisecond))
-		q.within(l, "opens", 1, second)
+		q.within(l, "opens", 1, time.Second)
 		q.wait(l, "first", 6)
-		q.within(l, "second", 6, 15*second)
-		q.within(l, "third", 4, 15*second)
+		q.within(l, "second", 6, 15*time.Second)
+		q.within(l, "third", 4, 15*time.Second)
 		q.done.Wait()
 		assert.ElementsMatch(t, []string{
 			"opens failed at 0.1s", "second failed at 0.2s", "first at 10.1s", "third at 10.1s",
@@ -163,47 +163,47 @@ func TestQueue_DeadlineBehindOthersInItsCall_IsRefusedByThatCall(t *testing.T) {
 }
 
 func TestTryAcquireWithin_DeadlineAndTimeout_SoonerOneCounts(t *testing.T) {
-	inQueue(t, 1, 10*second, func(q *line, l *fake) {
-		q.Take(l, 1)
-		long, cancel := context.WithTimeout(q.Context(), 20*second)
+	inQueue(t, 1, 10*time.Second, func(q *line, l *fake) {
+		q.RequireGranted(l, 1)
+		long, cancel := context.WithTimeout(q.Context(), 20*time.Second)
 		defer cancel()
-		short, cancel := context.WithTimeout(q.Context(), 5*second)
+		short, cancel := context.WithTimeout(q.Context(), 5*time.Second)
 		defer cancel()
-		ok, err := l.TryAcquireWithin(long, 1, 5*second)
+		ok, err := l.TryAcquireWithin(long, 1, 5*time.Second)
 		require.NoError(t, err)
 		assert.False(t, ok)
-		_, err = l.TryAcquireWithin(short, 1, 20*second)
+		_, err = l.TryAcquireWithin(short, 1, 20*time.Second)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Zero(t, time.Since(q.start).Round(time.Millisecond), "both end at once")
-		ok, err = l.TryAcquireWithin(long, 1, 15*second)
+		ok, err = l.TryAcquireWithin(long, 1, 15*time.Second)
 		require.NoError(t, err)
 		assert.True(t, ok)
 	})
 }
 
 func TestQueue_RequestAheadExceedsTheNewRate_DoesNotCount(t *testing.T) {
-	inQueue(t, 100, 10*second, func(q *line, l *fake) {
-		q.Take(l, 100)
+	inQueue(t, 100, 10*time.Second, func(q *line, l *fake) {
+		q.RequireGranted(l, 100)
 		q.wait(l, "a", 1)
 		q.wait(l, "b", 50)
-		pass(2 * second) // all are asked for
+		time.Sleep(2 * time.Second) // all are asked for
 		q.change(l, func(s *state) { s.limit = 10 })
-		assert.True(t, q.granted(l, 1, 15*second),
+		assert.True(t, q.granted(l, 1, 15*time.Second),
 			"10 permits are free at 10s: 1 is a's, b requests more than the rate, the rest are free")
 	})
 }
 
 // TestQueue_IntervalGrows_UnreachableDeadlinesEndAtOnce: at every place in the queue.
 func TestQueue_IntervalGrows_UnreachableDeadlinesEndAtOnce(t *testing.T) {
-	inQueue(t, 10, 10*second, func(q *line, l *fake) {
-		q.Take(l, 10)
+	inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
+		q.RequireGranted(l, 10)
 		for i := range 30 {
 			q.within(l, fmt.Sprint(i), 1, time.Minute)
 		}
-		pass(2 * second)
+		time.Sleep(2 * time.Second)
 		q.change(l, func(s *state) { s.every = time.Hour.Milliseconds() })
 		change(q.Context(), l.Engine, l.ID)
-		pass(second)
+		time.Sleep(time.Second)
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		assert.Len(t, q.log, 30, "none of them is served before an hour has passed")
@@ -212,20 +212,20 @@ func TestQueue_IntervalGrows_UnreachableDeadlinesEndAtOnce(t *testing.T) {
 
 // TestQueue_ReplyForAnotherCaller_EndsUnreachableDeadlines: the callers between them count.
 func TestQueue_ReplyForAnotherCaller_EndsUnreachableDeadlines(t *testing.T) {
-	inQueue(t, 10, 10*second, func(q *line, l *fake) {
-		other := q.limiter(10, 10*second)
-		q.Take(other, 1)
-		pass(second)
-		q.Take(other, 9)
+	inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
+		other := q.limiter(10, 10*time.Second)
+		q.RequireGranted(other, 1)
+		time.Sleep(time.Second)
+		q.RequireGranted(other, 9)
 		q.wait(l, "a", 1)
 		q.wait(l, "b", 5)
-		q.within(l, "c", 4, 13*second) // at 11s, with b
-		pass(2 * second)
+		q.within(l, "c", 4, 13*time.Second) // at 11s, with b
+		time.Sleep(2 * time.Second)
 		require.NoError(t, other.Release(q.Context(), 10))
-		q.Take(other, 5)
-		pass(2 * second)
-		q.Take(other, 4)
-		pass(6 * second)
+		q.RequireGranted(other, 5)
+		time.Sleep(2 * time.Second)
+		q.RequireGranted(other, 4)
+		time.Sleep(6 * time.Second)
 		assert.ElementsMatch(t, []string{"a at 10s", "c failed at 10s"}, q.said(),
 			"c is behind b, which can be served at 13s: at 15s")
 	})

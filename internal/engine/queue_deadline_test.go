@@ -20,10 +20,10 @@ func TestQueue_Forecast_SetsWhenAWaiterIsServable(t *testing.T) {
 		permits  int64
 		want     time.Duration
 	}{
-		"its permits are free": {&view{limit: 10, free: 4, after: 2 * second, every: second}, 4, 0},
-		"they come back":       {&view{limit: 10, free: 4, after: 2 * second, every: second}, 5, 2 * second},
+		"its permits are free": {&view{limit: 10, free: 4, after: 2 * time.Second, every: time.Second}, 4, 0},
+		"they come back":       {&view{limit: 10, free: 4, after: 2 * time.Second, every: time.Second}, 5, 2 * time.Second},
 		"nothing is known":     {nil, 5, 0},
-		"it is never served":   {&view{limit: 10, after: 2 * second, every: second}, 11, 0},
+		"it is never served":   {&view{limit: 10, after: 2 * time.Second, every: time.Second}, 11, 0},
 	} {
 		q := &queue{replied: true, forecast: test.forecast, forecastAt: at}
 		assert.Equal(t, test.want, q.servable(waiterFor(test.permits)).Sub(at), name)
@@ -39,31 +39,31 @@ func TestQueue_Deadlines_MissedOnesAreFound(t *testing.T) {
 		want          time.Duration
 		change        func(q *queue, v *view)
 	}{
-		"at the last moment":             {permits: 3, timeout: 2 * second},
-		"a moment too late":              {permits: 3, timeout: 2*second - 1, want: 2 * second},
-		"behind others":                  {permits: 1, ahead: 3, timeout: second, want: 2 * second},
-		"all that a window has":          {permits: 4, ahead: 6, timeout: 2 * second},
-		"the next window":                {permits: 4, ahead: 7, timeout: 12*second - 1, want: 12 * second},
-		"the next window, in time":       {permits: 4, ahead: 7, timeout: 12 * second},
-		"three windows":                  {permits: 5, ahead: 20, timeout: 21 * second, want: 22 * second},
+		"at the last moment":             {permits: 3, timeout: 2 * time.Second},
+		"a moment too late":              {permits: 3, timeout: 2*time.Second - 1, want: 2 * time.Second},
+		"behind others":                  {permits: 1, ahead: 3, timeout: time.Second, want: 2 * time.Second},
+		"all that a window has":          {permits: 4, ahead: 6, timeout: 2 * time.Second},
+		"the next window":                {permits: 4, ahead: 7, timeout: 12*time.Second - 1, want: 12 * time.Second},
+		"the next window, in time":       {permits: 4, ahead: 7, timeout: 12 * time.Second},
+		"three windows":                  {permits: 5, ahead: 20, timeout: 21 * time.Second, want: 22 * time.Second},
 		"free permits are not waited":    {free: 4, permits: 4, timeout: 1},
 		"its time is over":               {free: 4, permits: 4, timeout: -1, want: 1},
 		"more intervals than a Duration": {permits: 1, ahead: 1 << 62, timeout: time.Hour, want: Never},
 		"and known for a while": {permits: 1, ahead: 1 << 62, timeout: time.Hour, want: Never,
-			change: func(q *queue, _ *view) { q.forecastAt = now.Add(-second) }},
+			change: func(q *queue, _ *view) { q.forecastAt = now.Add(-time.Second) }},
 		"a time that overflows": {permits: 1, ahead: 20, timeout: time.Hour, want: Never,
 			change: func(_ *queue, v *view) { v.every = 1 << 62 }},
 		"nothing is known of the limit": {permits: 1, ahead: 1000, timeout: 1,
 			change: func(q *queue, _ *view) { q.forecast = nil }},
-		"known for a while": {permits: 3, timeout: second,
-			change: func(q *queue, _ *view) { q.forecastAt = now.Add(-second) }},
-		"known for a while, and more": {permits: 3, timeout: second - 1, want: second,
-			change: func(q *queue, _ *view) { q.forecastAt = now.Add(-second) }},
-		"over, and what was known past": {permits: 3, timeout: -second, want: 1,
-			change: func(q *queue, _ *view) { q.forecastAt = now.Add(-2 * second) }},
+		"known for a while": {permits: 3, timeout: time.Second,
+			change: func(q *queue, _ *view) { q.forecastAt = now.Add(-time.Second) }},
+		"known for a while, and more": {permits: 3, timeout: time.Second - 1, want: time.Second,
+			change: func(q *queue, _ *view) { q.forecastAt = now.Add(-time.Second) }},
+		"over, and what was known past": {permits: 3, timeout: -time.Second, want: 1,
+			change: func(q *queue, _ *view) { q.forecastAt = now.Add(-2 * time.Second) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := &view{limit: 10, free: test.free, after: 2 * second, every: 10 * second}
+			v := &view{limit: 10, free: test.free, after: 2 * time.Second, every: 10 * time.Second}
 			q := &queue{replied: true, forecast: v, forecastAt: now}
 			if test.change != nil {
 				test.change(q, v)
@@ -95,20 +95,21 @@ func TestQueue_FirstWaiterIsDenied_OthersAreChecked(t *testing.T) {
 	} {
 		w := waiterFor(1)
 		w.Allowed, w.Err = test.granted, test.err
-		q := &queue{forecast: &view{limit: 10, after: 2 * second, every: 10 * second},
-			forecastAt: sent.Add(test.servable - 2*second), batch: Batch{sent: sent}, inCall: []*waiter{w}}
+		q := &queue{forecast: &view{limit: 10, after: 2 * time.Second, every: 10 * time.Second},
+			forecastAt: sent.Add(test.servable - 2*time.Second), batch: Batch{sent: sent}, inCall: []*waiter{w}}
 		assert.Equal(t, test.want, q.outdated(), name)
 	}
 }
 
 func TestQueue_NewCaller_IsRefusedByTheForecast(t *testing.T) {
 	now := time.Now()
-	q := &queue{replied: true, forecast: &view{limit: 10, after: 5 * second, every: 10 * second}, forecastAt: now}
+	q := &queue{replied: true, forecast: &view{limit: 10, after: 5 * time.Second, every: 10 * time.Second},
+		forecastAt: now}
 	for permits, want := range map[int64]bool{1: false, 10: false, 11: true} {
 		assert.Equal(t, want, q.unreachable(waiterFor(permits), 0, now), permits)
 	}
 	short := waiterFor(1)
-	short.deadline = now.Add(second)
+	short.deadline = now.Add(time.Second)
 	assert.True(t, q.unreachable(short, 0, now))
 	q.forecast = nil // a call that failed brought none
 	assert.False(t, q.unreachable(waiterFor(11), 0, now))

@@ -45,10 +45,10 @@ func TestQueue_StateChangedBeforeTheCaller_IsNotDeniedOnStaleState(t *testing.T)
 					inQueue(t, 10, time.Hour, func(q *line, l *fake) {
 						ctx, cancel := context.WithCancel(q.Context())
 						defer cancel()
-						q.Take(l, 10)
+						q.RequireGranted(l, 10)
 						q.done.Go(func() { _ = l.Acquire(ctx, 1) })
 						synctest.Wait()
-						pass(time.Minute)
+						time.Sleep(time.Minute)
 						q.change(l, test.change)
 						if !other {
 							change(q.Context(), l.Engine, l.ID)
@@ -73,19 +73,20 @@ func TestQueue_StateChangedBeforeTheCaller_IsNotDeniedOnStaleState(t *testing.T)
 }
 
 func TestQueue_MoreWantedThanReturns_NextIntervalsCount(t *testing.T) {
-	inQueue(t, 10, 10*second, func(q *line, l *fake) {
+	inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
 		ctx := q.Context()
-		q.Take(l, 10)
+		q.RequireGranted(l, 10)
 		q.wait(l, "first", 6)
 		q.wait(l, "second", 6)
-		for _, timeout := range []time.Duration{second, 9 * second, 15 * second, 20*second - time.Millisecond} {
+		for _, timeout := range []time.Duration{time.Second, 9 * time.Second, 15 * time.Second,
+			20*time.Second - time.Millisecond} {
 			assert.False(t, q.granted(l, 1, timeout), timeout)
 			assert.Zero(t, time.Since(q.start).Round(time.Millisecond), "at once")
 		}
-		short, cancel := context.WithTimeout(ctx, 15*second)
+		short, cancel := context.WithTimeout(ctx, 15*time.Second)
 		defer cancel()
 		assert.ErrorContains(t, l.Acquire(short, 1), "in 20s at the earliest")
-		assert.True(t, q.granted(l, 1, 21*second))
+		assert.True(t, q.granted(l, 1, 21*time.Second))
 		q.done.Wait()
 		assert.Equal(t, []string{"first at 10s", "second at 20s"}, q.log)
 	})
@@ -96,7 +97,7 @@ func TestQueue_MoreWantedThanReturns_NextIntervalsCount(t *testing.T) {
 func TestTryAcquireWithin_ServerHangs_EndsWithTheTimeout(t *testing.T) {
 	for _, timeout := range []time.Duration{time.Nanosecond, 20 * time.Millisecond, 100 * time.Millisecond} {
 		inQueue(t, 10, time.Hour, func(q *line, l *fake) {
-			q.Latency.Store(int64(8 * second))
+			q.Latency.Store(int64(8 * time.Second))
 			start := time.Now()
 			var callers sync.WaitGroup
 			for range 5 { // the first is in a call, the others wait for theirs
@@ -109,7 +110,7 @@ func TestTryAcquireWithin_ServerHangs_EndsWithTheTimeout(t *testing.T) {
 				})
 			}
 			callers.Wait()
-			pass(time.Minute)
+			time.Sleep(time.Minute)
 			q.Latency.Store(0)
 			assert.EqualValues(t, 10, q.free(l))
 		})
@@ -118,7 +119,7 @@ func TestTryAcquireWithin_ServerHangs_EndsWithTheTimeout(t *testing.T) {
 
 func TestQueue_SumOverflows_CallersAreDenied(t *testing.T) {
 	inQueue(t, MaxPermits, time.Hour, func(q *line, l *fake) {
-		q.Take(l, 1)
+		q.RequireGranted(l, 1)
 		q.Latency.Store(int64(10 * time.Millisecond))
 		ctx, cancel := context.WithCancel(q.Context())
 		var refused sync.WaitGroup
@@ -131,8 +132,8 @@ func TestQueue_SumOverflows_CallersAreDenied(t *testing.T) {
 			})
 		}
 		refused.Wait()
-		assert.Less(t, time.Since(q.start), second)
+		assert.Less(t, time.Since(q.start), time.Second)
 		cancel()
-		pass(second)
+		time.Sleep(time.Second)
 	})
 }

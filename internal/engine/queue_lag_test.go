@@ -27,10 +27,10 @@ func TestQueue_ForecastLags_WaiterAsksLater(t *testing.T) {
 		"one in the next round":         {lag: lag, behind: 2*every + 2*time.Millisecond, want: every, others: 1},
 		"a later one in the next round": {lag: lag, behind: 2*every + 2*lag, want: every + lag, others: 1},
 	} {
-		withServer(t, func(f *fixture) {
+		withServer(t, func(t *testing.T, f *fixture) {
 			l := open(f.engine(), "limiter", 2, every)
 			l.lag = test.lag
-			f.Take(l, 2)
+			f.RequireGranted(l, 2)
 			began := time.Now()
 			f.Latency.Store(int64(test.latency))
 			wait := func(timeout time.Duration, served func()) {
@@ -38,23 +38,23 @@ func TestQueue_ForecastLags_WaiterAsksLater(t *testing.T) {
 				if timeout > 0 {
 					deadline = began.Add(timeout)
 				}
-				ok, err := l.Wait(f.Context(), 1, deadline)
-				assert.NoError(f, err, name)
-				assert.True(f, ok, name)
+				ok, err := l.Wait(t.Context(), 1, deadline)
+				assert.NoError(t, err, name)
+				assert.True(t, ok, name)
 				served()
 			}
 			if test.behind > 0 {
 				go func() {
-					pass(time.Millisecond)
+					time.Sleep(time.Millisecond)
 					for range test.others {
 						go wait(0, func() {})
-						pass(time.Millisecond)
+						time.Sleep(time.Millisecond)
 					}
 					wait(test.behind, func() {})
 				}()
 			}
-			wait(test.timeout, func() { assert.Equal(f, test.want+test.latency, time.Since(began), name) })
-			pass(3 * every)
+			wait(test.timeout, func() { assert.Equal(t, test.want+test.latency, time.Since(began), name) })
+			time.Sleep(3 * every)
 		})
 	}
 }
@@ -74,68 +74,68 @@ func (f *fixture) waitAll(l *fake, callers int) {
 
 // TestQueue_FreePermits_DoNotLag: only a waiter that has waited for permits asks later.
 func TestQueue_FreePermits_DoNotLag(t *testing.T) {
-	withServer(t, func(f *fixture) {
-		l := open(f.engine(), "limiter", 2*MaxRequests, second)
+	withServer(t, func(t *testing.T, f *fixture) {
+		l := open(f.engine(), "limiter", 2*MaxRequests, time.Second)
 		l.lag = time.Hour
 		began := time.Now()
 		f.waitAll(l, MaxRequests+1)
-		assert.Zero(f, time.Since(began))
+		assert.Zero(t, time.Since(began))
 	})
 }
 
 // TestQueue_LimiterExpires_WaitersRenewIt: they ask before, although they are denied.
 func TestQueue_LimiterExpires_WaitersRenewIt(t *testing.T) {
-	withServer(t, func(f *fixture) {
-		l := open(f.engine(), "limiter", 1, 10*second)
-		l.renew = 3 * second
-		f.Take(l, 1)
+	withServer(t, func(t *testing.T, f *fixture) {
+		l := open(f.engine(), "limiter", 1, 10*time.Second)
+		l.renew = 3 * time.Second
+		f.RequireGranted(l, 1)
 		before := f.Scripts.Load()
 		f.waitAll(l, 1)
-		assert.Equal(f, before+5, f.Scripts.Load(), "calls at 0 s, 3 s, 6 s, 9 s and 10 s")
+		assert.Equal(t, before+5, f.Scripts.Load(), "calls at 0 s, 3 s, 6 s, 9 s and 10 s")
 	})
 }
 
 // TestDenial_LimiterExpires_RedisIsAskedOften: a denial from memory does not renew it.
 func TestDenial_LimiterExpires_RedisIsAskedOften(t *testing.T) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		g := New(Settings{Redis: f.Conn, Denials: time.Hour})
 		l := open(g, "limiter", 1, time.Minute)
-		l.renew = 24 * second
-		f.Take(l, 1)
+		l.renew = 24 * time.Second
+		f.RequireGranted(l, 1)
 		var asked []int64
 		for range 8 {
 			before := f.Scripts.Load()
-			f.Full(l, 1)
+			f.RequireDenied(l, 1)
 			asked = append(asked, f.Scripts.Load()-before)
-			pass(second)
+			time.Sleep(time.Second)
 		}
-		assert.Equal(f, []int64{1, 0, 0, 1, 0, 0, 1, 0}, asked)
+		assert.Equal(t, []int64{1, 0, 0, 1, 0, 0, 1, 0}, asked)
 	})
 }
 
 // TestDenial_TimeoutIsTooShort_AnsweredFromMemory: as a request without a timeout.
 func TestDenial_TimeoutIsTooShort_AnsweredFromMemory(t *testing.T) {
-	withServer(t, func(f *fixture) {
-		g := New(Settings{Redis: f.Conn, Denials: 10 * second})
+	withServer(t, func(t *testing.T, f *fixture) {
+		g := New(Settings{Redis: f.Conn, Denials: 10 * time.Second})
 		l := open(g, "limiter", 2, time.Minute)
-		f.Take(l, 2)
+		f.RequireGranted(l, 2)
 		within := func(permits int64, timeout time.Duration) (calls int64) {
 			before := f.Scripts.Load()
-			ok, err := l.Wait(f.Context(), permits, time.Now().Add(timeout))
-			assert.NoError(f, err)
-			assert.False(f, ok)
+			ok, err := l.Wait(t.Context(), permits, time.Now().Add(timeout))
+			assert.NoError(t, err)
+			assert.False(t, ok)
 			return f.Scripts.Load() - before
 		}
-		assert.EqualValues(f, 1, within(1, second), "nothing is known")
+		assert.EqualValues(t, 1, within(1, time.Second), "nothing is known")
 		for range 100 {
-			assert.Zero(f, within(1, second))
-			assert.Zero(f, within(2, 59*second))
+			assert.Zero(t, within(1, time.Second))
+			assert.Zero(t, within(2, 59*time.Second))
 		}
-		pass(10 * second)
-		assert.EqualValues(f, 1, within(1, second), "it is too old")
-		assert.NoError(f, l.Release(f.Context(), 1))
-		ok, err := l.Wait(f.Context(), 1, time.Now().Add(second))
-		assert.NoError(f, err)
-		assert.True(f, ok, "this Client has released")
+		time.Sleep(10 * time.Second)
+		assert.EqualValues(t, 1, within(1, time.Second), "it is too old")
+		assert.NoError(t, l.Release(t.Context(), 1))
+		ok, err := l.Wait(t.Context(), 1, time.Now().Add(time.Second))
+		assert.NoError(t, err)
+		assert.True(t, ok, "this Client has released")
 	})
 }

@@ -55,7 +55,7 @@ func (q *line) granted(l *fake, permits int64, timeout time.Duration) bool {
 }
 
 func inQueue(t *testing.T, limit int64, every time.Duration, test func(q *line, l *fake)) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		q := &line{fixture: f}
 		l := f.limiter(limit, every)
 		q.start = time.Now()
@@ -67,17 +67,17 @@ func inQueue(t *testing.T, limit int64, every time.Duration, test func(q *line, 
 }
 
 func TestQueue_LargeRequestAtTheHead_IsServedFirst(t *testing.T) {
-	inQueue(t, 10, 10*second, func(q *line, l *fake) {
+	inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
 		for range 10 { // one permit returns each second, from the 10th on
-			q.Take(l, 1)
-			pass(second)
+			q.RequireGranted(l, 1)
+			time.Sleep(time.Second)
 		}
-		q.start = time.Now().Add(-10 * second)
+		q.start = time.Now().Add(-10 * time.Second)
 		q.wait(l, "a", 1)
 		q.wait(l, "large", 3)
 		q.wait(l, "b", 1)
 		q.wait(l, "c", 2)
-		q.Full(l, 1)
+		q.RequireDenied(l, 1)
 		q.done.Wait()
 		assert.Equal(t, []string{"a at 10s", "large at 13s", "b at 14s", "c at 16s"}, q.log)
 	})
@@ -85,10 +85,10 @@ func TestQueue_LargeRequestAtTheHead_IsServedFirst(t *testing.T) {
 
 // TestQueue_ManyCallers_OneCallForAPermit: the queue calls Redis when its head could be served.
 func TestQueue_ManyCallers_OneCallForAPermit(t *testing.T) {
-	inQueue(t, 10, 10*second, func(q *line, l *fake) {
+	inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
 		for range 10 {
-			q.Take(l, 1)
-			pass(second)
+			q.RequireGranted(l, 1)
+			time.Sleep(time.Second)
 		}
 		before := q.Scripts.Load()
 		for i := range 100 {
@@ -98,8 +98,8 @@ func TestQueue_ManyCallers_OneCallForAPermit(t *testing.T) {
 		assert.LessOrEqual(t, q.Scripts.Load()-before, int64(102))
 	})
 	t.Run("all return together", func(t *testing.T) {
-		inQueue(t, 50, 10*second, func(q *line, l *fake) {
-			q.Take(l, 50)
+		inQueue(t, 50, 10*time.Second, func(q *line, l *fake) {
+			q.RequireGranted(l, 50)
 			before := q.Scripts.Load()
 			for i := range 100 {
 				q.wait(l, fmt.Sprint(i), 1)
@@ -113,24 +113,24 @@ func TestQueue_ManyCallers_OneCallForAPermit(t *testing.T) {
 
 // TestTryAcquireWithin_TimeoutEndsDuringAnotherCall_IsFalse: Redis has denied it before.
 func TestTryAcquireWithin_TimeoutEndsDuringAnotherCall_IsFalse(t *testing.T) {
-	inQueue(t, 1, 10*second, func(q *line, l *fake) {
-		q.Take(l, 1)
+	inQueue(t, 1, 10*time.Second, func(q *line, l *fake) {
+		q.RequireGranted(l, 1)
 		q.Latency.Store(int64(100 * time.Millisecond))
-		assert.False(t, q.granted(l, 1, 10*second+50*time.Millisecond))
-		assert.Equal(t, 10*second+50*time.Millisecond, time.Since(q.start))
-		pass(second)
+		assert.False(t, q.granted(l, 1, 10*time.Second+50*time.Millisecond))
+		assert.Equal(t, 10*time.Second+50*time.Millisecond, time.Since(q.start))
+		time.Sleep(time.Second)
 		assert.EqualValues(t, 1, q.free(l))
 	})
 }
 
 func TestQueue_HeadLeaves_NextIsServed(t *testing.T) {
-	inQueue(t, 10, 10*second, func(q *line, l *fake) {
-		q.Take(l, 5)
+	inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
+		q.RequireGranted(l, 5)
 		ctx, cancel := context.WithCancel(q.Context())
 		q.done.Go(func() { q.say("large", l.Acquire(ctx, 8)) })
 		synctest.Wait()
 		q.wait(l, "small", 4)
-		pass(second)
+		time.Sleep(time.Second)
 		cancel()
 		synctest.Wait()
 		assert.ElementsMatch(t, []string{"large failed at 1s", "small at 1s"}, q.log)
@@ -140,12 +140,12 @@ func TestQueue_HeadLeaves_NextIsServed(t *testing.T) {
 
 func TestQueue_ClientReleases_ServesAtOnce(t *testing.T) {
 	inQueue(t, 10, time.Hour, func(q *line, l *fake) {
-		q.Take(l, 10)
+		q.RequireGranted(l, 10)
 		q.wait(l, "a", 4)
 		q.wait(l, "b", 4)
-		pass(second)
+		time.Sleep(time.Second)
 		require.NoError(t, l.Release(q.Context(), 5))
-		pass(second)
+		time.Sleep(time.Second)
 		q.change(l, func(s *state) { s.limit = 14 })
 		change(q.Context(), l.Engine, l.ID)
 		q.done.Wait()
@@ -154,7 +154,7 @@ func TestQueue_ClientReleases_ServesAtOnce(t *testing.T) {
 }
 
 func TestQueue_RequestAboveTheRate_DoesNotDelayOthers(t *testing.T) {
-	inQueue(t, 10, 10*second, func(q *line, l *fake) {
+	inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
 		q.Latency.Store(int64(100 * time.Millisecond))
 		q.wait(l, "a", 1)
 		q.wait(l, "above", 11)
@@ -165,12 +165,12 @@ func TestQueue_RequestAboveTheRate_DoesNotDelayOthers(t *testing.T) {
 }
 
 func TestQueue_CallFails_LaterCallersAreServed(t *testing.T) {
-	inQueue(t, 10, 10*second, func(q *line, l *fake) {
+	inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
 		q.Latency.Store(int64(100 * time.Millisecond))
 		q.fail("OOM")
 		q.wait(l, "a", 1)
 		time.AfterFunc(150*time.Millisecond, func() { q.fail("") })
-		pass(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 		q.wait(l, "b", 1)
 		q.done.Wait()
 		assert.Equal(t, []string{"a failed at 0.1s", "b at 0.2s"}, q.log)
@@ -178,9 +178,9 @@ func TestQueue_CallFails_LaterCallersAreServed(t *testing.T) {
 }
 
 func TestQueue_OneCallForSeveral_KeepsTheirOrder(t *testing.T) {
-	inQueue(t, 10, 10*second, func(q *line, l *fake) {
-		q.Take(l, 5)
-		pass(second)
+	inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
+		q.RequireGranted(l, 5)
+		time.Sleep(time.Second)
 		q.Latency.Store(int64(100 * time.Millisecond))
 		q.wait(l, "first", 1)
 		q.wait(l, "large", 8)

@@ -14,8 +14,8 @@ import (
 
 // TestQueue_CallersArriveAndLeave_SumsMatch: served, refused, too late, cancelled, or with an error.
 func TestQueue_CallersArriveAndLeave_SumsMatch(t *testing.T) {
-	withServer(t, func(f *fixture) {
-		l := f.limiter(20, 2*second)
+	withServer(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(20, 2*time.Second)
 		random := rand.New(rand.NewPCG(3, 4))
 		check := func() (waiting int) {
 			e := l.Engine.registry.lockExisting("limiter")
@@ -35,15 +35,15 @@ func TestQueue_CallersArriveAndLeave_SumsMatch(t *testing.T) {
 					ahead += w.Permits
 				}
 				wanted += w.Permits
-				assert.Greater(f, w.arrival, last)
-				assert.Less(f, w.state, answered)
+				assert.Greater(t, w.arrival, last)
+				assert.Less(t, w.state, answered)
 				last = w.arrival
 				waiting++
 			}
-			assert.Equal(f, wanted, e.queue.wanted, "wanted by all")
-			assert.Equal(f, checked, e.queue.fresh.unchecked == nil, "an unchecked waiter waits")
+			assert.Equal(t, wanted, e.queue.wanted, "wanted by all")
+			assert.Equal(t, checked, e.queue.fresh.unchecked == nil, "an unchecked waiter waits")
 			if !checked {
-				assert.Equal(f, ahead, e.queue.fresh.ahead, "wanted by those before the first unchecked")
+				assert.Equal(t, ahead, e.queue.fresh.ahead, "wanted by those before the first unchecked")
 			}
 			return waiting
 		}
@@ -55,7 +55,7 @@ func TestQueue_CallersArriveAndLeave_SumsMatch(t *testing.T) {
 			if random.IntN(40) == 0 {
 				permits = 21
 			}
-			ctx, cancel := context.WithCancel(f.Context())
+			ctx, cancel := context.WithCancel(t.Context())
 			if random.IntN(3) == 0 {
 				time.AfterFunc(time.Duration(random.IntN(3000))*time.Millisecond, cancel)
 			}
@@ -63,31 +63,31 @@ func TestQueue_CallersArriveAndLeave_SumsMatch(t *testing.T) {
 			callers.Go(func() {
 				defer cancel()
 				var deadline time.Time
-				if timeout <= 3*second {
+				if timeout <= 3*time.Second {
 					deadline = time.Now().Add(timeout)
 				}
 				_, _ = l.Wait(ctx, permits, deadline)
 			})
 			switch random.IntN(60) {
 			case 0:
-				callers.Go(func() { _ = l.Release(f.Context(), 10) })
+				callers.Go(func() { _ = l.Release(t.Context(), 10) })
 			case 1:
 				f.fail("OOM")
 			case 2, 3, 4, 5:
 				f.fail("")
 			}
 			if random.IntN(4) > 0 {
-				pass(time.Duration(random.IntN(100)) * time.Millisecond)
+				time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
 			}
 			synctest.Wait()
 			most = max(most, check())
-			require.False(f, f.Failed(), "step %d", step)
+			require.False(t, t.Failed(), "step %d", step)
 		}
 		f.fail("")
-		assert.Greater(f, most, 20)
+		assert.Greater(t, most, 20)
 		callers.Wait()
-		pass(second)
-		assert.True(f, l.Engine.Idle())
+		time.Sleep(time.Second)
+		assert.True(t, l.Engine.Idle())
 	})
 }
 
@@ -110,24 +110,24 @@ func TestQueue_CallerLeavesWithItsAnswer_TakesIt(t *testing.T) {
 }
 
 func TestQueue_KeyChanges_QueueCallsAgain(t *testing.T) {
-	withServer(t, func(f *fixture) {
+	withServer(t, func(t *testing.T, f *fixture) {
 		g := f.engine()
 		l := open(g, "both", 10, time.Hour)
 		l.DependsOn = []string{"a", "b"}
-		f.Take(l, 10)
+		f.RequireGranted(l, 10)
 		served := make(chan error, 1)
-		go func() { _, err := l.Wait(f.Context(), 1, time.Time{}); served <- err }()
+		go func() { _, err := l.Wait(t.Context(), 1, time.Time{}); served <- err }()
 		synctest.Wait()
 		f.change(l, func(s *state) { s.grants = nil }) // by another program
 		before := f.Scripts.Load()
-		change(f.Context(), g, "c")
+		change(t.Context(), g, "c")
 		synctest.Wait()
-		assert.Equal(f, before, f.Scripts.Load())
-		change(f.Context(), g, "b")
+		assert.Equal(t, before, f.Scripts.Load())
+		change(t.Context(), g, "b")
 		synctest.Wait()
-		require.Len(f, served, 1)
-		assert.NoError(f, <-served)
-		assert.True(f, g.Idle())
-		assert.Zero(f, size(&g.dependents.ids), "no state of callers that do not wait")
+		require.Len(t, served, 1)
+		assert.NoError(t, <-served)
+		assert.True(t, g.Idle())
+		assert.Zero(t, size(&g.dependents.ids), "no state of callers that do not wait")
 	})
 }

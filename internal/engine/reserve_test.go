@@ -20,7 +20,7 @@ type reserving struct {
 func (l *reserving) Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err error) {
 	again, err = l.fake.Answer(b, reply)
 	for _, r := range b.Requests {
-		r.At = time.Now().Add(second)
+		r.At = time.Now().Add(time.Second)
 	}
 	return again, err
 }
@@ -36,17 +36,17 @@ func TestReserve_CallerLeaves_IsReturnedOnce(t *testing.T) {
 	for name, after := range map[string]time.Duration{
 		"during the call": 5 * time.Millisecond, "before its time": 500 * time.Millisecond,
 	} {
-		runWithServer(t, name, func(f *fixture) {
+		runWithServer(t, name, func(t *testing.T, f *fixture) {
 			l := &reserving{fake: f.limiter(10, time.Hour)}
-			l.Protocol, l.Ahead, l.Most = l, second, MaxRequests
+			l.Protocol, l.Ahead, l.Most = l, time.Second, MaxRequests
 			l.Only = func(int64) time.Duration { return 0 }
 			f.Latency.Store(int64(10 * time.Millisecond))
-			ctx, cancel := context.WithTimeout(f.Context(), after)
+			ctx, cancel := context.WithTimeout(t.Context(), after)
 			defer cancel()
-			require.ErrorIs(f, l.Acquire(ctx, 1), context.DeadlineExceeded)
-			require.NoError(f, l.Engine.Flush(f.Context()))
-			pass(second)
-			assert.EqualValues(f, 1, l.refunds.Load())
+			require.ErrorIs(t, l.Acquire(ctx, 1), context.DeadlineExceeded)
+			require.NoError(t, l.Engine.Flush(t.Context()))
+			time.Sleep(time.Second)
+			assert.EqualValues(t, 1, l.refunds.Load())
 			f.idle(l.fake)
 		})
 	}
@@ -93,6 +93,6 @@ func TestReserve_PermitsFreeAtOnce_AreInheritedRightAfterTheCall(t *testing.T) {
 	}
 	assert.Equal(t, 0, inherited(1, leaves(waits(0))), "right after the call")
 	assert.Equal(t, -1, inherited(2, leaves(waits(0))), "the first waiter wants more")
-	assert.Equal(t, 1, inherited(1, leaves(waits(0)), waits(second)), "a caller behind it waited")
-	assert.Equal(t, 0, inherited(1, waits(second), leaves(waits(0))), "it is the last one")
+	assert.Equal(t, 1, inherited(1, leaves(waits(0)), waits(time.Second)), "a caller behind it waited")
+	assert.Equal(t, 0, inherited(1, waits(time.Second), leaves(waits(0))), "it is the last one")
 }

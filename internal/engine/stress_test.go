@@ -29,7 +29,7 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 			", with a denial cache": {Denials: time.Hour},
 			", server time":         {ServerTime: true},
 		} {
-			runWithServer(t, fmt.Sprint(seed, kind), func(f *fixture) {
+			runWithServer(t, fmt.Sprint(seed, kind), func(t *testing.T, f *fixture) {
 				random := rand.New(rand.NewPCG(uint64(seed), 9))
 				settings.Redis = f.Conn
 				g := New(settings)
@@ -58,7 +58,7 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 						timeout := time.Duration(1 + random.Int64N(int64(30*time.Millisecond)))
 						leaves := random.IntN(3) > 0 || what == 2
 						callers.Go(func() {
-							pass(after)
+							time.Sleep(after)
 							ctx := context.Background()
 							if leaves {
 								var cancel context.CancelFunc
@@ -81,7 +81,7 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 								ok = err == nil
 							case 3:
 								ok, err = l.TryAcquireWithin(ctx, permits, timeout/2)
-								assert.LessOrEqual(f, time.Since(start), timeout/2+lastTry)
+								assert.LessOrEqual(t, time.Since(start), timeout/2+lastTry)
 							case 4:
 								ok, err = l.TryAcquireWithin(ctx, permits, time.Nanosecond)
 							case 5:
@@ -90,11 +90,11 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 								ok = result.Allowed
 							}
 							if leaves && what != 3 && what != 4 {
-								assert.LessOrEqual(f, time.Since(start), timeout)
+								assert.LessOrEqual(t, time.Since(start), timeout)
 							}
 							if err != nil {
-								assert.False(f, ok)
-								assert.True(f, errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+								assert.False(t, ok)
+								assert.True(t, errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 									permits > rate && errors.As(err, new(aboveLimit)), "%v", err)
 							}
 							if ok {
@@ -103,20 +103,20 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 							answers.Add(1)
 						})
 					}
-					pass(time.Duration(random.Int64N(int64(60 * time.Millisecond))))
+					time.Sleep(time.Duration(random.Int64N(int64(60 * time.Millisecond))))
 					if random.IntN(2) == 0 {
 						callers.Wait()
-						pass(second)
+						time.Sleep(time.Second)
 					}
 				}
 				callers.Wait()
 				f.Latency.Store(0)
-				pass(second)
+				time.Sleep(time.Second)
 				synctest.Wait()
-				assert.EqualValues(f, started, answers.Load())
-				assert.True(f, g.Idle())
+				assert.EqualValues(t, started, answers.Load())
+				assert.True(t, g.Idle())
 				for i := range opened {
-					assert.Equal(f, rate-granted[i].Load(), f.free(opened[i][0]), "free permits")
+					assert.Equal(t, rate-granted[i].Load(), f.free(opened[i][0]), "free permits")
 				}
 			})
 		}

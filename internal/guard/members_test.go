@@ -20,16 +20,16 @@ func hourly(permits int64) limit.Policy {
 
 // outage runs a test with a guard of a share of 1 whose Redis is down.
 func outage(t *testing.T, test func(client *rratelimiter.Client, ask func(Request) Answer)) {
-	redistest.Run(t, func(f *redistest.Fixture) {
+	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 		client := rratelimiter.New(f.Conn)
 		f.Redis.SetError("LOADING")
 		g := New(1, deadline, nil)
 		test(client, func(q Request) Answer {
 			q.Permits = max(1, q.Permits)
-			return g.Ask(f.Context(), q)
+			return g.Ask(t.Context(), q)
 		})
 		f.Redis.SetError("")
-		redistest.Pass(time.Minute)
+		time.Sleep(time.Minute)
 	})
 }
 
@@ -91,20 +91,20 @@ func TestLocal_MemberWithoutPolicy_IsClosed(t *testing.T) {
 
 // TestLocal_JoinSettles_EachMemberIsCharged: a later request of one member meets the final cost.
 func TestLocal_JoinSettles_EachMemberIsCharged(t *testing.T) {
-	redistest.Run(t, func(f *redistest.Fixture) {
+	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 		client := rratelimiter.New(f.Conn)
 		f.Redis.SetError("LOADING")
 		g := New(1, deadline, nil)
 		one, two := limit.New(client, "one", hourly(10)), limit.New(client, "two", hourly(10))
 		q := Request{Limiter: limit.Join(one, two), Policies: []limit.Policy{hourly(10), hourly(10)}, Permits: 1}
-		a := g.Ask(f.Context(), q)
+		a := g.Ask(t.Context(), q)
 		require.Equal(t, Acquired, a.Result)
-		require.NoError(t, g.Settle(f.Context(), q, a, 5))
+		require.NoError(t, g.Settle(t.Context(), q, a, 5))
 		for _, l := range []Limiter{one, two} {
 			alone := Request{Limiter: l, Policies: []limit.Policy{hourly(10)}, Permits: 1}
-			assert.Equal(t, Rejected, g.Ask(f.Context(), alone).Result)
+			assert.Equal(t, Rejected, g.Ask(t.Context(), alone).Result)
 		}
 		f.Redis.SetError("")
-		redistest.Pass(time.Minute)
+		time.Sleep(time.Minute)
 	})
 }

@@ -55,7 +55,7 @@ func RunCluster(t *testing.T, test func(c *Cluster)) {
 		require.NoError(t, err)
 		t.Cleanup(func() {
 			c.Conn.Close()
-			Pass(time.Minute) // what was on its way arrives
+			time.Sleep(time.Minute) // what was on its way arrives
 		})
 		test(c)
 	})
@@ -98,7 +98,7 @@ func (c *Cluster) answer(node string, peer *server.Peer, command string) bool {
 	if redirect == "" {
 		return false
 	}
-	Pass(100 * time.Microsecond)
+	time.Sleep(100 * time.Microsecond)
 	peer.WriteError(redirect)
 	return true
 }

@@ -30,7 +30,7 @@ type Fixture struct {
 }
 
 // Run runs a test with a Redis in memory and a fake clock. The test fails if a goroutine is left.
-func Run(t *testing.T, test func(f *Fixture)) {
+func Run(t *testing.T, test func(t *testing.T, f *Fixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &Fixture{T: t, Redis: miniredis.NewMiniRedis()}
 		f.Redis.ClockTTL(true)
@@ -41,13 +41,13 @@ func Run(t *testing.T, test func(f *Fixture)) {
 			f.count(command)
 			return false
 		})
-		f.Cleanup(func() {
+		t.Cleanup(func() {
 			f.Latency.Store(0)
 			f.Conn.Close()
 			f.Redis.Close()
-			Pass(time.Minute) // what was on its way arrives
+			time.Sleep(time.Minute) // what was on its way arrives
 		})
-		test(f)
+		test(t, f)
 	})
 }
 
@@ -71,9 +71,6 @@ type slowConn struct {
 
 func (c slowConn) Write(p []byte) (int, error) {
 	c.fixture.Sent.Add(1)
-	Pass(time.Duration(c.fixture.Latency.Load()))
+	time.Sleep(time.Duration(c.fixture.Latency.Load()))
 	return c.Conn.Write(p)
 }
-
-// Pass lets time pass on the fake clock, which takes no real time.
-func Pass(d time.Duration) { time.Sleep(d) }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"testing"
 	"testing/synctest"
 	"time"
 
@@ -20,19 +21,19 @@ type Limiter interface {
 	TryAcquire(ctx context.Context, permits int64) (bool, error)
 }
 
-// Take takes permits that must be free.
-func (f *Fixture) Take(l Limiter, permits int64) {
+// RequireGranted requires that TryAcquire grants permits.
+func (f *Fixture) RequireGranted(l Limiter, permits int64) {
 	f.Helper()
 	ok, err := l.TryAcquire(f.Context(), permits)
 	require.NoError(f, err)
-	require.True(f, ok, "%d permits should be free", permits)
+	require.True(f, ok, "%d permits should be granted", permits)
 }
 
-// Often takes a permit so many times, with a pause before each, and counts the grants.
-func (f *Fixture) Often(l Limiter, times int, pause time.Duration) (granted int) {
+// CountGranted takes a permit so many times, with a pause before each, and returns how many are granted.
+func (f *Fixture) CountGranted(l Limiter, times int, pause time.Duration) (granted int) {
 	f.Helper()
 	for range times {
-		Pass(pause)
+		time.Sleep(pause)
 		ok, err := l.TryAcquire(f.Context(), 1)
 		require.NoError(f, err)
 		if ok {
@@ -42,22 +43,53 @@ func (f *Fixture) Often(l Limiter, times int, pause time.Duration) (granted int)
 	return granted
 }
 
-// Full requires that so many permits are denied.
-func (f *Fixture) Full(l Limiter, permits int64) {
+// RequireDenied requires that TryAcquire denies permits.
+func (f *Fixture) RequireDenied(l Limiter, permits int64) {
 	f.Helper()
 	ok, err := l.TryAcquire(f.Context(), permits)
 	require.NoError(f, err)
-	require.False(f, ok, "%d permits should not be free", permits)
+	require.False(f, ok, "%d permits should be denied", permits)
 }
 
-// Free requires that a limiter reports so many free permits.
-func (f *Fixture) Free(l interface {
+// RequireAvailable requires that a limiter reports so many available permits.
+func (f *Fixture) RequireAvailable(l interface {
 	AvailablePermits(ctx context.Context) (int64, error)
 }, want int64) {
 	f.Helper()
 	got, err := l.AvailablePermits(f.Context())
 	require.NoError(f, err)
-	require.Equal(f, want, got, "free permits")
+	require.Equal(f, want, got, "available permits")
+}
+
+// RequireTrue requires that a call returned true, without an error.
+func (f *Fixture) RequireTrue(ok bool, err error) {
+	f.Helper()
+	require.NoError(f, err)
+	require.True(f, ok)
+}
+
+// RequireFalse requires that a call returned false, without an error.
+func (f *Fixture) RequireFalse(ok bool, err error) {
+	f.Helper()
+	require.NoError(f, err)
+	require.False(f, ok)
+}
+
+// RequireNoError requires that a call returned no error.
+func (f *Fixture) RequireNoError(_ any, err error) {
+	f.Helper()
+	require.NoError(f, err)
+}
+
+// Err returns the error of a call.
+func Err(_ any, err error) error { return err }
+
+// Result returns the result of a call for permits, which must not fail.
+func Result[R any](t testing.TB, call func(ctx context.Context, permits int64) (R, error), permits int64) R {
+	t.Helper()
+	result, err := call(t.Context(), permits)
+	require.NoError(t, err)
+	return result
 }
 
 // Stored returns the integer that Redis stores under a key.

@@ -36,7 +36,7 @@ func (c *conn) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rue
 // answers are the replies that a pipeline passed on, by key.
 type answers map[string][]string
 
-func (a answers) call(b *redistest.Fixture, script *Script, key string, args ...string) *Call {
+func (a answers) call(f *redistest.Fixture, script *Script, key string, args ...string) *Call {
 	c := &Call{Script: script, Keys: []string{key}, Args: args}
 	c.Done = func() {
 		if c.Err != nil {
@@ -44,12 +44,12 @@ func (a answers) call(b *redistest.Fixture, script *Script, key string, args ...
 			return
 		}
 		elements, err := c.Reply.ToArray()
-		require.NoError(b, err)
+		require.NoError(f, err)
 		for _, m := range elements {
 			text, err := m.ToString()
 			if err != nil {
 				n, err := m.AsInt64()
-				require.NoError(b, err)
+				require.NoError(f, err)
 				text = strconv.FormatInt(n, 10)
 			}
 			a[key] = append(a[key], text)
@@ -61,31 +61,31 @@ func (a answers) call(b *redistest.Fixture, script *Script, key string, args ...
 func alone(int, func() int) {}
 
 func TestPipeline_UnknownScripts_AreSentAgainWithTheirText(t *testing.T) {
-	redistest.Run(t, func(b *redistest.Fixture) {
-		conn := &conn{Client: b.Conn}
+	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+		conn := &conn{Client: f.Conn}
 		p := &Pipeline{Redis: conn, Collect: alone}
 		for range 2 { // the server knows neither of the scripts, and then both
 			got := make(answers)
-			d := p.Add(got.call(b, echoScript, "a", "x"))
-			require.Nil(b, p.Add(got.call(b, otherScript, "b")))
-			require.Nil(b, p.Add(got.call(b, echoScript, "c", "y", "z")))
-			p.Send(b.Context(), d)
-			assert.Equal(b, answers{"a": {"a", "1", "1", "x"}, "b": {"b", "1", "0"}, "c": {"c", "1", "2", "y", "z"}}, got)
+			d := p.Add(got.call(f, echoScript, "a", "x"))
+			require.Nil(t, p.Add(got.call(f, otherScript, "b")))
+			require.Nil(t, p.Add(got.call(f, echoScript, "c", "y", "z")))
+			p.Send(t.Context(), d)
+			assert.Equal(t, answers{"a": {"a", "1", "1", "x"}, "b": {"b", "1", "0"}, "c": {"c", "1", "2", "y", "z"}}, got)
 		}
-		assert.Equal(b, []int{3, 3, 3}, conn.sent)
+		assert.Equal(t, []int{3, 3, 3}, conn.sent)
 	})
 }
 
 func TestPipeline_ConnectionPanicsBetweenReplies_FailsTheCallsWithoutOne(t *testing.T) {
-	redistest.Run(t, func(b *redistest.Fixture) {
-		_, err := echoScript.Exec(b.Context(), b.Conn, []string{"x"}, nil)
-		require.NoError(b, err)
-		p := &Pipeline{Redis: &conn{Client: b.Conn, panic: 2}, Collect: alone}
+	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+		_, err := echoScript.Exec(t.Context(), f.Conn, []string{"x"}, nil)
+		require.NoError(t, err)
+		p := &Pipeline{Redis: &conn{Client: f.Conn, panic: 2}, Collect: alone}
 		got := make(answers)
-		d := p.Add(got.call(b, echoScript, "a"))
-		require.Nil(b, p.Add(got.call(b, otherScript, "b"))) // the server does not know that script
-		assert.PanicsWithValue(b, "no connection", func() { p.Send(b.Context(), d) })
-		assert.Equal(b, answers{"a": {"a", "1", "0"}, "b": {ErrNoReply.Error()}}, got)
+		d := p.Add(got.call(f, echoScript, "a"))
+		require.Nil(t, p.Add(got.call(f, otherScript, "b"))) // the server does not know that script
+		assert.PanicsWithValue(t, "no connection", func() { p.Send(t.Context(), d) })
+		assert.Equal(t, answers{"a": {"a", "1", "0"}, "b": {ErrNoReply.Error()}}, got)
 	})
 }
 
@@ -103,22 +103,22 @@ func TestPipeline_Full_BeginsAnother(t *testing.T) {
 // TestPipeline_CallerHasLeft_IsNotSent: neither a call, nor the text of its script in a second
 // pipeline.
 func TestPipeline_CallerHasLeft_IsNotSent(t *testing.T) {
-	redistest.Run(t, func(b *redistest.Fixture) {
-		conn := &conn{Client: b.Conn}
+	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+		conn := &conn{Client: f.Conn}
 		p := &Pipeline{Redis: conn, Collect: alone}
-		ended, cancel := context.WithCancel(b.Context())
+		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := p.Do(ended, echoScript, []string{"a"}, nil)
-		require.ErrorIs(b, err, context.Canceled)
-		assert.Empty(b, conn.sent)
+		require.ErrorIs(t, err, context.Canceled)
+		assert.Empty(t, conn.sent)
 
 		got := make(answers)
-		left := got.call(b, echoScript, "left")
+		left := got.call(f, echoScript, "left")
 		left.Ended = ended.Err
 		d := p.Add(left)
-		p.Add(got.call(b, otherScript, "stays"))
-		p.Send(b.Context(), d)
-		assert.Equal(b, answers{"left": {context.Canceled.Error()}, "stays": {"stays", "1", "0"}}, got)
-		assert.Equal(b, []int{2, 1}, conn.sent)
+		p.Add(got.call(f, otherScript, "stays"))
+		p.Send(t.Context(), d)
+		assert.Equal(t, answers{"left": {context.Canceled.Error()}, "stays": {"stays", "1", "0"}}, got)
+		assert.Equal(t, []int{2, 1}, conn.sent)
 	})
 }

@@ -158,22 +158,22 @@ func (*endless) RecvMsg(any) error { return nil }
 
 // received returns how many of some messages of a stream pass the rules of a file. The handler
 // receives on after a denial, and calls Settle with a cost of 1 after each message.
-func received(b *redistest.Fixture, client *rratelimiter.Client, file string, messages int) (passed int) {
-	set := parsed(b, file)
+func received(f *redistest.Fixture, client *rratelimiter.Client, file string, messages int) (passed int) {
+	set := parsed(f, file)
 	info := &grpc.StreamServerInfo{FullMethod: "/shop.Orders/Upload"}
-	err := StreamServerInterceptor(set, client, grpclimit.EachMessage())(nil, &endless{ctx: b.Context()}, info,
+	err := StreamServerInterceptor(set, client, grpclimit.EachMessage())(nil, &endless{ctx: f.Context()}, info,
 		func(_ any, ss grpc.ServerStream) error {
 			for range messages {
 				if err := ss.RecvMsg(nil); err == nil {
 					passed++
 				} else {
-					assert.Equal(b, codes.ResourceExhausted, grpcstatus.Code(err))
+					assert.Equal(f, codes.ResourceExhausted, grpcstatus.Code(err))
 				}
-				assert.NoError(b, rules.Settle(ss.Context(), 1))
+				assert.NoError(f, rules.Settle(ss.Context(), 1))
 			}
 			return nil
 		})
-	assert.NoError(b, err)
+	assert.NoError(f, err)
 	return passed
 }
 
@@ -189,13 +189,13 @@ func TestStreamServerInterceptor_LaterRuleDeniesMessage_RefundsEarlierRules(t *t
 		"a shadow after":  wide + ", {name: shadow, key: all, limits: 1/h, shadow: true}",
 	} {
 		t.Run(name, func(t *testing.T) {
-			guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 				all := "match: all\nrules: [" + rules + ", {name: narrow, key: all, limits: {policy: fixed_window, rate: 2/h}, deadline: 3s}]"
-				assert.Equal(b, 2, received(b, client, all, 8))
-				assert.Zero(b, received(b, client, all, 8))
-				left, err := limit.New(client, "wide", limit.FixedWindow{Permits: 10, Interval: time.Hour}).Peek(b.Context())
-				if assert.NoError(b, err) {
-					assert.EqualValues(b, 8, left[0].Remaining)
+				assert.Equal(t, 2, received(f, client, all, 8))
+				assert.Zero(t, received(f, client, all, 8))
+				left, err := limit.New(client, "wide", limit.FixedWindow{Permits: 10, Interval: time.Hour}).Peek(t.Context())
+				if assert.NoError(t, err) {
+					assert.EqualValues(t, 8, left[0].Remaining)
 				}
 				synctest.Wait()
 			})

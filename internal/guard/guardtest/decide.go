@@ -64,18 +64,18 @@ func testFailure(t *testing.T, m Middleware) {
 		})}, guard.Closed, 503, "failed_closed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			Run(t, func(f *redistest.Fixture, _ *rratelimiter.Client) {
+			Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
 				var got Outcome
 				served := false
 				c.s.Mode, c.s.Report = c.mode, func(o Outcome) { got = o }
 				c.s.Handler = func(ctx context.Context) { _, served = m.FromContext(ctx) }
 				reply := m.Server(c.s).get(f)
-				assert.Equal(f, c.status, reply.Status)
-				assert.Equal(f, c.status == 503, reply.RetryAfter == time.Second)
-				assert.NotContains(f, reply.Text, secret)
-				assert.Equal(f, c.result, got.Result)
-				assert.Error(f, got.Err)
-				assert.Equal(f, c.status == 200, served)
+				assert.Equal(t, c.status, reply.Status)
+				assert.Equal(t, c.status == 503, reply.RetryAfter == time.Second)
+				assert.NotContains(t, reply.Text, secret)
+				assert.Equal(t, c.result, got.Result)
+				assert.Error(t, got.Err)
+				assert.Equal(t, c.status == 200, served)
 			})
 		})
 	}
@@ -99,24 +99,24 @@ func testInvalid(t *testing.T, m Middleware) {
 		"shadow":             {"", Settings{Shadow: true}, 200, "invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+			Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 				var got Outcome
 				served := false
 				c.s.Client, c.s.Each = client, hour(10)
 				c.s.Report, c.s.Handler = func(o Outcome) { got = o }, func(context.Context) { served = true }
-				reply := m.Server(c.s)(f.Context(), c.key)
-				assert.Equal(f, c.status, reply.Status)
-				assert.Equal(f, c.status == 503, reply.RetryAfter > 0)
-				assert.Equal(f, c.status == 200, served)
-				assert.Equal(f, c.result, got.Result)
-				assert.ErrorIs(f, got.Err, guard.ErrInvalidRequest)
+				reply := m.Server(c.s)(t.Context(), c.key)
+				assert.Equal(t, c.status, reply.Status)
+				assert.Equal(t, c.status == 503, reply.RetryAfter > 0)
+				assert.Equal(t, c.status == 200, served)
+				assert.Equal(t, c.result, got.Result)
+				assert.ErrorIs(t, got.Err, guard.ErrInvalidRequest)
 			})
 		})
 	}
 }
 
 func testCost(t *testing.T, m Middleware) {
-	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		served, cost := 0, int64(0)
 		server := m.Server(Settings{
 			Client: client, Each: hour(10), Cost: func() int64 { return cost },
@@ -131,42 +131,42 @@ func testCost(t *testing.T, m Middleware) {
 		} {
 			cost = c.cost
 			reply := server.get(f)
-			assert.Equal(f, c.status, reply.Status, "cost %d", c.cost)
-			assert.Equal(f, c.retry, reply.RetryAfter, "cost %d", c.cost)
+			assert.Equal(t, c.status, reply.Status, "cost %d", c.cost)
+			assert.Equal(t, c.retry, reply.RetryAfter, "cost %d", c.cost)
 		}
-		assert.Equal(f, 2, served)
+		assert.Equal(t, 2, served)
 	})
 }
 
 func testShadow(t *testing.T, m Middleware) {
-	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		served, results := 0, []string(nil)
 		server := m.Server(Settings{
 			Client: client, Each: hour(1), Shadow: true, Wait: 2 * time.Hour,
 			Handler: func(context.Context) { served++ },
 			Report: func(o Outcome) {
-				assert.True(f, o.Shadow)
-				assert.Equal(f, "api:one", o.Limiter)
+				assert.True(t, o.Shadow)
+				assert.Equal(t, "api:one", o.Limiter)
 				results = append(results, o.Result)
 			},
 		})
 		begin := time.Now()
 		for range 3 {
-			assert.Equal(f, Reply{Status: 200}, server.get(f))
+			assert.Equal(t, Reply{Status: 200}, server.get(f))
 			if len(results) == 2 {
 				f.Redis.Server().Close()
 			}
 		}
-		assert.Equal(f, []string{"acquired", "rejected", "failed_closed"}, results)
-		assert.Equal(f, 3, served)
-		assert.Less(f, time.Since(begin), time.Second)
+		assert.Equal(t, []string{"acquired", "rejected", "failed_closed"}, results)
+		assert.Equal(t, 3, served)
+		assert.Less(t, time.Since(begin), time.Second)
 	})
 }
 
 // Settings that fail every request panic at once, without a call to Redis.
 func testInvalidSettings(t *testing.T, m Middleware) {
-	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
-		policytest.Register(f)
+	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		policytest.Register(t)
 		incomplete := []limit.Policy{policytest.Incomplete{FixedWindow: policytest.Window}}
 		for name, s := range map[string]Settings{
 			"a client that New did not return": {Client: new(rratelimiter.Client), Each: hour(1)},
@@ -184,9 +184,9 @@ func testInvalidSettings(t *testing.T, m Middleware) {
 			"a bound below 1":                  {MaxWaiting: -1},
 		} {
 			before := f.Scripts.Load()
-			assert.Panics(f, func() { m.Server(s) }, name)
-			assert.Equal(f, before, f.Scripts.Load())
+			assert.Panics(t, func() { m.Server(s) }, name)
+			assert.Equal(t, before, f.Scripts.Load())
 		}
-		require.NotPanics(f, func() { m.Server(Settings{}) })
+		require.NotPanics(t, func() { m.Server(Settings{}) })
 	})
 }

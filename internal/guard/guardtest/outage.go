@@ -23,7 +23,7 @@ func slow(f *redistest.Fixture) (end func()) {
 	f.Latency.Store(int64(time.Minute))
 	return func() {
 		f.Latency.Store(0)
-		redistest.Pass(2 * time.Minute)
+		time.Sleep(2 * time.Minute)
 	}
 }
 
@@ -38,7 +38,7 @@ func testSlowRedis(t *testing.T, m Middleware) {
 		"a share": {0.5, map[int]int{200: 3, 429: 47}}, // 5 of an hour, 3 of them at once
 	} {
 		t.Run(name, func(t *testing.T) {
-			Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+			Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 				var mu sync.Mutex
 				var changes []string
 				server := m.Server(Settings{
@@ -54,105 +54,105 @@ func testSlowRedis(t *testing.T, m Middleware) {
 					defer mu.Unlock()
 					return slices.Clone(changes)
 				}
-				require.Equal(f, 200, server.get(f).Status)
-				redistest.Pass(time.Second)
+				require.Equal(t, 200, server.get(f).Status)
+				time.Sleep(time.Second)
 				f.Latency.Store(int64(time.Second))
 				got := make(map[int]int)
 				for i := range 50 {
 					begin := time.Now()
 					reply := server.get(f)
 					got[reply.Status]++
-					assert.Equal(f, i == 0, time.Since(begin) == 50*time.Millisecond, "the first request alone")
-					assert.Equal(f, i > 0, time.Since(begin) == 0)
-					assert.NotContains(f, reply.Text, "rratelimiter")
-					redistest.Pass(10 * time.Millisecond)
+					assert.Equal(t, i == 0, time.Since(begin) == 50*time.Millisecond, "the first request alone")
+					assert.Equal(t, i > 0, time.Since(begin) == 0)
+					assert.NotContains(t, reply.Text, "rratelimiter")
+					time.Sleep(10 * time.Millisecond)
 				}
-				assert.Equal(f, c.want, got)
-				assert.Equal(f, []string{"false true"}, changed())
+				assert.Equal(t, c.want, got)
+				assert.Equal(t, []string{"false true"}, changed())
 				f.Latency.Store(0)
-				redistest.Pass(time.Minute)
-				assert.Equal(f, []string{"false true", "true false"}, changed(), "without a request")
-				assert.Equal(f, 200, server.get(f).Status)
+				time.Sleep(time.Minute)
+				assert.Equal(t, []string{"false true", "true false"}, changed(), "without a request")
+				assert.Equal(t, 200, server.get(f).Status)
 			})
 		})
 	}
 }
 
 func testShare(t *testing.T, m Middleware) {
-	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		var outcomes []Outcome
 		server := m.Server(Settings{
 			Client: client, Each: append(hour(10), limit.TokenBucket{Capacity: 40, Refill: 20, Interval: time.Minute}),
 			Mode: 0.1, Report: func(o Outcome) { outcomes = append(outcomes, o) },
 		})
 		defer slow(f)()
-		assert.Equal(f, 200, server.get(f).Status)
+		assert.Equal(t, 200, server.get(f).Status)
 		reply := server.get(f)
-		assert.Equal(f, 429, reply.Status)
-		assert.Equal(f, time.Hour, reply.RetryAfter)
+		assert.Equal(t, 429, reply.Status)
+		assert.Equal(t, time.Hour, reply.RetryAfter)
 		for i, result := range []string{"acquired", "rejected"} {
-			assert.Equal(f, result, outcomes[i].Result)
-			assert.True(f, outcomes[i].Local)
-			assert.Zero(f, outcomes[i].Left)
-			assert.ErrorIs(f, outcomes[i].Err, []error{context.DeadlineExceeded, guard.ErrDown}[i])
+			assert.Equal(t, result, outcomes[i].Result)
+			assert.True(t, outcomes[i].Local)
+			assert.Zero(t, outcomes[i].Left)
+			assert.ErrorIs(t, outcomes[i].Err, []error{context.DeadlineExceeded, guard.ErrDown}[i])
 		}
 	})
 }
 
 // A limiter without known policies or without a name has no share. A share may be too small.
 func testNoShare(t *testing.T, m Middleware) {
-	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		quota := client.Limiter("quota")
 		defer slow(f)()
-		assert.Equal(f, 503, m.Server(Settings{Limiter: quota, Mode: 1}).get(f).Status)
+		assert.Equal(t, 503, m.Server(Settings{Limiter: quota, Mode: 1}).get(f).Status)
 		known := m.Server(Settings{Limiter: quota, Mode: 1, Policies: hour(1)})
-		assert.Equal(f, 200, known.get(f).Status)
-		assert.Equal(f, 429, known.get(f).Status)
+		assert.Equal(t, 200, known.get(f).Status)
+		assert.Equal(t, 429, known.get(f).Status)
 		nameless := Settings{Limiter: Fake(quota.Take), Mode: 1, Policies: hour(1)}
-		assert.Equal(f, 503, m.Server(nameless).get(f).Status)
+		assert.Equal(t, 503, m.Server(nameless).get(f).Status)
 		small := Settings{Client: client, Each: hour(10), Mode: 0.09}
-		assert.Equal(f, 503, m.Server(small).get(f).Status, "less than one permit")
+		assert.Equal(t, 503, m.Server(small).get(f).Status, "less than one permit")
 		small = Settings{Client: client, Each: hour(10), Mode: 0.5, Cost: func() int64 { return 4 }}
-		assert.Equal(f, 503, m.Server(small).get(f).Status, "more than the bucket holds")
+		assert.Equal(t, 503, m.Server(small).get(f).Status, "more than the bucket holds")
 	})
 }
 
 func testRegisteredPolicy(t *testing.T, m Middleware) {
-	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
-		policytest.Register(f)
+	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		policytest.Register(t)
 		novel := policytest.Novel{FixedWindow: policytest.Window} // 3 permits, 2 of them at once
 		server := m.Server(Settings{Client: client, Each: []limit.Policy{novel}, Mode: 1})
-		assert.Equal(f, 200, server.get(f).Status)
+		assert.Equal(t, 200, server.get(f).Status)
 		defer slow(f)()
-		assert.Equal(f, 200, server.get(f).Status)
-		assert.Equal(f, 200, server.get(f).Status)
+		assert.Equal(t, 200, server.get(f).Status)
+		assert.Equal(t, 200, server.get(f).Status)
 		reply := server.get(f)
-		assert.Equal(f, 429, reply.Status)
-		assert.Contains(f, reply.Text, `"novel"`)
+		assert.Equal(t, 429, reply.Status)
+		assert.Contains(t, reply.Text, `"novel"`)
 	})
 }
 
 func testSendInAnOutage(t *testing.T, m Middleware) {
-	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		open := m.Client(Settings{Client: client, Each: hour(10), Mode: guard.Open}, fine)
 		closed := m.Client(Settings{Client: client, Each: hour(10)}, fine)
 		second := []limit.Policy{limit.FixedWindow{Permits: 10, Interval: time.Second}}
 		share := m.Client(Settings{Client: client, Each: second, Mode: 0.1}, fine)
 		_, err := open.send(f, "", time.Minute)
-		assert.NoError(f, err, "the mode decides invalid requests too")
+		assert.NoError(t, err, "the mode decides invalid requests too")
 		defer slow(f)()
 		begin := time.Now()
 		_, err = open.send(f, "one", time.Minute)
-		assert.NoError(f, err)
-		assert.Equal(f, defaultDeadline, time.Since(begin))
+		assert.NoError(t, err)
+		assert.Equal(t, defaultDeadline, time.Since(begin))
 		_, err = closed.send(f, "one", time.Minute)
-		assert.ErrorIs(f, err, m.ErrNotSent)
-		assert.ErrorIs(f, err, context.DeadlineExceeded)
+		assert.ErrorIs(t, err, m.ErrNotSent)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		begin = time.Now()
 		for i := range 4 {
 			_, err = share.send(f, "one", time.Minute)
-			assert.NoError(f, err)
-			assert.InDelta(f, float64(i), time.Since(begin).Seconds(), 0.5, "one a second")
+			assert.NoError(t, err)
+			assert.InDelta(t, float64(i), time.Since(begin).Seconds(), 0.5, "one a second")
 		}
 	})
 }

@@ -22,41 +22,41 @@ func (s Server) statuses(f *redistest.Fixture, key string, n int) (statuses []in
 }
 
 func testEachRedisson(t *testing.T, m Middleware) {
-	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		server := m.Server(Settings{Client: client, Initial: perHour})
 		long := "a%b" + string(make([]byte, 200)) // nothing is escaped or shortened
 		for _, key := range []string{"one", "two", long} {
-			assert.Equal(f, []int{200, 200, 429}, server.statuses(f, key, 3), "%q", key)
-			rate, err := client.Limiter("api:" + key).Config(f.Context())
-			require.NoError(f, err, "%q", key)
-			assert.Equal(f, perHour, rate, "%q", key)
+			assert.Equal(t, []int{200, 200, 429}, server.statuses(f, key, 3), "%q", key)
+			rate, err := client.Limiter("api:" + key).Config(t.Context())
+			require.NoError(t, err, "%q", key)
+			assert.Equal(t, perHour, rate, "%q", key)
 		}
-		assert.Equal(f, 400, server(f.Context(), "").Status)
+		assert.Equal(t, 400, server(t.Context(), "").Status)
 	})
 }
 
 func testRateIsGone(t *testing.T, m Middleware) {
-	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		server := m.Server(Settings{Client: client, Initial: perHour})
 		for _, lose := range []func(){
-			func() { redistest.Pass(perHour.KeepAlive + time.Millisecond) },
+			func() { time.Sleep(perHour.KeepAlive + time.Millisecond) },
 			f.Redis.FlushAll,
 		} {
-			assert.Equal(f, []int{200, 200, 429}, server.statuses(f, "one", 3))
+			assert.Equal(t, []int{200, 200, 429}, server.statuses(f, "one", 3))
 			lose()
-			require.False(f, f.Redis.Exists("api:one"))
+			require.False(t, f.Redis.Exists("api:one"))
 		}
-		assert.Equal(f, []int{200, 200, 429}, server.statuses(f, "one", 3))
+		assert.Equal(t, []int{200, 200, 429}, server.statuses(f, "one", 3))
 	})
 }
 
 func testRateOfJava(t *testing.T, m Middleware) {
-	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		java := rratelimiter.New(f.Conn)
-		_, err := java.Limiter("api:one").TrySetRate(f.Context(), rratelimiter.Rate{Permits: 1, Interval: time.Hour})
-		require.NoError(f, err)
+		_, err := java.Limiter("api:one").TrySetRate(t.Context(), rratelimiter.Rate{Permits: 1, Interval: time.Hour})
+		require.NoError(t, err)
 		server := m.Server(Settings{Client: client, Initial: perHour})
-		assert.Equal(f, []int{200, 429}, server.statuses(f, "one", 2))
-		assert.Equal(f, []int{200, 200, 429}, server.statuses(f, "two", 3))
+		assert.Equal(t, []int{200, 429}, server.statuses(f, "one", 2))
+		assert.Equal(t, []int{200, 200, 429}, server.statuses(f, "two", 3))
 	})
 }

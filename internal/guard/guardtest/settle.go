@@ -33,40 +33,40 @@ func testSettle(t *testing.T, m Middleware) {
 		"the last counts": {[]int64{9, 0, 1}, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
-			Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+			Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 				server := m.Server(Settings{
 					Client: client, Each: hour(10), Cost: func() int64 { return 5 },
 					Handler: func(ctx context.Context) {
 						o, limited := m.FromContext(ctx)
-						assert.True(f, limited)
-						assert.EqualValues(f, 5, o.Left)
+						assert.True(t, limited)
+						assert.EqualValues(t, 5, o.Left)
 						for _, cost := range c.costs {
-							assert.NoError(f, m.Settle(ctx, cost))
+							assert.NoError(t, m.Settle(ctx, cost))
 						}
 					},
 				})
-				require.Equal(f, 200, server.get(f).Status)
-				assert.Equal(f, c.left, left(f, client))
+				require.Equal(t, 200, server.get(f).Status)
+				assert.Equal(t, c.left, left(f, client))
 			})
 		})
 	}
 }
 
 func testSettleAfterTheEnd(t *testing.T, m Middleware) {
-	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
-		ctx, cancel := context.WithCancel(f.Context())
+	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		ctx, cancel := context.WithCancel(t.Context())
 		m.Server(Settings{Client: client, Each: hour(10), Handler: func(ctx context.Context) {
 			cancel()
-			assert.NoError(f, m.Settle(ctx, 4))
+			assert.NoError(t, m.Settle(ctx, 4))
 		}})(ctx, "one")
-		assert.EqualValues(f, 6, left(f, client))
+		assert.EqualValues(t, 6, left(f, client))
 
 		panics := m.Server(Settings{Client: client, Each: hour(10), Handler: func(ctx context.Context) {
-			assert.NoError(f, m.Settle(ctx, 2))
+			assert.NoError(t, m.Settle(ctx, 2))
 			panic("a handler")
 		}})
-		assert.PanicsWithValue(f, "a handler", func() { panics.get(f) })
-		assert.EqualValues(f, 4, left(f, client))
+		assert.PanicsWithValue(t, "a handler", func() { panics.get(f) })
+		assert.EqualValues(t, 4, left(f, client))
 	})
 }
 
@@ -99,18 +99,18 @@ func testSettleInALaterWindow(t *testing.T, m Middleware) {
 		"local share":    limit.SlidingLog{Permits: 2 * logins, Interval: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+			Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 				s := Settings{Client: client, Handler: func(ctx context.Context) {
 					if end, ok := ctx.Value(slowLogin{}).(time.Time); ok {
 						time.Sleep(time.Until(end))
-						assert.NoError(f, m.Settle(ctx, 0))
+						assert.NoError(t, m.Settle(ctx, 0))
 					}
 				}}
 				if policy != nil {
 					s.Each = []limit.Policy{policy}
 				} else {
 					quota := client.Limiter("login")
-					require.NoError(f, quota.SetRate(f.Context(), rratelimiter.Rate{Permits: logins, Interval: time.Second}))
+					require.NoError(t, quota.SetRate(t.Context(), rratelimiter.Rate{Permits: logins, Interval: time.Second}))
 					s.Limiter = quota
 				}
 				switch name {
@@ -127,12 +127,12 @@ func testSettleInALaterWindow(t *testing.T, m Middleware) {
 				for i := range rounds * logins {
 					end := attack.Add(time.Duration(i) * settling / (rounds * logins))
 					all.Go(func() {
-						if server(context.WithValue(f.Context(), slowLogin{}, end), "one").Status == 200 {
+						if server(context.WithValue(t.Context(), slowLogin{}, end), "one").Status == 200 {
 							open.Add(1)
 						}
 					})
 					if (i+1)%logins == 0 {
-						redistest.Pass(pace)
+						time.Sleep(pace)
 					}
 				}
 				passed := 0
@@ -140,74 +140,74 @@ func testSettleInALaterWindow(t *testing.T, m Middleware) {
 					if server.get(f).Status == 200 {
 						passed++
 					}
-					redistest.Pass(time.Millisecond)
+					time.Sleep(time.Millisecond)
 				}
 				all.Wait()
-				assert.EqualValues(f, rounds*logins, open.Load(), "slow log-ins")
-				assert.LessOrEqual(f, passed, logins+1, "wrong passwords in %v", 2*settling) // buckets refill one
+				assert.EqualValues(t, rounds*logins, open.Load(), "slow log-ins")
+				assert.LessOrEqual(t, passed, logins+1, "wrong passwords in %v", 2*settling) // buckets refill one
 			})
 		})
 	}
 }
 
 func testSettleFails(t *testing.T, m Middleware) {
-	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		quota := client.Limiter("quota")
-		require.NoError(f, quota.SetRate(f.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}))
+		require.NoError(t, quota.SetRate(t.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}))
 		var later context.Context
 		server := m.Server(Settings{Limiter: quota, Handler: func(ctx context.Context) {
 			later = ctx
-			assert.ErrorIs(f, m.Settle(ctx, 2), errors.ErrUnsupported)
-			assert.ErrorIs(f, m.Settle(ctx, -1), rratelimiter.ErrInvalidPermits)
-			assert.NoError(f, m.Settle(ctx, 0))
+			assert.ErrorIs(t, m.Settle(ctx, 2), errors.ErrUnsupported)
+			assert.ErrorIs(t, m.Settle(ctx, -1), rratelimiter.ErrInvalidPermits)
+			assert.NoError(t, m.Settle(ctx, 0))
 		}})
-		require.Equal(f, 200, server.get(f).Status)
-		free, err := quota.AvailablePermits(f.Context())
-		require.NoError(f, err)
-		assert.EqualValues(f, 10, free)
-		assert.ErrorContains(f, m.Settle(later, 0), "has returned")
-		assert.NoError(f, m.Settle(f.Context(), 0), "of no request")
+		require.Equal(t, 200, server.get(f).Status)
+		free, err := quota.AvailablePermits(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 10, free)
+		assert.ErrorContains(t, m.Settle(later, 0), "has returned")
+		assert.NoError(t, m.Settle(t.Context(), 0), "of no request")
 		server = m.Server(Settings{Client: client, Each: hour(10), Handler: func(ctx context.Context) {
-			assert.ErrorIs(f, m.Settle(ctx, 1<<53+2), rratelimiter.ErrInvalidPermits)
-			assert.NoError(f, m.Settle(ctx, 1<<53+1), "the most that one call charges")
+			assert.ErrorIs(t, m.Settle(ctx, 1<<53+2), rratelimiter.ErrInvalidPermits)
+			assert.NoError(t, m.Settle(ctx, 1<<53+1), "the most that one call charges")
 		}})
-		assert.Equal(f, 200, server.get(f).Status)
+		assert.Equal(t, 200, server.get(f).Status)
 	})
 }
 
 func testSettleInAnOutage(t *testing.T, m Middleware) {
-	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		var failed []error
 		end := func() {}
 		server := m.Server(Settings{
 			Client: client, Each: hour(10), OnSettleError: func(err error) { failed = append(failed, err) },
 			Handler: func(ctx context.Context) {
 				end = slow(f)
-				assert.NoError(f, m.Settle(ctx, 0))
+				assert.NoError(t, m.Settle(ctx, 0))
 			},
 		})
 		begin := time.Now()
-		assert.Equal(f, 200, server.get(f).Status)
+		assert.Equal(t, 200, server.get(f).Status)
 		defer end()
-		assert.Equal(f, defaultDeadline, time.Since(begin))
-		require.Len(f, failed, 1)
-		assert.ErrorIs(f, failed[0], context.DeadlineExceeded)
+		assert.Equal(t, defaultDeadline, time.Since(begin))
+		require.Len(t, failed, 1)
+		assert.ErrorIs(t, failed[0], context.DeadlineExceeded)
 	})
 }
 
 func testSettleShare(t *testing.T, m Middleware) {
-	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		cost := int64(0)
 		server := m.Server(Settings{
 			Client: client, Each: hour(10), Mode: 0.1,
-			Handler: func(ctx context.Context) { assert.NoError(f, m.Settle(ctx, cost)) },
+			Handler: func(ctx context.Context) { assert.NoError(t, m.Settle(ctx, cost)) },
 		})
 		defer slow(f)()
 		for range 5 {
-			assert.Equal(f, 200, server.get(f).Status)
+			assert.Equal(t, 200, server.get(f).Status)
 		}
 		cost = 2
-		assert.Equal(f, 200, server.get(f).Status)
-		assert.Equal(f, 2*time.Hour, server.get(f).RetryAfter)
+		assert.Equal(t, 200, server.get(f).Status)
+		assert.Equal(t, 2*time.Hour, server.get(f).RetryAfter)
 	})
 }

@@ -34,32 +34,32 @@ func testSpread(t *testing.T, m Middleware) {
 		"an overflow": {Settings{Each: hour(1), Spread: math.MaxInt64}, most, 429, time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+			Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 				c.s.Client, c.s.Random = client, c.random
 				server := m.Server(c.s)
 				if c.status == 429 && c.want > 0 {
-					require.Equal(f, 200, server.get(f).Status)
+					require.Equal(t, 200, server.get(f).Status)
 				}
 				reply := server.get(f)
-				assert.Equal(f, c.status, reply.Status)
-				assert.Equal(f, c.want, reply.RetryAfter.Round(time.Second))
+				assert.Equal(t, c.status, reply.Status)
+				assert.Equal(t, c.want, reply.RetryAfter.Round(time.Second))
 			})
 		})
 	}
 }
 
 func testSpreadOfMany(t *testing.T, m Middleware) {
-	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		minute := []limit.Policy{limit.FixedWindow{Permits: 1, Interval: time.Minute}}
 		server := m.Server(Settings{Client: client, Each: minute, Spread: 30 * time.Second})
-		require.Equal(f, 200, server.get(f).Status)
+		require.Equal(t, 200, server.get(f).Status)
 		times := make(map[time.Duration]bool)
 		for range 100 {
 			after := server.get(f).RetryAfter
-			assert.GreaterOrEqual(f, after, time.Minute)
-			assert.LessOrEqual(f, after, 90*time.Second)
+			assert.GreaterOrEqual(t, after, time.Minute)
+			assert.LessOrEqual(t, after, 90*time.Second)
 			times[after] = true
 		}
-		assert.Greater(f, len(times), 10)
+		assert.Greater(t, len(times), 10)
 	})
 }

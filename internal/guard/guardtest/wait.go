@@ -19,42 +19,42 @@ import (
 
 // A request is denied at once if its permits are not free in time.
 func testWait(t *testing.T, m Middleware) {
-	Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		served := 0
 		server := m.Server(Settings{
 			Client: client, Each: []limit.Policy{limit.FixedWindow{Permits: 1, Interval: 3 * time.Second}},
 			Wait: 2 * time.Second, Handler: func(context.Context) { served++ },
 		})
-		require.Equal(f, 200, server.get(f).Status)
+		require.Equal(t, 200, server.get(f).Status)
 		begin := time.Now()
 		reply := server.get(f)
-		assert.Equal(f, 429, reply.Status)
-		assert.Equal(f, 3*time.Second, reply.RetryAfter)
-		assert.Zero(f, time.Since(begin))
-		redistest.Pass(1500 * time.Millisecond)
-		assert.Equal(f, 200, server.get(f).Status)
-		assert.Equal(f, 3*time.Second, time.Since(begin))
+		assert.Equal(t, 429, reply.Status)
+		assert.Equal(t, 3*time.Second, reply.RetryAfter)
+		assert.Zero(t, time.Since(begin))
+		time.Sleep(1500 * time.Millisecond)
+		assert.Equal(t, 200, server.get(f).Status)
+		assert.Equal(t, 3*time.Second, time.Since(begin))
 
-		ctx, cancel := context.WithTimeout(f.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		redistest.Pass(1500 * time.Millisecond)
-		assert.NotEqual(f, 200, server(ctx, "one").Status, "its context ends before")
-		assert.Equal(f, 2, served)
+		time.Sleep(1500 * time.Millisecond)
+		assert.NotEqual(t, 200, server(ctx, "one").Status, "its context ends before")
+		assert.Equal(t, 2, served)
 	})
 }
 
 // A limiter of another kind has no queue.
 func testWaitForAnotherKind(t *testing.T, m Middleware) {
-	Run(t, func(f *redistest.Fixture, _ *rratelimiter.Client) {
+	Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
 		free := time.Now().Add(1500 * time.Millisecond)
 		limiter := Fake(func(context.Context, int64) (rratelimiter.Decision, error) {
 			left := max(0, time.Until(free))
 			return rratelimiter.Decision{Allowed: left == 0, Limit: 1, RetryAfter: left}, nil
 		})
 		begin := time.Now()
-		assert.Equal(f, 429, m.Server(Settings{Limiter: limiter, Wait: time.Second}).get(f).Status)
-		assert.Equal(f, 200, m.Server(Settings{Limiter: limiter, Wait: 2 * time.Second}).get(f).Status)
-		assert.Equal(f, 1500*time.Millisecond, time.Since(begin))
+		assert.Equal(t, 429, m.Server(Settings{Limiter: limiter, Wait: time.Second}).get(f).Status)
+		assert.Equal(t, 200, m.Server(Settings{Limiter: limiter, Wait: 2 * time.Second}).get(f).Status)
+		assert.Equal(t, 1500*time.Millisecond, time.Since(begin))
 	})
 }
 
@@ -70,7 +70,7 @@ func testMaxWaiting(t *testing.T, m Middleware) {
 		"of another kind": {3, 3, true, false}, "in an outage": {3, 3, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+			Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 				var limiter guard.Limiter = limit.New(client, "a", window)
 				if c.anyKind {
 					limiter = Fake(limit.New(client, "a", window).Take)
@@ -81,30 +81,30 @@ func testMaxWaiting(t *testing.T, m Middleware) {
 				server := m.Server(Settings{
 					Limiter: limiter, Policies: []limit.Policy{window}, Wait: 3 * time.Hour, MaxWaiting: c.max, Mode: 1,
 				})
-				require.Equal(f, 200, server.get(f).Status)
+				require.Equal(t, 200, server.get(f).Status)
 				var waited, denied atomic.Int64
 				var all sync.WaitGroup
-				ctx, leave := context.WithCancel(f.Context())
+				ctx, leave := context.WithCancel(t.Context())
 				for range c.want + 20 {
 					all.Go(func() {
 						begin := time.Now()
 						reply := server(ctx, "one")
 						if time.Since(begin) > 0 {
 							waited.Add(1)
-						} else if assert.Equal(f, 429, reply.Status) && assert.Equal(f, 5*time.Second, reply.RetryAfter) {
+						} else if assert.Equal(t, 429, reply.Status) && assert.Equal(t, 5*time.Second, reply.RetryAfter) {
 							denied.Add(1)
 						}
 					})
 				}
-				redistest.Pass(100 * time.Millisecond)
-				assert.EqualValues(f, 20, denied.Load())
+				time.Sleep(100 * time.Millisecond)
+				assert.EqualValues(t, 20, denied.Load())
 				leave()
 				all.Wait()
-				assert.EqualValues(f, c.want, waited.Load())
+				assert.EqualValues(t, c.want, waited.Load())
 				// The places of callers that have left are free again.
 				begin := time.Now()
-				assert.Equal(f, 200, server.get(f).Status)
-				assert.Positive(f, time.Since(begin))
+				assert.Equal(t, 200, server.get(f).Status)
+				assert.Positive(t, time.Since(begin))
 			})
 		})
 	}
@@ -124,7 +124,7 @@ func testMaxWaitingToSend(t *testing.T, m Middleware) {
 		"unbounded":           {Reply{Status: 200}, Settings{}, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			Run(t, func(f *redistest.Fixture, client *rratelimiter.Client) {
+			Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 				c.s.Client = client
 				c.s.Each = []limit.Policy{limit.FixedWindow{Permits: 1, Interval: 2 * time.Second}}
 				calls := m.Client(c.s, func() Reply { return c.reply })
@@ -135,17 +135,17 @@ func testMaxWaitingToSend(t *testing.T, m Middleware) {
 					all.Go(func() {
 						reply, err := calls.send(f, "one", 2*time.Minute)
 						if err == nil {
-							assert.Equal(f, c.reply.Status, reply.Status)
+							assert.Equal(t, c.reply.Status, reply.Status)
 							sent.Add(1)
-						} else if assert.ErrorIs(f, err, m.ErrNotSent) && assert.ErrorIs(f, err, guard.ErrTooManyWaiting) {
+						} else if assert.ErrorIs(t, err, m.ErrNotSent) && assert.ErrorIs(t, err, guard.ErrTooManyWaiting) {
 							denied.Add(1)
 						}
 					})
 					synctest.Wait()
 				}
-				assert.Equal(f, 5-c.want, denied.Load())
+				assert.Equal(t, 5-c.want, denied.Load())
 				all.Wait()
-				assert.Equal(f, c.want, sent.Load())
+				assert.Equal(t, c.want, sent.Load())
 			})
 		})
 	}

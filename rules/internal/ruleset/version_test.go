@@ -39,20 +39,20 @@ func serve(m *Middlewares[middleware], r *http.Request) {
 
 // The rules that are left keep theirs.
 func TestMiddlewares_Reload_DropsTheStateOfUnusedDeadlines(t *testing.T) {
-	guardtest.Run(t, func(b *redistest.Fixture, client *rratelimiter.Client) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		one := "{name: a, match: /a, key: ip, limits: 9/h, deadline: 1s}"
 		two := "{name: b, match: /b, key: ip, limits: 9/h, deadline: 2s}"
 		set := new(Set)
-		set.Replace(parsed(b, "rules: ["+one+", "+two+"]"))
+		set.Replace(parsed(t, "rules: ["+one+", "+two+"]"))
 		m := middlewares(set, client)
 		for i, what := range []string{"GET /other", "GET /a", "GET /b"} {
 			serve(m, request(what))
-			assert.Len(b, m.shared, i, "opened on use")
+			assert.Len(t, m.shared, i, "opened on use")
 		}
 		shared := m.shared[2*time.Second]
-		set.Replace(parsed(b, "rules: ["+two+"]"))
+		set.Replace(parsed(t, "rules: ["+two+"]"))
 		serve(m, request("GET /b"))
-		assert.Equal(b, map[time.Duration]*guard.Shared{2 * time.Second: shared}, m.shared)
+		assert.Equal(t, map[time.Duration]*guard.Shared{2 * time.Second: shared}, m.shared)
 	})
 }
 
