@@ -12,38 +12,13 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// Address determines the address of a client of a server.
-//
-// By default, it is the peer's. If that is in a trusted range, the peer is a proxy, and one header
-// in its metadata names the client. All values of the header are joined in their order and read
-// from the right, where the nearest proxy has written. The first address that is not trusted is the
-// client's. Everything left of it is ignored, since the client may have written it.
-//
-// The client's address is unknown, which is an error, in these cases:
-//
-//   - A trusted peer sends no such header.
-//   - The first entry that is not trusted is no address.
-//   - All addresses are trusted.
-//   - The peer has no IP address, as on a unix socket or in memory.
-//
-// Addresses may have ports, brackets, quotes (in Forwarded) and zones, which are dropped.
-// IPv4-mapped IPv6 addresses become IPv4. So do clients' addresses that NAT64 (64:ff9b::/96) or
-// SIIT (::ffff:0:0:0/96) translated.
-//
-// The zero Address ignores all headers. An Address is safe for concurrent use if it is not changed.
-type Address struct {
-	// Trusted are the ranges of the proxies.
-	Trusted []netip.Prefix
-	// Header is the header that the proxies write: forwarded (RFC 7239), x-real-ip,
-	// cf-connecting-ip ... Empty means x-forwarded-for.
-	Header string
-	// IPv6Bits is the prefix length, 1 to 128, of the IPv6 network that counts as one client. 0
-	// means 64: most hosts have a /64 of their own.
-	IPv6Bits int
-}
+// Address determines the address of a client of a server, as [httplimit.Address] does. Its Header is
+// the name of metadata. A peer without an IP address, as on a unix socket or in memory, is an error.
+type Address httplimit.Address
 
 // Key returns the client's address as a [Key]: an IPv4 address, the network of an IPv6 address, or
 // a whole link-local address.

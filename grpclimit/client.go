@@ -90,9 +90,13 @@ func outgoing(method string, cc *grpc.ClientConn) Call {
 
 // acquire waits until a call or message may be sent. It returns the name of its limiter, "" for none.
 func (g *gate) acquire(ctx context.Context, call Call) (string, error) {
-	q, a, o, limited := g.decide(ctx, call)
-	if limited && !g.passes(&o) {
-		return "", &notSent{a.NotSent(ErrNotSent, q), status.FromProto(newStatus(ctx, &o, a.RetryAfter()))}
+	o := g.decide(ctx, call)
+	switch {
+	case o == nil:
+		return "", nil
+	case !g.passes(o):
+		reason := o.answer.NotSent(ErrNotSent, o.request)
+		return "", &notSent{reason, status.FromProto(newStatus(ctx, o, o.answer.RetryAfter()))}
 	}
 	return o.Limiter, nil
 }

@@ -122,7 +122,7 @@ func ExampleShadow() {
 	client := connect()
 
 	report := func(_ context.Context, call grpclimit.Call, o grpclimit.Outcome) {
-		fmt.Println(call.Service(), o.Limiter, o.Result, o.Violated())
+		fmt.Println(call.Service(), o.Limiter, o.Result, o.Violated)
 	}
 	c, stop := start(limitedBy(one(client), grpclimit.Shadow(), grpclimit.Report(report)))
 	defer stop()
@@ -256,7 +256,7 @@ func ExampleDescribe() {
 			limit.FixedWindow{Permits: 1, Interval: time.Minute})), nil
 	}
 	report := grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) {
-		fmt.Println(o.Result, o.Violated())
+		fmt.Println(o.Result, o.Violated)
 	})
 	intercept := grpclimit.UnaryServerInterceptor(choose, unhurried, report)
 	for range 2 {

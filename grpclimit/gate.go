@@ -15,7 +15,7 @@ type gate struct {
 }
 
 // visit is a call that a server's gate admitted, and the context of its handler.
-type visit = guard.Visit[Outcome]
+type visit = guard.Visit[guard.GRPC, Outcome]
 
 // newGate returns the gate of a server, or of a client.
 func newGate(interceptor string, choose func(context.Context, Call) (Limiter, error), opts []Option,
@@ -61,43 +61,49 @@ func (g *gate) request(ctx context.Context, call Call) (
 	return q, d, true, nil
 }
 
-// decide decides a call, and reports it. It returns false if nothing limits the call.
-func (g *gate) decide(ctx context.Context, call Call) (q guard.Request, a guard.Answer, o Outcome, limited bool) {
+// decided is the Outcome of a call, and what it was made of.
+type decided struct {
+	Outcome
+	request  guard.Request
+	answer   guard.Answer
+	policies *guard.Description
+}
+
+// decide decides a call, and reports it. It returns nil if nothing limits the call.
+func (g *gate) decide(ctx context.Context, call Call) *decided {
 	q, d, limited, err := g.request(ctx, call)
 	if !limited {
-		return q, a, o, false
+		return nil
 	}
-	a = g.guard.Decide(ctx, q, err)
-	o = Outcome{
+	a := g.guard.Decide(ctx, q, err)
+	o := &decided{Outcome{
 		Result: Result(a.Result), Shadow: g.Shadow, Local: a.Local, Limiter: guard.NameOf(q.Limiter), Cost: q.Permits,
-		Decision: a.Decision, Each: a.Each, Err: a.Err, answer: a, policies: d,
-	}
+		Decision: a.Decision, Each: a.Each, Violated: d.Names(d.Violated(a, q.Permits)), Err: a.Err,
+	}, q, a, d}
 	if g.report != nil {
-		g.report(ctx, call, o)
+		g.report(ctx, call, o.Outcome)
 	}
-	return q, a, o, true
+	return o
 }
 
 // passes reports whether a call proceeds.
-func (g *gate) passes(o *Outcome) bool {
-	return g.Shadow || o.answer.Result.Passes()
-}
+func (g *gate) passes(o *decided) bool { return g.Shadow || o.answer.Result.Passes() }
 
 // admit decides a call to a server, or a message. It returns the visit of a call that proceeds, nil
 // if nothing limits the call, or the refusal.
 func (g *gate) admit(ctx context.Context, call Call) (*visit, *refusal) {
-	q, a, o, limited := g.decide(ctx, call)
-	if !limited {
+	o := g.decide(ctx, call)
+	if o == nil {
 		return nil, nil
 	}
-	if !g.passes(&o) {
+	if !g.passes(o) {
 		subject := ""
 		if g.subject != nil && o.Result == Rejected {
 			subject = g.subject(ctx, call)
 		}
-		return nil, newRefusal(ctx, &o, subject, g.Spread)
+		return nil, newRefusal(ctx, o, subject, g.Spread)
 	}
-	return guard.NewVisit(ctx, g.guard.Guard, q, a, o), nil
+	return guard.NewVisit[guard.GRPC](ctx, g.guard.Guard, o.request, o.answer, o.Outcome), nil
 }
 
 // settle applies the handler's Settle.

@@ -83,9 +83,7 @@ func ByTarget() Key {
 	}
 }
 
-// Hashed replaces a key by its hash: the first 128 bits of its SHA-256, in hexadecimal. Then names
-// of limiters, keys of Redis, outcomes and reports do not show the key. The hash does not hide keys
-// that can be guessed, such as mail addresses.
+// Hashed replaces a key by its hash, as [httplimit.Hashed] does.
 func Hashed(key Key) Key {
 	return func(ctx context.Context, call Call) (string, error) {
 		text, err := key(ctx, call)

@@ -5,40 +5,22 @@ import (
 	"fmt"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // Limiter limits calls: a *[rratelimiter.Limiter], a *[limit.Limiter], or any other type with Take.
-//
-// Other types may have more methods of those two, which are used if present:
-//
-//   - TryAcquireWithin and Acquire wait for permits.
-//   - TakeEach returns the decision of each policy.
-//   - Charge and Release settle. A type that wraps one of those two and passes the context of Take
-//     on to it refunds by its grant, and needs no Release.
-//   - Name identifies a limiter, which [Local] and the pauses of clients need.
-//   - Peek or AvailablePermits detect in the background that Redis is back. Without them, Take of
-//     one permit does, and Release returns it.
-type Limiter interface {
-	Take(ctx context.Context, permits int64) (rratelimiter.Decision, error)
-}
+type Limiter = httplimit.Limiter
 
 // All limits all calls by one limiter. A nil limiter lets them pass.
 func All(limiter Limiter) func(context.Context, Call) (Limiter, error) {
 	return func(context.Context, Call) (Limiter, error) { return limiter, nil }
 }
 
-// Each limits the calls of each key by a limiter of their own, with the given policies. For the
-// name "api" and the key "192.0.2.1", it is "api:192.0.2.1" for instance. A key of more than 128
-// bytes is replaced by its SHA-256. Bytes that have a meaning in names, such as braces, are escaped
-// as in a URL. So only a hash tag in the name decides the slot of a Redis Cluster.
-//
-// An empty or unknown key is an error, so that clients never share a limiter by accident. Two names
-// share limiters if one is a prefix of the other up to a colon. An example is the key "v2:x" of
-// "web" and the key "x" of "web:v2".
-//
-// Each panics if the client, the name or a policy is invalid.
+// Each limits the calls of each key by a limiter of their own, with the given policies, as
+// [httplimit.Each] does. For the name "api" and the key "192.0.2.1", it is "api:192.0.2.1". An empty or
+// unknown key is an error. Each panics if the client, the name or a policy is invalid.
 func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.Policy,
 ) func(context.Context, Call) (Limiter, error) {
 	if key == nil {
@@ -54,17 +36,9 @@ func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.P
 	}
 }
 
-// EachRedisson limits the calls of each key by a limiter of their own in Redisson's layout, which
-// Java programs can share: redisson.getRateLimiter(prefix + key). For the prefix "tenant:" and the
-// key "42", the name is "tenant:42": nothing is escaped or shortened. So a key that clients choose
-// freely is for Each, and braces in a key decide the slot of a Redis Cluster.
-//
-// A limiter begins with the given rate, as with [rratelimiter.InitialRate]. If Java has set another
-// one, that counts. The rate needs a KeepAlive, after which an unused limiter is deleted. [Policies]
-// describes the limiters for clients, and for [Local].
-//
-// An empty or unknown key is an error. EachRedisson panics if the client, the prefix or the rate is
-// invalid.
+// EachRedisson limits the calls of each key by a limiter of their own in Redisson's layout, as
+// [httplimit.EachRedisson] does: redisson.getRateLimiter(prefix + key). An empty or unknown key is an
+// error. EachRedisson panics if the client, the prefix or the rate is invalid.
 func EachRedisson(client *rratelimiter.Client, prefix string, key Key, rate rratelimiter.Rate,
 ) func(context.Context, Call) (Limiter, error) {
 	if key == nil {
@@ -78,4 +52,17 @@ func EachRedisson(client *rratelimiter.Client, prefix string, key Key, rate rrat
 		}
 		return limiterOf(text)
 	}
+}
+
+// Named gives a policy a name for clients, as [httplimit.Named] does. It panics if the name is empty or
+// not printable ASCII.
+func Named(name string, policy limit.Policy) limit.Policy {
+	return guard.MustName("grpclimit: Named", name, policy)
+}
+
+// Describe returns a function that attaches a description of policies to a limiter, as
+// [httplimit.Describe] does. It panics if a policy is invalid.
+func Describe(policies ...limit.Policy) func(Limiter) Limiter {
+	d := guard.MustDescribe("grpclimit: Describe", policies...)
+	return func(l Limiter) Limiter { return d.Of(l) }
 }

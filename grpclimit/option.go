@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -33,18 +34,15 @@ func common(change guard.Change) Option {
 	return func(s *settings) { change(&s.Settings) }
 }
 
-// DefaultDeadline is the time that Redis has to answer without [Deadline]. It is long enough for a
-// healthy Redis on a busy host. An outage costs it once, not once for each request, see [OnFailure].
-const DefaultDeadline = 500 * time.Millisecond
+// DefaultDeadline is the time that Redis has to answer without [Deadline].
+const DefaultDeadline = httplimit.DefaultDeadline
 
 // DefaultMaxWaiting is the largest number of calls that wait at once in an interceptor of a server
 // without [MaxWaiting].
-const DefaultMaxWaiting = 1000
+const DefaultMaxWaiting = httplimit.DefaultMaxWaiting
 
-// Policies describes the policies of the chosen limiters, in their order. Statuses name them, and
-// [Local] grants a share of them. Limiters of [Each] need no Policies. Others do: a
-// *[limit.Limiter] does not export its policies, and the rate of a *[rratelimiter.Limiter], a
-// [limit.SlidingLog], is in Redis. Policies panics if a policy is invalid.
+// Policies describes the policies of the chosen limiters, in their order, as [httplimit.Policies] does.
+// Statuses name them, and [Local] grants a share of them. It panics if a policy is invalid.
 func Policies(policies ...limit.Policy) Option {
 	d := guard.MustDescribe("grpclimit: Policies", policies...)
 	return func(s *settings) { s.policies = d }
@@ -76,16 +74,12 @@ func EachMessage() Option {
 	return func(s *settings) { s.each = true }
 }
 
-// Wait lets a call wait for at most d instead of being denied, if its permits are free by then.
-// Calls that wait for one limiter are served in order. A later call that finds a free permit does
-// not wait. A client waits as long as the context of a call lasts by default, and with Wait for at
-// most d. [MaxWaiting] bounds the number of waiters.
+// Wait lets a call wait for at most d instead of being denied, as [httplimit.Wait] does. A client
+// waits as long as the context of a call lasts by default, and with Wait for at most d.
 func Wait(d time.Duration) Option { return common(guard.Wait("grpclimit", d)) }
 
-// MaxWaiting bounds the number of calls or messages that wait at once in an interceptor. A further
-// call is denied at once, with the same RetryInfo as without [Wait]. A server has
-// [DefaultMaxWaiting] by default. A client has no bound by default, since its callers choose to
-// wait. MaxWaiting panics if n is below 1.
+// MaxWaiting bounds the number of calls or messages that wait at once in an interceptor, as
+// [httplimit.MaxWaiting] does. A server has [DefaultMaxWaiting] by default, and a client no bound.
 func MaxWaiting(n int) Option { return common(guard.MaxWaiting("grpclimit", n)) }
 
 // HealthAndReflection lets a server limit calls of the services grpc.health.v1.Health and
@@ -130,54 +124,21 @@ func OnSettleError(failed func(context.Context, Call, error)) Option {
 }
 
 // FailureMode decides calls that cannot be checked against their limit: [Closed], [Open] or
-// [Local]. The zero value is Closed. It applies in these cases:
-//
-//   - Redis fails, or does not answer by the [Deadline].
-//   - A limiter has no rate.
-//   - The chooser returns an error, for instance because the client's address is unknown. For
-//     [ErrInvalidRequest] see [InvalidAsFailure].
-type FailureMode float64
+// [Local]. The zero value is Closed.
+type FailureMode = httplimit.FailureMode
 
 // The modes besides Local.
 const (
-	// Closed refuses the call: Unavailable with a RetryInfo of a second. It is the default, so that
-	// a client gains nothing by making a chooser fail.
-	Closed = FailureMode(guard.Closed)
-	// Open lets the call pass.
-	Open = FailureMode(guard.Open)
+	Closed = httplimit.Closed // the call is refused: Unavailable with a RetryInfo of a second
+	Open   = httplimit.Open   // the call passes
 )
 
-// Local lets this process grant a share of each limit while Redis fails: a tenth if ten processes
-// share the limit. Each interceptor has a share of its own, and each key a bucket of its own.
-//
-//   - A window never holds more than the share of its permits in any interval. Half of the share
-//     can be granted at once.
-//   - A bucket has the share of its Capacity and Refill.
-//   - A call that costs more than can be granted at once is Closed. If the share is less than one
-//     permit, all calls are.
-//   - Permits taken in Redis do not count here, and permits taken here do not count in Redis. If
-//     Redis fails again soon, the local permits still count.
-//   - Each limiter of a [github.com/rratelimiter/rratelimiter/limit.Join] has the bucket of its own
-//     name. A call passes if all have its permits; else none is taken.
-//   - At most 131,072 buckets exist at once, one for each policy of a key, in some 24 MB. Calls
-//     that need more are Closed.
-//
-// Local needs the names and the policies of all limiters, the latter of [Each] or [Policies].
-// Without them, or if the key is unknown, calls are Closed.
-//
-// Local panics if the share is not above 0 and at most 1.
+// Local lets this process grant a share of each limit while Redis fails, as [httplimit.Local] does.
+// Each interceptor has a share of its own, and each key a bucket of its own. It panics if the share is
+// not above 0 and at most 1.
 func Local(share float64) FailureMode { return FailureMode(guard.Local("grpclimit", share)) }
 
-// OnFailure sets the failure mode.
-//
-// Redis is down once a request to it has failed and none has been answered for the time of the
-// Deadline. From then on, the mode decides calls at once, and none waits for Redis. The interceptor
-// probes Redis in the background, with one request at a time that takes no permits. It probes once
-// in each Deadline at first, later once a second. The first answer ends the outage. If no call
-// arrives for a minute, the probes end, and the next call asks Redis itself.
-//
-// The decision of a limiter is always an answer of Redis, or of a Client's denial cache or leases.
-// A denial does not end an outage, since it may come from the cache.
+// OnFailure sets the failure mode. [httplimit.OnFailure] defines when an outage begins and ends.
 func OnFailure(mode FailureMode) Option {
 	return common(guard.OnFailure("grpclimit", guard.Mode(mode)))
 }
@@ -191,10 +152,8 @@ func InvalidAsFailure() Option { return common(func(s *guard.Settings) { s.Inval
 // for permits is not part of it. A [Settle] is another request with the same deadline.
 func Deadline(d time.Duration) Option { return common(guard.Deadline("grpclimit", d)) }
 
-// OnRedisChange sets a callback for each change of the state of Redis, as calls observe it. up is
-// false with the error if Redis is down, and true if it is up again. Callbacks come in order, one
-// at a time. The call that observes an outage runs the callback itself and waits for it. The end of
-// an outage is mostly observed in the background, where a panic of the callback is dropped.
+// OnRedisChange sets a callback for each change of the state of Redis, as [httplimit.OnRedisChange]
+// does.
 func OnRedisChange(changed func(up bool, err error)) Option {
 	return common(func(s *guard.Settings) { s.Changed = changed })
 }

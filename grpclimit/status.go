@@ -38,7 +38,7 @@ type refusal struct {
 
 // newStatus returns the status of a refused call, of a server or a client. after is the time to
 // retry, 0 for never.
-func newStatus(ctx context.Context, o *Outcome, after time.Duration) *spb.Status {
+func newStatus(ctx context.Context, o *decided, after time.Duration) *spb.Status {
 	code, message := codes.Unavailable, reduced
 	switch {
 	case o.Result == Rejected:
@@ -57,7 +57,7 @@ func newStatus(ctx context.Context, o *Outcome, after time.Duration) *spb.Status
 	return s
 }
 
-func newRefusal(ctx context.Context, o *Outcome, subject string, spread guard.Spread) *refusal {
+func newRefusal(ctx context.Context, o *decided, subject string, spread guard.Spread) *refusal {
 	exact := o.answer.RetryAfter()
 	after := spread.Add(exact)
 	s := newStatus(ctx, o, after)
@@ -72,14 +72,18 @@ func newRefusal(ctx context.Context, o *Outcome, subject string, spread guard.Sp
 }
 
 // quotaFailure describes each policy that denied.
-func quotaFailure(o *Outcome, subject string) []*anypb.Any {
+func quotaFailure(o *decided, subject string) []*anypb.Any {
 	if !utf8.ValidString(subject) {
 		subject = ""
 	}
 	f := new(errdetails.QuotaFailure)
 	for _, i := range o.policies.Violated(o.answer, o.Cost) {
 		t := o.policies.Term(i)
-		quota := cmp.Or(o.decision(i).Limit, t.Quota)
+		quota := o.Decision.Limit
+		if i < len(o.Each) {
+			quota = o.Each[i].Limit
+		}
+		quota = cmp.Or(quota, t.Quota)
 		v := &errdetails.QuotaFailure_Violation{
 			Subject: subject, QuotaMetric: "permits", QuotaId: t.Name, QuotaValue: quota,
 		}
@@ -103,4 +107,22 @@ func detail(m proto.Message) []*anypb.Any {
 		return nil
 	}
 	return []*anypb.Any{packed}
+}
+
+// pushbackKey is the trailer with which a server delays the retries of a client: in
+// milliseconds, or below 0 for never. They ignore a RetryInfo.
+const pushbackKey = "grpc-retry-pushback-ms"
+
+// longestPushback is the longest wait that a server asks of a retry policy, whose caller gets no
+// answer meanwhile. For a longer wait the retries stop, and the caller decides by the RetryInfo. The
+// random part of Spread does not count, so that equal refusals have equal results.
+const longestPushback = time.Minute
+
+// pushback returns the trailer of a refusal after which a retry helps, or never if after is 0.
+func pushback(after time.Duration) metadata.MD {
+	text := "-1"
+	if after > 0 {
+		text = strconv.FormatInt(guard.RoundUp(after, time.Millisecond), 10)
+	}
+	return metadata.MD{pushbackKey: {text}}
 }

@@ -98,7 +98,7 @@ func ExampleShadow() {
 	client := connect()
 
 	report := func(r *http.Request, o httplimit.Outcome) {
-		fmt.Println(r.URL.Path, o.Limiter, o.Result, o.Violated())
+		fmt.Println(r.URL.Path, o.Limiter, o.Result, o.Violated)
 	}
 	handler := httplimit.Middleware(one(client), unhurried, httplimit.Shadow(), httplimit.Report(report))(hello)
 	for range 2 {
@@ -123,7 +123,7 @@ func ExampleRefuse() {
 			status = http.StatusServiceUnavailable
 		}
 		w.WriteHeader(status)
-		fmt.Fprintf(w, `{"error": "over %v"}`, o.Violated())
+		fmt.Fprintf(w, `{"error": "over %v"}`, o.Violated)
 	})
 	handler := httplimit.Middleware(one(client), unhurried, httplimit.Refuse(refuse))(hello)
 	for range 2 {

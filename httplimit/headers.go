@@ -25,7 +25,7 @@ var (
 
 // setHeaders sets the headers of a decision, and those of a problem document. Items of the draft's
 // fields follow those of an outer Middleware.
-func (m *middleware) setHeaders(h http.Header, o *Outcome, document bool) {
+func (m *middleware) setHeaders(h http.Header, o *decided, document bool) {
 	exact := o.answer.RetryAfter()
 	after := m.Spread.Add(exact)
 	switch numbers := o.Decision.Limit > 0; {
@@ -55,7 +55,7 @@ func (m *middleware) setHeaders(h http.Header, o *Outcome, document bool) {
 func setNumber(h http.Header, name string, n int64) { h[name] = []string{strconv.FormatInt(n, 10)} }
 
 // quotas returns RateLimit-Policy, which lacks policies of unknown quotas.
-func quotas(o *Outcome) string {
+func quotas(o *decided) string {
 	d := o.policies
 	var text []byte
 	switch {
@@ -110,7 +110,7 @@ func appendNumber(text []byte, parameter string, n int64) []byte {
 // limits returns RateLimit. For each policy, r is the remaining permits, and t the seconds during
 // which they do not grow. A t that is unknown or below a second is left out. No t is later than
 // Retry-After.
-func (m *middleware) limits(o *Outcome, retry int64) string {
+func (m *middleware) limits(o *decided, retry int64) string {
 	text := make([]byte, 0, 64)
 	if len(o.Each) == 0 {
 		name := o.policies.Term(o.policies.Single(o.Decision)).Name
@@ -137,7 +137,7 @@ func appendLimit(text []byte, name string, remaining int64, window time.Duration
 
 // window returns the time during which a policy has no more permits than the decision reports, or 0
 // if that is unknown.
-func (m *middleware) window(o *Outcome, policy int, d rratelimiter.Decision) time.Duration {
+func (m *middleware) window(o *decided, policy int, d rratelimiter.Decision) time.Duration {
 	switch policies := o.policies.Policies; {
 	case o.answer.Waited: // the decision is older than the wait
 		return 0
@@ -154,7 +154,7 @@ func (m *middleware) window(o *Outcome, policy int, d rratelimiter.Decision) tim
 
 // setThree sets the three fields of the older styles, which describe one policy: the one that denied,
 // or the one with the fewest permits left. An outer Middleware's policy counts too.
-func setThree(h http.Header, names [3]string, o *Outcome, reset int64) {
+func setThree(h http.Header, names [3]string, o *decided, reset int64) {
 	if outside := h[names[1]]; o.Result == Acquired && len(outside) == 1 {
 		if left, err := strconv.ParseInt(outside[0], 10, 64); err == nil && left <= o.Decision.Remaining {
 			return
@@ -167,7 +167,7 @@ func setThree(h http.Header, names [3]string, o *Outcome, reset int64) {
 
 // resetOf returns when Remaining changes: for a denied request after the time of its Retry-After,
 // else when all permits of the reported policy are free.
-func resetOf(o *Outcome, retryAfter time.Duration) time.Duration {
+func resetOf(o *decided, retryAfter time.Duration) time.Duration {
 	if o.Result == Rejected {
 		return max(retryAfter, time.Second)
 	}

@@ -50,7 +50,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := m.gate.Decide(r.Context(), q, err)
 	o := m.outcome(q, a, d)
 	if m.report != nil {
-		m.report(r, o)
+		m.report(r, o.Outcome)
 	}
 	passes := m.Shadow || a.Result.Passes()
 	document := !passes && m.refuse == nil
@@ -58,10 +58,10 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.setHeaders(w.Header(), &o, document)
 	}
 	if document {
-		writeRefusal(w, &o)
+		writeRefusal(w, &o.Outcome)
 		return
 	}
-	v := guard.NewVisit(r.Context(), m.gate.Guard, q, a, o)
+	v := guard.NewVisit[guard.HTTP](r.Context(), m.gate.Guard, q, a, o.Outcome)
 	if !passes {
 		m.refuse.ServeHTTP(w, r.WithContext(v))
 		return
@@ -103,10 +103,16 @@ func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter,
 	return q, d, true, nil
 }
 
-// outcome returns the Outcome of a guard's answer.
-func (s *settings) outcome(q guard.Request, a guard.Answer, d *guard.Description) Outcome {
-	return Outcome{
+// decided is the Outcome of a request, and what it was made of.
+type decided struct {
+	Outcome
+	answer   guard.Answer
+	policies *guard.Description
+}
+
+func (s *settings) outcome(q guard.Request, a guard.Answer, d *guard.Description) decided {
+	return decided{Outcome{
 		Result: Result(a.Result), Shadow: s.Shadow, Local: a.Local, Limiter: guard.NameOf(q.Limiter), Cost: q.Permits,
-		Decision: a.Decision, Each: a.Each, Err: a.Err, answer: a, policies: d,
-	}
+		Decision: a.Decision, Each: a.Each, Violated: d.Names(d.Violated(a, q.Permits)), Err: a.Err,
+	}, a, d}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strconv"
+	"strings"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
@@ -24,9 +26,7 @@ const (
 
 // String returns the name of the result in metrics: acquired, rejected, failed_open,
 // failed_closed, canceled or invalid.
-func (r Result) String() string {
-	return guard.Result(r).String()
-}
+func (r Result) String() string { return guard.Result(r).String() }
 
 // LogValue returns the name of the result, for [log/slog].
 func (r Result) LogValue() slog.Value { return slog.StringValue(r.String()) }
@@ -53,37 +53,60 @@ type Outcome struct {
 	// Transport without [Wait] acquired.
 	Decision rratelimiter.Decision
 	Each     []rratelimiter.Decision // of each policy, in order, if several are known; else nil
+	Violated []string                // the names of the policies that denied the request
 	Err      error                   // why Redis did not decide, or why a wait is hopeless; not for clients
-
-	answer   guard.Answer
-	policies *guard.Description
 }
 
 // String returns the Outcome for logs, not for clients: "result=rejected limiter=web:192.0.2.1 cost=1
 // limit=10 remaining=0 retry_after=3s reset_after=3s violated=[minute]". Fields without a value are
 // left out.
-func (o Outcome) String() string { return o.forLogs().String() }
-
-// LogValue returns the group of the fields of String, for [log/slog].
-func (o Outcome) LogValue() slog.Value { return o.forLogs().LogValue() }
-
-func (o Outcome) forLogs() guard.Report {
-	return guard.Report{
-		Result: guard.Result(o.Result), Shadow: o.Shadow, Local: o.Local, Limiter: o.Limiter, Cost: o.Cost,
-		Decision: o.Decision, Violated: o.Violated(), Err: o.Err,
+func (o Outcome) String() string {
+	var text strings.Builder
+	for i, attr := range o.attrs() {
+		if i > 0 {
+			text.WriteByte(' ')
+		}
+		value := attr.Value.String()
+		if value == "" || strings.ContainsFunc(value, isQuoted) {
+			value = strconv.Quote(value)
+		}
+		text.WriteString(attr.Key + "=" + value)
 	}
+	return text.String()
 }
 
-// Violated returns the names of the policies that denied a request.
-func (o Outcome) Violated() []string {
-	return o.policies.Names(o.policies.Violated(o.answer, o.Cost))
+// isQuoted reports whether slog's text handler quotes a value with this rune.
+func isQuoted(r rune) bool { return r <= ' ' || r == '"' || r == '=' || !strconv.IsPrint(r) }
+
+// LogValue returns the group of the fields of String, for [log/slog].
+func (o Outcome) LogValue() slog.Value { return slog.GroupValue(o.attrs()...) }
+
+func (o Outcome) attrs() []slog.Attr {
+	attrs := []slog.Attr{slog.String("result", o.Result.String())}
+	add := func(shown bool, attr slog.Attr) {
+		if shown {
+			attrs = append(attrs, attr)
+		}
+	}
+	add(o.Shadow, slog.Bool("shadow", true))
+	add(o.Local, slog.Bool("local", true))
+	add(o.Limiter != "", slog.String("limiter", o.Limiter))
+	add(o.Cost != 0, slog.Int64("cost", o.Cost))
+	d, numbers := o.Decision, o.Decision.Limit > 0
+	add(numbers, slog.Int64("limit", d.Limit))
+	add(numbers, slog.Int64("remaining", d.Remaining))
+	add(d.RetryAfter > 0, slog.Duration("retry_after", d.RetryAfter))
+	add(numbers, slog.Duration("reset_after", d.ResetAfter))
+	add(len(o.Violated) > 0, slog.Any("violated", o.Violated))
+	add(o.Err != nil, slog.Any("error", o.Err))
+	return attrs
 }
 
 // FromContext returns the Outcome of a request, for its handler or the handler of [Refuse]. It
 // returns false if the request was not limited. If several Middlewares wrap a handler, it is the
 // Outcome of the innermost.
 func FromContext(ctx context.Context) (Outcome, bool) {
-	v := guard.VisitOf[Outcome](ctx)
+	v := guard.VisitOf[guard.HTTP, Outcome](ctx)
 	if v == nil {
 		return Outcome{}, false
 	}
@@ -110,7 +133,7 @@ func FromContext(ctx context.Context) (Outcome, bool) {
 //     not charge. If a [github.com/rratelimiter/rratelimiter/limit.Join] has one as a member, the
 //     charge fails later, and [OnSettleError] reports it.
 func Settle(ctx context.Context, cost int64) error {
-	if err := guard.VisitOf[Outcome](ctx).Settle(cost); err != nil {
+	if err := guard.VisitOf[guard.HTTP, Outcome](ctx).Settle(cost); err != nil {
 		return fmt.Errorf("httplimit: %w", err)
 	}
 	return nil

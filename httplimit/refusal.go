@@ -43,7 +43,7 @@ func writeRefusal(w http.ResponseWriter, o *Outcome) {
 	case Rejected:
 		status = http.StatusTooManyRequests
 		text = problem{
-			ianaTypes + "quota-exceeded", "The request is over its limit.", status, o.Violated(),
+			ianaTypes + "quota-exceeded", "The request is over its limit.", status, o.Violated,
 		}.document()
 	}
 	w.WriteHeader(status)

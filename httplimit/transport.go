@@ -56,7 +56,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	a := t.gate.Decide(r.Context(), q, err)
 	o := t.outcome(q, a, d)
 	if t.report != nil {
-		t.report(r, o)
+		t.report(r, o.Outcome)
 	}
 	if !t.Shadow && !a.Result.Passes() {
 		if r.Body != nil {

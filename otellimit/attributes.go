@@ -1,7 +1,6 @@
 package otellimit
 
 import (
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -76,36 +75,29 @@ func (s *attributeSets) with(r result, f failure) *measured {
 // source has several.
 const maxSources = 1000
 
-// registry maps sources to their sets. A lookup takes no lock and does not allocate.
+// registry maps sources to their sets. A lookup does not allocate.
 type registry struct {
-	made atomic.Pointer[map[source]*attributeSets]
-	mu   sync.Mutex // serializes writers
+	mu   sync.RWMutex
+	made map[source]*attributeSets
 }
 
 func (r *registry) of(key source) *attributeSets {
-	if found := lookup(r.load(), &key); found != nil {
+	r.mu.RLock()
+	found := lookup(r.made, &key)
+	r.mu.RUnlock()
+	if found != nil {
 		return found
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := r.load()
-	if found := lookup(before, &key); found != nil {
+	if found = lookup(r.made, &key); found != nil {
 		return found // a concurrent caller has added it
 	}
-	after := maps.Clone(before)
-	if after == nil {
-		after = map[source]*attributeSets{}
+	if r.made == nil {
+		r.made = make(map[source]*attributeSets)
 	}
-	after[key] = newSets(key)
-	r.made.Store(&after)
-	return after[key]
-}
-
-func (r *registry) load() map[source]*attributeSets {
-	if made := r.made.Load(); made != nil {
-		return *made
-	}
-	return nil
+	r.made[key] = newSets(key)
+	return r.made[key]
 }
 
 // lookup returns the sets of a source, nil for none. If there are too many sources, it replaces a new

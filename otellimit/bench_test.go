@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
 )
 
 // providers lists where measurements go: nowhere, which leaves the cost of this package, or to the SDK. A reader of
@@ -50,13 +51,15 @@ func hot(t *Telemetry) map[string]func() {
 	waited := yes
 	waited.Waited = time.Millisecond // too short for a span
 	return map[string]func(){
-		"granted":    func() { o.Decision(ctx, yes) },
-		"denied":     func() { o.Decision(ctx, no) },
-		"failed":     func() { o.Decision(ctx, failed) },
-		"waited":     func() { o.Decision(ctx, waited) },
-		"waiting":    func() { o.Waiting(ctx, rratelimiter.WaitingInfo{Policy: "token_bucket", Change: 1}) },
-		"redisCall":  func() { o.RedisCall(ctx, rratelimiter.RedisCallInfo{Policy: "token_bucket", Requests: 7}) },
-		"middleware": func() { middleware.Request(ctx, Outcome{Result: "acquired", Limiter: "web:192.0.2.1"}) },
+		"granted":   func() { o.Decision(ctx, yes) },
+		"denied":    func() { o.Decision(ctx, no) },
+		"failed":    func() { o.Decision(ctx, failed) },
+		"waited":    func() { o.Decision(ctx, waited) },
+		"waiting":   func() { o.Waiting(ctx, rratelimiter.WaitingInfo{Policy: "token_bucket", Change: 1}) },
+		"redisCall": func() { o.RedisCall(ctx, rratelimiter.RedisCallInfo{Policy: "token_bucket", Requests: 7}) },
+		"middleware": func() {
+			middleware.Request(ctx, httplimit.Outcome{Result: httplimit.Acquired, Limiter: "web:192.0.2.1"})
+		},
 	}
 }
 

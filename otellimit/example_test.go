@@ -265,10 +265,7 @@ func ExampleMiddleware_Request() {
 		panic(err)
 	}
 	calls := telemetry.Middleware("grpc")
-	report := func(ctx context.Context, o httplimit.Outcome) {
-		calls.Request(ctx, otellimit.Outcome{Result: o.Result.String(), Shadow: o.Shadow, Limiter: o.Limiter, Err: o.Err})
-	}
-	report(context.Background(), httplimit.Outcome{Result: httplimit.Rejected})
+	calls.Request(context.Background(), httplimit.Outcome{Result: httplimit.Rejected})
 	provider.print("rratelimiter.middleware.requests")
 	// Output: middleware=grpc,result=rejected 1
 }

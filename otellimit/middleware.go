@@ -26,27 +26,19 @@ func (t *Telemetry) Middleware(name string) *Middleware {
 	return m
 }
 
-// Outcome is the decision of a middleware on a request.
-type Outcome struct {
-	Result  string // acquired, rejected, canceled, failed_open, failed_closed or invalid
-	Shadow  bool   // the request passed whatever Result is
-	Limiter string // the name of the limiter, for [WithLimiterNames]
-	Err     error  // why there was no decision; only its kind is reported
+var outcomes = map[httplimit.Result]result{
+	httplimit.Acquired:     acquired,
+	httplimit.Rejected:     rejected,
+	httplimit.Canceled:     gaveUp,
+	httplimit.FailedOpen:   failedOpen,
+	httplimit.FailedClosed: failedClosed,
+	httplimit.Invalid:      invalid,
 }
 
-// outcomes maps Outcome.Result.
-var outcomes = map[string]result{
-	"acquired":      acquired,
-	"rejected":      rejected,
-	"canceled":      gaveUp,
-	"failed_open":   failedOpen,
-	"failed_closed": failedClosed,
-	"invalid":       invalid,
-}
-
-// Request counts a request. In shadow mode a rejected or invalid request counts as shadowed, and
+// Request counts a request, for the Report of any middleware; the Outcome of grpclimit is the same
+// type. Only the kind of its Err is reported. In shadow mode a rejected or invalid request counts as shadowed, and
 // one that would have failed closed as failed_open, since they passed.
-func (m *Middleware) Request(ctx context.Context, o Outcome) {
+func (m *Middleware) Request(ctx context.Context, o httplimit.Outcome) {
 	defer survive()
 	r, ok := outcomes[o.Result]
 	if !ok {
@@ -72,9 +64,7 @@ func (m *Middleware) Request(ctx context.Context, o Outcome) {
 }
 
 // HTTP counts a request, for [httplimit.Report].
-func (m *Middleware) HTTP(r *http.Request, o httplimit.Outcome) {
-	m.Request(r.Context(), Outcome{Result: o.Result.String(), Shadow: o.Shadow, Limiter: o.Limiter, Err: o.Err})
-}
+func (m *Middleware) HTTP(r *http.Request, o httplimit.Outcome) { m.Request(r.Context(), o) }
 
 // RedisChange counts the middleware that decides without Redis, for
 // [httplimit.OnRedisChange]. If a program discards one while Redis is down, it stays counted until

@@ -18,31 +18,31 @@ import (
 
 func TestMiddleware_Request_CountsByResult(t *testing.T) {
 	for _, c := range []struct {
-		o    Outcome
+		o    httplimit.Outcome
 		want string
 	}{
-		{Outcome{Result: "acquired"}, "rratelimiter.middleware=d,rratelimiter.result=acquired"},
-		{Outcome{Result: "acquired", Shadow: true}, "rratelimiter.middleware=d,rratelimiter.result=acquired"},
-		{Outcome{Result: "rejected"}, "rratelimiter.middleware=d,rratelimiter.result=rejected"},
-		{Outcome{Result: "rejected", Err: rratelimiter.ErrPermitsExceedRate},
+		{httplimit.Outcome{Result: httplimit.Acquired}, "rratelimiter.middleware=d,rratelimiter.result=acquired"},
+		{httplimit.Outcome{Result: httplimit.Acquired, Shadow: true}, "rratelimiter.middleware=d,rratelimiter.result=acquired"},
+		{httplimit.Outcome{Result: httplimit.Rejected}, "rratelimiter.middleware=d,rratelimiter.result=rejected"},
+		{httplimit.Outcome{Result: httplimit.Rejected, Err: rratelimiter.ErrPermitsExceedRate},
 			"rratelimiter.middleware=d,rratelimiter.result=rejected"},
-		{Outcome{Result: "rejected", Shadow: true}, "rratelimiter.middleware=d,rratelimiter.result=shadowed"},
-		{Outcome{Result: "canceled", Err: context.Canceled},
+		{httplimit.Outcome{Result: httplimit.Rejected, Shadow: true}, "rratelimiter.middleware=d,rratelimiter.result=shadowed"},
+		{httplimit.Outcome{Result: httplimit.Canceled, Err: context.Canceled},
 			"error.type=canceled,rratelimiter.middleware=d,rratelimiter.result=canceled"},
-		{Outcome{Result: "canceled", Err: context.Canceled, Shadow: true},
+		{httplimit.Outcome{Result: httplimit.Canceled, Err: context.Canceled, Shadow: true},
 			"error.type=canceled,rratelimiter.middleware=d,rratelimiter.result=canceled"},
-		{Outcome{Result: "failed_open", Err: context.DeadlineExceeded},
+		{httplimit.Outcome{Result: httplimit.FailedOpen, Err: context.DeadlineExceeded},
 			"error.type=deadline_exceeded,rratelimiter.middleware=d,rratelimiter.result=failed_open"},
-		{Outcome{Result: "failed_closed", Err: errSecret},
+		{httplimit.Outcome{Result: httplimit.FailedClosed, Err: errSecret},
 			"error.type=_OTHER,rratelimiter.middleware=d,rratelimiter.result=failed_closed"},
-		{Outcome{Result: "failed_closed", Err: errSecret, Shadow: true},
+		{httplimit.Outcome{Result: httplimit.FailedClosed, Err: errSecret, Shadow: true},
 			"error.type=_OTHER,rratelimiter.middleware=d,rratelimiter.result=failed_open"},
-		{Outcome{Result: "invalid", Err: httplimit.ErrInvalidRequest},
+		{httplimit.Outcome{Result: httplimit.Invalid, Err: httplimit.ErrInvalidRequest},
 			"error.type=invalid_request,rratelimiter.middleware=d,rratelimiter.result=invalid"},
-		{Outcome{Result: "invalid", Err: httplimit.ErrInvalidRequest, Shadow: true},
+		{httplimit.Outcome{Result: httplimit.Invalid, Err: httplimit.ErrInvalidRequest, Shadow: true},
 			"error.type=invalid_request,rratelimiter.middleware=d,rratelimiter.result=shadowed"},
-		{Outcome{Result: "", Err: errSecret}, "rratelimiter.middleware=d,rratelimiter.result=_OTHER"},
-		{Outcome{Result: "Result(7)"}, "rratelimiter.middleware=d,rratelimiter.result=_OTHER"},
+		{httplimit.Outcome{Err: errSecret}, "rratelimiter.middleware=d,rratelimiter.result=_OTHER"},
+		{httplimit.Outcome{Result: 7}, "rratelimiter.middleware=d,rratelimiter.result=_OTHER"},
 	} {
 		b := setUp(t)
 		b.Middleware("d").Request(context.Background(), c.o)
@@ -55,8 +55,8 @@ func TestMiddleware_ResultsOfHTTP_AreKnown(t *testing.T) {
 		httplimit.Acquired, httplimit.Rejected, httplimit.FailedOpen, httplimit.FailedClosed, httplimit.Canceled,
 		httplimit.Invalid,
 	} {
-		assert.Contains(t, outcomes, r.String())
-		assert.Equal(t, r.String(), results[outcomes[r.String()]])
+		assert.Contains(t, outcomes, r)
+		assert.Equal(t, r.String(), results[outcomes[r]])
 	}
 	assert.Len(t, outcomes, 6)
 }

@@ -19,6 +19,7 @@ import (
 	nospans "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
 )
 
 // provider returns the same Meter each time.
@@ -93,7 +94,7 @@ func TestTelemetry_ProviderPanics_ErrorHandlerIsCalled(t *testing.T) {
 	o, ctx := b.Observer(), context.Background()
 	o.Decision(ctx, granted("n", "redisson"))
 	o.RedisCall(ctx, rratelimiter.RedisCallInfo{})
-	b.Middleware("http").Request(ctx, Outcome{Result: "acquired"})
+	b.Middleware("http").Request(ctx, httplimit.Outcome{Result: httplimit.Acquired})
 	b.RulesReloaded(nil)
 	require.Len(t, handled, 4)
 	assert.EqualError(t, handled[0], "otellimit: a measurement panicked: no disk")

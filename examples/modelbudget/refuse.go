@@ -32,7 +32,7 @@ func refuse(w http.ResponseWriter, r *http.Request) {
 	default:
 		writeError(w, r, http.StatusTooManyRequests, "rate_limit_error",
 			fmt.Sprintf("The request is over the limit of %d %s per minute. Retry in %v.",
-				o.Decision.Limit, o.Violated()[0], o.Decision.RetryAfter.Round(time.Millisecond)))
+				o.Decision.Limit, o.Violated[0], o.Decision.RetryAfter.Round(time.Millisecond)))
 	}
 }
 

@@ -9,9 +9,9 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// Visit is a request that a middleware admitted, and the context of its handler. O is the Outcome
-// that the handler gets.
-type Visit[O any] struct {
+// Visit is a request that a middleware admitted, and the context of its handler. P is the protocol, and
+// O the Outcome that the handler gets.
+type Visit[P, O any] struct {
 	context.Context
 	Outcome O
 
@@ -26,32 +26,38 @@ const (
 	over      = -2 // the handler has returned
 )
 
-type visitKey[O any] struct{}
+// HTTP is a protocol of visits. A gRPC server may be one of its handlers.
+type HTTP struct{}
+
+// GRPC is a protocol of visits.
+type GRPC struct{}
+
+type visitKey[P any] struct{}
 
 // NewVisit returns the visit of an admitted request.
-func NewVisit[O any](ctx context.Context, g *Guard, q Request, a Answer, o O) *Visit[O] {
-	v := &Visit[O]{Context: ctx, Outcome: o, guard: g, request: q, answer: a}
+func NewVisit[P, O any](ctx context.Context, g *Guard, q Request, a Answer, o O) *Visit[P, O] {
+	v := &Visit[P, O]{Context: ctx, Outcome: o, guard: g, request: q, answer: a}
 	v.settled.Store(unsettled)
 	return v
 }
 
 // Value returns the visit itself for its key.
-func (v *Visit[O]) Value(key any) any {
-	if key == (visitKey[O]{}) {
+func (v *Visit[P, O]) Value(key any) any {
+	if key == (visitKey[P]{}) {
 		return v
 	}
 	return v.Context.Value(key)
 }
 
 // VisitOf returns the innermost visit of a context, nil for none.
-func VisitOf[O any](ctx context.Context) *Visit[O] {
-	v, _ := ctx.Value(visitKey[O]{}).(*Visit[O])
+func VisitOf[P, O any](ctx context.Context) *Visit[P, O] {
+	v, _ := ctx.Value(visitKey[P]{}).(*Visit[P, O])
 	return v
 }
 
 // Settle sets the final cost of the request. It does nothing for a request that has taken no
 // permits.
-func (v *Visit[O]) Settle(cost int64) error {
+func (v *Visit[P, O]) Settle(cost int64) error {
 	if cost < 0 {
 		return fmt.Errorf("%w: a cost of %d to settle, want 0 or more", rratelimiter.ErrInvalidPermits, cost)
 	}
@@ -79,7 +85,7 @@ func (v *Visit[O]) Settle(cost int64) error {
 }
 
 // End applies Settle after the handler has returned.
-func (v *Visit[O]) End() error {
+func (v *Visit[P, O]) End() error {
 	cost := v.settled.Swap(over)
 	if cost < 0 {
 		return nil

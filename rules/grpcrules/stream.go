@@ -34,7 +34,7 @@ func handlerStream(v *ruleset.Visit, ss grpc.ServerStream) grpc.ServerStream {
 type messageStream struct {
 	grpc.ServerStream
 	visit  *ruleset.Visit
-	starts []*guard.Visit[grpclimit.Outcome] // of the acquires, at the start of the stream
+	starts []*guard.Visit[guard.GRPC, grpclimit.Outcome] // of the acquires, at the start of the stream
 }
 
 // RecvMsg receives a message. If an acquire denies it, those before it settle with a cost of 0.
@@ -54,6 +54,6 @@ func (s *messageStream) RecvMsg(m any) error {
 }
 
 // limitOf returns the innermost visit of grpclimit around a context, nil for none.
-func limitOf(ctx context.Context) *guard.Visit[grpclimit.Outcome] {
-	return guard.VisitOf[grpclimit.Outcome](ctx)
+func limitOf(ctx context.Context) *guard.Visit[guard.GRPC, grpclimit.Outcome] {
+	return guard.VisitOf[guard.GRPC, grpclimit.Outcome](ctx)
 }
