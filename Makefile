@@ -2,6 +2,7 @@
 # JDK and Maven; make deps installs or lists them.
 
 ACTIONLINT    = github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+BENCHSTAT     = golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GORELEASER    = github.com/goreleaser/goreleaser/v2@v2.16.0
 GOVULNCHECK   = golang.org/x/vuln/cmd/govulncheck@v1.9.0
@@ -175,16 +176,27 @@ soak: deps
 vulnerabilities:
 	for module in $(PUBLISHED); do (cd $$module && go run $(GOVULNCHECK) ./...) || exit 1; done
 
-# This library beside others; writes docs/performance/tables.md.
+# This library beside others, in rounds; prints which line is below its floor. All benchmarks together, which take an
+# hour, also write docs/performance. A part, or shorter:
+#   make bench BENCH=Granting/callers=256 ROUNDS=3 BENCHTIME=2s
+#   go run $(BENCHSTAT) -ignore round -col /library bin/bench.txt
+BENCH        ?= .
+BENCHTIME    ?= 0.5s
+ROUNDS       ?= 5
 bench: deps
-	go run ./integration/benchmarks
+	@mkdir -p bin
+	for round in $$(seq $(ROUNDS)); do echo "round: $$round"; go test ./integration/benchmarks -run '^$$' -bench '$(BENCH)' \
+		-benchtime $(BENCHTIME) -timeout 0 $(BENCHFLAGS); done | tee bin/bench.txt
+	go run ./integration/tools/benchreport $(if $(filter .,$(BENCH)),-docs $(or $(DOCS),docs)) bin/bench.txt
 
-# The pictures of the README: rrl demo, recorded for 24 s in a terminal by termtosvg (from PyPI), and make demo-java.
+# The pictures that need no measurement: rrl demo, recorded for 24 s in a terminal by termtosvg (from PyPI), make
+# demo-java, and what each policy grants.
 pictures: bin/pictures/bin/termtosvg
 	go build -C cmd/rrl -o $(CURDIR)/bin/rrl .
 	bin/pictures/bin/termtosvg docs/rrl.svg --screen-geometry 80x26 --template gjm8_play --min-frame-duration 400 \
 		--command 'bin/rrl demo --every 400ms --count 60'
 	go run ./integration/tools/demojava -svg > docs/java-and-go.svg
+	go run ./integration/tools/choosing
 
 bin/pictures/bin/termtosvg:
 	python3 -m venv bin/pictures

@@ -38,7 +38,7 @@ func (l *Limiter) StartBench(ctx context.Context, b Bench) (*RunningBench, error
 	return &RunningBench{l}, err
 }
 
-// Count counts the calls that begin within d from now. It is called once.
+// Count counts the calls that begin within d from now, in addition to those counted before.
 func (r *RunningBench) Count(ctx context.Context, d time.Duration) error {
 	_, err := call[any](ctx, r.l, request{Call: "benchCount", Millis: millis(d)})
 	return err

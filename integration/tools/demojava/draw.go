@@ -29,7 +29,7 @@ func draw(out io.Writer, timeline string) error {
 		text.WriteString("</text>\n")
 	}
 	w, h := wide*cell+2*margin, len(lines)*line+2*margin
-	_, err := fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d %[2]d" width="%[1]d" height="%[2]d">
+	_, err := fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" xml:space="preserve" viewBox="0 0 %[1]d %[2]d" width="%[1]d" height="%[2]d">
 <style>text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;white-space:pre}</style>
 <rect width="%[1]d" height="%[2]d" rx="8" fill="#0d1117"/>
 %[3]s</svg>

@@ -34,7 +34,7 @@ func main() {
 	err := s.run(ctx)
 	stop()
 	if err == nil {
-		err = os.WriteFile(*out, []byte(draw(s.samples, s.failovers)), 0o644)
+		err = draw(*out, s.samples, s.failovers)
 	}
 	if err != nil {
 		log.Fatal(err)

@@ -1,79 +1,73 @@
 package main
 
 import (
-	"fmt"
-	"strings"
+	"image/color"
 	"time"
-)
 
-const (
-	width, height = 720, 150 // of a panel
-	left, top     = 60, 24
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+
+	"github.com/rratelimiter/rratelimiter/integration/tools/picture"
 )
 
 // line is one line of a panel.
 type line struct {
-	name, color string
-	value       func(sample) float64
+	name  string
+	value func(sample) float64
 }
 
-// draw returns an SVG with a panel for memory, one for goroutines and one for latencies. Dashed lines
-// are failovers.
-func draw(samples []sample, failovers []time.Duration) string {
-	var b strings.Builder
-	panels := []struct {
-		title string
-		lines []line
-	}{
-		{"memory, MB", []line{
-			{"heap of the process", "#2563eb", func(s sample) float64 { return float64(s.heap) / 1e6 }},
-			{"Redis", "#dc2626", func(s sample) float64 { return float64(s.redis) / 1e6 }},
-		}},
-		{"goroutines", []line{{"all", "#2563eb", func(s sample) float64 { return float64(s.goroutines) }}}},
-		{"p99, ms", []line{
-			latency("leased", "#16a34a"), latency("keys", "#2563eb"), latency("rules", "#9333ea"), latency("waiting", "#dc2626"),
-		}},
+// panels are one for memory, one for goroutines and one for latencies.
+var panels = []struct {
+	title, axis string
+	lines       []line
+}{
+	{"Memory", "megabytes", []line{
+		{"heap of the process", func(s sample) float64 { return float64(s.heap) / 1e6 }},
+		{"Redis", func(s sample) float64 { return float64(s.redis) / 1e6 }},
+	}},
+	{"Goroutines", "goroutines", []line{{"all", func(s sample) float64 { return float64(s.goroutines) }}}},
+	{"Latency", "p99, milliseconds", []line{latency("leased"), latency("keys"), latency("rules"), latency("waiting")}},
+}
+
+func latency(name string) line {
+	return line{name, func(s sample) float64 { return s.p99[name].Seconds() * 1e3 }}
+}
+
+// draw writes the panels below each other. Dashed lines are failovers.
+func draw(path string, samples []sample, failovers []time.Duration) error {
+	var plots []*plot.Plot
+	for _, panel := range panels {
+		p := picture.New(panel.title, "minutes", panel.axis)
+		p.X.Min, p.Y.Min = 0, 0
+		for i, l := range panel.lines {
+			var points plotter.XYs
+			for _, s := range samples {
+				points = append(points, plotter.XY{X: s.at.Minutes(), Y: l.value(s)})
+			}
+			if err := picture.Line(p, i, l.name, points); err != nil {
+				return err
+			}
+		}
+		if err := mark(p, failovers); err != nil {
+			return err
+		}
+		plots = append(plots, p)
 	}
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n",
-		width+left+20, len(panels)*(height+2*top))
-	b.WriteString(`<rect width="100%" height="100%" fill="#fff"/>` + "\n")
-	for i, p := range panels {
-		panel(&b, samples, failovers, i*(height+2*top)+top, p.title, p.lines)
-	}
-	b.WriteString("</svg>\n")
-	return b.String()
+	return picture.Save(path, 220, plots...)
 }
 
-func latency(name, color string) line {
-	return line{name, color, func(s sample) float64 { return float64(s.p99[name]) / float64(time.Millisecond) }}
-}
-
-// panel draws lines over time, with the largest value and the length of the run on its axes.
-func panel(b *strings.Builder, samples []sample, failovers []time.Duration, y int, title string, lines []line) {
-	highest, length := 0.0, time.Duration(1)
-	for _, s := range samples {
-		length = max(length, s.at)
-		for _, l := range lines {
-			highest = max(highest, l.value(s))
+func mark(p *plot.Plot, failovers []time.Duration) error {
+	for i, at := range failovers {
+		dashed, err := plotter.NewLine(plotter.XYs{{X: at.Minutes(), Y: 0}, {X: at.Minutes(), Y: p.Y.Max}})
+		if err != nil {
+			return err
+		}
+		dashed.Color, dashed.Dashes = color.Gray{128}, []vg.Length{3, 3}
+		p.Add(dashed)
+		if i == 0 {
+			p.Legend.Add("failover", dashed)
 		}
 	}
-	highest = max(highest, 1e-9)
-	fmt.Fprintf(b, `<text x="%d" y="%d" font-weight="bold">%s</text>`+"\n", left, y-8, title)
-	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="#999"/>`+"\n", left, y, width, height)
-	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end">%.3g</text>`+"\n", left-6, y+10, highest)
-	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end">0</text>`+"\n", left-6, y+height)
-	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end">%v</text>`+"\n", left+width, y+height+14, length.Round(time.Minute))
-	for _, at := range failovers {
-		x := left + float64(at)/float64(length)*width
-		fmt.Fprintf(b, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#bbb" stroke-dasharray="3 3"/>`+"\n", x, y, x, y+height)
-	}
-	for i, l := range lines {
-		var points strings.Builder
-		for _, s := range samples {
-			fmt.Fprintf(&points, "%.1f,%.1f ", left+float64(s.at)/float64(length)*width,
-				float64(y+height)-l.value(s)/highest*(height-4))
-		}
-		fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="1.2"/>`+"\n", points.String(), l.color)
-		fmt.Fprintf(b, `<text x="%d" y="%d" fill="%s">%s</text>`+"\n", left+140+i*150, y-8, l.color, l.name)
-	}
+	return nil
 }

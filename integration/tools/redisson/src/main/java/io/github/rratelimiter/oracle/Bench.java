@@ -65,7 +65,7 @@ final class Bench {
         return bench;
     }
 
-    /** Counts the calls that begin within that time. */
+    /** Counts the calls that begin within that time, in addition to those counted before. */
     synchronized void count(long millis) throws InterruptedException {
         OperatingSystemMXBean system = (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
         long cpu = system.getProcessCpuTime();
@@ -73,8 +73,8 @@ final class Bench {
         counting = true;
         Thread.sleep(millis);
         counting = false;
-        elapsedNanos = System.nanoTime() - start;
-        cpuNanos = system.getProcessCpuTime() - cpu;
+        elapsedNanos += System.nanoTime() - start;
+        cpuNanos += system.getProcessCpuTime() - cpu;
     }
 
     synchronized JsonElement stop() throws InterruptedException {

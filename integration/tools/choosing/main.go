@@ -1,24 +1,25 @@
 // Command choosing draws how many requests of the same demand each policy of package limit grants,
 // for docs/choosing.md:
 //
-//	go run ./docs/choosing
+//	go run ./integration/tools/choosing
 //
 // It runs the policies on an in-memory Redis with an injected clock.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strings"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
+	"gonum.org/v1/plot/plotter"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/integration/tools/picture"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -64,11 +65,10 @@ var drawings = []struct {
 }
 
 func main() {
-	_, self, _, _ := runtime.Caller(0)
 	for _, d := range drawings {
 		granted, err := run(d.policy)
 		if err == nil {
-			err = os.WriteFile(filepath.Join(filepath.Dir(self), d.file+".svg"), []byte(draw(d.title, granted)), 0o644)
+			err = draw(filepath.Join("docs/choosing", d.file+".svg"), d.title, granted)
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -141,50 +141,23 @@ func reserve(limiter *limit.Limiter, policy limit.Policy, granted []int, i int) 
 	return nil
 }
 
-// Layout in SVG units. Text has spare room, since the reader's fonts may be wider.
-const (
-	left, right, top, bottom = 50.0, 850.0, 40.0, 200.0
-	most                     = 32.0 // requests in a step
-)
-
-func x(i int) float64         { return left + (right-left)*float64(i)/steps }
-func y(count float64) float64 { return bottom - (bottom-top)*count/most }
-
-// draw shows the demand in grey, granted requests in blue, and a line of the requests granted in the
-// second before.
-func draw(title string, granted []int) string {
-	var s strings.Builder
-	s.WriteString(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 240" ` +
-		`font-family="sans-serif" font-size="12">` + "\n" +
-		`<rect width="900" height="240" fill="#fff"/>` + "\n")
-	fmt.Fprintf(&s, `<text x="%g" y="22" font-size="15" font-weight="bold">%s</text>`+"\n", left, title)
-	for _, count := range []float64{0, 10, 20, 30} {
-		fmt.Fprintf(&s, `<line x1="%g" x2="%g" y1="%.1f" y2="%.1f" stroke="#ddd"/>`+
-			`<text x="%g" y="%.1f" text-anchor="end">%g</text>`+"\n",
-			left, right, y(count), y(count), left-8, y(count)+4, count)
-	}
+// draw shows the demand, the granted requests, and those granted in the second before.
+func draw(path, title string, granted []int) error {
+	p := picture.New(title, "seconds", "requests")
+	p.Y.Min, p.Y.Max = 0, 32
 	perSecond := int(time.Second / step)
-	for second := 0; second <= steps/perSecond; second += 5 {
-		fmt.Fprintf(&s, `<text x="%.1f" y="%g" text-anchor="middle">%d s</text>`+"\n", x(second*perSecond), bottom+18, second)
-	}
-	bar := func(i, count int, color string) {
-		if count > 0 {
-			fmt.Fprintf(&s, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n",
-				x(i), y(float64(count)), x(1)-left, bottom-y(float64(count)), color)
-		}
-	}
-	var line []string
 	last := 0
+	var wanted, got, sum plotter.XYs
 	for i, count := range granted {
-		bar(i, demand(i), "#ccc")
-		bar(i, count, "#005ac8")
 		if last += count; i >= perSecond {
 			last -= granted[i-perSecond]
 		}
-		line = append(line, fmt.Sprintf("%.1f,%.1f", x(i+1), y(float64(last))))
+		at := float64(i) * step.Seconds()
+		wanted = append(wanted, plotter.XY{X: at, Y: float64(demand(i))})
+		got = append(got, plotter.XY{X: at, Y: float64(count)})
+		sum = append(sum, plotter.XY{X: at + step.Seconds(), Y: float64(last)})
 	}
-	fmt.Fprintf(&s, `<polyline points="%s" fill="none" stroke="#cd0000" stroke-width="1.5"/>`+"\n",
-		strings.Join(line, " "))
-	s.WriteString("</svg>\n")
-	return s.String()
+	return errors.Join(picture.Area(p, picture.Grey, "requested in 50 ms", wanted),
+		picture.Area(p, picture.Colors[1], "granted in 50 ms", got),
+		picture.Line(p, 2, "granted in a second", sum), picture.Save(path, 200, p))
 }

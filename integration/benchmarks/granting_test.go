@@ -1,0 +1,150 @@
+package benchmarks
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// others lists what callers of one name are compared with. A lone caller has no other call to share
+// a pipeline with. Only one of the callers of throttled succeeds at a time.
+func others(callers int) []string {
+	keys := []string{ours, ours + "+unshared", script, "redisson-sync", "redisson-async", emptyScript, "x-time-rate"}
+	switch {
+	case callers == 1:
+		return append(keys, "rueidislimiter", "rueidislimiter+pool", "redis_rate", "throttled", "go-redisstore", "ulule")
+	case callers < manyCallers:
+		return append(keys, "rueidislimiter", "rueidislimiter+pool", "redis_rate", "redis_rate+autopipeline", "throttled",
+			"go-redisstore", "ulule", "ulule+autopipeline")
+	default:
+		return slices.Concat(keys, settings("rueidislimiter", "redis_rate", "go-redisstore", "ulule"))
+	}
+}
+
+func BenchmarkGranting(b *testing.B) { callers(b, granting) }
+func BenchmarkDenying(b *testing.B)  { callers(b, denying) }
+
+func callers(b *testing.B, loadOf func(callers int) load) {
+	for _, callers := range []int{1, 2, 4, 8, 16, 64, 256, 2048} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			keys := []string{ours, script, emptyScript}
+			if slices.Contains([]int{1, 16, 256, 2048}, callers) {
+				keys = others(callers)
+			}
+			compare(b, loadOf(callers), keys...)
+		})
+	}
+}
+
+// BenchmarkContexts gives each call a context of its own.
+func BenchmarkContexts(b *testing.B) {
+	for _, kind := range []contextKind{deadline, cancellable} {
+		for _, callers := range []int{1, 4} {
+			for answer, l := range map[string]load{"granted": granting(callers), "denied": denying(callers)} {
+				l.context = kind
+				b.Run(fmt.Sprintf("context=%s/answer=%s/callers=%d", kind, answer, callers), func(b *testing.B) {
+					compare(b, l, ours, script, emptyScript)
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkLink has a link of 2 ms between the callers and Redis.
+func BenchmarkLink(b *testing.B) {
+	for _, callers := range []int{16, 256, 2048} {
+		for answer, l := range map[string]load{"granted": granting(callers), "denied": denying(callers)} {
+			b.Run(fmt.Sprintf("answer=%s/callers=%d", answer, callers), func(b *testing.B) {
+				compare(b, l.overLink(b), ours, script, emptyScript)
+			})
+		}
+	}
+}
+
+func BenchmarkDenialCache(b *testing.B) {
+	b.Run("callers=256", func(b *testing.B) { compare(b, denying(256), ours, ours+"+denialcache", script) })
+}
+
+// BenchmarkMixed requests one to three permits a call.
+func BenchmarkMixed(b *testing.B) {
+	b.Run("callers=256", func(b *testing.B) {
+		l := granting(256)
+		l.most = 3
+		compare(b, l, ours, ours+"+unshared", script)
+	})
+}
+
+func BenchmarkObserver(b *testing.B) {
+	b.Run("callers=256", func(b *testing.B) { compare(b, granting(256), ours, ours+"+observer", script) })
+}
+
+// BenchmarkLeases measures what a lease saves: the round trip.
+func BenchmarkLeases(b *testing.B) {
+	for _, callers := range []int{1, 16, 256, 2048} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			compare(b, granting(callers), ours+"+lease10ms", script, "x-time-rate")
+		})
+	}
+	for _, callers := range []int{1, 16, 256, 2048} {
+		b.Run(fmt.Sprintf("link=2ms/callers=%d", callers), func(b *testing.B) {
+			compare(b, granting(callers).overLink(b), ours+"+lease10ms", ours+"+lease10ms+nolink")
+		})
+	}
+	b.Run("names=256/callers=256", func(b *testing.B) {
+		// A lease of a second follows the demand of the second before: it has its full size after some
+		// of them.
+		l := grantingNames(256, 256)
+		l.warmup *= 2
+		compare(b, l, ours+"+lease10ms", ours+"+lease1s", script, "x-time-rate")
+	})
+}
+
+// BenchmarkPolicies compares the policies of package limit with fixed windows and buckets.
+func BenchmarkPolicies(b *testing.B) {
+	keys := append(allPolicies(), script, emptyScript)
+	b.Run("callers=1", func(b *testing.B) {
+		compare(b, granting(1), append(keys, "rueidislimiter", "redis_rate", "throttled", "go-redisstore", "ulule")...)
+	})
+	b.Run("callers=256", func(b *testing.B) {
+		compare(b, granting(256), append(keys, settings("rueidislimiter", "redis_rate", "go-redisstore", "ulule")...)...)
+	})
+}
+
+func allPolicies() (keys []string) {
+	for _, l := range policyLibraries {
+		keys = append(keys, l.key)
+	}
+	return keys
+}
+
+// BenchmarkNames is the limiter per user: 256 callers, each for a random name.
+func BenchmarkNames(b *testing.B) {
+	others := settings("rueidislimiter", "redis_rate", "throttled", "go-redisstore", "ulule")
+	b.Run("names=10000/callers=256", func(b *testing.B) {
+		compare(b, grantingNames(256, 10_000), slices.Concat(allPolicies(), others, []string{ours, ours + "+flushdelay",
+			ours + "+unshared", script, "redisson-sync", "redisson-async", emptyScript, "x-time-rate"})...)
+	})
+	b.Run("names=10000/state=new/callers=256", func(b *testing.B) {
+		l := grantingNames(256, 10_000)
+		l.warmup = 0 // most calls are the first of their name
+		compare(b, l, ours, script, emptyScript)
+	})
+	keys := []string{"FixedWindow", "SlidingWindow", "TokenBucket", "rueidislimiter+flushdelay", "ulule+autopipeline",
+		"ulule+8pipelines", "redis_rate+autopipeline", "redis_rate+8pipelines", emptyScript}
+	b.Run("names=1000000/callers=256", func(b *testing.B) { compare(b, grantingNames(256, 1_000_000), keys...) })
+	b.Run("names=100000/pick=zipf/callers=256", func(b *testing.B) {
+		l := grantingNames(256, 100_000)
+		l.zipf = true
+		compare(b, l, keys...)
+	})
+}
+
+// BenchmarkCluster is BenchmarkNames on a cluster of three masters.
+func BenchmarkCluster(b *testing.B) {
+	b.Run("names=10000/callers=256", func(b *testing.B) {
+		l := grantingNames(256, 10_000)
+		l.cluster = true
+		compare(b, l, "FixedWindow", "SlidingWindow", "TokenBucket", "rueidislimiter", "rueidislimiter+flushdelay",
+			"ulule", "ulule+autopipeline", "redis_rate", "redis_rate+autopipeline", emptyScript)
+	})
+}

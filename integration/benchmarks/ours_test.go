@@ -1,0 +1,151 @@
+package benchmarks
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	policies "github.com/rratelimiter/rratelimiter/limit"
+)
+
+const ours = "rratelimiter"
+
+// ourLibraries are this library's limiters of Redisson's layout.
+var ourLibraries = []library{
+	{ours, true, openOurs()},
+	{ours + "+denialcache", true, openOurs(rratelimiter.WithDenialCache(time.Minute))},
+	{ours + "+observer", true, openOurs(observer())},
+	{ours + "+lease10ms", true, openOurs(rratelimiter.WithLease(10 * time.Millisecond))},
+	{ours + "+lease1s", true, openOurs(rratelimiter.WithLease(time.Second))},
+	// Without the link that the others of its benchmark have.
+	{ours + "+lease10ms+nolink", true, func(b testing.TB, redis *server, l load) session {
+		l.addr = redis.addr
+		return openOurs(rratelimiter.WithLease(10*time.Millisecond))(b, redis, l)
+	}},
+	{ours + "+flushdelay", true, func(b testing.TB, _ *server, l load) session {
+		redis := dialWith(b, rueidis.ClientOption{InitAddress: []string{l.addr}, MaxFlushDelay: rueidisDelay})
+		return ourSession(b, redis, rratelimiter.New(redis), l)
+	}},
+	{ours + "+unshared", true, openUnshared},
+}
+
+func openOurs(options ...rratelimiter.Option) func(b testing.TB, _ *server, l load) session {
+	return func(b testing.TB, _ *server, l load) session {
+		redis := dial(b, l.addr)
+		return ourSession(b, redis, rratelimiter.New(redis, options...), l)
+	}
+}
+
+func ourSession(b testing.TB, redis rueidis.Client, client *rratelimiter.Client, l load) session {
+	setRates(b, redis, l)
+	limiters := make([]*rratelimiter.Limiter, len(l.names))
+	for i, name := range l.names {
+		limiters[i] = client.Limiter(name)
+	}
+	return session{
+		take: func(ctx context.Context, _, name int, permits int64) (bool, error) {
+			return limiters[name].TryAcquire(ctx, permits)
+		},
+		settle: func(b *testing.B) {
+			require.NoError(b, client.Flush(context.Background()))
+			time.Sleep(50 * time.Millisecond) // a call that brings one more lease may be in flight, and releases it
+		},
+	}
+}
+
+// openUnshared gives each caller a Client of its own on one connection pool, so that no two share a
+// call.
+func openUnshared(b testing.TB, _ *server, l load) session {
+	redis := dial(b, l.addr)
+	setRates(b, redis, l)
+	clients := make([]*rratelimiter.Client, l.callers)
+	for i := range clients {
+		clients[i] = rratelimiter.New(redis)
+	}
+	return session{take: func(ctx context.Context, caller, name int, permits int64) (bool, error) {
+		return clients[caller].Limiter(l.names[name]).TryAcquire(ctx, permits)
+	}}
+}
+
+// observer sets every hook. They only read their arguments: the benchmark is of the reports, and not
+// of two processors that share a counter.
+func observer() rratelimiter.Option {
+	var odd atomic.Int64
+	count := func(odd64 bool) {
+		if odd64 {
+			odd.Add(1)
+		}
+	}
+	return rratelimiter.WithObserver(&rratelimiter.Observer{
+		Decision:  func(_ context.Context, d rratelimiter.DecisionInfo) { count(d.Err != nil || d.Permits < 1) },
+		RedisCall: func(_ context.Context, c rratelimiter.RedisCallInfo) { count(c.Err != nil || c.Requests < 1) },
+		Waiting:   func(_ context.Context, w rratelimiter.WaitingInfo) { count(w.Length < 0) },
+	})
+}
+
+// policyLibraries are the policies of package limit, each with as many permits an interval as the
+// load has.
+var policyLibraries = []library{
+	{key: "FixedWindow", open: openPolicies(fixedWindow)},
+	{key: "SlidingWindow", open: openPolicies(slidingWindow)},
+	{key: "SlidingLog", open: openPolicies(slidingLog)},
+	{key: "TokenBucket", open: openPolicies(tokenBucket)},
+	{key: "LeakyBucket", open: openPolicies(leakyBucket)},
+	{key: "Smooth", open: openPolicies(smooth)},
+	{key: "FixedWindow+TokenBucket", open: openPolicies(fixedWindow, tokenBucket)},
+}
+
+type policyOf func(limit) policies.Policy
+
+func fixedWindow(l limit) policies.Policy {
+	return policies.FixedWindow{Permits: l.permits, Interval: l.interval}
+}
+
+func slidingWindow(l limit) policies.Policy {
+	return policies.SlidingWindow{Permits: l.permits, Interval: l.interval}
+}
+
+func slidingLog(l limit) policies.Policy {
+	return policies.SlidingLog{Permits: l.permits, Interval: l.interval}
+}
+
+func tokenBucket(l limit) policies.Policy {
+	return policies.TokenBucket{Capacity: l.permits, Refill: l.permits, Interval: l.interval}
+}
+
+func leakyBucket(l limit) policies.Policy {
+	return policies.LeakyBucket{Capacity: l.permits, Leak: l.permits, Interval: l.interval}
+}
+
+func smooth(l limit) policies.Policy {
+	return policies.Smooth{Permits: l.permits, Interval: l.interval, Burst: l.interval}
+}
+
+func policiesOf(l limit, of ...policyOf) (all []policies.Policy) {
+	for _, policy := range of {
+		all = append(all, policy(l))
+	}
+	return all
+}
+
+// openPolicies opens a limiter for one name, and a Keyed for several.
+func openPolicies(of ...policyOf) func(b testing.TB, _ *server, l load) session {
+	return func(b testing.TB, _ *server, l load) session {
+		client := rratelimiter.New(dial(b, l.addr))
+		if len(l.names) == 1 {
+			limiter := policies.New(client, l.names[0], policiesOf(l.limit, of...)...)
+			return session{take: func(ctx context.Context, _, _ int, permits int64) (bool, error) {
+				return limiter.TryAcquire(ctx, permits)
+			}}
+		}
+		keyed := policies.NewKeyed(client, "policies", policiesOf(l.limit, of...)...)
+		return session{take: func(ctx context.Context, _, name int, permits int64) (bool, error) {
+			return keyed.TryAcquire(ctx, l.names[name], permits)
+		}}
+	}
+}

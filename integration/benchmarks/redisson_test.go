@@ -1,0 +1,131 @@
+package benchmarks
+
+import (
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
+)
+
+const script = "script" // Redisson's script, sent once per decision by rueidis
+
+// redissonLibraries are the real client on the JVM, and its script.
+var redissonLibraries = []library{
+	{script, true, openScript},
+	{"redisson-sync", false, openRedisson(false)},
+	{"redisson-async", false, openRedisson(true)},
+}
+
+// acquireScript is the script that Redisson sends for tryAcquire, and the form of its keys.
+type acquireScript struct {
+	lua  *rueidis.Lua
+	keys []string // of the limiter capturedName
+}
+
+const capturedName = "limiter-to-capture"
+
+// redissonScript captures the script while the real client acquires: it is Redisson's and not in
+// this repository.
+func redissonScript(b testing.TB) *acquireScript {
+	redisson, addr := redisson(b), shared(b).addr
+	return once(b, &captured, func(ctx context.Context) (*acquireScript, func()) {
+		l := redisson.Limiter(capturedName)
+		_, err := l.TrySetRate(ctx, oracle.Rate{Permits: 10, Interval: time.Hour})
+		require.NoError(b, err)
+		lua, keys, args, err := oracle.CaptureScript(ctx, addr, func() { _, _ = l.TryAcquire(ctx, 2) })
+		require.NoError(b, err)
+		require.Len(b, args, 3, "permits, milliseconds and random bytes")
+		require.Equal(b, "2", args[0])
+		require.Len(b, args[2], 16)
+		return &acquireScript{rueidis.NewLuaScript(lua), keys}, func() {}
+	})
+}
+
+func (s *acquireScript) keysOf(name string) []string {
+	keys := make([]string, len(s.keys))
+	for i, key := range s.keys {
+		keys[i] = strings.ReplaceAll(key, capturedName, name)
+	}
+	return keys
+}
+
+// take runs the script as Redisson does, once. It returns how long to wait if the permits are not
+// free.
+func (s *acquireScript) take(ctx context.Context, redis rueidis.Client, keys []string, permits int64,
+	now time.Time) (bool, time.Duration, error) {
+	var random [16]byte
+	binary.LittleEndian.PutUint64(random[:8], rand.Uint64())
+	binary.LittleEndian.PutUint64(random[8:], rand.Uint64())
+	args := []string{strconv.FormatInt(permits, 10), strconv.FormatInt(now.UnixMilli(), 10), string(random[:])}
+	wait, err := s.lua.Exec(ctx, redis, keys, args).AsInt64()
+	if rueidis.IsRedisNil(err) {
+		return true, 0, nil
+	}
+	return false, time.Duration(wait) * time.Millisecond, err
+}
+
+func openScript(b testing.TB, _ *server, l load) session {
+	script, redis := redissonScript(b), dial(b, l.addr)
+	setRates(b, redis, l)
+	keys := make([][]string, len(l.names))
+	for i, name := range l.names {
+		keys[i] = script.keysOf(name)
+	}
+	return session{take: func(ctx context.Context, _, name int, permits int64) (bool, error) {
+		granted, _, err := script.take(ctx, redis, keys[name], permits, time.Now())
+		return granted, err
+	}}
+}
+
+// jvmWarmup is how long the JVM runs a way of calling before it is measured for the first time.
+const jvmWarmup = 10 * time.Second
+
+var jvmWarm = make(map[bool]bool)
+
+// openRedisson measures the real client: its callers are threads of the JVM, or if async, so many
+// calls in flight.
+func openRedisson(async bool) func(b testing.TB, redis *server, l load) session {
+	return func(b testing.TB, redis *server, l load) session {
+		ctx, client := context.Background(), redisson(b)
+		setRates(b, redis.redis, l)
+		return session{
+			take: func(ctx context.Context, _, name int, permits int64) (bool, error) {
+				return client.Limiter(l.names[name]).TryAcquire(ctx, permits)
+			},
+			drive: func(b *testing.B, l load, m *meter) tally {
+				running, err := client.Limiter(namePrefix).StartBench(ctx, oracle.Bench{
+					Limiters: len(l.names), Callers: l.callers, Async: async, Permits: 1,
+				})
+				require.NoError(b, err)
+				if !jvmWarm[async] && !testing.Short() {
+					time.Sleep(jvmWarmup)
+					jvmWarm[async] = true
+				}
+				time.Sleep(l.warmup)
+				m.begin(b)
+				for b.Loop() {
+					require.NoError(b, running.Count(ctx, 50*time.Millisecond))
+				}
+				m.end(b)
+				got, err := running.Stop(ctx)
+				require.NoError(b, err)
+				m.elapsed, m.clientCPU, m.allocs = got.Elapsed, got.CPU, -1
+				t := newTally()
+				t.decisions, t.granted, t.failed, t.err = got.Decisions, got.Granted, got.Failed, got.Err
+				for i, n := range got.Latencies {
+					shift := max(0, i/64-1)
+					_ = t.latency.RecordValues(int64(i-shift*64)<<shift, int64(n))
+				}
+				return t
+			},
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/rratelimiter/rratelimiter/integration/tools/picture"
+)
+
+// floor is a line of floors.txt.
+type floor struct {
+	table, row, unit, to string
+	atLeast              bool
+	bound                float64
+}
+
+type checkedFloor struct {
+	floor
+	got float64
+}
+
+//go:embed floors.txt
+var floorsText string
+
+func floors() (all []floor) {
+	for line := range strings.Lines(floorsText) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || fields[0] == "#" {
+			continue
+		}
+		bound, err := strconv.ParseFloat(fields[4][2:], 64)
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, floor{fields[0], fields[1], fields[2], fields[3], fields[4][:2] == ">=", bound})
+	}
+	return all
+}
+
+// check returns the floors that were measured.
+func (r *results) check(floors []floor) (all []checkedFloor) {
+	for _, f := range floors {
+		got := r.figure(f.table, f.row, f.unit).median
+		if f.to != "-" {
+			got = r.ratio(f.table, f.row, r.best(f.table, f.to), f.unit).median
+		}
+		if !math.IsNaN(got) {
+			all = append(all, checkedFloor{f, got})
+		}
+	}
+	return all
+}
+
+func (f checkedFloor) reached() bool {
+	return f.atLeast && f.got >= f.bound || !f.atLeast && f.got <= f.bound
+}
+
+func floorTable(all []checkedFloor) string {
+	var t strings.Builder
+	t.WriteString("| | floor | measured | |\n| --- | --: | --: | --- |\n")
+	for _, f := range all {
+		sign, result := "at most", ""
+		if f.atLeast {
+			sign = "at least"
+		}
+		if !f.reached() {
+			result = "**below**"
+			if !f.atLeast {
+				result = "**above**"
+			}
+		}
+		fmt.Fprintf(&t, "| %s | %s %s | %s | %s |\n", f.title(), sign, f.format(f.bound), f.format(f.got), result)
+	}
+	return t.String()
+}
+
+func (f floor) format(v float64) string {
+	switch {
+	case f.to != "-":
+		return short(v)
+	default:
+		return formatOf(f.unit)(v)
+	}
+}
+
+// unitText and otherText are the units and the rows to compare with, in words.
+var (
+	unitText = map[string]string{
+		"decisions/s":   "decisions per second",
+		"p50-sec":       "p50",
+		"p99-sec":       "p99",
+		"server-sec/op": "server CPU",
+		"calls/s":       "Redis calls per second",
+		"mallocs/op":    "allocations per decision",
+		"calls/grant":   "Redis calls per granted permit",
+		"longest-sec":   "longest call",
+		"B/grant":       "memory",
+		"x-script":      "to Redisson's script",
+		"of-bound":      "decisions per second to one for each caller and round trip",
+	}
+	otherText = map[string]string{
+		"script":                        " to Redisson's script",
+		"go":                            " to the best other Go library",
+		"windows":                       " to the best other fixed window",
+		"buckets":                       " to the best other bucket",
+		"jvm":                           " to Redisson on the JVM",
+		"x-time-rate":                   " to x/time/rate",
+		"rratelimiter":                  " to those without it",
+		"rratelimiter+lease10ms+nolink": " to those without the link",
+	}
+)
+
+// title is the floor in words: granting, 256 callers: decisions per second to Redisson's script.
+func (f floor) title() string {
+	row := ""
+	if !strings.HasPrefix(f.row, "rratelimiter") {
+		row = ", " + f.row
+	}
+	return titleOf(f.table) + row + ": " + unitText[f.unit] + otherText[f.to]
+}
+
+// titleOf is a table in words: DenialCache/callers=256 is denial cache, 256 callers.
+func titleOf(table string) string {
+	var words []string
+	for i, part := range strings.Split(table, "/") {
+		name, value, _ := strings.Cut(part, "=")
+		n, err := strconv.ParseFloat(value, 64)
+		switch {
+		case i == 0:
+			words = append(words, spaced(name))
+		case err != nil:
+			words = append(words, value)
+		case n == 1:
+			words = append(words, "1 "+strings.TrimSuffix(name, "s"))
+		default:
+			words = append(words, picture.Number(n)+" "+name)
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// spaced makes ServerTime to server time.
+func spaced(name string) string {
+	var s strings.Builder
+	for i, r := range name {
+		if unicode.IsUpper(r) && i > 0 {
+			s.WriteByte(' ')
+		}
+		s.WriteRune(unicode.ToLower(r))
+	}
+	return s.String()
+}
+
+var figureRow = regexp.MustCompile(`(?m)^\| (.+: .+) \| (\S+(?: \S+)?) \|$`)
+
+// withFigures puts the measured figures into the rows of performance.md that have a floor.
+func withFigures(page string, checked []checkedFloor) string {
+	measured := make(map[string]string)
+	for _, f := range checked {
+		measured[f.title()] = f.format(f.got)
+	}
+	return figureRow.ReplaceAllStringFunc(page, func(row string) string {
+		title := figureRow.FindStringSubmatch(row)[1]
+		if got, ok := measured[title]; ok {
+			return "| " + title + " | " + got + " |"
+		}
+		return row
+	})
+}

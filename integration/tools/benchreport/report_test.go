@@ -1,0 +1,146 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Two rounds in which the machine was slow and fast, one benchmark that failed, and all that the
+// pictures show.
+const output = `goos: linux
+redisson: 4.7.0
+round: 1
+BenchmarkGranting/callers=256/library=rratelimiter-2 	 100	 100.0 ns/op	 2000 p99-ns	 0.5 calls/op	 300 server-ns/op
+BenchmarkGranting/callers=256/library=script-2 	 100	 1000 ns/op	 9000 p99-ns	 1 calls/op	 6000 server-ns/op
+BenchmarkGranting/callers=256/library=ulule+8pipelines-2 	 100	 500.0 ns/op	 7000 p99-ns	 700 server-ns/op
+--- FAIL: BenchmarkGranting/callers=256/library=throttled
+    measure_test.go:71: 0 decisions are too few
+--- FAIL: BenchmarkGranting/callers=256
+--- FAIL: BenchmarkGranting
+BenchmarkServerTime/call=denial-2 	 1	 0 ns/op	 9000 script-server-ns	 4500 server-ns	 0.5 x-script
+BenchmarkExpiry/grants=all/library=rratelimiter-2 	 1	 3000000 ns/op	 130000 longest-ns
+round: 2
+BenchmarkGranting/callers=256/library=script-2 	 100	 4000 ns/op	 9000 p99-ns	 1 calls/op	 6000 server-ns/op
+BenchmarkGranting/callers=256/library=rratelimiter-2 	 100	 200.0 ns/op	 2000 p99-ns	 0.5 calls/op	 300 server-ns/op
+`
+
+func readOutput(t *testing.T, text string) *results {
+	file := filepath.Join(t.TempDir(), "bench.txt")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	r, err := read(file)
+	require.NoError(t, err)
+	return r
+}
+
+func TestRatio_Rounds_AreCompared(t *testing.T) {
+	r := readOutput(t, output)
+	const table = "Granting/callers=256"
+	require.Equal(t, "15.0 (10.0..20.0)", r.ratio(table, "rratelimiter", "script", "decisions/s").String())
+	require.Equal(t, "ulule+8pipelines", r.best(table, "go"))
+	require.InDelta(t, 5, r.ratio(table, "rratelimiter", "ulule+8pipelines", "decisions/s").median, 1e-9)
+	require.Equal(t, "–", r.ratio(table, "rratelimiter", "throttled", "decisions/s").String())
+	require.Equal(t, 2, r.rounds)
+	require.Equal(t, []string{"BenchmarkGranting/callers=256/library=throttled: 0 decisions are too few"}, r.failed)
+	require.Equal(t, []string{"goos: linux", "redisson: 4.7.0"}, r.machine)
+}
+
+func TestFloorTable_Lines_SayWhichIsBelow(t *testing.T) {
+	table := floorTable(readOutput(t, output).check(floors()))
+	for _, row := range []string{
+		"| granting, 256 callers: decisions per second to Redisson's script | at least 14.0 | 15.0 |  |",
+		"| granting, 256 callers: decisions per second to the best other Go library | at least 7.00 | 5.00 | **below** |",
+		"| granting, 256 callers: server CPU to Redisson's script | at most 0.033 | 0.05 | **above** |",
+		"| server time, denial: to Redisson's script | at most 0.75 | 0.50 |  |",
+		"| expiry, all: longest call | at most 2.00 ms | 130 us |  |",
+	} {
+		require.Contains(t, table, row)
+	}
+	require.NotContains(t, table, "denying", "it was not measured")
+}
+
+func TestDocument_Sections_HaveTheirTables(t *testing.T) {
+	r := readOutput(t, output)
+	text := r.document(r.check(floors()))
+	require.NotRegexp(t, `(?m)^@`, text)
+	require.Contains(t, text, "- goos: linux\n- redisson: 4.7.0\n- 2 rounds\n")
+	require.Contains(t, text, `### Granting
+
+**granting, 256 callers**
+
+| | decisions/s | x script (min..max) | p99 | server CPU | script calls |
+| --- | --: | --: | --: | --: | --: |
+| rratelimiter | 7,500,000 | 15.0 (10.0..20.0) | 2.00 us | 300 ns | 0.50 |
+`)
+	require.Contains(t, text, "| denial | 4.50 us | 9.00 us | 0.50 |")
+	// Each benchmark has its section.
+	sources, err := filepath.Glob("../../benchmarks/*_test.go")
+	require.NoError(t, err)
+	for _, file := range sources {
+		source, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, part := range strings.Split(string(source), "\nfunc Benchmark")[1:] {
+			name, _, _ := strings.Cut(part, "(")
+			require.Contains(t, documentText, "\n@"+name+"\n", file)
+		}
+	}
+}
+
+func TestDraw_EachPicture_IsWritten(t *testing.T) {
+	var text strings.Builder
+	for _, table := range []string{"Granting", "Denying", "Link/answer=granted"} {
+		for i, row := range []string{"rratelimiter", "ulule", "script", "redisson-async", "empty-script", "x-time-rate"} {
+			for _, callers := range []int{1, 2048} {
+				fmt.Fprintf(&text, "Benchmark%s/callers=%d/library=%s-2 1 %d00 ns/op %[4]d000 p99-ns %[4]d0 server-ns/op\n",
+					table, callers, row, i+1)
+			}
+		}
+	}
+	dir := t.TempDir()
+	require.NoError(t, readOutput(t, text.String()).draw(dir))
+	for _, d := range drawn {
+		require.FileExists(t, filepath.Join(dir, d.file))
+	}
+	require.ErrorContains(t, readOutput(t, output).draw(dir), "was not measured")
+}
+
+func TestWithFigures_MeasuredRows_AreReplaced(t *testing.T) {
+	const page = "| expiry, all: longest call | 7 ms |\n| expiry, all-but-one: longest call | 8 ms |\n"
+	require.Equal(t, "| expiry, all: longest call | 130 us |\n| expiry, all-but-one: longest call | 8 ms |\n",
+		withFigures(page, readOutput(t, output).check(floors())))
+}
+
+// Each figure of the page is one of the floors, with the same value.
+func TestPerformancePage_Figures_AreThoseOfTheTables(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/performance.md")
+	require.NoError(t, err)
+	tables, err := os.ReadFile("../../../docs/performance/tables.md")
+	require.NoError(t, err)
+	measured := make(map[string]string)
+	for _, row := range regexp.MustCompile(`(?m)^\| (.+: .+) \| at [^|]+ \| (\S+( \S+)?) \|`).FindAllStringSubmatch(string(tables), -1) {
+		measured[row[1]] = row[2]
+	}
+	titles := make(map[string]bool)
+	for _, f := range floors() {
+		titles[f.title()] = true
+	}
+	rows := figureRow.FindAllStringSubmatch(string(page), -1)
+	require.NotEmpty(t, rows)
+	for _, row := range rows {
+		require.True(t, titles[row[1]], row[1])
+		require.Equal(t, measured[row[1]], row[2], row[1])
+	}
+}
+
+func TestSeconds_Units_KeepThreeDigits(t *testing.T) {
+	for n, want := range map[float64]string{
+		0: "0.00 ns", 1.7e-7: "170 ns", 0.0009999: "1.00 ms", 0.0123: "12.3 ms", 3: "3.00 s",
+	} {
+		require.Equal(t, want, seconds(n))
+	}
+}

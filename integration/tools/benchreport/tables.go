@@ -1,0 +1,141 @@
+package main
+
+import (
+	"cmp"
+	_ "embed"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/rratelimiter/rratelimiter/integration/tools/picture"
+)
+
+// columns are those of the tables, in order. A table has the columns that its rows have figures for.
+var columns = []struct {
+	unit, title string
+	format      func(float64) string
+}{
+	{"decisions/s", "decisions/s", short}, {"", "x script (min..max)", nil},
+	{"p50-sec", "p50", seconds}, {"p99-sec", "p99", seconds},
+	{"server-sec/op", "server CPU", seconds}, {"client-sec/op", "client CPU", seconds},
+	{"mallocs/op", "allocations", short}, {"calls/op", "script calls", short}, {"heap-B", "heap", megabytes},
+	{"of-bound", "of the bound", short}, {"calls/grant", "script calls per granted permit", short},
+	{"overtaken", "overtaken", short}, {"unserved", "not served at all", short},
+	{"server-sec", "server time", seconds}, {"script-server-sec", "of Redisson's script", seconds},
+	{"x-script", "ratio", short}, {"longest-sec", "longest call", seconds}, {"calls", "calls until all are free", short},
+	{"B/grant", "bytes per grant", short},
+}
+
+const script = "script" // the row of Redisson's script
+
+func formatOf(unit string) func(float64) string {
+	for _, c := range columns {
+		if c.unit == unit {
+			return c.format
+		}
+	}
+	return short
+}
+
+// table is one table in Markdown, the fastest row first.
+func (r *results) table(name string) string {
+	rows := slices.Clone(r.rows[name])
+	slices.SortStableFunc(rows, func(a, b string) int {
+		return cmp.Compare(r.figure(name, b, "decisions/s").median, r.figure(name, a, "decisions/s").median)
+	})
+	lines := make([]string, len(rows)+2)
+	lines[0], lines[1] = "| |", "| --- |"
+	for i, row := range rows {
+		lines[i+2] = "| " + row + " |"
+	}
+	for _, c := range columns {
+		cells, known := make([]string, len(rows)), false
+		for i, row := range rows {
+			if c.unit == "" {
+				cells[i] = r.ratio(name, row, script, "decisions/s").String()
+			} else {
+				cells[i] = c.format(r.figure(name, row, c.unit).median)
+			}
+			known = known || cells[i] != none
+		}
+		if !known {
+			continue
+		}
+		lines[0], lines[1] = lines[0]+" "+c.title+" |", lines[1]+" --: |"
+		for i, cell := range cells {
+			lines[i+2] += " " + cell + " |"
+		}
+	}
+	return "**" + titleOf(name) + "**\n\n" + strings.Join(lines, "\n") + "\n"
+}
+
+// tables are those of a benchmark, or all.
+func (r *results) tables(benchmark string) string {
+	var all []string
+	for _, name := range r.names {
+		if base, _, _ := strings.Cut(name, "/"); benchmark == "" || base == benchmark {
+			all = append(all, r.table(name))
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+//go:embed tables.md.tmpl
+var documentText string
+
+// document puts the tables of a benchmark into the line that has its name behind an @.
+func (r *results) document(checked []checkedFloor) string {
+	return regexp.MustCompile(`(?m)^@(\w+)\n`).ReplaceAllStringFunc(documentText, func(line string) string {
+		switch name := strings.TrimSpace(line[1:]); name {
+		case "machine":
+			return "- " + strings.Join(r.machine, "\n- ") + fmt.Sprintf("\n- %d rounds\n", r.rounds)
+		case "floors":
+			return floorTable(checked)
+		default:
+			return r.tables(name)
+		}
+	})
+}
+
+const none = "–"
+
+// short formats a number with three significant digits.
+func short(n float64) string {
+	switch {
+	case math.IsNaN(n):
+		return none
+	case n >= 1000:
+		return picture.Number(n)
+	case n >= 100:
+		return fmt.Sprintf("%.0f", n)
+	case n >= 10:
+		return fmt.Sprintf("%.1f", n)
+	case n >= 0.1 || n == 0:
+		return fmt.Sprintf("%.2f", n)
+	default:
+		return fmt.Sprintf("%.2g", n)
+	}
+}
+
+func seconds(n float64) string {
+	if math.IsNaN(n) {
+		return none
+	}
+	unit, scale := "s", 1.0
+	for _, smaller := range []string{"ms", "us", "ns"} {
+		if n*scale >= 0.9995 {
+			break
+		}
+		unit, scale = smaller, scale*1e3
+	}
+	return short(n*scale) + " " + unit
+}
+
+func megabytes(n float64) string {
+	if math.IsNaN(n) {
+		return none
+	}
+	return fmt.Sprintf("%.1f MB", n/1e6)
+}
