@@ -134,8 +134,8 @@ func (w *wire) refund(ctx context.Context, permits int64, random string, granted
 	args := []string{w.client.nowText(), strconv.FormatInt(permits, 10), memberOf(random, granted), rest, at}
 	_, err := engine.Refund(ctx, w.client.engine, w.keys[:1],
 		func(ctx context.Context) (redisx.Reply, error) { return w.pages(ctx, refundScript, args) })
-	if errors.Is(err, ErrNotInitialized) {
-		return nil // the grant is gone with the rate
+	if errors.Is(err, ErrNotInitialized) || errors.Is(err, redisx.ErrRanBefore) {
+		return nil // the grant is gone with the rate, or its permits are back
 	}
 	return err
 }

@@ -2,7 +2,9 @@ package limit
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -57,12 +59,7 @@ func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decis
 				m.name)
 		}
 	}
-	observation := l.calls.Observe(permits)
-	observation.Charged = true
-	s, err := engine.Charge(ctx, &l.calls, permits, func(ctx context.Context) (*state, error) {
-		return l.wire.ask(ctx, charge, strconv.FormatInt(permits, 10), newEpoch())
-	})
-	observation.Report(ctx, err == nil, engine.FromRedis, err)
+	s, err := l.charge(ctx, permits, "")
 	if err != nil {
 		return rratelimiter.Decision{}, err
 	}
@@ -71,6 +68,35 @@ func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decis
 		answer = s.granted(0)
 	}
 	return rratelimiter.Decision(answer), nil
+}
+
+// charge charges permits. With an id it does so once, however often it is called.
+func (l *Limiter) charge(ctx context.Context, permits int64, id string) (*state, error) {
+	observation := l.calls.Observe(permits)
+	observation.Charged = true
+	s, err := engine.Charge(ctx, &l.calls, permits, func(ctx context.Context) (*state, error) {
+		if id != "" {
+			ctx = redisx.Once(ctx, id) // not for the releases of leases before and after
+		}
+		return l.wire.ask(ctx, charge, strconv.FormatInt(permits, 10), newEpoch())
+	})
+	if errors.Is(err, redisx.ErrRanBefore) {
+		err = nil
+	}
+	observation.Report(ctx, err == nil, engine.FromRedis, err)
+	return s, err
+}
+
+// chargeable returns the limiter without its members of Redisson's layout, or nil if it has no others.
+func (l *Limiter) chargeable() *Limiter {
+	own := slices.DeleteFunc(slices.Clone(l.wire.members), isShared)
+	switch len(own) {
+	case 0:
+		return nil
+	case len(l.wire.members):
+		return l
+	}
+	return openMembers(l.wire.plan.client, l.wire.name, own)
 }
 
 // Peek returns a Decision for each policy, whether one permit is free and the numbers, and changes

@@ -24,6 +24,9 @@
 // before a request runs, and charge the rest when it is known. No permit is granted before a debt is
 // paid.
 //
+// A [Taken] holds what one call has taken, of one or several limiters, and settles the difference to
+// its final cost: once, even if a reply of Redis is lost.
+//
 // # Clocks
 //
 // Policies count by the Client's clock. The default is the host's clock; [rratelimiter.WithClock]
@@ -78,7 +81,7 @@
 // If a name contains "{", its braces stay, and its keys have two colons: "{tenant}:7::". No two
 // names share a key. Two policies of a name that differ only in their permits would share a key,
 // which is an error. A key expires when it no longer counts any permit, so each user can have a
-// name.
+// name. [Taken.Settle] leaves "{user:7}:settled:" and 16 digits for five minutes.
 //
 // If a deployment changes the policies of a name, they take effect with the next call. A policy of
 // the same kind and interval keeps its grants; others begin with all permits free.

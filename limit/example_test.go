@@ -133,6 +133,43 @@ func ExampleLimiter_Charge() {
 	// Output: false 0 30s
 }
 
+// A request to a language model takes a request and an estimate of its tokens, of the budgets of a
+// minute and of a day. The answer says what it has cost.
+func ExampleTaken() {
+	client := connect()
+	ctx := context.Background()
+	requests := limit.New(client, "{model}:requests", limit.SlidingLog{Permits: 60, Interval: time.Minute})
+	minute := limit.New(client, "{model}:minute", limit.TokenBucket{Capacity: 9000, Refill: 9000, Interval: time.Minute})
+	day := limit.New(client, "{model}:day", limit.Calendar{Permits: 100_000, Unit: limit.Day})
+
+	ask := func(estimate, used int64) (err error) {
+		var taken limit.Taken
+		defer func() { err = errors.Join(err, taken.Settle(ctx)) }() // gives all back, if it was not settled before
+		if err := taken.Acquire(ctx, 1, requests); err != nil {
+			return err
+		}
+		if err := taken.Acquire(ctx, estimate, minute, day); err != nil {
+			return err
+		}
+		if used < 0 {
+			return errors.New("the model failed")
+		}
+		return taken.Settle(ctx, 1, used)
+	}
+	for _, used := range []int64{300, 1200, -1} {
+		err := ask(800, used)
+		left, peekErr := limit.Join(requests, day).Peek(ctx)
+		if peekErr != nil {
+			panic(peekErr)
+		}
+		fmt.Println(left[0].Remaining, "requests and", left[1].Remaining, "tokens are left:", err)
+	}
+	// Output:
+	// 59 requests and 99700 tokens are left: <nil>
+	// 58 requests and 98500 tokens are left: <nil>
+	// 58 requests and 98500 tokens are left: the model failed
+}
+
 // Which of several policies denies a request?
 func ExampleLimiter_TakeEach() {
 	client := connect()

@@ -35,9 +35,9 @@ type Joinable interface {
 // Release and Reset act on one member after another. If Redis fails meanwhile, they may act on some
 // members only.
 func Join(limiters ...Joinable) *Limiter {
-	l := new(Limiter)
 	names := make([]string, len(limiters))
 	var client inside.Client
+	var all []member
 	for i, joinable := range limiters {
 		of, members, err := openJoinable(joinable)
 		if err == nil && i > 0 && of.Engine != client.Engine {
@@ -47,23 +47,30 @@ func Join(limiters ...Joinable) *Limiter {
 		if err != nil {
 			return failed("", err)
 		}
-		client, l.wire.members, names[i] = of, append(l.wire.members, members...), joinable.Name()
+		client, all, names[i] = of, append(all, members...), joinable.Name()
 	}
 	name := strings.Join(names, " + ")
-	if n := len(l.wire.members); n < 1 || n > policy.MaxJoined {
+	if n := len(all); n < 1 || n > policy.MaxJoined {
 		return failed(name, invalid("%d policies for %q, want 1 to %d", n, name, policy.MaxJoined))
 	}
-	for i, m := range l.wire.members {
-		for _, before := range l.wire.members[:i] {
+	for i, m := range all {
+		for _, before := range all[:i] {
 			if shared := slices.IndexFunc(m.keys,
 				func(key string) bool { return slices.Contains(before.keys, key) }); shared >= 0 {
 				return failed(name, invalid("%+v of %q and %+v of %q would count in the same key, %q",
 					before.policy, before.name, m.policy, m.name, m.keys[shared]))
 			}
 		}
+	}
+	return openMembers(client, name, all)
+}
+
+// openMembers opens the limiter of members that have names and keys.
+func openMembers(client inside.Client, name string, members []member) *Limiter {
+	l := &Limiter{wire: wire{plan: planOf(client, members), name: name, members: members}}
+	for _, m := range members {
 		l.wire.keys = append(l.wire.keys, m.keys...)
 	}
-	l.wire.plan, l.wire.name = planOf(client, l.wire.members), name
 	l.open()
 	return l
 }

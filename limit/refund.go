@@ -3,10 +3,12 @@ package limit
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // refund returns permits of one grant: of a caller that left or settles, a lease or a reservation.
@@ -28,6 +30,9 @@ func (w *wire) returnPermits(ctx context.Context, change func(context.Context, *
 		return w.eval(ctx, c, []string{permits}, receipts...)
 	}
 	message, err := change(ctx, w.plan.client.Engine, w.dependsOn, run)
+	if errors.Is(err, redisx.ErrRanBefore) {
+		return nil
+	}
 	if err != nil || message.IsInt64() {
 		return err
 	}

@@ -7,46 +7,47 @@ import (
 	"log/slog"
 	"net/http"
 
-	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// bill has the costs of a request: estimated before, settled after the answer.
+// bill has the costs of a request: taken before, settled after the answer. If Redis fails and the failure
+// mode admits the request, the bill has taken nothing, and the estimate stands.
 type bill struct {
+	user            string
+	request, tokens limit.Taken
+
 	input, output int64 // tokens, estimated
 	hideUsage     bool  // the client has not requested the usage in the stream
-
-	// request is the context between the two limits, by which Settle finds the limit of requests. In the
-	// context of the proxy it finds the inner limit, of tokens.
-	request context.Context
-
-	settled int64 // final tokens; the estimate without settle
+	settled       int64 // final tokens; the estimate without settle
 }
 
 type billKey struct{}
 
-func billOf(ctx context.Context) *bill {
-	b, _ := ctx.Value(billKey{}).(*bill)
-	return b
-}
+func billOf(ctx context.Context) *bill { return ctx.Value(billKey{}).(*bill) }
 
 func (b *bill) estimate() int64 { return b.input + b.output }
 
-// settle sets the tokens that the request has used. ctx is a context of the proxy.
+// settle sets the tokens that the request has used. It works after the client has left, too.
 func (b *bill) settle(ctx context.Context, tokens int64) error {
 	b.settled = min(tokens, maxTokens)
-	return httplimit.Settle(ctx, b.settled)
+	return b.tokens.Settle(ctx, b.settled)
 }
 
-// giveRequestBack releases the permit of the request.
-func (b *bill) giveRequestBack() error { return httplimit.Settle(b.request, 0) }
+// giveBack releases the request and its tokens.
+func (b *bill) giveBack(ctx context.Context) error {
+	return errors.Join(b.settle(ctx, 0), b.request.Settle(ctx))
+}
 
-// giveBack releases the request and its tokens. ctx is a context of the proxy.
-func giveBack(ctx context.Context) error {
-	b := billOf(ctx)
-	if b == nil { // no tokens were taken
-		return httplimit.Settle(ctx, 0)
-	}
-	return errors.Join(b.settle(ctx, 0), b.giveRequestBack())
+// of is a limiter that takes into the bill of a request.
+type of struct {
+	*limit.Limiter
+	taken *limit.Taken
+}
+
+// Take hides that of the Limiter.
+func (o of) Take(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
+	return o.taken.Take(ctx, permits, o.Limiter)
 }
 
 // billed reads and estimates a request, and logs its costs.
@@ -62,17 +63,15 @@ func billed(c config, log *slog.Logger, next http.Handler) http.Handler {
 			writeError(w, r, http.StatusRequestTimeout, "timeout_error", "The request did not arrive.")
 			return
 		}
-		b, body, err := newBill(apis[r.URL.Path], body, c.output)
-		if err != nil {
+		b := billOf(r.Context())
+		if body, err = b.read(apis[r.URL.Path], body, c.output); err != nil {
 			writeError(w, r, http.StatusBadRequest, "invalid_request_error",
 				"The costs of the request are unknown: "+err.Error()+".")
 			return
 		}
-		b.request = r.Context()
-		user, _ := byUser(r)
 		defer func() { // also if the answer is aborted by a panic
-			log.Info("request", "user", user, "path", r.URL.Path, "estimated", b.estimate(), "settled", b.settled)
+			log.Info("request", "user", b.user, "path", r.URL.Path, "estimated", b.estimate(), "settled", b.settled)
 		}()
-		next.ServeHTTP(w, withBody(r.WithContext(context.WithValue(r.Context(), billKey{}, b)), body))
+		next.ServeHTTP(w, withBody(r, body))
 	})
 }

@@ -13,21 +13,25 @@ import (
 // newHandler assembles the proxy. A request first takes a permit, then it is read and estimated, and then
 // it takes its tokens. So the bodies of a user over the limit of requests are not read.
 func newHandler(client *rratelimiter.Client, c config, log *slog.Logger) http.Handler {
-	perUser := func(name string, perMinute int64, opts ...httplimit.Option) func(http.Handler) http.Handler {
+	perUser := func(name string, perMinute int64, taken func(*bill) *limit.Taken, opts ...httplimit.Option,
+	) func(http.Handler) http.Handler {
 		// A bucket can be overdrawn: tokens beyond the estimate have to return first.
 		bucket := limit.TokenBucket{Capacity: perMinute, Refill: perMinute, Interval: time.Minute}
-		return httplimit.Middleware(httplimit.Each(client, "model:"+name, byUser, httplimit.Named(name, bucket)), append(opts,
+		users := limit.NewKeyed(client, "model:"+name, bucket)
+		limiter := func(r *http.Request) (httplimit.Limiter, error) {
+			b := billOf(r.Context())
+			return of{users.Limiter(b.user), taken(b)}, nil
+		}
+		return httplimit.Middleware(limiter, append(opts,
+			httplimit.Policies(httplimit.Named(name, bucket)),
 			httplimit.OnFailure(c.mode),
 			httplimit.Deadline(c.redisTimeout),
 			httplimit.Refuse(http.HandlerFunc(refuse)),
 			httplimit.OnRedisChange(func(up bool, err error) { log.Warn("Redis state changed", "up", up, "error", err) }),
-			httplimit.OnSettleError(func(r *http.Request, err error) {
-				log.Error("not settled", "of", name, "path", r.URL.Path, "error", err)
-			}),
 		)...)
 	}
-	requests := perUser("requests", c.requests)
-	tokens := perUser("tokens", c.tokens,
+	requests := perUser("requests", c.requests, func(b *bill) *limit.Taken { return &b.request })
+	tokens := perUser("tokens", c.tokens, func(b *bill) *limit.Taken { return &b.tokens },
 		httplimit.Cost(func(r *http.Request) int64 { return billOf(r.Context()).estimate() }))
 
 	proxy := newProxy(c, log)

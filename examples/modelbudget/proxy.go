@@ -40,7 +40,7 @@ func newProxy(c config, log *slog.Logger) http.Handler {
 				return // the user is gone; the model may have worked, so the estimate stands
 			}
 			log.Warn("no answer from the API", "path", r.URL.Path, "error", err)
-			logUnsettled(log, giveBack(r.Context()))
+			logUnsettled(log, billOf(r.Context()).giveBack(r.Context()))
 			writeError(w, r, http.StatusBadGateway, "api_error", "The API did not answer.")
 		},
 	}
@@ -59,9 +59,9 @@ func meter(resp *http.Response, log *slog.Logger) error {
 	b := billOf(ctx)
 	switch {
 	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= http.StatusInternalServerError:
-		logUnsettled(log, giveBack(ctx))
+		logUnsettled(log, b.giveBack(ctx))
 		return nil
-	case b == nil: // the list of models
+	case b.estimate() == 0: // the list of models
 		return nil
 	case resp.StatusCode >= http.StatusMultipleChoices:
 		logUnsettled(log, b.settle(ctx, 0)) // the API rejected the request

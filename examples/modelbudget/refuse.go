@@ -15,12 +15,8 @@ import (
 // headers and Retry-After are already set.
 func refuse(w http.ResponseWriter, r *http.Request) {
 	o, _ := httplimit.FromContext(r.Context())
-	if b := billOf(r.Context()); b != nil {
-		// The request has a permit, but no tokens. Release the permit, so that retries do not use up the
-		// requests. It takes effect when the outer limit, of requests, has its answer.
-		_ = b.giveRequestBack() // never fails for a bucket
-		b.settled = 0
-	}
+	// A request without tokens gives its permit back, so that retries do not use up the requests.
+	_ = billOf(r.Context()).giveBack(r.Context()) // otherwise the permit returns in time
 	switch {
 	case o.Result != httplimit.Rejected:
 		writeError(w, r, http.StatusServiceUnavailable, "overloaded_error", "Requests cannot be admitted at the moment.")

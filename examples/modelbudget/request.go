@@ -28,17 +28,17 @@ const (
 	maxTokens     = 1 << 50 // bounds all numbers in requests and answers
 )
 
-// newBill estimates the costs of a request. It makes the request ask for the usage.
-func newBill(a api, body []byte, output int64) (*bill, []byte, error) {
+// read estimates the costs of a request, and returns its body. It makes the request ask for the usage.
+func (b *bill) read(a api, body []byte, output int64) ([]byte, error) {
 	// A map distinguishes the case of names, as the API does: a struct would accept Max_Tokens.
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
-		return nil, nil, errors.New("the body is not a JSON object")
+		return nil, errors.New("the body is not a JSON object")
 	}
 	if isTrue(fields["background"]) {
-		return nil, nil, errors.New("background is not supported, since this proxy has to see the answer")
+		return nil, errors.New("background is not supported, since this proxy has to see the answer")
 	}
-	b := &bill{input: int64(len(body)/bytesPerToken + 1)}
+	b.input = int64(len(body)/bytesPerToken + 1)
 	if a.answers {
 		b.output = number(fields, output, "max_tokens", "max_completion_tokens", "max_output_tokens")
 		b.output = min(maxTokens, b.output*number(fields, 1, "n", "best_of"))
@@ -57,11 +57,11 @@ func newBill(a api, body []byte, output int64) (*bill, []byte, error) {
 				body, err = encode(fields)
 			}
 			if err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 		}
 	}
-	return b, body, nil
+	return body, nil
 }
 
 func isTrue(value json.RawMessage) bool { return string(value) == "true" }

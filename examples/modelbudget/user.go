@@ -35,9 +35,8 @@ func parseUsers(text string) (users, error) {
 	return us, nil
 }
 
-type userKey struct{}
-
-// authenticated lets requests with a valid key pass. It creates no limiter for other keys.
+// authenticated gives requests with a valid key a bill of their user, whose keys share one budget. It
+// creates no limiter for other keys.
 func (us users) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -49,15 +48,6 @@ func (us users) authenticated(next http.Handler) http.Handler {
 			writeError(w, r, http.StatusUnauthorized, "authentication_error", "There is no user with this key.")
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, user)))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), billKey{}, &bill{user: user})))
 	})
-}
-
-// byUser is an httplimit.Key that returns the user. All keys of a user share one budget.
-func byUser(r *http.Request) (string, error) {
-	user, ok := r.Context().Value(userKey{}).(string)
-	if !ok {
-		return "", errors.New("no user was authenticated")
-	}
-	return user, nil
 }

@@ -30,16 +30,20 @@ func (g *Engine) run(ctx context.Context, before []redisx.Call, script *redisx.S
 
 // Eval runs a script after other calls, usually none. While the slot of its keys moves, Eval
 // repeats them all; renew, if not nil, sets the arguments of a repeated call. Callers run it under
-// Detach, which ends with their context.
+// Detach, which ends with their context. A call of redisx.Once that has run before is
+// redisx.ErrRanBefore.
 func (g *Engine) Eval(ctx context.Context, before []redisx.Call, script *redisx.Script, keys, args []string,
 	renew func(args []string)) (rueidis.RedisMessage, error) {
 	var message rueidis.RedisMessage
+	script, keys = script.ForOnce(ctx, keys)
 	err := redisx.Retry(ctx, func(attempt int) (err error) {
 		if attempt > 0 && renew != nil {
 			renew(args)
 		}
-		message, err = g.run(ctx, before, script, keys, args)
-		return err
+		if message, err = g.run(ctx, before, script, keys, args); err != nil {
+			return err
+		}
+		return redisx.RanBefore(message)
 	})
 	return message, err
 }

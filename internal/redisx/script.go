@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -18,6 +19,9 @@ import (
 type Script struct {
 	lua        *rueidis.Lua
 	text, sha1 string
+
+	onceInit sync.Once
+	once     *Script // see ForOnce
 }
 
 // NewScript returns a Script with this text.

@@ -1,0 +1,66 @@
+package redisx
+
+import (
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestOnce_Script_RunsOnce: but a call that asks for another one, or fails, does not count.
+func TestOnce_Script_RunsOnce(t *testing.T) {
+	server := miniredis.RunT(t)
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true,
+		ForceSingleClient: true})
+	require.NoError(t, err)
+	t.Cleanup(redis.Close)
+	for name, reply := range map[string]string{"number": "1", "list": "{0, 'done'}"} {
+		t.Run(name, func(t *testing.T) {
+			server.FlushAll()
+			script := NewScript(`local n = redis.call('INCR', KEYS[1])
+if n < 3 then
+  return {tonumber(ARGV[1]), 'cursor'}
+end
+return #KEYS == 1 and ` + reply)
+			call := func(id, first string) error {
+				once, keys := script.ForOnce(Once(t.Context(), id), []string{"{x}:key"})
+				message, err := once.Exec(t.Context(), redis, keys, []string{first})
+				require.NoError(t, err)
+				return RanBefore(message)
+			}
+			require.NoError(t, call("a", "1"))
+			require.NoError(t, call("a", "3"))
+			for range 3 {
+				require.NoError(t, call("b", "1"))
+				require.NoError(t, call("a", "1"))
+				for range 2 {
+					require.ErrorIs(t, call("a", "1"), ErrRanBefore)
+					require.ErrorIs(t, call("b", "1"), ErrRanBefore)
+				}
+				server.FastForward(OnceFor - 1)
+				require.ErrorIs(t, call("a", "1"), ErrRanBefore)
+				server.FastForward(1)
+			}
+		})
+	}
+}
+
+// TestOnce_Key_IsInTheSlot: and it differs by script and limiter.
+func TestOnce_Key_IsInTheSlot(t *testing.T) {
+	ctx := Once(t.Context(), "id")
+	seen := make(map[string]bool)
+	for _, script := range []*Script{NewScript("return 1"), NewScript("return 2")} {
+		for _, key := range []string{"plain", "{x}:window:1000", "{x}:shared", "a{b}c::log:5", "{x}{y}:bucket:1"} {
+			_, keys := script.ForOnce(ctx, []string{key, "other"})
+			require.Len(t, keys, 3)
+			assert.Equal(t, Slot(key), Slot(keys[2]), key)
+			assert.False(t, seen[keys[2]], keys[2])
+			seen[keys[2]] = true
+		}
+	}
+	same, keys := NewScript("return 1").ForOnce(t.Context(), []string{"key"})
+	assert.Equal(t, "return 1", same.text)
+	assert.Equal(t, []string{"key"}, keys)
+}

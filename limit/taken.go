@@ -1,0 +1,210 @@
+package limit
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
+)
+
+// Taken holds what a call has taken of limiters, until the call settles for its final cost. Take an
+// estimate before a request to a model, for instance, and settle for the tokens of its answer. Use one
+// Taken for each call. The zero Taken holds nothing.
+//
+// What is never settled stays taken. A Taken is safe for concurrent use.
+type Taken struct {
+	mu    sync.Mutex
+	takes []*take
+}
+
+// take is what one Take or Acquire has taken.
+type take struct {
+	limiter *Limiter
+	permits int64
+	refund  receipt.Refund
+	id      string // of the settlement, however often it is sent
+
+	actual int64
+	begun  time.Time // the first Settle; zero before
+}
+
+// Take takes the same number of permits of each limiter with one call to Redis, or of none if one has
+// not enough, as [Join] does. The Decision is that of [Limiter.Take]. If it is not allowed, or with an
+// error, t holds what it held before. Several calls of Take can take different numbers: one request
+// and 800 tokens.
+//
+// Errors are those of [Join] and [Limiter.Take].
+func (t *Taken) Take(ctx context.Context, permits int64, limiters ...Joinable) (decision rratelimiter.Decision,
+	err error) {
+	err = t.add(ctx, permits, limiters, func(ctx context.Context, l *Limiter) (bool, error) {
+		decision, err = l.Take(ctx, permits)
+		return decision.Allowed, err
+	})
+	return decision, err
+}
+
+// Acquire is [Taken.Take], but waits until the permits are free, as [Limiter.Acquire].
+func (t *Taken) Acquire(ctx context.Context, permits int64, limiters ...Joinable) error {
+	return t.add(ctx, permits, limiters, func(ctx context.Context, l *Limiter) (bool, error) {
+		return true, l.Acquire(ctx, permits)
+	})
+}
+
+// errUnsettled is the error of a Taken whose settlement is not known to be over.
+var errUnsettled = errors.New("limit: Settle of this Taken has failed: call it again, or use another Taken")
+
+func (t *Taken) add(ctx context.Context, permits int64, limiters []Joinable,
+	call func(context.Context, *Limiter) (bool, error)) error {
+	l := Join(limiters...)
+	t.mu.Lock()
+	unsettled := slices.ContainsFunc(t.takes, (*take).isBegun)
+	t.mu.Unlock()
+	if unsettled {
+		return errUnsettled
+	}
+	slot := receipt.Collect(ctx)
+	granted, err := call(slot, l)
+	if err != nil || !granted {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.takes = append(t.takes, &take{limiter: l, permits: permits, refund: slot.Of(permits).Refund, id: rand.Text()})
+	return nil
+}
+
+func (t *take) isBegun() bool { return !t.begun.IsZero() }
+
+// settleFor is how long one Settle tries. settleAgain is how long after the first one another may
+// follow: then Redis may forget that the settlement has run.
+const (
+	settleFor   = 5 * time.Second
+	settleAgain = redisx.OnceFor - 2*settleFor
+)
+
+// Settle sets what the call has used, a number of permits for each Take and Acquire that was granted,
+// in their order. Those without a number have used nothing. Less than was taken is refunded, and more
+// is charged as by [Limiter.Charge]. Then t holds nothing, and another Settle does nothing. So
+//
+//	defer taken.Settle(ctx)
+//
+// gives everything back if the call fails before its own Settle.
+//
+// A refund returns the permits of this call, while they are taken: after their window it returns
+// nothing. Settle goes on if ctx ends or has ended. It lasts five seconds at most, and tries again
+// while Redis cannot be reached. A reply that is lost does no harm: Redis remembers for five minutes
+// which settlements have run, in a key beside those of the limiter.
+//
+// After an error, t holds what could not be settled: each Take that failed is part of the error. Call
+// Settle again within four minutes, from a goroutine for instance. It uses the numbers of the first
+// call, whatever it is given, and does not settle anything twice.
+//
+// A number below 0, or more than 2^53 above what was taken, is [rratelimiter.ErrInvalidPermits]. So are
+// more numbers than calls that were granted. Both settle nothing. If a *[rratelimiter.Limiter] was
+// taken from and more was used, that is [ErrNotChargeable]: such a limiter keeps what was taken, the
+// others are charged, and no other Settle is needed.
+func (t *Taken) Settle(ctx context.Context, actual ...int64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.begin(actual); err != nil {
+		return err
+	}
+	// While the slot of the keys moves, the settlement is repeated: its own key is missing until then.
+	ctx, cancel := context.WithTimeout(redisx.RetryUntilEnd(context.WithoutCancel(ctx)), settleFor)
+	defer cancel()
+	errs := make([]error, len(t.takes))
+	var all sync.WaitGroup
+	for i, one := range t.takes {
+		all.Go(func() { errs[i] = one.settle(ctx) })
+	}
+	all.Wait()
+	var left []*take
+	for i, one := range t.takes {
+		if errs[i] == nil {
+			continue
+		}
+		if !errors.Is(errs[i], ErrNotChargeable) && !errors.Is(errs[i], errTooOld) {
+			left = append(left, one)
+		}
+		errs[i] = fmt.Errorf("limit: limiter %q: %d permits were taken and cannot be settled for %d: %w",
+			one.limiter.Name(), one.permits, one.actual, errs[i])
+	}
+	t.takes = left
+	return errors.Join(errs...)
+}
+
+// begin sets the numbers of a settlement, unless an earlier call did.
+func (t *Taken) begin(actual []int64) error {
+	if len(t.takes) == 0 || slices.ContainsFunc(t.takes, (*take).isBegun) {
+		return nil
+	}
+	if len(actual) > len(t.takes) {
+		return fmt.Errorf("%w: %d numbers to settle what %d calls have taken", rratelimiter.ErrInvalidPermits, len(actual),
+			len(t.takes))
+	}
+	for i, n := range actual {
+		if n < 0 || n-t.takes[i].permits > maxPermits {
+			return fmt.Errorf("%w: %d permits of %q to settle, want 0 to 2^53 more than were taken",
+				rratelimiter.ErrInvalidPermits, n, t.takes[i].limiter.Name())
+		}
+	}
+	for i, one := range t.takes {
+		one.begun = time.Now()
+		if i < len(actual) {
+			one.actual = actual[i]
+		}
+	}
+	return nil
+}
+
+var errTooOld = errors.New("the first Settle was too long ago for another")
+
+// settle refunds or charges the difference, once. It tries until it has a reply, or ctx ends.
+func (t *take) settle(ctx context.Context) error {
+	if time.Since(t.begun) > settleAgain {
+		return errTooOld
+	}
+	for pause := 20 * time.Millisecond; ; pause *= 2 {
+		err := t.attempt(ctx)
+		var redisErr *rueidis.RedisError
+		var state *rratelimiter.StateError
+		if err == nil || errors.As(err, &redisErr) || errors.As(err, &state) || errors.Is(err, rueidis.ErrClosing) ||
+			errors.Is(err, ErrNotChargeable) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func (t *take) attempt(ctx context.Context) error {
+	more := t.actual - t.permits
+	switch {
+	case more == 0:
+		return nil
+	case more < 0:
+		return t.refund(redisx.Once(ctx, t.id), -more)
+	}
+	own := t.limiter.chargeable()
+	if own != nil {
+		if _, err := own.charge(ctx, more, t.id); err != nil {
+			return err
+		}
+	}
+	if own != t.limiter {
+		return fmt.Errorf("%w: it keeps what was taken", ErrNotChargeable)
+	}
+	return nil
+}
