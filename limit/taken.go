@@ -101,17 +101,18 @@ const (
 //
 // A refund returns the permits of this call, while they are taken: after their window it returns
 // nothing. Settle goes on if ctx ends or has ended. It lasts five seconds at most, and tries again
-// while Redis cannot be reached. A reply that is lost does no harm: Redis remembers for five minutes
-// which settlements have run, in a key beside those of the limiter.
+// while Redis cannot be reached. A lost reply does no harm: Redis remembers for five minutes which
+// settlements have run.
 //
 // After an error, t holds what could not be settled: each Take that failed is part of the error. Call
 // Settle again within four minutes, from a goroutine for instance. It uses the numbers of the first
 // call, whatever it is given, and does not settle anything twice.
 //
 // A number below 0, or more than 2^53 above what was taken, is [rratelimiter.ErrInvalidPermits]. So are
-// more numbers than calls that were granted. Both settle nothing. If a *[rratelimiter.Limiter] was
-// taken from and more was used, that is [ErrNotChargeable]: such a limiter keeps what was taken, the
-// others are charged, and no other Settle is needed.
+// more numbers than calls that were granted. Both settle nothing.
+//
+// A *[rratelimiter.Limiter] cannot owe permits. If more was used than was taken of one, it keeps what was
+// taken, the others are charged, and the error is [ErrNotChargeable]. No other Settle is needed then.
 func (t *Taken) Settle(ctx context.Context, actual ...int64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
