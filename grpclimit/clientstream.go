@@ -48,7 +48,6 @@ func (s *clientStream) SendMsg(m any) error {
 	return err
 }
 
-// Header waits for the header of the response.
 func (s *clientStream) Header() (metadata.MD, error) {
 	md, err := s.ClientStream.Header()
 	if err != nil {
@@ -57,7 +56,6 @@ func (s *clientStream) Header() (metadata.MD, error) {
 	return md, err
 }
 
-// RecvMsg receives a message.
 func (s *clientStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	if err != nil || !s.desc.ServerStreams {

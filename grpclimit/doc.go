@@ -6,12 +6,8 @@
 //	grpc.NewServer(grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(perClient)),
 //		grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(perClient)))
 //
-// # Keys
-//
-// A chooser returns the limiter of a [Call]: [All] one for all calls, [Each] one for each [Key], or
-// any function of that shape. Metadata is ignored by default: [ByIP] uses the peer's address,
-// unless the peer is a trusted proxy, see [Address]. If a call has no key, that is an error, and
-// never a key that clients share.
+// Keys, failures of Redis and settlement are those of package httplimit. Metadata is ignored by
+// default: [ByIP] uses the peer's address, unless the peer is a trusted proxy, see [Address].
 //
 // # Statuses
 //
@@ -30,15 +26,4 @@
 // # Streams
 //
 // A stream is limited at its start, or by its messages: see [EachMessage].
-//
-// # Failures of Redis
-//
-// Each call gives Redis a [Deadline]. While Redis fails, the [FailureMode] decides: [Closed],
-// [Open], or [Local], a share of the limit in this process. [OnFailure] defines when an outage
-// begins and ends.
-//
-// # Settlement
-//
-// A handler gets the decision with [FromContext], and settles the final cost of the call with
-// [Settle].
 package grpclimit

@@ -17,7 +17,6 @@ type gate struct {
 // visit is a call that a server's gate admitted, and the context of its handler.
 type visit = guard.Visit[guard.GRPC, Outcome]
 
-// newGate returns the gate of a server, or of a client.
 func newGate(interceptor string, choose func(context.Context, Call) (Limiter, error), opts []Option,
 	client bool) *gate {
 	if choose == nil {
@@ -86,7 +85,6 @@ func (g *gate) decide(ctx context.Context, call Call) *decided {
 	return o
 }
 
-// passes reports whether a call proceeds.
 func (g *gate) passes(o *decided) bool { return g.Shadow || o.answer.Result.Passes() }
 
 // admit decides a call to a server, or a message. It returns the visit of a call that proceeds, nil
@@ -106,7 +104,6 @@ func (g *gate) admit(ctx context.Context, call Call) (*visit, *refusal) {
 	return guard.NewVisit[guard.GRPC](ctx, g.guard.Guard, o.request, o.answer, o.Outcome), nil
 }
 
-// settle applies the handler's Settle.
 func (g *gate) settle(call Call, v *visit) {
 	if err := v.End(); err != nil && g.unsettled != nil {
 		g.unsettled(v.Context, call, err)

@@ -61,7 +61,6 @@ func StreamServerInterceptor(choose func(context.Context, Call) (Limiter, error)
 	}
 }
 
-// admitted is a stream that was admitted at its start.
 type admitted struct {
 	grpc.ServerStream
 	ctx context.Context

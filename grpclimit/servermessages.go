@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc"
 )
 
-// serveMessages serves a stream with EachMessage.
 func (g *gate) serveMessages(srv any, ss grpc.ServerStream, call Call, handler grpc.StreamHandler) error {
 	s := &serverStream{ServerStream: ss, gate: g, call: call, latest: &latest{Context: ss.Context()}}
 	defer s.settle()
@@ -55,7 +54,6 @@ func (s *serverStream) RecvMsg(m any) error {
 	return nil
 }
 
-// settle settles for the last message received.
 func (s *serverStream) settle() {
 	if v := s.latest.visit.Swap(nil); v != nil {
 		s.gate.settle(s.call, v)

@@ -71,7 +71,6 @@ func newRefusal(ctx context.Context, o *decided, subject string, spread guard.Sp
 	return &refusal{status.ErrorProto(s), trailer}
 }
 
-// quotaFailure describes each policy that denied.
 func quotaFailure(o *decided, subject string) []*anypb.Any {
 	if !utf8.ValidString(subject) {
 		subject = ""

@@ -84,7 +84,6 @@ func quotas(o *decided) string {
 	return string(text)
 }
 
-// appendPolicy appends an item of RateLimit-Policy.
 func appendPolicy(text []byte, t guard.Term, quota int64) []byte {
 	text = appendItem(text, t.Name)
 	text = appendNumber(text, ";q=", quota)
@@ -179,7 +178,6 @@ func resetOf(o *decided, retryAfter time.Duration) time.Duration {
 	return o.Decision.ResetAfter
 }
 
-// unixSeconds returns t as Unix time in whole seconds, rounded up.
 func unixSeconds(t time.Time) int64 {
 	s := t.Unix()
 	if t.Nanosecond() > 0 {

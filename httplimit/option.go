@@ -40,7 +40,6 @@ const DefaultDeadline = 500 * time.Millisecond
 // [MaxWaiting].
 const DefaultMaxWaiting = 1000
 
-// newSettings applies the options.
 func newSettings(opts []Option) *settings {
 	return guard.Apply(&settings{policies: guard.Describe(), Settings: guard.NewSettings(DefaultDeadline)}, opts)
 }

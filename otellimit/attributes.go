@@ -9,7 +9,6 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// Attribute keys.
 const (
 	policyKey     = attribute.Key("rratelimiter.policy")
 	resultKey     = attribute.Key("rratelimiter.result")

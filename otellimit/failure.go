@@ -69,7 +69,6 @@ var sentinels = []struct {
 	{io.ErrClosedPipe, connection},
 }
 
-// classify returns the kind of an error.
 func classify(err error) failure {
 	if err == nil {
 		return noFailure

@@ -7,7 +7,6 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// decision is the hook Observer.Decision.
 func (t *Telemetry) decision(ctx context.Context, d rratelimiter.DecisionInfo) {
 	defer survive()
 	sets := t.setsOf(d.Policy, d.Name)
@@ -27,7 +26,6 @@ func (t *Telemetry) decision(ctx context.Context, d rratelimiter.DecisionInfo) {
 	}
 }
 
-// redisCall is the hook Observer.RedisCall.
 func (t *Telemetry) redisCall(ctx context.Context, c rratelimiter.RedisCallInfo) {
 	defer survive()
 	m := t.setsOf(c.Policy, c.Name).with(noResult, classify(c.Err))
@@ -36,7 +34,6 @@ func (t *Telemetry) redisCall(ctx context.Context, c rratelimiter.RedisCallInfo)
 	t.callDuration.Record(ctx, c.Took.Seconds(), m.record...)
 }
 
-// waiting is the hook Observer.Waiting.
 func (t *Telemetry) waiting(ctx context.Context, w rratelimiter.WaitingInfo) {
 	defer survive()
 	t.queued.Add(ctx, int64(w.Change), t.setsOf(w.Policy, w.Name).with(noResult, noFailure).add...)

@@ -7,7 +7,6 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// instruments holds the instruments of a Telemetry.
 type instruments struct {
 	requests metric.Int64Counter
 	permits  metric.Int64Counter

@@ -82,3 +82,13 @@ func (m *Middleware) addFallback(change int64) {
 	defer survive()
 	m.telemetry.fallback.Add(context.Background(), change, m.sets.with(noResult, noFailure).add...)
 }
+
+// RulesReloaded counts a reload of a rules file and whether it failed, for rules.OnReload.
+func (t *Telemetry) RulesReloaded(err error) {
+	defer survive()
+	r := succeeded
+	if err != nil {
+		r = failed
+	}
+	t.reloads.Add(context.Background(), 1, t.rules.with(r, noFailure).add...)
+}

@@ -12,7 +12,6 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// scope is the name of the instrumentation scope.
 const scope = "github.com/rratelimiter/rratelimiter/otellimit"
 
 // Telemetry has the instruments of a program. One serves all Clients and middleware. It needs no Close:

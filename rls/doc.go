@@ -24,15 +24,8 @@
 // At each level, a rule with the entry's key and value takes precedence. The first rule of the file
 // whose wildcards match is next, and the rule with the key alone is last. A limit applies only to a
 // descriptor with as many entries as its depth. The fields of envoyproxy/ratelimit keep their
-// meaning: unit, requests_per_unit, unlimited, name, replaces, shadow_mode, quota_mode,
-// detailed_metric, value_to_metric, share_threshold and metadata. A month has 30 days and a year
-// 365. Windows begin at multiples since the Unix epoch.
-//
-// A limit may have an interval in place of a unit (per), and a policy of package limit with its
-// fields. A descriptor may have several limits, and overdraw for costs that are charged after the
-// response. It may have hash_value for values that must not surface, such as API keys. Then Redis,
-// metrics, logs and metadata get a hash of all values of its key at that level. A file may have
-// slot_by, see below. The [documentation] lists all fields.
+// meaning. A month has 30 days and a year 365. Windows begin at multiples since the Unix epoch. The
+// [documentation] lists the fields that this package adds.
 //
 // An error in a file is a *[ConfigError] with file, line and field. [Server.Watch] puts changes
 // into force. If a new file has an error, the old rules stay in force. Permits stay taken over a

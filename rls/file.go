@@ -7,7 +7,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// domainFile is the top level of a file.
 type domainFile struct {
 	Domain, SlotBy string
 	Descriptors    *rulefile.Node
@@ -20,7 +19,8 @@ var places = []rulefile.Place{
 	{Name: "rate_limit", Fields: limitFile{}},
 }
 
-// parse decodes one file.
+type decoder struct{ rulefile.Decoder }
+
 func parse(file string, text []byte) (*domain, []*rulefile.Problem) {
 	d := &decoder{rulefile.Decoder{File: file, Lax: true, Places: places}}
 	made := &domain{file: file}
@@ -31,7 +31,6 @@ func parse(file string, text []byte) (*domain, []*rulefile.Problem) {
 	return made, d.Problems
 }
 
-// domain decodes the top level of a file.
 func (d *decoder) domain(into *domain) {
 	file := domainFile{}
 	d.Fields(d.Root, &file)
@@ -70,7 +69,6 @@ func (d *decoder) descriptors(n *rulefile.Node, into *level, depth int, valueAbo
 	}
 }
 
-// ruleFile is a descriptor in a file.
 type ruleFile struct {
 	ruleFields
 	RateLimit, Limits, Descriptors *rulefile.Node

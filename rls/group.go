@@ -97,7 +97,6 @@ func (g *group) conclude(refunded bool) {
 	}
 }
 
-// open opens the limiter of a descriptor.
 func (desc *descriptor) open(client *rratelimiter.Client) guard.Member {
 	key, plain := strings.CutPrefix(desc.name, namePrefix+":")
 	if r := desc.rule; r.limiters != nil && plain && len(desc.limits) == len(r.limits) {
@@ -123,7 +122,6 @@ type operation struct {
 	overdraw bool
 }
 
-// TakeEach performs the action.
 func (l *operation) TakeEach(ctx context.Context, _ int64) ([]rratelimiter.Decision, error) {
 	switch l.action {
 	case release:

@@ -19,7 +19,6 @@ import (
 // fixedWindow is the policy of a limit without one.
 const fixedWindow = "fixed_window"
 
-// unitLengths are the lengths of the protocol's units.
 var unitLengths = map[ratelimit.RateLimitResponse_RateLimit_Unit]time.Duration{
 	ratelimit.RateLimitResponse_RateLimit_SECOND: time.Second,
 	ratelimit.RateLimitResponse_RateLimit_MINUTE: time.Minute,
@@ -37,7 +36,6 @@ var calendarUnits = map[ratelimit.RateLimitResponse_RateLimit_Unit]limit.Unit{
 	ratelimit.RateLimitResponse_RateLimit_YEAR:  limit.Year,
 }
 
-// rateLimit is a limit of a rule.
 type rateLimit struct {
 	name      string
 	replaces  []string // names of limits
@@ -84,7 +82,6 @@ func (l *rateLimit) String() string {
 	return text
 }
 
-// limitFile is a limit in a file.
 type limitFile struct {
 	Name                                         string
 	Unlimited                                    bool
@@ -129,7 +126,6 @@ func (d *decoder) limit(n *rulefile.Node) *rateLimit {
 	return l
 }
 
-// replaces decodes the names of limits.
 func (d *decoder) replaces(n *rulefile.Node) (names []string) {
 	d.List(n, "a list", func(n *rulefile.Node) {
 		var file struct{ Name string }
@@ -158,7 +154,7 @@ func (d *decoder) interval(n *rulefile.Node, file *limitFile, kind string,
 			}
 		}
 	default:
-		name := d.text(file.Unit)
+		name, _ := d.Text(file.Unit, "a text")
 		number := ratelimit.RateLimitResponse_RateLimit_Unit_value[strings.ToUpper(name)]
 		unit = ratelimit.RateLimitResponse_RateLimit_Unit(number)
 		if into.Interval = unitLengths[unit]; into.Interval == 0 {

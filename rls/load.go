@@ -2,10 +2,14 @@ package rls
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
@@ -26,7 +30,6 @@ func belongs(entry fs.DirEntry) bool {
 	return !strings.HasPrefix(entry.Name(), ".") && (ext == ".yaml" || ext == ".yml")
 }
 
-// compile compiles files into rules.
 func compile(path string, sources []rulefile.Source, problem *rulefile.Problem, merge bool) (*Rules, error) {
 	if problem != nil {
 		return nil, joinErrors([]*rulefile.Problem{problem})
@@ -61,7 +64,6 @@ func compile(path string, sources []rulefile.Source, problem *rulefile.Problem, 
 	return rules, nil
 }
 
-// merge adds the rules of another file to a domain.
 func (d *domain) merge(other *domain) (problems []*rulefile.Problem) {
 	fail := func(line int, field, reason string) {
 		problems = append(problems, &rulefile.Problem{File: other.file, Line: line, Field: field, Reason: reason})
@@ -79,4 +81,32 @@ func (d *domain) merge(other *domain) (problems []*rulefile.Problem) {
 	}
 	d.slotBy = cmp.Or(d.slotBy, other.slotBy)
 	return problems
+}
+
+// ConfigError is one problem of a configuration file, with its place.
+type ConfigError struct {
+	File   string // as passed to Load, or the name of a file in a directory
+	Line   int    // from 1; 0 for the file as a whole
+	Field  string // for instance "descriptors[0].rate_limit.unit"; "" for the file as a whole
+	Reason string // the problem, with the value and what to write instead
+}
+
+// Error returns "file:line: field: reason".
+func (e *ConfigError) Error() string {
+	p := rulefile.Problem{File: e.File, Line: e.Line, Field: e.Field, Reason: e.Reason}
+	return p.Error()
+}
+
+// joinErrors joins problems into one error, nil if there are none.
+func joinErrors(problems []*rulefile.Problem) error {
+	var errs []error
+	for _, p := range problems {
+		errs = append(errs, &ConfigError{p.File, p.Line, p.Field, p.Reason})
+	}
+	return errors.Join(errs...)
+}
+
+// invalidf returns the error of an invalid request.
+func invalidf(format string, values ...any) error {
+	return status.Errorf(codes.InvalidArgument, "rls: "+format, values...)
 }

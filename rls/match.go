@@ -49,7 +49,6 @@ func (desc *descriptor) value(i int) string {
 	return desc.entries[i].GetValue()
 }
 
-// namePrefix is the first part of the names of limiters.
 const namePrefix = "rls"
 
 // nameOf returns the name of a descriptor's limiter in Redis. Different descriptors have different
@@ -112,7 +111,6 @@ func (d *domain) resolve(request *ratelimit.RateLimitRequest, all []descriptor) 
 	return nil
 }
 
-// drop removes limits that another descriptor's limit replaces.
 func (desc *descriptor) drop(replaced []string) {
 	isReplaced := func(one *rateLimit) bool {
 		return one.name != "" && !one.unlimited && slices.Contains(replaced, one.name)

@@ -11,7 +11,6 @@ import (
 // metadata is a mapping of any values, in the types of JSON.
 type metadata map[string]any
 
-// UnmarshalNode decodes metadata.
 func (m *metadata) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	if d.IsAbsent(n) {
 		return
@@ -23,7 +22,6 @@ func (m *metadata) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	*m, _ = anything(d, n).(map[string]any)
 }
 
-// anything decodes a value of any type.
 func anything(d *rulefile.Decoder, n *rulefile.Node) any {
 	switch n.Tag {
 	case rulefile.Mapping:

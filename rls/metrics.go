@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -152,7 +153,6 @@ func (desc *descriptor) level(at *level, i int) string {
 	return idOf(entry.GetKey(), desc.value(i))
 }
 
-// count counts the result of a descriptor.
 func (m *metrics) count(d *domain, desc *descriptor) {
 	s := m.seriesOf(d, desc)
 	if s == nil || desc.action == release || desc.hits == 0 {
@@ -202,4 +202,25 @@ func (m *metrics) Collect(all chan<- prometheus.Metric) {
 			all <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(s[i].Load()), values...)
 		}
 	}
+}
+
+// labelSet identifies a series: a domain, and the first two levels of a rule.
+type labelSet struct{ domain, key1, key2 string }
+
+type series [len(counters)]atomic.Uint64
+
+const (
+	totalHits = iota
+	overLimit
+	nearLimit
+	withinLimit
+	shadowMode
+)
+
+var counters = [...]struct{ name, help string }{
+	totalHits:   {"total_hits", "Hits of a rule."},
+	overLimit:   {"over_limit", "Hits that were over the limit."},
+	nearLimit:   {"near_limit", "Hits within the limit that were near it."},
+	withinLimit: {"within_limit", "Hits within the limit."},
+	shadowMode:  {"shadow_mode", "Hits over the limit that shadow mode let pass."},
 }

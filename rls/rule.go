@@ -11,7 +11,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// rule is a descriptor of the configuration.
 type rule struct {
 	ruleFields
 	file   string
@@ -102,7 +101,6 @@ func (l *level) complete(above []string) {
 	}
 }
 
-// domain is the rules of one domain.
 type domain struct {
 	name   string
 	file   string
@@ -148,7 +146,6 @@ func (r *Rules) String() string {
 	return b.String()
 }
 
-// open opens the limiters of a rule.
 func (r *rule) open(client *rratelimiter.Client) {
 	r.policies = policiesOf(r.limits)
 	if len(r.policies) > 0 && !slices.Contains(r.policies, nil) {

@@ -65,7 +65,6 @@ func (s *Server) apply(sources []rulefile.Source, problem *rulefile.Problem) err
 	return nil
 }
 
-// report logs the mistakes of a configuration.
 func (s *Server) report(err error) {
 	if err != nil {
 		const message = "rls: the configuration is wrong, the one before stays in force"

@@ -14,7 +14,6 @@ const (
 	maxDepth  = 1000    // of nested values
 )
 
-// parseYAML parses the documents of a text.
 func parseYAML(data []byte) ([]*rulefile.Node, *rulefile.Problem) {
 	return new(converter).parse(data)
 }
@@ -26,7 +25,6 @@ type converter struct {
 	problem *rulefile.Problem
 }
 
-// parse converts the documents of a text.
 func (c *converter) parse(data []byte) ([]*rulefile.Node, *rulefile.Problem) {
 	var documents []yaml.Node
 	if err := yaml.Load(data, &documents, yaml.WithAllDocuments()); err != nil {
@@ -119,7 +117,6 @@ func (c *converter) mapping(n *yaml.Node, depth int, into *rulefile.Node) {
 	}
 }
 
-// resolve returns the value of an alias.
 func resolve(n *yaml.Node) *yaml.Node {
 	for n.Kind == yaml.AliasNode && n.Alias != nil {
 		n = n.Alias

@@ -43,13 +43,11 @@ func (s *Set) ForwardAuth(client *rratelimiter.Client, opts ...httplimit.Option)
 // granted answers a request that the rules grant.
 var granted = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 
-// deniedWriter replaces the statuses of denied and invalid requests.
 type deniedWriter struct {
 	http.ResponseWriter
 	denied int
 }
 
-// WriteHeader writes a status.
 func (w *deniedWriter) WriteHeader(status int) {
 	if status >= http.StatusBadRequest && status < http.StatusInternalServerError {
 		status = w.denied

@@ -36,7 +36,6 @@ func (s *Set) Middleware(client *rratelimiter.Client, opts ...httplimit.Option) 
 	}
 }
 
-// httpMiddleware is a middleware of httplimit.
 type httpMiddleware = func(http.Handler) http.Handler
 
 func (s *Set) middlewares(caller string, client *rratelimiter.Client,

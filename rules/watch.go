@@ -73,7 +73,6 @@ func Watch(ctx context.Context, path string, opts ...WatchOption) (*Set, error) 
 	return w.set, nil
 }
 
-// watch follows a file.
 type watch struct {
 	files    rulefile.Watcher
 	client   *rratelimiter.Client
@@ -97,7 +96,6 @@ func newWatch(path string, opts []WatchOption) *watch {
 	return w
 }
 
-// apply puts a file into force.
 func (w *watch) apply(sources []rulefile.Source, problem *rulefile.Problem) error {
 	if problem != nil {
 		return (*Error)(problem)
@@ -126,10 +124,8 @@ func (w *watch) callback(err error) {
 	}
 }
 
-// ratesTimeout bounds the time to set the rates.
 const ratesTimeout = 10 * time.Second
 
-// setRates sets the rates if they are due.
 func (w *watch) setRates(ctx context.Context) error {
 	if w.client == nil || !w.ratesDue {
 		return nil

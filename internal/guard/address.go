@@ -108,7 +108,6 @@ func behind(proxy netip.Addr, trusted []netip.Prefix, header string, lines []str
 	return netip.Addr{}, fmt.Errorf("the header %s of the proxy %v has only trusted addresses", header, proxy)
 }
 
-// lastOf splits the last element off a list.
 func lastOf(list string) (last, rest string, more bool) {
 	at := strings.LastIndexByte(list, ',')
 	if at < 0 {

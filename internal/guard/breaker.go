@@ -119,7 +119,6 @@ func statusOf(err error) callStatus {
 	return callFailed
 }
 
-// failed records the error of a call.
 func (b *breaker) failed(ctx context.Context, l Limiter, err error) {
 	switch statusOf(err) {
 	case callAnswered:

@@ -34,7 +34,6 @@ func shapeOf(p limit.Policy, share float64) (shape, bool) {
 	return s, true
 }
 
-// maxPermits is the largest number of permits of a policy.
 const maxPermits = 1 << 53
 
 // part returns a share of permits, rounded down, but tolerates the rounding error of a decimal

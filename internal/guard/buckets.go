@@ -23,7 +23,6 @@ type buckets struct {
 	all map[bucketKey]bucket
 }
 
-// bucket is the state of one share.
 type bucket struct {
 	full     int64 // the time at which it is full
 	began    int64 // when it was last found full
@@ -126,7 +125,6 @@ func (b *buckets) settle(q Request, share float64, after []bucket, more int64) {
 	})
 }
 
-// changeLocked changes each bucket. The lock is held.
 func (b *buckets) changeLocked(keys []bucketKey, now int64, change func(i int, one *bucket)) {
 	if b.all == nil {
 		b.all = make(map[bucketKey]bucket)

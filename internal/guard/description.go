@@ -13,7 +13,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// named is a policy with a name for clients.
 type named struct {
 	limit.Policy
 	name string

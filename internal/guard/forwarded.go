@@ -59,7 +59,6 @@ func parseForwarded(element string) (netip.Addr, error) {
 	return ParseAddr(node)
 }
 
-// pair splits the first pair off an element.
 func pair(text string) (name, value, rest string, err error) {
 	malformed := errors.New("an element is malformed")
 	name, value, ok := strings.Cut(text, "=")

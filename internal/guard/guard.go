@@ -254,7 +254,6 @@ func (g *Guard) failed(ctx context.Context, q Request, a Answer, err error) Answ
 	return g.withoutRedis(q, err)
 }
 
-// withoutRedis decides a request without Redis.
 func (g *Guard) withoutRedis(q Request, err error) Answer {
 	if share := float64(g.mode); g.mode != Open && g.mode != Closed {
 		if a, ok := g.own.local.take(q, share); ok {
@@ -272,3 +271,16 @@ func NameOf(l Limiter) string {
 	}
 	return ""
 }
+
+// ErrInvalidRequest is the error of a request that lacks what its limit needs, such as an API key.
+var ErrInvalidRequest = errors.New("rratelimiter: invalid request: a key or a cost is missing")
+
+// Invalidf returns an error that describes what a request lacks, and that is ErrInvalidRequest.
+func Invalidf(format string, values ...any) error {
+	return &invalidError{fmt.Sprintf(format, values...)}
+}
+
+type invalidError struct{ text string }
+
+func (e *invalidError) Error() string { return e.text }
+func (e *invalidError) Unwrap() error { return ErrInvalidRequest }

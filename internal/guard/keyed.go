@@ -67,7 +67,6 @@ func invalid(l Limiter) error {
 	return nil
 }
 
-// described is a limiter with a description of its policies.
 type described struct {
 	Limiter
 	description *Description

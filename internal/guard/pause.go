@@ -62,7 +62,6 @@ func (p *Pauses) left(name string) time.Duration {
 	return max(0, left)
 }
 
-// paused returns the answer to a request whose limiter is paused: a denial.
 func (q *Request) paused() (Answer, bool) {
 	if q.Pauses == nil {
 		return Answer{}, false

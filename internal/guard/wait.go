@@ -10,13 +10,11 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 )
 
-// waiter is a limiter with methods that wait.
 type waiter interface {
 	TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error)
 	Acquire(ctx context.Context, permits int64) error
 }
 
-// wait queues a request that was denied.
 func (g *Guard) wait(ctx context.Context, q Request, a Answer, l waiter) Answer {
 	acquired, late, err := true, false, error(nil)
 	if q.Wait == Forever {

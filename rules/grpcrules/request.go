@@ -16,7 +16,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/rules/internal/ruleset"
 )
 
-// requestOf returns a call as rules read it.
 func requestOf(ctx context.Context, call grpclimit.Call, from httplimit.Address) *ruleset.Request {
 	address := grpclimit.Address(from)
 	if !strings.HasPrefix(call.Method, "/") { // some servers accept such a method
@@ -37,7 +36,6 @@ func requestOf(ctx context.Context, call grpclimit.Call, from httplimit.Address)
 	return r
 }
 
-// headersOf returns the metadata of a call.
 func headersOf(ctx context.Context) http.Header {
 	headers := make(http.Header)
 	md, _ := metadata.FromIncomingContext(ctx) // without metadata there are no headers

@@ -10,7 +10,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/rules/internal/ruleset"
 )
 
-// contextStream is a stream with another context.
 type contextStream struct {
 	grpc.ServerStream
 	ctx context.Context

@@ -101,7 +101,6 @@ func (a *jointAcquire) of(r *rule, key string) bool {
 
 var errNoKey = guard.Invalidf("rules: the key of the request is empty")
 
-// banned is a limiter without permits. Its name is that of a rule.
 type banned string
 
 func (banned) Take(context.Context, int64) (rratelimiter.Decision, error) {

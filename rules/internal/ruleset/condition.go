@@ -28,10 +28,8 @@ type header struct {
 // errNoValue is the error of a request whose path leaves a wildcard empty.
 var errNoValue = guard.Invalidf("rules: a wildcard of the path is empty")
 
-// maxHeaders is the largest number of headers of a condition.
 const maxHeaders = 32
 
-// headers decodes the headers of a condition.
 func (d *decoder) headers(n *rulefile.Node) (all []header) {
 	switch {
 	case n == nil:
@@ -58,7 +56,6 @@ func (d *decoder) headers(n *rulefile.Node) (all []header) {
 	return all
 }
 
-// conditions decodes the conditions of a rule.
 func (d *decoder) conditions(n *rulefile.Node) (all []*condition) {
 	if n.Tag != rulefile.List {
 		return []*condition{d.condition(n)}
@@ -67,7 +64,6 @@ func (d *decoder) conditions(n *rulefile.Node) (all []*condition) {
 	return all
 }
 
-// condition decodes one alternative of a match.
 func (d *decoder) condition(n *rulefile.Node) *condition {
 	var file struct {
 		Pattern, Headers, Methods *rulefile.Node
@@ -97,7 +93,6 @@ func (d *decoder) condition(n *rulefile.Node) *condition {
 	return c
 }
 
-// pattern decodes a pattern.
 func (d *decoder) pattern(n *rulefile.Node) pattern {
 	text, ok := d.Text(n, "a text, a pattern like POST /login, /users/{id} or api.example.com/")
 	if !ok {
@@ -125,7 +120,6 @@ func (d *decoder) parsePattern(n *rulefile.Node, kind, text string) (pattern, bo
 
 const wantGRPC = "a text, a method like /shop.Orders/Create or /shop.Orders/*, or * for all"
 
-// anyPath is the pattern of all requests.
 var anyPath = pattern{end: endRest}
 
 // grpc decodes the full name of a method of gRPC, which is a path.
@@ -172,4 +166,19 @@ func (c *condition) accepts(r *Request, method string) (bool, error) {
 		return err == nil && guard.Contains(c.ranges, client), err
 	}
 	return true, nil
+}
+
+// clientRanges are ranges of clients' addresses.
+type clientRanges []netip.Prefix
+
+// UnmarshalNode decodes ranges, and reports those that have no clients.
+func (r *clientRanges) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
+	var all rulefile.Ranges
+	d.Value(n, &all)
+	*r = clientRanges(all)
+	for _, network := range all {
+		if guard.IsTranslation(network) {
+			d.Fail(n, "%v has no clients: they are known by the IPv4 addresses that it stands for", network)
+		}
+	}
 }

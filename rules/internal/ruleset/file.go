@@ -1,6 +1,7 @@
 package ruleset
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
@@ -37,7 +38,6 @@ func (s *File) Rates() []StatedRate { return s.rates }
 // Address returns the address settings of the file.
 func (s *File) Address() httplimit.Address { return s.address }
 
-// build indexes the rules for requests.
 func (s *File) build() {
 	for i, r := range s.rules {
 		s.usesPaths = s.usesPaths || !r.settings.Shadow && r.usesPaths()
@@ -59,3 +59,21 @@ type forwardedHeaders struct {
 	MethodHeader, HostHeader headerName
 	URIHeader                headerName `file:"uri_header"`
 }
+
+// Set is the rules of a file that may change. The zero Set has no rules. It is safe for concurrent use.
+type Set struct {
+	current atomic.Pointer[File]
+}
+
+var noRules = new(File)
+
+// File returns the current file.
+func (s *Set) File() *File {
+	if file := s.current.Load(); file != nil {
+		return file
+	}
+	return noRules
+}
+
+// Replace puts a file into force.
+func (s *Set) Replace(file *File) { s.current.Store(file) }

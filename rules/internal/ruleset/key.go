@@ -18,7 +18,6 @@ type key struct {
 	parts []keyPart
 }
 
-// UnmarshalNode decodes a part, or a list of parts.
 func (k *key) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	*k = key{n, rulefile.ListOf[keyPart](d, n)}
 	if slices.ContainsFunc(k.parts, func(p keyPart) bool { return p.kind == "all" }) {
@@ -29,18 +28,15 @@ func (k *key) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	}
 }
 
-// keyPart is a part of a key.
 type keyPart struct {
 	kind string // ip, header, hashed_header, path, method, constant or all
 	name string // of the header or the wildcard, or the constant
 }
 
-// Want describes a part of a key.
 func (*keyPart) Want() string {
 	return "a text: ip, header:NAME, hashed_header:NAME, path:WILDCARD, method, constant:TEXT or all"
 }
 
-// UnmarshalText decodes a part of a key.
 func (p *keyPart) UnmarshalText(text []byte) error {
 	var named bool
 	p.kind, p.name, named = strings.Cut(string(text), ":")
@@ -148,7 +144,6 @@ func keyOf(parts []keyPart, r *Request, path string, c *condition) (string, erro
 	return keyOfTexts(texts), nil
 }
 
-// keyOfTexts joins the parts of a key.
 func keyOfTexts(texts []string) string {
 	if len(texts) == 1 {
 		return texts[0]

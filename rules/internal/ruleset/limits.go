@@ -71,7 +71,6 @@ func (d *decoder) limits(n *rulefile.Node, kind string) *limits {
 	return all
 }
 
-// all returns the descriptions of all limits.
 func (l *limits) all() []limit.Policy {
 	if l.ban {
 		return []limit.Policy{httplimit.Named("ban", nil)}
@@ -83,7 +82,6 @@ func (l *limits) all() []limit.Policy {
 	return all
 }
 
-// limit decodes a limit.
 func (d *decoder) limit(n *rulefile.Node, kind string, into *limits) {
 	file := limitFile{}
 	if n.IsScalar() {

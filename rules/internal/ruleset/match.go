@@ -8,7 +8,6 @@ type matcher struct {
 	size      int
 }
 
-// entry is a condition with its place.
 type entry struct {
 	place     int // among the conditions of all rules
 	rule      int

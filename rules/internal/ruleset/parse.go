@@ -28,7 +28,6 @@ func Parse(name string, data []byte) (*File, []*rulefile.Problem) {
 	return s, nil
 }
 
-// document decodes the document.
 func (d *decoder) document(s *File) {
 	var file struct{ Domain, Match, Address, ForwardAuth, EscapedSlashes, Defaults, Rules *rulefile.Node }
 	isMapping := d.Fields(d.Root, &file)
@@ -51,7 +50,6 @@ func (d *decoder) document(s *File) {
 	}
 }
 
-// head decodes the domain and the address.
 func (d *decoder) head(domain, address *rulefile.Node) httplimit.Address {
 	d.domain, _ = d.Text(domain, "a text, what the names of all limiters begin with")
 	if !rulefile.IsPrintable(d.domain) || strings.Contains(d.domain, " ") || len(d.domain) > longestName {
@@ -125,7 +123,6 @@ func (d *decoder) checkRates(s *File) {
 	}
 }
 
-// redissons returns the Redisson limiters of all rules.
 func (s *File) redissons() iter.Seq2[*rule, *redisson] {
 	return func(yield func(*rule, *redisson) bool) {
 		for _, r := range s.rules {
@@ -138,4 +135,13 @@ func (s *File) redissons() iter.Seq2[*rule, *redisson] {
 			}
 		}
 	}
+}
+
+type decoder struct {
+	rulefile.Decoder
+
+	// Of the head of the file.
+	domain       string
+	allowSlashes bool
+	ipv6Bits     int
 }

@@ -33,7 +33,6 @@ const (
 	endRest                // a slash and any rest
 )
 
-// parsePattern parses a pattern.
 func parsePattern(text string) (p pattern, err error) {
 	method, rest, found := strings.Cut(text, " ")
 	if found {
@@ -155,12 +154,10 @@ func segmentsOf(path string) []string {
 	return segments
 }
 
-// matches reports whether a pattern matches a request's host and path.
 func (p *pattern) matches(host string, segments []string) bool {
 	return (p.host == "" || p.host == host) && p.hasPath(segments)
 }
 
-// hasPath reports whether a pattern matches a path.
 func (p *pattern) hasPath(segments []string) bool {
 	extra := len(segments) - len(p.segments)
 	if extra < 0 {
@@ -180,7 +177,6 @@ func (p *pattern) hasPath(segments []string) bool {
 	return extra == 0 && segments[len(segments)-1] != "" // a wildcard matches no empty segment
 }
 
-// hasMethod reports whether a pattern matches a method.
 func (p *pattern) hasMethod(method string) bool {
 	return p.method == "" || httptarget.HasMethod(p.method, method)
 }

@@ -12,7 +12,6 @@ import (
 
 const wantRate = "a text like 10/s, 100/minute, 5/30s or 1000/day"
 
-// units are the durations that have a name.
 var units = map[string]time.Duration{
 	"s": time.Second, "sec": time.Second, "second": time.Second,
 	"m": time.Minute, "min": time.Minute, "minute": time.Minute,
@@ -21,7 +20,6 @@ var units = map[string]time.Duration{
 	"w": 7 * 24 * time.Hour, "week": 7 * 24 * time.Hour,
 }
 
-// calendarUnits are the units of the calendar.
 var calendarUnits = map[string]limit.Unit{
 	"d": limit.Day, "day": limit.Day, "w": limit.Week, "week": limit.Week, "month": limit.Month, "year": limit.Year,
 }
@@ -79,7 +77,6 @@ func (d *decoder) per(n *rulefile.Node, text string, r *policy.Rate, calendar bo
 	return ok
 }
 
-// limitFile is a limit in a file.
 type limitFile struct {
 	Name, Policy, Rate, Permits, Per, Redisson, Type, KeepAlive *rulefile.Node
 

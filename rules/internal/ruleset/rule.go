@@ -8,7 +8,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
-// rule is a decoded rule.
 type rule struct {
 	name       string
 	line       int
@@ -22,23 +21,19 @@ type rule struct {
 	skip       skip
 }
 
-// usesPaths reports whether a rule depends on the path of HTTP requests.
 func (r *rule) usesPaths() bool {
 	return len(r.skip.paths) > 0 ||
 		slices.ContainsFunc(r.conditions, func(c *condition) bool { return !c.rpc && !c.anyOf() })
 }
 
-// allLimits returns the limits of a rule and of its overrides.
 func (r *rule) allLimits() []*limits {
 	return append([]*limits{r.limits}, slices.Collect(maps.Values(r.overrides))...)
 }
 
-// needsRedis reports whether a request of the rule may need Redis.
 func (r *rule) needsRedis() bool {
 	return slices.ContainsFunc(r.allLimits(), func(l *limits) bool { return !l.ban && !l.pass })
 }
 
-// ruleFile is a rule in a file.
 type ruleFile struct {
 	Name, Match, Limits, Ban, Overrides *rulefile.Node
 	defaultsFile
@@ -90,7 +85,6 @@ const (
 	wantName    = "a text of letters, digits, dots, dashes and underscores, at most 128"
 )
 
-// name decodes the name of a rule.
 func (d *decoder) name(n, stated *rulefile.Node, r *rule) {
 	if stated == nil {
 		d.Fail(n, "no name: limits count under it, and keep what was taken when the rule moves")
@@ -156,7 +150,6 @@ func (d *decoder) flag(n *rulefile.Node) {
 	}
 }
 
-// overrides decodes the limits of single keys of a rule.
 func (d *decoder) overrides(list *rulefile.Node, r *rule, policy string) {
 	if r.key == nil {
 		d.Fail(list, "the rule has no key, and so none to override")

@@ -47,7 +47,6 @@ func refusing(s settings) settings { return settings{Shadow: s.Shadow, costs: tr
 // waiters bounds the waiting requests of all rules for a request of one rule; 0 if the rule has no bound.
 type waiters int
 
-// UnmarshalNode decodes a bound.
 func (w *waiters) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	*w = waiters(d.Number(n, 1, 1_000_000, "a whole number of requests, 1 to 1,000,000"))
 }
@@ -55,7 +54,6 @@ func (w *waiters) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 // onInvalid is true if the failure mode decides requests that lack what the rule needs.
 type onInvalid bool
 
-// UnmarshalNode decodes refuse or on_failure.
 func (o *onInvalid) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	*o = d.OneOf(n, "refuse", "on_failure") == "on_failure"
 }
@@ -66,7 +64,6 @@ type failureMode struct {
 	stated bool
 }
 
-// UnmarshalNode decodes a failure mode.
 func (m *failureMode) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	const want = "open, closed, or a mapping like {local: 0.1}"
 	*m = failureMode{guard.Closed, true}
@@ -97,7 +94,6 @@ type cost struct {
 	bytes   int64      // of the body per permit; 0 if the size has no effect
 }
 
-// UnmarshalNode decodes a cost.
 func (c *cost) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	const want = "a whole number of permits from 1 on, header:NAME, content_length, or content_length/BYTES"
 	*c = cost{}
@@ -156,7 +152,6 @@ type skip struct {
 	methods []method
 }
 
-// skip decodes the requests that a rule lets pass.
 func (d *decoder) skip(n *rulefile.Node) skip {
 	const want = "a text, a path like /health or /static/"
 	var file struct {
@@ -188,7 +183,6 @@ func (s *skip) skips(r *Request, path httptarget.Path) bool {
 	return err == nil && guard.Contains(s.ranges, client)
 }
 
-// hasPath reports whether an interpretation of a path is skipped.
 func (s *skip) hasPath(path string) bool {
 	segments := segmentsOf(path)
 	return slices.ContainsFunc(s.paths, func(p pattern) bool { return p.hasPath(segments) })

@@ -11,13 +11,10 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
-// headerName is the canonical name of a header.
 type headerName string
 
-// Want describes the name of a header.
 func (*headerName) Want() string { return "a text, the header that proxies write" }
 
-// UnmarshalText decodes the name of a header.
 func (h *headerName) UnmarshalText(text []byte) error {
 	if !isToken(string(text)) {
 		return fmt.Errorf("%q is no name of a header", rulefile.Clip(string(text)))
@@ -35,13 +32,10 @@ func isToken(text string) bool {
 	})
 }
 
-// method is a method of HTTP.
 type method string
 
-// Want describes a method.
 func (*method) Want() string { return "a text, a method like POST" }
 
-// UnmarshalText decodes a method.
 func (m *method) UnmarshalText(text []byte) error {
 	if *m = method(text); !isToken(string(*m)) || string(*m) != strings.ToUpper(string(*m)) {
 		return fmt.Errorf("%q, want %s in capitals", rulefile.Clip(string(*m)), m.Want())
@@ -49,7 +43,6 @@ func (m *method) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// hasMethod reports whether a method is one of a list.
 func hasMethod(methods []method, requested string) bool {
 	return slices.ContainsFunc(methods, func(wanted method) bool {
 		return httptarget.HasMethod(string(wanted), requested)

@@ -17,7 +17,6 @@ type Visit struct {
 	settle   func(ctx context.Context, cost int64) error
 }
 
-// acquireContext is the context of a joint acquire.
 type acquireContext struct {
 	context.Context
 	visit *Visit
@@ -26,7 +25,6 @@ type acquireContext struct {
 
 type acquireKey struct{}
 
-// Value returns the context itself for its key.
 func (c *acquireContext) Value(key any) any {
 	if key == (acquireKey{}) {
 		return c
@@ -52,7 +50,6 @@ func CostOf(ctx context.Context) int64 { return acquireOf(ctx).cost }
 // Outside returns the context around the acquire of a context.
 func Outside(ctx context.Context) context.Context { return acquireOf(ctx).Context }
 
-// next returns the context of the next acquire.
 func (v *Visit) next(ctx context.Context) *acquireContext {
 	return &acquireContext{ctx, v, &v.acquires[len(v.admitted)]}
 }

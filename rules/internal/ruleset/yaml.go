@@ -9,7 +9,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
-// parseYAML parses the documents of a text.
 func parseYAML(data []byte) ([]*rulefile.Node, *rulefile.Problem) {
 	var documents []yaml.Node
 	if err := yaml.Load(data, &documents, yaml.WithAllDocuments()); err != nil {
