@@ -113,6 +113,11 @@ func (k *Keyed) Release(ctx context.Context, key string, permits int64) error {
 	return k.Limiter(key).Release(ctx, permits)
 }
 
+// Pause is [Limiter.Pause] of a key.
+func (k *Keyed) Pause(ctx context.Context, key string, d time.Duration) error {
+	return k.Limiter(key).Pause(ctx, d)
+}
+
 // Peek is [Limiter.Peek] of a key.
 func (k *Keyed) Peek(ctx context.Context, key string) ([]rratelimiter.Decision, error) {
 	return k.Limiter(key).Peek(ctx)

@@ -29,6 +29,6 @@ func has(members []member, section string) bool {
 // has reports whether the scripts of the policy have a section.
 func (m member) has(section string) bool { return sections[m.policy.kind()][section] != "" }
 
-// takesPart reports whether a policy is part of the script of a call. Only release leaves those out
-// that do without.
-func (m member) takesPart(c call) bool { return c != release || m.has(string(release)) }
+// takesPart reports whether a policy is part of the script of a call. Only release and pause leave
+// those out that do without.
+func (m member) takesPart(c call) bool { return c != release && c != pause || m.has(string(c)) }

@@ -57,11 +57,12 @@ func newPlan(client *rratelimiter.Client, policies []Policy) (*plan, error) {
 
 // planOf returns the plan of valid policies.
 func planOf(client inside.Client, members []member) *plan {
+	setPace(members)
 	p := &plan{client: client, members: members, most: engine.MaxPermits, script: scriptFor(acquire, members)}
 	kinds := make([]string, len(members))
 	for i, m := range members {
 		p.most = min(p.most, m.policy.most())
-		d, _ := policy.Of(m.policy)
+		d, _ := policy.Of(m.policy) // none of a paced
 		kinds[i] = cmp.Or(d.Name, m.policy.kind())
 	}
 	slices.Sort(kinds)

@@ -41,6 +41,7 @@ func TestPolicies_Descriptions_AreComplete(t *testing.T) {
 		limit.SlidingLog{Permits: 5, Interval: time.Second},
 		limit.TokenBucket{Capacity: 1 << 53, Refill: 1, Interval: time.Second},
 		limit.LeakyBucket{Capacity: 1, Leak: 1 << 53, Interval: time.Second},
+		limit.Pause{Most: time.Hour},
 		limit.Smooth{Permits: 1, Interval: time.Hour},
 		limit.Smooth{Permits: 5, Interval: time.Hour, Burst: time.Millisecond, WarmUp: time.Second},
 	} {

@@ -27,7 +27,8 @@ func scriptsOf(l *Limiter) map[call]string {
 	all := make(map[call]string)
 	for c := range fixedArguments {
 		reserves := c == reserve || c == cancel
-		if reserves && !l.wire.plan.reservable || c == charge && has(l.wire.members, "function") {
+		if reserves && !l.wire.plan.reservable || c == charge && has(l.wire.members, "function") ||
+			c == pause && !has(l.wire.members, "pause") {
 			continue
 		}
 		all[c] = scriptText(c, l.wire.members)
@@ -43,6 +44,8 @@ func limitersToAssemble(f *clocked) map[string]*Limiter {
 		"redisson+redisson": Join(shared, f.client.Limiter("other")),
 		"fixedwindow+redisson+tokenbucket": Join(New(f.client, "a", everyPolicy[0]), shared,
 			New(f.client, "b", TokenBucket{Capacity: 5, Refill: 1, Interval: time.Millisecond})),
+		"fixedwindow+pause": New(f.client, "name", everyPolicy[0], Pause{time.Hour}),
+		"redisson+pause":    Join(shared, New(f.client, "gate", Pause{time.Hour})),
 	}
 	for _, p := range everyPolicy {
 		l := New(f.client, "name", p)
@@ -58,13 +61,13 @@ func limitersToAssemble(f *clocked) map[string]*Limiter {
 // TestScripts_Assembled_AreGolden: testdata/scripts shows what Redis runs. Write it with -update.
 func TestScripts_Assembled_AreGolden(t *testing.T) {
 	for name, l := range limitersToAssemble(newClocked(t)) {
-		if name != "tokenbucket+fixedwindow" && name != "fixedwindow+redisson+tokenbucket" &&
-			(strings.Contains(name, "+") || name == "redisson") {
-			continue // these two scripts of several policies are enough to read
+		several := []string{"tokenbucket+fixedwindow", "fixedwindow+redisson+tokenbucket", "fixedwindow+pause"}
+		if !slices.Contains(several, name) && (strings.Contains(name, "+") || name == "redisson") {
+			continue // these scripts of several policies are enough to read
 		}
 		var text strings.Builder
 		scripts := scriptsOf(l)
-		for _, c := range []call{acquire, charge, release, peek, reserve, cancel} {
+		for _, c := range []call{acquire, charge, release, peek, reserve, cancel, pause} {
 			if scripts[c] != "" {
 				text.WriteString("---- " + string(c) + "\n" + scripts[c] + "\n")
 			}

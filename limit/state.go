@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"math"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
@@ -46,8 +47,23 @@ func (s *state) granted(later int64) engine.Answer {
 		}
 	}
 	return engine.Answer{
-		Allowed: true, Limit: fewest.limit(), Remaining: remaining(fewest, later), ResetAfter: s.reset(later),
+		Allowed: true, Limit: s.limitOf(fewest), Remaining: remaining(fewest, later), ResetAfter: s.reset(later),
 	}
+}
+
+// limitOf returns the limit of a policy. For a Pause, which has none, it is that of the policy beside
+// it with the fewest free permits.
+func (s *state) limitOf(p forecast) int64 {
+	limit, free := p.limit(), int64(math.MaxInt64)
+	if limit > 0 {
+		return limit
+	}
+	for _, other := range s.policies {
+		if other.limit() > 0 && other.free() < free {
+			limit, free = other.limit(), other.free()
+		}
+	}
+	return limit
 }
 
 // Denied returns the answer to a request that was not granted. It returns false if RetryAfter is
@@ -62,7 +78,7 @@ func (s *state) Denied(permits int64) (engine.Answer, bool) {
 			longest, after = p, wait
 		}
 	}
-	return engine.Answer{Limit: longest.limit(), Remaining: remaining(longest, 0), RetryAfter: after,
+	return engine.Answer{Limit: s.limitOf(longest), Remaining: remaining(longest, 0), RetryAfter: after,
 		ResetAfter: s.reset(0)}, known
 }
 
@@ -124,6 +140,17 @@ func (s *state) Renew() time.Duration {
 	for _, p := range s.policies {
 		if of, ok := p.(sharedForecast); ok {
 			after = min(after, of.Renew())
+		}
+	}
+	return after
+}
+
+// Recheck returns the earliest of the policies that another Client can end.
+func (s *state) Recheck() time.Duration {
+	after := engine.Never
+	for _, p := range s.policies {
+		if of, ok := p.(pauseForecast); ok {
+			after = min(after, of.recheck())
 		}
 	}
 	return after

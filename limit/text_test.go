@@ -22,7 +22,7 @@ func TestPolicies_Keys_AreRead(t *testing.T) {
 		"log:500":     "log/500ms",
 		"bucket:1000": "bucket/1s", "leaky:7200000": "leaky/2h", "smooth:1000": "smooth/1s", "warmup:86400000": "warmup/1d",
 		"day:UTC": "day@UTC", "week:Europe/Berlin": "week@Europe/Berlin", "month:Local": "month@Local",
-		"year:UTC":             "year@UTC",
+		"year:UTC": "year@UTC", "pause": "pause",
 		"window:9007199254740": "window/2501999h47m34.74s", "smooth:9007199254740": "smooth/2501999h47m34.74s",
 		"warmup:9007199254740": "warmup/2501999h47m34.74s",
 	} {
@@ -41,7 +41,7 @@ func TestPolicies_Keys_AreRead(t *testing.T) {
 		"", "window", "window:", "window:0", "window:-1", "window:01", "window:+1", "window:1 ", "window:9007199254741",
 		"window:99999999999999999999", "window:1:1", "sliding:1000", "sliding:1000:", "sliding:1000:0", "sliding:1000:1",
 		"sliding:1000:1001", "sliding:1000:7", "sliding:1000:010", "day:", "day:Nowhere", "day:../UTC", "hour:UTC",
-		"redisson:1",
+		"redisson:1", "pause:", "pause:1h",
 	} {
 		p, ok := policy.ParseKey(part)
 		assert.False(t, ok && limit.Validate(p.(limit.Policy)) == nil, part)
@@ -63,6 +63,7 @@ func TestPolicies_Notation_IsParsed(t *testing.T) {
 		"smooth:5/1s":          limit.Smooth{Permits: 5, Interval: time.Second},
 		"day:5":                limit.Calendar{Permits: 5, Unit: limit.Day},
 		"week:5@UTC":           limit.Calendar{Permits: 5, Unit: limit.Week, In: time.UTC},
+		"pause:90s":            limit.Pause{Most: 90 * time.Second},
 		"year:5@Europe/Berlin": limit.Calendar{Permits: 5, Unit: limit.Year, In: berlin},
 		"smooth:5/1s,burst=2s,warmup=3s,cold=4": limit.Smooth{
 			Permits: 5, Interval: time.Second, Burst: 2 * time.Second, WarmUp: 3 * time.Second, ColdFactor: 4,
@@ -83,6 +84,7 @@ func TestPolicies_Notation_IsParsed(t *testing.T) {
 		"day:x":    `permits are "x", want a whole number above 0`, "day:5@": `no time zone ""`,
 		"bucket:0+5/1s": `capacity is "0", want a whole number above 0`, "sliding:5/1s/1": `cells are "1", want 2 to 1000`,
 		"smooth:5/1s,x=1": `no field "x", want burst, warmup or cold`, "smooth:5/1s,burst=x": "is not a duration",
+		"pause:5/1s": "is not a duration", "pause": "it has no colon",
 	} {
 		_, err := policy.Parse(text)
 		assert.ErrorContains(t, err, want, text)
@@ -125,6 +127,10 @@ func TestPolicies_Texts_AreRead(t *testing.T) {
 		{"smooth:1000", "e 1e+30 1699999999000000 0 5 6", policy.State{Ends: second}, false},
 		{"warmup:1000", "e 1.5 1699999999000000 3000000 5", policy.State{}, true},
 		{"smooth:1000", "e x 1699999999000000 3000000", policy.State{}, true},
+		{"pause", "1700000001000 0", policy.State{Busy: second}, false},
+		{"pause", "1699999999000 3", policy.State{}, false},
+		{"pause", "1700000001000", policy.State{}, true},
+		{"pause", "e 0", policy.State{}, true},
 		{"log:2000", "e 1699999997000 0 1 1,e 1699999999000 0 2 3,e 1700000000000 0 4 7", logged, false},
 		{"log:2000", "e 1699999999000 0 2 9007199254740991,e 1700000000000 0 4 3", logged, false},
 		{"log:2000", "x,e 1699999990000 0 2 2", policy.State{}, false}, // all are expired

@@ -113,7 +113,7 @@ func (d *decoder) limit(n *rulefile.Node) *rateLimit {
 	}
 	rate.Permits = d.Number(file.RequestsPerUnit, 0, math.MaxUint32,
 		fmt.Sprintf("a whole number, 0 to %d", uint32(math.MaxUint32)))
-	l.kind, _ = d.PolicyName(file.Policy, fixedWindow)
+	l.kind = d.RatedPolicy(file.Policy, fixedWindow)
 	unit := d.interval(n, &file, l.kind, &rate)
 	if len(d.Problems) > before {
 		return nil

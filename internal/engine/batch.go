@@ -211,6 +211,10 @@ type Forecast interface {
 	// not expire while callers ask or wait. It returns Never if no call is needed.
 	Renew() time.Duration
 
+	// Recheck returns how long after the reply waiters ask again, since another Client can make permits
+	// free before RetryAfter. It returns Never if they wait for RetryAfter.
+	Recheck() time.Duration
+
 	// Earliest returns how long after the reply permits can be granted behind requests for so many
 	// ahead of them. The true time may be later, but not earlier.
 	Earliest(ahead, permits int64) time.Duration

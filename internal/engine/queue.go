@@ -88,8 +88,10 @@ func (q *queue) next() time.Time {
 	if q.lag > 0 && at.After(q.forecastAt) && !q.missed(at.Sub(q.forecastAt)) {
 		at = at.Add(q.lag)
 	}
-	if q.forecast != nil && q.forecast.Renew() < Never {
-		at = earliest(at, q.forecastAt.Add(q.forecast.Renew()))
+	if q.forecast != nil {
+		if again := min(q.forecast.Renew(), q.forecast.Recheck()); again < Never {
+			at = earliest(at, q.forecastAt.Add(again))
+		}
 	}
 	return q.fresh.next(at)
 }

@@ -12,6 +12,7 @@ type view struct {
 	every       time.Duration
 	returns     [][2]int64 // permits, and after how many milliseconds they return; nil: all after the same time
 	lag, renew  time.Duration
+	recheck     time.Duration
 }
 
 func (v *view) Limit() int64 { return v.limit }
@@ -46,6 +47,8 @@ func (v *view) Parts(permits int64) []Answer {
 func (v *view) Lag() time.Duration { return v.lag }
 
 func (v *view) Renew() time.Duration { return cmp.Or(v.renew, Never) }
+
+func (v *view) Recheck() time.Duration { return cmp.Or(v.recheck, Never) }
 
 func (v *view) Earliest(ahead, permits int64) time.Duration {
 	rounds := (ahead + permits - 1) / v.limit

@@ -28,6 +28,9 @@ func shapeOf(p limit.Policy, share float64) (shape, bool) {
 		return windowShape(d.Local, share), true
 	}
 	s := bucketShape(d.Local, share)
+	if d.Refill == policy.Pausing {
+		s.limit = 0
+	}
 	if d.Refill == policy.OnCredit {
 		s.limit, s.holds, s.owes = part(d.Quota, share), max(1, s.holds), true
 	}

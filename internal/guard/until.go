@@ -23,6 +23,8 @@ func Until(p limit.Policy, d rratelimiter.Decision, cost int64) time.Duration {
 		return 0
 	case policy.OnCredit:
 		return d.RetryAfter // Remaining bounds a request only while all wait
+	case policy.Pausing:
+		return d.RetryAfter
 	case policy.ByAge:
 		if d.Allowed && d.Remaining+cost == d.Limit {
 			return d.ResetAfter // only these permits are taken

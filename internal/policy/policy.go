@@ -21,7 +21,7 @@ type Description struct {
 	Name   string        // of its kind, in files and metrics: "fixed_window"
 	Label  string        // that clients see if the user gives no name; "" if clients see the Window
 	Key    string        // its part of a limiter's key; policies with one key share state
-	Quota  int64         // the permits that a Decision shows as its Limit
+	Quota  int64         // the permits that a Decision shows as its Limit; 0 for Pausing
 	Most   int64         // the permits that one request can be granted
 	Window time.Duration // in which it grants the quota over and over; 0 if that has no fixed length
 	Refill Refill
@@ -41,6 +41,7 @@ const (
 	Together                   // all at the end of a window
 	Evenly                     // one after another, at a steady rate
 	OnCredit                   // as Evenly, and a request may take more than there is
+	Pausing                    // it has no permits: it grants all requests, or none
 )
 
 // Local is the share of a policy that one process grants by itself while Redis is down.
@@ -56,11 +57,11 @@ func (d Description) Check() error {
 	switch {
 	case d.Key == "":
 		return fmt.Errorf("%s describes no key", d.Name)
-	case d.Quota < 1 || d.Most < 1:
+	case d.Quota < 1 && d.Refill != Pausing || d.Most < 1:
 		return fmt.Errorf("%s describes no quota", d.Name)
 	case d.Label == "" && d.Window < 1:
 		return fmt.Errorf("%s describes neither a label nor a window", d.Name)
-	case d.Refill < ByAge || d.Refill > OnCredit:
+	case d.Refill < ByAge || d.Refill > Pausing:
 		return fmt.Errorf("%s does not describe how permits return", d.Name)
 	case d.Local.Permits < 1 || d.Local.Returns < 1 || d.Local.Interval < 1:
 		return fmt.Errorf("%s describes no local share", d.Name)
@@ -72,6 +73,7 @@ func (d Description) Check() error {
 type Kind struct {
 	Name   string
 	Unit   bool // its rate is that of a unit of the calendar
+	NoRate bool // it has only its Fields
 	Fields []Field
 
 	// New returns the policy of a rate. It may be invalid.

@@ -47,9 +47,9 @@ type Content struct {
 // State is the state of a policy. Redis does not hold its limit. Times are milliseconds from now: a
 // time.Duration does not hold them all.
 type State struct {
-	Taken   int64    // permits; 0 for OnCredit
+	Taken   int64    // permits; 0 for OnCredit and Pausing
 	About   bool     // Taken was computed from the expiry of the key, since the refill is unknown
-	Busy    int64    // OnCredit: until the next request is granted
+	Busy    int64    // OnCredit, Pausing: until the next request is granted
 	Ends    int64    // until nothing is taken
 	Returns []Return // as far as the state has their times
 }

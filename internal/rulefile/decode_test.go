@@ -97,12 +97,14 @@ func TestDecoder_Policy_ReadsEachPolicy(t *testing.T) {
 	assert.NoError(t, err)
 	fields := map[string]*Node{
 		"aligned": scalar(Bool, "true"), "burst": scalar(Text, "2s"), "capacity": scalar(Int, "7"), "cells": scalar(Int, "5"),
-		"cold_factor": scalar(Float, "1.5"), "in": scalar(Text, "Europe/Berlin"), "warm_up": scalar(Text, "3s"),
+		"cold_factor": scalar(Float, "1.5"), "in": scalar(Text, "Europe/Berlin"), "most": scalar(Text, "1h"),
+		"warm_up": scalar(Text, "3s"),
 	}
 	policies := map[string]limit.Policy{
 		"fixed_window":   limit.FixedWindow{Permits: 5, Interval: time.Second, Aligned: true},
 		"calendar":       limit.Calendar{Permits: 5, Unit: limit.Day, In: berlin},
 		"sliding_window": limit.SlidingWindow{Permits: 5, Interval: time.Second, Cells: 5},
+		"pause":          limit.Pause{Most: time.Hour},
 		"sliding_log":    limit.SlidingLog{Permits: 5, Interval: time.Second},
 		"token_bucket":   limit.TokenBucket{Capacity: 7, Refill: 5, Interval: time.Second},
 		"leaky_bucket":   limit.LeakyBucket{Capacity: 7, Leak: 5, Interval: time.Second},

@@ -19,6 +19,22 @@ func HasUnit(name string) bool {
 	return kind.Unit
 }
 
+// HasRate reports whether a policy has a rate.
+func HasRate(name string) bool {
+	kind, _ := policy.Lookup(name)
+	return !kind.NoRate
+}
+
+// RatedPolicy is PolicyName for a place that needs a policy with a rate.
+func (d *Decoder) RatedPolicy(n *Node, byDefault string) string {
+	name, _ := d.PolicyName(n, byDefault)
+	if !HasRate(name) {
+		d.Fail(n, "policy %s has no rate, and one is needed here", name)
+		return byDefault
+	}
+	return name
+}
+
 // PolicyName decodes the name of a policy. It returns the default name if the file states none, or
 // none that exists, and reports whether there is no problem.
 func (d *Decoder) PolicyName(n *Node, byDefault string) (string, bool) {

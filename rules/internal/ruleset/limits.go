@@ -105,7 +105,13 @@ func (d *decoder) limit(n *rulefile.Node, kind string, into *limits) {
 	if !ok {
 		return
 	}
-	rate, ok := d.rate(n, &file, rulefile.HasUnit(kind))
+	rate, ok := policy.Rate{Permits: 1}, true
+	if stated := cmp.Or(file.Rate, file.Permits, file.Per); rulefile.HasRate(kind) {
+		rate, ok = d.rate(n, &file, rulefile.HasUnit(kind))
+	} else if stated != nil {
+		d.Fail(stated, "policy %s has no rate: leave out rate, permits and per", kind)
+		return
+	}
 	if !ok {
 		return
 	}

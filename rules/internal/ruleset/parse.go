@@ -73,7 +73,7 @@ func (d *decoder) readDefaults(n *rulefile.Node) *defaultsFile {
 	defaults := new(defaultsFile)
 	d.Fields(n, defaults)
 	d.skip(defaults.Skip)
-	d.PolicyName(defaults.Policy, defaultPolicy)
+	d.RatedPolicy(defaults.Policy, defaultPolicy)
 	return defaults
 }
 

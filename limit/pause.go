@@ -1,0 +1,210 @@
+package limit
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/notation"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
+)
+
+// Pause denies everything while a pause lasts, in all processes that share the limiter. A pause
+// begins with [Limiter.Pause]: for instance when a provider answers 429 with Retry-After. Give it
+// beside the policies of the quota, or in a limiter of its own that [Join] adds to others.
+//
+// When a pause ends, waiting callers would take all that is free at one moment. So after it permits
+// come free one after another, for all processes together: at the rate of the policy beside it that
+// returns its permits soonest, until that policy could have granted all of them. That takes a minute
+// at most, and a policy with a longer interval comes free within the minute. A limiter of Redisson's
+// layout sets the pace if no other policy does. A request for several permits waits until as many
+// have come free.
+//
+// A Pause has no permits: its own Decision has a Limit of 0.
+type Pause struct {
+	Most time.Duration // the longest pause, whole milliseconds
+}
+
+var _ = register(policy.Kind{
+	Name:   "pause",
+	NoRate: true,
+	Fields: []policy.Field{{Name: "most", Type: policy.Duration}},
+	New:    func(r policy.Rate) any { return Pause{policy.Value[time.Duration](r, "most")} },
+}, func(Pause) policy.Description {
+	return policy.Description{
+		Label: "pause", Refill: policy.Pausing,
+		Local: policy.Local{Permits: maxPermits, Returns: maxPermits, Interval: time.Second},
+	}
+}, policy.Text[Pause]{
+	Words: []string{"pause"},
+	Help:  "pause:1h             Pause, of at most an hour",
+	Place: 8,
+	Parse: func(_, rest string) (Pause, error) {
+		most, err := notation.ParseDuration(rest)
+		return Pause{most}, err
+	},
+	FromKey: func(_, _ string) Pause { return Pause{time.Millisecond} },
+	Short:   func(Pause) string { return "pause" },
+	Read:    func(_ Pause, c policy.Content) (policy.State, bool) { return readPause(c) },
+})
+
+// readPause reads "<end, ms> <taken>".
+func readPause(c policy.Content) (s policy.State, ok bool) {
+	n, ok := numbersOf(strings.Split(c.Text, " ")...)
+	if !ok || len(n) != 2 {
+		return s, false
+	}
+	return policy.State{Busy: max(0, n[0]-c.Now.UnixMilli())}, true
+}
+
+func (p Pause) validate() error { return checkInterval("Pause", "Most", p.Most) }
+
+func (p Pause) kind() string { return "pause" }
+
+func (p Pause) suffix() string { return "pause" }
+
+func (p Pause) arguments(args []string, _ time.Time) []string { return append(args, "", "") }
+
+func (p Pause) keeps() []string { return inString }
+
+func (p Pause) most() int64 { return maxPermits }
+
+func (p Pause) forecast(reply []int64) (forecast, bool) {
+	if len(reply) != 4 {
+		return nil, false
+	}
+	o := pauseForecast{taken: reply[1], permits: reply[2], within: micros(reply[3])}
+	o.rest = time.Duration(max(reply[0], -longestPace.Microseconds())) * time.Microsecond
+	if reply[0] > 0 {
+		o.rest = micros(reply[0])
+	}
+	return o, true
+}
+
+// longestPace is the longest time in which the permits of a limiter come free after a pause.
+const longestPace = time.Minute
+
+// paced is a Pause beside other policies, which set its pace.
+type paced struct {
+	Pause
+	permits, within string // the arguments of the script
+}
+
+func (p paced) arguments(args []string, _ time.Time) []string {
+	return append(args, p.permits, p.within)
+}
+
+// isPause reports whether a policy is a Pause, and returns it.
+func isPause(p Policy) (Pause, bool) {
+	switch p := p.(type) {
+	case Pause:
+		return p, true
+	case paced:
+		return p.Pause, true
+	}
+	return Pause{}, false
+}
+
+// setPace sets the pace of each Pause among members: that of the policy beside it that returns its
+// permits soonest.
+func setPace(members []member) {
+	permits, within := "", ""
+	soonest := math.Inf(1)
+	keys := 0
+	for _, m := range members {
+		d, ok := policy.Of(m.policy)
+		switch {
+		case ok && d.Quota > 0:
+			all := min(longestPace.Seconds(),
+				d.Local.Interval.Seconds()*float64(d.Local.Permits)/float64(d.Local.Returns))
+			if pace := all / float64(d.Local.Permits); pace < soonest {
+				soonest = pace
+				permits, within = strconv.FormatInt(d.Local.Permits, 10), fmt.Sprintf("%.0f", max(1, all*1e6))
+			}
+		case isShared(m) && within == "":
+			within = strconv.Itoa(keys + 1)
+		}
+		keys += len(m.policy.keeps())
+	}
+	for i := range members {
+		if p, ok := isPause(members[i].policy); ok {
+			members[i].policy = paced{p, permits, within}
+		}
+	}
+}
+
+// pauseForecast is a pause, or the time after it.
+type pauseForecast struct {
+	rest    time.Duration // of the pause; 0 or below after it
+	taken   int64         // since its end
+	permits int64         // that come free after it; 0 if nothing denies
+	within  time.Duration // in which they do
+}
+
+func (o pauseForecast) paused() bool { return o.rest > 0 }
+
+// paces reports whether permits are coming free after a pause.
+func (o pauseForecast) paces() bool { return o.rest <= 0 && o.permits > 0 && -o.rest < o.within }
+
+func (o pauseForecast) limit() int64 { return 0 }
+
+func (o pauseForecast) free() int64 {
+	switch {
+	case o.paused():
+		return 0
+	case o.paces():
+		since := float64(-o.rest.Microseconds())
+		return int64(since*float64(o.permits)/float64(o.within.Microseconds())) + 1 - o.taken
+	}
+	return maxPermits
+}
+
+// after returns how long after the end so many permits have come free.
+func (o pauseForecast) after(permits int64) time.Duration {
+	if o.permits == 0 {
+		return 0
+	}
+	due := math.Ceil(float64(permits-1) * float64(o.within.Microseconds()) / float64(o.permits))
+	return min(o.within, time.Duration(min(due, float64(longestPace.Microseconds())))*time.Microsecond)
+}
+
+func (o pauseForecast) wait(permits int64) (time.Duration, bool) {
+	switch {
+	case o.paused():
+		return o.rest, true
+	case o.paces() && permits > o.free():
+		return max(time.Microsecond, o.after(o.taken+permits)+o.rest), true
+	}
+	return 0, true
+}
+
+func (o pauseForecast) reset(int64) time.Duration {
+	switch {
+	case o.paused():
+		return add(o.within, o.rest)
+	case o.paces():
+		return o.within + o.rest
+	}
+	return 0
+}
+
+func (o pauseForecast) earliest(wanted int64) time.Duration {
+	if o.paused() {
+		return add(o.after(wanted), o.rest)
+	}
+	after, _ := o.wait(wanted)
+	return after
+}
+
+// askAgain is how often waiting callers ask during a pause, which another Client can end.
+const askAgain = 5 * time.Second
+
+func (o pauseForecast) recheck() time.Duration {
+	if o.paused() {
+		return askAgain
+	}
+	return engine.Never
+}

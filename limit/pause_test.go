@@ -1,0 +1,179 @@
+package limit
+
+import (
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
+)
+
+func pauseFor(t testing.TB, l *Limiter, d time.Duration) {
+	t.Helper()
+	require.NoError(t, l.Pause(t.Context(), d))
+}
+
+// TestPause_AnotherClient_DeniesEverything, and without a pause nothing is stored.
+func TestPause_AnotherClient_DeniesEverything(t *testing.T) {
+	f := newClocked(t)
+	open := func() *Limiter {
+		return New(rratelimiter.New(f.connect(), rratelimiter.WithClock(func() time.Time { return time.UnixMicro(f.now) })),
+			"name", FixedWindow{10, time.Minute, false}, Pause{time.Hour})
+	}
+	one, other := open(), open()
+	require.True(t, redistest.Result(t, one.Take, 1).Allowed)
+	assert.Equal(t, []string{"{name}:window:60000"}, f.redis.Keys())
+	pauseFor(t, one, 30*time.Second)
+	assert.Equal(t, 90*time.Second, f.redis.TTL("{name}:pause").Round(time.Second))
+	f.advance(10 * time.Second)
+	const rest = 20*time.Second + 211*time.Microsecond // the end is a whole millisecond
+	want := rratelimiter.Decision{Limit: 10, RetryAfter: rest, ResetAfter: rest + time.Minute}
+	assert.Equal(t, want, redistest.Result(t, other.Take, 1))
+	assert.Equal(t, want, redistest.Result(t, other.Take, 9))
+	granted, d := takeUpTo(t, other, 5)
+	assert.Zero(t, granted)
+	assert.Equal(t, want, d)
+	each := redistest.Result(t, other.TakeEach, 1)
+	assert.True(t, each[0].Allowed)
+	assert.Equal(t, rratelimiter.Decision{RetryAfter: rest, ResetAfter: rest + time.Minute}, each[1])
+	assert.Equal(t, each, peekAll(t, other))
+	d = redistest.Result(t, other.Charge, 2)
+	assert.Equal(t, rest, d.RetryAfter)
+	assert.False(t, d.Allowed)
+	f.advance(rest)
+	assert.True(t, redistest.Result(t, other.TryAcquire, 1))
+	assert.EqualValues(t, 5, redistest.Result(t, New(f.client, "name", FixedWindow{10, time.Minute, false}).Take, 1).Remaining)
+}
+
+func TestPause_Again_ExtendsAndIsNotShortened(t *testing.T) {
+	f := newClocked(t)
+	f.set(begin - begin%1000)
+	l := New(f.client, "name", SlidingLog{10, time.Minute}, Pause{time.Hour})
+	rest := func() time.Duration { return redistest.Result(t, l.Take, 1).RetryAfter }
+	pauseFor(t, l, 30*time.Second)
+	pauseFor(t, l, 20*time.Second)
+	assert.Equal(t, 30*time.Second, rest())
+	pauseFor(t, l, time.Minute)
+	assert.Equal(t, time.Minute, rest())
+	pauseFor(t, l, 2*time.Hour)
+	assert.Equal(t, time.Hour, rest(), "cut to Most")
+	pauseFor(t, l, math.MaxInt64)
+	assert.Equal(t, time.Hour, rest())
+	f.advance(time.Minute)
+	pauseFor(t, l, time.Second)
+	assert.Equal(t, 59*time.Minute, rest())
+	pauseFor(t, l, 0)
+	assert.Empty(t, f.redis.Keys())
+	assert.True(t, redistest.Result(t, l.TryAcquire, 10), "nothing follows a pause that was ended")
+	pauseFor(t, l, 1)
+	f.advance(time.Millisecond)
+	assert.True(t, redistest.Result(t, New(f.client, "name", Pause{time.Hour}).TryAcquire, 10), "a millisecond at most")
+}
+
+func TestPause_Invalid_IsATypedError(t *testing.T) {
+	f := newClocked(t)
+	window := FixedWindow{10, time.Minute, false}
+	for _, p := range []Pause{{}, {-1}, {time.Microsecond}, {time.Second + 1}} {
+		assert.ErrorIs(t, Validate(window, p), rratelimiter.ErrInvalidRate)
+		assert.ErrorIs(t, New(f.client, "name", window, p).Pause(t.Context(), time.Second), rratelimiter.ErrInvalidRate)
+	}
+	assert.ErrorIs(t, Validate(Pause{time.Hour}, Pause{time.Minute}), rratelimiter.ErrInvalidRate)
+	l := New(f.client, "name", window, Pause{time.Hour})
+	assert.ErrorIs(t, Join(l, New(f.client, "name", Pause{time.Minute})).Pause(t.Context(), 1), rratelimiter.ErrInvalidRate)
+	assert.ErrorIs(t, l.Pause(t.Context(), -1), rratelimiter.ErrInvalidOption)
+	without := New(f.client, "name", window)
+	assert.ErrorIs(t, without.Pause(t.Context(), time.Second), ErrNotPausable)
+	assert.ErrorIs(t, Join(f.client.Limiter("other")).Pause(t.Context(), time.Second), ErrNotPausable)
+	assert.ErrorIs(t, new(Limiter).Pause(t.Context(), time.Second), rratelimiter.ErrNoClient)
+	_, err := l.Reserve(t.Context(), 1)
+	assert.ErrorIs(t, err, ErrNotReservable)
+	assert.Empty(t, f.redis.Keys())
+	for _, text := range []string{"x", "1", "1 2 3", "-1 2", "1234567890123456 0"} {
+		require.NoError(t, f.redis.Set("{name}:pause", text))
+		want := &rratelimiter.StateError{Key: "{name}:pause", Value: text}
+		assert.Equal(t, want, l.Pause(t.Context(), time.Second))
+		assert.Equal(t, want, redistest.Err(l.Take(t.Context(), 1)))
+	}
+	f.redis.Del("{name}:pause")
+	_, err = f.redis.Lpush("{name}:pause", "x")
+	require.NoError(t, err)
+	assert.Equal(t, &rratelimiter.StateError{Key: "{name}:pause", Value: "list"}, l.Pause(t.Context(), time.Second))
+}
+
+// TestPause_Joined_DeniesAll: the limiter of the pause is one of a Join, beside Redisson's.
+func TestPause_Joined_DeniesAll(t *testing.T) {
+	f := newClocked(t)
+	f.set(begin - begin%1000)
+	java := f.client.Limiter("{n}", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 10, Interval: 5 * time.Second}))
+	gate := New(f.client, "{n}gate", Pause{time.Hour})
+	l := Join(java, gate)
+	require.True(t, redistest.Result(t, l.TryAcquire, 2))
+	pauseFor(t, gate, time.Minute)
+	d := redistest.Result(t, l.Take, 1)
+	assert.Equal(t, rratelimiter.Decision{Limit: 10, RetryAfter: time.Minute, ResetAfter: 65 * time.Second}, d)
+	assert.True(t, redistest.Result(t, java.TryAcquire, 1), "by itself it knows no pause")
+	pauseFor(t, l, 2*time.Minute)
+	assert.Equal(t, 2*time.Minute, redistest.Result(t, gate.Take, 1).RetryAfter)
+	f.advance(2 * time.Minute)
+	granted, d := takeUpTo(t, l, 10)
+	assert.EqualValues(t, 1, granted)
+	assert.Equal(t, rratelimiter.Decision{Allowed: true, Limit: 10, ResetAfter: 5 * time.Second}, d)
+	assert.Equal(t, 1500*time.Millisecond, redistest.Result(t, l.Take, 3).RetryAfter, "the pace is Redisson's rate")
+	f.advance(1500 * time.Millisecond)
+	assert.True(t, redistest.Result(t, l.TryAcquire, 3))
+	f.advance(3500 * time.Millisecond)
+	assert.True(t, redistest.Result(t, l.TryAcquire, 6), "all that are free")
+	two := Join(New(f.client, "{n}a", Pause{time.Hour}), New(f.client, "{n}b", Pause{time.Minute}), java)
+	pauseFor(t, two, 2*time.Hour)
+	for _, of := range []*Limiter{two, New(f.client, "{n}a", Pause{time.Hour}), New(f.client, "{n}b", Pause{time.Hour})} {
+		assert.Equal(t, time.Minute, redistest.Result(t, of.Take, 1).RetryAfter, "the shortest Most")
+	}
+}
+
+func TestPause_Keyed_IsOfOneKey(t *testing.T) {
+	f := newClocked(t)
+	k := NewKeyed(f.client, "web", FixedWindow{10, time.Minute, false}, Pause{time.Hour})
+	require.NoError(t, k.Pause(t.Context(), "{a}", time.Second))
+	for key, want := range map[string]bool{"{a}": false, "a": true} {
+		ok, err := k.TryAcquire(t.Context(), key, 1)
+		require.NoError(t, err)
+		assert.Equal(t, want, ok, key)
+	}
+}
+
+// TestPause_Ends_WaitersAreSpread: over the rate, of several Clients together.
+func TestPause_Ends_WaitersAreSpread(t *testing.T) {
+	for name, p := range map[string]Policy{
+		"window": FixedWindow{10, time.Second, false}, "aligned": FixedWindow{10, time.Second, true},
+		"log": SlidingLog{10, time.Second}, "bucket": TokenBucket{10, 10, time.Second},
+		"leaky": LeakyBucket{10, 10, time.Second}, "smooth": Smooth{Permits: 10, Interval: time.Second},
+	} {
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
+			var mu sync.Mutex
+			var at []time.Duration
+			var all sync.WaitGroup
+			begin := time.Now()
+			pauseFor(t, New(f.client, "name", p, Pause{time.Hour}), 3*time.Second)
+			for range 5 {
+				l := New(rratelimiter.New(f.Conn), "name", p, Pause{time.Hour})
+				for range 2 {
+					all.Go(func() {
+						assert.NoError(t, l.Acquire(t.Context(), 1))
+						mu.Lock()
+						defer mu.Unlock()
+						at = append(at, time.Since(begin))
+					})
+				}
+			}
+			all.Wait()
+			for i, got := range at {
+				assert.Equal(t, 3*time.Second+time.Duration(i)*100*time.Millisecond, got, "%v", at)
+			}
+		})
+	}
+}
