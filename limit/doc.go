@@ -27,6 +27,11 @@
 // A [Taken] holds what one call has taken, of one or several limiters, and settles the difference to
 // its final cost: once, even if a reply of Redis is lost.
 //
+// # Pauses
+//
+// A [Pause] beside other policies denies everything for a time, in all processes: when a provider asks
+// for it, or an operator. [Limiter.Pause] begins and ends it.
+//
 // # Clocks
 //
 // Policies count by the Client's clock. The default is the host's clock; [rratelimiter.WithClock]
@@ -46,6 +51,7 @@
 //   - A [FixedWindow] counts its grants until an interval after the first of them.
 //   - An aligned window and a [Calendar] unit count theirs until the length of the window after the
 //     last of them. If a clock is set back later than that, the same window is empty again.
+//   - A [Pause] lasts for the time that its Client gave.
 //
 // # Leases
 //
@@ -53,7 +59,8 @@
 // Leased permits are used before the end of the window that counts them. The other policies do not
 // lease. A bucket and a [Smooth] would earn permits again before the leased ones are used. A
 // [SlidingLog] and a [SlidingWindow] would have to count by the lease's end. If one of several
-// policies does not lease, none does.
+// policies does not lease, none does. A [Pause] beside them leases nothing during a pause, and while
+// permits come free after it.
 //
 // A lease ends with its window by the clock of its Client. If that clock is behind another one by
 // s, the process may use its lease for s after the other has opened the next window. That is at
@@ -77,6 +84,7 @@
 //   - [TokenBucket]: "bucket:1000"
 //   - [LeakyBucket]: "leaky:1000"
 //   - [Smooth]: "smooth:1000", or "warmup:1000" with WarmUp
+//   - [Pause]: "pause"
 //
 // If a name contains "{", its braces stay, and its keys have two colons: "{tenant}:7::". No two
 // names share a key. Two policies of a name that differ only in their permits would share a key,

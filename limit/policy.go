@@ -13,8 +13,8 @@ import (
 )
 
 // Policy is a way to limit: [FixedWindow], [Calendar], [SlidingWindow], [SlidingLog],
-// [TokenBucket], [LeakyBucket] or [Smooth]. Policies are plain values that can be compared. The
-// zero value of each is invalid.
+// [TokenBucket], [LeakyBucket], [Smooth] or [Pause]. Policies are plain values that can be compared.
+// The zero value of each is invalid.
 type Policy interface {
 	// validate returns the error of an invalid field.
 	validate() error

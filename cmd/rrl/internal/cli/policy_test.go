@@ -50,7 +50,7 @@ func TestPolicies_NewPolicy_WorksOrIsRefused(t *testing.T) {
 
 	refused := m.says("rrl show a --policy incomplete:3/1h")
 	assert.Contains(t, refused, `no policy "incomplete"; the notation is:`)
-	assert.Contains(t, refused, "day:1000@Europe/Berlin\nnovel:5/1m           Novel\n")
+	assert.Contains(t, refused, "pause:1h             Pause, of at most an hour\nnovel:5/1m           Novel\n")
 	assert.NotContains(t, refused, "Incomplete")
 }
 

@@ -134,7 +134,7 @@ Exit codes: 0 success; 1 try was denied, audit found a problem or skipped keys, 
 		}
 		return nil
 	}
-	root.AddCommand(a.ls(), a.show(), a.watch(), a.try(), a.set(), a.reset(), a.release(), a.audit(), a.demo(),
+	root.AddCommand(a.ls(), a.show(), a.watch(), a.try(), a.set(), a.reset(), a.release(), a.pause(), a.audit(), a.demo(),
 		a.serve(), a.rules())
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {

@@ -47,6 +47,9 @@ func (s Stored) String() string { return policy.Short(s.Policy) }
 // OnCredit reports whether the policy has no taken permits, but a time at which it grants again.
 func (s Stored) OnCredit() bool { return s.Refill == policy.OnCredit }
 
+// Pauses reports whether the policy is a pause, which has no permits.
+func (s Stored) Pauses() bool { return s.Refill == policy.Pausing }
+
 // Given is a policy given by the user.
 type Given struct {
 	limit.Policy

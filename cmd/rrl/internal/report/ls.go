@@ -23,7 +23,8 @@ type tableRow struct {
 	Taken    *int64     `json:"taken,omitempty"`
 	Free     *int64     `json:"free,omitempty"`
 	Clients  *int64     `json:"clients,omitempty"`
-	TTL      int64      `json:"ttl_ms"` // -1 for never
+	Paused   *int64     `json:"paused_ms,omitempty"` // the rest of a pause; 0 after it
+	TTL      int64      `json:"ttl_ms"`              // -1 for never
 	Wrong    []string   `json:"wrong,omitempty"`
 
 	rate string
@@ -48,7 +49,10 @@ func NewList(found *inspect.Found) List {
 		line := tableRow{
 			Name: names.Name(p.Name), Kind: p.Stored.String(), Interval: p.Stored.Interval.Milliseconds(), TTL: p.TTL,
 		}
-		if !p.Stored.OnCredit() {
+		switch {
+		case p.Stored.Pauses():
+			line.Paused = &p.Busy
+		case !p.Stored.OnCredit():
 			line.Taken = &p.Taken
 		}
 		l.Limiters = append(l.Limiters, line)
@@ -87,6 +91,9 @@ func (l List) Text(w *strings.Builder, columns int) {
 	var rows [][]string
 	for _, r := range l.Limiters {
 		expiry := expires(r.TTL)
+		if r.Paused != nil && *r.Paused > 0 {
+			expiry += "  paused for " + after(*r.Paused)
+		}
 		if len(r.Wrong) > 0 {
 			expiry += "  invalid, see rrl show"
 		}

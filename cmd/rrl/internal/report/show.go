@@ -41,7 +41,8 @@ type policy struct {
 	Permits int64            `json:"permits,omitempty"`
 	Taken   *int64           `json:"taken,omitempty"`
 	Busy    *int64           `json:"busy_ms,omitempty"`
-	Ends    int64            `json:"ends_ms"` // until nothing is taken
+	Paused  *int64           `json:"paused_ms,omitempty"` // the rest of a pause; 0 after it
+	Ends    int64            `json:"ends_ms"`             // until nothing is taken
 	About   bool             `json:"about,omitempty"`
 	TTL     int64            `json:"ttl_ms"`
 	Stored  string           `json:"stored"`
@@ -64,10 +65,14 @@ func NewLimiter(name string, found *inspect.Found, given []names.Given, findings
 		if p.TTL == inspect.NoKey {
 			continue
 		}
-		line := policy{p.Stored.String(), names.Name(p.Key), 0, nil, nil, p.Ends, p.About, p.TTL, p.Text, p.Wrong, p.Returns}
-		if p.Stored.OnCredit() {
+		line := policy{Kind: p.Stored.String(), Key: names.Name(p.Key), Ends: p.Ends, About: p.About, TTL: p.TTL,
+			Stored: p.Text, Wrong: p.Wrong, Returns: p.Returns}
+		switch {
+		case p.Stored.OnCredit():
 			line.Busy = &p.Busy
-		} else {
+		case p.Stored.Pauses():
+			line.Paused = &p.Busy
+		default:
 			line.Taken = &p.Taken
 		}
 		for _, g := range given {
@@ -184,6 +189,10 @@ func (p policy) text(w *strings.Builder) {
 		return // a finding reports it
 	}
 	switch {
+	case p.Paused != nil && *p.Paused > 0:
+		writeLine(w, "paused", "for "+after(*p.Paused))
+	case p.Paused != nil:
+		writeLine(w, "paused", "no longer")
 	case p.Busy != nil && *p.Busy > 0:
 		writeLine(w, "next free", "in "+after(*p.Busy))
 	case p.Busy != nil:
