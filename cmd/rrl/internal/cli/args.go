@@ -110,11 +110,12 @@ func (a *app) confirm(ctx context.Context, yes bool, what string) error {
 	if !a.canAsk() {
 		return fmt.Errorf("this would %s, and there is no terminal for a confirmation: use --yes", what)
 	}
-	a.say("This will %s. Continue? Type yes: ", what)
+	a.say("This will %s. Continue? (y/N) ", what)
 	answered := make(chan bool, 1)
 	go func() { // keeps reading after Ctrl-C
 		answer, err := bufio.NewReader(a.in).ReadString('\n')
-		answered <- err == nil && strings.TrimSpace(answer) == "yes"
+		answer = strings.ToLower(strings.TrimSpace(answer))
+		answered <- err == nil && (answer == "y" || answer == "yes")
 	}()
 	select {
 	case <-ctx.Done():

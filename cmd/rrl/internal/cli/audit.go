@@ -20,15 +20,15 @@ func (a *app) audit() *cobra.Command {
 	most := maxLimiters
 	cmd := &cobra.Command{
 		Use:   "audit [PATTERN]",
-		Short: "Report problems of limiters and repair them with --fix; exit code 1 if problems or limiters are left",
-		Long: `audit checks every limiter, or those of a PATTERN: the sum of free permits and grants, state without a limiter,
-grants of old releases, expiries, names that no cluster can hold, and intervals with more permits than the rate.
-Without --fix it only reads.
+		Short: "Report problems of limiters, and repair them with --fix",
+		Long: `audit checks every limiter, or those of a PATTERN: the sum of free permits and grants, state without
+a limiter, grants of old releases, expiries, names that no cluster can hold, and intervals with more
+permits than the rate. Without --fix it only reads.
 
 --fix asks before it repairs. A repair changes nothing if the limiter has changed since it was read.
 
 Exit code 0 means that all limiters were checked and no problem is left.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: atMostOne,
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if err := checkMax(most); err != nil {

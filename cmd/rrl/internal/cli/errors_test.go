@@ -7,7 +7,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 )
 
@@ -79,14 +81,24 @@ func TestErrors_BadInput_IsOneLine(t *testing.T) {
 		{at(s.url(), "set", "{t}:tenants", "5/1m", "--forget"), []string{"--yes"}},
 		{at(s.url(), "reset", "paid-api"), []string{"--yes"}},
 		{at(s.url(), "reset", "missing"), []string{"nothing to reset"}},
-		{at(s.url(), "watch"), []string{"requires at least 1 arg"}},
+		{at(s.url(), "watch"), []string{"rrl watch takes the names of limiters, got none"}},
 		{at(s.url(), "watch", "x", "--every", "1ms"), []string{"at least 50ms"}},
 		{at(s.url(), "watch", "paid-api", "", "--count", "1"), []string{"names of limiters", "not an empty one"}},
-		{at(s.url(), "ls", "--frobnicate"), []string{"unknown flag: --frobnicate", "rrl ls --help"}},
+		{at(s.url(), "ls", "--frobnicate"), []string{"rrl ls has no flag --frobnicate; see rrl ls --help"}},
+		{at(s.url(), "ls", "--outptu"), []string{"did you mean --output?"}},
+		{at(s.url(), "ls", "-z"), []string{"rrl ls has no flag -z"}},
+		{[]string{"ls", "--max"}, []string{"--max needs a value"}},
+		{at(s.url(), "ls", "--max", "x"), []string{`--max "x": want a whole number`}},
+		{at(s.url(), "ls", "a", "b"), []string{"at most one pattern, got 2"}},
+		{at(s.url(), "watch", "x", "--every", "x"), []string{`--every "x": want a duration such as 500ms`}},
 		{at(s.url(), "ls", "-o", "xml"), []string{"want text or json"}},
 		{at(s.url(), "ls", "--timeout", "0s"), []string{"above 0"}},
-		{[]string{"frobnicate"}, []string{"unknown command", "frobnicate"}},
-		{[]string{"completion", "tcsh"}, []string{"unknown command", "tcsh"}},
+		{[]string{"frobnicate"}, []string{`rrl has no command "frobnicate"; see rrl --help`}},
+		{[]string{"sho"}, []string{`rrl has no command "sho" (did you mean show?)`}},
+		{[]string{"rules", "chek"}, []string{"did you mean check?"}},
+		{[]string{"demo", "x"}, []string{"takes no arguments"}},
+		{[]string{"rules", "check"}, []string{"takes files or folders, got none"}},
+		{[]string{"completion", "tcsh"}, []string{`no command "tcsh"`}},
 		{[]string{"show", ""}, []string{"not an empty one"}},
 		{[]string{"show", "a", "b"}, []string{"the name of one limiter, got 2"}},
 		{at(s.url(), "show", "-x"), []string{"a name that begins with - follows --"}},
@@ -124,4 +136,19 @@ func TestOutput_Closed_EndsWithoutAMessage(t *testing.T) {
 		require.Equal(t, exitError, a.run(context.Background(), append(args, "--redis", s.url())), args)
 		require.Empty(t, failed.String())
 	}
+}
+
+// The help of each command fits into a terminal of 100 columns.
+func TestHelp_Commands_FitInto100Columns(t *testing.T) {
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		args := strings.Fields(cmd.CommandPath())[1:]
+		for line := range strings.Lines(tool(append(args, "--help")...).out) {
+			require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 100, line)
+		}
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+	}
+	visit(new(app).root(nil))
 }

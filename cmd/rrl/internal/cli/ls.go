@@ -32,9 +32,10 @@ func (a *app) ls() *cobra.Command {
 		Short: "List limiters, Redisson's and those of package limit",
 		Long: `ls finds limiters by SCAN, on every master of a cluster, and shows the taken permits. It only reads.
 
-PATTERN is a pattern of Redis: * ? [a-z]. TAKEN and FREE of a PER_CLIENT limiter are those of the client that has taken the
-most. Redis does not hold the limits of package limit, so RATE and FREE of its limiters are unknown.`,
-		Args: cobra.MaximumNArgs(1),
+PATTERN is a pattern of Redis: * ? [a-z]. TAKEN and FREE of a PER_CLIENT limiter are those of the
+client that has taken the most. Redis does not hold the limits of package limit, so RATE and FREE of
+its limiters are unknown.`,
+		Args: atMostOne,
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			if err := checkMax(most); err != nil {
 				return err
@@ -116,10 +117,11 @@ func (a *app) show() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "show NAME",
-		Short: "Show one limiter: rate, free and taken permits, when they return, clients, and problems",
-		Long: `show reports all state of a limiter in Redis. It only reads. It finds clients of a PER_CLIENT limiter, and policies of
-package limit without --policy, by SCAN; on a cluster, on the one master that has the keys. If the name has an OVERALL
-limiter, --all searches for policies and left-over state too.`,
+		Short: "Show one limiter: rate, permits, when they return, clients and problems",
+		Long: `show reports all state of a limiter in Redis. It only reads. It finds clients of a PER_CLIENT
+limiter, and policies of package limit without --policy, by SCAN; on a cluster, on the one master
+that has the keys. If the name has an OVERALL limiter, --all searches for policies and left-over
+state too.`,
 		Args: oneName,
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			given, err := parse(policies)

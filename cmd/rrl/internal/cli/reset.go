@@ -20,8 +20,8 @@ func (a *app) reset() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset NAME",
 		Short: "Free all taken permits of a limiter; the rate stays",
-		Long: `reset frees all permits of a limiter, of all clients or of one. It also resets policies of package limit with the name; if
-the name has an OVERALL limiter, only with --all. It asks first.`,
+		Long: `reset frees all permits of a limiter, of all clients or of one. It also resets policies of package
+limit with the name; if the name has an OVERALL limiter, only with --all. It asks first.`,
 		Args: oneName,
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			ctx, name := cmd.Context(), args[0]
@@ -42,7 +42,7 @@ the name has an OVERALL limiter, only with --all. It asks first.`,
 			if len(counts) == 0 {
 				return fmt.Errorf("%q has nothing to reset: rrl ls lists the limiters, rrl show NAME their clients", name)
 			}
-			if err := a.confirm(ctx, yes, fmt.Sprintf("free %s of %q", count(counts), name)); err != nil {
+			if err := a.confirm(ctx, yes, effect(name, counts)); err != nil {
 				return err
 			}
 			for _, r := range counts {
@@ -51,7 +51,7 @@ the name has an OVERALL limiter, only with --all. It asks first.`,
 				}
 				done := map[string]any{"limiter": names.Name(name), "reset": r.what, "taken": r.taken}
 				err := a.print(done, func(w *strings.Builder) {
-					fmt.Fprintf(w, "reset: %s %s, %d permits\n", names.Quote(name), r.what, r.taken)
+					fmt.Fprintf(w, "reset: %s %s, %s\n", names.Quote(name), r.what, permits(r.taken))
 				})
 				if err != nil {
 					return err
@@ -73,12 +73,27 @@ type resetting struct {
 	limiter interface{ Reset(context.Context) error }
 }
 
-func count(all []resetting) string {
+// effect describes what resetting all would do. A limiter that grants on credit can deny without taken
+// permits.
+func effect(name string, all []resetting) string {
 	var sum int64
 	for _, r := range all {
 		sum += r.taken
 	}
-	return fmt.Sprintf("%d permits", sum)
+	if sum == 0 {
+		return fmt.Sprintf("reset %q, which has no taken permits", name)
+	}
+	return fmt.Sprintf("free %s of %q", permits(sum), name)
+}
+
+func permits(n int64) string {
+	switch n {
+	case 0:
+		return "nothing was taken"
+	case 1:
+		return "1 permit"
+	}
+	return fmt.Sprintf("%d permits", n)
 }
 
 // resets returns the state to reset.

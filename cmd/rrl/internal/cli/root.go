@@ -86,26 +86,25 @@ func (a *app) root(end func()) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rrl",
 		Short: "Inspect, exercise, configure and repair rate limiters in Redis, and serve them to proxies",
-		Long: `rrl inspects, exercises, configures and repairs rate limiters in Redis: Redisson's RRateLimiter, used by Java or Go
-programs, and those of rratelimiter's package limit. rrl serve is a rate limit service for Envoy and other proxies;
-rrl rules check checks its files, and those of package rules.
+		Long: `rrl inspects, exercises, configures and repairs rate limiters in Redis: Redisson's RRateLimiter,
+used by Java or Go programs, and those of rratelimiter's package limit. rrl serve is a rate limit
+service for Envoy and other proxies; rrl rules check checks its files, and those of package rules.
 
 rrl demo shows the tool without a Redis.
 
-Exit codes: 0 success; 1 try was denied, audit found a problem or skipped keys, or set --if-absent found a rate;
-2 an error, or show of a corrupt limiter.`,
+Exit codes: 0 success; 1 try was denied, audit found a problem or skipped keys, or set --if-absent
+found a rate; 2 an error, or show of a corrupt limiter.`,
 		Version:       installed(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          onlyCommands,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w; see %s --help; a name that begins with - follows --", err, cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(flagError)
+	wrapHelp(root)
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.connection.URL, "redis", "",
 		"the Redis: redis://USER@HOST:PORT/DB, rediss:// for TLS, ?addr=HOST:PORT for more\n"+
@@ -139,7 +138,7 @@ Exit codes: 0 success; 1 try was denied, audit found a problem or skipped keys, 
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "completion" { // by default, an unknown shell prints help with exit code 0
-			cmd.Args, cmd.RunE = cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+			cmd.Args, cmd.RunE = onlyCommands, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}
 	}
 	return root

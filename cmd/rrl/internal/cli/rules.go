@@ -14,7 +14,7 @@ func (a *app) rules() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rules",
 		Short: "Check files of limits",
-		Args:  cobra.NoArgs,
+		Args:  onlyCommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.rulesCheck())
@@ -26,12 +26,13 @@ func (a *app) rulesCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE...",
 		Short: "Report errors in files of limits; exit code 2 if there are any",
-		Long: `check reads files of limits: those of package rules, in YAML or JSON, and those in envoyproxy/ratelimit's format, which
-have descriptors at the top level. It reads a folder as rrl serve does. It does not connect to Redis.
+		Long: `check reads files of limits: those of package rules, in YAML or JSON, and those in
+envoyproxy/ratelimit's format, which have descriptors at the top level. It reads a folder as rrl
+serve does. It does not connect to Redis.
 
-Each error is a line FILE:LINE:COLUMN: FIELD: REASON, without the parts that are unknown. At most 20 errors of each
-file are reported.`,
-		Args: cobra.MinimumNArgs(1),
+Each error is a line FILE:LINE:COLUMN: FIELD: REASON, without the parts that are unknown. At most 20
+errors of each file are reported.`,
+		Args: atLeastOne("files or folders"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			files := make([]check.File, len(args))
 			wrong, mistakes := 0, 0

@@ -37,22 +37,26 @@ func (a *app) serve() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [PATH]",
 		Short: "Serve limits to Envoy, and over HTTP to nginx, Traefik and Caddy",
-		Long: `serve is a rate limit service. For Envoy it has envoy.service.ratelimit.v3 and gRPC's health over gRPC, and /json,
-/healthcheck, /rlconfig and /metrics over HTTP. PATH is a file of envoyproxy/ratelimit's format, or a folder of them.
-For nginx, Traefik and Caddy it has /auth over HTTP; --rules names the file, in the format of package rules. PATH,
---rules or both are needed; without PATH there is no gRPC. rrl rules check reports errors in the files. Changed files
-take effect at once, also by the swap of a ConfigMap. If a file is invalid, the service logs the error and keeps the
-old rules.
+		Long: `serve is a rate limit service. For Envoy it has envoy.service.ratelimit.v3 and gRPC's health over
+gRPC, and /json, /healthcheck, /rlconfig and /metrics over HTTP. PATH is a file of
+envoyproxy/ratelimit's format, or a folder of them. For nginx, Traefik and Caddy it has /auth over
+HTTP; --rules names the file, in the format of package rules. PATH, --rules or both are needed;
+without PATH there is no gRPC. rrl rules check reports errors in the files. Changed files take
+effect at once, also by the swap of a ConfigMap. If a file is invalid, the service logs the error
+and keeps the old rules.
 
-The service waits until Redis is reachable, and then listens. If Redis rejects it (wrong password, for example), or a
-file is invalid, it ends with exit code 2. If Redis does not answer later, requests end with an error, and the proxy
-decides. The log goes to the standard error, as JSON with -o json.
+The service waits until Redis is reachable, and then listens. If Redis rejects it (wrong password,
+for example), or a file is invalid, it ends with exit code 2. If Redis does not answer later,
+requests end with an error, and the proxy decides. The log goes to the standard error, as JSON with
+-o json.
 
-SIGTERM and SIGINT end it with exit code 0. Its health reports the shutdown first. After --drain it takes no more
-requests, and those under way have five seconds. SIGHUP rereads files and certificates.
+SIGTERM and SIGINT end it with exit code 0. Its health reports the shutdown first. After --drain it
+takes no more requests, and those under way have five seconds. SIGHUP rereads files and
+certificates.
 
-Both addresses are for proxies only. --grpc-tls-cert and --grpc-tls-key enable TLS on --grpc; --grpc-tls-client-ca
-requires certificates of clients. Replaced certificates take effect for the next connection. HTTP has no TLS.`,
+Both addresses are for proxies only. --grpc-tls-cert and --grpc-tls-key enable TLS on --grpc;
+--grpc-tls-client-ca requires certificates of clients. Replaced certificates take effect for the
+next connection. HTTP has no TLS.`,
 		Example: `  rrl serve /etc/rls --redis redis://redis:6379 --drain 5s
   rrl serve limits.yaml --grpc unix:/run/rls/rrl.sock --http ""
   rrl serve --rules rules.yaml`,

@@ -29,8 +29,9 @@ func (a *app) set() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME RATE",
 		Short: "Set the rate of a Redisson limiter and keep the taken permits",
-		Long: `set sets or replaces the rate of a Redisson limiter. Java and Go programs use it from their next call on. RATE is
-permits/interval, such as 100/1m. Taken permits stay taken, and type and keep-alive stay, unless flags change them.`,
+		Long: `set sets or replaces the rate of a Redisson limiter. Java and Go programs use it from their next
+call on. RATE is permits/interval, such as 100/1m. Taken permits stay taken, and type and keep-alive
+stay, unless flags change them.`,
 		Example: `  rrl set paid-api 100/1m
   rrl set tenants 20/s --type per-client --keep-alive 1h`,
 		Args: func(cmd *cobra.Command, args []string) error {

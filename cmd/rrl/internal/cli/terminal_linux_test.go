@@ -78,27 +78,37 @@ func (p *pty) start(ctx context.Context, args ...string) <-chan int {
 	return code
 }
 
-// TestWatch_CtrlC_RestoresTheTerminal: it follows the terminal's size and fits into 20 columns.
-func TestWatch_CtrlC_RestoresTheTerminal(t *testing.T) {
+// TestWatch_End_RestoresTheTerminal: it follows the terminal's size and fits into 20 columns.
+func TestWatch_End_RestoresTheTerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	s := startRedis(t)
 	zoo(s)
-	p := openPTY(t, 20, 10)
-	before, err := unix.IoctlGetTermios(int(p.tty.Fd()), unix.TCGETS)
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	code := p.start(ctx, "watch", "paid-api", "--every", "50ms", "--redis", s.url())
-	p.await(t, "100/100")
-	require.True(t, strings.HasPrefix(p.text(), "\x1b[?1049h\x1b[?25l"), "it takes the other screen, without a cursor")
-	p.resize(t, 100, 30)
-	p.await(t, "Ctrl-C ends.")
-	cancel() // as Ctrl-C does in Main
-	require.Equal(t, exitDone, <-code)
-	p.await(t, "\x1b[?25h\x1b[?1049l")
-	require.True(t, strings.HasSuffix(p.text(), "\x1b[0m\x1b[?25h\x1b[?1049l"))
-	after, err := unix.IoctlGetTermios(int(p.tty.Fd()), unix.TCGETS)
-	require.NoError(t, err)
-	require.Equal(t, before, after)
+	for _, key := range []string{"xq", "Q", "\x03", ""} {
+		p := openPTY(t, 20, 10)
+		before, err := unix.IoctlGetTermios(int(p.tty.Fd()), unix.TCGETS)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(context.Background())
+		code := p.start(ctx, "watch", "paid-api", "--every", "50ms", "--redis", s.url())
+		p.await(t, "100/100")
+		require.True(t, strings.HasPrefix(p.text(), "\x1b[?1049h\x1b[?25l"), "it takes the other screen, without a cursor")
+		p.resize(t, 100, 30)
+		p.await(t, "q quits.")
+		if key == "" {
+			cancel() // as a signal does in Main
+		} else {
+			_, err = p.keyboard.WriteString(key)
+			require.NoError(t, err)
+		}
+		require.Equal(t, exitDone, <-code, "%q", key)
+		p.await(t, "\x1b[?25h\x1b[?1049l")
+		require.True(t, strings.HasSuffix(p.text(), "\x1b[0m\x1b[?25h\x1b[?1049l"))
+		after, err := unix.IoctlGetTermios(int(p.tty.Fd()), unix.TCGETS)
+		require.NoError(t, err)
+		require.Equal(t, before, after)
+		cancel()
+		_, err = p.keyboard.WriteString("q\n") // ends the reading that the end of a process would
+		require.NoError(t, err)
+	}
 }
 
 // A terminal that cannot move its cursor gets lines, and no control sequence.
@@ -126,18 +136,18 @@ func TestWatch_NoRedis_ErrorStaysOnTheScreen(t *testing.T) {
 	require.NotContains(t, p.text(), "\x1b[?1049h")
 }
 
-// TestConfirm_Terminal_NeedsYes: before anything is deleted.
-func TestConfirm_Terminal_NeedsYes(t *testing.T) {
+// TestConfirm_Terminal_NeedsYOrYes: before anything is deleted.
+func TestConfirm_Terminal_NeedsYOrYes(t *testing.T) {
 	s := startRedis(t)
 	s.on("set", "api", "10/1h")
 	s.on("try", "api", "-n", "4")
-	for _, answer := range []string{"no\n", "y\n", "\n", "\x04", "yes\n"} {
+	for _, answer := range []string{"no\n", "yet\n", "\n", "\x04", "Y\n"} {
 		p := openPTY(t, 80, 24)
 		code := p.start(context.Background(), "reset", "api", "--redis", s.url())
-		p.await(t, `This will free 4 permits of "api". Continue? Type yes: `)
+		p.await(t, `This will free 4 permits of "api". Continue? (y/N) `)
 		_, err := p.keyboard.WriteString(answer)
 		require.NoError(t, err)
-		if answer == "yes\n" {
+		if answer == "Y\n" {
 			require.Equal(t, exitDone, <-code)
 			require.Contains(t, s.on("show", "api"), "free        10")
 			break
@@ -154,7 +164,7 @@ func TestAuditFix_OnATerminal_ListsRepairsAndAsks(t *testing.T) {
 	for _, answer := range []string{"no\n", "yes\n"} {
 		p := openPTY(t, 80, 24)
 		code := p.start(context.Background(), "audit", "--fix", "--redis", s.url())
-		p.await(t, "a: set the value to 9, the rate minus the grants\r\nThis will make 1 repair. Continue? Type yes: ")
+		p.await(t, "a: set the value to 9, the rate minus the grants\r\nThis will make 1 repair. Continue? (y/N) ")
 		require.Equal(t, "5", s.text("GET", "{a}:value"))
 		_, err := p.keyboard.WriteString(answer)
 		require.NoError(t, err)
@@ -208,7 +218,7 @@ func TestConfirm_CtrlC_ChangesNothing(t *testing.T) {
 	p := openPTY(t, 80, 24)
 	ctx, cancel := context.WithCancel(context.Background())
 	code := p.start(ctx, "reset", "api", "--redis", s.url())
-	p.await(t, "Type yes: ")
+	p.await(t, "(y/N) ")
 	t.Cleanup(func() { _, _ = p.keyboard.WriteString("\n") }) // ends the reading that the end of a process would
 	cancel()
 	select {

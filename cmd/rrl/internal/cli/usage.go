@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// helpWidth is the number of columns of the help.
+const helpWidth = "100"
+
+// wrapHelp makes the help of root and its commands fit into helpWidth. The texts of commands fit as they
+// are.
+func wrapHelp(root *cobra.Command) {
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped "+helpWidth))
+}
+
+// onlyCommands rejects the arguments of a command that has only commands of its own.
+func onlyCommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	path := cmd.CommandPath()
+	return fmt.Errorf("%s has no command %q%s; see %s --help", path, args[0], closest(cmd, args[0], ""), path)
+}
+
+// closest suggests a command of cmd for a word that is none, or returns "".
+func closest(cmd *cobra.Command, word, prefix string) string {
+	cmd.SuggestionsMinimumDistance = 2
+	names := cmd.SuggestionsFor(word)
+	if len(names) == 0 {
+		return ""
+	}
+	best := max(0, slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, word) }))
+	return fmt.Sprintf(" (did you mean %s%s?)", prefix, names[best])
+}
+
+// flagError words an error of pflag as other errors of the tool.
+func flagError(cmd *cobra.Command, err error) error {
+	path := cmd.CommandPath()
+	var unknown *pflag.NotExistError
+	var invalid *pflag.InvalidValueError
+	var missing *pflag.ValueRequiredError
+	switch {
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
+		flags := new(cobra.Command) // cobra suggests commands only
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+		})
+		name := unknown.GetSpecifiedName()
+		return fmt.Errorf("%s has no flag --%s%s; see %s --help; a name that begins with - follows --", path, name,
+			closest(flags, name, "--"), path)
+	case errors.As(err, &unknown):
+		return fmt.Errorf("%s has no flag -%s; see %s --help; a name that begins with - follows --", path,
+			unknown.GetSpecifiedShortnames(), path)
+	case errors.As(err, &invalid):
+		return fmt.Errorf("--%s %q: want a %s; see %s --help", invalid.GetFlag().Name, invalid.GetValue(),
+			wanted(invalid.GetFlag().Value.Type()), path)
+	case errors.As(err, &missing):
+		return fmt.Errorf("--%s needs a value; see %s --help", missing.GetFlag().Name, path)
+	}
+	return fmt.Errorf("%w; see %s --help", err, path)
+}
+
+// wanted describes the values of a type of flags.
+func wanted(kind string) string {
+	switch kind {
+	case "duration":
+		return "duration such as 500ms, 10s or 1m"
+	case "int", "int64":
+		return "whole number"
+	case "float64":
+		return "number"
+	case "bool":
+		return "value true or false"
+	}
+	return kind
+}
+
+// atLeastOne requires one argument or more. It calls them what.
+func atLeastOne(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return fmt.Errorf("%s takes %s, got none; see %s --help", cmd.CommandPath(), what, cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// atMostOne accepts one argument or none.
+func atMostOne(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return fmt.Errorf("%s takes at most one pattern, got %d; see %s --help", cmd.CommandPath(), len(args),
+			cmd.CommandPath())
+	}
+	return nil
+}
+
+// onlyFlags rejects arguments.
+func onlyFlags(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%s takes no arguments, got %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
+	}
+	return nil
+}
