@@ -16,9 +16,9 @@ func (a *app) pause() *cobra.Command {
 	return &cobra.Command{
 		Use:   "pause NAME TIME",
 		Short: "Deny everything for a time, in programs whose limiter has a Pause",
-		Long: `pause has a limiter of package limit deny everything for a TIME from now on, such as 30s. A longer pause stays. 0 ends
-the pause. Programs take part if their limiter NAME has a limit.Pause; others go on. The longest pause of a program does
-not bound this command.`,
+		Long: `pause has a limiter of package limit deny everything for a TIME from now on, such as 30s. A longer
+pause stays. 0 ends the pause. Programs take part if their limiter NAME has a limit.Pause; others go
+on. The longest pause of a program does not bound this command.`,
 		Example: `  rrl pause paid-api 30s
   rrl pause paid-api 0`,
 		Args: func(cmd *cobra.Command, args []string) error {
