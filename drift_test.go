@@ -32,9 +32,10 @@ func drifts() map[string]drift {
 	otherSetsRate := func(f *fixture, _, later int64) { f.setRate(later) }
 	lost := func(f *fixture, rate, _ int64) { f.RequireNoError(f.Redis.Incr("{limiter}:value", -int(rate/2))) }
 	all := make(map[string]drift)
-	for _, scale := range []int64{1, 3} { // a set of less than a page, and of more
-		name := func(text string) string { return fmt.Sprintf("%s, %d permits", text, 100*scale) }
-		low, high := 10*scale, 100*scale
+	// A set of less than a page, and of more.
+	for _, high := range []int64{int64(redistest.Deep(40, 100)), 300}[:redistest.Deep(1, 2)] {
+		name := func(text string) string { return fmt.Sprintf("%s, %d permits", text, high) }
+		low := high / 10
 		all[name("Redisson releases")] = drift{high, high, Overall, redissonReleases}
 		all[name("Redisson lowers the rate and keeps the state")] = drift{high, low, Overall, redissonKeepsState}
 		all[name("another client lowers a PER_CLIENT rate")] = drift{high, low, PerClient, otherSetsRate}
@@ -51,11 +52,10 @@ func TestTryAcquire_Drift_HealsWithinAnInterval(t *testing.T) {
 	const interval = 10 * time.Second
 	for name, test := range drifts() {
 		for _, fresh := range []bool{false, true} {
-			large := max(test.rate, test.later) > 100
-			if large && fresh {
+			if fresh && max(test.rate, test.later) > 100 {
 				continue // one size shows that the hint of a name is not a Limiter's
 			}
-			if (large || fresh) && redistest.Deep(0, 1) == 0 && !strings.HasPrefix(name, "Redisson releases") {
+			if fresh && redistest.Deep(0, 1) == 0 && !strings.HasPrefix(name, "Redisson releases") {
 				continue
 			}
 			runWithRedis(t, fmt.Sprintf("%s, a Limiter for each call %t", name, fresh), func(t *testing.T, f *fixture) {
@@ -145,7 +145,7 @@ func (f *fixture) randomDrift(random *rand.Rand, drifts bool) {
 		return 1
 	}
 	f.RequireGranted(l, 1)
-	for step := range redistest.Deep(1000, 4000) {
+	for step := range redistest.Deep(700, 4000) {
 		before := drift()
 		what := ""
 		c := clients[random.IntN(len(clients))]
@@ -258,10 +258,7 @@ func TestDrift_ReleasedGrantsExpireFirst_ReleaseStays(t *testing.T) {
 func TestDrift_ValueLostBeforeGrantsAreRemoved_IsCounted(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
 		l := f.limiter(Rate{Permits: 2000, Interval: time.Hour})
-		for range 1500 {
-			f.RequireGranted(l, 1)
-			time.Sleep(time.Millisecond)
-		}
+		f.fill(l, 1500, 1)
 		f.Redis.Del("{limiter}:value")
 		cursor := "cut 444 946684800000"
 		for !strings.HasPrefix(cursor, "done") {

@@ -146,6 +146,24 @@ func (f *fixture) granted(l *Limiter, letter string, permits int64) {
 	require.GreaterOrEqual(f, left, int64(0))
 }
 
+// fill grants permits so many times, a millisecond apart: the first time by a call, then in its place,
+// since calls take long. The sizes take turns.
+func (f *fixture) fill(l *Limiter, grants int, sizes ...int64) {
+	f.Helper()
+	f.RequireGranted(l, sizes[0])
+	value, permits := valueKey, permitsKey
+	if f.Redis.HGet(l.Name(), "type") == "1" {
+		value, permits = clientValueKey, clientPermitsKey
+	}
+	for i := 1; i < grants; i++ {
+		time.Sleep(time.Millisecond)
+		n, now := sizes[i%len(sizes)], float64(l.wire.millisOf(l.wire.client.engine.Now()))
+		f.RequireNoError(f.Redis.ZAdd(l.wire.keys[permits], now, l.wire.client.member(n, false)))
+		f.RequireNoError(f.Redis.Incr(l.wire.keys[value], -int(n)))
+	}
+	time.Sleep(time.Millisecond)
+}
+
 // grants returns the permits of all members of the overall set, by their letters.
 func (f *fixture) grants() map[string]int64 {
 	all := make(map[string]int64)

@@ -162,10 +162,7 @@ func TestDrift_LargeSetChangesWhileCounted_NothingIsRaised(t *testing.T) {
 	} {
 		runWithRedis(t, name, func(t *testing.T, f *fixture) {
 			l := f.limiter(Rate{Permits: rate, Interval: time.Hour})
-			for i := range members {
-				f.RequireGranted(l, 1+int64(i%2)*500) // every other grant is a large one
-				time.Sleep(time.Millisecond)
-			}
+			f.fill(l, members, 1, 501)
 			behind := func() time.Time { return time.Now().Add(-400 * time.Millisecond) }
 			late := New(f.Conn, WithClock(behind)).Limiter("limiter")
 			f.RequireGranted(late, 1) // it counts, too: its count stays unfinished
@@ -193,10 +190,7 @@ func TestDrift_LargeSetChangesWhileCounted_NothingIsRaised(t *testing.T) {
 func TestDrift_CallThatCannotCount_PassesItOn(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
 		l := f.limiter(Rate{Permits: 1000, Interval: 10 * time.Second})
-		for range 900 {
-			f.RequireGranted(l, 1)
-			time.Sleep(time.Millisecond)
-		}
+		f.fill(l, 900, 1)
 		assert.Equal(t, countDue, f.counted(l, "", 1001), "above the rate")
 		assert.Equal(t, notCounted, f.counted(l, f.hint(), 1001))
 		assert.Equal(t, countLarge, f.counted(l, "", 1))
@@ -212,10 +206,7 @@ func TestDrift_CallThatCannotCount_PassesItOn(t *testing.T) {
 func TestDrift_GrantsAreRemovedOverSeveralCalls_CountFollows(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
 		l := f.limiter(Rate{Permits: 1500, Interval: time.Hour})
-		for range 1500 {
-			f.RequireGranted(l, 1)
-			time.Sleep(time.Millisecond)
-		}
+		f.fill(l, 1500, 1)
 		f.redissonReleases(700)
 		found := f.count(l, "")
 		assert.Regexp(t, "^found 700\n", found)
@@ -243,15 +234,9 @@ func TestDrift_GrantsAreRemovedOverSeveralCalls_CountFollows(t *testing.T) {
 func TestDrift_RefundWhileCounted_TakesNoGrantInUse(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
 		l := f.limiter(Rate{Permits: 3000, Interval: time.Hour})
-		for range 600 {
-			f.RequireGranted(l, 1)
-			time.Sleep(time.Millisecond)
-		}
+		f.fill(l, 600, 1)
 		f.granted(l, "a", 600)
-		for range 600 {
-			f.RequireGranted(l, 1)
-			time.Sleep(time.Millisecond)
-		}
+		f.fill(l, 600, 1)
 		cursor := ""
 		for range 3 {
 			cursor = f.recount(l, cursor)

@@ -95,9 +95,7 @@ func TestSizeInMemory_Keys_AreAllCounted(t *testing.T) {
 		empty, err := l.SizeInMemory(t.Context())
 		require.NoError(t, err)
 		assert.Positive(t, empty)
-		for range 100 {
-			f.RequireGranted(l, 1)
-		}
+		f.fill(l, 100, 1)
 		full, err := l.SizeInMemory(t.Context())
 		require.NoError(t, err)
 		assert.Greater(t, full, empty+1000)

@@ -27,7 +27,7 @@ func TestWithWaitJitter_Waiters_AskLater(t *testing.T) {
 		withRedis(t, func(t *testing.T, f *fixture) {
 			l := f.limiter(Rate{Permits: 1, Interval: test.interval}, test.opts...)
 			first, last := time.Hour, time.Duration(0)
-			for range 200 {
+			for range 60 {
 				f.RequireGranted(l, 1)
 				began := time.Now()
 				require.NoError(t, l.Acquire(t.Context(), 1))

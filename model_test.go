@@ -44,7 +44,7 @@ func (f *fixture) randomCalls(l *Limiter, rate Rate, random *rand.Rand, leases b
 	m := &policymodel.SlidingLog{Permits: rate.Permits, Interval: rate.Interval.Microseconds()}
 	ctx := f.Context()
 	var log []string
-	for step := range 250 {
+	for step := range redistest.Deep(120, 250) {
 		switch now := time.Now().UnixMicro(); random.IntN(8) {
 		case 0:
 			time.Sleep(time.Duration(m.Wait(now, 1+random.Int64N(rate.Permits))) * time.Microsecond)

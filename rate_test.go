@@ -61,9 +61,7 @@ func TestKeepState_Grants_StayTaken(t *testing.T) {
 func TestKeepState_MoreGrantsThanAPage_StayTaken(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
 		l := f.limiter(Rate{Permits: 10_000, Interval: 10 * time.Second})
-		for range 300 {
-			f.RequireGranted(l, 2)
-		}
+		f.fill(l, 300, 2)
 		keep := func(permits int64) {
 			rate := Rate{Permits: permits, Interval: 10 * time.Second}
 			require.NoError(t, l.SetRate(t.Context(), rate, KeepState()))

@@ -59,13 +59,7 @@ func TestReceipt_CallersOfOneCall_EachRefundsItsOwn(t *testing.T) {
 			runWithRedis(t, name+", "+ask.name, func(t *testing.T, f *fixture) {
 				l := f.limiter(Rate{Permits: rate, Interval: interval}, opts...)
 				other := New(f.QuickConn()).Limiter("limiter")
-				busy := func() {
-					for range others { // more than a page
-						time.Sleep(time.Millisecond)
-						f.RequireGranted(other, 1)
-					}
-				}
-				busy()
+				f.fill(other, others, 1) // more than a page
 				f.Latency.Store(int64(10 * time.Millisecond))
 				receipts := make([]receipt.Receipt, callers)
 				var all sync.WaitGroup
@@ -75,7 +69,7 @@ func TestReceipt_CallersOfOneCall_EachRefundsItsOwn(t *testing.T) {
 				}
 				all.Wait()
 				f.Latency.Store(0)
-				busy() // a lease ends, too
+				f.fill(other, others, 1) // a lease ends, too
 				for i, r := range receipts {
 					if i%2 == 0 {
 						all.Go(func() { assert.NoError(t, r.Refund(t.Context(), r.Permits)) })

@@ -12,20 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fill takes so many permits, each by a call of its own.
-func (f *fixture) fill(l *Limiter, permits int) {
-	f.Helper()
-	for range permits {
-		f.RequireGranted(l, 1)
-		time.Sleep(time.Millisecond)
-	}
-}
-
 // TestRecount_CallsAreSlow_RunsToItsEnd: all calls of a count together may take minutes.
 func TestRecount_CallsAreSlow_RunsToItsEnd(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
 		l := f.limiter(Rate{Permits: 2000, Interval: time.Hour})
-		f.fill(l, 1200)
+		f.fill(l, 1200, 1)
 		f.redissonReleases(300)
 		time.Sleep(31 * time.Minute)
 		before := f.Scripts.Load()
@@ -48,7 +39,7 @@ func TestRecount_GoroutineEnds_CountsAgain(t *testing.T) {
 			}
 			return time.Now()
 		}))
-		f.fill(l, 300)
+		f.fill(l, 300, 1)
 		f.redissonReleases(50)
 		moves := f.Reply("EVALSHA", "", func(peer *server.Peer, _ []string) {
 			exit.Store(true)
@@ -84,13 +75,13 @@ func TestRecount_StateIsReplacedMeanwhile_FreesNothing(t *testing.T) {
 			client := New(f.Conn)
 			l, other := client.Limiter("limiter"), client.Limiter("other")
 			require.NoError(t, other.SetRate(t.Context(), rate))
-			f.fill(other, taken)
+			f.fill(other, taken, 1)
 			own := rate
 			own.Type = PerClient
 			require.NoError(t, l.SetRate(t.Context(), own))
-			f.fill(l, taken)
+			f.fill(l, taken, 1)
 			f.Redis.HSet("limiter", "type", "0")
-			f.fill(l, taken)
+			f.fill(l, taken, 1)
 			f.redissonReleases(released)
 
 			cursor := f.count(l, f.count(l, ""))

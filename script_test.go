@@ -266,9 +266,7 @@ func TestScripts_Page_Is256Grants(t *testing.T) {
 func TestScripts_CursorOfAnotherSet_StartsAgain(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
 		l := f.limiter(Rate{Permits: 1000, Interval: 10 * time.Second})
-		for range 300 {
-			f.RequireGranted(l, 1)
-		}
+		f.fill(l, 300, 1)
 		time.Sleep(time.Second)
 		f.granted(l, "z", 7)
 		first, newest := f.members()[0], member("z", 7)
