@@ -25,12 +25,12 @@ import (
 
 // A hundred clients share ten keys.
 func TestServerInterceptors_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
-	const permits = 50
+	const permits = 50 // for ten clients
 	for kind, c := range map[string]struct {
 		calls int // of each client
 		ask   func(ctx context.Context, c test.TestServiceClient) error
 	}{
-		"unary": {30, func(ctx context.Context, c test.TestServiceClient) error { return call(ctx, c) }},
+		"unary": {12, func(ctx context.Context, c test.TestServiceClient) error { return call(ctx, c) }},
 		"streams": {10, func(ctx context.Context, c test.TestServiceClient) error {
 			ss, err := c.FullDuplexCall(ctx)
 			if err != nil {

@@ -47,7 +47,7 @@ func TestMiddleware_ManyClientsOnSockets_GetTheirPermits(t *testing.T) {
 			}
 			defer server.Close()
 
-			guardtest.TestManyClients(t, 30, permits, func(key string) (send func() bool, hangUp func()) {
+			guardtest.TestManyClients(t, 12, permits, func(key string) (send func() bool, hangUp func()) {
 				transport := server.Client().Transport.(*http.Transport).Clone()
 				return func() bool {
 					r, err := http.NewRequest(http.MethodGet, server.URL, nil)

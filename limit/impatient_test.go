@@ -170,10 +170,10 @@ func TestAcquire_OthersTakeAllThatReturns_IsServed(t *testing.T) {
 			others.Go(func() {
 				for ctx.Err() == nil {
 					redistest.Result(t, New(rratelimiter.New(f.Conn), "name", p).TryAcquire, 1)
-					time.Sleep(20 * time.Millisecond)
+					time.Sleep(100 * time.Millisecond)
 				}
 			})
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(500 * time.Millisecond)
 			began := time.Now()
 			for range 3 {
 				callers.Go(func() { assert.NoError(t, l.Acquire(t.Context(), 10)) })

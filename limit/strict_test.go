@@ -143,7 +143,7 @@ func TestPolicies_RefundsResetsAndClocks_KeepTheLimit(t *testing.T) {
 	}
 }
 
-var strictSeeds = redistest.Deep(4, 12)
+var strictSeeds = redistest.Deep(2, 12)
 
 type strictRun struct {
 	*clocked
