@@ -23,17 +23,8 @@ func All(limiter Limiter) func(context.Context, Call) (Limiter, error) {
 // unknown key is an error. Each panics if the client, the name or a policy is invalid.
 func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.Policy,
 ) func(context.Context, Call) (Limiter, error) {
-	if key == nil {
-		panic(fmt.Sprintf("grpclimit: Each: name %q: the Key is nil: pass ByIP, ByMetadata or a function", name))
-	}
-	limiterOf := guard.Each("grpclimit: Each", client, name, policies)
-	return func(ctx context.Context, call Call) (Limiter, error) {
-		text, err := key(ctx, call)
-		if err != nil {
-			return nil, err
-		}
-		return limiterOf(text)
-	}
+	at := fmt.Sprintf("grpclimit: Each: name %q", name)
+	return choose(at, key, guard.Each(at, client, name, policies))
 }
 
 // EachRedisson limits the calls of each key by a limiter of their own in Redisson's layout, as
@@ -41,10 +32,14 @@ func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.P
 // error. EachRedisson panics if the client, the prefix or the rate is invalid.
 func EachRedisson(client *rratelimiter.Client, prefix string, key Key, rate rratelimiter.Rate,
 ) func(context.Context, Call) (Limiter, error) {
+	at := fmt.Sprintf("grpclimit: EachRedisson: prefix %q", prefix)
+	return choose(at, key, guard.EachRedisson(at, client, prefix, rate))
+}
+
+func choose(at string, key Key, limiterOf func(key string) (guard.Limiter, error)) func(context.Context, Call) (Limiter, error) {
 	if key == nil {
-		panic(fmt.Sprintf("grpclimit: EachRedisson: prefix %q: the Key is nil: pass ByIP, ByMetadata or a function", prefix))
+		panic(at + ": the Key is nil: pass ByIP, ByMetadata or a function")
 	}
-	limiterOf := guard.EachRedisson("grpclimit: EachRedisson", client, prefix, rate)
 	return func(ctx context.Context, call Call) (Limiter, error) {
 		text, err := key(ctx, call)
 		if err != nil {

@@ -49,12 +49,13 @@ func TestOptions_Invalid_PanicWithTheReason(t *testing.T) {
 		Policies: grpclimit.Policies, Named: grpclimit.Named,
 	})
 	client, none := new(rratelimiter.Client), limit.FixedWindow{}
+	connected, _ := guardtest.Connect(t)
 	guardtest.TestPanics(t, map[string]func(){
 		"grpclimit: UnaryServerInterceptor: choose is nil":  func() { grpclimit.UnaryServerInterceptor(nil) },
 		"grpclimit: StreamServerInterceptor: choose is nil": func() { grpclimit.StreamServerInterceptor(nil) },
 		"grpclimit: UnaryClientInterceptor: choose is nil":  func() { grpclimit.UnaryClientInterceptor(nil) },
 		"grpclimit: StreamClientInterceptor: choose is nil": func() { grpclimit.StreamClientInterceptor(nil) },
-		`grpclimit: Each: name "api": the Key is nil`:       func() { grpclimit.Each(client, "api", nil, hour(1)) },
+		`grpclimit: Each: name "api": the Key is nil`:       func() { grpclimit.Each(connected, "api", nil, hour(1)) },
 		`grpclimit: Each: name "": rratelimiter: `:          func() { grpclimit.Each(client, "", grpclimit.ByIP(), hour(1)) },
 		"grpclimit: Describe: rratelimiter: invalid rate: ": func() { grpclimit.Describe(grpclimit.Named("x", none)) },
 	})

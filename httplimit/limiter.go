@@ -43,17 +43,8 @@ func All(limiter Limiter) func(*http.Request) (Limiter, error) {
 // Each panics if the client, the name or a policy is invalid.
 func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.Policy,
 ) func(*http.Request) (Limiter, error) {
-	if key == nil {
-		panic(fmt.Sprintf("httplimit: Each: name %q: the Key is nil: pass ByIP, ByHeader or a function", name))
-	}
-	limiterOf := guard.Each("httplimit: Each", client, name, policies)
-	return func(r *http.Request) (Limiter, error) {
-		text, err := key(r)
-		if err != nil {
-			return nil, err
-		}
-		return limiterOf(text)
-	}
+	at := fmt.Sprintf("httplimit: Each: name %q", name)
+	return choose(at, key, guard.Each(at, client, name, policies))
 }
 
 // EachRedisson limits the requests of each key by a limiter of their own in Redisson's layout, which
@@ -69,10 +60,14 @@ func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.P
 // invalid.
 func EachRedisson(client *rratelimiter.Client, prefix string, key Key, rate rratelimiter.Rate,
 ) func(*http.Request) (Limiter, error) {
+	at := fmt.Sprintf("httplimit: EachRedisson: prefix %q", prefix)
+	return choose(at, key, guard.EachRedisson(at, client, prefix, rate))
+}
+
+func choose(at string, key Key, limiterOf func(key string) (guard.Limiter, error)) func(*http.Request) (Limiter, error) {
 	if key == nil {
-		panic(fmt.Sprintf("httplimit: EachRedisson: prefix %q: the Key is nil: pass ByIP, ByHeader or a function", prefix))
+		panic(at + ": the Key is nil: pass ByIP, ByHeader or a function")
 	}
-	limiterOf := guard.EachRedisson("httplimit: EachRedisson", client, prefix, rate)
 	return func(r *http.Request) (Limiter, error) {
 		text, err := key(r)
 		if err != nil {

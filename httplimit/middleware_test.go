@@ -40,14 +40,16 @@ func TestOptions_Invalid_PanicWithTheReason(t *testing.T) {
 		Policies: httplimit.Policies, Named: httplimit.Named,
 	})
 	client, none := new(rratelimiter.Client), limit.FixedWindow{}
+	connected, _ := guardtest.Connect(t)
 	forever := rratelimiter.Rate{Permits: 1, Interval: time.Hour}
+	hourly := rratelimiter.Rate{Permits: 1, Interval: time.Hour, KeepAlive: time.Hour}
 	guardtest.TestPanics(t, map[string]func(){
 		"httplimit: Middleware: choose is nil":        func() { httplimit.Middleware(nil) },
 		"httplimit: Transport: choose is nil":         func() { httplimit.Transport(nil, nil) },
-		`httplimit: Each: name "web": the Key is nil`: func() { httplimit.Each(client, "web", nil, hour(1)) },
+		`httplimit: Each: name "web": the Key is nil`: func() { httplimit.Each(connected, "web", nil, hour(1)) },
 		`httplimit: Each: name "": rratelimiter: `:    func() { httplimit.Each(client, "", httplimit.ByIP(), hour(1)) },
 		`httplimit: EachRedisson: prefix "t:": the Key is nil`: func() {
-			httplimit.EachRedisson(client, "t:", nil, forever)
+			httplimit.EachRedisson(connected, "t:", nil, hourly)
 		},
 		`httplimit: EachRedisson: prefix "": rratelimiter: invalid limiter name: the prefix is empty`: func() {
 			httplimit.EachRedisson(client, "", httplimit.ByIP(), forever)

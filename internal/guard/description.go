@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -149,7 +150,6 @@ func nameOf(of policy.Description) string {
 	if of.Label != "" {
 		return of.Label
 	}
-	const day = 24 * time.Hour
 	switch of.Window {
 	case 0:
 		return unknown
@@ -159,17 +159,10 @@ func nameOf(of policy.Description) string {
 		return "minute"
 	case time.Hour:
 		return "hour"
-	case day:
+	case 24 * time.Hour:
 		return "day"
-	case 7 * day:
+	case 7 * 24 * time.Hour:
 		return "week"
 	}
-	text := of.Window.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
+	return notation.FormatDuration(of.Window)
 }

@@ -12,17 +12,17 @@ import (
 
 // Each returns a function that opens the limiter of a key, with a description of the policies that
 // all keys share. It panics if every call would fail, and sends nothing to Redis. An empty key is an
-// error, so that requests never share a limiter by accident. Texts begin with the caller.
-func Each(caller string, client *rratelimiter.Client, name string, policies []limit.Policy,
+// error, so that requests never share a limiter by accident. Texts begin with the call and its name.
+func Each(call string, client *rratelimiter.Client, name string, policies []limit.Policy,
 ) func(key string) (Limiter, error) {
 	d := Describe(policies...)
 	limiters := limit.NewKeyed(client, name, d.Policies...)
-	if err := invalid(limiters.Limiter("key")); err != nil {
-		panic(fmt.Sprintf("%s: name %q: %v", caller, name, err))
+	if err := CheckLimiter(limiters.Limiter("key")); err != nil {
+		panic(fmt.Sprintf("%s: %v", call, err))
 	}
 	return func(key string) (Limiter, error) {
 		if key == "" {
-			return nil, fmt.Errorf("%s: name %q: the key is empty", caller, name)
+			return nil, fmt.Errorf("%s: the key is empty", call)
 		}
 		return d.Of(limiters.Limiter(Key(key))), nil
 	}
@@ -31,7 +31,7 @@ func Each(caller string, client *rratelimiter.Client, name string, policies []li
 // EachRedisson returns a function that opens the limiter of a key in Redisson's layout, whose name is
 // the prefix and the key. A rate without a KeepAlive is invalid, since Redis would keep every key for
 // ever. Otherwise it is as Each.
-func EachRedisson(caller string, client *rratelimiter.Client, prefix string, rate rratelimiter.Rate,
+func EachRedisson(call string, client *rratelimiter.Client, prefix string, rate rratelimiter.Rate,
 ) func(key string) (Limiter, error) {
 	initial := rratelimiter.InitialRate(rate)
 	var err error
@@ -43,22 +43,22 @@ func EachRedisson(caller string, client *rratelimiter.Client, prefix string, rat
 	case rate.KeepAlive == 0:
 		err = fmt.Errorf("%w: without a KeepAlive, the limiters of all keys stay for ever", rratelimiter.ErrInvalidRate)
 	default:
-		err = invalid(client.Limiter(prefix+"key", initial))
+		err = CheckLimiter(client.Limiter(prefix+"key", initial))
 	}
 	if err != nil {
-		panic(fmt.Sprintf("%s: prefix %q: %v", caller, prefix, err))
+		panic(fmt.Sprintf("%s: %v", call, err))
 	}
 	return func(key string) (Limiter, error) {
 		if key == "" {
-			return nil, fmt.Errorf("%s: prefix %q: the key is empty", caller, prefix)
+			return nil, fmt.Errorf("%s: the key is empty", call)
 		}
 		return client.Limiter(prefix+key, initial), nil
 	}
 }
 
-// invalid returns the error with which every call of a limiter fails.
-func invalid(l Limiter) error {
-	// A call whose context has ended sends nothing, but reports invalid arguments first.
+// CheckLimiter returns the error with which every call of a limiter fails. It sends nothing to Redis.
+func CheckLimiter(l Limiter) error {
+	// A call whose context has ended reports invalid arguments first.
 	ended, end := context.WithCancel(context.Background())
 	end()
 	if _, err := l.Take(ended, 1); !errors.Is(err, context.Canceled) {

@@ -1,4 +1,4 @@
-// Package notation parses and formats the rates and durations of the tool rrl.
+// Package notation parses and formats rates and durations, of the tool rrl and of policies.
 package notation
 
 import (

@@ -1,13 +1,12 @@
 package ruleset
 
 import (
-	"context"
-	"errors"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -26,19 +25,9 @@ func (c noRedis) Mode() rueidis.ClientMode { return c.mode }
 
 // checkName returns an error if a domain is not valid in names.
 func checkName(domain string) error {
-	return argumentError(limit.New(offlineCluster, domain+":rule",
-		limit.FixedWindow{Permits: 1, Interval: time.Second}).Take(ended, 1))
+	return guard.CheckLimiter(limit.New(offlineCluster, domain+":rule", limit.FixedWindow{Permits: 1, Interval: time.Second}))
 }
 
 func checkRate(rate rratelimiter.Rate) error {
-	return argumentError(offline.Limiter("rule").TrySetRate(ended, rate))
-}
-
-// argumentError returns the error of a call with an ended context, nil if only the context made it
-// fail.
-func argumentError[T any](_ T, err error) error {
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
+	return guard.CheckLimiter(offline.Limiter("rule", rratelimiter.InitialRate(rate)))
 }

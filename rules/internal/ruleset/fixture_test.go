@@ -1,6 +1,7 @@
 package ruleset
 
 import (
+	"context"
 	"net/http"
 	"testing"
 
@@ -11,6 +12,13 @@ import (
 
 // The fixtures of rulestest.
 var one, large, request = rulestest.One, rulestest.Large, rulestest.Request
+
+// ended is a context that has ended: a call with it sends nothing to Redis.
+var ended = func() context.Context {
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	return ctx
+}()
 
 // parsed returns the rules of a text.
 func parsed(t testing.TB, text string) *File {

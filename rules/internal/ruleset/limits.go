@@ -2,12 +2,12 @@ package ruleset
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -161,14 +161,6 @@ func (d *decoder) redisson(n *rulefile.Node, file *limitFile, shown string) (r r
 	return r
 }
 
-// ended is a context that has ended: a call with it sends nothing to Redis, but reports invalid
-// arguments first.
-var ended = func() context.Context {
-	ctx, end := context.WithCancel(context.Background())
-	end()
-	return ctx
-}()
-
 // areApart reports whether no two limits use the same key of Redis.
 func (l *limits) areApart() bool {
 	if len(l.policies) > 0 && limit.Validate(l.policies...) != nil {
@@ -181,5 +173,5 @@ func (l *limits) areApart() bool {
 	for _, r := range l.redisson {
 		members = append(members, offline.Limiter(r.name))
 	}
-	return argumentError(limit.Join(members...).Take(ended, 1)) == nil
+	return guard.CheckLimiter(limit.Join(members...)) == nil
 }
