@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 )
 
@@ -24,7 +25,7 @@ type Settings struct {
 
 // NewSettings returns the defaults.
 func NewSettings(deadline time.Duration) Settings {
-	return Settings{Deadline: deadline, Sharing: NewShared, Spread: NewSpread()}
+	return Settings{Deadline: deadline, Sharing: NewShared, Spread: Spread{Random: rand.Int64N}}
 }
 
 // Gate decides the requests of one middleware or interceptor by its settings.

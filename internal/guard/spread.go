@@ -1,9 +1,6 @@
 package guard
 
-import (
-	"math/rand/v2"
-	"time"
-)
+import "time"
 
 // Spread adds a random part to the times after which clients retry, so that clients that were
 // refused at the same time do not return at the same time.
@@ -11,9 +8,6 @@ type Spread struct {
 	Most   time.Duration       // 0 for none
 	Random func(n int64) int64 // returns a number from 0 to n-1
 }
-
-// NewSpread returns a Spread that adds nothing until Most is set.
-func NewSpread() Spread { return Spread{Random: rand.Int64N} }
 
 // Add returns a random time of at least after, and less than Most above it. A time of 0, which
 // means that no retry helps, stays 0.

@@ -1,5 +1,5 @@
-// Package httptarget normalises the method, host and path of a request. Packages rules and rls use it, so
-// that every spelling of a request meets the same limits.
+// Package httptarget normalises the method, host and path of a request. Package rules uses it, so that
+// every spelling of a request meets the same limits.
 package httptarget
 
 import (

@@ -1,6 +1,7 @@
 package httptarget
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 
@@ -101,15 +102,6 @@ func TestReadPath_EscapedSlash_IsAnErrorOrHasBothReadings(t *testing.T) {
 	}
 }
 
-func TestUnescape_EscapedSlashes_Stay(t *testing.T) {
-	for path, want := range map[string]string{
-		"/a": "/a", "/%6Cogin": "/login", "/a%2fb%5c": "/a%2Fb%5C", "/%2525": "/%25",
-		"/%e2%82%ac": "/€", "/%": "/%", "/%zz": "/%zz",
-	} {
-		assert.Equal(t, want, Unescape(path), path)
-	}
-}
-
 // FuzzReadPath: no interpretation has a segment that another server interprets as several segments.
 func FuzzReadPath(f *testing.F) {
 	f.Add("/a%2e/..;x//b")
@@ -121,7 +113,7 @@ func FuzzReadPath(f *testing.F) {
 		}
 		p.All(func(interpretation string) bool {
 			for segment := range strings.SplitSeq(strings.TrimPrefix(interpretation, "/"), "/") {
-				plain := Unescape(segment)
+				plain, _ := url.PathUnescape(segment)
 				if plain == "." || plain == ".." || strings.ContainsAny(plain, `/\`) || hasSlash(segment) {
 					t.Errorf("%q has the interpretation %q with the segment %q", path, interpretation, plain)
 				}

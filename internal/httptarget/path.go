@@ -113,19 +113,4 @@ var (
 )
 
 // hasSlash reports whether a path has an escaped slash or a backslash.
-func hasSlash(path string) bool {
-	return strings.ContainsRune(path, '\\') || keptSlashes.Replace(path) != path
-}
-
-// Unescape returns a path without escapes. Escaped slashes and backslashes stay escaped, in capitals.
-// A path with an invalid escape stays as it is.
-func Unescape(path string) string {
-	text, err := url.PathUnescape(keptSlashes.Replace(path))
-	if err != nil {
-		return path
-	}
-	return text
-}
-
-// keptSlashes escapes the escapes of slashes and backslashes.
-var keptSlashes = strings.NewReplacer("%2F", "%252F", "%2f", "%252F", "%5C", "%255C", "%5c", "%255C")
+func hasSlash(path string) bool { return anySlash.Replace(path) != path }
