@@ -8,6 +8,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // ErrNotSent is returned when a client's interceptor does not send a call or a message. Either no
@@ -29,6 +31,11 @@ var ErrNotSent = errors.New("grpclimit: the call was not sent")
 // after at most an hour. The caller gets the status unchanged. The interceptor does not retry; a
 // caller that does waits here until the pause ends. Up to 65,536 names are paused at once.
 //
+// If the limiter has a [limit.Pause], the interceptor begins it too, in the background, and so pauses
+// all processes that share the limiter, for at most the Most of the Pause. If Redis fails, this
+// interceptor pauses alone. [limit.Limiter.Pause] with 0 ends the pause of the others, and not that
+// of this interceptor.
+//
 // These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [AtOnce], [EachMessage] (for streams),
 // [Shadow], [Report], [Policies], [OnFailure], [Deadline] and [OnRedisChange]. If Redis stops
 // answering while calls wait for permits, OnFailure decides them when rueidis closes the connection,
@@ -42,12 +49,12 @@ func UnaryClientInterceptor(choose func(context.Context, Call) (Limiter, error),
 		opts ...grpc.CallOption) error {
 		call := outgoing(method, cc)
 		call.Message = req
-		name, err := g.acquire(ctx, call)
+		limiter, err := g.acquire(ctx, call)
 		if err != nil {
 			return err
 		}
 		err = invoker(ctx, method, req, reply, cc, opts...)
-		g.pauseFor(name, err)
+		g.pauseFor(limiter, err)
 		return err
 	}
 }
@@ -65,11 +72,11 @@ func StreamClientInterceptor(choose func(context.Context, Call) (Limiter, error)
 			ctx, s.cancel = context.WithCancel(ctx)
 			s.ctx = ctx
 		} else {
-			name, err := g.acquire(ctx, call)
+			limiter, err := g.acquire(ctx, call)
 			if err != nil {
 				return nil, err
 			}
-			s.name.Store(&name)
+			s.limiter.Store(&limiter)
 		}
 		var err error
 		if s.ClientStream, err = streamer(ctx, desc, cc, method, opts...); err != nil {
@@ -88,22 +95,22 @@ func outgoing(method string, cc *grpc.ClientConn) Call {
 	return call
 }
 
-// acquire waits until a call or message may be sent. It returns the name of its limiter, "" for none.
-func (g *gate) acquire(ctx context.Context, call Call) (string, error) {
+// acquire waits until a call or message may be sent. It returns its limiter, nil for none.
+func (g *gate) acquire(ctx context.Context, call Call) (guard.Limiter, error) {
 	o := g.decide(ctx, call)
 	switch {
 	case o == nil:
-		return "", nil
+		return nil, nil
 	case !g.passes(o):
 		reason := o.answer.NotSent(ErrNotSent, o.request)
-		return "", &notSent{reason, status.FromProto(newStatus(ctx, o, o.answer.RetryAfter()))}
+		return nil, &notSent{reason, status.FromProto(newStatus(ctx, o, o.answer.RetryAfter()))}
 	}
-	return o.Limiter, nil
+	return o.request.Limiter, nil
 }
 
-// pauseFor pauses the limiter's name if the status of a server asks for it.
-func (g *gate) pauseFor(name string, err error) {
-	if err == nil || name == "" || errors.Is(err, ErrNotSent) {
+// pauseFor pauses a limiter if the status of a server asks for it.
+func (g *gate) pauseFor(limiter guard.Limiter, err error) {
+	if err == nil || limiter == nil || errors.Is(err, ErrNotSent) {
 		return
 	}
 	s, ok := status.FromError(err)
@@ -113,7 +120,7 @@ func (g *gate) pauseFor(name string, err error) {
 	for _, d := range s.Details() {
 		if info, ok := d.(*errdetails.RetryInfo); ok {
 			if after := info.GetRetryDelay().AsDuration(); after > 0 {
-				g.guard.Pauses.Add(name, after)
+				g.guard.Pause(limiter, after)
 			}
 			return
 		}

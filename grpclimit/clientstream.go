@@ -8,15 +8,17 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // clientStream is a stream of a client. One goroutine may send on it while another receives.
 type clientStream struct {
 	grpc.ClientStream
-	gate *gate
-	call Call
-	desc *grpc.StreamDesc
-	name atomic.Pointer[string] // of the limiter that decided last
+	gate    *gate
+	call    Call
+	desc    *grpc.StreamDesc
+	limiter atomic.Pointer[guard.Limiter] // that decided last
 
 	// Set with EachMessage.
 	ctx    context.Context // of the stream
@@ -31,7 +33,7 @@ func (s *clientStream) SendMsg(m any) error {
 	}
 	call := s.call
 	call.Message = m
-	name, err := s.gate.acquire(s.ctx, call)
+	limiter, err := s.gate.acquire(s.ctx, call)
 	switch {
 	case err != nil && s.ended.Load():
 		return io.EOF // the stream ended while the message waited; RecvMsg returns the status
@@ -39,8 +41,8 @@ func (s *clientStream) SendMsg(m any) error {
 		s.cancel() // a caller that gets an error from SendMsg need not call RecvMsg
 		return err
 	}
-	if name != "" { // a message without a limiter keeps the name of the last one
-		s.name.Store(&name)
+	if limiter != nil { // a message without a limiter keeps the last one
+		s.limiter.Store(&limiter)
 	}
 	if err = s.ClientStream.SendMsg(m); err != nil && !errors.Is(err, io.EOF) {
 		s.finish(err)
@@ -66,8 +68,8 @@ func (s *clientStream) RecvMsg(m any) error {
 
 // finish records the end of the stream, and its error.
 func (s *clientStream) finish(err error) {
-	if name := s.name.Load(); name != nil {
-		s.gate.pauseFor(*name, err)
+	if limiter := s.limiter.Load(); limiter != nil {
+		s.gate.pauseFor(*limiter, err)
 	}
 	if s.cancel != nil {
 		s.ended.Store(true)

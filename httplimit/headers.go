@@ -61,7 +61,9 @@ func quotas(o *decided) string {
 	switch {
 	case len(o.Each) > 0:
 		for i, each := range o.Each {
-			text = appendPolicy(text, d.Term(i), each.Limit)
+			if hasQuota(o, i) {
+				text = appendPolicy(text, d.Term(i), each.Limit)
+			}
 		}
 	case !o.Local && len(d.Policies) > 1: // the decision is about one of them
 		single := d.Single(o.Decision)
@@ -116,10 +118,16 @@ func (m *middleware) limits(o *decided, retry int64) string {
 		text = appendLimit(text, name, o.Decision.Remaining, m.window(o, 0, o.Decision), retry)
 	}
 	for i, d := range o.Each {
+		if !hasQuota(o, i) {
+			continue
+		}
 		text = appendLimit(text, o.policies.Term(i).Name, d.Remaining, m.window(o, i, d), retry)
 	}
 	return string(text)
 }
+
+// hasQuota reports whether a policy has one: a Pause has none.
+func hasQuota(o *decided, i int) bool { return o.Each[i].Limit > 0 || o.policies.Term(i).Quota > 0 }
 
 func appendLimit(text []byte, name string, remaining int64, window time.Duration, retry int64) []byte {
 	text = appendItem(text, name)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -43,6 +45,32 @@ func TestHeaders_Times_AreRoundedUp(t *testing.T) {
 		assert.Equal(t, fmt.Sprint(begin.Add(11*time.Second).Unix()), h.Get("X-RateLimit-Reset"))
 		h = serve(httplimit.Middleware(choose, httplimit.Headers(httplimit.ThreeHeaders))(ok), request()).Header()
 		assert.Equal(t, "10", h.Get("RateLimit-Reset"))
+	})
+}
+
+// A Pause has no quota: a denial names it, and shows the numbers of the other policies.
+func TestHeaders_Pause_ShowsTheOtherPolicies(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		choose := perIP(client, hour(5), limit.Pause{Most: time.Hour})
+		get := func(style httplimit.HeaderStyle, opts ...httplimit.Option) *httptest.ResponseRecorder {
+			return serve(httplimit.Middleware(choose, append(opts, httplimit.Headers(style))...)(ok), request())
+		}
+		h := get(httplimit.Draft11).Header()
+		assert.Equal(t, []string{`"hour";q=5;w=3600`}, h["Ratelimit-Policy"])
+		assert.Equal(t, []string{`"hour";r=4;t=3600`}, h["Ratelimit"])
+		limiter, err := choose(request())
+		require.NoError(t, err)
+		limiter, _ = guard.Unwrap(limiter, nil)
+		require.NoError(t, limiter.(*limit.Limiter).Pause(t.Context(), 30*time.Second))
+		denied := get(httplimit.Draft11)
+		assert.Equal(t, 429, denied.Code)
+		assert.Contains(t, denied.Body.String(), `"violated-policies":["pause"]`)
+		assert.Equal(t, "30", denied.Header().Get("Retry-After"))
+		assert.Equal(t, []string{`"hour";q=5;w=3600`}, denied.Header()["Ratelimit-Policy"])
+		h = get(httplimit.ThreeHeaders).Header()
+		assert.Equal(t, "5", h.Get("RateLimit-Limit"))
+		assert.Equal(t, "0", h.Get("RateLimit-Remaining"))
+		assert.Equal(t, "30", h.Get("RateLimit-Reset"))
 	})
 }
 

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"math"
 	"slices"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -78,8 +79,12 @@ func combine(each []rratelimiter.Decision) (d rratelimiter.Decision) {
 		return d
 	}
 	d = each[Shown(each)]
+	ofPause, fewest := d.Limit == 0, int64(math.MaxInt64)
 	for _, one := range each {
 		d.ResetAfter = max(d.ResetAfter, one.ResetAfter)
+		if ofPause && one.Limit > 0 && one.Remaining < fewest { // a Pause has none of its own
+			d.Limit, fewest = one.Limit, one.Remaining
+		}
 	}
 	return d
 }

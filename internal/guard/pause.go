@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -45,6 +46,26 @@ func (p *Pauses) Add(name string, d time.Duration) {
 		p.until = make(map[string]time.Time)
 	}
 	p.until[name] = until
+}
+
+// pauseDeadline bounds the call that tells Redis of a pause. No caller waits for it.
+const pauseDeadline = 10 * time.Second
+
+// Pause pauses a limiter because a server asked for it: for the callers of the gate at once, and for
+// all processes if it has a [limit.Pause]. If that call to Redis fails, the gate pauses alone.
+func (g *Gate) Pause(l Limiter, d time.Duration) {
+	g.Pauses.Add(NameOf(l), d)
+	shared, ok := l.(interface {
+		Pause(ctx context.Context, d time.Duration) error
+	})
+	if !ok {
+		return
+	}
+	go func() {
+		ctx, end := context.WithTimeout(context.Background(), pauseDeadline)
+		defer end()
+		_ = shared.Pause(ctx, d) // without a limit.Pause, it sends nothing
+	}()
 }
 
 // left returns the rest of a name's pause.

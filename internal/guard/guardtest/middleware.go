@@ -135,6 +135,8 @@ func TestClient(t *testing.T, m Middleware) {
 		"RetryAfter_ServerDenies_PausesTheKey":      testPause,
 		"RetryAfter_RequestWaits_AppliesToIt":       testPauseWhileWaiting,
 		"RetryAfter_OwnMiddleware_FirstRetryPasses": testFirstRetry,
+		"RetryAfter_LimiterWithPause_PausesAll":     testPauseOfAll,
+		"RetryAfter_RedisFails_PausesAlone":         testPauseInAnOutage,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, m) })
 	}
