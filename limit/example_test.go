@@ -41,6 +41,26 @@ func ExampleNew() {
 	// false 0 of 5
 }
 
+// A provider answers 429 with Retry-After: all processes stop until then.
+func ExampleLimiter_Pause() {
+	client := connect()
+	ctx := context.Background()
+
+	api := limit.New(client, "geocoder",
+		limit.TokenBucket{Capacity: 20, Refill: 10, Interval: time.Second},
+		limit.Pause{Most: time.Hour})
+	if err := api.Pause(ctx, 30*time.Second); err != nil {
+		panic(err)
+	}
+	d, err := api.Take(ctx, 1)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(d.Allowed, d.RetryAfter.Round(time.Second))
+	// Output:
+	// false 30s
+}
+
 // A worker takes a batch of jobs, as many as the quota allows.
 func ExampleLimiter_TakeUpTo() {
 	client := connect()

@@ -1,6 +1,7 @@
 package rights_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -56,6 +57,13 @@ func policyCalls(l *limit.Limiter) map[string]func(ctx context.Context) error {
 		"Release":        func(ctx context.Context) error { return l.Release(ctx, 1) },
 		"Release of all": func(ctx context.Context) error { return l.Release(ctx, rate) },
 		"Reset":          l.Reset,
+		"Pause": func(ctx context.Context) error {
+			err := l.Pause(ctx, time.Millisecond)
+			if errors.Is(err, limit.ErrNotPausable) {
+				return nil
+			}
+			return cmp.Or(err, l.Pause(ctx, 0))
+		},
 		"Reserve": func(ctx context.Context) error {
 			for range 3 {
 				r, err := l.Reserve(ctx, rate)
@@ -114,12 +122,14 @@ func TestPolicies_DocumentedRights_AreEnough(t *testing.T) {
 		return refused
 	}
 	used := make(map[string]bool)
-	for name, policy := range policies {
+	every := maps.Clone(policies)
+	every["Pause"] = limit.Pause{Most: time.Hour}
+	for name, policy := range every {
 		require.NotEmpty(t, rights[name], name)
 		require.False(t, run(policy, rights[name]), name)
 		for i, command := range rights[name] {
 			used[command] = true
-			if command == "PTTL" && name != "FixedWindow" {
+			if command == "PTTL" && name != "FixedWindow" && name != "Pause" {
 				continue // of windows that are not aligned
 			}
 			require.True(t, run(policy, slices.Delete(slices.Clone(rights[name]), i, i+1)), "%s does not need %s", name, command)

@@ -4,6 +4,7 @@ package policies
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -39,6 +40,7 @@ func TestPolicies_RealServer_MatchesMiniredis(t *testing.T) {
 		"two windows, a bucket": {limit.FixedWindow{Permits: 5, Interval: hour},
 			limit.FixedWindow{Permits: 20, Interval: 7 * hour},
 			limit.TokenBucket{Capacity: 20, Refill: 4, Interval: hour}},
+		"a window, a pause": {limit.FixedWindow{Permits: 10, Interval: hour}, limit.Pause{Most: hour}},
 		"a log, cells, a smooth": {limit.SlidingLog{Permits: 9, Interval: hour},
 			limit.SlidingWindow{Permits: 12, Interval: 2 * hour}, limit.Smooth{Permits: 9, Interval: hour}},
 	} {
@@ -67,6 +69,16 @@ func TestPolicies_RealServer_MatchesMiniredis(t *testing.T) {
 				case 2:
 					want, wantErr = reference.Peek(ctx)
 					got, err = real.Peek(ctx)
+				case 3:
+					d := time.Duration(random.Int64N(int64(hour)))
+					if random.IntN(3) == 0 {
+						d = 0
+					}
+					if wantErr = reference.Pause(ctx, d); !errors.Is(wantErr, limit.ErrNotPausable) {
+						err = real.Pause(ctx, d)
+					} else {
+						wantErr = nil
+					}
 				default:
 					want, wantErr = reference.TakeEach(ctx, n)
 					got, err = real.TakeEach(ctx, n)
