@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -81,6 +82,7 @@ func TestPause_DenialCache_RemembersIt(t *testing.T) {
 				d := redistest.Result(t, l.Take, 1)
 				assert.False(t, d.Allowed)
 				assert.Equal(t, rest, d.RetryAfter)
+				synctest.Wait() // it is remembered once the caller has it
 			}
 			assert.Equal(t, calls, f.Scripts.Load()-before, "calls")
 		}
