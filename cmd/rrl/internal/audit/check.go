@@ -50,7 +50,6 @@ func (c *checker) add(severity Severity, kind, limiter, key, text string) *Findi
 	return f
 }
 
-// name checks the keys of a name.
 func (c *checker) name(name string, all map[string]bool) {
 	value, permits := names.Pair(name, "")
 	if slot := redisx.Slot(name); redisx.Slot(value) != slot || redisx.Slot(permits) != slot {
@@ -90,7 +89,6 @@ func (c *checker) redisson(ctx context.Context, l *inspect.Redisson) error {
 	return nil
 }
 
-// pair checks the state keys of a limiter or of one client.
 func (c *checker) pair(ctx context.Context, l *inspect.Redisson, p *inspect.Pair) error {
 	c.ttls(l, p)
 	totals, err := c.Totals(ctx, l, p, c.pages)
@@ -151,7 +149,6 @@ func (c *checker) value(l *inspect.Redisson, p *inspect.Pair, totals *inspect.To
 	f.repair = setValue(l, p, totals, right)
 }
 
-// windows checks whether an interval has more permits than the rate.
 func (c *checker) windows(l *inspect.Redisson, p *inspect.Pair, totals *inspect.Totals) {
 	if totals.Peak > l.Config.Permits {
 		c.add(Problem, KindWindow, l.Name, p.PermitsKey,

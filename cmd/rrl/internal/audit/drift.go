@@ -8,7 +8,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 )
 
-// setValue sets the free permits.
 func setValue(l *inspect.Redisson, p *inspect.Pair, totals *inspect.Totals, right int64) repair {
 	return run([]string{"unchanged", "value"}, keysOf(l, p),
 		append(fingerprintOf(l, totals), strconv.FormatInt(right, 10))...)

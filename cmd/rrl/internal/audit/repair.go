@@ -15,7 +15,6 @@ import (
 //go:embed repair.lua
 var scripts string
 
-// script concatenates parts of repair.lua.
 func script(parts ...string) *rueidis.Lua {
 	var all strings.Builder
 	for _, part := range parts {
@@ -52,7 +51,6 @@ func deleteIdle(l *inspect.Redisson, p *inspect.Pair, totals *inspect.Totals) re
 		append(l.Raw()[:3], value, strconv.FormatInt(totals.Count, 10), totals.Last)...)
 }
 
-// rewrite converts grants of old releases to the present format.
 func rewrite(key string, grants []inspect.Grant) repair {
 	var args []string
 	for _, g := range grants {
@@ -61,7 +59,6 @@ func rewrite(key string, grants []inspect.Grant) repair {
 	return run([]string{"rewrite"}, []string{key}, args...)
 }
 
-// remove removes members that are not grants.
 func remove(key string, members []string) repair {
 	return run([]string{"remove"}, []string{key}, members...)
 }

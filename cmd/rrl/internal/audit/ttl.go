@@ -36,7 +36,6 @@ func (c *checker) ttls(l *inspect.Redisson, p *inspect.Pair) {
 	}
 }
 
-// orphan checks a pair that no limiter uses.
 func (c *checker) orphan(ctx context.Context, p *inspect.Pair) error {
 	claim, err := c.Claim(ctx, p)
 	if err != nil || claim.InUse || !p.Exists() {
@@ -61,7 +60,6 @@ func (c *checker) orphan(ctx context.Context, p *inspect.Pair) error {
 	return nil
 }
 
-// policy checks the state of a policy of package limit.
 func (c *checker) policy(p *inspect.Policy) {
 	if p.TTL == inspect.NoKey {
 		return

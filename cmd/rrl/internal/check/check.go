@@ -65,7 +65,6 @@ func Check(path string, merge bool) File {
 	return f
 }
 
-// mistakes splits an error.
 func mistakes(err error) []Mistake {
 	var (
 		joined interface{ Unwrap() []error }
@@ -115,7 +114,6 @@ func formatOf(path string) string {
 	return formatBy(fields)
 }
 
-// formatBy returns the format with these fields.
 func formatBy(fields []string) string {
 	has := func(name string) bool { return slices.Contains(fields, name) }
 	if !has("rules") && (has("descriptors") || has("slot_by")) {

@@ -41,7 +41,6 @@ func oneName(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// noEmptyName rejects empty names.
 func noEmptyName(cmd *cobra.Command, args []string) error {
 	if slices.Contains(args, "") {
 		return fmt.Errorf("%s takes the names of limiters, not an empty one", cmd.CommandPath())
@@ -49,7 +48,6 @@ func noEmptyName(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// checkMax checks --max.
 func checkMax(most int) error {
 	if most < 0 {
 		return fmt.Errorf("--max %d: want 0 or more; 0 means all", most)
@@ -57,12 +55,10 @@ func checkMax(most int) error {
 	return nil
 }
 
-// policyFlag adds the flag --policy.
 func policyFlag(cmd *cobra.Command, policies *[]string, usage string) {
 	cmd.Flags().StringArrayVar(policies, "policy", nil, usage+":\n"+policy.Help())
 }
 
-// parse parses policies.
 func parse(policies []string) ([]names.Given, error) {
 	var given []names.Given
 	for _, text := range policies {
@@ -75,7 +71,6 @@ func parse(policies []string) ([]names.Given, error) {
 	return given, nil
 }
 
-// asPolicies converts policies for the library.
 func asPolicies(given []names.Given) []limit.Policy {
 	policies := make([]limit.Policy, len(given))
 	for i, g := range given {
@@ -84,7 +79,6 @@ func asPolicies(given []names.Given) []limit.Policy {
 	return policies
 }
 
-// clientID parses --client.
 func clientID(text string) ([]rratelimiter.Option, error) {
 	if text == "" {
 		return nil, nil
@@ -96,7 +90,6 @@ func clientID(text string) ([]rratelimiter.Option, error) {
 	return []rratelimiter.Option{rratelimiter.WithClientID(id)}, nil
 }
 
-// canAsk reports whether there is a terminal for a confirmation.
 func (a *app) canAsk() bool { return screen.IsTerminal(a.in) && screen.IsTerminal(a.err) }
 
 // errUnchanged is returned if the user did not agree.

@@ -14,7 +14,6 @@ import (
 	"time"
 )
 
-// certFiles are PEM files.
 type certFiles struct {
 	Cert     string // the server's certificate, followed by intermediate certificates
 	Key      string // its key
@@ -41,7 +40,6 @@ type certificates struct {
 	failure  string // the last one; it is logged once
 }
 
-// openCertificates reads the files.
 func openCertificates(files certFiles, log *slog.Logger) (*certificates, error) {
 	c := &certificates{files: files, log: log, now: time.Now}
 	err := c.read()
@@ -71,7 +69,6 @@ func (c *certificates) reload() {
 	c.refresh()
 }
 
-// refresh reads the files and logs a failure once.
 func (c *certificates) refresh() {
 	c.looked = c.now()
 	err := c.read()

@@ -82,7 +82,6 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	return s, nil
 }
 
-// removeStale deletes a socket on which no process listens.
 func removeStale(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

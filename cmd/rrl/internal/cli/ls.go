@@ -69,7 +69,6 @@ func (a *app) find(ctx context.Context, pattern string, most, pages int) (*inspe
 	return a.reader.Find(ctx, inspect.Search{Pattern: pattern, Most: most, Pages: pages, Progress: progress})
 }
 
-// progress shows the progress of a scan on a terminal.
 func (a *app) progress(ctx context.Context) (report func(string, uint64), done func()) {
 	if !screen.CanDraw(a.err) {
 		return nil, func() {}
@@ -152,11 +151,11 @@ state too.`,
 	return cmd
 }
 
-// limiter reads one limiter.
 func (a *app) limiter(ctx context.Context, name string, given []names.Given, all bool) (report.Limiter, error) {
 	progress, done := a.progress(ctx)
-	found, err := a.reader.Of(ctx, name, inspect.Search{Most: maxLimiters, Pages: showPages, Known: names.Known(given),
-		All: all, Progress: progress})
+	found, err := a.reader.Of(ctx, name, inspect.Search{
+		Most: maxLimiters, Pages: showPages, Given: given, All: all, Progress: progress,
+	})
 	done()
 	if err != nil {
 		return report.Limiter{}, err

@@ -66,7 +66,6 @@ limit with the name; if the name has an OVERALL limiter, only with --all. It ask
 	return cmd
 }
 
-// resetting is one thing to reset.
 type resetting struct {
 	what    string
 	taken   int64
@@ -96,7 +95,6 @@ func permits(n int64) string {
 	return fmt.Sprintf("%d permits", n)
 }
 
-// resets returns the state to reset.
 func (a *app) resets(name, client string, found *inspect.Found) []resetting {
 	var all []resetting
 	for _, l := range found.Redisson {

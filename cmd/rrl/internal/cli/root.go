@@ -23,7 +23,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
 )
 
-// Exit codes.
 const (
 	exitDone   = 0
 	exitDenied = 1 // try was denied, audit found a problem or skipped keys, set --if-absent found a rate
@@ -33,7 +32,6 @@ const (
 // errDenied ends a command with exitDenied and without a message.
 var errDenied = errors.New("denied")
 
-// app is one run of the tool.
 type app struct {
 	in         io.Reader
 	out, err   io.Writer
@@ -144,7 +142,6 @@ found a rate; 2 an error, or show of a corrupt limiter.`,
 	return root
 }
 
-// endAtHangup calls end at the first SIGHUP.
 func (a *app) endAtHangup(ctx context.Context, end func()) {
 	select {
 	case <-ctx.Done():
@@ -153,7 +150,6 @@ func (a *app) endAtHangup(ctx context.Context, end func()) {
 	}
 }
 
-// complete registers the completions of a flag.
 func (a *app) complete(cmd *cobra.Command, flag string, values ...string) {
 	completions := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 	_ = cmd.RegisterFlagCompletionFunc(flag, completions) // fails only for unknown flags
@@ -205,12 +201,10 @@ func (a *app) skew(ctx context.Context) (time.Duration, error) {
 	return time.Unix(parts[0], parts[1]*1000).Sub(now.Add(began.Sub(now) / 2)), nil
 }
 
-// limiters returns a Client of the library.
 func (a *app) limiters(options ...rratelimiter.Option) *rratelimiter.Client {
 	return rratelimiter.New(a.redis.Client, append(options, a.byClock()...)...)
 }
 
-// byClock returns the option for the clock of limiters.
 func (a *app) byClock() []rratelimiter.Option {
 	switch {
 	case a.serverTime:
@@ -230,7 +224,6 @@ func (a *app) now() time.Time {
 
 func (a *app) json() bool { return a.format == "json" }
 
-// explain adds advice to an error of the library or of Redis.
 func (a *app) explain(err error) error {
 	var said *rueidis.RedisError
 	var state *rratelimiter.StateError

@@ -21,7 +21,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/rules"
 )
 
-// service has the flags of serve.
 type service struct {
 	grpc, http string
 	certs      certFiles
@@ -154,7 +153,6 @@ func (s *service) check() error {
 	return nil
 }
 
-// run serves until ctx ends.
 func (s *service) run(ctx context.Context, a *app) error {
 	if err := s.check(); err != nil {
 		return err
@@ -221,7 +219,6 @@ func (s *service) grpcOptions(log *slog.Logger) (options []grpc.ServerOption, re
 	return append(options, grpc.Creds(credentials.NewTLS(source.serverConfig()))), source.reload, nil
 }
 
-// clientOptions returns the options of the Client of the limiters.
 func (s *service) clientOptions() (options []rratelimiter.Option) {
 	if s.lease > 0 {
 		options = append(options, rratelimiter.WithLease(s.lease))
@@ -253,7 +250,6 @@ func forward(ctx context.Context, signals <-chan os.Signal, reload func()) <-cha
 	return forwarded
 }
 
-// giveBack releases unused leased permits.
 func (s *service) giveBack(ctx context.Context, client *rratelimiter.Client, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -267,7 +263,6 @@ const (
 	remind = 30 * time.Second // between two equal lines of the log
 )
 
-// await connects as soon as Redis answers.
 func (a *app) await(ctx context.Context, log *slog.Logger) error {
 	said, when := "", time.Time{}
 	for {
@@ -287,7 +282,6 @@ func (a *app) await(ctx context.Context, log *slog.Logger) error {
 	}
 }
 
-// logger returns the log of a service.
 func (a *app) logger() *slog.Logger {
 	if a.json() {
 		return slog.New(slog.NewJSONHandler(a.err, nil))

@@ -75,7 +75,6 @@ func (l *failureLog) report(_ *http.Request, o httplimit.Outcome) {
 	}
 }
 
-// firstOf returns the first error of files in one line.
 func firstOf(err error, path string) error {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) && len(joined.Unwrap()) > 1 {

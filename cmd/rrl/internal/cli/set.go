@@ -15,7 +15,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/notation"
 )
 
-// change has the flags of set.
 type change struct {
 	kind      string
 	keepAlive string
@@ -173,7 +172,6 @@ func (c change) absent(ctx context.Context, a *app, l *rratelimiter.Limiter, rat
 	return errDenied
 }
 
-// setting is the result of set.
 type setting struct {
 	Limiter names.Name `json:"limiter"`
 	rateJSON
@@ -181,7 +179,6 @@ type setting struct {
 	Was *rateJSON `json:"was,omitempty"`
 }
 
-// rateJSON is a rate in JSON.
 type rateJSON struct {
 	Type      string `json:"type"`
 	Permits   int64  `json:"permits"`

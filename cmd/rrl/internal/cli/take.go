@@ -58,7 +58,6 @@ func (t *target) open(ctx context.Context, a *app, name string) (taker, error) {
 	return l, nil
 }
 
-// tried is the result of try.
 type tried struct {
 	Limiter    names.Name `json:"limiter"`
 	Permits    int64      `json:"permits"`

@@ -91,7 +91,6 @@ func atLeastOne(what string) cobra.PositionalArgs {
 	}
 }
 
-// atMostOne accepts one argument or none.
 func atMostOne(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return fmt.Errorf("%s takes at most one pattern, got %d; see %s --help", cmd.CommandPath(), len(args),
@@ -100,7 +99,6 @@ func atMostOne(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// onlyFlags rejects arguments.
 func onlyFlags(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("%s takes no arguments, got %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())

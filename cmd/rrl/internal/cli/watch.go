@@ -10,7 +10,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/watch"
 )
 
-// seen has the flags of watch and demo.
 type seen struct {
 	every time.Duration
 	count int

@@ -90,7 +90,6 @@ type Node struct {
 	Where string
 }
 
-// slots is the number of hash slots of a cluster.
 const slots = 16384
 
 // slotRange has slots of a cluster and their master.
@@ -136,7 +135,6 @@ func (r *Redis) Home(ctx context.Context, key string) ([]Node, error) {
 	return nil, fmt.Errorf("no master of the cluster of %s has the slot of %q: see CLUSTER NODES", r.Where, key)
 }
 
-// slotRanges returns the masters of all slots.
 func (r *Redis) slotRanges(ctx context.Context) ([]slotRange, error) {
 	reply, err := r.Do(ctx, r.B().ClusterSlots().Build()).ToArray()
 	if err != nil {

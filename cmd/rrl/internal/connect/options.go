@@ -28,7 +28,6 @@ type Options struct {
 // DefaultURL is used if there is no other URL.
 const DefaultURL = "redis://localhost:6379"
 
-// client returns the options of rueidis.
 func (o Options) client() (rueidis.ClientOption, error) {
 	text := o.URL
 	if text == "" {
@@ -87,7 +86,6 @@ func misplaced(text string, parsed *url.URL) bool {
 	return strings.Contains(text, "#") || strings.Contains(parsed.Path+parsed.RawQuery, "@")
 }
 
-// trust sets the certificates.
 func (o Options) trust(option *rueidis.ClientOption) error {
 	if o.CA == "" && o.Cert == "" && o.Key == "" {
 		return nil

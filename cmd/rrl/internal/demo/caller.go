@@ -14,10 +14,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// limiters are the names of the limiters.
 var limiters = []string{"paid-api", "exports", "login:ada"}
 
-// logins is the policy of the last limiter.
 var logins = limit.FixedWindow{Permits: 5, Interval: 8 * time.Second}
 
 // given returns the policies of package limit, whose limits are not in Redis.

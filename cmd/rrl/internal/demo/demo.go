@@ -21,7 +21,6 @@ import (
 // where replaces the address of a Redis.
 const where = "demo, an in-memory Redis"
 
-// step is the time step of the simulation.
 const step = 50 * time.Millisecond
 
 // Run runs the callers and shows watch until ctx ends, the user presses q, or count samples were shown; 0

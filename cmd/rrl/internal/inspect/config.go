@@ -22,7 +22,6 @@ func (c Config) Rate(duration func(time.Duration) string) string {
 	return strconv.FormatInt(c.Permits, 10) + "/" + duration(c.Interval)
 }
 
-// fields are the fields of the hash.
 var fields = []string{"rate", "interval", "type", "keepAliveTime"}
 
 const maxPermits = 1 << 53
@@ -69,7 +68,6 @@ func Millis(n int64) time.Duration {
 	return time.Duration(min(max(n, -most), most)) * time.Millisecond
 }
 
-// short shortens a text.
 func short(text string) string {
 	const most = 40
 	if len(text) > most {

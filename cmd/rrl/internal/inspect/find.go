@@ -25,12 +25,11 @@ type Search struct {
 	Pattern  string                         // of names; "" for all
 	Most     int                            // limiters, clients and orphans to read; the rest is counted; 0 for all
 	Pages    int                            // of grants to read per limiter, at most
-	Known    []names.Stored                 // for Of: the known policies of the limiter
+	Given    []names.Given                  // for Of: the known policies of the limiter
 	All      bool                           // for Of: search for left-over state of other types and policies
 	Progress func(node string, keys uint64) // called at times with the approximate number of scanned keys; may be nil
 }
 
-// search is a running search.
 type search struct {
 	*Reader
 	Search
@@ -90,13 +89,13 @@ func (r *Reader) Of(ctx context.Context, name string, s Search) (*Found, error) 
 			w.redisson[sibling] = hashes[0]
 		}
 	}
-	for _, stored := range s.Known {
-		key := stored.KeyOf(name)
-		w.policies[key] = &Policy{Name: name, Stored: stored, Key: key}
+	for _, given := range s.Given {
+		key := given.Stored.KeyOf(name)
+		w.policies[key] = &Policy{Name: name, Stored: given.Stored, Key: key}
 	}
 	l := w.redisson[name]
 	overall := l != nil && l.Valid() && l.Config.Type == rratelimiter.Overall
-	if s.All || !overall && (l != nil || len(s.Known) == 0) {
+	if s.All || !overall && (l != nil || len(s.Given) == 0) {
 		nodes, err := r.Redis.Home(ctx, value)
 		if err != nil {
 			return nil, err
@@ -115,7 +114,6 @@ func (r *Reader) Of(ctx context.Context, name string, s Search) (*Found, error) 
 	return found, nil
 }
 
-// read reads the limiters and policies of the search.
 func (w *search) read(ctx context.Context) (*Found, error) {
 	f := &Found{More: w.more}
 	f.Redisson = slices.SortedFunc(maps.Values(w.redisson), func(a, b *Redisson) int {

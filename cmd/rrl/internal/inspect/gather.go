@@ -7,7 +7,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
-// addHashes adds the hashes that are limiters.
 func (w *search) addHashes(ctx context.Context, keys []string) error {
 	var asked []string
 	for _, key := range keys {
@@ -28,7 +27,6 @@ func (w *search) addHashes(ctx context.Context, keys []string) error {
 	return err
 }
 
-// addKeys adds the keys of limiters' state.
 func (w *search) addKeys(keys []string) {
 	for _, key := range keys {
 		parsed, ok := names.Parse(strings.Clone(key))

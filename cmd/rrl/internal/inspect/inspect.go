@@ -25,7 +25,6 @@ const (
 	pipeline = 256 // commands per round trip
 )
 
-// ask sends commands in pipelines.
 func (r *Reader) ask(ctx context.Context, commands rueidis.Commands) ([]rueidis.RedisResult, error) {
 	results := make([]rueidis.RedisResult, 0, len(commands))
 	for part := range slices.Chunk(commands, pipeline) {

@@ -37,7 +37,6 @@ type Return = policy.Return
 // Exists reports whether one of the keys exists.
 func (p *Pair) Exists() bool { return p.ValueTTL != NoKey || p.PermitsTTL != NoKey }
 
-// commandsOfPair is the number of commands that read a pair.
 const commandsOfPair = 6
 
 // want is a pair to read: of a limiter, or of one of its clients.

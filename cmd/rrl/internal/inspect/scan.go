@@ -16,7 +16,6 @@ const (
 	pairPattern = "*{*" // every key of a limiter's state has a brace
 )
 
-// hashesOf scans the hashes of a node for configurations.
 func (w *search) hashesOf(ctx context.Context, node connect.Node) error {
 	return w.walk(ctx, node, func(cursor uint64) rueidis.Completed {
 		return node.B().Scan().Cursor(cursor).Count(scanned).Type("hash").Build()

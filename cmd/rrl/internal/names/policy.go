@@ -57,15 +57,6 @@ type Given struct {
 	Most   int64  // the limit, 0 if it has none
 }
 
-// Known returns the parts of policies in their keys.
-func Known(given []Given) []Stored {
-	var all []Stored
-	for _, g := range given {
-		all = append(all, g.Stored)
-	}
-	return all
-}
-
 // ParsePolicy parses a policy of package limit.
 func ParsePolicy(text string) (Given, error) {
 	parsed, err := policy.Parse(text)

@@ -21,7 +21,6 @@ type Limiter struct {
 	LeftOut  int64            `json:"left_out,omitempty"` // keys of clients that are not shown
 }
 
-// redisson is a Redisson limiter.
 type redisson struct {
 	Type      string          `json:"type"`
 	Permits   int64           `json:"permits"`
@@ -168,7 +167,6 @@ func (r *redisson) text(w *strings.Builder) {
 	}
 }
 
-// timeline formats cumulative returns.
 func timeline(returns []inspect.Return) string {
 	const most = 5
 	var parts []string

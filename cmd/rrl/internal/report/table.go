@@ -39,7 +39,6 @@ func Printable(text string) string {
 	return escape(text, func(c rune) string { return strings.Trim(strconv.QuoteRune(c), "'") })
 }
 
-// escape replaces unprintable characters.
 func escape(text string, as func(rune) string) string {
 	var escaped strings.Builder
 	for _, c := range text {
@@ -88,7 +87,6 @@ func table(w *strings.Builder, columns int, head []string, rows [][]string) {
 	}
 }
 
-// expires formats a TTL.
 func expires(ms int64) string {
 	switch {
 	case ms == inspect.Forever:
@@ -101,7 +99,6 @@ func expires(ms int64) string {
 
 func after(ms int64) string { return names.About(time.Duration(ms) * time.Millisecond) }
 
-// size formats a number of bytes.
 func size(n int64) string {
 	switch {
 	case n < 1<<10:

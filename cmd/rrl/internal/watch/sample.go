@@ -54,10 +54,8 @@ type known struct {
 	found *inspect.Found
 }
 
-// maxClients bounds the clients per sample.
 const maxClients = 1000
 
-// pages bounds the pages of grants per sample.
 const pages = 16
 
 // between is the pause between searches as a multiple of their duration.
@@ -107,7 +105,7 @@ func (w *Watcher) Without(err error) []Sample {
 func (w *Watcher) find(ctx context.Context) error {
 	var all []known
 	for _, name := range w.Names {
-		found, err := w.Reader.Of(ctx, name, inspect.Search{Most: maxClients, Pages: pages, Known: names.Known(w.Given)})
+		found, err := w.Reader.Of(ctx, name, inspect.Search{Most: maxClients, Pages: pages, Given: w.Given})
 		if err != nil {
 			return err
 		}
@@ -117,7 +115,6 @@ func (w *Watcher) find(ctx context.Context) error {
 	return nil
 }
 
-// again rereads the known limiters.
 func (w *Watcher) again(ctx context.Context) error {
 	for _, k := range w.known {
 		if err := w.Reader.Refresh(ctx, k.name, k.found, pages); err != nil {
@@ -127,7 +124,6 @@ func (w *Watcher) again(ctx context.Context) error {
 	return nil
 }
 
-// samples returns the samples of a limiter.
 func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample, error) {
 	since, looked := w.before[k.name]
 	w.before[k.name] = now.UnixMilli()

@@ -154,7 +154,6 @@ func (s *series) top(i int) float64 {
 	return max(1, s.highest*1.3)
 }
 
-// numbers formats the sample.
 func (s *series) numbers(width int) screen.Line {
 	sample := s.sample
 	style := screen.Plain
@@ -183,7 +182,6 @@ func (s *series) numbers(width int) screen.Line {
 	return line
 }
 
-// client draws one client of a PER_CLIENT limiter.
 func (s *series) client(c Client, width int) screen.Line {
 	share := float64(c.Taken) / float64(max(1, s.sample.Limit))
 	id := c.ID
