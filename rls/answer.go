@@ -6,33 +6,29 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// closest returns the status that is nearest to its limit: one that is over, else the one with the
-// fewest permits left. It returns nil if only shadows limit the request.
-func closest(all []descriptor) (nearest *ratelimit.RateLimitResponse_DescriptorStatus) {
+// headersOf returns the headers that report limits to clients. They are of the status that is nearest
+// to its limit, without shadows.
+func (s *Server) headersOf(all []descriptor) []*core.HeaderValue {
+	var statuses []*ratelimit.RateLimitResponse_DescriptorStatus
+	var each []rratelimiter.Decision
 	for i := range all {
-		one := all[i].status
-		if one.GetCurrentLimit() == nil || all[i].rule.ShadowMode {
-			continue
-		}
-		over := one.GetCode() == ratelimit.RateLimitResponse_OVER_LIMIT
-		switch nearestOver := nearest.GetCode() == ratelimit.RateLimitResponse_OVER_LIMIT; {
-		case nearest == nil, over && !nearestOver,
-			over && one.GetDurationUntilReset().GetSeconds() > nearest.GetDurationUntilReset().GetSeconds(),
-			over == nearestOver && one.GetLimitRemaining() < nearest.GetLimitRemaining():
-			nearest = one
+		if one := all[i].status; one.GetCurrentLimit() != nil && !all[i].rule.ShadowMode {
+			statuses = append(statuses, one)
+			each = append(each, rratelimiter.Decision{
+				Allowed:   one.GetCode() != ratelimit.RateLimitResponse_OVER_LIMIT,
+				Remaining: int64(one.GetLimitRemaining()), RetryAfter: one.GetDurationUntilReset().AsDuration(),
+			})
 		}
 	}
-	return nearest
-}
-
-// headersOf returns the headers that report limits to clients, without shadows.
-func (s *Server) headersOf(all []descriptor) []*core.HeaderValue {
-	one := closest(all)
-	if one == nil || s.config.Shadow {
+	if len(statuses) == 0 || s.config.Shadow {
 		return nil
 	}
+	one := statuses[guard.Shown(each)]
 	return []*core.HeaderValue{
 		{Key: "RateLimit-Limit", Value: strconv.FormatUint(uint64(one.GetCurrentLimit().GetRequestsPerUnit()), 10)},
 		{Key: "RateLimit-Remaining", Value: strconv.FormatUint(uint64(one.GetLimitRemaining()), 10)},

@@ -14,7 +14,6 @@ type failing struct {
 	failure *atomic.Pointer[error]
 }
 
-// Do implements rueidis.Client.
 func (c failing) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	if err := c.failure.Load(); err != nil {
 		return rueidis.NewErrorResult(*err)
@@ -22,7 +21,6 @@ func (c failing) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRes
 	return c.Client.Do(ctx, cmd)
 }
 
-// DoMulti implements rueidis.Client.
 func (c failing) DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
 	if err := c.failure.Load(); err != nil {
 		return failed(len(multi), *err)
@@ -30,7 +28,6 @@ func (c failing) DoMulti(ctx context.Context, multi ...rueidis.Completed) []ruei
 	return c.Client.DoMulti(ctx, multi...)
 }
 
-// DoCache implements rueidis.Client.
 func (c failing) DoCache(ctx context.Context, cmd rueidis.Cacheable, ttl time.Duration) rueidis.RedisResult {
 	if err := c.failure.Load(); err != nil {
 		return rueidis.NewErrorResult(*err)
@@ -38,7 +35,6 @@ func (c failing) DoCache(ctx context.Context, cmd rueidis.Cacheable, ttl time.Du
 	return c.Client.DoCache(ctx, cmd, ttl)
 }
 
-// DoMultiCache implements rueidis.Client.
 func (c failing) DoMultiCache(ctx context.Context, multi ...rueidis.CacheableTTL) []rueidis.RedisResult {
 	if err := c.failure.Load(); err != nil {
 		return failed(len(multi), *err)
@@ -46,7 +42,6 @@ func (c failing) DoMultiCache(ctx context.Context, multi ...rueidis.CacheableTTL
 	return c.Client.DoMultiCache(ctx, multi...)
 }
 
-// DoStream implements rueidis.Client.
 func (c failing) DoStream(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResultStream {
 	if err := c.failure.Load(); err != nil {
 		return rueidis.NewErrorResultStream(*err)
@@ -54,7 +49,6 @@ func (c failing) DoStream(ctx context.Context, cmd rueidis.Completed) rueidis.Re
 	return c.Client.DoStream(ctx, cmd)
 }
 
-// DoMultiStream implements rueidis.Client.
 func (c failing) DoMultiStream(ctx context.Context, multi ...rueidis.Completed) rueidis.MultiRedisResultStream {
 	if err := c.failure.Load(); err != nil {
 		return rueidis.NewErrorResultStream(*err)
@@ -62,7 +56,6 @@ func (c failing) DoMultiStream(ctx context.Context, multi ...rueidis.Completed) 
 	return c.Client.DoMultiStream(ctx, multi...)
 }
 
-// Receive implements rueidis.Client.
 func (c failing) Receive(ctx context.Context, subscribe rueidis.Completed, fn func(rueidis.PubSubMessage)) error {
 	if err := c.failure.Load(); err != nil {
 		return *err
@@ -70,18 +63,15 @@ func (c failing) Receive(ctx context.Context, subscribe rueidis.Completed, fn fu
 	return c.Client.Receive(ctx, subscribe, fn)
 }
 
-// Dedicated implements rueidis.Client.
 func (c failing) Dedicated(fn func(rueidis.DedicatedClient) error) error {
 	return c.Client.Dedicated(func(d rueidis.DedicatedClient) error { return fn(failingDedicated{d, c.failure}) })
 }
 
-// Dedicate implements rueidis.Client.
 func (c failing) Dedicate() (rueidis.DedicatedClient, func()) {
 	d, cancel := c.Client.Dedicate()
 	return failingDedicated{d, c.failure}, cancel
 }
 
-// Nodes implements rueidis.Client.
 func (c failing) Nodes() map[string]rueidis.Client {
 	nodes := c.Client.Nodes()
 	for address, node := range nodes {
@@ -96,7 +86,6 @@ type failingDedicated struct {
 	failure *atomic.Pointer[error]
 }
 
-// Do implements rueidis.DedicatedClient.
 func (c failingDedicated) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	if err := c.failure.Load(); err != nil {
 		return rueidis.NewErrorResult(*err)
@@ -104,7 +93,6 @@ func (c failingDedicated) Do(ctx context.Context, cmd rueidis.Completed) rueidis
 	return c.DedicatedClient.Do(ctx, cmd)
 }
 
-// DoMulti implements rueidis.DedicatedClient.
 func (c failingDedicated) DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
 	if err := c.failure.Load(); err != nil {
 		return failed(len(multi), *err)
@@ -112,7 +100,6 @@ func (c failingDedicated) DoMulti(ctx context.Context, multi ...rueidis.Complete
 	return c.DedicatedClient.DoMulti(ctx, multi...)
 }
 
-// Receive implements rueidis.DedicatedClient.
 func (c failingDedicated) Receive(ctx context.Context, subscribe rueidis.Completed,
 	fn func(rueidis.PubSubMessage)) error {
 	if err := c.failure.Load(); err != nil {

@@ -2,6 +2,7 @@
 package names
 
 import (
+	"path"
 	"strings"
 
 	"github.com/google/uuid"
@@ -129,4 +130,12 @@ func Pattern(name string) string {
 		escaped.WriteByte(c)
 	}
 	return escaped.String() + "*"
+}
+
+// Match reports whether a name matches a pattern of Redis: * and ? match any characters, [ab], [a-z] and
+// [^a] match one character of a set, and a backslash escapes the next character.
+func Match(pattern, name string) bool {
+	const other = "\x00" // for package path, a slash is a character that * does not match
+	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", other), strings.ReplaceAll(name, "/", other))
+	return ok // a pattern with an open set matches nothing
 }

@@ -108,6 +108,7 @@ func TestMatch_Patterns_AreRedis(t *testing.T) {
 		{"h[ae]llo", "hillo", false}, {"h[^e]llo", "hallo", true}, {"h[^e]llo", "hello", false}, {"h[a-c]llo", "hbllo", true},
 		{"h[a-c]llo", "hdllo", false}, {`a\*`, "a*", true}, {`a\*`, "ab", false}, {"**", "x", true},
 		{"a*b*c", "a12b3c", true}, {"a*b*c", "a12b3", false}, {"[", "[", false}, {"{a}:*", "{a}:x", true},
+		{"a*/c", "a/b/c", true}, {"a?c", "a/c", true}, {"a[/]c", "a/c", true}, {"a*", "a\xff/", true},
 	} {
 		require.Equal(t, test.want, Match(test.pattern, test.name), "%q %q", test.pattern, test.name)
 	}
