@@ -36,6 +36,14 @@ func init() {
 		}
 		return names, true
 	}
+	policy.MemberPolicies = func(limiter any) (policies []any) {
+		if l, ok := limiter.(*Limiter); ok && l != nil {
+			for _, m := range l.wire.members {
+				policies = append(policies, m.policy)
+			}
+		}
+		return policies
+	}
 }
 
 // newPlan returns the plan of limiters of a client, or the error of an invalid client or policy.

@@ -43,7 +43,8 @@ func (c lossyConn) Read(p []byte) (int, error) {
 }
 
 // lossyClient returns a Client that loses so many replies once lose is set.
-func lossyClient(t *testing.T, f *fixture, opts ...rratelimiter.Option) (client *rratelimiter.Client, lose *atomic.Int32) {
+func lossyClient(t *testing.T, f *fixture, opts ...rratelimiter.Option) (client *rratelimiter.Client,
+	lose *atomic.Int32) {
 	lose = new(atomic.Int32)
 	conn, err := memredis.ConnectThrough(f.Redis, func(conn net.Conn) net.Conn { return lossyConn{conn, lose} })
 	require.NoError(t, err)
@@ -62,7 +63,8 @@ func TestTaken_Settle_ChangesTheDifference(t *testing.T) {
 	for _, p := range policies {
 		for _, lost := range []int32{0, 1, 3} {
 			for _, acquires := range []bool{false, true} {
-				runWithRedis(t, fmt.Sprintf("%T, %d replies are lost, acquires %t", p, lost, acquires), func(t *testing.T, f *fixture) {
+				name := fmt.Sprintf("%T, %d replies are lost, acquires %t", p, lost, acquires)
+				runWithRedis(t, name, func(t *testing.T, f *fixture) {
 					client, lose := lossyClient(t, f)
 					l, other := New(client, "{x}:one", p), NewKeyed(client, "{x}:two", p).Limiter("key")
 					left := func() (left []int64) {

@@ -119,6 +119,10 @@ func statusOf(err error) callStatus {
 	return callFailed
 }
 
+// IsNotSent reports whether an error is one of a call that no limiter sends to Redis: of invalid
+// arguments.
+func IsNotSent(err error) bool { return err != nil && statusOf(err) == callNotSent }
+
 func (b *breaker) failed(ctx context.Context, l Limiter, err error) {
 	switch statusOf(err) {
 	case callAnswered:

@@ -68,6 +68,9 @@ func (b *breaker) observe(err error) {
 	switch statusOf(err) {
 	case callAnswered:
 		b.succeeded()
+		b.mu.Lock()
+		b.pause = b.deadline // for callers that wait, see whileUp
+		b.mu.Unlock()
 	case callFailed:
 		if unsure {
 			b.mu.Lock()

@@ -15,8 +15,12 @@ type waiter interface {
 	Acquire(ctx context.Context, permits int64) error
 }
 
+// wait queues a request that was denied. If Redis is down meanwhile, the wait ends.
 func (g *Guard) wait(ctx context.Context, q Request, a Answer, l waiter) Answer {
 	acquired, late, err := true, false, error(nil)
+	whole := ctx
+	ctx, stop := g.whileUp(ctx, q.Limiter)
+	defer stop(nil)
 	if q.Wait == Forever {
 		slot := receipt.Collect(ctx)
 		err = l.Acquire(slot, q.Permits)
@@ -25,14 +29,37 @@ func (g *Guard) wait(ctx context.Context, q Request, a Answer, l waiter) Answer 
 	} else {
 		end := time.Now().Add(q.Wait)
 		// Redis has its deadline on top, for a call at the very end.
-		limited, stop := context.WithDeadline(ctx, end.Add(g.deadline))
-		defer stop()
+		limited, cancel := context.WithDeadline(ctx, end.Add(g.deadline))
+		defer cancel()
 		slot := receipt.Collect(limited)
 		acquired, err = l.TryAcquireWithin(slot, q.Permits, q.Wait)
 		a.receipt = slot.Of(q.Permits)
 		late = tooLate(ctx, err) && time.Now().Before(end)
 	}
-	return g.waited(ctx, q, a, acquired, late, err)
+	if err != nil && whole.Err() == nil && errors.Is(context.Cause(ctx), ErrDown) {
+		late, err = false, ErrDown
+	}
+	return g.waited(whole, q, a, acquired, late, err)
+}
+
+// whileUp returns a context that ends with the cause ErrDown when Redis is down. The waits of a limiter
+// do not tell when Redis hangs, so a probe finds that out, unless another call is answered.
+func (g *Guard) whileUp(ctx context.Context, l Limiter) (context.Context, context.CancelCauseFunc) {
+	ctx, end := context.WithCancelCause(ctx)
+	var check func()
+	check = func() {
+		switch {
+		case ctx.Err() != nil:
+			return
+		case g.breaker.isDown():
+			end(ErrDown)
+			return
+		}
+		g.breaker.verify(ctx, l)
+		time.AfterFunc(g.deadline, check)
+	}
+	time.AfterFunc(g.deadline, check)
+	return ctx, end
 }
 
 // waited returns the answer after a wait for permits. With late, no permits are free before the

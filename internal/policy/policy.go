@@ -158,6 +158,10 @@ func Of(p any) (Description, bool) {
 // for another type. Package limit sets it.
 var MemberNames func(limiter any) (names []string, ok bool)
 
+// MemberPolicies returns the policies of a *limit.Limiter, in the order of MemberNames, and none for
+// another type. Package limit sets it.
+var MemberPolicies func(limiter any) []any
+
 // Kinds returns the registered kinds in the alphabetical order of their names.
 func Kinds() []Kind {
 	all := make([]Kind, 0, len(kinds))

@@ -1,0 +1,149 @@
+// Package fallback limits calls that are not HTTP or gRPC, also while Redis is away. It gives Redis a
+// deadline for each decision, and decides without Redis if it fails or does not answer: as a [FailureMode]
+// says.
+//
+//	quota := limit.New(client, "paid-api", limit.SlidingLog{Permits: 100, Interval: time.Minute})
+//	limiter := fallback.New(quota, fallback.OnFailure(fallback.Local(0.1)))
+//	from, err := limiter.Acquire(ctx, 1)
+//
+// Each call reports the [Source] of its decision.
+package fallback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// Limiter is a limiter that decides while Redis is away too. It is safe for concurrent use.
+//
+// Redis is down once a call has failed, or was not answered by the [Deadline], and no other call has
+// been answered for that time. From then on the [FailureMode] decides at once, and no caller waits for
+// Redis. A call in the background asks Redis, at first once in each Deadline, later once a second. Its
+// first answer ends the outage.
+type Limiter struct {
+	*settings
+	guard   *guard.Guard
+	limiter limit.Joinable
+	known   []limit.Policy
+}
+
+// Source is where a decision came from.
+type Source int
+
+// The sources.
+const (
+	Redis Source = iota + 1 // or the leases and the denial cache of the Client
+	Share                   // the local share of the limit, see [Local]
+	Mode                    // [Open] or [Closed], without any count
+)
+
+// String returns "redis", "share" or "mode".
+func (s Source) String() string {
+	names := [...]string{Redis: "redis", Share: "share", Mode: "mode"}
+	if s < Redis || s > Mode {
+		return fmt.Sprintf("Source(%d)", int(s))
+	}
+	return names[s]
+}
+
+// ErrClosed is part of the error of a call that Redis did not decide, and that the mode refuses. The
+// error of Redis is part of it too.
+var ErrClosed = errors.New("fallback: Redis did not decide, so the permits are refused")
+
+// New wraps a *[limit.Limiter] or a *[rratelimiter.Limiter]. Other types that embed one of these work
+// too. With a nil limiter, only [Limiter.With] can be called.
+//
+// Open one for a limiter and keep it: it knows whether Redis is up, and what its share has granted. With
+// [Local] it needs the [Policies] of a *[rratelimiter.Limiter], and panics without them.
+func New(limiter limit.Joinable, options ...Option) *Limiter {
+	s := guard.Apply(&settings{Settings: guard.NewSettings(DefaultDeadline)}, options)
+	l := (&Limiter{settings: s, guard: guard.New(s.Mode, s.Deadline, s.Changed)}).With(limiter)
+	if limiter != nil && s.Mode > 0 && l.known == nil {
+		panic(fmt.Sprintf("fallback: New: the policies of limiter %q are unknown: pass Policies for Local", limiter.Name()))
+	}
+	return l
+}
+
+// With returns a Limiter for another limiter of the same Redis. Both have the same options, know
+// together whether Redis is up, and each has a share of its own. So there can be one for each key of a
+// [limit.Keyed]: With is cheap.
+func (l *Limiter) With(limiter limit.Joinable) *Limiter {
+	with := &Limiter{settings: l.settings, guard: l.guard, limiter: limiter, known: l.policies}
+	if with.known != nil {
+		return with
+	}
+	for _, p := range policy.MemberPolicies(limiter) {
+		if _, known := policy.Of(p); !known { // the rate of a Redisson limiter is in Redis
+			with.known = nil
+			break
+		}
+		with.known = append(with.known, p.(limit.Policy)) //nolint:errcheck,forcetypeassert // all are
+	}
+	return with
+}
+
+// Take takes permits if they are free now, and returns the numbers. It never waits longer than the
+// [Deadline]. The Decision of the mode [Open] has only Allowed. If the mode refuses, the error is
+// [ErrClosed]. Invalid arguments and ctx have the errors of the wrapped limiter; none of them is
+// decided by the mode.
+func (l *Limiter) Take(ctx context.Context, permits int64) (rratelimiter.Decision, Source, error) {
+	return l.ask(ctx, permits, 0)
+}
+
+// TryAcquire is [Limiter.Take] without the numbers.
+func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, Source, error) {
+	return l.TryAcquireWithin(ctx, permits, 0)
+}
+
+// TryAcquireWithin takes permits as soon as they are free, if that is within the timeout. It returns
+// false at once if that is not possible. If Redis fails or hangs meanwhile, the mode decides; with
+// [Local], the caller waits for the share, and for Redis again as soon as that answers.
+func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, Source, error) {
+	d, from, err := l.ask(ctx, permits, max(0, timeout))
+	return d.Allowed, from, err
+}
+
+// Acquire is [Limiter.TryAcquireWithin] without a timeout: it waits until ctx ends. If it fails, it
+// holds no permits.
+func (l *Limiter) Acquire(ctx context.Context, permits int64) (Source, error) {
+	d, from, err := l.ask(ctx, permits, guard.Forever)
+	if err == nil && !d.Allowed {
+		err = fmt.Errorf("%w: %d permits of %q are not free", ErrClosed, permits, l.limiter.Name())
+	}
+	return from, err
+}
+
+func (l *Limiter) ask(ctx context.Context, permits int64, wait time.Duration) (d rratelimiter.Decision, from Source,
+	err error) {
+	switch {
+	case l.limiter == nil:
+		return d, 0, fmt.Errorf("%w: fallback: the limiter is nil", rratelimiter.ErrNoClient)
+	case permits < 1:
+		return d, 0, fmt.Errorf("%w: %d permits of %q requested, want at least 1", rratelimiter.ErrInvalidPermits, permits,
+			l.limiter.Name())
+	case ctx.Err() != nil:
+		return d, 0, ctx.Err()
+	}
+	a := l.guard.Ask(ctx, guard.Request{Limiter: l.limiter, Policies: l.known, Permits: permits, Wait: wait})
+	switch {
+	case a.Result == guard.Canceled, guard.IsNotSent(a.Err):
+		return d, 0, a.Err
+	case a.Result == guard.FailedOpen:
+		return rratelimiter.Decision{Allowed: true}, Mode, nil
+	case a.Result == guard.FailedClosed:
+		return d, Mode, fmt.Errorf("%w: limiter %q: %w", ErrClosed, l.limiter.Name(), a.Err)
+	case a.Local:
+		return a.Decision, Share, nil
+	case a.Result == guard.Acquired:
+		a.Decision.Allowed = true // it has no numbers after a wait
+		return a.Decision, Redis, nil
+	}
+	return a.Decision, Redis, a.Err
+}

@@ -1,0 +1,283 @@
+package fallback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/memredis"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// fixture is a Redis that can hang or refuse connections, and a Client.
+type fixture struct {
+	*redistest.Fixture
+	client *rratelimiter.Client
+	hangs  atomic.Bool
+	closed atomic.Bool
+}
+
+func run(t *testing.T, test func(t *testing.T, f *fixture)) {
+	redistest.Run(t, func(t *testing.T, inner *redistest.Fixture) {
+		f := &fixture{Fixture: inner}
+		conn, err := memredis.ConnectThrough(f.Redis, func(conn net.Conn) net.Conn { return hanging{conn, f} })
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			f.hangs.Store(false)
+			f.closed.Store(false)
+			time.Sleep(time.Second)
+			conn.Close()
+		})
+		f.client = rratelimiter.New(conn)
+		test(t, f)
+	})
+}
+
+// hanging is a connection on which nothing arrives while the Redis hangs, or that fails.
+type hanging struct {
+	net.Conn
+	fixture *fixture
+}
+
+func (c hanging) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	for c.fixture.hangs.Load() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return n, err
+}
+
+func (c hanging) Write(p []byte) (int, error) {
+	if c.fixture.closed.Load() {
+		_ = c.Close()
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(p)
+}
+
+// away makes Redis fail in one of two ways, and returns what ends that.
+var away = map[string]func(f *fixture) (end func()){
+	"hangs": func(f *fixture) func() {
+		f.hangs.Store(true)
+		return func() { f.hangs.Store(false) }
+	},
+	"closed": func(f *fixture) func() {
+		f.closed.Store(true)
+		return func() { f.closed.Store(false) }
+	},
+}
+
+const deadline = 100 * time.Millisecond
+
+var minute = limit.FixedWindow{Permits: 10, Interval: time.Minute}
+
+// eachAway runs a test with each kind of limiter and each way to be away.
+func eachAway(t *testing.T, test func(t *testing.T, f *fixture, limiter limit.Joinable, goAway func() (end func()))) {
+	for kind, open := range map[string]func(f *fixture) limit.Joinable{
+		"root": func(f *fixture) limit.Joinable {
+			return f.client.Limiter("x", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 10, Interval: time.Minute}))
+		},
+		"limit": func(f *fixture) limit.Joinable { return limit.New(f.client, "x", minute) },
+		"keyed": func(f *fixture) limit.Joinable { return limit.NewKeyed(f.client, "x", minute).Limiter("key") },
+	} {
+		for how, goes := range away {
+			t.Run(kind+" "+how, func(t *testing.T) {
+				run(t, func(t *testing.T, f *fixture) { test(t, f, open(f), func() func() { return goes(f) }) })
+			})
+		}
+	}
+}
+
+// answer is the result of a call as text.
+func answer(allowed bool, from Source, err error) string {
+	switch {
+	case errors.Is(err, ErrClosed):
+		return "refused by " + from.String()
+	case err != nil:
+		return err.Error()
+	case !allowed:
+		return "denied by " + from.String()
+	}
+	return "granted by " + from.String()
+}
+
+// TestLimiter_RedisAway_ModeDecides: the first call has the deadline, the others return at once, and
+// Redis decides again when it is back.
+func TestLimiter_RedisAway_ModeDecides(t *testing.T) {
+	for mode, want := range map[FailureMode][]string{
+		Open:       {"granted by mode", "granted by mode", "granted by mode"},
+		Closed:     {"refused by mode", "refused by mode", "refused by mode"},
+		Local(0.2): {"granted by share", "denied by share", "denied by share"},
+	} {
+		t.Run(fmt.Sprint(mode), func(t *testing.T) {
+			eachAway(t, func(t *testing.T, f *fixture, limiter limit.Joinable, goAway func() func()) {
+				var mu sync.Mutex
+				var changes []bool
+				rate := limit.SlidingLog{Permits: 10, Interval: time.Minute}
+				l := New(limiter, Deadline(deadline), OnFailure(mode), Policies(rate),
+					OnRedisChange(func(up bool, err error) {
+						mu.Lock()
+						defer mu.Unlock()
+						assert.Equal(t, up, err == nil)
+						changes = append(changes, up)
+					}))
+				calls := []func() string{
+					func() string { return answer(l.TryAcquire(t.Context(), 1)) },
+					func() string { return answer(l.TryAcquireWithin(t.Context(), 1, time.Second)) },
+					func() string {
+						d, from, err := l.Take(t.Context(), 1)
+						return answer(d.Allowed, from, err)
+					},
+				}
+				for _, call := range calls {
+					require.Equal(t, "granted by redis", call())
+				}
+				time.Sleep(time.Second)
+				end := goAway()
+				for i, call := range calls {
+					begin := time.Now()
+					assert.Equal(t, want[i], call())
+					took := time.Since(begin)
+					assert.True(t, took == 0 || i == 0 && took <= deadline, "call %d took %v", i, took)
+				}
+				if mode == Closed {
+					_, err := l.Acquire(t.Context(), 1)
+					require.ErrorIs(t, err, ErrClosed)
+					assert.ErrorContains(t, err, `"x`)
+				}
+				end()
+				time.Sleep(5 * time.Second)
+				assert.Equal(t, "granted by redis", calls[0]())
+				mu.Lock()
+				defer mu.Unlock()
+				assert.Equal(t, []bool{false, true}, changes)
+			})
+		})
+	}
+}
+
+// TestAcquire_RedisAwayDuringTheWait_ShareServes: and Redis, when it is back. The caller is served by the
+// share at most three deadlines after the failure, or when it has permits.
+func TestAcquire_RedisAwayDuringTheWait_ShareServes(t *testing.T) {
+	waits := map[string]func(ctx context.Context, l *Limiter) string{
+		"Acquire": func(ctx context.Context, l *Limiter) string {
+			from, err := l.Acquire(ctx, 1)
+			return answer(true, from, err)
+		},
+		"TryAcquireWithin": func(ctx context.Context, l *Limiter) string {
+			return answer(l.TryAcquireWithin(ctx, 1, 5*time.Minute))
+		},
+	}
+	for name, wait := range waits {
+		t.Run(name, func(t *testing.T) {
+			eachAway(t, func(t *testing.T, f *fixture, limiter limit.Joinable, goAway func() func()) {
+				l := New(limiter, Deadline(deadline), OnFailure(Local(0.1)), Policies(minute))
+				require.Equal(t, "granted by redis", answer(l.TryAcquire(t.Context(), 10)), "the whole minute")
+				begin := time.Now()
+				waiters := make(chan string, 2)
+				for range 2 {
+					go func() { waiters <- fmt.Sprint(wait(t.Context(), l), " after ", time.Since(begin).Round(time.Second)) }()
+				}
+				time.Sleep(10 * time.Second)
+				end := goAway()
+				time.Sleep(3*deadline + time.Millisecond)
+				synctest.Wait()
+				require.Len(t, waiters, 1, "the share has one permit a minute")
+				assert.Equal(t, "granted by share after 10s", <-waiters)
+				time.Sleep(10 * time.Second)
+				end()
+				assert.Equal(t, "granted by redis after 1m0s", <-waiters)
+			})
+		})
+	}
+}
+
+// TestAcquire_ContextEnds_ReturnsAtOnce: while Redis is there, while it hangs, and while the share counts.
+func TestAcquire_ContextEnds_ReturnsAtOnce(t *testing.T) {
+	for after, hangs := range map[time.Duration]bool{time.Second: false, deadline / 2: true, time.Minute: true} {
+		run(t, func(t *testing.T, f *fixture) {
+			l := New(limit.New(f.client, "x", limit.FixedWindow{Permits: 10, Interval: time.Hour}), Deadline(deadline),
+				OnFailure(Local(0.1)))
+			require.Equal(t, "granted by redis", answer(l.TryAcquire(t.Context(), 10)))
+			ctx, cancel := context.WithCancel(t.Context())
+			returned := make(chan error, 2)
+			for range 2 { // the share serves one of them
+				go func() {
+					_, err := l.Acquire(ctx, 1)
+					returned <- err
+				}()
+			}
+			time.Sleep(time.Second)
+			f.hangs.Store(hangs)
+			time.Sleep(after)
+			cancel()
+			synctest.Wait()
+			require.Len(t, returned, 2)
+			errs := []error{<-returned, <-returned}
+			assert.Contains(t, errs, context.Canceled, "after %v", after)
+			if after < time.Minute {
+				assert.Equal(t, errs[0], errs[1])
+			}
+			_, err := l.Acquire(ctx, 1)
+			require.ErrorIs(t, err, context.Canceled)
+		})
+	}
+}
+
+// TestLimiter_InvalidCall_HasItsError: the mode decides nothing then.
+func TestLimiter_InvalidCall_HasItsError(t *testing.T) {
+	run(t, func(t *testing.T, f *fixture) {
+		open := OnFailure(Open)
+		for want, l := range map[error]*Limiter{
+			rratelimiter.ErrInvalidPermits:    New(limit.New(f.client, "x", minute), open),
+			rratelimiter.ErrInvalidRate:       New(limit.New(f.client, "x"), open),
+			rratelimiter.ErrNoClient:          New(nil, open),
+			rratelimiter.ErrPermitsExceedRate: New(limit.New(f.client, "x", minute), open),
+		} {
+			permits := int64(0)
+			if !errors.Is(want, rratelimiter.ErrInvalidPermits) {
+				permits = 11
+			}
+			_, _, err := l.TryAcquire(t.Context(), permits)
+			require.ErrorIs(t, err, want)
+			_, _, err = l.Take(t.Context(), permits)
+			require.ErrorIs(t, err, want)
+			_, err = l.Acquire(t.Context(), permits)
+			require.ErrorIs(t, err, want)
+		}
+		none := f.client.Limiter("no rate")
+		assert.Equal(t, "granted by mode", answer(New(none, open).TryAcquire(t.Context(), 1)))
+		assert.PanicsWithValue(t, `fallback: New: the policies of limiter "no rate" are unknown: pass Policies for Local`,
+			func() { New(none, OnFailure(Local(0.5))) })
+		joined := limit.Join(none, limit.New(f.client, "x", minute))
+		assert.Panics(t, func() { New(joined, OnFailure(Local(0.5))) })
+		assert.Equal(t, "Source(0) redis share mode", fmt.Sprint(Source(0), Redis, Share, Mode))
+	})
+}
+
+// TestWith_Keys_ShareTheBreaker: and each has a share of its own.
+func TestWith_Keys_ShareTheBreaker(t *testing.T) {
+	run(t, func(t *testing.T, f *fixture) {
+		users := limit.NewKeyed(f.client, "user", minute)
+		base := New(nil, Deadline(deadline), OnFailure(Local(0.1)))
+		f.hangs.Store(true)
+		begin := time.Now()
+		for i, want := range []string{"granted by share", "denied by share"} {
+			for _, key := range []string{"alice", "bob"} {
+				assert.Equal(t, want, answer(base.With(users.Limiter(key)).TryAcquire(t.Context(), 1)), "%s, %d", key, i)
+			}
+		}
+		assert.Equal(t, deadline, time.Since(begin), "one call has the deadline")
+	})
+}
