@@ -269,7 +269,7 @@ func TestLimiter_InvalidCall_HasItsError(t *testing.T) {
 // TestWith_Keys_ShareTheBreaker: and each has a share of its own.
 func TestWith_Keys_ShareTheBreaker(t *testing.T) {
 	run(t, func(t *testing.T, f *fixture) {
-		users := limit.NewKeyed(f.client, "user", minute)
+		users := limit.NewKeyed(f.client, "user", minute, limit.Pause{Most: time.Hour})
 		base := New(nil, Deadline(deadline), OnFailure(Local(0.1)))
 		f.hangs.Store(true)
 		begin := time.Now()

@@ -39,7 +39,11 @@ func init() {
 	policy.MemberPolicies = func(limiter any) (policies []any) {
 		if l, ok := limiter.(*Limiter); ok && l != nil {
 			for _, m := range l.wire.members {
-				policies = append(policies, m.policy)
+				p := m.policy
+				if pause, ok := isPause(p); ok {
+					p = pause
+				}
+				policies = append(policies, p)
 			}
 		}
 		return policies

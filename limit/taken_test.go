@@ -67,6 +67,7 @@ func TestTaken_Settle_ChangesTheDifference(t *testing.T) {
 				runWithRedis(t, name, func(t *testing.T, f *fixture) {
 					client, lose := lossyClient(t, f)
 					l, other := New(client, "{x}:one", p), NewKeyed(client, "{x}:two", p).Limiter("key")
+					pause := New(client, "{x}:pause", Pause{time.Hour})
 					left := func() (left []int64) {
 						for _, d := range append(peekAll(t, l), peekAll(t, other)...) {
 							left = append(left, d.Remaining)
@@ -77,9 +78,9 @@ func TestTaken_Settle_ChangesTheDifference(t *testing.T) {
 					for _, actual := range []int64{5, 0, 2, 7} {
 						taken := new(Taken)
 						if acquires {
-							require.NoError(t, taken.Acquire(t.Context(), 5, l, other))
+							require.NoError(t, taken.Acquire(t.Context(), 5, l, other, pause))
 						} else {
-							takeAll(t, taken, 5, l, other)
+							takeAll(t, taken, 5, l, other, pause)
 						}
 						lose.Store(lost)
 						require.NoError(t, taken.Settle(t.Context(), actual))
