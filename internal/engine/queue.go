@@ -153,9 +153,9 @@ func (q *queue) missedBy(w *waiter, ahead int64, now time.Time) time.Duration {
 	return max(after, 1)
 }
 
-// collect makes a batch of the first waiters: as many as the limit can serve at once. If the first
+// fillBatch makes a batch of the first waiters: as many as the limit can serve at once. If the first
 // cannot be served yet, the batch has only that one.
-func (q *queue) collect(l *Limiter) {
+func (q *queue) fillBatch(l *Limiter) {
 	b := &q.batch
 	b.Requests, q.inCall = b.Requests[:0], q.inCall[:0]
 	b.Forecast, b.receipts = nil, false // the queue keeps the forecast
@@ -205,9 +205,9 @@ func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
 	return done
 }
 
-// deliver applies the answers of a call. It removes and returns the waiters that were granted
+// applyAnswers applies the answers of a call. It removes and returns the waiters that were granted
 // permits, or whose request failed. The others keep their places.
-func (q *queue) deliver(err error) (done []*waiter) {
+func (q *queue) applyAnswers(err error) (done []*waiter) {
 	b := &q.batch
 	if q.replied && err == nil && q.outdated() {
 		q.fresh.checkAll(q.waiters.first)

@@ -50,7 +50,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			}
 			continue
 		}
-		q.collect(l)
+		q.fillBatch(l)
 		changes := e.leases.plan(&q.batch)
 		q.batch.version = g.denials.version(l)
 		e.mu.Unlock()
@@ -94,7 +94,7 @@ func (l *Limiter) answerInQueue(e *entry, q *queue, changes uint64, err error) (
 	released []release) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	done = q.deliver(err)
+	done = q.applyAnswers(err)
 	l.addReceipts(&q.batch)
 	if err == nil {
 		q.fresh.replied = q.fresh.called

@@ -133,12 +133,12 @@ func (l *Limiter) withdraw(e *entry, w *waiter) bool {
 	if w.state == answered {
 		return false
 	}
-	l.abandon(e, w)
+	l.dropWaiter(e, w)
 	return true
 }
 
-// abandon removes a waiter without an answer. The entry is locked.
-func (l *Limiter) abandon(e *entry, w *waiter) {
+// dropWaiter removes a waiter without an answer. The entry is locked.
+func (l *Limiter) dropWaiter(e *entry, w *waiter) {
 	if w.state == inFlight && l.Ahead > 0 {
 		w.left = true // if the call reserves for it
 		l.returnLater(e)
@@ -156,7 +156,7 @@ func (l *Limiter) timeOut(e *entry, w *waiter) error {
 	if w.state == answered {
 		return nil
 	}
-	l.abandon(e, w)
+	l.dropWaiter(e, w)
 	if w.arrival <= e.queue.fresh.replied {
 		return &errDeadline{permits: w.Permits, name: l.Name}
 	}
