@@ -18,7 +18,7 @@ CONTAINER     = $(CURDIR)/bin/redis-container
 
 # Oldest and newest servers first, and quick suites before slow ones, so that a failure shows early.
 SERVERS      ?= redis-6.0,valkey-9.1,redis-8.6,redis-8.0,valkey-8.0,valkey-8.1,redis-7.0
-SERVER_SUITES = ./limits/denials ./compatibility/differences ./faults/corruption ./limits/policies ./limits/strict \
+SERVER_SUITES = ./limits/denials ./compatibility/differences ./faults/corruption ./limits/policies \
 	./faults/joined ./compatibility/cluster ./compatibility/calls ./compatibility/sequences ./compatibility/crowd \
 	./faults/outages
 
@@ -85,16 +85,13 @@ test-servers: deps
 	sh integration/tools/servers/matrix.sh $(SERVERS) $(or $(PACKAGES),$(SERVER_SUITES))
 
 # Long runs: each fault ten times, an outage of a minute, leases under load for 30 s each, a million limiters, waiting
-# callers for 30 s, Go and Java callers for five seconds, callers of each policy for ten, a thousand limiters that
-# expire, each missing permission with each kind of rate, 50,000 calls of each policy beside its model, and a hundred
-# seeds of random sequences beside Redisson, and 700 histories of each kind.
+# callers for 30 s, a thousand limiters that expire, each missing permission with each kind of rate, 50,000 calls of each
+# policy beside its model, a hundred seeds of random sequences beside Redisson, and 700 histories of each kind.
 test-faults: deps
 	cd integration && OUTAGE=1m $(GO_TEST) -v -count=1 -timeout 30m -run TestOutage_EveryCall_FailsInTime ./faults/outages
 	cd integration && $(GO_TEST) -v -count=10 -timeout 120m ./faults/outages ./faults/network ./faults/joined
 	cd integration && LEASE_LOAD=30s $(GO_TEST) -v -count=1 -timeout 30m ./limits/leases
-	cd integration && STRICT=10s $(GO_TEST) -v -timeout 60m ./limits/strict
-	cd integration && CROWD=5s EXPIRIES=1000 RIGHTS=1 $(GO_TEST) -v -count=1 -timeout 30m \
-		./compatibility/crowd ./limits/expiry ./faults/rights
+	cd integration && EXPIRIES=1000 RIGHTS=1 $(GO_TEST) -v -count=1 -timeout 30m ./limits/expiry ./faults/rights
 	cd integration && CORRUPTION_ROUNDS=4000 NAMES=1000000 WAITS=30s POLICY_STEPS=50000 $(GO_TEST) -v -timeout 120m \
 		./limits/scale ./faults/corruption ./limits/policies ./compatibility/peers
 	POLICY_STEPS=50000 $(GO_TEST) -timeout 120m ./limit

@@ -15,7 +15,6 @@ require (
 	github.com/moby/moby/client v0.5.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
-	github.com/redis/rueidis/mock v1.0.79
 	github.com/redis/rueidis/rueidislimiter v1.0.67
 	github.com/rratelimiter/rratelimiter v0.1.0
 	github.com/rratelimiter/rratelimiter/grpclimit v0.1.0
@@ -88,6 +87,7 @@ require (
 	github.com/prometheus/client_model v0.6.2 // indirect
 	github.com/prometheus/common v0.70.1 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect
+	github.com/redis/rueidis/mock v1.0.79 // indirect
 	github.com/rs/xid v1.4.0 // indirect
 	github.com/sethvargo/go-limiter v0.6.0 // indirect
 	github.com/shirou/gopsutil/v4 v4.26.6 // indirect

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 	"github.com/rratelimiter/rratelimiter/rratelimitertest"
 )
@@ -27,12 +28,11 @@ func TestRedis_Fail_FailsEveryCall(t *testing.T) {
 		l := perMinute(t, env, 100)
 		w := limit.New(env.Client, "window", limit.FixedWindow{Permits: 100, Interval: time.Minute})
 		redis := env.Redis.Client()
-		errOf := func(_ any, err error) error { return err }
 		calls := map[string]func(context.Context) error{
-			"TryAcquire": func(ctx context.Context) error { return errOf(l.TryAcquire(ctx, 1)) },
+			"TryAcquire": func(ctx context.Context) error { return redistest.Err(l.TryAcquire(ctx, 1)) },
 			"Acquire":    func(ctx context.Context) error { return l.Acquire(ctx, 1) },
-			"Config":     func(ctx context.Context) error { return errOf(l.Config(ctx)) },
-			"limit Take": func(ctx context.Context) error { return errOf(w.Take(ctx, 1)) },
+			"Config":     func(ctx context.Context) error { return redistest.Err(l.Config(ctx)) },
+			"limit Take": func(ctx context.Context) error { return redistest.Err(w.Take(ctx, 1)) },
 			"Do":         func(ctx context.Context) error { return redis.Do(ctx, redis.B().Ping().Build()).Error() },
 			"DoMulti": func(ctx context.Context) error {
 				return redis.DoMulti(ctx, redis.B().Ping().Build(), redis.B().Ping().Build())[1].Error()

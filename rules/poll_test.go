@@ -24,8 +24,8 @@ import (
 // settle is the time from the last change of a file to a check, and between checks.
 const settle = 100 * time.Millisecond
 
-// pass lets time pass, and waits until all goroutines wait.
-func pass(d time.Duration) {
+// sleepAndWait lets time pass, and waits until all goroutines wait.
+func sleepAndWait(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
@@ -55,10 +55,10 @@ func (p *polled) run() (end func()) {
 	ctx, cancel := context.WithCancel(p.Context())
 	p.Cleanup(func() {
 		cancel()
-		pass(time.Minute)
+		sleepAndWait(time.Minute)
 	})
 	go rulefile.Run[int](ctx, &p.files, nil, nil, p.lost)
-	pass(time.Millisecond)
+	sleepAndWait(time.Millisecond)
 	return cancel
 }
 
@@ -90,25 +90,25 @@ func TestWatch_NoNotifications_PollReloads(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
 		p := newPolled(f, named("a"))
 		end := p.run()
-		pass(time.Minute + 500*time.Millisecond)
+		sleepAndWait(time.Minute + 500*time.Millisecond)
 		require.Empty(t, p.reported(), "the file has not changed")
 		p.put(named("b"))
-		pass(14 * time.Second) // 74.5 s
+		sleepAndWait(14 * time.Second) // 74.5 s
 		assert.Empty(t, p.reported())
-		pass(time.Second)
+		sleepAndWait(time.Second)
 		assert.Equal(t, []error{nil}, p.reported())
 		assert.Equal(t, []string{"b"}, p.names())
 		require.NoError(t, os.Remove(p.files.Path))
-		pass(5 * time.Minute)
+		sleepAndWait(5 * time.Minute)
 		assert.Len(t, p.reported(), 2, "once")
 		p.put(named("b"))
-		pass(time.Minute)
+		sleepAndWait(time.Minute)
 		require.Len(t, p.reported(), 3)
 		assert.NoError(t, p.reported()[2], "the same file exists again")
 		end()
-		pass(time.Second)
+		sleepAndWait(time.Second)
 		p.put(named("c"))
-		pass(time.Minute)
+		sleepAndWait(time.Minute)
 		assert.Len(t, p.reported(), 3)
 	})
 }
@@ -118,7 +118,7 @@ func TestWatch_ChangeBeforeTheFirstNotification_IsReloaded(t *testing.T) {
 		p := newPolled(f, named("a"), PollEvery(time.Hour))
 		p.put(named("b"))
 		p.run()
-		pass(time.Second)
+		sleepAndWait(time.Second)
 		assert.Equal(t, []string{"b"}, p.names())
 	})
 }
@@ -130,19 +130,19 @@ func TestWatch_SeveralChanges_AreReadOnce(t *testing.T) {
 		p.run()
 		for i := range 3 {
 			p.change("a", "b", fmt.Sprint("c", i))
-			pass(settle / 2)
+			sleepAndWait(settle / 2)
 		}
 		assert.Empty(t, p.reported())
 		begin := time.Now()
-		pass(time.Second)
+		sleepAndWait(time.Second)
 		require.Len(t, p.reported(), 1)
 		assert.Equal(t, settle+settle/2, p.at[0].Sub(begin))
 		for i := range 30 {
 			p.change("x", fmt.Sprint("y", i))
-			pass(settle / 2)
+			sleepAndWait(settle / 2)
 		}
 		assert.Len(t, p.reported(), 1)
-		pass(settle + settle/2)
+		sleepAndWait(settle + settle/2)
 		assert.Len(t, p.reported(), 2)
 	})
 }
@@ -152,21 +152,21 @@ func TestWatch_FileWrittenInPlace_IsNeverTakenHalfWritten(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
 		p := newPolled(f, named("a"), PollEvery(time.Hour))
 		p.run()
-		pass(time.Second)
+		sleepAndWait(time.Second)
 		p.change("b")
-		pass(settle + settle/2)
+		sleepAndWait(settle + settle/2)
 		p.put(named("b", "c")) // without a notification
-		pass(time.Second)
+		sleepAndWait(time.Second)
 		assert.Equal(t, []string{"b", "c"}, p.names())
 		assert.Equal(t, []error{nil}, p.reported())
 		written := []string{"d"}
 		for range 100 { // 5 s
 			written = append(written, fmt.Sprint("e", len(written)))
 			p.change(written...)
-			pass(settle / 2)
+			sleepAndWait(settle / 2)
 			require.Equal(t, []string{"b", "c"}, p.names())
 		}
-		pass(time.Second)
+		sleepAndWait(time.Second)
 		assert.Equal(t, written, p.names())
 		assert.Equal(t, []error{nil, nil}, p.reported())
 	})
@@ -177,15 +177,15 @@ func TestWatch_FileThatChangesAllTheTime_IsReported(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
 		p := newPolled(f, named("a"), PollEvery(time.Hour))
 		p.run()
-		pass(time.Second)
+		sleepAndWait(time.Second)
 		for i := range 300 { // 30 s
 			p.change("b", fmt.Sprint("c", i))
-			pass(settle)
+			sleepAndWait(settle)
 		}
 		require.Len(t, p.reported(), 1)
 		assert.ErrorContains(t, p.reported()[0], "rules.yaml: it changes all the time: write another file and rename it")
 		p.change("a") // as at the start
-		pass(time.Second)
+		sleepAndWait(time.Second)
 		require.Len(t, p.reported(), 2)
 		assert.NoError(t, p.reported()[1])
 		assert.Equal(t, []string{"a"}, p.names())
@@ -199,7 +199,7 @@ func TestOnReload_CallbackPanics_RulesChangeAndGoOnChanging(t *testing.T) {
 		p.run()
 		for i, text := range []string{named("b"), "rules: 5", named("c")} {
 			p.put(text)
-			pass(time.Minute)
+			sleepAndWait(time.Minute)
 			assert.Equal(t, i+1, calls)
 		}
 		assert.Equal(t, []string{"c"}, p.names())

@@ -1,180 +1,136 @@
-// Package crowd_test runs Java and Go processes that share one limiter.
+// Package crowd_test has Java and Go callers share one limiter.
 package crowd_test
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
-	"strings"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
 	"github.com/rratelimiter/rratelimiter/integration/tools/env"
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
-	"github.com/rratelimiter/rratelimiter/integration/tools/monitor"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
-	"github.com/rratelimiter/rratelimiter/integration/tools/suite"
 )
 
-func TestMain(m *testing.M) { suite.Processes(m, member) }
+// aloneSeconds is how long Java's threads have a limiter for themselves at the beginning of a round.
+const aloneSeconds = 4
 
-const (
-	processes = 2 // of each language
-	interval  = 500 * time.Millisecond
-	rate      = 200
-)
+// shared is how long both sides then take permits: SHARE, by default 20s. In most seconds one side
+// gets nearly all permits, and often for some seconds on end: the permits return when the last winner
+// took them. So if one side has too little, another round follows, up to maxRounds in all.
+var shared = env.Duration("SHARE", 20*time.Second)
 
-// duration is how long a crowd lasts: CROWD, by default 3s.
-var duration = env.Duration("CROWD", 3*time.Second)
+const maxRounds = 6
 
-// Two JVMs and two Go processes take 1 to 3 permits at a time, by every call. Together they never
-// get more than the rate in an interval. An interval after all have stopped, every permit is free.
-func TestCrowd_GoAndJava_KeepTheRate(t *testing.T) {
-	for _, version := range oracle.VersionsToTest() {
-		if strings.HasPrefix(version, "3.16.") {
-			continue // such a release cannot read the grants of any later one, nor ours
-		}
-		t.Run(version, func(t *testing.T) {
-			server := servers.Single(t)
-			var jvms []*oracle.Redisson
-			for range processes {
-				jvms = append(jvms, oracle.Start(t, version, oracle.Single(server.Addr())))
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			redis := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{server.Addr()}})
-			limiter := rratelimiter.New(redis).Limiter("crowded")
-			require.NoError(t, limiter.SetRate(ctx, rratelimiter.Rate{Permits: rate, Interval: interval}))
+// waitJitter is that of Go's Client. With WAIT_JITTER=0s one side starves, and the test fails.
+var waitJitter = env.Duration("WAIT_JITTER", 20*time.Millisecond)
 
-			quotes := monitor.Quotes(t, server.Addr())
-			grants := monitor.WatchGrants(t, server.Addr(), "{"+limiter.Name()+"}:permits", interval)
+// share is a limiter that threads in Java and callers in Go share, and what they got.
+type share struct {
+	permits  int64
+	interval time.Duration
+	goes     int // callers of Acquire in Go
+	javas    int // threads that call tryAcquire(1, timeout, unit) in Java
 
-			begin := time.Now().Add(500 * time.Millisecond)
-			end := begin.Add(duration)
-			var members []*suite.Process
-			for range processes {
-				members = append(members, suite.Start(t,
-					task{Addr: server.Addr(), Limiter: limiter.Name(), Begin: begin, End: end}))
-			}
-			time.Sleep(time.Until(begin))
-			var books []*ledger.Ledger
-			var running sync.WaitGroup
-			for _, jvm := range jvms {
-				book := ledger.New(nil)
-				books = append(books, book)
-				running.Go(func() { crowdInJava(ctx, jvm.Limiter(limiter.Name()), end, book) })
-			}
-			goroutines := make([]int, processes)
-			for i, member := range members {
-				book := ledger.New(nil)
-				books = append(books, book)
-				running.Go(func() { goroutines[i] = crowdInGo(member, book) })
-			}
-			remainder := ledger.New(nil)
-			running.Go(func() { takeRemainder(ctx, limiter, end, remainder) })
-			running.Wait()
-			seen := grants.Seen(t)
-
-			// Permits of cancelled callers may be under release, and the interval ends with its last
-			// millisecond.
-			time.Sleep(interval + 100*time.Millisecond)
-			free, err := limiter.AvailablePermits(ctx)
-			require.NoError(t, err)
-			freeInJava, err := jvms[0].Limiter(limiter.Name()).AvailablePermits(ctx)
-			require.NoError(t, err)
-
-			all := ledger.New(nil)
-			for i, book := range books {
-				require.NotEmpty(t, book.Grants(), "process %d got no permit; Java's come first", i)
-				all.Merge(book)
-			}
-			all.Merge(remainder)
-			sum := all.Figures("all, Redisson "+version, rate, interval, rate-free, goroutines[0]+goroutines[1])
-			t.Logf("%d permits in %v, for %v:\n%s", rate, interval, duration, ledger.Table(sum))
-
-			if quotes {
-				t.Logf("Redis granted %d permits in %d grants, %d of which were released in part or as a whole; callers booked %d",
-					seen.Permits, seen.Added, seen.Returned, all.Permits())
-				require.EqualValues(t, rate, seen.Worst,
-					"the most permits that counted at once, at %v; less: the limiter was never exhausted", seen.When)
-				require.Zero(t, seen.Unknown)
-				require.LessOrEqual(t, all.Permits(), seen.Permits, "callers were granted permits that Redis does not count")
-			}
-			require.LessOrEqual(t, sum.Worst, int64(rate))
-			require.Empty(t, all.Unclassified())
-			require.Zero(t, sum.Missing)
-			require.EqualValues(t, rate, freeInJava)
-			require.Zero(t, sum.Goroutines)
-			granted, err := limiter.TryAcquire(ctx, rate)
-			require.NoError(t, err)
-			require.True(t, granted, "all permits are free at once")
-		})
-	}
+	began            time.Time // of the round
+	goBook, javaBook *ledger.Ledger
+	goGot, javaGot   int64 // in all rounds
 }
 
-// crowdInJava runs threads of a JVM that take permits by every call until the end, and books them.
-func crowdInJava(ctx context.Context, l *oracle.Limiter, end time.Time, book *ledger.Ledger) {
-	var ways sync.WaitGroup
-	for _, crowd := range []oracle.Crowd{
-		{Threads: 1, Permits: 1},
-		{Threads: 1, Permits: 2},
-		{Threads: 1, Permits: 3},
-		{Threads: 2, Permits: 2, AcquireTimeout: 200 * time.Millisecond},
-		{Threads: 2, Permits: 3, AcquireTimeout: duration},
-	} {
-		ways.Go(func() {
-			crowd.Duration = time.Until(end)
-			got, err := l.Crowd(ctx, crowd)
-			if err != nil {
-				book.Failed(err, 1)
+func (s *share) String() string {
+	return fmt.Sprintf("%d per %v, %d in Go, %d in Java", s.permits, s.interval, s.goes, s.javas)
+}
+
+// fair reports whether each side has at least a tenth of the permits.
+func (s *share) fair() bool { return 10*min(s.goGot, s.javaGot) >= s.goGot+s.javaGot }
+
+// Permits return in bursts, and the first waiter to ask takes what is free. Neither side always does: each
+// gets at least a tenth.
+func TestShare_GoAndJavaWait_NeitherStarves(t *testing.T) {
+	server := servers.Single(t)
+	jvm := oracle.Start(t, "4.7.0", oracle.Single(server.Addr()))
+	client := rratelimiter.New(servers.Connect(t, rueidis.ClientOption{InitAddress: []string{server.Addr()}}),
+		rratelimiter.WithWaitJitter(waitJitter))
+	shares := []*share{
+		{permits: 20, interval: time.Second, goes: 6, javas: 6},
+		{permits: 20, interval: time.Second, goes: 1, javas: 20},
+		{permits: 1, interval: 100 * time.Millisecond, goes: 4, javas: 4},
+		{permits: 100, interval: time.Second, goes: 30, javas: 30},
+	}
+	var running sync.WaitGroup
+	for _, s := range shares {
+		limiter := client.Limiter(s.String())
+		require.NoError(t, limiter.SetRate(t.Context(), rratelimiter.Rate{Permits: s.permits, Interval: s.interval}))
+		running.Go(func() {
+			for round := 0; round == 0 || round < maxRounds && !s.fair(); round++ {
+				s.run(t, jvm, limiter)
 			}
-			got.Book(book)
+			assert.True(t, s.fair(), "%v: Go has %d, and Java %d", s, s.goGot, s.javaGot)
 		})
 	}
-	ways.Go(func() {
-		for time.Now().Before(end) {
-			permits := 1 + rand.Int64N(3)
-			_, _ = book.Time("java", permits, func() (bool, error) { return true, l.Acquire(ctx, permits) })
-		}
+	running.Wait()
+}
+
+// run runs a round and counts the permits of both sides.
+func (s *share) run(t *testing.T, jvm *oracle.Redisson, limiter *rratelimiter.Limiter) {
+	s.goBook, s.javaBook, s.began = ledger.New(error.Error), ledger.New(error.Error), time.Now()
+	var running sync.WaitGroup
+	running.Go(func() {
+		got, err := jvm.Limiter(limiter.Name()).Crowd(t.Context(), oracle.Crowd{Threads: s.javas, Permits: 1,
+			Duration: aloneSeconds*time.Second + shared, AcquireTimeout: 2 * time.Second})
+		assert.NoError(t, err)
+		got.Book(s.javaBook)
 	})
-	ways.Wait()
+	for range s.goes {
+		running.Go(func() { s.waitInGo(t.Context(), limiter) })
+	}
+	running.Wait()
+	goGrants, javaGrants := s.bySecond(s.goBook), s.bySecond(s.javaBook)
+	alone := javaGrants[:aloneSeconds]
+	goGrants, javaGrants = goGrants[aloneSeconds:], javaGrants[aloneSeconds:]
+	both := sum(goGrants) + sum(javaGrants)
+	s.goGot, s.javaGot = s.goGot+sum(goGrants), s.javaGot+sum(javaGrants)
+	t.Logf("%v: Java alone %d; then Go %d of %d: %d, and Java %d", s, alone, sum(goGrants), both, goGrants, javaGrants)
+	rate := s.permits * int64(shared/s.interval)
+	assert.Greater(t, 10*both, 7*rate, "the permits of both of %v", s)
+	all := append(s.goBook.Grants(), s.javaBook.Grants()...)
+	assert.LessOrEqual(t, ledger.Worst(all, s.interval).Permits, s.permits, "a window of %v", s)
 }
 
-// takeRemainder requests one permit more than is free, and then what is free, once an interval. So
-// the limiter is exhausted even if the other callers are slow, and a permit above the rate would be
-// taken.
-func takeRemainder(ctx context.Context, l *rratelimiter.Limiter, end time.Time, book *ledger.Ledger) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for time.Now().Before(end) {
-		<-tick.C
-		free, err := l.AvailablePermits(ctx)
-		if err != nil {
-			book.Failed(err, 1)
-			continue
-		}
-		for permits := min(free+1, rate); permits > max(0, free-1); permits-- {
-			_, _ = book.Time("remainder", permits, func() (bool, error) { return l.TryAcquire(ctx, permits) })
-		}
+// waitInGo calls Acquire in a loop, once Java is no longer alone.
+func (s *share) waitInGo(ctx context.Context, l *rratelimiter.Limiter) {
+	begin := s.began.Add(aloneSeconds * time.Second)
+	time.Sleep(time.Until(begin))
+	ctx, cancel := context.WithDeadline(ctx, begin.Add(shared))
+	defer cancel()
+	for ctx.Err() == nil {
+		_, _ = s.goBook.Time("go", 1, func() (bool, error) {
+			return l.Acquire(ctx, 1) == nil, nil // it fails at the end only
+		})
 	}
 }
 
-// crowdInGo books the calls of a Go process, and returns the number of goroutines that it left.
-func crowdInGo(member *suite.Process, book *ledger.Ledger) int {
-	var r report
-	if err := member.Report(&r); err != nil {
-		book.Failed(err, 1)
+// bySecond returns how many permits were granted in each whole second.
+func (s *share) bySecond(book *ledger.Ledger) []int64 {
+	seconds := make([]int64, aloneSeconds+shared/time.Second)
+	for _, g := range book.Grants() {
+		if second := int(g.End.Sub(s.began) / time.Second); second < len(seconds) {
+			seconds[second] += g.Permits
+		}
 	}
-	book.Granted(r.Grants...)
-	book.Denied(r.Denials)
-	for text, n := range r.Errors {
-		book.Failed(errors.New(text), n)
+	return seconds
+}
+
+func sum(seconds []int64) (sum int64) {
+	for _, n := range seconds {
+		sum += n
 	}
-	return r.Goroutines
+	return sum
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -46,14 +47,13 @@ func documentedRights(t *testing.T) map[string][]string {
 
 // policyCalls returns the calls of a policy.
 func policyCalls(l *limit.Limiter) map[string]func(ctx context.Context) error {
-	errOf := func(_ any, err error) error { return err }
 	return map[string]func(ctx context.Context) error{
-		"TryAcquire":     func(ctx context.Context) error { return errOf(l.TryAcquire(ctx, 2)) },
-		"Take":           func(ctx context.Context) error { return errOf(l.Take(ctx, 2)) },
-		"a denial":       func(ctx context.Context) error { return errOf(l.Take(ctx, rate)) },
-		"TakeEach":       func(ctx context.Context) error { return errOf(l.TakeEach(ctx, 1)) },
-		"Peek":           func(ctx context.Context) error { return errOf(l.Peek(ctx)) },
-		"Charge":         func(ctx context.Context) error { return errOf(l.Charge(ctx, 1)) },
+		"TryAcquire":     func(ctx context.Context) error { return redistest.Err(l.TryAcquire(ctx, 2)) },
+		"Take":           func(ctx context.Context) error { return redistest.Err(l.Take(ctx, 2)) },
+		"a denial":       func(ctx context.Context) error { return redistest.Err(l.Take(ctx, rate)) },
+		"TakeEach":       func(ctx context.Context) error { return redistest.Err(l.TakeEach(ctx, 1)) },
+		"Peek":           func(ctx context.Context) error { return redistest.Err(l.Peek(ctx)) },
+		"Charge":         func(ctx context.Context) error { return redistest.Err(l.Charge(ctx, 1)) },
 		"Release":        func(ctx context.Context) error { return l.Release(ctx, 1) },
 		"Release of all": func(ctx context.Context) error { return l.Release(ctx, rate) },
 		"Reset":          l.Reset,

@@ -20,6 +20,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/tools/env"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // commands returns the commands of the scripts: those in their text, and those that Expire and
@@ -61,37 +62,36 @@ type call struct {
 
 // calls returns the calls of a limiter that has a rate.
 func calls(l *rratelimiter.Limiter, r rratelimiter.Rate) []call {
-	errOf := func(_ any, err error) error { return err }
 	keep := rratelimiter.KeepState()
 	higher, lower, lasting := r, r, r
 	higher.Permits, lower.Permits, lasting.KeepAlive = rate+5, rate-2, 3*interval
 	return []call{
-		{name: "TryAcquire", takes: 2, do: func(ctx context.Context) error { return errOf(l.TryAcquire(ctx, 2)) }},
+		{name: "TryAcquire", takes: 2, do: func(ctx context.Context) error { return redistest.Err(l.TryAcquire(ctx, 2)) }},
 		{name: "TryAcquire of all", takes: rate,
-			do: func(ctx context.Context) error { return errOf(l.TryAcquire(ctx, rate)) }},
-		{name: "Take", takes: 2, do: func(ctx context.Context) error { return errOf(l.Take(ctx, 2)) }},
-		{name: "Take of all", takes: rate, do: func(ctx context.Context) error { return errOf(l.Take(ctx, rate)) }},
+			do: func(ctx context.Context) error { return redistest.Err(l.TryAcquire(ctx, rate)) }},
+		{name: "Take", takes: 2, do: func(ctx context.Context) error { return redistest.Err(l.Take(ctx, 2)) }},
+		{name: "Take of all", takes: rate, do: func(ctx context.Context) error { return redistest.Err(l.Take(ctx, rate)) }},
 		{name: "Acquire", takes: 1, do: func(ctx context.Context) error { return l.Acquire(ctx, 1) }},
 		{name: "TryAcquireWithin", takes: 1,
-			do: func(ctx context.Context) error { return errOf(l.TryAcquireWithin(ctx, 1, time.Minute)) }},
+			do: func(ctx context.Context) error { return redistest.Err(l.TryAcquireWithin(ctx, 1, time.Minute)) }},
 		{name: "Release", releases: 2, do: func(ctx context.Context) error { return l.Release(ctx, 2) }},
 		{name: "Release of a grant", releases: 3, do: func(ctx context.Context) error { return l.Release(ctx, 3) }},
 		{name: "Release of all", releases: rate, do: func(ctx context.Context) error { return l.Release(ctx, rate) }},
-		{name: "AvailablePermits", do: func(ctx context.Context) error { return errOf(l.AvailablePermits(ctx)) }},
-		{name: "TrySetRate", do: func(ctx context.Context) error { return errOf(l.TrySetRate(ctx, r)) }},
+		{name: "AvailablePermits", do: func(ctx context.Context) error { return redistest.Err(l.AvailablePermits(ctx)) }},
+		{name: "TrySetRate", do: func(ctx context.Context) error { return redistest.Err(l.TrySetRate(ctx, r)) }},
 		{name: "SetRate", fresh: true, do: func(ctx context.Context) error { return l.SetRate(ctx, r) }},
 		{name: "SetRate lower", do: func(ctx context.Context) error { return l.SetRate(ctx, lower, keep) }},
 		{name: "SetRate higher", do: func(ctx context.Context) error { return l.SetRate(ctx, higher, keep) }},
-		{name: "UpdateRate", do: func(ctx context.Context) error { return errOf(l.UpdateRate(ctx, r, keep)) }},
+		{name: "UpdateRate", do: func(ctx context.Context) error { return redistest.Err(l.UpdateRate(ctx, r, keep)) }},
 		{name: "UpdateRate with a keep-alive",
-			do: func(ctx context.Context) error { return errOf(l.UpdateRate(ctx, lasting, keep)) }},
-		{name: "Expire", do: func(ctx context.Context) error { return errOf(l.Expire(ctx, 2*interval)) }},
+			do: func(ctx context.Context) error { return redistest.Err(l.UpdateRate(ctx, lasting, keep)) }},
+		{name: "Expire", do: func(ctx context.Context) error { return redistest.Err(l.Expire(ctx, 2*interval)) }},
 		{name: "ExpireAt",
-			do: func(ctx context.Context) error { return errOf(l.ExpireAt(ctx, time.Now().Add(2*interval))) }},
-		{name: "ClearExpire", do: func(ctx context.Context) error { return errOf(l.ClearExpire(ctx)) }},
-		{name: "ExpireTime", do: func(ctx context.Context) error { return errOf(l.ExpireTime(ctx)) }},
+			do: func(ctx context.Context) error { return redistest.Err(l.ExpireAt(ctx, time.Now().Add(2*interval))) }},
+		{name: "ClearExpire", do: func(ctx context.Context) error { return redistest.Err(l.ClearExpire(ctx)) }},
+		{name: "ExpireTime", do: func(ctx context.Context) error { return redistest.Err(l.ExpireTime(ctx)) }},
 		{name: "Copy",
-			do: func(ctx context.Context) error { return errOf(l.Copy(ctx, "other", rratelimiter.Replace())) }},
+			do: func(ctx context.Context) error { return redistest.Err(l.Copy(ctx, "other", rratelimiter.Replace())) }},
 		{name: "Rename", do: func(ctx context.Context) error { return l.Rename(ctx, "other") }},
 	}
 }
