@@ -36,7 +36,8 @@ func EachRedisson(client *rratelimiter.Client, prefix string, key Key, rate rrat
 	return choose(at, key, guard.EachRedisson(at, client, prefix, rate))
 }
 
-func choose(at string, key Key, limiterOf func(key string) (guard.Limiter, error)) func(context.Context, Call) (Limiter, error) {
+func choose(at string, key Key, limiterOf func(string) (guard.Limiter, error),
+) func(context.Context, Call) (Limiter, error) {
 	if key == nil {
 		panic(at + ": the Key is nil: pass ByIP, ByMetadata or a function")
 	}

@@ -64,7 +64,7 @@ func EachRedisson(client *rratelimiter.Client, prefix string, key Key, rate rrat
 	return choose(at, key, guard.EachRedisson(at, client, prefix, rate))
 }
 
-func choose(at string, key Key, limiterOf func(key string) (guard.Limiter, error)) func(*http.Request) (Limiter, error) {
+func choose(at string, key Key, limiterOf func(string) (guard.Limiter, error)) func(*http.Request) (Limiter, error) {
 	if key == nil {
 		panic(at + ": the Key is nil: pass ByIP, ByHeader or a function")
 	}
