@@ -11,8 +11,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// breaker is a circuit breaker for the calls to Redis, as the package documentation describes. Its
-// states are called up and down, since Open and Closed are failure modes. It starts as up.
+// breaker is a circuit breaker for the calls to Redis, see OnFailure of package httplimit. Its states
+// are called up and down, since Open and Closed are failure modes. It starts as up.
 type breaker struct {
 	clock
 	deadline time.Duration

@@ -3,16 +3,10 @@
 //
 // # Outages
 //
-// A [Guard] asks the limiter for each request, and gives Redis a deadline. If the call fails, or is
-// not answered by then, the guard's [Mode] decides the request. Redis is down once a call has
-// failed and no call has been answered for the time of the deadline. While it is down, the mode
-// decides every request at once, and a prober asks Redis in the background. The first answer ends
-// the outage. If a caller leaves before its call is answered, a probe checks whether Redis is down.
-//
-// There is one prober at a time, and its calls take no permits. The pause between its calls is a
-// deadline at first, and doubles up to a second. The prober ends with the outage, or a minute after
-// the latest request; then the next request asks Redis itself. So an outage delays only the
-// requests that arrive before it is detected, by a deadline each. No goroutine is left behind.
+// A [Guard] asks the limiter for each request, and gives Redis a deadline. OnFailure of package
+// httplimit describes when an outage begins and ends, and what a prober does meanwhile. If a caller
+// leaves before its call is answered, a probe checks whether Redis is down. So an outage delays only
+// the requests that arrive before it is detected, by a deadline each. No goroutine is left behind.
 //
 // A denial may come from the denial cache of a Client ([rratelimiter.WithDenialCache]). It is a
 // valid decision, but does not end an outage. A grant of a lease ([rratelimiter.WithLease]) comes

@@ -25,7 +25,8 @@ func (c noRedis) Mode() rueidis.ClientMode { return c.mode }
 
 // checkName returns an error if a domain is not valid in names.
 func checkName(domain string) error {
-	return guard.CheckLimiter(limit.New(offlineCluster, domain+":rule", limit.FixedWindow{Permits: 1, Interval: time.Second}))
+	window := limit.FixedWindow{Permits: 1, Interval: time.Second}
+	return guard.CheckLimiter(limit.New(offlineCluster, domain+":rule", window))
 }
 
 func checkRate(rate rratelimiter.Rate) error {
