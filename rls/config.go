@@ -54,13 +54,13 @@ type Config struct {
 type Server struct {
 	ratelimit.UnimplementedRateLimitServiceServer
 
-	config     Config
-	cluster    bool
-	guard      *guard.Guard
-	rules      atomic.Pointer[Rules]
-	metrics    *metrics
-	failureLog failureLog
-	health     *health.Server
+	config   Config
+	cluster  bool
+	guard    *guard.Guard
+	rules    atomic.Pointer[Rules]
+	metrics  *metrics
+	failures *guard.FailureLog
+	health   *health.Server
 
 	files rulefile.Watcher
 }

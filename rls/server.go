@@ -3,6 +3,7 @@ package rls
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -43,14 +44,11 @@ func New(c Config) (*Server, error) {
 		config: c, cluster: client.Engine.Cluster(), health: health.NewServer(),
 		metrics: newMetrics(cmp.Or(c.NearLimit, 0.8), cmp.Or(c.MaxSeries, 10_000)),
 	}
-	s.guard = guard.New(guard.Closed, c.Deadline, func(up bool, err error) {
-		s.failureLog.down.Store(!up)
-		if up {
-			c.Log.Info("rls: Redis answers again")
-		} else {
-			c.Log.Error("rls: Redis does not answer, requests end with an error", "error", err)
-		}
-	})
+	s.failures = &guard.FailureLog{
+		Log: c.Log, Up: "rls: Redis answers again", Down: "rls: Redis does not answer, requests end with an error",
+		Failed: "rls: requests end with an error, while Redis answers others",
+	}
+	s.guard = guard.New(guard.Closed, c.Deadline, s.failures.RedisChanged)
 	s.files = rulefile.Watcher{Path: c.Path, Belongs: belongs, Every: pollInterval, Apply: s.apply, Report: s.report}
 	s.rules.Store(new(Rules))
 	if err := s.Reload(); err != nil {
@@ -98,4 +96,14 @@ func (s *Server) ShouldRateLimit(ctx context.Context,
 		response.DynamicMetadata = metadataOf(request, all)
 	}
 	return response, nil
+}
+
+// failed returns the error of a request that Redis did not decide.
+func (s *Server) failed(err error) error {
+	s.metrics.redisErrors.Inc()
+	s.failures.RequestFailed(err)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return status.Errorf(codes.Unavailable, "rls: Redis did not answer within %v", s.config.Deadline)
+	}
+	return status.Errorf(codes.Unavailable, "rls: cannot decide: %v", err)
 }

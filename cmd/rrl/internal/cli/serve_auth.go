@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sync"
-	"time"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/rules"
 )
 
@@ -31,9 +30,17 @@ func (s *service) auth(ctx context.Context, client *rratelimiter.Client, log *sl
 		return nil, firstOf(err, s.rules)
 	}
 	log.Info("rrl: rules in force", "path", s.rules)
-	failures := &failureLog{log: log}
+	failures := &guard.FailureLog{
+		Log: log, Up: "rrl: Redis answers again", Down: "rrl: Redis does not answer, the rules' on_failure decides",
+		Failed: "rrl: a request cannot be decided, its rule's on_failure decides",
+	}
 	options := []httplimit.Option{
-		httplimit.Deadline(s.config.Deadline), httplimit.Report(failures.report), httplimit.OnRedisChange(failures.redis),
+		httplimit.Deadline(s.config.Deadline), httplimit.OnRedisChange(failures.RedisChanged),
+		httplimit.Report(func(_ *http.Request, o httplimit.Outcome) {
+			if o.Result == httplimit.FailedOpen || o.Result == httplimit.FailedClosed {
+				failures.RequestFailed(o.Err) // for instance since a proxy is not trusted
+			}
+		}),
 	}
 	if s.config.Shadow {
 		options = append(options, httplimit.Shadow())
@@ -41,38 +48,6 @@ func (s *service) auth(ctx context.Context, client *rratelimiter.Client, log *sl
 	mux := http.NewServeMux()
 	mux.Handle("/auth", set.ForwardAuth(client, options...))
 	return mux, nil
-}
-
-// failureLog logs requests that cannot be decided, for instance since a proxy is not trusted. It logs an
-// outage of Redis once, and other failures once in a while.
-type failureLog struct {
-	log  *slog.Logger
-	mu   sync.Mutex
-	down bool
-	last time.Time // of a line about a request
-}
-
-func (l *failureLog) redis(up bool, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.down = !up
-	if up {
-		l.log.Info("rrl: Redis answers again")
-	} else {
-		l.log.Error("rrl: Redis does not answer, the rules' on_failure decides", "error", err)
-	}
-}
-
-func (l *failureLog) report(_ *http.Request, o httplimit.Outcome) {
-	if o.Result != httplimit.FailedOpen && o.Result != httplimit.FailedClosed {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now := time.Now(); !l.down && now.Sub(l.last) >= remind {
-		l.last = now
-		l.log.Error("rrl: a request cannot be decided, its rule's on_failure decides", "error", o.Err)
-	}
 }
 
 func firstOf(err error, path string) error {

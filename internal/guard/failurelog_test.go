@@ -1,0 +1,39 @@
+package guard
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// Requests of an outage have its line only, and others one in half a minute.
+func TestFailureLog_ManyFailures_HaveOneLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text strings.Builder
+		log := FailureLog{Log: slog.New(slog.NewTextHandler(&text, nil)), Up: "up", Down: "down", Failed: "failed"}
+		failure := errors.New("a cause")
+		for range 3 {
+			log.RequestFailed(failure)
+		}
+		time.Sleep(failureInterval)
+		log.RequestFailed(failure)
+		log.RedisChanged(false, failure)
+		time.Sleep(failureInterval)
+		log.RequestFailed(failure)
+		log.RedisChanged(true, nil)
+		log.RequestFailed(failure)
+		var lines []string
+		for line := range strings.Lines(text.String()) {
+			_, message, _ := strings.Cut(line, " msg=")
+			lines = append(lines, strings.TrimSpace(message))
+		}
+		assert.Equal(t, []string{
+			`failed error="a cause"`, `failed error="a cause"`, `down error="a cause"`, "up", `failed error="a cause"`,
+		}, lines)
+	})
+}
