@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
-	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
@@ -72,15 +71,12 @@ var _ = register(policy.Kind{
 	return d
 }, policy.Text[Calendar]{
 	Words:   []string{"day", "week", "month", "year"},
-	Help:    "day:1000             Calendar (day, week, month, year); day:1000@Europe/Berlin",
-	Place:   7,
-	Parse:   parseCalendar,
 	FromKey: calendarOfKey,
-	Short:   func(p Calendar) string { return strings.Replace(p.suffix(), ":", "@", 1) },
+	Short:   func(p Calendar) string { return "/" + p.word() + ",in=" + p.In.String() },
 	Read:    func(_ Calendar, c policy.Content) (policy.State, bool) { return readWindow(c) },
 })
 
-// word returns what the notation and the key begin with.
+// word returns what the key begins with.
 func (p Calendar) word() string { return strings.ToLower(p.Unit.String()) }
 
 // unitOfWord is the inverse of word.
@@ -91,19 +87,6 @@ func unitOfWord(word string) Unit {
 		}
 	}
 	return 0
-}
-
-// parseCalendar parses the permits, which may have a location after them: "1000@Europe/Berlin".
-func parseCalendar(word, rest string) (p Calendar, err error) {
-	count, place, placed := strings.Cut(rest, "@")
-	p.Unit = unitOfWord(word)
-	if p.Permits, err = notation.ParsePermits("permits are", count); err != nil || !placed {
-		return p, err
-	}
-	if p.In, err = time.LoadLocation(place); err != nil || place == "" {
-		return p, fmt.Errorf("no time zone %q, want one such as Europe/Berlin", place)
-	}
-	return p, nil
 }
 
 // calendarOfKey returns the calendar of a location. It returns an invalid one for an unknown location.

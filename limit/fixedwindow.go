@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
@@ -29,16 +28,15 @@ var _ = register(policy.Kind{
 }, func(p FixedWindow) policy.Description {
 	return windowDescription(p.Permits, p.Interval, policy.Together)
 }, policy.Text[FixedWindow]{
-	Words: []string{"window", "aligned"},
-	Help:  "window:5/1m          FixedWindow; aligned:5/1m an Aligned one",
-	Place: 1,
-	Parse: func(word, rest string) (FixedWindow, error) {
-		permits, interval, err := notation.ParseRate(rest)
-		return FixedWindow{permits, interval, word == "aligned"}, err
-	},
+	Words:   []string{"window", "aligned"},
 	FromKey: func(word, rest string) FixedWindow { return FixedWindow{1, keyInterval(rest), word == "aligned"} },
-	Short:   func(p FixedWindow) string { return perInterval(p.suffix(), p.Interval) },
-	Read:    func(_ FixedWindow, c policy.Content) (policy.State, bool) { return readWindow(c) },
+	Short: func(p FixedWindow) string {
+		if p.Aligned {
+			return per(p.Interval) + ",aligned"
+		}
+		return per(p.Interval)
+	},
+	Read: func(_ FixedWindow, c policy.Content) (policy.State, bool) { return readWindow(c) },
 })
 
 // readWindow reads the text of a window: "<epoch> <end, ms> <count>".

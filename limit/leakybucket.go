@@ -34,15 +34,9 @@ var _ = register(policy.Kind{
 }, func(p LeakyBucket) policy.Description {
 	return bucketDescription("leaky", p.token())
 }, policy.Text[LeakyBucket]{
-	Words: []string{"leaky"},
-	Help:  "leaky:5/1s           LeakyBucket; leaky:20+5/1s holds up to 20",
-	Place: 5,
-	Parse: func(_, rest string) (LeakyBucket, error) {
-		p, err := parseBucket(rest)
-		return LeakyBucket{p.Capacity, p.Refill, p.Interval}, err
-	},
+	Words:   []string{"leaky"},
 	FromKey: func(_, rest string) LeakyBucket { return LeakyBucket{1, 1, keyInterval(rest)} },
-	Short:   func(p LeakyBucket) string { return perInterval(p.suffix(), p.Interval) },
+	Short:   func(p LeakyBucket) string { return per(p.Interval) },
 	Read:    func(p LeakyBucket, c policy.Content) (policy.State, bool) { return p.token().read(c) },
 })
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
-	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
@@ -39,15 +38,9 @@ var _ = register(policy.Kind{
 		Local: policy.Local{Permits: maxPermits, Returns: maxPermits, Interval: time.Second},
 	}
 }, policy.Text[Pause]{
-	Words: []string{"pause"},
-	Help:  "pause:1h             Pause, of at most an hour",
-	Place: 8,
-	Parse: func(_, rest string) (Pause, error) {
-		most, err := notation.ParseDuration(rest)
-		return Pause{most}, err
-	},
+	Words:   []string{"pause"},
 	FromKey: func(_, _ string) Pause { return Pause{time.Millisecond} },
-	Short:   func(Pause) string { return "pause" },
+	Short:   func(Pause) string { return "" },
 	Read:    func(_ Pause, c policy.Content) (policy.State, bool) { return readPause(c) },
 })
 

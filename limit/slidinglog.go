@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
@@ -31,15 +30,9 @@ var _ = register(policy.Kind{
 }, func(p SlidingLog) policy.Description {
 	return windowDescription(p.Permits, p.Interval, policy.ByAge)
 }, policy.Text[SlidingLog]{
-	Words: []string{"log"},
-	Help:  "log:100/1m           SlidingLog",
-	Place: 3,
-	Parse: func(_, rest string) (SlidingLog, error) {
-		permits, interval, err := notation.ParseRate(rest)
-		return SlidingLog{permits, interval}, err
-	},
+	Words:   []string{"log"},
 	FromKey: func(_, rest string) SlidingLog { return SlidingLog{1, keyInterval(rest)} },
-	Short:   func(p SlidingLog) string { return perInterval(p.suffix(), p.Interval) },
+	Short:   func(p SlidingLog) string { return per(p.Interval) },
 	Read:    SlidingLog.read,
 })
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
@@ -37,32 +36,19 @@ var _ = register(policy.Kind{
 	return d
 }, policy.Text[SlidingWindow]{
 	Words: []string{"sliding"},
-	Help:  "sliding:100/1m       SlidingWindow; sliding:100/1m/60 with 60 cells",
-	Place: 2,
-	Parse: parseSlidingWindow,
 	FromKey: func(_, rest string) SlidingWindow {
 		interval, text, _ := strings.Cut(rest, ":")
 		cells, _ := strconv.Atoi(text)
 		return SlidingWindow{1, keyInterval(interval), cells}
 	},
 	Short: func(p SlidingWindow) string {
-		return perInterval(p.suffix(), p.Interval) + "/" + strconv.FormatInt(p.cells(), 10)
+		if p.cells() == defaultCells {
+			return per(p.Interval)
+		}
+		return per(p.Interval) + ",cells=" + strconv.FormatInt(p.cells(), 10)
 	},
 	Read: SlidingWindow.read,
 })
-
-// parseSlidingWindow parses a rate, which may have cells after it: "100/1m" or "100/1m/60".
-func parseSlidingWindow(_, rest string) (p SlidingWindow, err error) {
-	if parts := strings.Split(rest, "/"); len(parts) == 3 {
-		p.Cells, err = strconv.Atoi(parts[2])
-		if err != nil || p.Cells < 2 || p.Cells > 1000 || strconv.Itoa(p.Cells) != parts[2] {
-			return p, fmt.Errorf("cells are %q, want 2 to 1000", parts[2])
-		}
-		rest = parts[0] + "/" + parts[1]
-	}
-	p.Permits, p.Interval, err = notation.ParseRate(rest)
-	return p, err
-}
 
 // read reads "<epoch> <sum> <newest> <count>" and " <cell>:<permits>" of each older cell, the oldest
 // first.
@@ -109,7 +95,9 @@ func (p SlidingWindow) validate() error {
 	return nil
 }
 
-func (p SlidingWindow) cells() int64 { return int64(cmp.Or(p.Cells, 10)) }
+const defaultCells = 10
+
+func (p SlidingWindow) cells() int64 { return int64(cmp.Or(p.Cells, defaultCells)) }
 
 func (p SlidingWindow) kind() string { return "slidingwindow" }
 

@@ -2,13 +2,11 @@ package limit
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
@@ -54,41 +52,15 @@ var _ = register(policy.Kind{
 	}
 }, policy.Text[Smooth]{
 	Words:   []string{"smooth", "warmup"},
-	Help:    "smooth:5/1s          Smooth; smooth:5/1s,burst=2s,warmup=3s,cold=3",
-	Place:   6,
-	Parse:   parseSmooth,
 	FromKey: smoothOfKey,
-	Short:   func(p Smooth) string { return perInterval(p.suffix(), p.Interval) },
-	Read:    Smooth.read,
+	Short: func(p Smooth) string {
+		if p.WarmUp > 0 {
+			return per(p.Interval) + ",warm_up"
+		}
+		return per(p.Interval)
+	},
+	Read: Smooth.read,
 })
-
-// parseSmooth parses a rate, which may have fields after it: "5/1s,burst=2s,warmup=3s,cold=3".
-func parseSmooth(word, rest string) (p Smooth, err error) {
-	if word != "smooth" {
-		return p, fmt.Errorf("no policy %q", word) // only keys begin with it
-	}
-	rate, fields, more := strings.Cut(rest, ",")
-	if p.Permits, p.Interval, err = notation.ParseRate(rate); err != nil || !more {
-		return p, err
-	}
-	for part := range strings.SplitSeq(fields, ",") {
-		field, value, _ := strings.Cut(part, "=")
-		switch field {
-		case "burst":
-			p.Burst, err = notation.ParseDuration(value)
-		case "warmup":
-			p.WarmUp, err = notation.ParseDuration(value)
-		case "cold":
-			p.ColdFactor, err = strconv.ParseFloat(value, 64)
-		default:
-			err = fmt.Errorf("no field %q, want burst, warmup or cold", field)
-		}
-		if err != nil {
-			return p, err
-		}
-	}
-	return p, nil
-}
 
 // smoothOfKey returns a policy of one permit, or of several in an interval of decades: a permit costs
 // less than maxCost, also at three times the price.

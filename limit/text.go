@@ -20,11 +20,8 @@ func keyInterval(text string) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// perInterval formats a policy without its permits: "window/1m" of the key "window:60000".
-func perInterval(key string, interval time.Duration) string {
-	word, _, _ := strings.Cut(key, ":")
-	return word + "/" + notation.FormatDuration(interval)
-}
+// per formats the interval of a rate: "/1m".
+func per(interval time.Duration) string { return "/" + notation.FormatDuration(interval) }
 
 // numbersAfterEpoch parses a text of an epoch and whole numbers of 0 or more, with spaces between them.
 func numbersAfterEpoch(text string) ([]int64, bool) {

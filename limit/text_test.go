@@ -18,13 +18,16 @@ import (
 func TestPolicies_Keys_AreRead(t *testing.T) {
 	kinds := make(map[string]bool)
 	for part, short := range map[string]string{
-		"window:60000": "window/1m", "aligned:1000": "aligned/1s", "sliding:60000:60": "sliding/1m/60",
-		"log:500":     "log/500ms",
-		"bucket:1000": "bucket/1s", "leaky:7200000": "leaky/2h", "smooth:1000": "smooth/1s", "warmup:86400000": "warmup/1d",
-		"day:UTC": "day@UTC", "week:Europe/Berlin": "week@Europe/Berlin", "month:Local": "month@Local",
-		"year:UTC": "year@UTC", "pause": "pause",
-		"window:9007199254740": "window/2501999h47m34.74s", "smooth:9007199254740": "smooth/2501999h47m34.74s",
-		"warmup:9007199254740": "warmup/2501999h47m34.74s",
+		"window:60000": "fixed_window/1m", "aligned:1000": "fixed_window/1s,aligned",
+		"sliding:60000:60": "sliding_window/1m,cells=60",
+		"log:500":          "sliding_log/500ms",
+		"bucket:1000":      "token_bucket/1s", "leaky:7200000": "leaky_bucket/2h", "smooth:1000": "smooth/1s",
+		"warmup:86400000": "smooth/1d,warm_up",
+		"day:UTC":         "calendar/day,in=UTC", "week:Europe/Berlin": "calendar/week,in=Europe/Berlin",
+		"month:Local": "calendar/month,in=Local",
+		"year:UTC":    "calendar/year,in=UTC", "pause": "pause",
+		"window:9007199254740": "fixed_window/2501999h47m34.74s", "smooth:9007199254740": "smooth/2501999h47m34.74s",
+		"warmup:9007199254740": "smooth/2501999h47m34.74s,warm_up",
 	} {
 		p, ok := policy.ParseKey(part)
 		require.True(t, ok, part)
@@ -52,20 +55,20 @@ func TestPolicies_Notation_IsParsed(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	require.NoError(t, err)
 	for text, want := range map[string]limit.Policy{
-		"window:5/1m":          limit.FixedWindow{Permits: 5, Interval: time.Minute},
-		"aligned:5/s":          limit.FixedWindow{Permits: 5, Interval: time.Second, Aligned: true},
-		"sliding:5/1m":         limit.SlidingWindow{Permits: 5, Interval: time.Minute},
-		"sliding:5/1m/60":      limit.SlidingWindow{Permits: 5, Interval: time.Minute, Cells: 60},
-		"log:5/500ms":          limit.SlidingLog{Permits: 5, Interval: 500 * time.Millisecond},
-		"bucket:5/1s":          limit.TokenBucket{Capacity: 5, Refill: 5, Interval: time.Second},
-		"bucket:20+5/1s":       limit.TokenBucket{Capacity: 20, Refill: 5, Interval: time.Second},
-		"leaky:20+5/1s":        limit.LeakyBucket{Capacity: 20, Leak: 5, Interval: time.Second},
-		"smooth:5/1s":          limit.Smooth{Permits: 5, Interval: time.Second},
-		"day:5":                limit.Calendar{Permits: 5, Unit: limit.Day},
-		"week:5@UTC":           limit.Calendar{Permits: 5, Unit: limit.Week, In: time.UTC},
-		"pause:90s":            limit.Pause{Most: 90 * time.Second},
-		"year:5@Europe/Berlin": limit.Calendar{Permits: 5, Unit: limit.Year, In: berlin},
-		"smooth:5/1s,burst=2s,warmup=3s,cold=4": limit.Smooth{
+		"fixed_window:5/1m":                limit.FixedWindow{Permits: 5, Interval: time.Minute},
+		"fixed_window:5/s,aligned":         limit.FixedWindow{Permits: 5, Interval: time.Second, Aligned: true},
+		"sliding_window:5/minute":          limit.SlidingWindow{Permits: 5, Interval: time.Minute},
+		"sliding_window:5/1m,cells=60":     limit.SlidingWindow{Permits: 5, Interval: time.Minute, Cells: 60},
+		"sliding_log:5/500ms":              limit.SlidingLog{Permits: 5, Interval: 500 * time.Millisecond},
+		"token_bucket:5/1s":                limit.TokenBucket{Capacity: 5, Refill: 5, Interval: time.Second},
+		"token_bucket:5/1s,capacity=20":    limit.TokenBucket{Capacity: 20, Refill: 5, Interval: time.Second},
+		"leaky_bucket:5/1s,capacity=20":    limit.LeakyBucket{Capacity: 20, Leak: 5, Interval: time.Second},
+		"smooth:5/1s":                      limit.Smooth{Permits: 5, Interval: time.Second},
+		"calendar:5/day":                   limit.Calendar{Permits: 5, Unit: limit.Day},
+		"calendar:5/week,in=UTC":           limit.Calendar{Permits: 5, Unit: limit.Week, In: time.UTC},
+		"pause:most=90s":                   limit.Pause{Most: 90 * time.Second},
+		"calendar:5/year,in=Europe/Berlin": limit.Calendar{Permits: 5, Unit: limit.Year, In: berlin},
+		"smooth:5/1s,burst=2s,warm_up=3s,cold_factor=4": limit.Smooth{
 			Permits: 5, Interval: time.Second, Burst: 2 * time.Second, WarmUp: 3 * time.Second, ColdFactor: 4,
 		},
 	} {
@@ -79,12 +82,16 @@ func TestPolicies_Notation_IsParsed(t *testing.T) {
 		assert.Equal(t, want, p, text)
 	}
 	for text, want := range map[string]string{
-		"window": "it has no colon", "x:5/1s": `no policy "x"`, "warmup:5/1s": `no policy "warmup"`,
-		"window:5": "is not a rate",
-		"day:x":    `permits are "x", want a whole number above 0`, "day:5@": `no time zone ""`,
-		"bucket:0+5/1s": `capacity is "0", want a whole number above 0`, "sliding:5/1s/1": `cells are "1", want 2 to 1000`,
-		"smooth:5/1s,x=1": `no field "x", want burst, warmup or cold`, "smooth:5/1s,burst=x": "is not a duration",
-		"pause:5/1s": "is not a duration", "pause": "it has no colon",
+		"fixed_window": `"" is no rate`, "x:5/1s": `no policy "x", want one of calendar, fixed_window,`,
+		"window:5/1s": `no policy "window"`, "fixed_window:5": `"5" is no rate`,
+		"calendar:x/day": "is no rate", "calendar:5/30s": "of the calendar", "calendar:5/day,in=": `no time zone ""`,
+		"calendar:5/day,in=Local": `no time zone "Local"`, "fixed_window:5/1m,aligned=1": `"1" is not true or false`,
+		"token_bucket:5/1s,capacity=0": `capacity: "0" is not a whole number of permits, 1 to 2^53`,
+		"sliding_window:5/1s,cells=1":  `cells: "1" is not a whole number of cells, 2 to 1000`,
+		"smooth:5/1s,x=1":              `smooth has no field "x"`,
+		"smooth:5/1s,burst=x":          `burst: "x" is no length of time`,
+		"smooth:5/1s,cold_factor=NaN":  `cold_factor: "NaN" is not a number`,
+		"pause:1h":                     `pause has no field "1h"`,
 	} {
 		_, err := policy.Parse(text)
 		assert.ErrorContains(t, err, want, text)

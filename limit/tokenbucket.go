@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
@@ -33,29 +32,10 @@ var _ = register(policy.Kind{
 	return bucketDescription("bucket", p)
 }, policy.Text[TokenBucket]{
 	Words:   []string{"bucket"},
-	Help:    "bucket:5/1s          TokenBucket, 5 permits per second; bucket:20+5/1s holds up to 20",
-	Place:   4,
-	Parse:   func(_, rest string) (TokenBucket, error) { return parseBucket(rest) },
 	FromKey: func(_, rest string) TokenBucket { return TokenBucket{1, 1, keyInterval(rest)} },
-	Short:   func(p TokenBucket) string { return perInterval(p.suffix(), p.Interval) },
+	Short:   func(p TokenBucket) string { return per(p.Interval) },
 	Read:    TokenBucket.read,
 })
-
-// parseBucket parses a rate, which may have a capacity before it: "20+5/1s".
-func parseBucket(rest string) (p TokenBucket, err error) {
-	count, rate, full := strings.Cut(rest, "+")
-	if !full {
-		rate = rest
-	}
-	if p.Refill, p.Interval, err = notation.ParseRate(rate); err != nil {
-		return p, err
-	}
-	p.Capacity = p.Refill
-	if full {
-		p.Capacity, err = notation.ParsePermits("capacity is", count)
-	}
-	return p, err
-}
 
 // read reads "<epoch> <at, us> <taken> <part>", and the fields of refunds and reservations after it.
 // The key expires when the bucket is full, from which the refill is computed.

@@ -8,33 +8,35 @@ import (
 )
 
 func TestParseRate_Texts_AreRates(t *testing.T) {
-	for text, want := range map[string]struct {
-		permits  int64
-		interval time.Duration
-	}{
-		"100/1m": {100, time.Minute}, "5/s": {5, time.Second}, "1/1d": {1, 24 * time.Hour},
-		"9007199254740992/1ms": {1 << 53, time.Millisecond},
+	for text, want := range map[string]Per{
+		"100/1m": {Interval: time.Minute}, "100/m": {Interval: time.Minute}, "100/minute": {Interval: time.Minute},
+		" 100 / 30s": {Interval: 30 * time.Second}, "100/1d": {Interval: day}, "100/week": {Interval: 7 * day},
+		"100/2w": {Interval: 14 * day}, "100/1h30m": {Interval: 90 * time.Minute}, "100/1ms": {Interval: time.Millisecond},
 	} {
-		permits, interval, err := ParseRate(text)
+		permits, per, err := ParseRate(text, false)
 		require.NoError(t, err, text)
-		require.Equal(t, want.permits, permits)
-		require.Equal(t, want.interval, interval)
+		require.Equal(t, int64(100), permits, text)
+		require.Equal(t, want, per, text)
 	}
-	for _, text := range []string{"", "100", "/1m", "0/1m", "-1/1m", "1.5/1m", "1/", "1/0s", "1/1us", "1/-1s",
-		"9007199254740993/1s", "1/x", "1/99999999999d"} {
-		_, _, err := ParseRate(text)
-		require.ErrorContains(t, err, "write permits/interval", text)
+	for text, unit := range map[string]int{"100/day": 1, "100/d": 1, "100/week": 2, "100/month": 3, "100/year": 4} {
+		_, per, err := ParseRate(text, true)
+		require.NoError(t, err, text)
+		require.Equal(t, Per{Unit: unit}, per, text)
 	}
-}
-
-func TestParsePermits_Texts_ArePermits(t *testing.T) {
-	permits, err := ParsePermits("capacity is", "20")
+	for text, want := range map[string]string{
+		"": "no rate", "100": "no rate", "/1m": "no rate", "-1/1m": "no rate", "1.5/1m": "no rate",
+		"9007199254740993/1s": "no rate", "1/": "no unit", "1/x": "no unit", "1/-1s": "no unit", "1/+1s": "no unit",
+		"1/0s": "no length of time", "1/1us": "no length of time", "1/99999999999d": "no length of time",
+		"1/month": "no fixed length",
+	} {
+		_, _, err := ParseRate(text, false)
+		require.ErrorContains(t, err, want, text)
+	}
+	_, _, err := ParseRate("1/30s", true)
+	require.ErrorContains(t, err, "of the calendar")
+	permits, _, err := ParseRate("9007199254740992/s", false)
 	require.NoError(t, err)
-	require.Equal(t, int64(20), permits)
-	for _, text := range []string{"", "0", "-1", "1.5", "x"} {
-		_, err := ParsePermits("capacity is", text)
-		require.EqualError(t, err, `capacity is "`+text+`", want a whole number above 0`)
-	}
+	require.EqualValues(t, MaxPermits, permits)
 }
 
 func TestFormatDuration_Durations_HaveNoZeroUnits(t *testing.T) {

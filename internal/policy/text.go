@@ -1,35 +1,24 @@
 package policy
 
 import (
-	"cmp"
-	"errors"
-	"fmt"
 	"iter"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 )
 
-// Text is how the policies of a kind are written: in the notation of the tool, in keys, and in what
-// their scripts keep in Redis. The tool refuses the policies of a kind with a zero Text.
+// Text is how the policies of a kind are written in keys, and in what their scripts keep in Redis. The
+// tool refuses the policies of a kind with a zero Text.
 type Text[P any] struct {
-	// Words are what the notation and the keys begin with, up to a colon: "window" of "window:5/1m".
+	// Words are what the keys begin with, up to a colon: "window" of "window:60000".
 	Words []string
-
-	// Help is the kind's lines in the help of the tool. They are in the order of Place.
-	Help  string
-	Place int
-
-	// Parse parses a notation: a word and the text after its colon. The policy may be invalid.
-	Parse func(word, rest string) (P, error)
 
 	// FromKey parses a policy's part of a key: a word and the text after its colon. The key does not
 	// contain the permits: the policy has as few as possible. The policy of a text that is no such part
 	// has another key, or is invalid.
 	FromKey func(word, rest string) P
 
-	// Short formats the policy without its permits: "window/1m".
+	// Short formats what the notation has after the name, without the permits: "/1m".
 	Short func(P) string
 
 	// Read reads the state. It returns false for a content that the scripts do not write.
@@ -67,25 +56,11 @@ type Return struct {
 func (t Text[P]) untyped() Text[any] {
 	policy := func(p any) P { return p.(P) } //nolint:errcheck,forcetypeassert // they are looked up by this type
 	return Text[any]{
-		Words: t.Words, Help: t.Help, Place: t.Place,
-		Parse:   func(word, rest string) (any, error) { return t.Parse(word, rest) },
+		Words:   t.Words,
 		FromKey: func(word, rest string) any { return t.FromKey(word, rest) },
 		Short:   func(p any) string { return t.Short(policy(p)) },
 		Read:    func(p any, c Content) (State, bool) { return t.Read(policy(p), c) },
 	}
-}
-
-// Parse parses a policy in the notation of the tool. The policy may be invalid.
-func Parse(text string) (any, error) {
-	word, rest, ok := strings.Cut(text, ":")
-	if !ok {
-		return nil, errors.New("it has no colon")
-	}
-	k, ok := kinds[words[word]]
-	if !ok {
-		return nil, fmt.Errorf("no policy %q", word)
-	}
-	return k.text.Parse(word, rest)
 }
 
 // ParseKey returns the policy of a part of a key, with as few permits as possible. It may be invalid.
@@ -100,18 +75,10 @@ func ParseKey(part string) (p any, ok bool) {
 }
 
 // Short formats a policy that ParseKey returned, without its permits.
-func Short(p any) string { return kinds[reflect.TypeOf(p)].text.Short(p) }
+func Short(p any) string {
+	k := kinds[reflect.TypeOf(p)]
+	return k.Name + k.text.Short(p)
+}
 
 // Read reads the state of a policy that ParseKey returned.
 func Read(p any, c Content) (State, bool) { return kinds[reflect.TypeOf(p)].text.Read(p, c) }
-
-// Help describes the notation of all kinds, a line or more each.
-func Help() string {
-	all := slices.DeleteFunc(Kinds(), func(k Kind) bool { return k.text.Help == "" })
-	slices.SortStableFunc(all, func(a, b Kind) int { return cmp.Compare(a.text.Place, b.text.Place) })
-	var lines []string
-	for _, k := range all {
-		lines = append(lines, k.text.Help)
-	}
-	return strings.Join(lines, "\n")
-}

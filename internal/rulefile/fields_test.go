@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -46,7 +47,7 @@ func TestFields_TypedFields_AreDecoded(t *testing.T) {
 
 	assert.Equal(t, []string{
 		"f:1: name: the number 1, want a text",
-		`f:1: longest: "x" is no length of time, want ` + WantDuration,
+		`f:1: longest: "x" is no length of time, want ` + notation.WantDuration,
 		`f:1: networks: "10.0.0.1/8" has bits behind its length: did you mean 10.0.0.0/8, or 10.0.0.1/32?`,
 		"f:1: n: 10, want a digit",
 	}, decode("name", scalar(Int, "1"), "longest", scalar(Text, "x"), "networks", scalar(Text, "10.0.0.1/8"),

@@ -110,9 +110,6 @@ func (d *Decoder) Unused(stated PolicyFields, name string, own ...policy.Field) 
 	}
 }
 
-// MaxRate is the largest number of permits of a rate.
-const MaxRate = 1 << 53
-
 // location decodes a time zone.
 func (d *Decoder) location(n *Node) *time.Location {
 	if d.IsAbsent(n) {

@@ -15,7 +15,7 @@ import (
 // Novel is a policy that describes itself, as "novel". Its keys begin with that, too.
 type Novel struct{ limit.FixedWindow }
 
-// Incomplete is a policy whose description has no local share, as "incomplete". It has no notation.
+// Incomplete is a policy whose description has no local share, as "incomplete". No key has it.
 type Incomplete struct{ limit.FixedWindow }
 
 // Register registers both kinds until the test ends.
@@ -31,17 +31,11 @@ func Register(t testing.TB) {
 		return d
 	}, policy.Text[Novel]{
 		Words: []string{"novel"},
-		Help:  "novel:5/1m           Novel",
-		Place: 100,
-		Parse: func(_, rest string) (Novel, error) {
-			permits, interval, err := notation.ParseRate(rest)
-			return Novel{window(policy.Rate{Permits: permits, Interval: interval})}, err
-		},
 		FromKey: func(_, rest string) Novel {
 			p, _ := policy.ParseKey("window:" + rest)
 			return Novel{p.(limit.FixedWindow)} //nolint:errcheck,forcetypeassert // the kind of this word
 		},
-		Short: func(p Novel) string { return "novel/" + notation.FormatDuration(p.Interval) },
+		Short: func(p Novel) string { return "/" + notation.FormatDuration(p.Interval) },
 		Read:  func(p Novel, c policy.Content) (policy.State, bool) { return policy.Read(p.FixedWindow, c) },
 	}))
 	t.Cleanup(policy.Register(policy.Kind{

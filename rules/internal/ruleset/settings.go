@@ -12,6 +12,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
+	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
@@ -98,7 +99,7 @@ func (c *cost) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	const want = "a whole number of permits from 1 on, header:NAME, content_length, or content_length/BYTES"
 	*c = cost{}
 	if n.Tag == rulefile.Int {
-		c.permits = d.Number(n, 1, rulefile.MaxRate, want)
+		c.permits = d.Number(n, 1, notation.MaxPermits, want)
 		return
 	}
 	text, ok := d.Text(n, want)

@@ -164,7 +164,7 @@ func TestAudit_EachDamage_IsReportedAndRepaired(t *testing.T) {
 		},
 		{
 			name: "policy without expiry", make: func(s *server) {
-				s.on("try", "u", "--policy", "log:3/1h")
+				s.on("try", "u", "--policy", "sliding_log:3/1h")
 				s.run("PERSIST {u}:log:3600000")
 			},
 			want: []string{"it has no expiry, but each key of package limit has one"},
@@ -172,7 +172,7 @@ func TestAudit_EachDamage_IsReportedAndRepaired(t *testing.T) {
 		},
 		{
 			name: "policy of three lifetimes without expiry", make: func(s *server) {
-				s.on("try", "u", "--policy", "window:5/100000d")
+				s.on("try", "u", "--policy", "fixed_window:5/100000d")
 				s.run("PERSIST {u}:window:8640000000000")
 			},
 			then: []string{"PTTL {u}:window:8640000000000>8640000000000"},

@@ -48,10 +48,11 @@ func TestChanges_Commands_ReportTheResult(t *testing.T) {
 
 	// Package limit.
 	require.Equal(t, "granted: 2 of u, 1 left of 3\n",
-		s.on("try", "u", "--policy", "window:3/1h", "--policy", "log:9/1h", "-n", "2"))
-	require.Contains(t, s.on("show", "u", "--policy", "window:3/1h"), "taken       2 of 3")
-	s.on("release", "u", "--policy", "window:3/1h")
-	require.Equal(t, "reset: u log/1h, 2 permits\nreset: u window/1h, 1 permit\n", s.on("reset", "u", "--yes"))
+		s.on("try", "u", "--policy", "fixed_window:3/1h", "--policy", "sliding_log:9/1h", "-n", "2"))
+	require.Contains(t, s.on("show", "u", "--policy", "fixed_window:3/1h"), "taken       2 of 3")
+	s.on("release", "u", "--policy", "fixed_window:3/1h")
+	require.Equal(t, "reset: u sliding_log/1h, 2 permits\nreset: u fixed_window/1h, 1 permit\n",
+		s.on("reset", "u", "--yes"))
 	require.NotContains(t, s.on("ls"), "window")
 
 	var list struct{ Limiters []struct{ Name, Kind string } }

@@ -92,7 +92,7 @@ func TestCluster_Limiters_AreFoundOnEveryMaster(t *testing.T) {
 
 	list := nodes[1].on("ls")
 	require.Equal(t, 12, strings.Count(list, "OVERALL"), list)
-	require.Contains(t, list, "log/1h")
+	require.Contains(t, list, "sliding_log/1h")
 	for _, node := range nodes {
 		require.Contains(t, node.text("INFO", "commandstats"), "cmdstat_scan:")
 	}

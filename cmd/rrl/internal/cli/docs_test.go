@@ -65,7 +65,7 @@ func story(m *inMemory) {
 		_, err = l.TryAcquire(ctx, int64(5+13*i))
 		require.NoError(m, err)
 	}
-	require.Equal(m, "granted: 3 of login:ada, 2 left of 5\n", m.says("rrl try login:ada -n 3 --policy window:5/1m"))
+	require.Equal(m, "granted: 3 of login:ada, 2 left of 5\n", m.says("rrl try login:ada -n 3 --policy fixed_window:5/1m"))
 	// A program that was no good.
 	require.NoError(m, lib.Limiter("legacy").SetRate(ctx, rratelimiter.Rate{Permits: 10, Interval: time.Minute}))
 	require.NoError(m, m.server.Set("{legacy}:value", "4"))
@@ -110,7 +110,7 @@ func TestDemo_NoTerminal_PrintsSamples(t *testing.T) {
 	r := tool("demo", "--count", "3", "--every", "100ms")
 	require.Equal(t, exitDone, r.code, r.err)
 	require.Equal(t, 3, strings.Count(r.out, ` paid-api "OVERALL 100/10s" taken=`), r.out)
-	require.Equal(t, 3, strings.Count(r.out, ` login:ada "window/8s" taken=`), r.out)
+	require.Equal(t, 3, strings.Count(r.out, ` login:ada "fixed_window/8s" taken=`), r.out)
 }
 
 func TestCompletion_Shells_GetScripts(t *testing.T) {

@@ -139,8 +139,9 @@ func TestAuditFix_Drift_AgreesWithTheLibrary(t *testing.T) {
 // TestTaken_RandomCalls_IsThePolicys: the taken permits of a policy, without its limit.
 func TestTaken_RandomCalls_IsThePolicys(t *testing.T) {
 	for _, text := range []string{
-		"window:20/1s", "aligned:20/1s", "sliding:20/1s", "sliding:20/1s/4", "log:20/1s", "bucket:20/1s", "leaky:30+20/1s",
-		"day:500", "week:500@Asia/Tokyo", "month:500@UTC", "year:500",
+		"fixed_window:20/1s", "fixed_window:20/1s,aligned", "sliding_window:20/1s", "sliding_window:20/1s,cells=4",
+		"sliding_log:20/1s", "token_bucket:20/1s", "leaky_bucket:20/1s,capacity=30",
+		"calendar:500/day", "calendar:500/week,in=Asia/Tokyo", "calendar:500/month,in=UTC", "calendar:500/year",
 	} {
 		given, err := names.ParsePolicy(text)
 		require.NoError(t, err)

@@ -37,9 +37,9 @@ func TestNames_ControlCharacters_AreEscaped(t *testing.T) {
 		if name != "" {
 			commands = append(commands, []string{"show", "--", name}, []string{"try", "--", name},
 				[]string{"watch", "--count", "1", "--", name}, []string{"set", "--", name, "20/1h"},
-				[]string{"reset", "--yes", "--", name}, []string{"try", "--policy", "window:5/1h", "--", name},
+				[]string{"reset", "--yes", "--", name}, []string{"try", "--policy", "fixed_window:5/1h", "--", name},
 				[]string{"show", "--all", "--", name}, []string{"reset", "--yes", "--all", "--", name},
-				[]string{"release", "--policy", "window:5/1h", "--", name}, []string{"show", "--", name + "missing"},
+				[]string{"release", "--policy", "fixed_window:5/1h", "--", name}, []string{"show", "--", name + "missing"},
 				[]string{"try", "--", name + "missing"}, []string{"reset", "--", name}, []string{"show", name},
 				[]string{"ls", "--" + name}, []string{"ls", "-o", name}, []string{name})
 		}

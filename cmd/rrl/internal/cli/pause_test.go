@@ -28,7 +28,7 @@ func TestPause_Program_IsDenied(t *testing.T) {
 	require.Contains(t, s.on("ls", "-o", "json"), `"paused_ms":3`)
 	require.Contains(t, s.on("show", "api", "-o", "json"), `"paused_ms":3`)
 	require.Contains(t, s.on("audit"), "0 problems")
-	r := tool("try", "api", "--policy", "window:5/1h", "--policy", "pause:1h", "--redis", s.url())
+	r := tool("try", "api", "--policy", "fixed_window:5/1h", "--policy", "pause:most=1h", "--redis", s.url())
 	require.Equal(t, exitDenied, r.code)
 	require.Equal(t, "not paused: api\n", s.on("pause", "api", "0"))
 	granted, err := l.TryAcquire(t.Context(), 5)

@@ -61,7 +61,7 @@ var everyPolicy = []limit.Policy{
 // readings are commands that only read.
 var readings = [][]string{
 	{"ls"}, {"ls", "-o", "json"}, {"ls", "p*"}, {"show", "paid-api"}, {"show", "{t}:tenants", "-o", "json"},
-	{"show", "user 7", "--policy", "window:5/1h"}, {"show", "corrupt"}, {"show", "broken"},
+	{"show", "user 7", "--policy", "fixed_window:5/1h"}, {"show", "corrupt"}, {"show", "broken"},
 	{"watch", "paid-api", "{t}:tenants", "user 7", "missing", "corrupt", "--count", "3", "--every", "50ms"},
 	{"watch", "paid-api", "-o", "json", "--count", "1"}, {"audit"}, {"audit", "-o", "json"},
 }

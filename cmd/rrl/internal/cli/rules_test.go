@@ -88,7 +88,7 @@ func TestRulesCheck_NoRegularFile_IsReportedAtOnce(t *testing.T) {
 		require.Equal(t, test.code, r.code, "%q: %s", test.args, r.out+r.err)
 		require.Contains(t, r.out, test.want)
 	}
-	fails(t, []string{"rules", "check"}, "at least 1 arg")
+	fails(t, []string{"rules", "check"}, "takes files or folders, got none")
 }
 
 func TestRulesCheck_JSON_HasEachFile(t *testing.T) {

@@ -40,11 +40,11 @@ stay, unless flags change them.`,
 			return nil
 		},
 		RunE: named(func(cmd *cobra.Command, args []string) error {
-			permits, interval, err := notation.ParseRate(args[1])
+			permits, per, err := notation.ParseRate(args[1], false)
 			if err != nil {
 				return err
 			}
-			rate := rratelimiter.Rate{Permits: permits, Interval: interval}
+			rate := rratelimiter.Rate{Permits: permits, Interval: per.Interval}
 			if err := a.open(cmd.Context(), true); err != nil {
 				return err
 			}

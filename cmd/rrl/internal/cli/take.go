@@ -86,7 +86,7 @@ func (a *app) try() *cobra.Command {
 		Short: "Take permits; exit code 1 if they are denied",
 		Args:  oneName,
 		Example: `  rrl try paid-api -n 3
-  rrl try login:ada --policy window:5/1m --policy window:20/1h`,
+  rrl try login:ada --policy fixed_window:5/1m --policy fixed_window:20/1h`,
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if wait < 0 {

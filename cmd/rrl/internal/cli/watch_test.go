@@ -18,7 +18,7 @@ func TestWatch_RedisRestarts_Continues(t *testing.T) {
 	s := startRedis(t)
 	s.on("set", "api", "10/1h")
 	s.on("try", "api", "-n", "4")
-	s.on("try", "u", "--policy", "window:5/1h")
+	s.on("try", "u", "--policy", "fixed_window:5/1h")
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var out, failed redistest.Log

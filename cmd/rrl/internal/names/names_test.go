@@ -18,10 +18,12 @@ import (
 
 // policies are written as users write them, each kind at least once.
 var policies = []string{
-	"window:5/1m", "aligned:5/s", "sliding:100/1m", "sliding:100/1m/60", "log:10/500ms", "bucket:5/1s", "bucket:20+5/1s",
-	"leaky:20+5/2h",
-	"smooth:5/1s", "smooth:5/1s,burst=2s,warmup=3s,cold=3", "day:1000", "week:10@Europe/Berlin", "month:7@UTC", "year:9",
-	"window:1/7d",
+	"fixed_window:5/1m", "fixed_window:5/s,aligned", "sliding_window:100/1m", "sliding_window:100/1m,cells=60",
+	"sliding_log:10/500ms", "token_bucket:5/1s", "token_bucket:5/1s,capacity=20",
+	"leaky_bucket:5/2h,capacity=20",
+	"smooth:5/1s", "smooth:5/1s,burst=2s,warm_up=3s,cold_factor=3", "calendar:1000/day",
+	"calendar:10/week,in=Europe/Berlin", "calendar:7/month,in=UTC", "calendar:9/year",
+	"fixed_window:1/7d",
 }
 
 // TestParse_KeysOfTheLibrary_AreRead: as the policy that wrote them.
@@ -81,8 +83,8 @@ func TestParse_OtherKeys_AreSplit(t *testing.T) {
 }
 
 func TestParsePolicy_OtherTexts_AreRefused(t *testing.T) {
-	for _, text := range []string{"", "x", "x:1/1s", "window:1", "day:0", "day:1@", "day:1@Nowhere", "sliding:1/1s/1",
-		"sliding:1/1s/1/1", "bucket:0+1/1s", "smooth:1/1s,x=1", "smooth:1/1s,burst"} {
+	for _, text := range []string{"", "x", "x:1/1s", "window:1", "calendar:0/day", "calendar:1/day,in=",
+		"calendar:1/day,in=Nowhere", "sliding_window:1/1s,cells=1", "fixed_window:1/1s/1", "token_bucket:1/1s,capacity=0", "smooth:1/1s,x=1", "smooth:1/1s,burst"} {
 		_, err := ParsePolicy(text)
 		require.ErrorContains(t, err, "is not a policy", text)
 	}

@@ -22,7 +22,7 @@ func view() *View {
 				id: "paid-api"},
 			{Time: now, Name: "tenants", Kind: "PER_CLIENT 20/1s", Limit: 20, Taken: 12, id: "tenants",
 				Clients: []Client{{"5f0c9a52-7d1e-4b7a-9a5e-0d6a1c2b3e01", 12}, {"a83d4e17-22b0-4f63-8c11-7be09d5f6a02", 3}}},
-			{Time: now, Name: "user 7", Kind: "window/1m", Taken: i % 5, id: "user 7 window/1m"},
+			{Time: now, Name: "user 7", Kind: "fixed_window/1m", Taken: i % 5, id: "user 7 fixed_window/1m"},
 			{Time: now, Name: "gone", Kind: "no limiter", Wrong: "Redis has no state of this name", id: "gone"},
 		})
 	}
@@ -42,7 +42,7 @@ tenants  PER_CLIENT 20/1s
     0 │                       ██████████████████████████████
 taken 12 of 20  free 8  2 clients
 
-"user 7"  window/1m
+"user 7"  fixed_window/1m
     5 │                          ▁▄   ▁▄   ▁▄   ▁▄   ▁▄   ▁▄
     0 │                        ▃▆██ ▃▆██ ▃▆██ ▃▆██ ▃▆██ ▃▆██
 taken 4
@@ -81,9 +81,9 @@ func TestFrame_AnySize_Fits(t *testing.T) {
 func TestView_VanishedPolicy_ShowsNothingTaken(t *testing.T) {
 	v := view()
 	now := v.last.Add(time.Second)
-	v.Add([]Sample{{Time: now, Name: "gone", Kind: "log/1s", Limit: 5, Taken: 2, id: "gone log/1s"}})
+	v.Add([]Sample{{Time: now, Name: "gone", Kind: "sliding_log/1s", Limit: 5, Taken: 2, id: "gone sliding_log/1s"}})
 	require.Len(t, v.series, 4)
-	require.Equal(t, "log/1s", v.series[3].sample.Kind)
+	require.Equal(t, "sliding_log/1s", v.series[3].sample.Kind)
 	require.Zero(t, v.series[2].sample.Taken)
 	require.Len(t, v.series[2].taken, 31)
 }
