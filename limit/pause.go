@@ -111,10 +111,9 @@ func setPace(members []member) {
 		d, ok := policy.Of(m.policy)
 		switch {
 		case ok && d.Quota > 0:
-			all := min(longestPace.Seconds(),
-				d.Local.Interval.Seconds()*float64(d.Local.Permits)/float64(d.Local.Returns))
-			if pace := all / float64(d.Local.Permits); pace < soonest {
-				soonest = pace
+			if each := d.Local.Interval.Seconds() / float64(d.Local.Returns); each < soonest {
+				all := min(longestPace.Seconds(), each*float64(d.Local.Permits))
+				soonest = each
 				permits, within = strconv.FormatInt(d.Local.Permits, 10), fmt.Sprintf("%.0f", max(1, all*1e6))
 			}
 		case isShared(m) && within == "":

@@ -111,7 +111,7 @@ func TestPause_Lease_EndsWithIt(t *testing.T) {
 				FixedWindow{100_000, time.Hour, false}, Pause{time.Hour})
 		}
 		one, other := open(), open()
-		for _, l := range []*Limiter{one, other} {
+		for _, l := range []*Limiter{other, one} {
 			require.Equal(t, 2000, f.CountGranted(l, 2000, 100*time.Microsecond))
 			before := f.Scripts.Load()
 			require.Equal(t, 100, f.CountGranted(l, 100, 100*time.Microsecond))
@@ -152,7 +152,9 @@ func TestPause_FailedCall_IsAnError(t *testing.T) {
 
 // TestPause_ClocksDiffer_ItsLengthIsKept by each Client's own clock and by the server's.
 func TestPause_ClocksDiffer_ItsLengthIsKept(t *testing.T) {
-	for name, behind := range map[string]time.Duration{"behind": 20 * time.Second, "ahead": -20 * time.Second} {
+	for name, behind := range map[string]time.Duration{
+		"behind": 20 * time.Second, "ahead": -20 * time.Second, "far ahead": -100 * time.Second,
+	} {
 		t.Run(name, func(t *testing.T) {
 			f := newClocked(t)
 			f.set(begin - begin%1000)
@@ -166,14 +168,17 @@ func TestPause_ClocksDiffer_ItsLengthIsKept(t *testing.T) {
 			rest := func(l *Limiter) time.Duration { return redistest.Result(t, l.Take, 1).RetryAfter }
 			pauseFor(t, one, 30*time.Second)
 			assert.Equal(t, 30*time.Second, rest(one))
-			assert.Equal(t, 30*time.Second+behind, rest(other))
+			assert.Equal(t, max(0, 30*time.Second+behind), rest(other))
 			pauseFor(t, other, 40*time.Second)
 			assert.Equal(t, max(40*time.Second, 30*time.Second+behind), rest(other))
 			assert.GreaterOrEqual(t, rest(one), 30*time.Second, "it is not shortened")
 			assert.GreaterOrEqual(t, f.redis.TTL("{name}:pause"), 100*time.Second)
-			f.advance(time.Minute)
+			pauseFor(t, one, 5*time.Minute)
+			pauseFor(t, other, time.Second)
+			assert.GreaterOrEqual(t, f.redis.TTL("{name}:pause"), 6*time.Minute, "nor does it expire earlier")
+			f.advance(5 * time.Minute)
 			assert.LessOrEqual(t, rest(one), time.Second)
-			f.advance(2 * time.Minute)
+			f.advance(3 * time.Minute)
 			assert.Zero(t, rest(one))
 			assert.Zero(t, rest(other))
 			assert.Empty(t, f.redis.Keys()[1:])

@@ -47,7 +47,8 @@ func TestPause_AnotherClient_DeniesEverything(t *testing.T) {
 	assert.False(t, d.Allowed)
 	f.advance(rest)
 	assert.True(t, redistest.Result(t, other.TryAcquire, 1))
-	assert.EqualValues(t, 5, redistest.Result(t, New(f.client, "name", FixedWindow{10, time.Minute, false}).Take, 1).Remaining)
+	window := New(f.client, "name", FixedWindow{10, time.Minute, false})
+	assert.EqualValues(t, 6, peekAll(t, window)[0].Remaining)
 }
 
 func TestPause_Again_ExtendsAndIsNotShortened(t *testing.T) {
@@ -84,7 +85,8 @@ func TestPause_Invalid_IsATypedError(t *testing.T) {
 	}
 	assert.ErrorIs(t, Validate(Pause{time.Hour}, Pause{time.Minute}), rratelimiter.ErrInvalidRate)
 	l := New(f.client, "name", window, Pause{time.Hour})
-	assert.ErrorIs(t, Join(l, New(f.client, "name", Pause{time.Minute})).Pause(t.Context(), 1), rratelimiter.ErrInvalidRate)
+	twice := Join(l, New(f.client, "name", Pause{time.Minute}))
+	assert.ErrorIs(t, twice.Pause(t.Context(), 1), rratelimiter.ErrInvalidRate)
 	assert.ErrorIs(t, l.Pause(t.Context(), -1), rratelimiter.ErrInvalidOption)
 	without := New(f.client, "name", window)
 	assert.ErrorIs(t, without.Pause(t.Context(), time.Second), ErrNotPausable)
@@ -175,5 +177,28 @@ func TestPause_Ends_WaitersAreSpread(t *testing.T) {
 				assert.Equal(t, 3*time.Second+time.Duration(i)*100*time.Millisecond, got, "%v", at)
 			}
 		})
+	}
+}
+
+// TestPause_SeveralPolicies_FastestSetsThePace, within a minute.
+func TestPause_SeveralPolicies_FastestSetsThePace(t *testing.T) {
+	second, daily := FixedWindow{10, time.Second, false}, SlidingLog{1000, 24 * time.Hour}
+	for name, test := range map[string]struct {
+		policies []Policy
+		pace     time.Duration
+	}{
+		"two":           {[]Policy{daily, second}, 100 * time.Millisecond},
+		"two, turned":   {[]Policy{second, daily}, 100 * time.Millisecond},
+		"a slow one":    {[]Policy{daily}, 60 * time.Millisecond},
+		"a full bucket": {[]Policy{TokenBucket{20, 5, time.Second}}, 200 * time.Millisecond},
+		"none":          {nil, 0},
+	} {
+		f := newClocked(t)
+		f.set(begin - begin%1000)
+		l := New(f.client, "name", append(test.policies, Pause{time.Hour})...)
+		pauseFor(t, l, time.Second)
+		f.advance(time.Second)
+		assert.True(t, redistest.Result(t, l.TryAcquire, 1), name)
+		assert.Equal(t, test.pace, redistest.Result(t, l.Take, 1).RetryAfter, name)
 	}
 }
