@@ -26,9 +26,15 @@ var ErrNotSent = errors.New("grpclimit: the call was not sent")
 // permits are not free by then, a call fails at once with [ErrNotSent]. With [AtOnce] no call
 // waits. All attempts of a retry policy are one call, and take permits once.
 //
-// A status ResourceExhausted or Unavailable with a RetryInfo pauses the limiter's name, and its
-// [limit.Pause] if it has one, as [httplimit.Transport] describes. The caller gets the status
-// unchanged. The interceptor does not retry; a caller that does waits here until the pause ends.
+// A status ResourceExhausted or Unavailable with a RetryInfo pauses the limiter's name for all
+// callers of this interceptor. No call with a limiter of that name is sent before the pause ends,
+// after at most an hour. The caller gets the status unchanged. The interceptor does not retry; a
+// caller that does waits here until the pause ends. Up to 65,536 names are paused at once.
+//
+// If the limiter has a [limit.Pause], the interceptor begins it too, in the background. So all
+// processes that share the limiter pause, for at most the Most of the Pause. If Redis fails, this
+// interceptor pauses alone. [limit.Limiter.Pause] with 0 ends the pause of the others, and not that
+// of this interceptor.
 //
 // These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [AtOnce], [EachMessage] (for streams),
 // [Shadow], [Report], [Policies], [OnFailure], [Deadline] and [OnRedisChange]. If Redis stops

@@ -25,10 +25,10 @@ var ErrNotSent = errors.New("httplimit: the request was not sent")
 // after at most an hour. The caller gets the response unchanged. The Transport does not retry. A
 // retry of the caller waits until the pause ends. Up to 65,536 names are paused at once.
 //
-// If the limiter has a [limit.Pause], the Transport begins it too, in the background. That pauses all
-// processes that share the limiter, for at most the Most of the Pause. If Redis fails, this Transport
-// pauses alone. [limit.Limiter.Pause] with 0 ends the pause of the others, and not that of this
-// Transport.
+// If the limiter has a [limit.Pause], the Transport begins it too, in the background. So all
+// processes that share the limiter pause, for at most the Most of the Pause. If Redis fails, this
+// Transport pauses alone. [limit.Limiter.Pause] with 0 ends the pause of the others, and not that of
+// this Transport.
 //
 // These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [Shadow], [Report], [Policies],
 // [OnFailure], [Deadline] and [OnRedisChange]. If Redis stops answering while calls wait for

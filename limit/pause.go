@@ -16,11 +16,11 @@ import (
 // beside the policies of the quota, or in a limiter of its own that [Join] adds to others.
 //
 // When a pause ends, waiting callers would take all that is free at one moment. So after it permits
-// come free one after another, for all processes together: at the rate of the policy beside it that
-// returns its permits soonest, until that policy could have granted all of them. That takes a minute
-// at most, and a policy with a longer interval comes free within the minute. A limiter of Redisson's
-// layout sets the pace if no other policy does. A request for several permits waits until as many
-// have come free.
+// come free one after another, for all processes together. The pace is the rate of the fastest
+// policy beside it, until that policy could have granted all its permits. That takes a minute at
+// most: the permits of a longer interval come free within a minute. A limiter of Redisson's layout
+// sets the pace if no other policy does. A request for several permits waits until as many have come
+// free.
 //
 // A Pause has no permits: its own Decision has a Limit of 0.
 type Pause struct {
