@@ -8,6 +8,19 @@
 //	ok, err := limiter.TryAcquire(ctx, 1) // now or not at all
 //	err = limiter.Acquire(ctx, 1)         // waits until ctx ends
 //
+// # Which call
+//
+// Most programs need one of two calls. A server that limits requests calls [Limiter.TryAcquire]:
+// it takes the permits, or reports false at once. A program that limits its own work, such as its
+// calls to a paid API, calls [Limiter.Acquire] with a context that has a deadline: it waits for
+// the permits. Three calls are variants of these:
+//
+//   - [Limiter.TryAcquireWithin] waits, and reports false if the permits return after a timeout.
+//   - [Limiter.Take] is TryAcquire that also returns the remaining permits and when to retry.
+//   - [Limiter.TakeUpTo] takes as many permits as are free, for work in batches.
+//
+// [Limiter.Release] returns permits that were not used.
+//
 // # Model
 //
 // A limiter has a [Rate]: a number of permits per interval. Redis keeps every grant with its time.
@@ -168,6 +181,21 @@
 //
 // A script call whose reply was lost is never sent again, since Redis may have executed it. Its
 // permits return after the interval.
+//
+// # Calls of Redisson's object
+//
+// These methods mirror the calls of Redisson's RObject and RExpirable, for programs that port or
+// administer limiters. To limit calls, none is needed.
+//
+//   - [Limiter.Exists], [Limiter.Delete], [Limiter.Unlink], [Limiter.Touch], [Limiter.SizeInMemory]
+//   - [Limiter.Rename], [Limiter.RenameNX], [Limiter.Copy]
+//   - [Limiter.Expire], [Limiter.ExpireAt], [Limiter.ClearExpire], [Limiter.RemainTimeToLive],
+//     [Limiter.ExpireTime]
+//
+// # Options
+//
+// Options of a Client begin with With. [InitialRate] is an option of a limiter. Options of one call
+// are words: [KeepState], [Replace], [IfSet], [IfNotSet], [IfGreater], [IfLess].
 //
 // # Other policies
 //

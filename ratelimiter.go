@@ -12,6 +12,8 @@ import (
 // Limiter is a rate limiter, shared by all programs that open its name on the same Redis. It is
 // Redisson's RRateLimiter.
 //
+// Most programs need [Limiter.TryAcquire], which never waits, or [Limiter.Acquire], which does.
+//
 // A Limiter is safe for concurrent use. Calls of the zero Limiter fail with [ErrNoClient].
 //
 // Every call ends as soon as its context does, with the context's error. A change that was sent may

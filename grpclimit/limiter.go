@@ -20,7 +20,8 @@ func All(limiter Limiter) func(context.Context, Call) (Limiter, error) {
 
 // Each limits the calls of each key by a limiter of their own, with the given policies, as
 // [httplimit.Each] does. For the name "api" and the key "192.0.2.1", it is "api:192.0.2.1". An empty or
-// unknown key is an error. Each panics if the client, the name or a policy is invalid.
+// unknown key is an error. Each panics if the client, the name or a policy is invalid, for the reason
+// that Each of httplimit gives.
 func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.Policy,
 ) func(context.Context, Call) (Limiter, error) {
 	at := fmt.Sprintf("grpclimit: Each: name %q", name)

@@ -17,6 +17,11 @@
 // names the policies that denied it. [Headers] chooses the headers with the remaining permits.
 // Errors go to [Report] and [OnRedisChange], and never to clients.
 //
+// # Options
+//
+// Options are words without a prefix, such as [Deadline] and [OnFailure]. Invalid arguments of
+// set-up calls panic.
+//
 // # Failures of Redis
 //
 // Each request gives Redis a [Deadline]. While Redis fails, the [FailureMode] decides: [Closed],

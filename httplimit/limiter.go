@@ -40,7 +40,9 @@ func All(limiter Limiter) func(*http.Request) (Limiter, error) {
 // share limiters if one is a prefix of the other up to a colon. An example is the key "v2:x" of
 // "web" and the key "x" of "web:v2".
 //
-// Each panics if the client, the name or a policy is invalid.
+// Each panics if the client, the name or a policy is invalid, as the other set-up calls of this
+// package do. At the first request, the failure mode would take the error for an outage, and [Open]
+// would grant. [limit.Validate] checks policies that come from a configuration.
 func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.Policy,
 ) func(*http.Request) (Limiter, error) {
 	at := fmt.Sprintf("httplimit: Each: name %q", name)
