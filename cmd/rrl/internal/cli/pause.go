@@ -52,7 +52,7 @@ on. The longest pause of a program does not bound this command.`,
 				}
 				rest = now[0].RetryAfter
 			}
-			done := map[string]any{"limiter": names.Name(name), "paused_ms": rest.Milliseconds()}
+			done := paused{names.Name(name), rest.Milliseconds()}
 			return a.print(done, func(w *strings.Builder) {
 				switch {
 				case d == 0:
@@ -65,4 +65,9 @@ on. The longest pause of a program does not bound this command.`,
 			})
 		},
 	}
+}
+
+type paused struct {
+	Limiter names.Name `json:"limiter"`
+	Rest    int64      `json:"paused_ms"`
 }

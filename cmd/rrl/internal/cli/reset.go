@@ -49,7 +49,7 @@ limit with the name; if the name has an OVERALL limiter, only with --all. It ask
 				if err := r.limiter.Reset(ctx); err != nil {
 					return a.explain(err)
 				}
-				done := map[string]any{"limiter": names.Name(name), "reset": r.what, "taken": r.taken}
+				done := wasReset{names.Name(name), r.what, r.taken}
 				err := a.print(done, func(w *strings.Builder) {
 					fmt.Fprintf(w, "reset: %s %s, %s\n", names.Quote(name), r.what, permits(r.taken))
 				})
@@ -70,6 +70,12 @@ type resetting struct {
 	what    string
 	taken   int64
 	limiter interface{ Reset(context.Context) error }
+}
+
+type wasReset struct {
+	Limiter names.Name `json:"limiter"`
+	What    string     `json:"reset"`
+	Taken   int64      `json:"taken"`
 }
 
 // effect describes what resetting all would do. A limiter that grants on credit can deny without taken

@@ -68,6 +68,11 @@ type tried struct {
 	ResetAfter int64      `json:"reset_after_ms"`
 }
 
+type released struct {
+	Limiter names.Name `json:"limiter"`
+	AtMost  int64      `json:"released_at_most"`
+}
+
 func (t tried) text(w *strings.Builder) {
 	if t.Allowed {
 		fmt.Fprintf(w, "granted: %d of %s, %d left of %d\n", t.Permits, names.Quote(string(t.Limiter)), t.Remaining, t.Limit)
@@ -157,7 +162,7 @@ func (a *app) release() *cobra.Command {
 			if err := l.Release(ctx, t.permits); err != nil {
 				return a.explain(err)
 			}
-			done := map[string]any{"limiter": names.Name(args[0]), "released_at_most": t.permits}
+			done := released{names.Name(args[0]), t.permits}
 			return a.print(done, func(w *strings.Builder) {
 				fmt.Fprintf(w, "released: up to %d of %s\n", t.permits, names.Quote(args[0]))
 			})
