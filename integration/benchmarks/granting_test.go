@@ -86,7 +86,7 @@ func BenchmarkLeases(b *testing.B) {
 		})
 	}
 	for _, callers := range []int{1, 16, 256, 2048} {
-		b.Run(fmt.Sprintf("link=2ms/callers=%d", callers), func(b *testing.B) {
+		b.Run(fmt.Sprintf("over=link/callers=%d", callers), func(b *testing.B) {
 			compare(b, granting(callers).overLink(b), ours+"+lease10ms", ours+"+lease10ms+nolink")
 		})
 	}

@@ -76,20 +76,30 @@ func openUnshared(b testing.TB, _ *server, l load) session {
 // of two processors that share a counter.
 func observer() rratelimiter.Option {
 	var odd atomic.Int64
-	count := func(odd64 bool) {
-		if odd64 {
+	countIf := func(isOdd bool) {
+		if isOdd {
 			odd.Add(1)
 		}
 	}
 	return rratelimiter.WithObserver(&rratelimiter.Observer{
-		Decision:  func(_ context.Context, d rratelimiter.DecisionInfo) { count(d.Err != nil || d.Permits < 1) },
-		RedisCall: func(_ context.Context, c rratelimiter.RedisCallInfo) { count(c.Err != nil || c.Requests < 1) },
-		Waiting:   func(_ context.Context, w rratelimiter.WaitingInfo) { count(w.Length < 0) },
+		Decision:  func(_ context.Context, d rratelimiter.DecisionInfo) { countIf(d.Err != nil || d.Permits < 1) },
+		RedisCall: func(_ context.Context, c rratelimiter.RedisCallInfo) { countIf(c.Err != nil || c.Requests < 1) },
+		Waiting:   func(_ context.Context, w rratelimiter.WaitingInfo) { countIf(w.Length < 0) },
 	})
 }
 
-// policyLibraries are the policies of package limit, each with as many permits an interval as the
-// load has.
+// The policies of package limit, each with as many permits an interval as a generous limit.
+var (
+	fixedWindow   = policies.FixedWindow{Permits: generous.permits, Interval: generous.interval}
+	slidingWindow = policies.SlidingWindow{Permits: generous.permits, Interval: generous.interval}
+	slidingLog    = policies.SlidingLog{Permits: generous.permits, Interval: generous.interval}
+	tokenBucket   = policies.TokenBucket{
+		Capacity: generous.permits, Refill: generous.permits, Interval: generous.interval}
+	leakyBucket = policies.LeakyBucket{
+		Capacity: generous.permits, Leak: generous.permits, Interval: generous.interval}
+	smooth = policies.Smooth{Permits: generous.permits, Interval: generous.interval, Burst: generous.interval}
+)
+
 var policyLibraries = []library{
 	{key: "FixedWindow", open: openPolicies(fixedWindow)},
 	{key: "SlidingWindow", open: openPolicies(slidingWindow)},
@@ -100,50 +110,17 @@ var policyLibraries = []library{
 	{key: "FixedWindow+TokenBucket", open: openPolicies(fixedWindow, tokenBucket)},
 }
 
-type policyOf func(limit) policies.Policy
-
-func fixedWindow(l limit) policies.Policy {
-	return policies.FixedWindow{Permits: l.permits, Interval: l.interval}
-}
-
-func slidingWindow(l limit) policies.Policy {
-	return policies.SlidingWindow{Permits: l.permits, Interval: l.interval}
-}
-
-func slidingLog(l limit) policies.Policy {
-	return policies.SlidingLog{Permits: l.permits, Interval: l.interval}
-}
-
-func tokenBucket(l limit) policies.Policy {
-	return policies.TokenBucket{Capacity: l.permits, Refill: l.permits, Interval: l.interval}
-}
-
-func leakyBucket(l limit) policies.Policy {
-	return policies.LeakyBucket{Capacity: l.permits, Leak: l.permits, Interval: l.interval}
-}
-
-func smooth(l limit) policies.Policy {
-	return policies.Smooth{Permits: l.permits, Interval: l.interval, Burst: l.interval}
-}
-
-func policiesOf(l limit, of ...policyOf) (all []policies.Policy) {
-	for _, policy := range of {
-		all = append(all, policy(l))
-	}
-	return all
-}
-
 // openPolicies opens a limiter for one name, and a Keyed for several.
-func openPolicies(of ...policyOf) func(b testing.TB, _ *server, l load) session {
+func openPolicies(of ...policies.Policy) func(b testing.TB, _ *server, l load) session {
 	return func(b testing.TB, _ *server, l load) session {
 		client := rratelimiter.New(dial(b, l.addr))
 		if len(l.names) == 1 {
-			limiter := policies.New(client, l.names[0], policiesOf(l.limit, of...)...)
+			limiter := policies.New(client, l.names[0], of...)
 			return session{take: func(ctx context.Context, _, _ int, permits int64) (bool, error) {
 				return limiter.TryAcquire(ctx, permits)
 			}}
 		}
-		keyed := policies.NewKeyed(client, "policies", policiesOf(l.limit, of...)...)
+		keyed := policies.NewKeyed(client, "policies", of...)
 		return session{take: func(ctx context.Context, _, name int, permits int64) (bool, error) {
 			return keyed.TryAcquire(ctx, l.names[name], permits)
 		}}

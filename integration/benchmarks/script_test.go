@@ -22,7 +22,7 @@ type scriptCase struct {
 	step     time.Duration
 	before   int // calls that bring the limiter into the state that is measured
 	denied   bool
-	policies []policyOf // in place of a limiter of Redisson's layout
+	policies []policies.Policy // in place of a limiter of Redisson's layout
 }
 
 var scriptCases = []scriptCase{
@@ -30,14 +30,13 @@ var scriptCases = []scriptCase{
 	{name: "denial", limit: scarce, before: 10, denied: true},
 	// In each call the oldest grant of the window has expired.
 	{name: "reclaim", limit: limit{1_000_000, time.Second}, step: time.Millisecond, before: 1000},
-	{name: "FixedWindow", limit: generous, policies: []policyOf{fixedWindow}},
-	{name: "TokenBucket", limit: generous, step: time.Millisecond, policies: []policyOf{tokenBucket}},
-	{name: "SlidingWindow", limit: generous, step: time.Millisecond, policies: []policyOf{slidingWindow}},
-	{name: "SlidingLog", limit: generous, step: time.Millisecond, policies: []policyOf{slidingLog}},
-	{name: "LeakyBucket", limit: generous, step: time.Millisecond, policies: []policyOf{leakyBucket}},
-	{name: "Smooth", limit: generous, step: time.Millisecond, policies: []policyOf{smooth}},
-	{name: "FixedWindow+TokenBucket", limit: generous, step: time.Millisecond,
-		policies: []policyOf{fixedWindow, tokenBucket}},
+	{name: "FixedWindow", limit: generous, policies: []policies.Policy{fixedWindow}},
+	{"TokenBucket", generous, time.Millisecond, 0, false, []policies.Policy{tokenBucket}},
+	{"SlidingWindow", generous, time.Millisecond, 0, false, []policies.Policy{slidingWindow}},
+	{"SlidingLog", generous, time.Millisecond, 0, false, []policies.Policy{slidingLog}},
+	{"LeakyBucket", generous, time.Millisecond, 0, false, []policies.Policy{leakyBucket}},
+	{"Smooth", generous, time.Millisecond, 0, false, []policies.Policy{smooth}},
+	{"FixedWindow+TokenBucket", generous, time.Millisecond, 0, false, []policies.Policy{fixedWindow, tokenBucket}},
 }
 
 const scriptCalls = 50 // of a chunk
@@ -110,7 +109,7 @@ func (c scriptCase) open(b testing.TB, server *server, name string, now *clock, 
 	client := rratelimiter.New(redis, rratelimiter.WithClock(func() time.Time { return now.now }))
 	take := client.Limiter(name).TryAcquire
 	if isOurs && c.policies != nil {
-		take = policies.New(client, name, policiesOf(c.limit, c.policies...)...).TryAcquire
+		take = policies.New(client, name, c.policies...).TryAcquire
 	}
 	if !isOurs {
 		captured := redissonScript(b)

@@ -5,7 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"runtime/debug"
+	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -86,22 +86,23 @@ func redisson(b testing.TB) *oracle.Redisson {
 	})
 }
 
-// TestMain describes the run, in lines that benchstat reads, and ends what the benchmarks shared.
+// machine is what describes a run beside what Go prints.
+var machine = [][]string{
+	{"redis", "redis-server", "--version"},
+	{"java", "java", "-version"},
+	{"peers", "go", "list", "-m", "-f", "{{.Path}} {{.Version}}", "github.com/redis/rueidis",
+		"github.com/redis/rueidis/rueidislimiter", "github.com/redis/go-redis/v9", "github.com/go-redis/redis_rate/v10",
+		"github.com/ulule/limiter/v3", "github.com/sethvargo/go-redisstore", "github.com/throttled/throttled/v2"},
+}
+
+// TestMain describes a run in lines that benchstat reads, and ends what the benchmarks shared.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if flag.Lookup("test.bench").Value.String() != "" {
-		fmt.Printf("redisson: %s\n", redissonVersion)
-		if info, ok := debug.ReadBuildInfo(); ok {
-			for _, module := range info.Deps {
-				for _, of := range []string{"rueidis", "rueidislimiter", "redis_rate", "throttled", "go-redisstore", "limiter",
-					"go-redis"} {
-					path := strings.Split(module.Path, "/")
-					if len(path) > 2 && path[2] == of || path[len(path)-1] == of {
-						fmt.Printf("%s: %s\n", strings.ReplaceAll(module.Path, ".", "-"), module.Version)
-						break
-					}
-				}
-			}
+		fmt.Println("redisson:", redissonVersion)
+		for _, of := range machine {
+			output, _ := exec.Command(of[1], of[2:]...).CombinedOutput() // nothing to describe is no failure
+			fmt.Println(of[0]+":", strings.ReplaceAll(strings.TrimSpace(string(output)), "\n", ", "))
 		}
 	}
 	code := m.Run()

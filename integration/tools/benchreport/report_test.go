@@ -68,7 +68,7 @@ func TestDocument_Sections_HaveTheirTables(t *testing.T) {
 	r := readOutput(t, output)
 	text := r.document(r.check(floors()))
 	require.NotRegexp(t, `(?m)^@`, text)
-	require.Contains(t, text, "- goos: linux\n- redisson: 4.7.0\n- 2 rounds\n")
+	require.Contains(t, text, "- goos: linux\n- redisson: 4.7.0\n- rounds: 2\n")
 	require.Contains(t, text, `### Granting
 
 **granting, 256 callers**

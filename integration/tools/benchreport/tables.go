@@ -90,7 +90,7 @@ func (r *results) document(checked []checkedFloor) string {
 	return regexp.MustCompile(`(?m)^@(\w+)\n`).ReplaceAllStringFunc(documentText, func(line string) string {
 		switch name := strings.TrimSpace(line[1:]); name {
 		case "machine":
-			return "- " + strings.Join(r.machine, "\n- ") + fmt.Sprintf("\n- %d rounds\n", r.rounds)
+			return "- " + strings.Join(r.machine, "\n- ") + fmt.Sprintf("\n- rounds: %d\n", r.rounds)
 		case "floors":
 			return floorTable(checked)
 		default:
