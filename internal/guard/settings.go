@@ -81,16 +81,8 @@ const (
 	Open   Mode = -1 // the request passes
 )
 
-// Check returns an error if the mode is invalid.
-func (m Mode) Check() error {
-	if m == Open || m >= 0 && m <= 1 {
-		return nil
-	}
-	return fmt.Errorf("a share of the limit is %v, want above 0, at most 1", float64(m))
-}
-
-// The functions of this file are the options that packages httplimit and grpclimit have in common. Each
-// checks its argument, and panics with a text that begins with the name of the package.
+// The functions below are the options that packages have in common. Each checks its argument, and
+// panics with a text that begins with the name of the package.
 
 // Change is an option: it changes the settings.
 type Change = func(*Settings)
@@ -129,8 +121,8 @@ func Local(pkg string, share float64) Mode {
 
 // OnFailure is the option of the mode.
 func OnFailure(pkg string, mode Mode) Change {
-	if err := mode.Check(); err != nil {
-		panic(pkg + ": OnFailure: " + err.Error())
+	if mode != Open && !(mode >= 0 && mode <= 1) { // it may be no number
+		panic(fmt.Sprintf("%s: OnFailure: a share of the limit is %v, want above 0, at most 1", pkg, float64(mode)))
 	}
 	return func(s *Settings) { s.Mode = mode }
 }
