@@ -3,8 +3,14 @@
 package httptarget
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Method returns a method in capitals, since some servers ignore its case.
@@ -45,4 +51,135 @@ func Host(host string) string {
 		host = host[:len(host)-1]
 	}
 	return strings.ToLower(host)
+}
+
+// Errors of paths that servers interpret in too many ways.
+var (
+	errNotClean = errors.New("the path has a dot segment, or an escape that is not valid")
+	errSlash    = errors.New("the path has an escaped slash or a backslash")
+)
+
+// Path is the path of a request in all interpretations of servers. Each begins with a slash and is
+// escaped. Most paths have one interpretation.
+type Path struct {
+	Text   string   // as sent
+	Others []string // with other slashes, without empty segments, and without ";" parameters
+}
+
+// All calls f with each interpretation until f returns false. It reports whether f never did.
+func (p Path) All(f func(path string) bool) bool {
+	return f(p.Text) && !slices.ContainsFunc(p.Others, func(other string) bool { return !f(other) })
+}
+
+// ReadPath returns the interpretations of an escaped path. A dot segment is an error, in any encoding.
+//
+// An escaped slash or a backslash is an error too, unless allowSlashes is set. Then the path has
+// interpretations with and without those slashes, none of which may have a dot segment.
+func ReadPath(path string, allowSlashes bool) (Path, error) {
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	p := Path{Text: path}
+	if isPlain(path) {
+		return p, nil
+	}
+	ways := []string{path}
+	if hasSlash(path) {
+		if !allowSlashes {
+			return p, errSlash
+		}
+		ways = append(ways, escapedSlash.Replace(path), anySlash.Replace(path))
+	}
+	for _, way := range ways {
+		if !isClean(way) {
+			return p, errNotClean
+		}
+		bare := bareSegments(way)
+		for _, other := range []string{way, merged(way), bare, merged(bare)} {
+			if other != path && !slices.Contains(p.Others, other) {
+				p.Others = append(p.Others, other)
+			}
+		}
+	}
+	return p, nil
+}
+
+// ReadURL returns the interpretations of the path of a URL. If RawPath is not a valid escaping of
+// Path, it returns those of both, since some routers use one and some the other.
+func ReadURL(u *url.URL, allowSlashes bool) (Path, error) {
+	path := u.EscapedPath()
+	p, err := ReadPath(path, allowSlashes)
+	if err != nil || u.RawPath == "" || u.RawPath == path {
+		return p, err
+	}
+	raw, err := ReadPath(u.RawPath, allowSlashes)
+	raw.All(func(other string) bool {
+		if other != p.Text && !slices.Contains(p.Others, other) {
+			p.Others = append(p.Others, other)
+		}
+		return true
+	})
+	return p, err
+}
+
+var (
+	escapedSlash = strings.NewReplacer("%2F", "/", "%2f", "/")
+	anySlash     = strings.NewReplacer("%2F", "/", "%2f", "/", "%5C", "/", "%5c", "/", `\`, "/")
+)
+
+// isClean reports whether a path has no dot segment and no invalid escape.
+func isClean(path string) bool {
+	for segment := range strings.SplitSeq(path, "/") {
+		text, err := url.PathUnescape(segment)
+		name, _, _ := strings.Cut(text, ";")
+		if err != nil || name == "." || name == ".." {
+			return false
+		}
+	}
+	return true
+}
+
+// isPlain reports whether a path certainly has one interpretation.
+func isPlain(path string) bool {
+	return strings.IndexByte(path, '%') < 0 && strings.IndexByte(path, ';') < 0 && strings.IndexByte(path, '\\') < 0 &&
+		!strings.Contains(path, "//") && !strings.Contains(path, "/.")
+}
+
+// merged removes the empty segments of a path, except the last one.
+func merged(path string) string { return slashes.ReplaceAllLiteralString(path, "/") }
+
+// bareSegments cuts all segments at their first semicolon, escaped or not, since a proxy may unescape
+// it before the server.
+func bareSegments(path string) string { return parameters.ReplaceAllLiteralString(path, "") }
+
+var (
+	slashes    = regexp.MustCompile("//+")
+	parameters = regexp.MustCompile("(;|%3[Bb])[^/]*")
+)
+
+// hasSlash reports whether a path has an escaped slash or a backslash.
+func hasSlash(path string) bool { return anySlash.Replace(path) != path }
+
+// CheckHost returns an error for a host of a file that no request has.
+func CheckHost(host string) error {
+	const characters = "abcdefghijklmnopqrstuvwxyz0123456789-._"
+	name := Host(host)
+	if name == "" || strings.Trim(name, characters) != "" || name[0] == '.' || strings.Contains(name, "..") ||
+		strings.Contains(host, ":") {
+		return fmt.Errorf("the host %q, want a name as requests have it, in ASCII (xn--... for other letters), "+
+			"without a port and without wildcards", host)
+	}
+	return nil
+}
+
+// CheckPath returns an error for a path of a file that no request has: a character of it ends the path
+// of a URL, or must be escaped in it.
+func CheckPath(path string) error {
+	at := strings.IndexFunc(path, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '?' || r == '#' })
+	if at < 0 {
+		return nil
+	}
+	odd, _ := utf8.DecodeRuneInString(path[at:])
+	return fmt.Errorf("%q in the path %q is in no request's path: leave out a query, and write %s for the character",
+		odd, path, url.PathEscape(string(odd)))
 }
