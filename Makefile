@@ -194,6 +194,7 @@ pictures: bin/pictures/bin/termtosvg
 		--command 'bin/rrl demo --every 400ms --count 60'
 	go run ./integration/tools/demojava -svg > docs/java-and-go.svg
 	go run ./integration/tools/choosing
+	go run ./examples/paidapi -svg docs/paidapi.svg
 
 bin/pictures/bin/termtosvg:
 	python3 -m venv bin/pictures

@@ -38,8 +38,8 @@ var ErrNotSent = errors.New("grpclimit: the call was not sent")
 //
 // These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [AtOnce], [EachMessage] (for streams),
 // [Shadow], [Report], [Policies], [OnFailure], [Deadline] and [OnRedisChange]. If Redis stops
-// answering while calls wait for permits, OnFailure decides them when rueidis closes the connection,
-// and new calls after the Deadline.
+// answering while calls wait for permits, OnFailure decides them within three Deadlines, and new
+// calls after one.
 //
 // It panics if choose is nil.
 func UnaryClientInterceptor(choose func(context.Context, Call) (Limiter, error),

@@ -32,8 +32,8 @@ var ErrNotSent = errors.New("httplimit: the request was not sent")
 //
 // These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [Shadow], [Report], [Policies],
 // [OnFailure], [Deadline] and [OnRedisChange]. If Redis stops answering while calls wait for
-// permits, OnFailure decides them when rueidis closes the connection, and new calls after the
-// Deadline. CloseIdleConnections is that of base, if it has one.
+// permits, OnFailure decides them within three Deadlines, and new calls after one.
+// CloseIdleConnections is that of base, if it has one.
 //
 // It panics if choose is nil.
 func Transport(base http.RoundTripper, choose func(*http.Request) (Limiter, error), opts ...Option) http.RoundTripper {

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/fallback"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// clients connects to a Redis in memory.
+func clients(t *testing.T) *rratelimiter.Client {
+	redis, err := connect("redis://" + miniredis.RunT(t).Addr())
+	require.NoError(t, err)
+	t.Cleanup(redis.Close)
+	return rratelimiter.New(redis)
+}
+
+// TestClients_Code_Runs: each line of Go of docs/clients.md is in client.go or in this file.
+func TestClients_Code_Runs(t *testing.T) {
+	page, err := os.ReadFile("../../docs/clients.md")
+	require.NoError(t, err)
+	runs := ""
+	for _, file := range []string{"client.go", "clients_test.go"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		runs += string(text)
+	}
+	blocks := strings.Split(string(page), "```go\n")[1:]
+	assert.Greater(t, len(blocks), 5)
+	for _, block := range blocks {
+		code, _, _ := strings.Cut(block, "```")
+		for line := range strings.Lines(code) {
+			assert.Contains(t, runs, strings.TrimSpace(line))
+		}
+	}
+}
+
+func TestClients_Policies_AreValid(t *testing.T) {
+	for text, policies := range map[string][]limit.Policy{
+		"100 requests per minute":           {limit.SlidingLog{Permits: 100, Interval: time.Minute}},
+		"10 per second, bursts of 20":       {limit.TokenBucket{Capacity: 20, Refill: 10, Interval: time.Second}},
+		"one request every 200 ms":          {limit.Smooth{Permits: 5, Interval: time.Second}},
+		"90,000 tokens per minute":          {limit.TokenBucket{Capacity: 90_000, Refill: 90_000, Interval: time.Minute}},
+		"1,000 per day, reset at 00:00 UTC": {limit.Calendar{Permits: 1000, Unit: limit.Day}},
+		"10 per second and 1,000,000 a month": {limit.SlidingLog{Permits: 10, Interval: time.Second},
+			limit.Calendar{Permits: 1_000_000, Unit: limit.Month}},
+	} {
+		assert.NoError(t, limit.Validate(policies...), text)
+	}
+	page, err := os.ReadFile("../../docs/clients.md")
+	require.NoError(t, err)
+	source, err := os.ReadFile("clients_test.go")
+	require.NoError(t, err)
+	rows := 0
+	for line := range strings.Lines(string(page)) {
+		if _, code, found := strings.Cut(line, "| `limit."); found && strings.HasPrefix(line, "| \"") {
+			code, _, _ = strings.Cut(code, "`")
+			for _, one := range strings.Split(code, ", limit.") {
+				assert.Contains(t, string(source), "limit."+one)
+			}
+			rows++
+		}
+	}
+	assert.Equal(t, 6, rows)
+}
+
+// geocode waits at most three seconds for a permit.
+func geocode(ctx context.Context, geocoder *limit.Limiter, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if err := geocoder.Acquire(ctx, 1); err != nil {
+		return err // context.DeadlineExceeded as soon as it is known that no permit is free in time
+	}
+	return call(ctx)
+}
+
+func TestClients_Wait_HasADeadline(t *testing.T) {
+	client := clients(t)
+	geocoder := limit.New(client, "geocoder",
+		limit.TokenBucket{Capacity: 20, Refill: 10, Interval: time.Minute}, limit.Pause{Most: time.Hour})
+	calls := 0
+	for range 20 {
+		require.NoError(t, geocode(t.Context(), geocoder, func(context.Context) error { calls++; return nil }))
+	}
+	require.ErrorIs(t, geocode(t.Context(), geocoder, nil), context.DeadlineExceeded)
+	assert.Equal(t, 20, calls)
+	err := geocoder.Pause(t.Context(), 30*time.Second) // the provider answered: retry after 30 seconds
+	require.NoError(t, err)
+	d, err := geocoder.Take(t.Context(), 1)
+	require.NoError(t, err)
+	assert.Greater(t, d.RetryAfter, 29*time.Second)
+}
+
+func TestClients_Tokens_AreSettled(t *testing.T) {
+	client, ctx := clients(t), t.Context()
+	requests := limit.New(client, "{model}:requests", limit.SlidingLog{Permits: 60, Interval: time.Minute})
+	tokens := limit.New(client, "{model}:tokens",
+		limit.TokenBucket{Capacity: 90_000, Refill: 90_000, Interval: time.Minute})
+
+	ask := func(prompt string, most int64) error {
+		var taken limit.Taken
+		defer taken.Settle(ctx) // returns everything if the call fails
+		if err := taken.Acquire(ctx, int64(len(prompt))/4+most, tokens); err != nil {
+			return err
+		}
+		if err := taken.Acquire(ctx, 1, requests); err != nil {
+			return err
+		}
+		used, err := callModel(ctx, prompt, most)
+		if err != nil {
+			return err
+		}
+		return taken.Settle(ctx, used, 1)
+	}
+	require.NoError(t, ask("Hello", 1000))
+	require.Error(t, ask("", 1000))
+	each, err := limit.Join(requests, tokens).Peek(ctx)
+	require.NoError(t, err)
+	assert.EqualValues(t, 59, each[0].Remaining)
+	assert.InDelta(t, 90_000-42, each[1].Remaining, 42)
+}
+
+func callModel(_ context.Context, prompt string, _ int64) (used int64, err error) {
+	if prompt == "" {
+		return 0, errors.New("the model failed")
+	}
+	return 42, nil
+}
+
+func TestClients_RedisAway_ShareServes(t *testing.T) {
+	redis, err := connect("redis://" + miniredis.RunT(t).Addr())
+	require.NoError(t, err)
+	client, ctx := rratelimiter.New(redis), t.Context()
+	quota := limit.New(client, "sms", limit.TokenBucket{Capacity: 20, Refill: 10, Interval: time.Second})
+	limiter := fallback.New(quota, fallback.OnFailure(fallback.Local(0.1))) // one of ten processes
+	from, err := limiter.Acquire(ctx, 1)
+	require.NoError(t, err)
+	assert.Equal(t, fallback.Redis, from)
+	redis.Close()
+	from, err = limiter.Acquire(ctx, 1)
+	require.NoError(t, err)
+	assert.Equal(t, fallback.Share, from)
+}
+
+func TestClients_Java_SharesTheQuota(t *testing.T) {
+	client, ctx := clients(t), t.Context()
+	shared := client.Limiter("{paid}:api", // redisson.getRateLimiter("{paid}:api")
+		rratelimiter.InitialRate(rratelimiter.Rate{Permits: 100, Interval: time.Minute}))
+	pause := limit.New(client, "{paid}:pause", limit.Pause{Most: time.Hour})
+	api := limit.Join(shared, pause)
+	require.NoError(t, api.Acquire(ctx, 1))
+	free, err := shared.AvailablePermits(ctx)
+	require.NoError(t, err)
+	assert.EqualValues(t, 99, free)
+}
+
+func TestClients_Keys_AreTriedInOrder(t *testing.T) {
+	client, ctx := clients(t), t.Context()
+	keys := limit.NewKeyed(client, "geocoder:key", limit.SlidingLog{Permits: 2, Interval: time.Minute})
+	use := func(names ...string) (string, error) {
+		for _, name := range names {
+			allowed, err := keys.TryAcquire(ctx, name, 1)
+			if err != nil || allowed {
+				return name, err
+			}
+		}
+		return names[0], keys.Acquire(ctx, names[0], 1)
+	}
+	var used []string
+	for range 4 {
+		name, err := use("first", "second")
+		require.NoError(t, err)
+		used = append(used, name)
+	}
+	assert.Equal(t, "[first first second second]", fmt.Sprint(used))
+}
