@@ -171,10 +171,11 @@ var errTooOld = errors.New("the first Settle was too long ago for another")
 
 // settle refunds or charges the difference, once. It tries until it has a reply, or ctx ends.
 func (t *take) settle(ctx context.Context) error {
-	if time.Since(t.begun) > settleAgain {
-		return errTooOld
-	}
 	for pause := 20 * time.Millisecond; ; pause *= 2 {
+		// The monotonic clock may stand still while the machine sleeps.
+		if max(time.Since(t.begun), time.Now().Round(0).Sub(t.begun)) > settleAgain {
+			return errTooOld
+		}
 		err := t.attempt(ctx)
 		var redisErr *rueidis.RedisError
 		var state *rratelimiter.StateError
