@@ -29,18 +29,6 @@ func named(run func(*cobra.Command, []string) error) func(*cobra.Command, []stri
 	}
 }
 
-// oneName requires one argument that is not empty.
-func oneName(cmd *cobra.Command, args []string) error {
-	const what = "the name of one limiter"
-	switch path := cmd.CommandPath(); {
-	case len(args) != 1:
-		return fmt.Errorf("%s takes %s, got %d; see %s --help", path, what, len(args), path)
-	case args[0] == "":
-		return fmt.Errorf("%s takes %s, not an empty one", path, what)
-	}
-	return nil
-}
-
 func noEmptyName(cmd *cobra.Command, args []string) error {
 	if slices.Contains(args, "") {
 		return fmt.Errorf("%s takes the names of limiters, not an empty one", cmd.CommandPath())

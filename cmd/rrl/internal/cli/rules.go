@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -32,7 +33,7 @@ serve does. It does not connect to Redis.
 
 Each error is a line FILE:LINE:COLUMN: FIELD: REASON, without the parts that are unknown. At most 20
 errors of each file are reported.`,
-		Args: atLeastOne("files or folders"),
+		Args: takes(1, math.MaxInt, "files or folders"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			files := make([]check.File, len(args))
 			wrong, mistakes := 0, 0

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -81,27 +82,20 @@ func wanted(kind string) string {
 	return kind
 }
 
-// atLeastOne requires one argument or more. It calls them what.
-func atLeastOne(what string) cobra.PositionalArgs {
+// takes requires a number of arguments, which what describes.
+func takes(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return fmt.Errorf("%s takes %s, got none; see %s --help", cmd.CommandPath(), what, cmd.CommandPath())
+		n := len(args)
+		if least <= n && n <= most {
+			return nil
 		}
-		return nil
+		got := "none"
+		if n > 0 {
+			got = strconv.Itoa(n)
+		}
+		return fmt.Errorf("%s takes %s, got %s; see %s --help", cmd.CommandPath(), what, got, cmd.CommandPath())
 	}
 }
 
-func atMostOne(cmd *cobra.Command, args []string) error {
-	if len(args) > 1 {
-		return fmt.Errorf("%s takes at most one pattern, got %d; see %s --help", cmd.CommandPath(), len(args),
-			cmd.CommandPath())
-	}
-	return nil
-}
-
-func onlyFlags(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return fmt.Errorf("%s takes no arguments, got %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
-	}
-	return nil
-}
+// oneName requires one argument that is not empty.
+var oneName = cobra.MatchAll(takes(1, 1, "the name of one limiter"), noEmptyName)

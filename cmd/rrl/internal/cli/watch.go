@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,7 @@ func (a *app) watch() *cobra.Command {
 		Long: `watch samples limiters periodically and plots the taken permits against the rate, and by client for
 a PER_CLIENT limiter. It only reads. If the output is not a terminal, it writes a line per sample.
 It cannot show waiting callers, since Redis does not know them.`,
-		Args: cobra.MatchAll(atLeastOne("the names of limiters"), noEmptyName),
+		Args: cobra.MatchAll(takes(1, math.MaxInt, "the names of limiters"), noEmptyName),
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			given, err := parse(policies)
 			if err != nil {
@@ -62,7 +63,7 @@ func (a *app) demo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show watch on an in-memory Redis with some callers",
-		Args:  onlyFlags,
+		Args:  takes(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.check(); err != nil {
 				return err
