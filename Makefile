@@ -36,9 +36,10 @@ AUTHORITIES   = $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/p
 help:
 	@sed -n 's/^| `\(make.*\)` | \(.*\) |$$/\1	\2/p' CONTRIBUTING.md | tr -d '`' | expand -t 32
 
-# The quickstart; REDIS_URL=redis://host:6379 runs it on a real Redis.
+# The quickstart, as part of the root module: so it runs with Go 1.25, which is too old for go.work.
+# REDIS_URL=redis://host:6379 runs it on a real Redis.
 demo:
-	go run ./examples/quickstart
+	GOWORK=off go run examples/quickstart/main.go
 
 # A Java program with Redisson and a Go program on one limiter, on a Redis of their own. Needs redis-server, a JDK and
 # Maven, and takes about 20 seconds after Maven's first download.

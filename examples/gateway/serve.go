@@ -64,6 +64,8 @@ func serve(ctx context.Context, c config, out io.Writer) error {
 		"routes %v, counted %s\n",
 		clients.Addr(), c.upstream, c.perSecond, c.perMinute, c.routes, where)
 	_, _ = fmt.Fprintf(out, "http://%v/metrics and /healthz\n", operators.Addr())
+	_, _ = fmt.Fprintf(out, "Look at the RateLimit headers of curl -i http://%v/, or run go run ./examples/gateway load "+
+		"http://%[1]v/ in another terminal.\n", clients.Addr())
 
 	select {
 	case err := <-ended:

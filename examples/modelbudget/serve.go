@@ -49,6 +49,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	go func() { ended <- server.Serve(listener) }()
 	_, _ = fmt.Fprintf(out, "http://%v -> %v: %d requests and %d tokens per minute for each of %d users, counted %s\n",
 		listener.Addr(), c.upstream, c.requests, c.tokens, len(c.users), where)
+	_, _ = fmt.Fprintf(out, "Look at the RateLimit headers of curl http://%v/v1/chat/completions -iH 'Authorization: Bearer "+
+		"KEY' -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hello!\"}]}', with the key of a user.\n", listener.Addr())
 
 	select {
 	case err := <-ended:
