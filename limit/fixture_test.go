@@ -1,6 +1,8 @@
 package limit
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -102,6 +104,18 @@ func takeUpTo(t testing.TB, l *Limiter, permits int64) (int64, rratelimiter.Deci
 	granted, d, err := l.TakeUpTo(t.Context(), permits)
 	require.NoError(t, err)
 	return granted, d
+}
+
+// fillShared adds so many grants of a permit to a limiter of Redisson's layout, a millisecond apart, in
+// place of as many calls.
+func (f *fixture) fillShared(name string, grants int) {
+	f.Helper()
+	for range grants {
+		member := fmt.Sprintf("\x10%016x\x01\x00\x00\x00", rand.Uint64())
+		f.RequireNoError(f.Redis.ZAdd(name+":permits", float64(time.Now().UnixMilli()), member))
+		f.RequireNoError(f.Redis.Incr(name+":value", -1))
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // slowReplies returns a connection on which replies take a while, a time.Duration.

@@ -126,10 +126,8 @@ func TestJoin_RedissonLimitersWithoutValues_CountsTheirGrants(t *testing.T) {
 		for _, name := range []string{"{t}:a", "{t}:b", "{t}:c"} {
 			l := f.client.Limiter(name)
 			require.NoError(t, l.SetRate(t.Context(), rratelimiter.Rate{Permits: 2 * grants, Interval: time.Hour}))
-			for i := range grants {
-				member := fmt.Sprintf("\x10%016d\x01\x00\x00\x00", i) // a grant of a permit
-				f.RequireNoError(f.Redis.ZAdd(name+":permits", float64(time.Now().UnixMilli()), member))
-			}
+			f.fillShared(name, grants)
+			f.Redis.Del(name + ":value")
 			members = append(members, l)
 		}
 		join := Join(members...)

@@ -54,6 +54,9 @@ func TestReceipt_SameWindow_RefundsItsPermits(t *testing.T) {
 	for _, p := range everyPolicy {
 		for call := range takings {
 			for _, kind := range []string{"alone", "joined", "joined, shared first"} {
+				if kind != "alone" && call != "Take" && redistest.Deep(0, 1) == 0 {
+					continue
+				}
 				t.Run(fmt.Sprintf("%T, %s, %s", p, call, kind), func(t *testing.T) {
 					withRedis(t, func(t *testing.T, f *fixture) {
 						l := joinedLimiters(t, f.client, p, time.Hour)[kind]
@@ -124,13 +127,8 @@ func TestReceipt_CallersOfOneCall_EachRefundsItsOwn(t *testing.T) {
 				shared := client.Limiter("{name}:shared")
 				require.NoError(t, shared.SetRate(t.Context(), rratelimiter.Rate{Permits: 10_000, Interval: time.Hour}))
 				l := Join(New(client, "{name}:policy", FixedWindow{10_000, time.Hour, false}), shared)
-				busy := func() {
-					for range others {
-						time.Sleep(time.Millisecond)
-						require.True(t, redistest.Result(t, l.TryAcquire, 1))
-					}
-				}
-				busy()
+				require.True(t, redistest.Result(t, l.TryAcquire, 1))
+				f.fillShared(shared.Name(), others) // more than a page
 				f.Latency.Store(int64(10 * time.Millisecond))
 				var all sync.WaitGroup
 				receipts := make([]receipt.Receipt, callers)
@@ -142,7 +140,7 @@ func TestReceipt_CallersOfOneCall_EachRefundsItsOwn(t *testing.T) {
 				all.Wait()
 				require.Less(t, f.Scripts.Load()-before, int64(callers/2), "callers share calls")
 				f.Latency.Store(0)
-				busy()
+				f.fillShared(shared.Name(), others)
 				for _, i := range []int{7, 3, 19, 0, 12} {
 					require.NoError(t, receipts[i].Refund(t.Context(), int64(i+1)))
 				}
@@ -154,9 +152,9 @@ func TestReceipt_CallersOfOneCall_EachRefundsItsOwn(t *testing.T) {
 					})
 				}
 				all.Wait()
-				for _, d := range peekAll(t, l) {
-					assert.EqualValues(t, 10_000-2*others, d.Remaining)
-				}
+				left := peekAll(t, l)
+				assert.EqualValues(t, 10_000-1, left[0].Remaining)
+				assert.EqualValues(t, 10_000-1-2*others, left[1].Remaining)
 			})
 		})
 	}
