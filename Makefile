@@ -47,8 +47,9 @@ demo-java:
 	@go run ./integration/tools/demojava
 
 # All tests: each module on an in-memory Redis, the modules as a consumer fetches them, then real servers and real
-# Redisson (4.7.0, 3.38.1 and 3.20.1).
+# Redisson (4.7.0, 3.38.1 and 3.20.1). The last test lists what was tested.
 test: deps test-modules fetch-check test-integration
+	cd integration && go test -count=1 -v ./tools/tested
 
 # The quick tests of the root module. test-deep has the random ones at their full size, as CI does once a week.
 test-root:
