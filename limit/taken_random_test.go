@@ -1,0 +1,67 @@
+package limit
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// TestTaken_ManyCalls_AreExact: calls that share grants settle at the same time, while replies are lost.
+// Some settle again later.
+func TestTaken_ManyCalls_AreExact(t *testing.T) {
+	for seed := range uint64(10) {
+		runWithRedis(t, fmt.Sprint("seed ", seed), func(t *testing.T, f *fixture) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			client, lose := lossyClient(t, f)
+			rate := rratelimiter.Rate{Permits: 1000, Interval: time.Hour}
+			shared := client.Limiter("{x}:shared", rratelimiter.InitialRate(rate))
+			own := New(client, "{x}:own", FixedWindow{1000, time.Hour, false}, SlidingWindow{1000, time.Hour, 0},
+				SlidingLog{1000, time.Hour}, TokenBucket{1000, 1, 1000 * time.Hour}, LeakyBucket{1000, 1, 1000 * time.Hour})
+			var calls [40]struct {
+				Taken
+				takes, uses int64
+				limiters    []Joinable
+			}
+			f.Latency.Store(int64(time.Millisecond))
+			wantOwn, wantShared := int64(1000), int64(1000)
+			var all sync.WaitGroup
+			for i := range calls {
+				c := &calls[i]
+				c.takes, c.limiters = 1+random.Int64N(9), []Joinable{own}
+				c.uses = random.Int64N(2 * c.takes)
+				if random.IntN(2) == 0 {
+					c.uses, c.limiters = random.Int64N(c.takes+1), append(c.limiters, shared)
+					wantShared -= c.uses
+				}
+				wantOwn -= c.uses
+				all.Go(func() { takeAll(t, &c.Taken, c.takes, c.limiters...) })
+			}
+			all.Wait()
+			for i := range calls {
+				all.Go(func() { _ = calls[i].Settle(t.Context(), calls[i].uses) })
+			}
+			for range 50 {
+				lose.Store(random.Int32N(3))
+				time.Sleep(time.Duration(random.Int64N(int64(20 * time.Millisecond))))
+			}
+			lose.Store(0)
+			all.Wait()
+			for i := range calls {
+				require.NoError(t, calls[i].Settle(t.Context(), 99))
+			}
+			for _, d := range peekAll(t, own) {
+				assert.Equal(t, wantOwn, d.Remaining)
+			}
+			free, err := shared.AvailablePermits(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, wantShared, free)
+		})
+	}
+}
