@@ -108,3 +108,23 @@ func TestLocal_JoinSettles_EachMemberIsCharged(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+// TestLocal_Pause_GrantsAll: while Redis is down, no process learns of a pause. The numbers are those
+// of the policy beside it.
+func TestLocal_Pause_GrantsAll(t *testing.T) {
+	outage(t, func(client *rratelimiter.Client, ask func(Request) Answer) {
+		policies := []limit.Policy{
+			limit.TokenBucket{Capacity: 300, Refill: 1, Interval: time.Hour}, limit.Pause{Most: time.Hour},
+		}
+		q := Request{Limiter: limit.New(client, "name", policies...), Policies: policies, Permits: 100}
+		for left := int64(200); left >= 0; left -= 100 {
+			a := ask(q)
+			require.Equal(t, Acquired, a.Result)
+			assert.True(t, a.Local)
+			assert.EqualValues(t, 300, a.Decision.Limit)
+			assert.Equal(t, left, a.Decision.Remaining)
+			assert.Zero(t, a.Each[1].Limit)
+		}
+		assert.Equal(t, Rejected, ask(q).Result)
+	})
+}
