@@ -52,6 +52,8 @@ func TestLoad_Mistakes_NamePositionAndReason(t *testing.T) {
 		{"metadata that is a list", d + "  - {key: a, metadata: [1]}\n", "descriptors[0].metadata: a list, want a mapping"},
 		{"a calendar of hours", d + "  - {key: a, rate_limit: {unit: hour, requests_per_unit: 1, policy: calendar}}\n",
 			`rate_limit.unit: is "hour", want day, week, month or year for policy: calendar`},
+		{"a pause", d + "  - {key: a, rate_limit: {unit: hour, requests_per_unit: 1, policy: pause, most: 1h}}\n",
+			"rate_limit.policy: policy pause has no rate, and one is needed here"},
 		{"a bucket without room",
 			d + "  - {key: a, rate_limit: {per: 1s, requests_per_unit: 1, policy: token_bucket, capacity: 0}}\n",
 			"rate_limit.capacity: 0, want a whole number of permits, 1 to 2^53"},
