@@ -96,6 +96,12 @@ func TestErrors_BadInput_IsOneLine(t *testing.T) {
 		{[]string{"frobnicate"}, []string{`rrl has no command "frobnicate"; see rrl --help`}},
 		{[]string{"sho"}, []string{`rrl has no command "sho" (did you mean show?)`}},
 		{[]string{"rules", "chek"}, []string{"did you mean check?"}},
+		{[]string{"help", "sho"}, []string{`rrl has no command "sho" (did you mean show?)`}},
+		{[]string{"help", "rules", "chek"}, []string{"did you mean check?"}},
+		// Arguments are checked before the connection.
+		{at("redis://127.0.0.1:1", "try", "x", "--policy", "window"), []string{"is not a policy"}},
+		{at("redis://127.0.0.1:1", "try", "x", "--client", "x"), []string{"want a UUID"}},
+		{at("redis://127.0.0.1:1", "set", "x", "1/s", "--type", "all"), []string{"want overall or per-client"}},
 		{[]string{"demo", "x"}, []string{"takes no arguments"}},
 		{[]string{"rules", "check"}, []string{"takes files or folders, got none"}},
 		{[]string{"completion", "tcsh"}, []string{`no command "tcsh"`}},

@@ -133,6 +133,7 @@ found a rate; 2 an error, or show of a corrupt limiter.`,
 	}
 	root.AddCommand(a.ls(), a.show(), a.watch(), a.try(), a.set(), a.reset(), a.release(), a.pause(), a.audit(), a.demo(),
 		a.serve(), a.rules())
+	root.SetHelpCommand(help(root))
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "completion" { // by default, an unknown shell prints help with exit code 0

@@ -45,6 +45,10 @@ stay, unless flags change them.`,
 				return err
 			}
 			rate := rratelimiter.Rate{Permits: permits, Interval: per.Interval}
+			checked := rate
+			if err := c.complete(&checked, rratelimiter.Rate{}); err != nil {
+				return err
+			}
 			if err := a.open(cmd.Context(), true); err != nil {
 				return err
 			}

@@ -32,8 +32,8 @@ func (t *target) flags(cmd *cobra.Command, verb string) {
 	policyFlag(cmd, &t.policies, "policies of a limiter of package limit")
 }
 
-// open returns the limiter. A PER_CLIENT limiter requires --client: the tool itself is not a client and
-// would leave state behind.
+// open connects and returns the limiter. A PER_CLIENT limiter requires --client: the tool itself is not a
+// client and would leave state behind.
 func (t *target) open(ctx context.Context, a *app, name string) (taker, error) {
 	given, err := parse(t.policies)
 	if err != nil {
@@ -41,6 +41,9 @@ func (t *target) open(ctx context.Context, a *app, name string) (taker, error) {
 	}
 	options, err := clientID(t.client)
 	if err != nil {
+		return nil, err
+	}
+	if err := a.open(ctx, true); err != nil {
 		return nil, err
 	}
 	client := a.limiters(options...)
@@ -97,9 +100,6 @@ func (a *app) try() *cobra.Command {
 			if wait < 0 {
 				return fmt.Errorf("--wait %v: want 0 or more", wait)
 			}
-			if err := a.open(ctx, true); err != nil {
-				return err
-			}
 			l, err := t.open(ctx, a, args[0])
 			if err != nil {
 				return err
@@ -151,9 +151,6 @@ func (a *app) release() *cobra.Command {
 			ctx := cmd.Context()
 			if t.permits < 1 {
 				return fmt.Errorf("--permits %d: want at least 1", t.permits)
-			}
-			if err := a.open(ctx, true); err != nil {
-				return err
 			}
 			l, err := t.open(ctx, a, args[0])
 			if err != nil {

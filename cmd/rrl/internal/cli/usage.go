@@ -20,6 +20,24 @@ func wrapHelp(root *cobra.Command) {
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped "+helpWidth))
 }
 
+// help is cobra's command, but rejects a word that is no command.
+func help(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about a command",
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err == nil {
+				err = onlyCommands(cmd, rest)
+			}
+			if err != nil {
+				return err
+			}
+			return cmd.Help()
+		},
+	}
+}
+
 // onlyCommands rejects the arguments of a command that has only commands of its own.
 func onlyCommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
