@@ -22,7 +22,8 @@ import (
 // sets the pace if no other policy does. A request for several permits waits until as many have come
 // free.
 //
-// A Pause has no permits: its own Decision has a Limit of 0.
+// A Pause has no permits: its own Decision has a Limit of 0. A limiter with one has no reservations, so
+// Acquire no longer spaces the callers of a [LeakyBucket] evenly; that of a [Smooth] does.
 type Pause struct {
 	Most time.Duration // the longest pause, whole milliseconds
 }
