@@ -148,7 +148,8 @@ func TestPause_Keyed_IsOfOneKey(t *testing.T) {
 	}
 }
 
-// TestPause_Ends_WaitersAreSpread: over the rate, of several Clients together.
+// TestPause_Ends_WaitersAreSpread: over the rate, of several Clients together. Some use the server's
+// clock.
 func TestPause_Ends_WaitersAreSpread(t *testing.T) {
 	for name, p := range map[string]Policy{
 		"window": FixedWindow{10, time.Second, false}, "aligned": FixedWindow{10, time.Second, true},
@@ -161,8 +162,9 @@ func TestPause_Ends_WaitersAreSpread(t *testing.T) {
 			var all sync.WaitGroup
 			begin := time.Now()
 			pauseFor(t, New(f.client, "name", p, Pause{time.Hour}), 3*time.Second)
-			for range 5 {
-				l := New(rratelimiter.New(f.Conn), "name", p, Pause{time.Hour})
+			for i := range 5 {
+				clock := []rratelimiter.Option{rratelimiter.WithServerTime()}[:i%2]
+				l := New(rratelimiter.New(f.Conn, clock...), "name", p, Pause{time.Hour})
 				for range 2 {
 					all.Go(func() {
 						assert.NoError(t, l.Acquire(t.Context(), 1))
