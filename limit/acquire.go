@@ -129,7 +129,7 @@ func (p acquireProtocol) lease(b *engine.Batch, s *state) {
 // one fails, the others return theirs all the same.
 func (p acquireProtocol) Receipt(b *engine.Batch) receipt.Refund {
 	granted := b.Granted
-	receipts, _ := b.Reply.AsStrSlice() // a brief reply
+	receipts := briefTexts(b.Reply)
 	if s, ok := b.Forecast.(*state); ok {
 		receipts = s.receipts
 	}

@@ -61,8 +61,7 @@ func receiptsOf(batch *engine.Batch) []string {
 	if s, ok := batch.Forecast.(*state); ok {
 		return s.receipts
 	}
-	receipts, _ := batch.Reply.AsStrSlice()
-	return receipts
+	return briefTexts(batch.Reply)
 }
 
 // take takes permits and returns the receipts of the grant.

@@ -21,9 +21,21 @@ const (
 
 // isBrief reports whether a reply has only the texts of the policies: all requests were granted.
 func isBrief(message rueidis.RedisMessage, policies int) bool {
+	if policies == 1 {
+		return message.IsString()
+	}
 	texts, err := message.ToArray()
 	other := func(text rueidis.RedisMessage) bool { return !text.IsString() }
 	return err == nil && len(texts) == policies && !slices.ContainsFunc(texts, other)
+}
+
+// briefTexts returns the texts of a brief reply.
+func briefTexts(message rueidis.RedisMessage) []string {
+	if text, err := message.ToString(); err == nil {
+		return []string{text}
+	}
+	texts, _ := message.AsStrSlice() // nil if the reply is not brief
+	return texts
 }
 
 // nextCall returns the arguments of the next call, if the reply of a script requires one. They are

@@ -49,6 +49,10 @@ var list = regexp.MustCompile(`\w+@@`)
 // scriptText returns the text of the script of a call for policies: see scripts/acquire.lua.
 func scriptText(c call, members []member) string {
 	var text strings.Builder
+	brief := "{text@@}"
+	if len(members) == 1 {
+		brief = "text1"
+	}
 	for line := range strings.Lines(calls[string(c)]) {
 		indent, command, _ := strings.Cut(line, "--@")
 		command, section, _ := strings.Cut(strings.TrimSpace(command), " ")
@@ -64,6 +68,7 @@ func scriptText(c call, members []member) string {
 				}
 			}
 		default:
+			line = strings.ReplaceAll(line, "@brief", brief)
 			text.WriteString(list.ReplaceAllStringFunc(line, func(name string) string {
 				all := make([]string, len(members))
 				for i := range members {

@@ -86,7 +86,7 @@ if granted > 0 then
 end
 if flags ~= 'd' and flags ~= 'do' and not above and not leased then
   if granted == total then
-    return {text1}
+    return text1
   elseif granted == 0 and flags == '' then
     return -1
   end
