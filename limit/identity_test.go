@@ -23,8 +23,8 @@ func TestID_SimilarNames_AreDistinct(t *testing.T) {
 	p := TokenBucket{5, 1, time.Hour}
 	one := New(f.client, "{a}", p)
 	for _, pair := range [][2]string{
-		{one.reserves.ID, one.calls.ID},
-		{one.reserves.ID, New(f.client, "reserve {a}", p).calls.ID},
+		{one.reserves().ID, one.calls.ID},
+		{one.reserves().ID, New(f.client, "reserve {a}", p).calls.ID},
 		{Join(one, New(f.client, "{a}b", p)).calls.ID,
 			New(f.client, one.wire.keys[0]+" "+one.wire.members[0].settings+"\n{a}b", p).calls.ID},
 		{Join(f.client.Limiter("a"), f.client.Limiter("b")).calls.ID,

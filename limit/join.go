@@ -70,6 +70,7 @@ func openMembers(client inside.Client, name string, members []member) *Limiter {
 	l := &Limiter{wire: wire{plan: planOf(client, members), name: name, members: members}}
 	for _, m := range members {
 		l.wire.keys = append(l.wire.keys, m.keys...)
+		l.wire.dependsOn = append(l.wire.dependsOn, m.keys[0])
 	}
 	l.open()
 	return l

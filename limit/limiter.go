@@ -3,7 +3,6 @@ package limit
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -22,9 +21,11 @@ type Limiter struct {
 	wire wire
 	err  error // of the client, the name or the policies
 
-	calls    engine.Limiter
-	reserves engine.Limiter // of Reserve, and
-	waits    engine.Limiter // of callers that wait, if the policy has reservations
+	calls engine.Limiter
+
+	// The members and keys of a limiter with one policy.
+	oneMember [1]member
+	oneKey    [1]string
 }
 
 // New opens the limiter with a name. It sends nothing and is cheap: open one per user, tenant or
@@ -45,12 +46,17 @@ func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter 
 
 // limiter opens the limiter with a name, whose keys begin with prefix.
 func (p *plan) limiter(name, prefix string) *Limiter {
-	l := &Limiter{wire: wire{plan: p, name: name, members: slices.Clone(p.members), keys: make([]string, len(p.members))}}
+	l := &Limiter{wire: wire{plan: p, name: name}}
+	l.wire.members, l.wire.keys = append(l.oneMember[:0], p.members...), l.oneKey[:]
+	if len(p.members) > 1 {
+		l.wire.keys = make([]string, len(p.members))
+	}
 	for i := range l.wire.members {
 		m := &l.wire.members[i]
 		l.wire.keys[i] = prefix + m.suffix
 		m.name, m.keys = name, l.wire.keys[i:i+1:i+1]
 	}
+	l.wire.dependsOn = l.wire.keys
 	l.open()
 	return l
 }
@@ -65,8 +71,8 @@ func (l *Limiter) open() {
 		}
 	}
 	id := "policies "
-	for _, m := range l.wire.members {
-		l.wire.dependsOn = append(l.wire.dependsOn, m.keys[0])
+	for i := range l.wire.members {
+		m := &l.wire.members[i]
 		// With its length, so that no name can look like the keys of several, or like an ID with
 		// something before it.
 		id += strconv.Itoa(len(m.keys[0])) + " " + m.keys[0] + " " + m.settings + "\n"
@@ -75,19 +81,21 @@ func (l *Limiter) open() {
 		Engine: l.wire.plan.client.Engine, ID: id, Name: l.wire.name, Policy: l.wire.plan.kinds, DependsOn: l.wire.dependsOn,
 		Protocol: acquireProtocol{protocol{&l.wire}}, Leases: l.wire.plan.leases,
 	}
-	if !slices.ContainsFunc(l.wire.members, isShared) { // which counts in milliseconds
+	if !l.wire.plan.shared { // which counts in milliseconds
 		l.calls.Tick = time.Microsecond
 	}
-	if l.wire.plan.reservable {
-		reserves := func(id string, ahead time.Duration) engine.Limiter {
-			return engine.Limiter{
-				Engine: l.wire.plan.client.Engine, ID: id, Name: l.wire.name, Policy: l.wire.plan.kinds,
-				DependsOn: l.wire.dependsOn,
-				Protocol:  reserveProtocol{protocol{&l.wire}}, Most: maxReservations, Tick: time.Microsecond,
-				Ahead: ahead, Only: l.wire.onlyAhead,
-			}
-		}
-		l.reserves, l.waits = reserves("reserve "+id, 0), reserves("wait "+id, reservedAhead)
+}
+
+// reserves is the limiter of calls to Reserve, and waits that of callers that wait, if the policy has
+// reservations.
+func (l *Limiter) reserves() *engine.Limiter { return l.reserving("reserve ", 0) }
+func (l *Limiter) waits() *engine.Limiter    { return l.reserving("wait ", reservedAhead) }
+
+func (l *Limiter) reserving(kind string, ahead time.Duration) *engine.Limiter {
+	return &engine.Limiter{
+		Engine: l.calls.Engine, ID: kind + l.calls.ID, Name: l.wire.name, Policy: l.calls.Policy,
+		DependsOn: l.wire.dependsOn, Protocol: reserveProtocol{protocol{&l.wire}}, Most: maxReservations,
+		Tick: time.Microsecond, Ahead: ahead, Only: l.wire.onlyAhead,
 	}
 }
 
@@ -142,7 +150,7 @@ func (l *Limiter) try(ctx context.Context, ask engine.Ask) (engine.Result, error
 
 func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) (bool, error) {
 	if l.wire.plan.reservable {
-		return l.waits.Wait(ctx, permits, deadline)
+		return l.waits().Wait(ctx, permits, deadline)
 	}
 	granted, err := l.calls.Wait(ctx, permits, deadline)
 	if err == nil {
@@ -152,6 +160,9 @@ func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) (
 }
 
 func (l *Limiter) countDrift() {
+	if !l.wire.plan.shared {
+		return
+	}
 	for _, m := range l.wire.members {
 		if p, ok := m.policy.(shared); ok {
 			p.countDrift()

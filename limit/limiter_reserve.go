@@ -58,7 +58,7 @@ func (l *Limiter) reserve(ctx context.Context, permits int64) (*Reservation, err
 			return nil, context.DeadlineExceeded
 		}
 	}
-	result, err := l.reserves.Ask(ctx, engine.Ask{Permits: permits, Within: within})
+	result, err := l.reserves().Ask(ctx, engine.Ask{Permits: permits, Within: within})
 	if err != nil {
 		return nil, err
 	}

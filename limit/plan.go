@@ -20,6 +20,7 @@ type plan struct {
 	most       int64          // permits that can be granted at once, by the policies
 	script     *redisx.Script // takes permits
 	leases     bool           // the client and all policies lease
+	shared     bool           // a policy is shared
 	reservable bool           // one policy, whose script can reserve permits
 	kinds      string         // of the policies, for an Observer
 }
@@ -80,6 +81,7 @@ func planOf(client inside.Client, members []member) *plan {
 	slices.Sort(kinds)
 	p.kinds = strings.Join(slices.Compact(kinds), "+")
 	p.leases = client.Engine.Leases() && canLease(members)
+	p.shared = slices.ContainsFunc(members, isShared)
 	p.reservable = len(members) == 1 && has(members, "book")
 	return p
 }

@@ -57,12 +57,22 @@ func (b *Batch) context(ctx context.Context) context.Context {
 	if b.Lease.Span > 0 {
 		leaseEnd = time.Now().Add(b.Lease.Span)
 	}
-	return callContext{ctx, func() error {
-		if atomic.LoadInt32(&b.callers) > 0 || time.Now().Before(leaseEnd) {
-			return nil
-		}
-		return context.Canceled
-	}}
+	return &batchContext{callContext{Context: ctx}, b, leaseEnd}
+}
+
+// batchContext is the context of a batch's call.
+type batchContext struct {
+	callContext
+	batch    *Batch
+	leaseEnd time.Time // zero without a lease
+}
+
+// Err implements context.Context.
+func (c *batchContext) Err() error {
+	if atomic.LoadInt32(&c.batch.callers) > 0 || time.Now().Before(c.leaseEnd) {
+		return nil
+	}
+	return context.Canceled
 }
 
 // acquire asks Redis for the permits of a batch and sets the answers of its requests.

@@ -165,7 +165,7 @@ func (l *Limiter) sendInPipeline(ctx context.Context, e *entry) {
 		b.clearReply()
 		l.prepare(b)
 		c.Script, c.Keys = l.Protocol.Call(b)
-		c.Args, c.Ended = b.Args, b.context(detached).Err
+		c.Args, c.Context = b.Args, b.context(detached)
 	}, func() { l.completeAndContinue(detached, e, b, l.Protocol.Explain(ctx, redisx.ErrNoReply)) })
 	if d := g.pipeline.Add(c); d != nil {
 		g.workers.run(func() { g.pipeline.Send(detached, d) })

@@ -20,27 +20,31 @@ type Pipeline struct {
 
 	mu      sync.Mutex
 	waiting *Pipelined // has room; nil if the next call begins another
+
+	calls sync.Pool // *Call of Do
 }
 
 // Call is a call of a script in a pipeline.
 type Call struct {
 	Script     *Script
 	Keys, Args []string
-	// Ended, if not nil, returns an error once the call has no caller: it is not sent again then.
-	Ended func() error
+	// Context, if not nil, has an error once the call has no caller: it is not sent again then.
+	Context context.Context //nolint:containedctx // each call of a pipeline has its own
 
 	// Done is called when Reply and Err are set. It must not block.
 	Done func()
 
 	Reply rueidis.RedisMessage
 	Err   error
+
+	done chan struct{} // of Do: has an element when the call is done
 }
 
 func (c *Call) ended() error {
-	if c.Ended == nil {
+	if c.Context == nil {
 		return nil
 	}
-	return c.Ended()
+	return c.Context.Err()
 }
 
 // Pipelined has the calls of one pipeline.
@@ -72,13 +76,20 @@ func (p *Pipeline) Do(ctx context.Context, script *Script, keys, args []string) 
 	if err := ctx.Err(); err != nil {
 		return rueidis.RedisMessage{}, err
 	}
-	done := make(chan struct{})
-	c := &Call{Script: script, Keys: keys, Args: args, Ended: ctx.Err, Done: func() { close(done) }}
+	c, _ := p.calls.Get().(*Call)
+	if c == nil {
+		done := make(chan struct{}, 1)
+		c = &Call{done: done, Done: func() { done <- struct{}{} }}
+	}
+	c.Script, c.Keys, c.Args, c.Context = script, keys, args, ctx
 	if d := p.Add(c); d != nil {
 		p.Send(context.WithoutCancel(ctx), d)
 	}
-	<-done
-	return c.Reply, c.Err
+	<-c.done
+	reply, err := c.Reply, c.Err
+	*c = Call{done: c.done, Done: c.Done}
+	p.calls.Put(c)
+	return reply, err
 }
 
 // Send sends a pipeline and completes its calls.

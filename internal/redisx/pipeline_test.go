@@ -114,7 +114,7 @@ func TestPipeline_CallerHasLeft_IsNotSent(t *testing.T) {
 
 		got := make(answers)
 		left := got.call(f, echoScript, "left")
-		left.Ended = ended.Err
+		left.Context = ended
 		d := p.Add(left)
 		p.Add(got.call(f, otherScript, "stays"))
 		p.Send(t.Context(), d)

@@ -85,10 +85,11 @@ func RetryUntilEnd(ctx context.Context) context.Context {
 func Retry(ctx context.Context, call func(attempt int) error) error {
 	for attempt := 0; ; attempt++ {
 		err := call(attempt)
-		var redisErr *rueidis.RedisError
-		switch {
-		case err == nil || ctx.Err() != nil:
+		if err == nil || ctx.Err() != nil {
 			return err
+		}
+		var redisErr *rueidis.RedisError // on the heap: errors.As gets its address
+		switch {
 		case errors.Is(err, errRedirected): // it has paused
 		case !errors.As(err, &redisErr) || !redisErr.IsTryAgain():
 			return err
