@@ -3,7 +3,6 @@ package limit
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -60,7 +59,7 @@ func (p Pause) kind() string { return "pause" }
 
 func (p Pause) suffix() string { return "pause" }
 
-func (p Pause) arguments(args []string, _ time.Time) []string { return append(args, "", "") }
+func (p Pause) arguments(args []string, _ time.Time) []string { return append(args, "") }
 
 func (p Pause) keeps() []string { return inString }
 
@@ -84,12 +83,10 @@ const longestPace = time.Minute
 // paced is a Pause beside other policies, which set its pace.
 type paced struct {
 	Pause
-	permits, within string // the arguments of the script
+	pace string // the argument of the script
 }
 
-func (p paced) arguments(args []string, _ time.Time) []string {
-	return append(args, p.permits, p.within)
-}
+func (p paced) arguments(args []string, _ time.Time) []string { return append(args, p.pace) }
 
 // isPause reports whether a policy is a Pause, and returns it.
 func isPause(p Policy) (Pause, bool) {
@@ -105,8 +102,7 @@ func isPause(p Policy) (Pause, bool) {
 // setPace sets the pace of each Pause among members: that of the policy beside it that returns its
 // permits soonest.
 func setPace(members []member) {
-	permits, within := "", ""
-	soonest := math.Inf(1)
+	pace, soonest := "", math.Inf(1)
 	keys := 0
 	for _, m := range members {
 		d, ok := policy.Of(m.policy)
@@ -115,16 +111,16 @@ func setPace(members []member) {
 			if each := d.Local.Interval.Seconds() / float64(d.Local.Returns); each < soonest {
 				all := min(longestPace.Seconds(), each*float64(d.Local.Permits))
 				soonest = each
-				permits, within = strconv.FormatInt(d.Local.Permits, 10), fmt.Sprintf("%.0f", max(1, all*1e6))
+				pace = fmt.Sprintf("%d %.0f", d.Local.Permits, max(1, all*1e6))
 			}
-		case isShared(m) && within == "":
-			within = strconv.Itoa(keys + 1)
+		case isShared(m) && pace == "":
+			pace = fmt.Sprintf(" %d", keys+1)
 		}
 		keys += len(m.policy.keeps())
 	}
 	for i := range members {
 		if p, ok := isPause(members[i].policy); ok {
-			members[i].policy = paced{p, permits, within}
+			members[i].policy = paced{p, pace}
 		}
 	}
 }

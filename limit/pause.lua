@@ -1,6 +1,6 @@
--- Pause. ARGV: the pace after a pause, as permits and the microseconds in which they come free. '' and
--- a number is the pace of the limiter of Redisson's layout whose configuration is that key. '' and ''
--- is none. The key holds "<end, ms> <taken>":
+-- Pause. ARGV: the pace after a pause, "<permits> <microseconds>" in which they come free. " <number>"
+-- is the pace of the limiter of Redisson's layout whose configuration is that key. '' is none. The key
+-- holds "<end, ms> <taken>":
 --   end    When the pause ends.
 --   taken  The permits that were taken since then.
 --
@@ -18,7 +18,8 @@ if text@ ~= '' then
   if not finish or #finish > 15 or #taken > 16 then
     return {3, @, text@}
   end
-  end@, taken@, permits@, within@ = finish + 0, taken + 0, tonumber(ARGV[@1]), tonumber(ARGV[@2])
+  local permits, within = match(ARGV[@1], '^(%d*) (%d+)$')
+  end@, taken@, permits@, within@ = finish + 0, taken + 0, tonumber(permits or ''), tonumber(within or '')
   if within@ and not permits@ then
     local rate = call('HMGET', KEYS[within@], 'rate', 'interval')
     permits@, within@ = tonumber(rate[1] or ''), min(60000, tonumber(rate[2] or '') or 0) * 1000

@@ -33,7 +33,8 @@ if text2 ~= '' then
   if not finish or #finish > 15 or #taken > 16 then
     return {3, 2, text2}
   end
-  end2, taken2, permits2, within2 = finish + 0, taken + 0, tonumber(ARGV[7]), tonumber(ARGV[8])
+  local permits, within = match(ARGV[7], '^(%d*) (%d+)$')
+  end2, taken2, permits2, within2 = finish + 0, taken + 0, tonumber(permits or ''), tonumber(within or '')
   if within2 and not permits2 then
     local rate = call('HMGET', KEYS[within2], 'rate', 'interval')
     permits2, within2 = tonumber(rate[1] or ''), min(60000, tonumber(rate[2] or '') or 0) * 1000
@@ -49,7 +50,7 @@ if text2 ~= '' then
   end
 end
 local free, most, credit = min(free1, free2), min(most1, most2), 9007199254740992
-local runs, flags = ARGV[8 + 1] or '', ARGV[8 + 2] or ''
+local runs, flags = ARGV[7 + 1] or '', ARGV[7 + 2] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
 local want = flags == 'do' and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
@@ -85,14 +86,14 @@ elseif runs ~= '' or total > most then
   end
   answers = table.concat(answers) .. part
 end
-local leased, span = nil, ARGV[8 + 4]
+local leased, span = nil, ARGV[7 + 4]
 if span then
   leased, span = 0, tonumber(span)
   span = min(span, floor(length1 / 16), floor(end1 - now / 1000),
     head1 and not renews1 and call('PTTL', KEYS[1]) or length1 + 0)
   span = text2 == '' and span or 0
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[8 + 3]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    leased = max(0, min(tonumber(ARGV[7 + 3]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
   end
 end
@@ -159,7 +160,8 @@ if text2 ~= '' then
   if not finish or #finish > 15 or #taken > 16 then
     return {3, 2, text2}
   end
-  end2, taken2, permits2, within2 = finish + 0, taken + 0, tonumber(ARGV[7]), tonumber(ARGV[8])
+  local permits, within = match(ARGV[7], '^(%d*) (%d+)$')
+  end2, taken2, permits2, within2 = finish + 0, taken + 0, tonumber(permits or ''), tonumber(within or '')
   if within2 and not permits2 then
     local rate = call('HMGET', KEYS[within2], 'rate', 'interval')
     permits2, within2 = tonumber(rate[1] or ''), min(60000, tonumber(rate[2] or '') or 0) * 1000
@@ -219,7 +221,7 @@ if not head1 then
   end
 end
 local free1 = most1 - count1
-local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 7 + 1)}
+local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 6 + 1)}
 do
   local receipt = receipts[1]
   if count1 > 0 and (not receipt or match(receipt, '^%w+ ') == match(head1, '^%w+ ')) then
@@ -267,7 +269,8 @@ if text2 ~= '' then
   if not finish or #finish > 15 or #taken > 16 then
     return {3, 2, text2}
   end
-  end2, taken2, permits2, within2 = finish + 0, taken + 0, tonumber(ARGV[5]), tonumber(ARGV[6])
+  local permits, within = match(ARGV[5], '^(%d*) (%d+)$')
+  end2, taken2, permits2, within2 = finish + 0, taken + 0, tonumber(permits or ''), tonumber(within or '')
   if within2 and not permits2 then
     local rate = call('HMGET', KEYS[within2], 'rate', 'interval')
     permits2, within2 = tonumber(rate[1] or ''), min(60000, tonumber(rate[2] or '') or 0) * 1000
@@ -305,7 +308,8 @@ if text2 ~= '' then
   if not finish or #finish > 15 or #taken > 16 then
     return {3, 2, text2}
   end
-  end2, taken2, permits2, within2 = finish + 0, taken + 0, tonumber(ARGV[6]), tonumber(ARGV[7])
+  local permits, within = match(ARGV[6], '^(%d*) (%d+)$')
+  end2, taken2, permits2, within2 = finish + 0, taken + 0, tonumber(permits or ''), tonumber(within or '')
   if within2 and not permits2 then
     local rate = call('HMGET', KEYS[within2], 'rate', 'interval')
     permits2, within2 = tonumber(rate[1] or ''), min(60000, tonumber(rate[2] or '') or 0) * 1000
