@@ -52,8 +52,9 @@ func (p *Pauses) Add(name string, d time.Duration) {
 const pauseDeadline = 10 * time.Second
 
 // Pause pauses a limiter because a server asked for it: for the callers of the gate at once, and for
-// all processes if it has a [limit.Pause]. If that call to Redis fails, the gate pauses alone.
+// all processes if it has a limit.Pause. If that call to Redis fails, the gate pauses alone.
 func (g *Gate) Pause(l Limiter, d time.Duration) {
+	d = min(d, LongestPause)
 	g.Pauses.Add(NameOf(l), d)
 	shared, ok := l.(interface {
 		Pause(ctx context.Context, d time.Duration) error
