@@ -12,6 +12,7 @@ import (
 func TestTryAcquire_ReplyOfAnotherShape_IsAnError(t *testing.T) {
 	for name, reply := range map[string]string{
 		"texts of 3 policies":         "*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n",
+		"a list of one text":          "*1\r\n$1\r\na\r\n",
 		"a text and a number":         "*2\r\n$1\r\na\r\n:1\r\n",
 		"granted in part, no permits": "*3\r\n:0\r\n$1\r\np\r\n*3\r\n$1\r\nm\r\n:5\r\n:1000\r\n",
 	} {

@@ -2,7 +2,9 @@ package redisx
 
 import (
 	"context"
+	"runtime"
 	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/redis/rueidis"
@@ -120,5 +122,41 @@ func TestPipeline_CallerHasLeft_IsNotSent(t *testing.T) {
 		p.Send(t.Context(), d)
 		assert.Equal(t, answers{"left": {context.Canceled.Error()}, "stays": {"stays", "1", "0"}}, got)
 		assert.Equal(t, []int{2, 1}, conn.sent)
+	})
+}
+
+// TestPipeline_OneCallFails_OthersHaveTheirReplies: also the later calls of the same goroutines, which
+// the pipeline keeps the memory of earlier ones for.
+func TestPipeline_OneCallFails_OthersHaveTheirReplies(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+		failing := NewScript(`return redis.error_reply('ERR of this call')`)
+		p := &Pipeline{Redis: f.Conn, Collect: func(enough int, calls func() int) {
+			for calls() < enough { // all share one pipeline
+				runtime.Gosched()
+			}
+		}}
+		for round := range 3 {
+			var ended sync.WaitGroup
+			for i := range MaxPipelined {
+				ended.Go(func() {
+					key := strconv.Itoa(round*MaxPipelined + i)
+					if i == MaxPipelined/2 {
+						_, err := p.Do(t.Context(), failing, []string{key}, nil)
+						assert.ErrorContains(t, err, "of this call")
+						return
+					}
+					reply, err := p.Do(t.Context(), echoScript, []string{key}, []string{"x"})
+					if !assert.NoError(t, err) {
+						return
+					}
+					elements, err := reply.ToArray()
+					assert.NoError(t, err)
+					first, err := elements[0].ToString()
+					assert.NoError(t, err)
+					assert.Equal(t, key, first)
+				})
+			}
+			ended.Wait()
+		}
 	})
 }
