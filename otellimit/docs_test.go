@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -159,4 +160,25 @@ func familyOf(export, name string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// The alerts of docs/production.md name existing metrics, labels and values.
+func TestProductionPage_Alerts_NameExportedMetrics(t *testing.T) {
+	page := read(t, "../docs/production.md")
+	export, families := exported(t)
+	labels := map[string]bool{}
+	for _, of := range families {
+		for label := range of {
+			labels[label] = true
+		}
+	}
+	for _, name := range regexp.MustCompile(`rratelimiter_\w+`).FindAllString(page, -1) {
+		_, metric := familyOf(export, name)
+		assert.True(t, metric || labels[name], "%s is no metric, and no label of one", name)
+	}
+	values := regexp.MustCompile(`(?:rratelimiter_result|error_type)="(\w+)"`).FindAllStringSubmatch(page, -1)
+	assert.NotEmpty(t, values)
+	for _, value := range values {
+		assert.True(t, slices.Contains(results[:], value[1]) || slices.Contains(failures[:], value[1]), value[0])
+	}
 }
