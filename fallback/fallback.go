@@ -6,7 +6,8 @@
 //	limiter := fallback.New(quota, fallback.OnFailure(fallback.Local(0.1)))
 //	from, err := limiter.Acquire(ctx, 1)
 //
-// Each call reports the [Source] of its decision.
+// Each call reports the [Source] of its decision. Options are words without a prefix, such as
+// [Deadline], as in package httplimit.
 package fallback
 
 import (

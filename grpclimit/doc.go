@@ -6,8 +6,8 @@
 //	grpc.NewServer(grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(perClient)),
 //		grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(perClient)))
 //
-// Keys, failures of Redis and settlement are those of package httplimit. Metadata is ignored by
-// default: [ByIP] uses the peer's address, unless the peer is a trusted proxy, see [Address].
+// Keys, options, failures of Redis and settlement are those of package httplimit. Metadata is ignored
+// by default: [ByIP] uses the peer's address, unless the peer is a trusted proxy, see [Address].
 //
 // # Statuses
 //

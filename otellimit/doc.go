@@ -4,6 +4,8 @@
 //	telemetry, err := otellimit.New()
 //	client := rratelimiter.New(redis, rratelimiter.WithObserver(telemetry.Observer()))
 //
+// Options begin with With, as those of a rratelimiter.Client.
+//
 // # Instruments
 //
 //	rratelimiter.requests               counter    {request}  requests for permits
