@@ -185,6 +185,24 @@ func ExampleByHeader() {
 	// k-4711 <nil>
 }
 
+// The lines of the README.
+func ExampleHashed() {
+	client := connect()
+	mux := http.NewServeMux()
+	mux.Handle("GET /hello", hello)
+
+	perKey := httplimit.Each(client, "api", httplimit.Hashed(httplimit.ByHeader("X-Api-Key")),
+		limit.SlidingWindow{Permits: 100, Interval: time.Minute})
+	handler := httplimit.Middleware(perKey)(mux) // for http.ListenAndServe
+
+	resp := get(handler, "/hello", "X-Api-Key", "secret")
+	fmt.Println(resp.Status, resp.Header.Get("RateLimit"))
+	fmt.Println(get(handler, "/hello").Status)
+	// Output:
+	// 200 OK "minute";r=99;t=61
+	// 400 Bad Request
+}
+
 func ExampleCombined() {
 	perTenantAndMethod := httplimit.Combined(httplimit.ByHeader("X-Tenant"),
 		func(r *http.Request) (string, error) { return r.Method, nil })

@@ -66,7 +66,7 @@ func run(args []string, out io.Writer) error {
 		defer server.Close()
 		redis = "redis://" + server.Addr()
 	}
-	_, err := fmt.Fprintf(out, "A column is 50 ms. %c: a served request; %c: refused with 429; %c: refused by a ban.\n\n",
+	_, err := fmt.Fprintf(out, "A column is 50 ms. %q is a served request, %q one refused with 429, %q one by a ban.\n\n",
 		served, refused, banned)
 	if err != nil {
 		return err

@@ -24,18 +24,21 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// TestDocumentation_Readme_ShowsTheExample: each line of its Go code runs in example_test.go.
-func TestDocumentation_Readme_ShowsTheExample(t *testing.T) {
+// TestDocumentation_Readme_ShowsTheExamples: each line of its Go code runs in an example.
+func TestDocumentation_Readme_ShowsTheExamples(t *testing.T) {
 	t.Chdir(root)
-	readme := read(t, "README.md")
-	example := read(t, "example_test.go")
-	_, code, found := strings.Cut(readme, "```go\n")
-	require.True(t, found)
-	code, _, _ = strings.Cut(code, "```")
-	_, code, found = strings.Cut(code, "}\n") // that file shows in a comment how to connect
-	require.True(t, found)
-	for line := range strings.Lines(code) {
-		assert.Contains(t, example, strings.TrimSpace(line))
+	parts := strings.Split(read(t, "README.md"), "```go\n")
+	examples := []string{"example_test.go", "httplimit/example_test.go"} // a block each
+	require.Len(t, parts, len(examples)+1)
+	for i, file := range examples {
+		code, _, _ := strings.Cut(parts[i+1], "```")
+		example := read(t, file)
+		if _, rest, found := strings.Cut(code, "}\n"); found {
+			code = rest // that file shows in a comment how to connect
+		}
+		for line := range strings.Lines(code) {
+			assert.Contains(t, example, strings.TrimSpace(line))
+		}
 	}
 }
 
