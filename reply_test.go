@@ -260,7 +260,7 @@ func TestDrift_ClockBefore1970_IsCorrected(t *testing.T) {
 			start := time.Now()
 			l := f.limiter(Rate{Permits: 10_000, Interval: time.Minute},
 				WithClock(func() time.Time { return begin.Add(time.Since(start)) }))
-			f.fill(l, 900, 2) // more than a page of grants
+			f.fill(l, 900, 2)                                       // more than a page of grants
 			f.RequireNoError(f.Redis.Incr("{limiter}:value", 1500)) // as Java's release(1500) does
 			for range 40 {
 				time.Sleep(time.Second)

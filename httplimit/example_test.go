@@ -196,10 +196,10 @@ func ExampleHashed() {
 	handler := httplimit.Middleware(perKey)(mux) // for http.ListenAndServe
 
 	resp := get(handler, "/hello", "X-Api-Key", "secret")
-	fmt.Println(resp.Status, resp.Header.Get("RateLimit"))
+	fmt.Println(resp.Status, resp.Header.Get("RateLimit-Policy"))
 	fmt.Println(get(handler, "/hello").Status)
 	// Output:
-	// 200 OK "minute";r=99;t=61
+	// 200 OK "minute";q=100;w=60
 	// 400 Bad Request
 }
 
