@@ -22,8 +22,7 @@ type ask struct {
 }
 
 var asks = []ask{
-	{"TryAcquire", false, func(ctx context.Context, l *Limiter,
-		n int64) error {
+	{"TryAcquire", false, func(ctx context.Context, l *Limiter, n int64) error {
 		return redistest.Err(l.TryAcquire(ctx, n))
 	}},
 	{"TryAcquireWithin", true, func(ctx context.Context, l *Limiter, n int64) error {

@@ -55,7 +55,7 @@ func (f *clocked) set(now int64) {
 	f.clock.Store(now)
 }
 
-// pass lets time pass.
+// advance lets time pass.
 func (f *clocked) advance(d time.Duration) {
 	if f.lives {
 		time.Sleep(d)

@@ -79,8 +79,8 @@ func TestTakeEach_Lease_IsGrantedFromMemory(t *testing.T) {
 // TestLease_WindowEnds_LeaseEnds: permits that are used in a window were counted in it.
 func TestLease_WindowEnds_LeaseEnds(t *testing.T) {
 	const permits = 1000
-	inLease(t, []Policy{FixedWindow{permits, 200 * time.Millisecond, true}}, func(t *testing.T, _ *redistest.Fixture,
-		l *Limiter) {
+	window := []Policy{FixedWindow{permits, 200 * time.Millisecond, true}}
+	inLease(t, window, func(t *testing.T, _ *redistest.Fixture, l *Limiter) {
 		used := make(map[int64]int)
 		for range 5 {
 			// The call of a lease is in flight when the window ends. The next lease is used up.
@@ -163,8 +163,8 @@ func TestLease_BucketsAndLogs_LeaseNothing(t *testing.T) {
 		SlidingWindow{100_000, time.Hour, 0}, Smooth{Permits: 1_000_000_000, Interval: time.Second},
 	} {
 		t.Run(fmt.Sprintf("%T", p), func(t *testing.T) {
-			inLease(t, []Policy{p, FixedWindow{100_000, time.Hour, false}}, func(t *testing.T, f *redistest.Fixture,
-				l *Limiter) {
+			policies := []Policy{p, FixedWindow{100_000, time.Hour, false}}
+			inLease(t, policies, func(t *testing.T, f *redistest.Fixture, l *Limiter) {
 				before := f.Scripts.Load()
 				require.Equal(t, 200, f.CountGranted(l, 200, 20*time.Microsecond))
 				assert.Equal(t, int64(200), f.Scripts.Load()-before)

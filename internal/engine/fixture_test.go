@@ -125,8 +125,7 @@ type way struct {
 }
 
 var ways = []way{
-	{"TryAcquire", false, true, func(ctx context.Context, l *fake,
-		n int64) error {
+	{"TryAcquire", false, true, func(ctx context.Context, l *fake, n int64) error {
 		return redistest.Err(l.TryAcquire(ctx, n))
 	}},
 	{"Take", false, true, func(ctx context.Context, l *fake, n int64) error { return redistest.Err(l.Take(ctx, n)) }},

@@ -157,8 +157,8 @@ func TestObserver_Source_NamesRedisOrMemory(t *testing.T) {
 // TestObserver_ManyCallersAndLeases_SourcesMatchTheCalls: each caller that Redis decided on was in
 // a call.
 func TestObserver_ManyCallersAndLeases_SourcesMatchTheCalls(t *testing.T) {
-	observed(t, Settings{Lease: shortLease}, 20_000, time.Second, func(ctx context.Context, f *fixture, l *fake,
-		o *events) {
+	leasing := Settings{Lease: shortLease}
+	observed(t, leasing, 20_000, time.Second, func(ctx context.Context, f *fixture, l *fake, o *events) {
 		f.Latency.Store(int64(500 * time.Microsecond))
 		random := rand.New(rand.NewPCG(7, 8))
 		var callers sync.WaitGroup
