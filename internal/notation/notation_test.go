@@ -10,7 +10,7 @@ import (
 func TestParseRate_Texts_AreRates(t *testing.T) {
 	for text, want := range map[string]Per{
 		"100/1m": {Interval: time.Minute}, "100/m": {Interval: time.Minute}, "100/minute": {Interval: time.Minute},
-		" 100 / 30s": {Interval: 30 * time.Second}, "100/1d": {Interval: day}, "100/week": {Interval: 7 * day},
+		"100 / 30s": {Interval: 30 * time.Second}, "100/1d": {Interval: day}, "100/week": {Interval: 7 * day},
 		"100/2w": {Interval: 14 * day}, "100/1h30m": {Interval: 90 * time.Minute}, "100/1ms": {Interval: time.Millisecond},
 	} {
 		permits, per, err := ParseRate(text, false)

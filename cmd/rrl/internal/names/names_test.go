@@ -84,7 +84,8 @@ func TestParse_OtherKeys_AreSplit(t *testing.T) {
 
 func TestParsePolicy_OtherTexts_AreRefused(t *testing.T) {
 	for _, text := range []string{"", "x", "x:1/1s", "window:1", "calendar:0/day", "calendar:1/day,in=",
-		"calendar:1/day,in=Nowhere", "sliding_window:1/1s,cells=1", "fixed_window:1/1s/1", "token_bucket:1/1s,capacity=0", "smooth:1/1s,x=1", "smooth:1/1s,burst"} {
+		"calendar:1/day,in=Nowhere", "sliding_window:1/1s,cells=1", "fixed_window:1/1s/1",
+		"token_bucket:1/1s,capacity=0", "smooth:1/1s,x=1", "smooth:1/1s,burst"} {
 		_, err := ParsePolicy(text)
 		require.ErrorContains(t, err, "is not a policy", text)
 	}
