@@ -3,18 +3,18 @@ package oracle
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"syscall"
 	"time"
+
+	"github.com/gofrs/flock"
+	"golang.org/x/mod/sumdb/dirhash"
 )
 
 const (
@@ -41,11 +41,11 @@ func build(ctx context.Context, version string) (classpath string, err error) {
 	}
 	// One lock for all releases: Maven's local repository, which every build writes, is not safe for
 	// two Mavens at once.
-	unlock, err := lock(ctx, filepath.Join(target, "build.lock"))
-	if err != nil {
-		return "", err
+	building := flock.New(filepath.Join(target, "build.lock"))
+	if _, err := building.TryLockContext(ctx, 50*time.Millisecond); err != nil {
+		return "", fmt.Errorf("another build holds %s: %w", building.Path(), err)
 	}
-	defer func() { err = errors.Join(err, unlock()) }()
+	defer func() { err = errors.Join(err, building.Unlock()) }()
 
 	built := filepath.Join(target, version)
 	classpath = filepath.Join(built, "classes") + string(filepath.ListSeparator) + filepath.Join(built, "lib", "*")
@@ -107,50 +107,11 @@ func programDir() (string, error) {
 
 // hashSources returns a hash of all files of the build.
 func hashSources(dir string) (string, error) {
-	hash := sha256.New()
-	add := func(path string) error {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(hash, "%s %d\n%s", filepath.ToSlash(name), len(content), content)
-		return err
-	}
-	if err := add(filepath.Join(dir, "pom.xml")); err != nil {
+	sources, err := dirhash.DirFiles(filepath.Join(dir, "src"), "src")
+	if err != nil {
 		return "", err
 	}
-	err := filepath.WalkDir(filepath.Join(dir, "src"), func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		return add(path)
+	return dirhash.Hash1(append(sources, "pom.xml"), func(name string) (io.ReadCloser, error) {
+		return os.Open(filepath.Join(dir, name))
 	})
-	return hex.EncodeToString(hash.Sum(nil)), err
-}
-
-// lock takes the lock file exclusively, also within this process. The system releases it if the
-// process dies.
-func lock(ctx context.Context, path string) (unlock func() error, err error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return file.Close, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
-			return nil, errors.Join(fmt.Errorf("locking %s: %w", path, err), file.Close())
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("another build holds %s: %w", path, ctx.Err()), file.Close())
-		}
-	}
 }

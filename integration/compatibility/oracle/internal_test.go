@@ -1,30 +1,12 @@
 package oracle
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
-
-func TestLock_Held_IsExclusive(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lock")
-	unlock, err := lock(t.Context(), path)
-	require.NoError(t, err)
-
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	_, err = lock(ctx, path)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-
-	require.NoError(t, unlock())
-	unlock, err = lock(t.Context(), path)
-	require.NoError(t, err)
-	require.NoError(t, unlock())
-}
 
 func TestHashSources_ChangedSource_Differs(t *testing.T) {
 	dir := t.TempDir()

@@ -219,7 +219,7 @@ func Table(outcomes ...*Outcome) string {
 		rows = append(rows, row(runs))
 		outcomes = others
 	}
-	return ledger.Align(rows)
+	return ledger.Markdown(rows)
 }
 
 // row returns the row of all runs of a fault.

@@ -44,7 +44,7 @@ func (c *check) run(ctx context.Context) error {
 	if c.version, err = commonVersion(modules); err != nil {
 		return err
 	}
-	if c.env, err = serve(ctx, c.dir, modules, c.version); err != nil {
+	if c.env, err = serve(ctx, c.root, c.dir, modules, c.version); err != nil {
 		return err
 	}
 	c.own = map[string]bool{}

@@ -76,7 +76,7 @@ func each(ctx context.Context, root, dir string, published bool, command []strin
 	if err != nil {
 		return err
 	}
-	env, err := serve(ctx, dir, modules, version)
+	env, err := serve(ctx, root, dir, modules, version)
 	if err != nil {
 		return err
 	}

@@ -52,8 +52,8 @@ func TestCheck(t *testing.T) {
 		"go.mod":    "module example.com/assert\ngo 1.25.0\n",
 		"assert.go": "package assert\n",
 	})
-	require.NoError(t, pack(t.Context(), upstream,
-		&goModule{Path: "example.com/assert", Dir: library, GoMod: filepath.Join(library, "go.mod")}, "v1.0.0"))
+	require.NoError(t, pack(upstream, library,
+		&goModule{Path: "example.com/assert", GoMod: filepath.Join(library, "go.mod")}, "v1.0.0"))
 	t.Setenv("GOPROXY", "file://"+filepath.ToSlash(upstream))
 	t.Setenv("GOFLAGS", "-mod=readonly")
 	t.Setenv("GONOSUMDB", "example.com")

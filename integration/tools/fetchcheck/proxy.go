@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,14 +22,22 @@ type environment struct {
 	bin  string // where go install writes
 }
 
-// serve packs the published modules below dir and returns the environment that finds them.
-func serve(ctx context.Context, dir string, modules []*goModule, version string) (environment, error) {
+// serve packs the published modules of root below dir and returns the environment that finds them.
+func serve(ctx context.Context, root, dir string, modules []*goModule, version string) (environment, error) {
 	proxy := filepath.Join(dir, "proxy")
+	exported := filepath.Join(dir, "exported")
+	if err := export(ctx, root, exported); err != nil {
+		return environment{}, err
+	}
 	for _, m := range modules {
 		if !m.published() {
 			continue
 		}
-		if err := pack(ctx, proxy, m, version); err != nil {
+		in, err := filepath.Rel(root, m.Dir)
+		if err != nil {
+			return environment{}, err
+		}
+		if err := pack(proxy, filepath.Join(exported, in), m, version); err != nil {
 			return environment{}, err
 		}
 	}
@@ -63,8 +70,8 @@ func (e environment) run(ctx context.Context, dir, name string, args ...string) 
 	return string(output), nil
 }
 
-// pack writes a module to a folder in the layout of a module proxy.
-func pack(ctx context.Context, proxy string, m *goModule, version string) error {
+// pack writes a module, whose files are in dir, to a folder in the layout of a module proxy.
+func pack(proxy, dir string, m *goModule, version string) error {
 	escaped, err := module.EscapePath(m.Path)
 	if err != nil {
 		return err
@@ -73,12 +80,8 @@ func pack(ctx context.Context, proxy string, m *goModule, version string) error 
 	if err := os.MkdirAll(at, 0o755); err != nil {
 		return err
 	}
-	files, err := tracked(ctx, m.Dir)
-	if err != nil {
-		return err
-	}
 	var packed bytes.Buffer
-	if err := zip.Create(&packed, module.Version{Path: m.Path, Version: version}, files); err != nil {
+	if err := zip.CreateFromDir(&packed, module.Version{Path: m.Path, Version: version}, dir); err != nil {
 		return fmt.Errorf("fetchcheck: pack %s: %w", m.Path, err)
 	}
 	mod, err := os.ReadFile(m.GoMod)
@@ -98,46 +101,15 @@ func pack(ctx context.Context, proxy string, m *goModule, version string) error 
 	return nil
 }
 
-// tracked returns the files that a commit of everything in dir would have: no ignored file and no
-// module below.
-func tracked(ctx context.Context, dir string) ([]zip.File, error) {
-	list := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-	list.Dir, list.Stderr = dir, os.Stderr
-	output, err := list.Output()
-	if err != nil {
-		return nil, fmt.Errorf("fetchcheck: git ls-files: %w", err)
-	}
-	nested := map[string]bool{}
-	var files []zip.File
-	for name := range strings.SplitSeq(strings.TrimRight(string(output), "\x00"), "\x00") {
-		info, err := os.Lstat(filepath.Join(dir, name))
-		if err != nil || !info.Mode().IsRegular() || below(dir, name, nested) {
-			continue // a deleted file, a link, or a file of another module
+// export writes the files that a commit of everything in root would have to a folder: no ignored ones.
+func export(ctx context.Context, root, folder string) error {
+	for _, args := range [][]string{{"add", "--all"}, {"checkout-index", "--all", "--prefix=" + folder + "/"}} {
+		git := exec.CommandContext(ctx, "git", args...)
+		git.Dir, git.Stderr = root, os.Stderr
+		git.Env = append(os.Environ(), "GIT_INDEX_FILE="+folder+".index")
+		if err := git.Run(); err != nil {
+			return fmt.Errorf("fetchcheck: git %s: %w", args[0], err)
 		}
-		files = append(files, file{dir, name})
 	}
-	return files, nil
+	return nil
 }
-
-// below reports whether a folder between dir and the file has a go.mod of its own.
-func below(dir, name string, known map[string]bool) bool {
-	for folder := filepath.Dir(name); folder != "."; folder = filepath.Dir(folder) {
-		nested, ok := known[folder]
-		if !ok {
-			_, err := os.Stat(filepath.Join(dir, folder, "go.mod"))
-			nested = err == nil
-			known[folder] = nested
-		}
-		if nested {
-			return true
-		}
-	}
-	return false
-}
-
-// file is a file of a module, for package zip.
-type file struct{ dir, name string }
-
-func (f file) Path() string                 { return filepath.ToSlash(f.name) }
-func (f file) Lstat() (os.FileInfo, error)  { return os.Lstat(filepath.Join(f.dir, f.name)) }
-func (f file) Open() (io.ReadCloser, error) { return os.Open(filepath.Join(f.dir, f.name)) }

@@ -114,7 +114,7 @@ func TestMerge_SeveralLedgers_AddsUp(t *testing.T) {
 	require.Equal(t, int64(35), f.Worst)
 }
 
-func TestTable_TwoRuns_AlignsColumns(t *testing.T) {
+func TestTable_TwoRuns_AreRows(t *testing.T) {
 	got := Table(
 		Figures{Run: "calm", Grants: 900, Denials: 100, Worst: 50, Rate: 50},
 		Figures{Run: "master lost", Grants: 10, Denials: 2,
@@ -122,9 +122,9 @@ func TestTable_TwoRuns_AlignsColumns(t *testing.T) {
 				"a|b": 1}, Worst: 51, Rate: 50, Missing: 3, Goroutines: 12},
 	)
 	require.Equal(t, strings.TrimPrefix(`
-| run         | calls | grants | denials | errors                     | worst window | rate | worst / rate | missing | goroutines left |
-| ----------- | ----: | -----: | ------: | -------------------------- | -----------: | ---: | -----------: | ------: | --------------: |
-| calm        |  1000 |    900 |     100 | 0                          |           50 |   50 |        1.000 |       0 |               0 |
-| master lost |    34 |     10 |       2 | closed 20, a\|b 1, moved 1 |           51 |   50 |        1.020 |       3 |              12 |
+| run | calls | grants | denials | errors | worst window | rate | worst / rate | missing | goroutines left |
+| --- | --: | --: | --: | --- | --: | --: | --: | --: | --: |
+| calm | 1000 | 900 | 100 | 0 | 50 | 50 | 1.000 | 0 | 0 |
+| master lost | 34 | 10 | 2 | closed 20, a\|b 1, moved 1 | 51 | 50 | 1.020 | 3 | 12 |
 `, "\n"), got)
 }

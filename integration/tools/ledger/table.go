@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // Figures are the results of a run, one row of a table.
@@ -44,7 +43,7 @@ func (f Figures) Calls() int64 {
 	return calls
 }
 
-// Table returns runs as a Markdown table with aligned columns.
+// Table returns runs as a Markdown table.
 func Table(runs ...Figures) string {
 	rows := [][]string{{"run", "calls", "grants", "denials", "errors", "worst window", "rate", "worst / rate",
 		"missing", "goroutines left"}}
@@ -62,7 +61,7 @@ func Table(runs ...Figures) string {
 			strconv.Itoa(f.Goroutines),
 		})
 	}
-	return Align(rows)
+	return Markdown(rows)
 }
 
 // ErrorsText lists the kinds of errors, the most frequent first.
@@ -90,39 +89,20 @@ func ratio(worst, rate int64) string {
 	return strconv.FormatFloat(float64(worst)/float64(rate), 'f', 3, 64)
 }
 
-// Align returns a Markdown table of rows, the first of which is the head. The first column and
-// errors are aligned to the left, all others to the right.
-func Align(rows [][]string) string {
-	left := func(column int) bool { return column == 0 || strings.HasPrefix(rows[0][column], "errors") }
-	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+// Markdown returns a table of rows, the first of which is the head. The first column and errors are
+// aligned to the left, all others to the right.
+func Markdown(rows [][]string) string {
+	line := func(cells []string) string { return "| " + strings.Join(cells, " | ") + " |\n" }
+	sides := make([]string, len(rows[0]))
+	for i, title := range rows[0] {
+		sides[i] = "--:"
+		if i == 0 || strings.HasPrefix(title, "errors") {
+			sides[i] = "---"
 		}
 	}
-	var table strings.Builder
-	for n, row := range rows {
-		for i, cell := range row {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if left(i) {
-				cell += pad
-			} else {
-				cell = pad + cell
-			}
-			table.WriteString("| " + cell + " ")
-		}
-		table.WriteString("|\n")
-		if n > 0 {
-			continue
-		}
-		for i, width := range widths {
-			if left(i) {
-				table.WriteString("| " + strings.Repeat("-", width) + " ")
-			} else {
-				table.WriteString("| " + strings.Repeat("-", width-1) + ": ")
-			}
-		}
-		table.WriteString("|\n")
+	text := line(rows[0]) + line(sides)
+	for _, row := range rows[1:] {
+		text += line(row)
 	}
-	return table.String()
+	return text
 }
