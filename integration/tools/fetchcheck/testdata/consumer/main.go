@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/fallback"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -43,6 +44,9 @@ func run(ctx context.Context) error {
 		return err
 	}
 	perMinute := limit.FixedWindow{Permits: 60, Interval: time.Minute}
+	if _, _, err := fallback.New(limit.New(client, "jobs", perMinute)).TryAcquire(ctx, 1); err != nil {
+		return err
+	}
 	limited := httplimit.Middleware(httplimit.Each(client, "web", httplimit.ByIP(), perMinute))
 	http.Handle("/", limited(set.Middleware(client)(http.NotFoundHandler())))
 	grpc.NewServer(grpc.UnaryInterceptor(
