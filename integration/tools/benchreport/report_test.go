@@ -18,6 +18,7 @@ redisson: 4.7.0
 round: 1
 BenchmarkGranting/callers=256/library=rratelimiter-2 	 100	 100.0 ns/op	 2000 p99-ns	 0.5 calls/op	 300 server-ns/op
 BenchmarkGranting/callers=256/library=script-2 	 100	 1000 ns/op	 9000 p99-ns	 1 calls/op	 6000 server-ns/op
+BenchmarkGranting/callers=256/library=redis_rate-2 	 100	 5000 ns/op
 BenchmarkGranting/callers=256/library=ulule+8pipelines-2 	 100	 500.0 ns/op	 7000 p99-ns	 700 server-ns/op
 --- FAIL: BenchmarkGranting/callers=256/library=throttled
     measure_test.go:71: 0 decisions are too few
