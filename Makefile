@@ -29,7 +29,7 @@ IMAGE        ?= rrl:local
 AUTHORITIES   = $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt))
 
 .PHONY: help demo demo-java test test-root test-deep test-modules test-published test-integration test-proxies test-matrix \
-	test-servers test-faults test-docker redis-image image bin/image fetch-check api tidy release snapshot fuzz mutate model soak vulnerabilities \
+	test-servers test-faults test-docker redis-image image bin/image fetch-check api tidy release release-check snapshot fuzz mutate model soak vulnerabilities \
 	bench pictures lint prose deps
 
 # The targets of the table in CONTRIBUTING.md.
@@ -144,6 +144,10 @@ tidy:
 release:
 	VERSION=$(VERSION) .ci/release
 
+# The configuration of goreleaser, which takes two minutes to build: a job of CI besides make lint.
+release-check:
+	go run $(GORELEASER) check --quiet
+
 # The binaries of a release in dist, without a release.
 snapshot:
 	go run $(GORELEASER) build --snapshot --clean
@@ -209,7 +213,6 @@ lint:
 	go run $(GOLANGCI_LINT) run --config .golangci.yml $(addsuffix /...,$(MODULES))
 	go run $(VALE) --output line $$(git ls-files '*.md' '*.go' '*.lua')
 	go run $(ACTIONLINT)
-	go run $(GORELEASER) check --quiet
 
 # Prose lint of Markdown and comments, by the rules in .vale. make lint includes it.
 prose:
