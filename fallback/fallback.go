@@ -92,8 +92,9 @@ func (l *Limiter) With(limiter limit.Joinable) *Limiter {
 
 // Take takes permits if they are free now, and returns the numbers. It never waits longer than the
 // [Deadline]. The Decision of the mode [Open] has only Allowed. If the mode refuses, the error is
-// [ErrClosed]. Invalid arguments and ctx have the errors of the wrapped limiter; none of them is
-// decided by the mode.
+// [ErrClosed]. Invalid arguments and ctx have the errors of the wrapped limiter. During an
+// outage, the mode decides for a request above the limit, and for a limiter that is invalid:
+// [limit.Validate] finds the latter before.
 func (l *Limiter) Take(ctx context.Context, permits int64) (rratelimiter.Decision, Source, error) {
 	return l.ask(ctx, permits, 0)
 }

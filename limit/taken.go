@@ -106,7 +106,8 @@ const (
 //
 // After an error, t holds what could not be settled: each Take that failed is part of the error. Call
 // Settle again within four minutes, from a goroutine for instance. It uses the numbers of the first
-// call, whatever it is given, and does not settle anything twice.
+// call, whatever it is given, and does not settle anything twice. What a Take has taken that was under
+// way during the first Settle is released. Calls of one Taken wait while a Settle is under way.
 //
 // A number below 0, or more than 2^53 above what was taken, is [rratelimiter.ErrInvalidPermits]. So are
 // more numbers than calls that were granted. Both settle nothing.
@@ -145,7 +146,15 @@ func (t *Taken) Settle(ctx context.Context, actual ...int64) error {
 
 // begin sets the numbers of a settlement, unless an earlier call did.
 func (t *Taken) begin(actual []int64) error {
-	if len(t.takes) == 0 || slices.ContainsFunc(t.takes, (*take).isBegun) {
+	if slices.ContainsFunc(t.takes, (*take).isBegun) {
+		for _, one := range t.takes {
+			if !one.isBegun() { // it was under way during the first Settle
+				one.begun = time.Now()
+			}
+		}
+		return nil
+	}
+	if len(t.takes) == 0 {
 		return nil
 	}
 	if len(actual) > len(t.takes) {

@@ -28,18 +28,23 @@ func Once(ctx context.Context, id string) context.Context {
 // ranBefore is the reply of a script that has run before.
 const ranBefore = "RAN_BEFORE"
 
-// A script that only asks for another call, or fails, has changed nothing that must not be changed
-// again. Its reply is a list that does not begin with 0. The key of the call is the last one. It is set
-// first, so that a server that rejects writes rejects the whole script.
+// A script that only asks for another call, or stops, has changed nothing that must not be changed
+// again: all reads of a script come before its writes. Its reply is a list that does not begin with 0,
+// or an error of Redis. The key of the call is the last one. It is set first, so that a server that
+// rejects writes rejects the whole script.
 const (
 	onceHead = `local ran = KEYS[#KEYS]
 if not redis.call('SET', ran, '', 'NX', 'PX', '300000') then
   return redis.status_reply('` + ranBefore + `')
 end
-local reply = (function(KEYS)
+local ok, reply = pcall(function(KEYS)
 `
 	onceTail = `
-end)({unpack(KEYS, 1, #KEYS - 1)})
+end, {unpack(KEYS, 1, #KEYS - 1)})
+if not ok then
+  redis.call('UNLINK', ran)
+  return type(reply) == 'table' and reply or redis.error_reply(tostring(reply))
+end
 if type(reply) == 'table' and reply[1] ~= 0 then
   redis.call('UNLINK', ran)
 end
