@@ -48,7 +48,7 @@ func (p *Pauses) Add(name string, d time.Duration) {
 	p.until[name] = until
 }
 
-// pauseDeadline bounds the call that tells Redis of a pause. No caller waits for it.
+// pauseDeadline bounds the call that begins a pause in Redis. No caller waits for it.
 const pauseDeadline = 10 * time.Second
 
 // Pause pauses a limiter because a server asked for it: for the callers of the gate at once, and for

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/notation"
@@ -65,13 +66,30 @@ func (f Field) parse(text string) (any, error) {
 	case Duration:
 		return notation.ParseDuration(text)
 	case Location:
-		in, err := time.LoadLocation(text)
-		if err != nil || text == "" || text == "Local" {
-			return nil, fmt.Errorf("no time zone %q, want a place like Europe/Berlin, or UTC", text)
+		if in, ok := LoadLocation(text); ok && text != "" {
+			return in, nil
 		}
-		return in, nil
+		return nil, fmt.Errorf("no time zone %q, want a place like Europe/Berlin, or UTC", text)
 	}
 	return nil, fmt.Errorf("%q cannot be read", text)
+}
+
+// locations has the results of LoadLocation.
+var locations sync.Map
+
+// LoadLocation returns a time zone by its name, which is not Local. Each name has one pointer, so that
+// policies are comparable, and a zone is read once.
+func LoadLocation(name string) (*time.Location, bool) {
+	shared, ok := locations.Load(name)
+	if !ok {
+		zone, err := time.LoadLocation(name)
+		if err != nil || name == "Local" {
+			return nil, false
+		}
+		shared, _ = locations.LoadOrStore(name, zone)
+	}
+	zone, ok := shared.(*time.Location)
+	return zone, ok
 }
 
 // Help has an example of each kind, with its fields in brackets if it has a rate without them.

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -120,22 +119,12 @@ func (d *Decoder) location(n *Node) *time.Location {
 	if !ok {
 		return nil
 	}
-	shared, ok := locations.Load(name)
+	zone, ok := policy.LoadLocation(name)
 	if !ok {
-		zone, err := time.LoadLocation(name)
-		if err != nil || name == "Local" {
-			d.Fail(n, "no time zone %q, want %s", Clip(name), want)
-			return nil
-		}
-		shared, _ = locations.LoadOrStore(name, zone)
+		d.Fail(n, "no time zone %q, want %s", Clip(name), want)
 	}
-	zone, _ := shared.(*time.Location)
 	return zone
 }
-
-// locations has one pointer for each name, so that policies are comparable, and that a zone is read
-// once.
-var locations sync.Map
 
 // ReasonOf returns the text of an error without the common prefix of errors of rates.
 func ReasonOf(err error) string {
