@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -68,11 +69,13 @@ func Join(limiters ...Joinable) *Limiter {
 // openMembers opens the limiter of members that have names and keys.
 func openMembers(client inside.Client, name string, members []member) *Limiter {
 	l := &Limiter{wire: wire{plan: planOf(client, members), name: name, members: members}}
+	id := idOfPolicies
 	for _, m := range members {
 		l.wire.keys = append(l.wire.keys, m.keys...)
 		l.wire.dependsOn = append(l.wire.dependsOn, m.keys[0])
+		id += strconv.Itoa(len(m.keys[0])) + " " + m.keys[0] + " " + m.settings + "\n"
 	}
-	l.open()
+	l.open(id)
 	return l
 }
 

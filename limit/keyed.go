@@ -45,26 +45,26 @@ func (k *Keyed) Limiter(key string) *Limiter {
 	case key == "":
 		return failed(name, fmt.Errorf("%w: the key of prefix %q is empty", rratelimiter.ErrInvalidName, k.prefix))
 	}
-	opened, prefixOf := name, keyPrefix
+	opened, prefix := name, prefixOf
 	if strings.ContainsAny(key, "{}") {
-		opened, prefixOf = k.prefix+":"+escape.Replace(key), escapedPrefix
+		opened, prefix = k.prefix+":"+escape.Replace(key), escapedPrefix
 	}
 	mapped, err := k.plan.client.Mapped(opened)
 	if err != nil {
 		return failed(name, err)
 	}
-	return k.plan.limiter(name, prefixOf(mapped))
+	return k.plan.limiter(name, prefix(mapped))
 }
 
 var escape = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
 
-// escapedPrefix is keyPrefix for a name with an escaped key. It ends in "%:", which differs from
+// escapedPrefix is prefixOf for a name with an escaped key. It ends in "%:", which differs from
 // that of any other name: such a one ends in "}:" or "::".
-func escapedPrefix(name string) string {
+func escapedPrefix(name string) keyPrefix {
 	if strings.Contains(name, "{") {
-		return name + "%:"
+		return keyPrefix{"", name, "%:"}
 	}
-	return "{" + name + "}%:"
+	return keyPrefix{"{", name, "}%:"}
 }
 
 // TryAcquire is [Limiter.TryAcquire] of a key.

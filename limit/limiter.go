@@ -41,41 +41,43 @@ func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter 
 	if err != nil {
 		return failed(name, err)
 	}
-	return p.limiter(name, keyPrefix(mapped))
+	return p.limiter(name, prefixOf(mapped))
 }
 
 // limiter opens the limiter with a name, whose keys begin with prefix.
-func (p *plan) limiter(name, prefix string) *Limiter {
+func (p *plan) limiter(name string, prefix keyPrefix) *Limiter {
 	l := &Limiter{wire: wire{plan: p, name: name}}
 	l.wire.members, l.wire.keys = append(l.oneMember[:0], p.members...), l.oneKey[:]
 	if len(p.members) > 1 {
 		l.wire.keys = make([]string, len(p.members))
 	}
+	id := idOfPolicies
 	for i := range l.wire.members {
 		m := &l.wire.members[i]
-		l.wire.keys[i] = prefix + m.suffix
+		// The key is a part of the ID: one text for both, since a Keyed makes them for each call.
+		length := prefix.length() + len(m.suffix)
+		id += strconv.Itoa(length) + " " + prefix.before + prefix.name + prefix.after + m.suffix + " " + m.settings + "\n"
+		end := len(id) - len(" \n") - len(m.settings)
+		l.wire.keys[i] = id[end-length : end]
 		m.name, m.keys = name, l.wire.keys[i:i+1:i+1]
 	}
 	l.wire.dependsOn = l.wire.keys
-	l.open()
+	l.open(id)
 	return l
 }
 
-// open opens a limiter with its members. Its calls share those of limiters with the same keys and
-// settings. A change of the first key of a member revokes its leases and denials.
-func (l *Limiter) open() {
+// idOfPolicies begins the ID of a limiter. The first key of each member and its settings follow, with
+// the length of the key, so that no name can look like the keys of several.
+const idOfPolicies = "policies "
+
+// open opens a limiter with its members. Its calls share those of limiters with the same ID. A change
+// of the first key of a member revokes its leases and denials.
+func (l *Limiter) open(id string) {
 	if l.wire.plan.client.Engine.Cluster() {
 		if err := l.wire.plan.client.SameSlot(l.wire.keys...); err != nil {
 			l.err = err
 			return
 		}
-	}
-	id := "policies "
-	for i := range l.wire.members {
-		m := &l.wire.members[i]
-		// With its length, so that no name can look like the keys of several, or like an ID with
-		// something before it.
-		id += strconv.Itoa(len(m.keys[0])) + " " + m.keys[0] + " " + m.settings + "\n"
 	}
 	l.calls = engine.Limiter{
 		Engine: l.wire.plan.client.Engine, ID: id, Name: l.wire.name, Policy: l.wire.plan.kinds, DependsOn: l.wire.dependsOn,

@@ -9,6 +9,8 @@ type member struct {
 	suffix   string   // of its key
 	name     string   // that it was opened with
 	keys     []string // one, but those of a limiter of Redisson's layout
+
+	arguments []string // of the policy in each call; nil if they depend on the time
 }
 
 func isShared(m member) bool {

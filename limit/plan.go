@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
@@ -74,6 +75,9 @@ func planOf(client inside.Client, members []member) *plan {
 	p := &plan{client: client, members: members, most: engine.MaxPermits, script: scriptFor(acquire, members)}
 	kinds := make([]string, len(members))
 	for i, m := range members {
+		if _, dated := m.policy.(Calendar); !dated && !isShared(m) {
+			members[i].arguments = m.policy.arguments(nil, time.Time{})
+		}
 		p.most = min(p.most, m.policy.most())
 		d, _ := policy.Of(m.policy) // none of a paced
 		kinds[i] = cmp.Or(d.Name, m.policy.kind())
@@ -121,12 +125,17 @@ func describeAll(policies []Policy) ([]policy.Description, error) {
 	return described, nil
 }
 
-// keyPrefix returns the beginning of the keys of a name, in the cluster slot of the name. A name
+// keyPrefix is the beginning of the keys of a name, in three parts.
+type keyPrefix struct{ before, name, after string }
+
+func (p keyPrefix) length() int { return len(p.before) + len(p.name) + len(p.after) }
+
+// prefixOf returns the beginning of the keys of a name, in the cluster slot of the name. A name
 // without "{" becomes the hash tag. A name with "{" keeps its own, and gets two colons: so "bob"
 // and "{bob}" share a slot but no key.
-func keyPrefix(name string) string {
+func prefixOf(name string) keyPrefix {
 	if strings.Contains(name, "{") {
-		return name + "::"
+		return keyPrefix{"", name, "::"}
 	}
-	return "{" + name + "}:"
+	return keyPrefix{"{", name, "}:"}
 }

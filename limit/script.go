@@ -113,8 +113,12 @@ func argument(c call, members []member, index int) int {
 
 // callArguments appends the arguments of members at a time.
 func callArguments(args []string, members []member, now time.Time) []string {
-	for _, m := range members {
-		args = m.policy.arguments(args, now)
+	for i := range members {
+		if m := &members[i]; m.arguments != nil {
+			args = append(args, m.arguments...)
+		} else {
+			args = m.policy.arguments(args, now)
+		}
 	}
 	return args
 }

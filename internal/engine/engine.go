@@ -16,6 +16,8 @@
 //	call of           context          more commands are sent               moving slot
 //	a batch           Batch.context    while a caller is left or, if it     1/4 s
 //	                                   brings a lease, for its length
+//	a single          the caller's     while its caller is left             a shared call
+//	                                                                        repeats it
 //	one caller        [Detach]         until the context of the caller ends 1/4 s
 //	no caller: the    [Unattended]     for a minute                         a minute
 //	release of permits
@@ -25,6 +27,7 @@
 package engine
 
 import (
+	"hash/maphash"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -56,11 +59,11 @@ type Engine struct {
 	observer   *observer // nil without an Observer
 
 	slow    atomic.Bool  // the last call took long
-	calling atomic.Int64 // limiters with calls in flight, those of queues excepted
+	calling atomic.Int64 // limiters with calls in flight, and singles; those of queues excepted
 
 	// Each Engine has pools of its own: a channel of one synctest bubble must not be used in
 	// another.
-	requests, batches sync.Pool
+	requests, batches, singles sync.Pool
 }
 
 // Settings configures an Engine.
@@ -87,6 +90,8 @@ func New(s Settings) *Engine {
 	g.pipeline.Redis, g.pipeline.Collect = s.Redis, g.yields.collect
 	g.requests.New = func() any { return new(Request) }
 	g.batches.New = func() any { return new(Batch) }
+	g.singles.New = newSingle
+	g.registry.busy.seed = maphash.MakeSeed()
 	if s.Denials > 0 {
 		g.denials = newDenials(s.Denials, g.now, g.ownClock)
 	}

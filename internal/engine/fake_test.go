@@ -184,7 +184,7 @@ func (f *fixture) answer(p *server.Peer, command string, words ...string) bool {
 	keys, args := redistest.ScriptCall(command, words)
 	number := func(i int) int64 { n, _ := strconv.ParseInt(args[i], 10, 64); return n }
 	s := f.limiters[keys[0]]
-	if s == nil && args[operationArg] == "take" {
+	if s == nil && args[operationArg] != "back" {
 		s = &state{limit: number(limitArg), every: number(everyArg)}
 		f.limiters[keys[0]] = s
 	}

@@ -45,7 +45,8 @@ type Protocol interface {
 
 	// Answer reads the reply to a batch. It sets the answers, errors and granted Permits of the
 	// requests, and the other fields of Batch that the reply reports. If the script needs another
-	// call, Answer sets the Args of that call and returns true. It may set Before as well.
+	// call, Answer sets the Args of that call and returns true. It may set Before as well. Such a
+	// reply has granted nothing.
 	Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err error)
 
 	// Receipt returns the Refund of permits that the call of the batch has Granted to requests. It is

@@ -56,6 +56,7 @@ func (x *index) of(key string) []string {
 type registry struct {
 	entries sync.Map     // ID -> *entry
 	live    atomic.Int64 // entries
+	busy    busy
 }
 
 // entry is the state of one limiter.
@@ -63,6 +64,7 @@ type entry struct {
 	mu      sync.Mutex
 	id      string
 	removed bool // from the registry
+	busy    *atomic.Int32
 
 	first, last *Batch // that collect requests of Try, in order of arrival; the first is sent next
 	calls       int    // of theirs in flight, the one about to be sent included
@@ -82,10 +84,11 @@ func (n *registry) lockEntry(l *Limiter) *entry {
 		if e := n.lockExisting(l.ID); e != nil {
 			return e
 		}
-		e := &entry{id: l.ID}
+		e := &entry{id: l.ID, busy: n.busy.of(l.ID)}
 		e.mu.Lock()
 		if _, found := n.entries.LoadOrStore(l.ID, e); !found {
 			n.live.Add(1)
+			e.busy.Add(1)
 			return e
 		}
 	}
@@ -120,6 +123,7 @@ func (n *registry) unlockEntry(e *entry) {
 		e.removed = true
 		n.entries.Delete(e.id)
 		n.live.Add(-1)
+		e.busy.Add(-1)
 	}
 	e.mu.Unlock()
 }

@@ -63,6 +63,9 @@ func (l *Limiter) request(ctx context.Context, ask Ask, result *Result) error {
 			return nil
 		}
 	}
+	if done, err := l.askAlone(ctx, ask, result); done {
+		return err
+	}
 	g := l.Engine
 	ended := ctx.Done()
 	r := g.requests.Get().(*Request)

@@ -88,11 +88,10 @@ func Retry(ctx context.Context, call func(attempt int) error) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		var redisErr *rueidis.RedisError // on the heap: errors.As gets its address
 		switch {
-		case errors.Is(err, errRedirected): // it has paused
-		case !errors.As(err, &redisErr) || !redisErr.IsTryAgain():
+		case !Repeats(err):
 			return err
+		case errors.Is(err, errRedirected): // it has paused
 		case attempt < attendedPauses:
 			time.Sleep(min(time.Millisecond<<attempt, 64*time.Millisecond))
 		case ctx.Value(untilEnd{}) != nil:
@@ -101,6 +100,12 @@ func Retry(ctx context.Context, call func(attempt int) error) error {
 			return err
 		}
 	}
+}
+
+// Repeats reports whether Retry repeats a call with this error: a cluster rejected it before it ran.
+func Repeats(err error) bool {
+	var redisErr *rueidis.RedisError // on the heap: errors.As gets its address
+	return errors.Is(err, errRedirected) || errors.As(err, &redisErr) && redisErr.IsTryAgain()
 }
 
 // WrongType returns the first key that has another type than it should have, and that type, if err
