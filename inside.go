@@ -3,6 +3,7 @@ package rratelimiter
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
@@ -49,11 +50,12 @@ type naming Client
 // well.
 func (n *naming) Mapped(name string) (string, error) {
 	c := (*Client)(n)
-	if !c.engine.Cluster() {
-		return c.mapped(name)
+	mapped, err := c.mapped(name)
+	if err != nil || !c.engine.Cluster() || !strings.ContainsAny(mapped, "{}") {
+		return mapped, err
 	}
-	opened, err := c.open(name)
-	return opened[configKey], err
+	k := newKeys(mapped, c.id)
+	return mapped, checkSlots(k[:]...)
 }
 
 // SameSlot returns ErrCrossSlot if the keys do not share a slot.

@@ -73,7 +73,7 @@ const idOfPolicies = "policies "
 // open opens a limiter with its members. Its calls share those of limiters with the same ID. A change
 // of the first key of a member revokes its leases and denials.
 func (l *Limiter) open(id string) {
-	if l.wire.plan.client.Engine.Cluster() {
+	if len(l.wire.keys) > 1 && l.wire.plan.client.Engine.Cluster() {
 		if err := l.wire.plan.client.SameSlot(l.wire.keys...); err != nil {
 			l.err = err
 			return

@@ -15,17 +15,31 @@ import (
 // pipeline is slower: all callers would wait for it. make bench measures it.
 const pipelined = 16
 
-// pipelines reports whether calls are sent in pipelines. On a cluster they are not: rueidis returns
-// the results of a pipeline when all nodes have replied, and no call should wait for another node.
-func (g *Engine) pipelines() bool { return !g.cluster && g.calling.Load() > pipelined }
+// pipelineOf returns the pipeline for a call with a key, or nil if it is to be sent alone.
+func (g *Engine) pipelineOf(key string) *redisx.Pipeline {
+	if g.calling.Load() <= pipelined {
+		return nil
+	}
+	return g.pipelines.Of(key)
+}
+
+// pipeline is pipelineOf for a limiter, whose keys share a node.
+func (l *Limiter) pipeline() *redisx.Pipeline {
+	if len(l.DependsOn) == 0 {
+		return nil
+	}
+	return l.Engine.pipelineOf(l.DependsOn[0])
+}
 
 // run runs a script, in a pipeline if many calls are in flight, or after other calls.
 func (g *Engine) run(ctx context.Context, before []redisx.Call, script *redisx.Script,
 	keys, args []string) (rueidis.RedisMessage, error) {
-	if len(before) > 0 || !g.pipelines() {
-		return script.ExecAfter(ctx, g.redis, before, keys, args)
+	if len(before) == 0 {
+		if p := g.pipelineOf(keys[0]); p != nil {
+			return p.Do(ctx, script, keys, args)
+		}
 	}
-	return g.pipeline.Do(ctx, script, keys, args)
+	return script.ExecAfter(ctx, g.redis, before, keys, args)
 }
 
 // Eval runs a script after other calls, usually none. While the slot of its keys moves, Eval

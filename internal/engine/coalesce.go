@@ -151,8 +151,7 @@ func (l *Limiter) runCall(ctx context.Context, e *entry, b *Batch,
 
 // sendInPipeline adds the first batch to a pipeline and returns. The goroutine that flushes the
 // pipeline completes the batch.
-func (l *Limiter) sendInPipeline(ctx context.Context, e *entry) {
-	g := l.Engine
+func (l *Limiter) sendInPipeline(ctx context.Context, e *entry, p *redisx.Pipeline) {
 	b := l.dispatch(e)
 	detached := context.WithoutCancel(ctx)
 	if !b.wanted() {
@@ -167,8 +166,8 @@ func (l *Limiter) sendInPipeline(ctx context.Context, e *entry) {
 		c.Script, c.Keys = l.Protocol.Call(b)
 		c.Args, c.Context = b.Args, b.context(detached)
 	}, func() { l.completeAndContinue(detached, e, b, l.Protocol.Explain(ctx, redisx.ErrNoReply)) })
-	if d := g.pipeline.Add(c); d != nil {
-		g.workers.run(func() { g.pipeline.Send(detached, d) })
+	if d := p.Add(c); d != nil {
+		l.Engine.workers.run(func() { p.Send(detached, d) })
 	}
 }
 

@@ -52,7 +52,7 @@ type Engine struct {
 	dependents index    // the limiters with a queue or leases
 	transfers  sync.Map // the *transfer of each lease that is being fetched or released
 	changing   changing
-	pipeline   redisx.Pipeline
+	pipelines  *redisx.Pipelines
 	yields     yields
 	workers    workers
 	denials    *denials  // nil without a denial cache
@@ -87,7 +87,7 @@ func New(s Settings) *Engine {
 		g.now = time.Now
 	}
 	g.workers = make(workers)
-	g.pipeline.Redis, g.pipeline.Collect = s.Redis, g.yields.collect
+	g.pipelines = redisx.NewPipelines(s.Redis, g.yields.collect)
 	g.requests.New = func() any { return new(Request) }
 	g.batches.New = func() any { return new(Batch) }
 	g.singles.New = newSingle

@@ -34,7 +34,8 @@ func newSingle() any {
 // if its script needs more than one call. Then nothing was granted.
 func (l *Limiter) askAlone(ctx context.Context, ask Ask, result *Result) (done bool, err error) {
 	g := l.Engine
-	if !g.pipelines() || l.leases() {
+	p := l.pipeline()
+	if p == nil || l.leases() {
 		return false, nil
 	}
 	busy := g.registry.busy.of(l.ID)
@@ -46,12 +47,12 @@ func (l *Limiter) askAlone(ctx context.Context, ask Ask, result *Result) (done b
 	s.limiter, s.busy, s.request.Ask = l, busy, ask
 	runOrAbort(func() { s.prepare(ctx) }, s.release)
 	ended := ctx.Done()
-	if d := g.pipeline.Add(&s.call); d != nil {
+	if d := p.Add(&s.call); d != nil {
 		detached := context.WithoutCancel(ctx)
 		if ended == nil {
-			g.pipeline.Send(detached, d)
+			p.Send(detached, d)
 		} else {
-			g.workers.run(func() { g.pipeline.Send(detached, d) })
+			g.workers.run(func() { p.Send(detached, d) })
 		}
 	}
 	if ended == nil {

@@ -86,12 +86,12 @@ func (l *Limiter) request(ctx context.Context, ask Ask, result *Result) error {
 	answers := b.answered
 	e.mu.Unlock()
 
-	switch {
-	case !sends || inline:
-	case g.pipelines():
-		l.sendInPipeline(ctx, e)
-	default:
-		l.startSending(ctx, e)
+	if sends && !inline {
+		if p := l.pipeline(); p != nil {
+			l.sendInPipeline(ctx, e, p)
+		} else {
+			l.startSending(ctx, e)
+		}
 	}
 	switch {
 	case inline:

@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -31,12 +32,21 @@ type Cluster struct {
 	mu        sync.Mutex
 	redirects map[string]string // the error with which a node rejects commands with keys, by node
 	rejected  map[string]int    // how often it did
+	delays    map[string]time.Duration
+	masters   []string // of equal ranges of slots
+	asked     int      // for the slots
 }
 
 // RunCluster runs a test with a Cluster and a fake clock. The test fails if a goroutine is left.
-func RunCluster(t *testing.T, test func(c *Cluster)) {
+func RunCluster(t *testing.T, test func(c *Cluster)) { runCluster(t, []string{NodeA}, test) }
+
+// RunTwoMasters is RunCluster with a node B that has the second half of the slots.
+func RunTwoMasters(t *testing.T, test func(c *Cluster)) { runCluster(t, []string{NodeA, NodeB}, test) }
+
+func runCluster(t *testing.T, masters []string, test func(c *Cluster)) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &Cluster{T: t, redirects: make(map[string]string), rejected: make(map[string]int)}
+		c := &Cluster{T: t, redirects: make(map[string]string), rejected: make(map[string]int),
+			delays: make(map[string]time.Duration), masters: masters}
 		nodes := make(map[string]*miniredis.Miniredis)
 		for _, address := range []string{NodeA, NodeB} {
 			node := miniredis.NewMiniRedis()
@@ -44,8 +54,8 @@ func RunCluster(t *testing.T, test func(c *Cluster)) {
 			pipe, err := node.Dial() // the server exists from the first connection on
 			require.NoError(t, err)
 			require.NoError(t, pipe.Close())
-			node.Server().SetPreHook(func(peer *server.Peer, command string, _ ...string) bool {
-				return c.answer(address, peer, command)
+			node.Server().SetPreHook(func(peer *server.Peer, command string, args ...string) bool {
+				return c.answer(address, peer, command, args)
 			})
 			nodes[address] = node
 			t.Cleanup(node.Close)
@@ -77,10 +87,31 @@ func (c *Cluster) Rejected() (byNode map[string]int) {
 	return byNode
 }
 
-func (c *Cluster) answer(node string, peer *server.Peer, command string) bool {
+// Delay has a node take so long for each command with keys.
+func (c *Cluster) Delay(node string, d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.delays[node] = d
+}
+
+// Asked returns how often the slots were asked for by CLUSTER SLOTS.
+func (c *Cluster) Asked() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked
+}
+
+func (c *Cluster) answer(node string, peer *server.Peer, command string, args []string) bool {
 	switch strings.ToUpper(command) {
 	case "CLUSTER":
-		writeShards(peer)
+		if strings.EqualFold(args[0], "SLOTS") {
+			c.mu.Lock()
+			c.asked++
+			c.mu.Unlock()
+			c.writeSlots(peer)
+		} else {
+			c.writeShards(peer)
+		}
 		return true
 	case "ASKING":
 		peer.WriteOK()
@@ -94,7 +125,9 @@ func (c *Cluster) answer(node string, peer *server.Peer, command string) bool {
 	if redirect != "" {
 		c.rejected[node]++
 	}
+	delay := c.delays[node]
 	c.mu.Unlock()
+	time.Sleep(delay)
 	if redirect == "" {
 		return false
 	}
@@ -109,22 +142,52 @@ func (c *Cluster) Disagree(kindA, kindB string) {
 	c.Redirect(NodeB, fmt.Sprintf("%s 0 %s", kindB, NodeA))
 }
 
-// writeShards writes the reply to CLUSTER SHARDS: one shard with all slots, on node A.
-func writeShards(peer *server.Peer) {
-	host, _, _ := strings.Cut(NodeA, ":")
-	peer.WriteLen(1)
-	peer.WriteMapLen(2)
-	peer.WriteBulk("slots")
-	peer.WriteLen(2)
-	peer.WriteInt(0)
-	peer.WriteInt(16383)
-	peer.WriteBulk("nodes")
-	peer.WriteLen(1)
-	peer.WriteMapLen(4)
-	peer.WriteBulk("port")
-	peer.WriteInt(1)
-	for field, value := range map[string]string{"endpoint": host, "role": "master", "health": "online"} {
-		peer.WriteBulk(field)
-		peer.WriteBulk(value)
+// each calls a function with each master and the range of its slots.
+func (c *Cluster) each(call func(first, last int, host string)) {
+	const slots = 16384
+	for i, address := range c.masters {
+		host, _, _ := strings.Cut(address, ":")
+		call(i*slots/len(c.masters), (i+1)*slots/len(c.masters)-1, host)
+	}
+}
+
+// writeShards writes the reply to CLUSTER SHARDS.
+func (c *Cluster) writeShards(peer *server.Peer) {
+	peer.WriteLen(len(c.masters))
+	c.each(func(first, last int, host string) {
+		peer.WriteMapLen(2)
+		peer.WriteBulk("slots")
+		peer.WriteLen(2)
+		peer.WriteInt(first)
+		peer.WriteInt(last)
+		peer.WriteBulk("nodes")
+		peer.WriteLen(1)
+		peer.WriteMapLen(4)
+		peer.WriteBulk("port")
+		peer.WriteInt(1)
+		for field, value := range map[string]string{"endpoint": host, "role": "master", "health": "online"} {
+			peer.WriteBulk(field)
+			peer.WriteBulk(value)
+		}
+	})
+}
+
+// writeSlots writes the reply to CLUSTER SLOTS, the last range first.
+func (c *Cluster) writeSlots(peer *server.Peer) {
+	peer.WriteLen(len(c.masters))
+	var ranges []func()
+	c.each(func(first, last int, host string) {
+		ranges = append(ranges, func() {
+			peer.WriteLen(3)
+			peer.WriteInt(first)
+			peer.WriteInt(last)
+			peer.WriteLen(3)
+			peer.WriteBulk(host)
+			peer.WriteInt(1)
+			peer.WriteBulk("id of " + host)
+		})
+	})
+	for _, write := range slices.Backward(ranges) {
+		write()
 	}
 }

@@ -2,6 +2,7 @@ package redisx
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/redis/rueidis"
@@ -17,6 +18,8 @@ type Pipeline struct {
 
 	// Collect lets other goroutines run while that adds calls, until there are enough.
 	Collect func(enough int, calls func() int)
+
+	nodes *Pipelines // that it is of; nil for none, or for a single Redis
 
 	mu      sync.Mutex
 	waiting *Pipelined // has room; nil if the next call begins another
@@ -71,7 +74,8 @@ func (p *Pipeline) Add(c *Call) *Pipelined {
 }
 
 // Do runs a script in a pipeline and returns its reply. If ctx has ended, it sends nothing. Later it
-// does not stop when ctx ends, since the pipeline may carry calls of others.
+// does not stop when ctx ends, since the pipeline may carry calls of others. If a node redirects the
+// call, Do makes it alone.
 func (p *Pipeline) Do(ctx context.Context, script *Script, keys, args []string) (rueidis.RedisMessage, error) {
 	if err := ctx.Err(); err != nil {
 		return rueidis.RedisMessage{}, err
@@ -89,6 +93,9 @@ func (p *Pipeline) Do(ctx context.Context, script *Script, keys, args []string) 
 	reply, err := c.Reply, c.Err
 	*c = Call{done: c.done, Done: c.Done}
 	p.calls.Put(c)
+	if errors.Is(err, errRedirected) {
+		return script.Exec(ctx, p.Redis, keys, args)
+	}
 	return reply, err
 }
 
@@ -104,6 +111,9 @@ func (p *Pipeline) Send(ctx context.Context, d *Pipelined) {
 		}
 	}()
 	send(ctx, p.Redis, d.calls)
+	if p.nodes != nil {
+		p.nodes.sent(d.calls)
+	}
 }
 
 // collect lets calls join a pipeline before it is sent, and then closes it for further calls.
@@ -129,7 +139,7 @@ func send(ctx context.Context, redis rueidis.Client, calls []*Call) {
 		commands[i] = call.Key(c.Keys...).Arg(c.Args...).Build()
 	}
 	var unknown []*Call
-	for i, result := range DoMulti(ctx, redis, commands) {
+	for i, result := range redis.DoMulti(pipelined(ctx, redis), commands...) {
 		c := calls[i]
 		c.Reply, c.Err = result.ToMessage()
 		if refused, ok := rueidis.IsRedisErr(c.Err); ok && refused.IsNoScript() {
@@ -149,7 +159,7 @@ func send(ctx context.Context, redis rueidis.Client, calls []*Call) {
 			redis.B().Eval().Script(c.Script.text).Numkeys(int64(len(c.Keys))).Key(c.Keys...).Arg(c.Args...).Build())
 		c.Err = ErrNoReply
 	}
-	for i, result := range DoMulti(ctx, redis, commands) {
+	for i, result := range redis.DoMulti(pipelined(ctx, redis), commands...) {
 		unknown[i].Reply, unknown[i].Err = result.ToMessage()
 	}
 }

@@ -25,8 +25,9 @@ func DoMulti(ctx context.Context, redis rueidis.Client, commands rueidis.Command
 	return redis.DoMulti(paced(ctx, redis), commands...)
 }
 
-// errRedirected is the error of a call that the nodes of a cluster have redirected for a second. It
-// did not run. Retry makes another call, so that none is dated longer ago than that.
+// errRedirected is the error of a call that the nodes of a cluster have redirected for a second, or that
+// was redirected in a pipeline. It did not run. Retry makes another call, so that none is dated longer
+// ago than that.
 var errRedirected = errors.New("rratelimiter: the nodes of the cluster redirect the call to each other")
 
 // quickSends is how often a call is sent without a pause. The client may not know yet that the slot
@@ -40,6 +41,7 @@ const pacedSends = 16
 // (MOVED, ASK) without a pause and without an end, but it asks for Err each time.
 type pacedContext struct {
 	context.Context
+	once  bool // the call is not redirected at all
 	sends atomic.Int32
 }
 
@@ -51,13 +53,22 @@ func paced(ctx context.Context, redis rueidis.Client) context.Context {
 	return &pacedContext{Context: ctx}
 }
 
+// pipelined returns the context of a pipeline to a Redis. If a node redirects one of its calls, the
+// others do not wait for that.
+func pipelined(ctx context.Context, redis rueidis.Client) context.Context {
+	if redis.Mode() != rueidis.ClientModeCluster {
+		return ctx
+	}
+	return &pacedContext{Context: ctx, once: true}
+}
+
 // Err implements context.Context.
 func (c *pacedContext) Err() error {
 	if err := c.Context.Err(); err != nil {
 		return err
 	}
 	switch n := c.sends.Add(1) - quickSends; {
-	case n > pacedSends:
+	case n > pacedSends || c.once && n > 1-quickSends:
 		return errRedirected
 	case n > 0:
 		time.Sleep(min(time.Millisecond<<(n-1), longestPause))

@@ -35,9 +35,8 @@ var ways = map[string]func(ctx context.Context, redis rueidis.Client) error{
 	},
 	"pipeline": func(ctx context.Context, redis rueidis.Client) error {
 		p := &Pipeline{Redis: redis, Collect: alone}
-		c := &Call{Script: echoScript, Keys: []string{"k"}, Done: func() {}}
-		p.Send(ctx, p.Add(c))
-		return c.Err
+		_, err := p.Do(ctx, echoScript, []string{"k"}, nil)
+		return err
 	},
 	"command": func(ctx context.Context, redis rueidis.Client) error {
 		_, err := Do(ctx, redis, redis.B().Arbitrary("EXISTS").Keys("k").Build())

@@ -1,0 +1,119 @@
+package redisx
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Pipelines has the Pipeline of a Redis, or one for each node of a Redis Cluster. rueidis returns the
+// results of a pipeline when all of its nodes have replied. No call should wait for another node.
+//
+// What it knows of the slots decides only which calls share a pipeline: rueidis routes them. It may be
+// a minute old. If CLUSTER SLOTS is forbidden, calls are sent alone.
+type Pipelines struct {
+	redis   rueidis.Client
+	collect func(enough int, calls func() int)
+	only    *Pipeline // nil for a cluster
+
+	slots  atomic.Pointer[[]slotRange]
+	asked  atomic.Int64 // when, Unix nanoseconds
+	mu     sync.Mutex
+	byNode map[string]*Pipeline
+}
+
+// slotRange is the slots after those of the range before, up to the last one.
+type slotRange struct {
+	last     int64
+	pipeline *Pipeline
+}
+
+// The age of slots that are asked for again: usually, and if a node has redirected a call or they are
+// not known.
+const (
+	slotsAge      = time.Minute
+	movedSlotsAge = time.Second
+)
+
+// NewPipelines returns the Pipelines of a Redis. See Pipeline for collect.
+func NewPipelines(redis rueidis.Client, collect func(enough int, calls func() int)) *Pipelines {
+	p := &Pipelines{redis: redis, collect: collect, byNode: make(map[string]*Pipeline)}
+	if redis == nil || redis.Mode() != rueidis.ClientModeCluster {
+		p.only = &Pipeline{Redis: redis, Collect: collect}
+	}
+	return p
+}
+
+// Of returns the pipeline of a key, or nil if its node is not known yet.
+func (p *Pipelines) Of(key string) *Pipeline {
+	if p.only != nil {
+		return p.only
+	}
+	return p.ofSlot(int64(Slot(key)))
+}
+
+func (p *Pipelines) ofSlot(slot int64) *Pipeline {
+	slots := p.slots.Load()
+	if slots == nil {
+		p.refresh(movedSlotsAge)
+		return nil
+	}
+	i, _ := slices.BinarySearchFunc(*slots, slot, func(r slotRange, slot int64) int { return int(r.last - slot) })
+	if i == len(*slots) {
+		return nil
+	}
+	return (*slots)[i].pipeline
+}
+
+// sent asks for the slots if they are old, or if a node has redirected a call of a pipeline.
+func (p *Pipelines) sent(calls []*Call) {
+	age := slotsAge
+	if slices.ContainsFunc(calls, func(c *Call) bool { return errors.Is(c.Err, errRedirected) }) {
+		age = movedSlotsAge
+	}
+	p.refresh(age)
+}
+
+// refresh asks for the slots, in the background, unless that was done within age.
+func (p *Pipelines) refresh(age time.Duration) {
+	now, asked := time.Now().UnixNano(), p.asked.Load()
+	if now-asked < int64(age) || !p.asked.CompareAndSwap(asked, now) {
+		return
+	}
+	go func() {
+		reply, err := p.redis.Do(context.Background(), p.redis.B().ClusterSlots().Build()).ToArray()
+		if err == nil {
+			p.set(reply)
+		}
+	}()
+}
+
+// set reads a reply to CLUSTER SLOTS: of each range its first and last slot and its nodes, the master
+// first.
+func (p *Pipelines) set(reply []rueidis.RedisMessage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var slots []slotRange
+	for _, message := range reply {
+		r := ReadReply(message)
+		r.Number()
+		last, master := r.Number(), ReadReply(r.Next())
+		address := net.JoinHostPort(master.Text(), strconv.FormatInt(master.Number(), 10))
+		if !r.OK() || !master.OK() {
+			return
+		}
+		if p.byNode[address] == nil {
+			p.byNode[address] = &Pipeline{Redis: p.redis, Collect: p.collect, nodes: p}
+		}
+		slots = append(slots, slotRange{last, p.byNode[address]})
+	}
+	slices.SortFunc(slots, func(a, b slotRange) int { return int(a.last - b.last) })
+	p.slots.Store(&slots)
+}

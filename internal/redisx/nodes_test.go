@@ -1,0 +1,102 @@
+package redisx
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
+)
+
+// nodesOf returns the pipelines of a cluster that know the slots.
+func nodesOf(c *redistest.Cluster) *Pipelines {
+	p := NewPipelines(c.Conn, alone)
+	assert.Nil(c, p.Of("k"), "before the slots are known")
+	time.Sleep(time.Second)
+	return p
+}
+
+// callAll makes a call for each of 100 keys at the same time, and returns how long those of the first
+// and of the second half of the slots took.
+func callAll(c *redistest.Cluster, p *Pipelines) (took [2]time.Duration) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	start := time.Now()
+	for i := range 100 {
+		key := fmt.Sprint("key:", i)
+		all.Go(func() {
+			_, err := p.Of(key).Do(c.Context(), echoScript, []string{key}, nil)
+			assert.NoError(c, err)
+			mu.Lock()
+			defer mu.Unlock()
+			half := int(Slot(key)) / 8192
+			took[half] = max(took[half], time.Since(start))
+		})
+	}
+	all.Wait()
+	return took
+}
+
+func TestPipelines_SlowNode_DelaysNoOther(t *testing.T) {
+	redistest.RunTwoMasters(t, func(c *redistest.Cluster) {
+		p := nodesOf(c)
+		c.Delay(redistest.NodeB, time.Second)
+		took := callAll(c, p)
+		assert.Less(c, took[0], time.Millisecond)
+		assert.GreaterOrEqual(c, took[1], time.Second)
+		for slot := range int64(16384) {
+			want := p.byNode[redistest.NodeA]
+			if slot >= 8192 {
+				want = p.byNode[redistest.NodeB]
+			}
+			require.Same(c, want, p.ofSlot(slot), slot)
+		}
+	})
+}
+
+// TestPipelines_SlotMoves_CallsFollow: each is sent again alone. The slots are asked for once a second.
+func TestPipelines_SlotMoves_CallsFollow(t *testing.T) {
+	redistest.RunCluster(t, func(c *redistest.Cluster) {
+		p := nodesOf(c)
+		c.Redirect(redistest.NodeA, "MOVED 0 "+redistest.NodeB)
+		for range 3 {
+			callAll(c, p)
+		}
+		assert.Equal(c, 2, c.Asked())
+		time.Sleep(time.Second)
+		callAll(c, p)
+		time.Sleep(time.Millisecond)
+		assert.Equal(c, 3, c.Asked())
+		c.Redirect(redistest.NodeA, "")
+		callAll(c, p)
+		time.Sleep(59 * time.Second)
+		callAll(c, p)
+		assert.Equal(c, 3, c.Asked())
+		time.Sleep(time.Second)
+		callAll(c, p)
+		time.Sleep(time.Millisecond)
+		assert.Equal(c, 4, c.Asked(), "after a minute")
+	})
+}
+
+// TestPipelines_RedirectedCall_DelaysNoOther: the nodes disagree about the slot of one call.
+func TestPipelines_RedirectedCall_DelaysNoOther(t *testing.T) {
+	redistest.RunCluster(t, func(c *redistest.Cluster) {
+		p := nodesOf(c).Of("k")
+		c.Disagree("MOVED", "MOVED")
+		time.AfterFunc(500*time.Millisecond, func() { c.Redirect(redistest.NodeA, "") })
+		start := time.Now()
+		call := &Call{Script: echoScript, Keys: []string{"k"}, Done: func() {}}
+		p.Send(c.Context(), p.Add(call))
+		assert.ErrorIs(c, call.Err, errRedirected)
+		assert.True(c, Repeats(call.Err))
+		assert.Less(c, time.Since(start), time.Millisecond)
+		_, err := p.Do(c.Context(), echoScript, []string{"k"}, nil)
+		require.NoError(c, err)
+		assert.InDelta(c, 0.75, time.Since(start).Seconds(), 0.25)
+	})
+}
