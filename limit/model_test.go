@@ -135,7 +135,7 @@ func modelOf(p Policy) (m policymodel.Model, limit int64) {
 
 // steps returns the number of calls of a sequence: POLICY_STEPS, or a default.
 var steps = func() int {
-	n, err := strconv.Atoi(cmp.Or(os.Getenv("POLICY_STEPS"), strconv.Itoa(redistest.Deep(80, 400))))
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("POLICY_STEPS"), strconv.Itoa(redistest.Deep(60, 400))))
 	if err != nil || n < 1 {
 		panic("POLICY_STEPS wants a number above 0")
 	}

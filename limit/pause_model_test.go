@@ -43,7 +43,7 @@ func TestPause_RandomCalls_MatchTheModel(t *testing.T) {
 // pauses runs random calls through a limiter with a Pause and its model.
 func pauses(t *testing.T, f *clocked, l *Limiter, m *policymodel.Pause, limit int64, random *rand.Rand) {
 	ctx, last := t.Context(), ""
-	for step := range 2 * steps {
+	for step := range steps {
 		most := 1 + random.Int64N(limit)
 		switch random.IntN(6) {
 		case 0:
