@@ -1,6 +1,7 @@
 package redisx
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -44,7 +45,7 @@ const (
 
 // NewPipelines returns the Pipelines of a Redis. See Pipeline for collect.
 func NewPipelines(redis rueidis.Client, collect func(enough int, calls func() int)) *Pipelines {
-	p := &Pipelines{redis: redis, collect: collect, byNode: make(map[string]*Pipeline)}
+	p := &Pipelines{redis: redis, collect: collect}
 	if redis == nil || redis.Mode() != rueidis.ClientModeCluster {
 		p.only = &Pipeline{Redis: redis, Collect: collect}
 	}
@@ -101,6 +102,7 @@ func (p *Pipelines) set(reply []rueidis.RedisMessage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var slots []slotRange
+	byNode := make(map[string]*Pipeline)
 	for _, message := range reply {
 		r := ReadReply(message)
 		r.Number()
@@ -109,11 +111,14 @@ func (p *Pipelines) set(reply []rueidis.RedisMessage) {
 		if !r.OK() || !master.OK() {
 			return
 		}
-		if p.byNode[address] == nil {
-			p.byNode[address] = &Pipeline{Redis: p.redis, Collect: p.collect, nodes: p}
+		pipeline := cmp.Or(byNode[address], p.byNode[address])
+		if pipeline == nil {
+			pipeline = &Pipeline{Redis: p.redis, Collect: p.collect, nodes: p}
 		}
-		slots = append(slots, slotRange{last, p.byNode[address]})
+		byNode[address] = pipeline
+		slots = append(slots, slotRange{last, pipeline})
 	}
+	p.byNode = byNode
 	slices.SortFunc(slots, func(a, b slotRange) int { return int(a.last - b.last) })
 	p.slots.Store(&slots)
 }
