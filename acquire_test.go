@@ -1,10 +1,8 @@
 package rratelimiter
 
 import (
-	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
@@ -12,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
-	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // leased grants permits as a lease that ends after d, with the lease ID of a Client.
@@ -226,47 +223,6 @@ func TestRefund_CommandIsNotPermitted_FreesNothing(t *testing.T) {
 			f.RequireGranted(l, 9)
 			f.RequireDenied(l, 1)
 		})
-	}
-}
-
-// TestFlush_CallerLeaves_LosesNoLease: leased permits return, or stay leased.
-func TestFlush_CallerLeaves_LosesNoLease(t *testing.T) {
-	const lease = 10 * time.Millisecond
-	for name, call := range map[string]func(ctx context.Context, l *Limiter) error{
-		"Flush": func(ctx context.Context, l *Limiter) error { return l.wire.client.Flush(ctx) },
-		"a request that needs what is leased": func(ctx context.Context, l *Limiter) error {
-			return redistest.Err(l.TryAcquire(ctx, 700))
-		},
-	} {
-		for when, once := range map[string]bool{"before": false, "once it has begun": true} {
-			runWithRedis(t, name+", "+when, func(t *testing.T, f *fixture) {
-				l := f.limiter(Rate{Permits: 1000, Interval: 10 * time.Second}, WithLease(lease), WithDenialCache(time.Hour))
-				f.Latency.Store(int64(500 * time.Microsecond))
-				for range 300 {
-					time.Sleep(30 * time.Microsecond)
-					f.RequireGranted(l, 1)
-				}
-				require.Less(t, f.Stored("{limiter}:value"), int64(700), "something is leased")
-				f.Latency.Store(0)
-				plain := l.wire.client.Limiter("limiter")
-				plain.calls.Leases = false
-				f.RequireDenied(plain, 700)
-				synctest.Wait()                                // which is remembered
-				f.Latency.Store(int64(500 * time.Microsecond)) // so that the context ends before the calls
-				inner, end := context.WithCancel(t.Context())
-				ctx := context.Context(redistest.EndsOnceAsked{Context: inner, End: end})
-				if !once {
-					end()
-					ctx = inner
-				}
-				require.ErrorIs(t, call(ctx, l), context.Canceled)
-				time.Sleep(2 * lease)
-				f.RequireAvailable(l, 700)
-				time.Sleep(100 * time.Millisecond)
-				synctest.Wait()
-				assert.True(t, l.wire.client.engine.Idle())
-			})
-		}
 	}
 }
 

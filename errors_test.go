@@ -1,6 +1,7 @@
 package rratelimiter
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -63,13 +65,9 @@ func TestStateError_CorruptState_NamesKeyAndField(t *testing.T) {
 			}
 		})
 	}
-	fields := [][2]string{{"type", "2"}, {"rate", "9007199254740993"}, {"rate", "09007199254740992"}}
-	for _, field := range []string{"rate", "interval", "type", "keepAliveTime"} {
-		for _, value := range []string{"", "ten", "-1", "1.5", "1e3", "0x10", " 7", "7\x00"} {
-			fields = append(fields, [2]string{field, value})
-		}
-	}
-	for _, field := range fields {
+	for _, field := range [][2]string{ // more values are inputs of FuzzConfigurations
+		{"type", "2"}, {"rate", "9007199254740993"}, {"rate", "09007199254740992"}, {"interval", ""}, {"keepAliveTime", "-1"},
+	} {
 		check(fmt.Sprintf("%s %q", field[0], field[1]), func(f *fixture) { f.Redis.HSet("limiter", field[0], field[1]) },
 			StateError{"limiter", field[0], field[1]}, "Config")
 	}
@@ -102,6 +100,31 @@ func TestLimiter_RedisFails_ErrorIsReachable(t *testing.T) {
 			require.ErrorAs(t, err, &redisErr, name)
 			assert.Contains(t, err.Error(), `"limiter"`, name)
 		}
+	})
+}
+
+// TestExplain_ServerHangs_EndsAfterTheTimeout: the types of all keys are read in one call.
+func TestExplain_ServerHangs_EndsAfterTheTimeout(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 10, Interval: time.Hour})
+		hang := make(chan struct{})
+		f.Redis.Server().SetPreHook(func(peer *server.Peer, command string, _ ...string) bool {
+			switch command {
+			case "EVALSHA":
+				peer.WriteError("WRONGTYPE Operation against a key holding the wrong kind of value")
+				return true
+			case "TYPE":
+				<-hang
+				return true
+			}
+			return false
+		})
+		start := time.Now()
+		assert.Error(t, redistest.Err(l.TryAcquire(context.Background(), 1)))
+		assert.Less(t, time.Since(start), 11*time.Second)
+		close(hang)
+		f.Redis.Server().SetPreHook(nil)
+		time.Sleep(time.Minute)
 	})
 }
 

@@ -2,7 +2,6 @@ package rratelimiter
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"strconv"
 	"sync"
@@ -122,65 +121,6 @@ func TestPages_CallerLeaves_EndsTheCalls(t *testing.T) {
 			before := f.Scripts.Load()
 			time.Sleep(time.Second)
 			assert.Equal(t, before, f.Scripts.Load(), "calls for a caller that has left")
-		})
-	}
-}
-
-// refundCounted refunds a grant of so many permits that is some hundred milliseconds old.
-func (f *fixture) refundCounted(l *Limiter, permits int64) {
-	f.Helper()
-	scores, err := f.Redis.SortedSet("{limiter}:permits")
-	require.NoError(f, err)
-	newest, latest := "", 0.0
-	for m, score := range scores {
-		held := int64(binary.LittleEndian.Uint32([]byte(m[17:])))
-		if score > latest && held == permits && score < float64(time.Now().UnixMilli()-300) {
-			newest, latest = m, score
-		}
-	}
-	require.NoError(f, l.wire.refund(f.Context(), permits, newest[:17], permits, ""))
-}
-
-// TestDrift_LargeSetChangesWhileCounted_NothingIsRaised: while a set of several pages is counted
-// over several calls, other clients add and remove grants among those already counted. The count
-// may end late, and it never frees permits that are taken.
-func TestDrift_LargeSetChangesWhileCounted_NothingIsRaised(t *testing.T) {
-	const rate, members = 1_000_000, 1000
-	for name, change := range map[string]func(f *fixture, old *Limiter){
-		"none":                              func(*fixture, *Limiter) {},
-		"a grant of a client that is late":  func(f *fixture, old *Limiter) { f.RequireGranted(old, 5000) },
-		"a refund of a small counted grant": func(f *fixture, old *Limiter) { f.refundCounted(old, 1) },
-		"a refund of a large counted grant": func(f *fixture, old *Limiter) { f.refundCounted(old, 501) },
-		"a late grant in place of a refunded one": func(f *fixture, old *Limiter) {
-			f.refundCounted(old, 1)
-			f.RequireGranted(old, 5000)
-		},
-		"a small late grant in place of a large one": func(f *fixture, old *Limiter) {
-			f.refundCounted(old, 501)
-			f.RequireGranted(old, 1)
-		},
-	} {
-		runWithRedis(t, name, func(t *testing.T, f *fixture) {
-			l := f.limiter(Rate{Permits: rate, Interval: time.Hour})
-			f.fill(l, members, 1, 501)
-			behind := func() time.Time { return time.Now().Add(-400 * time.Millisecond) }
-			late := New(f.Conn, WithClock(behind)).Limiter("limiter")
-			f.RequireGranted(late, 1) // it counts, too: its count stays unfinished
-			fresh := New(f.Conn).Limiter("limiter")
-			for range 2 { // one and two pages are counted
-				f.RequireGranted(fresh, 1)
-			}
-			change(f, late)
-			for range 20 {
-				f.RequireGranted(fresh, 1)
-				time.Sleep(time.Millisecond)
-				assert.LessOrEqual(t, f.drift(), int64(0))
-			}
-			time.Sleep(time.Hour - time.Hour/retryPart)
-			for range 20 {
-				f.RequireGranted(fresh, 1)
-			}
-			assert.Zero(t, f.drift())
 		})
 	}
 }

@@ -1,10 +1,8 @@
 package rratelimiter
 
 import (
-	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -85,54 +83,6 @@ func TestInitialRate_RateInRedis_Stays(t *testing.T) {
 	})
 }
 
-func TestInitialRate_KeepAliveHasPassed_LimitsAgain(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		l := New(f.Conn).Limiter("limiter", InitialRate(initial))
-		for range 3 {
-			f.RequireGranted(l, 10)
-			f.RequireDenied(l, 1)
-			time.Sleep(time.Hour)
-			require.Empty(t, f.Redis.Keys())
-		}
-	})
-}
-
-func TestInitialRate_DataLostWhileCallersWait_TheyAreServedAtTheRate(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		l := New(f.Conn, WithWaitJitter(0)).Limiter("limiter", InitialRate(initial))
-		f.RequireGranted(l, 10)
-		time.AfterFunc(time.Second/2, f.Redis.FlushAll)
-		began := time.Now()
-		_, errs := redistest.Crowd(30, func(int) (struct{}, error) { return struct{}{}, l.Acquire(t.Context(), 1) })
-		for _, err := range errs {
-			require.NoError(t, err)
-		}
-		assert.Equal(t, 3*time.Second, time.Since(began).Round(10*time.Millisecond))
-	})
-}
-
-func TestInitialRate_TwoClientsAtOnce_OneRateCounts(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		f.Latency.Store(int64(10 * time.Millisecond))
-		var limiters []*Limiter
-		for i := range 8 {
-			rate := Rate{Permits: 10 + int64(i), Interval: time.Second}
-			limiters = append(limiters, New(f.Conn).Limiter("limiter", InitialRate(rate)))
-		}
-		granted, errs := redistest.Crowd(200, func(caller int) (bool, error) {
-			return limiters[caller%len(limiters)].TryAcquire(t.Context(), 1)
-		})
-		count := int64(0)
-		for i := range granted {
-			require.NoError(t, errs[i])
-			if granted[i] {
-				count++
-			}
-		}
-		assert.Equal(t, f.configured(limiters[0]).Permits, count)
-	})
-}
-
 func TestInitialRate_LimiterOfTheSameNameWithout_StillFails(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
 		c := New(f.Conn)
@@ -147,21 +97,6 @@ func TestInitialRate_LimiterOfTheSameNameWithout_StillFails(t *testing.T) {
 		})
 		assert.ErrorIs(t, errs[0], ErrNotInitialized)
 		assert.NoError(t, errs[1])
-	})
-}
-
-func TestInitialRate_InPipelines_EachLimiterGetsItsOwn(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		c := New(f.Conn)
-		f.Latency.Store(int64(10 * time.Millisecond))
-		_, errs := redistest.Crowd(200, func(caller int) (bool, error) {
-			l := c.Limiter(strconv.Itoa(caller), InitialRate(Rate{Permits: 1 + int64(caller), Interval: time.Second}))
-			return l.TryAcquire(t.Context(), 1)
-		})
-		for caller, err := range errs {
-			require.NoError(t, err)
-			assert.Equal(t, strconv.Itoa(1+caller), f.Redis.HGet(strconv.Itoa(caller), "rate"))
-		}
 	})
 }
 
@@ -224,39 +159,6 @@ func TestInitialRate_ServerRefusesToSetIt_TheCallHasItsError(t *testing.T) {
 				return false
 			})
 			assert.ErrorContains(t, everyCall(l)[name](t.Context()), "NOPERM")
-		})
-	}
-}
-
-func TestRate_FourPodsStart_OnlySetRateFreesPermits(t *testing.T) {
-	rate := Rate{Permits: 100, Interval: time.Minute}
-	for name, test := range map[string]struct {
-		open func(ctx context.Context, c *Client) (*Limiter, error)
-		want int64
-	}{
-		"InitialRate": {func(_ context.Context, c *Client) (*Limiter, error) {
-			return c.Limiter("limiter", InitialRate(rate)), nil
-		}, 100},
-		"SetRate with KeepState": {func(ctx context.Context, c *Client) (*Limiter, error) {
-			l := c.Limiter("limiter")
-			return l, l.SetRate(ctx, rate, KeepState())
-		}, 100},
-		"SetRate": {func(ctx context.Context, c *Client) (*Limiter, error) {
-			l := c.Limiter("limiter")
-			return l, l.SetRate(ctx, rate)
-		}, 400},
-	} {
-		runWithRedis(t, name, func(t *testing.T, f *fixture) {
-			var granted int64
-			for range 4 {
-				l, err := test.open(t.Context(), New(f.Conn))
-				require.NoError(t, err)
-				got, _, err := l.TakeUpTo(t.Context(), 1000)
-				require.NoError(t, err)
-				granted += got
-				time.Sleep(5 * time.Second)
-			}
-			assert.Equal(t, test.want, granted)
 		})
 	}
 }

@@ -19,7 +19,7 @@ func TestLimiter_RandomCalls_MatchTheModel(t *testing.T) {
 	for _, rate := range []Rate{
 		{Permits: 10, Interval: time.Second},
 		{Permits: 100, Interval: 20 * time.Second},
-		{Permits: 1000, Interval: time.Hour},
+		{Permits: 1000, Interval: time.Hour, Type: PerClient},
 	} {
 		for name, opts := range map[string][]Option{
 			"plain":              nil,

@@ -37,7 +37,10 @@ func TestObserver_Calls_AreReportedWithTheirNames(t *testing.T) {
 		f.Latency.Store(int64(trip))
 		require.NoError(t, l.Acquire(t.Context(), 3))
 		f.RequireDenied(l, 8)
-		_, err := l.TryAcquire(t.Context(), 11)
+		granted, _, err := l.TakeUpTo(t.Context(), 50)
+		require.NoError(t, err)
+		require.EqualValues(t, 7, granted)
+		_, err = l.TryAcquire(t.Context(), 11)
 		require.ErrorIs(t, err, ErrPermitsExceedRate)
 		_, refused := l.TryAcquire(t.Context(), engine.MaxPermits+1)
 		require.ErrorIs(t, refused, ErrInvalidPermits)
@@ -47,12 +50,14 @@ func TestObserver_Calls_AreReportedWithTheirNames(t *testing.T) {
 		assert.Equal(t, []DecisionInfo{
 			{Name: "limiter", Policy: "redisson", Permits: 3, Granted: true, Took: trip, Source: FromRedis},
 			{Name: "limiter", Policy: "redisson", Permits: 8, Took: trip, Source: FromRedis},
+			{Name: "limiter", Policy: "redisson", Permits: 7, Granted: true, Took: trip, Source: FromRedis},
 			{Name: "limiter", Policy: "redisson", Permits: 11, Took: trip, Err: err},
 			{Name: "limiter", Policy: "redisson", Permits: engine.MaxPermits + 1, Err: refused},
 		}, decisions)
 		assert.Equal(t, []RedisCallInfo{
 			{Name: "limiter", Policy: "redisson", Requests: 1, Permits: 3, Took: trip},
 			{Name: "limiter", Policy: "redisson", Requests: 1, Permits: 8, Took: trip},
+			{Name: "limiter", Policy: "redisson", Requests: 1, Permits: 50, Took: trip},
 			{Name: "limiter", Policy: "redisson", Requests: 1, Permits: 11, Took: trip},
 		}, calls)
 		assert.Equal(t, []WaitingInfo{

@@ -3,7 +3,6 @@ package rratelimiter
 import (
 	"context"
 	"math"
-	"sync"
 	"testing"
 	"time"
 
@@ -201,25 +200,5 @@ func TestTryAcquire_StateIsLost_WindowIsKept(t *testing.T) {
 		f.RequireAvailable(l, 3)
 		f.RequireGranted(l, 3)
 		f.RequireDenied(l, 1)
-	})
-}
-
-// Two calls are in flight at a time, of which one counts the permits, and the other has a hint.
-func TestTryAcquire_ClockAtTheZeroTime_KeepsTheRate(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		l := f.limiter(Rate{Permits: 3, Interval: time.Minute}, WithClock(func() time.Time { return time.Time{} }))
-		f.RequireGranted(l, 3)
-		f.RequireFalse(l.TryAcquire(t.Context(), 1))
-		f.Latency.Store(int64(10 * time.Millisecond))
-		var done sync.WaitGroup
-		for i := range 4 {
-			done.Go(func() {
-				time.Sleep(time.Duration(i) * 3 * time.Millisecond)
-				ok, err := l.TryAcquire(t.Context(), 1)
-				assert.NoError(t, err)
-				assert.False(t, ok, "the clock stands still: all permits are taken")
-			})
-		}
-		done.Wait()
 	})
 }

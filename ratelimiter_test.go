@@ -1,13 +1,10 @@
 package rratelimiter
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"net"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,83 +13,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
-
-// TestTryAcquire_Window_Slides: each grant returns an interval after it was made.
-func TestTryAcquire_Window_Slides(t *testing.T) {
-	for _, typ := range []RateType{Overall, PerClient} {
-		runWithRedis(t, typ.String(), func(t *testing.T, f *fixture) {
-			l := f.limiter(Rate{Type: typ, Permits: 10, Interval: 10 * time.Second})
-			start := time.Now()
-			for _, step := range []struct {
-				at      time.Duration
-				take    int64
-				granted bool
-				free    int64
-			}{
-				{0, 4, true, 6},
-				{3 * time.Second, 5, true, 1},
-				{4 * time.Second, 2, false, 1},
-				{10*time.Second - time.Millisecond, 2, false, 1},
-				{10 * time.Second, 2, true, 3}, // the 4 of the start have returned
-				{13*time.Second - time.Millisecond, 4, false, 3},
-				{13 * time.Second, 8, true, 0}, // the 5 too
-				{20*time.Second - time.Millisecond, 1, false, 0},
-				{20 * time.Second, 2, true, 0},
-				{40 * time.Second, 10, true, 0},
-			} {
-				time.Sleep(time.Until(start.Add(step.at)))
-				ok, err := l.TryAcquire(t.Context(), step.take)
-				require.NoError(t, err)
-				assert.Equal(t, step.granted, ok, "%d permits after %v", step.take, step.at)
-				f.RequireAvailable(l, step.free)
-			}
-		})
-	}
-}
-
-// TestTakeUpTo_Window_GrantsWhatIsFree: value and set change as after tryAcquire(granted). The
-// Observer gets the granted permits; for a denial, the requested ones.
-func TestTakeUpTo_Window_GrantsWhatIsFree(t *testing.T) {
-	for _, typ := range []RateType{Overall, PerClient} {
-		runWithRedis(t, typ.String(), func(t *testing.T, f *fixture) {
-			var reported DecisionInfo
-			l := f.limiter(Rate{Type: typ, Permits: 10, Interval: 10 * time.Second}, WithObserver(&Observer{
-				Decision: func(_ context.Context, d DecisionInfo) { reported = d },
-			}))
-			start := time.Now()
-			for _, step := range []struct {
-				at      time.Duration
-				permits int64
-				granted int64
-				want    Decision
-			}{
-				{0, 4, 4, Decision{Remaining: 6, ResetAfter: 10 * time.Second}},
-				{time.Second, 7, 6, Decision{ResetAfter: 10 * time.Second}},
-				{2 * time.Second, 1, 0, Decision{RetryAfter: 8 * time.Second, ResetAfter: 9 * time.Second}},
-				{3 * time.Second, 50, 0, Decision{RetryAfter: 7 * time.Second, ResetAfter: 8 * time.Second}},
-				{10 * time.Second, engine.MaxPermits, 4, Decision{ResetAfter: 10 * time.Second}},
-				{30 * time.Second, engine.MaxPermits, 10, Decision{ResetAfter: 10 * time.Second}}, // above the rate
-			} {
-				time.Sleep(time.Until(start.Add(step.at)))
-				granted, got, err := l.TakeUpTo(t.Context(), step.permits)
-				require.NoError(t, err)
-				assert.Equal(t, step.granted, granted, "at %v", step.at)
-				step.want.Allowed, step.want.Limit = granted > 0, 10
-				assert.Equal(t, step.want, got, "at %v", step.at)
-				assert.Equal(t, step.want.Allowed, reported.Granted)
-				assert.Equal(t, cmp.Or(granted, step.permits), reported.Permits)
-				f.RequireAvailable(l, step.want.Remaining)
-				if typ == Overall {
-					assert.Zero(t, f.drift())
-					assert.LessOrEqual(t, len(f.members()), 2, "a call makes one grant")
-				}
-			}
-		})
-	}
-}
 
 // TestLimiter_ContextEnds_CallReturns: even if Redis does not reply.
 func TestLimiter_ContextEnds_CallReturns(t *testing.T) {
@@ -114,20 +35,6 @@ func TestLimiter_ContextEnds_CallReturns(t *testing.T) {
 			time.Sleep(time.Minute)
 		})
 	}
-}
-
-// TestTake_GrantOfNoPermits_IsNoReturn: Redisson makes a grant of no permits for a call with 0. A
-// denied caller does not wait for it.
-func TestTake_GrantOfNoPermits_IsNoReturn(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		l := f.limiter(Rate{Permits: 10, Interval: 10 * time.Second})
-		nothing := string(rune(16)) + strings.Repeat("r", 16) + strings.Repeat("\x00", 4)
-		f.RequireNoError(f.Redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()), nothing))
-		require.NoError(t, f.Redis.Set("{limiter}:value", strconv.Itoa(10)))
-		time.Sleep(3 * time.Second)
-		f.RequireGranted(l, 10)
-		assert.Equal(t, Decision{Limit: 10, RetryAfter: 10 * time.Second, ResetAfter: 10 * time.Second}, f.decision(l, 1))
-	})
 }
 
 // TestLimiter_RequestAboveTheRate_ChangesNothing: as in Redisson, such a request removes no expired

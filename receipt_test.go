@@ -1,7 +1,6 @@
 package rratelimiter
 
 import (
-	"context"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,31 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
-	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// ask is a call that requests permits.
-type ask struct {
-	name  string
-	waits bool
-	call  func(ctx context.Context, l *Limiter, permits int64) error
-}
-
-var asks = []ask{
-	{"TryAcquire", false, func(ctx context.Context, l *Limiter, n int64) error {
-		return redistest.Err(l.TryAcquire(ctx, n))
-	}},
-	{"TryAcquireWithin", true, func(ctx context.Context, l *Limiter, n int64) error {
-		return redistest.Err(l.TryAcquireWithin(ctx, n, time.Minute))
-	}},
-	{"Acquire", true, func(ctx context.Context, l *Limiter, n int64) error { return l.Acquire(ctx, n) }},
-}
+// asks are the calls that request permits.
+var asks = []string{"TryAcquire", "TryAcquireWithin", "Acquire"}
 
 // withReceipt takes permits of a limiter, and returns the receipt.
-func withReceipt(f *fixture, call func(context.Context, *Limiter, int64) error, l *Limiter,
-	permits int64) receipt.Receipt {
+func withReceipt(f *fixture, ask string, l *Limiter, permits int64) receipt.Receipt {
 	slot := receipt.Collect(f.Context())
-	assert.NoError(f, call(slot, l, permits))
+	assert.NoError(f, everyCallWith(l, permits, Rate{})[ask](slot))
 	taken := slot.Of(permits)
 	assert.NotNil(f, taken.Refund)
 	return taken
@@ -51,49 +34,44 @@ func TestReceipt_CallersOfOneCall_EachRefundsItsOwn(t *testing.T) {
 		"lease":             {WithLease(100 * time.Millisecond)},
 		"lease, their time": {WithLease(100 * time.Millisecond), WithServerTime()},
 	} {
-		for i, ask := range asks {
-			if i > 0 && name != "plain" && redistest.Deep(0, 1) == 0 {
-				continue
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
+			l := f.limiter(Rate{Permits: rate, Interval: interval}, opts...)
+			other := New(f.QuickConn()).Limiter("limiter")
+			f.fill(other, others, 1) // more than a page
+			f.Latency.Store(int64(10 * time.Millisecond))
+			receipts := make([]receipt.Receipt, callers)
+			var all sync.WaitGroup
+			for i := range receipts {
+				all.Go(func() { receipts[i] = withReceipt(f, asks[i%len(asks)], l, int64(i+1)) })
+				synctest.Wait()
 			}
-			runWithRedis(t, name+", "+ask.name, func(t *testing.T, f *fixture) {
-				l := f.limiter(Rate{Permits: rate, Interval: interval}, opts...)
-				other := New(f.QuickConn()).Limiter("limiter")
-				f.fill(other, others, 1) // more than a page
-				f.Latency.Store(int64(10 * time.Millisecond))
-				receipts := make([]receipt.Receipt, callers)
-				var all sync.WaitGroup
-				for i := range receipts {
-					all.Go(func() { receipts[i] = withReceipt(f, ask.call, l, int64(i+1)) })
-					synctest.Wait()
+			all.Wait()
+			f.Latency.Store(0)
+			f.fill(other, others, 1) // a lease ends, too
+			for i, r := range receipts {
+				if i%2 == 0 {
+					all.Go(func() { assert.NoError(t, r.Refund(t.Context(), r.Permits)) })
 				}
-				all.Wait()
-				f.Latency.Store(0)
-				f.fill(other, others, 1) // a lease ends, too
-				for i, r := range receipts {
-					if i%2 == 0 {
-						all.Go(func() { assert.NoError(t, r.Refund(t.Context(), r.Permits)) })
-					}
-				}
-				all.Wait()
-				f.RequireAvailable(other, rate-2*others-(2+4+6+8+10+12))
-				require.NoError(t, receipts[1].Refund(t.Context(), 1), "a part")
-				f.RequireAvailable(other, rate-2*others-(2+4+6+8+10+12)+1)
+			}
+			all.Wait()
+			f.RequireAvailable(other, rate-2*others-(2+4+6+8+10+12))
+			require.NoError(t, receipts[1].Refund(t.Context(), 1), "a part")
+			f.RequireAvailable(other, rate-2*others-(2+4+6+8+10+12)+1)
 
-				time.Sleep(interval + time.Second)
-				f.RequireGranted(other, rate)
-				for _, r := range receipts {
-					require.NoError(t, r.Refund(t.Context(), r.Permits))
-				}
-				f.RequireAvailable(other, 0)
-			})
-		}
+			time.Sleep(interval + time.Second)
+			f.RequireGranted(other, rate)
+			for _, r := range receipts {
+				require.NoError(t, r.Refund(t.Context(), r.Permits))
+			}
+			f.RequireAvailable(other, 0)
+		})
 	}
 }
 
 // TestReceipt_LeaseServes_RefundsToRedis: the lease stays, and all of its permits return by its end.
 func TestReceipt_LeaseServes_RefundsToRedis(t *testing.T) {
 	for _, ask := range asks {
-		runWithRedis(t, ask.name, func(t *testing.T, f *fixture) {
+		runWithRedis(t, ask, func(t *testing.T, f *fixture) {
 			const rate = 1000
 			l := f.limiter(Rate{Permits: rate, Interval: time.Minute}, WithLease(time.Second))
 			other := New(f.QuickConn()).Limiter("limiter")
@@ -102,7 +80,7 @@ func TestReceipt_LeaseServes_RefundsToRedis(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			calls := f.Scripts.Load()
-			first, second := withReceipt(f, ask.call, l, 2), withReceipt(f, ask.call, l, 1)
+			first, second := withReceipt(f, ask, l, 2), withReceipt(f, ask, l, 1)
 			require.Equal(t, calls, f.Scripts.Load(), "granted from a lease")
 			before, err := other.AvailablePermits(t.Context())
 			require.NoError(t, err)
