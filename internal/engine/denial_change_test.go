@@ -11,8 +11,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // change is a change of limiters by this client, without a call to Redis.
@@ -86,20 +84,6 @@ func TestDenials_AnyKeyChanges_DenialEnds(t *testing.T) {
 	}
 }
 
-// TestChange_ServerHasAnswered_NotifiesThen: a reply that arrives earlier may be older than the
-// change.
-func TestChange_ServerHasAnswered_NotifiesThen(t *testing.T) {
-	g := New(Settings{Denials: time.Hour})
-	l := named(g, "a")
-	var known uint64
-	_, err := Change(t.Context(), g, []string{"a"}, func(context.Context) (any, error) {
-		known = g.denials.version(l)
-		return nil, nil
-	})
-	require.NoError(t, err)
-	assert.Greater(t, g.denials.version(l), known)
-}
-
 // TestDenials_AnotherLimiterChanges_DenialStays: for most limiters.
 func TestDenials_AnotherLimiterChanges_DenialStays(t *testing.T) {
 	d := newDenials(time.Hour, time.Now, false)
@@ -108,25 +92,6 @@ func TestDenials_AnotherLimiterChanges_DenialStays(t *testing.T) {
 		counters[d.counter(strconv.Itoa(i))] = true
 	}
 	assert.Greater(t, len(counters), 200)
-}
-
-// TestDenials_CallGrantsAndDenies_DenialIsStored: it counts the grants of its own call.
-func TestDenials_CallGrantsAndDenies_DenialIsStored(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		l := f.open(Settings{Denials: time.Hour}, 10, time.Hour)
-		f.RequireGranted(l, 7)
-		f.Latency.Store(int64(10 * time.Millisecond))
-		answers, _ := redistest.Crowd(4, func(i int) (Result, error) {
-			// The calls of the first two are in flight while the others arrive.
-			return l.Take(t.Context(), []int64{11, 11, 2, 3}[i])
-		})
-		require.True(t, answers[2].Allowed)
-		require.False(t, answers[3].Allowed)
-		time.Sleep(time.Second)
-		d, denied := f.fromMemory(l, 3)
-		assert.True(t, denied)
-		assert.EqualValues(t, 1, d.Remaining)
-	})
 }
 
 // TestDenials_GrantOnASharedKey_EndsThem: they count permits that were free before.

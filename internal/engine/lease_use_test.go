@@ -53,18 +53,6 @@ func TestLease_ManyCalls_NeedNoRedis(t *testing.T) {
 	})
 }
 
-// TestLease_UsedUp_NextIsLarger: long before the end of the first.
-func TestLease_UsedUp_NextIsLarger(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		l := f.open(Settings{Lease: time.Second}, 1_000_000, time.Hour)
-		f.Latency.Store(int64(500 * time.Microsecond))
-		require.Equal(t, 10_000, f.CountGranted(l, 10_000, time.Microsecond))
-		assert.Less(t, f.Scripts.Load(), int64(40))
-		time.Sleep(3 * time.Second)
-		assert.EqualValues(t, 990_000, f.free(l))
-	})
-}
-
 // TestLease_FlushOrChange_EndsEarly: unused permits return, as they do at the end of the lease.
 func TestLease_FlushOrChange_EndsEarly(t *testing.T) {
 	for name, end := range map[string]func(f *fixture, l *fake) error{

@@ -16,78 +16,58 @@ import (
 
 // TestObserver_HookFails_OnlyItsCallerIsAffected: it panics, ends its goroutine or blocks.
 func TestObserver_HookFails_OnlyItsCallerIsAffected(t *testing.T) {
+	const callers, broken = 20, 2
 	for kind, fail := range map[string]func(){
 		"panics": func() { panic("no hook") }, "ends": runtime.Goexit, "blocks": func() { time.Sleep(5 * time.Second) },
 	} {
-		for _, hook := range []string{"Decision", "RedisCall", "Waiting", "no longer Waiting"} {
+		for _, hook := range []string{"Decision", "RedisCall", "Waiting", "Waiting ends"} {
 			for _, ask := range ways {
 				runWithServer(t, kind+" "+hook+" "+ask.name, func(t *testing.T, f *fixture) {
-					var broken atomic.Int64
-					fails := func() {
-						if broken.Add(-1) >= 0 {
+					var fails, length, served atomic.Int64
+					called := func(name string) {
+						if name == hook && fails.Add(-1) >= 0 {
 							fail()
 						}
 					}
-					var length atomic.Int64
-					o := &Observer{Waiting: func(_ context.Context, w Waiting) {
-						length.Add(int64(w.Change))
-						if w.Change > 0 == (hook == "Waiting") && hook != "Decision" && hook != "RedisCall" {
-							fails()
-						}
-					}}
-					switch hook {
-					case "Decision":
-						o.Decision = func(context.Context, Decision) { fails() }
-					case "RedisCall":
-						o.RedisCall = func(context.Context, Call) { fails() }
-					}
-					l := f.open(Settings{Observer: o}, 1000, time.Hour)
+					l := f.open(Settings{Observer: &Observer{
+						Decision:  func(context.Context, Decision) { called("Decision") },
+						RedisCall: func(context.Context, Call) { called("RedisCall") },
+						Waiting: func(_ context.Context, w Waiting) {
+							length.Add(int64(w.Change))
+							called(map[int]string{1: "Waiting", -1: "Waiting ends"}[w.Change])
+						},
+					}}, 1000, time.Hour)
 					f.Latency.Store(int64(trip))
-					var served, failed atomic.Int64
-					call := func(ctx context.Context) *sync.WaitGroup {
-						var caller sync.WaitGroup
-						caller.Add(1)
-						go func() {
-							defer caller.Done()
-							start, whole := time.Now(), false
-							defer func() {
-								if recover() != nil || !whole || time.Since(start) > 5*trip {
-									failed.Add(1)
-								} else {
-									served.Add(1)
-								}
-							}()
-							assert.NoError(t, ask.call(ctx, l, 1))
-							whole = true
-						}()
-						return &caller
+					call := func(ctx context.Context) {
+						defer func() { _ = recover() }()
+						start := time.Now()
+						assert.NoError(t, ask.call(ctx, l, 1))
+						if time.Since(start) <= 5*trip {
+							served.Add(1)
+						}
 					}
-					var all []*sync.WaitGroup
-					broken.Store(2)
-					for i := range 20 {
+					want := int64(callers - broken)
+					if !ask.waits && strings.HasPrefix(hook, "Waiting") {
+						want = callers
+					}
+					fails.Store(broken)
+					var all sync.WaitGroup
+					for i := range callers {
 						ctx := t.Context()
 						if i%2 == 0 {
 							ctx = context.Background()
 						}
-						all = append(all, call(ctx))
+						all.Go(func() { call(ctx) })
 						if i%5 == 0 {
 							synctest.Wait()
 						}
 					}
-					time.Sleep(4 * time.Second)
-					want := int64(2)
-					if !ask.waits && strings.Contains(hook, "Waiting") {
-						want = 0
-					}
-					assert.Equal(t, 20-want, served.Load())
-					for _, caller := range all {
-						caller.Wait()
-					}
-					assert.Equal(t, want, failed.Load())
+					all.Wait()
+					assert.Equal(t, want, served.Load())
 					assert.Zero(t, length.Load())
-					broken.Store(0)
-					call(t.Context()).Wait()
-					assert.Equal(t, 21-want, served.Load())
+					fails.Store(0)
+					call(t.Context())
+					assert.Equal(t, want+1, served.Load())
 					synctest.Wait()
 					f.idle(l)
 				})

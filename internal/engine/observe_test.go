@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,180 +13,166 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter/internal/redisx"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
-
-// sums has the totals of an Observer, beside the actual ones.
-type sums struct {
-	mu sync.Mutex
-	numbers
-}
-
-type numbers struct {
-	decided, granted     int
-	calls, requests      int
-	permits, leased      int64
-	took                 time.Duration // of the last call
-	alone                int           // of calls, on a goroutine of its own
-	begun, ended, length int
-	sent, carried        int
-	wanted               int64
-}
-
-func (s *sums) now() numbers {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.numbers
-}
 
 type callerKey struct{}
 
-func (s *sums) observer() *Observer {
+// events are the calls of an Observer.
+type events struct {
+	mu        sync.Mutex
+	decisions []Decision
+	calls     []Call
+	alone     atomic.Int64 // calls that a goroutine without a caller reported
+	waiting   []Waiting
+}
+
+// observer returns an Observer that records its calls. It requires the contexts of the callers.
+func (o *events) observer(t testing.TB) *Observer {
 	return &Observer{
-		Decision: func(_ context.Context, d Decision) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.decided++
-			if d.Granted {
-				s.granted++
-			}
+		Decision: func(ctx context.Context, d Decision) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			assert.NotNil(t, ctx.Value(callerKey{}), "the context is the caller's")
+			o.decisions = append(o.decisions, d)
 		},
 		RedisCall: func(ctx context.Context, c Call) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.calls++
-			s.requests += c.Requests
-			s.permits += c.Permits
-			s.leased += c.Leased
-			s.took = c.Took
+			o.mu.Lock()
+			defer o.mu.Unlock()
 			if ctx.Value(callerKey{}) == nil {
-				s.alone++
+				o.alone.Add(1)
 			}
+			c.began = time.Time{}
+			o.calls = append(o.calls, c)
 		},
-		Waiting: func(_ context.Context, w Waiting) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if w.Change > 0 {
-				s.begun++
-			} else {
-				s.ended++
-			}
-			s.length = max(s.length, w.Length)
+		Waiting: func(ctx context.Context, w Waiting) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			assert.NotNil(t, ctx.Value(callerKey{}), "the context is the caller's")
+			o.waiting = append(o.waiting, w)
 		},
 	}
 }
 
-// counted is a window that counts its calls to Redis.
-type counted struct {
-	*fake
-	sums *sums
+// all returns the calls since it was last called.
+func (o *events) all() (decisions []Decision, calls []Call, waiting []Waiting) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	decisions, calls, waiting = o.decisions, o.calls, o.waiting
+	o.decisions, o.calls, o.waiting = nil, nil, nil
+	return decisions, calls, waiting
 }
 
-func (c *counted) Call(b *Batch) (*redisx.Script, []string) {
-	c.sums.mu.Lock()
-	defer c.sums.mu.Unlock()
-	c.sums.sent++
-	c.sums.carried += len(b.Requests)
-	for _, r := range b.Requests {
-		c.sums.wanted += r.Permits
-	}
-	return c.fake.Call(b)
-}
+const trip = 10 * time.Millisecond
 
-func (f *fixture) counted(limit int64, every time.Duration) (*counted, *sums) {
-	s := new(sums)
-	c := &counted{open(New(Settings{Redis: f.Conn, Observer: s.observer()}), "limiter", limit, every), s}
-	c.Protocol, c.Name = c, "another name"
-	return c, s
-}
-
-// TestObserver_ManyCallers_EachEventIsReportedOnce: whether callers stay, leave or fail.
-func TestObserver_ManyCallers_EachEventIsReportedOnce(t *testing.T) {
+// observed runs a test with an observed limiter, on a link of 10 ms.
+func observed(t *testing.T, s Settings, limit int64, every time.Duration,
+	test func(ctx context.Context, f *fixture, l *fake, o *events)) {
 	withServer(t, func(t *testing.T, f *fixture) {
-		l, s := f.counted(20, 2*time.Second)
-		random := rand.New(rand.NewPCG(5, 6))
-		f.Latency.Store(int64(30 * time.Millisecond))
-		var callers sync.WaitGroup
-		var returned, granted, waits atomic.Int64
-		for range 3000 {
-			permits := 1 + random.Int64N(4)
-			if random.IntN(40) == 0 {
-				permits = 21
-			}
-			ctx, cancel := context.WithCancel(context.WithValue(t.Context(), callerKey{}, 1))
-			if random.IntN(4) == 0 { // without a way to end, or with one that is used
-				ctx = context.WithValue(context.Background(), callerKey{}, 1)
-			} else if random.IntN(3) > 0 {
-				time.AfterFunc(time.Duration(random.IntN(200))*time.Millisecond, cancel)
-			}
-			kind := random.IntN(3)
-			callers.Go(func() {
-				defer cancel()
-				var ok bool
-				switch kind {
-				case 0:
-					var deadline time.Time
-					if permits%2 == 0 || ctx.Done() == nil {
-						deadline = time.Now().Add(time.Duration(permits) * 100 * time.Millisecond)
-					}
-					waits.Add(1)
-					ok, _ = l.Wait(ctx, permits, deadline)
-				default:
-					result, err := l.Try(ctx, Ask{Permits: permits})
-					ok = result.Allowed && err == nil
-				}
-				returned.Add(1)
-				if ok {
-					granted.Add(1)
-				}
-			})
-			switch random.IntN(60) {
-			case 1:
-				f.fail("OOM")
-			case 2, 3, 4, 5:
-				f.fail("")
-			}
-			if random.IntN(4) == 0 {
-				time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
-			}
-		}
-		f.fail("")
+		o := new(events)
+		s.Observer = o.observer(t)
+		l := f.open(s, limit, every)
+		f.Latency.Store(int64(trip))
+		test(context.WithValue(t.Context(), callerKey{}, 1), f, l, o)
 		time.Sleep(time.Minute)
-		callers.Wait()
 		synctest.Wait()
-		seen := s.now()
-		assert.EqualValues(t, returned.Load(), seen.decided)
-		assert.EqualValues(t, granted.Load(), seen.granted)
-		assert.Positive(t, seen.granted)
-		assert.Greater(t, seen.sent, 100)
-		assert.Equal(t, seen.sent, seen.calls)
-		assert.Equal(t, seen.carried, seen.requests)
-		assert.Equal(t, seen.wanted, seen.permits)
-		assert.Positive(t, seen.alone)
-		assert.Less(t, seen.alone, seen.calls/2, "callers that were answered report the other calls")
-		assert.EqualValues(t, waits.Load(), seen.begun)
-		assert.EqualValues(t, waits.Load(), seen.ended)
-		assert.Greater(t, seen.length, 5)
-		assert.Empty(t, l.Engine.observer.waiting, "no state of callers that do not wait")
-		assert.True(t, l.Engine.Idle())
+		f.idle(l)
 	})
 }
 
+// TestObserver_Decisions_AreEachReportedOnce: with the call to Redis.
+func TestObserver_Decisions_AreEachReportedOnce(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			observed(t, Settings{}, 10, time.Hour, func(ctx context.Context, f *fixture, l *fake, o *events) {
+				// only requires one decision since, and one call to Redis, if its caller has waited for it.
+				only := func(want Decision, failed error) {
+					f.Helper()
+					want.Limiter, want.From = &l.Limiter, FromRedis
+					decisions, calls, waiting := o.all()
+					assert.Equal(f, []Decision{want}, decisions)
+					if want.Took == trip {
+						call := Call{Limiter: &l.Limiter, Requests: 1, Permits: want.Permits, Took: trip, Err: failed}
+						assert.Equal(f, []Call{call}, calls)
+					} else {
+						assert.Empty(f, calls)
+					}
+					if way.waits {
+						assert.Equal(f, []Waiting{
+							{Limiter: &l.Limiter, Change: 1, Length: 1}, {Limiter: &l.Limiter, Change: -1},
+						}, waiting)
+					} else {
+						assert.Empty(f, waiting)
+					}
+				}
+				require.NoError(f, way.call(ctx, l, 3))
+				only(Decision{Permits: 3, Granted: true, Took: trip}, nil)
+				if way.denied {
+					require.NoError(f, way.call(ctx, l, 8))
+					only(Decision{Permits: 8, Took: trip}, nil)
+				}
+				err := way.call(ctx, l, 11)
+				require.Equal(f, aboveLimit{11, 10}, err)
+				only(Decision{Permits: 11, Took: trip, Err: err}, nil)
+
+				// The context ends while the request is at Redis: a goroutine without a caller
+				// reports that call.
+				leaves, leave := context.WithTimeout(ctx, trip/2)
+				defer leave()
+				err = way.call(leaves, l, 1)
+				require.ErrorIs(f, err, context.DeadlineExceeded)
+				only(Decision{Permits: 1, Took: trip / 2, Err: err}, nil)
+				time.Sleep(time.Second)
+				assert.EqualValues(f, 1, o.alone.Load())
+				_, calls, _ := o.all()
+				assert.Equal(f, []Call{{Limiter: &l.Limiter, Requests: 1, Permits: 1, Took: trip}}, calls)
+
+				f.change(l, func(s *state) { s.deleted = true })
+				err = way.call(ctx, l, 2)
+				require.ErrorContains(f, err, "NOTSET")
+				only(Decision{Permits: 2, Took: trip, Err: err}, err)
+			})
+		})
+	}
+}
+
+func TestObserver_Source_NamesRedisOrMemory(t *testing.T) {
+	observed(t, Settings{Denials: time.Hour}, 10, time.Hour, func(ctx context.Context, f *fixture, l *fake, o *events) {
+		for range 3 {
+			_, err := l.TryAcquire(ctx, 6)
+			require.NoError(f, err)
+			time.Sleep(time.Second)
+		}
+		for _, permits := range []int64{6, 1} {
+			_, err := l.TryAcquireWithin(ctx, permits, time.Second)
+			require.NoError(f, err)
+		}
+		decisions, _, _ := o.all()
+		var sources []Source
+		for _, d := range decisions {
+			sources = append(sources, d.From)
+		}
+		assert.Equal(f, []Source{
+			FromRedis, FromRedis, FromMemory,
+			FromMemory, FromRedis,
+		}, sources)
+	})
+}
+
+// TestObserver_CallIsRepeated_IsReportedOnce: while a slot moves.
 func TestObserver_CallIsRepeated_IsReportedOnce(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		l, s := f.counted(20, time.Hour)
+	observed(t, Settings{}, 20, time.Hour, func(ctx context.Context, f *fixture, l *fake, o *events) {
 		f.fail(moving)
 		time.AfterFunc(100*time.Millisecond, func() { f.fail("") })
-		f.RequireGranted(l.fake, 3)
-		assert.Greater(t, s.now().sent, 3)
-		assert.Equal(t, 1, s.now().calls)
-		assert.Equal(t, 1, s.now().requests)
-		assert.EqualValues(t, 3, s.now().permits)
-		assert.Greater(t, s.now().took, 100*time.Millisecond)
+		f.RequireTrue(l.TryAcquire(ctx, 3))
+		_, calls, _ := o.all()
+		require.Len(f, calls, 1)
+		assert.Greater(f, calls[0].Took, 100*time.Millisecond)
+		assert.Equal(f, Call{Limiter: &l.Limiter, Requests: 1, Permits: 3, Took: calls[0].Took}, calls[0])
 	})
 }
 
-// torn is a window whose replies break off after the granted requests.
+// torn is a fake whose replies break off after the granted requests.
 type torn struct{ *fake }
 
 func (l torn) Answer(b *Batch, _ rueidis.RedisMessage) (bool, error) {
@@ -196,44 +181,41 @@ func (l torn) Answer(b *Batch, _ rueidis.RedisMessage) (bool, error) {
 }
 
 func TestObserver_CallFails_NothingIsGranted(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		l, s := f.counted(20, time.Hour)
-		l.Protocol = torn{l.fake}
-		_, err := l.Try(t.Context(), Ask{Permits: 1})
-		require.EqualError(t, err, "torn")
-		assert.Equal(t, 1, s.now().decided)
-		assert.Equal(t, 1, s.now().calls)
-		assert.Zero(t, s.now().granted)
-		assert.Zero(t, s.now().leased)
+	observed(t, Settings{}, 20, time.Hour, func(ctx context.Context, f *fixture, l *fake, o *events) {
+		l.Protocol = torn{l}
+		_, err := l.TryAcquire(ctx, 1)
+		require.EqualError(f, err, "torn")
+		decisions, calls, _ := o.all()
+		require.Len(f, decisions, 1)
+		assert.False(f, decisions[0].Granted)
+		assert.Equal(f, []Call{{Limiter: &l.Limiter, Requests: 1, Permits: 1, Took: trip, Err: err}}, calls)
 	})
 }
 
-// TestObserver_CallOfOneCaller_IsReportedOnce: by its caller, if that stays.
-func TestObserver_CallOfOneCaller_IsReportedOnce(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		l, s := f.counted(20, time.Hour)
-		take := func(ctx context.Context) error {
-			_, err := Charge(ctx, &l.Limiter, 5, func(context.Context) (int, error) {
+// TestObserver_Charge_IsReportedOnce: by its caller, if that stays.
+func TestObserver_Charge_IsReportedOnce(t *testing.T) {
+	observed(t, Settings{}, 20, time.Hour, func(ctx context.Context, f *fixture, l *fake, o *events) {
+		charge := func(ctx context.Context) error {
+			return redistest.Err(Charge(ctx, &l.Limiter, 5, func(context.Context) (int, error) {
 				time.Sleep(time.Second)
 				return 0, nil
-			})
-			return err
+			}))
 		}
-		caller := context.WithValue(t.Context(), callerKey{}, 1)
-		require.NoError(t, take(caller))
-		require.NoError(t, take(context.WithValue(context.Background(), callerKey{}, 1)))
-		assert.Equal(t, 2, s.now().calls)
-		assert.Zero(t, s.now().alone)
-		leaves, leave := context.WithTimeout(caller, time.Second/2)
+		reported := func() int { _, calls, _ := o.all(); return len(calls) }
+		require.NoError(f, charge(ctx))
+		require.NoError(f, charge(context.WithoutCancel(ctx)))
+		assert.Equal(f, 2, reported())
+		assert.Zero(f, o.alone.Load())
+		leaves, leave := context.WithTimeout(ctx, time.Second/2)
 		defer leave()
-		require.ErrorIs(t, take(leaves), context.DeadlineExceeded)
-		require.ErrorIs(t, take(leaves), context.DeadlineExceeded)
-		assert.Equal(t, 2, s.now().calls)
+		require.ErrorIs(f, charge(leaves), context.DeadlineExceeded)
+		require.ErrorIs(f, charge(leaves), context.DeadlineExceeded)
+		assert.Zero(f, reported())
 		time.Sleep(time.Second)
 		synctest.Wait()
-		assert.Equal(t, 3, s.now().calls)
-		assert.Equal(t, 1, s.now().alone)
-		assert.EqualValues(t, 15, s.now().permits)
+		_, calls, _ := o.all()
+		assert.Equal(f, []Call{{Limiter: &l.Limiter, Requests: 1, Permits: 5, Took: time.Second}}, calls)
+		assert.EqualValues(f, 1, o.alone.Load())
 	})
 }
 

@@ -90,24 +90,6 @@ func TestQueue_CallerArrivesDuringACall_NextCallDecides(t *testing.T) {
 	})
 }
 
-func TestQueue_CallerArrivesDuringACall_NoCallAtOnceUnlessDenied(t *testing.T) {
-	inQueue(t, 10, time.Hour, func(q *line, l *fake) {
-		q.RequireGranted(l, 10)
-		q.Latency.Store(int64(100 * time.Millisecond))
-		ctx, cancel := context.WithCancel(q.Context())
-		defer cancel()
-		before := q.Scripts.Load()
-		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
-		time.Sleep(50 * time.Millisecond)
-		q.done.Go(func() { _ = l.Acquire(ctx, 1) })
-		time.Sleep(time.Second / 2)
-		assert.Equal(t, before+1, q.Scripts.Load())
-		time.Sleep(time.Second)
-		assert.Equal(t, before+2, q.Scripts.Load())
-		cancel()
-	})
-}
-
 func TestQueue_MoreCallersThanACallCarries_OneReplyAnswersAll(t *testing.T) {
 	const many = 2*MaxRequests + 500
 	for name, change := range map[string]func(q *line, l *fake){
@@ -147,21 +129,6 @@ func TestQueue_MoreCallersThanACallCarries_OneReplyAnswersAll(t *testing.T) {
 	}
 }
 
-func TestQueue_DeadlineBehindOthersInItsCall_IsRefusedByThatCall(t *testing.T) {
-	inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
-		q.RequireGranted(l, 10)
-		q.Latency.Store(int64(100 * time.Millisecond))
-		q.within(l, "opens", 1, time.Second)
-		q.wait(l, "first", 6)
-		q.within(l, "second", 6, 15*time.Second)
-		q.within(l, "third", 4, 15*time.Second)
-		q.done.Wait()
-		assert.ElementsMatch(t, []string{
-			"opens failed at 0.1s", "second failed at 0.2s", "first at 10.1s", "third at 10.1s",
-		}, q.said())
-	})
-}
-
 func TestTryAcquireWithin_DeadlineAndTimeout_SoonerOneCounts(t *testing.T) {
 	inQueue(t, 1, 10*time.Second, func(q *line, l *fake) {
 		q.RequireGranted(l, 1)
@@ -178,35 +145,6 @@ func TestTryAcquireWithin_DeadlineAndTimeout_SoonerOneCounts(t *testing.T) {
 		ok, err = l.TryAcquireWithin(long, 1, 15*time.Second)
 		require.NoError(t, err)
 		assert.True(t, ok)
-	})
-}
-
-func TestQueue_RequestAheadExceedsTheNewRate_DoesNotCount(t *testing.T) {
-	inQueue(t, 100, 10*time.Second, func(q *line, l *fake) {
-		q.RequireGranted(l, 100)
-		q.wait(l, "a", 1)
-		q.wait(l, "b", 50)
-		time.Sleep(2 * time.Second) // all are asked for
-		q.change(l, func(s *state) { s.limit = 10 })
-		assert.True(t, q.granted(l, 1, 15*time.Second),
-			"10 permits are free at 10s: 1 is a's, b requests more than the rate, the rest are free")
-	})
-}
-
-// TestQueue_IntervalGrows_UnreachableDeadlinesEndAtOnce: at every place in the queue.
-func TestQueue_IntervalGrows_UnreachableDeadlinesEndAtOnce(t *testing.T) {
-	inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
-		q.RequireGranted(l, 10)
-		for i := range 30 {
-			q.within(l, fmt.Sprint(i), 1, time.Minute)
-		}
-		time.Sleep(2 * time.Second)
-		q.change(l, func(s *state) { s.every = time.Hour.Milliseconds() })
-		change(q.Context(), l.Engine, l.ID)
-		time.Sleep(time.Second)
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		assert.Len(t, q.log, 30, "none of them is served before an hour has passed")
 	})
 }
 

@@ -72,26 +72,6 @@ func TestQueue_StateChangedBeforeTheCaller_IsNotDeniedOnStaleState(t *testing.T)
 	}
 }
 
-func TestQueue_MoreWantedThanReturns_NextIntervalsCount(t *testing.T) {
-	inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
-		ctx := q.Context()
-		q.RequireGranted(l, 10)
-		q.wait(l, "first", 6)
-		q.wait(l, "second", 6)
-		for _, timeout := range []time.Duration{time.Second, 9 * time.Second, 15 * time.Second,
-			20*time.Second - time.Millisecond} {
-			assert.False(t, q.granted(l, 1, timeout), timeout)
-			assert.Zero(t, time.Since(q.start).Round(time.Millisecond), "at once")
-		}
-		short, cancel := context.WithTimeout(ctx, 15*time.Second)
-		defer cancel()
-		assert.ErrorContains(t, l.Acquire(short, 1), "in 20s at the earliest")
-		assert.True(t, q.granted(l, 1, 21*time.Second))
-		q.done.Wait()
-		assert.Equal(t, []string{"first at 10s", "second at 20s"}, q.log)
-	})
-}
-
 // TestTryAcquireWithin_ServerHangs_EndsWithTheTimeout: the error reports that Redis has not
 // answered. Permits that arrive later are refunded.
 func TestTryAcquireWithin_ServerHangs_EndsWithTheTimeout(t *testing.T) {

@@ -28,10 +28,12 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 			"":                      {},
 			", with a denial cache": {Denials: time.Hour},
 			", server time":         {ServerTime: true},
+			", with leases":         {Lease: 20 * time.Millisecond},
 		} {
 			runWithServer(t, fmt.Sprint(seed, kind), func(t *testing.T, f *fixture) {
 				random := rand.New(rand.NewPCG(uint64(seed), 9))
-				settings.Redis = f.Conn
+				o := new(events)
+				settings.Redis, settings.Observer = f.Conn, o.observer(t)
 				g := New(settings)
 				names := 1 + random.IntN(40)
 				rate := int64(1 + random.IntN(400))
@@ -49,7 +51,7 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 				for range 6 {
 					for range random.IntN(400) {
 						started++
-						i, permits, what := random.IntN(names), 1+random.Int64N(1+rate/20), random.IntN(6)
+						i, permits, what := random.IntN(names), 1+random.Int64N(1+rate/20), random.IntN(7)
 						if random.IntN(20) == 0 {
 							permits = rate + 1
 						}
@@ -59,7 +61,7 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 						leaves := random.IntN(3) > 0 || what == 2
 						callers.Go(func() {
 							time.Sleep(after)
-							ctx := context.Background()
+							ctx := context.WithValue(context.Background(), callerKey{}, 1)
 							if leaves {
 								var cancel context.CancelFunc
 								if what%2 == 0 {
@@ -88,6 +90,10 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 								var result Result
 								result, err = l.Take(ctx, permits)
 								ok = result.Allowed
+							case 6:
+								var result Result
+								result, err = l.TakeUpTo(ctx, permits)
+								ok, permits = result.Allowed, result.Granted
 							}
 							if leaves && what != 3 && what != 4 {
 								assert.LessOrEqual(t, time.Since(start), timeout)
@@ -115,9 +121,24 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 				synctest.Wait()
 				assert.EqualValues(t, started, answers.Load())
 				assert.True(t, g.Idle())
+				total, reported, waiting := int64(0), int64(0), 0
 				for i := range opened {
 					assert.Equal(t, rate-granted[i].Load(), f.free(opened[i][0]), "free permits")
+					total += granted[i].Load()
 				}
+				decisions, calls, waits := o.all()
+				for _, d := range decisions {
+					if d.Granted {
+						reported += d.Permits
+					}
+				}
+				for _, w := range waits {
+					waiting += w.Change
+				}
+				assert.Len(t, decisions, started)
+				assert.Equal(t, total, reported)
+				assert.Zero(t, waiting)
+				assert.Less(t, o.alone.Load(), int64(len(calls)/2), "callers that stay report their calls")
 			})
 		}
 	}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,24 +47,6 @@ func TestTakeUpTo_SharedCall_IsServedInOrder(t *testing.T) {
 		}
 		assert.EqualValues(t, 3, f.Scripts.Load()-before)
 		assert.EqualValues(t, 0, f.free(l))
-	})
-}
-
-// TestTakeUpTo_CallerLeaves_PartIsReleased: what was granted, not what was requested.
-func TestTakeUpTo_CallerLeaves_PartIsReleased(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		l := f.limiter(10, 10*time.Second)
-		f.RequireGranted(l, 4)
-		f.Latency.Store(int64(2 * time.Second))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		result, err := l.TakeUpTo(ctx, 100)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Zero(t, result)
-		f.Latency.Store(0)
-		time.Sleep(3 * time.Second)
-		assert.EqualValues(t, 6, f.free(l))
-		assert.EqualValues(t, 6, f.free(l))
 	})
 }
 
