@@ -79,8 +79,7 @@ func everyCallWith(l *Limiter, permits int64, rate Rate) map[string]func(context
 		"Config":       func(ctx context.Context) error { return redistest.Err(l.Config(ctx)) },
 		"TryAcquire":   func(ctx context.Context) error { return redistest.Err(l.TryAcquire(ctx, permits)) },
 		"TryAcquireWithin": func(ctx context.Context) error {
-			return redistest.Err(l.TryAcquireWithin(ctx, permits,
-				time.Second))
+			return redistest.Err(l.TryAcquireWithin(ctx, permits, time.Second))
 		},
 		"Acquire": func(ctx context.Context) error { return l.Acquire(ctx, permits) },
 		"Take":    func(ctx context.Context) error { return redistest.Err(l.Take(ctx, permits)) },
@@ -93,8 +92,7 @@ func everyCallWith(l *Limiter, permits int64, rate Rate) map[string]func(context
 		"Exists":           func(ctx context.Context) error { return redistest.Err(l.Exists(ctx)) },
 		"Expire":           func(ctx context.Context) error { return redistest.Err(l.Expire(ctx, time.Hour)) },
 		"ExpireAt": func(ctx context.Context) error {
-			return redistest.Err(l.ExpireAt(ctx,
-				time.Now().Add(time.Hour)))
+			return redistest.Err(l.ExpireAt(ctx, time.Now().Add(time.Hour)))
 		},
 		"ClearExpire":      func(ctx context.Context) error { return redistest.Err(l.ClearExpire(ctx)) },
 		"RemainTimeToLive": func(ctx context.Context) error { return redistest.Err(l.RemainTimeToLive(ctx)) },

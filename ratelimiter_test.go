@@ -2,15 +2,9 @@ package rratelimiter
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
-	"net"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -82,55 +76,6 @@ func TestLimiter_EveryCall_IsOneRoundTrip(t *testing.T) {
 			}
 			assert.EqualValues(t, 1, call(loaded), "round trips")
 			assert.Equal(t, flushed, call(flush), "round trips after SCRIPT FLUSH")
-		})
-	}
-}
-
-// TestLimiter_Outage_CallsEndWithTheirCallers: every call returns an error, and no retry runs once
-// its callers have left.
-func TestLimiter_Outage_CallsEndWithTheirCallers(t *testing.T) {
-	for name := range everyCall(new(Limiter)) {
-		runWithRedis(t, name, func(t *testing.T, f *fixture) {
-			var down atomic.Bool
-			var dials atomic.Int64
-			conn, err := rueidis.NewClient(rueidis.ClientOption{
-				InitAddress: []string{"in-memory"}, ForceSingleClient: true, DisableCache: true,
-				DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-					dials.Add(1)
-					if down.Load() {
-						return nil, errors.New("connection refused")
-					}
-					return f.Redis.Dial()
-				},
-			})
-			require.NoError(t, err)
-			defer conn.Close()
-			l := New(conn, WithDenialCache(time.Hour)).Limiter("limiter")
-			require.NoError(t, l.SetRate(t.Context(), Rate{Permits: 10, Interval: time.Hour}))
-			f.RequireGranted(l, 10)
-			f.RequireDenied(l, 1)
-			time.Sleep(time.Second)
-			require.NoError(t, l.SetRate(t.Context(), Rate{Permits: 10, Interval: time.Hour}))
-			down.Store(true)
-			f.Redis.Server().Close() // the existing connections end
-
-			var callers sync.WaitGroup
-			call := everyCall(l)[name]
-			for range 20 {
-				callers.Go(func() {
-					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-					defer cancel()
-					assert.Error(t, call(ctx))
-				})
-				callers.Go(func() { assert.Error(t, call(context.Background())) })
-			}
-			start := time.Now()
-			callers.Wait()
-			assert.LessOrEqual(t, time.Since(start), time.Second, "an error, whether the context can end or not")
-			time.Sleep(time.Second)
-			before := dials.Load()
-			time.Sleep(time.Minute)
-			assert.Equal(t, before, dials.Load(), "attempts without a caller")
 		})
 	}
 }
