@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -14,40 +13,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
-
-// TestLease_OldBurst_IsNoDemand: nor are the permits that the call itself grants.
-func TestLease_OldBurst_IsNoDemand(t *testing.T) {
-	inLease(t, 10_000, 10*time.Second, func(t *testing.T, f *fixture, l *fake) {
-		f.leasing(l)
-		time.Sleep(25 * time.Millisecond)
-		f.RequireGranted(l, 100)
-		assert.EqualValues(t, 9600, f.free(l), "nothing is leased")
-	})
-}
-
-func TestLease_CallersWait_AreServedInOrder(t *testing.T) {
-	inLease(t, 2000, time.Second, func(t *testing.T, f *fixture, l *fake) {
-		const together = 10
-		served := make([]time.Time, 3000)
-		var callers sync.WaitGroup
-		for i := range served {
-			callers.Go(func() {
-				assert.NoError(t, l.Acquire(t.Context(), 1))
-				served[i] = time.Now()
-			})
-			if i%together == together-1 {
-				synctest.Wait()
-				time.Sleep(200 * time.Microsecond)
-			}
-		}
-		callers.Wait()
-		for i := range len(served) - together {
-			at := i - i%together + together
-			require.False(t, served[at].Before(served[i]), "%d was served before %d", at, i)
-		}
-		assert.Less(t, f.Scripts.Load(), int64(1500), "calls")
-	})
-}
 
 // TestFlush_RedisFails_ReturnsTheError: the permits stay taken for the interval.
 func TestFlush_RedisFails_ReturnsTheError(t *testing.T) {
@@ -109,28 +74,6 @@ func TestRelease_SeveralCallersWithLeases_AllIsReturned(t *testing.T) {
 				assert.EqualValues(t, 10_000, f.free(l), "seed %d, taken meanwhile: %t", seed, meanwhile)
 			})
 		}
-	}
-}
-
-// TestChange_LeaseOfMovingSlot_EndsAfterAQuarterOfASecond: the release of a lease is repeated for a
-// minute, but no caller waits for that.
-func TestChange_LeaseOfMovingSlot_EndsAfterAQuarterOfASecond(t *testing.T) {
-	for name, call := range map[string]func(context.Context, *fake) error{
-		"Release":    func(ctx context.Context, l *fake) error { return l.Release(ctx, 1) },
-		"TryAcquire": func(ctx context.Context, l *fake) error { return redistest.Err(l.TryAcquire(ctx, 58)) },
-	} {
-		runWithServer(t, name, func(t *testing.T, f *fixture) {
-			l := f.open(Settings{Lease: time.Second}, 100, time.Hour)
-			for range 40 {
-				f.RequireGranted(l, 1)
-			}
-			f.fail(moving)
-			start := time.Now()
-			assert.ErrorContains(t, call(context.Background(), l), "TRYAGAIN")
-			assert.Less(t, time.Since(start), time.Second)
-			f.fail("")
-			time.Sleep(time.Minute)
-		})
 	}
 }
 

@@ -222,18 +222,3 @@ func TestLease_CallersWait_OtherCallsFetchNone(t *testing.T) {
 		assert.Equal(t, want, l.dispatch(e).Lease.Span)
 	}
 }
-
-func TestFlush_ReturnUnderWayFails_ReturnsItsError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		failed := errors.New("it hangs")
-		g := New(Settings{Lease: time.Hour})
-		h := &leaseSet{span: g.lease, transfers: &g.transfers}
-		unused := h.release(&activeLease{Lease: Lease{Return: func(context.Context, int64) error {
-			time.Sleep(time.Second)
-			return failed
-		}}, unused: 5}, nil)
-		unused.runLater()
-		assert.ErrorIs(t, g.Flush(t.Context()), failed)
-		assert.NoError(t, g.Flush(t.Context()), "nothing is under way")
-	})
-}
