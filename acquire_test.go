@@ -1,7 +1,9 @@
 package rratelimiter
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,7 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // leased grants permits as a lease that ends after d, with the lease ID of a Client.
@@ -151,6 +155,28 @@ func TestRefund_RateIsGone_ReturnsNothing(t *testing.T) {
 		f.Redis.FlushAll()
 		assert.NoError(t, slot.Of(3).Refund(t.Context(), 2))
 		assert.Empty(t, f.Redis.Keys())
+	})
+}
+
+func TestRefund_WholeGrant_LeavesNothing(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 1 << 53, Interval: time.Hour})
+		taken := withReceipt(f, "TryAcquire", l, engine.MaxPermits)
+		require.NoError(t, taken.Refund(t.Context(), engine.MaxPermits))
+		f.RequireAvailable(l, 1<<53)
+		assert.Empty(t, f.members())
+	})
+}
+
+func TestTryAcquire_CallersShareACall_EachHasItsAnswer(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 10, Interval: time.Hour})
+		f.Latency.Store(int64(10 * time.Millisecond))
+		before := f.Scripts.Load()
+		granted, errs := redistest.Crowd(20, func(int) (bool, error) { return l.TryAcquire(t.Context(), 1) })
+		require.NoError(t, errors.Join(errs...))
+		assert.Equal(t, append(slices.Repeat([]bool{true}, 10), slices.Repeat([]bool{false}, 10)...), granted)
+		assert.EqualValues(t, 3, f.Scripts.Load()-before)
 	})
 }
 

@@ -53,7 +53,8 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	// Half of them and one more go: so do their requests.
 	abandon(e, made[:MaxRequests/2+1]...)
 	requests, live, permits = sums(e)
-	assert.LessOrEqual(t, requests[0], MaxRequests/2)
+	assert.Equal(t, MaxRequests/2, requests[0])
+	assert.Same(t, made[MaxRequests-1], e.first.Requests[MaxRequests/2-1])
 	assert.Equal(t, []int{MaxRequests/2 - 1, 1}, live)
 	assert.Equal(t, []int64{MaxRequests - 2, 2}, permits)
 

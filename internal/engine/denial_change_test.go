@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // change is a change of limiters by this client, without a call to Redis.
@@ -111,4 +113,23 @@ func TestDenials_GrantOnASharedKey_EndsThem(t *testing.T) {
 			assert.False(t, denied)
 		})
 	}
+}
+
+// TestDenials_CallGrantsAndDenies_DenialIsStored: it counts the grants of its own call.
+func TestDenials_CallGrantsAndDenies_DenialIsStored(t *testing.T) {
+	withServer(t, func(t *testing.T, f *fixture) {
+		l := f.open(Settings{Denials: time.Hour}, 10, time.Hour)
+		f.RequireGranted(l, 7)
+		f.Latency.Store(int64(10 * time.Millisecond))
+		answers, _ := redistest.Crowd(4, func(i int) (Result, error) {
+			// The calls of the first two are in flight while the others arrive.
+			return l.Take(t.Context(), []int64{11, 11, 2, 3}[i])
+		})
+		require.True(t, answers[2].Allowed)
+		require.False(t, answers[3].Allowed)
+		time.Sleep(time.Second)
+		d, denied := f.fromMemory(l, 3)
+		assert.True(t, denied)
+		assert.EqualValues(t, 1, d.Remaining)
+	})
 }

@@ -201,6 +201,7 @@ func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 
 	e.mu.Lock()
 	assert.Equal(t, []*waiter{waiting}, q.serveFrom(h))
+	assert.Equal(t, []any{true, int64(1), FromLease}, []any{waiting.Allowed, waiting.Granted, waiting.From})
 	e.queue = nil
 	e.mu.Unlock()
 	assert.True(t, l.fromLease(Ask{Permits: 1}, new(Result)))
