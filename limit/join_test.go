@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -215,10 +216,11 @@ func TestJoin_KeyOfAnotherType_IsNamedInTheError(t *testing.T) {
 			if own {
 				key += ":" + f.client.ID()
 			}
-			f.redis.Del(key)
-			_, err := f.redis.Lpush(key, "x")
-			require.NoError(t, err)
-			_, err = join.Take(t.Context(), 1)
+			for err := errors.New("not pushed"); err != nil; { // the first Take counts in the background, and writes the key
+				f.redis.Del(key)
+				_, err = f.redis.Lpush(key, "x")
+			}
+			_, err := join.Take(t.Context(), 1)
 			var state *rratelimiter.StateError
 			require.ErrorAs(t, err, &state)
 			assert.Equal(t, rratelimiter.StateError{Key: key, Value: "list"}, *state)
