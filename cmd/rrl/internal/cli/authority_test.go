@@ -30,29 +30,44 @@ type keyPair struct{ cert, key []byte }
 func newAuthority(t testing.TB, name string) *certAuthority {
 	t.Helper()
 	a := new(certAuthority)
-	template := newTemplate(t, name, time.Hour)
-	template.IsCA, template.BasicConstraintsValid = true, true
-	template.KeyUsage |= x509.KeyUsageCertSign
-	a.key = newKey(t)
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
-	require.NoError(t, err)
-	a.cert, err = x509.ParseCertificate(der)
-	require.NoError(t, err)
-	a.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	a.cert, a.key = a.issue(t, name, time.Hour)
+	a.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 	return a
 }
 
-// sign creates a certificate for servers and clients on 127.0.0.1 and localhost. It is valid for the given
-// time; a negative time creates an expired certificate.
+// issue creates a certificate for servers and clients on 127.0.0.1 and localhost. The first one is the authority's.
+func (a *certAuthority) issue(t testing.TB, name string, valid time.Duration) (*x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(valid),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	parent, signer := a.cert, a.key
+	if parent == nil {
+		template.IsCA, template.BasicConstraintsValid = true, true
+		template.KeyUsage |= x509.KeyUsageCertSign
+		parent, signer = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	require.NoError(t, err)
+	cert, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	return cert, key
+}
+
+// sign creates a certificate that is valid for the given time. A negative time creates an expired one.
 func (a *certAuthority) sign(t testing.TB, name string, valid time.Duration) keyPair {
 	t.Helper()
-	key := newKey(t)
-	der, err := x509.CreateCertificate(rand.Reader, newTemplate(t, name, valid), a.cert, &key.PublicKey, a.key)
-	require.NoError(t, err)
+	cert, key := a.issue(t, name, valid)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(t, err)
 	return keyPair{
-		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
 	}
 }
@@ -68,23 +83,4 @@ func (a *certAuthority) client(t testing.TB, shows ...keyPair) *tls.Config {
 		config.Certificates = append(config.Certificates, cert)
 	}
 	return config
-}
-
-func newKey(t testing.TB) *ecdsa.PrivateKey {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	return key
-}
-
-func newTemplate(t testing.TB, name string, valid time.Duration) *x509.Certificate {
-	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	require.NoError(t, err)
-	now := time.Now()
-	return &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
-		NotBefore: now.Add(-24 * time.Hour), NotAfter: now.Add(valid),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
 }

@@ -41,6 +41,7 @@ func ones(n int64) (all [][2]int64) {
 
 // Drift has three forms, and each its own correction (section "Drift" of the protocol).
 func TestAudit_Drift_IsRepairedByItsCause(t *testing.T) {
+	s := startRedis(t)
 	for _, test := range []struct {
 		name   string
 		rate   int64
@@ -83,7 +84,8 @@ func TestAudit_Drift_IsRepairedByItsCause(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := startRedis(t)
+			s.TB = t
+			s.run("FLUSHALL")
 			drifted(s, test.rate, test.value, test.grants...)
 			r := tool("audit", "--redis", s.url())
 			require.Equal(t, exitDenied, r.code)

@@ -52,8 +52,6 @@ func TestErrors_BadInput_IsOneLine(t *testing.T) {
 		{at("http://alice:topsecret@x", "ls"), []string{"rediss:// (TLS)"}},
 		{at("redis:6379", "ls"), []string{"want redis://"}}, // a URL of nothing, which would be localhost
 		{at("localhost:6379", "ls"), []string{"want redis://"}},
-		{at("127.0.0.1:6379", "ls"), []string{"want redis://"}},
-		{at("redis://alice:top%secret@x", "ls"), []string{"special characters of the password"}},
 		{at("redis://"+s.addr+"/x", "ls"), []string{"invalid database number"}},
 		{at("redis://"+s.addr+"/99", "ls"), []string{s.addr, "DB index"}},
 		{at("redis://"+replica.addr, "set", "x", "1/s"), []string{replica.addr, "is a replica", "name its master"}},
@@ -109,11 +107,7 @@ func TestErrors_BadInput_IsOneLine(t *testing.T) {
 		{[]string{"show", "a", "b"}, []string{"the name of one limiter, got 2"}},
 		{at(s.url(), "show", "-x"), []string{"a name that begins with - follows --"}},
 	} {
-		r := tool(test.args...)
-		require.Equal(t, exitError, r.code, "%q: %s", test.args, r.out)
-		for _, want := range test.want {
-			require.Contains(t, r.err, want, "%q", test.args)
-		}
+		r := fails(t, test.args, test.want...)
 		require.True(t, strings.HasPrefix(r.err, "rrl: "), r.err)
 		require.NotContains(t, r.err, "secret@", "a password is shown: %q", test.args)
 		require.NotContains(t, r.err, "topsecret", "a password is shown: %q", test.args)

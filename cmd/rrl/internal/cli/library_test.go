@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -48,14 +48,18 @@ func (m *inMemory) pass(d time.Duration) {
 	m.server.FastForward(d)
 }
 
-func (m *inMemory) reader() *inspect.Reader {
-	return &inspect.Reader{Redis: &connect.Redis{Client: m.Client, Where: "memory"}, Now: m.now}
+// read reads the limiters of a name.
+func (m *inMemory) read(name string) *inspect.Found {
+	reader := &inspect.Reader{Redis: &connect.Redis{Client: m.Client, Where: "memory"}, Now: m.now}
+	found, err := reader.Of(context.Background(), name, inspect.Search{Pages: 10})
+	require.NoError(m, err)
+	return found
 }
 
 // TestFree_RandomCalls_IsTheLibrarys: the free permits of a Redisson limiter after random calls,
 // releases and rate changes.
 func TestFree_RandomCalls_IsTheLibrarys(t *testing.T) {
-	for seed := range uint64(5) {
+	for seed := range uint64(redistest.Deep(2, 5)) {
 		m := startMemory(t)
 		random := rand.New(rand.NewPCG(1, seed))
 		ctx := context.Background()
@@ -80,8 +84,7 @@ func TestFree_RandomCalls_IsTheLibrarys(t *testing.T) {
 			m.pass(time.Duration(random.IntN(80)) * time.Millisecond)
 			want, err := l.AvailablePermits(ctx)
 			require.NoError(t, err)
-			found, err := m.reader().Of(ctx, "x", inspect.Search{Pages: 10})
-			require.NoError(t, err)
+			found := m.read("x")
 			require.Equal(t, want, found.Redisson[0].Pairs[0].Free, "seed %d, step %d", seed, step)
 		}
 	}
@@ -89,51 +92,45 @@ func TestFree_RandomCalls_IsTheLibrarys(t *testing.T) {
 
 // What the repair leaves is what a call of the library leaves, which corrects drift too.
 func TestAuditFix_Drift_AgreesWithTheLibrary(t *testing.T) {
-	repaired := 0
-	for seed := range uint64(60) {
+	repaired, seeds := 0, redistest.Deep(20, 60)
+	for seed := range uint64(seeds) {
 		random := rand.New(rand.NewPCG(3, seed))
 		rate := 10 + random.Int64N(30)
-		value := random.Int64N(2*rate) - rate/4
-		all := make([]struct {
-			age     time.Duration // the interval is a second
-			permits uint32
-		}, random.IntN(12))
-		for i := range all {
-			all[i].age, all[i].permits = time.Duration(random.IntN(1500))*time.Millisecond, 1+random.Uint32N(9)
+		value := fmt.Sprint(random.Int64N(2*rate) - rate/4)
+		members := make(map[string]time.Duration) // ages; the interval is a second
+		for i := range random.IntN(12) {
+			members[grant(fmt.Sprintf("%08d", i), 1+random.Uint32N(9))] = time.Duration(random.IntN(1500)) * time.Millisecond
 		}
 		var free [2][]int64
 		for side := range free {
 			m := startMemory(t)
 			ctx := context.Background()
-			library := func() *rratelimiter.Limiter {
-				return rratelimiter.New(m.Client, rratelimiter.WithClock(m.now)).Limiter("x")
-			}
-			require.NoError(t, library().SetRate(ctx, rratelimiter.Rate{Permits: rate, Interval: time.Second}))
-			require.NoError(t, m.server.Set("{x}:value", fmt.Sprint(value)))
-			for i, g := range all {
-				at := float64(m.time.Add(-g.age).UnixMilli())
-				_, err := m.server.ZAdd("{x}:permits", at, grant(fmt.Sprintf("%08d", i), g.permits))
+			library := rratelimiter.New(m.Client, rratelimiter.WithClock(m.now)).Limiter("x")
+			require.NoError(t, library.SetRate(ctx, rratelimiter.Rate{Permits: rate, Interval: time.Second}))
+			require.NoError(t, m.server.Set("{x}:value", value))
+			for member, age := range members {
+				_, err := m.server.ZAdd("{x}:permits", float64(m.time.Add(-age).UnixMilli()), member)
 				require.NoError(t, err)
 			}
 			if side == 0 {
-				granted, err := library().TryAcquire(ctx, rate) // which is denied, unless nothing is taken
+				granted, err := library.TryAcquire(ctx, rate) // which is denied, unless nothing is taken
 				require.NoError(t, err)
 				if granted {
-					require.NoError(t, library().Release(ctx, rate))
+					require.NoError(t, library.Release(ctx, rate))
 				}
 			} else if strings.Contains(m.says("rrl audit --fix --yes"), "repaired: ") {
 				repaired++
 			}
 			for range 12 { // also over the next interval: what comes back, and when
-				n, err := library().AvailablePermits(ctx)
+				n, err := library.AvailablePermits(ctx)
 				require.NoError(t, err)
 				free[side] = append(free[side], n)
 				m.pass(100 * time.Millisecond)
 			}
 		}
-		require.Equal(t, free[0], free[1], "seed %d: rate %d, value %d, grants %v", seed, rate, value, all)
+		require.Equal(t, free[0], free[1], "seed %d: rate %d, value %s, grants %v", seed, rate, value, members)
 	}
-	require.Greater(t, repaired, 30)
+	require.Greater(t, repaired, seeds/2)
 }
 
 // TestTaken_RandomCalls_IsThePolicys: the taken permits of a policy, without its limit.
@@ -145,33 +142,27 @@ func TestTaken_RandomCalls_IsThePolicys(t *testing.T) {
 	} {
 		given, err := names.ParsePolicy(text)
 		require.NoError(t, err)
-		for seed := range uint64(2) {
-			m := startMemory(t)
-			random := rand.New(rand.NewPCG(2, seed))
-			ctx := context.Background()
-			l := limit.New(rratelimiter.New(m.Client, rratelimiter.WithClock(m.now)), "x", given.Policy)
-			for step := range 40 {
-				if _, err := l.TryAcquire(ctx, 1+random.Int64N(4)); err != nil {
-					require.True(t, errors.Is(err, rratelimiter.ErrPermitsExceedRate), err)
-				}
-				m.pass(time.Duration(random.IntN(200)) * time.Millisecond)
-				seen, err := l.Peek(ctx)
-				require.NoError(t, err)
-				found, err := m.reader().Of(ctx, "x", inspect.Search{Pages: 10})
-				require.NoError(t, err)
-				taken := int64(0)
-				if len(found.Policies) > 0 {
-					require.Empty(t, found.Policies[0].Wrong)
-					require.Equal(t, given.Stored, found.Policies[0].Stored)
-					taken = found.Policies[0].Taken
-				}
-				about := 0.0
-				if given.Stored.Refill == policy.Evenly {
-					about = 1 // its refill is known only from the expiry
-				}
-				require.InDelta(t, seen[0].Limit-seen[0].Remaining, taken, about, "%s, seed %d, step %d: %s", text, seed, step,
-					fmt.Sprint(m.server.Keys()))
+		about := 0.0
+		if given.Stored.Refill == policy.Evenly {
+			about = 1 // its refill is known only from the expiry
+		}
+		m := startMemory(t)
+		random := rand.New(rand.NewPCG(2, 0))
+		l := limit.New(rratelimiter.New(m.Client, rratelimiter.WithClock(m.now)), "x", given.Policy)
+		for step := range redistest.Deep(20, 80) {
+			if _, err := l.TryAcquire(t.Context(), 1+random.Int64N(4)); err != nil {
+				require.ErrorIs(t, err, rratelimiter.ErrPermitsExceedRate)
 			}
+			m.pass(time.Duration(random.IntN(200)) * time.Millisecond)
+			seen, err := l.Peek(t.Context())
+			require.NoError(t, err)
+			taken := int64(0)
+			if found := m.read("x"); len(found.Policies) > 0 {
+				require.Empty(t, found.Policies[0].Wrong)
+				require.Equal(t, given.Stored, found.Policies[0].Stored)
+				taken = found.Policies[0].Taken
+			}
+			require.InDelta(t, seen[0].Limit-seen[0].Remaining, taken, about, "%s, step %d", text, step)
 		}
 	}
 }

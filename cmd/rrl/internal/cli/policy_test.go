@@ -61,24 +61,20 @@ func TestShow_RefundsAndReservations_AreRead(t *testing.T) {
 		limit.Smooth{Permits: 4, Interval: time.Minute},
 	} {
 		m := startMemory(t)
-		ctx := context.Background()
 		l := limit.New(rratelimiter.New(m.Client, rratelimiter.WithClock(m.now)), "a", p)
-		read := func() {
-			t.Helper()
+		for step := range 5 {
+			reservation, err := l.Reserve(t.Context(), 3)
+			require.NoError(t, err)
+			if step == 0 {
+				_, err = l.TryAcquire(t.Context(), 1)
+				require.NoError(t, err)
+			}
+			if step < 2 {
+				assert.Equal(t, "1 limiter, 0 problems\n", m.says("rrl audit"), "%#v", p)
+				require.NoError(t, reservation.Cancel(t.Context()))
+			}
 			assert.NotContains(t, m.says("rrl show a"), "does not write", "%#v", p)
 			assert.Equal(t, "1 limiter, 0 problems\n", m.says("rrl audit"), "%#v", p)
-		}
-		first, err := l.Reserve(ctx, 3)
-		require.NoError(t, err)
-		read()
-		_, err = l.TryAcquire(ctx, 1)
-		require.NoError(t, err)
-		require.NoError(t, first.Cancel(ctx))
-		read()
-		for range 3 {
-			_, err = l.Reserve(ctx, 3)
-			require.NoError(t, err)
-			read()
 		}
 	}
 }

@@ -46,15 +46,17 @@ func audited(t testing.TB, reader *inspect.Reader, found *inspect.Found) []*audi
 	return findings
 }
 
-// TestAudit_RateChangesMeanwhile_IsNoFinding: the grants are compared with the rate of the same
-// moment.
-func TestAudit_RateChangesMeanwhile_IsNoFinding(t *testing.T) {
+// TestAudit_LimiterChangesMeanwhile_IsNoFinding: between the search and the audit.
+func TestAudit_LimiterChangesMeanwhile_IsNoFinding(t *testing.T) {
 	s := startRedis(t)
-	s.on("set", "api", "10/1h")
-	s.on("try", "api", "-n", "4")
+	put(s, "a", "6", grant("12345678", 4))
+	put(s, "b", "9", grant("12345678", 1))
+	s.run("DEL b")
 	reader := s.reader()
 	found := find(t, reader)
-	s.on("set", "api", "20/1h")
+	require.Len(t, found.Orphans, 1)
+	s.on("set", "a", "20/1h")
+	s.run("HSET b rate 10 interval 3600000 type 0")
 	require.Empty(t, audited(t, reader, found))
 }
 

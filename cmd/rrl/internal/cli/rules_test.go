@@ -34,14 +34,11 @@ func TestRulesCheck_Files_ReportContentOrErrors(t *testing.T) {
 		{"half of Envoy's", "a.yaml", "domain: edge\ndescriptors:\n  - key: [a\n", 2,
 			[]string{"FILE:4: no YAML: did not find expected ',' or ']'"}},
 		{"empty", "a.yaml", "", 2, []string{"FILE: the file is empty"}},
-		{"a comment", "a.yaml", "# rules\n", 2, []string{"FILE: the file has nothing but comments"}},
 		{"a domain alone", "a.yaml", "domain: edge\n", 2, []string{"FILE:1:1: no rules: give a list"}},
 		{"both", "a.yaml", "rules: []\ndescriptors: []\n", 2, []string{`FILE:2:1: descriptors: unknown field "descriptors"`}},
 		{"no text", "a.yaml", "\xff\xfe\x00", 2, []string{"FILE:1: the file is not UTF-8"}},
 		{"odd names", "a\x1b[2J\n.yaml", "domain: \"e\\e[2J\\nx\"\ndescriptors: []\n", 0,
 			[]string{`a\x1b[2J\n.yaml: Envoy's format, 0 limits, domain e\x1b[2J\nx`}},
-		{"a manifest", "a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: limits}\ndata:\n  rules.yaml: |\n    rules: []\n", 2,
-			[]string{`FILE:5:3: data["rules.yaml"]: a Kubernetes manifest (ConfigMap), want the text of "rules.yaml": cut the lines up to 5`}},
 		{"a list", "a.yaml", "- descriptors: a\n", 2, []string{"FILE:1:1: a list, want a mapping"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

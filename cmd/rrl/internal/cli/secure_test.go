@@ -15,52 +15,40 @@ import (
 
 // identity is the certificate, the key and the authority of a service, in files.
 type identity struct {
-	testing.TB
 	*certAuthority
 	cert, key, ca string
 }
 
-func newIdentity(t testing.TB) *identity {
-	dir := t.TempDir()
-	file := func(name string) string { return filepath.Join(dir, name) }
-	i := &identity{t, newAuthority(t, "authority"), file("cert.pem"), file("key.pem"), file("ca.pem")}
-	require.NoError(t, os.WriteFile(i.ca, i.pem, 0o600))
-	i.renew("first")
-	return i
+func newIdentity(t testing.TB) identity {
+	a := newAuthority(t, "authority")
+	pair := a.sign(t, "first", time.Hour)
+	return identity{a, written(t, "cert.pem", string(pair.cert)), written(t, "key.pem", string(pair.key)),
+		written(t, "ca.pem", string(a.pem))}
 }
 
-func (i *identity) renew(name string) {
-	pair := i.sign(i, name, time.Hour)
-	require.NoError(i, os.WriteFile(i.cert, pair.cert, 0o600))
-	require.NoError(i, os.WriteFile(i.key, pair.key, 0o600))
-}
-
-func TestServe_TLS_AnswersClientsThatTrustIt(t *testing.T) {
+func TestServe_TLS_AnswersClientsThatItTrusts(t *testing.T) {
 	i := newIdentity(t)
-	s := started(t, written(t, "edge.yaml", edge), "--redis", "redis://"+miniredis.RunT(t).Addr(),
-		"--grpc-tls-cert", i.cert, "--grpc-tls-key", i.key)
-	s.awaitWith(credentials.NewTLS(i.client(t)))
-	_, err := s.ask(t.Context(), "user=ann")
-	require.NoError(t, err)
-	code, _ := s.get("/healthcheck")
-	assert.Equal(t, 200, code, "HTTP is without TLS, for probes")
+	for _, mutual := range []bool{false, true} {
+		args := []string{written(t, "edge.yaml", edge), "--redis", "redis://" + miniredis.RunT(t).Addr(),
+			"--grpc-tls-cert", i.cert, "--grpc-tls-key", i.key}
+		if mutual {
+			args = append(args, "--grpc-tls-client-ca", i.ca)
+		}
+		s := started(t, args...)
+		s.awaitWith(credentials.NewTLS(i.client(t, i.sign(t, "envoy", time.Hour))))
+		_, err := s.ask(t.Context(), "user=ann")
+		require.NoError(t, err)
+		code, _ := s.get("/healthcheck")
+		assert.Equal(t, 200, code, "HTTP is without TLS, for probes")
 
-	s.await() // a client without TLS
-	_, err = s.ask(t.Context(), "user=ann")
-	require.Error(t, err)
-	assert.Equal(t, exitDone, s.stop())
-}
-
-func TestServe_MutualTLS_RefusesClientsWithoutACertificate(t *testing.T) {
-	i := newIdentity(t)
-	s := started(t, written(t, "edge.yaml", edge), "--redis", "redis://"+miniredis.RunT(t).Addr(),
-		"--grpc-tls-cert", i.cert, "--grpc-tls-key", i.key, "--grpc-tls-client-ca", i.ca)
-	s.awaitWith(credentials.NewTLS(i.client(t, i.sign(t, "envoy", time.Hour))))
-	_, err := s.ask(t.Context(), "user=ann")
-	require.NoError(t, err)
-	s.awaitWith(credentials.NewTLS(i.client(t)))
-	_, err = s.ask(t.Context(), "user=ann")
-	require.Error(t, err)
+		s.awaitWith(credentials.NewTLS(i.client(t)))
+		_, err = s.ask(t.Context(), "user=ann")
+		require.Equal(t, mutual, err != nil, "a client without a certificate: %v", err)
+		s.await()
+		_, err = s.ask(t.Context(), "user=ann")
+		require.Error(t, err, "a client without TLS")
+		assert.Equal(t, exitDone, s.stop())
+	}
 }
 
 func TestServe_UnixSocket_AnswersAndLeavesNothing(t *testing.T) {

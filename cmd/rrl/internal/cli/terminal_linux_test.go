@@ -49,7 +49,12 @@ func openPTY(t *testing.T, columns, rows uint16) *pty {
 			}
 		}
 	}()
-	t.Cleanup(func() { tty.Close(); keyboard.Close(); <-p.ended })
+	t.Cleanup(func() {
+		_, _ = keyboard.WriteString("\n") // ends the reading that the end of a process would
+		tty.Close()
+		keyboard.Close()
+		<-p.ended
+	})
 	return p
 }
 
@@ -106,8 +111,6 @@ func TestWatch_End_RestoresTheTerminal(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, before, after)
 		cancel()
-		_, err = p.keyboard.WriteString("q\n") // ends the reading that the end of a process would
-		require.NoError(t, err)
 	}
 }
 
@@ -136,46 +139,42 @@ func TestWatch_NoRedis_ErrorStaysOnTheScreen(t *testing.T) {
 	require.NotContains(t, p.text(), "\x1b[?1049h")
 }
 
-// TestConfirm_Terminal_NeedsYOrYes: before anything is deleted.
+// TestConfirm_Terminal_NeedsYOrYes: before anything is changed. Ctrl-C ends the question.
 func TestConfirm_Terminal_NeedsYOrYes(t *testing.T) {
-	s := startRedis(t)
-	s.on("set", "api", "10/1h")
-	s.on("try", "api", "-n", "4")
-	for _, answer := range []string{"no\n", "yet\n", "\n", "\x04", "Y\n"} {
-		p := openPTY(t, 80, 24)
-		code := p.start(context.Background(), "reset", "api", "--redis", s.url())
-		p.await(t, `This will free 4 permits of "api". Continue? (y/N) `)
-		_, err := p.keyboard.WriteString(answer)
-		require.NoError(t, err)
-		if answer == "Y\n" {
-			require.Equal(t, exitDone, <-code)
-			require.Contains(t, s.on("show", "api"), "free        10")
-			break
-		}
-		require.Equal(t, exitError, <-code, "%q", answer)
-		p.await(t, "nothing was changed")
-		require.Contains(t, s.on("show", "api"), "free        6")
-	}
-}
-
-func TestAuditFix_OnATerminal_ListsRepairsAndAsks(t *testing.T) {
+	const interrupt = "Ctrl-C, which is a signal"
 	s := startRedis(t)
 	drifted(s, 10, "5", [2]int64{9, 1})
-	for _, answer := range []string{"no\n", "yes\n"} {
+	for _, test := range []struct {
+		args, question string
+		answer, report string
+		code           int
+		value          string
+	}{
+		{"reset a", `This will free 5 permits of "a"`, "no\n", "nothing was changed", exitError, "5"},
+		{"reset a", `This will free 5 permits of "a"`, "yet\n", "nothing was changed", exitError, "5"},
+		{"reset a", `This will free 5 permits of "a"`, "\n", "nothing was changed", exitError, "5"},
+		{"reset a", `This will free 5 permits of "a"`, "\x04", "nothing was changed", exitError, "5"},
+		{"reset a", `This will free 5 permits of "a"`, interrupt, "interrupted", exitError, "5"},
+		{"audit --fix", "a: set the value to 9, the rate minus the grants\r\nThis will make 1 repair", "no\n",
+			"unchanged: set the value to 9", exitDenied, "5"},
+		{"audit --fix", "This will make 1 repair", "yes\n", "repaired: set the value to 9", exitDone, "9"},
+		{"reset a", `This will free 1 permit of "a"`, "Y\n", "reset: a OVERALL, 1 permit", exitDone, ""},
+	} {
 		p := openPTY(t, 80, 24)
-		code := p.start(context.Background(), "audit", "--fix", "--redis", s.url())
-		p.await(t, "a: set the value to 9, the rate minus the grants\r\nThis will make 1 repair. Continue? (y/N) ")
-		require.Equal(t, "5", s.text("GET", "{a}:value"))
-		_, err := p.keyboard.WriteString(answer)
-		require.NoError(t, err)
-		if answer == "yes\n" {
-			require.Equal(t, exitDone, <-code)
-			require.Equal(t, "9", s.text("GET", "{a}:value"))
-			return
+		ctx, cancel := context.WithCancel(context.Background())
+		code := p.start(ctx, append(strings.Fields(test.args), "--redis", s.url())...)
+		p.await(t, test.question+". Continue? (y/N) ")
+		holds(t, s, "ZCARD {a}:permits=1")
+		if test.answer == interrupt {
+			cancel()
+		} else {
+			_, err := p.keyboard.WriteString(test.answer)
+			require.NoError(t, err)
 		}
-		require.Equal(t, exitDenied, <-code)
-		p.await(t, "unchanged: set the value to 9")
-		require.Equal(t, "5", s.text("GET", "{a}:value"))
+		require.Equal(t, test.code, <-code, "%q", test.answer)
+		p.await(t, test.report)
+		require.Equal(t, test.value, s.text("GET", "{a}:value"))
+		cancel()
 	}
 }
 
@@ -209,24 +208,4 @@ func TestProgress_Terminal_IsShownAndRemoved(t *testing.T) {
 	report, done := (&app{err: new(bytes.Buffer), redis: redis}).progress(context.Background())
 	require.Nil(t, report)
 	done()
-}
-
-func TestConfirm_CtrlC_ChangesNothing(t *testing.T) {
-	s := startRedis(t)
-	s.on("set", "api", "10/1h")
-	s.on("try", "api", "-n", "4")
-	p := openPTY(t, 80, 24)
-	ctx, cancel := context.WithCancel(context.Background())
-	code := p.start(ctx, "reset", "api", "--redis", s.url())
-	p.await(t, "(y/N) ")
-	t.Cleanup(func() { _, _ = p.keyboard.WriteString("\n") }) // ends the reading that the end of a process would
-	cancel()
-	select {
-	case ended := <-code:
-		require.Equal(t, exitError, ended)
-	case <-time.After(10 * time.Second):
-		t.Fatal("it goes on to wait for an answer")
-	}
-	p.await(t, "interrupted")
-	require.Contains(t, s.on("show", "api"), "free        6")
 }

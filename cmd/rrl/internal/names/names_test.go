@@ -100,17 +100,14 @@ func TestAbout_Durations_AreShort(t *testing.T) {
 	}
 }
 
-// TestMatch_Patterns_AreRedis: as miniredis matches them, and as the manual says.
+// TestMatch_Patterns_AreRedis: also with slashes, which are special in package path.
 func TestMatch_Patterns_AreRedis(t *testing.T) {
 	for _, test := range []struct {
 		pattern, name string
 		want          bool
 	}{
-		{"*", "", true}, {"", "", true}, {"", "a", false}, {"a*", "abc", true}, {"*c", "abc", true}, {"*b*", "abc", true},
-		{"a*d", "abc", false}, {"h?llo", "hello", true}, {"h?llo", "hllo", false}, {"h[ae]llo", "hallo", true},
-		{"h[ae]llo", "hillo", false}, {"h[^e]llo", "hallo", true}, {"h[^e]llo", "hello", false}, {"h[a-c]llo", "hbllo", true},
-		{"h[a-c]llo", "hdllo", false}, {`a\*`, "a*", true}, {`a\*`, "ab", false}, {"**", "x", true},
-		{"a*b*c", "a12b3c", true}, {"a*b*c", "a12b3", false}, {"[", "[", false}, {"{a}:*", "{a}:x", true},
+		{"*", "", true}, {"", "a", false}, {"a*", "abc", true}, {"a*d", "abc", false}, {"h[a-c]llo", "hbllo", true},
+		{"h[^e]llo", "hello", false}, {`a\*`, "a*", true}, {`a\*`, "ab", false}, {"[", "[", false}, {"{a}:*", "{a}:x", true},
 		{"a*/c", "a/b/c", true}, {"a?c", "a/c", true}, {"a[/]c", "a/c", true}, {"a*", "a\xff/", true},
 	} {
 		require.Equal(t, test.want, Match(test.pattern, test.name), "%q %q", test.pattern, test.name)
