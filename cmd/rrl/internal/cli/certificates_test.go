@@ -117,7 +117,9 @@ func TestCertificates_FilesThatAreWrong_LeaveTheOnesBefore(t *testing.T) {
 	for name, change := range map[string]func(f *certFixture, pair keyPair){
 		"certificate without its key": func(f *certFixture, pair keyPair) { f.write(f.files.Cert, pair.cert) },
 		"key without its certificate": func(f *certFixture, pair keyPair) { f.write(f.files.Key, pair.key) },
-		"half a certificate":          func(f *certFixture, pair keyPair) { f.write(f.files.Cert, pair.cert[:len(pair.cert)/2]) },
+		"half a certificate": func(f *certFixture, pair keyPair) {
+			f.write(f.files.Cert, pair.cert[:len(pair.cert)/2])
+		},
 		"an intermediate that is half there": func(f *certFixture, pair keyPair) {
 			f.write(f.files.Key, pair.key)
 			f.write(f.files.Cert, append(pair.cert, f.authority.pem[:100]...))

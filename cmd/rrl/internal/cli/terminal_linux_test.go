@@ -50,7 +50,7 @@ func openPTY(t *testing.T, columns, rows uint16) *pty {
 		}
 	}()
 	t.Cleanup(func() {
-		_, _ = keyboard.WriteString("\n") // ends the reading that the end of a process would
+		_, _ = keyboard.WriteString("q\n") // ends the reading that the end of a process would
 		tty.Close()
 		keyboard.Close()
 		<-p.ended
