@@ -19,8 +19,8 @@ func fromMemory(f *fixture, l *Limiter) bool {
 	return f.Scripts.Load() == before
 }
 
-// TestWithDenialCache_LimiterChanges_DenialIsForgotten: also if the caller of the change has left, once
-// the server has answered.
+// TestWithDenialCache_LimiterChanges_DenialIsForgotten: also if the caller of the change has left,
+// once the server has answered.
 func TestWithDenialCache_LimiterChanges_DenialIsForgotten(t *testing.T) {
 	hour := Rate{Permits: 10, Interval: time.Hour}
 	changes := map[string]func(ctx context.Context, c *Client) error{

@@ -17,8 +17,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// TestAnswer_SeveralRequests_EachHasItsOwn: the permits left after it, and when its permits return. The
-// fewest denied permits are those of a denial.
+// TestAnswer_SeveralRequests_EachHasItsOwn: the permits left after it, and when its permits return.
+// The fewest denied permits are those of a denial.
 func TestAnswer_SeveralRequests_EachHasItsOwn(t *testing.T) {
 	granted := func(left int64) Decision { return Decision{Allowed: true, Remaining: left} }
 	denied := func(left int64, after time.Duration) Decision { return Decision{Remaining: left, RetryAfter: after} }

@@ -50,8 +50,8 @@ func TestServerTime_SlowLink_PermitsReturnInTime(t *testing.T) {
 	})
 }
 
-// TestClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting: as a failed assertion in a clock does, in any of
-// its readings. A denial that is remembered reads the clock too.
+// TestClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting: as a failed assertion in a clock does, in
+// any of its readings. A denial that is remembered reads the clock too.
 func TestClock_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
 	release := way{name: "Release", call: func(ctx context.Context, l *fake, n int64) error { return l.Release(ctx, n) }}
 	for _, ask := range append([]way{release}, ways...) {

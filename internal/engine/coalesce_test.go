@@ -37,22 +37,6 @@ func TestTryAcquire_CallsInFlight_CallersShareTheNext(t *testing.T) {
 	})
 }
 
-// TestTryAcquire_CallFails_EachCallerGetsItsError: the next call succeeds.
-func TestTryAcquire_CallFails_EachCallerGetsItsError(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		l := f.limiter(100, time.Minute)
-		f.Latency.Store(int64(10 * time.Millisecond))
-		f.fail("LOADING Redis is loading the dataset in memory")
-		_, errs := redistest.Crowd(20, func(int) (Result, error) { return l.Take(t.Context(), 1) })
-		for _, err := range errs {
-			assert.ErrorContains(t, err, "LOADING")
-		}
-		f.fail("")
-		f.RequireGranted(l, 100)
-		f.idle(l)
-	})
-}
-
 func TestTryAcquire_CallOfACaller_AnswersItBeforeTheNextCall(t *testing.T) {
 	withServer(t, func(t *testing.T, f *fixture) {
 		l := f.limiter(100, time.Hour)

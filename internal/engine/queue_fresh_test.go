@@ -96,24 +96,3 @@ func TestTryAcquireWithin_ServerHangs_EndsWithTheTimeout(t *testing.T) {
 		})
 	}
 }
-
-func TestQueue_SumOverflows_CallersAreDenied(t *testing.T) {
-	inQueue(t, MaxPermits, time.Hour, func(q *line, l *fake) {
-		q.RequireGranted(l, 1)
-		q.Latency.Store(int64(10 * time.Millisecond))
-		ctx, cancel := context.WithCancel(q.Context())
-		var refused sync.WaitGroup
-		for range 2100 {
-			q.done.Go(func() { assert.ErrorIs(t, l.Acquire(ctx, MaxPermits), context.Canceled) })
-			refused.Go(func() {
-				ok, err := l.TryAcquireWithin(ctx, MaxPermits, time.Minute)
-				assert.NoError(t, err)
-				assert.False(t, ok)
-			})
-		}
-		refused.Wait()
-		assert.Less(t, time.Since(q.start), time.Second)
-		cancel()
-		time.Sleep(time.Second)
-	})
-}

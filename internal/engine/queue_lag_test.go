@@ -72,17 +72,6 @@ func (f *fixture) waitAll(l *fake, callers int) {
 	all.Wait()
 }
 
-// TestQueue_FreePermits_DoNotLag: only a waiter that has waited for permits asks later.
-func TestQueue_FreePermits_DoNotLag(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		l := open(f.engine(), "limiter", 2*MaxRequests, time.Second)
-		l.lag = time.Hour
-		began := time.Now()
-		f.waitAll(l, MaxRequests+1)
-		assert.Zero(t, time.Since(began))
-	})
-}
-
 // TestQueue_LimiterExpires_WaitersRenewIt: they ask before, although they are denied.
 func TestQueue_LimiterExpires_WaitersRenewIt(t *testing.T) {
 	withServer(t, func(t *testing.T, f *fixture) {

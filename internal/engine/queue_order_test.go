@@ -66,48 +66,54 @@ func inQueue(t *testing.T, limit int64, every time.Duration, test func(q *line, 
 	})
 }
 
-func TestQueue_LargeRequestAtTheHead_IsServedFirst(t *testing.T) {
-	inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
-		for range 10 { // one permit returns each second, from the 10th on
-			q.RequireGranted(l, 1)
-			time.Sleep(time.Second)
-		}
-		q.start = time.Now().Add(-10 * time.Second)
-		q.wait(l, "a", 1)
-		q.wait(l, "large", 3)
-		q.wait(l, "b", 1)
-		q.wait(l, "c", 2)
-		q.RequireDenied(l, 1)
-		q.done.Wait()
-		assert.Equal(t, []string{"a at 10s", "large at 13s", "b at 14s", "c at 16s"}, q.log)
-	})
+// TestQueue_Callers_AreServedInOrder: of ten permits in ten seconds.
+func TestQueue_Callers_AreServedInOrder(t *testing.T) {
+	type caller struct {
+		name    string
+		permits int64
+	}
+	for name, test := range map[string]struct {
+		taken   int // permits, a second apart
+		latency time.Duration
+		callers []caller
+		want    []string // may end at the same time
+	}{
+		"a large request at the head": {10, 0, []caller{{"a", 1}, {"large", 3}, {"b", 1}, {"c", 2}},
+			[]string{"a at 10s", "large at 13s", "b at 14s", "c at 16s"}},
+		"one above the limit": {0, 100 * time.Millisecond, []caller{{"a", 1}, {"above", 11}, {"b", 1}},
+			[]string{"a at 0.1s", "above failed at 0.2s", "b at 0.2s"}},
+		"one call for several": {5, 100 * time.Millisecond, []caller{{"first", 1}, {"large", 7}, {"small", 1}, {"next", 1}},
+			[]string{"first at 5.1s", "large at 12.1s", "small at 13.1s", "next at 14.1s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
+				for range test.taken {
+					q.RequireGranted(l, 1)
+					time.Sleep(time.Second)
+				}
+				q.Latency.Store(int64(test.latency))
+				before := q.Scripts.Load()
+				for _, c := range test.callers {
+					q.wait(l, c.name, c.permits)
+				}
+				q.done.Wait()
+				assert.ElementsMatch(t, test.want, q.log)
+				assert.LessOrEqual(t, q.Scripts.Load()-before, int64(len(test.want)+2), "calls when the head could be served")
+			})
+		})
+	}
 }
 
-// TestQueue_ManyCallers_OneCallForAPermit: the queue calls Redis when its head could be served.
-func TestQueue_ManyCallers_OneCallForAPermit(t *testing.T) {
-	inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
-		for range 10 {
-			q.RequireGranted(l, 1)
-			time.Sleep(time.Second)
-		}
+func TestQueue_ManyPermitsReturn_OneCallServesTheirCallers(t *testing.T) {
+	inQueue(t, 50, 10*time.Second, func(q *line, l *fake) {
+		q.RequireGranted(l, 50)
 		before := q.Scripts.Load()
 		for i := range 100 {
 			q.wait(l, fmt.Sprint(i), 1)
 		}
 		q.done.Wait()
-		assert.LessOrEqual(t, q.Scripts.Load()-before, int64(102))
-	})
-	t.Run("all return together", func(t *testing.T) {
-		inQueue(t, 50, 10*time.Second, func(q *line, l *fake) {
-			q.RequireGranted(l, 50)
-			before := q.Scripts.Load()
-			for i := range 100 {
-				q.wait(l, fmt.Sprint(i), 1)
-			}
-			q.done.Wait()
-			assert.LessOrEqual(t, q.Scripts.Load()-before, int64(4))
-			assert.Len(t, q.log, 100)
-		})
+		assert.LessOrEqual(t, q.Scripts.Load()-before, int64(4))
+		assert.Len(t, q.log, 100)
 	})
 }
 
@@ -150,43 +156,5 @@ func TestQueue_ClientReleases_ServesAtOnce(t *testing.T) {
 		change(q.Context(), l.Engine, l.ID)
 		q.done.Wait()
 		assert.Equal(t, []string{"a at 1s", "b at 2s"}, q.log)
-	})
-}
-
-func TestQueue_RequestAboveTheRate_DoesNotDelayOthers(t *testing.T) {
-	inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
-		q.Latency.Store(int64(100 * time.Millisecond))
-		q.wait(l, "a", 1)
-		q.wait(l, "above", 11)
-		q.wait(l, "b", 1)
-		q.done.Wait()
-		assert.ElementsMatch(t, []string{"a at 0.1s", "above failed at 0.2s", "b at 0.2s"}, q.log)
-	})
-}
-
-func TestQueue_CallFails_LaterCallersAreServed(t *testing.T) {
-	inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
-		q.Latency.Store(int64(100 * time.Millisecond))
-		q.fail("OOM")
-		q.wait(l, "a", 1)
-		time.AfterFunc(150*time.Millisecond, func() { q.fail("") })
-		time.Sleep(10 * time.Millisecond)
-		q.wait(l, "b", 1)
-		q.done.Wait()
-		assert.Equal(t, []string{"a failed at 0.1s", "b at 0.2s"}, q.log)
-	})
-}
-
-func TestQueue_OneCallForSeveral_KeepsTheirOrder(t *testing.T) {
-	inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
-		q.RequireGranted(l, 5)
-		time.Sleep(time.Second)
-		q.Latency.Store(int64(100 * time.Millisecond))
-		q.wait(l, "first", 1)
-		q.wait(l, "large", 8)
-		q.wait(l, "small", 1)
-		q.wait(l, "smaller", 1)
-		q.done.Wait()
-		assert.ElementsMatch(t, []string{"first at 1.1s", "large at 10.1s", "small at 10.1s", "smaller at 11.1s"}, q.said())
 	})
 }
