@@ -105,3 +105,26 @@ func TestChange_CallerLeavesWhileLeasesAreReleased_IsNotSent(t *testing.T) {
 		assert.EqualValues(t, 60, f.free(l), "the lease is released, and the 40 permits stay taken")
 	})
 }
+
+// TestChange_LeaseArrivesMeanwhile_IsReturned: it is from before the change.
+func TestChange_LeaseArrivesMeanwhile_IsReturned(t *testing.T) {
+	withServer(t, func(t *testing.T, f *fixture) {
+		l := open(New(Settings{Redis: f.Conn, Lease: time.Second}), "limiter", 10, time.Hour)
+		l.Leases = true
+		f.RequireGranted(l, 1)
+		returned := int64(0)
+		returns := func(_ context.Context, permits int64) error {
+			returned = permits
+			return nil
+		}
+		_, err := Change(t.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
+			e := l.Engine.registry.lockExisting(l.ID)
+			e.leases.leases = []activeLease{{Lease{Lasts: time.Second, Return: returns}, 5, time.Now()}}
+			e.mu.Unlock()
+			return nil, nil
+		})
+		require.NoError(t, err)
+		assert.EqualValues(t, 5, returned)
+		assert.False(t, l.fromLease(Ask{Permits: 1}, new(Result)))
+	})
+}
