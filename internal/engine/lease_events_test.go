@@ -93,3 +93,28 @@ func TestFlush_ManyLeasesOfMovingSlot_EndsAfterAMinute(t *testing.T) {
 		assert.InDelta(t, time.Minute, time.Since(start), float64(2*time.Second))
 	})
 }
+
+// TestLease_OldBurst_IsNoDemand: nor are the permits that the call itself grants.
+func TestLease_OldBurst_IsNoDemand(t *testing.T) {
+	inLease(t, 10_000, 10*time.Second, func(t *testing.T, f *fixture, l *fake) {
+		f.leasing(l)
+		time.Sleep(25 * time.Millisecond)
+		f.RequireGranted(l, 100)
+		assert.EqualValues(t, 9600, f.free(l), "nothing is leased")
+	})
+}
+
+func TestLease_ArrivesLate_IsReturned(t *testing.T) {
+	inLease(t, 10_000, 10*time.Second, func(t *testing.T, f *fixture, l *fake) {
+		require.Equal(t, 100, f.CountGranted(l, 100, 50*time.Microsecond))
+		f.Latency.Store(int64(70 * time.Millisecond))
+		var callers sync.WaitGroup
+		for range 200 {
+			callers.Go(func() { f.RequireGranted(l, 1) })
+		}
+		callers.Wait()
+		f.Latency.Store(0)
+		time.Sleep(200 * time.Millisecond)
+		assert.EqualValues(t, 10_000-300, f.free(l))
+	})
+}

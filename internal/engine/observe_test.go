@@ -159,6 +159,28 @@ func TestObserver_Source_NamesRedisOrMemory(t *testing.T) {
 	})
 }
 
+func TestObserver_Lease_IsReportedWithItsCall(t *testing.T) {
+	observed(t, Settings{Lease: shortLease}, 10_000, time.Hour, func(ctx context.Context, f *fixture, l *fake, o *events) {
+		f.Latency.Store(int64(500 * time.Microsecond))
+		for range 300 {
+			time.Sleep(30 * time.Microsecond)
+			f.RequireTrue(l.TryAcquire(ctx, 1))
+		}
+		decisions, calls, _ := o.all()
+		used, leased := int64(0), int64(0)
+		for _, d := range decisions {
+			if d.From == FromLease {
+				used += d.Permits
+			}
+		}
+		for _, c := range calls {
+			leased += c.Leased
+		}
+		assert.Positive(f, used)
+		assert.GreaterOrEqual(f, leased, used)
+	})
+}
+
 // TestObserver_CallIsRepeated_IsReportedOnce: while a slot moves.
 func TestObserver_CallIsRepeated_IsReportedOnce(t *testing.T) {
 	observed(t, Settings{}, 20, time.Hour, func(ctx context.Context, f *fixture, l *fake, o *events) {

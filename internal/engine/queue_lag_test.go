@@ -128,3 +128,14 @@ func TestDenial_TimeoutIsTooShort_AnsweredFromMemory(t *testing.T) {
 		assert.True(t, ok, "this Client has released")
 	})
 }
+
+// TestQueue_FreePermits_DoNotLag: only a waiter that has waited for permits asks later.
+func TestQueue_FreePermits_DoNotLag(t *testing.T) {
+	withServer(t, func(t *testing.T, f *fixture) {
+		l := open(f.engine(), "limiter", 2*MaxRequests, time.Second)
+		l.lag = time.Hour
+		began := time.Now()
+		f.waitAll(l, MaxRequests+1)
+		assert.Zero(t, time.Since(began))
+	})
+}

@@ -121,6 +121,7 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 				synctest.Wait()
 				assert.EqualValues(t, started, answers.Load())
 				assert.True(t, g.Idle())
+				assert.Empty(t, g.observer.waiting, "no state of callers that do not wait")
 				total, reported, waiting := int64(0), int64(0), 0
 				for i := range opened {
 					assert.Equal(t, rate-granted[i].Load(), f.free(opened[i][0]), "free permits")
