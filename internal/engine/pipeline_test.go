@@ -105,7 +105,9 @@ func TestPipeline_ManyNames_ShareIt(t *testing.T) {
 		callers.Wait()
 
 		conn = &sending{Client: f.Conn}
+		assert.False(f, g.Cluster())
 		g = New(Settings{Redis: clustered{conn}})
+		assert.True(f, g.Cluster())
 		_, errs = askAll(ctx, g, names, nil) // asks for the slots
 		require.NoError(f, errors.Join(errs...))
 		_, errs = askAll(ctx, g, names, nil)
