@@ -2,6 +2,8 @@ package connect
 
 import (
 	"context"
+	"net"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,4 +29,6 @@ func TestExplain_ServerErrors_HaveAdvice(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err, server.Addr())
 	}
+	err = redis.Explain(&net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH})
+	require.ErrorContains(t, err, server.Addr()+" cannot be reached")
 }
