@@ -15,8 +15,8 @@ import (
 )
 
 // TestTaken_ManyCalls_AreExact: calls that share grants settle at the same time, while replies are lost.
-// Some settle again later. Each refund of a bucket leaves out what has come back since its grant, which may
-// be another one's: so the two buckets may lack a part of a permit.
+// Some settle again later. Each refund of a bucket leaves out what has come back since its grant. So the
+// two buckets may lack a part of a permit.
 func TestTaken_ManyCalls_AreExact(t *testing.T) {
 	for seed := range uint64(redistest.Deep(4, 10)) {
 		runWithRedis(t, fmt.Sprint("seed ", seed), func(t *testing.T, f *fixture) {
