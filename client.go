@@ -139,13 +139,19 @@ func (c *Client) open(name string) (limiterKeys, error) {
 	if err != nil {
 		return limiterKeys{}, err
 	}
-	k := newKeys(mapped, c.id)
-	if c.engine.Cluster() {
-		if err := checkSlots(k[:]...); err != nil {
-			return limiterKeys{}, err
-		}
+	if err := c.checkName(mapped); err != nil {
+		return limiterKeys{}, err
 	}
-	return k, nil
+	return newKeys(mapped, c.id), nil
+}
+
+// checkName returns ErrCrossSlot if the keys of a mapped name do not share a slot of the cluster.
+func (c *Client) checkName(mapped string) error {
+	if !c.engine.Cluster() || !strings.ContainsAny(mapped, "{}") {
+		return nil
+	}
+	k := newKeys(mapped, c.id)
+	return checkSlots(k[:]...)
 }
 
 // mapped returns a limiter's name in Redis, or an error if it is invalid.

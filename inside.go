@@ -3,7 +3,6 @@ package rratelimiter
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
@@ -51,11 +50,10 @@ type naming Client
 func (n *naming) Mapped(name string) (string, error) {
 	c := (*Client)(n)
 	mapped, err := c.mapped(name)
-	if err != nil || !c.engine.Cluster() || !strings.ContainsAny(mapped, "{}") {
-		return mapped, err
+	if err != nil {
+		return "", err
 	}
-	k := newKeys(mapped, c.id)
-	return mapped, checkSlots(k[:]...)
+	return mapped, c.checkName(mapped)
 }
 
 // SameSlot returns ErrCrossSlot if the keys do not share a slot.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -73,7 +72,7 @@ func openMembers(client inside.Client, name string, members []member) *Limiter {
 	for _, m := range members {
 		l.wire.keys = append(l.wire.keys, m.keys...)
 		l.wire.dependsOn = append(l.wire.dependsOn, m.keys[0])
-		id += strconv.Itoa(len(m.keys[0])) + " " + m.keys[0] + " " + m.settings + "\n"
+		id, _ = extendID(id, keyPrefix{name: m.keys[0]}, "", m.settings)
 	}
 	l.open(id)
 	return l

@@ -54,11 +54,7 @@ func (p *plan) limiter(name string, prefix keyPrefix) *Limiter {
 	id := idOfPolicies
 	for i := range l.wire.members {
 		m := &l.wire.members[i]
-		// The key is a part of the ID: one text for both, since a Keyed makes them for each call.
-		length := prefix.length() + len(m.suffix)
-		id += strconv.Itoa(length) + " " + prefix.before + prefix.name + prefix.after + m.suffix + " " + m.settings + "\n"
-		end := len(id) - len(" \n") - len(m.settings)
-		l.wire.keys[i] = id[end-length : end]
+		id, l.wire.keys[i] = extendID(id, prefix, m.suffix, m.settings)
 		m.name, m.keys = name, l.wire.keys[i:i+1:i+1]
 	}
 	l.wire.dependsOn = l.wire.keys
@@ -69,6 +65,15 @@ func (p *plan) limiter(name string, prefix keyPrefix) *Limiter {
 // idOfPolicies begins the ID of a limiter. The first key of each member and its settings follow, with
 // the length of the key, so that no name can look like the keys of several.
 const idOfPolicies = "policies "
+
+// extendID appends a key and its settings to an ID, and returns the key as well. It is a part of the ID:
+// one text for both, since a Keyed makes them for each call.
+func extendID(before string, prefix keyPrefix, suffix, settings string) (id, key string) {
+	length := len(prefix.before) + len(prefix.name) + len(prefix.after) + len(suffix)
+	id = before + strconv.Itoa(length) + " " + prefix.before + prefix.name + prefix.after + suffix + " " + settings + "\n"
+	end := len(id) - len(settings) - len(" \n")
+	return id, id[end-length : end]
+}
 
 // open opens a limiter with its members. Its calls share those of limiters with the same ID. A change
 // of the first key of a member revokes its leases and denials.

@@ -10,7 +10,7 @@ type member struct {
 	name     string   // that it was opened with
 	keys     []string // one, but those of a limiter of Redisson's layout
 
-	arguments []string // of the policy in each call; nil if they depend on the time
+	arguments []string // of the policy, if they are the same in each call; else nil
 }
 
 func isShared(m member) bool {

@@ -75,6 +75,7 @@ func planOf(client inside.Client, members []member) *plan {
 	p := &plan{client: client, members: members, most: engine.MaxPermits, script: scriptFor(acquire, members)}
 	kinds := make([]string, len(members))
 	for i, m := range members {
+		// Those of a Calendar depend on the time, and those of a shared policy differ from call to call.
 		if _, dated := m.policy.(Calendar); !dated && !isShared(m) {
 			members[i].arguments = m.policy.arguments(nil, time.Time{})
 		}
@@ -127,8 +128,6 @@ func describeAll(policies []Policy) ([]policy.Description, error) {
 
 // keyPrefix is the beginning of the keys of a name, in three parts.
 type keyPrefix struct{ before, name, after string }
-
-func (p keyPrefix) length() int { return len(p.before) + len(p.name) + len(p.after) }
 
 // prefixOf returns the beginning of the keys of a name, in the cluster slot of the name. A name
 // without "{" becomes the hash tag. A name with "{" keeps its own, and gets two colons: so "bob"

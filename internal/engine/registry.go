@@ -63,8 +63,8 @@ type registry struct {
 type entry struct {
 	mu      sync.Mutex
 	id      string
-	removed bool // from the registry
-	busy    *atomic.Int32
+	removed bool          // from the registry
+	busy    *atomic.Int32 // of its ID
 
 	first, last *Batch // that collect requests of Try, in order of arrival; the first is sent next
 	calls       int    // of theirs in flight, the one about to be sent included

@@ -18,7 +18,7 @@ type single struct {
 	batch   Batch
 	request Request
 	call    redisx.Call
-	state   atomic.Uint32 // a requestState: inFlight, then answered or abandoned
+	ended   atomic.Bool   // by the first of the reply and a caller that leaves
 	done    chan struct{} // has an element when the call is answered
 	busy    *atomic.Int32 // of the limiter
 }
@@ -62,7 +62,7 @@ func (l *Limiter) askAlone(ctx context.Context, ask Ask, result *Result) (done b
 	select {
 	case <-s.done:
 	case <-ended:
-		if s.state.CompareAndSwap(uint32(inFlight), uint32(abandoned)) {
+		if s.ended.CompareAndSwap(false, true) {
 			return true, ctx.Err()
 		}
 		<-s.done
@@ -73,8 +73,8 @@ func (l *Limiter) askAlone(ctx context.Context, ask Ask, result *Result) (done b
 // prepare makes the call of the request.
 func (s *single) prepare(ctx context.Context) {
 	l, b := s.limiter, &s.batch
-	s.state.Store(uint32(inFlight))
-	b.Full, b.receipts, b.callers = l.Engine.denials != nil, s.request.Receipt, 1
+	s.ended.Store(false)
+	b.Full, b.receipts = l.Engine.denials != nil, s.request.Receipt
 	b.version = l.Engine.denials.version(l)
 	l.prepare(b)
 	s.call.Script, s.call.Keys = l.Protocol.Call(b)
@@ -91,7 +91,7 @@ func (s *single) release() {
 // released.
 func (s *single) replied() {
 	s.release()
-	if s.state.CompareAndSwap(uint32(inFlight), uint32(answered)) {
+	if s.ended.CompareAndSwap(false, true) {
 		s.done <- struct{}{}
 		return
 	}
@@ -153,6 +153,6 @@ type busy struct {
 }
 
 // of returns the counter of an ID. Few others have the same.
-func (y *busy) of(id string) *atomic.Int32 {
-	return &y.counts[maphash.String(y.seed, id)%uint64(len(y.counts))]
+func (b *busy) of(id string) *atomic.Int32 {
+	return &b.counts[maphash.String(b.seed, id)%uint64(len(b.counts))]
 }

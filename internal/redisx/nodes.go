@@ -1,13 +1,11 @@
 package redisx
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net"
 	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,15 +22,14 @@ type Pipelines struct {
 	collect func(enough int, calls func() int)
 	only    *Pipeline // nil for a cluster
 
-	slots  atomic.Pointer[[]slotRange]
-	asked  atomic.Int64 // when, Unix nanoseconds
-	mu     sync.Mutex
-	byNode map[string]*Pipeline
+	slots atomic.Pointer[[]slotRange]
+	asked atomic.Int64 // when, Unix nanoseconds
 }
 
 // slotRange is the slots after those of the range before, up to the last one.
 type slotRange struct {
 	last     int64
+	node     string
 	pipeline *Pipeline
 }
 
@@ -99,26 +96,26 @@ func (p *Pipelines) refresh(age time.Duration) {
 // set reads a reply to CLUSTER SLOTS: of each range its first and last slot and its nodes, the master
 // first.
 func (p *Pipelines) set(reply []rueidis.RedisMessage) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	known := make(map[string]*Pipeline)
+	if before := p.slots.Load(); before != nil {
+		for _, r := range *before {
+			known[r.node] = r.pipeline
+		}
+	}
 	var slots []slotRange
-	byNode := make(map[string]*Pipeline)
 	for _, message := range reply {
 		r := ReadReply(message)
 		r.Number()
 		last, master := r.Number(), ReadReply(r.Next())
-		address := net.JoinHostPort(master.Text(), strconv.FormatInt(master.Number(), 10))
+		node := net.JoinHostPort(master.Text(), strconv.FormatInt(master.Number(), 10))
 		if !r.OK() || !master.OK() {
 			return
 		}
-		pipeline := cmp.Or(byNode[address], p.byNode[address])
-		if pipeline == nil {
-			pipeline = &Pipeline{Redis: p.redis, Collect: p.collect, nodes: p}
+		if known[node] == nil {
+			known[node] = &Pipeline{Redis: p.redis, Collect: p.collect, nodes: p}
 		}
-		byNode[address] = pipeline
-		slots = append(slots, slotRange{last, pipeline})
+		slots = append(slots, slotRange{last, node, known[node]})
 	}
-	p.byNode = byNode
 	slices.SortFunc(slots, func(a, b slotRange) int { return int(a.last - b.last) })
 	p.slots.Store(&slots)
 }

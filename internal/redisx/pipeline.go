@@ -139,7 +139,7 @@ func send(ctx context.Context, redis rueidis.Client, calls []*Call) {
 		commands[i] = call.Key(c.Keys...).Arg(c.Args...).Build()
 	}
 	var unknown []*Call
-	for i, result := range redis.DoMulti(pipelined(ctx, redis), commands...) {
+	for i, result := range redis.DoMulti(unfollowed(ctx, redis), commands...) {
 		c := calls[i]
 		c.Reply, c.Err = result.ToMessage()
 		if refused, ok := rueidis.IsRedisErr(c.Err); ok && refused.IsNoScript() {
@@ -159,7 +159,7 @@ func send(ctx context.Context, redis rueidis.Client, calls []*Call) {
 			redis.B().Eval().Script(c.Script.text).Numkeys(int64(len(c.Keys))).Key(c.Keys...).Arg(c.Args...).Build())
 		c.Err = ErrNoReply
 	}
-	for i, result := range redis.DoMulti(pipelined(ctx, redis), commands...) {
+	for i, result := range redis.DoMulti(unfollowed(ctx, redis), commands...) {
 		unknown[i].Reply, unknown[i].Err = result.ToMessage()
 	}
 }

@@ -41,8 +41,8 @@ const pacedSends = 16
 // (MOVED, ASK) without a pause and without an end, but it asks for Err each time.
 type pacedContext struct {
 	context.Context
-	once  bool // the call is not redirected at all
-	sends atomic.Int32
+	unfollowed bool // the first redirection ends the call
+	sends      atomic.Int32
 }
 
 // paced returns the context of one call to a Redis.
@@ -53,13 +53,13 @@ func paced(ctx context.Context, redis rueidis.Client) context.Context {
 	return &pacedContext{Context: ctx}
 }
 
-// pipelined returns the context of a pipeline to a Redis. If a node redirects one of its calls, the
+// unfollowed returns the context of a pipeline to a Redis. If a node redirects one of its calls, the
 // others do not wait for that.
-func pipelined(ctx context.Context, redis rueidis.Client) context.Context {
+func unfollowed(ctx context.Context, redis rueidis.Client) context.Context {
 	if redis.Mode() != rueidis.ClientModeCluster {
 		return ctx
 	}
-	return &pacedContext{Context: ctx, once: true}
+	return &pacedContext{Context: ctx, unfollowed: true}
 }
 
 // Err implements context.Context.
@@ -67,8 +67,9 @@ func (c *pacedContext) Err() error {
 	if err := c.Context.Err(); err != nil {
 		return err
 	}
-	switch n := c.sends.Add(1) - quickSends; {
-	case n > pacedSends || c.once && n > 1-quickSends:
+	sends := c.sends.Add(1)
+	switch n := sends - quickSends; {
+	case n > pacedSends || c.unfollowed && sends > 1:
 		return errRedirected
 	case n > 0:
 		time.Sleep(min(time.Millisecond<<(n-1), longestPause))
