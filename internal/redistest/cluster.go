@@ -94,6 +94,13 @@ func (c *Cluster) Delay(node string, d time.Duration) {
 	c.delays[node] = d
 }
 
+// Serve sets the masters, which have equal ranges of slots. With none, no slot is served yet.
+func (c *Cluster) Serve(masters ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.masters = masters
+}
+
 // Asked returns how often the slots were asked for by CLUSTER SLOTS.
 func (c *Cluster) Asked() int {
 	c.mu.Lock()
@@ -104,13 +111,16 @@ func (c *Cluster) Asked() int {
 func (c *Cluster) answer(node string, peer *server.Peer, command string, args []string) bool {
 	switch strings.ToUpper(command) {
 	case "CLUSTER":
-		if strings.EqualFold(args[0], "SLOTS") {
-			c.mu.Lock()
+		c.mu.Lock()
+		masters, slots := c.masters, strings.EqualFold(args[0], "SLOTS")
+		if slots {
 			c.asked++
-			c.mu.Unlock()
-			c.writeSlots(peer)
+		}
+		c.mu.Unlock()
+		if slots {
+			writeSlots(peer, masters)
 		} else {
-			c.writeShards(peer)
+			writeShards(peer, masters)
 		}
 		return true
 	case "ASKING":
@@ -143,18 +153,18 @@ func (c *Cluster) Disagree(kindA, kindB string) {
 }
 
 // each calls a function with each master and the range of its slots.
-func (c *Cluster) each(call func(first, last int, host string)) {
+func each(masters []string, call func(first, last int, host string)) {
 	const slots = 16384
-	for i, address := range c.masters {
+	for i, address := range masters {
 		host, _, _ := strings.Cut(address, ":")
-		call(i*slots/len(c.masters), (i+1)*slots/len(c.masters)-1, host)
+		call(i*slots/len(masters), (i+1)*slots/len(masters)-1, host)
 	}
 }
 
 // writeShards writes the reply to CLUSTER SHARDS.
-func (c *Cluster) writeShards(peer *server.Peer) {
-	peer.WriteLen(len(c.masters))
-	c.each(func(first, last int, host string) {
+func writeShards(peer *server.Peer, masters []string) {
+	peer.WriteLen(len(masters))
+	each(masters, func(first, last int, host string) {
 		peer.WriteMapLen(2)
 		peer.WriteBulk("slots")
 		peer.WriteLen(2)
@@ -173,10 +183,10 @@ func (c *Cluster) writeShards(peer *server.Peer) {
 }
 
 // writeSlots writes the reply to CLUSTER SLOTS, the last range first.
-func (c *Cluster) writeSlots(peer *server.Peer) {
-	peer.WriteLen(len(c.masters))
+func writeSlots(peer *server.Peer, masters []string) {
+	peer.WriteLen(len(masters))
 	var ranges []func()
-	c.each(func(first, last int, host string) {
+	each(masters, func(first, last int, host string) {
 		ranges = append(ranges, func() {
 			peer.WriteLen(3)
 			peer.WriteInt(first)

@@ -58,16 +58,16 @@ func (p *Pipelines) Of(key string) *Pipeline {
 }
 
 func (p *Pipelines) ofSlot(slot int64) *Pipeline {
-	slots := p.slots.Load()
-	if slots == nil {
+	var slots []slotRange
+	if known := p.slots.Load(); known != nil {
+		slots = *known
+	}
+	i, _ := slices.BinarySearchFunc(slots, slot, func(r slotRange, slot int64) int { return int(r.last - slot) })
+	if i == len(slots) {
 		p.refresh(movedSlotsAge)
 		return nil
 	}
-	i, _ := slices.BinarySearchFunc(*slots, slot, func(r slotRange, slot int64) int { return int(r.last - slot) })
-	if i == len(*slots) {
-		return nil
-	}
-	return (*slots)[i].pipeline
+	return slots[i].pipeline
 }
 
 // sent asks for the slots if they are old, or if a node has redirected a call of a pipeline.

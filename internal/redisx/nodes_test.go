@@ -55,6 +55,20 @@ func TestPipelines_SlowNode_DelaysNoOther(t *testing.T) {
 	})
 }
 
+// TestPipelines_SlotsAreServedLater_AreFound: a cluster that starts serves none.
+func TestPipelines_SlotsAreServedLater_AreFound(t *testing.T) {
+	redistest.RunCluster(t, func(c *redistest.Cluster) {
+		c.Serve()
+		p := nodesOf(c)
+		assert.Nil(c, p.Of("k"))
+		c.Serve(redistest.NodeA)
+		time.Sleep(time.Second)
+		assert.Nil(c, p.Of("k"))
+		time.Sleep(time.Millisecond)
+		assert.NotNil(c, p.Of("k"))
+	})
+}
+
 // TestPipelines_SlotMoves_CallsFollow: each is sent again alone. The slots are asked for once a second.
 func TestPipelines_SlotMoves_CallsFollow(t *testing.T) {
 	redistest.RunCluster(t, func(c *redistest.Cluster) {
