@@ -121,6 +121,9 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 				synctest.Wait()
 				assert.EqualValues(t, started, answers.Load())
 				assert.True(t, g.Idle())
+				for i := range g.registry.busy.counts {
+					assert.Zero(t, g.registry.busy.counts[i].Load())
+				}
 				assert.Empty(t, g.observer.waiting, "no state of callers that do not wait")
 				total, reported, waiting := int64(0), int64(0), 0
 				for i := range opened {
