@@ -134,6 +134,11 @@ func (l *Limiter) ask(ctx context.Context, permits int64, wait time.Duration) (d
 		return d, 0, ctx.Err()
 	}
 	a := l.guard.Ask(ctx, guard.Request{Limiter: l.limiter, Policies: l.known, Permits: permits, Wait: wait})
+	if errors.Is(a.Err, guard.ErrDown) {
+		if invalid := l.check(permits); invalid != nil {
+			return d, 0, invalid
+		}
+	}
 	switch {
 	case a.Result == guard.Canceled, guard.IsNotSent(a.Err):
 		return d, 0, a.Err
@@ -148,4 +153,13 @@ func (l *Limiter) ask(ctx context.Context, permits int64, wait time.Duration) (d
 		return a.Decision, Redis, nil
 	}
 	return a.Decision, Redis, a.Err
+}
+
+// check returns the error of a request that is invalid also when Redis is up. No call has checked it.
+func (l *Limiter) check(permits int64) error {
+	switch l.limiter.(type) {
+	case *limit.Limiter, *rratelimiter.Limiter:
+		return guard.CheckRequest(l.limiter, permits)
+	}
+	return nil // another type might wait for Redis
 }

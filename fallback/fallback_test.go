@@ -239,16 +239,9 @@ func TestAcquire_ContextEnds_ReturnsAtOnce(t *testing.T) {
 func TestLimiter_InvalidCall_HasItsError(t *testing.T) {
 	run(t, func(t *testing.T, f *fixture) {
 		open := OnFailure(Open)
-		for want, l := range map[error]*Limiter{
-			rratelimiter.ErrInvalidPermits:    New(limit.New(f.client, "x", minute), open),
-			rratelimiter.ErrInvalidRate:       New(limit.New(f.client, "x"), open),
-			rratelimiter.ErrNoClient:          New(nil, open),
-			rratelimiter.ErrPermitsExceedRate: New(limit.New(f.client, "x", minute), open),
-		} {
-			permits := int64(0)
-			if !errors.Is(want, rratelimiter.ErrInvalidPermits) {
-				permits = 11
-			}
+		valid := New(limit.New(f.client, "x", minute), open, Deadline(deadline))
+		invalid := New(limit.New(f.client, "x"), open)
+		check := func(l *Limiter, permits int64, want error) {
 			_, _, err := l.TryAcquire(t.Context(), permits)
 			require.ErrorIs(t, err, want)
 			_, _, err = l.Take(t.Context(), permits)
@@ -256,6 +249,19 @@ func TestLimiter_InvalidCall_HasItsError(t *testing.T) {
 			_, err = l.Acquire(t.Context(), permits)
 			require.ErrorIs(t, err, want)
 		}
+		checkAll := func() {
+			check(valid, 0, rratelimiter.ErrInvalidPermits)
+			check(valid.With(limit.New(f.client, "", minute)), 1, rratelimiter.ErrInvalidName)
+			check(invalid, 11, rratelimiter.ErrInvalidRate)
+			check(New(nil, open), 11, rratelimiter.ErrNoClient)
+		}
+		checkAll()
+		check(valid, 11, rratelimiter.ErrPermitsExceedRate) // only Redis knows
+		f.hangs.Store(true)
+		assert.Equal(t, "granted by mode", answer(valid.TryAcquire(t.Context(), 1)))
+		checkAll()
+		f.hangs.Store(false)
+
 		none := f.client.Limiter("no rate")
 		assert.Equal(t, "granted by mode", answer(New(none, open).TryAcquire(t.Context(), 1)))
 		assert.PanicsWithValue(t, `fallback: New: the policies of limiter "no rate" are unknown: pass Policies for Local`,

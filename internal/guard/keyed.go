@@ -57,11 +57,15 @@ func EachRedisson(call string, client *rratelimiter.Client, prefix string, rate 
 }
 
 // CheckLimiter returns the error with which every call of a limiter fails. It sends nothing to Redis.
-func CheckLimiter(l Limiter) error {
+func CheckLimiter(l Limiter) error { return CheckRequest(l, 1) }
+
+// CheckRequest returns the error with which a request for permits always fails. It sends nothing to
+// Redis.
+func CheckRequest(l Limiter, permits int64) error {
 	// A call whose context has ended reports invalid arguments first.
 	ended, end := context.WithCancel(context.Background())
 	end()
-	if _, err := l.Take(ended, 1); !errors.Is(err, context.Canceled) {
+	if _, err := l.Take(ended, permits); !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
