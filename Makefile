@@ -14,8 +14,6 @@ MODULES       = $(shell go list -m -f '{{.Dir}}' | sed 's,^$(CURDIR),.,')
 PUBLISHED     = $(filter-out ./integration ./examples,$(MODULES))
 GO_TEST       = go test -race -shuffle=on
 
-CONTAINER     = $(CURDIR)/bin/redis-container
-
 # Oldest and newest servers first, and quick suites before slow ones, so that a failure shows early.
 SERVERS      ?= redis-6.0,valkey-9.1,redis-8.6,redis-8.0,valkey-8.0,valkey-8.1,redis-7.0
 SERVER_SUITES = ./limits/denials ./compatibility/differences ./faults/corruption ./limits/policies \
@@ -29,7 +27,7 @@ IMAGE        ?= rrl:local
 AUTHORITIES   = $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt))
 
 .PHONY: help demo demo-java test test-root test-deep test-modules test-published test-integration test-proxies test-matrix \
-	test-servers test-faults test-docker redis-image image bin/image fetch-check api tidy release release-check snapshot fuzz mutate model soak vulnerabilities \
+	test-servers test-faults image bin/image fetch-check api tidy release release-check snapshot fuzz mutate model soak vulnerabilities \
 	bench pictures lint prose deps
 
 # The targets of the table in CONTRIBUTING.md.
@@ -83,6 +81,7 @@ test-matrix: deps
 # Every supported server, in about 90 minutes. apt fetches Debian's packages of redis-server 6.0, 7.0, 8.0 and 8.6 and
 # valkey-server 8.0, 8.1 and 9.1 into RRATELIMITER_SERVERS, by default ~/.cache/rratelimiter-servers. Some of them:
 #   make test-servers SERVERS=redis-6.0,valkey-9.1 PACKAGES='./compatibility/calls ./faults/outages'
+# Docker images are servers too: SERVERS=redis:6.2,valkey/valkey:9.0
 test-servers: deps
 	sh integration/tools/servers/matrix.sh $(SERVERS) $(or $(PACKAGES),$(SERVER_SUITES))
 
@@ -99,21 +98,6 @@ test-faults: deps
 	POLICY_STEPS=50000 $(GO_TEST) -timeout 120m ./limit
 	cd integration && HISTORIES=700 $(GO_TEST) -v -count=1 -timeout 60m ./linear ./linear/mutants
 	cd integration && SEQUENCE_SEEDS=100 REDISSON_VERSIONS=4.7.0 $(GO_TEST) -v -timeout 120m ./compatibility/sequences
-
-# The suites of test-integration with each Redis in a container, by testcontainers-go and a local Docker engine
-# (Linux). The image:
-#   make test-docker                             redis:7, pulled if missing
-#   REDIS_IMAGE=redis:6.2 make test-docker       another one
-#   make redis-image && REDIS_IMAGE=rratelimiter-redis:local make test-docker
-#                                                the installed redis-server, without a registry
-# PACKAGES='./compatibility/cluster ./faults/outages' selects suites. All other targets run Redis as local processes.
-test-docker: deps
-	cd integration && go build -o $(CONTAINER) ./tools/servers/container
-	$(CONTAINER)
-	cd integration && REDIS_CONTAINER=$(CONTAINER) $(GO_TEST) -p 1 -timeout 60m $(or $(PACKAGES),./...)
-
-redis-image: deps
-	sh integration/tools/servers/image.sh rratelimiter-redis:local
 
 # rrl in a Docker image, built on this machine without a registry. docker build does the same in a container.
 # IMAGE=NAME:TAG names it.

@@ -18,45 +18,15 @@ const host = "127.0.0.1"
 // keptOutput is the number of bytes of a server's output that are kept.
 const keptOutput = 32 << 10
 
-// launcher runs redis-server somewhere: as local processes, or in containers.
-type launcher interface {
-	// launch starts redis-server with args on the port, in the working directory dir. It does not wait
-	// for the first reply.
-	launch(dir string, port int, args []string) (instance, error)
-}
-
-// instance is a run of a server. Its methods are safe for concurrent use.
-type instance interface {
-	// pid returns the process id as the server reports it, 0 if it is unknown.
-	pid() int
-	// log returns the end of the server's output.
-	log() string
-	// exited returns a channel that is closed when the server has ended.
-	exited() <-chan struct{}
-	pause() error
-	resume() error
-	// kill ends the server at once and returns when it has ended. It has no effect on an ended server.
-	kill() error
-}
-
-// launcherFromEnv returns the launcher that the environment selects.
-func launcherFromEnv() launcher {
-	if program := os.Getenv("REDIS_CONTAINER"); program != "" {
-		return containers(program)
-	}
-	return processes{}
-}
-
 // serverArgs returns all arguments of redis-server. The caller's come first, since a sentinel's
 // begin with its configuration file.
 func serverArgs(dir string, port int, args []string) []string {
 	return append(slices.Clone(args), "--port", strconv.Itoa(port), "--bind", host, "--dir", dir, "--daemonize", "no")
 }
 
-// processes is the launcher of local processes.
-type processes struct{}
-
-func (processes) launch(dir string, port int, args []string) (instance, error) {
+// launch starts redis-server with args on the port, in the working directory dir. It does not wait
+// for the first reply.
+func launch(dir string, port int, args []string) (*process, error) {
 	name := os.Getenv("REDIS_SERVER")
 	if name == "" {
 		name = "redis-server"
@@ -93,18 +63,16 @@ func (processes) launch(dir string, port int, args []string) (instance, error) {
 	return p, nil
 }
 
+// process is a run of a server. Its methods are safe for concurrent use.
 type process struct {
 	cmd    *exec.Cmd
-	output logtail.Tail
-	done   chan struct{}
+	output logtail.Tail  // the end of it
+	done   chan struct{} // closed when the server has ended
 }
 
-func (p *process) pid() int                { return p.cmd.Process.Pid }
-func (p *process) log() string             { return p.output.String() }
-func (p *process) exited() <-chan struct{} { return p.done }
-func (p *process) pause() error            { return p.signal(syscall.SIGSTOP) }
-func (p *process) resume() error           { return p.signal(syscall.SIGCONT) }
+func (p *process) pid() int { return p.cmd.Process.Pid }
 
+// kill ends the server at once and returns when it has ended. It has no effect on an ended server.
 func (p *process) kill() error {
 	err := p.signal(syscall.SIGKILL)
 	if errors.Is(err, os.ErrProcessDone) {

@@ -5,10 +5,6 @@
 // program is redis-server, or that of the environment variable REDIS_SERVER. Without the program
 // the test fails.
 //
-// If the environment variable REDIS_CONTAINER names the program of package container, as in make
-// test-docker, each server runs in a container of the image REDIS_IMAGE. Addresses, process ids and
-// folders are as those of a process.
-//
 // Single, NewCluster and NewSentinel belong to a test and end with it. OpenSingle and OpenCluster
 // are for TestMain and for programs, which call Close themselves.
 package servers
@@ -20,6 +16,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,14 +29,13 @@ const startTimeout = 60 * time.Second
 
 // Server is one Redis server. Its methods are safe for concurrent use.
 type Server struct {
-	launcher launcher
-	dir      string
-	ownsDir  bool
-	port     int
-	args     []string // all but the port
+	dir     string
+	ownsDir bool
+	port    int
+	args    []string // all but the port
 
-	mu       sync.Mutex
-	instance instance // never nil; after Kill the killed one
+	mu      sync.Mutex
+	process *process // never nil; after Kill the killed one
 }
 
 // Single starts a server for the test. args follow the default arguments of redis-server and
@@ -48,7 +44,7 @@ func Single(t testing.TB, args ...string) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	server, err := startServer(ctx, launcherFromEnv(), t.TempDir(), dataArgs(args))
+	server, err := startServer(ctx, t.TempDir(), dataArgs(args))
 	if err != nil {
 		t.Fatalf("servers: %v", err)
 	}
@@ -62,7 +58,7 @@ func OpenSingle(ctx context.Context, args ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := startServer(ctx, launcherFromEnv(), dir, dataArgs(args))
+	server, err := startServer(ctx, dir, dataArgs(args))
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -83,12 +79,12 @@ func (s *Server) Dir() string { return s.dir }
 func (s *Server) PID() int { return s.current().pid() }
 
 // Log returns the end of the server's output since its last start.
-func (s *Server) Log() string { return s.current().log() }
+func (s *Server) Log() string { return s.current().output.String() }
 
 // Running reports whether the server's process exists, also if it is paused.
 func (s *Server) Running() bool {
 	select {
-	case <-s.current().exited():
+	case <-s.current().done:
 		return false
 	default:
 		return true
@@ -96,10 +92,10 @@ func (s *Server) Running() bool {
 }
 
 // Pause stops the server like a hung host: connections stay open and no reply comes, until Resume.
-func (s *Server) Pause() error { return s.current().pause() }
+func (s *Server) Pause() error { return s.current().signal(syscall.SIGSTOP) }
 
 // Resume continues a paused server.
-func (s *Server) Resume() error { return s.current().resume() }
+func (s *Server) Resume() error { return s.current().signal(syscall.SIGCONT) }
 
 // Kill ends the server as a crash does, and returns when it has ended. It has no effect on an ended
 // server.
@@ -113,14 +109,14 @@ func (s *Server) Restart() error {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.instance.kill(); err != nil {
+	if err := s.process.kill(); err != nil {
 		return err
 	}
-	started, err := s.launcher.launch(s.dir, s.port, s.args)
+	started, err := launch(s.dir, s.port, s.args)
 	if err != nil {
 		return err
 	}
-	s.instance = started
+	s.process = started
 	return awaitReply(ctx, s.port, started)
 }
 
@@ -139,10 +135,10 @@ func (s *Server) Do(ctx context.Context, args ...string) (rueidis.RedisMessage, 
 	return ask(ctx, s.Addr(), args...)
 }
 
-func (s *Server) current() instance {
+func (s *Server) current() *process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.instance
+	return s.process
 }
 
 // ask runs a command on the server at addr over a new connection.

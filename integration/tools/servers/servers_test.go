@@ -1,7 +1,6 @@
 package servers
 
 import (
-	"context"
 	"syscall"
 	"testing"
 
@@ -40,37 +39,15 @@ func TestOpenSingle_InvalidArgument_ShowsTheLog(t *testing.T) {
 }
 
 func TestOpenSingle_NoServer_NamesThePackage(t *testing.T) {
-	t.Setenv("REDIS_CONTAINER", "")
 	t.Setenv("REDIS_SERVER", "no-such-redis-server")
 	_, err := OpenSingle(t.Context())
 	require.ErrorContains(t, err, "apt-get install redis-server")
 }
 
-// A port that was free when it was chosen and taken when it was bound is given up for another one.
-func TestStartServer_PortTaken_UsesAnother(t *testing.T) {
+func TestStart_PortTaken_IsTold(t *testing.T) {
 	taken := Single(t)
-	l := &unlucky{launcher: launcherFromEnv(), taken: taken.Port()}
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
-	s, err := startServer(ctx, l, t.TempDir(), nil)
+	late, err := launch(t.TempDir(), taken.Port(), nil)
 	require.NoError(t, err)
-	t.Cleanup(func() { closeAndReport(t, s) })
-	require.Equal(t, 2, l.launched)
-	require.NotEqual(t, taken.Port(), s.Port())
-	require.Equal(t, "PONG", s.Text(t, "PING"))
-}
-
-// unlucky launches its first server on a port that is taken.
-type unlucky struct {
-	launcher
-	taken    int
-	launched int
-}
-
-func (u *unlucky) launch(dir string, port int, args []string) (instance, error) {
-	u.launched++
-	if u.launched == 1 {
-		port = u.taken
-	}
-	return u.launcher.launch(dir, port, args)
+	require.ErrorIs(t, awaitReply(t.Context(), taken.Port(), late), errPortTaken)
+	require.NoError(t, late.kill())
 }

@@ -23,7 +23,7 @@ var errPortTaken = errors.New("the port is taken")
 
 // startServer starts a server on a free port. If another process takes the port first, it tries
 // another port.
-func startServer(ctx context.Context, l launcher, dir string, args []string) (*Server, error) {
+func startServer(ctx context.Context, dir string, args []string) (*Server, error) {
 	const tries = 20
 	var err error
 	for range tries {
@@ -31,12 +31,12 @@ func startServer(ctx context.Context, l launcher, dir string, args []string) (*S
 		if port, err = freePort(); err != nil {
 			return nil, err
 		}
-		var started instance
-		if started, err = l.launch(dir, port, args); err != nil {
+		var started *process
+		if started, err = launch(dir, port, args); err != nil {
 			return nil, err
 		}
 		if err = awaitReply(ctx, port, started); err == nil {
-			return &Server{launcher: l, dir: dir, port: port, args: args, instance: started}, nil
+			return &Server{dir: dir, port: port, args: args, process: started}, nil
 		}
 		err = errors.Join(err, started.kill())
 		if !errors.Is(err, errPortTaken) {
@@ -69,16 +69,16 @@ func canListen(port int) bool {
 
 // awaitReply waits until the started server replies. Its process id distinguishes it from another
 // server on the port.
-func awaitReply(ctx context.Context, port int, started instance) error {
+func awaitReply(ctx context.Context, port int, started *process) error {
 	addr := net.JoinHostPort(host, strconv.Itoa(port))
 	want := "process_id:" + strconv.Itoa(started.pid()) + "\r\n"
 	for {
 		select {
-		case <-started.exited():
-			if strings.Contains(started.log(), "Address already in use") {
+		case <-started.done:
+			if strings.Contains(started.output.String(), "Address already in use") {
 				return fmt.Errorf("%s: %w", addr, errPortTaken)
 			}
-			return fmt.Errorf("the server on %s has ended, its log:\n%s", addr, started.log())
+			return fmt.Errorf("the server on %s has ended, its log:\n%s", addr, started.output.String())
 		default:
 		}
 		info, err := ask(ctx, addr, "INFO", "server")
@@ -87,14 +87,14 @@ func awaitReply(ctx context.Context, port int, started instance) error {
 			switch {
 			case textErr != nil:
 				err = textErr
-			case started.pid() == 0 || strings.Contains(text, want):
+			case strings.Contains(text, want):
 				return nil
 			default:
 				return fmt.Errorf("another server answers on %s: %w", addr, errPortTaken)
 			}
 		}
 		if !pause(ctx) {
-			return fmt.Errorf("the server on %s does not answer: %w, its log:\n%s", addr, err, started.log())
+			return fmt.Errorf("the server on %s does not answer: %w, its log:\n%s", addr, err, started.output.String())
 		}
 	}
 }
@@ -117,7 +117,7 @@ func startAll(ctx context.Context, dir string, n int, args func(own string) ([]s
 				errs[i] = err
 				return
 			}
-			started[i], errs[i] = startServer(ctx, launcherFromEnv(), own, ownArgs)
+			started[i], errs[i] = startServer(ctx, own, ownArgs)
 		})
 	}
 	wg.Wait()

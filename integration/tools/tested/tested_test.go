@@ -68,9 +68,6 @@ func absolute(t *testing.T) string {
 }
 
 func version(t *testing.T) string {
-	if os.Getenv("REDIS_CONTAINER") != "" {
-		return cmp.Or(os.Getenv("REDIS_IMAGE"), "redis:7")
-	}
 	server := cmp.Or(os.Getenv("REDIS_SERVER"), "redis-server")
 	words := strings.Fields(lines(t, root, server, "--version")[0]) // Redis server v=7.0.15 sha=...
 	require.Greater(t, len(words), 2, "%s --version", server)
