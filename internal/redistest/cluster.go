@@ -94,7 +94,8 @@ func (c *Cluster) Delay(node string, d time.Duration) {
 	c.delays[node] = d
 }
 
-// Serve sets the masters, which have equal ranges of slots. With none, no slot is served yet.
+// Serve sets the masters, which have equal ranges of slots. With none, no slot is served yet. The range
+// of the master "" is not served, and one like ":1" does not name its host.
 func (c *Cluster) Serve(masters ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,18 +153,21 @@ func (c *Cluster) Disagree(kindA, kindB string) {
 	c.Redirect(NodeB, fmt.Sprintf("%s 0 %s", kindB, NodeA))
 }
 
-// each calls a function with each master and the range of its slots.
-func each(masters []string, call func(first, last int, host string)) {
+// each calls a function with each master and the range of its slots, and returns their number.
+func each(masters []string, call func(first, last int, host string)) (served int) {
 	const slots = 16384
 	for i, address := range masters {
-		host, _, _ := strings.Cut(address, ":")
-		call(i*slots/len(masters), (i+1)*slots/len(masters)-1, host)
+		if host, _, named := strings.Cut(address, ":"); named {
+			call(i*slots/len(masters), (i+1)*slots/len(masters)-1, host)
+			served++
+		}
 	}
+	return served
 }
 
 // writeShards writes the reply to CLUSTER SHARDS.
 func writeShards(peer *server.Peer, masters []string) {
-	peer.WriteLen(len(masters))
+	peer.WriteLen(each(masters, func(int, int, string) {}))
 	each(masters, func(first, last int, host string) {
 		peer.WriteMapLen(2)
 		peer.WriteBulk("slots")
@@ -184,7 +188,6 @@ func writeShards(peer *server.Peer, masters []string) {
 
 // writeSlots writes the reply to CLUSTER SLOTS, the last range first.
 func writeSlots(peer *server.Peer, masters []string) {
-	peer.WriteLen(len(masters))
 	var ranges []func()
 	each(masters, func(first, last int, host string) {
 		ranges = append(ranges, func() {
@@ -192,11 +195,16 @@ func writeSlots(peer *server.Peer, masters []string) {
 			peer.WriteInt(first)
 			peer.WriteInt(last)
 			peer.WriteLen(3)
-			peer.WriteBulk(host)
+			if host != "" {
+				peer.WriteBulk(host)
+			} else {
+				peer.WriteNull()
+			}
 			peer.WriteInt(1)
 			peer.WriteBulk("id of " + host)
 		})
 	})
+	peer.WriteLen(len(ranges))
 	for _, write := range slices.Backward(ranges) {
 		write()
 	}

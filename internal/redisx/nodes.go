@@ -26,11 +26,11 @@ type Pipelines struct {
 	asked atomic.Int64 // when, Unix nanoseconds
 }
 
-// slotRange is the slots after those of the range before, up to the last one.
+// slotRange is a range of slots and its node.
 type slotRange struct {
-	last     int64
-	node     string
-	pipeline *Pipeline
+	first, last int64
+	node        string
+	pipeline    *Pipeline
 }
 
 // The age of slots that are asked for again: usually, and if a node has redirected a call or they are
@@ -63,7 +63,7 @@ func (p *Pipelines) ofSlot(slot int64) *Pipeline {
 		slots = *known
 	}
 	i, _ := slices.BinarySearchFunc(slots, slot, func(r slotRange, slot int64) int { return int(r.last - slot) })
-	if i == len(slots) {
+	if i == len(slots) || slot < slots[i].first {
 		p.refresh(movedSlotsAge)
 		return nil
 	}
@@ -82,7 +82,8 @@ func (p *Pipelines) sent(calls []*Call) {
 // refresh asks for the slots, in the background, unless that was done within age.
 func (p *Pipelines) refresh(age time.Duration) {
 	now, asked := time.Now().UnixNano(), p.asked.Load()
-	if now-asked < int64(age) || !p.asked.CompareAndSwap(asked, now) {
+	since := time.Duration(now - asked) // below 0 if the clock was set back
+	if since >= 0 && since < age || !p.asked.CompareAndSwap(asked, now) {
 		return
 	}
 	go func() {
@@ -105,16 +106,17 @@ func (p *Pipelines) set(reply []rueidis.RedisMessage) {
 	var slots []slotRange
 	for _, message := range reply {
 		r := ReadReply(message)
-		r.Number()
-		last, master := r.Number(), ReadReply(r.Next())
-		node := net.JoinHostPort(master.Text(), strconv.FormatInt(master.Number(), 10))
-		if !r.OK() || !master.OK() {
+		first, last, master := r.Number(), r.Number(), ReadReply(r.Next())
+		host := master.Next()
+		name, err := host.ToString() // nil, as "", is the host that was asked
+		node := net.JoinHostPort(name, strconv.FormatInt(master.Number(), 10))
+		if err != nil && !rueidis.IsRedisNil(err) || !r.OK() || !master.OK() {
 			return
 		}
 		if known[node] == nil {
 			known[node] = &Pipeline{Redis: p.redis, Collect: p.collect, nodes: p}
 		}
-		slots = append(slots, slotRange{last, node, known[node]})
+		slots = append(slots, slotRange{first, last, node, known[node]})
 	}
 	slices.SortFunc(slots, func(a, b slotRange) int { return int(a.last - b.last) })
 	p.slots.Store(&slots)

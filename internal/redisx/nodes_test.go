@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -69,6 +70,16 @@ func TestPipelines_SlotsAreServedLater_AreFound(t *testing.T) {
 	})
 }
 
+// TestPipelines_NodeWithoutHost_HasAPipeline: with cluster-preferred-endpoint-type unknown-endpoint, the
+// client connects to the host that it has asked.
+func TestPipelines_NodeWithoutHost_HasAPipeline(t *testing.T) {
+	redistest.RunCluster(t, func(c *redistest.Cluster) {
+		c.Serve(":1")
+		p := nodesOf(c)
+		assert.NotNil(c, p.Of("k"))
+	})
+}
+
 // TestPipelines_SlotMoves_CallsFollow: each is sent again alone. The slots are asked for once a second.
 func TestPipelines_SlotMoves_CallsFollow(t *testing.T) {
 	redistest.RunCluster(t, func(c *redistest.Cluster) {
@@ -109,5 +120,57 @@ func TestPipelines_RedirectedCall_DelaysNoOther(t *testing.T) {
 		_, err := p.Do(c.Context(), echoScript, []string{"k"}, nil)
 		require.NoError(c, err)
 		assert.InDelta(c, 0.75, time.Since(start).Seconds(), 0.25)
+	})
+}
+
+// TestPipelines_SlotWithoutNode_FailsNoOther: rueidis then fails all calls of its pipeline. The client
+// may know of such a slot before the Pipelines do, and after.
+func TestPipelines_SlotWithoutNode_FailsNoOther(t *testing.T) {
+	redistest.RunTwoMasters(t, func(c *redistest.Cluster) {
+		p := nodesOf(c)
+		c.Serve("", redistest.NodeA, "", redistest.NodeB)
+		c.Redirect(redistest.NodeA, "MOVED 0 "+redistest.NodeB)
+		_, err := echoScript.Exec(c.Context(), c.Conn, []string{"k"}, nil)
+		require.NoError(c, err)
+		time.Sleep(2 * time.Second) // the client has asked for the slots
+		c.Redirect(redistest.NodeA, "")
+		for range 2 {
+			var all sync.WaitGroup
+			for i := range 100 {
+				key := fmt.Sprint("key:", i)
+				all.Go(func() {
+					var err error
+					if p := p.Of(key); p != nil {
+						_, err = p.Do(c.Context(), echoScript, []string{key}, nil)
+					} else {
+						_, err = echoScript.Exec(c.Context(), c.Conn, []string{key}, nil)
+					}
+					if Slot(key)/4096%2 == 0 {
+						assert.ErrorIs(c, err, rueidis.ErrNoSlot)
+					} else {
+						assert.NoError(c, err)
+					}
+				})
+			}
+			all.Wait()
+			time.Sleep(time.Minute)
+			p.sent(nil)
+			time.Sleep(time.Second)
+		}
+		for slot := range int64(16384) {
+			require.Equal(c, slot/4096%2 == 1, p.ofSlot(slot) != nil, slot)
+		}
+	})
+}
+
+// TestPipelines_ClockIsSetBack_SlotsAreAskedFor: not only when it has caught up.
+func TestPipelines_ClockIsSetBack_SlotsAreAskedFor(t *testing.T) {
+	redistest.RunTwoMasters(t, func(c *redistest.Cluster) {
+		p := nodesOf(c)
+		asked := c.Asked()
+		p.asked.Store(time.Now().Add(time.Hour).UnixNano())
+		p.sent(nil)
+		time.Sleep(time.Second)
+		assert.Equal(c, asked+1, c.Asked())
 	})
 }

@@ -50,6 +50,14 @@ func (c *Call) ended() error {
 	return c.Context.Err()
 }
 
+// read reads the result of the call in a pipeline. If no node has the slot of one call, rueidis sends
+// none of them: each is made alone, as if it was redirected.
+func (c *Call) read(result rueidis.RedisResult) {
+	if c.Reply, c.Err = result.ToMessage(); errors.Is(c.Err, rueidis.ErrNoSlot) {
+		c.Err = errRedirected
+	}
+}
+
 // Pipelined has the calls of one pipeline.
 type Pipelined struct{ calls []*Call }
 
@@ -141,7 +149,7 @@ func send(ctx context.Context, redis rueidis.Client, calls []*Call) {
 	var unknown []*Call
 	for i, result := range redis.DoMulti(unfollowed(ctx, redis), commands...) {
 		c := calls[i]
-		c.Reply, c.Err = result.ToMessage()
+		c.read(result)
 		if refused, ok := rueidis.IsRedisErr(c.Err); ok && refused.IsNoScript() {
 			if ended := c.ended(); ended != nil {
 				c.Err = ended
@@ -160,6 +168,6 @@ func send(ctx context.Context, redis rueidis.Client, calls []*Call) {
 		c.Err = ErrNoReply
 	}
 	for i, result := range redis.DoMulti(unfollowed(ctx, redis), commands...) {
-		unknown[i].Reply, unknown[i].Err = result.ToMessage()
+		unknown[i].read(result)
 	}
 }
