@@ -175,7 +175,10 @@ func (l *Limiter) sendInPipeline(ctx context.Context, e *entry, p *redisx.Pipeli
 // call, a goroutine makes it, so that the other calls of the pipeline do not wait.
 func (l *Limiter) readPiped(ctx context.Context, e *entry, b *Batch, reply rueidis.RedisMessage, failed error) {
 	if failed == nil {
-		again, err := l.read(b, reply)
+		var again bool
+		var err error
+		runOrAbort(func() { again, err = l.read(b, reply) },
+			func() { l.completeAndContinue(ctx, e, b, l.Protocol.Explain(ctx, redisx.ErrNoReply)) })
 		if !again {
 			l.completeAndContinue(ctx, e, b, err)
 			return

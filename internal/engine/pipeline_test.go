@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -178,5 +179,43 @@ func TestPipeline_CallerExplainsItsError_OthersDoNotWait(t *testing.T) {
 		}
 		callers.Wait()
 		assert.True(f, g.Idle())
+	})
+}
+
+// unreadable is a window that cannot read its reply.
+type unreadable struct{ *fake }
+
+func (unreadable) Answer(*Batch, rueidis.RedisMessage) (again bool, err error) {
+	runtime.Goexit()
+	return false, nil
+}
+
+// TestPipeline_ReplyEndsItsGoroutine_NoCallerIsLeftWaiting: neither of its limiter nor of others.
+func TestPipeline_ReplyEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
+	withServer(t, func(t *testing.T, f *fixture) {
+		f.Latency.Store(int64(10 * time.Millisecond))
+		g := f.engine()
+		l := open(g, "limiter", 100, time.Minute)
+		l.Protocol = unreadable{l}
+		g.calling.Add(pipelined + 1)
+		defer g.calling.Add(-pipelined - 1)
+		other := open(g, "other", 100, time.Minute)
+		var callers sync.WaitGroup
+		for range 3 {
+			callers.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err := l.TryAcquire(ctx, 1)
+				assert.ErrorIs(t, err, redisx.ErrNoReply)
+			})
+			callers.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				assert.NoError(t, redistest.Err(other.TryAcquire(ctx, 1)))
+			})
+		}
+		callers.Wait()
+		assert.Zero(t, g.registry.live.Load())
+		assert.EqualValues(t, pipelined+1, g.calling.Load())
 	})
 }

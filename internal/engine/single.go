@@ -100,7 +100,7 @@ func (s *single) replied() {
 	if err == nil {
 		var again bool
 		if again, err = s.limiter.read(&s.batch, s.call.Reply); again {
-			return // nothing was granted
+			err = context.Canceled // nothing was granted
 		}
 	}
 	s.complete(err)

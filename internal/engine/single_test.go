@@ -215,3 +215,22 @@ func TestSingle_Observer_GetsOneCallForEach(t *testing.T) {
 		assert.EqualValues(t, 2, granted.Load())
 	})
 }
+
+// TestSingle_CallerLeavesAScriptWithMoreCalls_ItsCallIsReported: as one of a shared call.
+func TestSingle_CallerLeavesAScriptWithMoreCalls_ItsCallIsReported(t *testing.T) {
+	var calls atomic.Int64
+	observer := &Observer{RedisCall: func(_ context.Context, c Call) {
+		calls.Add(1)
+		assert.ErrorIs(t, c.Err, context.Canceled)
+	}}
+	withSingles(t, Settings{Observer: observer}, func(t *testing.T, f *fixture, g *Engine) {
+		l := open(g, "limiter", 5, time.Minute)
+		l.Protocol = twice{l}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		defer cancel()
+		assert.ErrorIs(t, redistest.Err(l.TryAcquire(ctx, 1)), context.DeadlineExceeded)
+		time.Sleep(time.Second)
+		assert.EqualValues(t, 1, calls.Load())
+		assert.EqualValues(t, 5, f.free(l))
+	})
+}

@@ -3,6 +3,7 @@ package redisx
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/redis/rueidis"
@@ -113,11 +114,9 @@ func (p *Pipeline) Send(ctx context.Context, d *Pipelined) {
 	for _, c := range d.calls {
 		c.Err = ErrNoReply // until there is a reply
 	}
-	defer func() { // also if the Redis client panics
-		for _, c := range d.calls {
-			c.Done()
-		}
-	}()
+	for _, c := range slices.Backward(d.calls) {
+		defer c.Done() // also if the Redis client panics, or Done of another call
+	}
 	send(ctx, p.Redis, d.calls)
 	if p.nodes != nil {
 		p.nodes.sent(d.calls)
