@@ -15,45 +15,6 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// Requests that arrive before the outage is detected wait for their deadline. Later ones are decided
-// at once. The prober detects the end.
-func TestGuard_HungRedis_DelaysOnlyTheFirstRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, reports := new(redis), new(recorder)
-		g := New(Open, deadline, reports.changed)
-		q := Request{Limiter: r, Permits: 1}
-		require.Equal(t, Acquired, g.Ask(t.Context(), q).Result)
-		time.Sleep(time.Second)
-		r.hangs.Store(true)
-
-		begin := time.Now()
-		var callers sync.WaitGroup
-		for range 100 {
-			callers.Go(func() { assert.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result) })
-		}
-		callers.Wait()
-		assert.Equal(t, deadline, time.Since(begin), "all that came before it was known had the deadline")
-		assert.Equal(t, []string{"false context deadline exceeded"}, reports.changes)
-
-		asked, looks := r.asked.Load(), r.looks.Load()
-		for range 30 { // at low traffic too
-			begin := time.Now()
-			assert.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result)
-			assert.Zero(t, time.Since(begin))
-			time.Sleep(time.Second)
-		}
-		assert.Equal(t, asked, r.asked.Load())
-		assert.InDelta(t, 33, r.looks.Load()-looks, 2, "one in each deadline, and then in each second")
-		assert.Len(t, reports.changes, 1)
-
-		r.hangs.Store(false)
-		time.Sleep(maxProbePause)
-		synctest.Wait()
-		assert.Equal(t, []string{"false context deadline exceeded", "true <nil>"}, reports.changes)
-		assert.Equal(t, Acquired, g.Ask(t.Context(), q).Result)
-	})
-}
-
 // A shard of a cluster may fail while others answer.
 func TestGuard_OneOfManyCallsFails_IsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -13,75 +13,59 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Requests come at random times.
-func TestShape_AnyInterval_GrantsAtMostTheShare(t *testing.T) {
-	const interval = time.Second
+// A caller asks at random times, or for each permit in the nanosecond in which it returns.
+func TestShape_AnyInterval_GrantsTheShare(t *testing.T) {
 	for _, c := range []struct {
 		permits int64
 		share   float64
-		burst   int
+		burst   int64
 		most    int
 	}{
 		{10, 1, 5, 10}, {10, 0.5, 3, 5}, {10, 0.1, 1, 1}, {10, 0.25, 1, 2}, {3, 1, 2, 3}, {1, 1, 1, 1}, {100, 0.29, 15, 29},
 		{9, 0.1, 0, 0}, {1000, 0.7, 350, 700},
 	} {
 		t.Run(fmt.Sprintf("%v of %d", c.share, c.permits), func(t *testing.T) {
-			s, ok := shapeOf(limit.SlidingLog{Permits: c.permits, Interval: interval}, c.share)
+			s, ok := shapeOf(limit.SlidingLog{Permits: c.permits, Interval: time.Second}, c.share)
 			require.True(t, ok)
 			assert.EqualValues(t, c.most, s.limit)
-			for seed := range uint64(20) {
+			assert.Equal(t, c.burst, s.decide(0, 1, 1).Remaining)
+			assert.Equal(t, c.most, busiest(t, s, func() int64 { return 0 }))
+			for seed := range uint64(10) {
 				random := rand.New(rand.NewPCG(seed, 0))
-				full, now := int64(0), int64(1)
-				var granted []int64
-				for range 5_000 {
-					if d := s.decide(full, now, 1); d.Allowed {
-						full = s.take(full, now, 1)
-						granted = append(granted, now)
-					} else if c.most > 0 {
-						if next := now + int64(d.RetryAfter); next == now || !s.decide(full, next, 1).Allowed || s.decide(full, next-1,
-							1).Allowed {
-							t.Fatalf("after %v it is to be had, not before", d.RetryAfter)
-						} else if seed%2 == 0 {
-							now = next // a caller that asks again at the stated time
-							continue
-						}
-					}
-					now += random.Int64N(int64(interval) / (1 + random.Int64N(4*max(1, c.permits))))
-				}
-				begin, busiest := 0, 0
-				for i, at := range granted {
-					for granted[begin] <= at-int64(interval) {
-						begin++
-					}
-					busiest = max(busiest, i-begin+1)
-				}
-				require.LessOrEqual(t, busiest, c.most)
+				pause := func() int64 { return 1 + random.Int64N(int64(time.Second)/(1+random.Int64N(4*c.permits))) }
+				assert.LessOrEqual(t, busiest(t, s, pause), c.most)
 			}
-			full, burst := int64(0), 0
-			for ; s.decide(full, 1, 1).Allowed; burst++ {
-				full = s.take(full, 1, 1)
-			}
-			assert.Equal(t, c.burst, burst)
 		})
 	}
 }
 
-// The caller takes each permit in the nanosecond in which it returns.
-func TestShape_GreedyCaller_GetsExactlyTheShare(t *testing.T) {
-	const interval = time.Second
-	for permits := range int64(100) {
-		s, _ := shapeOf(limit.SlidingLog{Permits: permits + 1, Interval: interval}, 1)
-		full, granted := int64(0), int64(0)
-		for now := int64(1); now <= int64(interval); {
-			if d := s.decide(full, now, 1); d.Allowed {
-				full = s.take(full, now, 1)
-				granted++
-			} else {
-				now += int64(d.RetryAfter)
+// busiest returns the most grants in any second. The caller pauses after each request, or without a
+// pause asks again at the stated time.
+func busiest(t *testing.T, s shape, pause func() int64) (most int) {
+	var granted []int64
+	full, begin, now := int64(0), 0, int64(1)
+	for range 5_000 {
+		if d := s.decide(full, now, 1); d.Allowed {
+			full = s.take(full, now, 1)
+			granted = append(granted, now)
+			for granted[begin] <= now-int64(time.Second) {
+				begin++
 			}
+			most = max(most, len(granted)-begin)
+			now += pause()
+		} else {
+			next := now + int64(d.RetryAfter)
+			if s.holds > 0 {
+				require.True(t, next > now && s.decide(full, next, 1).Allowed && !s.decide(full, next-1, 1).Allowed,
+					"a permit returns after %v, not before", d.RetryAfter)
+			}
+			if after := pause(); after > 0 {
+				next = now + after
+			}
+			now = next
 		}
-		assert.Equal(t, permits+1, granted)
 	}
+	return most
 }
 
 func TestShapeOf_Policies_AreBuckets(t *testing.T) {

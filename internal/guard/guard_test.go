@@ -89,3 +89,10 @@ func TestErrors_Text_DoesNotNameThePackage(t *testing.T) {
 		assert.Regexp(t, "^rratelimiter: ", err.Error())
 	}
 }
+
+// A gRPC server may run as a handler of net/http, behind a middleware of httplimit.
+func TestVisitOf_OtherProtocol_IsNone(t *testing.T) {
+	v := NewVisit[HTTP](t.Context(), nil, Request{}, Answer{}, "an outcome")
+	assert.Same(t, v, VisitOf[HTTP, string](v))
+	assert.Nil(t, VisitOf[GRPC, string](v))
+}

@@ -53,28 +53,6 @@ func TestLocal_JoinedMembers_EachHasOneShare(t *testing.T) {
 	})
 }
 
-// TestLocal_OneMemberDenies_NothingIsTaken of the others.
-func TestLocal_OneMemberDenies_NothingIsTaken(t *testing.T) {
-	outage(t, func(client *rratelimiter.Client, ask func(Request) Answer) {
-		few, many := limit.New(client, "few", hourly(2)), limit.New(client, "many", hourly(10), hourlyBucket)
-		q := Request{Limiter: limit.Join(many, few), Policies: []limit.Policy{hourly(10), hourlyBucket, hourly(2)}}
-		assert.Equal(t, Acquired, ask(q).Result)
-		for range 10 {
-			a := ask(q)
-			assert.Equal(t, Rejected, a.Result)
-			assert.Equal(t, []bool{true, true, false}, []bool{a.Each[0].Allowed, a.Each[1].Allowed, a.Each[2].Allowed})
-			assert.EqualValues(t, 4, a.Each[0].Remaining)
-		}
-		alone := Request{Limiter: many, Policies: []limit.Policy{hourly(10), hourlyBucket}}
-		for range 4 {
-			assert.Equal(t, Acquired, ask(alone).Result)
-		}
-		assert.Equal(t, Rejected, ask(alone).Result)
-	})
-}
-
-var hourlyBucket = limit.TokenBucket{Capacity: 10, Refill: 10, Interval: time.Hour}
-
 // TestLocal_MemberWithoutPolicy_IsClosed: a limit of a member that is unknown cannot be kept.
 func TestLocal_MemberWithoutPolicy_IsClosed(t *testing.T) {
 	outage(t, func(client *rratelimiter.Client, ask func(Request) Answer) {
@@ -86,26 +64,6 @@ func TestLocal_MemberWithoutPolicy_IsClosed(t *testing.T) {
 		assert.Equal(t, FailedClosed, ask(twice).Result, "the join is invalid")
 		both := Request{Limiter: join, Policies: []limit.Policy{hourly(10), hourly(10)}}
 		assert.Equal(t, Acquired, ask(both).Result)
-	})
-}
-
-// TestLocal_JoinSettles_EachMemberIsCharged: a later request of one member meets the final cost.
-func TestLocal_JoinSettles_EachMemberIsCharged(t *testing.T) {
-	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
-		client := rratelimiter.New(f.Conn)
-		f.Redis.SetError("LOADING")
-		g := New(1, deadline, nil)
-		one, two := limit.New(client, "one", hourly(10)), limit.New(client, "two", hourly(10))
-		q := Request{Limiter: limit.Join(one, two), Policies: []limit.Policy{hourly(10), hourly(10)}, Permits: 1}
-		a := g.Ask(t.Context(), q)
-		require.Equal(t, Acquired, a.Result)
-		require.NoError(t, g.Settle(t.Context(), q, a, 5))
-		for _, l := range []Limiter{one, two} {
-			alone := Request{Limiter: l, Policies: []limit.Policy{hourly(10)}, Permits: 1}
-			assert.Equal(t, Rejected, g.Ask(t.Context(), alone).Result)
-		}
-		f.Redis.SetError("")
-		time.Sleep(time.Minute)
 	})
 }
 
