@@ -1,8 +1,10 @@
 package httplimit_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"testing"
@@ -21,6 +23,11 @@ func TestByIP_RemoteAddr_HasAnyForm(t *testing.T) {
 		assert.Equal(t, want, got)
 		assert.Equal(t, want == "", err != nil)
 	}
+	// A client can give its unix socket any name.
+	unix := &net.UnixAddr{Name: "server", Net: "unix"}
+	ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, unix)
+	_, err := httplimit.ByIP()(request().WithContext(ctx))
+	assert.ErrorContains(t, err, `"unix"`)
 }
 
 // FuzzBehindAProxy checks that only the part of a header counts that the proxy appends.

@@ -162,29 +162,6 @@ func ExampleAddress() {
 	// 2001:db8:1:2::3 <nil>
 }
 
-func ExampleByIP() {
-	direct, proxied := httplimit.ByIP(), httplimit.ByIP(netip.MustParsePrefix("192.0.2.0/24"))
-	r := httptest.NewRequest(http.MethodGet, "/", nil) // of 192.0.2.1
-	r.Header.Set("X-Forwarded-For", "198.51.100.1, 203.0.113.9, 192.0.2.7")
-	fmt.Println(direct(r))
-	fmt.Println(proxied(r)) // the first from the right that is no proxy; what a client claims left of it counts for nothing
-	// Output:
-	// 192.0.2.1 <nil>
-	// 203.0.113.9 <nil>
-}
-
-func ExampleByHeader() {
-	byKey := httplimit.ByHeader("X-API-Key")
-	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	_, err := byKey(r)
-	fmt.Println(err)
-	r.Header.Set("X-API-Key", "k-4711")
-	fmt.Println(byKey(r))
-	// Output:
-	// httplimit: header X-Api-Key: want one value that is not empty: got 0 values
-	// k-4711 <nil>
-}
-
 // The lines of the README.
 func ExampleHashed() {
 	client := connect()
@@ -201,15 +178,6 @@ func ExampleHashed() {
 	// Output:
 	// 200 OK "minute";q=100;w=60
 	// 400 Bad Request
-}
-
-func ExampleCombined() {
-	perTenantAndMethod := httplimit.Combined(httplimit.ByHeader("X-Tenant"),
-		func(r *http.Request) (string, error) { return r.Method, nil })
-	r := httptest.NewRequest(http.MethodDelete, "/", nil)
-	r.Header.Set("X-Tenant", "gold")
-	fmt.Println(perTenantAndMethod(r))
-	// Output: gold|DELETE <nil>
 }
 
 // Two calls an hour to each host, for all programs together.

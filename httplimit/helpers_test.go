@@ -1,12 +1,14 @@
 package httplimit_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -29,5 +31,10 @@ func serve(handler http.Handler, r *http.Request) *httptest.ResponseRecorder {
 
 func request() *http.Request { return httptest.NewRequest(http.MethodGet, "/", nil) }
 
-// ok is a handler that grants all.
+// ok is a handler that answers with 200.
 var ok = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+
+// grants is a limiter that grants all.
+var grants = guardtest.Fake(func(context.Context, int64) (rratelimiter.Decision, error) {
+	return rratelimiter.Decision{Allowed: true}, nil
+})

@@ -1,7 +1,6 @@
 package httplimit_test
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -75,13 +74,10 @@ func TestTransport_RetryAfter_PausesUntilThen(t *testing.T) {
 // http.Client.CloseIdleConnections finds the method.
 func TestTransport_CloseIdleConnections_ReachesBase(t *testing.T) {
 	base := &closing{}
-	one := guardtest.Fake(func(context.Context, int64) (rratelimiter.Decision, error) {
-		return rratelimiter.Decision{Allowed: true}, nil
-	})
-	(&http.Client{Transport: httplimit.Transport(base, httplimit.All(one))}).CloseIdleConnections()
+	(&http.Client{Transport: httplimit.Transport(base, httplimit.All(grants))}).CloseIdleConnections()
 	assert.Equal(t, 1, base.closed)
 	// A base without the method.
-	(&http.Client{Transport: httplimit.Transport(roundTrip(nil), httplimit.All(one))}).CloseIdleConnections()
+	(&http.Client{Transport: httplimit.Transport(roundTrip(nil), httplimit.All(grants))}).CloseIdleConnections()
 }
 
 // closing is a RoundTripper that closes idle connections.
