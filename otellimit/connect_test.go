@@ -15,6 +15,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/otellimit"
 )
 
 // connect opens an in-memory Redis instead of
@@ -32,6 +33,14 @@ func get(handler http.Handler, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 	return w
+}
+
+// must returns a Telemetry that New has created without an error.
+func must(telemetry *otellimit.Telemetry, err error) *otellimit.Telemetry {
+	if err != nil {
+		panic(err)
+	}
+	return telemetry
 }
 
 // meters is a MeterProvider whose counters an example can print.

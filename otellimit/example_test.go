@@ -65,77 +65,11 @@ func Example() {
 	// rratelimiter_requests_total{rratelimiter_policy="fixed_window",rratelimiter_result="rejected"} 1
 }
 
-// Without options, the global providers are used, even if they are set later.
-func ExampleNew() {
-	telemetry, err := otellimit.New()
-	if err != nil {
-		panic(err)
-	}
-	redis := connect()
-	client := rratelimiter.New(redis, rratelimiter.WithObserver(telemetry.Observer()))
-	mail := limit.New(client, "mail", limit.FixedWindow{Permits: 2, Interval: time.Hour})
-	fmt.Println(mail.TryAcquire(context.Background(), 1))
-	// Output: true <nil>
-}
-
-func ExampleWithMeterProvider() {
-	redis := connect()
-	provider := newMeters() // in a program: with an exporting reader
-
-	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))
-	if err != nil {
-		panic(err)
-	}
-	client := rratelimiter.New(redis, rratelimiter.WithObserver(telemetry.Observer()))
-	bucket := limit.New(client, "mail", limit.TokenBucket{Capacity: 5, Refill: 1, Interval: time.Hour})
-	for range 2 {
-		if _, err := bucket.TryAcquire(context.Background(), 3); err != nil {
-			panic(err)
-		}
-	}
-	provider.print("rratelimiter.requests")
-	provider.print("rratelimiter.permits")
-	// Output:
-	// policy=token_bucket,result=acquired 1
-	// policy=token_bucket,result=rejected 1
-	// policy=token_bucket 3
-}
-
-// A call that waits for permits has a span below the caller's.
-func ExampleWithTracerProvider() {
-	redis := connect()
-	spans := tracetest.NewSpanRecorder() // in a program: an exporter
-	provider := trace.NewTracerProvider(trace.WithSpanProcessor(spans))
-
-	telemetry, err := otellimit.New(otellimit.WithTracerProvider(provider))
-	if err != nil {
-		panic(err)
-	}
-	client := rratelimiter.New(redis, rratelimiter.WithObserver(telemetry.Observer()))
-	bucket := limit.New(client, "mail", limit.TokenBucket{Capacity: 1, Refill: 5, Interval: time.Second})
-	ctx, sending := provider.Tracer("mail").Start(context.Background(), "send")
-	for range 2 {
-		if err := bucket.Acquire(ctx, 1); err != nil {
-			panic(err)
-		}
-	}
-	sending.End()
-	for _, span := range spans.Ended() {
-		fmt.Println(span.Name(), span.Parent().SpanID() == sending.SpanContext().SpanID())
-	}
-	// Output:
-	// rratelimiter.wait true
-	// send false
-}
-
 // Only waits of at least a second have a span.
 func ExampleWithSpansAfter() {
 	spans := tracetest.NewSpanRecorder()
-	telemetry, err := otellimit.New(otellimit.WithSpansAfter(time.Second),
-		otellimit.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(spans))))
-	if err != nil {
-		panic(err)
-	}
+	telemetry := must(otellimit.New(otellimit.WithSpansAfter(time.Second),
+		otellimit.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(spans)))))
 	for _, waited := range []time.Duration{otellimit.DefaultSpansAfter, 2 * time.Second} {
 		telemetry.Observer().Decision(context.Background(), rratelimiter.DecisionInfo{
 			Policy: "token_bucket", Granted: true, Took: waited, Waited: waited,
@@ -150,10 +84,8 @@ func ExampleWithLimiterNames() {
 	redis := connect()
 	provider := newMeters()
 
-	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider), otellimit.WithLimiterNames("paid-api", "web:*"))
-	if err != nil {
-		panic(err)
-	}
+	telemetry := must(otellimit.New(otellimit.WithMeterProvider(provider),
+		otellimit.WithLimiterNames("paid-api", "web:*")))
 	client := rratelimiter.New(redis, rratelimiter.WithObserver(telemetry.Observer()))
 	for _, name := range []string{"paid-api", "web:192.0.2.1", "web:192.0.2.2", "login:alice"} {
 		limiter := limit.New(client, name, limit.FixedWindow{Permits: 5, Interval: time.Hour})
@@ -171,10 +103,7 @@ func ExampleWithLimiterNames() {
 // A program wraps Telemetry's hook with its own.
 func ExampleTelemetry_Observer() {
 	redis := connect()
-	telemetry, err := otellimit.New()
-	if err != nil {
-		panic(err)
-	}
+	telemetry := must(otellimit.New())
 
 	observer := telemetry.Observer()
 	measure := observer.Decision
@@ -194,10 +123,7 @@ func ExampleTelemetry_Observer() {
 func ExampleTelemetry_Middleware() {
 	redis := connect()
 	provider := newMeters()
-	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))
-	if err != nil {
-		panic(err)
-	}
+	telemetry := must(otellimit.New(otellimit.WithMeterProvider(provider)))
 
 	client := rratelimiter.New(redis)
 	behind := func(name string, opts ...httplimit.Option) http.Handler {
@@ -225,29 +151,9 @@ func (down) Take(context.Context, int64) (rratelimiter.Decision, error) {
 	return rratelimiter.Decision{}, errors.New("no route to 10.0.0.7")
 }
 
-func ExampleMiddleware_HTTP() {
-	provider := newMeters()
-	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))
-	if err != nil {
-		panic(err)
-	}
-	metrics := telemetry.Middleware("http")
-	limited := httplimit.Middleware(httplimit.All(down{}),
-		httplimit.OnFailure(httplimit.Open), httplimit.Report(metrics.HTTP))
-	get(limited(hello), "/")
-	get(httplimit.Middleware(httplimit.All(down{}), httplimit.Report(metrics.HTTP))(hello), "/")
-	provider.print("rratelimiter.middleware.requests")
-	// Output:
-	// error.type=_OTHER,middleware=http,result=failed_closed 1
-	// error.type=_OTHER,middleware=http,result=failed_open 1
-}
-
 func ExampleMiddleware_RedisChange() {
 	provider := newMeters()
-	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))
-	if err != nil {
-		panic(err)
-	}
+	telemetry := must(otellimit.New(otellimit.WithMeterProvider(provider)))
 	metrics := telemetry.Middleware("http")
 	provider.print("rratelimiter.fallback.active")
 	get(httplimit.Middleware(httplimit.All(down{}), httplimit.OnRedisChange(metrics.RedisChange))(hello), "/")
@@ -260,10 +166,7 @@ func ExampleMiddleware_RedisChange() {
 // The Middleware of another middleware, such as grpclimit's.
 func ExampleMiddleware_Request() {
 	provider := newMeters()
-	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))
-	if err != nil {
-		panic(err)
-	}
+	telemetry := must(otellimit.New(otellimit.WithMeterProvider(provider)))
 	calls := telemetry.Middleware("grpc")
 	calls.Request(context.Background(), httplimit.Outcome{Result: httplimit.Rejected})
 	provider.print("rratelimiter.middleware.requests")
@@ -273,10 +176,7 @@ func ExampleMiddleware_Request() {
 // RulesReloaded counts each reload of a rules file.
 func ExampleTelemetry_RulesReloaded() {
 	provider := newMeters()
-	telemetry, err := otellimit.New(otellimit.WithMeterProvider(provider))
-	if err != nil {
-		panic(err)
-	}
+	telemetry := must(otellimit.New(otellimit.WithMeterProvider(provider)))
 	telemetry.RulesReloaded(nil)
 	telemetry.RulesReloaded(errors.New("limits.yaml:7: unknown field"))
 	provider.print("rratelimiter.rules.reloads")
