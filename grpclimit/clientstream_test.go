@@ -29,6 +29,14 @@ func to(ctx context.Context, host string) context.Context {
 
 var message = new(test.StreamingOutputCallRequest)
 
+// open opens a stream to the host "one".
+func open(ctx context.Context, t *testing.T, c test.TestServiceClient) test.TestService_FullDuplexCallClient {
+	t.Helper()
+	ss, err := c.FullDuplexCall(to(ctx, "one"))
+	require.NoError(t, err)
+	return ss
+}
+
 // One goroutine sends while another receives.
 func TestStreamClientInterceptor_EachMessage_WaitsForItsPermit(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
@@ -37,8 +45,7 @@ func TestStreamClientInterceptor_EachMessage_WaitsForItsPermit(t *testing.T) {
 			grpclimit.Report(func(_ context.Context, call grpclimit.Call, _ grpclimit.Outcome) {
 				assert.Same(t, message, call.Message)
 			}))
-		ss, err := c.FullDuplexCall(to(t.Context(), "one"))
-		require.NoError(t, err)
+		ss := open(t.Context(), t, c)
 		begin := time.Now()
 		var receives sync.WaitGroup
 		receives.Go(func() {
@@ -67,10 +74,9 @@ func TestStreamClientInterceptor_MessageNotSent_EndsTheStream(t *testing.T) {
 			return err
 		}}
 		c := limited(serve(f, s), perHost(client, hour(1)), grpclimit.EachMessage(), grpclimit.AtOnce())
-		ss, err := c.FullDuplexCall(to(t.Context(), "one"))
-		require.NoError(t, err)
+		ss := open(t.Context(), t, c)
 		require.NoError(t, ss.Send(message))
-		_, err = ss.Recv()
+		_, err := ss.Recv()
 		require.NoError(t, err)
 		err = ss.Send(message)
 		assert.ErrorIs(t, err, grpclimit.ErrNotSent)
@@ -88,8 +94,7 @@ func TestStreamClientInterceptor_StreamEnds_FreesTheSender(t *testing.T) {
 		}}
 		c := limited(serve(f, s), perHost(client, limit.TokenBucket{Capacity: 1, Refill: 1, Interval: 5 * time.Second}),
 			grpclimit.EachMessage())
-		ss, err := c.FullDuplexCall(to(t.Context(), "one"))
-		require.NoError(t, err)
+		ss := open(t.Context(), t, c)
 		require.NoError(t, ss.Send(message))
 		begin := time.Now()
 		var sends sync.WaitGroup
@@ -97,12 +102,11 @@ func TestStreamClientInterceptor_StreamEnds_FreesTheSender(t *testing.T) {
 			assert.Equal(t, io.EOF, ss.Send(message))
 			assert.Equal(t, time.Second, time.Since(begin))
 		})
-		_, err = ss.Recv()
+		_, err := ss.Recv()
 		assert.Equal(t, codes.ResourceExhausted, status.Code(err))
 		sends.Wait()
 
-		ss, err = c.FullDuplexCall(to(t.Context(), "one"))
-		require.NoError(t, err)
+		ss = open(t.Context(), t, c)
 		require.NoError(t, ss.Send(message))
 		assert.Equal(t, 11*time.Second, time.Since(begin), "the limiter was paused")
 		_, _ = ss.Recv()
@@ -123,21 +127,17 @@ func TestStreamClientInterceptor_FreeMessageBeforeThePause_PausesTheLimiter(t *t
 				return int64(len(call.Message.(*test.StreamingOutputCallRequest).GetResponseParameters()))
 			}))
 		costs := &test.StreamingOutputCallRequest{ResponseParameters: []*test.ResponseParameters{{}}}
-		ss, err := c.FullDuplexCall(to(t.Context(), "one"))
-		require.NoError(t, err)
-		require.NoError(t, ss.Send(costs))
-		require.NoError(t, ss.Send(message))
-		_, err = ss.Recv()
-		assert.Equal(t, codes.ResourceExhausted, status.Code(err))
 		begin := time.Now()
-		ctx, cancel := context.WithTimeout(to(t.Context(), "one"), time.Minute)
-		defer cancel()
-		ss, err = c.FullDuplexCall(ctx)
-		require.NoError(t, err)
-		require.NoError(t, ss.Send(costs))
-		assert.Equal(t, 10*time.Second, time.Since(begin))
-		require.NoError(t, ss.Send(message))
-		_, _ = ss.Recv()
+		for i := range 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ss := open(ctx, t, c)
+			require.NoError(t, ss.Send(costs))
+			assert.Equal(t, time.Duration(i)*10*time.Second, time.Since(begin))
+			require.NoError(t, ss.Send(message))
+			_, err := ss.Recv()
+			assert.Equal(t, codes.ResourceExhausted, status.Code(err))
+			cancel()
+		}
 	})
 }
 
@@ -187,18 +187,13 @@ func (sums) StreamingOutputCall(*test.StreamingOutputCallRequest, test.TestServi
 func TestStreamClientInterceptor_CallerLeaves_LeavesNothing(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		c := limited(serve(f, new(service)), perHost(client, hour(1)), grpclimit.EachMessage())
-		ctx, leave := context.WithCancel(to(t.Context(), "one"))
-		ss, err := c.FullDuplexCall(ctx)
-		require.NoError(t, err)
+		ctx, leave := context.WithCancel(t.Context())
+		open(ctx, t, c)
+		ss := open(ctx, t, c)
 		require.NoError(t, ss.Send(message))
 		time.AfterFunc(time.Second, leave)
-		err = ss.Send(message)
+		err := ss.Send(message)
 		assert.ErrorIs(t, err, grpclimit.ErrNotSent)
 		assert.Equal(t, codes.Canceled, status.Code(err))
-
-		ctx, leave = context.WithCancel(to(t.Context(), "two"))
-		_, err = c.FullDuplexCall(ctx)
-		require.NoError(t, err)
-		leave()
 	})
 }

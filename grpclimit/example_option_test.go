@@ -267,19 +267,3 @@ func ExampleDescribe() {
 	// acquired []
 	// rejected [quota]
 }
-
-func ExampleAtOnce() {
-	client := connect()
-
-	perServer := grpclimit.Each(client, "calls", grpclimit.ByTarget(), limit.FixedWindow{Permits: 1, Interval: time.Hour})
-	c, stop := start(nil,
-		grpc.WithUnaryInterceptor(grpclimit.UnaryClientInterceptor(perServer, unhurried, grpclimit.AtOnce())))
-	defer stop()
-	for range 2 {
-		err := call(noContext, c)
-		fmt.Println(status.Code(err), errors.Is(err, grpclimit.ErrNotSent))
-	}
-	// Output:
-	// OK false
-	// ResourceExhausted true
-}

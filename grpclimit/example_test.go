@@ -92,22 +92,6 @@ func Example() {
 	// *errdetails.QuotaFailure
 }
 
-// One limit for all, a limiter that Java programs use too.
-func ExampleAll() {
-	client := connect()
-
-	// redisson.getRateLimiter("reports") in Java
-	quota := client.Limiter("reports", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 1, Interval: time.Hour}))
-	c, stop := start(limitedBy(grpclimit.All(quota), grpclimit.Policies(limit.SlidingLog{Permits: 1, Interval: time.Hour})))
-	defer stop()
-	for range 2 {
-		fmt.Println(status.Code(call(noContext, c)))
-	}
-	// Output:
-	// OK
-	// ResourceExhausted
-}
-
 // A call a minute for each tenant, under a name for clients to see.
 func ExampleEach() {
 	client := connect()
@@ -269,44 +253,8 @@ func ExampleAddress() {
 	// 2001:db8:1:2::3 <nil>
 }
 
-func ExampleByIP() {
-	direct, proxied := grpclimit.ByIP(), grpclimit.ByIP(netip.MustParsePrefix("192.0.2.0/24"))
-	ctx := peer.NewContext(noContext, &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}})
-	ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("x-forwarded-for", "198.51.100.1, 203.0.113.9, 192.0.2.7"))
-	fmt.Println(direct(ctx, grpclimit.Call{}))
-	fmt.Println(proxied(ctx, grpclimit.Call{})) // the first from the right that is no proxy; what a client claims left of it counts for nothing
-	// Output:
-	// 192.0.2.1 <nil>
-	// 203.0.113.9 <nil>
-}
-
-func ExampleByMetadata() {
-	byKey := grpclimit.ByMetadata("api-key")
-	_, err := byKey(noContext, grpclimit.Call{})
-	fmt.Println(err)
-	fmt.Println(byKey(metadata.NewIncomingContext(noContext, metadata.Pairs("api-key", "k-4711")), grpclimit.Call{}))
-	// Output:
-	// grpclimit: metadata api-key: want one value that is not empty: got 0 values
-	// k-4711 <nil>
-}
-
 func ExampleCombined() {
 	perMethodAndTarget := grpclimit.Combined(grpclimit.ByMethod(), grpclimit.ByTarget())
 	fmt.Println(perMethodAndTarget(noContext, grpclimit.Call{Method: "/a.B/C", Outgoing: true, Target: "dns:///b.example"}))
 	// Output: /a.B/C|dns:///b.example <nil>
-}
-
-func ExampleByMethod() {
-	fmt.Println(grpclimit.ByMethod()(noContext, grpclimit.Call{Method: "/shop.Orders/Create"}))
-	// Output: /shop.Orders/Create <nil>
-}
-
-func ExampleByService() {
-	fmt.Println(grpclimit.ByService()(noContext, grpclimit.Call{Method: "/shop.Orders/Create"}))
-	// Output: shop.Orders <nil>
-}
-
-func ExampleByTarget() {
-	fmt.Println(grpclimit.ByTarget()(noContext, grpclimit.Call{Outgoing: true, Target: "dns:///b.example"}))
-	// Output: dns:///b.example <nil>
 }

@@ -22,7 +22,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
@@ -85,35 +84,18 @@ func echo(ss test.TestService_FullDuplexCallServer) error {
 	}
 }
 
-// addressed is a listener all of whose clients are 192.0.2.1.
-type addressed struct{ net.Listener }
-
-func (a addressed) Accept() (net.Conn, error) {
-	conn, err := a.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return addressedConn{conn}, nil
-}
-
-type addressedConn struct{ net.Conn }
-
-func (addressedConn) RemoteAddr() net.Addr {
-	return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 4711}
-}
-
 // server is a grpc server on the fake clock.
 type server struct {
 	t        *testing.T
-	listener *bufconn.Listener
+	listener *redistest.Listener
 }
 
 // serve serves on the fake clock until its end. Interceptors are options.
 func serve(f *redistest.Fixture, s test.TestServiceServer, opts ...grpc.ServerOption) *server {
-	listener := bufconn.Listen(1 << 20)
+	listener := redistest.NewListener()
 	g := grpc.NewServer(opts...)
 	test.RegisterTestServiceServer(g, s)
-	go func() { _ = g.Serve(addressed{listener}) }()
+	go func() { _ = g.Serve(listener) }()
 	f.Cleanup(g.Stop)
 	return &server{f.T, listener}
 }
@@ -122,9 +104,7 @@ func serve(f *redistest.Fixture, s test.TestServiceServer, opts ...grpc.ServerOp
 func (s *server) dial(opts ...grpc.DialOption) test.TestServiceClient {
 	conn, err := grpc.NewClient("passthrough:///server",
 		append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-				return s.listener.DialContext(ctx)
-			}))...)
+			grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return s.listener.Dial(), nil }))...)
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { conn.Close() })
 	return test.NewTestServiceClient(conn)

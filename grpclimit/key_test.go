@@ -53,6 +53,10 @@ func TestByIP_PeerOfAnyNetwork_GivesAddressOrError(t *testing.T) {
 			assert.NotContains(t, err.Error(), "198.51.100.1:80")
 		}
 	}
+	// A server behind net/http reports a client's name of its unix socket as an address of TCP.
+	behind := &peer.Peer{Addr: text{"tcp", "198.51.100.1:80"}, LocalAddr: unix("server")}
+	_, err := grpclimit.ByIP()(peer.NewContext(t.Context(), behind), grpclimit.Call{})
+	assert.ErrorContains(t, err, `"unix"`)
 }
 
 func TestKey_Call_GivesTextOrError(t *testing.T) {
