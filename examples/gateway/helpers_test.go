@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -84,4 +86,13 @@ func (g *gateway) dial(t *testing.T) net.Conn {
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return conn
+}
+
+// exchange sends a request as it is, and returns its response.
+func exchange(t *testing.T, conn net.Conn, reader *bufio.Reader, request string) *http.Response {
+	t.Helper()
+	fmt.Fprint(conn, request)
+	resp, err := http.ReadResponse(reader, nil)
+	require.NoError(t, err)
+	return resp
 }

@@ -100,35 +100,30 @@ func TestRoutes_Spellings_AreTheSameRoute(t *testing.T) {
 	assert.Equal(t, "/", rs.of(r))
 }
 
-func TestRedis_DownAndUp_EachMode(t *testing.T) {
-	for mode, want := range map[string]map[int]int{"open": {200: 20}, "closed": {503: 20}, "0.5": {200: 3, 429: 17}} {
-		t.Run(mode, func(t *testing.T) {
-			g := behind(t, func(http.ResponseWriter, *http.Request) {}, "-second", "1000", "-minute", "10", "-routes",
-				"/elsewhere", "-redis-down", mode, "-redis-timeout", "2s")
-			g.get(t, "/elsewhere") // connected
-			g.redis.Close()
-			begin, got := time.Now(), make(map[int]int)
-			for range 20 {
-				resp, body := g.get(t, "/")
-				got[resp.StatusCode]++
-				assert.NotContains(t, body, "refused")
-			}
-			// Half of ten per minute is five: three at once, and another one every 20 s.
-			if back := int(time.Since(begin) / (20 * time.Second)); mode == "0.5" && back > 0 {
-				want = map[int]int{200: got[200], 429: 20 - got[200]}
-				assert.LessOrEqual(t, got[200], 3+back)
-			}
-			assert.Equal(t, want, got)
-			for _, fallback := range []string{"1", "0"} {
-				line := `rratelimiter_fallback_active{rratelimiter_middleware="gateway"} ` + fallback
-				require.Eventually(t, func() bool {
-					resp, _ := g.get(t, "/elsewhere")
-					return strings.Contains(g.scrape(t), line) && (fallback == "1" || resp.StatusCode == 200)
-				}, time.Minute, 10*time.Millisecond, line)
-				if fallback == "1" {
-					require.NoError(t, g.redis.Restart())
-				}
-			}
-		})
+// TestAddress_Unknown_FailureModeDecides has the other modes.
+func TestRedis_DownAndUp_ShareDecides(t *testing.T) {
+	g := behind(t, func(http.ResponseWriter, *http.Request) {}, "-second", "1000", "-minute", "10",
+		"-routes", "/elsewhere", "-redis-down", "0.5", "-redis-timeout", "2s")
+	g.get(t, "/elsewhere") // connected
+	g.redis.Close()
+	begin, got := time.Now(), make(map[int]int)
+	for range 20 {
+		resp, body := g.get(t, "/")
+		assert.NotContains(t, body, "refused")
+		got[resp.StatusCode]++
+	}
+	assert.Equal(t, 20, got[200]+got[429])
+	// Half of ten per minute is five: three at once, and another one every 20 s.
+	assert.GreaterOrEqual(t, got[200], 3)
+	assert.LessOrEqual(t, got[200], 3+int(time.Since(begin)/(20*time.Second)))
+	for _, active := range []string{"1", "0"} {
+		line := `rratelimiter_fallback_active{rratelimiter_middleware="gateway"} ` + active
+		require.Eventually(t, func() bool {
+			resp, _ := g.get(t, "/elsewhere")
+			return strings.Contains(g.scrape(t), line) && (active == "1" || resp.StatusCode == 200)
+		}, time.Minute, 10*time.Millisecond, line)
+		if active == "1" {
+			require.NoError(t, g.redis.Restart())
+		}
 	}
 }

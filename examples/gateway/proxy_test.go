@@ -164,10 +164,8 @@ func TestProxy_WebSocket_IsOneRequest(t *testing.T) {
 	}, "-second", "1")
 	upgrade := "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 	conn := g.dial(t)
-	fmt.Fprint(conn, upgrade)
 	reader := bufio.NewReader(conn)
-	resp, err := http.ReadResponse(reader, nil)
-	require.NoError(t, err)
+	resp := exchange(t, conn, reader, upgrade)
 	require.Equal(t, 101, resp.StatusCode)
 	assert.Regexp(t, `^"second";r=0(;t=1)?, "minute";r=99;t=(59|60)$`, resp.Header.Get("Ratelimit"))
 	for range 3 {
@@ -177,10 +175,7 @@ func TestProxy_WebSocket_IsOneRequest(t *testing.T) {
 		assert.Equal(t, "hello\n", line)
 	}
 	second := g.dial(t)
-	fmt.Fprint(second, upgrade)
-	resp, err = http.ReadResponse(bufio.NewReader(second), nil)
-	require.NoError(t, err)
-	assert.Equal(t, 429, resp.StatusCode)
+	assert.Equal(t, 429, exchange(t, second, bufio.NewReader(second), upgrade).StatusCode)
 	conn.Close()
 	require.Eventually(t, func() bool { return strings.Contains(g.log.String(), "status=101") }, time.Minute,
 		time.Millisecond)
@@ -193,10 +188,7 @@ func TestProxy_ForwardProxyRequests_AreNotForwarded(t *testing.T) {
 		"GET http://example.org/x HTTP/1.1\r\nHost: example.org\r\nConnection: close\r\n\r\n": "200 OK",
 	} {
 		conn := g.dial(t)
-		fmt.Fprint(conn, request)
-		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		require.NoError(t, err)
-		assert.Equal(t, want, resp.Status)
+		assert.Equal(t, want, exchange(t, conn, bufio.NewReader(conn), request).Status)
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
@@ -73,9 +72,7 @@ func TestServer_ResponseStreams_HasNoTimeout(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 		}
 	}, func(t *testing.T, client net.Conn) {
-		fmt.Fprint(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-		resp, err := http.ReadResponse(bufio.NewReader(client), nil)
-		require.NoError(t, err)
+		resp := exchange(t, client, bufio.NewReader(client), "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 		body, err := io.ReadAll(resp.Body)
 		assert.NoError(t, err)
 		assert.Equal(t, 5, strings.Count(string(body), "data: "))

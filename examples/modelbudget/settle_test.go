@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,63 +43,60 @@ func TestSettle_Answers_CostTheirUsage(t *testing.T) {
 	for name, c := range map[string]struct {
 		path, body string
 		api        http.HandlerFunc
-		want       [2]int64
+		requests   int64
+		tokens     int64
 	}{
-		"less": {chat, body, document200(`{"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}`), [2]int64{1, 7}},
-		"more": {chat, body, document200(`{"usage":{"prompt_tokens":300,"completion_tokens":400}}`),
-			[2]int64{1, 700}},
-		"nothing used": {chat, body, document200(`{"usage":{}}`), [2]int64{1, 0}},
+		"less":         {chat, body, document200(`{"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}`), 1, 7},
+		"more":         {chat, body, document200(`{"usage":{"prompt_tokens":300,"completion_tokens":400}}`), 1, 700},
+		"nothing used": {chat, body, document200(`{"usage":{}}`), 1, 0},
 		"Anthropic's": {messages, body,
-			document200(`{"usage":{"input_tokens":3,"output_tokens":4,"cache_creation_input_tokens":5,"cache_read_input_tokens":600}}`), [2]int64{1, 12}},
-		"Responses": {"/v1/responses", body, document200(`{"usage":{"input_tokens":3,"output_tokens":4}}`),
-			[2]int64{1, 7}},
+			document200(`{"usage":{"input_tokens":3,"output_tokens":4,"cache_creation_input_tokens":5,"cache_read_input_tokens":600}}`), 1, 12},
+		"Responses": {"/v1/responses", body, document200(`{"usage":{"input_tokens":3,"output_tokens":4}}`), 1, 7},
 		"embeddings": {"/v1/embeddings", body,
-			document200(`{"data":[],"usage":{"prompt_tokens":3,"total_tokens":3}}`), [2]int64{1, 3}},
-		"no usage":             {chat, body, document200(`{"choices":[]}`), [2]int64{1, estimate}},
-		"no usage, embeddings": {"/v1/embeddings", body, document200(`{}`), [2]int64{1, estimate - output}},
-		"no JSON":              {chat, body, document200(`{"usage":{"prompt_tokens":3`), [2]int64{1, estimate}},
-		"below nothing": {chat, body, document200(`{"usage":{"prompt_tokens":-300,"completion_tokens":4}}`),
-			[2]int64{1, 4}},
-		"refused there": {chat, body, answer(400, "application/json", `{}`), [2]int64{1, 0}},
-		"elsewhere":     {chat, body, answer(302, "text/html", `moved`), [2]int64{1, 0}},
-		"overloaded":    {chat, body, answer(529, "application/json", `{}`), [2]int64{0, 0}},
-		"busy":          {chat, body, answer(429, "application/json", `{}`), [2]int64{0, 0}},
-		"unanswered": {chat, body, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-			[2]int64{0, 0}},
+			document200(`{"data":[],"usage":{"prompt_tokens":3,"total_tokens":3}}`), 1, 3},
+		"no usage":             {chat, body, document200(`{"choices":[]}`), 1, estimate},
+		"no usage, embeddings": {"/v1/embeddings", body, document200(`{}`), 1, estimate - output},
+		"no JSON":              {chat, body, document200(`{"usage":{"prompt_tokens":3`), 1, estimate},
+		"below nothing":        {chat, body, document200(`{"usage":{"prompt_tokens":-300,"completion_tokens":4}}`), 1, 4},
+		"refused there":        {chat, body, answer(400, "application/json", `{}`), 1, 0},
+		"elsewhere":            {chat, body, answer(302, "text/html", `moved`), 1, 0},
+		"overloaded":           {chat, body, answer(529, "application/json", `{}`), 0, 0},
+		"busy":                 {chat, body, answer(429, "application/json", `{}`), 0, 0},
+		"unanswered":           {chat, body, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 0, 0},
 		"a stream": {chat, `{"stream":true}`,
 			stream200(`{"choices":[{}]}`, `{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":40}}`, `[DONE]`),
-			[2]int64{1, 43}},
+			1, 43},
 		"usage so far": {chat, `{"stream":true}`,
 			stream200(`{"choices":[{}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`,
-				`{"choices":[{}],"usage":{"prompt_tokens":3,"completion_tokens":2}}`), [2]int64{1, 5}},
+				`{"choices":[{}],"usage":{"prompt_tokens":3,"completion_tokens":2}}`), 1, 5},
 		"a stream without usage": {chat, `{"stream":true}`, stream200(`{"choices":[{}]}`, `{"choices":[{}],"usage":null}`),
-			[2]int64{1, 15/4 + 1 + 2}},
+			1, 15/4 + 1 + 2},
 		"Anthropic's stream": {messages, `{"stream":true}`,
 			stream200(started, `{"type":"content_block_delta"}`, `{"type":"message_delta","usage":{"output_tokens":70}}`,
-				`{"type":"message_stop"}`), [2]int64{1, 104}},
+				`{"type":"message_stop"}`), 1, 104},
 		"cut off": {messages, `{"stream":true}`,
-			stream200(started, `{"type":"content_block_delta"}`, `{"type":"content_block_delta"}`), [2]int64{1, 37}},
+			stream200(started, `{"type":"content_block_delta"}`, `{"type":"content_block_delta"}`), 1, 37},
 		"Responses' stream": {"/v1/responses", `{"stream":true}`,
 			stream200(`{"type":"response.created","response":{"usage":null}}`,
-				`{"type":"response.completed","response":{"usage":{"input_tokens":3,"output_tokens":4}}}`), [2]int64{1, 7}},
-		"no body":    {chat, "", document200(`{}`), [2]int64{1, 0}},
-		"no object":  {chat, "[]", document200(`{}`), [2]int64{1, 0}},
-		"null":       {chat, "null", document200(`{}`), [2]int64{1, 0}},
-		"two":        {chat, "{}{}", document200(`{}`), [2]int64{1, 0}},
-		"background": {"/v1/responses", `{"background":true}`, document200(`{}`), [2]int64{1, 0}},
-		"too large":  {chat, `{"x":"` + strings.Repeat("x", mostBody) + `"}`, document200(`{}`), [2]int64{1, 0}},
+				`{"type":"response.completed","response":{"usage":{"input_tokens":3,"output_tokens":4}}}`), 1, 7},
+		"no body":    {chat, "", document200(`{}`), 1, 0},
+		"no object":  {chat, "[]", document200(`{}`), 1, 0},
+		"null":       {chat, "null", document200(`{}`), 1, 0},
+		"two":        {chat, "{}{}", document200(`{}`), 1, 0},
+		"background": {"/v1/responses", `{"background":true}`, document200(`{}`), 1, 0},
+		"too large":  {chat, `{"x":"` + strings.Repeat("x", mostBody) + `"}`, document200(`{}`), 1, 0},
 		"zipped unasked": {chat, body, func(w http.ResponseWriter, r *http.Request) {
 			assert.Equal(t, "identity", r.Header.Get("Accept-Encoding"))
 			w.Header().Set("Content-Encoding", "gzip")
 			z := gzip.NewWriter(w)
 			fmt.Fprint(z, `{"usage":{"prompt_tokens":3,"completion_tokens":4}}`)
 			z.Close()
-		}, [2]int64{1, 7}},
+		}, 1, 7},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := behind(t, c.api)
 			p.ask(c.path, c.body)
-			assert.Equal(t, c.want, p.cost())
+			assert.Equal(t, [2]int64{c.requests, c.tokens}, p.cost())
 			assert.NotContains(t, p.log.String(), "not settled")
 		})
 	}
@@ -195,33 +190,4 @@ func TestSettle_ClientDisconnects_CostsThePart(t *testing.T) {
 				p.cost())
 		})
 	}
-}
-
-// Concurrent requests hold at most the budget, and unused tokens are free for the next ones.
-func TestTokens_Concurrent_StayWithinTheBudget(t *testing.T) {
-	const all, body = 40, `{"max_tokens":495}` // 500 of 2000 tokens
-	release := make(chan struct{})
-	p := behind(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		<-release // until all others have been answered
-		fmt.Fprint(w, `{"usage":{"prompt_tokens":1,"completion_tokens":9}}`)
-	}), "-requests", fmt.Sprint(all))
-	var granted, denied atomic.Int64
-	var shots sync.WaitGroup
-	for range all {
-		shots.Go(func() {
-			resp, err := p.Client().Transport.RoundTrip(p.request(chat, strings.NewReader(body)))
-			if !assert.NoError(t, err) {
-				return
-			}
-			resp.Body.Close()
-			if resp.StatusCode == 200 {
-				granted.Add(1)
-			} else if assert.Equal(t, 429, resp.StatusCode) && denied.Add(1) == all-4 {
-				close(release)
-			}
-		})
-	}
-	shots.Wait()
-	assert.EqualValues(t, 4, granted.Load())
-	assert.EqualValues(t, tokens-4*10, p.left()[1])
 }
