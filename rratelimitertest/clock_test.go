@@ -67,36 +67,6 @@ func TestClock_Advance_ServesWaitingCallers(t *testing.T) {
 	}
 }
 
-// TestClock_AdvanceInARow_ServesACallerEach: Advance returns when Redis has granted the permits that
-// have returned by then.
-func TestClock_AdvanceInARow_ServesACallerEach(t *testing.T) {
-	var waiting atomic.Int64
-	env := rratelimitertest.New(t, rratelimiter.WithObserver(&rratelimiter.Observer{
-		Waiting: func(_ context.Context, w rratelimiter.WaitingInfo) { waiting.Store(int64(w.Length)) },
-	}))
-	l := perMinute(t, env, 1)
-	require.NoError(t, l.Acquire(t.Context(), 1))
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	const waiters = 10
-	ended := make(chan error, waiters)
-	for range waiters {
-		go func() { ended <- l.Acquire(context.WithoutCancel(ctx), 1) }()
-	}
-	require.Eventually(t, func() bool { return waiting.Load() == waiters }, 30*time.Second, time.Millisecond)
-	for range waiters {
-		env.Clock.Advance(time.Minute)
-	}
-	for range waiters {
-		select {
-		case err := <-ended:
-			require.NoError(t, err)
-		case <-ctx.Done():
-			t.Fatal("a caller was not served")
-		}
-	}
-}
-
 // TestClock_Advance_KeepsTheRateWithLeases: a lease does not outlive an Advance, and its unused
 // permits return at once.
 func TestClock_Advance_KeepsTheRateWithLeases(t *testing.T) {
@@ -134,19 +104,6 @@ func TestClock_BubbleSleep_IsAdvance(t *testing.T) {
 	before := env.Clock.Now()
 	perMinute(t, env, 1) // takes some real time
 	assert.Equal(t, before, env.Clock.Now())
-}
-
-// TestClock_Calendar_BeginsAtMidnight: quotas of a day are reproducible.
-func TestClock_Calendar_BeginsAtMidnight(t *testing.T) {
-	insideAndOutside(t, func(t *testing.T) {
-		env := rratelimitertest.New(t)
-		daily := limit.New(env.Client, "daily", limit.Calendar{Permits: 1, Unit: limit.Day})
-		assert.True(t, try(t, daily.TryAcquire))
-		env.Clock.Advance(24*time.Hour - time.Millisecond)
-		assert.False(t, try(t, daily.TryAcquire))
-		env.Clock.Advance(time.Millisecond)
-		assert.True(t, try(t, daily.TryAcquire))
-	})
 }
 
 func TestClock_AdvanceBelowZero_Panics(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
 	"testing"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 	"github.com/rratelimiter/rratelimiter/rratelimitertest"
@@ -122,42 +120,6 @@ func TestRedis_Fail_EndsWaits(t *testing.T) {
 		env.Clock.Advance(time.Minute)
 		assert.ErrorIs(t, <-ended, errDown)
 	})
-}
-
-// TestRedis_Fail_ReachesMiddleware: each failure mode, and the way back.
-func TestRedis_Fail_ReachesMiddleware(t *testing.T) {
-	for name, c := range map[string]struct {
-		mode   httplimit.FailureMode
-		during int
-	}{
-		"open":   {httplimit.Open, http.StatusCreated},
-		"closed": {httplimit.Closed, http.StatusServiceUnavailable},
-		"local":  {httplimit.Local(1), http.StatusCreated},
-	} {
-		t.Run(name, func(t *testing.T) {
-			insideAndOutside(t, func(t *testing.T) {
-				env := rratelimitertest.New(t)
-				changes := make(chan bool, 2)
-				handler := httplimit.Middleware(
-					httplimit.Each(env.Client, "web", httplimit.ByIP(), limit.FixedWindow{Permits: 2, Interval: time.Hour}),
-					httplimit.OnFailure(c.mode), httplimit.Deadline(time.Second),
-					httplimit.OnRedisChange(func(up bool, err error) {
-						assert.True(t, up || errors.Is(err, errDown))
-						changes <- up
-					}),
-				)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }))
-				env.Redis.Fail(errDown)
-				assert.Equal(t, c.during, post(handler))
-				assert.False(t, <-changes)
-				env.Redis.Recover()
-				env.Clock.Advance(time.Second)
-				assert.True(t, <-changes, "outside a bubble after a second")
-				for _, want := range []int{http.StatusCreated, http.StatusCreated, http.StatusTooManyRequests} {
-					assert.Equal(t, want, post(handler))
-				}
-			})
-		})
-	}
 }
 
 // TestRedis_CopyReplacesALimiterWithAnExpiry_ExpiryIsThatOfTheSource: as in Redis.
