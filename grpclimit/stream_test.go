@@ -168,3 +168,37 @@ func TestEachMessage_HandlerPanics_SettlesAndPanics(t *testing.T) {
 		}
 	})
 }
+
+type key struct{}
+
+// Settle is applied before the next message is received.
+func TestSettle_EachMessage_SettlesTheLastOne(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		s := &service{stream: func(ss test.TestService_FullDuplexCallServer) error {
+			_, limited := grpclimit.FromContext(ss.Context())
+			assert.False(t, limited, "nothing was received")
+			for i, c := range []struct{ remaining, cost int64 }{{9, 1}, {8, 0}, {8, 4}, {4, 2}} {
+				_, err := ss.Recv()
+				assert.NoError(t, err)
+				o, limited := grpclimit.FromContext(context.WithValue(ss.Context(), key{}, i))
+				assert.True(t, limited)
+				assert.Equal(t, c.remaining, o.Decision.Remaining, "message %d", i)
+				if i > 0 {
+					assert.NoError(t, grpclimit.Settle(ss.Context(), c.cost))
+				}
+			}
+			return nil
+		}}
+		calls := serve(f, s,
+			grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(perIP(client, hour(10)), grpclimit.EachMessage()))).dial()
+		ss, err := calls.FullDuplexCall(t.Context())
+		require.NoError(t, err)
+		for range 4 {
+			require.NoError(t, ss.Send(new(test.StreamingOutputCallRequest)))
+		}
+		_, _ = ss.Recv()
+		d, err := limit.New(client, "api:192.0.2.1", hour(10)).Peek(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 3, d[0].Remaining)
+	})
+}
