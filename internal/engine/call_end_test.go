@@ -14,7 +14,6 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 
-	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -43,57 +42,42 @@ func (c *ending) DoMulti(ctx context.Context, commands ...rueidis.Completed) []r
 }
 
 // TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting: its caller gets an error, and the next
-// caller is answered.
+// callers are answered.
 func TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
-	withContexts(t, func(ctx context.Context, f *fixture) {
-		conn := &ending{Client: f.Conn}
-		var broken atomic.Int64 // calls that an observer has seen
-		observer := &Observer{RedisCall: func(_ context.Context, c Call) {
-			if errors.Is(c.Err, redisx.ErrNoReply) {
-				broken.Add(1)
-			}
-		}}
-		l := open(New(Settings{Redis: conn, Observer: observer}), "limiter", 100, time.Minute)
-		conn.ends.Store(1)
-		var callers sync.WaitGroup
-		errs := make([]error, 5)
-		for i := range errs {
-			callers.Go(func() {
-				errs[i] = redisx.ErrNoReply // of a caller whose own goroutine ends
-				time.Sleep(time.Duration(i) * time.Millisecond)
-				_, errs[i] = l.Try(ctx, Ask{Permits: 1})
+	for name, ask := range permitCalls {
+		t.Run(name, func(t *testing.T) {
+			withContexts(t, func(ctx context.Context, f *fixture) {
+				conn := &ending{Client: f.Conn}
+				var broken atomic.Int64 // calls that an observer has seen
+				observer := &Observer{RedisCall: func(_ context.Context, c Call) {
+					if errors.Is(c.Err, redisx.ErrNoReply) {
+						broken.Add(1)
+					}
+				}}
+				l := f.open(Settings{Redis: conn, Observer: observer}, 100, time.Minute)
+				conn.ends.Store(1)
+				var callers sync.WaitGroup
+				errs := make([]error, 5)
+				for i := range errs {
+					callers.Go(func() {
+						errs[i] = redisx.ErrNoReply // of a caller whose own goroutine ends
+						time.Sleep(time.Duration(i) * time.Millisecond)
+						errs[i] = ask(ctx, l)
+					})
+				}
+				callers.Wait()
+				assert.ErrorIs(f, errs[0], redisx.ErrNoReply)
+				if ctx.Done() != nil || name == "Wait" {
+					assert.ErrorContains(f, errs[0], "limiter: ")
+					assert.EqualValues(f, 1, broken.Load())
+				}
+				assert.NoError(f, errors.Join(errs[1:]...))
+				f.RequireGranted(l, 1)
+				synctest.Wait()
+				f.idle(l)
 			})
-		}
-		callers.Wait()
-		assert.ErrorIs(f, errs[0], redisx.ErrNoReply)
-		if ctx.Done() != nil {
-			assert.ErrorContains(f, errs[0], "limiter: ")
-			assert.EqualValues(f, 1, broken.Load())
-		}
-		assert.NoError(f, errors.Join(errs[1:]...))
-		f.RequireGranted(l, 1)
-		assert.True(f, l.Engine.Idle())
-	})
-}
-
-func TestQueue_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		conn := &ending{Client: f.Conn}
-		l := open(New(Settings{Redis: conn}), "limiter", 10, 30*time.Second)
-		f.RequireGranted(l, 10)
-		conn.ends.Store(1)
-		f.Latency.Store(int64(10 * time.Millisecond))
-		_, errs := redistest.Crowd(3, func(caller int) (bool, error) {
-			time.Sleep(time.Duration(caller) * time.Millisecond)
-			return l.Wait(t.Context(), 1, time.Time{})
 		})
-		assert.ErrorIs(t, errs[0], redisx.ErrNoReply)
-		assert.ErrorContains(t, errs[0], "limiter: ")
-		assert.NoError(t, errors.Join(errs[1:]...))
-		f.Latency.Store(0)
-		time.Sleep(time.Millisecond)
-		assert.True(t, l.Engine.Idle())
-	})
+	}
 }
 
 // TestPipeline_ConnectionEndsASecondCall_NoCallerIsLeftWaiting: a script had more to do than one

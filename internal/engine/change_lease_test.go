@@ -39,13 +39,9 @@ func TestChange_LeaseInTransit_WaitsForIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := named(New(Settings{Lease: time.Hour}), "a")
-				l.Leases = true
-				e := l.Engine.registry.lockEntry(l)
-				l.ensureLeases(e, 1)
+				l, e := leased()
 				h := e.leases
 				defer h.timer.Stop()
-				e.mu.Unlock()
 				returned := false
 				depart(l, e, activeLease{Lease{Lasts: time.Hour, Return: func(context.Context, int64) error {
 					time.Sleep(50 * time.Millisecond)
@@ -87,22 +83,6 @@ func TestChange_LeaseCannotBeReturned_GoesOn(t *testing.T) {
 		change(t.Context(), l.Engine, "a")
 		assert.Equal(t, longTransfer, time.Since(begin))
 		time.Sleep(time.Minute)
-	})
-}
-
-// TestChange_CallerLeavesWhileLeasesAreReleased_IsNotSent: no more command is sent for it.
-func TestChange_CallerLeavesWhileLeasesAreReleased_IsNotSent(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		l := f.open(Settings{Lease: time.Second}, 100, time.Hour)
-		require.Equal(t, 40, f.CountGranted(l, 40, 0))
-		time.Sleep(10 * time.Millisecond)
-		require.Less(t, f.free(l), int64(60), "permits are leased")
-		f.Latency.Store(int64(10 * time.Millisecond))
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-		defer cancel()
-		require.ErrorIs(t, l.Release(ctx, 40), context.DeadlineExceeded)
-		time.Sleep(time.Second)
-		assert.EqualValues(t, 60, f.free(l), "the lease is released, and the 40 permits stay taken")
 	})
 }
 

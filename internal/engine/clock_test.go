@@ -7,33 +7,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-// TestClock_ClockPanics_PanicsInItsCaller if the call runs on the caller's goroutine.
-func TestClock_ClockPanics_PanicsInItsCaller(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		var broken atomic.Bool
-		l := f.open(Settings{Now: func() time.Time {
-			if broken.Load() {
-				panic("no time")
-			}
-			return time.Now()
-		}}, 10, time.Hour)
-		broken.Store(true)
-		for range 5 { // more often than calls may be in flight
-			assert.PanicsWithValue(t, "no time", func() { _, _ = l.TryAcquire(context.Background(), 1) })
-		}
-		broken.Store(false)
-		f.RequireGranted(l, 10)
-		synctest.Wait()
-		f.idle(l)
-	})
-}
 
 // TestServerTime_SlowLink_PermitsReturnInTime: the script reads the time after the call has
 // left, so permits return no earlier than it reports.

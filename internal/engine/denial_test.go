@@ -118,23 +118,6 @@ func TestDenial_Clock_DeniesOnlyWhileNoPermitIsFreeByIt(t *testing.T) {
 	}
 }
 
-// Scripts get the time in whole milliseconds, so permits return when the clock shows the next one,
-// and not that long after the call.
-func TestDenial_CallWithinAMillisecond_EndsAtTheMillisecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(900 * time.Microsecond)
-		g := New(Settings{Denials: time.Hour})
-		l := named(g, "a")
-		l.remember(deniedNow(g, 1, time.Second)) // free a second after the millisecond began
-		time.Sleep(time.Second - 900*time.Microsecond - 1)
-		_, denied := l.deny(Ask{Permits: 1})
-		assert.True(t, denied)
-		time.Sleep(time.Nanosecond)
-		_, denied = l.deny(Ask{Permits: 1})
-		assert.False(t, denied)
-	})
-}
-
 // By the server's clock, which is read in whole milliseconds some time after the call left.
 func TestDenial_ServerTime_EndsBeforeTheServerCouldGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

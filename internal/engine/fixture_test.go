@@ -65,6 +65,12 @@ func (f *fixture) fail(failure string) {
 
 const moving = "TRYAGAIN Multiple keys request during rehashing of slot"
 
+// moveSlot makes all calls fail for 100 ms, as they do while their slot moves.
+func (f *fixture) moveSlot() {
+	f.fail(moving)
+	time.AfterFunc(100*time.Millisecond, func() { f.fail("") })
+}
+
 // change changes what the server knows of a fake, as another program does.
 func (f *fixture) change(l *fake, change func(s *state)) {
 	f.mu.Lock()

@@ -46,18 +46,26 @@ func TestLease_EitherClockPassesItsEnd_IsOver(t *testing.T) {
 	}
 }
 
+// leased returns a limiter without a Redis, and its entry with leases.
+func leased(leases ...activeLease) (*Limiter, *entry) {
+	l := named(New(Settings{Lease: time.Hour}), "name")
+	l.Leases = true
+	e := l.Engine.registry.lockEntry(l)
+	defer e.mu.Unlock()
+	l.ensureLeases(e, 0)
+	e.leases.leases = leases
+	return l, e
+}
+
 // TestLease_TimerIsLate_IsNotUsed: a process that was stopped runs its callers first. The clock
 // stands still, and the lease ends at this moment or one nanosecond later.
 func TestLease_TimerIsLate_IsNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, left := range []time.Duration{0, 1} {
-			l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
-			h := &leaseSet{span: time.Hour, fetch: new(transfer),
-				leases: []activeLease{{Lease{Lasts: time.Hour + left}, 2, time.Now().Add(-time.Hour)}}}
-			e := &entry{id: "name", leases: h}
-			l.Engine.registry.entries.Store("name", e)
-			served := l.fromLease(Ask{Permits: 1}, new(Result))
-			assert.Equal(t, left > 0, served)
+			l, e := leased(activeLease{Lease{Lasts: time.Hour + left}, 2, time.Now().Add(-time.Hour)})
+			h := e.leases
+			h.fetch = new(transfer)
+			assert.Equal(t, left > 0, l.fromLease(Ask{Permits: 1}, new(Result)))
 			q := &queue{}
 			q.waiters.push(&waiter{Request: Request{Ask: Ask{Permits: 1}}})
 			assert.Equal(t, left > 0, q.serveFrom(h) != nil)
@@ -71,16 +79,16 @@ func TestLease_TimerIsLate_IsNotUsed(t *testing.T) {
 // TestLease_SeveralLeases_NumbersAreOfTheNewest, less what calls were granted since.
 func TestLease_SeveralLeases_NumbersAreOfTheNewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &Limiter{Engine: New(Settings{Lease: time.Hour}), ID: "name", Leases: true}
 		now := time.Now()
 		parts := []Answer{{Allowed: true, Limit: 1000, Remaining: 850, ResetAfter: time.Minute},
 			{Allowed: true, Limit: 9, Remaining: 7, ResetAfter: time.Minute}}
-		h := &leaseSet{span: time.Hour, fetch: new(transfer), leases: []activeLease{
-			{Lease{Lasts: time.Hour, Limit: 1000, Free: 900, Reset: time.Minute}, 20, now.Add(-10 * time.Second)},
-			{Lease{Lasts: time.Hour, Limit: 1000, Free: 850, Reset: time.Minute, Parts: parts}, 50, now.Add(-time.Second)},
-		}}
-		h.newest, h.free, h.taken = h.leases[1], 848, 2
-		l.Engine.registry.entries.Store("name", &entry{id: "name", leases: h})
+		l, e := leased(
+			activeLease{Lease{Lasts: time.Hour, Limit: 1000, Free: 900, Reset: time.Minute}, 20, now.Add(-10 * time.Second)},
+			activeLease{Lease{Lasts: time.Hour, Limit: 1000, Free: 850, Reset: time.Minute, Parts: parts}, 50,
+				now.Add(-time.Second)},
+		)
+		h := e.leases
+		h.newest, h.free, h.taken, h.fetch = h.leases[1], 848, 2, new(transfer)
 		var answer Result
 		require.True(t, l.fromLease(Ask{Permits: 3, Detail: true}, &answer))
 		assert.Equal(t, Answer{Allowed: true, Limit: 1000, Remaining: 848 + 17 + 50, ResetAfter: 59 * time.Second},
@@ -183,43 +191,35 @@ func TestLease_LimiterChangedMeanwhile_IsReturned(t *testing.T) {
 // TestLease_ArrivesWhileCallersWait_ServesThemFirst: a caller that arrives later is not served from
 // it.
 func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
-	g := New(Settings{Lease: time.Hour})
-	l := &Limiter{Engine: g, ID: "name", Leases: true}
-	e := g.registry.lockEntry(l)
-	h := &leaseSet{span: time.Hour, transfers: new(sync.Map), spanBegan: time.Now(),
-		fetch: &transfer{done: make(chan struct{})}, timer: time.NewTimer(time.Hour)}
+	l, e := leased()
+	h := e.leases
+	h.fetch = h.begin()
 	waiting := &waiter{Request: Request{Ask: Ask{Permits: 1}}, done: make(chan struct{}, 1)}
 	q := &queue{changed: make(chan struct{}, 1)}
 	q.waiters.push(waiting)
 	q.wanted = 1
-	e.leases, e.queue, e.calls = h, q, 1
+	e.queue, e.calls = q, 1
 	b := &Batch{sent: time.Now(), Lease: Lease{Span: time.Hour, Granted: 2, Lasts: time.Hour}}
-	e.mu.Unlock()
 	l.complete(t.Context(), e, b, nil)
 	assert.Len(t, q.changed, 1, "the queue is woken")
 	assert.False(t, l.fromLease(Ask{Permits: 1}, new(Result)), "behind a caller that waits")
 
-	e.mu.Lock()
 	assert.Equal(t, []*waiter{waiting}, q.serveFrom(h))
 	assert.Equal(t, []any{true, int64(1), FromLease}, []any{waiting.Allowed, waiting.Granted, waiting.From})
 	e.queue = nil
-	e.mu.Unlock()
 	assert.True(t, l.fromLease(Ask{Permits: 1}, new(Result)))
 }
 
 // TestLease_CallersWait_OtherCallsFetchNone: free permits are for the waiters.
 func TestLease_CallersWait_OtherCallsFetchNone(t *testing.T) {
 	for waits, want := range map[bool]time.Duration{false: time.Hour, true: 0} {
-		g := New(Settings{Lease: time.Hour})
-		l := &Limiter{Engine: g, ID: "name", Leases: true}
-		e := g.registry.lockEntry(l)
-		e.leases = &leaseSet{span: time.Hour, transfers: new(sync.Map), spanBegan: time.Now(), demanded: 100}
+		l, e := leased()
+		e.leases.demanded = 100
 		if waits {
 			e.queue = new(queue)
 		}
 		e.dispatching, e.calls = true, 1
-		e.push(g.newBatch())
-		e.mu.Unlock()
+		e.push(l.Engine.newBatch())
 		assert.Equal(t, want, l.dispatch(e).Lease.Span)
 	}
 }

@@ -181,19 +181,6 @@ func TestObserver_Lease_IsReportedWithItsCall(t *testing.T) {
 	})
 }
 
-// TestObserver_CallIsRepeated_IsReportedOnce: while a slot moves.
-func TestObserver_CallIsRepeated_IsReportedOnce(t *testing.T) {
-	observed(t, Settings{}, 20, time.Hour, func(ctx context.Context, f *fixture, l *fake, o *events) {
-		f.fail(moving)
-		time.AfterFunc(100*time.Millisecond, func() { f.fail("") })
-		f.RequireTrue(l.TryAcquire(ctx, 3))
-		_, calls, _ := o.all()
-		require.Len(f, calls, 1)
-		assert.Greater(f, calls[0].Took, 100*time.Millisecond)
-		assert.Equal(f, Call{Limiter: &l.Limiter, Requests: 1, Permits: 3, Took: calls[0].Took}, calls[0])
-	})
-}
-
 // torn is a fake whose replies break off after the granted requests.
 type torn struct{ *fake }
 

@@ -180,18 +180,3 @@ func TestQueue_RequestAheadExceedsTheNewRate_DoesNotCount(t *testing.T) {
 			"10 permits are free at 10s: 1 is a's, b requests more than the rate, the rest are free")
 	})
 }
-
-func TestQueue_DeadlineBehindOthersInItsCall_IsRefusedByThatCall(t *testing.T) {
-	inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
-		q.RequireGranted(l, 10)
-		q.Latency.Store(int64(100 * time.Millisecond))
-		q.within(l, "opens", 1, time.Second)
-		q.wait(l, "first", 6)
-		q.within(l, "second", 6, 15*time.Second)
-		q.within(l, "third", 4, 15*time.Second)
-		q.done.Wait()
-		assert.ElementsMatch(t, []string{
-			"opens failed at 0.1s", "second failed at 0.2s", "first at 10.1s", "third at 10.1s",
-		}, q.said())
-	})
-}

@@ -68,33 +68,43 @@ func inQueue(t *testing.T, limit int64, every time.Duration, test func(q *line, 
 
 // TestQueue_Callers_AreServedInOrder: of ten permits in ten seconds.
 func TestQueue_Callers_AreServedInOrder(t *testing.T) {
+	const second, trip = time.Second, 100 * time.Millisecond
 	type caller struct {
 		name    string
 		permits int64
+		timeout time.Duration // 0 for none
 	}
 	for name, test := range map[string]struct {
-		taken   int // permits, a second apart
-		latency time.Duration
-		callers []caller
-		want    []string // may end at the same time
+		taken          int // permits
+		pause, latency time.Duration
+		callers        []caller
+		want           []string // may end at the same time
 	}{
-		"a large request at the head": {10, 0, []caller{{"a", 1}, {"large", 3}, {"b", 1}, {"c", 2}},
+		"a large request at the head": {10, second, 0, []caller{{"a", 1, 0}, {"large", 3, 0}, {"b", 1, 0}, {"c", 2, 0}},
 			[]string{"a at 10s", "large at 13s", "b at 14s", "c at 16s"}},
-		"one above the limit": {0, 100 * time.Millisecond, []caller{{"a", 1}, {"above", 11}, {"b", 1}},
+		"one above the limit": {0, 0, trip, []caller{{"a", 1, 0}, {"above", 11, 0}, {"b", 1, 0}},
 			[]string{"a at 0.1s", "above failed at 0.2s", "b at 0.2s"}},
-		"one call for several": {5, 100 * time.Millisecond, []caller{{"first", 1}, {"large", 7}, {"small", 1}, {"next", 1}},
+		"one call for several": {5, second, trip,
+			[]caller{{"first", 1, 0}, {"large", 7, 0}, {"small", 1, 0}, {"next", 1, 0}},
 			[]string{"first at 5.1s", "large at 12.1s", "small at 13.1s", "next at 14.1s"}},
+		"a deadline behind others in its call": {10, 0, trip,
+			[]caller{{"opens", 1, second}, {"first", 6, 0}, {"second", 6, 15 * second}, {"third", 4, 15 * second}},
+			[]string{"opens failed at 0.1s", "second failed at 0.2s", "first at 10.1s", "third at 10.1s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
 				for range test.taken {
 					q.RequireGranted(l, 1)
-					time.Sleep(time.Second)
+					time.Sleep(test.pause)
 				}
 				q.Latency.Store(int64(test.latency))
 				before := q.Scripts.Load()
 				for _, c := range test.callers {
-					q.wait(l, c.name, c.permits)
+					if c.timeout > 0 {
+						q.within(l, c.name, c.permits, c.timeout)
+					} else {
+						q.wait(l, c.name, c.permits)
+					}
 				}
 				q.done.Wait()
 				assert.ElementsMatch(t, test.want, q.log)
@@ -141,20 +151,5 @@ func TestQueue_HeadLeaves_NextIsServed(t *testing.T) {
 		synctest.Wait()
 		assert.ElementsMatch(t, []string{"large failed at 1s", "small at 1s"}, q.log)
 		assert.EqualValues(t, 1, q.free(l))
-	})
-}
-
-func TestQueue_ClientReleases_ServesAtOnce(t *testing.T) {
-	inQueue(t, 10, time.Hour, func(q *line, l *fake) {
-		q.RequireGranted(l, 10)
-		q.wait(l, "a", 4)
-		q.wait(l, "b", 4)
-		time.Sleep(time.Second)
-		require.NoError(t, l.Release(q.Context(), 5))
-		time.Sleep(time.Second)
-		q.change(l, func(s *state) { s.limit = 14 })
-		change(q.Context(), l.Engine, l.ID)
-		q.done.Wait()
-		assert.Equal(t, []string{"a at 1s", "b at 2s"}, q.log)
 	})
 }

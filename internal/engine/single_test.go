@@ -49,16 +49,21 @@ func TestSingle_OtherCallersOfItsLimiter_ShareACall(t *testing.T) {
 	})
 }
 
+// TestSingle_CallerLeaves_PermitReturns: and its call is reported.
 func TestSingle_CallerLeaves_PermitReturns(t *testing.T) {
-	withSingles(t, Settings{}, func(t *testing.T, f *fixture, g *Engine) {
+	var reported atomic.Int64 // requests, with their calls
+	observer := &Observer{RedisCall: func(_ context.Context, c Call) { reported.Add(int64(c.Requests)) }}
+	withSingles(t, Settings{Observer: observer}, func(t *testing.T, f *fixture, g *Engine) {
 		l := open(g, "limiter", 5, time.Minute)
+		f.RequireGranted(l, 2)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		defer cancel()
 		assert.ErrorIs(t, redistest.Err(l.TryAcquire(ctx, 1)), context.DeadlineExceeded)
 		time.Sleep(10 * time.Millisecond)
-		assert.EqualValues(t, 4, f.free(l), "the call was sent")
+		assert.EqualValues(t, 2, f.free(l), "the call was sent")
 		time.Sleep(time.Second)
-		assert.EqualValues(t, 5, f.free(l))
+		assert.EqualValues(t, 3, f.free(l))
+		assert.EqualValues(t, 2, reported.Load())
 		assert.EqualValues(t, pipelined+1, g.calling.Load())
 	})
 }
@@ -110,8 +115,7 @@ func TestSingle_SlotMoves_CallIsRepeated(t *testing.T) {
 	observer := &Observer{RedisCall: func(_ context.Context, c Call) { took.Store(int64(c.Took)) }}
 	withSingles(t, Settings{Observer: observer}, func(t *testing.T, f *fixture, g *Engine) {
 		l := open(g, "limiter", 5, time.Minute)
-		f.fail(moving)
-		time.AfterFunc(100*time.Millisecond, func() { f.fail("") })
+		f.moveSlot()
 		f.RequireTrue(l.TryAcquire(t.Context(), 1))
 		assert.EqualValues(t, 4, f.free(l))
 		f.RequireTrue(l.TryAcquire(t.Context(), 1))
@@ -190,29 +194,6 @@ func TestSingle_Entry_KeepsItAway(t *testing.T) {
 		done, err = l.askAlone(t.Context(), Ask{Permits: 1}, new(Result))
 		require.NoError(t, err)
 		assert.True(t, done)
-	})
-}
-
-// TestSingle_Observer_GetsOneCallForEach: also for a caller that has left.
-func TestSingle_Observer_GetsOneCallForEach(t *testing.T) {
-	var calls, granted atomic.Int64
-	observer := &Observer{
-		RedisCall: func(_ context.Context, c Call) { calls.Add(int64(c.Requests)) },
-		Decision: func(_ context.Context, d Decision) {
-			if d.Granted {
-				granted.Add(d.Permits)
-			}
-		},
-	}
-	withSingles(t, Settings{Observer: observer}, func(t *testing.T, f *fixture, g *Engine) {
-		l := open(g, "limiter", 5, time.Minute)
-		f.RequireGranted(l, 2)
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-		defer cancel()
-		assert.ErrorIs(t, redistest.Err(l.TryAcquire(ctx, 1)), context.DeadlineExceeded)
-		time.Sleep(time.Second)
-		assert.EqualValues(t, 2, calls.Load())
-		assert.EqualValues(t, 2, granted.Load())
 	})
 }
 

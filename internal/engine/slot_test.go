@@ -38,35 +38,27 @@ func TestSlot_CallerLeaves_NoGoroutineOutlivesTheLastCommand(t *testing.T) {
 	})
 }
 
-// TestSlot_Moves_CallIsRepeated: no script ran, so a retry is safe. The grant has the time of the
-// retry.
+// TestSlot_Moves_CallIsRepeated: no script ran, so a retry is safe. Grants and denials have the time of
+// the retry, and each call is reported once.
 func TestSlot_Moves_CallIsRepeated(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		l := f.limiter(10, time.Hour)
-		f.fail(moving)
-		time.AfterFunc(100*time.Millisecond, func() { f.fail("") })
+	observed(t, Settings{Denials: time.Hour}, 10, time.Hour, func(ctx context.Context, f *fixture, l *fake, o *events) {
 		start := time.Now()
-		f.RequireGranted(l, 10)
-		assert.Less(t, time.Since(start), 200*time.Millisecond)
-		time.Sleep(time.Hour - time.Since(start))
-		f.RequireDenied(l, 1)
-		time.Sleep(200 * time.Millisecond)
-		f.RequireGranted(l, 10)
-	})
-}
-
-func TestSlot_Moves_DenialCountsFromTheRetry(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		l := f.open(Settings{Denials: time.Hour}, 10, time.Hour)
-		start := time.Now()
-		f.RequireGranted(l, 10)
-		f.fail(moving)
-		time.AfterFunc(100*time.Millisecond, func() { f.fail("") })
-		f.RequireDenied(l, 1)
+		f.moveSlot()
+		f.RequireTrue(l.TryAcquire(ctx, 10))
+		took := time.Since(start)
+		assert.Less(t, took, 200*time.Millisecond)
+		_, calls, _ := o.all()
+		assert.Equal(t, []Call{{Limiter: &l.Limiter, Requests: 1, Permits: 10, Took: took}}, calls)
+		returns := time.Now().Add(time.Hour - trip)
+		f.moveSlot()
+		f.RequireFalse(l.TryAcquire(ctx, 1))
 		time.Sleep(time.Second)
-		d, denied := f.fromMemory(l, 1)
-		assert.True(t, denied)
-		assert.Equal(t, time.Hour-time.Since(start), d.RetryAfter)
+		denied, err := l.Take(ctx, 1)
+		require.NoError(t, err)
+		assert.Equal(t, FromMemory, denied.From)
+		assert.Equal(t, time.Until(returns), denied.RetryAfter)
+		time.Sleep(denied.RetryAfter)
+		f.RequireTrue(l.TryAcquire(ctx, 10))
 	})
 }
 
