@@ -107,8 +107,7 @@ func TestLease_ReturnEndsItsGoroutine_OtherLeasesReturn(t *testing.T) {
 		"expiry":  func(*fixture, *fake) { time.Sleep(2 * time.Second) },
 	} {
 		runWithServer(t, name, func(t *testing.T, f *fixture) {
-			l := open(New(Settings{Redis: f.Conn, Lease: time.Second}), "limiter", 10, 30*time.Second)
-			l.Leases = true
+			l := f.open(Settings{Lease: time.Second}, 10, 30*time.Second)
 			f.RequireGranted(l, 10)
 			var ended, returned atomic.Int64
 			ends := func(context.Context, int64) error { ended.Add(1); runtime.Goexit(); return nil }

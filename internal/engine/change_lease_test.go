@@ -89,8 +89,7 @@ func TestChange_LeaseCannotBeReturned_GoesOn(t *testing.T) {
 // TestChange_LeaseArrivesMeanwhile_IsReturned: it is from before the change.
 func TestChange_LeaseArrivesMeanwhile_IsReturned(t *testing.T) {
 	withServer(t, func(t *testing.T, f *fixture) {
-		l := open(New(Settings{Redis: f.Conn, Lease: time.Second}), "limiter", 10, time.Hour)
-		l.Leases = true
+		l := f.open(Settings{Lease: time.Second}, 10, time.Hour)
 		f.RequireGranted(l, 1)
 		returned := int64(0)
 		returns := func(_ context.Context, permits int64) error {

@@ -108,32 +108,3 @@ func TestObserver_HookWithoutACallerFails_QueueGoesOn(t *testing.T) {
 		})
 	}
 }
-
-func TestObserver_HookCallsTheLimiter_IsAnswered(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		var l *fake
-		var asked atomic.Int64
-		again := func(ctx context.Context) {
-			if ctx.Value(callerKey{}) == nil { // the hook does not observe its own calls
-				ctx = context.WithValue(ctx, callerKey{}, 1)
-				assert.NoError(t, l.Acquire(ctx, 1))
-				_, err := l.TryAcquire(ctx, 1)
-				assert.NoError(t, err)
-				asked.Add(1)
-			}
-		}
-		l = f.open(Settings{Observer: &Observer{
-			Decision:  func(ctx context.Context, _ Decision) { again(ctx) },
-			RedisCall: func(ctx context.Context, _ Call) { again(ctx) },
-			Waiting:   func(ctx context.Context, _ Waiting) { again(ctx) },
-		}}, 1000, time.Hour)
-		var callers sync.WaitGroup
-		for range 10 {
-			callers.Go(func() { f.RequireGranted(l, 1) })
-			callers.Go(func() { assert.NoError(t, l.Acquire(t.Context(), 1)) })
-		}
-		callers.Wait()
-		synctest.Wait()
-		assert.GreaterOrEqual(t, asked.Load(), int64(10+10+2*10))
-	})
-}

@@ -106,9 +106,7 @@ func TestObserver_Waited_CountsFromTheFirstAnswer(t *testing.T) {
 			assert.Equal(f, d.Took, d.Waited, "%+v", d)
 		}
 		time.Sleep(5 * time.Second)
-		ok, err := l.TryAcquire(ctx, 3)
-		require.NoError(f, err)
-		require.True(f, ok)
+		f.RequireTrue(l.TryAcquire(ctx, 3))
 		o.all()
 
 		acquire(ctx, 2) // stays queued
@@ -125,31 +123,21 @@ func TestObserver_Waited_CountsFromTheFirstAnswer(t *testing.T) {
 }
 
 func TestObserver_NamesOfOneLimiter_CallHasTheNameOfItsCaller(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		var mu sync.Mutex
-		reported := make(map[string]any)
-		g := New(Settings{Redis: f.Conn, Observer: &Observer{RedisCall: func(ctx context.Context, c Call) {
-			mu.Lock()
-			defer mu.Unlock()
-			reported[c.Limiter.Name] = ctx.Value(callerKey{})
-		}}})
-		f.Latency.Store(int64(trip))
-		for _, waits := range []bool{false, true} {
-			clear(reported)
+	for kind, ask := range permitCalls {
+		runWithServer(t, kind, func(t *testing.T, f *fixture) {
+			var mu sync.Mutex
+			reported := make(map[string]any)
+			g := New(Settings{Redis: f.Conn, Observer: &Observer{RedisCall: func(ctx context.Context, c Call) {
+				mu.Lock()
+				defer mu.Unlock()
+				reported[c.Limiter.Name] = ctx.Value(callerKey{})
+			}}})
+			f.Latency.Store(int64(trip))
 			var callers sync.WaitGroup
 			for _, name := range []string{"a", "b", "c", "d"} { // two calls may be in flight, so that a goroutine sends several
-				ctx := context.WithValue(t.Context(), callerKey{}, name)
 				l := open(g, "limiter", 1000, time.Hour)
 				l.Name = name
-				callers.Go(func() {
-					if waits {
-						assert.NoError(t, l.Acquire(ctx, 1))
-						return
-					}
-					ok, err := l.TryAcquire(ctx, 1)
-					assert.NoError(t, err)
-					assert.True(t, ok)
-				})
+				callers.Go(func() { assert.NoError(t, ask(context.WithValue(t.Context(), callerKey{}, name), l)) })
 				synctest.Wait()
 			}
 			callers.Wait()
@@ -157,6 +145,6 @@ func TestObserver_NamesOfOneLimiter_CallHasTheNameOfItsCaller(t *testing.T) {
 			for name, caller := range reported {
 				assert.Equal(t, name, caller)
 			}
-		}
-	})
+		})
+	}
 }

@@ -13,23 +13,6 @@ import (
 
 func waiterFor(permits int64) *waiter { return &waiter{Request: Request{Ask: Ask{Permits: permits}}} }
 
-func TestQueue_Forecast_SetsWhenAWaiterIsServable(t *testing.T) {
-	at := time.Now()
-	for name, test := range map[string]struct {
-		forecast Forecast
-		permits  int64
-		want     time.Duration
-	}{
-		"its permits are free": {&view{limit: 10, free: 4, after: 2 * time.Second, every: time.Second}, 4, 0},
-		"they come back":       {&view{limit: 10, free: 4, after: 2 * time.Second, every: time.Second}, 5, 2 * time.Second},
-		"nothing is known":     {nil, 5, 0},
-		"it is never served":   {&view{limit: 10, after: 2 * time.Second, every: time.Second}, 11, 0},
-	} {
-		q := &queue{replied: true, forecast: test.forecast, forecastAt: at}
-		assert.Equal(t, test.want, q.servable(waiterFor(test.permits)).Sub(at), name)
-	}
-}
-
 func TestQueue_Deadlines_MissedOnesAreFound(t *testing.T) {
 	now := time.Now()
 	for name, test := range map[string]struct {
@@ -99,20 +82,6 @@ func TestQueue_FirstWaiterIsDenied_OthersAreChecked(t *testing.T) {
 			forecastAt: sent.Add(test.servable - 2*time.Second), batch: Batch{sent: sent}, inCall: []*waiter{w}}
 		assert.Equal(t, test.want, q.outdated(), name)
 	}
-}
-
-func TestQueue_NewCaller_IsRefusedByTheForecast(t *testing.T) {
-	now := time.Now()
-	q := &queue{replied: true, forecast: &view{limit: 10, after: 5 * time.Second, every: 10 * time.Second},
-		forecastAt: now}
-	for permits, want := range map[int64]bool{1: false, 10: false, 11: true} {
-		assert.Equal(t, want, q.unreachable(waiterFor(permits), 0, now), permits)
-	}
-	short := waiterFor(1)
-	short.deadline = now.Add(time.Second)
-	assert.True(t, q.unreachable(short, 0, now))
-	q.forecast = nil // a call that failed brought none
-	assert.False(t, q.unreachable(waiterFor(11), 0, now))
 }
 
 // TestQueue_Call_CarriesThoseThatCouldBeServed: and one more, for which the reply reports the wait.

@@ -114,19 +114,6 @@ func TestQueue_Callers_AreServedInOrder(t *testing.T) {
 	}
 }
 
-func TestQueue_ManyPermitsReturn_OneCallServesTheirCallers(t *testing.T) {
-	inQueue(t, 50, 10*time.Second, func(q *line, l *fake) {
-		q.RequireGranted(l, 50)
-		before := q.Scripts.Load()
-		for i := range 100 {
-			q.wait(l, fmt.Sprint(i), 1)
-		}
-		q.done.Wait()
-		assert.LessOrEqual(t, q.Scripts.Load()-before, int64(4))
-		assert.Len(t, q.log, 100)
-	})
-}
-
 // TestTryAcquireWithin_TimeoutEndsDuringAnotherCall_IsFalse: Redis has denied it before.
 func TestTryAcquireWithin_TimeoutEndsDuringAnotherCall_IsFalse(t *testing.T) {
 	inQueue(t, 1, 10*time.Second, func(q *line, l *fake) {

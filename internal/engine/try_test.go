@@ -7,73 +7,30 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
-
-// TestTakeUpTo_SharedCall_IsServedInOrder: the callers behind the first one share a call.
-func TestTakeUpTo_SharedCall_IsServedInOrder(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		l := f.limiter(20, 10*time.Second)
-		f.RequireGranted(l, 1)
-		f.Latency.Store(int64(time.Second))
-		defer f.Latency.Store(0)
-		before := f.Scripts.Load()
-		up := func(permits int64) (int64, error) {
-			result, err := l.TakeUpTo(t.Context(), permits)
-			if result.Granted == 0 {
-				assert.Positive(t, result.RetryAfter)
-			}
-			return result.Granted, err
-		}
-		exactly := func(permits int64) (int64, error) {
-			ok, err := l.TryAcquire(t.Context(), permits)
-			if !ok {
-				permits = 0
-			}
-			return permits, err
-		}
-		calls := []struct {
-			call          func(int64) (int64, error)
-			permits, want int64
-		}{
-			{exactly, 1, 1}, {exactly, 1, 1}, // two calls in flight
-			{exactly, 5, 5}, {up, 3, 3}, {exactly, 10, 0}, {up, 3, 3}, {up, 50, 6}, {up, 2, 0}, {exactly, 1, 0},
-		}
-		got, errs := redistest.Crowd(len(calls), func(i int) (int64, error) { return calls[i].call(calls[i].permits) })
-		for i, c := range calls {
-			require.NoError(t, errs[i])
-			assert.Equal(t, c.want, got[i], "call %d", i)
-		}
-		assert.EqualValues(t, 3, f.Scripts.Load()-before)
-		assert.EqualValues(t, 0, f.free(l))
-	})
-}
 
 // TestTakeUpTo_CachedDenial_IsOnlyOfOnePermit: a denial of 5 permits does not prove that none is
 // free.
 func TestTakeUpTo_CachedDenial_IsOnlyOfOnePermit(t *testing.T) {
 	withServer(t, func(t *testing.T, f *fixture) {
 		l := f.open(Settings{Denials: time.Hour}, 10, 10*time.Second)
+		take := func(permits int64) Result {
+			result, err := l.TakeUpTo(t.Context(), permits)
+			require.NoError(t, err)
+			synctest.Wait()
+			return result
+		}
 		f.RequireGranted(l, 7)
 		f.RequireDenied(l, 5)
 		synctest.Wait()
-		result, err := l.TakeUpTo(t.Context(), 5)
-		require.NoError(t, err)
-		assert.EqualValues(t, 3, result.Granted)
+		assert.EqualValues(t, 3, take(5).Granted)
 		asked := f.Scripts.Load()
 		for range 10 { // the first call to Redis stores the denial of one
-			result, err := l.TakeUpTo(t.Context(), 5)
-			require.NoError(t, err)
-			assert.Zero(t, result.Granted)
-			assert.Equal(t, Answer{Limit: 10, RetryAfter: 10 * time.Second, ResetAfter: 10 * time.Second}, result.Answer)
-			synctest.Wait()
+			assert.Equal(t, Answer{Limit: 10, RetryAfter: 10 * time.Second, ResetAfter: 10 * time.Second}, take(5).Answer)
 		}
 		assert.Equal(t, asked+1, f.Scripts.Load())
 		time.Sleep(10 * time.Second)
-		result, err = l.TakeUpTo(t.Context(), 15)
-		require.NoError(t, err)
-		assert.EqualValues(t, 10, result.Granted)
+		assert.EqualValues(t, 10, take(15).Granted)
 	})
 }
 
