@@ -52,23 +52,21 @@ func TestConnect_Sentinel_FindsTheMaster(t *testing.T) {
 
 // TestConnect_TLS_ChecksCertificates: with a private authority and a client's certificate.
 func TestConnect_TLS_ChecksCertificates(t *testing.T) {
-	authority := newAuthority(t, "authority")
-	pair := authority.sign(t, "rrl", time.Hour)
-	ca := written(t, "ca.pem", string(authority.pem))
-	cert, key := written(t, "cert.pem", string(pair.cert)), written(t, "key.pem", string(pair.key))
+	i := newIdentity(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	address := listener.Addr().String()
 	_, port, _ := net.SplitHostPort(address)
 	listener.Close()
-	s := startRedis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca)
+	s := startRedis(t, "--tls-port", port,
+		"--tls-cert-file", i.cert, "--tls-key-file", i.key, "--tls-ca-cert-file", i.ca)
 	s.on("set", "api", "1/s")
 
-	all := []string{"ls", "--redis", "rediss://" + address, "--tls-ca", ca, "--tls-cert", cert, "--tls-key", key}
+	all := []string{"ls", "--redis", "rediss://" + address, "--tls-ca", i.ca, "--tls-cert", i.cert, "--tls-key", i.key}
 	r := tool(all...)
 	require.Equal(t, exitDone, r.code, r.err)
 	require.Contains(t, r.out, "api")
-	fails(t, []string{"ls", "--redis", "rediss://" + address, "--tls-cert", cert, "--tls-key", key}, "--tls-ca")
+	fails(t, []string{"ls", "--redis", "rediss://" + address, "--tls-cert", i.cert, "--tls-key", i.key}, "--tls-ca")
 	fails(t, all[:5], address)
 	fails(t, []string{"ls", "--redis", "redis://" + address, "--timeout", "2s"}, address)
 }

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -49,19 +47,6 @@ func TestServe_TLS_AnswersClientsThatItTrusts(t *testing.T) {
 		require.Error(t, err, "a client without TLS")
 		assert.Equal(t, exitDone, s.stop())
 	}
-}
-
-func TestServe_UnixSocket_AnswersAndLeavesNothing(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "rrl.sock")
-	s := serve(t, written(t, "edge.yaml", edge), "--redis", "redis://"+miniredis.RunT(t).Addr(), "--grpc", "unix:"+socket)
-	_, err := s.ask(t.Context(), "user=ann")
-	require.NoError(t, err)
-	info, err := os.Stat(socket)
-	require.NoError(t, err)
-	assert.Equal(t, os.ModeSocket|0o660, info.Mode(), "for the service's user and group")
-
-	assert.Equal(t, exitDone, s.stop())
-	assert.NoFileExists(t, socket)
 }
 
 func TestServe_Prefix_SeparatesServices(t *testing.T) {

@@ -28,13 +28,18 @@ func written(t testing.TB, name, text string) string {
 	return file
 }
 
-// TestServe_GRPCAndHTTP_ShareLimits: in the given Redis, until a signal ends the service.
+// TestServe_GRPCAndHTTP_ShareLimits: in the given Redis, until a signal ends the service. Its unix socket
+// is for its user and group, and does not stay.
 func TestServe_GRPCAndHTTP_ShareLimits(t *testing.T) {
 	redis := startRedis(t)
 	redis.run("CONFIG SET requirepass hidden")
+	socket := filepath.Join(t.TempDir(), "rrl.sock")
 	s := serve(t, written(t, "edge.yaml", edge), "--redis", redis.url(), "--password-file",
-		written(t, "password", "hidden\n"), "--headers")
+		written(t, "password", "hidden\n"), "--headers", "--grpc", "unix:"+socket)
 
+	info, err := os.Stat(socket)
+	require.NoError(t, err)
+	assert.Equal(t, os.ModeSocket|0o660, info.Mode())
 	health, err := s.health.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 	require.NoError(t, err)
 	assert.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, health.GetStatus())
@@ -53,6 +58,7 @@ func TestServe_GRPCAndHTTP_ShareLimits(t *testing.T) {
 	assert.Contains(t, text, "edge.user: unit=YEAR requests_per_unit=2")
 
 	assert.Equal(t, exitDone, s.stop())
+	assert.NoFileExists(t, socket)
 	assert.Contains(t, s.log.String(), "rrl: ended")
 	assert.NotContains(t, s.log.String(), "hidden")
 }
