@@ -121,21 +121,6 @@ rules:
   - {name: ban, match: /ban, ban: true}
   - {name: some, match: /some, ban: true, overrides: [{key: x, unlimited: true}]}`,
 			[]call{{"GET /ban", nil, many}, {"GET /some", nil, many}, {"GET /some", h("K", "x"), good}}},
-		"all but some are banned": {`
-rules:
-  - name: tenants
-    key: header:X-Tenant
-    ban: true
-    on_failure: open
-    overrides: [{key: gold, limits: 1/h}, {key: self, unlimited: true}]`,
-			[]call{
-				{"GET /", h("X-Tenant", "gold"), good}, {"GET /", h("X-Tenant", "gold"), many},
-				{"GET /", h("X-Tenant", "self"), good},
-				{"GET /", h("X-Tenant", "iron"), many}, {"GET /", nil, many},
-			}},
-		"unknown methods share a key": {`
-rules: [{name: a, key: method, limits: 1/h}]`,
-			[]call{{"GET /", nil, good}, {"FOO /", nil, good}, {"BAR /", nil, many}}},
 		"an address is overridden, and a network banned": {`
 rules:
   - {name: bad, match: {ranges: [198.51.100.0/24]}, ban: true}

@@ -41,7 +41,7 @@ func ask(handler http.Handler, method, path string, headers ...string) *http.Res
 }
 
 // Log-ins are limited by address, and tenants each have a limit, one of them another.
-func Example() {
+func ExampleSet_Middleware() {
 	client := connect()
 
 	set, err := rules.Parse("rules.yaml", []byte(`
@@ -104,20 +104,6 @@ func ExampleSet() {
 	var set rules.Set
 	fmt.Println(set.Len(), ask(set.Middleware(client)(hello), "GET", "/").Status)
 	// Output: 0 200 OK
-}
-
-// Options of httplimit are for all rules.
-func ExampleSet_Middleware() {
-	client := connect()
-
-	set, err := rules.Parse("rules.yaml",
-		[]byte("rules: [{name: all, key: ip, limits: {rate: 10/h, policy: fixed_window}}]"))
-	if err != nil {
-		panic(err)
-	}
-	handler := set.Middleware(client, unhurried, httplimit.Headers(httplimit.ThreeHeaders))(hello)
-	fmt.Println(ask(handler, "GET", "/").Header["Ratelimit-Remaining"])
-	// Output: [9]
 }
 
 // A limiter that Java programs use gets the rate of the file.

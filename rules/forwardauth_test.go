@@ -5,7 +5,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -152,21 +151,6 @@ func TestForwardAuth_UntrustedProxy_IsAFailure(t *testing.T) {
 			assert.EqualError(t, failed, "rules: the proxy 192.0.2.1 is not trusted: add it to address.trusted")
 		}
 	})
-}
-
-func TestForwardAuth_RedisDown_FollowsTheFile(t *testing.T) {
-	for mode, want := range map[string]int{"open": http.StatusOK, "closed": http.StatusServiceUnavailable} {
-		guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-			h := parsed(t, one("key: all, limits: 9/h, on_failure: "+mode)).ForwardAuth(client, httplimit.Deadline(time.Minute))
-			f.Redis.SetError("LOADING")
-			for range 2 {
-				w := asked(h, "", "X-Forwarded-Uri: /")
-				assert.Equal(t, want, w.Code, mode)
-				assert.NotContains(t, w.Body.String(), "LOADING")
-			}
-			f.Redis.SetError("")
-		})
-	}
 }
 
 // FuzzForwardAuth: any headers of a proxy get a response.

@@ -7,8 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/rules/internal/rulestest"
 )
 
@@ -40,8 +38,3 @@ func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 type ok struct{ served int }
 
 func (h *ok) ServeHTTP(http.ResponseWriter, *http.Request) { h.served++ }
-
-func connected(t *testing.T) *rratelimiter.Client {
-	client, _ := guardtest.Connect(t)
-	return client
-}

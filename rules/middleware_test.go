@@ -2,13 +2,10 @@ package rules
 
 import (
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
@@ -60,17 +57,6 @@ func TestMiddleware_Ban_DoesNotAskRedis(t *testing.T) {
 	})
 }
 
-func TestMiddleware_Wait_DelaysTheRequest(t *testing.T) {
-	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
-		handler := parsed(t,
-			"rules: [{name: a, key: ip, limits: {policy: token_bucket, rate: 1/s}, wait: 2s}]").Middleware(client)(&ok{})
-		begin := time.Now()
-		assert.Equal(t, good, status(handler, "GET /"))
-		assert.Equal(t, good, status(handler, "GET /"))
-		assert.Equal(t, time.Second, time.Since(begin).Round(time.Millisecond))
-	})
-}
-
 func TestMatched_Handler_GetsTheNamesOfItsRules(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		var reported []string
@@ -118,24 +104,4 @@ rules:
 
 func TestMiddleware_NoClient_Panics(t *testing.T) {
 	assert.Panics(t, func() { new(Set).Middleware(nil) })
-}
-
-// The exact time to retry is an hour.
-func TestSpread_Denials_RetryAtDifferentTimes(t *testing.T) {
-	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
-		set := parsed(t, one("key: all, limits: {policy: fixed_window, rate: 1/h}, spread: 1h"))
-		handler := set.Middleware(client)(&ok{})
-		assert.Equal(t, good, status(handler, "GET /"))
-		times := make(map[time.Duration]bool)
-		for range 50 {
-			seconds, err := strconv.Atoi(serve(handler, request("GET /")).Header().Get("Retry-After"))
-			require.NoError(t, err)
-			times[time.Duration(seconds)*time.Second] = true
-		}
-		for at := range times {
-			assert.GreaterOrEqual(t, at, time.Hour)
-			assert.LessOrEqual(t, at, 2*time.Hour)
-		}
-		assert.Greater(t, len(times), 40, "of 50, some of which may be equal in whole seconds")
-	})
 }

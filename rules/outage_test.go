@@ -30,11 +30,6 @@ func (c *changes) add(up bool, _ error) {
 	c.all = append(c.all, up)
 }
 
-// reload puts another text in force.
-func reload(f *redistest.Fixture, set *Set, text string) {
-	set.inside().Replace(parsed(f, text).inside().File())
-}
-
 // TestMiddleware_ReloadInOutage_ShareStays: permits that were granted without Redis still count
 // after a reload, whatever it changes.
 func TestMiddleware_ReloadInOutage_ShareStays(t *testing.T) {

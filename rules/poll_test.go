@@ -113,6 +113,7 @@ func TestWatch_NoNotifications_PollReloads(t *testing.T) {
 	})
 }
 
+// The next change comes without a notification, and waits for the poll.
 func TestWatch_ChangeBeforeTheFirstNotification_IsReloaded(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
 		p := newPolled(f, named("a"), PollEvery(time.Hour))
@@ -120,6 +121,11 @@ func TestWatch_ChangeBeforeTheFirstNotification_IsReloaded(t *testing.T) {
 		p.run()
 		sleepAndWait(time.Second)
 		assert.Equal(t, []string{"b"}, p.names())
+		p.put(named("c"))
+		sleepAndWait(50 * time.Minute)
+		assert.Equal(t, []string{"b"}, p.names())
+		sleepAndWait(10 * time.Minute)
+		assert.Equal(t, []string{"c"}, p.names())
 	})
 }
 

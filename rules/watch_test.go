@@ -118,30 +118,6 @@ func TestWatch_FileChanges_IsReloaded(t *testing.T) {
 	assert.Empty(t, w.reports)
 }
 
-// A link to a directory changes, as in a release or a ConfigMap of Kubernetes, before or behind
-// another link.
-func TestWatch_LinkOnThePathChanges_IsReloaded(t *testing.T) {
-	for name, path := range map[string]string{"direct": "current/rules.yaml", "behind a link": "etc/rules.yaml"} {
-		t.Run(name, func(t *testing.T) {
-			base := t.TempDir()
-			release := func(version string) {
-				require.NoError(t, os.Mkdir(filepath.Join(base, version), 0o700))
-				write(t, filepath.Join(base, version, "rules.yaml"), named(version))
-				require.NoError(t, os.Symlink(version, filepath.Join(base, "next")))
-				require.NoError(t, os.Rename(filepath.Join(base, "next"), filepath.Join(base, "current")))
-			}
-			release("a")
-			require.NoError(t, os.Mkdir(filepath.Join(base, "etc"), 0o700))
-			require.NoError(t, os.Symlink("../current/../current/rules.yaml", filepath.Join(base, "etc", "rules.yaml")))
-			w := following(t, filepath.Join(base, path))
-			for _, version := range []string{"b", "c"} { // by the check at the start, and by a notification
-				release(version)
-				w.becomes(version)
-			}
-		})
-	}
-}
-
 func TestWatch_DirectoryIsRenamed_IsReloaded(t *testing.T) {
 	base := t.TempDir()
 	dir := filepath.Join(base, "etc")
@@ -159,20 +135,4 @@ func TestWatch_DirectoryIsRenamed_IsReloaded(t *testing.T) {
 	w.is("c")
 	put(t, w.path, named("d"))
 	w.becomes("d")
-}
-
-// The system sends no notification.
-func TestWatch_DirectoryIsRemoved_PollReloads(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "etc")
-	require.NoError(t, os.Mkdir(dir, 0o700))
-	path := filepath.Join(dir, "rules.yaml")
-	write(t, path, named("a"))
-	w := following(t, path, PollEvery(50*time.Millisecond))
-	require.NoError(t, os.RemoveAll(dir))
-	assert.ErrorIs(t, w.wait(), os.ErrNotExist)
-	require.NoError(t, os.Mkdir(dir, 0o700))
-	write(t, path, named("b"))
-	for err := w.wait(); err != nil; err = w.wait() { // the file may be read before it is written
-	}
-	w.is("b")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -76,4 +77,20 @@ func TestAcquires_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
 	assert.Equal(t, [][]string{{"a", "b"}, nil}, acquires(o, "domain: '{shop}'\n"+file))
 	assert.Equal(t, [][]string{{"a", "b"}},
 		acquires(o, strings.Replace("domain: '{shop}'\n"+file, "redisson: r", "redisson: '{shop}:r'", 1)))
+}
+
+// A rule without settings keeps those of the options.
+func TestSettings_Rule_ReplacesThoseOfTheOptions(t *testing.T) {
+	options := guard.Settings{Mode: guard.Open, Deadline: time.Second, Wait: time.Minute, MaxWaiting: 3}
+	for fields, want := range map[string]guard.Settings{
+		"": options,
+		", on_failure: closed, deadline: 2s, wait: 3s, max_waiting: 4, spread: 5s, shadow: true, on_invalid: on_failure": {
+			Mode: guard.Closed, Deadline: 2 * time.Second, Wait: 3 * time.Second, MaxWaiting: 4,
+			Spread: guard.Spread{Most: 5 * time.Second}, Shadow: true, InvalidFails: true,
+		},
+	} {
+		got := options
+		parsed(t, one("key: ip, limits: 1/s"+fields)).rules[0].settings.apply(&got)
+		assert.Equal(t, want, got, fields)
+	}
 }
