@@ -25,8 +25,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
-	"github.com/rratelimiter/rratelimiter/internal/policy/policytest"
-	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
@@ -234,23 +232,6 @@ func TestShouldRateLimit_EqualDescriptors_CountInOrder(t *testing.T) {
 	for i, one := range answer.GetStatuses() {
 		require.EqualValues(t, 4-i/25, one.GetLimitRemaining(), "descriptor %d", i)
 	}
-}
-
-func TestNew_NewPolicy_LimitsOrIsRefused(t *testing.T) {
-	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
-		policytest.Register(t)
-		file := func(policy string) string {
-			return "domain: edge\ndescriptors: [{key: ip, rate_limit: {requests_per_unit: 2, unit: hour, policy: " + policy + "}}]\n"
-		}
-		client := rratelimiter.New(f.Conn)
-		s := newServer(t, client, file("novel"))
-		ask := func() string { return summary(s.ShouldRateLimit(t.Context(), request(t, "edge | ip=1"))) }
-		assert.Equal(t, "OK | OK 1/2 hour 3600s", ask())
-		assert.Equal(t, "OK | OK 0/2 hour 3600s", ask())
-		assert.Equal(t, "OVER | OVER 0/2 hour 3600s", ask())
-		_, err := rls.New(rls.Config{Client: client, Path: folder(t, file("incomplete")), Log: quiet()})
-		assert.ErrorContains(t, err, "incomplete describes no local share")
-	})
 }
 
 // A service without files answers other paths, and knows no domain.

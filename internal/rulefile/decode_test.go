@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/policy/policytest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -128,4 +129,16 @@ func TestDecoder_Policy_ReadsEachPolicy(t *testing.T) {
 		assert.Len(t, d.Problems, len(fields)-len(kind.Fields), name)
 	}
 	assert.Equal(t, policy.Names(), strings.Join(slices.Sorted(maps.Keys(policies)), ", "))
+}
+
+func TestDecoder_Policy_AcceptsRegisteredPolicies(t *testing.T) {
+	policytest.Register(t)
+	n := mapping()
+	d := &Decoder{Root: n}
+	rate := policy.Rate{Permits: 3, Interval: time.Hour}
+	assert.Equal(t, policytest.Novel{FixedWindow: policytest.Window}, d.Policy(n, "novel", rate, nil))
+	assert.Empty(t, texts(d))
+	assert.Nil(t, d.Policy(n, "incomplete", rate, nil))
+	assert.Len(t, d.Problems, 1)
+	assert.ErrorContains(t, d.Problems[0], "incomplete describes no local share")
 }
