@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -82,6 +83,24 @@ func withRedis(t *testing.T, test func(t *testing.T, f *fixture)) {
 // runWithRedis runs a subtest with a Redis in memory.
 func runWithRedis(t *testing.T, name string, test func(t *testing.T, f *fixture)) {
 	t.Run(name, func(t *testing.T) { withRedis(t, test) })
+}
+
+// eachPolicy runs a subtest with a Redis in memory for each policy.
+func eachPolicy(t *testing.T, policies []Policy, test func(t *testing.T, f *fixture, p Policy)) {
+	for _, p := range policies {
+		runWithRedis(t, fmt.Sprintf("%T", p), func(t *testing.T, f *fixture) { test(t, f, p) })
+	}
+}
+
+// takingCalls are the calls that take a number of permits, or none.
+var takingCalls = map[string]func(ctx context.Context, l *Limiter, permits int64) error{
+	"TryAcquire": func(ctx context.Context, l *Limiter, n int64) error { return redistest.Err(l.TryAcquire(ctx, n)) },
+	"Take":       func(ctx context.Context, l *Limiter, n int64) error { return redistest.Err(l.Take(ctx, n)) },
+	"TakeEach":   func(ctx context.Context, l *Limiter, n int64) error { return redistest.Err(l.TakeEach(ctx, n)) },
+	"TryAcquireWithin": func(ctx context.Context, l *Limiter, n int64) error {
+		return redistest.Err(l.TryAcquireWithin(ctx, n, time.Minute))
+	},
+	"Acquire": func(ctx context.Context, l *Limiter, n int64) error { return l.Acquire(ctx, n) },
 }
 
 // peekAll, tryWithin and takeUpTo require that the call does not fail.

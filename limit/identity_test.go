@@ -78,6 +78,8 @@ func TestKeys_EachPolicy_AreAsBefore(t *testing.T) {
 	} {
 		assert.Equal(t, []string{key}, New(f.client, "name", p).wire.keys)
 	}
+	utc := New(f.client, "name", Calendar{3, Day, time.FixedZone("UTC", 3600)})
+	assert.Equal(t, utc.calls.ID, New(f.client, "name", Calendar{3, Day, nil}).calls.ID, "nil and UTC have one name")
 }
 
 // TestKeys_DifferentNames_AreDistinct: no two names share a key, and all keys of a name are in its

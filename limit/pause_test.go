@@ -1,7 +1,9 @@
 package limit
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -79,11 +81,6 @@ func TestPause_Again_ExtendsAndIsNotShortened(t *testing.T) {
 func TestPause_Invalid_IsATypedError(t *testing.T) {
 	f := newClocked(t)
 	window := FixedWindow{10, time.Minute, false}
-	for _, p := range []Pause{{}, {-1}, {time.Microsecond}, {time.Second + 1}} {
-		assert.ErrorIs(t, Validate(window, p), rratelimiter.ErrInvalidRate)
-		assert.ErrorIs(t, New(f.client, "name", window, p).Pause(t.Context(), time.Second), rratelimiter.ErrInvalidRate)
-	}
-	assert.ErrorIs(t, Validate(Pause{time.Hour}, Pause{time.Minute}), rratelimiter.ErrInvalidRate)
 	l := New(f.client, "name", window, Pause{time.Hour})
 	twice := Join(l, New(f.client, "name", Pause{time.Minute}))
 	assert.ErrorIs(t, twice.Pause(t.Context(), 1), rratelimiter.ErrInvalidRate)
@@ -134,17 +131,6 @@ func TestPause_Joined_DeniesAll(t *testing.T) {
 	pauseFor(t, two, 2*time.Hour)
 	for _, of := range []*Limiter{two, New(f.client, "{n}a", Pause{time.Hour}), New(f.client, "{n}b", Pause{time.Hour})} {
 		assert.Equal(t, time.Minute, redistest.Result(t, of.Take, 1).RetryAfter, "the shortest Most")
-	}
-}
-
-func TestPause_Keyed_IsOfOneKey(t *testing.T) {
-	f := newClocked(t)
-	k := NewKeyed(f.client, "web", FixedWindow{10, time.Minute, false}, Pause{time.Hour})
-	require.NoError(t, k.Pause(t.Context(), "{a}", time.Second))
-	for key, want := range map[string]bool{"{a}": false, "a": true} {
-		ok, err := k.TryAcquire(t.Context(), key, 1)
-		require.NoError(t, err)
-		assert.Equal(t, want, ok, key)
 	}
 }
 
@@ -202,5 +188,29 @@ func TestPause_SeveralPolicies_FastestSetsThePace(t *testing.T) {
 		f.advance(time.Second)
 		assert.True(t, redistest.Result(t, l.TryAcquire, 1), name)
 		assert.Equal(t, test.pace, redistest.Result(t, l.Take, 1).RetryAfter, name)
+	}
+}
+
+// TestPause_RandomCalls_MatchTheModel: beside each kind of policy, with all fields of a Decision.
+func TestPause_RandomCalls_MatchTheModel(t *testing.T) {
+	for _, p := range []withPause{
+		{FixedWindow{10, 3 * time.Second, false}, 10, 3e6},
+		{FixedWindow{7, 3 * time.Second, true}, 7, 3e6},
+		{Calendar{1000, Month, nil}, 1000, 6e7},
+		{SlidingLog{100, 200 * time.Millisecond}, 100, 2e5},
+		{SlidingWindow{3, time.Hour, 0}, 3, 6e7},
+		{TokenBucket{20, 5, time.Second}, 20, 4e6},
+		{TokenBucket{7, 3, 11 * time.Millisecond}, 7, 25_667},
+		{LeakyBucket{10, 2, time.Second}, 10, 5e6},
+	} {
+		for name, opts := range map[string][]rratelimiter.Option{
+			"": nil, ", denials remembered": {rratelimiter.WithDenialCache(1 << 62)},
+		} {
+			t.Run(fmt.Sprintf("%T%+v%s", p.Policy, p.Policy, name), func(t *testing.T) {
+				f := newClocked(t, opts...)
+				l := New(f.client, "name", p.Policy, Pause{time.Minute})
+				sequence(f, l, p, rand.New(rand.NewPCG(1, 2)), steps)
+			})
+		}
 	}
 }

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -16,26 +15,11 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// takings are the calls that take permits and leave a receipt.
-var takings = map[string]func(ctx context.Context, l *Limiter, permits int64) error{
-	"TryAcquire": func(ctx context.Context, l *Limiter, permits int64) error {
-		return redistest.Err(l.TryAcquire(ctx, permits))
-	},
-	"Take": func(ctx context.Context, l *Limiter, permits int64) error { return redistest.Err(l.Take(ctx, permits)) },
-	"TakeEach": func(ctx context.Context, l *Limiter, permits int64) error {
-		return redistest.Err(l.TakeEach(ctx, permits))
-	},
-	"TryAcquireWithin": func(ctx context.Context, l *Limiter, permits int64) error {
-		return redistest.Err(l.TryAcquireWithin(ctx, permits, time.Minute))
-	},
-	"Acquire": func(ctx context.Context, l *Limiter, permits int64) error { return l.Acquire(ctx, permits) },
-}
-
 // withReceipt takes permits by one of these calls, and returns the receipt.
 func withReceipt(t testing.TB, l *Limiter, call string, permits int64) receipt.Receipt {
 	t.Helper()
 	slot := receipt.Collect(t.Context())
-	require.NoError(t, takings[call](slot, l, permits))
+	require.NoError(t, takingCalls[call](slot, l, permits))
 	taken := slot.Of(permits)
 	require.NotNil(t, taken.Refund, "%s has left no receipt", call)
 	return taken
@@ -52,9 +36,10 @@ func joinedLimiters(t testing.TB, client *rratelimiter.Client, p Policy, interva
 // TestReceipt_SameWindow_RefundsItsPermits: in parts too, and if others have taken permits since.
 func TestReceipt_SameWindow_RefundsItsPermits(t *testing.T) {
 	for _, p := range everyPolicy {
-		for call := range takings {
+		for call := range takingCalls {
 			for _, kind := range []string{"alone", "joined", "joined, shared first"} {
-				if kind != "alone" && call != "Take" && redistest.Deep(0, 1) == 0 {
+				quick := call == "Take" || kind == "alone" && (p == everyPolicy[0] || p == tenBucket)
+				if !quick && redistest.Deep(0, 1) == 0 {
 					continue
 				}
 				t.Run(fmt.Sprintf("%T, %s, %s", p, call, kind), func(t *testing.T) {
@@ -81,32 +66,6 @@ func TestReceipt_SameWindow_RefundsItsPermits(t *testing.T) {
 						for _, d := range peekAll(t, l) {
 							assert.EqualValues(t, d.Limit-5, d.Remaining, "after a Reset")
 						}
-					})
-				})
-			}
-		}
-	}
-}
-
-// TestReceipt_LaterWindow_RefundsNothing: the permits of the grant have returned, and others have
-// taken them.
-func TestReceipt_LaterWindow_RefundsNothing(t *testing.T) {
-	for _, p := range []Policy{
-		FixedWindow{10, time.Second, false}, FixedWindow{10, time.Second, true}, SlidingLog{10, time.Second},
-		SlidingWindow{10, time.Second, 0}, TokenBucket{10, 10, time.Second}, LeakyBucket{10, 10, time.Second},
-		Smooth{Permits: 10, Interval: time.Second, Burst: time.Second},
-	} {
-		for call := range takings {
-			for _, kind := range []string{"alone", "joined"} {
-				t.Run(fmt.Sprintf("%T, %s, %s", p, call, kind), func(t *testing.T) {
-					withRedis(t, func(t *testing.T, f *fixture) {
-						l := joinedLimiters(t, f.client, p, time.Second)[kind]
-						taken := withReceipt(t, l, call, 10)
-						time.Sleep(1100 * time.Millisecond)
-						require.True(t, redistest.Result(t, l.TryAcquire, 10))
-						want := peekAll(t, l)
-						require.NoError(t, taken.Refund(t.Context(), 10))
-						assert.Equal(t, want, peekAll(t, l))
 					})
 				})
 			}

@@ -202,23 +202,6 @@ func TestRefund_SlotMoves_IsRepeated(t *testing.T) {
 	})
 }
 
-// TestRefund_Lease_Stays: the permits of a caller that left return. Leased ones are granted from
-// memory all the same, as with a rratelimiter.Limiter.
-func TestRefund_Lease_Stays(t *testing.T) {
-	inLease(t, []Policy{FixedWindow{100_000, time.Hour, false}}, func(t *testing.T, f *redistest.Fixture, l *Limiter) {
-		other := New(rratelimiter.New(f.Conn), "name", FixedWindow{100_000, time.Hour, false})
-		lost, err := other.wire.ask(t.Context(), charge, "7", newEpoch())
-		require.NoError(t, err)
-		require.Equal(t, 100, f.CountGranted(l, 100, 20*time.Microsecond))
-		before := peekAll(t, other)
-		require.NoError(t, l.wire.refund(t.Context(), release, fmt.Sprint(7), lost.receipts...))
-		calls := f.Scripts.Load()
-		require.Equal(t, 5, f.CountGranted(l, 5, 0))
-		assert.Equal(t, calls, f.Scripts.Load(), "granted from the lease")
-		assert.Equal(t, before[0].Remaining+7, peekAll(t, other)[0].Remaining)
-	})
-}
-
 // TestRefund_OvertakenCalls_AreWholeAndOnce: clocks are behind one another, and some go back.
 // Refunded permits return at once, and no more are free than the others have left.
 func TestRefund_OvertakenCalls_AreWholeAndOnce(t *testing.T) {

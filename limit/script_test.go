@@ -140,16 +140,6 @@ func TestScript_NeverFinishes_EndsWithItsCaller(t *testing.T) {
 	})
 }
 
-func TestScript_NeverFinishes_EndsWithAnError(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		conn := newNeverFinishes(f, 0)
-		_, err := New(rratelimiter.New(conn), "name", SlidingLog{5, time.Second}).Peek(context.WithoutCancel(t.Context()))
-		require.ErrorContains(t, err, `limiter "name"`)
-		require.ErrorContains(t, err, "has not finished")
-		assert.EqualValues(t, engine.MaxPages, conn.calls.Load())
-	})
-}
-
 func TestTake_CallsShareAScript_ResetAfterIsOfTheirOrder(t *testing.T) {
 	for _, p := range []struct {
 		policy Policy

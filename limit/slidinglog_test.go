@@ -51,7 +51,11 @@ func TestReturnsForecast_Waits_AreThoseOfTheReturns(t *testing.T) {
 // entries are removed.
 func TestSlidingLog_ManyEntries_MatchesTheModel(t *testing.T) {
 	const key = "{name}:log:10000"
-	for _, entries := range []int64{1, 2, 6, 7, 8, 9, 10, 255, 256, 257, 258, 600} {
+	lengths := []int64{1, 2, 7, 8, 9, 256, 257}
+	if redistest.Deep(0, 1) == 1 {
+		lengths = append(lengths, 6, 10, 255, 258, 600)
+	}
+	for _, entries := range lengths {
 		f := newClocked(t)
 		policy := SlidingLog{3 * entries, 10 * time.Second}
 		l := New(f.client, "name", policy)

@@ -62,37 +62,36 @@ func TestTaken_Settle_ChangesTheDifference(t *testing.T) {
 	}
 	for _, p := range policies {
 		for _, lost := range []int32{0, 1, 3} {
-			for _, acquires := range []bool{false, true} {
-				name := fmt.Sprintf("%T, %d replies are lost, acquires %t", p, lost, acquires)
-				runWithRedis(t, name, func(t *testing.T, f *fixture) {
-					client, lose := lossyClient(t, f)
-					l, other := New(client, "{x}:one", p), NewKeyed(client, "{x}:two", p).Limiter("key")
-					pause := New(client, "{x}:pause", Pause{time.Hour})
-					left := func() (left []int64) {
-						for _, d := range append(peekAll(t, l), peekAll(t, other)...) {
-							left = append(left, d.Remaining)
-						}
-						return left
+			acquires := lost == 1
+			name := fmt.Sprintf("%T, %d replies are lost", p, lost)
+			runWithRedis(t, name, func(t *testing.T, f *fixture) {
+				client, lose := lossyClient(t, f)
+				l, other := New(client, "{x}:one", p), NewKeyed(client, "{x}:two", p).Limiter("key")
+				pause := New(client, "{x}:pause", Pause{time.Hour})
+				left := func() (left []int64) {
+					for _, d := range append(peekAll(t, l), peekAll(t, other)...) {
+						left = append(left, d.Remaining)
 					}
-					want := int64(20)
-					for _, actual := range []int64{5, 0, 2, 7} {
-						taken := new(Taken)
-						if acquires {
-							require.NoError(t, taken.Acquire(t.Context(), 5, l, other, pause))
-						} else {
-							takeAll(t, taken, 5, l, other, pause)
-						}
-						lose.Store(lost)
-						require.NoError(t, taken.Settle(t.Context(), actual))
-						lose.Store(0)
-						want -= actual
-						require.Equal(t, []int64{want, want}, left(), actual)
-						require.NoError(t, taken.Settle(t.Context(), 1))
-						require.NoError(t, taken.Settle(t.Context()))
-						require.Equal(t, []int64{want, want}, left(), actual)
+					return left
+				}
+				want := int64(20)
+				for _, actual := range []int64{5, 0, 2, 7} {
+					taken := new(Taken)
+					if acquires {
+						require.NoError(t, taken.Acquire(t.Context(), 5, l, other, pause))
+					} else {
+						takeAll(t, taken, 5, l, other, pause)
 					}
-				})
-			}
+					lose.Store(lost)
+					require.NoError(t, taken.Settle(t.Context(), actual))
+					lose.Store(0)
+					want -= actual
+					require.Equal(t, []int64{want, want}, left(), actual)
+					require.NoError(t, taken.Settle(t.Context(), 1))
+					require.NoError(t, taken.Settle(t.Context()))
+					require.Equal(t, []int64{want, want}, left(), actual)
+				}
+			})
 		}
 	}
 }
@@ -213,30 +212,43 @@ func TestTaken_Denied_HoldsWhatItHeld(t *testing.T) {
 	})
 }
 
-// TestTaken_OneFails_TheRestLater: a later Settle uses the numbers of the first one.
+// TestTaken_OneFails_TheRestLater: a later Settle uses the numbers of the first one. A script that stops
+// with an error of Redis has settled nothing.
 func TestTaken_OneFails_TheRestLater(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		good, bad := New(f.client, "good", FixedWindow{10, time.Hour, false}), New(f.client, "bad", FixedWindow{10, time.Hour, false})
-		taken := new(Taken)
-		takeAll(t, taken, 4, good)
-		takeAll(t, taken, 4, bad)
-		const key = "{bad}:window:3600000"
-		state, err := f.Redis.Get(key)
-		require.NoError(t, err)
-		require.NoError(t, f.Redis.Set(key, "broken"))
-		err = taken.Settle(t.Context(), 1, 3)
-		require.ErrorContains(t, err, `"bad"`)
-		assert.NotContains(t, err.Error(), `"good"`)
-		assert.EqualValues(t, 9, peekAll(t, good)[0].Remaining)
-		_, err = taken.Take(t.Context(), 1, good)
-		require.ErrorIs(t, err, errUnsettled)
+	const key = "{bad}:window:3600000"
+	for name, spoil := range map[string]func(f *fixture) error{
+		"other text": func(f *fixture) error { return f.Redis.Set(key, "broken") },
+		"other type": func(f *fixture) error {
+			f.Redis.Del(key)
+			return redistest.Err(f.Redis.Lpush(key, "x"))
+		},
+	} {
+		for _, actual := range []int64{3, 7} {
+			runWithRedis(t, fmt.Sprint(name, actual), func(t *testing.T, f *fixture) {
+				window := FixedWindow{10, time.Hour, false}
+				good, bad := New(f.client, "good", window), New(f.client, "bad", window)
+				taken := new(Taken)
+				takeAll(t, taken, 4, good)
+				takeAll(t, taken, 4, bad)
+				state, err := f.Redis.Get(key)
+				require.NoError(t, err)
+				require.NoError(t, spoil(f))
+				err = taken.Settle(t.Context(), 1, actual)
+				require.ErrorContains(t, err, `"bad"`)
+				assert.NotContains(t, err.Error(), `"good"`)
+				assert.EqualValues(t, 9, peekAll(t, good)[0].Remaining)
+				_, err = taken.Take(t.Context(), 1, good)
+				require.ErrorIs(t, err, errUnsettled)
 
-		require.NoError(t, f.Redis.Set(key, state))
-		f.Redis.SetTTL(key, time.Hour)
-		require.NoError(t, taken.Settle(t.Context()))
-		assert.EqualValues(t, 9, peekAll(t, good)[0].Remaining)
-		assert.EqualValues(t, 7, peekAll(t, bad)[0].Remaining)
-	})
+				f.Redis.Del(key)
+				require.NoError(t, f.Redis.Set(key, state))
+				f.Redis.SetTTL(key, time.Hour)
+				require.NoError(t, taken.Settle(t.Context()))
+				assert.EqualValues(t, 9, peekAll(t, good)[0].Remaining)
+				assert.EqualValues(t, 10-actual, peekAll(t, bad)[0].Remaining)
+			})
+		}
+	}
 }
 
 // TestTaken_RedisAway_TriesForAWhile: then again, but not when Redis may have forgotten.
@@ -267,5 +279,26 @@ func TestTaken_RedisAway_TriesForAWhile(t *testing.T) {
 			require.NoError(t, taken.Settle(t.Context()))
 		}
 		assert.LessOrEqual(t, settleAgain+settleFor, redisx.OnceFor)
+	})
+}
+
+// TestTaken_TakeUnderWayWhileSettleFails_IsReleased by the next Settle.
+func TestTaken_TakeUnderWayWhileSettleFails_IsReleased(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		conn, latency := f.slowReplies()
+		client := rratelimiter.New(conn)
+		a, b := New(client, "a", FixedWindow{10, time.Hour, false}), New(client, "b", FixedWindow{10, time.Hour, false})
+		taken := new(Taken)
+		takeAll(t, taken, 5, a)
+		latency.Store(int64(2 * settleFor))
+		var all sync.WaitGroup
+		all.Go(func() { takeAll(t, taken, 4, b) })
+		time.Sleep(time.Millisecond)
+		require.Error(t, taken.Settle(t.Context(), 2))
+		latency.Store(0)
+		all.Wait()
+		require.NoError(t, taken.Settle(t.Context()))
+		assert.EqualValues(t, 8, peekAll(t, a)[0].Remaining)
+		assert.EqualValues(t, 10, peekAll(t, b)[0].Remaining)
 	})
 }

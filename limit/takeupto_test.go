@@ -33,17 +33,6 @@ func TestTakeUpTo_SeveralPolicies_GrantTheLeast(t *testing.T) {
 	assert.EqualValues(t, 5, forecast.Limit(), "a queue denies larger requests")
 }
 
-func TestTakeUpTo_InvalidPermits_AreRefused(t *testing.T) {
-	f := newClocked(t)
-	for _, permits := range []int64{0, -1, engine.MaxPermits + 1} {
-		_, _, err := New(f.client, "name", everyPolicy[0]).TakeUpTo(t.Context(), permits)
-		assert.ErrorIs(t, err, rratelimiter.ErrInvalidPermits, permits)
-	}
-	_, _, err := NewKeyed(f.client, "prefix").TakeUpTo(t.Context(), "key", 1)
-	assert.ErrorIs(t, err, rratelimiter.ErrInvalidRate)
-	assert.Empty(t, f.redis.Keys())
-}
-
 // TestTakeUpTo_CallersShareACall_GrantAllThatIsFree: one of them gets a part of what it wants.
 func TestTakeUpTo_CallersShareACall_GrantAllThatIsFree(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {

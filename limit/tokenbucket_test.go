@@ -102,7 +102,7 @@ func TestCharge_DebtBeyond2To53_CanBeReleased(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{5, 1, time.Millisecond}, LeakyBucket{5, 1, time.Millisecond}} {
 		f := newClocked(t)
 		l := New(f.client, "name", p)
-		for range 1100 {
+		for range redistest.Deep(20, 1100) {
 			d := redistest.Result(t, l.Charge, 1<<53)
 			require.Zero(t, d.Remaining)
 			require.Positive(t, d.RetryAfter)

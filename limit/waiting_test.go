@@ -24,33 +24,31 @@ var reservables = []Policy{
 
 // TestAcquire_Reservation_WaitsForItsTime: with one call at most.
 func TestAcquire_Reservation_WaitsForItsTime(t *testing.T) {
-	for _, p := range reservables {
-		withRedis(t, func(t *testing.T, f *fixture) {
-			const callers = 50
-			l := New(f.client, "name", p)
-			start := time.Now()
-			var mu sync.Mutex
-			var at []time.Duration
-			var all sync.WaitGroup
-			for range callers {
-				all.Go(func() {
-					assert.NoError(t, l.Acquire(t.Context(), 1))
-					mu.Lock()
-					defer mu.Unlock()
-					at = append(at, time.Since(start))
-				})
+	eachPolicy(t, reservables, func(t *testing.T, f *fixture, p Policy) {
+		const callers = 50
+		l := New(f.client, "name", p)
+		start := time.Now()
+		var mu sync.Mutex
+		var at []time.Duration
+		var all sync.WaitGroup
+		for range callers {
+			all.Go(func() {
+				assert.NoError(t, l.Acquire(t.Context(), 1))
+				mu.Lock()
+				defer mu.Unlock()
+				at = append(at, time.Since(start))
+			})
+		}
+		all.Wait()
+		for i, got := range at {
+			want := time.Duration(i) * 100 * time.Millisecond
+			if _, smooth := p.(Smooth); smooth && i > 0 {
+				want -= time.Millisecond // was stored
 			}
-			all.Wait()
-			for i, got := range at {
-				want := time.Duration(i) * 100 * time.Millisecond
-				if _, smooth := p.(Smooth); smooth && i > 0 {
-					want -= time.Millisecond // was stored
-				}
-				assert.Equal(t, want, got, "%T: caller %d", p, i)
-			}
-			assert.LessOrEqual(t, f.Scripts.Load(), int64(callers), "calls")
-		})
-	}
+			assert.Equal(t, want, got, "caller %d", i)
+		}
+		assert.LessOrEqual(t, f.Scripts.Load(), int64(callers), "calls")
+	})
 }
 
 // TestReserve_ManyCallers_ShareCalls: no call is long.
@@ -75,62 +73,39 @@ func TestReserve_ManyCallers_ShareCalls(t *testing.T) {
 	})
 }
 
-// TestAcquire_ContextEnds_CancelsItsReservation: at once, and the next caller gets the permits.
-func TestAcquire_ContextEnds_CancelsItsReservation(t *testing.T) {
-	for _, p := range reservables {
-		withRedis(t, func(t *testing.T, f *fixture) {
-			l := New(f.client, "name", p)
-			require.NoError(t, l.Acquire(t.Context(), 1))
-			first := redistest.Result(t, l.Reserve, 1)
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error)
-			start := time.Now()
-			go func() { ended <- l.Acquire(ctx, 1) }()
-			time.Sleep(50 * time.Millisecond)
-			cancel()
-			assert.ErrorIs(t, <-ended, context.Canceled)
-			assert.Equal(t, 50*time.Millisecond, time.Since(start))
-			synctest.Wait()
-			assert.Equal(t, 100*time.Millisecond, redistest.Result(t, l.Reserve, 1).Delay()-first.Delay(), "%T", p)
-		})
-	}
-}
-
 // TestReserve_CallerHasLeft_IsCancelled: whether its time would have been at once or later.
 func TestReserve_CallerHasLeft_IsCancelled(t *testing.T) {
-	for _, p := range []Policy{TokenBucket{3, 1, time.Hour}, LeakyBucket{3, 1, time.Hour},
-		Smooth{Permits: 1, Interval: time.Hour, Burst: 3 * time.Hour}} {
-		withRedis(t, func(t *testing.T, f *fixture) {
-			l := New(f.client, "name", p)
-			for _, taken := range []int64{0, 3, 3} {
-				if taken > 0 {
-					redistest.Result(t, l.Reserve, taken)
-				}
-				before := peekAll(t, l)
-				began := time.Now()
-				f.Latency.Store(int64(10 * time.Millisecond))
-				ctx, cancel := context.WithCancel(t.Context())
-				var all sync.WaitGroup
-				all.Go(func() {
-					if taken == 0 {
-						assert.ErrorIs(t, l.Acquire(ctx, 2), context.Canceled)
-						return
-					}
-					_, err := l.Reserve(ctx, 2)
-					assert.ErrorIs(t, err, context.Canceled)
-				})
-				time.Sleep(time.Millisecond)
-				cancel()
-				all.Wait()
-				f.Latency.Store(0)
-				time.Sleep(time.Second)
-				passed := time.Since(began)
-				before[0].RetryAfter = max(0, before[0].RetryAfter-passed)
-				before[0].ResetAfter = max(0, before[0].ResetAfter-passed)
-				assert.Equal(t, before, peekAll(t, l), "%T, after %d", p, taken)
+	eachPolicy(t, []Policy{TokenBucket{3, 1, time.Hour}, LeakyBucket{3, 1, time.Hour},
+		Smooth{Permits: 1, Interval: time.Hour, Burst: 3 * time.Hour}}, func(t *testing.T, f *fixture, p Policy) {
+		l := New(f.client, "name", p)
+		for _, taken := range []int64{0, 3, 3} {
+			if taken > 0 {
+				redistest.Result(t, l.Reserve, taken)
 			}
-		})
-	}
+			before := peekAll(t, l)
+			began := time.Now()
+			f.Latency.Store(int64(10 * time.Millisecond))
+			ctx, cancel := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			all.Go(func() {
+				if taken == 0 {
+					assert.ErrorIs(t, l.Acquire(ctx, 2), context.Canceled)
+					return
+				}
+				_, err := l.Reserve(ctx, 2)
+				assert.ErrorIs(t, err, context.Canceled)
+			})
+			time.Sleep(time.Millisecond)
+			cancel()
+			all.Wait()
+			f.Latency.Store(0)
+			time.Sleep(time.Second)
+			passed := time.Since(began)
+			before[0].RetryAfter = max(0, before[0].RetryAfter-passed)
+			before[0].ResetAfter = max(0, before[0].ResetAfter-passed)
+			assert.Equal(t, before, peekAll(t, l), "after %d", taken)
+		}
+	})
 }
 
 // TestAcquire_SlowCallMissesTheTime_IsCancelled: the reservation is treated as one after the
@@ -170,24 +145,22 @@ func TestAcquire_SlowCallMissesTheTime_IsCancelled(t *testing.T) {
 
 // TestTryAcquireWithin_Reservation_WaitsForItsTime: or returns false at once if that is too late.
 func TestTryAcquireWithin_Reservation_WaitsForItsTime(t *testing.T) {
-	for _, p := range reservables {
-		withRedis(t, func(t *testing.T, f *fixture) {
-			l := New(f.client, "name", p)
-			require.NoError(t, l.Acquire(t.Context(), 1))
-			start := time.Now()
-			assert.False(t, tryWithin(t, l, 1, 50*time.Millisecond))
-			assert.Zero(t, time.Since(start), "at once")
-			assert.True(t, tryWithin(t, l, 1, 100*time.Millisecond), "%T", p)
-			assert.InDelta(t, 100*time.Millisecond, time.Since(start), float64(time.Millisecond))
+	eachPolicy(t, reservables, func(t *testing.T, f *fixture, p Policy) {
+		l := New(f.client, "name", p)
+		require.NoError(t, l.Acquire(t.Context(), 1))
+		start := time.Now()
+		assert.False(t, tryWithin(t, l, 1, 50*time.Millisecond))
+		assert.Zero(t, time.Since(start), "at once")
+		assert.True(t, tryWithin(t, l, 1, 100*time.Millisecond))
+		assert.InDelta(t, 100*time.Millisecond, time.Since(start), float64(time.Millisecond))
 
-			f.Latency.Store(int64(time.Second))
-			start = time.Now()
-			_, err := l.TryAcquireWithin(t.Context(), 1, 100*time.Millisecond)
-			assert.ErrorIs(t, err, context.DeadlineExceeded)
-			assert.ErrorContains(t, err, "has not answered")
-			assert.Equal(t, 100*time.Millisecond, time.Since(start))
-		})
-	}
+		f.Latency.Store(int64(time.Second))
+		start = time.Now()
+		_, err := l.TryAcquireWithin(t.Context(), 1, 100*time.Millisecond)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, "has not answered")
+		assert.Equal(t, 100*time.Millisecond, time.Since(start))
+	})
 }
 
 // TestTryAcquireWithin_LongestTimeout_DoesNotOverflow: it is no shorter than others.
@@ -206,25 +179,23 @@ func TestTryAcquireWithin_LongestTimeout_DoesNotOverflow(t *testing.T) {
 // TestAcquire_OneReplyIsSlow_KeepsTheOrder: the time of a reservation counts from when its call was
 // dated, so callers of later calls do not overtake.
 func TestAcquire_OneReplyIsSlow_KeepsTheOrder(t *testing.T) {
-	for _, p := range perMinute(600) {
-		withRedis(t, func(t *testing.T, f *fixture) {
-			conn, latency := f.slowReplies()
-			l := New(rratelimiter.New(conn), "name", p)
-			require.NoError(t, l.Acquire(t.Context(), 1))
-			latency.Store(int64(400 * time.Millisecond))
-			var served [8]time.Time
-			var callers sync.WaitGroup
-			for i := range served {
-				callers.Go(func() {
-					assert.NoError(t, l.Acquire(t.Context(), 1))
-					served[i] = time.Now()
-				})
-				synctest.Wait()
-			}
-			time.Sleep(100 * time.Millisecond)
-			latency.Store(0)
-			callers.Wait()
-			assert.True(t, slices.IsSortedFunc(served[:], time.Time.Compare), "%T: %v", p, served)
-		})
-	}
+	eachPolicy(t, perMinute(600), func(t *testing.T, f *fixture, p Policy) {
+		conn, latency := f.slowReplies()
+		l := New(rratelimiter.New(conn), "name", p)
+		require.NoError(t, l.Acquire(t.Context(), 1))
+		latency.Store(int64(400 * time.Millisecond))
+		var served [8]time.Time
+		var callers sync.WaitGroup
+		for i := range served {
+			callers.Go(func() {
+				assert.NoError(t, l.Acquire(t.Context(), 1))
+				served[i] = time.Now()
+			})
+			synctest.Wait()
+		}
+		time.Sleep(100 * time.Millisecond)
+		latency.Store(0)
+		callers.Wait()
+		assert.True(t, slices.IsSortedFunc(served[:], time.Time.Compare), "%v", served)
+	})
 }
