@@ -50,6 +50,28 @@ func TestLease_ManyCalls_NeedNoRedis(t *testing.T) {
 	})
 }
 
+// TestLease_FlushOrChange_EndsEarly: unused permits return, as they do at the end of the lease.
+func TestLease_FlushOrChange_EndsEarly(t *testing.T) {
+	for name, end := range map[string]func(f *fixture, l *fake) error{
+		"Flush": func(f *fixture, l *fake) error { return l.Engine.Flush(f.Context()) },
+		"change": func(f *fixture, l *fake) error {
+			return redistest.Err(Change(f.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
+				return nil, nil
+			}))
+		},
+		"the end": func(*fixture, *fake) error { time.Sleep(shortLease + time.Millisecond); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLease(t, 10_000, 10*time.Second, func(t *testing.T, f *fixture, l *fake) {
+				f.leasing(l)
+				require.Less(t, f.free(l), int64(10_000-300), "permits are leased")
+				require.NoError(t, end(f, l))
+				assert.EqualValues(t, 10_000-300, f.free(l))
+			})
+		})
+	}
+}
+
 // TestLease_LargeRequest_UsesWhatIsLeasedAndFree, although another client has released permits: the
 // reply that denies it reports the free permits, not the lease.
 func TestLease_LargeRequest_UsesWhatIsLeasedAndFree(t *testing.T) {
