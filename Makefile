@@ -14,6 +14,8 @@ MODULES       = $(shell go list -m -f '{{.Dir}}' | sed 's,^$(CURDIR),.,')
 PUBLISHED     = $(filter-out ./integration ./examples,$(MODULES))
 GO_TEST       = go test -race -shuffle=on
 
+FETCH_CHECK   = integration/tools/fetchcheck/fetchcheck.sh
+
 # Oldest and newest servers first, and quick suites before slow ones, so that a failure shows early.
 SERVERS      ?= redis-6.0,valkey-9.1,redis-8.6,redis-8.0,valkey-8.0,valkey-8.1,redis-7.0
 SERVER_SUITES = ./limits/denials ./compatibility/differences ./faults/corruption ./limits/policies \
@@ -41,7 +43,7 @@ demo:
 
 # A Java program with Redisson and a Go program on one limiter, on a Redis of their own. Needs redis-server, a JDK and
 # Maven, and takes about 20 seconds after Maven's first download.
-demo-java:
+demo-java: deps
 	@go run ./integration/tools/demojava
 
 # All tests: each module on an in-memory Redis, the modules as a consumer fetches them, then real servers and real
@@ -112,16 +114,16 @@ bin/image:
 
 # Fetches, builds and installs the published modules as a program outside this repository does.
 fetch-check:
-	go run ./integration/tools/fetchcheck
+	$(FETCH_CHECK)
 
 # Golden files in api: the exported API of each package, and the dependencies that consumers get.
 api:
 	go run ./integration/tools/api
-	go run ./integration/tools/fetchcheck -update
+	$(FETCH_CHECK) -update
 
 # go mod tidy for all modules, which ignores go.work. No go.sum has the modules themselves: they change with each commit.
 tidy:
-	go run ./integration/tools/fetchcheck each go mod tidy
+	$(FETCH_CHECK) each go mod tidy
 	sed -i '\,^github.com/rratelimiter/,d' $$(git ls-files '*go.sum')
 
 # Checks and tags a release; pushes nothing: make release VERSION=v0.1.0
@@ -153,7 +155,7 @@ mutate:
 
 # The models of leases and of waiting callers, searched by Alloy to the bounds that it prints: some ten minutes.
 model: deps
-	go run ./integration/tools/alloy model/*.als
+	sh integration/tools/alloy/explore.sh "*" model/*.als
 
 # Two hours of mixed load with failovers; writes docs/soak.svg. SOAK='-for 10m -out /tmp/soak.svg' is a short run.
 soak: deps
