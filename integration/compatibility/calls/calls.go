@@ -150,57 +150,6 @@ func (c Call) String() string {
 	return string(c.Op) + " [" + strings.Join(args, ", ") + "]"
 }
 
-// limiter has the methods that both libraries have.
-type limiter interface {
-	TryAcquire(ctx context.Context, permits int64) (bool, error)
-	TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error)
-	Acquire(ctx context.Context, permits int64) error
-	Release(ctx context.Context, permits int64) error
-	AvailablePermits(ctx context.Context) (int64, error)
-	ClearExpire(ctx context.Context) (bool, error)
-	Exists(ctx context.Context) (bool, error)
-	Delete(ctx context.Context) (bool, error)
-	Unlink(ctx context.Context) (bool, error)
-	Rename(ctx context.Context, newName string) error
-	RenameNX(ctx context.Context, newName string) (bool, error)
-	Touch(ctx context.Context) (bool, error)
-	SizeInMemory(ctx context.Context) (int64, error)
-}
-
-// shared makes a call that both libraries have.
-func shared(ctx context.Context, l limiter, c Call) (Reply, error) {
-	switch c.Op {
-	case TryAcquire:
-		return truth(l.TryAcquire(ctx, c.Permits))
-	case TryAcquireUntil:
-		return truth(l.TryAcquireWithin(ctx, c.Permits, c.Timeout))
-	case Acquire:
-		return nothing(l.Acquire(ctx, c.Permits))
-	case Release:
-		return nothing(l.Release(ctx, c.Permits))
-	case AvailablePermits:
-		return number(l.AvailablePermits(ctx))
-	case ClearExpire:
-		return truth(l.ClearExpire(ctx))
-	case Exists:
-		return truth(l.Exists(ctx))
-	case Delete:
-		return truth(l.Delete(ctx))
-	case Unlink:
-		return truth(l.Unlink(ctx))
-	case Rename:
-		return nothing(l.Rename(ctx, c.NewName))
-	case RenameNX:
-		return truth(l.RenameNX(ctx, c.NewName))
-	case Touch:
-		return truth(l.Touch(ctx))
-	case SizeInMemory:
-		size, err := l.SizeInMemory(ctx)
-		return truth(size > 0, err)
-	}
-	return "", fmt.Errorf("no such call: %q", c.Op)
-}
-
 func truth(yes bool, err error) (Reply, error) { return Reply(fmt.Sprint(yes)), err }
 
 func number(n int64, err error) (Reply, error) { return Reply(fmt.Sprint(n)), err }
@@ -210,11 +159,8 @@ func nothing(err error) (Reply, error) { return Done, err }
 // grain is the unit to which replies round times to live. Tests use multiples of it.
 const grain = time.Minute
 
-func lifetime(ms int64, err error) (Reply, error) {
-	if ms < 0 {
-		return number(ms, err)
-	}
-	return Reply((time.Duration(ms) * time.Millisecond).Round(grain).String()), err
+func lifetime(ms int64) Reply {
+	return Reply((time.Duration(ms) * time.Millisecond).Round(grain).String())
 }
 
 // Decision is the reply of Go's Take, with times rounded to a minute. Java's reply to the same call

@@ -166,8 +166,8 @@ func TestCalls_Stories_CoverEveryCall(t *testing.T) {
 			covered[st.call.Op] = true
 		}
 	}
-	for _, op := range []calls.Op{calls.Copy, calls.CopyAndReplace, calls.Take} {
-		covered[op] = true // in package sequences, which compares two limiters, and has a model of Take
+	for _, op := range []calls.Op{calls.Copy, calls.CopyAndReplace, calls.Take, calls.SetRate, calls.SetRateArgs} {
+		covered[op] = true // in package sequences, which compares two limiters, and has a model of them
 	}
 	for _, op := range calls.Ops {
 		assert.True(t, covered[op], op)

@@ -63,13 +63,23 @@ func (g golang) do(ctx context.Context, c Call) (Reply, error) {
 		return rateReply(got.Type.String(), got.Permits, got.Interval), err
 	case TryAcquireOne:
 		return truth(l.TryAcquire(ctx, 1))
+	case TryAcquire:
+		return truth(l.TryAcquire(ctx, c.Permits))
 	case TryAcquireOneUntil:
 		return truth(l.TryAcquireWithin(ctx, 1, c.Timeout))
+	case TryAcquireUntil:
+		return truth(l.TryAcquireWithin(ctx, c.Permits, c.Timeout))
 	case Take:
 		d, err := l.Take(ctx, c.Permits)
 		return Decision(d.Allowed, d.Limit, d.Remaining, d.RetryAfter, d.ResetAfter), err
 	case AcquireOne:
 		return nothing(l.Acquire(ctx, 1))
+	case Acquire:
+		return nothing(l.Acquire(ctx, c.Permits))
+	case Release:
+		return nothing(l.Release(ctx, c.Permits))
+	case AvailablePermits:
+		return number(l.AvailablePermits(ctx))
 	case Expire:
 		return truth(l.Expire(ctx, c.Expiry))
 	case ExpireAt:
@@ -78,12 +88,14 @@ func (g golang) do(ctx context.Context, c Call) (Reply, error) {
 		return truth(l.Expire(ctx, c.Expiry, conditions[c.Op]))
 	case ExpireAtIfSet, ExpireAtIfNotSet, ExpireAtIfGreater, ExpireAtIfLess:
 		return truth(l.ExpireAt(ctx, at, conditions[c.Op.withoutInstant()]))
+	case ClearExpire:
+		return truth(l.ClearExpire(ctx))
 	case RemainTimeToLive:
 		ttl, err := l.RemainTimeToLive(ctx)
 		if ttl == rratelimiter.NeverExpires || ttl == rratelimiter.DoesNotExist {
 			return number(int64(ttl), err)
 		}
-		return lifetime(ttl.Milliseconds(), err)
+		return lifetime(ttl.Milliseconds()), err
 	case ExpireTime:
 		when, err := l.ExpireTime(ctx)
 		if when.IsZero() {
@@ -91,11 +103,26 @@ func (g golang) do(ctx context.Context, c Call) (Reply, error) {
 			ttl, ttlErr := l.RemainTimeToLive(ctx)
 			return number(int64(ttl), errors.Join(err, ttlErr))
 		}
-		return lifetime(time.Until(when).Milliseconds(), err)
+		return lifetime(time.Until(when).Milliseconds()), err
+	case Exists:
+		return truth(l.Exists(ctx))
+	case Delete:
+		return truth(l.Delete(ctx))
+	case Unlink:
+		return truth(l.Unlink(ctx))
+	case Rename:
+		return nothing(l.Rename(ctx, c.NewName))
+	case RenameNX:
+		return truth(l.RenameNX(ctx, c.NewName))
 	case Copy:
 		return truth(l.Copy(ctx, c.NewName))
 	case CopyAndReplace:
 		return truth(l.Copy(ctx, c.NewName, rratelimiter.Replace()))
+	case Touch:
+		return truth(l.Touch(ctx))
+	case SizeInMemory:
+		size, err := l.SizeInMemory(ctx)
+		return truth(size > 0, err)
 	}
-	return shared(ctx, l, c)
+	return "", fmt.Errorf("no such call: %q", c.Op)
 }

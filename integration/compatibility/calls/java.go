@@ -62,55 +62,66 @@ func meaning(message string) (meaning Reply, found bool) {
 }
 
 func (j java) do(ctx context.Context, c Call) (Reply, error) {
-	l := j.l
 	rate := oracle.Rate{Type: oracle.Overall, Permits: c.Permits, Interval: c.Interval, KeepAlive: c.KeepAlive}
 	if c.PerClient {
 		rate.Type = oracle.PerClient
 	}
 	at := time.Now().Add(c.Expiry)
+	method, _, _ := strings.Cut(string(c.Op), "(")
+	var args []any
 	switch c.Op {
 	case TrySetRate:
-		return truth(l.TrySetRate(ctx, rate))
+		return truth(j.l.TrySetRate(ctx, rate))
 	case SetRate:
-		return nothing(l.SetRate(ctx, rate))
+		return nothing(j.l.SetRate(ctx, rate))
 	case SetRateArgs:
-		return nothing(l.SetRateArgs(ctx, rate, c.KeepState))
+		return nothing(j.l.SetRateArgs(ctx, rate, c.KeepState))
 	case UpdateRate:
-		return truth(l.UpdateRate(ctx, rate, c.KeepState))
-	case GetConfig:
-		got, err := l.Config(ctx)
-		if err == nil && got.Permits == 0 && got.Interval == 0 {
-			return NotInitialized, nil
-		}
-		return rateReply(string(got.Type), got.Permits, got.Interval), err
-	case TryAcquireOne:
-		return truth(l.TryAcquireOne(ctx))
+		return truth(j.l.UpdateRate(ctx, rate, c.KeepState))
 	case Take:
-		return truth(l.TryAcquire(ctx, c.Permits))
+		return truth(j.l.TryAcquire(ctx, c.Permits))
+	case TryAcquire, Acquire, Release:
+		args = []any{c.Permits}
 	case TryAcquireOneUntil:
-		return truth(l.TryAcquireOneWithin(ctx, c.Timeout))
-	case AcquireOne:
-		return nothing(l.AcquireOne(ctx))
+		args = []any{c.Timeout.Milliseconds(), oracle.TimeUnit}
+	case TryAcquireUntil:
+		args = []any{c.Permits, c.Timeout.Milliseconds(), oracle.TimeUnit}
 	case Expire:
-		return truth(l.Expire(ctx, c.Expiry))
+		args = []any{c.Expiry.Milliseconds(), oracle.TimeUnit}
 	case ExpireAt:
-		return truth(l.ExpireAt(ctx, at))
+		args = []any{at.UnixMilli()}
 	case ExpireIfSet, ExpireIfNotSet, ExpireIfGreater, ExpireIfLess:
-		return truth(l.ExpireIf(ctx, oracle.ExpireCondition(c.Op), c.Expiry))
+		args = []any{c.Expiry}
 	case ExpireAtIfSet, ExpireAtIfNotSet, ExpireAtIfGreater, ExpireAtIfLess:
-		return truth(l.ExpireAtIf(ctx, oracle.ExpireCondition(c.Op.withoutInstant()), at))
-	case RemainTimeToLive:
-		return lifetime(l.RemainTimeToLive(ctx))
-	case ExpireTime:
-		at, err := l.ExpireTime(ctx)
-		if at < 0 {
-			return number(at, err)
-		}
-		return lifetime(time.Until(time.UnixMilli(at)).Milliseconds(), err)
-	case Copy:
-		return truth(l.Copy(ctx, c.NewName))
-	case CopyAndReplace:
-		return truth(l.CopyAndReplace(ctx, c.NewName))
+		args = []any{at}
+	case Rename, RenameNX, Copy, CopyAndReplace:
+		args = []any{c.NewName}
 	}
-	return shared(ctx, l, c)
+	result, err := j.l.Call(ctx, method, args...)
+	switch result := result.(type) {
+	case bool:
+		return truth(result, err)
+	case float64:
+		return numberReply(c.Op, int64(result)), err
+	case map[string]any: // a configuration
+		if result["rate"] == 0.0 && result["intervalMillis"] == 0.0 {
+			return NotInitialized, err
+		}
+		interval := time.Duration(result["intervalMillis"].(float64)) * time.Millisecond
+		return rateReply(result["type"].(string), int64(result["rate"].(float64)), interval), err
+	}
+	return nothing(err)
+}
+
+// numberReply returns the reply to a call whose result is a number.
+func numberReply(op Op, n int64) Reply {
+	switch {
+	case op == SizeInMemory:
+		return Reply(fmt.Sprint(n > 0))
+	case n < 0 || op == AvailablePermits:
+		return Reply(fmt.Sprint(n))
+	case op == ExpireTime:
+		n = time.Until(time.UnixMilli(n)).Milliseconds()
+	}
+	return lifetime(n)
 }

@@ -95,36 +95,21 @@ func TestRename_SameSlot_MovesAllKeysOrNone(t *testing.T) {
 	}
 }
 
-// No script can move keys to another slot. The error names both slots, and none of the ten keys
-// changes.
+// No script can move keys to another slot, or to a name whose keys do not share one. The error names
+// both slots of a move, and none of the ten keys changes.
 func TestRename_OtherSlot_ReturnsErrCrossSlot(t *testing.T) {
 	ctx := t.Context()
+	from, to := "{tenant9}:here", "{tenant10}:there"
+	keys := append(keysOf(from), keysOf(to)...)
+	l := limiterWithAllKeys(t, from)
+	limiterWithAllKeys(t, to)
+	before, slots := contents(t, keys), slotsOf(t, from, to)
+	require.NotEqual(t, slots[0], slots[1])
 	for call, move := range moves {
-		t.Run(call, func(t *testing.T) {
-			from, to := "{tenant9}:here", "{tenant10}:there"
-			keys := append(keysOf(from), keysOf(to)...)
-			l := limiterWithAllKeys(t, from)
-			limiterWithAllKeys(t, to)
-			before := contents(t, keys)
-
-			err := move(ctx, l, to)
-			require.ErrorIs(t, err, rratelimiter.ErrCrossSlot)
-			slots := slotsOf(t, from, to)
-			require.NotEqual(t, slots[0], slots[1])
-			require.ErrorContains(t, err, fmt.Sprintf("%q is in slot %d", from, slots[0]))
-			require.ErrorContains(t, err, fmt.Sprintf("%q in slot %d", to, slots[1]))
-			require.Equal(t, before, contents(t, keys))
-		})
-	}
-}
-
-// A new name whose keys do not share a slot is rejected before a key moves.
-func TestRename_KeysInDifferentSlots_ReturnsErrCrossSlot(t *testing.T) {
-	ctx := t.Context()
-	l := limiterWithAllKeys(t, "{tenant9}:good")
-	keys := keysOf("{tenant9}:good")
-	before := contents(t, keys)
-	for call, move := range moves {
+		err := move(ctx, l, to)
+		require.ErrorIs(t, err, rratelimiter.ErrCrossSlot, call)
+		require.ErrorContains(t, err, fmt.Sprintf("%q is in slot %d", from, slots[0]), call)
+		require.ErrorContains(t, err, fmt.Sprintf("%q in slot %d", to, slots[1]), call)
 		for _, bad := range badNames {
 			require.ErrorIs(t, move(ctx, l, bad.name), rratelimiter.ErrCrossSlot, "%s to %q", call, bad.name)
 		}

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
@@ -47,10 +46,10 @@ func TestRename_TakenPermits_MovesAllKeys(t *testing.T) {
 
 func TestRename_SameLimiter_KeepsItsName(t *testing.T) {
 	theirs, ours := takenOf(t)
-	name, err := java.Limiter(theirs).NameAfterRename(t.Context(), theirs+"2")
+	name, err := java.Limiter(theirs).NameAfter(t.Context(), "rename", theirs+"2")
 	require.NoError(t, err)
 	require.Equal(t, theirs+"2", name)
-	name, err = java.Limiter(theirs+"2").NameAfterRenameNX(t.Context(), theirs+"3")
+	name, err = java.Limiter(theirs+"2").NameAfter(t.Context(), "renamenx", theirs+"3")
 	require.NoError(t, err)
 	require.Equal(t, theirs+"3", name)
 
@@ -199,7 +198,7 @@ func TestExpire_Condition_AppliesToAllKeys(t *testing.T) {
 	}
 
 	if version.Lacks(t, servers.ExpireCondition) {
-		_, err := theirs.ExpireIf(t.Context(), oracle.ExpireIfNotSet, time.Second)
+		_, err := theirs.ExpireIfNotSet(t.Context(), time.Second)
 		require.ErrorContains(t, err, "Wrong number of args")
 		_, err = ours.Expire(t.Context(), time.Second, rratelimiter.IfNotSet)
 		require.ErrorIs(t, err, rratelimiter.ErrUnsupported)
@@ -208,7 +207,7 @@ func TestExpire_Condition_AppliesToAllKeys(t *testing.T) {
 		return
 	}
 
-	requireTrue(t)(theirs.ExpireIf(t.Context(), oracle.ExpireIfNotSet, time.Second))
+	requireTrue(t)(theirs.ExpireIfNotSet(t.Context(), time.Second))
 	require.Greater(t, number(t, "PTTL", theirs.Name()), int64(3_000_000))
 	require.LessOrEqual(t, number(t, "PTTL", permitsKey(theirs.Name())), int64(1000),
 		"the grants expire long before the configuration")

@@ -33,20 +33,20 @@ type RunningBench struct{ l *Limiter }
 // StartBench starts the load on limiters whose names begin with this one's, and returns when every
 // caller has begun.
 func (l *Limiter) StartBench(ctx context.Context, b Bench) (*RunningBench, error) {
-	_, err := call[any](ctx, l,
-		request{Call: "benchStart", Limiters: b.Limiters, Threads: b.Callers, Async: b.Async, Permits: &b.Permits})
+	_, err := send[any](ctx, l,
+		request{Call: "benchStart", Limiters: b.Limiters, Threads: b.Callers, Async: b.Async, Permits: b.Permits})
 	return &RunningBench{l}, err
 }
 
 // Count counts the calls that begin within d from now, in addition to those counted before.
 func (r *RunningBench) Count(ctx context.Context, d time.Duration) error {
-	_, err := call[any](ctx, r.l, request{Call: "benchCount", Millis: millis(d)})
+	_, err := send[any](ctx, r.l, request{Call: "benchCount", Millis: d.Milliseconds()})
 	return err
 }
 
 // Stop ends the callers.
 func (r *RunningBench) Stop(ctx context.Context) (BenchResult, error) {
-	got, err := call[struct {
+	got, err := send[struct {
 		Decisions, Granted, AllGranted, Failed int64
 		Error                                  string
 		ElapsedNanos, CPUNanos                 int64

@@ -4,14 +4,15 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"strconv"
 	"strings"
+	"testing"
 
 	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/integration/tools/monitor"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
 // CaptureScript runs do and returns the last script that a client ran meanwhile on the server at
@@ -21,27 +22,20 @@ import (
 // The server's script cache is emptied first, so that a client sends the text of its script again.
 // No other client may use the server meanwhile. On a cluster redisAddr must be the master of the
 // keys.
-func CaptureScript(ctx context.Context, redisAddr string, do func()) (script string, keys, args []string, err error) {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redisAddr}, ForceSingleClient: true,
+func CaptureScript(t testing.TB, redisAddr string, do func()) (script string, keys, args []string) {
+	t.Helper()
+	client := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{redisAddr}, ForceSingleClient: true,
 		DisableCache: true})
-	if err != nil {
-		return "", nil, nil, err
-	}
-	defer client.Close()
-	if err := client.Do(ctx, client.B().ScriptFlush().Build()).Error(); err != nil {
-		return "", nil, nil, err
-	}
+	require.NoError(t, client.Do(context.Background(), client.B().ScriptFlush().Build()).Error())
 	c := capture{texts: make(map[string]string)}
-	watch, err := monitor.Open(redisAddr, c.see)
-	if err != nil {
-		return "", nil, nil, err
-	}
-	defer watch.Close()
+	watch := monitor.Watch(t, redisAddr, c.see)
 	do()
-	if err := watch.Sync(ctx); err != nil {
-		return "", nil, nil, err
-	}
-	return c.split()
+	watch.CatchUp(t)
+	watch.Close()
+	require.Greater(t, len(c.last), 1, "no script was run")
+	n, err := strconv.Atoi(c.last[1])
+	require.NoError(t, err)
+	return c.last[0], c.last[2 : 2+n], c.last[2+n:]
 }
 
 // capture has the last script that a monitor saw.
@@ -69,20 +63,6 @@ func (c *capture) see(command monitor.Command) {
 			c.last = append([]string{text}, words[2:]...)
 		}
 	}
-}
-
-func (c *capture) split() (script string, keys, args []string, err error) {
-	if c.last == nil {
-		return "", nil, nil, errors.New("no script was run")
-	}
-	if len(c.last) == 1 {
-		return "", nil, nil, errors.New("a script without a number of keys")
-	}
-	n, err := strconv.Atoi(c.last[1])
-	if err != nil || n < 0 || n > len(c.last)-2 {
-		return "", nil, nil, fmt.Errorf("a script with %q keys of %d arguments", c.last[1], len(c.last)-2)
-	}
-	return c.last[0], c.last[2 : 2+n], c.last[2+n:], nil
 }
 
 // scriptHash is the name that Redis gives a script.

@@ -47,16 +47,16 @@ type Grant struct {
 
 // Crowd runs the crowd and returns at its end. If ctx ends before, the crowd continues in Java.
 func (l *Limiter) Crowd(ctx context.Context, c Crowd) (CrowdResult, error) {
-	got, err := call[struct {
+	got, err := send[struct {
 		Grants  [][3]int64 // start and end in Unix microseconds, permits
 		Denials int64
 		Errors  map[string]int64
 	}](ctx, l, request{
 		Call:           "crowd",
 		Threads:        c.Threads,
-		Millis:         millis(c.Duration),
-		Permits:        &c.Permits,
-		AcquireTimeout: millis(c.AcquireTimeout),
+		Millis:         c.Duration.Milliseconds(),
+		Permits:        c.Permits,
+		AcquireTimeout: c.AcquireTimeout.Milliseconds(),
 	})
 	if err != nil {
 		return CrowdResult{}, err

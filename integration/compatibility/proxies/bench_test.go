@@ -29,7 +29,7 @@ const (
 // design, in turns. Each is a process of its own on one Redis. The original has Go's default
 // garbage collection; "tuned" has the environment of the image.
 func BenchmarkBeside(b *testing.B) {
-	redis, conn, file := benchRedis(b)
+	redis, file := benchRedis(b)
 	rrl := filepath.Join(b.TempDir(), "rrl")
 	build := exec.Command("go", "build", "-o", rrl, ".")
 	build.Dir = "../../../cmd/rrl"
@@ -53,14 +53,14 @@ func BenchmarkBeside(b *testing.B) {
 				time.Sleep(1100 * time.Millisecond) // until its leases have ended
 				return nil
 			}
-			inTurns(b, conn, contenders, keys)
+			inTurns(b, contenders, keys)
 		})
 	}
 }
 
 // BenchmarkHandler is the same without gRPC, in this process.
 func BenchmarkHandler(b *testing.B) {
-	redis, conn, file := benchRedis(b)
+	redis, file := benchRedis(b)
 	open := func(options ...rratelimiter.Option) *rratelimiter.Client {
 		return rratelimiter.New(connected(b, redis), options...)
 	}
@@ -81,17 +81,16 @@ func BenchmarkHandler(b *testing.B) {
 				handler("leased", service(leases)),
 			}
 			contenders[2].ends = leases.Flush
-			inTurns(b, conn, contenders, keys)
+			inTurns(b, contenders, keys)
 		})
 	}
 }
 
-// benchRedis returns a Redis, a connection to it, and a file with a limit that is never reached.
-func benchRedis(b *testing.B) (address string, conn rueidis.Client, file string) {
-	address = servers.Single(b).Addr()
+// benchRedis returns a Redis and a file with a limit that is never reached.
+func benchRedis(b *testing.B) (address, file string) {
 	file = filepath.Join(b.TempDir(), "bench.yaml")
 	require.NoError(b, os.WriteFile(file, []byte(benchRules), 0o600))
-	return address, connected(b, address), file
+	return servers.Single(b).Addr(), file
 }
 
 func connected(b *testing.B, redis string) rueidis.Client {
@@ -99,14 +98,14 @@ func connected(b *testing.B, redis string) rueidis.Client {
 }
 
 // inTurns runs all contenders in each round, each time in another order.
-func inTurns(b *testing.B, redis rueidis.Client, contenders []*contender, keys int) {
+func inTurns(b *testing.B, contenders []*contender, keys int) {
 	for _, s := range contenders {
-		s.load(b, redis, keys, time.Second) // connected, warm
-		s.rates, s.p99s, s.cpu = nil, nil, nil
+		s.load(b, keys, time.Second) // connected, warm
+		s.rates, s.p99s = nil, nil
 	}
 	for round := 0; b.Loop(); round++ {
 		for i := range contenders {
-			contenders[(round+i)%len(contenders)].load(b, redis, keys, turn)
+			contenders[(round+i)%len(contenders)].load(b, keys, turn)
 		}
 	}
 	report(b, contenders)

@@ -11,13 +11,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -34,12 +32,10 @@ type call func(context.Context, *ratelimit.RateLimitRequest) (*ratelimit.RateLim
 // contender is a service under load.
 type contender struct {
 	name  string
-	pid   int                         // of its process, 0 for this one
 	ends  func(context.Context) error // completes pending work at the end of a turn; may be nil
 	calls []call
 	rates []float64
 	p99s  []time.Duration
-	cpu   []time.Duration // of all processes with Redis, per decision
 }
 
 // newProcess starts a program as a service on loopback. PORT in its arguments and environment is
@@ -67,7 +63,7 @@ func newProcess(b *testing.B, name string, env []string, program string, args ..
 			b.Logf("%s says:\n%s", name, log.String())
 		}
 	})
-	s := &contender{name: name, pid: cmd.Process.Pid}
+	s := &contender{name: name}
 	for range conns {
 		conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", port),
 			grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -92,39 +88,10 @@ func request(key int) *ratelimit.RateLimitRequest {
 	}}
 }
 
-// used returns the CPU time of this process, the contender's process and Redis.
-func (s *contender) used(b *testing.B, redis rueidis.Client) (total time.Duration) {
-	var own syscall.Rusage
-	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &own))
-	total = time.Duration(own.Utime.Nano() + own.Stime.Nano())
-	if s.pid > 0 {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.pid))
-		require.NoError(b, err)
-		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-		for _, ticks := range fields[11:13] { // utime and stime, in hundredths of a second
-			n, err := strconv.Atoi(ticks)
-			require.NoError(b, err)
-			total += time.Duration(n) * 10 * time.Millisecond
-		}
-	}
-	text, err := redis.Do(b.Context(), redis.B().Info().Section("cpu").Build()).ToString()
-	require.NoError(b, err)
-	for line := range strings.Lines(text) {
-		if name, value, _ := strings.Cut(strings.TrimSpace(line),
-			":"); name == "used_cpu_user" || name == "used_cpu_sys" {
-			seconds, err := strconv.ParseFloat(value, 64)
-			require.NoError(b, err)
-			total += time.Duration(seconds * float64(time.Second))
-		}
-	}
-	return total
-}
-
 // load sends requests for a time, on all streams, and records the replies per second and the 99th
 // percentile of their delays.
-func (s *contender) load(b *testing.B, redis rueidis.Client, keys int, d time.Duration) {
+func (s *contender) load(b *testing.B, keys int, d time.Duration) {
 	took := make([][]time.Duration, streams)
-	before := s.used(b, redis)
 	end := time.Now().Add(d)
 	var all sync.WaitGroup
 	for i := range streams {
@@ -148,7 +115,6 @@ func (s *contender) load(b *testing.B, redis rueidis.Client, keys int, d time.Du
 	slices.Sort(times)
 	s.rates = append(s.rates, float64(len(times))/d.Seconds())
 	s.p99s = append(s.p99s, times[len(times)*99/100])
-	s.cpu = append(s.cpu, (s.used(b, redis)-before)/time.Duration(len(times)))
 	if s.ends != nil {
 		require.NoError(b, s.ends(b.Context()))
 	}
@@ -161,7 +127,6 @@ func report(b *testing.B, contenders []*contender) {
 	for _, s := range contenders {
 		b.ReportMetric(median(s.rates), s.name+"/s")
 		b.ReportMetric(float64(median(s.p99s).Microseconds()), s.name+"-p99-us")
-		b.ReportMetric(float64(median(s.cpu).Nanoseconds())/1000, s.name+"-cpu-us")
 		if s == first {
 			continue
 		}

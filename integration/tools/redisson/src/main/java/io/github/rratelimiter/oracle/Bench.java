@@ -32,12 +32,12 @@ final class Bench {
 
     /** Returns once every caller has begun. Threads are all there before the first of them calls: to start many takes its time. */
     static Bench start(RedissonClient redisson, Request q) throws InterruptedException {
-        RRateLimiter[] limiters = new RRateLimiter[Request.need(q.limiters, "limiters")];
+        RRateLimiter[] limiters = new RRateLimiter[q.limiters];
         for (int i = 0; i < limiters.length; i++) {
             limiters[i] = redisson.getRateLimiter(q.limiter + i);
         }
-        int count = Request.need(q.threads, "threads");
-        Bench bench = new Bench(limiters, Request.need(q.permits, "permits"), count);
+        int count = q.threads;
+        Bench bench = new Bench(limiters, q.permits, count);
         for (int i = 0; i < count; i++) {
             bench.callers.add(bench.new Caller());
         }

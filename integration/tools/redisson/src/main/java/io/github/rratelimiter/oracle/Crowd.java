@@ -61,10 +61,10 @@ final class Crowd {
     }
 
     static JsonElement run(RRateLimiter limiter, Request q) {
-        int threads = Request.need(q.threads, "threads");
-        long permits = Request.need(q.permits, "permits");
-        long timeoutMillis = q.acquireTimeoutMillis == null ? 0 : q.acquireTimeoutMillis;
-        long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(Request.need(q.millis, "millis"));
+        int threads = q.threads;
+        long permits = q.permits;
+        long timeoutMillis = q.acquireTimeoutMillis;
+        long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(q.millis);
 
         List<Member> members = new ArrayList<>();
         List<Thread> running = new ArrayList<>();

@@ -44,8 +44,7 @@ public final class Main {
         PrintStream answers = new PrintStream(System.out, false, StandardCharsets.UTF_8);
         System.setOut(System.err);
         try {
-            Options options = Options.parse(args);
-            new Main(answers, Redisson.create(options.config())).serve();
+            new Main(answers, Redisson.create(new Options(args).config())).serve();
         } catch (RuntimeException e) {
             // Exit by hand: after a failed start Redisson's threads may be left running.
             e.printStackTrace();

@@ -1,6 +1,8 @@
 package io.github.rratelimiter.oracle;
 
 import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Map;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.BaseConfig;
 import org.redisson.config.BaseMasterSlaveServersConfig;
@@ -16,64 +18,19 @@ final class Options {
     private static final int POOL = 32;
     private static final int SCAN_INTERVAL_MILLIS = 500;
 
-    private String single;
-    private String[] cluster;
-    private String sentinelMaster;
-    private String[] sentinels;
-    private Integer timeoutMillis;
-    private Integer retryAttempts;
-    private boolean defaultPools;
+    /** The arguments, as NAME=VALUE. */
+    private final Map<String, String> values = new HashMap<>();
+    private final boolean defaultPools;
 
-    /** @throws IllegalArgumentException for arguments that name no target, or are unknown */
-    static Options parse(String[] args) {
-        Options o = new Options();
-        int i = 0;
-        while (i < args.length) {
-            String flag = args[i++];
-            switch (flag) {
-                case "--single":
-                    o.single = address(value(args, i++, flag));
-                    break;
-                case "--cluster":
-                    o.cluster = addresses(value(args, i++, flag));
-                    break;
-                case "--sentinel":
-                    o.sentinelMaster = value(args, i++, flag);
-                    o.sentinels = addresses(value(args, i++, flag));
-                    break;
-                case "--timeout-millis":
-                    o.timeoutMillis = Integer.valueOf(value(args, i++, flag));
-                    break;
-                case "--retry-attempts":
-                    o.retryAttempts = Integer.valueOf(value(args, i++, flag));
-                    break;
-                case "--default-pools":
-                    o.defaultPools = true;
-                    break;
-                default:
-                    throw new IllegalArgumentException("unknown argument " + flag);
-            }
+    Options(String[] args) {
+        for (String arg : args) {
+            values.put(arg.substring(0, arg.indexOf('=')), arg.substring(arg.indexOf('=') + 1));
         }
-        int targets = (o.single == null ? 0 : 1) + (o.cluster == null ? 0 : 1) + (o.sentinels == null ? 0 : 1);
-        if (targets != 1) {
-            throw new IllegalArgumentException("want one of --single ADDR, --cluster ADDR,..., --sentinel MASTER ADDR,...");
-        }
-        return o;
+        defaultPools = values.containsKey("default-pools");
     }
 
-    private static String value(String[] args, int i, String flag) {
-        if (i >= args.length) {
-            throw new IllegalArgumentException(flag + " needs a value");
-        }
-        return args[i];
-    }
-
-    private static String[] addresses(String list) {
-        return Arrays.stream(list.split(",")).map(Options::address).toArray(String[]::new);
-    }
-
-    private static String address(String text) {
-        return text.contains("://") ? text : "redis://" + text;
+    private String[] addresses() {
+        return Arrays.stream(values.get("addresses").split(",")).map(address -> "redis://" + address).toArray(String[]::new);
     }
 
     Config config() {
@@ -84,9 +41,9 @@ final class Options {
             config.setThreads(4);
             config.setNettyThreads(4);
         }
-        if (single != null) {
+        if (values.get("servers").equals("single")) {
             SingleServerConfig server = config.useSingleServer();
-            server.setAddress(single);
+            server.setAddress(addresses()[0]);
             if (!defaultPools) {
                 server.setConnectionMinimumIdleSize(MIN_IDLE);
                 server.setConnectionPoolSize(POOL);
@@ -94,15 +51,15 @@ final class Options {
                 server.setSubscriptionConnectionPoolSize(POOL);
             }
             base(server);
-        } else if (cluster != null) {
+        } else if (values.get("servers").equals("cluster")) {
             ClusterServersConfig servers = config.useClusterServers();
-            servers.addNodeAddress(cluster);
+            servers.addNodeAddress(addresses());
             servers.setScanInterval(SCAN_INTERVAL_MILLIS);
             masters(servers);
         } else {
             SentinelServersConfig servers = config.useSentinelServers();
-            servers.setMasterName(sentinelMaster);
-            servers.addSentinelAddress(sentinels);
+            servers.setMasterName(values.get("servers"));
+            servers.addSentinelAddress(addresses());
             servers.setScanInterval(SCAN_INTERVAL_MILLIS);
             masters(servers);
         }
@@ -122,12 +79,12 @@ final class Options {
     }
 
     private void base(BaseConfig<?> servers) {
-        if (timeoutMillis != null) {
-            servers.setTimeout(timeoutMillis);
-            servers.setConnectTimeout(timeoutMillis);
+        if (values.containsKey("timeout-millis")) {
+            servers.setTimeout(Integer.parseInt(values.get("timeout-millis")));
+            servers.setConnectTimeout(Integer.parseInt(values.get("timeout-millis")));
         }
-        if (retryAttempts != null) {
-            servers.setRetryAttempts(retryAttempts);
+        if (values.containsKey("retry-attempts")) {
+            servers.setRetryAttempts(Integer.parseInt(values.get("retry-attempts")));
         }
     }
 }

@@ -3,10 +3,7 @@ package io.github.rratelimiter.oracle;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 
-/**
- * Calls of Redisson that only some releases have. Whatever every supported release has is called directly instead, so that the compiler
- * checks it against the release at hand.
- */
+/** Calls of Redisson by their names, since some releases lack some of them. */
 final class Reflect {
     private Reflect() {
     }
