@@ -3,24 +3,19 @@
 //
 //	go run ./integration/tools/choosing
 //
-// It runs the policies on an in-memory Redis with an injected clock.
+// It runs the models with which the tests compare the policies.
 package main
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"os"
+	"log"
 	"path/filepath"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
 	"gonum.org/v1/plot/plotter"
 
-	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/tools/picture"
-	"github.com/rratelimiter/rratelimiter/limit"
+	"github.com/rratelimiter/rratelimiter/internal/policymodel"
 )
 
 const (
@@ -47,98 +42,58 @@ func demand(i int) int {
 	return 0
 }
 
-// drawings are the policies, all of ten permits a second.
+// second is a second in the time of the models.
+const second = int64(time.Second / time.Microsecond)
+
+// drawings are the policies, all of ten permits a second. LeakyBucket and Smooth reserve, at most two
+// seconds ahead. A reservation becomes due after the wait.
 var drawings = []struct {
 	file, title string
-	policy      limit.Policy
+	model       policymodel.Model
+	wait        func(m policymodel.Model, now int64) int64
 }{
-	{"fixedwindow", "FixedWindow{10, 1s}", limit.FixedWindow{Permits: 10, Interval: time.Second}},
-	{"aligned", "FixedWindow{10, 1s, Aligned}", limit.FixedWindow{Permits: 10, Interval: time.Second, Aligned: true}},
-	{"slidingwindow", "SlidingWindow{10, 1s, 10 cells}", limit.SlidingWindow{Permits: 10, Interval: time.Second}},
-	{"slidinglog", "SlidingLog{10, 1s}", limit.SlidingLog{Permits: 10, Interval: time.Second}},
-	{"tokenbucket", "TokenBucket{20, 10, 1s}", limit.TokenBucket{Capacity: 20, Refill: 10, Interval: time.Second}},
+	{"fixedwindow", "FixedWindow{10, 1s}", &policymodel.FixedWindow{Permits: 10, Interval: second}, nil},
+	{"aligned", "FixedWindow{10, 1s, Aligned}",
+		&policymodel.FixedWindow{Permits: 10, Interval: second, Aligned: true}, nil},
+	{"slidingwindow", "SlidingWindow{10, 1s, 10 cells}",
+		&policymodel.SlidingWindow{Permits: 10, Cell: second / 10, Cells: 10}, nil},
+	{"slidinglog", "SlidingLog{10, 1s}", &policymodel.SlidingLog{Permits: 10, Interval: second}, nil},
+	{"tokenbucket", "TokenBucket{20, 10, 1s}",
+		&policymodel.TokenBucket{Capacity: 20, Refill: 10, Interval: second}, nil},
 	{"leakybucket", "LeakyBucket{20, 10, 1s}, by Reserve",
-		limit.LeakyBucket{Capacity: 20, Leak: 10, Interval: time.Second}},
-	{"smooth", "Smooth{10, 1s}, by Reserve", limit.Smooth{Permits: 10, Interval: time.Second}},
-	{"warmup", "Smooth{10, 1s, WarmUp 2s}, by Reserve",
-		limit.Smooth{Permits: 10, Interval: time.Second, WarmUp: 2 * time.Second}},
+		&policymodel.TokenBucket{Capacity: 20, Refill: 10, Interval: second, Leaky: true}, policymodel.Model.Reset},
+	{"smooth", "Smooth{10, 1s}, by Reserve", policymodel.NewSmooth(10, 1, 0, 0), waitForOne},
+	{"warmup", "Smooth{10, 1s, WarmUp 2s}, by Reserve", policymodel.NewSmooth(10, 0, 2e6, 3), waitForOne},
 }
+
+func waitForOne(m policymodel.Model, now int64) int64 { return m.Wait(now, 1) }
 
 func main() {
 	for _, d := range drawings {
-		granted, err := run(d.policy)
-		if err == nil {
-			err = draw(filepath.Join("docs/choosing", d.file+".svg"), d.title, granted)
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-	}
-}
-
-// run returns the number of granted requests in each step. LeakyBucket and Smooth reserve, at most
-// two seconds ahead.
-func run(policy limit.Policy) ([]int, error) {
-	redis, err := miniredis.Run()
-	if err != nil {
-		return nil, err
-	}
-	defer redis.Close()
-	conn, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{redis.Addr()}, ForceSingleClient: true, DisableCache: true,
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	limiter := limit.New(rratelimiter.New(conn, rratelimiter.WithClock(func() time.Time { return now })), "name", policy)
-	granted := make([]int, steps)
-	for i := range granted {
-		for range demand(i) {
-			switch policy.(type) {
-			case limit.LeakyBucket, limit.Smooth:
-				if err := reserve(limiter, policy, granted, i); err != nil {
-					return nil, err
+		granted := make([]int, steps) // in each step
+		for i := range granted {
+			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(i) * step).UnixMicro()
+			for range demand(i) {
+				if d.wait == nil {
+					if policymodel.Take(d.model, now, 1) {
+						granted[i]++
+					}
+					continue
 				}
-				continue
-			}
-			ok, err := limiter.TryAcquire(context.Background(), 1)
-			if err != nil {
-				return nil, err
-			}
-			if ok {
-				granted[i]++
+				delay := d.wait(d.model, now)
+				if delay > 2*second {
+					continue
+				}
+				d.model.(policymodel.Reserver).Reserve(now, 1)
+				if at := i + int(delay/step.Microseconds()); at < len(granted) {
+					granted[at]++
+				}
 			}
 		}
-		now = now.Add(step)
-		redis.FastForward(step)
+		if err := draw(filepath.Join("docs/choosing", d.file+".svg"), d.title, granted); err != nil {
+			log.Fatal(err)
+		}
 	}
-	return granted, nil
-}
-
-// reserve makes a reservation and counts it in the step in which it becomes due.
-func reserve(limiter *limit.Limiter, policy limit.Policy, granted []int, i int) error {
-	seen, err := limiter.Peek(context.Background())
-	if err != nil {
-		return err
-	}
-	// Reservation.Delay uses the clock of the process, not the injected one.
-	delay := seen[0].RetryAfter
-	if _, ok := policy.(limit.LeakyBucket); ok {
-		delay = seen[0].ResetAfter // until the bucket is empty
-	}
-	if delay > 2*time.Second {
-		return nil
-	}
-	if _, err := limiter.Reserve(context.Background(), 1); err != nil {
-		return err
-	}
-	if at := i + int(delay/step); at < len(granted) {
-		granted[at]++
-	}
-	return nil
 }
 
 // draw shows the demand, the granted requests, and those granted in the second before.
