@@ -17,6 +17,7 @@ type floor struct {
 	table, row, unit, to string
 	atLeast              bool
 	bound                float64
+	title                string
 }
 
 type checkedFloor struct {
@@ -37,7 +38,8 @@ func floors() (all []floor) {
 		if err != nil {
 			panic(err)
 		}
-		all = append(all, floor{fields[0], fields[1], fields[2], fields[3], fields[4][:2] == ">=", bound})
+		all = append(all, floor{fields[0], fields[1], fields[2], fields[3], fields[4][:2] == ">=", bound,
+			strings.Join(fields[5:], " ")})
 	}
 	return all
 }
@@ -74,7 +76,7 @@ func floorTable(all []checkedFloor) string {
 				result = "**above**"
 			}
 		}
-		fmt.Fprintf(&t, "| %s | %s %s | %s | %s |\n", f.title(), sign, f.format(f.bound), f.format(f.got), result)
+		fmt.Fprintf(&t, "| %s | %s %s | %s | %s |\n", f.title, sign, f.format(f.bound), f.format(f.got), result)
 	}
 	return t.String()
 }
@@ -86,42 +88,6 @@ func (f floor) format(v float64) string {
 	default:
 		return formatOf(f.unit)(v)
 	}
-}
-
-// unitText and otherText are the units and the rows to compare with, in words.
-var (
-	unitText = map[string]string{
-		"decisions/s":   "decisions per second",
-		"p50-sec":       "p50",
-		"p99-sec":       "p99",
-		"server-sec/op": "server CPU",
-		"calls/s":       "Redis calls per second",
-		"mallocs/op":    "allocations per decision",
-		"calls/grant":   "Redis calls per granted permit",
-		"longest-sec":   "longest call",
-		"B/grant":       "memory",
-		"x-script":      "to Redisson's script",
-		"of-bound":      "decisions per second to one for each caller and round trip",
-	}
-	otherText = map[string]string{
-		"script":                        " to Redisson's script",
-		"go":                            " to the best other Go library",
-		"windows":                       " to the best other fixed window",
-		"buckets":                       " to the best other bucket",
-		"jvm":                           " to Redisson on the JVM",
-		"x-time-rate":                   " to x/time/rate",
-		"rratelimiter":                  " to those without it",
-		"rratelimiter+lease10ms+nolink": " to those without the link",
-	}
-)
-
-// title is the floor in words: granting, 256 callers: decisions per second to Redisson's script.
-func (f floor) title() string {
-	row := ""
-	if !strings.HasPrefix(f.row, "rratelimiter") {
-		row = ", " + f.row
-	}
-	return titleOf(f.table) + row + ": " + unitText[f.unit] + otherText[f.to]
 }
 
 // titleOf is a table in words: DenialCache/callers=256 is denial cache, 256 callers.
@@ -162,7 +128,7 @@ var figureRow = regexp.MustCompile(`(?m)^\| (.+: .+) \| (\S+(?: \S+)?) \|$`)
 func withFigures(page string, checked []checkedFloor) string {
 	measured := make(map[string]string)
 	for _, f := range checked {
-		measured[f.title()] = f.format(f.got)
+		measured[f.title] = f.format(f.got)
 	}
 	return figureRow.ReplaceAllStringFunc(page, func(row string) string {
 		title := figureRow.FindStringSubmatch(row)[1]

@@ -128,7 +128,7 @@ func TestPerformancePage_Figures_AreThoseOfTheTables(t *testing.T) {
 	}
 	titles := make(map[string]bool)
 	for _, f := range floors() {
-		titles[f.title()] = true
+		titles[f.title] = true
 	}
 	rows := figureRow.FindAllStringSubmatch(string(page), -1)
 	require.NotEmpty(t, rows)
