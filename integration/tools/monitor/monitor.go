@@ -4,9 +4,7 @@ package monitor
 
 import (
 	"bufio"
-	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // Command is one command as MONITOR reports it.
@@ -76,33 +76,15 @@ type Monitor struct {
 // with the test.
 func Watch(t testing.TB, addr string, see func(Command)) *Monitor {
 	t.Helper()
-	m, err := Open(addr, see)
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	t.Cleanup(m.Close)
-	return m
-}
-
-// Open is Watch without a test: the caller must Close the monitor.
-func Open(addr string, see func(Command)) (*Monitor, error) {
 	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("monitor: %w", err)
-	}
+	require.NoError(t, err, "monitor")
 	m := &Monitor{addr: addr, conn: conn, ended: make(chan struct{}), echoes: make(map[string]chan struct{})}
 	in := bufio.NewReaderSize(conn, 1<<16)
-	var answer string
-	if _, err = io.WriteString(conn, "MONITOR\r\n"); err == nil {
-		answer, err = in.ReadString('\n')
-	}
-	if err == nil && answer != "+OK\r\n" {
-		err = fmt.Errorf("MONITOR returned %q", answer)
-	}
-	if err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("monitor: %w", err)
-	}
+	_, err = io.WriteString(conn, "MONITOR\r\n")
+	require.NoError(t, err, "monitor")
+	answer, err := in.ReadString('\n')
+	require.NoError(t, err, "monitor")
+	require.Equal(t, "+OK\r\n", answer, "the reply to MONITOR")
 	go func() {
 		defer close(m.ended)
 		for {
@@ -113,7 +95,8 @@ func Open(addr string, see func(Command)) (*Monitor, error) {
 			m.read(line, see)
 		}
 	}()
-	return m, nil
+	t.Cleanup(m.Close)
+	return m
 }
 
 func (m *Monitor) read(line string, see func(Command)) {
@@ -137,40 +120,25 @@ func (m *Monitor) read(line string, see func(Command)) {
 // CatchUp waits until see has returned for all commands that the server has run so far.
 func (m *Monitor) CatchUp(t testing.TB) {
 	t.Helper()
-	if err := m.Sync(context.Background()); err != nil {
-		t.Fatalf("%v", err)
-	}
-}
-
-// Sync is CatchUp without a test.
-func (m *Monitor) Sync(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
 	word, came := rand.Text(), make(chan struct{})
 	m.mu.Lock()
 	m.echoes[strconv.Quote(word)] = came
 	m.mu.Unlock()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", m.addr)
-	if err != nil {
-		return fmt.Errorf("monitor: %w", err)
-	}
+	conn, err := net.Dial("tcp", m.addr)
+	require.NoError(t, err, "monitor")
 	defer conn.Close()
-	if _, err := io.WriteString(conn, "ECHO "+word+"\r\n"); err != nil {
-		return fmt.Errorf("monitor: %w", err)
-	}
+	_, err = io.WriteString(conn, "ECHO "+word+"\r\n")
+	require.NoError(t, err, "monitor")
 	select {
 	case <-came:
 	case <-m.ended:
-		return errors.New("monitor: the server has closed the connection")
-	case <-ctx.Done():
-		return fmt.Errorf("monitor: commands are missing: %w", ctx.Err())
+		require.Fail(t, "the server has closed the connection of the monitor")
+	case <-time.After(30 * time.Second):
+		require.Fail(t, "the monitor misses commands")
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.strays) > 0 {
-		return fmt.Errorf("monitor: %d lines are no commands, the first is %q", len(m.strays), m.strays[0])
-	}
-	return nil
+	require.Empty(t, m.strays, "lines that are no commands")
 }
 
 // Close ends the monitor. see is not called after it.
@@ -191,16 +159,12 @@ func Quotes(t testing.TB, addr string) bool {
 		quotes = quotes || len(words) == 2 && words[1] == want
 	})
 	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatalf("monitor: %v", err)
-	}
+	require.NoError(t, err)
 	defer conn.Close()
-	if _, err := fmt.Fprintf(conn, "*2\r\n$4\r\nECHO\r\n$%d\r\n%s\r\n", len(want), want); err != nil {
-		t.Fatalf("monitor: %v", err)
-	}
-	if _, err := conn.Read(make([]byte, 1)); err != nil {
-		t.Fatalf("monitor: %v", err)
-	}
+	_, err = fmt.Fprintf(conn, "*2\r\n$4\r\nECHO\r\n$%d\r\n%s\r\n", len(want), want)
+	require.NoError(t, err)
+	_, err = conn.Read(make([]byte, 1))
+	require.NoError(t, err)
 	m.CatchUp(t)
 	m.Close()
 	if !quotes {
