@@ -15,8 +15,6 @@ var matching = []scenario{
 		{0, "d | kind=offer to=ann | to=ann", "OK | OK 0/2 day 86400s | OK 2/3 day 86400s"},
 		{0, "d | kind=offer to=ann | to=ann", "OVER | OVER 0/2 day 86400s | OK 2/3 day 86400s"}, // takes no permits of the second
 		{0, "d | to=ann", "OK | OK 1/3 day 86400s"},
-		{0, "d | kind=news to=ann", "OK | OK"},
-		{0, "d | kind=offer", "OK | OK"},
 		{0, "d | to=ann kind=offer", "OK | OK"},
 		{0, "d | kind=offer to", "OK | OK 1/2 day 86400s"},
 	}},
@@ -33,7 +31,6 @@ var matching = []scenario{
 		{0, "d | a=x", "OK | OK 4/5 minute 60s"},
 		{0, "d | a=x b=y", "OK | OK 2/3 minute 60s"},
 		{0, "d | a=x b=y c=z", "OK | OK 0/1 minute 60s"},
-		{0, "d | a=x b=y c=z", "OVER | OVER 0/1 minute 60s"},
 		{0, "d | a=x b=y c=other", "OK | OK"},
 		{0, "d | a=x c=z", "OK | OK"},
 		{0, "d | a=x b=y c=z d=w", "OK | OK"},
@@ -44,13 +41,11 @@ var matching = []scenario{
   - {key: user, value: admin}
 `, []exchange{
 		{0, "d | user=admin", "OK | OK"},
-		{0, "d | user=admin", "OK | OK"},
 		{0, "d | user=eve", "OK | OK 0/1 minute 60s"},
 		{0, "d | user=eve | user=admin", "OVER | OVER 0/1 minute 60s | OK"},
 		{0, "unknown | user=eve", "OK | OK"},
 		{0, "unknown | user=eve | user=adam 5/minute", "OK | OK | OK"},
 		{0, "-", "error: rpc error: code = InvalidArgument desc = rls: the request has no domain"},
-		{0, "- | user=eve", "error: rpc error: code = InvalidArgument desc = rls: the request has no domain"},
 		{0, "d", "error: rpc error: code = InvalidArgument desc = rls: the request has no descriptors"},
 	}},
 	{"wildcards at the end, in the midst, several", `
@@ -66,7 +61,6 @@ var matching = []scenario{
 		{0, "d | v=prefix", "OVER | OVER 0/1 minute 60s"},
 		{0, "d | v=opre", "OK | OK"},
 		{0, "d | path=/api/7/run", "OK | OK 1/2 minute 60s"},
-		{0, "d | path=/api/7/8/run", "OK | OK 1/2 minute 60s"},
 		{0, "d | path=/api//run", "OK | OK 1/2 minute 60s"},
 		{0, "d | path=/api/run", "OK | OK"},
 		{0, "d | route=/v1/books/7/pages", "OK | OK 2/3 minute 60s"},
@@ -142,9 +136,7 @@ var units = []scenario{
 		{0, "d | week", "OK | OK 0/1 week 426600s"},    // they begin on Thursdays, as 1970 did
 		{0, "d | month", "OK | OK 0/1 month 1981800s"}, // of 30 days
 		{0, "d | year", "OK | OK 0/1 year 30925800s"},  // of 365 days
-		{0, "d | second", "OVER | OVER 0/1 second 1s"},
 		{30 * time.Minute, "d | hour", "OK | OK 0/1 hour 3600s"},
-		{0, "d | day", "OVER | OVER 0/1 day 79200s"},
 		{0, "d | month", "OVER | OVER 0/1 month 1980000s"},
 	}},
 	{"unlimited", `
@@ -152,7 +144,6 @@ var units = []scenario{
   - {key: azure, rate_limit: {unit: minute, requests_per_unit: 1}}
 `, []exchange{
 		{0, "d | ldap", "OK | OK unlimited"},
-		{0, "d | ldap=x", "OK | OK unlimited"},
 		{0, "d x1000 | ldap", "OK | OK unlimited"},
 		{0, "d | ldap | azure", "OK | OK unlimited | OK 0/1 minute 60s"},
 		{0, "d | ldap | azure", "OVER | OK unlimited | OVER 0/1 minute 60s"},
@@ -167,7 +158,6 @@ var units = []scenario{
 		{0, "d | user=ann 2/minute", "OVER | OVER 0/2 minute 60s"},
 		{0, "d | user=ann 2/hour", "OK | OK 1/2 hour 3600s"},
 		{0, "d | user=ann 7/year", "OK | OK 6/7 year 30931200s"},
-		{0, "d | user=ann 7/second", "OK | OK 6/7 second 1s"},
 		{0, "d | user=ann 0/second", "OVER | OVER 0/0 second 1s"},
 		{0, "d | unknown=1 deep=too 1/minute", "OK | OK 0/1 minute 60s"},
 		{0, "d | unknown=1 deep=too 1/minute", "OVER | OVER 0/1 minute 60s"},

@@ -74,8 +74,6 @@ func TestMiddleware_ReloadInOutage_EndIsReported(t *testing.T) {
 		changes       []bool
 	}{
 		"another mode":     {one + "}]", strings.Replace(one, "open", "{local: 0.5}", 1) + "}]", []bool{false, true}},
-		"another wait":     {one + "}]", one + ", wait: 1s}]", []bool{false, true}},
-		"another limit":    {one + "}]", strings.Replace(one, "9/h", "8/h", 1) + "}]", []bool{false, true}},
 		"another deadline": {one + "}]", one + ", deadline: 1s}]", []bool{false, true, false, true}},
 		"no rule":          {one + "}]", "rules: []", []bool{false, true}},
 		"a ban":            {one + "}]", "rules: [{name: a, ban: true}]", []bool{false, true}},
