@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -129,24 +128,6 @@ func TestPause_Lease_EndsWithIt(t *testing.T) {
 		granted := f.CountGranted(one, 500, time.Millisecond)
 		assert.InDelta(t, float64(time.Since(begin))/float64(time.Minute)*10_000, granted, 25, "the pace")
 		time.Sleep(time.Second)
-	})
-}
-
-// TestPause_FailedCall_IsAnError, and no caller waits for it longer than its context.
-func TestPause_FailedCall_IsAnError(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		one, _ := paused(f)
-		pauseFor(t, one, 0)
-		f.Latency.Store(int64(time.Minute))
-		ctx, end := context.WithTimeout(t.Context(), time.Second)
-		defer end()
-		begin := time.Now()
-		assert.ErrorIs(t, one.Pause(ctx, time.Second), context.DeadlineExceeded)
-		assert.Equal(t, time.Second, time.Since(begin))
-		f.Latency.Store(0)
-		time.Sleep(2 * time.Minute)
-		f.Redis.SetError("no")
-		assert.ErrorContains(t, one.Pause(t.Context(), time.Second), "no")
 	})
 }
 

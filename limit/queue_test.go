@@ -2,6 +2,8 @@ package limit
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -57,32 +59,6 @@ func TestAcquire_ManyCallers_AreServedInOrder(t *testing.T) {
 				assert.InDelta(t, test.want[i], took[i], float64(2*time.Millisecond), "caller %d of %v", i, took)
 			}
 			assert.LessOrEqual(t, f.Scripts.Load(), test.calls)
-		})
-	}
-}
-
-// TestTryAcquireWithin_UnreachableTimeout_ReturnsAtOnce: a caller that can be served in time waits,
-// behind others and over the ends of windows.
-func TestTryAcquireWithin_UnreachableTimeout_ReturnsAtOnce(t *testing.T) {
-	for name, policy := range map[string]Policy{
-		"FixedWindow": FixedWindow{4, time.Second, false}, "SlidingLog": SlidingLog{4, time.Second},
-		"SlidingWindow": SlidingWindow{4, time.Second, 0},
-	} {
-		runWithRedis(t, name, func(t *testing.T, f *fixture) {
-			l := New(f.client, "name", policy)
-			require.True(t, redistest.Result(t, l.Take, 4).Allowed)
-			start := time.Now()
-			var callers sync.WaitGroup
-			callers.Go(func() { assert.NoError(t, l.Acquire(t.Context(), 4)) }) // after a window
-			synctest.Wait()
-			assert.False(t, tryWithin(t, l, 1, 1500*time.Millisecond))
-			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
-			defer cancel()
-			require.ErrorIs(t, l.Acquire(ctx, 1), context.DeadlineExceeded)
-			assert.Less(t, time.Since(start), 10*time.Millisecond, "both return at once")
-			assert.True(t, tryWithin(t, l, 1, 2500*time.Millisecond))
-			assert.Less(t, time.Since(start), 2300*time.Millisecond)
-			callers.Wait()
 		})
 	}
 }
@@ -171,4 +147,37 @@ func TestTake_CallsShareAScript_DeniedAnswerIsOfItsEnd(t *testing.T) {
 			assert.InDelta(t, 10*time.Second, denied.RetryAfter, float64(3*time.Millisecond))
 		}
 	})
+}
+
+// TestWithDenialCache_OwnGrantSince_IsCounted: whichever call of this Client was granted permits that
+// were free when others were denied, also through another limiter of the same key.
+func TestWithDenialCache_OwnGrantSince_IsCounted(t *testing.T) {
+	policy := TokenBucket{10, 10, time.Minute}
+	calls := maps.Clone(takingCalls)
+	calls["TakeUpTo"] = func(ctx context.Context, l *Limiter, n int64) error {
+		_, _, err := l.TakeUpTo(ctx, n)
+		return err
+	}
+	calls["Reserve"] = func(ctx context.Context, l *Limiter, n int64) error { return redistest.Err(l.Reserve(ctx, n)) }
+	for name, take := range calls {
+		for _, joins := range []bool{false, true} {
+			if joins && name == "Reserve" {
+				continue
+			}
+			runWithRedis(t, fmt.Sprintf("%s, join %t", name, joins), func(t *testing.T, f *fixture) {
+				client := rratelimiter.New(f.Conn, rratelimiter.WithDenialCache(time.Hour))
+				l := New(client, "name", policy)
+				taker := l
+				if joins {
+					taker = Join(l, New(client, "other", FixedWindow{100, time.Hour, false}))
+				}
+				require.True(t, redistest.Result(t, l.Take, 7).Allowed)
+				want := rratelimiter.Decision{Limit: 10, Remaining: 3, RetryAfter: 6 * time.Second, ResetAfter: 42 * time.Second}
+				require.Equal(t, want, redistest.Result(t, l.Take, 4))
+				require.NoError(t, take(t.Context(), taker, 3))
+				want = rratelimiter.Decision{Limit: 10, RetryAfter: 24 * time.Second, ResetAfter: time.Minute}
+				assert.Equal(t, want, redistest.Result(t, l.Take, 4))
+			})
+		}
+	}
 }

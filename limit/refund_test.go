@@ -3,10 +3,6 @@ package limit
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -122,33 +118,6 @@ func TestRefund_StateBeganSince_ReturnsNothing(t *testing.T) {
 	}
 }
 
-// TestRefund_SameState_ReturnsAll, also if the state is dated by a clock that is ahead, in the next
-// year, hour and cell.
-func TestRefund_SameState_ReturnsAll(t *testing.T) {
-	for _, p := range everyPolicy {
-		for _, detail := range []bool{false, true} {
-			for _, ahead := range []time.Duration{0, time.Second} {
-				f := newClocked(t)
-				f.back = true
-				f.set(time.Date(2026, time.January, 1, 0, 0, 0, 800_000_000, time.UTC).UnixMicro())
-				l := New(f.client, "name", p)
-				f.take(l, 2)
-				if _, ok := p.(Smooth); ok {
-					f.take(l, 8) // all stored permits
-				}
-				f.advance(-ahead)
-				f.lose(l, 4, detail)(t.Context())
-				got := peekAll(t, l)
-				if _, ok := p.(Smooth); ok {
-					assert.True(t, got[0].Allowed)
-				} else {
-					assert.EqualValues(t, 8, got[0].Remaining, "%T", p)
-				}
-			}
-		}
-	}
-}
-
 // TestCancel_StateBeganSince_ReturnsNothing, also while others wait.
 func TestCancel_StateBeganSince_ReturnsNothing(t *testing.T) {
 	for name, end := range forget {
@@ -200,70 +169,4 @@ func TestRefund_SlotMoves_IsRepeated(t *testing.T) {
 		time.Sleep(31 * time.Second)
 		assert.EqualValues(t, 5, peekAll(t, l)[0].Remaining)
 	})
-}
-
-// TestRefund_OvertakenCalls_AreWholeAndOnce: clocks are behind one another, and some go back.
-// Refunded permits return at once, and no more are free than the others have left.
-func TestRefund_OvertakenCalls_AreWholeAndOnce(t *testing.T) {
-	type grant struct {
-		at, dated, permits int64
-		receipts           []string
-	}
-	for _, test := range []struct {
-		policy  Policy
-		word    int   // of the text, that is the newest entry
-		counted int64 // how many entries before the newest count
-	}{
-		{SlidingLog{20, time.Second}, 1, 999},
-		{SlidingWindow{20, time.Second, 10}, 2, 10},
-	} {
-		t.Run(fmt.Sprintf("%T", test.policy), func(t *testing.T) {
-			f := newClocked(t)
-			f.back = true
-			l := New(f.client, "name", test.policy)
-			random := rand.New(rand.NewPCG(11, 12))
-			var grants []grant
-			taken := func() (sum int64) { // by all grants without a refund
-				for _, g := range grants {
-					if g.at >= grants[len(grants)-1].at-test.counted {
-						sum += g.permits
-					}
-				}
-				return sum
-			}
-			overtaken, back := 0, 0
-			for range 2 * steps {
-				f.advance(micros(random.Int64N(100_000)))
-				behind := micros(random.Int64N(1+random.Int64N(300_000)) / 1000 * 1000)
-				f.advance(-behind)
-				batch := f.ask(l, engine.Ask{Permits: 1 + random.Int64N(6)})
-				if r := batch.Requests[0]; r.Allowed {
-					receipts := receiptsOf(batch)
-					at, err := strconv.ParseInt(strings.Fields(receipts[0])[test.word], 10, 64)
-					require.NoError(t, err)
-					grants = append(grants, grant{at, f.now, r.Granted, receipts})
-					require.LessOrEqual(t, taken(), int64(20))
-					if len(grants) > 1 && behind > 0 {
-						overtaken++
-					}
-				}
-				f.advance(behind)
-				if len(grants) > 1 && random.IntN(3) == 0 {
-					// One of the last, but not the newest, whose time shows how late it is.
-					which := len(grants) - 2 - random.IntN(min(5, len(grants)-1))
-					before := peekAll(t, l)
-					after := f.refund(l, grants[which].receipts, grants[which].permits)
-					// If it has expired by a clock that is ahead, its permits have returned
-					// already.
-					if f.now-grants[which].dated < 500_000 {
-						assert.Equal(t, grants[which].permits, after.Remaining-before[0].Remaining)
-						back++
-					}
-					grants = slices.Delete(grants, which, which+1)
-				}
-			}
-			assert.Greater(t, overtaken, steps/4)
-			assert.Greater(t, back, steps/4)
-		})
-	}
 }

@@ -86,6 +86,33 @@ func TestReserve_DeadlineIsEarlier_ReservesNothing(t *testing.T) {
 	}
 }
 
+// TestCancel_LaterReservations_KeepTheirPermits: the last reservation returns whole. Others return
+// the permits that they have more than those behind them.
+func TestCancel_LaterReservations_KeepTheirPermits(t *testing.T) {
+	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute},
+		Smooth{Permits: 1, Interval: time.Minute, Burst: 5 * time.Minute}} {
+		f := newClocked(t)
+		l := New(f.client, "name", p)
+		reserve := func(permits int64) *Reservation { return redistest.Result(t, l.Reserve, permits) }
+		reserve(5)
+		reserve(1)
+		large, small := reserve(5), reserve(2)
+		next := func() time.Duration {
+			t.Helper()
+			r := reserve(1)
+			require.NoError(t, r.revoke(t.Context()))
+			return r.delay
+		}
+		full := next()
+		require.NoError(t, large.Cancel(t.Context()))
+		assert.Equal(t, full-3*time.Minute, next(), "%T: 5 less the 2 behind it", p)
+		require.NoError(t, large.Cancel(t.Context()))
+		assert.Equal(t, full-3*time.Minute, next(), "%T: only once", p)
+		require.NoError(t, small.Cancel(t.Context()))
+		assert.Equal(t, full-5*time.Minute, next(), "%T: all of the last", p)
+	}
+}
+
 // TestReserve_AllCallersLeave_AllIsReturned: the last reservation is cancelled first.
 func TestReserve_AllCallersLeave_AllIsReturned(t *testing.T) {
 	for _, p := range []Policy{TokenBucket{5, 1, time.Minute}, LeakyBucket{5, 1, time.Minute},

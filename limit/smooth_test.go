@@ -56,19 +56,6 @@ func TestSmooth_RequestsOfOneCall_AreDecidedInTurn(t *testing.T) {
 	}
 }
 
-// TestSmooth_WarmUp_FirstPermitsCostMore: of four stored permits the first costs between 3 s and 2 s,
-// the second between 2 s and 1 s. The others cost 1 s each.
-func TestSmooth_WarmUp_FirstPermitsCostMore(t *testing.T) {
-	f := newClocked(t)
-	l := New(f.client, "name", Smooth{Permits: 1, Interval: time.Second, WarmUp: 4 * time.Second})
-	for i, c := range []struct{ after, wait time.Duration }{
-		{0, 0}, {0, 2500 * time.Millisecond}, {2500 * time.Millisecond, 0}, {1500 * time.Millisecond, 0}, {time.Second, 0},
-	} {
-		f.advance(c.after)
-		assert.Equal(t, c.wait, redistest.Result(t, l.Take, 1).RetryAfter, "call %d", i)
-	}
-}
-
 // TestSmooth_CostAboveABound_IsRefused: the error has a type. Without it, the limiter would grant
 // no more.
 func TestSmooth_CostAboveABound_IsRefused(t *testing.T) {

@@ -66,6 +66,8 @@ func TestTaken_Settle_ChangesTheDifference(t *testing.T) {
 			name := fmt.Sprintf("%T, %d replies are lost", p, lost)
 			runWithRedis(t, name, func(t *testing.T, f *fixture) {
 				client, lose := lossyClient(t, f)
+				ended, cancel := context.WithCancel(t.Context())
+				cancel()
 				l, other := New(client, "{x}:one", p), NewKeyed(client, "{x}:two", p).Limiter("key")
 				pause := New(client, "{x}:pause", Pause{time.Hour})
 				left := func() (left []int64) {
@@ -83,7 +85,7 @@ func TestTaken_Settle_ChangesTheDifference(t *testing.T) {
 						takeAll(t, taken, 5, l, other, pause)
 					}
 					lose.Store(lost)
-					require.NoError(t, taken.Settle(t.Context(), actual))
+					require.NoError(t, taken.Settle(ended, actual), "it goes on")
 					lose.Store(0)
 					want -= actual
 					require.Equal(t, []int64{want, want}, left(), actual)
@@ -161,18 +163,6 @@ func TestTaken_Lease_SettlesOnce(t *testing.T) {
 		}
 		require.NoError(t, client.Flush(t.Context()))
 		assert.EqualValues(t, 1000-50-1-6, peekAll(t, l)[0].Remaining)
-	})
-}
-
-func TestTaken_ContextEnded_SettlesAllTheSame(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		l := New(f.client, "x", FixedWindow{10, time.Hour, false})
-		taken := new(Taken)
-		takeAll(t, taken, 5, l)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		require.NoError(t, taken.Settle(ctx, 2))
-		assert.EqualValues(t, 8, peekAll(t, l)[0].Remaining)
 	})
 }
 
