@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,24 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 )
+
+// Requests that fail together start one prober.
+func TestGuard_ManyRequestsFail_OneProbeStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := new(redis)
+		r.hangs.Store(true)
+		g := New(Open, deadline, nil)
+		var callers sync.WaitGroup
+		for range 10 {
+			callers.Go(func() { assert.Equal(t, FailedOpen, g.Ask(t.Context(), Request{Limiter: r, Permits: 1}).Result) })
+		}
+		callers.Wait()
+		time.Sleep(deadline / 2)
+		assert.EqualValues(t, 1, r.looks.Load())
+		r.hangs.Store(false)
+		time.Sleep(maxProbePause)
+	})
+}
 
 // Only one probe runs at a time, even if the limiter ignores its context.
 func TestGuard_ProbeOutlivesItsContext_NoOtherProbeStarts(t *testing.T) {
