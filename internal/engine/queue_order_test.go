@@ -133,10 +133,10 @@ func TestQueue_HeadLeaves_NextIsServed(t *testing.T) {
 		q.done.Go(func() { q.say("large", l.Acquire(ctx, 8)) })
 		synctest.Wait()
 		q.wait(l, "small", 4)
-		time.Sleep(time.Second)
+		time.Sleep(time.Second / 2)
 		cancel()
 		synctest.Wait()
-		assert.ElementsMatch(t, []string{"large failed at 1s", "small at 1s"}, q.log)
+		assert.ElementsMatch(t, []string{"large failed at 0.5s", "small at 0.5s"}, q.log)
 		assert.EqualValues(t, 1, q.free(l))
 	})
 }

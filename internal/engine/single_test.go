@@ -180,23 +180,6 @@ func TestSingle_Receipt_RefundsItsGrant(t *testing.T) {
 	})
 }
 
-// TestSingle_Entry_KeepsItAway: callers of a limiter with waiters share their calls.
-func TestSingle_Entry_KeepsItAway(t *testing.T) {
-	withSingles(t, Settings{}, func(t *testing.T, _ *fixture, g *Engine) {
-		l := open(g, "limiter", 5, time.Minute)
-		e := g.registry.lockEntry(&l.Limiter)
-		e.mu.Unlock()
-		done, err := l.askAlone(t.Context(), Ask{Permits: 1}, new(Result))
-		require.NoError(t, err)
-		assert.False(t, done)
-		e.mu.Lock()
-		g.registry.unlockEntry(e)
-		done, err = l.askAlone(t.Context(), Ask{Permits: 1}, new(Result))
-		require.NoError(t, err)
-		assert.True(t, done)
-	})
-}
-
 // TestSingle_CallerLeavesAScriptWithMoreCalls_ItsCallIsReported: as one of a shared call.
 func TestSingle_CallerLeavesAScriptWithMoreCalls_ItsCallIsReported(t *testing.T) {
 	var calls atomic.Int64
