@@ -1,7 +1,9 @@
-package main
+// Package alloy tests explore.sh, the script of make model, and the models.
+package alloy
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -9,11 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const models = "../../../model/*.als"
+func explore(t *testing.T, models ...string) (output string, err error) {
+	script := exec.CommandContext(t.Context(), "sh", append([]string{"explore.sh", "Mistake"}, models...)...)
+	text, err := script.CombinedOutput()
+	return string(text), err
+}
 
 // TestModels_Mistake_IsFound: each model has a deliberate mistake, which Alloy has to find.
 func TestModels_Mistake_IsFound(t *testing.T) {
-	all, err := filepath.Glob(models)
+	all, err := filepath.Glob("../../../model/*.als")
 	require.NoError(t, err)
 	require.NotEmpty(t, all)
 	for _, model := range all {
@@ -21,10 +27,11 @@ func TestModels_Mistake_IsFound(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, string(source), "\nMistake: check ")
 	}
-	require.NoError(t, run(t.Context(), "Mistake", all))
+	output, err := explore(t, all...)
+	require.NoError(t, err, output)
 }
 
-func TestRun_WithoutTheMistake_IsAnError(t *testing.T) {
+func TestExplore_WithoutTheMistake_Fails(t *testing.T) {
 	source, err := os.ReadFile("../../../model/waiters.als")
 	require.NoError(t, err)
 	model := filepath.Join(t.TempDir(), "model.als")
@@ -32,5 +39,7 @@ func TestRun_WithoutTheMistake_IsAnError(t *testing.T) {
 	require.NotEqual(t, string(source), fixed)
 	fixed = strings.ReplaceAll(fixed, "12 steps", "6 steps")
 	require.NoError(t, os.WriteFile(model, []byte(fixed), 0o600))
-	require.ErrorContains(t, run(t.Context(), "Mistake", []string{model}), "expectation")
+	output, err := explore(t, model)
+	require.Error(t, err)
+	require.Contains(t, output, "expectation")
 }
