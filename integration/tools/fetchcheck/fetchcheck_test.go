@@ -28,9 +28,10 @@ var repository = map[string]string{
 	"cmd/tool/main.go":    toolProgram,
 	"integration/go.mod":  "module github.com/rrl-test/lib/integration\ngo 1.25.0\n",
 	"integration/none.go": "package integration\n",
-	program + "main.go": "package main\n\nimport (\n\t\"github.com/rrl-test/lib\"\n\t\"github.com/rrl-test/lib/extra\"\n)\n\n" +
-		"func main() { println(lib.Limit(), extra.Limit) }\n",
-	program + "main_test.go": "package main\n\nimport \"github.com/rrl-test/lib/libtest\"\n\nfunc init() { libtest.New() }\n",
+	program + "main.go": "package main\n\nimport (\n\t\"github.com/rrl-test/lib\"\n" +
+		"\t\"github.com/rrl-test/lib/extra\"\n)\n\nfunc main() { println(lib.Limit(), extra.Limit) }\n",
+	program + "main_test.go": "package main\n\nimport \"github.com/rrl-test/lib/libtest\"\n\n" +
+		"func init() { libtest.New() }\n",
 	"api/dependencies.txt": "github.com/rrl-test/lib\ngithub.com/rrl-test/lib/extra\n" +
 		"besides, for tests of a consumer\n\tgithub.com/google/uuid\n",
 }
@@ -81,7 +82,8 @@ func TestCheck(t *testing.T) {
 			"requires one that is not published",
 		},
 		"a package that only go.work finds": {
-			map[string]string{"extra/extra.go": "package extra\n\nimport _ \"github.com/rrl-test/lib/integration\"\n\nvar Limit = 1\n"},
+			map[string]string{"extra/extra.go": "package extra\n\nimport _ \"github.com/rrl-test/lib/integration\"\n\n" +
+				"var Limit = 1\n"},
 			"github.com/rrl-test/lib/integration",
 		},
 		"an ignored file": {
