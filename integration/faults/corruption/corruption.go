@@ -7,14 +7,9 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
-)
 
-// keys are the five keys of a limiter, by the protocol: configuration, value, the client's value,
-// permits, the client's permits.
-func keys(name, id string) [5]string {
-	prefix := "{" + name + "}:"
-	return [5]string{name, prefix + "value", prefix + "value:" + id, prefix + "permits", prefix + "permits:" + id}
-}
+	"github.com/rratelimiter/rratelimiter/integration/tools/state"
+)
 
 // texts replace numbers. Some are numbers, but not all of these are valid for a limiter.
 var texts = []string{
@@ -58,7 +53,7 @@ func member(random *rand.Rand) string {
 }
 
 // corrupt returns the commands of one corruption of a limiter, at a time in Unix milliseconds.
-func corrupt(random *rand.Rand, all [5]string, moment int64) [][]string {
+func corrupt(random *rand.Rand, all state.Keys, moment int64) [][]string {
 	at := random.IntN(len(all))
 	key, text := all[at], texts[random.IntN(len(texts))]
 	del := []string{"DEL", key}

@@ -17,6 +17,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/env"
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
 // Keys are corrupted at random between calls. Each call works or names the corruption, no more than
@@ -34,7 +35,7 @@ func TestCorruption_EveryCall_WorksOrReturnsStateError(t *testing.T) {
 	for round := range rounds {
 		r.round(t, client, round, rand.New(rand.NewPCG(seed, uint64(round))))
 	}
-	t.Log("\n" + ledger.Table(r.figures))
+	t.Log(r.figures)
 	require.Positive(t, r.figures.Errors["state"], "no corruption was reported")
 	require.Positive(t, r.figures.Grants, "no call succeeded")
 }
@@ -68,7 +69,7 @@ func (r *run) round(t *testing.T, client rueidis.Client, round int, random *rand
 
 	var done []string
 	for range 1 + random.IntN(4) {
-		for _, command := range corrupt(random, keys("corrupt", c.ID()), moment.UnixMilli()) {
+		for _, command := range corrupt(random, state.KeysOf("corrupt", c.ID()), moment.UnixMilli()) {
 			done = append(done, fmt.Sprintf("%q", command))
 			// A command that the key's type rejects corrupts nothing.
 			_ = client.Do(ctx, client.B().Arbitrary(command...).Build()).Error()

@@ -231,9 +231,8 @@ func (l *load) finish(lost loss, kinds ...string) (taken map[string]int64, grant
 	l.direct.Close()
 	left := leaks.OfClients(10 * time.Second)
 	require.Zero(l, left, "goroutines are left:\n%s", leaks.Stacks())
-	l.Logf("the waiting callers; the latest call returned %v after its context ended:\n%s",
-		l.latest.Get().Round(time.Millisecond), ledger.Table(l.flow.book.Figures(l.Name(), rate,
-			interval, 0, left)))
+	l.Logf("the waiting callers; the latest call returned %v after its context ended: %v",
+		l.latest.Get().Round(time.Millisecond), l.flow.book.Figures(l.Name(), rate, interval, 0, left))
 	return taken, granted, unknown
 }
 

@@ -2,6 +2,7 @@ package network_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,67 +11,82 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/everycall"
 )
 
-// Connections are reset repeatedly during calls.
-func TestNetwork_ConnectionsCut_NoPermitIsLost(t *testing.T) {
-	l := newLink(t, manyConnections)
-	l.load(500*time.Millisecond, func() {
-		for range 20 {
-			time.Sleep(200 * time.Millisecond)
-			restore := l.proxy.Disturb(t, "reset_peer", "downstream", `"timeout": 0`)
-			time.Sleep(50 * time.Millisecond)
-			restore()
+// Callers take permits while the network fails. No permit is lost, and no call fails in other ways
+// than its fault explains.
+func TestNetwork_EachFault_NoPermitIsLost(t *testing.T) {
+	const often = 500 * time.Millisecond
+	delay := func(toxic, stream, attributes string) func(*testing.T, *link) {
+		return func(t *testing.T, l *link) {
+			l.proxy.Disturb(t, toxic, stream, attributes)
+			time.Sleep(3 * time.Second)
 		}
-		time.Sleep(time.Second)
-	})
-	kinds := l.end(t, "connections reset, 20 times")
-	require.Positive(t, kinds["cut"])
-}
-
-// The network fails for a while: nothing listens, then it is back.
-func TestNetwork_Outage_NoPermitIsLost(t *testing.T) {
-	l := newLink(t, manyConnections)
-	addr := l.proxy.Listen
-	l.load(500*time.Millisecond, func() {
-		for range 3 {
+	}
+	for fault, test := range map[string]struct {
+		timeout time.Duration // of the calls
+		disturb func(*testing.T, *link)
+		some    []string // kinds of errors, one of which occurs
+		only    []string // kinds that may occur; nil: any known one
+	}{
+		"connections reset, 20 times": {often, func(t *testing.T, l *link) {
+			for range 20 {
+				time.Sleep(200 * time.Millisecond)
+				restore := l.proxy.Disturb(t, "reset_peer", "downstream", `"timeout": 0`)
+				time.Sleep(50 * time.Millisecond)
+				restore()
+			}
 			time.Sleep(time.Second)
-			l.proxy.Stop()
-			time.Sleep(700 * time.Millisecond)
-			require.NoError(t, l.proxy.Start())
-			require.Equal(t, addr, l.proxy.Listen)
-		}
-		time.Sleep(time.Second)
-	})
-	kinds := l.end(t, "network gone, 3 times for 0.7 s")
-	require.Positive(t, kinds["cut"]+kinds["refused"])
-}
-
-// Connections end in the middle of replies. Replies are lost although the calls took effect.
-func TestNetwork_ReplyCutShort_NoPermitIsLost(t *testing.T) {
-	l := newLink(t, manyConnections)
-	l.proxy.Disturb(t, "limit_data", "downstream", `"bytes": 1500`)
-	l.load(500*time.Millisecond, func() { time.Sleep(3 * time.Second) })
-	kinds := l.end(t, "connections end after 1500 bytes of replies")
-	require.Positive(t, kinds["cut"])
-}
-
-// Connections stay open but transfer nothing, as after a firewall has dropped their state. Calls
-// end with their contexts. When the link works again, rueidis replaces the connections that it
-// closed.
-func TestNetwork_HalfOpenConnection_IsGivenUp(t *testing.T) {
-	l := newLink(t, manyConnections)
-	l.load(500*time.Millisecond, func() {
-		for range 2 {
+		}, []string{"cut"}, nil},
+		// Nothing listens, then the network is back.
+		"network gone, 3 times for 0.7 s": {often, func(t *testing.T, l *link) {
+			addr := l.proxy.Listen
+			for range 3 {
+				time.Sleep(time.Second)
+				l.proxy.Stop()
+				time.Sleep(700 * time.Millisecond)
+				require.NoError(t, l.proxy.Start())
+				require.Equal(t, addr, l.proxy.Listen)
+			}
 			time.Sleep(time.Second)
-			restoreUp := l.proxy.Disturb(t, "timeout", "upstream", `"timeout": 0`)
-			restoreDown := l.proxy.Disturb(t, "timeout", "downstream", `"timeout": 0`)
-			time.Sleep(givenUp + time.Second)
-			restoreUp()
-			restoreDown()
-		}
-		time.Sleep(2 * time.Second)
-	})
-	kinds := l.end(t, "half-open connections, twice for 3 s")
-	require.Positive(t, kinds["deadline"])
+		}, []string{"cut", "refused"}, nil},
+		// Replies are lost although the calls took effect.
+		"connections end after 1500 bytes of replies": {often, delay("limit_data", "downstream", `"bytes": 1500`),
+			[]string{"cut"}, nil},
+		// Connections stay open but transfer nothing, as after a firewall has dropped their state. Calls
+		// end with their contexts, and rueidis replaces the connections that it closed.
+		"half-open connections, twice for 3 s": {often, func(t *testing.T, l *link) {
+			for range 2 {
+				time.Sleep(time.Second)
+				restoreUp := l.proxy.Disturb(t, "timeout", "upstream", `"timeout": 0`)
+				restoreDown := l.proxy.Disturb(t, "timeout", "downstream", `"timeout": 0`)
+				time.Sleep(givenUp + time.Second)
+				restoreUp()
+				restoreDown()
+			}
+			time.Sleep(2 * time.Second)
+		}, []string{"deadline"}, nil},
+		"latency 60 ms, jitter 45 ms": {time.Second, func(t *testing.T, l *link) {
+			l.proxy.Disturb(t, "latency", "upstream", `"latency": 20, "jitter": 15`)
+			delay("latency", "downstream", `"latency": 40, "jitter": 30`)(t, l)
+		}, nil, []string{"deadline", "cancelled"}},
+		// Most callers have gone before their reply.
+		"latency above the callers' timeouts": {300 * time.Millisecond,
+			delay("latency", "downstream", `"latency": 300, "jitter": 100`), []string{"deadline"},
+			[]string{"deadline", "cancelled"}},
+	} {
+		t.Run(fault, func(t *testing.T) {
+			l := newLink(t, manyConnections)
+			l.load(test.timeout, func() { test.disturb(t, l) })
+			kinds := l.end(t, fault)
+			some := int64(0)
+			for _, kind := range test.some {
+				some += kinds[kind]
+			}
+			require.True(t, some > 0 || test.some == nil, "no error of %v: %v", test.some, kinds)
+			for kind := range kinds {
+				require.True(t, test.only == nil || slices.Contains(test.only, kind), kind)
+			}
+		})
+	}
 }
 
 // Without a deadline a call fails when rueidis closes its connection.
@@ -88,28 +104,4 @@ func TestNetwork_HalfOpenWithoutDeadline_IsGivenUp(t *testing.T) {
 		require.Less(t, time.Since(start), 3*givenUp)
 	}
 	l.end(t, "half-open connection, no deadline")
-}
-
-// A slow link with jitter: calls take longer and fail only at their deadlines.
-func TestNetwork_LatencyAndJitter_NoCallFails(t *testing.T) {
-	l := newLink(t, manyConnections)
-	l.proxy.Disturb(t, "latency", "upstream", `"latency": 20, "jitter": 15`)
-	l.proxy.Disturb(t, "latency", "downstream", `"latency": 40, "jitter": 30`)
-	l.load(time.Second, func() { time.Sleep(3 * time.Second) })
-	kinds := l.end(t, "latency 60 ms, jitter 45 ms")
-	for kind := range kinds {
-		require.Contains(t, []string{"deadline", "cancelled"}, kind)
-	}
-}
-
-// The link is so slow that most callers have gone before their reply. Their permits are released.
-func TestNetwork_LateReplies_PermitsAreReleased(t *testing.T) {
-	l := newLink(t, manyConnections)
-	l.proxy.Disturb(t, "latency", "downstream", `"latency": 300, "jitter": 100`)
-	l.load(300*time.Millisecond, func() { time.Sleep(3 * time.Second) })
-	kinds := l.end(t, "latency above the callers' timeouts")
-	require.Positive(t, kinds["deadline"])
-	for kind := range kinds {
-		require.Contains(t, []string{"deadline", "cancelled"}, kind)
-	}
 }

@@ -177,8 +177,8 @@ func (l *link) end(t *testing.T, run string) map[string]int64 {
 	// toxiproxy may leave a goroutine if a connection is reset while it forwards data.
 	left := leaks.OfClients(3*givenUp + 5*time.Second)
 	figures := l.books.Figures(run, rate, interval, missing, left)
-	t.Logf("\n%s%d acquire calls reached Redis, %d of them a second time; the latest call returned %v after its context ended",
-		ledger.Table(figures), calls, again, l.latest.Get().Round(time.Millisecond))
+	t.Logf("%v\n%d acquire calls reached Redis, %d of them a second time; the latest call returned %v after its context ended",
+		figures, calls, again, l.latest.Get().Round(time.Millisecond))
 
 	require.Zero(t, missing, "permits are missing an interval after the last call")
 	require.True(t, granted, "permits are counted but cannot be taken")

@@ -90,12 +90,11 @@ func (l *Load) javaCrowd(crowd oracle.Crowd) {
 	crowd.Duration = time.Second
 	for !l.stopped() {
 		ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
-		got, err := l.java.Crowd(ctx, crowd)
+		err := l.java.Crowd(ctx, crowd, l.javaBooks)
 		cancel()
 		if err != nil {
 			l.t.Errorf("the Java side has ended: %v", err)
 			return
 		}
-		got.Book(l.javaBooks)
 	}
 }

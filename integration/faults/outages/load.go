@@ -200,18 +200,7 @@ func (l *Load) Stop() *Outcome {
 	stopped := time.Now()
 	l.callers.Wait()
 	ended := time.Now()
-	o := &Outcome{
-		Fault:     l.fault,
-		t:         l.t,
-		run:       span{l.started, stopped},
-		faults:    l.faults,
-		stalls:    l.stalls,
-		goBooks:   l.goBooks,
-		javaBooks: l.javaBooks,
-		lateCalls: l.lateCalls.Load(),
-		latest:    l.latest.Get(),
-	}
-
+	o := &Outcome{Load: l, run: span{l.started, stopped}}
 	for _, g := range append(l.goBooks.Grants(), l.javaBooks.Grants()...) {
 		o.grants = append(o.grants, g)
 		if l.mayBeLost(g) {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -16,22 +15,15 @@ import (
 
 // Outcome has the results of a Load.
 type Outcome struct {
-	Fault string
-
-	t                  testing.TB
-	goBooks, javaBooks *ledger.Ledger
-	grants             []ledger.Grant // of both sides
-	kept               []ledger.Grant // those that a loss of data may not have removed
-	run                span           // of the callers
-	faults             []span
-	stalls             []span
-	lateCalls          int64
-	latest             time.Duration
-	missing            int64
-	allTaken           bool
-	left               int    // goroutines
-	stacks             string // if some are left
-	lost               int64  // permits of the others
+	*Load
+	grants   []ledger.Grant // of both sides
+	kept     []ledger.Grant // those that a loss of data may not have removed
+	run      span           // of the callers
+	missing  int64
+	allTaken bool
+	left     int    // goroutines
+	stacks   string // if some are left
+	lost     int64  // permits of the others
 }
 
 // Most is how many calls of Go may fail by each kind of error, in one run. Other kinds may not
@@ -108,8 +100,8 @@ func (o *Outcome) RequireCalm(most Most) {
 			stood = max(stood, s.to.Sub(s.from))
 		}
 	}
-	require.LessOrEqual(o.t, o.latest, late+2*stood,
-		"%d calls outlived their contexts by more than %v; a plain command took up to %v", o.lateCalls, late, stood)
+	require.LessOrEqual(o.t, o.latest.Get(), late+2*stood,
+		"%d calls outlived their contexts by more than %v; a plain command took up to %v", o.lateCalls.Load(), late, stood)
 	require.Zero(o.t, o.missing, "permits are missing one interval after the end")
 	require.True(o.t, o.allTaken, "permits were counted but not there to take")
 	require.Zero(o.t, o.left, "goroutines are left:\n%s", o.stacks)
@@ -202,28 +194,26 @@ func (o *Outcome) RequireWindows() {
 // Table returns outcomes as a Markdown table with one row for each fault. A row has the sums of its
 // runs, and the worst of windows, pauses and what must be 0. Pairs are the figures of Go and Java.
 func Table(outcomes ...*Outcome) string {
-	rows := [][]string{{
-		"fault", "runs", "calls", "grants", "denials", "errors of Go", "errors of Java", "longest pause",
-		"worst window / rate", "may be lost", "missing", "goroutines left", "late calls",
-	}}
+	text := "| fault | runs | calls | grants | denials | errors of Go | errors of Java | longest pause | worst window / rate " +
+		"| may be lost | missing | goroutines left | late calls |\n| --- |" + strings.Repeat(" --: |", 12) + "\n"
 	for len(outcomes) > 0 {
-		fault := outcomes[0].Fault
+		fault := outcomes[0].fault
 		var runs, others []*Outcome
 		for _, o := range outcomes {
-			if o.Fault == fault {
+			if o.fault == fault {
 				runs = append(runs, o)
 			} else {
 				others = append(others, o)
 			}
 		}
-		rows = append(rows, row(runs))
+		text += row(runs)
 		outcomes = others
 	}
-	return ledger.Markdown(rows)
+	return text
 }
 
 // row returns the row of all runs of a fault.
-func row(runs []*Outcome) []string {
+func row(runs []*Outcome) string {
 	var goSide, javaSide ledger.Figures
 	var goPause, javaPause time.Duration
 	var worst, lost, missing, lateCalls int64
@@ -237,23 +227,12 @@ func row(runs []*Outcome) []string {
 		lost = max(lost, o.lost)
 		missing = max(missing, o.missing)
 		left = max(left, o.left)
-		lateCalls += o.lateCalls
+		lateCalls += o.lateCalls.Load()
 	}
-	return []string{
-		runs[0].Fault,
-		fmt.Sprint(len(runs)),
-		fmt.Sprintf("%d + %d", goSide.Calls(), javaSide.Calls()),
-		fmt.Sprintf("%d + %d", goSide.Grants, javaSide.Grants),
-		fmt.Sprintf("%d + %d", goSide.Denials, javaSide.Denials),
-		ledger.ErrorsText(goSide.Errors),
-		ledger.ErrorsText(javaSide.Errors),
-		fmt.Sprintf("%.1f s, %.1f s", goPause.Seconds(), javaPause.Seconds()),
-		fmt.Sprintf("%.3f", float64(worst)/Rate),
-		fmt.Sprint(lost),
-		fmt.Sprint(missing),
-		fmt.Sprint(left),
-		fmt.Sprint(lateCalls),
-	}
+	return fmt.Sprintf("| %s | %d | %d + %d | %d + %d | %d + %d | %s | %s | %.1f s, %.1f s | %.3f | %d | %d | %d | %d |\n",
+		runs[0].fault, len(runs), goSide.Calls(), javaSide.Calls(), goSide.Grants, javaSide.Grants, goSide.Denials,
+		javaSide.Denials, ledger.ErrorsText(goSide.Errors), ledger.ErrorsText(javaSide.Errors), goPause.Seconds(),
+		javaPause.Seconds(), float64(worst)/Rate, lost, missing, left, lateCalls)
 }
 
 func add(sum *ledger.Figures, books *ledger.Ledger) {

@@ -94,7 +94,8 @@ func TestOutcome_RequireCalm_WaitingCallersAreServed(t *testing.T) {
 // callers of Go that wait.
 func evenLoad(begin time.Time, perSecond int64) *Outcome {
 	o := &Outcome{
-		run: span{begin, begin.Add(8 * time.Second)}, allTaken: true, goBooks: ledger.New(nil), javaBooks: ledger.New(nil),
+		Load: &Load{goBooks: ledger.New(nil), javaBooks: ledger.New(nil)},
+		run:  span{begin, begin.Add(8 * time.Second)}, allTaken: true,
 	}
 	for i := range 8 * perSecond {
 		start := begin.Add(time.Duration(i) * time.Second / time.Duration(perSecond))

@@ -111,15 +111,13 @@ func (l *load) bursts(leased *rratelimiter.Limiter, random *rand.Rand) {
 func (l *load) javaBursts() {
 	for !l.stopped() {
 		ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
-		got, err := l.java.Crowd(ctx,
-			oracle.Crowd{Threads: 4, Permits: 1, AcquireTimeout: 10 * time.Millisecond,
-				Duration: 200 * time.Millisecond})
+		err := l.java.Crowd(ctx, oracle.Crowd{Threads: 4, Permits: 1, AcquireTimeout: 10 * time.Millisecond,
+			Duration: 200 * time.Millisecond}, l.javas)
 		cancel()
 		if err != nil {
 			l.t.Errorf("the Java side has ended: %v", err)
 			return
 		}
-		got.Book(l.javas)
 		time.Sleep(800 * time.Millisecond)
 	}
 }

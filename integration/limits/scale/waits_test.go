@@ -75,11 +75,11 @@ func TestAcquire_ImpatientCallers_ReturnInTime(t *testing.T) {
 	figures := books.Figures(fmt.Sprintf("%d callers, %v", callers, length), rate, interval, rate-free, left)
 	unclassified := books.Unclassified()
 	p99 := at(0.99)
-	t.Logf("\n%sthe %d calls outlived their callers' time or interest by %v at the median, %v at p99, %v at most, "+
+	t.Logf("%v\nthe %d calls outlived their callers' time or interest by %v at the median, %v at p99, %v at most, "+
 		"a timer of the test's own by %v at most and %v in all\n%.1f%% of the permits of that time were granted to "+
 		"callers that still wanted them\nRedis granted %d permits in %d grants, %d of which it took back in part or "+
 		"as a whole; callers booked %d",
-		ledger.Table(figures), len(late), at(0.5), p99, at(1), stall.Round(10*time.Microsecond),
+		figures, len(late), at(0.5), p99, at(1), stall.Round(10*time.Microsecond),
 		stood.Round(time.Millisecond), share, seen.Permits, seen.Added, seen.Returned, booked)
 
 	books, late = nil, nil

@@ -106,7 +106,10 @@ func (l *Ledger) kind(err error) string {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.keep(err)
+	const most = 10
+	if len(l.unclassified) < most {
+		l.unclassified = append(l.unclassified, err)
+	}
 	return Unclassified
 }
 
@@ -115,25 +118,6 @@ func (l *Ledger) count(kind string, n int64) {
 		l.errors = make(map[string]int64)
 	}
 	l.errors[kind] += n
-}
-
-// keep keeps the first few errors.
-func (l *Ledger) keep(errs ...error) {
-	const most = 10
-	l.unclassified = append(l.unclassified, errs[:min(len(errs), most-len(l.unclassified))]...)
-}
-
-// Merge adds another ledger of the same run, with its kinds of errors.
-func (l *Ledger) Merge(other *Ledger) {
-	grants, denials, kinds, unclassified := other.Grants(), other.Denials(), other.Errors(), other.Unclassified()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.grants = append(l.grants, grants...)
-	l.denials += denials
-	for kind, n := range kinds {
-		l.count(kind, n)
-	}
-	l.keep(unclassified...)
 }
 
 // Grants returns all grants in the order of booking.

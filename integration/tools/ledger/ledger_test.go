@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -87,44 +86,30 @@ func TestTime_EachResult_IsBooked(t *testing.T) {
 	require.False(t, failures[0].End.Before(failures[0].Start))
 }
 
-func TestMerge_SeveralLedgers_AddsUp(t *testing.T) {
-	one := New(func(err error) string {
+func TestFailed_Kinds_AreCounted(t *testing.T) {
+	l := New(func(err error) string {
 		if errors.Is(err, context.Canceled) {
 			return "canceled"
 		}
 		return ""
 	})
-	one.Granted(grant(0, 0, 3))
-	one.Denied(4)
-	one.Failed(context.Canceled, 5)
-	one.Failed(errors.New("odd"), 20)
-	var all Ledger
-	all.Granted(grant(1, 1, 2))
-	all.Failed(errors.New("strange"), 1)
+	l.Granted(grant(0, 0, 3), grant(1, 1, 2))
+	l.Denied(4)
+	l.Failed(context.Canceled, 5)
 	for range 11 {
-		all.Merge(one)
+		l.Failed(errors.New("odd"), 2)
 	}
-	require.Len(t, all.Grants(), 12)
-	require.Equal(t, int64(35), all.Permits())
-	require.Equal(t, int64(44), all.Denials())
-	require.Equal(t, map[string]int64{"canceled": 55, Unclassified: 221}, all.Errors())
-	require.Len(t, all.Unclassified(), 10, "the first few")
-	f := all.Figures("all", 1000, time.Second, 0, 0)
-	require.Equal(t, int64(332), f.Calls())
-	require.Equal(t, int64(35), f.Worst)
+	require.Equal(t, map[string]int64{"canceled": 5, Unclassified: 22}, l.Errors())
+	require.Len(t, l.Unclassified(), 10, "the first few")
+	f := l.Figures("all", 1000, time.Second, 0, 0)
+	require.Equal(t, int64(33), f.Calls())
+	require.Equal(t, int64(5), f.Worst)
 }
 
-func TestTable_TwoRuns_AreRows(t *testing.T) {
-	got := Table(
-		Figures{Run: "calm", Grants: 900, Denials: 100, Worst: 50, Rate: 50},
-		Figures{Run: "master lost", Grants: 10, Denials: 2,
-			Errors: map[string]int64{"moved": 1, "closed": 20,
-				"a|b": 1}, Worst: 51, Rate: 50, Missing: 3, Goroutines: 12},
-	)
-	require.Equal(t, strings.TrimPrefix(`
-| run | calls | grants | denials | errors | worst window | rate | worst / rate | missing | goroutines left |
-| --- | --: | --: | --: | --- | --: | --: | --: | --: | --: |
-| calm | 1000 | 900 | 100 | 0 | 50 | 50 | 1.000 | 0 | 0 |
-| master lost | 34 | 10 | 2 | closed 20, a\|b 1, moved 1 | 51 | 50 | 1.020 | 3 | 12 |
-`, "\n"), got)
+func TestFigures_String_HasEachFigure(t *testing.T) {
+	require.Equal(t, "master lost: 34 calls, 10 grants, 2 denials, errors: closed 20, cut 1, moved 1; the fullest window "+
+		"holds 51 of 50; 3 permits are missing and 12 goroutines left",
+		Figures{Run: "master lost", Grants: 10, Denials: 2, Errors: map[string]int64{"moved": 1, "closed": 20, "cut": 1},
+			Worst: 51, Rate: 50, Missing: 3, Goroutines: 12}.String())
+	require.Contains(t, Figures{}.String(), "errors: 0;")
 }

@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
 
-// Figures are the results of a run, one row of a table.
+// Figures are the results of a run.
 type Figures struct {
 	Run             string
 	Grants, Denials int64
@@ -43,25 +42,10 @@ func (f Figures) Calls() int64 {
 	return calls
 }
 
-// Table returns runs as a Markdown table.
-func Table(runs ...Figures) string {
-	rows := [][]string{{"run", "calls", "grants", "denials", "errors", "worst window", "rate", "worst / rate",
-		"missing", "goroutines left"}}
-	for _, f := range runs {
-		rows = append(rows, []string{
-			f.Run,
-			strconv.FormatInt(f.Calls(), 10),
-			strconv.FormatInt(f.Grants, 10),
-			strconv.FormatInt(f.Denials, 10),
-			ErrorsText(f.Errors),
-			strconv.FormatInt(f.Worst, 10),
-			strconv.FormatInt(f.Rate, 10),
-			ratio(f.Worst, f.Rate),
-			strconv.FormatInt(f.Missing, 10),
-			strconv.Itoa(f.Goroutines),
-		})
-	}
-	return Markdown(rows)
+func (f Figures) String() string {
+	return fmt.Sprintf("%s: %d calls, %d grants, %d denials, errors: %s; the fullest window holds %d of %d; %d permits are "+
+		"missing and %d goroutines left", f.Run, f.Calls(), f.Grants, f.Denials, ErrorsText(f.Errors), f.Worst, f.Rate,
+		f.Missing, f.Goroutines)
 }
 
 // ErrorsText lists the kinds of errors, the most frequent first.
@@ -74,35 +58,10 @@ func ErrorsText(counts map[string]int64) string {
 	})
 	texts := make([]string, len(kinds))
 	for i, kind := range kinds {
-		texts[i] = fmt.Sprintf("%s %d", strings.ReplaceAll(kind, "|", `\|`), counts[kind])
+		texts[i] = fmt.Sprint(kind, " ", counts[kind])
 	}
 	if len(texts) == 0 {
 		return "0"
 	}
 	return strings.Join(texts, ", ")
-}
-
-func ratio(worst, rate int64) string {
-	if rate == 0 {
-		return "-"
-	}
-	return strconv.FormatFloat(float64(worst)/float64(rate), 'f', 3, 64)
-}
-
-// Markdown returns a table of rows, the first of which is the head. The first column and errors are
-// aligned to the left, all others to the right.
-func Markdown(rows [][]string) string {
-	line := func(cells []string) string { return "| " + strings.Join(cells, " | ") + " |\n" }
-	sides := make([]string, len(rows[0]))
-	for i, title := range rows[0] {
-		sides[i] = "--:"
-		if i == 0 || strings.HasPrefix(title, "errors") {
-			sides[i] = "---"
-		}
-	}
-	text := line(rows[0]) + line(sides)
-	for _, row := range rows[1:] {
-		text += line(row)
-	}
-	return text
 }
