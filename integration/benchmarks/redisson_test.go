@@ -3,6 +3,7 @@ package benchmarks
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -40,8 +41,7 @@ func redissonScript(b testing.TB) *acquireScript {
 		l := redisson.Limiter(capturedName)
 		_, err := l.TrySetRate(ctx, oracle.Rate{Permits: 10, Interval: time.Hour})
 		require.NoError(b, err)
-		lua, keys, args, err := oracle.CaptureScript(ctx, addr, func() { _, _ = l.TryAcquire(ctx, 2) })
-		require.NoError(b, err)
+		lua, keys, args := oracle.CaptureScript(b, addr, func() { _, _ = l.TryAcquire(ctx, 2) })
 		require.Len(b, args, 3, "permits, milliseconds and random bytes")
 		require.Equal(b, "2", args[0])
 		require.Len(b, args[2], 16)
@@ -101,10 +101,10 @@ func openRedisson(async bool) func(b testing.TB, redis *server, l load) session 
 				return client.Limiter(l.names[name]).TryAcquire(ctx, permits)
 			},
 			drive: func(b *testing.B, l load, m *meter) tally {
-				running, err := client.Limiter(namePrefix).StartBench(ctx, oracle.Bench{
+				java := client.Limiter(namePrefix)
+				require.NoError(b, java.StartBench(ctx, oracle.Bench{
 					Limiters: len(l.names), Callers: l.callers, Async: async, Permits: 1,
-				})
-				require.NoError(b, err)
+				}))
 				if !jvmWarm[async] && !testing.Short() {
 					time.Sleep(jvmWarmup)
 					jvmWarm[async] = true
@@ -112,14 +112,14 @@ func openRedisson(async bool) func(b testing.TB, redis *server, l load) session 
 				time.Sleep(l.warmup)
 				m.begin(b)
 				for b.Loop() {
-					require.NoError(b, running.Count(ctx, 50*time.Millisecond))
+					require.NoError(b, java.CountBench(ctx, 50*time.Millisecond))
 				}
 				m.end(b)
-				got, err := running.Stop(ctx)
+				got, err := java.StopBench(ctx)
 				require.NoError(b, err)
 				m.elapsed, m.clientCPU, m.allocs = got.Elapsed, got.CPU, -1
 				t := newTally()
-				t.decisions, t.granted, t.failed, t.err = got.Decisions, got.Granted, got.Failed, got.Err
+				t.decisions, t.granted, t.failed, t.err = got.Decisions, got.Granted, got.Failed, errors.New(got.Error)
 				for i, n := range got.Latencies {
 					shift := max(0, i/64-1)
 					_ = t.latency.RecordValues(int64(i-shift*64)<<shift, int64(n))

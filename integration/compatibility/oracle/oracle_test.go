@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
+	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
@@ -39,24 +40,23 @@ func TestCrowd_Threads_ReportGrantsAndErrors(t *testing.T) {
 	_, err := l.TrySetRate(t.Context(), oracle.Rate{Permits: 10, Interval: time.Hour})
 	require.NoError(t, err)
 
-	start := time.Now().Truncate(time.Microsecond)
-	got, err := l.Crowd(t.Context(), oracle.Crowd{Threads: 4, Duration: 500 * time.Millisecond, Permits: 3})
-	require.NoError(t, err)
-	require.Len(t, got.Grants, 3)
-	for _, g := range got.Grants {
+	start, book := time.Now().Truncate(time.Microsecond), ledger.New(nil)
+	require.NoError(t, l.Crowd(t.Context(), oracle.Crowd{Threads: 4, Duration: 500 * time.Millisecond, Permits: 3}, book))
+	require.Len(t, book.Grants(), 3)
+	for _, g := range book.Grants() {
 		require.EqualValues(t, 3, g.Permits)
 		require.False(t, g.Start.Before(start), "%v is before %v", g.Start, start)
 		require.False(t, g.End.Before(g.Start))
 	}
-	require.Positive(t, got.Denials)
-	require.Empty(t, got.Errors)
+	require.Positive(t, book.Denials())
+	require.Empty(t, book.Errors())
 
-	got, err = r.Limiter("nothing").Crowd(t.Context(),
-		oracle.Crowd{Threads: 2, Duration: 200 * time.Millisecond, Permits: 1, AcquireTimeout: 50 * time.Millisecond})
-	require.NoError(t, err)
-	require.Empty(t, got.Grants)
-	require.Len(t, got.Errors, 1, "equal errors are counted together")
-	for message, count := range got.Errors {
+	book = ledger.New(error.Error)
+	require.NoError(t, r.Limiter("nothing").Crowd(t.Context(),
+		oracle.Crowd{Threads: 2, Duration: 200 * time.Millisecond, Permits: 1, AcquireTimeout: 50 * time.Millisecond}, book))
+	require.Empty(t, book.Grants())
+	require.Len(t, book.Errors(), 1, "equal errors are counted together")
+	for message, count := range book.Errors() {
 		require.Contains(t, message, "RateLimiter is not initialized")
 		require.Greater(t, count, int64(2))
 	}
@@ -143,17 +143,17 @@ func counts(t *testing.T, r *oracle.Redisson) {
 	load := oracle.Bench{Limiters: 2, Callers: 4, Permits: 2}
 	const counted = 300 * time.Millisecond
 	run := func() oracle.BenchResult {
-		running, err := r.Limiter("bench-").StartBench(t.Context(), load)
-		require.NoError(t, err)
-		require.NoError(t, running.Count(t.Context(), counted))
-		got, err := running.Stop(t.Context())
+		l := r.Limiter("bench-")
+		require.NoError(t, l.StartBench(t.Context(), load))
+		require.NoError(t, l.CountBench(t.Context(), counted))
+		got, err := l.StopBench(t.Context())
 		require.NoError(t, err)
 		return got
 	}
 	for _, async := range []bool{false, true} {
 		load.Async = async
 		got := run()
-		require.NoError(t, got.Err)
+		require.Empty(t, got.Error)
 		require.Zero(t, got.Failed)
 		want := int64(10) // of two limiters, which the first load exhausts
 		if async {
@@ -174,24 +174,24 @@ func counts(t *testing.T, r *oracle.Redisson) {
 	load.Limiters = 3
 	got := run()
 	require.Positive(t, got.Failed)
-	require.ErrorContains(t, got.Err, "RateLimiter is not initialized")
+	require.Contains(t, got.Error, "RateLimiter is not initialized")
 }
 
 // Thousands of threads start slowly. They call from the start, but nothing counts before Count.
 func countsNothing(t *testing.T, r *oracle.Redisson) {
 	one := r.Limiter("late-0")
 	require.NoError(t, one.SetRate(t.Context(), oracle.Rate{Permits: 1, Interval: time.Hour}))
-	running, err := r.Limiter("late-").StartBench(t.Context(), oracle.Bench{Limiters: 1, Callers: 2048, Permits: 1})
-	require.NoError(t, err)
+	late := r.Limiter("late-")
+	require.NoError(t, late.StartBench(t.Context(), oracle.Bench{Limiters: 1, Callers: 2048, Permits: 1}))
 	require.Eventually(t, func() bool {
 		free, err := one.AvailablePermits(t.Context())
 		return err == nil && free == 0
 	}, time.Minute, time.Millisecond)
-	got, err := running.Stop(t.Context())
+	got, err := late.StopBench(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, got.Err)
+	require.Empty(t, got.Error)
 	require.EqualValues(t, 1, got.AllGranted)
 	require.Zero(t, got.Decisions)
-	_, err = running.Stop(t.Context())
+	_, err = late.StopBench(t.Context())
 	require.ErrorContains(t, err, "no benchmark of late- is running")
 }
