@@ -8,13 +8,10 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"strings"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
@@ -47,31 +44,10 @@ func run(svg bool) error {
 
 // demo starts a Redis and plays on it.
 func demo(ctx context.Context, out io.Writer) error {
-	if err := installed(); err != nil {
-		return err
-	}
 	server, err := servers.OpenSingle(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = server.Close() }()
 	return play(ctx, "redis://"+server.Addr(), out)
-}
-
-// installed returns an error that lists the missing programs.
-func installed() error {
-	var missing []string
-	for _, needed := range []struct{ program, install string }{
-		{"redis-server", "Redis 6 or later (apt-get install redis-server, brew install redis)"},
-		{"javac", "a JDK 17 or later (apt-get install default-jdk-headless, brew install openjdk)"},
-		{"mvn", "Maven 3 (apt-get install maven, brew install maven)"},
-	} {
-		if _, err := exec.LookPath(needed.program); err != nil {
-			missing = append(missing, needed.install)
-		}
-	}
-	if missing != nil {
-		return errors.New("install " + strings.Join(missing, ", and "))
-	}
-	return nil
 }

@@ -17,7 +17,6 @@ const exampleDir = "../../../examples/java-and-go/"
 
 // TestPlay_JavaAndGo_ShareTheLimit runs make demo-java, and rrl as the README of the example does.
 func TestPlay_JavaAndGo_ShareTheLimit(t *testing.T) {
-	require.NoError(t, installed())
 	url := "redis://" + servers.Single(t).Addr()
 	var out bytes.Buffer
 	require.NoError(t, play(t.Context(), url, &out), "%s", &out)
