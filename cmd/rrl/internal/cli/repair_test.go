@@ -70,15 +70,22 @@ func TestAudit_PairInUse_IsNoFinding(t *testing.T) {
 	require.Empty(t, audited(t, reader, found))
 }
 
-func TestReset_ClientExpiredMeanwhile_DeletesNothing(t *testing.T) {
+// TestRefresh_LimiterChanged_FindsWhatIsLeft: reset deletes no pair that has expired, and watch shows no
+// empty client.
+func TestRefresh_LimiterChanged_FindsWhatIsLeft(t *testing.T) {
 	s := startRedis(t)
-	s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 10")
 	reader := s.reader()
-	found, err := reader.Of(context.Background(), "a", inspect.Search{Pages: 10})
-	require.NoError(t, err)
-	s.run("DEL {a}:value:" + client1)
-	require.NoError(t, reader.Refresh(context.Background(), "a", found, 10))
-	require.Empty(t, audited(t, reader, found))
+	refreshed := func(change string) *inspect.Found {
+		found, err := reader.Of(context.Background(), "a", inspect.Search{Pages: 10})
+		require.NoError(t, err)
+		s.run(change)
+		require.NoError(t, reader.Refresh(context.Background(), "a", found, 10))
+		return found
+	}
+	s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 10")
+	require.Empty(t, audited(t, reader, refreshed("DEL {a}:value:"+client1)))
+	put(s, "a", "6", grant("12345678", 4))
+	require.Empty(t, refreshed("HSET a type 1").Redisson[0].Pairs)
 }
 
 // TestRepair_OldMemberExistsRewritten_StaysAsItIs: otherwise two grants would count once.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -54,16 +53,4 @@ func TestWatch_CorruptLimiter_ShowsTheProblem(t *testing.T) {
 	put(s, "b", "x", grant("12345678", 1))
 	require.Contains(t, s.on("watch", "a", "--count", "1"), "another type")
 	require.Contains(t, s.on("watch", "b", "--count", "1"), "want a whole number")
-}
-
-func TestWatch_TypeChanges_ShowsNoEmptyClient(t *testing.T) {
-	s := startRedis(t)
-	s.on("set", "api", "10/1h")
-	s.on("try", "api", "-n", "4")
-	reader := s.reader()
-	found, err := reader.Of(context.Background(), "api", inspect.Search{Pages: 10})
-	require.NoError(t, err)
-	s.run("HSET api type 1")
-	require.NoError(t, reader.Refresh(context.Background(), "api", found, 10))
-	require.Empty(t, found.Redisson[0].Pairs)
 }
