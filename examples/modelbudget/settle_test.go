@@ -46,7 +46,8 @@ func TestSettle_Answers_CostTheirUsage(t *testing.T) {
 		requests   int64
 		tokens     int64
 	}{
-		"less":         {chat, body, document200(`{"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}`), 1, 7},
+		"less": {chat, body,
+			document200(`{"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}`), 1, 7},
 		"more":         {chat, body, document200(`{"usage":{"prompt_tokens":300,"completion_tokens":400}}`), 1, 700},
 		"nothing used": {chat, body, document200(`{"usage":{}}`), 1, 0},
 		"Anthropic's": {messages, body,
