@@ -104,6 +104,8 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 		assert.ErrorIs(t, redistest.Err(l.Charge(ctx, 1)), rratelimiter.ErrInvalidRate, name)
 		assert.ErrorIs(t, redistest.Err(l.Peek(ctx)), rratelimiter.ErrInvalidRate, name)
 		assert.ErrorIs(t, l.Pause(ctx, time.Second), rratelimiter.ErrInvalidRate, name)
+		_, _, err := l.TakeUpTo(ctx, 1)
+		assert.ErrorIs(t, err, rratelimiter.ErrInvalidRate, name)
 	}
 	l := New(f.client, "name", good, TokenBucket{5, 1, time.Second})
 	for _, permits := range []int64{0, -1, math.MinInt64, 1 << 32, math.MaxInt64} {
