@@ -129,6 +129,17 @@ func TestWatch_ChangeBeforeTheFirstNotification_IsReloaded(t *testing.T) {
 	})
 }
 
+// Polls that come faster than a file settles do not delay its check for ever.
+func TestWatch_FastPolls_ReadTheFile(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
+		p := newPolled(f, named("a"), PollEvery(settle/2))
+		p.run()
+		p.put(named("b"))
+		sleepAndWait(5 * time.Second)
+		assert.Equal(t, []string{"b"}, p.names())
+	})
+}
+
 // A file is read once it has not changed for a while, and applied if the next read is equal.
 func TestWatch_SeveralChanges_AreReadOnce(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
