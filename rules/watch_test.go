@@ -118,6 +118,23 @@ func TestWatch_FileChanges_IsReloaded(t *testing.T) {
 	assert.Empty(t, w.reports)
 }
 
+// A link to a directory changes, as in a release.
+func TestWatch_LinkOnThePathChanges_IsReloaded(t *testing.T) {
+	base := t.TempDir()
+	release := func(version string) {
+		require.NoError(t, os.Mkdir(filepath.Join(base, version), 0o700))
+		write(t, filepath.Join(base, version, "rules.yaml"), named(version))
+		require.NoError(t, os.Symlink(version, filepath.Join(base, "next")))
+		require.NoError(t, os.Rename(filepath.Join(base, "next"), filepath.Join(base, "current")))
+	}
+	release("a")
+	w := following(t, filepath.Join(base, "current", "rules.yaml"))
+	for _, version := range []string{"b", "c"} { // by the check at the start, and by a notification
+		release(version)
+		w.becomes(version)
+	}
+}
+
 func TestWatch_DirectoryIsRenamed_IsReloaded(t *testing.T) {
 	base := t.TempDir()
 	dir := filepath.Join(base, "etc")
