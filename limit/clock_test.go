@@ -97,6 +97,42 @@ func clockJumps(f *clocked, l *Limiter, most int64, ahead time.Duration, togethe
 	assert.Equal(f, most, all(), "a day further ahead")
 }
 
+// TestClocks_SetBack_GrantsOnce: a clock that is set back meets the windows that it has used again.
+func TestClocks_SetBack_GrantsOnce(t *testing.T) {
+	hour := time.Date(2025, time.November, 21, 12, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		policy Policy
+		at     time.Time
+		early  time.Duration // how much earlier the first permit is taken
+		passes time.Duration // by both clocks
+		back   time.Duration
+	}{
+		"a day": {Calendar{5, Day, nil}, hour.Add(12*time.Hour - time.Second), 0, time.Minute, time.Hour},
+		"a day, since its begin": {Calendar{5, Day, nil}, hour.Add(12*time.Hour - time.Second), 24*time.Hour - 2*time.Second,
+			time.Minute, time.Hour},
+		"a month": {Calendar{5, Month, nil}, time.Date(2025, time.November, 30, 23, 59, 0, 0, time.UTC), 0,
+			2 * time.Minute, time.Hour},
+		"an aligned window": {FixedWindow{5, time.Hour, true}, hour.Add(-time.Minute), 0, 10 * time.Minute, 30 * time.Minute},
+		"an aligned window, since its begin": {FixedWindow{5, time.Hour, true}, hour.Add(-time.Minute), 58 * time.Minute,
+			10 * time.Minute, 30 * time.Minute},
+		"an aligned window, less than its length": {FixedWindow{5, time.Minute, true}, hour.Add(-time.Second), 0,
+			2 * time.Second, 50 * time.Second},
+		"a log":    {SlidingLog{5, time.Minute}, hour, 0, 59 * time.Second, time.Hour},
+		"cells":    {SlidingWindow{5, time.Minute, 0}, hour, 0, 59 * time.Second, time.Hour},
+		"a bucket": {TokenBucket{5, 5, time.Hour}, hour, 0, time.Minute, time.Hour},
+	} {
+		f := newClocked(t)
+		f.set(test.at.Add(-test.early).UnixMicro())
+		l := New(f.client, "name", test.policy)
+		f.take(l, 1)
+		f.advance(test.early)
+		f.take(l, 4)
+		f.advance(test.passes)
+		f.set(f.now - test.back.Microseconds())
+		assert.False(t, redistest.Result(t, l.TryAcquire, 1), name)
+	}
+}
+
 // TestClock_Before1970_TimeStandsStill: such a clock writes states that other calls can read.
 func TestClock_Before1970_TimeStandsStill(t *testing.T) {
 	for _, p := range everyPolicy {

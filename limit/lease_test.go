@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -147,6 +148,60 @@ func TestLease_BucketsAndLogs_LeaseNothing(t *testing.T) {
 				before := f.Scripts.Load()
 				require.Equal(t, 60, f.CountGranted(l, 60, 20*time.Microsecond))
 				assert.Equal(t, int64(60), f.Scripts.Load()-before)
+			})
+		})
+	}
+}
+
+// TestLease_AnotherClockAhead_EndsWithinTheSkew: a client whose clock is ahead opens the next
+// window and takes all of it. Only permits that are leased then are used on top, and only until the
+// window ends by the clock of their client.
+func TestLease_AnotherClockAhead_EndsWithinTheSkew(t *testing.T) {
+	const permits, interval, skew = 100_000, 1600 * time.Millisecond, 8 * time.Millisecond
+	for name, test := range map[string]struct {
+		option rratelimiter.Option
+		within time.Duration
+	}{
+		"host clocks":        {rratelimiter.WithClock(func() time.Time { return time.Now().Add(skew) }), skew},
+		"the server's clock": {rratelimiter.WithServerTime(), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := FixedWindow{permits, interval, true}
+			inLease(t, []Policy{policy}, func(t *testing.T, f *redistest.Fixture, l *Limiter) {
+				end := time.Now().Truncate(interval).Add(2 * interval)
+				if test.within == 0 {
+					leasing := rratelimiter.New(f.Conn, rratelimiter.WithLease(10*time.Millisecond), test.option)
+					l = New(leasing, "name", policy)
+				}
+				time.Sleep(time.Until(end) - 100*time.Millisecond)
+				f.CountGranted(l, 500, 20*time.Microsecond) // and permits are leased
+				for time.Until(end) > test.within+time.Millisecond {
+					f.CountGranted(l, 1, 20*time.Microsecond)
+				}
+				ahead := New(rratelimiter.New(f.Conn, test.option), "name", policy)
+				var last time.Duration // after the window was opened
+				uses := 0
+				var using sync.WaitGroup
+				opened := make(chan time.Time)
+				using.Go(func() {
+					since := <-opened
+					for time.Since(since) < 3*skew {
+						if f.CountGranted(l, 1, 20*time.Microsecond) > 0 {
+							last, uses = time.Since(since), uses+1
+						}
+					}
+				})
+				for {
+					time.Sleep(20 * time.Microsecond)
+					if ok, err := ahead.TryAcquire(t.Context(), permits); err != nil || ok {
+						require.NoError(t, err)
+						break
+					}
+				}
+				opened <- time.Now()
+				using.Wait()
+				assert.LessOrEqual(t, last, test.within)
+				assert.Equal(t, test.within > 0, uses > 0, "%d uses", uses)
 			})
 		})
 	}

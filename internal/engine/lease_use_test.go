@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -9,8 +8,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 const shortLease = 10 * time.Millisecond
@@ -51,28 +48,6 @@ func TestLease_ManyCalls_NeedNoRedis(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		assert.EqualValues(t, 1_000_000-6001, f.free(l))
 	})
-}
-
-// TestLease_FlushOrChange_EndsEarly: unused permits return, as they do at the end of the lease.
-func TestLease_FlushOrChange_EndsEarly(t *testing.T) {
-	for name, end := range map[string]func(f *fixture, l *fake) error{
-		"Flush": func(f *fixture, l *fake) error { return l.Engine.Flush(f.Context()) },
-		"change": func(f *fixture, l *fake) error {
-			return redistest.Err(Change(f.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
-				return nil, nil
-			}))
-		},
-		"the end": func(*fixture, *fake) error { time.Sleep(shortLease + time.Millisecond); return nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			inLease(t, 10_000, 10*time.Second, func(t *testing.T, f *fixture, l *fake) {
-				f.leasing(l)
-				require.Less(t, f.free(l), int64(10_000-300), "permits are leased")
-				require.NoError(t, end(f, l))
-				assert.EqualValues(t, 10_000-300, f.free(l))
-			})
-		})
-	}
 }
 
 // TestLease_LargeRequest_UsesWhatIsLeasedAndFree, although another client has released permits: the
