@@ -61,7 +61,7 @@ func (f *fixture) randomDrift(random *rand.Rand, drifts bool) {
 		return 1
 	}
 	f.RequireGranted(l, 1)
-	for step := range redistest.Deep(700, 4000) {
+	for step := range redistest.Deep(400, 4000) {
 		before := drift()
 		what := ""
 		c := clients[random.IntN(len(clients))]

@@ -170,37 +170,27 @@ func TestLimiter_RedisAway_ModeDecides(t *testing.T) {
 // TestAcquire_RedisAwayDuringTheWait_ShareServes: and Redis, when it is back. The caller is served by the
 // share at most three deadlines after the failure, or when it has permits.
 func TestAcquire_RedisAwayDuringTheWait_ShareServes(t *testing.T) {
-	waits := map[string]func(ctx context.Context, l *Limiter) string{
-		"Acquire": func(ctx context.Context, l *Limiter) string {
-			from, err := l.Acquire(ctx, 1)
-			return answer(true, from, err)
-		},
-		"TryAcquireWithin": func(ctx context.Context, l *Limiter) string {
-			return answer(l.TryAcquireWithin(ctx, 1, 5*time.Minute))
-		},
-	}
-	for name, wait := range waits {
-		t.Run(name, func(t *testing.T) {
-			eachAway(t, func(t *testing.T, f *fixture, limiter limit.Joinable, goAway func() func()) {
-				l := New(limiter, Deadline(deadline), OnFailure(Local(0.1)), Policies(minute))
-				require.Equal(t, "granted by redis", answer(l.TryAcquire(t.Context(), 10)), "the whole minute")
-				begin := time.Now()
-				waiters := make(chan string, 2)
-				for range 2 {
-					go func() { waiters <- fmt.Sprint(wait(t.Context(), l), " after ", time.Since(begin).Round(time.Second)) }()
-				}
-				time.Sleep(10 * time.Second)
-				end := goAway()
-				time.Sleep(3*deadline + time.Millisecond)
-				synctest.Wait()
-				require.Len(t, waiters, 1, "the share has one permit a minute")
-				assert.Equal(t, "granted by share after 10s", <-waiters)
-				time.Sleep(10 * time.Second)
-				end()
-				assert.Equal(t, "granted by redis after 1m0s", <-waiters)
-			})
-		})
-	}
+	eachAway(t, func(t *testing.T, f *fixture, limiter limit.Joinable, goAway func() func()) {
+		l := New(limiter, Deadline(deadline), OnFailure(Local(0.1)), Policies(minute))
+		require.Equal(t, "granted by redis", answer(l.TryAcquire(t.Context(), 10)), "the whole minute")
+		begin := time.Now()
+		waiters := make(chan string, 2)
+		for _, wait := range []func() string{
+			func() string { from, err := l.Acquire(t.Context(), 1); return answer(true, from, err) },
+			func() string { return answer(l.TryAcquireWithin(t.Context(), 1, 5*time.Minute)) },
+		} {
+			go func() { waiters <- fmt.Sprint(wait(), " after ", time.Since(begin).Round(time.Second)) }()
+		}
+		time.Sleep(10 * time.Second)
+		end := goAway()
+		time.Sleep(3*deadline + time.Millisecond)
+		synctest.Wait()
+		require.Len(t, waiters, 1, "the share has one permit a minute")
+		assert.Equal(t, "granted by share after 10s", <-waiters)
+		time.Sleep(10 * time.Second)
+		end()
+		assert.Equal(t, "granted by redis after 1m0s", <-waiters)
+	})
 }
 
 // TestAcquire_ContextEnds_ReturnsAtOnce: while Redis is there, while it hangs, and while the share counts.

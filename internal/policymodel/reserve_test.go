@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestCancel_RandomOrder_StaysWithinTheMaximum: what a bucket grants in any interval, if some of its
@@ -15,7 +17,7 @@ func TestCancel_RandomOrder_StaysWithinTheMaximum(t *testing.T) {
 		at, permits int64
 		reservation any
 	}
-	for seed := range uint64(300) {
+	for seed := range uint64(redistest.Deep(80, 300)) {
 		for leaky, most := range map[bool]int64{false: capacity, true: capacity * 3 / 2} {
 			random := rand.New(rand.NewPCG(seed, 0))
 			m := &TokenBucket{Capacity: capacity, Refill: 1, Interval: minute, Leaky: leaky}
@@ -40,7 +42,9 @@ func TestCancel_RandomOrder_StaysWithinTheMaximum(t *testing.T) {
 							sum += r.permits
 						}
 					}
-					require.LessOrEqual(t, sum*minute, most*minute+max(0, to.at-from.at), "seed %d, leaky %t", seed, leaky)
+					if sum*minute > most*minute+max(0, to.at-from.at) { // require would take most of the time
+						require.Fail(t, "too many permits", "seed %d, leaky %t: %d from %v to %v", seed, leaky, sum, from, to)
+					}
 				}
 			}
 		}
