@@ -53,6 +53,22 @@ func TestLease_Windows_CountTheirPermits(t *testing.T) {
 	}
 }
 
+// TestLease_LittleIsFree_AnEighthStays: for other processes, while permits are leased.
+func TestLease_LittleIsFree_AnEighthStays(t *testing.T) {
+	policy := FixedWindow{400, time.Hour, false}
+	inLease(t, []Policy{policy}, func(t *testing.T, f *redistest.Fixture, l *Limiter) {
+		other := New(rratelimiter.New(f.QuickConn()), "name", policy)
+		least := policy.Permits
+		for taken := int64(0); taken < policy.Permits; {
+			taken += int64(f.CountGranted(l, 1, 20*time.Microsecond))
+			if free := peekAll(t, other)[0].Remaining; free < policy.Permits-taken {
+				least = min(least, free) // others are leased
+			}
+		}
+		assert.EqualValues(t, policy.Permits/8, least)
+	})
+}
+
 // TestLease_RandomCalls_MatchTheModels: a Client that leases decides as one that does not. Only
 // Remaining may be less: permits that were returned since the last reply do not count.
 func TestLease_RandomCalls_MatchTheModels(t *testing.T) {
