@@ -113,15 +113,15 @@ func (c *Cluster) answer(node string, peer *server.Peer, command string, args []
 	switch strings.ToUpper(command) {
 	case "CLUSTER":
 		c.mu.Lock()
-		masters, slots := c.masters, strings.EqualFold(args[0], "SLOTS")
+		served, slots := slotRanges(c.masters), strings.EqualFold(args[0], "SLOTS")
 		if slots {
 			c.asked++
 		}
 		c.mu.Unlock()
 		if slots {
-			writeSlots(peer, masters)
+			writeSlots(peer, served)
 		} else {
-			writeShards(peer, masters)
+			writeShards(peer, served)
 		}
 		return true
 	case "ASKING":
@@ -153,59 +153,57 @@ func (c *Cluster) Disagree(kindA, kindB string) {
 	c.Redirect(NodeB, fmt.Sprintf("%s 0 %s", kindB, NodeA))
 }
 
-// each calls a function with each master and the range of its slots, and returns their number.
-func each(masters []string, call func(first, last int, host string)) (served int) {
+// slotRange is the range of slots of a master.
+type slotRange struct {
+	first, last int
+	host        string
+}
+
+func slotRanges(masters []string) (served []slotRange) {
 	const slots = 16384
 	for i, address := range masters {
 		if host, _, named := strings.Cut(address, ":"); named {
-			call(i*slots/len(masters), (i+1)*slots/len(masters)-1, host)
-			served++
+			served = append(served, slotRange{i * slots / len(masters), (i+1)*slots/len(masters) - 1, host})
 		}
 	}
 	return served
 }
 
 // writeShards writes the reply to CLUSTER SHARDS.
-func writeShards(peer *server.Peer, masters []string) {
-	peer.WriteLen(each(masters, func(int, int, string) {}))
-	each(masters, func(first, last int, host string) {
+func writeShards(peer *server.Peer, served []slotRange) {
+	peer.WriteLen(len(served))
+	for _, r := range served {
 		peer.WriteMapLen(2)
 		peer.WriteBulk("slots")
 		peer.WriteLen(2)
-		peer.WriteInt(first)
-		peer.WriteInt(last)
+		peer.WriteInt(r.first)
+		peer.WriteInt(r.last)
 		peer.WriteBulk("nodes")
 		peer.WriteLen(1)
 		peer.WriteMapLen(4)
 		peer.WriteBulk("port")
 		peer.WriteInt(1)
-		for field, value := range map[string]string{"endpoint": host, "role": "master", "health": "online"} {
+		for field, value := range map[string]string{"endpoint": r.host, "role": "master", "health": "online"} {
 			peer.WriteBulk(field)
 			peer.WriteBulk(value)
 		}
-	})
+	}
 }
 
 // writeSlots writes the reply to CLUSTER SLOTS, the last range first.
-func writeSlots(peer *server.Peer, masters []string) {
-	var ranges []func()
-	each(masters, func(first, last int, host string) {
-		ranges = append(ranges, func() {
-			peer.WriteLen(3)
-			peer.WriteInt(first)
-			peer.WriteInt(last)
-			peer.WriteLen(3)
-			if host != "" {
-				peer.WriteBulk(host)
-			} else {
-				peer.WriteNull()
-			}
-			peer.WriteInt(1)
-			peer.WriteBulk("id of " + host)
-		})
-	})
-	peer.WriteLen(len(ranges))
-	for _, write := range slices.Backward(ranges) {
-		write()
+func writeSlots(peer *server.Peer, served []slotRange) {
+	peer.WriteLen(len(served))
+	for _, r := range slices.Backward(served) {
+		peer.WriteLen(3)
+		peer.WriteInt(r.first)
+		peer.WriteInt(r.last)
+		peer.WriteLen(3)
+		if r.host != "" {
+			peer.WriteBulk(r.host)
+		} else {
+			peer.WriteNull()
+		}
+		peer.WriteInt(1)
+		peer.WriteBulk("id of " + r.host)
 	}
 }
