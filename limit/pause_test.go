@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"time"
 
@@ -132,24 +131,14 @@ func TestPause_Ends_WaitersAreSpread(t *testing.T) {
 		"leaky": LeakyBucket{10, 10, time.Second}, "smooth": Smooth{Permits: 10, Interval: time.Second},
 	} {
 		runWithRedis(t, name, func(t *testing.T, f *fixture) {
-			var mu sync.Mutex
-			var at []time.Duration
-			var all sync.WaitGroup
-			begin := time.Now()
 			pauseFor(t, New(f.client, "name", p, Pause{time.Hour}), 3*time.Second)
+			var callers []*Limiter
 			for i := range 5 {
 				clock := []rratelimiter.Option{rratelimiter.WithServerTime()}[:i%2]
 				l := New(rratelimiter.New(f.Conn, clock...), "name", p, Pause{time.Hour})
-				for range 2 {
-					all.Go(func() {
-						assert.NoError(t, l.Acquire(t.Context(), 1))
-						mu.Lock()
-						defer mu.Unlock()
-						at = append(at, time.Since(begin))
-					})
-				}
+				callers = append(callers, l, l)
 			}
-			all.Wait()
+			at := grantTimes(t, callers)
 			for i, got := range at {
 				assert.Equal(t, 3*time.Second+time.Duration(i)*100*time.Millisecond, got, "%v", at)
 			}

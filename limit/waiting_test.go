@@ -22,25 +22,29 @@ var reservables = []Policy{
 	Smooth{Permits: 10, Interval: time.Second, Burst: time.Millisecond},
 }
 
+// grantTimes has callers request a permit at the same moment, and returns when they get one, in order.
+func grantTimes(t *testing.T, callers []*Limiter) (at []time.Duration) {
+	start := time.Now()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, l := range callers {
+		all.Go(func() {
+			assert.NoError(t, l.Acquire(t.Context(), 1))
+			mu.Lock()
+			defer mu.Unlock()
+			at = append(at, time.Since(start))
+		})
+	}
+	all.Wait()
+	return at
+}
+
 // TestAcquire_Reservation_WaitsForItsTime: with one call at most.
 func TestAcquire_Reservation_WaitsForItsTime(t *testing.T) {
 	eachPolicy(t, reservables, func(t *testing.T, f *fixture, p Policy) {
 		const callers = 50
 		l := New(f.client, "name", p)
-		start := time.Now()
-		var mu sync.Mutex
-		var at []time.Duration
-		var all sync.WaitGroup
-		for range callers {
-			all.Go(func() {
-				assert.NoError(t, l.Acquire(t.Context(), 1))
-				mu.Lock()
-				defer mu.Unlock()
-				at = append(at, time.Since(start))
-			})
-		}
-		all.Wait()
-		for i, got := range at {
+		for i, got := range grantTimes(t, slices.Repeat([]*Limiter{l}, callers)) {
 			want := time.Duration(i) * 100 * time.Millisecond
 			if _, smooth := p.(Smooth); smooth && i > 0 {
 				want -= time.Millisecond // was stored
