@@ -119,7 +119,10 @@ func openRedisson(async bool) func(b testing.TB, redis *server, l load) session 
 				require.NoError(b, err)
 				m.elapsed, m.clientCPU, m.allocs = got.Elapsed, got.CPU, -1
 				t := newTally()
-				t.decisions, t.granted, t.failed, t.err = got.Decisions, got.Granted, got.Failed, errors.New(got.Error)
+				t.decisions, t.granted, t.failed = got.Decisions, got.Granted, got.Failed
+				if got.Error != "" {
+					t.err = errors.New(got.Error)
+				}
 				for i, n := range got.Latencies {
 					shift := max(0, i/64-1)
 					_ = t.latency.RecordValues(int64(i-shift*64)<<shift, int64(n))
