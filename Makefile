@@ -80,7 +80,7 @@ test-proxies:
 test-matrix: deps
 	cd integration && REDISSON_VERSIONS=$(REDISSON_VERSIONS) $(GO_TEST) -p 1 -timeout 120m ./compatibility/calls ./compatibility/sequences
 
-# Every supported server, in about 90 minutes. apt fetches Debian's packages of redis-server 6.0, 7.0, 8.0 and 8.6 and
+# Every supported server. apt fetches Debian's packages of redis-server 6.0, 7.0, 8.0 and 8.6 and
 # valkey-server 8.0, 8.1 and 9.1 into RRATELIMITER_SERVERS, by default ~/.cache/rratelimiter-servers. Some of them:
 #   make test-servers SERVERS=redis-6.0,valkey-9.1 PACKAGES='./compatibility/calls ./faults/outages'
 # Docker images are servers too: SERVERS=redis:6.2,valkey/valkey:9.0
@@ -153,7 +153,7 @@ mutate:
 	go run $(GREMLINS) unleash --workers 1 --timeout-coefficient 10 $$package || exit 1; done
 	cd integration && go run ./tools/luamutants $(LUA_MUTANTS)
 
-# The models of leases and of waiting callers, searched by Alloy to the bounds that it prints: some ten minutes.
+# The models of leases and of waiting callers, searched by Alloy to the bounds that it prints.
 model: deps
 	sh integration/tools/alloy/explore.sh "*" model/*.als
 
