@@ -62,9 +62,12 @@ func TestLoad_Mistakes_NamePositionAndReason(t *testing.T) {
 			"would count in the same key"},
 		{"unlimited among several", d + "  - {key: a, limits: [{unit: day, requests_per_unit: 1}, {unlimited: true}]}\n",
 			"descriptors[0].limits: has an unlimited limit among several"},
-		{"a manifest", "apiVersion: v1\nkind: ConfigMap\ndata:\n  config.yaml: |\n    domain: x\n",
-			`FILE:4: data["config.yaml"]: a Kubernetes manifest (ConfigMap), want the text of "config.yaml": ` +
-				"cut the lines up to 4, and the indentation of the others"},
+		{"a manifest", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: limits}\ndata:\n  config.yaml: |\n    domain: x\n",
+			`FILE:5: data["config.yaml"]: a Kubernetes manifest (ConfigMap), want the text of "config.yaml": ` +
+				"cut the lines up to 5, and the indentation of the others"},
+		{"a multiplier, which the reference does not have either",
+			d + "  - {key: a, rate_limit: {unit: second, unit_multiplier: 30, requests_per_unit: 60}}\n",
+			`rate_limit.unit_multiplier: unknown field "unit_multiplier", want aligned`},
 		{"one key with different children", d + "  - {key: a, descriptors: [{key: b}]}\n  - {key: a, descriptors: [{key: c}]}\n",
 			`FILE:4: descriptors[1]: "a" is defined in FILE:3 already: merge the two`},
 		{"too deep", "domain: x\n" + nested(100), "want at most 64"},

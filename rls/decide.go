@@ -36,7 +36,6 @@ func (s *Server) decide(ctx context.Context, d *domain,
 			desc.status = &ratelimit.RateLimitResponse_DescriptorStatus{Code: ratelimit.RateLimitResponse_OK}
 		} else if len(desc.limits) > 0 {
 			s.metrics.count(d, desc)
-			s.warnOfCharge(desc)
 		}
 		if desc.over && desc.rule.ShadowMode {
 			desc.status.Code = ratelimit.RateLimitResponse_OK
@@ -59,17 +58,6 @@ func (s *Server) decide(ctx context.Context, d *domain,
 		s.metrics.globalShadow.Inc()
 	}
 	return response, all, nil
-}
-
-// warnOfCharge logs a rule once if a request peeks at it, but the rule does not charge hits over
-// the limit afterwards.
-func (s *Server) warnOfCharge(desc *descriptor) {
-	if desc.hits == 0 && desc.rule != noRule && !desc.rule.Overdraw && !desc.unlimited() &&
-		desc.rule.warned.CompareAndSwap(false, true) {
-		s.config.Log.Warn("rls: a request has hits_addend 0: if it charges costs after the response, "+
-			"set overdraw: true for the descriptor, or costs over the limit are not counted",
-			"file", desc.rule.file, "line", desc.rule.line)
-	}
 }
 
 // decideAll decides the limits of each descriptor, with calls to Redis.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
@@ -24,8 +23,6 @@ type rule struct {
 	dynamic  bool           // the names of its metrics depend on requests
 	below    level
 	series   *series // its counters
-
-	warned atomic.Bool // warnOfCharge has logged the rule
 }
 
 // noRule is the rule of a descriptor that no rule matches, or that brings its own limit.

@@ -23,37 +23,18 @@ const (
 const (
 	readTime  = 5 * time.Second  // for a request, its body included
 	writeTime = 30 * time.Second // for a response, in addition to Config.Deadline
-	idleTime  = 2 * time.Minute  // between requests
+	idleTime  = 10 * time.Second // between requests: connections that wait get the place of an idle one
 	maxHeader = 64 << 10         // bytes
 	maxConns  = 1024             // without Config.HTTPConns
 )
 
-// httpServer returns the HTTP side of Serve, and the listener that it serves: beyond
-// Config.HTTPConns connections wait. If that many are open, idle ones are closed, and each answer
-// ends its connection until half of them are gone.
+// httpServer returns the HTTP side of Serve, and the listener that it serves: connections beyond
+// Config.HTTPConns wait until others end, idle ones after idleTime.
 func (s *Server) httpServer(l net.Listener) (*http.Server, net.Listener) {
-	most := cmp.Or(s.config.HTTPConns, maxConns)
-	server := &http.Server{
+	return &http.Server{
 		Handler: s.Handler(), ReadTimeout: readTime, WriteTimeout: writeTime + s.config.Deadline, IdleTimeout: idleTime,
 		MaxHeaderBytes: maxHeader,
-	}
-	var mu sync.Mutex
-	open := 0
-	server.ConnState = func(_ net.Conn, state http.ConnState) {
-		mu.Lock()
-		defer mu.Unlock()
-		switch state {
-		case http.StateNew:
-			if open++; open == most {
-				server.SetKeepAlivesEnabled(false) // closes idle connections
-			}
-		case http.StateClosed, http.StateHijacked:
-			if open--; open == most/2 {
-				server.SetKeepAlivesEnabled(true)
-			}
-		}
-	}
-	return server, netutil.LimitListener(l, most)
+	}, netutil.LimitListener(l, cmp.Or(s.config.HTTPConns, maxConns))
 }
 
 // Serve runs a service on the listeners of its configuration until ctx ends. It reloads the
