@@ -12,8 +12,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// ErrNotSent is returned when a client's interceptor does not send a call or a message. Either no
-// permit was free within its context or [Wait], or Redis failed and the mode is [Closed]. The error
+// ErrNotSent is returned when a client's interceptor does not send a call. Either no permit was free within its context or [Wait], or Redis failed and the mode is [Closed]. The error
 // wraps the reason, for instance [context.DeadlineExceeded].
 //
 // The error has a gRPC status: ResourceExhausted, with a RetryInfo if a retry helps;
@@ -36,8 +35,8 @@ var ErrNotSent = errors.New("grpclimit: the call was not sent")
 // interceptor pauses alone. [limit.Limiter.Pause] with 0 ends the pause of the others, and not that
 // of this interceptor.
 //
-// These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [AtOnce], [EachMessage] (for streams),
-// [Shadow], [Report], [Policies], [OnFailure], [Deadline] and [OnRedisChange]. If Redis stops
+// These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [AtOnce], [Shadow], [Report],
+// [Policies], [OnFailure], [Deadline] and [OnRedisChange]. If Redis stops
 // answering while calls wait for permits, OnFailure decides them within three Deadlines, and new
 // calls after one.
 //
@@ -59,31 +58,23 @@ func UnaryClientInterceptor(choose func(context.Context, Call) (Limiter, error),
 	}
 }
 
-// StreamClientInterceptor limits a client's streams, each at its start, or with [EachMessage] each
-// message that is sent. Otherwise it is like [UnaryClientInterceptor].
+// StreamClientInterceptor limits a client's streams, each at its start. Otherwise it is like
+// [UnaryClientInterceptor].
 func StreamClientInterceptor(choose func(context.Context, Call) (Limiter, error),
 	opts ...Option) grpc.StreamClientInterceptor {
 	g := newGate("StreamClientInterceptor", choose, opts, true)
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer,
 		opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		call := outgoing(method, cc)
-		s := &clientStream{gate: g, call: call, desc: desc}
-		if g.each {
-			ctx, s.cancel = context.WithCancel(ctx)
-			s.ctx = ctx
-		} else {
-			limiter, err := g.acquire(ctx, call)
-			if err != nil {
-				return nil, err
-			}
-			s.limiter.Store(&limiter)
-		}
-		var err error
-		if s.ClientStream, err = streamer(ctx, desc, cc, method, opts...); err != nil {
-			s.finish(err)
+		limiter, err := g.acquire(ctx, outgoing(method, cc))
+		if err != nil {
 			return nil, err
 		}
-		return s, nil
+		s, err := streamer(ctx, desc, cc, method, opts...)
+		if err != nil {
+			g.pauseFor(limiter, err)
+			return nil, err
+		}
+		return &clientStream{s, g, limiter}, nil
 	}
 }
 
@@ -95,7 +86,7 @@ func outgoing(method string, cc *grpc.ClientConn) Call {
 	return call
 }
 
-// acquire waits until a call or message may be sent. It returns its limiter, nil for none.
+// acquire waits until a call may be sent. It returns its limiter, nil for none.
 func (g *gate) acquire(ctx context.Context, call Call) (guard.Limiter, error) {
 	o := g.decide(ctx, call)
 	switch {

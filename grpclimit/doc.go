@@ -16,14 +16,14 @@
 // with a RetryInfo of a second.
 //
 // The trailer grpc-retry-pushback-ms gives the same time to retry policies of clients. It stops
-// their retries if none helps, if one helps only after more than a minute, or if it would repeat
-// messages of a stream that have passed. Clients ignore it if an outer interceptor has sent
-// headers.
+// their retries if none helps, or if one helps only after more than a minute. Clients ignore it if
+// an outer interceptor has sent headers.
 //
 // Errors go to [Report] and [OnRedisChange], and never to clients. Addresses, keys and names of
 // limiters do not either, unless [Subject] is set.
 //
 // # Streams
 //
-// A stream is limited at its start, or by its messages: see [EachMessage].
+// A stream is limited at its start. A handler limits its messages by a limiter of its own, as
+// [github.com/rratelimiter/rratelimiter/limit.Keyed]; docs/grpc.md has the lines.
 package grpclimit

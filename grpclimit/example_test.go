@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	test "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
@@ -34,8 +36,12 @@ var unhurried = grpclimit.Deadline(time.Minute)
 
 // start serves a service on a socket, and connects a client to it.
 func start(server []grpc.ServerOption, client ...grpc.DialOption) (test.TestServiceClient, func()) {
+	return startService(new(service), server, client...)
+}
+
+func startService(of *service, server []grpc.ServerOption, client ...grpc.DialOption) (test.TestServiceClient, func()) {
 	s := grpc.NewServer(server...)
-	test.RegisterTestServiceServer(s, new(service))
+	test.RegisterTestServiceServer(s, of)
 	conn, stop := connectTo(s, client...)
 	return test.NewTestServiceClient(conn), stop
 }
@@ -174,13 +180,36 @@ func ExampleStreamServerInterceptor() {
 	// ResourceExhausted
 }
 
-// Three messages an hour, in however many streams.
-func ExampleEachMessage() {
+// A handler limits the messages of its streams: three an hour for each client, in all streams together.
+func ExampleStreamServerInterceptor_messages() {
 	client := connect()
 
-	perClient := grpclimit.Each(client, "messages", grpclimit.ByIP(), limit.FixedWindow{Permits: 3, Interval: time.Hour})
-	c, stop := start([]grpc.ServerOption{grpc.StreamInterceptor(
-		grpclimit.StreamServerInterceptor(perClient, unhurried, grpclimit.EachMessage()))})
+	perClient := limit.NewKeyed(client, "messages", limit.FixedWindow{Permits: 3, Interval: time.Hour})
+	receive := func(ss test.TestService_FullDuplexCallServer) error {
+		if _, err := ss.Recv(); err != nil {
+			return err
+		}
+		address, err := grpclimit.ByIP()(ss.Context(), grpclimit.Call{})
+		if err != nil {
+			return err
+		}
+		free, err := perClient.TryAcquire(ss.Context(), address, 1)
+		if err != nil {
+			return status.Error(codes.Unavailable, "messages cannot be admitted at the moment")
+		} else if !free {
+			return status.Error(codes.ResourceExhausted, "the message is over its limit")
+		}
+		return ss.Send(new(test.StreamingOutputCallResponse))
+	}
+	c, stop := startService(&service{stream: func(ss test.TestService_FullDuplexCallServer) error {
+		for {
+			if err := receive(ss); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+		}
+	}}, nil)
 	defer stop()
 	for range 2 {
 		stream, err := c.FullDuplexCall(noContext)

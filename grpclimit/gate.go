@@ -87,8 +87,8 @@ func (g *gate) decide(ctx context.Context, call Call) *decided {
 
 func (g *gate) passes(o *decided) bool { return g.Shadow || o.answer.Result.Passes() }
 
-// admit decides a call to a server, or a message. It returns the visit of a call that proceeds, nil
-// if nothing limits the call, or the refusal.
+// admit decides a call to a server. It returns the visit of a call that proceeds, nil if nothing
+// limits the call, or the refusal.
 func (g *gate) admit(ctx context.Context, call Call) (*visit, *refusal) {
 	o := g.decide(ctx, call)
 	if o == nil {

@@ -72,4 +72,5 @@ func TestPage_Calls_AreAnsweredAsDocumented(t *testing.T) {
 
 func TestSetUp_CodeOfThePage_RunsInExample(t *testing.T) {
 	guardtest.TestPage(t, page, "calls := grpclimit", "example_test.go")
+	guardtest.TestPage(t, page, "free, err :=", "example_test.go")
 }

@@ -102,11 +102,10 @@ func Combined(keys ...Key) Key {
 	}
 }
 
-// Call is a call, or one message of a stream. Its metadata and peer are in the context that is
-// passed with it.
+// Call is a call. Its metadata and peer are in the context that is passed with it.
 type Call struct {
 	Method   string // the full method: "/grpc.health.v1.Health/Check"
-	Message  any    // the request of a unary call, or the stream's message with [EachMessage]; else nil
+	Message  any    // the request of a unary call; nil for a stream
 	Outgoing bool   // a client's call
 	Target   string // of a client's call, as of [google.golang.org/grpc.ClientConn.Target]
 }

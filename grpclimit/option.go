@@ -9,8 +9,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Option is a setting of an interceptor. Some options apply only to servers, to clients or to
-// streams.
+// Option is a setting of an interceptor. Some options apply only to servers, or only to clients.
 type Option func(*settings)
 
 type settings struct {
@@ -18,7 +17,6 @@ type settings struct {
 	cost       func(context.Context, Call) int64
 	skip       func(context.Context, Call) bool
 	subject    func(context.Context, Call) string
-	each       bool
 	report     func(context.Context, Call, Outcome)
 	unsettled  func(context.Context, Call, error)
 	exemptNone bool // calls of the health and reflection services are limited too
@@ -48,37 +46,24 @@ func Policies(policies ...limit.Policy) Option {
 	return func(s *settings) { s.policies = d }
 }
 
-// Cost sets the cost of a call or message, 1 by default. A call of cost 0 passes without a call to
+// Cost sets the cost of a call, 1 by default. A call of cost 0 passes without a call to
 // Redis. A cost below 0 is [ErrInvalidRequest]. A cost above the largest possible grant is always
 // denied, without a RetryInfo.
 func Cost(cost func(context.Context, Call) int64) Option {
 	return func(s *settings) { s.cost = cost }
 }
 
-// Skip lets the calls or messages pass for which skip returns true, without a call to Redis: health
+// Skip lets the calls pass for which skip returns true, without a call to Redis: health
 // checks, methods, or ranges of addresses (with [Address.Client]).
 func Skip(skip func(context.Context, Call) bool) Option {
 	return func(s *settings) { s.skip = skip }
-}
-
-// EachMessage limits each message of a stream instead of its start: on a server the messages that
-// it receives, on a client those that it sends. The message is in the [Call], for instance for
-// [Cost].
-//
-// On a server, RecvMsg returns the status of a message that is denied, for the handler to return. A
-// handler that continues to receive drops that message.
-//
-// On a client, SendMsg waits for the message's permits. If they are not free in time, it fails with
-// [ErrNotSent] and ends the stream, like other errors of SendMsg.
-func EachMessage() Option {
-	return func(s *settings) { s.each = true }
 }
 
 // Wait lets a call wait for at most d instead of being denied, as [httplimit.Wait] does. A client
 // waits as long as the context of a call lasts by default, and with Wait for at most d.
 func Wait(d time.Duration) Option { return common(guard.Wait("grpclimit", d)) }
 
-// MaxWaiting bounds the number of calls or messages that wait at once in an interceptor, as
+// MaxWaiting bounds the number of calls that wait at once in an interceptor, as
 // [httplimit.MaxWaiting] does. A server has [DefaultMaxWaiting] by default, and a client no bound.
 func MaxWaiting(n int) Option { return common(guard.MaxWaiting("grpclimit", n)) }
 

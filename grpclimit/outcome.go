@@ -8,7 +8,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// Outcome is the decision on a call or message, and its reasons.
+// Outcome is the decision on a call, and its reasons.
 type Outcome = httplimit.Outcome
 
 // Result is the result of a call.
@@ -30,9 +30,9 @@ const (
 // [InvalidAsFailure].
 var ErrInvalidRequest = httplimit.ErrInvalidRequest
 
-// FromContext returns the Outcome of a call to a server, for its handler; with [EachMessage] that
-// of the last message received. It returns false if the call or message was not limited. If several
-// interceptors run, it is the Outcome of the innermost.
+// FromContext returns the Outcome of a call to a server, for its handler. It returns
+// false if the call was not limited. If several interceptors run, it is the Outcome of the
+// innermost.
 func FromContext(ctx context.Context) (Outcome, bool) {
 	v := guard.VisitOf[guard.GRPC, Outcome](ctx)
 	if v == nil {
@@ -44,9 +44,6 @@ func FromContext(ctx context.Context) (Outcome, bool) {
 // Settle sets the final cost of a call, as [httplimit.Settle] does. A server's handler calls it with
 // the context of the call or stream. After the handler has returned, the interceptor refunds or
 // charges the difference. The client waits for that request to Redis too, for at most a [Deadline].
-//
-// With [EachMessage], Settle sets the cost of the last message received. It is applied before the
-// next message is received.
 func Settle(ctx context.Context, cost int64) error {
 	if err := guard.VisitOf[guard.GRPC, Outcome](ctx).Settle(cost); err != nil {
 		return fmt.Errorf("grpclimit: %w", err)

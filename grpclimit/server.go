@@ -38,16 +38,13 @@ func UnaryServerInterceptor(choose func(context.Context, Call) (Limiter, error),
 	}
 }
 
-// StreamServerInterceptor limits the streams of a server, each at its start, or with [EachMessage]
-// each message that is received. Otherwise it is like [UnaryServerInterceptor].
+// StreamServerInterceptor limits the streams of a server, each at its start. Otherwise it is like
+// [UnaryServerInterceptor]. A handler can limit the messages of a stream by a limiter of its own.
 func StreamServerInterceptor(choose func(context.Context, Call) (Limiter, error),
 	opts ...Option) grpc.StreamServerInterceptor {
 	g := newGate("StreamServerInterceptor", choose, opts, false)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		call := Call{Method: info.FullMethod}
-		if g.each {
-			return g.serveMessages(srv, ss, call, handler)
-		}
 		v, r := g.admit(ss.Context(), call)
 		if r != nil {
 			ss.SetTrailer(r.trailer)

@@ -60,7 +60,9 @@ func TestRetryInfo_AnyStatus_PausesUntilThen(t *testing.T) {
 				}), perHost(client, hour(4)))
 				begin := time.Now()
 				for range 2 {
-					_, err := open(t.Context(), t, calls).Recv()
+					ss, err := calls.FullDuplexCall(to(t.Context(), "one"))
+					require.NoError(t, err)
+					_, err = ss.Recv()
 					assert.Equal(t, status.Code(c.err), status.Code(err), "the caller gets the status")
 				}
 				assert.Equal(t, c.pause, time.Since(begin))

@@ -45,9 +45,7 @@ func UnaryServerInterceptor(set *rules.Set, client *rratelimiter.Client,
 }
 
 // StreamServerInterceptor limits the streams of a server, each at its start. Otherwise it is like
-// [UnaryServerInterceptor]. With grpclimit.EachMessage, the rules that match at the start decide
-// every message. If one of them denies a message, the permits that earlier rules took for it are
-// released when the next message is received or the stream ends.
+// [UnaryServerInterceptor].
 func StreamServerInterceptor(set *rules.Set, client *rratelimiter.Client,
 	opts ...grpclimit.Option) grpc.StreamServerInterceptor {
 	m := newInterceptors("grpcrules: StreamServerInterceptor", set, client, opts)
@@ -65,7 +63,7 @@ func StreamServerInterceptor(set *rules.Set, client *rratelimiter.Client,
 		}
 		next = func(srv any, ss grpc.ServerStream) error {
 			if v.Admit(ss.Context()) {
-				return handler(srv, handlerStream(v, ss))
+				return handler(srv, ss)
 			}
 			defer v.Release(ss.Context())
 			return decide(srv, ss)
@@ -73,6 +71,13 @@ func StreamServerInterceptor(set *rules.Set, client *rratelimiter.Client,
 		return decide(srv, ss)
 	}
 }
+
+type contextStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s *contextStream) Context() context.Context { return s.ctx }
 
 // interceptors are the interceptors with one set of settings.
 type interceptors struct {

@@ -5,7 +5,6 @@ import (
 	"net"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -20,8 +19,6 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
-	"github.com/rratelimiter/rratelimiter/internal/redistest"
-	"github.com/rratelimiter/rratelimiter/limit"
 	"github.com/rratelimiter/rratelimiter/rules"
 	"github.com/rratelimiter/rratelimiter/rules/internal/rulestest"
 )
@@ -143,63 +140,6 @@ func TestUnaryServerInterceptor_RedisDown_FollowsTheModeOfEachRule(t *testing.T)
 		c := rpc(t, rratelimiter.New(nil), &healthy{}, rulestest.One("match: {grpc: /grpc.health.v1.Health/*}, "+fields))
 		_, err := c.Check(t.Context(), new(health.HealthCheckRequest))
 		assert.Equal(t, want, grpcstatus.Code(err), fields)
-	}
-}
-
-// endless is a stream of a server that always has another message.
-type endless struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-func (s *endless) Context() context.Context { return s.ctx }
-
-func (*endless) RecvMsg(any) error { return nil }
-
-// received returns how many of some messages of a stream pass the rules of a file. The handler
-// receives on after a denial, and calls Settle with a cost of 1 after each message.
-func received(f *redistest.Fixture, client *rratelimiter.Client, file string, messages int) (passed int) {
-	set := parsed(f, file)
-	info := &grpc.StreamServerInfo{FullMethod: "/shop.Orders/Upload"}
-	err := StreamServerInterceptor(set, client, grpclimit.EachMessage())(nil, &endless{ctx: f.Context()}, info,
-		func(_ any, ss grpc.ServerStream) error {
-			for range messages {
-				if err := ss.RecvMsg(nil); err == nil {
-					passed++
-				} else {
-					assert.Equal(f, codes.ResourceExhausted, grpcstatus.Code(err))
-				}
-				assert.NoError(f, rules.Settle(ss.Context(), 1))
-			}
-			return nil
-		})
-	assert.NoError(f, err)
-	return passed
-}
-
-// TestStreamServerInterceptor_LaterRuleDeniesMessage_RefundsEarlierRules, and no permits of the
-// messages that passed.
-func TestStreamServerInterceptor_LaterRuleDeniesMessage_RefundsEarlierRules(t *testing.T) {
-	const wide, middle = "{name: wide, key: all, limits: {policy: fixed_window, rate: 10/h}, deadline: 1s}",
-		"{name: middle, key: all, limits: {policy: fixed_window, rate: 9/h}, deadline: 2s}"
-	for name, rules := range map[string]string{
-		"two rules":       wide,
-		"three rules":     wide + ", " + middle,
-		"a shadow before": "{name: shadow, key: all, limits: 1/h, shadow: true}, " + wide,
-		"a shadow after":  wide + ", {name: shadow, key: all, limits: 1/h, shadow: true}",
-	} {
-		t.Run(name, func(t *testing.T) {
-			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-				all := "match: all\nrules: [" + rules + ", {name: narrow, key: all, limits: {policy: fixed_window, rate: 2/h}, deadline: 3s}]"
-				assert.Equal(t, 2, received(f, client, all, 8))
-				assert.Zero(t, received(f, client, all, 8))
-				left, err := limit.New(client, "wide", limit.FixedWindow{Permits: 10, Interval: time.Hour}).Peek(t.Context())
-				if assert.NoError(t, err) {
-					assert.EqualValues(t, 8, left[0].Remaining)
-				}
-				synctest.Wait()
-			})
-		})
 	}
 }
 

@@ -20,7 +20,7 @@ func TestPage(t *testing.T, page, begin, examples string) {
 	require.True(t, found)
 	code, _, _ = strings.Cut(begin+code, "```")
 	for line := range strings.Lines(code) {
-		if line = strings.TrimSpace(line); !strings.HasPrefix(line, "return") {
+		if line = strings.TrimSpace(line); line != "return err" {
 			assert.Contains(t, string(runs), line)
 		}
 	}

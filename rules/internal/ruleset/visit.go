@@ -3,7 +3,6 @@ package ruleset
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
@@ -13,7 +12,6 @@ type Visit struct {
 	acquires []jointAcquire
 	admitted []context.Context // of the acquires that admitted it
 	served   bool
-	denied   atomic.Bool // the last message of a stream, after some acquires had admitted it
 	settle   func(ctx context.Context, cost int64) error
 }
 
@@ -47,9 +45,6 @@ func LimiterOf(ctx context.Context) (guard.Limiter, error) {
 // CostOf returns the cost of the acquire of a context.
 func CostOf(ctx context.Context) int64 { return acquireOf(ctx).cost }
 
-// Outside returns the context around the acquire of a context.
-func Outside(ctx context.Context) context.Context { return acquireOf(ctx).Context }
-
 func (v *Visit) next(ctx context.Context) *acquireContext {
 	return &acquireContext{ctx, v, &v.acquires[len(v.admitted)]}
 }
@@ -61,18 +56,12 @@ func (v *Visit) Admit(ctx context.Context) bool {
 	return v.served
 }
 
-// Admitted returns the contexts of the acquires that admitted the request.
-func (v *Visit) Admitted() []context.Context { return v.admitted }
-
 // Release releases the permits of an acquire if a later one has denied the request.
 func (v *Visit) Release(ctx context.Context) {
 	if !v.served {
 		_ = v.settle(ctx, 0) // the limiters of this package support it
 	}
 }
-
-// SetDenied records whether the last message of a stream was denied, which makes [Settle] do nothing.
-func (v *Visit) SetDenied(denied bool) { v.denied.Store(denied) }
 
 // Matched returns the names of the rules that decide a request, in order, nil if there are none.
 func Matched(ctx context.Context) []string {
@@ -88,7 +77,7 @@ func Matched(ctx context.Context) []string {
 // Settle sets the final cost of a request for all rules that admitted it.
 func Settle(ctx context.Context, cost int64) error {
 	c := acquireOf(ctx)
-	if c == nil || !c.visit.served || c.visit.denied.Load() {
+	if c == nil || !c.visit.served {
 		return nil
 	}
 	var failed []error
