@@ -252,6 +252,21 @@ func TestRefund_CommandIsNotPermitted_FreesNothing(t *testing.T) {
 	}
 }
 
+// TestAcquireScript_SetIsNotPermitted_NextCallCounts: a refund at the same moment keeps nothing of the
+// value that the refused call has written.
+func TestAcquireScript_SetIsNotPermitted_NextCallCounts(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 10, Interval: time.Hour})
+		f.granted(l, "a", 3)
+		f.Reply("ZADD", "", func(peer *server.Peer, _ []string) { peer.WriteError("NOPERM") })
+		require.ErrorContains(t, redistest.Err(l.TryAcquire(t.Context(), 2)), "NOPERM")
+		f.Reply("none", "", nil)
+		require.NoError(t, f.refund(l, "a", 1, 3))
+		f.RequireAvailable(l, 8)
+		assert.Zero(t, f.drift())
+	})
+}
+
 // TestAcquireScript_GrantsOfOneMillisecond_ReturnTogether: for every byte of a member's permits.
 func TestAcquireScript_GrantsOfOneMillisecond_ReturnTogether(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {

@@ -161,6 +161,7 @@ if removed and type(failed) ~= 'table' then
 end
 if failed and failed ~= 1 and type(failed) == 'table' then
   call('SET', valueKey, '0', 'PX', '1')
+  redis.pcall('UNLINK', valueKey)
   return failed
 end
 local stateTTL

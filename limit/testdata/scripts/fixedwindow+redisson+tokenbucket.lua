@@ -147,6 +147,7 @@ local function redisson(KEYS, ARGV)
     end
     if failed and failed ~= 1 and type(failed) == 'table' then
       call('SET', valueKey, '0', 'PX', '1')
+      redis.pcall('UNLINK', valueKey)
       return failed
     end
     local stateTTL
@@ -612,6 +613,7 @@ local function redisson(KEYS, ARGV)
     end
     if failed and failed ~= 1 and type(failed) == 'table' then
       call('SET', valueKey, '0', 'PX', '1')
+      redis.pcall('UNLINK', valueKey)
       return failed
     end
     local stateTTL
