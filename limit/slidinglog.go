@@ -16,9 +16,12 @@ import (
 // that is too much, use [SlidingWindow], which counts in cells. It is exact while less than 2^53
 // permits are taken. Only Charge can take more; then counts are rounded to 15 digits.
 //
-// Release returns the oldest permits, and so does a refund that comes more than 256 entries after its
-// grant. If more than 256 entries have to return for a request,
-// RetryAfter of a Decision is the time until that many have.
+// Release returns the oldest permits. A refund, as [Taken.Settle] makes, returns those of its own grant.
+// If more than 256 entries have followed that grant, it returns nothing: the permits stay taken until
+// an interval after they were taken. For estimates that are settled so late, use [SlidingWindow].
+//
+// If more than 256 entries have to return for a request, RetryAfter of a Decision is the time until
+// that many have.
 type SlidingLog struct {
 	Permits  int64         // an interval, 1 to 2^53
 	Interval time.Duration // whole milliseconds

@@ -90,34 +90,17 @@ end
 
 --@ release  in: at@ base@ count@ epoch@ first@ length@ receipts n sum@ time@ total@
 -- Returns the oldest permits, or with a receipt those of its entry. If that entry is not among the
--- newest 256, the oldest permits return in their place: these would have returned sooner. The
--- newest entry stores the latest time before entries that have expired by it are removed.
+-- newest 256, a receipt returns nothing. The newest entry stores the latest time before entries that
+-- have expired by it are removed.
 do
   local receipt = receipts[@]
-  local due, entries = n, nil
+  local due, entries, dated = n, nil, nil
   if receipt then
-    local word, dated = match(receipt, '^(%w+) (%d+) ')
-    if not word or word ~= epoch@ or dated + 0 <= at@ - ARGV[@2] then
+    local word, time = match(receipt, '^(%w+) (%d+) ')
+    if not word or word ~= epoch@ or time + 0 <= at@ - ARGV[@2] then
       due = 0
     else
-      entries = call('LRANGE', KEYS[@1], -256, -1)
-      local low, high = first@, length@ - #entries
-      if low < high and (match(entries[1], '^%w+ (%d+) ') or 0) - dated > 0 then
-        while low < high do
-          local index = floor((low + high) / 2)
-          local entry = call('LINDEX', KEYS[@1], index)
-          local time = match(entry, '^%w+ (%d+) %d+ %d+ %d+$')
-          if not time then
-            return {3, @, entry}
-          elseif time - dated < 0 then
-            low = index + 1
-          else
-            high = index
-          end
-        end
-        local time, count = match(call('LINDEX', KEYS[@1], low), '^%w+ (%d+) %d+ (%d+) %d+$')
-        due, entries = time == dated and min(n, count) or 0, nil
-      end
+      dated, entries = time, call('LRANGE', KEYS[@1], -256, -1)
     end
   end
   if due == 0 or sum@ == 0 then
@@ -154,7 +137,7 @@ do
     call('LSET', KEYS[@1], 0, oldest)
   else
     -- The totals from its entry on decrease, that of the newest last.
-    local dated, own, back, last = match(receipt, '^%w+ (%d+) '), nil, 0, 0
+    local own, back, last = nil, 0, 0
     for i = 1, #entries do
       local time, count, total = match(entries[i], '^%w+ (%d+) %d+ (%d+) (%d+)$')
       if not time then

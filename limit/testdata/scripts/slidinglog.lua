@@ -310,30 +310,13 @@ local free1 = most1 - sum1
 local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 4 + 1)}
 do
   local receipt = receipts[1]
-  local due, entries = n, nil
+  local due, entries, dated = n, nil, nil
   if receipt then
-    local word, dated = match(receipt, '^(%w+) (%d+) ')
-    if not word or word ~= epoch1 or dated + 0 <= at1 - ARGV[4] then
+    local word, time = match(receipt, '^(%w+) (%d+) ')
+    if not word or word ~= epoch1 or time + 0 <= at1 - ARGV[4] then
       due = 0
     else
-      entries = call('LRANGE', KEYS[1], -256, -1)
-      local low, high = first1, length1 - #entries
-      if low < high and (match(entries[1], '^%w+ (%d+) ') or 0) - dated > 0 then
-        while low < high do
-          local index = floor((low + high) / 2)
-          local entry = call('LINDEX', KEYS[1], index)
-          local time = match(entry, '^%w+ (%d+) %d+ %d+ %d+$')
-          if not time then
-            return {3, 1, entry}
-          elseif time - dated < 0 then
-            low = index + 1
-          else
-            high = index
-          end
-        end
-        local time, count = match(call('LINDEX', KEYS[1], low), '^%w+ (%d+) %d+ (%d+) %d+$')
-        due, entries = time == dated and min(n, count) or 0, nil
-      end
+      dated, entries = time, call('LRANGE', KEYS[1], -256, -1)
     end
   end
   if due == 0 or sum1 == 0 then
@@ -367,7 +350,7 @@ do
     end
     call('LSET', KEYS[1], 0, oldest)
   else
-    local dated, own, back, last = match(receipt, '^%w+ (%d+) '), nil, 0, 0
+    local own, back, last = nil, 0, 0
     for i = 1, #entries do
       local time, count, total = match(entries[i], '^%w+ (%d+) %d+ (%d+) (%d+)$')
       if not time then
