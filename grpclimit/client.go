@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
@@ -26,16 +24,16 @@ var ErrNotSent = errors.New("grpclimit: the call was not sent")
 // waits. All attempts of a retry policy are one call, and take permits once.
 //
 // A status ResourceExhausted or Unavailable with a RetryInfo pauses the limiter's name for all
-// callers of this interceptor. No call with a limiter of that name is sent before the pause ends,
-// after at most an hour. The caller gets the status unchanged. The interceptor does not retry; a
-// caller that does waits here until the pause ends. Up to 65,536 names are paused at once.
+// callers of this interceptor; [PauseOn] chooses other statuses. No call with a limiter of that name is
+// sent before the pause ends, after at most a minute, or Most of the limiter's [limit.Pause]. The caller
+// gets the status unchanged. The interceptor does not retry; a caller that does waits here until the
+// pause ends. Up to 65,536 names are paused at once.
 //
-// If the limiter has a [limit.Pause], the interceptor begins it too, in the background. So all
-// processes that share the limiter pause, for at most the Most of the Pause. If Redis fails, this
-// interceptor pauses alone. [limit.Limiter.Pause] with 0 ends the pause of the others, and not that
-// of this interceptor.
+// If the limiter has a [limit.Pause], the interceptor begins it in the background, so that all
+// processes that share the limiter pause. [limit.Limiter.Pause] with 0 ends it. If Redis fails, this
+// interceptor pauses alone.
 //
-// These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [AtOnce], [Shadow], [Report],
+// These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [AtOnce], [PauseOn], [Shadow], [Report],
 // [Policies], [OnFailure], [Deadline] and [OnRedisChange]. If Redis stops
 // answering while calls wait for permits, OnFailure decides them within three Deadlines, and new
 // calls after one.
@@ -97,25 +95,6 @@ func (g *gate) acquire(ctx context.Context, call Call) (guard.Limiter, error) {
 		return nil, &notSent{reason, status.FromProto(newStatus(ctx, o, o.answer.RetryAfter()))}
 	}
 	return o.request.Limiter, nil
-}
-
-// pauseFor pauses a limiter if the status of a server asks for it.
-func (g *gate) pauseFor(limiter guard.Limiter, err error) {
-	if err == nil || limiter == nil || errors.Is(err, ErrNotSent) {
-		return
-	}
-	s, ok := status.FromError(err)
-	if !ok || s.Code() != codes.ResourceExhausted && s.Code() != codes.Unavailable {
-		return
-	}
-	for _, d := range s.Details() {
-		if info, ok := d.(*errdetails.RetryInfo); ok {
-			if after := info.GetRetryDelay().AsDuration(); after > 0 {
-				g.guard.Pause(limiter, after)
-			}
-			return
-		}
-	}
 }
 
 // notSent is the error of a call that was not sent: with the reason for its caller, and a status

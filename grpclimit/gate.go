@@ -3,6 +3,9 @@ package grpclimit
 import (
 	"context"
 	"fmt"
+	"time"
+
+	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
@@ -24,6 +27,7 @@ func newGate(interceptor string, choose func(context.Context, Call) (Limiter, er
 	}
 	g := &gate{choose: choose}
 	g.settings = settings{policies: guard.Describe(), Settings: guard.NewSettings(DefaultDeadline)}
+	g.pauseOn = []func(*status.Status) (time.Duration, bool){RetryInfo()}
 	guard.Apply(&g.settings, opts)
 	if client {
 		g.guard = g.Outgoing()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"google.golang.org/grpc/status"
+
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -19,6 +21,7 @@ type settings struct {
 	subject    func(context.Context, Call) string
 	report     func(context.Context, Call, Outcome)
 	unsettled  func(context.Context, Call, error)
+	pauseOn    []func(*status.Status) (time.Duration, bool)
 	exemptNone bool // calls of the health and reflection services are limited too
 	guard.Settings
 }

@@ -46,7 +46,7 @@ func TestRetryInfo_AnyStatus_PausesUntilThen(t *testing.T) {
 		pause time.Duration
 	}{
 		"behind another detail": {statusOf(codes.ResourceExhausted, quota, retryIn(7*time.Second)), 7 * time.Second},
-		"an eternity":           {statusOf(codes.ResourceExhausted, eternity), time.Hour},
+		"an eternity":           {statusOf(codes.ResourceExhausted, eternity), time.Minute},
 		"zero":                  {statusOf(codes.ResourceExhausted, retryIn(0)), 0},
 		"below zero":            {statusOf(codes.ResourceExhausted, retryIn(-7*time.Second)), 0},
 		"no delay":              {statusOf(codes.ResourceExhausted, new(errdetails.RetryInfo)), 0},
@@ -68,6 +68,48 @@ func TestRetryInfo_AnyStatus_PausesUntilThen(t *testing.T) {
 				assert.Equal(t, c.pause, time.Since(begin))
 			})
 		})
+	}
+}
+
+// Statuses of choice pause: with a RetryInfo, or with a time of one's own for those that have none.
+func TestPauseOn_ChosenStatuses_Pause(t *testing.T) {
+	var seen []codes.Code
+	own := grpclimit.PauseOn(grpclimit.RetryInfo(codes.Aborted), func(s *status.Status) (time.Duration, bool) {
+		seen = append(seen, s.Code())
+		return 3 * time.Second, s.Code() == codes.Unavailable
+	})
+	for name, c := range map[string]struct {
+		opts  []grpclimit.Option
+		err   error
+		pause time.Duration
+	}{
+		"chosen code":         {[]grpclimit.Option{own}, statusOf(codes.Aborted, retryIn(7*time.Second)), 7 * time.Second},
+		"not by default":      {nil, statusOf(codes.Aborted, retryIn(7*time.Second)), 0},
+		"no longer":           {[]grpclimit.Option{own}, statusOf(codes.ResourceExhausted, retryIn(7*time.Second)), 0},
+		"a time of one's own": {[]grpclimit.Option{own}, statusOf(codes.Unavailable), 3 * time.Second},
+		"none":                {[]grpclimit.Option{grpclimit.PauseOn()}, statusOf(codes.Unavailable, retryIn(7*time.Second)), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+				seen = nil
+				calls := limited(serve(f, &service{
+					unary: func(context.Context, *test.SimpleRequest) error { return c.err },
+				}), perHost(client, hour(4)), c.opts...)
+				begin := time.Now()
+				for range 2 {
+					assert.Equal(t, status.Code(c.err), status.Code(call(to(t.Context(), "one"), calls)))
+				}
+				assert.Equal(t, c.pause, time.Since(begin))
+				if len(seen) > 0 {
+					assert.Equal(t, []codes.Code{status.Code(c.err), status.Code(c.err)}, seen)
+				}
+			})
+		})
+	}
+	for _, code := range []codes.Code{codes.ResourceExhausted, codes.Unavailable} {
+		d, refused := grpclimit.RetryInfo()(status.New(code, ""))
+		assert.Zero(t, d)
+		assert.Equal(t, code == codes.ResourceExhausted, refused, "a refusal without a time")
 	}
 }
 

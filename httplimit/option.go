@@ -20,6 +20,7 @@ type settings struct {
 	report    func(*http.Request, Outcome)
 	refuse    http.Handler
 	unsettled func(*http.Request, error)
+	pauseOn   []func(*http.Response) (time.Duration, bool)
 	guard.Settings
 }
 
@@ -41,7 +42,9 @@ const DefaultDeadline = 500 * time.Millisecond
 const DefaultMaxWaiting = 1000
 
 func newSettings(opts []Option) *settings {
-	return guard.Apply(&settings{policies: guard.Describe(), Settings: guard.NewSettings(DefaultDeadline)}, opts)
+	s := &settings{policies: guard.Describe(), Settings: guard.NewSettings(DefaultDeadline)}
+	s.pauseOn = []func(*http.Response) (time.Duration, bool){RetryAfter()}
+	return guard.Apply(s, opts)
 }
 
 // HeaderStyle is the set of headers that report limits to clients. The zero value is Draft11. All

@@ -3,9 +3,6 @@ package httplimit
 import (
 	"errors"
 	"net/http"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
@@ -20,17 +17,17 @@ var ErrNotSent = errors.New("httplimit: the request was not sent")
 // soon as it is known that its permits will not be free in time. Each redirect is a call of its own.
 // A nil base is [http.DefaultTransport].
 //
-// A response 429 or 503 with a Retry-After, in seconds or as a date, pauses the limiter's name for
-// all callers of this Transport. No call with a limiter of that name is sent before the pause ends,
-// after at most an hour. The caller gets the response unchanged. The Transport does not retry. A
-// retry of the caller waits until the pause ends. Up to 65,536 names are paused at once.
+// A response 429 or 503 with a Retry-After pauses the limiter's name for all callers of this
+// Transport; [PauseOn] chooses other responses. No call with a limiter of that name is sent before the
+// pause ends, after at most a minute, or Most of the limiter's [limit.Pause]. The caller gets the
+// response unchanged. The Transport does not retry. A retry of the caller waits until the pause ends.
+// Up to 65,536 names are paused at once.
 //
-// If the limiter has a [limit.Pause], the Transport begins it too, in the background. So all
-// processes that share the limiter pause, for at most the Most of the Pause. If Redis fails, this
-// Transport pauses alone. [limit.Limiter.Pause] with 0 ends the pause of the others, and not that of
-// this Transport.
+// If the limiter has a [limit.Pause], the Transport begins it in the background, so that all processes
+// that share the limiter pause. [limit.Limiter.Pause] with 0 ends it. If Redis fails, this Transport
+// pauses alone.
 //
-// These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [Shadow], [Report], [Policies],
+// These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [PauseOn], [Shadow], [Report], [Policies],
 // [OnFailure], [Deadline] and [OnRedisChange]. If Redis stops answering while calls wait for
 // permits, OnFailure decides them within three Deadlines, and new calls after one.
 // CloseIdleConnections is that of base, if it has one.
@@ -73,9 +70,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp, err := t.base.RoundTrip(r)
 	if err == nil && q.Limiter != nil {
-		if after, ok := retryOf(resp, time.Now()); ok {
-			t.gate.Pause(q.Limiter, after)
-		}
+		t.gate.Pause(q.Limiter, t.pauseOf(resp))
 	}
 	return resp, err
 }
@@ -86,28 +81,4 @@ func (t *transport) CloseIdleConnections() {
 	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()
 	}
-}
-
-// retryOf returns how long a response asks clients to pause.
-func retryOf(resp *http.Response, now time.Time) (time.Duration, bool) {
-	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
-		return 0, false
-	}
-	text := strings.TrimSpace(resp.Header.Get("Retry-After"))
-	if text != "" && strings.Trim(text, "0123456789") == "" {
-		after, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || after > int64(guard.LongestPause/time.Second) {
-			return guard.LongestPause, true
-		}
-		return time.Duration(after) * time.Second, after > 0
-	}
-	at, err := http.ParseTime(text)
-	if err != nil {
-		return 0, false
-	}
-	// A date is by the clock of the server, whose time is in Date.
-	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
-		now = date
-	}
-	return at.Sub(now), at.After(now)
 }

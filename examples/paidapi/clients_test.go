@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/fallback"
+	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -100,6 +104,34 @@ func TestClients_Wait_HasADeadline(t *testing.T) {
 	d, err := geocoder.Take(t.Context(), 1)
 	require.NoError(t, err)
 	assert.Greater(t, d.RetryAfter, 29*time.Second)
+}
+
+func TestClients_PauseOn_Refusals_AreReported(t *testing.T) {
+	retry := httplimit.RetryAfter(429, 503, 529)
+	pauseOn := httplimit.PauseOn(func(resp *http.Response) (time.Duration, bool) {
+		d, refused := retry(resp)
+		if refused {
+			slog.Warn("the provider refused a request", "status", resp.StatusCode, "retry", d, "header", resp.Header)
+			d = max(d, 5*time.Second)
+		}
+		return d, refused
+	})
+	var log strings.Builder
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(529)
+	}))
+	defer provider.Close()
+	paid := limit.New(clients(t), "paid", limit.SlidingLog{Permits: 100, Interval: time.Minute},
+		limit.Pause{Most: time.Minute})
+	client := http.Client{Transport: httplimit.Transport(nil, httplimit.All(paid), pauseOn, httplimit.Wait(time.Second))}
+	resp, err := client.Get(provider.URL)
+	require.NoError(t, err)
+	resp.Body.Close()
+	_, err = client.Get(provider.URL)
+	require.ErrorIs(t, err, httplimit.ErrNotSent)
+	assert.Contains(t, log.String(), "status=529 retry=0s")
 }
 
 func TestClients_Tokens_AreSettled(t *testing.T) {

@@ -145,10 +145,10 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 		if q.Wait > 0 && !first {
 			q.Wait = max(1, time.Until(until))
 		}
-		a, paused := q.paused()
+		a, paused := q.paused(!g.breaker.isDown())
 		if !paused {
 			a = g.attempt(ctx, q)
-			if _, paused := q.paused(); paused && a.Result.Passes() {
+			if _, paused := q.paused(a.Result == Acquired && !a.Local); paused && a.Result.Passes() {
 				// The pause began during the wait, so the permit is too early: refund it. A permit
 				// that cannot be refunded is lost.
 				_ = g.Settle(ctx, q, a, 0)
@@ -172,7 +172,11 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 			defer g.leave()
 			q.waiting = true
 		}
-		if err := sleep(ctx, pause); err != nil {
+		poll := pause
+		if paused {
+			poll = min(pause, localPoll) // until Redis has it too
+		}
+		if err := sleep(ctx, pause, poll); err != nil {
 			return Answer{Result: Canceled, Decision: a.Decision, Each: a.Each, Err: err}
 		}
 	}

@@ -6,46 +6,86 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 const maxPauses = 1 << 16
 
-// LongestPause is the longest pause, even if a server asks for more.
-const LongestPause = time.Hour
+// longestPause is the longest pause of a limiter without a limit.Pause, even if a server asks for
+// more.
+const longestPause = time.Minute
 
 // Pauses are the pauses that servers have asked of outgoing calls. No call with a limiter of a
 // paused name is sent before the pause ends. The zero Pauses has none.
 type Pauses struct {
-	mu    sync.Mutex
-	until map[string]time.Time
-	clean time.Time // the time of the next sweep
+	mu     sync.Mutex
+	byName map[string]pause
+	clean  time.Time // the time of the next sweep
 }
 
-// Add pauses a name, or extends its pause. A limiter without a name cannot be paused.
-func (p *Pauses) Add(name string, d time.Duration) {
-	if name == "" {
-		return
-	}
+// pause is a pause of a name.
+type pause struct {
+	until time.Time
+	// shared is set once Redis has the pause. From then on Redis decides, and the pause can be ended
+	// there. While Redis is down, the pause holds.
+	shared bool
+}
+
+// Add pauses a name, or extends its pause, and returns the end. A limiter without a name cannot be
+// paused.
+func (p *Pauses) Add(name string, d time.Duration) (until time.Time) {
 	now := time.Now()
-	until := now.Add(min(d, LongestPause))
+	until = now.Add(d)
+	if name == "" {
+		return until
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if now.After(p.clean) {
 		p.clean = now.Add(cleanEvery)
-		for name, until := range p.until {
-			if !until.After(now) {
-				delete(p.until, name)
+		for name, one := range p.byName {
+			if !one.until.After(now) {
+				delete(p.byName, name)
 			}
 		}
 	}
-	before, ok := p.until[name]
-	if !ok && len(p.until) >= maxPauses || until.Before(before) {
-		return
+	before, ok := p.byName[name]
+	if !ok && len(p.byName) >= maxPauses || until.Before(before.until) {
+		return until
 	}
-	if p.until == nil {
-		p.until = make(map[string]time.Time)
+	if p.byName == nil {
+		p.byName = make(map[string]pause)
 	}
-	p.until[name] = until
+	p.byName[name] = pause{until: until}
+	return until
+}
+
+// share marks the pause of a name as one of Redis, unless it was extended since.
+func (p *Pauses) share(name string, until time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if one, ok := p.byName[name]; ok && one.until.Equal(until) {
+		p.byName[name] = pause{until, true}
+	}
+}
+
+// left returns the rest of a name's pause. A pause that Redis has counts only without Redis.
+func (p *Pauses) left(name string, redis bool) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one, ok := p.byName[name]
+	if !ok {
+		return 0
+	}
+	left := time.Until(one.until)
+	if left <= 0 {
+		delete(p.byName, name)
+	}
+	if redis && one.shared {
+		return 0
+	}
+	return max(0, left)
 }
 
 // pauseDeadline bounds the call that begins a pause in Redis. No caller waits for it.
@@ -54,8 +94,12 @@ const pauseDeadline = 10 * time.Second
 // Pause pauses a limiter because a server asked for it: for the callers of the gate at once, and for
 // all processes if it has a limit.Pause. If that call to Redis fails, the gate pauses alone.
 func (g *Gate) Pause(l Limiter, d time.Duration) {
-	d = min(d, LongestPause)
-	g.Pauses.Add(NameOf(l), d)
+	if d <= 0 {
+		return
+	}
+	d = min(d, mostOf(l))
+	name := NameOf(l)
+	until := g.Pauses.Add(name, d)
 	shared, ok := l.(interface {
 		Pause(ctx context.Context, d time.Duration) error
 	})
@@ -65,29 +109,32 @@ func (g *Gate) Pause(l Limiter, d time.Duration) {
 	go func() {
 		ctx, end := context.WithTimeout(context.Background(), pauseDeadline)
 		defer end()
-		_ = shared.Pause(ctx, d) // without a limit.Pause, it sends nothing
+		if shared.Pause(ctx, d) == nil { // without a limit.Pause, it sends nothing and fails
+			g.Pauses.share(name, until)
+		}
 	}()
 }
 
-// left returns the rest of a name's pause.
-func (p *Pauses) left(name string) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	until, ok := p.until[name]
-	if !ok {
-		return 0
+// mostOf returns the longest pause of a limiter by the answer of a server.
+func mostOf(l Limiter) time.Duration {
+	most := time.Duration(0)
+	for _, one := range policy.MemberPolicies(l) {
+		if p, ok := one.(limit.Pause); ok && (most == 0 || p.Most < most) {
+			most = p.Most
+		}
 	}
-	left := time.Until(until)
-	if left <= 0 {
-		delete(p.until, name)
+	if most == 0 {
+		return longestPause
 	}
-	return max(0, left)
+	return most
 }
 
-func (q *Request) paused() (Answer, bool) {
+// paused returns the denial of a paused request. redis is whether Redis decides the request, which
+// denies the pauses that it has itself.
+func (q *Request) paused(redis bool) (Answer, bool) {
 	if q.Pauses == nil {
 		return Answer{}, false
 	}
-	left := q.Pauses.left(NameOf(q.Limiter))
+	left := q.Pauses.left(NameOf(q.Limiter), redis)
 	return Answer{Result: Rejected, Decision: rratelimiter.Decision{RetryAfter: left}}, left > 0
 }

@@ -14,22 +14,22 @@ func TestPauses_ManyNames_AreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Pauses
 		p.Add("", time.Second)
-		assert.Empty(t, p.until)
+		assert.Empty(t, p.byName)
 		for i := range maxPauses + 1 {
 			p.Add(fmt.Sprint(i), time.Second)
 		}
-		assert.Len(t, p.until, maxPauses)
-		assert.Zero(t, p.left(fmt.Sprint(maxPauses)))
+		assert.Len(t, p.byName, maxPauses)
+		assert.Zero(t, p.left(fmt.Sprint(maxPauses), true))
 		p.Add("0", 2*time.Second)
 		p.Add("0", time.Second)
-		assert.Equal(t, 2*time.Second, p.left("0"))
+		assert.Equal(t, 2*time.Second, p.left("0", true))
 		time.Sleep(2 * time.Second)
 		p.Add("another", time.Minute)
-		assert.Equal(t, time.Minute, p.left("another"), "past pauses make room")
-		assert.Len(t, p.until, 1)
+		assert.Equal(t, time.Minute, p.left("another", true), "past pauses make room")
+		assert.Len(t, p.byName, 1)
 		time.Sleep(time.Minute)
-		assert.Zero(t, p.left("another"))
-		assert.Empty(t, p.until)
+		assert.Zero(t, p.left("another", true))
+		assert.Empty(t, p.byName)
 	})
 }
 

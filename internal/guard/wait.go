@@ -116,13 +116,13 @@ func tooLate(ctx context.Context, err error) bool {
 // localPoll is the time between checks whether Redis is back, for waiters on a share of the limit.
 const localPoll = time.Second
 
-// sleep waits for d. It fails at once if ctx ends before that.
-func sleep(ctx context.Context, d time.Duration) error {
-	if end, ok := ctx.Deadline(); ok && time.Until(end) < d {
+// sleep waits for poll. It fails at once if ctx ends before whole.
+func sleep(ctx context.Context, whole, poll time.Duration) error {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < whole {
 		return context.DeadlineExceeded
 	}
 	select {
-	case <-time.After(d):
+	case <-time.After(poll):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
