@@ -31,7 +31,7 @@ func init() {
 			Refund: func(ctx context.Context, permits int64, member string, granted int64, at string) error {
 				return l.wire.refund(ctx, permits, member[:len(member)-4], granted, at)
 			},
-			CountDrift: l.wire.countDrift,
+			CountDrift: l.wire.countDrift, Recount: l.wire.recountNow,
 		}, nil
 	}
 }

@@ -118,6 +118,12 @@ func (w *wire) recount(now time.Time) {
 	}
 }
 
+// recountNow runs recount.lua for a caller.
+func (w *wire) recountNow(ctx context.Context) error {
+	_, err := w.pages(ctx, recountScript, []string{w.client.engine.Millis(w.client.engine.Now())})
+	return err
+}
+
 // millisOf returns the time of a call as Unix milliseconds: the process's own, if the server's
 // clock dates the call.
 func (w *wire) millisOf(now time.Time) int64 {

@@ -56,6 +56,9 @@ type Limiter struct {
 
 	// CountDrift corrects drift in the background, if a count of the limiter's permits is due.
 	CountDrift func()
+
+	// Recount counts the permits of the limiter at once, which corrects drift.
+	Recount func(ctx context.Context) error
 }
 
 // Reply is what a script replied about a limiter. Times are milliseconds.

@@ -27,9 +27,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
-// layouts are the releases that are recorded: one for each way in which Redisson ever wrote a grant
-// or a configuration.
-const layouts = "3.16.3,3.16.8,3.20.1,3.21.3,3.38.1,4.7.0"
+// layouts are the releases that are recorded: one for each way in which Redisson has written a grant
+// or a configuration since 3.17.
+const layouts = "3.20.1,3.21.3,3.38.1,4.7.0"
 
 func main() {
 	log.SetFlags(0)

@@ -21,10 +21,9 @@ type step struct {
 	oldest string // the first release that has the call, or that does as the newest
 }
 
-// withTTL is the first release that keeps the state as long as the configuration. keepAlive is the
-// first with a keepAliveTime, and ownPair the first whose setRate deletes the client's own keys.
+// keepAlive is the first release with a keepAliveTime, and ownPair the first whose setRate deletes the
+// client's own keys.
 const (
-	withTTL   = "3.17.3"
 	keepAlive = "3.38.0"
 	ownPair   = "3.27.0"
 	withArgs  = "4.4.0"
@@ -42,7 +41,7 @@ var stories = []story{
 			{call: calls.Rate(calls.TrySetRate, 10, time.Hour)},
 			{call: calls.Of(calls.TryAcquire, 3)},
 			{call: calls.Of(calls.TryAcquire, 8)},
-			{call: calls.Just(calls.Delete), oldest: withTTL},
+			{call: calls.Just(calls.Delete)},
 		},
 	},
 	{
@@ -81,12 +80,12 @@ var stories = []story{
 		name: "expiry", names: []string{"expiry", "{tag}:expiry"},
 		steps: []step{
 			{call: calls.Rate(calls.SetRate, 10, time.Hour)},
-			{call: calls.Of(calls.TryAcquire, 4), oldest: withTTL},
-			{call: calls.Expiring(calls.Expire, 5*time.Hour), oldest: withTTL},
-			{call: calls.Just(calls.RemainTimeToLive), oldest: withTTL},
-			{later: 2 * time.Hour, call: calls.Of(calls.TryAcquire, 10), oldest: withTTL},
-			{call: calls.Of(calls.TryAcquire, 1), oldest: withTTL},
-			{call: calls.Just(calls.ClearExpire), oldest: withTTL},
+			{call: calls.Of(calls.TryAcquire, 4)},
+			{call: calls.Expiring(calls.Expire, 5*time.Hour)},
+			{call: calls.Just(calls.RemainTimeToLive)},
+			{later: 2 * time.Hour, call: calls.Of(calls.TryAcquire, 10)},
+			{call: calls.Of(calls.TryAcquire, 1)},
+			{call: calls.Just(calls.ClearExpire)},
 		},
 	},
 	{

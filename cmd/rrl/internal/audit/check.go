@@ -78,8 +78,8 @@ func (c *checker) redisson(ctx context.Context, l *inspect.Redisson) error {
 		after := notation.FormatDuration(l.Config.KeepAlive)
 		f := c.add(Problem, KindExpiry, l.Name, l.Name,
 			fmt.Sprintf("it has a keep-alive of %s and no expiry, so it stays forever unless it is used", after))
-		f.Repair = fmt.Sprintf("expire it in %s, as if it had been used now", after)
-		f.repair = expire(l.Name, keepAlive)
+		f.repairs(fmt.Sprintf("expire it in %s, as if it had been used now", after), c.only(l, nil), []string{l.Name},
+			expire(l.Name, keepAlive))
 	}
 	for _, p := range l.Pairs {
 		if err := c.pair(ctx, l, p); err != nil {
@@ -98,23 +98,35 @@ func (c *checker) pair(ctx context.Context, l *inspect.Redisson, p *inspect.Pair
 	for i, key := range p.OtherTypes {
 		c.add(Problem, KindConfig, l.Name, key, p.Wrong[i]+": every call of the libraries fails; delete the key")
 	}
-	// The value comes first, since its repair depends on the counted members.
 	if len(p.Wrong) == 0 || !totals.WrongType {
 		c.value(l, p, totals)
 	}
-	c.members(l, p, totals)
+	if totals.NotGrants > 0 {
+		c.add(Problem, KindMember, l.Name, p.PermitsKey, fmt.Sprintf("members that are not grants: %d: calls of the "+
+			"libraries fail when they expire; delete the key, which frees its permits", totals.NotGrants))
+	}
 	c.windows(l, p, totals)
 	if ahead := totals.Newest - c.Now().UnixMilli(); p.Grants > 0 && ahead > 2000 {
 		c.add(Problem, KindClock, l.Name, p.PermitsKey,
 			fmt.Sprintf("the newest grant is dated %s in the future: synchronise the clocks of the hosts",
 				names.About(time.Duration(ahead)*time.Millisecond)))
 	}
-	c.idle(l, p, totals)
-	return nil
+	return c.idle(ctx, l, p, totals)
 }
 
-// value compares the free permits and the grants with the rate. If they differ, the cause determines the
-// repair, as in the libraries.
+// only returns the subject of a repair: a limiter with one pair, or none.
+func (c *checker) only(l *inspect.Redisson, p *inspect.Pair) *inspect.Found {
+	one := *l
+	if one.Pairs = nil; p != nil {
+		one.Pairs = []*inspect.Pair{p}
+	}
+	return &inspect.Found{Redisson: []*inspect.Redisson{&one}}
+}
+
+// maxCounted is the most grants that the library counts.
+const maxCounted = 8192
+
+// value compares the free permits and the grants with the rate.
 func (c *checker) value(l *inspect.Redisson, p *inspect.Pair, totals *inspect.Totals) {
 	if !totals.Complete || !p.Exists() {
 		return
@@ -130,7 +142,9 @@ func (c *checker) value(l *inspect.Redisson, p *inspect.Pair, totals *inspect.To
 		text = fmt.Sprintf("the value is missing beside %d permits in grants: Redisson would grant the whole rate of %d",
 			totals.Permits, rate)
 	case !known:
-		text = fmt.Sprintf("the value %q is not a number: every call of the libraries fails", *totals.Value)
+		c.add(Problem, KindValue, l.Name, p.ValueKey, fmt.Sprintf("the value %q is not a number: every call of the "+
+			"libraries fails; delete the keys of the limiter's state, which frees its permits", *totals.Value))
+		return
 	case excess == 0:
 		return
 	case excess < 0:
@@ -138,15 +152,15 @@ func (c *checker) value(l *inspect.Redisson, p *inspect.Pair, totals *inspect.To
 	case value > rate:
 		text = fmt.Sprintf("%d permits too many after the rate was lowered: %s", excess, sum)
 	default:
-		f := c.add(Problem, KindValue, l.Name, p.PermitsKey,
-			fmt.Sprintf("%d permits too many after a release in Java: %s", excess, sum))
-		f.Repair = fmt.Sprintf("remove the oldest grants of %d permits, which completes the release", excess)
-		f.repair = cut(l, p, totals, excess)
+		text = fmt.Sprintf("%d permits too many after a release in Java: %s", excess, sum)
+	}
+	if totals.Count > maxCounted {
+		c.add(Problem, KindValue, l.Name, p.ValueKey, fmt.Sprintf("%s; a count of its permits takes at most %d grants, "+
+			"and it has %d", text, maxCounted, totals.Count))
 		return
 	}
-	f := c.add(Problem, KindValue, l.Name, p.ValueKey, text)
-	f.Repair = fmt.Sprintf("set the value to %d, the rate minus the grants", right)
-	f.repair = setValue(l, p, totals, right)
+	c.add(Problem, KindValue, l.Name, p.ValueKey, text).repairs("count the permits, as the Go library does",
+		c.only(l, p), []string{l.Name, p.ValueKey, p.PermitsKey}, nil)
 }
 
 func (c *checker) windows(l *inspect.Redisson, p *inspect.Pair, totals *inspect.Totals) {
@@ -158,34 +172,19 @@ func (c *checker) windows(l *inspect.Redisson, p *inspect.Pair, totals *inspect.
 	}
 }
 
-// members checks the format of grants.
-func (c *checker) members(l *inspect.Redisson, p *inspect.Pair, totals *inspect.Totals) {
-	if len(totals.Outdated) > 0 {
-		f := c.add(Problem, KindMember, l.Name, p.PermitsKey,
-			fmt.Sprintf("grants in the format of Redisson %s, which later releases misread: %d: "+
-				"stop programs with such releases", totals.Outdated[0].Layout, totals.OutdatedCount))
-		f.Repair = fmt.Sprintf("rewrite %d of them in the format of Redisson %s", len(totals.Outdated), inspect.ByteLayout)
-		f.repair = rewrite(p.PermitsKey, totals.Outdated)
-	}
-	if totals.NotGrantCount > 0 {
-		f := c.add(Problem, KindMember, l.Name, p.PermitsKey,
-			fmt.Sprintf("members that are not grants: %d", totals.NotGrantCount))
-		f.Repair = fmt.Sprintf("remove %d of them", len(totals.NotGrants))
-		f.repair = remove(p.PermitsKey, totals.NotGrants)
-	}
-}
-
-// idle checks whether a client has ended: its pair stays if the limiter does not expire.
-func (c *checker) idle(l *inspect.Redisson, p *inspect.Pair, totals *inspect.Totals) {
+// idle checks whether a client has ended: its pair stays if the limiter does not expire. Its permits have
+// returned by the clock of the server too, since that of this host may be wrong.
+func (c *checker) idle(ctx context.Context, l *inspect.Redisson, p *inspect.Pair, totals *inspect.Totals) error {
 	if l.Config.Type != rratelimiter.PerClient || !p.Exists() || p.ValueTTL >= 0 || p.PermitsTTL >= 0 ||
-		totals.NotGrantCount > 0 || !totals.Complete {
-		return
+		totals.NotGrants > 0 || !totals.Complete || totals.Newest > c.Now().Add(-l.Config.Interval).UnixMilli() {
+		return nil
 	}
-	if totals.Newest > c.Now().UnixMilli()-l.Config.Interval.Milliseconds() {
-		return
+	f := c.add(Note, KindIdle, l.Name, p.ValueKey, fmt.Sprintf("client %s has taken nothing and its keys have no "+
+		"expiry: if the client is gone, they stay forever", p.Client))
+	now, err := c.ServerTime(ctx)
+	if err == nil && totals.Newest <= now.Add(-l.Config.Interval).UnixMilli() {
+		f.repairs("delete the keys, which hold no permits", c.only(l, p), []string{l.Name, p.ValueKey, p.PermitsKey},
+			unlink(p.ValueKey, p.PermitsKey))
 	}
-	f := c.add(Note, KindIdle, l.Name, p.ValueKey,
-		fmt.Sprintf("client %s has taken nothing and its keys have no expiry: "+
-			"if the client is gone, they stay forever", p.Client))
-	f.Repair, f.repair = "delete the keys, which hold no permits", deleteIdle(l, p, totals)
+	return err
 }

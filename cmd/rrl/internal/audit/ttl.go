@@ -26,12 +26,17 @@ func (c *checker) ttls(l *inspect.Redisson, p *inspect.Pair) {
 			}
 			f := c.add(Problem, KindExpiry, l.Name, state.key,
 				fmt.Sprintf("%q never expires, and its limiter %s: it would remain", state.key, after))
-			f.Repair, f.repair = "let it expire with the limiter", expireWith(l, state.key)
+			life := l.TTL
+			if life < 0 { // the repair of the limiter comes first
+				life = l.Config.KeepAlive.Milliseconds()
+			}
+			f.repairs("let it expire with the limiter", c.only(l, p), []string{l.Name, state.key},
+				expire(state.key, life+slack(l, state.key)))
 		case l.TTL == inspect.Forever && l.Config.KeepAlive == 0 && state.ttl >= 0:
 			f := c.add(Problem, KindExpiry, l.Name, state.key,
 				fmt.Sprintf("%q expires in %s, and its limiter never does: taken permits would be freed",
 					state.key, names.About(time.Duration(state.ttl)*time.Millisecond)))
-			f.Repair, f.repair = "take its expiry off", persist(l, state.key)
+			f.repairs("take its expiry off", c.only(l, p), []string{l.Name, state.key}, persist(state.key))
 		}
 	}
 }
@@ -42,9 +47,9 @@ func (c *checker) orphan(ctx context.Context, p *inspect.Pair) error {
 		return err
 	}
 	parsed, _ := names.Parse(p.ValueKey)
-	name, reason, others := parsed.Name(), "no limiter has this name", ""
+	name, reason := parsed.Name(), "no limiter has this name"
 	if l := claim.Other; l != nil {
-		name, others = l.Name, l.Raw()[2]
+		name = l.Name
 		reason = fmt.Sprintf("%q is %v by now, and counts by other keys", l.Name, l.Config.Type)
 	}
 	switch {
@@ -55,7 +60,8 @@ func (c *checker) orphan(ctx context.Context, p *inspect.Pair) error {
 		c.add(Note, KindOrphan, name, p.ValueKey, fmt.Sprintf("%s; the keys expire in %s", reason, names.About(longest)))
 	default:
 		f := c.add(Problem, KindOrphan, name, p.ValueKey, reason+", and the keys never expire")
-		f.Repair, f.repair = "delete the keys", deleteOrphan(parsed, p, others)
+		f.repairs("delete the keys", &inspect.Found{Orphans: []*inspect.Pair{p}},
+			append([]string{p.ValueKey, p.PermitsKey}, parsed.Names()...), unlink(p.ValueKey, p.PermitsKey))
 	}
 	return nil
 }
@@ -79,9 +85,8 @@ func (c *checker) policy(p *inspect.Policy) {
 	if isWindow && p.Stored.Interval > 0 {
 		// In milliseconds, since twice the longest interval is more than a Duration holds.
 		ttl := max(2*p.Stored.Interval.Milliseconds(), p.Ends)
-		f.Repair = fmt.Sprintf("let it expire in %s, by when nothing is taken any more",
-			names.About(inspect.Millis(ttl)))
-		f.repair = expire(p.Key, ttl)
+		f.repairs(fmt.Sprintf("let it expire in %s, by when nothing is taken any more", names.About(inspect.Millis(ttl))),
+			&inspect.Found{Policies: []*inspect.Policy{p}}, []string{p.Key}, expire(p.Key, ttl))
 	}
 }
 

@@ -22,7 +22,7 @@ func (a *app) audit() *cobra.Command {
 		Use:   "audit [PATTERN]",
 		Short: "Report problems of limiters, and repair them with --fix",
 		Long: `audit checks every limiter, or those of a PATTERN: the sum of free permits and grants, state without
-a limiter, grants of old releases, expiries, names that no cluster can hold, and intervals with more
+a limiter, expiries, names that no cluster can hold, and intervals with more
 permits than the rate. Without --fix it only reads.
 
 --fix asks before it repairs. A repair changes nothing if the limiter has changed since it was read.
@@ -87,7 +87,7 @@ func (a *app) fix(ctx context.Context, findings []*audit.Finding, yes bool) erro
 			}
 			continue
 		}
-		err := f.Fix(ctx, a.reader)
+		err := f.Fix(ctx, a.reader, auditPages)
 		if err == nil {
 			continue
 		}

@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -88,49 +86,6 @@ func TestFree_RandomCalls_IsTheLibrarys(t *testing.T) {
 			require.Equal(t, want, found.Redisson[0].Pairs[0].Free, "seed %d, step %d", seed, step)
 		}
 	}
-}
-
-// What the repair leaves is what a call of the library leaves, which corrects drift too.
-func TestAuditFix_Drift_AgreesWithTheLibrary(t *testing.T) {
-	repaired, seeds := 0, redistest.Deep(20, 60)
-	for seed := range uint64(seeds) {
-		random := rand.New(rand.NewPCG(3, seed))
-		rate := 10 + random.Int64N(30)
-		value := fmt.Sprint(random.Int64N(2*rate) - rate/4)
-		members := make(map[string]time.Duration) // ages; the interval is a second
-		for i := range random.IntN(12) {
-			members[grant(fmt.Sprintf("%08d", i), 1+random.Uint32N(9))] = time.Duration(random.IntN(1500)) * time.Millisecond
-		}
-		var free [2][]int64
-		for side := range free {
-			m := startMemory(t)
-			ctx := context.Background()
-			library := rratelimiter.New(m.Client, rratelimiter.WithClock(m.now)).Limiter("x")
-			require.NoError(t, library.SetRate(ctx, rratelimiter.Rate{Permits: rate, Interval: time.Second}))
-			require.NoError(t, m.server.Set("{x}:value", value))
-			for member, age := range members {
-				_, err := m.server.ZAdd("{x}:permits", float64(m.time.Add(-age).UnixMilli()), member)
-				require.NoError(t, err)
-			}
-			if side == 0 {
-				granted, err := library.TryAcquire(ctx, rate) // which is denied, unless nothing is taken
-				require.NoError(t, err)
-				if granted {
-					require.NoError(t, library.Release(ctx, rate))
-				}
-			} else if strings.Contains(m.says("rrl audit --fix --yes"), "repaired: ") {
-				repaired++
-			}
-			for range 12 { // also over the next interval: what comes back, and when
-				n, err := library.AvailablePermits(ctx)
-				require.NoError(t, err)
-				free[side] = append(free[side], n)
-				m.pass(100 * time.Millisecond)
-			}
-		}
-		require.Equal(t, free[0], free[1], "seed %d: rate %d, value %s, grants %v", seed, rate, value, members)
-	}
-	require.Greater(t, repaired, seeds/2)
 }
 
 // TestTaken_RandomCalls_IsThePolicys: the taken permits of a policy, without its limit.

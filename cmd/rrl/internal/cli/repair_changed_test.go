@@ -15,8 +15,6 @@ import (
 func TestRepair_LimiterChanged_ChangesNothing(t *testing.T) {
 	s := startRedis(t)
 	reader := s.reader()
-	lost := func(s *server) { put(s, "a", "5", grant("12345678", 1)) }
-	three := func(s *server) { put(s, "a", "5", grant("12345678", 1), grant("22345678", 1), grant("32345678", 1)) }
 	orphan := func(s *server) { s.run("SET {a}:value:" + client1 + " 3") }
 	idle := func(s *server) { s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 10") }
 	left := func(s *server) {
@@ -31,19 +29,8 @@ func TestRepair_LimiterChanged_ChangesNothing(t *testing.T) {
 		make func(s *server)
 		then string
 	}{
-		{audit.KindValue, lost, "HSET a rate 11"},
-		{audit.KindValue, lost, "HSET a interval 7"},
-		{audit.KindValue, lost, "HSET a type 1"},
-		{audit.KindValue, lost, "DECR {a}:value"},
-		{audit.KindValue, lost, "DEL {a}:value"},
-		{audit.KindValue, lost, fmt.Sprintf("ZADD {a}:permits %d x1234567", time.Now().UnixMilli())},
-		{audit.KindValue, lost, "ZPOPMIN {a}:permits"},
-		{audit.KindValue, three, "ZREMRANGEBYRANK {a}:permits 0 0"},
-		{audit.KindValue, three, "ZREMRANGEBYRANK {a}:permits 1 1"},
-		{audit.KindValue, three, "ZREMRANGEBYRANK {a}:permits 2 2"},
 		{audit.KindOrphan, orphan, "HSET a rate 10 interval 3600000 type 1"},
 		{audit.KindOrphan, orphan, "HSET {a} rate 10 interval 3600000 type 1"},
-		{audit.KindIdle, idle, "DECR {a}:value:" + client1},
 		{audit.KindIdle, idle, fmt.Sprintf("ZADD {a}:permits:%s %d x1234567", client1, time.Now().UnixMilli())},
 		{audit.KindIdle, left, "HSET a interval 3600000"},
 		{audit.KindExpiry, stays, "PERSIST a"},
@@ -58,10 +45,28 @@ func TestRepair_LimiterChanged_ChangesNothing(t *testing.T) {
 		require.NotEmpty(t, findings[0].Repair)
 		s.run(test.then)
 		before := s.text("DEBUG", "DIGEST")
-		require.NoError(t, findings[0].Fix(context.Background(), reader))
+		require.NoError(t, findings[0].Fix(context.Background(), reader, 10))
 		require.Equal(t, audit.Changed, findings[0].Result, test.then)
 		require.Equal(t, before, s.text("DEBUG", "DIGEST"), test.then)
 	}
+}
+
+// TestRepair_LimiterIsUsedAfterTheCheck_ChangesNothing: a client takes a permit between the check that
+// precedes the repair and the repair.
+func TestRepair_LimiterIsUsedAfterTheCheck_ChangesNothing(t *testing.T) {
+	s := startRedis(t)
+	s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 10")
+	reader := s.reader()
+	findings := audited(t, reader, find(t, reader))
+	require.Len(t, findings, 1)
+	reader.Redis.Client = interrupted{s.Client, func(command string) {
+		if command == "TIME" { // the last one of the check
+			s.run("DECR {a}:value:" + client1)
+		}
+	}}
+	require.NoError(t, findings[0].Fix(context.Background(), reader, 10))
+	require.Equal(t, audit.Changed, findings[0].Result)
+	holds(t, s, "GET {a}:value:"+client1+"=9")
 }
 
 // TestOrphan_KeysOfASkippedName_AreNone: the name is not in the pattern, or empty, or shares its keys.

@@ -172,13 +172,16 @@ func (a *app) open(ctx context.Context, changes bool) (err error) {
 	if a.redis.Replica {
 		a.say("rrl: %s is a replica: the output may be stale\n", a.redis.Where)
 	}
-	var ahead time.Duration
+	a.reader = &inspect.Reader{Redis: a.redis, Now: a.now}
 	if a.serverTime {
-		if ahead, err = a.skew(ctx); err != nil {
+		began := a.now()
+		server, err := a.reader.ServerTime(ctx)
+		if err != nil {
 			return err
 		}
+		ahead := server.Sub(began.Add(a.now().Sub(began) / 2)) // of this host's clock
+		a.reader.Now = func() time.Time { return a.now().Add(ahead) }
 	}
-	a.reader = &inspect.Reader{Redis: a.redis, Now: func() time.Time { return a.now().Add(ahead) }}
 	return nil
 }
 
@@ -186,20 +189,6 @@ func (a *app) close() {
 	if a.redis != nil {
 		a.redis.Close()
 	}
-}
-
-// skew returns how far the server's clock is ahead of this host's.
-func (a *app) skew(ctx context.Context) (time.Duration, error) {
-	began := a.now()
-	parts, err := a.redis.Do(ctx, a.redis.B().Time().Build()).AsIntSlice()
-	if err != nil {
-		return 0, a.redis.Explain(err)
-	}
-	if len(parts) != 2 {
-		return 0, fmt.Errorf("%s replies to TIME with %d numbers", a.redis.Where, len(parts))
-	}
-	now := a.now()
-	return time.Unix(parts[0], parts[1]*1000).Sub(now.Add(began.Sub(now) / 2)), nil
 }
 
 func (a *app) limiters(options ...rratelimiter.Option) *rratelimiter.Client {

@@ -155,9 +155,9 @@ func TestConfirm_Terminal_NeedsYOrYes(t *testing.T) {
 		{"reset a", `This will free 5 permits of "a"`, "\n", "nothing was changed", exitError, "5"},
 		{"reset a", `This will free 5 permits of "a"`, "\x04", "nothing was changed", exitError, "5"},
 		{"reset a", `This will free 5 permits of "a"`, interrupt, "interrupted", exitError, "5"},
-		{"audit --fix", "a: set the value to 9, the rate minus the grants\r\nThis will make 1 repair", "no\n",
-			"unchanged: set the value to 9", exitDenied, "5"},
-		{"audit --fix", "This will make 1 repair", "yes\n", "repaired: set the value to 9", exitDone, "9"},
+		{"audit --fix", "a: count the permits, as the Go library does\r\nThis will make 1 repair", "no\n",
+			"unchanged: count the permits", exitDenied, "5"},
+		{"audit --fix", "This will make 1 repair", "yes\n", "repaired: count the permits", exitDone, "9"},
 		{"reset a", `This will free 1 permit of "a"`, "Y\n", "reset: a OVERALL, 1 permit", exitDone, ""},
 	} {
 		p := openPTY(t, 80, 24)

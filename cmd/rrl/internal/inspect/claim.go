@@ -60,11 +60,9 @@ func (r *Reader) Claim(ctx context.Context, p *Pair) (c Claim, err error) {
 	return c, nil
 }
 
-// credible reports whether a member can only be a grant: it has one of the layouts and is dated after the
-// first release with limiters. Eight letters are not credible, though the oldest layout allows them.
+// credible reports whether a member can only be a grant: it has the format of one and is dated after the
+// first release with limiters.
 func (g Grant) credible(now time.Time) bool {
 	const first = 1_500_000_000_000 // Redisson has had the limiter since 2018
-	const text = 0x20202020         // the least number of four printable bytes
-	return g.Layout != NoLayout && g.At > first && g.At < now.AddDate(1, 0,
-		0).UnixMilli() && (g.Layout != FloatLayout || g.Permits < text)
+	return g.Known && g.At > first && g.At < now.AddDate(1, 0, 0).UnixMilli()
 }

@@ -11,41 +11,21 @@ import (
 // Grant is one member of a permits set.
 type Grant struct {
 	At      int64 // Unix milliseconds
-	Permits int64 // -1 if the member is not a grant
-	Layout  Layout
+	Permits int64 // -1 if the member is too short for a grant
+	Known   bool  // the member has the format of a grant
 	Member  string
 }
 
-// Layout is the format of a member, named for the releases of Redisson that write it. All formats
-// end with the permits, 4 bytes little-endian.
-type Layout string
-
-// The layouts, the oldest first. 3.17.0 writes ByteLayout but misreads it, so programs of 3.17.1
-// and later can share a limiter.
-const (
-	FloatLayout Layout = "3.16.3 and before"  // 4 bytes of a random float
-	LongLayout  Layout = "3.16.4 to 3.16.8"   // 8 bytes of length, then the random part
-	ByteLayout  Layout = "3.17 and later, Go" // 1 byte of length, then the random part
-	NoLayout    Layout = ""
-)
-
-// Decode parses a member.
-func Decode(member string) (permits int64, layout Layout) {
-	const count, long = 4, 8
-	if len(member) < count {
-		return -1, NoLayout
+// Decode parses a member: a byte with the length of the random part, that part, and the permits in 4
+// bytes, little-endian. The libraries count the last 4 bytes of any member, so permits has them even if
+// the format is unknown.
+func Decode(member string) (permits int64, known bool) {
+	head := len(member) - 4
+	if head < 0 {
+		return -1, false
 	}
-	head, tail := []byte(member[:len(member)-count]), []byte(member[len(member)-count:])
-	permits = int64(binary.LittleEndian.Uint32(tail))
-	switch {
-	case len(head) == count && int(head[0]) != count-1:
-		return permits, FloatLayout
-	case len(head) > long && binary.LittleEndian.Uint64(head) == uint64(len(head)-long):
-		return permits, LongLayout
-	case len(head) > 0 && int(head[0]) == len(head)-1:
-		return permits, ByteLayout
-	}
-	return permits, NoLayout
+	permits = int64(binary.LittleEndian.Uint32([]byte(member[head:])))
+	return permits, head > 0 && int(member[0]) == head-1
 }
 
 // grants reads the members of a set between two ranks, a page at a time, the oldest first. It returns
@@ -74,12 +54,6 @@ func (r *Reader) grants(ctx context.Context, key string, first, last int64, page
 	return true, nil
 }
 
-// Page reads a page of a set from a rank on, the oldest first.
-func (r *Reader) Page(ctx context.Context, key string, first int64) (found []Grant, err error) {
-	_, err = r.grants(ctx, key, first, first+page-1, 1, func(g Grant) { found = append(found, g) })
-	return found, err
-}
-
 func decodeGrants(result rueidis.RedisResult) ([]Grant, error) {
 	scores, err := result.AsZScores()
 	if err != nil && !rueidis.IsRedisNil(err) {
@@ -89,7 +63,7 @@ func decodeGrants(result rueidis.RedisResult) ([]Grant, error) {
 	for i, z := range scores {
 		// The score may be infinite.
 		found[i] = Grant{At: int64(min(max(z.Score, -maxPermits), maxPermits)), Member: z.Member}
-		found[i].Permits, found[i].Layout = Decode(z.Member)
+		found[i].Permits, found[i].Known = Decode(z.Member)
 	}
 	return found, nil
 }

@@ -7,37 +7,29 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDecode_AllLayouts_AreRead: and rewritten in the present one. What fits a layout may be another
-// program's, and is then not credible.
-func TestDecode_AllLayouts_AreRead(t *testing.T) {
+// TestDecode_Members_AsTheLibraryCounts: what fits the format may be another program's, and is then not
+// credible.
+func TestDecode_Members_AsTheLibraryCounts(t *testing.T) {
 	now := time.Now()
 	for _, test := range []struct {
-		member    string
-		permits   int64
-		layout    Layout
-		rewritten string
-		credible  bool
+		member  string
+		permits int64
+		known   bool
 	}{
-		{"\x03abc\x02\x00\x00\x00", 2, ByteLayout, "", true},
-		{"\x10abcdefghijklmnop\x00\x00\x01\x00", 65536, ByteLayout, "", true},
-		{"\x08\x00\x00\x00\x00\x00\x00\x00abcdefgh\x07\x00\x00\x00", 7, LongLayout, "\x08abcdefgh\x07\x00\x00\x00", true},
-		{"\x3e\x5f\x10\x20\x05\x00\x00\x00", 5, FloatLayout, "\x04\x3e\x5f\x10\x20\x05\x00\x00\x00", true},
-		{"\x3e\x5f\x10\x20\xff\xff\xff\xff", 1<<32 - 1, FloatLayout, "\x04\x3e\x5f\x10\x20\xff\xff\xff\xff", false},
-		{"user-123", 0x3332312d, FloatLayout, "\x04user-123", false},
-		{"\x09abc\x02\x00\x00\x00zz", 0x7a7a0000, NoLayout, "", false}, // the last four bytes count, whatever is before them
-		{"xyz", -1, NoLayout, "", false},
-		{"", -1, NoLayout, "", false},
+		{"\x03abc\x02\x00\x00\x00", 2, true},
+		{"\x10abcdefghijklmnop\x00\x00\x01\x00", 65536, true},
+		{"\x08\x00\x00\x00\x00\x00\x00\x00abcdefgh\x07\x00\x00\x00", 7, false}, // of Redisson 3.16
+		{"user-123", 0x3332312d, false},
+		{"\x09abc\x02\x00\x00\x00zz", 0x7a7a0000, false}, // the last four bytes count, whatever is before them
+		{"xyz", -1, false},
+		{"", -1, false},
 	} {
-		permits, layout := Decode(test.member)
-		require.Equal(t, test.layout, layout, "%q", test.member)
+		permits, known := Decode(test.member)
+		require.Equal(t, test.known, known, "%q", test.member)
 		require.Equal(t, test.permits, permits, "%q", test.member)
-		g := Grant{At: now.UnixMilli(), Permits: permits, Layout: layout, Member: test.member}
-		require.Equal(t, test.credible, g.credible(now), "%q", test.member)
-		if test.rewritten != "" {
-			require.Equal(t, test.rewritten, g.Rewritten())
-			again, as := Decode(g.Rewritten())
-			require.Equal(t, permits, again)
-			require.Equal(t, ByteLayout, as)
-		}
+		g := Grant{At: now.UnixMilli(), Permits: permits, Known: known, Member: test.member}
+		require.Equal(t, test.known, g.credible(now), "%q", test.member)
+		g.At = 17
+		require.False(t, g.credible(now))
 	}
 }

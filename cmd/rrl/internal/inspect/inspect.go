@@ -5,6 +5,7 @@ package inspect
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,18 @@ import (
 type Reader struct {
 	Redis *connect.Redis
 	Now   func() time.Time // the clock by which grants expire
+}
+
+// ServerTime returns the time of the server's clock.
+func (r *Reader) ServerTime(ctx context.Context) (time.Time, error) {
+	parts, err := r.Redis.Do(ctx, r.Redis.B().Time().Build()).AsIntSlice()
+	if err != nil {
+		return time.Time{}, r.Redis.Explain(err)
+	}
+	if len(parts) != 2 {
+		return time.Time{}, fmt.Errorf("%s replies to TIME with %d numbers", r.Redis.Where, len(parts))
+	}
+	return time.Unix(parts[0], parts[1]*1000), nil
 }
 
 const (

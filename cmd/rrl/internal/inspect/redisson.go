@@ -22,17 +22,6 @@ type Redisson struct {
 	raw    []*string
 }
 
-// Raw returns the stored fields of the configuration, "" for a missing one.
-func (l *Redisson) Raw() []string {
-	all := make([]string, len(fields))
-	for i, text := range l.raw {
-		if text != nil {
-			all[i] = *text
-		}
-	}
-	return all
-}
-
 // OtherType reports whether the key of the configuration has another type.
 func (l *Redisson) OtherType() bool { return l.TTL != NoKey && l.raw == nil }
 

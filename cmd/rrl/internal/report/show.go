@@ -108,7 +108,7 @@ func (l Limiter) Corrupt() string {
 	if len(wrong) == 0 {
 		return ""
 	}
-	return wrong[0] + ": calls of the libraries fail; rrl audit --fix repairs a value, otherwise delete the key"
+	return wrong[0] + ": calls of the libraries fail; delete the key"
 }
 
 // Text writes the limiter as text.
