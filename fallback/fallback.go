@@ -29,10 +29,10 @@ import (
 // Redis. A call in the background asks Redis, at first once in each Deadline, later once a second. Its
 // first answer ends the outage.
 type Limiter struct {
-	*settings
-	guard   *guard.Guard
-	limiter limit.Joinable
-	known   []limit.Policy
+	guard    *guard.Guard
+	limiter  limit.Joinable
+	policies []limit.Policy // of the option, for every limiter
+	known    []limit.Policy
 }
 
 // Source is where a decision came from.
@@ -65,7 +65,7 @@ var ErrClosed = errors.New("fallback: Redis did not decide, so the permits are r
 // [Local] it needs the [Policies] of a *[rratelimiter.Limiter], and panics without them.
 func New(limiter limit.Joinable, options ...Option) *Limiter {
 	s := guard.Apply(&settings{Settings: guard.NewSettings(DefaultDeadline)}, options)
-	l := (&Limiter{settings: s, guard: guard.New(s.Mode, s.Deadline, s.Changed)}).With(limiter)
+	l := (&Limiter{guard: guard.New(s.Mode, s.Deadline, s.Changed), policies: s.policies}).With(limiter)
 	if limiter != nil && s.Mode > 0 && l.known == nil {
 		panic(fmt.Sprintf("fallback: New: the policies of limiter %q are unknown: pass Policies for Local", limiter.Name()))
 	}
@@ -76,7 +76,7 @@ func New(limiter limit.Joinable, options ...Option) *Limiter {
 // together whether Redis is up, and each has a share of its own. So there can be one for each key of a
 // [limit.Keyed]: With is cheap.
 func (l *Limiter) With(limiter limit.Joinable) *Limiter {
-	with := &Limiter{settings: l.settings, guard: l.guard, limiter: limiter, known: l.policies}
+	with := &Limiter{guard: l.guard, limiter: limiter, policies: l.policies, known: l.policies}
 	if with.known != nil {
 		return with
 	}
