@@ -3,7 +3,9 @@ package httplimit
 import (
 	"cmp"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -23,32 +25,42 @@ var (
 	xLimitFields = [3]string{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}
 )
 
-// setHeaders sets the headers of a decision, and those of a problem document. Items of the draft's
-// fields follow those of an outer Middleware.
-func (m *middleware) setHeaders(h http.Header, o *decided, document bool) {
+// setHeaders sets the headers of a decision, and those of a problem document. The handler, an inner
+// Middleware or an upstream may have set the same fields of a response with this status.
+func (m *middleware) setHeaders(h http.Header, o *decided, status int, document bool) {
 	exact := o.answer.RetryAfter()
 	after := m.Spread.Add(exact)
 	switch numbers := o.Decision.Limit > 0; {
 	case o.Result != Acquired && o.Result != Rejected:
 	case m.style == Draft11:
+		if inside := slices.Concat(h[policyField], h[limitField]); len(inside) > 0 {
+			o.policies = o.policies.Distinct(max(1, len(o.Each)), func(name string) bool {
+				return strings.Contains(strings.Join(inside, ","), strconv.Quote(name))
+			})
+		}
 		if numbers || !o.Local && o.Each == nil && len(o.policies.Policies) > 0 {
-			if text := quotas(o); text != "" {
-				h[policyField] = append(h[policyField], text)
-			}
+			addFirst(h, policyField, quotas(o))
 		}
 		if numbers {
-			h[limitField] = append(h[limitField], m.limits(o, guard.RoundUp(exact, time.Second)))
+			addFirst(h, limitField, m.limits(o, guard.RoundUp(exact, time.Second)))
 		}
 	case m.style == ThreeHeaders && numbers:
-		setThree(h, threeFields, o, guard.RoundUp(resetOf(o, after), time.Second))
+		setThree(h, threeFields, o, status, guard.RoundUp(resetOf(o, after), time.Second))
 	case m.style == XRateLimit && numbers:
-		setThree(h, xLimitFields, o, unixSeconds(time.Now().Add(resetOf(o, after))))
+		setThree(h, xLimitFields, o, status, unixSeconds(o.at.Add(resetOf(o, after))))
 	}
 	if retry := guard.RoundUp(after, time.Second); retry > 0 {
 		setNumber(h, retryField, retry)
 	}
 	if document {
 		h[typeField] = []string{"application/problem+json"}
+	}
+}
+
+// addFirst adds items of a list: those of an outer Middleware are first, those of an upstream last.
+func addFirst(h http.Header, name, items string) {
+	if items != "" {
+		h[name] = append([]string{items}, h[name]...)
 	}
 }
 
@@ -160,10 +172,11 @@ func (m *middleware) window(o *decided, policy int, d rratelimiter.Decision) tim
 }
 
 // setThree sets the three fields of the older styles, which describe one policy: the one that denied,
-// or the one with the fewest permits left. An outer Middleware's policy counts too.
-func setThree(h http.Header, names [3]string, o *decided, reset int64) {
-	if outside := h[names[1]]; o.Result == Acquired && len(outside) == 1 {
-		if left, err := strconv.ParseInt(outside[0], 10, 64); err == nil && left <= o.Decision.Remaining {
+// or the one with the fewest permits left. Those that a handler has set count too.
+func setThree(h http.Header, names [3]string, o *decided, status int, reset int64) {
+	if inside := h[names[1]]; o.Result == Acquired && len(inside) > 0 {
+		left, err := strconv.ParseInt(inside[0], 10, 64)
+		if status == http.StatusTooManyRequests || err == nil && left <= o.Decision.Remaining {
 			return
 		}
 	}

@@ -3,6 +3,7 @@ package httplimit
 import (
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
@@ -12,14 +13,16 @@ import (
 // request passes without a call to Redis. If choose returns an error, the [FailureMode] decides,
 // but [ErrInvalidRequest] is always refused. [All] and [Each] are ready-made choosers.
 //
-// The handler gets the ResponseWriter unchanged, and finds the [Outcome] in the context of its
-// request with [FromContext].
+// The handler finds the [Outcome] in the context of its request with [FromContext]. The headers are
+// added to its response when that begins. Its ResponseWriter can flush, be hijacked, and has Unwrap
+// for [http.ResponseController].
 //
 // If several Middlewares wrap a handler, each takes its permits before the next one is called, and
 // keeps them if that one denies. [Each] with several policies, or a
 // [github.com/rratelimiter/rratelimiter/limit.Join], takes from all or from none. Draft11 headers
-// show the policies of all Middlewares. ThreeHeaders and XRateLimit show the one that denied, or
-// the one with the fewest permits left.
+// show the policies of all Middlewares, with a number behind a name that an inner one has.
+// ThreeHeaders and XRateLimit show the one that denied, or the one with the fewest permits left.
+// Headers of the handler count in the same way, for instance those that a proxy copies.
 //
 // Each call of Middleware tracks on its own whether Redis is up, for all handlers that its result
 // wraps. It panics if choose is nil.
@@ -53,11 +56,10 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.report(r, o.Outcome)
 	}
 	passes := m.Shadow || a.Result.Passes()
-	document := !passes && m.refuse == nil
-	if !m.Shadow {
-		m.setHeaders(w.Header(), &o, document)
+	if !passes {
+		m.setHeaders(w.Header(), &o, 0, m.refuse == nil)
 	}
-	if document {
+	if !passes && m.refuse == nil {
 		writeRefusal(w, &o.Outcome)
 		return
 	}
@@ -66,7 +68,13 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.refuse.ServeHTTP(w, r.WithContext(v))
 		return
 	}
+	later := &writer{ResponseWriter: w}
+	if !m.Shadow && m.style != NoHeaders {
+		later.begin = func(status int) { m.setHeaders(later.Header(), &o, status, false) }
+		w = later
+	}
 	defer func() { // also if the handler panics
+		later.begun(http.StatusOK)
 		if err := v.End(); err != nil && m.unsettled != nil {
 			m.unsettled(r, err)
 		}
@@ -108,11 +116,12 @@ type decided struct {
 	Outcome
 	answer   guard.Answer
 	policies *guard.Description
+	at       time.Time
 }
 
 func (s *settings) outcome(q guard.Request, a guard.Answer, d *guard.Description) decided {
 	return decided{Outcome{
 		Result: Result(a.Result), Shadow: s.Shadow, Local: a.Local, Limiter: guard.NameOf(q.Limiter), Cost: q.Permits,
 		Decision: a.Decision, Each: a.Each, Violated: d.Names(d.Violated(a, q.Permits)), Err: a.Err,
-	}, a, d}
+	}, a, d, time.Now()}
 }

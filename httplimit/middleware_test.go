@@ -33,16 +33,6 @@ func TestMiddleware_SeveralAroundAHandler_ShowAllPolicies(t *testing.T) {
 	})
 }
 
-// So Flush, Hijack and the calls of http.ResponseController work.
-func TestMiddleware_ResponseWriter_IsThatOfTheServer(t *testing.T) {
-	w, served := httptest.NewRecorder(), false
-	httplimit.Middleware(httplimit.All(grants))(http.HandlerFunc(func(got http.ResponseWriter, _ *http.Request) {
-		served = true
-		assert.Same(t, w, got)
-	})).ServeHTTP(w, request())
-	assert.True(t, served)
-}
-
 func TestOptions_Invalid_PanicWithTheReason(t *testing.T) {
 	guardtest.TestOptions(t, guardtest.Options[httplimit.Option, httplimit.FailureMode]{
 		Package: "httplimit", Wait: httplimit.Wait, MaxWaiting: httplimit.MaxWaiting, Spread: httplimit.Spread,

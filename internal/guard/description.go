@@ -59,7 +59,7 @@ func Describe(policies ...limit.Policy) *Description {
 		t := &d.terms[i]
 		t.Quota, t.Window = of.Quota, of.Window
 		if t.Name == "" {
-			t.Name = d.unusedName(nameOf(of))
+			t.Name = d.unusedName(nameOf(of), func(string) bool { return false })
 		}
 	}
 	return d
@@ -80,10 +80,22 @@ func MustDescribe(caller string, policies ...limit.Policy) *Description {
 	return d
 }
 
-// unusedName returns a name, with a number if another policy has it.
-func (d *Description) unusedName(name string) string {
+// Distinct returns the description of at least n policies with names of which none is taken.
+func (d *Description) Distinct(n int, taken func(name string) bool) *Description {
+	distinct := &Description{Policies: d.Policies}
+	for i := range max(n, len(d.terms)) {
+		t := d.Term(i)
+		t.Name = distinct.unusedName(t.Name, taken)
+		distinct.terms = append(distinct.terms, t)
+	}
+	return distinct
+}
+
+// unusedName returns a name, with a number if it is taken or another policy has it.
+func (d *Description) unusedName(name string, taken func(name string) bool) string {
 	unused := name
-	for n := 2; slices.ContainsFunc(d.terms, func(t Term) bool { return t.Name == unused }); n++ {
+	hasName := func(t Term) bool { return t.Name == unused }
+	for n := 2; taken(unused) || slices.ContainsFunc(d.terms, hasName); n++ {
 		unused = fmt.Sprintf("%s-%d", name, n)
 	}
 	return unused
