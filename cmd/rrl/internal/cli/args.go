@@ -36,6 +36,9 @@ func noEmptyName(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// oneName requires one argument that is not empty.
+var oneName = cobra.MatchAll(cobra.ExactArgs(1), noEmptyName)
+
 func checkMax(most int) error {
 	if most < 0 {
 		return fmt.Errorf("--max %d: want 0 or more; 0 means all", most)

@@ -28,7 +28,7 @@ permits than the rate. Without --fix it only reads.
 --fix asks before it repairs. A repair changes nothing if the limiter has changed since it was read.
 
 Exit code 0 means that all limiters were checked and no problem is left.`,
-		Args: takes(0, 1, "at most one pattern"),
+		Args: cobra.MaximumNArgs(1),
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if err := checkMax(most); err != nil {

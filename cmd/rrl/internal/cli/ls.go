@@ -35,7 +35,7 @@ func (a *app) ls() *cobra.Command {
 PATTERN is a pattern of Redis: * ? [a-z]. TAKEN and FREE of a PER_CLIENT limiter are those of the
 client that has taken the most. Redis does not hold the limits of package limit, so RATE and FREE of
 its limiters are unknown.`,
-		Args: takes(0, 1, "at most one pattern"),
+		Args: cobra.MaximumNArgs(1),
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			if err := checkMax(most); err != nil {
 				return err

@@ -95,14 +95,13 @@ found a rate; 2 an error, or show of a corrupt limiter.`,
 		Version:       installed(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          onlyCommands,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	root.SetFlagErrorFunc(flagError)
-	wrapHelp(root)
+	// The texts of commands fit into 100 columns as they are.
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 100"))
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.connection.URL, "redis", "",
 		"the Redis: redis://USER@HOST:PORT/DB, rediss:// for TLS, ?addr=HOST:PORT for more\n"+
@@ -133,13 +132,6 @@ found a rate; 2 an error, or show of a corrupt limiter.`,
 	}
 	root.AddCommand(a.ls(), a.show(), a.watch(), a.try(), a.set(), a.reset(), a.release(), a.pause(), a.audit(), a.demo(),
 		a.serve(), a.rules())
-	root.SetHelpCommand(help(root))
-	root.InitDefaultCompletionCmd()
-	for _, cmd := range root.Commands() {
-		if cmd.Name() == "completion" { // by default, an unknown shell prints help with exit code 0
-			cmd.Args, cmd.RunE = onlyCommands, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-		}
-	}
 	return root
 }
 

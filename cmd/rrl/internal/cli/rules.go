@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,7 +14,7 @@ func (a *app) rules() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rules",
 		Short: "Check files of limits",
-		Args:  onlyCommands,
+		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.rulesCheck())
@@ -33,7 +32,7 @@ serve does. It does not connect to Redis.
 
 Each error is a line FILE:LINE:COLUMN: FIELD: REASON, without the parts that are unknown. At most 20
 errors of each file are reported.`,
-		Args: takes(1, math.MaxInt, "files or folders"),
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			files := make([]check.File, len(args))
 			wrong, mistakes := 0, 0

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"time"
 
@@ -50,8 +49,7 @@ requests end with an error, and the proxy decides. The log goes to the standard 
 -o json.
 
 SIGTERM and SIGINT end it with exit code 0. Its health reports the shutdown first. After --drain it
-takes no more requests, and those under way have five seconds. SIGHUP rereads files and
-certificates.
+takes no more requests, and those under way have five seconds. SIGHUP rereads files.
 
 Both addresses are for proxies only. --grpc-tls-cert and --grpc-tls-key enable TLS on --grpc;
 --grpc-tls-client-ca requires certificates of clients. Replaced certificates take effect for the
@@ -77,7 +75,7 @@ next connection. HTTP has no TLS.`,
 		"a PEM file with certificate authorities; only clients with a certificate of one may connect")
 	flags.DurationVar(&s.age, "grpc-max-connection-age", 0,
 		"the age, plus or minus a tenth, at which a client is asked to reconnect; 0 for never")
-	flags.StringVar(&s.http, "http", ":8080", `the address of HTTP: HOST:PORT or :PORT; "" for none`)
+	flags.StringVar(&s.http, "http", ":8080", `the address of HTTP: HOST:PORT, :PORT or unix:PATH; "" for none`)
 	flags.IntVar(&s.config.HTTPConns, "http-connections", 1024, "the maximum number of HTTP connections")
 	flags.StringVar(&s.rules, "rules", "", "a file of rules, for nginx, Traefik and Caddy at /auth of --http")
 	flags.StringVar(&s.prefix, "prefix", "",
@@ -103,8 +101,7 @@ func (s *service) paths(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 && args[0] != "" || len(args) == 0 && s.rules != "" {
 		return nil
 	}
-	return fmt.Errorf("%s takes one file or folder, got %d, or --rules; see %s --help", cmd.CommandPath(), len(args),
-		cmd.CommandPath())
+	return fmt.Errorf("%s takes one file or folder, or --rules, got %d", cmd.CommandPath(), len(args))
 }
 
 // check checks flags and files before the service waits for Redis.
@@ -158,11 +155,10 @@ func (s *service) run(ctx context.Context, a *app) error {
 		return err
 	}
 	log := a.logger()
-	options, reload, err := s.grpcOptions(log)
+	options, err := s.grpcOptions(log)
 	if err != nil {
 		return err
 	}
-	hangups := forward(ctx, a.hangup, reload)
 	a.connection.Serves = true
 	if err := a.await(ctx, log); err != nil {
 		if ctx.Err() != nil {
@@ -171,11 +167,11 @@ func (s *service) run(ctx context.Context, a *app) error {
 		return err
 	}
 	c := s.config
-	c.Client, c.Log, c.Options, c.Reload = a.limiters(s.clientOptions()...), log, options, hangups
+	c.Client, c.Log, c.Options, c.Reload = a.limiters(s.clientOptions()...), log, options, a.hangup
 	if c.Other, err = s.auth(ctx, c.Client, log); err != nil {
 		return err
 	}
-	if c.GRPC, err = listenGRPC(ctx, s.grpc); err != nil {
+	if c.GRPC, err = listen(ctx, "--grpc", s.grpc); err != nil {
 		return err
 	}
 	if c.HTTP, err = listen(ctx, "--http", s.http); err != nil {
@@ -201,22 +197,22 @@ const streamWorkers = 256
 // graceTime is for requests under way on a connection that has reached its maximum age.
 const graceTime = 10 * time.Second
 
-// grpcOptions returns the options of the gRPC server and a function that rereads the certificates.
-func (s *service) grpcOptions(log *slog.Logger) (options []grpc.ServerOption, reload func(), err error) {
-	options = []grpc.ServerOption{grpc.NumStreamWorkers(streamWorkers)}
+// grpcOptions returns the options of the gRPC server.
+func (s *service) grpcOptions(log *slog.Logger) ([]grpc.ServerOption, error) {
+	options := []grpc.ServerOption{grpc.NumStreamWorkers(streamWorkers)}
 	if s.age > 0 {
 		options = append(options, grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge: s.age, MaxConnectionAgeGrace: graceTime,
 		}))
 	}
 	if s.certs.Cert == "" {
-		return options, func() {}, nil
+		return options, nil
 	}
-	source, err := openCertificates(s.certs, log)
+	config, err := s.certs.serverTLS(log)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--grpc-tls-cert, --grpc-tls-key, --grpc-tls-client-ca: %w", err)
+		return nil, fmt.Errorf("--grpc-tls-cert, --grpc-tls-key, --grpc-tls-client-ca: %w", err)
 	}
-	return append(options, grpc.Creds(credentials.NewTLS(source.serverConfig()))), source.reload, nil
+	return append(options, grpc.Creds(credentials.NewTLS(config))), nil
 }
 
 func (s *service) clientOptions() (options []rratelimiter.Option) {
@@ -227,27 +223,6 @@ func (s *service) clientOptions() (options []rratelimiter.Option) {
 		options = append(options, rratelimiter.WithNameMapper(func(name string) string { return s.prefix + name }))
 	}
 	return options
-}
-
-// forward calls reload for each signal and forwards the signal. Signals that arrive faster than they are
-// received are merged.
-func forward(ctx context.Context, signals <-chan os.Signal, reload func()) <-chan os.Signal {
-	forwarded := make(chan os.Signal, 1)
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case signal := <-signals:
-				reload()
-				select {
-				case forwarded <- signal:
-				default:
-				}
-			}
-		}
-	}()
-	return forwarded
 }
 
 func (s *service) giveBack(ctx context.Context, client *rratelimiter.Client, log *slog.Logger) {

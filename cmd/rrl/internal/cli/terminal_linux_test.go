@@ -88,30 +88,22 @@ func TestWatch_End_RestoresTheTerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	s := startRedis(t)
 	zoo(s)
-	for _, key := range []string{"xq", "Q", "\x03", ""} {
-		p := openPTY(t, 20, 10)
-		before, err := unix.IoctlGetTermios(int(p.tty.Fd()), unix.TCGETS)
-		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(context.Background())
-		code := p.start(ctx, "watch", "paid-api", "--every", "50ms", "--redis", s.url())
-		p.await(t, "100/100")
-		require.True(t, strings.HasPrefix(p.text(), "\x1b[?1049h\x1b[?25l"), "it takes the other screen, without a cursor")
-		p.resize(t, 100, 30)
-		p.await(t, "q quits.")
-		if key == "" {
-			cancel() // as a signal does in Main
-		} else {
-			_, err = p.keyboard.WriteString(key)
-			require.NoError(t, err)
-		}
-		require.Equal(t, exitDone, <-code, "%q", key)
-		p.await(t, "\x1b[?25h\x1b[?1049l")
-		require.True(t, strings.HasSuffix(p.text(), "\x1b[0m\x1b[?25h\x1b[?1049l"))
-		after, err := unix.IoctlGetTermios(int(p.tty.Fd()), unix.TCGETS)
-		require.NoError(t, err)
-		require.Equal(t, before, after)
-		cancel()
-	}
+	p := openPTY(t, 20, 10)
+	before, err := unix.IoctlGetTermios(int(p.tty.Fd()), unix.TCGETS)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	code := p.start(ctx, "watch", "paid-api", "--every", "50ms", "--redis", s.url())
+	p.await(t, "100/100")
+	require.True(t, strings.HasPrefix(p.text(), "\x1b[?1049h\x1b[?25l"), "it takes the other screen, without a cursor")
+	p.resize(t, 100, 30)
+	p.await(t, "Ctrl-C quits.")
+	cancel() // as a signal does in Main
+	require.Equal(t, exitDone, <-code)
+	p.await(t, "\x1b[?25h\x1b[?1049l")
+	require.True(t, strings.HasSuffix(p.text(), "\x1b[0m\x1b[?25h\x1b[?1049l"))
+	after, err := unix.IoctlGetTermios(int(p.tty.Fd()), unix.TCGETS)
+	require.NoError(t, err)
+	require.Equal(t, before, after)
 }
 
 // A terminal that cannot move its cursor gets lines, and no control sequence.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,7 +36,7 @@ func (a *app) watch() *cobra.Command {
 		Long: `watch samples limiters periodically and plots the taken permits against the rate, and by client for
 a PER_CLIENT limiter. It only reads. If the output is not a terminal, it writes a line per sample.
 It cannot show waiting callers, since Redis does not know them.`,
-		Args: cobra.MatchAll(takes(1, math.MaxInt, "the names of limiters"), noEmptyName),
+		Args: cobra.MatchAll(cobra.MinimumNArgs(1), noEmptyName),
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			given, err := parse(policies)
 			if err != nil {
@@ -50,7 +49,7 @@ It cannot show waiting callers, since Redis does not know them.`,
 				return err
 			}
 			w := &watch.Watcher{Reader: a.reader, Names: args, Given: given}
-			return w.Run(cmd.Context(), a.in, a.out, a.redis.Where, s.every, s.count, a.json())
+			return w.Run(cmd.Context(), a.out, a.redis.Where, s.every, s.count, a.json())
 		}),
 	}
 	s.flags(cmd, time.Second)
@@ -63,12 +62,12 @@ func (a *app) demo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show watch on an in-memory Redis with some callers",
-		Args:  takes(0, 0, "no arguments"),
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.check(); err != nil {
 				return err
 			}
-			return demo.Run(cmd.Context(), a.in, a.out, s.every, s.count, a.json())
+			return demo.Run(cmd.Context(), a.out, s.every, s.count, a.json())
 		},
 	}
 	s.flags(cmd, 250*time.Millisecond)

@@ -23,9 +23,8 @@ const where = "demo, an in-memory Redis"
 
 const step = 50 * time.Millisecond
 
-// Run runs the callers and shows watch until ctx ends, the user presses q, or count samples were shown; 0
-// means no limit.
-func Run(ctx context.Context, in io.Reader, out io.Writer, every time.Duration, count int, json bool) error {
+// Run runs the callers and shows watch until ctx ends or count samples were shown; 0 means no limit.
+func Run(ctx context.Context, out io.Writer, every time.Duration, count int, json bool) error {
 	server, err := miniredis.Run()
 	if err != nil {
 		return fmt.Errorf("in-memory Redis: %w", err)
@@ -59,7 +58,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, every time.Duration, 
 	wg.Go(func() { eachStep(ctx, func() { server.FastForward(step) }) }) // keys expire by this clock
 	redis := &connect.Redis{Client: client, Where: where}
 	watcher := &watch.Watcher{Reader: &inspect.Reader{Redis: redis, Now: time.Now}, Names: limiters, Given: given()}
-	if err := watcher.Run(ctx, in, out, where, every, count, json); err != nil {
+	if err := watcher.Run(ctx, out, where, every, count, json); err != nil {
 		return err
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {

@@ -13,23 +13,21 @@ import (
 )
 
 // Run takes samples until ctx ends, or count times if count is above 0. It fails if the first sample fails,
-// and shows the failure of a later one. On a terminal it draws until the user presses q, and restores the
-// terminal at the end. Otherwise it writes a line per sample, or JSON.
-func (w *Watcher) Run(ctx context.Context, in io.Reader, out io.Writer, where string, every time.Duration, count int,
-	json bool) (err error) {
+// and shows the failure of a later one. On a terminal it draws, and restores the terminal at the end.
+// Otherwise it writes a line per sample, or JSON.
+func (w *Watcher) Run(ctx context.Context, out io.Writer, where string, every time.Duration, count int, json bool,
+) (err error) {
 	view := &View{Where: where}
 	var terminal *screen.Terminal
-	var quit <-chan struct{}
 	if file, ok := out.(*os.File); ok && !json && screen.CanDraw(out) {
 		// An error of the first sample stays readable after the end.
 		if _, err := w.Look(ctx); err != nil {
 			return err
 		}
-		if terminal, err = screen.OpenTerminal(in, file); err != nil {
+		if terminal, err = screen.OpenTerminal(file); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, terminal.Close()) }()
-		quit = terminal.Quit()
 	}
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -48,8 +46,6 @@ func (w *Watcher) Run(ctx context.Context, in io.Reader, out io.Writer, where st
 		}
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-quit:
 			return nil
 		case <-ticker.C:
 		}

@@ -76,9 +76,9 @@ const (
 // Frame draws the latest samples.
 func (v *View) Frame(width, height int) screen.Frame {
 	head := fmt.Sprintf("%s  %s", v.last.Format("15:04:05"), v.Where)
-	foot := "q quits. Waiting callers are not shown: Redis does not know them."
+	foot := "Ctrl-C quits. Waiting callers are not shown: Redis does not know them."
 	if width < narrow {
-		head, foot = v.last.Format("15:04:05"), "q quits"
+		head, foot = v.last.Format("15:04:05"), "Ctrl-C quits"
 	}
 	frame := screen.Frame{screen.Text(head, screen.Dim)}
 	room := height - 2 // head and foot

@@ -47,7 +47,7 @@ taken 12 of 20  free 8  2 clients
     0 │                        ▃▆██ ▃▆██ ▃▆██ ▃▆██ ▃▆██ ▃▆██
 taken 4
 
-+1 more in a higher window. q quits. Waiting callers are no…
++1 more in a higher window. Ctrl-C quits. Waiting callers a…
 `, "\n"), view().Frame(60, 17).String())
 }
 
