@@ -45,8 +45,10 @@ func (w *writer) FlushError() error {
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// Hijack implements [http.Hijacker] for handlers without an [http.ResponseController].
+// Hijack adds the headers, since a handler that writes its own response may send them, as a
+// ReverseProxy does for a web socket.
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	w.begun(http.StatusOK)
 	return http.NewResponseController(w.ResponseWriter).Hijack()
 }
 

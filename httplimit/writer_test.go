@@ -130,8 +130,10 @@ func TestMiddleware_ResponseWriter_IsUsedInEachWay(t *testing.T) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if assert.NoError(t, err) {
 				defer conn.Close()
-				_, err = io.WriteString(conn, "HTTP/1.1 200 OK\r\nRatelimit: own\r\nContent-Length: 3\r\n\r\nraw")
-				assert.NoError(t, err)
+				w.Header().Set("Content-Length", "3")
+				own := &http.Response{StatusCode: 200, ProtoMajor: 1, ProtoMinor: 1, Header: w.Header(),
+					Body: io.NopCloser(strings.NewReader("raw")), ContentLength: 3}
+				assert.NoError(t, own.Write(conn))
 			}
 		}, 200, "raw"},
 	} {
