@@ -20,8 +20,7 @@ var ErrNotSent = errors.New("grpclimit: the call was not sent")
 
 // UnaryClientInterceptor limits a client's unary calls: each waits for its permits from the limiter
 // that choose returns. Calls wait in order, as long as their context or [Wait] allows. If its
-// permits are not free by then, a call fails at once with [ErrNotSent]. With [AtOnce] no call
-// waits. All attempts of a retry policy are one call, and take permits once.
+// permits are not free by then, a call fails at once with [ErrNotSent]. All attempts of a retry policy are one call, and take permits once.
 //
 // A status ResourceExhausted or Unavailable with a RetryInfo pauses the limiter's name for all
 // callers of this interceptor; [PauseOn] chooses other statuses. No call with a limiter of that name is
@@ -33,7 +32,7 @@ var ErrNotSent = errors.New("grpclimit: the call was not sent")
 // processes that share the limiter pause. [limit.Limiter.Pause] with 0 ends it. If Redis fails, this
 // interceptor pauses alone.
 //
-// These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [AtOnce], [PauseOn], [Shadow], [Report],
+// These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [PauseOn], [Shadow], [Report],
 // [Policies], [OnFailure], [Deadline] and [OnRedisChange]. If Redis stops
 // answering while calls wait for permits, OnFailure decides them within three Deadlines, and new
 // calls after one.

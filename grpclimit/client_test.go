@@ -52,9 +52,6 @@ func TestErrNotSent_Status_HasRetryTime(t *testing.T) {
 	}{
 		"context": {nil, "DeadlineExceeded: the call ended before it was admitted\n"},
 		"wait":    {[]grpclimit.Option{grpclimit.Wait(time.Second)}, over + "RetryInfo: retry_delay 1h0m0s\n"},
-		"at once": {[]grpclimit.Option{grpclimit.AtOnce()}, over + "RetryInfo: retry_delay 1h0m0s\n"},
-		"the last counts": {[]grpclimit.Option{grpclimit.Wait(time.Hour), grpclimit.AtOnce()},
-			over + "RetryInfo: retry_delay 1h0m0s\n"},
 		"more than all is": {[]grpclimit.Option{grpclimit.Cost(func(context.Context, grpclimit.Call) int64 { return 2 })},
 			over},
 	} {

@@ -177,7 +177,6 @@ func options(s guardtest.Settings) []grpclimit.Option {
 	add(s.Spread != 0, func() grpclimit.Option { return grpclimit.Spread(s.Spread) })
 	add(s.Random != nil, func() grpclimit.Option { return grpclimit.WithRandom(s.Random) })
 	add(s.Shadow, grpclimit.Shadow)
-	add(s.InvalidAsFailure, grpclimit.InvalidAsFailure)
 	add(s.Deadline != 0, func() grpclimit.Option { return grpclimit.Deadline(s.Deadline) })
 	add(s.Report != nil, func() grpclimit.Option {
 		return grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) { s.Report(outcome(o)) })

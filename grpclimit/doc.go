@@ -20,7 +20,7 @@
 // an outer interceptor has sent headers.
 //
 // Errors go to [Report] and [OnRedisChange], and never to clients. Addresses, keys and names of
-// limiters do not either, unless [Subject] is set.
+// limiters do not either.
 //
 // # Streams
 //

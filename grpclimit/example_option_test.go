@@ -10,8 +10,6 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/health"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	test "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/status"
 
@@ -61,27 +59,6 @@ func ExampleSkip() {
 	// Output:
 	// OK
 	// OK
-}
-
-// Health checks pass, unless the server shall limit them too.
-func ExampleHealthAndReflection() {
-	client := connect()
-
-	for _, opts := range [][]grpclimit.Option{nil, {grpclimit.HealthAndReflection()}} {
-		server := grpc.NewServer(limitedBy(one(client), opts...)...)
-		healthpb.RegisterHealthServer(server, health.NewServer())
-		conn, stop := connectTo(server)
-		for range 2 {
-			_, err := healthpb.NewHealthClient(conn).Check(noContext, new(healthpb.HealthCheckRequest))
-			fmt.Println(status.Code(err))
-		}
-		stop()
-	}
-	// Output:
-	// OK
-	// OK
-	// OK
-	// ResourceExhausted
 }
 
 // A short wait instead of a denial.
@@ -134,24 +111,6 @@ func ExampleShadow() {
 	// OK
 	// grpc.testing.TestService api:127.0.0.1 rejected [hour]
 	// OK
-}
-
-// Denials name the tenant whose quota it is.
-func ExampleSubject() {
-	client := connect()
-
-	c, stop := start(limitedBy(one(client),
-		grpclimit.Subject(func(context.Context, grpclimit.Call) string { return "tenant:gold" })))
-	defer stop()
-	for range 2 {
-		for _, detail := range status.Convert(call(noContext, c)).Details() {
-			if quota, ok := detail.(*errdetails.QuotaFailure); ok {
-				v := quota.GetViolations()[0]
-				fmt.Println(v.GetSubject(), v.GetQuotaId(), v.GetQuotaValue(), v.GetDescription())
-			}
-		}
-	}
-	// Output: tenant:gold hour 1 the limit "hour" of 1 has too few permits left
 }
 
 // down is a limiter whose Redis does not answer.

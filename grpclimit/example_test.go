@@ -71,11 +71,11 @@ func limitedBy(choose func(context.Context, grpclimit.Call) (grpclimit.Limiter, 
 
 var noContext = context.Background()
 
-// Two calls an hour for each client and service.
+// Two calls an hour for each client and method.
 func Example() {
 	client := connect()
 
-	calls := grpclimit.Each(client, "api", grpclimit.Combined(grpclimit.ByIP(), grpclimit.ByService()), limit.FixedWindow{Permits: 2, Interval: time.Hour})
+	calls := grpclimit.Each(client, "api", grpclimit.Combined(grpclimit.ByIP(), grpclimit.ByMethod()), limit.FixedWindow{Permits: 2, Interval: time.Hour})
 	server := grpc.NewServer(
 		grpc.UnaryInterceptor(grpclimit.UnaryServerInterceptor(calls, grpclimit.Deadline(time.Second))),
 		grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(calls, grpclimit.Deadline(time.Second))))
@@ -230,11 +230,14 @@ func ExampleStreamServerInterceptor_messages() {
 	// ResourceExhausted
 }
 
+// target is the key of a client's server.
+func target(_ context.Context, call grpclimit.Call) (string, error) { return call.Target, nil }
+
 // Two calls an hour to each server, for all programs together.
 func ExampleUnaryClientInterceptor() {
 	client := connect()
 
-	perServer := grpclimit.Each(client, "calls", grpclimit.ByTarget(), limit.FixedWindow{Permits: 2, Interval: time.Hour})
+	perServer := grpclimit.Each(client, "calls", target, limit.FixedWindow{Permits: 2, Interval: time.Hour})
 	c, stop := start(nil, grpc.WithUnaryInterceptor(grpclimit.UnaryClientInterceptor(perServer, unhurried)))
 	defer stop()
 	for range 3 {
@@ -253,9 +256,9 @@ func ExampleUnaryClientInterceptor() {
 func ExampleStreamClientInterceptor() {
 	client := connect()
 
-	perServer := grpclimit.Each(client, "calls", grpclimit.ByTarget(), limit.FixedWindow{Permits: 1, Interval: time.Hour})
+	perServer := grpclimit.Each(client, "calls", target, limit.FixedWindow{Permits: 1, Interval: time.Hour})
 	c, stop := start(nil,
-		grpc.WithStreamInterceptor(grpclimit.StreamClientInterceptor(perServer, unhurried, grpclimit.AtOnce())))
+		grpc.WithStreamInterceptor(grpclimit.StreamClientInterceptor(perServer, unhurried, grpclimit.Wait(time.Second))))
 	defer stop()
 	for range 2 {
 		_, err := c.FullDuplexCall(noContext)
@@ -283,7 +286,7 @@ func ExampleAddress() {
 }
 
 func ExampleCombined() {
-	perMethodAndTarget := grpclimit.Combined(grpclimit.ByMethod(), grpclimit.ByTarget())
+	perMethodAndTarget := grpclimit.Combined(grpclimit.ByMethod(), target)
 	fmt.Println(perMethodAndTarget(noContext, grpclimit.Call{Method: "/a.B/C", Outgoing: true, Target: "dns:///b.example"}))
 	// Output: /a.B/C|dns:///b.example <nil>
 }

@@ -42,7 +42,7 @@ func newGate(interceptor string, choose func(context.Context, Call) (Limiter, er
 func (g *gate) request(ctx context.Context, call Call) (
 	q guard.Request, d *guard.Description, limited bool, err error,
 ) {
-	if !g.exemptNone && !call.Outgoing && guard.Exempt(call.Method) || g.skip != nil && g.skip(ctx, call) {
+	if !g.LimitsHealth && !call.Outgoing && guard.Exempt(call.Method) || g.skip != nil && g.skip(ctx, call) {
 		return q, nil, false, nil
 	}
 	limiter, err := g.choose(ctx, call)
@@ -99,11 +99,7 @@ func (g *gate) admit(ctx context.Context, call Call) (*visit, *refusal) {
 		return nil, nil
 	}
 	if !g.passes(o) {
-		subject := ""
-		if g.subject != nil && o.Result == Rejected {
-			subject = g.subject(ctx, call)
-		}
-		return nil, newRefusal(ctx, o, subject, g.Spread)
+		return nil, newRefusal(ctx, o, g.Spread)
 	}
 	return guard.NewVisit[guard.GRPC](ctx, g.guard.Guard, o.request, o.answer, o.Outcome), nil
 }

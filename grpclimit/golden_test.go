@@ -41,8 +41,7 @@ func documented(f *redistest.Fixture, client *rratelimiter.Client) map[string]te
 	serve("two", each("two", second, minute))
 	serve("both", each("both", limit.FixedWindow{Permits: 4, Interval: time.Second},
 		limit.TokenBucket{Capacity: 5, Refill: 1, Interval: 10 * time.Second}))
-	serve("named", each("named", grpclimit.Named("pages per day", limit.Calendar{Permits: 50, Unit: limit.Day})),
-		grpclimit.Subject(func(context.Context, grpclimit.Call) string { return "tenant:gold" }))
+	serve("named", each("named", grpclimit.Named("pages per day", limit.Calendar{Permits: 50, Unit: limit.Day})))
 	serve("closed", grpclimit.All(down{}))
 	serve("open", grpclimit.All(down{}), grpclimit.OnFailure(grpclimit.Open))
 	serve("local", grpclimit.All(down{}), grpclimit.Policies(limit.FixedWindow{Permits: 10, Interval: time.Minute}),

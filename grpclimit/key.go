@@ -2,7 +2,6 @@ package grpclimit
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"strings"
 
@@ -59,39 +58,6 @@ func ByMetadata(name string) Key {
 // with an UnknownServiceHandler, such as a proxy, clients can choose any method.
 func ByMethod() Key {
 	return func(_ context.Context, call Call) (string, error) { return call.Method, nil }
-}
-
-// ByService returns the Key of the service, such as "grpc.health.v1.Health". On a server with an
-// UnknownServiceHandler, clients can choose any service.
-func ByService() Key {
-	return func(_ context.Context, call Call) (string, error) {
-		service := call.Service()
-		if service == "" {
-			return "", guard.Invalidf("grpclimit: method %q: it has no service", call.Method)
-		}
-		return service, nil
-	}
-}
-
-// ByTarget returns the Key of a client's target, as passed to its ClientConn.
-func ByTarget() Key {
-	return func(_ context.Context, call Call) (string, error) {
-		if call.Target == "" {
-			return "", errors.New("grpclimit: ByTarget: the call has no target: use it in an interceptor of a client")
-		}
-		return call.Target, nil
-	}
-}
-
-// Hashed replaces a key by its hash, as [httplimit.Hashed] does.
-func Hashed(key Key) Key {
-	return func(ctx context.Context, call Call) (string, error) {
-		text, err := key(ctx, call)
-		if err != nil || text == "" {
-			return "", err
-		}
-		return guard.Hash(text), nil
-	}
 }
 
 // Combined joins several keys: calls share a limiter if all their keys are equal. If one key is

@@ -15,14 +15,12 @@ import (
 type Option func(*settings)
 
 type settings struct {
-	policies   *guard.Description // of limiters without a description of their own
-	cost       func(context.Context, Call) int64
-	skip       func(context.Context, Call) bool
-	subject    func(context.Context, Call) string
-	report     func(context.Context, Call, Outcome)
-	unsettled  func(context.Context, Call, error)
-	pauseOn    []func(*status.Status) (time.Duration, bool)
-	exemptNone bool // calls of the health and reflection services are limited too
+	policies  *guard.Description // of limiters without a description of their own
+	cost      func(context.Context, Call) int64
+	skip      func(context.Context, Call) bool
+	report    func(context.Context, Call, Outcome)
+	unsettled func(context.Context, Call, error)
+	pauseOn   []func(*status.Status) (time.Duration, bool)
 	guard.Settings
 }
 
@@ -70,23 +68,11 @@ func Wait(d time.Duration) Option { return common(guard.Wait("grpclimit", d)) }
 // [httplimit.MaxWaiting] does. A server has [DefaultMaxWaiting] by default, and a client no bound.
 func MaxWaiting(n int) Option { return common(guard.MaxWaiting("grpclimit", n)) }
 
-// HealthAndReflection lets a server limit calls of the services grpc.health.v1.Health and
-// grpc.reflection too. Without it they pass without a call to Redis, since a probe that is denied
-// takes a healthy server out of service.
-func HealthAndReflection() Option {
-	return func(s *settings) { s.exemptNone = true }
-}
-
 // Spread adds a random part of less than d to the RetryInfo and the retry pushback of each call that
 // a server refuses. So clients that were refused at the same time do not return at the same time.
 // The sum is never below the exact time. A refusal without a RetryInfo stays without one. There is
 // no random part by default, or if d is 0. Spread panics if d is below 0.
 func Spread(d time.Duration) Option { return common(guard.SpreadBy("grpclimit", d)) }
-
-// AtOnce lets a client's call fail at once instead of waiting. Servers always do.
-func AtOnce() Option {
-	return func(s *settings) { s.Wait, s.AtOnce = 0, true }
-}
 
 // Shadow lets all calls pass, and reports no limits to clients. Calls still take permits and are
 // decided, for [Report] and the handler.
@@ -96,13 +82,6 @@ func Shadow() Option { return common(func(s *guard.Settings) { s.Shadow = true }
 // proceeds.
 func Report(report func(context.Context, Call, Outcome)) Option {
 	return func(s *settings) { s.report = report }
-}
-
-// Subject sets the subject of the quota in a server's refusals, for instance "tenant:gold". There
-// is none by default: the key of a call, an address or an API key, may be private, and behind a
-// proxy other clients see it. Text that is not valid UTF-8 is left out.
-func Subject(subject func(context.Context, Call) string) Option {
-	return func(s *settings) { s.subject = subject }
 }
 
 // OnSettleError sets a callback for each [Settle] whose call to Redis failed. Such a Settle has no
@@ -130,11 +109,6 @@ func Local(share float64) FailureMode { return FailureMode(guard.Local("grpclimi
 func OnFailure(mode FailureMode) Option {
 	return common(guard.OnFailure("grpclimit", guard.Mode(mode)))
 }
-
-// InvalidAsFailure lets the [FailureMode] decide calls whose error is [ErrInvalidRequest]. With
-// [Closed] they end with Unavailable instead of InvalidArgument, with [Open] they pass. Their
-// [Result] is FailedClosed or FailedOpen. Interceptors of clients always do this.
-func InvalidAsFailure() Option { return common(func(s *guard.Settings) { s.InvalidFails = true }) }
 
 // Deadline sets the time that Redis has to answer for a call, [DefaultDeadline] by default. A wait
 // for permits is not part of it. A [Settle] is another request with the same deadline.

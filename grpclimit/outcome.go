@@ -26,8 +26,8 @@ const (
 
 // ErrInvalidRequest is the error of an invalid call, which lacks what its limit needs. A [Key], a
 // chooser and a cost below 0 cause it; keys of yours may wrap it. Interceptors of servers refuse
-// such a call with InvalidArgument in every [FailureMode], since no retry helps; see
-// [InvalidAsFailure].
+// such a call with InvalidArgument in every [FailureMode], since no retry helps. In a client's
+// interceptor the mode decides.
 var ErrInvalidRequest = httplimit.ErrInvalidRequest
 
 // FromContext returns the Outcome of a call to a server, for its handler. It returns

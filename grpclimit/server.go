@@ -12,8 +12,9 @@ import (
 // decides, but [ErrInvalidRequest] is always refused. [All] and [Each] are ready-made choosers.
 //
 // The handler finds the [Outcome] in its context with [FromContext]. The documentation of the
-// package lists the statuses of refused calls. Calls of the health and reflection services pass,
-// unless [HealthAndReflection] is given.
+// package lists the statuses of refused calls. Calls of the services grpc.health.v1.Health
+// and grpc.reflection pass without a call to Redis, since a probe that is denied takes a healthy
+// server out of service.
 //
 // If several interceptors are chained, each takes its permits before the next one is called, and
 // keeps them if that one denies. [Each] with several policies, or a

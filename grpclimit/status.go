@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
@@ -57,12 +56,12 @@ func newStatus(ctx context.Context, o *decided, after time.Duration) *spb.Status
 	return s
 }
 
-func newRefusal(ctx context.Context, o *decided, subject string, spread guard.Spread) *refusal {
+func newRefusal(ctx context.Context, o *decided, spread guard.Spread) *refusal {
 	exact := o.answer.RetryAfter()
 	after := spread.Add(exact)
 	s := newStatus(ctx, o, after)
 	if o.Result == Rejected {
-		s.Details = append(s.Details, quotaFailure(o, subject)...)
+		s.Details = append(s.Details, quotaFailure(o)...)
 	}
 	trailer := pushback(after)
 	if exact > longestPushback {
@@ -71,10 +70,7 @@ func newRefusal(ctx context.Context, o *decided, subject string, spread guard.Sp
 	return &refusal{status.ErrorProto(s), trailer}
 }
 
-func quotaFailure(o *decided, subject string) []*anypb.Any {
-	if !utf8.ValidString(subject) {
-		subject = ""
-	}
+func quotaFailure(o *decided) []*anypb.Any {
 	f := new(errdetails.QuotaFailure)
 	for _, i := range o.policies.Violated(o.answer, o.Cost) {
 		t := o.policies.Term(i)
@@ -84,7 +80,7 @@ func quotaFailure(o *decided, subject string) []*anypb.Any {
 		}
 		quota = cmp.Or(quota, t.Quota)
 		v := &errdetails.QuotaFailure_Violation{
-			Subject: subject, QuotaMetric: "permits", QuotaId: t.Name, QuotaValue: quota,
+			QuotaMetric: "permits", QuotaId: t.Name, QuotaValue: quota,
 		}
 		limit := strconv.Quote(t.Name)
 		if quota > 0 {

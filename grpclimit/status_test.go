@@ -117,8 +117,8 @@ func TestPauseOn_ChosenStatuses_Pause(t *testing.T) {
 func TestRetryInfo_OfAnInnerInterceptor_PausesNothing(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		inner := grpclimit.UnaryClientInterceptor(grpclimit.Each(client, "inner", grpclimit.ByMethod(), hour(1)),
-			grpclimit.AtOnce())
-		outer := grpclimit.UnaryClientInterceptor(perHost(client, hour(9)), grpclimit.AtOnce())
+			grpclimit.Wait(time.Second))
+		outer := grpclimit.UnaryClientInterceptor(perHost(client, hour(9)), grpclimit.Wait(time.Second))
 		c := serve(f, new(service)).dial(grpc.WithChainUnaryInterceptor(outer, inner))
 		require.NoError(t, ask(f, c, "one", time.Minute))
 		assert.ErrorIs(t, ask(f, c, "one", time.Minute), grpclimit.ErrNotSent)

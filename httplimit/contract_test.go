@@ -121,7 +121,6 @@ func options(s guardtest.Settings) []httplimit.Option {
 	add(s.Spread != 0, func() httplimit.Option { return httplimit.Spread(s.Spread) })
 	add(s.Random != nil, func() httplimit.Option { return httplimit.WithRandom(s.Random) })
 	add(s.Shadow, httplimit.Shadow)
-	add(s.InvalidAsFailure, httplimit.InvalidAsFailure)
 	add(s.Deadline != 0, func() httplimit.Option { return httplimit.Deadline(s.Deadline) })
 	add(s.Report != nil, func() httplimit.Option {
 		return httplimit.Report(func(_ *http.Request, o httplimit.Outcome) { s.Report(outcome(o)) })

@@ -146,8 +146,8 @@ func OnSettleError(failed func(*http.Request, error)) Option {
 //
 //   - Redis fails, or does not answer by the [Deadline].
 //   - A limiter has no rate.
-//   - The chooser returns an error, for instance because the client's address is unknown. For
-//     [ErrInvalidRequest] see [InvalidAsFailure].
+//   - The chooser returns an error, for instance because the client's address is unknown. A
+//     Middleware always refuses [ErrInvalidRequest].
 type FailureMode float64
 
 // The modes besides Local.
@@ -193,11 +193,6 @@ func Local(share float64) FailureMode { return FailureMode(guard.Local("httplimi
 func OnFailure(mode FailureMode) Option {
 	return common(guard.OnFailure("httplimit", guard.Mode(mode)))
 }
-
-// InvalidAsFailure lets the [FailureMode] decide requests whose error is [ErrInvalidRequest]. With
-// [Closed] they get 503 instead of 400 or 411, with [Open] they pass. Their [Result] is
-// FailedClosed or FailedOpen. A [Transport] always does this.
-func InvalidAsFailure() Option { return common(func(s *guard.Settings) { s.InvalidFails = true }) }
 
 // Deadline sets the time that Redis has to answer for a request, [DefaultDeadline] by default. A
 // wait for permits is not part of it. A [Settle] is another call with the same deadline.

@@ -33,7 +33,7 @@ func (r Result) LogValue() slog.Value { return slog.StringValue(r.String()) }
 
 // Errors of invalid requests, which lack what their limit needs. A [Key], a chooser and a cost
 // below 0 cause them. [Middleware] refuses such a request in every [FailureMode], since no retry
-// helps; see [InvalidAsFailure].
+// helps. In a [Transport] the mode decides.
 var (
 	// ErrInvalidRequest is answered with 400 Bad Request. A custom [Key] may wrap it.
 	ErrInvalidRequest = guard.ErrInvalidRequest

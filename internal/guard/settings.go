@@ -12,11 +12,11 @@ import (
 // Settings are the options that the middleware of HTTP and the interceptors of gRPC have in common.
 type Settings struct {
 	Wait         time.Duration // in place of a denial; 0 for none, or for outgoing calls Forever
-	AtOnce       bool          // an outgoing call does not wait either
 	Shadow       bool          // every request passes
 	Spread       Spread
 	Mode         Mode
 	InvalidFails bool // the mode decides invalid requests too
+	LimitsHealth bool // calls of gRPC's health and reflection services are limited too
 	Deadline     time.Duration
 	MaxWaiting   int // 0 for the default
 	Changed      func(up bool, err error)
@@ -64,7 +64,7 @@ func (g *Gate) Decide(ctx context.Context, q Request, err error) Answer {
 	q.Wait = s.Wait
 	if g.outgoing {
 		q.Pauses = &g.Pauses
-		if q.Wait == 0 && !s.AtOnce {
+		if q.Wait == 0 {
 			q.Wait = Forever
 		}
 	}
@@ -92,7 +92,7 @@ func Wait(pkg string, d time.Duration) Change {
 	if d <= 0 {
 		panic(fmt.Sprintf("%s: Wait: the duration is not positive: %v", pkg, d))
 	}
-	return func(s *Settings) { s.Wait, s.AtOnce = d, false }
+	return func(s *Settings) { s.Wait = d }
 }
 
 // MaxWaiting is the option of the largest number of waiters.

@@ -91,8 +91,11 @@ func newInterceptors(caller string, set *rules.Set, client *rratelimiter.Client,
 		panic(caller + ": the set is nil")
 	}
 	open := func(change func(*guard.Settings), costs bool) interceptors {
-		changed, _ := guard.GRPCOption(change).(grpclimit.Option)
-		all := append(slices.Clip(opts), changed, grpclimit.HealthAndReflection())
+		changed, _ := guard.GRPCOption(func(to *guard.Settings) {
+			to.LimitsHealth = true // a rule may name them
+			change(to)
+		}).(grpclimit.Option)
+		all := append(slices.Clip(opts), changed)
 		if costs {
 			all = append(all, grpclimit.Cost(costOf))
 		}

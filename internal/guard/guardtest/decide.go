@@ -90,13 +90,11 @@ func testInvalid(t *testing.T, m Middleware) {
 		status int
 		result string
 	}{
-		"no key":             {"", Settings{}, 400, "invalid"},
-		"open":               {"", Settings{Mode: guard.Open}, 400, "invalid"},
-		"a share":            {"", Settings{Mode: 1}, 400, "invalid"},
-		"a cost below 0":     {"one", Settings{Cost: below}, 400, "invalid"},
-		"as a failure":       {"", Settings{InvalidAsFailure: true}, 503, "failed_closed"},
-		"as a failure, open": {"", Settings{InvalidAsFailure: true, Mode: guard.Open}, 200, "failed_open"},
-		"shadow":             {"", Settings{Shadow: true}, 200, "invalid"},
+		"no key":         {"", Settings{}, 400, "invalid"},
+		"open":           {"", Settings{Mode: guard.Open}, 400, "invalid"},
+		"a share":        {"", Settings{Mode: 1}, 400, "invalid"},
+		"a cost below 0": {"one", Settings{Cost: below}, 400, "invalid"},
+		"shadow":         {"", Settings{Shadow: true}, 200, "invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {

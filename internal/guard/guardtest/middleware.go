@@ -51,20 +51,19 @@ type Settings struct {
 	Err     error             // of the choice of a limiter
 	Handler func(ctx context.Context)
 
-	Policies         []limit.Policy
-	Cost             func() int64
-	Skip             func() bool
-	Wait             time.Duration
-	MaxWaiting       int
-	Spread           time.Duration
-	Random           func(n int64) int64 // of Spread
-	Shadow           bool
-	Mode             guard.Mode
-	InvalidAsFailure bool
-	Deadline         time.Duration
-	Report           func(Outcome)
-	OnRedisChange    func(up bool, err error)
-	OnSettleError    func(error)
+	Policies      []limit.Policy
+	Cost          func() int64
+	Skip          func() bool
+	Wait          time.Duration
+	MaxWaiting    int
+	Spread        time.Duration
+	Random        func(n int64) int64 // of Spread
+	Shadow        bool
+	Mode          guard.Mode
+	Deadline      time.Duration
+	Report        func(Outcome)
+	OnRedisChange func(up bool, err error)
+	OnSettleError func(error)
 }
 
 // Outcome is the report of middleware on a request.
