@@ -83,16 +83,22 @@ func ClientOf(peer netip.Addr, trusted []netip.Prefix, header string, lines func
 }
 
 // behind returns the client of a trusted proxy, from the lines of a header: the first address from
-// the right that is not trusted. The header is Forwarded (RFC 7239) or a list of addresses.
+// the right that is not trusted. The header is Forwarded (RFC 7239) or a list of addresses, whose empty
+// elements do not count (RFC 9110, 5.6.1).
 func behind(proxy netip.Addr, trusted []netip.Prefix, header string, lines []string) (netip.Addr, error) {
 	cutLast, parse := lastOf, ParseAddr
 	if strings.EqualFold(header, "Forwarded") {
 		cutLast, parse = lastElement, parseForwarded
 	}
+	found := false
 	for _, line := range slices.Backward(lines) {
 		for more := true; more; {
 			var last string
 			last, line, more = cutLast(line)
+			if strings.Trim(last, " \t") == "" {
+				continue
+			}
+			found = true
 			addr, err := parse(last)
 			if err != nil {
 				return netip.Addr{}, fmt.Errorf("the header %s of the proxy %v: %w", header, proxy, err)
@@ -102,8 +108,8 @@ func behind(proxy netip.Addr, trusted []netip.Prefix, header string, lines []str
 			}
 		}
 	}
-	if len(lines) == 0 {
-		return netip.Addr{}, fmt.Errorf("the proxy %v sent no header %s", proxy, header)
+	if !found {
+		return netip.Addr{}, fmt.Errorf("the proxy %v sent no address in the header %s", proxy, header)
 	}
 	return netip.Addr{}, fmt.Errorf("the header %s of the proxy %v has only trusted addresses", header, proxy)
 }

@@ -66,8 +66,15 @@ var addresses = []struct {
 	// Several headers are one list.
 	{proxy, "", []string{"X-Forwarded-For: 1.1.1.1", "X-Forwarded-For: 203.0.113.9"}, "203.0.113.9"},
 	{proxy, "", []string{"X-Forwarded-For: 203.0.113.9", "X-Forwarded-For: 10.0.0.7"}, "203.0.113.9"},
-	{proxy, "", []string{"X-Forwarded-For: 203.0.113.9", "X-Forwarded-For: "}, ""},
+	{proxy, "", []string{"X-Forwarded-For: 203.0.113.9", "X-Forwarded-For: "}, "203.0.113.9"},
 	{proxy, "X-Real-IP", []string{"X-Real-IP: 1.1.1.1", "X-Real-IP: 203.0.113.9"}, "203.0.113.9"},
+
+	// Empty elements do not count.
+	{proxy, "", []string{"X-Forwarded-For: 203.0.113.9, "}, "203.0.113.9"},
+	{proxy, "", []string{"X-Forwarded-For: 1.1.1.1, 203.0.113.9 ,, \t,10.0.0.7,"}, "203.0.113.9"},
+	{proxy, "Forwarded", []string{"Forwarded: for=1.1.1.1, for=203.0.113.9, ", "Forwarded: ,"}, "203.0.113.9"},
+	{proxy, "", []string{"X-Forwarded-For: , ,"}, ""},
+	{proxy, "Forwarded", []string{"Forwarded: "}, ""},
 
 	// The configured header alone.
 	{proxy, "", []string{"Forwarded: for=1.1.1.1", "X-Real-IP: 2.2.2.2"}, ""},
@@ -87,7 +94,6 @@ var addresses = []struct {
 	// No client address.
 	{proxy, "", nil, ""},
 	{proxy, "", []string{"X-Forwarded-For: "}, ""},
-	{proxy, "", []string{"X-Forwarded-For: 203.0.113.9, "}, ""},
 	{proxy, "", []string{"X-Forwarded-For: 203.0.113.9, unknown"}, ""},
 	{proxy, "", []string{"X-Forwarded-For: 203.0.113.9, 10.0.0.0/8"}, ""},
 	{proxy, "", []string{"X-Forwarded-For: 10.0.0.2, 10.0.0.3"}, ""},
