@@ -34,11 +34,12 @@ func ByIP(trusted ...netip.Prefix) Key {
 
 // ByMetadata returns the Key of a value in the metadata, for instance an API key. It reads the
 // incoming metadata of a server's call, and the outgoing metadata of a client's. A call without the
-// value, or with several, has no key and is [ErrInvalidRequest]. Clients choose their metadata: put
-// a check of the value in front of it.
+// value, or with several or an empty one, has no key and is [ErrInvalidRequest]. Spaces and tabs
+// around a text are dropped, as gRPC allows; a binary value, whose name ends in "-bin", counts as it
+// was sent. Clients choose their metadata: put a check of the value in front of it.
 func ByMetadata(name string) Key {
 	name = strings.ToLower(name)
-	return func(ctx context.Context, call Call) (string, error) {
+	return func(ctx context.Context, call Call) (key string, err error) {
 		var values []string
 		if call.Outgoing {
 			md, _ := metadata.FromOutgoingContext(ctx)
@@ -46,11 +47,17 @@ func ByMetadata(name string) Key {
 		} else {
 			values = metadata.ValueFromIncomingContext(ctx, name)
 		}
-		if len(values) != 1 || strings.TrimSpace(values[0]) == "" {
-			return "", guard.Invalidf("grpclimit: metadata %s: want one value that is not empty: got %d values", name,
-				len(values))
+		if len(values) == 1 {
+			if strings.HasSuffix(name, "-bin") {
+				key = values[0]
+			} else {
+				key = strings.Trim(values[0], " \t")
+			}
 		}
-		return strings.TrimSpace(values[0]), nil
+		if key == "" {
+			err = guard.Invalidf("grpclimit: metadata %s: want one value that is not empty: got %d values", name, len(values))
+		}
+		return key, err
 	}
 }
 

@@ -91,6 +91,15 @@ func TestKey_Call_GivesTextOrError(t *testing.T) {
 		assert.Equal(t, c.want == "", err != nil, name)
 		assert.Equal(t, c.invalid, errors.Is(err, grpclimit.ErrInvalidRequest), name)
 	}
+	for id := range 256 { // a binary value has no white space
+		value := string([]byte{byte(id)})
+		ctx := from(t.Context(), "192.0.2.1:1", "id-bin", value, "id2-bin", " "+value+"\n")
+		got, err := grpclimit.ByMetadata("ID-bin")(ctx, in)
+		assert.Equal(t, value, got)
+		assert.NoError(t, err)
+		got, _ = grpclimit.ByMetadata("id2-bin")(ctx, in)
+		assert.Equal(t, " "+value+"\n", got)
+	}
 	for method, want := range map[string]string{"/a.B/C": "a.B", "a.B/C": "a.B", "/a/b/C": "a/b", "/C": "", "": ""} {
 		assert.Equal(t, want, grpclimit.Call{Method: method}.Service())
 	}

@@ -17,6 +17,7 @@ import (
 // is a proxy, and one header names the client. All lines of the header are joined in their order
 // and read from the right, where the nearest proxy has written. The first address that is not
 // trusted is the client's. Everything left of it is ignored, since the client may have written it.
+// Empty elements are skipped.
 //
 // The client's address is unknown, which is an error, in these cases:
 //

@@ -51,7 +51,7 @@ func FuzzBehindAProxy(f *testing.F) {
 
 func TestKey_Request_GivesTextOrError(t *testing.T) {
 	r := request()
-	r.Header = http.Header{"X-Key": {" a "}, "X-Two": {"a", "b"}, "X-Empty": {" "}}
+	r.Header = http.Header{"X-Key": {" a "}, "X-Two": {"a", "b"}, "X-Empty": {" "}, "X-Wide": {"\u00a0a\u2003"}}
 	r.SetPathValue("id", "7|8")
 	byKey := httplimit.ByHeader("X-Key")
 	none := func(*http.Request) (string, error) { return "", nil }
@@ -62,6 +62,7 @@ func TestKey_Request_GivesTextOrError(t *testing.T) {
 		invalid bool
 	}{
 		"a header":            {httplimit.ByHeader("x-key"), "a", false},
+		"other white space":   {httplimit.ByHeader("X-Wide"), "\u00a0a\u2003", false},
 		"a hashed header":     {httplimit.Hashed(byKey), "ca978112ca1bbdcafac231b39a23dc4d", false},
 		"a hash of nothing":   {httplimit.Hashed(none), "", false},
 		"a hash of none":      {httplimit.Hashed(httplimit.ByHeader("X-None")), "", true},

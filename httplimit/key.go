@@ -33,16 +33,19 @@ func ByIP(trusted ...netip.Prefix) Key {
 
 // ByHeader returns the Key of a header's value, for instance an API key. A request without the
 // header, with several values or with an empty one has no key and is [ErrInvalidRequest]. Spaces
-// around the value are dropped. Clients choose their headers: put a check of the value in front of
+// and tabs around the value are dropped, since they are no part of it (RFC 9110, 5.5). Clients choose their headers: put a check of the value in front of
 // it.
 func ByHeader(name string) Key {
 	name = http.CanonicalHeaderKey(name)
-	return func(r *http.Request) (string, error) {
+	return func(r *http.Request) (key string, err error) {
 		values := r.Header[name]
-		if len(values) != 1 || strings.TrimSpace(values[0]) == "" {
-			return "", guard.Invalidf("httplimit: header %s: want one value that is not empty: got %d values", name, len(values))
+		if len(values) == 1 {
+			key = strings.Trim(values[0], " \t")
 		}
-		return strings.TrimSpace(values[0]), nil
+		if key == "" {
+			err = guard.Invalidf("httplimit: header %s: want one value that is not empty: got %d values", name, len(values))
+		}
+		return key, err
 	}
 }
 
