@@ -19,8 +19,9 @@ import (
 // denied=401, that is the status in place of all from 400 to 499: nginx takes no others.
 //
 // The client's address is that of the header that the file's address names. It is unknown if the peer
-// is not in address.trusted, and the rule's on_failure decides. If a rule needs the path, and the proxy
-// sends none, the failure mode of the options decides. The length of a request's body is unknown.
+// is not in address.trusted, and the rule's on_failure decides. If a rule needs the path or the host,
+// and the proxy sends none, the failure mode of the options decides. The host may be that of an absolute
+// URI. The length of a request's body is unknown.
 func (s *Set) ForwardAuth(client *rratelimiter.Client, opts ...httplimit.Option) http.Handler {
 	opts = append([]httplimit.Option{httplimit.Headers(httplimit.ThreeHeaders)}, opts...)
 	m := s.middlewares("rules: ForwardAuth", client, opts...)

@@ -113,8 +113,36 @@ func TestForwardAuth_SpellingsOfHostAndMethod_MeetOneLimit(t *testing.T) {
 		authCall{"X-Forwarded-Host: API.example.org.:80; X-Forwarded-Uri: /", 429},
 		authCall{"X-Forwarded-Host: other.example.org, api.example.org; X-Forwarded-Uri: /", 429},
 		authCall{"X-Forwarded-Host: api.example.org, other.example.org; X-Forwarded-Uri: /", 200},
-		authCall{"X-Forwarded-Method: POST; X-Forwarded-Uri: /", 200},
-		authCall{"X-Forwarded-Method: post; X-Forwarded-Uri: /", 429})
+		authCall{"X-Forwarded-Method: POST; X-Forwarded-Host: b.example; X-Forwarded-Uri: /", 200},
+		authCall{"X-Forwarded-Method: post; X-Forwarded-Host: b.example; X-Forwarded-Uri: /", 429})
+}
+
+// TestForwardAuth_AbsoluteURI_HasTheHost: by the rules of a host header.
+func TestForwardAuth_AbsoluteURI_HasTheHost(t *testing.T) {
+	const file = "forward_auth: {uri_header: X-Original-URL}\nrules: [{name: shop, match: shop.example/, key: all, limits: 1/h}]"
+	for _, uri := range []string{
+		"https://shop.example/buy", "http://SHOP.example.:8443/buy?x=://y/", "https://me:secret@shop.example/", "https://shop.example",
+		"https://shop.example?x", "x-scheme://shop.example/r/https://elsewhere.example/",
+	} {
+		forwarded(t, file, authCall{"X-Original-URL: " + uri, 200}, authCall{"X-Original-URL: " + uri, 429},
+			authCall{"X-Original-URL: https://elsewhere.example/r/https://shop.example/", 200},
+			authCall{"X-Original-URL: https://elsewhere.example/buy", 200},
+			authCall{"X-Original-URL: " + uri + "; X-Forwarded-Host: elsewhere.example", 429},
+			authCall{"X-Original-URL: https://elsewhere.example/; X-Forwarded-Host: shop.example", 429})
+	}
+	// A proxy may join its scheme and its host with the absolute URI of a client.
+	forwarded(t, file, authCall{"X-Original-URL: https://shop.examplehttp://shop.example/buy", 400},
+		authCall{"X-Original-URL: https://shop.example:443http://shop.example/buy", 400},
+		authCall{"X-Original-URL: https:///buy", 400}, authCall{"X-Original-URL: https://[::1/buy", 400})
+}
+
+// TestForwardAuth_NoHost_IsAFailure, if a rule needs the host: it would never match.
+func TestForwardAuth_NoHost_IsAFailure(t *testing.T) {
+	const rule = "rules: [{name: shop, match: shop.example/, key: all, limits: 1/h}]"
+	forwarded(t, rule, authCall{"X-Forwarded-Uri: /buy", 503}, authCall{"X-Forwarded-Uri: /buy; X-Forwarded-Host: shop.example", 200})
+	forwarded(t, "rules: [{name: all, match: /buy, key: all, limits: 1/h}]", authCall{"X-Forwarded-Uri: /buy", 200})
+	forwarded(t, "forward_auth: {host_header: host}\n"+strings.Replace(rule, "shop.example", "example.com", 1),
+		authCall{"X-Forwarded-Uri: /buy; X-Forwarded-Host: shop.example", 200}, authCall{"X-Forwarded-Uri: /buy", 429})
 }
 
 // TestForwardAuth_Path_IsNeededOnlyByPatterns: a file without them refuses no path, and needs none.

@@ -38,8 +38,21 @@ func MethodKey(method string) string {
 	return OtherMethods
 }
 
+// MaxLength is the largest number of bytes of a path, and of a value that a client chooses for a key.
+// net/http accepts a MB, which would cost every rule that reads it. Most servers and proxies accept 8 KB.
+const MaxLength = 8 << 10
+
 // Host returns a host in lower case, without its port and without final dots.
 func Host(host string) string {
+	host = WithoutPort(host)
+	for strings.HasSuffix(host, ".") {
+		host = host[:len(host)-1]
+	}
+	return strings.ToLower(host)
+}
+
+// WithoutPort returns a host as it was sent, without its port.
+func WithoutPort(host string) string {
 	if strings.HasPrefix(host, "[") { // an IPv6 address
 		if end := strings.IndexByte(host, ']'); end > 0 {
 			host = host[:end+1]
@@ -47,16 +60,24 @@ func Host(host string) string {
 	} else if at := strings.IndexByte(host, ':'); at >= 0 {
 		host = host[:at]
 	}
-	for strings.HasSuffix(host, ".") {
-		host = host[:len(host)-1]
+	return host
+}
+
+// IsHost reports whether a text is a host, with or without a port.
+func IsHost(host string) bool {
+	name := WithoutPort(host)
+	port, found := strings.CutPrefix(host[len(name):], ":")
+	if name == "" || name[0] == '[' && !strings.HasSuffix(name, "]") {
+		return false
 	}
-	return strings.ToLower(host)
+	return !found && port == "" || found && port != "" && strings.Trim(port, "0123456789") == ""
 }
 
 // Errors of paths that servers interpret in too many ways.
 var (
 	errNotClean = errors.New("the path has a dot segment, or an escape that is not valid")
 	errSlash    = errors.New("the path has an escaped slash or a backslash")
+	errTooLong  = fmt.Errorf("the path is longer than %d bytes", MaxLength)
 )
 
 // Path is the path of a request in all interpretations of servers. Each begins with a slash and is
@@ -71,13 +92,17 @@ func (p Path) All(f func(path string) bool) bool {
 	return f(p.Text) && !slices.ContainsFunc(p.Others, func(other string) bool { return !f(other) })
 }
 
-// ReadPath returns the interpretations of an escaped path. A dot segment is an error, in any encoding.
+// ReadPath returns the interpretations of an escaped path. A dot segment is an error, in any encoding,
+// and so is a path of more than MaxLength bytes.
 //
 // An escaped slash or a backslash is an error too, unless allowSlashes is set. Then the path has
 // interpretations with and without those slashes, none of which may have a dot segment.
 func ReadPath(path string, allowSlashes bool) (Path, error) {
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path
+	}
+	if len(path) > MaxLength {
+		return Path{Text: "/"}, errTooLong
 	}
 	p := Path{Text: path}
 	if isPlain(path) {
@@ -107,6 +132,9 @@ func ReadPath(path string, allowSlashes bool) (Path, error) {
 // ReadURL returns the interpretations of the path of a URL. If RawPath is not a valid escaping of
 // Path, it returns those of both, since some routers use one and some the other.
 func ReadURL(u *url.URL, allowSlashes bool) (Path, error) {
+	if len(u.Path) > MaxLength {
+		return Path{Text: "/"}, errTooLong
+	}
 	path := u.EscapedPath()
 	p, err := ReadPath(path, allowSlashes)
 	if err != nil || u.RawPath == "" || u.RawPath == path {
@@ -175,6 +203,9 @@ func CheckHost(host string) error {
 // CheckPath returns an error for a path of a file that no request has: a character of it ends the path
 // of a URL, or must be escaped in it.
 func CheckPath(path string) error {
+	if len(path) > MaxLength {
+		return errTooLong
+	}
 	at := strings.IndexFunc(path, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '?' || r == '#' })
 	if at < 0 {
 		return nil

@@ -168,6 +168,26 @@ func TestUnaryServerInterceptor_HealthAndReflection_PassUnlessNamed(t *testing.T
 	}
 }
 
+// TestUnaryServerInterceptor_BinaryMetadata_IsComparedAsSent: it has no white space.
+func TestUnaryServerInterceptor_BinaryMetadata_IsComparedAsSent(t *testing.T) {
+	c := rpc(t, connected(t), &healthy{}, `
+rules:
+  - {name: four, match: {grpc: /grpc.health.v1.Health/*, headers: {Id-Bin: '    '}}, ban: true}
+  - {name: ids, match: {grpc: /grpc.health.v1.Health/*}, key: header:id-bin, limits: 1/h,
+     overrides: [{key: '  gone', ban: true}]}`)
+	check := func(id string) codes.Code {
+		_, err := c.Check(metadata.AppendToOutgoingContext(t.Context(), "id-bin", id), new(health.HealthCheckRequest))
+		return grpcstatus.Code(err)
+	}
+	for _, id := range []string{"\x09", "\x0a", "\x0b", "\x0c", "\x0d", "\x20", " a", "a", "gone", "   "} {
+		assert.Equal(t, codes.OK, check(id), "%q", id)
+		assert.Equal(t, codes.ResourceExhausted, check(id), "%q", id)
+	}
+	for _, banned := range []string{"  gone", "    "} {
+		assert.Equal(t, codes.ResourceExhausted, check(banned))
+	}
+}
+
 // parsed returns the rules of a text.
 func parsed(t testing.TB, text string) *rules.Set {
 	set, err := rules.Parse("rules.yaml", []byte(text))

@@ -12,7 +12,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 	"github.com/rratelimiter/rratelimiter/rules/internal/ruleset"
 )
 
@@ -22,13 +21,10 @@ func requestOf(ctx context.Context, call grpclimit.Call, from httplimit.Address)
 		call.Method = "/" + call.Method
 	}
 	r := &ruleset.Request{
-		Method: call.Method, MethodKey: call.Method, Length: -1,
+		Method: call.Method, Length: -1,
 		Headers:   sync.OnceValue(func() http.Header { return headersOf(ctx) }),
 		Client:    sync.OnceValues(func() (netip.Addr, error) { return address.Client(ctx) }), // many rules may need it
-		ClientKey: func() (string, error) { return address.Key(ctx, call) },
-	}
-	if values := metadata.ValueFromIncomingContext(ctx, ":authority"); len(values) > 0 {
-		r.Host = httptarget.Host(values[0])
+		ClientKey: sync.OnceValues(func() (string, error) { return address.Key(ctx, call) }),
 	}
 	if message, ok := call.Message.(proto.Message); ok {
 		r.Length = int64(proto.Size(message))

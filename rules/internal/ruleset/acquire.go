@@ -29,46 +29,77 @@ func (s *File) acquires(o *opener, r *Request) []jointAcquire {
 	} else {
 		var err error
 		if path, err = r.Path(s.allowSlashes); err != nil && s.usesPaths {
-			return []jointAcquire{{settings: refusing(settings{}), cost: 1, err: err}}
+			return refused(err)
+		}
+		if r.noHost != nil && s.usesHosts {
+			return refused(r.noHost)
 		}
 	}
+	readings := readingsOf(path)
 	var all []jointAcquire
-	path.All(func(interpretation string) bool {
-		for _, m := range rules.find(r, interpretation, s.all) {
-			if chosen := s.rules[m.rule]; !chosen.skip.skips(r, path) {
-				all = chosen.appendAcquires(all, o, r, interpretation, m)
+	for _, reading := range readings {
+		for _, m := range rules.find(r, reading.segments, s.all) {
+			if chosen := s.rules[m.rule]; !chosen.skip.skips(r, readings) {
+				all = chosen.appendAcquires(all, o, r, reading.segments, m)
 			}
 		}
-		return true
-	})
+	}
 	return joinAdjacent(all, o)
+}
+
+// refused refuses a request that the file cannot read.
+func refused(err error) []jointAcquire {
+	return []jointAcquire{{settings: refusing(settings{}), cost: 1, err: err}}
 }
 
 // appendAcquires adds the joint acquires of a rule: one, if its limiters share a slot. A rule has
 // them once for each key.
-func (r *rule) appendAcquires(all []jointAcquire, o *opener, request *Request, path string,
+func (r *rule) appendAcquires(all []jointAcquire, o *opener, request *Request, segments []string,
 	m match) []jointAcquire {
 	a := jointAcquire{settings: r.settings, rules: []string{r.name}, cost: 1, err: m.unknown}
 	if a.err != nil {
 		return append(all, a)
 	}
 	a.cost, a.err = r.cost.of(request)
-	l := r.limits
-	if r.key != nil && (!l.ban || len(r.overrides) > 0) {
+	chosen := []*limits{r.limits}
+	if r.key != nil && (!r.limits.ban || len(r.overrides) > 0) {
 		var err error
-		if a.key, err = keyOf(r.key, request, path, m.condition); err == nil && a.key == "" {
+		exact := false
+		if a.key, exact, err = keyOf(r.key, request, segments, m.condition); err == nil && a.key == "" {
 			err = errNoKey
 		}
-		if err != nil && !l.ban {
+		if err != nil && !r.limits.ban {
 			a.err = err
 			return append(all, a)
 		}
-		if own := r.overrides[a.key]; own != nil {
-			l = own
-		}
+		chosen = r.limitsOf(a.key, exact)
 	}
+	if slices.ContainsFunc(all, func(other jointAcquire) bool { return other.of(r, a.key) }) {
+		return all
+	}
+	for _, l := range chosen {
+		all = r.appendLimits(all, o, a, l)
+	}
+	return all
+}
+
+// limitsOf returns the limits of a key. A key that was sent in another spelling has the limits of
+// the rule too, so that no spelling gets more than it.
+func (r *rule) limitsOf(key string, exact bool) []*limits {
+	own := r.overrides[key]
 	switch {
-	case l.pass || slices.ContainsFunc(all, func(other jointAcquire) bool { return other.of(r, a.key) }):
+	case own == nil || own.pass && !exact:
+		return []*limits{r.limits}
+	case exact || own.ban || r.limits.ban:
+		return []*limits{own}
+	}
+	return []*limits{own, r.limits}
+}
+
+// appendLimits adds the joint acquires of limits of a rule.
+func (r *rule) appendLimits(all []jointAcquire, o *opener, a jointAcquire, l *limits) []jointAcquire {
+	switch {
+	case l.pass:
 		return all
 	case l.ban:
 		a.settings = refusing(r.settings)

@@ -48,11 +48,11 @@ func BenchmarkMatch(b *testing.B) {
 			for b.Loop() {
 				var found []match
 				if name == "grpc" {
-					found = v.grpc.find(call, "/a.B/C", v.all)
+					found = v.grpc.find(call, segmentsOf("/a.B/C"), v.all)
 				} else {
 					path, err := httptarget.ReadURL(r.URL, false)
 					require.NoError(b, err)
-					found = v.http.find(ofHTTP(r), path.Text, v.all)
+					found = v.http.find(ofHTTP(r), segmentsOf(path.Text), v.all)
 				}
 				require.Len(b, found, 1)
 				require.Equal(b, 900, found[0].rule)

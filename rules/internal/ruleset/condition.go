@@ -43,11 +43,11 @@ func (d *decoder) headers(n *rulefile.Node) (all []header) {
 	}
 	d.Pairs(n, func(name, value *rulefile.Node) {
 		text, _ := d.Text(value, "a text, the header's value, or * for any")
-		if text != strings.TrimSpace(text) {
-			d.Fail(value, "%q has spaces around it, which no header's value has", rulefile.Clip(text))
-		}
 		h := header{value: text}
 		d.Parse(name, name.Value, &h.name)
+		if text != strings.Trim(text, " \t") && !h.name.isBinary() {
+			d.Fail(value, "%q has spaces around it, which no header's value has", rulefile.Clip(text))
+		}
 		if slices.ContainsFunc(all, func(other header) bool { return other.name == h.name }) {
 			d.Fail(name, "the header %s is there twice", h.name)
 		}
@@ -147,25 +147,29 @@ func (c *condition) mayHave(m method) bool {
 }
 
 // accepts reports whether a request meets the parts of the condition besides the pattern's path and
-// host. It returns an error if that depends on the client's address, and the address is unknown.
-func (c *condition) accepts(r *Request, method string) (bool, error) {
-	if !c.hasMethod(method) || len(c.methods) > 0 && !hasMethod(c.methods, method) {
-		return false, nil
+// host, and whether it does in the spelling of the file: a server may read another spelling as another
+// request. It returns an error if that depends on the client's address, and the address is unknown.
+func (c *condition) accepts(r *Request) (ok, exact bool, unknown error) {
+	if !c.hasMethod(r.Method) || len(c.methods) > 0 && !hasMethod(c.methods, r.Method) {
+		return false, false, nil
 	}
+	exact = (c.method == "" && len(c.methods) == 0 || !r.otherMethod) &&
+		(c.host == "" || !r.otherHost && len(r.Hosts) == 1)
 	for _, h := range c.headers {
-		values := r.Headers()[string(h.name)]
-		if len(values) == 0 || h.value != "*" && !slices.Contains(values, h.value) {
-			return false, nil
+		has, only := r.valuesOf(h.name).has(h.value)
+		if !has {
+			return false, false, nil
 		}
+		exact = exact && only
 	}
-	if c.rpc && len(c.segments) == 0 && guard.Exempt(method) {
-		return false, nil // limited only by a rule that names the service
+	if c.rpc && len(c.segments) == 0 && guard.Exempt(r.Method) {
+		return false, false, nil // limited only by a rule that names the service
 	}
 	if len(c.ranges) > 0 {
 		client, err := r.Client()
-		return err == nil && guard.Contains(c.ranges, client), err
+		return err == nil && guard.Contains(c.ranges, client), exact, err
 	}
-	return true, nil
+	return true, exact, nil
 }
 
 // clientRanges are ranges of clients' addresses.

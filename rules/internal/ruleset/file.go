@@ -1,6 +1,7 @@
 package ruleset
 
 import (
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +19,7 @@ type File struct {
 
 	allowSlashes bool // paths may have escaped slashes and backslashes
 	usesPaths    bool // a rule without shadow depends on the path
+	usesHosts    bool // a rule without shadow depends on the host
 
 	http matcher
 	grpc matcher
@@ -41,6 +43,7 @@ func (s *File) Address() httplimit.Address { return s.address }
 func (s *File) build() {
 	for i, r := range s.rules {
 		s.usesPaths = s.usesPaths || !r.settings.Shadow && r.usesPaths()
+		s.usesHosts = s.usesHosts || !r.settings.Shadow && r.usesHosts()
 		if r.needsRedis() {
 			s.deadlines[time.Duration(r.settings.Deadline)] = true
 		}
@@ -56,8 +59,23 @@ func (s *File) build() {
 
 // forwardedHeaders are the headers with which a proxy describes the request that it asks about.
 type forwardedHeaders struct {
-	MethodHeader, HostHeader headerName
-	URIHeader                headerName `file:"uri_header"`
+	MethodHeader headerName
+	HostHeader   hostHeaderName
+	URIHeader    headerName `file:"uri_header"`
+}
+
+// hostHeaderName is the header with the host: one that the proxy writes, or Host itself.
+type hostHeaderName string
+
+const hostHeader = "Host"
+
+func (*hostHeaderName) Want() string { return new(headerName).Want() }
+
+func (h *hostHeaderName) UnmarshalText(text []byte) error {
+	if *h = hostHeader; strings.EqualFold(string(text), hostHeader) {
+		return nil
+	}
+	return (*headerName)(h).UnmarshalText(text)
 }
 
 // Set is the rules of a file that may change. The zero Set has no rules. It is safe for concurrent use.

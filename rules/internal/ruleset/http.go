@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 
@@ -13,19 +14,60 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
+// HTTP returns a request of HTTP.
+func (s *File) HTTP(r *http.Request) *Request {
+	request := &Request{
+		Length:    r.ContentLength,
+		Headers:   func() http.Header { return r.Header },
+		Client:    sync.OnceValues(func() (netip.Addr, error) { return s.address.Client(r) }), // many rules may need it
+		ClientKey: sync.OnceValues(func() (string, error) { return s.address.Key(r) }),
+		Path: func(allowSlashes bool) (httptarget.Path, error) {
+			path, err := httptarget.ReadURL(r.URL, allowSlashes)
+			if err != nil {
+				return path, guard.Invalidf("rules: %v", err)
+			}
+			return path, nil
+		},
+	}
+	request.setMethod(r.Method)
+	request.addHost(r.Host)
+	return request
+}
+
 // Forwarded returns the request that a proxy describes in the headers of r. Its client is unknown, an
 // error, if the peer is not a trusted proxy: the peer's address would be that of all clients.
 func (s *File) Forwarded(r *http.Request) *Request {
 	o := s.HTTP(r)
 	if method := lastValue(r, s.forwarded.MethodHeader); method != "" {
-		o.Method = httptarget.Method(method)
-		o.MethodKey = httptarget.MethodKey(o.Method)
+		o.setMethod(method)
 	}
-	if host := lastValue(r, s.forwarded.HostHeader); host != "" {
-		o.Host = httptarget.Host(strings.TrimSpace(host[strings.LastIndexByte(host, ',')+1:]))
+	o.Hosts, o.otherHost = nil, false
+	if host := s.forwardedHost(r); host != "" {
+		o.addHost(host)
 	}
-	uri := lastValue(r, s.forwarded.URIHeader)
-	o.Path = func(allowSlashes bool) (httptarget.Path, error) { return s.pathOf(uri, allowSlashes) }
+	uri, err := s.uriOf(r)
+	if uri.host != "" {
+		o.addHost(uri.host)
+	}
+	switch {
+	case errors.Is(err, guard.ErrInvalidRequest):
+		o.noHost = err
+	case len(o.Hosts) == 0:
+		o.noHost = fmt.Errorf("rules: the proxy sent no header %s with the host", s.forwarded.HostHeader)
+	}
+	o.Path = func(allowSlashes bool) (httptarget.Path, error) {
+		if err != nil {
+			return httptarget.Path{}, err
+		}
+		path, err := httptarget.ReadPath(uri.path, allowSlashes)
+		if err == nil && strings.Contains(uri.path, "#") {
+			err = errors.New("the path has a #, which ends it for some servers")
+		}
+		if err != nil {
+			return path, guard.Invalidf("rules: the path %q: %v", rulefile.Clip(uri.path), err)
+		}
+		return path, nil
+	}
 	o.Length = -1 // the proxy sends no body
 	o.Client = sync.OnceValues(func() (netip.Addr, error) {
 		if peer, err := guard.ParseAddr(r.RemoteAddr); err == nil && !guard.Contains(s.address.Trusted, peer) {
@@ -33,13 +75,22 @@ func (s *File) Forwarded(r *http.Request) *Request {
 		}
 		return s.address.Client(r)
 	})
-	o.ClientKey = func() (string, error) {
+	o.ClientKey = sync.OnceValues(func() (string, error) {
 		if _, err := o.Client(); err != nil {
 			return "", err
 		}
 		return s.address.Key(r)
-	}
+	})
 	return o
+}
+
+// forwardedHost returns the host in the headers of a proxy, "" for none.
+func (s *File) forwardedHost(r *http.Request) string {
+	if s.forwarded.HostHeader == hostHeader {
+		return r.Host
+	}
+	list := lastValue(r, headerName(s.forwarded.HostHeader))
+	return strings.Trim(list[strings.LastIndexByte(list, ',')+1:], " \t")
 }
 
 // lastValue returns the last of a header's values, which the nearest proxy wrote.
@@ -51,49 +102,35 @@ func lastValue(r *http.Request, header headerName) string {
 	return values[len(values)-1]
 }
 
-// pathOf returns the path of a request's URI, which may have a scheme and a host.
-func (s *File) pathOf(uri string, allowSlashes bool) (httptarget.Path, error) {
-	if uri == "" {
-		return httptarget.Path{}, fmt.Errorf("rules: the proxy sent no header %s with the path", s.forwarded.URIHeader)
-	}
-	path, _, _ := strings.Cut(uri, "?")
-	if _, rest, absolute := strings.Cut(path, "://"); absolute && !strings.HasPrefix(path, "/") {
-		_, path, _ = strings.Cut(rest, "/")
-	}
-	p, err := httptarget.ReadPath(path, allowSlashes)
-	if err == nil && strings.Contains(path, "#") {
-		err = errors.New("the path has a #, which ends it for some servers")
-	}
-	if err != nil {
-		return p, guard.Invalidf("rules: the path %q: %v", rulefile.Clip(path), err)
-	}
-	return p, nil
+// uri is the parts of a request's URI that rules read.
+type uri struct {
+	host string // with its port; "" if the URI has none
+	path string
 }
 
-// HTTP returns a request of HTTP.
-func (s *File) HTTP(r *http.Request) *Request {
-	address := s.address
-	method := httptarget.Method(r.Method)
-	return &Request{
-		Method: method, MethodKey: httptarget.MethodKey(method), Host: httptarget.Host(r.Host), Length: r.ContentLength,
-		Headers:   func() http.Header { return r.Header },
-		Client:    sync.OnceValues(func() (netip.Addr, error) { return address.Client(r) }), // many rules may need it
-		ClientKey: func() (string, error) { return address.Key(r) },
-		Path: func(allowSlashes bool) (httptarget.Path, error) {
-			path, err := httptarget.ReadURL(r.URL, allowSlashes)
-			if err != nil {
-				return path, guard.Invalidf("rules: %v", err)
-			}
-			return path, nil
-		},
+// uriOf returns the URI that a proxy sent: a path, or with a scheme and a host.
+func (s *File) uriOf(r *http.Request) (u uri, err error) {
+	text := lastValue(r, s.forwarded.URIHeader)
+	if text == "" {
+		return u, fmt.Errorf("rules: the proxy sent no header %s with the path", s.forwarded.URIHeader)
 	}
+	u.path, _, _ = strings.Cut(text, "?")
+	_, rest, absolute := strings.Cut(u.path, "://")
+	if !absolute || strings.HasPrefix(u.path, "/") {
+		return u, nil
+	}
+	u.host, u.path, _ = strings.Cut(rest, "/")
+	u.host = u.host[strings.LastIndexByte(u.host, '@')+1:]
+	if !httptarget.IsHost(u.host) { // a proxy may have joined its own scheme and host with an absolute URI
+		return uri{}, guard.Invalidf("rules: the host %q of the URI is invalid", rulefile.Clip(u.host))
+	}
+	return u, nil
 }
 
 // Request is a request of HTTP, or a call of gRPC, as rules read it.
 type Request struct {
 	Method    string                     // of HTTP in upper case; of gRPC the full method
-	MethodKey string                     // the method as a key
-	Host      string                     // without port and final dot, in lower case
+	Hosts     []string                   // without port and final dot, in lower case; several if they differ
 	Headers   func() http.Header         // by the canonical name
 	Client    func() (netip.Addr, error) // the client's address
 	ClientKey func() (string, error)     // the client's address as a key
@@ -102,4 +139,30 @@ type Request struct {
 	// Path returns the interpretations of the path, or an error if there are none. It is nil for a
 	// call of gRPC, whose path is its method.
 	Path func(allowSlashes bool) (httptarget.Path, error)
+
+	noHost      error // why the host is unknown
+	otherMethod bool  // the method was sent in another spelling
+	otherHost   bool  // a host was
+	values      map[headerName]*values
+}
+
+func (r *Request) setMethod(method string) {
+	r.Method = httptarget.Method(method)
+	r.otherMethod = r.Method != method
+}
+
+func (r *Request) addHost(host string) {
+	name := httptarget.Host(host)
+	r.otherHost = r.otherHost || name != httptarget.WithoutPort(host)
+	if !slices.Contains(r.Hosts, name) {
+		r.Hosts = append(r.Hosts, name)
+	}
+}
+
+// methodKey returns the method as a key, and whether it was sent in this spelling.
+func (r *Request) methodKey() (key string, exact bool) {
+	if r.Path == nil {
+		return r.Method, true
+	}
+	return httptarget.MethodKey(r.Method), !r.otherMethod && r.Method != http.MethodHead
 }

@@ -86,7 +86,7 @@ func (d *decoder) overridePart(n *rulefile.Node, text string, part keyPart) stri
 	case "ip":
 		return d.addressKey(n, text)
 	case "header", "hashed_header":
-		if text != strings.TrimSpace(text) {
+		if text != strings.Trim(text, " \t") && !headerName(part.name).isBinary() {
 			d.Fail(n, "%q has spaces around it, which no header's value has", rulefile.Clip(text))
 		}
 		if part.kind == "hashed_header" {
@@ -132,16 +132,19 @@ func (d *decoder) keyOfAddress(addr netip.Addr) string {
 	return key
 }
 
-// keyOf returns the key of a request that meets a condition.
-func keyOf(parts []keyPart, r *Request, path string, c *condition) (string, error) {
+// keyOf returns the key of a request that meets a condition, and whether all its parts were sent in
+// this spelling.
+func keyOf(parts []keyPart, r *Request, segments []string, c *condition) (key string, exact bool, err error) {
 	texts := make([]string, len(parts))
+	exact = true
 	for i, p := range parts {
-		var err error
-		if texts[i], err = p.of(r, path, c); err != nil {
-			return "", err
+		var as bool
+		if texts[i], as, err = p.of(r, segments, c); err != nil {
+			return "", false, err
 		}
+		exact = exact && as
 	}
-	return keyOfTexts(texts), nil
+	return keyOfTexts(texts), exact, nil
 }
 
 func keyOfTexts(texts []string) string {
@@ -151,27 +154,25 @@ func keyOfTexts(texts []string) string {
 	return guard.Join(texts...)
 }
 
-func (p keyPart) of(r *Request, path string, c *condition) (string, error) {
+func (p keyPart) of(r *Request, segments []string, c *condition) (text string, exact bool, err error) {
 	switch p.kind {
 	case "ip":
-		return r.ClientKey()
+		text, err = r.ClientKey()
+		return text, true, err
 	case "header", "hashed_header":
-		values := r.Headers()[p.name]
-		if len(values) != 1 || strings.TrimSpace(values[0]) == "" {
-			return "", guard.Invalidf("rules: %d values of the header %s, want one that is not empty", len(values), p.name)
+		text, exact, err = r.valuesOf(headerName(p.name)).key(p.name)
+		if err == nil && p.kind == "hashed_header" {
+			text = guard.Hash(text)
 		}
-		value := strings.TrimSpace(values[0])
-		if p.kind == "hashed_header" {
-			value = guard.Hash(value)
-		}
-		return value, nil
+		return text, exact, err
 	case "path":
-		if value := c.wildcard(path, p.name); value != "" {
-			return value, nil
+		if text = c.wildcard(segments, p.name); text == "" {
+			err = errNoValue
 		}
-		return "", errNoValue
+		return text, true, err
 	case "method":
-		return r.MethodKey, nil
+		text, exact = r.methodKey()
+		return text, exact, nil
 	}
-	return p.name, nil
+	return p.name, true, nil
 }

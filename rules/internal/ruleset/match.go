@@ -19,6 +19,7 @@ type match struct {
 	rule      int
 	condition *condition
 	unknown   error // why it is unknown whether the request meets the condition; nil if it does
+	exact     bool  // the request meets it in the spelling of the file
 }
 
 // add adds a condition. Rules must be added in order.
@@ -37,10 +38,9 @@ func (m *matcher) add(index int, c *condition) {
 
 // find returns the rules of a request in order, all of them or only the first. Each rule appears
 // once, with the first condition that the request meets. A condition on an unknown address counts
-// as met, unless another condition of the rule is met without it.
-func (m *matcher) find(request *Request, path string, all bool) []match {
-	segments := segmentsOf(path)
-	host, method := request.Host, request.Method
+// as met, unless another condition of the rule is met without it. A rule that the request meets in
+// another spelling is not the only one: those behind it decide too.
+func (m *matcher) find(request *Request, segments []string, all bool) []match {
 	first, others := m.bySegment[segments[0]], m.others
 	var found []match
 	var last *match
@@ -53,17 +53,17 @@ func (m *matcher) find(request *Request, path string, all bool) []match {
 		*from = (*from)[1:]
 		sameRule := last != nil && last.rule == e.rule
 		switch {
-		case last != nil && !sameRule && !all:
+		case last != nil && !sameRule && !all && last.exact:
 			return found
-		case sameRule && last.unknown == nil || !e.condition.matches(host, segments):
+		case sameRule && last.unknown == nil && last.exact || !e.condition.matches(request.Hosts, segments):
 			continue
 		}
-		accepts, err := e.condition.accepts(request, method)
+		accepts, exact, err := e.condition.accepts(request)
 		switch {
-		case sameRule && accepts:
-			*last = match{e.rule, e.condition, nil}
+		case sameRule && accepts && (exact || last.unknown != nil):
+			*last = match{e.rule, e.condition, nil, exact}
 		case !sameRule && (accepts || err != nil):
-			found = append(found, match{e.rule, e.condition, err})
+			found = append(found, match{e.rule, e.condition, err, exact})
 			last = &found[len(found)-1]
 		}
 	}

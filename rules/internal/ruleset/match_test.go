@@ -29,6 +29,14 @@ func (c *condition) isOf(r *http.Request, from netip.Addr) bool {
 			slices.ContainsFunc(c.ranges, func(p netip.Prefix) bool { return p.Contains(from) }))
 }
 
+// isExact reports whether a request that meets a condition is spelled as the file has it.
+func (c *condition) isExact(r *http.Request) bool {
+	return (c.host == "" || strings.TrimSuffix(r.Host, ":80") == c.host) &&
+		!slices.ContainsFunc(c.headers, func(h header) bool {
+			return h.value != "*" && len(r.Header.Values(string(h.name))) > 1
+		})
+}
+
 // TestMatcher_RandomRules_FindsThoseOfTheRequest compares the first rule, and all rules, with a
 // check of each rule.
 func TestMatcher_RandomRules_FindsThoseOfTheRequest(t *testing.T) {
@@ -82,25 +90,33 @@ func TestMatcher_RandomRules_FindsThoseOfTheRequest(t *testing.T) {
 				r.RemoteAddr = netip.AddrPortFrom(from, 99).String()
 			}
 			type result struct {
-				rule    int
-				unknown bool
+				rule           int
+				unknown, exact bool
 			}
 			var want []result
 			for i, rule := range v.rules {
 				ofRequest := slices.DeleteFunc(slices.Clone(rule.conditions), func(c *condition) bool { return !c.isOf(r, from) })
 				if len(ofRequest) > 0 {
-					certain := slices.ContainsFunc(ofRequest, func(c *condition) bool { return from.IsValid() || len(c.ranges) == 0 })
-					want = append(want, result{i, !certain})
+					certain := slices.DeleteFunc(slices.Clone(ofRequest), func(c *condition) bool {
+						return !from.IsValid() && len(c.ranges) > 0
+					})
+					exact := slices.ContainsFunc(certain, func(c *condition) bool { return c.isExact(r) })
+					if len(certain) == 0 {
+						exact = ofRequest[0].isExact(r)
+					}
+					want = append(want, result{i, len(certain) == 0, exact})
 				}
 			}
 			for _, all := range []bool{true, false} {
 				var got []result
-				for _, m := range v.http.find(ofHTTP(r), r.URL.Path, all) {
-					got = append(got, result{m.rule, m.unknown != nil})
+				for _, m := range v.http.find(ofHTTP(r), segmentsOf(r.URL.Path), all) {
+					got = append(got, result{m.rule, m.unknown != nil, m.exact})
 				}
 				require.Equal(t, want, got, "%s%s %s of %v: %v", file.String(), r.Method, r.URL, from, r.Header)
 				found += len(got)
-				want = want[:min(1, len(want))]
+				if first := slices.IndexFunc(want, func(r result) bool { return r.exact }); first >= 0 {
+					want = want[:first+1]
+				}
 			}
 		}
 	}

@@ -125,23 +125,15 @@ func isIdentifier(name string) bool {
 }
 
 // wildcard returns the value of a wildcard in a path that the pattern matches.
-func (p *pattern) wildcard(path, name string) string {
+func (p *pattern) wildcard(segments []string, name string) string {
 	at, ok := p.wild[name]
-	if !ok {
+	if !ok || at >= len(segments) {
 		return ""
 	}
-	for range at {
-		next := strings.IndexByte(path[1:], '/')
-		if next < 0 {
-			return ""
-		}
-		path = path[next+1:]
-	}
 	if name == p.rest {
-		return unescaped(path[1:])
+		return strings.Join(segments[at:], "/")
 	}
-	segment, _, _ := strings.Cut(path[1:], "/")
-	return unescaped(segment)
+	return segments[at]
 }
 
 // segmentsOf returns the unescaped segments of a path. If the path ends in a slash, the last one is
@@ -154,8 +146,8 @@ func segmentsOf(path string) []string {
 	return segments
 }
 
-func (p *pattern) matches(host string, segments []string) bool {
-	return (p.host == "" || p.host == host) && p.hasPath(segments)
+func (p *pattern) matches(hosts, segments []string) bool {
+	return (p.host == "" || slices.Contains(hosts, p.host)) && p.hasPath(segments)
 }
 
 func (p *pattern) hasPath(segments []string) bool {

@@ -26,6 +26,10 @@ func (r *rule) usesPaths() bool {
 		slices.ContainsFunc(r.conditions, func(c *condition) bool { return !c.rpc && !c.anyOf() })
 }
 
+func (r *rule) usesHosts() bool {
+	return slices.ContainsFunc(r.conditions, func(c *condition) bool { return c.host != "" })
+}
+
 func (r *rule) allLimits() []*limits {
 	return append([]*limits{r.limits}, slices.Collect(maps.Values(r.overrides))...)
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
-	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
@@ -127,14 +126,14 @@ func (c *cost) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 func (c *cost) of(r *Request) (int64, error) {
 	switch {
 	case c.header != "":
-		values := r.Headers()[string(c.header)]
-		if len(values) != 1 {
-			return 1, guard.Invalidf("rules: %d values of the header %s, want one, the cost", len(values), c.header)
+		v := r.valuesOf(c.header)
+		if len(v.sent) != 1 {
+			return 1, guard.Invalidf("rules: %d values of the header %s, want one, the cost", len(v.sent), c.header)
 		}
-		permits, err := strconv.ParseUint(strings.TrimSpace(values[0]), 10, 53)
+		permits, err := strconv.ParseUint(v.one, 10, 53)
 		if err != nil {
 			return 1, guard.Invalidf("rules: the header %s is %q, want the cost, a whole number", c.header,
-				rulefile.Clip(values[0]))
+				rulefile.Clip(v.one))
 		}
 		return max(1, int64(permits)), nil
 	case c.bytes > 0:
@@ -171,10 +170,11 @@ func (d *decoder) skip(n *rulefile.Node) skip {
 	return s
 }
 
-// skips reports whether a rule lets a request pass. A path is skipped if all its interpretations are. An
-// unknown address is in no range.
-func (s *skip) skips(r *Request, path httptarget.Path) bool {
-	if hasMethod(s.methods, r.Method) || len(s.paths) > 0 && path.All(s.hasPath) {
+// skips reports whether a rule lets a request pass. A path is skipped if all its interpretations are, and
+// a method as it was sent: a server may serve another spelling, or HEAD, in another way. An unknown
+// address is in no range.
+func (s *skip) skips(r *Request, readings []reading) bool {
+	if !r.otherMethod && slices.Contains(s.methods, method(r.Method)) || len(s.paths) > 0 && s.hasPaths(readings) {
 		return true
 	}
 	if len(s.ranges) == 0 {
@@ -184,7 +184,8 @@ func (s *skip) skips(r *Request, path httptarget.Path) bool {
 	return err == nil && guard.Contains(s.ranges, client)
 }
 
-func (s *skip) hasPath(path string) bool {
-	segments := segmentsOf(path)
-	return slices.ContainsFunc(s.paths, func(p pattern) bool { return p.hasPath(segments) })
+func (s *skip) hasPaths(readings []reading) bool {
+	return !slices.ContainsFunc(readings, func(reading reading) bool {
+		return !slices.ContainsFunc(s.paths, func(p pattern) bool { return p.hasPath(reading.segments) })
+	})
 }

@@ -25,6 +25,9 @@ func (h *headerName) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// isBinary reports whether the header has bytes in place of a text, if it is metadata of gRPC.
+func (h headerName) isBinary() bool { return strings.HasSuffix(string(h), "-Bin") }
+
 // isToken reports whether a text is a token of HTTP: a method or the name of a header.
 func isToken(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
