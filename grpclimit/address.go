@@ -17,7 +17,8 @@ import (
 )
 
 // Address determines the address of a client of a server, as [httplimit.Address] does. Its Header is
-// the name of metadata. A peer without an IP address, as on a unix socket or in memory, is an error.
+// the name of metadata. A peer without an IP address, as in memory, is an error, and so is one on a unix
+// socket unless [httplimit.UnixSocket] is trusted.
 type Address httplimit.Address
 
 // Key returns the client's address as a [Key]: an IPv4 address, the network of an IPv6 address, or
@@ -67,6 +68,9 @@ func peerOf(ctx context.Context) (netip.Addr, error) {
 		network := end.Network()
 		if local := p.LocalAddr; local != nil && strings.HasPrefix(local.Network(), "unix") {
 			network = local.Network() // the server reports "tcp" for the peer
+		}
+		if strings.HasPrefix(network, "unix") {
+			return guard.UnixPeer, nil
 		}
 		if !strings.HasPrefix(network, "tcp") && !strings.HasPrefix(network, "udp") {
 			return addr, fmt.Errorf("a peer of the network %q has none", network)

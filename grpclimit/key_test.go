@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/rratelimiter/rratelimiter/grpclimit"
+	"github.com/rratelimiter/rratelimiter/httplimit"
 )
 
 // text is an address of a type that package net does not have.
@@ -56,7 +57,14 @@ func TestByIP_PeerOfAnyNetwork_GivesAddressOrError(t *testing.T) {
 	// A server behind net/http reports a client's name of its unix socket as an address of TCP.
 	behind := &peer.Peer{Addr: text{"tcp", "198.51.100.1:80"}, LocalAddr: unix("server")}
 	_, err := grpclimit.ByIP()(peer.NewContext(t.Context(), behind), grpclimit.Call{})
-	assert.ErrorContains(t, err, `"unix"`)
+	assert.ErrorContains(t, err, "unix socket")
+
+	proxied := metadata.NewIncomingContext(t.Context(), metadata.Pairs("x-forwarded-for", "203.0.113.9"))
+	for _, p := range []*peer.Peer{behind, {Addr: unix("@")}} {
+		got, err := grpclimit.ByIP(httplimit.UnixSocket())(peer.NewContext(proxied, p), grpclimit.Call{})
+		assert.NoError(t, err)
+		assert.Equal(t, "203.0.113.9", got)
+	}
 }
 
 func TestKey_Call_GivesTextOrError(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 //   - A trusted peer sends no such header.
 //   - The first entry that is not trusted is no address.
 //   - All addresses are trusted.
-//   - The peer is on a unix socket.
+//   - The peer is on a unix socket, and [UnixSocket] is not trusted.
 //
 // Addresses may have ports, brackets, quotes (in Forwarded) and zones, which are dropped.
 // IPv4-mapped IPv6 addresses become IPv4. So do clients' addresses that NAT64 (64:ff9b::/96) or
@@ -32,7 +32,7 @@ import (
 //
 // The zero Address ignores all headers. An Address is safe for concurrent use if it is not changed.
 type Address struct {
-	// Trusted are the ranges of the proxies.
+	// Trusted are the ranges of the proxies. UnixSocket is that of a proxy on a unix socket.
 	Trusted []netip.Prefix
 	// Header is the header that the proxies write: Forwarded (RFC 7239), X-Real-IP,
 	// CF-Connecting-IP ... Empty means X-Forwarded-For.
@@ -41,6 +41,10 @@ type Address struct {
 	// means 64: most hosts have a /64 of their own.
 	IPv6Bits int
 }
+
+// UnixSocket returns the range of Address.Trusted that stands for the unix socket on which the server
+// listens: every peer that can open the socket is a proxy.
+func UnixSocket() netip.Prefix { return guard.UnixSocket }
 
 // Key returns the client's address as a [Key]: an IPv4 address, the network of an IPv6 address, or
 // a whole link-local address.
@@ -58,12 +62,11 @@ func (a Address) Key(r *http.Request) (string, error) {
 
 // Client returns the client's address, or an error if it is unknown.
 func (a Address) Client(r *http.Request) (netip.Addr, error) {
-	// The address of a unix socket is a path that the client may have chosen.
-	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if ok && strings.HasPrefix(local.Network(), "unix") {
-		return netip.Addr{}, fmt.Errorf("httplimit: the peer's address: a peer of the network %q has none", local.Network())
-	}
 	peer, err := guard.ParseAddr(r.RemoteAddr)
+	// The address of a unix socket is a path that the client may have chosen.
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && strings.HasPrefix(local.Network(), "unix") {
+		peer, err = guard.UnixPeer, nil
+	}
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("httplimit: the peer's address: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -27,7 +28,46 @@ func TestByIP_RemoteAddr_HasAnyForm(t *testing.T) {
 	unix := &net.UnixAddr{Name: "server", Net: "unix"}
 	ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, unix)
 	_, err := httplimit.ByIP()(request().WithContext(ctx))
-	assert.ErrorContains(t, err, `"unix"`)
+	assert.ErrorContains(t, err, "unix socket")
+}
+
+// TestUnixSocket_Trusted_HeaderNamesTheClient: the peers of a unix socket are proxies, and those of TCP are
+// not.
+func TestUnixSocket_Trusted_HeaderNamesTheClient(t *testing.T) {
+	key := httplimit.ByIP(httplimit.UnixSocket())
+	var got string
+	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var err error
+		got, err = key(r)
+		assert.Equal(t, got == "", err != nil)
+	})
+	for network, want := range map[string]map[string]string{
+		"unix": {"": "", "203.0.113.9": "203.0.113.9", "1.1.1.1, 203.0.113.9": "203.0.113.9", "::": ""},
+		"tcp":  {"": "127.0.0.1", "203.0.113.9": "127.0.0.1"},
+	} {
+		at := "127.0.0.1:0"
+		if network == "unix" {
+			at = filepath.Join(t.TempDir(), "s")
+		}
+		listener, err := net.Listen(network, at)
+		assert.NoError(t, err)
+		server := &http.Server{Handler: handler}
+		go func() { _ = server.Serve(listener) }()
+		client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return net.Dial(network, listener.Addr().String())
+		}}}
+		for header, want := range want {
+			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://server/", http.NoBody)
+			if header != "" {
+				r.Header.Set("X-Forwarded-For", header)
+			}
+			response, err := client.Do(r)
+			assert.NoError(t, err)
+			response.Body.Close()
+			assert.Equal(t, want, got, "%s %q", network, header)
+		}
+		server.Close()
+	}
 }
 
 // FuzzBehindAProxy checks that only the part of a header counts that the proxy appends.

@@ -61,7 +61,7 @@ func TestSchema_Definitions_HaveTheFieldsOfTheFormat(t *testing.T) {
 		listed = append(listed, p.(string))
 	}
 	assert.ElementsMatch(t, policyNames(), listed)
-	assert.Len(t, s.Defs, 30, "a definition that no test covers")
+	assert.Len(t, s.Defs, 31, "a definition that no test covers")
 }
 
 func policyNames() []string { return strings.Split(policy.Names(), ", ") }
@@ -91,6 +91,7 @@ func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 		string(documented), large(3), "rules: []", "domain: '{shop}'\nrules: []", "escaped_slashes: allow\nrules: []",
 		"forward_auth: {method_header: X-Original-Method, host_header: X-Original-Host, uri_header: X-Original-Url}\nrules: []",
 		"address: {header: x-Real-IP, trusted: '::1', ipv6_bits: 128}\nrules: []",
+		"address: {trusted: unix}\nrules: []", "address: {trusted: [unix, 10.0.0.0/8]}\nrules: []",
 		limit("' 10 / s '"), limit("10/1m30s"), limit("1/.5s"), limit("1/1000000us"), limit("2/2w"), limit("0/s"),
 		limit("[1/s, {rate: 1/s, policy: fixed_window, aligned: true}]"),
 		limit("{permits: 0, per: 5.s}"), limit("{rate: 1/month, policy: calendar, in: UTC}"),
@@ -118,7 +119,7 @@ func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 	for _, file := range []string{
 		"escaped_slashes: both\nrules: []", one("ban: true, on_invalid: open"), one("key: 'hashed_header:', limits: 1/s"),
 		"domain: a b\nrules: []", "domain: x", "rules: {}", "match: every\nrules: []", "x: 1\nrules: []",
-		"address: {header: a b}\nrules: []", "forward_auth: {uri_header: ''}\nrules: []", "address: {trusted: x}\nrules: []",
+		"address: {header: a b}\nrules: []", "forward_auth: {uri_header: ''}\nrules: []", "address: {trusted: x}\nrules: []", "address: {trusted: Unix}\nrules: []",
 		"address: {trusted: []}\nrules: []", "address: {ipv6_bits: 129}\nrules: []", "defaults: {name: x}\nrules: []",
 		"domain: " + strings.Repeat("x", 129) + "\nrules: []",
 		limit("10"), limit("10/x"), limit("-1/s"), limit("1.5/s"), limit("[]"), limit("1/+5s"), limit("1/5S"), limit("{}"),

@@ -56,6 +56,13 @@ func AddressKey(addr netip.Addr, ipv6Bits int) (string, error) {
 	return network.String(), err
 }
 
+// UnixPeer stands for the peer of a unix socket, which has no address: no peer has the unspecified one.
+// UnixSocket is the range that has only it.
+var (
+	UnixPeer   = netip.IPv6Unspecified()
+	UnixSocket = netip.PrefixFrom(UnixPeer, UnixPeer.BitLen())
+)
+
 // Contains reports whether an address is in one of the networks.
 func Contains(networks []netip.Prefix, addr netip.Addr) bool {
 	for _, network := range networks {
@@ -76,6 +83,9 @@ func Contains(networks []netip.Prefix, addr netip.Addr) bool {
 func ClientOf(peer netip.Addr, trusted []netip.Prefix, header string, lines func(header string) []string,
 ) (netip.Addr, error) {
 	if !Contains(trusted, peer) {
+		if peer == UnixPeer {
+			return netip.Addr{}, errors.New("the peer is on a unix socket, which has no address and is not trusted")
+		}
 		return Client(peer), nil
 	}
 	client, err := behind(peer, trusted, header, lines(header))

@@ -5,6 +5,7 @@ package ruleset
 import (
 	"fmt"
 	"iter"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -59,13 +60,29 @@ func (d *decoder) head(domain, address *rulefile.Node) httplimit.Address {
 		d.Fail(domain, "%v", err)
 	}
 	var file struct {
-		Trusted rulefile.Ranges
+		Trusted *rulefile.Node
 		Header  headerName
 		Bits    *rulefile.Node `file:"ipv6_bits"`
 	}
 	d.Fields(address, &file)
 	bits := d.Number(file.Bits, 1, 128, "bits of an address, 1 to 128")
-	return httplimit.Address{Trusted: file.Trusted, Header: string(file.Header), IPv6Bits: int(bits)}
+	var trusted []netip.Prefix
+	for _, p := range rulefile.ListOf[proxy](&d.Decoder, file.Trusted) {
+		trusted = append(trusted, p.Prefix)
+	}
+	return httplimit.Address{Trusted: trusted, Header: string(file.Header), IPv6Bits: int(bits)}
+}
+
+// proxy is a range of trusted proxies, or "unix" for the unix socket.
+type proxy struct{ rulefile.Range }
+
+// UnmarshalText decodes a proxy.
+func (p *proxy) UnmarshalText(text []byte) error {
+	if string(text) == "unix" {
+		p.Prefix = httplimit.UnixSocket()
+		return nil
+	}
+	return p.Range.UnmarshalText(text)
 }
 
 // readDefaults decodes the defaults, and reports their problems once.

@@ -49,6 +49,12 @@ stay, unless flags change them.`,
 			if err := c.complete(&checked, rratelimiter.Rate{}); err != nil {
 				return err
 			}
+			switch {
+			case permits < 1:
+				return fmt.Errorf("the rate %q: want at least 1 permit", args[1])
+			case checked.KeepAlive > 0 && checked.KeepAlive < rate.Interval:
+				return fmt.Errorf("--keep-alive is %s: want at least the interval of the rate", c.keepAlive)
+			}
 			if err := a.open(cmd.Context(), true); err != nil {
 				return err
 			}

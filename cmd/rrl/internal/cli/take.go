@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -35,6 +36,9 @@ func (t *target) flags(cmd *cobra.Command, verb string) {
 // open connects and returns the limiter. A PER_CLIENT limiter requires --client: the tool itself is not a
 // client and would leave state behind.
 func (t *target) open(ctx context.Context, a *app, name string) (taker, error) {
+	if t.permits < 1 || t.permits > math.MaxUint32 {
+		return nil, fmt.Errorf("--permits %d: want 1 to %d", t.permits, uint32(math.MaxUint32))
+	}
 	given, err := parse(t.policies)
 	if err != nil {
 		return nil, err
@@ -149,9 +153,6 @@ func (a *app) release() *cobra.Command {
 		Args:  oneName,
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			if t.permits < 1 {
-				return fmt.Errorf("--permits %d: want at least 1", t.permits)
-			}
 			l, err := t.open(ctx, a, args[0])
 			if err != nil {
 				return err
