@@ -10,6 +10,7 @@ import (
 	"errors"
 	"log"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"gonum.org/v1/plot/plotter"
@@ -45,8 +46,8 @@ func demand(i int) int {
 // second is a second in the time of the models.
 const second = int64(time.Second / time.Microsecond)
 
-// drawings are the policies, all of ten permits a second. LeakyBucket and Smooth reserve, at most two
-// seconds ahead. A reservation becomes due after the wait.
+// drawings are the policies, all of ten permits a second. With a wait, requests wait in line for at most
+// two seconds, and the first one leaves when its wait is over.
 var drawings = []struct {
 	file, title string
 	model       policymodel.Model
@@ -60,10 +61,10 @@ var drawings = []struct {
 	{"slidinglog", "SlidingLog{10, 1s}", &policymodel.SlidingLog{Permits: 10, Interval: second}, nil},
 	{"tokenbucket", "TokenBucket{20, 10, 1s}",
 		&policymodel.TokenBucket{Capacity: 20, Refill: 10, Interval: second}, nil},
-	{"leakybucket", "LeakyBucket{20, 10, 1s}, by Reserve",
+	{"leakybucket", "LeakyBucket{20, 10, 1s}, by TryAcquireWithin",
 		&policymodel.TokenBucket{Capacity: 20, Refill: 10, Interval: second, Leaky: true}, policymodel.Model.Reset},
-	{"smooth", "Smooth{10, 1s}, by Reserve", policymodel.NewSmooth(10, 1, 0, 0), waitForOne},
-	{"warmup", "Smooth{10, 1s, WarmUp 2s}, by Reserve", policymodel.NewSmooth(10, 0, 2e6, 3), waitForOne},
+	{"smooth", "Smooth{10, 1s}, by TryAcquireWithin", policymodel.NewSmooth(10, 1, 0, 0), waitForOne},
+	{"warmup", "Smooth{10, 1s, WarmUp 2s}, by TryAcquireWithin", policymodel.NewSmooth(10, 0, 2e6, 3), waitForOne},
 }
 
 func waitForOne(m policymodel.Model, now int64) int64 { return m.Wait(now, 1) }
@@ -71,24 +72,16 @@ func waitForOne(m policymodel.Model, now int64) int64 { return m.Wait(now, 1) }
 func main() {
 	for _, d := range drawings {
 		granted := make([]int, steps) // in each step
+		var waiting []int             // the step in which each request came
 		for i := range granted {
 			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(i) * step).UnixMicro()
-			for range demand(i) {
-				if d.wait == nil {
-					if policymodel.Take(d.model, now, 1) {
-						granted[i]++
-					}
-					continue
-				}
-				delay := d.wait(d.model, now)
-				if delay > 2*second {
-					continue
-				}
-				d.model.(policymodel.Reserver).Reserve(now, 1)
-				if at := i + int(delay/step.Microseconds()); at < len(granted) {
-					granted[at]++
-				}
+			waiting = append(waiting, slices.Repeat([]int{i}, demand(i))...)
+			for len(waiting) > 0 && (d.wait == nil || d.wait(d.model, now) <= 0) && policymodel.Take(d.model, now, 1) {
+				waiting, granted[i] = waiting[1:], granted[i]+1
 			}
+			waiting = slices.DeleteFunc(waiting, func(since int) bool {
+				return d.wait == nil || time.Duration(i-since)*step >= 2*time.Second
+			})
 		}
 		if err := draw(filepath.Join("docs/choosing", d.file+".svg"), d.title, granted); err != nil {
 			log.Fatal(err)

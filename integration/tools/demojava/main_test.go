@@ -44,8 +44,8 @@ func TestReadme_Commands_AreThoseOfTheDemo(t *testing.T) {
 	require.NoError(t, err)
 	const url = "redis://localhost:6379"
 	for _, command := range []string{
-		strings.Join(javaCommand, " ") + url,
-		strings.Join(goCommand, " ") + " " + url,
+		javaCommand + url,
+		goCommand + url,
 		"go run ../../cmd/rrl --redis " + url + " show paid-api",
 	} {
 		assert.Contains(t, string(readme), "\n"+command+"\n")

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -27,12 +29,12 @@ type timeline struct {
 
 // play runs the programs on a Redis: both take permits, Java changes the rate, Go releases permits.
 func play(ctx context.Context, url string, out io.Writer) error {
-	java, err := startJava(ctx, url)
+	java, err := start(ctx, "Java", javaCommand+url)
 	if err != nil {
 		return err
 	}
 	defer java.stop()
-	golang, err := startGo(ctx, url)
+	golang, err := start(ctx, "Go", goCommand+url)
 	if err != nil {
 		return err
 	}
@@ -59,13 +61,7 @@ func play(ctx context.Context, url string, out io.Writer) error {
 	if t.most <= firstRate {
 		return fmt.Errorf("at most %d permits in a window after the rate was set to %d", t.most, secondRate)
 	}
-	return t.release(java, golang)
-}
-
-// release shows that Java gets permits that Go releases.
-func (t *timeline) release(java, golang *program) error {
 	for granted := true; granted; {
-		var err error
 		if granted, err = t.take(golang); err != nil {
 			return err
 		}
@@ -77,10 +73,8 @@ func (t *timeline) release(java, golang *program) error {
 	t.window(time.Now())
 	t.grants = t.grants[min(released, len(t.grants)):] // the oldest that count
 	for range released {
-		if granted, err := t.take(java); err != nil {
-			return err
-		} else if !granted {
-			return fmt.Errorf("a permit that Go has released was denied to Java")
+		if granted, err := t.take(java); err != nil || !granted {
+			return cmp.Or(err, errors.New("a permit that Go has released was denied to Java"))
 		}
 	}
 	return nil
@@ -112,7 +106,7 @@ func (t *timeline) take(p *program) (granted bool, err error) {
 	}
 	taken := t.window(end)
 	t.most = max(t.most, taken)
-	t.print("%5.1fs  %-4s  %-7s  %s%s  %d of %d\n", start.Sub(t.began).Seconds(), p.name, answer,
+	fmt.Fprintf(t.out, "%5.1fs  %-4s  %-7s  %s%s  %d of %d\n", start.Sub(t.began).Seconds(), p.name, answer,
 		strings.Repeat("█", taken), strings.Repeat("░", max(0, t.rate-taken)), taken, t.rate)
 	if taken > t.rate {
 		return false, fmt.Errorf("%d permits in a window of %v, and the rate is %d", taken, interval, t.rate)
@@ -127,10 +121,4 @@ func (t *timeline) window(end time.Time) (permits int) {
 	return len(t.grants)
 }
 
-func (t *timeline) title(format string, args ...any) {
-	t.print("\n"+format+"\n\n", args...)
-}
-
-func (t *timeline) print(format string, args ...any) {
-	_, _ = fmt.Fprintf(t.out, format, args...) // a closed terminal does not end the demo
-}
+func (t *timeline) title(format string, args ...any) { fmt.Fprintf(t.out, "\n"+format+"\n\n", args...) }

@@ -3,19 +3,21 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 )
 
 // The commands of the README of examples/java-and-go. The URL of the Redis follows.
-var (
-	javaCommand = []string{"mvn", "--quiet", "compile", "exec:java", "-Dexec.args="}
-	goCommand   = []string{"go", "run", "."}
+const (
+	javaCommand = "mvn --quiet compile exec:java -Dexec.args="
+	goCommand   = "go run . "
 )
 
 // program is a running example program, which answers each command with a line.
@@ -27,18 +29,10 @@ type program struct {
 	errors  bytes.Buffer
 }
 
-func startJava(ctx context.Context, url string) (*program, error) {
-	last := len(javaCommand) - 1
-	return startProgram(ctx, "Java", append(javaCommand[:last:last], javaCommand[last]+url))
-}
-
-func startGo(ctx context.Context, url string) (*program, error) {
-	return startProgram(ctx, "Go", append(goCommand[:len(goCommand):len(goCommand)], url))
-}
-
-func startProgram(ctx context.Context, name string, command []string) (*program, error) {
+func start(ctx context.Context, name, command string) (*program, error) {
 	_, self, _, _ := runtime.Caller(0)
-	p := &program{name: name, command: exec.CommandContext(ctx, command[0], command[1:]...)}
+	words := strings.Fields(command)
+	p := &program{name: name, command: exec.CommandContext(ctx, words[0], words[1:]...)}
 	p.command.Dir = filepath.Join(filepath.Dir(self), "..", "..", "..", "examples", "java-and-go")
 	p.command.Stderr, p.command.WaitDelay = &p.errors, 5*time.Second
 	out, err := p.command.StdoutPipe()
@@ -54,18 +48,12 @@ func startProgram(ctx context.Context, name string, command []string) (*program,
 
 // ask sends a command and returns the answer.
 func (p *program) ask(command string, permits int) (string, error) {
-	if _, err := fmt.Fprintln(p.in, command, permits); err != nil {
-		return "", p.failed(err)
+	_, err := fmt.Fprintln(p.in, command, permits)
+	if err == nil && p.answers.Scan() {
+		return p.answers.Text(), nil
 	}
-	if !p.answers.Scan() {
-		return "", p.failed(io.ErrUnexpectedEOF)
-	}
-	return p.answers.Text(), nil
-}
-
-func (p *program) failed(err error) error {
 	p.stop()
-	return fmt.Errorf("%s program: %w\n%s", p.name, err, p.errors.Bytes())
+	return "", fmt.Errorf("%s program: no answer to %s: %w\n%s", p.name, command, cmp.Or(err, io.ErrUnexpectedEOF), p.errors.Bytes())
 }
 
 // stop ends the program: its input ends.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -37,38 +36,16 @@ type load struct {
 	errors    map[string]int64 // how often each was returned
 }
 
-// rulesFile has one limit, whose permits change.
-const rulesFile = `domain: soak
-rules:
-  - name: all
-    key: method
-    policy: sliding_window
-    limits: [%d/10s]
-`
-
-type loads struct {
-	all  []*load
-	done sync.WaitGroup
-	dir  string // of the rules
-}
-
-// startLoads starts callers of a leased limiter, waiting callers, callers of many keys, and requests
+// loads returns callers of a leased limiter, waiting callers, callers of many keys, and requests
 // through rules whose file changes.
-func startLoads(ctx context.Context, plain, leasing *rratelimiter.Client, names int) (*loads, error) {
+func loads(ctx context.Context, plain, leasing *rratelimiter.Client, names int) ([]*load, error) {
 	leased, waiting := leasing.Limiter(leasedName), plain.Limiter(waitingName)
-	err := errors.Join(
-		leased.SetRate(ctx, rratelimiter.Rate{Permits: 20_000, Interval: 10 * time.Second}),
-		waiting.SetRate(ctx, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}),
-	)
-	if err != nil {
-		return nil, err
-	}
 	keys := limit.NewKeyed(plain, keysPrefix, limit.TokenBucket{Capacity: 10, Refill: 10, Interval: time.Minute})
-	handler, dir, err := reloading(ctx, plain)
-	if err != nil {
-		return nil, err
-	}
-	l := &loads{dir: dir, all: []*load{
+	handler, err := reloading(ctx, plain)
+	err = errors.Join(err,
+		leased.SetRate(ctx, rratelimiter.Rate{Permits: 20_000, Interval: 10 * time.Second}),
+		waiting.SetRate(ctx, rratelimiter.Rate{Permits: 1000, Interval: 10 * time.Second}))
+	return []*load{
 		{name: "leased", callers: 16, pause: 10 * time.Millisecond, call: func(ctx context.Context) error {
 			_, err := leased.TryAcquire(ctx, 1)
 			return err
@@ -89,14 +66,7 @@ func startLoads(ctx context.Context, plain, leasing *rratelimiter.Client, names 
 			}
 			return nil
 		}},
-	}}
-	for _, one := range l.all {
-		one.errors = make(map[string]int64)
-		for range one.callers {
-			l.done.Go(func() { one.run(ctx) })
-		}
-	}
-	return l, nil
+	}, err
 }
 
 // run makes calls until the context ends. The last ones still have their time.
@@ -110,6 +80,9 @@ func (l *load) run(ctx context.Context) {
 		l.mu.Lock()
 		l.latencies = append(l.latencies, took)
 		if err != nil {
+			if l.errors == nil {
+				l.errors = make(map[string]int64)
+			}
 			l.errors[err.Error()]++
 		}
 		l.mu.Unlock()
@@ -130,45 +103,30 @@ func (l *load) percentile99() time.Duration {
 	return p99
 }
 
-func (l *loads) wait() {
-	l.done.Wait()
-	_ = os.RemoveAll(l.dir)
-}
-
-// logErrors prints what failed, and how often.
-func (l *loads) logErrors() {
-	for _, one := range l.all {
-		one.mu.Lock()
-		for text, n := range one.errors {
-			log.Printf("%s: %d x %s", one.name, n, text)
-		}
-		one.mu.Unlock()
-	}
-}
-
 // reloading returns a handler behind rules whose file changes every ten seconds.
-func reloading(ctx context.Context, client *rratelimiter.Client) (handler http.Handler, dir string, err error) {
-	dir, err = os.MkdirTemp("", "soak")
+func reloading(ctx context.Context, client *rratelimiter.Client) (http.Handler, error) {
+	dir, err := os.MkdirTemp("", "soak")
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	path := filepath.Join(dir, "rules.yaml")
 	write := func(permits int) error {
-		return os.WriteFile(path, fmt.Appendf(nil, rulesFile, permits), 0o600)
+		const one = "domain: soak\nrules: [{name: all, key: method, policy: sliding_window, limits: [%d/10s]}]\n"
+		return os.WriteFile(path, fmt.Appendf(nil, one, permits), 0o600)
 	}
 	if err := write(1000); err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	set, err := rules.Watch(ctx, path, rules.PollEvery(time.Second))
+	set, err := rules.Watch(ctx, path)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	go func() {
+		defer os.RemoveAll(dir)
 		for i := 0; ctx.Err() == nil; i++ {
 			time.Sleep(10 * time.Second)
 			_ = write(1000 + i%100)
 		}
 	}()
-	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	return set.Middleware(client)(ok), dir, nil
+	return set.Middleware(client)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), nil
 }

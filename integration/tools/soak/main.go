@@ -13,6 +13,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -64,19 +65,29 @@ func (s *soak) run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.length)
 	defer cancel()
 	plain, leasing := rratelimiter.New(redis), rratelimiter.New(redis, rratelimiter.WithLease(100*time.Millisecond))
-	loads, err := startLoads(ctx, plain, leasing, s.names)
+	all, err := loads(ctx, plain, leasing, s.names)
 	if err != nil {
 		return err
 	}
-	defer loads.wait()
+	var callers sync.WaitGroup
+	for _, l := range all {
+		for range l.callers {
+			callers.Go(func() { l.run(ctx) })
+		}
+	}
 	begin, lastFailover := time.Now(), time.Now()
 	ticks := time.NewTicker(s.period)
 	defer ticks.Stop()
 	for {
 		select {
 		case <-ctx.Done():
+			callers.Wait()
 			log.Printf("%d failovers", len(s.failovers))
-			loads.logErrors()
+			for _, l := range all {
+				for text, n := range l.errors {
+					log.Printf("%s: %d x %s", l.name, n, text)
+				}
+			}
 			return leasing.Flush(context.WithoutCancel(ctx))
 		case <-ticks.C:
 		}
@@ -88,7 +99,7 @@ func (s *soak) run(ctx context.Context) (err error) {
 				s.failovers = append(s.failovers, time.Since(begin))
 			}
 		}
-		sample, err := take(ctx, time.Since(begin), loads, cluster)
+		sample, err := take(ctx, time.Since(begin), all, cluster)
 		if err != nil {
 			log.Printf("sample: %v", err)
 			continue

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -25,11 +26,13 @@ func (s sample) String() string {
 		float64(s.heap)/1e6, float64(s.redis)/1e6, s.goroutines, s.p99)
 }
 
+var usedMemory = regexp.MustCompile(`\bused_memory:(\d+)`)
+
 // take returns a sample.
-func take(ctx context.Context, at time.Duration, l *loads, cluster *servers.Cluster) (sample, error) {
+func take(ctx context.Context, at time.Duration, loads []*load, cluster *servers.Cluster) (sample, error) {
 	s := sample{at: at, goroutines: runtime.NumGoroutine(), p99: make(map[string]time.Duration)}
-	for _, one := range l.all {
-		s.p99[one.name] = one.percentile99()
+	for _, l := range loads {
+		s.p99[l.name] = l.percentile99()
 	}
 	var stats runtime.MemStats
 	runtime.GC()
@@ -41,27 +44,14 @@ func take(ctx context.Context, at time.Duration, l *loads, cluster *servers.Clus
 			return s, err
 		}
 		info, err := message.ToString()
-		if err != nil {
-			return s, err
+		used := usedMemory.FindStringSubmatch(info)
+		if err != nil || used == nil {
+			return s, fmt.Errorf("soak: INFO of %s: %q: %w", node.Addr(), info, err)
 		}
-		if field(info, "role") != "master" {
-			continue
+		if strings.Contains(info, "role:master") {
+			bytes, _ := strconv.ParseInt(used[1], 10, 64)
+			s.redis += bytes
 		}
-		used, err := strconv.ParseInt(field(info, "used_memory"), 10, 64)
-		if err != nil {
-			return s, err
-		}
-		s.redis += used
 	}
 	return s, nil
-}
-
-// field returns a field of INFO.
-func field(info, name string) string {
-	for line := range strings.Lines(info) {
-		if value, found := strings.CutPrefix(line, name+":"); found {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
 }
