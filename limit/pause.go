@@ -15,11 +15,11 @@ import (
 // beside the policies of the quota, or in a limiter of its own that [Join] adds to others.
 //
 // When a pause ends, waiting callers would take all that is free at one moment. So after it permits
-// come free one after another, for all processes together. The pace is the rate of the fastest
-// policy beside it, until that policy could have granted all its permits. That takes a minute at
-// most: the permits of a longer interval come free within a minute. A limiter of Redisson's layout
-// sets the pace if no other policy does. A request for several permits waits until as many have come
-// free.
+// come free one after another, for all processes together, until no caller is left that takes each. The
+// pace is the rate of the fastest policy beside it. The permits of an interval of more than a minute
+// come free within a minute. It ends when as many permits are free as that policy can grant at once. A
+// limiter of Redisson's layout sets the pace if no other policy does. A request for several permits
+// waits until as many have come free.
 //
 // A Pause has no permits: its own Decision has a Limit of 0. A limiter with one has no reservations, so
 // Acquire no longer spaces the callers of a [LeakyBucket] evenly; that of a [Smooth] does.
@@ -69,15 +69,14 @@ func (p Pause) forecast(reply []int64) (forecast, bool) {
 	if len(reply) != 4 {
 		return nil, false
 	}
-	o := pauseForecast{taken: reply[1], permits: reply[2], within: micros(reply[3])}
-	o.rest = time.Duration(max(reply[0], -longestPace.Microseconds())) * time.Microsecond
-	if reply[0] > 0 {
-		o.rest = micros(reply[0])
+	o := pauseForecast{taken: reply[1], permits: reply[2], within: micros(reply[3]), rest: micros(reply[0])}
+	if reply[0] < 0 {
+		o.rest = -micros(-reply[0])
 	}
 	return o, true
 }
 
-// longestPace is the longest time in which the permits of a limiter come free after a pause.
+// longestPace is the longest time in which all permits of a limiter come free after a pause.
 const longestPace = time.Minute
 
 // paced is a Pause beside other policies, which set its pace.
@@ -129,14 +128,20 @@ func setPace(members []member) {
 type pauseForecast struct {
 	rest    time.Duration // of the pause; 0 or below after it
 	taken   int64         // since its end
-	permits int64         // that come free after it; 0 if nothing denies
+	permits int64         // that come free after it, until as many are free; 0 if nothing denies
 	within  time.Duration // in which they do
 }
 
 func (o pauseForecast) paused() bool { return o.rest > 0 }
 
 // paces reports whether permits are coming free after a pause.
-func (o pauseForecast) paces() bool { return o.rest <= 0 && o.permits > 0 && -o.rest < o.within }
+func (o pauseForecast) paces() bool { return o.rest <= 0 && o.permits > 0 && o.come() < o.permits }
+
+// come returns the permits that have come free after a pause and were not taken.
+func (o pauseForecast) come() int64 {
+	since := float64(-o.rest.Microseconds())
+	return int64(since*float64(o.permits)/float64(o.within.Microseconds())) + 1 - o.taken
+}
 
 func (o pauseForecast) limit() int64 { return 0 }
 
@@ -145,19 +150,23 @@ func (o pauseForecast) free() int64 {
 	case o.paused():
 		return 0
 	case o.paces():
-		since := float64(-o.rest.Microseconds())
-		return int64(since*float64(o.permits)/float64(o.within.Microseconds())) + 1 - o.taken
+		return o.come()
 	}
 	return maxPermits
 }
 
-// after returns how long after the end so many permits have come free.
-func (o pauseForecast) after(permits int64) time.Duration {
-	if o.permits == 0 {
-		return 0
+// until returns the time until so many permits are free, or all are.
+func (o pauseForecast) until(permits int64) time.Duration {
+	due := float64(0)
+	if o.permits > 0 {
+		missing := float64(o.taken) + float64(min(permits, o.permits)) - 1
+		due = math.Ceil(missing * float64(o.within.Microseconds()) / float64(o.permits))
 	}
-	due := math.Ceil(float64(permits-1) * float64(o.within.Microseconds()) / float64(o.permits))
-	return min(o.within, time.Duration(min(due, float64(longestPace.Microseconds())))*time.Microsecond)
+	after := micros(int64(min(due, maxPermits)))
+	if o.rest > 0 {
+		return add(after, o.rest)
+	}
+	return after + o.rest
 }
 
 func (o pauseForecast) wait(permits int64) (time.Duration, bool) {
@@ -165,24 +174,21 @@ func (o pauseForecast) wait(permits int64) (time.Duration, bool) {
 	case o.paused():
 		return o.rest, true
 	case o.paces() && permits > o.free():
-		return max(time.Microsecond, o.after(o.taken+permits)+o.rest), true
+		return max(time.Microsecond, o.until(permits)), true
 	}
 	return 0, true
 }
 
 func (o pauseForecast) reset(int64) time.Duration {
-	switch {
-	case o.paused():
-		return add(o.within, o.rest)
-	case o.paces():
-		return o.within + o.rest
+	if o.paused() || o.paces() {
+		return o.until(o.permits)
 	}
 	return 0
 }
 
 func (o pauseForecast) earliest(wanted int64) time.Duration {
 	if o.paused() {
-		return add(o.after(wanted), o.rest)
+		return o.until(wanted)
 	}
 	after, _ := o.wait(wanted)
 	return after

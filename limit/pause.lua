@@ -4,10 +4,11 @@
 --   end    When the pause ends.
 --   taken  The permits that were taken since then.
 --
--- After the end, permits come free at the pace, until as many are free as the limiter can grant at
--- once: a whole window is not taken at one moment.
+-- The time after a pause is a bucket, which is empty but for one permit at the end. It refills at the
+-- pace. Once it holds as many as the limiter can grant at once, nothing denies any more. So neither a
+-- whole window is taken at one moment, nor are the permits that come free while others wait.
 --
--- TTL: until the end, and a minute more, which no pace exceeds.
+-- TTL: until the end, and a minute more, in which the bucket fills. Each grant extends it.
 
 --@ read  out: end@ free@ most@ permits@ rest@ taken@ text@ within@
 -- Sets rest@, the microseconds until the end, 0 or below after it. text@ is '' if nothing denies.
@@ -28,23 +29,25 @@ if text@ ~= '' then
   rest@ = end@ * 1000 - now
   if rest@ > 0 then
     free@ = 0
-  elseif -rest@ < within@ then
+  elseif permits@ > 0 and within@ > 0 then
     free@ = floor(-rest@ * permits@ / within@) + 1 - taken@
-  else
-    text@, rest@, permits@, within@ = '', 0, 0, 0
+  end
+  if free@ >= permits@ and rest@ <= 0 then
+    free@, text@, rest@, permits@, within@ = most@, '', 0, 0, 0
   end
 end
 
 --@ lease  in: span text@  out: span
--- Nothing is leased during a pause, or before all permits are free after it.
+-- Nothing is leased during a pause, or while the bucket fills.
 span = text@ == '' and span or 0
 
---@ take  in: end@ granted rest@ taken@ text@  out: taken@ text@
--- Only Charge takes permits during a pause. They do not count after it.
+--@ take  in: end@ free@ granted permits@ rest@ taken@ text@ within@  out: taken@ text@
+-- Charge empties the bucket. What it takes during a pause does not count after it.
 if text@ ~= '' and rest@ <= 0 then
-  taken@ = min(9007199254740992, taken@ + granted)
+  taken@ = min(9007199254740992, taken@ + min(granted, max(0, free@)))
   text@ = format('%d %d', end@, taken@)
-  call('SET', KEYS[@1], text@, 'KEEPTTL')
+  local life = ceil(((taken@ + permits@) * within@ / permits@ + rest@) / 1000)
+  call('SET', KEYS[@1], text@, 'PX', format('%d', max(call('PTTL', KEYS[@1]), life)))
 end
 
 --@ pause  in: end@ pause rest@

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -33,7 +34,8 @@ func TestPause_AnotherClient_DeniesEverything(t *testing.T) {
 	assert.Equal(t, 90*time.Second, f.redis.TTL("{name}:pause").Round(time.Second))
 	f.advance(10 * time.Second)
 	const rest = 20*time.Second + 211*time.Microsecond // the end is a whole millisecond
-	want := rratelimiter.Decision{Limit: 10, RetryAfter: rest, ResetAfter: rest + time.Minute}
+	// All ten permits are free after the ninth step of the pace.
+	want := rratelimiter.Decision{Limit: 10, RetryAfter: rest, ResetAfter: rest + 54*time.Second}
 	assert.Equal(t, want, redistest.Result(t, other.Take, 1))
 	assert.Equal(t, want, redistest.Result(t, other.Take, 9))
 	granted, d := takeUpTo(t, other, 5)
@@ -41,7 +43,7 @@ func TestPause_AnotherClient_DeniesEverything(t *testing.T) {
 	assert.Equal(t, want, d)
 	each := redistest.Result(t, other.TakeEach, 1)
 	assert.True(t, each[0].Allowed)
-	assert.Equal(t, rratelimiter.Decision{RetryAfter: rest, ResetAfter: rest + time.Minute}, each[1])
+	assert.Equal(t, rratelimiter.Decision{RetryAfter: rest, ResetAfter: rest + 54*time.Second}, each[1])
 	assert.Equal(t, each, peekAll(t, other))
 	d = redistest.Result(t, other.Charge, 2)
 	assert.Equal(t, rest, d.RetryAfter)
@@ -102,7 +104,7 @@ func TestPause_Joined_DeniesAll(t *testing.T) {
 	require.True(t, redistest.Result(t, l.TryAcquire, 2))
 	pauseFor(t, gate, time.Minute)
 	d := redistest.Result(t, l.Take, 1)
-	assert.Equal(t, rratelimiter.Decision{Limit: 10, RetryAfter: time.Minute, ResetAfter: 65 * time.Second}, d)
+	assert.Equal(t, rratelimiter.Decision{Limit: 10, RetryAfter: time.Minute, ResetAfter: 64500 * time.Millisecond}, d)
 	assert.True(t, redistest.Result(t, java.TryAcquire, 1), "by itself it knows no pause")
 	pauseFor(t, l, 2*time.Minute)
 	assert.Equal(t, 2*time.Minute, redistest.Result(t, gate.Take, 1).RetryAfter)
@@ -122,26 +124,40 @@ func TestPause_Joined_DeniesAll(t *testing.T) {
 	}
 }
 
-// TestPause_Ends_WaitersAreSpread: over the rate, of several Clients together. Some use the server's
-// clock.
-func TestPause_Ends_WaitersAreSpread(t *testing.T) {
+// TestPause_Ends_NoBurstFollows: the callers of several Clients that waited through a pause are served at
+// the pace until none is left, and so are those that come then. Some use the server's clock.
+func TestPause_Ends_NoBurstFollows(t *testing.T) {
+	const second = time.Second
 	for name, p := range map[string]Policy{
-		"window": FixedWindow{10, time.Second, false}, "aligned": FixedWindow{10, time.Second, true},
-		"log": SlidingLog{10, time.Second}, "bucket": TokenBucket{10, 10, time.Second},
-		"leaky": LeakyBucket{10, 10, time.Second}, "smooth": Smooth{Permits: 10, Interval: time.Second},
+		"window": FixedWindow{10, second, false}, "aligned": FixedWindow{10, second, true},
+		"log": SlidingLog{10, second}, "cells": SlidingWindow{10, second, 0},
+		"bucket": TokenBucket{10, 10, second}, "large bucket": TokenBucket{20, 10, second},
+		"small bucket": TokenBucket{5, 10, second}, "bucket of one": TokenBucket{1, 10, second},
+		"leaky": LeakyBucket{10, 10, second}, "smooth": Smooth{Permits: 10, Interval: second},
+		"warm-up": Smooth{Permits: 10, Interval: second, WarmUp: 3 * second},
 	} {
 		runWithRedis(t, name, func(t *testing.T, f *fixture) {
-			pauseFor(t, New(f.client, "name", p, Pause{time.Hour}), 3*time.Second)
+			pauseFor(t, New(f.client, "name", p, Pause{time.Hour}), 3*second)
 			var callers []*Limiter
 			for i := range 5 {
 				clock := []rratelimiter.Option{rratelimiter.WithServerTime()}[:i%2]
 				l := New(rratelimiter.New(f.Conn, clock...), "name", p, Pause{time.Hour})
-				callers = append(callers, l, l)
+				callers = append(callers, slices.Repeat([]*Limiter{l}, 9)...)
 			}
 			at := grantTimes(t, callers)
+			slower := name == "cells" || name == "warm-up"
 			for i, got := range at {
-				assert.Equal(t, 3*time.Second+time.Duration(i)*100*time.Millisecond, got, "%v", at)
+				due := 3*second + time.Duration(i)*100*time.Millisecond
+				assert.GreaterOrEqual(t, got, due, "%v", at)
+				assert.True(t, slower || got <= due+10*time.Millisecond, "%v", at)
+				assert.GreaterOrEqual(t, got-at[max(0, i-1)], time.Duration(min(i, 1))*90*time.Millisecond, "%v", at)
 			}
+			granted, _ := takeUpTo(t, callers[0], 1000)
+			assert.LessOrEqual(t, granted, int64(1))
+			time.Sleep(3 * second)
+			free := peekAll(t, New(f.client, "name", p))[0].Remaining
+			granted, _ = takeUpTo(t, callers[0], 5)
+			assert.Equal(t, min(free, 5), granted, "the pace ends once all permits are free")
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package policymodel
 
-// Pause is the model of limit.Pause beside another policy. The pace is Permits within microseconds.
+// Pause is the model of limit.Pause beside another policy. After a pause, a bucket of Permits, empty but
+// for one, fills within microseconds.
 type Pause struct {
 	Model
 	Permits, Within int64
@@ -29,20 +30,24 @@ func (m *Pause) Pause(now, d int64) {
 // all are free.
 func (m *Pause) come(now int64) (permits int64, ok bool) {
 	switch since := now - m.end; {
-	case m.end == 0 || since >= m.Within:
+	case m.end == 0:
 		return 0, false
 	case since < 0:
 		return 0, true
 	default:
-		return since*m.Permits/m.Within + 1 - m.taken, true
+		permits = since*m.Permits/m.Within + 1 - m.taken
+		if permits >= m.Permits {
+			m.end = 0
+		}
+		return permits, permits < m.Permits
 	}
 }
 
 // Charge implements Model.
 func (m *Pause) Charge(now, n int64) {
 	m.Model.Charge(now, n)
-	if now >= m.end {
-		m.taken += n
+	if come, _ := m.come(now); now >= m.end {
+		m.taken += min(n, max(0, come))
 	}
 }
 
@@ -64,8 +69,12 @@ func (m *Pause) Own(now, n int64) int64 {
 	case now < m.end:
 		return m.end - now
 	}
-	after := min(m.Within, ((m.taken+n-1)*m.Within+m.Permits-1)/m.Permits)
-	return m.end + after - now
+	return m.until(now, n)
+}
+
+// until returns the microseconds until n permits are free, or all are.
+func (m *Pause) until(now, n int64) int64 {
+	return m.end + ((m.taken+min(n, m.Permits)-1)*m.Within+m.Permits-1)/m.Permits - now
 }
 
 // Wait implements Model.
@@ -75,7 +84,7 @@ func (m *Pause) Wait(now, n int64) int64 { return max(m.Model.Wait(now, n), m.Ow
 func (m *Pause) Reset(now int64) int64 {
 	reset := m.Model.Reset(now)
 	if _, ok := m.come(now); ok {
-		reset = max(reset, m.end+m.Within-now)
+		reset = max(reset, m.until(now, m.Permits))
 	}
 	return reset
 }

@@ -43,10 +43,11 @@ if text2 ~= '' then
   rest2 = end2 * 1000 - now
   if rest2 > 0 then
     free2 = 0
-  elseif -rest2 < within2 then
+  elseif permits2 > 0 and within2 > 0 then
     free2 = floor(-rest2 * permits2 / within2) + 1 - taken2
-  else
-    text2, rest2, permits2, within2 = '', 0, 0, 0
+  end
+  if free2 >= permits2 and rest2 <= 0 then
+    free2, text2, rest2, permits2, within2 = most2, '', 0, 0, 0
   end
 end
 local free, most, credit = min(free1, free2), min(most1, most2), 9007199254740992
@@ -106,9 +107,10 @@ if granted > 0 then
     call('SET', KEYS[1], text1, 'PX', length1)
   end
   if text2 ~= '' and rest2 <= 0 then
-    taken2 = min(9007199254740992, taken2 + granted)
+    taken2 = min(9007199254740992, taken2 + min(granted, max(0, free2)))
     text2 = format('%d %d', end2, taken2)
-    call('SET', KEYS[2], text2, 'KEEPTTL')
+    local life = ceil(((taken2 + permits2) * within2 / permits2 + rest2) / 1000)
+    call('SET', KEYS[2], text2, 'PX', format('%d', max(call('PTTL', KEYS[2]), life)))
   end
 end
 if flags ~= 'd' and flags ~= 'do' and not above and not leased then
@@ -170,10 +172,11 @@ if text2 ~= '' then
   rest2 = end2 * 1000 - now
   if rest2 > 0 then
     free2 = 0
-  elseif -rest2 < within2 then
+  elseif permits2 > 0 and within2 > 0 then
     free2 = floor(-rest2 * permits2 / within2) + 1 - taken2
-  else
-    text2, rest2, permits2, within2 = '', 0, 0, 0
+  end
+  if free2 >= permits2 and rest2 <= 0 then
+    free2, text2, rest2, permits2, within2 = most2, '', 0, 0, 0
   end
 end
 local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
@@ -185,9 +188,10 @@ else
   call('SET', KEYS[1], text1, 'PX', length1)
 end
 if text2 ~= '' and rest2 <= 0 then
-  taken2 = min(9007199254740992, taken2 + granted)
+  taken2 = min(9007199254740992, taken2 + min(granted, max(0, free2)))
   text2 = format('%d %d', end2, taken2)
-  call('SET', KEYS[2], text2, 'KEEPTTL')
+  local life = ceil(((taken2 + permits2) * within2 / permits2 + rest2) / 1000)
+  call('SET', KEYS[2], text2, 'PX', format('%d', max(call('PTTL', KEYS[2]), life)))
 end
 local report1 = {text1, count1, end1 * 1000 - now}
 local report2 = {text2, rest2, taken2, permits2, within2}
@@ -279,10 +283,11 @@ if text2 ~= '' then
   rest2 = end2 * 1000 - now
   if rest2 > 0 then
     free2 = 0
-  elseif -rest2 < within2 then
+  elseif permits2 > 0 and within2 > 0 then
     free2 = floor(-rest2 * permits2 / within2) + 1 - taken2
-  else
-    text2, rest2, permits2, within2 = '', 0, 0, 0
+  end
+  if free2 >= permits2 and rest2 <= 0 then
+    free2, text2, rest2, permits2, within2 = most2, '', 0, 0, 0
   end
 end
 local answers, want = '*', 1
@@ -318,10 +323,11 @@ if text2 ~= '' then
   rest2 = end2 * 1000 - now
   if rest2 > 0 then
     free2 = 0
-  elseif -rest2 < within2 then
+  elseif permits2 > 0 and within2 > 0 then
     free2 = floor(-rest2 * permits2 / within2) + 1 - taken2
-  else
-    text2, rest2, permits2, within2 = '', 0, 0, 0
+  end
+  if free2 >= permits2 and rest2 <= 0 then
+    free2, text2, rest2, permits2, within2 = most2, '', 0, 0, 0
   end
 end
 if pause > 0 then
