@@ -19,6 +19,10 @@ func (w *wire) Call(b *engine.Batch) (script *redisx.Script, keys []string) {
 	return acquireScript, w.namedKeys(b.AllKeys)
 }
 
+// timeArg is the index of the time in the arguments of a script, Unix milliseconds: ARGV[1]. It is "" for
+// the server's clock.
+const timeArg = 0
+
 // The flags of the acquire script, as ARGV[7] has them.
 const (
 	flagDetail   = "d"
@@ -31,14 +35,10 @@ const (
 func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
 	leases := b.Lease.Span > 0
-	h, millis := w.hint(), w.millisOf(now)
-	hint, interval := h.seen.get()
-	if h.counts.claim(millis, interval) {
-		hint = "" // the script counts
-	}
+	hint, interval := w.hint().seen.get()
 	ended, permits, flags, runs := "", "", "", ""
 	if hint != "" && !w.client.engine.ServerTime() {
-		ended = strconv.FormatInt(millis-interval, 10)
+		ended = strconv.FormatInt(now.UnixMilli()-interval, 10)
 	}
 	if total != 1 || leases {
 		permits = strconv.FormatInt(total, 10)
@@ -103,7 +103,7 @@ func (c *Client) leaseIDBytes() string {
 
 // Receipt returns the refund of the grant of a call.
 func (w *wire) Receipt(b *engine.Batch) receipt.Refund {
-	at := b.Args[0] // "" for the server's clock
+	at := b.Args[timeArg] // "" for the server's clock
 	if f, ok := b.Forecast.(*forecast); ok {
 		at = strconv.FormatInt(f.now, 10)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -33,7 +34,8 @@ type Client struct {
 	// Of waiters: see WithWaitJitter.
 	waitJitter time.Duration
 	hints      hints
-	err        error // of an invalid option
+	counts     sync.Map // a channel of each count of drift that runs, closed at its end
+	err        error    // of an invalid option
 }
 
 // Option is a setting of a [Client], for [New].
@@ -227,14 +229,24 @@ func WithLease(d time.Duration) Option {
 }
 
 // Flush releases the unused permits of all leases, and of leases whose calls are in flight. It
-// waits until reservations are returned whose callers have left Acquire of package limit. Call it
-// when the program ends. If Redis fails or ctx ends first, Flush returns the error, and the permits
-// return when they expire.
+// waits until reservations are returned whose callers have left Acquire of package limit, and until
+// counts of drift have ended. Call it when the program ends. If Redis fails or ctx ends first, Flush
+// returns the error, and the permits return when they expire.
 func (c *Client) Flush(ctx context.Context) error {
 	if c.redis == nil {
 		return fmt.Errorf("%w: give New a rueidis.Client", ErrNoClient)
 	}
-	return c.engine.Flush(ctx)
+	if err := c.engine.Flush(ctx); err != nil {
+		return err
+	}
+	for done := range c.counts.Range {
+		select {
+		case <-done.(chan struct{}): //nolint:errcheck,forcetypeassert // nothing else is there
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // nowText returns the time as an argument of a script.

@@ -25,7 +25,8 @@
 //
 // A limiter has a [Rate]: a number of permits per interval. Redis keeps every grant with its time.
 // The permits of a grant return one interval later, each grant by itself: the window slides. In any
-// window of one interval, at most the rate is granted; see Clocks and Failover for the exceptions.
+// window of one interval, at most the rate is granted; see Java, Clocks and Failover for the
+// exceptions.
 //
 // The rate is set in Java, by hand (rrl set), or in Go. With [InitialRate] a limiter begins again
 // if it has expired or was lost. [Limiter.SetRate] with [KeepState] is for a rate that changes with
@@ -102,6 +103,14 @@
 //     interval.
 //   - If another client lengthens the interval by more than a day, these keys can expire too early
 //     once. This client is then granted its rate once more.
+//
+// # Java
+//
+// Redisson's release and keepState leave drift: the free permits and the grants do not match, and
+// more than the rate can be granted. So does a client that changes the rate of a PerClient limiter
+// for others. Each Client corrects drift after its first call of a limiter, and then at most once in
+// half an interval while it uses the limiter: permits of grants in the window are not free. A limiter
+// with more than 8,192 grants is corrected when it has fewer.
 //
 // # Clocks
 //

@@ -155,11 +155,21 @@ func (f *fixture) fill(l *Limiter, grants int, sizes ...int64) {
 	}
 	for i := 1; i < grants; i++ {
 		time.Sleep(time.Millisecond)
-		n, now := sizes[i%len(sizes)], float64(l.wire.millisOf(l.wire.client.engine.Now()))
+		n, now := sizes[i%len(sizes)], float64(timeOf(l.wire.client.nowText()))
 		f.RequireNoError(f.Redis.ZAdd(l.wire.keys[permits], now, l.wire.client.member(n, false)))
 		f.RequireNoError(f.Redis.Incr(l.wire.keys[value], -int(n)))
 	}
 	time.Sleep(time.Millisecond)
+}
+
+// fillNow is fill with grants of one permit and of this moment.
+func (f *fixture) fillNow(l *Limiter, grants int) {
+	f.Helper()
+	f.RequireGranted(l, 1)
+	for range grants - 1 {
+		f.RequireNoError(f.Redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()), l.wire.client.member(1, false)))
+	}
+	f.RequireNoError(f.Redis.Incr("{limiter}:value", 1-grants))
 }
 
 // grants returns the permits of all members of the overall set, by their letters.
@@ -250,48 +260,18 @@ func (f *fixture) sum() (sum int64) {
 func (f *fixture) redissonReleases(permits int64) {
 	f.Helper()
 	value := f.Stored("{limiter}:value")
-	require.NoError(f, f.Redis.Set("{limiter}:value", strconv.FormatInt(min(f.rate(), value+permits), 10)))
+	f.RequireNoError(f.Redis.Incr("{limiter}:value", int(min(f.rate()-value, permits))))
 }
 
-// counted runs the acquire script for permits, and returns what it reports about the count.
-func (f *fixture) counted(l *Limiter, hint string, permits int64) string {
-	f.Helper()
-	m := l.wire.client.member(permits, false)
-	reply, err := f.run(acquireScript, l, f.nowText(), m, hint, "", strconv.FormatInt(permits, 10), "", "dw")
-	require.NoError(f, err)
-	parts, err := reply.ToArray()
-	require.NoError(f, err)
-	if len(parts) < 8 {
-		return texts(f, reply, nil)
-	}
-	text, err := parts[7].ToString()
-	require.NoError(f, err)
-	return text
-}
+// countedNow lets the next count of drift wait for an hour.
+func (f *fixture) countedNow(l *Limiter) { l.wire.hint().counts.set(time.Now().UnixMilli(), time.Hour) }
 
-// recount runs recount.lua once. It returns the next cursor, or "done 1" at the end, "done 0" if
-// another count is to follow soon.
-func (f *fixture) recount(l *Limiter, cursor string) string {
-	f.Helper()
-	reply, err := f.run(recountScript, l, f.nowText(), "", "", "", "", cursor)
-	text := texts(f, reply, err)
-	time.Sleep(time.Millisecond)
-	if following, ok := strings.CutPrefix(text, "1 "); ok {
-		return following
-	}
-	return "done " + text[2:3]
-}
+// mostCounted is the number of grants up to which recount.lua counts a set.
+const mostCounted = 8192
 
-// count runs recount.lua from a cursor on, until the count has ended or is to be confirmed, or grants
-// are left to be removed.
-func (f *fixture) count(l *Limiter, cursor string) string {
+// recount counts the permits of a limiter.
+func (f *fixture) recount(l *Limiter) {
 	f.Helper()
-	for {
-		cursor = f.recount(l, cursor)
-		for _, end := range []string{"done", "found", "cut"} {
-			if strings.HasPrefix(cursor, end) {
-				return cursor
-			}
-		}
-	}
+	_, _, err := l.wire.recount(f.Context(), l.wire.client.nowText())
+	require.NoError(f, err)
 }

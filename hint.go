@@ -21,14 +21,16 @@ type lastSeen struct {
 	text      string // rate and interval, as the script compares them
 }
 
-// set keeps what a reply reported.
-func (s *lastSeen) set(rate, interval int64, perClient bool) {
+// set keeps what a reply reported. It reports whether that is news.
+func (s *lastSeen) set(rate, interval int64, perClient bool) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.text == "" || rate != s.rate || interval != s.interval {
+	changed = s.text == "" || rate != s.rate || interval != s.interval
+	if changed {
 		s.text = strconv.FormatInt(rate, 10) + " " + strconv.FormatInt(interval, 10)
 	}
 	s.perClient, s.rate, s.interval = perClient, rate, interval
+	return changed
 }
 
 // get returns the text for the script and the interval in milliseconds, or "" if no rate was seen.

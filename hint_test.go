@@ -3,7 +3,6 @@ package rratelimiter
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -49,42 +48,6 @@ func TestScripts_Overall_NameNoKeysOfAClient(t *testing.T) {
 	}
 }
 
-// TestSchedule_Count_IsDueOncePerInterval: one call counts at a time, another one in its place after
-// a second.
-func TestSchedule_Count_IsDueOncePerInterval(t *testing.T) {
-	const interval = 80_000
-	s := new(schedule)
-	check := func(now int64, want bool) {
-		t.Helper()
-		assert.Equal(t, want, s.claim(now, interval), "at %d", now)
-	}
-	check(1, true)
-	s.learn(1, interval, countDone)
-	check(39_999, false)
-	check(40_001, true)
-	check(40_002, false) // a call counts
-	s.learn(40_003, interval, notCounted)
-	check(41_000, false)
-	check(41_001, true) // it has not been answered
-	assert.True(t, s.learn(41_002, interval, countLarge))
-	check(1<<40, false) // recount.lua runs
-	assert.False(t, s.learn(41_003, interval, countLarge), "it runs once")
-	s.end(41_004, interval, false)
-	check(46_003, false)
-	check(46_004, true)
-	s.end(46_005, interval, true)
-	check(86_004, false)
-	check(86_005, true)
-	s.learn(86_005, interval, countDone)
-	check(86_005-interval, true) // the clock was set back
-	s.learn(-5, interval, countDue)
-	check(-5, true) // the call before could not count
-	s.learn(0, 100, countDue)
-	assert.True(t, s.claim(interval, 100))
-	assert.False(t, s.claim(interval+99, 100))
-	assert.True(t, s.claim(interval+100, 100), "a count that is not answered delays the next by an interval at most")
-}
-
 // TestHints_ManyNames_AreBounded: two generations of hints, and a Limiter keeps its own.
 func TestHints_ManyNames_AreBounded(t *testing.T) {
 	var s hints
@@ -123,68 +86,4 @@ func TestPages_CallerLeaves_EndsTheCalls(t *testing.T) {
 			assert.Equal(t, before, f.Scripts.Load(), "calls for a caller that has left")
 		})
 	}
-}
-
-// TestDrift_CallThatCannotCount_PassesItOn: a call that leaves before the count reports that the
-// next call is to count.
-func TestDrift_CallThatCannotCount_PassesItOn(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		l := f.limiter(Rate{Permits: 1000, Interval: 10 * time.Second})
-		f.fill(l, 900, 1)
-		assert.Equal(t, countDue, f.counted(l, "", 1001), "above the rate")
-		assert.Equal(t, notCounted, f.counted(l, f.hint(), 1001))
-		assert.Equal(t, countLarge, f.counted(l, "", 1))
-
-		time.Sleep(10*time.Second - 300*time.Millisecond) // 600 have expired
-		assert.Equal(t, countDue, f.counted(l, "", 1), "more expired grants than a page")
-		assert.Zero(t, f.drift())
-	})
-}
-
-// TestDrift_GrantsAreRemovedOverSeveralCalls_CountFollows: the value is right from the first of
-// these calls on, and only grants that are older than that call are removed.
-func TestDrift_GrantsAreRemovedOverSeveralCalls_CountFollows(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		l := f.limiter(Rate{Permits: 1500, Interval: time.Hour})
-		f.fill(l, 1500, 1)
-		f.redissonReleases(700)
-		found := f.count(l, "")
-		assert.Regexp(t, "^found 700\n", found)
-		assert.EqualValues(t, 700, f.drift(), "nothing changes before it is confirmed")
-		cut := f.count(l, found)
-		assert.Regexp(t, "^cut 444 9466848[0-9]*\n", cut)
-		assert.Zero(t, f.drift())
-		assert.Equal(t, "done 1", f.count(l, ""), "another client finds no drift")
-		cut = f.recount(l, cut)
-		assert.Regexp(t, "^cut 188 9466848[0-9]*\n", cut)
-		assert.Zero(t, f.drift())
-		assert.Equal(t, "done 0", f.recount(l, cut))
-		assert.Zero(t, f.drift())
-		assert.Equal(t, "done 1", f.count(l, ""))
-
-		old := "cut 100 " + strconv.FormatInt(time.Now().Add(-time.Minute).UnixMilli(), 10)
-		before := f.Stored("{limiter}:value")
-		assert.Equal(t, "done 0", f.recount(l, old), "no grant is as old")
-		assert.Equal(t, before, f.Stored("{limiter}:value"))
-	})
-}
-
-// TestDrift_RefundWhileCounted_TakesNoGrantInUse: a refund shrinks a grant that is counted already.
-// The count finds an excess that there is not, and no grant that is in use leaves the set for it.
-func TestDrift_RefundWhileCounted_TakesNoGrantInUse(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		l := f.limiter(Rate{Permits: 3000, Interval: time.Hour})
-		f.fill(l, 600, 1)
-		f.granted(l, "a", 600)
-		f.fill(l, 600, 1)
-		cursor := ""
-		for range 3 {
-			cursor = f.recount(l, cursor)
-		}
-		require.NoError(t, f.refund(l, "a", 599, 600))
-		cursor = f.count(l, cursor)
-		assert.Regexp(t, "^found 599\n", cursor)
-		assert.Equal(t, "done 1", f.count(l, cursor))
-		assert.Zero(t, f.drift())
-	})
 }

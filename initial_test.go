@@ -35,6 +35,7 @@ func TestInitialRate_NoRateInRedis_EachCallSetsItInOneMoreRoundTrip(t *testing.T
 					f.Redis.FlushDB()
 					_, err := l.Exists(t.Context()) // ends what a lease returns
 					require.NoError(t, err)
+					f.countedNow(l)
 					sent := f.Sent.Load()
 					require.NoError(t, call(t.Context()))
 					assert.EqualValues(t, 2, f.Sent.Load()-sent, "the call and the one that sets the rate")

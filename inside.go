@@ -31,7 +31,11 @@ func init() {
 			Refund: func(ctx context.Context, permits int64, member string, granted int64, at string) error {
 				return l.wire.refund(ctx, permits, member[:len(member)-4], granted, at)
 			},
-			CountDrift: l.wire.countDrift, Recount: l.wire.recountNow,
+			CountDrift: func() { l.wire.countDrift(l.wire.client.nowText()) },
+			Recount: func(ctx context.Context) error {
+				_, _, err := l.wire.recount(ctx, l.wire.client.nowText())
+				return err
+			},
 		}, nil
 	}
 }

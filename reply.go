@@ -12,8 +12,15 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// Answer parses the reply of the acquire script.
+// Answer parses the reply of the acquire script. If that is the last one, a count of drift may follow.
 func (w *wire) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
+	if again, err = w.read(b, message); err == nil && !again {
+		w.countDrift(b.Args[timeArg])
+	}
+	return again, err
+}
+
+func (w *wire) read(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
 	if message.IsInt64() {
 		left, err := message.AsInt64()
 		if err == nil && left >= 0 {
@@ -53,7 +60,7 @@ func (w *wire) leased(b *engine.Batch, r redisx.Reply) (again bool, err error) {
 	}
 	b.Lease.Granted, b.Lease.Lasts, b.Lease.Limit, b.Lease.Free, b.Lease.Reset = granted, lasts, limit, free, lasts+reset
 	b.Lease.Return = w.receipt(randomOf(b), granted+total, strconv.FormatInt(at, 10))
-	return w.Answer(b, acquired)
+	return w.read(b, acquired)
 }
 
 // answer sets the answers of a batch from a reply with a letter for each request.
@@ -61,7 +68,7 @@ func (w *wire) answer(b *engine.Batch, perClient bool, reply redisx.Reply) error
 	free, rate, interval, reset := reply.Number(), reply.Number(), reply.Number(), reply.Number()
 	now := time.UnixMilli(reply.Number())
 	letters, last, _ := strings.Cut(reply.Text(), "=")
-	counted, expires := reply.Text(), millis(reply.Number())
+	counted, expires := reply.Number(), millis(reply.Number())
 	o := &forecast{now: now.UnixMilli(), free: free, rate: rate, interval: millis(interval), reset: millis(reset),
 		expires: expires, jitter: w.client.waitJitter}
 	if pairs := reply.Len() / 2; pairs > 0 {
@@ -75,7 +82,7 @@ func (w *wire) answer(b *engine.Batch, perClient bool, reply redisx.Reply) error
 		return w.unexpected(&reply)
 	}
 	b.Forecast = o
-	w.learn(now, rate, interval, perClient, counted)
+	w.learn(b.Args[timeArg], rate, interval, perClient, counted == 1)
 	if letters == engine.AllGranted {
 		b.GrantAll(o.free, engine.Answer{Limit: o.rate, ResetAfter: o.reset})
 		return nil

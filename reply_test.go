@@ -39,11 +39,11 @@ func TestAnswer_SeveralRequests_EachHasItsOwn(t *testing.T) {
 	} {
 		runWithRedis(t, name, func(t *testing.T, f *fixture) {
 			l := New(f.Conn).Limiter("a")
-			ba := new(engine.Batch)
+			ba := &engine.Batch{Args: []string{"7"}}
 			for _, permits := range test.wants {
 				ba.Requests = append(ba.Requests, &engine.Request{Ask: engine.Ask{Permits: permits}})
 			}
-			script := fmt.Sprintf("return {0, %d, 10, 10000, 4000, 7, '%s', '', 0%s}", test.free, test.marks, test.reply)
+			script := fmt.Sprintf("return {0, %d, 10, 10000, 4000, 7, '%s', 0, 0%s}", test.free, test.marks, test.reply)
 			reply, err := f.Conn.Do(t.Context(), f.Conn.B().Eval().Script(script).Numkeys(0).Build()).ToMessage()
 			require.NoError(t, err)
 			_, err = l.wire.Answer(ba, reply)
@@ -79,19 +79,19 @@ func TestAnswer_ReplyOfAnotherShape_IsAnError(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
 		l := New(f.Conn).Limiter("a")
 		for _, text := range []string{
-			"{0, 1, 10, 1000, 1, 7, 'g', '', 0}", "{0, 1, 10, 1000, 1, 7, 'ggg', '', 0}", "{0, 1, 10, 1000, 1, 7}",
-			"{0, 1, 10, 1000, 1, 7, 'gg'}", "{0, 1, 10, 1000, 1, 7, 'gg', '', 0, 5}", "{0, 1, 10, 'x', 1, 7, 'gg', '', 0}",
-			"{0, 0, 10, 1000, 1, 7, 'gp', '', 0}", "{0, 0, 10, 1000, 1, 7, 'gp=', '', 0}",
-			"{0, 0, 10, 1000, 1, 7, 'gp=x', '', 0}",
-			"{0, 0, 10, 1000, 1, 7, 'gg=1', '', 0}", "{0, 1, 10, 1000, 1, 7, 'gg', 5, 0}", "{4, 1, 10, 1000, 1, 7, 'gg', '', 0}",
-			"{0, 1, 10, 1000, 1, 7, 'gp=99', '', 0}",
+			"{0, 1, 10, 1000, 1, 7, 'g', 0, 0}", "{0, 1, 10, 1000, 1, 7, 'ggg', 0, 0}", "{0, 1, 10, 1000, 1, 7}",
+			"{0, 1, 10, 1000, 1, 7, 'gg'}", "{0, 1, 10, 1000, 1, 7, 'gg', 0, 0, 5}", "{0, 1, 10, 'x', 1, 7, 'gg', 0, 0}",
+			"{0, 0, 10, 1000, 1, 7, 'gp', 0, 0}", "{0, 0, 10, 1000, 1, 7, 'gp=', 0, 0}",
+			"{0, 0, 10, 1000, 1, 7, 'gp=x', 0, 0}",
+			"{0, 0, 10, 1000, 1, 7, 'gg=1', 0, 0}", "{0, 1, 10, 1000, 1, 7, 'gg', 'x', 0}", "{4, 1, 10, 1000, 1, 7, 'gg', 0, 0}",
+			"{0, 1, 10, 1000, 1, 7, 'gp=99', 0, 0}",
 			"{1, 'cursor', 1}", "{3, 0, 'rate', 'x'}", "{3, 6, 'rate', 'x'}", "{3, 1, 'rate', 'x', 'y'}", "{9}", "{-1}",
 			"{}", "'x'",
 		} {
 			reply, err := f.Conn.Do(t.Context(), f.Conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToMessage()
 			require.NoError(t, err)
 			one := engine.Ask{Permits: 1}
-			again, err := l.wire.Answer(&engine.Batch{Requests: []*engine.Request{{Ask: one}, {Ask: one}}}, reply)
+			again, err := l.wire.Answer(&engine.Batch{Args: []string{"7"}, Requests: []*engine.Request{{Ask: one}, {Ask: one}}}, reply)
 			assert.ErrorContains(t, err, "unknown reply", text)
 			assert.False(t, again)
 		}

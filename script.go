@@ -45,8 +45,8 @@ var (
 	moveScript       = redisx.NewScript(scriptTexts["move"])
 )
 
-// dated are the scripts whose first argument is the time.
-var dated = []*redisx.Script{releaseScript, refundScript, recountScript, availableScript, setRateScript}
+// dated are the scripts whose first argument is the time, and which depend on it.
+var dated = []*redisx.Script{releaseScript, refundScript, availableScript, setRateScript}
 
 // The codes of replies: the first element of one that is an array. scripts/include/names.lua has the
 // same names.
@@ -72,7 +72,7 @@ func (w *wire) eval(ctx context.Context, before []redisx.Call, script *redisx.Sc
 	keys, args []string) (rueidis.RedisMessage, error) {
 	var renew func([]string)
 	if slices.Contains(dated, script) {
-		renew = func(args []string) { args[0] = w.client.nowText() } // a grant must not look older than it is
+		renew = func(args []string) { args[timeArg] = w.client.nowText() } // a grant must not look older than it is
 	}
 	message, err := w.client.engine.Eval(ctx, before, script, keys, args, renew)
 	if err != nil {
@@ -100,11 +100,7 @@ func (w *wire) pages(ctx context.Context, script *redisx.Script, args []string) 
 	all, needsRate, initialized := false, script == releaseScript || script == availableScript, 0
 	var before []redisx.Call
 	for range engine.MaxPages {
-		call := ctx
-		if script == recountScript {
-			call = engine.Unattended(ctx) // each call by itself: all together can take long
-		}
-		message, err := w.eval(call, before, script, w.namedKeys(all), args)
+		message, err := w.eval(ctx, before, script, w.namedKeys(all), args)
 		if err != nil {
 			return redisx.Reply{}, err
 		}

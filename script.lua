@@ -10,7 +10,7 @@
 -- ARGV: 1  Unix milliseconds, or '' for the server's clock.
 --       2  the member of a grant of all requests.
 --       3  the hint: the rate and the interval that the client last saw, as '10 60000'. If it is ''
---          or does not hold, drift is corrected and the reply is long.
+--          or does not hold, the reply is long.
 --       4  ARGV[1] less the interval of the hint, or '' for the server's clock. A text of the client
 --          costs less than a conversion here. Without the texts 4 and 5, a grant takes 0.95 of the
 --          time of Redisson's script. With them it takes 0.82.
@@ -41,9 +41,8 @@
 -- answers: a letter for each request: g granted, n denied, x above the rate, p granted a part; or
 --   '*', all granted. At most one request is granted a part, since nothing is free then. Its permits
 --   follow the letters: 'gpn=3'.
--- counted: 'done' if the permits in the set were counted, which corrects drift. 'large' if the set is
---   too large to be counted here: recount.lua is to count it. 'due' if the next call is to count.
---   Otherwise ''.
+-- counted: 1 if the value was missing and was counted from the set, so that recount.lua is not needed;
+--   otherwise 0.
 -- keepAlive: of the configuration, milliseconds, 0 for none.
 -- wait, permits: so many permits return after so many milliseconds. There are as many pairs as the
 --   denied requests need (all pairs for o and a), at most a page. See waits for leases.
@@ -93,29 +92,11 @@ if total > rate then
   end
   if answers then
     return {valueAt == 2 and DONE or DONE_OWN, 0, rate, math.min(interval, 9007199254740992), 0, now + 0,
-      table.concat(answers), hinted and '' or 'due', keepAlive + 0}
+      table.concat(answers), 0, keepAlive + 0}
   end
 end
 --@include reclaim
-
--- Drift is corrected when the client asks for it by an empty hint, and when it is obvious.
-local counted = ''
-if not hinted or value > rate then
-  if more then
-    counted = hinted and '' or 'due'
-  else
-    size = wipe and 0 or size or call('ZCARD', permitsKey)
-    if size - drop <= page then
-      --@include drift
-      counted = 'done'
-    else
-      counted = hinted and '' or stored and 'large' or 'done'
-    end
-    if value > rate then
-      value, dirty = rate, true
-    end
-  end
-end
+--@include cap
 
 -- Decides the requests, in their order.
 local granted, grantedAt = 0, now
@@ -192,12 +173,12 @@ end
 local reply = value
 if not flags then
   reply = {AGAIN, ''}
-elseif granted == 0 and flags == '' and not above and counted == '' then
+elseif granted == 0 and flags == '' and not above and hinted then
   reply = -1
-elseif answers or flags ~= '' or counted ~= '' then
+elseif answers or flags ~= '' or not hinted then
   reply = {valueAt == 2 and DONE or DONE_OWN, value, rate, math.min(interval, 9007199254740992), 0, now + 0,
-    answers and table.concat(answers) .. (part and '=' .. part or '') or granted < total and 'n' or '*', counted,
-    keepAlive + 0}
+    answers and table.concat(answers) .. (part and '=' .. part or '') or granted < total and 'n' or '*',
+    stored and 0 or 1, keepAlive + 0}
   if find(flags, 'd', 1, true) then
     local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
     if newest then

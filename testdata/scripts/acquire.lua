@@ -66,7 +66,7 @@ if total > rate then
   end
   if answers then
     return {valueAt == 2 and DONE or DONE_OWN, 0, rate, math.min(interval, 9007199254740992), 0, now + 0,
-      table.concat(answers), hinted and '' or 'due', keepAlive + 0}
+      table.concat(answers), 0, keepAlive + 0}
   end
 end
 local spent = nil
@@ -126,54 +126,8 @@ else
   end
 end
 local removed, added, score
-local counted = ''
-if not hinted or value > rate then
-  if more then
-    counted = hinted and '' or 'due'
-  else
-    size = wipe and 0 or size or call('ZCARD', permitsKey)
-    if size - drop <= page then
-      local function count(member)
-        local a, b, c, d = string.byte(member, -4, -1)
-        return d and a + b * 256 + c * 65536 + d * 16777216
-      end
-      local excess, members = value - rate, size > drop and call('ZRANGE', permitsKey, drop, '-1') or {}
-      for i = 1, #members do
-        excess = excess + (count(members[i]) or 0) -- an invalid member is an error when it expires
-      end
-      if excess ~= 0 then
-        local rest = excess > 0 and stored + 0 <= rate and math.max(0, stored + excess - value) or 0
-        value, dirty = value - excess + rest, true
-        if rest > 0 then
-          local function resized(member, n)
-            return string.sub(member, 1, -5) .. string.char(n % 256, math.floor(n / 256) % 256,
-              math.floor(n / 65536) % 256, math.floor(n / 16777216))
-          end
-          local newest, oldest = math.huge, call('ZRANGE', permitsKey, drop, '-1', 'WITHSCORES')
-          for i = 1, #oldest, 2 do
-            if rest == 0 or tonumber(oldest[i + 1]) > newest then
-              break
-            end
-            local n = count(oldest[i])
-            if not n then
-              return {CORRUPT, permitsAt, 'member', oldest[i]}
-            end
-            if n > rest then
-              removed, added, score, rest = {oldest[i]}, resized(oldest[i], n - rest), oldest[i + 1], 0
-            else
-              drop, rest = drop + 1, rest - n
-            end
-          end
-        end
-      end
-      counted = 'done'
-    else
-      counted = hinted and '' or stored and 'large' or 'done'
-    end
-    if value > rate then
-      value, dirty = rate, true
-    end
-  end
+if value > rate then
+  value, dirty = rate, true
 end
 local granted, grantedAt = 0, now
 local answers, awaited, above, part
@@ -273,12 +227,12 @@ end
 local reply = value
 if not flags then
   reply = {AGAIN, ''}
-elseif granted == 0 and flags == '' and not above and counted == '' then
+elseif granted == 0 and flags == '' and not above and hinted then
   reply = -1
-elseif answers or flags ~= '' or counted ~= '' then
+elseif answers or flags ~= '' or not hinted then
   reply = {valueAt == 2 and DONE or DONE_OWN, value, rate, math.min(interval, 9007199254740992), 0, now + 0,
-    answers and table.concat(answers) .. (part and '=' .. part or '') or granted < total and 'n' or '*', counted,
-    keepAlive + 0}
+    answers and table.concat(answers) .. (part and '=' .. part or '') or granted < total and 'n' or '*',
+    stored and 0 or 1, keepAlive + 0}
   if find(flags, 'd', 1, true) then
     local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
     if newest then

@@ -69,18 +69,16 @@ func (m *model) acquire(c calls.Call) calls.Reply {
 		return calls.Refused
 	case !v.there:
 		return calls.NotInitialized
-	case c.Permits > v.rate:
+	}
+	if m.applies(driftCorrected) {
+		defer v.correct()
+	}
+	if c.Permits > v.rate {
 		return calls.AboveRate
 	}
 	// If the set has no TTL, the TTL of the value is not read, and without the value the set counts.
 	written := v.pair.Grants == nil || v.pair.GrantsTTL >= 0
-	stored, there := v.pair.Count()
-	_, returned := v.pair.Taken(m.now - v.interval)
 	free, changed := m.reclaim(v)
-	if there && len(v.pair.Grants) > 0 && m.applies(driftCorrected) {
-		corrected, drifted := m.correct(v, stored, returned)
-		free, changed = corrected, changed || drifted
-	}
 	granted, empty := c.Permits <= free, len(v.pair.Grants) == 0
 	if changed || granted && written && m.applies(strayTTLRemoved) {
 		v.set(free)
@@ -111,28 +109,12 @@ func (m *model) acquire(c calls.Call) calls.Reply {
 // maxPermits is the maximum of a member.
 const maxPermits = 1<<32 - 1
 
-// correct corrects drift as docs/compatibility.md describes. returned is the permits of expired
-// grants. It returns the free permits. If there was drift, the value is written again, even if it
-// is the same number.
-func (m *model) correct(v view, stored, returned int64) (free int64, drifted bool) {
-	taken, _ := v.pair.Taken(m.now - v.interval)
-	excess := stored + returned + taken - v.rate
-	if excess <= 0 || stored > v.rate {
-		return v.rate - taken, excess != 0
+// correct corrects drift, as the count does that follows the first call of a Client.
+func (v view) correct() {
+	if value, there := v.pair.Count(); there {
+		taken, left := v.pair.Taken(0)
+		v.add(v.rate - taken - left - value)
 	}
-	released := max(0, excess-returned) // by the oldest grants
-	free = stored + returned - excess + released
-	for released > 0 && len(v.pair.Grants) > 0 {
-		oldest := &v.pair.Grants[0]
-		cut := min(released, oldest.Permits)
-		if released, oldest.Permits = released-cut, oldest.Permits-cut; oldest.Permits == 0 {
-			v.pair.Grants = slices.Delete(v.pair.Grants, 0, 1)
-		}
-	}
-	if len(v.pair.Grants) == 0 {
-		v.unlink()
-	}
-	return free, true
 }
 
 // decide returns the Decision of Take after its call.

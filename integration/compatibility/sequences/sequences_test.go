@@ -141,8 +141,8 @@ func (r *run) step(ctx context.Context, t *testing.T, lp *limiterPair, before ou
 	seed := fmt.Sprintf("again: SEQUENCE_SEED=%d SEQUENCE_SEEDS=1 REDISSON_VERSIONS=%s "+
 		"go test -race -count=1 -run %s ./compatibility/sequences\n",
 		r.seed, r.version, strings.Split(t.Name(), "/")[0])
-	// The first call of a Client counts drift.
-	golang := calls.Go(rratelimiter.New(r.redis, r.id).Limiter(lp.a.name))
+	client := rratelimiter.New(r.redis, r.id) // a count of drift follows its first call
+	golang := calls.Go(client.Limiter(lp.a.name))
 	javaA, javaB := calls.Java(r.java.Limiter(lp.a.name)), calls.Java(r.java.Limiter(lp.b.name))
 	if need, some := calls.Needs(golang, call.Op); some && !r.server.Has(need) {
 		r.lacks++ // packages calls and cluster make such calls
@@ -161,6 +161,7 @@ func (r *run) step(ctx context.Context, t *testing.T, lp *limiterPair, before ou
 	}
 	replyA, err := do(ctx, by, lp.a, call)
 	require.NoError(t, err, lp)
+	require.NoError(t, client.Flush(ctx), "a count has not ended")
 	atA := time.Now()
 	if byGo && !calls.AtLeast(r.version, "3.17.0") {
 		require.NoError(t, state.Rewrite(ctx, r.redis, lp.a.keys()))
