@@ -152,8 +152,8 @@ rules:
 		"skips": {`
 defaults: {skip: {paths: [/health, /static/], methods: [OPTIONS]}}
 rules:
-  - {name: a, key: all, limits: 1/h}
-  - {name: b, match: /never, key: all, limits: 1/h}`,
+  - {name: never, match: /never, key: all, limits: 1/h}
+  - {name: a, key: all, limits: 1/h}`,
 			[]call{{"GET /health", nil, good}, {"GET /static/x", nil, good}, {"OPTIONS /x", nil, good}, {"GET /x", nil, good},
 				{"GET /healthy", nil, many}}},
 		"a range is skipped": {`
@@ -216,11 +216,11 @@ func TestMiddleware_UnknownAddress_IsDecidedByTheFailureModeOfTheRule(t *testing
 		"{name: a, match: {headers: {X: z}, ranges: 198.51.100.0/24}, ban: true}":                    {good, many},
 		"{name: a, match: [{ranges: 198.51.100.0/24}, {headers: {X: y}}], key: all, limits: 0/h}":    {many, many},
 		"{name: a, match: {ranges: 198.51.100.0/24}, key: all, limits: 9/h, on_failure: {local: 1}}": {down, down},
-		"{name: a, key: all, limits: 1/h, skip: {ranges: [0.0.0.0/0, '::/0']}}":                      {good, many},
+		"{name: a, match: /, key: all, limits: 1/h, skip: {ranges: [0.0.0.0/0, '::/0']}}":            {good, many},
 	} {
 		for _, match := range []string{"first", "all"} {
 			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
-				next := "  - {name: next, key: all, limits: 1/h}\n"
+				next := "  - {name: next, match: [/, {grpc: '*'}], key: all, limits: 1/h}\n"
 				handler := parsed(t, "match: "+match+"\nrules:\n  - "+file+"\n"+next).Middleware(client)(&ok{})
 				for i, status := range want {
 					r := request("GET /", "X", "y")

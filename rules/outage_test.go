@@ -77,7 +77,7 @@ func TestMiddleware_ReloadInOutage_EndIsReported(t *testing.T) {
 		"another deadline": {one + "}]", one + ", deadline: 1s}]", []bool{false, true, false, true}},
 		"no rule":          {one + "}]", "rules: []", []bool{false, true}},
 		"a ban":            {one + "}]", "rules: [{name: a, ban: true}]", []bool{false, true}},
-		"a rule of two is left": {one + ", deadline: 1s}, {name: b, match: /b, key: all, limits: 1/h}]",
+		"a rule of two is left": {strings.Replace(one, "[", "[{name: b, match: /b, key: all, limits: 1/h}, ", 1) + ", deadline: 1s}]",
 			one + ", deadline: 1s}]", []bool{false, true}},
 	} {
 		for _, length := range []time.Duration{0, 10 * time.Minute} {

@@ -110,7 +110,7 @@ func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 		"\ufeffrules: []\r\n...\r\n", one("ban: true, match: {pattern: GET API.example.com./%3F/ä, methods: [HEAD, GET]}"),
 		one("key: [method, header:X], limits: 1/s, deadline: 106751d, overrides: [{key: [other, 'y z'], " +
 			"ban: true}, {key: [/a.B/C, x], ban: true}]"),
-		"defaults: {key: path:id}\nrules:\n- {name: a, ban: true}\n- {name: b, limits: {redisson: q}}\n", // without a key
+		"defaults: {key: path:id}\nrules:\n- {name: a, match: /a, ban: true}\n- {name: b, limits: {redisson: q}}\n", // without a key
 	} {
 		_, err := Parse("f.yaml", []byte(file))
 		assert.NoError(t, err, file)

@@ -15,7 +15,7 @@ import (
 func TestMiddleware_RawPath_IsRead(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		set := parsed(t,
-			"rules: [{name: a, key: all, limits: 2/h, skip: {paths: [/static/]}}, {name: b, match: /login, key: all, limits: 1/h}]")
+			"rules: [{name: b, match: /login, key: all, limits: 1/h}, {name: a, key: all, limits: 2/h, skip: {paths: [/static/]}}]")
 		handler := set.Middleware(client)(&ok{})
 		for _, path := range []string{"/static%2F#", "/static%2f\xc3\xa9", `/static%2fx\`, "/static/..%2Flogin#"} {
 			assert.Equal(t, bad, status(handler, "GET "+path), path)

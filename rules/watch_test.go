@@ -75,7 +75,7 @@ func named(names ...string) string {
 	var b strings.Builder
 	b.WriteString("rules:\n")
 	for _, name := range names {
-		fmt.Fprintf(&b, "  - {name: %s, key: ip, limits: 10/s}\n", name)
+		fmt.Fprintf(&b, "  - {name: %s, match: %q, key: ip, limits: 10/s}\n", name, "/"+name)
 	}
 	return b.String()
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -132,7 +131,7 @@ func ReadPath(path string, allowSlashes bool) (Path, error) {
 // ReadURL returns the interpretations of the path of a URL. If RawPath is not a valid escaping of
 // Path, it returns those of both, since some routers use one and some the other.
 func ReadURL(u *url.URL, allowSlashes bool) (Path, error) {
-	if len(u.Path) > MaxLength {
+	if len(u.Path) > MaxLength || len(u.RawPath) > MaxLength {
 		return Path{Text: "/"}, errTooLong
 	}
 	path := u.EscapedPath()
@@ -174,16 +173,34 @@ func isPlain(path string) bool {
 }
 
 // merged removes the empty segments of a path, except the last one.
-func merged(path string) string { return slashes.ReplaceAllLiteralString(path, "/") }
+func merged(path string) string {
+	var b strings.Builder
+	b.Grow(len(path))
+	for i := range len(path) {
+		if path[i] != '/' || i == 0 || path[i-1] != '/' {
+			b.WriteByte(path[i])
+		}
+	}
+	return b.String()
+}
 
 // bareSegments cuts all segments at their first semicolon, escaped or not, since a proxy may unescape
 // it before the server.
-func bareSegments(path string) string { return parameters.ReplaceAllLiteralString(path, "") }
-
-var (
-	slashes    = regexp.MustCompile("//+")
-	parameters = regexp.MustCompile("(;|%3[Bb])[^/]*")
-)
+func bareSegments(path string) string {
+	var b strings.Builder
+	b.Grow(len(path))
+	for segment := range strings.SplitAfterSeq(path, "/") {
+		text, slash := strings.CutSuffix(segment, "/")
+		for _, semicolon := range []string{";", "%3B", "%3b"} {
+			text, _, _ = strings.Cut(text, semicolon)
+		}
+		b.WriteString(text)
+		if slash {
+			b.WriteByte('/')
+		}
+	}
+	return b.String()
+}
 
 // hasSlash reports whether a path has an escaped slash or a backslash.
 func hasSlash(path string) bool { return anySlash.Replace(path) != path }

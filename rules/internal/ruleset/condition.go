@@ -45,15 +45,24 @@ func (d *decoder) headers(n *rulefile.Node) (all []header) {
 		text, _ := d.Text(value, "a text, the header's value, or * for any")
 		h := header{value: text}
 		d.Parse(name, name.Value, &h.name)
-		if text != strings.Trim(text, " \t") && !h.name.isBinary() {
-			d.Fail(value, "%q has spaces around it, which no header's value has", rulefile.Clip(text))
-		}
+		d.headerValue(value, text, h.name)
 		if slices.ContainsFunc(all, func(other header) bool { return other.name == h.name }) {
 			d.Fail(name, "the header %s is there twice", h.name)
 		}
 		all = append(all, h)
 	})
 	return all
+}
+
+// headerValue reports a value that no header has.
+func (d *decoder) headerValue(n *rulefile.Node, text string, name headerName) {
+	switch {
+	case name.isBinary():
+	case text != strings.Trim(text, " \t"):
+		d.Fail(n, "%q has spaces around it, which no header's value has", rulefile.Clip(text))
+	case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+		d.Fail(n, "%q has a control character, which no header's value has", rulefile.Clip(text))
+	}
 }
 
 func (d *decoder) conditions(n *rulefile.Node) (all []*condition) {
@@ -90,6 +99,7 @@ func (d *decoder) condition(n *rulefile.Node) *condition {
 			d.Fail(n, "no request is of the pattern's method %s and of one in methods: name methods once", c.method)
 		}
 	}
+	d.checkHeaders(n, c)
 	return c
 }
 

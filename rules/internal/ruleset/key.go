@@ -61,12 +61,13 @@ func (p *keyPart) UnmarshalText(text []byte) error {
 }
 
 // overrideKey decodes the key of an override into the form of requests' keys.
-func (d *decoder) overrideKey(n *rulefile.Node, parts []keyPart) (string, bool) {
+func (d *decoder) overrideKey(n *rulefile.Node, r *rule) (string, bool) {
+	parts := r.key
 	var texts []string
 	before := len(d.Problems)
 	d.Texts(n, "a text, the key of a request", func(n *rulefile.Node, text string) {
 		if i := len(texts); i < len(parts) {
-			text = d.overridePart(n, text, parts[i])
+			text = d.overridePart(n, text, parts[i], r)
 		}
 		texts = append(texts, text)
 	})
@@ -81,16 +82,19 @@ func (d *decoder) overrideKey(n *rulefile.Node, parts []keyPart) (string, bool) 
 }
 
 // overridePart decodes a part of an override's key. It reports a key that no request has.
-func (d *decoder) overridePart(n *rulefile.Node, text string, part keyPart) string {
+func (d *decoder) overridePart(n *rulefile.Node, text string, part keyPart, r *rule) string {
 	switch part.kind {
 	case "ip":
 		return d.addressKey(n, text)
 	case "header", "hashed_header":
-		if text != strings.Trim(text, " \t") && !headerName(part.name).isBinary() {
-			d.Fail(n, "%q has spaces around it, which no header's value has", rulefile.Clip(text))
-		}
+		d.headerValue(n, text, headerName(part.name))
 		if part.kind == "hashed_header" {
 			return guard.Hash(text)
+		}
+	case "path":
+		isRest := func(c *condition) bool { return c.rest == part.name }
+		if hasSlash(text) && !d.allowSlashes && !slices.ContainsFunc(r.conditions, isRest) {
+			d.Fail(n, "%q is no key: a request with a slash in {%s} is refused", rulefile.Clip(text), part.name)
 		}
 	case "method":
 		if httptarget.MethodKey(text) != text && text[0] != '/' {

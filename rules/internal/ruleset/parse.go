@@ -46,7 +46,7 @@ func (d *decoder) document(s *File) {
 	case file.Rules.Tag != rulefile.List:
 		d.Wrong(file.Rules, "a list of rules")
 	default:
-		s.rules = d.rulesOf(file.Rules, defaults)
+		s.rules = d.rulesOf(file.Rules, defaults, s.all)
 		d.checkRates(s)
 	}
 }
@@ -94,9 +94,11 @@ func (d *decoder) readDefaults(n *rulefile.Node) *defaultsFile {
 	return defaults
 }
 
-// rulesOf decodes the rules, whose names must be unique.
-func (d *decoder) rulesOf(list *rulefile.Node, defaults *defaultsFile) (all []*rule) {
+// rulesOf decodes the rules, whose names must be unique. Unless all of them decide, a request must be
+// able to reach each.
+func (d *decoder) rulesOf(list *rulefile.Node, defaults *defaultsFile, allDecide bool) (all []*rule) {
 	lines := make(map[string]int, len(list.Content))
+	known := make(reach)
 	for _, n := range list.Content {
 		if d.Full() {
 			break
@@ -110,6 +112,12 @@ func (d *decoder) rulesOf(list *rulefile.Node, defaults *defaultsFile) (all []*r
 			continue
 		}
 		lines[r.name] = r.line
+		if by := known.coveredBy(r); by != "" && !allDecide {
+			const reason = "no request reaches the rule %q, since the rule %q before it matches all its requests: " +
+				"write it first, or match: all"
+			d.Fail(n, reason, r.name, by)
+		}
+		known.add(r)
 		all = append(all, r)
 	}
 	return all

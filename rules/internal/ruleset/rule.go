@@ -169,7 +169,7 @@ func (d *decoder) overrides(list *rulefile.Node, r *rule, policy string) {
 			d.Fail(n, "no key: say whose limits these are")
 			return
 		}
-		key, ok := d.overrideKey(file.Key, r.key)
+		key, ok := d.overrideKey(file.Key, r)
 		if !ok {
 			return
 		}

@@ -19,8 +19,12 @@ func (h *headerName) UnmarshalText(text []byte) error {
 	if !isToken(string(text)) {
 		return fmt.Errorf("%q is no name of a header", rulefile.Clip(string(text)))
 	}
-	if *h = headerName(http.CanonicalHeaderKey(string(text))); *h == "Host" {
+	*h = headerName(http.CanonicalHeaderKey(string(text)))
+	switch {
+	case *h == "Host":
 		return errors.New("the pattern of a rule has the host, as api.example.com/path, not a header")
+	case slices.Contains(takenOut, string(*h)):
+		return fmt.Errorf("net/http takes the header %s out of a request: no rule finds it", *h)
 	}
 	return nil
 }
