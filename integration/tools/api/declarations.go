@@ -8,89 +8,64 @@ import (
 )
 
 // declarations returns the exported constants, functions, methods, types, fields and variables of a
-// package, sorted.
-func declarations(pkg *types.Package) []string {
-	d := declared{pkg: pkg}
+// package, sorted. They name other packages, and not the package itself.
+func declarations(pkg *types.Package) (lines []string) {
+	qualifier := func(other *types.Package) string {
+		if other == pkg {
+			return ""
+		}
+		return other.Name()
+	}
+	add := func(texts ...string) { lines = append(lines, strings.Join(texts, "")) }
+	signature := func(of types.Object) string {
+		return of.Name() + strings.TrimPrefix(types.TypeString(of.Type(), qualifier), "func")
+	}
 	for _, name := range pkg.Scope().Names() {
 		object := pkg.Scope().Lookup(name)
 		if !object.Exported() {
 			continue
 		}
-		switch object := object.(type) {
-		case *types.Const:
-			d.add("%s = %s", d.text(object), object.Val().ExactString())
-		case *types.TypeName:
-			d.typeName(object)
-		default:
-			d.add("%s", d.text(object))
+		text := types.ObjectString(object, qualifier)
+		if constant, ok := object.(*types.Const); ok {
+			text += " = " + constant.Val().ExactString()
 		}
-	}
-	slices.Sort(d.lines)
-	return d.lines
-}
-
-type declared struct {
-	pkg   *types.Package
-	lines []string
-}
-
-func (d *declared) add(format string, args ...any) {
-	d.lines = append(d.lines, fmt.Sprintf(format, args...))
-}
-
-// qualifier names a package in declarations: by its name, or not at all for the package itself.
-func (d *declared) qualifier(pkg *types.Package) string {
-	if pkg == d.pkg {
-		return ""
-	}
-	return pkg.Name()
-}
-
-func (d *declared) text(object types.Object) string { return types.ObjectString(object, d.qualifier) }
-
-func (d *declared) typeText(t types.Type) string { return types.TypeString(t, d.qualifier) }
-
-// typeName adds a type, its exported fields and methods, and those that it has from embedded types.
-func (d *declared) typeName(object *types.TypeName) {
-	if object.IsAlias() {
-		d.add("%s", d.text(object))
-		return
-	}
-	name := object.Name()
-	switch t := object.Type().Underlying().(type) {
-	case *types.Struct:
-		d.add("type %s struct", name)
-		for field := range t.Fields() {
-			if field.Exported() {
-				d.add("type %s struct, %s %s", name, field.Name(), d.typeText(field.Type()))
-			}
-		}
-	case *types.Interface:
-		d.add("type %s interface", name)
-		for method := range t.Methods() {
-			if method.Exported() {
-				d.add("type %s interface, %s%s", name, method.Name(), d.signature(method))
-			} else {
-				d.add("type %s interface, unexported methods", name)
-			}
-		}
-		return
-	default:
-		d.add("%s", d.text(object))
-	}
-	for selection := range types.NewMethodSet(types.NewPointer(object.Type())).Methods() {
-		method, ok := selection.Obj().(*types.Func)
-		if !ok || !method.Exported() {
+		of, ok := object.(*types.TypeName)
+		if !ok || of.IsAlias() {
+			add(text)
 			continue
 		}
-		receiver := "*" + name
-		if types.NewMethodSet(object.Type()).Lookup(method.Pkg(), method.Name()) != nil {
-			receiver = name
+		switch t := of.Type().Underlying().(type) {
+		case *types.Struct:
+			add("type ", name, " struct")
+			for field := range t.Fields() {
+				if field.Exported() {
+					add("type ", name, " struct, ", field.Name(), " ", types.TypeString(field.Type(), qualifier))
+				}
+			}
+		case *types.Interface:
+			add("type ", name, " interface")
+			for method := range t.Methods() {
+				if method.Exported() {
+					add("type ", name, " interface, ", signature(method))
+				} else {
+					add("type ", name, " interface, unexported methods")
+				}
+			}
+			continue
+		default:
+			add(text)
 		}
-		d.add("method (%s) %s%s", receiver, method.Name(), d.signature(method))
+		// Also those of embedded types.
+		for selection := range types.NewMethodSet(types.NewPointer(of.Type())).Methods() {
+			if method := selection.Obj(); method.Exported() {
+				receiver := "*" + name
+				if types.NewMethodSet(of.Type()).Lookup(method.Pkg(), method.Name()) != nil {
+					receiver = name
+				}
+				add(fmt.Sprintf("method (%s) %s", receiver, signature(method)))
+			}
+		}
 	}
-}
-
-func (d *declared) signature(method *types.Func) string {
-	return strings.TrimPrefix(d.typeText(method.Type()), "func")
+	slices.Sort(lines)
+	return lines
 }

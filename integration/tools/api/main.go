@@ -6,29 +6,53 @@
 package main
 
 import (
-	"context"
+	"fmt"
 	"log"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/packages"
 )
 
 func main() {
 	log.SetFlags(0)
-	if err := write(context.Background(), ".", "api"); err != nil {
+	log.SetPrefix("api: ")
+	files, err := describe(".")
+	if err != nil {
 		log.Fatal(err)
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join("api", name), []byte(text), 0o644); err != nil {
+			log.Fatal(err)
+		}
 	}
 }
 
-// write writes one file per public package of the modules in root.
-func write(ctx context.Context, root, folder string) error {
-	files, err := describe(ctx, root)
+// public reports whether programs outside this repository can import the package.
+func public(p *packages.Package) bool {
+	private := p.Module == nil || slices.Contains([]string{"integration", "examples"}, path.Base(p.Module.Path))
+	return !private && p.Name != "main" && !slices.Contains(strings.Split(p.PkgPath, "/"), "internal")
+}
+
+// describe returns the file name and the declarations of each public package in the workspace of
+// root.
+func describe(root string) (map[string]string, error) {
+	all, err := packages.Load(&packages.Config{Dir: root,
+		Mode: packages.NeedName | packages.NeedModule | packages.NeedTypes}, "work")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
-			return err
+	files := map[string]string{}
+	for _, p := range all {
+		if len(p.Errors) > 0 {
+			return nil, fmt.Errorf("%s: %w", p.PkgPath, p.Errors[0])
+		}
+		if public(p) {
+			files[path.Base(p.PkgPath)+".txt"] = strings.Join(declarations(p.Types), "\n") + "\n"
 		}
 	}
-	return nil
+	return files, nil
 }

@@ -17,7 +17,7 @@ const repository = "../../.."
 
 // The files in api are the API of the packages. A change of a package needs make api.
 func TestFiles_Packages_AreCurrent(t *testing.T) {
-	files, err := describe(t.Context(), repository)
+	files, err := describe(repository)
 	require.NoError(t, err)
 	for name, want := range files {
 		text, err := os.ReadFile(filepath.Join(repository, "api", name))
