@@ -166,9 +166,8 @@ vulnerabilities:
 	for module in $(PUBLISHED); do (cd $$module && go run $(GOVULNCHECK) ./...) || exit 1; done
 
 # This library beside others, in rounds; prints which line is below its floor. All benchmarks together, which take an
-# hour, also write docs/performance. A part, or shorter:
-#   make bench BENCH=Granting/callers=256 ROUNDS=3 BENCHTIME=2s
-#   go run $(BENCHSTAT) -ignore round -col /library bin/bench.txt
+# hour, also write docs/performance; a part is printed by benchstat:
+#   make bench BENCH=Granting/callers=256 ROUNDS=6 BENCHTIME=2s
 BENCH        ?= .
 BENCHTIME    ?= 0.5s
 ROUNDS       ?= 5
@@ -177,6 +176,7 @@ bench: deps
 	for round in $$(seq $(ROUNDS)); do echo "round: $$round"; go test ./integration/benchmarks -run '^$$' -bench '$(BENCH)' \
 		-benchtime $(BENCHTIME) -timeout 0 $(BENCHFLAGS); done | tee bin/bench.txt
 	go run ./integration/tools/benchreport $(if $(filter .,$(BENCH)),-docs $(or $(DOCS),docs)) bin/bench.txt
+	$(if $(filter .,$(BENCH)),,go run $(BENCHSTAT) -ignore round -col /library bin/bench.txt)
 
 # The pictures that need no measurement: rrl demo, recorded for 24 s in a terminal by termtosvg (from PyPI), make
 # demo-java, and what each policy grants.

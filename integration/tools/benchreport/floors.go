@@ -82,12 +82,10 @@ func floorTable(all []checkedFloor) string {
 }
 
 func (f floor) format(v float64) string {
-	switch {
-	case f.to != "-":
+	if f.to != "-" {
 		return short(v)
-	default:
-		return formatOf(f.unit)(v)
 	}
+	return formatOf(f.unit)(v)
 }
 
 // titleOf is a table in words: DenialCache/callers=256 is denial cache, 256 callers.

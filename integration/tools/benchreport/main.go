@@ -1,11 +1,12 @@
 // Command benchreport reads the output of the benchmarks, in rounds, and prints which line is below
-// its floor, and tables:
+// its floor:
 //
 //	go run ./integration/tools/benchreport bin/bench.txt
 //	go run ./integration/tools/benchreport -docs docs bin/bench.txt      also writes the pages and pictures
 //
-// make bench runs both. The lines "round: 1" to "round: n" separate the rounds: a ratio is of two
-// figures of one round. The exit code is 1 if a benchmark failed.
+// make bench runs both, and benchstat for a part. The lines "round: 1" to "round: n" separate the
+// rounds: a ratio is of two figures of one round, which benchstat does not compare. The exit code is 1
+// if a benchmark failed.
 package main
 
 import (
@@ -32,10 +33,10 @@ func run(file, docs string) error {
 	}
 	checked := r.check(floors())
 	fmt.Print(floorTable(checked))
-	if docs == "" {
-		fmt.Print("\n", r.tables(""))
-	} else if err := r.write(docs, checked); err != nil {
-		return err
+	if docs != "" {
+		if err := r.write(docs, checked); err != nil {
+			return err
+		}
 	}
 	if len(r.failed) > 0 {
 		return fmt.Errorf("not reported, since they failed:\n%s", strings.Join(r.failed, "\n"))

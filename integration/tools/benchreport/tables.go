@@ -71,11 +71,11 @@ func (r *results) table(name string) string {
 	return "**" + titleOf(name) + "**\n\n" + strings.Join(lines, "\n") + "\n"
 }
 
-// tables are those of a benchmark, or all.
+// tables are those of a benchmark.
 func (r *results) tables(benchmark string) string {
 	var all []string
 	for _, name := range r.names {
-		if base, _, _ := strings.Cut(name, "/"); benchmark == "" || base == benchmark {
+		if base, _, _ := strings.Cut(name, "/"); base == benchmark {
 			all = append(all, r.table(name))
 		}
 	}
