@@ -49,7 +49,7 @@ Exit code 0 means that all limiters were checked and no problem is left.`,
 			if fix {
 				failure = a.fix(ctx, findings, yes)
 			}
-			result := report.NewAudit(len(report.NewList(found).Limiters), found.More, findings)
+			result := report.NewAudit(found, findings)
 			// A repair that failed does not hide the others.
 			if err := a.print(result, result.Text); err != nil || failure != nil {
 				return errors.Join(failure, err)

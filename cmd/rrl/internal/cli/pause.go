@@ -60,7 +60,8 @@ on. The longest pause of a program does not bound this command.`,
 				case rest > d+time.Second:
 					fmt.Fprintf(w, "paused: %s, for %s by a longer pause\n", names.Quote(name), names.About(rest))
 				default:
-					fmt.Fprintf(w, "paused: %s, for %s\n", names.Quote(name), names.About(rest))
+					fmt.Fprintf(w, "paused: %s, for %s, in programs whose limiter has a limit.Pause\n", names.Quote(name),
+						names.About(rest))
 				}
 			})
 		},

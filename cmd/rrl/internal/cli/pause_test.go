@@ -15,7 +15,7 @@ func TestPause_Program_IsDenied(t *testing.T) {
 	s := startRedis(t)
 	l := limit.New(rratelimiter.New(s.Client), "api", limit.FixedWindow{Permits: 5, Interval: time.Hour},
 		limit.Pause{Most: time.Minute})
-	require.Equal(t, "paused: api, for 1h\n", s.on("pause", "api", "1h"))
+	require.Equal(t, "paused: api, for 1h, in programs whose limiter has a limit.Pause\n", s.on("pause", "api", "1h"))
 	d, err := l.Take(t.Context(), 1)
 	require.NoError(t, err)
 	require.InDelta(t, time.Hour, d.RetryAfter, float64(time.Minute))

@@ -78,3 +78,22 @@ func TestShow_RefundsAndReservations_AreRead(t *testing.T) {
 		}
 	}
 }
+
+// TestUnknownPolicies_AreCounted: keys whose content is a state of package limit, of a policy that this
+// version does not know. Keys of other programs are not.
+func TestUnknownPolicies_AreCounted(t *testing.T) {
+	s := startRedis(t)
+	s.words("SET", "{u}:hourly:60000", "epochs 1767225600000 3")
+	s.words("SET", "{t}::novelty", "epochs 5")
+	s.words("RPUSH", "{u}:diary:60000", "epochs 1767225600000 0 3 3")
+	s.words("SET", "{u}:orders:7", "hello")
+	s.words("SET", "{u}:profile", "epochal")
+	s.run("HSET {u}:fields a 1")
+	require.Equal(t, "no limiters\nand 3 keys of policies of a newer version of rrl\n", s.on("ls"))
+	require.Equal(t, "no limiters\nand 2 keys of policies of a newer version of rrl\n", s.on("ls", "u"))
+	require.Contains(t, s.on("show", "u"), "and         2 keys of policies of a newer version of rrl")
+	require.Contains(t, s.on("show", "{t}"), "and         1 key of policies of a newer version of rrl")
+	require.Contains(t, s.on("audit"), "and 3 keys of policies of a newer version of rrl")
+	require.Contains(t, s.on("ls", "-o", "json"), `"newer":3`)
+	require.Contains(t, s.on("audit", "-o", "json"), `"newer":3`)
+}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -53,4 +54,14 @@ func TestWatch_CorruptLimiter_ShowsTheProblem(t *testing.T) {
 	put(s, "b", "x", grant("12345678", 1))
 	require.Contains(t, s.on("watch", "a", "--count", "1"), "another type")
 	require.Contains(t, s.on("watch", "b", "--count", "1"), "want a whole number")
+}
+
+// TestWatch_GrantOfTheFuture_CountsOnce: when its time has come.
+func TestWatch_GrantOfTheFuture_CountsOnce(t *testing.T) {
+	s := startRedis(t)
+	put(s, "a", "9")
+	s.words("ZADD", "{a}:permits", fmt.Sprint(time.Now().Add(time.Second).UnixMilli()), grant("12345678", 3))
+	out := s.on("watch", "a", "--every", "100ms", "--count", "25")
+	require.Equal(t, 1, strings.Count(out, "granted=3"), out)
+	require.Equal(t, 23, strings.Count(out, "granted=0"), out)
 }

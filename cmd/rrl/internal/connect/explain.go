@@ -9,8 +9,11 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -21,8 +24,34 @@ func (r *Redis) Explain(err error) error {
 	var operation *net.OpError
 	if r.Cluster && errors.As(err, &operation) && operation.Addr != nil {
 		where = operation.Addr.String() + ", a node of the cluster of " + r.Where
+	} else if r.Cluster && late(err) {
+		if silent := r.silent(); silent != "" {
+			where = silent + ", of the cluster of " + r.Where + ","
+		}
 	}
 	return explain(err, where, "")
+}
+
+// silent returns the nodes of a cluster that do not answer a PING within a second. The error of a call does
+// not name its node.
+func (r *Redis) silent() string {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	var nodes []string
+	for address, node := range r.Nodes() {
+		wg.Go(func() {
+			if late(node.Do(ctx, node.B().Ping().Build()).Error()) {
+				mu.Lock()
+				defer mu.Unlock()
+				nodes = append(nodes, address)
+			}
+		})
+	}
+	wg.Wait()
+	slices.Sort(nodes)
+	return strings.Join(nodes, " and ")
 }
 
 // Explain is like Redis.Explain for one node.
@@ -75,7 +104,7 @@ func explain(err error, where, name string) error {
 		return awayf("%s: no host %q: check --redis or REDIS_URL", where, dns.Name)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return awayf("no Redis at %s (connection refused): start it, or name another one by --redis URL or REDIS_URL; rrl demo needs none", where)
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), isTimeout(err):
+	case late(err):
 		return awayf("%s does not answer in time: check it, or raise --timeout", where)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		return awayf("%s closed the connection: see its log (a server with TLS closes connections of redis:// URLs)", where)
@@ -87,9 +116,10 @@ func explain(err error, where, name string) error {
 	return err
 }
 
-func isTimeout(err error) bool {
+func late(err error) bool {
 	var timeout net.Error
-	return errors.As(err, &timeout) && timeout.Timeout()
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // explainSentinel is like explain for sentinels. The error does not say whether the sentinels or the master

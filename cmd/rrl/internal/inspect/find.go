@@ -5,9 +5,12 @@ import (
 	"context"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
@@ -19,6 +22,7 @@ type Found struct {
 	Policies []*Policy
 	Orphans  []*Pair // pairs that no limiter uses; Returns and counts are not set
 	More     int64   // keys of limiters beyond Search.Most
+	Newer    int64   // keys that look like policies of a version that this one does not know
 }
 
 // Search describes a search.
@@ -42,7 +46,8 @@ type search struct {
 	policies map[string]*Policy         // by key
 	orphans  map[string]*Pair           // by prefix and client
 	more     int64
-	walked   uint64 // scanned keys, approximate
+	unknown  map[string]bool // keys that may be those of unknown policies
+	walked   uint64          // scanned keys, approximate
 }
 
 func newSearch(r *Reader, s Search) *search {
@@ -50,7 +55,7 @@ func newSearch(r *Reader, s Search) *search {
 		s.Most = math.MaxInt
 	}
 	return &search{Reader: r, Search: s, redisson: map[string]*Redisson{}, clients: map[string]map[string]bool{},
-		policies: map[string]*Policy{}, orphans: map[string]*Pair{}}
+		policies: map[string]*Policy{}, orphans: map[string]*Pair{}, unknown: map[string]bool{}}
 }
 
 // Find searches all servers with keys and reads the limiters.
@@ -134,8 +139,28 @@ func (w *search) read(ctx context.Context) (*Found, error) {
 			return nil, err
 		}
 	}
-	return f, nil
+	var err error
+	f.Newer, err = w.newer(ctx)
+	return f, err
 }
+
+// newer counts the keys of unknown policies: their content begins with the epoch of a state.
+func (w *search) newer(ctx context.Context) (n int64, err error) {
+	var commands rueidis.Commands
+	for key := range w.unknown {
+		commands = append(commands, w.value(key), w.Redis.B().Lindex().Key(key).Index(-1).Build())
+	}
+	replies, err := w.ask(ctx, commands)
+	for _, reply := range replies {
+		if text, failed := reply.ToString(); failed == nil && ofState.MatchString(text) {
+			n++
+		}
+	}
+	return n, err
+}
+
+// ofState matches the beginning of a policy's state: an epoch and a number.
+var ofState = regexp.MustCompile(`^[0-9a-z]{6} -?[0-9]`)
 
 // Refresh rereads a limiter found by Of, with the clients and policies of that time.
 func (r *Reader) Refresh(ctx context.Context, name string, found *Found, pages int) error {
@@ -164,13 +189,15 @@ func (r *Reader) Refresh(ctx context.Context, name string, found *Found, pages i
 	return r.policies(ctx, found.Policies)
 }
 
-// Since counts the permits of grants dated after a time in Unix milliseconds.
-func (r *Reader) Since(ctx context.Context, p *Pair, moment int64, pages int) (permits int64, err error) {
-	before, err := r.Redis.Do(ctx, r.Redis.B().Zcount().Key(p.PermitsKey).Min("-inf").Max(strconv.FormatInt(moment,
-		10)).Build()).AsInt64()
-	if err != nil {
-		return 0, r.Redis.Explain(err)
+// Between counts the permits of grants dated after a time and up to another, in Unix milliseconds.
+func (r *Reader) Between(ctx context.Context, p *Pair, after, until int64, pages int) (permits int64, err error) {
+	var ranks [2]int64
+	for i, at := range []int64{after, until} {
+		upTo := r.Redis.B().Zcount().Key(p.PermitsKey).Min("-inf").Max(strconv.FormatInt(at, 10)).Build()
+		if ranks[i], err = r.Redis.Do(ctx, upTo).AsInt64(); err != nil {
+			return 0, r.Redis.Explain(err)
+		}
 	}
-	_, err = r.grants(ctx, p.PermitsKey, before, p.Grants-1, pages, func(g Grant) { permits += max(0, g.Permits) })
+	_, err = r.grants(ctx, p.PermitsKey, ranks[0], ranks[1]-1, pages, func(g Grant) { permits += max(0, g.Permits) })
 	return permits, err
 }

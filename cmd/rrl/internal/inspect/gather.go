@@ -34,7 +34,9 @@ func (w *search) addKeys(keys []string) {
 	for _, key := range keys {
 		parsed, ok := names.Parse(strings.Clone(key))
 		switch {
-		case !ok || w.prefix != "" && parsed.Prefix != w.prefix:
+		case !ok:
+			w.addUnknown(key)
+		case w.prefix != "" && parsed.Prefix != w.prefix:
 		case parsed.Part == names.Policy:
 			w.addPolicy(parsed)
 		default:
@@ -89,6 +91,13 @@ func (w *search) addPolicy(parsed names.Key) {
 		w.more++
 	default:
 		w.policies[key] = &Policy{Name: name, Stored: stored, Key: key}
+	}
+}
+
+func (w *search) addUnknown(key string) {
+	name, ok := names.MayBePolicy(key)
+	if ok && w.wants(name) && (w.name == "" || name == w.name) && len(w.unknown) < w.Most {
+		w.unknown[strings.Clone(key)] = true
 	}
 }
 

@@ -3,6 +3,7 @@ package names
 
 import (
 	"path"
+	"regexp"
 	"strings"
 
 	"github.com/google/uuid"
@@ -86,6 +87,19 @@ func cutPolicy(key string) (prefix, policy string, ok bool) {
 		}
 		end = colon
 	}
+}
+
+// unknown matches the key of a policy, in the name's braces or behind a name that has some.
+var unknown = regexp.MustCompile(`^(?s:\{([^{}]+)\}|(.*\{.+):):[a-z]+(:[0-9A-Za-z_/+.-]+)*$`)
+
+// MayBePolicy reports whether a key that Parse does not know can be the key of a policy, and the name of
+// its limiter.
+func MayBePolicy(key string) (name string, ok bool) {
+	parts := unknown.FindStringSubmatch(key)
+	if parts == nil {
+		return "", false
+	}
+	return parts[1] + parts[2], true
 }
 
 // Names returns the possible names of the limiter. In Redisson, a name without braces and the same name in

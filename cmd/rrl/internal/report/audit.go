@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
@@ -14,11 +15,12 @@ type Audit struct {
 	Problems int              `json:"problems"` // unrepaired ones
 	Findings []*audit.Finding `json:"findings"`
 	LeftOut  int64            `json:"left_out,omitempty"`
+	Newer    int64            `json:"newer,omitempty"`
 }
 
 // NewAudit counts findings.
-func NewAudit(limiters int, leftOut int64, findings []*audit.Finding) Audit {
-	a := Audit{Limiters: limiters, Findings: findings, LeftOut: leftOut}
+func NewAudit(found *inspect.Found, findings []*audit.Finding) Audit {
+	a := Audit{Limiters: len(NewList(found).Limiters), Findings: findings, LeftOut: found.More, Newer: found.Newer}
 	for _, f := range findings {
 		if f.Severity == audit.Problem && f.Result != audit.Repaired {
 			a.Problems++
@@ -42,4 +44,5 @@ func (a Audit) Text(w *strings.Builder) {
 	if a.LeftOut > 0 {
 		fmt.Fprintf(w, "%s of others were skipped: use a PATTERN or raise --max\n", Plural(a.LeftOut, "key"))
 	}
+	newer(w, a.Newer)
 }

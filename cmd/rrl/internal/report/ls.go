@@ -34,11 +34,12 @@ type tableRow struct {
 type List struct {
 	Limiters []tableRow `json:"limiters"`
 	LeftOut  int64      `json:"left_out,omitempty"` // keys of limiters that are not listed
+	Newer    int64      `json:"newer,omitempty"`    // keys of policies that this version does not know
 }
 
 // NewList creates a list, without keys that only look like a policy's.
 func NewList(found *inspect.Found) List {
-	l := List{Limiters: []tableRow{}, LeftOut: found.More}
+	l := List{Limiters: []tableRow{}, LeftOut: found.More, Newer: found.Newer}
 	for _, r := range found.Redisson {
 		l.Limiters = append(l.Limiters, redissonRow(r))
 	}
@@ -86,6 +87,7 @@ func redissonRow(l *inspect.Redisson) tableRow {
 func (l List) Text(w *strings.Builder, columns int) {
 	if len(l.Limiters) == 0 && l.LeftOut == 0 {
 		fmt.Fprintln(w, "no limiters")
+		newer(w, l.Newer)
 		return
 	}
 	var rows [][]string
@@ -106,6 +108,7 @@ func (l List) Text(w *strings.Builder, columns int) {
 	if l.LeftOut > 0 {
 		fmt.Fprintf(w, "and %s of others: use a PATTERN or raise --max\n", Plural(l.LeftOut, "key"))
 	}
+	newer(w, l.Newer)
 }
 
 func optional(n *int64) string {

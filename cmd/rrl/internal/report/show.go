@@ -19,6 +19,7 @@ type Limiter struct {
 	Findings []*audit.Finding `json:"findings"`
 	Bytes    int64            `json:"bytes,omitempty"`    // memory of all keys
 	LeftOut  int64            `json:"left_out,omitempty"` // keys of clients that are not shown
+	Newer    int64            `json:"newer,omitempty"`    // keys of policies that this version does not know
 }
 
 type redisson struct {
@@ -51,7 +52,7 @@ type policy struct {
 
 // NewLimiter collects the state of a name.
 func NewLimiter(name string, found *inspect.Found, given []names.Given, findings []*audit.Finding) Limiter {
-	l := Limiter{Name: names.Name(name), Findings: findings, LeftOut: found.More}
+	l := Limiter{Name: names.Name(name), Findings: findings, LeftOut: found.More, Newer: found.Newer}
 	for _, r := range found.Redisson {
 		if r.Name == name {
 			l.Redisson = &redisson{
@@ -86,7 +87,7 @@ func NewLimiter(name string, found *inspect.Found, given []names.Given, findings
 
 // Empty reports whether there is no state.
 func (l Limiter) Empty() bool {
-	return l.Redisson == nil && len(l.Policies) == 0 && len(l.Findings) == 0
+	return l.Redisson == nil && len(l.Policies) == 0 && len(l.Findings) == 0 && l.Newer == 0
 }
 
 // Corrupt returns the reason why calls of the libraries fail, "" if they do not.
@@ -122,6 +123,9 @@ func (l Limiter) Text(w *strings.Builder) {
 	}
 	if l.LeftOut > 0 {
 		writeLine(w, "and", Plural(l.LeftOut, "key")+" of other clients")
+	}
+	if l.Newer > 0 {
+		writeLine(w, "and", Plural(l.Newer, "key")+" of policies of a newer version of rrl")
 	}
 	if l.Bytes > 0 {
 		writeLine(w, "memory", size(l.Bytes))

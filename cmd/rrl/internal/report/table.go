@@ -34,6 +34,13 @@ func JSON(w io.Writer, value any) error {
 	return err
 }
 
+// newer writes how many keys are those of policies of a newer version.
+func newer(w *strings.Builder, n int64) {
+	if n > 0 {
+		fmt.Fprintf(w, "and %s of policies of a newer version of rrl\n", Plural(n, "key"))
+	}
+}
+
 // Printable escapes the unprintable characters of a text, except line breaks.
 func Printable(text string) string {
 	return escape(text, func(c rune) string { return strings.Trim(strconv.QuoteRune(c), "'") })

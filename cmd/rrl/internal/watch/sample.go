@@ -146,7 +146,7 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample
 				s.Clients = append(s.Clients, Client{p.Client, p.Taken})
 			}
 			if looked && p.Newest > since {
-				n, err := w.Reader.Since(ctx, p, since, pages)
+				n, err := w.Reader.Between(ctx, p, since, now.UnixMilli(), pages)
 				if err != nil {
 					return nil, err
 				}
