@@ -228,10 +228,9 @@ func WithLease(d time.Duration) Option {
 	}
 }
 
-// Flush releases the unused permits of all leases, and of leases whose calls are in flight. It
-// waits until reservations are returned whose callers have left Acquire of package limit, and until
-// counts of drift have ended. Call it when the program ends. If Redis fails or ctx ends first, Flush
-// returns the error, and the permits return when they expire.
+// Flush releases the unused permits of all leases, and of leases whose calls are in flight. It waits
+// until counts of drift have ended. Call it when the program ends. If Redis fails or ctx ends first,
+// Flush returns the error, and the permits return when they expire.
 func (c *Client) Flush(ctx context.Context) error {
 	if c.redis == nil {
 		return fmt.Errorf("%w: give New a rueidis.Client", ErrNoClient)

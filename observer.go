@@ -20,7 +20,7 @@ import (
 // [ErrPermitsExceedRate].
 type Observer struct {
 	// Decision reports the result of each call that asks for permits: TryAcquire, Take, TakeUpTo,
-	// TryAcquireWithin and Acquire; in package limit also TakeEach, Reserve and Charge.
+	// TryAcquireWithin and Acquire; in package limit also TakeEach and Charge.
 	Decision func(context.Context, DecisionInfo)
 
 	// RedisCall reports each call to Redis that asks for permits, once, however many pages of a
@@ -30,8 +30,7 @@ type Observer struct {
 	RedisCall func(context.Context, RedisCallInfo)
 
 	// Waiting reports that a call of TryAcquireWithin or Acquire begins to wait, and that it ends:
-	// always both. A call waits while it is queued, if only for a reply of Redis, and until the
-	// time of its reservation.
+	// always both. A call waits while it is queued, if only for a reply of Redis.
 	Waiting func(context.Context, WaitingInfo)
 }
 
@@ -44,9 +43,9 @@ type DecisionInfo struct {
 	Charged bool          // by Charge of package limit, which takes permits that are not free, too
 	Took    time.Duration // from the call to its result
 
-	// Waited is the part of Took that the request was queued for permits, calls to Redis included,
-	// or waited for its reservation. It is 0 for calls that never wait, and for a call that was
-	// first in the queue and had its result with the first reply.
+	// Waited is the part of Took that the request was queued for permits, calls to Redis included.
+	// It is 0 for calls that never wait, and for a call that was first in the queue and had its
+	// result with the first reply.
 	Waited time.Duration
 
 	Source Source // FromNone if Err is not nil

@@ -38,10 +38,19 @@ func (p acquireProtocol) Arguments(b *engine.Batch, now time.Time) {
 	if flags != "" || len(b.Requests) > 1 || b.Lease.Span > 0 {
 		b.Args = append(b.Args, engine.Runs(b.Requests), flags)
 	}
+	if b.Ordered {
+		b.Args = append(b.Args, strconv.FormatInt(min(b.Waited, longestLate).Microseconds(), 10))
+	} else if b.Lease.Span > 0 {
+		b.Args = append(b.Args, "")
+	}
 	if b.Lease.Span > 0 {
 		b.Args = append(b.Args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
 	}
 }
+
+// longestLate bounds how late the call of a waiter may be without a loss of permits: in no longer
+// span do waiters get more than the policy grants.
+const longestLate = fullFor * time.Millisecond
 
 // Answer reads the reply of the acquire script.
 func (p acquireProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
@@ -82,6 +91,8 @@ func (p acquireProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (
 // and the permits of the one that was granted in part.
 func (p acquireProtocol) answer(b *engine.Batch, s *state, letters string, part int64) {
 	b.Forecast = s
+	// A denial of a waiter is none of other callers if they can get what it cannot.
+	waiters := b.Ordered && s.forWaiters()
 	var later int64 // permits granted behind the request
 	for i := len(b.Requests) - 1; i >= 0; i-- {
 		r := b.Requests[i]
@@ -96,7 +107,7 @@ func (p acquireProtocol) answer(b *engine.Batch, s *state, letters string, part 
 				r.Granted = part
 			}
 			if r.Each {
-				r.Extra = s.grantedParts(later)
+				r.Parts = s.grantedParts(later)
 			}
 			r.Answer = s.granted(later)
 			later += r.Granted
@@ -105,10 +116,10 @@ func (p acquireProtocol) answer(b *engine.Batch, s *state, letters string, part 
 		default:
 			// RetryAfter is that of the end of the call, so Remaining is too.
 			if r.Each {
-				r.Extra = s.Parts(r.Permits)
+				r.Parts = s.Parts(r.Permits)
 			}
 			r.Answer, _ = s.Denied(r.Permits)
-			if b.Denied == 0 || r.Permits < b.Denied {
+			if !waiters && (b.Denied == 0 || r.Permits < b.Denied) {
 				b.Denied = r.Permits
 			}
 		}
@@ -121,7 +132,7 @@ func (p acquireProtocol) lease(b *engine.Batch, s *state) {
 	b.Lease.Granted, b.Lease.Lasts, b.Lease.Parts = s.leased, s.lasts, s.grantedParts(0)
 	b.Lease.Limit, b.Lease.Free, b.Lease.Reset = answer.Limit, answer.Remaining, answer.ResetAfter
 	b.Lease.Return = func(ctx context.Context, permits int64) error {
-		return p.wire.refund(ctx, release, strconv.FormatInt(permits, 10), s.receipts...)
+		return p.wire.refund(ctx, permits, s.receipts...)
 	}
 }
 
@@ -144,7 +155,7 @@ func (p acquireProtocol) Receipt(b *engine.Batch) receipt.Refund {
 				err = cmp.Or(err, of.refund(ctx, permits, granted, own, receipts[i]))
 			}
 		}
-		return cmp.Or(err, p.wire.refund(ctx, release, strconv.FormatInt(permits, 10), receipts...))
+		return cmp.Or(err, p.wire.refund(ctx, permits, receipts...))
 	}
 }
 

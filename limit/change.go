@@ -16,9 +16,7 @@ import (
 // bucket holds them again at once, and a [Smooth] is free earlier by their cost, but not before
 // now. Release returns a number of permits, and names no grant. So release permits only in the
 // window in which they were taken. When it is over they have returned, and Release would free those
-// of other callers. The Settle of the middleware refunds exactly those of a request. If reservations
-// wait, they keep their times, and only permits that were taken after the last of them return;
-// Reservation.Cancel returns a reservation. Release returns at most the permits that are taken. 0
+// of other callers. The Settle of the middleware refunds exactly those of a request. Release returns at most the permits that are taken. 0
 // does nothing, and less is [rratelimiter.ErrInvalidPermits].
 func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	if permits < 0 || permits > maxPermits {
@@ -35,7 +33,7 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 			}
 		}
 	}
-	return l.wire.returnPermits(ctx, engine.Change, release, strconv.FormatInt(permits, 10))
+	return l.wire.returnPermits(ctx, engine.Change, permits)
 }
 
 // Charge takes permits whether they are free or not, for a cost that is known later: the bytes that

@@ -147,9 +147,6 @@ func TestClock_Before1970_TimeStandsStill(t *testing.T) {
 			f.advance(24 * time.Hour)
 		}
 		require.NoError(t, l.Release(t.Context(), 1), "%T", p)
-		if l.wire.plan.reservable {
-			require.NoError(t, redistest.Result(t, l.Reserve, 7).revoke(t.Context()))
-		}
 		f.set(begin)
 		assert.True(t, redistest.Result(t, l.Take, 10).Allowed, "%T", p)
 	}

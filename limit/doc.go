@@ -75,9 +75,8 @@
 //
 // # Observability
 //
-// The hooks of [rratelimiter.WithObserver] report these limiters too. A reservation is reported
-// when it is made, or after its wait if the call waits. Charge is reported as a decision that is
-// always granted.
+// The hooks of [rratelimiter.WithObserver] report these limiters too. Charge is reported as a decision
+// that is always granted.
 //
 // # Keys
 //

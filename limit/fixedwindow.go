@@ -104,8 +104,8 @@ func (o windowForecast) reset(int64) time.Duration {
 }
 
 // earliest fills this window and then the next ones.
-func (o windowForecast) earliest(wanted int64) time.Duration {
-	free := max(0, o.free())
+func (o windowForecast) earliest(ahead, permits int64) time.Duration {
+	wanted, free := ahead+permits, max(0, o.free())
 	if wanted <= free {
 		return 0
 	}

@@ -23,7 +23,7 @@ type forecast interface {
 	reset(later int64) time.Duration
 
 	// earliest is Earliest of [engine.Forecast].
-	earliest(wanted int64) time.Duration
+	earliest(ahead, permits int64) time.Duration
 }
 
 // sharedForecast has the optional methods of the forecast of a policy whose rate is in Redis: those of
@@ -34,10 +34,11 @@ type sharedForecast interface {
 	Renew() time.Duration
 }
 
-// reservableForecast is the forecast of a reservable policy.
-type reservableForecast interface {
-	// delay returns the time of a reservation that is behind others of so many permits ahead of it.
-	delay(ahead, permits int64) time.Duration
+// waitersForecast has the optional methods of the forecast of a policy that grants other permits to
+// callers that wait than to those that do not: see its section credit.
+type waitersForecast interface {
+	// forWaiters returns the forecast for callers that wait.
+	forWaiters() forecast
 }
 
 // usage is the permits of a policy, and how many of them are taken.

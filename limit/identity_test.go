@@ -15,7 +15,7 @@ import (
 )
 
 // TestID_SimilarNames_AreDistinct: calls of one ID share their answers. Names are made to look like
-// the reservations of another name, or like two names.
+// two names.
 func TestID_SimilarNames_AreDistinct(t *testing.T) {
 	// A name mapper may return names that differ from their keys.
 	mapped := map[string]string{"a": "{k}", "b": "{k}2", "a\n4 {k}2 the rate of b": "{k}"}
@@ -23,8 +23,6 @@ func TestID_SimilarNames_AreDistinct(t *testing.T) {
 	p := TokenBucket{5, 1, time.Hour}
 	one := New(f.client, "{a}", p)
 	for _, pair := range [][2]string{
-		{one.reserves().ID, one.calls.ID},
-		{one.reserves().ID, New(f.client, "reserve {a}", p).calls.ID},
 		{Join(one, New(f.client, "{a}b", p)).calls.ID,
 			New(f.client, one.wire.keys[0]+" "+one.wire.members[0].settings+"\n{a}b", p).calls.ID},
 		{Join(f.client.Limiter("a"), f.client.Limiter("b")).calls.ID,

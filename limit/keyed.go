@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/rratelimiter/rratelimiter"
 )
@@ -34,7 +33,7 @@ func NewKeyed(client *rratelimiter.Client, prefix string, policies ...Policy) *K
 	return &Keyed{p, prefix, err}
 }
 
-// Limiter returns the limiter of a key, for [Join] for instance.
+// Limiter returns the limiter of a key: for every other call, for [Join] and for the middleware.
 func (k *Keyed) Limiter(key string) *Limiter {
 	name := k.prefix + ":" + key
 	switch {
@@ -77,53 +76,7 @@ func (k *Keyed) Take(ctx context.Context, key string, permits int64) (rratelimit
 	return k.Limiter(key).Take(ctx, permits)
 }
 
-// TakeUpTo is [Limiter.TakeUpTo] of a key.
-func (k *Keyed) TakeUpTo(ctx context.Context, key string, permits int64) (granted int64,
-	decision rratelimiter.Decision, err error) {
-	return k.Limiter(key).TakeUpTo(ctx, permits)
-}
-
-// TakeEach is [Limiter.TakeEach] of a key.
-func (k *Keyed) TakeEach(ctx context.Context, key string, permits int64) ([]rratelimiter.Decision, error) {
-	return k.Limiter(key).TakeEach(ctx, permits)
-}
-
-// TryAcquireWithin is [Limiter.TryAcquireWithin] of a key.
-func (k *Keyed) TryAcquireWithin(ctx context.Context, key string, permits int64, timeout time.Duration) (bool, error) {
-	return k.Limiter(key).TryAcquireWithin(ctx, permits, timeout)
-}
-
 // Acquire is [Limiter.Acquire] of a key.
 func (k *Keyed) Acquire(ctx context.Context, key string, permits int64) error {
 	return k.Limiter(key).Acquire(ctx, permits)
-}
-
-// Reserve is [Limiter.Reserve] of a key.
-func (k *Keyed) Reserve(ctx context.Context, key string, permits int64) (*Reservation, error) {
-	return k.Limiter(key).Reserve(ctx, permits)
-}
-
-// Charge is [Limiter.Charge] of a key.
-func (k *Keyed) Charge(ctx context.Context, key string, permits int64) (rratelimiter.Decision, error) {
-	return k.Limiter(key).Charge(ctx, permits)
-}
-
-// Release is [Limiter.Release] of a key.
-func (k *Keyed) Release(ctx context.Context, key string, permits int64) error {
-	return k.Limiter(key).Release(ctx, permits)
-}
-
-// Pause is [Limiter.Pause] of a key.
-func (k *Keyed) Pause(ctx context.Context, key string, d time.Duration) error {
-	return k.Limiter(key).Pause(ctx, d)
-}
-
-// Peek is [Limiter.Peek] of a key.
-func (k *Keyed) Peek(ctx context.Context, key string) ([]rratelimiter.Decision, error) {
-	return k.Limiter(key).Peek(ctx)
-}
-
-// Reset is [Limiter.Reset] of a key.
-func (k *Keyed) Reset(ctx context.Context, key string) error {
-	return k.Limiter(key).Reset(ctx)
 }

@@ -49,37 +49,14 @@ func TestKeyed_Calls_AreThoseOfTheLimiter(t *testing.T) {
 	}{
 		{1, func() error { return granted(k.TryAcquire(ctx, "alice", 1)) }},
 		{1, func() error { return redistest.Err(k.Take(ctx, "alice", 1)) }},
-		{1, func() error { return redistest.Err(k.TakeEach(ctx, "alice", 1)) }},
-		{1, func() error { return granted(k.TryAcquireWithin(ctx, "alice", 1, time.Second)) }},
 		{1, func() error { return k.Acquire(ctx, "alice", 1) }},
-		{-3, func() error { return k.Release(ctx, "alice", 3) }},
-		{2, func() error { return redistest.Err(k.Charge(ctx, "alice", 2)) }},
-		{1, func() error {
-			n, _, err := k.TakeUpTo(ctx, "alice", 9)
-			return granted(n == 1, err)
-		}},
-		{-5, func() error { return k.Reset(ctx, "alice") }},
+		{-3, func() error { return k.Limiter("alice").Reset(ctx) }},
 	} {
 		require.NoError(t, step.call())
 		left -= step.takes
 		for key, want := range map[string]int64{"alice": left, "bob": 5} {
-			peeked, err := k.Peek(ctx, key)
-			require.NoError(t, err)
-			assert.Equal(t, want, peeked[0].Remaining, key)
+			assert.Equal(t, want, peekAll(t, k.Limiter(key))[0].Remaining, key)
 		}
-	}
-	gate := NewKeyed(f.client, "gate", Pause{time.Hour})
-	require.NoError(t, gate.Pause(ctx, "{a}", time.Second))
-	for key, want := range map[string]bool{"{a}": false, "a": true} {
-		ok, err := gate.TryAcquire(ctx, key, 1)
-		require.NoError(t, err)
-		assert.Equal(t, want, ok, key)
-	}
-	bucket := NewKeyed(f.client, "bucket", TokenBucket{1, 1, time.Minute})
-	for _, want := range []time.Duration{0, time.Minute} {
-		r, err := bucket.Reserve(ctx, "alice", 1)
-		require.NoError(t, err)
-		assert.Equal(t, want, r.delay)
 	}
 }
 

@@ -10,12 +10,10 @@ import (
 // LeakyBucket has a level, 0 at first, that rises by the permits that are taken, to at most
 // Capacity, and falls by Leak in every Interval, evenly.
 //
-// With [Limiter.TryAcquire] it grants the same as a [TokenBucket]. With [Limiter.Reserve] and
-// [Limiter.Acquire] it is a queue without bursts: each request is granted when those before it have
-// leaked. So the level can rise above Capacity, and TryAcquire is denied until it is below. If a
-// reservation is cancelled, its permits go to the next request, which may follow the one before it
-// sooner. At most 1.5 times Capacity are granted at one instant then. For bursts up to Capacity and
-// then a steady rate, use TokenBucket.
+// With [Limiter.TryAcquire] it grants the same as a [TokenBucket]. With [Limiter.Acquire] and
+// [Limiter.TryAcquireWithin] it is a queue without bursts: each request is granted when all permits
+// that were taken before have leaked. For bursts up to Capacity and then a steady rate, use
+// TokenBucket.
 //
 // It is exact while the level times the microseconds of Interval is below 2^53. Above that, levels
 // are rounded to 15 digits.
@@ -59,14 +57,21 @@ func (p LeakyBucket) keeps() []string { return inString }
 
 func (p LeakyBucket) most() int64 { return p.Capacity }
 
-// takenBefore returns the time in which a full bucket leaks: TryAcquire can fill it.
-func (p LeakyBucket) takenBefore(int64) time.Duration { return p.token().takenBefore(p.Capacity) }
-
 func (p LeakyBucket) forecast(reply []int64) (forecast, bool) {
 	f, ok := p.token().forecast(reply)
-	if b, is := f.(bucketForecast); is {
-		b.leaky = true
-		f = b
+	if bucket, is := f.(bucketForecast); is {
+		return leakyForecast{bucket}, ok
 	}
-	return f, ok
+	return nil, false
 }
+
+type leakyForecast struct{ bucketForecast }
+
+func (o leakyForecast) forWaiters() forecast { return leakForecast(o) }
+
+// leakForecast is that of callers that wait until all permits that were taken before have leaked.
+type leakForecast struct{ bucketForecast }
+
+func (o leakForecast) wait(int64) (time.Duration, bool) { return o.after(o.permits), true }
+
+func (o leakForecast) earliest(ahead, _ int64) time.Duration { return o.after(o.permits + ahead) }

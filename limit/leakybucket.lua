@@ -2,10 +2,8 @@
 -- permits. The other sections are TokenBucket's.
 --@from tokenbucket
 
---@ ahead  out: ahead@
-local ahead@ = 0
-
---@ due  in: at@ delay interval@ missing@ n refill@  out: delay due
--- Until all permits that were taken before have leaked.
-local due = missing@
---@include wait
+--@ credit  in: credit early@ interval@ missing@  out: credit
+-- A waiter gets its permits when all that were taken before have leaked.
+if waited then
+  credit = min(credit, missing@ > 0 and -1 or floor(early@ / interval@))
+end

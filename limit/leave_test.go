@@ -2,7 +2,10 @@ package limit
 
 import (
 	"context"
+	"errors"
+	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,197 +14,158 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/internal/policymodel"
 )
 
-// perMinute returns the policies with reservations that grant so many permits a minute, one at once.
-func perMinute(permits int64) []Policy {
-	return []Policy{
-		TokenBucket{1, permits, time.Minute}, LeakyBucket{1, permits, time.Minute},
-		Smooth{Permits: permits, Interval: time.Minute, Burst: time.Millisecond},
-	}
-}
-
-// crowd has so many callers wait for a permit each, and returns when they wait.
-func (f *fixture) crowd(ctx context.Context, l *Limiter, callers int) (left *sync.WaitGroup) {
-	left = new(sync.WaitGroup)
-	for range callers {
-		left.Go(func() {
-			if err := l.Acquire(ctx, 1); err != nil {
-				assert.ErrorIs(f, err, context.Canceled)
-			}
-		})
-		synctest.Wait()
-	}
-	return left
-}
-
-// delayOfNext returns how long the next caller waits, of another process.
-func (f *fixture) delayOfNext(p Policy) time.Duration {
-	f.Helper()
-	return redistest.Result(f, New(rratelimiter.New(f.Conn), "name", p).Reserve, 1).Delay()
-}
-
-// TestAcquire_CallersLeave_ReturnAllButASecond: in any order, of a fast limiter and of a slow one.
-func TestAcquire_CallersLeave_ReturnAllButASecond(t *testing.T) {
-	for _, perInterval := range []int64{10, 600} {
-		interval := time.Minute / time.Duration(perInterval)
-		for _, p := range perMinute(perInterval) {
-			withRedis(t, func(t *testing.T, f *fixture) {
-				l := New(f.client, "name", p)
-				var leave []context.CancelFunc
-				var callers []*sync.WaitGroup
-				for range 150 {
-					ctx, cancel := context.WithCancel(t.Context())
-					leave, callers = append(leave, cancel), append(callers, f.crowd(ctx, l, 1))
-				}
-				for i, cancel := range leave { // the oldest first, one after another
-					cancel()
-					callers[i].Wait()
-					synctest.Wait()
-				}
-				assert.LessOrEqual(t, f.delayOfNext(p), time.Second+2*interval, "%T of %d", p, perInterval)
-			})
+// TestAcquire_FirstCallerLeaves_OthersMoveUp: each of them is served one permit earlier.
+func TestAcquire_FirstCallerLeaves_OthersMoveUp(t *testing.T) {
+	eachPolicy(t, steady(10), func(t *testing.T, f *fixture, p Policy) {
+		l := New(f.client, "name", p)
+		for range 2 { // Smooth's first costs nothing
+			require.NoError(t, l.Acquire(t.Context(), 1))
 		}
-	}
-}
-
-// TestAcquire_ProcessIsKilled_KeepsASecond, and no less, so that its callers share calls. It returns
-// nothing. The last reservation begins within the second.
-func TestAcquire_ProcessIsKilled_KeepsASecond(t *testing.T) {
-	eachPolicy(t, perMinute(600), func(t *testing.T, f *fixture, p Policy) {
-		ctx, end := context.WithCancel(t.Context())
-		callers := f.crowd(ctx, New(f.client, "name", p), 500)
-		assert.InDelta(t, time.Second+100*time.Millisecond, f.delayOfNext(p), float64(100*time.Millisecond))
-		end()
-		callers.Wait()
-	})
-}
-
-// TestAcquire_LongRequestWaits_ShortOneDoesNotOvertake: it is within the time for which the queue
-// reserves, and the long one is not.
-func TestAcquire_LongRequestWaits_ShortOneDoesNotOvertake(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		l := New(f.client, "name", TokenBucket{100, 10, time.Second})
-		require.NoError(t, l.Acquire(t.Context(), 100))
-		var mu sync.Mutex
-		var served []int64
+		start := time.Now()
+		ctx, leave := context.WithCancel(t.Context())
 		var callers sync.WaitGroup
-		for _, permits := range []int64{1, 50, 2} {
+		var served [6]time.Duration
+		for i := range served {
 			callers.Go(func() {
-				assert.NoError(t, l.Acquire(t.Context(), permits))
-				mu.Lock()
-				defer mu.Unlock()
-				served = append(served, permits)
+				if i > 0 {
+					ctx = t.Context()
+				}
+				if err := l.Acquire(ctx, 1); i == 0 {
+					assert.ErrorIs(t, err, context.Canceled)
+				} else {
+					assert.NoError(t, err)
+				}
+				served[i] = time.Since(start)
 			})
 			synctest.Wait()
 		}
-		callers.Wait()
-		assert.Equal(t, []int64{1, 50, 2}, served)
-	})
-}
-
-// TestFlush_CallersHaveLeft_WaitsForTheirPermits: a program that ends returns them.
-func TestFlush_CallersHaveLeft_WaitsForTheirPermits(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		p := TokenBucket{1, 1, time.Hour}
-		l := New(f.client, "name", p)
-		require.NoError(t, l.Acquire(t.Context(), 1))
-		ctx, end := context.WithCancel(t.Context())
-		callers := f.crowd(ctx, l, 3)
-		f.Latency.Store(int64(50 * time.Millisecond))
-		end()
-		callers.Wait()
-		began := time.Now()
-		require.NoError(t, f.client.Flush(t.Context()))
-		assert.GreaterOrEqual(t, time.Since(began), 50*time.Millisecond)
-		f.Latency.Store(0)
-		assert.LessOrEqual(t, f.delayOfNext(p), time.Hour)
-	})
-}
-
-// TestAcquire_CallersOfTwoProcessesLeaveInTurn_KeepLittle: each has reserved behind the one before,
-// which therefore returns nothing.
-func TestAcquire_CallersOfTwoProcessesLeaveInTurn_KeepLittle(t *testing.T) {
-	eachPolicy(t, perMinute(10), func(t *testing.T, f *fixture, p Policy) {
-		processes := []*Limiter{New(f.client, "name", p), New(rratelimiter.New(f.Conn), "name", p)}
-		require.NoError(t, processes[0].Acquire(t.Context(), 1))
-		leave := func() {}
-		for i := range 100 {
-			ctx, cancel := context.WithCancel(t.Context())
-			caller := f.crowd(ctx, processes[i%2], 1)
-			time.Sleep(10 * time.Millisecond)
-			leave()
-			leave = func() {
-				cancel()
-				caller.Wait()
-				synctest.Wait()
-			}
-		}
-		leave()
-		assert.LessOrEqual(t, f.delayOfNext(p), 13*time.Second, "a second, and one caller's")
-	})
-}
-
-// TestAcquire_OthersTakeAllThatReturns_IsServed: they call TryAcquire, and keep a LeakyBucket full.
-func TestAcquire_OthersTakeAllThatReturns_IsServed(t *testing.T) {
-	eachPolicy(t, []Policy{
-		TokenBucket{10, 10, 10 * time.Second}, LeakyBucket{10, 10, 10 * time.Second},
-		Smooth{Permits: 10, Interval: 10 * time.Second, Burst: 10 * time.Second},
-	}, func(t *testing.T, f *fixture, p Policy) {
-		l := New(f.client, "name", p)
-		ctx, cancel := context.WithCancel(t.Context())
-		var callers, others sync.WaitGroup
-		others.Go(func() {
-			for ctx.Err() == nil {
-				redistest.Result(t, New(rratelimiter.New(f.Conn), "name", p).TryAcquire, 1)
-				time.Sleep(100 * time.Millisecond)
-			}
-		})
-		time.Sleep(500 * time.Millisecond)
-		began := time.Now()
-		for range 3 {
-			callers.Go(func() { assert.NoError(t, l.Acquire(t.Context(), 10)) })
-		}
-		callers.Wait()
-		assert.LessOrEqual(t, time.Since(began), 32*time.Second)
-		cancel()
-		others.Wait()
-	})
-}
-
-// TestAcquire_LaterThanAnyReservation_MakesFewCalls: the permits return after the longest delay.
-func TestAcquire_LaterThanAnyReservation_MakesFewCalls(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		l := New(f.client, "name", TokenBucket{1 << 32, 1, time.Hour})
-		require.True(t, redistest.Result(t, l.TryAcquire, 1<<32-1))
-		ctx, end := context.WithCancel(t.Context())
-		var callers sync.WaitGroup
-		for range 3 {
-			callers.Go(func() { assert.ErrorIs(t, l.Acquire(ctx, 1<<32-1), context.Canceled) })
-		}
-		time.Sleep(time.Minute)
-		assert.Less(t, f.Scripts.Load(), int64(20))
-		end()
-		callers.Wait()
-	})
-}
-
-// TestAcquire_CallersInFlightLeave_ReturnAll: with others, which have reservations already.
-func TestAcquire_CallersInFlightLeave_ReturnAll(t *testing.T) {
-	eachPolicy(t, perMinute(600), func(t *testing.T, f *fixture, p Policy) {
-		l := New(f.client, "name", p)
-		require.NoError(t, l.Acquire(t.Context(), 1))
-		ctx, end := context.WithCancel(t.Context())
-		reserved := f.crowd(ctx, l, 4)
-		f.Latency.Store(int64(20 * time.Millisecond))
-		inFlight := f.crowd(ctx, l, 4)
 		time.Sleep(10 * time.Millisecond)
-		end()
-		reserved.Wait()
-		inFlight.Wait()
-		f.Latency.Store(0)
-		require.NoError(t, f.client.Flush(t.Context()))
-		assert.LessOrEqual(t, f.delayOfNext(p), 100*time.Millisecond)
+		leave()
+		callers.Wait()
+		for i, at := range served[1:] {
+			assert.InDelta(t, time.Duration(i+1)*100*time.Millisecond, at, float64(2*time.Millisecond), "caller %d", i+1)
+		}
 	})
+}
+
+// TestAcquire_CallersLeave_KeepNothing: in a call that is under way too. A Smooth would grant the first
+// of them whatever it wants.
+func TestAcquire_CallersLeave_KeepNothing(t *testing.T) {
+	eachPolicy(t, everyPolicy[:7], func(t *testing.T, f *fixture, p Policy) {
+		l := New(f.client, "name", p)
+		require.NoError(t, l.Acquire(t.Context(), 9))
+		before := peekAll(t, l)[0].Remaining
+		ctx, leave := context.WithCancel(t.Context())
+		var callers sync.WaitGroup
+		wait := func(permits int64) {
+			callers.Go(func() { assert.ErrorIs(t, l.Acquire(ctx, permits), context.Canceled) })
+			synctest.Wait()
+		}
+		if _, leaky := p.(LeakyBucket); !leaky { // its waiters wait for all that was taken
+			f.Latency.Store(int64(20 * time.Millisecond))
+			wait(1)
+		}
+		wait(5)
+		wait(1)
+		leave()
+		callers.Wait()
+		require.NoError(t, f.client.Flush(t.Context()))
+		time.Sleep(time.Second) // permits of a caller that has left are refunded in the background
+		f.Latency.Store(0)
+		assert.Equal(t, before, peekAll(t, l)[0].Remaining)
+	})
+}
+
+// impatient has callers take permits again and again until ctx ends. Each leaves in a random way, after
+// a random time. It counts the permits that callers could use.
+func impatient(ctx context.Context, t *testing.T, l *Limiter, random *rand.Rand, granted *atomic.Int64) {
+	for ctx.Err() == nil {
+		patience := time.Duration(1+random.IntN(300)) * time.Millisecond
+		ok, err := false, error(nil)
+		switch random.IntN(3) {
+		case 0:
+			ok, err = l.TryAcquireWithin(ctx, 1, patience)
+		case 1:
+			within, cancel := context.WithTimeout(ctx, patience)
+			err = l.Acquire(within, 1)
+			ok = err == nil
+			cancel()
+		default:
+			within, cancel := context.WithCancel(ctx)
+			time.AfterFunc(patience, cancel)
+			err = l.Acquire(within, 1)
+			ok = err == nil
+			cancel()
+		}
+		if err != nil {
+			assert.True(t, errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded), "%v", err)
+		}
+		if ok {
+			granted.Add(1)
+		}
+		time.Sleep(time.Duration(1+random.IntN(20)) * time.Millisecond) // also if it was denied at once
+	}
+}
+
+// TestAcquire_ImpatientCallers_TakeAllThatIsFree: nearly as many permits are granted as if the next
+// caller were always served, and a patient caller waits no longer than those before it need.
+func TestAcquire_ImpatientCallers_TakeAllThatIsFree(t *testing.T) {
+	const rate, crowd, lasts = 50, 40, 6 * time.Second
+	for _, p := range append(steady(rate), TokenBucket{10, rate, time.Second}, LeakyBucket{10, rate, time.Second},
+		Smooth{Permits: rate, Interval: time.Second}, Smooth{Permits: rate, Interval: time.Second, WarmUp: time.Second},
+		FixedWindow{rate, time.Second, false}, FixedWindow{rate, time.Second, true}, SlidingWindow{rate, time.Second, 20},
+		SlidingLog{rate, time.Second}) {
+		for _, clients := range []int{1, 2} {
+			withRedis(t, func(t *testing.T, f *fixture) {
+				limiters := []*Limiter{New(f.client, "name", p), New(rratelimiter.New(f.Conn), "name", p)}
+				f.Latency.Store(int64(500 * time.Microsecond))
+				ctx, end := context.WithTimeout(t.Context(), lasts)
+				defer end()
+				begins := time.Now()
+				var granted atomic.Int64
+				var longest time.Duration
+				var callers sync.WaitGroup
+				callers.Go(func() {
+					for {
+						began := time.Now()
+						if limiters[0].Acquire(ctx, 1) != nil {
+							return
+						}
+						granted.Add(1)
+						longest = max(longest, time.Since(began))
+						time.Sleep(time.Millisecond)
+					}
+				})
+				for i := range crowd {
+					random := rand.New(rand.NewPCG(uint64(i), 0))
+					callers.Go(func() { impatient(ctx, t, limiters[i%clients], random, &granted) })
+				}
+				callers.Wait()
+				most := omniscient(p, begins, lasts)
+				assert.GreaterOrEqual(t, float64(granted.Load()), 0.97*float64(most), "%+v, %d clients, of %d", p, clients, most)
+				if clients == 1 {
+					assert.LessOrEqual(t, longest, (crowd+1)*time.Second/rate+time.Second, "%+v", p)
+				}
+			})
+		}
+	}
+}
+
+// omniscient returns how many permits a policy grants callers that wait, if one always does.
+func omniscient(p Policy, begins time.Time, lasts time.Duration) (granted int64) {
+	if leaky, ok := p.(LeakyBucket); ok {
+		p = TokenBucket{1, leaky.Leak, leaky.Interval}
+	}
+	m, _ := modelOf(p)
+	for now := begins; now.Before(begins.Add(lasts)); {
+		if policymodel.Take(m, now.UnixMicro(), 1) {
+			granted++
+			continue
+		}
+		now = now.Add(micros(m.Wait(now.UnixMicro(), 1)))
+	}
+	return granted
 }

@@ -93,19 +93,6 @@ func (l *Limiter) open(id string) {
 	}
 }
 
-// reserves is the limiter of calls to Reserve, and waits that of callers that wait, if the policy has
-// reservations.
-func (l *Limiter) reserves() *engine.Limiter { return l.reserving("reserve ", 0) }
-func (l *Limiter) waits() *engine.Limiter    { return l.reserving("wait ", reservedAhead) }
-
-func (l *Limiter) reserving(kind string, ahead time.Duration) *engine.Limiter {
-	return &engine.Limiter{
-		Engine: l.calls.Engine, ID: kind + l.calls.ID, Name: l.wire.name, Policy: l.calls.Policy,
-		DependsOn: l.wire.dependsOn, Protocol: reserveProtocol{protocol{&l.wire}}, Most: maxReservations,
-		Tick: time.Microsecond, Ahead: ahead, Only: l.wire.onlyAhead,
-	}
-}
-
 // failed returns a limiter whose calls fail.
 func failed(name string, err error) *Limiter {
 	return &Limiter{wire: wire{plan: new(plan), name: name}, err: err}
@@ -156,9 +143,6 @@ func (l *Limiter) try(ctx context.Context, ask engine.Ask) (engine.Result, error
 }
 
 func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) (bool, error) {
-	if l.wire.plan.reservable {
-		return l.waits().Wait(ctx, permits, deadline)
-	}
 	granted, err := l.calls.Wait(ctx, permits, deadline)
 	if err == nil {
 		l.countDrift()
@@ -230,7 +214,7 @@ func (l *Limiter) TakeEach(ctx context.Context, permits int64) ([]rratelimiter.D
 		return nil, err
 	}
 	result, err := l.try(ctx, engine.Ask{Permits: permits, Detail: true, Each: true})
-	return decisions(result.Parts()), err
+	return decisions(result.Parts), err
 }
 
 func decisions(answers []engine.Answer) []rratelimiter.Decision {
@@ -263,10 +247,10 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 // Acquire waits until permits are free and takes them. Callers that wait for one name on one Client
 // are served first come, first served, a large request before smaller ones behind it.
 //
-// With a single [TokenBucket], [LeakyBucket] or [Smooth], the Client makes reservations for its first
-// callers, and each waits for its time. It reserves what comes free within a second, and for one
-// caller more. So a program that ends keeps no more than that from others. The reservation of a caller
-// that leaves goes to the next one, or back as by [Reservation.Cancel].
+// Nothing is booked in Redis for a caller that waits: the Client asks when its first caller can be
+// served. So callers that leave, and a program that ends, keep nothing from others. The permits of a
+// [TokenBucket], [LeakyBucket] or [Smooth] that was full while a caller waited, at most 10 ms before
+// the call, count from the moment at which they came free: the delay of a call does not slow the pace.
 //
 // Acquire ends with ctx. If the permits cannot be free before the deadline of ctx, it fails at once
 // with an error that is [context.DeadlineExceeded]. An Acquire that fails holds no permits.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -100,8 +99,8 @@ func modelOf(p Policy) (m policymodel.Model, limit int64) {
 		return &policymodel.TokenBucket{Capacity: p.Capacity, Refill: p.Refill, Interval: p.Interval.Microseconds()},
 			p.Capacity
 	case LeakyBucket:
-		return &policymodel.TokenBucket{Capacity: p.Capacity, Refill: p.Leak, Interval: p.Interval.Microseconds(),
-			Leaky: true}, p.Capacity
+		return &policymodel.TokenBucket{Capacity: p.Capacity, Refill: p.Leak, Interval: p.Interval.Microseconds()},
+			p.Capacity
 	case Smooth:
 		return policymodel.NewSmooth(float64(p.Permits)/p.Interval.Seconds(), cmp.Or(p.Burst, time.Second).Seconds(),
 			float64(p.WarmUp.Microseconds()), cmp.Or(p.ColdFactor, 3)), p.Permits
@@ -125,21 +124,12 @@ func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 	_, pauses := p.(withPause)
 	most := min(p.most(), 4*limit) // a Smooth has no other bound
 	var log []string
-	reserves, has := m.(policymodel.Reserver)
-	share := 20
-	if has {
-		share = 26
-	}
-	var made []*Reservation
-	var reservations []any
 	granted := f.now
 	for step := range steps {
 		if f.now > 8e15 { // near the year 2255, after which microseconds are not whole numbers
 			f.redis.FlushAll()
 			f.set(begin)
-			made, reservations = nil, nil
 			m, _ = modelOf(p)
-			reserves, _ = m.(policymodel.Reserver)
 		}
 		// Usually until permits return.
 		switch random.IntN(12) {
@@ -165,7 +155,7 @@ func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 		var got, want rratelimiter.Decision
 		var err error
 		call := "Take"
-		switch kind := random.IntN(share); {
+		switch kind := random.IntN(20); {
 		case kind == 0:
 			call = "Charge"
 			got, err = l.Charge(ctx, n)
@@ -198,22 +188,6 @@ func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 				require.True(f, policymodel.Take(m, f.now, free))
 			}
 			want = decision(m, limit, f.now, 1, free > 0)
-		case kind >= 23 && len(made) > 0:
-			// Usually one of the last.
-			which := max(random.IntN(len(made)), random.IntN(len(made)))
-			call = "Cancel of " + made[which].receipt
-			require.NoError(f, made[which].revoke(ctx))
-			reserves.Cancel(f.now, reservations[which])
-			made, reservations = slices.Delete(made, which, which+1), slices.Delete(reservations, which, which+1)
-			got, want, err = look(ctx, f, l, m, limit)
-		case kind >= 20:
-			var r *Reservation
-			r = redistest.Result(f, l.Reserve, n)
-			delay, reservation := reserves.Reserve(f.now, n)
-			call = fmt.Sprintf("Reserve, %v,", r.delay)
-			require.Equal(f, micros(delay), r.delay, "%v %d: Reserve %d", log[max(0, len(log)-5):], step, n)
-			made, reservations = append(made, r), append(reservations, reservation)
-			got, want, err = look(ctx, f, l, m, limit)
 		default:
 			got, err = l.Take(ctx, n)
 			ok := policymodel.Take(m, f.now, n)

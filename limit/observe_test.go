@@ -56,9 +56,6 @@ func observed(t *testing.T, test func(t *testing.T, f *fixture, client *rratelim
 			l := New(client, "other", policy)
 			redistest.Result(t, l.Charge, 1)
 			redistest.Result(t, l.TryAcquire, 1)
-			if l.wire.plan.reservable {
-				redistest.Result(t, l.Reserve, 1)
-			}
 		}
 		o.all()
 		f.Latency.Store(int64(10 * time.Millisecond))
@@ -111,7 +108,6 @@ func TestObserver_Decisions_AreReportedOnce(t *testing.T) {
 				require.Error(t, ask(t.Context(), l, 0))
 				require.Error(t, ask(t.Context(), New(client, "name"), 1))
 				require.Error(t, ask(t.Context(), new(Limiter), 1))
-				require.ErrorIs(t, redistest.Err(l.Reserve(t.Context(), 1)), ErrNotReservable)
 				decisions, calls, waiting := o.all()
 				assert.Empty(t, decisions)
 				assert.Empty(t, calls)
@@ -119,39 +115,6 @@ func TestObserver_Decisions_AreReportedOnce(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestObserver_Reservations_AreReported: a call that waits for its reservation counts as a waiting
-// call of that limiter.
-func TestObserver_Reservations_AreReported(t *testing.T) {
-	observed(t, func(t *testing.T, _ *fixture, client *rratelimiter.Client, o *reports) {
-		l := New(client, "name", TokenBucket{1, 10, time.Second})
-		assert.Zero(t, redistest.Result(t, l.Reserve, 1).Delay())
-		decisions, calls, waiting := o.all()
-		assert.Equal(t, []rratelimiter.DecisionInfo{{Name: "name", Policy: "token_bucket", Permits: 1, Granted: true,
-			Took: 10 * time.Millisecond, Source: rratelimiter.FromRedis}}, decisions)
-		assert.Equal(t, []rratelimiter.RedisCallInfo{{Name: "name", Policy: "token_bucket", Requests: 1, Permits: 1,
-			Took: 10 * time.Millisecond}}, calls)
-		assert.Empty(t, waiting)
-
-		require.NoError(t, l.Acquire(t.Context(), 1))
-		decisions, calls, waiting = o.all()
-		require.Len(t, decisions, 1)
-		assert.Len(t, calls, 1)
-		assert.Positive(t, decisions[0].Waited)
-		assert.Equal(t, decisions[0].Took, decisions[0].Waited)
-		require.Len(t, waiting, 2)
-		assert.Equal(t, []int{1, 0}, []int{waiting[0].Length, waiting[1].Length})
-
-		late, stop := context.WithTimeout(t.Context(), 40*time.Millisecond)
-		defer stop()
-		refused := redistest.Err(l.Reserve(late, 1))
-		require.ErrorIs(t, refused, context.DeadlineExceeded)
-		decisions, _, _ = o.all()
-		require.Len(t, decisions, 1)
-		assert.Equal(t, refused, decisions[0].Err)
-		assert.False(t, decisions[0].Granted)
-	})
 }
 
 // TestObserver_ChargeFails_ReportsTheError: a key has data that is not the limiter's.

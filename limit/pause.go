@@ -21,8 +21,7 @@ import (
 // limiter of Redisson's layout sets the pace if no other policy does. A request for several permits
 // waits until as many have come free.
 //
-// A Pause has no permits: its own Decision has a Limit of 0. A limiter with one has no reservations, so
-// Acquire no longer spaces the callers of a [LeakyBucket] evenly; that of a [Smooth] does.
+// A Pause has no permits: its own Decision has a Limit of 0.
 type Pause struct {
 	Most time.Duration // the longest pause, whole milliseconds
 }
@@ -186,11 +185,11 @@ func (o pauseForecast) reset(int64) time.Duration {
 	return 0
 }
 
-func (o pauseForecast) earliest(wanted int64) time.Duration {
+func (o pauseForecast) earliest(ahead, permits int64) time.Duration {
 	if o.paused() {
 		return o.until(wanted)
 	}
-	after, _ := o.wait(wanted)
+	after, _ := o.wait(ahead + permits)
 	return after
 }
 

@@ -16,14 +16,13 @@ import (
 
 // plan is the part that limiters with the same policies share.
 type plan struct {
-	client     inside.Client
-	members    []member       // without names and keys
-	most       int64          // permits that can be granted at once, by the policies
-	script     *redisx.Script // takes permits
-	leases     bool           // the client and all policies lease
-	shared     bool           // a policy is shared
-	reservable bool           // one policy, whose script can reserve permits
-	kinds      string         // of the policies, for an Observer
+	client  inside.Client
+	members []member       // without names and keys
+	most    int64          // permits that can be granted at once, by the policies
+	script  *redisx.Script // takes permits
+	leases  bool           // the client and all policies lease
+	shared  bool           // a policy is shared
+	kinds   string         // of the policies, for an Observer
 }
 
 func init() {
@@ -87,7 +86,6 @@ func planOf(client inside.Client, members []member) *plan {
 	p.kinds = strings.Join(slices.Compact(kinds), "+")
 	p.leases = client.Engine.Leases() && canLease(members)
 	p.shared = slices.ContainsFunc(members, isShared)
-	p.reservable = len(members) == 1 && has(members, "book")
 	return p
 }
 

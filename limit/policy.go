@@ -64,13 +64,6 @@ type shared interface {
 	countDrift()
 }
 
-// reservable is a policy with reservations.
-type reservable interface {
-	// takenBefore returns how much of the delay of a reservation others that do not wait can take again
-	// and again, before it is made.
-	takenBefore(permits int64) time.Duration
-}
-
 // The types of the keys of policies that have one.
 var (
 	inString = []string{"string"}

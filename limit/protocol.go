@@ -13,8 +13,8 @@ import (
 
 // protocol is the part of engine.Protocol that all calls share. It makes the arguments of scripts and
 // reads their replies:
-//   - The engine sends requests for permits (acquire.go) and for reservations (reserve.go), several
-//     in one call. Arguments and Answer are its hooks.
+//   - The engine sends requests for permits (acquire.go), several in one call. Arguments and Answer
+//     are its hooks.
 //   - Every other call is one request, which eval sends (change.go).
 //
 // reply.go reads all replies, and state.go computes decisions from them.

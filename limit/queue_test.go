@@ -158,12 +158,8 @@ func TestWithDenialCache_OwnGrantSince_IsCounted(t *testing.T) {
 		_, _, err := l.TakeUpTo(ctx, n)
 		return err
 	}
-	calls["Reserve"] = func(ctx context.Context, l *Limiter, n int64) error { return redistest.Err(l.Reserve(ctx, n)) }
 	for name, take := range calls {
 		for _, joins := range []bool{false, true} {
-			if joins && name == "Reserve" {
-				continue
-			}
 			runWithRedis(t, fmt.Sprintf("%s, join %t", name, joins), func(t *testing.T, f *fixture) {
 				client := rratelimiter.New(f.Conn, rratelimiter.WithDenialCache(time.Hour))
 				l := New(client, "name", policy)

@@ -150,7 +150,7 @@ func TestReceipt_Lease_RefundsToRedis(t *testing.T) {
 	})
 }
 
-// TestReceipt_AfterAWait_RefundsPartsOnce: the permits of a reservation too.
+// TestReceipt_AfterAWait_RefundsPartsOnce: of every way to wait.
 func TestReceipt_AfterAWait_RefundsPartsOnce(t *testing.T) {
 	for _, p := range []Policy{
 		TokenBucket{4, 4, time.Second}, LeakyBucket{4, 4, time.Second}, FixedWindow{4, time.Second, false},

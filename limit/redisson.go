@@ -90,4 +90,6 @@ func (o redissonForecast) wait(permits int64) (time.Duration, bool) {
 
 func (o redissonForecast) reset(int64) time.Duration { return o.resetIn }
 
-func (o redissonForecast) earliest(wanted int64) time.Duration { return o.Earliest(0, wanted) }
+func (o redissonForecast) earliest(ahead, permits int64) time.Duration {
+	return o.Earliest(ahead, permits)
+}

@@ -20,13 +20,11 @@ const (
 	charge  call = "charge"
 	release call = "release"
 	peek    call = "peek"
-	reserve call = "reserve"
-	cancel  call = "cancel"
 	pause   call = "pause"
 )
 
 // fixedArguments is the number of arguments of a script before those of its policies.
-var fixedArguments = map[call]int{acquire: 3, charge: 3, release: 2, peek: 1, reserve: 4, cancel: 2, pause: 2}
+var fixedArguments = map[call]int{acquire: 3, charge: 3, release: 2, peek: 1, pause: 2}
 
 // scripts holds the scripts by call and kinds of policies: as many as a program has combinations.
 var scripts sync.Map // string -> *redisx.Script

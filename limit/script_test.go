@@ -27,8 +27,7 @@ import (
 func scriptsOf(l *Limiter) map[call]string {
 	all := make(map[call]string)
 	for c := range fixedArguments {
-		reserves := c == reserve || c == cancel
-		if reserves && !l.wire.plan.reservable || c == charge && has(l.wire.members, "function") ||
+		if c == charge && has(l.wire.members, "function") ||
 			c == pause && !has(l.wire.members, "pause") {
 			continue
 		}
@@ -68,7 +67,7 @@ func TestScripts_Assembled_AreGolden(t *testing.T) {
 		}
 		var text strings.Builder
 		scripts := scriptsOf(l)
-		for _, c := range []call{acquire, charge, release, peek, reserve, cancel, pause} {
+		for _, c := range []call{acquire, charge, release, peek, pause} {
 			if scripts[c] != "" {
 				text.WriteString("---- " + string(c) + "\n" + scripts[c] + "\n")
 			}
@@ -149,7 +148,7 @@ func TestTake_CallsShareAScript_ResetAfterIsOfTheirOrder(t *testing.T) {
 		{FixedWindow{10, time.Hour, false}, &policymodel.FixedWindow{Permits: 10, Interval: 3600e6}},
 		{SlidingWindow{10, time.Second, 0}, &policymodel.SlidingWindow{Permits: 10, Cell: 1e5, Cells: 10}},
 		{TokenBucket{10, 3, time.Second}, &policymodel.TokenBucket{Capacity: 10, Refill: 3, Interval: 1e6}},
-		{LeakyBucket{10, 3, time.Second}, &policymodel.TokenBucket{Capacity: 10, Refill: 3, Interval: 1e6, Leaky: true}},
+		{LeakyBucket{10, 3, time.Second}, &policymodel.TokenBucket{Capacity: 10, Refill: 3, Interval: 1e6}},
 		{Smooth{Permits: 3, Interval: time.Second, Burst: 2 * time.Second}, policymodel.NewSmooth(3, 2, 0, 0)},
 	} {
 		f := newClocked(t)

@@ -144,7 +144,8 @@ func (o returnsForecast) reset(int64) time.Duration { return o.end }
 
 // earliest: if more is wanted than the window holds, the granted permits have to return, which
 // takes an interval each time.
-func (o returnsForecast) earliest(wanted int64) time.Duration {
+func (o returnsForecast) earliest(ahead, permits int64) time.Duration {
+	wanted := ahead + permits
 	rounds := (wanted - 1) / o.permits
 	after, _ := o.wait(wanted - rounds*o.permits)
 	return add(after, repeat(o.interval, rounds))

@@ -73,10 +73,10 @@ func smoothOfKey(word, rest string) Smooth {
 	return p
 }
 
-// read reads "<epoch> <stored permits> <at, us> <wait, us>", and the fields of reservations after it.
+// read reads "<epoch> <stored permits> <at, us> <wait, us>".
 func (p Smooth) read(c policy.Content) (s policy.State, ok bool) {
 	fields := strings.Split(c.Text, " ")
-	if len(fields) != 4 && len(fields) != 6 {
+	if len(fields) != 4 {
 		return s, false
 	}
 	if _, err := strconv.ParseFloat(fields[1], 64); err != nil {
@@ -86,7 +86,7 @@ func (p Smooth) read(c policy.Content) (s policy.State, ok bool) {
 	if !ok {
 		return s, false
 	}
-	return policy.State{Busy: max(0, n[0]+n[1]-c.Now.UnixMicro()) / 1000, Ends: max(0, c.TTL)}, true
+	return policy.State{Busy: max(0, n[0]+n[1]-c.Now.UnixMicro()) / 1000, Ends: max(0, c.TTL-fullFor)}, true
 }
 
 const (
@@ -178,8 +178,6 @@ func (p Smooth) most() int64 {
 	return int64(min(maxPermits, float64(maxCost.Microseconds())/price))
 }
 
-func (p Smooth) takenBefore(int64) time.Duration { return 0 }
-
 func (p Smooth) forecast(reply []int64) (forecast, bool) {
 	if len(reply) != 3 {
 		return nil, false
@@ -206,13 +204,10 @@ func (o smoothForecast) reset(later int64) time.Duration {
 	return max(0, o.idle-micros(int64(float64(later)*o.stable)))
 }
 
-func (o smoothForecast) earliest(int64) time.Duration { return o.next }
-
-// delay is a lower bound: stored permits cost nothing, or more during a warm-up.
-func (o smoothForecast) delay(ahead, _ int64) time.Duration {
+// earliest is a lower bound: stored permits cost nothing, or more during a warm-up.
+func (o smoothForecast) earliest(ahead, _ int64) time.Duration {
 	if o.next == 0 {
 		ahead = max(0, ahead-o.stored)
 	}
-	cost := float64(ahead) * o.stable
-	return add(o.next, micros(int64(min(cost, math.MaxInt64/2))))
+	return add(o.next, micros(int64(min(float64(ahead)*o.stable, math.MaxInt64/2))))
 }

@@ -1,10 +1,8 @@
 package limit
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -64,7 +62,6 @@ func TestSmooth_CostAboveABound_IsRefused(t *testing.T) {
 	for _, permits := range []int64{1<<32 - 1, 1 << 31} {
 		for name, err := range map[string]error{
 			"TryAcquire": func() error { return redistest.Err(l.TryAcquire(t.Context(), permits)) }(),
-			"Reserve":    func() error { return redistest.Err(l.Reserve(t.Context(), permits)) }(),
 			"Acquire":    l.Acquire(t.Context(), permits),
 		} {
 			assert.ErrorIs(t, err, rratelimiter.ErrPermitsExceedRate, name)
@@ -88,31 +85,5 @@ func TestSmooth_ArgumentsFrom63Bits_AreNumbers(t *testing.T) {
 		f := newClocked(t)
 		granted, _ := takeUpTo(t, New(f.client, "name", p), 5)
 		assert.EqualValues(t, 5, granted, "%+v", p)
-	}
-}
-
-// TestSmooth_LargestCosts_AreCancelledWhole: a receipt can represent each cost, and no sum of costs
-// is lost.
-func TestSmooth_LargestCosts_AreCancelledWhole(t *testing.T) {
-	for _, p := range []Smooth{{Permits: 1, Interval: time.Hour}, {Permits: 1, Interval: 100 * 365 * 24 * time.Hour},
-		{Permits: 3, Interval: time.Hour, WarmUp: time.Hour, ColdFactor: 1e6}} {
-		f := newClocked(t)
-		l := New(f.client, "name", p)
-		var made []*Reservation
-		var before []rratelimiter.Decision
-		for range 5 {
-			now := peekAll(t, l)
-			r, err := l.Reserve(t.Context(), p.most())
-			if err != nil {
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-				break
-			}
-			made, before = append(made, r), append(before, now[0])
-		}
-		require.NotEmpty(t, made)
-		for i, r := range slices.Backward(made) {
-			require.NoError(t, r.revoke(t.Context()))
-			assert.Equal(t, before[i].RetryAfter, peekAll(t, l)[0].RetryAfter, "%+v: %d", p, i)
-		}
 	}
 }

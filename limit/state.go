@@ -37,6 +37,16 @@ func (s *state) add(p Policy, r *redisx.Reply) {
 	s.policies, s.receipts = append(s.policies, f), append(s.receipts, text)
 }
 
+// forWaiters makes the forecasts those of callers that wait, and reports whether they differ.
+func (s *state) forWaiters() (differ bool) {
+	for i, p := range s.policies {
+		if of, ok := p.(waitersForecast); ok {
+			s.policies[i], differ = of.forWaiters(), true
+		}
+	}
+	return differ
+}
+
 // granted returns the answer to a request that was granted. The same call granted later permits to
 // requests behind it.
 func (s *state) granted(later int64) engine.Answer {
@@ -159,7 +169,7 @@ func (s *state) Recheck() time.Duration {
 // Earliest returns the time at which the last policy could have granted all of them.
 func (s *state) Earliest(ahead, permits int64) (after time.Duration) {
 	for _, p := range s.policies {
-		after = max(after, p.earliest(ahead+permits))
+		after = max(after, p.earliest(ahead, permits))
 	}
 	return after
 }

@@ -287,7 +287,7 @@ func (s *strictRun) refund(l *Limiter) string {
 		n = 1 + s.random.Int64N(n)
 	}
 	before := s.text()
-	require.NoError(s, l.wire.refund(s.Context(), release, fmt.Sprint(n), g.receipts...))
+	require.NoError(s, l.wire.refund(s.Context(), n, g.receipts...))
 	s.count["refund"]++
 	if s.server-g.server > 500_000 {
 		s.count["late refund"]++

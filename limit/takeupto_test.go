@@ -37,7 +37,7 @@ func TestTakeUpTo_SeveralPolicies_GrantTheLeast(t *testing.T) {
 func TestTakeUpTo_CallersShareACall_GrantAllThatIsFree(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
 		k := NewKeyed(f.client, "api", FixedWindow{50, time.Hour, false})
-		_, _, err := k.TakeUpTo(t.Context(), "other", 1) // the script is loaded
+		_, _, err := k.Limiter("other").TakeUpTo(t.Context(), 1) // the script is loaded
 		require.NoError(t, err)
 		f.Latency.Store(int64(time.Millisecond))
 		calls := f.Scripts.Load()
@@ -49,7 +49,7 @@ func TestTakeUpTo_CallersShareACall_GrantAllThatIsFree(t *testing.T) {
 				}
 				return 0, err
 			}
-			granted, _, err := k.TakeUpTo(t.Context(), "key", 7)
+			granted, _, err := k.Limiter("key").TakeUpTo(t.Context(), 7)
 			return granted, err
 		})
 		require.Equal(t, make([]error, 20), errs)

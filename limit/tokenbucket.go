@@ -37,14 +37,14 @@ var _ = register(policy.Kind{
 	Read:    TokenBucket.read,
 })
 
-// read reads "<epoch> <at, us> <taken> <part>", and the fields of refunds and reservations after it.
-// The key expires when the bucket is full, from which the refill is computed.
+// read reads "<epoch> <at, us> <taken> <part>", and the refunded parts after it. The key expires
+// fullFor after the bucket is full, from which the refill is computed.
 func (p TokenBucket) read(c policy.Content) (s policy.State, ok bool) {
 	fields := strings.Split(c.Text, " ")
-	if len(fields) != 4 && len(fields) != 5 && len(fields) != 7 {
+	if len(fields) != 4 && len(fields) != 5 {
 		return s, false
 	}
-	for _, field := range fields[4:] { // these may be larger than an int64
+	for _, field := range fields[4:] { // it may be larger than an int64
 		if field == "" || strings.Trim(field, "0123456789") != "" {
 			return s, false
 		}
@@ -54,7 +54,7 @@ func (p TokenBucket) read(c policy.Content) (s policy.State, ok bool) {
 		return s, false
 	}
 	missing := float64(n[1]) + float64(n[2])/float64(p.Interval.Microseconds())
-	s = policy.State{Ends: max(0, c.TTL), About: true}
+	s = policy.State{Ends: max(0, c.TTL-fullFor), About: true}
 	left, passed := float64(s.Ends)*1000, float64(max(0, c.Now.UnixMicro()-n[0]))
 	if c.TTL < 0 {
 		left, passed = 1, 0
@@ -64,6 +64,10 @@ func (p TokenBucket) read(c policy.Content) (s policy.State, ok bool) {
 	}
 	return s, true
 }
+
+// fullFor is how long the key of a full bucket stays, in milliseconds, so that callers that wait lose
+// nothing by the delay of their call: see longestLate.
+const fullFor = 10
 
 var capacityField = policy.Field{Name: "capacity", Type: policy.Count, Min: 1, Max: maxPermits,
 	Want: "a whole number of permits, 1 to 2^53"}
@@ -98,18 +102,12 @@ func (p TokenBucket) keeps() []string { return inString }
 
 func (p TokenBucket) most() int64 { return p.Capacity }
 
-// takenBefore returns the time in which the permits of the request return: smaller requests can take
-// them.
-func (p TokenBucket) takenBefore(permits int64) time.Duration {
-	return bucketForecast{refill: p.Refill, interval: p.Interval.Microseconds()}.after(permits)
-}
-
 func (p TokenBucket) forecast(reply []int64) (forecast, bool) {
 	if len(reply) != 3 {
 		return nil, false
 	}
 	return bucketForecast{
-		usage{p.Capacity, reply[0]}, p.Refill, p.Interval.Microseconds(), reply[1], micros(reply[2]), false,
+		usage{p.Capacity, reply[0]}, p.Refill, p.Interval.Microseconds(), reply[1], micros(reply[2]),
 	}, true
 }
 
@@ -119,7 +117,6 @@ type bucketForecast struct {
 	refill, interval int64
 	part             int64         // of another permit that is taken, in parts of an interval
 	begins           time.Duration // from now, if the clock was set back
-	leaky            bool          // a reservation is for when those before it have leaked
 }
 
 func (o bucketForecast) free() int64 { return o.usage.free() - min(o.part, 1) }
@@ -140,11 +137,4 @@ func (o bucketForecast) wait(permits int64) (time.Duration, bool) { return o.aft
 
 func (o bucketForecast) reset(later int64) time.Duration { return o.after(o.permits - later) }
 
-func (o bucketForecast) earliest(wanted int64) time.Duration { return o.after(wanted) }
-
-func (o bucketForecast) delay(ahead, permits int64) time.Duration {
-	if o.leaky {
-		permits = o.permits
-	}
-	return o.after(ahead + permits)
-}
+func (o bucketForecast) earliest(ahead, permits int64) time.Duration { return o.after(ahead + permits) }

@@ -16,10 +16,12 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// reservables are policies that grant one permit at once, and then one every 100 ms.
-var reservables = []Policy{
-	TokenBucket{1, 10, time.Second}, LeakyBucket{1, 10, time.Second},
-	Smooth{Permits: 10, Interval: time.Second, Burst: time.Millisecond},
+// steady returns the policies that grant one permit at once, and then so many in a second.
+func steady(permits int64) []Policy {
+	return []Policy{
+		TokenBucket{1, permits, time.Second}, LeakyBucket{1, permits, time.Second},
+		Smooth{Permits: permits, Interval: time.Second, Burst: time.Millisecond},
+	}
 }
 
 // grantTimes has callers request a permit at the same moment, and returns when they get one, in order.
@@ -39,123 +41,97 @@ func grantTimes(t *testing.T, callers []*Limiter) (at []time.Duration) {
 	return at
 }
 
-// TestAcquire_Reservation_WaitsForItsTime: with one call at most.
-func TestAcquire_Reservation_WaitsForItsTime(t *testing.T) {
-	eachPolicy(t, reservables, func(t *testing.T, f *fixture, p Policy) {
-		const callers = 50
-		l := New(f.client, "name", p)
-		for i, got := range grantTimes(t, slices.Repeat([]*Limiter{l}, callers)) {
-			want := time.Duration(i) * 100 * time.Millisecond
-			if _, smooth := p.(Smooth); smooth && i > 0 {
-				want -= time.Millisecond // was stored
+// TestAcquire_CallsAreLate_KeepThePace: of a policy without a burst. A call of a waiter is late by its
+// way to Redis.
+func TestAcquire_CallsAreLate_KeepThePace(t *testing.T) {
+	for _, trip := range []time.Duration{0, time.Millisecond, 4 * time.Millisecond} {
+		policies := append(steady(200), Smooth{Permits: 200, Interval: time.Second, WarmUp: time.Millisecond},
+			TokenBucket{1, 1000, time.Second})
+		eachPolicy(t, policies, func(t *testing.T, f *fixture, p Policy) {
+			const callers = 100
+			f.Latency.Store(int64(trip))
+			l := New(rratelimiter.New(f.Conn, rratelimiter.WithServerTime()), "name", p)
+			rate := time.Second / 200
+			if bucket, ok := p.(TokenBucket); ok {
+				rate = time.Second / time.Duration(bucket.Refill)
 			}
-			assert.Equal(t, want, got, "caller %d", i)
-		}
-		assert.LessOrEqual(t, f.Scripts.Load(), int64(callers), "calls")
-	})
-}
-
-// TestReserve_ManyCallers_ShareCalls: no call is long.
-func TestReserve_ManyCallers_ShareCalls(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		l := New(f.client, "name", TokenBucket{1, 10, time.Second})
-		redistest.Result(t, l.Reserve, 1)
-		f.Scripts.Store(0)
-		f.Latency.Store(int64(10 * time.Millisecond))
-		const callers = 1000
-		var all sync.WaitGroup
-		for range callers {
-			all.Go(func() {
-				_, err := l.Reserve(t.Context(), 1)
-				assert.NoError(t, err)
-			})
-		}
-		all.Wait()
-		calls := f.Scripts.Load()
-		assert.GreaterOrEqual(t, calls, int64(callers/256+1), "of 256 at most")
-		assert.LessOrEqual(t, calls, int64(20))
-	})
-}
-
-// TestReserve_CallerHasLeft_IsCancelled: whether its time would have been at once or later.
-func TestReserve_CallerHasLeft_IsCancelled(t *testing.T) {
-	eachPolicy(t, []Policy{TokenBucket{3, 1, time.Hour}, LeakyBucket{3, 1, time.Hour},
-		Smooth{Permits: 1, Interval: time.Hour, Burst: 3 * time.Hour}}, func(t *testing.T, f *fixture, p Policy) {
-		l := New(f.client, "name", p)
-		for _, taken := range []int64{0, 3, 3} {
-			if taken > 0 {
-				redistest.Result(t, l.Reserve, taken)
+			at := grantTimes(t, slices.Repeat([]*Limiter{l}, callers))
+			assert.LessOrEqual(t, at[callers-1]-at[0], callers*rate+10*time.Millisecond, "%+v, %v", p, trip)
+			for first, from := range at {
+				for count, to := range at[first:] {
+					// A Smooth has stored a millisecond.
+					most := 2 + int64((to-from+longestLate+2*trip)/rate)
+					require.LessOrEqual(t, int64(count)+1, most, "%+v, %v: from %v to %v", p, trip, from, to)
+				}
 			}
-			before := peekAll(t, l)
-			began := time.Now()
-			f.Latency.Store(int64(10 * time.Millisecond))
-			ctx, cancel := context.WithCancel(t.Context())
-			var all sync.WaitGroup
-			all.Go(func() {
-				if taken == 0 {
-					assert.ErrorIs(t, l.Acquire(ctx, 2), context.Canceled)
-					return
-				}
-				_, err := l.Reserve(ctx, 2)
-				assert.ErrorIs(t, err, context.Canceled)
-			})
-			time.Sleep(time.Millisecond)
-			cancel()
-			all.Wait()
-			f.Latency.Store(0)
-			time.Sleep(time.Second)
-			passed := time.Since(began)
-			before[0].RetryAfter = max(0, before[0].RetryAfter-passed)
-			before[0].ResetAfter = max(0, before[0].ResetAfter-passed)
-			assert.Equal(t, before, peekAll(t, l), "after %d", taken)
-		}
-	})
-}
-
-// TestAcquire_SlowCallMissesTheTime_IsCancelled: the reservation is treated as one after the
-// deadline. Its time counts from the reply, since the server dates it; a timeout counts from the call.
-func TestAcquire_SlowCallMissesTheTime_IsCancelled(t *testing.T) {
-	for _, p := range reservables {
-		for name, call := range map[string]func(*Limiter, context.Context) error{
-			"Reserve": func(l *Limiter, ctx context.Context) error { return redistest.Err(l.Reserve(ctx, 1)) },
-			"Acquire": func(l *Limiter, ctx context.Context) error { return l.Acquire(ctx, 1) },
-			"TryAcquireWithin": func(l *Limiter, ctx context.Context) error {
-				ok, err := l.TryAcquireWithin(context.WithoutCancel(ctx), 1, 120*time.Millisecond)
-				if err == nil && !ok {
-					return context.DeadlineExceeded
-				}
-				return err
-			},
-		} {
-			withRedis(t, func(t *testing.T, f *fixture) {
-				conn, latency := f.slowReplies()
-				l := New(rratelimiter.New(conn, rratelimiter.WithServerTime()), "name", p)
-				for range 2 { // Smooth's first costs nothing
-					require.NoError(t, l.Acquire(t.Context(), 1))
-				}
-				start := time.Now()
-				latency.Store(int64(50 * time.Millisecond))
-				ctx, cancel := context.WithTimeout(t.Context(), 120*time.Millisecond)
-				defer cancel()
-				assert.ErrorIs(t, call(l, ctx), context.DeadlineExceeded, "%s, %T", name, p)
-				assert.Equal(t, 50*time.Millisecond, time.Since(start), "%s, %T", name, p)
-				time.Sleep(60 * time.Millisecond)
-				latency.Store(0)
-				assert.Zero(t, redistest.Result(t, l.Reserve, 1).delay, "%s, %T", name, p)
-			})
-		}
+		})
 	}
 }
 
-// TestTryAcquireWithin_Reservation_WaitsForItsTime: or returns false at once if that is too late.
-func TestTryAcquireWithin_Reservation_WaitsForItsTime(t *testing.T) {
-	eachPolicy(t, reservables, func(t *testing.T, f *fixture, p Policy) {
+// TestAcquire_FullBucket_CountsFromTheCall: permits that came free while no caller waited are not
+// granted on top of the capacity.
+func TestAcquire_FullBucket_CountsFromTheCall(t *testing.T) {
+	eachPolicy(t, steady(10), func(t *testing.T, f *fixture, p Policy) {
 		l := New(f.client, "name", p)
 		require.NoError(t, l.Acquire(t.Context(), 1))
+		time.Sleep(105 * time.Millisecond)
+		at := grantTimes(t, slices.Repeat([]*Limiter{l}, 3))
+		assert.Zero(t, at[0])
+		// A Smooth has stored a millisecond each time.
+		assert.InDelta(t, 100*time.Millisecond, at[1], float64(2*time.Millisecond))
+		assert.InDelta(t, 200*time.Millisecond, at[2], float64(2*time.Millisecond))
+	})
+}
+
+// TestAcquire_LeakyBucket_IsEvenlySpaced: TryAcquire may fill the bucket at once, and waiters leave when
+// all that was taken before has leaked.
+func TestAcquire_LeakyBucket_IsEvenlySpaced(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := New(f.client, "name", LeakyBucket{10, 2, time.Second})
+		assert.Equal(t, []time.Duration{0, 500 * time.Millisecond, time.Second, 1500 * time.Millisecond},
+			grantTimes(t, slices.Repeat([]*Limiter{l}, 4)))
+		require.NoError(t, l.Reset(t.Context()))
+
+		require.NoError(t, l.Acquire(t.Context(), 1))
+		synctest.Wait()
+		start := time.Now()
+		assert.False(t, redistest.Result(t, l.TryAcquire, 10))
+		assert.True(t, redistest.Result(t, l.TryAcquire, 9))
+		assert.False(t, tryWithin(t, l, 1, 4*time.Second))
+		assert.Zero(t, time.Since(start), "it cannot be served in time")
+		require.NoError(t, l.Acquire(t.Context(), 10))
+		assert.Equal(t, 5*time.Second, time.Since(start), "the level was 10")
+	})
+}
+
+// TestWithDenialCache_LeakyBucketHasWaiters_OthersAreGranted: a caller that waits gets its permits
+// later than one that does not.
+func TestWithDenialCache_LeakyBucketHasWaiters_OthersAreGranted(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := New(rratelimiter.New(f.Conn, rratelimiter.WithDenialCache(time.Minute)), "name",
+			LeakyBucket{10, 1, time.Hour})
+		require.NoError(t, l.Acquire(t.Context(), 1))
+		ctx, leave := context.WithCancel(t.Context())
+		var waiter sync.WaitGroup
+		waiter.Go(func() { assert.ErrorIs(t, l.Acquire(ctx, 1), context.Canceled) })
+		synctest.Wait()
+		assert.True(t, redistest.Result(t, l.TryAcquire, 9))
+		leave()
+		waiter.Wait()
+	})
+}
+
+// TestTryAcquireWithin_Bucket_WaitsForItsTime: or returns false at once if that is too late.
+func TestTryAcquireWithin_Bucket_WaitsForItsTime(t *testing.T) {
+	eachPolicy(t, steady(10), func(t *testing.T, f *fixture, p Policy) {
+		l := New(f.client, "name", p)
+		for range 2 { // Smooth's first costs nothing
+			require.NoError(t, l.Acquire(t.Context(), 1))
+		}
 		start := time.Now()
 		assert.False(t, tryWithin(t, l, 1, 50*time.Millisecond))
 		assert.Zero(t, time.Since(start), "at once")
-		assert.True(t, tryWithin(t, l, 1, 100*time.Millisecond))
+		assert.True(t, tryWithin(t, l, 1, 101*time.Millisecond))
 		assert.InDelta(t, 100*time.Millisecond, time.Since(start), float64(time.Millisecond))
 
 		f.Latency.Store(int64(time.Second))
@@ -170,7 +146,7 @@ func TestTryAcquireWithin_Reservation_WaitsForItsTime(t *testing.T) {
 // TestTryAcquireWithin_LongestTimeout_DoesNotOverflow: it is no shorter than others.
 func TestTryAcquireWithin_LongestTimeout_DoesNotOverflow(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
-		for _, p := range append(reservables, FixedWindow{1, 100 * time.Millisecond, false}) {
+		for _, p := range append(steady(10), FixedWindow{1, 100 * time.Millisecond, false}) {
 			for range 2 {
 				ok, err := New(f.client, "name", p).TryAcquireWithin(t.Context(), 1, math.MaxInt64)
 				require.NoError(t, err, "%T", p)
@@ -180,10 +156,9 @@ func TestTryAcquireWithin_LongestTimeout_DoesNotOverflow(t *testing.T) {
 	})
 }
 
-// TestAcquire_OneReplyIsSlow_KeepsTheOrder: the time of a reservation counts from when its call was
-// dated, so callers of later calls do not overtake.
+// TestAcquire_OneReplyIsSlow_KeepsTheOrder: callers of later calls do not overtake.
 func TestAcquire_OneReplyIsSlow_KeepsTheOrder(t *testing.T) {
-	eachPolicy(t, perMinute(600), func(t *testing.T, f *fixture, p Policy) {
+	eachPolicy(t, steady(10), func(t *testing.T, f *fixture, p Policy) {
 		conn, latency := f.slowReplies()
 		l := New(rratelimiter.New(conn), "name", p)
 		require.NoError(t, l.Acquire(t.Context(), 1))
@@ -202,4 +177,60 @@ func TestAcquire_OneReplyIsSlow_KeepsTheOrder(t *testing.T) {
 		callers.Wait()
 		assert.True(t, slices.IsSortedFunc(served[:], time.Time.Compare), "%v", served)
 	})
+}
+
+// TestAcquire_LongRequestWaits_ShortOneDoesNotOvertake: on one Client.
+func TestAcquire_LongRequestWaits_ShortOneDoesNotOvertake(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := New(f.client, "name", TokenBucket{100, 10, time.Second})
+		require.NoError(t, l.Acquire(t.Context(), 100))
+		var mu sync.Mutex
+		var served []int64
+		var callers sync.WaitGroup
+		for _, permits := range []int64{1, 50, 2} {
+			callers.Go(func() {
+				assert.NoError(t, l.Acquire(t.Context(), permits))
+				mu.Lock()
+				defer mu.Unlock()
+				served = append(served, permits)
+			})
+			synctest.Wait()
+		}
+		callers.Wait()
+		assert.Equal(t, []int64{1, 50, 2}, served)
+	})
+}
+
+// TestAcquire_SeveralProcessesWait_ShareCallsAndPermits: a permit costs at most a call per process, and
+// the shares stay within a factor of three.
+func TestAcquire_SeveralProcessesWait_ShareCallsAndPermits(t *testing.T) {
+	eachPolicy(t, []Policy{TokenBucket{10, 50, time.Second}, LeakyBucket{1, 50, time.Second}},
+		func(t *testing.T, f *fixture, p Policy) {
+			const processes = 5
+			ctx, end := context.WithTimeout(t.Context(), 8*time.Second)
+			defer end()
+			var shares [processes]int64
+			var callers sync.WaitGroup
+			for i := range shares {
+				l := New(rratelimiter.New(f.Conn), "name", p)
+				var mu sync.Mutex
+				for range 5 {
+					callers.Go(func() {
+						for l.Acquire(ctx, 1) == nil {
+							mu.Lock()
+							shares[i]++
+							mu.Unlock()
+						}
+					})
+				}
+			}
+			callers.Wait()
+			var granted int64
+			for _, share := range shares {
+				granted += share
+			}
+			assert.GreaterOrEqual(t, granted, int64(8*50*0.97))
+			assert.LessOrEqual(t, f.Scripts.Load(), (granted+2)*processes)
+			assert.LessOrEqual(t, slices.Max(shares[:]), 3*slices.Min(shares[:]), "%v", shares)
+		})
 }

@@ -31,10 +31,7 @@
 //   - Each caller that waits in Acquire, in TryAcquireWithin or in middleware, asks Redis again. If
 //     its permits have returned, it is served. Advance returns when they have their answers.
 //
-// The rest counts real time: timeouts, contexts, the deadline of middleware, and the delay of a
-// [github.com/rratelimiter/rratelimiter/limit.Reservation]. For a single TokenBucket, LeakyBucket or
-// Smooth, a caller that waits has a Reservation, so Advance does not serve it. To test these, use a
-// bubble. Outside a bubble, give middleware a long deadline, since a busy machine can be slow.
+// The rest counts real time: timeouts, contexts and the deadline of middleware. Outside a bubble, give middleware a long deadline, since a busy machine can be slow.
 //
 // # Failures
 //

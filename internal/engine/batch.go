@@ -25,8 +25,9 @@ const (
 // requests.
 type Batch struct {
 	Requests []*Request
-	Ordered  bool // if a request is denied, those behind it are denied too
-	Full     bool // all answers have all fields
+	Ordered  bool          // if a request is denied, those behind it are denied too
+	Full     bool          // all answers have all fields
+	Waited   time.Duration // of an Ordered batch: how long its first caller has waited
 
 	Args []string // set by Protocol.Arguments
 

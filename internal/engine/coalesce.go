@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync/atomic"
@@ -50,7 +49,7 @@ func (l *Limiter) addRequest(e *entry, r *Request) *Batch {
 	g := l.Engine
 	b := e.last
 	// The permits of a call fit into 32 bits of a member.
-	if b == nil || len(b.Requests) >= cmp.Or(l.Most, MaxRequests) || r.Most() > MaxPermits-b.permits {
+	if b == nil || len(b.Requests) >= MaxRequests || r.Most() > MaxPermits-b.permits {
 		b = g.newBatch()
 		e.push(b)
 	}

@@ -81,7 +81,7 @@ func (l *Limiter) deny(ask Ask) (Result, bool) {
 	answer.ResetAfter -= since
 	r := Result{Answer: answer, From: FromMemory}
 	if ask.Each {
-		r.Extra = d.parts(ask.Permits, since)
+		r.Parts = d.parts(ask.Permits, since)
 	}
 	return r, true
 }

@@ -65,11 +65,11 @@ func TestDenial_Request_AnsweredWhereTheDenialCoversIt(t *testing.T) {
 				assert.Equal(t, Answer{Limit: test.limit, RetryAfter: test.want, ResetAfter: 2*time.Second - test.since},
 					got.Answer)
 				if !test.ask.Each {
-					assert.Nil(t, got.Parts())
+					assert.Nil(t, got.Parts)
 					return
 				}
 				// The other part's permits are free by now.
-				assert.Equal(t, []Answer{got.Answer, {Allowed: true, Limit: 100}}, got.Parts())
+				assert.Equal(t, []Answer{got.Answer, {Allowed: true, Limit: 100}}, got.Parts)
 			})
 		})
 	}

@@ -66,7 +66,7 @@ func (h *leaseSet) take(ask Ask, result *Result) (ok, fetch bool) {
 			result.ResetAfter = h.newest.Reset - now.Sub(h.newest.sent)
 		}
 		if ask.Each {
-			result.Extra = h.parts(now)
+			result.Parts = h.parts(now)
 		}
 		h.countDemand(now, ask.Most())
 		return true, i == len(h.leases)-1 && h.runsOut(s, now, remains)
@@ -82,7 +82,7 @@ func (h *leaseSet) addTo(result *Result, ask Ask) {
 	}
 	left := h.unused(time.Now())
 	result.Remaining += left
-	parts := result.Parts()
+	parts := result.Parts
 	for i := range parts {
 		parts[i].Remaining += left
 	}

@@ -96,7 +96,7 @@ func TestLease_SeveralLeases_NumbersAreOfTheNewest(t *testing.T) {
 		for left := int64(14 + 50); left >= 11+50; left -= 3 {
 			require.True(t, l.fromLease(Ask{Permits: 3, Detail: true, Each: true}, &answer))
 			assert.Equal(t, []Answer{{Allowed: true, Limit: 1000, Remaining: 848 + left, ResetAfter: 59 * time.Second},
-				{Allowed: true, Limit: 9, Remaining: 5 + left, ResetAfter: 59 * time.Second}}, answer.Parts())
+				{Allowed: true, Limit: 9, Remaining: 5 + left, ResetAfter: 59 * time.Second}}, answer.Parts)
 		}
 	})
 }

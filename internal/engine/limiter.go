@@ -14,7 +14,7 @@ import (
 // Limiter is a limiter as the engine sees it. Limiters with one ID share their calls. An ID begins
 // with the kind of its limiter and a space, so that limiters of two kinds never share an ID.
 //
-// A Limiter is not copied. Only DependsOn, Most, Tick, Ahead and Only are optional.
+// A Limiter is not copied. Only DependsOn and Tick are optional.
 type Limiter struct {
 	Engine    *Engine
 	ID        string
@@ -22,15 +22,8 @@ type Limiter struct {
 	Policy    string   // for an Observer
 	DependsOn []string // the keys whose changes affect it: see Change
 	Protocol  Protocol
-	Most      int           // requests in one call; 0 for MaxRequests
 	Leases    bool          // its script can lease permits
 	Tick      time.Duration // the precision of the time in its calls; 0 for a millisecond
-
-	// Its waiters make reservations, at most so long before they may use the permits: see reserve.go.
-	// The only one of the queue may be further ahead, by Only. With 0 they wait until the permits are
-	// free.
-	Ahead time.Duration
-	Only  func(permits int64) time.Duration
 }
 
 func (l *Limiter) tick() time.Duration { return cmp.Or(l.Tick, time.Millisecond) }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"sync/atomic"
 	"time"
 )
@@ -21,9 +20,6 @@ type queue struct {
 	waiters list
 	wanted  int64 // the permits of all waiters
 	fresh   freshness
-
-	reserves *Limiter // nil if its waiters wait until permits are free
-	none     bool     // no reservation is held
 
 	changed chan struct{} // has an element if the goroutine has to check the queue
 
@@ -124,11 +120,7 @@ func (q *queue) servable(w *waiter) time.Time {
 		return q.forecastAt
 	}
 	denied, _ := q.forecast.Denied(w.Permits)
-	after := denied.RetryAfter
-	if q.reserves != nil {
-		after = q.reserves.reservable(w, after, q.none)
-	}
-	at := q.forecastAt.Add(after)
+	at := q.forecastAt.Add(denied.RetryAfter)
 	if !w.deadline.IsZero() && at.After(w.deadline) {
 		from := q.forecastAt.Add(q.forecast.Earliest(0, w.Permits))
 		at = from.Add(max(0, w.deadline.Sub(from)) / 2)
@@ -153,20 +145,25 @@ func (q *queue) missedBy(w *waiter, ahead int64, now time.Time) time.Duration {
 	return max(after, 1)
 }
 
-// fillBatch makes a batch of the first waiters: as many as the limit can serve at once. If the first
+// catchUp is how many more waiters than the limit can serve a call has. A bucket that was full before a
+// late call serves them: see Batch.Waited.
+const catchUp = 64
+
+// fillBatch makes a batch of the first waiters: as many as can be served at once. If the first
 // cannot be served yet, the batch has only that one.
-func (q *queue) fillBatch(l *Limiter) {
+func (q *queue) fillBatch() {
 	b := &q.batch
 	b.Requests, q.inCall = b.Requests[:0], q.inCall[:0]
 	b.Forecast, b.receipts = nil, false // the queue keeps the forecast
-	most, requests := int64(MaxPermits), cmp.Or(l.Most, MaxRequests)
-	if q.forecast != nil && q.reserves == nil {
-		most = q.forecast.Limit()
+	b.Waited = time.Since(q.waiters.first.since)
+	most := int64(MaxPermits)
+	if q.forecast != nil {
+		most = q.forecast.Limit() + catchUp
 	}
 	firstOnly := q.replied && !q.fresh.changed && q.servable(q.waiters.first).After(time.Now())
 	var sum, servable int64
-	for w := q.waiters.first; w != nil && len(b.Requests) < requests; w = w.next {
-		// One more than the limit can serve, so that the reply has the wait of that one.
+	for w := q.waiters.first; w != nil && len(b.Requests) < MaxRequests; w = w.next {
+		// One more than can be served, so that the reply has the wait of that one.
 		if len(b.Requests) > 0 && (firstOnly || servable > most || w.Permits > MaxPermits-sum) {
 			break
 		}
@@ -176,9 +173,6 @@ func (q *queue) fillBatch(l *Limiter) {
 		}
 		w.state = inFlight
 		b.receipts = b.receipts || w.Receipt
-		if q.reserves != nil {
-			w.Within = l.within(w, q.none && len(b.Requests) == 0)
-		}
 		b.Requests = append(b.Requests, &w.Request)
 		q.inCall = append(q.inCall, w)
 	}

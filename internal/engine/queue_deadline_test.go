@@ -91,21 +91,21 @@ func TestQueue_Call_CarriesThoseThatCouldBeServed(t *testing.T) {
 		wants []int64
 		want  int // so many of them leave
 	}{
-		"nothing is known": {queue{}, []int64{4, 6, 1, 9}, 4},
-		"a limit": {queue{replied: true, forecast: &view{limit: 10, free: 10}},
-			[]int64{4, 6, 1, 9}, 3},
+		"nothing is known": {queue{}, []int64{400, 600, 100, 900}, 4},
+		"a limit": {queue{replied: true, forecast: &view{limit: 1000, free: 1000}},
+			[]int64{400, 600, 100, 900}, 3},
 		"the first has to wait": {queue{replied: true,
-			forecast: &view{limit: 10, free: 3, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 1},
+			forecast: &view{limit: 1000, free: 300, after: time.Hour, every: time.Hour}}, []int64{400, 600, 100, 900}, 1},
 		"the first may be served": {queue{replied: true,
-			forecast: &view{limit: 10, free: 4, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 3},
+			forecast: &view{limit: 1000, free: 400, after: time.Hour, every: time.Hour}}, []int64{400, 600, 100, 900}, 3},
 		"the limiter was changed": {queue{replied: true, fresh: freshness{changed: true},
-			forecast: &view{limit: 10, after: time.Hour, every: time.Hour}}, []int64{4, 6, 1, 9}, 3},
-		"one that can never be served": {queue{replied: true, forecast: &view{limit: 5, free: 5}},
-			[]int64{4, 6, 1, 9}, 4},
-		"another that can never be served": {queue{replied: true, forecast: &view{limit: 4, free: 4}},
-			[]int64{4, 6, 1, 9}, 3},
+			forecast: &view{limit: 1000, after: time.Hour, every: time.Hour}}, []int64{400, 600, 100, 900}, 3},
+		"one that can never be served": {queue{replied: true, forecast: &view{limit: 500, free: 500}},
+			[]int64{400, 600, 100, 900}, 4},
+		"another that can never be served": {queue{replied: true, forecast: &view{limit: 400, free: 400}},
+			[]int64{400, 600, 100, 900}, 3},
 		"one that can never be served comes first": {queue{replied: true,
-			forecast: &view{limit: 5, free: 4, after: time.Hour, every: time.Hour}}, []int64{6, 4, 1}, 3},
+			forecast: &view{limit: 500, free: 400, after: time.Hour, every: time.Hour}}, []int64{600, 400, 100}, 3},
 		"no call asks for more than a grant": {queue{}, []int64{1, MaxPermits - 1, 1}, 2},
 		"a call carries so many":             {queue{}, slices.Repeat([]int64{1}, MaxRequests+1), MaxRequests},
 	} {
@@ -115,7 +115,7 @@ func TestQueue_Call_CarriesThoseThatCouldBeServed(t *testing.T) {
 			for _, permits := range test.wants {
 				q.waiters.push(waiterFor(permits))
 			}
-			q.fillBatch(&Limiter{})
+			q.fillBatch()
 			var got []int64
 			for _, r := range q.batch.Requests {
 				assert.Equal(t, inFlight, r.state)

@@ -72,10 +72,6 @@ type entry struct {
 
 	queue  *queue    // of waiters, or nil
 	leases *leaseSet // or nil
-
-	// See reserve.go.
-	held    list      // the reservations of waiters, in the order in which they were made
-	leaving *transfer // while the queue returns those of callers that have left, or nil
 }
 
 // lockEntry returns the entry of a limiter, locked. It is to be unlocked with unlockEntry.
@@ -129,7 +125,7 @@ func (n *registry) unlockEntry(e *entry) {
 }
 
 func (e *entry) idle() bool {
-	return e.first == nil && e.calls == 0 && e.queue == nil && e.leases == nil && e.held.first == nil
+	return e.first == nil && e.calls == 0 && e.queue == nil && e.leases == nil
 }
 
 // push appends a batch to those that collect requests.

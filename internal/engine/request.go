@@ -8,12 +8,11 @@ import (
 
 // Ask is a caller's request for permits.
 type Ask struct {
-	Permits int64         // the fewest that are granted
-	UpTo    int64         // if it is above Permits, the most: as many as are free
-	Detail  bool          // all fields of Answer, not only Allowed
-	Each    bool          // Result.Parts too
-	Receipt bool          // Result.Refund too
-	Within  time.Duration // the longest delay of a reservation
+	Permits int64 // the fewest that are granted
+	UpTo    int64 // if it is above Permits, the most: as many as are free
+	Detail  bool  // all fields of Answer, not only Allowed
+	Each    bool  // Result.Parts too
+	Receipt bool  // Result.Refund too
 }
 
 // Most returns the largest number of permits that can be granted.
@@ -31,24 +30,17 @@ type Answer struct {
 // Result is the answer to an Ask.
 type Result struct {
 	Answer
-	Granted int64 // permits
-	Extra   any   // with Each the []Answer of the parts; for a reservation a value of the Protocol
+	Granted int64    // permits
+	Parts   []Answer // of each part of the limiter, for an Ask with Each
 	From    Source
 	Refund  receipt.Refund // of the granted permits, if Receipt was set; nil if the Protocol has none
 }
 
-// Parts returns the answer of each part of a limiter, for a request with Each.
-func (r Result) Parts() []Answer {
-	parts, _ := r.Extra.([]Answer)
-	return parts
-}
-
-// Request is one caller's request for permits, and later its result. Protocol.Answer sets the result,
-// At and Err.
+// Request is one caller's request for permits, and later its result. Protocol.Answer sets the result
+// and Err.
 type Request struct {
 	Ask
 	Result
-	At  time.Time // of a reservation: when its permits may be used; zero for at once
 	Err error
 
 	state requestState // guarded by the entry

@@ -17,17 +17,6 @@ func (l *Limiter) serve(e *entry, q *queue) {
 		// Callers that arrive at the same time, or that the last reply has woken, can still join.
 		g.yields.yield()
 		e.mu.Lock()
-		if done := q.inherit(&e.held); done != nil {
-			e.mu.Unlock()
-			q.wakeAll(done)
-			continue
-		}
-		if left := l.takeLeft(&e.held); left != nil {
-			e.mu.Unlock()
-			l.returnPermits(e, q, left)
-			continue
-		}
-		l.returnedAll(e)
 		if q.waiters.first == nil {
 			e.queue = nil
 			g.dependents.remove(l)
@@ -40,7 +29,6 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			q.wakeAll(done)
 			continue
 		}
-		q.none = e.held.first == nil
 		if pause := time.Until(q.next()); pause > 0 {
 			e.mu.Unlock()
 			timer.Reset(pause)
@@ -50,7 +38,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			}
 			continue
 		}
-		q.fillBatch(l)
+		q.fillBatch()
 		changes := e.leases.plan(&q.batch)
 		q.batch.version = g.denials.version(l)
 		e.mu.Unlock()
@@ -98,12 +86,6 @@ func (l *Limiter) answerInQueue(e *entry, q *queue, changes uint64, err error) (
 	l.addReceipts(&q.batch)
 	if err == nil {
 		q.fresh.replied = q.fresh.called
-	}
-	if q.reserves != nil {
-		if err == nil {
-			l.hold(e, q.inCall)
-		}
-		q.batch.Lost = q.batch.Lost[:0] // the queue returns reservations
 	}
 	clear(q.inCall)
 	q.inCall = q.inCall[:0]

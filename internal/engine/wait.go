@@ -66,16 +66,13 @@ func (l *Limiter) waitInQueue(ctx context.Context, ask Ask, deadline, latest tim
 		expired = timer.C
 	}
 	w := &waiter{
-		Request: Request{Ask: ask}, done: make(chan struct{}, 1), deadline: latest,
+		Request: Request{Ask: ask}, done: make(chan struct{}, 1), deadline: latest, since: time.Now(),
 	}
 	e := l.enqueue(w)
 	for {
 		select {
 		case <-w.done:
 			w.call.report(ctx, l)
-			if w.Err == nil && !w.At.IsZero() {
-				return w.Result, true, l.awaitTime(ctx, e, w)
-			}
 			return w.Result, w.waited, w.Err
 		case <-ctx.Done():
 			if l.withdraw(e, w) {
@@ -116,9 +113,6 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 func (l *Limiter) startQueue(e *entry) {
 	if e.queue == nil {
 		q := &queue{changed: make(chan struct{}, 1)}
-		if l.Ahead > 0 {
-			q.reserves = l
-		}
 		q.batch.Ordered, q.batch.Full = true, l.Engine.denials != nil
 		e.queue = q
 		l.Engine.dependents.add(l)
@@ -139,10 +133,6 @@ func (l *Limiter) withdraw(e *entry, w *waiter) bool {
 
 // dropWaiter removes a waiter without an answer. The entry is locked.
 func (l *Limiter) dropWaiter(e *entry, w *waiter) {
-	if w.state == inFlight && l.Ahead > 0 {
-		w.left = true // if the call reserves for it
-		l.returnLater(e)
-	}
 	w.state = abandoned
 	e.queue.remove(w)
 }

@@ -37,10 +37,10 @@ type waiter struct {
 	Request
 	arrival    uint64
 	waited     bool // for permits: a reply did not serve it, or a waiter before it
-	left       bool // the caller has left, before it could use its reservation
 	next, prev *waiter
 	done       chan struct{} // has one element once the answer is final
 	deadline   time.Time     // zero for none
+	since      time.Time     // when it was queued
 }
 
 // errDeadline is the error of a waiter whose deadline is before the earliest time at which it could

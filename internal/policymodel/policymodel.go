@@ -28,13 +28,3 @@ func Take(m Model, now, permits int64) bool {
 	}
 	return free
 }
-
-// Reserver is a Model with reservations.
-type Reserver interface {
-	Model
-	// Reserve takes permits, and returns the microseconds until they are free, and the argument of
-	// Cancel. Clones accept each other's reservations.
-	Reserve(now, permits int64) (delay int64, reservation any)
-	// Cancel returns the permits of a reservation, at any time, as far as limit.Reservation does.
-	Cancel(now int64, reservation any)
-}

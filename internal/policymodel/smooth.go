@@ -1,9 +1,6 @@
 package policymodel
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // Smooth is the model of limit.Smooth, in float64 and in the order in which Guava computes it. The
 // interval of a permit and the times are microseconds.
@@ -15,11 +12,7 @@ type Smooth struct {
 	seen   bool
 	last   int64 // the latest clock of a change
 	stored float64
-	next   int64   // the time from which it is free
-	end    int64   // that after the newest reservation
-	epoch  int     // how often it was idle
-	made   int     // reservations ever
-	line   []place // the reservations since, with their cost in the place of permits
+	next   int64 // the time from which it is free
 }
 
 // NewSmooth returns a Smooth of so many permits a second. The burst is in seconds, the warm-up in
@@ -70,10 +63,7 @@ func (m *Smooth) price(above float64) float64 { return m.stable + float64(above*
 
 // Charge implements Model.
 func (m *Smooth) Charge(now, n int64) {
-	if m.stored, m.next, m.last = m.at(now); m.next == m.last && m.stored == m.size {
-		m.epoch++
-		m.end, m.line = 0, nil
-	}
+	m.stored, m.next, m.last = m.at(now)
 	micros, spent := m.cost(m.stored, n)
 	m.seen, m.stored, m.next = true, m.stored-spent, m.next+micros
 }
@@ -81,11 +71,7 @@ func (m *Smooth) Charge(now, n int64) {
 // Release implements Model.
 func (m *Smooth) Release(now, n int64) {
 	stored, next, at := m.at(now)
-	first := at
-	if m.end > at { // reservations that wait keep their times
-		first = min(m.end, next)
-	}
-	if back := min(next-first, int64(float64(n)*m.stable)); back > 0 {
+	if back := min(next-at, int64(float64(n)*m.stable)); back > 0 {
 		m.stored, m.next, m.last = stored, next-back, at
 		m.settle()
 	}
@@ -93,56 +79,6 @@ func (m *Smooth) Release(now, n int64) {
 
 // settle forgets a name without taken permits.
 func (m *Smooth) settle() { m.seen = m.next > m.last || m.stored < m.size }
-
-// smoothReservation is a reservation of a Smooth: the next free time after it, its cost, and the
-// stored permits it found.
-type smoothReservation struct {
-	end, cost int64
-	spent     float64
-	epoch     int
-	id        int
-}
-
-// Reserve implements Reserver.
-func (m *Smooth) Reserve(now, n int64) (delay int64, reservation any) {
-	delay = m.Wait(now, n)
-	stored, _, _ := m.at(now)
-	cost, spent := m.cost(stored, n)
-	m.Charge(now, n)
-	if m.next > m.last {
-		m.end = m.next
-	}
-	id := m.made
-	m.made++
-	m.line = append(slices.Clip(m.line), place{id, cost}) // clones share the line
-	return delay, smoothReservation{m.next, cost, spent, m.epoch, id}
-}
-
-// Cancel implements Reserver.
-func (m *Smooth) Cancel(now int64, reservation any) {
-	made := reservation.(smoothReservation)
-	stored, next, at := m.at(now)
-	unused, back := made.spent, int64(0)
-	switch {
-	case made.epoch != m.epoch, next == at && stored == m.size:
-		return // it was idle in between
-	case made.end <= at:
-		unused -= float64(at-made.end) / m.cool
-	default:
-		later, last := behind(m.line, made.id)
-		if back = made.cost - later; later > 0 {
-			unused = 0
-		}
-		if last {
-			m.line, m.end = m.line[:len(m.line)-1], made.end-made.cost
-		}
-	}
-	if unused > 0 || back > 0 {
-		m.seen, m.last, m.stored, m.next = true, at, min(m.size, stored+max(0, unused)), next-max(0, back)
-		m.stored, m.next, _ = m.at(now)
-		m.settle()
-	}
-}
 
 // Free implements Model.
 func (m *Smooth) Free(now int64) int64 {

@@ -34,7 +34,6 @@
 --            return.
 --   report   Sets report@, which the Go side reads: first text@, then numbers, up to those that
 --            determine when want permits are free.
--- A policy with reservations has due, book, undo and write too: see reserve.lua and cancel.lua.
 --
 -- The text of a state begins with an epoch, a random word of the call that began it. A state begins
 -- without taken permits: after its key expired, was evicted or was reset, or when a window has ended.
@@ -55,6 +54,9 @@
 --          the requests, run-length encoded: '1*200 3*1 ~5*1'. With ~, as many as are free are
 --          granted, at most so many.
 --          flags: d replies all, o keeps the order: behind a denied request none is granted.
+--          waited: of callers that wait, how long the first has waited, at most 10000; else absent or ''.
+--          A bucket that was full for that time grants what would have been refilled in it: the call
+--          of a waiter is late by a timer and half a round trip, which would slow the pace.
 --       Absent for no lease: the permits to lease, and the longest duration of the lease, milliseconds
 --
 -- If all was granted and flags has no d, replies the text of the policy, or {text, text, ...} of
@@ -70,6 +72,7 @@
 -- policy}. The policy is unchanged then.
 --@include head
 --@once function
+waited = tonumber(ARGV[@last + 3] or '')
 --@each read
 --@each again
 local free, most, credit = min(free@@), min(most@@), 9007199254740992
@@ -117,12 +120,12 @@ end
 -- If all requests were granted and many permits are free, takes more, which the process grants before
 -- the lease ends. A lease takes at most half of the free permits, and never the last eighth of a
 -- policy.
-local leased, span = nil, ARGV[@last + 4]
+local leased, span = nil, ARGV[@last + 5]
 if span then
   leased, span = 0, tonumber(span)
   --@each lease
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[@last + 3]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    leased = max(0, min(tonumber(ARGV[@last + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
   end
 end

@@ -73,7 +73,7 @@ func TestOutage_SlotsMigrateUnderManyNames_NoPermitIsLost(t *testing.T) {
 	time.Sleep(500 * time.Millisecond) // the permits of callers that have left return
 	sum := int64(0)
 	for name := range names {
-		decisions, err := keyed.Peek(t.Context(), fmt.Sprint(name))
+		decisions, err := keyed.Limiter(fmt.Sprint(name)).Peek(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, 1_000_000-granted[name].Load(), decisions[0].Remaining, name)
 		sum += granted[name].Load()

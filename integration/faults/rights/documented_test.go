@@ -64,21 +64,6 @@ func policyCalls(l *limit.Limiter) map[string]func(ctx context.Context) error {
 			}
 			return cmp.Or(err, l.Pause(ctx, 0))
 		},
-		"Reserve": func(ctx context.Context) error {
-			for range 3 {
-				r, err := l.Reserve(ctx, rate)
-				if errors.Is(err, limit.ErrNotReservable) {
-					return nil
-				}
-				if err == nil {
-					err = r.Cancel(ctx)
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		},
 	}
 }
 

@@ -7,7 +7,8 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+waited = tonumber(ARGV[8 + 3] or '')
 local most1, begin1, end1, renews1 = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[7]), true
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -66,12 +67,12 @@ elseif runs ~= '' or total > most then
   end
   answers = table.concat(answers) .. part
 end
-local leased, span = nil, ARGV[8 + 4]
+local leased, span = nil, ARGV[8 + 5]
 if span then
   leased, span = 0, tonumber(span)
   span = min(span, floor(end1 - now / 1000))
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[8 + 3]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    leased = max(0, min(tonumber(ARGV[8 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
   end
 end
@@ -106,7 +107,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local most1, begin1, end1, renews1 = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[7]), true
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -148,7 +149,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local most1, begin1, end1, renews1 = tonumber(ARGV[3]), tonumber(ARGV[5]), tonumber(ARGV[6]), true
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -192,7 +193,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local most1, begin1, end1, renews1 = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5]), true
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then

@@ -7,7 +7,8 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+waited = tonumber(ARGV[7 + 3] or '')
 local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -87,14 +88,14 @@ elseif runs ~= '' or total > most then
   end
   answers = table.concat(answers) .. part
 end
-local leased, span = nil, ARGV[7 + 4]
+local leased, span = nil, ARGV[7 + 5]
 if span then
   leased, span = 0, tonumber(span)
   span = min(span, floor(length1 / 16), floor(end1 - now / 1000),
     head1 and not renews1 and call('PTTL', KEYS[1]) or length1 + 0)
   span = text2 == '' and span or 0
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[7 + 3]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    leased = max(0, min(tonumber(ARGV[7 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
   end
 end
@@ -136,7 +137,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -206,7 +207,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local most1, end1, length1, renews1 = ARGV[3] + 0, nil, ARGV[4], ARGV[5] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -247,7 +248,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local most1, end1, length1, renews1 = ARGV[2] + 0, nil, ARGV[3], ARGV[4] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -304,7 +305,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local pause = tonumber(ARGV[2])
 local free2, most2, text2 = 9007199254740992, 9007199254740992, call('GET', KEYS[2]) or ''
 local rest2, end2, taken2, permits2, within2 = 0, 0, 0, 0, 0

@@ -7,7 +7,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local function redisson(KEYS, ARGV)
   local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
   local call, find, match, page = redis.call, string.find, string.match, 256
@@ -217,6 +217,7 @@ local function redisson(KEYS, ARGV)
   end
   return limiter
 end
+waited = tonumber(ARGV[11 + 3] or '')
 local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -246,28 +247,29 @@ elseif limiter2[1] then
 end
 local free2, most2 = limiter2.free, limiter2.most
 local capacity3, refill3, interval3 = ARGV[9] + 0, ARGV[10] + 0, ARGV[11] + 0
-local at3, missing3, refunded3, last3, reserved3, epoch3 = now, 0, 0, 0, 0, false
+local at3, missing3, refunded3, early3, epoch3 = now, 0, 0, 0, false
 local text3 = call('GET', KEYS[7]) or ''
 if text3 ~= '' then
   local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
+  local refunded = match(rest or '', '^ (%d+)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
   if refunded then
-    refunded3, last3, reserved3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
+    refunded3 = tonumber(refunded .. '.')
   end
   if at3 < now then
-    missing3, last3, at3 = max(0, missing3 - (now - at3) * refill3), last3 - (now - at3) * refill3, now
+    missing3, at3 = missing3 - (now - at3) * refill3, now
+    if missing3 < 0 then
+      early3, missing3 = waited and min(-missing3, waited * refill3) or 0, 0
+    end
   end
   epoch3 = missing3 > 0 and word
 end
-local ahead3 = capacity3 * interval3
 local part3 = fmod(missing3, interval3)
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
-local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0), capacity3
+local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3), capacity3
 local free, most, credit = min(free1, free2, free3), min(most1, most2, most3), 9007199254740992
 local runs, flags = ARGV[11 + 1] or '', ARGV[11 + 2] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
@@ -308,13 +310,13 @@ end
 if total > free and limiter2.more then
   return limiter2.settle(0) or {1, format('%d', now)}
 end
-local leased, span = nil, ARGV[11 + 4]
+local leased, span = nil, ARGV[11 + 5]
 if span then
   leased, span = 0, tonumber(span)
   span = min(span, floor(length1 / 16), floor(end1 - now / 1000),
     head1 and not renews1 and call('PTTL', KEYS[1]) or length1 + 0)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[11 + 3]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    leased = max(0, min(tonumber(ARGV[11 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
   end
 end
@@ -332,26 +334,22 @@ if granted > 0 then
   else
     call('SET', KEYS[1], text1, 'PX', length1)
   end
-  do
-    local n = granted
-    if not epoch3 then
-      epoch3, refunded3, last3, reserved3 = epoch, 0, 0, 0
+  if not epoch3 then
+    epoch3, refunded3 = epoch, 0
+  end
+  missing3 = min(9007199254740992 * interval3, max(0, missing3 + granted * interval3 - early3))
+  part3 = fmod(missing3, interval3)
+  taken3 = floor((missing3 - part3) / interval3 + 0.5)
+  if missing3 > 0 then
+    text3 = format('%s %d %d %d', epoch3, at3, taken3, part3)
+    if refunded3 > 0 then
+      text3 = text3 .. format(' %.0f', refunded3)
     end
-    missing3 = min(9007199254740992 * interval3, missing3 + n * interval3) -- only Charge reaches this
-    part3 = fmod(missing3, interval3)
-    taken3 = floor((missing3 - part3) / interval3 + 0.5)
-    if missing3 > 0 then
-      text3 = format('%s %d %d %d', epoch3, at3, taken3, part3)
-      if last3 > ahead3 or reserved3 > 0 then
-        text3 = text3 .. format(' %.0f %.0f %.0f', refunded3, last3 > ahead3 and last3 or 0, reserved3)
-      elseif refunded3 > 0 then
-        text3 = text3 .. format(' %.0f', refunded3)
-      end
-      call('SET', KEYS[7], text3, 'PX', format('%d', min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000))))
-    else
-      text3 = ''
-      call('UNLINK', KEYS[7])
-    end
+    local life = ceil((missing3 / refill3 + (at3 - now)) / 1000) + 10
+    call('SET', KEYS[7], text3, 'PX', format('%d', min(9007199254740, life)))
+  else
+    text3 = ''
+    call('UNLINK', KEYS[7])
   end
 end
 if flags ~= 'd' and flags ~= 'do' and not above and not leased then
@@ -378,7 +376,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local most1, end1, length1, renews1 = ARGV[3] + 0, nil, ARGV[4], ARGV[5] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -398,28 +396,29 @@ if not head1 then
 end
 local free1 = most1 - count1
 local capacity3, refill3, interval3 = ARGV[8] + 0, ARGV[9] + 0, ARGV[10] + 0
-local at3, missing3, refunded3, last3, reserved3, epoch3 = now, 0, 0, 0, 0, false
+local at3, missing3, refunded3, early3, epoch3 = now, 0, 0, 0, false
 local text3 = call('GET', KEYS[7]) or ''
 if text3 ~= '' then
   local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
+  local refunded = match(rest or '', '^ (%d+)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
   if refunded then
-    refunded3, last3, reserved3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
+    refunded3 = tonumber(refunded .. '.')
   end
   if at3 < now then
-    missing3, last3, at3 = max(0, missing3 - (now - at3) * refill3), last3 - (now - at3) * refill3, now
+    missing3, at3 = missing3 - (now - at3) * refill3, now
+    if missing3 < 0 then
+      early3, missing3 = waited and min(-missing3, waited * refill3) or 0, 0
+    end
   end
   epoch3 = missing3 > 0 and word
 end
-local ahead3 = capacity3 * interval3
 local part3 = fmod(missing3, interval3)
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
-local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0), capacity3
+local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3), capacity3
 local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 10 + 1)}
 do
   local receipt = receipts[1]
@@ -443,19 +442,18 @@ do
       due = 0
     end
   end
-  due = min(due, missing3 - (last3 > ahead3 and min(last3, missing3) or 0))
+  due = min(due, missing3)
   if due > 0 then
     missing3, refunded3 = missing3 - due, refunded3 + due
     part3 = fmod(missing3, interval3)
     taken3 = floor((missing3 - part3) / interval3 + 0.5)
     if missing3 > 0 then
       text3 = format('%s %d %d %d', epoch3, at3, taken3, part3)
-      if last3 > ahead3 or reserved3 > 0 then
-        text3 = text3 .. format(' %.0f %.0f %.0f', refunded3, last3 > ahead3 and last3 or 0, reserved3)
-      elseif refunded3 > 0 then
+      if refunded3 > 0 then
         text3 = text3 .. format(' %.0f', refunded3)
       end
-      call('SET', KEYS[7], text3, 'PX', format('%d', min(9007199254740, ceil((missing3 / refill3 + (at3 - now)) / 1000))))
+      local life = ceil((missing3 / refill3 + (at3 - now)) / 1000) + 10
+      call('SET', KEYS[7], text3, 'PX', format('%d', min(9007199254740, life)))
     else
       text3 = ''
       call('UNLINK', KEYS[7])
@@ -473,7 +471,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local function redisson(KEYS, ARGV)
   local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
   local call, find, match, page = redis.call, string.find, string.match, 256
@@ -712,28 +710,29 @@ elseif limiter2[1] then
 end
 local free2, most2 = limiter2.free, limiter2.most
 local capacity3, refill3, interval3 = ARGV[7] + 0, ARGV[8] + 0, ARGV[9] + 0
-local at3, missing3, refunded3, last3, reserved3, epoch3 = now, 0, 0, 0, 0, false
+local at3, missing3, refunded3, early3, epoch3 = now, 0, 0, 0, false
 local text3 = call('GET', KEYS[7]) or ''
 if text3 ~= '' then
   local word, at, taken, part, rest = match(text3, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
+  local refunded = match(rest or '', '^ (%d+)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
     return {3, 3, text3}
   end
   at3, missing3 = at + 0, tonumber(taken, 10) * interval3 + part
   if refunded then
-    refunded3, last3, reserved3 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
+    refunded3 = tonumber(refunded .. '.')
   end
   if at3 < now then
-    missing3, last3, at3 = max(0, missing3 - (now - at3) * refill3), last3 - (now - at3) * refill3, now
+    missing3, at3 = missing3 - (now - at3) * refill3, now
+    if missing3 < 0 then
+      early3, missing3 = waited and min(-missing3, waited * refill3) or 0, 0
+    end
   end
   epoch3 = missing3 > 0 and word
 end
-local ahead3 = capacity3 * interval3
 local part3 = fmod(missing3, interval3)
 local taken3 = floor((missing3 - part3) / interval3 + 0.5)
-local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0), capacity3
+local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 / interval3), capacity3
 local answers, want = '*', 1
 local report1 = {text1, count1, end1 * 1000 - now}
 local report2 = limiter2.report(answers)

@@ -7,31 +7,36 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+waited = tonumber(ARGV[6 + 3] or '')
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, refunded1, last1, reserved1, epoch1 = now, 0, 0, 0, 0, false
+local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
 local text1 = call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
+  local refunded = match(rest or '', '^ (%d+)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
-    refunded1, last1, reserved1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
+    refunded1 = tonumber(refunded .. '.')
   end
   if at1 < now then
-    missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
+    missing1, at1 = missing1 - (now - at1) * refill1, now
+    if missing1 < 0 then
+      early1, missing1 = waited and min(-missing1, waited * refill1) or 0, 0
+    end
   end
   epoch1 = missing1 > 0 and word
 end
-local ahead1 = 0
 local part1 = fmod(missing1, interval1)
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
-local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
+local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
 local free, most, credit = min(free1), min(most1), 9007199254740992
+if waited then
+  credit = min(credit, missing1 > 0 and -1 or floor(early1 / interval1))
+end
 local runs, flags = ARGV[6 + 1] or '', ARGV[6 + 2] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
 local want = flags == 'do' and most or 0
@@ -68,35 +73,31 @@ elseif runs ~= '' or total > most then
   end
   answers = table.concat(answers) .. part
 end
-local leased, span = nil, ARGV[6 + 4]
+local leased, span = nil, ARGV[6 + 5]
 if span then
   leased, span = 0, tonumber(span)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[6 + 3]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    leased = max(0, min(tonumber(ARGV[6 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
   end
 end
 if granted > 0 then
-  do
-    local n = granted
-    if not epoch1 then
-      epoch1, refunded1, last1, reserved1 = epoch, 0, 0, 0
+  if not epoch1 then
+    epoch1, refunded1 = epoch, 0
+  end
+  missing1 = min(9007199254740992 * interval1, max(0, missing1 + granted * interval1 - early1))
+  part1 = fmod(missing1, interval1)
+  taken1 = floor((missing1 - part1) / interval1 + 0.5)
+  if missing1 > 0 then
+    text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+    if refunded1 > 0 then
+      text1 = text1 .. format(' %.0f', refunded1)
     end
-    missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
-    part1 = fmod(missing1, interval1)
-    taken1 = floor((missing1 - part1) / interval1 + 0.5)
-    if missing1 > 0 then
-      text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-      if last1 > ahead1 or reserved1 > 0 then
-        text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
-      elseif refunded1 > 0 then
-        text1 = text1 .. format(' %.0f', refunded1)
-      end
-      call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
-    else
-      text1 = ''
-      call('UNLINK', KEYS[1])
-    end
+    local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 10
+    call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, life)))
+  else
+    text1 = ''
+    call('UNLINK', KEYS[1])
   end
 end
 if flags ~= 'd' and flags ~= 'do' and not above and not leased then
@@ -121,51 +122,48 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, refunded1, last1, reserved1, epoch1 = now, 0, 0, 0, 0, false
+local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
 local text1 = call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
+  local refunded = match(rest or '', '^ (%d+)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
-    refunded1, last1, reserved1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
+    refunded1 = tonumber(refunded .. '.')
   end
   if at1 < now then
-    missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
+    missing1, at1 = missing1 - (now - at1) * refill1, now
+    if missing1 < 0 then
+      early1, missing1 = waited and min(-missing1, waited * refill1) or 0, 0
+    end
   end
   epoch1 = missing1 > 0 and word
 end
-local ahead1 = 0
 local part1 = fmod(missing1, interval1)
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
-local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
+local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
 local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
-do
-  local n = granted
-  if not epoch1 then
-    epoch1, refunded1, last1, reserved1 = epoch, 0, 0, 0
+if not epoch1 then
+  epoch1, refunded1 = epoch, 0
+end
+missing1 = min(9007199254740992 * interval1, max(0, missing1 + granted * interval1 - early1))
+part1 = fmod(missing1, interval1)
+taken1 = floor((missing1 - part1) / interval1 + 0.5)
+if missing1 > 0 then
+  text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+  if refunded1 > 0 then
+    text1 = text1 .. format(' %.0f', refunded1)
   end
-  missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
-  part1 = fmod(missing1, interval1)
-  taken1 = floor((missing1 - part1) / interval1 + 0.5)
-  if missing1 > 0 then
-    text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-    if last1 > ahead1 or reserved1 > 0 then
-      text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
-    elseif refunded1 > 0 then
-      text1 = text1 .. format(' %.0f', refunded1)
-    end
-    call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
-  else
-    text1 = ''
-    call('UNLINK', KEYS[1])
-  end
+  local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 10
+  call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, life)))
+else
+  text1 = ''
+  call('UNLINK', KEYS[1])
 end
 local report1 = {text1, taken1, part1, at1 - now}
 return {0, '*', report1}
@@ -179,30 +177,31 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local capacity1, refill1, interval1 = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
-local at1, missing1, refunded1, last1, reserved1, epoch1 = now, 0, 0, 0, 0, false
+local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
 local text1 = call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
+  local refunded = match(rest or '', '^ (%d+)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
-    refunded1, last1, reserved1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
+    refunded1 = tonumber(refunded .. '.')
   end
   if at1 < now then
-    missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
+    missing1, at1 = missing1 - (now - at1) * refill1, now
+    if missing1 < 0 then
+      early1, missing1 = waited and min(-missing1, waited * refill1) or 0, 0
+    end
   end
   epoch1 = missing1 > 0 and word
 end
-local ahead1 = 0
 local part1 = fmod(missing1, interval1)
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
-local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
+local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
 local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 5 + 1)}
 do
   local receipt = receipts[1]
@@ -216,19 +215,18 @@ do
       due = 0
     end
   end
-  due = min(due, missing1 - (last1 > ahead1 and min(last1, missing1) or 0))
+  due = min(due, missing1)
   if due > 0 then
     missing1, refunded1 = missing1 - due, refunded1 + due
     part1 = fmod(missing1, interval1)
     taken1 = floor((missing1 - part1) / interval1 + 0.5)
     if missing1 > 0 then
       text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-      if last1 > ahead1 or reserved1 > 0 then
-        text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
-      elseif refunded1 > 0 then
+      if refunded1 > 0 then
         text1 = text1 .. format(' %.0f', refunded1)
       end
-      call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
+      local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 10
+      call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, life)))
     else
       text1 = ''
       call('UNLINK', KEYS[1])
@@ -246,201 +244,32 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local capacity1, refill1, interval1 = ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0
-local at1, missing1, refunded1, last1, reserved1, epoch1 = now, 0, 0, 0, 0, false
+local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
 local text1 = call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
+  local refunded = match(rest or '', '^ (%d+)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
-    refunded1, last1, reserved1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
+    refunded1 = tonumber(refunded .. '.')
   end
   if at1 < now then
-    missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
+    missing1, at1 = missing1 - (now - at1) * refill1, now
+    if missing1 < 0 then
+      early1, missing1 = waited and min(-missing1, waited * refill1) or 0, 0
+    end
   end
   epoch1 = missing1 > 0 and word
 end
-local ahead1 = 0
 local part1 = fmod(missing1, interval1)
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
-local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
+local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
 local answers, want = '*', 1
 local report1 = {text1, taken1, part1, at1 - now}
 return {0, answers, report1}
-
----- reserve
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
-end
-now = max(0, now)
-local millis = floor(now / 1000)
-local capacity1, refill1, interval1 = ARGV[5] + 0, ARGV[6] + 0, ARGV[7] + 0
-local at1, missing1, refunded1, last1, reserved1, epoch1 = now, 0, 0, 0, 0, false
-local text1 = call('GET', KEYS[1]) or ''
-if text1 ~= '' then
-  local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
-    return {3, 1, text1}
-  end
-  at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
-  if refunded then
-    refunded1, last1, reserved1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
-  end
-  if at1 < now then
-    missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
-  end
-  epoch1 = missing1 > 0 and word
-end
-local ahead1 = 0
-local part1 = fmod(missing1, interval1)
-local taken1 = floor((missing1 - part1) / interval1 + 0.5)
-local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
-local epoch, ordered = ARGV[3], ARGV[4] == 'o'
-local answers, changed, closed = {}, false, false
-for text, times, within in string.gmatch(ARGV[2], '(%d+)%*(%d+)<(%d+)') do
-  local n = tonumber(text)
-  within = tonumber(within)
-  for _ = 1, tonumber(times) do
-    if closed then
-      break
-    end
-    local delay, receipt
-    local due = missing1
-    delay = due > 0 and at1 - now + ceil(due / refill1) or 0
-    if missing1 / interval1 + n > 9007199254740992 then
-      delay = 9007199254740992
-    end
-    if delay <= within then
-      if not epoch1 then
-        epoch1, refunded1, last1, reserved1 = epoch, 0, 0, 0
-      end
-      missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
-      if missing1 > ahead1 then
-        last1, reserved1 = missing1, reserved1 - 9007199254740992 + n -- no sum is above 2^53: it would be rounded
-        if reserved1 < 0 then
-          reserved1 = reserved1 + 9007199254740992
-        end
-      end
-      receipt = format('%s %d %.0f %.0f %.0f', epoch1, at1, missing1, refunded1, reserved1)
-      answers[#answers + 1], changed = format('%d ', delay) .. receipt, true
-    else
-      answers[#answers + 1], closed = format('%d', -min(delay, 9007199254740992)), ordered
-    end
-  end
-end
-if changed then
-  part1 = fmod(missing1, interval1)
-  taken1 = floor((missing1 - part1) / interval1 + 0.5)
-  if missing1 > 0 then
-    text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-    if last1 > ahead1 or reserved1 > 0 then
-      text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
-    elseif refunded1 > 0 then
-      text1 = text1 .. format(' %.0f', refunded1)
-    end
-    call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
-  else
-    text1 = ''
-    call('UNLINK', KEYS[1])
-  end
-end
-if not ordered then
-  return {0, table.concat(answers, ',')}
-end
-local report1 = {text1, taken1, part1, at1 - now}
-return {0, table.concat(answers, ','), report1}
-
----- cancel
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
-end
-now = max(0, now)
-local millis = floor(now / 1000)
-local capacity1, refill1, interval1 = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
-local at1, missing1, refunded1, last1, reserved1, epoch1 = now, 0, 0, 0, 0, false
-local text1 = call('GET', KEYS[1]) or ''
-if text1 ~= '' then
-  local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
-    return {3, 1, text1}
-  end
-  at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
-  if refunded then
-    refunded1, last1, reserved1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
-  end
-  if at1 < now then
-    missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
-  end
-  epoch1 = missing1 > 0 and word
-end
-local ahead1 = 0
-local part1 = fmod(missing1, interval1)
-local taken1 = floor((missing1 - part1) / interval1 + 0.5)
-local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
-local changed = false
-for text in string.gmatch(ARGV[2], '[^,]+') do
-  local permits, word, at, missing, refunded, reserved = match(text, '^(%d+) (%w+) (%d+) (%d+) (%d+) (%d+)$')
-  if word and word == epoch1 then
-    local n, refilled, later = permits * interval1, (at1 - at) * refill1, reserved1 - reserved
-    local found = tonumber(missing .. '.')
-    local own = found - refilled
-    local due, most = own, n
-    if later < 0 then
-      later = later + 9007199254740992
-    end
-    if own <= ahead1 then -- it does not wait: as a refund of a grant
-      due = max(n - refilled, own - refunded1 + tonumber(refunded .. '.'))
-    end
-    if found <= ahead1 then -- it never waited
-      most = missing1 - (last1 > ahead1 and min(last1, missing1) or 0)
-    elseif own > ahead1 or last1 > ahead1 then
-      most = n - later * interval1
-    end
-    due = min(due, n, most, missing1)
-    if due > 0 then
-      if found > ahead1 and later == 0 then
-        reserved1, last1 = reserved1 - permits, own > ahead1 and own - n or last1
-        if reserved1 < 0 then
-          reserved1 = reserved1 + 9007199254740992
-        end
-      end
-      missing1, refunded1, changed = missing1 - due, refunded1 + due, true
-    end
-  end
-end
-if changed then
-  part1 = fmod(missing1, interval1)
-  taken1 = floor((missing1 - part1) / interval1 + 0.5)
-  if missing1 > 0 then
-    text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-    if last1 > ahead1 or reserved1 > 0 then
-      text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
-    elseif refunded1 > 0 then
-      text1 = text1 .. format(' %.0f', refunded1)
-    end
-    call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
-  else
-    text1 = ''
-    call('UNLINK', KEYS[1])
-  end
-end
-return 1
 

@@ -7,7 +7,8 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+waited = tonumber(ARGV[5 + 3] or '')
 local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[4]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
 do
@@ -86,11 +87,11 @@ elseif runs ~= '' or total > most then
   end
   answers = table.concat(answers) .. part
 end
-local leased, span = nil, ARGV[5 + 4]
+local leased, span = nil, ARGV[5 + 5]
 if span then
   leased, span = 0, tonumber(span)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[5 + 3]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    leased = max(0, min(tonumber(ARGV[5 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
   end
 end
@@ -164,7 +165,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[4]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
 do
@@ -265,7 +266,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[3]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
 do
@@ -394,7 +395,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[2]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
 do

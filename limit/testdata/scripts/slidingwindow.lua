@@ -7,7 +7,8 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+waited = tonumber(ARGV[6 + 3] or '')
 local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[4]), floor(millis / ARGV[5]), 0, 0, 0, ''
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -69,11 +70,11 @@ elseif runs ~= '' or total > most then
   end
   answers = table.concat(answers) .. part
 end
-local leased, span = nil, ARGV[6 + 4]
+local leased, span = nil, ARGV[6 + 5]
 if span then
   leased, span = 0, tonumber(span)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[6 + 3]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    leased = max(0, min(tonumber(ARGV[6 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
   end
 end
@@ -132,7 +133,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[4]), floor(millis / ARGV[5]), 0, 0, 0, ''
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -201,7 +202,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[3]), floor(millis / ARGV[4]), 0, 0, 0, ''
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -269,7 +270,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[2]), floor(millis / ARGV[3]), 0, 0, 0, ''
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then

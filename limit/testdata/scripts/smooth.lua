@@ -7,24 +7,22 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+waited = tonumber(ARGV[8 + 3] or '')
 local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
-local at1, stored1, next1, last1, reserved1, epoch1, text1 = now, size1, now, 0, 0, false, call('GET', KEYS[1]) or ''
+local at1, stored1, next1, epoch1, text1 = now, size1, now, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
-  local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
-  local last, reserved = match(rest or '', '^ (%d+) (%d+)$')
+  local word, stored, at, wait = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)$')
   stored = tonumber(stored or '')
-  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16 or #reserved > 16) then
+  if not stored or #at > 16 or #wait > 16 then
     return {3, 1, text1}
-  end
-  if last then
-    last1, reserved1 = min(9007199254740992, tonumber(last)), tonumber(reserved)
   end
   at1 = max(now, min(9007199254740992, tonumber(at)))
   stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
   if at1 > next1 then
-    stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
+    local from = max(next1, at1 - (waited or 0))
+    stored1, next1 = min(size1, stored1 + (from - next1) / cool1), from
   end
   epoch1 = (next1 > at1 or stored1 < size1) and word
 end
@@ -71,21 +69,20 @@ elseif runs ~= '' or total > most then
   end
   answers = table.concat(answers) .. part
 end
-local leased, span = nil, ARGV[8 + 4]
+local leased, span = nil, ARGV[8 + 5]
 if span then
   leased, span = 0, tonumber(span)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[8 + 3]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    leased = max(0, min(tonumber(ARGV[8 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
   end
 end
 if granted > 0 then
+  if not epoch1 then
+    epoch1 = epoch
+  end
   do
-    local n = granted
-    if not epoch1 then
-      epoch1, last1, reserved1 = epoch, 0, 0
-    end
-    local wait, spent = 0, min(n, stored1)
+    local wait, spent = 0, min(granted, stored1)
     if slope1 then
       local above, below = stored1 - threshold1, spent
       if above > 0 then
@@ -95,19 +92,19 @@ if granted > 0 then
       end
       wait = wait + floor(stable1 * below)
     end
-    wait = min(9007199254740992, wait + floor((n - spent) * stable1))
+    wait = min(9007199254740992, wait + floor((granted - spent) * stable1))
     stored1, next1 = stored1 - spent, min(9007199254740992, next1 + wait)
-    left1 = slope1 and next1 > at1 and 0 or left1 - n
-    if next1 > at1 or stored1 < size1 then
-      text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
-      if last1 > at1 or reserved1 > 0 then
-        text1 = text1 .. format(' %d %d', last1, reserved1)
-      end
-      call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1)
-    else
-      text1 = ''
-      call('UNLINK', KEYS[1])
+    if next1 < at1 then -- of a waiter
+      stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
     end
+  end
+  left1 = slope1 and next1 > at1 and 0 or left1 - granted
+  if next1 > at1 or stored1 < size1 then
+    text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
+    call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 11)
+  else
+    text1 = ''
+    call('UNLINK', KEYS[1])
   end
 end
 if flags ~= 'd' and flags ~= 'do' and not above and not leased then
@@ -135,24 +132,21 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
-local at1, stored1, next1, last1, reserved1, epoch1, text1 = now, size1, now, 0, 0, false, call('GET', KEYS[1]) or ''
+local at1, stored1, next1, epoch1, text1 = now, size1, now, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
-  local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
-  local last, reserved = match(rest or '', '^ (%d+) (%d+)$')
+  local word, stored, at, wait = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)$')
   stored = tonumber(stored or '')
-  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16 or #reserved > 16) then
+  if not stored or #at > 16 or #wait > 16 then
     return {3, 1, text1}
-  end
-  if last then
-    last1, reserved1 = min(9007199254740992, tonumber(last)), tonumber(reserved)
   end
   at1 = max(now, min(9007199254740992, tonumber(at)))
   stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
   if at1 > next1 then
-    stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
+    local from = max(next1, at1 - (waited or 0))
+    stored1, next1 = min(size1, stored1 + (from - next1) / cool1), from
   end
   epoch1 = (next1 > at1 or stored1 < size1) and word
 end
@@ -162,12 +156,11 @@ if next1 <= at1 then
   left1 = stored1
 end
 local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
+if not epoch1 then
+  epoch1 = epoch
+end
 do
-  local n = granted
-  if not epoch1 then
-    epoch1, last1, reserved1 = epoch, 0, 0
-  end
-  local wait, spent = 0, min(n, stored1)
+  local wait, spent = 0, min(granted, stored1)
   if slope1 then
     local above, below = stored1 - threshold1, spent
     if above > 0 then
@@ -177,19 +170,19 @@ do
     end
     wait = wait + floor(stable1 * below)
   end
-  wait = min(9007199254740992, wait + floor((n - spent) * stable1))
+  wait = min(9007199254740992, wait + floor((granted - spent) * stable1))
   stored1, next1 = stored1 - spent, min(9007199254740992, next1 + wait)
-  left1 = slope1 and next1 > at1 and 0 or left1 - n
-  if next1 > at1 or stored1 < size1 then
-    text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
-    if last1 > at1 or reserved1 > 0 then
-      text1 = text1 .. format(' %d %d', last1, reserved1)
-    end
-    call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1)
-  else
-    text1 = ''
-    call('UNLINK', KEYS[1])
+  if next1 < at1 then -- of a waiter
+    stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
   end
+end
+left1 = slope1 and next1 > at1 and 0 or left1 - granted
+if next1 > at1 or stored1 < size1 then
+  text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
+  call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 11)
+else
+  text1 = ''
+  call('UNLINK', KEYS[1])
 end
 local report1 = {text1, floor(left1), 0, 0}
 if next1 > at1 or stored1 < size1 then
@@ -206,24 +199,21 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local stable1, size1, cool1 = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local threshold1, slope1 = tonumber(ARGV[6]), tonumber(ARGV[7])
-local at1, stored1, next1, last1, reserved1, epoch1, text1 = now, size1, now, 0, 0, false, call('GET', KEYS[1]) or ''
+local at1, stored1, next1, epoch1, text1 = now, size1, now, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
-  local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
-  local last, reserved = match(rest or '', '^ (%d+) (%d+)$')
+  local word, stored, at, wait = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)$')
   stored = tonumber(stored or '')
-  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16 or #reserved > 16) then
+  if not stored or #at > 16 or #wait > 16 then
     return {3, 1, text1}
-  end
-  if last then
-    last1, reserved1 = min(9007199254740992, tonumber(last)), tonumber(reserved)
   end
   at1 = max(now, min(9007199254740992, tonumber(at)))
   stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
   if at1 > next1 then
-    stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
+    local from = max(next1, at1 - (waited or 0))
+    stored1, next1 = min(size1, stored1 + (from - next1) / cool1), from
   end
   epoch1 = (next1 > at1 or stored1 < size1) and word
 end
@@ -240,15 +230,12 @@ do
     local word, at = match(receipt, '^(%w+) %S+ (%d+) ')
     back = word and word == epoch1 and back - (at1 - at) or 0
   end
-  back = min(floor(back), next1 - (last1 > at1 and min(last1, next1) or at1))
+  back = min(floor(back), next1 - at1)
   if back > 0 then
     next1 = next1 - back
     if next1 > at1 or stored1 < size1 then
       text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
-      if last1 > at1 or reserved1 > 0 then
-        text1 = text1 .. format(' %d %d', last1, reserved1)
-      end
-      call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1)
+      call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 11)
     else
       text1 = ''
       call('UNLINK', KEYS[1])
@@ -266,24 +253,21 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local stable1, size1, cool1 = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local threshold1, slope1 = tonumber(ARGV[5]), tonumber(ARGV[6])
-local at1, stored1, next1, last1, reserved1, epoch1, text1 = now, size1, now, 0, 0, false, call('GET', KEYS[1]) or ''
+local at1, stored1, next1, epoch1, text1 = now, size1, now, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
-  local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
-  local last, reserved = match(rest or '', '^ (%d+) (%d+)$')
+  local word, stored, at, wait = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)$')
   stored = tonumber(stored or '')
-  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16 or #reserved > 16) then
+  if not stored or #at > 16 or #wait > 16 then
     return {3, 1, text1}
-  end
-  if last then
-    last1, reserved1 = min(9007199254740992, tonumber(last)), tonumber(reserved)
   end
   at1 = max(now, min(9007199254740992, tonumber(at)))
   stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
   if at1 > next1 then
-    stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
+    local from = max(next1, at1 - (waited or 0))
+    stored1, next1 = min(size1, stored1 + (from - next1) / cool1), from
   end
   epoch1 = (next1 > at1 or stored1 < size1) and word
 end
@@ -298,181 +282,4 @@ if next1 > at1 or stored1 < size1 then
   report1[3], report1[4] = next1 > at1 and next1 - now or 0, next1 - now + ceil((size1 - stored1) * cool1)
 end
 return {0, answers, report1}
-
----- reserve
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
-end
-now = max(0, now)
-local millis = floor(now / 1000)
-local stable1, size1, cool1 = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local threshold1, slope1 = tonumber(ARGV[8]), tonumber(ARGV[9])
-local at1, stored1, next1, last1, reserved1, epoch1, text1 = now, size1, now, 0, 0, false, call('GET', KEYS[1]) or ''
-if text1 ~= '' then
-  local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
-  local last, reserved = match(rest or '', '^ (%d+) (%d+)$')
-  stored = tonumber(stored or '')
-  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16 or #reserved > 16) then
-    return {3, 1, text1}
-  end
-  if last then
-    last1, reserved1 = min(9007199254740992, tonumber(last)), tonumber(reserved)
-  end
-  at1 = max(now, min(9007199254740992, tonumber(at)))
-  stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
-  if at1 > next1 then
-    stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
-  end
-  epoch1 = (next1 > at1 or stored1 < size1) and word
-end
-local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
-if next1 <= at1 then
-  credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
-  left1 = stored1
-end
-local epoch, ordered = ARGV[3], ARGV[4] == 'o'
-local answers, changed, closed = {}, false, false
-for text, times, within in string.gmatch(ARGV[2], '(%d+)%*(%d+)<(%d+)') do
-  local n = tonumber(text)
-  within = tonumber(within)
-  for _ = 1, tonumber(times) do
-    if closed then
-      break
-    end
-    local delay, receipt
-    delay = next1 > at1 and next1 - now or 0
-    if next1 + n * (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0)) > 9007199254740992 then
-      delay = 9007199254740992
-    end
-    if delay <= within then
-      if not epoch1 then
-        epoch1, last1, reserved1 = epoch, 0, 0
-      end
-      local wait, spent = 0, min(n, stored1)
-      if slope1 then
-        local above, below = stored1 - threshold1, spent
-        if above > 0 then
-          local expensive = min(above, below)
-          wait = floor(expensive * ((stable1 + above * slope1) + (stable1 + (above - expensive) * slope1)) / 2)
-          below = below - expensive
-        end
-        wait = wait + floor(stable1 * below)
-      end
-      wait = min(9007199254740992, wait + floor((n - spent) * stable1))
-      stored1, next1 = stored1 - spent, min(9007199254740992, next1 + wait)
-      if next1 > at1 then
-        last1 = next1
-      end
-      reserved1 = reserved1 - 9007199254740992 + wait -- no sum is above 2^53: it would be rounded
-      if reserved1 < 0 then
-        reserved1 = reserved1 + 9007199254740992
-      end
-      receipt = format('%s %d %d %.17g %d %d', epoch1, next1, wait, spent, reserved1, n)
-      answers[#answers + 1], changed = format('%d ', delay) .. receipt, true
-    else
-      answers[#answers + 1], closed = format('%d', -min(delay, 9007199254740992)), ordered
-    end
-  end
-end
-if changed then
-  if next1 > at1 or stored1 < size1 then
-    text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
-    if last1 > at1 or reserved1 > 0 then
-      text1 = text1 .. format(' %d %d', last1, reserved1)
-    end
-    call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1)
-  else
-    text1 = ''
-    call('UNLINK', KEYS[1])
-  end
-end
-if not ordered then
-  return {0, table.concat(answers, ',')}
-end
-local report1 = {text1, floor(left1), 0, 0}
-if next1 > at1 or stored1 < size1 then
-  report1[3], report1[4] = next1 > at1 and next1 - now or 0, next1 - now + ceil((size1 - stored1) * cool1)
-end
-return {0, table.concat(answers, ','), report1}
-
----- cancel
-local call, floor, ceil, max, min, fmod = redis.call, math.floor, math.ceil, math.max, math.min, math.fmod
-local match, format, tonumber = string.match, string.format, tonumber
-local KEYS, ARGV, now = KEYS, ARGV, ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
-end
-now = max(0, now)
-local millis = floor(now / 1000)
-local stable1, size1, cool1 = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local threshold1, slope1 = tonumber(ARGV[6]), tonumber(ARGV[7])
-local at1, stored1, next1, last1, reserved1, epoch1, text1 = now, size1, now, 0, 0, false, call('GET', KEYS[1]) or ''
-if text1 ~= '' then
-  local word, stored, at, wait, rest = match(text1, '^(%w+) (%d[%d.e+-]*) (%d+) (%d+)(.*)$')
-  local last, reserved = match(rest or '', '^ (%d+) (%d+)$')
-  stored = tonumber(stored or '')
-  if not stored or #at > 16 or #wait > 16 or rest ~= '' and (not last or #last > 16 or #reserved > 16) then
-    return {3, 1, text1}
-  end
-  if last then
-    last1, reserved1 = min(9007199254740992, tonumber(last)), tonumber(reserved)
-  end
-  at1 = max(now, min(9007199254740992, tonumber(at)))
-  stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
-  if at1 > next1 then
-    stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
-  end
-  epoch1 = (next1 > at1 or stored1 < size1) and word
-end
-local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
-if next1 <= at1 then
-  credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
-  left1 = stored1
-end
-local changed = false
-for text in string.gmatch(ARGV[2], '[^,]+') do
-  local n, word, own, cost, spent, reserved, all = match(text, '^(%d+) (%w+) (%d+) (%d+) (%S+) (%d+) (%d+)$')
-  if word and word == epoch1 then
-    own, cost, spent = tonumber(own), floor(cost * (n / all)), spent * (n / all)
-    local later, unused = reserved1 - reserved, spent
-    if later < 0 then
-      later = later + 9007199254740992
-    end
-    if own <= at1 then
-      later, unused = 0, spent - (at1 - own) / cool1
-    elseif later == 0 then
-      last1, reserved1 = own - cost, reserved1 - cost
-      if reserved1 < 0 then
-        reserved1 = reserved1 + 9007199254740992
-      end
-    end
-    if later == 0 and unused > 0 then
-      stored1, changed = min(size1, stored1 + unused), true
-    end
-    if own > at1 and later < cost then
-      next1, changed = next1 - (cost - later), true
-      if next1 < at1 then
-        stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
-      end
-    end
-  end
-end
-if changed then
-  if next1 > at1 or stored1 < size1 then
-    text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
-    if last1 > at1 or reserved1 > 0 then
-      text1 = text1 .. format(' %d %d', last1, reserved1)
-    end
-    call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1)
-  else
-    text1 = ''
-    call('UNLINK', KEYS[1])
-  end
-end
-return 1
 

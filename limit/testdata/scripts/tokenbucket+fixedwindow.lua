@@ -7,30 +7,32 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+waited = tonumber(ARGV[9 + 3] or '')
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, refunded1, last1, reserved1, epoch1 = now, 0, 0, 0, 0, false
+local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
 local text1 = call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
+  local refunded = match(rest or '', '^ (%d+)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
-    refunded1, last1, reserved1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
+    refunded1 = tonumber(refunded .. '.')
   end
   if at1 < now then
-    missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
+    missing1, at1 = missing1 - (now - at1) * refill1, now
+    if missing1 < 0 then
+      early1, missing1 = waited and min(-missing1, waited * refill1) or 0, 0
+    end
   end
   epoch1 = missing1 > 0 and word
 end
-local ahead1 = capacity1 * interval1
 local part1 = fmod(missing1, interval1)
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
-local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
+local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
 local most2, end2, length2, renews2 = ARGV[7] + 0, nil, ARGV[8], ARGV[9] ~= ''
 local count2, head2, text2 = 0, false, call('GET', KEYS[2]) or ''
 if text2 ~= '' then
@@ -86,37 +88,33 @@ elseif runs ~= '' or total > most then
   end
   answers = table.concat(answers) .. part
 end
-local leased, span = nil, ARGV[9 + 4]
+local leased, span = nil, ARGV[9 + 5]
 if span then
   leased, span = 0, tonumber(span)
   span = min(span, floor(length2 / 16), floor(end2 - now / 1000),
     head2 and not renews2 and call('PTTL', KEYS[2]) or length2 + 0)
   if granted == total and span > 0 then
-    leased = max(0, min(tonumber(ARGV[9 + 3]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
+    leased = max(0, min(tonumber(ARGV[9 + 4]), floor((free - granted) / 2), free - granted - ceil(most / 8)))
     granted = granted + leased
   end
 end
 if granted > 0 then
-  do
-    local n = granted
-    if not epoch1 then
-      epoch1, refunded1, last1, reserved1 = epoch, 0, 0, 0
+  if not epoch1 then
+    epoch1, refunded1 = epoch, 0
+  end
+  missing1 = min(9007199254740992 * interval1, max(0, missing1 + granted * interval1 - early1))
+  part1 = fmod(missing1, interval1)
+  taken1 = floor((missing1 - part1) / interval1 + 0.5)
+  if missing1 > 0 then
+    text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+    if refunded1 > 0 then
+      text1 = text1 .. format(' %.0f', refunded1)
     end
-    missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
-    part1 = fmod(missing1, interval1)
-    taken1 = floor((missing1 - part1) / interval1 + 0.5)
-    if missing1 > 0 then
-      text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-      if last1 > ahead1 or reserved1 > 0 then
-        text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
-      elseif refunded1 > 0 then
-        text1 = text1 .. format(' %.0f', refunded1)
-      end
-      call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
-    else
-      text1 = ''
-      call('UNLINK', KEYS[1])
-    end
+    local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 10
+    call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, life)))
+  else
+    text1 = ''
+    call('UNLINK', KEYS[1])
   end
   count2 = min(9007199254740992, count2 + granted) -- only Charge reaches this
   text2 = (head2 or format('%s %d ', epoch, end2)) .. format('%d', count2)
@@ -149,30 +147,31 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local at1, missing1, refunded1, last1, reserved1, epoch1 = now, 0, 0, 0, 0, false
+local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
 local text1 = call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
+  local refunded = match(rest or '', '^ (%d+)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
-    refunded1, last1, reserved1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
+    refunded1 = tonumber(refunded .. '.')
   end
   if at1 < now then
-    missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
+    missing1, at1 = missing1 - (now - at1) * refill1, now
+    if missing1 < 0 then
+      early1, missing1 = waited and min(-missing1, waited * refill1) or 0, 0
+    end
   end
   epoch1 = missing1 > 0 and word
 end
-local ahead1 = capacity1 * interval1
 local part1 = fmod(missing1, interval1)
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
-local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
+local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
 local most2, end2, length2, renews2 = ARGV[7] + 0, nil, ARGV[8], ARGV[9] ~= ''
 local count2, head2, text2 = 0, false, call('GET', KEYS[2]) or ''
 if text2 ~= '' then
@@ -192,26 +191,22 @@ if not head2 then
 end
 local free2 = most2 - count2
 local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
-do
-  local n = granted
-  if not epoch1 then
-    epoch1, refunded1, last1, reserved1 = epoch, 0, 0, 0
+if not epoch1 then
+  epoch1, refunded1 = epoch, 0
+end
+missing1 = min(9007199254740992 * interval1, max(0, missing1 + granted * interval1 - early1))
+part1 = fmod(missing1, interval1)
+taken1 = floor((missing1 - part1) / interval1 + 0.5)
+if missing1 > 0 then
+  text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
+  if refunded1 > 0 then
+    text1 = text1 .. format(' %.0f', refunded1)
   end
-  missing1 = min(9007199254740992 * interval1, missing1 + n * interval1) -- only Charge reaches this
-  part1 = fmod(missing1, interval1)
-  taken1 = floor((missing1 - part1) / interval1 + 0.5)
-  if missing1 > 0 then
-    text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-    if last1 > ahead1 or reserved1 > 0 then
-      text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
-    elseif refunded1 > 0 then
-      text1 = text1 .. format(' %.0f', refunded1)
-    end
-    call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
-  else
-    text1 = ''
-    call('UNLINK', KEYS[1])
-  end
+  local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 10
+  call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, life)))
+else
+  text1 = ''
+  call('UNLINK', KEYS[1])
 end
 count2 = min(9007199254740992, count2 + granted) -- only Charge reaches this
 text2 = (head2 or format('%s %d ', epoch, end2)) .. format('%d', count2)
@@ -233,30 +228,31 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local capacity1, refill1, interval1 = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
-local at1, missing1, refunded1, last1, reserved1, epoch1 = now, 0, 0, 0, 0, false
+local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
 local text1 = call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
+  local refunded = match(rest or '', '^ (%d+)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
-    refunded1, last1, reserved1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
+    refunded1 = tonumber(refunded .. '.')
   end
   if at1 < now then
-    missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
+    missing1, at1 = missing1 - (now - at1) * refill1, now
+    if missing1 < 0 then
+      early1, missing1 = waited and min(-missing1, waited * refill1) or 0, 0
+    end
   end
   epoch1 = missing1 > 0 and word
 end
-local ahead1 = capacity1 * interval1
 local part1 = fmod(missing1, interval1)
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
-local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
+local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
 local most2, end2, length2, renews2 = ARGV[6] + 0, nil, ARGV[7], ARGV[8] ~= ''
 local count2, head2, text2 = 0, false, call('GET', KEYS[2]) or ''
 if text2 ~= '' then
@@ -288,19 +284,18 @@ do
       due = 0
     end
   end
-  due = min(due, missing1 - (last1 > ahead1 and min(last1, missing1) or 0))
+  due = min(due, missing1)
   if due > 0 then
     missing1, refunded1 = missing1 - due, refunded1 + due
     part1 = fmod(missing1, interval1)
     taken1 = floor((missing1 - part1) / interval1 + 0.5)
     if missing1 > 0 then
       text1 = format('%s %d %d %d', epoch1, at1, taken1, part1)
-      if last1 > ahead1 or reserved1 > 0 then
-        text1 = text1 .. format(' %.0f %.0f %.0f', refunded1, last1 > ahead1 and last1 or 0, reserved1)
-      elseif refunded1 > 0 then
+      if refunded1 > 0 then
         text1 = text1 .. format(' %.0f', refunded1)
       end
-      call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, ceil((missing1 / refill1 + (at1 - now)) / 1000))))
+      local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 10
+      call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, life)))
     else
       text1 = ''
       call('UNLINK', KEYS[1])
@@ -328,30 +323,31 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis = floor(now / 1000)
+local millis, waited = floor(now / 1000), nil -- only acquire has waiters
 local capacity1, refill1, interval1 = ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0
-local at1, missing1, refunded1, last1, reserved1, epoch1 = now, 0, 0, 0, 0, false
+local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
 local text1 = call('GET', KEYS[1]) or ''
 if text1 ~= '' then
   local word, at, taken, part, rest = match(text1, '^(%w+) (%d+) (%d+) (%d+)(.*)$')
-  local refunded, last, reserved = match(rest or '', '^ (%d+) ?(%d*) ?(%d*)$')
-  if not word or #at > 18 or #taken > 16 or #part > 16
-      or rest ~= '' and (not refunded or #refunded > 99 or #last > 33 or #reserved > 16) then
+  local refunded = match(rest or '', '^ (%d+)$')
+  if not word or #at > 18 or #taken > 16 or #part > 16 or rest ~= '' and (not refunded or #refunded > 99) then
     return {3, 1, text1}
   end
   at1, missing1 = at + 0, tonumber(taken, 10) * interval1 + part
   if refunded then
-    refunded1, last1, reserved1 = tonumber(refunded .. '.'), tonumber('0' .. last .. '.'), tonumber('0' .. reserved, 10)
+    refunded1 = tonumber(refunded .. '.')
   end
   if at1 < now then
-    missing1, last1, at1 = max(0, missing1 - (now - at1) * refill1), last1 - (now - at1) * refill1, now
+    missing1, at1 = missing1 - (now - at1) * refill1, now
+    if missing1 < 0 then
+      early1, missing1 = waited and min(-missing1, waited * refill1) or 0, 0
+    end
   end
   epoch1 = missing1 > 0 and word
 end
-local ahead1 = capacity1 * interval1
 local part1 = fmod(missing1, interval1)
 local taken1 = floor((missing1 - part1) / interval1 + 0.5)
-local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0), capacity1
+local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 / interval1), capacity1
 local most2, end2, length2, renews2 = ARGV[5] + 0, nil, ARGV[6], ARGV[7] ~= ''
 local count2, head2, text2 = 0, false, call('GET', KEYS[2]) or ''
 if text2 ~= '' then
