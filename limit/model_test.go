@@ -213,10 +213,19 @@ func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 			if f.back || pauses {
 				continue
 			}
-			most := max(micros(m.Reset(f.now)+1)+time.Millisecond, stays(p)-micros(f.now-granted))
+			most := max(micros(m.Reset(f.now)+1)+time.Millisecond+staysFull(p), stays(p)-micros(f.now-granted))
 			require.LessOrEqual(f, f.redis.TTL(key), most, "%v", log[max(0, len(log)-5):])
 		}
 	}
+}
+
+// staysFull returns how long the key of a policy exists after its permits have returned.
+func staysFull(p Policy) time.Duration {
+	switch p.(type) {
+	case TokenBucket, LeakyBucket, Smooth:
+		return fullFor * time.Millisecond
+	}
+	return 0
 }
 
 // stays returns how long the key of a policy can exist after a grant although no permit is taken.
