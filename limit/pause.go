@@ -187,7 +187,7 @@ func (o pauseForecast) reset(int64) time.Duration {
 
 func (o pauseForecast) earliest(ahead, permits int64) time.Duration {
 	if o.paused() {
-		return o.until(wanted)
+		return o.until(ahead + permits)
 	}
 	after, _ := o.wait(ahead + permits)
 	return after
