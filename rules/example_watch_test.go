@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/rratelimiter/rratelimiter/rules"
 )
@@ -78,16 +77,4 @@ func ExampleRates() {
 	rate, err := client.Limiter("paid-api").Config(ctx)
 	fmt.Println(rate.Permits, err)
 	// Output: 100 <nil>
-}
-
-// A network file system, which sends no notifications, is polled more often.
-func ExamplePollEvery() {
-	path, remove := file("rules: []")
-	defer remove()
-	ctx, end := context.WithCancel(context.Background())
-	defer end()
-
-	_, err := rules.Watch(ctx, path, rules.PollEvery(5*time.Second))
-	fmt.Println(err)
-	// Output: <nil>
 }

@@ -30,15 +30,6 @@ func Rates(client *rratelimiter.Client) WatchOption {
 	return func(w *watch) { w.client = client }
 }
 
-// PollEvery sets how often the file is read without a notification of a change, 15 s by default.
-// Some file systems and links send no notifications. It panics if d is not above 0.
-func PollEvery(d time.Duration) WatchOption {
-	if d <= 0 {
-		panic("rules: PollEvery: want a time above 0")
-	}
-	return func(w *watch) { w.files.Every = d }
-}
-
 // Watch loads the rules of a file and follows the file until ctx ends; then the rules stay. If the
 // first file has a problem, Watch returns an error. If a later one has a problem, or is missing,
 // the old rules stay, and [OnReload] gets the error.
@@ -50,6 +41,9 @@ func PollEvery(d time.Duration) WatchOption {
 //   - Remove it and create it again.
 //   - Write it in place. It is taken once two reads, a tenth of a second apart, are equal. A writer
 //     that pauses for longer in the middle of a file is not detected.
+//
+// A change is applied two tenths of a second after its notification, whatever else happens in the
+// folder. The file is also read every 15 seconds, since some file systems send no notifications.
 //
 // Requests use the old rules until the new ones are ready, and one request never uses both. Permits
 // stay taken, since limiters are named by the domain, the rule's name and the key. A limit that
@@ -73,6 +67,8 @@ func Watch(ctx context.Context, path string, opts ...WatchOption) (*Set, error) 
 	return w.set, nil
 }
 
+const pollInterval = 15 * time.Second
+
 type watch struct {
 	files    rulefile.Watcher
 	client   *rratelimiter.Client
@@ -86,7 +82,7 @@ type watch struct {
 
 func newWatch(path string, opts []WatchOption) *watch {
 	w := &watch{set: new(Set)}
-	w.files = rulefile.Watcher{Path: path, Every: 15 * time.Second, Apply: w.apply, Report: w.report}
+	w.files = rulefile.Watcher{Path: path, Every: pollInterval, Apply: w.apply, Report: w.report}
 	w.files.Settled = func(ctx context.Context) { w.reportRates(w.setRates(ctx)) }
 	for _, opt := range opts {
 		if opt != nil {

@@ -30,8 +30,7 @@ type Watcher struct {
 }
 
 const (
-	settleTime  = 100 * time.Millisecond // the time without changes before a check, and between checks
-	maxDelay    = time.Second            // the longest time from a change to a check
+	settleTime  = 100 * time.Millisecond // from a notification to a check, and between checks
 	maxUnstable = 10 * time.Second       // the time of constant changes after which they are reported
 )
 
@@ -68,13 +67,14 @@ func (w *Watcher) Check(ctx context.Context) (pending bool) {
 	return false
 }
 
-// changed reports files that change all the time, and so are never stable.
+// changed reports once files that change all the time, and so are never stable.
 func (w *Watcher) changed() {
 	if w.unstable.IsZero() {
 		w.unstable = time.Now()
 	}
-	if time.Since(w.unstable) >= maxUnstable {
-		w.applied = [sha256.Size]byte{} // any content counts as a change
+	none := [sha256.Size]byte{} // any content counts as a change
+	if time.Since(w.unstable) >= maxUnstable && w.applied != none {
+		w.applied = none
 		w.Report(&Problem{File: w.Path, Reason: "it changes all the time: write another file and rename it"})
 	}
 }
@@ -99,22 +99,22 @@ type Notifier interface {
 	Remove(dir string) error
 }
 
-// Run follows the files until ctx ends. Without a notifier, it polls.
+// Run follows the files until ctx ends. Without a notifier, it polls. A notification or a poll makes a
+// check due, unless one is due already. So others, of other files in the folder or of one that is
+// written for long, do not delay it: a file that is replaced is applied two settleTimes later.
 func Run[E any](ctx context.Context, w *Watcher, n Notifier, events <-chan E, lost <-chan error) {
 	poll := time.NewTicker(w.Every)
 	defer poll.Stop()
 	dirs := make(map[string]bool)
-	timer := time.NewTimer(0)
+	timer, due := time.NewTimer(0), true
 	defer timer.Stop()
-	var first time.Time // of the changes since the last check
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-			first = time.Time{}
 			w.listen(n, dirs)
-			if w.Check(ctx) {
+			if due = w.Check(ctx); due {
 				timer.Reset(settleTime)
 			} else if w.Settled != nil {
 				w.Settled(ctx)
@@ -130,11 +130,10 @@ func Run[E any](ctx context.Context, w *Watcher, n Notifier, events <-chan E, lo
 			}
 		case <-poll.C:
 		}
-		now := time.Now()
-		if first.IsZero() {
-			first = now
+		if !due {
+			due = true
+			timer.Reset(settleTime)
 		}
-		timer.Reset(min(settleTime, max(0, first.Add(maxDelay).Sub(now))))
 	}
 }
 
