@@ -15,7 +15,7 @@ func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (
 	unused, again := l.answer(e, b, err)
 	l.wake(b)
 	l.releaseUnused(ctx, b, unused)
-	l.finish(b)
+	b.takeCall().reportAlone() // if no caller does
 	b.clear()
 	l.Engine.batches.Put(b)
 	return again
@@ -56,18 +56,21 @@ func (l *Limiter) answer(e *entry, b *Batch, err error) (unused release, again b
 
 // wake wakes the callers of a batch. From then on the requests belong to them.
 func (l *Limiter) wake(b *Batch) {
-	l.forgetDenials(b)
+	l.updateDenials(b)
 	clear(b.Requests)
 	if b.answered != nil {
 		close(b.answered)
 	}
 }
 
-// forgetDenials ends the cached denials that count permits which a call has taken, before its callers
-// ask again.
-func (l *Limiter) forgetDenials(b *Batch) {
+// updateDenials ends the cached denials that count permits which a call has taken, and caches its own
+// denial, before its callers ask again.
+func (l *Limiter) updateDenials(b *Batch) {
 	if b.took() {
 		b.version = l.Engine.denials.granted(l, b.version)
+	}
+	if l.Engine.denials != nil && b.Denied > 0 {
+		l.remember(b)
 	}
 }
 
@@ -77,10 +80,3 @@ func (l *Limiter) releaseUnused(ctx context.Context, b *Batch, unused release) {
 	unused.runLater()
 }
 
-// finish reports a call that served no caller, and caches its denial.
-func (l *Limiter) finish(b *Batch) {
-	b.takeCall().reportAlone()
-	if l.Engine.denials != nil && b.Denied > 0 {
-		l.remember(b)
-	}
-}

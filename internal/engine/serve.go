@@ -65,7 +65,7 @@ func (l *Limiter) answerQueue(e *entry, q *queue, changes uint64, err error) {
 	b := &q.batch
 	b.call.finish(b.Lease.Granted, err)
 	done, unused, released := l.answerInQueue(e, q, changes, err)
-	l.forgetDenials(b)
+	l.updateDenials(b)
 	q.wakeAll(done)
 	l.releaseUnused(context.Background(), b, unused)
 	if released != nil {
@@ -73,7 +73,7 @@ func (l *Limiter) answerQueue(e *entry, q *queue, changes uint64, err error) {
 	} else {
 		l.check(e, q, err)
 	}
-	l.finish(b)
+	b.takeCall().reportAlone() // if no caller does
 }
 
 // answerInQueue makes the answers of a call final, with the entry locked. It returns the waiters to

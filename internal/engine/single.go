@@ -142,8 +142,8 @@ func (s *single) complete(err error) {
 	b.count(err)
 	l.addReceipts(b)
 	b.assignCall()
-	l.forgetDenials(b)
-	l.finish(b)
+	l.updateDenials(b)
+	b.takeCall().reportAlone() // if no caller does
 }
 
 // busy counts the calls of singles, and the entries, by a hash of their IDs.
