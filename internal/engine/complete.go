@@ -79,4 +79,3 @@ func (l *Limiter) releaseUnused(ctx context.Context, b *Batch, unused release) {
 	l.releaseLost(ctx, b)
 	unused.runLater()
 }
-
