@@ -99,8 +99,9 @@ func (w *watched) sleep(d time.Duration) {
 // TestRun_FileChanges_IsAppliedAfterTwoChecks, whatever the interval of polls is, and whatever happens
 // to other files of the folder.
 func TestRun_FileChanges_IsAppliedAfterTwoChecks(t *testing.T) {
-	for every := range map[time.Duration]bool{10 * time.Millisecond: true, 50 * time.Millisecond: true, settleTime: true, time.Hour: true} {
-		for other := range map[time.Duration]bool{0: true, 10 * time.Millisecond: true, 50 * time.Millisecond: true} {
+	const ms = time.Millisecond
+	for _, every := range []time.Duration{10 * ms, 50 * ms, settleTime, time.Hour} {
+		for _, other := range []time.Duration{0, 10 * ms, 50 * ms} {
 			t.Run(fmt.Sprint(every, other), func(t *testing.T) {
 				watching(t, every, func(w *watched) {
 					ctx, end := context.WithCancel(w.Context())

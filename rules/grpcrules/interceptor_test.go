@@ -19,7 +19,9 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/rules"
+	"github.com/rratelimiter/rratelimiter/rules/internal/ruleset"
 	"github.com/rratelimiter/rratelimiter/rules/internal/rulestest"
 )
 
@@ -185,6 +187,40 @@ rules:
 	}
 	for _, banned := range []string{"  gone", "    "} {
 		assert.Equal(t, codes.ResourceExhausted, check(banned))
+	}
+}
+
+// TestServerInterceptors_CallsUnderWay_AreDecidedByTheOldFile: one call never meets rules of two files.
+func TestServerInterceptors_CallsUnderWay_AreDecidedByTheOldFile(t *testing.T) {
+	for name, door := range map[string]func(*rules.Set, *rratelimiter.Client, grpclimit.Option) func(context.Context) error{
+		"unary": func(set *rules.Set, client *rratelimiter.Client, opt grpclimit.Option) func(context.Context) error {
+			limited := UnaryServerInterceptor(set, client, opt)
+			return func(ctx context.Context) error {
+				_, err := limited(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/a.B/C"},
+					func(context.Context, any) (any, error) { return nil, nil })
+				return err
+			}
+		},
+		"stream": func(set *rules.Set, client *rratelimiter.Client, opt grpclimit.Option) func(context.Context) error {
+			limited := StreamServerInterceptor(set, client, opt)
+			return func(ctx context.Context) error {
+				return limited(nil, &contextStream{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: "/a.B/C"},
+					func(any, grpc.ServerStream) error { return nil })
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+				set, hold := parsed(t, rulestest.TwoRules("a", "b")), rulestest.NewHold()
+				call := door(set, client,
+					grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) { hold.Report(o.Limiter) }))
+				hold.Test(t, func() { assert.NoError(t, call(t.Context())) }, func() {
+					file, problems := ruleset.Parse("rules.yaml", []byte(rulestest.TwoRules("c", "d")))
+					require.Empty(t, problems)
+					(*ruleset.Set)(set).Replace(file)
+				})
+			})
+		})
 	}
 }
 
