@@ -44,7 +44,6 @@ type recordedStep struct {
 		Interval  int64 `json:"interval"`
 		KeepAlive int64 `json:"keepAlive"`
 		KeepState bool  `json:"keepState"`
-		Expiry    int64 `json:"expiry"`
 	} `json:"args"`
 	Now    int64         `json:"now"`
 	Reply  string        `json:"reply"`
@@ -194,12 +193,6 @@ func call(t *testing.T, l *rratelimiter.Limiter, step recordedStep) string {
 		err = l.Acquire(ctx, args.Permits)
 	case "availablePermits":
 		reply, err = l.AvailablePermits(ctx)
-	case "expire":
-		reply, err = l.Expire(ctx, time.Duration(args.Expiry)*time.Millisecond)
-	case "clearExpire":
-		reply, err = l.ClearExpire(ctx)
-	case "remainTimeToLive":
-		reply, err = l.RemainTimeToLive(ctx)
 	case "delete":
 		reply, err = l.Delete(ctx)
 	default:
@@ -276,7 +269,7 @@ func normalized(t *testing.T, keys []recordedKey, old map[string]bool) (state ma
 
 // setsTTL reports whether a call sets the TTL of the state.
 func setsTTL(step recordedStep) bool {
-	takes := []string{"tryAcquire()", "tryAcquire(permits)", "acquire(permits)", "expire"}
+	takes := []string{"tryAcquire()", "tryAcquire(permits)", "acquire(permits)"}
 	return step.Args.KeepState || step.Reply != "above the rate" && slices.Contains(takes, step.Call)
 }
 

@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
-	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
 // moves are the calls that give a limiter another name. A move that is not done is an error.
@@ -25,9 +23,6 @@ var moves = map[string]func(context.Context, *rratelimiter.Limiter, string) erro
 		return done(l.Copy(ctx, to, rratelimiter.Replace()))
 	},
 }
-
-// copies reports whether a move leaves the old name in place.
-func copies(call string) bool { return strings.HasPrefix(call, "Copy") }
 
 // done returns an error if a move was not done.
 func done(ok bool, err error) error {
@@ -53,46 +48,6 @@ func limiterWithAllKeys(t *testing.T, name string) *rratelimiter.Limiter {
 		require.NoError(t, err)
 	})
 	return l
-}
-
-// Within a slot a limiter moves with all its keys. If another limiter has the new name, Rename and
-// Copy with Replace replace all of its keys; RenameNX and Copy change none of the ten keys.
-func TestRename_SameSlot_MovesAllKeysOrNone(t *testing.T) {
-	ctx := t.Context()
-	for call, move := range moves {
-		for _, taken := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, name taken %t", call, taken), func(t *testing.T) {
-				from, to := "{tenant9}:old", "{tenant9}:new"
-				fromKeys, toKeys := keysOf(from), keysOf(to)
-				l := limiterWithAllKeys(t, from)
-				require.NotContains(t, contents(t, fromKeys), "")
-				limiterWithAllKeys(t, to)
-				if taken {
-					// The replaced limiter has a key that the moved one lacks.
-					require.NoError(t, redis.Do(ctx, redis.B().Del().Key(fromKeys[1]).Build()).Error())
-				} else {
-					require.NoError(t, done(client.Limiter(to).Delete(ctx)))
-				}
-				wantFrom, wantTo := contents(t, fromKeys), contents(t, toKeys)
-
-				err := move(ctx, l, to)
-				switch {
-				case taken && (call == "RenameNX" || call == "Copy"):
-					require.ErrorContains(t, err, "nothing was done")
-				case copies(call) && version.Lacks(t, servers.CopyCommand):
-					require.ErrorIs(t, err, rratelimiter.ErrUnsupported)
-				default:
-					require.NoError(t, err)
-					wantTo = wantFrom
-					if !copies(call) {
-						wantFrom = make([]string, len(fromKeys))
-					}
-				}
-				require.Equal(t, wantFrom, contents(t, fromKeys))
-				require.Equal(t, wantTo, contents(t, toKeys))
-			})
-		}
-	}
 }
 
 // No script can move keys to another slot, or to a name whose keys do not share one. The error names

@@ -105,7 +105,6 @@ type Args struct {
 	Interval  int64 `json:"interval,omitempty"`
 	KeepAlive int64 `json:"keepAlive,omitempty"`
 	KeepState bool  `json:"keepState,omitempty"`
-	Expiry    int64 `json:"expiry,omitempty"`
 }
 
 // Key is one key and all that it holds.
@@ -181,7 +180,7 @@ func (s story) record(ctx context.Context, redis rueidis.Client, java *oracle.Re
 			Call: string(call.Op), Now: now, Reply: string(reply), Before: before, After: after,
 			Args: Args{
 				Permits: call.Permits, PerClient: call.PerClient, Interval: call.Interval.Milliseconds(),
-				KeepAlive: call.KeepAlive.Milliseconds(), KeepState: call.KeepState, Expiry: call.Expiry.Milliseconds(),
+				KeepAlive: call.KeepAlive.Milliseconds(), KeepState: call.KeepState,
 			},
 		})
 	}

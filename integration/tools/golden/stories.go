@@ -77,18 +77,6 @@ var stories = []story{
 		},
 	},
 	{
-		name: "expiry", names: []string{"expiry", "{tag}:expiry"},
-		steps: []step{
-			{call: calls.Rate(calls.SetRate, 10, time.Hour)},
-			{call: calls.Of(calls.TryAcquire, 4)},
-			{call: calls.Expiring(calls.Expire, 5*time.Hour)},
-			{call: calls.Just(calls.RemainTimeToLive)},
-			{later: 2 * time.Hour, call: calls.Of(calls.TryAcquire, 10)},
-			{call: calls.Of(calls.TryAcquire, 1)},
-			{call: calls.Just(calls.ClearExpire)},
-		},
-	},
-	{
 		name: "new rates", names: []string{"rates"},
 		steps: []step{
 			{call: calls.Rate(calls.SetRate, 10, time.Hour)},
