@@ -2,10 +2,8 @@ package rratelimiter
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -22,6 +20,9 @@ func (w *wire) Call(b *engine.Batch) (script *redisx.Script, keys []string) {
 // timeArg is the index of the time in the arguments of a script, Unix milliseconds: ARGV[1]. It is "" for
 // the server's clock.
 const timeArg = 0
+
+// memberArg is the index of the member of a grant: ARGV[2] of the acquire script.
+const memberArg = 1
 
 // The flags of the acquire script, as ARGV[7] has them.
 const (
@@ -70,50 +71,19 @@ func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 	}
 }
 
-// member returns the member of a new grant of n permits: a length, as many random bytes, and n. A
-// grant with leased permits has the Client's lease ID in its first random bytes.
-func (c *Client) member(n int64, leases bool) string {
-	first := rand.Uint64()
-	if leases {
-		first = c.leaseID
-	}
-	random := append(make([]byte, 0, 1+randomLength), randomLength)
-	random = binary.LittleEndian.AppendUint64(random, first)
-	return memberOf(string(binary.LittleEndian.AppendUint64(random, rand.Uint64())), n)
-}
-
-// randomLength is the number of random bytes of a member.
-const randomLength = 16
-
-// memberOf returns the member that begins with random: n follows in 32 bits, little-endian.
-func memberOf(random string, n int64) string {
-	return random + string(binary.LittleEndian.AppendUint32(nil, uint32(n)))
-}
-
-// randomOf returns the beginning of the member in the arguments of a batch, up to its permits.
-func randomOf(b *engine.Batch) string {
-	const member = 1 // ARGV[2]
-	return b.Args[member][:1+randomLength]
-}
-
-// leaseIDBytes returns the Client's lease ID as members have it.
-func (c *Client) leaseIDBytes() string {
-	return string(binary.LittleEndian.AppendUint64(nil, c.leaseID))
-}
-
 // Receipt returns the refund of the grant of a call.
 func (w *wire) Receipt(b *engine.Batch) receipt.Refund {
 	at := b.Args[timeArg] // "" for the server's clock
 	if f, ok := b.Forecast.(*forecast); ok {
 		at = strconv.FormatInt(f.now, 10)
 	}
-	return w.receipt(randomOf(b), b.Granted, at)
+	return w.receipt(grantOf(b.Args[memberArg]), b.Granted, at)
 }
 
-// receipt returns the refund of the grant whose member begins with random. It was of granted permits.
-// Its score is at, or "" if that is unknown.
-func (w *wire) receipt(random string, granted int64, at string) receipt.Refund {
-	return func(ctx context.Context, permits int64) error { return w.refund(ctx, permits, random, granted, at) }
+// receipt returns the refund of a grant, as grantOf has it. It was of granted permits. Its score is at, or ""
+// if that is unknown.
+func (w *wire) receipt(grant string, granted int64, at string) receipt.Refund {
+	return func(ctx context.Context, permits int64) error { return w.refund(ctx, permits, grant, granted, at) }
 }
 
 // Refund returns the permits of a grant whose callers have left.
@@ -126,12 +96,12 @@ func (w *wire) Refund(b *engine.Batch) func(context.Context) {
 
 // refund returns permits of a grant, as receipt has it. It names the grant, instead of releasing the
 // oldest one: that of a late reply may have expired, or may be lost with a master that failed.
-func (w *wire) refund(ctx context.Context, permits int64, random string, granted int64, at string) error {
+func (w *wire) refund(ctx context.Context, permits int64, grant string, granted int64, at string) error {
 	rest := ""
 	if granted > permits {
-		rest = memberOf(random, granted-permits)
+		rest = memberOf(grant, granted-permits)
 	}
-	args := []string{w.client.nowText(), strconv.FormatInt(permits, 10), memberOf(random, granted), rest, at}
+	args := []string{w.client.nowText(), strconv.FormatInt(permits, 10), memberOf(grant, granted), rest, at}
 	_, err := engine.Refund(ctx, w.client.engine, w.keys[:1],
 		func(ctx context.Context) (redisx.Reply, error) { return w.pages(ctx, refundScript, args) })
 	if errors.Is(err, ErrNotInitialized) || errors.Is(err, redisx.ErrRanBefore) {

@@ -2,9 +2,7 @@ package rratelimiter
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -66,12 +64,6 @@ func WithClock(now func() time.Time) Option {
 // does not matter. Java clients of the same limiter still use their own clocks.
 func WithServerTime() Option {
 	return func(c *Client) { c.settings.Now, c.settings.ServerTime = nil, true }
-}
-
-// newLeaseID returns the first random bytes of the members of leases: a mark, by which the scripts
-// distinguish a lease from a grant of a client whose clock is ahead. The Client's own bytes follow.
-func newLeaseID() uint64 {
-	return uint64(rand.Uint32())<<32 | uint64(binary.LittleEndian.Uint32([]byte("LEAS")))
 }
 
 const defaultWaitJitter = 20 * time.Millisecond

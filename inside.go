@@ -9,7 +9,7 @@ import (
 )
 
 func init() {
-	inside.Included = included
+	inside.Included, inside.PermitsOf = included, permitsOf
 	inside.Open = func(client any) (inside.Client, error) {
 		c, ok := client.(*Client)
 		if !ok || c == nil || c.redis == nil {
@@ -29,7 +29,7 @@ func init() {
 			Client: l.wire.client.inside(), Keys: l.wire.keys[:], Types: keyTypes[:], Initial: l.wire.initial,
 			Member: emptyMember, Forecast: l.wire.client.forecastOf, Release: l.Release,
 			Refund: func(ctx context.Context, permits int64, member string, granted int64, at string) error {
-				return l.wire.refund(ctx, permits, member[:len(member)-4], granted, at)
+				return l.wire.refund(ctx, permits, grantOf(member), granted, at)
 			},
 			CountDrift: func() { l.wire.countDrift(l.wire.client.nowText()) },
 			Recount: func(ctx context.Context) error {

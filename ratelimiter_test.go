@@ -2,7 +2,6 @@ package rratelimiter
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -411,7 +410,8 @@ func (f *fixture) fillNow(l *Limiter, grants int) {
 func (f *fixture) grants() map[string]int64 {
 	all := make(map[string]int64)
 	for _, m := range f.members() {
-		all[m[1:2]] += int64(binary.LittleEndian.Uint32([]byte(m[17:])))
+		permits, _ := permitsOf(m)
+		all[m[1:2]] += permits
 	}
 	return all
 }
@@ -486,7 +486,8 @@ func (f *fixture) drift() int64 {
 func (f *fixture) sum() (sum int64) {
 	f.Helper()
 	for _, m := range f.members() {
-		sum += int64(binary.LittleEndian.Uint32([]byte(m[len(m)-4:])))
+		permits, _ := permitsOf(m)
+		sum += permits
 	}
 	return sum
 }

@@ -267,7 +267,7 @@ func (f *fixture) randomDrift(random *rand.Rand, grants int, drifts bool) {
 				i -= random.IntN(min(i+1, 5))
 				n := 1 + random.Int64N(c.sizes[i])
 				what = fmt.Sprintf("client %v refunds %d of %d", c.off, n, c.sizes[i])
-				require.NoError(f, c.wire.refund(f.Context(), n, c.grants[i][:17], c.sizes[i], ""))
+				require.NoError(f, c.wire.refund(f.Context(), n, grantOf(c.grants[i]), c.sizes[i], ""))
 				c.grants, c.sizes = c.grants[:i], c.sizes[:i]
 			}
 		case k < 955:

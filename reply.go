@@ -59,7 +59,7 @@ func (w *wire) leased(b *engine.Batch, r redisx.Reply) (again bool, err error) {
 		return false, w.unexpected(&r)
 	}
 	b.Lease.Granted, b.Lease.Lasts, b.Lease.Limit, b.Lease.Free, b.Lease.Reset = granted, lasts, limit, free, lasts+reset
-	b.Lease.Return = w.receipt(randomOf(b), granted+total, strconv.FormatInt(at, 10))
+	b.Lease.Return = w.receipt(grantOf(b.Args[memberArg]), granted+total, strconv.FormatInt(at, 10))
 	return w.read(b, acquired)
 }
 

@@ -188,7 +188,7 @@ func TestAcquireScript_Lease_Replies(t *testing.T) {
 				return
 			}
 			require.Len(t, grants, 1)
-			score := grants[memberOf(randomOf(batch), test.all)]
+			score := grants[memberOf(grantOf(batch.Args[memberArg]), test.all)]
 			assert.InDelta(t, float64(now.Add(lasts).UnixMilli()), score, 0)
 			assert.Equal(t, test.rate.Permits-test.all, f.Stored(value))
 		})

@@ -31,7 +31,7 @@ if mark == begin[1] then
 else
   skip, sum = 0, 0
 end
---@include count
+--@include member
 local grants = call(first, permitsKey, skip, skip + page - 1, 'WITHSCORES')
 local done = #grants < page * 2
 for i = 1, #grants, 2 do
@@ -41,7 +41,7 @@ for i = 1, #grants, 2 do
     done = true
     break
   end
-  local n = count(grants[i])
+  local n = permitsOf(grants[i])
   if not n then
     return {CORRUPT, permitsAt, 'member', grants[i]}
   end

@@ -17,10 +17,14 @@ local grants = call('ZCARD', permitsKey)
 if grants > 8192 then
   grants = 0
 elseif value or grants > 0 then
-  --@include count
+  --@include member
   local excess, members = (value or 0) - rate, call('ZRANGE', permitsKey, '0', '-1')
   for i = 1, grants do
-    excess = excess + (count(members[i]) or 0) -- an invalid member is an error when it expires
+    local n = permitsOf(members[i])
+    if not n then
+      return {CORRUPT, permitsAt, 'member', members[i]}
+    end
+    excess = excess + n
   end
   if excess ~= 0 or not value then
     call('DECRBY', valueKey, string.format('%.0f', excess)) -- a value keeps its TTL

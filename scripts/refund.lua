@@ -26,17 +26,16 @@ local reply, n = {DONE, 0}, tonumber(ARGV[2])
 local member = ARGV[3]
 added, score = ARGV[4] ~= '' and ARGV[4] or nil, call('ZSCORE', permitsKey, member)
 if not score then
-  --@include count
-  --@include resized
-  local random, grants = string.sub(member, 1, 17), nil
+  --@include member
+  local grant, grants = grantOf(member), nil
   if ARGV[5] ~= '' then
     grants = call('ZRANGEBYSCORE', permitsKey, ARGV[5], ARGV[5], 'WITHSCORES', 'LIMIT', '0', page)
   else
     grants = call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES')
   end
   for i = 1, #grants, 2 do
-    if string.sub(grants[i], 1, 17) == random and #grants[i] == 21 then
-      local held = count(grants[i])
+    if grantOf(grants[i]) == grant then
+      local held = permitsOf(grants[i])
       member, score, added = grants[i], grants[i + 1], nil
       if held > n then
         added = resized(member, held - n)

@@ -24,14 +24,13 @@ if value + n >= rate then
 elseif more then
   reply = {AGAIN, ''}
 else
-  --@include count
-  --@include resized
+  --@include member
   local rest, newest, oldest = n, now + 0, call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES')
   --@include cut
   for _, own in ipairs({true, false}) do
     for i = 1, #oldest, 2 do
-      if rest > 0 and tonumber(oldest[i + 1]) > newest and (string.sub(oldest[i], 2, 9) == ARGV[3]) == own then
-        local n = count(oldest[i])
+      if rest > 0 and tonumber(oldest[i + 1]) > newest and (leaseOf(oldest[i]) == ARGV[3]) == own then
+        local n = permitsOf(oldest[i])
         if not n then
           return {CORRUPT, permitsAt, 'member', oldest[i]}
         end

@@ -36,11 +36,11 @@ if keep and (not old[2] or old[2] == ARGV[4]) then
     return {CORRUPT, valueAt, '', stored}
   end
   if call('ZCARD', permitsKey) <= page then
-    --@include count
+    --@include member
     local grants, used = call('ZRANGE', permitsKey, '0', '-1', 'WITHSCORES'), 0
     expired = 0
     for i = 1, #grants, 2 do
-      local n = count(grants[i])
+      local n = permitsOf(grants[i])
       if not n then
         return {CORRUPT, permitsAt, 'member', grants[i]}
       end

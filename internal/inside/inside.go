@@ -10,7 +10,7 @@ import (
 )
 
 // Open returns the unexported parts of a *rratelimiter.Client, or its error. Package rratelimiter sets
-// Open, OpenLimiter and Included.
+// all variables of this package.
 var Open func(client any) (Client, error)
 
 // OpenLimiter returns the unexported parts of a *rratelimiter.Limiter, or its error.
@@ -18,6 +18,10 @@ var OpenLimiter func(limiter any) (Limiter, error)
 
 // Included are the parts that the scripts of package rratelimiter take in.
 var Included redisx.Parts
+
+// PermitsOf returns the permits of a member of a permits set, -1 if it is too short, and whether it has
+// the format of a grant.
+var PermitsOf func(member string) (permits int64, known bool)
 
 // Client has the unexported parts of a *rratelimiter.Client.
 type Client struct {

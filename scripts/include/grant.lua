@@ -4,7 +4,7 @@
 if granted > 0 and (not failed or type(failed) ~= 'table') then
   local member = ARGV[2]
   if granted ~= total then
-    --@include resized
+    --@include member
     member = resized(member, granted)
   end
   failed = redis.pcall('ZADD', permitsKey, grantedAt, member)

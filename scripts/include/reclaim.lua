@@ -18,16 +18,17 @@ if expired == size then
   if value ~= rate then
     value, dirty = rate, true
   end
-else
+elseif expired > 0 or not value then
+  --@include member
   if expired > 0 then
     more, drop = expired > page, math.min(expired, page)
     local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
     for i = 1, #returned do
-      local a, b, c, d = string.byte(returned[i], -4, -1)
-      if not d then
+      local n = permitsOf(returned[i])
+      if not n then
         return {CORRUPT, permitsAt, 'member', returned[i]}
       end
-      sum = sum + a + b * 256 + c * 65536 + d * 16777216
+      sum = sum + n
     end
     dirty = true
     if value then
@@ -41,7 +42,6 @@ else
       call('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
       return {AGAIN, ''}
     end
-    --@include count
     local inside = (size or call('ZCARD', permitsKey)) - expired
     local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
     local skip, sum, mark = string.match(ARGV[6] or '', '^(%d+) (%d+) (.*)$')
@@ -53,7 +53,7 @@ else
     local stop = math.min(skip + page, inside)
     local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
     for i = 1, #members do
-      local n = count(members[i])
+      local n = permitsOf(members[i])
       if not n then
         return {CORRUPT, permitsAt, 'member', members[i]}
       end

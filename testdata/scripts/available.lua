@@ -63,9 +63,19 @@ if mark == begin[1] then
 else
   skip, sum = 0, 0
 end
-local function count(member)
+local function permitsOf(member)
   local a, b, c, d = string.byte(member, -4, -1)
   return d and a + b * 256 + c * 65536 + d * 16777216
+end
+local function grantOf(member)
+  return string.sub(member, 1, -5)
+end
+local function leaseOf(member)
+  return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
+end
+local function resized(member, n)
+  return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
+    math.floor(n / 16777216))
 end
 local grants = call(first, permitsKey, skip, skip + page - 1, 'WITHSCORES')
 local done = #grants < page * 2
@@ -75,7 +85,7 @@ for i = 1, #grants, 2 do
     done = true
     break
   end
-  local n = count(grants[i])
+  local n = permitsOf(grants[i])
   if not n then
     return {CORRUPT, permitsAt, 'member', grants[i]}
   end

@@ -51,13 +51,27 @@ local grants = call('ZCARD', permitsKey)
 if grants > 8192 then
   grants = 0
 elseif value or grants > 0 then
-  local function count(member)
+  local function permitsOf(member)
     local a, b, c, d = string.byte(member, -4, -1)
     return d and a + b * 256 + c * 65536 + d * 16777216
   end
+  local function grantOf(member)
+    return string.sub(member, 1, -5)
+  end
+  local function leaseOf(member)
+    return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
+  end
+  local function resized(member, n)
+    return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
+      math.floor(n / 16777216))
+  end
   local excess, members = (value or 0) - rate, call('ZRANGE', permitsKey, '0', '-1')
   for i = 1, grants do
-    excess = excess + (count(members[i]) or 0) -- an invalid member is an error when it expires
+    local n = permitsOf(members[i])
+    if not n then
+      return {CORRUPT, permitsAt, 'member', members[i]}
+    end
+    excess = excess + n
   end
   if excess ~= 0 or not value then
     call('DECRBY', valueKey, string.format('%.0f', excess)) -- a value keeps its TTL

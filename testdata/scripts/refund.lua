@@ -54,16 +54,30 @@ if expired == size then
   if value ~= rate then
     value, dirty = rate, true
   end
-else
+elseif expired > 0 or not value then
+  local function permitsOf(member)
+    local a, b, c, d = string.byte(member, -4, -1)
+    return d and a + b * 256 + c * 65536 + d * 16777216
+  end
+  local function grantOf(member)
+    return string.sub(member, 1, -5)
+  end
+  local function leaseOf(member)
+    return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
+  end
+  local function resized(member, n)
+    return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
+      math.floor(n / 16777216))
+  end
   if expired > 0 then
     more, drop = expired > page, math.min(expired, page)
     local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
     for i = 1, #returned do
-      local a, b, c, d = string.byte(returned[i], -4, -1)
-      if not d then
+      local n = permitsOf(returned[i])
+      if not n then
         return {CORRUPT, permitsAt, 'member', returned[i]}
       end
-      sum = sum + a + b * 256 + c * 65536 + d * 16777216
+      sum = sum + n
     end
     dirty = true
     if value then
@@ -74,10 +88,6 @@ else
     if more then
       call('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
       return {AGAIN, ''}
-    end
-    local function count(member)
-      local a, b, c, d = string.byte(member, -4, -1)
-      return d and a + b * 256 + c * 65536 + d * 16777216
     end
     local inside = (size or call('ZCARD', permitsKey)) - expired
     local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
@@ -90,7 +100,7 @@ else
     local stop = math.min(skip + page, inside)
     local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
     for i = 1, #members do
-      local n = count(members[i])
+      local n = permitsOf(members[i])
       if not n then
         return {CORRUPT, permitsAt, 'member', members[i]}
       end
@@ -110,23 +120,29 @@ local reply, n = {DONE, 0}, tonumber(ARGV[2])
 local member = ARGV[3]
 added, score = ARGV[4] ~= '' and ARGV[4] or nil, call('ZSCORE', permitsKey, member)
 if not score then
-  local function count(member)
+  local function permitsOf(member)
     local a, b, c, d = string.byte(member, -4, -1)
     return d and a + b * 256 + c * 65536 + d * 16777216
   end
-  local function resized(member, n)
-    return string.sub(member, 1, -5) .. string.char(n % 256, math.floor(n / 256) % 256,
-      math.floor(n / 65536) % 256, math.floor(n / 16777216))
+  local function grantOf(member)
+    return string.sub(member, 1, -5)
   end
-  local random, grants = string.sub(member, 1, 17), nil
+  local function leaseOf(member)
+    return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
+  end
+  local function resized(member, n)
+    return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
+      math.floor(n / 16777216))
+  end
+  local grant, grants = grantOf(member), nil
   if ARGV[5] ~= '' then
     grants = call('ZRANGEBYSCORE', permitsKey, ARGV[5], ARGV[5], 'WITHSCORES', 'LIMIT', '0', page)
   else
     grants = call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES')
   end
   for i = 1, #grants, 2 do
-    if string.sub(grants[i], 1, 17) == random and #grants[i] == 21 then
-      local held = count(grants[i])
+    if grantOf(grants[i]) == grant then
+      local held = permitsOf(grants[i])
       member, score, added = grants[i], grants[i + 1], nil
       if held > n then
         added = resized(member, held - n)

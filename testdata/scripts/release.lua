@@ -54,16 +54,30 @@ if expired == size then
   if value ~= rate then
     value, dirty = rate, true
   end
-else
+elseif expired > 0 or not value then
+  local function permitsOf(member)
+    local a, b, c, d = string.byte(member, -4, -1)
+    return d and a + b * 256 + c * 65536 + d * 16777216
+  end
+  local function grantOf(member)
+    return string.sub(member, 1, -5)
+  end
+  local function leaseOf(member)
+    return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
+  end
+  local function resized(member, n)
+    return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
+      math.floor(n / 16777216))
+  end
   if expired > 0 then
     more, drop = expired > page, math.min(expired, page)
     local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
     for i = 1, #returned do
-      local a, b, c, d = string.byte(returned[i], -4, -1)
-      if not d then
+      local n = permitsOf(returned[i])
+      if not n then
         return {CORRUPT, permitsAt, 'member', returned[i]}
       end
-      sum = sum + a + b * 256 + c * 65536 + d * 16777216
+      sum = sum + n
     end
     dirty = true
     if value then
@@ -74,10 +88,6 @@ else
     if more then
       call('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
       return {AGAIN, ''}
-    end
-    local function count(member)
-      local a, b, c, d = string.byte(member, -4, -1)
-      return d and a + b * 256 + c * 65536 + d * 16777216
     end
     local inside = (size or call('ZCARD', permitsKey)) - expired
     local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
@@ -90,7 +100,7 @@ else
     local stop = math.min(skip + page, inside)
     local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
     for i = 1, #members do
-      local n = count(members[i])
+      local n = permitsOf(members[i])
       if not n then
         return {CORRUPT, permitsAt, 'member', members[i]}
       end
@@ -112,20 +122,26 @@ if value + n >= rate then
 elseif more then
   reply = {AGAIN, ''}
 else
-  local function count(member)
+  local function permitsOf(member)
     local a, b, c, d = string.byte(member, -4, -1)
     return d and a + b * 256 + c * 65536 + d * 16777216
   end
+  local function grantOf(member)
+    return string.sub(member, 1, -5)
+  end
+  local function leaseOf(member)
+    return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
+  end
   local function resized(member, n)
-    return string.sub(member, 1, -5) .. string.char(n % 256, math.floor(n / 256) % 256,
-      math.floor(n / 65536) % 256, math.floor(n / 16777216))
+    return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
+      math.floor(n / 16777216))
   end
   local rest, newest, oldest = n, now + 0, call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES')
   for i = 1, #oldest, 2 do
     if rest == 0 or tonumber(oldest[i + 1]) > newest then
       break
     end
-    local n = count(oldest[i])
+    local n = permitsOf(oldest[i])
     if not n then
       return {CORRUPT, permitsAt, 'member', oldest[i]}
     end
@@ -137,8 +153,8 @@ else
   end
   for _, own in ipairs({true, false}) do
     for i = 1, #oldest, 2 do
-      if rest > 0 and tonumber(oldest[i + 1]) > newest and (string.sub(oldest[i], 2, 9) == ARGV[3]) == own then
-        local n = count(oldest[i])
+      if rest > 0 and tonumber(oldest[i + 1]) > newest and (leaseOf(oldest[i]) == ARGV[3]) == own then
+        local n = permitsOf(oldest[i])
         if not n then
           return {CORRUPT, permitsAt, 'member', oldest[i]}
         end

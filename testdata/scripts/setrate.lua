@@ -28,14 +28,24 @@ if keep and (not old[2] or old[2] == ARGV[4]) then
     return {CORRUPT, valueAt, '', stored}
   end
   if call('ZCARD', permitsKey) <= page then
-    local function count(member)
+    local function permitsOf(member)
       local a, b, c, d = string.byte(member, -4, -1)
       return d and a + b * 256 + c * 65536 + d * 16777216
+    end
+    local function grantOf(member)
+      return string.sub(member, 1, -5)
+    end
+    local function leaseOf(member)
+      return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
+    end
+    local function resized(member, n)
+      return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
+        math.floor(n / 16777216))
     end
     local grants, used = call('ZRANGE', permitsKey, '0', '-1', 'WITHSCORES'), 0
     expired = 0
     for i = 1, #grants, 2 do
-      local n = count(grants[i])
+      local n = permitsOf(grants[i])
       if not n then
         return {CORRUPT, permitsAt, 'member', grants[i]}
       end

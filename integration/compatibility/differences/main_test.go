@@ -4,7 +4,6 @@ package differences_test
 
 import (
 	"context"
-	"encoding/binary"
 	"math"
 	"os"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 	"github.com/rratelimiter/rratelimiter/integration/tools/suite"
 )
 
@@ -103,7 +103,7 @@ func counts(t *testing.T, key string) []int64 {
 	t.Helper()
 	all := []int64{}
 	for _, g := range grants(t, key) {
-		all = append(all, int64(binary.LittleEndian.Uint32([]byte(g.Member[len(g.Member)-4:]))))
+		all = append(all, state.Decode(g.Member).Permits)
 	}
 	return all
 }

@@ -65,16 +65,30 @@ local function redisson(KEYS, ARGV)
     if value ~= rate then
       value, dirty = rate, true
     end
-  else
+  elseif expired > 0 or not value then
+    local function permitsOf(member)
+      local a, b, c, d = string.byte(member, -4, -1)
+      return d and a + b * 256 + c * 65536 + d * 16777216
+    end
+    local function grantOf(member)
+      return string.sub(member, 1, -5)
+    end
+    local function leaseOf(member)
+      return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
+    end
+    local function resized(member, n)
+      return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
+        math.floor(n / 16777216))
+    end
     if expired > 0 then
       more, drop = expired > page, math.min(expired, page)
       local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
       for i = 1, #returned do
-        local a, b, c, d = string.byte(returned[i], -4, -1)
-        if not d then
+        local n = permitsOf(returned[i])
+        if not n then
           return {CORRUPT, permitsAt, 'member', returned[i]}
         end
-        sum = sum + a + b * 256 + c * 65536 + d * 16777216
+        sum = sum + n
       end
       dirty = true
       if value then
@@ -85,10 +99,6 @@ local function redisson(KEYS, ARGV)
       if more then
         call('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
         return {AGAIN, ''}
-      end
-      local function count(member)
-        local a, b, c, d = string.byte(member, -4, -1)
-        return d and a + b * 256 + c * 65536 + d * 16777216
       end
       local inside = (size or call('ZCARD', permitsKey)) - expired
       local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
@@ -101,7 +111,7 @@ local function redisson(KEYS, ARGV)
       local stop = math.min(skip + page, inside)
       local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
       for i = 1, #members do
-        local n = count(members[i])
+        local n = permitsOf(members[i])
         if not n then
           return {CORRUPT, permitsAt, 'member', members[i]}
         end
@@ -137,9 +147,19 @@ local function redisson(KEYS, ARGV)
     if granted > 0 and (not failed or type(failed) ~= 'table') then
       local member = ARGV[2]
       if granted ~= total then
+        local function permitsOf(member)
+          local a, b, c, d = string.byte(member, -4, -1)
+          return d and a + b * 256 + c * 65536 + d * 16777216
+        end
+        local function grantOf(member)
+          return string.sub(member, 1, -5)
+        end
+        local function leaseOf(member)
+          return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
+        end
         local function resized(member, n)
-          return string.sub(member, 1, -5) .. string.char(n % 256, math.floor(n / 256) % 256,
-            math.floor(n / 65536) % 256, math.floor(n / 16777216))
+          return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
+            math.floor(n / 16777216))
         end
         member = resized(member, granted)
       end
@@ -174,22 +194,32 @@ local function redisson(KEYS, ARGV)
     local report = {now, rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
     if denied then
       local reply, need = report, rate + 1 - value
-      local function count(member)
+      local function permitsOf(member)
         local a, b, c, d = string.byte(member, -4, -1)
         return d and a + b * 256 + c * 65536 + d * 16777216
+      end
+      local function grantOf(member)
+        return string.sub(member, 1, -5)
+      end
+      local function leaseOf(member)
+        return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
+      end
+      local function resized(member, n)
+        return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
+          math.floor(n / 16777216))
       end
       local last, lastLeased, nowNumber = nil, nil, now + 0
       local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
       local oldest = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
-      if need == 1 and string.sub(oldest[1] or '', -4) == '\0\0\0\0' then
+      if need == 1 and oldest[1] and permitsOf(oldest[1]) == 0 then
         oldest = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
       end
       local at, leaseAt = 1, 1
       while need > 0 do
-        while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and string.sub(oldest[at], 2, 5) == 'LEAS' do
+        while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and leaseOf(oldest[at]) do
           at = at + 2
         end
-        while leases[leaseAt] and string.sub(leases[leaseAt], 2, 5) ~= 'LEAS' do
+        while leases[leaseAt] and not leaseOf(leases[leaseAt]) do
           leaseAt = leaseAt + 2
         end
         local wait, lease = oldest[at] and tonumber(oldest[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
@@ -197,9 +227,9 @@ local function redisson(KEYS, ARGV)
         lease = lease and lease - now + math.min(50, interval)
         local n, leased
         if lease and (not wait or lease < wait) then
-          n, wait, leaseAt, leased = count(leases[leaseAt]), lease, leaseAt + 2, true
+          n, wait, leaseAt, leased = permitsOf(leases[leaseAt]), lease, leaseAt + 2, true
         elseif wait then
-          n, at = count(oldest[at]), at + 2
+          n, at = permitsOf(oldest[at]), at + 2
         else
           break
         end
@@ -529,16 +559,30 @@ local function redisson(KEYS, ARGV)
     if value ~= rate then
       value, dirty = rate, true
     end
-  else
+  elseif expired > 0 or not value then
+    local function permitsOf(member)
+      local a, b, c, d = string.byte(member, -4, -1)
+      return d and a + b * 256 + c * 65536 + d * 16777216
+    end
+    local function grantOf(member)
+      return string.sub(member, 1, -5)
+    end
+    local function leaseOf(member)
+      return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
+    end
+    local function resized(member, n)
+      return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
+        math.floor(n / 16777216))
+    end
     if expired > 0 then
       more, drop = expired > page, math.min(expired, page)
       local returned, sum = call('ZRANGE', permitsKey, '0', drop - 1), 0
       for i = 1, #returned do
-        local a, b, c, d = string.byte(returned[i], -4, -1)
-        if not d then
+        local n = permitsOf(returned[i])
+        if not n then
           return {CORRUPT, permitsAt, 'member', returned[i]}
         end
-        sum = sum + a + b * 256 + c * 65536 + d * 16777216
+        sum = sum + n
       end
       dirty = true
       if value then
@@ -549,10 +593,6 @@ local function redisson(KEYS, ARGV)
       if more then
         call('ZREMRANGEBYRANK', permitsKey, '0', drop - 1)
         return {AGAIN, ''}
-      end
-      local function count(member)
-        local a, b, c, d = string.byte(member, -4, -1)
-        return d and a + b * 256 + c * 65536 + d * 16777216
       end
       local inside = (size or call('ZCARD', permitsKey)) - expired
       local newest = call('ZRANGE', permitsKey, '-1', '-1')[1]
@@ -565,7 +605,7 @@ local function redisson(KEYS, ARGV)
       local stop = math.min(skip + page, inside)
       local members = stop > skip and call('ZREVRANGE', permitsKey, skip, stop - 1) or {}
       for i = 1, #members do
-        local n = count(members[i])
+        local n = permitsOf(members[i])
         if not n then
           return {CORRUPT, permitsAt, 'member', members[i]}
         end
@@ -601,9 +641,19 @@ local function redisson(KEYS, ARGV)
     if granted > 0 and (not failed or type(failed) ~= 'table') then
       local member = ARGV[2]
       if granted ~= total then
+        local function permitsOf(member)
+          local a, b, c, d = string.byte(member, -4, -1)
+          return d and a + b * 256 + c * 65536 + d * 16777216
+        end
+        local function grantOf(member)
+          return string.sub(member, 1, -5)
+        end
+        local function leaseOf(member)
+          return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
+        end
         local function resized(member, n)
-          return string.sub(member, 1, -5) .. string.char(n % 256, math.floor(n / 256) % 256,
-            math.floor(n / 65536) % 256, math.floor(n / 16777216))
+          return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
+            math.floor(n / 16777216))
         end
         member = resized(member, granted)
       end
@@ -638,22 +688,32 @@ local function redisson(KEYS, ARGV)
     local report = {now, rate, math.min(interval, 9007199254740992), value, reset, keepAlive + 0}
     if denied then
       local reply, need = report, rate + 1 - value
-      local function count(member)
+      local function permitsOf(member)
         local a, b, c, d = string.byte(member, -4, -1)
         return d and a + b * 256 + c * 65536 + d * 16777216
+      end
+      local function grantOf(member)
+        return string.sub(member, 1, -5)
+      end
+      local function leaseOf(member)
+        return string.sub(member, 2, 5) == 'LEAS' and string.sub(member, 2, 9) or nil
+      end
+      local function resized(member, n)
+        return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
+          math.floor(n / 16777216))
       end
       local last, lastLeased, nowNumber = nil, nil, now + 0
       local leases = call('ZRANGEBYSCORE', permitsKey, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', page)
       local oldest = call('ZRANGE', permitsKey, '0', need > 1 and page - 1 or '0', 'WITHSCORES')
-      if need == 1 and string.sub(oldest[1] or '', -4) == '\0\0\0\0' then
+      if need == 1 and oldest[1] and permitsOf(oldest[1]) == 0 then
         oldest = call('ZRANGE', permitsKey, '0', page - 1, 'WITHSCORES')
       end
       local at, leaseAt = 1, 1
       while need > 0 do
-        while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and string.sub(oldest[at], 2, 5) == 'LEAS' do
+        while oldest[at] and tonumber(oldest[at + 1]) > nowNumber and leaseOf(oldest[at]) do
           at = at + 2
         end
-        while leases[leaseAt] and string.sub(leases[leaseAt], 2, 5) ~= 'LEAS' do
+        while leases[leaseAt] and not leaseOf(leases[leaseAt]) do
           leaseAt = leaseAt + 2
         end
         local wait, lease = oldest[at] and tonumber(oldest[at + 1]), leases[leaseAt] and tonumber(leases[leaseAt + 1])
@@ -661,9 +721,9 @@ local function redisson(KEYS, ARGV)
         lease = lease and lease - now + math.min(50, interval)
         local n, leased
         if lease and (not wait or lease < wait) then
-          n, wait, leaseAt, leased = count(leases[leaseAt]), lease, leaseAt + 2, true
+          n, wait, leaseAt, leased = permitsOf(leases[leaseAt]), lease, leaseAt + 2, true
         elseif wait then
-          n, at = count(oldest[at]), at + 2
+          n, at = permitsOf(oldest[at]), at + 2
         else
           break
         end

@@ -2,10 +2,11 @@ package inspect
 
 import (
 	"context"
-	"encoding/binary"
 	"strconv"
 
 	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 )
 
 // Grant is one member of a permits set.
@@ -14,18 +15,6 @@ type Grant struct {
 	Permits int64 // -1 if the member is too short for a grant
 	Known   bool  // the member has the format of a grant
 	Member  string
-}
-
-// Decode parses a member: a byte with the length of the random part, that part, and the permits in 4
-// bytes, little-endian. The libraries count the last 4 bytes of any member, so permits has them even if
-// the format is unknown.
-func Decode(member string) (permits int64, known bool) {
-	head := len(member) - 4
-	if head < 0 {
-		return -1, false
-	}
-	permits = int64(binary.LittleEndian.Uint32([]byte(member[head:])))
-	return permits, head > 0 && int(member[0]) == head-1
 }
 
 // grants reads the members of a set between two ranks, a page at a time, the oldest first. It returns
@@ -63,7 +52,7 @@ func decodeGrants(result rueidis.RedisResult) ([]Grant, error) {
 	for i, z := range scores {
 		// The score may be infinite.
 		found[i] = Grant{At: int64(min(max(z.Score, -maxPermits), maxPermits)), Member: z.Member}
-		found[i].Permits, found[i].Known = Decode(z.Member)
+		found[i].Permits, found[i].Known = inside.PermitsOf(z.Member)
 	}
 	return found, nil
 }

@@ -5,11 +5,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 )
 
-// TestDecode_Members_AsTheLibraryCounts: what fits the format may be another program's, and is then not
+// TestPermitsOf_AnyMember_AsTheLibraryCounts: what fits the format may be another program's, and is then not
 // credible.
-func TestDecode_Members_AsTheLibraryCounts(t *testing.T) {
+func TestPermitsOf_AnyMember_AsTheLibraryCounts(t *testing.T) {
 	now := time.Now()
 	for _, test := range []struct {
 		member  string
@@ -24,7 +26,7 @@ func TestDecode_Members_AsTheLibraryCounts(t *testing.T) {
 		{"xyz", -1, false},
 		{"", -1, false},
 	} {
-		permits, known := Decode(test.member)
+		permits, known := inside.PermitsOf(test.member)
 		require.Equal(t, test.known, known, "%q", test.member)
 		require.Equal(t, test.permits, permits, "%q", test.member)
 		g := Grant{At: now.UnixMilli(), Permits: permits, Known: known, Member: test.member}

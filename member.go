@@ -1,0 +1,59 @@
+package rratelimiter
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+)
+
+// The format of a member of the permits set, as Redisson packs a grant: a byte with the length of the
+// random part, that part, and the permits in four bytes, little-endian. scripts/include/member.lua is
+// the same in Lua.
+const (
+	randomLength = 16 // of the members that Go makes, and of Redisson's since 3.21
+	permitsBytes = 4
+)
+
+// leaseMark is the beginning of the random part of a grant with leased permits. The scripts distinguish
+// a lease by it from a grant of a client whose clock is ahead.
+const leaseMark = "LEAS"
+
+// newLeaseID returns the first random bytes of the members of a Client's leases: the mark, and four
+// random bytes.
+func newLeaseID() uint64 {
+	return uint64(rand.Uint32())<<32 | uint64(binary.LittleEndian.Uint32([]byte(leaseMark)))
+}
+
+// leaseIDBytes returns the Client's lease ID as members have it.
+func (c *Client) leaseIDBytes() string {
+	return string(binary.LittleEndian.AppendUint64(nil, c.leaseID))
+}
+
+// member returns the member of a new grant of n permits. A grant with leased permits has the Client's
+// lease ID in its first random bytes.
+func (c *Client) member(n int64, leases bool) string {
+	first := rand.Uint64()
+	if leases {
+		first = c.leaseID
+	}
+	grant := append(make([]byte, 0, 1+randomLength), randomLength)
+	grant = binary.LittleEndian.AppendUint64(grant, first)
+	return memberOf(string(binary.LittleEndian.AppendUint64(grant, rand.Uint64())), n)
+}
+
+// memberOf returns the member of a grant with n permits.
+func memberOf(grant string, n int64) string {
+	return grant + string(binary.LittleEndian.AppendUint32(nil, uint32(n)))
+}
+
+// grantOf returns what two members of one grant share, if their permits differ.
+func grantOf(member string) string { return member[:len(member)-permitsBytes] }
+
+// permitsOf returns the permits of a member, -1 if it is too short, and whether it has the format of a
+// grant. The last four bytes of any member count.
+func permitsOf(member string) (permits int64, known bool) {
+	head := len(member) - permitsBytes
+	if head < 0 {
+		return -1, false
+	}
+	return int64(binary.LittleEndian.Uint32([]byte(member[head:]))), head > 0 && int(member[0]) == head-1
+}
