@@ -20,18 +20,44 @@ const (
 	MaxPermits = 1<<32 - 1
 )
 
-// Batch is one call: requests in, answers out. While it collects requests, its entry guards it.
-// Then it belongs to the goroutine that sends it; the entry still guards the states of the
-// requests.
+// Batch is one call: requests in, answers out. It has a part for each of its phases. While it
+// collects requests, its entry guards it. Then it belongs to the goroutine that sends it; the entry
+// still guards the states of the requests.
 type Batch struct {
 	Requests []*Request
 	Ordered  bool          // if a request is denied, those behind it are denied too
 	Full     bool          // all answers have all fields
 	Waited   time.Duration // of an Ordered batch: how long its first caller has waited
+	Lease    Lease         // for later callers
+	Args     []string      // set by Protocol.Arguments
 
-	Args []string // set by Protocol.Arguments
+	receipts bool          // a request has Receipt
+	answered chan struct{} // closed once the requests have their answers; nil if no caller waits for it
 
-	// Set from the reply.
+	open openBatch
+	sent sentBatch
+	Outcome
+}
+
+// openBatch is the part of a batch that collects requests.
+type openBatch struct {
+	permits int64  // of all requests
+	live    int    // requests that are not abandoned
+	next    *Batch // that collects requests
+}
+
+// sentBatch is the part of a batch whose call has been sent.
+type sentBatch struct {
+	at      time.Time // when the call began
+	dated   time.Time // the same by the limiter's clock, as precise as in the arguments
+	version uint64    // of the limiter then, for the denial cache
+	changes uint64    // of the leases then
+	call    *Call     // that is not reported yet; nil without an Observer of calls
+	callers int32     // atomic: callers that have not left; of a queue's batch all waiters
+}
+
+// Outcome is the part of a batch that the reply of its call sets.
+type Outcome struct {
 	Reply    rueidis.RedisMessage // for Protocol.Receipt
 	Forecast Forecast             // nil if the reply has none
 	Denied   int64                // the fewest permits that were denied, 0 for none
@@ -39,29 +65,13 @@ type Batch struct {
 	Before   []redisx.Call        // to be made before the next call, in one round trip
 	Repeats  int                  // how often Before was set
 
-	Lease Lease // for later callers
-
 	// The granted requests whose callers have left, their permits, and all permits that were granted
 	// to callers.
 	Lost        []*Request
 	LostPermits int64
 	Granted     int64
 
-	permits  int64         // of all requests, while the batch collects them
-	live     int           // requests that are not abandoned, while the batch collects them
-	receipts bool          // a request has Receipt
-	callers  int32         // atomic: callers that have not left; of a queue's batch all waiters
-	answered chan struct{} // closed once the requests have their answers; nil if no caller waits for it
-	next     *Batch        // that collects requests
-
-	sent       time.Time // when the call began
-	dated      time.Time // the same by the limiter's clock, as precise as in the arguments
 	forecastAt time.Time // when Forecast begins
-	call       *Call     // that is not reported yet; nil without an Observer of calls
-
-	// As of when the call was sent.
-	version uint64 // of the limiter, for the denial cache
-	changes uint64 // of the leases
 }
 
 // At returns the time that is so long after the call by the limiter's clock. The call has the time of
@@ -118,17 +128,14 @@ func (b *Batch) AnsweredBy(letters string, part int64) bool {
 // clear resets a batch for reuse.
 func (b *Batch) clear() {
 	clear(b.Requests)
-	b.Requests, b.permits, b.live, b.answered, b.Lease = b.Requests[:0], 0, 0, nil, Lease{}
-	b.receipts = false
+	b.Requests, b.Lease, b.receipts, b.answered, b.open = b.Requests[:0], Lease{}, false, nil, openBatch{}
 	b.clearReply()
 }
 
 // clearReply drops the reply to an earlier call.
 func (b *Batch) clearReply() {
 	clear(b.Lost)
-	b.Reply, b.Forecast, b.Denied, b.AllKeys, b.Lost, b.LostPermits, b.Granted = rueidis.RedisMessage{}, nil, 0, false,
-		b.Lost[:0], 0, 0
-	b.Before, b.Repeats = nil, 0
+	b.Outcome = Outcome{Lost: b.Lost[:0]}
 }
 
 // Runs returns the permits of each request, run-length encoded: "1*200 3*1". A request for up to 5

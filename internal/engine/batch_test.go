@@ -41,8 +41,8 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	holds := func(want ...sum) {
 		t.Helper()
 		var got []sum
-		for b := e.first; b != nil; b = b.next {
-			got = append(got, sum{len(b.Requests), b.live, b.permits})
+		for b := e.first; b != nil; b = b.open.next {
+			got = append(got, sum{len(b.Requests), b.open.live, b.open.permits})
 		}
 		assert.Equal(t, want, got)
 	}
@@ -69,7 +69,7 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	// A batch that is used again is as good as new.
 	b.Forecast, b.Denied, b.Granted, b.Lost, b.answered = new(view), 3, 4, []*Request{{}}, make(chan struct{})
 	b.clear()
-	assert.Equal(t, &Batch{Requests: []*Request{}, Lost: []*Request{}, callers: 2}, b)
+	assert.Equal(t, &Batch{Requests: []*Request{}, Outcome: Outcome{Lost: []*Request{}}, sent: sentBatch{callers: 2}}, b)
 	for e.first != nil {
 		e.takeFirst()
 	}

@@ -83,7 +83,7 @@ type batchContext struct {
 
 // Err implements context.Context.
 func (c *batchContext) Err() error {
-	if atomic.LoadInt32(&c.batch.callers) > 0 || time.Now().Before(c.leaseEnd) {
+	if atomic.LoadInt32(&c.batch.sent.callers) > 0 || time.Now().Before(c.leaseEnd) {
 		return nil
 	}
 	return context.Canceled
@@ -104,10 +104,10 @@ func (l *Limiter) acquire(ctx context.Context, b *Batch) error {
 
 // prepare sets the arguments of a batch.
 func (l *Limiter) prepare(b *Batch) {
-	b.sent = time.Now()
-	b.forecastAt = b.sent
+	b.sent.at = time.Now()
+	b.forecastAt = b.sent.at
 	now := l.Engine.Now()
-	b.dated = now.Truncate(l.tick())
+	b.sent.dated = now.Truncate(l.tick())
 	l.Protocol.Arguments(b, now)
 	l.Engine.observer.begin(l, b)
 }

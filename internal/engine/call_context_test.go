@@ -119,7 +119,7 @@ func TestCall_ScriptNeverFinishes_EndsWithAnError(t *testing.T) {
 
 func TestCall_LeaseWithoutCallers_LastsAsLongAsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &Batch{sent: time.Now(), Lease: Lease{Span: time.Second}}
+		b := &Batch{sent: sentBatch{at: time.Now()}, Lease: Lease{Span: time.Second}}
 		ctx := b.context(t.Context())
 		time.Sleep(time.Second - 1)
 		assert.NoError(t, ctx.Err())

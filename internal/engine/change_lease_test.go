@@ -24,7 +24,7 @@ func TestChange_LeaseInTransit_WaitsForIt(t *testing.T) {
 			go l.expireLeases(e, e.leases)
 		},
 		"it arrives": func(_ *Limiter, e *entry, s activeLease) {
-			b, h := &Batch{sent: time.Now()}, e.leases
+			b, h := &Batch{sent: sentBatch{at: time.Now()}}, e.leases
 			h.demanded = 100
 			changes := h.plan(b)
 			require.NotNil(t, h.fetch)

@@ -49,15 +49,15 @@ func (l *Limiter) addRequest(e *entry, r *Request) *Batch {
 	g := l.Engine
 	b := e.last
 	// The permits of a call fit into 32 bits of a member.
-	if b == nil || len(b.Requests) >= MaxRequests || r.Most() > MaxPermits-b.permits {
+	if b == nil || len(b.Requests) >= MaxRequests || r.Most() > MaxPermits-b.open.permits {
 		b = g.newBatch()
 		e.push(b)
 	}
 	r.batch = b
 	b.Requests = append(b.Requests, r)
-	b.permits += r.Most()
+	b.open.permits += r.Most()
 	b.receipts = b.receipts || r.Receipt
-	b.live++
+	b.open.live++
 	return b
 }
 
@@ -78,10 +78,10 @@ func (l *Limiter) dispatch(e *entry) *Batch {
 		g.yields.contended.Store(contended)
 	}
 	if e.queue == nil { // else free permits are for the waiters
-		b.changes = e.leases.plan(b)
+		b.sent.changes = e.leases.plan(b)
 	}
 	e.mu.Unlock()
-	b.version = g.denials.version(l)
+	b.sent.version = g.denials.version(l)
 	return b
 }
 
@@ -106,17 +106,17 @@ func (e *entry) contended(b *Batch) bool { return len(b.Requests) > 1 || e.calls
 // locked.
 func (e *entry) takeFirst() *Batch {
 	b := e.first
-	if e.first = b.next; e.first == nil {
+	if e.first = b.open.next; e.first == nil {
 		e.last = nil
 	}
-	b.next, e.dispatching = nil, false
-	if b.live < len(b.Requests) {
+	b.open.next, e.dispatching = nil, false
+	if b.open.live < len(b.Requests) {
 		b.Requests = slices.DeleteFunc(b.Requests, func(r *Request) bool { return r.state == abandoned })
 	}
 	for _, r := range b.Requests {
 		r.state = inFlight
 	}
-	atomic.StoreInt32(&b.callers, int32(len(b.Requests)))
+	atomic.StoreInt32(&b.sent.callers, int32(len(b.Requests)))
 	return b
 }
 
@@ -225,16 +225,16 @@ func (g *Engine) abandon(e *entry, r *Request) bool {
 		return false
 	case queued:
 		b := r.batch
-		b.permits -= r.Most()
-		b.live--
+		b.open.permits -= r.Most()
+		b.open.live--
 		r.state = abandoned
-		if b.live == 0 {
+		if b.open.live == 0 {
 			b.Requests = nil // frees the memory of a batch without callers
-		} else if b.live <= len(b.Requests)/2 {
+		} else if b.open.live <= len(b.Requests)/2 {
 			b.Requests = slices.DeleteFunc(b.Requests, func(r *Request) bool { return r.state == abandoned })
 		}
 	case inFlight:
-		atomic.AddInt32(&r.batch.callers, -1)
+		atomic.AddInt32(&r.batch.sent.callers, -1)
 	}
 	r.state = abandoned
 	return true

@@ -8,9 +8,9 @@ import (
 // complete gives the callers of a batch their answers, or the error of the call. It reports whether
 // another batch is to be sent. It does not wait.
 func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (again bool) {
-	b.call.finish(b.Lease.Granted, err)
+	b.sent.call.finish(b.Lease.Granted, err)
 	if b.wanted() {
-		l.Engine.measure(time.Since(b.sent))
+		l.Engine.measure(time.Since(b.sent.at))
 	}
 	unused, again := l.answer(e, b, err)
 	l.wake(b)
@@ -41,7 +41,7 @@ func (l *Limiter) answer(e *entry, b *Batch, err error) (unused release, again b
 	b.count(err)
 	l.addReceipts(b)
 	b.assignCall()
-	unused = e.leases.store(b, err, b.changes)
+	unused = e.leases.store(b, err, b.sent.changes)
 	if b.Lease.Granted > 0 && e.queue != nil {
 		e.queue.wake() // its waiters are served from the lease first
 	}
@@ -67,7 +67,7 @@ func (l *Limiter) wake(b *Batch) {
 // denial, before its callers ask again.
 func (l *Limiter) updateDenials(b *Batch) {
 	if b.took() {
-		b.version = l.Engine.denials.granted(l, b.version)
+		b.sent.version = l.Engine.denials.granted(l, b.sent.version)
 	}
 	if l.Engine.denials != nil && b.Denied > 0 {
 		l.remember(b)

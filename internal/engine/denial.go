@@ -148,10 +148,10 @@ func (l *Limiter) remember(b *Batch) {
 	}
 	a := l.Engine.denials
 	d := &denial{limiter: l, forecast: b.Forecast, maxAge: min(a.maxAge, b.Forecast.Renew()/8), permits: b.Denied,
-		until: answer.RetryAfter, dated: b.dated, sent: b.sent}
+		until: answer.RetryAfter, dated: b.sent.dated, sent: b.sent.at}
 	// By the process's clock: the program's own may panic, and the callers of the next call wait.
 	if d.age(time.Now()) < min(d.until, d.maxAge) {
-		a.keep(d, b.version)
+		a.keep(d, b.sent.version)
 	}
 }
 

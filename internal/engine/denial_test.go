@@ -20,9 +20,9 @@ func denialOf(g *Engine, id string) *denial {
 
 // deniedNow is a reply of now that denies so many permits for a time.
 func deniedNow(g *Engine, permits int64, after time.Duration) *Batch {
-	b := &Batch{Forecast: &view{limit: 10, after: after}, Denied: permits, sent: time.Now()}
+	b := &Batch{Outcome: Outcome{Forecast: &view{limit: 10, after: after}, Denied: permits}, sent: sentBatch{at: time.Now()}}
 	if now := g.Now(); !now.IsZero() {
-		b.dated = time.UnixMilli(now.UnixMilli())
+		b.sent.dated = time.UnixMilli(now.UnixMilli())
 	}
 	return b
 }
@@ -159,7 +159,7 @@ func TestDenials_Full_RememberNoMore(t *testing.T) {
 		change(t.Context(), g, "s1") // makes room for one
 		for _, name := range []string{"new", "newer"} {
 			b := deniedNow(g, 1, 10*time.Second)
-			b.version = g.denials.version(named(g, name)) // "s1" may have the same counter
+			b.sent.version = g.denials.version(named(g, name)) // "s1" may have the same counter
 			named(g, name).remember(b)
 		}
 		assert.Equal(t, most, cached())
@@ -179,22 +179,23 @@ func TestDenials_Full_RememberNoMore(t *testing.T) {
 }
 
 func TestDenials_Reply_KeptWhereItDeniesForAWhile(t *testing.T) {
-	for name, reply := range map[string]*Batch{
+	for name, reply := range map[string]Outcome{
 		"no permits were denied":     {Forecast: &view{limit: 10, after: time.Second}},
 		"a reply without a forecast": {Denied: 2},
 		"the end is not known":       {Forecast: &view{limit: 10, free: 2, after: time.Second}, Denied: 2},
 		"it has ended":               {Forecast: &view{limit: 10, after: 2 * time.Millisecond}, Denied: 2},
-		"it is too old":              {Forecast: &view{limit: 10, after: time.Second}, Denied: 2, sent: time.Unix(0, 0)},
+		"it is too old":              {Forecast: &view{limit: 10, after: time.Second}, Denied: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := New(Settings{Denials: time.Hour})
-				if reply.sent.IsZero() {
-					reply.sent = time.Now()
+				sent := time.Now()
+				if name == "it is too old" {
+					sent = time.Unix(0, 0)
 				}
-				reply.dated = reply.sent.Round(0)
+				b := &Batch{Outcome: reply, sent: sentBatch{at: sent, dated: sent.Round(0)}}
 				time.Sleep(2 * time.Millisecond)
-				named(g, "a").remember(reply)
+				named(g, "a").remember(b)
 				assert.Nil(t, denialOf(g, "a"))
 			})
 		})

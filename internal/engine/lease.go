@@ -218,12 +218,12 @@ func (h *leaseSet) add(b *Batch, err error, changes uint64, fetch *transfer) (un
 		return nil
 	}
 	now := time.Now()
-	h.roundTrip = now.Sub(b.sent)
+	h.roundTrip = now.Sub(b.sent.at)
 	if b.Lease.Granted == 0 {
 		return nil
 	}
 	// The permits of callers that have left belong to the same grant.
-	s := activeLease{Lease: b.Lease, unused: b.Lease.Granted + b.LostPermits, sent: b.sent}
+	s := activeLease{Lease: b.Lease, unused: b.Lease.Granted + b.LostPermits, sent: b.sent.at}
 	clear(b.Lost)
 	b.Lost = b.Lost[:0]
 	if h.changes != changes || s.expired(now) {

@@ -160,7 +160,7 @@ func TestLease_LimiterChangedMeanwhile_IsReturned(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &leaseSet{span: time.Hour, transfers: new(sync.Map), spanBegan: time.Now(), demanded: 100}
-			b := &Batch{sent: time.Now()}
+			b := &Batch{sent: sentBatch{at: time.Now()}}
 			changes := h.plan(b)
 			require.Equal(t, int64(100), b.Lease.Permits)
 			fetch := h.fetch
@@ -199,7 +199,7 @@ func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	q.waiters.push(waiting)
 	q.wanted = 1
 	e.queue, e.calls = q, 1
-	b := &Batch{sent: time.Now(), Lease: Lease{Span: time.Hour, Granted: 2, Lasts: time.Hour}}
+	b := &Batch{sent: sentBatch{at: time.Now()}, Lease: Lease{Span: time.Hour, Granted: 2, Lasts: time.Hour}}
 	l.complete(t.Context(), e, b, nil)
 	assert.Len(t, q.changed, 1, "the queue is woken")
 	assert.False(t, l.fromLease(Ask{Permits: 1}, new(Result)), "behind a caller that waits")

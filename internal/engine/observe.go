@@ -148,11 +148,11 @@ func (o *observer) begin(l *Limiter, b *Batch) {
 	if o == nil || o.RedisCall == nil {
 		return
 	}
-	if b.call == nil {
-		b.call = &Call{Limiter: l, began: b.sent}
+	if b.sent.call == nil {
+		b.sent.call = &Call{Limiter: l, began: b.sent.at}
 	}
 	permits, _ := b.Wants()
-	b.call.Requests, b.call.Permits = len(b.Requests), permits
+	b.sent.call.Requests, b.sent.call.Permits = len(b.Requests), permits
 }
 
 // finish sets the result of a call.
@@ -184,12 +184,12 @@ func (c *Call) reportAlone() {
 // assignCall makes the first caller that has not left report the call. The answers are final and
 // the entry is locked.
 func (b *Batch) assignCall() {
-	if b.call == nil {
+	if b.sent.call == nil {
 		return
 	}
 	for _, r := range b.Requests {
 		if r.state == answered {
-			r.call, b.call = b.call, nil
+			r.call, b.sent.call = b.sent.call, nil
 			return
 		}
 	}
@@ -197,6 +197,6 @@ func (b *Batch) assignCall() {
 
 // takeCall returns the call of a batch that is still to be reported, if any.
 func (b *Batch) takeCall() (c *Call) {
-	c, b.call = b.call, nil
+	c, b.sent.call = b.sent.call, nil
 	return c
 }

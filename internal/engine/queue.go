@@ -60,7 +60,7 @@ func (q *queue) remove(w *waiter) {
 	w.waited = w.waited || q.fresh.firstWaits
 	first := w == q.waiters.first
 	q.waiters.remove(w)
-	atomic.AddInt32(&q.batch.callers, -1)
+	atomic.AddInt32(&q.batch.sent.callers, -1)
 	q.wanted -= w.Permits
 	if first {
 		q.wake()
@@ -207,7 +207,7 @@ func (q *queue) applyAnswers(err error) (done []*waiter) {
 		q.fresh.checkAll(q.waiters.first)
 	}
 	q.replied, q.forecastAt, q.forecast = err == nil, b.forecastAt, b.Forecast
-	if q.lag, q.took = 0, time.Since(b.sent); b.Forecast != nil {
+	if q.lag, q.took = 0, time.Since(b.sent.at); b.Forecast != nil {
 		q.lag = b.Forecast.Lag()
 	}
 	for _, w := range q.inCall {
@@ -233,5 +233,5 @@ func (q *queue) applyAnswers(err error) (done []*waiter) {
 func (q *queue) outdated() bool {
 	first, forecast := q.inCall[0], q.batch.Forecast
 	return q.fresh.recheck || forecast != nil && q.forecast != nil && forecast.Limit() < q.forecast.Limit() ||
-		first.Err == nil && !first.Allowed && !q.servable(first).After(q.batch.sent)
+		first.Err == nil && !first.Allowed && !q.servable(first).After(q.batch.sent.at)
 }

@@ -131,7 +131,7 @@ func (e *entry) idle() bool {
 // push appends a batch to those that collect requests.
 func (e *entry) push(b *Batch) {
 	if e.last != nil {
-		e.last.next = b
+		e.last.open.next = b
 	} else {
 		e.first = b
 	}

@@ -40,7 +40,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 		}
 		q.fillBatch()
 		changes := e.leases.plan(&q.batch)
-		q.batch.version = g.denials.version(l)
+		q.batch.sent.version = g.denials.version(l)
 		e.mu.Unlock()
 
 		l.callForQueue(e, q, changes)
@@ -63,7 +63,7 @@ func (l *Limiter) callForQueue(e *entry, q *queue, changes uint64) {
 // the others that had arrived before the call.
 func (l *Limiter) answerQueue(e *entry, q *queue, changes uint64, err error) {
 	b := &q.batch
-	b.call.finish(b.Lease.Granted, err)
+	b.sent.call.finish(b.Lease.Granted, err)
 	done, unused, released := l.answerInQueue(e, q, changes, err)
 	l.updateDenials(b)
 	q.wakeAll(done)

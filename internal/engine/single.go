@@ -75,7 +75,7 @@ func (s *single) prepare(ctx context.Context) {
 	l, b := s.limiter, &s.batch
 	s.ended.Store(false)
 	b.Full, b.receipts = l.Engine.denials != nil, s.request.Receipt
-	b.version = l.Engine.denials.version(l)
+	b.sent.version = l.Engine.denials.version(l)
 	l.prepare(b)
 	s.call.Script, s.call.Keys = l.Protocol.Call(b)
 	s.call.Args, s.call.Context = b.Args, ctx
@@ -123,7 +123,7 @@ func (s *single) answer(ctx context.Context, result *Result) (done bool, err err
 		r.call.report(ctx, l)
 		*result, err = r.Result, r.Err
 	}
-	b.call = nil
+	b.sent.call = nil
 	b.clearReply()
 	*r = Request{}
 	s.call.Reply, s.call.Context = rueidis.RedisMessage{}, nil
@@ -135,7 +135,7 @@ func (s *single) answer(ctx context.Context, result *Result) (done bool, err err
 // complete makes the answer final.
 func (s *single) complete(err error) {
 	l, b := s.limiter, &s.batch
-	b.call.finish(0, err)
+	b.sent.call.finish(0, err)
 	if s.request.deliver(err) {
 		b.Lost = append(b.Lost, &s.request)
 	}

@@ -100,7 +100,7 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 	w.waited = q.fresh.firstWaits && q.waiters.first != nil
 	q.fresh.arrive(w, q.wanted)
 	q.waiters.push(w)
-	atomic.AddInt32(&q.batch.callers, 1)
+	atomic.AddInt32(&q.batch.sent.callers, 1)
 	before := q.wanted
 	q.wanted += w.Permits
 	if len(q.inCall) == 0 && q.askBy(w, before) {
