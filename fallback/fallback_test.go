@@ -126,7 +126,7 @@ func TestLimiter_RedisAway_ModeDecides(t *testing.T) {
 				var changes []bool
 				rate := limit.SlidingLog{Permits: 10, Interval: time.Minute}
 				l := New(limiter, Deadline(deadline), OnFailure(mode), Policies(rate),
-					OnRedisChange(func(up bool, err error) {
+					OnRedisChange(func(node string, up bool, err error) {
 						mu.Lock()
 						defer mu.Unlock()
 						assert.Equal(t, up, err == nil)

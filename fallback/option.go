@@ -58,7 +58,7 @@ func Policies(policies ...limit.Policy) Option {
 
 // OnRedisChange sets a callback for each change of the state of Redis: up is false with the error that
 // began an outage, and true at its end. Calls come in order, one at a time.
-func OnRedisChange(changed func(up bool, err error)) Option {
+func OnRedisChange(changed func(node string, up bool, err error)) Option {
 	return common(func(s *guard.Settings) { s.Changed = changed })
 }
 

@@ -142,13 +142,13 @@ func ExampleLocal() {
 	c, stop := start(limitedBy(grpclimit.All(down{}),
 		grpclimit.Policies(limit.FixedWindow{Permits: 8, Interval: time.Minute}),
 		grpclimit.OnFailure(grpclimit.Local(0.25)),
-		grpclimit.OnRedisChange(func(up bool, err error) { fmt.Println("up:", up, err) })))
+		grpclimit.OnRedisChange(func(_ string, up bool, err error) { fmt.Println("up:", up, err) })))
 	defer stop()
 	for range 2 {
 		fmt.Println(status.Code(call(noContext, c)))
 	}
 	// Output:
-	// up: false connection refused
+	// up: false rratelimiter: limiter "down": Redis: connection refused
 	// OK
 	// ResourceExhausted
 }

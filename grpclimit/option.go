@@ -116,6 +116,6 @@ func Deadline(d time.Duration) Option { return common(guard.Deadline("grpclimit"
 
 // OnRedisChange sets a callback for each change of the state of Redis, as [httplimit.OnRedisChange]
 // does.
-func OnRedisChange(changed func(up bool, err error)) Option {
+func OnRedisChange(changed func(node string, up bool, err error)) Option {
 	return common(func(s *guard.Settings) { s.Changed = changed })
 }

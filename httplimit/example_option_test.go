@@ -161,13 +161,13 @@ func ExampleLocal() {
 	handler := httplimit.Middleware(httplimit.All(down{}),
 		httplimit.Policies(limit.FixedWindow{Permits: 8, Interval: time.Minute}),
 		httplimit.OnFailure(httplimit.Local(0.25)),
-		httplimit.OnRedisChange(func(up bool, err error) { fmt.Println("up:", up, err) }))(hello)
+		httplimit.OnRedisChange(func(_ string, up bool, err error) { fmt.Println("up:", up, err) }))(hello)
 	for range 2 {
 		resp := get(handler, "/")
 		fmt.Println(resp.Status, resp.Header["Retry-After"])
 	}
 	// Output:
-	// up: false connection refused
+	// up: false rratelimiter: limiter "down": Redis: connection refused
 	// 200 OK []
 	// 429 Too Many Requests [30]
 }

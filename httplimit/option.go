@@ -202,6 +202,6 @@ func Deadline(d time.Duration) Option { return common(guard.Deadline("httplimit"
 // is false with the error if Redis is down, and true if it is up again. Calls come in order, one at
 // a time. The request that observes an outage calls back itself and waits for it. The end of an
 // outage is mostly observed in the background, where a panic of the callback is dropped.
-func OnRedisChange(changed func(up bool, err error)) Option {
+func OnRedisChange(changed func(node string, up bool, err error)) Option {
 	return common(func(s *guard.Settings) { s.Changed = changed })
 }

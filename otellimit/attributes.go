@@ -14,6 +14,7 @@ const (
 	resultKey     = attribute.Key("rratelimiter.result")
 	limiterKey    = attribute.Key("rratelimiter.limiter")
 	middlewareKey = attribute.Key("rratelimiter.middleware")
+	nodeKey       = attribute.Key("rratelimiter.node")    // only of fallback.active
 	permitsKey    = attribute.Key("rratelimiter.permits") // only of spans
 	errorKey      = attribute.Key("error.type")
 )
@@ -31,6 +32,7 @@ type source struct {
 	policy     string
 	middleware string
 	limiter    string
+	node       string
 }
 
 // attributeSets holds the attributes of a source for each result and failure, created on first use.
@@ -43,6 +45,7 @@ func newSets(of source) *attributeSets {
 	s := &attributeSets{}
 	for _, kv := range []attribute.KeyValue{
 		policyKey.String(of.policy), middlewareKey.String(of.middleware), limiterKey.String(of.limiter),
+		nodeKey.String(of.node),
 	} {
 		if kv.Value.AsString() != "" {
 			s.base = append(s.base, kv)

@@ -29,7 +29,8 @@
 // All instruments but the last three have rratelimiter.policy: "redisson" for the limiters of package
 // rratelimiter, or the policies, such as "token_bucket" or "calendar+sliding_window".
 // rratelimiter.limiter is the name of a limiter that [WithLimiterNames] lists, in middleware.requests too.
-// rratelimiter.middleware is the name of a Middleware.
+// rratelimiter.middleware is the name of a Middleware. rratelimiter.node is the address of a node of
+// Redis, in fallback.active during its outage.
 //
 // rratelimiter.result is one of:
 //
@@ -52,9 +53,10 @@
 //	state            the content of a key in Redis is invalid
 //	redis            Redis returned another error
 //	connection
+//	redis_down       decided without a call, in an outage
 //	_OTHER
 //
-// Error texts, names and addresses are not reported. After the first 1,000 policies, names of
+// Error texts, names and addresses of clients are not reported. After the first 1,000 policies, names of
 // middleware and names of limiters, further ones count as _OTHER.
 //
 // # Spans

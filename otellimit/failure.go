@@ -11,6 +11,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // failure is an index of failures, the values of error.type. Error texts contain names and addresses
@@ -28,6 +29,7 @@ const (
 	state
 	redis
 	connection
+	down
 	other
 	failureCount
 )
@@ -42,6 +44,7 @@ var failures = [failureCount]string{
 	state:             "state",
 	redis:             "redis",
 	connection:        "connection",
+	down:              "redis_down",
 	other:             otherValue,
 }
 
@@ -50,6 +53,7 @@ var sentinels = []struct {
 	err error
 	is  failure
 }{
+	{guard.ErrDown, down},
 	{context.Canceled, canceled},
 	{context.DeadlineExceeded, deadlineExceeded},
 	{os.ErrDeadlineExceeded, deadlineExceeded},

@@ -22,7 +22,7 @@ type Middleware struct {
 // or "api" and "login".
 func (t *Telemetry) Middleware(name string) *Middleware {
 	m := &Middleware{telemetry: t, name: name, sets: t.registry.of(source{middleware: name})}
-	m.addFallback(0) // a graph shows the series before Redis fails
+	m.addFallback("", 0) // a graph shows the series before Redis fails
 	return m
 }
 
@@ -66,21 +66,25 @@ func (m *Middleware) Request(ctx context.Context, o httplimit.Outcome) {
 // HTTP counts a request, for [httplimit.Report].
 func (m *Middleware) HTTP(r *http.Request, o httplimit.Outcome) { m.Request(r.Context(), o) }
 
-// RedisChange counts the middleware that decides without Redis, for
-// [httplimit.OnRedisChange]. If a program discards one while Redis is down, it stays counted until
-// the program calls RedisChange(true, nil).
-func (m *Middleware) RedisChange(up bool, _ error) {
+// RedisChange counts the middleware that decides without a node of Redis, for
+// [httplimit.OnRedisChange]. If a program discards one during an outage, it stays counted until
+// the program calls RedisChange(node, true, nil).
+func (m *Middleware) RedisChange(node string, up bool, _ error) {
 	if up {
-		m.addFallback(-1)
+		m.addFallback(node, -1)
 	} else {
-		m.addFallback(1)
+		m.addFallback(node, 1)
 	}
 }
 
-// addFallback changes the number of those that decide without Redis.
-func (m *Middleware) addFallback(change int64) {
+// addFallback changes the number of those that decide without a node.
+func (m *Middleware) addFallback(node string, change int64) {
 	defer survive()
-	m.telemetry.fallback.Add(context.Background(), change, m.sets.with(noResult, noFailure).add...)
+	sets := m.sets
+	if node != "" {
+		sets = m.telemetry.registry.of(source{middleware: m.name, node: node})
+	}
+	m.telemetry.fallback.Add(context.Background(), change, sets.with(noResult, noFailure).add...)
 }
 
 // RulesReloaded counts a reload of a rules file and whether it failed, for rules.OnReload.

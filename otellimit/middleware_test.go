@@ -53,7 +53,7 @@ func TestMiddleware_RedisChange_CountsEachMiddleware(t *testing.T) {
 		up   bool
 		want int64
 	}{{false, 1}, {false, 2}, {true, 1}, {true, 0}} {
-		middleware.RedisChange(c.up, nil)
+		middleware.RedisChange("", c.up, nil)
 		assert.Equal(t, c.want, active())
 	}
 }

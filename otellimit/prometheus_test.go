@@ -84,7 +84,7 @@ func work(t *Telemetry) {
 	} {
 		middleware.HTTP(request, outcome)
 	}
-	middleware.RedisChange(false, errSecret)
+	middleware.RedisChange("10.0.0.1:6379", false, errSecret)
 	t.RulesReloaded(nil)
 	t.RulesReloaded(errSecret)
 }

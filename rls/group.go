@@ -159,3 +159,6 @@ func (l *operation) TakeEach(ctx context.Context, _ int64) ([]rratelimiter.Decis
 	}
 	return after, nil
 }
+
+// Unwrap returns the limiter, whose node decides.
+func (l *operation) Unwrap() guard.Limiter { return l.Limiter }

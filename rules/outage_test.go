@@ -24,7 +24,7 @@ type changes struct {
 	all []bool
 }
 
-func (c *changes) add(up bool, _ error) {
+func (c *changes) add(_ string, up bool, _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all = append(c.all, up)
@@ -134,7 +134,7 @@ func TestMiddleware_CallbackBlocks_OtherRequestsGoOn(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		release := make(chan bool)
 		set := parsed(t, "rules: [{name: a, key: all, limits: 9/h, on_failure: open, deadline: 1s}]")
-		handler := set.Middleware(client, httplimit.OnRedisChange(func(up bool, _ error) {
+		handler := set.Middleware(client, httplimit.OnRedisChange(func(_ string, up bool, _ error) {
 			if up {
 				<-release
 				panic("a callback")

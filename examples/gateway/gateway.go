@@ -31,9 +31,9 @@ func newHandler(client *rratelimiter.Client, c config, m *metrics, log *slog.Log
 					log.Info("not decided by Redis", "result", o.Result, "local", o.Local, "error", o.Err)
 				}
 			}),
-			httplimit.OnRedisChange(func(up bool, err error) {
-				m.middleware.RedisChange(up, err)
-				log.Warn("Redis state changed", "up", up, "error", err)
+			httplimit.OnRedisChange(func(node string, up bool, err error) {
+				m.middleware.RedisChange(node, up, err)
+				log.Warn("Redis state changed", "node", node, "up", up, "error", err)
 			}),
 			httplimit.OnSettleError(func(_ *http.Request, err error) { log.Warn("permit not released", "error", err) }),
 		),

@@ -105,6 +105,7 @@ func TestRedis_DownAndUp_ShareDecides(t *testing.T) {
 	g := behind(t, func(http.ResponseWriter, *http.Request) {}, "-second", "1000", "-minute", "10",
 		"-routes", "/elsewhere", "-redis-down", "0.5", "-redis-timeout", "2s")
 	g.get(t, "/elsewhere") // connected
+	node := g.redis.Addr()
 	g.redis.Close()
 	begin, got := time.Now(), make(map[int]int)
 	for range 20 {
@@ -117,7 +118,8 @@ func TestRedis_DownAndUp_ShareDecides(t *testing.T) {
 	assert.GreaterOrEqual(t, got[200], 3)
 	assert.LessOrEqual(t, got[200], 3+int(time.Since(begin)/(20*time.Second)))
 	for _, active := range []string{"1", "0"} {
-		line := `rratelimiter_fallback_active{rratelimiter_middleware="gateway"} ` + active
+		line := fmt.Sprintf(`rratelimiter_fallback_active{rratelimiter_middleware="gateway",rratelimiter_node=%q} %s`,
+			node, active)
 		require.Eventually(t, func() bool {
 			resp, _ := g.get(t, "/elsewhere")
 			return strings.Contains(g.scrape(t), line) && (active == "1" || resp.StatusCode == 200)

@@ -27,7 +27,9 @@ func newHandler(client *rratelimiter.Client, c config, log *slog.Logger) http.Ha
 			httplimit.OnFailure(c.mode),
 			httplimit.Deadline(c.redisTimeout),
 			httplimit.Refuse(http.HandlerFunc(refuse)),
-			httplimit.OnRedisChange(func(up bool, err error) { log.Warn("Redis state changed", "up", up, "error", err) }),
+			httplimit.OnRedisChange(func(node string, up bool, err error) {
+				log.Warn("Redis state changed", "node", node, "up", up, "error", err)
+			}),
 		)...)
 	}
 	requests := perUser("requests", c.requests, func(b *bill) *limit.Taken { return &b.request })

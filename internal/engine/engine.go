@@ -105,6 +105,12 @@ func (g *Engine) Redis() rueidis.Client { return g.redis }
 // Cluster reports whether Redis is a Redis Cluster.
 func (g *Engine) Cluster() bool { return g.cluster }
 
+// Node returns the address of the node of a key: see [redisx.Pipelines.Node].
+func (g *Engine) Node(key string, moved bool) string { return g.pipelines.Node(key, moved) }
+
+// Address returns the address of a node for people.
+func (g *Engine) Address(node string) string { return g.pipelines.Address(node) }
+
 // Leases reports whether permits may be leased.
 func (g *Engine) Leases() bool { return g.lease > 0 }
 

@@ -9,14 +9,17 @@ import (
 
 // Try asks for permits once, in one call with all callers that ask at the same time. It ends with
 // ctx. If the call was sent by then, permits that arrive are released. A receipt.Slot of ctx gets the
-// receipt, unless UpTo is set: such permits may be of several grants.
+// receipt, and whether Redis was asked, unless UpTo is set: such permits may be of several grants.
 func (l *Limiter) Try(ctx context.Context, ask Ask) (result Result, err error) {
 	slot := receipt.SlotOf(ctx)
 	if slot == nil || ask.UpTo > 0 {
 		return l.try(ctx, ask)
 	}
 	ask.Receipt, ask.Detail = true, true // a detailed reply has the time of the grant
-	if result, err = l.try(ctx, ask); err == nil && result.Allowed {
+	if result, err = l.try(ctx, ask); err == nil && result.From != FromRedis {
+		slot.SetFromMemory()
+	}
+	if err == nil && result.Allowed {
 		slot.Put(receipt.Receipt{Permits: result.Granted, Refund: result.Refund})
 	}
 	return result, err

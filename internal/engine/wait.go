@@ -22,6 +22,9 @@ func (l *Limiter) Wait(ctx context.Context, permits int64, deadline time.Time) (
 	slot := receipt.SlotOf(ctx)
 	result, err := l.wait(ctx, Ask{Permits: permits, Receipt: slot != nil}, deadline, &observation)
 	granted := err == nil
+	if result.From != FromRedis {
+		slot.SetFromMemory()
+	}
 	if granted {
 		slot.Put(receipt.Receipt{Permits: permits, Refund: result.Refund})
 	}

@@ -11,18 +11,19 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// breaker is a circuit breaker for the calls to Redis, see OnFailure of package httplimit. Its states
-// are called up and down, since Open and Closed are failure modes. It starts as up.
+// breaker is a circuit breaker for the calls to a node of Redis, see the package. Its states are
+// called up and down, since Open and Closed are failure modes. It starts as up.
 type breaker struct {
 	clock
+	node     node
 	deadline time.Duration
-	changed  func(up bool, err error)
+	reports  *reports
 
-	down        atomic.Bool
-	lastSuccess atomic.Int64 // the time of the last answer, 0 for none
+	down       atomic.Bool
+	lastAnswer atomic.Int64 // its time, 0 for none
 
 	mu          sync.Mutex
-	retired     bool          // reports have ended
+	retired     bool          // no more probes and reports
 	unsure      bool          // a probe has to find out whether Redis is up
 	probing     bool          // a prober runs
 	pause       time.Duration // between probes
@@ -30,19 +31,12 @@ type breaker struct {
 	target      target        // of the next probe: the limiter of that request
 	stuckAt     int64         // the time at which a probe counts as stuck
 	reported    bool          // as down
-	changes     []change
-	reporting   bool
 }
 
 // target is what a probe calls: the limiter of a request, with the values of its context.
 type target struct {
 	ctx     context.Context
 	limiter Limiter
-}
-
-type change struct {
-	up  bool
-	err error
 }
 
 // clock counts nanoseconds since its start, from 1. It is monotonic.
@@ -82,9 +76,18 @@ func (b *breaker) setTargetLocked(ctx context.Context, l Limiter) {
 // probeTimeout returns the nanoseconds after which a probe counts as stuck.
 func (b *breaker) probeTimeout() int64 { return 10 * int64(b.deadline) }
 
-// succeeded records that Redis has answered now.
+// answered records an answer of Redis to a request. One that did not grant ends no outage, since it
+// does not show that Redis can grant: a probe finds that out.
+func (b *breaker) answered(ctx context.Context, l Limiter) {
+	b.lastAnswer.Store(b.now())
+	if b.down.Load() {
+		b.verify(ctx, l)
+	}
+}
+
+// succeeded records that Redis has granted now.
 func (b *breaker) succeeded() {
-	b.lastSuccess.Store(b.now())
+	b.lastAnswer.Store(b.now())
 	if b.down.Load() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -126,7 +129,7 @@ func IsNotSent(err error) bool { return err != nil && statusOf(err) == callNotSe
 func (b *breaker) failed(ctx context.Context, l Limiter, err error) {
 	switch statusOf(err) {
 	case callAnswered:
-		b.succeeded()
+		b.answered(ctx, l)
 	case callFailed:
 		if !b.down.Load() && !b.isSilent() {
 			return
@@ -138,8 +141,7 @@ func (b *breaker) failed(ctx context.Context, l Limiter, err error) {
 	}
 }
 
-// verify starts a probe unless Redis has answered lately. A denial may come from memory, and a
-// caller may leave before an answer arrives.
+// verify starts a probe unless Redis has answered lately: a caller may leave before an answer arrives.
 func (b *breaker) verify(ctx context.Context, l Limiter) {
 	if !b.down.Load() && !b.isSilent() {
 		return
@@ -153,7 +155,7 @@ func (b *breaker) verify(ctx context.Context, l Limiter) {
 
 // isSilent reports whether Redis has answered no call for the time of the deadline.
 func (b *breaker) isSilent() bool {
-	last := b.lastSuccess.Load()
+	last := b.lastAnswer.Load()
 	return last == 0 || b.now()-last >= int64(b.deadline)
 }
 
@@ -172,42 +174,26 @@ func (b *breaker) setLocked(up bool, err error) {
 	}
 	b.probeLocked()
 	if before != up {
-		b.queueLocked(up, err)
-		b.reportLocked()
+		b.reportLocked(up, err)
 	}
 }
 
-// retire ends all reports. It reports Redis as up if it was reported as down.
+// retire ends the probes, and the outage.
 func (b *breaker) retire() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.queueLocked(true, nil)
+	b.reportLocked(true, nil)
 	b.retired = true
-	b.reportLocked()
 }
 
-// queueLocked queues a change for the callback. The lock is held.
-func (b *breaker) queueLocked(up bool, err error) {
-	if b.changed != nil && !b.retired && b.reported == up {
-		b.reported = !up
-		b.changes = append(b.changes, change{up, err})
-	}
-}
-
-// reportLocked calls the callback for all queued changes, even if it panics. Only one goroutine
-// does this at a time, so that the changes come in order. The lock is held, but not during the
-// callback.
-func (b *breaker) reportLocked() {
-	if b.reporting || len(b.changes) == 0 {
+// reportLocked reports a change. The lock is held, but not during the callback.
+func (b *breaker) reportLocked(up bool, err error) {
+	if b.retired || b.reported != up {
 		return
 	}
-	next := b.changes[0]
-	b.changes, b.reporting = b.changes[1:], true
-	defer func() {
-		b.mu.Lock()
-		b.reporting = false
-		b.reportLocked()
-	}()
+	b.reported = !up
+	b.reports.add(change{b.node.address(), up, err})
 	b.mu.Unlock()
-	b.changed(next.up, next.err)
+	defer b.mu.Lock()
+	b.reports.run()
 }

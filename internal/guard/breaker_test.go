@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -82,7 +83,7 @@ func TestGuard_ErrorOfACall_ShowsWhetherRedisIsDown(t *testing.T) {
 				})})
 				assert.Equal(t, c.want, a.Result)
 				assert.ErrorIs(t, a.Err, c.err)
-				assert.Equal(t, c.down, g.breaker.isDown())
+				assert.Equal(t, c.down, g.breakerOf(nil).isDown())
 			})
 		})
 	}
@@ -92,7 +93,7 @@ func TestGuard_ErrorOfACall_ShowsWhetherRedisIsDown(t *testing.T) {
 func TestBreaker_AnswerDuringAFailure_IsNoOutage(t *testing.T) {
 	var down int
 	for range 1000 {
-		b := &breaker{clock: clock{time.Now()}, deadline: time.Hour}
+		b := &breaker{clock: clock{time.Now()}, deadline: time.Hour, reports: new(reports)}
 		var both sync.WaitGroup
 		b.mu.Lock() // as another call of the breaker holds it
 		both.Go(func() { b.failed(t.Context(), new(redis), errRefused) })
@@ -109,15 +110,18 @@ func TestBreaker_AnswerDuringAFailure_IsNoOutage(t *testing.T) {
 	assert.Zero(t, down, "outages of 1000")
 }
 
-// recorder records the calls of a callback.
+// recorder records the calls of a callback, each with the cause of its error.
 type recorder struct {
 	mu      sync.Mutex
 	changes []string
 }
 
-func (t *recorder) changed(up bool, err error) {
+func (t *recorder) changed(_ string, up bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for err != nil && errors.Unwrap(err) != nil {
+		err = errors.Unwrap(err)
+	}
 	t.changes = append(t.changes, fmt.Sprint(up, " ", err))
 }
 
@@ -129,8 +133,8 @@ func TestOnRedisChange_CallbackBlocks_ChangesComeInOrder(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r, reports, release := new(redis), new(recorder), make(chan bool)
 			first := true
-			g := New(Open, deadline, func(up bool, err error) {
-				reports.changed(up, err)
+			g := New(Open, deadline, func(node string, up bool, err error) {
+				reports.changed(node, up, err)
 				if first {
 					first = false
 					<-release
@@ -165,7 +169,7 @@ func TestOnRedisChange_CallbackPanics_StateIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, calls := new(redis), 0
 		r.down.Store(true)
-		g := New(Open, deadline, func(bool, error) { calls++; panic("a callback") })
+		g := New(Open, deadline, func(string, bool, error) { calls++; panic("a callback") })
 		q := Request{Limiter: r, Permits: 1}
 		assert.PanicsWithValue(t, "a callback", func() { g.Ask(t.Context(), q) })
 		assert.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result)

@@ -1,19 +1,20 @@
 package guard
 
 import (
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
 )
 
-// FailureLog logs the outages of Redis, and requests that cannot be decided while Redis answers
-// others. Causes are a key of another type, or a node of a cluster that is down.
+// FailureLog logs the outages of nodes of Redis, and requests that cannot be decided for another
+// cause, such as a key of another type.
 type FailureLog struct {
 	Log              *slog.Logger
 	Up, Down, Failed string // the lines
 
 	mu   sync.Mutex
-	down bool
+	down int       // nodes
 	last time.Time // of a line Failed
 }
 
@@ -21,21 +22,30 @@ type FailureLog struct {
 const failureInterval = 30 * time.Second
 
 // RedisChanged logs the begin or the end of an outage.
-func (l *FailureLog) RedisChanged(up bool, err error) {
+func (l *FailureLog) RedisChanged(node string, up bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.down = !up; up {
-		l.Log.Info(l.Up)
-	} else {
-		l.Log.Error(l.Down, "error", err)
+	if up {
+		l.down--
+		l.Log.Info(l.Up, "node", node)
+		return
 	}
+	l.down++
+	var failed *callError
+	if errors.As(err, &failed) {
+		err = failed.err // the limiter is that of any customer
+	}
+	l.Log.Error(l.Down, "node", node, "error", err)
 }
 
 // RequestFailed logs a request that cannot be decided, unless an outage is the cause.
 func (l *FailureLog) RequestFailed(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := time.Now(); !l.down && now.Sub(l.last) >= failureInterval {
+	if l.down > 0 && statusOf(err) == callFailed {
+		return
+	}
+	if now := time.Now(); now.Sub(l.last) >= failureInterval {
 		l.last = now
 		l.Log.Error(l.Failed, "error", err)
 	}

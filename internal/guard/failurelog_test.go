@@ -22,10 +22,10 @@ func TestFailureLog_ManyFailures_HaveOneLine(t *testing.T) {
 		}
 		time.Sleep(failureInterval)
 		log.RequestFailed(failure)
-		log.RedisChanged(false, failure)
+		log.RedisChanged("a:1", false, &callError{"of a customer", node{}, failure})
 		time.Sleep(failureInterval)
 		log.RequestFailed(failure)
-		log.RedisChanged(true, nil)
+		log.RedisChanged("a:1", true, nil)
 		log.RequestFailed(failure)
 		var lines []string
 		for line := range strings.Lines(text.String()) {
@@ -33,7 +33,7 @@ func TestFailureLog_ManyFailures_HaveOneLine(t *testing.T) {
 			lines = append(lines, strings.TrimSpace(message))
 		}
 		assert.Equal(t, []string{
-			`failed error="a cause"`, `failed error="a cause"`, `down error="a cause"`, "up", `failed error="a cause"`,
+			`failed error="a cause"`, `failed error="a cause"`, `down node=a:1 error="a cause"`, "up node=a:1", `failed error="a cause"`,
 		}, lines)
 	})
 }

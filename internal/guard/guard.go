@@ -93,8 +93,9 @@ type Answer struct {
 	Waited   bool                    // for its permits: the numbers are older than the wait
 	Err      error                   // why there is no decision of Redis, or why a wait is pointless
 
-	receipt receipt.Receipt // of the permits that Redis granted
-	shares  []bucket        // if Local: each after the grant
+	receipt    receipt.Receipt // of the permits that Redis granted
+	fromMemory bool            // decided by a lease or a denial cache
+	shares     []bucket        // if Local: each after the grant
 }
 
 // RetryAfter returns the time after which a retry of a refused request may succeed, 0 for never.
@@ -141,13 +142,14 @@ func (g *Guard) Fail(err error) Answer {
 // Ask decides a request. It waits for the end of a pause too.
 func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 	until := time.Now().Add(q.Wait)
+	b := g.breakerOf(q.Limiter)
 	for first := true; ; first = false {
 		if q.Wait > 0 && !first {
 			q.Wait = max(1, time.Until(until))
 		}
-		a, paused := q.paused(!g.breaker.isDown())
+		a, paused := q.paused(!b.isDown())
 		if !paused {
-			a = g.attempt(ctx, q)
+			a = g.attempt(ctx, b, q)
 			if _, paused := q.paused(a.Result == Acquired && !a.Local); paused && a.Result.Passes() {
 				// The pause began during the wait, so the permit is too early: refund it. A permit
 				// that cannot be refunded is lost.
@@ -183,29 +185,33 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 }
 
 // attempt decides a request once, by Redis unless that is down.
-func (g *Guard) attempt(ctx context.Context, q Request) Answer {
+func (g *Guard) attempt(ctx context.Context, b *breaker, q Request) Answer {
 	g.own.local.tidy()
-	if !g.breaker.allows(ctx, q.Limiter) {
-		return g.withoutRedis(q, ErrDown)
+	if !b.allows(ctx, q.Limiter) {
+		return g.withoutRedis(q, b.downError(q.Limiter))
 	}
 	l, waits := q.Limiter.(waiter)
 	if waits && q.Wait == Forever && g.maxWaiting == 0 {
-		return g.acquireForever(ctx, q, l)
+		return g.acquireForever(ctx, b, q, l)
 	}
 	limited, stop := context.WithTimeout(ctx, g.deadline)
 	defer stop()
 	a, err := take(limited, q)
 	if err != nil {
-		return g.failed(ctx, q, a, err)
+		return g.failed(ctx, b, q, a, err)
 	}
 	if a.Decision.Allowed {
 		a.Result = Acquired
-		g.breaker.succeeded()
+		if !a.fromMemory {
+			b.succeeded()
+		}
 		return a
 	}
 	a.Result = Rejected
-	if g.breaker.isDown() {
-		g.breaker.verify(ctx, q.Limiter)
+	if !a.fromMemory {
+		b.answered(ctx, q.Limiter)
+	} else if b.isDown() {
+		b.verify(ctx, q.Limiter)
 	}
 	if !waits || q.Wait == 0 || q.Wait > 0 && a.Decision.RetryAfter > q.Wait {
 		return a
@@ -217,13 +223,13 @@ func (g *Guard) attempt(ctx context.Context, q Request) Answer {
 		}
 		defer g.leave()
 	}
-	return g.wait(ctx, q, a, l)
+	return g.wait(ctx, b, q, a, l)
 }
 
 // take takes permits from the limiter, with one call.
 func take(ctx context.Context, q Request) (a Answer, err error) {
 	slot := receipt.Collect(ctx)
-	defer func() { a.receipt = slot.Of(q.Permits) }()
+	defer func() { a.receipt, a.fromMemory = slot.Of(q.Permits), slot.FromMemory() }()
 	if l, ok := q.Limiter.(interface {
 		TakeEach(ctx context.Context, permits int64) ([]rratelimiter.Decision, error)
 	}); ok && (q.Each || len(q.Policies) > 1) {
@@ -237,18 +243,19 @@ func take(ctx context.Context, q Request) (a Answer, err error) {
 }
 
 // failed decides a request after an error of its limiter.
-func (g *Guard) failed(ctx context.Context, q Request, a Answer, err error) Answer {
+func (g *Guard) failed(ctx context.Context, b *breaker, q Request, a Answer, err error) Answer {
 	a.Err = err
 	switch {
 	case errors.Is(err, rratelimiter.ErrPermitsExceedRate):
 		a.Result = Rejected // no wait helps
 		return a
 	case ctx.Err() != nil:
-		g.breaker.verify(ctx, q.Limiter)
+		b.verify(ctx, q.Limiter)
 		a.Result = Canceled
 		return a
 	}
-	g.breaker.failed(ctx, q.Limiter, err)
+	err = b.failure(q.Limiter, err)
+	b.failed(ctx, q.Limiter, err)
 	return g.withoutRedis(q, err)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 )
 
 // redis is a limiter whose Redis can be made to fail. It grants all.
@@ -27,6 +28,7 @@ func (r *redis) Name() string { return "name" }
 
 func (r *redis) Take(ctx context.Context, _ int64) (rratelimiter.Decision, error) {
 	if r.denies.Load() {
+		receipt.SlotOf(ctx).SetFromMemory()
 		return rratelimiter.Decision{Limit: 10, RetryAfter: time.Minute}, nil
 	}
 	r.asked.Add(1)
@@ -68,10 +70,10 @@ func TestGuard_CallersLeave_ProbeFindsOut(t *testing.T) {
 			time.AfterFunc(deadline/4, func() { r.hangs.Store(hangs) })
 			a := g.Ask(ctx, Request{Limiter: r, Permits: 1})
 			assert.Equal(t, Canceled, a.Result)
-			assert.False(t, g.breaker.isDown())
+			assert.False(t, g.breakerOf(nil).isDown())
 			time.Sleep(deadline)
 			synctest.Wait()
-			assert.Equal(t, hangs, g.breaker.isDown())
+			assert.Equal(t, hangs, g.breakerOf(nil).isDown())
 			r.hangs.Store(false)
 			time.Sleep(3 * deadline)
 			synctest.Wait()

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 )
 
@@ -31,9 +32,21 @@ func (b *breaker) probeLocked() {
 // request has come for a minute.
 func (b *breaker) probeOnce() {
 	begin := time.Now()
+	b.leave()
 	if on, pause := b.next(); pause > 0 {
-		b.observe(b.ask(on))
+		b.observe(on, b.ask(on))
 		time.AfterFunc(pause-time.Since(begin), b.probeOnce)
+	}
+}
+
+// leave ends the outage of a node that the target's calls no longer go to: after a failover, or if the
+// slots were not known. Its requests ask another node.
+func (b *breaker) leave() {
+	defer func() { _ = recover() }() // of the callback
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.down.Load() && b.target.limiter != nil && nodeOf(b.target.limiter, true) != b.node {
+		b.setLocked(true, nil)
 	}
 }
 
@@ -56,7 +69,7 @@ func (b *breaker) next() (target, time.Duration) {
 
 // observe records the result of a probe. A panic of the callback is dropped, since no request made
 // the call.
-func (b *breaker) observe(err error) {
+func (b *breaker) observe(on target, err error) {
 	defer func() { _ = recover() }()
 	b.mu.Lock()
 	unsure := b.unsure
@@ -73,6 +86,7 @@ func (b *breaker) observe(err error) {
 		b.mu.Unlock()
 	case callFailed:
 		if unsure {
+			err = b.failure(on.limiter, err)
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.setLocked(false, err)
@@ -80,8 +94,9 @@ func (b *breaker) observe(err error) {
 	}
 }
 
-// ask asks Redis with a call of a limiter that takes no permits. For a limiter without such a
-// call, it takes a permit, and releases it if possible. A panic of the limiter becomes an error.
+// ask asks whether Redis can grant. It takes no permits of a limiter of this library, see
+// [inside.Probe]. Of another type it calls Peek or AvailablePermits; without these, it takes a permit,
+// and releases it if possible. A panic of the limiter becomes an error.
 func (b *breaker) ask(on target) (err error) {
 	ctx, cancel := context.WithTimeout(on.ctx, b.deadline)
 	defer cancel()
@@ -90,7 +105,11 @@ func (b *breaker) ask(on target) (err error) {
 			err = fmt.Errorf("rratelimiter: a probe of Redis panicked: %v", reason)
 		}
 	}()
-	switch l := on.limiter.(type) {
+	l := unwrap(on.limiter)
+	if _, _, known := inside.NodeOf(l); known {
+		return inside.Probe(ctx, l)
+	}
+	switch l := l.(type) {
 	case interface {
 		Peek(ctx context.Context) ([]rratelimiter.Decision, error)
 	}:
@@ -102,8 +121,8 @@ func (b *breaker) ask(on target) (err error) {
 	default:
 		var d rratelimiter.Decision
 		slot := receipt.Collect(ctx)
-		if d, err = on.limiter.Take(slot, 1); err == nil && d.Allowed {
-			_ = settle(ctx, on.limiter, slot.Of(1), -1) // without Release the permit stays taken
+		if d, err = l.Take(slot, 1); err == nil && d.Allowed {
+			_ = settle(ctx, l, slot.Of(1), -1) // without Release the permit stays taken
 		}
 	}
 	return err

@@ -117,7 +117,7 @@ func TestGuard_LimiterWithoutPeek_GetsItsPermitBack(t *testing.T) {
 		l.down.Store(false)
 		time.Sleep(deadline)
 		synctest.Wait()
-		assert.False(t, g.breaker.isDown())
+		assert.False(t, g.breakerOf(nil).isDown())
 		assert.Zero(t, l.taken.Load())
 	})
 }
@@ -156,8 +156,8 @@ func TestGuard_ProbePanics_NextProbeAsks(t *testing.T) {
 			return rratelimiter.Decision{}, nil
 		})})
 		synctest.Wait()
-		assert.True(t, g.breaker.isDown())
+		assert.True(t, g.breakerOf(nil).isDown())
 		time.Sleep(2 * deadline)
-		assert.False(t, g.breaker.isDown())
+		assert.False(t, g.breakerOf(nil).isDown())
 	})
 }

@@ -19,7 +19,7 @@ type Settings struct {
 	LimitsHealth bool // calls of gRPC's health and reflection services are limited too
 	Deadline     time.Duration
 	MaxWaiting   int // 0 for the default
-	Changed      func(up bool, err error)
+	Changed      Changed
 	Sharing      Sharing
 }
 

@@ -18,16 +18,19 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 	case a.Local:
 		g.own.local.settle(q, float64(g.mode), a.shares, more)
 		return nil
-	case g.breaker.isDown():
-		return ErrDown
+	}
+	b := g.breakerOf(q.Limiter)
+	if b.isDown() {
+		return b.downError(q.Limiter)
 	}
 	limited, stop := context.WithTimeout(context.WithoutCancel(ctx), g.deadline)
 	defer stop()
 	err := settle(limited, q.Limiter, a.receipt, more)
 	if err != nil {
-		g.breaker.failed(ctx, q.Limiter, err)
+		err = b.failure(q.Limiter, err)
+		b.failed(ctx, q.Limiter, err)
 	} else {
-		g.breaker.succeeded()
+		b.succeeded()
 	}
 	return err
 }

@@ -16,15 +16,15 @@ type waiter interface {
 }
 
 // wait queues a request that was denied. If Redis is down meanwhile, the wait ends.
-func (g *Guard) wait(ctx context.Context, q Request, a Answer, l waiter) Answer {
+func (g *Guard) wait(ctx context.Context, b *breaker, q Request, a Answer, l waiter) Answer {
 	acquired, late, err := true, false, error(nil)
 	whole := ctx
-	ctx, stop := g.whileUp(ctx, q.Limiter)
+	ctx, stop := b.whileUp(ctx, q.Limiter)
 	defer stop(nil)
 	if q.Wait == Forever {
 		slot := receipt.Collect(ctx)
 		err = l.Acquire(slot, q.Permits)
-		a.receipt = slot.Of(q.Permits)
+		a.receipt, a.fromMemory = slot.Of(q.Permits), slot.FromMemory()
 		late = tooLate(ctx, err)
 	} else {
 		end := time.Now().Add(q.Wait)
@@ -33,48 +33,50 @@ func (g *Guard) wait(ctx context.Context, q Request, a Answer, l waiter) Answer 
 		defer cancel()
 		slot := receipt.Collect(limited)
 		acquired, err = l.TryAcquireWithin(slot, q.Permits, q.Wait)
-		a.receipt = slot.Of(q.Permits)
+		a.receipt, a.fromMemory = slot.Of(q.Permits), slot.FromMemory()
 		late = tooLate(ctx, err) && time.Now().Before(end)
 	}
 	if err != nil && whole.Err() == nil && errors.Is(context.Cause(ctx), ErrDown) {
-		late, err = false, ErrDown
+		late, err = false, b.downError(q.Limiter)
 	}
-	return g.waited(whole, q, a, acquired, late, err)
+	return g.waited(whole, b, q, a, acquired, late, err)
 }
 
 // whileUp returns a context that ends with the cause ErrDown when Redis is down. The waits of a limiter
 // do not tell when Redis hangs, so a probe finds that out, unless another call is answered.
-func (g *Guard) whileUp(ctx context.Context, l Limiter) (context.Context, context.CancelCauseFunc) {
+func (b *breaker) whileUp(ctx context.Context, l Limiter) (context.Context, context.CancelCauseFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	var check func()
 	check = func() {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case g.breaker.isDown():
+		case b.isDown():
 			end(ErrDown)
 			return
 		}
-		g.breaker.verify(ctx, l)
-		time.AfterFunc(g.deadline, check)
+		b.verify(ctx, l)
+		time.AfterFunc(b.deadline, check)
 	}
-	time.AfterFunc(g.deadline, check)
+	time.AfterFunc(b.deadline, check)
 	return ctx, end
 }
 
 // waited returns the answer after a wait for permits. With late, no permits are free before the
 // deadline of ctx.
-func (g *Guard) waited(ctx context.Context, q Request, a Answer, acquired, late bool, err error) Answer {
+func (g *Guard) waited(ctx context.Context, b *breaker, q Request, a Answer, acquired, late bool, err error) Answer {
 	switch {
 	case late:
 		a.Result, a.Err = Canceled, err
 		return a
 	case err != nil:
-		return g.failed(ctx, q, a, err)
+		return g.failed(ctx, b, q, a, err)
 	case !acquired:
 		return a
 	}
-	g.breaker.succeeded()
+	if !a.fromMemory {
+		b.succeeded()
+	}
 	// The permits that other callers took during the wait are unknown, so permits that were missing
 	// count as used.
 	a.Result, a.Waited = Acquired, true
@@ -93,16 +95,18 @@ func served(d rratelimiter.Decision, permits int64) rratelimiter.Decision {
 
 // acquireForever waits for permits as long as ctx lasts. The first call has the deadline, which
 // detects an outage. The remaining permits are unknown.
-func (g *Guard) acquireForever(ctx context.Context, q Request, l waiter) Answer {
+func (g *Guard) acquireForever(ctx context.Context, b *breaker, q Request, l waiter) Answer {
 	end := time.Now().Add(g.deadline)
 	slot := receipt.Collect(ctx)
 	acquired, err := l.TryAcquireWithin(slot, q.Permits, g.deadline)
 	if err == nil && !acquired {
-		g.breaker.succeeded()
-		return g.wait(ctx, q, Answer{}, l)
+		if !slot.FromMemory() {
+			b.answered(ctx, q.Limiter)
+		}
+		return g.wait(ctx, b, q, Answer{}, l)
 	}
 	late := tooLate(ctx, err) && time.Now().Before(end)
-	return g.waited(ctx, q, Answer{receipt: slot.Of(q.Permits)}, acquired, late, err)
+	return g.waited(ctx, b, q, Answer{receipt: slot.Of(q.Permits), fromMemory: slot.FromMemory()}, acquired, late, err)
 }
 
 // tooLate reports whether an error means that no permits are free before the deadline of ctx, and

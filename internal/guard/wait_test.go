@@ -23,11 +23,13 @@ func TestGuard_DeadlineExceeded_DependsOnWhatIsLate(t *testing.T) {
 		err  error
 		wait time.Duration
 		want Result
+		down bool
 	}{
-		"dialed at once": {errDialTimeout, 0, FailedOpen}, "dialed while it waits": {errDialTimeout, time.Second, FailedOpen},
-		"dialed in the queue":       {errDialTimeout, Forever, FailedOpen},
-		"no permits while it waits": {context.DeadlineExceeded, time.Second, Canceled},
-		"no permits in the queue":   {context.DeadlineExceeded, Forever, Canceled},
+		"dialed at once":            {errDialTimeout, 0, FailedOpen, true},
+		"dialed while it waits":     {errDialTimeout, time.Second, FailedOpen, false}, // the denial was an answer
+		"dialed in the queue":       {errDialTimeout, Forever, FailedOpen, true},
+		"no permits while it waits": {context.DeadlineExceeded, time.Second, Canceled, false},
+		"no permits in the queue":   {context.DeadlineExceeded, Forever, Canceled, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -36,7 +38,7 @@ func TestGuard_DeadlineExceeded_DependsOnWhatIsLate(t *testing.T) {
 				g := New(Open, deadline, nil)
 				a := g.Ask(ctx, Request{Limiter: waits{c.err, c.wait == 0}, Permits: 1, Wait: c.wait})
 				assert.Equal(t, c.want, a.Result)
-				assert.Equal(t, c.want == FailedOpen, g.breaker.isDown())
+				assert.Equal(t, c.down, g.breakerOf(nil).isDown())
 			})
 		})
 	}

@@ -16,6 +16,15 @@ var Open func(client any) (Client, error)
 // OpenLimiter returns the unexported parts of a *rratelimiter.Limiter, or its error.
 var OpenLimiter func(limiter any) (Limiter, error)
 
+// NodeOf returns the engine and the first key of a *limit.Limiter or *rratelimiter.Limiter, whose node
+// gets its calls. It returns false for another type and for an invalid limiter. Package limit sets it
+// and Probe.
+var NodeOf func(limiter any) (g *engine.Engine, key string, ok bool)
+
+// Probe takes a permit of a limiter that exists for a millisecond, in the slot of a valid limiter and
+// with its rights. It reports whether Redis can grant there.
+var Probe func(ctx context.Context, limiter any) error
+
 // Included are the parts that the scripts of package rratelimiter take in.
 var Included redisx.Parts
 

@@ -31,9 +31,10 @@ type Refund func(ctx context.Context, permits int64) error
 type Slot struct {
 	context.Context
 
-	mu       sync.Mutex
-	receipts int
-	last     Receipt
+	mu         sync.Mutex
+	receipts   int
+	last       Receipt
+	fromMemory bool
 }
 
 type slotKey struct{}
@@ -64,6 +65,24 @@ func (s *Slot) Put(r Receipt) {
 	defer s.mu.Unlock()
 	s.receipts++
 	s.last = r
+}
+
+// SetFromMemory records that the request was decided without a call to Redis: by a lease or by the
+// denial cache. A nil Slot ignores it.
+func (s *Slot) SetFromMemory() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fromMemory = true
+}
+
+// FromMemory reports whether the request was decided without a call to Redis.
+func (s *Slot) FromMemory() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fromMemory
 }
 
 // Of returns the receipt of a request for so many permits. It is the zero Receipt if the limiter has

@@ -40,6 +40,9 @@ const (
 	movedSlotsAge = time.Second
 )
 
+// slotsTimeout bounds the question for the slots, which may reach a node that hangs.
+const slotsTimeout = 5 * time.Second
+
 // NewPipelines returns the Pipelines of a Redis. See Pipeline for collect.
 func NewPipelines(redis rueidis.Client, collect func(enough int, calls func() int)) *Pipelines {
 	p := &Pipelines{redis: redis, collect: collect}
@@ -57,7 +60,10 @@ func (p *Pipelines) Of(key string) *Pipeline {
 	return p.ofSlot(int64(Slot(key)))
 }
 
-func (p *Pipelines) ofSlot(slot int64) *Pipeline {
+func (p *Pipelines) ofSlot(slot int64) *Pipeline { return p.rangeOf(slot).pipeline }
+
+// rangeOf returns the range of a slot, or the zero range if its node is not known yet.
+func (p *Pipelines) rangeOf(slot int64) slotRange {
 	var slots []slotRange
 	if known := p.slots.Load(); known != nil {
 		slots = *known
@@ -65,9 +71,34 @@ func (p *Pipelines) ofSlot(slot int64) *Pipeline {
 	i, _ := slices.BinarySearchFunc(slots, slot, func(r slotRange, slot int64) int { return int(r.last - slot) })
 	if i == len(slots) || slot < slots[i].first {
 		p.refresh(movedSlotsAge)
-		return nil
+		return slotRange{}
 	}
-	return slots[i].pipeline
+	return slots[i]
+}
+
+// Node returns the address of the node of a key. It is "" if there is only one, or if it is not known
+// yet. With moved, it may be a second old, else a minute.
+func (p *Pipelines) Node(key string, moved bool) string {
+	if p.only != nil {
+		return ""
+	}
+	age := slotsAge
+	if moved {
+		age = movedSlotsAge
+	}
+	p.refresh(age)
+	return p.rangeOf(int64(Slot(key))).node
+}
+
+// Address returns the address of a node for people, also of the only one.
+func (p *Pipelines) Address(node string) string {
+	if node != "" || p.only == nil || p.redis == nil {
+		return node
+	}
+	for address := range p.redis.Nodes() {
+		return address
+	}
+	return ""
 }
 
 // sent asks for the slots if they are old, or if a node has redirected a call of a pipeline.
@@ -87,7 +118,9 @@ func (p *Pipelines) refresh(age time.Duration) {
 		return
 	}
 	go func() {
-		reply, err := p.redis.Do(context.Background(), p.redis.B().ClusterSlots().Build()).ToArray()
+		ctx, cancel := context.WithTimeout(context.Background(), slotsTimeout)
+		defer cancel()
+		reply, err := p.redis.Do(ctx, p.redis.B().ClusterSlots().Build()).ToArray()
 		if err == nil {
 			p.set(reply)
 		}

@@ -70,7 +70,7 @@ func measure(b *testing.B, client *rratelimiter.Client, deadline time.Duration) 
 	limited := httplimit.Middleware(
 		httplimit.Each(client, "web", httplimit.ByIP(), limit.SlidingWindow{Permits: 1 << 40, Interval: time.Second}),
 		httplimit.Deadline(deadline),
-		httplimit.OnRedisChange(func(up bool, _ error) {
+		httplimit.OnRedisChange(func(_ string, up bool, _ error) {
 			if !up {
 				outages.Add(1)
 			}

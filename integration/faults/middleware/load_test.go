@@ -91,7 +91,7 @@ func start(t *testing.T, addr string, mode httplimit.FailureMode) *load {
 type arrivalKey struct{}
 
 // change records a change of the store's state.
-func (l *load) change(up bool, err error) {
+func (l *load) change(_ string, up bool, err error) {
 	assert.Equal(l.t, up, err == nil)
 	l.mu.Lock()
 	defer l.mu.Unlock()

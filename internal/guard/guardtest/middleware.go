@@ -62,7 +62,7 @@ type Settings struct {
 	Mode          guard.Mode
 	Deadline      time.Duration
 	Report        func(Outcome)
-	OnRedisChange func(up bool, err error)
+	OnRedisChange func(node string, up bool, err error)
 	OnSettleError func(error)
 }
 

@@ -43,7 +43,7 @@ func testSlowRedis(t *testing.T, m Middleware) {
 				var changes []string
 				server := m.Server(Settings{
 					Client: client, Each: hour(10), Mode: c.mode, Deadline: 50 * time.Millisecond,
-					OnRedisChange: func(up bool, err error) {
+					OnRedisChange: func(_ string, up bool, err error) {
 						mu.Lock()
 						defer mu.Unlock()
 						changes = append(changes, fmt.Sprint(up, err != nil))

@@ -113,7 +113,7 @@ func (v *Version[M]) sharing(s settings) guard.Sharing {
 	if s.refuses {
 		return guard.NewShared // it does not depend on Redis
 	}
-	return func(deadline time.Duration, changed func(up bool, err error)) *guard.Shared {
+	return func(deadline time.Duration, changed guard.Changed) *guard.Shared {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		if shared := v.shared[time.Duration(s.Deadline)]; shared != nil {
