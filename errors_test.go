@@ -174,6 +174,7 @@ func FuzzConfigurations(f *testing.F) {
 	f.Fuzz(func(t *testing.T, rate, interval, rateType, keepAlive string, present byte, value string) {
 		server.FlushAll()
 		l := New(client, WithClock(func() time.Time { return fuzzEpoch })).Limiter("c")
+		defer func() { require.NoError(t, l.wire.client.Flush(t.Context())) }() // no count goes on beside the next input
 		texts := map[string]string{}
 		for i, field := range []string{"rate", "interval", "type", "keepAliveTime"} {
 			text := []string{rate, interval, rateType, keepAlive}[i]
@@ -265,6 +266,7 @@ func FuzzMembers(f *testing.F) {
 		server.FlushAll()
 		now := fuzzEpoch
 		l := New(client, WithClock(func() time.Time { return now })).Limiter("m")
+		defer func() { require.NoError(t, l.wire.client.Flush(t.Context())) }() // no count goes on beside the next input
 		require.NoError(t, l.SetRate(t.Context(), Rate{Permits: rate, Interval: time.Second}))
 		_, err := server.ZAdd(l.wire.keys[permitsKey], float64(now.UnixMilli()), string(found))
 		require.NoError(t, err)
