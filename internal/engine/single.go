@@ -114,8 +114,9 @@ func (s *single) answer(ctx context.Context, result *Result) (done bool, err err
 	if err = s.call.Err; err == nil {
 		again, err = l.read(b, s.call.Reply)
 	} else if again = redisx.Repeats(err); !again {
+		failed := err // a closure that holds err would allocate it for each call
 		_, err = Detach(ctx, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, l.Protocol.Explain(ctx, err)
+			return struct{}{}, l.Protocol.Explain(ctx, failed)
 		})
 	}
 	if !again {
