@@ -22,7 +22,7 @@ SERVER_SUITES = ./limits/denials ./compatibility/differences ./faults/corruption
 	./faults/joined ./compatibility/cluster ./compatibility/calls ./compatibility/sequences ./compatibility/crowd \
 	./faults/outages
 
-REDISSON_VERSIONS = 3.16.8,3.20.1,3.21.3,3.27.2,3.34.1,3.38.1,3.45.1,3.52.0,4.0.0,4.3.1,4.6.1,4.7.0
+REDISSON_VERSIONS = 3.20.1,3.21.3,3.27.2,3.34.1,3.38.1,3.45.1,3.52.0,4.0.0,4.3.1,4.6.1,4.7.0
 
 # The image of rrl, and the certificate authorities in it: those of Debian or of Fedora.
 IMAGE        ?= rrl:local

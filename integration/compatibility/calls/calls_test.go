@@ -39,16 +39,11 @@ func (w *fixture) inTurn(t *testing.T) {
 	w.report(t)
 }
 
-// Releases 3.16.4 to 3.16.8 write the length of the random part in 8 bytes. They can read no grant
-// of Go or of a later Redisson. Go and later releases read theirs.
+// Each library reads the grants of the other.
 func (w *fixture) otherLibrarysGrants(t *testing.T) {
 	ctx, name := t.Context(), w.version+"/other library"
 	keys := state.KeysOf(name, w.java.ID())
 	golang, java := w.libraries(name)
-	want := calls.Reply("true")
-	if !calls.AtLeast(w.version, "3.17.0") {
-		want = calls.ScriptError
-	}
 	for _, step := range []struct {
 		by   calls.Library
 		call calls.Call
@@ -57,7 +52,7 @@ func (w *fixture) otherLibrarysGrants(t *testing.T) {
 		{java, setTen(calls.SetRate), calls.Done},
 		{java, calls.Of(calls.TryAcquire, 9), "true"},
 		{golang, calls.Of(calls.TryAcquire, 9), "true"},
-		{java, calls.Of(calls.TryAcquire, 9), want},
+		{java, calls.Of(calls.TryAcquire, 9), "true"},
 		{golang, calls.Of(calls.TryAcquire, 9), "true"},
 	} {
 		got, err := step.by.Do(ctx, step.call)
@@ -145,10 +140,6 @@ func (w *fixture) waits(t *testing.T) {
 				require.NoError(t, err)
 				got, err := waits.Do(ctx, call)
 				require.NoError(t, err, call)
-				if waits.String() == "Java" && !calls.AtLeast(w.version, "3.17.0") {
-					require.Equal(t, calls.ScriptError, got, "it cannot read grants of Go: %v", call)
-					return
-				}
 				require.Contains(t, []calls.Reply{"true", calls.Done}, got, call)
 				s, err := state.Read(ctx, w.redis, state.KeysOf(w.version+"/"+order, w.java.ID()))
 				require.NoError(t, err)

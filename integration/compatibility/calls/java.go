@@ -28,8 +28,6 @@ var words = []struct {
 	{"Permits amount can't be negative", Refused},
 	{"attempt to perform arithmetic on", ScriptError},
 	{"attempt to compare", ScriptError},
-	{"bad argument #2 to 'unpack' (data string too short)", ScriptError},
-	{"Cannot parse null string", NotInitialized}, // getConfig of releases before 3.17
 	{"ERR no such key", NoLimiter},
 	{"ERR unknown command", Lacking},
 	{"Wrong number of args calling Redis command", Lacking},

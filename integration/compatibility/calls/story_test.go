@@ -36,30 +36,6 @@ type step struct {
 	keys  string // the five keys as state.State prints them; "" for those of the step before
 }
 
-// lacksTTL reports whether an acquire has left the state without the time to live of the configuration,
-// as in releases before 3.17.3.
-func lacksTTL(call calls.Call, s state.State) bool {
-	p := s.Overall
-	if s.Config["type"] == "1" {
-		p = s.Client
-	}
-	return s.ConfigTTL > 0 && call.Op == calls.TryAcquire && p.Value != nil && p.ValueTTL < 0
-}
-
-// copyTTL gives all state the time to live of the configuration.
-func copyTTL(ctx context.Context, redis rueidis.Client, k state.Keys) error {
-	s, err := state.Read(ctx, redis, k)
-	if err != nil {
-		return err
-	}
-	for _, key := range k[1:] {
-		if err := redis.Do(ctx, redis.B().Pexpire().Key(key).Milliseconds(s.ConfigTTL).Build()).Error(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // fixture has one server, and one Redisson and two Go Clients on it.
 type fixture struct {
 	version string // of Redisson
@@ -157,17 +133,8 @@ func (w *fixture) play(t *testing.T, s story, name string, client bool, librarie
 
 		unchanged = cmp.Or(st.keys, unchanged)
 		wantReply, wantKeys := st.reply, unchanged
-		if by.String() == "Go" && !calls.AtLeast(w.version, "3.17.0") {
-			require.NoError(t, state.Rewrite(ctx, w.redis, keys))
-		}
 		got, err := state.Read(ctx, w.redis, keys)
 		require.NoError(t, err, step)
-		if by.String() == "Java" && !calls.AtLeast(w.version, "3.17.3") && lacksTTL(call, got) {
-			t.Logf("%s: the state does not get the time to live of the configuration", step)
-			require.NoError(t, copyTTL(ctx, w.redis, keys)) // so that the story can continue
-			got, err = state.Read(ctx, w.redis, keys)
-			require.NoError(t, err, step)
-		}
 
 		// Releases before 3.38.0 write no keepAliveTime; once Go has written it, it stays.
 		switch {

@@ -30,14 +30,3 @@ func TestHashSources_ChangedSource_Differs(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, two, renamed)
 }
-
-func TestCompile_NoMaven_NamesThePackages(t *testing.T) {
-	t.Setenv("PATH", "")
-	require.ErrorContains(t, compile(t.Context(), t.TempDir(), "4.7.0"), "install Maven 3 and a JDK 17")
-}
-
-func TestCompile_BuildFails_ShowsMavenOutput(t *testing.T) {
-	err := compile(t.Context(), t.TempDir(), "4.7.0")
-	require.ErrorContains(t, err, "building against Redisson 4.7.0")
-	require.ErrorContains(t, err, "no POM")
-}

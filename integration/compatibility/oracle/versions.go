@@ -6,7 +6,7 @@ import (
 )
 
 // VersionsToTest returns the releases in the environment variable REDISSON_VERSIONS, separated by
-// commas. Older releases than 3.16.4 do not work. By default it returns the
+// commas. Older releases than 3.17.1 do not work. By default it returns the
 // newest release and one of each older way to write a grant.
 func VersionsToTest() []string {
 	var chosen []string

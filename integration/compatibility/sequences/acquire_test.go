@@ -90,7 +90,7 @@ func (m *model) acquire(c calls.Call) calls.Reply {
 			v.pair.GrantsTTL = state.Forever
 		}
 		v.pair.Grants = append(v.pair.Grants,
-			state.Grant{Score: m.now, Layout: state.ByteLayout, Permits: c.Permits & maxPermits})
+			state.Grant{Score: m.now, Permits: c.Permits & maxPermits})
 	}
 	if len(v.pair.Grants) > 0 {
 		m.live(v)

@@ -34,7 +34,6 @@ const (
 	stateTTLExtended                       // state does not expire before its configuration
 	clientTTLExtended                      // per-client state expires later than the limiter
 	oldClientState                         // setRate of a PER_CLIENT limiter leaves per-client state (old)
-	oldTTLs                                // the state does not get the TTL of the configuration (old)
 	differenceCount
 )
 
@@ -54,7 +53,6 @@ func protocolsOf(version string) (ours, theirs protocol) {
 		ours.ours[d] = true
 	}
 	theirs.ours[oldClientState] = calls.AtLeast(version, "3.27.0")
-	theirs.ours[oldTTLs] = calls.AtLeast(version, "3.17.3")
 	return ours, theirs
 }
 

@@ -163,9 +163,6 @@ func (r *run) step(ctx context.Context, t *testing.T, lp *limiterPair, before ou
 	require.NoError(t, err, lp)
 	require.NoError(t, client.Flush(ctx), "a count has not ended")
 	atA := time.Now()
-	if byGo && !calls.AtLeast(r.version, "3.17.0") {
-		require.NoError(t, state.Rewrite(ctx, r.redis, lp.a.keys()))
-	}
 	a, b := r.read(ctx, t, lp.a), r.read(ctx, t, lp.b)
 	a.reply, b.reply = replyA, replyB
 	r.steps++

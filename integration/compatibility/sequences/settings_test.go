@@ -74,7 +74,7 @@ func (m *model) live(v view) {
 		v.pair.GrantsTTL = state.Forever
 		v.pair.ValueTTL = min(v.pair.ValueTTL, state.Forever)
 	}
-	if ttl < 0 || !m.applies(oldTTLs) {
+	if ttl < 0 {
 		return
 	}
 	if v.perClient {

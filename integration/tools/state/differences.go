@@ -27,7 +27,7 @@ func Differences(a, b State, slack time.Duration) []string {
 			differ("TTL of "+whose+" value", a.ValueTTL, b.ValueTTL)
 		}
 		if !slices.EqualFunc(a.Grants, b.Grants, func(a, b Grant) bool {
-			return a.Permits == b.Permits && (a.Layout == NoLayout) == (b.Layout == NoLayout) && closeTo(a.Score,
+			return a.Permits == b.Permits && a.Unknown == b.Unknown && closeTo(a.Score,
 				b.Score, slack)
 		}) {
 			differ(whose+" permits", list(a.Grants), list(b.Grants))

@@ -67,38 +67,17 @@ type Pair struct {
 type Grant struct {
 	Score   int64 // Unix milliseconds
 	Member  string
-	Layout  Layout
-	Random  int   // the length of the random part
-	Permits int64 // the last four bytes, -1 if there are fewer
+	Unknown bool  // the member is not the length of the random part in a byte, that part, and the permits
+	Permits int64 // the last four bytes, little-endian; -1 if there are fewer
 }
-
-// Layout is the format of a member. All formats end with the permits, 4 bytes little-endian.
-type Layout string
-
-// The layouts, oldest first.
-const (
-	FloatLayout Layout = "fI"   // up to 3.16.3: 4 bytes of a random float
-	LongLayout  Layout = "Lc0I" // 3.16.4 to 3.16.8: the length of the random part in 8 bytes, little-endian, and that part
-	ByteLayout  Layout = "Bc0I" // since 3.17.0, and Go: the length of the random part in a byte, and that part
-	NoLayout    Layout = ""     // none of them
-)
 
 // Decode decodes a member of a permits set.
 func Decode(member string) Grant {
-	const count, long = 4, 8
-	g := Grant{Member: member, Permits: -1}
-	if len(member) < count {
-		return g
-	}
-	head, tail := []byte(member[:len(member)-count]), []byte(member[len(member)-count:])
-	g.Permits = int64(binary.LittleEndian.Uint32(tail))
-	switch {
-	case len(head) == 4:
-		g.Layout, g.Random = FloatLayout, 4
-	case len(head) > long && binary.LittleEndian.Uint64(head) == uint64(len(head)-long):
-		g.Layout, g.Random = LongLayout, len(head)-long
-	case len(head) > 0 && int(head[0]) == len(head)-1:
-		g.Layout, g.Random = ByteLayout, len(head)-1
+	const count = 4
+	random := len(member) - 1 - count
+	g := Grant{Member: member, Permits: -1, Unknown: random < 0 || int(member[0]) != random}
+	if len(member) >= count {
+		g.Permits = int64(binary.LittleEndian.Uint32([]byte(member[len(member)-count:])))
 	}
 	return g
 }
@@ -227,7 +206,7 @@ func (p Pair) parts(whose string, now time.Time) []string {
 
 // String is the number of permits, and for a member of unknown layout its bytes.
 func (g Grant) String() string {
-	if g.Layout == NoLayout {
+	if g.Unknown {
 		return fmt.Sprintf("%d(member %s)", g.Permits, hex.EncodeToString([]byte(g.Member)))
 	}
 	return strconv.FormatInt(g.Permits, 10)

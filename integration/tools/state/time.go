@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"encoding/binary"
 	"strconv"
 	"time"
 
@@ -28,32 +27,6 @@ return 1`)
 // Age advances the time of a limiter by d.
 func Age(ctx context.Context, client rueidis.Client, k Keys, d time.Duration) error {
 	return age.Exec(ctx, client, k[:], []string{strconv.FormatInt(d.Milliseconds(), 10)}).Error()
-}
-
-// Rewrite writes all grants of the newest layout in that of Redisson 3.16.4 to 3.16.8, which can
-// read no other.
-func Rewrite(ctx context.Context, client rueidis.Client, k Keys) error {
-	s, err := Read(ctx, client, k)
-	if err != nil {
-		return err
-	}
-	for key, pair := range map[string]Pair{k[Permits]: s.Overall, k[ClientPermits]: s.Client} {
-		for _, g := range pair.Grants {
-			if g.Layout != ByteLayout {
-				continue
-			}
-			member := string(binary.LittleEndian.AppendUint64(nil, uint64(g.Random))) + g.Member[1:]
-			// The new one first: a set that is empty in between would lose its time to live.
-			for _, reply := range client.DoMulti(ctx,
-				client.B().Zadd().Key(key).ScoreMember().ScoreMember(float64(g.Score), member).Build(),
-				client.B().Zrem().Key(key).Member(g.Member).Build()) {
-				if err := reply.Error(); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
 }
 
 // copied copies the keys of the first half to those of the second half, with their TTLs. COPY came
