@@ -19,6 +19,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -133,7 +134,11 @@ func (l *Limiter) ask(ctx context.Context, permits int64, wait time.Duration) (d
 	case ctx.Err() != nil:
 		return d, 0, ctx.Err()
 	}
-	a := l.guard.Ask(ctx, guard.Request{Limiter: l.limiter, Policies: l.known, Permits: permits, Wait: wait})
+	q := guard.Request{Limiter: l.limiter, Policies: l.known, Permits: permits, Wait: wait}
+	a := l.guard.Ask(ctx, q)
+	if a.Result.Passes() {
+		receipt.SlotOf(ctx).Put(l.guard.Receipt(q, a)) // for a limit.Taken
+	}
 	if errors.Is(a.Err, guard.ErrDown) {
 		if invalid := l.check(permits); invalid != nil {
 			return d, 0, invalid

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
@@ -20,7 +21,8 @@ import (
 // estimate before a request to a model, for instance, and settle for the tokens of its answer. Use one
 // Taken for each call. The zero Taken holds nothing.
 //
-// What is never settled stays taken. A Taken is safe for concurrent use.
+// What is never settled stays taken. A Taken is safe for concurrent use. Without Redis its calls fail,
+// unless they take of a limiter of package fallback.
 type Taken struct {
 	mu    sync.Mutex
 	takes []*take
@@ -31,21 +33,28 @@ type take struct {
 	limiter *Limiter
 	permits int64
 	refund  receipt.Refund
-	id      string // of the settlement, however often it is sent
+	local   func(more int64) // settles permits that Redis did not grant; or nil
+	id      string           // of the settlement, however often it is sent
 
 	actual int64
 	begun  time.Time // the first Settle; zero before
 }
+
+// Takeable is a *[Limiter], a *[rratelimiter.Limiter], or a Limiter of package fallback. A [Taken] takes of
+// no other type.
+type Takeable interface{ Name() string }
 
 // Take takes the same number of permits of each limiter with one call to Redis, or of none if one has
 // not enough, as [Join] does. The Decision is that of [Limiter.Take]. If it is not allowed, or with an
 // error, t holds what it held before. Several calls of Take can take different numbers: one request
 // and 800 tokens.
 //
-// Errors are those of [Join] and [Limiter.Take].
-func (t *Taken) Take(ctx context.Context, permits int64, limiters ...Joinable) (decision rratelimiter.Decision,
+// A limiter of package fallback stands alone, and may wrap a Join. While Redis is away, its mode decides.
+//
+// Errors are those of [Join] and [Limiter.Take], and of package fallback.
+func (t *Taken) Take(ctx context.Context, permits int64, limiters ...Takeable) (decision rratelimiter.Decision,
 	err error) {
-	err = t.add(ctx, permits, limiters, func(ctx context.Context, l *Limiter) (bool, error) {
+	err = t.add(ctx, permits, limiters, func(ctx context.Context, l taker) (bool, error) {
 		decision, err = l.Take(ctx, permits)
 		return decision.Allowed, err
 	})
@@ -53,18 +62,50 @@ func (t *Taken) Take(ctx context.Context, permits int64, limiters ...Joinable) (
 }
 
 // Acquire is [Taken.Take], but waits until the permits are free, as [Limiter.Acquire].
-func (t *Taken) Acquire(ctx context.Context, permits int64, limiters ...Joinable) error {
-	return t.add(ctx, permits, limiters, func(ctx context.Context, l *Limiter) (bool, error) {
+func (t *Taken) Acquire(ctx context.Context, permits int64, limiters ...Takeable) error {
+	return t.add(ctx, permits, limiters, func(ctx context.Context, l taker) (bool, error) {
 		return true, l.Acquire(ctx, permits)
 	})
+}
+
+// taker is a *Limiter or one of package fallback.
+type taker interface {
+	Joinable
+	Acquire(ctx context.Context, permits int64) error
+}
+
+// openTakeable returns the limiter that decides, and the one that Redis decides by.
+func openTakeable(limiters []Takeable) (decides taker, redis *Limiter) {
+	joined := make([]Joinable, len(limiters))
+	for i, one := range limiters {
+		if l, ok := policy.Fallback(one).(interface {
+			taker
+			Wrapped() Joinable
+		}); ok && len(limiters) == 1 {
+			redis = Join(l.Wrapped())
+			if redis.err != nil {
+				return redis, redis
+			}
+			return l, redis
+		}
+		l, ok := one.(Joinable)
+		if !ok {
+			redis = failed("", fmt.Errorf("%w: a %T among %d limiters of a Taken: give one *fallback.Limiter alone, or others",
+				rratelimiter.ErrInvalidOption, one, len(limiters)))
+			return redis, redis
+		}
+		joined[i] = l
+	}
+	redis = Join(joined...)
+	return redis, redis
 }
 
 // errUnsettled is the error of a Taken whose settlement is not known to be over.
 var errUnsettled = errors.New("limit: Settle of this Taken has failed: call it again, or use another Taken")
 
-func (t *Taken) add(ctx context.Context, permits int64, limiters []Joinable,
-	call func(context.Context, *Limiter) (bool, error)) error {
-	l := Join(limiters...)
+func (t *Taken) add(ctx context.Context, permits int64, limiters []Takeable,
+	call func(context.Context, taker) (bool, error)) error {
+	decides, redis := openTakeable(limiters)
 	t.mu.Lock()
 	unsettled := slices.ContainsFunc(t.takes, (*take).isBegun)
 	t.mu.Unlock()
@@ -72,13 +113,14 @@ func (t *Taken) add(ctx context.Context, permits int64, limiters []Joinable,
 		return errUnsettled
 	}
 	slot := receipt.Collect(ctx)
-	granted, err := call(slot, l)
+	granted, err := call(slot, decides)
 	if err != nil || !granted {
 		return err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.takes = append(t.takes, &take{limiter: l, permits: permits, refund: slot.Of(permits).Refund, id: rand.Text()})
+	r := slot.Of(permits)
+	t.takes = append(t.takes, &take{limiter: redis, permits: permits, refund: r.Refund, local: r.Local, id: rand.Text()})
 	return nil
 }
 
@@ -204,6 +246,9 @@ func (t *take) attempt(ctx context.Context) error {
 	more := t.actual - t.permits
 	switch {
 	case more == 0:
+		return nil
+	case t.local != nil:
+		t.local(more)
 		return nil
 	case more < 0:
 		return t.refund(redisx.Once(ctx, t.id), -more)

@@ -29,14 +29,14 @@ func TestTaken_ManyCalls_AreExact(t *testing.T) {
 			var calls [40]struct {
 				Taken
 				takes, uses int64
-				limiters    []Joinable
+				limiters    []Takeable
 			}
 			f.Latency.Store(int64(time.Millisecond))
 			wantOwn, wantShared := int64(1000), int64(1000)
 			var all sync.WaitGroup
 			for i := range calls {
 				c := &calls[i]
-				c.takes, c.limiters = 1+random.Int64N(9), []Joinable{own}
+				c.takes, c.limiters = 1+random.Int64N(9), []Takeable{own}
 				c.uses = random.Int64N(2 * c.takes)
 				if random.IntN(2) == 0 {
 					c.uses, c.limiters = random.Int64N(c.takes+1), append(c.limiters, shared)

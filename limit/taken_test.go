@@ -20,7 +20,7 @@ import (
 )
 
 // takeAll takes permits, which are free.
-func takeAll(t testing.TB, taken *Taken, permits int64, limiters ...Joinable) {
+func takeAll(t testing.TB, taken *Taken, permits int64, limiters ...Takeable) {
 	t.Helper()
 	d, err := taken.Take(t.Context(), permits, limiters...)
 	require.NoError(t, err)

@@ -153,6 +153,15 @@ func TestClients_RedisAway_ShareServes(t *testing.T) {
 	from, err = limiter.Acquire(ctx, 1)
 	require.NoError(t, err)
 	assert.Equal(t, fallback.Share, from)
+
+	var taken limit.Taken
+	perMinute := limit.SlidingLog{Permits: 90_000, Interval: 61 * time.Second}
+	tokens := fallback.New(limit.New(client, "{model}:tokens", perMinute), fallback.OnFailure(fallback.Local(0.1)))
+	func() {
+		err := taken.Acquire(ctx, 1000, tokens)
+		require.NoError(t, err)
+	}()
+	require.NoError(t, taken.Settle(ctx, 42))
 }
 
 func TestClients_Java_SharesTheQuota(t *testing.T) {

@@ -35,6 +35,16 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 	return err
 }
 
+// Receipt returns the receipt of a granted request, also of one that Redis did not grant.
+func (g *Guard) Receipt(q Request, a Answer) receipt.Receipt {
+	if a.Result == Acquired && !a.Local {
+		return a.receipt
+	}
+	return receipt.Receipt{Permits: q.Permits, Local: func(more int64) {
+		_ = g.Settle(context.Background(), q, a, q.Permits+more) // it cannot fail without Redis
+	}}
+}
+
 // settles reports whether a request can be charged, or if more is false, refunded.
 func settles(l Limiter, taken receipt.Receipt, more bool) bool {
 	if more {

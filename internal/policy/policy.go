@@ -162,6 +162,10 @@ var MemberNames func(limiter any) (names []string, ok bool)
 // another type. Package limit sets it.
 var MemberPolicies func(limiter any) []any
 
+// Fallback returns a *fallback.Limiter as a limiter that package limit can call, and nil for another
+// type. Package fallback sets it.
+var Fallback = func(limiter any) any { return nil }
+
 // Kinds returns the registered kinds in the alphabetical order of their names.
 func Kinds() []Kind {
 	all := make([]Kind, 0, len(kinds))

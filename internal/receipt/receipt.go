@@ -18,6 +18,10 @@ type Receipt struct {
 	// after a reset of the limiter. The permits of a lease are refunded to Redis; the lease stays as
 	// it is.
 	Refund Refund
+
+	// Local settles permits that Redis did not grant: it charges more of them, or with a number below 0
+	// refunds some.
+	Local func(more int64)
 }
 
 // Refund returns permits of one grant.
@@ -56,9 +60,9 @@ func (s *Slot) Value(key any) any {
 	return s.Context.Value(key)
 }
 
-// Put leaves a receipt. A nil Slot and a Receipt without a Refund are ignored.
+// Put leaves a receipt. A nil Slot and a Receipt that settles nothing are ignored.
 func (s *Slot) Put(r Receipt) {
-	if s == nil || r.Refund == nil {
+	if s == nil || r.Refund == nil && r.Local == nil {
 		return
 	}
 	s.mu.Lock()

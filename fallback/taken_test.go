@@ -1,0 +1,79 @@
+package fallback
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// TestTaken_RedisAway_ModeDecides: what the share grants is settled with the share.
+func TestTaken_RedisAway_ModeDecides(t *testing.T) {
+	for mode, want := range map[FailureMode]struct{ first, second, third bool }{
+		Closed: {}, Open: {true, true, true}, Local(0.4): {true, false, true},
+	} {
+		eachAway(t, func(t *testing.T, f *fixture, limiter limit.Joinable, goAway func() func()) {
+			l := New(limiter, Deadline(deadline), OnFailure(mode), Policies(limit.SlidingLog{Permits: 10, Interval: time.Minute}))
+			end := goAway()
+			take := func(permits int64) (*limit.Taken, bool) {
+				taken := new(limit.Taken)
+				d, err := taken.Take(t.Context(), permits, l)
+				if err != nil {
+					assert.ErrorIs(t, err, ErrClosed)
+				}
+				return taken, err == nil && d.Allowed
+			}
+			taken, ok := take(2)
+			assert.Equal(t, want.first, ok)
+			_, ok = take(1)
+			assert.Equal(t, want.second, ok)
+			begin := time.Now()
+			require.NoError(t, taken.Settle(t.Context(), 1))
+			assert.Zero(t, time.Since(begin), "no call to Redis")
+			taken, ok = take(1)
+			assert.Equal(t, want.third, ok)
+			require.NoError(t, taken.Settle(t.Context(), 3))
+			end()
+			time.Sleep(2 * time.Second)
+		})
+	}
+}
+
+// TestTaken_Redis_IsSettled with the permits of the grant, also after a wait.
+func TestTaken_Redis_IsSettled(t *testing.T) {
+	run(t, func(t *testing.T, f *fixture) {
+		inner := limit.New(f.client, "tokens", minute)
+		l := New(inner, Deadline(deadline))
+		assert.Equal(t, "tokens", l.Name())
+		left := func() int64 {
+			all, err := inner.Peek(t.Context())
+			require.NoError(t, err)
+			return all[0].Remaining
+		}
+		var taken limit.Taken
+		require.NoError(t, taken.Acquire(t.Context(), 8, l))
+		require.NoError(t, taken.Settle(t.Context(), 3))
+		assert.EqualValues(t, 7, left())
+		d, err := taken.Take(t.Context(), 2, l)
+		require.NoError(t, err)
+		assert.True(t, d.Allowed)
+		require.NoError(t, taken.Settle(t.Context(), 6))
+		assert.EqualValues(t, 1, left())
+		d, err = taken.Take(t.Context(), 2, l)
+		require.NoError(t, err)
+		assert.False(t, d.Allowed)
+		require.NoError(t, taken.Acquire(t.Context(), 9, l), "after a wait")
+		require.NoError(t, taken.Settle(t.Context()))
+		assert.EqualValues(t, 10, left())
+
+		for _, limiters := range [][]limit.Takeable{{l, inner}, {l, l}, {New(nil)}, {nil}} {
+			err := taken.Acquire(t.Context(), 1, limiters...)
+			assert.ErrorIs(t, err, rratelimiter.ErrInvalidOption, "%v", err)
+		}
+		assert.Empty(t, New(nil).Name())
+	})
+}
