@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -90,6 +91,7 @@ func TestRecount_Changes_AreCorrected(t *testing.T) {
 		"lost permits":      func(f *fixture) { f.RequireNoError(f.Redis.Incr("{limiter}:value", -300)) },
 		"a lost set":        func(f *fixture) { f.Redis.Del("{limiter}:permits") },
 		"a lost value":      func(f *fixture) { f.Redis.Del("{limiter}:value") },
+		"a lost value of 0": func(f *fixture) { f.setRate(600); f.Redis.Del("{limiter}:value") },
 		"a grant of no permits": func(f *fixture) {
 			f.RequireNoError(f.Redis.ZAdd("{limiter}:permits", float64(time.Now().UnixMilli()), member("x", 0)))
 		},
@@ -110,6 +112,37 @@ func TestRecount_Changes_AreCorrected(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			f.RequireGranted(l, f.rate())
 			f.RequireDenied(l, 1)
+		})
+	}
+}
+
+func TestRecount_NoState_WritesNone(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		f.recount(f.limiter(Rate{Permits: 10, Interval: time.Second}))
+		assert.Equal(t, []string{"limiter"}, f.Redis.Keys())
+	})
+}
+
+// TestCountDrift_CallsGiveEverythingBack_IsCorrected: or beside a client whose clock is a second late.
+func TestCountDrift_CallsGiveEverythingBack_IsCorrected(t *testing.T) {
+	for name, late := range map[string]time.Duration{"all is returned": 0, "a clock is late": time.Second} {
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
+			l := f.limiter(Rate{Permits: 1000, Interval: 10 * time.Second})
+			f.fill(l, 300, 1)
+			f.redissonReleases(200)
+			other := New(f.Conn, WithClock(func() time.Time { return time.Now().Add(-late) })).Limiter("limiter")
+			f.RequireGranted(other, 1)
+			for range 11 { // half an interval and a call
+				for _, l := range []*Limiter{l, other} {
+					slot := receipt.Collect(t.Context())
+					f.RequireTrue(l.TryAcquire(slot, 20))
+					if late == 0 || l == other {
+						require.NoError(t, slot.Of(20).Refund(t.Context(), 20))
+					}
+				}
+				time.Sleep(500 * time.Millisecond)
+			}
+			assert.Zero(t, f.drift())
 		})
 	}
 }
