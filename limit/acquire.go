@@ -150,9 +150,9 @@ func (p acquireProtocol) Receipt(b *engine.Batch) receipt.Refund {
 	args := slices.Clone(b.Args) // the next batch uses them
 	return func(ctx context.Context, permits int64) (err error) {
 		for i, m := range p.wire.members {
-			if of, ok := m.policy.(shared); ok {
-				own := args[argument(acquire, p.wire.members, i):]
-				err = cmp.Or(err, of.refund(ctx, permits, granted, own, receipts[i]))
+			if m.redisson != nil {
+				random := args[argument(acquire, p.wire.members, i)+randomArg]
+				err = cmp.Or(err, m.redisson.Refund(ctx, permits, random, granted, receipts[i]))
 			}
 		}
 		return cmp.Or(err, p.wire.refund(ctx, permits, receipts...))

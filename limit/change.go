@@ -27,8 +27,8 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 		return err
 	}
 	for _, m := range l.wire.members {
-		if p, ok := m.policy.(shared); ok {
-			if err := p.release(ctx, permits); err != nil {
+		if m.redisson != nil {
+			if err := m.redisson.Release(ctx, permits); err != nil {
 				return err
 			}
 		}
@@ -52,7 +52,7 @@ func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decis
 		return rratelimiter.Decision{}, err
 	}
 	for _, m := range l.wire.members {
-		if isShared(m) {
+		if m.redisson != nil {
 			return rratelimiter.Decision{}, fmt.Errorf("%w: %q is one, charge the others by themselves", ErrNotChargeable,
 				m.name)
 		}
@@ -87,7 +87,7 @@ func (l *Limiter) charge(ctx context.Context, permits int64, id string) (*state,
 
 // chargeable returns the limiter without its members of Redisson's layout, or nil if it has no others.
 func (l *Limiter) chargeable() *Limiter {
-	own := slices.DeleteFunc(slices.Clone(l.wire.members), isShared)
+	own := slices.DeleteFunc(slices.Clone(l.wire.members), isRedisson)
 	switch len(own) {
 	case 0:
 		return nil
@@ -120,8 +120,8 @@ func (l *Limiter) Reset(ctx context.Context) error {
 	}
 	var keys []string
 	for _, m := range l.wire.members {
-		if p, ok := m.policy.(shared); ok {
-			keys = append(keys, p.stateKeys(m.keys)...)
+		if m.redisson != nil {
+			keys = append(keys, m.keys[1:]...) // the first holds the rate
 		} else {
 			keys = append(keys, m.keys...)
 		}

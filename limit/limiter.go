@@ -155,8 +155,8 @@ func (l *Limiter) countDrift() {
 		return
 	}
 	for _, m := range l.wire.members {
-		if p, ok := m.policy.(shared); ok {
-			p.countDrift()
+		if m.redisson != nil {
+			m.redisson.CountDrift()
 		}
 	}
 }

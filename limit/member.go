@@ -1,6 +1,10 @@
 package limit
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/rratelimiter/rratelimiter/internal/inside"
+)
 
 // member is one policy of a limiter.
 type member struct {
@@ -11,12 +15,11 @@ type member struct {
 	keys     []string // one, but those of a limiter of Redisson's layout
 
 	arguments []string // of the policy, if they are the same in each call; else nil
+
+	redisson *inside.Limiter // of Redisson's layout, whose rate is in Redis; else nil
 }
 
-func isShared(m member) bool {
-	_, ok := m.policy.(shared)
-	return ok
-}
+func isRedisson(m member) bool { return m.redisson != nil }
 
 // canLease reports whether permits of all members can be leased.
 func canLease(members []member) bool {

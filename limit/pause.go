@@ -111,7 +111,7 @@ func setPace(members []member) {
 				soonest = each
 				pace = fmt.Sprintf("%d %.0f", d.Local.Permits, max(1, all*1e6))
 			}
-		case isShared(m) && pace == "":
+		case m.redisson != nil && pace == "":
 			pace = fmt.Sprintf(" %d", keys+1)
 		}
 		keys += len(m.policy.keeps())

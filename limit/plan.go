@@ -75,7 +75,7 @@ func planOf(client inside.Client, members []member) *plan {
 	kinds := make([]string, len(members))
 	for i, m := range members {
 		// Those of a Calendar depend on the time, and those of a shared policy differ from call to call.
-		if _, dated := m.policy.(Calendar); !dated && !isShared(m) {
+		if _, dated := m.policy.(Calendar); !dated && m.redisson == nil {
 			members[i].arguments = m.policy.arguments(nil, time.Time{})
 		}
 		p.most = min(p.most, m.policy.most())
@@ -85,7 +85,7 @@ func planOf(client inside.Client, members []member) *plan {
 	slices.Sort(kinds)
 	p.kinds = strings.Join(slices.Compact(kinds), "+")
 	p.leases = client.Engine.Leases() && canLease(members)
-	p.shared = slices.ContainsFunc(members, isShared)
+	p.shared = slices.ContainsFunc(members, isRedisson)
 	return p
 }
 

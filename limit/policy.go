@@ -2,14 +2,12 @@ package limit
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
-	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Policy is a way to limit: [FixedWindow], [Calendar], [SlidingWindow], [SlidingLog],
@@ -39,29 +37,6 @@ type Policy interface {
 
 	// keeps returns the type of each of the policy's keys, as TYPE names it.
 	keeps() []string
-}
-
-// shared has the optional methods of a policy whose rate is in Redis, where other programs set it and
-// use the limiter by itself.
-type shared interface {
-	// initial returns the calls that set the initial rate, or nil.
-	initial() []redisx.Call
-
-	// release and refund return permits, in calls of their own. A refund names the grant by the
-	// arguments of the policy in the call that granted, and by the policy's text in its reply.
-	release(ctx context.Context, permits int64) error
-	refund(ctx context.Context, permits, granted int64, arguments []string, text string) error
-
-	// cursor returns the cursor in the arguments of a call, from which the script counts on. setCursor
-	// sets it.
-	cursor(arguments []string) string
-	setCursor(arguments []string, cursor string)
-
-	// stateKeys returns those of the policy's keys that do not hold the rate.
-	stateKeys(keys []string) []string
-
-	// countDrift corrects drift in the background, since the scripts of this package do not.
-	countDrift()
 }
 
 // The types of the keys of policies that have one.

@@ -85,8 +85,8 @@ const mostInitial = 3
 // initial returns the calls that set the initial rates of joined limiters, or nil.
 func (w *wire) initial() (calls []redisx.Call) {
 	for _, m := range w.members {
-		if p, ok := m.policy.(shared); ok {
-			calls = append(calls, p.initial()...)
+		if m.redisson != nil {
+			calls = append(calls, m.redisson.Initial...)
 		}
 	}
 	return calls

@@ -1,13 +1,11 @@
 package limit
 
 import (
-	"context"
 	"fmt"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
-	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // redisson is the policy of a *rratelimiter.Limiter that is joined with others: its rate is in
@@ -32,24 +30,6 @@ const (
 func (p redisson) arguments(args []string, _ time.Time) []string {
 	return append(args, p.limiter.Member(), "")
 }
-
-func (p redisson) initial() []redisx.Call { return p.limiter.Initial }
-
-func (p redisson) release(ctx context.Context, permits int64) error {
-	return p.limiter.Release(ctx, permits)
-}
-
-func (p redisson) refund(ctx context.Context, permits, granted int64, arguments []string, text string) error {
-	return p.limiter.Refund(ctx, permits, arguments[randomArg], granted, text)
-}
-
-func (p redisson) cursor(arguments []string) string { return arguments[cursorArg] }
-
-func (p redisson) setCursor(arguments []string, cursor string) { arguments[cursorArg] = cursor }
-
-func (p redisson) stateKeys(keys []string) []string { return keys[1:] }
-
-func (p redisson) countDrift() { p.limiter.CountDrift() }
 
 func (p redisson) most() int64 { return engine.MaxPermits }
 

@@ -55,15 +55,12 @@ func nextCall(c call, members []member, message rueidis.RedisMessage, args []str
 		}
 	}
 	for i, m := range members {
-		p, ok := m.policy.(shared)
-		if !ok {
+		if m.redisson == nil {
 			continue
 		}
-		at := argument(c, members, i)
-		if int64(i) == counted-1 {
-			p.setCursor(next[at:], cursor)
-		} else {
-			p.setCursor(next[at:], p.cursor(args[at:]))
+		at := argument(c, members, i) + cursorArg
+		if next[at] = args[at]; int64(i) == counted-1 {
+			next[at] = cursor
 		}
 	}
 	return next, r.Ended()
