@@ -59,6 +59,28 @@ func TestUnaryClientInterceptor_SharedContract_IsKept(t *testing.T) {
 	guardtest.TestClient(t, middleware)
 }
 
+func TestUnaryServerInterceptor_OddCalls_GetNoMoreThanPlainOnes(t *testing.T) {
+	guardtest.TestChoices(t, guardtest.Door{
+		Limits: []string{guardtest.ByHeader, guardtest.ByBinary, guardtest.ByClient},
+		Open: func(client *rratelimiter.Client, by string) func(guardtest.Choice) bool {
+			key := map[string]grpclimit.Key{
+				guardtest.ByHeader: grpclimit.ByMetadata("Key"), guardtest.ByBinary: grpclimit.ByMetadata("Key-Bin"),
+				guardtest.ByClient: grpclimit.ByIP(netip.MustParsePrefix("10.0.0.1/32")),
+			}[by]
+			limited := grpclimit.UnaryServerInterceptor(grpclimit.Each(client, "api", key, hour(1)))
+			return func(c guardtest.Choice) bool {
+				var pairs []string
+				for _, h := range c.Headers {
+					pairs = append(pairs, h[0], h[1])
+				}
+				_, err := limited(from(context.Background(), c.Peer, pairs...), nil, &grpc.UnaryServerInfo{FullMethod: c.RPC},
+					func(context.Context, any) (any, error) { return nil, nil })
+				return err == nil
+			}
+		},
+	})
+}
+
 func BenchmarkServer(b *testing.B) { guardtest.BenchmarkServer(b, middleware) }
 
 func FuzzUntrusted(f *testing.F) { guardtest.FuzzUntrusted(f, middleware) }

@@ -12,6 +12,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // middleware is this package as the contract of all middleware calls it.
@@ -39,6 +40,28 @@ var middleware = guardtest.Middleware{
 func TestMiddleware_SharedContract_IsKept(t *testing.T) { guardtest.TestServer(t, middleware) }
 
 func TestTransport_SharedContract_IsKept(t *testing.T) { guardtest.TestClient(t, middleware) }
+
+func TestMiddleware_OddRequests_GetNoMoreThanPlainOnes(t *testing.T) {
+	guardtest.TestChoices(t, guardtest.Door{
+		Limits: []string{guardtest.ByHeader, guardtest.ByClient},
+		Open: func(client *rratelimiter.Client, by string) func(guardtest.Choice) bool {
+			key := httplimit.ByHeader("Key")
+			if by == guardtest.ByClient {
+				key = httplimit.ByIP(netip.MustParsePrefix("10.0.0.1/32"))
+			}
+			each := httplimit.Each(client, "api", key, limit.FixedWindow{Permits: 1, Interval: time.Hour})
+			handler := httplimit.Middleware(each)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			return func(c guardtest.Choice) bool {
+				r := request()
+				r.RemoteAddr = c.Peer
+				for _, h := range c.Headers {
+					r.Header.Add(h[0], h[1])
+				}
+				return serve(handler, r).Code == http.StatusOK
+			}
+		},
+	})
+}
 
 func BenchmarkServer(b *testing.B) { guardtest.BenchmarkServer(b, middleware) }
 

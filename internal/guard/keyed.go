@@ -52,9 +52,16 @@ func EachRedisson(call string, client *rratelimiter.Client, prefix string, rate 
 		if key == "" {
 			return nil, fmt.Errorf("%s: the key is empty", call)
 		}
+		if len(key) > longestShared {
+			return nil, Invalidf("%s: the key has %d bytes, want at most %d", call, len(key), longestShared)
+		}
 		return client.Limiter(prefix+key, initial), nil
 	}
 }
+
+// longestShared is the largest number of bytes of a key in Redisson's layout, which has no hash in place
+// of a long key. A client may send a key of a MB, which Redis would keep.
+const longestShared = 8 << 10
 
 // CheckLimiter returns the error with which every call of a limiter fails. It sends nothing to Redis.
 func CheckLimiter(l Limiter) error { return CheckRequest(l, 1) }

@@ -190,31 +190,45 @@ rules:
 	}
 }
 
+// doors are both interceptors, as functions that call a method.
+var doors = map[string]func(*rules.Set, *rratelimiter.Client, ...grpclimit.Option) caller{
+	"unary": func(set *rules.Set, client *rratelimiter.Client, opts ...grpclimit.Option) caller {
+		limited := UnaryServerInterceptor(set, client, opts...)
+		return func(ctx context.Context, method string) error {
+			_, err := limited(ctx, nil, &grpc.UnaryServerInfo{FullMethod: method},
+				func(context.Context, any) (any, error) { return nil, nil })
+			return err
+		}
+	},
+	"stream": func(set *rules.Set, client *rratelimiter.Client, opts ...grpclimit.Option) caller {
+		limited := StreamServerInterceptor(set, client, opts...)
+		return func(ctx context.Context, method string) error {
+			return limited(nil, &stream{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: method},
+				func(any, grpc.ServerStream) error { return nil })
+		}
+	},
+}
+
+type caller = func(ctx context.Context, method string) error
+
+type stream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s *stream) Context() context.Context { return s.ctx }
+
+func (s *stream) SetTrailer(metadata.MD) {}
+
 // TestServerInterceptors_CallsUnderWay_AreDecidedByTheOldFile: one call never meets rules of two files.
 func TestServerInterceptors_CallsUnderWay_AreDecidedByTheOldFile(t *testing.T) {
-	for name, door := range map[string]func(*rules.Set, *rratelimiter.Client, grpclimit.Option) func(context.Context) error{
-		"unary": func(set *rules.Set, client *rratelimiter.Client, opt grpclimit.Option) func(context.Context) error {
-			limited := UnaryServerInterceptor(set, client, opt)
-			return func(ctx context.Context) error {
-				_, err := limited(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/a.B/C"},
-					func(context.Context, any) (any, error) { return nil, nil })
-				return err
-			}
-		},
-		"stream": func(set *rules.Set, client *rratelimiter.Client, opt grpclimit.Option) func(context.Context) error {
-			limited := StreamServerInterceptor(set, client, opt)
-			return func(ctx context.Context) error {
-				return limited(nil, &contextStream{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: "/a.B/C"},
-					func(any, grpc.ServerStream) error { return nil })
-			}
-		},
-	} {
+	for name, door := range doors {
 		t.Run(name, func(t *testing.T) {
 			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 				set, hold := parsed(t, rulestest.TwoRules("a", "b")), rulestest.NewHold()
 				call := door(set, client,
 					grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) { hold.Report(o.Limiter) }))
-				hold.Test(t, func() { assert.NoError(t, call(t.Context())) }, func() {
+				hold.Test(t, func() { assert.NoError(t, call(t.Context(), "/a.B/C")) }, func() {
 					file, problems := ruleset.Parse("rules.yaml", []byte(rulestest.TwoRules("c", "d")))
 					require.Empty(t, problems)
 					(*ruleset.Set)(set).Replace(file)

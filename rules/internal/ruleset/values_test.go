@@ -25,7 +25,8 @@ func allocated(f func()) uint64 {
 // longer than any program needs is not read at all. Who reads text copies it, so that the allocated
 // bytes count the work.
 func TestFile_LongRequest_IsReadOnce(t *testing.T) {
-	const rule = "- {name: r%d, match: {pattern: '/{a}/', headers: {X-Kind: k}}, key: [ip, 'header:X-Key', 'path:a'], limits: 1/s, " +
+	const rule = "- {name: r%d, match: {pattern: '/{a}/', headers: {X-Kind: k}}, key: [ip, 'header:X-Key', 'path:a'], " +
+		"limits: 1/s, " +
 		"skip: {ranges: 198.51.100.0/24, paths: [/static/, '/{x...}']}}\n"
 	rules := func(n int) *File {
 		text := "match: all\naddress: {trusted: 192.0.2.0/24}\nrules:\n"
