@@ -7,9 +7,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"unicode"
-
-	"github.com/rratelimiter/rratelimiter/integration/tools/picture"
 )
 
 // floor is a line of floors.txt.
@@ -86,38 +83,6 @@ func (f floor) format(v float64) string {
 		return short(v)
 	}
 	return formatOf(f.unit)(v)
-}
-
-// titleOf is a table in words: DenialCache/callers=256 is denial cache, 256 callers.
-func titleOf(table string) string {
-	var words []string
-	for i, part := range strings.Split(table, "/") {
-		name, value, _ := strings.Cut(part, "=")
-		n, err := strconv.ParseFloat(value, 64)
-		switch {
-		case i == 0:
-			words = append(words, spaced(name))
-		case err != nil:
-			words = append(words, value)
-		case n == 1:
-			words = append(words, "1 "+strings.TrimSuffix(name, "s"))
-		default:
-			words = append(words, picture.Number(n)+" "+name)
-		}
-	}
-	return strings.Join(words, ", ")
-}
-
-// spaced makes ServerTime to server time.
-func spaced(name string) string {
-	var s strings.Builder
-	for i, r := range name {
-		if unicode.IsUpper(r) && i > 0 {
-			s.WriteByte(' ')
-		}
-		s.WriteRune(unicode.ToLower(r))
-	}
-	return s.String()
 }
 
 var figureRow = regexp.MustCompile(`(?m)^\| (.+: .+) \| (\S+(?: \S+)?) \|$`)

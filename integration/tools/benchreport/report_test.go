@@ -72,7 +72,7 @@ func TestDocument_Sections_HaveTheirTables(t *testing.T) {
 	require.Contains(t, text, "- goos: linux\n- redisson: 4.7.0\n- rounds: 2\n")
 	require.Contains(t, text, `### Granting
 
-**granting, 256 callers**
+`+"`Granting/callers=256`"+`
 
 | | decisions/s | x script (min..max) | p99 | server CPU | script calls |
 | --- | --: | --: | --: | --: | --: |

@@ -25,6 +25,7 @@ var columns = []struct {
 	{"overtaken", "overtaken", short}, {"unserved", "not served at all", short},
 	{"server-sec", "server time", seconds}, {"script-server-sec", "of Redisson's script", seconds},
 	{"x-script", "ratio", short}, {"longest-sec", "longest call", seconds}, {"calls", "calls until all are free", short},
+	{"share", "share of the rate", short}, {"fewest", "the fewest of a Client", short}, {"most", "the most", short},
 	{"B/grant", "bytes per grant", short},
 }
 
@@ -68,7 +69,7 @@ func (r *results) table(name string) string {
 			lines[i+2] += " " + cell + " |"
 		}
 	}
-	return "**" + titleOf(name) + "**\n\n" + strings.Join(lines, "\n") + "\n"
+	return "`" + name + "`\n\n" + strings.Join(lines, "\n") + "\n"
 }
 
 // tables are those of a benchmark.
