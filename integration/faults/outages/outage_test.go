@@ -174,7 +174,7 @@ func (o *outage) book(name, kind string, err error, took time.Duration) {
 	}
 }
 
-// TestMain prints the figures of all faults in one table, which docs/reliability.md shows.
+// TestMain prints the figures of all faults in one table, which docs/measurements.md shows.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if len(outcomes) > 0 {
