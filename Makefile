@@ -29,7 +29,7 @@ IMAGE        ?= rrl:local
 AUTHORITIES   = $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt))
 
 .PHONY: help demo demo-java test test-root test-deep test-modules test-published test-integration test-proxies test-matrix \
-	test-servers test-faults image bin/image fetch-check api tidy release release-check snapshot fuzz mutate model soak vulnerabilities \
+	test-servers test-containers test-faults image image-redis bin/image fetch-check api tidy release release-check snapshot fuzz mutate model soak vulnerabilities \
 	bench pictures lint prose deps
 
 # The targets of the table in CONTRIBUTING.md.
@@ -47,8 +47,9 @@ demo-java: deps
 	@go run ./integration/tools/demojava
 
 # All tests: each module on an in-memory Redis, the modules as a consumer fetches them, then real servers and real
-# Redisson (4.7.0, 3.38.1 and 3.20.1). The last test lists what was tested.
+# Redisson (4.7.0, 3.38.1 and 3.20.1), then images where a Docker engine answers. The last test lists what was tested.
 test: deps test-modules fetch-check test-integration
+	.ci/containers if-possible
 	cd integration && go test -count=1 -v ./tools/tested
 
 # The quick tests of the root module. test-deep has the random ones at their full size, as CI does once a week.
@@ -69,7 +70,7 @@ test-published: deps
 
 # Two suites at a time, since some measure delays.
 test-integration: deps
-	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -v '/compatibility/proxies$$\|/linear/mutants$$')
+	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -v '/compatibility/proxies$$\|/containers$$\|/linear/mutants$$')
 
 # The rate limit service behind a real Envoy (from PyPI), and rules behind Debian's nginx and Caddy.
 test-proxies:
@@ -86,6 +87,16 @@ test-matrix: deps
 # Docker images are servers too: SERVERS=redis:6.2,valkey/valkey:9.0
 test-servers: deps
 	sh integration/tools/servers/matrix.sh $(SERVERS) $(or $(PACKAGES),$(SERVER_SUITES))
+
+# Redis and Valkey in containers, by testcontainers-go: the official images, those of make image-redis, or
+# CONTAINER_IMAGES=redis:7.4,valkey/valkey:8.1
+test-containers: deps
+	.ci/containers
+
+# Images of Debian's Redis and Valkey, for machines that reach no registry of images.
+image-redis:
+	sh integration/containers/image.sh redis-8.0
+	sh integration/containers/image.sh valkey-8.1
 
 # Long runs: each fault ten times, an outage of a minute, leases under load for 30 s each, a million limiters, waiting
 # callers for 30 s, a thousand limiters that expire, each missing permission with each kind of rate, 50,000 calls of each

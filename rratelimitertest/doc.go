@@ -46,4 +46,21 @@
 //
 // Outside a bubble, Advance does not wake waiting callers of such a Client. It does not end the
 // leases of such a Client either.
+//
+// # Real servers
+//
+// A test on a real Redis or Valkey starts it in a container, with
+// github.com/testcontainers/testcontainers-go and its module redis:
+//
+//	func newClient(t *testing.T) *rratelimiter.Client {
+//		container, err := redis.Run(t.Context(), "redis:8.2")
+//		testcontainers.CleanupContainer(t, container)
+//		require.NoError(t, err)
+//		url, err := container.ConnectionString(t.Context())
+//		require.NoError(t, err)
+//		client, err := rueidis.NewClient(rueidis.MustParseURL(url))
+//		require.NoError(t, err)
+//		t.Cleanup(client.Close)
+//		return rratelimiter.New(client)
+//	}
 package rratelimitertest

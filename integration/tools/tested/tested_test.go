@@ -22,6 +22,7 @@ func TestMakeTest_Groups_HaveAllTests(t *testing.T) {
 	// What test-integration leaves out, in the Makefile.
 	elsewhere := map[string]string{
 		"compatibility/proxies": "make test-proxies",
+		"containers":            "make test-containers",
 		"linear/mutants":        "make test-faults",
 	}
 	tested := map[string]bool{}
