@@ -12,7 +12,8 @@ import (
 type schedule struct {
 	mu       sync.Mutex
 	last     int64 // when a count began
-	due      int64 // when the next one may begin
+	early    int64 // when the next one may begin
+	due      int64 // when it is due
 	counting bool
 }
 
@@ -23,12 +24,14 @@ const (
 	countShare = 100
 	countCost  = 50 * time.Microsecond
 	countEach  = time.Microsecond
-	countRetry = time.Second // after a count that failed, at the earliest
+	countRetry = time.Second // after a count that failed
 )
 
-// countPause returns the time from the begin of a count to the next one. Interval is in milliseconds.
-func countPause(interval, grants int64) time.Duration {
-	return max(millis(interval)/countPart, countShare*(countCost+countEach*time.Duration(grants)))
+// countPauses returns the time from the begin of a count of grants until the next one is due, and the
+// least that it may be. Interval is in milliseconds.
+func countPauses(interval, grants int64) (pause, least time.Duration) {
+	least = countShare * (countCost + countEach*time.Duration(grants))
+	return max(millis(interval)/countPart, least), least
 }
 
 // begin reports whether a count is to begin now: it is due, and no other one runs. A clock that was set
@@ -44,17 +47,25 @@ func (s *schedule) begin(now int64) bool {
 }
 
 // end ends a count.
-func (s *schedule) end(pause time.Duration) {
+func (s *schedule) end(pause, least time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.counting, s.due = false, s.last+pause.Milliseconds()
+	s.counting = false
+	s.early, s.due = s.last+least.Milliseconds(), s.last+pause.Milliseconds()
 }
 
-// set sets when the last count was, and the pause after it. With 0, a count is due.
-func (s *schedule) set(last int64, pause time.Duration) {
+// skip records that a call at now has counted.
+func (s *schedule) skip(now int64, pause, least time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last, s.due = last, last+pause.Milliseconds()
+	s.last, s.early, s.due = now, now+least.Milliseconds(), now+pause.Milliseconds()
+}
+
+// hurry makes the next count due as soon as it may begin.
+func (s *schedule) hurry() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.due = s.early
 }
 
 // learn keeps what a reply reported to a call at a time, as scripts have it. If the rate has changed, a
@@ -64,9 +75,10 @@ func (w *wire) learn(text string, rate, interval int64, perClient, counted bool)
 	changed := h.seen.set(rate, interval, perClient)
 	switch {
 	case counted:
-		h.counts.set(timeOf(text), countPause(interval, 0))
+		pause, least := countPauses(interval, 0)
+		h.counts.skip(timeOf(text), pause, least)
 	case changed:
-		h.counts.set(0, 0)
+		h.counts.hurry()
 	}
 }
 
@@ -89,14 +101,14 @@ func (w *wire) countDrift(text string) {
 	done := make(chan struct{})
 	w.client.counts.Store(done, nil)
 	go func() {
-		pause := countRetry
+		pause, least := countRetry, countRetry
 		defer func() { // also if a hook of the Redis client ends the goroutine
-			h.counts.end(pause)
+			h.counts.end(pause, least)
 			w.client.counts.Delete(done)
 			close(done)
 		}()
 		if interval, counted, err := w.recount(context.Background(), text); err == nil {
-			pause = countPause(interval, counted)
+			pause, least = countPauses(interval, counted)
 		}
 	}()
 }

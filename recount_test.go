@@ -21,24 +21,34 @@ func TestSchedule_Begin_IsDueAfterThePause(t *testing.T) {
 	s := new(schedule)
 	assert.True(t, s.begin(-5), "the first use")
 	assert.False(t, s.begin(1<<40), "a count runs")
-	s.end(time.Second)
+	s.end(time.Second, time.Millisecond)
 	assert.False(t, s.begin(994))
 	assert.True(t, s.begin(995))
-	s.end(time.Second)
+	s.end(time.Second, 600*time.Millisecond)
 	assert.True(t, s.begin(994), "the clock was set back")
-	s.set(0, 0) // the rate has changed
-	s.end(time.Hour)
-	assert.True(t, s.begin(time.Hour.Milliseconds()))
-	s.end(time.Hour)
-	s.set(2000, time.Second)
+	s.end(time.Second, 600*time.Millisecond)
+	s.hurry() // the rate has changed
+	assert.False(t, s.begin(1593), "the share of the server's time")
+	assert.True(t, s.begin(1594))
+	s.end(time.Hour, 0)
+	s.skip(2000, time.Second, 0)
 	assert.False(t, s.begin(2999), "a call has counted")
 	assert.True(t, s.begin(3000))
 }
 
-func TestCountPause_Grants_LeaveTheServerNinetyNineHundredths(t *testing.T) {
-	assert.Equal(t, 5*time.Second, countPause(10_000, 8192))
-	assert.Equal(t, 824200*time.Microsecond, countPause(100, 8192))
-	assert.Equal(t, 5*time.Millisecond, countPause(1, 0))
+func TestCountPauses_Grants_TakeAHundredthOfTheServer(t *testing.T) {
+	for _, test := range []struct {
+		interval, grants int64
+		pause, least     time.Duration
+	}{
+		{10_000, mostCounted, 5 * time.Second, 824200 * time.Microsecond},
+		{100, mostCounted, 824200 * time.Microsecond, 824200 * time.Microsecond},
+		{1, 0, 5 * time.Millisecond, 5 * time.Millisecond},
+	} {
+		pause, least := countPauses(test.interval, test.grants)
+		assert.Equal(t, test.pause, pause)
+		assert.Equal(t, test.least, least)
+	}
 }
 
 // TestRecount_GrantsUpToTheBound_AreCounted: a larger set stays as it is until it is smaller.
@@ -70,7 +80,7 @@ func TestRecount_RefundsBeside_NoGrantInUseLeaves(t *testing.T) {
 		f.fill(l, 300, 1)
 		for _, letter := range []string{"a", "b"} {
 			f.Latency.Store(int64(time.Millisecond))
-			l.wire.hint().counts.set(0, 0)
+			l.wire.hint().counts.skip(0, 0, 0)
 			f.RequireGranted(l, 1)
 			require.NoError(t, f.refund(l, letter, 400, 500))
 			f.Latency.Store(0)

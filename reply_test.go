@@ -91,7 +91,8 @@ func TestAnswer_ReplyOfAnotherShape_IsAnError(t *testing.T) {
 			reply, err := f.Conn.Do(t.Context(), f.Conn.B().Eval().Script("return "+text).Numkeys(0).Build()).ToMessage()
 			require.NoError(t, err)
 			one := engine.Ask{Permits: 1}
-			again, err := l.wire.Answer(&engine.Batch{Args: []string{"7"}, Requests: []*engine.Request{{Ask: one}, {Ask: one}}}, reply)
+			requests := []*engine.Request{{Ask: one}, {Ask: one}}
+			again, err := l.wire.Answer(&engine.Batch{Args: []string{"7"}, Requests: requests}, reply)
 			assert.ErrorContains(t, err, "unknown reply", text)
 			assert.False(t, again)
 		}
