@@ -13,6 +13,11 @@
 // that limits its own work. For a limiter per user, tenant or address, [NewKeyed] builds keys and
 // scripts once.
 //
+// Which policy: [SlidingLog], or [SlidingWindow] for large quotas, if no interval may hold more than
+// the limit; [FixedWindow] for the lowest cost; [Calendar] for a quota per day or month;
+// [TokenBucket] for a rate with bursts; [LeakyBucket] for evenly spaced work; [Smooth] for Guava's
+// RateLimiter; [Pause] for a stop of all processes. [Choosing a policy] compares them.
+//
 // With an invalid policy, calls of [New] and [NewKeyed] fail. [Validate] finds it before, such as in
 // a policy from a configuration.
 //
@@ -106,4 +111,6 @@
 // of a policy, [rratelimiter.ErrInvalidPermits], [rratelimiter.ErrPermitsExceedRate] and
 // [rratelimiter.ErrCrossSlot]. A key with other data is a *[rratelimiter.StateError]. If Redis
 // fails during a call, its permits may be taken. No call is sent twice.
+//
+// [Choosing a policy]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/choosing.md
 package limit

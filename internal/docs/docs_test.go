@@ -28,7 +28,7 @@ func read(t *testing.T, file string) string {
 func TestDocumentation_Readme_ShowsTheExamples(t *testing.T) {
 	t.Chdir(root)
 	parts := strings.Split(read(t, "README.md"), "```go\n")
-	examples := []string{"example_test.go", "httplimit/example_test.go"} // a block each
+	examples := []string{"limit/example_test.go", "httplimit/example_test.go", "example_test.go"} // a block each
 	require.Len(t, parts, len(examples)+1)
 	for i, file := range examples {
 		code, _, _ := strings.Cut(parts[i+1], "```")
