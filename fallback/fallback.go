@@ -63,10 +63,12 @@ var ErrClosed = errors.New("fallback: Redis did not decide, so the permits are r
 // too. With a nil limiter, only [Limiter.With] can be called.
 //
 // Open one for a limiter and keep it: it knows whether Redis is up, and what its share has granted. With
-// [Local] it needs the [Policies] of a *[rratelimiter.Limiter], and panics without them.
+// [Local] it needs the [Policies] of a *[rratelimiter.Limiter], and panics without them. It panics too if
+// the client, the name or a policy of the limiter is invalid.
 func New(limiter limit.Joinable, options ...Option) *Limiter {
 	s := guard.Apply(&settings{Settings: guard.NewSettings(DefaultDeadline)}, options)
 	l := (&Limiter{guard: guard.New(s.Mode, s.Deadline, s.Changed), policies: s.policies}).With(limiter)
+	guard.MustCheck("fallback: New", limiter)
 	if limiter != nil && s.Mode > 0 && l.known == nil {
 		panic(fmt.Sprintf("fallback: New: the policies of limiter %q are unknown: pass Policies for Local", limiter.Name()))
 	}
@@ -93,9 +95,8 @@ func (l *Limiter) With(limiter limit.Joinable) *Limiter {
 
 // Take takes permits if they are free now, and returns the numbers. It never waits longer than the
 // [Deadline]. The Decision of the mode [Open] has only Allowed. If the mode refuses, the error is
-// [ErrClosed]. Invalid arguments and ctx have the errors of the wrapped limiter. During an
-// outage, the mode decides for a request above the limit, and for a limiter that is invalid:
-// [limit.Validate] finds the latter before.
+// [ErrClosed]. Invalid arguments, a limiter without a rate and ctx have the errors of the wrapped
+// limiter, in every mode.
 func (l *Limiter) Take(ctx context.Context, permits int64) (rratelimiter.Decision, Source, error) {
 	return l.ask(ctx, permits, 0)
 }
@@ -139,13 +140,8 @@ func (l *Limiter) ask(ctx context.Context, permits int64, wait time.Duration) (d
 	if a.Result.Passes() {
 		receipt.SlotOf(ctx).Put(l.guard.Receipt(q, a)) // for a limit.Taken
 	}
-	if errors.Is(a.Err, guard.ErrDown) {
-		if invalid := l.check(permits); invalid != nil {
-			return d, 0, invalid
-		}
-	}
 	switch {
-	case a.Result == guard.Canceled, guard.IsNotSent(a.Err):
+	case a.Result == guard.Canceled, guard.IsMistake(a.Err):
 		return d, 0, a.Err
 	case a.Result == guard.FailedOpen:
 		return rratelimiter.Decision{Allowed: true}, Mode, nil
@@ -158,13 +154,4 @@ func (l *Limiter) ask(ctx context.Context, permits int64, wait time.Duration) (d
 		return a.Decision, Redis, nil
 	}
 	return a.Decision, Redis, a.Err
-}
-
-// check returns the error of a request that is invalid also when Redis is up. No call has checked it.
-func (l *Limiter) check(permits int64) error {
-	switch l.limiter.(type) {
-	case *limit.Limiter, *rratelimiter.Limiter:
-		return guard.CheckRequest(l.limiter, permits)
-	}
-	return nil // another type might wait for Redis
 }

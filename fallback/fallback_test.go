@@ -230,7 +230,9 @@ func TestLimiter_InvalidCall_HasItsError(t *testing.T) {
 	run(t, func(t *testing.T, f *fixture) {
 		open := OnFailure(Open)
 		valid := New(limit.New(f.client, "x", minute), open, Deadline(deadline))
-		invalid := New(limit.New(f.client, "x"), open)
+		assert.PanicsWithValue(t, "fallback: New: rratelimiter: invalid rate: 0 policies, want 1 to 10",
+			func() { New(limit.New(f.client, "x"), open) })
+		invalid := valid.With(limit.New(f.client, "x"))
 		check := func(l *Limiter, permits int64, want error) {
 			_, _, err := l.TryAcquire(t.Context(), permits)
 			require.ErrorIs(t, err, want)
@@ -244,16 +246,16 @@ func TestLimiter_InvalidCall_HasItsError(t *testing.T) {
 			check(valid.With(limit.New(f.client, "", minute)), 1, rratelimiter.ErrInvalidName)
 			check(invalid, 11, rratelimiter.ErrInvalidRate)
 			check(New(nil, open), 11, rratelimiter.ErrNoClient)
+			check(valid, 11, rratelimiter.ErrPermitsExceedRate)
 		}
 		checkAll()
-		check(valid, 11, rratelimiter.ErrPermitsExceedRate) // only Redis knows
 		f.hangs.Store(true)
 		assert.Equal(t, "granted by mode", answer(valid.TryAcquire(t.Context(), 1)))
 		checkAll()
 		f.hangs.Store(false)
 
 		none := f.client.Limiter("no rate")
-		assert.Equal(t, "granted by mode", answer(New(none, open).TryAcquire(t.Context(), 1)))
+		check(New(none, open), 1, rratelimiter.ErrNotInitialized)
 		assert.PanicsWithValue(t, `fallback: New: the policies of limiter "no rate" are unknown: pass Policies for Local`,
 			func() { New(none, OnFailure(Local(0.5))) })
 		joined := limit.Join(none, limit.New(f.client, "x", minute))

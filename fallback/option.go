@@ -18,8 +18,8 @@ type settings struct {
 // DefaultDeadline is the time that Redis has to answer without [Deadline], as in package httplimit.
 const DefaultDeadline = 500 * time.Millisecond
 
-// FailureMode decides while Redis fails or does not answer, and for a limiter that has no rate: [Closed],
-// [Open] or [Local]. The zero value is Closed.
+// FailureMode decides while Redis fails or does not answer: [Closed], [Open] or [Local]. The zero value is
+// Closed.
 type FailureMode float64
 
 // The modes besides Local.

@@ -13,15 +13,16 @@ import (
 // Limiter limits calls: a *[rratelimiter.Limiter], a *[limit.Limiter], or any other type with Take.
 type Limiter = httplimit.Limiter
 
-// All limits all calls by one limiter. A nil limiter lets them pass.
+// All limits all calls by one limiter. A nil limiter lets them pass. All panics if the
+// client, the name or a policy of the limiter is invalid.
 func All(limiter Limiter) func(context.Context, Call) (Limiter, error) {
+	guard.MustCheck("grpclimit: All", limiter)
 	return func(context.Context, Call) (Limiter, error) { return limiter, nil }
 }
 
 // Each limits the calls of each key by a limiter of their own, with the given policies, as
 // [httplimit.Each] does. For the name "api" and the key "192.0.2.1", it is "api:192.0.2.1". An empty or
-// unknown key is an error. Each panics if the client, the name or a policy is invalid, for the reason
-// that Each of httplimit gives.
+// unknown key is an error. Each panics if the client, the name or a policy is invalid.
 func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.Policy,
 ) func(context.Context, Call) (Limiter, error) {
 	at := fmt.Sprintf("grpclimit: Each: name %q", name)

@@ -26,8 +26,10 @@ type Limiter interface {
 	Take(ctx context.Context, permits int64) (rratelimiter.Decision, error)
 }
 
-// All limits all requests by one limiter. A nil limiter lets them pass.
+// All limits all requests by one limiter. A nil limiter lets them pass. All panics if the
+// client, the name or a policy of the limiter is invalid.
 func All(limiter Limiter) func(*http.Request) (Limiter, error) {
+	guard.MustCheck("httplimit: All", limiter)
 	return func(*http.Request) (Limiter, error) { return limiter, nil }
 }
 
@@ -41,8 +43,7 @@ func All(limiter Limiter) func(*http.Request) (Limiter, error) {
 // "web" and the key "x" of "web:v2".
 //
 // Each panics if the client, the name or a policy is invalid, as the other set-up calls of this
-// package do. At the first request, the failure mode would take the error for an outage, and [Open]
-// would grant. [limit.Validate] checks policies that come from a configuration.
+// package do. [limit.Validate] checks policies that come from a configuration.
 func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.Policy,
 ) func(*http.Request) (Limiter, error) {
 	at := fmt.Sprintf("httplimit: Each: name %q", name)

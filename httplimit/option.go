@@ -145,7 +145,6 @@ func OnSettleError(failed func(*http.Request, error)) Option {
 // [Local]. The zero value is Closed. It applies in these cases:
 //
 //   - Redis fails, or does not answer by the [Deadline].
-//   - A limiter has no rate.
 //   - The chooser returns an error, for instance because the client's address is unknown. A
 //     Middleware always refuses [ErrInvalidRequest].
 type FailureMode float64

@@ -122,9 +122,9 @@ func statusOf(err error) callStatus {
 	return callFailed
 }
 
-// IsNotSent reports whether an error is one of a call that no limiter sends to Redis: of invalid
-// arguments.
-func IsNotSent(err error) bool { return err != nil && statusOf(err) == callNotSent }
+// IsMistake reports whether an error is a mistake of the program and no failure of Redis: invalid
+// arguments, a limiter without a rate, or a key with other data.
+func IsMistake(err error) bool { return err != nil && statusOf(err) != callFailed }
 
 func (b *breaker) failed(ctx context.Context, l Limiter, err error) {
 	switch statusOf(err) {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -131,9 +132,9 @@ var (
 )
 
 // Fail answers a request whose key or limiter is unknown. Local is Closed for it, since no bucket
-// belongs to it.
+// belongs to it. So is Open for a mistake of the program.
 func (g *Guard) Fail(err error) Answer {
-	if g.mode == Open {
+	if g.mode == Open && !IsMistake(err) {
 		return Answer{Result: FailedOpen, Err: err}
 	}
 	return Answer{Result: FailedClosed, Err: err}
@@ -256,10 +257,23 @@ func (g *Guard) failed(ctx context.Context, b *breaker, q Request, a Answer, err
 	}
 	err = b.failure(q.Limiter, err)
 	b.failed(ctx, q.Limiter, err)
+	if IsMistake(err) {
+		return g.Fail(err)
+	}
 	return g.withoutRedis(q, err)
 }
 
+// withoutRedis decides a request by the mode. A request that Redis would never grant is refused.
 func (g *Guard) withoutRedis(q Request, err error) Answer {
+	if mistake := CheckLimiter(q.Limiter); mistake != nil {
+		return g.Fail(mistake)
+	}
+	for _, p := range q.Policies {
+		if d, known := policy.Of(p); known && d.Most < q.Permits {
+			return Answer{Result: Rejected, Err: fmt.Errorf("%w: %d permits of limiter %q, at most %d can be granted",
+				rratelimiter.ErrPermitsExceedRate, q.Permits, NameOf(q.Limiter), d.Most)}
+		}
+	}
 	if share := float64(g.mode); g.mode != Open && g.mode != Closed {
 		if a, ok := g.own.local.take(q, share); ok {
 			a.Err = err

@@ -63,19 +63,33 @@ func EachRedisson(call string, client *rratelimiter.Client, prefix string, rate 
 // of a long key. A client may send a key of a MB, which Redis would keep.
 const longestShared = 8 << 10
 
-// CheckLimiter returns the error with which every call of a limiter fails. It sends nothing to Redis.
-func CheckLimiter(l Limiter) error { return CheckRequest(l, 1) }
-
-// CheckRequest returns the error with which a request for permits always fails. It sends nothing to
-// Redis.
-func CheckRequest(l Limiter, permits int64) error {
-	// A call whose context has ended reports invalid arguments first.
-	ended, end := context.WithCancel(context.Background())
-	end()
-	if _, err := l.Take(ended, permits); !errors.Is(err, context.Canceled) {
-		return err
+// CheckLimiter returns the error with which every call of a limiter fails. It sends nothing to Redis,
+// and returns no error of limiters of other types, which might.
+func CheckLimiter(l Limiter) error {
+	switch l := unwrap(l).(type) {
+	case *limit.Limiter, *rratelimiter.Limiter:
+		// A call whose context has ended reports invalid arguments first.
+		if _, err := l.Take(ended, 1); !errors.Is(err, context.Canceled) {
+			return err
+		}
 	}
 	return nil
+}
+
+var ended = func() context.Context {
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	return ctx
+}()
+
+// MustCheck panics with a text that begins with the call if every call of a limiter fails.
+func MustCheck(call string, l Limiter) {
+	if l, _ = Unwrap(l, nil); IsNil(l) {
+		return
+	}
+	if err := CheckLimiter(l); err != nil {
+		panic(fmt.Sprintf("%s: %v", call, err))
+	}
 }
 
 type described struct {

@@ -67,8 +67,20 @@ func (g *Gate) Decide(ctx context.Context, q Request, err error) Answer {
 		if q.Wait == 0 {
 			q.Wait = Forever
 		}
+		return g.Ask(ctx, q)
 	}
-	return g.Ask(ctx, q)
+	return overLimit(ctx, time.Now(), g.Ask(ctx, q))
+}
+
+// overLimit returns the denial of a request that was over its limit at first, and whose context ended
+// while it waited, unless its client has gone.
+func overLimit(ctx context.Context, asked time.Time, a Answer) Answer {
+	if a.Result != Canceled || a.Decision.RetryAfter <= 0 || errors.Is(ctx.Err(), context.Canceled) {
+		return a
+	}
+	a.Result = Rejected
+	a.Decision.RetryAfter = max(1, a.Decision.RetryAfter-time.Since(asked))
+	return a
 }
 
 // Mode decides requests that Redis cannot decide: Open, Closed, or the share of the limit that this

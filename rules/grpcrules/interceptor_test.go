@@ -139,7 +139,9 @@ func TestUnaryServerInterceptor_RedisDown_FollowsTheModeOfEachRule(t *testing.T)
 		"key: header:X-Tenant, limits: 1/h, on_invalid: on_failure":                   codes.Unavailable,
 		"key: header:X-Tenant, limits: 1/h, on_invalid: on_failure, on_failure: open": codes.OK,
 	} {
-		c := rpc(t, rratelimiter.New(nil), &healthy{}, rulestest.One("match: {grpc: /grpc.health.v1.Health/*}, "+fields))
+		client, redis := guardtest.Connect(t)
+		redis.SetError("LOADING")
+		c := rpc(t, client, &healthy{}, rulestest.One("match: {grpc: /grpc.health.v1.Health/*}, "+fields))
 		_, err := c.Check(t.Context(), new(health.HealthCheckRequest))
 		assert.Equal(t, want, grpcstatus.Code(err), fields)
 	}

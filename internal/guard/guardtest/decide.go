@@ -55,10 +55,9 @@ func testFailure(t *testing.T, m Middleware) {
 		status int
 		result string
 	}{
-		"closed":                     {failing, guard.Closed, 503, "failed_closed"},
-		"open":                       {failing, guard.Open, 200, "failed_open"},
-		"a share":                    {failing, 1, 503, "failed_closed"},
-		"a limiter without a client": {Settings{Limiter: new(limit.Limiter)}, guard.Closed, 503, "failed_closed"},
+		"closed":  {failing, guard.Closed, 503, "failed_closed"},
+		"open":    {failing, guard.Open, 200, "failed_open"},
+		"a share": {failing, 1, 503, "failed_closed"},
 		"a limiter that fails": {Settings{Limiter: Fake(func(context.Context, int64) (rratelimiter.Decision, error) {
 			return rratelimiter.Decision{}, errors.New(secret)
 		})}, guard.Closed, 503, "failed_closed"},
@@ -175,6 +174,9 @@ func testInvalidSettings(t *testing.T, m Middleware) {
 			"an invalid initial rate":          {Client: client, Initial: rratelimiter.Rate{KeepAlive: time.Hour}},
 			"a policy without a share":         {Client: client, Each: incomplete},
 			"invalid Policies":                 {Policies: incomplete},
+			"a limiter without a client":       {Limiter: new(limit.Limiter)},
+			"a limiter of an invalid policy":   {Limiter: limit.New(client, "a", limit.FixedWindow{})},
+			"a limiter without a name":         {Limiter: client.Limiter("")},
 			"a share above 1":                  {Mode: 1.1},
 			"a deadline below 0":               {Deadline: -1},
 			"a wait below 0":                   {Wait: -1},

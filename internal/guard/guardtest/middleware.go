@@ -116,6 +116,9 @@ func TestServer(t *testing.T, m Middleware) {
 		"Settle_Outage_IsReportedAtTheDeadline":        testSettleInAnOutage,
 		"Settle_LocalShare_IsCharged":                  testSettleShare,
 		"Settings_Invalid_Panics":                      testInvalidSettings,
+		"OnFailure_Mistake_LetsNoRequestPass":          testMistake,
+		"OnFailure_NeverGranted_IsDeniedInAnOutage":    testMistakeInAnOutage,
+		"Wait_ContextEnds_IsDeniedWithRetry":           testWaitIsCutShort,
 		"Address_UntrustedPeer_HeaderIsIgnored":        testAddress,
 		"Address_IPv6Bits_ChooseTheNetwork":            testIPv6Bits,
 	} {
