@@ -15,6 +15,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -63,7 +64,7 @@ func ExampleSkip() {
 
 // A short wait instead of a denial.
 func ExampleWait() {
-	client := connect()
+	client := rratelimiter.New(redistest.Example()) // on the clock of the machine
 
 	perClient := grpclimit.Each(client, "api", grpclimit.ByIP(),
 		limit.TokenBucket{Capacity: 1, Refill: 100, Interval: time.Second})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -68,7 +69,7 @@ func ExampleSkip() {
 
 // A short wait instead of a denial.
 func ExampleWait() {
-	client := connect()
+	client := rratelimiter.New(redistest.Example()) // on the clock of the machine
 
 	perClient := httplimit.Each(client, "web", httplimit.ByIP(),
 		limit.TokenBucket{Capacity: 1, Refill: 100, Interval: time.Second})
