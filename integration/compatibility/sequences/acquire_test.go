@@ -71,7 +71,7 @@ func (m *model) acquire(c calls.Call) calls.Reply {
 		return calls.NotInitialized
 	}
 	if m.applies(driftCorrected) {
-		defer v.correct()
+		defer m.correct(v)
 	}
 	if c.Permits > v.rate {
 		return calls.AboveRate
@@ -110,10 +110,22 @@ func (m *model) acquire(c calls.Call) calls.Reply {
 const maxPermits = 1<<32 - 1
 
 // correct corrects drift, as the count does that follows the first call of a Client.
-func (v view) correct() {
-	if value, there := v.pair.Count(); there {
-		taken, left := v.pair.Taken(0)
-		v.add(v.rate - taken - left - value)
+func (m *model) correct(v view) {
+	value, there := v.pair.Count()
+	taken, left := v.pair.Taken(0)
+	n := v.rate - taken - left - value
+	if there && n == 0 || !there && v.pair.Grants == nil {
+		return
+	}
+	if there {
+		v.add(n)
+	} else {
+		v.set(n)
+	}
+	ttl := v.pair.ValueTTL
+	v.keepAlive = 0 // a count is no use of the limiter
+	if m.live(v); m.ConfigTTL < 0 {
+		v.pair.ValueTTL = ttl
 	}
 }
 
