@@ -17,7 +17,8 @@ import (
 // No program outside this repository can name, read or change anything of an internal package.
 func TestPackages_InternalTypes_AreNotReachable(t *testing.T) {
 	all, err := packages.Load(&packages.Config{Context: t.Context(), Dir: repository,
-		Mode: packages.NeedName | packages.NeedModule | packages.NeedTypes | packages.NeedDeps | packages.NeedImports}, "work")
+		Mode: packages.NeedName | packages.NeedModule | packages.NeedTypes | packages.NeedDeps |
+			packages.NeedImports}, "work")
 	require.NoError(t, err)
 	var checked int
 	for _, p := range all {

@@ -106,7 +106,7 @@ func (t *timeline) take(p *program) (granted bool, err error) {
 	}
 	taken := t.window(end)
 	t.most = max(t.most, taken)
-	fmt.Fprintf(t.out, "%5.1fs  %-4s  %-7s  %s%s  %d of %d\n", start.Sub(t.began).Seconds(), p.name, answer,
+	t.print("%5.1fs  %-4s  %-7s  %s%s  %d of %d\n", start.Sub(t.began).Seconds(), p.name, answer,
 		strings.Repeat("█", taken), strings.Repeat("░", max(0, t.rate-taken)), taken, t.rate)
 	if taken > t.rate {
 		return false, fmt.Errorf("%d permits in a window of %v, and the rate is %d", taken, interval, t.rate)
@@ -121,4 +121,8 @@ func (t *timeline) window(end time.Time) (permits int) {
 	return len(t.grants)
 }
 
-func (t *timeline) title(format string, args ...any) { fmt.Fprintf(t.out, "\n"+format+"\n\n", args...) }
+func (t *timeline) title(format string, args ...any) { t.print("\n"+format+"\n\n", args...) }
+
+func (t *timeline) print(format string, args ...any) {
+	_, _ = fmt.Fprintf(t.out, format, args...) // a closed terminal does not end the demo
+}

@@ -53,7 +53,8 @@ func (p *program) ask(command string, permits int) (string, error) {
 		return p.answers.Text(), nil
 	}
 	p.stop()
-	return "", fmt.Errorf("%s program: no answer to %s: %w\n%s", p.name, command, cmp.Or(err, io.ErrUnexpectedEOF), p.errors.Bytes())
+	err = cmp.Or(err, io.ErrUnexpectedEOF)
+	return "", fmt.Errorf("%s program: no answer to %s: %w\n%s", p.name, command, err, p.errors.Bytes())
 }
 
 // stop ends the program: its input ends.

@@ -122,7 +122,7 @@ func reloading(ctx context.Context, client *rratelimiter.Client) (http.Handler, 
 		return nil, err
 	}
 	go func() {
-		defer os.RemoveAll(dir)
+		defer func() { _ = os.RemoveAll(dir) }()
 		for i := 0; ctx.Err() == nil; i++ {
 			time.Sleep(10 * time.Second)
 			_ = write(1000 + i%100)
