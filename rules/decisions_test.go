@@ -58,7 +58,7 @@ rules:
 		"all rules decide, and permits are released if another denies": {`
 match: all
 rules:
-  - {name: wide, key: all, limits: 3/h, deadline: 1s}
+  - {name: wide, key: all, limits: 3/h, wait: 1ms}
   - {name: narrow, match: /a, key: all, limits: 1/h}`,
 			[]call{{"GET /a", nil, good}, {"GET /a", nil, many}, {"GET /a", nil, many}, {"GET /b", nil, good},
 				{"GET /b", nil, good}, {"GET /b", nil, many}}},
@@ -159,13 +159,15 @@ rules:
 		"a range is skipped": {`
 rules: [{name: a, key: all, limits: 1/h, skip: {ranges: [192.0.2.0/24]}}]`,
 			[]call{{"GET /", nil, good}, {"GET /", nil, good}}},
-		"a request without its key is refused, or decided by the failure mode with on_invalid": {`
+		"a request without its key is refused": {`
 defaults: {key: header:K, on_failure: open}
-rules:
-  - {name: a, match: /failure, limits: 1/h, on_invalid: on_failure}
-  - {name: b, match: /refuse, limits: 1/h, on_invalid: refuse}
-  - {name: c, limits: 1/h}`,
-			[]call{{"GET /failure", nil, good}, {"GET /refuse", nil, bad}, {"GET /", nil, bad}}},
+rules: [{name: a, limits: 1/h}]`,
+			[]call{{"GET /", nil, bad}}},
+		"a request without its key is decided by the failure mode, and a path is refused": {`
+on_invalid: on_failure
+defaults: {key: header:K}
+rules: [{name: a, match: /open, limits: 1/h, on_failure: open}, {name: b, match: /closed, limits: 1/h}]`,
+			[]call{{"GET /open", nil, good}, {"GET /closed", nil, down}, {"GET /x/../open", nil, bad}}},
 		"shadow": {`
 defaults: {shadow: true}
 rules: [{name: a, match: /ban, ban: true}, {name: b, key: all, limits: 1/h}]`,

@@ -12,7 +12,7 @@ import (
 
 // Middleware limits the requests to a handler by the rules. Each request is decided by the file at
 // the time of its arrival. The options are those of httplimit.Middleware, for all rules: headers,
-// reports, refusals and callbacks. The settings of a rule take precedence.
+// reports, refusals and callbacks. The settings of the file take precedence.
 //
 // A request that no rule matches passes. With the file's "match: first", only the first rule that
 // matches decides, even if its skip lets the request pass. With "match: all", every rule that

@@ -18,7 +18,8 @@ import (
 func TestMiddleware_RedisDown_FollowsTheModeOfEachRule(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		set := parsed(t, `
-defaults: {deadline: 50ms, key: all}
+deadline: 50ms
+defaults: {key: all}
 rules:
   - {name: open, match: /open, limits: 1/h, on_failure: open}
   - {name: closed, match: /closed, limits: 1/h}

@@ -103,12 +103,12 @@ func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 		one("ban: true, match: {}"), one("ban: true, skip: {}"),
 		one("ban: true, match: [a.b/, POST  /ä], key: ip"),
 		one("ban: true, match: {grpc: '*', headers: {X: y z}, ranges: 10.0.0.0/8}"),
-		one("ban: true, on_failure: {local: 1}, shadow: false, wait: 1s, deadline: 1w"), override("ban: true"),
+		one("ban: true, on_failure: {local: 1}, shadow: false, wait: 1s"), "deadline: 1w\nspread: 1s\nrules: []", override("ban: true"),
 		override("unlimited: true"), override("limits: [1/s]"),
 		one("key: ip, limits: 1/s, cost: content_length/010"), one("key: ip, limits: 1/s, cost: header:X"),
-		one("key: [hashed_header:X-Api-Key, ip], limits: 1/s, on_invalid: on_failure"),
+		one("key: [hashed_header:X-Api-Key, ip], limits: 1/s"), "on_invalid: on_failure\nmax_waiting: 1\nrules: []",
 		"\ufeffrules: []\r\n...\r\n", one("ban: true, match: {pattern: GET API.example.com./%3F/ä, methods: [HEAD, GET]}"),
-		one("key: [method, header:X], limits: 1/s, deadline: 106751d, overrides: [{key: [other, 'y z'], " +
+		"deadline: 106751d\nrules: []", one("key: [method, header:X], limits: 1/s, overrides: [{key: [other, 'y z'], " +
 			"ban: true}, {key: [/a.B/C, x], ban: true}]"),
 		"defaults: {key: path:id}\nrules:\n- {name: a, match: /a, ban: true}\n- {name: b, limits: {redisson: q}}\n", // without a key
 	} {
@@ -117,7 +117,7 @@ func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 		assert.NoError(t, valid(file), file)
 	}
 	for _, file := range []string{
-		"escaped_slashes: both\nrules: []", one("ban: true, on_invalid: open"), one("key: 'hashed_header:', limits: 1/s"),
+		"escaped_slashes: both\nrules: []", "on_invalid: open\nrules: []", one("ban: true, on_invalid: refuse"), one("key: 'hashed_header:', limits: 1/s"),
 		"domain: a b\nrules: []", "domain: x", "rules: {}", "match: every\nrules: []", "x: 1\nrules: []",
 		"address: {header: a b}\nrules: []", "forward_auth: {uri_header: ''}\nrules: []", "address: {trusted: x}\nrules: []", "address: {trusted: Unix}\nrules: []",
 		"address: {trusted: []}\nrules: []", "address: {ipv6_bits: 129}\nrules: []", "defaults: {name: x}\nrules: []",
@@ -152,8 +152,8 @@ func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 		one("ban: true, match: {ranges: x}"), one("ban: true, match: {host: x}"), one("ban: true, skip: {paths: GET /x}"),
 		one("ban: true, skip: {methods: get}"), one("ban: true, skip: {x: y}"),
 		one("ban: true, on_failure: maybe"), one("ban: true, on_failure: {}"), one("ban: true, on_failure: {local: 0}"),
-		one("ban: true, deadline: 5"), one("ban: true, wait: -1s"),
-		one("ban: true, deadline: +1s"), one("ban: true, shadow: 1"), one("ban: true, cost: 0"),
+		"deadline: 5\nrules: []", one("ban: true, wait: -1s"), one("ban: true, spread: 1s"),
+		"deadline: +1s\nrules: []", "max_waiting: 0\nrules: []", one("ban: true, shadow: 1"), one("ban: true, cost: 0"),
 		one("ban: true, cost: bytes"), one("ban: true, cost: content_length/0"),
 		override("ban: false"), override("ban: true, unlimited: true"), override("x: y"),
 		one("key: method, limits: 1/s, overrides: []"),

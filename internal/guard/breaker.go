@@ -15,15 +15,14 @@ import (
 // called up and down, since Open and Closed are failure modes. It starts as up.
 type breaker struct {
 	clock
-	node     node
-	deadline time.Duration
-	reports  *reports
+	node      node
+	deadlines *atomic.Int64 // of [Shared]
+	reports   *reports
 
 	down       atomic.Bool
 	lastAnswer atomic.Int64 // its time, 0 for none
 
 	mu          sync.Mutex
-	retired     bool          // no more probes and reports
 	unsure      bool          // a probe has to find out whether Redis is up
 	probing     bool          // a prober runs
 	pause       time.Duration // between probes
@@ -43,6 +42,8 @@ type target struct {
 type clock struct{ start time.Time }
 
 func (c clock) now() int64 { return int64(time.Since(c.start)) + 1 }
+
+func (b *breaker) deadline() time.Duration { return time.Duration(b.deadlines.Load()) }
 
 func (b *breaker) isDown() bool { return b.down.Load() }
 
@@ -74,7 +75,7 @@ func (b *breaker) setTargetLocked(ctx context.Context, l Limiter) {
 }
 
 // probeTimeout returns the nanoseconds after which a probe counts as stuck.
-func (b *breaker) probeTimeout() int64 { return 10 * int64(b.deadline) }
+func (b *breaker) probeTimeout() int64 { return 10 * int64(b.deadline()) }
 
 // answered records an answer of Redis to a request. One that did not grant ends no outage, since it
 // does not show that Redis can grant: a probe finds that out.
@@ -156,7 +157,7 @@ func (b *breaker) verify(ctx context.Context, l Limiter) {
 // isSilent reports whether Redis has answered no call for the time of the deadline.
 func (b *breaker) isSilent() bool {
 	last := b.lastAnswer.Load()
-	return last == 0 || b.now()-last >= int64(b.deadline)
+	return last == 0 || b.now()-last >= int64(b.deadline())
 }
 
 // setLocked changes the state, starts the prober of an outage, and reports the change. The lock is
@@ -178,17 +179,9 @@ func (b *breaker) setLocked(up bool, err error) {
 	}
 }
 
-// retire ends the probes, and the outage.
-func (b *breaker) retire() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.reportLocked(true, nil)
-	b.retired = true
-}
-
 // reportLocked reports a change. The lock is held, but not during the callback.
 func (b *breaker) reportLocked(up bool, err error) {
-	if b.retired || b.reported != up {
+	if b.reported != up {
 		return
 	}
 	b.reported = !up

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,7 +94,8 @@ func TestGuard_ErrorOfACall_ShowsWhetherRedisIsDown(t *testing.T) {
 func TestBreaker_AnswerDuringAFailure_IsNoOutage(t *testing.T) {
 	var down int
 	for range 1000 {
-		b := &breaker{clock: clock{time.Now()}, deadline: time.Hour, reports: new(reports)}
+		b := &breaker{clock: clock{time.Now()}, deadlines: new(atomic.Int64), reports: new(reports)}
+		b.deadlines.Store(int64(time.Hour))
 		var both sync.WaitGroup
 		b.mu.Lock() // as another call of the breaker holds it
 		both.Go(func() { b.failed(t.Context(), new(redis), errRefused) })

@@ -187,7 +187,7 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 
 // attempt decides a request once, by Redis unless that is down.
 func (g *Guard) attempt(ctx context.Context, b *breaker, q Request) Answer {
-	g.own.local.tidy()
+	g.local.tidy()
 	if !b.allows(ctx, q.Limiter) {
 		return g.withoutRedis(q, b.downError(q.Limiter))
 	}
@@ -275,7 +275,7 @@ func (g *Guard) withoutRedis(q Request, err error) Answer {
 		}
 	}
 	if share := float64(g.mode); g.mode != Open && g.mode != Closed {
-		if a, ok := g.own.local.take(q, share); ok {
+		if a, ok := g.local.take(q, share); ok {
 			a.Err = err
 			return a
 		}

@@ -59,7 +59,7 @@ func (b *breaker) failure(l Limiter, err error) error {
 		return err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("no answer within %v: %w", b.deadline, err)
+		err = fmt.Errorf("no answer within %v: %w", b.deadline(), err)
 	}
 	return &callError{NameOf(l), b.node, err}
 }
@@ -97,7 +97,7 @@ func (s *Shared) breakerOf(l Limiter) *breaker {
 	if b, ok := s.breakers.Load(on); ok {
 		return b.(*breaker) //nolint:errcheck,forcetypeassert // nothing else is there
 	}
-	b, _ := s.breakers.LoadOrStore(on, &breaker{clock: clock{time.Now()}, node: on, deadline: s.deadline,
-		reports: s.reports, retired: s.retired.Load()})
+	b, _ := s.breakers.LoadOrStore(on, &breaker{clock: clock{time.Now()}, node: on, deadlines: &s.deadline,
+		reports: s.reports})
 	return b.(*breaker) //nolint:errcheck,forcetypeassert // nothing else is there
 }

@@ -22,8 +22,8 @@ const maxProbePause = time.Second
 
 // probeLocked starts a prober if Redis is down, or may be, and no prober runs. The lock is held.
 func (b *breaker) probeLocked() {
-	if (b.down.Load() || b.unsure) && !b.probing && !b.retired {
-		b.probing, b.pause, b.stuckAt = true, b.deadline, b.now()+b.probeTimeout()
+	if (b.down.Load() || b.unsure) && !b.probing {
+		b.probing, b.pause, b.stuckAt = true, b.deadline(), b.now()+b.probeTimeout()
 		go b.probeOnce()
 	}
 }
@@ -56,13 +56,13 @@ func (b *breaker) next() (target, time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
-	needed := (b.down.Load() || b.unsure) && !b.retired && b.target.limiter != nil
+	needed := (b.down.Load() || b.unsure) && b.target.limiter != nil
 	b.probing = needed && now-b.lastRequest < int64(probeIdle)
 	if !b.probing {
 		return target{}, 0
 	}
 	pause := b.pause
-	b.pause = max(b.deadline, min(2*pause, maxProbePause))
+	b.pause = max(b.deadline(), min(2*pause, maxProbePause))
 	b.stuckAt = now + int64(pause) + b.probeTimeout()
 	return b.target, pause
 }
@@ -82,7 +82,7 @@ func (b *breaker) observe(on target, err error) {
 	case callAnswered:
 		b.succeeded()
 		b.mu.Lock()
-		b.pause = b.deadline // for callers that wait, see whileUp
+		b.pause = b.deadline() // for callers that wait, see whileUp
 		b.mu.Unlock()
 	case callFailed:
 		if unsure {
@@ -98,7 +98,7 @@ func (b *breaker) observe(on target, err error) {
 // [inside.Probe]. Of another type it calls Peek or AvailablePermits; without these, it takes a permit,
 // and releases it if possible. A panic of the limiter becomes an error.
 func (b *breaker) ask(on target) (err error) {
-	ctx, cancel := context.WithTimeout(on.ctx, b.deadline)
+	ctx, cancel := context.WithTimeout(on.ctx, b.deadline())
 	defer cancel()
 	defer func() {
 		if reason := recover(); reason != nil {

@@ -16,7 +16,7 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 	case a.Result != Acquired || more == 0:
 		return nil
 	case a.Local:
-		g.own.local.settle(q, float64(g.mode), a.shares, more)
+		g.local.settle(q, float64(g.mode), a.shares, more)
 		return nil
 	}
 	b := g.breakerOf(q.Limiter)

@@ -7,19 +7,13 @@ import (
 )
 
 // Shared is the state of guards: whether Redis is up, the permits granted without Redis, and the
-// number of waiters. Guards with the same deadline can share it, and it remains when they end.
+// number of waiters. Guards can share it, and it remains when they end.
 type Shared struct {
-	deadline time.Duration
+	deadline atomic.Int64 // nanoseconds
 	reports  *reports
 	breakers sync.Map // node to *breaker
-	retired  atomic.Bool
-	own      *ownState
-}
-
-// ownState is the part of the state that does not depend on a deadline.
-type ownState struct {
-	local   buckets
-	waiting atomic.Int64
+	local    buckets
+	waiting  atomic.Int64
 }
 
 // Changed is the callback of an outage: with the address of its node, "" if that is unknown, and with
@@ -30,30 +24,18 @@ type Changed = func(node string, up bool, err error)
 // receives each change of the state of a node in order. No lock is held. The request that observes
 // the change calls it, or the prober at the end of an outage.
 func NewShared(deadline time.Duration, changed Changed) *Shared {
-	return &Shared{deadline: deadline, reports: &reports{changed: changed},
-		own: &ownState{local: buckets{clock: clock{time.Now()}}}}
+	s := &Shared{reports: &reports{changed: changed}, local: buckets{clock: clock{time.Now()}}}
+	s.SetDeadline(deadline)
+	return s
 }
 
-// Sibling returns the state for guards with another deadline. It shares everything that does not
-// depend on the deadline.
-func (s *Shared) Sibling(deadline time.Duration) *Shared {
-	return &Shared{deadline: deadline, reports: s.reports, own: s.own}
-}
-
-// Retire ends the reports of guards that are no longer used. If they reported Redis as down, Retire
-// reports it as up.
-func (s *Shared) Retire() {
-	s.retired.Store(true)
-	s.breakers.Range(func(_, b any) bool {
-		b.(*breaker).retire() //nolint:errcheck,forcetypeassert // nothing else is there
-		return true
-	})
-}
+// SetDeadline sets the deadline of probes, and of the guards that Guard returns from now on.
+func (s *Shared) SetDeadline(d time.Duration) { s.deadline.Store(int64(d)) }
 
 // Guard returns a guard with this state. maxWaiting bounds its requests that wait at once; 0 means
 // no bound.
 func (s *Shared) Guard(mode Mode, maxWaiting int) *Guard {
-	return &Guard{mode: mode, deadline: s.deadline, maxWaiting: int64(maxWaiting), Shared: s}
+	return &Guard{mode: mode, deadline: time.Duration(s.deadline.Load()), maxWaiting: int64(maxWaiting), Shared: s}
 }
 
 // New returns a guard with a state of its own, see [NewShared].
@@ -73,14 +55,14 @@ var GRPCOption func(change func(*Settings)) any
 // enter counts a request as a waiter, unless the bound is reached. Each enter needs a leave.
 func (g *Guard) enter() bool {
 	for {
-		n := g.own.waiting.Load()
+		n := g.waiting.Load()
 		if g.maxWaiting > 0 && n >= g.maxWaiting {
 			return false
 		}
-		if g.own.waiting.CompareAndSwap(n, n+1) {
+		if g.waiting.CompareAndSwap(n, n+1) {
 			return true
 		}
 	}
 }
 
-func (g *Guard) leave() { g.own.waiting.Add(-1) }
+func (g *Guard) leave() { g.waiting.Add(-1) }

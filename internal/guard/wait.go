@@ -56,9 +56,9 @@ func (b *breaker) whileUp(ctx context.Context, l Limiter) (context.Context, cont
 			return
 		}
 		b.verify(ctx, l)
-		time.AfterFunc(b.deadline, check)
+		time.AfterFunc(b.deadline(), check)
 	}
-	time.AfterFunc(b.deadline, check)
+	time.AfterFunc(b.deadline(), check)
 	return ctx, end
 }
 

@@ -16,8 +16,8 @@ import (
 // UnaryServerInterceptor limits the unary calls to a server by the rules whose match has grpc, and
 // by those without a match. It decides like [rules.Set.Middleware]. Headers of rules are metadata.
 // The content_length is the size of a unary call's message, and a key of the method is its full name.
-// The options are those of grpclimit.UnaryServerInterceptor, for all rules. The settings of a rule
-// take precedence. It panics if the set or the client is nil.
+// The options are those of grpclimit.UnaryServerInterceptor, for all rules. The settings of the
+// file take precedence. It panics if the set or the client is nil.
 func UnaryServerInterceptor(set *rules.Set, client *rratelimiter.Client,
 	opts ...grpclimit.Option) grpc.UnaryServerInterceptor {
 	m := newInterceptors("grpcrules: UnaryServerInterceptor", set, client, opts)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,7 +105,7 @@ func TestServerInterceptors_AllRules_DecideTogether(t *testing.T) {
 	c := rpc(t, client, h, `
 match: all
 rules:
-  - {name: wide, match: {grpc: /grpc.health.v1.Health/*}, key: all, limits: 3/h, deadline: 50s}
+  - {name: wide, match: {grpc: /grpc.health.v1.Health/*}, key: all, limits: 3/h, wait: 1ms}
   - {name: narrow, match: {grpc: /grpc.health.v1.Health/Check}, key: all, limits: 1/h}`)
 	check := func() codes.Code {
 		_, err := c.Check(t.Context(), new(health.HealthCheckRequest))
@@ -128,7 +129,7 @@ rules:
 	}
 }
 
-// A ban denies without Redis. A call without its key is refused, unless the rule has on_invalid.
+// A ban denies without Redis. A call without its key is refused, unless the file has on_invalid.
 func TestUnaryServerInterceptor_RedisDown_FollowsTheModeOfEachRule(t *testing.T) {
 	for fields, want := range map[string]codes.Code{
 		"key: all, limits: 1/h":                                                       codes.Unavailable,
@@ -136,12 +137,14 @@ func TestUnaryServerInterceptor_RedisDown_FollowsTheModeOfEachRule(t *testing.T)
 		"key: all, limits: 1/h, on_failure: open, shadow: true, cost: 2":              codes.OK,
 		"ban: true, on_failure: open":                                                 codes.ResourceExhausted,
 		"key: header:X-Tenant, limits: 1/h, on_failure: open":                         codes.InvalidArgument,
-		"key: header:X-Tenant, limits: 1/h, on_invalid: on_failure":                   codes.Unavailable,
-		"key: header:X-Tenant, limits: 1/h, on_invalid: on_failure, on_failure: open": codes.OK,
+		"key: header:X-Tenant, limits: 1/h; on_invalid: on_failure":                   codes.Unavailable,
+		"key: header:X-Tenant, limits: 1/h, on_failure: open; on_invalid: on_failure": codes.OK,
 	} {
 		client, redis := guardtest.Connect(t)
 		redis.SetError("LOADING")
-		c := rpc(t, client, &healthy{}, rulestest.One("match: {grpc: /grpc.health.v1.Health/*}, "+fields))
+		fields, file, _ := strings.Cut(fields, "; ")
+		file += "\nrules: [{name: a, match: {grpc: /grpc.health.v1.Health/*}, " + fields + "}]"
+		c := rpc(t, client, &healthy{}, file)
 		_, err := c.Check(t.Context(), new(health.HealthCheckRequest))
 		assert.Equal(t, want, grpcstatus.Code(err), fields)
 	}

@@ -3,7 +3,6 @@ package ruleset
 import (
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
 )
@@ -12,7 +11,7 @@ import (
 type File struct {
 	rules     []*rule
 	rates     []StatedRate
-	deadlines map[time.Duration]bool // of the rules that need Redis
+	settings  fileSettings
 	address   httplimit.Address
 	forwarded forwardedHeaders
 	all       bool // all rules that match decide, not only the first
@@ -44,9 +43,6 @@ func (s *File) build() {
 	for i, r := range s.rules {
 		s.usesPaths = s.usesPaths || !r.settings.Shadow && r.usesPaths()
 		s.usesHosts = s.usesHosts || !r.settings.Shadow && r.usesHosts()
-		if r.needsRedis() {
-			s.deadlines[time.Duration(r.settings.Deadline)] = true
-		}
 		for _, c := range r.conditions {
 			if c.rpc {
 				s.grpc.add(i, c)

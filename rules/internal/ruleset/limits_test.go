@@ -79,18 +79,20 @@ func TestAcquires_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
 		acquires(o, strings.Replace("domain: '{shop}'\n"+file, "redisson: r", "redisson: '{shop}:r'", 1)))
 }
 
-// A rule without settings keeps those of the options.
-func TestSettings_Rule_ReplacesThoseOfTheOptions(t *testing.T) {
+// A file without settings keeps those of the options.
+func TestSettings_File_ReplacesThoseOfTheOptions(t *testing.T) {
 	options := guard.Settings{Mode: guard.Open, Deadline: time.Second, Wait: time.Minute, MaxWaiting: 3}
 	for fields, want := range map[string]guard.Settings{
-		"": options,
-		", on_failure: closed, deadline: 2s, wait: 3s, max_waiting: 4, spread: 5s, shadow: true, on_invalid: on_failure": {
+		"}]": options,
+		", on_failure: closed, wait: 3s, shadow: true}]\ndeadline: 2s\nmax_waiting: 4\nspread: 5s\non_invalid: on_failure": {
 			Mode: guard.Closed, Deadline: 2 * time.Second, Wait: 3 * time.Second, MaxWaiting: 4,
 			Spread: guard.Spread{Most: 5 * time.Second}, Shadow: true, InvalidFails: true,
 		},
 	} {
 		got := options
-		parsed(t, one("key: ip, limits: 1/s"+fields)).rules[0].settings.apply(&got)
+		file := parsed(t, "rules: [{name: a, key: ip, limits: 1/s"+fields)
+		file.rules[0].settings.apply(&got)
+		file.settings.apply(&got)
 		assert.Equal(t, want, got, fields)
 	}
 }

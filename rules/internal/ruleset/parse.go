@@ -7,7 +7,6 @@ import (
 	"iter"
 	"net/netip"
 	"strings"
-	"time"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
@@ -16,7 +15,7 @@ import (
 
 // Parse decodes a file. It returns its problems in their order in the file.
 func Parse(name string, data []byte) (*File, []*rulefile.Problem) {
-	s := &File{deadlines: make(map[time.Duration]bool)}
+	s := new(File)
 	d := &decoder{Decoder: rulefile.Decoder{File: name}}
 	if d.Load(data, parseYAML) {
 		d.document(s)
@@ -30,8 +29,13 @@ func Parse(name string, data []byte) (*File, []*rulefile.Problem) {
 }
 
 func (d *decoder) document(s *File) {
-	var file struct{ Domain, Match, Address, ForwardAuth, EscapedSlashes, Defaults, Rules *rulefile.Node }
+	var file struct {
+		Domain, Match, Address, ForwardAuth, EscapedSlashes, Defaults, Rules *rulefile.Node
+		fileSettings
+	}
 	isMapping := d.Fields(d.Root, &file)
+	s.settings = file.fileSettings
+	d.Places = []rulefile.Place{{Name: "the file", Fields: s.settings}}
 	s.all = d.OneOf(file.Match, "first", "all") == "all"
 	s.allowSlashes = d.OneOf(file.EscapedSlashes, "refuse", "allow") == "allow"
 	s.address = d.head(file.Domain, file.Address)

@@ -34,10 +34,6 @@ func (r *rule) allLimits() []*limits {
 	return append([]*limits{r.limits}, slices.Collect(maps.Values(r.overrides))...)
 }
 
-func (r *rule) needsRedis() bool {
-	return slices.ContainsFunc(r.allLimits(), func(l *limits) bool { return !l.ban && !l.pass })
-}
-
 type ruleFile struct {
 	Name, Match, Limits, Ban, Overrides *rulefile.Node
 	defaultsFile

@@ -18,11 +18,9 @@ import (
 // settings are the settings of a rule. Rules with equal settings share one Middleware, which tracks
 // the state of Redis for all of them.
 type settings struct {
-	OnFailure              failureMode
-	OnInvalid              onInvalid
-	Deadline, Wait, Spread rulefile.Duration // 0 if the rule has none
-	MaxWaiting             waiters
-	Shadow                 bool
+	OnFailure failureMode
+	Wait      rulefile.Duration // 0 if the rule has none
+	Shadow    bool
 
 	costs   bool // the rule sets the cost, or the cost has no effect
 	refuses bool // requests are refused without Redis, whose state has no effect
@@ -33,25 +31,36 @@ func (s settings) apply(to *guard.Settings) {
 	if s.OnFailure.stated {
 		to.Mode = s.OnFailure.mode
 	}
-	to.Deadline = cmp.Or(time.Duration(s.Deadline), to.Deadline)
 	to.Wait = cmp.Or(time.Duration(s.Wait), to.Wait)
+	to.Shadow = to.Shadow || s.Shadow
+}
+
+// fileSettings are the settings that all rules of a file have.
+type fileSettings struct {
+	Deadline, Spread rulefile.Duration // 0 if the file has none
+	MaxWaiting       waiters
+	OnInvalid        onInvalid
+}
+
+// apply is that of settings, for all rules.
+func (s fileSettings) apply(to *guard.Settings) {
+	to.Deadline = cmp.Or(time.Duration(s.Deadline), to.Deadline)
 	to.Spread.Most = cmp.Or(time.Duration(s.Spread), to.Spread.Most)
 	to.MaxWaiting = cmp.Or(int(s.MaxWaiting), to.MaxWaiting)
-	to.Shadow = to.Shadow || s.Shadow
 	to.InvalidFails = to.InvalidFails || bool(s.OnInvalid)
 }
 
 // refusing returns the settings of a rule for requests that it refuses without Redis.
 func refusing(s settings) settings { return settings{Shadow: s.Shadow, costs: true, refuses: true} }
 
-// waiters bounds the waiting requests of all rules for a request of one rule; 0 if the rule has no bound.
+// waiters bounds the waiting requests of all rules; 0 for no bound.
 type waiters int
 
 func (w *waiters) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	*w = waiters(d.Number(n, 1, 1_000_000, "a whole number of requests, 1 to 1,000,000"))
 }
 
-// onInvalid is true if the failure mode decides requests that lack what the rule needs.
+// onInvalid is true if the failure mode decides requests that lack what a rule needs.
 type onInvalid bool
 
 func (o *onInvalid) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {

@@ -18,12 +18,9 @@ type Middlewares[M any] struct {
 	open   Open[M]
 
 	current atomic.Pointer[Version[M]]
-	mu      sync.Mutex // guards the fields below, and changes of current
+	mu      sync.Mutex // guards shared, and changes of current
 
-	// The state of Redis, by the deadline of the settings. It is kept as long as the file has the
-	// deadline. Permits granted without Redis are shared by all, and kept longer.
-	shared map[time.Duration]*guard.Shared
-	first  *guard.Shared
+	shared *guard.Shared // the state of Redis, and the permits granted without it; nil before the first use
 }
 
 // Open opens a middleware with the settings that change makes of its own. Its limiters are those of
@@ -52,28 +49,13 @@ func (m *Middlewares[M]) Now() *Version[M] {
 	if v := m.current.Load(); v != nil && v.file == m.set.File() {
 		return v
 	}
-	for _, shared := range m.update() {
-		defer shared.Retire() // without the lock, since it calls a callback
-	}
-	return m.current.Load()
-}
-
-// update makes the newest file current. It returns the states that the file no longer needs.
-func (m *Middlewares[M]) update() (dropped []*guard.Shared) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	file := m.set.File()
-	if v := m.current.Load(); v != nil && v.file == file {
-		return nil
+	if v := m.current.Load(); v == nil || v.file != file {
+		m.current.Store(&Version[M]{Middlewares: m, opener: newOpener(m.client), file: file})
 	}
-	m.current.Store(&Version[M]{Middlewares: m, opener: newOpener(m.client), file: file})
-	for deadline, shared := range m.shared {
-		if !file.deadlines[deadline] {
-			delete(m.shared, deadline)
-			dropped = append(dropped, shared)
-		}
-	}
-	return dropped
+	return m.current.Load()
 }
 
 // File returns the file.
@@ -102,33 +84,23 @@ func (v *Version[M]) of(s settings) M {
 	if !ok {
 		opened, _ = v.opened.LoadOrStore(s, v.open(func(to *guard.Settings) {
 			s.apply(to)
-			to.Sharing = v.sharing(s)
+			if s.refuses {
+				return // it does not depend on Redis
+			}
+			v.file.settings.apply(to)
+			to.Sharing = v.sharing
 		}, s.costs))
 	}
 	return opened.(M) //nolint:errcheck,forcetypeassert // it has nothing else
 }
 
-// sharing returns the state that a middleware shares with others.
-func (v *Version[M]) sharing(s settings) guard.Sharing {
-	if s.refuses {
-		return guard.NewShared // it does not depend on Redis
+// sharing returns the state that all middlewares share. A reload keeps it.
+func (v *Version[M]) sharing(deadline time.Duration, changed guard.Changed) *guard.Shared {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.shared == nil {
+		v.shared = guard.NewShared(deadline, changed)
 	}
-	return func(deadline time.Duration, changed guard.Changed) *guard.Shared {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		if shared := v.shared[time.Duration(s.Deadline)]; shared != nil {
-			return shared
-		}
-		if v.first == nil {
-			v.first = guard.NewShared(deadline, changed)
-			v.shared = make(map[time.Duration]*guard.Shared)
-		}
-		shared := v.first.Sibling(deadline)
-		if v.current.Load().file.deadlines[time.Duration(s.Deadline)] {
-			v.shared[time.Duration(s.Deadline)] = shared
-		} else {
-			shared.Retire() // the request of an older file reports nothing
-		}
-		return shared
-	}
+	v.shared.SetDeadline(deadline)
+	return v.shared
 }

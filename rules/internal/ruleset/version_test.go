@@ -5,9 +5,9 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
@@ -37,22 +37,23 @@ func serve(m *Middlewares[middleware], r *http.Request) {
 	first(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
 }
 
-// The rules that are left keep theirs.
-func TestMiddlewares_Reload_DropsTheStateOfUnusedDeadlines(t *testing.T) {
+// TestMiddlewares_Reload_KeepsTheState, and the deadline is that of the newest file.
+func TestMiddlewares_Reload_KeepsTheState(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
-		one := "{name: a, match: /a, key: ip, limits: 9/h, deadline: 1s}"
-		two := "{name: b, match: /b, key: ip, limits: 9/h, deadline: 2s}"
+		rules := "rules: [{name: a, match: /a, key: ip, limits: 9/h}, {name: b, match: /b, key: ip, limits: 9/h, wait: 1s}]"
 		set := new(Set)
-		set.Replace(parsed(t, "rules: ["+one+", "+two+"]"))
+		set.Replace(parsed(t, "deadline: 1s\n"+rules))
 		m := middlewares(set, client)
-		for i, what := range []string{"GET /other", "GET /a", "GET /b"} {
-			serve(m, request(what))
-			assert.Len(t, m.shared, i, "opened on use")
+		serve(m, request("GET /other"))
+		assert.Nil(t, m.shared, "opened on use")
+		serve(m, request("GET /a"))
+		shared := m.shared
+		require.NotNil(t, shared)
+		for _, deadline := range []string{"2s", "3s"} {
+			set.Replace(parsed(t, "deadline: "+deadline+"\n"+rules))
+			serve(m, request("GET /b"))
+			assert.Same(t, shared, m.shared)
 		}
-		shared := m.shared[2*time.Second]
-		set.Replace(parsed(t, "rules: ["+two+"]"))
-		serve(m, request("GET /b"))
-		assert.Equal(t, map[time.Duration]*guard.Shared{2 * time.Second: shared}, m.shared)
 	})
 }
 
