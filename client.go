@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Client opens limiters on one Redis. It counts as one more Redisson instance: it has an ID, by
@@ -99,6 +100,34 @@ func New(client rueidis.Client, opts ...Option) *Client {
 	}
 	c.engine = engine.New(c.settings)
 	return c
+}
+
+// Connect is rueidis.NewClient for programs that start while Redis cannot be reached. Then it returns a
+// client as well, which tries to connect every second. Its calls fail until it has, so that the failure
+// mode of middleware or of package fallback decides. Connect takes at most the Dialer.Timeout of the
+// option, 5 s by default, for each address. It returns an error if the option is invalid, or if Redis
+// rejects the program, for instance its password.
+//
+// While it is unknown whether Redis is a cluster, names are checked as for a cluster, unless the option
+// has ForceSingleClient or a Sentinel.
+func Connect(option rueidis.ClientOption) (rueidis.Client, error) {
+	client, err := rueidis.NewClient(option)
+	switch {
+	case err == nil:
+		return client, nil
+	case !redisx.Away(err):
+		if client != nil {
+			client.Close()
+		}
+		return nil, err
+	case client != nil: // of a single server, which dials in each call
+		return client, nil
+	}
+	mode := rueidis.ClientModeCluster
+	if option.Sentinel.MasterSet != "" {
+		mode = rueidis.ClientModeSentinel
+	}
+	return redisx.Late(err, mode, func() (rueidis.Client, error) { return rueidis.NewClient(option) }), nil
 }
 
 // ID returns the client's ID: redisson.getId().

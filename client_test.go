@@ -6,9 +6,11 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
@@ -294,4 +296,46 @@ func TestObserver_Calls_AreReportedWithTheirNames(t *testing.T) {
 			{Name: "limiter", Policy: "redisson", Change: 1, Length: 1}, {Name: "limiter", Policy: "redisson", Change: -1},
 		}, waits)
 	})
+}
+
+// TestConnect_RedisIsAway_CallsFailUntilItComes: of one server and of a cluster, which a server of
+// miniredis says that it is.
+func TestConnect_RedisIsAway_CallsFailUntilItComes(t *testing.T) {
+	for _, single := range []bool{true, false} {
+		server := miniredis.NewMiniRedis()
+		require.NoError(t, server.Start())
+		address := server.Addr()
+		server.Close()
+		redis, err := Connect(rueidis.ClientOption{InitAddress: []string{address}, ForceSingleClient: single, DisableCache: true})
+		require.NoError(t, err)
+		defer redis.Close()
+		l := New(redis).Limiter("limiter", InitialRate(Rate{Permits: 1, Interval: time.Hour}))
+		_, err = l.TryAcquire(t.Context(), 1)
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+
+		require.NoError(t, server.StartAddr(address))
+		defer server.Close()
+		var granted bool
+		require.Eventually(t, func() bool {
+			granted, err = l.TryAcquire(t.Context(), 1)
+			return err == nil
+		}, time.Minute, time.Millisecond)
+		require.True(t, granted)
+		granted, err = l.TryAcquire(t.Context(), 1)
+		require.NoError(t, err)
+		require.False(t, granted)
+		require.Equal(t, single, redis.Mode() == rueidis.ClientModeStandalone)
+	}
+}
+
+// TestConnect_Rejection_IsAnError: it does not pass by itself.
+func TestConnect_Rejection_IsAnError(t *testing.T) {
+	server := miniredis.RunT(t)
+	server.RequireAuth("hidden")
+	for _, single := range []bool{true, false} {
+		_, err := Connect(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: single, Password: "wrong"})
+		require.ErrorContains(t, err, "WRONGPASS")
+	}
+	_, err := Connect(rueidis.ClientOption{})
+	require.ErrorIs(t, err, rueidis.ErrNoAddr)
 }

@@ -14,7 +14,7 @@ import (
 
 // connect opens an in-memory Redis, in place of
 //
-//	rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
+//	rratelimiter.Connect(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
 var connect = redistest.Example
 
 // The lines of the README.

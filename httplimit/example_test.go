@@ -17,7 +17,7 @@ import (
 
 // connect opens a Client on an in-memory Redis, in place of
 //
-//	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
+//	redis, err := rratelimiter.Connect(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
 //	client := rratelimiter.New(redis)
 //
 // Its clock stands still, so that what examples print does not depend on the machine.

@@ -139,8 +139,8 @@ func connect() (rueidis.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	option.DisableCache = true // an in-memory Redis has none
-	return rueidis.NewClient(option)
+	option.DisableCache = true          // an in-memory Redis has none
+	return rratelimiter.Connect(option) // also while Redis is down
 }
 
 // run serves until ctx ends, and then lets the requests under way finish.

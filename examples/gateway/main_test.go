@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -104,6 +105,23 @@ func TestGateway_RedisIsAway_ShareServes(t *testing.T) {
 	}
 	assert.NotZero(t, served)
 	assert.Less(t, served, 5)
+}
+
+// The gateway starts while Redis is down, and serves the share until Redis comes and decides.
+func TestGateway_RedisComesLater_ThenItDecides(t *testing.T) {
+	redis := miniredis.NewMiniRedis()
+	require.NoError(t, redis.Start())
+	address := redis.Addr()
+	redis.Close()
+	t.Setenv("REDIS_URL", "redis://"+address)
+	gateway, _ := newGateway(t, newUpstream(t))
+	assert.Equal(t, 200, send(gateway, "/login").Code)
+	require.NoError(t, redis.StartAddr(address))
+	defer redis.Close()
+	require.Eventually(t, func() bool {
+		send(gateway, "/login")
+		return len(redis.Keys()) > 0
+	}, time.Minute, 10*time.Millisecond)
 }
 
 func TestRun_Ends_WhenItsContextDoes(t *testing.T) {

@@ -45,8 +45,7 @@ type Engine struct {
 	redis    rueidis.Client
 	now      func() time.Time // nil: the server's clock
 	ownClock bool             // the program set now, which may panic
-	cluster  bool
-	lease    time.Duration // for which permits are leased; 0: never
+	lease    time.Duration    // for which permits are leased; 0: never
 
 	registry   registry
 	dependents index    // the limiters with a queue or leases
@@ -95,7 +94,6 @@ func New(s Settings) *Engine {
 	if s.Denials > 0 {
 		g.denials = newDenials(s.Denials, g.now, g.ownClock)
 	}
-	g.cluster = s.Redis != nil && s.Redis.Mode() == rueidis.ClientModeCluster
 	return g
 }
 
@@ -103,7 +101,9 @@ func New(s Settings) *Engine {
 func (g *Engine) Redis() rueidis.Client { return g.redis }
 
 // Cluster reports whether Redis is a Redis Cluster.
-func (g *Engine) Cluster() bool { return g.cluster }
+func (g *Engine) Cluster() bool {
+	return g.redis != nil && g.redis.Mode() == rueidis.ClientModeCluster
+}
 
 // Node returns the address of the node of a key: see [redisx.Pipelines.Node].
 func (g *Engine) Node(key string, moved bool) string { return g.pipelines.Node(key, moved) }

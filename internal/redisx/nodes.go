@@ -20,7 +20,7 @@ import (
 type Pipelines struct {
 	redis   rueidis.Client
 	collect func(enough int, calls func() int)
-	only    *Pipeline // nil for a cluster
+	only    *Pipeline // of a single Redis
 
 	slots atomic.Pointer[[]slotRange]
 	asked atomic.Int64 // when, Unix nanoseconds
@@ -45,16 +45,12 @@ const slotsTimeout = 5 * time.Second
 
 // NewPipelines returns the Pipelines of a Redis. See Pipeline for collect.
 func NewPipelines(redis rueidis.Client, collect func(enough int, calls func() int)) *Pipelines {
-	p := &Pipelines{redis: redis, collect: collect}
-	if redis == nil || redis.Mode() != rueidis.ClientModeCluster {
-		p.only = &Pipeline{Redis: redis, Collect: collect}
-	}
-	return p
+	return &Pipelines{redis: redis, collect: collect, only: &Pipeline{Redis: redis, Collect: collect}}
 }
 
 // Of returns the pipeline of a key, or nil if its node is not known yet.
 func (p *Pipelines) Of(key string) *Pipeline {
-	if p.only != nil {
+	if p.redis == nil || p.redis.Mode() != rueidis.ClientModeCluster { // Late may change it
 		return p.only
 	}
 	return p.ofSlot(int64(Slot(key)))

@@ -43,10 +43,10 @@ without PATH there is no gRPC. rrl rules check reports errors in the files. Chan
 effect at once, also by the swap of a ConfigMap. If a file is invalid, the service logs the error
 and keeps the old rules.
 
-The service waits until Redis is reachable, and then listens. If Redis rejects it (wrong password,
-for example), or a file is invalid, it ends with exit code 2. If Redis does not answer later,
-requests end with an error, and the proxy decides. The log goes to the standard error, as JSON with
--o json.
+If Redis rejects the service (wrong password, for example), or a file is invalid, it ends with exit
+code 2. While Redis cannot be reached, also at the start, Envoy's requests end with an error, and the
+proxy decides; the mode of a rule decides those of /auth. The log goes to the standard error, as JSON
+with -o json.
 
 SIGTERM and SIGINT end it with exit code 0. Its health reports the shutdown first. After --drain it
 takes no more requests, and those under way have five seconds. SIGHUP rereads files.
@@ -104,7 +104,7 @@ func (s *service) paths(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%s takes one file or folder, or --rules, got %d", cmd.CommandPath(), len(args))
 }
 
-// check checks flags and files before the service waits for Redis.
+// check checks flags and files before the service connects.
 func (s *service) check() error {
 	c := &s.config
 	switch {
@@ -159,25 +159,30 @@ func (s *service) run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	a.connection.Serves = true
-	if err := a.await(ctx, log); err != nil {
-		if ctx.Err() != nil {
-			return nil // a signal ended the wait
-		}
-		return err
-	}
 	c := s.config
-	c.Client, c.Log, c.Options, c.Reload = a.limiters(s.clientOptions()...), log, options, a.hangup
-	if c.Other, err = s.auth(ctx, c.Client, log); err != nil {
-		return err
-	}
 	if c.GRPC, err = listen(ctx, "--grpc", s.grpc); err != nil {
 		return err
 	}
+	if c.GRPC != nil {
+		defer c.GRPC.Close() //nolint:errcheck // Serve has closed it, unless there was an error before
+	}
 	if c.HTTP, err = listen(ctx, "--http", s.http); err != nil {
-		if c.GRPC != nil {
-			_ = c.GRPC.Close() // no client has connected yet
-		}
+		return err
+	}
+	if c.HTTP != nil {
+		defer c.HTTP.Close() //nolint:errcheck // likewise
+	}
+	a.connection.Serves = true
+	if err := a.open(ctx, true); connect.IsAway(err) && ctx.Err() == nil {
+		log.Warn("rrl: Redis cannot be reached, and nothing is counted until it can", "error", err)
+		a.redis = a.connection.Late(err)
+	} else if ctx.Err() != nil {
+		return nil // a signal ended the attempt
+	} else if err != nil {
+		return err
+	}
+	c.Client, c.Log, c.Options, c.Reload = a.limiters(s.clientOptions()...), log, options, a.hangup
+	if c.Other, err = s.auth(ctx, c.Client, log); err != nil {
 		return err
 	}
 	defer s.giveBack(ctx, c.Client, log)
@@ -230,30 +235,6 @@ func (s *service) giveBack(ctx context.Context, client *rratelimiter.Client, log
 	defer cancel()
 	if err := client.Flush(ctx); err != nil {
 		log.Warn("rrl: leased permits stay taken until they expire", "error", err)
-	}
-}
-
-const (
-	retry  = time.Second      // between two attempts to connect
-	remind = 30 * time.Second // between two equal lines of the log
-)
-
-func (a *app) await(ctx context.Context, log *slog.Logger) error {
-	said, when := "", time.Time{}
-	for {
-		err := a.open(ctx, true)
-		if err == nil || ctx.Err() != nil || !connect.IsAway(err) {
-			return err
-		}
-		if text := err.Error(); text != said || time.Since(when) >= remind {
-			said, when = text, time.Now()
-			log.Warn("rrl: waiting for Redis, nothing is served yet", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(retry):
-		}
 	}
 }
 

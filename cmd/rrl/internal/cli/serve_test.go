@@ -188,24 +188,33 @@ func TestLimiters_HostClock_IsNoOption(t *testing.T) {
 	assert.Len(t, (&app{clock: time.Now}).byClock(), 1)
 }
 
-// TestServe_NoRedis_WaitsAndLogs: until Redis answers or a signal ends the service.
-func TestServe_NoRedis_WaitsAndLogs(t *testing.T) {
+// TestServe_NoRedis_ModeDecidesUntilItComes: a service starts in an outage. Then Redis decides, and in the
+// next outage the mode again.
+func TestServe_NoRedis_ModeDecidesUntilItComes(t *testing.T) {
 	redis := miniredis.NewMiniRedis()
 	require.NoError(t, redis.Start())
 	address := redis.Addr()
 	redis.Close()
-	file := written(t, "edge.yaml", edge)
-	s := started(t, file, "--redis", "redis://"+address)
-	s.says("waiting for Redis, nothing is served yet")
+	rules := "domain: web\nrules: [{name: all, key: all, limits: 1/h, on_failure: open}]\n"
+	s := serve(t, written(t, "edge.yaml", edge), "--redis", "redis://"+address, "--rules", written(t, "rules.yaml", rules))
+	s.says("Redis cannot be reached")
 	s.says(address + " (connection refused)")
-	impatient := started(t, file, "--redis", "redis://"+address)
-	impatient.says("waiting for Redis")
-	assert.Equal(t, exitDone, impatient.stop())
+	for range 3 {
+		code, _ := s.get("/auth")
+		require.Equal(t, 200, code)
+	}
+	_, err := s.ask(t.Context(), "user=ann")
+	require.ErrorContains(t, err, "Unavailable")
 
 	require.NoError(t, redis.StartAddr(address))
-	s.await()
-	_, err := s.ask(t.Context(), "user=ann")
-	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, err := s.ask(t.Context(), "user=ann")
+		return err == nil
+	}, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		code, _ := s.get("/auth")
+		return code == 429
+	}, 20*time.Second, 10*time.Millisecond)
 
 	redis.Close()
 	_, err = s.ask(t.Context(), "user=ann")

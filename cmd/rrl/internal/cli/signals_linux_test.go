@@ -91,17 +91,12 @@ func serveArgs(file, redis string, more ...string) []string {
 
 // SIGHUP reads files again, at any time, and ends nothing.
 func TestServe_Hangup_Reloads(t *testing.T) {
-	redis := miniredis.NewMiniRedis()
-	require.NoError(t, redis.Start())
-	address := redis.Addr()
-	redis.Close()
+	redis := miniredis.RunT(t)
 	file, i := written(t, "edge.yaml", edge), newIdentity(t)
 	more := []string{"--grpc-tls-cert", i.cert, "--grpc-tls-key", i.key, "--drain", "1h"}
-	p := startProcess(t, false, serveArgs(file, "redis://"+address, more...)...)
-	p.says("waiting for Redis")
+	p := startProcess(t, false, serveArgs(file, "redis://"+redis.Addr(), more...)...)
+	p.says("rrl: serving")
 	p.signal(syscall.SIGHUP, syscall.SIGHUP)
-	require.NoError(t, redis.StartAddr(address))
-	defer redis.Close()
 	p.awaitWith(credentials.NewTLS(i.client(t)))
 	_, err := p.ask(t.Context(), "user=ann")
 	require.NoError(t, err)

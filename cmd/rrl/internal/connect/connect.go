@@ -65,6 +65,23 @@ func Open(ctx context.Context, o Options) (*Redis, error) {
 	return nil, errors.Join(errs...)
 }
 
+// Late returns a connection that Open makes as soon as it can, for an error that IsAway.
+func (o Options) Late(away error) *Redis {
+	option, _ := o.client() // Open has checked it
+	mode := rueidis.ClientModeCluster
+	if option.Sentinel.MasterSet != "" {
+		mode = rueidis.ClientModeSentinel
+	}
+	client := redisx.Late(away, mode, func() (rueidis.Client, error) {
+		r, err := Open(context.Background(), o)
+		if err != nil {
+			return nil, err
+		}
+		return r.Client, nil
+	})
+	return &Redis{Client: client, Where: strings.Join(option.InitAddress, ", ")}
+}
+
 func openCluster(option rueidis.ClientOption, where string) (*Redis, error) {
 	client, err := rueidis.NewClient(option)
 	if err != nil {

@@ -1,0 +1,176 @@
+package redisx
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Away reports whether an error of connecting may pass: Redis cannot be reached, or is not ready. A
+// rejection by Redis, or an invalid option, does not pass.
+func Away(err error) bool {
+	if said, ok := rueidis.IsRedisErr(err); ok {
+		switch code, _, _ := strings.Cut(said.Error(), " "); code {
+		case "LOADING", "BUSY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN":
+			return true
+		}
+		return false
+	}
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.EOF)
+}
+
+// late is a client whose calls fail until it has connected.
+type late struct {
+	client  atomic.Pointer[rueidis.Client] // one that cannot dial, then the one that connect returned
+	none    rueidis.Client                 // the one that cannot dial
+	mode    rueidis.ClientMode             // until there is another
+	failure atomic.Pointer[error]          // of the last attempt
+	closed  context.Context                //nolint:containedctx // ended by Close
+	close   context.CancelFunc
+}
+
+const lateRetry = time.Second // between two attempts to connect
+
+// Late returns a client whose calls fail until connect returns a client, which is called every second.
+// They fail with its last error, at first with failure. Until then, the client has the mode. That of a
+// cluster is safe if Redis may be one or not. Close ends the attempts.
+func Late(failure error, mode rueidis.ClientMode, connect func() (rueidis.Client, error)) rueidis.Client {
+	l := &late{mode: mode}
+	l.failure.Store(&failure)
+	l.closed, l.close = context.WithCancel(context.Background())
+	// NewClient returns a client of a single server also if it cannot dial.
+	l.none, _ = rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{"redis"}, ForceSingleClient: true, DisableRetry: true, DisableCache: true, PipelineMultiplex: -1,
+		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+			return nil, *l.failure.Load()
+		},
+	})
+	l.client.Store(&l.none)
+	go l.connect(connect)
+	return l
+}
+
+func (l *late) connect(connect func() (rueidis.Client, error)) {
+	for {
+		select {
+		case <-l.closed.Done():
+			return
+		case <-time.After(lateRetry):
+		}
+		client, err := connect()
+		if err == nil {
+			l.client.Store(&client)
+			context.AfterFunc(l.closed, client.Close)
+			return
+		}
+		l.failure.Store(&err)
+	}
+}
+
+func (l *late) now() rueidis.Client { return *l.client.Load() }
+
+// ready returns the client for commands, or an error if they were built before the client of a cluster was
+// there: they have no slot, and that client would panic.
+func (l *late) ready(commands ...rueidis.Completed) (rueidis.Client, error) {
+	client := l.now()
+	if client == l.none || client.Mode() != rueidis.ClientModeCluster {
+		return client, nil
+	}
+	const noSlot = 1 << 15
+	for i := range commands {
+		if commands[i].Slot()&noSlot != 0 {
+			return nil, *l.failure.Load()
+		}
+	}
+	return client, nil
+}
+
+// The methods of rueidis.Client.
+
+func (l *late) B() rueidis.Builder { return l.now().B() }
+
+func (l *late) Mode() rueidis.ClientMode {
+	if client := l.now(); client != l.none {
+		return client.Mode()
+	}
+	return l.mode
+}
+
+func (l *late) Nodes() map[string]rueidis.Client { return l.now().Nodes() }
+
+func (l *late) Close() { l.close() }
+
+func (l *late) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	client, err := l.ready(command)
+	if err != nil {
+		return rueidis.NewErrorResult(err)
+	}
+	return client.Do(ctx, command)
+}
+
+func (l *late) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
+	client, err := l.ready(commands...)
+	if err != nil {
+		return slices.Repeat([]rueidis.RedisResult{rueidis.NewErrorResult(err)}, len(commands))
+	}
+	return client.DoMulti(ctx, commands...)
+}
+
+func (l *late) DoCache(ctx context.Context, command rueidis.Cacheable, ttl time.Duration) rueidis.RedisResult {
+	client, err := l.ready(rueidis.Completed(command))
+	if err != nil {
+		return rueidis.NewErrorResult(err)
+	}
+	return client.DoCache(ctx, command, ttl)
+}
+
+func (l *late) DoMultiCache(ctx context.Context, commands ...rueidis.CacheableTTL) []rueidis.RedisResult {
+	plain := make([]rueidis.Completed, len(commands))
+	for i, c := range commands {
+		plain[i] = rueidis.Completed(c.Cmd)
+	}
+	client, err := l.ready(plain...)
+	if err != nil {
+		return slices.Repeat([]rueidis.RedisResult{rueidis.NewErrorResult(err)}, len(commands))
+	}
+	return client.DoMultiCache(ctx, commands...)
+}
+
+func (l *late) DoStream(ctx context.Context, command rueidis.Completed) rueidis.RedisResultStream {
+	client, err := l.ready(command)
+	if err != nil {
+		return rueidis.NewErrorResultStream(err)
+	}
+	return client.DoStream(ctx, command)
+}
+
+func (l *late) DoMultiStream(ctx context.Context, commands ...rueidis.Completed) rueidis.MultiRedisResultStream {
+	client, err := l.ready(commands...)
+	if err != nil {
+		return rueidis.NewErrorResultStream(err)
+	}
+	return client.DoMultiStream(ctx, commands...)
+}
+
+func (l *late) Receive(ctx context.Context, subscribe rueidis.Completed, each func(rueidis.PubSubMessage)) error {
+	client, err := l.ready(subscribe)
+	if err != nil {
+		return err
+	}
+	return client.Receive(ctx, subscribe, each)
+}
+
+func (l *late) Dedicated(use func(rueidis.DedicatedClient) error) error {
+	return l.now().Dedicated(use)
+}
+
+func (l *late) Dedicate() (rueidis.DedicatedClient, func()) { return l.now().Dedicate() }
