@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/rls"
 )
 
@@ -77,9 +78,8 @@ func TestLoad_Mistakes_NamePositionAndReason(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			file := filepath.Join(folder(t, c.text), "0.yaml")
 			_, err := rls.Load(file, false)
-			var wrong *rls.ConfigError
-			require.ErrorAs(t, err, &wrong)
-			assert.Equal(t, file, wrong.File)
+			require.NotEmpty(t, rulefile.ProblemsOf(err))
+			assert.Equal(t, file, rulefile.ProblemsOf(err)[0].File)
 			assert.Contains(t, err.Error(), strings.ReplaceAll(c.want, "FILE", file))
 			assert.Less(t, len(err.Error()), 10_000)
 		})

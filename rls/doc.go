@@ -27,7 +27,7 @@
 // meaning. A month has 30 days and a year 365. Windows begin at multiples since the Unix epoch. The
 // [documentation] lists the fields that this package adds.
 //
-// An error in a file is a *[ConfigError] with file, line and field. [Server.Watch] puts changes
+// An error has the file, the line and the field of each mistake. [Server.Watch] puts changes
 // into force. If a new file has an error, the old rules stay in force. Permits stay taken over a
 // change.
 //

@@ -28,6 +28,9 @@ func parse(file string, text []byte) (*domain, []*rulefile.Problem) {
 		d.domain(made)
 	}
 	rulefile.Sort(d.Problems)
+	for _, p := range d.Problems {
+		p.Column = 0 // the reference reports none
+	}
 	return made, d.Problems
 }
 

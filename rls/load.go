@@ -2,7 +2,6 @@ package rls
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -18,7 +17,7 @@ import (
 // .yml and do not begin with a dot. Each file has a domain of its own; with merge, several files
 // may have the same domain.
 //
-// Each mistake in the files is a *[ConfigError]. All are joined, and [errors.As] finds the first.
+// An error has a line for each mistake: file:line: field: and the reason.
 func Load(path string, merge bool) (*Rules, error) {
 	sources, problem := rulefile.Read(path, belongs)
 	return compile(path, sources, problem, merge)
@@ -32,10 +31,10 @@ func belongs(entry fs.DirEntry) bool {
 
 func compile(path string, sources []rulefile.Source, problem *rulefile.Problem, merge bool) (*Rules, error) {
 	if problem != nil {
-		return nil, joinErrors([]*rulefile.Problem{problem})
+		return nil, problem
 	}
 	if len(sources) == 0 {
-		return nil, &ConfigError{File: path, Reason: "has no file whose name ends in .yaml or .yml"}
+		return nil, &rulefile.Problem{File: path, Reason: "has no file whose name ends in .yaml or .yml"}
 	}
 	rules := &Rules{domains: make(map[string]*domain)}
 	var problems []*rulefile.Problem
@@ -56,7 +55,7 @@ func compile(path string, sources []rulefile.Source, problem *rulefile.Problem, 
 		}
 	}
 	if len(problems) > 0 {
-		return nil, joinErrors(problems)
+		return nil, rulefile.Join(problems...)
 	}
 	for _, d := range rules.order {
 		d.rules.complete(nil)
@@ -81,29 +80,6 @@ func (d *domain) merge(other *domain) (problems []*rulefile.Problem) {
 	}
 	d.slotBy = cmp.Or(d.slotBy, other.slotBy)
 	return problems
-}
-
-// ConfigError is one problem of a configuration file, with its place.
-type ConfigError struct {
-	File   string // as passed to Load, or the name of a file in a directory
-	Line   int    // from 1; 0 for the file as a whole
-	Field  string // for instance "descriptors[0].rate_limit.unit"; "" for the file as a whole
-	Reason string // the problem, with the value and what to write instead
-}
-
-// Error returns "file:line: field: reason".
-func (e *ConfigError) Error() string {
-	p := rulefile.Problem{File: e.File, Line: e.Line, Field: e.Field, Reason: e.Reason}
-	return p.Error()
-}
-
-// joinErrors joins problems into one error, nil if there are none.
-func joinErrors(problems []*rulefile.Problem) error {
-	var errs []error
-	for _, p := range problems {
-		errs = append(errs, &ConfigError{p.File, p.Line, p.Field, p.Reason})
-	}
-	return errors.Join(errs...)
 }
 
 // invalidf returns the error of an invalid request.

@@ -24,7 +24,7 @@ import (
 // New returns a Server with its configuration loaded. It does not listen, and makes no call to
 // Redis.
 //
-// Errors: *[ConfigError] for the files, [rratelimiter.ErrNoClient], and
+// Errors: those of [Load] for the files, [rratelimiter.ErrNoClient], and
 // [rratelimiter.ErrInvalidOption] for other fields.
 func New(c Config) (*Server, error) {
 	client, err := inside.Open(c.Client)

@@ -37,8 +37,6 @@ func (s *Server) Watch(ctx context.Context) error {
 
 // Reload reloads the configuration, even if its files have not changed. If it has a mistake, the
 // old one stays in force.
-//
-// Errors: *[ConfigError].
 func (s *Server) Reload() error {
 	if s.config.Path == "" {
 		return nil

@@ -26,7 +26,7 @@
 // # Reloads
 //
 // A request is decided by exactly one version of the file. A file with a problem changes nothing,
-// and an [Error] reports the problem with its line, column and field. Limiters are named by domain,
+// and the error has the line, the column and the field of each problem. Limiters are named by domain,
 // rule and key. So permits stay taken over a change, and a limit that keeps its policy and its
 // interval continues to count. Options of [Watch] are words without a prefix, such as [OnReload].
 //

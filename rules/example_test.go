@@ -89,13 +89,13 @@ func ExampleLoad() {
 	// Output: true
 }
 
-func ExampleError() {
-	_, err := rules.Parse("rules.yaml", []byte("rules:\n  - name: login\n    key: ip\n    limits: 10/fortnight\n"))
-	var wrong *rules.Error
-	if errors.As(err, &wrong) {
-		fmt.Println(wrong.Line, wrong.Column, wrong.Field)
-	}
-	// Output: 4 13 rules[0].limits
+// An error has the place of each problem.
+func ExampleParse_problems() {
+	_, err := rules.Parse("rules.yaml", []byte("rules:\n- {name: login, key: ip, limits: 10/fortnight}\n- {name: api, limits: 1/s}"))
+	fmt.Println(err)
+	// Output:
+	// rules.yaml:2:34: rules[0].limits: no unit "fortnight", want second, minute, hour, day, week, or a length of time like 30s
+	// rules.yaml:3:3: rules[1]: no key: say whose requests count together, ip or header:NAME for instance, or all
 }
 
 // The zero Set has no rules, and lets all requests pass.

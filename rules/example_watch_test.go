@@ -2,10 +2,10 @@ package rules_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/rratelimiter/rratelimiter/rules"
 )
@@ -54,13 +54,13 @@ func ExampleOnReload() {
 	if err != nil {
 		panic(err)
 	}
-	put(path, "rules: [{name: a, ban: true, limit: 5/s}]")
-	var wrong *rules.Error
-	fmt.Println(errors.As(<-reports, &wrong), wrong.Field, set.Len())
+	put(path, "rules: [{name: a, ban: true, limits: 5/s}]")
+	_, reason, _ := strings.Cut((<-reports).Error(), "rules.yaml:")
+	fmt.Println(reason, set.Len())
 	put(path, "rules: []")
 	fmt.Println(<-reports, set.Len())
 	// Output:
-	// true rules[0].limit 1
+	// 1:24: rules[0].ban: ban and limits: a rule has one of the two 1
 	// <nil> 0
 }
 

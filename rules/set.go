@@ -14,12 +14,12 @@ import (
 // never change. The zero Set has no rules. A Set is safe for concurrent use.
 type Set ruleset.Set
 
-// Parse parses rules in YAML or JSON. The name appears in errors. Every error is one or several
-// [*Error], which errors.As finds.
+// Parse parses rules in YAML or JSON. The name appears in errors. An error has a line for each problem,
+// at most 20, in the form of compiler errors: rules.yaml:12:7: rules[3].limits[0].rate: and the reason.
 func Parse(name string, data []byte) (*Set, error) {
 	file, problems := ruleset.Parse(name, data)
 	if len(problems) > 0 {
-		return nil, joinErrors(problems)
+		return nil, rulefile.Join(problems...)
 	}
 	set := new(Set)
 	set.inside().Replace(file)
@@ -31,7 +31,7 @@ func Parse(name string, data []byte) (*Set, error) {
 func Load(path string) (*Set, error) {
 	sources, problem := rulefile.Read(path, nil)
 	if problem != nil {
-		return nil, (*Error)(problem)
+		return nil, problem
 	}
 	return Parse(path, sources[0].Data)
 }
@@ -77,36 +77,3 @@ func Matched(ctx context.Context) []string { return ruleset.Matched(ctx) }
 // Settle sets the final cost of a request for all rules that admitted it. httplimit.Settle and
 // grpclimit.Settle settle only with the last rule.
 func Settle(ctx context.Context, cost int64) error { return ruleset.Settle(ctx, cost) }
-
-// Error is one problem of a file of rules, with its place. An error of [Parse] and [Load] holds up
-// to 20 problems, each of which errors.As finds.
-type Error struct {
-	File   string // as passed to Parse or Load; "" if Parse got no name
-	Line   int    // from 1; 0 for the file as a whole
-	Column int    // in characters, from 1; 0 if unknown
-	Field  string // for instance rules[3].limits[0].rate; "" for the whole document
-	Reason string // the problem, with the value and what to write instead
-	Err    error  // the cause, for instance of the file system; else nil
-}
-
-// Error returns the problem in the form of compiler errors: rules.yaml:12:7:
-// rules[3].limits[0].rate: and the reason.
-func (e *Error) Error() string {
-	p := rulefile.Problem(*e)
-	if p.File == "" {
-		p.File = "rules"
-	}
-	return p.Error()
-}
-
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
-
-// joinErrors joins problems into one error, nil if there are none.
-func joinErrors(problems []*rulefile.Problem) error {
-	all := make([]error, len(problems))
-	for i, p := range problems {
-		all[i] = (*Error)(p)
-	}
-	return errors.Join(all...)
-}

@@ -94,11 +94,11 @@ func newWatch(path string, opts []WatchOption) *watch {
 
 func (w *watch) apply(sources []rulefile.Source, problem *rulefile.Problem) error {
 	if problem != nil {
-		return (*Error)(problem)
+		return problem
 	}
 	file, problems := ruleset.Parse(w.files.Path, sources[0].Data)
 	if len(problems) > 0 {
-		return joinErrors(problems)
+		return rulefile.Join(problems...)
 	}
 	w.ratesDue = true
 	w.set.inside().Replace(file)

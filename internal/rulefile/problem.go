@@ -2,6 +2,7 @@ package rulefile
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,19 +15,44 @@ const MaxProblems = 20
 
 // Problem is one problem of a file, with its place.
 type Problem struct {
-	File   string
-	Line   int    // from 1; 0 for the file as a whole
-	Column int    // in characters, from 1; 0 if unknown
-	Field  string // for instance rules[3].limits[0].rate; "" for the whole document
-	Reason string // the problem, with the value and what to write instead
-	Err    error  // the cause, for instance of the file system; else nil
+	File   string `json:"file"`
+	Line   int    `json:"line,omitempty"`   // from 1; 0 for the file as a whole
+	Column int    `json:"column,omitempty"` // in characters, from 1; 0 if unknown
+	Field  string `json:"field,omitempty"`  // for instance rules[3].limits[0].rate; "" for the whole document
+	Reason string `json:"reason"`           // the problem, with the value and what to write instead
+	Err    error  `json:"-"`                // the cause, for instance of the file system; else nil
+}
+
+// Unwrap returns the cause.
+func (p *Problem) Unwrap() error { return p.Err }
+
+// Join joins problems into one error, nil if there are none.
+func Join(problems ...*Problem) error {
+	all := make([]error, len(problems))
+	for i, p := range problems {
+		all[i] = p
+	}
+	return errors.Join(all...)
+}
+
+// ProblemsOf returns the problems of an error of Join.
+func ProblemsOf(err error) (all []*Problem) {
+	switch err := err.(type) { //nolint:errorlint // a cause of a problem may be several errors too
+	case *Problem:
+		return []*Problem{err}
+	case interface{ Unwrap() []error }:
+		for _, one := range err.Unwrap() {
+			all = append(all, ProblemsOf(one)...)
+		}
+	}
+	return all
 }
 
 // Error returns the problem in the form of compiler errors: rules.yaml:12:7:
 // rules[3].limits[0].rate: and the reason.
 func (p *Problem) Error() string {
 	var b strings.Builder
-	b.WriteString(p.File)
+	b.WriteString(cmp.Or(p.File, "rules"))
 	if p.Line > 0 {
 		fmt.Fprintf(&b, ":%d", p.Line)
 		if p.Column > 0 {

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/rls"
 	"github.com/rratelimiter/rratelimiter/rules"
 )
@@ -25,29 +26,18 @@ const (
 
 // File is the result for a file or a folder.
 type File struct {
-	File    string    `json:"file"`
-	Format  string    `json:"format"`
-	Right   bool      `json:"right"`
-	Rules   int       `json:"rules,omitempty"`   // of package rules
-	Limits  int       `json:"limits,omitempty"`  // of an Envoy configuration
-	Domains []string  `json:"domains,omitempty"` // of an Envoy configuration
-	Errors  []Mistake `json:"errors"`            // the first 20 of each file
-}
-
-// Mistake is one error.
-type Mistake struct {
-	File   string `json:"file"`
-	Line   int    `json:"line,omitempty"`
-	Column int    `json:"column,omitempty"`
-	Field  string `json:"field,omitempty"`
-	Reason string `json:"reason"`
-
-	text string
+	File    string              `json:"file"`
+	Format  string              `json:"format"`
+	Right   bool                `json:"right"`
+	Rules   int                 `json:"rules,omitempty"`   // of package rules
+	Limits  int                 `json:"limits,omitempty"`  // of an Envoy configuration
+	Domains []string            `json:"domains,omitempty"` // of an Envoy configuration
+	Errors  []*rulefile.Problem `json:"errors"`            // the first 20 of each file
 }
 
 // Check reads a file, or a folder of Envoy configurations. With merge, several may have one domain.
 func Check(path string, merge bool) File {
-	f := File{File: path, Format: formatOf(path), Errors: []Mistake{}}
+	f := File{File: path, Format: formatOf(path), Errors: []*rulefile.Problem{}}
 	var err error
 	if f.Format == Envoy {
 		var all *rls.Rules
@@ -61,31 +51,8 @@ func Check(path string, merge bool) File {
 		}
 	}
 	f.Right = err == nil
-	f.Errors = append(f.Errors, mistakes(err)...)
+	f.Errors = append(f.Errors, rulefile.ProblemsOf(err)...)
 	return f
-}
-
-func mistakes(err error) []Mistake {
-	var (
-		joined interface{ Unwrap() []error }
-		ours   *rules.Error
-		theirs *rls.ConfigError
-	)
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &joined):
-		var all []Mistake
-		for _, one := range joined.Unwrap() {
-			all = append(all, mistakes(one)...)
-		}
-		return all
-	case errors.As(err, &ours):
-		return []Mistake{{ours.File, ours.Line, ours.Column, ours.Field, ours.Reason, err.Error()}}
-	case errors.As(err, &theirs):
-		return []Mistake{{theirs.File, theirs.Line, 0, theirs.Field, theirs.Reason, err.Error()}}
-	}
-	return []Mistake{{Reason: err.Error(), text: err.Error()}}
 }
 
 // formatOf detects the format by the top-level fields of a file. Unreadable files count as rules.
@@ -140,7 +107,7 @@ const maxBytes = 16 << 20
 // parts.
 func (f File) Text(w *strings.Builder) {
 	for _, m := range f.Errors {
-		w.WriteString(oneLine(m.text) + "\n")
+		w.WriteString(oneLine(m.Error()) + "\n")
 	}
 	switch {
 	case !f.Right:

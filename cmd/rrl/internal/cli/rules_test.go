@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/check"
+	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
 // TestRulesCheck_Files_ReportContentOrErrors: without a Redis. FILE stands for the file.
@@ -96,8 +97,8 @@ func TestRulesCheck_JSON_HasEachFile(t *testing.T) {
 	var files []check.File
 	require.NoError(t, json.Unmarshal([]byte(r.out), &files))
 	require.Equal(t, []check.File{
-		{File: right, Format: check.Rules, Right: true, Errors: []check.Mistake{}},
-		{File: wrong, Format: check.Envoy, Errors: []check.Mistake{{File: wrong, Line: 2, Field: "descriptors[0].value",
+		{File: right, Format: check.Rules, Right: true, Errors: []*rulefile.Problem{}},
+		{File: wrong, Format: check.Envoy, Errors: []*rulefile.Problem{{File: wrong, Line: 2, Field: "descriptors[0].value",
 			Reason: "a list, want a text"}}},
 	}, files)
 }
