@@ -24,7 +24,7 @@ func TestClock_Advance_ServesWaitingCallers(t *testing.T) {
 		"lease":       {rratelimiter.WithLease(time.Second)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			insideAndOutside(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				var waiting atomic.Int64
 				count := rratelimiter.WithObserver(&rratelimiter.Observer{
 					Waiting: func(_ context.Context, info rratelimiter.WaitingInfo) { waiting.Add(int64(info.Change)) },
@@ -67,47 +67,8 @@ func TestClock_Advance_ServesWaitingCallers(t *testing.T) {
 	}
 }
 
-// TestClock_Advance_KeepsTheRateWithLeases: a lease does not outlive an Advance, and its unused
-// permits return at once.
-func TestClock_Advance_KeepsTheRateWithLeases(t *testing.T) {
-	env := rratelimitertest.New(t, rratelimiter.WithLease(time.Second))
-	l := perMinute(t, env, 200)
-	take := func(n int) (granted int) {
-		for range n {
-			if try(t, l.TryAcquire) {
-				granted++
-			}
-		}
-		return granted
-	}
-	require.Equal(t, 100, take(100))
-	env.Clock.Advance(2 * time.Second) // beyond the end of any lease
-	free, err := l.AvailablePermits(t.Context())
-	require.NoError(t, err)
-	assert.EqualValues(t, 100, free, "unused permits of leases were released")
-	require.Equal(t, 100, take(150))
-	env.Clock.Advance(58*time.Second - time.Millisecond)
-	assert.Zero(t, take(10), "the grants of the first 100 are still in the window")
-	env.Clock.Advance(5 * time.Second)
-	assert.Equal(t, 200, take(300), "all have expired, at most a lease's length later")
-}
-
-// TestClock_BubbleSleep_IsAdvance: outside a bubble, real time does not move the clock.
-func TestClock_BubbleSleep_IsAdvance(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := rratelimitertest.New(t)
-		before := env.Clock.Now()
-		time.Sleep(time.Minute)
-		assert.Equal(t, time.Minute, env.Clock.Now().Sub(before))
-	})
-	env := rratelimitertest.New(t)
-	before := env.Clock.Now()
-	perMinute(t, env, 1) // takes some real time
-	assert.Equal(t, before, env.Clock.Now())
-}
-
 func TestClock_AdvanceBelowZero_Panics(t *testing.T) {
-	insideAndOutside(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		env := rratelimitertest.New(t)
 		assert.PanicsWithValue(t, "rratelimitertest: Advance(-1s), want 0 or more",
 			func() { env.Clock.Advance(-time.Second) })
@@ -116,7 +77,7 @@ func TestClock_AdvanceBelowZero_Panics(t *testing.T) {
 
 // TestClock_ConcurrentAdvances_AddUp: the clock is safe for concurrent use, in a bubble too.
 func TestClock_ConcurrentAdvances_AddUp(t *testing.T) {
-	insideAndOutside(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		env := rratelimitertest.New(t)
 		before := env.Clock.Now()
 		panics := make(chan any)
@@ -136,7 +97,7 @@ func TestClock_ConcurrentAdvances_AddUp(t *testing.T) {
 
 // TestClock_OtherClient_SharesTheLimit: a program that creates its own Client.
 func TestClock_OtherClient_SharesTheLimit(t *testing.T) {
-	insideAndOutside(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		env := rratelimitertest.New(t)
 		perMinute(t, env, 1)
 		other := rratelimiter.New(env.Redis.Client(), rratelimiter.WithClock(env.Clock.Now)).Limiter("limiter")

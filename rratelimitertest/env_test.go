@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,12 +15,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 	"github.com/rratelimiter/rratelimiter/rratelimitertest"
 )
-
-// insideAndOutside runs a test in a bubble and outside one.
-func insideAndOutside(t *testing.T, test func(t *testing.T)) {
-	t.Run("bubble", func(t *testing.T) { synctest.Test(t, test) })
-	t.Run("outside", test)
-}
 
 // perMinute sets the rate of a limiter.
 func perMinute(t *testing.T, env *rratelimitertest.Env, permits int64) *rratelimiter.Limiter {
@@ -53,7 +46,7 @@ func TestNew_ClientOptions_Apply(t *testing.T) {
 		"server leases":  {rratelimiter.WithLease(time.Second), rratelimiter.WithServerTime()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			insideAndOutside(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				env := rratelimitertest.New(t, opts...)
 				redisson := perMinute(t, env, 2)
 				window := limit.New(env.Client, "window", limit.SlidingLog{Permits: 2, Interval: time.Minute})
@@ -76,7 +69,7 @@ func TestNew_ClientOptions_Apply(t *testing.T) {
 
 // TestNew_Keys_ExpireWithTheClock: the server deletes an unused limiter.
 func TestNew_Keys_ExpireWithTheClock(t *testing.T) {
-	insideAndOutside(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		env := rratelimitertest.New(t)
 		l := env.Client.Limiter("limiter")
 		rate := rratelimiter.Rate{Permits: 1, Interval: time.Minute, KeepAlive: time.Hour}
@@ -101,14 +94,16 @@ func TestNew_ManyTests_ShareNothing(t *testing.T) {
 	for i := range 8 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
-			env := rratelimitertest.New(t)
-			l := perMinute(t, env, 1)
-			for range i {
-				assert.True(t, try(t, l.TryAcquire))
-				assert.False(t, try(t, l.TryAcquire))
-				env.Clock.Advance(time.Minute)
-			}
-			assert.Equal(t, time.Date(2000, 1, 1, 0, i, 0, 0, time.UTC), env.Clock.Now())
+			synctest.Test(t, func(t *testing.T) {
+				env := rratelimitertest.New(t)
+				l := perMinute(t, env, 1)
+				for range i {
+					assert.True(t, try(t, l.TryAcquire))
+					assert.False(t, try(t, l.TryAcquire))
+					env.Clock.Advance(time.Minute)
+				}
+				assert.Equal(t, time.Date(2000, 1, 1, 0, i, 0, 0, time.UTC), env.Clock.Now())
+			})
 		})
 	}
 }
@@ -129,9 +124,9 @@ func TestNew_ConcurrentInABubble_HasTheClockOfTheBubble(t *testing.T) {
 	})
 }
 
-// TestNew_EndOfTest_LeavesNoGoroutine also holds in a bubble, where synctest checks it.
+// TestNew_EndOfTest_LeavesNoGoroutine: synctest checks it.
 func TestNew_EndOfTest_LeavesNoGoroutine(t *testing.T) {
-	t.Run("inner", func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		env := rratelimitertest.New(t, rratelimiter.WithLease(time.Second), rratelimiter.WithDenialCache(time.Second))
 		l := perMinute(t, env, 100)
 		for range 200 {
@@ -140,10 +135,26 @@ func TestNew_EndOfTest_LeavesNoGoroutine(t *testing.T) {
 		}
 		env.Redis.Fail(errDown)
 	})
-	assert.Eventually(t, func() bool {
-		stacks := make([]byte, 1<<20)
-		stacks = stacks[:runtime.Stack(stacks, true)]
-		return !strings.Contains(string(stacks), "/rueidis.") && !strings.Contains(string(stacks), "/miniredis/") &&
-			!strings.Contains(string(stacks), "/internal/engine.")
-	}, 10*time.Second, 10*time.Millisecond)
+}
+
+// fatal keeps the error that ends a test.
+type fatal struct {
+	testing.TB
+	text string
+}
+
+func (f *fatal) Fatal(values ...any) {
+	f.text = fmt.Sprint(values...)
+	runtime.Goexit()
+}
+
+func TestNew_OutsideABubble_SaysWhatToDo(t *testing.T) {
+	f := &fatal{TB: t}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		rratelimitertest.New(f)
+	}()
+	<-ended
+	assert.Contains(t, f.text, "synctest.Test")
 }

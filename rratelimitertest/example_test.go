@@ -56,15 +56,17 @@ func TestOrders_RedisDown_AreUnavailable(t *testing.T) {
 	})
 }
 
-// A caller that waits, outside a bubble: Advance serves it.
+// A caller that waits: Advance serves it.
 func TestReport_QuotaUsed_Waits(t *testing.T) {
-	env := rratelimitertest.New(t)
-	quota := env.Client.Limiter("paid-api",
-		rratelimiter.InitialRate(rratelimiter.Rate{Permits: 1, Interval: time.Hour}))
-	require.NoError(t, quota.Acquire(t.Context(), 1))
+	synctest.Test(t, func(t *testing.T) {
+		env := rratelimitertest.New(t)
+		quota := env.Client.Limiter("paid-api",
+			rratelimiter.InitialRate(rratelimiter.Rate{Permits: 1, Interval: time.Hour}))
+		require.NoError(t, quota.Acquire(t.Context(), 1))
 
-	served := make(chan error)
-	go func() { served <- quota.Acquire(t.Context(), 1) }()
-	env.Clock.Advance(time.Hour)
-	require.NoError(t, <-served)
+		served := make(chan error)
+		go func() { served <- quota.Acquire(t.Context(), 1) }()
+		env.Clock.Advance(time.Hour)
+		require.NoError(t, <-served)
+	})
 }

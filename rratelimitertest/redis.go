@@ -15,13 +15,9 @@ type Redis struct {
 	client failing
 }
 
-// start starts a Redis that follows a clock.
-func start(clock *Clock) (*Redis, error) {
+// start starts a Redis that follows the clock of the bubble.
+func start() (*Redis, error) {
 	r := &Redis{server: miniredis.NewMiniRedis()}
-	clock.server = r.server
-	if !clock.bubble {
-		clock.set(clock.now)
-	}
 	r.server.ClockTTL(true)
 	client, err := memredis.Connect(r.server)
 	if err == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -21,7 +22,7 @@ var errDown = errors.New("connection refused")
 
 // TestRedis_Fail_FailsEveryCall of limiters and of the rueidis client, until Recover.
 func TestRedis_Fail_FailsEveryCall(t *testing.T) {
-	insideAndOutside(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		env := rratelimitertest.New(t)
 		l := perMinute(t, env, 100)
 		w := limit.New(env.Client, "window", limit.FixedWindow{Permits: 100, Interval: time.Minute})
@@ -109,7 +110,7 @@ func unlessNil(err error) error {
 
 // TestRedis_Fail_EndsWaits: a waiting caller fails with its next call.
 func TestRedis_Fail_EndsWaits(t *testing.T) {
-	insideAndOutside(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		env := rratelimitertest.New(t)
 		l := perMinute(t, env, 1)
 		require.NoError(t, l.Acquire(t.Context(), 1))
@@ -124,7 +125,7 @@ func TestRedis_Fail_EndsWaits(t *testing.T) {
 
 // TestRedis_CopyReplacesALimiterWithAnExpiry_ExpiryIsThatOfTheSource: as in Redis.
 func TestRedis_CopyReplacesALimiterWithAnExpiry_ExpiryIsThatOfTheSource(t *testing.T) {
-	insideAndOutside(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		env := rratelimitertest.New(t)
 		for _, keepAlive := range []time.Duration{0, 2 * time.Hour} {
 			from, to := env.Client.Limiter("{t}:from"), env.Client.Limiter("{t}:to")

@@ -46,7 +46,11 @@ type activeLease struct {
 func (s *activeLease) expired(now time.Time) bool { return s.remains(now) <= 0 }
 
 func (s *activeLease) remains(now time.Time) time.Duration {
-	return s.Lasts - max(now.Sub(s.sent), time.Duration(now.UnixNano()-s.sent.UnixNano()))
+	return s.remainsAfter(now.Sub(s.sent), time.Duration(now.UnixNano()-s.sent.UnixNano()))
+}
+
+func (s *activeLease) remainsAfter(monotonic, wall time.Duration) time.Duration {
+	return s.Lasts - max(monotonic, wall)
 }
 
 // take takes the permits of a request from a lease and sets the result. It reports whether it did, and

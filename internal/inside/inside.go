@@ -1,5 +1,4 @@
-// Package inside gives packages limit and rratelimitertest access to unexported parts of package
-// rratelimiter.
+// Package inside gives other packages access to unexported parts of package rratelimiter.
 package inside
 
 import (
