@@ -117,7 +117,8 @@ func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 		assert.NoError(t, valid(file), file)
 	}
 	for _, file := range []string{
-		"escaped_slashes: both\nrules: []", "on_invalid: open\nrules: []", one("ban: true, on_invalid: refuse"), one("key: 'hashed_header:', limits: 1/s"),
+		"escaped_slashes: both\nrules: []", "on_invalid: open\nrules: []", one("ban: true, on_invalid: refuse"),
+		one("key: 'hashed_header:', limits: 1/s"),
 		"domain: a b\nrules: []", "domain: x", "rules: {}", "match: every\nrules: []", "x: 1\nrules: []",
 		"address: {header: a b}\nrules: []", "forward_auth: {uri_header: ''}\nrules: []", "address: {trusted: x}\nrules: []", "address: {trusted: Unix}\nrules: []",
 		"address: {trusted: []}\nrules: []", "address: {ipv6_bits: 129}\nrules: []", "defaults: {name: x}\nrules: []",

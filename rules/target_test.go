@@ -135,7 +135,11 @@ rules:
   - name: a
     key: method
     limits: 1/h
-    overrides: [{key: OPTIONS, unlimited: true}, {key: PUT, limits: 9/h}, {key: DELETE, ban: true}, {key: GET, unlimited: true}]`,
+    overrides:
+      - {key: OPTIONS, unlimited: true}
+      - {key: PUT, limits: 9/h}
+      - {key: DELETE, ban: true}
+      - {key: GET, unlimited: true}`,
 			[]call{
 				{"OPTIONS /", nil, good}, {"OPTIONS /", nil, good}, {"options /", nil, good}, {"options /", nil, many},
 				{"PUT /", nil, good}, {"PUT /", nil, good}, {"put /", nil, many}, {"delete /", nil, many},

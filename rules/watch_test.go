@@ -27,7 +27,8 @@ func following(t *testing.T, path string, opts ...WatchOption) *watched {
 	w := &watched{t, nil, path, make(chan error, 100)}
 	ctx, end := context.WithCancel(t.Context())
 	t.Cleanup(end)
-	opts = append([]WatchOption{func(w *watch) { w.files.Every = time.Hour }, OnReload(func(err error) { w.reports <- err })}, opts...)
+	every := func(w *watch) { w.files.Every = time.Hour }
+	opts = append([]WatchOption{every, OnReload(func(err error) { w.reports <- err })}, opts...)
 	set, err := Watch(ctx, path, opts...)
 	require.NoError(t, err)
 	w.Set = set
