@@ -306,7 +306,8 @@ func TestConnect_RedisIsAway_CallsFailUntilItComes(t *testing.T) {
 		require.NoError(t, server.Start())
 		address := server.Addr()
 		server.Close()
-		redis, err := Connect(rueidis.ClientOption{InitAddress: []string{address}, ForceSingleClient: single, DisableCache: true})
+		redis, err := Connect(rueidis.ClientOption{InitAddress: []string{address}, ForceSingleClient: single,
+			DisableCache: true})
 		require.NoError(t, err)
 		defer redis.Close()
 		l := New(redis).Limiter("limiter", InitialRate(Rate{Permits: 1, Interval: time.Hour}))
@@ -333,7 +334,8 @@ func TestConnect_Rejection_IsAnError(t *testing.T) {
 	server := miniredis.RunT(t)
 	server.RequireAuth("hidden")
 	for _, single := range []bool{true, false} {
-		_, err := Connect(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: single, Password: "wrong"})
+		_, err := Connect(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: single,
+			Password: "wrong"})
 		require.ErrorContains(t, err, "WRONGPASS")
 	}
 	_, err := Connect(rueidis.ClientOption{})

@@ -64,7 +64,8 @@ func (a Address) Key(r *http.Request) (string, error) {
 func (a Address) Client(r *http.Request) (netip.Addr, error) {
 	peer, err := guard.ParseAddr(r.RemoteAddr)
 	// The address of a unix socket is a path that the client may have chosen.
-	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && strings.HasPrefix(local.Network(), "unix") {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if ok && strings.HasPrefix(local.Network(), "unix") {
 		peer, err = guard.UnixPeer, nil
 	}
 	if err != nil {

@@ -53,9 +53,10 @@ func TestUnixSocket_Trusted_HeaderNamesTheClient(t *testing.T) {
 		assert.NoError(t, err)
 		server := &http.Server{Handler: handler}
 		go func() { _ = server.Serve(listener) }()
-		client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		dial := func(context.Context, string, string) (net.Conn, error) {
 			return net.Dial(network, listener.Addr().String())
-		}}}
+		}
+		client := &http.Client{Transport: &http.Transport{DialContext: dial}}
 		for header, want := range want {
 			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://server/", http.NoBody)
 			if header != "" {

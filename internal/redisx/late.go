@@ -49,7 +49,8 @@ func Late(failure error, mode rueidis.ClientMode, connect func() (rueidis.Client
 	l.closed, l.close = context.WithCancel(context.Background())
 	// NewClient returns a client of a single server also if it cannot dial.
 	l.none, _ = rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{"redis"}, ForceSingleClient: true, DisableRetry: true, DisableCache: true, PipelineMultiplex: -1,
+		InitAddress: []string{"redis"}, ForceSingleClient: true, DisableRetry: true, DisableCache: true,
+		PipelineMultiplex: -1,
 		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
 			return nil, *l.failure.Load()
 		},

@@ -61,9 +61,10 @@ func TestLate_Calls_FailUntilItHasConnected(t *testing.T) {
 		require.Error(t, l.Receive(ctx, l.B().Subscribe().Channel("c").Build(), nil))
 		require.Equal(t, rueidis.ClientModeCluster, l.Mode())
 		l.B().Mget().Key("x", "y").Build() // of two slots
-		if want == first {
+		if errors.Is(want, first) {
 			attempts <- func() (rueidis.Client, error) { return nil, second }
-			require.Eventually(t, func() bool { return errors.Is(l.Do(ctx, get()).Error(), second) }, time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool { return errors.Is(l.Do(ctx, get()).Error(), second) }, time.Minute,
+				time.Millisecond)
 		}
 	}
 	before, cachedBefore := make([]rueidis.Completed, len(calls)), make([]rueidis.Cacheable, len(calls))

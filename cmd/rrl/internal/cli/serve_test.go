@@ -101,9 +101,10 @@ func TestServe_HTTPOnAUnixSocket_TrustsItsProxy(t *testing.T) {
 	s := started(t, "--grpc", "", "--http", "unix:"+socket, "--redis", "redis://"+miniredis.RunT(t).Addr(), "--rules",
 		written(t, "rules.yaml", "domain: web\naddress: {trusted: unix}\nrules: [{name: ip, key: ip, limits: 1/h}]\n"))
 	s.says("rrl: serving")
-	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+	dial := func(context.Context, string, string) (net.Conn, error) {
 		return net.Dial("unix", socket)
-	}}}
+	}
+	client := &http.Client{Transport: &http.Transport{DialContext: dial}}
 	for _, step := range []struct {
 		client string
 		want   int
