@@ -1,5 +1,6 @@
 -- Locals, since every access to a global costs a lookup. page bounds the work of one call, however
--- many grants a limiter has; recount.lua has a bound of its own. The others are the first element of replies: see script.go.
+-- many grants a limiter has; recount.lua has a bound of its own. The others are the first element of
+-- replies: see script.go.
 -- Sets: AGAIN CORRUPT DONE DONE_OWN LEASED NEEDS_KEYS NO_RATE call find match page.
 local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
 local call, find, match, page = redis.call, string.find, string.match, 256
