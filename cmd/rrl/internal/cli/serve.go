@@ -44,9 +44,9 @@ effect at once, also by the swap of a ConfigMap. If a file is invalid, the servi
 and keeps the old rules.
 
 If Redis rejects the service (wrong password, for example), or a file is invalid, it ends with exit
-code 2. While Redis cannot be reached, also at the start, Envoy's requests end with an error, and the
-proxy decides; the mode of a rule decides those of /auth. The log goes to the standard error, as JSON
-with -o json.
+code 2. While Redis cannot be reached, also at the start, requests of Envoy end with an error, and
+the proxy decides; the mode of a rule decides those of /auth. The log goes to the standard error, as
+JSON with -o json.
 
 SIGTERM and SIGINT end it with exit code 0. Its health reports the shutdown first. After --drain it
 takes no more requests, and those under way have five seconds. SIGHUP rereads files.
