@@ -25,10 +25,10 @@ import (
 
 // Limiter is a limiter that decides while Redis is away too. It is safe for concurrent use.
 //
-// Redis is down once a call has failed, or was not answered by the [Deadline], and no other call has
-// been answered for that time. From then on the [FailureMode] decides at once, and no caller waits for
-// Redis. A call in the background asks Redis, at first once in each Deadline, later once a second. Its
-// first answer ends the outage.
+// During an outage of the limiter's node of Redis, the [FailureMode] decides at once, and no caller
+// waits for Redis. The page [Failure modes] defines an outage.
+//
+// [Failure modes]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/failures.md
 type Limiter struct {
 	guard    *guard.Guard
 	limiter  limit.Joinable

@@ -56,8 +56,9 @@ func Policies(policies ...limit.Policy) Option {
 	return func(s *settings) { s.policies = known }
 }
 
-// OnRedisChange sets a callback for each change of the state of Redis: up is false with the error that
-// began an outage, and true at its end. Calls come in order, one at a time.
+// OnRedisChange sets a callback for each outage of a node of Redis: up is false with the error that began
+// it, and true at its end. node is the address of the node, empty if it is unknown. Calls come in order,
+// one at a time.
 func OnRedisChange(changed func(node string, up bool, err error)) Option {
 	return common(func(s *guard.Settings) { s.Changed = changed })
 }

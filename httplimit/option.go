@@ -181,14 +181,15 @@ func Local(share float64) FailureMode { return FailureMode(guard.Local("httplimi
 
 // OnFailure sets the failure mode.
 //
-// Redis is down once a call has failed and no call has been answered for the time of the Deadline.
-// From then on, the mode decides requests at once, and none waits for Redis. The Middleware or
-// Transport probes Redis in the background, with one call at a time that takes no permits. It
-// probes once in each Deadline at first, later once a second. The first answer ends the outage. If
-// no request arrives for a minute, the probes end, and the next request asks Redis itself.
+// An outage is of a node of Redis. It begins when a call to that node has failed and none has been
+// answered for the time of the Deadline. A grant and a denial are answers. It ends with a call to that
+// node that could have granted, mostly one in the background. From its begin to its end, the mode
+// decides at once what asks that node. What asks other nodes is decided by them.
 //
-// The decision of a limiter is always an answer of Redis, or of a Client's denial cache or leases.
-// A denial does not end an outage, since it may come from the cache.
+// A mistake of the program, such as a limiter without a rate, is no outage, and lets no request pass.
+// The page [Failure modes] has the details.
+//
+// [Failure modes]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/failures.md
 func OnFailure(mode FailureMode) Option {
 	return common(guard.OnFailure("httplimit", guard.Mode(mode)))
 }
@@ -197,10 +198,11 @@ func OnFailure(mode FailureMode) Option {
 // wait for permits is not part of it. A [Settle] is another call with the same deadline.
 func Deadline(d time.Duration) Option { return common(guard.Deadline("httplimit", d)) }
 
-// OnRedisChange sets a callback for each change of the state of Redis, as requests observe it. up
-// is false with the error if Redis is down, and true if it is up again. Calls come in order, one at
-// a time. The request that observes an outage calls back itself and waits for it. The end of an
-// outage is mostly observed in the background, where a panic of the callback is dropped.
+// OnRedisChange sets a callback for each outage of a node of Redis, see [OnFailure]. up is false with
+// the error that began it, and true at its end. node is the address of the node, empty if it is
+// unknown. Calls come in order, one at a time. The request that observes an outage calls back itself
+// and waits for it. The end of an outage is mostly observed in the background, where a panic of the
+// callback is dropped.
 func OnRedisChange(changed func(node string, up bool, err error)) Option {
 	return common(func(s *guard.Settings) { s.Changed = changed })
 }

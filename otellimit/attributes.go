@@ -14,6 +14,7 @@ const (
 	resultKey     = attribute.Key("rratelimiter.result")
 	limiterKey    = attribute.Key("rratelimiter.limiter")
 	middlewareKey = attribute.Key("rratelimiter.middleware")
+	sourceKey     = attribute.Key("rratelimiter.source")  // of decisions by a local share
 	nodeKey       = attribute.Key("rratelimiter.node")    // only of fallback.active
 	permitsKey    = attribute.Key("rratelimiter.permits") // only of spans
 	errorKey      = attribute.Key("error.type")
@@ -33,6 +34,7 @@ type source struct {
 	middleware string
 	limiter    string
 	node       string
+	by         string // the local share
 }
 
 // attributeSets holds the attributes of a source for each result and failure, created on first use.
@@ -45,7 +47,7 @@ func newSets(of source) *attributeSets {
 	s := &attributeSets{}
 	for _, kv := range []attribute.KeyValue{
 		policyKey.String(of.policy), middlewareKey.String(of.middleware), limiterKey.String(of.limiter),
-		nodeKey.String(of.node),
+		nodeKey.String(of.node), sourceKey.String(of.by),
 	} {
 		if kv.Value.AsString() != "" {
 			s.base = append(s.base, kv)

@@ -30,7 +30,8 @@
 // rratelimiter, or the policies, such as "token_bucket" or "calendar+sliding_window".
 // rratelimiter.limiter is the name of a limiter that [WithLimiterNames] lists, in middleware.requests too.
 // rratelimiter.middleware is the name of a Middleware. rratelimiter.node is the address of a node of
-// Redis, in fallback.active during its outage.
+// Redis, in fallback.active during its outage. rratelimiter.source is "share" for a decision by a local
+// share, in middleware.requests.
 //
 // rratelimiter.result is one of:
 //

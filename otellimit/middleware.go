@@ -56,9 +56,13 @@ func (m *Middleware) Request(ctx context.Context, o httplimit.Outcome) {
 			r = failedOpen
 		}
 	}
+	key := source{middleware: m.name, limiter: m.telemetry.names.of(o.Limiter)}
+	if o.Local {
+		key.by = "share"
+	}
 	sets := m.sets
-	if limiter := m.telemetry.names.of(o.Limiter); limiter != "" {
-		sets = m.telemetry.registry.of(source{middleware: m.name, limiter: limiter})
+	if key.limiter != "" || key.by != "" {
+		sets = m.telemetry.registry.of(key)
 	}
 	m.telemetry.middlewareRequests.Add(ctx, 1, sets.with(r, f).add...)
 }

@@ -2,12 +2,14 @@ package otellimit
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 func TestMiddleware_Request_CountsByResult(t *testing.T) {
@@ -40,6 +42,27 @@ func TestMiddleware_Request_CountsByResult(t *testing.T) {
 		}
 		assert.Equal(t, map[string]int64{want: 1}, b.sums("middleware.requests"), "%+v", c.o)
 	}
+}
+
+// A decision by the local share is not one of Redis.
+func TestMiddleware_LocalShare_HasItsSource(t *testing.T) {
+	b := setUp(t)
+	middleware := b.Middleware("d")
+	for _, local := range []bool{false, true} {
+		middleware.Request(context.Background(), httplimit.Outcome{Result: httplimit.Acquired, Local: local})
+	}
+	const acquired = "rratelimiter.middleware=d,rratelimiter.result=acquired"
+	assert.Equal(t, map[string]int64{acquired: 1, acquired + ",rratelimiter.source=share": 1}, b.sums("middleware.requests"))
+}
+
+// During an outage without a call, the errors have a type of their own.
+func TestMiddleware_DecidedWithoutACall_HasItsErrorType(t *testing.T) {
+	b := setUp(t)
+	b.Middleware("d").Request(context.Background(),
+		httplimit.Outcome{Result: httplimit.FailedOpen, Err: fmt.Errorf("a node: %w", guard.ErrDown)})
+	assert.Equal(t, map[string]int64{
+		"error.type=redis_down,rratelimiter.middleware=d,rratelimiter.result=failed_open": 1,
+	}, b.sums("middleware.requests"))
 }
 
 // A graph has a line before Redis fails.

@@ -3,14 +3,13 @@
 //
 // # Outages
 //
-// A [Guard] asks the limiter for each request, and gives Redis a deadline. OnFailure of package
-// httplimit describes when an outage begins and ends, and what a prober does meanwhile. If a caller
-// leaves before its call is answered, a probe checks whether Redis is down. So an outage delays only
-// the requests that arrive before it is detected, by a deadline each. No goroutine is left behind.
+// A [Guard] asks the limiter for each request, and gives Redis a deadline. docs/failures.md defines an
+// outage. A breaker keeps the state of each node, and a prober checks a node that is down. If a caller
+// leaves before its call is answered, a probe checks whether the node is down. So an outage delays
+// only the requests that arrive before it is detected, by a deadline each. No goroutine is left behind.
 //
-// A denial may come from the denial cache of a Client ([rratelimiter.WithDenialCache]). It is a
-// valid decision, but does not end an outage. A grant of a lease ([rratelimiter.WithLease]) comes
-// from memory too, and counts as an answer of Redis. A lease lasts at most a second.
+// A decision from memory, of a denial cache ([rratelimiter.WithDenialCache]) or a lease
+// ([rratelimiter.WithLease]), is valid, but no answer of Redis.
 package guard
 
 import (

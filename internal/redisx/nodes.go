@@ -50,10 +50,15 @@ func NewPipelines(redis rueidis.Client, collect func(enough int, calls func() in
 
 // Of returns the pipeline of a key, or nil if its node is not known yet.
 func (p *Pipelines) Of(key string) *Pipeline {
-	if p.redis == nil || p.redis.Mode() != rueidis.ClientModeCluster { // Late may change it
+	if p.single() {
 		return p.only
 	}
 	return p.ofSlot(int64(Slot(key)))
+}
+
+// single reports whether there is only one node. Late may change it.
+func (p *Pipelines) single() bool {
+	return p.redis == nil || p.redis.Mode() != rueidis.ClientModeCluster
 }
 
 func (p *Pipelines) ofSlot(slot int64) *Pipeline { return p.rangeOf(slot).pipeline }
@@ -75,7 +80,7 @@ func (p *Pipelines) rangeOf(slot int64) slotRange {
 // Node returns the address of the node of a key. It is "" if there is only one, or if it is not known
 // yet. With moved, it may be a second old, else a minute.
 func (p *Pipelines) Node(key string, moved bool) string {
-	if p.only != nil {
+	if p.single() {
 		return ""
 	}
 	age := slotsAge
@@ -88,7 +93,7 @@ func (p *Pipelines) Node(key string, moved bool) string {
 
 // Address returns the address of a node for people, also of the only one.
 func (p *Pipelines) Address(node string) string {
-	if node != "" || p.only == nil || p.redis == nil {
+	if node != "" || p.redis == nil || !p.single() {
 		return node
 	}
 	for address := range p.redis.Nodes() {
