@@ -112,14 +112,18 @@ func (a Answer) RetryAfter() time.Duration {
 // NotSent returns the error of an outgoing request that was refused. It wraps the error of the
 // middleware, and the reason if there is one.
 func (a Answer) NotSent(err error, q Request) error {
+	name, after := NameOf(q.Limiter), a.Decision.RetryAfter
+	// Whole seconds, so that equal errors have equal texts.
+	seconds := time.Duration(RoundUp(after, time.Second)) * time.Second
 	switch {
 	case a.Err != nil:
 		return fmt.Errorf("%w: %w", err, a.Err)
-	case a.Decision.RetryAfter > 0:
-		return fmt.Errorf("%w: limiter %q: %d permits are not free in time, but in %v", err, NameOf(q.Limiter), q.Permits,
-			a.Decision.RetryAfter)
+	case after > 0 && a.Decision.Limit == 0:
+		return fmt.Errorf("%w: limiter %q: paused for %v", err, name, seconds)
+	case after > 0:
+		return fmt.Errorf("%w: limiter %q: not enough permits (%d) in time, but in %v", err, name, q.Permits, seconds)
 	}
-	return fmt.Errorf("%w: limiter %q: %d permits are not free in time", err, NameOf(q.Limiter), q.Permits)
+	return fmt.Errorf("%w: limiter %q: not enough permits (%d) in time", err, name, q.Permits)
 }
 
 var (

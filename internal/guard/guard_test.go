@@ -92,6 +92,18 @@ func TestErrors_Text_DoesNotNameThePackage(t *testing.T) {
 	}
 }
 
+// Equal errors have equal texts.
+func TestNotSent_Text_SaysPausedAndRounds(t *testing.T) {
+	q := Request{Limiter: new(redis), Permits: 1}
+	for want, d := range map[string]rratelimiter.Decision{
+		`not sent: limiter "name": paused for 2s`:                             {RetryAfter: 1000991158},
+		`not sent: limiter "name": not enough permits (1) in time, but in 1s`: {Limit: 5, RetryAfter: 1},
+		`not sent: limiter "name": not enough permits (1) in time`:            {Limit: 5},
+	} {
+		assert.EqualError(t, Answer{Result: Rejected, Decision: d}.NotSent(errors.New("not sent"), q), want)
+	}
+}
+
 // A gRPC server may run as a handler of net/http, behind a middleware of httplimit.
 func TestVisitOf_OtherProtocol_IsNone(t *testing.T) {
 	v := NewVisit[HTTP](t.Context(), nil, Request{}, Answer{}, "an outcome")
