@@ -173,8 +173,9 @@ const (
 //   - At most 131,072 buckets exist at once, one for each policy of a key, in some 24 MB. Requests
 //     that need more are Closed.
 //
-// Local needs the names and the policies of all limiters, the latter of [Each] or [Policies].
-// Without them, or if the key is unknown, requests are Closed.
+// Local needs the names and the policies of all limiters. It takes those with which a limiter was
+// opened, by [limit.New] or as [github.com/rratelimiter/rratelimiter.InitialRate]; others need [Policies]. Without them, or if
+// the key is unknown, requests are Closed.
 //
 // Local panics if the share is not above 0 and at most 1.
 func Local(share float64) FailureMode { return FailureMode(guard.Local("httplimit", share)) }

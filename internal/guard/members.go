@@ -2,13 +2,21 @@ package guard
 
 import (
 	"slices"
+	"strconv"
+	"time"
 
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // sharesOf returns the bucket of each policy of a request, and its shape. It returns nil if a policy
 // or the name of its limiter is unknown.
 func sharesOf(q Request, share float64) ([]bucketKey, []shape) {
+	if len(q.Policies) == 0 {
+		q.Policies = ownPolicies(q.Limiter)
+	}
 	names := memberNames(q)
 	if names == nil {
 		return nil, nil
@@ -23,6 +31,29 @@ func sharesOf(q Request, share float64) ([]bucketKey, []shape) {
 		keys[i], shapes[i] = bucketKey{names[i], d.Key}, s
 	}
 	return keys, shapes
+}
+
+// ownPolicies returns the policies that a limiter was opened with, nil if one is unknown: those of a
+// *limit.Limiter, and the initial rate of a *rratelimiter.Limiter.
+func ownPolicies(l Limiter) (policies []limit.Policy) {
+	if shared, ok := unwrap(l).(*rratelimiter.Limiter); ok {
+		opened, err := inside.OpenLimiter(shared)
+		if err != nil || len(opened.Initial) == 0 {
+			return nil
+		}
+		args := opened.Initial[0].Args // the permits and the milliseconds come first
+		permits, _ := strconv.ParseInt(args[0], 10, 64)
+		millis, _ := strconv.ParseInt(args[1], 10, 64)
+		return []limit.Policy{limit.SlidingLog{Permits: permits, Interval: time.Duration(millis) * time.Millisecond}}
+	}
+	for _, one := range policy.MemberPolicies(unwrap(l)) {
+		p, ok := one.(limit.Policy)
+		if _, known := policy.Of(one); !ok || !known {
+			return nil
+		}
+		policies = append(policies, p)
+	}
+	return policies
 }
 
 // memberNames returns the name of the limiter of each policy of a request, or nil if one is unknown.

@@ -103,6 +103,13 @@ func testShare(t *testing.T, m Middleware) {
 func testNoShare(t *testing.T, m Middleware) {
 	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		quota := client.Limiter("quota")
+		own := map[string]Settings{
+			"All": {Limiter: limit.New(client, "own", hour(1)...), Mode: 1},
+			"a rate": {Limiter: client.Limiter("rate",
+				rratelimiter.InitialRate(rratelimiter.Rate{Permits: 1, Interval: time.Hour})), Mode: 1},
+			"EachRedisson": {Client: client, Mode: 1,
+				Initial: rratelimiter.Rate{Permits: 1, Interval: time.Hour, KeepAlive: time.Hour}},
+		}
 		defer slow(f)()
 		assert.Equal(t, 503, m.Server(Settings{Limiter: quota, Mode: 1}).get(f).Status)
 		known := m.Server(Settings{Limiter: quota, Mode: 1, Policies: hour(1)})
@@ -110,6 +117,11 @@ func testNoShare(t *testing.T, m Middleware) {
 		assert.Equal(t, 429, known.get(f).Status)
 		nameless := Settings{Limiter: Fake(quota.Take), Mode: 1, Policies: hour(1)}
 		assert.Equal(t, 503, m.Server(nameless).get(f).Status)
+		for name, s := range own {
+			server := m.Server(s)
+			assert.Equal(t, 200, server.get(f).Status, "%s: the limiter knows its policies", name)
+			assert.Equal(t, 429, server.get(f).Status, name)
+		}
 		small := Settings{Client: client, Each: hour(10), Mode: 0.09}
 		assert.Equal(t, 503, m.Server(small).get(f).Status, "less than one permit")
 		small = Settings{Client: client, Each: hour(10), Mode: 0.5, Cost: func() int64 { return 4 }}
