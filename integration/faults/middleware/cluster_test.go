@@ -156,6 +156,7 @@ func (l *nodeLoad) check(t *testing.T, fault, node string, begin, end time.Time)
 	l.stop()
 	l.done.Wait()
 	text := fmt.Sprintf("%s, mode %v, a request each %v", fault, float64(l.mode), l.pause)
+	assert.NotEmpty(t, l.decisions, text)
 	failed, waited, others := 0, 0, 0
 	for _, d := range l.decisions {
 		byMode := d.local || d.result == httplimit.FailedOpen || d.result == httplimit.FailedClosed
