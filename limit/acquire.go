@@ -48,9 +48,13 @@ func (p acquireProtocol) Arguments(b *engine.Batch, now time.Time) {
 	}
 }
 
-// longestLate bounds how late the call of a waiter may be without a loss of permits: in no longer
-// span do waiters get more than the policy grants.
+// longestLate bounds how late the call of a waiter may be without a loss of permits. So in any span
+// waiters get at most what the policy grants in that span and longestLate.
 const longestLate = fullFor * time.Millisecond
+
+// longestJitter bounds the jitter of the waiters of a bucket. It leaves some of longestLate for the
+// delay of a call.
+const longestJitter = 5 * time.Millisecond
 
 // Answer reads the reply of the acquire script.
 func (p acquireProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {

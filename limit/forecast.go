@@ -58,7 +58,7 @@ func micros(n int64) time.Duration {
 
 // add returns the sum of two durations, at most engine.Never.
 func add(a, b time.Duration) time.Duration {
-	if a > engine.Never-b {
+	if b > 0 && a > engine.Never-b {
 		return engine.Never
 	}
 	return a + b

@@ -74,4 +74,6 @@ type leakForecast struct{ bucketForecast }
 
 func (o leakForecast) wait(int64) (time.Duration, bool) { return o.after(o.permits), true }
 
-func (o leakForecast) earliest(ahead, _ int64) time.Duration { return o.after(o.permits + ahead) }
+func (o leakForecast) earliest(ahead, _ int64) time.Duration {
+	return o.bucketForecast.earliest(ahead, o.permits)
+}

@@ -20,7 +20,7 @@ import (
 // TestAcquire_FirstCallerLeaves_OthersMoveUp: each of them is served one permit earlier.
 func TestAcquire_FirstCallerLeaves_OthersMoveUp(t *testing.T) {
 	eachPolicy(t, steady(10), func(t *testing.T, f *fixture, p Policy) {
-		l := New(f.client, "name", p)
+		l := New(f.exact(), "name", p)
 		for range 2 { // Smooth's first costs nothing
 			require.NoError(t, l.Acquire(t.Context(), 1))
 		}

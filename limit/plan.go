@@ -22,6 +22,7 @@ type plan struct {
 	script  *redisx.Script // takes permits
 	leases  bool           // the client and all policies lease
 	shared  bool           // a policy is shared
+	jitter  time.Duration  // of waiters, if a policy is a bucket
 	kinds   string         // of the policies, for an Observer
 }
 
@@ -81,6 +82,9 @@ func planOf(client inside.Client, members []member) *plan {
 		p.most = min(p.most, m.policy.most())
 		d, _ := policy.Of(m.policy) // none of a paced
 		kinds[i] = cmp.Or(d.Name, m.policy.kind())
+		if d.Refill == policy.Evenly || d.Refill == policy.OnCredit {
+			p.jitter = min(client.WaitJitter, longestJitter)
+		}
 	}
 	slices.Sort(kinds)
 	p.kinds = strings.Join(slices.Compact(kinds), "+")

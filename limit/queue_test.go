@@ -34,14 +34,14 @@ func TestAcquire_ManyCallers_AreServedInOrder(t *testing.T) {
 			[]Policy{FixedWindow{2, time.Second, false}, TokenBucket{3, 1, 2 * time.Second}},
 			[]time.Duration{0, 0, time.Second, 2 * time.Second, 4 * time.Second}, 8,
 		},
-		"several, each of which could reserve alone": {
+		"several buckets": {
 			[]Policy{TokenBucket{1, 10, time.Second}, Smooth{Permits: 5, Interval: time.Second, Burst: time.Millisecond},
 				LeakyBucket{3, 10, time.Second}},
 			[]time.Duration{0, 200 * time.Millisecond, 400 * time.Millisecond, 600 * time.Millisecond}, 8,
 		},
 	} {
 		runWithRedis(t, name, func(t *testing.T, f *fixture) {
-			l := New(f.client, "name", test.policies...)
+			l := New(f.exact(), "name", test.policies...)
 			start := time.Now()
 			took := make([]time.Duration, len(test.want))
 			var callers sync.WaitGroup

@@ -157,7 +157,7 @@ func TestReceipt_AfterAWait_RefundsPartsOnce(t *testing.T) {
 		Smooth{Permits: 4, Interval: time.Second, Burst: time.Millisecond},
 	} {
 		runWithRedis(t, fmt.Sprintf("%T", p), func(t *testing.T, f *fixture) {
-			l := New(f.client, "name", p)
+			l := New(f.exact(), "name", p)
 			require.True(t, redistest.Result(t, l.TryAcquire, 4))
 			taken := withReceipt(t, l, "Acquire", 4)
 			time.Sleep(10 * time.Millisecond)

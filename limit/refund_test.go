@@ -144,3 +144,45 @@ func TestRefund_SlotMoves_IsRepeated(t *testing.T) {
 		assert.EqualValues(t, 5, peekAll(t, l)[0].Remaining)
 	})
 }
+
+// TestSettle_OfAcquire_FreesNoPermitsOfOthers: a part of the grant came free before its call, which was
+// late.
+func TestSettle_OfAcquire_FreesNoPermitsOfOthers(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := New(rratelimiter.New(f.Conn, rratelimiter.WithServerTime()), "name", TokenBucket{10, 1000, time.Second})
+		other := New(f.client, "name", TokenBucket{10, 1000, time.Second})
+		for round := range 3 {
+			require.NoError(t, other.Reset(t.Context()))
+			ok, err := other.TryAcquire(t.Context(), 10)
+			require.NoError(t, err)
+			require.True(t, ok)
+			var taken Taken
+			f.Latency.Store(int64(2 * time.Millisecond)) // one way
+			acquired := make(chan error)
+			go func() { acquired <- taken.Acquire(t.Context(), 10, l) }()
+			time.Sleep(3 * time.Millisecond)
+			f.Latency.Store(int64(8 * time.Millisecond)) // a slow moment
+			require.NoError(t, <-acquired)
+			f.Latency.Store(0)
+			others := int64(0)
+			for range 10 {
+				if ok, err := other.TryAcquire(t.Context(), 1); err == nil && ok {
+					others++
+				}
+			}
+			require.NoError(t, taken.Settle(t.Context()))
+			d := peekAll(t, other)[0]
+			assert.LessOrEqual(t, others+d.Remaining, int64(10), "round %d: others hold %d", round, others)
+		}
+	})
+}
+
+// TestRefund_SmoothGrantOfStoredPermits_FreesNothingOfOthers: it cost nothing.
+func TestRefund_SmoothGrantOfStoredPermits_FreesNothingOfOthers(t *testing.T) {
+	f := newClocked(t)
+	l := New(f.client, "name", Smooth{Permits: 1, Interval: time.Second, Burst: 5 * time.Second})
+	grant := f.take(l, 5)
+	f.take(l, 3)
+	d := f.refund(l, grant, 5)
+	assert.Equal(t, 3*time.Second, d.RetryAfter)
+}

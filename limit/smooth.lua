@@ -23,8 +23,8 @@ if text@ ~= '' then
   at@ = max(now, min(9007199254740992, tonumber(at)))
   stored@, next@ = min(stored, size@), min(9007199254740992, at + wait)
   if at@ > next@ then
-    local from = max(next@, at@ - (waited or 0))
-    stored@, next@ = min(size@, stored@ + (from - next@) / cool@), from
+    at@ = max(next@, at@ - (waited or 0)) -- from which the permits of a waiter count
+    stored@, next@ = min(size@, stored@ + (at@ - next@) / cool@), at@
   end
   epoch@ = (next@ > at@ or stored@ < size@) and word
 end
@@ -34,6 +34,9 @@ local free@, most@, credit@, left@ = 9007199254740992, 9007199254740992, -1, 0
 if next@ <= at@ then
   -- Less than a microsecond is no wait.
   credit@ = ceil(1 / (stable@ + (slope@ and slope@ * (size@ - threshold@) or 0))) - 1 + (slope@ and 0 or stored@)
+  if at@ < now then
+    credit@ = credit@ + floor((now - at@) / (stable@ + (slope@ and slope@ * max(0, stored@ - threshold@) or 0)))
+  end
   left@ = stored@
 end
 
@@ -68,9 +71,6 @@ do
   end
   wait = min(9007199254740992, wait + floor((granted - spent) * stable@))
   stored@, next@ = stored@ - spent, min(9007199254740992, next@ + wait)
-  if next@ < at@ then -- of a waiter
-    stored@, next@ = min(size@, stored@ + (at@ - next@) / cool@), at@
-  end
 end
 -- Below 0 it is by how many permits the last request exceeded the stored ones. The requests before
 -- it saw those that were left then.
@@ -78,14 +78,14 @@ left@ = slope@ and next@ > at@ and 0 or left@ - granted
 --@include write
 
 --@ release  in: at@ cool@ epoch@ n next@ receipts size@ stable@ stored@ text@  out: next@ text@
--- Returns permits at once. With a receipt, subtracts all time since the grant, which may have paid for
--- it.
+-- Returns permits at once. With a receipt, returns no more than the wait that the grant left, and
+-- subtracts all time since, which may have paid for it.
 do
   local receipt = receipts[@]
   local back = n * stable@
   if receipt then
-    local word, at = match(receipt, '^(%w+) %S+ (%d+) ')
-    back = word and word == epoch@ and back - (at@ - at) or 0
+    local word, at, wait = match(receipt, '^(%w+) %S+ (%d+) (%d+)$')
+    back = word and word == epoch@ and min(back, wait + 0) - (at@ - at) or 0
   end
   back = min(floor(back), next@ - at@)
   if back > 0 then
@@ -97,5 +97,5 @@ end
 --@ report  in: at@ cool@ left@ next@ size@ stored@ text@  out: report@
 local report@ = {text@, floor(left@), 0, 0}
 if next@ > at@ or stored@ < size@ then
-  report@[3], report@[4] = next@ > at@ and next@ - now or 0, next@ - now + ceil((size@ - stored@) * cool@)
+  report@[3], report@[4] = next@ > at@ and max(0, next@ - now) or 0, max(0, next@ - now) + ceil((size@ - stored@) * cool@)
 end

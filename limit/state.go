@@ -2,6 +2,7 @@ package limit
 
 import (
 	"math"
+	"math/rand/v2"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
@@ -11,6 +12,7 @@ import (
 // state is the forecasts of a limiter's policies after a call.
 type state struct {
 	most     int64
+	jitter   time.Duration // of plan
 	policies []forecast
 	receipts []string // the texts of the policies: a refund of what the call took names them
 
@@ -134,8 +136,13 @@ func (s *state) Free() int64 {
 	return free
 }
 
-// Lag returns the longest of the policies whose rate is in Redis.
+// Lag returns the longest of the policies. The waiters of a bucket ask later at random: otherwise a clock
+// that is a little ahead, or a shorter way to Redis, wins all permits. The bucket loses nothing by it:
+// see longestLate.
 func (s *state) Lag() (lag time.Duration) {
+	if s.jitter > 0 {
+		lag = rand.N(s.jitter)
+	}
 	for _, p := range s.policies {
 		if of, ok := p.(sharedForecast); ok {
 			lag = max(lag, of.Lag())

@@ -13,8 +13,8 @@ import (
 // TokenBucket holds up to Capacity permits, full at first, and gets Refill permits in every
 // Interval, evenly.
 //
-// Over any period it grants at most Capacity and the permits that are refilled in it: a burst, and
-// then a steady rate. It is exact while Capacity times the microseconds of Interval is below 2^53.
+// Over any period it grants at most Capacity and the permits that are refilled in it, and in 10 ms if
+// callers wait (see [Limiter.Acquire]): a burst, and then a steady rate. It is exact while Capacity times the microseconds of Interval is below 2^53.
 // Above that, counts are rounded to 15 digits.
 type TokenBucket struct {
 	Capacity int64         // the largest burst, 1 to 2^53
@@ -116,7 +116,7 @@ type bucketForecast struct {
 	usage
 	refill, interval int64
 	part             int64         // of another permit that is taken, in parts of an interval
-	begins           time.Duration // from now, if the clock was set back
+	begins           time.Duration // from now: above 0 if the clock was set back, below 0 for a waiter
 }
 
 func (o bucketForecast) free() int64 { return o.usage.free() - min(o.part, 1) }
@@ -130,11 +130,16 @@ func (o bucketForecast) after(permits int64) time.Duration {
 		return 0
 	}
 	after := math.Ceil(missing / float64(o.refill))
-	return add(micros(int64(min(after, math.MaxInt64/2))), o.begins)
+	return max(0, add(micros(int64(min(after, math.MaxInt64/2))), o.begins))
 }
 
 func (o bucketForecast) wait(permits int64) (time.Duration, bool) { return o.after(permits), true }
 
 func (o bucketForecast) reset(later int64) time.Duration { return o.after(o.permits - later) }
 
-func (o bucketForecast) earliest(ahead, permits int64) time.Duration { return o.after(ahead + permits) }
+// earliest does not count on a clock that was set back: the grant of a Client with another clock moves
+// the time of the state.
+func (o bucketForecast) earliest(ahead, permits int64) time.Duration {
+	o.begins = min(0, o.begins)
+	return o.after(ahead + permits)
+}

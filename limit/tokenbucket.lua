@@ -11,7 +11,8 @@
 --@ read  out: at@ capacity@ early@ epoch@ free@ interval@ missing@ most@ part@ refill@ refunded@ taken@ text@
 local capacity@, refill@, interval@ = ARGV[@1] + 0, ARGV[@2] + 0, ARGV[@3] + 0
 -- missing is a whole number while it is below 2^53. format accepts numbers below 2^63 for %d. early is
--- what would have been refilled while the bucket was full and a caller waited.
+-- what would have been refilled while the bucket was full and a caller waited: the state of a waiter is
+-- that of the time from which it counts.
 local at@, missing@, refunded@, early@, epoch@ = now, 0, 0, 0, false
 local text@ = call('GET', KEYS[@1]) or ''
 if text@ ~= '' then
@@ -26,9 +27,12 @@ if text@ ~= '' then
     refunded@ = tonumber(refunded .. '.')
   end
   if at@ < now then
-    missing@, at@ = missing@ - (now - at@) * refill@, now
-    if missing@ < 0 then
-      early@, missing@ = waited and min(-missing@, waited * refill@) or 0, 0
+    local full = at@ + ceil(missing@ / refill@)
+    if waited and full < now then
+      at@, missing@ = max(full, now - waited), 0
+      early@ = (now - at@) * refill@
+    else
+      missing@, at@ = max(0, missing@ - (now - at@) * refill@), now
     end
   end
   epoch@ = missing@ > 0 and word
@@ -46,19 +50,19 @@ if missing@ > 0 then
     text@ = text@ .. format(' %.0f', refunded@)
   end
   local life = ceil((missing@ / refill@ + (at@ - now)) / 1000) + 10
-  call('SET', KEYS[@1], text@, 'PX', format('%d', min(9007199254740, life)))
+  call('SET', KEYS[@1], text@, 'PX', format('%d', max(1, min(9007199254740, life))))
 else
   text@ = ''
   call('UNLINK', KEYS[@1])
 end
 
---@ take  in: at@ early@ epoch epoch@ granted interval@ missing@ part@ refill@ refunded@ taken@ text@
+--@ take  in: at@ epoch epoch@ granted interval@ missing@ part@ refill@ refunded@ taken@ text@
 --+ out: epoch@ missing@ part@ refunded@ taken@ text@
 if not epoch@ then
   epoch@, refunded@ = epoch, 0
 end
 -- Only Charge reaches the largest amount.
-missing@ = min(9007199254740992 * interval@, max(0, missing@ + granted * interval@ - early@))
+missing@ = min(9007199254740992 * interval@, missing@ + granted * interval@)
 --@include write
 
 --@ release  in: at@ epoch@ interval@ missing@ n part@ receipts refill@ refunded@ taken@ text@

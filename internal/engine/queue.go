@@ -25,6 +25,7 @@ type queue struct {
 
 	// From the last call.
 	replied    bool
+	checked    time.Time     // when all waiters were checked again
 	forecast   Forecast      // nil if the reply had none
 	forecastAt time.Time     // when the forecast begins
 	lag        time.Duration // of the forecast
@@ -203,8 +204,9 @@ func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
 // permits, or whose request failed. The others keep their places.
 func (q *queue) applyAnswers(err error) (done []*waiter) {
 	b := &q.batch
-	if q.replied && err == nil && q.outdated() {
+	if now := time.Now(); q.replied && err == nil && q.outdated(now) {
 		q.fresh.checkAll(q.waiters.first)
+		q.checked = now
 	}
 	q.replied, q.forecastAt, q.forecast = err == nil, b.forecastAt, b.Forecast
 	if q.lag, q.took = 0, time.Since(b.sent.at); b.Forecast != nil {
@@ -228,10 +230,14 @@ func (q *queue) applyAnswers(err error) (done []*waiter) {
 	return done
 }
 
+// checkEvery is the least time between two checks of all waiters for the reason that other Clients took
+// permits: beside them that happens in many calls, and a check takes as long as there are waiters.
+const checkEvery = 100 * time.Millisecond
+
 // outdated reports whether waiters that passed the check before may now miss their deadlines. The
 // limiter was changed, or the first waiter should have been served by this call and was not.
-func (q *queue) outdated() bool {
+func (q *queue) outdated(now time.Time) bool {
 	first, forecast := q.inCall[0], q.batch.Forecast
 	return q.fresh.recheck || forecast != nil && q.forecast != nil && forecast.Limit() < q.forecast.Limit() ||
-		first.Err == nil && !first.Allowed && !q.servable(first).After(q.batch.sent.at)
+		now.Sub(q.checked) >= checkEvery && first.Err == nil && !first.Allowed && !q.servable(first).After(q.batch.sent.at)
 }

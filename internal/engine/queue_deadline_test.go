@@ -80,7 +80,7 @@ func TestQueue_FirstWaiterIsDenied_OthersAreChecked(t *testing.T) {
 		w.Allowed, w.Err = test.granted, test.err
 		q := &queue{forecast: &view{limit: 10, after: 2 * time.Second, every: 10 * time.Second},
 			forecastAt: sent.Add(test.servable - 2*time.Second), batch: Batch{sent: sentBatch{at: sent}}, inCall: []*waiter{w}}
-		assert.Equal(t, test.want, q.outdated(), name)
+		assert.Equal(t, test.want, q.outdated(time.Now()), name)
 	}
 }
 

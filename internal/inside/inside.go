@@ -3,6 +3,7 @@ package inside
 
 import (
 	"context"
+	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
@@ -33,7 +34,8 @@ var PermitsOf func(member string) (permits int64, known bool)
 
 // Client has the unexported parts of a *rratelimiter.Client.
 type Client struct {
-	Engine *engine.Engine
+	Engine     *engine.Engine
+	WaitJitter time.Duration // of rratelimiter.WithWaitJitter
 	Names
 }
 

@@ -108,6 +108,7 @@ func TestLate_Close_EndsTheAttempts(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		l.Close()
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		require.ErrorIs(t, connected.Do(t.Context(), connected.B().Ping().Build()).Error(), rueidis.ErrClosing)
 	})
 }

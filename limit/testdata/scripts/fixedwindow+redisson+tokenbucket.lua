@@ -290,9 +290,12 @@ if text3 ~= '' then
     refunded3 = tonumber(refunded .. '.')
   end
   if at3 < now then
-    missing3, at3 = missing3 - (now - at3) * refill3, now
-    if missing3 < 0 then
-      early3, missing3 = waited and min(-missing3, waited * refill3) or 0, 0
+    local full = at3 + ceil(missing3 / refill3)
+    if waited and full < now then
+      at3, missing3 = max(full, now - waited), 0
+      early3 = (now - at3) * refill3
+    else
+      missing3, at3 = max(0, missing3 - (now - at3) * refill3), now
     end
   end
   epoch3 = missing3 > 0 and word
@@ -367,7 +370,7 @@ if granted > 0 then
   if not epoch3 then
     epoch3, refunded3 = epoch, 0
   end
-  missing3 = min(9007199254740992 * interval3, max(0, missing3 + granted * interval3 - early3))
+  missing3 = min(9007199254740992 * interval3, missing3 + granted * interval3)
   part3 = fmod(missing3, interval3)
   taken3 = floor((missing3 - part3) / interval3 + 0.5)
   if missing3 > 0 then
@@ -376,7 +379,7 @@ if granted > 0 then
       text3 = text3 .. format(' %.0f', refunded3)
     end
     local life = ceil((missing3 / refill3 + (at3 - now)) / 1000) + 10
-    call('SET', KEYS[7], text3, 'PX', format('%d', min(9007199254740, life)))
+    call('SET', KEYS[7], text3, 'PX', format('%d', max(1, min(9007199254740, life))))
   else
     text3 = ''
     call('UNLINK', KEYS[7])
@@ -439,9 +442,12 @@ if text3 ~= '' then
     refunded3 = tonumber(refunded .. '.')
   end
   if at3 < now then
-    missing3, at3 = missing3 - (now - at3) * refill3, now
-    if missing3 < 0 then
-      early3, missing3 = waited and min(-missing3, waited * refill3) or 0, 0
+    local full = at3 + ceil(missing3 / refill3)
+    if waited and full < now then
+      at3, missing3 = max(full, now - waited), 0
+      early3 = (now - at3) * refill3
+    else
+      missing3, at3 = max(0, missing3 - (now - at3) * refill3), now
     end
   end
   epoch3 = missing3 > 0 and word
@@ -483,7 +489,7 @@ do
         text3 = text3 .. format(' %.0f', refunded3)
       end
       local life = ceil((missing3 / refill3 + (at3 - now)) / 1000) + 10
-      call('SET', KEYS[7], text3, 'PX', format('%d', min(9007199254740, life)))
+      call('SET', KEYS[7], text3, 'PX', format('%d', max(1, min(9007199254740, life))))
     else
       text3 = ''
       call('UNLINK', KEYS[7])
@@ -783,9 +789,12 @@ if text3 ~= '' then
     refunded3 = tonumber(refunded .. '.')
   end
   if at3 < now then
-    missing3, at3 = missing3 - (now - at3) * refill3, now
-    if missing3 < 0 then
-      early3, missing3 = waited and min(-missing3, waited * refill3) or 0, 0
+    local full = at3 + ceil(missing3 / refill3)
+    if waited and full < now then
+      at3, missing3 = max(full, now - waited), 0
+      early3 = (now - at3) * refill3
+    else
+      missing3, at3 = max(0, missing3 - (now - at3) * refill3), now
     end
   end
   epoch3 = missing3 > 0 and word

@@ -21,14 +21,17 @@ if text1 ~= '' then
   at1 = max(now, min(9007199254740992, tonumber(at)))
   stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
   if at1 > next1 then
-    local from = max(next1, at1 - (waited or 0))
-    stored1, next1 = min(size1, stored1 + (from - next1) / cool1), from
+    at1 = max(next1, at1 - (waited or 0)) -- from which the permits of a waiter count
+    stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
   end
   epoch1 = (next1 > at1 or stored1 < size1) and word
 end
 local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
 if next1 <= at1 then
   credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
+  if at1 < now then
+    credit1 = credit1 + floor((now - at1) / (stable1 + (slope1 and slope1 * max(0, stored1 - threshold1) or 0)))
+  end
   left1 = stored1
 end
 local free, most, credit = min(free1), min(most1), 9007199254740992
@@ -94,9 +97,6 @@ if granted > 0 then
     end
     wait = min(9007199254740992, wait + floor((granted - spent) * stable1))
     stored1, next1 = stored1 - spent, min(9007199254740992, next1 + wait)
-    if next1 < at1 then -- of a waiter
-      stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
-    end
   end
   left1 = slope1 and next1 > at1 and 0 or left1 - granted
   if next1 > at1 or stored1 < size1 then
@@ -116,7 +116,7 @@ if flags ~= 'd' and flags ~= 'do' and not above and not leased then
 end
 local report1 = {text1, floor(left1), 0, 0}
 if next1 > at1 or stored1 < size1 then
-  report1[3], report1[4] = next1 > at1 and next1 - now or 0, next1 - now + ceil((size1 - stored1) * cool1)
+  report1[3], report1[4] = next1 > at1 and max(0, next1 - now) or 0, max(0, next1 - now) + ceil((size1 - stored1) * cool1)
 end
 if leased then
   return {0, answers or '*', report1, leased, span}
@@ -145,14 +145,17 @@ if text1 ~= '' then
   at1 = max(now, min(9007199254740992, tonumber(at)))
   stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
   if at1 > next1 then
-    local from = max(next1, at1 - (waited or 0))
-    stored1, next1 = min(size1, stored1 + (from - next1) / cool1), from
+    at1 = max(next1, at1 - (waited or 0)) -- from which the permits of a waiter count
+    stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
   end
   epoch1 = (next1 > at1 or stored1 < size1) and word
 end
 local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
 if next1 <= at1 then
   credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
+  if at1 < now then
+    credit1 = credit1 + floor((now - at1) / (stable1 + (slope1 and slope1 * max(0, stored1 - threshold1) or 0)))
+  end
   left1 = stored1
 end
 local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
@@ -172,9 +175,6 @@ do
   end
   wait = min(9007199254740992, wait + floor((granted - spent) * stable1))
   stored1, next1 = stored1 - spent, min(9007199254740992, next1 + wait)
-  if next1 < at1 then -- of a waiter
-    stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
-  end
 end
 left1 = slope1 and next1 > at1 and 0 or left1 - granted
 if next1 > at1 or stored1 < size1 then
@@ -186,7 +186,7 @@ else
 end
 local report1 = {text1, floor(left1), 0, 0}
 if next1 > at1 or stored1 < size1 then
-  report1[3], report1[4] = next1 > at1 and next1 - now or 0, next1 - now + ceil((size1 - stored1) * cool1)
+  report1[3], report1[4] = next1 > at1 and max(0, next1 - now) or 0, max(0, next1 - now) + ceil((size1 - stored1) * cool1)
 end
 return {0, '*', report1}
 
@@ -212,14 +212,17 @@ if text1 ~= '' then
   at1 = max(now, min(9007199254740992, tonumber(at)))
   stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
   if at1 > next1 then
-    local from = max(next1, at1 - (waited or 0))
-    stored1, next1 = min(size1, stored1 + (from - next1) / cool1), from
+    at1 = max(next1, at1 - (waited or 0)) -- from which the permits of a waiter count
+    stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
   end
   epoch1 = (next1 > at1 or stored1 < size1) and word
 end
 local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
 if next1 <= at1 then
   credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
+  if at1 < now then
+    credit1 = credit1 + floor((now - at1) / (stable1 + (slope1 and slope1 * max(0, stored1 - threshold1) or 0)))
+  end
   left1 = stored1
 end
 local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 7 + 1)}
@@ -227,8 +230,8 @@ do
   local receipt = receipts[1]
   local back = n * stable1
   if receipt then
-    local word, at = match(receipt, '^(%w+) %S+ (%d+) ')
-    back = word and word == epoch1 and back - (at1 - at) or 0
+    local word, at, wait = match(receipt, '^(%w+) %S+ (%d+) (%d+)$')
+    back = word and word == epoch1 and min(back, wait + 0) - (at1 - at) or 0
   end
   back = min(floor(back), next1 - at1)
   if back > 0 then
@@ -266,20 +269,23 @@ if text1 ~= '' then
   at1 = max(now, min(9007199254740992, tonumber(at)))
   stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
   if at1 > next1 then
-    local from = max(next1, at1 - (waited or 0))
-    stored1, next1 = min(size1, stored1 + (from - next1) / cool1), from
+    at1 = max(next1, at1 - (waited or 0)) -- from which the permits of a waiter count
+    stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
   end
   epoch1 = (next1 > at1 or stored1 < size1) and word
 end
 local free1, most1, credit1, left1 = 9007199254740992, 9007199254740992, -1, 0
 if next1 <= at1 then
   credit1 = ceil(1 / (stable1 + (slope1 and slope1 * (size1 - threshold1) or 0))) - 1 + (slope1 and 0 or stored1)
+  if at1 < now then
+    credit1 = credit1 + floor((now - at1) / (stable1 + (slope1 and slope1 * max(0, stored1 - threshold1) or 0)))
+  end
   left1 = stored1
 end
 local answers, want = '*', 1
 local report1 = {text1, floor(left1), 0, 0}
 if next1 > at1 or stored1 < size1 then
-  report1[3], report1[4] = next1 > at1 and next1 - now or 0, next1 - now + ceil((size1 - stored1) * cool1)
+  report1[3], report1[4] = next1 > at1 and max(0, next1 - now) or 0, max(0, next1 - now) + ceil((size1 - stored1) * cool1)
 end
 return {0, answers, report1}
 

@@ -23,9 +23,12 @@ if text1 ~= '' then
     refunded1 = tonumber(refunded .. '.')
   end
   if at1 < now then
-    missing1, at1 = missing1 - (now - at1) * refill1, now
-    if missing1 < 0 then
-      early1, missing1 = waited and min(-missing1, waited * refill1) or 0, 0
+    local full = at1 + ceil(missing1 / refill1)
+    if waited and full < now then
+      at1, missing1 = max(full, now - waited), 0
+      early1 = (now - at1) * refill1
+    else
+      missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
     end
   end
   epoch1 = missing1 > 0 and word
@@ -102,7 +105,7 @@ if granted > 0 then
   if not epoch1 then
     epoch1, refunded1 = epoch, 0
   end
-  missing1 = min(9007199254740992 * interval1, max(0, missing1 + granted * interval1 - early1))
+  missing1 = min(9007199254740992 * interval1, missing1 + granted * interval1)
   part1 = fmod(missing1, interval1)
   taken1 = floor((missing1 - part1) / interval1 + 0.5)
   if missing1 > 0 then
@@ -111,7 +114,7 @@ if granted > 0 then
       text1 = text1 .. format(' %.0f', refunded1)
     end
     local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 10
-    call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, life)))
+    call('SET', KEYS[1], text1, 'PX', format('%d', max(1, min(9007199254740, life))))
   else
     text1 = ''
     call('UNLINK', KEYS[1])
@@ -162,9 +165,12 @@ if text1 ~= '' then
     refunded1 = tonumber(refunded .. '.')
   end
   if at1 < now then
-    missing1, at1 = missing1 - (now - at1) * refill1, now
-    if missing1 < 0 then
-      early1, missing1 = waited and min(-missing1, waited * refill1) or 0, 0
+    local full = at1 + ceil(missing1 / refill1)
+    if waited and full < now then
+      at1, missing1 = max(full, now - waited), 0
+      early1 = (now - at1) * refill1
+    else
+      missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
     end
   end
   epoch1 = missing1 > 0 and word
@@ -194,7 +200,7 @@ local granted, epoch, answers, want = ARGV[2] + 0, ARGV[3], nil, 1
 if not epoch1 then
   epoch1, refunded1 = epoch, 0
 end
-missing1 = min(9007199254740992 * interval1, max(0, missing1 + granted * interval1 - early1))
+missing1 = min(9007199254740992 * interval1, missing1 + granted * interval1)
 part1 = fmod(missing1, interval1)
 taken1 = floor((missing1 - part1) / interval1 + 0.5)
 if missing1 > 0 then
@@ -203,7 +209,7 @@ if missing1 > 0 then
     text1 = text1 .. format(' %.0f', refunded1)
   end
   local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 10
-  call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, life)))
+  call('SET', KEYS[1], text1, 'PX', format('%d', max(1, min(9007199254740, life))))
 else
   text1 = ''
   call('UNLINK', KEYS[1])
@@ -243,9 +249,12 @@ if text1 ~= '' then
     refunded1 = tonumber(refunded .. '.')
   end
   if at1 < now then
-    missing1, at1 = missing1 - (now - at1) * refill1, now
-    if missing1 < 0 then
-      early1, missing1 = waited and min(-missing1, waited * refill1) or 0, 0
+    local full = at1 + ceil(missing1 / refill1)
+    if waited and full < now then
+      at1, missing1 = max(full, now - waited), 0
+      early1 = (now - at1) * refill1
+    else
+      missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
     end
   end
   epoch1 = missing1 > 0 and word
@@ -295,7 +304,7 @@ do
         text1 = text1 .. format(' %.0f', refunded1)
       end
       local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 10
-      call('SET', KEYS[1], text1, 'PX', format('%d', min(9007199254740, life)))
+      call('SET', KEYS[1], text1, 'PX', format('%d', max(1, min(9007199254740, life))))
     else
       text1 = ''
       call('UNLINK', KEYS[1])
@@ -338,9 +347,12 @@ if text1 ~= '' then
     refunded1 = tonumber(refunded .. '.')
   end
   if at1 < now then
-    missing1, at1 = missing1 - (now - at1) * refill1, now
-    if missing1 < 0 then
-      early1, missing1 = waited and min(-missing1, waited * refill1) or 0, 0
+    local full = at1 + ceil(missing1 / refill1)
+    if waited and full < now then
+      at1, missing1 = max(full, now - waited), 0
+      early1 = (now - at1) * refill1
+    else
+      missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
     end
   end
   epoch1 = missing1 > 0 and word

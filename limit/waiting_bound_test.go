@@ -1,0 +1,144 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/memredis"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
+)
+
+// randomTrip is a connection whose commands take a random time.
+type randomTrip struct {
+	net.Conn
+	mu     *sync.Mutex
+	random *rand.Rand
+	most   int64
+}
+
+func (c randomTrip) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	d := c.random.Int64N(c.most + 1)
+	if c.random.IntN(10) == 0 {
+		d *= 4
+	}
+	c.mu.Unlock()
+	time.Sleep(time.Duration(d))
+	return c.Conn.Write(p)
+}
+
+// heldGrant is a grant that a caller got.
+type heldGrant struct {
+	at      time.Duration
+	permits int64
+	waiter  bool
+}
+
+// TestBuckets_RandomCallers_KeepTheBound: Capacity + rate x (t + 10 ms), in every span t.
+func TestBuckets_RandomCallers_KeepTheBound(t *testing.T) {
+	for seed := range uint64(redistest.Deep(12, 60)) {
+		random := rand.New(rand.NewPCG(seed, 7))
+		capacity := []int64{1, 2, 5, 50}[random.IntN(4)]
+		rate := []int64{20, 200, 1000, 5000, 50000}[random.IntN(5)]
+		trip := []time.Duration{0, time.Millisecond, 3 * time.Millisecond, 9 * time.Millisecond}[random.IntN(4)]
+		joined := random.IntN(3)
+		kind := random.IntN(3)
+		withRedis(t, func(t *testing.T, f *fixture) {
+			var p Policy = TokenBucket{capacity, rate, time.Second}
+			most := float64(capacity) + float64(rate)*longestLate.Seconds() + 1e-3
+			switch kind {
+			case 1:
+				p = LeakyBucket{capacity, rate, time.Second}
+			case 2:
+				burst := time.Millisecond * time.Duration(max(1, 1000*capacity/rate))
+				p = Smooth{Permits: rate, Interval: time.Second, Burst: burst}
+				most += p.(Smooth).curve().most + 2 - float64(capacity) // a microsecond or so
+			}
+			start := time.Now()
+			var mu sync.Mutex
+			var held []heldGrant
+			ctx, end := context.WithTimeout(t.Context(), time.Second)
+			defer end()
+			var callers sync.WaitGroup
+			for range 3 {
+				var rmu sync.Mutex
+				r := rand.New(rand.NewPCG(seed, random.Uint64()))
+				conn, err := memredis.ConnectThrough(f.Redis,
+					func(c net.Conn) net.Conn { return randomTrip{c, &rmu, r, int64(trip)} })
+				require.NoError(t, err)
+				t.Cleanup(conn.Close)
+				client := rratelimiter.New(conn, rratelimiter.WithServerTime())
+				l := New(client, "{name}", p)
+				switch joined {
+				case 1:
+					l = Join(l, New(client, "{name}w", FixedWindow{max(rate/20, capacity), 50 * time.Millisecond, false}))
+				case 2:
+					initial := rratelimiter.Rate{Permits: max(rate/10, capacity), Interval: 100 * time.Millisecond}
+					quota := client.Limiter("{name}q", rratelimiter.InitialRate(initial))
+					l = Join(quota, l)
+				}
+				for i := range 4 {
+					r := rand.New(rand.NewPCG(seed, random.Uint64()))
+					callers.Go(func() {
+						for ctx.Err() == nil {
+							n := 1 + r.Int64N(min(3, capacity))
+							if kind == 2 {
+								n = 1
+							}
+							var ok bool
+							waiter := true
+							switch kind := r.IntN(4); {
+							case i == 3 && kind > 0:
+								ok, _ = l.TryAcquire(ctx, n)
+								waiter = false
+								time.Sleep(time.Duration(r.Int64N(int64(5 * time.Millisecond))))
+							case kind == 0:
+								ok, _ = l.TryAcquireWithin(ctx, n, time.Duration(r.Int64N(int64(30*time.Millisecond))))
+								time.Sleep(time.Duration(r.Int64N(int64(3 * time.Millisecond))))
+							default:
+								ok = l.Acquire(ctx, n) == nil
+							}
+							if ok {
+								mu.Lock()
+								held = append(held, heldGrant{time.Since(start), n, waiter})
+								mu.Unlock()
+							}
+						}
+					})
+				}
+			}
+			callers.Wait()
+			about := fmt.Sprintf("seed %d %T %+v joined %d, trip %v: %d grants", seed, p, p, joined, trip, len(held))
+			level, last := 0.0, time.Duration(0)
+			worst := 0.0
+			for _, g := range held {
+				level = max(0, level-float64(rate)*(g.at-last).Seconds()) + float64(g.permits)
+				last = g.at
+				worst = max(worst, level)
+			}
+			assert.LessOrEqual(t, worst, most, about)
+			if kind == 1 { // spacing of waiters
+				level, last, worst = 0, 0, 0
+				for _, g := range held {
+					level = max(0, level-float64(rate)*(g.at-last).Seconds())
+					if g.waiter {
+						worst = max(worst, level)
+					}
+					level += float64(g.permits)
+					last = g.at
+				}
+				assert.LessOrEqual(t, worst, float64(rate)*0.010+1e-3, "leaky waiters, "+about)
+			}
+			require.NotEmpty(t, held, about)
+		})
+	}
+}

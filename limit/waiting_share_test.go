@@ -1,0 +1,90 @@
+package limit
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+)
+
+// sharedBuckets are policies whose permits come free one after another, 50 a second.
+var sharedBuckets = []Policy{TokenBucket{10, 50, time.Second}, LeakyBucket{1, 50, time.Second},
+	Smooth{Permits: 50, Interval: time.Second}}
+
+// shareOf has two processes with waiting callers share a policy, and returns what each got.
+func shareOf(t *testing.T, limiters [2]*Limiter, lasts time.Duration) (shares [2]int64) {
+	ctx, end := context.WithTimeout(t.Context(), lasts)
+	defer end()
+	var callers sync.WaitGroup
+	var counts [2]atomic.Int64
+	for i, l := range limiters {
+		for range 5 {
+			callers.Go(func() {
+				for l.Acquire(ctx, 1) == nil {
+					counts[i].Add(1)
+				}
+			})
+		}
+	}
+	callers.Wait()
+	return [2]int64{counts[0].Load(), counts[1].Load()}
+}
+
+// TestAcquire_OneClockIsBehind_ItsProcessGetsAShare: or is ahead, by as much as hosts usually differ.
+func TestAcquire_OneClockIsBehind_ItsProcessGetsAShare(t *testing.T) {
+	for _, behind := range []time.Duration{100 * time.Microsecond, time.Millisecond} {
+		eachPolicy(t, sharedBuckets,
+			func(t *testing.T, f *fixture, p Policy) {
+				late := rratelimiter.New(f.Conn, rratelimiter.WithClock(func() time.Time { return time.Now().Add(-behind) }))
+				shares := shareOf(t, [2]*Limiter{New(f.client, "name", p), New(late, "name", p)}, 8*time.Second)
+				assert.LessOrEqual(t, shares[0], 3*shares[1], "%T, %v behind: %v", p, behind, shares)
+			})
+	}
+}
+
+// TestAcquire_OneProcessIsFarther_GetsAShare: its calls arrive later, or are dated later.
+func TestAcquire_OneProcessIsFarther_GetsAShare(t *testing.T) {
+	for _, server := range []bool{false, true} {
+		eachPolicy(t, sharedBuckets,
+			func(t *testing.T, f *fixture, p Policy) {
+				conn, latency := f.slowReplies()
+				latency.Store(int64(time.Millisecond))
+				var opts []rratelimiter.Option
+				if server {
+					opts = append(opts, rratelimiter.WithServerTime())
+				}
+				far := rratelimiter.New(conn, opts...)
+				near := rratelimiter.New(f.Conn, opts...)
+				shares := shareOf(t, [2]*Limiter{New(near, "name", p), New(far, "name", p)}, 8*time.Second)
+				assert.LessOrEqual(t, shares[0], 3*shares[1], "%T, server time %v: %v", p, server, shares)
+			})
+	}
+}
+
+// TestTryAcquireWithin_ClockIsBehind_IsNotDeniedAtOnce: a permit will be free within the timeout, also by
+// the state that the other Client leaves.
+func TestTryAcquireWithin_ClockIsBehind_IsNotDeniedAtOnce(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		p := TokenBucket{10, 50, time.Second}
+		behind := rratelimiter.WithClock(func() time.Time { return time.Now().Add(-time.Second) })
+		late := New(rratelimiter.New(f.Conn, behind), "name", p)
+		l := New(f.client, "name", p)
+		ok, err := l.TryAcquire(t.Context(), 10)
+		require.NoError(t, err)
+		require.True(t, ok)
+		go func() {
+			time.Sleep(100 * time.Millisecond)
+			_, _ = l.TryAcquire(t.Context(), 1) // 4 are left
+		}()
+		start := time.Now()
+		ok, err = late.TryAcquireWithin(t.Context(), 1, 500*time.Millisecond)
+		require.NoError(t, err)
+		assert.True(t, ok, "denied after %v", time.Since(start))
+	})
+}
