@@ -157,3 +157,19 @@ func TestObserver_Policy_IsTheirKinds(t *testing.T) {
 		}
 	})
 }
+
+// TestObserver_WaitKnownFromAnEarlierReply_IsReported: the first call of the second caller grants its permit,
+// which it has waited for.
+func TestObserver_WaitKnownFromAnEarlierReply_IsReported(t *testing.T) {
+	observed(t, func(t *testing.T, _ *fixture, client *rratelimiter.Client, o *reports) {
+		l := New(client, "name", TokenBucket{1, 10, time.Second})
+		for range 2 {
+			require.NoError(t, l.Acquire(t.Context(), 1))
+		}
+		decisions, calls, _ := o.all()
+		require.Len(t, decisions, 2)
+		assert.Len(t, calls, 2)
+		assert.Zero(t, decisions[0].Waited)
+		assert.Equal(t, decisions[1].Took, decisions[1].Waited)
+	})
+}

@@ -23,13 +23,15 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			g.registry.unlockEntry(e)
 			return
 		}
-		q.fresh.firstWaits = q.fresh.knows(q.waiters.first)
+		first := q.waiters.first
+		q.fresh.firstWaits = first.waited || q.fresh.knows(first)
 		if done := q.serveFrom(e.leases); done != nil {
 			e.mu.Unlock()
 			q.wakeAll(done)
 			continue
 		}
 		if pause := time.Until(q.next()); pause > 0 {
+			first.waited = true // for permits, by the forecast of an earlier call
 			e.mu.Unlock()
 			timer.Reset(pause)
 			select {
