@@ -67,8 +67,8 @@
 // # Leases
 //
 // With [WithLease] a Client prefetches permits for a busy limiter and grants them from memory until
-// the lease ends. No window holds more than the rate: the grant in Redis is dated at the lease's
-// end, so a permit returns later by up to the length of the lease. If the clock that dates grants
+// the lease ends. No window holds more than the rate: the grant in Redis is dated at the lease's end.
+// So a permit returns later by up to the length of the lease. If the clock that dates grants
 // jumps forward, leased permits can be used on top of the rate until the lease ends.
 //
 // # Keys
@@ -87,8 +87,8 @@
 // Redisson's release and keepState leave drift: the free permits and the grants do not match, and
 // more than the rate can be granted. So does a client that changes the rate of a PerClient limiter
 // for others. Each Client corrects drift after its first call of a limiter, and then at most once in
-// half an interval while it uses the limiter: permits of grants in the window are not free. A limiter
-// with more than 8,192 grants is corrected when it has fewer.
+// half an interval while it uses the limiter. A limiter with more than 8,192 grants is corrected when it
+// has fewer.
 //
 // # Clocks
 //

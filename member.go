@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 )
 
-// The format of a member of the permits set, as Redisson packs a grant: a byte with the length of the
-// random part, that part, and the permits in four bytes, little-endian. scripts/include/member.lua is
-// the same in Lua.
+// The format of a member of the permits set, as Redisson packs a grant. A byte has the length of the
+// random part. That part follows, then the permits in four bytes, little-endian.
+// scripts/include/member.lua is the same in Lua.
 const (
 	randomLength = 16 // of the members that Go makes, and of Redisson's since 3.21
 	permitsBytes = 4

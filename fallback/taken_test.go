@@ -17,7 +17,8 @@ func TestTaken_RedisAway_ModeDecides(t *testing.T) {
 		Closed: {}, Open: {true, true, true}, Local(0.4): {true, false, true},
 	} {
 		eachAway(t, func(t *testing.T, f *fixture, limiter limit.Joinable, goAway func() func()) {
-			l := New(limiter, Deadline(deadline), OnFailure(mode), Policies(limit.SlidingLog{Permits: 10, Interval: time.Minute}))
+			quota := limit.SlidingLog{Permits: 10, Interval: time.Minute}
+			l := New(limiter, Deadline(deadline), OnFailure(mode), Policies(quota))
 			end := goAway()
 			take := func(permits int64) (*limit.Taken, bool) {
 				taken := new(limit.Taken)

@@ -87,7 +87,9 @@ func TestPauseOn_ChosenStatuses_Pause(t *testing.T) {
 		"not by default":      {nil, statusOf(codes.Aborted, retryIn(7*time.Second)), 0},
 		"no longer":           {[]grpclimit.Option{own}, statusOf(codes.ResourceExhausted, retryIn(7*time.Second)), 0},
 		"a time of one's own": {[]grpclimit.Option{own}, statusOf(codes.Unavailable), 3 * time.Second},
-		"none":                {[]grpclimit.Option{grpclimit.PauseOn()}, statusOf(codes.Unavailable, retryIn(7*time.Second)), 0},
+		"none": {
+			[]grpclimit.Option{grpclimit.PauseOn()}, statusOf(codes.Unavailable, retryIn(7*time.Second)), 0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {

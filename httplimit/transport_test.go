@@ -26,7 +26,8 @@ func TestTransport_NotSent_ClosesTheBody(t *testing.T) {
 	body := &closed{Reader: strings.NewReader("body")}
 	r, err := http.NewRequest(http.MethodPost, "http://one", body)
 	require.NoError(t, err)
-	_, err = httplimit.Transport(nil, func(*http.Request) (httplimit.Limiter, error) { return new(limit.Limiter), nil }).RoundTrip(r)
+	none := func(*http.Request) (httplimit.Limiter, error) { return new(limit.Limiter), nil }
+	_, err = httplimit.Transport(nil, none).RoundTrip(r)
 	assert.ErrorIs(t, err, httplimit.ErrNotSent)
 	assert.True(t, body.closed)
 }

@@ -13,10 +13,12 @@
 // that limits its own work. For a limiter per user, tenant or address, [NewKeyed] builds keys and
 // scripts once.
 //
-// Which policy: [SlidingLog], or [SlidingWindow] for large quotas, if no interval may hold more than
-// the limit; [FixedWindow] for the lowest cost; [Calendar] for a quota per day or month;
-// [TokenBucket] for a rate with bursts; [LeakyBucket] for evenly spaced work; [Smooth] for Guava's
-// RateLimiter; [Pause] for a stop of all processes. [Choosing a policy] compares them.
+// [Choosing a policy] compares the policies:
+//
+//   - [SlidingLog], or [SlidingWindow] for large quotas, if no interval may hold more than the limit
+//   - [FixedWindow] for the lowest cost, [Calendar] for a quota per day or month
+//   - [TokenBucket] for a rate with bursts, [LeakyBucket] for evenly spaced work
+//   - [Smooth] for Guava's RateLimiter, [Pause] for a stop of all processes
 //
 // With an invalid policy, calls of [New] and [NewKeyed] fail. [Validate] finds it before, such as in
 // a policy from a configuration.

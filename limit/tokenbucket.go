@@ -13,9 +13,10 @@ import (
 // TokenBucket holds up to Capacity permits, full at first, and gets Refill permits in every
 // Interval, evenly.
 //
-// Over any period it grants at most Capacity and the permits that are refilled in it, and in 10 ms if
-// callers wait (see [Limiter.Acquire]): a burst, and then a steady rate. It is exact while Capacity times the microseconds of Interval is below 2^53.
-// Above that, counts are rounded to 15 digits.
+// Over any period it grants at most Capacity and the permits that are refilled in it: a burst, and
+// then a steady rate. If callers wait, the period is 10 ms longer: see [Limiter.Acquire]. It is exact
+// while Capacity times the microseconds of Interval is below 2^53. Above that, counts are rounded to 15
+// digits.
 type TokenBucket struct {
 	Capacity int64         // the largest burst, 1 to 2^53
 	Refill   int64         // permits an Interval, 1 to 2^53

@@ -52,7 +52,8 @@ func TestMiddleware_LocalShare_HasItsSource(t *testing.T) {
 		middleware.Request(context.Background(), httplimit.Outcome{Result: httplimit.Acquired, Local: local})
 	}
 	const acquired = "rratelimiter.middleware=d,rratelimiter.result=acquired"
-	assert.Equal(t, map[string]int64{acquired: 1, acquired + ",rratelimiter.source=share": 1}, b.sums("middleware.requests"))
+	want := map[string]int64{acquired: 1, acquired + ",rratelimiter.source=share": 1}
+	assert.Equal(t, want, b.sums("middleware.requests"))
 }
 
 // During an outage without a call, the errors have a type of their own.

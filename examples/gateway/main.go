@@ -186,7 +186,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second,
 			IdleTimeout: time.Minute}
-		defer server.Close()
+		defer func() { _ = server.Close() }()
 		servers = append(servers, server)
 		go func() { ended <- server.Serve(listener) }()
 	}

@@ -20,7 +20,8 @@ func denialOf(g *Engine, id string) *denial {
 
 // deniedNow is a reply of now that denies so many permits for a time.
 func deniedNow(g *Engine, permits int64, after time.Duration) *Batch {
-	b := &Batch{Outcome: Outcome{Forecast: &view{limit: 10, after: after}, Denied: permits}, sent: sentBatch{at: time.Now()}}
+	outcome := Outcome{Forecast: &view{limit: 10, after: after}, Denied: permits}
+	b := &Batch{Outcome: outcome, sent: sentBatch{at: time.Now()}}
 	if now := g.Now(); !now.IsZero() {
 		b.sent.dated = time.UnixMilli(now.UnixMilli())
 	}

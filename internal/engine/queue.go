@@ -230,8 +230,8 @@ func (q *queue) applyAnswers(err error) (done []*waiter) {
 	return done
 }
 
-// checkEvery is the least time between two checks of all waiters for the reason that other Clients took
-// permits: beside them that happens in many calls, and a check takes as long as there are waiters.
+// checkEvery is the least time between two checks of all waiters since other Clients took permits. That
+// happens in many calls, and a check of many waiters takes long.
 const checkEvery = 100 * time.Millisecond
 
 // outdated reports whether waiters that passed the check before may now miss their deadlines. The

@@ -33,7 +33,8 @@ func TestFailureLog_ManyFailures_HaveOneLine(t *testing.T) {
 			lines = append(lines, strings.TrimSpace(message))
 		}
 		assert.Equal(t, []string{
-			`failed error="a cause"`, `failed error="a cause"`, `down node=a:1 error="a cause"`, "up node=a:1", `failed error="a cause"`,
+			`failed error="a cause"`, `failed error="a cause"`, `down node=a:1 error="a cause"`, "up node=a:1",
+			`failed error="a cause"`,
 		}, lines)
 	})
 }

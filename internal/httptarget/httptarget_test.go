@@ -35,7 +35,8 @@ func TestIsHost_InvalidPort_IsNone(t *testing.T) {
 	for host, want := range map[string]bool{
 		"shop.example": true, "shop.example:8443": true, "[2001:db8::1]": true, "[2001:db8::1]:443": true,
 		"10.0.0.1:80": true,
-		"":            false, ":80": false, "shop.example:": false, "shop.examplehttp:": false, "shop.example:80x": false, "[::1": false,
+		"":            false, ":80": false, "shop.example:": false, "shop.examplehttp:": false, "shop.example:80x": false,
+		"[::1":   false,
 		"[::1]x": false,
 	} {
 		assert.Equal(t, want, IsHost(host), host)

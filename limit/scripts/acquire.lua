@@ -54,8 +54,8 @@
 --          the requests, run-length encoded: '1*200 3*1 ~5*1'. With ~, as many as are free are
 --          granted, at most so many.
 --          flags: d replies all, o keeps the order: behind a denied request none is granted.
---          waited: of callers that wait, how long the first has waited, at most 10000; else absent or ''.
---          A bucket that was full for that time grants what would have been refilled in it: the call
+--          waited: of callers that wait, how long the first has waited, at most 10000. Else absent or ''.
+--          A bucket that was full for that time grants what would have been refilled in it. The call
 --          of a waiter is late by a timer and half a round trip, which would slow the pace.
 --       Absent for no lease: the permits to lease, and the longest duration of the lease, milliseconds
 --

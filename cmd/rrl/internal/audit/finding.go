@@ -1,5 +1,5 @@
-// Package audit reports problems of limiters and repairs those with one correct repair: an expiry by
-// PEXPIRE or PERSIST, state that no limiter uses by UNLINK, drift by the library's count.
+// Package audit reports problems of limiters and repairs those with one correct repair. An expiry is
+// repaired by PEXPIRE or PERSIST, state that no limiter uses by UNLINK, and drift by the library's count.
 package audit
 
 import "github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
