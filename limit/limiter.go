@@ -248,9 +248,9 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 // are served first come, first served, a large request before smaller ones behind it.
 //
 // Nothing is booked in Redis for a caller that waits: the Client asks when its first caller can be
-// served. So callers that leave, and a program that ends, keep nothing from others. The permits of a
-// [TokenBucket], [LeakyBucket] or [Smooth] that came free while a caller waited count from that
-// moment, at most 10 ms before the call: the delay of a call does not slow the pace.
+// served. So callers that leave, and a program that ends, keep nothing from others.
+// Permits of a bucket that came free while a caller waited count from that moment, if it is at most
+// 10 ms before the call. So the delay of a call does not slow the pace.
 //
 // Acquire ends with ctx. If the permits cannot be free before the deadline of ctx, it fails at once
 // with an error that is [context.DeadlineExceeded]. An Acquire that fails holds no permits.
