@@ -55,7 +55,8 @@ func ByMetadata(name string) Key {
 			}
 		}
 		if key == "" {
-			err = guard.Invalidf("grpclimit: metadata %s: want one value that is not empty: got %d values", name, len(values))
+			err = guard.Lackingf("metadata "+name, "grpclimit: metadata %s: want one value that is not empty: got %d values",
+				name, len(values))
 		}
 		return key, err
 	}

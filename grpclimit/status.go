@@ -21,7 +21,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// Messages of statuses. They do not include errors.
+// Messages of statuses. They do not include errors. An invalid call gets the metadata that it lacks.
 const (
 	overLimit = "the call is over its limit"
 	reduced   = "calls cannot be admitted at the moment"
@@ -44,6 +44,9 @@ func newStatus(ctx context.Context, o *decided, after time.Duration) *spb.Status
 		code, message = codes.ResourceExhausted, overLimit
 	case o.Result == Invalid:
 		code, message = codes.InvalidArgument, lacking
+		if field := guard.LackOf(o.Err); field != "" {
+			message += ": one value of the " + field
+		}
 	case o.Result == Canceled && errors.Is(ctx.Err(), context.Canceled):
 		code, message = codes.Canceled, ended
 	case o.Result == Canceled:

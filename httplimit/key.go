@@ -43,7 +43,8 @@ func ByHeader(name string) Key {
 			key = strings.Trim(values[0], " \t")
 		}
 		if key == "" {
-			err = guard.Invalidf("httplimit: header %s: want one value that is not empty: got %d values", name, len(values))
+			err = guard.Lackingf("header "+name, "httplimit: header %s: want one value that is not empty: got %d values", name,
+				len(values))
 		}
 		return key, err
 	}

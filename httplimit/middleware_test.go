@@ -76,19 +76,25 @@ func TestMiddleware_InvalidRequest_IsAnsweredWithAProblem(t *testing.T) {
 		opts   []httplimit.Option
 		status int
 		title  string
+		detail string
 	}{
-		"a key of the user": {own, nil, 400, "Bad Request"},
-		"an unknown length": {httplimit.ByIP(), []httplimit.Option{length}, 411, "Length Required"},
+		"a key of the user": {own, nil, 400, "Bad Request", ""},
+		"an unknown length": {httplimit.ByIP(), []httplimit.Option{length}, 411, "Length Required", ""},
+		"no header": {httplimit.Hashed(httplimit.ByHeader("x-api-key")), nil, 400, "Bad Request",
+			`"detail": "The request needs one value of the header X-Api-Key.", `},
+		"two headers": {httplimit.ByHeader("x-two"), nil, 400, "Bad Request",
+			`"detail": "The request needs one value of the header X-Two.", `},
 	} {
 		t.Run(name, func(t *testing.T) {
 			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 				handler := httplimit.Middleware(httplimit.Each(client, "web", c.key, hour(10)), c.opts...)(ok)
 				r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("chunks"))
 				r.ContentLength = -1
+				r.Header["X-Two"] = []string{"a", "b"} // no reply has the values
 				w := serve(handler, r)
 				assert.Equal(t, c.status, w.Code)
 				if c.title != "" {
-					want := fmt.Sprintf(`{"type": "about:blank", "title": %q, "status": %d}`, c.title, c.status)
+					want := fmt.Sprintf(`{"type": "about:blank", %s"title": %q, "status": %d}`, c.detail, c.title, c.status)
 					assert.JSONEq(t, want, w.Body.String())
 					assert.Equal(t, http.Header{"Content-Type": {"application/problem+json"}}, w.Header())
 				}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // problem is a problem document (RFC 9457).
@@ -11,6 +13,7 @@ type problem struct {
 	Type     string   `json:"type"`
 	Title    string   `json:"title"`
 	Status   int      `json:"status"`
+	Detail   string   `json:"detail,omitempty"`
 	Violated []string `json:"violated-policies,omitempty"` // the names of policies
 }
 
@@ -19,7 +22,7 @@ const ianaTypes = "https://iana.org/assignments/http-problem-types#"
 
 var reducedCapacity = problem{
 	ianaTypes + "temporary-reduced-capacity", "Requests cannot be admitted at the moment.",
-	http.StatusServiceUnavailable, nil,
+	http.StatusServiceUnavailable, "", nil,
 }.document()
 
 func (p problem) document() []byte {
@@ -39,11 +42,15 @@ func writeRefusal(w http.ResponseWriter, o *Outcome) {
 		if errors.Is(o.Err, ErrLengthRequired) {
 			status = http.StatusLengthRequired
 		}
-		text = problem{"about:blank", http.StatusText(status), status, nil}.document()
+		p := problem{"about:blank", http.StatusText(status), status, "", nil}
+		if field := guard.LackOf(o.Err); field != "" {
+			p.Detail = "The request needs one value of the " + field + "."
+		}
+		text = p.document()
 	case Rejected:
 		status = http.StatusTooManyRequests
 		text = problem{
-			ianaTypes + "quota-exceeded", "The request is over its limit.", status, o.Violated,
+			ianaTypes + "quota-exceeded", "The request is over its limit.", status, "", o.Violated,
 		}.document()
 	}
 	w.WriteHeader(status)

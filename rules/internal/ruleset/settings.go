@@ -137,7 +137,8 @@ func (c *cost) of(r *Request) (int64, error) {
 	case c.header != "":
 		v := r.valuesOf(c.header)
 		if len(v.sent) != 1 {
-			return 1, guard.Invalidf("rules: %d values of the header %s, want one, the cost", len(v.sent), c.header)
+			return 1, guard.Lackingf("header "+string(c.header), "rules: %d values of the header %s, want one, the cost",
+				len(v.sent), c.header)
 		}
 		permits, err := strconv.ParseUint(v.one, 10, 53)
 		if err != nil {

@@ -64,7 +64,8 @@ func (v *values) has(value string) (ok, exact bool) {
 func (v *values) key(name string) (text string, exact bool, err error) {
 	switch {
 	case len(v.sent) != 1 || v.one == "":
-		return "", false, guard.Invalidf("rules: %d values of the header %s, want one that is not empty", len(v.sent), name)
+		return "", false, guard.Lackingf("header "+name, "rules: %d values of the header %s, want one that is not empty",
+			len(v.sent), name)
 	case len(v.one) > httptarget.MaxLength:
 		return "", false, guard.Invalidf("rules: the header %s has %d bytes, want at most %d", name, len(v.one),
 			httptarget.MaxLength)
