@@ -29,6 +29,10 @@ func newGate(interceptor string, choose func(context.Context, Call) (Limiter, er
 	g.settings = settings{policies: guard.Describe(), Settings: guard.NewSettings(DefaultDeadline)}
 	g.pauseOn = []func(*status.Status) (time.Duration, bool){RetryInfo()}
 	guard.Apply(&g.settings, opts)
+	if guard.SameCode(choose, All(nil)) {
+		l, _ := choose(context.Background(), Call{}) // it never fails
+		guard.MustShare("grpclimit: "+interceptor, g.Mode, l, g.policies)
+	}
 	if client {
 		g.guard = g.Outgoing()
 	} else {

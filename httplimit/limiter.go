@@ -27,7 +27,10 @@ type Limiter interface {
 }
 
 // All limits all requests by one limiter. A nil limiter lets them pass. All panics if the
-// client, the name or a policy of the limiter is invalid.
+// client, the name or a policy of the limiter is invalid. [Middleware] and [Transport] panic in mode
+// [Local] if its policies are unknown.
+//
+//go:noinline
 func All(limiter Limiter) func(*http.Request) (Limiter, error) {
 	guard.MustCheck("httplimit: All", limiter)
 	return func(*http.Request) (Limiter, error) { return limiter, nil }

@@ -31,6 +31,7 @@ func Middleware(choose func(*http.Request) (Limiter, error), opts ...Option) fun
 		panic("httplimit: Middleware: choose is nil: pass All, Each or a function that returns a Limiter")
 	}
 	s := newSettings(opts)
+	s.check("httplimit: Middleware", choose)
 	g := s.Incoming(DefaultMaxWaiting)
 	return func(next http.Handler) http.Handler {
 		return &middleware{s, g, choose, next}

@@ -47,6 +47,15 @@ func newSettings(opts []Option) *settings {
 	return guard.Apply(s, opts)
 }
 
+// check panics if the mode needs policies that the limiter of All lacks. Other choosers need a request.
+// All is not inlined, so that all its choosers have the same code.
+func (s *settings) check(call string, choose func(*http.Request) (Limiter, error)) {
+	if guard.SameCode(choose, All(nil)) {
+		l, _ := choose(nil) // it never fails
+		guard.MustShare(call, s.Mode, l, s.policies)
+	}
+}
+
 // HeaderStyle is the set of headers that report limits to clients. The zero value is Draft11. All
 // styles include Retry-After.
 type HeaderStyle int

@@ -41,6 +41,7 @@ func Transport(base http.RoundTripper, choose func(*http.Request) (Limiter, erro
 		base = http.DefaultTransport
 	}
 	s := newSettings(opts)
+	s.check("httplimit: Transport", choose)
 	return &transport{s, s.Outgoing(), choose, base}
 }
 

@@ -92,6 +92,26 @@ func MustCheck(call string, l Limiter) {
 	}
 }
 
+// SameCode reports whether two functions have the same code. Closures of one function that is not
+// inlined do.
+func SameCode(f, g any) bool { return reflect.ValueOf(f).Pointer() == reflect.ValueOf(g).Pointer() }
+
+// MustShare panics with a text that begins with the call if a mode is a share of the limit, and the
+// policies of the limiter are unknown.
+func MustShare(call string, mode Mode, l Limiter, byDefault *Description) {
+	l, d := Unwrap(l, byDefault)
+	if mode <= 0 || IsNil(l) {
+		return
+	}
+	switch unwrap(l).(type) {
+	case *limit.Limiter, *rratelimiter.Limiter:
+		if keys, _ := sharesOf(Request{Limiter: l, Policies: d.Policies}, float64(mode)); keys == nil {
+			panic(fmt.Sprintf("%s: the policies of limiter %q are unknown: pass InitialRate to it, or Policies, for Local",
+				call, NameOf(l)))
+		}
+	}
+}
+
 type described struct {
 	Limiter
 	description *Description

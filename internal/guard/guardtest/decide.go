@@ -177,6 +177,7 @@ func testInvalidSettings(t *testing.T, m Middleware) {
 			"a limiter without a client":       {Limiter: new(limit.Limiter)},
 			"a limiter of an invalid policy":   {Limiter: limit.New(client, "a", limit.FixedWindow{})},
 			"a limiter without a name":         {Limiter: client.Limiter("")},
+			"a share of an unknown rate":       {Limiter: client.Limiter("a"), Mode: 0.5},
 			"a share above 1":                  {Mode: 1.1},
 			"a deadline below 0":               {Deadline: -1},
 			"a wait below 0":                   {Wait: -1},
