@@ -136,8 +136,9 @@ do
     end
     call('LSET', KEYS[@1], 0, oldest)
   else
-    -- The totals from its entry on decrease, that of the newest last.
-    local own, back, last = nil, 0, 0
+    -- The totals from its entry on decrease, that of the newest last. If older entries alone keep
+    -- permits, one empty entry stays: the newest has the total.
+    local own, back, last = nil, 0, 1
     for i = 1, #entries do
       local time, count, total = match(entries[i], '^%w+ (%d+) %d+ (%d+) (%d+)$')
       if not time then

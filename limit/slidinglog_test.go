@@ -155,6 +155,25 @@ func TestRefund_ManyEntriesSince_ReturnsNothing(t *testing.T) {
 	assert.Equal(t, free+2*51, peekAll(t, l)[0].Remaining, "the first entries have expired")
 }
 
+// TestRefund_NewestEntriesAllReturn_OlderStayTaken: one after another, the newest last.
+func TestRefund_NewestEntriesAllReturn_OlderStayTaken(t *testing.T) {
+	f := newClocked(t)
+	const entries, page = 300, 256
+	l := New(f.client, "name", SlidingLog{entries, time.Second})
+	var receipts [][]string
+	for range entries {
+		receipts = append(receipts, f.take(l, 1))
+		f.advance(time.Millisecond)
+	}
+	for i, receipt := range receipts[entries-page:] {
+		assert.EqualValues(t, i+1, f.refund(l, receipt, 1).Remaining)
+	}
+	f.take(l, page)
+	assert.Zero(t, peekAll(t, l)[0].Remaining)
+	f.advance(700*time.Millisecond + 43*time.Millisecond)
+	assert.EqualValues(t, entries-page, peekAll(t, l)[0].Remaining, "the older ones have expired")
+}
+
 // TestRefund_LogAndCells_ComesFromItsOwnEntry: if it still exists.
 func TestRefund_LogAndCells_ComesFromItsOwnEntry(t *testing.T) {
 	for _, test := range []struct {

@@ -351,7 +351,7 @@ do
     end
     call('LSET', KEYS[1], 0, oldest)
   else
-    local own, back, last = nil, 0, 0
+    local own, back, last = nil, 0, 1
     for i = 1, #entries do
       local time, count, total = match(entries[i], '^%w+ (%d+) %d+ (%d+) (%d+)$')
       if not time then
