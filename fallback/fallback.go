@@ -62,15 +62,16 @@ var ErrClosed = errors.New("fallback: Redis did not decide, so the permits are r
 // New wraps a *[limit.Limiter] or a *[rratelimiter.Limiter]. Other types that embed one of these work
 // too. With a nil limiter, only [Limiter.With] can be called.
 //
-// Open one for a limiter and keep it: it knows whether Redis is up, and what its share has granted. With
-// [Local] it needs the [Policies] of a *[rratelimiter.Limiter], and panics without them. It panics too if
-// the client, the name or a policy of the limiter is invalid.
+// Open one for a limiter and keep it: it knows whether Redis is up, and what its share has granted.
+// With [Local], a *[rratelimiter.Limiter] needs an InitialRate or [Policies], and New panics without
+// them. It panics too if the client, the name or a policy of the limiter is invalid.
 func New(limiter limit.Joinable, options ...Option) *Limiter {
 	s := guard.Apply(&settings{Settings: guard.NewSettings(DefaultDeadline)}, options)
 	l := (&Limiter{guard: guard.New(s.Mode, s.Deadline, s.Changed), policies: s.policies}).With(limiter)
 	guard.MustCheck("fallback: New", limiter)
-	if limiter != nil && s.Mode > 0 && l.known == nil {
-		panic(fmt.Sprintf("fallback: New: the policies of limiter %q are unknown: pass Policies for Local", limiter.Name()))
+	if limiter != nil && s.Mode > 0 && l.known == nil && guard.OwnPolicies(limiter) == nil {
+		panic(fmt.Sprintf("fallback: New: the policies of limiter %q are unknown: "+
+			"pass InitialRate to it, or Policies, for Local", limiter.Name()))
 	}
 	return l
 }

@@ -256,7 +256,8 @@ func TestLimiter_InvalidCall_HasItsError(t *testing.T) {
 
 		none := f.client.Limiter("no rate")
 		check(New(none, open), 1, rratelimiter.ErrNotInitialized)
-		assert.PanicsWithValue(t, `fallback: New: the policies of limiter "no rate" are unknown: pass Policies for Local`,
+		assert.PanicsWithValue(t, "fallback: New: the policies of limiter \"no rate\" are unknown: "+
+			"pass InitialRate to it, or Policies, for Local",
 			func() { New(none, OnFailure(Local(0.5))) })
 		joined := limit.Join(none, limit.New(f.client, "x", minute))
 		assert.Panics(t, func() { New(joined, OnFailure(Local(0.5))) })
@@ -277,5 +278,18 @@ func TestWith_Keys_ShareTheBreaker(t *testing.T) {
 			}
 		}
 		assert.Equal(t, deadline, time.Since(begin), "one call has the deadline")
+	})
+}
+
+// The rate with which a limiter was opened has a share.
+func TestNew_LocalWithInitialRate_GrantsItsShare(t *testing.T) {
+	run(t, func(t *testing.T, f *fixture) {
+		rate := rratelimiter.InitialRate(rratelimiter.Rate{Permits: 10, Interval: time.Hour})
+		limiter := New(f.client.Limiter("a", rate), OnFailure(Local(0.2)))
+		defer away["hangs"](f)()
+		ok, from, err := limiter.TryAcquire(t.Context(), 1)
+		assert.NoError(t, err)
+		assert.True(t, ok)
+		assert.Equal(t, Share, from)
 	})
 }

@@ -48,7 +48,8 @@ func OnFailure(mode FailureMode) Option {
 func Deadline(d time.Duration) Option { return common(guard.Deadline("fallback", d)) }
 
 // Policies describes the limiters for [Local]. A *[limit.Limiter] needs none. The rate of a
-// *[github.com/rratelimiter/rratelimiter.Limiter] is a [limit.SlidingLog].
+// *[github.com/rratelimiter/rratelimiter.Limiter] is a [limit.SlidingLog]; with an InitialRate it
+// needs none either.
 //
 // Policies panics if a policy is invalid.
 func Policies(policies ...limit.Policy) Option {

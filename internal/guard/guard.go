@@ -271,7 +271,11 @@ func (g *Guard) withoutRedis(q Request, err error) Answer {
 	if mistake := CheckLimiter(q.Limiter); mistake != nil {
 		return g.Fail(mistake)
 	}
-	for _, p := range q.Policies {
+	policies := q.Policies
+	if _, exact := unwrap(q.Limiter).(*limit.Limiter); exact && len(policies) == 0 { // another rate may be in Redis
+		policies = OwnPolicies(q.Limiter)
+	}
+	for _, p := range policies {
 		if d, known := policy.Of(p); known && d.Most < q.Permits {
 			return Answer{Result: Rejected, Err: fmt.Errorf("%w: %d permits of limiter %q, at most %d can be granted",
 				rratelimiter.ErrPermitsExceedRate, q.Permits, NameOf(q.Limiter), d.Most)}

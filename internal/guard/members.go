@@ -15,7 +15,7 @@ import (
 // or the name of its limiter is unknown.
 func sharesOf(q Request, share float64) ([]bucketKey, []shape) {
 	if len(q.Policies) == 0 {
-		q.Policies = ownPolicies(q.Limiter)
+		q.Policies = OwnPolicies(q.Limiter)
 	}
 	names := memberNames(q)
 	if names == nil {
@@ -33,9 +33,9 @@ func sharesOf(q Request, share float64) ([]bucketKey, []shape) {
 	return keys, shapes
 }
 
-// ownPolicies returns the policies that a limiter was opened with, nil if one is unknown: those of a
+// OwnPolicies returns the policies that a limiter was opened with, nil if one is unknown: those of a
 // *limit.Limiter, and the initial rate of a *rratelimiter.Limiter.
-func ownPolicies(l Limiter) (policies []limit.Policy) {
+func OwnPolicies(l Limiter) (policies []limit.Policy) {
 	if shared, ok := unwrap(l).(*rratelimiter.Limiter); ok {
 		opened, err := inside.OpenLimiter(shared)
 		if err != nil || len(opened.Initial) == 0 {

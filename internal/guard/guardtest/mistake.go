@@ -61,13 +61,19 @@ func testMistakeInAnOutage(t *testing.T, m Middleware) {
 	for _, mode := range []guard.Mode{guard.Open, guard.Closed, 1} {
 		Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 			cost := int64(1)
-			server := m.Server(Settings{Client: client, Each: hour(10), Mode: mode, Cost: func() int64 { return cost }})
 			defer slow(f)()
-			server.get(f) // begins the outage
-			cost = 11
-			reply := server.get(f)
-			assert.Equal(t, 429, reply.Status, "mode %v", mode)
-			assert.Zero(t, reply.RetryAfter)
+			for name, s := range map[string]Settings{
+				"Each": {Client: client, Each: hour(10)},
+				"All":  {Limiter: limit.New(client, "all", hour(10)...)},
+			} {
+				s.Mode, s.Cost, cost = mode, func() int64 { return cost }, 1
+				server := m.Server(s)
+				server.get(f) // begins the outage
+				cost = 11
+				reply := server.get(f)
+				assert.Equal(t, 429, reply.Status, "%s, mode %v", name, mode)
+				assert.Zero(t, reply.RetryAfter)
+			}
 		})
 	}
 }
