@@ -114,6 +114,19 @@ func TestRelease_GrantsWithoutPermits_ReturnsThoseBehindThem(t *testing.T) {
 	}
 }
 
+// TestRelease_BesideDrift_RemovesItsPermitsOnly: another program has lowered the rate and kept the grants.
+func TestRelease_BesideDrift_RemovesItsPermitsOnly(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 1000, Interval: 10 * time.Second})
+		f.fill(l, 500, 1)
+		f.setRate(600)
+		require.NoError(t, l.Release(t.Context(), 300))
+		assert.EqualValues(t, 200, f.sum(), "in use")
+		f.recount(l)
+		f.RequireAvailable(l, 400)
+	})
+}
+
 func TestRelease_Fails_ExpiredGrantsAreCounted(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
 		l := f.limiter(Rate{Permits: 10, Interval: 10 * time.Second})

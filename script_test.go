@@ -245,7 +245,11 @@ func TestScripts_Page_Is256Grants(t *testing.T) {
 			calls(1, func() { f.RequireGranted(l, 9999) })
 
 			fill(n)
-			calls(1, func() { require.NoError(t, l.Release(t.Context(), int64(2*n))) })
+			calls(pages, func() { require.NoError(t, l.Release(t.Context(), int64(2*n))) })
+			f.RequireAvailable(l, 10_000)
+			assert.Empty(t, f.members())
+			fill(n)
+			calls(1, func() { require.NoError(t, l.Release(t.Context(), 10_000)) })
 			f.RequireAvailable(l, 10_000)
 			expire(n)
 			require.NoError(t, l.Release(t.Context(), 1))

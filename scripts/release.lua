@@ -19,7 +19,7 @@ local hint, ended
 --@include cap
 
 local n, reply = tonumber(ARGV[2]), {DONE, 0}
-if value + n >= rate then
+if n >= rate then
   value, wipe = rate, true
 elseif more then
   reply = {AGAIN, ''}
@@ -48,7 +48,7 @@ else
     reply = rest < n and {DONE, rest} or {AGAIN, ''}
     n = n - rest
   end
-  value = value + n
+  value = math.min(rate, value + n)
 end
 dirty = true
 --@include store

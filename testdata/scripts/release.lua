@@ -117,7 +117,7 @@ if value > rate then
   value, dirty = rate, true
 end
 local n, reply = tonumber(ARGV[2]), {DONE, 0}
-if value + n >= rate then
+if n >= rate then
   value, wipe = rate, true
 elseif more then
   reply = {AGAIN, ''}
@@ -171,7 +171,7 @@ else
     reply = rest < n and {DONE, rest} or {AGAIN, ''}
     n = n - rest
   end
-  value = value + n
+  value = math.min(rate, value + n)
 end
 dirty = true
 if dirty then

@@ -199,7 +199,7 @@ func (m *model) release(n int64) calls.Reply {
 	}
 	free, _ := m.reclaim(v)
 	v.set(min(v.rate, free+n))
-	if free+n >= v.rate {
+	if n >= v.rate {
 		v.unlink()
 	}
 	for n > 0 && len(v.pair.Grants) > 0 {
