@@ -70,7 +70,7 @@ test-published: deps
 
 # Two suites at a time, since some measure delays.
 test-integration: deps
-	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -v '/compatibility/proxies$$\|/containers$$\|/linear/mutants$$')
+	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -v '/compatibility/proxies$$\|/containers$$\|/linear/mutants$$\|/tools/alloy$$')
 
 # The rate limit service behind a real Envoy (from PyPI), and rules behind Debian's nginx and Caddy.
 test-proxies:
@@ -164,8 +164,9 @@ mutate:
 	go run $(GREMLINS) unleash --workers 1 --timeout-coefficient 10 $$package || exit 1; done
 	cd integration && go run ./tools/luamutants $(LUA_MUTANTS)
 
-# The models of leases and of waiting callers, searched by Alloy to the bounds that it prints.
+# The models of leases and of waiting callers, searched by Alloy to the bounds that it prints. A wrong model fails.
 model: deps
+	cd integration && go test -count=1 ./tools/alloy
 	sh integration/tools/alloy/explore.sh "*" model/*.als
 
 # Two hours of mixed load with failovers; writes docs/soak.svg. SOAK='-for 10m -out /tmp/soak.svg' is a short run.

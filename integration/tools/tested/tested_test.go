@@ -24,6 +24,7 @@ func TestMakeTest_Groups_HaveAllTests(t *testing.T) {
 		"compatibility/proxies": "make test-proxies",
 		"containers":            "make test-containers",
 		"linear/mutants":        "make test-faults",
+		"tools/alloy":           "make model",
 	}
 	tested := map[string]bool{}
 	for _, module := range lines(t, root, "go", "list", "-m", "-f", "{{.Dir}}") {
