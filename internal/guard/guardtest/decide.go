@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -164,6 +165,7 @@ func testShadow(t *testing.T, m Middleware) {
 func testInvalidSettings(t *testing.T, m Middleware) {
 	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		policytest.Register(t)
+		t.Cleanup(synctest.Wait) // a probe in the background reads the policies
 		incomplete := []limit.Policy{policytest.Incomplete{FixedWindow: policytest.Window}}
 		for name, s := range map[string]Settings{
 			"a client that New did not return": {Client: new(rratelimiter.Client), Each: hour(1)},
