@@ -132,7 +132,7 @@ func testNoShare(t *testing.T, m Middleware) {
 func testRegisteredPolicy(t *testing.T, m Middleware) {
 	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		policytest.Register(t)
-		t.Cleanup(synctest.Wait) // a probe in the background reads the policies
+		t.Cleanup(synctest.Wait)                                  // a probe in the background reads the policies
 		novel := policytest.Novel{FixedWindow: policytest.Window} // 3 permits, 2 of them at once
 		server := m.Server(Settings{Client: client, Each: []limit.Policy{novel}, Mode: 1})
 		assert.Equal(t, 200, server.get(f).Status)
