@@ -88,3 +88,19 @@ func TestTryAcquireWithin_ClockIsBehind_IsNotDeniedAtOnce(t *testing.T) {
 		assert.True(t, ok, "denied after %v", time.Since(start))
 	})
 }
+
+// TestAcquire_AnotherProcessResets_WaitsForItsTime: no call of another process wakes a caller.
+func TestAcquire_AnotherProcessResets_WaitsForItsTime(t *testing.T) {
+	eachPolicy(t, []Policy{FixedWindow{1, time.Minute, false}, SlidingLog{1, time.Minute}},
+		func(t *testing.T, f *fixture, p Policy) {
+			l := New(f.client, "name", p)
+			require.NoError(t, l.Acquire(t.Context(), 1))
+			begun := time.Now()
+			var caller sync.WaitGroup
+			caller.Go(func() { assert.NoError(t, l.Acquire(t.Context(), 1)) })
+			time.Sleep(time.Second)
+			require.NoError(t, New(rratelimiter.New(f.Conn), "name", p).Reset(t.Context()))
+			caller.Wait()
+			assert.InDelta(t, time.Minute, time.Since(begun), float64(100*time.Millisecond))
+		})
+}

@@ -1,9 +1,7 @@
 package rules
 
 import (
-	"cmp"
 	"net/http"
-	"strconv"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
@@ -14,9 +12,10 @@ import (
 // describes that in the headers X-Forwarded-Method, X-Forwarded-Host and X-Forwarded-Uri, or in those
 // that the file names in forward_auth. Only proxies may reach the handler, since it trusts these headers.
 //
-// The statuses are those of [Set.Middleware], with 200 for a request that the rules grant. The headers
-// are those of httplimit.ThreeHeaders, unless an option sets others. With the query denied=403 or
-// denied=401, that is the status in place of all from 400 to 499: nginx takes no others.
+// The statuses are those of [Set.Middleware], with 200 for a request that the rules grant. The
+// headers are those of httplimit.ThreeHeaders, unless an option sets others. If the query is
+// denied=403 or denied=401, that is the status in place of all from 400 to 499: nginx takes no
+// others. The proxy must not pass on the client's query.
 //
 // The client's address is that of the header that the file's address names. It is unknown if the peer
 // is not in address.trusted, and the rule's on_failure decides. If a rule needs the path or the host,
@@ -26,14 +25,11 @@ func (s *Set) ForwardAuth(client *rratelimiter.Client, opts ...httplimit.Option)
 	opts = append([]httplimit.Option{httplimit.Headers(httplimit.ThreeHeaders)}, opts...)
 	m := s.middlewares("rules: ForwardAuth", client, opts...)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		denied, _ := strconv.Atoi(cmp.Or(r.URL.Query().Get("denied"), "429")) // an error makes it 0
-		switch denied {
-		case http.StatusTooManyRequests:
-		case http.StatusForbidden, http.StatusUnauthorized:
-			w = &deniedWriter{w, denied}
-		default:
-			http.Error(w, "denied wants 429, 403 or 401", http.StatusBadRequest)
-			return
+		switch r.URL.RawQuery { // some proxies pass on the client's query: any other has no meaning
+		case "denied=403":
+			w = &deniedWriter{w, http.StatusForbidden}
+		case "denied=401":
+			w = &deniedWriter{w, http.StatusUnauthorized}
 		}
 		w.Header().Set("Cache-Control", "no-store")
 		current := m.Now()

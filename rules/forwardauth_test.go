@@ -69,7 +69,10 @@ func TestForwardAuth_HeadersOfProxies_AreDecided(t *testing.T) {
 			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: 203.0.113.7", 429, "60", "0"},
 			{"?denied=403", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: 203.0.113.7", 403, "60", "0"},
 			{"?denied=401", "X-Forwarded-Method: POST; X-Forwarded-Uri: /%6Cogin; X-Forwarded-For: 203.0.113.7", 401, "60", "0"},
-			{"?denied=418", "X-Forwarded-Uri: /login", 400, "", ""},
+			// The query of a client, which some proxies pass on.
+			{"?denied=418", "X-Forwarded-Uri: /api/banned; X-Api-Key: k2", 429, "", ""},
+			{"?denied=403&x=1", "X-Forwarded-Uri: /api/banned; X-Api-Key: k2", 429, "", ""},
+			{"?denied=x", "X-Forwarded-Uri: /x", 200, "", ""},
 			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: 203.0.113.8, 10.1.2.3", 200, "", "0"},
 			// The client wrote the left address.
 			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: 6.6.6.6, 203.0.113.8", 429, "60", "0"},
@@ -96,7 +99,7 @@ func TestForwardAuth_HeadersOfProxies_AreDecided(t *testing.T) {
 			assert.Equal(t, c.code, w.Code, "%d: %s", i, c.headers)
 			assert.Equal(t, c.wait, w.Header().Get("Retry-After"), "%d: %s", i, c.headers)
 			assert.Equal(t, c.left, w.Header().Get("RateLimit-Remaining"), "%d: %s", i, c.headers)
-			if c.code >= 400 && c.query != "?denied=418" {
+			if c.code >= 400 {
 				assert.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
 				assert.Equal(t, "no-store", w.Header().Get("Cache-Control"))
 			}

@@ -24,7 +24,7 @@ http://LISTEN {
 	}
 	handle {
 		forward_auth SERVICE {
-			uri /auth
+			uri /auth?
 			header_up X-Forwarded-For 203.0.113.9
 		}
 		reverse_proxy UPSTREAM
@@ -47,12 +47,13 @@ func TestCaddy_ForwardAuth_LimitsRequests(t *testing.T) {
 	proxy(t, "http://"+listen+"/ready", program, "run", "--config", file, "--adapter", "caddyfile")
 
 	var got []string
-	for _, path := range []string{"/login", "/login?x=1", "/login", "/login", "//login", "/banned", "/", "/forbidden", "/"} {
+	for _, path := range []string{"/login", "/login?x=1", "/login", "/login", "//login", "/banned", "/banned?denied=403",
+		"/?denied=x", "/forbidden", "/"} {
 		got = append(got, path+" "+get(t, "http://"+listen+path, "RateLimit-Remaining"))
 	}
 	assert.Equal(t, []string{
-		"/login 200", "/login?x=1 200", "/login 200", "/login 429 left 0 retry", "//login 429 left 0 retry", "/banned 429", "/ 200",
-		"/forbidden 403", "/ 429 left 0 retry",
+		"/login 200", "/login?x=1 200", "/login 200", "/login 429 left 0 retry", "//login 429 left 0 retry", "/banned 429",
+		"/banned?denied=403 429", "/?denied=x 200", "/forbidden 403", "/ 429 left 0 retry",
 	}, got)
 	assert.EqualValues(t, 5, s.served.Load(), "rejected requests do not reach the program")
 
