@@ -43,7 +43,8 @@ func (g *Guard) wait(ctx context.Context, b *breaker, q Request, a Answer, l wai
 }
 
 // whileUp returns a context that ends with the cause ErrDown when Redis is down. The waits of a limiter
-// do not tell when Redis hangs, so a probe finds that out, unless another call is answered.
+// do not tell when Redis hangs, so a probe finds that out, unless another call is answered. The end
+// comes after a deadline of silence, one of the probe, and two pauses of a third each.
 func (b *breaker) whileUp(ctx context.Context, l Limiter) (context.Context, context.CancelCauseFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	var check func()
@@ -56,9 +57,9 @@ func (b *breaker) whileUp(ctx context.Context, l Limiter) (context.Context, cont
 			return
 		}
 		b.verify(ctx, l)
-		time.AfterFunc(b.deadline(), check)
+		time.AfterFunc(b.deadline()/3, check)
 	}
-	time.AfterFunc(b.deadline(), check)
+	time.AfterFunc(b.deadline()/3, check)
 	return ctx, end
 }
 

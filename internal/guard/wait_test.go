@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,4 +76,41 @@ func (w waits) Peek(context.Context) ([]rratelimiter.Decision, error) {
 func TestGuard_PermitsAfterAWait_AreGranted(t *testing.T) {
 	a := New(Closed, deadline, nil).Ask(t.Context(), Request{Limiter: waits{}, Permits: 1, Wait: Forever})
 	assert.Equal(t, Answer{Result: Acquired, Waited: true, Decision: rratelimiter.Decision{Allowed: true}}, a)
+}
+
+// hangs is a limiter whose callers wait, and whose Redis answers until it hangs.
+type hangs struct {
+	waits
+	hung *atomic.Bool
+}
+
+func (h hangs) Acquire(ctx context.Context, _ int64) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (h hangs) Peek(ctx context.Context) ([]rratelimiter.Decision, error) {
+	time.Sleep(time.Millisecond) // of a network
+	if h.hung.Load() {
+		<-ctx.Done()
+	}
+	return nil, ctx.Err()
+}
+
+func TestGuard_RedisHangsDuringAWait_EndsItWithinThreeDeadlines(t *testing.T) {
+	for after := time.Duration(0); after < 2*deadline; after += deadline / 8 {
+		synctest.Test(t, func(t *testing.T) {
+			limiter := hangs{hung: new(atomic.Bool)}
+			g := NewShared(deadline, nil).Guard(Open, 1)
+			var hung time.Time
+			time.AfterFunc(5*deadline+after, func() {
+				hung = time.Now()
+				limiter.hung.Store(true)
+			})
+			a := g.Ask(t.Context(), Request{Limiter: limiter, Permits: 1, Wait: Forever})
+			assert.Equal(t, FailedOpen, a.Result)
+			assert.LessOrEqual(t, time.Since(hung), 3*deadline, "it hangs after %v", after)
+			time.Sleep(2 * probeIdle)
+		})
+	}
 }
