@@ -39,7 +39,7 @@ func (m *matcher) add(index int, c *condition) {
 // find returns the rules of a request in order, all of them or only the first. Each rule appears
 // once, with the first condition that the request meets. A condition on an unknown address counts
 // as met, unless another condition of the rule is met without it. A rule that the request meets in
-// another spelling, or perhaps, is not the only one: those behind it decide too.
+// another spelling is not the only one: those behind it decide too.
 func (m *matcher) find(request *Request, segments []string, all bool) []match {
 	first, others := m.bySegment[segments[0]], m.others
 	var found []match
@@ -53,7 +53,7 @@ func (m *matcher) find(request *Request, segments []string, all bool) []match {
 		*from = (*from)[1:]
 		sameRule := last != nil && last.rule == e.rule
 		switch {
-		case last != nil && !sameRule && !all && last.exact && last.unknown == nil:
+		case last != nil && !sameRule && !all && last.exact:
 			return found
 		case sameRule && last.unknown == nil && last.exact || !e.condition.matches(request.Hosts, segments):
 			continue
