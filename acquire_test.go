@@ -124,6 +124,11 @@ func TestRelease_BesideDrift_RemovesItsPermitsOnly(t *testing.T) {
 		assert.EqualValues(t, 200, f.sum(), "in use")
 		f.recount(l)
 		f.RequireAvailable(l, 400)
+		time.Sleep(10 * time.Second)
+		f.RequireGranted(l, 12)
+		time.Sleep(10 * time.Second)
+		require.NoError(t, l.Release(t.Context(), 2))
+		assert.Empty(t, f.members(), "all have expired")
 	})
 }
 

@@ -19,7 +19,7 @@ local hint, ended
 --@include cap
 
 local n, reply = tonumber(ARGV[2]), {DONE, 0}
-if n >= rate then
+if wipe or n >= rate then
   value, wipe = rate, true
 elseif more then
   reply = {AGAIN, ''}

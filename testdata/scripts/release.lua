@@ -117,7 +117,7 @@ if value > rate then
   value, dirty = rate, true
 end
 local n, reply = tonumber(ARGV[2]), {DONE, 0}
-if n >= rate then
+if wipe or n >= rate then
   value, wipe = rate, true
 elseif more then
   reply = {AGAIN, ''}
