@@ -98,7 +98,7 @@ func TestAcquire_AnotherProcessResets_WaitsForItsTime(t *testing.T) {
 			begun := time.Now()
 			var caller sync.WaitGroup
 			caller.Go(func() { assert.NoError(t, l.Acquire(t.Context(), 1)) })
-			time.Sleep(time.Second)
+			time.Sleep(7500 * time.Millisecond)
 			require.NoError(t, New(rratelimiter.New(f.Conn), "name", p).Reset(t.Context()))
 			caller.Wait()
 			assert.InDelta(t, time.Minute, time.Since(begun), float64(100*time.Millisecond))
