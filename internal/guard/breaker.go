@@ -30,6 +30,7 @@ type breaker struct {
 	target      target        // of the next probe: the limiter of that request
 	stuckAt     int64         // the time at which a probe counts as stuck
 	reported    bool          // as down
+	address     string        // of the node in that report: it may be unknown until Redis is reached
 }
 
 // target is what a probe calls: the limiter of a request, with the values of its context.
@@ -185,7 +186,10 @@ func (b *breaker) reportLocked(up bool, err error) {
 		return
 	}
 	b.reported = !up
-	b.reports.add(change{b.node.address(), up, err})
+	if !up {
+		b.address = b.node.address()
+	}
+	b.reports.add(change{b.address, up, err})
 	b.mu.Unlock()
 	defer b.mu.Lock()
 	b.reports.run()
