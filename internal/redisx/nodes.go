@@ -45,7 +45,7 @@ const slotsTimeout = 5 * time.Second
 
 // NewPipelines returns the Pipelines of a Redis. See Pipeline for collect.
 func NewPipelines(redis rueidis.Client, collect func(enough int, calls func() int)) *Pipelines {
-	return &Pipelines{redis: redis, collect: collect, only: NewPipeline(redis, collect)}
+	return &Pipelines{redis: redis, collect: collect, only: &Pipeline{Redis: redis, Collect: collect}}
 }
 
 // Of returns the pipeline of a key, or nil if its node is not known yet.
@@ -148,8 +148,7 @@ func (p *Pipelines) set(reply []rueidis.RedisMessage) {
 			return
 		}
 		if known[node] == nil {
-			known[node] = NewPipeline(p.redis, p.collect)
-			known[node].nodes = p
+			known[node] = &Pipeline{Redis: p.redis, Collect: p.collect, nodes: p}
 		}
 		slots = append(slots, slotRange{first, last, node, known[node]})
 	}

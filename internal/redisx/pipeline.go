@@ -10,31 +10,22 @@ import (
 )
 
 // MaxPipelined is the maximum number of calls in a pipeline.
-const MaxPipelined = 512
-
-// maxInFlight is the maximum number of pipelines to a node that are in flight. Meanwhile the next one
-// collects calls: with many callers, fewer and larger pipelines cost client and server less. make bench
-// BENCH=Cluster measures it.
-const maxInFlight = 4
+const MaxPipelined = 32
 
 // Pipeline collects calls of scripts that are sent at the same moment. With many callers on many
 // names, a write to the connection per call would cost the client more than all other work.
 type Pipeline struct {
-	redis    rueidis.Client
-	collects func(enough int, calls func() int)
-	nodes    *Pipelines    // that it is of; nil for none, or for a single Redis
-	inFlight chan struct{} // has an element for each pipeline in flight
+	Redis rueidis.Client
+
+	// Collect lets other goroutines run while that adds calls, until there are enough.
+	Collect func(enough int, calls func() int)
+
+	nodes *Pipelines // that it is of; nil for none, or for a single Redis
 
 	mu      sync.Mutex
 	waiting *Pipelined // has room; nil if the next call begins another
 
 	calls sync.Pool // *Call of Do
-}
-
-// NewPipeline returns a Pipeline. collect lets other goroutines run while that adds calls, until there
-// are enough.
-func NewPipeline(redis rueidis.Client, collect func(enough int, calls func() int)) *Pipeline {
-	return &Pipeline{redis: redis, collects: collect, inFlight: make(chan struct{}, maxInFlight)}
 }
 
 // Call is a call of a script in a pipeline.
@@ -78,7 +69,7 @@ func (p *Pipeline) Add(c *Call) *Pipelined {
 	defer p.mu.Unlock()
 	d := p.waiting
 	if d == nil {
-		d = &Pipelined{calls: make([]*Call, 0, 32)}
+		d = &Pipelined{calls: make([]*Call, 0, MaxPipelined)}
 		p.waiting = d
 	}
 	d.calls = append(d.calls, c)
@@ -112,15 +103,13 @@ func (p *Pipeline) Do(ctx context.Context, script *Script, keys, args []string) 
 	*c = Call{done: c.done, Done: c.Done}
 	p.calls.Put(c)
 	if errors.Is(err, errRedirected) {
-		return script.Exec(ctx, p.redis, keys, args)
+		return script.Exec(ctx, p.Redis, keys, args)
 	}
 	return reply, err
 }
 
-// Send sends a pipeline, when fewer than maxInFlight are in flight, and completes its calls. Calls that
-// have no caller any more are not sent.
+// Send sends a pipeline and completes its calls.
 func (p *Pipeline) Send(ctx context.Context, d *Pipelined) {
-	p.inFlight <- struct{}{}
 	p.collect(d)
 	for _, c := range d.calls {
 		c.Err = ErrNoReply // until there is a reply
@@ -128,30 +117,15 @@ func (p *Pipeline) Send(ctx context.Context, d *Pipelined) {
 	for _, c := range slices.Backward(d.calls) {
 		defer c.Done() // also if the Redis client panics, or Done of another call
 	}
-	defer func() { <-p.inFlight }()
-	calls := d.calls
-	if left := func(c *Call) bool { return c.ended() != nil }; slices.ContainsFunc(calls, left) {
-		calls = nil
-		for _, c := range d.calls {
-			if ended := c.ended(); ended != nil {
-				c.Err = ended
-			} else {
-				calls = append(calls, c)
-			}
-		}
-	}
-	if len(calls) == 0 {
-		return
-	}
-	send(ctx, p.redis, calls)
+	send(ctx, p.Redis, d.calls)
 	if p.nodes != nil {
-		p.nodes.sent(calls)
+		p.nodes.sent(d.calls)
 	}
 }
 
 // collect lets calls join a pipeline before it is sent, and then closes it for further calls.
 func (p *Pipeline) collect(d *Pipelined) {
-	p.collects(MaxPipelined, func() int {
+	p.Collect(MaxPipelined, func() int {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return len(d.calls)

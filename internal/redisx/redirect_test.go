@@ -34,7 +34,7 @@ var ways = map[string]func(ctx context.Context, redis rueidis.Client) error{
 		return err
 	},
 	"pipeline": func(ctx context.Context, redis rueidis.Client) error {
-		p := NewPipeline(redis, alone)
+		p := &Pipeline{Redis: redis, Collect: alone}
 		_, err := p.Do(ctx, echoScript, []string{"k"}, nil)
 		return err
 	},
