@@ -131,9 +131,10 @@
 // [ErrInvalidOption], [ErrCrossSlot] and [ErrNoClient].
 //
 // Redis determines the others. A limiter without a rate, and without an InitialRate, is
-// [ErrNotInitialized]. A request above the rate is [ErrPermitsExceedRate]. A server that is too old for a call is [ErrUnsupported]. A key of
-// the limiter with other data is a [*StateError], with key and field. All other errors come from
-// Redis or the network and are wrapped: *rueidis.RedisError is an error reply of the server.
+// [ErrNotInitialized]. A request above the rate is [ErrPermitsExceedRate]. A server that is too old
+// for a call is [ErrUnsupported]. A key of the limiter with other data is a [*StateError], with key
+// and field. All other errors come from Redis or the network and are wrapped: *rueidis.RedisError
+// is an error reply of the server.
 //
 // A script call whose reply was lost is never sent again, since Redis may have executed it. Its
 // permits return after the interval.

@@ -10,8 +10,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
-// ErrNotSent is returned when a client's interceptor does not send a call. Either no permit was free within its context or [Wait], or Redis failed and the mode is [Closed]. The error
-// wraps the reason, for instance [context.DeadlineExceeded].
+// ErrNotSent is returned when a client's interceptor does not send a call. Either no permit was
+// free within its context or [Wait], or Redis failed and the mode is [Closed]. The error wraps the
+// reason, for instance [context.DeadlineExceeded].
 //
 // The error has a gRPC status: ResourceExhausted, with a RetryInfo if a retry helps;
 // DeadlineExceeded or Canceled; or Unavailable. The status does not include the reason, so a server
@@ -20,7 +21,8 @@ var ErrNotSent = errors.New("grpclimit: the call was not sent")
 
 // UnaryClientInterceptor limits a client's unary calls: each waits for its permits from the limiter
 // that choose returns. Calls wait in order, as long as their context or [Wait] allows. If its
-// permits are not free by then, a call fails at once with [ErrNotSent]. All attempts of a retry policy are one call, and take permits once.
+// permits are not free by then, a call fails at once with [ErrNotSent]. All attempts of a retry
+// policy are one call, and take permits once.
 //
 // A status ResourceExhausted or Unavailable with a RetryInfo pauses the limiter's name for all
 // callers of this interceptor; [PauseOn] chooses other statuses. No call with a limiter of that name is

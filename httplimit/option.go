@@ -183,8 +183,8 @@ const (
 //     that need more are Closed.
 //
 // Local needs the names and the policies of all limiters. It takes those with which a limiter was
-// opened, by [limit.New] or as [github.com/rratelimiter/rratelimiter.InitialRate]; others need [Policies]. Without them, or if
-// the key is unknown, requests are Closed.
+// opened, by [limit.New] or as [github.com/rratelimiter/rratelimiter.InitialRate]; others need
+// [Policies]. Without them, or if the key is unknown, requests are Closed.
 //
 // Local panics if the share is not above 0 and at most 1.
 func Local(share float64) FailureMode { return FailureMode(guard.Local("httplimit", share)) }

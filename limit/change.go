@@ -16,8 +16,9 @@ import (
 // bucket holds them again at once, and a [Smooth] is free earlier by their cost, but not before
 // now. Release returns a number of permits, and names no grant. So release permits only in the
 // window in which they were taken. When it is over they have returned, and Release would free those
-// of other callers. The Settle of the middleware refunds exactly those of a request. Release returns at most the permits that are taken. 0
-// does nothing, and less is [rratelimiter.ErrInvalidPermits].
+// of other callers. The Settle of the middleware refunds exactly those of a request. Release
+// returns at most the permits that are taken. 0 does nothing, and less is
+// [rratelimiter.ErrInvalidPermits].
 func (l *Limiter) Release(ctx context.Context, permits int64) error {
 	if permits < 0 || permits > maxPermits {
 		return fmt.Errorf("%w: %d permits of %q to release, want 0 to 2^53", rratelimiter.ErrInvalidPermits, permits,

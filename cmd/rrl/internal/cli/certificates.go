@@ -28,7 +28,7 @@ type certificates struct {
 	failure string         // the last one; it is logged once
 }
 
-// fileVersion tells apart the contents of a file.
+// fileVersion identifies the contents of a file.
 type fileVersion struct {
 	changed time.Time
 	size    int64
