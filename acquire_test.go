@@ -119,6 +119,13 @@ func TestRelease_BesideDrift_RemovesItsPermitsOnly(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
 		l := f.limiter(Rate{Permits: 1000, Interval: 10 * time.Second})
 		f.fill(l, 500, 1)
+		f.setRate(100)
+		require.NoError(t, l.Release(t.Context(), 200), "more than the rate")
+		assert.EqualValues(t, 300, f.sum(), "in use")
+		require.NoError(t, l.Release(t.Context(), 300))
+		assert.Zero(t, f.sum(), "in use")
+		f.setRate(1000)
+		f.fill(l, 500, 1)
 		f.setRate(600)
 		require.NoError(t, l.Release(t.Context(), 300))
 		assert.EqualValues(t, 200, f.sum(), "in use")

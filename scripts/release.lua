@@ -19,8 +19,8 @@ local hint, ended
 --@include cap
 
 local n, reply = tonumber(ARGV[2]), {DONE, 0}
-if wipe or n >= rate then
-  value, wipe = rate, true
+if wipe then
+  value = rate
 elseif more then
   reply = {AGAIN, ''}
 else

@@ -117,8 +117,8 @@ if value > rate then
   value, dirty = rate, true
 end
 local n, reply = tonumber(ARGV[2]), {DONE, 0}
-if wipe or n >= rate then
-  value, wipe = rate, true
+if wipe then
+  value = rate
 elseif more then
   reply = {AGAIN, ''}
 else

@@ -134,9 +134,10 @@ func ageOldest(t *testing.T, key string, n int, by time.Duration) {
 // scripts returns the number of script calls that do makes.
 func scripts(t *testing.T, do func()) int64 {
 	t.Helper()
-	before := server.Calls(t, "eval", "evalsha")
+	succeeded := func() int64 { return server.Calls(t, "eval", "evalsha") - server.Failed(t, "eval", "evalsha") }
+	before := succeeded()
 	do()
-	return server.Calls(t, "eval", "evalsha") - before
+	return succeeded() - before
 }
 
 // perMinute returns an Overall rate. Its window is longer than a test, unless age moves the grants.

@@ -199,9 +199,6 @@ func (m *model) release(n int64) calls.Reply {
 	}
 	free, _ := m.reclaim(v)
 	v.set(min(v.rate, free+n))
-	if n >= v.rate {
-		v.unlink()
-	}
 	for n > 0 && len(v.pair.Grants) > 0 {
 		oldest := &v.pair.Grants[0]
 		cut := min(n, oldest.Permits)

@@ -69,11 +69,22 @@ func (s *Server) Text(t testing.TB, args ...string) string {
 }
 
 // Calls returns how often the server has run these commands, for clients and within scripts.
-func (s *Server) Calls(t testing.TB, commands ...string) (n int64) {
+func (s *Server) Calls(t testing.TB, commands ...string) int64 {
+	t.Helper()
+	return s.commandStats(t, `calls`, commands)
+}
+
+// Failed returns how many of Calls have failed, for example an EVALSHA of a script that was not loaded.
+func (s *Server) Failed(t testing.TB, commands ...string) int64 {
+	t.Helper()
+	return s.commandStats(t, `.*failed_calls`, commands)
+}
+
+func (s *Server) commandStats(t testing.TB, field string, commands []string) (n int64) {
 	t.Helper()
 	stats := s.Text(t, "INFO", "commandstats")
 	for _, command := range commands {
-		found := regexp.MustCompile(`cmdstat_` + command + `:calls=(\d+)`).FindStringSubmatch(stats)
+		found := regexp.MustCompile(`cmdstat_` + command + `:` + field + `=(\d+)`).FindStringSubmatch(stats)
 		if found == nil {
 			continue
 		}
