@@ -167,7 +167,7 @@ func TestMeasure_Figures_AreReported(t *testing.T) {
 }
 
 // The slow link is what makes its benchmarks slow.
-func TestLink_EachReply_IsDelayed(t *testing.T) {
+func TestLink_RoundTrip_IsDelayed(t *testing.T) {
 	b := load{}.through(t, servers.Single(t).Addr())
 	require.GreaterOrEqual(t, b.ping, linkDelay)
 }

@@ -17,10 +17,13 @@ const linkDelay = 2 * time.Millisecond
 // overLink is the load over a slow link.
 func (l load) overLink(b testing.TB) load { return l.through(b, shared(b).addr) }
 
-// through puts a proxy before a server, which delays each reply. ping is the median of some.
+// through puts a proxy before a server, which delays each direction by half of the link. ping is the
+// median of some.
 func (l load) through(b testing.TB, addr string) load {
 	p := proxy.Start(b, addr)
-	p.Disturb(b, "latency", "downstream", fmt.Sprintf(`"latency": %d`, linkDelay.Milliseconds()))
+	for _, direction := range []string{"upstream", "downstream"} {
+		p.Disturb(b, "latency", direction, fmt.Sprintf(`"latency": %d`, linkDelay.Milliseconds()/2))
+	}
 	redis := dial(b, p.Listen)
 	var took []time.Duration
 	for range 50 {

@@ -28,6 +28,7 @@ type load struct {
 	ping    time.Duration // a lone PING over the link
 	cluster bool          // on a cluster of three masters
 	callers int
+	rate    float64 // calls a second that wait for no reply, in place of callers that do
 	names   []string
 	zipf    bool  // the names are called by a Zipf distribution with s = 1.1, else evenly
 	most    int64 // calls request 1 to so many permits, at random
@@ -164,15 +165,19 @@ func (c *caller) call(ctx context.Context, take take, l load, counted bool) {
 	if granted {
 		c.allPermits += permits
 	}
-	if !counted {
-		return
+	if counted {
+		c.count(granted, err)
 	}
-	c.decisions++
+}
+
+// count counts the result of a call.
+func (t *tally) count(granted bool, err error) {
+	t.decisions++
 	switch {
 	case err != nil:
-		c.failed++
-		c.err = err
+		t.failed++
+		t.err = err
 	case granted:
-		c.granted++
+		t.granted++
 	}
 }

@@ -54,9 +54,12 @@ func measure(b *testing.B, redis *server, lib library, l load) (tally, *meter) {
 	runtime.GC()
 	m := &meter{redis: redis}
 	var t tally
-	if s.drive != nil {
+	switch {
+	case s.drive != nil:
 		t = s.drive(b, l, m)
-	} else {
+	case l.rate > 0:
+		t = arrive(b, s.take, l, m)
+	default:
 		t = drive(b, s.take, l, m)
 	}
 	if s.settle != nil {
@@ -71,6 +74,9 @@ func measure(b *testing.B, redis *server, lib library, l load) (tally, *meter) {
 		b.Fatal(why) // prints no figures
 	}
 	m.report(b, t)
+	if l.rate > 0 {
+		b.ReportMetric(float64(t.latency.ValueAtQuantile(99.9)), "p99.9-ns")
+	}
 	if l.ping > 0 {
 		// No caller calls again before it has the answer.
 		bound := float64(l.callers) * m.elapsed.Seconds() / l.ping.Seconds()
@@ -107,7 +113,7 @@ func drive(b *testing.B, take take, l load, m *meter) tally {
 		time.Sleep(5 * time.Millisecond)
 	}
 	counting.Store(false)
-	m.end(b)
+	m.end(b, b.Elapsed())
 	stop.Store(true)
 	running.Wait()
 	total := newTally()
@@ -162,10 +168,17 @@ func (m *meter) begin(b *testing.B) {
 	m.server, m.clientCPU, m.allocs = m.redis.usage(b), processCPU(), mallocs()
 }
 
-func (m *meter) end(b *testing.B) {
-	m.elapsed = b.Elapsed()
+func (m *meter) end(b *testing.B, elapsed time.Duration) {
+	m.elapsed = elapsed
 	m.clientCPU, m.allocs = processCPU()-m.clientCPU, mallocs()-m.allocs
 	m.server = m.redis.usage(b).minus(m.server)
+}
+
+func (m *meter) add(other *meter) {
+	m.elapsed += other.elapsed
+	m.clientCPU += other.clientCPU
+	m.allocs += other.allocs
+	m.server = m.server.plus(other.server)
 }
 
 // report reports the figures of a decision. Those of the server are zero without calls.

@@ -114,7 +114,7 @@ func openRedisson(async bool) func(b testing.TB, redis *server, l load) session 
 				for b.Loop() {
 					require.NoError(b, java.CountBench(ctx, 50*time.Millisecond))
 				}
-				m.end(b)
+				m.end(b, 0)
 				got, err := java.StopBench(ctx)
 				require.NoError(b, err)
 				m.elapsed, m.clientCPU, m.allocs = got.Elapsed, got.CPU, -1

@@ -123,6 +123,10 @@ func (u usage) minus(earlier usage) usage {
 	return usage{u.cpu - earlier.cpu, u.scripts - earlier.scripts, u.scriptTime - earlier.scriptTime}
 }
 
+func (u usage) plus(other usage) usage {
+	return usage{u.cpu + other.cpu, u.scripts + other.scripts, u.scriptTime + other.scriptTime}
+}
+
 // usage sums over the nodes.
 func (s *server) usage(b testing.TB) (u usage) {
 	for _, node := range s.redis.Nodes() {

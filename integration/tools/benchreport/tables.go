@@ -18,7 +18,7 @@ var columns = []struct {
 	format      func(float64) string
 }{
 	{"decisions/s", "decisions/s", short}, {"", "x script (min..max)", nil},
-	{"p50-sec", "p50", seconds}, {"p99-sec", "p99", seconds},
+	{"p50-sec", "p50", seconds}, {"p99-sec", "p99", seconds}, {"p99.9-sec", "p99.9", seconds},
 	{"server-sec/op", "server CPU", seconds}, {"client-sec/op", "client CPU", seconds},
 	{"mallocs/op", "allocations", short}, {"calls/op", "script calls", short}, {"heap-B", "heap", megabytes},
 	{"of-bound", "of the bound", short}, {"calls/grant", "script calls per granted permit", short},
