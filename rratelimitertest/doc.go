@@ -1,5 +1,5 @@
 // Package rratelimitertest tests programs that use rratelimiter, without a Redis server: with a
-// Redis in memory, a Client, and a clock that the test moves.
+// Redis in memory that follows the clock of testing/synctest, and a Client of it.
 //
 //	func TestOrders_SecondInAMinute_IsDenied(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {
@@ -7,7 +7,7 @@
 //			handler := newHandler(env.Client) // limits each address to one order a minute
 //			assert.Equal(t, http.StatusCreated, post(handler))
 //			assert.Equal(t, http.StatusTooManyRequests, post(handler))
-//			env.Clock.Advance(time.Minute)
+//			time.Sleep(time.Minute)
 //			assert.Equal(t, http.StatusCreated, post(handler))
 //		})
 //	}
@@ -17,16 +17,17 @@
 //
 // # Time
 //
-// New must be called in a bubble of testing/synctest, which has a clock of its own. It begins at midnight
-// UTC on 2000-01-01. It dates grants, and it is the server's clock: it expires keys, and
-// [rratelimiter.WithServerTime] reads it. Advance sleeps, and time.Sleep advances. Waiting callers,
-// timeouts, contexts, leases and middleware all follow it, exactly and in no time.
+// New must be called in a bubble of testing/synctest, whose clock begins at midnight UTC on 2000-01-01 and
+// advances by time.Sleep. It dates grants, and it is the server's clock: it expires keys, and
+// [rratelimiter.WithServerTime] reads it. Waiting callers, timeouts, contexts, leases and middleware all
+// follow it, exactly and in no time. synctest.Wait after time.Sleep returns when the waiting callers whose
+// permits have returned are granted them.
 //
 // # Failures
 //
 // After Redis.Fail every call fails, until Redis.Recover. A caller that waits in Acquire fails with
 // its next call. Middleware finds out that Redis is back within a second, or within its deadline if
-// that is longer: advance the clock by that time.
+// that is longer: sleep for that time.
 //
 // # Other Clients
 //

@@ -2,15 +2,15 @@ package rratelimitertest
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// Env is a Redis in memory, a Client of it, and their clock.
+// Env is a Redis in memory and a Client of it.
 type Env struct {
 	Client *rratelimiter.Client // of Redis
-	Clock  *Clock               // of Client and Redis
 	Redis  *Redis               // in memory
 }
 
@@ -29,7 +29,13 @@ func New(t testing.TB, opts ...rratelimiter.Option) *Env {
 		redis.close()
 		time.Sleep(time.Minute) // goroutines that end after a time do, before the bubble does
 	})
-	return &Env{
-		Client: rratelimiter.New(redis.client, opts...), Clock: &Clock{advancing: make(chan struct{}, 1)}, Redis: redis,
-	}
+	return &Env{Client: rratelimiter.New(redis.client, opts...), Redis: redis}
+}
+
+// inBubble reports whether the goroutine is in a synctest bubble. Wait also panics, with another reason,
+// if another goroutine of the bubble waits.
+func inBubble() (in bool) {
+	defer func() { in = recover() != "goroutine is not in a bubble" }()
+	synctest.Wait()
+	return true
 }

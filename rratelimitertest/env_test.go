@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,7 +59,7 @@ func TestNew_ClientOptions_Apply(t *testing.T) {
 						{0, true}, {30 * time.Second, true}, {0, false}, {29 * time.Second, false},
 						{2 * time.Second, true}, {0, false}, {2 * time.Minute, true}, {0, true}, {0, false},
 					} {
-						env.Clock.Advance(step.after)
+						time.Sleep(step.after)
 						assert.Equal(t, step.granted, try(t, l), "step %d", i)
 					}
 				}
@@ -67,14 +68,72 @@ func TestNew_ClientOptions_Apply(t *testing.T) {
 	}
 }
 
-// TestNew_Keys_ExpireWithTheClock: the server deletes an unused limiter.
-func TestNew_Keys_ExpireWithTheClock(t *testing.T) {
+// TestNew_Sleep_ServesWaitingCallers one after another, as their permits return.
+func TestNew_Sleep_ServesWaitingCallers(t *testing.T) {
+	for name, opts := range map[string][]rratelimiter.Option{
+		"none":        nil,
+		"server time": {rratelimiter.WithServerTime()},
+		"lease":       {rratelimiter.WithLease(time.Second)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				env := rratelimitertest.New(t, opts...)
+				l := perMinute(t, env, 1)
+				w := limit.New(env.Client, "window", limit.FixedWindow{Permits: 1, Interval: time.Minute})
+				require.NoError(t, l.Acquire(t.Context(), 1))
+				require.NoError(t, w.Acquire(t.Context(), 1))
+				var served atomic.Int64
+				ended := make(chan error)
+				within := func(try func(context.Context, int64, time.Duration) (bool, error)) {
+					ok, err := try(t.Context(), 1, time.Hour)
+					if ok {
+						served.Add(1)
+					}
+					ended <- err
+				}
+				const waiters = 6
+				for range waiters / 2 {
+					go within(l.TryAcquireWithin)
+					go within(w.TryAcquireWithin)
+				}
+				synctest.Wait()
+				for minute := range int64(waiters / 2) {
+					time.Sleep(59 * time.Second)
+					synctest.Wait()
+					assert.Equal(t, 2*minute, served.Load())
+					time.Sleep(time.Second)
+					require.NoError(t, <-ended)
+					require.NoError(t, <-ended)
+					assert.Equal(t, 2*minute+2, served.Load())
+				}
+			})
+		})
+	}
+}
+
+// TestNew_OtherClient_SharesTheLimit: a program that creates its own Client.
+func TestNew_OtherClient_SharesTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := rratelimitertest.New(t)
+		perMinute(t, env, 1)
+		other := rratelimiter.New(env.Redis.Client(), rratelimiter.WithClock(time.Now)).Limiter("limiter")
+		ours := env.Client.Limiter("limiter")
+		assert.True(t, try(t, other.TryAcquire))
+		assert.False(t, try(t, ours.TryAcquire))
+		time.Sleep(time.Minute)
+		assert.True(t, try(t, ours.TryAcquire))
+		assert.False(t, try(t, other.TryAcquire))
+	})
+}
+
+// TestNew_Keys_ExpireInTheBubble: the server deletes an unused limiter.
+func TestNew_Keys_ExpireInTheBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env := rratelimitertest.New(t)
 		l := env.Client.Limiter("limiter")
 		rate := rratelimiter.Rate{Permits: 1, Interval: time.Minute, KeepAlive: time.Hour}
 		require.NoError(t, l.SetRate(t.Context(), rate))
-		env.Clock.Advance(time.Hour - time.Millisecond)
+		time.Sleep(time.Hour - time.Millisecond)
 		_, err := l.TryAcquire(t.Context(), 1)
 		require.NoError(t, err)
 		left, err := l.RemainTimeToLive(t.Context())
@@ -82,8 +141,8 @@ func TestNew_Keys_ExpireWithTheClock(t *testing.T) {
 		assert.Equal(t, time.Hour, left)
 		at, err := l.ExpireTime(t.Context())
 		require.NoError(t, err)
-		assert.Equal(t, env.Clock.Now().Add(time.Hour), at.UTC())
-		env.Clock.Advance(time.Hour)
+		assert.True(t, at.Equal(time.Now().Add(time.Hour)))
+		time.Sleep(time.Hour)
 		_, err = l.TryAcquire(t.Context(), 1)
 		require.ErrorIs(t, err, rratelimiter.ErrNotInitialized)
 	})
@@ -100,27 +159,21 @@ func TestNew_ManyTests_ShareNothing(t *testing.T) {
 				for range i {
 					assert.True(t, try(t, l.TryAcquire))
 					assert.False(t, try(t, l.TryAcquire))
-					env.Clock.Advance(time.Minute)
+					time.Sleep(time.Minute)
 				}
-				assert.Equal(t, time.Date(2000, 1, 1, 0, i, 0, 0, time.UTC), env.Clock.Now())
+				assert.Equal(t, time.Date(2000, 1, 1, 0, i, 0, 0, time.UTC), time.Now().UTC())
 			})
 		})
 	}
 }
 
-func TestNew_ConcurrentInABubble_HasTheClockOfTheBubble(t *testing.T) {
+// TestNew_Concurrent_IsInTheBubble: tests with two services in one bubble have an Env for each.
+func TestNew_Concurrent_IsInTheBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const envs = 4
-		opened := make(chan *rratelimitertest.Env)
-		for range envs {
-			go func() { opened <- rratelimitertest.New(t) }()
+		for range 4 {
+			go rratelimitertest.New(t)
 		}
-		for range envs {
-			env := <-opened
-			before := env.Clock.Now()
-			time.Sleep(time.Second)
-			assert.Equal(t, time.Second, env.Clock.Now().Sub(before))
-		}
+		synctest.Wait()
 	})
 }
 

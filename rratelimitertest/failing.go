@@ -8,7 +8,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// failing is a client whose calls fail while failure is set.
+// failing is a client whose calls fail while failure is set, except those of streams and of connections
+// of their own.
 type failing struct {
 	rueidis.Client
 	failure *atomic.Pointer[error]
@@ -42,70 +43,11 @@ func (c failing) DoMultiCache(ctx context.Context, multi ...rueidis.CacheableTTL
 	return c.Client.DoMultiCache(ctx, multi...)
 }
 
-func (c failing) DoStream(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResultStream {
-	if err := c.failure.Load(); err != nil {
-		return rueidis.NewErrorResultStream(*err)
-	}
-	return c.Client.DoStream(ctx, cmd)
-}
-
-func (c failing) DoMultiStream(ctx context.Context, multi ...rueidis.Completed) rueidis.MultiRedisResultStream {
-	if err := c.failure.Load(); err != nil {
-		return rueidis.NewErrorResultStream(*err)
-	}
-	return c.Client.DoMultiStream(ctx, multi...)
-}
-
 func (c failing) Receive(ctx context.Context, subscribe rueidis.Completed, fn func(rueidis.PubSubMessage)) error {
 	if err := c.failure.Load(); err != nil {
 		return *err
 	}
 	return c.Client.Receive(ctx, subscribe, fn)
-}
-
-func (c failing) Dedicated(fn func(rueidis.DedicatedClient) error) error {
-	return c.Client.Dedicated(func(d rueidis.DedicatedClient) error { return fn(failingDedicated{d, c.failure}) })
-}
-
-func (c failing) Dedicate() (rueidis.DedicatedClient, func()) {
-	d, cancel := c.Client.Dedicate()
-	return failingDedicated{d, c.failure}, cancel
-}
-
-func (c failing) Nodes() map[string]rueidis.Client {
-	nodes := c.Client.Nodes()
-	for address, node := range nodes {
-		nodes[address] = failing{node, c.failure}
-	}
-	return nodes
-}
-
-// failingDedicated is failing for the client of one connection.
-type failingDedicated struct {
-	rueidis.DedicatedClient
-	failure *atomic.Pointer[error]
-}
-
-func (c failingDedicated) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
-	if err := c.failure.Load(); err != nil {
-		return rueidis.NewErrorResult(*err)
-	}
-	return c.DedicatedClient.Do(ctx, cmd)
-}
-
-func (c failingDedicated) DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
-	if err := c.failure.Load(); err != nil {
-		return failed(len(multi), *err)
-	}
-	return c.DedicatedClient.DoMulti(ctx, multi...)
-}
-
-func (c failingDedicated) Receive(ctx context.Context, subscribe rueidis.Completed,
-	fn func(rueidis.PubSubMessage)) error {
-	if err := c.failure.Load(); err != nil {
-		return *err
-	}
-	return c.DedicatedClient.Receive(ctx, subscribe, fn)
 }
 
 func failed(calls int, err error) []rueidis.RedisResult {

@@ -37,8 +37,8 @@ func (r *Redis) close() {
 func (r *Redis) Client() rueidis.Client { return r.client }
 
 // Fail makes every call fail with err at once, until Recover. The errors of the limiters wrap err.
-// Nothing reaches the Redis in memory, and it keeps its data. Calls in flight complete. A nil err
-// is Recover.
+// Nothing reaches the Redis in memory, and it keeps its data. Calls in flight complete, and those of
+// Dedicate and DoStream of Client go on. A nil err is Recover.
 func (r *Redis) Fail(err error) {
 	if err == nil {
 		r.client.failure.Store(nil)
