@@ -190,7 +190,7 @@ func (c *Client) mapped(name string) (string, error) {
 	if c.mapName != nil {
 		mapped = c.mapName(name)
 	}
-	if mapped == "" {
+	if name == "" || mapped == "" {
 		return "", fmt.Errorf("%w: %q is empty or was mapped to nothing", ErrInvalidName, name)
 	}
 	return mapped, nil

@@ -228,6 +228,7 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 		}
 		all(New(f.Conn).Limiter(""), ctx, ErrInvalidName)
 		all(New(f.Conn, WithNameMapper(func(string) string { return "" })).Limiter("limiter"), ctx, ErrInvalidName)
+		all(New(f.Conn, WithNameMapper(func(string) string { return "x" })).Limiter(""), ctx, ErrInvalidName)
 		all(New(nil).Limiter("limiter"), ctx, ErrNoClient)
 		all(new(Client).Limiter("limiter"), ctx, ErrNoClient)
 		all(new(Limiter), ctx, ErrNoClient)

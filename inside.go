@@ -43,7 +43,7 @@ func init() {
 func emptyMember() string { return new(Client).member(0, false) }
 
 func (c *Client) inside() inside.Client {
-	return inside.Client{Engine: c.engine, Names: (*naming)(c), WaitJitter: c.waitJitter}
+	return inside.Client{Engine: c.engine, Names: (*naming)(c), WaitJitter: c.waitJitter, Maps: c.mapName != nil}
 }
 
 // naming maps names for package limit.

@@ -26,7 +26,9 @@ func (p acquireProtocol) Call(*engine.Batch) (script *redisx.Script, keys []stri
 // Arguments sets the arguments of the acquire script.
 func (p acquireProtocol) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
-	b.Args = append(b.Args[:0], p.wire.plan.client.Engine.Micros(now), strconv.FormatInt(total, 10), newEpoch())
+	at := p.wire.plan.client.Engine.AppendMicros(make([]byte, 0, 32), now)
+	both := string(appendEpoch(at)) // one text costs less than two
+	b.Args = append(b.Args[:0], both[:len(at)], strconv.FormatInt(total, 10), both[len(at):])
 	b.Args = callArguments(b.Args, p.wire.members, now)
 	flags := ""
 	switch {

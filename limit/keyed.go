@@ -18,7 +18,8 @@ import (
 // A Keyed is safe for concurrent use, and keeps nothing about its keys.
 type Keyed struct {
 	plan   *plan
-	prefix string
+	prefix string // with the colon
+	plain  string // if names are in Redis as they are, the begin of their keys, else ""
 	err    error
 }
 
@@ -30,12 +31,19 @@ func NewKeyed(client *rratelimiter.Client, prefix string, policies ...Policy) *K
 	if err == nil && prefix == "" {
 		err = fmt.Errorf("%w: the prefix is empty", rratelimiter.ErrInvalidName)
 	}
-	return &Keyed{p, prefix, err}
+	k := &Keyed{plan: p, prefix: prefix + ":", err: err}
+	if err == nil && !p.client.Maps && !strings.ContainsAny(prefix, "{}") {
+		k.plain = "{" + k.prefix
+	}
+	return k
 }
 
 // Limiter returns the limiter of a key: for every other call, for [Join] and for the middleware.
 func (k *Keyed) Limiter(key string) *Limiter {
-	name := k.prefix + ":" + key
+	if k.plain != "" && key != "" && !strings.ContainsAny(key, "{}") {
+		return k.plan.limiter("", keyPrefix{k.plain, key, "}:"})
+	}
+	name := k.prefix + key
 	switch {
 	case k.err != nil:
 		return failed(name, k.err)
@@ -46,7 +54,7 @@ func (k *Keyed) Limiter(key string) *Limiter {
 	}
 	opened, prefix := name, prefixOf
 	if strings.ContainsAny(key, "{}") {
-		opened, prefix = k.prefix+":"+escape.Replace(key), escapedPrefix
+		opened, prefix = k.prefix+escape.Replace(key), escapedPrefix
 	}
 	mapped, err := k.plan.client.Mapped(opened)
 	if err != nil {

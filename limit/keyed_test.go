@@ -31,6 +31,12 @@ func TestKeyed_KeyWithoutBraces_IsTheLimiterOfThatName(t *testing.T) {
 			assert.Equal(t, want.Name(), of.Name())
 		}
 	}
+	k := NewKeyed(f.client, "login", twoPolicies[0])
+	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { k.Limiter("alice") }), 2.0, "the Limiter, and its ID and key")
+	mapped := newClocked(t, rratelimiter.WithNameMapper(func(name string) string { return "app:" + name })).client
+	of, want := NewKeyed(mapped, "login", twoPolicies...).Limiter("alice"), New(mapped, "login:alice", twoPolicies...)
+	assert.Equal(t, want.wire.keys, of.wire.keys)
+	assert.Equal(t, want.Name(), of.Name())
 }
 
 // TestKeyed_Calls_AreThoseOfTheLimiter: each of them acts on the key that it is given.

@@ -44,9 +44,10 @@ func New(client *rratelimiter.Client, name string, policies ...Policy) *Limiter 
 	return p.limiter(name, prefixOf(mapped))
 }
 
-// limiter opens the limiter with a name, whose keys begin with prefix.
+// limiter opens the limiter with a name, whose keys begin with prefix. If the name is "", it is the part of
+// its key in braces: a text of its own would cost each call of a Keyed more.
 func (p *plan) limiter(name string, prefix keyPrefix) *Limiter {
-	l := &Limiter{wire: wire{plan: p, name: name}}
+	l := &Limiter{wire: wire{plan: p}}
 	l.wire.members, l.wire.keys = append(l.oneMember[:0], p.members...), l.oneKey[:]
 	if len(p.members) > 1 {
 		l.wire.keys = make([]string, len(p.members))
@@ -55,9 +56,12 @@ func (p *plan) limiter(name string, prefix keyPrefix) *Limiter {
 	for i := range l.wire.members {
 		m := &l.wire.members[i]
 		id, l.wire.keys[i] = extendID(id, prefix, m.suffix, m.settings)
+		if name == "" {
+			name = l.wire.keys[i][len("{") : len(prefix.before)+len(prefix.name)]
+		}
 		m.name, m.keys = name, l.wire.keys[i:i+1:i+1]
 	}
-	l.wire.dependsOn = l.wire.keys
+	l.wire.name, l.wire.dependsOn = name, l.wire.keys
 	l.open(id)
 	return l
 }

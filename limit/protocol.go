@@ -51,7 +51,7 @@ func (w *wire) eval(ctx context.Context, c call, own []string, last ...string) (
 	g := w.plan.client.Engine
 	dated := func() []string {
 		now := g.Now()
-		return callArguments(append([]string{g.Micros(now)}, own...), w.members, now)
+		return callArguments(append([]string{string(g.AppendMicros(nil, now))}, own...), w.members, now)
 	}
 	args := append(dated(), last...)
 	var before []redisx.Call

@@ -134,12 +134,12 @@ func (g *Engine) Millis(now time.Time) string {
 	return strconv.FormatInt(now.UnixMilli(), 10)
 }
 
-// Micros is Millis in microseconds.
-func (g *Engine) Micros(now time.Time) string {
+// AppendMicros appends Millis in microseconds.
+func (g *Engine) AppendMicros(to []byte, now time.Time) []byte {
 	if g.now == nil {
-		return ""
+		return to
 	}
-	return strconv.FormatInt(now.UnixMicro(), 10)
+	return strconv.AppendInt(to, now.UnixMicro(), 10)
 }
 
 // ServerTime reports whether the server's clock is used.

@@ -36,6 +36,7 @@ var PermitsOf func(member string) (permits int64, known bool)
 type Client struct {
 	Engine     *engine.Engine
 	WaitJitter time.Duration // of rratelimiter.WithWaitJitter
+	Maps       bool          // a name mapper is set
 	Names
 }
 
