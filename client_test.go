@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -18,7 +16,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
-	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // TestWithNameMapper_Mapper_NamesKeysAndPanicsInItsCaller: Limiter, Rename and Copy call it before
@@ -68,64 +65,6 @@ func TestPerClient_Clients_AreCountedByID(t *testing.T) {
 		f.RequireGranted(first, 2)
 		f.RequireDenied(same, 1)
 		f.RequireGranted(New(f.Conn).Limiter("limiter"), 2)
-	})
-}
-
-// withMode is a client that reports a mode.
-type withMode struct {
-	rueidis.Client
-	mode rueidis.ClientMode
-}
-
-func (c withMode) Mode() rueidis.ClientMode { return c.mode }
-
-func FuzzNames(f *testing.F) {
-	for _, name := range []string{"", "a", "api:login", "{tenant7}:second", "a}b", "a{b", "{}a", "a{}{b}", "{a}{b}",
-		"{{a}}", "}{", "\x00", "\xff{\xfe}", "日本{語}"} {
-		f.Add(name, "api:login")
-		f.Add(name, "{tenant7}:minute")
-	}
-	id := uuid.MustParse("0198f1a2-7c3d-7e4f-8a5b-6c7d8e9fa0b1")
-	// A client without a server panics on any call.
-	f.Fuzz(func(t *testing.T, name, other string) {
-		single := New(withMode{mode: rueidis.ClientModeStandalone}, WithClientID(id))
-		cluster := New(withMode{mode: rueidis.ClientModeCluster}, WithClientID(id))
-		l := single.Limiter(name)
-		require.Equal(t, name, l.Name())
-		if name == "" {
-			require.ErrorIs(t, l.err, ErrInvalidName)
-			require.ErrorIs(t, cluster.Limiter(name).err, ErrInvalidName)
-			return
-		}
-		require.NoError(t, l.err)
-
-		prefix := "{" + name + "}"
-		if strings.ContainsRune(name, '{') {
-			prefix = name
-		}
-		want := limiterKeys{name, prefix + ":value", prefix + ":permits", prefix + ":value:" + id.String(),
-			prefix + ":permits:" + id.String()}
-		require.Equal(t, want, l.wire.keys)
-
-		slots := make([]uint16, len(want))
-		for i, key := range want {
-			slots[i] = redisx.Slot(key)
-		}
-		err := cluster.Limiter(name).err
-		if slices.Max(slots) == slices.Min(slots) {
-			require.NoError(t, err)
-		} else {
-			require.ErrorIs(t, err, ErrCrossSlot)
-			require.ErrorContains(t, err, fmt.Sprintf("slot %d", slots[0]))
-			require.True(t, strings.ContainsAny(name, "{}"), "a name without braces has one slot")
-		}
-
-		if other == "" || err != nil || cluster.Limiter(other).err != nil || redisx.Slot(other) == slots[0] {
-			return
-		}
-		require.ErrorIs(t, cluster.Limiter(name).Rename(t.Context(), other), ErrCrossSlot)
-		_, err = cluster.Limiter(name).Copy(t.Context(), other, Replace())
-		require.ErrorIs(t, err, ErrCrossSlot)
 	})
 }
 

@@ -65,6 +65,44 @@ func TestHints_ManyNames_AreBounded(t *testing.T) {
 	assert.LessOrEqual(t, len(s.current)+len(s.earlier), 2*maxHints)
 }
 
+func TestSchedule_Begin_IsDueAfterThePause(t *testing.T) {
+	s := new(schedule)
+	assert.True(t, s.begin(-5), "the first use")
+	assert.False(t, s.begin(1<<40), "a count runs")
+	s.end(time.Second, time.Millisecond)
+	assert.False(t, s.begin(994))
+	assert.True(t, s.begin(995))
+	s.end(time.Second, 600*time.Millisecond)
+	assert.True(t, s.begin(994), "the clock was set back")
+	s.end(time.Second, 600*time.Millisecond)
+	s.hurry() // the rate has changed
+	assert.False(t, s.begin(1593), "the share of the server's time")
+	assert.True(t, s.begin(1594))
+	s.hurry() // beside a count, which may have begun before
+	s.end(time.Hour, time.Second)
+	assert.False(t, s.begin(2593))
+	assert.True(t, s.begin(2594))
+	s.end(time.Hour, 0)
+	s.skip(3000, time.Second, 0)
+	assert.False(t, s.begin(3999), "a call has counted")
+	assert.True(t, s.begin(4000))
+}
+
+func TestCountPauses_Grants_TakeAHundredthOfTheServer(t *testing.T) {
+	for _, test := range []struct {
+		interval, grants int64
+		pause, least     time.Duration
+	}{
+		{10_000, mostCounted, 5 * time.Second, 824200 * time.Microsecond},
+		{100, mostCounted, 824200 * time.Microsecond, 824200 * time.Microsecond},
+		{1, 0, 5 * time.Millisecond, 5 * time.Millisecond},
+	} {
+		pause, least := countPauses(test.interval, test.grants)
+		assert.Equal(t, test.pause, pause)
+		assert.Equal(t, test.least, least)
+	}
+}
+
 // TestPages_CallerLeaves_EndsTheCalls: a script that always has more to do is not called for a
 // caller that has left.
 func TestPages_CallerLeaves_EndsTheCalls(t *testing.T) {

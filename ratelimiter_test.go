@@ -504,9 +504,6 @@ func (f *fixture) countedNow(l *Limiter) {
 	l.wire.hint().counts.skip(time.Now().UnixMilli(), time.Hour, time.Hour)
 }
 
-// mostCounted is the number of grants up to which recount.lua counts a set.
-const mostCounted = 8192
-
 // recount counts the permits of a limiter.
 func (f *fixture) recount(l *Limiter) {
 	f.Helper()

@@ -15,6 +15,7 @@ type schedule struct {
 	early    int64 // when the next one may begin
 	due      int64 // when it is due
 	counting bool
+	hurried  bool // the next count is due at early
 }
 
 // A count is due half an interval after the one before, and when the server has had a hundred times as
@@ -39,10 +40,14 @@ func countPauses(interval, grants int64) (pause, least time.Duration) {
 func (s *schedule) begin(now int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.counting || now >= s.last && now < s.due {
+	due := s.due
+	if s.hurried {
+		due = s.early
+	}
+	if s.counting || now >= s.last && now < due {
 		return false
 	}
-	s.counting, s.last = true, now
+	s.counting, s.hurried, s.last = true, false, now
 	return true
 }
 
@@ -58,14 +63,15 @@ func (s *schedule) end(pause, least time.Duration) {
 func (s *schedule) skip(now int64, pause, least time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last, s.early, s.due = now, now+least.Milliseconds(), now+pause.Milliseconds()
+	s.hurried, s.last = false, now
+	s.early, s.due = now+least.Milliseconds(), now+pause.Milliseconds()
 }
 
-// hurry makes the next count due as soon as it may begin.
+// hurry makes the next count due as soon as it may begin, also if one runs.
 func (s *schedule) hurry() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.due = s.early
+	s.hurried = true
 }
 
 // learn keeps what a reply reported to a call at a time, as scripts have it. If the rate has changed, a

@@ -238,21 +238,3 @@ func requireNamed(t *testing.T, l *Limiter, err error) {
 		require.ErrorContains(t, err, strconv.Quote(l.Name()))
 	}
 }
-
-// The cursor of a count has the time of a grant.
-func TestDrift_ClockBefore1970_IsCorrected(t *testing.T) {
-	for name, begin := range map[string]time.Time{"before 1970": time.UnixMilli(-1e12), "zero": {}} {
-		runWithRedis(t, name, func(t *testing.T, f *fixture) {
-			start := time.Now()
-			l := f.limiter(Rate{Permits: 10_000, Interval: time.Minute},
-				WithClock(func() time.Time { return begin.Add(time.Since(start)) }))
-			f.fill(l, 900, 2)                                       // more than a page of grants
-			f.RequireNoError(f.Redis.Incr("{limiter}:value", 1500)) // as Java's release(1500) does
-			for range 40 {
-				time.Sleep(time.Second)
-				_, err := l.TryAcquire(t.Context(), 1)
-				require.NoError(t, err)
-			}
-		})
-	}
-}
