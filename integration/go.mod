@@ -18,7 +18,6 @@ require (
 	github.com/redis/rueidis/rueidislimiter v1.0.67
 	github.com/rratelimiter/rratelimiter v0.1.0
 	github.com/rratelimiter/rratelimiter/grpclimit v0.1.0
-	github.com/rratelimiter/rratelimiter/rls v0.1.0
 	github.com/rratelimiter/rratelimiter/rules v0.1.0
 	github.com/rs/zerolog v1.28.0
 	github.com/sethvargo/go-redisstore v0.3.0

@@ -8,7 +8,6 @@ require (
 	github.com/google/uuid v1.6.0
 	github.com/redis/rueidis v1.0.79
 	github.com/rratelimiter/rratelimiter v0.1.0
-	github.com/rratelimiter/rratelimiter/rls v0.1.0
 	github.com/rratelimiter/rratelimiter/rules v0.1.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9

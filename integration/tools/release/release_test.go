@@ -21,7 +21,7 @@ func TestRelease_CleanTree_SetsVersionsAndTags(t *testing.T) {
 	output, err := c.release("v0.9.0", "true")
 	require.NoError(t, err, output)
 
-	require.Equal(t, strings.Fields(`cmd/rrl/v0.9.0 grpclimit/v0.9.0 otellimit/v0.9.0 rls/v0.9.0 rules/v0.9.0 v0.9.0`),
+	require.Equal(t, strings.Fields(`cmd/rrl/v0.9.0 grpclimit/v0.9.0 otellimit/v0.9.0 rules/v0.9.0 v0.9.0`),
 		strings.Fields(c.git("tag", "--points-at", "HEAD")))
 	require.Equal(t, before, c.git("rev-parse", "HEAD^"), "one commit")
 	require.Empty(t, c.git("status", "--porcelain"))
@@ -81,7 +81,7 @@ func TestRelease_Unfit_ChangesNothing(t *testing.T) {
 		"version 2":          {"v2.0.0", "true", nil, "needs /v2"},
 		"failing checks":     {"v0.9.0", "false", nil, "the checks failed"},
 		"changed tree":       {"v0.9.0", "true", func(c *clone) { c.write("new", "") }, "the tree has changes"},
-		"existing tag":       {"v0.9.1", "true", func(c *clone) { c.git("tag", "rls/v0.9.1") }, "tag rls/v0.9.1 exists"},
+		"existing tag":       {"v0.9.1", "true", func(c *clone) { c.git("tag", "rules/v0.9.1") }, "tag rules/v0.9.1 exists"},
 		"no changes to date": {"v0.9.0", "true", func(c *clone) { c.commit("CHANGELOG.md", "# Changelog\n") }, "no heading"},
 		// The changes are kept, and not released.
 		"commit during the checks": {"v0.9.0", "git commit -q --allow-empty -m change", nil, "has changed during the checks"},

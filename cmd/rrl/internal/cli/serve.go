@@ -16,8 +16,8 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
-	"github.com/rratelimiter/rratelimiter/rls"
 	"github.com/rratelimiter/rratelimiter/rules"
+	"github.com/rratelimiter/rratelimiter/rules/rls"
 )
 
 type service struct {

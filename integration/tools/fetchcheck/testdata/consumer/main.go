@@ -16,9 +16,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/limit"
 	"github.com/rratelimiter/rratelimiter/otellimit"
-	"github.com/rratelimiter/rratelimiter/rls"
 	"github.com/rratelimiter/rratelimiter/rules"
 	"github.com/rratelimiter/rratelimiter/rules/grpcrules"
+	"github.com/rratelimiter/rratelimiter/rules/rls"
 	"google.golang.org/grpc"
 )
 

@@ -16,7 +16,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
-	"github.com/rratelimiter/rratelimiter/rls"
+	"github.com/rratelimiter/rratelimiter/rules/rls"
 )
 
 // connect opens a Client on an in-memory Redis, in place of

@@ -17,7 +17,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
-	"github.com/rratelimiter/rratelimiter/rls"
+	"github.com/rratelimiter/rratelimiter/rules/rls"
 )
 
 var allScenarios = slices.Concat(matching, units, hits, modes, beyond)

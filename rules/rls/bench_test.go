@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
-	"github.com/rratelimiter/rratelimiter/rls"
+	"github.com/rratelimiter/rratelimiter/rules/rls"
 )
 
 // BenchmarkLoad reads ten thousand descriptors, as a reload does.
