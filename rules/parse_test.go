@@ -116,11 +116,7 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 			"the number 7, want a text, the key of a request; what is no text of itself needs quotes"},
 		{one("key: ip, limits: 1/s, overrides: [{key: 10.0.0.0/8, ban: true}]"), "clients of 10.0.0.0/8 do not count as one"},
 		{one("key: ip, limits: 1/s, overrides: [{key: 10.0.0, ban: true}]"), `"10.0.0" is no address`},
-		{"rules:\n- &a {name: a, ban: true}\n- *a\n",
-			"f.yaml:2:3: rules[0]: the anchor &a is not supported: what many rules share goes into defaults\n" +
-				"f.yaml:3:3: rules[1]: aliases are not supported: what many rules share goes into defaults"},
-		{"rules:\n- {name: !!str a, ban: true}\n", "f.yaml:2:10: rules[0].name: the tag !!str is not supported"},
-		{"rules:\n- {<<: {name: a}}\n", `"<<" (!!merge), want the name of a field`},
+		{"rules:\n- {<<: [[]]}\n", `f.yaml:2:9: << is "", want a mapping`},
 		{"rules:\n- {? [a] : b}\n", "a list, want the name of a field"},
 		{"rules:\n- {name: a, limits: {redisson: q, rate: 1/s}}\n- {name: b, limits: {redisson: q, rate: 2/s}}\n",
 			`f.yaml:3: rules: the rule "b" states another rate for the limiter "q" than a rule before it: state it once`},
@@ -166,7 +162,7 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 		{"\ufeff", "f.yaml: the file is empty"},
 		{"\"a\\nb\": 1\nrules: []\n", `f.yaml:1:1: ["a\nb"]: unknown field "a\nb"`},
 		{strings.Repeat("[", 20000), "f.yaml"},
-		{"rules: " + strings.Repeat("[", 3000) + strings.Repeat("]", 3000), "f.yaml:1:9: rules[0]: a list, want a mapping"},
+		{"rules: " + strings.Repeat("[", 3000) + strings.Repeat("]", 3000), "the file has values more than 1000 deep"},
 	} {
 		_, err := Parse("f.yaml", []byte(tt.file))
 		shown := tt.file[:min(len(tt.file), 80)]
@@ -245,6 +241,18 @@ func TestParse_JSON_IsRead(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, status(s.Middleware(offline)(&ok{}), "GET /"))
 	_, err = Parse("f.json", []byte(`{"rules": [{"name": "ä", "nam": 1}]}`))
 	assert.ErrorContains(t, err, `f.json:1:26: rules[0].nam: unknown field "nam"`)
+}
+
+// An error in what an anchor names has the field of each use.
+func TestParse_Anchors_AreResolved(t *testing.T) {
+	const text = "match: all\nrules:\n- &a {name: a, key: ip, limits: &l 10/h}\n" +
+		"- {<<: *a, name: b}\n- {name: c, key: all, limits: *l}\n"
+	s, err := Parse("f.yaml", []byte(text))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a", "b", "c"}, namesOf(s))
+	_, err = Parse("f.yaml", []byte(strings.Replace(text, "10/h", "10/x", 1)))
+	assert.ErrorContains(t, err, `f.yaml:3:33: rules[0].limits: no unit "x"`)
+	assert.ErrorContains(t, err, `f.yaml:3:33: rules[2].limits: no unit "x"`)
 }
 
 // The limits and the overrides of a rule share its policy.

@@ -4,11 +4,10 @@ import (
 	"context"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/rules/internal/ruleset"
+	"github.com/rratelimiter/rratelimiter/rules/internal/yamlfile"
 )
 
 // WatchOption is a setting of [Watch].
@@ -56,13 +55,7 @@ func Watch(ctx context.Context, path string, opts ...WatchOption) (*Set, error) 
 	err := w.setRates(ctx)
 	go func() {
 		w.reportRates(err) // not in Watch itself: its caller may not listen yet
-		n, err := fsnotify.NewWatcher()
-		if err != nil { // only poll
-			rulefile.Run[fsnotify.Event](ctx, &w.files, nil, nil, nil)
-			return
-		}
-		defer func() { _ = n.Close() }() // nothing is left to do about it
-		rulefile.Run(ctx, &w.files, n, n.Events, n.Errors)
+		yamlfile.Follow(ctx, &w.files)
 	}()
 	return w.set, nil
 }

@@ -32,7 +32,6 @@ func (d *Decoder) Load(data []byte, parse func(data []byte) ([]*Node, *Problem))
 		return false
 	}
 	d.Root = root
-	d.refuse(root)
 	d.refuseManifest(root)
 	return len(d.Problems) == 0
 }
@@ -59,15 +58,6 @@ func load(data []byte, parse func(data []byte) ([]*Node, *Problem)) (*Node, *Pro
 		return nil, &Problem{Line: documents[1].Line, Column: documents[1].Column, Reason: reason}
 	}
 	return documents[0], nil
-}
-
-func (d *Decoder) refuse(n *Node) {
-	if n.Refused != "" {
-		d.Fail(n, "%s", n.Refused)
-	}
-	for _, child := range n.Content {
-		d.refuse(child)
-	}
 }
 
 // Full reports whether the largest number of problems is reached.

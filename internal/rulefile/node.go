@@ -1,6 +1,6 @@
 // Package rulefile is the common part of the files of packages rules and rls. It decodes strictly
 // and with positions, parses the notation of policies, and reads and watches files. It depends on
-// no YAML library: packages convert the nodes of theirs.
+// no YAML library: rules/internal/yamlfile adapts one.
 package rulefile
 
 import (
@@ -15,7 +15,6 @@ type Node struct {
 	Tag     string // Mapping, List, Text, Int, Float, Bool, Null or another tag of YAML
 	Value   string // a scalar as it is written
 	Plain   bool   // a scalar without quotes
-	Refused string // why the value is refused; "" if it is not
 	Line    int
 	Column  int
 	Content []*Node // the items of a list; the names and values of a mapping in turn

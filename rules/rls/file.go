@@ -5,6 +5,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/limit"
+	"github.com/rratelimiter/rratelimiter/rules/internal/yamlfile"
 )
 
 type domainFile struct {
@@ -24,7 +25,7 @@ type decoder struct{ rulefile.Decoder }
 func parse(file string, text []byte) (*domain, []*rulefile.Problem) {
 	d := &decoder{rulefile.Decoder{File: file, Lax: true, Places: places}}
 	made := &domain{file: file}
-	if d.Load(text, parseYAML) {
+	if d.Load(text, yamlfile.Parse) {
 		d.domain(made)
 	}
 	rulefile.Sort(d.Problems)

@@ -5,9 +5,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
+	"github.com/rratelimiter/rratelimiter/rules/internal/yamlfile"
 )
 
 // pollInterval is the time between polls, since a file system may not notify of changes.
@@ -24,14 +23,7 @@ func (s *Server) Watch(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	n, err := fsnotify.NewWatcher()
-	if err != nil {
-		s.config.Log.Warn("rls: changes are seen late", "path", s.config.Path, "error", err)
-		rulefile.Run[fsnotify.Event](ctx, &s.files, nil, nil, nil)
-		return ctx.Err()
-	}
-	defer func() { _ = n.Close() }() // an error has no consequence
-	rulefile.Run(ctx, &s.files, n, n.Events, n.Errors)
+	yamlfile.Follow(ctx, &s.files)
 	return ctx.Err()
 }
 

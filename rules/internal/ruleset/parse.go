@@ -11,13 +11,14 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
+	"github.com/rratelimiter/rratelimiter/rules/internal/yamlfile"
 )
 
 // Parse decodes a file. It returns its problems in their order in the file.
 func Parse(name string, data []byte) (*File, []*rulefile.Problem) {
 	s := new(File)
 	d := &decoder{Decoder: rulefile.Decoder{File: name}}
-	if d.Load(data, parseYAML) {
+	if d.Load(data, yamlfile.Parse) {
 		d.document(s)
 	}
 	if len(d.Problems) > 0 {

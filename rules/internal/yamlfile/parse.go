@@ -1,4 +1,6 @@
-package rls
+// Package yamlfile reads YAML and follows files for packages rules and rls: it adapts a YAML library
+// and notifications of the system to internal/rulefile, which depends on neither.
+package yamlfile
 
 import (
 	"errors"
@@ -14,9 +16,8 @@ const (
 	maxDepth  = 1000    // of nested values
 )
 
-func parseYAML(data []byte) ([]*rulefile.Node, *rulefile.Problem) {
-	return new(converter).parse(data)
-}
+// Parse parses the documents of a text.
+func Parse(data []byte) ([]*rulefile.Node, *rulefile.Problem) { return new(converter).parse(data) }
 
 // converter converts values of the YAML library. It resolves aliases and merges mappings, and
 // bounds both, since with them a small file can have any number of values.
@@ -28,12 +29,13 @@ type converter struct {
 func (c *converter) parse(data []byte) ([]*rulefile.Node, *rulefile.Problem) {
 	var documents []yaml.Node
 	if err := yaml.Load(data, &documents, yaml.WithAllDocuments()); err != nil {
-		load := &yaml.LoadError{}
-		if !errors.As(err, &load) {
-			load.Message = err.Error()
+		at := new(yaml.LoadError)
+		if !errors.As(err, &at) {
+			at.Message = err.Error()
 		}
-		return nil, rulefile.SyntaxProblem(
-			data, load.Mark.Line, load.Mark.Column, load.Message, load.ContextMsg, load.ContextMark.Line)
+		problem := rulefile.SyntaxProblem(data, at.Mark.Line, at.Mark.Column, at.Message, at.ContextMsg, at.ContextMark.Line)
+		problem.Err = err
+		return nil, problem
 	}
 	var all []*rulefile.Node
 	for _, document := range documents {

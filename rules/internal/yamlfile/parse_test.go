@@ -1,4 +1,4 @@
-package rls
+package yamlfile
 
 import (
 	"fmt"
@@ -18,8 +18,8 @@ func valuesOf(t *testing.T, text string) int {
 	return c.values
 }
 
-// TestParseYAML_MergeKeys_CostLinearTime: twice the fields are twice the values.
-func TestParseYAML_MergeKeys_CostLinearTime(t *testing.T) {
+// TestParse_MergeKeys_CostLinearTime: twice the fields are twice the values.
+func TestParse_MergeKeys_CostLinearTime(t *testing.T) {
 	fields := func(n int) string {
 		var b strings.Builder
 		for i := range n {
@@ -39,12 +39,12 @@ func TestParseYAML_MergeKeys_CostLinearTime(t *testing.T) {
 	}
 }
 
-// TestParseYAML_Documents_ShareTheBound of values, since each is converted before their number is an
+// TestParse_Documents_ShareTheBound of values, since each is converted before their number is an
 // error.
-func TestParseYAML_Documents_ShareTheBound(t *testing.T) {
+func TestParse_Documents_ShareTheBound(t *testing.T) {
 	document := "a: &a [1,1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\n" +
 		"c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\n---\n"
-	_, problem := parseYAML([]byte(strings.Repeat(document, 100)))
+	_, problem := Parse([]byte(strings.Repeat(document, 100)))
 	require.NotNil(t, problem)
 	assert.Contains(t, problem.Reason, "the file has more than 1048576 values")
 }
