@@ -2,10 +2,11 @@
 // starts itself. Its output is that of Go's benchmarks, which benchstat reads:
 //
 //	make bench                                  all, in rounds, written to docs/performance
-//	make bench BENCH=Granting ROUNDS=3          a part, printed
+//	make bench BENCH='FixedLoad|OneCaller'      a part, printed
 //	go test ./integration/benchmarks -run '^$' -bench 'Granting/callers=256/library=(rratelimiter|script)$' -benchtime 0.5s
 //
-// A benchmark has one line for each library. All callers call during the whole benchmark time.
+// A benchmark has one line for each library. All callers call during the whole benchmark time, except
+// in FixedLoad, whose calls come at random times, and in OneCaller, whose libraries take turns.
 // As with RunParallel, ns/op is that time by the decisions of all callers. The number of iterations
 // says nothing. The order of the libraries is another one in each run, and ratios are those of one
 // run.

@@ -6,32 +6,41 @@ import (
 	"testing"
 )
 
-// others lists what callers of one name are compared with. A lone caller has no other call to share
-// a pipeline with. Only one of the callers of throttled succeeds at a time.
+// fastest has the settings of peers that make the most decisions with many callers.
+var fastest = []string{"rueidislimiter+flushdelay", "redis_rate+autopipeline", "redis_rate+8pipelines",
+	"ulule+autopipeline", "ulule+8pipelines"}
+
+// others lists the peers of callers of one name. A lone caller is compared in BenchmarkOneCaller, and many
+// callers of throttled would wait: only one of them succeeds at a time.
 func others(callers int) []string {
-	keys := []string{ours, ours + "+unshared", script, "redisson-sync", "redisson-async", emptyScript, "x-time-rate"}
 	switch {
 	case callers == 1:
-		return append(keys, "rueidislimiter", "rueidislimiter+pool", "redis_rate", "throttled", "go-redisstore", "ulule")
+		return []string{"rueidislimiter", "ulule"}
 	case callers < manyCallers:
-		return append(keys, "rueidislimiter", "rueidislimiter+pool", "redis_rate", "redis_rate+autopipeline", "throttled",
-			"go-redisstore", "ulule", "ulule+autopipeline")
+		return []string{"rueidislimiter", "redis_rate+autopipeline", "throttled", "go-redisstore", "ulule+autopipeline"}
 	default:
-		return slices.Concat(keys, settings("rueidislimiter", "redis_rate", "go-redisstore", "ulule"))
+		return fastest
 	}
 }
 
-func BenchmarkGranting(b *testing.B) { callers(b, granting) }
-func BenchmarkDenying(b *testing.B)  { callers(b, denying) }
+func BenchmarkGranting(b *testing.B) {
+	for _, callers := range []int{1, 4, 16, 64, 256, 2048} {
+		keys := []string{ours, script, emptyScript}
+		switch callers {
+		case 256:
+			keys = append(keys, settings("rueidislimiter", "redis_rate", "go-redisstore", "ulule")...)
+			keys = append(keys, ours+"+unshared", "redisson-async", "x-time-rate")
+		case 1, 16, 2048:
+			keys = append(append(keys, others(callers)...), ours+"+unshared", "redisson-async", "x-time-rate")
+		}
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) { compare(b, granting(callers), keys...) })
+	}
+}
 
-func callers(b *testing.B, loadOf func(callers int) load) {
-	for _, callers := range []int{1, 2, 4, 8, 16, 64, 256, 2048} {
+func BenchmarkDenying(b *testing.B) {
+	for _, callers := range []int{1, 16, 256, 2048} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-			keys := []string{ours, script, emptyScript}
-			if slices.Contains([]int{1, 16, 256, 2048}, callers) {
-				keys = others(callers)
-			}
-			compare(b, loadOf(callers), keys...)
+			compare(b, denying(callers), append(others(callers), ours, script, "redisson-async", emptyScript)...)
 		})
 	}
 }
@@ -39,13 +48,11 @@ func callers(b *testing.B, loadOf func(callers int) load) {
 // BenchmarkContexts gives each call a context of its own.
 func BenchmarkContexts(b *testing.B) {
 	for _, kind := range []contextKind{deadline, cancellable} {
-		for _, callers := range []int{1, 4} {
-			for answer, l := range map[string]load{"granted": granting(callers), "denied": denying(callers)} {
-				l.context = kind
-				b.Run(fmt.Sprintf("context=%s/answer=%s/callers=%d", kind, answer, callers), func(b *testing.B) {
-					compare(b, l, ours, script, emptyScript)
-				})
-			}
+		for answer, l := range map[string]load{"granted": granting(1), "denied": denying(1)} {
+			l.context = kind
+			b.Run(fmt.Sprintf("context=%s/answer=%s/callers=1", kind, answer), func(b *testing.B) {
+				compare(b, l, ours, script)
+			})
 		}
 	}
 }
@@ -82,10 +89,10 @@ func BenchmarkObserver(b *testing.B) {
 func BenchmarkLeases(b *testing.B) {
 	for _, callers := range []int{1, 16, 256, 2048} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-			compare(b, granting(callers), ours+"+lease10ms", script, "x-time-rate")
+			compare(b, granting(callers), ours+"+lease10ms", script)
 		})
 	}
-	for _, callers := range []int{1, 16, 256, 2048} {
+	for _, callers := range []int{1, 256} {
 		b.Run(fmt.Sprintf("over=link/callers=%d", callers), func(b *testing.B) {
 			compare(b, granting(callers).overLink(b), ours+"+lease10ms", ours+"+lease10ms+nolink")
 		})
@@ -101,9 +108,8 @@ func BenchmarkLeases(b *testing.B) {
 
 // BenchmarkPolicies compares the policies of package limit with fixed windows and buckets.
 func BenchmarkPolicies(b *testing.B) {
-	keys := append(allPolicies(), script, emptyScript)
 	b.Run("callers=256", func(b *testing.B) {
-		compare(b, granting(256), append(keys, settings("rueidislimiter", "redis_rate", "go-redisstore", "ulule")...)...)
+		compare(b, granting(256), slices.Concat(allPolicies(), fastest, []string{script})...)
 	})
 }
 
@@ -119,15 +125,14 @@ func BenchmarkNames(b *testing.B) {
 	others := settings("rueidislimiter", "redis_rate", "throttled", "go-redisstore", "ulule")
 	b.Run("names=10000/callers=256", func(b *testing.B) {
 		compare(b, grantingNames(256, 10_000), slices.Concat(allPolicies(), others, []string{ours, ours + "+flushdelay",
-			ours + "+unshared", script, "redisson-sync", "redisson-async", emptyScript, "x-time-rate"})...)
+			script, "redisson-async", emptyScript})...)
 	})
 	b.Run("names=10000/state=new/callers=256", func(b *testing.B) {
 		l := grantingNames(256, 10_000)
 		l.warmup = 0 // most calls are the first of their name
 		compare(b, l, ours, script, emptyScript)
 	})
-	keys := []string{"FixedWindow", "SlidingWindow", "TokenBucket", "rueidislimiter+flushdelay", "ulule+autopipeline",
-		"ulule+8pipelines", "redis_rate+autopipeline", "redis_rate+8pipelines", emptyScript}
+	keys := append([]string{"FixedWindow", "TokenBucket"}, fastest...)
 	b.Run("names=1000000/callers=256", func(b *testing.B) { compare(b, grantingNames(256, 1_000_000), keys...) })
 	b.Run("names=100000/pick=zipf/callers=256", func(b *testing.B) {
 		l := grantingNames(256, 100_000)
@@ -142,8 +147,8 @@ func BenchmarkCluster(b *testing.B) {
 		b.Run(fmt.Sprintf("names=10000/callers=%d", callers), func(b *testing.B) {
 			l := grantingNames(callers, 10_000)
 			l.cluster = true
-			compare(b, l, "FixedWindow", "SlidingWindow", "TokenBucket", "rueidislimiter", "rueidislimiter+flushdelay",
-				"ulule", "ulule+autopipeline", "redis_rate+autopipeline", emptyScript)
+			compare(b, l, "FixedWindow", "TokenBucket", "rueidislimiter", "rueidislimiter+flushdelay", "ulule+autopipeline",
+				"redis_rate+autopipeline", emptyScript)
 		})
 	}
 }

@@ -49,11 +49,11 @@ func denying(callers int) load {
 	return l
 }
 
-// grantingNames is a load on many names. Its warm-up is long enough for a call of each of 10,000
+// grantingNames is a load on many names. Its warm-up is long enough for a call of most of 10,000
 // names: the first call of a name costs more than the others.
 func grantingNames(callers, count int) load {
 	l := granting(callers)
-	l.names, l.warmup = names(count), 1500*time.Millisecond
+	l.names, l.warmup = names(count), 800*time.Millisecond
 	return l
 }
 

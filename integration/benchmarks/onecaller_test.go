@@ -44,6 +44,7 @@ func takeTurns(b *testing.B, over load, keys []string) {
 		lib := find(b, key)
 		contenders[i] = &contender{library: lib, load: l, take: lib.open(b, redis, l).take, caller: newCaller(i, l)}
 	}
+	measureNoise()
 	for b.Loop() {
 		for range turns {
 			for _, i := range rand.Perm(len(contenders)) {

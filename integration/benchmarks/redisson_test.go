@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,8 +22,7 @@ const script = "script" // Redisson's script, sent once per decision by rueidis
 // redissonLibraries are the real client on the JVM, and its script.
 var redissonLibraries = []library{
 	{script, true, openScript},
-	{"redisson-sync", false, openRedisson(false)},
-	{"redisson-async", false, openRedisson(true)},
+	{"redisson-async", false, openRedisson},
 }
 
 // acquireScript is the script that Redisson sends for tryAcquire, and the form of its keys.
@@ -85,50 +85,44 @@ func openScript(b testing.TB, _ *server, l load) session {
 	}}
 }
 
-// jvmWarmup is how long the JVM runs a way of calling before it is measured for the first time.
-const jvmWarmup = 10 * time.Second
+// warmJVM lets the JVM run before it is measured for the first time.
+var warmJVM = sync.OnceFunc(func() { time.Sleep(10 * time.Second) })
 
-var jvmWarm = make(map[bool]bool)
-
-// openRedisson measures the real client: its callers are threads of the JVM, or if async, so many
-// calls in flight.
-func openRedisson(async bool) func(b testing.TB, redis *server, l load) session {
-	return func(b testing.TB, redis *server, l load) session {
-		ctx, client := context.Background(), redisson(b)
-		setRates(b, redis.redis, l)
-		return session{
-			take: func(ctx context.Context, _, name int, permits int64) (bool, error) {
-				return client.Limiter(l.names[name]).TryAcquire(ctx, permits)
-			},
-			drive: func(b *testing.B, l load, m *meter) tally {
-				java := client.Limiter(namePrefix)
-				require.NoError(b, java.StartBench(ctx, oracle.Bench{
-					Limiters: len(l.names), Callers: l.callers, Async: async, Permits: 1,
-				}))
-				if !jvmWarm[async] && !testing.Short() {
-					time.Sleep(jvmWarmup)
-					jvmWarm[async] = true
-				}
-				time.Sleep(l.warmup)
-				m.begin(b)
-				for b.Loop() {
-					require.NoError(b, java.CountBench(ctx, 50*time.Millisecond))
-				}
-				m.end(b, 0)
-				got, err := java.StopBench(ctx)
-				require.NoError(b, err)
-				m.elapsed, m.clientCPU, m.allocs = got.Elapsed, got.CPU, -1
-				t := newTally()
-				t.decisions, t.granted, t.failed = got.Decisions, got.Granted, got.Failed
-				if got.Error != "" {
-					t.err = errors.New(got.Error)
-				}
-				for i, n := range got.Latencies {
-					shift := max(0, i/64-1)
-					_ = t.latency.RecordValues(int64(i-shift*64)<<shift, int64(n))
-				}
-				return t
-			},
-		}
+// openRedisson measures the real client: its callers are so many calls in flight.
+func openRedisson(b testing.TB, redis *server, l load) session {
+	ctx, client := context.Background(), redisson(b)
+	setRates(b, redis.redis, l)
+	return session{
+		take: func(ctx context.Context, _, name int, permits int64) (bool, error) {
+			return client.Limiter(l.names[name]).TryAcquire(ctx, permits)
+		},
+		drive: func(b *testing.B, l load, m *meter) tally {
+			java := client.Limiter(namePrefix)
+			require.NoError(b, java.StartBench(ctx, oracle.Bench{
+				Limiters: len(l.names), Callers: l.callers, Async: true, Permits: 1,
+			}))
+			if !testing.Short() {
+				warmJVM()
+			}
+			time.Sleep(l.warmup)
+			m.begin(b)
+			for b.Loop() {
+				require.NoError(b, java.CountBench(ctx, 50*time.Millisecond))
+			}
+			m.end(b, 0)
+			got, err := java.StopBench(ctx)
+			require.NoError(b, err)
+			m.elapsed, m.clientCPU, m.allocs = got.Elapsed, got.CPU, -1
+			t := newTally()
+			t.decisions, t.granted, t.failed = got.Decisions, got.Granted, got.Failed
+			if got.Error != "" {
+				t.err = errors.New(got.Error)
+			}
+			for i, n := range got.Latencies {
+				shift := max(0, i/64-1)
+				_ = t.latency.RecordValues(int64(i-shift*64)<<shift, int64(n))
+			}
+			return t
+		},
 	}
 }

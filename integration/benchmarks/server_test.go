@@ -106,6 +106,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	code := m.Run()
+	reportNoise()
 	for _, closeIt := range closers {
 		closeIt()
 	}

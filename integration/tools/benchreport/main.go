@@ -3,6 +3,8 @@
 //
 //	go run ./integration/tools/benchreport bin/bench.txt
 //	go run ./integration/tools/benchreport -docs docs bin/bench.txt      also writes the pages and pictures
+//	go run ./integration/tools/benchreport -floors integration/tools/benchreport/floors.txt RUN RUN
+//	                                                                     writes floors that both runs reach
 //
 // make bench runs both, and benchstat for a part. The lines "round: 1" to "round: n" separate the
 // rounds: a ratio is of two figures of one round, which benchstat does not compare. The exit code is 1
@@ -10,6 +12,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -19,8 +22,16 @@ import (
 
 func main() {
 	docs := flag.String("docs", "", "the folder of performance.md, which is written")
+	renewed := flag.String("floors", "", "the file of the floors, which is written")
 	flag.Parse()
-	if err := run(flag.Arg(0), *docs); err != nil {
+	err := errors.New("no file of a run")
+	switch {
+	case *renewed != "":
+		err = renew(*renewed, flag.Args())
+	case flag.NArg() == 1:
+		err = run(flag.Arg(0), *docs)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -31,8 +42,8 @@ func run(file, docs string) error {
 	if err != nil {
 		return err
 	}
-	checked := r.check(floors())
-	fmt.Print(floorTable(checked))
+	checked := r.check(floors(floorsText))
+	fmt.Print(r.floorTable(checked), "\n", r.verdict(checked), "\n")
 	if docs != "" {
 		if err := r.write(docs, checked); err != nil {
 			return err
@@ -42,6 +53,22 @@ func run(file, docs string) error {
 		return fmt.Errorf("not reported, since they failed:\n%s", strings.Join(r.failed, "\n"))
 	}
 	return nil
+}
+
+// renew writes the floors that all runs reach.
+func renew(file string, runs []string) error {
+	var all []*results
+	for _, run := range runs {
+		r, err := read(run)
+		if err != nil {
+			return err
+		}
+		if noise, quiet := r.noise(); !quiet {
+			return fmt.Errorf("%s is not of a quiet machine: %s", run, noise)
+		}
+		all = append(all, r)
+	}
+	return os.WriteFile(file, []byte(renewed(floorsText, all)), 0o644)
 }
 
 // write writes the tables and the pictures, and the figures that performance.md repeats.
@@ -58,5 +85,5 @@ func (r *results) write(docs string, checked []checkedFloor) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(page, []byte(withFigures(string(text), checked)), 0o644)
+	return os.WriteFile(page, []byte(r.withTables(withFigures(string(text), checked), r.verdict(checked))), 0o644)
 }

@@ -130,19 +130,26 @@ var groups = map[string][]string{
 	"go":      {"rueidislimiter", "redis_rate", "throttled", "go-redisstore", "ulule"},
 	"windows": {"rueidislimiter", "go-redisstore", "ulule"},
 	"buckets": {"redis_rate", "throttled"},
-	"jvm":     {"redisson-sync", "redisson-async"},
 }
 
-// best returns the row of a group, in any setting, with the most decisions, or the row itself.
+// best returns the best row of a group, in any setting, or the row itself.
 func (r *results) best(table, group string) string {
-	best, most := group, 0.0
+	best, lowest := group, math.Inf(1)
 	for _, row := range r.rows[table] {
 		name, _, _ := strings.Cut(row, "+")
-		if rate := r.figure(table, row, "decisions/s").median; slices.Contains(groups[group], name) && rate > most {
-			best, most = row, rate
+		if cost := r.cost(table, row); slices.Contains(groups[group], name) && cost < lowest {
+			best, lowest = row, cost
 		}
 	}
 	return best
+}
+
+// cost is what the best row of a table has least of: time for a decision, or under a fixed load the p99.
+func (r *results) cost(table, row string) float64 {
+	if cost := r.figure(table, row, "p99-sec").median; !math.IsNaN(r.figure(table, row, "p99.9-sec").median) {
+		return cost
+	}
+	return 1 / r.figure(table, row, "decisions/s").median
 }
 
 func (s spread) String() string {

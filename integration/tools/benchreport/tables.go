@@ -40,18 +40,19 @@ func formatOf(unit string) func(float64) string {
 	return short
 }
 
-// table is one table in Markdown, the fastest row first.
-func (r *results) table(name string) string {
+// table is one table in Markdown with these columns or all, the best row first.
+func (r *results) table(name string, units ...string) string {
 	rows := slices.Clone(r.rows[name])
-	slices.SortStableFunc(rows, func(a, b string) int {
-		return cmp.Compare(r.figure(name, b, "decisions/s").median, r.figure(name, a, "decisions/s").median)
-	})
+	slices.SortStableFunc(rows, func(a, b string) int { return cmp.Compare(r.cost(name, a), r.cost(name, b)) })
 	lines := make([]string, len(rows)+2)
 	lines[0], lines[1] = "| |", "| --- |"
 	for i, row := range rows {
 		lines[i+2] = "| " + row + " |"
 	}
 	for _, c := range columns {
+		if len(units) > 0 && !slices.Contains(units, c.unit) {
+			continue
+		}
 		cells, known := make([]string, len(rows)), false
 		for i, row := range rows {
 			if c.unit == "" {
@@ -69,7 +70,7 @@ func (r *results) table(name string) string {
 			lines[i+2] += " " + cell + " |"
 		}
 	}
-	return "`" + name + "`\n\n" + strings.Join(lines, "\n") + "\n"
+	return strings.Join(lines, "\n") + "\n"
 }
 
 // tables are those of a benchmark.
@@ -77,7 +78,7 @@ func (r *results) tables(benchmark string) string {
 	var all []string
 	for _, name := range r.names {
 		if base, _, _ := strings.Cut(name, "/"); base == benchmark {
-			all = append(all, r.table(name))
+			all = append(all, "`"+name+"`\n\n"+r.table(name))
 		}
 	}
 	return strings.Join(all, "\n")
@@ -93,7 +94,7 @@ func (r *results) document(checked []checkedFloor) string {
 		case "machine":
 			return "- " + strings.Join(r.machine, "\n- ") + fmt.Sprintf("\n- rounds: %d\n", r.rounds)
 		case "floors":
-			return floorTable(checked)
+			return r.verdict(checked) + "\n\n" + r.floorTable(checked)
 		default:
 			return r.tables(name)
 		}
