@@ -20,39 +20,41 @@ import (
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("api: ")
-	files, err := describe(".")
+	public, err := load(".")
 	if err != nil {
 		log.Fatal(err)
 	}
-	for name, text := range files {
+	for name, text := range describe(public) {
 		if err := os.WriteFile(filepath.Join("api", name), []byte(text), 0o644); err != nil {
 			log.Fatal(err)
 		}
 	}
 }
 
-// public reports whether programs outside this repository can import the package.
-func public(p *packages.Package) bool {
-	private := p.Module == nil || slices.Contains([]string{"integration", "examples"}, path.Base(p.Module.Path))
-	return !private && p.Name != "main" && !slices.Contains(strings.Split(p.PkgPath, "/"), "internal")
-}
-
-// describe returns the file name and the declarations of each public package in the workspace of
-// root.
-func describe(root string) (map[string]string, error) {
+// load returns the packages of the workspace of root that programs outside this repository can import.
+func load(root string) (public []*packages.Package, err error) {
 	all, err := packages.Load(&packages.Config{Dir: root,
 		Mode: packages.NeedName | packages.NeedModule | packages.NeedTypes}, "work")
 	if err != nil {
 		return nil, err
 	}
-	files := map[string]string{}
 	for _, p := range all {
 		if len(p.Errors) > 0 {
 			return nil, fmt.Errorf("%s: %w", p.PkgPath, p.Errors[0])
 		}
-		if public(p) {
-			files[path.Base(p.PkgPath)+".txt"] = strings.Join(declarations(p.Types), "\n") + "\n"
+		private := p.Module == nil || slices.Contains([]string{"integration", "examples"}, path.Base(p.Module.Path))
+		if !private && p.Name != "main" && !slices.Contains(strings.Split(p.PkgPath, "/"), "internal") {
+			public = append(public, p)
 		}
 	}
-	return files, nil
+	return public, nil
+}
+
+// describe returns the file name and the declarations of each public package.
+func describe(public []*packages.Package) map[string]string {
+	files := map[string]string{}
+	for _, p := range public {
+		files[path.Base(p.PkgPath)+".txt"] = strings.Join(declarations(p.Types), "\n") + "\n"
+	}
+	return files
 }
