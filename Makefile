@@ -12,7 +12,8 @@ TERMTOSVG     = termtosvg==1.1.0
 VALE          = github.com/vale-cli/vale/v3/cmd/vale@v3.21.0
 MODULES       = $(shell go list -m -f '{{.Dir}}' | sed 's,^$(CURDIR),.,')
 PUBLISHED     = $(filter-out ./integration ./examples,$(MODULES))
-GO_TEST       = go test -race -shuffle=on
+# make lint vets.
+GO_TEST       = go test -race -shuffle=on -vet=off
 
 FETCH_CHECK   = integration/tools/fetchcheck/fetchcheck.sh
 
@@ -27,6 +28,10 @@ REDISSON_VERSIONS = 3.20.1,3.21.3,3.27.2,3.34.1,3.38.1,3.45.1,3.52.0,4.0.0,4.3.1
 # The image of rrl, and the certificate authorities in it: those of Debian or of Fedora.
 IMAGE        ?= rrl:local
 AUTHORITIES   = $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt))
+
+SHELL         = bash
+export TIMEFORMAT = took %R s, CPU %U s + %S s
+MAKEFLAGS    += --no-print-directory
 
 .PHONY: help demo demo-java test test-root test-deep test-modules test-published test-integration test-proxies test-matrix \
 	test-servers test-containers test-faults image image-redis bin/image fetch-check api tidy release release-check snapshot fuzz mutate model soak vulnerabilities \
@@ -47,10 +52,17 @@ demo-java: deps
 	@go run ./integration/tools/demojava
 
 # All tests: each module on an in-memory Redis, the modules as a consumer fetches them, then real servers and real
-# Redisson (4.7.0, 3.38.1 and 3.20.1), then images where a Docker engine answers. The last test lists what was tested.
-test: deps test-modules fetch-check test-integration
-	.ci/containers if-possible
-	cd integration && go test -count=1 -v ./tools/tested
+# Redisson (4.7.0, 3.38.1 and 3.20.1), then images where a Docker engine answers. The last test says what ran.
+test: deps
+	@rm -rf bin/tested && mkdir -p bin/tested
+	$(call timed,modules,$(MAKE) test-modules)
+	$(call timed,fetch,$(MAKE) fetch-check)
+	$(call timed,integration,$(MAKE) test-integration)
+	$(call timed,containers,.ci/containers if-possible)
+	@cd integration && TESTED=$(CURDIR)/bin/tested go test -count=1 -v ./tools/tested
+
+# timed runs a command, and keeps its output and its times in bin/tested.
+timed = @set -o pipefail; { time $(2); } 2>&1 | tee bin/tested/$(1)
 
 # The quick tests of the root module. test-deep has the random ones at their full size, as CI does once a week.
 test-root:
@@ -68,9 +80,11 @@ test-published: deps
 	cp go.work.sum published.work.sum
 	GOWORK=$(CURDIR)/published.work $(GO_TEST) $(addsuffix /...,$(PUBLISHED))
 
-# Two suites at a time, since some measure delays.
+# Three suites at a time: most of them wait. The tools, which have their own tests, need no race detector.
 test-integration: deps
-	cd integration && $(GO_TEST) -p 2 -timeout 30m $$(go list ./... | grep -v '/compatibility/proxies$$\|/containers$$\|/linear/mutants$$\|/tools/alloy$$')
+	cd integration && $(GO_TEST) -p 3 -timeout 30m \
+		$$(go list ./... | grep -v '/tools/\|/compatibility/proxies$$\|/containers$$\|/linear/mutants$$')
+	cd integration && go test -shuffle=on -vet=off $$(go list ./tools/... | grep -v '/alloy$$\|/tested$$')
 
 # The rate limit service behind a real Envoy (from PyPI), and rules behind Debian's nginx and Caddy.
 test-proxies:

@@ -1,14 +1,18 @@
-// Package tested prints at the end of make test what it has run.
+// Package tested prints at the end of make test what ran.
 package tested
 
 import (
 	"cmp"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -17,69 +21,100 @@ import (
 
 const root = "../../.."
 
-// Every folder with tests belongs to a module that make test runs. With -v it prints a line per group.
-func TestMakeTest_Groups_HaveAllTests(t *testing.T) {
-	// What test-integration leaves out, in the Makefile.
-	elsewhere := map[string]string{
-		"compatibility/proxies": "make test-proxies",
-		"containers":            "make test-containers",
-		"linear/mutants":        "make test-faults",
-		"tools/alloy":           "make model",
-	}
-	tested := map[string]bool{}
-	for _, module := range lines(t, root, "go", "list", "-m", "-f", "{{.Dir}}") {
-		group := "library"
-		if folder, err := filepath.Rel(absolute(t), module); err == nil && folder != "." {
-			group = folder
-		}
-		packages, left := 0, []string(nil)
-		const withTests = "{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}"
-		for _, dir := range lines(t, module, "go", "list", "-f", withTests, "./...") {
-			tested[dir] = true
-			if command := elsewhere[strings.TrimPrefix(dir, module+"/")]; group == "integration" && command != "" {
-				left = append(left, command)
-				continue
-			}
-			packages++
-		}
-		require.Positive(t, packages, "%s has no tests", group)
-		redis := "on a Redis in memory"
-		if group == "integration" {
-			redis = "on " + version(t) + " and with Redisson " + strings.Join(oracle.VersionsToTest(), ", ") +
-				"; not " + strings.Join(left, " and ")
-		}
-		t.Logf("%s: packages with tests: %d, %s", group, packages, redis)
-	}
-	t.Log("fetch-check: each published module, as a consumer fetches, builds and installs it")
+// elsewhere has the packages that make test leaves to other targets.
+var elsewhere = []struct{ folder, target string }{
+	{"integration/compatibility/proxies", "make test-proxies"},
+	{"integration/linear/mutants", "make test-faults"},
+	{"integration/tools/alloy", "make model"},
+}
 
-	require.NoError(t, filepath.WalkDir(absolute(t), func(path string, entry fs.DirEntry, err error) error {
+var (
+	passed = regexp.MustCompile(`(?m)^ok +\tgithub\.com/rratelimiter/rratelimiter(\S*)\t`)
+	took   = regexp.MustCompile(`(?m)^took (\S+) s, CPU (\S+) s \+ (\S+) s$`)
+	notRun = regexp.MustCompile(`(?m)^not run: .*$`)
+	images = regexp.MustCompile(`(?m)^images: (.*)$`)
+)
+
+// TestMakeTest reads what the groups of make test have written. Every package with tests has run,
+// or belongs to another target.
+func TestMakeTest_EveryPackage_HasRun(t *testing.T) {
+	written := os.Getenv("TESTED")
+	if written == "" {
+		t.Skip("make test sets TESTED to the folder with the output of its groups")
+	}
+	ran := map[string]bool{"integration/tools/tested": true}
+	var report, missing strings.Builder
+	var real, cpu time.Duration
+	for _, group := range []struct{ name, on string }{
+		{"modules", "on a Redis in memory"},
+		{"fetch", "each published module as a consumer fetches, builds and installs it"},
+		{"integration", "on " + version(t) + ", with Redisson " + strings.Join(oracle.VersionsToTest(), ", ")},
+		{"containers", "on images"},
+	} {
+		content, err := os.ReadFile(filepath.Join(written, group.name))
+		require.NoError(t, err)
+		output := string(content)
+		packages := passed.FindAllStringSubmatch(output, -1)
+		for _, match := range packages {
+			ran[path.Join(".", match[1])] = true
+		}
+		if reason := notRun.FindString(output); reason != "" {
+			fmt.Fprintln(&missing, reason)
+			ran["integration/"+group.name] = true
+			continue
+		}
+		if match := images.FindStringSubmatch(output); match != nil {
+			group.on = "on " + match[1]
+		}
+		times := took.FindStringSubmatch(output)
+		require.NotNil(t, times, "%s has no times", group.name)
+		groupReal, groupCPU := seconds(t, times[1]), seconds(t, times[2])+seconds(t, times[3])
+		real, cpu = real+groupReal, cpu+groupCPU
+		fmt.Fprintf(&report, "%-11s %s, CPU %s: ", group.name, groupReal, groupCPU)
+		if len(packages) > 0 {
+			fmt.Fprintf(&report, "%d packages ", len(packages))
+		}
+		fmt.Fprintln(&report, group.on)
+	}
+	for _, other := range elsewhere {
+		fmt.Fprintf(&missing, "not run: %s: %s\n", other.folder, other.target)
+		ran[other.folder] = true
+	}
+	t.Logf("\n%s%sall         %s, CPU %s", &report, &missing, real, cpu)
+
+	for _, folder := range folders(t) {
+		require.True(t, ran[folder], "make test has not run %s", folder)
+	}
+}
+
+// folders returns the folders with tests.
+func folders(t *testing.T) (found []string) {
+	require.NoError(t, filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "bin" || entry.Name() == "testdata") {
 			return filepath.SkipDir
 		}
-		if strings.HasSuffix(path, "_test.go") {
-			require.True(t, tested[filepath.Dir(path)], "make test does not run %s", path)
+		if strings.HasSuffix(name, "_test.go") {
+			folder, err := filepath.Rel(root, filepath.Dir(name))
+			require.NoError(t, err)
+			found = append(found, filepath.ToSlash(folder))
 		}
 		return err
 	}))
+	return found
 }
 
-func absolute(t *testing.T) string {
-	path, err := filepath.Abs(root)
+func seconds(t *testing.T, text string) time.Duration {
+	d, err := time.ParseDuration(text + "s")
 	require.NoError(t, err)
-	return path
+	return d.Round(time.Second)
 }
 
+// version returns the name and the version of the server of the suites.
 func version(t *testing.T) string {
 	server := cmp.Or(os.Getenv("REDIS_SERVER"), "redis-server")
-	words := strings.Fields(lines(t, root, server, "--version")[0]) // Redis server v=7.0.15 sha=...
+	output, err := exec.CommandContext(t.Context(), server, "--version").Output()
+	require.NoError(t, err, "%s --version", server)
+	words := strings.Fields(string(output)) // Redis server v=7.0.15 sha=...
 	require.Greater(t, len(words), 2, "%s --version", server)
 	return words[0] + " " + strings.TrimPrefix(words[2], "v=")
-}
-
-func lines(t *testing.T, dir, name string, args ...string) []string {
-	command := exec.CommandContext(t.Context(), name, args...)
-	command.Dir = dir
-	out, err := command.Output()
-	require.NoError(t, err, "%s %v", name, args)
-	return strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' })
 }
