@@ -28,7 +28,7 @@ func Example() {
 	redis := connect() // rueidis.NewClient
 	quota := limit.New(rratelimiter.New(redis), "paid-api",
 		limit.TokenBucket{Capacity: 20, Refill: 10, Interval: time.Second})
-	limiter := fallback.New(quota, fallback.OnFailure(fallback.Local(0.1)))
+	limiter := fallback.New(quota, fallback.OnFailure(limit.Local(0.1)))
 
 	from, err := limiter.Acquire(context.Background(), 1)
 	fmt.Println(from, err)
@@ -47,7 +47,7 @@ func Example() {
 // A limiter for each user. Together they know whether Redis is up.
 func ExampleLimiter_With() {
 	users := limit.NewKeyed(rratelimiter.New(connect()), "user", limit.FixedWindow{Permits: 100, Interval: time.Hour})
-	limiters := fallback.New(nil, fallback.OnFailure(fallback.Open))
+	limiters := fallback.New(nil, fallback.OnFailure(limit.Open))
 
 	allowed, from, err := limiters.With(users.Limiter("alice")).TryAcquire(context.Background(), 1)
 	fmt.Println(allowed, from, err)

@@ -1,9 +1,9 @@
 // Package fallback limits calls that are not HTTP or gRPC, also while Redis is away. It gives Redis a
-// deadline for each decision, and decides without Redis if it fails or does not answer: as a [FailureMode]
+// deadline for each decision, and decides without Redis if it fails or does not answer: as a [limit.FailureMode]
 // says.
 //
 //	quota := limit.New(client, "paid-api", limit.SlidingLog{Permits: 100, Interval: time.Minute})
-//	limiter := fallback.New(quota, fallback.OnFailure(fallback.Local(0.1)))
+//	limiter := fallback.New(quota, fallback.OnFailure(limit.Local(0.1)))
 //	from, err := limiter.Acquire(ctx, 1)
 //
 // Each call reports the [Source] of its decision. Options are words without a prefix, such as
@@ -25,7 +25,7 @@ import (
 
 // Limiter is a limiter that decides while Redis is away too. It is safe for concurrent use.
 //
-// During an outage of the limiter's node of Redis, the [FailureMode] decides at once, and no caller
+// During an outage of the limiter's node of Redis, the [limit.FailureMode] decides at once, and no caller
 // waits for Redis. The page [Failure modes] defines an outage.
 //
 // [Failure modes]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/failures.md
@@ -42,8 +42,8 @@ type Source int
 // The sources.
 const (
 	Redis Source = iota + 1 // or the leases and the denial cache of the Client
-	Share                   // the local share of the limit, see [Local]
-	Mode                    // [Open] or [Closed], without any count
+	Share                   // the local share of the limit, see [limit.Local]
+	Mode                    // [limit.Open] or [limit.Closed], without any count
 )
 
 // String returns "redis", "share" or "mode".
@@ -63,10 +63,10 @@ var ErrClosed = errors.New("fallback: Redis did not decide, so the permits are r
 // too. With a nil limiter, only [Limiter.With] can be called.
 //
 // Open one for a limiter and keep it: it knows whether Redis is up, and what its share has granted.
-// With [Local], a *[rratelimiter.Limiter] needs an InitialRate or [Policies], and New panics without
+// With [limit.Local], a *[rratelimiter.Limiter] needs an InitialRate or [Policies], and New panics without
 // them. It panics too if the client, the name or a policy of the limiter is invalid.
 func New(limiter limit.Joinable, options ...Option) *Limiter {
-	s := guard.Apply(&settings{Settings: guard.NewSettings(DefaultDeadline)}, options)
+	s := guard.Apply(&settings{Settings: guard.NewSettings()}, options)
 	l := (&Limiter{guard: guard.New(s.Mode, s.Deadline, s.Changed), policies: s.policies}).With(limiter)
 	guard.MustCheck("fallback: New", limiter)
 	if limiter != nil && s.Mode > 0 && l.known == nil && guard.OwnPolicies(limiter) == nil {
@@ -95,7 +95,7 @@ func (l *Limiter) With(limiter limit.Joinable) *Limiter {
 }
 
 // Take takes permits if they are free now, and returns the numbers. It never waits longer than the
-// [Deadline]. The Decision of the mode [Open] has only Allowed. If the mode refuses, the error is
+// [Deadline]. The Decision of the mode [limit.Open] has only Allowed. If the mode refuses, the error is
 // [ErrClosed]. Invalid arguments, a limiter without a rate and ctx have the errors of the wrapped
 // limiter, in every mode.
 func (l *Limiter) Take(ctx context.Context, permits int64) (rratelimiter.Decision, Source, error) {
@@ -109,7 +109,7 @@ func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, Source, 
 
 // TryAcquireWithin takes permits as soon as they are free, if that is within the timeout. It returns
 // false at once if that is not possible. If Redis fails or hangs meanwhile, the mode decides; with
-// [Local], the caller waits for the share, and for Redis again as soon as that answers.
+// [limit.Local], the caller waits for the share, and for Redis again as soon as that answers.
 func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, Source, error) {
 	d, from, err := l.ask(ctx, permits, max(0, timeout))
 	return d.Allowed, from, err
@@ -138,19 +138,19 @@ func (l *Limiter) ask(ctx context.Context, permits int64, wait time.Duration) (d
 	}
 	q := guard.Request{Limiter: l.limiter, Policies: l.known, Permits: permits, Wait: wait}
 	a := l.guard.Ask(ctx, q)
-	if a.Result.Passes() {
+	if guard.Passes(a.Result) {
 		receipt.SlotOf(ctx).Put(l.guard.Receipt(q, a)) // for a limit.Taken
 	}
 	switch {
-	case a.Result == guard.Canceled, guard.IsMistake(a.Err):
+	case a.Result == limit.Canceled, guard.IsMistake(a.Err):
 		return d, 0, a.Err
-	case a.Result == guard.FailedOpen:
+	case a.Result == limit.FailedOpen:
 		return rratelimiter.Decision{Allowed: true}, Mode, nil
-	case a.Result == guard.FailedClosed:
+	case a.Result == limit.FailedClosed:
 		return d, Mode, fmt.Errorf("%w: limiter %q: %w", ErrClosed, l.limiter.Name(), a.Err)
 	case a.Local:
 		return a.Decision, Share, nil
-	case a.Result == guard.Acquired:
+	case a.Result == limit.Acquired:
 		a.Decision.Allowed = true // it has no numbers after a wait
 		return a.Decision, Redis, nil
 	}

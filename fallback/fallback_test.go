@@ -115,10 +115,10 @@ func answer(allowed bool, from Source, err error) string {
 // TestLimiter_RedisAway_ModeDecides: the first call has the deadline, the others return at once, and
 // Redis decides again when it is back.
 func TestLimiter_RedisAway_ModeDecides(t *testing.T) {
-	for mode, want := range map[FailureMode][]string{
-		Open:       {"granted by mode", "granted by mode", "granted by mode"},
-		Closed:     {"refused by mode", "refused by mode", "refused by mode"},
-		Local(0.2): {"granted by share", "denied by share", "denied by share"},
+	for mode, want := range map[limit.FailureMode][]string{
+		limit.Open:       {"granted by mode", "granted by mode", "granted by mode"},
+		limit.Closed:     {"refused by mode", "refused by mode", "refused by mode"},
+		limit.Local(0.2): {"granted by share", "denied by share", "denied by share"},
 	} {
 		t.Run(fmt.Sprint(mode), func(t *testing.T) {
 			eachAway(t, func(t *testing.T, f *fixture, limiter limit.Joinable, goAway func() func()) {
@@ -151,7 +151,7 @@ func TestLimiter_RedisAway_ModeDecides(t *testing.T) {
 					took := time.Since(begin)
 					assert.True(t, took == 0 || i == 0 && took <= deadline, "call %d took %v", i, took)
 				}
-				if mode == Closed {
+				if mode == limit.Closed {
 					_, err := l.Acquire(t.Context(), 1)
 					require.ErrorIs(t, err, ErrClosed)
 					assert.ErrorContains(t, err, `"x`)
@@ -171,7 +171,7 @@ func TestLimiter_RedisAway_ModeDecides(t *testing.T) {
 // share at most three deadlines after the failure, or when it has permits.
 func TestAcquire_RedisAwayDuringTheWait_ShareServes(t *testing.T) {
 	eachAway(t, func(t *testing.T, f *fixture, limiter limit.Joinable, goAway func() func()) {
-		l := New(limiter, Deadline(deadline), OnFailure(Local(0.1)), Policies(minute))
+		l := New(limiter, Deadline(deadline), OnFailure(limit.Local(0.1)), Policies(minute))
 		require.Equal(t, "granted by redis", answer(l.TryAcquire(t.Context(), 10)), "the whole minute")
 		begin := time.Now()
 		waiters := make(chan string, 2)
@@ -198,7 +198,7 @@ func TestAcquire_ContextEnds_ReturnsAtOnce(t *testing.T) {
 	for after, hangs := range map[time.Duration]bool{time.Second: false, deadline / 2: true, time.Minute: true} {
 		run(t, func(t *testing.T, f *fixture) {
 			l := New(limit.New(f.client, "x", limit.FixedWindow{Permits: 10, Interval: time.Hour}), Deadline(deadline),
-				OnFailure(Local(0.1)))
+				OnFailure(limit.Local(0.1)))
 			require.Equal(t, "granted by redis", answer(l.TryAcquire(t.Context(), 10)))
 			ctx, cancel := context.WithCancel(t.Context())
 			returned := make(chan error, 2)
@@ -228,7 +228,7 @@ func TestAcquire_ContextEnds_ReturnsAtOnce(t *testing.T) {
 // TestLimiter_InvalidCall_HasItsError: the mode decides nothing then.
 func TestLimiter_InvalidCall_HasItsError(t *testing.T) {
 	run(t, func(t *testing.T, f *fixture) {
-		open := OnFailure(Open)
+		open := OnFailure(limit.Open)
 		valid := New(limit.New(f.client, "x", minute), open, Deadline(deadline))
 		assert.PanicsWithValue(t, "fallback: New: rratelimiter: invalid rate: 0 policies, want 1 to 10",
 			func() { New(limit.New(f.client, "x"), open) })
@@ -258,9 +258,9 @@ func TestLimiter_InvalidCall_HasItsError(t *testing.T) {
 		check(New(none, open), 1, rratelimiter.ErrNotInitialized)
 		assert.PanicsWithValue(t, "fallback: New: the policies of limiter \"no rate\" are unknown: "+
 			"pass InitialRate to it, or Policies, for Local",
-			func() { New(none, OnFailure(Local(0.5))) })
+			func() { New(none, OnFailure(limit.Local(0.5))) })
 		joined := limit.Join(none, limit.New(f.client, "x", minute))
-		assert.Panics(t, func() { New(joined, OnFailure(Local(0.5))) })
+		assert.Panics(t, func() { New(joined, OnFailure(limit.Local(0.5))) })
 		assert.Equal(t, "Source(0) redis share mode", fmt.Sprint(Source(0), Redis, Share, Mode))
 	})
 }
@@ -269,7 +269,7 @@ func TestLimiter_InvalidCall_HasItsError(t *testing.T) {
 func TestWith_Keys_ShareTheBreaker(t *testing.T) {
 	run(t, func(t *testing.T, f *fixture) {
 		users := limit.NewKeyed(f.client, "user", minute, limit.Pause{Most: time.Hour})
-		base := New(nil, Deadline(deadline), OnFailure(Local(0.1)))
+		base := New(nil, Deadline(deadline), OnFailure(limit.Local(0.1)))
 		f.hangs.Store(true)
 		begin := time.Now()
 		for i, want := range []string{"granted by share", "denied by share"} {
@@ -285,7 +285,7 @@ func TestWith_Keys_ShareTheBreaker(t *testing.T) {
 func TestNew_LocalWithInitialRate_GrantsItsShare(t *testing.T) {
 	run(t, func(t *testing.T, f *fixture) {
 		rate := rratelimiter.InitialRate(rratelimiter.Rate{Permits: 10, Interval: time.Hour})
-		limiter := New(f.client.Limiter("a", rate), OnFailure(Local(0.2)))
+		limiter := New(f.client.Limiter("a", rate), OnFailure(limit.Local(0.2)))
 		defer away["hangs"](f)()
 		ok, from, err := limiter.TryAcquire(t.Context(), 1)
 		assert.NoError(t, err)

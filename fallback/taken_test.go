@@ -13,8 +13,8 @@ import (
 
 // TestTaken_RedisAway_ModeDecides: what the share grants is settled with the share.
 func TestTaken_RedisAway_ModeDecides(t *testing.T) {
-	for mode, want := range map[FailureMode]struct{ first, second, third bool }{
-		Closed: {}, Open: {true, true, true}, Local(0.4): {true, false, true},
+	for mode, want := range map[limit.FailureMode]struct{ first, second, third bool }{
+		limit.Closed: {}, limit.Open: {true, true, true}, limit.Local(0.4): {true, false, true},
 	} {
 		eachAway(t, func(t *testing.T, f *fixture, limiter limit.Joinable, goAway func() func()) {
 			quota := limit.SlidingLog{Permits: 10, Interval: time.Minute}

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrNotSent is returned when a client's interceptor does not send a call. Either no permit was
-// free within its context or [Wait], or Redis failed and the mode is [Closed]. The error wraps the
+// free within its context or [Wait], or Redis failed and the mode is [limit.Closed]. The error wraps the
 // reason, for instance [context.DeadlineExceeded].
 //
 // The error has a gRPC status: ResourceExhausted, with a RetryInfo if a retry helps;

@@ -57,7 +57,7 @@ func TestErrNotSent_Status_HasRetryTime(t *testing.T) {
 	} {
 		guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 			calls := limited(serve(f, new(service)), perHost(client, hour(1)), append(c.opts,
-				grpclimit.Report(func(_ context.Context, call grpclimit.Call, _ grpclimit.Outcome) {
+				grpclimit.Report(func(_ context.Context, call grpclimit.Call, _ limit.Outcome) {
 					assert.True(t, call.Outgoing)
 					assert.Equal(t, "passthrough:///server", call.Target)
 				}))...)

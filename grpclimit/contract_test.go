@@ -17,6 +17,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 const method = "/shop.Orders/Create"
@@ -180,7 +181,7 @@ func choose(s guardtest.Settings) choice {
 
 func options(s guardtest.Settings) []grpclimit.Option {
 	opts := []grpclimit.Option{
-		nil, grpclimit.OnFailure(grpclimit.FailureMode(s.Mode)), grpclimit.OnRedisChange(s.OnRedisChange),
+		nil, grpclimit.OnFailure(s.Mode), grpclimit.OnRedisChange(s.OnRedisChange),
 	}
 	add := func(set bool, opt func() grpclimit.Option) {
 		if set {
@@ -201,7 +202,7 @@ func options(s guardtest.Settings) []grpclimit.Option {
 	add(s.Shadow, grpclimit.Shadow)
 	add(s.Deadline != 0, func() grpclimit.Option { return grpclimit.Deadline(s.Deadline) })
 	add(s.Report != nil, func() grpclimit.Option {
-		return grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) { s.Report(outcome(o)) })
+		return grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o limit.Outcome) { s.Report(outcome(o)) })
 	})
 	add(s.OnSettleError != nil, func() grpclimit.Option {
 		return grpclimit.OnSettleError(func(_ context.Context, _ grpclimit.Call, err error) { s.OnSettleError(err) })
@@ -209,7 +210,7 @@ func options(s guardtest.Settings) []grpclimit.Option {
 	return opts
 }
 
-func outcome(o grpclimit.Outcome) guardtest.Outcome {
+func outcome(o limit.Outcome) guardtest.Outcome {
 	return guardtest.Outcome{
 		Result: o.Result.String(), Shadow: o.Shadow, Limiter: o.Limiter, Local: o.Local,
 		Left: o.Decision.Remaining, Err: o.Err,

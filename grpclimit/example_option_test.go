@@ -99,7 +99,7 @@ func ExampleSpread() {
 func ExampleShadow() {
 	client := connect()
 
-	report := func(_ context.Context, call grpclimit.Call, o grpclimit.Outcome) {
+	report := func(_ context.Context, call grpclimit.Call, o limit.Outcome) {
 		fmt.Println(call.Service(), o.Limiter, o.Result, o.Violated)
 	}
 	c, stop := start(limitedBy(one(client), grpclimit.Shadow(), grpclimit.Report(report)))
@@ -125,7 +125,7 @@ func (down) Take(context.Context, int64) (rratelimiter.Decision, error) {
 func (down) Name() string { return "down" }
 
 func ExampleOnFailure() {
-	for _, mode := range []grpclimit.FailureMode{grpclimit.Open, grpclimit.Closed} {
+	for _, mode := range []limit.FailureMode{limit.Open, limit.Closed} {
 		c, stop := start([]grpc.ServerOption{grpc.UnaryInterceptor(
 			grpclimit.UnaryServerInterceptor(grpclimit.All(down{}), grpclimit.OnFailure(mode),
 				grpclimit.Deadline(20*time.Millisecond)))})
@@ -139,10 +139,10 @@ func ExampleOnFailure() {
 
 // Four processes share a limit of eight a minute, so each grants two of them by itself while Redis
 // is down.
-func ExampleLocal() {
+func ExampleOnFailure_local() {
 	c, stop := start(limitedBy(grpclimit.All(down{}),
 		grpclimit.Policies(limit.FixedWindow{Permits: 8, Interval: time.Minute}),
-		grpclimit.OnFailure(grpclimit.Local(0.25)),
+		grpclimit.OnFailure(limit.Local(0.25)),
 		grpclimit.OnRedisChange(func(_ string, up bool, err error) { fmt.Println("up:", up, err) })))
 	defer stop()
 	for range 2 {
@@ -215,7 +215,7 @@ func ExampleDescribe() {
 		return describe(limit.New(client, "all", limit.FixedWindow{Permits: 5, Interval: time.Second},
 			limit.FixedWindow{Permits: 1, Interval: time.Minute})), nil
 	}
-	report := grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) {
+	report := grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o limit.Outcome) {
 		fmt.Println(o.Result, o.Violated)
 	})
 	intercept := grpclimit.UnaryServerInterceptor(choose, unhurried, report)

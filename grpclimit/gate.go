@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // gate is the common part of all four interceptors.
@@ -18,7 +19,7 @@ type gate struct {
 }
 
 // visit is a call that a server's gate admitted, and the context of its handler.
-type visit = guard.Visit[guard.GRPC, Outcome]
+type visit = guard.Visit[guard.GRPC]
 
 func newGate(interceptor string, choose func(context.Context, Call) (Limiter, error), opts []Option,
 	client bool) *gate {
@@ -26,7 +27,7 @@ func newGate(interceptor string, choose func(context.Context, Call) (Limiter, er
 		panic(fmt.Sprintf("grpclimit: %s: choose is nil: pass All, Each or a function that returns a Limiter", interceptor))
 	}
 	g := &gate{choose: choose}
-	g.settings = settings{policies: guard.Describe(), Settings: guard.NewSettings(DefaultDeadline)}
+	g.settings = settings{policies: guard.Describe(), Settings: guard.NewSettings()}
 	g.pauseOn = []func(*status.Status) (time.Duration, bool){RetryInfo()}
 	guard.Apply(&g.settings, opts)
 	if guard.SameCode(choose, All(nil)) {
@@ -36,7 +37,7 @@ func newGate(interceptor string, choose func(context.Context, Call) (Limiter, er
 	if client {
 		g.guard = g.Outgoing()
 	} else {
-		g.guard = g.Incoming(DefaultMaxWaiting)
+		g.guard = g.Incoming()
 	}
 	return g
 }
@@ -70,7 +71,7 @@ func (g *gate) request(ctx context.Context, call Call) (
 
 // decided is the Outcome of a call, and what it was made of.
 type decided struct {
-	Outcome
+	limit.Outcome
 	request  guard.Request
 	answer   guard.Answer
 	policies *guard.Description
@@ -83,8 +84,8 @@ func (g *gate) decide(ctx context.Context, call Call) *decided {
 		return nil
 	}
 	a := g.guard.Decide(ctx, q, err)
-	o := &decided{Outcome{
-		Result: Result(a.Result), Shadow: g.Shadow, Local: a.Local, Limiter: guard.NameOf(q.Limiter), Cost: q.Permits,
+	o := &decided{limit.Outcome{
+		Result: a.Result, Shadow: g.Shadow, Local: a.Local, Limiter: guard.NameOf(q.Limiter), Cost: q.Permits,
 		Decision: a.Decision, Each: a.Each, Violated: d.Names(d.Violated(a, q.Permits)), Err: a.Err,
 	}, q, a, d}
 	if g.report != nil {
@@ -93,7 +94,7 @@ func (g *gate) decide(ctx context.Context, call Call) *decided {
 	return o
 }
 
-func (g *gate) passes(o *decided) bool { return g.Shadow || o.answer.Result.Passes() }
+func (g *gate) passes(o *decided) bool { return g.Shadow || guard.Passes(o.answer.Result) }
 
 // admit decides a call to a server. It returns the visit of a call that proceeds, nil if nothing
 // limits the call, or the refusal.

@@ -43,9 +43,9 @@ func documented(f *redistest.Fixture, client *rratelimiter.Client) map[string]te
 		limit.TokenBucket{Capacity: 5, Refill: 1, Interval: 10 * time.Second}))
 	serve("named", each("named", grpclimit.Named("pages per day", limit.Calendar{Permits: 50, Unit: limit.Day})))
 	serve("closed", grpclimit.All(down{}))
-	serve("open", grpclimit.All(down{}), grpclimit.OnFailure(grpclimit.Open))
+	serve("open", grpclimit.All(down{}), grpclimit.OnFailure(limit.Open))
 	serve("local", grpclimit.All(down{}), grpclimit.Policies(limit.FixedWindow{Permits: 10, Interval: time.Minute}),
-		grpclimit.OnFailure(grpclimit.Local(0.1)))
+		grpclimit.OnFailure(limit.Local(0.1)))
 	serve("keyed", grpclimit.Each(client, "keyed", grpclimit.ByMetadata("tenant"), second))
 	serve("unknown", func(context.Context, grpclimit.Call) (grpclimit.Limiter, error) {
 		return nil, errors.New("a peer of the network \"unix\"")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // text is an address of a type that package net does not have.
@@ -97,7 +98,7 @@ func TestKey_Call_GivesTextOrError(t *testing.T) {
 		got, err := c.key(ctx, c.call)
 		assert.Equal(t, c.want, got, name)
 		assert.Equal(t, c.want == "", err != nil, name)
-		assert.Equal(t, c.invalid, errors.Is(err, grpclimit.ErrInvalidRequest), name)
+		assert.Equal(t, c.invalid, errors.Is(err, limit.ErrInvalidRequest), name)
 	}
 	for id := range 256 { // a binary value has no white space
 		value := string([]byte{byte(id)})

@@ -6,7 +6,6 @@ import (
 
 	"google.golang.org/grpc/status"
 
-	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -18,7 +17,7 @@ type settings struct {
 	policies  *guard.Description // of limiters without a description of their own
 	cost      func(context.Context, Call) int64
 	skip      func(context.Context, Call) bool
-	report    func(context.Context, Call, Outcome)
+	report    func(context.Context, Call, limit.Outcome)
 	unsettled func(context.Context, Call, error)
 	pauseOn   []func(*status.Status) (time.Duration, bool)
 	guard.Settings
@@ -33,22 +32,15 @@ func common(change guard.Change) Option {
 	return func(s *settings) { change(&s.Settings) }
 }
 
-// DefaultDeadline is the time that Redis has to answer without [Deadline].
-const DefaultDeadline = httplimit.DefaultDeadline
-
-// DefaultMaxWaiting is the largest number of calls that wait at once in an interceptor of a server
-// without [MaxWaiting].
-const DefaultMaxWaiting = httplimit.DefaultMaxWaiting
-
 // Policies describes the policies of the chosen limiters, in their order, as [httplimit.Policies] does.
-// Statuses name them, and [Local] grants a share of them. It panics if a policy is invalid.
+// Statuses name them, and [limit.Local] grants a share of them. It panics if a policy is invalid.
 func Policies(policies ...limit.Policy) Option {
 	d := guard.MustDescribe("grpclimit: Policies", policies...)
 	return func(s *settings) { s.policies = d }
 }
 
 // Cost sets the cost of a call, 1 by default. A call of cost 0 passes without a call to
-// Redis. A cost below 0 is [ErrInvalidRequest]. A cost above the largest possible grant is always
+// Redis. A cost below 0 is [limit.ErrInvalidRequest]. A cost above the largest possible grant is always
 // denied, without a RetryInfo.
 func Cost(cost func(context.Context, Call) int64) Option {
 	return func(s *settings) { s.cost = cost }
@@ -65,7 +57,7 @@ func Skip(skip func(context.Context, Call) bool) Option {
 func Wait(d time.Duration) Option { return common(guard.Wait("grpclimit", d)) }
 
 // MaxWaiting bounds the number of calls that wait at once in an interceptor, as
-// [httplimit.MaxWaiting] does. A server has [DefaultMaxWaiting] by default, and a client no bound.
+// [httplimit.MaxWaiting] does. A server has a bound of 1,000 by default, and a client no bound.
 func MaxWaiting(n int) Option { return common(guard.MaxWaiting("grpclimit", n)) }
 
 // Spread adds a random part of less than d to the RetryInfo and the retry pushback of each call that
@@ -80,7 +72,7 @@ func Shadow() Option { return common(func(s *guard.Settings) { s.Shadow = true }
 
 // Report sets a callback for every decision. It runs in the goroutine of the call, before the call
 // proceeds.
-func Report(report func(context.Context, Call, Outcome)) Option {
+func Report(report func(context.Context, Call, limit.Outcome)) Option {
 	return func(s *settings) { s.report = report }
 }
 
@@ -90,27 +82,12 @@ func OnSettleError(failed func(context.Context, Call, error)) Option {
 	return func(s *settings) { s.unsettled = failed }
 }
 
-// FailureMode decides calls that cannot be checked against their limit: [Closed], [Open] or
-// [Local]. The zero value is Closed.
-type FailureMode = httplimit.FailureMode
-
-// The modes besides Local.
-const (
-	Closed = httplimit.Closed // the call is refused: Unavailable with a RetryInfo of a second
-	Open   = httplimit.Open   // the call passes
-)
-
-// Local lets this process grant a share of each limit while Redis fails, as [httplimit.Local] does.
-// Each interceptor has a share of its own, and each key a bucket of its own. It panics if the share is
-// not above 0 and at most 1.
-func Local(share float64) FailureMode { return FailureMode(guard.Local("grpclimit", share)) }
-
 // OnFailure sets the failure mode. [httplimit.OnFailure] defines when an outage begins and ends.
-func OnFailure(mode FailureMode) Option {
-	return common(guard.OnFailure("grpclimit", guard.Mode(mode)))
+func OnFailure(mode limit.FailureMode) Option {
+	return common(guard.OnFailure("grpclimit", mode))
 }
 
-// Deadline sets the time that Redis has to answer for a call, [DefaultDeadline] by default. A wait
+// Deadline sets the time that Redis has to answer for a call, 500 ms by default. A wait
 // for permits is not part of it. A [Settle] is another request with the same deadline.
 func Deadline(d time.Duration) Option { return common(guard.Deadline("grpclimit", d)) }
 

@@ -8,10 +8,10 @@ import (
 
 // UnaryServerInterceptor limits the unary calls to a server: each call takes its permits from the
 // limiter that choose returns. A call that is denied does not reach the handler. If choose returns
-// nil, the call passes without a call to Redis. If choose returns an error, the [FailureMode]
-// decides, but [ErrInvalidRequest] is always refused. [All] and [Each] are ready-made choosers.
+// nil, the call passes without a call to Redis. If choose returns an error, the [limit.FailureMode]
+// decides, but [limit.ErrInvalidRequest] is always refused. [All] and [Each] are ready-made choosers.
 //
-// The handler finds the [Outcome] in its context with [FromContext]. The documentation of the
+// The handler finds the [limit.Outcome] in its context with [FromContext]. The documentation of the
 // package lists the statuses of refused calls. Calls of the services grpc.health.v1.Health
 // and grpc.reflection pass without a call to Redis, since a probe that is denied takes a healthy
 // server out of service.

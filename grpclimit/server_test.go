@@ -92,9 +92,9 @@ func TestWait_ContextEnds_StatusNamesTheReason(t *testing.T) {
 }
 
 func TestOptions_Invalid_PanicWithTheReason(t *testing.T) {
-	guardtest.TestOptions(t, guardtest.Options[grpclimit.Option, grpclimit.FailureMode]{
+	guardtest.TestOptions(t, guardtest.Options[grpclimit.Option]{
 		Package: "grpclimit", Wait: grpclimit.Wait, MaxWaiting: grpclimit.MaxWaiting, Spread: grpclimit.Spread,
-		Deadline: grpclimit.Deadline, Local: grpclimit.Local, OnFailure: grpclimit.OnFailure,
+		Deadline: grpclimit.Deadline, OnFailure: grpclimit.OnFailure,
 		Policies: grpclimit.Policies, Named: grpclimit.Named,
 	})
 	client, none := new(rratelimiter.Client), limit.FixedWindow{}

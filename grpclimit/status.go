@@ -19,6 +19,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // Messages of statuses. They do not include errors. An invalid call gets the metadata that it lacks.
@@ -40,16 +41,16 @@ type refusal struct {
 func newStatus(ctx context.Context, o *decided, after time.Duration) *spb.Status {
 	code, message := codes.Unavailable, reduced
 	switch {
-	case o.Result == Rejected:
+	case o.Result == limit.Rejected:
 		code, message = codes.ResourceExhausted, overLimit
-	case o.Result == Invalid:
+	case o.Result == limit.Invalid:
 		code, message = codes.InvalidArgument, lacking
 		if field := guard.LackOf(o.Err); field != "" {
 			message += ": one value of the " + field
 		}
-	case o.Result == Canceled && errors.Is(ctx.Err(), context.Canceled):
+	case o.Result == limit.Canceled && errors.Is(ctx.Err(), context.Canceled):
 		code, message = codes.Canceled, ended
-	case o.Result == Canceled:
+	case o.Result == limit.Canceled:
 		code, message = codes.DeadlineExceeded, ended
 	}
 	s := &spb.Status{Code: int32(code), Message: message}
@@ -63,7 +64,7 @@ func newRefusal(ctx context.Context, o *decided, spread guard.Spread) *refusal {
 	exact := o.answer.RetryAfter()
 	after := spread.Add(exact)
 	s := newStatus(ctx, o, after)
-	if o.Result == Rejected {
+	if o.Result == limit.Rejected {
 		s.Details = append(s.Details, quotaFailure(o)...)
 	}
 	trailer := pushback(after)

@@ -146,8 +146,8 @@ func TestRetryPolicy_DeniedCall_PassesAtFirstRetry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 				var denied atomic.Int64
-				report := grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) {
-					if o.Result == grpclimit.Rejected {
+				report := grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o limit.Outcome) {
+					if o.Result == limit.Rejected {
 						denied.Add(1)
 					}
 				})

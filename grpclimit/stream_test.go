@@ -15,6 +15,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // streams is a server whose streams are limited, and a client of it.
@@ -47,7 +48,7 @@ func TestStreamServerInterceptor_Start_TakesPermitsOnce(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		s := new(service)
 		c := streams(f, s, perIP(client, hour(1)),
-			grpclimit.Report(func(_ context.Context, call grpclimit.Call, _ grpclimit.Outcome) {
+			grpclimit.Report(func(_ context.Context, call grpclimit.Call, _ limit.Outcome) {
 				assert.Equal(t, grpclimit.Call{Method: "/grpc.testing.TestService/FullDuplexCall"}, call)
 			}))
 		answered, end := exchange(f, c, 5)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // Servers choose the form of RemoteAddr.
@@ -120,6 +121,6 @@ func TestKey_Request_GivesTextOrError(t *testing.T) {
 		got, err := c.key(r)
 		assert.Equal(t, c.want, got, name)
 		assert.Equal(t, c.want == "" && name != "a hash of nothing", err != nil, name)
-		assert.Equal(t, c.invalid, errors.Is(err, httplimit.ErrInvalidRequest), name)
+		assert.Equal(t, c.invalid, errors.Is(err, limit.ErrInvalidRequest), name)
 	}
 }

@@ -129,7 +129,7 @@ func choice(s guardtest.Settings) func(*http.Request) (httplimit.Limiter, error)
 
 func options(s guardtest.Settings) []httplimit.Option {
 	opts := []httplimit.Option{
-		nil, httplimit.OnFailure(httplimit.FailureMode(s.Mode)), httplimit.OnRedisChange(s.OnRedisChange),
+		nil, httplimit.OnFailure(s.Mode), httplimit.OnRedisChange(s.OnRedisChange),
 	}
 	add := func(set bool, opt func() httplimit.Option) {
 		if set {
@@ -146,7 +146,7 @@ func options(s guardtest.Settings) []httplimit.Option {
 	add(s.Shadow, httplimit.Shadow)
 	add(s.Deadline != 0, func() httplimit.Option { return httplimit.Deadline(s.Deadline) })
 	add(s.Report != nil, func() httplimit.Option {
-		return httplimit.Report(func(_ *http.Request, o httplimit.Outcome) { s.Report(outcome(o)) })
+		return httplimit.Report(func(_ *http.Request, o limit.Outcome) { s.Report(outcome(o)) })
 	})
 	add(s.OnSettleError != nil, func() httplimit.Option {
 		return httplimit.OnSettleError(func(_ *http.Request, err error) { s.OnSettleError(err) })
@@ -154,7 +154,7 @@ func options(s guardtest.Settings) []httplimit.Option {
 	return opts
 }
 
-func outcome(o httplimit.Outcome) guardtest.Outcome {
+func outcome(o limit.Outcome) guardtest.Outcome {
 	return guardtest.Outcome{
 		Result: o.Result.String(), Shadow: o.Shadow, Limiter: o.Limiter, Local: o.Local,
 		Left: o.Decision.Remaining, Err: o.Err,

@@ -24,8 +24,8 @@
 //
 // # Failures of Redis
 //
-// Each request gives Redis a [Deadline]. While Redis fails, the [FailureMode] decides: [Closed],
-// [Open], or [Local], a share of the limit in this process. [OnFailure] defines when an outage
+// Each request gives Redis a [Deadline]. While Redis fails, the [limit.FailureMode] decides: [limit.Closed],
+// [limit.Open], or [limit.Local], a share of the limit in this process. [OnFailure] defines when an outage
 // begins and ends.
 //
 // # Settlement

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/netip"
+	"os"
 	"strconv"
 	"time"
 
@@ -98,7 +100,7 @@ func ExampleSpread() {
 func ExampleShadow() {
 	client := connect()
 
-	report := func(r *http.Request, o httplimit.Outcome) {
+	report := func(r *http.Request, o limit.Outcome) {
 		fmt.Println(r.URL.Path, o.Limiter, o.Result, o.Violated)
 	}
 	handler := httplimit.Middleware(one(client), unhurried, httplimit.Shadow(), httplimit.Report(report))(hello)
@@ -120,7 +122,7 @@ func ExampleRefuse() {
 	refuse := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		o, _ := httplimit.FromContext(r.Context())
 		status := http.StatusTooManyRequests
-		if o.Result != httplimit.Rejected {
+		if o.Result != limit.Rejected {
 			status = http.StatusServiceUnavailable
 		}
 		w.WriteHeader(status)
@@ -146,11 +148,11 @@ func (down) Take(context.Context, int64) (rratelimiter.Decision, error) {
 func (down) Name() string { return "down" }
 
 func ExampleOnFailure() {
-	handler := func(mode httplimit.FailureMode, opts ...httplimit.Option) http.Handler {
+	handler := func(mode limit.FailureMode, opts ...httplimit.Option) http.Handler {
 		return httplimit.Middleware(httplimit.All(down{}), append(opts, httplimit.OnFailure(mode))...)(hello)
 	}
-	fmt.Println(get(handler(httplimit.Open), "/").Status)
-	fmt.Println(get(handler(httplimit.Closed, httplimit.Deadline(20*time.Millisecond)), "/").Status)
+	fmt.Println(get(handler(limit.Open), "/").Status)
+	fmt.Println(get(handler(limit.Closed, httplimit.Deadline(20*time.Millisecond)), "/").Status)
 	// Output:
 	// 200 OK
 	// 503 Service Unavailable
@@ -158,10 +160,10 @@ func ExampleOnFailure() {
 
 // Four processes share a limit of eight a minute, so each grants two of them by itself while Redis
 // is down.
-func ExampleLocal() {
+func ExampleOnFailure_local() {
 	handler := httplimit.Middleware(httplimit.All(down{}),
 		httplimit.Policies(limit.FixedWindow{Permits: 8, Interval: time.Minute}),
-		httplimit.OnFailure(httplimit.Local(0.25)),
+		httplimit.OnFailure(limit.Local(0.25)),
 		httplimit.OnRedisChange(func(_ string, up bool, err error) { fmt.Println("up:", up, err) }))(hello)
 	for range 2 {
 		resp := get(handler, "/")
@@ -236,4 +238,24 @@ func ExampleDescribe() {
 	// Output:
 	// "minute";q=1000;w=60
 	// "second";q=5;w=1, "minute";q=10;w=60
+}
+
+// A request without its API key is the client's fault, and no failure of Redis.
+func ExampleReport() {
+	perKey := httplimit.Each(connect(), "web", httplimit.ByHeader("X-Api-Key"),
+		limit.FixedWindow{Permits: 1, Interval: time.Hour})
+	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
+	report := func(r *http.Request, o limit.Outcome) { log.Info(r.URL.Path, "limit", o) }
+	handler := httplimit.Middleware(perKey, unhurried, httplimit.Report(report))(hello)
+	fmt.Println(get(handler, "/hello").Status)
+	// Output:
+	// level=INFO msg=/hello limit.result=invalid limit.error="httplimit: header X-Api-Key: want one value that is not empty: got 0 values"
+	// 400 Bad Request
+}
+
+func withoutTime(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey {
+		return slog.Attr{}
+	}
+	return a
 }

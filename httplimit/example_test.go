@@ -49,7 +49,7 @@ func Example() {
 	perClient := httplimit.Each(client, "web", httplimit.ByIP(balancer),
 		limit.FixedWindow{Permits: 10, Interval: time.Second},
 		limit.FixedWindow{Permits: 100, Interval: time.Minute})
-	limited := httplimit.Middleware(perClient, httplimit.OnFailure(httplimit.Local(0.5)), httplimit.Deadline(time.Second))
+	limited := httplimit.Middleware(perClient, httplimit.OnFailure(limit.Local(0.5)), httplimit.Deadline(time.Second))
 
 	mux := http.NewServeMux()
 	mux.Handle("GET /hello", limited(hello))

@@ -47,9 +47,9 @@ func documented(client *rratelimiter.Client) http.Handler {
 			httplimit.Named("tokens", limit.TokenBucket{Capacity: 20, Refill: 5, Interval: time.Second})),
 			httplimit.Cost(func(r *http.Request) int64 { return int64(len(r.URL.Query().Get("text"))) })),
 		"/keyed":  httplimit.Middleware(httplimit.Each(client, "keyed", httplimit.ByHeader("X-Api-Key"), two...)),
-		"/closed": httplimit.Middleware(broken, httplimit.OnFailure(httplimit.Closed)),
-		"/open":   httplimit.Middleware(broken, httplimit.OnFailure(httplimit.Open)),
-		"/local":  httplimit.Middleware(broken, ten, httplimit.OnFailure(httplimit.Local(0.1))),
+		"/closed": httplimit.Middleware(broken, httplimit.OnFailure(limit.Closed)),
+		"/open":   httplimit.Middleware(broken, httplimit.OnFailure(limit.Open)),
+		"/local":  httplimit.Middleware(broken, ten, httplimit.OnFailure(limit.Local(0.1))),
 	} {
 		mux.Handle(path, limited(hello))
 	}

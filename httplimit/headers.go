@@ -10,6 +10,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // Names of header fields in the canonical form of net/http.
@@ -31,7 +32,7 @@ func (m *middleware) setHeaders(h http.Header, o *decided, status int, document 
 	exact := o.answer.RetryAfter()
 	after := m.Spread.Add(exact)
 	switch numbers := o.Decision.Limit > 0; {
-	case o.Result != Acquired && o.Result != Rejected:
+	case o.Result != limit.Acquired && o.Result != limit.Rejected:
 	case m.style == Draft11:
 		if inside := slices.Concat(h[policyField], h[limitField]); len(inside) > 0 {
 			o.policies = o.policies.Distinct(max(1, len(o.Each)), func(name string) bool {
@@ -174,7 +175,7 @@ func (m *middleware) window(o *decided, policy int, d rratelimiter.Decision) tim
 // setThree sets the three fields of the older styles, which describe one policy: the one that denied,
 // or the one with the fewest permits left. Those that a handler has set count too.
 func setThree(h http.Header, names [3]string, o *decided, status int, reset int64) {
-	if inside := h[names[1]]; o.Result == Acquired && len(inside) > 0 {
+	if inside := h[names[1]]; o.Result == limit.Acquired && len(inside) > 0 {
 		left, err := strconv.ParseInt(inside[0], 10, 64)
 		if status == http.StatusTooManyRequests || err == nil && left <= o.Decision.Remaining {
 			return
@@ -188,7 +189,7 @@ func setThree(h http.Header, names [3]string, o *decided, status int, reset int6
 // resetOf returns when Remaining changes: for a denied request after the time of its Retry-After,
 // else when all permits of the reported policy are free.
 func resetOf(o *decided, retryAfter time.Duration) time.Duration {
-	if o.Result == Rejected {
+	if o.Result == limit.Rejected {
 		return max(retryAfter, time.Second)
 	}
 	for _, d := range o.Each {

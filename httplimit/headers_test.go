@@ -102,7 +102,7 @@ func TestSpread_HeaderStyles_DelayResetButNotWindow(t *testing.T) {
 func TestHeaders_LocalShare_ShowTheShare(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		bucket := limit.TokenBucket{Capacity: 40, Refill: 20, Interval: time.Minute}
-		handler := httplimit.Middleware(perIP(client, hour(10), bucket), httplimit.OnFailure(httplimit.Local(0.1)))(ok)
+		handler := httplimit.Middleware(perIP(client, hour(10), bucket), httplimit.OnFailure(limit.Local(0.1)))(ok)
 		f.Latency.Store(int64(time.Minute))
 		w := serve(handler, request())
 		assert.Equal(t, []string{`"hour";q=1;w=3600, "bucket";q=4;w=120`}, w.Header()["Ratelimit-Policy"])
@@ -192,7 +192,7 @@ func TestRateLimit_EffectiveWindow_HasNoMorePermits(t *testing.T) {
 					}
 					handler := httplimit.Middleware(perIP(client, policies...),
 						httplimit.Cost(func(*http.Request) int64 { return cost }),
-						httplimit.OnFailure(httplimit.Local(1)))(ok)
+						httplimit.OnFailure(limit.Local(1)))(ok)
 					if outage {
 						f.Redis.SetError("LOADING")
 					}

@@ -32,7 +32,7 @@ func ByIP(trusted ...netip.Prefix) Key {
 }
 
 // ByHeader returns the Key of a header's value, for instance an API key. A request without the
-// header, with several values or with an empty one has no key and is [ErrInvalidRequest]. Spaces
+// header, with several values or with an empty one has no key and is [limit.ErrInvalidRequest]. Spaces
 // and tabs around the value are dropped, since they are no part of it (RFC 9110, 5.5). Clients
 // choose their headers: put a check of the value in front of it.
 func ByHeader(name string) Key {

@@ -19,7 +19,7 @@ import (
 //   - TakeEach returns the decision of each policy.
 //   - Charge and Release settle. A type that wraps one of those two and passes the context of Take
 //     on to it refunds by its grant, and needs no Release.
-//   - Name identifies a limiter, which [Local] and the pauses of [Transport] need.
+//   - Name identifies a limiter, which [limit.Local] and the pauses of [Transport] need.
 //   - Peek or AvailablePermits detect in the background that Redis is back. Without them, Take of
 //     one permit does, and Release returns it.
 type Limiter interface {
@@ -28,7 +28,7 @@ type Limiter interface {
 
 // All limits all requests by one limiter. A nil limiter lets them pass. All panics if the
 // client, the name or a policy of the limiter is invalid. [Middleware] and [Transport] panic in mode
-// [Local] if its policies are unknown.
+// [limit.Local] if its policies are unknown.
 //
 //go:noinline
 func All(limiter Limiter) func(*http.Request) (Limiter, error) {
@@ -60,7 +60,7 @@ func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.P
 //
 // A limiter begins with the given rate, as with [rratelimiter.InitialRate]. If Java has set another
 // one, that counts. The rate needs a KeepAlive, after which an unused limiter is deleted. [Policies]
-// describes the limiters for clients, and for [Local].
+// describes the limiters for clients, and for [limit.Local].
 //
 // An empty or unknown key is an error. EachRedisson panics if the client, the prefix or the rate is
 // invalid.

@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // Middleware limits the requests to a handler: each request takes its permits from the limiter that
 // choose returns. A request that is denied does not reach the handler. If choose returns nil, the
-// request passes without a call to Redis. If choose returns an error, the [FailureMode] decides,
-// but [ErrInvalidRequest] is always refused. [All] and [Each] are ready-made choosers.
+// request passes without a call to Redis. If choose returns an error, the [limit.FailureMode] decides,
+// but [limit.ErrInvalidRequest] is always refused. [All] and [Each] are ready-made choosers.
 //
-// The handler finds the [Outcome] in the context of its request with [FromContext]. The headers are
+// The handler finds the [limit.Outcome] in the context of its request with [FromContext]. The headers are
 // added to its response when that begins. Its ResponseWriter can flush, be hijacked, and has Unwrap
 // for [http.ResponseController].
 //
@@ -32,7 +33,7 @@ func Middleware(choose func(*http.Request) (Limiter, error), opts ...Option) fun
 	}
 	s := newSettings(opts)
 	s.check("httplimit: Middleware", choose)
-	g := s.Incoming(DefaultMaxWaiting)
+	g := s.Incoming()
 	return func(next http.Handler) http.Handler {
 		return &middleware{s, g, choose, next}
 	}
@@ -56,7 +57,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if m.report != nil {
 		m.report(r, o.Outcome)
 	}
-	passes := m.Shadow || a.Result.Passes()
+	passes := m.Shadow || guard.Passes(a.Result)
 	if !passes {
 		m.setHeaders(w.Header(), &o, 0, m.refuse == nil)
 	}
@@ -114,15 +115,15 @@ func (s *settings) request(r *http.Request, choose func(*http.Request) (Limiter,
 
 // decided is the Outcome of a request, and what it was made of.
 type decided struct {
-	Outcome
+	limit.Outcome
 	answer   guard.Answer
 	policies *guard.Description
 	at       time.Time
 }
 
 func (s *settings) outcome(q guard.Request, a guard.Answer, d *guard.Description) decided {
-	return decided{Outcome{
-		Result: Result(a.Result), Shadow: s.Shadow, Local: a.Local, Limiter: guard.NameOf(q.Limiter), Cost: q.Permits,
+	return decided{limit.Outcome{
+		Result: a.Result, Shadow: s.Shadow, Local: a.Local, Limiter: guard.NameOf(q.Limiter), Cost: q.Permits,
 		Decision: a.Decision, Each: a.Each, Violated: d.Names(d.Violated(a, q.Permits)), Err: a.Err,
 	}, a, d, time.Now()}
 }

@@ -34,9 +34,9 @@ func TestMiddleware_SeveralAroundAHandler_ShowAllPolicies(t *testing.T) {
 }
 
 func TestOptions_Invalid_PanicWithTheReason(t *testing.T) {
-	guardtest.TestOptions(t, guardtest.Options[httplimit.Option, httplimit.FailureMode]{
+	guardtest.TestOptions(t, guardtest.Options[httplimit.Option]{
 		Package: "httplimit", Wait: httplimit.Wait, MaxWaiting: httplimit.MaxWaiting, Spread: httplimit.Spread,
-		Deadline: httplimit.Deadline, Local: httplimit.Local, OnFailure: httplimit.OnFailure,
+		Deadline: httplimit.Deadline, OnFailure: httplimit.OnFailure,
 		Policies: httplimit.Policies, Named: httplimit.Named,
 	})
 	client, none := new(rratelimiter.Client), limit.FixedWindow{}
@@ -68,7 +68,7 @@ func TestOptions_Invalid_PanicWithTheReason(t *testing.T) {
 // The status is 411 if the length of the body is unknown, else 400.
 func TestMiddleware_InvalidRequest_IsAnsweredWithAProblem(t *testing.T) {
 	own := func(*http.Request) (string, error) {
-		return "", fmt.Errorf("no tenant: %w", httplimit.ErrInvalidRequest)
+		return "", fmt.Errorf("no tenant: %w", limit.ErrInvalidRequest)
 	}
 	length := httplimit.Cost(func(r *http.Request) int64 { return r.ContentLength })
 	for name, c := range map[string]struct {

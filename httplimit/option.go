@@ -17,7 +17,7 @@ type settings struct {
 	policies  *guard.Description // of limiters without a description of their own
 	cost      func(*http.Request) int64
 	skip      func(*http.Request) bool
-	report    func(*http.Request, Outcome)
+	report    func(*http.Request, limit.Outcome)
 	refuse    http.Handler
 	unsettled func(*http.Request, error)
 	pauseOn   []func(*http.Response) (time.Duration, bool)
@@ -33,16 +33,8 @@ func common(change guard.Change) Option {
 	return func(s *settings) { change(&s.Settings) }
 }
 
-// DefaultDeadline is the time that Redis has to answer without [Deadline]. It is long enough for a
-// healthy Redis on a busy host. An outage costs it once, not once for each request, see [OnFailure].
-const DefaultDeadline = 500 * time.Millisecond
-
-// DefaultMaxWaiting is the largest number of requests that wait at once in a [Middleware] without
-// [MaxWaiting].
-const DefaultMaxWaiting = 1000
-
 func newSettings(opts []Option) *settings {
-	s := &settings{policies: guard.Describe(), Settings: guard.NewSettings(DefaultDeadline)}
+	s := &settings{policies: guard.Describe(), Settings: guard.NewSettings()}
 	s.pauseOn = []func(*http.Response) (time.Duration, bool){RetryAfter()}
 	return guard.Apply(s, opts)
 }
@@ -85,7 +77,7 @@ func Headers(style HeaderStyle) Option {
 }
 
 // Policies describes the policies of the chosen limiters, in their order. Headers name them, and
-// [Local] grants a share of them. Limiters of [Each] need no Policies. Others do: a
+// [limit.Local] grants a share of them. Limiters of [Each] need no Policies. Others do: a
 // *[limit.Limiter] does not export its policies, and the rate of a *[rratelimiter.Limiter], a
 // [limit.SlidingLog], is in Redis. Policies panics if a policy is invalid.
 func Policies(policies ...limit.Policy) Option {
@@ -94,7 +86,7 @@ func Policies(policies ...limit.Policy) Option {
 }
 
 // Cost sets the cost of a request, 1 by default. A request of cost 0 passes without a call to
-// Redis. A cost below 0 is [ErrInvalidRequest], or [ErrLengthRequired] if the request has a body of
+// Redis. A cost below 0 is [limit.ErrInvalidRequest], or [ErrLengthRequired] if the request has a body of
 // unknown length. A cost above the largest possible grant is always denied, without a Retry-After.
 func Cost(cost func(*http.Request) int64) Option {
 	return func(s *settings) { s.cost = cost }
@@ -114,7 +106,7 @@ func Wait(d time.Duration) Option { return common(guard.Wait("httplimit", d)) }
 
 // MaxWaiting bounds the number of requests that wait at once in a Middleware or Transport. A
 // further request is denied at once, with the same Retry-After as without [Wait]. A Middleware has
-// [DefaultMaxWaiting] by default. A Transport has no bound by default, since its callers choose to
+// a bound of 1,000 by default. A Transport has no bound by default, since its callers choose to
 // wait. MaxWaiting panics if n is below 1.
 func MaxWaiting(n int) Option { return common(guard.MaxWaiting("httplimit", n)) }
 
@@ -132,11 +124,11 @@ func Shadow() Option { return common(func(s *guard.Settings) { s.Shadow = true }
 
 // Report sets a callback for every decision. It runs in the goroutine of the request, before the
 // request proceeds.
-func Report(report func(*http.Request, Outcome)) Option {
+func Report(report func(*http.Request, limit.Outcome)) Option {
 	return func(s *settings) { s.report = report }
 }
 
-// Refuse sets the handler of refused requests. It finds the [Outcome] in the request's context, and
+// Refuse sets the handler of refused requests. It finds the [limit.Outcome] in the request's context, and
 // the headers with the limits are set. The default handler writes a problem document (RFC 9457):
 // 429 Too Many Requests with the policies that denied, or 503 Service Unavailable for a failure. It
 // shows no errors.
@@ -150,45 +142,6 @@ func OnSettleError(failed func(*http.Request, error)) Option {
 	return func(s *settings) { s.unsettled = failed }
 }
 
-// FailureMode decides requests that cannot be checked against their limit: [Closed], [Open] or
-// [Local]. The zero value is Closed. It applies in these cases:
-//
-//   - Redis fails, or does not answer by the [Deadline].
-//   - The chooser returns an error, for instance because the client's address is unknown. A
-//     Middleware always refuses [ErrInvalidRequest].
-type FailureMode float64
-
-// The modes besides Local.
-const (
-	// Closed refuses the request: 503 Service Unavailable with a Retry-After of a second. It is the
-	// default, so that a client gains nothing by making a chooser fail.
-	Closed = FailureMode(guard.Closed)
-	// Open lets the request pass.
-	Open = FailureMode(guard.Open)
-)
-
-// Local lets this process grant a share of each limit while Redis fails: a tenth if ten processes
-// share the limit. Each key has a bucket of its own.
-//
-//   - A window never holds more than the share of its permits in any interval. Half of the share
-//     can be granted at once.
-//   - A bucket has the share of its Capacity and Refill.
-//   - A request that costs more than can be granted at once is Closed. If the share is less than
-//     one permit, all requests are.
-//   - Permits taken in Redis do not count here, and permits taken here do not count in Redis. If
-//     Redis fails again soon, the local permits still count.
-//   - Each limiter of a [github.com/rratelimiter/rratelimiter/limit.Join] has the bucket of its own
-//     name. A request passes if all have its permits; else none is taken.
-//   - At most 131,072 buckets exist at once, one for each policy of a key, in some 24 MB. Requests
-//     that need more are Closed.
-//
-// Local needs the names and the policies of all limiters. It takes those with which a limiter was
-// opened, by [limit.New] or as [github.com/rratelimiter/rratelimiter.InitialRate]; others need
-// [Policies]. Without them, or if the key is unknown, requests are Closed.
-//
-// Local panics if the share is not above 0 and at most 1.
-func Local(share float64) FailureMode { return FailureMode(guard.Local("httplimit", share)) }
-
 // OnFailure sets the failure mode.
 //
 // An outage is of a node of Redis. It begins when a call to that node has failed and none has been
@@ -200,12 +153,13 @@ func Local(share float64) FailureMode { return FailureMode(guard.Local("httplimi
 // The page [Failure modes] has the details.
 //
 // [Failure modes]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/failures.md
-func OnFailure(mode FailureMode) Option {
-	return common(guard.OnFailure("httplimit", guard.Mode(mode)))
+func OnFailure(mode limit.FailureMode) Option {
+	return common(guard.OnFailure("httplimit", mode))
 }
 
-// Deadline sets the time that Redis has to answer for a request, [DefaultDeadline] by default. A
-// wait for permits is not part of it. A [Settle] is another call with the same deadline.
+// Deadline sets the time that Redis has to answer for a request, 500 ms by default. An outage costs it
+// once, not once for each request, see [OnFailure]. A wait for permits is not part of it. A [Settle]
+// is another call with the same deadline.
 func Deadline(d time.Duration) Option { return common(guard.Deadline("httplimit", d)) }
 
 // OnRedisChange sets a callback for each outage of a node of Redis, see [OnFailure]. up is false with

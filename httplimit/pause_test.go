@@ -187,7 +187,7 @@ func TestTransport_OutageInAPause_HoldsThePause(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		l := limit.New(client, "paid", hour(100), limit.Pause{Most: time.Minute})
 		transport := httplimit.Transport(provider(response(429, "Retry-After: 30"), response(200)), httplimit.All(l),
-			httplimit.OnFailure(httplimit.Open))
+			httplimit.OnFailure(limit.Open))
 		begin := time.Now()
 		_, err := transport.RoundTrip(request().WithContext(t.Context()))
 		require.NoError(t, err)

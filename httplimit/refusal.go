@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // problem is a problem document (RFC 9457).
@@ -34,10 +35,10 @@ func (p problem) document() []byte {
 }
 
 // writeRefusal answers in place of the handler. The headers are set before.
-func writeRefusal(w http.ResponseWriter, o *Outcome) {
+func writeRefusal(w http.ResponseWriter, o *limit.Outcome) {
 	status, text := http.StatusServiceUnavailable, reducedCapacity
 	switch o.Result {
-	case Invalid:
+	case limit.Invalid:
 		status = http.StatusBadRequest
 		if errors.Is(o.Err, ErrLengthRequired) {
 			status = http.StatusLengthRequired
@@ -47,7 +48,7 @@ func writeRefusal(w http.ResponseWriter, o *Outcome) {
 			p.Detail = "The request needs one value of the " + field + "."
 		}
 		text = p.document()
-	case Rejected:
+	case limit.Rejected:
 		status = http.StatusTooManyRequests
 		text = problem{
 			ianaTypes + "quota-exceeded", "The request is over its limit.", status, "", o.Violated,

@@ -8,7 +8,7 @@ import (
 )
 
 // ErrNotSent is returned when a [Transport] does not send a request: no permit was free within its
-// context or [Wait], or Redis failed and the mode is [Closed]. It wraps the reason, for instance
+// context or [Wait], or Redis failed and the mode is [limit.Closed]. It wraps the reason, for instance
 // [context.DeadlineExceeded].
 var ErrNotSent = errors.New("httplimit: the request was not sent")
 
@@ -63,7 +63,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.report != nil {
 		t.report(r, o.Outcome)
 	}
-	if !t.Shadow && !a.Result.Passes() {
+	if !t.Shadow && !guard.Passes(a.Result) {
 		if r.Body != nil {
 			_ = r.Body.Close() // required of a RoundTripper
 		}

@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // providers lists where measurements go: nowhere, which leaves the cost of this package, or to the SDK. A reader of
@@ -58,7 +58,7 @@ func hot(t *Telemetry) map[string]func() {
 		"waiting":   func() { o.Waiting(ctx, rratelimiter.WaitingInfo{Policy: "token_bucket", Change: 1}) },
 		"redisCall": func() { o.RedisCall(ctx, rratelimiter.RedisCallInfo{Policy: "token_bucket", Requests: 7}) },
 		"middleware": func() {
-			middleware.Request(ctx, httplimit.Outcome{Result: httplimit.Acquired, Limiter: "web:192.0.2.1"})
+			middleware.Request(ctx, limit.Outcome{Result: limit.Acquired, Limiter: "web:192.0.2.1"})
 		},
 	}
 }

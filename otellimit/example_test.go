@@ -173,7 +173,7 @@ func ExampleMiddleware_Request() {
 	provider := newMeters()
 	telemetry := must(otellimit.New(otellimit.WithMeterProvider(provider)))
 	calls := telemetry.Middleware("grpc")
-	calls.Request(context.Background(), httplimit.Outcome{Result: httplimit.Rejected})
+	calls.Request(context.Background(), limit.Outcome{Result: limit.Rejected})
 	provider.print("rratelimiter.middleware.requests")
 	// Output: middleware=grpc,result=rejected 1
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // failure is an index of failures, the values of error.type. Error texts contain names and addresses
@@ -65,7 +65,7 @@ var sentinels = []struct {
 	{rratelimiter.ErrInvalidOption, invalidArgument},
 	{rratelimiter.ErrCrossSlot, invalidArgument},
 	{rratelimiter.ErrNoClient, invalidArgument},
-	{httplimit.ErrInvalidRequest, invalidRequest}, // also grpclimit's
+	{limit.ErrInvalidRequest, invalidRequest}, // also grpclimit's
 	{rueidis.ErrClosing, connection},
 	{net.ErrClosed, connection},
 	{io.EOF, connection},

@@ -32,7 +32,7 @@ func TestClassify_Errors_HaveAKind(t *testing.T) {
 		{&net.DNSError{Err: "no such host", Name: "redis.internal", IsTimeout: true}, "deadline_exceeded"},
 		{fmt.Errorf("%w: %q", rratelimiter.ErrNotInitialized, "tenant-7"), "not_initialized"},
 		{fmt.Errorf("%w: 7 of 5", rratelimiter.ErrPermitsExceedRate), "permits_exceed_rate"},
-		{fmt.Errorf("no key: %w", httplimit.ErrInvalidRequest), "invalid_request"},
+		{fmt.Errorf("no key: %w", limit.ErrInvalidRequest), "invalid_request"},
 		{fmt.Errorf("rules: cost: %w", httplimit.ErrLengthRequired), "invalid_request"},
 		{rratelimiter.ErrInvalidPermits, "invalid_argument"},
 		{rratelimiter.ErrInvalidRate, "invalid_argument"},

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // Middleware has the instruments of an httplimit.Middleware or Transport, or of an interceptor of
@@ -26,19 +26,19 @@ func (t *Telemetry) Middleware(name string) *Middleware {
 	return m
 }
 
-var outcomes = map[httplimit.Result]result{
-	httplimit.Acquired:     acquired,
-	httplimit.Rejected:     rejected,
-	httplimit.Canceled:     gaveUp,
-	httplimit.FailedOpen:   failedOpen,
-	httplimit.FailedClosed: failedClosed,
-	httplimit.Invalid:      invalid,
+var outcomes = map[limit.Result]result{
+	limit.Acquired:     acquired,
+	limit.Rejected:     rejected,
+	limit.Canceled:     gaveUp,
+	limit.FailedOpen:   failedOpen,
+	limit.FailedClosed: failedClosed,
+	limit.Invalid:      invalid,
 }
 
 // Request counts a request, for the Report of any middleware; the Outcome of grpclimit is the same
 // type. Only the kind of its Err is reported. In shadow mode a rejected or invalid request counts as shadowed, and
 // one that would have failed closed as failed_open, since they passed.
-func (m *Middleware) Request(ctx context.Context, o httplimit.Outcome) {
+func (m *Middleware) Request(ctx context.Context, o limit.Outcome) {
 	defer survive()
 	r, ok := outcomes[o.Result]
 	if !ok {
@@ -68,7 +68,7 @@ func (m *Middleware) Request(ctx context.Context, o httplimit.Outcome) {
 }
 
 // HTTP counts a request, for [httplimit.Report].
-func (m *Middleware) HTTP(r *http.Request, o httplimit.Outcome) { m.Request(r.Context(), o) }
+func (m *Middleware) HTTP(r *http.Request, o limit.Outcome) { m.Request(r.Context(), o) }
 
 // RedisChange counts the middleware that decides without a node of Redis, for
 // [httplimit.OnRedisChange]. If a program discards one during an outage, it stays counted until

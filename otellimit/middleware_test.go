@@ -8,31 +8,31 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 func TestMiddleware_Request_CountsByResult(t *testing.T) {
 	for _, c := range []struct {
-		o      httplimit.Outcome
+		o      limit.Outcome
 		result string
 		kind   string // of the error
 	}{
-		{httplimit.Outcome{Result: httplimit.Acquired}, "acquired", ""},
-		{httplimit.Outcome{Result: httplimit.Acquired, Shadow: true}, "acquired", ""},
-		{httplimit.Outcome{Result: httplimit.Rejected}, "rejected", ""},
-		{httplimit.Outcome{Result: httplimit.Rejected, Err: rratelimiter.ErrPermitsExceedRate}, "rejected", ""},
-		{httplimit.Outcome{Result: httplimit.Rejected, Shadow: true}, "shadowed", ""},
-		{httplimit.Outcome{Result: httplimit.Canceled, Err: context.Canceled}, "canceled", "canceled"},
-		{httplimit.Outcome{Result: httplimit.Canceled, Err: context.Canceled, Shadow: true}, "canceled", "canceled"},
-		{httplimit.Outcome{Result: httplimit.FailedOpen, Err: errSecret}, "failed_open", "_OTHER"},
-		{httplimit.Outcome{Result: httplimit.FailedClosed, Err: errSecret}, "failed_closed", "_OTHER"},
-		{httplimit.Outcome{Result: httplimit.FailedClosed, Err: errSecret, Shadow: true}, "failed_open", "_OTHER"},
-		{httplimit.Outcome{Result: httplimit.Invalid, Err: httplimit.ErrInvalidRequest}, "invalid", "invalid_request"},
-		{httplimit.Outcome{Result: httplimit.Invalid, Err: httplimit.ErrInvalidRequest, Shadow: true}, "shadowed",
+		{limit.Outcome{Result: limit.Acquired}, "acquired", ""},
+		{limit.Outcome{Result: limit.Acquired, Shadow: true}, "acquired", ""},
+		{limit.Outcome{Result: limit.Rejected}, "rejected", ""},
+		{limit.Outcome{Result: limit.Rejected, Err: rratelimiter.ErrPermitsExceedRate}, "rejected", ""},
+		{limit.Outcome{Result: limit.Rejected, Shadow: true}, "shadowed", ""},
+		{limit.Outcome{Result: limit.Canceled, Err: context.Canceled}, "canceled", "canceled"},
+		{limit.Outcome{Result: limit.Canceled, Err: context.Canceled, Shadow: true}, "canceled", "canceled"},
+		{limit.Outcome{Result: limit.FailedOpen, Err: errSecret}, "failed_open", "_OTHER"},
+		{limit.Outcome{Result: limit.FailedClosed, Err: errSecret}, "failed_closed", "_OTHER"},
+		{limit.Outcome{Result: limit.FailedClosed, Err: errSecret, Shadow: true}, "failed_open", "_OTHER"},
+		{limit.Outcome{Result: limit.Invalid, Err: limit.ErrInvalidRequest}, "invalid", "invalid_request"},
+		{limit.Outcome{Result: limit.Invalid, Err: limit.ErrInvalidRequest, Shadow: true}, "shadowed",
 			"invalid_request"},
-		{httplimit.Outcome{Err: errSecret}, "_OTHER", ""},
-		{httplimit.Outcome{Result: 7}, "_OTHER", ""},
+		{limit.Outcome{Err: errSecret}, "_OTHER", ""},
+		{limit.Outcome{Result: 7}, "_OTHER", ""},
 	} {
 		b := setUp(t)
 		b.Middleware("d").Request(context.Background(), c.o)
@@ -49,7 +49,7 @@ func TestMiddleware_LocalShare_HasItsSource(t *testing.T) {
 	b := setUp(t)
 	middleware := b.Middleware("d")
 	for _, local := range []bool{false, true} {
-		middleware.Request(context.Background(), httplimit.Outcome{Result: httplimit.Acquired, Local: local})
+		middleware.Request(context.Background(), limit.Outcome{Result: limit.Acquired, Local: local})
 	}
 	const acquired = "rratelimiter.middleware=d,rratelimiter.result=acquired"
 	want := map[string]int64{acquired: 1, acquired + ",rratelimiter.source=share": 1}
@@ -60,7 +60,7 @@ func TestMiddleware_LocalShare_HasItsSource(t *testing.T) {
 func TestMiddleware_DecidedWithoutACall_HasItsErrorType(t *testing.T) {
 	b := setUp(t)
 	b.Middleware("d").Request(context.Background(),
-		httplimit.Outcome{Result: httplimit.FailedOpen, Err: fmt.Errorf("a node: %w", guard.ErrDown)})
+		limit.Outcome{Result: limit.FailedOpen, Err: fmt.Errorf("a node: %w", guard.ErrDown)})
 	assert.Equal(t, map[string]int64{
 		"error.type=redis_down,rratelimiter.middleware=d,rratelimiter.result=failed_open": 1,
 	}, b.sums("middleware.requests"))

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // By default no attribute of an instrument or span has a name.
@@ -39,8 +39,8 @@ func TestNames_OnlyListed_AreAttributes(t *testing.T) {
 			o.Decision(context.Background(), broken(name, "redisson", fmt.Errorf("%q at 10.0.0.7", name)))
 			o.RedisCall(context.Background(), rratelimiter.RedisCallInfo{Name: name, Policy: "redisson", Requests: 1})
 			o.Waiting(context.Background(), rratelimiter.WaitingInfo{Name: name, Policy: "redisson", Change: 1})
-			b.Middleware("http").Request(context.Background(), httplimit.Outcome{
-				Result: httplimit.FailedOpen, Limiter: name, Err: fmt.Errorf("%q at 10.0.0.7", name),
+			b.Middleware("http").Request(context.Background(), limit.Outcome{
+				Result: limit.FailedOpen, Limiter: name, Err: fmt.Errorf("%q at 10.0.0.7", name),
 			})
 		}
 		allowed := append([]string{""}, c.listed...)
@@ -90,7 +90,7 @@ func TestRegistry_TooManySources_CountAsOther(t *testing.T) {
 	together(2, func(int) {
 		for j := range many {
 			o.Waiting(ctx, rratelimiter.WaitingInfo{Policy: fmt.Sprint("policy ", j), Change: -1})
-			b.Middleware(fmt.Sprint("middleware ", j)).Request(ctx, httplimit.Outcome{Result: httplimit.Acquired})
+			b.Middleware(fmt.Sprint("middleware ", j)).Request(ctx, limit.Outcome{Result: limit.Acquired})
 		}
 	})
 	requests, queued, middlewares := b.sums("requests"), b.sums("queued_requests"), b.sums("middleware.requests")

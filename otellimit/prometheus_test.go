@@ -15,8 +15,8 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/golden"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // exported returns what Prometheus scrapes after one of every kind of measurement.
@@ -73,14 +73,14 @@ func work(t *Telemetry) {
 	})
 
 	middleware, request := t.Middleware("http"), new(http.Request)
-	for _, outcome := range []httplimit.Outcome{
-		{Result: httplimit.Acquired, Limiter: "web:192.0.2.1"},
-		{Result: httplimit.Rejected, Limiter: "web:192.0.2.1"},
-		{Result: httplimit.Rejected, Limiter: "web:192.0.2.1", Shadow: true},
-		{Result: httplimit.FailedOpen, Limiter: "web:192.0.2.1", Err: context.DeadlineExceeded},
-		{Result: httplimit.FailedClosed, Err: errors.New("the client address is unknown: 192.0.2.1")},
-		{Result: httplimit.Invalid, Err: httplimit.ErrInvalidRequest},
-		{Result: httplimit.Canceled, Limiter: "web:192.0.2.1", Err: context.Canceled},
+	for _, outcome := range []limit.Outcome{
+		{Result: limit.Acquired, Limiter: "web:192.0.2.1"},
+		{Result: limit.Rejected, Limiter: "web:192.0.2.1"},
+		{Result: limit.Rejected, Limiter: "web:192.0.2.1", Shadow: true},
+		{Result: limit.FailedOpen, Limiter: "web:192.0.2.1", Err: context.DeadlineExceeded},
+		{Result: limit.FailedClosed, Err: errors.New("the client address is unknown: 192.0.2.1")},
+		{Result: limit.Invalid, Err: limit.ErrInvalidRequest},
+		{Result: limit.Canceled, Limiter: "web:192.0.2.1", Err: context.Canceled},
 	} {
 		middleware.HTTP(request, outcome)
 	}

@@ -19,7 +19,7 @@ import (
 	nospans "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // provider returns the same Meter each time.
@@ -88,7 +88,7 @@ func TestTelemetry_ProviderPanics_ErrorHandlerIsCalled(t *testing.T) {
 	o, ctx := b.Observer(), context.Background()
 	o.Decision(ctx, granted("n", "redisson"))
 	o.RedisCall(ctx, rratelimiter.RedisCallInfo{})
-	b.Middleware("http").Request(ctx, httplimit.Outcome{Result: httplimit.Acquired})
+	b.Middleware("http").Request(ctx, limit.Outcome{Result: limit.Acquired})
 	b.RulesReloaded(nil)
 	require.Len(t, handled, 4)
 	assert.EqualError(t, handled[0], "otellimit: a measurement panicked: no disk")

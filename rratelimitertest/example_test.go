@@ -22,7 +22,7 @@ func newHandler(client *rratelimiter.Client) http.Handler {
 	perAddress := httplimit.Each(client, "orders", httplimit.ByIP(),
 		limit.FixedWindow{Permits: 1, Interval: time.Minute})
 	order := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }
-	return httplimit.Middleware(perAddress, httplimit.OnFailure(httplimit.Closed))(http.HandlerFunc(order))
+	return httplimit.Middleware(perAddress, httplimit.OnFailure(limit.Closed))(http.HandlerFunc(order))
 }
 
 func post(handler http.Handler) int {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/limit"
 	"github.com/rratelimiter/rratelimiter/rules"
 )
 
@@ -134,7 +135,7 @@ rules:
 	if err != nil {
 		panic(err)
 	}
-	report := httplimit.Report(func(r *http.Request, o httplimit.Outcome) {
+	report := httplimit.Report(func(r *http.Request, o limit.Outcome) {
 		fmt.Println(strings.Join(rules.Matched(r.Context()), " and "), o.Result)
 	})
 	ask(set.Middleware(client, unhurried, report)(hello), "GET", "/")

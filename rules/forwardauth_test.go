@@ -13,6 +13,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // authCall is a request of a proxy, and what it is answered. Its headers are "Name: value; ...".
@@ -176,7 +177,7 @@ func TestForwardAuth_UntrustedProxy_IsAFailure(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		for mode, want := range map[string]int{"open": 200, "closed": 503} {
 			var failed error
-			report := httplimit.Report(func(_ *http.Request, o httplimit.Outcome) { failed = o.Err })
+			report := httplimit.Report(func(_ *http.Request, o limit.Outcome) { failed = o.Err })
 			h := parsed(t, strings.Replace(rule, "MODE", mode, 1)).ForwardAuth(client, report)
 			assert.Equal(t, want, asked(h, "", "X-Forwarded-For: 203.0.113.7").Code)
 			assert.EqualError(t, failed, "rules: the proxy 192.0.2.1 is not trusted: add it to address.trusted")

@@ -12,6 +12,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // Bans hold.
@@ -61,7 +62,7 @@ func TestMiddleware_Ban_DoesNotAskRedis(t *testing.T) {
 func TestMatched_Handler_GetsTheNamesOfItsRules(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		var reported []string
-		report := httplimit.Report(func(r *http.Request, o httplimit.Outcome) {
+		report := httplimit.Report(func(r *http.Request, o limit.Outcome) {
 			reported = append(reported, o.Limiter+" "+o.Result.String()+" "+strings.Join(Matched(r.Context()), ","))
 		})
 		var seen []string
@@ -86,7 +87,7 @@ rules:
 func TestMiddleware_HashedHeader_IsNotInRedis(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		var names []string
-		report := httplimit.Report(func(_ *http.Request, o httplimit.Outcome) { names = append(names, o.Limiter) })
+		report := httplimit.Report(func(_ *http.Request, o limit.Outcome) { names = append(names, o.Limiter) })
 		handler := parsed(t, `
 rules:
   - name: a

@@ -11,6 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/limit"
 	"github.com/rratelimiter/rratelimiter/rules/internal/rulestest"
 )
 
@@ -51,7 +52,7 @@ func TestWatch_RequestsUnderWay_AreDecidedByTheOldFile(t *testing.T) {
 				p.run()
 				hold := rulestest.NewHold()
 				handler := door(p.set, client,
-					httplimit.Report(func(_ *http.Request, o httplimit.Outcome) { hold.Report(o.Limiter) }))
+					httplimit.Report(func(_ *http.Request, o limit.Outcome) { hold.Report(o.Limiter) }))
 				hold.Test(t, func() { assert.Equal(t, good, status(handler, "GET /")) }, func() {
 					p.put(rulestest.TwoRules("c", "d"))
 					sleepAndWait(time.Minute)

@@ -49,7 +49,7 @@ type config struct {
 func newHandler(client *rratelimiter.Client, c config, upstream *url.URL, metrics *otellimit.Middleware) http.Handler {
 	who := httplimit.Address{Trusted: c.trusted}
 	options := []httplimit.Option{
-		httplimit.OnFailure(httplimit.Local(0.5)), // of two gateways, while Redis is away
+		httplimit.OnFailure(limit.Local(0.5)), // of two gateways, while Redis is away
 		httplimit.Report(metrics.HTTP),
 		httplimit.OnRedisChange(func(node string, up bool, err error) {
 			metrics.RedisChange(node, up, err)

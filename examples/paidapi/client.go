@@ -25,8 +25,8 @@ func newClient(client *rratelimiter.Client, name string, pauses bool) *http.Clie
 	}
 	limited := httplimit.Transport(http.DefaultTransport, httplimit.All(limit.New(client, name, policies...)),
 		httplimit.Policies(policies...),
-		httplimit.OnFailure(httplimit.Closed), // this provider bans: nothing is sent while Redis is away
-		httplimit.Wait(time.Minute),           // longer than pauses usually are
+		httplimit.OnFailure(limit.Closed), // this provider bans: nothing is sent while Redis is away
+		httplimit.Wait(time.Minute),       // longer than pauses usually are
 	)
 	// Each try takes a permit, and waits for the end of a pause. A try that was not sent is not repeated.
 	retries := failsafehttp.NewRetryPolicyBuilder().AbortOnErrors(httplimit.ErrNotSent).WithMaxRetries(2).Build()

@@ -145,7 +145,7 @@ func TestClients_RedisAway_ShareServes(t *testing.T) {
 	require.NoError(t, err)
 	client, ctx := rratelimiter.New(redis), t.Context()
 	quota := limit.New(client, "sms", limit.TokenBucket{Capacity: 20, Refill: 10, Interval: time.Second})
-	limiter := fallback.New(quota, fallback.OnFailure(fallback.Local(0.1))) // one of ten processes
+	limiter := fallback.New(quota, fallback.OnFailure(limit.Local(0.1))) // one of ten processes
 	from, err := limiter.Acquire(ctx, 1)
 	require.NoError(t, err)
 	assert.Equal(t, fallback.Redis, from)
@@ -156,7 +156,7 @@ func TestClients_RedisAway_ShareServes(t *testing.T) {
 
 	var taken limit.Taken
 	perMinute := limit.SlidingLog{Permits: 90_000, Interval: 61 * time.Second}
-	tokens := fallback.New(limit.New(client, "{model}:tokens", perMinute), fallback.OnFailure(fallback.Local(0.1)))
+	tokens := fallback.New(limit.New(client, "{model}:tokens", perMinute), fallback.OnFailure(limit.Local(0.1)))
 	func() {
 		err := taken.Acquire(ctx, 1000, tokens)
 		require.NoError(t, err)

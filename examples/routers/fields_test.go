@@ -56,9 +56,9 @@ func TestFields_AllPolicies_AreStructured(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := connect()
-			var o httplimit.Outcome
+			var o limit.Outcome
 			handler := httplimit.Middleware(httplimit.Each(client, "web", httplimit.ByIP(), policies...), unhurried,
-				httplimit.Report(func(_ *http.Request, got httplimit.Outcome) { o = got }))(http.NotFoundHandler())
+				httplimit.Report(func(_ *http.Request, got limit.Outcome) { o = got }))(http.NotFoundHandler())
 			for range 6 {
 				resp := get(handler, "/")
 				quotas := list(t, resp.Header["Ratelimit-Policy"])

@@ -32,7 +32,7 @@ func TestOutage_PauseAndStop_FallbackDecidesUntilTheEnd(t *testing.T) {
 		redis := rratelimiter.New(connect(t, container))
 		policy := limit.FixedWindow{Permits: 10, Interval: time.Hour}
 		window := limit.New(redis, "outage", policy)
-		limiter := fallback.New(window, fallback.OnFailure(fallback.Open),
+		limiter := fallback.New(window, fallback.OnFailure(limit.Open),
 			fallback.OnRedisChange(func(_ string, up bool, _ error) { changes <- up }))
 		other := limiter.With(limit.New(redis, "other", policy))
 		take := func(l *fallback.Limiter) fallback.Source {

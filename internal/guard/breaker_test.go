@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // A shard of a cluster may fail while others answer.
@@ -22,15 +23,15 @@ func TestGuard_OneOfManyCallsFails_IsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		well, ill, reports := new(redis), new(redis), new(recorder)
 		ill.hangs.Store(true)
-		g := New(Closed, deadline, reports.changed)
+		g := New(limit.Closed, deadline, reports.changed)
 		for range 100 {
 			var pair sync.WaitGroup
 			pair.Go(func() {
-				assert.Equal(t, FailedClosed, g.Ask(t.Context(), Request{Limiter: ill, Permits: 1}).Result)
+				assert.Equal(t, limit.FailedClosed, g.Ask(t.Context(), Request{Limiter: ill, Permits: 1}).Result)
 			})
 			pair.Go(func() {
 				time.Sleep(deadline / 2)
-				assert.Equal(t, Acquired, g.Ask(t.Context(), Request{Limiter: well, Permits: 1}).Result)
+				assert.Equal(t, limit.Acquired, g.Ask(t.Context(), Request{Limiter: well, Permits: 1}).Result)
 			})
 			pair.Wait()
 		}
@@ -42,15 +43,15 @@ func TestGuard_OneOfManyCallsFails_IsNoOutage(t *testing.T) {
 func TestGuard_DenialFromMemory_EndsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, reports := new(redis), new(recorder)
-		g := New(Open, deadline, reports.changed)
+		g := New(limit.Open, deadline, reports.changed)
 		q := Request{Limiter: r, Permits: 1}
 		r.down.Store(true)
-		require.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result)
+		require.Equal(t, limit.FailedOpen, g.Ask(t.Context(), q).Result)
 		r.denies.Store(true)
 		for range 3 {
 			time.Sleep(2 * probeIdle)
-			assert.Equal(t, Rejected, g.Ask(t.Context(), q).Result, "it holds")
-			assert.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result, "Redis is still down")
+			assert.Equal(t, limit.Rejected, g.Ask(t.Context(), q).Result, "it holds")
+			assert.Equal(t, limit.FailedOpen, g.Ask(t.Context(), q).Result, "Redis is still down")
 		}
 		assert.Len(t, reports.changes, 1)
 		r.down.Store(false)
@@ -58,7 +59,7 @@ func TestGuard_DenialFromMemory_EndsNoOutage(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, []string{"false connection refused", "true <nil>"}, reports.changes)
 		looks := r.looks.Load()
-		assert.Equal(t, Rejected, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, limit.Rejected, g.Ask(t.Context(), q).Result)
 		assert.Equal(t, looks, r.looks.Load(), "no probe while Redis is up")
 	})
 }
@@ -66,19 +67,19 @@ func TestGuard_DenialFromMemory_EndsNoOutage(t *testing.T) {
 func TestGuard_ErrorOfACall_ShowsWhetherRedisIsDown(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
-		want Result
+		want limit.Result
 		down bool
 	}{
-		"connection":         {errRefused, FailedClosed, true},
-		"no rate":            {rratelimiter.ErrNotInitialized, FailedClosed, false},
-		"state":              {&rratelimiter.StateError{}, FailedClosed, false},
-		"a policy":           {rratelimiter.ErrInvalidRate, FailedClosed, false},
-		"more than there is": {rratelimiter.ErrPermitsExceedRate, Rejected, false},
-		"permits":            {rratelimiter.ErrInvalidPermits, FailedClosed, false},
+		"connection":         {errRefused, limit.FailedClosed, true},
+		"no rate":            {rratelimiter.ErrNotInitialized, limit.FailedClosed, false},
+		"state":              {&rratelimiter.StateError{}, limit.FailedClosed, false},
+		"a policy":           {rratelimiter.ErrInvalidRate, limit.FailedClosed, false},
+		"more than there is": {rratelimiter.ErrPermitsExceedRate, limit.Rejected, false},
+		"permits":            {rratelimiter.ErrInvalidPermits, limit.FailedClosed, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := New(Closed, deadline, nil)
+				g := New(limit.Closed, deadline, nil)
 				a := g.Ask(t.Context(), Request{Permits: 1, Limiter: takes(func(context.Context) (rratelimiter.Decision, error) {
 					return rratelimiter.Decision{}, fmt.Errorf("wrapped: %w", c.err)
 				})})
@@ -135,7 +136,7 @@ func TestOnRedisChange_CallbackBlocks_ChangesComeInOrder(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r, reports, release := new(redis), new(recorder), make(chan bool)
 			first := true
-			g := New(Open, deadline, func(node string, up bool, err error) {
+			g := New(limit.Open, deadline, func(node string, up bool, err error) {
 				reports.changed(node, up, err)
 				if first {
 					first = false
@@ -155,10 +156,10 @@ func TestOnRedisChange_CallbackBlocks_ChangesComeInOrder(t *testing.T) {
 			r.down.Store(false)
 			time.Sleep(deadline)
 			synctest.Wait()
-			assert.Equal(t, Acquired, g.Ask(t.Context(), q).Result)
+			assert.Equal(t, limit.Acquired, g.Ask(t.Context(), q).Result)
 			time.Sleep(deadline)
 			r.down.Store(true)
-			assert.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result)
+			assert.Equal(t, limit.FailedOpen, g.Ask(t.Context(), q).Result)
 			assert.Len(t, reports.changes, 1)
 			close(release)
 			synctest.Wait()
@@ -171,14 +172,14 @@ func TestOnRedisChange_CallbackPanics_StateIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, calls := new(redis), 0
 		r.down.Store(true)
-		g := New(Open, deadline, func(string, bool, error) { calls++; panic("a callback") })
+		g := New(limit.Open, deadline, func(string, bool, error) { calls++; panic("a callback") })
 		q := Request{Limiter: r, Permits: 1}
 		assert.PanicsWithValue(t, "a callback", func() { g.Ask(t.Context(), q) })
-		assert.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, limit.FailedOpen, g.Ask(t.Context(), q).Result)
 		r.down.Store(false)
 		time.Sleep(deadline)
 		synctest.Wait()
-		assert.Equal(t, Acquired, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, limit.Acquired, g.Ask(t.Context(), q).Result)
 		assert.Equal(t, 2, calls)
 	})
 }

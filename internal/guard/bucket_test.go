@@ -116,28 +116,28 @@ func TestBuckets_SeveralPolicies_GrantTogether(t *testing.T) {
 			return a
 		}
 		a := take()
-		assert.Equal(t, Acquired, a.Result)
+		assert.Equal(t, limit.Acquired, a.Result)
 		assert.EqualValues(t, 2, a.Each[0].Limit)
 		assert.EqualValues(t, 1, a.Each[1].Remaining)
 		a = take()
-		assert.Equal(t, Rejected, a.Result)
+		assert.Equal(t, limit.Rejected, a.Result)
 		assert.False(t, a.Each[0].Allowed)
 		assert.True(t, a.Each[1].Allowed)
 		assert.Equal(t, 500*time.Millisecond, a.Decision.RetryAfter)
 		time.Sleep(500 * time.Millisecond)
 		second := take()
-		assert.Equal(t, Acquired, second.Result, "the denial has taken nothing of the second")
+		assert.Equal(t, limit.Acquired, second.Result, "the denial has taken nothing of the second")
 		time.Sleep(500 * time.Millisecond)
 		a = take()
-		assert.Equal(t, Rejected, a.Result)
+		assert.Equal(t, limit.Rejected, a.Result)
 		assert.True(t, a.Each[0].Allowed)
 		assert.False(t, a.Each[1].Allowed)
 
 		b.settle(q, 0.5, second.shares, -1)
-		assert.Equal(t, Acquired, take().Result, "what came back")
+		assert.Equal(t, limit.Acquired, take().Result, "what came back")
 		b.settle(q, 0.5, nil, 10)
 		time.Sleep(time.Minute)
-		assert.Equal(t, Rejected, take().Result, "what is owed")
+		assert.Equal(t, limit.Rejected, take().Result, "what is owed")
 	})
 }
 
@@ -148,7 +148,7 @@ func TestBuckets_ManyNames_AreBounded(t *testing.T) {
 		policies := []limit.Policy{limit.FixedWindow{Permits: 10, Interval: time.Minute}}
 		take := func(name string) bool {
 			a, ok := b.take(Request{Limiter: called{name: name}, Permits: 1, Policies: policies}, 0.5)
-			return ok && a.Result == Acquired
+			return ok && a.Result == limit.Acquired
 		}
 		for i := range maxBuckets {
 			require.True(t, take(fmt.Sprint(i)))

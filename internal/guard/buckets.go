@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // maxBuckets is the largest number of buckets at once. Requests that need further ones are denied:
@@ -87,9 +88,9 @@ func (b *buckets) take(q Request, share float64) (Answer, bool) {
 	for i, s := range shapes {
 		each[i] = s.decide(b.all[keys[i]].full, now, q.Permits)
 	}
-	a := Answer{Result: Rejected, Local: true, Decision: combine(each)}
+	a := Answer{Result: limit.Rejected, Local: true, Decision: combine(each)}
 	if a.Decision.Allowed {
-		a.Result = Acquired
+		a.Result = limit.Acquired
 		b.changeLocked(keys, now, func(i int, one *bucket) {
 			one.take(shapes[i], now, q.Permits)
 			each[i] = shapes[i].decide(one.full, now, 0)

@@ -127,7 +127,7 @@ func (d *Description) Single(decision rratelimiter.Decision) int {
 func (d *Description) Violated(a Answer, permits int64) []int {
 	var violated []int
 	switch {
-	case d == nil || a.Result != Rejected:
+	case d == nil || a.Result != limit.Rejected:
 		return nil
 	case len(a.Each) > 0:
 		for i, decision := range a.Each {

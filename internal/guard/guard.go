@@ -33,7 +33,7 @@ type Limiter interface {
 
 // Guard decides the requests of one Middleware or interceptor. It is safe for concurrent use.
 type Guard struct {
-	mode       Mode
+	mode       limit.FailureMode
 	deadline   time.Duration
 	maxWaiting int64 // 0 for no bound
 	*Shared
@@ -54,39 +54,12 @@ type Request struct {
 	waiting bool // it counts as a waiter
 }
 
-// Result is the result of a request.
-type Result int
-
-// The results. A limiter grants a request or denies it, which makes it Acquired or Rejected. The
-// middleware refuses each request that does not pass.
-const (
-	Acquired     Result = iota + 1
-	Rejected            // it is over the limit
-	FailedOpen          // it cannot be decided, mostly since Redis fails, and the mode lets it pass
-	FailedClosed        // it cannot be decided, and the mode refuses it
-	Canceled            // its context has ended, or will end before permits are free
-	Invalid             // it lacks what its limit needs, and is refused in every mode
-)
-
-// Passes reports whether the request proceeds.
-func (r Result) Passes() bool { return r == Acquired || r == FailedOpen }
-
-var resultNames = map[Result]string{
-	Acquired: "acquired", Rejected: "rejected", FailedOpen: "failed_open", FailedClosed: "failed_closed",
-	Canceled: "canceled", Invalid: "invalid",
-}
-
-// String returns the name of the result in metrics.
-func (r Result) String() string {
-	if name, ok := resultNames[r]; ok {
-		return name
-	}
-	return fmt.Sprintf("Result(%d)", int(r))
-}
+// Passes reports whether a request of a result proceeds.
+func Passes(r limit.Result) bool { return r == limit.Acquired || r == limit.FailedOpen }
 
 // Answer is the result of a request, and its reasons.
 type Answer struct {
-	Result   Result
+	Result   limit.Result
 	Local    bool                    // decided by this process for its share of the limit
 	Decision rratelimiter.Decision   // if Result is Acquired or Rejected
 	Each     []rratelimiter.Decision // of each policy, if there are several or Request.Each, and the limiter reports them
@@ -101,9 +74,9 @@ type Answer struct {
 // RetryAfter returns the time after which a retry of a refused request may succeed, 0 for never.
 func (a Answer) RetryAfter() time.Duration {
 	switch a.Result {
-	case FailedClosed:
+	case limit.FailedClosed:
 		return time.Second
-	case Rejected:
+	case limit.Rejected:
 		return a.Decision.RetryAfter
 	}
 	return 0
@@ -137,10 +110,10 @@ var (
 // Fail answers a request whose key or limiter is unknown. Local is Closed for it, since no bucket
 // belongs to it. So is Open for a mistake of the program.
 func (g *Guard) Fail(err error) Answer {
-	if g.mode == Open && !IsMistake(err) {
-		return Answer{Result: FailedOpen, Err: err}
+	if g.mode == limit.Open && !IsMistake(err) {
+		return Answer{Result: limit.FailedOpen, Err: err}
 	}
-	return Answer{Result: FailedClosed, Err: err}
+	return Answer{Result: limit.FailedClosed, Err: err}
 }
 
 // Ask decides a request. It waits for the end of a pause too.
@@ -154,7 +127,7 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 		a, paused := q.paused(!b.isDown())
 		if !paused {
 			a = g.attempt(ctx, b, q)
-			if _, paused := q.paused(a.Result == Acquired && !a.Local); paused && a.Result.Passes() {
+			if _, paused := q.paused(a.Result == limit.Acquired && !a.Local); paused && Passes(a.Result) {
 				// The pause began during the wait, so the permit is too early: refund it. A permit
 				// that cannot be refunded is lost.
 				_ = g.Settle(ctx, q, a, 0)
@@ -162,7 +135,7 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 			}
 		}
 		pause := a.Decision.RetryAfter
-		if a.Result != Rejected || q.Wait == 0 || pause <= 0 || q.Wait > 0 && time.Now().Add(pause).After(until) {
+		if a.Result != limit.Rejected || q.Wait == 0 || pause <= 0 || q.Wait > 0 && time.Now().Add(pause).After(until) {
 			return a
 		}
 		if a.Local {
@@ -183,7 +156,7 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 			poll = min(pause, localPoll) // until Redis has it too
 		}
 		if err := sleep(ctx, pause, poll); err != nil {
-			return Answer{Result: Canceled, Decision: a.Decision, Each: a.Each, Err: err}
+			return Answer{Result: limit.Canceled, Decision: a.Decision, Each: a.Each, Err: err}
 		}
 	}
 }
@@ -205,13 +178,13 @@ func (g *Guard) attempt(ctx context.Context, b *breaker, q Request) Answer {
 		return g.failed(ctx, b, q, a, err)
 	}
 	if a.Decision.Allowed {
-		a.Result = Acquired
+		a.Result = limit.Acquired
 		if !a.fromMemory {
 			b.succeeded()
 		}
 		return a
 	}
-	a.Result = Rejected
+	a.Result = limit.Rejected
 	if !a.fromMemory {
 		b.answered(ctx, q.Limiter)
 	} else if b.isDown() {
@@ -251,11 +224,11 @@ func (g *Guard) failed(ctx context.Context, b *breaker, q Request, a Answer, err
 	a.Err = err
 	switch {
 	case errors.Is(err, rratelimiter.ErrPermitsExceedRate):
-		a.Result = Rejected // no wait helps
+		a.Result = limit.Rejected // no wait helps
 		return a
 	case ctx.Err() != nil:
 		b.verify(ctx, q.Limiter)
-		a.Result = Canceled
+		a.Result = limit.Canceled
 		return a
 	}
 	err = b.failure(q.Limiter, err)
@@ -277,11 +250,11 @@ func (g *Guard) withoutRedis(q Request, err error) Answer {
 	}
 	for _, p := range policies {
 		if d, known := policy.Of(p); known && d.Most < q.Permits {
-			return Answer{Result: Rejected, Err: fmt.Errorf("%w: %d permits of limiter %q, at most %d can be granted",
+			return Answer{Result: limit.Rejected, Err: fmt.Errorf("%w: %d permits of limiter %q, at most %d can be granted",
 				rratelimiter.ErrPermitsExceedRate, q.Permits, NameOf(q.Limiter), d.Most)}
 		}
 	}
-	if share := float64(g.mode); g.mode != Open && g.mode != Closed {
+	if share := float64(g.mode); g.mode != limit.Open && g.mode != limit.Closed {
 		if a, ok := g.local.take(q, share); ok {
 			a.Err = err
 			return a

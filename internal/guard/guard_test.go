@@ -12,6 +12,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // redis is a limiter whose Redis can be made to fail. It grants all.
@@ -63,13 +64,13 @@ func TestGuard_CallersLeave_ProbeFindsOut(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r, reports := new(redis), new(recorder)
 			r.hangs.Store(true)
-			g := New(Open, deadline, reports.changed)
+			g := New(limit.Open, deadline, reports.changed)
 			ctx, cancel := context.WithTimeout(t.Context(), deadline/2)
 			defer cancel()
 			// Redis recovers before the probe, which begins as the caller leaves.
 			time.AfterFunc(deadline/4, func() { r.hangs.Store(hangs) })
 			a := g.Ask(ctx, Request{Limiter: r, Permits: 1})
-			assert.Equal(t, Canceled, a.Result)
+			assert.Equal(t, limit.Canceled, a.Result)
 			assert.False(t, g.breakerOf(nil).isDown())
 			time.Sleep(deadline)
 			synctest.Wait()
@@ -86,7 +87,7 @@ func TestGuard_CallersLeave_ProbeFindsOut(t *testing.T) {
 func TestErrors_Text_DoesNotNameThePackage(t *testing.T) {
 	panics := takes(func(context.Context) (rratelimiter.Decision, error) { panic("a limiter") })
 	probe := (&breaker{deadlines: new(atomic.Int64)}).ask(target{t.Context(), panics})
-	for _, err := range []error{ErrDown, ErrTooManyWaiting, ErrInvalidRequest, probe} {
+	for _, err := range []error{ErrDown, ErrTooManyWaiting, limit.ErrInvalidRequest, probe} {
 		assert.NotContains(t, err.Error(), "guard")
 		assert.Regexp(t, "^rratelimiter: ", err.Error())
 	}
@@ -100,13 +101,13 @@ func TestNotSent_Text_SaysPausedAndRounds(t *testing.T) {
 		`not sent: limiter "name": not enough permits (1) in time, but in 1s`: {Limit: 5, RetryAfter: 1},
 		`not sent: limiter "name": not enough permits (1) in time`:            {Limit: 5},
 	} {
-		assert.EqualError(t, Answer{Result: Rejected, Decision: d}.NotSent(errors.New("not sent"), q), want)
+		assert.EqualError(t, Answer{Result: limit.Rejected, Decision: d}.NotSent(errors.New("not sent"), q), want)
 	}
 }
 
 // A gRPC server may run as a handler of net/http, behind a middleware of httplimit.
 func TestVisitOf_OtherProtocol_IsNone(t *testing.T) {
-	v := NewVisit[HTTP](t.Context(), nil, Request{}, Answer{}, "an outcome")
-	assert.Same(t, v, VisitOf[HTTP, string](v))
-	assert.Nil(t, VisitOf[GRPC, string](v))
+	v := NewVisit[HTTP](t.Context(), nil, Request{}, Answer{}, limit.Outcome{})
+	assert.Same(t, v, VisitOf[HTTP](v))
+	assert.Nil(t, VisitOf[GRPC](v))
 }

@@ -3,12 +3,11 @@ package guard
 import (
 	"errors"
 	"fmt"
+
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// ErrInvalidRequest is the error of a request that lacks what its limit needs, such as an API key.
-var ErrInvalidRequest = errors.New("rratelimiter: invalid request: a key or a cost is missing")
-
-// Invalidf returns an error that describes what a request lacks, and that is ErrInvalidRequest.
+// Invalidf returns an error that describes what a request lacks, and that is [limit.ErrInvalidRequest].
 func Invalidf(format string, values ...any) error {
 	return &invalidError{fmt.Sprintf(format, values...), ""}
 }
@@ -33,4 +32,4 @@ type invalidError struct {
 }
 
 func (e *invalidError) Error() string { return e.text }
-func (e *invalidError) Unwrap() error { return ErrInvalidRequest }
+func (e *invalidError) Unwrap() error { return limit.ErrInvalidRequest }

@@ -98,7 +98,7 @@ func SameCode(f, g any) bool { return reflect.ValueOf(f).Pointer() == reflect.Va
 
 // MustShare panics with a text that begins with the call if a mode is a share of the limit, and the
 // policies of the limiter are unknown.
-func MustShare(call string, mode Mode, l Limiter, byDefault *Description) {
+func MustShare(call string, mode limit.FailureMode, l Limiter, byDefault *Description) {
 	l, d := Unwrap(l, byDefault)
 	if mode <= 0 || IsNil(l) {
 		return

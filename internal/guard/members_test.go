@@ -43,13 +43,13 @@ func TestLocal_JoinedMembers_EachHasOneShare(t *testing.T) {
 			a := ask(Request{Limiter: limit.Join(shared, own), Policies: []limit.Policy{
 				limit.SlidingLog{Permits: 10, Interval: time.Hour}, hourly(2),
 			}})
-			if require.True(t, a.Local); a.Result == Acquired {
+			if require.True(t, a.Local); a.Result == limit.Acquired {
 				granted++
 			}
 		}
 		assert.Equal(t, 5, granted)
 		log := []limit.Policy{limit.SlidingLog{Permits: 10, Interval: time.Hour}}
-		assert.Equal(t, Rejected, ask(Request{Limiter: shared, Policies: log}).Result, "the same bucket without a join")
+		assert.Equal(t, limit.Rejected, ask(Request{Limiter: shared, Policies: log}).Result, "the same bucket without a join")
 	})
 }
 
@@ -58,12 +58,12 @@ func TestLocal_MemberWithoutPolicy_IsClosed(t *testing.T) {
 	outage(t, func(client *rratelimiter.Client, ask func(Request) Answer) {
 		one, two := limit.New(client, "one", hourly(10)), limit.New(client, "two", hourly(10))
 		join := limit.Join(one, two)
-		assert.Equal(t, FailedClosed, ask(Request{Limiter: join, Policies: []limit.Policy{hourly(10)}}).Result)
-		assert.Equal(t, FailedClosed, ask(Request{Limiter: join, Policies: []limit.Policy{hourly(10), nil}}).Result)
+		assert.Equal(t, limit.FailedClosed, ask(Request{Limiter: join, Policies: []limit.Policy{hourly(10)}}).Result)
+		assert.Equal(t, limit.FailedClosed, ask(Request{Limiter: join, Policies: []limit.Policy{hourly(10), nil}}).Result)
 		twice := Request{Limiter: limit.Join(one, one), Policies: []limit.Policy{hourly(10), hourly(10)}}
-		assert.Equal(t, FailedClosed, ask(twice).Result, "the join is invalid")
+		assert.Equal(t, limit.FailedClosed, ask(twice).Result, "the join is invalid")
 		both := Request{Limiter: join, Policies: []limit.Policy{hourly(10), hourly(10)}}
-		assert.Equal(t, Acquired, ask(both).Result)
+		assert.Equal(t, limit.Acquired, ask(both).Result)
 	})
 }
 
@@ -77,12 +77,12 @@ func TestLocal_Pause_GrantsAll(t *testing.T) {
 		q := Request{Limiter: limit.New(client, "name", policies...), Policies: policies, Permits: 100}
 		for left := int64(200); left >= 0; left -= 100 {
 			a := ask(q)
-			require.Equal(t, Acquired, a.Result)
+			require.Equal(t, limit.Acquired, a.Result)
 			assert.True(t, a.Local)
 			assert.EqualValues(t, 300, a.Decision.Limit)
 			assert.Equal(t, left, a.Decision.Remaining)
 			assert.Zero(t, a.Each[1].Limit)
 		}
-		assert.Equal(t, Rejected, ask(q).Result)
+		assert.Equal(t, limit.Rejected, ask(q).Result)
 	})
 }

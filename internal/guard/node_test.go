@@ -23,7 +23,7 @@ import (
 func TestGuard_FloodOfDenials_LateCallIsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reports := new(recorder)
-		g := New(Open, deadline, reports.changed)
+		g := New(limit.Open, deadline, reports.changed)
 		denies := takes(func(context.Context) (rratelimiter.Decision, error) {
 			return rratelimiter.Decision{Limit: 1, RetryAfter: time.Minute}, nil
 		})
@@ -35,10 +35,10 @@ func TestGuard_FloodOfDenials_LateCallIsNoOutage(t *testing.T) {
 		for i := range 1000 {
 			if i%15 == 0 {
 				late.Go(func() {
-					assert.Equal(t, FailedOpen, g.Ask(t.Context(), Request{Limiter: hangs, Permits: 1}).Result)
+					assert.Equal(t, limit.FailedOpen, g.Ask(t.Context(), Request{Limiter: hangs, Permits: 1}).Result)
 				})
 			}
-			require.Equal(t, Rejected, g.Ask(t.Context(), Request{Limiter: denies, Permits: 1}).Result)
+			require.Equal(t, limit.Rejected, g.Ask(t.Context(), Request{Limiter: denies, Permits: 1}).Result)
 			time.Sleep(deadline / 10)
 		}
 		late.Wait()
@@ -71,7 +71,7 @@ const onNodeA, onNodeB = "{b}", "{a}"
 // once, after the first, and those of the other one by Redis.
 func TestGuard_OneMasterHangs_OthersDecide(t *testing.T) {
 	for name, pause := range map[string]time.Duration{"much": time.Millisecond, "little": 3 * deadline} {
-		for mode, want := range map[Mode]Result{Open: FailedOpen, Closed: FailedClosed, 1: Acquired} {
+		for mode, want := range map[limit.FailureMode]limit.Result{limit.Open: limit.FailedOpen, limit.Closed: limit.FailedClosed, 1: limit.Acquired} {
 			t.Run(fmt.Sprint(name, " ", mode), func(t *testing.T) {
 				redistest.RunTwoMasters(t, func(c *redistest.Cluster) {
 					client, changes := rratelimiter.New(c.Conn), new(nodeChanges)
@@ -82,7 +82,7 @@ func TestGuard_OneMasterHangs_OthersDecide(t *testing.T) {
 						return g.Ask(c.Context(), Request{Limiter: l, Policies: []limit.Policy{minute}, Permits: 1})
 					}
 					for _, name := range []string{onNodeA, onNodeB} {
-						require.Equal(t, Acquired, ask(name).Result)
+						require.Equal(t, limit.Acquired, ask(name).Result)
 						time.Sleep(2 * time.Second) // the slots are known
 					}
 					c.Delay(redistest.NodeB, time.Minute)
@@ -94,7 +94,7 @@ func TestGuard_OneMasterHangs_OthersDecide(t *testing.T) {
 						require.Equal(t, i == 0, time.Since(begin) > 0, "only the first one waits")
 						begin = time.Now()
 						a = ask(onNodeA)
-						require.Equal(t, Acquired, a.Result, "%v", a.Err)
+						require.Equal(t, limit.Acquired, a.Result, "%v", a.Err)
 						require.False(t, a.Local)
 						require.Less(t, time.Since(begin), deadline/2)
 						time.Sleep(pause)
@@ -106,7 +106,7 @@ func TestGuard_OneMasterHangs_OthersDecide(t *testing.T) {
 					ask(onNodeB)
 					time.Sleep(2 * maxProbePause)
 					a := ask(onNodeB)
-					assert.Equal(t, Acquired, a.Result)
+					assert.Equal(t, limit.Acquired, a.Result)
 					assert.False(t, a.Local)
 					assert.Equal(t, "b:1 false, b:1 true", changes.all())
 				})
@@ -119,9 +119,9 @@ func TestGuard_OneMasterHangs_OthersDecide(t *testing.T) {
 func TestGuard_MasterHangs_ErrorNamesIt(t *testing.T) {
 	redistest.RunTwoMasters(t, func(c *redistest.Cluster) {
 		client := rratelimiter.New(c.Conn)
-		g := New(Closed, deadline, nil)
+		g := New(limit.Closed, deadline, nil)
 		q := Request{Limiter: limit.New(client, onNodeB, limit.FixedWindow{Permits: 9, Interval: time.Hour}), Permits: 1}
-		require.Equal(t, Acquired, g.Ask(c.Context(), q).Result)
+		require.Equal(t, limit.Acquired, g.Ask(c.Context(), q).Result)
 		time.Sleep(2 * time.Second)
 		c.Delay(redistest.NodeB, time.Minute)
 		assert.EqualError(t, g.Ask(c.Context(), q).Err,
@@ -141,7 +141,7 @@ func TestGuard_WritesFail_OutageLasts(t *testing.T) {
 	} {
 		redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 			client, changes := rratelimiter.New(f.Conn), new(nodeChanges)
-			g := New(Open, deadline, changes.changed)
+			g := New(limit.Open, deadline, changes.changed)
 			l := limit.New(client, "name", limit.FixedWindow{Permits: 9, Interval: time.Hour})
 			q := Request{Limiter: l, Permits: 1}
 			var last atomic.Value // the SHA of the script that was called last
@@ -158,11 +158,11 @@ func TestGuard_WritesFail_OutageLasts(t *testing.T) {
 				}
 				return false
 			})
-			require.Equal(t, Acquired, g.Ask(t.Context(), q).Result)
+			require.Equal(t, limit.Acquired, g.Ask(t.Context(), q).Result)
 			refused.Store(last.Load())
 			time.Sleep(time.Second)
 			for range 100 {
-				require.Equal(t, FailedOpen, g.Ask(t.Context(), q).Result)
+				require.Equal(t, limit.FailedOpen, g.Ask(t.Context(), q).Result)
 				_, err := l.Peek(t.Context())
 				require.NoError(t, err)
 				time.Sleep(deadline)
@@ -171,7 +171,7 @@ func TestGuard_WritesFail_OutageLasts(t *testing.T) {
 			refused.Store("")
 			time.Sleep(2 * maxProbePause)
 			assert.Equal(t, "in-memory false, in-memory true", changes.all())
-			assert.Equal(t, Acquired, g.Ask(t.Context(), q).Result)
+			assert.Equal(t, limit.Acquired, g.Ask(t.Context(), q).Result)
 			d, err := l.Peek(t.Context())
 			require.NoError(t, err)
 			assert.EqualValues(t, 7, d[0].Remaining, "probes take none")

@@ -136,5 +136,5 @@ func (q *Request) paused(redis bool) (Answer, bool) {
 		return Answer{}, false
 	}
 	left := q.Pauses.left(NameOf(q.Limiter), redis)
-	return Answer{Result: Rejected, Decision: rratelimiter.Decision{RetryAfter: left}}, left > 0
+	return Answer{Result: limit.Rejected, Decision: rratelimiter.Decision{RetryAfter: left}}, left > 0
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // Past pauses are deleted. No pause becomes shorter.
@@ -39,8 +41,8 @@ func TestPauses_BeginInAnOutage_Hold(t *testing.T) {
 		r, begin := new(redis), time.Now()
 		r.hangs.Store(true)
 		time.AfterFunc(deadline/2, func() { p.Add(r.Name(), time.Second) })
-		a := New(Open, deadline, nil).Ask(t.Context(), Request{Limiter: r, Permits: 1, Wait: Forever, Pauses: &p})
-		assert.Equal(t, FailedOpen, a.Result)
+		a := New(limit.Open, deadline, nil).Ask(t.Context(), Request{Limiter: r, Permits: 1, Wait: Forever, Pauses: &p})
+		assert.Equal(t, limit.FailedOpen, a.Result)
 		assert.GreaterOrEqual(t, time.Since(begin), deadline/2+time.Second)
 		r.hangs.Store(false)
 		time.Sleep(2 * deadline) // the prober ends

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // Requests that fail together start one prober.
@@ -18,10 +19,10 @@ func TestGuard_ManyRequestsFail_OneProbeStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := new(redis)
 		r.hangs.Store(true)
-		g := New(Open, deadline, nil)
+		g := New(limit.Open, deadline, nil)
 		var callers sync.WaitGroup
 		for range 10 {
-			callers.Go(func() { assert.Equal(t, FailedOpen, g.Ask(t.Context(), Request{Limiter: r, Permits: 1}).Result) })
+			callers.Go(func() { assert.Equal(t, limit.FailedOpen, g.Ask(t.Context(), Request{Limiter: r, Permits: 1}).Result) })
 		}
 		callers.Wait()
 		time.Sleep(deadline / 2)
@@ -34,7 +35,7 @@ func TestGuard_ManyRequestsFail_OneProbeStarts(t *testing.T) {
 // Only one probe runs at a time, even if the limiter ignores its context.
 func TestGuard_ProbeOutlivesItsContext_NoOtherProbeStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := New(Closed, deadline, nil)
+		g := New(limit.Closed, deadline, nil)
 		var asked, now, most atomic.Int64
 		slow := takes(func(context.Context) (rratelimiter.Decision, error) {
 			asked.Add(1)
@@ -47,7 +48,7 @@ func TestGuard_ProbeOutlivesItsContext_NoOtherProbeStarts(t *testing.T) {
 		g.Ask(t.Context(), q)
 		for range 80 {
 			time.Sleep(deadline)
-			assert.Equal(t, FailedClosed, g.Ask(t.Context(), q).Result)
+			assert.Equal(t, limit.FailedClosed, g.Ask(t.Context(), q).Result)
 		}
 		assert.InDelta(t, 10, asked.Load(), 1, "the request, and probes one after another")
 		assert.EqualValues(t, 1, most.Load())
@@ -59,7 +60,7 @@ func TestGuard_ProbeOutlivesItsContext_NoOtherProbeStarts(t *testing.T) {
 func TestGuard_ProbeIsStuck_RequestAsksInItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reports, release := new(recorder), make(chan bool)
-		g := New(Closed, deadline, reports.changed)
+		g := New(limit.Closed, deadline, reports.changed)
 		var asked atomic.Int64
 		q := Request{Permits: 1, Limiter: takes(func(context.Context) (rratelimiter.Decision, error) {
 			switch asked.Add(1) {
@@ -72,9 +73,9 @@ func TestGuard_ProbeIsStuck_RequestAsksInItsPlace(t *testing.T) {
 		})}
 		g.Ask(t.Context(), q)
 		time.Sleep(deadline)
-		assert.Equal(t, FailedClosed, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, limit.FailedClosed, g.Ask(t.Context(), q).Result)
 		time.Sleep(11 * deadline)
-		assert.Equal(t, Acquired, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, limit.Acquired, g.Ask(t.Context(), q).Result)
 		assert.Equal(t, []string{"false connection refused", "true <nil>"}, reports.changes)
 		close(release)
 	})
@@ -86,7 +87,7 @@ func TestGuard_RareRequests_AskThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, reports := new(redis), new(recorder)
 		r.down.Store(true)
-		g := New(Closed, deadline, reports.changed)
+		g := New(limit.Closed, deadline, reports.changed)
 		q := Request{Limiter: r, Permits: 1}
 		g.Ask(t.Context(), q)
 		time.Sleep(time.Second)
@@ -96,13 +97,13 @@ func TestGuard_RareRequests_AskThemselves(t *testing.T) {
 		assert.InDelta(t, probeIdle/maxProbePause+4, looks, 2)
 		time.Sleep(time.Hour)
 		assert.Equal(t, looks, r.looks.Load())
-		assert.Equal(t, FailedClosed, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, limit.FailedClosed, g.Ask(t.Context(), q).Result)
 		assert.EqualValues(t, 2, r.asked.Load())
 		time.Sleep(deadline)
 		assert.Greater(t, r.looks.Load(), looks, "it is looked after again")
 		time.Sleep(time.Hour)
 		r.down.Store(false)
-		assert.Equal(t, Acquired, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, limit.Acquired, g.Ask(t.Context(), q).Result)
 		assert.Equal(t, []string{"false connection refused", "true <nil>"}, reports.changes)
 	})
 }
@@ -112,7 +113,7 @@ func TestGuard_LimiterWithoutPeek_GetsItsPermitBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := new(counter)
 		l.down.Store(true)
-		g := New(Closed, deadline, nil)
+		g := New(limit.Closed, deadline, nil)
 		g.Ask(t.Context(), Request{Limiter: l, Permits: 5})
 		l.down.Store(false)
 		time.Sleep(deadline)
@@ -144,7 +145,7 @@ func (c *counter) Release(_ context.Context, permits int64) error {
 // A probe that panics has failed.
 func TestGuard_ProbePanics_NextProbeAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := New(Open, deadline, nil)
+		g := New(limit.Open, deadline, nil)
 		var asked atomic.Int64
 		g.Ask(t.Context(), Request{Permits: 1, Limiter: takes(func(context.Context) (rratelimiter.Decision, error) {
 			switch asked.Add(1) {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // Settings are the options that the middleware of HTTP and the interceptors of gRPC have in common.
@@ -14,7 +16,7 @@ type Settings struct {
 	Wait         time.Duration // in place of a denial; 0 for none, or for outgoing calls Forever
 	Shadow       bool          // every request passes
 	Spread       Spread
-	Mode         Mode
+	Mode         limit.FailureMode
 	InvalidFails bool // the mode decides invalid requests too
 	LimitsHealth bool // calls of gRPC's health and reflection services are limited too
 	Deadline     time.Duration
@@ -23,9 +25,15 @@ type Settings struct {
 	Sharing      Sharing
 }
 
+// The defaults. The deadline is long enough for a healthy Redis on a busy host.
+const (
+	defaultDeadline   = 500 * time.Millisecond
+	defaultMaxWaiting = 1000 // of a server
+)
+
 // NewSettings returns the defaults.
-func NewSettings(deadline time.Duration) Settings {
-	return Settings{Deadline: deadline, Sharing: NewShared, Spread: Spread{Random: rand.Int64N}}
+func NewSettings() Settings {
+	return Settings{Deadline: defaultDeadline, Sharing: NewShared, Spread: Spread{Random: rand.Int64N}}
 }
 
 // Gate decides the requests of one middleware or interceptor by its settings.
@@ -36,9 +44,9 @@ type Gate struct {
 	Pauses   Pauses // of outgoing calls
 }
 
-// Incoming returns the gate of a server, at which maxWaiting requests may wait by default.
-func (s *Settings) Incoming(maxWaiting int) *Gate {
-	return &Gate{Guard: s.guard(maxWaiting), settings: s}
+// Incoming returns the gate of a server.
+func (s *Settings) Incoming() *Gate {
+	return &Gate{Guard: s.guard(defaultMaxWaiting), settings: s}
 }
 
 // Outgoing returns the gate of a client. It has no bound of waiters by default.
@@ -54,8 +62,8 @@ func (s *Settings) guard(maxWaiting int) *Guard {
 func (g *Gate) Decide(ctx context.Context, q Request, err error) Answer {
 	s := g.settings
 	switch {
-	case err != nil && !g.outgoing && !s.InvalidFails && errors.Is(err, ErrInvalidRequest):
-		return Answer{Result: Invalid, Err: err} // in every mode: a client gains nothing by leaving something out
+	case err != nil && !g.outgoing && !s.InvalidFails && errors.Is(err, limit.ErrInvalidRequest):
+		return Answer{Result: limit.Invalid, Err: err} // in every mode: a client gains nothing by leaving something out
 	case err != nil:
 		return g.Fail(err)
 	case s.Shadow:
@@ -75,23 +83,13 @@ func (g *Gate) Decide(ctx context.Context, q Request, err error) Answer {
 // overLimit returns the denial of a request that was over its limit at first, and whose context ended
 // while it waited, unless its client has gone.
 func overLimit(ctx context.Context, asked time.Time, a Answer) Answer {
-	if a.Result != Canceled || a.Decision.RetryAfter <= 0 || errors.Is(ctx.Err(), context.Canceled) {
+	if a.Result != limit.Canceled || a.Decision.RetryAfter <= 0 || errors.Is(ctx.Err(), context.Canceled) {
 		return a
 	}
-	a.Result = Rejected
+	a.Result = limit.Rejected
 	a.Decision.RetryAfter = max(1, a.Decision.RetryAfter-time.Since(asked))
 	return a
 }
-
-// Mode decides requests that Redis cannot decide: Open, Closed, or the share of the limit that this
-// process grants by itself.
-type Mode float64
-
-// The modes that are not a share.
-const (
-	Closed Mode = 0  // the request is refused
-	Open   Mode = -1 // the request passes
-)
 
 // The functions below are the options that packages have in common. Each checks its argument, and
 // panics with a text that begins with the name of the package.
@@ -123,17 +121,9 @@ func SpreadBy(pkg string, d time.Duration) Change {
 	return func(s *Settings) { s.Spread.Most = d }
 }
 
-// Local returns the mode of a share of the limit.
-func Local(pkg string, share float64) Mode {
-	if !(share > 0 && share <= 1) {
-		panic(fmt.Sprintf("%s: Local: the share is out of range: %v: pass one above 0 and at most 1", pkg, share))
-	}
-	return Mode(share)
-}
-
 // OnFailure is the option of the mode.
-func OnFailure(pkg string, mode Mode) Change {
-	if mode != Open && !(mode >= 0 && mode <= 1) { // it may be no number
+func OnFailure(pkg string, mode limit.FailureMode) Change {
+	if mode != limit.Open && !(mode >= 0 && mode <= 1) { // it may be no number
 		panic(fmt.Sprintf("%s: OnFailure: a share of the limit is %v, want above 0, at most 1", pkg, float64(mode)))
 	}
 	return func(s *Settings) { s.Mode = mode }

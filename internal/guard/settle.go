@@ -6,6 +6,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // Settle changes the permits that a granted request has taken to its final cost. It has the guard's
@@ -13,7 +14,7 @@ import (
 func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) error {
 	more := cost - q.Permits
 	switch {
-	case a.Result != Acquired || more == 0:
+	case a.Result != limit.Acquired || more == 0:
 		return nil
 	case a.Local:
 		g.local.settle(q, float64(g.mode), a.shares, more)
@@ -37,7 +38,7 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 
 // Receipt returns the receipt of a granted request, also of one that Redis did not grant.
 func (g *Guard) Receipt(q Request, a Answer) receipt.Receipt {
-	if a.Result == Acquired && !a.Local {
+	if a.Result == limit.Acquired && !a.Local {
 		return a.receipt
 	}
 	return receipt.Receipt{Permits: q.Permits, Local: func(more int64) {

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // Shared is the state of guards: whether Redis is up, the permits granted without Redis, and the
@@ -34,12 +36,12 @@ func (s *Shared) SetDeadline(d time.Duration) { s.deadline.Store(int64(d)) }
 
 // Guard returns a guard with this state. maxWaiting bounds its requests that wait at once; 0 means
 // no bound.
-func (s *Shared) Guard(mode Mode, maxWaiting int) *Guard {
+func (s *Shared) Guard(mode limit.FailureMode, maxWaiting int) *Guard {
 	return &Guard{mode: mode, deadline: time.Duration(s.deadline.Load()), maxWaiting: int64(maxWaiting), Shared: s}
 }
 
 // New returns a guard with a state of its own, see [NewShared].
-func New(mode Mode, deadline time.Duration, changed Changed) *Guard {
+func New(mode limit.FailureMode, deadline time.Duration, changed Changed) *Guard {
 	return NewShared(deadline, changed).Guard(mode, 0)
 }
 

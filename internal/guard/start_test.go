@@ -39,8 +39,8 @@ func TestGuard_StartWithoutRedis_ReportsOneNode(t *testing.T) {
 	t.Cleanup(redis.Close)
 	changes := new(nodeChanges)
 	limiter := limit.New(rratelimiter.New(redis), "a", limit.FixedWindow{Permits: 5, Interval: time.Hour})
-	g := New(Open, deadline, changes.changed)
-	require.Equal(t, FailedOpen, g.Ask(t.Context(), Request{Limiter: limiter, Permits: 1}).Result)
+	g := New(limit.Open, deadline, changes.changed)
+	require.Equal(t, limit.FailedOpen, g.Ask(t.Context(), Request{Limiter: limiter, Permits: 1}).Result)
 	redis.reached.Store(true)
 	require.NoError(t, server.StartAddr(address))
 	require.Eventually(t, func() bool {

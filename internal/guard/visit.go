@@ -7,13 +7,13 @@ import (
 	"sync/atomic"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Visit is a request that a middleware admitted, and the context of its handler. P is the protocol, and
-// O the Outcome that the handler gets.
-type Visit[P, O any] struct {
+// Visit is a request that a middleware admitted, and the context of its handler. P is the protocol.
+type Visit[P any] struct {
 	context.Context
-	Outcome O
+	Outcome limit.Outcome
 
 	guard   *Guard
 	request Request
@@ -35,14 +35,14 @@ type GRPC struct{}
 type visitKey[P any] struct{}
 
 // NewVisit returns the visit of an admitted request.
-func NewVisit[P, O any](ctx context.Context, g *Guard, q Request, a Answer, o O) *Visit[P, O] {
-	v := &Visit[P, O]{Context: ctx, Outcome: o, guard: g, request: q, answer: a}
+func NewVisit[P any](ctx context.Context, g *Guard, q Request, a Answer, o limit.Outcome) *Visit[P] {
+	v := &Visit[P]{Context: ctx, Outcome: o, guard: g, request: q, answer: a}
 	v.settled.Store(unsettled)
 	return v
 }
 
 // Value returns the visit itself for its key.
-func (v *Visit[P, O]) Value(key any) any {
+func (v *Visit[P]) Value(key any) any {
 	if key == (visitKey[P]{}) {
 		return v
 	}
@@ -50,18 +50,18 @@ func (v *Visit[P, O]) Value(key any) any {
 }
 
 // VisitOf returns the innermost visit of a context, nil for none.
-func VisitOf[P, O any](ctx context.Context) *Visit[P, O] {
-	v, _ := ctx.Value(visitKey[P]{}).(*Visit[P, O])
+func VisitOf[P any](ctx context.Context) *Visit[P] {
+	v, _ := ctx.Value(visitKey[P]{}).(*Visit[P])
 	return v
 }
 
 // Settle sets the final cost of the request. It does nothing for a request that has taken no
 // permits.
-func (v *Visit[P, O]) Settle(cost int64) error {
+func (v *Visit[P]) Settle(cost int64) error {
 	if cost < 0 {
 		return fmt.Errorf("%w: a cost of %d to settle, want 0 or more", rratelimiter.ErrInvalidPermits, cost)
 	}
-	if v == nil || v.answer.Result != Acquired {
+	if v == nil || v.answer.Result != limit.Acquired {
 		return nil
 	}
 	if cost-v.request.Permits > maxPermits {
@@ -85,7 +85,7 @@ func (v *Visit[P, O]) Settle(cost int64) error {
 }
 
 // End applies Settle after the handler has returned.
-func (v *Visit[P, O]) End() error {
+func (v *Visit[P]) End() error {
 	cost := v.settled.Swap(over)
 	if cost < 0 {
 		return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 type waiter interface {
@@ -68,7 +69,7 @@ func (b *breaker) whileUp(ctx context.Context, l Limiter) (context.Context, cont
 func (g *Guard) waited(ctx context.Context, b *breaker, q Request, a Answer, acquired, late bool, err error) Answer {
 	switch {
 	case late:
-		a.Result, a.Err = Canceled, err
+		a.Result, a.Err = limit.Canceled, err
 		return a
 	case err != nil:
 		return g.failed(ctx, b, q, a, err)
@@ -80,7 +81,7 @@ func (g *Guard) waited(ctx context.Context, b *breaker, q Request, a Answer, acq
 	}
 	// The permits that other callers took during the wait are unknown, so permits that were missing
 	// count as used.
-	a.Result, a.Waited = Acquired, true
+	a.Result, a.Waited = limit.Acquired, true
 	a.Decision = served(a.Decision, q.Permits)
 	for i, d := range a.Each {
 		a.Each[i] = served(d, q.Permits)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // errDialTimeout is the error of rueidis for a connection that was not made in time. It is a
@@ -23,20 +24,20 @@ func TestGuard_DeadlineExceeded_DependsOnWhatIsLate(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
 		wait time.Duration
-		want Result
+		want limit.Result
 		down bool
 	}{
-		"dialed at once":            {errDialTimeout, 0, FailedOpen, true},
-		"dialed while it waits":     {errDialTimeout, time.Second, FailedOpen, false}, // the denial was an answer
-		"dialed in the queue":       {errDialTimeout, Forever, FailedOpen, true},
-		"no permits while it waits": {context.DeadlineExceeded, time.Second, Canceled, false},
-		"no permits in the queue":   {context.DeadlineExceeded, Forever, Canceled, false},
+		"dialed at once":            {errDialTimeout, 0, limit.FailedOpen, true},
+		"dialed while it waits":     {errDialTimeout, time.Second, limit.FailedOpen, false}, // the denial was an answer
+		"dialed in the queue":       {errDialTimeout, Forever, limit.FailedOpen, true},
+		"no permits while it waits": {context.DeadlineExceeded, time.Second, limit.Canceled, false},
+		"no permits in the queue":   {context.DeadlineExceeded, Forever, limit.Canceled, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				g := New(Open, deadline, nil)
+				g := New(limit.Open, deadline, nil)
 				a := g.Ask(ctx, Request{Limiter: waits{c.err, c.wait == 0}, Permits: 1, Wait: c.wait})
 				assert.Equal(t, c.want, a.Result)
 				assert.Equal(t, c.down, g.breakerOf(nil).isDown())
@@ -74,8 +75,8 @@ func (w waits) Peek(context.Context) ([]rratelimiter.Decision, error) {
 
 // The numbers of the decision are unknown.
 func TestGuard_PermitsAfterAWait_AreGranted(t *testing.T) {
-	a := New(Closed, deadline, nil).Ask(t.Context(), Request{Limiter: waits{}, Permits: 1, Wait: Forever})
-	assert.Equal(t, Answer{Result: Acquired, Waited: true, Decision: rratelimiter.Decision{Allowed: true}}, a)
+	a := New(limit.Closed, deadline, nil).Ask(t.Context(), Request{Limiter: waits{}, Permits: 1, Wait: Forever})
+	assert.Equal(t, Answer{Result: limit.Acquired, Waited: true, Decision: rratelimiter.Decision{Allowed: true}}, a)
 }
 
 // hangs is a limiter whose callers wait, and whose Redis answers until it hangs.
@@ -101,14 +102,14 @@ func TestGuard_RedisHangsDuringAWait_EndsItWithinThreeDeadlines(t *testing.T) {
 	for after := time.Duration(0); after < 2*deadline; after += deadline / 8 {
 		synctest.Test(t, func(t *testing.T) {
 			limiter := hangs{hung: new(atomic.Bool)}
-			g := NewShared(deadline, nil).Guard(Open, 1)
+			g := NewShared(deadline, nil).Guard(limit.Open, 1)
 			var hung time.Time
 			time.AfterFunc(5*deadline+after, func() {
 				hung = time.Now()
 				limiter.hung.Store(true)
 			})
 			a := g.Ask(t.Context(), Request{Limiter: limiter, Permits: 1, Wait: Forever})
-			assert.Equal(t, FailedOpen, a.Result)
+			assert.Equal(t, limit.FailedOpen, a.Result)
 			assert.LessOrEqual(t, time.Since(hung), 3*deadline, "it hangs after %v", after)
 			time.Sleep(2 * probeIdle)
 		})

@@ -21,6 +21,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/limit"
 	"github.com/rratelimiter/rratelimiter/rules"
 	"github.com/rratelimiter/rratelimiter/rules/internal/ruleset"
 	"github.com/rratelimiter/rratelimiter/rules/internal/rulestest"
@@ -232,7 +233,7 @@ func TestServerInterceptors_CallsUnderWay_AreDecidedByTheOldFile(t *testing.T) {
 			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 				set, hold := parsed(t, rulestest.TwoRules("a", "b")), rulestest.NewHold()
 				call := door(set, client,
-					grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o grpclimit.Outcome) { hold.Report(o.Limiter) }))
+					grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o limit.Outcome) { hold.Report(o.Limiter) }))
 				hold.Test(t, func() { assert.NoError(t, call(t.Context(), "/a.B/C")) }, func() {
 					file, problems := ruleset.Parse("rules.yaml", []byte(rulestest.TwoRules("c", "d")))
 					require.Empty(t, problems)

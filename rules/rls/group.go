@@ -62,11 +62,11 @@ func (g *group) call(ctx context.Context, s *Server) error {
 		g.each = []rratelimiter.Decision{g.answer.Decision}
 	}
 	switch g.answer.Result {
-	case guard.Acquired, guard.Rejected:
+	case limit.Acquired, limit.Rejected:
 		if len(g.each) != len(policies) {
 			return s.failed(g.answer.Err) // no limiter of this package does this
 		}
-	case guard.Canceled:
+	case limit.Canceled:
 		return status.FromContextError(ctx.Err()).Err()
 	default:
 		return s.failed(g.answer.Err)
@@ -88,7 +88,7 @@ func (g *group) conclude(refunded bool) {
 			switch {
 			case refunded && desc.action == take:
 				desc.conclude(own, first.cost, first.cost)
-			case g.answer.Result == guard.Acquired && desc.action == take:
+			case g.answer.Result == limit.Acquired && desc.action == take:
 				desc.conclude(own, first.cost, later)
 			default:
 				desc.conclude(own, first.cost, 0)

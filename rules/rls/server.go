@@ -19,6 +19,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // New returns a Server with its configuration loaded. It does not listen, and makes no call to
@@ -48,7 +49,7 @@ func New(c Config) (*Server, error) {
 		Log: c.Log, Up: "rls: Redis answers again", Down: "rls: Redis does not answer, requests end with an error",
 		Failed: "rls: requests end with an error, while Redis answers others",
 	}
-	s.guard = guard.New(guard.Closed, c.Deadline, s.failures.RedisChanged)
+	s.guard = guard.New(limit.Closed, c.Deadline, s.failures.RedisChanged)
 	s.files = rulefile.Watcher{Path: c.Path, Belongs: belongs, Every: pollInterval, Apply: s.apply, Report: s.report}
 	s.rules.Store(new(Rules))
 	if err := s.Reload(); err != nil {

@@ -1,5 +1,5 @@
 // Package deadline measures how many requests a Closed middleware refuses by its deadline while Redis
-// is healthy and the host is busy. It chose httplimit.DefaultDeadline.
+// is healthy and the host is busy. It chose the default of httplimit.Deadline.
 //
 //	go test ./integration/benchmarks/deadline -run '^$' -bench . -benchtime 60s
 package deadline

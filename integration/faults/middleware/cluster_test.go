@@ -39,7 +39,7 @@ func TestOutages_OneMasterOfThree_OthersDecide(t *testing.T) {
 			redis := servers.Connect(t, rueidis.ClientOption{InitAddress: cluster.Addrs()})
 			client := rratelimiter.New(redis)
 			var loads []*nodeLoad
-			for _, mode := range []httplimit.FailureMode{httplimit.Open, httplimit.Closed, httplimit.Local(share)} {
+			for _, mode := range []limit.FailureMode{limit.Open, limit.Closed, limit.Local(share)} {
 				for _, pause := range []time.Duration{5 * time.Millisecond, 2 * nodeDeadline} {
 					loads = append(loads, startNodeLoad(t, client, mode, names, pause))
 				}
@@ -98,7 +98,7 @@ func namesOfMasters(t *testing.T, c *servers.Cluster) (first *servers.Server, na
 
 // nodeLoad is requests to a middleware for names of several nodes.
 type nodeLoad struct {
-	mode  httplimit.FailureMode
+	mode  limit.FailureMode
 	names []string // the first one is of the node that fails
 	pause time.Duration
 	stop  context.CancelFunc
@@ -109,7 +109,7 @@ type nodeLoad struct {
 	changes   []string
 }
 
-func startNodeLoad(t *testing.T, client *rratelimiter.Client, mode httplimit.FailureMode, names []string,
+func startNodeLoad(t *testing.T, client *rratelimiter.Client, mode limit.FailureMode, names []string,
 	pause time.Duration) *nodeLoad {
 	l := &nodeLoad{mode: mode, names: names, pause: pause}
 	perClient := httplimit.Each(client, "web", httplimit.ByHeader("X-Client"),
@@ -120,7 +120,7 @@ func startNodeLoad(t *testing.T, client *rratelimiter.Client, mode httplimit.Fai
 			defer l.mu.Unlock()
 			l.changes = append(l.changes, fmt.Sprint(node, " ", up))
 		}),
-		httplimit.Report(func(r *http.Request, o httplimit.Outcome) {
+		httplimit.Report(func(r *http.Request, o limit.Outcome) {
 			now := time.Now()
 			took := now.Sub(r.Context().Value(arrivalKey{}).(time.Time))
 			l.mu.Lock()
@@ -159,9 +159,9 @@ func (l *nodeLoad) check(t *testing.T, fault, node string, begin, end time.Time)
 	assert.NotEmpty(t, l.decisions, text)
 	failed, waited, others := 0, 0, 0
 	for _, d := range l.decisions {
-		byMode := d.local || d.result == httplimit.FailedOpen || d.result == httplimit.FailedClosed
+		byMode := d.local || d.result == limit.FailedOpen || d.result == limit.FailedClosed
 		switch {
-		case d.result == httplimit.Canceled: // the end of the load
+		case d.result == limit.Canceled: // the end of the load
 		case fault == "slow", d.at.Before(begin), d.at.Add(-d.took).After(end):
 			assert.False(t, byMode, "%s: %+v", text, d)
 		case byMode:

@@ -36,7 +36,7 @@ const (
 // decision is the result of one request, and the time that it took.
 type decision struct {
 	at     time.Time
-	result httplimit.Result
+	result limit.Result
 	local  bool
 	key    string
 	took   time.Duration
@@ -60,7 +60,7 @@ type load struct {
 }
 
 // start starts a server with a middleware of a failure mode on a Redis, and its clients.
-func start(t *testing.T, addr string, mode httplimit.FailureMode) *load {
+func start(t *testing.T, addr string, mode limit.FailureMode) *load {
 	redis := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{addr}})
 	l := &load{t: t}
 	perClient := httplimit.Each(rratelimiter.New(redis), "web", httplimit.ByHeader("X-Client"),
@@ -99,7 +99,7 @@ func (l *load) change(_ string, up bool, err error) {
 }
 
 // decide records a decision. The context has the time when the request arrived.
-func (l *load) decide(r *http.Request, o httplimit.Outcome) {
+func (l *load) decide(r *http.Request, o limit.Outcome) {
 	now := time.Now()
 	took := now.Sub(r.Context().Value(arrivalKey{}).(time.Time))
 	l.mu.Lock()

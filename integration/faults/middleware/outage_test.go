@@ -7,17 +7,17 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 const outage = 2 * time.Second
 
 // Redis is killed or hangs, and recovers.
 func TestOutages_FailureModes_DecideAsDocumented(t *testing.T) {
-	modes := map[string]httplimit.FailureMode{
-		"open": httplimit.Open, "closed": httplimit.Closed, "local": httplimit.Local(share),
+	modes := map[string]limit.FailureMode{
+		"open": limit.Open, "closed": limit.Closed, "local": limit.Local(share),
 	}
 	for fault, f := range map[string]struct{ breaks, repairs func(*servers.Server) error }{
 		"killed": {(*servers.Server).Kill, (*servers.Server).Restart},
@@ -44,7 +44,7 @@ func TestOutages_FailureModes_DecideAsDocumented(t *testing.T) {
 }
 
 // checkDecisions checks the decisions of a load.
-func checkDecisions(t *testing.T, l *load, mode httplimit.FailureMode, broken, repaired, back time.Time) {
+func checkDecisions(t *testing.T, l *load, mode limit.FailureMode, broken, repaired, back time.Time) {
 	decisions := l.end()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,7 +57,7 @@ func checkDecisions(t *testing.T, l *load, mode httplimit.FailureMode, broken, r
 	local := make(map[string]int)
 	for _, d := range decisions {
 		assert.Less(t, d.took, deadline+slack, "a request waited longer than its deadline")
-		failed := d.local || d.result == httplimit.FailedOpen || d.result == httplimit.FailedClosed
+		failed := d.local || d.result == limit.FailedOpen || d.result == limit.FailedClosed
 		switch {
 		case d.at.Before(broken), d.at.Add(-d.took).After(back.Add(slack)):
 			assert.False(t, failed, "%+v while Redis is up", d)
@@ -73,13 +73,13 @@ func checkDecisions(t *testing.T, l *load, mode httplimit.FailureMode, broken, r
 		}
 		if failed {
 			switch mode {
-			case httplimit.Open:
-				assert.Equal(t, httplimit.FailedOpen, d.result)
-			case httplimit.Closed:
-				assert.Equal(t, httplimit.FailedClosed, d.result)
+			case limit.Open:
+				assert.Equal(t, limit.FailedOpen, d.result)
+			case limit.Closed:
+				assert.Equal(t, limit.FailedClosed, d.result)
 			default:
 				assert.True(t, d.local)
-				if d.result == httplimit.Acquired {
+				if d.result == limit.Acquired {
 					local[d.key]++
 				}
 			}
@@ -87,7 +87,7 @@ func checkDecisions(t *testing.T, l *load, mode httplimit.FailureMode, broken, r
 	}
 	assert.Positive(t, after, "decisions of Redis when it is back")
 	assert.Less(t, slow, during/10, "most requests do not wait for a Redis that is known to be down")
-	if mode != httplimit.Open && mode != httplimit.Closed {
+	if mode != limit.Open && mode != limit.Closed {
 		// Of a share of 10 a second: 5 at once, and 6 a second, from the first failure to the last.
 		down := back.Add(slack).Sub(broken)
 		most := 5 + int(6*down/interval) + 1

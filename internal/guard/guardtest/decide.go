@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/policy/policytest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -52,16 +51,16 @@ func testFailure(t *testing.T, m Middleware) {
 	failing := Settings{Err: errors.New(secret)}
 	for name, c := range map[string]struct {
 		s      Settings
-		mode   guard.Mode
+		mode   limit.FailureMode
 		status int
 		result string
 	}{
-		"closed":  {failing, guard.Closed, 503, "failed_closed"},
-		"open":    {failing, guard.Open, 200, "failed_open"},
+		"closed":  {failing, limit.Closed, 503, "failed_closed"},
+		"open":    {failing, limit.Open, 200, "failed_open"},
 		"a share": {failing, 1, 503, "failed_closed"},
 		"a limiter that fails": {Settings{Limiter: Fake(func(context.Context, int64) (rratelimiter.Decision, error) {
 			return rratelimiter.Decision{}, errors.New(secret)
-		})}, guard.Closed, 503, "failed_closed"},
+		})}, limit.Closed, 503, "failed_closed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
@@ -91,7 +90,7 @@ func testInvalid(t *testing.T, m Middleware) {
 		result string
 	}{
 		"no key":         {"", Settings{}, 400, "invalid"},
-		"open":           {"", Settings{Mode: guard.Open}, 400, "invalid"},
+		"open":           {"", Settings{Mode: limit.Open}, 400, "invalid"},
 		"a share":        {"", Settings{Mode: 1}, 400, "invalid"},
 		"a cost below 0": {"one", Settings{Cost: below}, 400, "invalid"},
 		"shadow":         {"", Settings{Shadow: true}, 200, "invalid"},
@@ -107,7 +106,7 @@ func testInvalid(t *testing.T, m Middleware) {
 				assert.Equal(t, c.status == 503, reply.RetryAfter > 0)
 				assert.Equal(t, c.status == 200, served)
 				assert.Equal(t, c.result, got.Result)
-				assert.ErrorIs(t, got.Err, guard.ErrInvalidRequest)
+				assert.ErrorIs(t, got.Err, limit.ErrInvalidRequest)
 			})
 		})
 	}

@@ -59,7 +59,7 @@ type Settings struct {
 	Spread        time.Duration
 	Random        func(n int64) int64 // of Spread
 	Shadow        bool
-	Mode          guard.Mode
+	Mode          limit.FailureMode
 	Deadline      time.Duration
 	Report        func(Outcome)
 	OnRedisChange func(node string, up bool, err error)

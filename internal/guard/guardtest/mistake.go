@@ -35,7 +35,7 @@ func testMistake(t *testing.T, m Middleware) {
 			})
 		},
 	} {
-		for _, mode := range []guard.Mode{guard.Open, guard.Closed, 1} {
+		for _, mode := range []limit.FailureMode{limit.Open, limit.Closed, 1} {
 			t.Run(fmt.Sprint(name, " ", mode), func(t *testing.T) {
 				Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 					server := m.Server(Settings{
@@ -58,7 +58,7 @@ func testMistake(t *testing.T, m Middleware) {
 
 // What Redis would never grant, an outage does not grant.
 func testMistakeInAnOutage(t *testing.T, m Middleware) {
-	for _, mode := range []guard.Mode{guard.Open, guard.Closed, 1} {
+	for _, mode := range []limit.FailureMode{limit.Open, limit.Closed, 1} {
 		Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 			cost := int64(1)
 			defer slow(f)()

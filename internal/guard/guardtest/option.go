@@ -7,22 +7,20 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Options are the options that httplimit and grpclimit have in common. O is the package's Option, M its
-// FailureMode.
-type Options[O any, M ~float64] struct {
+// Options are the options that httplimit and grpclimit have in common. O is the package's Option.
+type Options[O any] struct {
 	Package    string
 	Wait       func(time.Duration) O
 	MaxWaiting func(int) O
 	Spread     func(time.Duration) O
 	Deadline   func(time.Duration) O
-	Local      func(float64) M
-	OnFailure  func(M) O
+	OnFailure  func(limit.FailureMode) O
 	Policies   func(...limit.Policy) O
 	Named      func(string, limit.Policy) limit.Policy
 }
 
 // TestOptions checks that invalid arguments panic with their reason.
-func TestOptions[O any, M ~float64](t *testing.T, o Options[O, M]) {
+func TestOptions[O any](t *testing.T, o Options[O]) {
 	valid, none := limit.FixedWindow{Permits: 1, Interval: time.Hour}, limit.FixedWindow{}
 	calls := make(map[string]func())
 	for want, call := range map[string]func(){
@@ -30,8 +28,6 @@ func TestOptions[O any, M ~float64](t *testing.T, o Options[O, M]) {
 		"MaxWaiting: the number is below 1: 0":       func() { o.MaxWaiting(0) },
 		"Spread: the duration is negative: -1ns":     func() { o.Spread(-1) },
 		"Deadline: the duration is not positive: 0s": func() { o.Deadline(0) },
-		"Local: the share is out of range: 0: ":      func() { o.Local(0) },
-		"Local: the share is out of range: 1.5: ":    func() { o.Local(1.5) },
 		"OnFailure: a share of the limit is 2":       func() { o.OnFailure(2) },
 		"Policies: rratelimiter: invalid rate: ":     func() { o.Policies(none) },
 		`Named: the name "é" of a policy`:            func() { o.Named("é", valid) },

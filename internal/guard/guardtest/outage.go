@@ -31,11 +31,11 @@ func slow(f *redistest.Fixture) (end func()) {
 // Each mode, while Redis is slow and after that.
 func testSlowRedis(t *testing.T, m Middleware) {
 	for name, c := range map[string]struct {
-		mode guard.Mode
+		mode limit.FailureMode
 		want map[int]int // by status
 	}{
-		"open":    {guard.Open, map[int]int{200: 50}},
-		"closed":  {guard.Closed, map[int]int{503: 50}},
+		"open":    {limit.Open, map[int]int{200: 50}},
+		"closed":  {limit.Closed, map[int]int{503: 50}},
 		"a share": {0.5, map[int]int{200: 3, 429: 47}}, // 5 of an hour, 3 of them at once
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +147,7 @@ func testRegisteredPolicy(t *testing.T, m Middleware) {
 
 func testSendInAnOutage(t *testing.T, m Middleware) {
 	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-		open := m.Client(Settings{Client: client, Each: hour(10), Mode: guard.Open}, fine)
+		open := m.Client(Settings{Client: client, Each: hour(10), Mode: limit.Open}, fine)
 		closed := m.Client(Settings{Client: client, Each: hour(10)}, fine)
 		second := []limit.Policy{limit.FixedWindow{Permits: 10, Interval: time.Second}}
 		share := m.Client(Settings{Client: client, Each: second, Mode: 0.1}, fine)

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -66,7 +65,7 @@ func testPauseInAnOutage(t *testing.T, m Middleware) {
 			Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 				replies := []Reply{{Status: 429, RetryAfter: 7 * time.Second}, fine()}
 				policies := []limit.Policy{limit.FixedWindow{Permits: 10, Interval: time.Second}, limit.Pause{Most: time.Minute}}
-				calls := m.Client(Settings{Client: client, Each: policies, Mode: guard.Open}, func() Reply {
+				calls := m.Client(Settings{Client: client, Each: policies, Mode: limit.Open}, func() Reply {
 					fail(f)
 					next := replies[0]
 					replies = replies[1:]

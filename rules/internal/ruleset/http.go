@@ -12,6 +12,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // HTTP returns a request of HTTP.
@@ -50,7 +51,7 @@ func (s *File) Forwarded(r *http.Request) *Request {
 		o.addHost(uri.host)
 	}
 	switch {
-	case errors.Is(err, guard.ErrInvalidRequest):
+	case errors.Is(err, limit.ErrInvalidRequest):
 		o.noHost = err
 	case len(o.Hosts) == 0:
 		o.noHost = fmt.Errorf("rules: the proxy sent no header %s with the host", s.forwarded.HostHeader)

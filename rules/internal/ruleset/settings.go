@@ -13,6 +13,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // settings are the settings of a rule. Rules with equal settings share one Middleware, which tracks
@@ -69,27 +70,27 @@ func (o *onInvalid) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 
 // failureMode is open, closed, or {local: share}.
 type failureMode struct {
-	mode   guard.Mode
+	mode   limit.FailureMode
 	stated bool
 }
 
 func (m *failureMode) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	const want = "open, closed, or a mapping like {local: 0.1}"
-	*m = failureMode{guard.Closed, true}
+	*m = failureMode{limit.Closed, true}
 	if n.Tag == rulefile.Mapping {
 		var file struct{ Local *rulefile.Node }
 		if d.Fields(n, &file); file.Local == nil {
 			d.Fail(n, "want %s", want)
 			return
 		}
-		m.mode = guard.Mode(d.Fraction(file.Local, "a share of the limit, above 0, at most 1",
+		m.mode = limit.FailureMode(d.Fraction(file.Local, "a share of the limit, above 0, at most 1",
 			func(x float64) bool { return x > 0 && x <= 1 }))
 		return
 	}
 	text, ok := d.Text(n, "a text, "+want)
 	switch {
 	case text == "open":
-		m.mode = guard.Open
+		m.mode = limit.Open
 	case ok && text != "closed":
 		d.Fail(n, "%q, want %s", rulefile.Clip(text), want)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // allocated returns how many bytes a function allocates.
@@ -51,7 +51,7 @@ func TestFile_LongRequest_IsReadOnce(t *testing.T) {
 		return allocated(func() {
 			all := hundred.acquires(newOpener(offline), read(r))
 			if assert.Len(t, all, 1) {
-				assert.ErrorIs(t, all[0].err, guard.ErrInvalidRequest)
+				assert.ErrorIs(t, all[0].err, limit.ErrInvalidRequest)
 			}
 		})
 	}

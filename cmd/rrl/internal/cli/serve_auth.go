@@ -10,6 +10,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/limit"
 	"github.com/rratelimiter/rratelimiter/rules"
 )
 
@@ -36,8 +37,8 @@ func (s *service) auth(ctx context.Context, client *rratelimiter.Client, log *sl
 	}
 	options := []httplimit.Option{
 		httplimit.Deadline(s.config.Deadline), httplimit.OnRedisChange(failures.RedisChanged),
-		httplimit.Report(func(_ *http.Request, o httplimit.Outcome) {
-			if o.Result == httplimit.FailedOpen || o.Result == httplimit.FailedClosed {
+		httplimit.Report(func(_ *http.Request, o limit.Outcome) {
+			if o.Result == limit.FailedOpen || o.Result == limit.FailedClosed {
 				failures.RequestFailed(o.Err) // for instance since a proxy is not trusted
 			}
 		}),
