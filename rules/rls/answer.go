@@ -43,12 +43,8 @@ func metadataOf(request *ratelimit.RateLimitRequest, all []descriptor) *structpb
 	admitted := make(map[string]any)
 	for i, received := range request.GetDescriptors() {
 		entries := []any{}
-		for j, entry := range received.GetEntries() {
-			value := entry.GetValue()
-			if all[i].hashes != nil {
-				value = all[i].value(j)
-			}
-			entries = append(entries, entry.GetKey()+"="+value)
+		for _, entry := range received.GetEntries() {
+			entries = append(entries, entry.GetKey()+"="+entry.GetValue())
 		}
 		fields := map[string]any{"entries": entries}
 		if own := received.GetLimit(); own != nil {

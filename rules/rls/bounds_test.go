@@ -2,8 +2,6 @@ package rls_test
 
 import (
 	"bytes"
-	"context"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -12,22 +10,13 @@ import (
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/stretchr/testify/assert"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/rules/rls"
 )
-
-// raw returns a message with these bytes.
-func raw(text []byte) proto.Message {
-	m := new(emptypb.Empty)
-	m.ProtoReflect().SetUnknown(text)
-	return m
-}
 
 // allocated returns the number of bytes that a function allocates.
 func allocated(f func()) uint64 {
@@ -38,40 +27,21 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-const method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
-
-// TestRegister_LargeRequest_IsRefusedBeforeItIsDecoded: decoded, a request of 4 MiB takes hundreds
-// of them.
-func TestRegister_LargeRequest_IsRefusedBeforeItIsDecoded(t *testing.T) {
+// TestServe_LargeRequest_IsRefusedBeforeItIsDecoded: decoded, a request of 4 MiB takes hundreds of them.
+func TestServe_LargeRequest_IsRefusedBeforeItIsDecoded(t *testing.T) {
 	client, _ := guardtest.Connect(t)
-	conn := run(t, rls.Config{Client: client, Path: folder(t, simple)})
-	entries := bytes.Repeat([]byte{0x0a, 0x00}, 2<<20-16)
-	for name, text := range map[string][]byte{
-		"descriptors": append([]byte("\x0a\x04shop"), bytes.Repeat([]byte{0x12, 0x00}, 2<<20-16)...),
-		"entries":     fmt.Appendf([]byte("\x0a\x04shop\x12"), "\xe0\xff\xff\x01%s", entries),
-	} {
+	s := run(t, rls.Config{Client: client, Path: folder(t, simple)})
+	for descriptors, want := range map[int]codes.Code{16<<10 - 10: codes.InvalidArgument, 2<<20 - 16: codes.ResourceExhausted} {
+		large := new(emptypb.Empty)
+		large.ProtoReflect().SetUnknown(append([]byte("\x0a\x04shop"), bytes.Repeat([]byte{0x12, 0x00}, descriptors)...))
 		var err error
-		took := allocated(func() { err = conn.Invoke(t.Context(), method, raw(text), new(ratelimit.RateLimitResponse)) })
-		assert.Equal(t, codes.InvalidArgument, status.Code(err), "%s: %v", name, err)
-		assert.Less(t, took, uint64(100<<20), "%s: bytes, with those of the client and of gRPC", name)
-	}
-}
-
-func TestRegister_Request_PassesInterceptors(t *testing.T) {
-	client, _ := guardtest.Connect(t)
-	var seen []string
-	interceptor := grpc.UnaryInterceptor(
-		func(ctx context.Context, r any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-			seen = append(seen, info.FullMethod+" "+r.(*ratelimit.RateLimitRequest).GetDomain())
-			return handler(ctx, r)
+		took := allocated(func() {
+			err = s.Invoke(t.Context(), ratelimit.RateLimitService_ShouldRateLimit_FullMethodName, large,
+				new(ratelimit.RateLimitResponse))
 		})
-	c := rls.Config{Client: client, Path: folder(t, simple), Options: []grpc.ServerOption{interceptor}}
-	conn := run(t, c)
-	_, err := conn.envoy.ShouldRateLimit(t.Context(), request(t, "shop | user=ann"))
-	assert.NoError(t, err)
-	assert.Equal(t, []string{method + " shop"}, seen)
-	err = conn.Invoke(t.Context(), method, raw([]byte("\x12\xff")), new(ratelimit.RateLimitResponse))
-	assert.Error(t, err)
+		assert.Equal(t, want, status.Code(err), "%v", err)
+		assert.Less(t, took, uint64(100<<20), "bytes, with those of the client and of gRPC")
+	}
 }
 
 func TestShouldRateLimit_TooManyParts_IsInvalid(t *testing.T) {

@@ -39,14 +39,12 @@ type Config struct {
 	// nil.
 	Reload <-chan os.Signal
 
-	HTTPConns int           // the largest number of HTTP connections of [Serve]; 0 means 1,024
 	Deadline  time.Duration // for Redis, per request; 0 means 500 ms
 	Shadow    bool          // all requests pass, and those over a limit are counted
 	Quota     bool          // all descriptors are in quota mode
 	Headers   bool          // responses have RateLimit-Limit, -Remaining and -Reset, which Envoy adds
 	Metadata  bool          // responses have the request and the descriptors' metadata, for Envoy's filters
 	NearLimit float64       // the share of a limit from which hits count as near; 0 means 0.8
-	MaxSeries int           // the bound of series by detailed_metric and value_to_metric; 0 means 10,000
 	Log       *slog.Logger  // nil means [slog.Default]
 }
 

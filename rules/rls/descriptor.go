@@ -18,7 +18,6 @@ type descriptor struct {
 	entries []*common.RateLimitDescriptor_Entry
 	rule    *rule // or noRule
 	limits  []*rateLimit
-	hashes  []string // of the entries' values that must not surface
 	shared  []string // the patterns of entries' values that share a limiter
 	action  action
 	hits    uint64

@@ -58,7 +58,6 @@ func (d *decoder) descriptors(n *rulefile.Node, into *level, depth int, valueAbo
 		}
 		before := len(d.Problems)
 		r, inner := d.rule(n)
-		into.hash(r) // also of a rule that is wrong
 		if len(d.Problems) == before {
 			places, below, rules = append(places, n), append(below, inner), append(rules, r)
 		}

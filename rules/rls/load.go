@@ -7,9 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
@@ -68,9 +65,6 @@ func (d *domain) merge(other *domain) (problems []*rulefile.Problem) {
 		problems = append(problems, &rulefile.Problem{File: other.file, Line: line, Field: field, Reason: reason})
 	}
 	for _, r := range other.rules.order {
-		d.rules.hash(r)
-	}
-	for _, r := range other.rules.order {
 		if err := d.rules.add(r); err != nil {
 			fail(r.line, "descriptors", err.Error())
 		}
@@ -80,9 +74,4 @@ func (d *domain) merge(other *domain) (problems []*rulefile.Problem) {
 	}
 	d.slotBy = cmp.Or(d.slotBy, other.slotBy)
 	return problems
-}
-
-// invalidf returns the error of an invalid request.
-func invalidf(format string, values ...any) error {
-	return status.Errorf(codes.InvalidArgument, "rls: "+format, values...)
 }

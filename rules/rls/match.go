@@ -11,42 +11,24 @@ import (
 )
 
 // match returns the rule of a descriptor that has the descriptor's depth, noRule if there is none. It
-// also returns what stands for the values of the entries, "" for the value itself. That is a hash
-// wherever the value must not surface, also behind the last rule that matches. It is shared where the
-// values of wildcards share a limiter.
-func (d *domain) match(entries []*common.RateLimitDescriptor_Entry) (matched *rule, hashes, shared []string) {
+// also returns the patterns of entries' values that share a limiter, "" for others.
+func (d *domain) match(entries []*common.RateLimitDescriptor_Entry) (matched *rule, shared []string) {
 	at := &d.rules
+	matched = noRule
 	for i, entry := range entries {
 		r := at.find(entry.GetKey(), entry.GetValue())
-		if at.hashed[entry.GetKey()] || r != nil && r.HashValue {
-			if hashes == nil {
-				hashes = make([]string, len(entries))
-			}
-			hashes[i] = guard.Hash(entry.GetValue())
-		}
 		if r == nil {
-			return noRule, hashes, nil
+			return noRule, nil
 		}
 		if r.ShareThreshold {
 			if shared == nil {
 				shared = make([]string, len(entries))
 			}
-			shared[i] = strings.TrimPrefix(at.idOf(r), entry.GetKey()+"_")
+			shared[i] = strings.TrimPrefix(r.id(), entry.GetKey()+"_")
 		}
 		matched, at = r, &r.below
 	}
-	if matched == nil {
-		matched = noRule
-	}
-	return matched, hashes, shared
-}
-
-// value returns the value of an entry, or its hash where the value must not surface.
-func (desc *descriptor) value(i int) string {
-	if desc.hashes != nil && desc.hashes[i] != "" {
-		return desc.hashes[i]
-	}
-	return desc.entries[i].GetValue()
+	return matched, shared
 }
 
 const namePrefix = "rls"
@@ -57,7 +39,7 @@ func (d *domain) nameOf(desc *descriptor) string {
 	parts := []string{d.name}
 	prefix := namePrefix
 	for i, entry := range desc.entries {
-		value := desc.value(i)
+		value := entry.GetValue()
 		if desc.shared != nil && desc.shared[i] != "" {
 			value = desc.shared[i]
 		}
@@ -87,8 +69,6 @@ func (d *domain) resolve(request *ratelimit.RateLimitRequest, all []descriptor) 
 		case received.GetIsNegativeHits():
 			desc.action = release
 		}
-		matched, hashes, shared := d.match(desc.entries)
-		desc.hashes = hashes
 		if own := received.GetLimit(); own != nil {
 			one, ok := override(own)
 			if !ok {
@@ -98,7 +78,8 @@ func (d *domain) resolve(request *ratelimit.RateLimitRequest, all []descriptor) 
 			desc.limits = []*rateLimit{one}
 			continue
 		}
-		desc.rule, desc.shared, desc.limits = matched, shared, matched.limits
+		desc.rule, desc.shared = d.match(desc.entries)
+		desc.limits = desc.rule.limits
 		for _, one := range desc.limits {
 			replaced = append(replaced, one.replaces...)
 		}

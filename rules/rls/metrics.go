@@ -16,7 +16,6 @@ import (
 // metrics counts requests, with the names that dashboards of envoyproxy/ratelimit use.
 type metrics struct {
 	nearRatio float64
-	most      int // the largest number of series that requests can make
 
 	registry       *prometheus.Registry
 	requests       prometheus.Counter
@@ -35,8 +34,8 @@ type metrics struct {
 
 const namespace = "ratelimit_service"
 
-func newMetrics(nearRatio float64, most int) *metrics {
-	m := &metrics{nearRatio: nearRatio, most: most, registry: prometheus.NewRegistry(), series: make(map[labelSet]*series)}
+func newMetrics(nearRatio float64) *metrics {
+	m := &metrics{nearRatio: nearRatio, registry: prometheus.NewRegistry(), series: make(map[labelSet]*series)}
 	m.registry.MustRegister(m)
 	auto := promauto.With(m.registry)
 	counter := func(name, help string, labels prometheus.Labels) prometheus.Counter {
@@ -60,7 +59,11 @@ func newMetrics(nearRatio float64, most int) *metrics {
 	return m
 }
 
-const longestLabel = 256 // bytes
+// The bounds of what requests can make.
+const (
+	maxSeries    = 10_000
+	longestLabel = 256 // bytes
+)
 
 var address = regexp.MustCompile(`\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
 
@@ -91,7 +94,7 @@ func (m *metrics) of(l labelSet, dynamic bool) *series {
 		return existing
 	}
 	if dynamic {
-		if m.dynamic >= m.most {
+		if m.dynamic >= maxSeries {
 			return nil
 		}
 		m.dynamic++
@@ -145,12 +148,12 @@ func (desc *descriptor) level(at *level, i int) string {
 	entry := desc.entries[i]
 	if desc.rule != noRule {
 		r := at.find(entry.GetKey(), entry.GetValue())
-		isPlain := desc.value(i) == entry.GetValue() && (desc.shared == nil || desc.shared[i] == "")
-		if !isPlain || !desc.rule.DetailedMetric && !r.ValueToMetric {
+		isShared := desc.shared != nil && desc.shared[i] != ""
+		if isShared || !desc.rule.DetailedMetric && !r.ValueToMetric {
 			return r.levels[i]
 		}
 	}
-	return idOf(entry.GetKey(), desc.value(i))
+	return idOf(entry.GetKey(), entry.GetValue())
 }
 
 func (m *metrics) count(d *domain, desc *descriptor) {

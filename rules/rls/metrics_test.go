@@ -94,16 +94,17 @@ descriptors:
 func TestMetrics_ManyValues_SeriesAreBounded(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		s := newServer(t, client,
-			"domain: x\ndescriptors:\n  - {key: k, detailed_metric: true, rate_limit: {unlimited: true}}\n",
-			func(c *rls.Config) { c.MaxSeries = 5 })
+			"domain: x\ndescriptors:\n  - {key: k, detailed_metric: true, rate_limit: {unlimited: true}}\n")
 		// Its label is too long, and has no series.
 		_, _ = s.ShouldRateLimit(context.Background(), request(t, "x | k="+strings.Repeat("y", 300)))
-		for i := range 20 {
+		for i := range 10_020 {
 			_, _ = s.ShouldRateLimit(context.Background(), request(t, fmt.Sprintf("x | k=%d", i)))
+		}
+		for i := range 20 {
 			_, _ = s.ShouldRateLimit(context.Background(), request(t, fmt.Sprintf("x | k%d=v 1/hour", i)))
 		}
 		got := metricsOf(s)
-		assert.Equal(t, 7, strings.Count(got, "\nratelimit_service_rate_limit_total_hits{"), got)
+		assert.Equal(t, 10_002, strings.Count(got, "\nratelimit_service_rate_limit_total_hits{"))
 		assert.Contains(t, got, `total_hits{domain="x",key1="override"}`)
 		assert.NotContains(t, got, "yyy")
 	})

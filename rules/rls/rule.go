@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -14,7 +13,7 @@ type rule struct {
 	ruleFields
 	file   string
 	line   int
-	levels []string // the level.idOf of each descriptor from the top to this one
+	levels []string // the id of each descriptor from the top to this one
 	wild   []string // the key and value, split at each "*"; nil without wildcards
 
 	limits   []*rateLimit   // empty means no limit
@@ -30,21 +29,9 @@ var noRule = &rule{dynamic: true}
 
 // level is the rules of one depth below the same rule.
 type level struct {
-	exact  map[string]*rule // by key, or key_value
-	order  []*rule          // as in the files
-	wild   []*rule          // of order, those with wildcards
-	hashed map[string]bool  // the keys whose values must not surface: one of their rules has hash_value
-}
-
-// hash hides the values of a rule's key if the rule has hash_value. It must run before add.
-func (l *level) hash(r *rule) {
-	if !r.HashValue {
-		return
-	}
-	if l.hashed == nil {
-		l.hashed = make(map[string]bool)
-	}
-	l.hashed[r.Key] = true
+	exact map[string]*rule // by key, or key_value
+	order []*rule          // as in the files
+	wild  []*rule          // of order, those with wildcards
 }
 
 // add adds a rule to its level. It returns an error if the level has one already.
@@ -52,7 +39,7 @@ func (l *level) add(added *rule) error {
 	id := added.id()
 	if before := l.exact[id]; before != nil {
 		return fmt.Errorf("%q is defined in %s:%d already: merge the two, with the descriptors of both below one",
-			l.idOf(added), before.file, before.line)
+			id, before.file, before.line)
 	}
 	if l.exact == nil {
 		l.exact = make(map[string]*rule)
@@ -82,18 +69,10 @@ func idOf(key, value string) string {
 	return key + "_" + value
 }
 
-// idOf returns the id of a rule of the level, with a hash in place of a value that must not surface.
-func (l *level) idOf(r *rule) string {
-	if r.Value != "" && l.hashed[r.Key] {
-		return idOf(r.Key, guard.Hash(r.Value))
-	}
-	return r.id()
-}
-
 // complete sets the levels of the rules of a level, which are below others, and of those below them.
 func (l *level) complete(above []string) {
 	for _, r := range l.order {
-		r.levels = append(slices.Clip(above), l.idOf(r))
+		r.levels = append(slices.Clip(above), r.id())
 		r.below.complete(r.levels)
 	}
 }
@@ -184,6 +163,6 @@ type ruleFields struct {
 	Key, Value                      string
 	ShadowMode, QuotaMode, Overdraw bool
 	DetailedMetric, ValueToMetric   bool
-	ShareThreshold, HashValue       bool
+	ShareThreshold                  bool
 	Metadata                        metadata
 }

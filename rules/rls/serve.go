@@ -1,7 +1,6 @@
 package rls
 
 import (
-	"cmp"
 	"context"
 	"net"
 	"net/http"
@@ -25,16 +24,16 @@ const (
 	writeTime = 30 * time.Second // for a response, in addition to Config.Deadline
 	idleTime  = 10 * time.Second // between requests: connections that wait get the place of an idle one
 	maxHeader = 64 << 10         // bytes
-	maxConns  = 1024             // without Config.HTTPConns
+	maxConns  = 1024
 )
 
 // httpServer returns the HTTP side of Serve, and the listener that it serves: connections beyond
-// Config.HTTPConns wait until others end, idle ones after idleTime.
+// maxConns wait until others end, idle ones after idleTime.
 func (s *Server) httpServer(l net.Listener) (*http.Server, net.Listener) {
 	return &http.Server{
 		Handler: s.Handler(), ReadTimeout: readTime, WriteTimeout: writeTime + s.config.Deadline, IdleTimeout: idleTime,
 		MaxHeaderBytes: maxHeader,
-	}, netutil.LimitListener(l, cmp.Or(s.config.HTTPConns, maxConns))
+	}, netutil.LimitListener(l, maxConns)
 }
 
 // Serve runs a service on the listeners of its configuration until ctx ends. It reloads the
@@ -50,7 +49,7 @@ func Serve(ctx context.Context, c Config) error {
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx)) // reload while draining too
 	defer cancel()
 	server := grpc.NewServer(append([]grpc.ServerOption{
-		grpc.ConnectionTimeout(handshakeTime), grpc.MaxConcurrentStreams(maxStreams),
+		grpc.ConnectionTimeout(handshakeTime), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxRequest),
 	}, c.Options...)...)
 	s.Register(server)
 	web, forHTTP := s.httpServer(c.HTTP)

@@ -28,9 +28,9 @@ import (
 )
 
 // servedHTTP serves a server's HTTP side as Serve does, and returns what dials it.
-func servedHTTP(f *redistest.Fixture, client *rratelimiter.Client, change ...func(*rls.Config)) (dial func() net.Conn) {
+func servedHTTP(f *redistest.Fixture, client *rratelimiter.Client) (dial func() net.Conn) {
 	memory := redistest.NewListener()
-	server, listener := rls.HTTPServer(newServer(f, client, "domain: web\n", change...), memory)
+	server, listener := rls.HTTPServer(newServer(f, client, "domain: web\n"), memory)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	f.Cleanup(func() {
@@ -94,35 +94,28 @@ func TestServeHTTP_ClientThatDoesNotRead_LosesItsConnection(t *testing.T) {
 	})
 }
 
-// Beyond the bound a connection waits, and is served as soon as another one ends.
+// Beyond the bound a connection waits until another one ends: slow ones after five seconds, idle ones
+// of proxies after ten.
 func TestServeHTTP_MoreConnectionsThanTheBound_Wait(t *testing.T) {
-	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-		dial := servedHTTP(f, client, func(c *rls.Config) { c.HTTPConns = 2 })
-		slow := []net.Conn{dial(), dial()}
-		for _, conn := range slow {
-			_, err := conn.Write([]byte("GET /healthcheck HTTP/1.1\r\n"))
-			require.NoError(t, err)
-		}
-		third := dial()
-		go func() { _, _ = third.Write([]byte(healthRequest)) }()
-		begin := time.Now()
-		assert.Equal(t, 200, answered(t, third))
-		assert.Equal(t, 5*time.Second, time.Since(begin), "until the slow ones have had their time")
-	})
-}
-
-// Idle connections of proxies keep others out for some seconds.
-func TestServeHTTP_IdleConnectionsAtTheBound_EndSoon(t *testing.T) {
-	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-		dial := servedHTTP(f, client, func(c *rls.Config) { c.HTTPConns = 2 })
-		begin := time.Now()
-		for range 3 {
-			conn := dial()
-			go func() { _, _ = conn.Write([]byte(healthRequest)) }()
-			assert.Equal(t, 200, answered(t, conn))
-		}
-		assert.Equal(t, 10*time.Second, time.Since(begin))
-	})
+	for request, want := range map[string]time.Duration{
+		"GET /healthcheck HTTP/1.1\r\n": 5 * time.Second, healthRequest: 10 * time.Second,
+	} {
+		guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+			dial := servedHTTP(f, client)
+			begin := time.Now()
+			for range 1024 {
+				conn := dial()
+				go func() { _, _ = conn.Write([]byte(request)) }()
+				if request == healthRequest {
+					assert.Equal(t, 200, answered(t, conn))
+				}
+			}
+			last := dial()
+			go func() { _, _ = last.Write([]byte(healthRequest)) }()
+			assert.Equal(t, 200, answered(t, last))
+			assert.Equal(t, want, time.Since(begin))
+		})
+	}
 }
 
 func TestServeHTTP_LargeHeader_IsRefused(t *testing.T) {

@@ -32,10 +32,9 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Drain < 0 || c.Deadline < 0 || c.NearLimit < 0 || c.NearLimit > 1 || c.MaxSeries < 0 || c.HTTPConns < 0 {
-		return nil, fmt.Errorf("%w: Drain %v, Deadline %v, NearLimit %v, MaxSeries %d, HTTPConns %d: "+
-			"want none below 0, and NearLimit at most 1",
-			rratelimiter.ErrInvalidOption, c.Drain, c.Deadline, c.NearLimit, c.MaxSeries, c.HTTPConns)
+	if c.Drain < 0 || c.Deadline < 0 || c.NearLimit < 0 || c.NearLimit > 1 {
+		return nil, fmt.Errorf("%w: Drain %v, Deadline %v, NearLimit %v: want none below 0, and NearLimit at most 1",
+			rratelimiter.ErrInvalidOption, c.Drain, c.Deadline, c.NearLimit)
 	}
 	c.Deadline = cmp.Or(c.Deadline, 500*time.Millisecond)
 	if c.Log == nil {
@@ -43,7 +42,7 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{
 		config: c, cluster: client.Engine.Cluster(), health: health.NewServer(),
-		metrics: newMetrics(cmp.Or(c.NearLimit, 0.8), cmp.Or(c.MaxSeries, 10_000)),
+		metrics: newMetrics(cmp.Or(c.NearLimit, 0.8)),
 	}
 	s.failures = &guard.FailureLog{
 		Log: c.Log, Up: "rls: Redis answers again", Down: "rls: Redis does not answer, requests end with an error",
@@ -61,16 +60,18 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// Register registers the rate limit service and the health service.
+// Register registers the rate limit service and the health service, for a gRPC server other than that
+// of [Serve]. The server needs grpc.MaxRecvMsgSize(64 << 10) too: a decoded request takes up to a
+// hundred times its size.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
-	r.RegisterService(&serviceDesc, s)
+	ratelimit.RegisterRateLimitServiceServer(r, s)
 	grpc_health_v1.RegisterHealthServer(r, s.health)
 }
 
 // ShouldRateLimit answers a request. Errors:
 //
 //   - [codes.InvalidArgument] is for an invalid request, for instance without a domain or
-//     descriptors. The bounds are 256 descriptors with 64 entries each, and over gRPC also 64 KiB.
+//     descriptors. The bounds are 256 descriptors with 64 entries each.
 //   - [codes.Unavailable] means that Redis did not answer. During a detected outage it is returned
 //     at once.
 func (s *Server) ShouldRateLimit(ctx context.Context,

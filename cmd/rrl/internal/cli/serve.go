@@ -76,7 +76,6 @@ next connection. HTTP has no TLS.`,
 	flags.DurationVar(&s.age, "grpc-max-connection-age", 0,
 		"the age, plus or minus a tenth, at which a client is asked to reconnect; 0 for never")
 	flags.StringVar(&s.http, "http", ":8080", `the address of HTTP: HOST:PORT, :PORT or unix:PATH; "" for none`)
-	flags.IntVar(&s.config.HTTPConns, "http-connections", 1024, "the maximum number of HTTP connections")
 	flags.StringVar(&s.rules, "rules", "", "a file of rules, for nginx, Traefik and Caddy at /auth of --http")
 	flags.StringVar(&s.prefix, "prefix", "",
 		"the prefix of all keys in Redis, without braces; services with different prefixes share no limits")
@@ -92,7 +91,6 @@ next connection. HTTP has no TLS.`,
 		"give Envoy the request and the descriptors' metadata for its filters")
 	flags.Float64Var(&s.config.NearLimit, "near-limit", 0.8,
 		"the share of a limit above which metrics count hits as near it")
-	flags.IntVar(&s.config.MaxSeries, "max-series", 10_000, "the maximum number of metric series that requests can create")
 	return cmd
 }
 
@@ -122,8 +120,6 @@ func (s *service) check() error {
 		return errors.New("--grpc-tls-client-ca requires --grpc-tls-cert and --grpc-tls-key")
 	case s.age < 0:
 		return fmt.Errorf("--grpc-max-connection-age %v: want 0 or more", s.age)
-	case c.HTTPConns < 1:
-		return fmt.Errorf("--http-connections %d: want at least 1", c.HTTPConns)
 	case strings.ContainsAny(s.prefix, "{}"):
 		return fmt.Errorf("--prefix %q: want no braces, which choose the slot in a cluster", s.prefix)
 	case c.Drain < 0:
@@ -134,8 +130,6 @@ func (s *service) check() error {
 		return fmt.Errorf("--lease %v: want whole milliseconds from 1ms to 1s, or 0 for none", s.lease)
 	case c.NearLimit <= 0 || c.NearLimit > 1:
 		return fmt.Errorf("--near-limit %v: want a share above 0, at most 1", c.NearLimit)
-	case c.MaxSeries < 1:
-		return fmt.Errorf("--max-series %d: want at least 1", c.MaxSeries)
 	}
 	if c.Path != "" {
 		if _, err := rls.Load(c.Path, c.Merge); err != nil {

@@ -277,7 +277,6 @@ func TestServe_InvalidSetup_EndsInOneLine(t *testing.T) {
 		{"FILE --grpc-tls-cert CERT --grpc-tls-key /nowhere", "/nowhere: no such file"},
 		{"FILE --grpc-tls-cert CERT --grpc-tls-key KEY --grpc-tls-client-ca FILE", "FILE has no PEM certificate"},
 		{"FILE --grpc-max-connection-age -1s", "--grpc-max-connection-age -1s: want 0 or more"},
-		{"FILE --http-connections 0", "--http-connections 0: want at least 1"},
 		{"FILE --prefix {a}", `--prefix "{a}": want no braces`},
 		{"FILE --drain -1s", "--drain -1s: want 0 or more"},
 		{"FILE --deadline 0s", "--deadline 0s: want a time above 0"},
@@ -285,7 +284,6 @@ func TestServe_InvalidSetup_EndsInOneLine(t *testing.T) {
 		{"FILE --lease 1500us", "--lease 1.5ms: want whole"},
 		{"FILE --lease -1ms", "--lease -1ms: want whole"},
 		{"FILE --near-limit 80", "--near-limit 80: want a share"},
-		{"FILE --max-series 0", "--max-series 0: want at least 1"},
 		{"FILE --redis LOCKED", locked.addr + " requires a password"},
 		{"FILE --redis http://x", "rediss:// (TLS)"},
 	} {
