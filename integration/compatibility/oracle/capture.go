@@ -1,18 +1,16 @@
 package oracle
 
 import (
-	"context"
+	"bufio"
 	"crypto/sha1"
 	"encoding/hex"
+	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
-
-	"github.com/rratelimiter/rratelimiter/integration/tools/monitor"
-	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
 // CaptureScript runs do and returns the last script that a client ran meanwhile on the server at
@@ -24,44 +22,66 @@ import (
 // keys.
 func CaptureScript(t testing.TB, redisAddr string, do func()) (script string, keys, args []string) {
 	t.Helper()
-	client := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{redisAddr}, ForceSingleClient: true,
-		DisableCache: true})
-	require.NoError(t, client.Do(context.Background(), client.B().ScriptFlush().Build()).Error())
-	c := capture{texts: make(map[string]string)}
-	watch := monitor.Watch(t, redisAddr, c.see)
-	do()
-	watch.CatchUp(t)
-	watch.Close()
-	require.Greater(t, len(c.last), 1, "no script was run")
-	n, err := strconv.Atoi(c.last[1])
+	const end = "the end of the capture"
+	conn, err := net.Dial("tcp", redisAddr)
 	require.NoError(t, err)
-	return c.last[0], c.last[2 : 2+n], c.last[2+n:]
-}
+	defer conn.Close()
+	_, err = fmt.Fprint(conn, "SCRIPT FLUSH\r\nMONITOR\r\n")
+	require.NoError(t, err)
+	lines := bufio.NewScanner(conn)
+	lines.Buffer(nil, 1<<20)
+	require.True(t, lines.Scan() && lines.Scan(), "the replies: %v", lines.Err())
+	require.Equal(t, "+OK", lines.Text())
+	do()
+	other, err := net.Dial("tcp", redisAddr)
+	require.NoError(t, err)
+	defer other.Close()
+	_, err = fmt.Fprintf(other, "ECHO %q\r\n", end)
+	require.NoError(t, err)
 
-// capture has the last script that a monitor saw.
-type capture struct {
-	texts map[string]string // by hash
-	last  []string          // text, number of keys, keys, arguments
-}
-
-func (c *capture) see(command monitor.Command) {
-	words := command.Words()
-	if command.Script || len(words) < 2 {
-		return
+	texts := make(map[string]string) // by hash
+	var last []string                // text, number of keys, keys, arguments
+	for lines.Scan() && !strings.HasSuffix(lines.Text(), strconv.Quote(end)) {
+		words := wordsOf(lines.Text())
+		if len(words) < 3 {
+			continue
+		}
+		switch strings.ToUpper(words[0]) {
+		case "SCRIPT":
+			texts[scriptHash(words[2])] = words[2]
+		case "EVAL":
+			texts[scriptHash(words[1])] = words[1]
+			last = words[1:]
+		case "EVALSHA":
+			// The server rejects an unknown hash, and the client sends the text.
+			if text, ok := texts[strings.ToLower(words[1])]; ok {
+				last = append([]string{text}, words[2:]...)
+			}
+		}
 	}
-	switch strings.ToUpper(words[0]) {
-	case "SCRIPT":
-		if len(words) == 3 && strings.EqualFold(words[1], "LOAD") {
-			c.texts[scriptHash(words[2])] = words[2]
+	require.NotEmpty(t, last, "no script was run: %v", lines.Err())
+	n, err := strconv.Atoi(last[1])
+	require.NoError(t, err)
+	return last[0], last[2 : 2+n], last[2+n:]
+}
+
+// wordsOf returns the words of a command of a client, as MONITOR shows it:
+// +1700000000.123456 [0 127.0.0.1:4711] "GET" "key".
+func wordsOf(line string) (words []string) {
+	source, rest, _ := strings.Cut(line, "] ")
+	if strings.HasSuffix(source, " lua") {
+		return nil
+	}
+	for {
+		quoted, err := strconv.QuotedPrefix(rest)
+		if err != nil {
+			return words
 		}
-	case "EVAL", "EVAL_RO":
-		c.texts[scriptHash(words[1])] = words[1]
-		c.last = words[1:]
-	case "EVALSHA", "EVALSHA_RO":
-		// The server rejects an unknown hash, and the client sends the text.
-		if text, ok := c.texts[strings.ToLower(words[1])]; ok {
-			c.last = append([]string{text}, words[2:]...)
+		word, err := strconv.Unquote(quoted)
+		if err != nil {
+			return words
 		}
+		words, rest = append(words, word), strings.TrimLeft(rest[len(quoted):], " ")
 	}
 }
 

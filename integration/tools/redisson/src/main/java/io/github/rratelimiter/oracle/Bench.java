@@ -1,9 +1,5 @@
 package io.github.rratelimiter.oracle;
 
-import com.google.gson.JsonArray;
-import com.google.gson.JsonElement;
-import com.google.gson.JsonObject;
-import com.google.gson.JsonPrimitive;
 import com.sun.management.OperatingSystemMXBean;
 import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
@@ -77,20 +73,39 @@ final class Bench {
         cpuNanos += system.getProcessCpuTime() - cpu;
     }
 
-    synchronized JsonElement stop() throws InterruptedException {
+    synchronized Result stop() throws InterruptedException {
         stopped = true;
         running.await();
-        return answer();
+        Histogram latencies = new Histogram();
+        Result all = new Result();
+        for (Caller caller : callers) {
+            latencies.add(caller.took);
+            all.allGranted += caller.allGranted;
+            all.granted += caller.granted;
+            all.decisions += caller.decisions;
+            all.failed += caller.failed;
+            all.error = caller.error == null ? all.error : caller.error;
+        }
+        all.latencies = latencies.counts;
+        all.elapsedNanos = elapsedNanos;
+        all.cpuNanos = cpuNanos;
+        return all;
+    }
+
+    static class Result {
+        long allGranted;
+        long granted;
+        long decisions;
+        long failed;
+        String error;
+        long elapsedNanos;
+        long cpuNanos;
+        int[] latencies;
     }
 
     /** One call at a time: its own thread's, or a chain of asynchronous ones. */
-    private final class Caller {
-        private final Histogram latencies = new Histogram();
-        private long allGranted;
-        private long granted;
-        private long decisions;
-        private long failed;
-        private String error;
+    private final class Caller extends Result {
+        private final Histogram took = new Histogram();
 
         void block() {
             while (!stopped) {
@@ -133,7 +148,7 @@ final class Bench {
             if (!counted) {
                 return;
             }
-            latencies.add(System.nanoTime() - start);
+            took.add(System.nanoTime() - start);
             decisions++;
             if (thrown != null) {
                 failed++;
@@ -142,37 +157,6 @@ final class Bench {
                 granted++;
             }
         }
-    }
-
-    private JsonElement answer() {
-        Histogram latencies = new Histogram();
-        long allGranted = 0;
-        long granted = 0;
-        long decisions = 0;
-        long failed = 0;
-        String error = "";
-        for (Caller caller : callers) {
-            latencies.add(caller.latencies);
-            allGranted += caller.allGranted;
-            granted += caller.granted;
-            decisions += caller.decisions;
-            failed += caller.failed;
-            error = caller.error == null ? error : caller.error;
-        }
-        JsonArray counts = new JsonArray();
-        for (int n : latencies.counts) {
-            counts.add(new JsonPrimitive(n));
-        }
-        JsonObject answer = new JsonObject();
-        answer.addProperty("decisions", decisions);
-        answer.addProperty("allGranted", allGranted);
-        answer.addProperty("granted", granted);
-        answer.addProperty("failed", failed);
-        answer.addProperty("error", error);
-        answer.addProperty("elapsedNanos", elapsedNanos);
-        answer.addProperty("cpuNanos", cpuNanos);
-        answer.add("latencies", counts);
-        return answer;
     }
 
     /** Durations to within 1/64 of their size, up to 17 s: each power of two has 64 counts. */

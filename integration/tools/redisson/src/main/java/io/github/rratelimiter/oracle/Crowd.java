@@ -1,8 +1,5 @@
 package io.github.rratelimiter.oracle;
 
-import com.google.gson.JsonArray;
-import com.google.gson.JsonElement;
-import com.google.gson.JsonObject;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
@@ -26,14 +23,16 @@ final class Crowd {
     private Crowd() {
     }
 
-    private static final class Member {
-        /** Start and end of each granted call, in Unix microseconds: two entries a grant. */
-        private final List<Long> grants = new ArrayList<>();
+    /** What callers got. */
+    static class Result {
+        /** Start and end of each granted call, in Unix microseconds, and its permits. */
+        final List<long[]> grants = new ArrayList<>();
+        final Map<String, Long> errors = new TreeMap<>();
+        long denials;
+    }
 
-        private final Map<String, Long> errors = new TreeMap<>();
-        private long denials;
-
-        private void acquire(RRateLimiter limiter, long permits, long timeoutMillis, long deadlineNanos) {
+    private static final class Member extends Result {
+        private void acquire(RRateLimiter limiter, Request q, long deadlineNanos) {
             for (;;) {
                 long leftMillis = TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime());
                 if (leftMillis <= 0) {
@@ -41,13 +40,12 @@ final class Crowd {
                 }
                 try {
                     long start = nowMicros();
-                    boolean granted = timeoutMillis == 0
-                            ? limiter.tryAcquire(permits)
-                            : limiter.tryAcquire(permits, Math.min(timeoutMillis, leftMillis), TimeUnit.MILLISECONDS);
+                    boolean granted = q.acquireTimeoutMillis == 0
+                            ? limiter.tryAcquire(q.permits)
+                            : limiter.tryAcquire(q.permits, Math.min(q.acquireTimeoutMillis, leftMillis), TimeUnit.MILLISECONDS);
                     long end = nowMicros();
                     if (granted) {
-                        grants.add(start);
-                        grants.add(end);
+                        grants.add(new long[] {start, end, q.permits});
                     } else {
                         denials++;
                         LockSupport.parkNanos(PAUSE_AFTER_DENIAL_NANOS);
@@ -60,55 +58,27 @@ final class Crowd {
         }
     }
 
-    static JsonElement run(RRateLimiter limiter, Request q) {
-        int threads = q.threads;
-        long permits = q.permits;
-        long timeoutMillis = q.acquireTimeoutMillis;
+    static Result run(RRateLimiter limiter, Request q) throws InterruptedException {
         long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(q.millis);
-
         List<Member> members = new ArrayList<>();
         List<Thread> running = new ArrayList<>();
-        for (int i = 0; i < threads; i++) {
+        for (int i = 0; i < q.threads; i++) {
             Member member = new Member();
-            Thread thread = new Thread(() -> member.acquire(limiter, permits, timeoutMillis, deadlineNanos), "crowd-" + i);
+            Thread thread = new Thread(() -> member.acquire(limiter, q, deadlineNanos), "crowd-" + i);
             thread.setDaemon(true);
             thread.start();
             members.add(member);
             running.add(thread);
         }
-        for (Thread thread : running) {
-            try {
-                thread.join();
-            } catch (InterruptedException e) {
-                throw new IllegalStateException("interrupted while a crowd was running", e);
-            }
+        Result all = new Result();
+        for (int i = 0; i < q.threads; i++) {
+            running.get(i).join();
+            Member member = members.get(i);
+            all.grants.addAll(member.grants);
+            all.denials += member.denials;
+            member.errors.forEach((message, count) -> all.errors.merge(message, count, Long::sum));
         }
-        return answer(members, permits);
-    }
-
-    private static JsonElement answer(List<Member> members, long permits) {
-        JsonArray grants = new JsonArray();
-        Map<String, Long> errors = new TreeMap<>();
-        long denials = 0;
-        for (Member member : members) {
-            for (int i = 0; i < member.grants.size(); i += 2) {
-                JsonArray grant = new JsonArray();
-                grant.add(member.grants.get(i));
-                grant.add(member.grants.get(i + 1));
-                grant.add(permits);
-                grants.add(grant);
-            }
-            denials += member.denials;
-            member.errors.forEach((message, count) -> errors.merge(message, count, Long::sum));
-        }
-        JsonObject errorCounts = new JsonObject();
-        errors.forEach(errorCounts::addProperty);
-
-        JsonObject answer = new JsonObject();
-        answer.add("grants", grants);
-        answer.addProperty("denials", denials);
-        answer.add("errors", errorCounts);
-        return answer;
+        return all;
     }
 
     /** What went wrong, without the details that Redisson appends and that differ from call to call, so that equal errors can be counted. */

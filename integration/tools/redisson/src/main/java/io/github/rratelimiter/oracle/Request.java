@@ -3,13 +3,14 @@ package io.github.rratelimiter.oracle;
 /** One line of input: a call with its arguments, or a load with the numbers that it needs. */
 final class Request {
     /** An argument, by the name of its type. */
-    static final class Argument {
-        String type;
-        String value;
+    record Argument(String type, String value) {
     }
 
     long id;
+    long redisson;
     String call;
+    /** That of a new instance, as Redisson's YAML. */
+    String config;
     String limiter;
     Argument[] args = {};
     /** The answer is the name of the object after the call. */
