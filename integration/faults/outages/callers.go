@@ -73,15 +73,16 @@ func (l *Load) watchMachine(on rueidis.ClientOption) {
 		return
 	}
 	defer bare.Close()
-	for !l.stopped() {
-		begun := time.Now()
+	for begun := time.Now(); !l.stopped(); {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		_ = bare.Do(ctx, bare.B().Exists().Key(Name).Build()).Error()
 		cancel()
 		time.Sleep(pause)
-		if ended := time.Now(); ended.Sub(begun) > stall {
+		ended := time.Now()
+		if ended.Sub(begun) > stall {
 			l.stalls = append(l.stalls, span{begun, ended})
 		}
+		begun = ended
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 // after its reply, so the replica may lack the master's last grants. The limiter loses these grants
 // and nothing else.
 func TestOutage_MasterKilled_BoundsTheLoss(t *testing.T) {
+	t.Parallel()
 	cluster := servers.NewCluster(t)
 	slot, master, replica := limiterSlot(t, cluster)
 	load := Start(t, "kill -9 of the master", OnCluster(cluster))
@@ -42,6 +43,7 @@ func (o *Outcome) mostOfLostMaster() Most {
 // broken link. An operator makes it the master at once. All grants of the old master in that time
 // are lost. A window may hold as many permits above the rate, and no more.
 func TestOutage_ReplicaBehind_BoundsTheLoss(t *testing.T) {
+	t.Parallel()
 	cluster := servers.NewCluster(t)
 	slot, master, replica := limiterSlot(t, cluster)
 	load := Start(t, "kill -9 of the master, takeover by a replica 300 ms behind", OnCluster(cluster))
@@ -64,6 +66,7 @@ func TestOutage_ReplicaBehind_BoundsTheLoss(t *testing.T) {
 // An operator makes the replica of the limiter's master the new master. The old one stops and hands
 // over all its data before the new one serves: nothing is lost, and no window exceeds the rate.
 func TestOutage_ManualFailover_NoPermitIsLost(t *testing.T) {
+	t.Parallel()
 	cluster := servers.NewCluster(t)
 	slot, _, replica := limiterSlot(t, cluster)
 	load := Start(t, "CLUSTER FAILOVER", OnCluster(cluster))
@@ -81,6 +84,7 @@ func TestOutage_ManualFailover_NoPermitIsLost(t *testing.T) {
 // cluster, the limiter may lose the master's last grants: at most those that the replica furthest
 // behind lacks.
 func TestOutage_SentinelMasterKilled_BoundsTheLoss(t *testing.T) {
+	t.Parallel()
 	sentinel := servers.NewSentinel(t)
 	load := Start(t, "kill -9 of the master under sentinels", OnSentinel(sentinel))
 
@@ -104,6 +108,7 @@ func TestOutage_SentinelMasterKilled_BoundsTheLoss(t *testing.T) {
 // An operator has the sentinels make a replica the master. The old master goes on until they tell it,
 // and what it grants meanwhile is lost.
 func TestOutage_SentinelFailover_BoundsTheLoss(t *testing.T) {
+	t.Parallel()
 	sentinel := servers.NewSentinel(t)
 	load := Start(t, "SENTINEL FAILOVER", OnSentinel(sentinel))
 
@@ -118,6 +123,7 @@ func TestOutage_SentinelFailover_BoundsTheLoss(t *testing.T) {
 
 // The operator pauses writes on the old master before. Calls wait for the new one.
 func TestOutage_SentinelFailoverAfterPause_NoPermitIsLost(t *testing.T) {
+	t.Parallel()
 	sentinel := servers.NewSentinel(t)
 	load := Start(t, "SENTINEL FAILOVER after CLIENT PAUSE", OnSentinel(sentinel))
 

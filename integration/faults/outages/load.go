@@ -17,7 +17,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
-	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
@@ -31,8 +30,8 @@ const (
 )
 
 const (
-	goCallers   = 16
-	javaCallers = 16
+	goCallers   = 8
+	javaCallers = 8
 
 	// late is the time from the end of a context to the return of its call from which the call
 	// counts as late. A busy machine needs much less.
@@ -55,7 +54,7 @@ const (
 	settleTimeout = 60 * time.Second
 )
 
-// Load is 16 callers in Go and 16 in Redisson that take permits of one limiter until Stop.
+// Load is callers in Go and in Redisson that take permits of one limiter until Stop.
 type Load struct {
 	t       testing.TB
 	fault   string
@@ -221,12 +220,10 @@ func (l *Load) Stop() *Outcome {
 	require.NoError(l.t, err)
 
 	l.redis.Close()
-	// rueidis closes some connections after 5 s.
-	if o.left = leaks.OfClients(10 * time.Second); o.left > 0 {
-		o.stacks = leaks.Stacks()
-	}
 	l.t.Logf("\n%s", Table(o))
-	outcomes = append(outcomes, o)
+	outcomes.Lock()
+	defer outcomes.Unlock()
+	outcomes.all = append(outcomes.all, o)
 	return o
 }
 
@@ -240,4 +237,7 @@ func (l *Load) mayBeLost(g ledger.Grant) bool {
 }
 
 // outcomes are those of all faults so far.
-var outcomes []*Outcome
+var outcomes struct {
+	sync.Mutex
+	all []*Outcome
+}

@@ -23,6 +23,7 @@ import (
 // second the slot belongs to two nodes, and one redirects callers to the other (ASK). Afterwards
 // the old one redirects them permanently (MOVED).
 func TestOutage_SlotMigration_NoPermitIsLost(t *testing.T) {
+	t.Parallel()
 	cluster := servers.NewCluster(t)
 	slot, from, _ := limiterSlot(t, cluster)
 	to := cluster.OtherMaster(t, from)
@@ -53,6 +54,7 @@ func TestOutage_SlotMigration_NoPermitIsLost(t *testing.T) {
 // Valkey 9 moves a slot as a whole: it copies the keys and follows their changes, then pauses the slot
 // for a moment. No caller is redirected with ASK, and none has to try again.
 func TestOutage_AtomicSlotMigration_NoPermitIsLost(t *testing.T) {
+	t.Parallel()
 	cluster := servers.NewCluster(t)
 	slot, from, _ := limiterSlot(t, cluster)
 	to := cluster.OtherMaster(t, from)

@@ -22,6 +22,7 @@ import (
 // TestOutage_SlotsMigrateUnderManyNames_NoPermitIsLost: calls for many names share a pipeline for each
 // node. Some callers leave.
 func TestOutage_SlotsMigrateUnderManyNames_NoPermitIsLost(t *testing.T) {
+	t.Parallel()
 	const names, callers = 300, 128
 	cluster := servers.NewCluster(t)
 	target := OnCluster(cluster)

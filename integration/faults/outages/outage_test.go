@@ -43,25 +43,22 @@ const (
 // that is cancelled, and with one that cannot end. Each returns its error in time. After the last
 // caller has returned, no goroutine works for it.
 func TestOutage_EveryCall_FailsInTime(t *testing.T) {
-	length := env.Duration("OUTAGE", 5*time.Second)
+	length := env.Duration("OUTAGE", 2*time.Second)
 	for name, test := range map[string]struct {
-		fail    func(*servers.Server) error
-		repair  func(*servers.Server) error
-		linger  time.Duration // of work after the last caller
-		options []rratelimiter.Option
+		fail   func(*servers.Server) error
+		repair func(*servers.Server) error
+		linger time.Duration // of work after the last caller
 	}{
-		"killed": {(*servers.Server).Kill, (*servers.Server).Restart, time.Second, nil},
-		"killed, with a denial cache": {(*servers.Server).Kill, (*servers.Server).Restart, time.Second,
-			[]rratelimiter.Option{rratelimiter.WithDenialCache(time.Hour)}},
+		"killed": {(*servers.Server).Kill, (*servers.Server).Restart, time.Second},
 		// Sent calls end with their connection.
-		"hung": {(*servers.Server).Pause, (*servers.Server).Resume, repliesWithin, nil},
+		"hung": {(*servers.Server).Pause, (*servers.Server).Resume, repliesWithin},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := servers.Single(t)
 			redis := servers.Connect(t, rueidis.ClientOption{
 				InitAddress: []string{server.Addr()}, ConnWriteTimeout: givenUp, Dialer: net.Dialer{Timeout: connecting},
 			})
-			limiter := rratelimiter.New(redis, test.options...).Limiter(Name)
+			limiter := rratelimiter.New(redis).Limiter(Name)
 			calls := everycall.Of(limiter, outageRate, "{shop}:other")
 			for _, call := range []string{"SetRate", "TryAcquire", "Exists", "SizeInMemory"} {
 				require.NoError(t, calls[call](t.Context())) // which makes the connections
@@ -176,9 +173,9 @@ func (o *outage) book(name, kind string, err error, took time.Duration) {
 
 // TestMain prints the figures of all faults in one table, which docs/measurements.md shows.
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if len(outcomes) > 0 {
-		fmt.Printf("\n%s\n", Table(outcomes...))
+	code := leaks.Main(m)
+	if len(outcomes.all) > 0 {
+		fmt.Printf("\n%s\n", Table(outcomes.all...))
 	}
 	os.Exit(code)
 }

@@ -15,6 +15,7 @@ import (
 // and no reply comes. Each call ends with its context. When the server resumes, it replies to
 // cancelled calls, and their permits are released.
 func TestOutage_ServerPaused_PermitsAreReleased(t *testing.T) {
+	t.Parallel()
 	server := servers.Single(t)
 	load := Start(t, "SIGSTOP of the only server for 3 s", OnSingle(server))
 
@@ -32,6 +33,7 @@ func TestOutage_ServerPaused_PermitsAreReleased(t *testing.T) {
 // master resumes before it knows this. It runs the calls that waited in its sockets, and loses
 // their grants when it becomes a replica.
 func TestOutage_MasterPaused_ReplicaTakesOver(t *testing.T) {
+	t.Parallel()
 	cluster := servers.NewCluster(t)
 	slot, master, replica := limiterSlot(t, cluster)
 	load := Start(t, "SIGSTOP of the master for 3 s", OnCluster(cluster))
@@ -57,6 +59,7 @@ func TestOutage_MasterPaused_ReplicaTakesOver(t *testing.T) {
 // reports this until its rate is set again. Then all permits are free: a window that spans the
 // crash may hold at most twice the rate.
 func TestOutage_DataLoss_GrantsAtMostTwice(t *testing.T) {
+	t.Parallel()
 	server := servers.Single(t)
 	load := Start(t, "restart that lost the data", OnSingle(server))
 
@@ -78,6 +81,7 @@ func TestOutage_DataLoss_GrantsAtMostTwice(t *testing.T) {
 // The servers are full and evict nothing. Redis rejects a call that would write before it writes
 // anything. When there is memory again, the limiter continues.
 func TestOutage_OutOfMemory_NothingIsWritten(t *testing.T) {
+	t.Parallel()
 	cluster := servers.NewCluster(t)
 	load := Start(t, "maxmemory reached, noeviction", OnCluster(cluster))
 
@@ -100,6 +104,7 @@ func TestOutage_OutOfMemory_NothingIsWritten(t *testing.T) {
 // The script caches of all nodes are emptied repeatedly. The next call of each script sends its
 // text, and no call fails.
 func TestOutage_ScriptFlush_HasNoEffect(t *testing.T) {
+	t.Parallel()
 	cluster := servers.NewCluster(t)
 	load := Start(t, "SCRIPT FLUSH on all nodes, ten times", OnCluster(cluster))
 
@@ -119,6 +124,7 @@ func TestOutage_ScriptFlush_HasNoEffect(t *testing.T) {
 // Every connection of every client, Go's and Java's, is closed ten times. A call under way may have
 // taken effect. It fails and is never sent again, and its permits return after the interval.
 func TestOutage_ConnectionsCut_CallsAreSentOnce(t *testing.T) {
+	t.Parallel()
 	cluster := servers.NewCluster(t)
 	load := Start(t, "CLIENT KILL of all connections, ten times", OnCluster(cluster))
 

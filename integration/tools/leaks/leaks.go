@@ -2,9 +2,13 @@
 package leaks
 
 import (
+	"flag"
+	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 )
 
@@ -17,6 +21,22 @@ var Library = []string{
 
 // clients is Library with the Redis client.
 var clients = append([]string{"github.com/redis/rueidis."}, Library...)
+
+// Main runs the tests of a package, and fails if they leave goroutines in the library or in rueidis.
+// The tests wait for most of their time, so more of them run at once than there are processors. It
+// returns the exit code.
+func Main(m *testing.M) int {
+	if err := flag.Set("test.parallel", "6"); err != nil { // -parallel overrides it
+		panic(err)
+	}
+	code := m.Run()
+	// rueidis closes some connections after 5 s.
+	if left := OfClients(30 * time.Second); left > 0 {
+		fmt.Fprintf(os.Stderr, "%d goroutines are left:\n%s\n", left, Stacks())
+		return 1
+	}
+	return code
+}
 
 // Goroutines counts goroutines above an earlier number, after a time for those that are ending. It
 // runs on this goroutine, since another one would count.
