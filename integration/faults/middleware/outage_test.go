@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 
 const outage = 2 * time.Second
 
+func TestMain(m *testing.M) { os.Exit(leaks.Main(m)) }
+
 // Redis is killed or hangs, and recovers.
 func TestOutages_FailureModes_DecideAsDocumented(t *testing.T) {
 	modes := map[string]limit.FailureMode{
@@ -25,6 +28,7 @@ func TestOutages_FailureModes_DecideAsDocumented(t *testing.T) {
 	} {
 		for name, mode := range modes {
 			t.Run(fault+" "+name, func(t *testing.T) {
+				t.Parallel()
 				server := servers.Single(t)
 				l := start(t, server.Addr(), mode)
 				time.Sleep(time.Second)
@@ -37,7 +41,6 @@ func TestOutages_FailureModes_DecideAsDocumented(t *testing.T) {
 				back := l.await(true)
 				time.Sleep(time.Second)
 				checkDecisions(t, l, mode, broken, repaired, back)
-				assert.Zero(t, leaks.OfLimiters(5*time.Second), "goroutines: %s", leaks.Stacks())
 			})
 		}
 	}
