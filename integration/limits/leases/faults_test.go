@@ -12,6 +12,7 @@ import (
 )
 
 func TestLease_NoFault_KeepsTheRate(t *testing.T) {
+	t.Parallel()
 	l := start(t, outages.OnSingle(servers.Single(t)))
 	time.Sleep(loadTime)
 	l.finish()
@@ -20,6 +21,7 @@ func TestLease_NoFault_KeepsTheRate(t *testing.T) {
 // A server that hangs keeps grants for callers that have gone, and leases that have ended when
 // their reply arrives.
 func TestLease_ServerPaused_KeepsTheRate(t *testing.T) {
+	t.Parallel()
 	server := servers.Single(t)
 	l := start(t, outages.OnSingle(server))
 	for range max(1, int(loadTime/(4*time.Second))) {
@@ -34,22 +36,10 @@ func TestLease_ServerPaused_KeepsTheRate(t *testing.T) {
 	l.finish()
 }
 
-// The server is killed and restarts with all grants.
-func TestLease_ServerRestarted_KeepsTheRate(t *testing.T) {
-	server := servers.Single(t, "--appendonly", "yes", "--appendfsync", "always")
-	l := start(t, outages.OnSingle(server))
-	time.Sleep(loadTime / 3)
-	l.breaks(func() {
-		require.NoError(t, server.Kill())
-		require.NoError(t, server.Restart())
-	})
-	time.Sleep(2 * loadTime / 3)
-	l.finish()
-}
-
 // The server runs calls and their replies are lost with their connections, repeatedly, with a lease
 // or without.
 func TestLease_RepliesLost_KeepsTheRate(t *testing.T) {
+	t.Parallel()
 	server := servers.Single(t)
 	on, disturbed := outages.OnSingle(server), proxy.Start(t, server.Addr())
 	on.Redis.InitAddress = []string{disturbed.Listen}
@@ -66,26 +56,9 @@ func TestLease_RepliesLost_KeepsTheRate(t *testing.T) {
 	require.NotEmpty(t, l.goBooks.Failures(), "no reply was lost")
 }
 
-// An operator makes the replica the master, and nothing is lost.
-func TestLease_ManualFailover_KeepsTheRate(t *testing.T) {
-	cluster := servers.NewCluster(t)
-	l := start(t, outages.OnCluster(cluster))
-	time.Sleep(loadTime / 3)
-	slot, err := cluster.SlotOf(t.Context(), name)
-	require.NoError(t, err)
-	replica, err := cluster.ReplicaOf(t.Context(), slot)
-	require.NoError(t, err)
-	l.breaks(func() {
-		_, err := replica.Do(t.Context(), "CLUSTER", "FAILOVER")
-		require.NoError(t, err)
-		cluster.AwaitMaster(t, slot, replica)
-	})
-	time.Sleep(2 * loadTime / 3)
-	l.finish()
-}
-
 // The master is killed with grants that its replicas lack: its last ones, and leased permits.
 func TestLease_SentinelMasterKilled_BoundsTheLoss(t *testing.T) {
+	t.Parallel()
 	sentinel := servers.NewSentinel(t)
 	l := start(t, outages.OnSentinel(sentinel))
 	time.Sleep(loadTime / 3)

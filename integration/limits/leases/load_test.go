@@ -18,6 +18,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/everycall"
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 )
 
 const (
@@ -43,8 +44,7 @@ type load struct {
 	broken         []ledger.Failure // times in which calls may fail
 	lostFrom, lost time.Time        // Redis may lose grants between them
 	began          time.Time
-	unbalanced     []int64
-	balances       int
+	audit          func()
 }
 
 // start sets the rate and starts the callers.
@@ -64,7 +64,7 @@ func start(t *testing.T, on outages.Target) *load {
 		}
 	}
 	l.running.Go(l.javaBursts)
-	l.running.Go(l.audit)
+	l.audit = state.Audit(t, l.redis, name, rate)
 	t.Cleanup(l.end) // if the test ends early
 	return l
 }
@@ -74,6 +74,7 @@ func (l *load) end() {
 		close(l.stop)
 	}
 	l.running.Wait()
+	l.audit()
 }
 
 func (l *load) stopped() bool {
@@ -122,22 +123,6 @@ func (l *load) javaBursts() {
 	}
 }
 
-// audit checks repeatedly that free and taken permits add up to the rate.
-func (l *load) audit() {
-	for !l.stopped() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		sum, err := balance(ctx, l.redis)
-		cancel()
-		if err == nil {
-			l.balances++
-			if sum != rate {
-				l.unbalanced = append(l.unbalanced, sum)
-			}
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
 // breaks allows calls to fail while a function runs, and for a time after it.
 func (l *load) breaks(fault func()) {
 	from := time.Now()
@@ -170,16 +155,13 @@ func (l *load) finish() {
 		}
 	}
 	l.t.Logf("%d grants of Go, %d of them from memory, %d of Java; the fullest window held %d of %d, %d permits "+
-		"may have been lost; %d balances, %d errors",
-		len(l.goBooks.Grants()), leased, len(l.javas.Grants()), worst.Permits, rate, lost, l.balances,
-		len(l.goBooks.Failures()))
+		"may have been lost; %d errors",
+		len(l.goBooks.Grants()), leased, len(l.javas.Grants()), worst.Permits, rate, lost, len(l.goBooks.Failures()))
 	require.LessOrEqual(l.t, worstKept.Permits, int64(rate), "the window from %v, without what may be lost",
 		worstKept.Start)
 	require.LessOrEqual(l.t, worst.Permits, rate+lost, "the window from %v", worst.Start)
 	require.Greater(l.t, leased, 1000, "too few grants came from memory")
 	require.NotEmpty(l.t, l.javas.Grants())
-	require.Empty(l.t, l.unbalanced, "wrong sums of the value and the grants, of %d", l.balances)
-	require.Positive(l.t, l.balances)
 	late := 0
 	for _, f := range l.goBooks.Failures() {
 		if slices.ContainsFunc(l.broken,

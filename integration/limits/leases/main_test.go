@@ -8,7 +8,9 @@ package leases_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -17,11 +19,26 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/tools/env"
+	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
-	"github.com/rratelimiter/rratelimiter/integration/tools/suite"
 )
 
-func TestMain(m *testing.M) { suite.Processes(m, member) }
+// TestMain runs the tests, or in a process of startMember its task.
+func TestMain(m *testing.M) {
+	text := os.Getenv(taskEnv)
+	if text == "" {
+		os.Exit(leaks.Main(m))
+	}
+	var t task
+	err := json.Unmarshal([]byte(text), &t)
+	if err == nil {
+		err = member(t)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
 
 const (
 	name     = "{shop}:leased"
@@ -47,53 +64,59 @@ func setRate(t *testing.T, redis rueidis.Client, r rratelimiter.Rate) *rratelimi
 	return l
 }
 
-// balance returns the sum of the limiter's value and grants in Redis, read atomically.
-func balance(ctx context.Context, redis rueidis.Client) (int64, error) {
-	const script = `
-local sum = tonumber(redis.call('GET', KEYS[1]))
-local grants = redis.call('ZRANGE', KEYS[2], 0, -1)
-for i = 1, #grants do
-  local a, b, c, d = string.byte(grants[i], -4, -1)
-  sum = sum + a + b * 256 + c * 65536 + d * 16777216
-end
-return sum`
-	return redis.Do(ctx, redis.B().Eval().Script(script).Numkeys(2).Key(name+":value",
-		name+":permits").Build()).AsInt64()
-}
+// taskEnv has the task of a process.
+const taskEnv = "LEASE_TASK"
 
 // task is the task of a process: one call after another, with a pause after some grants and after
 // each denial, until End or the first error.
 type task struct {
 	Addr  string
 	Lease time.Duration
-	Begin time.Time
 	End   time.Time
-	Often int // grants before a pause; 0 for none
+	Often int // grants before a pause
 	Pause time.Duration
-	Warm  int // grants from memory that it reports
+	Warm  int // grants from memory, after which it writes a line
 }
 
 // report has its results.
 type report struct {
-	Grants  []ledger.Grant
-	Denials int64
-	Error   string
+	Grants []ledger.Grant
+	Error  string
 }
 
-// startMember starts a process with a task. It returns at once if the task has a Begin, otherwise
-// when the process holds a lease.
-func startMember(t *testing.T, spec task) *suite.Process {
+// process is the test binary in a process of its own.
+type process struct {
+	*exec.Cmd
+	output *json.Decoder
+}
+
+// startMember starts a process with a task, which ends with the test. It returns when the process
+// holds a lease.
+func startMember(t *testing.T, spec task) *process {
 	t.Helper()
-	p := suite.Start(t, spec)
+	text, err := json.Marshal(spec)
+	require.NoError(t, err)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), taskEnv+"="+string(text))
+	cmd.Stderr = os.Stderr
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { // has no effect after Wait
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	p := &process{cmd, json.NewDecoder(stdout)}
 	var leases bool
-	require.NoError(t, p.Decode(&leases))
+	require.NoError(t, p.output.Decode(&leases))
 	return p
 }
 
-// reportOf waits for the end of a process.
-func reportOf(t *testing.T, p *suite.Process) (r report) {
+// report waits for the end of a process.
+func (p *process) report(t *testing.T) (r report) {
 	t.Helper()
-	require.NoError(t, p.Report(&r))
+	require.NoError(t, p.output.Decode(&r))
+	require.NoError(t, p.Wait())
 	return r
 }
 
@@ -106,13 +129,6 @@ func member(t task) error {
 	defer redis.Close()
 	limiter := rratelimiter.New(redis, rratelimiter.WithLease(t.Lease)).Limiter(name)
 	answers := json.NewEncoder(os.Stdout)
-	reported := !t.Begin.IsZero()
-	if reported {
-		if err := answers.Encode(false); err != nil {
-			return err
-		}
-		time.Sleep(time.Until(t.Begin))
-	}
 	var r report
 	for leased := 0; time.Now().Before(t.End); {
 		start := time.Now()
@@ -123,21 +139,18 @@ func member(t task) error {
 			break
 		}
 		if !granted {
-			r.Denials++
-			time.Sleep(max(t.Pause, 100*time.Microsecond))
+			time.Sleep(t.Pause)
 			continue
 		}
 		r.Grants = append(r.Grants, ledger.Grant{Start: start, End: end, Permits: 1})
 		if end.Sub(start) < fromMemory {
-			leased++
-		}
-		if leased > t.Warm && !reported {
-			reported = true
-			if err := answers.Encode(true); err != nil {
-				return err
+			if leased++; leased == t.Warm {
+				if err := answers.Encode(true); err != nil {
+					return err
+				}
 			}
 		}
-		if t.Often > 0 && len(r.Grants)%t.Often == 0 {
+		if len(r.Grants)%t.Often == 0 {
 			time.Sleep(t.Pause)
 		}
 	}

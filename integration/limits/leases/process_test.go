@@ -2,7 +2,6 @@ package leases_test
 
 import (
 	"fmt"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -14,12 +13,12 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/faults/outages"
 	"github.com/rratelimiter/rratelimiter/integration/tools/ledger"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
-	"github.com/rratelimiter/rratelimiter/integration/tools/suite"
 )
 
 // A process that holds a lease is stopped, and the limiter deleted meanwhile, so that later grants
 // come from the lease. These end with the lease, whenever the process resumes.
 func TestLease_ProcessStopped_EndsInTime(t *testing.T) {
+	t.Parallel()
 	const leased = 400 * time.Millisecond
 	server := servers.Single(t)
 	redis := servers.Connect(t, single(server.Addr()))
@@ -38,7 +37,7 @@ func TestLease_ProcessStopped_EndsInTime(t *testing.T) {
 			resumed := time.Now()
 			require.NoError(t, p.Process.Signal(syscall.SIGCONT))
 
-			r := reportOf(t, p)
+			r := p.report(t)
 			require.Contains(t, r.Error, "not initialized")
 			var late time.Duration
 			uses := 0
@@ -59,28 +58,28 @@ func TestLease_ProcessStopped_EndsInTime(t *testing.T) {
 
 // The leased permits of a killed process return after the window, and no key remains.
 func TestLease_ProcessKilled_PermitsReturn(t *testing.T) {
+	t.Parallel()
+	const interval = 2 * time.Second
 	server := servers.Single(t)
 	redis := servers.Connect(t, single(server.Addr()))
-	for range 3 {
-		l := setRate(t, redis, rratelimiter.Rate{Permits: 1_000_000, Interval: interval})
-		p := startMember(t, task{Addr: server.Addr(), Lease: lease, End: time.Now().Add(10 * time.Second), Often: 50,
-			Pause: time.Millisecond, Warm: 1000})
-		require.NoError(t, p.Process.Kill())
-		require.Error(t, p.Wait())
-		killed := time.Now()
-		free, err := l.AvailablePermits(t.Context())
-		require.NoError(t, err)
-		require.Less(t, free, int64(1_000_000))
-		time.Sleep(time.Until(killed.Add(interval + lease)))
-		free, err = l.AvailablePermits(t.Context())
-		require.NoError(t, err)
-		require.EqualValues(t, 1_000_000, free)
-		_, err = l.Delete(t.Context())
-		require.NoError(t, err)
-		left, err := redis.Do(t.Context(), redis.B().Dbsize().Build()).AsInt64()
-		require.NoError(t, err)
-		require.Zero(t, left, "keys")
-	}
+	l := setRate(t, redis, rratelimiter.Rate{Permits: 1_000_000, Interval: interval})
+	p := startMember(t, task{Addr: server.Addr(), Lease: lease, End: time.Now().Add(10 * time.Second), Often: 50,
+		Pause: time.Millisecond, Warm: 1000})
+	require.NoError(t, p.Process.Kill())
+	require.Error(t, p.Wait())
+	killed := time.Now()
+	free, err := l.AvailablePermits(t.Context())
+	require.NoError(t, err)
+	require.Less(t, free, int64(1_000_000))
+	time.Sleep(time.Until(killed.Add(interval + lease)))
+	free, err = l.AvailablePermits(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 1_000_000, free)
+	_, err = l.Delete(t.Context())
+	require.NoError(t, err)
+	left, err := redis.Do(t.Context(), redis.B().Dbsize().Build()).AsInt64()
+	require.NoError(t, err)
+	require.Zero(t, left, "keys")
 }
 
 // permits returns the permits of grants whose calls lie between two times.
@@ -96,6 +95,7 @@ func permits(grants []ledger.Grant, from, to time.Time) (sum int64) {
 // Java lowers the rate while a Go process holds a lease of the old rate. Uses beyond the new rate
 // come from the lease, and end with it.
 func TestLease_JavaSetsRate_BoundsTheExcess(t *testing.T) {
+	t.Parallel()
 	const before, after = 20_000, 50
 	server := servers.Single(t)
 	redis := servers.Connect(t, single(server.Addr()))
@@ -107,7 +107,7 @@ func TestLease_JavaSetsRate_BoundsTheExcess(t *testing.T) {
 		called := time.Now()
 		require.NoError(t, java.SetRateArgs(t.Context(), oracle.Rate{Permits: after, Interval: interval}, keep))
 		set := time.Now()
-		r := reportOf(t, p)
+		r := p.report(t)
 		require.Empty(t, r.Error)
 
 		span := permits(r.Grants, called.Add(-lease), called)
@@ -125,73 +125,4 @@ func TestLease_JavaSetsRate_BoundsTheExcess(t *testing.T) {
 		_, err := l.Delete(t.Context())
 		require.NoError(t, err)
 	}
-}
-
-// busy takes all permits that return; idle takes 50 permits a second.
-var (
-	busy = task{}
-	idle = task{Often: 1, Pause: 20 * time.Millisecond}
-)
-
-// The lease of a process that is almost idle keeps no permits from a busy process. The median
-// interval counts, because both processes miss intervals while the machine does not run them.
-func TestLease_BusyBesideIdle_BusyGetsTheRate(t *testing.T) {
-	const interval = 500 * time.Millisecond
-	granted := shares(t, interval, busy, idle)
-	t.Logf("granted in each interval: busy %v, idle %v", granted[0], granted[1])
-	require.NotZero(t, slices.Max(granted[1]))
-	slices.Sort(granted[0])
-	require.GreaterOrEqual(t, 100*granted[0][len(granted[0])/2], 90*permitsIn(interval))
-}
-
-// Two processes that request more than the rate get similar shares. Only intervals count in which
-// the machine ran both.
-func TestLease_EqualDemand_SimilarShares(t *testing.T) {
-	for name, demand := range map[string]task{"without pauses": busy,
-		"three times the rate": {Often: 12, Pause: time.Millisecond}} {
-		t.Run(name, func(t *testing.T) {
-			granted := shares(t, 100*time.Millisecond, demand, demand)
-			t.Logf("granted in each interval: %v and %v", granted[0], granted[1])
-			var first, both int64
-			counted := 0
-			for i := range granted[0] {
-				if granted[0][i] > 0 && granted[1][i] > 0 {
-					first, both = first+granted[0][i], both+granted[0][i]+granted[1][i]
-					counted++
-				}
-			}
-			require.GreaterOrEqual(t, counted, len(granted[0])/2, "one process got all permits of most intervals")
-			require.InDelta(t, 50, 100*float64(first)/float64(both), 10, "the share of the first process in percent")
-		})
-	}
-}
-
-// permitsIn returns the rate of shares.
-func permitsIn(interval time.Duration) int64 { return 4 * interval.Milliseconds() }
-
-// shares runs each task in a process for three seconds and returns the permits that each got in
-// each interval.
-func shares(t *testing.T, interval time.Duration, tasks ...task) (granted [][]int64) {
-	t.Helper()
-	const duration = 3 * time.Second
-	server := servers.Single(t)
-	setRate(t, servers.Connect(t, single(server.Addr())),
-		rratelimiter.Rate{Permits: permitsIn(interval), Interval: interval})
-	begin := time.Now().Add(500 * time.Millisecond)
-	end := begin.Add(duration)
-	var members []*suite.Process
-	for _, spec := range tasks {
-		spec.Addr, spec.Lease, spec.Begin, spec.End = server.Addr(), 10*time.Millisecond, begin, end
-		members = append(members, startMember(t, spec))
-	}
-	for _, p := range members {
-		r := reportOf(t, p)
-		require.Empty(t, r.Error)
-		var each []int64
-		for from := begin; from.Before(end); from = from.Add(interval) {
-			each = append(each, permits(r.Grants, from, from.Add(interval)))
-		}
-		granted = append(granted, each)
-	}
-	return granted
 }

@@ -1,5 +1,4 @@
-// Package suite starts the tests of a package: with servers that all tests share, or in several
-// processes.
+// Package suite starts the tests of a package with servers that all tests share.
 package suite
 
 import (
