@@ -36,6 +36,16 @@ func (s *Server) Keys(t testing.TB) int64 {
 	return keys
 }
 
+// Expiring returns the number of keys of the server that expire.
+func (s *Server) Expiring(t testing.TB) int64 {
+	t.Helper()
+	found := regexp.MustCompile(`expires=(\d+)`).FindStringSubmatch(s.Text(t, "INFO", "keyspace"))
+	require.NotNil(t, found)
+	n, err := strconv.ParseInt(found[1], 10, 64)
+	require.NoError(t, err)
+	return n
+}
+
 var usedMemory = regexp.MustCompile(`\bused_memory:(\d+)`)
 
 // Memory returns the memory that the server uses, in bytes.
