@@ -62,7 +62,8 @@ func run(f *redistest.Fixture, d door) {
 	if d.java {
 		waiting, java := w.log.granted(ofGo), w.log.granted(ofJava)
 		f.Logf("Go %d, Java %d", waiting, java)
-		require.GreaterOrEqual(f, min(waiting, java), (waiting+java)/10, "Go %d, Java %d", waiting, java)
+		// A side that starves gets nearly nothing. Package crowd measures the shares for longer.
+		require.GreaterOrEqual(f, min(waiting, java), (waiting+java)/25, "Go %d, Java %d", waiting, java)
 	}
 	for _, p := range w.pods {
 		p.end()

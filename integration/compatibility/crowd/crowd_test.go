@@ -20,12 +20,12 @@ import (
 )
 
 // aloneSeconds is how long Java's threads have a limiter for themselves at the beginning of a round.
-const aloneSeconds = 4
+const aloneSeconds = 2
 
-// shared is how long both sides then take permits: SHARE, by default 20s. In most seconds one side
+// shared is how long both sides then take permits: SHARE, by default 10s. In most seconds one side
 // gets nearly all permits, and often for some seconds on end: the permits return when the last winner
 // took them. So if one side has too little, another round follows, up to maxRounds in all.
-var shared = env.Duration("SHARE", 20*time.Second)
+var shared = env.Duration("SHARE", 10*time.Second)
 
 const maxRounds = 6
 

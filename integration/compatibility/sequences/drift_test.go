@@ -110,7 +110,7 @@ func (c driftChange) javaRate() oracle.Rate {
 // requireCorrection makes a limiter busy, changes it, and checks the windows after that.
 func (r *run) requireCorrection(t *testing.T, change driftChange) {
 	t.Helper()
-	d := &drift{name: "drift"}
+	d := &drift{name: "drift of " + r.version}
 	d.offset.Store(int64(-driftInterval - driftStep))
 	clock := rratelimiter.WithClock(d.now)
 	d.clients = []*rratelimiter.Client{rratelimiter.New(r.redis, clock)}
