@@ -120,7 +120,7 @@ test-faults: deps
 	cd integration && $(GO_TEST) -v -count=10 -timeout 120m ./faults/outages ./faults/network ./faults/joined
 	cd integration && LEASE_LOAD=30s $(GO_TEST) -v -count=1 -timeout 30m ./limits/leases
 	cd integration && EXPIRIES=1000 RIGHTS=1 $(GO_TEST) -v -count=1 -timeout 30m ./limits/expiry ./faults/rights
-	cd integration && CORRUPTION_ROUNDS=4000 NAMES=1000000 WAITS=30s POLICY_STEPS=50000 $(GO_TEST) -v -timeout 120m \
+	cd integration && CORRUPTION_ROUNDS=4000 NAMES=1000000 WAITS=30s WAITERS=100000 POLICY_STEPS=50000 $(GO_TEST) -v -timeout 120m \
 		./limits/scale ./faults/corruption ./limits/policies ./compatibility/peers
 	POLICY_STEPS=50000 $(GO_TEST) -timeout 120m ./limit
 	cd integration && HISTORIES=700 $(GO_TEST) -v -count=1 -timeout 60m ./linear ./linear/mutants
