@@ -58,23 +58,29 @@ func (u Unit) String() string {
 	return fmt.Sprintf("Unit(%d)", int(u))
 }
 
-var _ = register(policy.Kind{
-	Name:   "calendar",
-	Unit:   true,
-	Fields: []policy.Field{{Name: "in", Type: policy.Location}},
-	New: func(r policy.Rate) any {
+var _ = policy.Register(policy.Kind[Calendar]{
+	Name:     "calendar",
+	Describe: Calendar.describe,
+	Unit:     true,
+	Fields:   []policy.Field{{Name: "in", Type: policy.Location}},
+	New: func(r policy.Rate) Calendar {
 		return Calendar{r.Permits, Unit(r.Unit), policy.Value[*time.Location](r, "in")}
 	},
-}, func(p Calendar) policy.Description {
-	d := windowDescription(p.Permits, units[p.Unit].longest, policy.Together)
-	d.Label, d.Window, d.Interval = p.word(), units[p.Unit].window, 0
-	return d
-}, policy.Text[Calendar]{
 	Words:   []string{"day", "week", "month", "year"},
 	FromKey: calendarOfKey,
 	Short:   func(p Calendar) string { return "/" + p.word() + ",in=" + p.In.String() },
 	Read:    func(_ Calendar, c policy.Content) (policy.State, bool) { return readWindow(c) },
 })
+
+func (p Calendar) describe() policy.Description {
+	key := p.word() + ":" + noColons.Replace(p.In.String())
+	d := windowDescription(key, p.Permits, units[p.Unit].longest, policy.Together)
+	d.Label, d.Window, d.Interval, d.Dated = p.word(), units[p.Unit].window, 0, true
+	return d
+}
+
+// noColons keeps the name of a location from looking like another key.
+var noColons = strings.NewReplacer("%", "%25", ":", "%3A")
 
 // word returns what the key begins with.
 func (p Calendar) word() string { return strings.ToLower(p.Unit.String()) }
@@ -112,15 +118,6 @@ func (p Calendar) validate() error {
 func (p Calendar) GoString() string {
 	return fmt.Sprintf("limit.Calendar{Permits:%d, Unit:limit.%v, In:%q}", p.Permits, p.Unit, p.In.String())
 }
-
-func (p Calendar) kind() string { return "calendar" }
-
-func (p Calendar) suffix() string {
-	return p.word() + ":" + noColons.Replace(p.In.String())
-}
-
-// noColons keeps the name of a location from looking like another suffix.
-var noColons = strings.NewReplacer("%", "%25", ":", "%3A")
 
 // arguments appends the permits and four times: the bounds of the unit before, of this one and of the
 // next one.
@@ -215,10 +212,6 @@ func (p Calendar) begin(date time.Time, later int) int64 {
 		at = end
 	}
 }
-
-func (p Calendar) keeps() []string { return inString }
-
-func (p Calendar) most() int64 { return p.Permits }
 
 func (p Calendar) forecast(reply []int64) (forecast, bool) {
 	if len(reply) != 3 {

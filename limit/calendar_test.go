@@ -143,9 +143,9 @@ func TestCalendarForecast_Earliest_UsesCalendarLengths(t *testing.T) {
 		6: now, 7: end, 16: end, 17: time.Date(2024, 3, 1, 0, 0, 0, 0, time.UTC),
 		6 + 130: time.Date(2025, 2, 1, 0, 0, 0, 0, time.UTC),
 	} {
-		assert.Equal(t, want.Sub(now), o.earliest(0, permits), permits)
+		assert.Equal(t, want.Sub(now), o.Earliest(0, permits), permits)
 	}
 	for _, permits := range []int64{120000, math.MaxInt64} {
-		assert.Equal(t, engine.Never, o.earliest(0, permits), permits)
+		assert.Equal(t, engine.Never, o.Earliest(0, permits), permits)
 	}
 }

@@ -13,7 +13,7 @@
 // that limits its own work. For a limiter per user, tenant or address, [NewKeyed] builds keys and
 // scripts once.
 //
-// [Choosing a policy] compares the policies:
+// [Choosing a policy] compares all policies:
 //
 //   - [SlidingLog], or [SlidingWindow] for large quotas, if no interval may hold more than the limit
 //   - [FixedWindow] for the lowest cost, [Calendar] for a quota per day or month
@@ -87,16 +87,9 @@
 //
 // # Keys
 //
-// Each policy of the name "user:7" has one key, in the cluster slot of the name: "{user:7}:" and
-// a word of the policy with the interval in milliseconds:
-//   - [FixedWindow]: "window:60000", or "aligned:60000" with Aligned
-//   - [Calendar]: "day:UTC", the unit and the location
-//   - [SlidingWindow]: "sliding:60000:10", with the number of cells
-//   - [SlidingLog]: "log:60000"
-//   - [TokenBucket]: "bucket:1000"
-//   - [LeakyBucket]: "leaky:1000"
-//   - [Smooth]: "smooth:1000", or "warmup:1000" with WarmUp
-//   - [Pause]: "pause"
+// Each policy of the name "user:7" has one key, in the cluster slot of the name: "{user:7}:", a word
+// of the policy, and what must not be mixed, such as the interval in milliseconds. That of a
+// [FixedWindow] is "{user:7}:window:60000". [Choosing a policy] lists them.
 //
 // If a name contains "{", its braces stay, and its keys have two colons: "{tenant}:7::". No two
 // names share a key. Two policies of a name that differ only in their permits would share a key,

@@ -19,25 +19,33 @@ type FixedWindow struct {
 	Aligned  bool          // windows begin at multiples of Interval since the Unix epoch
 }
 
-var _ = register(policy.Kind{
-	Name:   "fixed_window",
-	Fields: []policy.Field{{Name: "aligned", Type: policy.Bool}},
-	New: func(r policy.Rate) any {
+var _ = policy.Register(policy.Kind[FixedWindow]{
+	Name:     "fixed_window",
+	Describe: FixedWindow.describe,
+	Fields:   []policy.Field{{Name: "aligned", Type: policy.Bool}},
+	New: func(r policy.Rate) FixedWindow {
 		return FixedWindow{r.Permits, r.Interval, policy.Value[bool](r, "aligned")}
 	},
-}, func(p FixedWindow) policy.Description {
-	return windowDescription(p.Permits, p.Interval, policy.Together)
-}, policy.Text[FixedWindow]{
-	Words:   []string{"window", "aligned"},
-	FromKey: func(word, rest string) FixedWindow { return FixedWindow{1, keyInterval(rest), word == "aligned"} },
+	Words: []string{"window", "aligned"},
+	FromKey: func(word, rest string) FixedWindow {
+		return FixedWindow{1, policy.KeyInterval(rest), word == "aligned"}
+	},
 	Short: func(p FixedWindow) string {
 		if p.Aligned {
-			return per(p.Interval) + ",aligned"
+			return ",aligned"
 		}
-		return per(p.Interval)
+		return ""
 	},
 	Read: func(_ FixedWindow, c policy.Content) (policy.State, bool) { return readWindow(c) },
 })
+
+func (p FixedWindow) describe() policy.Description {
+	word := "window"
+	if p.Aligned {
+		word = "aligned"
+	}
+	return windowDescription(keyPart(word, p.Interval), p.Permits, p.Interval, policy.Together)
+}
 
 // readWindow reads the text of a window: "<epoch> <end, ms> <count>".
 func readWindow(c policy.Content) (s policy.State, ok bool) {
@@ -53,15 +61,6 @@ func readWindow(c policy.Content) (s policy.State, ok bool) {
 
 func (p FixedWindow) validate() error { return checkRate("FixedWindow", p.Permits, p.Interval) }
 
-func (p FixedWindow) kind() string { return "fixedwindow" }
-
-func (p FixedWindow) suffix() string {
-	if p.Aligned {
-		return keyPart("aligned", p.Interval)
-	}
-	return keyPart("window", p.Interval)
-}
-
 func (p FixedWindow) arguments(args []string, _ time.Time) []string {
 	aligned := ""
 	if p.Aligned {
@@ -69,10 +68,6 @@ func (p FixedWindow) arguments(args []string, _ time.Time) []string {
 	}
 	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(p.Interval.Milliseconds(), 10), aligned)
 }
-
-func (p FixedWindow) keeps() []string { return inString }
-
-func (p FixedWindow) most() int64 { return p.Permits }
 
 func (p FixedWindow) forecast(reply []int64) (forecast, bool) {
 	if len(reply) != 2 {
@@ -90,7 +85,7 @@ type windowForecast struct {
 }
 
 func (o windowForecast) wait(permits int64) (time.Duration, bool) {
-	if permits <= o.free() {
+	if permits <= o.Free() {
 		return 0, true
 	}
 	return o.end, true
@@ -104,8 +99,8 @@ func (o windowForecast) reset(int64) time.Duration {
 }
 
 // earliest fills this window and then the next ones.
-func (o windowForecast) earliest(ahead, permits int64) time.Duration {
-	wanted, free := ahead+permits, max(0, o.free())
+func (o windowForecast) Earliest(ahead, permits int64) time.Duration {
+	wanted, free := ahead+permits, max(0, o.Free())
 	if wanted <= free {
 		return 0
 	}

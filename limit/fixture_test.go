@@ -16,6 +16,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/memredis"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -90,6 +91,15 @@ func eachPolicy(t *testing.T, policies []Policy, test func(t *testing.T, f *fixt
 	for _, p := range policies {
 		runWithRedis(t, fmt.Sprintf("%T", p), func(t *testing.T, f *fixture) { test(t, f, p) })
 	}
+}
+
+// mostOf returns the permits that a policy can grant at once.
+func mostOf(p Policy) int64 {
+	if beside, ok := p.(withPause); ok {
+		p = beside.Policy
+	}
+	d, _ := policy.Of(p)
+	return d.Most
 }
 
 // takingCalls are the calls that take a number of permits, or none.

@@ -6,13 +6,15 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 )
 
-// forecast is the state of one policy after a call.
+// forecast is the state of one policy after a call. The exported methods are those of
+// [engine.Forecast] for this policy. A policy embeds usage, which has them where nothing is special.
 type forecast interface {
-	// limit returns the Limit of a Decision.
-	limit() int64
-
-	// free returns the free permits. It is below 0 if more are taken than exist.
-	free() int64
+	Limit() int64 // of a Decision
+	Free() int64
+	Earliest(ahead, permits int64) time.Duration
+	Lag() time.Duration
+	Renew() time.Duration
+	Recheck() time.Duration
 
 	// wait returns the time until so many permits are free. If known is false, the script did not
 	// report that far, and the time is a lower bound.
@@ -22,31 +24,25 @@ type forecast interface {
 	// call, as a request before them saw it.
 	reset(later int64) time.Duration
 
-	// earliest is Earliest of [engine.Forecast].
-	earliest(ahead, permits int64) time.Duration
-}
-
-// sharedForecast has the optional methods of the forecast of a policy whose rate is in Redis: those of
-// engine.Forecast.
-type sharedForecast interface {
-	Limit() int64
-	Lag() time.Duration
-	Renew() time.Duration
-}
-
-// waitersForecast has the optional methods of the forecast of a policy that grants other permits to
-// callers that wait than to those that do not: see its section credit.
-type waitersForecast interface {
-	// forWaiters returns the forecast for callers that wait.
+	// forWaiters returns the forecast for callers that wait, if a section "credit" grants them other
+	// permits than callers that do not; else nil.
 	forWaiters() forecast
 }
 
 // usage is the permits of a policy, and how many of them are taken.
 type usage struct{ permits, taken int64 }
 
-func (o usage) limit() int64 { return o.permits }
+func (o usage) Limit() int64 { return o.permits }
 
-func (o usage) free() int64 { return o.permits - o.taken }
+func (o usage) Free() int64 { return o.permits - o.taken }
+
+func (usage) Lag() time.Duration { return 0 }
+
+func (usage) Renew() time.Duration { return engine.Never }
+
+func (usage) Recheck() time.Duration { return engine.Never }
+
+func (usage) forWaiters() forecast { return nil }
 
 // micros converts microseconds to a duration, at most engine.Never.
 func micros(n int64) time.Duration {

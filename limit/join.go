@@ -92,7 +92,8 @@ func openJoinable(joinable Joinable) (inside.Client, []member, error) {
 			return inside.Client{}, nil, err
 		}
 		p := redisson{&l, limiter.Name()}
-		return l.Client, []member{{policy: p, settings: p.String(), name: p.name, keys: l.Keys, redisson: &l}}, nil
+		return l.Client, []member{{policy: p, described: describedRedisson, settings: p.String(), name: p.name, keys: l.Keys,
+			redisson: &l}}, nil
 	}
 	return inside.Client{}, nil, fmt.Errorf("%w: a %T cannot be joined, give *limit.Limiter and *rratelimiter.Limiter",
 		rratelimiter.ErrInvalidOption, joinable)

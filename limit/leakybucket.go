@@ -23,28 +23,20 @@ type LeakyBucket struct {
 	Interval time.Duration // whole milliseconds
 }
 
-var _ = register(policy.Kind{
-	Name:   "leaky_bucket",
-	Fields: []policy.Field{capacityField},
-	New: func(r policy.Rate) any {
+var _ = policy.Register(policy.Kind[LeakyBucket]{
+	Name:     "leaky_bucket",
+	Describe: func(p LeakyBucket) policy.Description { return bucketDescription("leaky", p.token()) },
+	Fields:   []policy.Field{capacityField},
+	New: func(r policy.Rate) LeakyBucket {
 		return LeakyBucket{cmp.Or(policy.Value[int64](r, "capacity"), r.Permits), r.Permits, r.Interval}
 	},
-}, func(p LeakyBucket) policy.Description {
-	return bucketDescription("leaky", p.token())
-}, policy.Text[LeakyBucket]{
-	Words:   []string{"leaky"},
-	FromKey: func(_, rest string) LeakyBucket { return LeakyBucket{1, 1, keyInterval(rest)} },
-	Short:   func(p LeakyBucket) string { return per(p.Interval) },
-	Read:    func(p LeakyBucket, c policy.Content) (policy.State, bool) { return p.token().read(c) },
+	Words: []string{"leaky"},
+	Read:  func(p LeakyBucket, c policy.Content) (policy.State, bool) { return p.token().read(c) },
 })
 
 func (p LeakyBucket) validate() error {
 	return checkBucket("LeakyBucket", "Leak", p.Capacity, p.Leak, p.Interval)
 }
-
-func (p LeakyBucket) kind() string { return "leakybucket" }
-
-func (p LeakyBucket) suffix() string { return keyPart("leaky", p.Interval) }
 
 // token is the TokenBucket that grants the same at once.
 func (p LeakyBucket) token() TokenBucket { return TokenBucket{p.Capacity, p.Leak, p.Interval} }
@@ -52,10 +44,6 @@ func (p LeakyBucket) token() TokenBucket { return TokenBucket{p.Capacity, p.Leak
 func (p LeakyBucket) arguments(args []string, now time.Time) []string {
 	return p.token().arguments(args, now)
 }
-
-func (p LeakyBucket) keeps() []string { return inString }
-
-func (p LeakyBucket) most() int64 { return p.Capacity }
 
 func (p LeakyBucket) forecast(reply []int64) (forecast, bool) {
 	f, ok := p.token().forecast(reply)
@@ -74,6 +62,6 @@ type leakForecast struct{ bucketForecast }
 
 func (o leakForecast) wait(int64) (time.Duration, bool) { return o.after(o.permits), true }
 
-func (o leakForecast) earliest(ahead, _ int64) time.Duration {
-	return o.bucketForecast.earliest(ahead, o.permits)
+func (o leakForecast) Earliest(ahead, _ int64) time.Duration {
+	return o.bucketForecast.Earliest(ahead, o.permits)
 }

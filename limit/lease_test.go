@@ -46,7 +46,7 @@ func TestLease_Windows_CountTheirPermits(t *testing.T) {
 				assert.InDelta(t, 100_000-5501, d.Remaining, 300, "leases may return at this time")
 				time.Sleep(50 * time.Millisecond)
 				for i, d := range peekAll(t, l) {
-					assert.Equal(t, policies[i].most()-5501, d.Remaining)
+					assert.Equal(t, mostOf(policies[i])-5501, d.Remaining)
 				}
 			})
 		})
@@ -115,8 +115,8 @@ func TestTakeEach_Lease_IsGrantedFromMemory(t *testing.T) {
 			require.Len(t, each, 2)
 			for i, d := range each {
 				require.True(t, d.Allowed)
-				require.Equal(t, policies[i].most(), d.Limit)
-				require.InDelta(t, policies[i].most()-taken, d.Remaining, 300, "leases may return at this time")
+				require.Equal(t, mostOf(policies[i]), d.Limit)
+				require.InDelta(t, mostOf(policies[i])-taken, d.Remaining, 300, "leases may return at this time")
 				require.Positive(t, d.ResetAfter)
 			}
 			require.LessOrEqual(t, each[0].ResetAfter, time.Hour)

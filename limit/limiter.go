@@ -55,7 +55,7 @@ func (p *plan) limiter(name string, prefix keyPrefix) *Limiter {
 	id := idOfPolicies
 	for i := range l.wire.members {
 		m := &l.wire.members[i]
-		id, l.wire.keys[i] = extendID(id, prefix, m.suffix, m.settings)
+		id, l.wire.keys[i] = extendID(id, prefix, m.described.Key, m.settings)
 		if name == "" {
 			name = l.wire.keys[i][len("{") : len(prefix.before)+len(prefix.name)]
 		}

@@ -41,7 +41,7 @@ func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 	}
 	var keys []string
 	for _, m := range l.wire.members {
-		if p, ok := isPause(m.policy); ok {
+		if p, ok := m.policy.(Pause); ok {
 			keys, d = append(keys, m.keys...), min(d, p.Most)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"strconv"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/policymodel"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
@@ -52,6 +54,7 @@ func TestPolicies_RandomCalls_MatchTheirModels(t *testing.T) {
 		Smooth{2, 3 * time.Second, 0, 17 * time.Second, 1.5},
 		LeakyBucket{10, 2, time.Second},
 		LeakyBucket{40, 7, 13 * time.Millisecond},
+		Drip{7, 11 * time.Millisecond},
 	} {
 		for _, back := range []bool{false, true} {
 			for name, opts := range map[string][]rratelimiter.Option{
@@ -77,35 +80,74 @@ type withPause struct {
 	permits, within int64
 }
 
+// modelled is a policy of 10 permits, none of which returns within a minute, and the model of its kind.
+type modelled struct {
+	ten   Policy
+	model func(Policy) policymodel.Model
+}
+
+// modelRow has the types of modelled.
+func modelRow[P Policy](ten P, model func(P) policymodel.Model) modelled {
+	return modelled{ten, func(p Policy) policymodel.Model { return model(p.(P)) }}
+}
+
+// models has a row for each kind of policies. Tests of all policies run by them.
+var models = []modelled{
+	modelRow(FixedWindow{10, time.Hour, false}, func(p FixedWindow) policymodel.Model {
+		return &policymodel.FixedWindow{Permits: p.Permits, Interval: p.Interval.Microseconds(), Aligned: p.Aligned}
+	}),
+	modelRow(Calendar{10, Year, nil}, func(p Calendar) policymodel.Model {
+		return &policymodel.Calendar{Permits: p.Permits, Unit: policymodel.Unit(p.Unit), In: p.location()}
+	}),
+	modelRow(tenCells, func(p SlidingWindow) policymodel.Model {
+		cell := p.Interval.Microseconds() / p.cells()
+		return &policymodel.SlidingWindow{Permits: p.Permits, Cell: cell, Cells: p.cells()}
+	}),
+	modelRow(tenLog, func(p SlidingLog) policymodel.Model {
+		return &policymodel.SlidingLog{Permits: p.Permits, Interval: p.Interval.Microseconds()}
+	}),
+	modelRow(tenBucket, modelOfBucket),
+	modelRow(LeakyBucket{10, 1, time.Hour}, func(p LeakyBucket) policymodel.Model { return modelOfBucket(p.token()) }),
+	modelRow(tenSmooth, func(p Smooth) policymodel.Model {
+		return policymodel.NewSmooth(float64(p.Permits)/p.Interval.Seconds(), cmp.Or(p.Burst, time.Second).Seconds(),
+			float64(p.WarmUp.Microseconds()), cmp.Or(p.ColdFactor, 3))
+	}),
+	modelRow(Drip{10, time.Hour}, func(p Drip) policymodel.Model { return modelOfBucket(p.bucket()) }),
+}
+
+// everyPolicy has the policies of models, and an aligned window.
+var everyPolicy = func() []Policy {
+	all := []Policy{FixedWindow{10, time.Hour, true}}
+	for _, row := range models {
+		all = append(all, row.ten)
+	}
+	return all
+}()
+
+var (
+	tenCells  = SlidingWindow{10, time.Hour, 0}
+	tenLog    = SlidingLog{10, time.Hour}
+	tenBucket = TokenBucket{10, 1, time.Hour}
+	tenSmooth = Smooth{Permits: 1, Interval: time.Hour, Burst: 10 * time.Hour}
+)
+
+func modelOfBucket(p TokenBucket) policymodel.Model {
+	return &policymodel.TokenBucket{Capacity: p.Capacity, Refill: p.Refill, Interval: p.Interval.Microseconds()}
+}
+
 // modelOf returns the model of a policy, and the Limit of its decisions.
 func modelOf(p Policy) (m policymodel.Model, limit int64) {
-	switch p := p.(type) {
-	case withPause:
+	if p, ok := p.(withPause); ok {
 		m, limit = modelOf(p.Policy)
 		return &policymodel.Pause{Model: m, Permits: p.permits, Within: p.within}, limit
-	case FixedWindow:
-		return &policymodel.FixedWindow{Permits: p.Permits, Interval: p.Interval.Microseconds(), Aligned: p.Aligned},
-			p.Permits
-	case Calendar:
-		return &policymodel.Calendar{Permits: p.Permits, Unit: policymodel.Unit(p.Unit), In: cmp.Or(p.In, time.UTC)},
-			p.Permits
-	case SlidingLog:
-		return &policymodel.SlidingLog{Permits: p.Permits, Interval: p.Interval.Microseconds()}, p.Permits
-	case SlidingWindow:
-		cells := int64(cmp.Or(p.Cells, 10))
-		return &policymodel.SlidingWindow{Permits: p.Permits, Cell: p.Interval.Microseconds() / cells, Cells: cells},
-			p.Permits
-	case TokenBucket:
-		return &policymodel.TokenBucket{Capacity: p.Capacity, Refill: p.Refill, Interval: p.Interval.Microseconds()},
-			p.Capacity
-	case LeakyBucket:
-		return &policymodel.TokenBucket{Capacity: p.Capacity, Refill: p.Leak, Interval: p.Interval.Microseconds()},
-			p.Capacity
-	case Smooth:
-		return policymodel.NewSmooth(float64(p.Permits)/p.Interval.Seconds(), cmp.Or(p.Burst, time.Second).Seconds(),
-			float64(p.WarmUp.Microseconds()), cmp.Or(p.ColdFactor, 3)), p.Permits
 	}
-	panic(fmt.Sprintf("%T has no model", p))
+	d, _ := policy.Of(p)
+	for _, row := range models {
+		if reflect.TypeOf(row.ten) == reflect.TypeOf(p) {
+			return row.model(p), d.Quota
+		}
+	}
+	panic(fmt.Sprintf("%T has no row in models", p))
 }
 
 // steps returns the number of calls of a sequence: POLICY_STEPS, or a default.
@@ -122,7 +164,7 @@ func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 	ctx := context.Background()
 	m, limit := modelOf(p)
 	_, pauses := p.(withPause)
-	most := min(p.most(), 4*limit) // a Smooth has no other bound
+	most := min(mostOf(p), 4*limit) // a Smooth has no other bound
 	var log []string
 	granted := f.now
 	for step := range steps {
@@ -213,35 +255,26 @@ func sequence(f *clocked, l *Limiter, p Policy, random *rand.Rand, steps int) {
 			if f.back || pauses {
 				continue
 			}
-			most := max(micros(m.Reset(f.now)+1)+time.Millisecond+staysFull(p), stays(p)-micros(f.now-granted))
+			full, taken := staysOf(p)
+			most := max(micros(m.Reset(f.now)+1)+time.Millisecond+full, taken-micros(f.now-granted))
 			require.LessOrEqual(f, f.redis.TTL(key), most, "%v", log[max(0, len(log)-5):])
 		}
 	}
 }
 
-// staysFull returns how long the key of a policy exists after its permits have returned.
-func staysFull(p Policy) time.Duration {
-	switch p.(type) {
-	case TokenBucket, LeakyBucket, Smooth:
-		return fullFor * time.Millisecond
+// staysOf returns how long the key of a policy exists after its permits have returned, and how long
+// after a grant although no permit is taken.
+func staysOf(p Policy) (full, taken time.Duration) {
+	d, _ := policy.Of(p)
+	switch d.Refill {
+	case policy.Evenly, policy.OnCredit:
+		return fullFor * time.Millisecond, 0
+	case policy.ByAge:
+		if p, ok := p.(SlidingWindow); ok {
+			return 0, p.Interval + p.Interval/time.Duration(p.cells())
+		}
 	}
-	return 0
-}
-
-// stays returns how long the key of a policy can exist after a grant although no permit is taken.
-func stays(p Policy) time.Duration {
-	switch p := p.(type) {
-	case FixedWindow:
-		return p.Interval
-	case Calendar:
-		return map[Unit]time.Duration{Day: 25 * time.Hour, Week: 169 * time.Hour, Month: 745 * time.Hour,
-			Year: 366 * 24 * time.Hour}[p.Unit]
-	case SlidingWindow:
-		return p.Interval + p.Interval/time.Duration(p.cells())
-	case SlidingLog:
-		return p.Interval
-	}
-	return 0
+	return 0, d.Local.Interval
 }
 
 // look returns the answers of a limiter and its model to a request for one permit.

@@ -26,20 +26,19 @@ type Pause struct {
 	Most time.Duration // the longest pause, whole milliseconds
 }
 
-var _ = register(policy.Kind{
-	Name:   "pause",
-	NoRate: true,
-	Fields: []policy.Field{{Name: "most", Type: policy.Duration}},
-	New:    func(r policy.Rate) any { return Pause{policy.Value[time.Duration](r, "most")} },
-}, func(Pause) policy.Description {
-	return policy.Description{
-		Label: "pause", Refill: policy.Pausing,
-		Local: policy.Local{Permits: maxPermits, Returns: maxPermits, Interval: time.Second},
-	}
-}, policy.Text[Pause]{
+var _ = policy.Register(policy.Kind[Pause]{
+	Name: "pause",
+	Describe: func(Pause) policy.Description {
+		return policy.Description{
+			Key: "pause", Label: "pause", Most: maxPermits, Refill: policy.Pausing,
+			Local: policy.Local{Permits: maxPermits, Returns: maxPermits, Interval: time.Second},
+		}
+	},
+	NoRate:  true,
+	Fields:  []policy.Field{{Name: "most", Type: policy.Duration}},
+	New:     func(r policy.Rate) Pause { return Pause{policy.Value[time.Duration](r, "most")} },
 	Words:   []string{"pause"},
 	FromKey: func(_, _ string) Pause { return Pause{time.Millisecond} },
-	Short:   func(Pause) string { return "" },
 	Read:    func(_ Pause, c policy.Content) (policy.State, bool) { return readPause(c) },
 })
 
@@ -54,21 +53,13 @@ func readPause(c policy.Content) (s policy.State, ok bool) {
 
 func (p Pause) validate() error { return checkInterval("Pause", "Most", p.Most) }
 
-func (p Pause) kind() string { return "pause" }
-
-func (p Pause) suffix() string { return "pause" }
-
 func (p Pause) arguments(args []string, _ time.Time) []string { return append(args, "") }
-
-func (p Pause) keeps() []string { return inString }
-
-func (p Pause) most() int64 { return maxPermits }
 
 func (p Pause) forecast(reply []int64) (forecast, bool) {
 	if len(reply) != 4 {
 		return nil, false
 	}
-	o := pauseForecast{taken: reply[1], permits: reply[2], within: micros(reply[3]), rest: micros(reply[0])}
+	o := pauseForecast{usage: usage{reply[2], reply[1]}, within: micros(reply[3]), rest: micros(reply[0])}
 	if reply[0] < 0 {
 		o.rest = -micros(-reply[0])
 	}
@@ -78,34 +69,15 @@ func (p Pause) forecast(reply []int64) (forecast, bool) {
 // longestPace is the longest time in which all permits of a limiter come free after a pause.
 const longestPace = time.Minute
 
-// paced is a Pause beside other policies, which set its pace.
-type paced struct {
-	Pause
-	pace string // the argument of the script
-}
-
-func (p paced) arguments(args []string, _ time.Time) []string { return append(args, p.pace) }
-
-// isPause reports whether a policy is a Pause, and returns it.
-func isPause(p Policy) (Pause, bool) {
-	switch p := p.(type) {
-	case Pause:
-		return p, true
-	case paced:
-		return p.Pause, true
-	}
-	return Pause{}, false
-}
-
 // setPace sets the pace of each Pause among members: that of the policy beside it that returns its
-// permits soonest.
+// permits soonest. It is the argument of the script.
 func setPace(members []member) {
 	pace, soonest := "", math.Inf(1)
 	keys := 0
 	for _, m := range members {
-		d, ok := policy.Of(m.policy)
+		d := m.described
 		switch {
-		case ok && d.Quota > 0:
+		case d.Quota > 0:
 			if each := d.Local.Interval.Seconds() / float64(d.Local.Returns); each < soonest {
 				all := min(longestPace.Seconds(), each*float64(d.Local.Permits))
 				soonest = each
@@ -114,21 +86,20 @@ func setPace(members []member) {
 		case m.redisson != nil && pace == "":
 			pace = fmt.Sprintf(" %d", keys+1)
 		}
-		keys += len(m.policy.keeps())
+		keys += len(m.types())
 	}
 	for i := range members {
-		if p, ok := isPause(members[i].policy); ok {
-			members[i].policy = paced{p, pace}
+		if _, ok := members[i].policy.(Pause); ok {
+			members[i].arguments = []string{pace}
 		}
 	}
 }
 
 // pauseForecast is a pause, or the time after it.
 type pauseForecast struct {
-	rest    time.Duration // of the pause; 0 or below after it
-	taken   int64         // since its end
-	permits int64         // that come free after it, until as many are free; 0 if nothing denies
-	within  time.Duration // in which they do
+	usage                // permits that come free after it, 0 if nothing denies, and those taken since its end
+	within time.Duration // in which they come free
+	rest   time.Duration // of the pause; 0 or below after it
 }
 
 func (o pauseForecast) paused() bool { return o.rest > 0 }
@@ -142,9 +113,9 @@ func (o pauseForecast) come() int64 {
 	return int64(since*float64(o.permits)/float64(o.within.Microseconds())) + 1 - o.taken
 }
 
-func (o pauseForecast) limit() int64 { return 0 }
+func (o pauseForecast) Limit() int64 { return 0 }
 
-func (o pauseForecast) free() int64 {
+func (o pauseForecast) Free() int64 {
 	switch {
 	case o.paused():
 		return 0
@@ -172,7 +143,7 @@ func (o pauseForecast) wait(permits int64) (time.Duration, bool) {
 	switch {
 	case o.paused():
 		return o.rest, true
-	case o.paces() && permits > o.free():
+	case o.paces() && permits > o.Free():
 		return max(time.Microsecond, o.until(permits)), true
 	}
 	return 0, true
@@ -185,7 +156,7 @@ func (o pauseForecast) reset(int64) time.Duration {
 	return 0
 }
 
-func (o pauseForecast) earliest(ahead, permits int64) time.Duration {
+func (o pauseForecast) Earliest(ahead, permits int64) time.Duration {
 	if o.paused() {
 		return o.until(ahead + permits)
 	}
@@ -196,7 +167,7 @@ func (o pauseForecast) earliest(ahead, permits int64) time.Duration {
 // askAgain is how often waiting callers ask during a pause, which another Client can end.
 const askAgain = 5 * time.Second
 
-func (o pauseForecast) recheck() time.Duration {
+func (o pauseForecast) Recheck() time.Duration {
 	if o.paused() {
 		return askAgain
 	}

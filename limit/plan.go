@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,7 +20,7 @@ type plan struct {
 	most    int64          // permits that can be granted at once, by the policies
 	script  *redisx.Script // takes permits
 	leases  bool           // the client and all policies lease
-	shared  bool           // a policy is shared
+	shared  bool           // a member is of Redisson's layout
 	jitter  time.Duration  // of waiters, if a policy is a bucket
 	kinds   string         // of the policies, for an Observer
 }
@@ -41,11 +40,7 @@ func init() {
 	policy.MemberPolicies = func(limiter any) (policies []any) {
 		if l, ok := limiter.(*Limiter); ok && l != nil {
 			for _, m := range l.wire.members {
-				p := m.policy
-				if pause, ok := isPause(p); ok {
-					p = pause
-				}
-				policies = append(policies, p)
+				policies = append(policies, m.policy)
 			}
 		}
 		return policies
@@ -64,7 +59,7 @@ func newPlan(client *rratelimiter.Client, policies []Policy) (*plan, error) {
 	}
 	members := make([]member, len(policies))
 	for i, p := range policies {
-		members[i] = member{policy: p, settings: fmt.Sprintf("%#v", p), suffix: described[i].Key}
+		members[i] = member{policy: p, described: &described[i], settings: fmt.Sprintf("%#v", p)}
 	}
 	return planOf(opened, members), nil
 }
@@ -75,14 +70,13 @@ func planOf(client inside.Client, members []member) *plan {
 	p := &plan{client: client, members: members, most: engine.MaxPermits, script: scriptFor(acquire, members)}
 	kinds := make([]string, len(members))
 	for i, m := range members {
-		// Those of a Calendar depend on the time, and those of a shared policy differ from call to call.
-		if _, dated := m.policy.(Calendar); !dated && m.redisson == nil {
+		// Those of Redisson's layout differ from call to call.
+		if m.arguments == nil && m.redisson == nil && !m.described.Dated {
 			members[i].arguments = m.policy.arguments(nil, time.Time{})
 		}
-		p.most = min(p.most, m.policy.most())
-		d, _ := policy.Of(m.policy) // none of a paced
-		kinds[i] = cmp.Or(d.Name, m.policy.kind())
-		if d.Refill == policy.Evenly || d.Refill == policy.OnCredit {
+		p.most = min(p.most, m.described.Most)
+		kinds[i] = m.described.Name
+		if refill := m.described.Refill; refill == policy.Evenly || refill == policy.OnCredit {
 			p.jitter = min(client.WaitJitter, longestJitter)
 		}
 	}

@@ -10,55 +10,25 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
-// Policy is a way to limit: [FixedWindow], [Calendar], [SlidingWindow], [SlidingLog],
-// [TokenBucket], [LeakyBucket], [Smooth] or [Pause]. Policies are plain values that can be compared.
-// The zero value of each is invalid.
+// Policy is a way to limit, as [FixedWindow] is: one of the types of this package with a rate, or
+// [Pause]. Policies are plain values that can be compared. The zero value of each is invalid.
 type Policy interface {
 	// validate returns the error of an invalid field.
 	validate() error
-
-	// kind returns the name of the policy's Lua file, without .lua.
-	kind() string
-
-	// suffix returns the policy's part of its key: a word of the policy, and the settings that must
-	// not be mixed with others.
-	suffix() string
 
 	// arguments appends the policy's arguments of a script, always the same number. The time is
 	// zero if the server's clock is used and its time is not known yet.
 	arguments(args []string, now time.Time) []string
 
-	// most returns the largest number of permits that can be granted at once.
-	most() int64
-
 	// forecast reads the numbers that the script's section "report" sets. It returns false if they
 	// are not valid.
 	forecast(reply []int64) (forecast, bool)
-
-	// keeps returns the type of each of the policy's keys, as TYPE names it.
-	keeps() []string
 }
 
-// The types of the keys of policies that have one.
-var (
-	inString = []string{"string"}
-	inList   = []string{"list"}
-)
-
-// register makes the policies of a type known to the middleware, to files and to the tool.
-func register[P Policy](k policy.Kind, describe func(P) policy.Description, text policy.Text[P]) struct{} {
-	policy.Register(k, func(p P) policy.Description {
-		d := describe(p)
-		d.Key, d.Most, d.Type, d.Longest = p.suffix(), p.most(), p.keeps()[0], cmp.Or(d.Longest, longestText)
-		return d
-	}, text)
-	return struct{}{}
-}
-
-// windowDescription describes a policy that grants so many permits in an interval.
-func windowDescription(permits int64, interval time.Duration, refill policy.Refill) policy.Description {
+// windowDescription describes a policy with a key that grants so many permits in an interval.
+func windowDescription(key string, permits int64, interval time.Duration, refill policy.Refill) policy.Description {
 	return policy.Description{
-		Quota: permits, Window: interval, Interval: interval, Refill: refill,
+		Key: key, Quota: permits, Window: interval, Interval: interval, Refill: refill,
 		Local: policy.Local{Permits: permits, Returns: permits, Interval: interval, Strict: true},
 	}
 }
@@ -94,7 +64,7 @@ func checkRate(kind string, permits int64, interval time.Duration) error {
 	return cmp.Or(checkPermits(kind, "Permits", permits), checkInterval(kind, "Interval", interval))
 }
 
-// keyPart returns the suffix of a policy that mixes with others of the same kind and interval.
+// keyPart returns the key of a policy that mixes with others of the same kind and interval.
 func keyPart(kind string, interval time.Duration) string {
 	return kind + ":" + strconv.FormatInt(interval.Milliseconds(), 10)
 }

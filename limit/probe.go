@@ -7,6 +7,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -21,7 +22,8 @@ func init() {
 			return rratelimiter.ErrNoClient
 		}
 		// A call that only reads would succeed where Redis refuses writes.
-		members := []member{{policy: probePolicy, settings: "probe", suffix: probePolicy.suffix()}}
+		described, _ := policy.Of(probePolicy)
+		members := []member{{policy: probePolicy, described: &described, settings: "probe"}}
 		l := planOf(client, members).limiter("probe", keyPrefix{"{", redisx.Tag(key), "}:probe:"})
 		_, err := l.calls.Ask(ctx, engine.Ask{Permits: 1})
 		return err

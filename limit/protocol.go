@@ -109,7 +109,7 @@ func (w *wire) aboveLimit(permits, limit int64) error {
 func (w *wire) explain(ctx context.Context, err error) error {
 	var types []string
 	for _, m := range w.members {
-		types = append(types, m.policy.keeps()...)
+		types = append(types, m.types()...)
 	}
 	if key, typ := redisx.WrongType(ctx, w.plan.client.Engine.Redis(), err, w.keys, types); key != "" {
 		return &rratelimiter.StateError{Key: key, Value: typ}

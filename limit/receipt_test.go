@@ -38,7 +38,7 @@ func TestReceipt_SameWindow_RefundsItsPermits(t *testing.T) {
 	for _, p := range everyPolicy {
 		for call := range takingCalls {
 			for _, kind := range []string{"alone", "joined", "joined, shared first"} {
-				quick := call == "Take" || kind == "alone" && (p == everyPolicy[0] || p == tenBucket)
+				quick := call == "Take" || kind == "alone" && (p == models[0].ten || p == tenBucket)
 				if !quick && redistest.Deep(0, 1) == 0 {
 					continue
 				}

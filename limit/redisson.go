@@ -6,6 +6,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
 // redisson is the policy of a *rratelimiter.Limiter that is joined with others: its rate is in
@@ -15,11 +16,10 @@ type redisson struct {
 	name    string
 }
 
+// describedRedisson is the description of each redisson. The quota is in Redis.
+var describedRedisson = &policy.Description{Name: "redisson", Lua: "redisson", Most: engine.MaxPermits}
+
 func (p redisson) validate() error { return nil }
-
-func (p redisson) kind() string { return "redisson" }
-
-func (p redisson) suffix() string { return "" }
 
 // The arguments of a redisson, by their place among its own.
 const (
@@ -30,8 +30,6 @@ const (
 func (p redisson) arguments(args []string, _ time.Time) []string {
 	return append(args, p.limiter.Member(), "")
 }
-
-func (p redisson) most() int64 { return engine.MaxPermits }
 
 // String quotes the name, so that it can look like nothing else of an ID.
 func (p redisson) String() string {
@@ -51,17 +49,11 @@ func (p redisson) forecast(reply []int64) (forecast, bool) {
 	return redissonForecast{p.limiter.Forecast(r), time.Duration(r.Reset) * time.Millisecond}, true
 }
 
-func (p redisson) keeps() []string { return p.limiter.Types }
-
 // redissonForecast is a limiter of Redisson's layout as a call left it.
 type redissonForecast struct {
 	engine.Forecast
 	resetIn time.Duration
 }
-
-func (o redissonForecast) limit() int64 { return o.Limit() }
-
-func (o redissonForecast) free() int64 { return o.Free() }
 
 func (o redissonForecast) wait(permits int64) (time.Duration, bool) {
 	answer, known := o.Denied(permits)
@@ -70,6 +62,4 @@ func (o redissonForecast) wait(permits int64) (time.Duration, bool) {
 
 func (o redissonForecast) reset(int64) time.Duration { return o.resetIn }
 
-func (o redissonForecast) earliest(ahead, permits int64) time.Duration {
-	return o.Earliest(ahead, permits)
-}
+func (o redissonForecast) forWaiters() forecast { return nil }

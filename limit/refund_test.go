@@ -13,19 +13,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// Policies with 10 permits, none of which returns within a minute.
-var (
-	everyPolicy = []Policy{
-		FixedWindow{10, time.Hour, false}, FixedWindow{10, time.Hour, true}, Calendar{10, Year, nil},
-		tenCells, tenLog, tenBucket, LeakyBucket{10, 1, time.Hour}, tenSmooth,
-	}
-
-	tenCells  = SlidingWindow{10, time.Hour, 0}
-	tenLog    = SlidingLog{10, time.Hour}
-	tenBucket = TokenBucket{10, 1, time.Hour}
-	tenSmooth = Smooth{Permits: 1, Interval: time.Hour, Burst: 10 * time.Hour}
-)
-
 // ask sends a batch of requests and returns it with its answers.
 func (f *clocked) ask(l *Limiter, asks ...engine.Ask) *engine.Batch {
 	f.Helper()

@@ -74,7 +74,7 @@ func (w *wire) read(message rueidis.RedisMessage) (s *state, letters string, err
 	}
 	s, letters = &state{most: w.plan.most, jitter: w.plan.jitter}, r.Text()
 	for _, m := range w.members {
-		s.add(m.policy, &r)
+		s.add(m, &r)
 	}
 	if r.Len() == 2 { // with a lease
 		s.leased, s.lasts = r.Number(), time.Duration(r.Number())*time.Millisecond

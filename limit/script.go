@@ -33,7 +33,7 @@ var scripts sync.Map // string -> *redisx.Script
 func scriptFor(c call, members []member) *redisx.Script {
 	key := string(c)
 	for _, m := range members {
-		key += " " + m.policy.kind()
+		key += " " + m.described.Lua
 	}
 	found, ok := scripts.Load(key)
 	if !ok {
@@ -57,7 +57,7 @@ func scriptText(c call, members []member) string {
 		switch command {
 		case "each", "once":
 			for i, m := range members {
-				earlier := func(before member) bool { return before.policy.kind() == m.policy.kind() }
+				earlier := func(before member) bool { return before.described.Lua == m.described.Lua }
 				if command == "once" && slices.ContainsFunc(members[:i], earlier) || !m.has(section) || !m.takesPart(c) {
 					continue
 				}
@@ -83,13 +83,13 @@ func scriptText(c call, members []member) string {
 func sectionText(c call, members []member, index int, section string) string {
 	p := members[index].policy
 	parts := maps.Clone(included)
-	maps.Copy(parts, sections[p.kind()])
+	maps.Copy(parts, sections[members[index].described.Lua])
 	keysBefore := 0
 	for _, m := range members[:index] {
-		keysBefore += len(m.policy.keeps())
+		keysBefore += len(m.types())
 	}
 	pairs := []string{"@last", "@last"}
-	for i := range p.keeps() {
+	for i := range members[index].types() {
 		pairs = append(pairs, fmt.Sprintf("KEYS[@%d]", i+1), fmt.Sprintf("KEYS[%d]", keysBefore+i+1))
 	}
 	first := argument(c, members, index)

@@ -42,18 +42,18 @@ func limitersToAssemble(f *clocked) map[string]*Limiter {
 	all := map[string]*Limiter{
 		"redisson":          Join(shared),
 		"redisson+redisson": Join(shared, f.client.Limiter("other")),
-		"fixedwindow+redisson+tokenbucket": Join(New(f.client, "a", everyPolicy[0]), shared,
+		"fixedwindow+redisson+tokenbucket": Join(New(f.client, "a", models[0].ten), shared,
 			New(f.client, "b", TokenBucket{Capacity: 5, Refill: 1, Interval: time.Millisecond})),
-		"fixedwindow+pause": New(f.client, "name", everyPolicy[0], Pause{time.Hour}),
+		"fixedwindow+pause": New(f.client, "name", models[0].ten, Pause{time.Hour}),
 		"redisson+pause":    Join(shared, New(f.client, "gate", Pause{time.Hour})),
 	}
 	for _, p := range everyPolicy {
 		l := New(f.client, "name", p)
 		require.NoError(f, l.err)
-		all[p.kind()] = l
+		all[l.wire.members[0].described.Lua] = l
 		two := New(f.client, "name", p, FixedWindow{Permits: 9, Interval: 7 * time.Millisecond})
 		require.NoError(f, two.err)
-		all[p.kind()+"+fixedwindow"] = two
+		all[l.wire.members[0].described.Lua+"+fixedwindow"] = two
 	}
 	return all
 }

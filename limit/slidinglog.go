@@ -27,16 +27,16 @@ type SlidingLog struct {
 	Interval time.Duration // whole milliseconds
 }
 
-var _ = register(policy.Kind{
+var _ = policy.Register(policy.Kind[SlidingLog]{
 	Name: "sliding_log",
-	New:  func(r policy.Rate) any { return SlidingLog{r.Permits, r.Interval} },
-}, func(p SlidingLog) policy.Description {
-	return windowDescription(p.Permits, p.Interval, policy.ByAge)
-}, policy.Text[SlidingLog]{
-	Words:   []string{"log"},
-	FromKey: func(_, rest string) SlidingLog { return SlidingLog{1, keyInterval(rest)} },
-	Short:   func(p SlidingLog) string { return per(p.Interval) },
-	Read:    SlidingLog.read,
+	Describe: func(p SlidingLog) policy.Description {
+		d := windowDescription(keyPart("log", p.Interval), p.Permits, p.Interval, policy.ByAge)
+		d.Type = "list"
+		return d
+	},
+	New:   func(r policy.Rate) SlidingLog { return SlidingLog{r.Permits, r.Interval} },
+	Words: []string{"log"},
+	Read:  SlidingLog.read,
 })
 
 // logEntry is an entry of the list. Times are milliseconds.
@@ -84,17 +84,9 @@ func (p SlidingLog) read(c policy.Content) (s policy.State, ok bool) {
 
 func (p SlidingLog) validate() error { return checkRate("SlidingLog", p.Permits, p.Interval) }
 
-func (p SlidingLog) kind() string { return "slidinglog" }
-
-func (p SlidingLog) suffix() string { return keyPart("log", p.Interval) }
-
 func (p SlidingLog) arguments(args []string, _ time.Time) []string {
 	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(p.Interval.Milliseconds(), 10))
 }
-
-func (p SlidingLog) keeps() []string { return inList }
-
-func (p SlidingLog) most() int64 { return p.Permits }
 
 func (p SlidingLog) forecast(reply []int64) (forecast, bool) {
 	return returnsOf(p.Permits, p.Interval, reply)
@@ -131,7 +123,7 @@ func returnsOf(permits int64, interval time.Duration, reply []int64) (forecast, 
 }
 
 func (o returnsForecast) wait(permits int64) (after time.Duration, known bool) {
-	need := permits - o.free()
+	need := permits - o.Free()
 	if need <= 0 || len(o.returns) == 0 {
 		return 0, need <= 0
 	}
@@ -142,9 +134,9 @@ func (o returnsForecast) wait(permits int64) (after time.Duration, known bool) {
 
 func (o returnsForecast) reset(int64) time.Duration { return o.end }
 
-// earliest: if more is wanted than the window holds, the granted permits have to return, which
+// Earliest: if more is wanted than the window holds, the granted permits have to return, which
 // takes an interval each time.
-func (o returnsForecast) earliest(ahead, permits int64) time.Duration {
+func (o returnsForecast) Earliest(ahead, permits int64) time.Duration {
 	wanted := ahead + permits
 	rounds := (wanted - 1) / o.permits
 	after, _ := o.wait(wanted - rounds*o.permits)

@@ -27,7 +27,7 @@ func TestReturnsForecast_Waits_AreThoseOfTheReturns(t *testing.T) {
 		1004:          100100 * time.Millisecond,
 		math.MaxInt64: engine.Never,
 	} {
-		assert.Equal(t, want, o.earliest(0, permits), permits)
+		assert.Equal(t, want, o.Earliest(0, permits), permits)
 	}
 	for permits, want := range map[int64]struct {
 		after time.Duration

@@ -23,29 +23,30 @@ type SlidingWindow struct {
 	Cells    int           // 2 to 1000, of whole milliseconds; 0 means 10
 }
 
-var _ = register(policy.Kind{
+var _ = policy.Register(policy.Kind[SlidingWindow]{
 	Name: "sliding_window",
+	Describe: func(p SlidingWindow) policy.Description {
+		key := keyPart("sliding", p.Interval) + ":" + strconv.FormatInt(p.cells(), 10)
+		d := windowDescription(key, p.Permits, p.Interval, policy.ByAge)
+		d.Longest = 256 + 40*p.cells()
+		return d
+	},
 	Fields: []policy.Field{{Name: "cells", Type: policy.Count, Min: 2, Max: 1000,
 		Want: "a whole number of cells, 2 to 1000"}},
-	New: func(r policy.Rate) any {
+	New: func(r policy.Rate) SlidingWindow {
 		return SlidingWindow{r.Permits, r.Interval, int(policy.Value[int64](r, "cells"))}
 	},
-}, func(p SlidingWindow) policy.Description {
-	d := windowDescription(p.Permits, p.Interval, policy.ByAge)
-	d.Longest = longestText + 40*p.cells()
-	return d
-}, policy.Text[SlidingWindow]{
 	Words: []string{"sliding"},
 	FromKey: func(_, rest string) SlidingWindow {
 		interval, text, _ := strings.Cut(rest, ":")
 		cells, _ := strconv.Atoi(text)
-		return SlidingWindow{1, keyInterval(interval), cells}
+		return SlidingWindow{1, policy.KeyInterval(interval), cells}
 	},
 	Short: func(p SlidingWindow) string {
 		if p.cells() == defaultCells {
-			return per(p.Interval)
+			return ""
 		}
-		return per(p.Interval) + ",cells=" + strconv.FormatInt(p.cells(), 10)
+		return ",cells=" + strconv.FormatInt(p.cells(), 10)
 	},
 	Read: SlidingWindow.read,
 })
@@ -99,20 +100,10 @@ const defaultCells = 10
 
 func (p SlidingWindow) cells() int64 { return int64(cmp.Or(p.Cells, defaultCells)) }
 
-func (p SlidingWindow) kind() string { return "slidingwindow" }
-
-func (p SlidingWindow) suffix() string {
-	return keyPart("sliding", p.Interval) + ":" + strconv.FormatInt(p.cells(), 10)
-}
-
 func (p SlidingWindow) arguments(args []string, _ time.Time) []string {
 	cell := p.Interval.Milliseconds() / p.cells()
 	return append(args, strconv.FormatInt(p.Permits, 10), strconv.FormatInt(cell, 10), strconv.FormatInt(p.cells(), 10))
 }
-
-func (p SlidingWindow) keeps() []string { return inString }
-
-func (p SlidingWindow) most() int64 { return p.Permits }
 
 func (p SlidingWindow) forecast(reply []int64) (forecast, bool) {
 	return returnsOf(p.Permits, p.Interval, reply)

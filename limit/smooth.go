@@ -31,41 +31,49 @@ type Smooth struct {
 	ColdFactor float64       // how much more a permit costs when cold, 1 to 1,000,000; 0: 3
 }
 
-var _ = register(policy.Kind{
-	Name: "smooth",
+var _ = policy.Register(policy.Kind[Smooth]{
+	Name:     "smooth",
+	Describe: Smooth.describe,
 	Fields: []policy.Field{
 		{Name: "burst", Type: policy.Duration},
 		{Name: "warm_up", Type: policy.Duration},
 		{Name: "cold_factor", Type: policy.Number, Min: 1, Max: maxColdFactor, Want: "a number, 1 to 1,000,000"},
 	},
-	New: func(r policy.Rate) any {
+	New: func(r policy.Rate) Smooth {
 		return Smooth{
 			r.Permits, r.Interval, policy.Value[time.Duration](r, "burst"), policy.Value[time.Duration](r, "warm_up"),
 			policy.Value[float64](r, "cold_factor"),
 		}
 	},
-}, func(p Smooth) policy.Description {
-	stored := float64(p.Permits) * cmp.Or(p.Burst, defaultBurst).Seconds() / p.Interval.Seconds()
-	return policy.Description{
-		Label: "smooth", Quota: p.Permits, Window: p.Interval, Interval: p.Interval, Refill: policy.OnCredit,
-		Local: policy.Local{Permits: int64(max(1, min(stored, maxPermits))), Returns: p.Permits, Interval: p.Interval},
-	}
-}, policy.Text[Smooth]{
 	Words:   []string{"smooth", "warmup"},
 	FromKey: smoothOfKey,
 	Short: func(p Smooth) string {
 		if p.WarmUp > 0 {
-			return per(p.Interval) + ",warm_up"
+			return ",warm_up"
 		}
-		return per(p.Interval)
+		return ""
 	},
 	Read: Smooth.read,
 })
 
+// describe has a key for each price: stored permits cost nothing without a warm-up, and more with one.
+func (p Smooth) describe() policy.Description {
+	word := "smooth"
+	if p.WarmUp > 0 {
+		word = "warmup"
+	}
+	stored := float64(p.Permits) * cmp.Or(p.Burst, defaultBurst).Seconds() / p.Interval.Seconds()
+	return policy.Description{
+		Key: keyPart(word, p.Interval), Label: "smooth", Quota: p.Permits, Most: p.most(), Window: p.Interval,
+		Interval: p.Interval, Refill: policy.OnCredit,
+		Local: policy.Local{Permits: int64(max(1, min(stored, maxPermits))), Returns: p.Permits, Interval: p.Interval},
+	}
+}
+
 // smoothOfKey returns a policy of one permit, or of several in an interval of decades: a permit costs
 // less than maxCost, also at three times the price.
 func smoothOfKey(word, rest string) Smooth {
-	p := Smooth{Interval: keyInterval(rest)}
+	p := Smooth{Interval: policy.KeyInterval(rest)}
 	p.Permits = 1 + int64(p.Interval/(maxCost/4))
 	if word == "warmup" {
 		p.WarmUp = time.Second
@@ -115,16 +123,6 @@ func (p Smooth) validate() error {
 // maxCost is the largest cost of a request: sums of a few are microseconds below 2^53.
 const maxCost = 1 << 52 * time.Microsecond
 
-func (p Smooth) kind() string { return "smooth" }
-
-// suffix has a kind for each: stored permits cost nothing without a warm-up, and more with one.
-func (p Smooth) suffix() string {
-	if p.WarmUp > 0 {
-		return keyPart("warmup", p.Interval)
-	}
-	return keyPart("smooth", p.Interval)
-}
-
 // curve is the cost of stored permits, in doubles and in the order in which Guava computes it.
 // Times are microseconds.
 type curve struct {
@@ -169,8 +167,6 @@ func (p Smooth) arguments(args []string, _ time.Time) []string {
 	return append(args, text(c.threshold), text(c.slope))
 }
 
-func (p Smooth) keeps() []string { return inString }
-
 // most returns the permits that cost maxCost, each at the highest price.
 func (p Smooth) most() int64 {
 	c := p.curve()
@@ -182,19 +178,16 @@ func (p Smooth) forecast(reply []int64) (forecast, bool) {
 	if len(reply) != 3 {
 		return nil, false
 	}
-	return smoothForecast{p.Permits, reply[0], micros(reply[1]), micros(reply[2]), p.curve().stable}, true
+	taken := p.Permits - reply[0] // below 0 if more are stored
+	return smoothForecast{usage{p.Permits, taken}, micros(reply[1]), micros(reply[2]), p.curve().stable}, true
 }
 
-// smoothForecast is a time from which the next request is granted.
+// smoothForecast is a time from which the next request is granted. The free permits are those stored.
 type smoothForecast struct {
-	permits, stored int64
-	next, idle      time.Duration // from now
-	stable          float64       // microseconds that a permit costs
+	usage
+	next, idle time.Duration // from now
+	stable     float64       // microseconds that a permit costs
 }
-
-func (o smoothForecast) limit() int64 { return o.permits }
-
-func (o smoothForecast) free() int64 { return o.stored }
 
 func (o smoothForecast) wait(int64) (time.Duration, bool) { return o.next, true }
 
@@ -204,10 +197,10 @@ func (o smoothForecast) reset(later int64) time.Duration {
 	return max(0, o.idle-micros(int64(float64(later)*o.stable)))
 }
 
-// earliest is a lower bound: stored permits cost nothing, or more during a warm-up.
-func (o smoothForecast) earliest(ahead, _ int64) time.Duration {
+// Earliest is a lower bound: stored permits cost nothing, or more during a warm-up.
+func (o smoothForecast) Earliest(ahead, _ int64) time.Duration {
 	if o.next == 0 {
-		ahead = max(0, ahead-o.stored)
+		ahead = max(0, ahead-o.Free())
 	}
 	return add(o.next, micros(int64(min(float64(ahead)*o.stable, math.MaxInt64/2))))
 }

@@ -20,21 +20,21 @@ type state struct {
 	lasts  time.Duration
 }
 
-// add reads the script's reply about a policy.
-func (s *state) add(p Policy, r *redisx.Reply) {
+// add reads the script's reply about a member.
+func (s *state) add(m member, r *redisx.Reply) {
 	values := redisx.ReadReply(r.Next())
 	text := values.Text()
 	numbers := make([]int64, values.Len())
 	for i := range numbers {
 		numbers[i] = values.Number()
 	}
-	f, ok := p.forecast(numbers)
+	f, ok := m.policy.forecast(numbers)
 	if !ok || !values.OK() {
 		r.Fail()
 		return
 	}
-	if of, ok := f.(sharedForecast); ok {
-		s.most = min(s.most, of.Limit())
+	if m.redisson != nil {
+		s.most = min(s.most, f.Limit())
 	}
 	s.policies, s.receipts = append(s.policies, f), append(s.receipts, text)
 }
@@ -42,8 +42,8 @@ func (s *state) add(p Policy, r *redisx.Reply) {
 // forWaiters makes the forecasts those of callers that wait, and reports whether they differ.
 func (s *state) forWaiters() (differ bool) {
 	for i, p := range s.policies {
-		if of, ok := p.(waitersForecast); ok {
-			s.policies[i], differ = of.forWaiters(), true
+		if of := p.forWaiters(); of != nil {
+			s.policies[i], differ = of, true
 		}
 	}
 	return differ
@@ -54,7 +54,7 @@ func (s *state) forWaiters() (differ bool) {
 func (s *state) granted(later int64) engine.Answer {
 	fewest := s.policies[0]
 	for _, p := range s.policies[1:] {
-		if p.free() < fewest.free() {
+		if p.Free() < fewest.Free() {
 			fewest = p
 		}
 	}
@@ -66,13 +66,13 @@ func (s *state) granted(later int64) engine.Answer {
 // limitOf returns the limit of a policy. For a Pause, which has none, it is that of the policy beside
 // it with the fewest free permits.
 func (s *state) limitOf(p forecast) int64 {
-	limit, free := p.limit(), int64(math.MaxInt64)
+	limit, free := p.Limit(), int64(math.MaxInt64)
 	if limit > 0 {
 		return limit
 	}
 	for _, other := range s.policies {
-		if other.limit() > 0 && other.free() < free {
-			limit, free = other.limit(), other.free()
+		if other.Limit() > 0 && other.Free() < free {
+			limit, free = other.Limit(), other.Free()
 		}
 	}
 	return limit
@@ -99,7 +99,7 @@ func (s *state) grantedParts(later int64) []engine.Answer {
 	answers := make([]engine.Answer, len(s.policies))
 	for i, p := range s.policies {
 		answers[i] = engine.Answer{
-			Allowed: true, Limit: p.limit(), Remaining: remaining(p, later), ResetAfter: p.reset(later),
+			Allowed: true, Limit: p.Limit(), Remaining: remaining(p, later), ResetAfter: p.reset(later),
 		}
 	}
 	return answers
@@ -115,7 +115,7 @@ func (s *state) Parts(permits int64) []engine.Answer {
 	return answers
 }
 
-func remaining(p forecast, later int64) int64 { return max(0, p.free()+later) }
+func remaining(p forecast, later int64) int64 { return max(0, p.Free()+later) }
 
 func (s *state) reset(later int64) (after time.Duration) {
 	for _, p := range s.policies {
@@ -129,9 +129,9 @@ func (s *state) Limit() int64 { return s.most }
 
 // Free returns the free permits of the policy that has the fewest.
 func (s *state) Free() int64 {
-	free := s.policies[0].free()
+	free := s.policies[0].Free()
 	for _, p := range s.policies[1:] {
-		free = min(free, p.free())
+		free = min(free, p.Free())
 	}
 	return free
 }
@@ -144,31 +144,25 @@ func (s *state) Lag() (lag time.Duration) {
 		lag = rand.N(s.jitter)
 	}
 	for _, p := range s.policies {
-		if of, ok := p.(sharedForecast); ok {
-			lag = max(lag, of.Lag())
-		}
+		lag = max(lag, p.Lag())
 	}
 	return lag
 }
 
-// Renew returns the earliest of the policies whose rate is in Redis.
+// Renew returns the earliest of the policies.
 func (s *state) Renew() time.Duration {
 	after := engine.Never
 	for _, p := range s.policies {
-		if of, ok := p.(sharedForecast); ok {
-			after = min(after, of.Renew())
-		}
+		after = min(after, p.Renew())
 	}
 	return after
 }
 
-// Recheck returns the earliest of the policies that another Client can end.
+// Recheck returns the earliest of the policies.
 func (s *state) Recheck() time.Duration {
 	after := engine.Never
 	for _, p := range s.policies {
-		if of, ok := p.(pauseForecast); ok {
-			after = min(after, of.recheck())
-		}
+		after = min(after, p.Recheck())
 	}
 	return after
 }
@@ -176,7 +170,7 @@ func (s *state) Recheck() time.Duration {
 // Earliest returns the time at which the last policy could have granted all of them.
 func (s *state) Earliest(ahead, permits int64) (after time.Duration) {
 	for _, p := range s.policies {
-		after = max(after, p.earliest(ahead, permits))
+		after = max(after, p.Earliest(ahead, permits))
 	}
 	return after
 }

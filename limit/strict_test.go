@@ -51,7 +51,7 @@ func counted(span int64) func(Policy, *strictHistory) float64 {
 				sum += g.permits
 			}
 		}
-		return float64(sum - p.most())
+		return float64(sum - mostOf(p))
 	}
 }
 
@@ -87,7 +87,7 @@ func bucketPolicy(perMicro float64, word int, policies ...Policy) strictPolicy {
 		if s, ok := p.(Smooth); ok {
 			return missing(history, perMicro) - s.curve().most
 		}
-		return missing(history, perMicro) + n - float64(p.most())
+		return missing(history, perMicro) + n - float64(mostOf(p))
 	}, func(_ Policy, history *strictHistory, clock, server int64) float64 {
 		last := history.grants[len(history.grants)-1]
 		all := missing(history, perMicro) + float64(last.permits)

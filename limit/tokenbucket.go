@@ -23,19 +23,15 @@ type TokenBucket struct {
 	Interval time.Duration // whole milliseconds
 }
 
-var _ = register(policy.Kind{
-	Name:   "token_bucket",
-	Fields: []policy.Field{capacityField},
-	New: func(r policy.Rate) any {
+var _ = policy.Register(policy.Kind[TokenBucket]{
+	Name:     "token_bucket",
+	Describe: func(p TokenBucket) policy.Description { return bucketDescription("bucket", p) },
+	Fields:   []policy.Field{capacityField},
+	New: func(r policy.Rate) TokenBucket {
 		return TokenBucket{cmp.Or(policy.Value[int64](r, "capacity"), r.Permits), r.Permits, r.Interval}
 	},
-}, func(p TokenBucket) policy.Description {
-	return bucketDescription("bucket", p)
-}, policy.Text[TokenBucket]{
-	Words:   []string{"bucket"},
-	FromKey: func(_, rest string) TokenBucket { return TokenBucket{1, 1, keyInterval(rest)} },
-	Short:   func(p TokenBucket) string { return per(p.Interval) },
-	Read:    TokenBucket.read,
+	Words: []string{"bucket"},
+	Read:  TokenBucket.read,
 })
 
 // read reads "<epoch> <at, us> <taken> <part>", and the refunded parts after it. The key expires
@@ -73,9 +69,10 @@ const fullFor = 10
 var capacityField = policy.Field{Name: "capacity", Type: policy.Count, Min: 1, Max: maxPermits,
 	Want: "a whole number of permits, 1 to 2^53"}
 
-func bucketDescription(label string, p TokenBucket) policy.Description {
+// bucketDescription describes a bucket whose keys begin with a word, which is its label too.
+func bucketDescription(word string, p TokenBucket) policy.Description {
 	return policy.Description{
-		Label: label, Quota: p.Capacity, Refill: policy.Evenly, Interval: p.Interval,
+		Key: keyPart(word, p.Interval), Label: word, Quota: p.Capacity, Refill: policy.Evenly, Interval: p.Interval,
 		Window: time.Duration(min(math.Ceil(float64(p.Capacity)/float64(p.Refill)*float64(p.Interval)), 1<<61)),
 		Local:  policy.Local{Permits: p.Capacity, Returns: p.Refill, Interval: p.Interval},
 	}
@@ -90,18 +87,10 @@ func checkBucket(kind, rate string, capacity, refill int64, interval time.Durati
 		checkInterval(kind, "Interval", interval))
 }
 
-func (p TokenBucket) kind() string { return "tokenbucket" }
-
-func (p TokenBucket) suffix() string { return keyPart("bucket", p.Interval) }
-
 func (p TokenBucket) arguments(args []string, _ time.Time) []string {
 	return append(args, strconv.FormatInt(p.Capacity, 10), strconv.FormatInt(p.Refill, 10),
 		strconv.FormatInt(p.Interval.Microseconds(), 10))
 }
-
-func (p TokenBucket) keeps() []string { return inString }
-
-func (p TokenBucket) most() int64 { return p.Capacity }
 
 func (p TokenBucket) forecast(reply []int64) (forecast, bool) {
 	if len(reply) != 3 {
@@ -120,7 +109,7 @@ type bucketForecast struct {
 	begins           time.Duration // from now: above 0 if the clock was set back, below 0 for a waiter
 }
 
-func (o bucketForecast) free() int64 { return o.usage.free() - min(o.part, 1) }
+func (o bucketForecast) Free() int64 { return o.usage.Free() - min(o.part, 1) }
 
 // after returns the time until so many permits are free. As in the script, amounts are in parts and
 // as exact as a double.
@@ -138,9 +127,9 @@ func (o bucketForecast) wait(permits int64) (time.Duration, bool) { return o.aft
 
 func (o bucketForecast) reset(later int64) time.Duration { return o.after(o.permits - later) }
 
-// earliest does not count on a clock that was set back: the grant of a Client with another clock moves
+// Earliest does not count on a clock that was set back: the grant of a Client with another clock moves
 // the time of the state.
-func (o bucketForecast) earliest(ahead, permits int64) time.Duration {
+func (o bucketForecast) Earliest(ahead, permits int64) time.Duration {
 	o.begins = min(0, o.begins)
 	return o.after(ahead + permits)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
@@ -32,7 +33,7 @@ func TestParse_WrongFile_ReportsTheReason(t *testing.T) {
 			`f.yaml:1:21: address.trusted[0]: "10.0.0.0/33" is no range of addresses, want one like 10.0.0.0/8 or 2001:db8::/32`},
 		{"address: {ipv6_bits: 129}\nrules: []", "f.yaml:1:22: address.ipv6_bits: 129, want bits of an address, 1 to 128"},
 		{"defaults: {policy: bucket}\nrules: []",
-			`f.yaml:1:20: defaults.policy: no policy "bucket", want one of calendar, fixed_window, leaky_bucket, pause, sliding_log, sliding_window, smooth, token_bucket`},
+			`f.yaml:1:20: defaults.policy: no policy "bucket", want one of ` + policy.Names()},
 		{"rules:\n- x\n", `f.yaml:2:3: rules[0]: the text "x", want a mapping`},
 		{"rules:\n- {limits: 1/s, key: ip}\n",
 			"f.yaml:2:3: rules[0]: no name: limits count under it, and keep what was taken when the rule moves"},
@@ -260,7 +261,7 @@ func TestParse_SameErrorOften_IsReportedOnce(t *testing.T) {
 	_, err := Parse("f.yaml",
 		[]byte(one("key: method, policy: bucket, limits: 1/s, overrides: [{key: GET, limits: 2/s}, {key: PUT, limits: 3/s}]")))
 	assert.EqualError(t, err,
-		`f.yaml:2:34: rules[0].policy: no policy "bucket", want one of calendar, fixed_window, leaky_bucket, pause, sliding_log, sliding_window, smooth, token_bucket`)
+		`f.yaml:2:34: rules[0].policy: no policy "bucket", want one of `+policy.Names())
 }
 
 func TestParse_LongValue_ErrorIsShort(t *testing.T) {

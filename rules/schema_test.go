@@ -3,9 +3,12 @@ package rules
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -14,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/rratelimiter/rratelimiter/internal/golden"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
@@ -27,7 +31,6 @@ type schema struct {
 	Required    []string          `json:"required"`
 	Additional  any               `json:"additionalProperties"`
 	OneOf       []schema          `json:"oneOf"`
-	Enum        []any             `json:"enum"`
 }
 
 // TestSchema_Definitions_HaveTheFieldsOfTheFormat, each with a description.
@@ -56,15 +59,31 @@ func TestSchema_Definitions_HaveTheFieldsOfTheFormat(t *testing.T) {
 			same(name, def(name), fieldsAt(t, place))
 		}
 	}
-	var listed []string
-	for _, p := range def("policy").Enum {
-		listed = append(listed, p.(string))
-	}
-	assert.ElementsMatch(t, policyNames(), listed)
 	assert.Len(t, s.Defs, 31, "a definition that no test covers")
 }
 
-func policyNames() []string { return strings.Split(policy.Names(), ", ") }
+// TestSchema_Policies_AreThoseRegistered: their names, and for each field the policies that have it. Write
+// them with -update.
+func TestSchema_Policies_AreThoseRegistered(t *testing.T) {
+	var names, fields []string
+	have := make(map[string][]string)
+	for _, k := range policy.Kinds() {
+		names = append(names, fmt.Sprintf("        %q", k.Name))
+		for _, f := range k.Fields {
+			have[f.Name] = append(have[f.Name], strconv.Quote(k.Name))
+		}
+	}
+	for _, name := range policy.Fields() {
+		fields = append(fields, fmt.Sprintf(`        %q: {"properties": {"policy": {"enum": [%s]}, "redisson": false}}`, name,
+			strings.Join(have[name], ", ")))
+	}
+	blocks := golden.Blocks(t, "schema.json", regexp.MustCompile(`("policy": \{\n +"enum": \[\n)[^]]*(\n +\])`),
+		func(parts []string) string { return parts[1] + strings.Join(names, ",\n") + parts[2] })
+	assert.Equal(t, 1, blocks)
+	blocks = golden.Blocks(t, "schema.json", regexp.MustCompile(`(\n {6}"dependentSchemas": \{\n)(?: {8}.*\n)+`),
+		func(parts []string) string { return parts[1] + strings.Join(fields, ",\n") + "\n" })
+	assert.Equal(t, 1, blocks)
+}
 
 // TestSchema_Files_AreValidatedAsByTheParser for valid files, and for mistakes that a schema can
 // express.
@@ -183,6 +202,22 @@ func fieldsAt(t *testing.T, file string) []string {
 	return strings.Split(list, ", ")
 }
 
+// TestPage_Policies_HaveARow in the comparison of docs/choosing.md, with their fields and the words of their keys.
+func TestPage_Policies_HaveARow(t *testing.T) {
+	page, err := os.ReadFile("../docs/choosing.md")
+	require.NoError(t, err)
+	for _, k := range policy.Kinds() {
+		_, row, _ := strings.Cut(string(page), " | `"+k.Name+"`")
+		row, _, _ = strings.Cut(row, "\n")
+		for _, f := range k.Fields {
+			assert.Contains(t, row, "`"+f.Name+"`", k.Name)
+		}
+		for _, word := range k.Words {
+			assert.Contains(t, row, "`"+word, k.Name)
+		}
+	}
+}
+
 // docs/rules.md shows testdata/rules.yaml.
 func TestPage_File_HasEveryField(t *testing.T) {
 	page, err := os.ReadFile("../docs/rules.md")
@@ -193,12 +228,11 @@ func TestPage_File_HasEveryField(t *testing.T) {
 	s, err := Load("testdata/rules.yaml")
 	require.NoError(t, err)
 	assert.Equal(t, 7, s.Len())
-	fields := [][]string{policyNames()}
 	for _, place := range places {
-		fields = append(fields, fieldsAt(t, place))
-	}
-	for _, fields := range fields {
-		for _, field := range fields {
+		for _, field := range fieldsAt(t, place) {
+			if slices.Contains(policy.Fields(), field) {
+				continue
+			}
 			assert.Contains(t, string(file), field)
 			assert.Contains(t, string(page), "`"+field, "docs/rules.md does not describe it")
 		}

@@ -16,20 +16,24 @@ import (
 // allows 200 locals, and a Smooth has 16.
 const MaxJoined = 10
 
-// Description describes a policy.
+// Description describes a policy. Register sets what Describe leaves empty: the Name, and where a
+// comment says so another field.
 type Description struct {
 	Name   string        // of its kind, in files and metrics: "fixed_window"
 	Label  string        // that clients see if the user gives no name; "" if clients see the Window
-	Key    string        // its part of a limiter's key; policies with one key share state
 	Quota  int64         // the permits that a Decision shows as its Limit; 0 for Pausing
-	Most   int64         // the permits that one request can be granted
+	Most   int64         // the permits that one request can be granted; empty: the Quota
 	Window time.Duration // in which it grants the quota over and over; 0 if that has no fixed length
 	Refill Refill
 	Local  Local
 
 	Interval time.Duration // of the rate; 0 if its windows have no fixed length
-	Type     string        // of its key in Redis, as TYPE names it
-	Longest  int64         // bytes of a text in that key, at most
+
+	Key     string // its part of a limiter's key; policies with one key share state
+	Type    string // of its key in Redis, as TYPE names it; empty: string
+	Longest int64  // bytes of a text in that key, at most; empty: 256
+	Lua     string // its Lua file in package limit, without .lua; empty: the Name without "_"
+	Dated   bool   // the arguments of its script depend on the time
 }
 
 // Refill is how permits that were taken return.
@@ -69,18 +73,31 @@ func (d Description) Check() error {
 	return nil
 }
 
-// Kind is a kind of policies: how a file states one. Its [Text] is how the tool reads them.
-type Kind struct {
-	Name   string
+// Kind is a kind of policies: all that middleware, files of limits and the tool know of it.
+type Kind[P any] struct {
+	Name     string
+	Describe func(P) Description
+
+	// How a file states one. New returns the policy of a rate, which may be invalid.
 	Unit   bool // its rate is that of a unit of the calendar
 	NoRate bool // it has only its Fields
 	Fields []Field
+	New    func(Rate) P
 
-	// New returns the policy of a rate. It may be invalid.
-	New func(Rate) any
+	// Words are what the keys begin with, up to a colon: "window" of "window:60000". The tool refuses
+	// the policies of a kind without words.
+	Words []string
 
-	describe func(any) Description
-	text     Text[any]
+	// FromKey parses a policy's part of a key: a word and the text after its colon. The key does not
+	// contain the permits: the policy has as few as possible. The policy of a text that is no such part
+	// has another key, or is invalid. If nil, the text is an interval.
+	FromKey func(word, rest string) P
+
+	// Short formats what the notation has besides the permits and the interval: ",aligned". Nil: nothing.
+	Short func(P) string
+
+	// Read reads the state. It returns false for a content that the scripts do not write.
+	Read func(P, Content) (State, bool)
 }
 
 // Field is a field that a file may state besides the rate.
@@ -119,27 +136,49 @@ func Value[T any](r Rate, field string) T {
 }
 
 var (
-	kinds = make(map[reflect.Type]Kind)   // the registered kinds, by the type of their policies
-	words = make(map[string]reflect.Type) // the types, by the words of their Text
+	kinds = make(map[reflect.Type]Kind[any]) // the registered kinds, by the type of their policies
+	words = make(map[string]reflect.Type)    // the types, by their Words
 )
 
 // Register adds the kind of the policies of a type. It returns a function that removes it, for
 // tests. It is not safe for concurrent use.
-func Register[P any](k Kind, describe func(P) Description, text Text[P]) (remove func()) {
+func Register[P any](k Kind[P]) (remove func()) {
 	key := reflect.TypeFor[P]()
-	k.text = text.untyped()
-	k.describe = func(p any) Description {
-		d := describe(p.(P)) //nolint:errcheck,forcetypeassert // Of looks it up by this type
-		d.Name = k.Name
-		return d
-	}
-	kinds[key] = k
-	for _, word := range text.Words {
+	kinds[key] = k.untyped()
+	for _, word := range k.Words {
 		words[word] = key
 	}
 	return func() {
 		delete(kinds, key)
 		maps.DeleteFunc(words, func(_ string, of reflect.Type) bool { return of == key })
+	}
+}
+
+// untyped returns the kind for any policy, with what it leaves empty.
+func (k Kind[P]) untyped() Kind[any] {
+	policy := func(p any) P { return p.(P) } //nolint:errcheck,forcetypeassert // they are looked up by this type
+	fromKey := k.FromKey
+	if fromKey == nil {
+		fromKey = func(_, rest string) P { return k.New(Rate{Permits: 1, Interval: KeyInterval(rest)}) }
+	}
+	return Kind[any]{
+		Name: k.Name, Unit: k.Unit, NoRate: k.NoRate, Fields: k.Fields, Words: k.Words,
+		Describe: func(p any) Description {
+			d := k.Describe(policy(p))
+			d.Name = k.Name
+			d.Most, d.Type, d.Longest = cmp.Or(d.Most, d.Quota), cmp.Or(d.Type, "string"), cmp.Or(d.Longest, 256)
+			d.Lua = cmp.Or(d.Lua, strings.ReplaceAll(k.Name, "_", ""))
+			return d
+		},
+		New:     func(r Rate) any { return k.New(r) },
+		FromKey: func(word, rest string) any { return fromKey(word, rest) },
+		Short: func(p any) string {
+			if k.Short == nil {
+				return ""
+			}
+			return k.Short(policy(p))
+		},
+		Read: func(p any, c Content) (State, bool) { return k.Read(policy(p), c) },
 	}
 }
 
@@ -150,7 +189,7 @@ func Of(p any) (Description, bool) {
 	if !ok {
 		return Description{}, false
 	}
-	return k.describe(p), true
+	return k.Describe(p), true
 }
 
 // MemberNames returns the name of the limiter of each policy of a *limit.Limiter, in order. The
@@ -167,23 +206,18 @@ var MemberPolicies func(limiter any) []any
 var Fallback = func(limiter any) any { return nil }
 
 // Kinds returns the registered kinds in the alphabetical order of their names.
-func Kinds() []Kind {
-	all := make([]Kind, 0, len(kinds))
-	for _, k := range kinds {
-		all = append(all, k)
-	}
-	slices.SortFunc(all, func(a, b Kind) int { return cmp.Compare(a.Name, b.Name) })
-	return all
+func Kinds() []Kind[any] {
+	return slices.SortedFunc(maps.Values(kinds), func(a, b Kind[any]) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // Lookup returns the kind with a name.
-func Lookup(name string) (Kind, bool) {
+func Lookup(name string) (Kind[any], bool) {
 	for _, k := range kinds {
 		if k.Name == name {
 			return k, true
 		}
 	}
-	return Kind{}, false
+	return Kind[any]{}, false
 }
 
 // Names lists the names of all kinds, for an error.

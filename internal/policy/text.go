@@ -3,27 +3,12 @@ package policy
 import (
 	"iter"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/notation"
 )
-
-// Text is how the policies of a kind are written in keys, and in what their scripts keep in Redis. The
-// tool refuses the policies of a kind with a zero Text.
-type Text[P any] struct {
-	// Words are what the keys begin with, up to a colon: "window" of "window:60000".
-	Words []string
-
-	// FromKey parses a policy's part of a key: a word and the text after its colon. The key does not
-	// contain the permits: the policy has as few as possible. The policy of a text that is no such part
-	// has another key, or is invalid.
-	FromKey func(word, rest string) P
-
-	// Short formats what the notation has after the name, without the permits: "/1m".
-	Short func(P) string
-
-	// Read reads the state. It returns false for a content that the scripts do not write.
-	Read func(P, Content) (State, bool)
-}
 
 // Content is what Redis holds of a policy.
 type Content struct {
@@ -52,15 +37,13 @@ type Return struct {
 	Permits int64 `json:"permits"`
 }
 
-// untyped returns the text for any policy.
-func (t Text[P]) untyped() Text[any] {
-	policy := func(p any) P { return p.(P) } //nolint:errcheck,forcetypeassert // they are looked up by this type
-	return Text[any]{
-		Words:   t.Words,
-		FromKey: func(word, rest string) any { return t.FromKey(word, rest) },
-		Short:   func(p any) string { return t.Short(policy(p)) },
-		Read:    func(p any, c Content) (State, bool) { return t.Read(policy(p), c) },
+// KeyInterval parses the interval in a key, in milliseconds. It returns 0 for another text.
+func KeyInterval(text string) time.Duration {
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || ms < 1 || ms > notation.MaxPermits/1000 {
+		return 0
 	}
+	return time.Duration(ms) * time.Millisecond
 }
 
 // ParseKey returns the policy of a part of a key, with as few permits as possible. It may be invalid.
@@ -70,15 +53,18 @@ func ParseKey(part string) (p any, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	p = k.text.FromKey(word, rest)
-	return p, k.describe(p).Key == part
+	p = k.FromKey(word, rest)
+	return p, k.Describe(p).Key == part
 }
 
 // Short formats a policy that ParseKey returned, without its permits.
 func Short(p any) string {
 	k := kinds[reflect.TypeOf(p)]
-	return k.Name + k.text.Short(p)
+	if interval := k.Describe(p).Interval; interval > 0 {
+		return k.Name + "/" + notation.FormatDuration(interval) + k.Short(p)
+	}
+	return k.Name + k.Short(p)
 }
 
 // Read reads the state of a policy that ParseKey returned.
-func Read(p any, c Content) (State, bool) { return kinds[reflect.TypeOf(p)].text.Read(p, c) }
+func Read(p any, c Content) (State, bool) { return kinds[reflect.TypeOf(p)].Read(p, c) }

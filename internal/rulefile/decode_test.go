@@ -1,9 +1,6 @@
 package rulefile
 
 import (
-	"maps"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -92,43 +89,40 @@ func TestDecoder_FailField_HasThePlaceOfTheValue(t *testing.T) {
 	}, texts(d))
 }
 
-// TestDecoder_Policy_ReadsEachPolicy, and refuses fields of others.
+// TestDecoder_Policy_ReadsEachPolicy, with all its fields, as the notation of rrl, and refuses fields of others.
 func TestDecoder_Policy_ReadsEachPolicy(t *testing.T) {
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	assert.NoError(t, err)
-	fields := map[string]*Node{
-		"aligned": scalar(Bool, "true"), "burst": scalar(Text, "2s"), "capacity": scalar(Int, "7"), "cells": scalar(Int, "5"),
-		"cold_factor": scalar(Float, "1.5"), "in": scalar(Text, "Europe/Berlin"), "most": scalar(Text, "1h"),
-		"warm_up": scalar(Text, "3s"),
+	values := map[policy.FieldType]*Node{
+		policy.Bool: scalar(Bool, "true"), policy.Count: scalar(Int, "5"), policy.Number: scalar(Float, "1.5"),
+		policy.Duration: scalar(Text, "2s"), policy.Location: scalar(Text, "Europe/Berlin"),
 	}
-	policies := map[string]limit.Policy{
-		"fixed_window":   limit.FixedWindow{Permits: 5, Interval: time.Second, Aligned: true},
-		"calendar":       limit.Calendar{Permits: 5, Unit: limit.Day, In: berlin},
-		"sliding_window": limit.SlidingWindow{Permits: 5, Interval: time.Second, Cells: 5},
-		"pause":          limit.Pause{Most: time.Hour},
-		"sliding_log":    limit.SlidingLog{Permits: 5, Interval: time.Second},
-		"token_bucket":   limit.TokenBucket{Capacity: 7, Refill: 5, Interval: time.Second},
-		"leaky_bucket":   limit.LeakyBucket{Capacity: 7, Leak: 5, Interval: time.Second},
-		"smooth": limit.Smooth{
-			Permits: 5, Interval: time.Second, Burst: 2 * time.Second, WarmUp: 3 * time.Second, ColdFactor: 1.5,
-		},
-	}
-	for name, want := range policies {
-		rate := policy.Rate{Permits: 5, Interval: time.Second, Unit: int(limit.Day)}
-		own := make(PolicyFields)
-		kind, ok := policy.Lookup(name)
-		require.True(t, ok, name)
+	all := make(PolicyFields)
+	for _, kind := range policy.Kinds() {
 		for _, field := range kind.Fields {
-			own[field.Name] = fields[field.Name]
+			all[field.Name] = values[field.Type]
+		}
+	}
+	for _, kind := range policy.Kinds() {
+		rate, text, separator := policy.Rate{Permits: 5, Interval: time.Second, Unit: int(limit.Day)}, kind.Name+":5/s", ","
+		switch {
+		case kind.NoRate:
+			text, separator = kind.Name, ":"
+		case kind.Unit:
+			text = kind.Name + ":5/day"
+		}
+		own := make(PolicyFields)
+		for _, field := range kind.Fields {
+			own[field.Name] = values[field.Type]
+			text, separator = text+separator+field.Name+"="+values[field.Type].Value, ","
 		}
 		n := mapping()
 		d := &Decoder{Root: n}
-		assert.Equal(t, want, d.Policy(n, name, rate, own), name)
-		assert.Empty(t, texts(d), name)
-		assert.Nil(t, d.Policy(n, name, rate, fields), name)
-		assert.Len(t, d.Problems, len(fields)-len(kind.Fields), name)
+		want, err := policy.Parse(text)
+		require.NoError(t, err, text)
+		assert.Equal(t, want, d.Policy(n, kind.Name, rate, own), text)
+		assert.Empty(t, texts(d), text)
+		assert.Nil(t, d.Policy(n, kind.Name, rate, all), text)
+		assert.Len(t, d.Problems, len(all)-len(kind.Fields), text)
 	}
-	assert.Equal(t, policy.Names(), strings.Join(slices.Sorted(maps.Keys(policies)), ", "))
 }
 
 func TestDecoder_Policy_AcceptsRegisteredPolicies(t *testing.T) {

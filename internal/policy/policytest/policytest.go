@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -23,28 +22,26 @@ func Register(t testing.TB) {
 	window := func(r policy.Rate) limit.FixedWindow {
 		return limit.FixedWindow{Permits: r.Permits, Interval: r.Interval}
 	}
-	t.Cleanup(policy.Register(policy.Kind{
-		Name: "novel", New: func(r policy.Rate) any { return Novel{window(r)} },
-	}, func(p Novel) policy.Description {
-		d, _ := policy.Of(p.FixedWindow)
-		d.Label, d.Key = "novel", strings.Replace(d.Key, "window", "novel", 1)
-		return d
-	}, policy.Text[Novel]{
-		Words: []string{"novel"},
-		FromKey: func(_, rest string) Novel {
-			p, _ := policy.ParseKey("window:" + rest)
-			return Novel{p.(limit.FixedWindow)} //nolint:errcheck,forcetypeassert // the kind of this word
+	t.Cleanup(policy.Register(policy.Kind[Novel]{
+		Name: "novel",
+		Describe: func(p Novel) policy.Description {
+			d, _ := policy.Of(p.FixedWindow)
+			d.Label, d.Key = "novel", strings.Replace(d.Key, "window", "novel", 1)
+			return d
 		},
-		Short: func(p Novel) string { return "/" + notation.FormatDuration(p.Interval) },
+		New:   func(r policy.Rate) Novel { return Novel{window(r)} },
+		Words: []string{"novel"},
 		Read:  func(p Novel, c policy.Content) (policy.State, bool) { return policy.Read(p.FixedWindow, c) },
 	}))
-	t.Cleanup(policy.Register(policy.Kind{
-		Name: "incomplete", New: func(r policy.Rate) any { return Incomplete{window(r)} },
-	}, func(p Incomplete) policy.Description {
-		d, _ := policy.Of(p.FixedWindow)
-		d.Label, d.Key, d.Local = "incomplete", "incomplete", policy.Local{}
-		return d
-	}, policy.Text[Incomplete]{}))
+	t.Cleanup(policy.Register(policy.Kind[Incomplete]{
+		Name: "incomplete",
+		Describe: func(p Incomplete) policy.Description {
+			d, _ := policy.Of(p.FixedWindow)
+			d.Label, d.Key, d.Local = "incomplete", "incomplete", policy.Local{}
+			return d
+		},
+		New: func(r policy.Rate) Incomplete { return Incomplete{window(r)} },
+	}))
 }
 
 // Window is a window of three permits an hour, for both kinds.
