@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -124,7 +122,7 @@ func (e *entry) takeFirst() *Batch {
 // runs on the goroutine of a caller (inline), it sends one batch and leaves the others to another
 // goroutine.
 func (l *Limiter) sendBatches(ctx context.Context, e *entry, inline bool) {
-	for l.runCall(ctx, e, l.dispatch(e), l.acquire) {
+	for l.runCall(ctx, e, l.dispatch(e)) {
 		ctx = context.Background() // the values of ctx belong to a caller of the first batch
 		if inline {
 			l.startSending(ctx, e)
@@ -140,77 +138,14 @@ func (l *Limiter) startSending(ctx context.Context, e *entry) {
 
 // runCall runs the call of a batch and completes it. It reports whether another batch is to be
 // sent. If the call does not return, another goroutine sends that batch.
-func (l *Limiter) runCall(ctx context.Context, e *entry, b *Batch,
-	call func(context.Context, *Batch) error) (again bool) {
+func (l *Limiter) runCall(ctx context.Context, e *entry, b *Batch) (again bool) {
 	var err error
-	runOrAbort(func() { err = call(ctx, b) },
-		func() { l.completeAndContinue(ctx, e, b, l.Protocol.Explain(ctx, redisx.ErrNoReply)) })
-	return l.complete(ctx, e, b, err)
-}
-
-// sendInPipeline adds the first batch to a pipeline and returns. The goroutine that flushes the
-// pipeline completes the batch.
-func (l *Limiter) sendInPipeline(ctx context.Context, e *entry, p *redisx.Pipeline) {
-	b := l.dispatch(e)
-	detached := context.WithoutCancel(ctx)
-	if !b.wanted() {
-		l.completeAndContinue(detached, e, b, nil)
-		return
-	}
-	c := new(redisx.Call)
-	c.Done = func() { l.readPiped(detached, e, b, c.Reply, c.Err) }
-	runOrAbort(func() {
-		b.clearReply()
-		l.prepare(b)
-		c.Script, c.Keys = l.Protocol.Call(b)
-		c.Args, c.Context = b.Args, b.context(detached)
-	}, func() { l.completeAndContinue(detached, e, b, l.Protocol.Explain(ctx, redisx.ErrNoReply)) })
-	if d := p.Add(c); d != nil {
-		l.Engine.workers.run(func() { p.Send(detached, d) })
-	}
-}
-
-// readPiped reads the reply to a batch that was sent in a pipeline. If the script needs another
-// call, a goroutine makes it, so that the other calls of the pipeline do not wait.
-func (l *Limiter) readPiped(ctx context.Context, e *entry, b *Batch, reply rueidis.RedisMessage, failed error) {
-	if failed == nil {
-		var again bool
-		var err error
-		runOrAbort(func() { again, err = l.read(b, reply) },
-			func() { l.completeAndContinue(ctx, e, b, l.Protocol.Explain(ctx, redisx.ErrNoReply)) })
-		if !again {
-			l.completeAndContinue(ctx, e, b, err)
-			return
-		}
-	}
-	go func() {
-		again := l.runCall(ctx, e, b, func(ctx context.Context, b *Batch) error { return l.continueCall(ctx, b, failed) })
-		if again {
+	runOrAbort(func() { err = l.acquire(ctx, b) }, func() {
+		if l.complete(ctx, e, b, l.Protocol.Explain(ctx, redisx.ErrNoReply)) {
 			l.startSending(context.Background(), e)
 		}
-	}()
-}
-
-// continueCall makes the further calls that a script needs, or returns the error of the first call.
-func (l *Limiter) continueCall(ctx context.Context, b *Batch, failed error) error {
-	ctx = b.context(ctx)
-	if failed == nil {
-		return l.runScript(ctx, b)
-	}
-	return redisx.Retry(ctx, func(attempt int) error {
-		if attempt == 0 {
-			return l.Protocol.Explain(ctx, failed)
-		}
-		l.prepare(b)
-		return l.runScript(ctx, b)
 	})
-}
-
-// completeAndContinue completes a batch and has the next one sent by another goroutine.
-func (l *Limiter) completeAndContinue(ctx context.Context, e *entry, b *Batch, err error) {
-	if l.complete(ctx, e, b, err) {
-		l.startSending(context.Background(), e)
-	}
+	return l.complete(ctx, e, b, err)
 }
 
 // abandon takes a caller whose context has ended out of its batch. It reports false if the answer

@@ -90,11 +90,7 @@ func (l *Limiter) request(ctx context.Context, ask Ask, result *Result) error {
 	e.mu.Unlock()
 
 	if sends && !inline {
-		if p := l.pipeline(); p != nil {
-			l.sendInPipeline(ctx, e, p)
-		} else {
-			l.startSending(ctx, e)
-		}
+		l.startSending(ctx, e)
 	}
 	switch {
 	case inline:
