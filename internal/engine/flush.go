@@ -3,12 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
-	"sync"
-	"time"
 )
-
-// releasesAtOnce is the number of leases that Flush releases at the same time.
-const releasesAtOnce = 16
 
 // Flush releases all leases, including those of calls in flight, and waits for releases that have
 // begun before. It returns the first error.
@@ -25,16 +20,8 @@ func (g *Engine) Flush(ctx context.Context) error {
 		for t := range g.transfers.Range {
 			transfers = append(transfers, t.(*transfer)) //nolint:errcheck,forcetypeassert // nothing else is there
 		}
-		slots := make(chan struct{}, releasesAtOnce)
 		for _, run := range releases {
-			slots <- struct{}{}
-			free := sync.OnceFunc(func() { <-slots })
-			late := time.AfterFunc(longTransfer, free) // the slot of its keys moves
-			go func() {
-				defer free()
-				defer late.Stop()
-				run(Unattended(ctx))
-			}()
+			run.runLater()
 		}
 		var failed error
 		for _, t := range transfers {

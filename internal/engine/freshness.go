@@ -14,7 +14,6 @@ type freshness struct {
 	ahead     int64   // the permits of the waiters before it
 
 	changed bool      // this Client has changed the limiter: Redis is to be asked at once
-	recheck bool      // it had done so before the last call: the reply may deny any waiter
 	due     time.Time // the latest time of a call for a new waiter; zero for none
 }
 
@@ -62,7 +61,7 @@ func (f *freshness) next(at time.Time) time.Time {
 // call records that a call is sent.
 func (f *freshness) call() {
 	f.called = f.arrived
-	f.recheck, f.changed, f.due = f.changed, false, time.Time{}
+	f.changed, f.due = false, time.Time{}
 }
 
 // knows reports whether the last call was sent after a waiter had arrived.

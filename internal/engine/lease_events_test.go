@@ -69,7 +69,7 @@ func TestRelease_SeveralCallersWithLeases_AllIsReturned(t *testing.T) {
 func TestFlush_ManyLeasesOfMovingSlot_EndsAfterAMinute(t *testing.T) {
 	withServer(t, func(t *testing.T, f *fixture) {
 		g := New(Settings{Redis: f.Conn, Lease: time.Second})
-		for i := range 2 * releasesAtOnce {
+		for i := range 2 * 16 {
 			l := open(g, fmt.Sprint(i), 100, time.Hour)
 			for range 40 {
 				f.RequireGranted(l, 1)

@@ -204,7 +204,7 @@ func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
 // permits, or whose request failed. The others keep their places.
 func (q *queue) applyAnswers(err error) (done []*waiter) {
 	b := &q.batch
-	if now := time.Now(); q.replied && err == nil && q.outdated(now) {
+	if now := time.Now(); err != nil || q.replied && q.outdated(now) {
 		q.fresh.checkAll(q.waiters.first)
 		q.checked = now
 	}
@@ -230,14 +230,11 @@ func (q *queue) applyAnswers(err error) (done []*waiter) {
 	return done
 }
 
-// checkEvery is the least time between two checks of all waiters since other Clients took permits. That
-// happens in many calls, and a check of many waiters takes long.
+// checkEvery is the least time between two checks of all waiters of a long queue, since that takes long.
 const checkEvery = 100 * time.Millisecond
 
-// outdated reports whether waiters that passed the check before may now miss their deadlines. The
-// limiter was changed, or the first waiter should have been served by this call and was not.
+// outdated reports whether waiters that passed the check before are to be checked again: other Clients may
+// have taken permits since.
 func (q *queue) outdated(now time.Time) bool {
-	first, forecast := q.inCall[0], q.batch.Forecast
-	return q.fresh.recheck || forecast != nil && q.forecast != nil && forecast.Limit() < q.forecast.Limit() ||
-		now.Sub(q.checked) >= checkEvery && first.Err == nil && !first.Allowed && !q.servable(first).After(q.batch.sent.at)
+	return now.Sub(q.checked) >= checkEvery || atomic.LoadInt32(&q.batch.sent.callers) <= MaxRequests
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"time"
@@ -57,30 +56,6 @@ func TestQueue_Deadlines_MissedOnesAreFound(t *testing.T) {
 			w.deadline = time.Time{}
 			assert.Zero(t, q.missedBy(w, test.ahead, now), "a caller without a deadline is never late")
 		})
-	}
-}
-
-// TestQueue_FirstWaiterIsDenied_OthersAreChecked: another program took the permits that it should
-// have been granted.
-func TestQueue_FirstWaiterIsDenied_OthersAreChecked(t *testing.T) {
-	sent := time.Now()
-	for name, test := range map[string]struct {
-		servable time.Duration // after sent
-		granted  bool
-		err      error
-		want     bool
-	}{
-		"denied":            {want: true},
-		"denied, early":     {servable: 1},
-		"granted":           {granted: true},
-		"no reply":          {err: context.Canceled},
-		"no reply, granted": {granted: true, err: context.Canceled},
-	} {
-		w := waiterFor(1)
-		w.Allowed, w.Err = test.granted, test.err
-		q := &queue{forecast: &view{limit: 10, after: 2 * time.Second, every: 10 * time.Second},
-			forecastAt: sent.Add(test.servable - 2*time.Second), batch: Batch{sent: sentBatch{at: sent}}, inCall: []*waiter{w}}
-		assert.Equal(t, test.want, q.outdated(time.Now()), name)
 	}
 }
 

@@ -100,13 +100,6 @@ func TestQueue_CallerLeavesWithItsAnswer_TakesIt(t *testing.T) {
 	assert.NoError(t, l.timeOut(e, w))
 	assert.Equal(t, answered, w.state)
 	assert.False(t, l.Engine.abandon(e, &w.Request))
-
-	refused := &waiter{Request: Request{Ask: Ask{Permits: 2}}}
-	e.queue.forecast = &view{limit: 1}
-	e.queue.waiters.push(refused)
-	require.True(t, l.denyUnreachable(e.queue, refused, 0, time.Now()))
-	assert.Equal(t, answered, refused.state)
-	assert.Equal(t, aboveLimit{2, 1}, refused.Err)
 }
 
 func TestQueue_KeyChanges_QueueCallsAgain(t *testing.T) {

@@ -112,55 +112,18 @@ func (q *queue) wakeAll(done []*waiter) {
 // cannot be served in time. It unlocks the entry after each page, so that callers that arrive or
 // leave do not wait.
 func (l *Limiter) check(e *entry, q *queue, err error) {
-	first := true
-	for more := true; more; first = false {
+	for more := true; more; {
 		var done []*waiter
 		e.mu.Lock()
-		switch {
-		case err != nil:
-			done, more = q.failed(err)
-		case first:
-			done = l.checkFirst(q, q.waiters.first, len(q.batch.Requests))
-		default:
-			done, more = l.checkArrivals(q)
-		}
+		done, more = l.checkPage(q, err)
 		e.mu.Unlock()
 		q.wakeAll(done)
 	}
 }
 
-// failed answers a page of those waiters with the error of the call.
-func (q *queue) failed(err error) (done []*waiter, more bool) {
-	for w := q.waiters.first; w != nil && q.fresh.knows(w); w = w.next {
-		if len(done) == MaxRequests {
-			return done, true
-		}
-		w.deliver(err)
-		q.remove(w)
-		done = append(done, w)
-	}
-	return done, false
-}
-
-// checkFirst removes the waiters of the first page that cannot be served in time any more.
-func (l *Limiter) checkFirst(q *queue, w *waiter, page int) (done []*waiter) {
-	now := time.Now()
-	var ahead int64
-	for ; page > 0 && w != nil && w != q.fresh.unchecked; page-- {
-		next := w.next
-		if l.denyUnreachable(q, w, ahead, now) {
-			done = append(done, w)
-		} else {
-			ahead += w.Permits
-		}
-		w = next
-	}
-	return done
-}
-
-// checkArrivals checks a page of the waiters that had arrived by then. After the last page, it
-// plans the call for those that arrived later.
-func (l *Limiter) checkArrivals(q *queue) (done []*waiter, more bool) {
+// checkPage checks a page of those waiters. After the last page, it plans the call for those that
+// arrived later.
+func (l *Limiter) checkPage(q *queue, err error) (done []*waiter, more bool) {
 	now := time.Now()
 	for page := MaxRequests; ; page-- {
 		w := q.fresh.toCheck()
@@ -170,7 +133,7 @@ func (l *Limiter) checkArrivals(q *queue) (done []*waiter, more bool) {
 		if page == 0 {
 			return done, true
 		}
-		if l.denyUnreachable(q, w, q.fresh.ahead, now) {
+		if l.endUnreachable(q, w, now, err) {
 			done = append(done, w)
 		} else {
 			q.fresh.pass(w)
@@ -188,15 +151,17 @@ func (l *Limiter) checkArrivals(q *queue) (done []*waiter, more bool) {
 	return done, false
 }
 
-// denyUnreachable removes a waiter that is unreachable, and reports whether it did.
-func (l *Limiter) denyUnreachable(q *queue, w *waiter, ahead int64, now time.Time) bool {
-	var err error
-	if q.aboveLimit(w) {
+// endUnreachable removes the waiter to check if its call failed with err, or if it is unreachable. It
+// reports whether it did.
+func (l *Limiter) endUnreachable(q *queue, w *waiter, now time.Time, err error) bool {
+	if err == nil && q.aboveLimit(w) {
 		err = l.Protocol.AboveLimit(w.Permits, q.forecast.Limit())
-	} else if after := q.missedBy(w, ahead, now); after > 0 {
+	} else if err == nil {
+		after := q.missedBy(w, q.fresh.ahead, now)
+		if after == 0 {
+			return false
+		}
 		err = &errDeadline{permits: w.Permits, name: l.Name, after: after}
-	} else {
-		return false
 	}
 	w.deliver(err)
 	q.remove(w)
