@@ -46,6 +46,22 @@ func TestQueue_LimiterIsDeleted_CallersLearnSoon(t *testing.T) {
 			assert.Equal(t, before+2, q.Scripts.Load())
 		})
 	})
+	t.Run("many, with one call", func(t *testing.T) {
+		inQueue(t, 10, time.Hour, func(q *line, l *fake) {
+			q.RequireGranted(l, 10)
+			for range MaxRequests + 100 {
+				q.done.Go(func() { assert.ErrorContains(t, l.Acquire(q.Context(), 1), "NOTSET") })
+			}
+			time.Sleep(5 * time.Second)
+			change(q.Context(), l.Engine, l.ID) // all are checked, which a long queue does not do at once again
+			synctest.Wait()
+			before := q.Scripts.Load()
+			q.change(l, func(s *state) { s.deleted = true })
+			change(q.Context(), l.Engine, l.ID)
+			q.done.Wait()
+			assert.Equal(t, before+1, q.Scripts.Load())
+		})
+	})
 	t.Run("in half of the time that is left", func(t *testing.T) {
 		inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
 			q.RequireGranted(l, 10)
