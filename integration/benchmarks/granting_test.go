@@ -45,18 +45,6 @@ func BenchmarkDenying(b *testing.B) {
 	}
 }
 
-// BenchmarkContexts gives each call a context of its own.
-func BenchmarkContexts(b *testing.B) {
-	for _, kind := range []contextKind{deadline, cancellable} {
-		for answer, l := range map[string]load{"granted": granting(1), "denied": denying(1)} {
-			l.context = kind
-			b.Run(fmt.Sprintf("context=%s/answer=%s/callers=1", kind, answer), func(b *testing.B) {
-				compare(b, l, ours, script)
-			})
-		}
-	}
-}
-
 // BenchmarkLink has a link of 2 ms between the callers and Redis.
 func BenchmarkLink(b *testing.B) {
 	for _, callers := range []int{16, 256, 2048} {

@@ -2,6 +2,7 @@ package benchmarks
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -20,8 +21,18 @@ const (
 func BenchmarkOneCaller(b *testing.B) {
 	keys := []string{ours, "FixedWindow", "SlidingWindow", "TokenBucket", script, emptyScript, "rueidislimiter",
 		"rueidislimiter+pool", "redis_rate", "throttled", "go-redisstore", "ulule"}
-	b.Run("over=loopback", func(b *testing.B) { takeTurns(b, load{addr: shared(b).addr}, keys) })
-	b.Run("over=link", func(b *testing.B) { takeTurns(b, load{}.overLink(b), keys) })
+	b.Run("over=loopback", func(b *testing.B) { takeTurns(b, granting(1), keys...) })
+	b.Run("over=link", func(b *testing.B) { takeTurns(b, granting(1).overLink(b), keys...) })
+}
+
+// BenchmarkContexts gives each call of one caller a context of its own.
+func BenchmarkContexts(b *testing.B) {
+	for _, kind := range []contextKind{deadline, cancellable} {
+		for answer, l := range map[string]load{"granted": granting(1), "denied": denying(1)} {
+			l.context = kind
+			b.Run(fmt.Sprintf("context=%s/answer=%s", kind, answer), func(b *testing.B) { takeTurns(b, l, ours, script) })
+		}
+	}
 }
 
 // contender is a library that takes turns with others on one server, with one caller for a name of
@@ -34,15 +45,21 @@ type contender struct {
 	used   meter
 }
 
-func takeTurns(b *testing.B, over load, keys []string) {
+func takeTurns(b *testing.B, l load, keys ...string) {
 	redis := shared(b)
 	redis.clear(b)
+	if l.addr == "" {
+		l.addr = redis.addr
+	}
 	contenders := make([]*contender, len(keys))
 	for i, key := range keys {
-		l := granting(1)
-		l.addr, l.names = over.addr, []string{namePrefix + key}
-		lib := find(b, key)
-		contenders[i] = &contender{library: lib, load: l, take: lib.open(b, redis, l).take, caller: newCaller(i, l)}
+		l.names = []string{namePrefix + key}
+		c := &contender{library: find(b, key), load: l, caller: newCaller(i, l)}
+		c.take = c.open(b, redis, l).take
+		if l.denied {
+			c.caller.allPermits = exhaust(b, c.take, l)
+		}
+		contenders[i] = c
 	}
 	measureNoise()
 	for b.Loop() {

@@ -59,8 +59,8 @@ func (f checkedFloor) reached() bool {
 	return f.atLeast && f.got >= f.bound || !f.atLeast && f.got <= f.bound
 }
 
-// In each round of a quiet run others use at most this share of the processors, and these pass numbers
-// to each other at least at this part of their usual pace.
+// In each round of a quiet run, others use at most this share of the processors. The processors pass
+// numbers to each other at least at this part of their usual pace.
 const (
 	quietOthers = 0.05
 	quietPace   = 0.7
