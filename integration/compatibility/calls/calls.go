@@ -36,53 +36,48 @@ type Op string
 
 // The calls.
 const (
-	TrySetRate         Op = "trySetRate"
-	SetRate            Op = "setRate"
-	SetRateArgs        Op = "setRate(args)"
-	UpdateRate         Op = "updateRate(args)"
-	GetConfig          Op = "getConfig"
-	TryAcquireOne      Op = "tryAcquire()"
-	TryAcquire         Op = "tryAcquire(permits)"
-	TryAcquireOneUntil Op = "tryAcquire(timeout)"
-	TryAcquireUntil    Op = "tryAcquire(permits, timeout)"
-	Take               Op = "take" // only Go has it: Java's tryAcquire(permits) with the numbers of a Decision
-	AcquireOne         Op = "acquire()"
-	Acquire            Op = "acquire(permits)"
-	Release            Op = "release"
-	AvailablePermits   Op = "availablePermits"
-	Expire             Op = "expire"
-	ExpireAt           Op = "expireAt"
-	ExpireIfSet        Op = "expireIfSet"
-	ExpireIfNotSet     Op = "expireIfNotSet"
-	ExpireIfGreater    Op = "expireIfGreater"
-	ExpireIfLess       Op = "expireIfLess"
-	ExpireAtIfSet      Op = "expireIfSet(instant)"
-	ExpireAtIfNotSet   Op = "expireIfNotSet(instant)"
-	ExpireAtIfGreater  Op = "expireIfGreater(instant)"
-	ExpireAtIfLess     Op = "expireIfLess(instant)"
-	ClearExpire        Op = "clearExpire"
-	RemainTimeToLive   Op = "remainTimeToLive"
-	ExpireTime         Op = "getExpireTime"
-	Exists             Op = "isExists"
-	Delete             Op = "delete"
-	Unlink             Op = "unlink"
-	Rename             Op = "rename"
-	RenameNX           Op = "renamenx"
-	Copy               Op = "copy"
-	CopyAndReplace     Op = "copyAndReplace"
-	Touch              Op = "touch"
-	SizeInMemory       Op = "sizeInMemory"
+	TrySetRate        Op = "trySetRate"
+	SetRate           Op = "setRate"
+	SetRateArgs       Op = "setRate(args)"
+	UpdateRate        Op = "updateRate(args)"
+	GetConfig         Op = "getConfig"
+	TryAcquireOne     Op = "tryAcquire()"
+	TryAcquire        Op = "tryAcquire(permits)"
+	TryAcquireUntil   Op = "tryAcquire(permits, timeout)"
+	Take              Op = "take" // only Go has it: Java's tryAcquire(permits) with the numbers of a Decision
+	Acquire           Op = "acquire(permits)"
+	Release           Op = "release"
+	AvailablePermits  Op = "availablePermits"
+	Expire            Op = "expire"
+	ExpireAt          Op = "expireAt"
+	ExpireIfSet       Op = "expireIfSet"
+	ExpireIfNotSet    Op = "expireIfNotSet"
+	ExpireIfGreater   Op = "expireIfGreater"
+	ExpireIfLess      Op = "expireIfLess"
+	ExpireAtIfSet     Op = "expireIfSet(instant)"
+	ExpireAtIfNotSet  Op = "expireIfNotSet(instant)"
+	ExpireAtIfGreater Op = "expireIfGreater(instant)"
+	ExpireAtIfLess    Op = "expireIfLess(instant)"
+	ClearExpire       Op = "clearExpire"
+	RemainTimeToLive  Op = "remainTimeToLive"
+	ExpireTime        Op = "getExpireTime"
+	Exists            Op = "isExists"
+	Delete            Op = "delete"
+	Unlink            Op = "unlink"
+	Rename            Op = "rename"
+	RenameNX          Op = "renamenx"
+	Copy              Op = "copy"
+	CopyAndReplace    Op = "copyAndReplace"
+	Touch             Op = "touch"
+	SizeInMemory      Op = "sizeInMemory"
 )
 
-func (o Op) withoutInstant() Op { return Op(strings.TrimSuffix(string(o), "(instant)")) }
-
-// Ops are all calls.
-var Ops = []Op{
-	TrySetRate, SetRate, SetRateArgs, UpdateRate, GetConfig,
-	TryAcquireOne, TryAcquire, TryAcquireOneUntil, TryAcquireUntil, Take, AcquireOne, Acquire, Release, AvailablePermits,
-	Expire, ExpireAt, ExpireIfSet, ExpireIfNotSet, ExpireIfGreater, ExpireIfLess,
-	ExpireAtIfSet, ExpireAtIfNotSet, ExpireAtIfGreater, ExpireAtIfLess, ClearExpire, RemainTimeToLive, ExpireTime,
-	Exists, Delete, Unlink, Rename, RenameNX, Copy, CopyAndReplace, Touch, SizeInMemory,
+// WithoutInstant returns the call that sets the same expiry by a duration.
+func (o Op) WithoutInstant() Op {
+	if o == ExpireAt {
+		return Expire
+	}
+	return Op(strings.TrimSuffix(string(o), "(instant)"))
 }
 
 // Of returns a call of permits.

@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -26,6 +27,10 @@ func Every(t testing.TB, client *rratelimiter.Client, redisson *oracle.Redisson,
 		}
 	}
 	to := func(op Op) Call { return Call{Op: op, NewName: name} }
+	afterSetRate := Reply("6")
+	if !AtLeast(redisson.Version(), "3.27.0") {
+		afterSetRate = "5" // an older release keeps the state of its client
+	}
 	kind := map[bool]string{false: "OVERALL", true: "PER_CLIENT"}[perClient]
 	for i, step := range []struct {
 		by    Library
@@ -72,7 +77,7 @@ func Every(t testing.TB, client *rratelimiter.Client, redisson *oracle.Redisson,
 		{golang, rate(SetRate, 5), Done, ""},
 		{java, rate(SetRate, 6), Done, ""},
 		{golang, take(TryAcquire, 1), "true", ""},
-		{java, Just(AvailablePermits), "5", "6"},
+		{java, Just(AvailablePermits), "5", afterSetRate},
 		{java, Just(Delete), "true", ""},
 		// Java cannot delete the state of Go's client.
 		{golang, Just(Unlink), "false", "true"},
@@ -80,6 +85,11 @@ func Every(t testing.TB, client *rratelimiter.Client, redisson *oracle.Redisson,
 		{golang, Just(RemainTimeToLive), "-2", ""},
 	} {
 		got, err := step.by.Do(t.Context(), step.call)
+		if errors.Is(err, oracle.ErrUnsupported) {
+			require.NotEqual(t, "4.7.0", redisson.Version())
+			t.Logf("Redisson %s lacks %v: Go calls it", redisson.Version(), step.call.Op)
+			got, err = golang.Do(t.Context(), step.call)
+		}
 		require.NoError(t, err, "step %d of %q", i, name)
 		want := []Reply{step.want}
 		if perClient && step.alone != "" {

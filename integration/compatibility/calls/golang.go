@@ -65,15 +65,11 @@ func (g golang) do(ctx context.Context, c Call) (Reply, error) {
 		return truth(l.TryAcquire(ctx, 1))
 	case TryAcquire:
 		return truth(l.TryAcquire(ctx, c.Permits))
-	case TryAcquireOneUntil:
-		return truth(l.TryAcquireWithin(ctx, 1, c.Timeout))
 	case TryAcquireUntil:
 		return truth(l.TryAcquireWithin(ctx, c.Permits, c.Timeout))
 	case Take:
 		d, err := l.Take(ctx, c.Permits)
 		return Decision(d.Allowed, d.Limit, d.Remaining, d.RetryAfter, d.ResetAfter), err
-	case AcquireOne:
-		return nothing(l.Acquire(ctx, 1))
 	case Acquire:
 		return nothing(l.Acquire(ctx, c.Permits))
 	case Release:
@@ -87,7 +83,7 @@ func (g golang) do(ctx context.Context, c Call) (Reply, error) {
 	case ExpireIfSet, ExpireIfNotSet, ExpireIfGreater, ExpireIfLess:
 		return truth(l.Expire(ctx, c.Expiry, conditions[c.Op]))
 	case ExpireAtIfSet, ExpireAtIfNotSet, ExpireAtIfGreater, ExpireAtIfLess:
-		return truth(l.ExpireAt(ctx, at, conditions[c.Op.withoutInstant()]))
+		return truth(l.ExpireAt(ctx, at, conditions[c.Op.WithoutInstant()]))
 	case ClearExpire:
 		return truth(l.ClearExpire(ctx))
 	case RemainTimeToLive:

@@ -80,8 +80,6 @@ func (j java) do(ctx context.Context, c Call) (Reply, error) {
 		return truth(j.l.TryAcquire(ctx, c.Permits))
 	case TryAcquire, Acquire, Release:
 		args = []any{c.Permits}
-	case TryAcquireOneUntil:
-		args = []any{c.Timeout.Milliseconds(), oracle.TimeUnit}
 	case TryAcquireUntil:
 		args = []any{c.Permits, c.Timeout.Milliseconds(), oracle.TimeUnit}
 	case Expire:

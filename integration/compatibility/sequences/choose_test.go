@@ -136,7 +136,8 @@ func (r *run) choose(lp *limiterPair, before outcome) calls.Call {
 	case calls.SetRateArgs, calls.UpdateRate:
 		c = r.rate(op, lp)
 		c.KeepState = r.chance(70)
-	case calls.Expire, calls.ExpireIfSet, calls.ExpireIfNotSet, calls.ExpireIfGreater, calls.ExpireIfLess:
+	case calls.Expire, calls.ExpireIfSet, calls.ExpireIfNotSet, calls.ExpireIfGreater, calls.ExpireIfLess,
+		calls.ExpireAt, calls.ExpireAtIfSet, calls.ExpireAtIfNotSet, calls.ExpireAtIfGreater, calls.ExpireAtIfLess:
 		c.Expiry = expiry
 	}
 	return c
@@ -151,5 +152,7 @@ var weights = []struct {
 	{7, calls.AvailablePermits}, {6, calls.Release}, {3, calls.TrySetRate}, {4, calls.SetRate}, {4, calls.SetRateArgs},
 	{4, calls.UpdateRate}, {2, calls.GetConfig}, {1, calls.Exists}, {1, calls.Delete}, {2, calls.Expire},
 	{1, calls.ExpireIfSet}, {1, calls.ExpireIfNotSet}, {1, calls.ExpireIfGreater}, {1, calls.ExpireIfLess},
+	{1, calls.ExpireAt}, {1, calls.ExpireAtIfSet}, {1, calls.ExpireAtIfNotSet}, {1, calls.ExpireAtIfGreater},
+	{1, calls.ExpireAtIfLess},
 	{4, calls.ClearExpire}, {2, calls.Rename}, {2, calls.RenameNX}, {2, calls.Copy}, {2, calls.CopyAndReplace},
 }

@@ -92,8 +92,9 @@ func (m *model) do(c calls.Call) calls.Reply {
 		return m.move(c.Op)
 	case calls.ClearExpire:
 		return m.eachTTL(false, func(_, _ int64) int64 { return state.Forever })
-	case calls.Expire, calls.ExpireIfSet, calls.ExpireIfNotSet, calls.ExpireIfGreater, calls.ExpireIfLess:
-		return m.expire(c)
+	}
+	if c.Expiry > 0 {
+		return m.expire(c.Op.WithoutInstant(), c.Expiry)
 	}
 	panic(fmt.Sprintf("nothing is expected of %v", c))
 }

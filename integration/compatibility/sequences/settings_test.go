@@ -176,11 +176,11 @@ func (m *model) eachTTL(compares bool, change func(ttl, slack int64) int64) call
 	return truth(changed)
 }
 
-func (m *model) expire(c calls.Call) calls.Reply {
-	compares := c.Op == calls.ExpireIfGreater || c.Op == calls.ExpireIfLess
+func (m *model) expire(op calls.Op, expiry time.Duration) calls.Reply {
+	compares := op == calls.ExpireIfGreater || op == calls.ExpireIfLess
 	return m.eachTTL(compares, func(ttl, slack int64) int64 {
-		ms, set := c.Expiry.Milliseconds()+slack, false
-		switch c.Op {
+		ms, set := expiry.Milliseconds()+slack, false
+		switch op {
 		case calls.Expire:
 			set = true
 		case calls.ExpireIfSet:
