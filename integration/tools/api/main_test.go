@@ -10,20 +10,21 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-const repository = "../../.."
-
-// The files in api are the API of the packages. A change of a package needs make api.
+// The files in api are the API of the packages, and no program outside this repository can name, read
+// or change anything of an internal package. A change of a package needs make api.
 func TestFiles_Packages_AreCurrent(t *testing.T) {
-	public, err := load(repository)
+	const repository = "../../.."
+	files, err := describe(repository)
 	require.NoError(t, err)
-	files := describe(public)
 	for name, want := range files {
 		text, err := os.ReadFile(filepath.Join(repository, "api", name))
 		require.NoError(t, err, "make api, then review the difference")
 		require.Equal(t, want, string(text), "api/%s: make api, then review the difference", name)
+		assert.NotContains(t, want, "/internal/", name)
 	}
 	existing, err := filepath.Glob(filepath.Join(repository, "api", "*.txt"))
 	require.NoError(t, err)
@@ -34,24 +35,40 @@ func TestFiles_Packages_AreCurrent(t *testing.T) {
 	}
 }
 
+type importer struct{ *types.Package }
+
+func (i importer) Import(string) (*types.Package, error) { return i.Package, nil }
+
 // Kinds that the packages do not have today.
 func TestDeclarations_OtherKinds_AreListed(t *testing.T) {
-	const source = `package p
-type hidden struct{}
+	inside := types.NewPackage("example.com/internal/inside", "inside")
+	field := types.NewField(token.NoPos, inside, "Mode", types.Typ[types.Int], false)
+	settings := types.NewTypeName(token.NoPos, inside, "Settings", nil)
+	types.NewNamed(settings, types.NewStruct([]*types.Var{field}, nil), nil)
+	inside.Scope().Insert(settings)
+	inside.MarkComplete()
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, "p.go", `package p
+import "example.com/internal/inside"
+type hidden struct { inside.Settings }
 func (hidden) Promoted() {}
-type Open struct { hidden; unseen int }
+type Open struct { *hidden; unseen inside.Settings }
 type Alias = Open
 type Set[K comparable] map[K]bool
-`
-	files := token.NewFileSet()
-	file, err := parser.ParseFile(files, "p.go", source, 0)
+type Named inside.Settings
+func Of(map[string]*inside.Settings) {}
+`, 0)
 	require.NoError(t, err)
-	pkg, err := new(types.Config).Check("example.com/p", files, []*ast.File{file}, nil)
+	pkg, err := (&types.Config{Importer: importer{inside}}).Check("example.com/p", files, []*ast.File{file}, nil)
 	require.NoError(t, err)
 	require.Equal(t, strings.Split(strings.TrimSpace(`
+func Of(map[string]*example.com/internal/inside.Settings)
 method (Open) Promoted()
 type Alias = Open
+type Named struct
+type Named struct, example.com/internal/inside.Mode int
 type Open struct
+type Open struct, Settings example.com/internal/inside.Settings
 type Set[K comparable] map[K]bool
 `), "\n"), declarations(pkg))
 }
