@@ -86,44 +86,9 @@ func (l *Limiter) AvailablePermits(ctx context.Context) (int64, error) {
 	return call[int64](ctx, l, "availablePermits")
 }
 
-// ExpireIfNotSet is expireIfNotSet(duration). Release 3.20.1 has it, 3.16.8 has not.
-func (l *Limiter) ExpireIfNotSet(ctx context.Context, d time.Duration) (bool, error) {
-	return call[bool](ctx, l, "expireIfNotSet", d)
-}
-
-// Unlink is unlink.
-func (l *Limiter) Unlink(ctx context.Context) (bool, error) {
-	return call[bool](ctx, l, "unlink")
-}
-
-// Rename is rename. In Java the object then has the new name; this Limiter keeps the old one.
-func (l *Limiter) Rename(ctx context.Context, newName string) error {
-	return l.run(ctx, "rename", newName)
-}
-
-// RenameNX is renamenx. In Java the object then has the new name; this Limiter keeps the old one.
-func (l *Limiter) RenameNX(ctx context.Context, newName string) (bool, error) {
-	return call[bool](ctx, l, "renamenx", newName)
-}
-
 // NameAfter returns the name of the object in Java after rename or renamenx.
 func (l *Limiter) NameAfter(ctx context.Context, rename, newName string) (string, error) {
 	return send[string](ctx, l, request{Call: rename, Args: []argument{argumentOf(newName)}, NameAfter: true})
-}
-
-// Copy is copy(destination). Release 3.38.1 has it, 3.34.1 has not.
-func (l *Limiter) Copy(ctx context.Context, newName string) (bool, error) {
-	return call[bool](ctx, l, "copy", newName)
-}
-
-// CopyAndReplace is copyAndReplace(destination), in the releases that have Copy.
-func (l *Limiter) CopyAndReplace(ctx context.Context, newName string) (bool, error) {
-	return call[bool](ctx, l, "copyAndReplace", newName)
-}
-
-// Touch is touch.
-func (l *Limiter) Touch(ctx context.Context) (bool, error) {
-	return call[bool](ctx, l, "touch")
 }
 
 // SizeInMemory is sizeInMemory, in bytes.

@@ -40,6 +40,11 @@ var (
 			return b().Hdel().Key(k[state.Config]).Field("keepAliveTime").Build()
 		}}
 
+	configExpires = event{"the configuration expires",
+		func(b func() rueidis.Builder, k state.Keys) rueidis.Completed {
+			return b().Pexpire().Key(k[state.Config]).Milliseconds((30*time.Hour + half).Milliseconds()).Build()
+		}}
+
 	events = []event{valueEvicted, permitsEvicted, configEvicted, rateLowered, madeByOld}
 )
 
@@ -154,5 +159,5 @@ var weights = []struct {
 	{1, calls.ExpireIfSet}, {1, calls.ExpireIfNotSet}, {1, calls.ExpireIfGreater}, {1, calls.ExpireIfLess},
 	{1, calls.ExpireAt}, {1, calls.ExpireAtIfSet}, {1, calls.ExpireAtIfNotSet}, {1, calls.ExpireAtIfGreater},
 	{1, calls.ExpireAtIfLess},
-	{4, calls.ClearExpire}, {2, calls.Rename}, {2, calls.RenameNX}, {2, calls.Copy}, {2, calls.CopyAndReplace},
+	{4, calls.ClearExpire}, {1, calls.Unlink}, {1, calls.Touch}, {2, calls.Rename}, {2, calls.RenameNX}, {2, calls.Copy}, {2, calls.CopyAndReplace},
 }

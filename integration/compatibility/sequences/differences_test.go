@@ -30,6 +30,8 @@ const (
 	renameMovesState                       // rename moves all keys
 	copyCopiesState                        // copy copies all keys
 	copyOfMissing                          // a copy of a missing limiter is an error
+	unlinkRemovesState                     // unlink removes all keys
+	touchesState                           // touch touches all keys
 	strayTTLRemoved                        // state in use has no TTL if the configuration has none
 	stateTTLExtended                       // state does not expire before its configuration
 	clientTTLExtended                      // per-client state expires later than the limiter

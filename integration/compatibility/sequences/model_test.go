@@ -81,11 +81,15 @@ func (m *model) do(c calls.Call) calls.Reply {
 		return calls.Reply(fmt.Sprintf("%s %d/%v", kind, v.rate, time.Duration(v.interval)*time.Millisecond))
 	case calls.Exists:
 		return truth(m.Config != nil)
-	case calls.Delete:
-		there := m.Config != nil
-		for _, p := range []*state.Pair{&m.Overall, &m.Client} {
-			there = there || p.Value != nil || p.Grants != nil
+	case calls.Touch:
+		return truth(m.Config != nil || m.applies(touchesState) && m.keepsState())
+	case calls.Delete, calls.Unlink:
+		if c.Op == calls.Unlink && !m.applies(unlinkRemovesState) {
+			there := m.Config != nil
+			m.Config, m.ConfigTTL = nil, state.NoKey
+			return truth(there)
 		}
+		there := m.Config != nil || m.keepsState()
 		*m.State = state.State{ConfigTTL: state.NoKey, Overall: none, Client: none, Read: m.Read}
 		return truth(there)
 	case calls.Rename, calls.RenameNX, calls.Copy, calls.CopyAndReplace:
@@ -97,6 +101,11 @@ func (m *model) do(c calls.Call) calls.Reply {
 		return m.expire(c.Op.WithoutInstant(), c.Expiry)
 	}
 	panic(fmt.Sprintf("nothing is expected of %v", c))
+}
+
+// keepsState reports whether there is a value or a grant.
+func (m *model) keepsState() bool {
+	return m.Overall.Value != nil || m.Overall.Grants != nil || m.Client.Value != nil || m.Client.Grants != nil
 }
 
 var none = state.Pair{ValueTTL: state.NoKey, GrantsTTL: state.NoKey}
