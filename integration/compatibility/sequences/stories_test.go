@@ -73,7 +73,7 @@ func (r *run) stories(t *testing.T) {
 			{later: 20*time.Hour - tick, call: try(3)}, free},
 		"a failed trySetRate": {set, {event: &madeByOld}, golang(calls.KeepAlive(calls.TrySetRate, 2*time.Hour)),
 			golang(try(1))},
-		"a keep-alive ends":   {golang(lasting), golang(try(1)), rate(calls.SetRate, 10), golang(try(1))},
+		"a keep-alive ends": {golang(lasting), golang(try(1)), rate(calls.SetRate, 10), golang(try(1))},
 		"a new type": {set, golang(try(4)), golang(ten(calls.SetRate, true)), golang(try(4)),
 			rate(calls.UpdateRate, 10)},
 		"renamed": {set, golang(try(4)), just(calls.Rename), set, golang(try(3)), just(calls.RenameNX),
