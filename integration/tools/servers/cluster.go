@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"testing"
@@ -20,10 +19,7 @@ const (
 
 // Cluster is a Redis Cluster of three masters and three replicas. Its methods are safe for
 // concurrent use.
-type Cluster struct {
-	nodes   []*Server
-	ownsDir string
-}
+type Cluster struct{ nodes []*Server }
 
 // NewCluster starts a cluster for the test. It returns when every node sees all masters and
 // replicas. args are further arguments of each redis-server. The test fails if the cluster does not
@@ -34,7 +30,7 @@ func NewCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	c, err := startCluster(ctx, t.TempDir(), args)
+	c, err := OpenCluster(ctx, args...)
 	if err != nil {
 		t.Fatalf("servers: %v", err)
 	}
@@ -45,26 +41,27 @@ func NewCluster(t testing.TB, args ...string) *Cluster {
 // OpenCluster is NewCluster without a test: the caller must Close the cluster. ctx bounds the
 // start.
 func OpenCluster(ctx context.Context, args ...string) (*Cluster, error) {
-	dir, err := os.MkdirTemp("", "redis-cluster-")
+	own := dataArgs(append([]string{
+		"--cluster-enabled", "yes",
+		"--cluster-node-timeout", "1500",
+		// A replica takes over regardless of the age of its data.
+		"--cluster-replica-validity-factor", "0",
+		"--repl-diskless-sync-delay", "0",
+		"--repl-ping-replica-period", "1",
+	}, args...))
+	nodes, err := startAll(ctx, clusterNodes, func(int) []string { return own })
 	if err != nil {
 		return nil, err
 	}
-	c, err := startCluster(ctx, dir, args)
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+	c := &Cluster{nodes}
+	if err := c.form(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
-	c.ownsDir = dir
 	return c, nil
 }
 
 // Close kills all nodes.
-func (c *Cluster) Close() error {
-	err := closeAll(c.nodes)
-	if c.ownsDir != "" {
-		err = errors.Join(err, os.RemoveAll(c.ownsDir))
-	}
-	return err
-}
+func (c *Cluster) Close() error { return closeAll(c.nodes) }
 
 // Nodes returns all nodes, in any role, also stopped ones.
 func (c *Cluster) Nodes() []*Server { return slices.Clone(c.nodes) }
@@ -169,28 +166,6 @@ func (c *Cluster) find(ctx context.Context, slot int) (master, replica *Server, 
 		}
 	}
 	return master, nil, nil
-}
-
-func startCluster(ctx context.Context, dir string, args []string) (*Cluster, error) {
-	nodes, err := startAll(ctx, dir, clusterNodes, func(string) ([]string, error) {
-		own := dataArgs([]string{
-			"--cluster-enabled", "yes",
-			"--cluster-node-timeout", "1500",
-			// A replica takes over regardless of the age of its data.
-			"--cluster-replica-validity-factor", "0",
-			"--repl-diskless-sync-delay", "0",
-			"--repl-ping-replica-period", "1",
-		})
-		return append(own, args...), nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	c := &Cluster{nodes: nodes}
-	if err := c.form(ctx); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	return c, nil
 }
 
 // form creates a cluster of unconnected nodes: the first half become masters, each with one of the

@@ -18,7 +18,6 @@ const (
 	sentinelReplicas = 2
 	sentinelQuorum   = 2
 	sentinelMaster   = "mymaster"
-	sentinelConfig   = "sentinel.conf"
 
 	// sentinelDownAfter is in milliseconds. Sentinels ping once a second: with a lower value, a late
 	// reply makes them replace a healthy master. It then loses its grants until it notices.
@@ -172,12 +171,13 @@ func startSentinel(ctx context.Context, dir string, args []string) (_ *Sentinel,
 		}
 	}()
 	quick := append([]string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}, args...)
-	if s.data, err = startAll(ctx, dir, 1, func(string) ([]string, error) { return dataArgs(quick), nil }); err != nil {
+	master, err := startServer(ctx, dataArgs(quick))
+	if err != nil {
 		return nil, err
 	}
-	master := s.data[0]
-	replicas, err := startAll(ctx, dir, sentinelReplicas, func(string) ([]string, error) {
-		return append(dataArgs(quick), "--replicaof", host, strconv.Itoa(master.Port())), nil
+	s.data = []*Server{master}
+	replicas, err := startAll(ctx, sentinelReplicas, func(int) []string {
+		return append(dataArgs(quick), "--replicaof", host, strconv.Itoa(master.Port()))
 	})
 	if err != nil {
 		return nil, err
@@ -189,10 +189,13 @@ func startSentinel(ctx context.Context, dir string, args []string) (_ *Sentinel,
 	fmt.Fprintf(&lines, "sentinel monitor %s %s %d %d\n", sentinelMaster, host, master.Port(), sentinelQuorum)
 	fmt.Fprintf(&lines, "sentinel down-after-milliseconds %s %d\n", sentinelMaster, sentinelDownAfter)
 	fmt.Fprintf(&lines, "sentinel failover-timeout %s %d\n", sentinelMaster, 3*sentinelDownAfter)
-	s.sentinels, err = startAll(ctx, dir, sentinels, func(own string) ([]string, error) {
-		config := filepath.Join(own, sentinelConfig)
-		return []string{config, "--sentinel"}, os.WriteFile(config, []byte(lines.String()), 0o600)
-	})
+	config := func(i int) string { return filepath.Join(dir, fmt.Sprintf("sentinel-%d.conf", i)) }
+	for i := range sentinels {
+		if err := os.WriteFile(config(i), []byte(lines.String()), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	s.sentinels, err = startAll(ctx, sentinels, func(i int) []string { return []string{config(i), "--sentinel"} })
 	if err != nil {
 		return nil, err
 	}

@@ -29,10 +29,9 @@ const startTimeout = 60 * time.Second
 
 // Server is one Redis server. Its methods are safe for concurrent use.
 type Server struct {
-	dir     string
-	ownsDir bool
-	port    int
-	args    []string // all but the port
+	dir  string
+	port int
+	args []string // all but the port
 
 	mu      sync.Mutex
 	process *process // never nil; after Kill the killed one
@@ -44,7 +43,7 @@ func Single(t testing.TB, args ...string) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	server, err := startServer(ctx, t.TempDir(), dataArgs(args))
+	server, err := OpenSingle(ctx, args...)
 	if err != nil {
 		t.Fatalf("servers: %v", err)
 	}
@@ -54,16 +53,7 @@ func Single(t testing.TB, args ...string) *Server {
 
 // OpenSingle is Single without a test: the caller must Close the server. ctx bounds the start.
 func OpenSingle(ctx context.Context, args ...string) (*Server, error) {
-	dir, err := os.MkdirTemp("", "redis-")
-	if err != nil {
-		return nil, err
-	}
-	server, err := startServer(ctx, dir, dataArgs(args))
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	server.ownsDir = true
-	return server, nil
+	return startServer(ctx, dataArgs(args))
 }
 
 // Addr returns the server's address, host:port.
@@ -72,24 +62,8 @@ func (s *Server) Addr() string { return net.JoinHostPort(host, strconv.Itoa(s.po
 // Port returns the server's port. Restart keeps it.
 func (s *Server) Port() int { return s.port }
 
-// Dir returns the server's working directory.
-func (s *Server) Dir() string { return s.dir }
-
-// PID returns the process id of the server, also of a killed one.
-func (s *Server) PID() int { return s.current().pid() }
-
 // Log returns the end of the server's output since its last start.
 func (s *Server) Log() string { return s.current().output.String() }
-
-// Running reports whether the server's process exists, also if it is paused.
-func (s *Server) Running() bool {
-	select {
-	case <-s.current().done:
-		return false
-	default:
-		return true
-	}
-}
 
 // Pause stops the server like a hung host: connections stay open and no reply comes, until Resume.
 func (s *Server) Pause() error { return s.current().signal(syscall.SIGSTOP) }
@@ -120,14 +94,8 @@ func (s *Server) Restart() error {
 	return awaitReply(ctx, s.port, started)
 }
 
-// Close kills the server and removes a directory that OpenSingle created.
-func (s *Server) Close() error {
-	err := s.Kill()
-	if s.ownsDir {
-		err = errors.Join(err, os.RemoveAll(s.dir))
-	}
-	return err
-}
+// Close kills the server and removes its directory.
+func (s *Server) Close() error { return errors.Join(s.Kill(), os.RemoveAll(s.dir)) }
 
 // Do runs a command on this server over a new connection, and returns its reply. It fails after a
 // few seconds without a reply, also if ctx has no deadline.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,29 +22,32 @@ func dataArgs(args []string) []string {
 
 var errPortTaken = errors.New("the port is taken")
 
-// startServer starts a server on a free port. If another process takes the port first, it tries
-// another port.
-func startServer(ctx context.Context, dir string, args []string) (*Server, error) {
+// startServer starts a server on a free port, in a directory of its own. If another process takes the
+// port first, it tries another port.
+func startServer(ctx context.Context, args []string) (_ *Server, err error) {
+	dir, err := os.MkdirTemp("", "redis-")
+	if err != nil {
+		return nil, err
+	}
 	const tries = 20
-	var err error
 	for range tries {
 		var port int
 		if port, err = freePort(); err != nil {
-			return nil, err
+			break
 		}
 		var started *process
 		if started, err = launch(dir, port, args); err != nil {
-			return nil, err
+			break
 		}
 		if err = awaitReply(ctx, port, started); err == nil {
 			return &Server{dir: dir, port: port, args: args, process: started}, nil
 		}
 		err = errors.Join(err, started.kill())
 		if !errors.Is(err, errPortTaken) {
-			return nil, err
+			break
 		}
 	}
-	return nil, err
+	return nil, errors.Join(err, os.RemoveAll(dir))
 }
 
 // freePort returns a free port whose cluster bus port (10000 above) is also free. Both are below
@@ -99,38 +103,22 @@ func awaitReply(ctx context.Context, port int, started *process) error {
 	}
 }
 
-// startAll starts n servers at once, each in its own folder in dir. If one fails, it kills the
-// others. args returns a server's arguments and may prepare its folder.
-func startAll(ctx context.Context, dir string, n int, args func(own string) ([]string, error)) ([]*Server, error) {
+// startAll starts n servers at once, with the arguments that args returns for each. If one fails, it
+// ends the others.
+func startAll(ctx context.Context, n int, args func(i int) []string) ([]*Server, error) {
 	started := make([]*Server, n)
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
-		wg.Go(func() {
-			own, err := os.MkdirTemp(dir, "server-")
-			if err != nil {
-				errs[i] = err
-				return
-			}
-			ownArgs, err := args(own)
-			if err != nil {
-				errs[i] = err
-				return
-			}
-			started[i], errs[i] = startServer(ctx, own, ownArgs)
-		})
+		wg.Go(func() { started[i], errs[i] = startServer(ctx, args(i)) })
 	}
 	wg.Wait()
 	err := errors.Join(errs...)
 	if err == nil {
 		return started, nil
 	}
-	for _, server := range started {
-		if server != nil {
-			err = errors.Join(err, server.Kill())
-		}
-	}
-	return nil, err
+	running := slices.DeleteFunc(started, func(s *Server) bool { return s == nil })
+	return nil, errors.Join(err, closeAll(running))
 }
 
 func closeAll(servers []*Server) error {
