@@ -56,8 +56,8 @@ func arrive(b *testing.B, take take, l load, m *meter) tally {
 // its call was due, so that a late start counts, too.
 func (a *arrivals) run(b testing.TB, clock alarm, take take, lasting time.Duration, counted bool) {
 	var calls sync.WaitGroup
-	start := time.Now()
-	for due := time.Duration(0); due < lasting; due += time.Duration(a.random.ExpFloat64() / a.rate * float64(time.Second)) {
+	start, meanGap := time.Now(), float64(time.Second)/a.rate
+	for due := time.Duration(0); due < lasting; due += time.Duration(a.random.ExpFloat64() * meanGap) {
 		name := a.random.IntN(len(a.names))
 		clock.sleep(b, due-time.Since(start))
 		calls.Go(func() {

@@ -69,7 +69,7 @@ func reportNoise() {
 		sum += share
 	}
 	slices.Sort(noise.pace)
-	fmt.Printf("BenchmarkNoise 1 %.4f others %.4f pace %.4f slow-pace\n", sum/float64(len(noise.others)),
+	fmt.Printf("BenchmarkNoise/library=machine 1 %.4f others %.4f pace %.4f slow-pace\n", sum/float64(len(noise.others)),
 		noise.pace[len(noise.pace)/2], noise.pace[len(noise.pace)/10])
 }
 

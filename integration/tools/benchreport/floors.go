@@ -68,7 +68,8 @@ const (
 
 // noise describes how quiet the machine was. A run without measured noise counts as quiet.
 func (r *results) noise() (text string, quiet bool) {
-	others, pace, slow := r.figure("Noise", "", "others"), r.figure("Noise", "", "pace"), r.figure("Noise", "", "slow-pace")
+	machine := func(unit string) spread { return r.figure("Noise", "machine", unit) }
+	others, pace, slow := machine("others"), machine("pace"), machine("slow-pace")
 	if math.IsNaN(others.high) {
 		return "The noise of the machine was not measured.", true
 	}

@@ -1,8 +1,8 @@
 // Command benchreport reads the output of the benchmarks, in rounds, and prints which line is below
-// its floor:
+// its floor, and the tables:
 //
 //	go run ./integration/tools/benchreport bin/bench.txt
-//	go run ./integration/tools/benchreport -docs docs bin/bench.txt      also writes the pages and pictures
+//	go run ./integration/tools/benchreport -docs docs bin/bench.txt      writes the tables into the pages, and pictures
 //	go run ./integration/tools/benchreport -floors integration/tools/benchreport/floors.txt RUN RUN
 //	                                                                     writes floors that both runs reach
 //
@@ -47,6 +47,10 @@ func run(file, docs string) error {
 	if docs != "" {
 		if err := r.write(docs, checked); err != nil {
 			return err
+		}
+	} else {
+		for _, name := range r.names {
+			fmt.Print("\n", r.titled(name))
 		}
 	}
 	if len(r.failed) > 0 {

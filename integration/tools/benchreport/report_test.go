@@ -83,7 +83,7 @@ func TestVerdict_NoisyMachine_JudgesNoFloor(t *testing.T) {
 		"0.06 others 10 pace 8 slow-pace": false,
 		"0.01 others 10 pace 6 slow-pace": false,
 	} {
-		r := readOutput(t, output+"BenchmarkNoise 1 "+noise+"\n")
+		r := readOutput(t, output+"BenchmarkNoise/library=machine 1 "+noise+"\n")
 		checked := r.check(floors(someFloors))
 		if quiet {
 			require.Contains(t, r.verdict(checked), "missed 2 of 5 floors")

@@ -26,7 +26,8 @@ var columns = []struct {
 	{"server-sec", "server time", seconds}, {"script-server-sec", "of Redisson's script", seconds},
 	{"x-script", "ratio", short}, {"longest-sec", "longest call", seconds}, {"calls", "calls until all are free", short},
 	{"share", "share of the rate", short}, {"fewest", "the fewest of a Client", short}, {"most", "the most", short},
-	{"B/grant", "bytes per grant", short},
+	{"B/grant", "bytes per grant", short}, {"others", "processors for others", short},
+	{"pace", "numbers passed in a microsecond", short}, {"slow-pace", "lowest tenth", short},
 }
 
 const script = "script" // the row of Redisson's script
@@ -73,12 +74,15 @@ func (r *results) table(name string, units ...string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
+// titled is a table below its name.
+func (r *results) titled(name string) string { return "`" + name + "`\n\n" + r.table(name) }
+
 // tables are those of a benchmark.
 func (r *results) tables(benchmark string) string {
 	var all []string
 	for _, name := range r.names {
 		if base, _, _ := strings.Cut(name, "/"); base == benchmark {
-			all = append(all, "`"+name+"`\n\n"+r.table(name))
+			all = append(all, r.titled(name))
 		}
 	}
 	return strings.Join(all, "\n")
