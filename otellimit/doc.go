@@ -49,16 +49,15 @@
 // error.type is the kind of an error:
 //
 //	canceled, deadline_exceeded
-//	not_initialized, permits_exceed_rate, invalid_argument
-//	invalid_request  the request lacks a key or a cost
+//	not_initialized
+//	invalid_request  lacks its key or cost, asks for more than the rate, or has another invalid argument
 //	state            the content of a key in Redis is invalid
 //	redis            Redis returned another error
 //	connection
 //	redis_down       decided without a call, in an outage
 //	_OTHER
 //
-// Error texts, names and addresses of clients are not reported. After the first 1,000 policies, names of
-// middleware and names of limiters, further ones count as _OTHER.
+// Error texts, names and addresses of clients are not reported.
 //
 // # Spans
 //

@@ -75,7 +75,7 @@ func ExampleWithSpansAfter() {
 	spans := tracetest.NewSpanRecorder()
 	telemetry := must(otellimit.New(otellimit.WithSpansAfter(time.Second),
 		otellimit.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(spans)))))
-	for _, waited := range []time.Duration{otellimit.DefaultSpansAfter, 2 * time.Second} {
+	for _, waited := range []time.Duration{5 * time.Millisecond, 2 * time.Second} {
 		telemetry.Observer().Decision(context.Background(), rratelimiter.DecisionInfo{
 			Policy: "token_bucket", Granted: true, Took: waited, Waited: waited,
 		})

@@ -14,39 +14,20 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// failure is an index of failures, the values of error.type. Error texts contain names and addresses
-// and are not reported.
-type failure int
+// failure is a value of error.type. Error texts contain names and addresses and are not reported.
+type failure string
 
 const (
-	noFailure failure = iota
-	canceled
-	deadlineExceeded
-	notInitialized
-	permitsExceedRate
-	invalidArgument
-	invalidRequest
-	state
-	redis
-	connection
-	down
-	other
-	failureCount
+	canceled         failure = "canceled"
+	deadlineExceeded failure = "deadline_exceeded"
+	notInitialized   failure = "not_initialized"
+	invalidRequest   failure = "invalid_request"
+	state            failure = "state"
+	redis            failure = "redis"
+	connection       failure = "connection"
+	down             failure = "redis_down"
+	other            failure = "_OTHER" // OpenTelemetry's value for all without one of their own
 )
-
-var failures = [failureCount]string{
-	canceled:          "canceled",
-	deadlineExceeded:  "deadline_exceeded",
-	notInitialized:    "not_initialized",
-	permitsExceedRate: "permits_exceed_rate",
-	invalidArgument:   "invalid_argument",
-	invalidRequest:    "invalid_request",
-	state:             "state",
-	redis:             "redis",
-	connection:        "connection",
-	down:              "redis_down",
-	other:             otherValue,
-}
 
 // sentinels maps errors by value; the first match counts.
 var sentinels = []struct {
@@ -58,24 +39,23 @@ var sentinels = []struct {
 	{context.DeadlineExceeded, deadlineExceeded},
 	{os.ErrDeadlineExceeded, deadlineExceeded},
 	{rratelimiter.ErrNotInitialized, notInitialized},
-	{rratelimiter.ErrPermitsExceedRate, permitsExceedRate},
-	{rratelimiter.ErrInvalidPermits, invalidArgument},
-	{rratelimiter.ErrInvalidRate, invalidArgument},
-	{rratelimiter.ErrInvalidName, invalidArgument},
-	{rratelimiter.ErrInvalidOption, invalidArgument},
-	{rratelimiter.ErrCrossSlot, invalidArgument},
-	{rratelimiter.ErrNoClient, invalidArgument},
+	{rratelimiter.ErrPermitsExceedRate, invalidRequest},
+	{rratelimiter.ErrInvalidPermits, invalidRequest},
+	{rratelimiter.ErrInvalidRate, invalidRequest},
+	{rratelimiter.ErrInvalidName, invalidRequest},
+	{rratelimiter.ErrInvalidOption, invalidRequest},
+	{rratelimiter.ErrCrossSlot, invalidRequest},
+	{rratelimiter.ErrNoClient, invalidRequest},
 	{limit.ErrInvalidRequest, invalidRequest}, // also grpclimit's
 	{rueidis.ErrClosing, connection},
 	{net.ErrClosed, connection},
 	{io.EOF, connection},
 	{io.ErrUnexpectedEOF, connection},
-	{io.ErrClosedPipe, connection},
 }
 
 func classify(err error) failure {
 	if err == nil {
-		return noFailure
+		return ""
 	}
 	for _, s := range sentinels {
 		if errors.Is(err, s.err) {

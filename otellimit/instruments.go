@@ -34,14 +34,12 @@ var (
 	}
 	waits   = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
 	batches = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}
-	seconds = metric.WithUnit("s")
-	request = metric.WithUnit("{request}")
 )
 
 // maker creates instruments and collects the errors.
 type maker struct {
 	meter metric.Meter
-	errs  []error
+	err   error
 }
 
 func newInstruments(meter metric.Meter) (instruments, error) {
@@ -62,36 +60,29 @@ func newInstruments(meter metric.Meter) (instruments, error) {
 		reloads:            m.counter("rules.reloads", "Reloads of rules files.", "{reload}"),
 	}
 	var err error
-	made.callRequests, err = meter.Int64Histogram("rratelimiter.redis.call.requests", request,
+	made.callRequests, err = meter.Int64Histogram("rratelimiter.redis.call.requests", metric.WithUnit("{request}"),
 		metric.WithDescription("Requests per call to Redis."), metric.WithExplicitBucketBoundaries(batches...))
-	m.check("redis.call.requests", made.callRequests, err)
-	return made, errors.Join(m.errs...)
-}
-
-func (m *maker) check(name string, made any, err error) {
-	if err == nil && made == nil {
-		err = fmt.Errorf("%T returns nil", m.meter)
+	if err = errors.Join(m.err, err); err != nil {
+		return made, fmt.Errorf("otellimit: create the instruments: %w", err)
 	}
-	if err != nil {
-		m.errs = append(m.errs, fmt.Errorf("otellimit: instrument rratelimiter.%s: %w", name, err))
-	}
+	return made, nil
 }
 
 func (m *maker) counter(name, description, unit string) metric.Int64Counter {
 	c, err := m.meter.Int64Counter("rratelimiter."+name, metric.WithDescription(description), metric.WithUnit(unit))
-	m.check(name, c, err)
+	m.err = errors.Join(m.err, err)
 	return c
 }
 
 func (m *maker) upDown(name, description, unit string) metric.Int64UpDownCounter {
 	c, err := m.meter.Int64UpDownCounter("rratelimiter."+name, metric.WithDescription(description), metric.WithUnit(unit))
-	m.check(name, c, err)
+	m.err = errors.Join(m.err, err)
 	return c
 }
 
 func (m *maker) histogram(name, description string, boundaries []float64) metric.Float64Histogram {
-	h, err := m.meter.Float64Histogram("rratelimiter."+name, seconds, metric.WithDescription(description),
-		metric.WithExplicitBucketBoundaries(boundaries...))
-	m.check(name, h, err)
+	h, err := m.meter.Float64Histogram("rratelimiter."+name, metric.WithUnit("s"),
+		metric.WithDescription(description), metric.WithExplicitBucketBoundaries(boundaries...))
+	m.err = errors.Join(m.err, err)
 	return h
 }

@@ -31,8 +31,8 @@ func TestMiddleware_Request_CountsByResult(t *testing.T) {
 		{limit.Outcome{Result: limit.Invalid, Err: limit.ErrInvalidRequest}, "invalid", "invalid_request"},
 		{limit.Outcome{Result: limit.Invalid, Err: limit.ErrInvalidRequest, Shadow: true}, "shadowed",
 			"invalid_request"},
-		{limit.Outcome{Err: errSecret}, "_OTHER", ""},
-		{limit.Outcome{Result: 7}, "_OTHER", ""},
+		{limit.Outcome{Result: limit.FailedOpen, Err: fmt.Errorf("a node: %w", guard.ErrDown)}, "failed_open",
+			"redis_down"},
 	} {
 		b := setUp(t)
 		b.Middleware("d").Request(context.Background(), c.o)
@@ -54,16 +54,6 @@ func TestMiddleware_LocalShare_HasItsSource(t *testing.T) {
 	const acquired = "rratelimiter.middleware=d,rratelimiter.result=acquired"
 	want := map[string]int64{acquired: 1, acquired + ",rratelimiter.source=share": 1}
 	assert.Equal(t, want, b.sums("middleware.requests"))
-}
-
-// During an outage without a call, the errors have a type of their own.
-func TestMiddleware_DecidedWithoutACall_HasItsErrorType(t *testing.T) {
-	b := setUp(t)
-	b.Middleware("d").Request(context.Background(),
-		limit.Outcome{Result: limit.FailedOpen, Err: fmt.Errorf("a node: %w", guard.ErrDown)})
-	assert.Equal(t, map[string]int64{
-		"error.type=redis_down,rratelimiter.middleware=d,rratelimiter.result=failed_open": 1,
-	}, b.sums("middleware.requests"))
 }
 
 // A graph has a line before Redis fails.

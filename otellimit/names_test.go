@@ -76,34 +76,6 @@ func TestNames_NoName_AreRejected(t *testing.T) {
 	}
 }
 
-// Memory is bounded, and no count is lost.
-func TestRegistry_TooManySources_CountAsOther(t *testing.T) {
-	const many = maxSources + 200
-	b := setUp(t)
-	o, ctx := b.Observer(), context.Background()
-	together(2, func(int) {
-		for j := range many {
-			o.Decision(ctx, granted("n", fmt.Sprint("policy ", j)))
-			o.Waiting(ctx, rratelimiter.WaitingInfo{Policy: fmt.Sprint("policy ", j), Change: 1})
-		}
-	})
-	together(2, func(int) {
-		for j := range many {
-			o.Waiting(ctx, rratelimiter.WaitingInfo{Policy: fmt.Sprint("policy ", j), Change: -1})
-			b.Middleware(fmt.Sprint("middleware ", j)).Request(ctx, limit.Outcome{Result: limit.Acquired})
-		}
-	})
-	requests, queued, middlewares := b.sums("requests"), b.sums("queued_requests"), b.sums("middleware.requests")
-	assert.Len(t, requests, maxSources+1)
-	assert.EqualValues(t, 2, requests["rratelimiter.policy=policy 7,rratelimiter.result=acquired"])
-	assert.EqualValues(t, 2*(many-maxSources), requests["rratelimiter.policy=_OTHER,rratelimiter.result=acquired"])
-	assert.Equal(t, map[string]int64{"rratelimiter.middleware=_OTHER,rratelimiter.result=acquired": 2 * many}, middlewares)
-	for key, n := range queued {
-		assert.Zero(t, n, key)
-	}
-	assert.Len(t, b.registry.made, maxSources+2)
-}
-
 // attributesOf returns the attribute sets of an instrument.
 func attributesOf(m metricdata.Metrics) (sets []attribute.Set) {
 	switch data := m.Data.(type) {

@@ -26,7 +26,7 @@ func TestSpans_CallsThatWaited_HaveOne(t *testing.T) {
 		o.Decision(ctx, denied("paid-api", "redisson"))
 		o.Decision(ctx, broken("paid-api", "redisson", errSecret))
 		short := granted("paid-api", "redisson")
-		short.Took, short.Waited = DefaultSpansAfter, DefaultSpansAfter-1
+		short.Took, short.Waited = 5*time.Millisecond, 5*time.Millisecond-1
 		o.Decision(ctx, short)
 		require.Len(t, b.spans.Started(), 1)
 

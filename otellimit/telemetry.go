@@ -1,7 +1,6 @@
 package otellimit
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -23,7 +22,6 @@ type Telemetry struct {
 	spansAfter time.Duration
 	names      limiterNames
 	registry   registry
-	rules      *attributeSets
 }
 
 // Option is a setting of a [Telemetry], for [New].
@@ -48,12 +46,8 @@ func WithTracerProvider(provider trace.TracerProvider) Option {
 	return func(s *settings) { s.tracers = provider }
 }
 
-// DefaultSpansAfter is the default of [WithSpansAfter].
-const DefaultSpansAfter = 5 * time.Millisecond
-
-// WithSpansAfter sets the wait for permits from which on a call has a span, by default
-// [DefaultSpansAfter]. With 0 every call that waits has one. An Acquire of free permits does not
-// wait.
+// WithSpansAfter sets the wait for permits from which on a call has a span, by default 5 ms. With 0 every
+// call that waits has one. An Acquire of free permits does not wait.
 func WithSpansAfter(wait time.Duration) Option {
 	return func(s *settings) { s.spansAfter = wait }
 }
@@ -68,44 +62,32 @@ func WithLimiterNames(names ...string) Option {
 	return func(s *settings) { s.names = append(s.names, names...) }
 }
 
-// New creates the instruments. It fails if a provider is nil or returns a nil or panicking instrument,
-// and if a name of [WithLimiterNames] is invalid. A provider that panics later does not affect the
-// limiter's caller: the panic goes to [otel.Handle].
+// New creates the instruments. It fails if a provider is nil or panics, if the MeterProvider rejects an
+// instrument, and if a name of [WithLimiterNames] is invalid. A provider that panics later does not affect
+// the limiter's caller: the panic goes to [otel.Handle].
 func New(opts ...Option) (telemetry *Telemetry, err error) {
-	s := settings{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider(), spansAfter: DefaultSpansAfter}
+	s := settings{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider(), spansAfter: 5 * time.Millisecond}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&s)
 		}
-	}
-	if s.meters == nil {
-		return nil, errors.New("otellimit: the MeterProvider is nil: leave WithMeterProvider out, or give it one")
-	}
-	if s.tracers == nil {
-		return nil, errors.New("otellimit: the TracerProvider is nil: leave WithTracerProvider out, or give it one")
 	}
 	listed, err := newNames(s.names)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		if p := recover(); p != nil { // for example, a nil pointer in an interface
+		if p := recover(); p != nil { // for example, a provider that is nil
 			err = fmt.Errorf("otellimit: the MeterProvider (%T) or the TracerProvider (%T) panicked: %v", s.meters, s.tracers, p)
 		}
 	}()
-	meter, tracer := s.meters.Meter(scope), s.tracers.Tracer(scope)
-	if meter == nil {
-		return nil, fmt.Errorf("otellimit: the MeterProvider (%T) returns no Meter", s.meters)
-	}
-	if tracer == nil {
-		return nil, fmt.Errorf("otellimit: the TracerProvider (%T) returns no Tracer", s.tracers)
-	}
-	made, err := newInstruments(meter)
+	made, err := newInstruments(s.meters.Meter(scope))
 	if err != nil {
 		return nil, err
 	}
 	return &Telemetry{
-		instruments: made, tracer: tracer, spansAfter: s.spansAfter, names: listed, rules: newSets(source{}),
+		instruments: made, tracer: s.tracers.Tracer(scope), spansAfter: s.spansAfter, names: listed,
+		registry: registry{made: make(map[labels]*measured)},
 	}, nil
 }
 
