@@ -2,15 +2,10 @@
 package check
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"slices"
+	"regexp"
 	"strings"
-
-	"go.yaml.in/yaml/v4"
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
@@ -55,6 +50,9 @@ func Check(path string, merge bool) File {
 	return f
 }
 
+// field matches a top-level field that only one of the formats has, in YAML or JSON, half-written too.
+var field = regexp.MustCompile(`(?m)(?:^|[{,]\s*|^\s*")["']?(rules|descriptors|slot_by)["']?\s*:`)
+
 // formatOf detects the format by the top-level fields of a file. Unreadable files count as rules.
 func formatOf(path string) string {
 	info, err := os.Stat(path)
@@ -64,40 +62,11 @@ func formatOf(path string) string {
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxBytes { // opening a pipe could block forever
 		return Rules
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return Rules
-	}
-	var document yaml.Node
-	if err := yaml.NewDecoder(bytes.NewReader(text)).Decode(&document); err != nil && !errors.Is(err, io.EOF) {
-		return halfWritten(text)
-	}
-	var fields []string
-	if len(document.Content) > 0 && document.Content[0].Kind == yaml.MappingNode {
-		for i := 0; i < len(document.Content[0].Content); i += 2 {
-			fields = append(fields, document.Content[0].Content[i].Value)
-		}
-	}
-	return formatBy(fields)
-}
-
-func formatBy(fields []string) string {
-	has := func(name string) bool { return slices.Contains(fields, name) }
-	if !has("rules") && (has("descriptors") || has("slot_by")) {
+	text, _ := os.ReadFile(path) // the package reports the error
+	if found := field.FindSubmatch(text); found != nil && string(found[1]) != "rules" {
 		return Envoy
 	}
 	return Rules
-}
-
-// halfWritten detects the format of invalid YAML by its lines.
-func halfWritten(text []byte) string {
-	var fields []string
-	for line := range bytes.Lines(text) {
-		if name, _, found := bytes.Cut(line, []byte(":")); found {
-			fields = append(fields, string(name))
-		}
-	}
-	return formatBy(fields)
 }
 
 // maxBytes is the size limit of both packages.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -116,15 +115,6 @@ func TestCertificates_FilesThatAreWrong_LeaveTheOnesBefore(t *testing.T) {
 		"empty certificate": func(f *certFixture, _ keyPair) { f.write(f.files.Cert, nil) },
 		"no certificate":    func(f *certFixture, _ keyPair) { require.NoError(f, os.Remove(f.files.Cert)) },
 		"no key":            func(f *certFixture, _ keyPair) { require.NoError(f, os.Remove(f.files.Key)) },
-		"a folder": func(f *certFixture, _ keyPair) {
-			require.NoError(f, os.Remove(f.files.Key))
-			require.NoError(f, os.Mkdir(f.files.Key, 0o700))
-		},
-		// To open a pipe without a writer would hold up all connections.
-		"a pipe": func(f *certFixture, _ keyPair) {
-			require.NoError(f, os.Remove(f.files.Key))
-			require.NoError(f, syscall.Mkfifo(f.files.Key, 0o600))
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newCertFixture(t)

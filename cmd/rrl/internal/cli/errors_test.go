@@ -145,5 +145,5 @@ func TestHelp_Commands_FitInto100Columns(t *testing.T) {
 			visit(sub)
 		}
 	}
-	visit(new(app).root(nil))
+	visit(new(app).root())
 }

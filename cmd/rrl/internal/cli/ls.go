@@ -64,51 +64,28 @@ func patternOf(args []string) string {
 }
 
 func (a *app) find(ctx context.Context, pattern string, most, pages int) (*inspect.Found, error) {
-	progress, done := a.progress(ctx)
+	progress, done := a.progress()
 	defer done()
 	return a.reader.Find(ctx, inspect.Search{Pattern: pattern, Most: most, Pages: pages, Progress: progress})
 }
 
-func (a *app) progress(ctx context.Context) (report func(string, uint64), done func()) {
+// progress returns a function that shows the number of scanned keys in a line of the terminal, nil without
+// a terminal, and one that removes the line.
+func (a *app) progress() (report func(string, uint64), done func()) {
 	if !screen.CanDraw(a.err) {
 		return nil, func() {}
 	}
 	const often = 200 * time.Millisecond
-	next, shown := time.Now().Add(often), false
-	total := a.countKeys(ctx)
+	next, shown := time.Now().Add(often), ""
 	return func(node string, walked uint64) {
 			if time.Now().Before(next) {
 				return
 			}
-			next, shown = time.Now().Add(often), true
-			of := ""
-			if total > 0 {
-				// There are two scans: configurations, then state.
-				of = fmt.Sprintf(", %d%%", min(99, walked*100/(2*total)))
-			}
-			line := screen.Text(fmt.Sprintf("%s: %d keys%s", node, walked, of), screen.Plain)
-			a.say("\r\x1b[K%s", strings.TrimSuffix(screen.Frame{line}.Cut(screen.Columns(a.err)-1, 1).String(), "\n"))
+			next, shown = time.Now().Add(often), "\r\x1b[K"
+			a.say("%s%s", shown, screen.Cut(fmt.Sprintf("%s: %d keys", node, walked), screen.Columns(a.err)-1))
 		}, func() {
-			if shown {
-				a.say("\r\x1b[K")
-			}
+			a.say("%s", shown)
 		}
-}
-
-// countKeys counts the keys of all masters. It returns 0 if the user lacks the right.
-func (a *app) countKeys(ctx context.Context) (sum uint64) {
-	nodes, err := a.redis.Masters(ctx)
-	if err != nil {
-		return 0
-	}
-	for _, node := range nodes {
-		n, err := node.Do(ctx, node.B().Dbsize().Build()).AsUint64()
-		if err != nil {
-			return 0
-		}
-		sum += n
-	}
-	return sum
 }
 
 func (a *app) show() *cobra.Command {
@@ -152,7 +129,7 @@ state too.`,
 }
 
 func (a *app) limiter(ctx context.Context, name string, given []names.Given, all bool) (report.Limiter, error) {
-	progress, done := a.progress(ctx)
+	progress, done := a.progress()
 	found, err := a.reader.Of(ctx, name, inspect.Search{
 		Most: maxLimiters, Pages: showPages, Given: given, All: all, Progress: progress,
 	})

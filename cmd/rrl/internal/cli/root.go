@@ -39,7 +39,7 @@ type app struct {
 	format     string
 	serverTime bool
 	clock      func() time.Time // instead of this host's; may be nil
-	hangup     <-chan os.Signal // SIGHUP
+	hangup     <-chan os.Signal // SIGHUP; nil if it is ignored
 
 	redis  *connect.Redis // of open; run closes it
 	reader *inspect.Reader
@@ -47,8 +47,9 @@ type app struct {
 
 // Main runs the tool on the standard input and output and returns the exit code.
 func Main(args []string) int {
-	hangup := make(chan os.Signal, 1)
+	var hangup chan os.Signal
 	if !signal.Ignored(syscall.SIGHUP) { // by nohup
+		hangup = make(chan os.Signal, 1)
 		signal.Notify(hangup, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -58,9 +59,7 @@ func Main(args []string) int {
 }
 
 func (a *app) run(ctx context.Context, args []string) int {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	root := a.root(cancel)
+	root := a.root()
 	root.SetArgs(args)
 	failure := root.ExecuteContext(ctx)
 	a.close()
@@ -69,7 +68,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 		return exitDone
 	case errors.Is(failure, errDenied):
 		return exitDenied
-	case ctx.Err() != nil && errors.Is(failure, context.Canceled):
+	case errors.Is(failure, context.Canceled):
 		a.say("rrl: interrupted\n")
 	case errors.Is(failure, syscall.EPIPE):
 		// The reader has closed the output.
@@ -79,8 +78,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return exitError
 }
 
-// root returns the root command. SIGHUP calls end, except for serve.
-func (a *app) root(end func()) *cobra.Command {
+func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rrl",
 		Short: "Inspect, exercise, configure and repair rate limiters in Redis, and serve them to proxies",
@@ -119,8 +117,10 @@ found a rate; 2 an error, or show of a corrupt limiter.`,
 		"use the clock of the Redis server, as programs with WithServerTime do")
 	a.complete(root, "output", "text", "json")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if cmd.Name() != "serve" {
-			go a.endAtHangup(cmd.Context(), end)
+		if cmd.Name() != "serve" && a.hangup != nil { // serve reads its files again
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
+			context.AfterFunc(ctx, stop)
+			cmd.SetContext(ctx)
 		}
 		switch {
 		case a.format != "text" && a.format != "json":
@@ -133,14 +133,6 @@ found a rate; 2 an error, or show of a corrupt limiter.`,
 	root.AddCommand(a.ls(), a.show(), a.watch(), a.try(), a.set(), a.reset(), a.release(), a.pause(), a.audit(), a.demo(),
 		a.serve(), a.rules())
 	return root
-}
-
-func (a *app) endAtHangup(ctx context.Context, end func()) {
-	select {
-	case <-ctx.Done():
-	case <-a.hangup:
-		end()
-	}
 }
 
 func (a *app) complete(cmd *cobra.Command, flag string, values ...string) {

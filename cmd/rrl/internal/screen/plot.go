@@ -10,17 +10,13 @@ var blocks = []rune(" ▁▂▃▄▅▆▇█")
 
 // Plot draws shares from 0 to 1 as columns, the newest at the right. It draws shares above 1 as 1 and NaN
 // as a gap.
-func Plot(shares []float64, width, height int) []Line {
-	if len(shares) > width {
-		shares = shares[len(shares)-width:]
-	}
-	rows := make([]Line, height)
+func Plot(shares []float64, width, height int) []string {
+	shares = shares[max(0, len(shares)-width):]
+	rows := make([]string, height)
 	for row := range rows {
 		above := height - 1 - row // rows below this one
-		var line Line
-		if gap := width - len(shares); gap > 0 {
-			line = append(line, Span{strings.Repeat(" ", gap), Plain})
-		}
+		var line strings.Builder
+		line.WriteString(strings.Repeat(" ", width-len(shares)))
 		for _, share := range shares {
 			eighths := 0
 			if !math.IsNaN(share) {
@@ -29,23 +25,17 @@ func Plot(shares []float64, width, height int) []Line {
 					eighths = 1 // a small share stays visible
 				}
 			}
-			cell := string(blocks[min(8, max(0, eighths-8*above))])
-			style := Level(share)
-			if last := len(line) - 1; last >= 0 && line[last].Style == style {
-				line[last].Text += cell
-			} else {
-				line = append(line, Span{cell, style})
-			}
+			line.WriteString(Level(share).Text(string(blocks[min(8, max(0, eighths-8*above))])))
 		}
-		rows[row] = line
+		rows[row] = line.String()
 	}
 	return rows
 }
 
 // Bar draws a share as a row.
-func Bar(share float64, width int) Span {
+func Bar(share float64, width int) string {
 	full := int(math.Round(min(1, max(0, share)) * float64(width)))
-	return Span{strings.Repeat("█", full) + strings.Repeat("░", width-full), Level(share)}
+	return Level(share).Text(strings.Repeat("█", full) + strings.Repeat("░", width-full))
 }
 
 // Level returns the style of a share.

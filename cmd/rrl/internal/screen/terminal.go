@@ -3,15 +3,14 @@ package screen
 import (
 	"io"
 	"os"
+	"regexp"
+	"strings"
 
 	"golang.org/x/term"
 )
 
-// Terminal draws frames on a terminal. Close restores the previous content.
-type Terminal struct {
-	out   *os.File
-	color bool
-}
+// Terminal draws lines on a terminal. Close restores the previous content.
+type Terminal struct{ out *os.File }
 
 // CanDraw reports whether w is a terminal that supports control sequences.
 func CanDraw(w any) bool { return IsTerminal(w) && os.Getenv("TERM") != "dumb" }
@@ -37,7 +36,7 @@ func Columns(w any) int {
 // OpenTerminal switches to the terminal's alternate screen without a cursor.
 func OpenTerminal(out *os.File) (*Terminal, error) {
 	_, err := io.WriteString(out, "\x1b[?1049h\x1b[?25l")
-	return &Terminal{out: out, color: os.Getenv("NO_COLOR") == ""}, err
+	return &Terminal{out}, err
 }
 
 // Size returns the present size.
@@ -49,9 +48,17 @@ func (t *Terminal) Size() (width, height int) {
 	return width, height
 }
 
-// Draw shows a frame.
-func (t *Terminal) Draw(f Frame) error {
-	_, err := io.WriteString(t.out, f.ANSI(t.color))
+// color matches the beginning of a style with a color.
+var color = regexp.MustCompile(`\x1b\[3[0-9]m`)
+
+// Draw shows lines over the previous ones.
+func (t *Terminal) Draw(lines []string) error {
+	const rest = end + "\x1b[K" // of a line
+	text := "\x1b[H" + strings.Join(lines, rest+"\r\n") + rest + "\x1b[J"
+	if os.Getenv("NO_COLOR") != "" {
+		text = color.ReplaceAllString(text, "")
+	}
+	_, err := io.WriteString(t.out, text)
 	return err
 }
 

@@ -55,7 +55,7 @@ func (w *Watcher) Run(ctx context.Context, out io.Writer, where string, every ti
 func show(out io.Writer, terminal *screen.Terminal, view *View, samples []Sample, json bool) error {
 	if terminal != nil {
 		view.Add(samples)
-		return terminal.Draw(view.Frame(terminal.Size()))
+		return terminal.Draw(view.Lines(terminal.Size()))
 	}
 	for _, s := range samples {
 		var err error

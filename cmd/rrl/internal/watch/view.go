@@ -67,82 +67,74 @@ func (v *View) find(sample Sample) *series {
 }
 
 const (
-	narrow     = 48 // columns below which texts are short
-	maxRows    = 6  // of a plot
-	maxShown   = 4  // clients of a limiter
-	aroundPlot = 3  // lines of a limiter besides its plot: title, numbers, and an empty one
+	maxRows    = 6 // of a plot
+	maxShown   = 4 // clients of a limiter
+	aroundPlot = 3 // lines of a limiter besides its plot: title, numbers, and an empty one
 )
 
-// Frame draws the latest samples.
-func (v *View) Frame(width, height int) screen.Frame {
-	head := fmt.Sprintf("%s  %s", v.last.Format("15:04:05"), v.Where)
+// Lines draws the latest samples.
+func (v *View) Lines(width, height int) []string {
+	lines := []string{screen.Dim.Text(v.last.Format("15:04:05") + "  " + v.Where)}
 	foot := "Ctrl-C quits. Waiting callers are not shown: Redis does not know them."
-	if width < narrow {
-		head, foot = v.last.Format("15:04:05"), "Ctrl-C quits"
-	}
-	frame := screen.Frame{screen.Text(head, screen.Dim)}
 	room := height - 2 // head and foot
 	shown := min(len(v.series), max(1, room/(aroundPlot+1)))
 	for i, s := range v.series[:shown] {
-		each := room / (shown - i)
-		lines := s.lines(width, each)
-		room -= len(lines)
-		frame = append(frame, lines...)
+		drawn := s.lines(width, room/(shown-i))
+		room -= len(drawn)
+		lines = append(lines, drawn...)
 	}
 	if rest := len(v.series) - shown; rest > 0 {
 		foot = fmt.Sprintf("+%d more in a higher window. %s", rest, foot)
 	}
-	frame = frame[:min(len(frame), max(0, height-1))]
-	return append(frame, screen.Text(foot, screen.Dim)).Cut(width, height)
+	lines = append(lines[:min(len(lines), max(0, height-1))], screen.Dim.Text(foot))
+	for i, line := range lines {
+		lines[i] = screen.Cut(line, width)
+	}
+	return lines[:min(len(lines), max(0, height))]
 }
 
 // lines draws a limiter in at most the given number of lines.
-func (s *series) lines(width, most int) screen.Frame {
+func (s *series) lines(width, most int) []string {
 	sample := s.sample
-	frame := screen.Frame{{
-		{Text: names.Quote(string(sample.Name)), Style: screen.Bold}, {Text: "  " + sample.Kind, Style: screen.Dim},
-	}}
+	lines := []string{screen.Bold.Text(names.Quote(string(sample.Name))) + "  " + screen.Dim.Text(sample.Kind)}
 	if sample.Wrong != "" {
-		return append(frame, screen.Text(sample.Wrong, screen.Warn), nil)
+		return append(lines, screen.Warn.Text(sample.Wrong), "")
 	}
 	clients := min(len(sample.Clients), maxShown, max(0, most-aroundPlot-2))
-	rows := min(maxRows, max(1, most-aroundPlot-clients))
-	frame = append(frame, s.plot(width, rows)...)
-	frame = append(frame, s.numbers(width))
+	lines = append(lines, s.plot(width, min(maxRows, max(1, most-aroundPlot-clients)))...)
+	lines = append(lines, sample.numbers())
 	for _, c := range sample.Clients[:clients] {
-		frame = append(frame, s.client(c, width))
+		lines = append(lines, c.line(sample.Limit, width))
 	}
-	return append(frame, nil)
+	return append(lines, "")
 }
 
 // plot draws the shares of the limit that were taken, beside a scale where there is room for one.
-func (s *series) plot(width, rows int) screen.Frame {
-	scale := 0
-	if width >= narrow {
-		scale = 7
+func (s *series) plot(width, rows int) []string {
+	const label, roomy = 7, 48 // columns
+	if width < roomy {
+		return screen.Plot(s.shares(), width, rows)
 	}
+	lines := screen.Plot(s.shares(), width-label, rows)
+	for row := range lines {
+		scale := ""
+		switch row {
+		case 0:
+			scale = short(s.top(len(s.taken) - 1))
+		case rows - 1:
+			scale = "0"
+		}
+		lines[row] = screen.Dim.Text(fmt.Sprintf("%5s │", scale)) + lines[row]
+	}
+	return lines
+}
+
+func (s *series) shares() []float64 {
 	shares := make([]float64, len(s.taken))
 	for i, taken := range s.taken {
 		shares[i] = taken / s.top(i)
 	}
-	var frame screen.Frame
-	for row, line := range screen.Plot(shares, width-scale, rows) {
-		label := ""
-		switch {
-		case scale == 0:
-		case row == 0:
-			label = fmt.Sprintf("%5s │", short(s.top(len(s.taken)-1)))
-		case row == rows-1:
-			label = "    0 │"
-		default:
-			label = "      │"
-		}
-		if scale > 0 {
-			line = append(screen.Line{{Text: label, Style: screen.Dim}}, line...)
-		}
-		frame = append(frame, line)
-	}
-	return frame
+	return shares
 }
 
 // top returns the value at the top of the plot.
@@ -154,45 +146,36 @@ func (s *series) top(i int) float64 {
 	return max(1, s.highest*1.3)
 }
 
-func (s *series) numbers(width int) screen.Line {
-	sample := s.sample
-	style := screen.Plain
-	text := fmt.Sprintf("taken %d", sample.Taken)
-	if sample.Limit > 0 {
-		style = screen.Level(float64(sample.Taken) / float64(sample.Limit))
-		text = fmt.Sprintf("taken %d of %d", sample.Taken, sample.Limit)
-		if width < narrow {
-			text = fmt.Sprintf("%d/%d", sample.Taken, sample.Limit)
-		}
+func (s Sample) numbers() string {
+	text := fmt.Sprintf("taken %d", s.Taken)
+	if s.Limit > 0 {
+		style := screen.Level(float64(s.Taken) / float64(s.Limit))
+		text = style.Text(fmt.Sprintf("taken %d of %d", s.Taken, s.Limit)) + fmt.Sprintf("  free %d", max(0, s.Limit-s.Taken))
 	}
-	line := screen.Line{{Text: text, Style: style}}
-	add := func(text string) { line = append(line, screen.Span{Text: "  " + text}) }
-	if sample.BusyMS > 0 {
-		add("next free in " + names.About(time.Duration(sample.BusyMS)*time.Millisecond))
+	if s.BusyMS > 0 {
+		text += "  next free in " + names.About(time.Duration(s.BusyMS)*time.Millisecond)
 	}
-	if sample.Limit > 0 && width >= narrow {
-		add(fmt.Sprintf("free %d", max(0, sample.Limit-sample.Taken)))
+	if s.Granted != nil {
+		text += fmt.Sprintf("  +%d granted", *s.Granted)
 	}
-	if sample.Granted != nil {
-		add(fmt.Sprintf("+%d granted", *sample.Granted))
+	if n := len(s.Clients); n > 0 {
+		text += fmt.Sprintf("  %d clients", n)
 	}
-	if n := len(sample.Clients); n > 0 {
-		add(fmt.Sprintf("%d clients", n))
-	}
-	return line
+	return text
 }
 
-func (s *series) client(c Client, width int) screen.Line {
-	share := float64(c.Taken) / float64(max(1, s.sample.Limit))
+// line draws a client's share of a limit.
+func (c Client) line(limit int64, width int) string {
+	const whole = 84 // columns with room for an ID and a bar
 	id := c.ID
-	if width < narrow+36 {
+	if width < whole {
 		id = c.ID[:min(8, len(c.ID))]
 	}
-	line := screen.Line{{Text: "  " + id + " ", Style: screen.Dim}}
+	line := screen.Dim.Text("  " + id + " ")
 	if bar := min(30, width-len(id)-20); bar > 3 {
-		line = append(line, screen.Bar(share, bar))
+		line += screen.Bar(float64(c.Taken)/float64(max(1, limit)), bar)
 	}
-	return append(line, screen.Span{Text: fmt.Sprintf(" %d", c.Taken)})
+	return line + fmt.Sprintf(" %d", c.Taken)
 }
 
 // short writes a number in at most five characters.
