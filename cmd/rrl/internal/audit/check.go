@@ -68,7 +68,7 @@ func (c *checker) redisson(ctx context.Context, l *inspect.Redisson) error {
 		advice = "choose another name for the limiter, or delete the key"
 	}
 	for _, wrong := range l.Wrong {
-		c.add(Problem, KindConfig, l.Name, l.Name, wrong+": every call of the libraries fails; "+advice)
+		c.add(Problem, KindConfig, l.Name, l.Name, wrong+": every call of the libraries fails; "+advice).Corrupt = true
 	}
 	if !l.Valid() {
 		return nil
@@ -96,14 +96,15 @@ func (c *checker) pair(ctx context.Context, l *inspect.Redisson, p *inspect.Pair
 		return err
 	}
 	for i, key := range p.OtherTypes {
-		c.add(Problem, KindConfig, l.Name, key, p.Wrong[i]+": every call of the libraries fails; delete the key")
+		f := c.add(Problem, KindConfig, l.Name, key, p.Wrong[i]+": every call of the libraries fails; delete the key")
+		f.Corrupt = true
 	}
 	if len(p.Wrong) == 0 || !totals.WrongType {
 		c.value(l, p, totals)
 	}
 	if totals.NotGrants > 0 {
 		c.add(Problem, KindMember, l.Name, p.PermitsKey, fmt.Sprintf("members that are not grants: %d: calls of the "+
-			"libraries fail when they expire; delete the key, which frees its permits", totals.NotGrants))
+			"libraries fail when they expire; delete the key, which frees its permits", totals.NotGrants)).Corrupt = true
 	}
 	c.windows(l, p, totals)
 	if ahead := totals.Newest - c.Now().UnixMilli(); p.Grants > 0 && ahead > 2000 {
@@ -143,7 +144,7 @@ func (c *checker) value(l *inspect.Redisson, p *inspect.Pair, totals *inspect.To
 			totals.Permits, rate)
 	case !known:
 		c.add(Problem, KindValue, l.Name, p.ValueKey, fmt.Sprintf("the value %q is not a number: every call of the "+
-			"libraries fails; delete the keys of the limiter's state, which frees its permits", *totals.Value))
+			"libraries fails; delete the keys of the limiter's state, which frees its permits", *totals.Value)).Corrupt = true
 		return
 	case excess == 0:
 		return

@@ -23,7 +23,8 @@ type Finding struct {
 	Repair   string     `json:"repair,omitempty"` // what the repair does, "" if there is none
 	Result   string     `json:"result,omitempty"` // the result of the repair
 
-	repair *repair // nil if there is none
+	Corrupt bool    `json:"-"` // calls of the libraries fail
+	repair  *repair // nil if there is none
 }
 
 // Kinds of findings.
@@ -45,6 +46,4 @@ const (
 	Repaired = "repaired"
 	Failed   = "failed"
 	Changed  = "unchanged, since the limiter has changed meanwhile"
-	Refused  = "unchanged"
-	Untried  = "not tried"
 )

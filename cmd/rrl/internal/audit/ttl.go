@@ -72,7 +72,7 @@ func (c *checker) policy(p *inspect.Policy) {
 	}
 	if len(p.Wrong) > 0 {
 		c.add(Note, KindStrange, p.Name, p.Key,
-			p.Wrong[0]+": if it belongs to a limiter, its calls fail: delete the key")
+			p.Wrong[0]+": if it belongs to a limiter, its calls fail: delete the key").Corrupt = true
 		return
 	}
 	if p.TTL != inspect.Forever {

@@ -1,19 +1,14 @@
 package cli
 
 import (
-	"bufio"
-	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -81,34 +76,10 @@ func clientID(text string) ([]rratelimiter.Option, error) {
 	return []rratelimiter.Option{rratelimiter.WithClientID(id)}, nil
 }
 
-func (a *app) canAsk() bool { return screen.IsTerminal(a.in) && screen.IsTerminal(a.err) }
-
-// errUnchanged is returned if the user did not agree.
-var errUnchanged = errors.New("nothing was changed")
-
-// confirm asks for a confirmation on the terminal, unless yes is set.
-func (a *app) confirm(ctx context.Context, yes bool, what string) error {
+// agreed returns what a command would do as an error, unless --yes is set.
+func agreed(yes bool, what string) error {
 	if yes {
 		return nil
 	}
-	if !a.canAsk() {
-		return fmt.Errorf("this would %s, and there is no terminal for a confirmation: use --yes", what)
-	}
-	a.say("This will %s. Continue? (y/N) ", what)
-	answered := make(chan bool, 1)
-	go func() { // keeps reading after Ctrl-C
-		answer, err := bufio.NewReader(a.in).ReadString('\n')
-		answer = strings.ToLower(strings.TrimSpace(answer))
-		answered <- err == nil && (answer == "y" || answer == "yes")
-	}()
-	select {
-	case <-ctx.Done():
-		a.say("\n")
-		return ctx.Err()
-	case yes = <-answered:
-	}
-	if !yes {
-		return errUnchanged
-	}
-	return nil
+	return fmt.Errorf("this would %s: use --yes", what)
 }

@@ -188,7 +188,7 @@ func TestAudit_EachDamage_IsReportedAndRepaired(t *testing.T) {
 				require.Contains(t, r.out, want, r.err)
 			}
 			require.Equal(t, before, s.text("DEBUG", "DIGEST"), "audit has changed something")
-			r = tool("audit", "--fix", "--yes", "--redis", s.url())
+			r = tool("audit", "--fix", "--redis", s.url())
 			require.NotEqual(t, exitError, r.code, r.err)
 			if len(test.then) > 0 {
 				require.Contains(t, r.out, "repaired: ")

@@ -98,7 +98,7 @@ func (m *inMemory) says(line string) string {
 		args[i] = strings.Trim(arg, `'"`)
 	}
 	var out bytes.Buffer
-	a := &app{in: strings.NewReader(""), out: &out, err: &out, clock: m.now}
+	a := &app{out: &out, err: &out, clock: m.now}
 	ended := a.run(context.Background(), append(args[1:], "--redis", "redis://"+m.server.Addr()))
 	if code {
 		out.WriteString(string(rune('0'+ended)) + "\n")
@@ -119,7 +119,6 @@ func TestCompletion_Shells_GetScripts(t *testing.T) {
 		require.Equal(t, exitDone, r.code)
 		require.Contains(t, r.out, "rrl")
 	}
-	require.Contains(t, tool("__complete", "ls", "-o", "").out, "json")
 	require.Contains(t, tool("__complete", "ser").out, "serve\t")
 	require.Contains(t, tool("__complete", "rules", "").out, "check\t")
 	require.Contains(t, tool("__complete", "serve", "--dra").out, "--drain\t")

@@ -59,7 +59,7 @@ func TestAuditFix_Drift_IsCounted(t *testing.T) {
 			require.Equal(t, exitDenied, r.code)
 			require.Contains(t, r.out, test.says)
 			require.Contains(t, r.out, "--fix would count the permits")
-			r = tool("audit", "--fix", "--yes", "--redis", s.url())
+			r = tool("audit", "--fix", "--redis", s.url())
 			require.Contains(t, r.out, "repaired: ")
 			require.NotContains(t, tool("audit", "--redis", s.url()).out, "problem  value", "one repair is enough")
 		})
@@ -70,7 +70,7 @@ func TestAuditFix_DriftOfAClient_IsCounted(t *testing.T) {
 	s := startRedis(t)
 	s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 1")
 	s.words("ZADD", "{a}:permits:"+client1, fmt.Sprint(time.Now().UnixMilli()), grant("12345678", 2))
-	require.Contains(t, s.on("audit", "--fix", "--yes"), "repaired: ")
+	require.Contains(t, s.on("audit", "--fix"), "repaired: ")
 	holds(t, s, "GET {a}:value:"+client1+"=8")
 }
 
@@ -79,7 +79,7 @@ func TestAudit_DriftOfALargeSet_IsReportedOnly(t *testing.T) {
 	s := startRedis(t)
 	drifted(s, 100_000, "1", ones(8193)...)
 	before := s.text("DEBUG", "DIGEST")
-	r := tool("audit", "--fix", "--yes", "--redis", s.url())
+	r := tool("audit", "--fix", "--redis", s.url())
 	require.Equal(t, exitDenied, r.code)
 	require.Contains(t, r.out, "a count of its permits takes at most 8192 grants, and it has 8193")
 	require.NotContains(t, r.out, "repaired")
@@ -100,18 +100,6 @@ func (c interrupted) Do(ctx context.Context, command rueidis.Completed) rueidis.
 func (c interrupted) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
 	c.before(commands[0].Commands()[0])
 	return c.Client.DoMulti(ctx, commands...)
-}
-
-// No repair is made without a word, whatever it changes.
-func TestAuditFix_WithoutATerminal_ChangesNothing(t *testing.T) {
-	s := startRedis(t)
-	drifted(s, 10, "5", [2]int64{9, 1})
-	before := s.text("DEBUG", "DIGEST")
-	r := tool("audit", "--fix", "--redis", s.url())
-	require.Equal(t, exitDenied, r.code)
-	require.Contains(t, r.out, "unchanged (use --yes): count the permits")
-	require.Contains(t, r.out, "1 problem")
-	require.Equal(t, before, s.text("DEBUG", "DIGEST"))
 }
 
 // An audit that has left out keys has not shown that nothing is wrong.

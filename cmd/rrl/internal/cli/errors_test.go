@@ -127,7 +127,7 @@ func TestOutput_Closed_EndsWithoutAMessage(t *testing.T) {
 	zoo(s)
 	for _, args := range [][]string{{"ls"}, {"show", "paid-api", "-o", "json"}, {"watch", "paid-api"}, {"audit"}} {
 		var failed strings.Builder
-		a := &app{in: strings.NewReader(""), out: closed{}, err: &failed}
+		a := &app{out: closed{}, err: &failed}
 		require.Equal(t, exitError, a.run(context.Background(), append(args, "--redis", s.url())), args)
 		require.Empty(t, failed.String())
 	}

@@ -141,22 +141,14 @@ func (a *app) limiter(ctx context.Context, name string, given []names.Given, all
 	if err != nil {
 		return report.Limiter{}, err
 	}
-	var keys []string
 	for _, l := range found.Redisson {
-		keys = append(keys, l.Name)
 		for _, p := range l.Pairs {
-			keys = append(keys, p.ValueKey, p.PermitsKey)
 			if err := a.reader.Timeline(ctx, l.Config, p, timelineSteps, showPages); err != nil {
 				return report.Limiter{}, err
 			}
 		}
 	}
-	for _, p := range found.Policies {
-		keys = append(keys, p.Key)
-	}
-	limiter := report.NewLimiter(name, found, given, findings)
-	limiter.Bytes, err = a.reader.Memory(ctx, keys)
-	return limiter, err
+	return report.NewLimiter(name, found, given, findings), nil
 }
 
 // timelineSteps is the resolution of returning permits: steps per interval.

@@ -127,7 +127,7 @@ func TestRead_LargeKeys_AreSkipped(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"ls"}, {"show", "a", "--all"}, {"show", "o"}, {"show", "u"}, {"show", "v"},
-		{"watch", "a", "u", "--count", "2", "--every", "50ms"}, {"audit"}, {"audit", "--fix", "--yes"},
+		{"watch", "a", "u", "--count", "2", "--every", "50ms"}, {"audit"}, {"audit", "--fix"},
 	} {
 		before := sent()
 		r := tool(append(args, "--redis", s.url())...)

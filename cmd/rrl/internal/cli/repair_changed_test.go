@@ -80,7 +80,7 @@ func TestOrphan_KeysOfASkippedName_AreNone(t *testing.T) {
 	require.Contains(t, s.on("audit", "a"), "0 problems")
 	s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 6")
 	s.words("ZADD", "{a}:permits:"+client1, now, grant("12345678", 4))
-	require.NotContains(t, tool("audit", "--fix", "--yes", "--redis", s.url()).out, "orphan")
+	require.NotContains(t, tool("audit", "--fix", "--redis", s.url()).out, "orphan")
 	holds(t, s, "GET {}:value=6")
 	require.Contains(t, s.on("ls", "a"), "4      6     1")
 }

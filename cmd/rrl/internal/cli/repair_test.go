@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"testing"
 	"time"
 
@@ -22,7 +21,7 @@ func TestRepair_ClockOfThisHostIsAhead_TakenPermitsStayTaken(t *testing.T) {
 	s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 0")
 	s.words("ZADD", "{a}:permits:"+client1, fmt.Sprint(time.Now().UnixMilli()), grant("12345678", 10))
 	ahead := func() time.Time { return time.Now().Add(2 * time.Hour) }
-	require.NotContains(t, toolAt(ahead, "audit", "--fix", "--yes", "--redis", s.url()).out, "repaired")
+	require.NotContains(t, toolAt(ahead, "audit", "--fix", "--redis", s.url()).out, "repaired")
 	holds(t, s, "GET {a}:value:"+client1+"=0")
 }
 
@@ -96,7 +95,7 @@ func TestRepair_OneFails_ReportsEach(t *testing.T) {
 	s.run("PEXPIRE {b}:permits 100000")
 	put(s, "c", "5", grant("12345678", 1))
 	s.run("ACL SETUSER smith on >secret ~* +@all -persist")
-	r := tool("audit", "--fix", "--yes", "--redis", "redis://smith:secret@"+s.addr)
+	r := tool("audit", "--fix", "--redis", "redis://smith:secret@"+s.addr)
 	require.Equal(t, exitError, r.code)
 	require.Contains(t, r.err, `"b"`)
 	require.Contains(t, r.err, "denies this user")
@@ -113,10 +112,10 @@ func TestAudit_Interrupted_ReportsRepairs(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	reader := s.reader()
-	a := &app{in: strings.NewReader(""), out: io.Discard, err: io.Discard, redis: reader.Redis, reader: reader}
+	a := &app{out: io.Discard, err: io.Discard, redis: reader.Redis, reader: reader}
 	findings := audited(t, reader, find(t, reader))
-	require.ErrorIs(t, a.fix(ctx, findings, true), context.Canceled)
-	require.Equal(t, audit.Untried, findings[0].Result)
+	require.ErrorIs(t, a.fix(ctx, findings), context.Canceled)
+	require.Equal(t, audit.Failed, findings[0].Result)
 	holds(t, s, "GET {a}:value=5")
 }
 

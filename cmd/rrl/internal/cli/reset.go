@@ -21,7 +21,8 @@ func (a *app) reset() *cobra.Command {
 		Use:   "reset NAME",
 		Short: "Free all taken permits of a limiter; the rate stays",
 		Long: `reset frees all permits of a limiter, of all clients or of one. It also resets policies of package
-limit with the name; if the name has an OVERALL limiter, only with --all. It asks first.`,
+limit with the name; if the name has an OVERALL limiter, only with --all. Without --yes it
+shows what it would free.`,
 		Args: oneName,
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			ctx, name := cmd.Context(), args[0]
@@ -42,7 +43,7 @@ limit with the name; if the name has an OVERALL limiter, only with --all. It ask
 			if len(counts) == 0 {
 				return fmt.Errorf("%q has nothing to reset: rrl ls lists the limiters, rrl show NAME their clients", name)
 			}
-			if err := a.confirm(ctx, yes, effect(name, counts)); err != nil {
+			if err := agreed(yes, effect(name, counts)); err != nil {
 				return err
 			}
 			for _, r := range counts {
@@ -62,7 +63,7 @@ limit with the name; if the name has an OVERALL limiter, only with --all. It ask
 	}
 	cmd.Flags().StringVar(&client, "client", "", "the ID of a client of a PER_CLIENT limiter, to reset only its permits")
 	cmd.Flags().BoolVar(&all, "all", false, "look for policies of the name by SCAN in any case")
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, "free the permits")
 	return cmd
 }
 

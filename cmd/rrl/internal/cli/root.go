@@ -33,7 +33,6 @@ const (
 var errDenied = errors.New("denied")
 
 type app struct {
-	in         io.Reader
 	out, err   io.Writer
 	connection connect.Options
 	format     string
@@ -55,7 +54,7 @@ func Main(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
-	return (&app{in: os.Stdin, out: os.Stdout, err: os.Stderr, hangup: hangup}).run(ctx, args)
+	return (&app{out: os.Stdout, err: os.Stderr, hangup: hangup}).run(ctx, args)
 }
 
 func (a *app) run(ctx context.Context, args []string) int {
@@ -95,7 +94,6 @@ found a rate; 2 an error, or show of a corrupt limiter.`,
 		SilenceUsage:  true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	// The texts of commands fit into 100 columns as they are.
@@ -115,7 +113,6 @@ found a rate; 2 an error, or show of a corrupt limiter.`,
 	flags.StringVarP(&a.format, "output", "o", "text", "text or json")
 	flags.BoolVar(&a.serverTime, "server-time", false,
 		"use the clock of the Redis server, as programs with WithServerTime do")
-	a.complete(root, "output", "text", "json")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Name() != "serve" && a.hangup != nil { // serve reads its files again
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
@@ -133,11 +130,6 @@ found a rate; 2 an error, or show of a corrupt limiter.`,
 	root.AddCommand(a.ls(), a.show(), a.watch(), a.try(), a.set(), a.reset(), a.release(), a.pause(), a.audit(), a.demo(),
 		a.serve(), a.rules())
 	return root
-}
-
-func (a *app) complete(cmd *cobra.Command, flag string, values ...string) {
-	completions := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
-	_ = cmd.RegisterFlagCompletionFunc(flag, completions) // fails only for unknown flags
 }
 
 // open connects until the end of the run. It rejects a command that makes changes if the server is a

@@ -180,7 +180,7 @@ func tool(args ...string) ran { return toolAt(time.Now, args...) }
 
 func toolAt(now func() time.Time, args ...string) ran {
 	var out, failed bytes.Buffer
-	a := &app{in: strings.NewReader(""), out: &out, err: &failed, clock: now}
+	a := &app{out: &out, err: &failed, clock: now}
 	code := a.run(context.Background(), args)
 	return ran{code, out.String(), failed.String()}
 }

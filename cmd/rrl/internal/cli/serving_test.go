@@ -47,7 +47,7 @@ func started(t testing.TB, args ...string) *serving {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan int, 1)
 	args = append([]string{"serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--deadline", "10s"}, args...)
-	go func() { ended <- runTool(ctx, args, strings.NewReader(""), io.Discard, s.log) }()
+	go func() { ended <- runTool(ctx, args, io.Discard, s.log) }()
 	s.stop = sync.OnceValue(func() int {
 		cancel()
 		return <-ended
@@ -114,6 +114,6 @@ func (s *serving) says(text string) {
 }
 
 // runTool runs the tool and returns its exit code.
-func runTool(ctx context.Context, args []string, in io.Reader, out, err io.Writer) int {
-	return (&app{in: in, out: out, err: err}).run(ctx, args)
+func runTool(ctx context.Context, args []string, out, err io.Writer) int {
+	return (&app{out: out, err: err}).run(ctx, args)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -67,8 +66,7 @@ stay, unless flags change them.`,
 		"delete the limiter after this time without use; 0 to keep it (default unchanged)")
 	flags.BoolVar(&c.forget, "forget", false, "free the taken permits")
 	flags.BoolVar(&c.ifAbsent, "if-absent", false, "change nothing if there is a rate (exit code 1)")
-	flags.BoolVar(&c.yes, "yes", false, "do not ask before freeing taken permits")
-	a.complete(cmd, "type", "overall", "per-client")
+	flags.BoolVar(&c.yes, "yes", false, "free taken permits")
 	return cmd
 }
 
@@ -99,7 +97,7 @@ func (c change) do(ctx context.Context, a *app, name string, rate rratelimiter.R
 		forgets = fmt.Sprintf("free the taken permits of %q", name)
 	}
 	if forgets != "" {
-		if err := a.confirm(ctx, c.yes, forgets); err != nil {
+		if err := agreed(c.yes, forgets); err != nil {
 			return err
 		}
 	}
@@ -215,9 +213,9 @@ func (a *app) printRate(name string, rate rratelimiter.Rate, set bool, before *r
 }
 
 func describeRate(r rratelimiter.Rate) string {
-	text := fmt.Sprintf("%d/%s %v", r.Permits, notation.FormatDuration(r.Interval), r.Type)
+	text := fmt.Sprintf("%s %v", names.Rate(r), r.Type)
 	if r.KeepAlive > 0 {
-		text += ", keep-alive " + notation.FormatDuration(r.KeepAlive.Truncate(time.Millisecond))
+		text += ", keep-alive " + notation.FormatDuration(r.KeepAlive)
 	}
 	return text
 }

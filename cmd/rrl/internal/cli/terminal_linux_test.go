@@ -78,7 +78,7 @@ func (p *pty) await(t *testing.T, text string) {
 // start runs the tool on the terminal.
 func (p *pty) start(ctx context.Context, args ...string) <-chan int {
 	code := make(chan int, 1)
-	go func() { code <- runTool(ctx, args, p.tty, p.tty, p.tty) }()
+	go func() { code <- runTool(ctx, args, p.tty, p.tty) }()
 	return code
 }
 
@@ -127,45 +127,6 @@ func TestWatch_NoRedis_ErrorStaysOnTheScreen(t *testing.T) {
 	require.Equal(t, exitError, <-p.start(context.Background(), "watch", "x", "--redis", "redis://127.0.0.1:1"))
 	p.await(t, "connection refused")
 	require.NotContains(t, p.text(), "\x1b[?1049h")
-}
-
-// TestConfirm_Terminal_NeedsYOrYes: before anything is changed. Ctrl-C ends the question.
-func TestConfirm_Terminal_NeedsYOrYes(t *testing.T) {
-	const interrupt = "Ctrl-C, which is a signal"
-	s := startRedis(t)
-	drifted(s, 10, "5", [2]int64{9, 1})
-	for _, test := range []struct {
-		args, question string
-		answer, report string
-		code           int
-		value          string
-	}{
-		{"reset a", `This will free 5 permits of "a"`, "no\n", "nothing was changed", exitError, "5"},
-		{"reset a", `This will free 5 permits of "a"`, "yet\n", "nothing was changed", exitError, "5"},
-		{"reset a", `This will free 5 permits of "a"`, "\n", "nothing was changed", exitError, "5"},
-		{"reset a", `This will free 5 permits of "a"`, "\x04", "nothing was changed", exitError, "5"},
-		{"reset a", `This will free 5 permits of "a"`, interrupt, "interrupted", exitError, "5"},
-		{"audit --fix", "a: count the permits, as the Go library does\r\nThis will make 1 repair", "no\n",
-			"unchanged: count the permits", exitDenied, "5"},
-		{"audit --fix", "This will make 1 repair", "yes\n", "repaired: count the permits", exitDone, "9"},
-		{"reset a", `This will free 1 permit of "a"`, "Y\n", "reset: a OVERALL, 1 permit", exitDone, ""},
-	} {
-		p := openPTY(t, 80, 24)
-		ctx, cancel := context.WithCancel(context.Background())
-		code := p.start(ctx, append(strings.Fields(test.args), "--redis", s.url())...)
-		p.await(t, test.question+". Continue? (y/N) ")
-		holds(t, s, "ZCARD {a}:permits=1")
-		if test.answer == interrupt {
-			cancel()
-		} else {
-			_, err := p.keyboard.WriteString(test.answer)
-			require.NoError(t, err)
-		}
-		require.Equal(t, test.code, <-code, "%q", test.answer)
-		p.await(t, test.report)
-		require.Equal(t, test.value, s.text("GET", "{a}:value"))
-		cancel()
-	}
 }
 
 func TestList_NarrowTerminal_WritesLines(t *testing.T) {

@@ -25,7 +25,7 @@ func TestWatch_RedisRestarts_Continues(t *testing.T) {
 	ended := make(chan int, 1)
 	go func() {
 		ended <- runTool(ctx, []string{"watch", "api", "u", "--every", "50ms", "--timeout", "1s", "--redis", s.url()},
-			strings.NewReader(""), &out, &failed)
+			&out, &failed)
 	}()
 	out.Await(t, ` api "OVERALL 10/1h" taken=4`)
 	s.run("DEL api")

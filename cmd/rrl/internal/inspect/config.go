@@ -9,25 +9,12 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// Config is the configuration of a Redisson limiter.
-type Config struct {
-	Type      rratelimiter.RateType
-	Permits   int64
-	Interval  time.Duration
-	KeepAlive time.Duration
-}
-
-// Rate formats permits and interval: "100/1m".
-func (c Config) Rate(duration func(time.Duration) string) string {
-	return strconv.FormatInt(c.Permits, 10) + "/" + duration(c.Interval)
-}
-
 var fields = []string{"rate", "interval", "type", "keepAliveTime"}
 
 const maxPermits = 1 << 53
 
 // decode reads the fields, nil if there are none, and returns the problems.
-func decode(texts []*string) (c Config, wrong []string) {
+func decode(texts []*string) (r rratelimiter.Rate, wrong []string) {
 	var numbers [4]int64
 	for i, field := range fields {
 		if texts[i] == nil {
@@ -51,7 +38,9 @@ func decode(texts []*string) (c Config, wrong []string) {
 		}
 		numbers[i] = n
 	}
-	return Config{rratelimiter.RateType(numbers[2]), numbers[0], Millis(numbers[1]), Millis(numbers[3])}, wrong
+	return rratelimiter.Rate{
+		Type: rratelimiter.RateType(numbers[2]), Permits: numbers[0], Interval: Millis(numbers[1]), KeepAlive: Millis(numbers[3]),
+	}, wrong
 }
 
 func parseCount(text string) (int64, bool) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
@@ -139,7 +140,7 @@ func permitsOf(value *string) (int64, bool) {
 }
 
 // Timeline reads when the permits of a pair return, in the given number of steps per interval.
-func (r *Reader) Timeline(ctx context.Context, config Config, p *Pair, steps, pages int) error {
+func (r *Reader) Timeline(ctx context.Context, config rratelimiter.Rate, p *Pair, steps, pages int) error {
 	now, interval := r.Now().UnixMilli(), config.Interval.Milliseconds()
 	step := max(1, (interval+int64(steps)-1)/int64(steps))
 	all, err := r.grants(ctx, p.PermitsKey, p.Left, p.Grants-1, pages, func(g Grant) {

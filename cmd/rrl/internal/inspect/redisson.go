@@ -15,7 +15,7 @@ import (
 // Redisson is a limiter whose rate is in Redis.
 type Redisson struct {
 	Name   string
-	Config Config
+	Config rratelimiter.Rate
 	TTL    int64    // milliseconds, Forever or NoKey
 	Wrong  []string // of the configuration
 	Pairs  []*Pair  // the common pair, or those of the known clients
@@ -122,18 +122,4 @@ func (r *Reader) read(ctx context.Context, limiters []*Redisson, clients map[str
 		}
 	}
 	return nil
-}
-
-// Memory returns the memory of all known keys of a limiter.
-func (r *Reader) Memory(ctx context.Context, keys []string) (int64, error) {
-	var commands rueidis.Commands
-	for _, key := range keys {
-		commands = append(commands, r.Redis.B().MemoryUsage().Key(key).Build())
-	}
-	results, err := r.ask(ctx, commands)
-	var sum int64
-	for _, result := range results {
-		sum += number(result)
-	}
-	return sum, err
 }

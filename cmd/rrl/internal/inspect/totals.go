@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter"
 )
 
 // Totals has the sums of a pair's grants and its value, at one moment.
@@ -88,7 +90,7 @@ func (t *Totals) sameFingerprint(as *Totals) bool {
 func sameText(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // addUp adds the sums of the grants to a fingerprint.
-func (r *Reader) addUp(ctx context.Context, config Config, p *Pair, fingerprint *Totals, pages int) (*Totals, error) {
+func (r *Reader) addUp(ctx context.Context, config rratelimiter.Rate, p *Pair, fingerprint *Totals, pages int) (*Totals, error) {
 	sum := *fingerprint
 	if fingerprint.WrongType {
 		return &sum, nil

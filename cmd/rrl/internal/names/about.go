@@ -4,8 +4,14 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/notation"
 )
+
+// Rate formats permits and interval: "100/1m".
+func Rate(r rratelimiter.Rate) string {
+	return strconv.FormatInt(r.Permits, 10) + "/" + notation.FormatDuration(r.Interval)
+}
 
 // About formats a waiting time with about two significant digits.
 func About(d time.Duration) string {

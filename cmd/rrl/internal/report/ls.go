@@ -10,7 +10,6 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
-	"github.com/rratelimiter/rratelimiter/internal/notation"
 )
 
 // tableRow is a limiter in a list. Taken and free of a PER_CLIENT limiter are those of the client
@@ -68,7 +67,7 @@ func redissonRow(l *inspect.Redisson) tableRow {
 		line.Kind = "corrupt"
 		return line
 	}
-	line.Kind, line.rate = l.Config.Type.String(), l.Config.Rate(notation.FormatDuration)
+	line.Kind, line.rate = l.Config.Type.String(), names.Rate(l.Config)
 	line.Permits, line.Interval = l.Config.Permits, l.Config.Interval.Milliseconds()
 	var taken, free int64 = 0, l.Config.Permits
 	for _, p := range l.Pairs {

@@ -17,7 +17,6 @@ type Limiter struct {
 	Redisson *redisson        `json:"redisson,omitempty"`
 	Policies []policy         `json:"policies,omitempty"`
 	Findings []*audit.Finding `json:"findings"`
-	Bytes    int64            `json:"bytes,omitempty"`    // memory of all keys
 	LeftOut  int64            `json:"left_out,omitempty"` // keys of clients that are not shown
 	Newer    int64            `json:"newer,omitempty"`    // keys of policies that this version does not know
 }
@@ -30,7 +29,7 @@ type redisson struct {
 	TTL       int64           `json:"ttl_ms"`
 	Pairs     []*inspect.Pair `json:"pairs"` // the one of all clients, or one for each client
 
-	config inspect.Config
+	config rratelimiter.Rate
 	valid  bool
 }
 
@@ -93,23 +92,11 @@ func (l Limiter) Empty() bool {
 // Corrupt returns the reason why calls of the libraries fail, "" if they do not.
 func (l Limiter) Corrupt() string {
 	for _, f := range l.Findings {
-		if f.Kind == audit.KindConfig {
+		if f.Corrupt {
 			return f.Text
 		}
 	}
-	var wrong []string
-	if l.Redisson != nil {
-		for _, p := range l.Redisson.Pairs {
-			wrong = append(wrong, p.Wrong...)
-		}
-	}
-	for _, p := range l.Policies {
-		wrong = append(wrong, p.Wrong...)
-	}
-	if len(wrong) == 0 {
-		return ""
-	}
-	return wrong[0] + ": calls of the libraries fail; delete the key"
+	return ""
 }
 
 // Text writes the limiter as text.
@@ -126,9 +113,6 @@ func (l Limiter) Text(w *strings.Builder) {
 	}
 	if l.Newer > 0 {
 		writeLine(w, "and", Plural(l.Newer, "key")+" of policies of a newer version of rrl")
-	}
-	if l.Bytes > 0 {
-		writeLine(w, "memory", size(l.Bytes))
 	}
 	if len(l.Findings) == 0 {
 		writeLine(w, "wrong", "nothing")

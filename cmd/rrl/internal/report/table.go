@@ -106,16 +106,6 @@ func expires(ms int64) string {
 
 func after(ms int64) string { return names.About(time.Duration(ms) * time.Millisecond) }
 
-func size(n int64) string {
-	switch {
-	case n < 1<<10:
-		return fmt.Sprintf("%d B", n)
-	case n < 1<<20:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	}
-	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-}
-
 // Plural formats a number of things.
 func Plural(n int64, one string) string {
 	if n == 1 {

@@ -17,13 +17,13 @@ import (
 // Otherwise it writes a line per sample, or JSON.
 func (w *Watcher) Run(ctx context.Context, out io.Writer, where string, every time.Duration, count int, json bool,
 ) (err error) {
+	samples, err := w.Look(ctx)
+	if err != nil && ctx.Err() == nil {
+		return err // it stays readable on the screen
+	}
 	view := &View{Where: where}
 	var terminal *screen.Terminal
 	if file, ok := out.(*os.File); ok && !json && screen.CanDraw(out) {
-		// An error of the first sample stays readable after the end.
-		if _, err := w.Look(ctx); err != nil {
-			return err
-		}
 		if terminal, err = screen.OpenTerminal(file); err != nil {
 			return err
 		}
@@ -31,25 +31,19 @@ func (w *Watcher) Run(ctx context.Context, out io.Writer, where string, every ti
 	}
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	for n := 1; ; n++ {
-		samples, err := w.Look(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil && w.last == nil:
-			return err
-		case err != nil:
-			samples = w.Without(err)
-		}
+	for n := 1; ctx.Err() == nil; n++ {
 		if err := show(out, terminal, view, samples, json); err != nil || n == count {
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-ticker.C:
+			if samples, err = w.Look(ctx); err != nil {
+				samples = w.Without(err)
+			}
 		}
 	}
+	return nil
 }
 
 func show(out io.Writer, terminal *screen.Terminal, view *View, samples []Sample, json bool) error {

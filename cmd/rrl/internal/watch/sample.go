@@ -11,7 +11,6 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
-	"github.com/rratelimiter/rratelimiter/internal/notation"
 )
 
 // Sample is the state of one limiter at one moment.
@@ -135,7 +134,7 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample
 			all = append(all, s)
 			continue
 		}
-		s.Kind += " " + l.Config.Rate(notation.FormatDuration)
+		s.Kind += " " + names.Rate(l.Config)
 		var granted int64
 		for _, p := range l.Pairs {
 			s.Taken = max(s.Taken, p.Taken)
