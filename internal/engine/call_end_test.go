@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -78,24 +77,6 @@ func TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestPipeline_ConnectionEndsASecondCall_NoCallerIsLeftWaiting: a script had more to do than one
-// call may.
-func TestPipeline_ConnectionEndsASecondCall_NoCallerIsLeftWaiting(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		const names = 2 * redisx.MaxPipelined
-		conn := &ending{Client: f.Conn}
-		g := New(Settings{Redis: conn})
-		f.Latency.Store(int64(10 * time.Millisecond))
-		time.AfterFunc(5*time.Millisecond, func() { conn.ends.Store(names) }) // all first calls have left
-		_, errs := askAll(t.Context(), g, names, func(l *fake) Protocol { return twice{l} })
-		for i, err := range errs {
-			assert.ErrorIs(t, err, redisx.ErrNoReply)
-			assert.ErrorContains(t, err, fmt.Sprint("limiter:", i))
-		}
-		assert.True(t, g.Idle())
-	})
 }
 
 // TestLease_ReturnEndsItsGoroutine_OtherLeasesReturn: Flush would wait for them.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -143,79 +142,5 @@ func TestPipeline_ScriptsNeedMoreCalls_AreRepeated(t *testing.T) {
 			assert.EqualValues(f, i, result.Remaining, "after the second call")
 		}
 		assert.True(f, g.Idle())
-	})
-}
-
-// asksWhy is a window that asks Redis for a while what an error is about.
-type asksWhy struct{ *fake }
-
-func (l asksWhy) Explain(ctx context.Context, err error) error {
-	time.Sleep(time.Second)
-	return l.fake.Explain(ctx, err)
-}
-
-func TestPipeline_CallerExplainsItsError_OthersDoNotWait(t *testing.T) {
-	withContexts(t, func(ctx context.Context, f *fixture) {
-		g := f.engine()
-		began := time.Now()
-		var callers sync.WaitGroup
-		for i := range 2 * redisx.MaxPipelined {
-			callers.Go(func() {
-				l := open(g, fmt.Sprint("limiter:", i), 10, time.Minute)
-				l.Protocol = asksWhy{l}
-				if i%2 == 0 {
-					f.change(l, func(s *state) { s.deleted = true })
-				}
-				_, err := l.Try(ctx, Ask{Permits: 1})
-				if took := time.Since(began); i%2 == 0 {
-					assert.ErrorContains(f, err, l.ID+": ")
-					assert.ErrorContains(f, err, "NOTSET")
-					assert.GreaterOrEqual(f, took, time.Second)
-				} else {
-					assert.NoError(f, err)
-					assert.Less(f, took, time.Second)
-				}
-			})
-		}
-		callers.Wait()
-		assert.True(f, g.Idle())
-	})
-}
-
-// unreadable is a window that cannot read its reply.
-type unreadable struct{ *fake }
-
-func (unreadable) Answer(*Batch, rueidis.RedisMessage) (again bool, err error) {
-	runtime.Goexit()
-	return false, nil
-}
-
-// TestPipeline_ReplyEndsItsGoroutine_NoCallerIsLeftWaiting: neither of its limiter nor of others.
-func TestPipeline_ReplyEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		f.Latency.Store(int64(10 * time.Millisecond))
-		g := f.engine()
-		l := open(g, "limiter", 100, time.Minute)
-		l.Protocol = unreadable{l}
-		g.calling.Add(pipelined + 1)
-		defer g.calling.Add(-pipelined - 1)
-		other := open(g, "other", 100, time.Minute)
-		var callers sync.WaitGroup
-		for range 3 {
-			callers.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				_, err := l.TryAcquire(ctx, 1)
-				assert.ErrorIs(t, err, redisx.ErrNoReply)
-			})
-			callers.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				assert.NoError(t, redistest.Err(other.TryAcquire(ctx, 1)))
-			})
-		}
-		callers.Wait()
-		assert.Zero(t, g.registry.live.Load())
-		assert.EqualValues(t, pipelined+1, g.calling.Load())
 	})
 }

@@ -83,6 +83,9 @@ func TestSingle_ReusedState_KeepsNothing(t *testing.T) {
 			require.NoError(t, err)
 			assert.Zero(t, result.Granted)
 			assert.ErrorIs(t, redistest.Err(l.TryAcquire(t.Context(), 4)), aboveLimit{4, 3})
+			f.fail("OOM")
+			assert.ErrorContains(t, redistest.Err(l.TryAcquire(t.Context(), 1)), l.ID+": OOM")
+			f.fail("")
 			f.RequireFalse(l.TryAcquire(t.Context(), 1))
 		}
 	})
