@@ -19,7 +19,7 @@ type plan struct {
 	members []member       // without names and keys
 	most    int64          // permits that can be granted at once, by the policies
 	script  *redisx.Script // takes permits
-	leases  bool           // the client and all policies lease
+	leases  bool           // all policies can lease
 	shared  bool           // a member is of Redisson's layout
 	jitter  time.Duration  // of waiters, if a policy is a bucket
 	kinds   string         // of the policies, for an Observer
@@ -82,7 +82,7 @@ func planOf(client inside.Client, members []member) *plan {
 	}
 	slices.Sort(kinds)
 	p.kinds = strings.Join(slices.Compact(kinds), "+")
-	p.leases = client.Engine.Leases() && canLease(members)
+	p.leases = canLease(members)
 	p.shared = slices.ContainsFunc(members, isRedisson)
 	return p
 }

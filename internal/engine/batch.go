@@ -42,7 +42,6 @@ type Batch struct {
 // openBatch is the part of a batch that collects requests.
 type openBatch struct {
 	permits int64  // of all requests
-	live    int    // requests that are not abandoned
 	next    *Batch // that collects requests
 }
 

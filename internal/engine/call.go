@@ -23,14 +23,6 @@ func (g *Engine) pipelineOf(key string) *redisx.Pipeline {
 	return g.pipelines.Of(key)
 }
 
-// pipeline is pipelineOf for a limiter, whose keys share a node.
-func (l *Limiter) pipeline() *redisx.Pipeline {
-	if len(l.DependsOn) == 0 {
-		return nil
-	}
-	return l.Engine.pipelineOf(l.DependsOn[0])
-}
-
 // run runs a script, in a pipeline if many calls are in flight, or after other calls.
 func (g *Engine) run(ctx context.Context, before []redisx.Call, script *redisx.Script,
 	keys, args []string) (rueidis.RedisMessage, error) {

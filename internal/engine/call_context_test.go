@@ -55,7 +55,7 @@ func TestCall_CallersGone_IsNotRepeated(t *testing.T) {
 				before := f.Scripts.Load()
 				time.Sleep(time.Second)
 				assert.Equal(t, before, f.Scripts.Load(), "scripts after them")
-				assert.True(t, g.Idle())
+				assert.True(t, g.idle())
 			})
 		}
 	}

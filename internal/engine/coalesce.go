@@ -55,7 +55,6 @@ func (l *Limiter) addRequest(e *entry, r *Request) *Batch {
 	b.Requests = append(b.Requests, r)
 	b.open.permits += r.Most()
 	b.receipts = b.receipts || r.Receipt
-	b.open.live++
 	return b
 }
 
@@ -100,17 +99,13 @@ func (g *Engine) yieldTo(e *entry) {
 // entry is locked.
 func (e *entry) contended(b *Batch) bool { return len(b.Requests) > 1 || e.calls > 1 }
 
-// takeFirst removes the first batch, and drops the requests whose callers have left. The entry is
-// locked.
+// takeFirst removes the first batch. The entry is locked.
 func (e *entry) takeFirst() *Batch {
 	b := e.first
 	if e.first = b.open.next; e.first == nil {
 		e.last = nil
 	}
 	b.open.next, e.dispatching = nil, false
-	if b.open.live < len(b.Requests) {
-		b.Requests = slices.DeleteFunc(b.Requests, func(r *Request) bool { return r.state == abandoned })
-	}
 	for _, r := range b.Requests {
 		r.state = inFlight
 	}
@@ -150,8 +145,6 @@ func (l *Limiter) runCall(ctx context.Context, e *entry, b *Batch) (again bool) 
 
 // abandon takes a caller whose context has ended out of its batch. It reports false if the answer
 // is already there.
-//
-// While a call hangs, a batch keeps at most as many abandoned requests as others.
 func (g *Engine) abandon(e *entry, r *Request) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -161,13 +154,8 @@ func (g *Engine) abandon(e *entry, r *Request) bool {
 	case queued:
 		b := r.batch
 		b.open.permits -= r.Most()
-		b.open.live--
-		r.state = abandoned
-		if b.open.live == 0 {
-			b.Requests = nil // frees the memory of a batch without callers
-		} else if b.open.live <= len(b.Requests)/2 {
-			b.Requests = slices.DeleteFunc(b.Requests, func(r *Request) bool { return r.state == abandoned })
-		}
+		at := slices.Index(b.Requests, r)
+		b.Requests = slices.Delete(b.Requests, at, at+1)
 	case inFlight:
 		atomic.AddInt32(&r.batch.sent.callers, -1)
 	}

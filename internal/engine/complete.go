@@ -9,8 +9,10 @@ import (
 // another batch is to be sent. It does not wait.
 func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (again bool) {
 	b.sent.call.finish(b.Lease.Granted, err)
-	if b.wanted() {
-		l.Engine.measure(time.Since(b.sent.at))
+	if g := l.Engine; b.wanted() {
+		if slow := time.Since(b.sent.at) >= slowCall; slow != g.slow.Load() {
+			g.slow.Store(slow)
+		}
 	}
 	unused, again := l.answer(e, b, err)
 	l.wake(b)
@@ -19,13 +21,6 @@ func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (
 	b.clear()
 	l.Engine.batches.Put(b)
 	return again
-}
-
-// measure records whether calls are slow.
-func (g *Engine) measure(took time.Duration) {
-	if slow := took >= slowCall; slow != g.slow.Load() {
-		g.slow.Store(slow)
-	}
 }
 
 // answer makes the answers of a batch final, with the entry locked. It returns the release of a lease

@@ -111,12 +111,6 @@ func (g *Engine) Node(key string, moved bool) string { return g.pipelines.Node(k
 // Address returns the address of a node for people.
 func (g *Engine) Address(node string) string { return g.pipelines.Address(node) }
 
-// Leases reports whether permits may be leased.
-func (g *Engine) Leases() bool { return g.lease > 0 }
-
-// Observed reports whether the Engine has an Observer.
-func (g *Engine) Observed() bool { return g.observer != nil }
-
 // Now returns the time of a call, or the zero Time if the server's clock is used.
 func (g *Engine) Now() time.Time {
 	if g.now == nil {
@@ -144,6 +138,3 @@ func (g *Engine) AppendMicros(to []byte, now time.Time) []byte {
 
 // ServerTime reports whether the server's clock is used.
 func (g *Engine) ServerTime() bool { return g.now == nil }
-
-// Idle reports whether no call is in flight.
-func (g *Engine) Idle() bool { return g.registry.live.Load() == 0 && g.calling.Load() == 0 }

@@ -14,13 +14,13 @@ import (
 // Limiter is a limiter as the engine sees it. Limiters with one ID share their calls. An ID begins
 // with the kind of its limiter and a space, so that limiters of two kinds never share an ID.
 //
-// A Limiter is not copied. Only DependsOn and Tick are optional.
+// A Limiter is not copied. Only Tick is optional.
 type Limiter struct {
 	Engine    *Engine
 	ID        string
 	Name      string   // in errors
 	Policy    string   // for an Observer
-	DependsOn []string // the keys whose changes affect it: see Change
+	DependsOn []string // the keys whose changes affect it, at least one: see Change
 	Protocol  Protocol
 	Leases    bool          // its script can lease permits
 	Tick      time.Duration // the precision of the time in its calls; 0 for a millisecond
@@ -58,4 +58,4 @@ type Protocol interface {
 }
 
 // leases reports whether the limiter's permits may be leased.
-func (l *Limiter) leases() bool { return l.Leases && l.Engine.Leases() }
+func (l *Limiter) leases() bool { return l.Leases && l.Engine.lease > 0 }

@@ -229,8 +229,8 @@ func TestObserver_Charge_IsReportedOnce(t *testing.T) {
 }
 
 func TestObserver_NoHooks_NothingIsReported(t *testing.T) {
-	assert.False(t, New(Settings{}).Observed())
-	assert.False(t, New(Settings{Observer: new(Observer)}).Observed())
+	assert.Nil(t, New(Settings{}).observer)
+	assert.Nil(t, New(Settings{Observer: new(Observer)}).observer)
 	withServer(t, func(t *testing.T, f *fixture) {
 		var seen atomic.Int64
 		for _, o := range []*Observer{

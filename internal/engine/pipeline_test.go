@@ -141,6 +141,6 @@ func TestPipeline_ScriptsNeedMoreCalls_AreRepeated(t *testing.T) {
 			assert.True(f, result.Allowed)
 			assert.EqualValues(f, i, result.Remaining, "after the second call")
 		}
-		assert.True(f, g.Idle())
+		assert.True(f, g.idle())
 	})
 }

@@ -87,7 +87,7 @@ func TestQueue_CallersArriveAndLeave_SumsMatch(t *testing.T) {
 		assert.Greater(t, most, 20)
 		callers.Wait()
 		time.Sleep(time.Second)
-		assert.True(t, l.Engine.Idle())
+		assert.True(t, l.Engine.idle())
 	})
 }
 
@@ -120,7 +120,7 @@ func TestQueue_KeyChanges_QueueCallsAgain(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, served, 1)
 		assert.NoError(t, <-served)
-		assert.True(t, g.Idle())
+		assert.True(t, g.idle())
 		assert.Zero(t, size(&g.dependents.ids), "no state of callers that do not wait")
 	})
 }

@@ -34,7 +34,7 @@ func newSingle() any {
 // if its script needs more than one call. Then nothing was granted.
 func (l *Limiter) askAlone(ctx context.Context, ask Ask, result *Result) (done bool, err error) {
 	g := l.Engine
-	p := l.pipeline()
+	p := g.pipelineOf(l.DependsOn[0])
 	if p == nil || l.leases() {
 		return false, nil
 	}

@@ -120,7 +120,7 @@ func TestLimiter_CallersLeaveAtAnyTime_NoPermitIsLost(t *testing.T) {
 				time.Sleep(time.Second)
 				synctest.Wait()
 				assert.EqualValues(t, started, answers.Load())
-				assert.True(t, g.Idle())
+				assert.True(t, g.idle())
 				for i := range g.registry.busy.counts {
 					assert.Zero(t, g.registry.busy.counts[i].Load())
 				}
