@@ -19,10 +19,7 @@ import (
 
 // Exists reports whether the limiter has a configuration: isExists().
 func (l *Limiter) Exists(ctx context.Context) (bool, error) {
-	if err := l.check(ctx); err != nil {
-		return false, err
-	}
-	n, err := l.do(ctx, l.wire.client.redis.B().Arbitrary("EXISTS").Keys(l.wire.keys[configKey]).Build())
+	n, err := l.read(ctx, "EXISTS", l.wire.keys[configKey])
 	return n > 0, err
 }
 
@@ -43,30 +40,29 @@ func (l *Limiter) Unlink(ctx context.Context) (bool, error) { return l.Delete(ct
 // Touch marks the limiter as used, for servers that evict keys, and reports whether any of its keys
 // exists: touch().
 func (l *Limiter) Touch(ctx context.Context) (bool, error) {
-	if err := l.check(ctx); err != nil {
-		return false, err
-	}
-	n, err := l.do(ctx, l.wire.client.redis.B().Arbitrary("TOUCH").Keys(l.wire.keys[:]...).Build())
+	n, err := l.read(ctx, "TOUCH", l.wire.keys[:]...)
 	return n > 0, err
 }
 
-// do runs a command that returns a number. It is built so that rueidis does not repeat it: reads
+// read runs a command that returns a number. It is built so that rueidis does not repeat it: reads
 // are repeated for as long as an outage lasts, also after their caller has left.
-func (l *Limiter) do(ctx context.Context, command rueidis.Completed) (int64, error) {
-	return engine.Detach(ctx, l.run(command))
+func (l *Limiter) read(ctx context.Context, command string, keys ...string) (int64, error) {
+	if err := l.check(ctx); err != nil {
+		return 0, err
+	}
+	return engine.Detach(ctx, l.run(l.wire.client.redis.B().Arbitrary(command).Keys(keys...).Build()))
 }
 
-// run is do for [engine.Change].
 func (l *Limiter) run(command rueidis.Completed) func(context.Context) (int64, error) {
-	return func(ctx context.Context) (int64, error) {
+	return func(ctx context.Context) (n int64, err error) {
 		message, err := redisx.Do(ctx, l.wire.client.redis, command)
 		if err == nil {
-			var n int64
-			if n, err = message.ToInt64(); err == nil {
-				return n, nil
-			}
+			n, err = message.ToInt64()
 		}
-		return 0, l.wire.Explain(ctx, err)
+		if err != nil {
+			return 0, l.wire.Explain(ctx, err)
+		}
+		return n, nil
 	}
 }
 
@@ -185,10 +181,7 @@ const (
 // RemainTimeToLive returns the time until the limiter expires, [NeverExpires] or [DoesNotExist]:
 // remainTimeToLive().
 func (l *Limiter) RemainTimeToLive(ctx context.Context) (time.Duration, error) {
-	if err := l.check(ctx); err != nil {
-		return 0, err
-	}
-	ms, err := l.do(ctx, l.wire.client.redis.B().Arbitrary("PTTL").Keys(l.wire.keys[configKey]).Build())
+	ms, err := l.read(ctx, "PTTL", l.wire.keys[configKey])
 	if err != nil || ms < 0 {
 		return time.Duration(ms), err
 	}

@@ -95,10 +95,10 @@ func (l *Limiter) Config(ctx context.Context) (Rate, error) {
 		read := l.wire.client.redis.B().Arbitrary("HMGET").Keys(l.wire.keys[configKey]).Args("rate", "interval", "type",
 			"keepAliveTime").Build()
 		reply, err := redisx.Do(ctx, l.wire.client.redis, read)
-		if err != nil {
-			return Rate{}, l.wire.Explain(ctx, err)
+		var fields []rueidis.RedisMessage
+		if err == nil {
+			fields, err = reply.ToArray()
 		}
-		fields, err := reply.ToArray()
 		if err != nil {
 			return Rate{}, l.wire.Explain(ctx, err)
 		}
