@@ -118,7 +118,7 @@ func TestWithWaitJitter_Waiters_AskLater(t *testing.T) {
 		withRedis(t, func(t *testing.T, f *fixture) {
 			l := f.limiter(Rate{Permits: 1, Interval: test.interval}, test.opts...)
 			first, last := time.Hour, time.Duration(0)
-			for range 60 {
+			for range 25 {
 				f.RequireGranted(l, 1)
 				began := time.Now()
 				require.NoError(t, l.Acquire(t.Context(), 1))
@@ -128,7 +128,7 @@ func TestWithWaitJitter_Waiters_AskLater(t *testing.T) {
 			}
 			assert.GreaterOrEqual(t, first, test.least, "%v", test.interval)
 			assert.LessOrEqual(t, last, test.most, "%v", test.interval)
-			assert.GreaterOrEqual(t, last-first, (test.most-test.least)/2, "random")
+			assert.GreaterOrEqual(t, last-first, (test.most-test.least)/3, "random")
 		})
 	}
 }
