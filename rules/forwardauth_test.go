@@ -145,8 +145,6 @@ func TestForwardAuth_NoHost_IsAFailure(t *testing.T) {
 	const rule = "rules: [{name: shop, match: shop.example/, key: all, limits: 1/h}]"
 	forwarded(t, rule, authCall{"X-Forwarded-Uri: /buy", 503}, authCall{"X-Forwarded-Uri: /buy; X-Forwarded-Host: shop.example", 200})
 	forwarded(t, "rules: [{name: all, match: /buy, key: all, limits: 1/h}]", authCall{"X-Forwarded-Uri: /buy", 200})
-	forwarded(t, "forward_auth: {host_header: host}\n"+strings.Replace(rule, "shop.example", "example.com", 1),
-		authCall{"X-Forwarded-Uri: /buy; X-Forwarded-Host: shop.example", 200}, authCall{"X-Forwarded-Uri: /buy", 429})
 }
 
 // TestForwardAuth_Path_IsNeededOnlyByPatterns: a file without them refuses no path, and needs none.

@@ -17,7 +17,6 @@ type Settings struct {
 	Shadow       bool          // every request passes
 	Spread       Spread
 	Mode         limit.FailureMode
-	InvalidFails bool // the mode decides invalid requests too
 	LimitsHealth bool // calls of gRPC's health and reflection services are limited too
 	Deadline     time.Duration
 	MaxWaiting   int // 0 for the default
@@ -62,7 +61,7 @@ func (s *Settings) guard(maxWaiting int) *Guard {
 func (g *Gate) Decide(ctx context.Context, q Request, err error) Answer {
 	s := g.settings
 	switch {
-	case err != nil && !g.outgoing && !s.InvalidFails && errors.Is(err, limit.ErrInvalidRequest):
+	case err != nil && !g.outgoing && errors.Is(err, limit.ErrInvalidRequest):
 		return Answer{Result: limit.Invalid, Err: err} // in every mode: a client gains nothing by leaving something out
 	case err != nil:
 		return g.Fail(err)

@@ -118,9 +118,9 @@ func TestDecoder_Policy_ReadsEachPolicy(t *testing.T) {
 		d := &Decoder{Root: n}
 		want, err := policy.Parse(text)
 		require.NoError(t, err, text)
-		assert.Equal(t, want, d.Policy(n, kind.Name, rate, own), text)
+		assert.Equal(t, want, d.Policy(n, kind, rate, own), text)
 		assert.Empty(t, texts(d), text)
-		assert.Nil(t, d.Policy(n, kind.Name, rate, all), text)
+		assert.Nil(t, d.Policy(n, kind, rate, all), text)
 		assert.Len(t, d.Problems, len(all)-len(kind.Fields), text)
 	}
 }
@@ -130,9 +130,11 @@ func TestDecoder_Policy_AcceptsRegisteredPolicies(t *testing.T) {
 	n := mapping()
 	d := &Decoder{Root: n}
 	rate := policy.Rate{Permits: 3, Interval: time.Hour}
-	assert.Equal(t, policytest.Novel{FixedWindow: policytest.Window}, d.Policy(n, "novel", rate, nil))
+	novel, _ := policy.Lookup("novel")
+	assert.Equal(t, policytest.Novel{FixedWindow: policytest.Window}, d.Policy(n, novel, rate, nil))
 	assert.Empty(t, texts(d))
-	assert.Nil(t, d.Policy(n, "incomplete", rate, nil))
+	incomplete, _ := policy.Lookup("incomplete")
+	assert.Nil(t, d.Policy(n, incomplete, rate, nil))
 	assert.Len(t, d.Problems, 1)
 	assert.ErrorContains(t, d.Problems[0], "incomplete describes no local share")
 }

@@ -12,64 +12,53 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// HasUnit reports whether a policy's rate has a unit of the calendar.
-func HasUnit(name string) bool {
-	kind, _ := policy.Lookup(name)
-	return kind.Unit
-}
-
-// HasRate reports whether a policy has a rate.
-func HasRate(name string) bool {
-	kind, _ := policy.Lookup(name)
-	return !kind.NoRate
-}
-
-// RatedPolicy is PolicyName for a place that needs a policy with a rate.
-func (d *Decoder) RatedPolicy(n *Node, byDefault string) string {
-	name, _ := d.PolicyName(n, byDefault)
-	if !HasRate(name) {
-		d.Fail(n, "policy %s has no rate, and one is needed here", name)
-		return byDefault
+// RatedPolicy is PolicyKind for a place that needs a policy with a rate.
+func (d *Decoder) RatedPolicy(n *Node, byDefault string) policy.Kind[any] {
+	kind, _ := d.PolicyKind(n, byDefault)
+	if kind.NoRate {
+		d.Fail(n, "policy %s has no rate, and one is needed here", kind.Name)
 	}
-	return name
+	return kind
 }
 
-// PolicyName decodes the name of a policy. It returns the default name if the file states none, or
-// none that exists, and reports whether there is no problem.
-func (d *Decoder) PolicyName(n *Node, byDefault string) (string, bool) {
+// PolicyKind decodes the name of a policy. It returns the default if the file states none, or none
+// that exists, and reports whether there is no problem.
+func (d *Decoder) PolicyKind(n *Node, byDefault string) (policy.Kind[any], bool) {
+	kind, _ := policy.Lookup(byDefault)
 	if n == nil {
-		return byDefault, true
+		return kind, true
 	}
 	name, ok := d.Text(n, "a text, one of "+policy.Names())
-	if _, exists := policy.Lookup(name); exists {
-		return name, true
+	if stated, exists := policy.Lookup(name); exists {
+		return stated, true
 	}
 	if ok {
 		d.Fail(n, "no policy %q, want one of %s", Clip(name), policy.Names())
 	}
-	return byDefault, false
+	return kind, false
 }
 
-// Policy decodes the policy of a limit with a name and a rate. The Fields of the rate are the
-// values of fields that the file does not state. Policy returns nil for a rate of 0, and for a problem.
-func (d *Decoder) Policy(n *Node, name string, rate policy.Rate, stated PolicyFields) limit.Policy {
+// Policy decodes a policy of a kind and a rate. The Fields of the rate are the values of fields that
+// the file does not state. Policy returns nil for a rate of 0, and for a problem.
+func (d *Decoder) Policy(n *Node, kind policy.Kind[any], rate policy.Rate, stated PolicyFields) limit.Policy {
 	before := len(d.Problems)
-	kind, _ := policy.Lookup(name)
-	fields := make(map[string]any)
-	maps.Copy(fields, rate.Fields)
+	fields := maps.Clone(rate.Fields)
+	if fields == nil {
+		fields = make(map[string]any)
+	}
 	for _, f := range kind.Fields {
 		if stated[f.Name] != nil {
 			fields[f.Name] = d.field(stated[f.Name], f)
 		}
 	}
 	rate.Fields = fields
-	d.Unused(stated, name, kind.Fields...)
+	d.Unused(stated, kind.Name, kind.Fields...)
 	if len(d.Problems) > before || rate.Permits == 0 {
 		return nil
 	}
 	p, ok := kind.New(rate).(limit.Policy)
 	if !ok {
-		d.Fail(n, "no policy %q", name)
+		d.Fail(n, "no policy %q", kind.Name)
 		return nil
 	}
 	if err := limit.Validate(p); err != nil {

@@ -113,12 +113,13 @@ func (d *decoder) limit(n *rulefile.Node) *rateLimit {
 	}
 	rate.Permits = d.Number(file.RequestsPerUnit, 0, math.MaxUint32,
 		fmt.Sprintf("a whole number, 0 to %d", uint32(math.MaxUint32)))
-	l.kind = d.RatedPolicy(file.Policy, fixedWindow)
-	unit := d.interval(n, &file, l.kind, &rate)
+	kind := d.RatedPolicy(file.Policy, fixedWindow)
+	l.kind = kind.Name
+	unit := d.interval(n, &file, kind.Unit, &rate)
 	if len(d.Problems) > before {
 		return nil
 	}
-	l.policy, l.interval = d.Policy(n, l.kind, rate, file.Own), rate.Interval
+	l.policy, l.interval = d.Policy(n, kind, rate, file.Own), rate.Interval
 	if p, ok := policy.Of(l.policy); ok {
 		l.most, l.onCredit = uint64(p.Most), p.Refill == policy.OnCredit
 	}
@@ -139,7 +140,7 @@ func (d *decoder) replaces(n *rulefile.Node) (names []string) {
 }
 
 // interval decodes unit and per. It returns the protocol's unit of that length, if there is one.
-func (d *decoder) interval(n *rulefile.Node, file *limitFile, kind string,
+func (d *decoder) interval(n *rulefile.Node, file *limitFile, calendar bool,
 	into *policy.Rate) (unit ratelimit.RateLimitResponse_RateLimit_Unit) {
 	switch {
 	case file.Unit != nil && file.Per != nil:
@@ -162,7 +163,7 @@ func (d *decoder) interval(n *rulefile.Node, file *limitFile, kind string,
 				rulefile.Clip(name))
 		}
 	}
-	if rulefile.HasUnit(kind) && into.Interval > 0 {
+	if calendar && into.Interval > 0 {
 		if into.Unit = int(calendarUnits[unit]); into.Unit == 0 || file.Per != nil {
 			d.FailField(n, "unit", "is %q, want day, week, month or year for policy: calendar", strings.ToLower(unit.String()))
 		}

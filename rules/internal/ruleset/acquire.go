@@ -35,12 +35,15 @@ func (s *File) acquires(o *opener, r *Request) []jointAcquire {
 			return refused(r.noHost)
 		}
 	}
-	readings := readingsOf(path)
+	readings := [][]string{segmentsOf(path.Text)}
+	for _, other := range path.Others {
+		readings = append(readings, segmentsOf(other))
+	}
 	var all []jointAcquire
-	for _, reading := range readings {
-		for _, m := range rules.find(r, reading.segments, s.all) {
+	for _, segments := range readings {
+		for _, m := range rules.find(r, segments, s.all) {
 			if chosen := s.rules[m.rule]; !chosen.skip.skips(r, readings) {
-				all = chosen.appendAcquires(all, o, r, reading.segments, m)
+				all = chosen.appendAcquires(all, o, r, segments, m)
 			}
 		}
 	}

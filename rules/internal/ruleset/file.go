@@ -1,7 +1,6 @@
 package ruleset
 
 import (
-	"strings"
 	"sync/atomic"
 
 	"github.com/rratelimiter/rratelimiter/httplimit"
@@ -56,22 +55,8 @@ func (s *File) build() {
 // forwardedHeaders are the headers with which a proxy describes the request that it asks about.
 type forwardedHeaders struct {
 	MethodHeader headerName
-	HostHeader   hostHeaderName
+	HostHeader   headerName
 	URIHeader    headerName `file:"uri_header"`
-}
-
-// hostHeaderName is the header with the host: one that the proxy writes, or Host itself.
-type hostHeaderName string
-
-const hostHeader = "Host"
-
-func (*hostHeaderName) Want() string { return new(headerName).Want() }
-
-func (h *hostHeaderName) UnmarshalText(text []byte) error {
-	if *h = hostHeader; strings.EqualFold(string(text), hostHeader) {
-		return nil
-	}
-	return (*headerName)(h).UnmarshalText(text)
 }
 
 // Set is the rules of a file that may change. The zero Set has no rules. It is safe for concurrent use.

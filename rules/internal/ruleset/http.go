@@ -43,7 +43,8 @@ func (s *File) Forwarded(r *http.Request) *Request {
 		o.setMethod(method)
 	}
 	o.Hosts, o.otherHost = nil, false
-	if host := s.forwardedHost(r); host != "" {
+	hosts := lastValue(r, s.forwarded.HostHeader)
+	if host := strings.Trim(hosts[strings.LastIndexByte(hosts, ',')+1:], " \t"); host != "" {
 		o.addHost(host)
 	}
 	uri, err := s.uriOf(r)
@@ -83,15 +84,6 @@ func (s *File) Forwarded(r *http.Request) *Request {
 		return s.address.Key(r)
 	})
 	return o
-}
-
-// forwardedHost returns the host in the headers of a proxy, "" for none.
-func (s *File) forwardedHost(r *http.Request) string {
-	if s.forwarded.HostHeader == hostHeader {
-		return r.Host
-	}
-	list := lastValue(r, headerName(s.forwarded.HostHeader))
-	return strings.Trim(list[strings.LastIndexByte(list, ',')+1:], " \t")
 }
 
 // lastValue returns the last of a header's values, which the nearest proxy wrote.

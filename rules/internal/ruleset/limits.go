@@ -103,22 +103,22 @@ func (d *decoder) limit(n *rulefile.Node, kind string, into *limits) {
 		d.Fail(stated, "type and keep_alive are for limits with redisson")
 		return
 	}
-	kind, ok := d.PolicyName(file.Policy, kind)
+	named, ok := d.PolicyKind(file.Policy, kind)
 	if !ok {
 		return
 	}
-	rate, ok := policy.Rate{Permits: 1}, true
-	if stated := cmp.Or(file.Rate, file.Permits, file.Per); rulefile.HasRate(kind) {
-		rate, ok = d.rate(n, &file, rulefile.HasUnit(kind))
+	rate := policy.Rate{Permits: 1}
+	if stated := cmp.Or(file.Rate, file.Permits, file.Per); !named.NoRate {
+		rate, ok = d.rate(n, &file, named.Unit)
 	} else if stated != nil {
-		d.Fail(stated, "policy %s has no rate: leave out rate, permits and per", kind)
+		d.Fail(stated, "policy %s has no rate: leave out rate, permits and per", named.Name)
 		return
 	}
 	if !ok {
 		return
 	}
 	into.ban = into.ban || rate.Permits == 0
-	if p := d.Policy(n, kind, rate, file.Own); p != nil {
+	if p := d.Policy(n, named, rate, file.Own); p != nil {
 		into.policies = append(into.policies, p)
 		if name != "" {
 			p = httplimit.Named(name, p)

@@ -40,7 +40,6 @@ func (s settings) apply(to *guard.Settings) {
 type fileSettings struct {
 	Deadline, Spread rulefile.Duration // 0 if the file has none
 	MaxWaiting       waiters
-	OnInvalid        onInvalid
 }
 
 // apply is that of settings, for all rules.
@@ -48,7 +47,6 @@ func (s fileSettings) apply(to *guard.Settings) {
 	to.Deadline = cmp.Or(time.Duration(s.Deadline), to.Deadline)
 	to.Spread.Most = cmp.Or(time.Duration(s.Spread), to.Spread.Most)
 	to.MaxWaiting = cmp.Or(int(s.MaxWaiting), to.MaxWaiting)
-	to.InvalidFails = to.InvalidFails || bool(s.OnInvalid)
 }
 
 // refusing returns the settings of a rule for requests that it refuses without Redis.
@@ -59,13 +57,6 @@ type waiters int
 
 func (w *waiters) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	*w = waiters(d.Number(n, 1, 1_000_000, "a whole number of requests, 1 to 1,000,000"))
-}
-
-// onInvalid is true if the failure mode decides requests that lack what a rule needs.
-type onInvalid bool
-
-func (o *onInvalid) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
-	*o = d.OneOf(n, "refuse", "on_failure") == "on_failure"
 }
 
 // failureMode is open, closed, or {local: share}.
@@ -184,7 +175,7 @@ func (d *decoder) skip(n *rulefile.Node) skip {
 // skips reports whether a rule lets a request pass. A path is skipped if all its interpretations are, and
 // a method as it was sent: a server may serve another spelling, or HEAD, in another way. An unknown
 // address is in no range.
-func (s *skip) skips(r *Request, readings []reading) bool {
+func (s *skip) skips(r *Request, readings [][]string) bool {
 	if !r.otherMethod && slices.Contains(s.methods, method(r.Method)) || len(s.paths) > 0 && s.hasPaths(readings) {
 		return true
 	}
@@ -195,8 +186,8 @@ func (s *skip) skips(r *Request, readings []reading) bool {
 	return err == nil && guard.Contains(s.ranges, client)
 }
 
-func (s *skip) hasPaths(readings []reading) bool {
-	return !slices.ContainsFunc(readings, func(reading reading) bool {
-		return !slices.ContainsFunc(s.paths, func(p pattern) bool { return p.hasPath(reading.segments) })
+func (s *skip) hasPaths(readings [][]string) bool {
+	return !slices.ContainsFunc(readings, func(segments []string) bool {
+		return !slices.ContainsFunc(s.paths, func(p pattern) bool { return p.hasPath(segments) })
 	})
 }

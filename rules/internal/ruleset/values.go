@@ -1,7 +1,6 @@
 package ruleset
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
@@ -71,19 +70,4 @@ func (v *values) key(name string) (text string, exact bool, err error) {
 			httptarget.MaxLength)
 	}
 	return v.one, v.exact, nil
-}
-
-// reading is an interpretation of a request's path.
-type reading struct {
-	path     string
-	segments []string
-}
-
-// readingsOf splits each interpretation of a path.
-func readingsOf(path httptarget.Path) []reading {
-	all := []reading{{path.Text, segmentsOf(path.Text)}}
-	for _, other := range path.Others {
-		all = append(all, reading{other, segmentsOf(other)})
-	}
-	return slices.Clip(all)
 }
