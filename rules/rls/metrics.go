@@ -2,12 +2,10 @@ package rls
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"regexp"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -26,6 +24,7 @@ type metrics struct {
 	loaded         prometheus.Counter
 	notLoaded      prometheus.Counter
 	times          prometheus.Histogram
+	ofRules        [len(counters)]*prometheus.CounterVec
 
 	mu      sync.RWMutex
 	series  map[labelSet]*series
@@ -36,7 +35,6 @@ const namespace = "ratelimit_service"
 
 func newMetrics(nearRatio float64) *metrics {
 	m := &metrics{nearRatio: nearRatio, registry: prometheus.NewRegistry(), series: make(map[labelSet]*series)}
-	m.registry.MustRegister(m)
 	auto := promauto.With(m.registry)
 	counter := func(name, help string, labels prometheus.Labels) prometheus.Counter {
 		return auto.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help, ConstLabels: labels})
@@ -56,6 +54,10 @@ func newMetrics(nearRatio float64) *metrics {
 		Namespace: namespace, Name: "response_time_seconds", Help: "How long requests took.", ConstLabels: method,
 		Buckets: []float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1},
 	})
+	for i, c := range counters {
+		opts := prometheus.CounterOpts{Namespace: namespace, Subsystem: "rate_limit", Name: c.name, Help: c.help}
+		m.ofRules[i] = auto.NewCounterVec(opts, []string{"domain", "key1", "key2"})
+	}
 	return m
 }
 
@@ -99,9 +101,13 @@ func (m *metrics) of(l labelSet, dynamic bool) *series {
 		}
 		m.dynamic++
 	}
+	// Cloned, so that the series do not keep the file's text in memory.
+	l = labelSet{strings.Clone(l.domain), strings.Clone(l.key1), strings.Clone(l.key2)}
 	made := new(series)
-	// Cloned, so that the map does not keep the file's text in memory.
-	m.series[labelSet{strings.Clone(l.domain), strings.Clone(l.key1), strings.Clone(l.key2)}] = made
+	for i, c := range m.ofRules {
+		made[i] = c.WithLabelValues(l.domain, l.key1, l.key2)
+	}
+	m.series[l] = made
 	return made
 }
 
@@ -161,56 +167,34 @@ func (m *metrics) count(d *domain, desc *descriptor) {
 	if s == nil || desc.action == release || desc.hits == 0 {
 		return
 	}
-	s[totalHits].Add(desc.hits)
+	hits := float64(desc.hits)
+	s[totalHits].Add(hits)
 	if !desc.over {
-		s[withinLimit].Add(desc.hits)
+		s[withinLimit].Add(hits)
 		s[nearLimit].Add(m.near(desc))
 		return
 	}
-	s[overLimit].Add(desc.hits)
+	s[overLimit].Add(hits)
 	if desc.rule.ShadowMode {
-		s[shadowMode].Add(desc.hits)
+		s[shadowMode].Add(hits)
 	}
 }
 
 // near returns the number of hits above the share of the limit that counts as near.
-func (m *metrics) near(desc *descriptor) uint64 {
+func (m *metrics) near(desc *descriptor) float64 {
 	if desc.action != take || desc.status.GetCurrentLimit() == nil {
 		return 0
 	}
-	most := uint64(desc.status.GetCurrentLimit().GetRequestsPerUnit())
-	after := most - min(most, uint64(desc.status.GetLimitRemaining()))
-	threshold := uint64(math.Floor(float64(float32(most) * float32(m.nearRatio))))
-	if after <= threshold {
-		return 0
-	}
-	return min(desc.hits, after-threshold)
-}
-
-// Describe implements [prometheus.Collector]. It sends nothing: the series are known only later.
-func (m *metrics) Describe(chan<- *prometheus.Desc) {}
-
-// Collect implements [prometheus.Collector] for the series of rules.
-func (m *metrics) Collect(all chan<- prometheus.Metric) {
-	m.mu.RLock()
-	series := maps.Clone(m.series)
-	m.mu.RUnlock()
-	for l, s := range series {
-		names, values := []string{"domain", "key1"}, []string{l.domain, l.key1}
-		if l.key2 != "" {
-			names, values = append(names, "key2"), append(values, l.key2)
-		}
-		for i, c := range counters {
-			desc := prometheus.NewDesc(namespace+"_rate_limit_"+c.name, c.help, names, nil)
-			all <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(s[i].Load()), values...)
-		}
-	}
+	most := desc.status.GetCurrentLimit().GetRequestsPerUnit()
+	after := float64(most - min(most, desc.status.GetLimitRemaining()))
+	threshold := math.Floor(float64(float32(most) * float32(m.nearRatio)))
+	return min(float64(desc.hits), max(0, after-threshold))
 }
 
 // labelSet identifies a series: a domain, and the first two levels of a rule.
 type labelSet struct{ domain, key1, key2 string }
 
-type series [len(counters)]atomic.Uint64
+type series [len(counters)]prometheus.Counter
 
 const (
 	totalHits = iota

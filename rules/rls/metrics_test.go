@@ -60,18 +60,18 @@ descriptors:
 		}
 		got := metricsOf(s)
 		for _, want := range []string{
-			`total_hits{domain="shop",key1="user"} 12`, `over_limit{domain="shop",key1="user"} 2`,
-			`within_limit{domain="shop",key1="user"} 10`, `near_limit{domain="shop",key1="user"} 2`,
-			`total_hits{domain="shop",key1="user_10_0_0_1"} 2`, `over_limit{domain="shop",key1="user_10_0_0_1"} 1`,
+			`total_hits{domain="shop",key1="user",key2=""} 12`, `over_limit{domain="shop",key1="user",key2=""} 2`,
+			`within_limit{domain="shop",key1="user",key2=""} 10`, `near_limit{domain="shop",key1="user",key2=""} 2`,
+			`total_hits{domain="shop",key1="user_10_0_0_1",key2=""} 2`, `over_limit{domain="shop",key1="user_10_0_0_1",key2=""} 1`,
 			`total_hits{domain="shop",key1="a_x_y",key2="b"} 2`, `shadow_mode{domain="shop",key1="a_x_y",key2="b"} 1`,
 			`over_limit{domain="shop",key1="a_x_y",key2="b"} 1`,
-			`total_hits{domain="shop",key1="detail"} 1`, `total_hits{domain="shop",key1="detail_one"} 1`,
-			`total_hits{domain="shop",key1="detail_two"} 1`,
+			`total_hits{domain="shop",key1="detail",key2=""} 1`, `total_hits{domain="shop",key1="detail_one",key2=""} 1`,
+			`total_hits{domain="shop",key1="detail_two",key2=""} 1`,
 			`total_hits{domain="shop",key1="route_/a",key2="method"} 1`,
 			`total_hits{domain="shop",key1="route_/b",key2="method"} 1`,
-			`total_hits{domain="shop",key1="files_f/*"} 2`, `total_hits{domain="shop",key1="wild_w*"} 2`,
-			`within_limit{domain="shop",key1="free"} 1`,
-			`total_hits{domain="shop",key1="own_limit"} 1`, `domain_not_found 1`,
+			`total_hits{domain="shop",key1="files_f/*",key2=""} 2`, `total_hits{domain="shop",key1="wild_w*",key2=""} 2`,
+			`within_limit{domain="shop",key1="free",key2=""} 1`,
+			`total_hits{domain="shop",key1="own_limit",key2=""} 1`, `domain_not_found 1`,
 		} {
 			assert.Contains(t, got, "\nratelimit_service_rate_limit_"+want+"\n")
 		}
@@ -105,7 +105,7 @@ func TestMetrics_ManyValues_SeriesAreBounded(t *testing.T) {
 		}
 		got := metricsOf(s)
 		assert.Equal(t, 10_002, strings.Count(got, "\nratelimit_service_rate_limit_total_hits{"))
-		assert.Contains(t, got, `total_hits{domain="x",key1="override"}`)
+		assert.Contains(t, got, `total_hits{domain="x",key1="override",key2=""}`)
 		assert.NotContains(t, got, "yyy")
 	})
 }

@@ -55,7 +55,7 @@ func TestServe_GRPCAndHTTP_ShareLimits(t *testing.T) {
 	code, _ := s.get("/healthcheck")
 	assert.Equal(t, 200, code)
 	_, text := s.get("/metrics")
-	assert.Contains(t, text, `ratelimit_service_rate_limit_over_limit{domain="edge",key1="user"} 1`)
+	assert.Contains(t, text, `ratelimit_service_rate_limit_over_limit{domain="edge",key1="user",key2=""} 1`)
 	_, text = s.get("/rlconfig")
 	assert.Contains(t, text, "edge.user: unit=YEAR requests_per_unit=2")
 
