@@ -28,6 +28,7 @@ type watched struct {
 	mu      sync.Mutex
 	current string
 	results []string // with the time since begin
+	settled []string // the content after each check without another
 }
 
 // watching runs a test with a file that is followed until the end of the test.
@@ -36,6 +37,7 @@ func watching(t *testing.T, every time.Duration, test func(w *watched)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watched{T: t, events: make(chan string), lost: make(chan error), begin: time.Now()}
 		w.Watcher = Watcher{Path: filepath.Join(t.TempDir(), "file"), Every: every, Apply: w.apply, Report: w.report}
+		w.Settled = func(context.Context) { w.settled = append(w.settled, w.current) }
 		w.put("a")
 		require.NoError(t, w.Reload())
 		ctx, end := context.WithCancel(t.Context())
@@ -180,6 +182,7 @@ func TestRun_FileWrittenInPlace_IsNeverTakenHalfWritten(t *testing.T) {
 		w.put("b c") // without a notification
 		w.sleep(time.Second)
 		assert.Equal(t, []string{"300ms: b c"}, w.reports())
+		assert.Equal(t, []string{"a", "b c"}, w.settled)
 		text := "d"
 		for range 100 { // 5 s
 			text += "e"
@@ -208,25 +211,5 @@ func TestRun_FileThatChangesAllTheTime_IsReported(t *testing.T) {
 		results = w.reports()
 		require.Len(t, results, 1)
 		assert.Contains(t, results[0], ": a")
-	})
-}
-
-// TestRun_Settled_FollowsEachCheckWithoutAnother.
-func TestRun_Settled_FollowsEachCheckWithoutAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &watched{T: t, begin: time.Now(), lost: make(chan error)}
-		var settled []string
-		w.Watcher = Watcher{Path: filepath.Join(t.TempDir(), "file"), Every: time.Hour, Apply: w.apply, Report: w.report,
-			Settled: func(context.Context) { settled = append(settled, w.current) }}
-		w.put("a")
-		require.NoError(t, w.Reload())
-		ctx, end := context.WithCancel(t.Context())
-		defer end()
-		go Run[string](ctx, &w.Watcher, nil, nil, w.lost)
-		synctest.Wait()
-		w.put("b")
-		w.lost <- errors.New("some notifications")
-		w.sleep(time.Second)
-		assert.Equal(t, []string{"a", "b"}, settled)
 	})
 }

@@ -89,20 +89,15 @@ const stopTimeout = 5 * time.Second
 func stop(server *grpc.Server, web *http.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		server.GracefulStop()
-	}()
-	if err := web.Shutdown(ctx); err != nil {
-		_ = web.Close() // end the open requests
-	}
-	select {
-	case <-done:
-	case <-ctx.Done():
-		server.Stop()
-		<-done
-	}
+	defer context.AfterFunc(ctx, server.Stop)() // ends GracefulStop
+	var stopping sync.WaitGroup
+	stopping.Go(func() {
+		if err := web.Shutdown(ctx); err != nil {
+			_ = web.Close() // end the open requests
+		}
+	})
+	server.GracefulStop()
+	stopping.Wait()
 }
 
 func closeAll(listeners ...net.Listener) {
