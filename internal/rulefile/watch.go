@@ -18,21 +18,18 @@ type Watcher struct {
 
 	// Apply puts files into force, or returns their problems. One call runs at a time.
 	Apply func(sources []Source, problem *Problem) error
-	// Report gets the result of Apply for a change, or an error if the files never become stable.
+	// Report gets the result of Apply for a change.
 	Report func(err error)
 	// Settled runs after each check after which no other check is due. It may be nil.
 	Settled func(ctx context.Context)
 
-	mu       sync.Mutex
-	last     [sha256.Size]byte // of the last read
-	applied  [sha256.Size]byte // of the last files applied
-	unstable time.Time         // since when each check reads another content; zero if the files are stable
+	mu      sync.Mutex
+	last    [sha256.Size]byte // of the last read
+	applied [sha256.Size]byte // of the last files applied
 }
 
-const (
-	settleTime  = 100 * time.Millisecond // from a notification to a check, and between checks
-	maxUnstable = 10 * time.Second       // the time of constant changes after which they are reported
-)
+// settleTime is the time from a notification to a check, and between checks.
+const settleTime = 100 * time.Millisecond
 
 // Reload reads the files and applies them, changed or not.
 func (w *Watcher) Reload() error {
@@ -40,7 +37,7 @@ func (w *Watcher) Reload() error {
 	defer w.mu.Unlock()
 	sources, problem := Read(w.Path, w.Belongs)
 	w.last = sumOf(sources, problem)
-	w.applied, w.unstable = w.last, time.Time{}
+	w.applied = w.last
 	return w.Apply(sources, problem)
 }
 
@@ -54,29 +51,17 @@ func (w *Watcher) Check(ctx context.Context) (pending bool) {
 		return false
 	}
 	sum := sumOf(sources, problem)
-	if sum != w.last && sum != w.applied {
+	if sum == w.applied {
 		w.last = sum
-		w.changed()
+		return false
+	}
+	if sum != w.last {
+		w.last = sum
 		return true
 	}
-	w.last, w.unstable = sum, time.Time{}
-	if sum != w.applied {
-		w.applied = sum
-		w.Report(w.Apply(sources, problem))
-	}
+	w.applied = sum
+	w.Report(w.Apply(sources, problem))
 	return false
-}
-
-// changed reports once files that change all the time, and so are never stable.
-func (w *Watcher) changed() {
-	if w.unstable.IsZero() {
-		w.unstable = time.Now()
-	}
-	none := [sha256.Size]byte{} // any content counts as a change
-	if time.Since(w.unstable) >= maxUnstable && w.applied != none {
-		w.applied = none
-		w.Report(&Problem{File: w.Path, Reason: "it changes all the time: write another file and rename it"})
-	}
 }
 
 // sumOf returns the hash of a read.

@@ -195,21 +195,3 @@ func TestRun_FileWrittenInPlace_IsNeverTakenHalfWritten(t *testing.T) {
 		assert.Equal(t, text, w.current)
 	})
 }
-
-// TestRun_FileThatChangesAllTheTime_IsReported once, and the file is applied once it is stable.
-func TestRun_FileThatChangesAllTheTime_IsReported(t *testing.T) {
-	watching(t, time.Hour, func(w *watched) {
-		for i := range 300 { // 30 s
-			w.change(fmt.Sprint("b", i))
-			w.sleep(settleTime)
-		}
-		results := w.reports()
-		require.Len(t, results, 1)
-		assert.Regexp(t, "^10(\\.[0-9])?s: .*file: it changes all the time: write another file and rename it$", results[0])
-		w.change("a") // as at the start
-		w.sleep(2 * settleTime)
-		results = w.reports()
-		require.Len(t, results, 1)
-		assert.Contains(t, results[0], ": a")
-	})
-}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/rules/rls"
 )
 
@@ -26,20 +25,4 @@ func BenchmarkLoad(b *testing.B) {
 		require.NoError(b, err)
 		require.Equal(b, 10_000, rules.Len())
 	}
-}
-
-// BenchmarkUnlimited measures the service without gRPC, for a request without a call to Redis.
-func BenchmarkUnlimited(b *testing.B) {
-	client, redis := guardtest.Connect(b)
-	s := newServer(b, client,
-		"domain: x\ndescriptors:\n  - key: a\n    value: v*\n    descriptors:\n      - {key: b, rate_limit: {unlimited: true}}\n")
-	req := request(b, "x | a=value b=other")
-	b.ReportAllocs()
-	before := redis.CommandCount()
-	for b.Loop() {
-		_, err := s.ShouldRateLimit(b.Context(), req)
-		require.NoError(b, err)
-	}
-	require.Equal(b, "OK | OK unlimited", summary(s.ShouldRateLimit(b.Context(), req)))
-	require.Equal(b, before, redis.CommandCount(), "calls to Redis")
 }

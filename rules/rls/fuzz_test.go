@@ -27,7 +27,6 @@ func FuzzConfig(f *testing.F) {
 	for _, s := range allScenarios {
 		f.Add(s.config("d"))
 	}
-	f.Add(bomb())
 	f.Fuzz(func(t *testing.T, text string) {
 		file := filepath.Join(t.TempDir(), "x.yaml")
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))

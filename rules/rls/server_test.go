@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -186,36 +185,6 @@ func TestNew_InvalidConfig_Fails(t *testing.T) {
 	_, err = rls.New(rls.Config{Client: client, Path: folder(t, simple), Deadline: -1})
 	assert.ErrorIs(t, err, rratelimiter.ErrInvalidOption)
 	assert.ErrorIs(t, rls.Serve(t.Context(), rls.Config{Client: client, Path: "/nowhere"}), os.ErrNotExist)
-}
-
-func TestShouldRateLimit_OddRequests_AreAnswered(t *testing.T) {
-	client, _ := guardtest.Connect(t)
-	s := newServer(t, client, `
-domain: odd
-descriptors:
-  - {key: k, detailed_metric: true, rate_limit: {unit: hour, requests_per_unit: 1}}
-  - {key: w, value: "*a*b*", share_threshold: true, rate_limit: {unit: hour, requests_per_unit: 1}}
-`)
-	ask := func(d ...*common.RateLimitDescriptor) (*ratelimit.RateLimitResponse, error) {
-		return s.ShouldRateLimit(t.Context(), &ratelimit.RateLimitRequest{Domain: "odd", Descriptors: d})
-	}
-	entry := func(key, value string) *common.RateLimitDescriptor {
-		return &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{{Key: key, Value: value}}}
-	}
-	for _, value := range []string{"", "\x00", "\xff\xfe", "{a}", "{}", strings.Repeat("x", 1<<20),
-		strings.Repeat("{", 1000), "a\nb", "*", "%sha256:"} {
-		first, err := ask(entry("k", value))
-		require.NoError(t, err)
-		assert.Equal(t, ratelimit.RateLimitResponse_OK, first.GetOverallCode(), "%.20q counts by itself", value)
-		second, err := ask(entry("k", value))
-		require.NoError(t, err)
-		assert.Equal(t, ratelimit.RateLimitResponse_OVER_LIMIT, second.GetOverallCode())
-	}
-	for _, d := range []*common.RateLimitDescriptor{nil, {}, {Entries: []*common.RateLimitDescriptor_Entry{nil}},
-		entry("", ""), entry("", "k"), entry("w", strings.Repeat("ab", 1<<19))} {
-		_, err := ask(d)
-		require.NoError(t, err)
-	}
 }
 
 // More limits than one call decides, each of them five times.

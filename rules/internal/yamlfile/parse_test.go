@@ -48,3 +48,9 @@ func TestParse_Documents_ShareTheBound(t *testing.T) {
 	require.NotNil(t, problem)
 	assert.Contains(t, problem.Reason, "the file has more than 1048576 values")
 }
+
+func TestParse_AliasOfItself_IsAnError(t *testing.T) {
+	_, problem := Parse([]byte("a: &a\n- b: *a\n"))
+	require.NotNil(t, problem)
+	assert.Equal(t, "the file has values more than 1000 deep", problem.Reason)
+}
