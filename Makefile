@@ -6,7 +6,6 @@ BENCHSTAT     = golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GORELEASER    = github.com/goreleaser/goreleaser/v2@v2.16.0
 GOVULNCHECK   = golang.org/x/vuln/cmd/govulncheck@v1.9.0
-GREMLINS      = github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 STATICCHECK   = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TERMTOSVG     = termtosvg==1.1.0
 VALE          = github.com/vale-cli/vale/v3/cmd/vale@v3.21.0
@@ -169,14 +168,18 @@ fuzz:
 	for target in $$(go test -list '^Fuzz' ./$$package | grep '^Fuzz'); do \
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime 50000x ./$$package || exit 1; done; done
 
-# Generated mutants of the engine, of package limit and of the Lua scripts; prints the survivors. On two idle cores the
-# engine takes half an hour, limit three hours, and the sample of the scripts half an hour: LUA_MUTANTS='-n 0' takes
-# all, '-n 40 -seed 7' another sample.
-LUA_MUTANTS  ?= -n 100
+# Edits a package at one place after the other, and prints the edits that no quick test detects: 18 minutes for each
+# package or its Lua, on two idle cores. MUTATE='-for 0' takes all edits, '-for 18m -seed 7' others. One package, and
+# other packages whose tests may detect its edits:
+#   make mutate PACKAGE=./limit
+#   make mutate PACKAGE='-lua ./limit'
+#   make mutate PACKAGE='./internal/guard ./httplimit'
+MUTATE       ?= -for 18m
+MUTATED       = . '-lua .' ./limit '-lua ./limit' ./internal/engine './internal/guard ./httplimit' \
+	'./rules/internal/ruleset ./rules' ./rules/rls
 mutate:
-	for package in ./internal/engine ./limit; do GOFLAGS=-count=1 STRESS_SEEDS=1 \
-	go run $(GREMLINS) unleash --workers 1 --timeout-coefficient 10 $$package || exit 1; done
-	cd integration && go run ./tools/luamutants $(LUA_MUTANTS)
+	for package in $(if $(PACKAGE),'$(PACKAGE)',$(MUTATED)); do \
+		go run ./integration/tools/mutants $(MUTATE) $$package || exit 1; done
 
 # The models of leases and of waiting callers, searched by Alloy to the bounds that it prints. A wrong model fails.
 model: deps

@@ -170,3 +170,28 @@ func TestRelease_ExpiredByThisClock_ChangesNothing(t *testing.T) {
 		assert.Equal(t, before, f.redis.Dump(), "%T", policy)
 	}
 }
+
+// TestRelease_OldestCellExpiredByThisClock_StaysTakenByAnother, which is behind.
+func TestRelease_OldestCellExpiredByThisClock_StaysTakenByAnother(t *testing.T) {
+	f := newClocked(t)
+	f.back = true
+	l := New(f.client, "name", SlidingWindow{10, time.Second, 10})
+	f.take(l, 3)
+	f.advance(500 * time.Millisecond)
+	f.take(l, 2)
+	f.advance(700 * time.Millisecond)
+	require.NoError(t, l.Release(t.Context(), 1))
+	assert.EqualValues(t, 9, peekAll(t, l)[0].Remaining)
+	f.advance(-700 * time.Millisecond)
+	assert.EqualValues(t, 6, peekAll(t, l)[0].Remaining)
+}
+
+func TestTokenBucket_StateOfAClockAhead_LivesUntilItIsFull(t *testing.T) {
+	f := newClocked(t)
+	f.back = true
+	l := New(f.client, "name", TokenBucket{10, 1, time.Second})
+	f.take(l, 4)
+	f.advance(-time.Hour)
+	f.take(l, 1)
+	assert.Equal(t, time.Hour+5*time.Second+fullFor*time.Millisecond, f.redis.TTL(l.wire.keys[0]))
+}

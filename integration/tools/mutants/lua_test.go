@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestEdits_OfEachKind_LeaveCommentsAndStrings(t *testing.T) {
+func TestLuaEdits_OfEachKind_LeaveCommentsAndStrings(t *testing.T) {
 	const source = `--@ part  in: a - 1
 -- a < 1
 if a < -1 then
@@ -15,7 +15,7 @@ end
 local text = 'a + 1'
 `
 	var edited []string
-	for _, e := range edits(source) {
+	for _, e := range luaEdits(source) {
 		edited = append(edited, source[e.start:e.end]+" -> "+e.with)
 	}
 	assert.ElementsMatch(t, []string{

@@ -6,14 +6,8 @@ import (
 	"strings"
 )
 
-// edit replaces source[start:end].
-type edit struct {
-	start, end int
-	with       string
-}
-
 var (
-	token     = regexp.MustCompile(`--[^\n]*|'(?:\\.|[^'\\\n])*'|\.\.|[<>=~]=|@\d*|\d+|[A-Za-z_][\w.@]*|\S`)
+	luaToken  = regexp.MustCompile(`--[^\n]*|'(?:\\.|[^'\\\n])*'|\.\.|[<>=~]=|@\d*|\d+|[A-Za-z_][\w.@]*|\S`)
 	number    = regexp.MustCompile(`^\d+$`)
 	condition = regexp.MustCompile(`(?m)^ *(?:else)?if (.*) then`)
 	statement = regexp.MustCompile(`(?m)^ *([A-Za-z_]\w*)[^\n]*$`)
@@ -31,11 +25,11 @@ var (
 	}
 )
 
-// edits returns the mutations of a Lua source: swapped operators, constants, signs, whole
+// luaEdits returns the mutations of a Lua source: swapped operators, constants, signs, whole
 // conditions, and deleted statements.
-func edits(source string) (all []edit) {
+func luaEdits(source string) (all []edit) {
 	before := ""
-	for _, at := range token.FindAllStringIndex(source, -1) {
+	for _, at := range luaToken.FindAllStringIndex(source, -1) {
 		text := source[at[0]:at[1]]
 		if strings.HasPrefix(text, "--") {
 			continue

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// mutant is one edit of one file.
+type mutant struct {
+	edit
+	file   string // from the root of the repository
+	source string
+}
+
+// edit replaces source[start:end].
+type edit struct {
+	start, end int
+	with       string
+}
+
+func (m mutant) line() int { return 1 + strings.Count(m.source[:m.start], "\n") }
+
+func (m mutant) String() string {
+	begin := strings.LastIndexByte(m.source[:m.start], '\n') + 1
+	line, _, _ := strings.Cut(m.source[begin:], "\n")
+	return fmt.Sprintf("%s:%d: %q -> %q in: %s", m.file, m.line(), m.source[m.start:m.end], m.with,
+		strings.TrimSpace(line))
+}
+
+// tester runs the tests of packages in a copy of the repository.
+type tester struct {
+	root     string
+	packages []string
+	timeout  time.Duration
+}
+
+// quickTests runs tests of packages, except the golden texts: these detect any edit.
+func (t *tester) quickTests(ctx context.Context, args ...string) (output []byte, err error) {
+	args = append([]string{"test", "-count=1", "-short", "-failfast", "-vet=off", "-skip=^TestScripts_"}, args...)
+	test := exec.CommandContext(ctx, "go", args...)
+	test.Dir = t.root
+	return test.CombinedOutput()
+}
+
+// measure returns what the tests cover, and how long they take.
+func (t *tester) measure(ctx context.Context) (coverage, time.Duration, error) {
+	profile := filepath.Join(t.root, "coverage.txt")
+	args := append([]string{"-coverpkg=" + t.packages[0], "-coverprofile=" + profile}, t.packages...)
+	if output, err := t.quickTests(ctx, args...); err != nil {
+		return nil, 0, fmt.Errorf("the tests fail without an edit: %w: %s", err, output)
+	}
+	content, err := os.ReadFile(profile)
+	if err != nil {
+		return nil, 0, err
+	}
+	began := time.Now() // with everything compiled
+	_, err = t.quickTests(ctx, t.packages...)
+	return parseCoverage(string(content)), time.Since(began), err
+}
+
+const notCompiled = "does not compile"
+
+var failure = regexp.MustCompile(`--- FAIL: (\S+)|(test timed out)|(?m:^(panic: .*|fatal error: .*)$)`)
+
+// test returns the test that detects the mutant, or "" if there is none.
+func (t *tester) test(ctx context.Context, m mutant) (killer string, err error) {
+	file := filepath.Join(t.root, m.file)
+	if err := os.WriteFile(file, []byte(m.source[:m.start]+m.with+m.source[m.end:]), 0o644); err != nil {
+		return "", err
+	}
+	for _, folder := range t.packages {
+		output, failed := t.quickTests(ctx, "-timeout="+t.timeout.String(), folder)
+		if failed == nil {
+			continue
+		}
+		found := failure.FindString(string(output))
+		switch {
+		case strings.Contains(string(output), "[build failed]"):
+			found = notCompiled
+		case found == "":
+			return "", fmt.Errorf("%s: the tests fail without a failed test: %s", m, output)
+		}
+		killer = strings.TrimPrefix(found, "--- FAIL: ")
+		break
+	}
+	return killer, cmp.Or(ctx.Err(), os.WriteFile(file, []byte(m.source), 0o644))
+}
+
+// coverage has, by the base name of a file, the lines of statements that the tests run.
+type coverage map[string]map[int]bool
+
+var block = regexp.MustCompile(`(?m)([^/\n]+\.go):(\d+)\.\d+,(\d+)\.\d+ \d+ [1-9]\d*$`)
+
+func parseCoverage(profile string) coverage {
+	c := coverage{}
+	for _, match := range block.FindAllStringSubmatch(profile, -1) {
+		lines := c[match[1]]
+		if lines == nil {
+			lines = map[int]bool{}
+			c[match[1]] = lines
+		}
+		var first, last int
+		_, _ = fmt.Sscan(match[2]+" "+match[3], &first, &last)
+		for line := first; line <= last; line++ {
+			lines[line] = true
+		}
+	}
+	return c
+}
+
+func (c coverage) has(m mutant) bool { return c[filepath.Base(m.file)][m.line()] }
