@@ -140,7 +140,7 @@ func TestPause_Ends_NoBurstFollows(t *testing.T) {
 			for i := range 5 {
 				clock := []rratelimiter.Option{rratelimiter.WithServerTime()}[:i%2]
 				l := New(rratelimiter.New(f.Conn, clock...), "name", p, Pause{time.Hour})
-				callers = append(callers, slices.Repeat([]*Limiter{l}, 9)...)
+				callers = append(callers, slices.Repeat([]*Limiter{l}, 5)...)
 			}
 			at := grantTimes(t, callers)
 			slower := name == "cells" || name == "warm-up"

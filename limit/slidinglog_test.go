@@ -47,6 +47,19 @@ func TestReturnsForecast_Waits_AreThoseOfTheReturns(t *testing.T) {
 	}
 }
 
+// fillLog writes a log with an entry of so many permits in each millisecond, and returns the receipts of
+// these grants. The totals begin behind one.
+func (f *clocked) fillLog(key string, total uint64, permits []int64) (receipts [][]string) {
+	for _, n := range permits {
+		f.advance(time.Millisecond)
+		total = (total + uint64(n)) % (1 << 53)
+		entry := fmt.Sprintf("a %d 0 %d %d", f.now/1000, n, total)
+		f.redis.Push(key, entry)
+		receipts = append(receipts, []string{entry})
+	}
+	return receipts
+}
+
 // TestSlidingLog_ManyEntries_MatchesTheModel: in logs of about a page, all expired and all released
 // entries are removed.
 func TestSlidingLog_ManyEntries_MatchesTheModel(t *testing.T) {
@@ -63,16 +76,11 @@ func TestSlidingLog_ManyEntries_MatchesTheModel(t *testing.T) {
 		fill := func() {
 			require.NoError(t, l.Reset(t.Context()))
 			m = &policymodel.SlidingLog{Permits: policy.Permits, Interval: 1e7}
-			var list []string
-			// The totals pass 2^53 and begin at 0 again.
-			total := uint64(1<<53) - uint64(entries)
-			for range entries {
-				f.advance(time.Millisecond)
-				require.True(t, policymodel.Take(m, f.now, 2))
-				total = (total + 2) % (1 << 53)
-				list = append(list, fmt.Sprintf("a %d 0 2 %d", f.now/1000, total))
+			for i := range entries {
+				require.True(t, policymodel.Take(m, f.now+1000*(i+1), 2))
 			}
-			f.redis.Push(key, list...)
+			// The totals pass 2^53 and begin at 0 again.
+			f.fillLog(key, uint64(1<<53-entries), slices.Repeat([]int64{2}, int(entries)))
 			f.redis.SetTTL(key, 10*time.Second)
 		}
 		take := func(n int64) {
@@ -134,15 +142,12 @@ func TestRefund_ManyEntriesSince_ReturnsNothing(t *testing.T) {
 	f := newClocked(t)
 	const entries = 400
 	l := New(f.client, "name", SlidingLog{2 * entries, time.Second})
-	var receipts [][]string
-	for range entries {
-		receipts = append(receipts, f.take(l, 2))
-		f.advance(time.Millisecond)
-	}
+	receipts := f.fillLog("{name}:log:1000", 0, slices.Repeat([]int64{2}, entries))
+	f.advance(time.Millisecond)
 	assert.Zero(t, f.refund(l, receipts[0], 2).Remaining)
 	assert.Zero(t, f.refund(l, receipts[entries-257], 2).Remaining)
 	other := slices.Clone(receipts[entries-1])
-	other[0] = "other" + other[0]
+	other[0] = "other" + other[0][1:]
 	assert.Zero(t, f.refund(l, other, 2).Remaining, "of another state")
 	free := int64(0)
 	for i := entries - 256; i < entries; i += 9 {
@@ -155,23 +160,21 @@ func TestRefund_ManyEntriesSince_ReturnsNothing(t *testing.T) {
 	assert.Equal(t, free+2*51, peekAll(t, l)[0].Remaining, "the first entries have expired")
 }
 
-// TestRefund_NewestEntriesAllReturn_OlderStayTaken: one after another, the newest last.
+// TestRefund_NewestEntriesAllReturn_OlderStayTaken: those of a page, the newest last.
 func TestRefund_NewestEntriesAllReturn_OlderStayTaken(t *testing.T) {
 	f := newClocked(t)
-	const entries, page = 300, 256
-	l := New(f.client, "name", SlidingLog{entries, time.Second})
-	var receipts [][]string
-	for range entries {
-		receipts = append(receipts, f.take(l, 1))
-		f.advance(time.Millisecond)
-	}
-	for i, receipt := range receipts[entries-page:] {
-		assert.EqualValues(t, i+1, f.refund(l, receipt, 1).Remaining)
+	const older, page = 44, 256
+	l := New(f.client, "name", SlidingLog{older + page, time.Second})
+	counts := slices.Repeat([]int64{1}, older)
+	counts = append(append(counts, make([]int64, page-3)...), 1, 1, 1) // those between have been refunded
+	receipts := f.fillLog("{name}:log:1000", 0, counts)
+	for i, receipt := range receipts[older+page-3:] {
+		assert.EqualValues(t, page-3+i+1, f.refund(l, receipt, 1).Remaining)
 	}
 	f.take(l, page)
 	assert.Zero(t, peekAll(t, l)[0].Remaining)
-	f.advance(700*time.Millisecond + 43*time.Millisecond)
-	assert.EqualValues(t, entries-page, peekAll(t, l)[0].Remaining, "the older ones have expired")
+	f.advance(744 * time.Millisecond)
+	assert.EqualValues(t, older, peekAll(t, l)[0].Remaining, "the older ones have expired")
 }
 
 // TestRefund_LogAndCells_ComesFromItsOwnEntry: if it still exists.

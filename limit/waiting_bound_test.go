@@ -45,10 +45,10 @@ type heldGrant struct {
 
 // TestBuckets_RandomCallers_KeepTheBound: Capacity + rate x (t + 10 ms), in every span t.
 func TestBuckets_RandomCallers_KeepTheBound(t *testing.T) {
-	for seed := range uint64(redistest.Deep(12, 60)) {
+	for seed := range uint64(redistest.Deep(8, 60)) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		capacity := []int64{1, 2, 5, 50}[random.IntN(4)]
-		rate := []int64{20, 200, 1000, 5000, 50000}[random.IntN(5)]
+		rate := []int64{20, 200, 1000, 5000}[random.IntN(4)]
 		trip := []time.Duration{0, time.Millisecond, 3 * time.Millisecond, 9 * time.Millisecond}[random.IntN(4)]
 		joined := random.IntN(3)
 		kind := random.IntN(3)
@@ -66,7 +66,7 @@ func TestBuckets_RandomCallers_KeepTheBound(t *testing.T) {
 			start := time.Now()
 			var mu sync.Mutex
 			var held []heldGrant
-			ctx, end := context.WithTimeout(t.Context(), time.Second)
+			ctx, end := context.WithTimeout(t.Context(), time.Second/2)
 			defer end()
 			var callers sync.WaitGroup
 			for range 3 {
