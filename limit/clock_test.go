@@ -32,8 +32,8 @@ func TestClocks_Jump_GrantNoMore(t *testing.T) {
 		"TokenBucket":              {half, 7, []Policy{TokenBucket{7, 2, 10 * minute}}},
 		"LeakyBucket":              {half, 7, []Policy{LeakyBucket{7, 2, 10 * minute}}},
 		// And one that is not yet paid for.
-		"Smooth":             {half, 8, []Policy{Smooth{7, 10 * minute, 10 * minute, 0, 0}}},
-		"Smooth, warming up": {half, 1, []Policy{Smooth{7, 10 * minute, 0, 10 * minute, 0}}},
+		"Smooth":             {half, 8, []Policy{Smooth{7, 10 * minute, 10 * minute, 0}}},
+		"Smooth, warming up": {half, 1, []Policy{Smooth{7, 10 * minute, 0, 10 * minute}}},
 		"all windows and buckets": {half, 7,
 			[]Policy{FixedWindow{9, 10 * minute, false}, SlidingWindow{9, 10 * minute, 0}, SlidingLog{7, 10 * minute},
 				TokenBucket{9, 2, 10 * minute}, LeakyBucket{9, 2, 10 * minute}}},

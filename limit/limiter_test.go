@@ -40,8 +40,6 @@ func TestTake_SeveralPolicies_ReportsTheLongestDenial(t *testing.T) {
 func TestValidate_FieldsAtTheirBounds_AreAccepted(t *testing.T) {
 	for _, p := range []Policy{
 		SlidingWindow{1, time.Second, 2}, SlidingWindow{1, time.Second, 1000},
-		Smooth{Permits: 1, Interval: time.Second, WarmUp: time.Second, ColdFactor: 1},
-		Smooth{Permits: 1, Interval: time.Second, WarmUp: time.Second, ColdFactor: maxColdFactor},
 	} {
 		assert.NoError(t, Validate(p), "%+v", p)
 	}
@@ -87,12 +85,8 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 		"the zero leaky bucket": New(f.client, "name", LeakyBucket{}),
 		"the zero smooth":       New(f.client, "name", Smooth{}),
 		"smooth, no interval":   New(f.client, "name", Smooth{Permits: 1}),
-		"a negative burst":      New(f.client, "name", Smooth{1, time.Second, -time.Second, 0, 0}),
-		"a negative warm-up":    New(f.client, "name", Smooth{1, time.Second, 0, -time.Second, 0}),
-		"half a cold factor":    New(f.client, "name", Smooth{1, time.Second, 0, time.Second, 0.5}),
-		"too cold a factor":     New(f.client, "name", Smooth{1, time.Second, 0, time.Second, 1e7}),
-		"a factor of NaN":       New(f.client, "name", Smooth{1, time.Second, 0, time.Second, math.NaN()}),
-		"a factor of infinity":  New(f.client, "name", Smooth{1, time.Second, 0, time.Second, math.Inf(1)}),
+		"a negative burst":      New(f.client, "name", Smooth{1, time.Second, -time.Second, 0}),
+		"a negative warm-up":    New(f.client, "name", Smooth{1, time.Second, 0, -time.Second}),
 		"two smooth of one key": New(f.client, "name", Smooth{Permits: 1, Interval: time.Second},
 			Smooth{Permits: 2, Interval: time.Second}),
 		"two equal ones":        New(f.client, "name", good, good),

@@ -49,9 +49,9 @@ func TestPolicies_RandomCalls_MatchTheirModels(t *testing.T) {
 		TokenBucket{7, 3, 11 * time.Millisecond},
 		TokenBucket{1000, 7919, time.Minute},
 		Smooth{Permits: 10, Interval: time.Second},
-		Smooth{3, 7 * time.Second, 20 * time.Second, 0, 0},
+		Smooth{3, 7 * time.Second, 20 * time.Second, 0},
 		Smooth{Permits: 10, Interval: time.Second, WarmUp: 4 * time.Second},
-		Smooth{2, 3 * time.Second, 0, 17 * time.Second, 1.5},
+		Smooth{2, 3 * time.Second, 0, 17 * time.Second},
 		LeakyBucket{10, 2, time.Second},
 		LeakyBucket{40, 7, 13 * time.Millisecond},
 		Drip{7, 11 * time.Millisecond},
@@ -110,7 +110,7 @@ var models = []modelled{
 	modelRow(LeakyBucket{10, 1, time.Hour}, func(p LeakyBucket) policymodel.Model { return modelOfBucket(p.token()) }),
 	modelRow(tenSmooth, func(p Smooth) policymodel.Model {
 		return policymodel.NewSmooth(float64(p.Permits)/p.Interval.Seconds(), cmp.Or(p.Burst, time.Second).Seconds(),
-			float64(p.WarmUp.Microseconds()), cmp.Or(p.ColdFactor, 3))
+			float64(p.WarmUp.Microseconds()))
 	}),
 	modelRow(Drip{10, time.Hour}, func(p Drip) policymodel.Model { return modelOfBucket(p.bucket()) }),
 }

@@ -149,7 +149,7 @@ func TestTake_CallsShareAScript_ResetAfterIsOfTheirOrder(t *testing.T) {
 		{SlidingWindow{10, time.Second, 0}, &policymodel.SlidingWindow{Permits: 10, Cell: 1e5, Cells: 10}},
 		{TokenBucket{10, 3, time.Second}, &policymodel.TokenBucket{Capacity: 10, Refill: 3, Interval: 1e6}},
 		{LeakyBucket{10, 3, time.Second}, &policymodel.TokenBucket{Capacity: 10, Refill: 3, Interval: 1e6}},
-		{Smooth{Permits: 3, Interval: time.Second, Burst: 2 * time.Second}, policymodel.NewSmooth(3, 2, 0, 0)},
+		{Smooth{Permits: 3, Interval: time.Second, Burst: 2 * time.Second}, policymodel.NewSmooth(3, 2, 0)},
 	} {
 		f := newClocked(t)
 		var asks []engine.Ask

@@ -15,7 +15,7 @@ import (
 // its cost. So it suits requests of very different sizes.
 //
 // Unused time is stored as permits, up to Burst, which cost nothing (SmoothBursty). With WarmUp,
-// unused time makes permits more expensive, up to ColdFactor times, and it takes WarmUp to return
+// unused time makes permits more expensive, up to three times, and it takes WarmUp to return
 // to the steady rate (SmoothWarmingUp). This suits a cache or a pool of connections that is slow at
 // first. A new name starts with all of Burst stored, or with WarmUp at the highest cost.
 //
@@ -24,26 +24,19 @@ import (
 // microseconds, in the year 2255. A request that would cost more than 142 years is
 // [rratelimiter.ErrPermitsExceedRate].
 type Smooth struct {
-	Permits    int64         // an Interval, 1 to 2^53
-	Interval   time.Duration // whole milliseconds
-	Burst      time.Duration // how much time is stored, whole milliseconds; 0: 1 s; with WarmUp it has no meaning
-	WarmUp     time.Duration // whole milliseconds; 0: none
-	ColdFactor float64       // how much more a permit costs when cold, 1 to 1,000,000; 0: 3
+	Permits  int64         // an Interval, 1 to 2^53
+	Interval time.Duration // whole milliseconds
+	Burst    time.Duration // how much time is stored, whole milliseconds; 0: 1 s; with WarmUp it has no meaning
+	WarmUp   time.Duration // whole milliseconds; 0: none
 }
 
 var _ = policy.Register(policy.Kind[Smooth]{
 	Name:     "smooth",
 	Describe: Smooth.describe,
-	Fields: []policy.Field{
-		{Name: "burst", Type: policy.Duration},
-		{Name: "warm_up", Type: policy.Duration},
-		{Name: "cold_factor", Type: policy.Number, Min: 1, Max: maxColdFactor, Want: "a number, 1 to 1,000,000"},
-	},
+	Fields:   []policy.Field{{Name: "burst", Type: policy.Duration}, {Name: "warm_up", Type: policy.Duration}},
 	New: func(r policy.Rate) Smooth {
-		return Smooth{
-			r.Permits, r.Interval, policy.Value[time.Duration](r, "burst"), policy.Value[time.Duration](r, "warm_up"),
-			policy.Value[float64](r, "cold_factor"),
-		}
+		burst, warmUp := policy.Value[time.Duration](r, "burst"), policy.Value[time.Duration](r, "warm_up")
+		return Smooth{r.Permits, r.Interval, burst, warmUp}
 	},
 	Words:   []string{"smooth", "warmup"},
 	FromKey: smoothOfKey,
@@ -98,9 +91,8 @@ func (p Smooth) read(c policy.Content) (s policy.State, ok bool) {
 }
 
 const (
-	defaultBurst      = time.Second
-	defaultColdFactor = 3
-	maxColdFactor     = 1e6 // the warm and the cold end are still far apart in a double
+	defaultBurst = time.Second
+	coldFactor   = 3 // how much more a permit costs when cold, as in Guava
 )
 
 func (p Smooth) validate() error {
@@ -109,9 +101,6 @@ func (p Smooth) validate() error {
 		checkInterval("Smooth", "Burst", cmp.Or(p.Burst, defaultBurst)),
 		checkInterval("Smooth", "WarmUp", cmp.Or(p.WarmUp, time.Second))); err != nil {
 		return err
-	}
-	if p.ColdFactor != 0 && !(p.ColdFactor >= 1 && p.ColdFactor <= maxColdFactor) {
-		return invalid("Smooth.ColdFactor is %v, want 0 or 1 to %v", p.ColdFactor, int64(maxColdFactor))
 	}
 	if p.most() == 0 {
 		return invalid("Smooth.Permits is %d in an Interval of %v, so that one permit costs more than %v", p.Permits,
@@ -140,10 +129,9 @@ func (p Smooth) curve() curve {
 		c.most, c.cool = cmp.Or(p.Burst, defaultBurst).Seconds()*rate, c.stable
 		return c
 	}
-	factor := cmp.Or(p.ColdFactor, defaultColdFactor)
 	// The conversions keep a compiler from joining a product and a sum, which would round
 	// otherwise.
-	warmUp, cold := float64(p.WarmUp.Microseconds()), float64(c.stable*factor)
+	warmUp, cold := float64(p.WarmUp.Microseconds()), float64(c.stable*coldFactor)
 	c.threshold = 0.5 * warmUp / c.stable
 	c.most = c.threshold + float64(2*warmUp)/(c.stable+cold)
 	c.slope = (cold - c.stable) / (c.most - c.threshold)

@@ -64,8 +64,8 @@ func TestPolicies_Notation_IsParsed(t *testing.T) {
 		"calendar:5/week,in=UTC":           limit.Calendar{Permits: 5, Unit: limit.Week, In: time.UTC},
 		"pause:most=90s":                   limit.Pause{Most: 90 * time.Second},
 		"calendar:5/year,in=Europe/Berlin": limit.Calendar{Permits: 5, Unit: limit.Year, In: berlin},
-		"smooth:5/1s,burst=2s,warm_up=3s,cold_factor=4": limit.Smooth{
-			Permits: 5, Interval: time.Second, Burst: 2 * time.Second, WarmUp: 3 * time.Second, ColdFactor: 4,
+		"smooth:5/1s,burst=2s,warm_up=3s": limit.Smooth{
+			Permits: 5, Interval: time.Second, Burst: 2 * time.Second, WarmUp: 3 * time.Second,
 		},
 	} {
 		p, err := policy.Parse(text)
@@ -86,7 +86,6 @@ func TestPolicies_Notation_IsParsed(t *testing.T) {
 		"sliding_window:5/1s,cells=1":  `cells: "1" is not a whole number of cells, 2 to 1000`,
 		"smooth:5/1s,x=1":              `smooth has no field "x"`,
 		"smooth:5/1s,burst=x":          `burst: "x" is no length of time`,
-		"smooth:5/1s,cold_factor=NaN":  `cold_factor: "NaN" is not a number`,
 		"pause:1h":                     `pause has no field "1h"`,
 	} {
 		_, err := policy.Parse(text)

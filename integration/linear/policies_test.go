@@ -47,7 +47,7 @@ var schemes = []scheme{
 	one(limit.LeakyBucket{Capacity: quota, Leak: 3, Interval: window},
 		&policymodel.TokenBucket{Capacity: quota, Refill: 3, Interval: micro}),
 	one(limit.Smooth{Permits: quota, Interval: window, Burst: window},
-		policymodel.NewSmooth(quota/window.Seconds(), window.Seconds(), 0, 0)),
+		policymodel.NewSmooth(quota/window.Seconds(), window.Seconds(), 0)),
 	{window, []limit.Policy{limit.SlidingLog{Permits: quota, Interval: window},
 		limit.TokenBucket{Capacity: quota / 2, Refill: 3, Interval: window}},
 		[]Policy{{quota, &policymodel.SlidingLog{Permits: quota, Interval: micro}},

@@ -53,16 +53,10 @@ func (f Field) parse(text string) (any, error) {
 		return nil, fmt.Errorf("%q is not true or false", text)
 	case Count:
 		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || float64(n) < f.Min || float64(n) > f.Max {
+		if err != nil || n < f.Min || n > f.Max {
 			return nil, fmt.Errorf("%q is not %s", text, f.Want)
 		}
 		return n, nil
-	case Number:
-		x, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(x >= f.Min && x <= f.Max) { // NaN is neither
-			return nil, fmt.Errorf("%q is not %s", text, f.Want)
-		}
-		return x, nil
 	case Duration:
 		return notation.ParseDuration(text)
 	case Location:
@@ -94,7 +88,7 @@ func LoadLocation(name string) (*time.Location, bool) {
 
 // Help has an example of each kind, with its fields in brackets if it has a rate without them.
 func Help() string {
-	values := map[FieldType]string{Count: "=20", Number: "=3", Duration: "=1h", Location: "=Europe/Berlin"}
+	values := map[FieldType]string{Count: "=20", Duration: "=1h", Location: "=Europe/Berlin"}
 	var lines []string
 	for _, k := range Kinds() {
 		line, field := k.Name+":100/1m", "[,%s%s]"

@@ -104,19 +104,17 @@ type Kind[P any] struct {
 type Field struct {
 	Name     string
 	Type     FieldType
-	Min, Max float64 // of a Count or a Number
-	Want     string  // what a Count or a Number has to be
+	Min, Max int64  // of a Count
+	Want     string // what a Count has to be
 }
 
-// FieldType is the type of a field's value: a bool, int64, float64, [time.Duration] or
-// *[time.Location].
+// FieldType is the type of a field's value: a bool, int64, [time.Duration] or *[time.Location].
 type FieldType int
 
 // The types of fields.
 const (
 	Bool FieldType = iota + 1
 	Count
-	Number
 	Duration
 	Location
 )

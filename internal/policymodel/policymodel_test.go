@@ -17,7 +17,7 @@ func TestClone_RandomCalls_LeaveTheOriginal(t *testing.T) {
 		func() Model { return &SlidingLog{Permits: 10, Interval: 1e6} },
 		func() Model { return &SlidingWindow{Permits: 10, Cell: 1e5, Cells: 10} },
 		func() Model { return &TokenBucket{Capacity: 20, Refill: 5, Interval: 1e6} },
-		func() Model { return NewSmooth(10, 1, 0, 0) },
+		func() Model { return NewSmooth(10, 1, 0) },
 	} {
 		m, want := begin(), begin()
 		t.Run(fmt.Sprintf("%T", m), func(t *testing.T) {

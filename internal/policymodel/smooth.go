@@ -16,14 +16,14 @@ type Smooth struct {
 }
 
 // NewSmooth returns a Smooth of so many permits a second. The burst is in seconds, the warm-up in
-// microseconds. Without a warm-up, the cold factor has no meaning.
-func NewSmooth(rate, burst, warmUp, coldFactor float64) *Smooth {
+// microseconds.
+func NewSmooth(rate, burst, warmUp float64) *Smooth {
 	m := &Smooth{stable: 1e6 / rate, warm: warmUp > 0}
 	if !m.warm {
 		m.size, m.cool = burst*rate, m.stable
 		return m
 	}
-	cold := m.stable * coldFactor
+	cold := m.stable * 3
 	m.threshold = 0.5 * warmUp / m.stable
 	m.size = m.threshold + 2.0*warmUp/(m.stable+cold)
 	m.slope = (cold - m.stable) / (m.size - m.threshold)

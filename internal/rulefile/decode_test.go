@@ -92,7 +92,7 @@ func TestDecoder_FailField_HasThePlaceOfTheValue(t *testing.T) {
 // TestDecoder_Policy_ReadsEachPolicy, with all its fields, as the notation of rrl, and refuses fields of others.
 func TestDecoder_Policy_ReadsEachPolicy(t *testing.T) {
 	values := map[policy.FieldType]*Node{
-		policy.Bool: scalar(Bool, "true"), policy.Count: scalar(Int, "5"), policy.Number: scalar(Float, "1.5"),
+		policy.Bool: scalar(Bool, "true"), policy.Count: scalar(Int, "5"),
 		policy.Duration: scalar(Text, "2s"), policy.Location: scalar(Text, "Europe/Berlin"),
 	}
 	all := make(PolicyFields)

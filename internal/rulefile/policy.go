@@ -74,9 +74,7 @@ func (d *Decoder) field(n *Node, f policy.Field) any {
 	case policy.Bool:
 		return d.Boolean(n)
 	case policy.Count:
-		return d.Number(n, int64(f.Min), int64(f.Max), f.Want)
-	case policy.Number:
-		return d.Fraction(n, f.Want, func(x float64) bool { return x >= f.Min && x <= f.Max })
+		return d.Number(n, f.Min, f.Max, f.Want)
 	case policy.Duration:
 		var length Duration
 		d.Value(n, &length)

@@ -42,8 +42,8 @@ func TestSmooth_Guava_MatchesReplies(t *testing.T) {
 		{Permits: 1, Interval: time.Minute},
 		{Permits: 3, Interval: 7 * time.Minute, Burst: 100 * time.Minute},
 		{Permits: 10, Interval: 11 * time.Minute, WarmUp: 40 * time.Minute},
-		{Permits: 2, Interval: 3 * time.Minute, WarmUp: time.Hour, ColdFactor: 1.7},
-		{Permits: 1, Interval: time.Minute, WarmUp: 30 * time.Second, ColdFactor: 100},
+		{Permits: 2, Interval: 3 * time.Minute, WarmUp: time.Hour},
+		{Permits: 1, Interval: time.Minute, WarmUp: 30 * time.Second},
 	} {
 		t.Run(fmt.Sprintf("%+v", p), func(t *testing.T) {
 			s := clocked.Start(t)
@@ -51,16 +51,13 @@ func TestSmooth_Guava_MatchesReplies(t *testing.T) {
 			ours := limit.New(s.Client, "name", p)
 			create := guavaRequest{Call: "create", Rate: float64(p.Permits) / p.Interval.Seconds(),
 				BurstSeconds: p.Burst.Seconds(),
-				WarmUpMicros: p.WarmUp.Microseconds(), ColdFactor: p.ColdFactor}
+				WarmUpMicros: p.WarmUp.Microseconds(), ColdFactor: 3}
 			key := fmt.Sprintf("{name}:smooth:%d", p.Interval.Milliseconds())
 			if p.WarmUp > 0 {
 				key = fmt.Sprintf("{name}:warmup:%d", p.Interval.Milliseconds())
 			}
 			if p.Burst == 0 {
 				create.BurstSeconds = 1
-			}
-			if p.ColdFactor == 0 {
-				create.ColdFactor = 3
 			}
 			theirs.call(t, create)
 			begin := s.Now.Add(-1000 * time.Hour)

@@ -63,8 +63,8 @@ var drawings = []struct {
 		&policymodel.TokenBucket{Capacity: 20, Refill: 10, Interval: second}, nil},
 	{"leakybucket", "LeakyBucket{20, 10, 1s}, by TryAcquireWithin",
 		&policymodel.TokenBucket{Capacity: 20, Refill: 10, Interval: second}, policymodel.Model.Reset},
-	{"smooth", "Smooth{10, 1s}, by TryAcquireWithin", policymodel.NewSmooth(10, 1, 0, 0), waitForOne},
-	{"warmup", "Smooth{10, 1s, WarmUp 2s}, by TryAcquireWithin", policymodel.NewSmooth(10, 0, 2e6, 3), waitForOne},
+	{"smooth", "Smooth{10, 1s}, by TryAcquireWithin", policymodel.NewSmooth(10, 1, 0), waitForOne},
+	{"warmup", "Smooth{10, 1s, WarmUp 2s}, by TryAcquireWithin", policymodel.NewSmooth(10, 0, 2e6), waitForOne},
 }
 
 func waitForOne(m policymodel.Model, now int64) int64 { return m.Wait(now, 1) }

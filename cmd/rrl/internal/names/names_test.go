@@ -21,7 +21,7 @@ var policies = []string{
 	"fixed_window:5/1m", "fixed_window:5/s,aligned", "sliding_window:100/1m", "sliding_window:100/1m,cells=60",
 	"sliding_log:10/500ms", "token_bucket:5/1s", "token_bucket:5/1s,capacity=20",
 	"leaky_bucket:5/2h,capacity=20",
-	"smooth:5/1s", "smooth:5/1s,burst=2s,warm_up=3s,cold_factor=3", "calendar:1000/day",
+	"smooth:5/1s", "smooth:5/1s,burst=2s,warm_up=3s", "calendar:1000/day",
 	"calendar:10/week,in=Europe/Berlin", "calendar:7/month,in=UTC", "calendar:9/year",
 	"fixed_window:1/7d",
 }
