@@ -13,7 +13,7 @@ import (
 
 // TestJoin_GoClients_IsLinearizable: a Join of two Redisson limiters beside calls of one of them.
 func TestJoin_GoClients_IsLinearizable(t *testing.T) {
-	check(t, "join", histories(10), func(i int, seed uint64) (*History, porcupine.Model) {
+	check(t, "join", histories(6), func(i int, seed uint64) (*History, porcupine.Model) {
 		if i%2 == 1 {
 			return joining(t, seed, cut, 2*time.Millisecond)
 		}

@@ -15,7 +15,7 @@ import (
 // TestLeased_GoClients_IsLinearizable: Clients with and without leases. The time is fake, so that
 // calls meet the end of a lease, and of an interval after that, to the millisecond.
 func TestLeased_GoClients_IsLinearizable(t *testing.T) {
-	check(t, "leased", histories(40), func(_ int, seed uint64) (h *History, model porcupine.Model) {
+	check(t, "leased", histories(20), func(_ int, seed uint64) (h *History, model porcupine.Model) {
 		redistest.Run(t, func(t *testing.T, f *redistest.Fixture) { h, model = leasing(f, seed) })
 		return h, model
 	})

@@ -19,7 +19,7 @@ const begin = 1_763_740_123_456_000 // Unix microseconds
 
 // TestLimiter_GoClients_IsLinearizable: three Clients and a clock that moves while they call.
 func TestLimiter_GoClients_IsLinearizable(t *testing.T) {
-	check(t, "go", histories(40), func(i int, seed uint64) (*History, porcupine.Model) {
+	check(t, "go", histories(20), func(i int, seed uint64) (*History, porcupine.Model) {
 		switch {
 		case i%10 == 9:
 			return goClients(t, seed, failover, 50*time.Millisecond, true)
@@ -67,7 +67,7 @@ var limiterCalls = slices.Concat(slices.Repeat([]Call{TryAcquire, Take}, 8),
 // TestLimiter_GoAndRedisson_IsLinearizable: Clients with the host's and the server's clock beside
 // real Redisson. The interval is longer than a history, since Redisson's clock cannot be set.
 func TestLimiter_GoAndRedisson_IsLinearizable(t *testing.T) {
-	check(t, "java", histories(20), func(i int, seed uint64) (*History, porcupine.Model) {
+	check(t, "java", histories(10), func(i int, seed uint64) (*History, porcupine.Model) {
 		if i%10 == 9 {
 			return goAndRedisson(t, seed, failover, 50*time.Millisecond)
 		}

@@ -56,7 +56,7 @@ var schemes = []scheme{
 
 // TestPolicies_GoClients_IsLinearizable: each policy and two policies together.
 func TestPolicies_GoClients_IsLinearizable(t *testing.T) {
-	check(t, "policies", histories(45), func(i int, seed uint64) (*History, porcupine.Model) {
+	check(t, "policies", histories(27), func(i int, seed uint64) (*History, porcupine.Model) {
 		s := schemes[i%len(schemes)]
 		switch {
 		case i%20 == 19:

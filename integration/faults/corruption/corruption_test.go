@@ -1,3 +1,5 @@
+// Package corruption corrupts the keys of a limiter as another program, an eviction or an operator
+// could, and checks the results of its calls.
 package corruption
 
 import (

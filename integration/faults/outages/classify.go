@@ -1,3 +1,8 @@
+// Package outages runs a load of Go and Java callers on one limiter while Redis fails. Each test
+// has one fault.
+//
+// A test starts a Load, causes and repairs a fault, and stops the Load. The Outcome has the results
+// of the callers and asserts the promises. Table prints outcomes, one row for each fault.
 package outages
 
 import (
@@ -31,16 +36,6 @@ var redisWords = []string{"CLUSTERDOWN", "LOADING", "MASTERDOWN", "MOVED", "OOM"
 // connectionErrors are the errors of a connection that ended.
 var connectionErrors = []error{syscall.ECONNRESET, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
 	rueidis.ErrClosing}
-
-// classifyGo returns the kind of an error of the load's limiter.
-func classifyGo(err error) string { return Kind(err, Name) }
-
-// isDenial reports whether an error says that the permits cannot be had before the deadline. Redis has
-// replied, and the limiter is exhausted: callers that wait ask a few milliseconds late, so those that
-// only try, and Java, can take all permits before them.
-func isDenial(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "cannot be had before the deadline")
-}
 
 // Kind returns the kind of an error of this library, "" for an unknown one. An error that does not
 // name its limiter is unknown, unless the caller's context ended.
@@ -79,19 +74,4 @@ func Kind(err error, name string) string {
 		return dead
 	}
 	return ""
-}
-
-// classifyJava returns the kind of an exception of Redisson: the word of Redis or the class.
-func classifyJava(err error) string {
-	text := strings.TrimPrefix(err.Error(), ": ")
-	if strings.Contains(text, "RateLimiter is not initialized") {
-		return notInitialized
-	}
-	for _, word := range redisWords {
-		if strings.Contains(text, word) {
-			return word
-		}
-	}
-	class, _, _ := strings.Cut(text, ":")
-	return class[strings.LastIndexByte(class, '.')+1:]
 }

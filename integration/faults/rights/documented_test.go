@@ -69,6 +69,7 @@ func policyCalls(l *limit.Limiter) map[string]func(ctx context.Context) error {
 
 // Each documented right is also needed.
 func TestPolicies_DocumentedRights_AreEnough(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	s.do(t, "SCRIPT", "FLUSH")
 	rights := documentedRights(t)
@@ -130,6 +131,7 @@ func TestPolicies_DocumentedRights_AreEnough(t *testing.T) {
 
 // The calls of package rratelimiter.
 func TestRedisson_DocumentedRights_AreEnough(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("../../../docs/compatibility.md")
 	require.NoError(t, err)
 	_, text, ok := strings.Cut(string(page), "## Rights")

@@ -65,6 +65,7 @@ func limited(t *testing.T, err error, about string) bool {
 // get more than the policy grants, none of them fails, and an interval after the last call all
 // permits are free.
 func TestPolicies_RightMissingForAMoment_KeepTheLimit(t *testing.T) {
+	t.Parallel()
 	type grant struct {
 		at      time.Time
 		permits int64
@@ -131,6 +132,7 @@ func TestPolicies_RightMissingForAMoment_KeepTheLimit(t *testing.T) {
 
 // A release that stops before a write frees at most the released permits.
 func TestPolicies_RightMissingInARelease_FreesNoMore(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	for _, command := range policyCommands(t) {
 		weak := s.without(t, command)

@@ -97,6 +97,7 @@ func calls(l *rratelimiter.Limiter, r rratelimiter.Rate) []call {
 }
 
 func TestRedisson_RightMissing_FreesNoPermits(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	refused := make(map[string]int) // by command
 	all := slices.DeleteFunc(commands(t), func(command string) bool {

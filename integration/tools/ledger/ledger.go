@@ -3,9 +3,11 @@
 package ledger
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,25 +31,22 @@ type Failure struct {
 // has an unexpected error.
 const Unclassified = "unclassified"
 
-// Classifier returns the kind of an error, a few words for a table, or "" for an unknown error.
-type Classifier func(error) string
-
 // Ledger is the log of a run. It is safe for concurrent use.
-//
-// The zero value is an empty ledger that classifies no error.
 type Ledger struct {
-	classify Classifier
+	classify func(error) string
 
-	mu           sync.Mutex
-	grants       []Grant
-	denials      int64
-	errors       map[string]int64
-	failures     []Failure
-	unclassified []error
+	mu       sync.Mutex
+	grants   []Grant
+	denials  int64
+	errors   map[string]int64
+	failures []Failure
 }
 
-// New returns an empty ledger. A nil classifier knows no error.
-func New(classify Classifier) *Ledger { return &Ledger{classify: classify} }
+// New returns an empty ledger. The classifier returns the kind of an error, a few words for a table,
+// or "" for an unknown error.
+func New(classify func(error) string) *Ledger {
+	return &Ledger{classify: classify, errors: make(map[string]int64)}
+}
 
 // Time makes a call, books its result, and returns it.
 func (l *Ledger) Time(who string, permits int64, call func() (granted bool, err error)) (bool, error) {
@@ -56,7 +55,7 @@ func (l *Ledger) Time(who string, permits int64, call func() (granted bool, err 
 	end := time.Now()
 	switch {
 	case err != nil:
-		l.FailedAt(Failure{Start: start, End: end, Kind: l.kind(err), Err: err, Who: who})
+		l.FailedAt(Failure{Start: start, End: end, Kind: l.classify(err), Err: err, Who: who})
 	case granted:
 		l.Granted(Grant{Start: start, End: end, Permits: permits, Who: who})
 	default:
@@ -79,45 +78,20 @@ func (l *Ledger) Denied(n int64) {
 	l.denials += n
 }
 
-// Failed books n calls that failed with the error.
+// Failed books n calls that failed with the error, without their times.
 func (l *Ledger) Failed(err error, n int64) {
-	kind := l.kind(err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.count(kind, n)
+	l.errors[cmp.Or(l.classify(err), Unclassified)] += n
 }
 
 // FailedAt books a failed call, with its times.
 func (l *Ledger) FailedAt(f Failure) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	f.Kind = cmp.Or(f.Kind, Unclassified)
 	l.failures = append(l.failures, f)
-	l.count(f.Kind, 1)
-}
-
-// kind classifies an error, and keeps an unknown one.
-func (l *Ledger) kind(err error) string {
-	var kind string
-	if l.classify != nil {
-		kind = l.classify(err)
-	}
-	if kind != "" && kind != Unclassified {
-		return kind
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	const most = 10
-	if len(l.unclassified) < most {
-		l.unclassified = append(l.unclassified, err)
-	}
-	return Unclassified
-}
-
-func (l *Ledger) count(kind string, n int64) {
-	if l.errors == nil {
-		l.errors = make(map[string]int64)
-	}
-	l.errors[kind] += n
+	l.errors[f.Kind]++
 }
 
 // Grants returns all grants in the order of booking.
@@ -163,12 +137,27 @@ func (l *Ledger) Failures() []Failure {
 	return slices.Clone(l.failures)
 }
 
-// Unclassified returns the first few errors that the classifier does not know.
-func (l *Ledger) Unclassified() []error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.unclassified)
+// Unclassified returns the errors of calls with times that the classifier does not know.
+func (l *Ledger) Unclassified() (errs []error) {
+	for _, f := range l.Failures() {
+		if f.Kind == Unclassified {
+			errs = append(errs, f.Err)
+		}
+	}
+	return errs
 }
 
 // Worst returns the fullest window of the grants: see the function of that name.
 func (l *Ledger) Worst(interval time.Duration) Window { return Worst(l.Grants(), interval) }
+
+// Longest is the longest of some durations, at least 0. It is safe for concurrent use.
+type Longest struct{ nanos atomic.Int64 }
+
+// Add adds a duration.
+func (l *Longest) Add(d time.Duration) {
+	for before := l.nanos.Load(); int64(d) > before && !l.nanos.CompareAndSwap(before, int64(d)); before = l.nanos.Load() {
+	}
+}
+
+// Get returns the longest duration so far.
+func (l *Longest) Get() time.Duration { return time.Duration(l.nanos.Load()) }

@@ -2,7 +2,9 @@ package outages
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -98,4 +100,29 @@ func (l *Load) javaCrowd(crowd oracle.Crowd) {
 			return
 		}
 	}
+}
+
+// classifyGo returns the kind of an error of the load's limiter.
+func classifyGo(err error) string { return Kind(err, Name) }
+
+// isDenial reports whether an error says that the permits cannot be had before the deadline. Redis has
+// replied, and the limiter is exhausted: callers that wait ask a few milliseconds late, so those that
+// only try, and Java, can take all permits before them.
+func isDenial(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "cannot be had before the deadline")
+}
+
+// classifyJava returns the kind of an exception of Redisson: the word of Redis or the class.
+func classifyJava(err error) string {
+	text := strings.TrimPrefix(err.Error(), ": ")
+	if strings.Contains(text, "RateLimiter is not initialized") {
+		return notInitialized
+	}
+	for _, word := range redisWords {
+		if strings.Contains(text, word) {
+			return word
+		}
+	}
+	class, _, _ := strings.Cut(text, ":")
+	return class[strings.LastIndexByte(class, '.')+1:]
 }

@@ -1,8 +1,3 @@
-// Package outages runs a load of Go and Java callers on one limiter while Redis fails. Each test
-// has one fault.
-//
-// A test starts a Load, causes and repairs a fault, and stops the Load. The Outcome has the results
-// of the callers and asserts the promises. Table prints outcomes, one row for each fault.
 package outages
 
 import (
