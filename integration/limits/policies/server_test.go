@@ -45,6 +45,7 @@ func TestPolicies_RealServer_MatchesMiniredis(t *testing.T) {
 			limit.SlidingWindow{Permits: 12, Interval: 2 * hour}, limit.Smooth{Permits: 9, Interval: hour}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := clocked.Start(t)
 			memory := miniredis.RunT(t)
 			conn := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{memory.Addr()}, DisableCache: true,
@@ -53,7 +54,7 @@ func TestPolicies_RealServer_MatchesMiniredis(t *testing.T) {
 			real, reference := limit.New(s.Client, "name", policies...), limit.New(other, "name", policies...)
 			random := rand.New(rand.NewPCG(7, 8))
 			ctx := context.Background()
-			for step := range env.Number("POLICY_STEPS", 500) {
+			for step := range env.Number("POLICY_STEPS", 250) {
 				if random.IntN(3) == 0 {
 					s.Now = s.Now.Add(time.Duration(random.Int64N(int64(hour) / 2)))
 				}
