@@ -137,5 +137,5 @@ func declarations(pkg *types.Package) (lines []string) {
 		}
 	}
 	slices.Sort(lines)
-	return lines
+	return slices.Compact(lines)
 }
