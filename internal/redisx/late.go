@@ -79,20 +79,18 @@ func (l *late) connect(connect func() (rueidis.Client, error)) {
 
 func (l *late) now() rueidis.Client { return *l.client.Load() }
 
-// ready returns the client for commands, or an error if they were built before the client of a cluster was
-// there: they have no slot, and that client would panic.
-func (l *late) ready(commands ...rueidis.Completed) (rueidis.Client, error) {
+// ready returns the client for commands. If they were built before the client of a cluster was there, it
+// is the one that cannot dial: they have no slot, and that client would panic.
+func (l *late) ready(commands ...rueidis.Completed) rueidis.Client {
 	client := l.now()
 	if client == l.none || client.Mode() != rueidis.ClientModeCluster {
-		return client, nil
+		return client
 	}
 	const noSlot = 1 << 15
-	for i := range commands {
-		if commands[i].Slot()&noSlot != 0 {
-			return nil, *l.failure.Load()
-		}
+	if slices.ContainsFunc(commands, func(c rueidis.Completed) bool { return c.Slot()&noSlot != 0 }) {
+		return l.none
 	}
-	return client, nil
+	return client
 }
 
 // The methods of rueidis.Client.
@@ -111,27 +109,15 @@ func (l *late) Nodes() map[string]rueidis.Client { return l.now().Nodes() }
 func (l *late) Close() { l.close() }
 
 func (l *late) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
-	client, err := l.ready(command)
-	if err != nil {
-		return rueidis.NewErrorResult(err)
-	}
-	return client.Do(ctx, command)
+	return l.ready(command).Do(ctx, command)
 }
 
 func (l *late) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
-	client, err := l.ready(commands...)
-	if err != nil {
-		return slices.Repeat([]rueidis.RedisResult{rueidis.NewErrorResult(err)}, len(commands))
-	}
-	return client.DoMulti(ctx, commands...)
+	return l.ready(commands...).DoMulti(ctx, commands...)
 }
 
 func (l *late) DoCache(ctx context.Context, command rueidis.Cacheable, ttl time.Duration) rueidis.RedisResult {
-	client, err := l.ready(rueidis.Completed(command))
-	if err != nil {
-		return rueidis.NewErrorResult(err)
-	}
-	return client.DoCache(ctx, command, ttl)
+	return l.ready(rueidis.Completed(command)).DoCache(ctx, command, ttl)
 }
 
 func (l *late) DoMultiCache(ctx context.Context, commands ...rueidis.CacheableTTL) []rueidis.RedisResult {
@@ -139,35 +125,19 @@ func (l *late) DoMultiCache(ctx context.Context, commands ...rueidis.CacheableTT
 	for i, c := range commands {
 		plain[i] = rueidis.Completed(c.Cmd)
 	}
-	client, err := l.ready(plain...)
-	if err != nil {
-		return slices.Repeat([]rueidis.RedisResult{rueidis.NewErrorResult(err)}, len(commands))
-	}
-	return client.DoMultiCache(ctx, commands...)
+	return l.ready(plain...).DoMultiCache(ctx, commands...)
 }
 
 func (l *late) DoStream(ctx context.Context, command rueidis.Completed) rueidis.RedisResultStream {
-	client, err := l.ready(command)
-	if err != nil {
-		return rueidis.NewErrorResultStream(err)
-	}
-	return client.DoStream(ctx, command)
+	return l.ready(command).DoStream(ctx, command)
 }
 
 func (l *late) DoMultiStream(ctx context.Context, commands ...rueidis.Completed) rueidis.MultiRedisResultStream {
-	client, err := l.ready(commands...)
-	if err != nil {
-		return rueidis.NewErrorResultStream(err)
-	}
-	return client.DoMultiStream(ctx, commands...)
+	return l.ready(commands...).DoMultiStream(ctx, commands...)
 }
 
 func (l *late) Receive(ctx context.Context, subscribe rueidis.Completed, each func(rueidis.PubSubMessage)) error {
-	client, err := l.ready(subscribe)
-	if err != nil {
-		return err
-	}
-	return client.Receive(ctx, subscribe, each)
+	return l.ready(subscribe).Receive(ctx, subscribe, each)
 }
 
 func (l *late) Dedicated(use func(rueidis.DedicatedClient) error) error {

@@ -53,7 +53,7 @@ func (p *Pipelines) Of(key string) *Pipeline {
 	if p.single() {
 		return p.only
 	}
-	return p.ofSlot(int64(Slot(key)))
+	return p.rangeOf(int64(Slot(key))).pipeline
 }
 
 // single reports whether there is only one node. Late may change it.
@@ -61,14 +61,16 @@ func (p *Pipelines) single() bool {
 	return p.redis == nil || p.redis.Mode() != rueidis.ClientModeCluster
 }
 
-func (p *Pipelines) ofSlot(slot int64) *Pipeline { return p.rangeOf(slot).pipeline }
+func (p *Pipelines) known() []slotRange {
+	if slots := p.slots.Load(); slots != nil {
+		return *slots
+	}
+	return nil
+}
 
 // rangeOf returns the range of a slot, or the zero range if its node is not known yet.
 func (p *Pipelines) rangeOf(slot int64) slotRange {
-	var slots []slotRange
-	if known := p.slots.Load(); known != nil {
-		slots = *known
-	}
+	slots := p.known()
 	i, _ := slices.BinarySearchFunc(slots, slot, func(r slotRange, slot int64) int { return int(r.last - slot) })
 	if i == len(slots) || slot < slots[i].first {
 		p.refresh(movedSlotsAge)
@@ -132,10 +134,8 @@ func (p *Pipelines) refresh(age time.Duration) {
 // first.
 func (p *Pipelines) set(reply []rueidis.RedisMessage) {
 	known := make(map[string]*Pipeline)
-	if before := p.slots.Load(); before != nil {
-		for _, r := range *before {
-			known[r.node] = r.pipeline
-		}
+	for _, r := range p.known() {
+		known[r.node] = r.pipeline
 	}
 	var slots []slotRange
 	for _, message := range reply {

@@ -49,9 +49,9 @@ func TestPipelines_SlowNode_DelaysNoOther(t *testing.T) {
 		took := callAll(c, p)
 		assert.Less(c, took[0], time.Millisecond)
 		assert.GreaterOrEqual(c, took[1], time.Second)
-		require.NotSame(c, p.ofSlot(0), p.ofSlot(8192))
+		require.NotSame(c, p.rangeOf(0).pipeline, p.rangeOf(8192).pipeline)
 		for slot := range int64(16384) {
-			require.Same(c, p.ofSlot(slot/8192*8192), p.ofSlot(slot), slot)
+			require.Same(c, p.rangeOf(slot/8192*8192).pipeline, p.rangeOf(slot).pipeline, slot)
 		}
 	})
 }
@@ -67,16 +67,9 @@ func TestPipelines_SlotsAreServedLater_AreFound(t *testing.T) {
 		assert.Nil(c, p.Of("k"))
 		time.Sleep(time.Millisecond)
 		assert.NotNil(c, p.Of("k"))
-	})
-}
-
-// TestPipelines_NodeWithoutHost_HasAPipeline: with cluster-preferred-endpoint-type unknown-endpoint, the
-// client connects to the host that it has asked.
-func TestPipelines_NodeWithoutHost_HasAPipeline(t *testing.T) {
-	redistest.RunCluster(t, func(c *redistest.Cluster) {
+		// With cluster-preferred-endpoint-type unknown-endpoint, the client connects to the host that it has asked.
 		c.Serve(":1")
-		p := nodesOf(c)
-		assert.NotNil(c, p.Of("k"))
+		assert.NotNil(c, nodesOf(c).Of("k"))
 	})
 }
 
@@ -158,7 +151,7 @@ func TestPipelines_SlotWithoutNode_FailsNoOther(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		for slot := range int64(16384) {
-			require.Equal(c, slot/4096%2 == 1, p.ofSlot(slot) != nil, slot)
+			require.Equal(c, slot/4096%2 == 1, p.rangeOf(slot).pipeline != nil, slot)
 		}
 	})
 }

@@ -61,18 +61,13 @@ func Code(text string) string {
 	return code.String()
 }
 
-// Text returns the concatenation of parts, with the parts that they include. It panics if a part is
-// missing.
-func (p Parts) Text(names ...string) string {
-	var text strings.Builder
-	for _, name := range names {
-		body, ok := p[name]
-		if !ok {
-			panic("redisx: no part " + name)
-		}
-		text.WriteString(p.Expand(body))
+// Text returns a part, with the parts that it includes. It panics if one is missing.
+func (p Parts) Text(name string) string {
+	body, ok := p[name]
+	if !ok {
+		panic("redisx: no part " + name)
 	}
-	return text.String()
+	return p.Expand(body)
 }
 
 // Expand returns a text with the parts that it includes.

@@ -20,6 +20,5 @@ end
   return b
 `)
 	assert.Equal(t, "local b = a -- kept\nif b then\n    return b\nend\n", parts.Text("first"))
-	assert.Equal(t, "  return b\nlocal b = a -- kept\nif b then\n    return b\nend\n", parts.Text("second", "first"))
 	assert.PanicsWithValue(t, "redisx: no part third", func() { parts.Text("third") })
 }

@@ -146,7 +146,7 @@ func send(ctx context.Context, redis rueidis.Client, calls []*Call) {
 		commands[i] = call.Key(c.Keys...).Arg(c.Args...).Build()
 	}
 	var unknown []*Call
-	for i, result := range redis.DoMulti(unfollowed(ctx, redis), commands...) {
+	for i, result := range redis.DoMulti(paced(ctx, redis, true), commands...) {
 		c := calls[i]
 		c.read(result)
 		if refused, ok := rueidis.IsRedisErr(c.Err); ok && refused.IsNoScript() {
@@ -166,7 +166,7 @@ func send(ctx context.Context, redis rueidis.Client, calls []*Call) {
 			redis.B().Eval().Script(c.Script.text).Numkeys(int64(len(c.Keys))).Key(c.Keys...).Arg(c.Args...).Build())
 		c.Err = ErrNoReply
 	}
-	for i, result := range redis.DoMulti(unfollowed(ctx, redis), commands...) {
+	for i, result := range redis.DoMulti(paced(ctx, redis, true), commands...) {
 		unknown[i].read(result)
 	}
 }

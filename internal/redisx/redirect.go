@@ -14,7 +14,7 @@ func Do(ctx context.Context, redis rueidis.Client,
 	command rueidis.Completed) (message rueidis.RedisMessage, err error) {
 	command = command.Pin()
 	err = Retry(ctx, func(int) error {
-		message, err = redis.Do(paced(ctx, redis), command).ToMessage()
+		message, err = redis.Do(paced(ctx, redis, false), command).ToMessage()
 		return err
 	})
 	return message, err
@@ -22,7 +22,7 @@ func Do(ctx context.Context, redis rueidis.Client,
 
 // DoMulti runs commands in a pipeline.
 func DoMulti(ctx context.Context, redis rueidis.Client, commands rueidis.Commands) []rueidis.RedisResult {
-	return redis.DoMulti(paced(ctx, redis), commands...)
+	return redis.DoMulti(paced(ctx, redis, false), commands...)
 }
 
 // errRedirected is the error of a call that the nodes of a cluster have redirected for a second, or that
@@ -45,21 +45,13 @@ type pacedContext struct {
 	sends      atomic.Int32
 }
 
-// paced returns the context of one call to a Redis.
-func paced(ctx context.Context, redis rueidis.Client) context.Context {
+// paced returns the context of one call to a Redis, or of a pipeline that is unfollowed: if a node
+// redirects one of its calls, the others do not wait for that.
+func paced(ctx context.Context, redis rueidis.Client, unfollowed bool) context.Context {
 	if redis.Mode() != rueidis.ClientModeCluster {
 		return ctx
 	}
-	return &pacedContext{Context: ctx}
-}
-
-// unfollowed returns the context of a pipeline to a Redis. If a node redirects one of its calls, the
-// others do not wait for that.
-func unfollowed(ctx context.Context, redis rueidis.Client) context.Context {
-	if redis.Mode() != rueidis.ClientModeCluster {
-		return ctx
-	}
-	return &pacedContext{Context: ctx, unfollowed: true}
+	return &pacedContext{Context: ctx, unfollowed: unfollowed}
 }
 
 // Err implements context.Context.

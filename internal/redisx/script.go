@@ -32,7 +32,7 @@ func NewScript(text string) *Script {
 
 // Exec runs the script in a call of its own.
 func (s *Script) Exec(ctx context.Context, redis rueidis.Client, keys, args []string) (rueidis.RedisMessage, error) {
-	return s.lua.Exec(paced(ctx, redis), redis, keys, args).ToMessage()
+	return s.lua.Exec(paced(ctx, redis, false), redis, keys, args).ToMessage()
 }
 
 // ExecAfter runs the script after other calls, in one round trip. It sends the text of their scripts:
