@@ -88,9 +88,6 @@ func (b *Batch) Wants() (permits int64, detail bool) {
 	return permits, detail
 }
 
-// took reports whether the call took permits, for callers or for a lease.
-func (b *Batch) took() bool { return b.Granted+b.Lease.Granted > 0 }
-
 // wanted reports whether a batch is to be sent: it has callers left, or brings a lease.
 func (b *Batch) wanted() bool { return len(b.Requests) > 0 || b.Lease.Span > 0 }
 

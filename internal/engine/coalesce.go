@@ -23,7 +23,11 @@ const (
 // reserveCall reports whether another call for the limiter may be sent, and counts it. The entry is
 // locked.
 func (g *Engine) reserveCall(e *entry) bool {
-	if e.dispatching || e.calls >= g.callLimit() {
+	limit := fastCalls
+	if g.slow.Load() {
+		limit = maxCalls
+	}
+	if e.dispatching || e.calls >= limit {
 		return false
 	}
 	e.dispatching = true
@@ -31,14 +35,6 @@ func (g *Engine) reserveCall(e *entry) bool {
 		g.calling.Add(1)
 	}
 	return true
-}
-
-// callLimit returns how many calls for one limiter may be in flight.
-func (g *Engine) callLimit() int {
-	if g.slow.Load() {
-		return maxCalls
-	}
-	return fastCalls
 }
 
 // addRequest adds a request to the last batch that collects requests, or to a new one if that is
@@ -71,7 +67,7 @@ func (l *Limiter) dispatch(e *entry) *Batch {
 	g.yieldTo(e)
 	e.mu.Lock()
 	b := e.takeFirst()
-	if contended := e.contended(b); contended != g.yields.contended.Load() {
+	if contended := len(b.Requests) > 1 || e.calls > 1; contended != g.yields.contended.Load() {
 		g.yields.contended.Store(contended)
 	}
 	if e.queue == nil { // else free permits are for the waiters
@@ -94,10 +90,6 @@ func (g *Engine) yieldTo(e *entry) {
 		return len(e.first.Requests)
 	})
 }
-
-// contended reports whether a batch has several callers, or is not the only call for its limiter. The
-// entry is locked.
-func (e *entry) contended(b *Batch) bool { return len(b.Requests) > 1 || e.calls > 1 }
 
 // takeFirst removes the first batch. The entry is locked.
 func (e *entry) takeFirst() *Batch {

@@ -61,7 +61,7 @@ func (l *Limiter) wake(b *Batch) {
 // updateDenials ends the cached denials that count permits which a call has taken, and caches its own
 // denial, before its callers ask again.
 func (l *Limiter) updateDenials(b *Batch) {
-	if b.took() {
+	if b.Granted+b.Lease.Granted > 0 {
 		b.sent.version = l.Engine.denials.granted(l, b.sent.version)
 	}
 	if l.Engine.denials != nil && b.Denied > 0 {

@@ -40,19 +40,13 @@ type queue struct {
 func (q *queue) askBy(w *waiter, ahead int64) bool {
 	now := time.Now()
 	due := now
-	if q.replied && !q.unreachable(w, ahead, now) {
+	if q.replied && !q.aboveLimit(w) && q.missedBy(w, ahead, now) == 0 {
 		if due = q.forecastAt.Add(freshEnough); !w.deadline.IsZero() {
 			// Early enough for a reply before the deadline.
 			due = earliest(due, now.Add(w.deadline.Sub(now)/2))
 		}
 	}
 	return q.fresh.plan(due)
-}
-
-// unreachable reports whether a waiter can never be served, or not before its deadline, by the last
-// forecast.
-func (q *queue) unreachable(w *waiter, ahead int64, now time.Time) bool {
-	return q.aboveLimit(w) || q.missedBy(w, ahead, now) > 0
 }
 
 // remove removes a waiter.

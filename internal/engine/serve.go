@@ -151,8 +151,8 @@ func (l *Limiter) checkPage(q *queue, err error) (done []*waiter, more bool) {
 	return done, false
 }
 
-// endUnreachable removes the waiter to check if its call failed with err, or if it is unreachable. It
-// reports whether it did.
+// endUnreachable removes the waiter to check if its call failed with err, or if it can never be served, or
+// not before its deadline, by the last forecast. It reports whether it did.
 func (l *Limiter) endUnreachable(q *queue, w *waiter, now time.Time, err error) bool {
 	if err == nil && q.aboveLimit(w) {
 		err = l.Protocol.AboveLimit(w.Permits, q.forecast.Limit())

@@ -130,14 +130,9 @@ func (l *Limiter) withdraw(e *entry, w *waiter) bool {
 	if w.state == answered {
 		return false
 	}
-	l.dropWaiter(e, w)
-	return true
-}
-
-// dropWaiter removes a waiter without an answer. The entry is locked.
-func (l *Limiter) dropWaiter(e *entry, w *waiter) {
 	w.state = abandoned
 	e.queue.remove(w)
+	return true
 }
 
 // timeOut removes a waiter whose timeout has ended. The error says why it was not served: its
@@ -149,7 +144,8 @@ func (l *Limiter) timeOut(e *entry, w *waiter) error {
 	if w.state == answered {
 		return nil
 	}
-	l.dropWaiter(e, w)
+	w.state = abandoned
+	e.queue.remove(w)
 	if w.arrival <= e.queue.fresh.replied {
 		return &errDeadline{permits: w.Permits, name: l.Name}
 	}
