@@ -31,15 +31,11 @@ func noEmptyName(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// oneName requires one argument that is not empty.
-var oneName = cobra.MatchAll(cobra.ExactArgs(1), noEmptyName)
-
-func checkMax(most int) error {
-	if most < 0 {
-		return fmt.Errorf("--max %d: want 0 or more; 0 means all", most)
-	}
-	return nil
-}
+// oneName requires one argument that is not empty, and nameAndValue two.
+var (
+	oneName      = cobra.MatchAll(cobra.ExactArgs(1), noEmptyName)
+	nameAndValue = cobra.MatchAll(cobra.ExactArgs(2), noEmptyName)
+)
 
 func policyFlag(cmd *cobra.Command, policies *[]string, usage string) {
 	cmd.Flags().StringArrayVar(policies, "policy", nil, usage+":\n"+policy.Help())

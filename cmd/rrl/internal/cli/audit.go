@@ -30,13 +30,7 @@ Exit code 0 means that all limiters were checked and no problem is left.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			if err := checkMax(most); err != nil {
-				return err
-			}
-			if err := a.open(ctx, fix); err != nil {
-				return err
-			}
-			found, err := a.find(ctx, patternOf(args), most, listPages)
+			found, err := a.find(ctx, args, most, fix)
 			if err != nil {
 				return err
 			}

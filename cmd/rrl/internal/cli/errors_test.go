@@ -71,7 +71,7 @@ func TestErrors_BadInput_HaveAdvice(t *testing.T) {
 		{at(s.url(), "try", "x", "--policy", "window"), []string{"is not a policy", "fixed_window:100/1m[,aligned]"}},
 		{at(s.url(), "release", "paid-api", "-n", "-1"), []string{"want 1 to"}},
 		{at(s.url(), "set", "paid-api", "5"), []string{`"5" is no rate`, "100/minute"}},
-		{at(s.url(), "set", "paid-api"), []string{"takes a name and a rate"}},
+		{at(s.url(), "set", "paid-api"), []string{"accepts 2 arg(s), received 1"}},
 		{at(s.url(), "set", "x", "1/s", "--type", "all"), []string{"want overall or per-client"}},
 		{at(s.url(), "set", "x", "1/1m", "--keep-alive", "1s"), []string{"keep-alive is 1s", "at least the interval"}},
 		{at(s.url(), "set", "paid-api", "5/1m", "--forget"), []string{"--yes"}},

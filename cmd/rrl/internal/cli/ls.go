@@ -37,18 +37,12 @@ client that has taken the most. Redis does not hold the limits of package limit,
 its limiters are unknown.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: named(func(cmd *cobra.Command, args []string) error {
-			if err := checkMax(most); err != nil {
-				return err
-			}
-			if err := a.open(cmd.Context(), false); err != nil {
-				return err
-			}
-			found, err := a.find(cmd.Context(), patternOf(args), most, listPages)
+			found, err := a.find(cmd.Context(), args, most, false)
 			if err != nil {
 				return err
 			}
 			list := report.NewList(found)
-			return a.print(list, func(w *strings.Builder) { list.Text(w, a.columns()) })
+			return a.print(list, func(w *strings.Builder) { list.Text(w, screen.Columns(a.out)) })
 		}),
 	}
 	cmd.Flags().IntVar(&most, "max", maxLimiters,
@@ -56,17 +50,22 @@ its limiters are unknown.`,
 	return cmd
 }
 
-func patternOf(args []string) string {
-	if len(args) == 0 {
-		return ""
+// find connects and finds the limiters of a PATTERN, all without one.
+func (a *app) find(ctx context.Context, args []string, most int, changes bool) (*inspect.Found, error) {
+	if most < 0 {
+		return nil, fmt.Errorf("--max %d: want 0 or more; 0 means all", most)
 	}
-	return args[0]
-}
-
-func (a *app) find(ctx context.Context, pattern string, most, pages int) (*inspect.Found, error) {
+	if err := a.open(ctx, changes); err != nil {
+		return nil, err
+	}
+	search := inspect.Search{Most: most, Pages: listPages}
+	if len(args) > 0 {
+		search.Pattern = args[0]
+	}
 	progress, done := a.progress()
 	defer done()
-	return a.reader.Find(ctx, inspect.Search{Pattern: pattern, Most: most, Pages: pages, Progress: progress})
+	search.Progress = progress
+	return a.reader.Find(ctx, search)
 }
 
 // progress returns a function that shows the number of scanned keys in a line of the terminal, nil without

@@ -21,12 +21,7 @@ pause stays. 0 ends the pause. Programs take part if their limiter NAME has a li
 on. The longest pause of a program does not bound this command.`,
 		Example: `  rrl pause paid-api 30s
   rrl pause paid-api 0`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 2 || args[0] == "" {
-				return fmt.Errorf("%s takes a name and a time: rrl pause paid-api 30s", cmd.CommandPath())
-			}
-			return nil
-		},
+		Args: nameAndValue,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, name := cmd.Context(), names.Unquote(args[0])
 			var d time.Duration
@@ -52,18 +47,16 @@ on. The longest pause of a program does not bound this command.`,
 				}
 				rest = now[0].RetryAfter
 			}
-			done := paused{names.Name(name), rest.Milliseconds()}
-			return a.print(done, func(w *strings.Builder) {
-				switch {
-				case d == 0:
-					fmt.Fprintf(w, "not paused: %s\n", names.Quote(name))
-				case rest > d+time.Second:
-					fmt.Fprintf(w, "paused: %s, for %s by a longer pause\n", names.Quote(name), names.About(rest))
-				default:
-					fmt.Fprintf(w, "paused: %s, for %s, in programs whose limiter has a limit.Pause\n", names.Quote(name),
-						names.About(rest))
+			text := "not paused: " + names.Quote(name)
+			if d > 0 {
+				text = fmt.Sprintf("paused: %s, for %s", names.Quote(name), names.About(rest))
+				if rest > d+time.Second {
+					text += " by a longer pause"
+				} else {
+					text += ", in programs whose limiter has a limit.Pause"
 				}
-			})
+			}
+			return a.print(paused{names.Name(name), rest.Milliseconds()}, func(w *strings.Builder) { fmt.Fprintln(w, text) })
 		},
 	}
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
 )
 
 const (
@@ -221,6 +220,3 @@ func (a *app) print(value any, text func(*strings.Builder)) error {
 func (a *app) say(format string, values ...any) {
 	_, _ = fmt.Fprintf(a.err, format, values...) // a failure does not affect the result
 }
-
-// columns returns the maximum width of a table, 0 for any.
-func (a *app) columns() int { return screen.Columns(a.out) }

@@ -39,25 +39,17 @@ func (a *app) serve() *cobra.Command {
 gRPC, and /json, /healthcheck, /rlconfig and /metrics over HTTP. PATH is a file of
 envoyproxy/ratelimit's format, or a folder of them. For nginx, Traefik and Caddy it has /auth over
 HTTP; --rules names the file, in the format of package rules. PATH, --rules or both are needed;
-without PATH there is no gRPC. rrl rules check reports errors in the files. Changed files take
-effect at once, also by the swap of a ConfigMap. If a file is invalid, the service logs the error
-and keeps the old rules.
+without PATH there is no gRPC. Changed files take effect at once. If a file is invalid, the service
+logs the error and keeps the old rules.
 
-If Redis rejects the service (wrong password, for example), or a file is invalid, it ends with exit
-code 2. While Redis cannot be reached, also at the start, requests of Envoy end with an error, and
-the proxy decides; the mode of a rule decides those of /auth. The log goes to the standard error, as
-JSON with -o json.
-
-SIGTERM and SIGINT end it with exit code 0. Its health reports the shutdown first. After --drain it
-takes no more requests, and those under way have five seconds. SIGHUP rereads files.
-
-Both addresses are for proxies only. --grpc-tls-cert and --grpc-tls-key enable TLS on --grpc;
---grpc-tls-client-ca requires certificates of clients. Replaced certificates take effect for the
-next connection. HTTP has no TLS.`,
+It starts also while Redis cannot be reached, and ends with exit code 2 if Redis rejects it.
+SIGTERM and SIGINT end it with exit code 0: its health reports the shutdown first, after --drain it
+takes no more requests, and those under way have five seconds. SIGHUP rereads files. The log goes to
+the standard error, as JSON with -o json. Both addresses are for proxies only.`,
 		Example: `  rrl serve /etc/rls --redis redis://redis:6379 --drain 5s
   rrl serve limits.yaml --grpc unix:/run/rls/rrl.sock --http ""
   rrl serve --rules rules.yaml`,
-		Args: s.paths,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				s.config.Path = args[0]
@@ -94,18 +86,12 @@ next connection. HTTP has no TLS.`,
 	return cmd
 }
 
-// paths checks that there is one PATH, or none but a file of rules.
-func (s *service) paths(cmd *cobra.Command, args []string) error {
-	if len(args) == 1 && args[0] != "" || len(args) == 0 && s.rules != "" {
-		return nil
-	}
-	return fmt.Errorf("%s takes one file or folder, or --rules, got %d", cmd.CommandPath(), len(args))
-}
-
 // check checks flags and files before the service connects.
 func (s *service) check() error {
 	c := &s.config
 	switch {
+	case c.Path == "" && s.rules == "":
+		return errors.New("want PATH, a file or folder of limits for Envoy, or --rules")
 	case s.grpc == "" && s.http == "":
 		return errors.New(`--grpc "" --http "": want at least one address`)
 	case c.Path == "" && s.grpc != "":

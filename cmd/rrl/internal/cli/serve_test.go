@@ -256,11 +256,11 @@ func TestServe_InvalidSetup_EndsInOneLine(t *testing.T) {
 		args string
 		want string
 	}{
-		{"", "rrl serve takes one file or folder, or --rules, got 0"},
+		{"", "want PATH, a file or folder of limits for Envoy, or --rules"},
 		{"--rules FILE --grpc :0", "--grpc requires PATH"},
 		{"FILE --rules FILE --http=", "--rules requires --http"},
 		{"FILE --rules FILE", `FILE:2:1: descriptors: unknown field "descriptors"`},
-		{"FILE FILE", "takes one file or folder, or --rules, got 2"},
+		{"FILE FILE", "accepts at most 1 arg(s), received 2"},
 		{"/nowhere", "/nowhere: cannot be read: no such file or directory"},
 		{"FOLDER", "has no file whose name ends in .yaml"},
 		{"WRONG", `WRONG:3: descriptors[0].rate_limit.unit: is "eon", want second,`},

@@ -32,12 +32,7 @@ call on. RATE is permits/interval, such as 100/1m. Taken permits stay taken, and
 stay, unless flags change them.`,
 		Example: `  rrl set paid-api 100/1m
   rrl set tenants 20/s --type per-client --keep-alive 1h`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 2 || args[0] == "" {
-				return fmt.Errorf("%s takes a name and a rate: rrl set paid-api 100/1m", cmd.CommandPath())
-			}
-			return nil
-		},
+		Args: nameAndValue,
 		RunE: named(func(cmd *cobra.Command, args []string) error {
 			permits, per, err := notation.ParseRate(args[1], false)
 			if err != nil {

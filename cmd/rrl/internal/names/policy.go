@@ -2,7 +2,6 @@ package names
 
 import (
 	"fmt"
-	"sync"
 
 	_ "time/tzdata" // calendars work without time zones on the machine
 
@@ -17,25 +16,15 @@ type Stored struct {
 	policy.Description
 }
 
-// stored caches the results of ParseStored by their keys, since many limiters have one policy.
-var stored sync.Map
-
 // ParseStored parses the policy in a key.
 func ParseStored(part string) (Stored, bool) {
-	if s, ok := stored.Load(part); ok {
-		return s.(Stored), true //nolint:errcheck,forcetypeassert // it has nothing else
-	}
 	p, ok := policy.ParseKey(part)
-	if !ok {
-		return Stored{}, false
-	}
-	least, ok := p.(limit.Policy)
-	if !ok || limit.Validate(least) != nil {
+	least, known := p.(limit.Policy)
+	if !ok || !known || limit.Validate(least) != nil {
 		return Stored{}, false
 	}
 	d, _ := policy.Of(p)
-	s, _ := stored.LoadOrStore(d.Key, Stored{least, d})
-	return s.(Stored), true //nolint:errcheck,forcetypeassert // it has nothing else
+	return Stored{least, d}, true
 }
 
 // KeyOf returns the key of the policy of a limiter.
