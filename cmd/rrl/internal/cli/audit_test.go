@@ -64,6 +64,10 @@ func TestAudit_EachDamage_IsReportedAndRepaired(t *testing.T) {
 			"value no number", func() { put(s, "a", "x", four) },
 			[]string{`the value "x" is not a number`}, 1, nil,
 		},
+		{
+			"rate lowered", func() { put(s, "a", "90", grant("12345678", 10)) },
+			[]string{"the rate was lowered: 90 free and 10 in grants, at a rate of 10"}, 0, []string{"GET {a}:value=0"},
+		},
 		{"set lost", func() { put(s, "a", "3") }, []string{"7 permits are lost"}, 0, []string{"GET {a}:value=10"}},
 		{
 			"members that are no grants", func() { put(s, "a", "9", "xyz", one) },

@@ -131,26 +131,3 @@ func TestCertificates_FilesThatAreWrong_LeaveTheOnesBefore(t *testing.T) {
 		})
 	}
 }
-
-func TestCertificates_InvalidAtTheStart_IsAnError(t *testing.T) {
-	f := newCertFixture(t)
-	for file, text := range map[string]string{f.files.Key: "", f.files.ClientCA: "# none\n"} {
-		before, err := os.ReadFile(file)
-		require.NoError(t, err)
-		f.write(file, []byte(text))
-		_, err = f.files.serverTLS(slog.New(slog.DiscardHandler))
-		require.ErrorContains(t, err, file)
-		f.write(file, before)
-	}
-}
-
-func TestCertificates_Clients_AreChecked(t *testing.T) {
-	f := newCertFixture(t)
-	_, err := f.shown(f.authority.client(t))
-	require.ErrorContains(t, err, "certificate required")
-	_, err = f.shown(f.authority.client(t, newAuthority(t, "other").sign(t, "client", time.Hour)))
-	require.Error(t, err)
-	_, err = f.shown(f.authority.client(t, f.authority.sign(t, "client", -time.Minute)))
-	require.ErrorContains(t, err, "expired")
-	f.shows("first")
-}

@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -93,34 +91,6 @@ func TestServe_Rules_DecideForProxies(t *testing.T) {
 	alone := started(t, "--grpc", "", "--redis", redis.url(), "--rules", file, "--shadow")
 	alone.says("rrl: serving")
 	assert.Equal(t, exitDone, alone.stop())
-}
-
-// TestServe_HTTPOnAUnixSocket_TrustsItsProxy: the client is the one that the proxy names.
-func TestServe_HTTPOnAUnixSocket_TrustsItsProxy(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "http.sock")
-	s := started(t, "--grpc", "", "--http", "unix:"+socket, "--redis", "redis://"+miniredis.RunT(t).Addr(), "--rules",
-		written(t, "rules.yaml", "domain: web\naddress: {trusted: unix}\nrules: [{name: ip, key: ip, limits: 1/h}]\n"))
-	s.says("rrl: serving")
-	dial := func(context.Context, string, string) (net.Conn, error) {
-		return net.Dial("unix", socket)
-	}
-	client := &http.Client{Transport: &http.Transport{DialContext: dial}}
-	for _, step := range []struct {
-		client string
-		want   int
-	}{{"203.0.113.1", 200}, {"203.0.113.1", 429}, {"203.0.113.2", 200}, {"", 503}} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://rrl/auth", http.NoBody)
-		require.NoError(t, err)
-		if step.client != "" {
-			r.Header.Set("X-Forwarded-For", step.client)
-		}
-		response, err := client.Do(r)
-		require.NoError(t, err)
-		response.Body.Close()
-		assert.Equal(t, step.want, response.StatusCode, step.client)
-	}
-	assert.Equal(t, exitDone, s.stop())
-	assert.NoFileExists(t, socket)
 }
 
 // TestServe_Signal_FinishesRequests: that Redis still decides.
