@@ -2,7 +2,7 @@ package rratelimiter
 
 import (
 	"context"
-	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -53,13 +53,13 @@ func TestHints_ManyNames_AreBounded(t *testing.T) {
 	var s hints
 	first := s.of("first")
 	for i := range maxHints - 1 {
-		s.of(fmt.Sprint(i))
+		s.of(strconv.Itoa(i))
 	}
 	assert.Same(t, first, s.of("first"))
 	s.of("another generation")
 	assert.Same(t, first, s.of("first"), "a name in use stays")
 	for i := range 2 * maxHints {
-		s.of(fmt.Sprint("x", i))
+		s.of(strconv.Itoa(-i - 1))
 	}
 	assert.NotSame(t, first, s.of("first"))
 	assert.LessOrEqual(t, len(s.current)+len(s.earlier), 2*maxHints)

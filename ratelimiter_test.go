@@ -118,7 +118,7 @@ func TestWithWaitJitter_Waiters_AskLater(t *testing.T) {
 		withRedis(t, func(t *testing.T, f *fixture) {
 			l := f.limiter(Rate{Permits: 1, Interval: test.interval}, test.opts...)
 			first, last := time.Hour, time.Duration(0)
-			for range 25 {
+			for range 15 {
 				f.RequireGranted(l, 1)
 				began := time.Now()
 				require.NoError(t, l.Acquire(t.Context(), 1))
@@ -194,7 +194,7 @@ func (f *fixture) randomCalls(l *Limiter, rate Rate, random *rand.Rand, leases b
 	m := &policymodel.SlidingLog{Permits: rate.Permits, Interval: rate.Interval.Microseconds()}
 	ctx := f.Context()
 	var log []string
-	for step := range redistest.Deep(120, 250) {
+	for step := range redistest.Deep(80, 250) {
 		switch now := time.Now().UnixMicro(); random.IntN(8) {
 		case 0:
 			time.Sleep(time.Duration(m.Wait(now, 1+random.Int64N(rate.Permits))) * time.Microsecond)

@@ -235,7 +235,7 @@ func (f *fixture) randomDrift(random *rand.Rand, grants, bound int, drifts bool)
 		}
 		return 1
 	}
-	for step := range redistest.Deep(400, 4000) {
+	for step := range redistest.Deep(250, 4000) {
 		before := drift()
 		c := clients[random.IntN(len(clients))]
 		k := random.IntN(1000)
