@@ -18,7 +18,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
-	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -30,10 +29,8 @@ import (
 //
 // [Failure modes]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/failures.md
 type Limiter struct {
-	guard    *guard.Guard
-	limiter  limit.Joinable
-	policies []limit.Policy // of the option, for every limiter
-	known    []limit.Policy
+	guard   *guard.Guard
+	limiter limit.Joinable
 }
 
 // Source is where a decision came from.
@@ -63,35 +60,24 @@ var ErrClosed = errors.New("fallback: Redis did not decide, so the permits are r
 // too. With a nil limiter, only [Limiter.With] can be called.
 //
 // Open one for a limiter and keep it: it knows whether Redis is up, and what its share has granted.
-// With [limit.Local], a *[rratelimiter.Limiter] needs an InitialRate or [Policies], and New panics without
-// them. It panics too if the client, the name or a policy of the limiter is invalid.
+// With [limit.Local], a *[rratelimiter.Limiter] needs an InitialRate, and New panics without one. It
+// panics too if the client, the name or a policy of the limiter is invalid.
 func New(limiter limit.Joinable, options ...Option) *Limiter {
-	s := guard.Apply(&settings{Settings: guard.NewSettings()}, options)
-	l := (&Limiter{guard: guard.New(s.Mode, s.Deadline, s.Changed), policies: s.policies}).With(limiter)
-	guard.MustCheck("fallback: New", limiter)
-	if limiter != nil && s.Mode > 0 && l.known == nil && guard.OwnPolicies(limiter) == nil {
-		panic(fmt.Sprintf("fallback: New: the policies of limiter %q are unknown: "+
-			"pass InitialRate to it, or Policies, for Local", limiter.Name()))
+	s := settings{guard.NewSettings()}
+	for _, option := range options {
+		if option != nil {
+			option(&s)
+		}
 	}
-	return l
+	guard.MustCheck("fallback: New", s.Mode, limiter)
+	return &Limiter{s.Guard(), limiter}
 }
 
 // With returns a Limiter for another limiter of the same Redis. Both have the same options, know
 // together whether Redis is up, and each has a share of its own. So there can be one for each key of a
 // [limit.Keyed]: With is cheap.
 func (l *Limiter) With(limiter limit.Joinable) *Limiter {
-	with := &Limiter{guard: l.guard, limiter: limiter, policies: l.policies, known: l.policies}
-	if with.known != nil {
-		return with
-	}
-	for _, p := range policy.MemberPolicies(limiter) {
-		if _, known := policy.Of(p); !known { // the rate of a Redisson limiter is in Redis
-			with.known = nil
-			break
-		}
-		with.known = append(with.known, p.(limit.Policy)) //nolint:errcheck,forcetypeassert // all are
-	}
-	return with
+	return &Limiter{l.guard, limiter}
 }
 
 // Take takes permits if they are free now, and returns the numbers. It never waits longer than the
@@ -136,7 +122,7 @@ func (l *Limiter) ask(ctx context.Context, permits int64, wait time.Duration) (d
 	case ctx.Err() != nil:
 		return d, 0, ctx.Err()
 	}
-	q := guard.Request{Limiter: l.limiter, Policies: l.known, Permits: permits, Wait: wait}
+	q := guard.Request{Limiter: l.limiter, Permits: permits, Wait: wait}
 	a := l.guard.Ask(ctx, q)
 	if guard.Passes(a.Result) {
 		receipt.SlotOf(ctx).Put(l.guard.Receipt(q, a)) // for a limit.Taken

@@ -124,8 +124,7 @@ func TestLimiter_RedisAway_ModeDecides(t *testing.T) {
 			eachAway(t, func(t *testing.T, f *fixture, limiter limit.Joinable, goAway func() func()) {
 				var mu sync.Mutex
 				var changes []bool
-				rate := limit.SlidingLog{Permits: 10, Interval: time.Minute}
-				l := New(limiter, Deadline(deadline), OnFailure(mode), Policies(rate),
+				l := New(limiter, Deadline(deadline), OnFailure(mode),
 					OnRedisChange(func(node string, up bool, err error) {
 						mu.Lock()
 						defer mu.Unlock()
@@ -171,7 +170,7 @@ func TestLimiter_RedisAway_ModeDecides(t *testing.T) {
 // share at most three deadlines after the failure, or when it has permits.
 func TestAcquire_RedisAwayDuringTheWait_ShareServes(t *testing.T) {
 	eachAway(t, func(t *testing.T, f *fixture, limiter limit.Joinable, goAway func() func()) {
-		l := New(limiter, Deadline(deadline), OnFailure(limit.Local(0.1)), Policies(minute))
+		l := New(limiter, Deadline(deadline), OnFailure(limit.Local(0.1)))
 		require.Equal(t, "granted by redis", answer(l.TryAcquire(t.Context(), 10)), "the whole minute")
 		begin := time.Now()
 		waiters := make(chan string, 2)
@@ -257,7 +256,7 @@ func TestLimiter_InvalidCall_HasItsError(t *testing.T) {
 		none := f.client.Limiter("no rate")
 		check(New(none, open), 1, rratelimiter.ErrNotInitialized)
 		assert.PanicsWithValue(t, "fallback: New: the policies of limiter \"no rate\" are unknown: "+
-			"pass InitialRate to it, or Policies, for Local",
+			"pass InitialRate to it, for Local",
 			func() { New(none, OnFailure(limit.Local(0.5))) })
 		joined := limit.Join(none, limit.New(f.client, "x", minute))
 		assert.Panics(t, func() { New(joined, OnFailure(limit.Local(0.5))) })

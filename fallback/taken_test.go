@@ -17,8 +17,7 @@ func TestTaken_RedisAway_ModeDecides(t *testing.T) {
 		limit.Closed: {}, limit.Open: {true, true, true}, limit.Local(0.4): {true, false, true},
 	} {
 		eachAway(t, func(t *testing.T, f *fixture, limiter limit.Joinable, goAway func() func()) {
-			quota := limit.SlidingLog{Permits: 10, Interval: time.Minute}
-			l := New(limiter, Deadline(deadline), OnFailure(mode), Policies(quota))
+			l := New(limiter, Deadline(deadline), OnFailure(mode))
 			end := goAway()
 			take := func(permits int64) (*limit.Taken, bool) {
 				taken := new(limit.Taken)

@@ -6,8 +6,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
-
-	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // ErrNotSent is returned when a client's interceptor does not send a call. Either no permit was
@@ -35,9 +33,8 @@ var ErrNotSent = errors.New("grpclimit: the call was not sent")
 // interceptor pauses alone.
 //
 // These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [PauseOn], [Shadow], [Report],
-// [Policies], [OnFailure], [Deadline] and [OnRedisChange]. If Redis stops
-// answering while calls wait for permits, OnFailure decides them within three Deadlines, and new
-// calls after one.
+// [OnFailure], [Deadline] and [OnRedisChange]. If Redis stops answering while calls wait for permits,
+// OnFailure decides them within three Deadlines, and new calls after one.
 //
 // It panics if choose is nil.
 func UnaryClientInterceptor(choose func(context.Context, Call) (Limiter, error),
@@ -45,9 +42,7 @@ func UnaryClientInterceptor(choose func(context.Context, Call) (Limiter, error),
 	g := newGate("UnaryClientInterceptor", choose, opts, true)
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker,
 		opts ...grpc.CallOption) error {
-		call := outgoing(method, cc)
-		call.Message = req
-		limiter, err := g.acquire(ctx, call)
+		limiter, err := g.acquire(outgoing(ctx, method, req, cc))
 		if err != nil {
 			return err
 		}
@@ -64,7 +59,7 @@ func StreamClientInterceptor(choose func(context.Context, Call) (Limiter, error)
 	g := newGate("StreamClientInterceptor", choose, opts, true)
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer,
 		opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		limiter, err := g.acquire(ctx, outgoing(method, cc))
+		limiter, err := g.acquire(outgoing(ctx, method, nil, cc))
 		if err != nil {
 			return nil, err
 		}
@@ -77,25 +72,24 @@ func StreamClientInterceptor(choose func(context.Context, Call) (Limiter, error)
 	}
 }
 
-func outgoing(method string, cc *grpc.ClientConn) Call {
-	call := Call{Method: method, Outgoing: true}
+func outgoing(ctx context.Context, method string, message any, cc *grpc.ClientConn) call {
+	c := call{ctx, Call{Method: method, Message: message, Outgoing: true}}
 	if cc != nil {
-		call.Target = cc.Target()
+		c.Target = cc.Target()
 	}
-	return call
+	return c
 }
 
 // acquire waits until a call may be sent. It returns its limiter, nil for none.
-func (g *gate) acquire(ctx context.Context, call Call) (guard.Limiter, error) {
-	o := g.decide(ctx, call)
+func (g *gate) acquire(c call) (Limiter, error) {
+	d := g.Decide(c.Context, c)
 	switch {
-	case o == nil:
+	case d == nil:
 		return nil, nil
-	case !g.passes(o):
-		reason := o.answer.NotSent(ErrNotSent, o.request)
-		return nil, &notSent{reason, status.FromProto(newStatus(ctx, o, o.answer.RetryAfter()))}
+	case !d.Passes():
+		return nil, &notSent{d.NotSent(ErrNotSent), status.FromProto(newStatus(c.Context, d, d.RetryAfter()))}
 	}
-	return o.request.Limiter, nil
+	return d.Request.Limiter, nil
 }
 
 // notSent is the error of a call that was not sent: with the reason for its caller, and a status

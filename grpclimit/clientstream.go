@@ -3,15 +3,13 @@ package grpclimit
 import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
-
-	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // clientStream is a stream of a client whose status may pause its limiter.
 type clientStream struct {
 	grpc.ClientStream
 	gate    *gate
-	limiter guard.Limiter
+	limiter Limiter
 }
 
 func (s *clientStream) Header() (metadata.MD, error) {

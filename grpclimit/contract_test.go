@@ -188,7 +188,6 @@ func options(s guardtest.Settings) []grpclimit.Option {
 			opts = append(opts, opt())
 		}
 	}
-	add(s.Policies != nil, func() grpclimit.Option { return grpclimit.Policies(s.Policies...) })
 	add(s.Cost != nil, func() grpclimit.Option {
 		return grpclimit.Cost(func(context.Context, grpclimit.Call) int64 { return s.Cost() })
 	})

@@ -124,6 +124,11 @@ func (down) Take(context.Context, int64) (rratelimiter.Decision, error) {
 // Name identifies the bucket of Local.
 func (down) Name() string { return "down" }
 
+// Policies states of what Local grants a share.
+func (down) Policies() []limit.Policy {
+	return []limit.Policy{limit.FixedWindow{Permits: 8, Interval: time.Minute}}
+}
+
 func ExampleOnFailure() {
 	for _, mode := range []limit.FailureMode{limit.Open, limit.Closed} {
 		c, stop := start([]grpc.ServerOption{grpc.UnaryInterceptor(
@@ -141,7 +146,6 @@ func ExampleOnFailure() {
 // is down.
 func ExampleOnFailure_local() {
 	c, stop := start(limitedBy(grpclimit.All(down{}),
-		grpclimit.Policies(limit.FixedWindow{Permits: 8, Interval: time.Minute}),
 		grpclimit.OnFailure(limit.Local(0.25)),
 		grpclimit.OnRedisChange(func(_ string, up bool, err error) { fmt.Println("up:", up, err) })))
 	defer stop()
@@ -202,28 +206,4 @@ func ExampleSettle() {
 	// OK
 	// NotFound
 	// ResourceExhausted
-}
-
-// A chooser of one's own, whose limiters have policies of their own for reports and clients to see.
-func ExampleDescribe() {
-	client := connect()
-
-	policies := []limit.Policy{limit.FixedWindow{Permits: 5, Interval: time.Second},
-		grpclimit.Named("quota", limit.FixedWindow{Permits: 1, Interval: time.Minute})}
-	describe := grpclimit.Describe(policies...)
-	choose := func(context.Context, grpclimit.Call) (grpclimit.Limiter, error) {
-		return describe(limit.New(client, "all", limit.FixedWindow{Permits: 5, Interval: time.Second},
-			limit.FixedWindow{Permits: 1, Interval: time.Minute})), nil
-	}
-	report := grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o limit.Outcome) {
-		fmt.Println(o.Result, o.Violated)
-	})
-	intercept := grpclimit.UnaryServerInterceptor(choose, unhurried, report)
-	for range 2 {
-		// The result of the call is of no interest here.
-		_, _ = intercept(noContext, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { return nil, nil })
-	}
-	// Output:
-	// acquired []
-	// rejected [quota]
 }

@@ -103,7 +103,7 @@ func ExampleEach() {
 	client := connect()
 
 	perTenant := grpclimit.Each(client, "tenant", grpclimit.ByMetadata("tenant"),
-		grpclimit.Named("calls", limit.SlidingWindow{Permits: 1, Interval: time.Minute}))
+		limit.Named("calls", limit.SlidingWindow{Permits: 1, Interval: time.Minute}))
 	c, stop := start(limitedBy(perTenant))
 	defer stop()
 	for _, tenant := range []string{"gold", "gold", "iron"} {

@@ -41,11 +41,11 @@ func documented(f *redistest.Fixture, client *rratelimiter.Client) map[string]te
 	serve("two", each("two", second, minute))
 	serve("both", each("both", limit.FixedWindow{Permits: 4, Interval: time.Second},
 		limit.TokenBucket{Capacity: 5, Refill: 1, Interval: 10 * time.Second}))
-	serve("named", each("named", grpclimit.Named("pages per day", limit.Calendar{Permits: 50, Unit: limit.Day})))
+	serve("named", each("named", limit.Named("pages per day", limit.Calendar{Permits: 50, Unit: limit.Day})))
 	serve("closed", grpclimit.All(down{}))
 	serve("open", grpclimit.All(down{}), grpclimit.OnFailure(limit.Open))
-	serve("local", grpclimit.All(down{}), grpclimit.Policies(limit.FixedWindow{Permits: 10, Interval: time.Minute}),
-		grpclimit.OnFailure(limit.Local(0.1)))
+	ten := guardtest.Known{Limiter: down{}, Of: []limit.Policy{limit.FixedWindow{Permits: 10, Interval: time.Minute}}}
+	serve("local", grpclimit.All(ten), grpclimit.OnFailure(limit.Local(0.1)))
 	serve("keyed", grpclimit.Each(client, "keyed", grpclimit.ByMetadata("tenant"), second))
 	serve("unknown", func(context.Context, grpclimit.Call) (grpclimit.Limiter, error) {
 		return nil, errors.New("a peer of the network \"unix\"")

@@ -5,20 +5,21 @@ import (
 	"fmt"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Limiter limits calls: a *[rratelimiter.Limiter], a *[limit.Limiter], or any other type with Take.
-type Limiter = httplimit.Limiter
+// Limiter limits calls: a *[rratelimiter.Limiter], a *[limit.Limiter], or any other type with Take
+// and Name. [httplimit.Limiter] lists more methods.
+type Limiter = limit.Joinable
 
 // All limits all calls by one limiter. A nil limiter lets them pass. All panics if the
 // client, the name or a policy of the limiter is invalid.
 //
 //go:noinline
 func All(limiter Limiter) func(context.Context, Call) (Limiter, error) {
-	guard.MustCheck("grpclimit: All", limiter)
+	guard.MustCheck("grpclimit: All", limit.Closed, limiter)
+	limiter = guard.Described(limiter)
 	return func(context.Context, Call) (Limiter, error) { return limiter, nil }
 }
 
@@ -52,17 +53,4 @@ func choose(at string, key Key, limiterOf func(string) (guard.Limiter, error),
 		}
 		return limiterOf(text)
 	}
-}
-
-// Named gives a policy a name for clients, as [httplimit.Named] does. It panics if the name is empty or
-// not printable ASCII.
-func Named(name string, policy limit.Policy) limit.Policy {
-	return guard.MustName("grpclimit: Named", name, policy)
-}
-
-// Describe returns a function that attaches a description of policies to a limiter, as
-// [httplimit.Describe] does. It panics if a policy is invalid.
-func Describe(policies ...limit.Policy) func(Limiter) Limiter {
-	d := guard.MustDescribe("grpclimit: Describe", policies...)
-	return func(l Limiter) Limiter { return d.Of(l) }
 }

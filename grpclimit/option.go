@@ -11,45 +11,44 @@ import (
 )
 
 // Option is a setting of an interceptor. Some options apply only to servers, or only to clients.
-type Option func(*settings)
+type Option interface{ apply(s *settings) }
 
-type settings struct {
-	policies  *guard.Description // of limiters without a description of their own
-	cost      func(context.Context, Call) int64
-	skip      func(context.Context, Call) bool
-	report    func(context.Context, Call, limit.Outcome)
-	unsettled func(context.Context, Call, error)
-	pauseOn   []func(*status.Status) (time.Duration, bool)
-	guard.Settings
-}
+type option func(*settings)
 
-func init() {
-	guard.GRPCOption = func(change guard.Change) any { return common(change) }
-}
+func (o option) apply(s *settings) { o(s) }
 
 // common returns an option of the settings that grpclimit and httplimit have in common.
 func common(change guard.Change) Option {
-	return func(s *settings) { change(&s.Settings) }
+	return option(func(s *settings) { change(&s.Settings) })
 }
 
-// Policies describes the policies of the chosen limiters, in their order, as [httplimit.Policies] does.
-// Statuses name them, and [limit.Local] grants a share of them. It panics if a policy is invalid.
-func Policies(policies ...limit.Policy) Option {
-	d := guard.MustDescribe("grpclimit: Policies", policies...)
-	return func(s *settings) { s.policies = d }
+type settings struct {
+	pauseOn []func(*status.Status) (time.Duration, bool)
+	guard.Settings
+	guard.Hooks[call]
 }
 
 // Cost sets the cost of a call, 1 by default. A call of cost 0 passes without a call to
 // Redis. A cost below 0 is [limit.ErrInvalidRequest]. A cost above the largest possible grant is always
 // denied, without a RetryInfo.
 func Cost(cost func(context.Context, Call) int64) Option {
-	return func(s *settings) { s.cost = cost }
+	return option(func(s *settings) {
+		s.Cost = func(c call) (int64, error) {
+			permits := cost(c.Context, c.Call)
+			if permits < 0 {
+				return permits, guard.Invalidf("grpclimit: Cost: the cost is negative: %d", permits)
+			}
+			return permits, nil
+		}
+	})
 }
 
 // Skip lets the calls pass for which skip returns true, without a call to Redis: health
 // checks, methods, or ranges of addresses (with [Address.Client]).
 func Skip(skip func(context.Context, Call) bool) Option {
-	return func(s *settings) { s.skip = skip }
+	return option(func(s *settings) {
+		s.Skip = func(c call) bool { return skip(c.Context, c.Call) }
+	})
 }
 
 // Wait lets a call wait for at most d instead of being denied, as [httplimit.Wait] does. A client
@@ -73,13 +72,17 @@ func Shadow() Option { return common(func(s *guard.Settings) { s.Shadow = true }
 // Report sets a callback for every decision. It runs in the goroutine of the call, before the call
 // proceeds.
 func Report(report func(context.Context, Call, limit.Outcome)) Option {
-	return func(s *settings) { s.report = report }
+	return option(func(s *settings) {
+		s.Report = func(c call, o limit.Outcome) { report(c.Context, c.Call, o) }
+	})
 }
 
 // OnSettleError sets a callback for each [Settle] whose call to Redis failed. Such a Settle has no
 // effect: permits to refund stay taken, and permits to charge are not charged.
 func OnSettleError(failed func(context.Context, Call, error)) Option {
-	return func(s *settings) { s.unsettled = failed }
+	return option(func(s *settings) {
+		s.Unsettled = func(c call, err error) { failed(c.Context, c.Call, err) }
+	})
 }
 
 // OnFailure sets the failure mode. [httplimit.OnFailure] defines when an outage begins and ends.

@@ -8,8 +8,6 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // PauseOn sets which statuses pause a client's interceptor: each function returns how long a status asks
@@ -19,7 +17,7 @@ import (
 // RetryInfo: it sees each status that is not OK, can log and count refusals, and choose a time for those
 // without one.
 func PauseOn(asks ...func(*status.Status) (time.Duration, bool)) Option {
-	return func(s *settings) { s.pauseOn = asks }
+	return option(func(s *settings) { s.pauseOn = asks })
 }
 
 // RetryInfo reads google.rpc.RetryInfo of statuses with one of the codes, ResourceExhausted and
@@ -43,7 +41,7 @@ func RetryInfo(of ...codes.Code) func(*status.Status) (time.Duration, bool) {
 }
 
 // pauseFor pauses a limiter if the status of a server asks for it.
-func (g *gate) pauseFor(limiter guard.Limiter, err error) {
+func (g *gate) pauseFor(limiter Limiter, err error) {
 	if err == nil || limiter == nil || errors.Is(err, ErrNotSent) {
 		return
 	}
@@ -57,5 +55,5 @@ func (g *gate) pauseFor(limiter guard.Limiter, err error) {
 			longest = max(longest, d)
 		}
 	}
-	g.guard.Pause(limiter, longest)
+	g.Pause(limiter, longest)
 }

@@ -25,8 +25,8 @@ func UnaryServerInterceptor(choose func(context.Context, Call) (Limiter, error),
 	opts ...Option) grpc.UnaryServerInterceptor {
 	g := newGate("UnaryServerInterceptor", choose, opts, false)
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		call := Call{Method: info.FullMethod, Message: req}
-		v, r := g.admit(ctx, call)
+		c := call{ctx, Call{Method: info.FullMethod, Message: req}}
+		v, r := g.admit(c)
 		if r != nil {
 			_ = grpc.SetTrailer(ctx, r.trailer) // it fails if the server is not grpc's, and has no trailers
 			return nil, r.err
@@ -34,7 +34,7 @@ func UnaryServerInterceptor(choose func(context.Context, Call) (Limiter, error),
 		if v == nil {
 			return handler(ctx, req)
 		}
-		defer g.settle(call, v) // also if the handler panics
+		defer v.End(c) // also if the handler panics
 		return handler(v, req)
 	}
 }
@@ -45,8 +45,8 @@ func StreamServerInterceptor(choose func(context.Context, Call) (Limiter, error)
 	opts ...Option) grpc.StreamServerInterceptor {
 	g := newGate("StreamServerInterceptor", choose, opts, false)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		call := Call{Method: info.FullMethod}
-		v, r := g.admit(ss.Context(), call)
+		c := call{ss.Context(), Call{Method: info.FullMethod}}
+		v, r := g.admit(c)
 		if r != nil {
 			ss.SetTrailer(r.trailer)
 			return r.err
@@ -54,7 +54,7 @@ func StreamServerInterceptor(choose func(context.Context, Call) (Limiter, error)
 		if v == nil {
 			return handler(srv, ss)
 		}
-		defer g.settle(call, v)
+		defer v.End(c)
 		return handler(srv, &admitted{ss, v})
 	}
 }

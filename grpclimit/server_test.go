@@ -15,7 +15,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
-	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -37,18 +36,6 @@ func TestUnaryServerInterceptor_UnknownPolicy_StatusIsComplete(t *testing.T) {
 		assert.Contains(t, get(f, c), `QuotaFailure: subject "", description "the limit \"default\" of 1 has too few`)
 		cost = 2
 		assert.Contains(t, get(f, c), `"the call costs more than the limit \"default\" ever grants"`)
-	})
-}
-
-// A chooser may serve both doors.
-func TestDescribe_ByHTTPLimit_IsKept(t *testing.T) {
-	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-		day := limit.FixedWindow{Permits: 9, Interval: 24 * time.Hour}
-		describe := httplimit.Describe(httplimit.Named("calls", hour(1)), day)
-		limiter := describe(limit.New(client, "api", hour(1), day))
-		c := unary(f, new(service), grpclimit.All(limiter))
-		require.Equal(t, "OK", get(f, c))
-		assert.Contains(t, get(f, c), `description "the limit \"calls\" of 1`)
 	})
 }
 
@@ -95,9 +82,8 @@ func TestOptions_Invalid_PanicWithTheReason(t *testing.T) {
 	guardtest.TestOptions(t, guardtest.Options[grpclimit.Option]{
 		Package: "grpclimit", Wait: grpclimit.Wait, MaxWaiting: grpclimit.MaxWaiting, Spread: grpclimit.Spread,
 		Deadline: grpclimit.Deadline, OnFailure: grpclimit.OnFailure,
-		Policies: grpclimit.Policies, Named: grpclimit.Named,
 	})
-	client, none := new(rratelimiter.Client), limit.FixedWindow{}
+	client := new(rratelimiter.Client)
 	connected, _ := guardtest.Connect(t)
 	guardtest.TestPanics(t, map[string]func(){
 		"grpclimit: UnaryServerInterceptor: choose is nil":  func() { grpclimit.UnaryServerInterceptor(nil) },
@@ -106,7 +92,6 @@ func TestOptions_Invalid_PanicWithTheReason(t *testing.T) {
 		"grpclimit: StreamClientInterceptor: choose is nil": func() { grpclimit.StreamClientInterceptor(nil) },
 		`grpclimit: Each: name "api": the Key is nil`:       func() { grpclimit.Each(connected, "api", nil, hour(1)) },
 		`grpclimit: Each: name "": rratelimiter: `:          func() { grpclimit.Each(client, "", grpclimit.ByIP(), hour(1)) },
-		"grpclimit: Describe: rratelimiter: invalid rate: ": func() { grpclimit.Describe(grpclimit.Named("x", none)) },
 	})
 }
 

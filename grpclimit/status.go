@@ -38,19 +38,19 @@ type refusal struct {
 
 // newStatus returns the status of a refused call, of a server or a client. after is the time to
 // retry, 0 for never.
-func newStatus(ctx context.Context, o *decided, after time.Duration) *spb.Status {
+func newStatus(ctx context.Context, d *guard.Decided, after time.Duration) *spb.Status {
 	code, message := codes.Unavailable, reduced
 	switch {
-	case o.Result == limit.Rejected:
+	case d.Result == limit.Rejected:
 		code, message = codes.ResourceExhausted, overLimit
-	case o.Result == limit.Invalid:
+	case d.Result == limit.Invalid:
 		code, message = codes.InvalidArgument, lacking
-		if field := guard.LackOf(o.Err); field != "" {
+		if field := guard.LackOf(d.Err); field != "" {
 			message += ": one value of the " + field
 		}
-	case o.Result == limit.Canceled && errors.Is(ctx.Err(), context.Canceled):
+	case d.Result == limit.Canceled && errors.Is(ctx.Err(), context.Canceled):
 		code, message = codes.Canceled, ended
-	case o.Result == limit.Canceled:
+	case d.Result == limit.Canceled:
 		code, message = codes.DeadlineExceeded, ended
 	}
 	s := &spb.Status{Code: int32(code), Message: message}
@@ -60,12 +60,12 @@ func newStatus(ctx context.Context, o *decided, after time.Duration) *spb.Status
 	return s
 }
 
-func newRefusal(ctx context.Context, o *decided, spread guard.Spread) *refusal {
-	exact := o.answer.RetryAfter()
+func newRefusal(ctx context.Context, d *guard.Decided, spread guard.Spread) *refusal {
+	exact := d.RetryAfter()
 	after := spread.Add(exact)
-	s := newStatus(ctx, o, after)
-	if o.Result == limit.Rejected {
-		s.Details = append(s.Details, quotaFailure(o)...)
+	s := newStatus(ctx, d, after)
+	if d.Result == limit.Rejected {
+		s.Details = append(s.Details, quotaFailure(d)...)
 	}
 	trailer := pushback(after)
 	if exact > longestPushback {
@@ -74,13 +74,13 @@ func newRefusal(ctx context.Context, o *decided, spread guard.Spread) *refusal {
 	return &refusal{status.ErrorProto(s), trailer}
 }
 
-func quotaFailure(o *decided) []*anypb.Any {
+func quotaFailure(d *guard.Decided) []*anypb.Any {
 	f := new(errdetails.QuotaFailure)
-	for _, i := range o.policies.Violated(o.answer, o.Cost) {
-		t := o.policies.Term(i)
-		quota := o.Decision.Limit
-		if i < len(o.Each) {
-			quota = o.Each[i].Limit
+	for _, i := range d.Description.Violated(d.Outcome) {
+		t := d.Description.Term(i)
+		quota := d.Decision.Limit
+		if i < len(d.Each) {
+			quota = d.Each[i].Limit
 		}
 		quota = cmp.Or(quota, t.Quota)
 		v := &errdetails.QuotaFailure_Violation{
@@ -91,7 +91,7 @@ func quotaFailure(o *decided) []*anypb.Any {
 			limit += fmt.Sprintf(" of %d", quota)
 		}
 		v.Description = fmt.Sprintf("the limit %s has too few permits left", limit)
-		if errors.Is(o.Err, rratelimiter.ErrPermitsExceedRate) {
+		if errors.Is(d.Err, rratelimiter.ErrPermitsExceedRate) {
 			v.Description = fmt.Sprintf("the call costs more than the limit %s ever grants", limit)
 		}
 		f.Violations = append(f.Violations, v)

@@ -136,7 +136,6 @@ func options(s guardtest.Settings) []httplimit.Option {
 			opts = append(opts, opt())
 		}
 	}
-	add(s.Policies != nil, func() httplimit.Option { return httplimit.Policies(s.Policies...) })
 	add(s.Cost != nil, func() httplimit.Option { return httplimit.Cost(func(*http.Request) int64 { return s.Cost() }) })
 	add(s.Skip != nil, func() httplimit.Option { return httplimit.Skip(func(*http.Request) bool { return s.Skip() }) })
 	add(s.Wait != 0, func() httplimit.Option { return httplimit.Wait(s.Wait) })

@@ -147,6 +147,11 @@ func (down) Take(context.Context, int64) (rratelimiter.Decision, error) {
 // Name identifies the bucket of Local.
 func (down) Name() string { return "down" }
 
+// Policies states of what Local grants a share.
+func (down) Policies() []limit.Policy {
+	return []limit.Policy{limit.FixedWindow{Permits: 8, Interval: time.Minute}}
+}
+
 func ExampleOnFailure() {
 	handler := func(mode limit.FailureMode, opts ...httplimit.Option) http.Handler {
 		return httplimit.Middleware(httplimit.All(down{}), append(opts, httplimit.OnFailure(mode))...)(hello)
@@ -162,7 +167,6 @@ func ExampleOnFailure() {
 // is down.
 func ExampleOnFailure_local() {
 	handler := httplimit.Middleware(httplimit.All(down{}),
-		httplimit.Policies(limit.FixedWindow{Permits: 8, Interval: time.Minute}),
 		httplimit.OnFailure(limit.Local(0.25)),
 		httplimit.OnRedisChange(func(_ string, up bool, err error) { fmt.Println("up:", up, err) }))(hello)
 	for range 2 {
@@ -215,29 +219,6 @@ func ExampleFromContext() {
 	get(httplimit.Middleware(one(client), unhurried)(page), "/")
 	get(page, "/")
 	// Output: 0 of 1 left
-}
-
-// Limiters of a chooser of one's own, each with the names and numbers of its policies for clients
-// to see.
-func ExampleDescribe() {
-	client := connect()
-
-	gold := []limit.Policy{limit.FixedWindow{Permits: 1000, Interval: time.Minute}}
-	others := []limit.Policy{limit.FixedWindow{Permits: 5, Interval: time.Second},
-		limit.FixedWindow{Permits: 10, Interval: time.Minute}}
-	describeGold, describeOthers := httplimit.Describe(gold...), httplimit.Describe(others...)
-	handler := httplimit.Middleware(func(r *http.Request) (httplimit.Limiter, error) {
-		if r.Header.Get("X-Tenant") == "gold" { // set by what authenticates
-			return describeGold(limit.New(client, "tenant:gold", gold...)), nil
-		}
-		return describeOthers(limit.New(client, "tenants", others...)), nil
-	}, unhurried)(hello)
-	for _, tenant := range []string{"gold", "iron"} {
-		fmt.Println(get(handler, "/", "X-Tenant", tenant).Header.Get("RateLimit-Policy"))
-	}
-	// Output:
-	// "minute";q=1000;w=60
-	// "second";q=5;w=1, "minute";q=10;w=60
 }
 
 // A request without its API key is the client's fault, and no failure of Redis.

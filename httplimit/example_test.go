@@ -67,8 +67,7 @@ func ExampleAll() {
 
 	// redisson.getRateLimiter("reports") in Java
 	quota := client.Limiter("reports", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 1, Interval: time.Hour}))
-	reports := httplimit.Middleware(httplimit.All(quota), unhurried,
-		httplimit.Policies(limit.SlidingLog{Permits: 1, Interval: time.Hour}))(hello)
+	reports := httplimit.Middleware(httplimit.All(quota), unhurried)(hello)
 	for range 2 {
 		resp := get(reports, "/reports")
 		fmt.Println(resp.Status, resp.Header["Retry-After"])
@@ -83,7 +82,7 @@ func ExampleEach() {
 	client := connect()
 
 	perUser := httplimit.Each(client, "login", httplimit.Combined(httplimit.ByPathValue("user"), httplimit.ByIP()),
-		httplimit.Named("logins", limit.SlidingWindow{Permits: 5, Interval: time.Minute}))
+		limit.Named("logins", limit.SlidingWindow{Permits: 5, Interval: time.Minute}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /login/{user}", httplimit.Middleware(perUser, unhurried)(hello))
 	for range 5 {
@@ -139,8 +138,8 @@ func ExampleMiddleware() {
 		fmt.Println(resp.Status, resp.Header["Ratelimit-Policy"])
 	}
 	// Output:
-	// 200 OK ["default";q=1000]
-	// 200 OK ["default";q=10]
+	// 200 OK ["minute";q=1000;w=60]
+	// 200 OK ["minute";q=10;w=60]
 	// 200 OK []
 	// 503 Service Unavailable []
 }

@@ -33,7 +33,7 @@ func documented(client *rratelimiter.Client) http.Handler {
 		limit.SlidingWindow{Permits: 100, Interval: time.Minute}}
 	behind := httplimit.Each(client, "proxied", httplimit.ByIP(netip.MustParsePrefix("192.0.2.0/24")), two...)
 	broken := httplimit.All(down{})
-	ten := httplimit.Policies(limit.FixedWindow{Permits: 10, Interval: time.Minute})
+	ten := httplimit.All(guardtest.Known{Limiter: down{}, Of: []limit.Policy{limit.FixedWindow{Permits: 10, Interval: time.Minute}}})
 	mux := http.NewServeMux()
 	for path, limited := range map[string]func(http.Handler) http.Handler{
 		"/draft11": httplimit.Middleware(each("draft11", two...)),
@@ -43,13 +43,13 @@ func documented(client *rratelimiter.Client) http.Handler {
 		"/none": httplimit.Middleware(each("none", limit.FixedWindow{Permits: 1, Interval: time.Minute}),
 			httplimit.Headers(httplimit.NoHeaders)),
 		"/named": httplimit.Middleware(each("named",
-			httplimit.Named(`pages "per" day`, limit.Calendar{Permits: 50, Unit: limit.Day}),
-			httplimit.Named("tokens", limit.TokenBucket{Capacity: 20, Refill: 5, Interval: time.Second})),
+			limit.Named(`pages "per" day`, limit.Calendar{Permits: 50, Unit: limit.Day}),
+			limit.Named("tokens", limit.TokenBucket{Capacity: 20, Refill: 5, Interval: time.Second})),
 			httplimit.Cost(func(r *http.Request) int64 { return int64(len(r.URL.Query().Get("text"))) })),
 		"/keyed":  httplimit.Middleware(httplimit.Each(client, "keyed", httplimit.ByHeader("X-Api-Key"), two...)),
 		"/closed": httplimit.Middleware(broken, httplimit.OnFailure(limit.Closed)),
 		"/open":   httplimit.Middleware(broken, httplimit.OnFailure(limit.Open)),
-		"/local":  httplimit.Middleware(broken, ten, httplimit.OnFailure(limit.Local(0.1))),
+		"/local":  httplimit.Middleware(ten, httplimit.OnFailure(limit.Local(0.1))),
 	} {
 		mux.Handle(path, limited(hello))
 	}

@@ -28,18 +28,18 @@ var (
 
 // setHeaders sets the headers of a decision, and those of a problem document. The handler, an inner
 // Middleware or an upstream may have set the same fields of a response with this status.
-func (m *middleware) setHeaders(h http.Header, o *decided, status int, document bool) {
-	exact := o.answer.RetryAfter()
+func (m *middleware) setHeaders(h http.Header, o *guard.Decided, status int, document bool) {
+	exact := o.RetryAfter()
 	after := m.Spread.Add(exact)
 	switch numbers := o.Decision.Limit > 0; {
 	case o.Result != limit.Acquired && o.Result != limit.Rejected:
 	case m.style == Draft11:
 		if inside := slices.Concat(h[policyField], h[limitField]); len(inside) > 0 {
-			o.policies = o.policies.Distinct(max(1, len(o.Each)), func(name string) bool {
+			o.Description = o.Description.Distinct(max(1, len(o.Each)), func(name string) bool {
 				return strings.Contains(strings.Join(inside, ","), strconv.Quote(name))
 			})
 		}
-		if numbers || !o.Local && o.Each == nil && len(o.policies.Policies) > 0 {
+		if numbers || !o.Local && o.Each == nil && len(o.Description.Policies) > 0 {
 			addFirst(h, policyField, quotas(o))
 		}
 		if numbers {
@@ -48,7 +48,7 @@ func (m *middleware) setHeaders(h http.Header, o *decided, status int, document 
 	case m.style == ThreeHeaders && numbers:
 		setThree(h, threeFields, o, status, guard.RoundUp(resetOf(o, after), time.Second))
 	case m.style == XRateLimit && numbers:
-		setThree(h, xLimitFields, o, status, unixSeconds(o.at.Add(resetOf(o, after))))
+		setThree(h, xLimitFields, o, status, unixSeconds(o.At.Add(resetOf(o, after))))
 	}
 	if retry := guard.RoundUp(after, time.Second); retry > 0 {
 		setNumber(h, retryField, retry)
@@ -68,8 +68,8 @@ func addFirst(h http.Header, name, items string) {
 func setNumber(h http.Header, name string, n int64) { h[name] = []string{strconv.FormatInt(n, 10)} }
 
 // quotas returns RateLimit-Policy, which lacks policies of unknown quotas.
-func quotas(o *decided) string {
-	d := o.policies
+func quotas(o *guard.Decided) string {
+	d := o.Description
 	var text []byte
 	switch {
 	case len(o.Each) > 0:
@@ -124,23 +124,25 @@ func appendNumber(text []byte, parameter string, n int64) []byte {
 // limits returns RateLimit. For each policy, r is the remaining permits, and t the seconds during
 // which they do not grow. A t that is unknown or below a second is left out. No t is later than
 // Retry-After.
-func (m *middleware) limits(o *decided, retry int64) string {
+func (m *middleware) limits(o *guard.Decided, retry int64) string {
 	text := make([]byte, 0, 64)
 	if len(o.Each) == 0 {
-		name := o.policies.Term(o.policies.Single(o.Decision)).Name
+		name := o.Description.Term(o.Description.Single(o.Decision)).Name
 		text = appendLimit(text, name, o.Decision.Remaining, m.window(o, 0, o.Decision), retry)
 	}
 	for i, d := range o.Each {
 		if !hasQuota(o, i) {
 			continue
 		}
-		text = appendLimit(text, o.policies.Term(i).Name, d.Remaining, m.window(o, i, d), retry)
+		text = appendLimit(text, o.Description.Term(i).Name, d.Remaining, m.window(o, i, d), retry)
 	}
 	return string(text)
 }
 
 // hasQuota reports whether a policy has one: a Pause has none.
-func hasQuota(o *decided, i int) bool { return o.Each[i].Limit > 0 || o.policies.Term(i).Quota > 0 }
+func hasQuota(o *guard.Decided, i int) bool {
+	return o.Each[i].Limit > 0 || o.Description.Term(i).Quota > 0
+}
 
 func appendLimit(text []byte, name string, remaining int64, window time.Duration, retry int64) []byte {
 	text = appendItem(text, name)
@@ -157,9 +159,9 @@ func appendLimit(text []byte, name string, remaining int64, window time.Duration
 
 // window returns the time during which a policy has no more permits than the decision reports, or 0
 // if that is unknown.
-func (m *middleware) window(o *decided, policy int, d rratelimiter.Decision) time.Duration {
-	switch policies := o.policies.Policies; {
-	case o.answer.Waited: // the decision is older than the wait
+func (m *middleware) window(o *guard.Decided, policy int, d rratelimiter.Decision) time.Duration {
+	switch policies := o.Description.Policies; {
+	case o.Waited: // the decision is older than the wait
 		return 0
 	case len(policies) != max(1, len(o.Each)): // not one decision for each policy
 		return guard.Until(nil, d, o.Cost)
@@ -174,7 +176,7 @@ func (m *middleware) window(o *decided, policy int, d rratelimiter.Decision) tim
 
 // setThree sets the three fields of the older styles, which describe one policy: the one that denied,
 // or the one with the fewest permits left. Those that a handler has set count too.
-func setThree(h http.Header, names [3]string, o *decided, status int, reset int64) {
+func setThree(h http.Header, names [3]string, o *guard.Decided, status int, reset int64) {
 	if inside := h[names[1]]; o.Result == limit.Acquired && len(inside) > 0 {
 		left, err := strconv.ParseInt(inside[0], 10, 64)
 		if status == http.StatusTooManyRequests || err == nil && left <= o.Decision.Remaining {
@@ -188,7 +190,7 @@ func setThree(h http.Header, names [3]string, o *decided, status int, reset int6
 
 // resetOf returns when Remaining changes: for a denied request after the time of its Retry-After,
 // else when all permits of the reported policy are free.
-func resetOf(o *decided, retryAfter time.Duration) time.Duration {
+func resetOf(o *guard.Decided, retryAfter time.Duration) time.Duration {
 	if o.Result == limit.Rejected {
 		return max(retryAfter, time.Second)
 	}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -26,7 +25,7 @@ import (
 // Numbers have 15 digits at most. examples/routers reads the fields with a parser.
 func TestRateLimit_OddNamesAndNumbers_AreStructuredFields(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
-		odd := httplimit.Named(`a\b"c`, limit.FixedWindow{Permits: 1 << 53, Interval: time.Minute})
+		odd := limit.Named(`a\b"c`, limit.FixedWindow{Permits: 1 << 53, Interval: time.Minute})
 		h := serve(httplimit.Middleware(perIP(client, odd))(ok), request()).Header()
 		assert.Equal(t, []string{`"a\\b\"c";q=999999999999999;w=60`}, h["Ratelimit-Policy"])
 		assert.Equal(t, []string{`"a\\b\"c";r=999999999999999;t=60`}, h["Ratelimit"])
@@ -51,17 +50,15 @@ func TestHeaders_Times_AreRoundedUp(t *testing.T) {
 // A Pause has no quota: a denial names it, and shows the numbers of the other policies.
 func TestHeaders_Pause_ShowsTheOtherPolicies(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
-		choose := perIP(client, hour(5), limit.Pause{Most: time.Hour})
+		policies := []limit.Policy{hour(5), limit.Pause{Most: time.Hour}}
+		choose := perIP(client, policies...)
 		get := func(style httplimit.HeaderStyle, opts ...httplimit.Option) *httptest.ResponseRecorder {
 			return serve(httplimit.Middleware(choose, append(opts, httplimit.Headers(style))...)(ok), request())
 		}
 		h := get(httplimit.Draft11).Header()
 		assert.Equal(t, []string{`"hour";q=5;w=3600`}, h["Ratelimit-Policy"])
 		assert.Equal(t, []string{`"hour";r=4;t=3600`}, h["Ratelimit"])
-		limiter, err := choose(request())
-		require.NoError(t, err)
-		limiter, _ = guard.Unwrap(limiter, nil)
-		require.NoError(t, limiter.(*limit.Limiter).Pause(t.Context(), 30*time.Second))
+		require.NoError(t, limit.New(client, "web:192.0.2.1", policies...).Pause(t.Context(), 30*time.Second))
 		denied := get(httplimit.Draft11)
 		assert.Equal(t, 429, denied.Code)
 		assert.Contains(t, denied.Body.String(), `"violated-policies":["pause"]`)
@@ -136,20 +133,19 @@ func TestRateLimit_QuotaUnknown_IsLeftOut(t *testing.T) {
 		shared := client.Limiter("paid")
 		require.NoError(t, shared.SetRate(t.Context(), rratelimiter.Rate{Permits: 50, Interval: time.Hour}))
 		both := limit.Join(limit.New(client, "web", hour(5)), shared)
-		paid := httplimit.Named("paid", nil)
-		two := httplimit.Describe(hour(5), paid)
+		paid := limit.Named("paid", nil)
 		for _, c := range []struct {
 			limiter httplimit.Limiter
 			cost    int64
 			policy  []string
 			denied  string
 		}{
-			{two(both), 7, []string{`"hour";q=5;w=3600`}, `["hour"]`},
-			{two(both), 1, []string{`"hour";q=5;w=3600, "paid";q=50`}, ""},
-			{two(struct{ httplimit.Limiter }{shared}), 1, []string{`"hour";q=5;w=3600, "paid";q=50`}, ""},
-			{httplimit.Describe(paid)(shared), 60, nil, `["paid"]`},
-			{two(custom{{}, {Allowed: true}}), 1, nil, `["hour"]`},
-			{two(custom{}), 1, nil, ""},
+			{both, 7, []string{`"hour";q=5;w=3600`}, `["hour"]`},
+			{both, 1, []string{`"hour";q=5;w=3600, "default";q=50`}, ""},
+			{guardtest.Known{Limiter: shared, Of: []limit.Policy{hour(5), paid}}, 1, []string{`"hour";q=5;w=3600, "paid";q=50`}, ""},
+			{guardtest.Known{Limiter: shared, Of: []limit.Policy{paid}}, 60, nil, `["paid"]`},
+			{custom{{}, {Allowed: true}}, 1, nil, `["hour"]`},
+			{custom{}, 1, nil, ""},
 		} {
 			w := serve(httplimit.Middleware(httplimit.All(c.limiter),
 				httplimit.Cost(func(*http.Request) int64 { return c.cost }))(ok), request())
@@ -163,6 +159,10 @@ func TestRateLimit_QuotaUnknown_IsLeftOut(t *testing.T) {
 
 // custom is a limiter of a user that reports no numbers.
 type custom []rratelimiter.Decision
+
+func (custom) Name() string { return "" }
+
+func (custom) Policies() []limit.Policy { return []limit.Policy{hour(5), limit.Named("paid", nil)} }
 
 func (c custom) Take(context.Context, int64) (d rratelimiter.Decision, err error) { return d, nil }
 

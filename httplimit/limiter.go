@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 
@@ -11,28 +10,27 @@ import (
 )
 
 // Limiter limits requests: a *[rratelimiter.Limiter], a *[limit.Limiter], or any other type with
-// Take.
+// Take and Name. [limit.Local] and the pauses of [Transport] need a name that is not empty.
 //
 // Other types may have more methods of those two, which are used if present:
 //
+//   - Policies describes the limiter to clients, and for Local.
 //   - TryAcquireWithin and Acquire wait for permits.
 //   - TakeEach returns the decision of each policy.
 //   - Charge and Release settle. A type that wraps one of those two and passes the context of Take
 //     on to it refunds by its grant, and needs no Release.
-//   - Name identifies a limiter, which [limit.Local] and the pauses of [Transport] need.
 //   - Peek or AvailablePermits detect in the background that Redis is back. Without them, Take of
 //     one permit does, and Release returns it.
-type Limiter interface {
-	Take(ctx context.Context, permits int64) (rratelimiter.Decision, error)
-}
+type Limiter = limit.Joinable
 
 // All limits all requests by one limiter. A nil limiter lets them pass. All panics if the
 // client, the name or a policy of the limiter is invalid. [Middleware] and [Transport] panic in mode
-// [limit.Local] if its policies are unknown.
+// [limit.Local] if its policies are unknown: a *[rratelimiter.Limiter] needs an InitialRate.
 //
 //go:noinline
 func All(limiter Limiter) func(*http.Request) (Limiter, error) {
-	guard.MustCheck("httplimit: All", limiter)
+	guard.MustCheck("httplimit: All", limit.Closed, limiter)
+	limiter = guard.Described(limiter)
 	return func(*http.Request) (Limiter, error) { return limiter, nil }
 }
 
@@ -59,8 +57,8 @@ func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.P
 // freely is for Each, and braces in a key decide the slot of a Redis Cluster.
 //
 // A limiter begins with the given rate, as with [rratelimiter.InitialRate]. If Java has set another
-// one, that counts. The rate needs a KeepAlive, after which an unused limiter is deleted. [Policies]
-// describes the limiters for clients, and for [limit.Local].
+// one, that counts. The rate needs a KeepAlive, after which an unused limiter is deleted. In mode
+// [limit.Local], the share is one of the given rate.
 //
 // An empty or unknown key is an error. EachRedisson panics if the client, the prefix or the rate is
 // invalid.
@@ -81,23 +79,4 @@ func choose(at string, key Key, limiterOf func(string) (guard.Limiter, error)) f
 		}
 		return limiterOf(text)
 	}
-}
-
-// Named gives a policy a name for clients, for [Each] and [Policies]. Without it, the name of a
-// policy is its window, such as second, minute, day or 10s, or its kind: bucket, leaky, smooth.
-//
-// Named panics if the name is empty or not printable ASCII.
-func Named(name string, policy limit.Policy) limit.Policy {
-	return guard.MustName("httplimit: Named", name, policy)
-}
-
-// Describe returns a function that attaches a description of policies to a limiter. A chooser of
-// yours returns the result of that function. Use Describe if requests have limiters with different
-// policies; otherwise [Policies] is enough. For a policy that is unknown, such as the rate of a
-// *[rratelimiter.Limiter] in Redis, pass nil, or nil with a name by [Named]. Describe once and
-// reuse the function, since to describe policies takes some microseconds. Describe panics if a
-// policy is invalid.
-func Describe(policies ...limit.Policy) func(Limiter) Limiter {
-	d := guard.MustDescribe("httplimit: Describe", policies...)
-	return func(l Limiter) Limiter { return d.Of(l) }
 }

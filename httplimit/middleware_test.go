@@ -20,8 +20,8 @@ import (
 // The handler sees the outcome of the innermost.
 func TestMiddleware_SeveralAroundAHandler_ShowAllPolicies(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
-		outer := httplimit.Middleware(httplimit.Each(client, "all", httplimit.ByIP(), httplimit.Named("outer", hour(10))))
-		inner := httplimit.Middleware(httplimit.Each(client, "some", httplimit.ByIP(), httplimit.Named("inner", hour(5))))
+		outer := httplimit.Middleware(httplimit.Each(client, "all", httplimit.ByIP(), limit.Named("outer", hour(10))))
+		inner := httplimit.Middleware(httplimit.Each(client, "some", httplimit.ByIP(), limit.Named("inner", hour(5))))
 		w := serve(outer(inner(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			o, limited := httplimit.FromContext(r.Context())
 			assert.True(t, limited)
@@ -37,9 +37,8 @@ func TestOptions_Invalid_PanicWithTheReason(t *testing.T) {
 	guardtest.TestOptions(t, guardtest.Options[httplimit.Option]{
 		Package: "httplimit", Wait: httplimit.Wait, MaxWaiting: httplimit.MaxWaiting, Spread: httplimit.Spread,
 		Deadline: httplimit.Deadline, OnFailure: httplimit.OnFailure,
-		Policies: httplimit.Policies, Named: httplimit.Named,
 	})
-	client, none := new(rratelimiter.Client), limit.FixedWindow{}
+	client := new(rratelimiter.Client)
 	connected, _ := guardtest.Connect(t)
 	forever := rratelimiter.Rate{Permits: 1, Interval: time.Hour}
 	hourly := rratelimiter.Rate{Permits: 1, Interval: time.Hour, KeepAlive: time.Hour}
@@ -60,8 +59,7 @@ func TestOptions_Invalid_PanicWithTheReason(t *testing.T) {
 		`httplimit: EachRedisson: prefix "t:": rratelimiter: `: func() {
 			httplimit.EachRedisson(nil, "t:", httplimit.ByIP(), forever)
 		},
-		"httplimit: Describe: rratelimiter: invalid rate: ": func() { httplimit.Describe(httplimit.Named("x", none)) },
-		"httplimit: Headers: the style is unknown: 7: ":     func() { httplimit.Headers(7) },
+		"httplimit: Headers: the style is unknown: 7: ": func() { httplimit.Headers(7) },
 	})
 }
 

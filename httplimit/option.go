@@ -10,42 +10,36 @@ import (
 )
 
 // Option is a setting of [Middleware] or [Transport]. Some options apply to only one of them.
-type Option func(*settings)
+type Option interface{ apply(s *settings) }
 
-type settings struct {
-	style     HeaderStyle
-	policies  *guard.Description // of limiters without a description of their own
-	cost      func(*http.Request) int64
-	skip      func(*http.Request) bool
-	report    func(*http.Request, limit.Outcome)
-	refuse    http.Handler
-	unsettled func(*http.Request, error)
-	pauseOn   []func(*http.Response) (time.Duration, bool)
-	guard.Settings
-}
+type option func(*settings)
 
-func init() {
-	guard.HTTPOption = func(change guard.Change) any { return common(change) }
-}
+func (o option) apply(s *settings) { o(s) }
 
 // common returns an option of the settings that httplimit and grpclimit have in common.
 func common(change guard.Change) Option {
-	return func(s *settings) { change(&s.Settings) }
+	return option(func(s *settings) { change(&s.Settings) })
 }
 
-func newSettings(opts []Option) *settings {
-	s := &settings{policies: guard.Describe(), Settings: guard.NewSettings()}
-	s.pauseOn = []func(*http.Response) (time.Duration, bool){RetryAfter()}
-	return guard.Apply(s, opts)
+type settings struct {
+	style   HeaderStyle
+	refuse  http.Handler
+	pauseOn []func(*http.Response) (time.Duration, bool)
+	guard.Settings
+	guard.Hooks[*http.Request]
 }
 
-// check panics if the mode needs policies that the limiter of All lacks. Other choosers need a request.
-// All is not inlined, so that all its choosers have the same code.
-func (s *settings) check(call string, choose func(*http.Request) (Limiter, error)) {
+// newSettings panics if the mode needs policies that the limiter of All lacks. Other choosers need a
+// request. All is not inlined, so that all its choosers have the same code.
+func newSettings(call string, choose func(*http.Request) (Limiter, error), opts []Option) *settings {
+	s := &settings{Settings: guard.NewSettings()}
+	s.Choose, s.pauseOn = choose, []func(*http.Response) (time.Duration, bool){RetryAfter()}
+	guard.Apply(&s.Settings, opts, func(o Option) { o.apply(s) })
 	if guard.SameCode(choose, All(nil)) {
 		l, _ := choose(nil) // it never fails
-		guard.MustShare(call, s.Mode, l, s.policies)
+		guard.MustCheck(call, s.Mode, l)
 	}
+	return s
 }
 
 // HeaderStyle is the set of headers that report limits to clients. The zero value is Draft11. All
@@ -73,29 +67,31 @@ func Headers(style HeaderStyle) Option {
 	if style < Draft11 || style > NoHeaders {
 		panic(fmt.Sprintf("httplimit: Headers: the style is unknown: %d: pass a constant of this package", int(style)))
 	}
-	return func(s *settings) { s.style = style }
-}
-
-// Policies describes the policies of the chosen limiters, in their order. Headers name them, and
-// [limit.Local] grants a share of them. Limiters of [Each] need no Policies. Others do: a
-// *[limit.Limiter] does not export its policies, and the rate of a *[rratelimiter.Limiter], a
-// [limit.SlidingLog], is in Redis. Policies panics if a policy is invalid.
-func Policies(policies ...limit.Policy) Option {
-	d := guard.MustDescribe("httplimit: Policies", policies...)
-	return func(s *settings) { s.policies = d }
+	return option(func(s *settings) { s.style = style })
 }
 
 // Cost sets the cost of a request, 1 by default. A request of cost 0 passes without a call to
 // Redis. A cost below 0 is [limit.ErrInvalidRequest], or [ErrLengthRequired] if the request has a body of
 // unknown length. A cost above the largest possible grant is always denied, without a Retry-After.
 func Cost(cost func(*http.Request) int64) Option {
-	return func(s *settings) { s.cost = cost }
+	return option(func(s *settings) {
+		s.Cost = func(r *http.Request) (int64, error) {
+			permits := cost(r)
+			switch {
+			case permits >= 0:
+				return permits, nil
+			case r.ContentLength < 0:
+				return permits, fmt.Errorf("httplimit: Cost: %w", ErrLengthRequired)
+			}
+			return permits, guard.Invalidf("httplimit: Cost: the cost is negative: %d", permits)
+		}
+	})
 }
 
 // Skip lets the requests pass for which skip returns true, without a call to Redis: health checks,
 // methods, or ranges of addresses (with [Address.Client]).
 func Skip(skip func(*http.Request) bool) Option {
-	return func(s *settings) { s.skip = skip }
+	return option(func(s *settings) { s.Skip = skip })
 }
 
 // Wait lets a request wait for at most d instead of being denied, if its permits are free by then.
@@ -125,7 +121,7 @@ func Shadow() Option { return common(func(s *guard.Settings) { s.Shadow = true }
 // Report sets a callback for every decision. It runs in the goroutine of the request, before the
 // request proceeds.
 func Report(report func(*http.Request, limit.Outcome)) Option {
-	return func(s *settings) { s.report = report }
+	return option(func(s *settings) { s.Report = report })
 }
 
 // Refuse sets the handler of refused requests. It finds the [limit.Outcome] in the request's context, and
@@ -133,13 +129,13 @@ func Report(report func(*http.Request, limit.Outcome)) Option {
 // 429 Too Many Requests with the policies that denied, or 503 Service Unavailable for a failure. It
 // shows no errors.
 func Refuse(handler http.Handler) Option {
-	return func(s *settings) { s.refuse = handler }
+	return option(func(s *settings) { s.refuse = handler })
 }
 
 // OnSettleError sets a callback for each [Settle] whose call to Redis failed. Such a Settle has no
 // effect: permits to refund stay taken, and permits to charge are not charged.
 func OnSettleError(failed func(*http.Request, error)) Option {
-	return func(s *settings) { s.unsettled = failed }
+	return option(func(s *settings) { s.Unsettled = failed })
 }
 
 // OnFailure sets the failure mode.

@@ -2,7 +2,7 @@ package httplimit
 
 import (
 	"context"
-	"fmt"
+	"net/http"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -16,11 +16,7 @@ var ErrLengthRequired = guard.Invalidf("the length of the request's body is unkn
 // returns false if the request was not limited. If several Middlewares wrap a handler, it is the
 // Outcome of the innermost.
 func FromContext(ctx context.Context) (limit.Outcome, bool) {
-	v := guard.VisitOf[guard.HTTP](ctx)
-	if v == nil {
-		return limit.Outcome{}, false
-	}
-	return v.Outcome, true
+	return guard.OutcomeOf[*http.Request](ctx)
 }
 
 // Settle sets the final cost of a request. Its handler calls it with the request's context. After
@@ -43,8 +39,5 @@ func FromContext(ctx context.Context) (limit.Outcome, bool) {
 //     not charge. If a [github.com/rratelimiter/rratelimiter/limit.Join] has one as a member, the
 //     charge fails later, and [OnSettleError] reports it.
 func Settle(ctx context.Context, cost int64) error {
-	if err := guard.VisitOf[guard.HTTP](ctx).Settle(cost); err != nil {
-		return fmt.Errorf("httplimit: %w", err)
-	}
-	return nil
+	return guard.SettleIn[*http.Request](ctx, "httplimit", cost)
 }

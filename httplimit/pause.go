@@ -17,7 +17,7 @@ import (
 // itself. A function of yours can wrap those of this package: it sees each response, can log and count
 // refusals, and choose a time for those without one.
 func PauseOn(asks ...func(*http.Response) (time.Duration, bool)) Option {
-	return func(s *settings) { s.pauseOn = asks }
+	return option(func(s *settings) { s.pauseOn = asks })
 }
 
 // pauseOf returns the longest time that a response asks for.

@@ -27,7 +27,7 @@ var ErrNotSent = errors.New("httplimit: the request was not sent")
 // that share the limiter pause. [limit.Limiter.Pause] with 0 ends it. If Redis fails, this Transport
 // pauses alone.
 //
-// These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [PauseOn], [Shadow], [Report], [Policies],
+// These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [PauseOn], [Shadow], [Report],
 // [OnFailure], [Deadline] and [OnRedisChange]. If Redis stops answering while calls wait for
 // permits, OnFailure decides them within three Deadlines, and new calls after one.
 // CloseIdleConnections is that of base, if it has one.
@@ -40,38 +40,31 @@ func Transport(base http.RoundTripper, choose func(*http.Request) (Limiter, erro
 	if base == nil {
 		base = http.DefaultTransport
 	}
-	s := newSettings(opts)
-	s.check("httplimit: Transport", choose)
-	return &transport{s, s.Outgoing(), choose, base}
+	s := newSettings("httplimit: Transport", choose, opts)
+	return &transport{s, guard.NewGate(s.Settings, s.Hooks, true), base}
 }
 
 type transport struct {
 	*settings
-	gate   *guard.Gate
-	choose func(*http.Request) (Limiter, error)
-	base   http.RoundTripper
+	gate *guard.Gate[*http.Request]
+	base http.RoundTripper
 }
 
 // RoundTrip waits for the permits of a request, and sends it.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	q, d, limited, err := t.request(r, t.choose)
-	if !limited {
+	d := t.gate.Decide(r.Context(), r)
+	if d == nil {
 		return t.base.RoundTrip(r)
 	}
-	a := t.gate.Decide(r.Context(), q, err)
-	o := t.outcome(q, a, d)
-	if t.report != nil {
-		t.report(r, o.Outcome)
-	}
-	if !t.Shadow && !guard.Passes(a.Result) {
+	if !d.Passes() {
 		if r.Body != nil {
 			_ = r.Body.Close() // required of a RoundTripper
 		}
-		return nil, a.NotSent(ErrNotSent, q)
+		return nil, d.NotSent(ErrNotSent)
 	}
 	resp, err := t.base.RoundTrip(r)
-	if err == nil && q.Limiter != nil {
-		t.gate.Pause(q.Limiter, t.pauseOf(resp))
+	if err == nil && d.Request.Limiter != nil {
+		t.gate.Pause(d.Request.Limiter, t.pauseOf(resp))
 	}
 	return resp, err
 }

@@ -37,14 +37,6 @@ func init() {
 		}
 		return names, true
 	}
-	policy.MemberPolicies = func(limiter any) (policies []any) {
-		if l, ok := limiter.(*Limiter); ok && l != nil {
-			for _, m := range l.wire.members {
-				policies = append(policies, m.policy)
-			}
-		}
-		return policies
-	}
 }
 
 // newPlan returns the plan of limiters of a client, or the error of an invalid client or policy.
@@ -59,6 +51,7 @@ func newPlan(client *rratelimiter.Client, policies []Policy) (*plan, error) {
 	}
 	members := make([]member, len(policies))
 	for i, p := range policies {
+		p, _ = policy.Plain(p).(Policy) // as described
 		members[i] = member{policy: p, described: &described[i], settings: fmt.Sprintf("%#v", p)}
 	}
 	return planOf(opened, members), nil

@@ -152,6 +152,8 @@ func ExampleTelemetry_Middleware() {
 // down is a limiter whose Redis does not reply.
 type down struct{}
 
+func (down) Name() string { return "reports" }
+
 func (down) Take(context.Context, int64) (rratelimiter.Decision, error) {
 	return rratelimiter.Decision{}, errors.New("no route to 10.0.0.7")
 }

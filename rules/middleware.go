@@ -38,11 +38,16 @@ func (s *Set) Middleware(client *rratelimiter.Client, opts ...httplimit.Option) 
 
 type httpMiddleware = func(http.Handler) http.Handler
 
+// fileOption is an option with the settings of a file.
+type fileOption struct {
+	httplimit.Option
+	guard.Change
+}
+
 func (s *Set) middlewares(caller string, client *rratelimiter.Client,
 	opts ...httplimit.Option) *ruleset.Middlewares[httpMiddleware] {
 	open := func(change func(*guard.Settings), costs bool) httpMiddleware {
-		changed, _ := guard.HTTPOption(change).(httplimit.Option)
-		all := append(slices.Clip(opts), changed)
+		all := append(slices.Clip(opts), fileOption{Change: change})
 		if costs {
 			all = append(all, httplimit.Cost(costOf))
 		}

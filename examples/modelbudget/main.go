@@ -47,7 +47,7 @@ func newHandler(client *rratelimiter.Client, us users, upstream *url.URL, reques
 	perUser := func(name string, perMinute int64, opts ...httplimit.Option) func(http.Handler) http.Handler {
 		// A bucket can be overdrawn: tokens beyond the estimate are owed and have to return first.
 		bucket := limit.TokenBucket{Capacity: perMinute, Refill: perMinute, Interval: time.Minute}
-		each := httplimit.Each(client, "model:"+name, httplimit.ByHeader(userHeader), httplimit.Named(name, bucket))
+		each := httplimit.Each(client, "model:"+name, httplimit.ByHeader(userHeader), limit.Named(name, bucket))
 		return httplimit.Middleware(each, append(opts,
 			httplimit.OnSettleError(func(_ *http.Request, err error) { slog.Error("not settled", "error", err) }))...)
 	}

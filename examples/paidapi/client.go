@@ -24,7 +24,6 @@ func newClient(client *rratelimiter.Client, name string, pauses bool) *http.Clie
 		policies = policies[:1]
 	}
 	limited := httplimit.Transport(http.DefaultTransport, httplimit.All(limit.New(client, name, policies...)),
-		httplimit.Policies(policies...),
 		httplimit.OnFailure(limit.Closed), // this provider bans: nothing is sent while Redis is away
 		httplimit.Wait(time.Minute),       // longer than pauses usually are
 	)

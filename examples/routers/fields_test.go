@@ -49,8 +49,8 @@ func TestFields_AllPolicies_AreStructured(t *testing.T) {
 			limit.LeakyBucket{Capacity: 2, Leak: 1, Interval: second}},
 		"a calendar": {limit.Calendar{Permits: 3, Unit: limit.Month}, limit.Calendar{Permits: 2, Unit: limit.Day}},
 		"smooth":     {limit.Smooth{Permits: 1, Interval: second}},
-		"odd names": {httplimit.Named(`a, b;c="d\`, limit.FixedWindow{Permits: 3, Interval: second}),
-			httplimit.Named(" ", limit.SlidingWindow{Permits: 2, Interval: minute})},
+		"odd names": {limit.Named(`a, b;c="d\`, limit.FixedWindow{Permits: 3, Interval: second}),
+			limit.Named(" ", limit.SlidingWindow{Permits: 2, Interval: minute})},
 		"milliseconds": {limit.FixedWindow{Permits: 1, Interval: 1500 * time.Millisecond}},
 		"large":        {limit.FixedWindow{Permits: most, Interval: 100 * 365 * 24 * time.Hour}},
 	} {

@@ -88,7 +88,8 @@ func (b *buckets) take(q Request, share float64) (Answer, bool) {
 	for i, s := range shapes {
 		each[i] = s.decide(b.all[keys[i]].full, now, q.Permits)
 	}
-	a := Answer{Result: limit.Rejected, Local: true, Decision: combine(each)}
+	var a Answer
+	a.Result, a.Local, a.Decision = limit.Rejected, true, combine(each)
 	if a.Decision.Allowed {
 		a.Result = limit.Acquired
 		b.changeLocked(keys, now, func(i int, one *bucket) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -13,19 +12,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
-
-type named struct {
-	limit.Policy
-	name string
-}
-
-// MustName names a policy. It panics if the name is invalid, with a text that begins with the caller.
-func MustName(caller, name string, p limit.Policy) limit.Policy {
-	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
-		panic(fmt.Sprintf("%s: the name %q of a policy is empty or not printable ASCII", caller, name))
-	}
-	return named{p, name}
-}
 
 // Description describes the policies of a limiter to clients.
 type Description struct {
@@ -45,36 +31,18 @@ type Term struct {
 // unknown is the name of a policy without a description.
 const unknown = "default"
 
-// Describe describes policies in their order. The name of a policy is that of MustName, or else its
+// Describe describes policies in their order. The name of a policy is that of limit.Named, or else its
 // window or its kind.
 func Describe(policies ...limit.Policy) *Description {
 	d := &Description{Policies: slices.Clone(policies), terms: make([]Term, len(policies))}
+	described := make([]policy.Description, len(policies))
 	for i, p := range policies {
-		if n, ok := p.(named); ok {
-			d.Policies[i], d.terms[i].Name = n.Policy, n.name
-		}
+		described[i], _ = policy.Of(p)
+		d.terms[i] = Term{described[i].Shown, described[i].Quota, described[i].Window}
 	}
 	for i := range d.terms {
-		of, _ := policy.Of(d.Policies[i])
-		t := &d.terms[i]
-		t.Quota, t.Window = of.Quota, of.Window
-		if t.Name == "" {
-			t.Name = d.unusedName(nameOf(of), func(string) bool { return false })
-		}
-	}
-	return d
-}
-
-// MustDescribe is Describe, but panics if a policy is invalid. The text begins with the caller. A nil
-// policy is one that is unknown.
-func MustDescribe(caller string, policies ...limit.Policy) *Description {
-	d := Describe(policies...)
-	for _, p := range d.Policies {
-		if p == nil {
-			continue
-		}
-		if err := limit.Validate(p); err != nil {
-			panic(caller + ": " + err.Error())
+		if t := &d.terms[i]; t.Name == "" {
+			t.Name = d.unusedName(nameOf(described[i]), func(string) bool { return false })
 		}
 	}
 	return d
@@ -124,37 +92,28 @@ func (d *Description) Single(decision rratelimiter.Decision) int {
 }
 
 // Violated returns the indexes of the policies that denied a request.
-func (d *Description) Violated(a Answer, permits int64) []int {
+func (d *Description) Violated(o limit.Outcome) []int {
 	var violated []int
 	switch {
-	case d == nil || a.Result != limit.Rejected:
+	case o.Result != limit.Rejected:
 		return nil
-	case len(a.Each) > 0:
-		for i, decision := range a.Each {
+	case len(o.Each) > 0:
+		for i, decision := range o.Each {
 			if !decision.Allowed {
 				violated = append(violated, i)
 			}
 		}
-	case errors.Is(a.Err, rratelimiter.ErrPermitsExceedRate):
+	case errors.Is(o.Err, rratelimiter.ErrPermitsExceedRate):
 		for i, t := range d.terms {
-			if t.Quota > 0 && t.Quota < permits {
+			if t.Quota > 0 && t.Quota < o.Cost {
 				violated = append(violated, i)
 			}
 		}
 	}
 	if violated == nil {
-		return []int{d.Single(a.Decision)}
+		return []int{d.Single(o.Decision)}
 	}
 	return violated
-}
-
-// Names returns the names of policies.
-func (d *Description) Names(policies []int) []string {
-	var names []string
-	for _, i := range policies {
-		names = append(names, d.Term(i).Name)
-	}
-	return names
 }
 
 // nameOf returns the name of a policy without one of its own.

@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -56,6 +57,8 @@ const deadline = 100 * time.Millisecond
 
 type takes func(ctx context.Context) (rratelimiter.Decision, error)
 
+func (takes) Name() string { return "" }
+
 func (f takes) Take(ctx context.Context, _ int64) (rratelimiter.Decision, error) { return f(ctx) }
 
 // A request whose own context ends is not decided. A probe checks whether Redis is down.
@@ -95,19 +98,21 @@ func TestErrors_Text_DoesNotNameThePackage(t *testing.T) {
 
 // Equal errors have equal texts.
 func TestNotSent_Text_SaysPausedAndRounds(t *testing.T) {
-	q := Request{Limiter: new(redis), Permits: 1}
 	for want, d := range map[string]rratelimiter.Decision{
 		`not sent: limiter "name": paused for 2s`:                             {RetryAfter: 1000991158},
 		`not sent: limiter "name": not enough permits (1) in time, but in 1s`: {Limit: 5, RetryAfter: 1},
 		`not sent: limiter "name": not enough permits (1) in time`:            {Limit: 5},
 	} {
-		assert.EqualError(t, Answer{Result: limit.Rejected, Decision: d}.NotSent(errors.New("not sent"), q), want)
+		refused := Decided{Answer: Answer{Outcome: limit.Outcome{Limiter: "name", Cost: 1, Decision: d}}}
+		assert.EqualError(t, refused.NotSent(errors.New("not sent")), want)
 	}
 }
 
 // A gRPC server may run as a handler of net/http, behind a middleware of httplimit.
-func TestVisitOf_OtherProtocol_IsNone(t *testing.T) {
-	v := NewVisit[HTTP](t.Context(), nil, Request{}, Answer{}, limit.Outcome{})
-	assert.Same(t, v, VisitOf[HTTP](v))
-	assert.Nil(t, VisitOf[GRPC](v))
+func TestOutcomeOf_OtherProtocol_IsNone(t *testing.T) {
+	v := new(Gate[http.Request]).Visit(t.Context(), &Decided{})
+	_, ofHTTP := OutcomeOf[http.Request](v)
+	assert.True(t, ofHTTP)
+	_, ofGRPC := OutcomeOf[string](v)
+	assert.False(t, ofGRPC)
 }

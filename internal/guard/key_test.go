@@ -60,7 +60,7 @@ func TestTerm_EachPolicy_HasNameQuotaAndWindow(t *testing.T) {
 		want   Term
 	}{
 		{limit.FixedWindow{Permits: 3, Interval: time.Second}, Term{"second", 3, time.Second}},
-		{MustName("", "mine", limit.SlidingWindow{Permits: 3, Interval: time.Minute}), Term{"mine", 3, time.Minute}},
+		{limit.Named("mine", limit.SlidingWindow{Permits: 3, Interval: time.Minute}), Term{"mine", 3, time.Minute}},
 		{limit.SlidingLog{Permits: 3, Interval: time.Hour}, Term{"hour", 3, time.Hour}},
 		{limit.FixedWindow{Permits: 1, Interval: 90 * time.Second}, Term{"1m30s", 1, 90 * time.Second}},
 		{limit.FixedWindow{Permits: 1, Interval: 2 * time.Hour}, Term{"2h", 1, 2 * time.Hour}},
@@ -70,7 +70,7 @@ func TestTerm_EachPolicy_HasNameQuotaAndWindow(t *testing.T) {
 		{limit.TokenBucket{Capacity: 1 << 53, Refill: 1, Interval: time.Hour}, Term{"bucket-2", 1 << 53, longestPeriod}},
 		{limit.LeakyBucket{Capacity: 10, Leak: 20, Interval: time.Second}, Term{"leaky", 10, time.Second / 2}},
 		{limit.Smooth{Permits: 5, Interval: time.Second}, Term{"smooth", 5, time.Second}},
-		{MustName("", "second-2", limit.SlidingLog{Permits: 2, Interval: time.Second}), Term{"second-2", 2, time.Second}},
+		{limit.Named("second-2", limit.SlidingLog{Permits: 2, Interval: time.Second}), Term{"second-2", 2, time.Second}},
 		{limit.FixedWindow{Permits: 1, Interval: time.Second, Aligned: true}, Term{"second-3", 1, time.Second}},
 		{limit.FixedWindow{Permits: 1, Interval: day}, Term{"day", 1, day}},
 		{limit.Calendar{Permits: 3, Unit: limit.Day}, Term{"day-2", 3, day}},

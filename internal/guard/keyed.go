@@ -82,35 +82,26 @@ var ended = func() context.Context {
 	return ctx
 }()
 
-// MustCheck panics with a text that begins with the call if every call of a limiter fails.
-func MustCheck(call string, l Limiter) {
-	if l, _ = Unwrap(l, nil); IsNil(l) {
+// MustCheck panics with a text that begins with the call if every call of a limiter fails, or with a mode
+// that is a share of the limit, if its policies are unknown.
+func MustCheck(call string, mode limit.FailureMode, l Limiter) {
+	if l = undescribed(l); IsNil(l) {
 		return
 	}
 	if err := CheckLimiter(l); err != nil {
 		panic(fmt.Sprintf("%s: %v", call, err))
+	}
+	switch unwrap(l).(type) {
+	case *limit.Limiter, *rratelimiter.Limiter:
+		if keys, _ := sharesOf(Request{Limiter: l}, float64(mode)); keys == nil && mode > 0 {
+			panic(fmt.Sprintf("%s: the policies of limiter %q are unknown: pass InitialRate to it, for Local", call, l.Name()))
+		}
 	}
 }
 
 // SameCode reports whether two functions have the same code. Closures of one function that is not
 // inlined do.
 func SameCode(f, g any) bool { return reflect.ValueOf(f).Pointer() == reflect.ValueOf(g).Pointer() }
-
-// MustShare panics with a text that begins with the call if a mode is a share of the limit, and the
-// policies of the limiter are unknown.
-func MustShare(call string, mode limit.FailureMode, l Limiter, byDefault *Description) {
-	l, d := Unwrap(l, byDefault)
-	if mode <= 0 || IsNil(l) {
-		return
-	}
-	switch unwrap(l).(type) {
-	case *limit.Limiter, *rratelimiter.Limiter:
-		if keys, _ := sharesOf(Request{Limiter: l, Policies: d.Policies}, float64(mode)); keys == nil {
-			panic(fmt.Sprintf("%s: the policies of limiter %q are unknown: pass InitialRate to it, or Policies, for Local",
-				call, NameOf(l)))
-		}
-	}
-}
 
 type described struct {
 	Limiter
@@ -120,13 +111,32 @@ type described struct {
 // Of returns a limiter with this description.
 func (d *Description) Of(l Limiter) Limiter { return described{l, d} }
 
-// Unwrap returns a limiter without its description, and the description. A limiter that has none
-// gets the default.
-func Unwrap(l Limiter, byDefault *Description) (Limiter, *Description) {
-	if l, ok := l.(described); ok {
-		return l.Limiter, l.description
+// Described returns a limiter with the description of its policies, unless it is nil.
+func Described(l Limiter) Limiter {
+	if IsNil(l) {
+		return nil
 	}
-	return l, byDefault
+	return descriptionOf(l).Of(l)
+}
+
+func undescribed(l Limiter) Limiter {
+	if l, ok := l.(described); ok {
+		return l.Limiter
+	}
+	return l
+}
+
+var noDescription = Describe()
+
+// descriptionOf returns the description of a limiter. The rate of a *rratelimiter.Limiter is in Redis.
+func descriptionOf(l Limiter) *Description {
+	switch l := l.(type) {
+	case described:
+		return l.description
+	case interface{ Policies() []limit.Policy }:
+		return Describe(l.Policies()...)
+	}
+	return noDescription
 }
 
 // IsNil reports whether l is nil or holds a nil value.

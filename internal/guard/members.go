@@ -15,7 +15,7 @@ import (
 // or the name of its limiter is unknown.
 func sharesOf(q Request, share float64) ([]bucketKey, []shape) {
 	if len(q.Policies) == 0 {
-		q.Policies = OwnPolicies(q.Limiter)
+		q.Policies = ownPolicies(q.Limiter)
 	}
 	names := memberNames(q)
 	if names == nil {
@@ -33,11 +33,14 @@ func sharesOf(q Request, share float64) ([]bucketKey, []shape) {
 	return keys, shapes
 }
 
-// OwnPolicies returns the policies that a limiter was opened with, nil if one is unknown: those of a
-// *limit.Limiter, and the initial rate of a *rratelimiter.Limiter.
-func OwnPolicies(l Limiter) (policies []limit.Policy) {
-	if shared, ok := unwrap(l).(*rratelimiter.Limiter); ok {
-		opened, err := inside.OpenLimiter(shared)
+// ownPolicies returns the policies that a limiter was opened with, nil for one that is unknown: those of
+// its method Policies, or the initial rate of a *rratelimiter.Limiter.
+func ownPolicies(l Limiter) []limit.Policy {
+	switch l := unwrap(l).(type) {
+	case interface{ Policies() []limit.Policy }:
+		return l.Policies()
+	case *rratelimiter.Limiter:
+		opened, err := inside.OpenLimiter(l)
 		if err != nil || len(opened.Initial) == 0 {
 			return nil
 		}
@@ -46,14 +49,7 @@ func OwnPolicies(l Limiter) (policies []limit.Policy) {
 		millis, _ := strconv.ParseInt(args[1], 10, 64)
 		return []limit.Policy{limit.SlidingLog{Permits: permits, Interval: time.Duration(millis) * time.Millisecond}}
 	}
-	for _, one := range policy.MemberPolicies(unwrap(l)) {
-		p, ok := one.(limit.Policy)
-		if _, known := policy.Of(one); !ok || !known {
-			return nil
-		}
-		policies = append(policies, p)
-	}
-	return policies
+	return nil
 }
 
 // memberNames returns the name of the limiter of each policy of a request, or nil if one is unknown.
@@ -61,7 +57,7 @@ func OwnPolicies(l Limiter) (policies []limit.Policy) {
 func memberNames(q Request) []string {
 	names, ok := policy.MemberNames(q.Limiter)
 	if !ok {
-		names = []string{NameOf(q.Limiter)}
+		names = []string{q.Limiter.Name()}
 	}
 	switch {
 	case len(q.Policies) == 0 || len(names) == 0 || slices.Contains(names, ""):

@@ -61,7 +61,7 @@ func (b *breaker) failure(l Limiter, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("no answer within %v: %w", b.deadline(), err)
 	}
-	return &callError{NameOf(l), b.node, err}
+	return &callError{l.Name(), b.node, err}
 }
 
 // callError is the error of a call that Redis has not decided.
@@ -89,7 +89,7 @@ func (e *downError) Error() string {
 
 func (e *downError) Unwrap() error { return ErrDown }
 
-func (b *breaker) downError(l Limiter) error { return &downError{NameOf(l), b.node} }
+func (b *breaker) downError(l Limiter) error { return &downError{l.Name(), b.node} }
 
 // breakerOf returns the breaker of a limiter's node.
 func (s *Shared) breakerOf(l Limiter) *breaker {

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -93,13 +92,13 @@ const pauseDeadline = 10 * time.Second
 
 // Pause pauses a limiter because a server asked for it: for the callers of the gate at once, and for
 // all processes if it has a limit.Pause. If that call to Redis fails, the gate pauses alone.
-func (g *Gate) Pause(l Limiter, d time.Duration) {
+func (g *Gate[R]) Pause(l Limiter, d time.Duration) {
 	if d <= 0 {
 		return
 	}
 	d = min(d, mostOf(l))
-	name := NameOf(l)
-	until := g.Pauses.Add(name, d)
+	name := l.Name()
+	until := g.pauses.Add(name, d)
 	shared, ok := l.(interface {
 		Pause(ctx context.Context, d time.Duration) error
 	})
@@ -110,7 +109,7 @@ func (g *Gate) Pause(l Limiter, d time.Duration) {
 		ctx, end := context.WithTimeout(context.Background(), pauseDeadline)
 		defer end()
 		if shared.Pause(ctx, d) == nil { // without a limit.Pause, it sends nothing and fails
-			g.Pauses.share(name, until)
+			g.pauses.share(name, until)
 		}
 	}()
 }
@@ -118,8 +117,8 @@ func (g *Gate) Pause(l Limiter, d time.Duration) {
 // mostOf returns the longest pause of a limiter by the answer of a server.
 func mostOf(l Limiter) time.Duration {
 	most := time.Duration(0)
-	for _, one := range policy.MemberPolicies(l) {
-		if p, ok := one.(limit.Pause); ok && (most == 0 || p.Most < most) {
+	for _, one := range ownPolicies(l) {
+		if p, ok := policy.Plain(one).(limit.Pause); ok && (most == 0 || p.Most < most) {
 			most = p.Most
 		}
 	}
@@ -129,12 +128,11 @@ func mostOf(l Limiter) time.Duration {
 	return most
 }
 
-// paused returns the denial of a paused request. redis is whether Redis decides the request, which
-// denies the pauses that it has itself.
-func (q *Request) paused(redis bool) (Answer, bool) {
+// pauseLeft returns the rest of the pause of a request. redis is whether Redis decides the request,
+// which denies the pauses that it has itself.
+func (q *Request) pauseLeft(redis bool) time.Duration {
 	if q.Pauses == nil {
-		return Answer{}, false
+		return 0
 	}
-	left := q.Pauses.left(NameOf(q.Limiter), redis)
-	return Answer{Result: limit.Rejected, Decision: rratelimiter.Decision{RetryAfter: left}}, left > 0
+	return q.Pauses.left(q.Limiter.Name(), redis)
 }

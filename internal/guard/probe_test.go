@@ -129,6 +129,8 @@ type counter struct {
 	taken atomic.Int64
 }
 
+func (c *counter) Name() string { return "" }
+
 func (c *counter) Take(_ context.Context, permits int64) (rratelimiter.Decision, error) {
 	if c.down.Load() {
 		return rratelimiter.Decision{}, errRefused

@@ -1,9 +1,6 @@
 package guard
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -27,7 +24,7 @@ type Settings struct {
 // The defaults. The deadline is long enough for a healthy Redis on a busy host.
 const (
 	defaultDeadline   = 500 * time.Millisecond
-	defaultMaxWaiting = 1000 // of a server
+	defaultMaxWaiting = 1000 // of a server; a client has no bound
 )
 
 // NewSettings returns the defaults.
@@ -35,66 +32,26 @@ func NewSettings() Settings {
 	return Settings{Deadline: defaultDeadline, Sharing: NewShared, Spread: Spread{Random: rand.Int64N}}
 }
 
-// Gate decides the requests of one middleware or interceptor by its settings.
-type Gate struct {
-	*Guard
-	settings *Settings
-	outgoing bool
-	Pauses   Pauses // of outgoing calls
-}
+// Change is an option of a package above the middleware: it changes the settings. A struct with a Change
+// and a nil Option of httplimit or grpclimit is such an Option too.
+type Change func(*Settings)
 
-// Incoming returns the gate of a server.
-func (s *Settings) Incoming() *Gate {
-	return &Gate{Guard: s.guard(defaultMaxWaiting), settings: s}
-}
+// ChangeSettings changes the settings.
+func (c Change) ChangeSettings(s *Settings) { c(s) }
 
-// Outgoing returns the gate of a client. It has no bound of waiters by default.
-func (s *Settings) Outgoing() *Gate {
-	return &Gate{Guard: s.guard(0), settings: s, outgoing: true}
-}
-
-func (s *Settings) guard(maxWaiting int) *Guard {
-	return s.Sharing(s.Deadline, s.Changed).Guard(s.Mode, cmp.Or(s.MaxWaiting, maxWaiting))
-}
-
-// Decide decides a request, or with err one that has no limiter or no valid cost.
-func (g *Gate) Decide(ctx context.Context, q Request, err error) Answer {
-	s := g.settings
-	switch {
-	case err != nil && !g.outgoing && errors.Is(err, limit.ErrInvalidRequest):
-		return Answer{Result: limit.Invalid, Err: err} // in every mode: a client gains nothing by leaving something out
-	case err != nil:
-		return g.Fail(err)
-	case s.Shadow:
-		return g.Ask(ctx, q)
-	}
-	q.Wait = s.Wait
-	if g.outgoing {
-		q.Pauses = &g.Pauses
-		if q.Wait == 0 {
-			q.Wait = Forever
+// Apply applies options to settings, in order. A nil option has no effect.
+func Apply[O any](s *Settings, options []O, apply func(O)) {
+	for _, option := range options {
+		if above, ok := any(option).(interface{ ChangeSettings(s *Settings) }); ok {
+			above.ChangeSettings(s)
+		} else if any(option) != nil {
+			apply(option)
 		}
-		return g.Ask(ctx, q)
 	}
-	return overLimit(ctx, time.Now(), g.Ask(ctx, q))
-}
-
-// overLimit returns the denial of a request that was over its limit at first, and whose context ended
-// while it waited, unless its client has gone.
-func overLimit(ctx context.Context, asked time.Time, a Answer) Answer {
-	if a.Result != limit.Canceled || a.Decision.RetryAfter <= 0 || errors.Is(ctx.Err(), context.Canceled) {
-		return a
-	}
-	a.Result = limit.Rejected
-	a.Decision.RetryAfter = max(1, a.Decision.RetryAfter-time.Since(asked))
-	return a
 }
 
 // The functions below are the options that packages have in common. Each checks its argument, and
 // panics with a text that begins with the name of the package.
-
-// Change is an option: it changes the settings.
-type Change = func(*Settings)
 
 // Wait is the option of the longest wait.
 func Wait(pkg string, d time.Duration) Change {
@@ -134,14 +91,4 @@ func Deadline(pkg string, d time.Duration) Change {
 		panic(fmt.Sprintf("%s: Deadline: the duration is not positive: %v", pkg, d))
 	}
 	return func(s *Settings) { s.Deadline = d }
-}
-
-// Apply applies options to settings, and returns these. A nil option has no effect.
-func Apply[S any, O ~func(*S)](s *S, options []O) *S {
-	for _, option := range options {
-		if option != nil {
-			option(s)
-		}
-	}
-	return s
 }

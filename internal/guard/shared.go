@@ -48,12 +48,6 @@ func New(mode limit.FailureMode, deadline time.Duration, changed Changed) *Guard
 // Sharing returns the state of a guard that shares it with others.
 type Sharing func(deadline time.Duration, changed Changed) *Shared
 
-// HTTPOption returns an Option of package httplimit that changes the settings. That package sets it.
-var HTTPOption func(change func(*Settings)) any
-
-// GRPCOption is HTTPOption for package grpclimit.
-var GRPCOption func(change func(*Settings)) any
-
 // enter counts a request as a waiter, unless the bound is reached. Each enter needs a leave.
 func (g *Guard) enter() bool {
 	for {

@@ -10,14 +10,12 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Visit is a request that a middleware admitted, and the context of its handler. P is the protocol.
-type Visit[P any] struct {
+// Visit is a request that a middleware admitted, and the context of its handler. R is a request of its
+// protocol: a gRPC server may be a handler of HTTP.
+type Visit[R any] struct {
 	context.Context
-	Outcome limit.Outcome
-
-	guard   *Guard
-	request Request
-	answer  Answer
+	gate    *Gate[R]
+	decided *Decided
 	settled atomic.Int64 // the final cost, or one of the two constants below 0
 }
 
@@ -26,51 +24,57 @@ const (
 	over      = -2 // the handler has returned
 )
 
-// HTTP is a protocol of visits. A gRPC server may be one of its handlers.
-type HTTP struct{}
+type visitKey[R any] struct{}
 
-// GRPC is a protocol of visits.
-type GRPC struct{}
-
-type visitKey[P any] struct{}
-
-// NewVisit returns the visit of an admitted request.
-func NewVisit[P any](ctx context.Context, g *Guard, q Request, a Answer, o limit.Outcome) *Visit[P] {
-	v := &Visit[P]{Context: ctx, Outcome: o, guard: g, request: q, answer: a}
+// Visit returns the visit of an admitted request.
+func (g *Gate[R]) Visit(ctx context.Context, d *Decided) *Visit[R] {
+	v := &Visit[R]{Context: ctx, gate: g, decided: d}
 	v.settled.Store(unsettled)
 	return v
 }
 
 // Value returns the visit itself for its key.
-func (v *Visit[P]) Value(key any) any {
-	if key == (visitKey[P]{}) {
+func (v *Visit[R]) Value(key any) any {
+	if key == (visitKey[R]{}) {
 		return v
 	}
 	return v.Context.Value(key)
 }
 
-// VisitOf returns the innermost visit of a context, nil for none.
-func VisitOf[P any](ctx context.Context) *Visit[P] {
-	v, _ := ctx.Value(visitKey[P]{}).(*Visit[P])
-	return v
+// OutcomeOf returns the Outcome of the innermost visit of a context, false for none.
+func OutcomeOf[R any](ctx context.Context) (limit.Outcome, bool) {
+	v, ok := ctx.Value(visitKey[R]{}).(*Visit[R])
+	if !ok {
+		return limit.Outcome{}, false
+	}
+	return v.decided.Outcome, true
 }
 
-// Settle sets the final cost of the request. It does nothing for a request that has taken no
-// permits.
-func (v *Visit[P]) Settle(cost int64) error {
+// SettleIn sets the final cost of the innermost visit of a context. It does nothing for a request that
+// has taken no permits. Errors begin with the name of the package.
+func SettleIn[R any](ctx context.Context, pkg string, cost int64) error {
+	v, _ := ctx.Value(visitKey[R]{}).(*Visit[R])
+	if err := v.settle(cost); err != nil {
+		return fmt.Errorf("%s: %w", pkg, err)
+	}
+	return nil
+}
+
+func (v *Visit[R]) settle(cost int64) error {
 	if cost < 0 {
 		return fmt.Errorf("%w: a cost of %d to settle, want 0 or more", rratelimiter.ErrInvalidPermits, cost)
 	}
-	if v == nil || v.answer.Result != limit.Acquired {
+	if v == nil || v.decided.Result != limit.Acquired {
 		return nil
 	}
-	if cost-v.request.Permits > maxPermits {
+	d := v.decided
+	taken := d.Request.Permits
+	if cost-taken > maxPermits {
 		return fmt.Errorf("%w: a cost of %d to settle: at most 2^53 more permits can be charged",
 			rratelimiter.ErrInvalidPermits, cost)
 	}
-	taken := v.request.Permits
-	if cost != taken && !v.answer.Local && !settles(v.request.Limiter, v.answer.receipt, cost > taken) {
-		return fmt.Errorf("a limiter of type %T has taken %d permits and cannot settle for %d: %w", v.request.Limiter,
+	if cost != taken && !d.Local && !settles(d.Request.Limiter, d.receipt, cost > taken) {
+		return fmt.Errorf("a limiter of type %T has taken %d permits and cannot settle for %d: %w", d.Request.Limiter,
 			taken, cost, errors.ErrUnsupported)
 	}
 	for {
@@ -84,11 +88,13 @@ func (v *Visit[P]) Settle(cost int64) error {
 	}
 }
 
-// End applies Settle after the handler has returned.
-func (v *Visit[P]) End() error {
+// End settles the final cost of a request after its handler has returned.
+func (v *Visit[R]) End(r R) {
 	cost := v.settled.Swap(over)
 	if cost < 0 {
-		return nil
+		return
 	}
-	return v.guard.Settle(v.Context, v.request, v.answer, cost)
+	if err := v.gate.Settle(v.Context, v.decided.Request, v.decided.Answer, cost); err != nil && v.gate.Unsettled != nil {
+		v.gate.Unsettled(r, err)
+	}
 }

@@ -11,36 +11,110 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
+// Forever is a wait that ends only with the request's context.
+const Forever time.Duration = -1
+
+// localPoll is the time after which a request that waits for this process, in its share of the limit or
+// in a pause, asks Redis again.
+const localPoll = time.Second
+
+// waiter is a limiter with a line of its own, in which requests wait for permits.
 type waiter interface {
 	TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error)
 	Acquire(ctx context.Context, permits int64) error
 }
 
-// wait queues a request that was denied. If Redis is down meanwhile, the wait ends.
-func (g *Guard) wait(ctx context.Context, b *breaker, q Request, a Answer, l waiter) Answer {
-	acquired, late, err := true, false, error(nil)
-	whole := ctx
-	ctx, stop := b.whileUp(ctx, q.Limiter)
+// Ask decides a request. If it is denied, it waits for its permits as long as it may: once in the line of
+// its limiter, or else until the time of its next try, again and again.
+func (g *Guard) Ask(ctx context.Context, q Request) Answer {
+	b := g.breakerOf(q.Limiter)
+	line, hasLine := q.Limiter.(waiter)
+	end, counted := time.Now().Add(q.Wait), false
+	a := g.try(ctx, b, q)
+	for {
+		if Passes(a.Result) && q.pauseLeft(a.Result == limit.Acquired && !a.Local) > 0 {
+			// The pause began during the call or the wait, so the permit is too early: refund it. A permit
+			// that cannot be refunded is lost.
+			_ = g.Settle(ctx, q, a, 0)
+			a = g.try(ctx, b, q)
+			continue
+		}
+		after, left := a.Decision.RetryAfter, time.Until(end)
+		inLine := hasLine && a.Err == nil && !a.paused // Redis has denied it
+		if a.Result != limit.Rejected || q.Wait == 0 || q.Wait > 0 && after > left || after <= 0 && !inLine {
+			return a
+		}
+		if !counted {
+			if !g.enter() {
+				a.Err = ErrTooManyWaiting
+				return a
+			}
+			defer g.leave()
+			counted = true
+		}
+		if inLine {
+			if q.Wait > 0 {
+				q.Wait = max(1, left)
+			}
+			if a = g.wait(ctx, b, q, a, line); a.Result == limit.Rejected && !a.Local {
+				return a
+			}
+			continue
+		}
+		if err := a.sleep(ctx); err != nil {
+			canceled := answer(limit.Canceled, err)
+			canceled.Decision, canceled.Each = a.Decision, a.Each
+			return canceled
+		}
+		a = g.try(ctx, b, q)
+	}
+}
+
+// wait waits in the line of a limiter after its denial. If Redis is down meanwhile, the wait ends.
+func (g *Guard) wait(ctx context.Context, b *breaker, q Request, denied Answer, l waiter) Answer {
+	up, stop := b.whileUp(ctx, q.Limiter)
 	defer stop(nil)
-	if q.Wait == Forever {
-		slot := receipt.Collect(ctx)
-		err = l.Acquire(slot, q.Permits)
-		a.receipt, a.fromMemory = slot.Of(q.Permits), slot.FromMemory()
-		late = tooLate(ctx, err)
+	a, late, err := join(up, l, q.Permits, q.Wait)
+	if err != nil {
+		if ctx.Err() == nil && errors.Is(context.Cause(up), ErrDown) {
+			late, err = false, b.downError(q.Limiter)
+		}
+		return g.failed(ctx, b, q, denied, late, err)
+	}
+	if !a.Decision.Allowed {
+		return denied
+	}
+	// The permits that other callers took during the wait are unknown, so permits that were missing
+	// count as used.
+	a.Decision, a.Each = served(denied.Decision, q.Permits), denied.Each
+	for i, d := range a.Each {
+		a.Each[i] = served(d, q.Permits)
+	}
+	return b.granted(a)
+}
+
+// served returns the decision after a wait that ended with a grant.
+func served(d rratelimiter.Decision, permits int64) rratelimiter.Decision {
+	return rratelimiter.Decision{Allowed: true, Limit: d.Limit, Remaining: max(0, d.Remaining-permits),
+		ResetAfter: d.ResetAfter}
+}
+
+// join waits in the line of a limiter for at most a time, or Forever. With late, no permits are free
+// before the deadline of ctx, which is no failure to make a connection in time.
+func join(ctx context.Context, l waiter, permits int64, most time.Duration) (a Answer, late bool, err error) {
+	slot, end := receipt.Collect(ctx), time.Now().Add(most)
+	if most == Forever {
+		err = l.Acquire(slot, permits)
+		a.Decision.Allowed = err == nil
 	} else {
-		end := time.Now().Add(q.Wait)
-		// Redis has its deadline on top, for a call at the very end.
-		limited, cancel := context.WithDeadline(ctx, end.Add(g.deadline))
-		defer cancel()
-		slot := receipt.Collect(limited)
-		acquired, err = l.TryAcquireWithin(slot, q.Permits, q.Wait)
-		a.receipt, a.fromMemory = slot.Of(q.Permits), slot.FromMemory()
-		late = tooLate(ctx, err) && time.Now().Before(end)
+		a.Decision.Allowed, err = l.TryAcquireWithin(slot, permits, most)
 	}
-	if err != nil && whole.Err() == nil && errors.Is(context.Cause(ctx), ErrDown) {
-		late, err = false, b.downError(q.Limiter)
-	}
-	return g.waited(whole, b, q, a, acquired, late, err)
+	a.receipt, a.fromMemory, a.Waited = slot.Of(permits), slot.FromMemory(), a.Decision.Allowed
+	var dialed *net.OpError
+	_, ends := ctx.Deadline()
+	late = ends && errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &dialed) &&
+		(most == Forever || time.Now().Before(end))
+	return a, late, err
 }
 
 // whileUp returns a context that ends with the cause ErrDown when Redis is down. The waits of a limiter
@@ -64,66 +138,15 @@ func (b *breaker) whileUp(ctx context.Context, l Limiter) (context.Context, cont
 	return ctx, end
 }
 
-// waited returns the answer after a wait for permits. With late, no permits are free before the
-// deadline of ctx.
-func (g *Guard) waited(ctx context.Context, b *breaker, q Request, a Answer, acquired, late bool, err error) Answer {
-	switch {
-	case late:
-		a.Result, a.Err = limit.Canceled, err
-		return a
-	case err != nil:
-		return g.failed(ctx, b, q, a, err)
-	case !acquired:
-		return a
+// sleep waits until a denied request may try again. It fails at once if ctx ends before.
+func (a Answer) sleep(ctx context.Context) error {
+	whole, poll := a.Decision.RetryAfter, a.Decision.RetryAfter
+	if a.paused || a.Local {
+		poll = min(poll, localPoll)
 	}
-	if !a.fromMemory {
-		b.succeeded()
+	if a.Local {
+		whole = poll // Redis may grant before the share does
 	}
-	// The permits that other callers took during the wait are unknown, so permits that were missing
-	// count as used.
-	a.Result, a.Waited = limit.Acquired, true
-	a.Decision = served(a.Decision, q.Permits)
-	for i, d := range a.Each {
-		a.Each[i] = served(d, q.Permits)
-	}
-	return a
-}
-
-// served returns the decision after a wait that ended with a grant.
-func served(d rratelimiter.Decision, permits int64) rratelimiter.Decision {
-	return rratelimiter.Decision{Allowed: true, Limit: d.Limit, Remaining: max(0, d.Remaining-permits),
-		ResetAfter: d.ResetAfter}
-}
-
-// acquireForever waits for permits as long as ctx lasts. The first call has the deadline, which
-// detects an outage. The remaining permits are unknown.
-func (g *Guard) acquireForever(ctx context.Context, b *breaker, q Request, l waiter) Answer {
-	end := time.Now().Add(g.deadline)
-	slot := receipt.Collect(ctx)
-	acquired, err := l.TryAcquireWithin(slot, q.Permits, g.deadline)
-	if err == nil && !acquired {
-		if !slot.FromMemory() {
-			b.answered(ctx, q.Limiter)
-		}
-		return g.wait(ctx, b, q, Answer{}, l)
-	}
-	late := tooLate(ctx, err) && time.Now().Before(end)
-	return g.waited(ctx, b, q, Answer{receipt: slot.Of(q.Permits), fromMemory: slot.FromMemory()}, acquired, late, err)
-}
-
-// tooLate reports whether an error means that no permits are free before the deadline of ctx, and
-// not that a connection was not made in time.
-func tooLate(ctx context.Context, err error) bool {
-	var dialed *net.OpError
-	_, ends := ctx.Deadline()
-	return ends && errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &dialed)
-}
-
-// localPoll is the time between checks whether Redis is back, for waiters on a share of the limit.
-const localPoll = time.Second
-
-// sleep waits for poll. It fails at once if ctx ends before whole.
-func sleep(ctx context.Context, whole, poll time.Duration) error {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) < whole {
 		return context.DeadlineExceeded
 	}

@@ -20,7 +20,8 @@ const MaxJoined = 10
 // comment says so another field.
 type Description struct {
 	Name   string        // of its kind, in files and metrics: "fixed_window"
-	Label  string        // that clients see if the user gives no name; "" if clients see the Window
+	Shown  string        // the name that the user gives, for clients; "" for none
+	Label  string        // that clients see without it; "" if clients see the Window
 	Quota  int64         // the permits that a Decision shows as its Limit; 0 for Pausing
 	Most   int64         // the permits that one request can be granted; empty: the Quota
 	Window time.Duration // in which it grants the quota over and over; 0 if that has no fixed length
@@ -181,8 +182,13 @@ func (k Kind[P]) untyped() Kind[any] {
 }
 
 // Of returns the description of a policy. It returns false for a value of another type, as nil and
-// a pointer to a policy.
-func Of(p any) (Description, bool) {
+// a pointer to a policy. One of limit.Named has its name all the same.
+func Of(p any) (d Description, ok bool) {
+	if n, isNamed := p.(named); isNamed {
+		d, ok = Of(Plain(p))
+		d.Shown, _ = n.Named()
+		return d, ok
+	}
 	k, ok := kinds[reflect.TypeOf(p)]
 	if !ok {
 		return Description{}, false
@@ -190,14 +196,23 @@ func Of(p any) (Description, bool) {
 	return k.Describe(p), true
 }
 
+// named is a policy with a name of the user.
+type named interface {
+	Named() (name string, policy any)
+}
+
+// Plain returns a policy without its name.
+func Plain(p any) any {
+	if n, ok := p.(named); ok {
+		_, p = n.Named()
+	}
+	return p
+}
+
 // MemberNames returns the name of the limiter of each policy of a *limit.Limiter, in order. The
 // policies of a join have those of its members. It returns none for an invalid limiter, and false
 // for another type. Package limit sets it.
 var MemberNames func(limiter any) (names []string, ok bool)
-
-// MemberPolicies returns the policies of a *limit.Limiter, in the order of MemberNames, and none for
-// another type. Package limit sets it.
-var MemberPolicies func(limiter any) []any
 
 // Fallback returns a *fallback.Limiter as a limiter that package limit can call, and nil for another
 // type. Package fallback sets it.

@@ -79,6 +79,12 @@ type contextStream struct {
 
 func (s *contextStream) Context() context.Context { return s.ctx }
 
+// fileOption is an option with the settings of a file.
+type fileOption struct {
+	grpclimit.Option
+	guard.Change
+}
+
 // interceptors are the interceptors with one set of settings.
 type interceptors struct {
 	unary  grpc.UnaryServerInterceptor
@@ -91,11 +97,10 @@ func newInterceptors(caller string, set *rules.Set, client *rratelimiter.Client,
 		panic(caller + ": the set is nil")
 	}
 	open := func(change func(*guard.Settings), costs bool) interceptors {
-		changed, _ := guard.GRPCOption(func(to *guard.Settings) {
+		all := append(slices.Clip(opts), fileOption{Change: func(to *guard.Settings) {
 			to.LimitsHealth = true // a rule may name them
 			change(to)
-		}).(grpclimit.Option)
-		all := append(slices.Clip(opts), changed)
+		}})
 		if costs {
 			all = append(all, grpclimit.Cost(costOf))
 		}

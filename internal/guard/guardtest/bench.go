@@ -21,8 +21,8 @@ func BenchmarkServer(b *testing.B, m Middleware) {
 		status int
 	}{
 		"NoLimiter": {Settings{}, 200},
-		"Shadow":    {Settings{Limiter: one, Policies: day, Shadow: true}, 200},
-		"Denied":    {Settings{Limiter: one, Policies: day}, 429},
+		"Shadow":    {Settings{Limiter: one, Shadow: true}, 200},
+		"Denied":    {Settings{Limiter: one}, 429},
 		"Each":      {Settings{Client: client, Each: day}, 429},
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -174,7 +174,6 @@ func testInvalidSettings(t *testing.T, m Middleware) {
 			"an initial rate without an end":   {Client: client, Initial: rratelimiter.Rate{Permits: 1, Interval: time.Hour}},
 			"an invalid initial rate":          {Client: client, Initial: rratelimiter.Rate{KeepAlive: time.Hour}},
 			"a policy without a share":         {Client: client, Each: incomplete},
-			"invalid Policies":                 {Policies: incomplete},
 			"a limiter without a client":       {Limiter: new(limit.Limiter)},
 			"a limiter of an invalid policy":   {Limiter: limit.New(client, "a", limit.FixedWindow{})},
 			"a limiter without a name":         {Limiter: client.Limiter("")},

@@ -51,7 +51,6 @@ type Settings struct {
 	Err     error             // of the choice of a limiter
 	Handler func(ctx context.Context)
 
-	Policies      []limit.Policy
 	Cost          func() int64
 	Skip          func() bool
 	Wait          time.Duration
@@ -149,13 +148,25 @@ func hour(permits int64) []limit.Policy {
 	return []limit.Policy{limit.FixedWindow{Permits: permits, Interval: time.Hour}}
 }
 
-// Fake is a limiter with Take alone.
+// Fake is a limiter with Take alone, and without a name.
 type Fake func(ctx context.Context, permits int64) (rratelimiter.Decision, error)
+
+// Name returns "".
+func (f Fake) Name() string { return "" }
 
 // Take grants or denies the permits.
 func (f Fake) Take(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
 	return f(ctx, permits)
 }
+
+// Known is a limiter of another type that states its policies.
+type Known struct {
+	guard.Limiter
+	Of []limit.Policy
+}
+
+// Policies returns them.
+func (k Known) Policies() []limit.Policy { return k.Of }
 
 // get sends a request of the key "one".
 func (s Server) get(f *redistest.Fixture) Reply { return s(f.Context(), "one") }

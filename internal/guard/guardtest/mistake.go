@@ -39,7 +39,7 @@ func testMistake(t *testing.T, m Middleware) {
 			t.Run(fmt.Sprint(name, " ", mode), func(t *testing.T) {
 				Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 					server := m.Server(Settings{
-						Limiter: open(f, client), Policies: hour(1), Mode: mode,
+						Limiter: Known{open(f, client), hour(1)}, Mode: mode,
 						OnRedisChange: func(string, bool, error) { t.Error("no outage") },
 						Report: func(o Outcome) {
 							assert.Equal(t, "failed_closed", o.Result)

@@ -15,13 +15,10 @@ type Options[O any] struct {
 	Spread     func(time.Duration) O
 	Deadline   func(time.Duration) O
 	OnFailure  func(limit.FailureMode) O
-	Policies   func(...limit.Policy) O
-	Named      func(string, limit.Policy) limit.Policy
 }
 
 // TestOptions checks that invalid arguments panic with their reason.
 func TestOptions[O any](t *testing.T, o Options[O]) {
-	valid, none := limit.FixedWindow{Permits: 1, Interval: time.Hour}, limit.FixedWindow{}
 	calls := make(map[string]func())
 	for want, call := range map[string]func(){
 		"Wait: the duration is not positive: 0s":     func() { o.Wait(0) },
@@ -29,9 +26,6 @@ func TestOptions[O any](t *testing.T, o Options[O]) {
 		"Spread: the duration is negative: -1ns":     func() { o.Spread(-1) },
 		"Deadline: the duration is not positive: 0s": func() { o.Deadline(0) },
 		"OnFailure: a share of the limit is 2":       func() { o.OnFailure(2) },
-		"Policies: rratelimiter: invalid rate: ":     func() { o.Policies(none) },
-		`Named: the name "é" of a policy`:            func() { o.Named("é", valid) },
-		`Named: the name "" of a policy`:             func() { o.Named("", valid) },
 	} {
 		calls[o.Package+": "+want] = call
 	}

@@ -105,18 +105,19 @@ func testNoShare(t *testing.T, m Middleware) {
 	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		quota := client.Limiter("quota")
 		own := map[string]Settings{
-			"All": {Limiter: limit.New(client, "own", hour(1)...), Mode: 1},
+			"another type": {Limiter: Known{quota, hour(1)}, Mode: 1},
+			"All":          {Limiter: limit.New(client, "own", hour(1)...), Mode: 1},
 			"a rate": {Limiter: client.Limiter("rate",
 				rratelimiter.InitialRate(rratelimiter.Rate{Permits: 1, Interval: time.Hour})), Mode: 1},
 			"EachRedisson": {Client: client, Mode: 1,
 				Initial: rratelimiter.Rate{Permits: 1, Interval: time.Hour, KeepAlive: time.Hour}},
 		}
 		defer slow(f)()
-		known := m.Server(Settings{Limiter: quota, Mode: 1, Policies: hour(1)})
-		assert.Equal(t, 200, known.get(f).Status)
-		assert.Equal(t, 429, known.get(f).Status)
-		nameless := Settings{Limiter: Fake(quota.Take), Mode: 1, Policies: hour(1)}
-		assert.Equal(t, 503, m.Server(nameless).get(f).Status)
+		for name, l := range map[string]guard.Limiter{
+			"no name": Known{Fake(quota.Take), hour(1)}, "no policies": struct{ guard.Limiter }{quota},
+		} {
+			assert.Equal(t, 503, m.Server(Settings{Limiter: l, Mode: 1}).get(f).Status, name)
+		}
 		for name, s := range own {
 			server := m.Server(s)
 			assert.Equal(t, 200, server.get(f).Status, "%s: the limiter knows its policies", name)

@@ -79,7 +79,7 @@ func testMaxWaiting(t *testing.T, m Middleware) {
 					f.Redis.SetError("LOADING")
 				}
 				server := m.Server(Settings{
-					Limiter: limiter, Policies: []limit.Policy{window}, Wait: 3 * time.Hour, MaxWaiting: c.max, Mode: 1,
+					Limiter: limiter, Wait: 3 * time.Hour, MaxWaiting: c.max, Mode: 1,
 				})
 				require.Equal(t, 200, server.get(f).Status)
 				var waited, denied atomic.Int64

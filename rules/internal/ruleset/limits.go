@@ -8,7 +8,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
@@ -75,7 +74,7 @@ func (d *decoder) limits(n *rulefile.Node, kind string) *limits {
 
 func (l *limits) all() []limit.Policy {
 	if l.ban {
-		return []limit.Policy{httplimit.Named("ban", nil)}
+		return []limit.Policy{limit.Named("ban", nil)}
 	}
 	all := slices.Clone(l.named)
 	for _, r := range l.redisson {
@@ -121,7 +120,7 @@ func (d *decoder) limit(n *rulefile.Node, kind string, into *limits) {
 	if p := d.Policy(n, named, rate, file.Own); p != nil {
 		into.policies = append(into.policies, p)
 		if name != "" {
-			p = httplimit.Named(name, p)
+			p = limit.Named(name, p)
 		}
 		into.named = append(into.named, p)
 	}
@@ -159,7 +158,7 @@ func (d *decoder) redisson(n *rulefile.Node, file *limitFile, shown string) (r r
 	if shown == "" && rulefile.IsPrintable(r.name) {
 		shown = r.name
 	}
-	r.named = httplimit.Named(cmp.Or(shown, "redisson"), log)
+	r.named = limit.Named(cmp.Or(shown, "redisson"), log)
 	return r
 }
 

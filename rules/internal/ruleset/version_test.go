@@ -20,9 +20,11 @@ type middleware = func(http.Handler) http.Handler
 
 func middlewares(set *Set, client *rratelimiter.Client) *Middlewares[middleware] {
 	return NewMiddlewares("test", set, client, func(change func(*guard.Settings), _ bool) middleware {
-		changed, _ := guard.HTTPOption(change).(httplimit.Option)
 		limiterOf := func(r *http.Request) (httplimit.Limiter, error) { return LimiterOf(r.Context()) }
-		return httplimit.Middleware(limiterOf, changed)
+		return httplimit.Middleware(limiterOf, struct {
+			httplimit.Option
+			guard.Change
+		}{Change: change})
 	})
 }
 
