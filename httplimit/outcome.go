@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
@@ -10,7 +11,7 @@ import (
 
 // ErrLengthRequired is a [limit.ErrInvalidRequest] that is answered with 411 Length Required: the cost
 // depends on a body of unknown length.
-var ErrLengthRequired = guard.Invalidf("the length of the request's body is unknown")
+var ErrLengthRequired = fmt.Errorf("the length of the request's body is unknown: %w", limit.ErrInvalidRequest)
 
 // FromContext returns the Outcome of a request, for its handler or the handler of [Refuse]. It
 // returns false if the request was not limited. If several Middlewares wrap a handler, it is the
