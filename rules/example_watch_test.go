@@ -10,17 +10,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/rules"
 )
 
-// file makes a file for the examples.
-func file(text string) (path string, remove func()) {
-	dir, err := os.MkdirTemp("", "rules")
-	if err != nil {
-		panic(err)
-	}
-	path = filepath.Join(dir, "rules.yaml")
-	put(path, text)
-	return path, func() { os.RemoveAll(dir) }
-}
-
 // put writes another file and renames it, so that no reader sees half of it.
 func put(path, text string) {
 	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
@@ -31,21 +20,15 @@ func put(path, text string) {
 	}
 }
 
-func ExampleWatch() {
-	path, remove := file("rules: []")
-	defer remove()
-	ctx, end := context.WithCancel(context.Background())
-	defer end()
-
-	set, err := rules.Watch(ctx, path)
-	fmt.Println(set.Len(), err)
-	// Output: 0 <nil>
-}
-
 // A wrong file is reported and changes nothing.
-func ExampleOnReload() {
-	path, remove := file("rules: [{name: a, ban: true}]")
-	defer remove()
+func ExampleWatch() {
+	dir, err := os.MkdirTemp("", "rules")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "rules.yaml")
+	put(path, "rules: [{name: a, ban: true}]")
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
 
@@ -62,19 +45,4 @@ func ExampleOnReload() {
 	// Output:
 	// 1:24: rules[0].ban: ban and limits: a rule has one of the two 1
 	// <nil> 0
-}
-
-func ExampleRates() {
-	client := connect()
-	path, remove := file("rules: [{name: paid, limits: {redisson: paid-api, rate: 100/s}}]")
-	defer remove()
-	ctx, end := context.WithCancel(context.Background())
-	defer end()
-
-	if _, err := rules.Watch(ctx, path, rules.Rates(client)); err != nil {
-		panic(err)
-	}
-	rate, err := client.Limiter("paid-api").Config(ctx)
-	fmt.Println(rate.Permits, err)
-	// Output: 100 <nil>
 }

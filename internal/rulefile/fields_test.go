@@ -23,11 +23,11 @@ func TestFields_TypedFields_AreDecoded(t *testing.T) {
 	type shared struct{ Shadow bool }
 	var file struct {
 		shared
-		Name     string
-		Longest  Duration
-		Networks Ranges
-		Count    number `file:"n"`
-		Raw      *Node
+		Name    string
+		Longest Duration
+		Network Range
+		Count   number `file:"n"`
+		Raw     *Node
 	}
 	raw := scalar(Text, "x")
 	decode := func(pairs ...any) []string {
@@ -37,34 +37,21 @@ func TestFields_TypedFields_AreDecoded(t *testing.T) {
 		return texts(d)
 	}
 	assert.Empty(t, decode("name", scalar(Text, "a"), "longest", scalar(Text, "2s"), "shadow", scalar(Bool, "true"),
-		"networks", scalar(Text, "10.0.0.0/8"), "n", scalar(Int, "7"), "raw", raw))
+		"network", scalar(Text, "10.0.0.0/8"), "n", scalar(Int, "7"), "raw", raw))
 	assert.True(t, file.Shadow)
 	assert.Equal(t, "a", file.Name)
 	assert.Equal(t, Duration(2*time.Second), file.Longest)
-	assert.Equal(t, "10.0.0.0/8", file.Networks[0].String())
+	assert.Equal(t, "10.0.0.0/8", file.Network.String())
 	assert.Equal(t, number(7), file.Count)
 	assert.Same(t, raw, file.Raw)
 
 	assert.Equal(t, []string{
 		"f:1: name: the number 1, want a text",
 		`f:1: longest: "x" is no length of time, want ` + notation.WantDuration,
-		`f:1: networks: "10.0.0.1/8" has bits behind its length: did you mean 10.0.0.0/8, or 10.0.0.1/32?`,
+		`f:1: network: "10.0.0.1/8" has bits behind its length: did you mean 10.0.0.0/8, or 10.0.0.1/32?`,
 		"f:1: n: 10, want a digit",
-	}, decode("name", scalar(Int, "1"), "longest", scalar(Text, "x"), "networks", scalar(Text, "10.0.0.1/8"),
+	}, decode("name", scalar(Int, "1"), "longest", scalar(Text, "x"), "network", scalar(Text, "10.0.0.1/8"),
 		"n", scalar(Int, "10")))
-	assert.Equal(t, []string{`f:1: nam: unknown field "nam", want longest, n, name, networks, raw, shadow`},
+	assert.Equal(t, []string{`f:1: nam: unknown field "nam", want longest, n, name, network, raw, shadow`},
 		decode("nam", raw))
-}
-
-// A value of a file replaces all of the value before it, as a rule's does that of the defaults.
-func TestFields_SecondMapping_Replaces(t *testing.T) {
-	var file struct{ Networks Ranges }
-	for _, text := range []string{"10.0.0.0/8", "192.0.2.0/24"} {
-		n := mapping("networks", scalar(Text, text))
-		d := &Decoder{Root: n}
-		d.Fields(n, &file)
-		assert.Empty(t, texts(d))
-	}
-	assert.Len(t, file.Networks, 1)
-	assert.Equal(t, "192.0.2.0/24", file.Networks[0].String())
 }

@@ -30,14 +30,3 @@ func (r *Range) UnmarshalText(text []byte) (err error) {
 	}
 	return nil
 }
-
-// Ranges are ranges of addresses: one, or a list of them.
-type Ranges []netip.Prefix
-
-// UnmarshalNode decodes ranges.
-func (r *Ranges) UnmarshalNode(d *Decoder, n *Node) {
-	*r = nil
-	for _, one := range ListOf[Range](d, n) {
-		*r = append(*r, one.Prefix)
-	}
-}

@@ -187,12 +187,10 @@ type clientRanges []netip.Prefix
 
 // UnmarshalNode decodes ranges, and reports those that have no clients.
 func (r *clientRanges) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
-	var all rulefile.Ranges
-	d.Value(n, &all)
-	*r = clientRanges(all)
-	for _, network := range all {
-		if guard.IsTranslation(network) {
+	for _, network := range rulefile.ListOf[rulefile.Range](d, n) {
+		if guard.IsTranslation(network.Prefix) {
 			d.Fail(n, "%v has no clients: they are known by the IPv4 addresses that it stands for", network)
 		}
+		*r = append(*r, network.Prefix)
 	}
 }
