@@ -27,7 +27,7 @@ func TestReadme_WorkspaceCommand_MakesAllModulesUsable(t *testing.T) {
 		"go.work": text,
 		"go.mod":  "module example.com/app\n\ngo 1.26.0\n",
 		"main.go": "package main\n\nimport (\n\t_ \"github.com/rratelimiter/rratelimiter/grpclimit\"\n" +
-			"\t_ \"github.com/rratelimiter/rratelimiter/otellimit\"\n\t_ \"github.com/rratelimiter/rratelimiter/rls\"\n" +
+			"\t_ \"github.com/rratelimiter/rratelimiter/otellimit\"\n\t_ \"github.com/rratelimiter/rratelimiter/rules/rls\"\n" +
 			"\t_ \"github.com/rratelimiter/rratelimiter/rules\"\n)\n\nfunc main() {}\n",
 	}
 	for name, content := range files {
