@@ -144,12 +144,9 @@ func (l *level) find(key, value string) *rule {
 	return l.exact[key]
 }
 
-// matchesWild reports whether a text matches a pattern that was split at each "*".
+// matchesWild reports whether a text matches a pattern that was split at each "*" of one or more.
 func matchesWild(parts []string, text string) bool {
 	rest, ok := strings.CutPrefix(text, parts[0])
-	if len(parts) == 1 {
-		return ok && rest == ""
-	}
 	last := len(parts) - 1
 	for _, part := range parts[1:last] {
 		_, behind, found := strings.Cut(rest, part)
