@@ -192,6 +192,16 @@ func TestAcquire_RedisAwayDuringTheWait_ShareServes(t *testing.T) {
 	})
 }
 
+func TestAcquire_RedisAnswers_IsGrantedAfterTheWait(t *testing.T) {
+	run(t, func(t *testing.T, f *fixture) {
+		l := New(limit.New(f.client, "x", minute))
+		require.Equal(t, "granted by redis", answer(l.TryAcquire(t.Context(), 10)))
+		from, err := l.Acquire(t.Context(), 1)
+		assert.Equal(t, "granted by redis", answer(true, from, err))
+		assert.Equal(t, "granted by redis", answer(l.TryAcquireWithin(t.Context(), 10, 2*time.Minute)))
+	})
+}
+
 // TestAcquire_ContextEnds_ReturnsAtOnce: while Redis is there, while it hangs, and while the share counts.
 func TestAcquire_ContextEnds_ReturnsAtOnce(t *testing.T) {
 	for after, hangs := range map[time.Duration]bool{time.Second: false, deadline / 2: true, time.Minute: true} {
@@ -255,6 +265,7 @@ func TestLimiter_InvalidCall_HasItsError(t *testing.T) {
 
 		none := f.client.Limiter("no rate")
 		check(New(none, open), 1, rratelimiter.ErrNotInitialized)
+		check(New(none), 1, rratelimiter.ErrNotInitialized)
 		assert.PanicsWithValue(t, "fallback: New: the policies of limiter \"no rate\" are unknown: "+
 			"pass InitialRate to it, for Local",
 			func() { New(none, OnFailure(limit.Local(0.5))) })
