@@ -6,7 +6,6 @@ BENCHSTAT     = golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GORELEASER    = github.com/goreleaser/goreleaser/v2@v2.16.0
 GOVULNCHECK   = golang.org/x/vuln/cmd/govulncheck@v1.9.0
-STATICCHECK   = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TERMTOSVG     = termtosvg==1.1.0
 VALE          = github.com/vale-cli/vale/v3/cmd/vale@v3.21.0
 MODULES       = $(shell go list -m -f '{{.Dir}}' | sed 's,^$(CURDIR),.,')
@@ -226,15 +225,13 @@ bin/pictures/bin/termtosvg:
 	python3 -m venv bin/pictures
 	bin/pictures/bin/pip install --quiet $(TERMTOSVG) 'setuptools<81'
 
-lint:
+# golangci-lint has the checks of go vet and staticcheck among its own.
+lint: prose
 	@files=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$files" ]; then echo "gofmt would change: $$files"; exit 1; fi
-	go vet $(addsuffix /...,$(MODULES))
-	go run $(STATICCHECK) $(addsuffix /...,$(MODULES))
 	go run $(GOLANGCI_LINT) run --config .golangci.yml $(addsuffix /...,$(MODULES))
-	go run $(VALE) --output line $$(git ls-files '*.md' '*.go' '*.lua')
 	go run $(ACTIONLINT)
 
-# Prose lint of Markdown and comments, by the rules in .vale. make lint includes it.
+# Prose lint of Markdown and comments, by the rules in .vale.
 prose:
 	@go run $(VALE) --output line $$(git ls-files '*.md' '*.go' '*.lua')
 
