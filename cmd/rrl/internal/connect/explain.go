@@ -9,11 +9,8 @@ import (
 	"io"
 	"net"
 	"os"
-	"slices"
 	"strings"
-	"sync"
 	"syscall"
-	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -25,33 +22,9 @@ func (r *Redis) Explain(err error) error {
 	if r.Cluster && errors.As(err, &operation) && operation.Addr != nil {
 		where = operation.Addr.String() + ", a node of the cluster of " + r.Where
 	} else if r.Cluster && late(err) {
-		if silent := r.silent(); silent != "" {
-			where = silent + ", of the cluster of " + r.Where + ","
-		}
+		where = "a node of the cluster of " + r.Where
 	}
 	return explain(err, where, "")
-}
-
-// silent returns the nodes of a cluster that do not answer a PING within a second. The error of a call does
-// not name its node.
-func (r *Redis) silent() string {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	var nodes []string
-	for address, node := range r.Nodes() {
-		wg.Go(func() {
-			if late(node.Do(ctx, node.B().Ping().Build()).Error()) {
-				mu.Lock()
-				defer mu.Unlock()
-				nodes = append(nodes, address)
-			}
-		})
-	}
-	wg.Wait()
-	slices.Sort(nodes)
-	return strings.Join(nodes, " and ")
 }
 
 // Explain is like Redis.Explain for one node.

@@ -43,8 +43,7 @@ type Watcher struct {
 	last   []Sample         // the latest samples
 	before map[string]int64 // time of the previous sample by name, Unix milliseconds
 	known  []known
-	search time.Time     // time of the next search for clients and policies
-	took   time.Duration // duration of the last search
+	search time.Time // time of the next search for clients and policies
 }
 
 // known is a limiter with its known clients, or a policy.
@@ -72,8 +71,7 @@ func (w *Watcher) Look(ctx context.Context) ([]Sample, error) {
 		if err := w.find(ctx); err != nil {
 			return nil, err
 		}
-		w.took = time.Since(began)
-		w.search = now.Add(max(2*time.Second, between*w.took))
+		w.search = now.Add(max(2*time.Second, between*time.Since(began)))
 	} else if err := w.again(ctx); err != nil {
 		return nil, err
 	}
