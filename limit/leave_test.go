@@ -117,7 +117,7 @@ func impatient(ctx context.Context, t *testing.T, l *Limiter, random *rand.Rand,
 // caller were always served, and a patient caller waits no longer than those before it need.
 func TestAcquire_ImpatientCallers_TakeAllThatIsFree(t *testing.T) {
 	const rate = 50
-	crowd, lasts := redistest.Deep(20, 40), time.Duration(redistest.Deep(2, 6))*time.Second
+	crowd, lasts := redistest.Deep(12, 40), time.Duration(redistest.Deep(2, 6))*time.Second
 	policies := []Policy{TokenBucket{1, rate, time.Second}, LeakyBucket{10, rate, time.Second},
 		Smooth{Permits: rate, Interval: time.Second, WarmUp: time.Second}, FixedWindow{rate, time.Second, false},
 		SlidingWindow{rate, time.Second, 20}, SlidingLog{rate, time.Second}}
