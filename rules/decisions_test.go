@@ -163,6 +163,11 @@ rules: [{name: a, key: all, limits: 1/h, skip: {ranges: [192.0.2.0/24]}}]`,
 defaults: {key: header:K, on_failure: open}
 rules: [{name: a, limits: 1/h}]`,
 			[]call{{"GET /", nil, bad}}},
+		"a request without its key is decided by the failure mode, and a path is refused": {`
+on_invalid: on_failure
+defaults: {key: header:K}
+rules: [{name: a, match: /open, limits: 1/h, on_failure: open}, {name: b, match: /closed, limits: 1/h}]`,
+			[]call{{"GET /open", nil, good}, {"GET /closed", nil, down}, {"GET /x/../open", nil, bad}}},
 		"shadow": {`
 defaults: {shadow: true}
 rules: [{name: a, match: /ban, ban: true}, {name: b, key: all, limits: 1/h}]`,

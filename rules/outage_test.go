@@ -46,7 +46,7 @@ func TestMiddleware_ReloadInOutage_ShareStays(t *testing.T) {
 			}
 		}
 		for _, fields := range []string{"", ", wait: 1ms", ", cost: 1", ""} {
-			for _, file := range []string{"", "deadline: 1s\n", "max_waiting: 7\n"} {
+			for _, file := range []string{"", "deadline: 1s\n", "max_waiting: 7\n", "on_invalid: on_failure\n"} {
 				reload(f, set, file+rule("10/h", fields))
 				take()
 			}

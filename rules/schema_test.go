@@ -125,7 +125,7 @@ func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 		one("ban: true, on_failure: {local: 1}, shadow: false, wait: 1s"), "deadline: 1w\nspread: 1s\nrules: []", override("ban: true"),
 		override("unlimited: true"), override("limits: [1/s]"),
 		one("key: ip, limits: 1/s, cost: content_length/010"), one("key: ip, limits: 1/s, cost: header:X"),
-		one("key: [hashed_header:X-Api-Key, ip], limits: 1/s"), "max_waiting: 1\nrules: []",
+		one("key: [hashed_header:X-Api-Key, ip], limits: 1/s"), "on_invalid: on_failure\nmax_waiting: 1\nrules: []",
 		"\ufeffrules: []\r\n...\r\n", one("ban: true, match: {pattern: GET API.example.com./%3F/ä, methods: [HEAD, GET]}"),
 		"deadline: 106751d\nrules: []", one("key: [method, header:X], limits: 1/s, overrides: [{key: [other, 'y z'], " +
 			"ban: true}, {key: [/a.B/C, x], ban: true}]"),
@@ -136,7 +136,7 @@ func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 		assert.NoError(t, valid(file), file)
 	}
 	for _, file := range []string{
-		"escaped_slashes: both\nrules: []",
+		"escaped_slashes: both\nrules: []", "on_invalid: open\nrules: []", one("ban: true, on_invalid: refuse"),
 		one("key: 'hashed_header:', limits: 1/s"),
 		"domain: a b\nrules: []", "domain: x", "rules: {}", "match: every\nrules: []", "x: 1\nrules: []",
 		"address: {header: a b}\nrules: []", "forward_auth: {uri_header: ''}\nrules: []", "address: {trusted: x}\nrules: []", "address: {trusted: Unix}\nrules: []",

@@ -85,7 +85,7 @@ func (g *Gate[R]) Decide(ctx context.Context, r R) *Decided {
 // decide decides a request, or with err one that has no limiter or no valid cost.
 func (g *Gate[R]) decide(ctx context.Context, q Request, err error) Answer {
 	switch {
-	case err != nil && !g.outgoing && errors.Is(err, limit.ErrInvalidRequest):
+	case err != nil && !g.outgoing && !g.InvalidFails && errors.Is(err, limit.ErrInvalidRequest):
 		return answer(limit.Invalid, err) // in every mode: a client gains nothing by leaving something out
 	case err != nil:
 		return g.fail(err)

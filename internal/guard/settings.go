@@ -14,6 +14,7 @@ type Settings struct {
 	Shadow       bool          // every request passes
 	Spread       Spread
 	Mode         limit.FailureMode
+	InvalidFails bool // the mode decides invalid requests too
 	LimitsHealth bool // calls of gRPC's health and reflection services are limited too
 	Deadline     time.Duration
 	MaxWaiting   int // 0 for the default

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,18 +130,21 @@ rules:
 	}
 }
 
-// A ban denies without Redis. A call without its key is refused.
+// A ban denies without Redis. A call without its key is refused, unless the file has on_invalid.
 func TestUnaryServerInterceptor_RedisDown_FollowsTheModeOfEachRule(t *testing.T) {
 	for fields, want := range map[string]codes.Code{
-		"key: all, limits: 1/h":                                          codes.Unavailable,
-		"key: all, limits: 1/h, on_failure: open":                        codes.OK,
-		"key: all, limits: 1/h, on_failure: open, shadow: true, cost: 2": codes.OK,
-		"ban: true, on_failure: open":                                    codes.ResourceExhausted,
-		"key: header:X-Tenant, limits: 1/h, on_failure: open":            codes.InvalidArgument,
+		"key: all, limits: 1/h":                                                       codes.Unavailable,
+		"key: all, limits: 1/h, on_failure: open":                                     codes.OK,
+		"key: all, limits: 1/h, on_failure: open, shadow: true, cost: 2":              codes.OK,
+		"ban: true, on_failure: open":                                                 codes.ResourceExhausted,
+		"key: header:X-Tenant, limits: 1/h, on_failure: open":                         codes.InvalidArgument,
+		"key: header:X-Tenant, limits: 1/h; on_invalid: on_failure":                   codes.Unavailable,
+		"key: header:X-Tenant, limits: 1/h, on_failure: open; on_invalid: on_failure": codes.OK,
 	} {
 		client, redis := guardtest.Connect(t)
 		redis.SetError("LOADING")
-		file := "rules: [{name: a, match: {grpc: /grpc.health.v1.Health/*}, " + fields + "}]"
+		fields, file, _ := strings.Cut(fields, "; ")
+		file += "\nrules: [{name: a, match: {grpc: /grpc.health.v1.Health/*}, " + fields + "}]"
 		c := rpc(t, client, &healthy{}, file)
 		_, err := c.Check(t.Context(), new(health.HealthCheckRequest))
 		assert.Equal(t, want, grpcstatus.Code(err), fields)

@@ -84,9 +84,9 @@ func TestSettings_File_ReplacesThoseOfTheOptions(t *testing.T) {
 	options := guard.Settings{Mode: limit.Open, Deadline: time.Second, Wait: time.Minute, MaxWaiting: 3}
 	for fields, want := range map[string]guard.Settings{
 		"}]": options,
-		", on_failure: closed, wait: 3s, shadow: true}]\ndeadline: 2s\nmax_waiting: 4\nspread: 5s": {
+		", on_failure: closed, wait: 3s, shadow: true}]\ndeadline: 2s\nmax_waiting: 4\nspread: 5s\non_invalid: on_failure": {
 			Mode: limit.Closed, Deadline: 2 * time.Second, Wait: 3 * time.Second, MaxWaiting: 4,
-			Spread: guard.Spread{Most: 5 * time.Second}, Shadow: true,
+			Spread: guard.Spread{Most: 5 * time.Second}, Shadow: true, InvalidFails: true,
 		},
 	} {
 		got := options

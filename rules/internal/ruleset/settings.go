@@ -40,6 +40,7 @@ func (s settings) apply(to *guard.Settings) {
 type fileSettings struct {
 	Deadline, Spread rulefile.Duration // 0 if the file has none
 	MaxWaiting       waiters
+	OnInvalid        onInvalid
 }
 
 // apply is that of settings, for all rules.
@@ -47,6 +48,7 @@ func (s fileSettings) apply(to *guard.Settings) {
 	to.Deadline = cmp.Or(time.Duration(s.Deadline), to.Deadline)
 	to.Spread.Most = cmp.Or(time.Duration(s.Spread), to.Spread.Most)
 	to.MaxWaiting = cmp.Or(int(s.MaxWaiting), to.MaxWaiting)
+	to.InvalidFails = to.InvalidFails || bool(s.OnInvalid)
 }
 
 // refusing returns the settings of a rule for requests that it refuses without Redis.
@@ -57,6 +59,13 @@ type waiters int
 
 func (w *waiters) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	*w = waiters(d.Number(n, 1, 1_000_000, "a whole number of requests, 1 to 1,000,000"))
+}
+
+// onInvalid is true if the failure mode decides requests that lack what a rule needs.
+type onInvalid bool
+
+func (o *onInvalid) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
+	*o = d.OneOf(n, "refuse", "on_failure") == "on_failure"
 }
 
 // failureMode is open, closed, or {local: share}.
