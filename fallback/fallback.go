@@ -70,7 +70,7 @@ func New(limiter limit.Joinable, options ...Option) *Limiter {
 		}
 	}
 	guard.MustCheck("fallback: New", s.Mode, limiter)
-	return &Limiter{s.Guard(), limiter}
+	return &Limiter{s.NewGuard(), limiter}
 }
 
 // With returns a Limiter for another limiter of the same Redis. Both have the same options, know

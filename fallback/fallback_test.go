@@ -290,16 +290,3 @@ func TestWith_Keys_ShareTheBreaker(t *testing.T) {
 		assert.Equal(t, deadline, time.Since(begin), "one call has the deadline")
 	})
 }
-
-// The rate with which a limiter was opened has a share.
-func TestNew_LocalWithInitialRate_GrantsItsShare(t *testing.T) {
-	run(t, func(t *testing.T, f *fixture) {
-		rate := rratelimiter.InitialRate(rratelimiter.Rate{Permits: 10, Interval: time.Hour})
-		limiter := New(f.client.Limiter("a", rate), OnFailure(limit.Local(0.2)))
-		defer away["hangs"](f)()
-		ok, from, err := limiter.TryAcquire(t.Context(), 1)
-		assert.NoError(t, err)
-		assert.True(t, ok)
-		assert.Equal(t, Share, from)
-	})
-}

@@ -100,7 +100,7 @@ func ExampleShadow() {
 	client := connect()
 
 	report := func(_ context.Context, call grpclimit.Call, o limit.Outcome) {
-		fmt.Println(call.Service(), o.Limiter, o.Result, o.Violated)
+		fmt.Println(call.Method, o.Limiter, o.Result, o.Violated)
 	}
 	c, stop := start(limitedBy(one(client), grpclimit.Shadow(), grpclimit.Report(report)))
 	defer stop()
@@ -108,9 +108,9 @@ func ExampleShadow() {
 		fmt.Println(status.Code(call(noContext, c)))
 	}
 	// Output:
-	// grpc.testing.TestService api:127.0.0.1 acquired []
+	// /grpc.testing.TestService/UnaryCall api:127.0.0.1 acquired []
 	// OK
-	// grpc.testing.TestService api:127.0.0.1 rejected [hour]
+	// /grpc.testing.TestService/UnaryCall api:127.0.0.1 rejected [hour]
 	// OK
 }
 

@@ -83,6 +83,3 @@ type Call struct {
 	Outgoing bool   // a client's call
 	Target   string // of a client's call, as of [google.golang.org/grpc.ClientConn.Target]
 }
-
-// Service returns the first part of the method, for instance "grpc.health.v1.Health".
-func (c Call) Service() string { return guard.Service(c.Method) }

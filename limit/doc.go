@@ -100,6 +100,12 @@
 // If a deployment changes the policies of a name, they take effect with the next call. A policy of
 // the same kind and interval keeps its grants; others begin with all permits free.
 //
+// # Middleware
+//
+// Packages httplimit, grpclimit and fallback limit requests and calls. Their words are here: a
+// [FailureMode] decides while Redis cannot, an [Outcome] reports a decision, and [Named] names a policy
+// for clients.
+//
 // # Errors
 //
 // The errors are those of package rratelimiter: [rratelimiter.ErrInvalidRate] for an invalid field

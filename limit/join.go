@@ -16,7 +16,8 @@ import (
 // permits.
 var ErrNotChargeable = errors.New("limit: a limiter of Redisson's layout cannot be charged")
 
-// Joinable is a *[Limiter] or a *[rratelimiter.Limiter]. [Join] accepts no other type.
+// Joinable is a *[Limiter] or a *[rratelimiter.Limiter], as of [Join], which accepts no other type. For
+// packages httplimit and grpclimit it may be any type with these methods.
 type Joinable interface {
 	Name() string
 	Take(ctx context.Context, permits int64) (rratelimiter.Decision, error)

@@ -25,9 +25,9 @@ func (t *Telemetry) Middleware(name string) *Middleware {
 	return m
 }
 
-// Request counts a request, for the Report of any middleware; the Outcome of grpclimit is the same type.
-// Only the kind of its Err is reported. In shadow mode a rejected or invalid request counts as shadowed,
-// and one that would have failed closed as failed_open, since they passed.
+// Request counts a request, for the Report of any middleware. Only the kind of its Err is reported. In
+// shadow mode a rejected or invalid request counts as shadowed, and one that would have failed closed
+// as failed_open, since they passed.
 func (m *Middleware) Request(ctx context.Context, o limit.Outcome) {
 	defer survive()
 	l := labels{middleware: m.name, limiter: m.telemetry.names.of(o.Limiter), result: result(o.Result.String())}

@@ -2,17 +2,11 @@ package guard
 
 import "strings"
 
-// Service returns the service of a full method of gRPC: "grpc.health.v1.Health" of
-// "/grpc.health.v1.Health/Check".
-func Service(method string) string {
-	text := strings.TrimPrefix(method, "/")
-	return text[:max(0, strings.LastIndexByte(text, '/'))]
-}
-
-// Exempt reports whether a full method of gRPC is limited only on demand, as health checks and
-// reflection are.
+// Exempt reports whether a full method of gRPC, as "/grpc.health.v1.Health/Check", is limited only on
+// demand: health checks and reflection.
 func Exempt(method string) bool {
-	service := Service(method)
+	service := strings.TrimPrefix(method, "/")
+	service = service[:max(0, strings.LastIndexByte(service, '/'))]
 	return service == "grpc.health.v1.Health" ||
 		strings.HasPrefix(service, "grpc.reflection.") && strings.HasSuffix(service, ".ServerReflection")
 }

@@ -33,11 +33,11 @@ func NewGate[R any](s Settings, hooks Hooks[R], outgoing bool) *Gate[R] {
 	if !outgoing {
 		s.MaxWaiting = cmp.Or(s.MaxWaiting, defaultMaxWaiting)
 	}
-	return &Gate[R]{Settings: s, Guard: s.Guard(), Hooks: hooks, outgoing: outgoing}
+	return &Gate[R]{Settings: s, Guard: s.NewGuard(), Hooks: hooks, outgoing: outgoing}
 }
 
-// Guard returns a guard with these settings.
-func (s *Settings) Guard() *Guard {
+// NewGuard returns a guard with these settings.
+func (s *Settings) NewGuard() *Guard {
 	return s.Sharing(s.Deadline, s.Changed).Guard(s.Mode, s.MaxWaiting)
 }
 
