@@ -27,6 +27,7 @@ func TestGuard_DeadlineExceeded_DependsOnWhatIsLate(t *testing.T) {
 		want limit.Result
 		down bool
 	}{
+		"no deadline in the queue":  {context.DeadlineExceeded, Forever, limit.FailedOpen, true},
 		"dialed at once":            {errDialTimeout, 0, limit.FailedOpen, true},
 		"dialed while it waits":     {errDialTimeout, time.Second, limit.FailedOpen, false}, // the denial was an answer
 		"dialed in the queue":       {errDialTimeout, Forever, limit.FailedOpen, true},
@@ -37,6 +38,9 @@ func TestGuard_DeadlineExceeded_DependsOnWhatIsLate(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
+				if name == "no deadline in the queue" { // the error is that of the client of Redis
+					ctx = t.Context()
+				}
 				g := New(limit.Open, deadline, nil)
 				a := g.Ask(ctx, Request{Limiter: waits{c.err, c.wait == 0}, Permits: 1, Wait: c.wait})
 				assert.Equal(t, c.want, a.Result)
@@ -114,7 +118,53 @@ func TestGuard_RedisHangsDuringAWait_EndsItWithinThreeDeadlines(t *testing.T) {
 			})
 			a := g.Ask(t.Context(), Request{Limiter: limiter, Permits: 1, Wait: Forever})
 			assert.Equal(t, limit.FailedOpen, a.Result)
+			assert.ErrorIs(t, a.Err, ErrDown)
 			assert.LessOrEqual(t, time.Since(hung), 3*deadline, "it hangs after %v", after)
+			time.Sleep(2 * probeIdle)
+		})
+	}
+}
+
+// late is a limiter whose Take lasts for a time and denies, or fails until a time.
+type late struct {
+	waits
+	takes time.Duration
+	until time.Time
+	most  *time.Duration // of the wait
+}
+
+func (l late) Take(context.Context, int64) (d rratelimiter.Decision, err error) {
+	time.Sleep(l.takes)
+	if time.Now().Before(l.until) {
+		return d, errRefused
+	}
+	return rratelimiter.Decision{Limit: 1, RetryAfter: time.Millisecond}, nil
+}
+
+func (l late) TryAcquireWithin(_ context.Context, _ int64, most time.Duration) (bool, error) {
+	*l.most = most
+	return true, nil
+}
+
+func (late) Name() string { return "late" }
+
+func (late) Policies() []limit.Policy { return []limit.Policy{hourly(2)} }
+
+// A wait lasts no longer than asked, also if the request was decided without Redis first. Redis may grant
+// before the share of the limit does.
+func TestGuard_WaitAfterATry_HasTheRestOfTheTime(t *testing.T) {
+	for _, downFor := range []time.Duration{0, 1500 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			l := late{takes: deadline / 2, until: time.Now().Add(downFor), most: new(time.Duration)}
+			g := New(1, deadline, nil)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			g.local.take(Request{Limiter: l, Permits: 1}, 1) // the share is used
+			begin := time.Now()
+			a := g.Ask(ctx, Request{Limiter: l, Permits: 1, Wait: 2 * time.Hour})
+			assert.Equal(t, limit.Acquired, a.Result)
+			assert.False(t, a.Local)
+			assert.Equal(t, 2*time.Hour, *l.most+time.Since(begin))
 			time.Sleep(2 * probeIdle)
 		})
 	}
