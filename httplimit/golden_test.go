@@ -33,7 +33,8 @@ func documented(client *rratelimiter.Client) http.Handler {
 		limit.SlidingWindow{Permits: 100, Interval: time.Minute}}
 	behind := httplimit.Each(client, "proxied", httplimit.ByIP(netip.MustParsePrefix("192.0.2.0/24")), two...)
 	broken := httplimit.All(down{})
-	ten := httplimit.All(guardtest.Known{Limiter: down{}, Of: []limit.Policy{limit.FixedWindow{Permits: 10, Interval: time.Minute}}})
+	window := limit.FixedWindow{Permits: 10, Interval: time.Minute}
+	ten := httplimit.All(guardtest.Known{Limiter: down{}, Of: []limit.Policy{window}})
 	mux := http.NewServeMux()
 	for path, limited := range map[string]func(http.Handler) http.Handler{
 		"/draft11": httplimit.Middleware(each("draft11", two...)),

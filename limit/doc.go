@@ -87,8 +87,8 @@
 //
 // # Keys
 //
-// Each policy of the name "user:7" has one key, in the cluster slot of the name: "{user:7}:", a word
-// of the policy, and what must not be mixed, such as the interval in milliseconds. That of a
+// Each policy of the name "user:7" has one key, in the cluster slot of the name. The key is
+// "{user:7}:", a word of the policy, and what must not be mixed, such as the interval. That of a
 // [FixedWindow] is "{user:7}:window:60000". [Choosing a policy] lists them.
 //
 // If a name contains "{", its braces stay, and its keys have two colons: "{tenant}:7::". No two

@@ -49,7 +49,9 @@ func grantTimes(t *testing.T, callers []*Limiter) (at []time.Duration) {
 // TestAcquire_CallsAreLate_KeepThePace: of a policy without a burst. A call of a waiter is late by its
 // way to Redis and by its jitter.
 func TestAcquire_CallsAreLate_KeepThePace(t *testing.T) {
-	for trip, rates := range map[time.Duration][]int64{0: {1000}, time.Millisecond: {200}, 4 * time.Millisecond: {200, 1000}} {
+	for trip, rates := range map[time.Duration][]int64{
+		0: {1000}, time.Millisecond: {200}, 4 * time.Millisecond: {200, 1000},
+	} {
 		for _, rate := range rates {
 			policies := append(steady(rate), Smooth{Permits: rate, Interval: time.Second, WarmUp: time.Millisecond},
 				Smooth{Permits: rate, Interval: time.Second, WarmUp: 100 * time.Millisecond})

@@ -33,7 +33,8 @@ func measureNoise() {
 func processorTicks() (busy, all int64) {
 	text, _ := os.ReadFile("/proc/stat") // elsewhere the share is not known
 	var user, nice, system, idle, iowait, irq, softirq, steal int64
-	_, _ = fmt.Sscanf(string(text), "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal)
+	_, _ = fmt.Sscanf(string(text), "cpu %d %d %d %d %d %d %d %d",
+		&user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal)
 	busy = user + nice + system + irq + softirq + steal
 	return busy, busy + idle + iowait
 }

@@ -44,8 +44,7 @@ func (j Joint) With(m Member, cluster bool) (Joint, bool) {
 // Limiter returns one limiter for all members, and their policies.
 func (j Joint) Limiter() (Limiter, []limit.Policy) {
 	if len(j) == 1 {
-		limiter, _ := j[0].Limiter.(Limiter) // both kinds of Joinable implement it
-		return limiter, j[0].Policies
+		return j[0].Limiter, j[0].Policies
 	}
 	var limiters []limit.Joinable
 	var policies []limit.Policy

@@ -82,8 +82,8 @@ var ended = func() context.Context {
 	return ctx
 }()
 
-// MustCheck panics with a text that begins with the call if every call of a limiter fails, or with a mode
-// that is a share of the limit, if its policies are unknown.
+// MustCheck panics if every call of a limiter fails. With a mode that is a share of the limit, it
+// panics if the policies are unknown, too. The text begins with the call.
 func MustCheck(call string, mode limit.FailureMode, l Limiter) {
 	if l = undescribed(l); IsNil(l) {
 		return

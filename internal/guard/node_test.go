@@ -71,7 +71,9 @@ const onNodeA, onNodeB = "{b}", "{a}"
 // once, after the first, and those of the other one by Redis.
 func TestGuard_OneMasterHangs_OthersDecide(t *testing.T) {
 	for name, pause := range map[string]time.Duration{"much": time.Millisecond, "little": 3 * deadline} {
-		for mode, want := range map[limit.FailureMode]limit.Result{limit.Open: limit.FailedOpen, limit.Closed: limit.FailedClosed, 1: limit.Acquired} {
+		for mode, want := range map[limit.FailureMode]limit.Result{
+			limit.Open: limit.FailedOpen, limit.Closed: limit.FailedClosed, 1: limit.Acquired,
+		} {
 			t.Run(fmt.Sprint(name, " ", mode), func(t *testing.T) {
 				redistest.RunTwoMasters(t, func(c *redistest.Cluster) {
 					client, changes := rratelimiter.New(c.Conn), new(nodeChanges)

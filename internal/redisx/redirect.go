@@ -45,8 +45,8 @@ type pacedContext struct {
 	sends      atomic.Int32
 }
 
-// paced returns the context of one call to a Redis, or of a pipeline that is unfollowed: if a node
-// redirects one of its calls, the others do not wait for that.
+// paced returns the context of one call to a Redis, or of a pipeline that is unfollowed. If a node
+// redirects a call of such a pipeline, the others do not wait for that.
 func paced(ctx context.Context, redis rueidis.Client, unfollowed bool) context.Context {
 	if redis.Mode() != rueidis.ClientModeCluster {
 		return ctx

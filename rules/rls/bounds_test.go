@@ -31,7 +31,9 @@ func allocated(f func()) uint64 {
 func TestServe_LargeRequest_IsRefusedBeforeItIsDecoded(t *testing.T) {
 	client, _ := guardtest.Connect(t)
 	s := run(t, rls.Config{Client: client, Path: folder(t, simple)})
-	for descriptors, want := range map[int]codes.Code{16<<10 - 10: codes.InvalidArgument, 2<<20 - 16: codes.ResourceExhausted} {
+	for descriptors, want := range map[int]codes.Code{
+		16<<10 - 10: codes.InvalidArgument, 2<<20 - 16: codes.ResourceExhausted,
+	} {
 		large := new(emptypb.Empty)
 		large.ProtoReflect().SetUnknown(append([]byte("\x0a\x04shop"), bytes.Repeat([]byte{0x12, 0x00}, descriptors)...))
 		var err error

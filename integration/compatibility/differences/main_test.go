@@ -1,6 +1,6 @@
-// Package differences_test tests the intended differences between this library and Redisson 4.7.0 that
-// the model of package sequences has not: those of errors, of time, and of what is sent. Each test is a
-// row of the tables in docs/compatibility.md.
+// Package differences_test tests intended differences between this library and Redisson 4.7.0 that
+// the model of package sequences has not. They are in errors, in time, and in what is sent. Each test
+// is a row of the tables in docs/compatibility.md.
 package differences_test
 
 import (

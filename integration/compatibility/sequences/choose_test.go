@@ -159,5 +159,6 @@ var weights = []struct {
 	{1, calls.ExpireIfSet}, {1, calls.ExpireIfNotSet}, {1, calls.ExpireIfGreater}, {1, calls.ExpireIfLess},
 	{1, calls.ExpireAt}, {1, calls.ExpireAtIfSet}, {1, calls.ExpireAtIfNotSet}, {1, calls.ExpireAtIfGreater},
 	{1, calls.ExpireAtIfLess},
-	{4, calls.ClearExpire}, {1, calls.Unlink}, {1, calls.Touch}, {2, calls.Rename}, {2, calls.RenameNX}, {2, calls.Copy}, {2, calls.CopyAndReplace},
+	{4, calls.ClearExpire}, {1, calls.Unlink}, {1, calls.Touch}, {2, calls.Rename}, {2, calls.RenameNX},
+	{2, calls.Copy}, {2, calls.CopyAndReplace},
 }

@@ -32,10 +32,10 @@ BenchmarkGranting/callers=256/library=rratelimiter-2 	 100	 200.0 ns/op	 2000 p9
 `
 
 const someFloors = `
-Granting/callers=256   rratelimiter  decisions/s    script  >=14     granting, 256 callers: decisions per second to Redisson's script
-Granting/callers=256   rratelimiter  decisions/s    go      >=7      granting, 256 callers: decisions per second to the best other Go library
-Granting/callers=256   rratelimiter  server-sec/op  script  <=0.0333 granting, 256 callers: server CPU to Redisson's script
-Denying/callers=256    rratelimiter  decisions/s    script  >=12     denying, 256 callers: decisions per second to Redisson's script
+Granting/callers=256   rratelimiter  decisions/s    script  >=14     granting, 256: to Redisson's script
+Granting/callers=256   rratelimiter  decisions/s    go      >=7      granting, 256: to the best other Go library
+Granting/callers=256   rratelimiter  server-sec/op  script  <=0.0333 granting, 256: server CPU to Redisson's script
+Denying/callers=256    rratelimiter  decisions/s    script  >=12     denying, 256: to Redisson's script
 ServerTime             denial        x-script       -       <=0.75   server time, denial: to Redisson's script
 Expiry/grants=all      rratelimiter  longest-sec    -       <=0.002  expiry, all: longest call
 `
@@ -64,9 +64,9 @@ func TestFloorTable_Lines_SayWhichIsBelow(t *testing.T) {
 	r := readOutput(t, output)
 	table := r.floorTable(r.check(floors(someFloors)))
 	for _, row := range []string{
-		"| granting, 256 callers: decisions per second to Redisson's script | at least 14.0 | 15.0 |  |",
-		"| granting, 256 callers: decisions per second to the best other Go library | at least 7.00 | 5.00 | **below** |",
-		"| granting, 256 callers: server CPU to Redisson's script | at most 0.033 | 0.05 | **above** |",
+		"| granting, 256: to Redisson's script | at least 14.0 | 15.0 |  |",
+		"| granting, 256: to the best other Go library | at least 7.00 | 5.00 | **below** |",
+		"| granting, 256: server CPU to Redisson's script | at most 0.033 | 0.05 | **above** |",
 		"| server time, denial: to Redisson's script | at most 0.75 | 0.50 |  |",
 		"| expiry, all: longest call | at most 2.00 ms | 130 us |  |",
 	} {

@@ -1,7 +1,7 @@
 // Command mutants edits a package, one edit at a time, and prints the edits that no quick test
-// detects: those of the package, and of other packages that are named after it. It takes the edits
-// in an order that the seed chooses until its time is over. It works on copies of the repository,
-// one per processor. Run it in the root of the repository:
+// detects. The tests are those of the package, and of other packages that are named after it. The seed
+// chooses the order of the edits, and the last one is made before the time is over. It works on copies
+// of the repository, one per processor. Run it in the root of the repository:
 //
 //	go run ./integration/tools/mutants -for 18m ./internal/guard ./httplimit
 //	go run ./integration/tools/mutants -lua ./limit

@@ -21,8 +21,8 @@ for _, grant in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
 end
 return {free, sum}`)
 
-// Audit asserts again and again, until end is called, that no permit of an Overall limiter is taken
-// twice and none is lost: the value is at least 0, and the value and the grants add up to the rate.
+// Audit asserts until end is called that no permit of an Overall limiter is taken twice and none is
+// lost. The value is at least 0, and the value and the grants add up to the rate.
 // So a window holds at most the rate. It skips what it cannot read.
 func Audit(t testing.TB, client rueidis.Client, name string, rate int64) (end func()) {
 	stop := make(chan struct{})

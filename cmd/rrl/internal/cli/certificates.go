@@ -73,6 +73,7 @@ func (c *certificate) refresh() error {
 		return fmt.Errorf("%s, %s: %w", c.files.Cert, c.files.Key, err)
 	}
 	c.current, c.changed, c.failure = &pair, changed, ""
-	c.log.Info("rrl: certificate in force", "file", c.files.Cert, "valid_to", pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
+	until := pair.Leaf.NotAfter.UTC().Format(time.RFC3339)
+	c.log.Info("rrl: certificate in force", "file", c.files.Cert, "valid_to", until)
 	return nil
 }

@@ -39,7 +39,8 @@ func decode(texts []*string) (r rratelimiter.Rate, wrong []string) {
 		numbers[i] = n
 	}
 	return rratelimiter.Rate{
-		Type: rratelimiter.RateType(numbers[2]), Permits: numbers[0], Interval: Millis(numbers[1]), KeepAlive: Millis(numbers[3]),
+		Type: rratelimiter.RateType(numbers[2]), Permits: numbers[0],
+		Interval: Millis(numbers[1]), KeepAlive: Millis(numbers[3]),
 	}, wrong
 }
 

@@ -90,7 +90,8 @@ func (t *Totals) sameFingerprint(as *Totals) bool {
 func sameText(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // addUp adds the sums of the grants to a fingerprint.
-func (r *Reader) addUp(ctx context.Context, config rratelimiter.Rate, p *Pair, fingerprint *Totals, pages int) (*Totals, error) {
+func (r *Reader) addUp(ctx context.Context, config rratelimiter.Rate, p *Pair, fingerprint *Totals,
+	pages int) (*Totals, error) {
 	sum := *fingerprint
 	if fingerprint.WrongType {
 		return &sum, nil
