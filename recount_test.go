@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,13 +211,14 @@ func (f *fixture) randomDrift(random *rand.Rand, grants, bound int, drifts bool)
 	f.fillNow(f.limiter(Rate{Permits: rates[random.IntN(len(rates))], Interval: interval}), grants)
 	type client struct {
 		*Limiter
-		off    time.Duration // of its clock
-		grants []string      // of callers that left: members, to be refunded
+		off    atomic.Int64 // nanoseconds of its clock: a lease that ends reads it
+		grants []string     // of callers that left: members, to be refunded
 	}
 	var clients []*client
 	for i, off := range []time.Duration{0, 0, -2 * time.Second, 2 * time.Second, -100 * time.Millisecond} {
-		c := &client{off: off}
-		opts := []Option{WithClock(func() time.Time { return time.Now().Add(c.off) })}
+		c := new(client)
+		c.off.Store(int64(off))
+		opts := []Option{WithClock(func() time.Time { return time.Now().Add(time.Duration(c.off.Load())) })}
 		if i == 1 {
 			opts = append(opts, WithLease(time.Second))
 		}
@@ -244,7 +246,7 @@ func (f *fixture) randomDrift(random *rand.Rand, grants, bound int, drifts bool)
 			f.RequireNoError(c.TryAcquire(f.Context(), size()))
 		case k < 900: // a grant whose caller leaves
 			n := size()
-			member, now := c.wire.client.member(n, false), strconv.FormatInt(time.Now().Add(c.off).UnixMilli(), 10)
+			member, now := c.wire.client.member(n, false), c.wire.client.nowText()
 			reply, err := f.run(acquireScript, c.Limiter, now, member, f.hint(), "", fmt.Sprint(n))
 			require.NoError(f, err)
 			if left, err := reply.AsInt64(); err == nil && left >= 0 {
@@ -272,7 +274,7 @@ func (f *fixture) randomDrift(random *rand.Rand, grants, bound int, drifts bool)
 			f.setRate(rates[random.IntN(len(rates))])
 			continue
 		case k < 969:
-			c.off += time.Duration(random.Int64N(int64(4*time.Second))) - 2*time.Second
+			c.off.Add(random.Int64N(int64(4*time.Second)) - int64(2*time.Second))
 		default:
 			time.Sleep(time.Duration(random.Int64N(int64(interval / 125))))
 		}
