@@ -71,9 +71,9 @@ const defaultWaitJitter = 20 * time.Millisecond
 
 // WithWaitJitter sets by how much callers that wait for permits ask later than at the first
 // millisecond in which the permits are free. That is 3 ms and a random time, which is below d and
-// at most a fifth of the interval. The default is 20 ms, which shares the permits evenly with
-// Redisson's waiters: they ask 3 ms later, and their timer some milliseconds after that. Permits
-// return in a burst, so waiters that always ask first would leave none for Java.
+// at most a fifth of the interval. The default is 20 ms, which leaves Redisson's waiters their turn:
+// they ask 3 ms later, and their timer some milliseconds after that. Permits return in a burst, so
+// waiters that always ask first would leave none for Java.
 //
 // With 0, callers ask on time: for a limiter that only Go programs use. A caller also asks on time
 // if its deadline would pass otherwise. Callers that do not wait, as those of TryAcquire, can take

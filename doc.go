@@ -136,8 +136,8 @@
 // and field. All other errors come from Redis or the network and are wrapped: *rueidis.RedisError
 // is an error reply of the server.
 //
-// A script call whose reply was lost is never sent again, since Redis may have executed it. Its
-// permits return after the interval.
+// A script call for permits whose reply was lost is never sent again, since Redis may have executed
+// it. Its permits return after the interval.
 //
 // # Calls of Redisson's object
 //

@@ -8,7 +8,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Name returns the name of the wrapped limiter, "" without one. With it, a [limit.Taken] takes of a
+// Name returns the name of the wrapped limiter, "" without one. With it, a [limit.Taken] takes from a
 // Limiter: Settle settles with Redis, or with the local share, depending on which granted. What the
 // mode [Open] granted needs no settlement.
 func (l *Limiter) Name() string {

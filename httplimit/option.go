@@ -143,7 +143,7 @@ func OnSettleError(failed func(*http.Request, error)) Option {
 // An outage is of a node of Redis. It begins when a call to that node has failed and none has been
 // answered for the time of the Deadline. A grant and a denial are answers. It ends with a call to that
 // node that could have granted, mostly one in the background. From its begin to its end, the mode
-// decides at once what asks that node. What asks other nodes is decided by them.
+// decides calls to that node at once. Calls to other nodes are decided by those.
 //
 // A mistake of the program, such as a limiter without a rate, is no outage, and lets no request pass.
 // The page [Failure modes] has the details.

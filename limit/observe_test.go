@@ -163,9 +163,11 @@ func TestObserver_Policy_IsTheirKinds(t *testing.T) {
 func TestObserver_WaitKnownFromAnEarlierReply_IsReported(t *testing.T) {
 	observed(t, func(t *testing.T, _ *fixture, client *rratelimiter.Client, o *reports) {
 		l := New(client, "name", TokenBucket{1, 10, time.Second})
-		for range 2 {
-			require.NoError(t, l.Acquire(t.Context(), 1))
-		}
+		var first sync.WaitGroup
+		first.Go(func() { assert.NoError(t, l.Acquire(t.Context(), 1)) })
+		time.Sleep(time.Millisecond) // the first call is on its way
+		require.NoError(t, l.Acquire(t.Context(), 1))
+		first.Wait()
 		decisions, calls, _ := o.all()
 		require.Len(t, decisions, 2)
 		assert.Len(t, calls, 2)

@@ -17,12 +17,12 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// Taken holds what a call has taken of limiters, until the call settles for its final cost. Take an
+// Taken holds what a call has taken from limiters, until the call settles for its final cost. Take an
 // estimate before a request to a model, for instance, and settle for the tokens of its answer. Use one
 // Taken for each call. The zero Taken holds nothing.
 //
 // What is never settled stays taken. A Taken is safe for concurrent use. Without Redis its calls fail,
-// unless they take of a limiter of package fallback.
+// unless they take from a limiter of package fallback.
 type Taken struct {
 	mu    sync.Mutex
 	takes []*take
@@ -40,7 +40,7 @@ type take struct {
 	begun  time.Time // the first Settle; zero before
 }
 
-// Takeable is a *[Limiter], a *[rratelimiter.Limiter], or a Limiter of package fallback. A [Taken] takes of
+// Takeable is a *[Limiter], a *[rratelimiter.Limiter], or a Limiter of package fallback. A [Taken] takes from
 // no other type.
 type Takeable interface{ Name() string }
 
@@ -154,7 +154,7 @@ const (
 // A number below 0, or more than 2^53 above what was taken, is [rratelimiter.ErrInvalidPermits]. So are
 // more numbers than calls that were granted. Both settle nothing.
 //
-// A *[rratelimiter.Limiter] cannot owe permits. If more was used than was taken of one, it keeps what was
+// A *[rratelimiter.Limiter] cannot owe permits. If more was used than was taken from one, it keeps what was
 // taken, the others are charged, and the error is [ErrNotChargeable]. No other Settle is needed then.
 func (t *Taken) Settle(ctx context.Context, actual ...int64) error {
 	t.mu.Lock()

@@ -21,7 +21,8 @@
 //	rratelimiter.fallback.active        up-down    {limiter}  middleware that decides without Redis now
 //	rratelimiter.rules.reloads          counter    {reload}   reloads of rules files
 //
-// queued_requests counts every Acquire and TryAcquireWithin of most limiters until it returns.
+// queued_requests counts every Acquire and TryAcquireWithin that is not answered from memory, until it
+// returns.
 // time_in_queue does not record requests that the first reply of Redis decides.
 //
 // # Attributes

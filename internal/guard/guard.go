@@ -25,7 +25,7 @@ import (
 )
 
 // Limiter is a limiter of requests. A guard also uses these methods, if present: TakeEach,
-// TryAcquireWithin, Acquire, Release, Charge, Peek, AvailablePermits and Policies.
+// TryAcquireWithin, Acquire, Release, Charge, Peek, AvailablePermits, Pause, Policies and Unwrap.
 type Limiter = limit.Joinable
 
 // Guard decides the requests of one Middleware or interceptor. It is safe for concurrent use.

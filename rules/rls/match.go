@@ -72,8 +72,8 @@ func (d *domain) resolve(request *ratelimit.RateLimitRequest, all []descriptor) 
 		if own := received.GetLimit(); own != nil {
 			one, ok := override(own)
 			if !ok {
-				return invalidf("descriptor %d brings a limit of unit %v, want SECOND, MINUTE, HOUR, DAY, MONTH or YEAR", i,
-					own.GetUnit())
+				return invalidf("descriptor %d brings a limit of unit %v, want SECOND, MINUTE, HOUR, DAY, WEEK, MONTH or YEAR",
+					i, own.GetUnit())
 			}
 			desc.limits = []*rateLimit{one}
 			continue

@@ -16,8 +16,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// settings are the settings of a rule. Rules with equal settings share one Middleware, which tracks
-// the state of Redis for all of them.
+// settings are the settings of a rule. Rules with equal settings share one middleware.
 type settings struct {
 	OnFailure failureMode
 	Wait      rulefile.Duration // 0 if the rule has none

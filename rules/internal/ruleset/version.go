@@ -100,7 +100,8 @@ func (v *Version[M]) sharing(deadline time.Duration, changed guard.Changed) *gua
 	defer v.mu.Unlock()
 	if v.shared == nil {
 		v.shared = guard.NewShared(deadline, changed)
+	} else if v == v.current.Load() { // a request in flight has the file of before
+		v.shared.SetDeadline(deadline)
 	}
-	v.shared.SetDeadline(deadline)
 	return v.shared
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// repair is a command that repairs a finding. It is made only if the same check still finds the problem,
-// and if none of the keys changes between that check and the command.
+// repair is a command that repairs a finding, or a count by the library. The command is made only if the
+// same check still finds the problem, and if none of the keys changes between that check and the command.
+// A count needs no check: it corrects what is wrong at its own time.
 type repair struct {
 	subject *inspect.Found // the limiter with one pair, the orphan or the policy
 	keys    []string

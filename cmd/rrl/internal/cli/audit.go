@@ -24,7 +24,7 @@ a limiter, expiries, names that no cluster can hold, and intervals with more
 permits than the rate. Without --fix it only reads.
 
 --fix makes the repairs that it names otherwise. A repair changes nothing if the limiter has changed
-since it was read.
+since it was read. A count of the permits finds what is true at its own time.
 
 Exit code 0 means that all limiters were checked and no problem is left.`,
 		Args: cobra.MaximumNArgs(1),
