@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -124,4 +125,28 @@ func TestPages_CallerLeaves_EndsTheCalls(t *testing.T) {
 			assert.Equal(t, before, f.Scripts.Load(), "calls for a caller that has left")
 		})
 	}
+}
+
+// TestSetRate_LongQueue_LearnsOfALowerRateAtOnce: the callers who cannot be served in time are denied.
+func TestSetRate_LongQueue_LearnsOfALowerRateAtOnce(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		const waiters = 3000 // more than are checked behind each reply
+		l := f.limiter(Rate{Permits: waiters / 3, Interval: 10 * time.Second})
+		var all sync.WaitGroup
+		var denied atomic.Int64
+		for range waiters {
+			all.Go(func() {
+				granted, err := l.TryAcquireWithin(t.Context(), 1, 25*time.Second)
+				assert.NoError(t, err)
+				if !granted {
+					denied.Add(1)
+				}
+			})
+		}
+		time.Sleep(50 * time.Millisecond)
+		require.NoError(t, l.SetRate(t.Context(), Rate{Permits: 1, Interval: 10 * time.Second}))
+		time.Sleep(time.Second)
+		assert.Greater(t, denied.Load(), int64(waiters/2))
+		all.Wait()
+	})
 }

@@ -70,6 +70,7 @@ func New(limiter limit.Joinable, options ...Option) *Limiter {
 		}
 	}
 	guard.MustCheck("fallback: New", s.Mode, limiter)
+	guard.MustShare("fallback: New", s.Mode, limiter) // also of a type of your own
 	return &Limiter{s.NewGuard(), limiter}
 }
 

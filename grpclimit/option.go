@@ -32,6 +32,9 @@ type settings struct {
 // Redis. A cost below 0 is [limit.ErrInvalidRequest]. A cost above the largest possible grant is always
 // denied, without a RetryInfo.
 func Cost(cost func(context.Context, Call) int64) Option {
+	if cost == nil {
+		return nil
+	}
 	return option(func(s *settings) {
 		s.Cost = func(c call) (int64, error) {
 			permits := cost(c.Context, c.Call)
@@ -46,6 +49,9 @@ func Cost(cost func(context.Context, Call) int64) Option {
 // Skip lets the calls pass for which skip returns true, without a call to Redis: health
 // checks, methods, or ranges of addresses (with [Address.Client]).
 func Skip(skip func(context.Context, Call) bool) Option {
+	if skip == nil {
+		return nil
+	}
 	return option(func(s *settings) {
 		s.Skip = func(c call) bool { return skip(c.Context, c.Call) }
 	})
@@ -72,6 +78,9 @@ func Shadow() Option { return common(func(s *guard.Settings) { s.Shadow = true }
 // Report sets a callback for every decision. It runs in the goroutine of the call, before the call
 // proceeds.
 func Report(report func(context.Context, Call, limit.Outcome)) Option {
+	if report == nil {
+		return nil
+	}
 	return option(func(s *settings) {
 		s.Report = func(c call, o limit.Outcome) { report(c.Context, c.Call, o) }
 	})
@@ -80,6 +89,9 @@ func Report(report func(context.Context, Call, limit.Outcome)) Option {
 // OnSettleError sets a callback for each [Settle] whose call to Redis failed. Such a Settle has no
 // effect: permits to refund stay taken, and permits to charge are not charged.
 func OnSettleError(failed func(context.Context, Call, error)) Option {
+	if failed == nil {
+		return nil
+	}
 	return option(func(s *settings) {
 		s.Unsettled = func(c call, err error) { failed(c.Context, c.Call, err) }
 	})

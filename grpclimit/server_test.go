@@ -130,3 +130,18 @@ type stream struct {
 func (s *stream) Context() context.Context { return s.ctx }
 
 func (*stream) SetTrailer(metadata.MD) {}
+
+// TestOptions_NilFunctions_HaveNoEffect, so that a program passes on what it may not have.
+func TestOptions_NilFunctions_HaveNoEffect(t *testing.T) {
+	client, _ := guardtest.Connect(t)
+	chooser := grpclimit.All(limit.New(client, "api", hour(10)))
+	info := &grpc.UnaryServerInfo{FullMethod: "/a/b"}
+	for _, option := range []grpclimit.Option{
+		grpclimit.Cost(nil), grpclimit.Skip(nil), grpclimit.Report(nil), grpclimit.OnSettleError(nil),
+		grpclimit.OnRedisChange(nil),
+	} {
+		_, err := grpclimit.UnaryServerInterceptor(chooser, option)(t.Context(), nil, info,
+			func(context.Context, any) (any, error) { return nil, nil })
+		assert.NoError(t, err)
+	}
+}

@@ -113,3 +113,15 @@ func TestMiddleware_EmptyWildcard_IsRefused(t *testing.T) {
 		}
 	})
 }
+
+// TestOptions_NilFunctions_HaveNoEffect, so that a program passes on what it may not have.
+func TestOptions_NilFunctions_HaveNoEffect(t *testing.T) {
+	client, _ := guardtest.Connect(t)
+	chooser := httplimit.Each(client, "web", httplimit.ByIP(), hour(10))
+	for _, option := range []httplimit.Option{
+		httplimit.Cost(nil), httplimit.Skip(nil), httplimit.Report(nil), httplimit.OnSettleError(nil), httplimit.Refuse(nil),
+		httplimit.OnRedisChange(nil),
+	} {
+		assert.Equal(t, 200, serve(httplimit.Middleware(chooser, option)(ok), request()).Code)
+	}
+}

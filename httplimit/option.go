@@ -74,6 +74,9 @@ func Headers(style HeaderStyle) Option {
 // Redis. A cost below 0 is [limit.ErrInvalidRequest], or [ErrLengthRequired] if the request has a body of
 // unknown length. A cost above the largest possible grant is always denied, without a Retry-After.
 func Cost(cost func(*http.Request) int64) Option {
+	if cost == nil {
+		return nil
+	}
 	return option(func(s *settings) {
 		s.Cost = func(r *http.Request) (int64, error) {
 			permits := cost(r)

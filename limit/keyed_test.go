@@ -39,6 +39,17 @@ func TestKeyed_KeyWithoutBraces_IsTheLimiterOfThatName(t *testing.T) {
 	assert.Equal(t, want.Name(), of.Name())
 }
 
+// TestKeyed_InvalidClient_HasItsError: with a prefix whose names need no escape, too.
+func TestKeyed_InvalidClient_HasItsError(t *testing.T) {
+	for _, option := range []rratelimiter.Option{rratelimiter.WithLease(-time.Second), rratelimiter.WithDenialCache(-1)} {
+		f := newClocked(t, option)
+		for _, prefix := range []string{"login", "{login}"} {
+			_, err := NewKeyed(f.client, prefix, twoPolicies...).TryAcquire(t.Context(), "alice", 1)
+			assert.ErrorIs(t, err, rratelimiter.ErrInvalidOption, prefix)
+		}
+	}
+}
+
 // TestKeyed_Calls_AreThoseOfTheLimiter: each of them acts on the key that it is given.
 func TestKeyed_Calls_AreThoseOfTheLimiter(t *testing.T) {
 	f := newClocked(t)

@@ -26,16 +26,28 @@ type plan struct {
 }
 
 func init() {
-	policy.MemberNames = func(limiter any) ([]string, bool) {
-		l, ok := limiter.(*Limiter)
-		if !ok || l == nil {
-			return nil, ok
+	policy.Members = func(limiter any) ([]policy.Member, bool) {
+		switch l := limiter.(type) {
+		case *rratelimiter.Limiter:
+			opened, err := inside.OpenLimiter(l)
+			if err != nil {
+				return nil, true
+			}
+			return []policy.Member{{Name: l.Name(), Initial: initialLog(&opened)}}, true
+		case *Limiter:
+			if l == nil {
+				return nil, true
+			}
+			all := make([]policy.Member, len(l.wire.members))
+			for i, m := range l.wire.members {
+				all[i] = policy.Member{Name: m.name}
+				if m.redisson != nil {
+					all[i].Initial = initialLog(m.redisson)
+				}
+			}
+			return all, true
 		}
-		names := make([]string, len(l.wire.members))
-		for i, m := range l.wire.members {
-			names[i] = m.name
-		}
-		return names, true
+		return nil, false
 	}
 }
 

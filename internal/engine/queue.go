@@ -171,6 +171,9 @@ func (q *queue) fillBatch() {
 		b.Requests = append(b.Requests, &w.Request)
 		q.inCall = append(q.inCall, w)
 	}
+	if q.fresh.changed {
+		q.checked = time.Time{} // the reply may deny any waiter
+	}
 	q.fresh.call()
 }
 
@@ -198,7 +201,8 @@ func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
 // permits, or whose request failed. The others keep their places.
 func (q *queue) applyAnswers(err error) (done []*waiter) {
 	b := &q.batch
-	if now := time.Now(); err != nil || q.replied && q.outdated(now) {
+	lowered := b.Forecast != nil && q.forecast != nil && b.Forecast.Limit() < q.forecast.Limit()
+	if now := time.Now(); err != nil || q.replied && (lowered || q.outdated(now)) {
 		q.fresh.checkAll(q.waiters.first)
 		q.checked = now
 	}

@@ -97,8 +97,7 @@ func (g *Guard) fail(err error) Answer {
 // try decides a request without a denial to wait for: by a pause, by Redis, or without it by the mode.
 func (g *Guard) try(ctx context.Context, b *breaker, q Request) (a Answer) {
 	if left := q.pauseLeft(!b.isDown()); left > 0 {
-		a.Result, a.paused, a.Decision.RetryAfter = limit.Rejected, true, left
-		return a
+		return pausedFor(left)
 	}
 	g.local.tidy()
 	if !b.allows(ctx, q.Limiter) {

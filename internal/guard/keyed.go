@@ -93,9 +93,17 @@ func MustCheck(call string, mode limit.FailureMode, l Limiter) {
 	}
 	switch unwrap(l).(type) {
 	case *limit.Limiter, *rratelimiter.Limiter:
-		if keys, _ := sharesOf(Request{Limiter: l}, float64(mode)); keys == nil && mode > 0 {
-			panic(fmt.Sprintf("%s: the policies of limiter %q are unknown: pass InitialRate to it, for Local", call, l.Name()))
-		}
+		MustShare(call, mode, l)
+	}
+}
+
+// MustShare panics with a mode that is a share of the limit if the policies are unknown.
+func MustShare(call string, mode limit.FailureMode, l Limiter) {
+	if mode <= 0 || IsNil(l) {
+		return
+	}
+	if keys, _ := sharesOf(Request{Limiter: l}, float64(mode)); keys == nil {
+		panic(fmt.Sprintf("%s: the policies of limiter %q are unknown: pass InitialRate to it, for Local", call, l.Name()))
 	}
 }
 

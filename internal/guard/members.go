@@ -2,11 +2,7 @@ package guard
 
 import (
 	"slices"
-	"strconv"
-	"time"
 
-	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -34,30 +30,34 @@ func sharesOf(q Request, share float64) ([]bucketKey, []shape) {
 }
 
 // ownPolicies returns the policies that a limiter was opened with, nil for one that is unknown: those of
-// its method Policies, or the initial rate of a *rratelimiter.Limiter.
-func ownPolicies(l Limiter) []limit.Policy {
-	switch l := unwrap(l).(type) {
-	case interface{ Policies() []limit.Policy }:
-		return l.Policies()
-	case *rratelimiter.Limiter:
-		opened, err := inside.OpenLimiter(l)
-		if err != nil || len(opened.Initial) == 0 {
-			return nil
-		}
-		args := opened.Initial[0].Args // the permits and the milliseconds come first
-		permits, _ := strconv.ParseInt(args[0], 10, 64)
-		millis, _ := strconv.ParseInt(args[1], 10, 64)
-		return []limit.Policy{limit.SlidingLog{Permits: permits, Interval: time.Duration(millis) * time.Millisecond}}
+// its method Policies, and the initial rate of each *rratelimiter.Limiter.
+func ownPolicies(l Limiter) (all []limit.Policy) {
+	l = unwrap(l)
+	if l, ok := l.(interface{ Policies() []limit.Policy }); ok {
+		all = slices.Clone(l.Policies())
 	}
-	return nil
+	members, _ := policy.Members(l)
+	for i, m := range members {
+		if i == len(all) {
+			all = append(all, nil)
+		}
+		if initial, ok := m.Initial.(limit.Policy); ok {
+			all[i] = initial
+		}
+	}
+	return all
 }
 
 // memberNames returns the name of the limiter of each policy of a request, or nil if one is unknown.
 // The limiters of a join have names of their own. A limiter with several policies has one name.
 func memberNames(q Request) []string {
-	names, ok := policy.MemberNames(q.Limiter)
+	members, ok := policy.Members(q.Limiter)
 	if !ok {
-		names = []string{q.Limiter.Name()}
+		members = []policy.Member{{Name: q.Limiter.Name()}}
+	}
+	names := make([]string, len(members))
+	for i, m := range members {
+		names[i] = m.Name
 	}
 	switch {
 	case len(q.Policies) == 0 || len(names) == 0 || slices.Contains(names, ""):

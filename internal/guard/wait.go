@@ -32,12 +32,11 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 	end, counted := time.Now().Add(q.Wait), false
 	a := g.try(ctx, b, q)
 	for {
-		if Passes(a.Result) && q.pauseLeft(a.Result == limit.Acquired && !a.Local) > 0 {
+		if left := q.pauseLeft(a.Result == limit.Acquired && !a.Local); Passes(a.Result) && left > 0 {
 			// The pause began during the call or the wait, so the permit is too early: refund it. A permit
 			// that cannot be refunded is lost.
 			_ = g.Settle(ctx, q, a, 0)
-			a = g.try(ctx, b, q)
-			continue
+			a = pausedFor(left)
 		}
 		after, left := a.Decision.RetryAfter, time.Until(end)
 		inLine := hasLine && a.Err == nil && !a.paused // Redis has denied it
@@ -70,12 +69,21 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 	}
 }
 
+// pausedFor returns the denial of a request during a pause.
+func pausedFor(left time.Duration) (a Answer) {
+	a.Result, a.paused, a.Decision.RetryAfter = limit.Rejected, true, left
+	return a
+}
+
 // wait waits in the line of a limiter after its denial. If Redis is down meanwhile, the wait ends.
 func (g *Guard) wait(ctx context.Context, b *breaker, q Request, denied Answer, l waiter) Answer {
 	up, stop := b.whileUp(ctx, q.Limiter)
 	defer stop(nil)
 	a, late, err := join(up, l, q.Permits, q.Wait)
 	if err != nil {
+		if !late && q.Wait > 0 && up.Err() == nil && isTimeout(err) && !b.isSilent() {
+			return denied // the wait is over, and Redis still has time to answer
+		}
 		if ctx.Err() == nil && errors.Is(context.Cause(up), ErrDown) {
 			late, err = false, b.downError(q.Limiter)
 		}
@@ -112,9 +120,15 @@ func join(ctx context.Context, l waiter, permits int64, most time.Duration) (a A
 	a.receipt, a.fromMemory, a.Waited = slot.Of(permits), slot.FromMemory(), a.Decision.Allowed
 	var dialed *net.OpError
 	_, ends := ctx.Deadline()
-	late = ends && errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &dialed) &&
+	late = ends && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &dialed) &&
 		(most == Forever || time.Now().Before(end))
 	return a, late, err
+}
+
+// isTimeout reports whether a wait has ended, and not the time to make a connection.
+func isTimeout(err error) bool {
+	var dialed *net.OpError
+	return errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &dialed)
 }
 
 // whileUp returns a context that ends with the cause ErrDown when Redis is down. The waits of a limiter

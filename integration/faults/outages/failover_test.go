@@ -131,7 +131,7 @@ func TestOutage_SentinelFailoverAfterPause_NoPermitIsLost(t *testing.T) {
 	load.Break()
 	master, err := sentinel.Master(t.Context())
 	require.NoError(t, err)
-	command(t, master, "CLIENT", "PAUSE", "3000", "WRITE")
+	command(t, master, "CLIENT", "PAUSE", "10000", "WRITE") // longer than the failover takes
 	failOver(t, sentinel)
 	outcome := load.Recover()
 	outcome.Require(Most{"READONLY": outcome.once(), cut: outcome.onceEach(), deadline: outcome.oftenBy(within)})
