@@ -146,7 +146,7 @@ func TestSetRate_LongQueue_LearnsOfALowerRateAtOnce(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		require.NoError(t, l.SetRate(t.Context(), Rate{Permits: 1, Interval: 10 * time.Second}))
 		time.Sleep(time.Second)
-		assert.Greater(t, denied.Load(), int64(waiters/2))
+		assert.GreaterOrEqual(t, denied.Load(), int64(waiters*2/3-3), "all but those who are served in time")
 		all.Wait()
 	})
 }
