@@ -78,9 +78,9 @@ test-published: deps
 	cp go.work.sum published.work.sum
 	GOWORK=$(CURDIR)/published.work $(GO_TEST) $(addsuffix /...,$(PUBLISHED))
 
-# Three suites at a time: most of them wait. The tools, which have their own tests, need no race detector.
+# Two suites at a time, each with tests beside each other: most of them wait. The tools, which have their own tests, need no race detector.
 test-integration: deps
-	cd integration && $(GO_TEST) -p 3 -timeout 30m \
+	cd integration && $(GO_TEST) -p 2 -timeout 30m \
 		$$(go list ./... | grep -v '/tools/\|/compatibility/proxies$$\|/containers$$\|/linear/mutants$$')
 	cd integration && go test -shuffle=on -vet=off $$(go list ./tools/... | grep -v '/alloy$$\|/tested$$')
 

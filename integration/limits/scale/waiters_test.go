@@ -97,7 +97,8 @@ func TestAcquire_ManyWaiters_DelayNoOtherName(t *testing.T) {
 
 // Many calls are cancelled while the server hangs. They leave no memory and no goroutine.
 func TestTryAcquire_ManyCancelled_LeaveNothing(t *testing.T) {
-	const maxHeld, maxGoroutines = 1 << 19, 32
+	const maxGoroutines = 32
+	maxHeld := int64(many) * 100 // less than a request each
 	server := servers.Single(t)
 	c := connect(t, server)
 	limiter := c.Limiter(name)
@@ -123,7 +124,7 @@ func TestTryAcquire_ManyCancelled_LeaveNothing(t *testing.T) {
 		took.Round(time.Millisecond), more, float64(more)/float64(many), goroutines)
 	require.Empty(t, crowd.wrong())
 	require.EqualValues(t, many, crowd.failed.Load(), "the server answered")
-	require.Less(t, more, int64(maxHeld))
+	require.Less(t, more, maxHeld)
 	require.LessOrEqual(t, goroutines, maxGoroutines)
 	require.Zero(t, leaks.OfLimiters(10*time.Second))
 	free, err := limiter.AvailablePermits(t.Context())

@@ -26,7 +26,7 @@ var clients = append([]string{"github.com/redis/rueidis."}, Library...)
 // The tests wait for most of their time, so more of them run at once than there are processors. It
 // returns the exit code.
 func Main(m *testing.M) int {
-	if err := flag.Set("test.parallel", "6"); err != nil { // -parallel overrides it
+	if err := flag.Set("test.parallel", "4"); err != nil { // -parallel overrides it
 		panic(err)
 	}
 	code := m.Run()
