@@ -15,7 +15,7 @@ func init() {
 		if !ok || c == nil || c.redis == nil {
 			return inside.Client{}, fmt.Errorf("%w: create the Client with New and a rueidis.Client", ErrNoClient)
 		}
-		return c.inside(), nil
+		return c.inside(), c.err
 	}
 	inside.OpenLimiter = func(limiter any) (inside.Limiter, error) {
 		l, ok := limiter.(*Limiter)

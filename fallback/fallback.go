@@ -69,7 +69,7 @@ func New(limiter limit.Joinable, options ...Option) *Limiter {
 			option(&s)
 		}
 	}
-	guard.MustCheck("fallback: New", s.Mode, limiter)
+	guard.MustCheck("fallback: New", limit.Closed, limiter)
 	guard.MustShare("fallback: New", s.Mode, limiter) // also of a type of your own
 	return &Limiter{s.NewGuard(), limiter}
 }

@@ -69,6 +69,9 @@ func TestNew_Local_NeedsThePoliciesOfEachMember(t *testing.T) {
 			allowed, from, _ := l.TryAcquire(t.Context(), 1)
 			assert.Equal(t, want, allowed, from)
 		}
+		open := fallback.New(limit.Join(client.Limiter("{a}java", minute), window), fallback.OnFailure(limit.Open))
+		allowed, _, _ := open.TryAcquire(t.Context(), 11)
+		assert.True(t, allowed, "the rate in Redis may be above the initial rate")
 		f.Redis.SetError("")
 		assert.Panics(t, func() { fallback.New(limit.Join(client.Limiter("{a}java"), window), local) })
 		assert.Panics(t, func() { fallback.New(ownType{client.Limiter("java", minute)}, local) })

@@ -32,10 +32,6 @@ func NewKeyed(client *rratelimiter.Client, prefix string, policies ...Policy) *K
 		err = fmt.Errorf("%w: the prefix is empty", rratelimiter.ErrInvalidName)
 	}
 	k := &Keyed{plan: p, prefix: prefix + ":", err: err}
-	if err == nil && !p.client.Maps {
-		_, err = p.client.Mapped(prefix) // an invalid option of the Client
-		k.err = err
-	}
 	if err == nil && !p.client.Maps && !strings.ContainsAny(prefix, "{}") {
 		k.plain = "{" + k.prefix
 	}

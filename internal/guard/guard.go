@@ -178,8 +178,8 @@ func (g *Guard) withoutRedis(q Request, err error) Answer {
 		return g.fail(mistake)
 	}
 	policies := q.Policies
-	if _, exact := unwrap(q.Limiter).(*limit.Limiter); exact && len(policies) == 0 { // another rate may be in Redis
-		policies = ownPolicies(q.Limiter)
+	if l, exact := unwrap(q.Limiter).(*limit.Limiter); exact && len(policies) == 0 {
+		policies = l.Policies() // without an initial rate: Redis may have another
 	}
 	for _, p := range policies {
 		if d, known := policy.Of(p); known && d.Most < q.Permits {

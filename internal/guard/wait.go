@@ -118,10 +118,8 @@ func join(ctx context.Context, l waiter, permits int64, most time.Duration) (a A
 		a.Decision.Allowed, err = l.TryAcquireWithin(slot, permits, most)
 	}
 	a.receipt, a.fromMemory, a.Waited = slot.Of(permits), slot.FromMemory(), a.Decision.Allowed
-	var dialed *net.OpError
 	_, ends := ctx.Deadline()
-	late = ends && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &dialed) &&
-		(most == Forever || time.Now().Before(end))
+	late = ends && ctx.Err() == nil && isTimeout(err) && (most == Forever || time.Now().Before(end))
 	return a, late, err
 }
 

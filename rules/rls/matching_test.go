@@ -162,6 +162,7 @@ var units = []scenario{
 		{0, "d | unknown=1 deep=too 1/minute", "OK | OK 0/1 minute 60s"},
 		{0, "d | unknown=1 deep=too 1/minute", "OVER | OVER 0/1 minute 60s"},
 		{0, "d | user=ann 1/unknown",
-			"error: rpc error: code = InvalidArgument desc = rls: descriptor 0 brings a limit of unit UNKNOWN, want SECOND, MINUTE, HOUR, DAY, WEEK, MONTH or YEAR"},
+			"error: rpc error: code = InvalidArgument desc = rls: descriptor 0 brings a limit of unit UNKNOWN, " +
+				"want SECOND, MINUTE, HOUR, DAY, WEEK, MONTH or YEAR"},
 	}},
 }

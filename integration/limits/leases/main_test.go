@@ -133,7 +133,7 @@ func member(t task) error {
 		Limiter(name)
 	answers := json.NewEncoder(os.Stdout)
 	var r report
-	for told := false; time.Now().Before(t.End); {
+	for warm := false; time.Now().Before(t.End); {
 		start := time.Now()
 		granted, err := limiter.TryAcquire(context.Background(), 1)
 		end := time.Now()
@@ -146,8 +146,8 @@ func member(t task) error {
 			continue
 		}
 		r.Grants = append(r.Grants, ledger.Grant{Start: start, End: end, Permits: 1})
-		if leased.Load() >= t.Warm && !told {
-			told = true
+		if leased.Load() >= t.Warm && !warm {
+			warm = true
 			if err := answers.Encode(true); err != nil {
 				return err
 			}
