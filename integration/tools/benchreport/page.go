@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-var figureRow = regexp.MustCompile(`(?m)^\| (.+: .+) \| (\S+(?: \S+)?) \|$`)
+var figureRow = regexp.MustCompile(`(?m)^\| ([^|]+: [^|]+) \| (\S+(?: \S+)?) \|$`)
 
 // withFigures puts the measured figures into the rows of performance.md that have a floor.
 func withFigures(page string, checked []checkedFloor) string {
