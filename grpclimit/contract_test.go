@@ -61,9 +61,8 @@ func TestUnaryClientInterceptor_SharedContract_IsKept(t *testing.T) {
 }
 
 func TestUnaryServerInterceptor_OddCalls_GetNoMoreThanPlainOnes(t *testing.T) {
-	guardtest.TestChoices(t, guardtest.Door{
-		Limits: []string{guardtest.ByHeader, guardtest.ByBinary, guardtest.ByClient},
-		Open: func(client *rratelimiter.Client, by string) func(guardtest.Choice) bool {
+	guardtest.TestChoices(t, []string{guardtest.ByHeader, guardtest.ByBinary, guardtest.ByClient},
+		func(client *rratelimiter.Client, by string) func(guardtest.Choice) bool {
 			key := map[string]grpclimit.Key{
 				guardtest.ByHeader: grpclimit.ByMetadata("Key"), guardtest.ByBinary: grpclimit.ByMetadata("Key-Bin"),
 				guardtest.ByClient: grpclimit.ByIP(netip.MustParsePrefix("10.0.0.1/32")),
@@ -78,8 +77,7 @@ func TestUnaryServerInterceptor_OddCalls_GetNoMoreThanPlainOnes(t *testing.T) {
 					func(context.Context, any) (any, error) { return nil, nil })
 				return err == nil
 			}
-		},
-	})
+		})
 }
 
 func BenchmarkServer(b *testing.B) { guardtest.BenchmarkServer(b, middleware) }

@@ -42,9 +42,8 @@ func TestMiddleware_SharedContract_IsKept(t *testing.T) { guardtest.TestServer(t
 func TestTransport_SharedContract_IsKept(t *testing.T) { guardtest.TestClient(t, middleware) }
 
 func TestMiddleware_OddRequests_GetNoMoreThanPlainOnes(t *testing.T) {
-	guardtest.TestChoices(t, guardtest.Door{
-		Limits: []string{guardtest.ByHeader, guardtest.ByClient},
-		Open: func(client *rratelimiter.Client, by string) func(guardtest.Choice) bool {
+	guardtest.TestChoices(t, []string{guardtest.ByHeader, guardtest.ByClient},
+		func(client *rratelimiter.Client, by string) func(guardtest.Choice) bool {
 			key := httplimit.ByHeader("Key")
 			if by == guardtest.ByClient {
 				key = httplimit.ByIP(netip.MustParsePrefix("10.0.0.1/32"))
@@ -59,8 +58,7 @@ func TestMiddleware_OddRequests_GetNoMoreThanPlainOnes(t *testing.T) {
 				}
 				return serve(handler, r).Code == http.StatusOK
 			}
-		},
-	})
+		})
 }
 
 func BenchmarkServer(b *testing.B) { guardtest.BenchmarkServer(b, middleware) }

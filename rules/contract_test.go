@@ -25,16 +25,14 @@ func odd(c guardtest.Choice) *http.Request {
 }
 
 func TestMiddleware_OddRequests_GetNoMoreThanPlainOnes(t *testing.T) {
-	guardtest.TestChoices(t, guardtest.Door{
-		Limits: []string{guardtest.ByHeader, guardtest.ByClient, guardtest.ByRoute},
-		Open: func(client *rratelimiter.Client, by string) func(guardtest.Choice) bool {
+	guardtest.TestChoices(t, []string{guardtest.ByHeader, guardtest.ByClient, guardtest.ByRoute},
+		func(client *rratelimiter.Client, by string) func(guardtest.Choice) bool {
 			handler := parsed(t, rulestest.Contract(by)).Middleware(client)(granted)
 			return func(c guardtest.Choice) bool {
 				r := odd(c)
 				return r != nil && serve(handler, r).Code == good
 			}
-		},
-	})
+		})
 }
 
 // TestForwardAuth_OddRequests_GetNoMoreThanPlainOnes, with the host in a header or in the URI.
@@ -48,9 +46,8 @@ func TestForwardAuth_OddRequests_GetNoMoreThanPlainOnes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			guardtest.TestChoices(t, guardtest.Door{
-				Limits: []string{guardtest.ByHeader, guardtest.ByClient, guardtest.ByRoute},
-				Open: func(client *rratelimiter.Client, by string) func(guardtest.Choice) bool {
+			guardtest.TestChoices(t, []string{guardtest.ByHeader, guardtest.ByClient, guardtest.ByRoute},
+				func(client *rratelimiter.Client, by string) func(guardtest.Choice) bool {
 					handler := parsed(t, rulestest.Contract(by)).ForwardAuth(client)
 					return func(c guardtest.Choice) bool {
 						r := request("GET /auth")
@@ -63,8 +60,7 @@ func TestForwardAuth_OddRequests_GetNoMoreThanPlainOnes(t *testing.T) {
 						describe(r.Header, c)
 						return serve(handler, r).Code == good
 					}
-				},
-			})
+				})
 		})
 	}
 }

@@ -17,9 +17,8 @@ import (
 func TestServerInterceptors_OddCalls_GetNoMoreThanPlainOnes(t *testing.T) {
 	for name, door := range doors {
 		t.Run(name, func(t *testing.T) {
-			guardtest.TestChoices(t, guardtest.Door{
-				Limits: []string{guardtest.ByHeader, guardtest.ByBinary, guardtest.ByClient, guardtest.ByRPC},
-				Open: func(client *rratelimiter.Client, by string) func(guardtest.Choice) bool {
+			guardtest.TestChoices(t, []string{guardtest.ByHeader, guardtest.ByBinary, guardtest.ByClient, guardtest.ByRPC},
+				func(client *rratelimiter.Client, by string) func(guardtest.Choice) bool {
 					call := door(parsed(t, rulestest.Contract(by)), client)
 					return func(c guardtest.Choice) bool {
 						md := make(metadata.MD)
@@ -30,8 +29,7 @@ func TestServerInterceptors_OddCalls_GetNoMoreThanPlainOnes(t *testing.T) {
 						from := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.Peer))
 						return call(peer.NewContext(ctx, &peer.Peer{Addr: from}), c.RPC) == nil
 					}
-				},
-			})
+				})
 		})
 	}
 }

@@ -20,7 +20,7 @@ type Choice struct {
 	Headers            [][2]string // or metadata
 }
 
-// Limits of a [Door], each of one permit an hour.
+// The limits that a server can have, each of one permit an hour.
 const (
 	ByHeader = "header"  // of each value of the header Key
 	ByBinary = "binary"  // of each value of the metadata Key-Bin
@@ -28,12 +28,6 @@ const (
 	ByRoute  = "route"   // of shop.example/login for all methods but OPTIONS
 	ByRPC    = "rpc"     // of /shop.Login/Do
 )
-
-// Door is a server behind a limit.
-type Door struct {
-	Limits []string // that it can have
-	Open   func(client *rratelimiter.Client, by string) func(Choice) (served bool)
-}
 
 // plain is the request that others are compared with.
 func plain() Choice {
@@ -151,40 +145,37 @@ func choices() []choice {
 	return all
 }
 
-// TestChoices sends a door what a client can choose in odd forms. No request gets more than the plain
-// request would, and none counts as another client's.
-func TestChoices(t *testing.T, d Door) {
+// TestChoices sends a server what a client can choose, in odd forms. No request gets more than the
+// plain request would, and none counts as another client's. Each test opens a server with one of the
+// limits, as a function that reports whether a request was served.
+func TestChoices(t *testing.T, limits []string,
+	open func(client *rratelimiter.Client, by string) func(Choice) (served bool)) {
 	tested := 0
 	for _, c := range choices() {
-		if !slices.Contains(d.Limits, c.by) {
+		if !slices.Contains(limits, c.by) {
 			continue
 		}
 		tested++
 		t.Run(c.by+"/"+c.name, func(t *testing.T) {
-			c.test(t, d, true)
+			Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+				send, odd := open(client, c.by), plain()
+				c.with(&odd)
+				served := send(odd)
+				if c.same {
+					assert.False(t, send(plain()) && served, "the plain request passes beside it")
+				} else {
+					assert.True(t, send(plain()), "it counts as the plain request")
+				}
+			})
 			if c.same {
-				c.test(t, d, false)
+				Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+					send, odd := open(client, c.by), plain()
+					c.with(&odd)
+					assert.True(t, send(plain()))
+					assert.False(t, send(odd), "it passes beside the plain request")
+				})
 			}
 		})
 	}
 	assert.NotZero(t, tested)
-}
-
-func (c *choice) test(t *testing.T, d Door, oddFirst bool) {
-	odd := plain()
-	c.with(&odd)
-	Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
-		send := d.Open(client, c.by)
-		if !oddFirst {
-			assert.True(t, send(plain()))
-			assert.False(t, send(odd), "it passes beside the plain request")
-			return
-		}
-		served := send(odd)
-		if c.same {
-			assert.False(t, send(plain()) && served, "the plain request passes beside it")
-		} else {
-			assert.True(t, send(plain()), "it counts as the plain request")
-		}
-	})
 }

@@ -2,8 +2,8 @@ package rulestest
 
 import "github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 
-// Contract returns a file with a limit of a [guardtest.Door]. The exceptions of a client's request are
-// in it too.
+// Contract returns a file with a limit of [guardtest.TestChoices]. The exceptions of a client's request
+// are in it too.
 func Contract(by string) string {
 	const limits = "limits: {rate: 1/h, policy: fixed_window}}\n"
 	file := "address: {trusted: 10.0.0.1}\nrules:\n"
