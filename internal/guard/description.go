@@ -137,3 +137,39 @@ func nameOf(of policy.Description) string {
 	}
 	return notation.FormatDuration(of.Window)
 }
+
+type described struct {
+	Limiter
+	description *Description
+}
+
+// Of returns a limiter with this description.
+func (d *Description) Of(l Limiter) Limiter { return described{l, d} }
+
+// Described returns a limiter with the description of its policies, unless it is nil.
+func Described(l Limiter) Limiter {
+	if IsNil(l) {
+		return nil
+	}
+	return descriptionOf(l).Of(l)
+}
+
+func undescribed(l Limiter) Limiter {
+	if l, ok := l.(described); ok {
+		return l.Limiter
+	}
+	return l
+}
+
+var noDescription = Describe()
+
+// descriptionOf returns the description of a limiter. The rate of a *rratelimiter.Limiter is in Redis.
+func descriptionOf(l Limiter) *Description {
+	switch l := l.(type) {
+	case described:
+		return l.description
+	case interface{ Policies() []limit.Policy }:
+		return Describe(l.Policies()...)
+	}
+	return noDescription
+}

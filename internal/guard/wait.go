@@ -130,7 +130,7 @@ func isTimeout(err error) bool {
 }
 
 // whileUp returns a context that ends with the cause ErrDown when Redis is down. The waits of a limiter
-// do not tell when Redis hangs, so a probe finds that out, unless another call is answered. The end
+// do not report that Redis hangs, so a probe finds that out, unless another call is answered. The end
 // comes after a deadline of silence, one of the probe, and two pauses of a third each.
 func (b *breaker) whileUp(ctx context.Context, l Limiter) (context.Context, context.CancelCauseFunc) {
 	ctx, end := context.WithCancelCause(ctx)
