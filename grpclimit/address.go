@@ -1,7 +1,6 @@
 package grpclimit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,31 +23,19 @@ type Address httplimit.Address
 // Key returns the client's address as a [Key]: an IPv4 address, the network of an IPv6 address, or
 // a whole link-local address.
 func (a Address) Key(ctx context.Context, _ Call) (string, error) {
-	client, err := a.Client(ctx)
-	if err != nil {
-		return "", err
-	}
-	key, err := guard.AddressKey(client, a.IPv6Bits)
-	if err != nil {
-		return "", fmt.Errorf("grpclimit: %w", err)
-	}
-	return key, nil
+	return guard.Address(a).Key(originOf(ctx))
 }
 
 // Client returns the client's address from the context of a call to a server, or an error if it is
 // unknown.
 func (a Address) Client(ctx context.Context) (netip.Addr, error) {
-	proxy, err := peerOf(ctx)
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("grpclimit: the peer's address: %w", err)
-	}
-	header := strings.ToLower(cmp.Or(a.Header, "x-forwarded-for"))
-	lines := func(header string) []string { return metadata.ValueFromIncomingContext(ctx, header) }
-	client, err := guard.ClientOf(proxy, a.Trusted, header, lines)
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("grpclimit: %w", err)
-	}
-	return client, nil
+	return guard.Address(a).Client(originOf(ctx))
+}
+
+func originOf(ctx context.Context) guard.Origin {
+	addr, err := peerOf(ctx)
+	return guard.Origin{Package: "grpclimit", Peer: addr, Err: err, Canonical: strings.ToLower,
+		Lines: func(header string) []string { return metadata.ValueFromIncomingContext(ctx, header) }}
 }
 
 // peerOf returns the address of the peer. The address of a unix socket is a path that the client

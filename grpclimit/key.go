@@ -24,11 +24,7 @@ type Key func(ctx context.Context, call Call) (string, error)
 //
 // ByIP panics if a range is the zero Prefix.
 func ByIP(trusted ...netip.Prefix) Key {
-	for _, network := range trusted {
-		if !network.IsValid() {
-			panic("grpclimit: ByIP: a trusted range is the zero Prefix: pass valid ranges")
-		}
-	}
+	guard.MustTrust("grpclimit: ByIP", trusted)
 	return Address{Trusted: trusted}.Key
 }
 

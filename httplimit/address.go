@@ -1,8 +1,6 @@
 package httplimit
 
 import (
-	"cmp"
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -48,33 +46,20 @@ func UnixSocket() netip.Prefix { return guard.UnixSocket }
 
 // Key returns the client's address as a [Key]: an IPv4 address, the network of an IPv6 address, or
 // a whole link-local address.
-func (a Address) Key(r *http.Request) (string, error) {
-	client, err := a.Client(r)
-	if err != nil {
-		return "", err
-	}
-	key, err := guard.AddressKey(client, a.IPv6Bits)
-	if err != nil {
-		return "", fmt.Errorf("httplimit: %w", err)
-	}
-	return key, nil
-}
+func (a Address) Key(r *http.Request) (string, error) { return guard.Address(a).Key(originOf(r)) }
 
 // Client returns the client's address, or an error if it is unknown.
 func (a Address) Client(r *http.Request) (netip.Addr, error) {
+	return guard.Address(a).Client(originOf(r))
+}
+
+func originOf(r *http.Request) guard.Origin {
 	peer, err := guard.ParseAddr(r.RemoteAddr)
 	// The address of a unix socket is a path that the client may have chosen.
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if ok && strings.HasPrefix(local.Network(), "unix") {
 		peer, err = guard.UnixPeer, nil
 	}
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("httplimit: the peer's address: %w", err)
-	}
-	header := http.CanonicalHeaderKey(cmp.Or(a.Header, "X-Forwarded-For"))
-	client, err := guard.ClientOf(peer, a.Trusted, header, r.Header.Values)
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("httplimit: %w", err)
-	}
-	return client, nil
+	return guard.Origin{Package: "httplimit", Peer: peer, Err: err, Canonical: http.CanonicalHeaderKey,
+		Lines: r.Header.Values}
 }

@@ -23,11 +23,7 @@ type Key func(*http.Request) (string, error)
 //
 // ByIP panics if a range is the zero Prefix.
 func ByIP(trusted ...netip.Prefix) Key {
-	for _, network := range trusted {
-		if !network.IsValid() {
-			panic("httplimit: ByIP: a trusted range is the zero Prefix: pass valid ranges")
-		}
-	}
+	guard.MustTrust("httplimit: ByIP", trusted)
 	return Address{Trusted: trusted}.Key
 }
 

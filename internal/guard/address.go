@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -78,18 +79,61 @@ func Contains(networks []netip.Prefix, addr netip.Addr) bool {
 	return false
 }
 
-// ClientOf returns the client of a peer: the peer, or if that is a trusted proxy, the client that the
-// lines of a header name. It is an address that a client is limited by, see [Client].
-func ClientOf(peer netip.Addr, trusted []netip.Prefix, header string, lines func(header string) []string,
-) (netip.Addr, error) {
-	if !Contains(trusted, peer) {
-		if peer == UnixPeer {
-			return netip.Addr{}, errors.New("the peer is on a unix socket, which has no address and is not trusted")
-		}
-		return Client(peer), nil
+// Address determines the address of a client, see httplimit.Address.
+type Address struct {
+	Trusted  []netip.Prefix
+	Header   string // X-Forwarded-For by default
+	IPv6Bits int
+}
+
+// Origin is where a request comes from.
+type Origin struct {
+	Package   string // that errors begin with
+	Peer      netip.Addr
+	Err       error // if the peer's address is unknown
+	Canonical func(header string) string
+	Lines     func(header string) []string
+}
+
+// Key returns the key of the client's address, see [AddressKey].
+func (a Address) Key(from Origin) (string, error) {
+	client, err := a.Client(from)
+	if err != nil {
+		return "", err
 	}
-	client, err := behind(peer, trusted, header, lines(header))
-	return Client(client), err
+	key, err := AddressKey(client, a.IPv6Bits)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", from.Package, err)
+	}
+	return key, nil
+}
+
+// Client returns the address that a client is limited by, see [Client]: the peer, or if that is a
+// trusted proxy, the client that the lines of a header name.
+func (a Address) Client(from Origin) (client netip.Addr, err error) {
+	switch header := from.Canonical(cmp.Or(a.Header, "X-Forwarded-For")); {
+	case from.Err != nil:
+		err = fmt.Errorf("the peer's address: %w", from.Err)
+	case Contains(a.Trusted, from.Peer):
+		client, err = behind(from.Peer, a.Trusted, header, from.Lines(header))
+	case from.Peer == UnixPeer:
+		err = errors.New("the peer is on a unix socket, which has no address and is not trusted")
+	default:
+		client = from.Peer
+	}
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("%s: %w", from.Package, err)
+	}
+	return Client(client), nil
+}
+
+// MustTrust panics if a trusted range is the zero Prefix. The text begins with the call.
+func MustTrust(call string, trusted []netip.Prefix) {
+	for _, network := range trusted {
+		if !network.IsValid() {
+			panic(call + ": a trusted range is the zero Prefix: pass valid ranges")
+		}
+	}
 }
 
 // behind returns the client of a trusted proxy, from the lines of a header: the first address from
