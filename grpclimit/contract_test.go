@@ -24,14 +24,11 @@ const method = "/shop.Orders/Create"
 
 // middleware is this package as the contract of all middleware calls it.
 var middleware = guardtest.Middleware{
-	Server: newUnaryServer,
-	Client: newClient,
-	FromContext: func(ctx context.Context) (guardtest.Outcome, bool) {
-		o, ok := grpclimit.FromContext(ctx)
-		return outcome(o), ok
-	},
-	Settle:     grpclimit.Settle,
-	ErrNotSent: grpclimit.ErrNotSent,
+	Server:      newUnaryServer,
+	Client:      newClient,
+	FromContext: grpclimit.FromContext,
+	Settle:      grpclimit.Settle,
+	ErrNotSent:  grpclimit.ErrNotSent,
 	AddressKey: func(peerAddr netip.AddrPort, a guardtest.Address, headers [][2]string) (string, error) {
 		md := make(metadata.MD)
 		for _, h := range headers {
@@ -143,7 +140,8 @@ func incoming(ctx context.Context, key string) context.Context {
 
 // codeOf maps statuses of HTTP to codes.
 var codeOf = map[int]codes.Code{
-	200: codes.OK, 400: codes.InvalidArgument, 429: codes.ResourceExhausted, 500: codes.Internal, 503: codes.Unavailable,
+	200: codes.OK, 400: codes.InvalidArgument, 429: codes.ResourceExhausted, 499: codes.Canceled,
+	500: codes.Internal, 503: codes.Unavailable,
 }
 
 func replyOf(err error) guardtest.Reply {
@@ -177,39 +175,29 @@ func choose(s guardtest.Settings) choice {
 	return grpclimit.All(s.Limiter)
 }
 
-func options(s guardtest.Settings) []grpclimit.Option {
-	opts := []grpclimit.Option{
-		nil, grpclimit.OnFailure(s.Mode), grpclimit.OnRedisChange(s.OnRedisChange),
-	}
-	add := func(set bool, opt func() grpclimit.Option) {
-		if set {
-			opts = append(opts, opt())
-		}
-	}
-	add(s.Cost != nil, func() grpclimit.Option {
-		return grpclimit.Cost(func(context.Context, grpclimit.Call) int64 { return s.Cost() })
-	})
-	add(s.Skip != nil, func() grpclimit.Option {
-		return grpclimit.Skip(func(context.Context, grpclimit.Call) bool { return s.Skip() })
-	})
-	add(s.Wait != 0, func() grpclimit.Option { return grpclimit.Wait(s.Wait) })
-	add(s.MaxWaiting != 0, func() grpclimit.Option { return grpclimit.MaxWaiting(s.MaxWaiting) })
-	add(s.Spread != 0, func() grpclimit.Option { return grpclimit.Spread(s.Spread) })
-	add(s.Random != nil, func() grpclimit.Option { return grpclimit.WithRandom(s.Random) })
-	add(s.Shadow, grpclimit.Shadow)
-	add(s.Deadline != 0, func() grpclimit.Option { return grpclimit.Deadline(s.Deadline) })
-	add(s.Report != nil, func() grpclimit.Option {
-		return grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o limit.Outcome) { s.Report(outcome(o)) })
-	})
-	add(s.OnSettleError != nil, func() grpclimit.Option {
-		return grpclimit.OnSettleError(func(_ context.Context, _ grpclimit.Call, err error) { s.OnSettleError(err) })
-	})
-	return opts
+// common are the options that httplimit has too.
+var common = guardtest.Options[grpclimit.Option]{
+	Package: "grpclimit", Wait: grpclimit.Wait, Spread: grpclimit.Spread, Deadline: grpclimit.Deadline,
+	MaxWaiting: grpclimit.MaxWaiting, OnFailure: grpclimit.OnFailure, OnRedisChange: grpclimit.OnRedisChange,
+	Shadow: grpclimit.Shadow, Random: grpclimit.WithRandom,
 }
 
-func outcome(o limit.Outcome) guardtest.Outcome {
-	return guardtest.Outcome{
-		Result: o.Result.String(), Shadow: o.Shadow, Limiter: o.Limiter, Local: o.Local,
-		Left: o.Decision.Remaining, Err: o.Err,
+func options(s guardtest.Settings) []grpclimit.Option {
+	opts := common.Of(s, nil, grpclimit.Cost(nil), grpclimit.Skip(nil), grpclimit.Report(nil),
+		grpclimit.OnSettleError(nil)) // nil has no effect
+	if s.Cost != nil {
+		opts = append(opts, grpclimit.Cost(func(context.Context, grpclimit.Call) int64 { return s.Cost() }))
 	}
+	if s.Skip != nil {
+		opts = append(opts, grpclimit.Skip(func(context.Context, grpclimit.Call) bool { return s.Skip() }))
+	}
+	if s.Report != nil {
+		opts = append(opts,
+			grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o limit.Outcome) { s.Report(o) }))
+	}
+	if s.OnSettleError != nil {
+		opts = append(opts,
+			grpclimit.OnSettleError(func(_ context.Context, _ grpclimit.Call, err error) { s.OnSettleError(err) }))
+	}
+	return opts
 }

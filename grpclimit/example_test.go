@@ -17,7 +17,6 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -47,21 +46,17 @@ func startService(of *service, server []grpc.ServerOption, client ...grpc.DialOp
 }
 
 func connectTo(s *grpc.Server, opts ...grpc.DialOption) (*grpc.ClientConn, func()) {
-	conn, err := grpc.NewClient(listen(s), append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-	if err != nil {
-		panic(err)
-	}
-	return conn, func() { conn.Close(); s.Stop() }
-}
-
-// listen serves on a socket of this host until Stop, and returns its address.
-func listen(s *grpc.Server) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
 	}
 	go func() { _ = s.Serve(listener) }()
-	return listener.Addr().String()
+	conn, err := grpc.NewClient(listener.Addr().String(),
+		append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	if err != nil {
+		panic(err)
+	}
+	return conn, func() { conn.Close(); s.Stop() }
 }
 
 // limitedBy is the option of a server whose unary calls are limited.
@@ -118,25 +113,6 @@ func ExampleEach() {
 	// InvalidArgument without a tenant
 }
 
-// A Java program opens the limiter of a tenant as redisson.getRateLimiter("tenant:" + id).
-func ExampleEachRedisson() {
-	client := connect()
-
-	perTenant := grpclimit.EachRedisson(client, "tenant:", grpclimit.ByMetadata("tenant"),
-		rratelimiter.Rate{Permits: 1, Interval: time.Minute, KeepAlive: time.Hour})
-	c, stop := start(limitedBy(perTenant))
-	defer stop()
-	for range 2 {
-		fmt.Println(status.Code(call(metadata.AppendToOutgoingContext(noContext, "tenant", "42"), c)))
-	}
-	free, err := client.Limiter("tenant:42").AvailablePermits(noContext) // as Java sees it
-	fmt.Println(free, err)
-	// Output:
-	// OK
-	// ResourceExhausted
-	// 0 <nil>
-}
-
 // A chooser is a func: one method has a limit, the others have none.
 func ExampleUnaryServerInterceptor() {
 	client := connect()
@@ -159,28 +135,8 @@ func ExampleUnaryServerInterceptor() {
 	// ResourceExhausted OK
 }
 
-// A stream is limited at its start.
-func ExampleStreamServerInterceptor() {
-	client := connect()
-
-	perClient := grpclimit.Each(client, "streams", grpclimit.ByIP(), limit.FixedWindow{Permits: 1, Interval: time.Hour})
-	c, stop := start([]grpc.ServerOption{grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(perClient, unhurried))})
-	defer stop()
-	for range 2 {
-		stream, err := c.FullDuplexCall(noContext)
-		if err != nil {
-			panic(err)
-		}
-		_ = stream.Send(new(test.StreamingOutputCallRequest)) // Recv returns the result
-		_, err = stream.Recv()
-		fmt.Println(status.Code(err))
-	}
-	// Output:
-	// OK
-	// ResourceExhausted
-}
-
 // A handler limits the messages of its streams: three an hour for each client, in all streams together.
+// As an interceptor, StreamServerInterceptor limits streams at their start.
 func ExampleStreamServerInterceptor_messages() {
 	client := connect()
 
@@ -233,7 +189,7 @@ func ExampleStreamServerInterceptor_messages() {
 // target is the key of a client's server.
 func target(_ context.Context, call grpclimit.Call) (string, error) { return call.Target, nil }
 
-// Two calls an hour to each server, for all programs together.
+// Two calls an hour to each server, for all programs together. StreamClientInterceptor does so for streams.
 func ExampleUnaryClientInterceptor() {
 	client := connect()
 
@@ -250,23 +206,6 @@ func ExampleUnaryClientInterceptor() {
 	// OK false
 	// OK false
 	// DeadlineExceeded true
-}
-
-// Streams count against the quota of calls too.
-func ExampleStreamClientInterceptor() {
-	client := connect()
-
-	perServer := grpclimit.Each(client, "calls", target, limit.FixedWindow{Permits: 1, Interval: time.Hour})
-	c, stop := start(nil,
-		grpc.WithStreamInterceptor(grpclimit.StreamClientInterceptor(perServer, unhurried, grpclimit.Wait(time.Second))))
-	defer stop()
-	for range 2 {
-		_, err := c.FullDuplexCall(noContext)
-		fmt.Println(status.Code(err))
-	}
-	// Output:
-	// OK
-	// ResourceExhausted
 }
 
 // A load balancer writes clients' addresses into metadata of its own.
@@ -289,4 +228,56 @@ func ExampleCombined() {
 	perMethodAndTarget := grpclimit.Combined(grpclimit.ByMethod(), target)
 	fmt.Println(perMethodAndTarget(noContext, grpclimit.Call{Method: "/a.B/C", Outgoing: true, Target: "dns:///b.example"}))
 	// Output: /a.B/C|dns:///b.example <nil>
+}
+
+// A call costs as many permits as it asks for bytes.
+func ExampleCost() {
+	client := connect()
+
+	bytes := grpclimit.Cost(func(_ context.Context, call grpclimit.Call) int64 {
+		return int64(call.Message.(*test.SimpleRequest).GetResponseSize())
+	})
+	perClient := grpclimit.Each(client, "bytes", grpclimit.ByIP(),
+		limit.TokenBucket{Capacity: 3, Refill: 1, Interval: time.Minute})
+	c, stop := start(limitedBy(perClient, bytes))
+	defer stop()
+	for _, size := range []int32{0, 2, 2, 4} {
+		_, err := c.UnaryCall(noContext, &test.SimpleRequest{ResponseSize: size})
+		fmt.Println(status.Code(err), len(status.Convert(err).Details()))
+	}
+	// Output:
+	// OK 0
+	// OK 0
+	// ResourceExhausted 2
+	// ResourceExhausted 1
+}
+
+// Calls that fail alone count.
+func ExampleSettle() {
+	client := connect()
+
+	// In place of yours.
+	handler := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		answer, err := next(ctx, req)
+		if req.(*test.SimpleRequest).GetFillUsername() {
+			err = status.Error(codes.NotFound, "no such user")
+		}
+		if err == nil {
+			err = grpclimit.Settle(ctx, 0)
+		}
+		return answer, err
+	}
+	failed := grpclimit.Each(client, "failed", grpclimit.ByIP(), limit.FixedWindow{Permits: 1, Interval: time.Hour})
+	c, stop := start([]grpc.ServerOption{grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(failed, unhurried,
+		grpclimit.OnSettleError(func(_ context.Context, _ grpclimit.Call, err error) { fmt.Println(err) })), handler)})
+	defer stop()
+	for _, guesses := range []bool{false, false, true, false} {
+		_, err := c.UnaryCall(noContext, &test.SimpleRequest{FillUsername: guesses})
+		fmt.Println(status.Code(err))
+	}
+	// Output:
+	// OK
+	// OK
+	// NotFound
+	// ResourceExhausted
 }

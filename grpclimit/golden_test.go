@@ -24,6 +24,15 @@ import (
 
 const page = "../docs/grpc.md"
 
+// down is a limiter whose Redis does not answer.
+type down struct{}
+
+func (down) Name() string { return "down" }
+
+func (down) Take(context.Context, int64) (rratelimiter.Decision, error) {
+	return rratelimiter.Decision{}, errors.New("connection refused")
+}
+
 // documented is the servers that docs/grpc.md calls.
 func documented(f *redistest.Fixture, client *rratelimiter.Client) map[string]test.TestServiceClient {
 	each := func(name string, policies ...limit.Policy) choice {

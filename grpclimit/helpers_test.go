@@ -161,6 +161,27 @@ func getOf(f *redistest.Fixture, c test.TestServiceClient, size int32) string {
 	return received(f, err, trailer)
 }
 
+// exchange sends messages on a new stream. It returns how many were answered, and what the client
+// receives at the end.
+func exchange(f *redistest.Fixture, c test.TestServiceClient, messages int) (answered int, end string) {
+	ss, err := c.FullDuplexCall(f.Context())
+	require.NoError(f, err)
+	for range messages {
+		if err := ss.Send(new(test.StreamingOutputCallRequest)); err != nil {
+			break
+		}
+		if _, err = ss.Recv(); err != nil {
+			return answered, received(f, err, ss.Trailer())
+		}
+		answered++
+	}
+	require.NoError(f, ss.CloseSend())
+	if _, err = ss.Recv(); errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return answered, received(f, err, ss.Trailer())
+}
+
 // from is the context of a call from an address, with pairs of metadata.
 func from(ctx context.Context, addr string, pairs ...string) context.Context {
 	ctx = peer.NewContext(ctx, &peer.Peer{Addr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(addr))})

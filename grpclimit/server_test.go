@@ -56,33 +56,35 @@ func TestUnaryServerInterceptor_SeveralInAChain_EachDecides(t *testing.T) {
 	})
 }
 
-func TestWait_ContextEnds_StatusNamesTheReason(t *testing.T) {
+func TestStreamServerInterceptor_Start_TakesPermitsOnce(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		s := new(service)
+		c := serve(f, s, grpc.StreamInterceptor(grpclimit.StreamServerInterceptor(perIP(client, hour(1)),
+			grpclimit.Report(func(_ context.Context, call grpclimit.Call, _ limit.Outcome) {
+				assert.Equal(t, grpclimit.Call{Method: "/grpc.testing.TestService/FullDuplexCall"}, call)
+			})))).dial()
+		answered, end := exchange(f, c, 5)
+		assert.Equal(t, 5, answered)
+		assert.Equal(t, "OK", end)
+		answered, end = exchange(f, c, 5)
+		assert.Zero(t, answered)
+		assert.Equal(t, anHour, end)
+		assert.EqualValues(t, 1, s.served.Load())
+	})
+}
+
+func TestWait_CallerLeaves_StatusIsCanceled(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
-		limiter := grpclimit.UnaryServerInterceptor(perIP(client, limit.FixedWindow{Permits: 1, Interval: 3 * time.Second}),
-			grpclimit.Wait(time.Hour))
-		ask := func(ctx context.Context) error {
-			_, err := limiter(from(ctx, "192.0.2.1:1"), nil, &grpc.UnaryServerInfo{},
-				func(context.Context, any) (any, error) { return nil, nil })
-			return err
-		}
-		require.NoError(t, ask(t.Context()))
-		begin := time.Now()
-		short, stop := context.WithTimeout(t.Context(), time.Second)
-		defer stop()
-		assert.Contains(t, received(t, ask(short), nil), "ResourceExhausted: the call is over its limit\nRetryInfo: retry_delay 3s")
-		assert.Zero(t, time.Since(begin), "it knows at once")
-		leaves, leave := context.WithCancel(t.Context())
+		server := newUnaryServer(guardtest.Settings{Client: client, Each: []limit.Policy{hour(1)}, Wait: 2 * time.Hour})
+		assert.Equal(t, 200, server(t.Context(), "one").Status)
+		ctx, leave := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, leave)
-		assert.Equal(t, "Canceled: the call ended before it was admitted\n", received(t, ask(leaves), nil))
-		assert.Equal(t, time.Second, time.Since(begin))
+		assert.Equal(t, 499, server(ctx, "one").Status)
 	})
 }
 
 func TestOptions_Invalid_PanicWithTheReason(t *testing.T) {
-	guardtest.TestOptions(t, guardtest.Options[grpclimit.Option]{
-		Package: "grpclimit", Wait: grpclimit.Wait, MaxWaiting: grpclimit.MaxWaiting, Spread: grpclimit.Spread,
-		Deadline: grpclimit.Deadline, OnFailure: grpclimit.OnFailure,
-	})
+	guardtest.TestOptions(t, common)
 	client := new(rratelimiter.Client)
 	connected, _ := guardtest.Connect(t)
 	guardtest.TestPanics(t, map[string]func(){
@@ -130,18 +132,3 @@ type stream struct {
 func (s *stream) Context() context.Context { return s.ctx }
 
 func (*stream) SetTrailer(metadata.MD) {}
-
-// TestOptions_NilFunctions_HaveNoEffect, so that a program passes on what it may not have.
-func TestOptions_NilFunctions_HaveNoEffect(t *testing.T) {
-	client, _ := guardtest.Connect(t)
-	chooser := grpclimit.All(limit.New(client, "api", hour(10)))
-	info := &grpc.UnaryServerInfo{FullMethod: "/a/b"}
-	for _, option := range []grpclimit.Option{
-		grpclimit.Cost(nil), grpclimit.Skip(nil), grpclimit.Report(nil), grpclimit.OnSettleError(nil),
-		grpclimit.OnRedisChange(nil),
-	} {
-		_, err := grpclimit.UnaryServerInterceptor(chooser, option)(t.Context(), nil, info,
-			func(context.Context, any) (any, error) { return nil, nil })
-		assert.NoError(t, err)
-	}
-}

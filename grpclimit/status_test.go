@@ -2,7 +2,7 @@ package grpclimit_test
 
 import (
 	"context"
-	"errors"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -37,45 +37,34 @@ func retryIn(d time.Duration) *errdetails.RetryInfo {
 	return &errdetails.RetryInfo{RetryDelay: durationpb.New(d)}
 }
 
-// Streams pause, and wait for the end of a pause, at their start. The contract has unary calls.
-func TestRetryInfo_AnyStatus_PausesUntilThen(t *testing.T) {
+func TestRetryInfo_AnyStatus_IsRead(t *testing.T) {
 	quota := new(errdetails.QuotaFailure)
 	eternity := &errdetails.RetryInfo{RetryDelay: &durationpb.Duration{Seconds: 1 << 62}}
 	for name, c := range map[string]struct {
-		err   error
-		pause time.Duration
+		err     error
+		pause   time.Duration
+		refused bool
 	}{
-		"behind another detail": {statusOf(codes.ResourceExhausted, quota, retryIn(7*time.Second)), 7 * time.Second},
-		"an eternity":           {statusOf(codes.ResourceExhausted, eternity), time.Minute},
-		"zero":                  {statusOf(codes.ResourceExhausted, retryIn(0)), 0},
-		"below zero":            {statusOf(codes.ResourceExhausted, retryIn(-7*time.Second)), 0},
-		"no delay":              {statusOf(codes.ResourceExhausted, new(errdetails.RetryInfo)), 0},
-		"another detail alone":  {statusOf(codes.ResourceExhausted, quota), 0},
-		"no status":             {errors.New("no"), 0},
+		"behind another detail": {statusOf(codes.ResourceExhausted, quota, retryIn(7*time.Second)), 7 * time.Second, true},
+		"an eternity":           {statusOf(codes.ResourceExhausted, eternity), math.MaxInt64, true},
+		"zero":                  {statusOf(codes.ResourceExhausted, retryIn(0)), 0, true},
+		"below zero":            {statusOf(codes.ResourceExhausted, retryIn(-7*time.Second)), 0, true},
+		"no delay":              {statusOf(codes.ResourceExhausted, new(errdetails.RetryInfo)), 0, true},
+		"another detail alone":  {statusOf(codes.ResourceExhausted, quota), 0, true},
+		"no detail":             {statusOf(codes.ResourceExhausted), 0, true},
+		"unavailable":           {statusOf(codes.Unavailable), 0, false},
+		"another code":          {statusOf(codes.Aborted, retryIn(7*time.Second)), 0, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-				calls := limited(serve(f, &service{
-					stream: func(test.TestService_FullDuplexCallServer) error { return c.err },
-				}), perHost(client, hour(4)))
-				begin := time.Now()
-				for range 2 {
-					ss, err := calls.FullDuplexCall(to(t.Context(), "one"))
-					require.NoError(t, err)
-					_, err = ss.Recv()
-					assert.Equal(t, status.Code(c.err), status.Code(err), "the caller gets the status")
-				}
-				assert.Equal(t, c.pause, time.Since(begin))
-			})
-		})
+		pause, refused := grpclimit.RetryInfo()(status.Convert(c.err))
+		assert.Equal(t, c.pause, pause, name)
+		assert.Equal(t, c.refused, refused, name)
 	}
 }
 
-// Statuses of choice pause: with a RetryInfo, or with a time of one's own for those that have none.
+// Statuses of choice pause: with a RetryInfo, or with a time of one's own for those that have none. Streams
+// wait for the end of a pause at their start.
 func TestPauseOn_ChosenStatuses_Pause(t *testing.T) {
-	var seen []codes.Code
 	own := grpclimit.PauseOn(grpclimit.RetryInfo(codes.Aborted), func(s *status.Status) (time.Duration, bool) {
-		seen = append(seen, s.Code())
 		return 3 * time.Second, s.Code() == codes.Unavailable
 	})
 	for name, c := range map[string]struct {
@@ -83,35 +72,36 @@ func TestPauseOn_ChosenStatuses_Pause(t *testing.T) {
 		err   error
 		pause time.Duration
 	}{
+		"by default":          {nil, statusOf(codes.Unavailable, retryIn(7*time.Second)), 7 * time.Second},
 		"chosen code":         {[]grpclimit.Option{own}, statusOf(codes.Aborted, retryIn(7*time.Second)), 7 * time.Second},
-		"not by default":      {nil, statusOf(codes.Aborted, retryIn(7*time.Second)), 0},
-		"no longer":           {[]grpclimit.Option{own}, statusOf(codes.ResourceExhausted, retryIn(7*time.Second)), 0},
+		"not chosen":          {[]grpclimit.Option{own}, statusOf(codes.ResourceExhausted, retryIn(7*time.Second)), 0},
 		"a time of one's own": {[]grpclimit.Option{own}, statusOf(codes.Unavailable), 3 * time.Second},
 		"none": {
 			[]grpclimit.Option{grpclimit.PauseOn()}, statusOf(codes.Unavailable, retryIn(7*time.Second)), 0,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-				seen = nil
-				calls := limited(serve(f, &service{
-					unary: func(context.Context, *test.SimpleRequest) error { return c.err },
-				}), perHost(client, hour(4)), c.opts...)
-				begin := time.Now()
-				for range 2 {
-					assert.Equal(t, status.Code(c.err), status.Code(call(to(t.Context(), "one"), calls)))
-				}
-				assert.Equal(t, c.pause, time.Since(begin))
-				if len(seen) > 0 {
-					assert.Equal(t, []codes.Code{status.Code(c.err), status.Code(c.err)}, seen)
-				}
+		for kind, send := range map[string]func(ctx context.Context, calls test.TestServiceClient) error{
+			"unary": func(ctx context.Context, calls test.TestServiceClient) error { return call(ctx, calls) },
+			"stream": func(ctx context.Context, calls test.TestServiceClient) error {
+				ss, err := calls.FullDuplexCall(ctx)
+				require.NoError(t, err)
+				return redistest.Err(ss.Recv())
+			},
+		} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+					calls := limited(serve(f, &service{
+						unary:  func(context.Context, *test.SimpleRequest) error { return c.err },
+						stream: func(test.TestService_FullDuplexCallServer) error { return c.err },
+					}), perHost(client, hour(4)), c.opts...)
+					begin := time.Now()
+					for range 2 {
+						assert.Equal(t, status.Code(c.err), status.Code(send(to(t.Context(), "one"), calls)))
+					}
+					assert.Equal(t, c.pause, time.Since(begin))
+				})
 			})
-		})
-	}
-	for _, code := range []codes.Code{codes.ResourceExhausted, codes.Unavailable} {
-		d, refused := grpclimit.RetryInfo()(status.New(code, ""))
-		assert.Zero(t, d)
-		assert.Equal(t, code == codes.ResourceExhausted, refused, "a refusal without a time")
+		}
 	}
 }
 

@@ -17,14 +17,11 @@ import (
 
 // middleware is this package as the contract of all middleware calls it.
 var middleware = guardtest.Middleware{
-	Server: newServer,
-	Client: newClient,
-	FromContext: func(ctx context.Context) (guardtest.Outcome, bool) {
-		o, ok := httplimit.FromContext(ctx)
-		return outcome(o), ok
-	},
-	Settle:     httplimit.Settle,
-	ErrNotSent: httplimit.ErrNotSent,
+	Server:      newServer,
+	Client:      newClient,
+	FromContext: httplimit.FromContext,
+	Settle:      httplimit.Settle,
+	ErrNotSent:  httplimit.ErrNotSent,
 	AddressKey: func(peer netip.AddrPort, a guardtest.Address, headers [][2]string) (string, error) {
 		r := &http.Request{RemoteAddr: peer.String(), Header: make(http.Header)}
 		for _, h := range headers {
@@ -125,37 +122,29 @@ func choice(s guardtest.Settings) func(*http.Request) (httplimit.Limiter, error)
 	return httplimit.All(s.Limiter)
 }
 
-func options(s guardtest.Settings) []httplimit.Option {
-	opts := []httplimit.Option{
-		nil, httplimit.OnFailure(s.Mode), httplimit.OnRedisChange(s.OnRedisChange),
-	}
-	add := func(set bool, opt func() httplimit.Option) {
-		if set {
-			opts = append(opts, opt())
-		}
-	}
-	add(s.Cost != nil, func() httplimit.Option { return httplimit.Cost(func(*http.Request) int64 { return s.Cost() }) })
-	add(s.Skip != nil, func() httplimit.Option { return httplimit.Skip(func(*http.Request) bool { return s.Skip() }) })
-	add(s.Wait != 0, func() httplimit.Option { return httplimit.Wait(s.Wait) })
-	add(s.MaxWaiting != 0, func() httplimit.Option { return httplimit.MaxWaiting(s.MaxWaiting) })
-	add(s.Spread != 0, func() httplimit.Option { return httplimit.Spread(s.Spread) })
-	add(s.Random != nil, func() httplimit.Option { return httplimit.WithRandom(s.Random) })
-	add(s.Shadow, httplimit.Shadow)
-	add(s.Deadline != 0, func() httplimit.Option { return httplimit.Deadline(s.Deadline) })
-	add(s.Report != nil, func() httplimit.Option {
-		return httplimit.Report(func(_ *http.Request, o limit.Outcome) { s.Report(outcome(o)) })
-	})
-	add(s.OnSettleError != nil, func() httplimit.Option {
-		return httplimit.OnSettleError(func(_ *http.Request, err error) { s.OnSettleError(err) })
-	})
-	return opts
+// common are the options that grpclimit has too.
+var common = guardtest.Options[httplimit.Option]{
+	Package: "httplimit", Wait: httplimit.Wait, Spread: httplimit.Spread, Deadline: httplimit.Deadline,
+	MaxWaiting: httplimit.MaxWaiting, OnFailure: httplimit.OnFailure, OnRedisChange: httplimit.OnRedisChange,
+	Shadow: httplimit.Shadow, Random: httplimit.WithRandom,
 }
 
-func outcome(o limit.Outcome) guardtest.Outcome {
-	return guardtest.Outcome{
-		Result: o.Result.String(), Shadow: o.Shadow, Limiter: o.Limiter, Local: o.Local,
-		Left: o.Decision.Remaining, Err: o.Err,
+func options(s guardtest.Settings) []httplimit.Option {
+	opts := common.Of(s, nil, httplimit.Cost(nil), httplimit.Skip(nil), httplimit.Report(nil),
+		httplimit.OnSettleError(nil), httplimit.Refuse(nil)) // nil has no effect
+	if s.Cost != nil {
+		opts = append(opts, httplimit.Cost(func(*http.Request) int64 { return s.Cost() }))
 	}
+	if s.Skip != nil {
+		opts = append(opts, httplimit.Skip(func(*http.Request) bool { return s.Skip() }))
+	}
+	if s.Report != nil {
+		opts = append(opts, httplimit.Report(func(_ *http.Request, o limit.Outcome) { s.Report(o) }))
+	}
+	if s.OnSettleError != nil {
+		opts = append(opts, httplimit.OnSettleError(func(_ *http.Request, err error) { s.OnSettleError(err) }))
+	}
+	return opts
 }
 
 // roundTrip answers in place of a network.

@@ -8,12 +8,10 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
-	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -67,33 +65,6 @@ func ExampleSkip() {
 	// Output:
 	// 200 OK
 	// 200 OK
-}
-
-// A short wait instead of a denial.
-func ExampleWait() {
-	client := rratelimiter.New(redistest.Example()) // on the clock of the machine
-
-	perClient := httplimit.Each(client, "web", httplimit.ByIP(),
-		limit.TokenBucket{Capacity: 1, Refill: 100, Interval: time.Second})
-	handler := httplimit.Middleware(perClient, unhurried, httplimit.Wait(time.Second))(hello)
-	for range 3 {
-		fmt.Println(get(handler, "/").Status)
-	}
-	// Output:
-	// 200 OK
-	// 200 OK
-	// 200 OK
-}
-
-// Clients that were refused at the same time retry at different times.
-func ExampleSpread() {
-	client := connect()
-
-	handler := httplimit.Middleware(one(client), unhurried, httplimit.Spread(time.Minute))(hello)
-	get(handler, "/")
-	after, err := strconv.Atoi(get(handler, "/").Header.Get("Retry-After"))
-	fmt.Println(after >= 3600 && after <= 3660, err)
-	// Output: true <nil>
 }
 
 // What a limit would deny, before it does.

@@ -1,9 +1,9 @@
 package httplimit_test
 
 import (
-	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"regexp"
@@ -64,7 +64,7 @@ func TestPage_Requests_AreAnsweredAsDocumented(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		server := listen(f, documented(client))
 		blocks := golden.Blocks(t, page, block, func(parts []string) string {
-			response := exchange(f, server, parts[1]+"\n")
+			response := exchange(f, server.Dial(), parts[1]+"\n")
 			response = strings.Replace(response, "Connection: close\n", "", 1)
 			return fmt.Sprintf("```http\n%s\n\n%s\n```\n", parts[1], strings.TrimSuffix(response, "\n"))
 		})
@@ -86,13 +86,12 @@ func listen(f *redistest.Fixture, handler http.Handler) *redistest.Listener {
 }
 
 // exchange sends lines of a request as they are and returns the response.
-func exchange(f *redistest.Fixture, server *redistest.Listener, lines string) string {
-	conn := server.Dial()
+func exchange(t require.TestingT, conn net.Conn, lines string) string {
 	defer conn.Close()
 	go func() {
 		_, _ = io.WriteString(conn, strings.ReplaceAll(lines, "\n", "\r\n")+"Connection: close\r\n\r\n")
 	}()
-	got, err := io.ReadAll(bufio.NewReader(conn))
-	require.NoError(f, err)
+	got, err := io.ReadAll(conn)
+	require.NoError(t, err)
 	return strings.ReplaceAll(string(got), "\r\n", "\n")
 }

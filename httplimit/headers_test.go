@@ -123,6 +123,11 @@ func TestRateLimit_NumbersUnknown_LeavesThemOut(t *testing.T) {
 			cost = c.cost
 			assert.Equal(t, c.want, serve(handler, request()).Header()["Ratelimit"], "cost %d", c.cost)
 		}
+		for _, style := range []httplimit.HeaderStyle{httplimit.ThreeHeaders, httplimit.XRateLimit} {
+			tooMuch := httplimit.Cost(func(*http.Request) int64 { return 11 })
+			w := serve(httplimit.Middleware(perIP(client, perMinute), tooMuch, httplimit.Headers(style))(ok), request())
+			assert.Equal(t, http.Header{"Content-Type": {"application/problem+json"}}, w.Header())
+		}
 	})
 }
 
@@ -241,36 +246,6 @@ func parse(f *redistest.Fixture, text string) (r int64, t time.Duration) {
 	require.NoError(f, err)
 	seconds, _ := strconv.Atoi(found[2])
 	return r, time.Duration(seconds) * time.Second
-}
-
-// The older styles have room for one policy: the one that denies, else the one with the fewest permits.
-func TestHeaders_SeveralMiddlewares_ShowFewestPermits(t *testing.T) {
-	for style, prefix := range map[httplimit.HeaderStyle]string{httplimit.ThreeHeaders: "RateLimit-",
-		httplimit.XRateLimit: "X-RateLimit-"} {
-		for _, c := range []struct {
-			outer, inner int64
-			cost         int64 // of the inner one
-			want         string
-		}{
-			{10, 100, 1, "200 9 of 10"}, {100, 10, 1, "200 9 of 10"}, {10, 100, 101, "429 9 of 10"},
-			{3, 100, 60, "429 40 of 100"}, {1, 1, 1, "200 0 of 1"},
-		} {
-			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
-				outer := httplimit.Middleware(httplimit.Each(client, "outer", httplimit.ByIP(), hour(c.outer)),
-					httplimit.Headers(style))
-				inner := httplimit.Middleware(httplimit.Each(client, "inner", httplimit.ByIP(), hour(c.inner)),
-					httplimit.Headers(style),
-					httplimit.Cost(func(*http.Request) int64 { return c.cost }))
-				w := serve(outer(inner(ok)), request())
-				if c.cost == 60 {
-					w = serve(outer(inner(ok)), request())
-				}
-				h := w.Header()
-				assert.Equal(t, c.want, fmt.Sprintf("%d %s of %s", w.Code, h.Get(prefix+"Remaining"), h.Get(prefix+"Limit")))
-				assert.NotEmpty(t, h.Get(prefix+"Reset"))
-			})
-		}
-	}
 }
 
 // The denied request took nothing, so the permits of a sliding log are those of earlier requests.

@@ -17,39 +17,16 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// The handler sees the outcome of the innermost.
-func TestMiddleware_SeveralAroundAHandler_ShowAllPolicies(t *testing.T) {
-	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
-		outer := httplimit.Middleware(httplimit.Each(client, "all", httplimit.ByIP(), limit.Named("outer", hour(10))))
-		inner := httplimit.Middleware(httplimit.Each(client, "some", httplimit.ByIP(), limit.Named("inner", hour(5))))
-		w := serve(outer(inner(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			o, limited := httplimit.FromContext(r.Context())
-			assert.True(t, limited)
-			assert.Equal(t, "some:192.0.2.1", o.Limiter)
-			assert.EqualValues(t, 4, o.Decision.Remaining)
-		}))), request())
-		assert.Equal(t, []string{`"outer";r=9;t=3600`, `"inner";r=4;t=3600`}, w.Header()["Ratelimit"])
-		assert.Equal(t, []string{`"outer";q=10;w=3600`, `"inner";q=5;w=3600`}, w.Header()["Ratelimit-Policy"])
-	})
-}
-
 func TestOptions_Invalid_PanicWithTheReason(t *testing.T) {
-	guardtest.TestOptions(t, guardtest.Options[httplimit.Option]{
-		Package: "httplimit", Wait: httplimit.Wait, MaxWaiting: httplimit.MaxWaiting, Spread: httplimit.Spread,
-		Deadline: httplimit.Deadline, OnFailure: httplimit.OnFailure,
-	})
+	guardtest.TestOptions(t, common)
 	client := new(rratelimiter.Client)
 	connected, _ := guardtest.Connect(t)
 	forever := rratelimiter.Rate{Permits: 1, Interval: time.Hour}
-	hourly := rratelimiter.Rate{Permits: 1, Interval: time.Hour, KeepAlive: time.Hour}
 	guardtest.TestPanics(t, map[string]func(){
 		"httplimit: Middleware: choose is nil":        func() { httplimit.Middleware(nil) },
 		"httplimit: Transport: choose is nil":         func() { httplimit.Transport(nil, nil) },
 		`httplimit: Each: name "web": the Key is nil`: func() { httplimit.Each(connected, "web", nil, hour(1)) },
 		`httplimit: Each: name "": rratelimiter: `:    func() { httplimit.Each(client, "", httplimit.ByIP(), hour(1)) },
-		`httplimit: EachRedisson: prefix "t:": the Key is nil`: func() {
-			httplimit.EachRedisson(connected, "t:", nil, hourly)
-		},
 		`httplimit: EachRedisson: prefix "": rratelimiter: invalid limiter name: the prefix is empty`: func() {
 			httplimit.EachRedisson(client, "", httplimit.ByIP(), forever)
 		},
@@ -91,37 +68,10 @@ func TestMiddleware_InvalidRequest_IsAnsweredWithAProblem(t *testing.T) {
 				r.Header["X-Two"] = []string{"a", "b"} // no reply has the values
 				w := serve(handler, r)
 				assert.Equal(t, c.status, w.Code)
-				if c.title != "" {
-					want := fmt.Sprintf(`{"type": "about:blank", %s"title": %q, "status": %d}`, c.detail, c.title, c.status)
-					assert.JSONEq(t, want, w.Body.String())
-					assert.Equal(t, http.Header{"Content-Type": {"application/problem+json"}}, w.Header())
-				}
+				want := fmt.Sprintf(`{"type": "about:blank", %s"title": %q, "status": %d}`, c.detail, c.title, c.status)
+				assert.JSONEq(t, want, w.Body.String())
+				assert.Equal(t, http.Header{"Content-Type": {"application/problem+json"}}, w.Header())
 			})
 		})
-	}
-}
-
-// A path without the wildcard is an error of the server.
-func TestMiddleware_EmptyWildcard_IsRefused(t *testing.T) {
-	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
-		limited := httplimit.Middleware(httplimit.Each(client, "web", httplimit.ByPathValue("rest"), hour(1)))(ok)
-		mux := http.NewServeMux()
-		mux.Handle("/files/{rest...}", limited)
-		mux.Handle("/other/", limited)
-		for path, want := range map[string]int{"/files/": 400, "/files/a": 200, "/other/a": 503} {
-			assert.Equal(t, want, serve(mux, httptest.NewRequest(http.MethodGet, path, nil)).Code, path)
-		}
-	})
-}
-
-// TestOptions_NilFunctions_HaveNoEffect, so that a program passes on what it may not have.
-func TestOptions_NilFunctions_HaveNoEffect(t *testing.T) {
-	client, _ := guardtest.Connect(t)
-	chooser := httplimit.Each(client, "web", httplimit.ByIP(), hour(10))
-	for _, option := range []httplimit.Option{
-		httplimit.Cost(nil), httplimit.Skip(nil), httplimit.Report(nil), httplimit.OnSettleError(nil), httplimit.Refuse(nil),
-		httplimit.OnRedisChange(nil),
-	} {
-		assert.Equal(t, 200, serve(httplimit.Middleware(chooser, option)(ok), request()).Code)
 	}
 }

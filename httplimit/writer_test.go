@@ -26,14 +26,19 @@ func named(client *rratelimiter.Client, name string, policies ...limit.Policy) f
 	return httplimit.Middleware(httplimit.Each(client, name, httplimit.ByIP(), policies...))
 }
 
-// A name of the draft's fields is of one policy of the response, also in a denial.
+// A name of the draft's fields is of one policy of the response, also in a denial. The handler sees the
+// outcome of the innermost.
 func TestMiddleware_EqualNamesInAChain_AreNumbered(t *testing.T) {
 	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 		outer := named(client, "outer", hour(9), limit.SlidingLog{Permits: 8, Interval: time.Hour})
 		inner := named(client, "inner", hour(2))
 		unknown := httplimit.Middleware(httplimit.All(client.Limiter("java")))
 		require.NoError(t, client.Limiter("java").SetRate(t.Context(), rratelimiter.Rate{Permits: 50, Interval: time.Hour}))
-		chain := outer(unknown(unknown(inner(ok))))
+		chain := outer(unknown(unknown(inner(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			o, limited := httplimit.FromContext(r.Context())
+			assert.True(t, limited)
+			assert.Equal(t, "inner:192.0.2.1", o.Limiter)
+		})))))
 		h := serve(chain, request()).Header()
 		assert.Equal(t, []string{`"hour-2";q=9;w=3600, "hour-2-2";q=8;w=3600`, `"default-2";q=50`, `"default";q=50`,
 			`"hour";q=2;w=3600`}, h["Ratelimit-Policy"])
@@ -71,9 +76,15 @@ func TestHeaders_ReverseProxy_OneValueForEachField(t *testing.T) {
 		"fewer left upstream": {httplimit.ThreeHeaders, 200,
 			http.Header{"Ratelimit-Limit": {"10"}, "Ratelimit-Remaining": {"3"}, "Ratelimit-Reset": {"7"}},
 			http.Header{"Ratelimit-Limit": {"10"}, "Ratelimit-Remaining": {"3"}, "Ratelimit-Reset": {"7"}}},
+		"as many left upstream": {httplimit.ThreeHeaders, 200,
+			http.Header{"Ratelimit-Limit": {"10"}, "Ratelimit-Remaining": {"4"}, "Ratelimit-Reset": {"7"}},
+			http.Header{"Ratelimit-Limit": {"10"}, "Ratelimit-Remaining": {"4"}, "Ratelimit-Reset": {"7"}}},
 		"no number upstream": {httplimit.ThreeHeaders, 200,
 			http.Header{"Ratelimit-Limit": {"10, 10;w=60"}, "Ratelimit-Reset": {"7"}},
 			http.Header{"Ratelimit-Limit": {"5"}, "Ratelimit-Remaining": {"4"}, "Ratelimit-Reset": {"3600"}}},
+		"denied without numbers": {httplimit.ThreeHeaders, 429, http.Header{"Retry-After": {"9"}},
+			http.Header{"Ratelimit-Limit": {"5"}, "Ratelimit-Remaining": {"4"}, "Ratelimit-Reset": {"3600"},
+				"Retry-After": {"9"}}},
 		"denied upstream": {httplimit.XRateLimit, 429,
 			http.Header{"X-Ratelimit-Limit": {"60"}, "X-Ratelimit-Remaining": {"20"}, "X-Ratelimit-Reset": {"9"},
 				"Retry-After": {"9"}},

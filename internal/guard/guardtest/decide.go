@@ -39,7 +39,7 @@ func testNoLimiter(t *testing.T, m Middleware) {
 				assert.NoError(t, m.Settle(got, 5))
 				assert.ErrorIs(t, m.Settle(got, -1), rratelimiter.ErrInvalidPermits)
 			}
-			s.Report = func(Outcome) { t.Error("nothing was decided") }
+			s.Report = func(limit.Outcome) { t.Error("nothing was decided") }
 			assert.Equal(t, Reply{Status: 200}, m.Server(s)(ctx, "one"))
 			assert.Equal(t, 1, served)
 		})
@@ -53,20 +53,20 @@ func testFailure(t *testing.T, m Middleware) {
 		s      Settings
 		mode   limit.FailureMode
 		status int
-		result string
+		result limit.Result
 	}{
-		"closed":  {failing, limit.Closed, 503, "failed_closed"},
-		"open":    {failing, limit.Open, 200, "failed_open"},
-		"a share": {failing, 1, 503, "failed_closed"},
+		"closed":  {failing, limit.Closed, 503, limit.FailedClosed},
+		"open":    {failing, limit.Open, 200, limit.FailedOpen},
+		"a share": {failing, 1, 503, limit.FailedClosed},
 		"a limiter that fails": {Settings{Limiter: Fake(func(context.Context, int64) (rratelimiter.Decision, error) {
 			return rratelimiter.Decision{}, errors.New(secret)
-		})}, limit.Closed, 503, "failed_closed"},
+		})}, limit.Closed, 503, limit.FailedClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
-				var got Outcome
+				var got limit.Outcome
 				served := false
-				c.s.Mode, c.s.Report = c.mode, func(o Outcome) { got = o }
+				c.s.Mode, c.s.Report = c.mode, func(o limit.Outcome) { got = o }
 				c.s.Handler = func(ctx context.Context) { _, served = m.FromContext(ctx) }
 				reply := m.Server(c.s).get(f)
 				assert.Equal(t, c.status, reply.Status)
@@ -87,20 +87,20 @@ func testInvalid(t *testing.T, m Middleware) {
 		key    string
 		s      Settings
 		status int
-		result string
+		result limit.Result
 	}{
-		"no key":         {"", Settings{}, 400, "invalid"},
-		"open":           {"", Settings{Mode: limit.Open}, 400, "invalid"},
-		"a share":        {"", Settings{Mode: 1}, 400, "invalid"},
-		"a cost below 0": {"one", Settings{Cost: below}, 400, "invalid"},
-		"shadow":         {"", Settings{Shadow: true}, 200, "invalid"},
+		"no key":         {"", Settings{}, 400, limit.Invalid},
+		"open":           {"", Settings{Mode: limit.Open}, 400, limit.Invalid},
+		"a share":        {"", Settings{Mode: 1}, 400, limit.Invalid},
+		"a cost below 0": {"one", Settings{Cost: below}, 400, limit.Invalid},
+		"shadow":         {"", Settings{Shadow: true}, 200, limit.Invalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
-				var got Outcome
+				var got limit.Outcome
 				served := false
 				c.s.Client, c.s.Each = client, hour(10)
-				c.s.Report, c.s.Handler = func(o Outcome) { got = o }, func(context.Context) { served = true }
+				c.s.Report, c.s.Handler = func(o limit.Outcome) { got = o }, func(context.Context) { served = true }
 				reply := m.Server(c.s)(t.Context(), c.key)
 				assert.Equal(t, c.status, reply.Status)
 				assert.Equal(t, c.status == 503, reply.RetryAfter > 0)
@@ -137,11 +137,11 @@ func testCost(t *testing.T, m Middleware) {
 
 func testShadow(t *testing.T, m Middleware) {
 	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-		served, results := 0, []string(nil)
+		served, results := 0, []limit.Result(nil)
 		server := m.Server(Settings{
 			Client: client, Each: hour(1), Shadow: true, Wait: 2 * time.Hour,
 			Handler: func(context.Context) { served++ },
-			Report: func(o Outcome) {
+			Report: func(o limit.Outcome) {
 				assert.True(t, o.Shadow)
 				assert.Equal(t, "api:one", o.Limiter)
 				results = append(results, o.Result)
@@ -154,7 +154,7 @@ func testShadow(t *testing.T, m Middleware) {
 				f.Redis.Server().Close()
 			}
 		}
-		assert.Equal(t, []string{"acquired", "rejected", "failed_closed"}, results)
+		assert.Equal(t, []limit.Result{limit.Acquired, limit.Rejected, limit.FailedClosed}, results)
 		assert.Equal(t, 3, served)
 		assert.Less(t, time.Since(begin), time.Second)
 	})

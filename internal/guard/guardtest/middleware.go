@@ -20,7 +20,7 @@ type Middleware struct {
 	// answers.
 	Client func(s Settings, upstream func() Reply) Client
 
-	FromContext func(ctx context.Context) (Outcome, bool)
+	FromContext func(ctx context.Context) (limit.Outcome, bool)
 	Settle      func(ctx context.Context, cost int64) error
 	ErrNotSent  error
 
@@ -60,19 +60,9 @@ type Settings struct {
 	Shadow        bool
 	Mode          limit.FailureMode
 	Deadline      time.Duration
-	Report        func(Outcome)
+	Report        func(limit.Outcome)
 	OnRedisChange func(node string, up bool, err error)
 	OnSettleError func(error)
-}
-
-// Outcome is the report of middleware on a request.
-type Outcome struct {
-	Result  string
-	Shadow  bool
-	Local   bool
-	Limiter string
-	Left    int64
-	Err     error
 }
 
 // Address is the configuration of a client's address.
@@ -137,6 +127,7 @@ func TestClient(t *testing.T, m Middleware) {
 		"RetryAfter_RequestWaits_AppliesToIt":       testPauseWhileWaiting,
 		"RetryAfter_OwnMiddleware_FirstRetryPasses": testFirstRetry,
 		"RetryAfter_LimiterWithPause_PausesAll":     testPauseOfAll,
+		"RetryAfter_PauseEndedInRedis_RequestsGoOn": testPauseEnds,
 		"RetryAfter_RedisFails_PausesAlone":         testPauseInAnOutage,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, m) })

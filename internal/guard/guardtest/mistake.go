@@ -41,8 +41,8 @@ func testMistake(t *testing.T, m Middleware) {
 					server := m.Server(Settings{
 						Limiter: Known{open(f, client), hour(1)}, Mode: mode,
 						OnRedisChange: func(string, bool, error) { t.Error("no outage") },
-						Report: func(o Outcome) {
-							assert.Equal(t, "failed_closed", o.Result)
+						Report: func(o limit.Outcome) {
+							assert.Equal(t, limit.FailedClosed, o.Result)
 							assert.True(t, guard.IsMistake(o.Err), "%v", o.Err)
 						},
 					})

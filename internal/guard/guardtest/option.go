@@ -9,12 +9,34 @@ import (
 
 // Options are the options that httplimit and grpclimit have in common. O is the package's Option.
 type Options[O any] struct {
-	Package    string
-	Wait       func(time.Duration) O
-	MaxWaiting func(int) O
-	Spread     func(time.Duration) O
-	Deadline   func(time.Duration) O
-	OnFailure  func(limit.FailureMode) O
+	Package                string
+	Wait, Spread, Deadline func(time.Duration) O
+	MaxWaiting             func(int) O
+	OnFailure              func(limit.FailureMode) O
+	OnRedisChange          func(func(node string, up bool, err error)) O
+	Shadow                 func() O
+	Random                 func(func(n int64) int64) O // of Spread
+}
+
+// Of appends the options of settings to others.
+func (o Options[O]) Of(s Settings, opts ...O) []O {
+	opts = append(opts, o.OnFailure(s.Mode), o.OnRedisChange(s.OnRedisChange))
+	for _, option := range []struct {
+		set bool
+		of  func() O
+	}{
+		{s.Wait != 0, func() O { return o.Wait(s.Wait) }},
+		{s.Spread != 0, func() O { return o.Spread(s.Spread) }},
+		{s.Deadline != 0, func() O { return o.Deadline(s.Deadline) }},
+		{s.MaxWaiting != 0, func() O { return o.MaxWaiting(s.MaxWaiting) }},
+		{s.Shadow, o.Shadow},
+		{s.Random != nil, func() O { return o.Random(s.Random) }},
+	} {
+		if option.set {
+			opts = append(opts, option.of())
+		}
+	}
+	return opts
 }
 
 // TestOptions checks that invalid arguments panic with their reason.

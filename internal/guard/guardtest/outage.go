@@ -81,20 +81,20 @@ func testSlowRedis(t *testing.T, m Middleware) {
 
 func testShare(t *testing.T, m Middleware) {
 	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-		var outcomes []Outcome
+		var outcomes []limit.Outcome
 		server := m.Server(Settings{
 			Client: client, Each: append(hour(10), limit.TokenBucket{Capacity: 40, Refill: 20, Interval: time.Minute}),
-			Mode: 0.1, Report: func(o Outcome) { outcomes = append(outcomes, o) },
+			Mode: 0.1, Report: func(o limit.Outcome) { outcomes = append(outcomes, o) },
 		})
 		defer slow(f)()
 		assert.Equal(t, 200, server.get(f).Status)
 		reply := server.get(f)
 		assert.Equal(t, 429, reply.Status)
 		assert.Equal(t, time.Hour, reply.RetryAfter)
-		for i, result := range []string{"acquired", "rejected"} {
+		for i, result := range []limit.Result{limit.Acquired, limit.Rejected} {
 			assert.Equal(t, result, outcomes[i].Result)
 			assert.True(t, outcomes[i].Local)
-			assert.Zero(t, outcomes[i].Left)
+			assert.Zero(t, outcomes[i].Decision.Remaining)
 			assert.ErrorIs(t, outcomes[i].Err, []error{context.DeadlineExceeded, guard.ErrDown}[i])
 		}
 	})

@@ -59,10 +59,10 @@ func testNotSent(t *testing.T, m Middleware) {
 
 func testSendInShadow(t *testing.T, m Middleware) {
 	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-		var results []string
+		var results []limit.Result
 		calls := m.Client(Settings{
 			Client: client, Each: hour(1), Shadow: true, Wait: 2 * time.Hour,
-			Report: func(o Outcome) { results = append(results, o.Result) },
+			Report: func(o limit.Outcome) { results = append(results, o.Result) },
 		}, func() Reply { return Reply{Status: 429, RetryAfter: 9 * time.Second} })
 		begin := time.Now()
 		for range 2 {
@@ -70,7 +70,7 @@ func testSendInShadow(t *testing.T, m Middleware) {
 			assert.NoError(t, err)
 			assert.Equal(t, 429, reply.Status)
 		}
-		assert.Equal(t, []string{"acquired", "rejected"}, results)
+		assert.Equal(t, []limit.Result{limit.Acquired, limit.Rejected}, results)
 		assert.Zero(t, time.Since(begin))
 	})
 }

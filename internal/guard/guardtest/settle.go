@@ -39,7 +39,7 @@ func testSettle(t *testing.T, m Middleware) {
 					Handler: func(ctx context.Context) {
 						o, limited := m.FromContext(ctx)
 						assert.True(t, limited)
-						assert.EqualValues(t, 5, o.Left)
+						assert.EqualValues(t, 5, o.Decision.Remaining)
 						for _, cost := range c.costs {
 							assert.NoError(t, m.Settle(ctx, cost))
 						}
