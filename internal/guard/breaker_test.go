@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,25 +19,30 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// A shard of a cluster may fail while others answer.
-func TestGuard_OneOfManyCallsFails_IsNoOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		well, ill, reports := new(redis), new(redis), new(recorder)
-		ill.hangs.Store(true)
-		g := New(limit.Closed, deadline, reports.changed)
-		for range 100 {
-			var pair sync.WaitGroup
-			pair.Go(func() {
-				assert.Equal(t, limit.FailedClosed, g.Ask(t.Context(), Request{Limiter: ill, Permits: 1}).Result)
-			})
-			pair.Go(func() {
+// A shard of a cluster may fail while others answer. Each grant and each denial is an answer.
+func TestGuard_OneOfManyCallsHangs_IsNoOutage(t *testing.T) {
+	for want, d := range map[limit.Result]rratelimiter.Decision{
+		limit.Acquired: {Allowed: true}, limit.Rejected: {Limit: 1, RetryAfter: time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ill, reports := new(redis), new(recorder)
+			ill.hangs.Store(true)
+			well := takes(func(context.Context) (rratelimiter.Decision, error) { return d, nil })
+			g := New(limit.Open, deadline, reports.changed)
+			var late sync.WaitGroup
+			for i := range 1000 {
+				if i%3 == 1 { // before the last answers
+					late.Go(func() {
+						assert.Equal(t, limit.FailedOpen, g.Ask(t.Context(), Request{Limiter: ill, Permits: 1}).Result)
+					})
+				}
+				require.Equal(t, want, g.Ask(t.Context(), Request{Limiter: well, Permits: 1}).Result)
 				time.Sleep(deadline / 2)
-				assert.Equal(t, limit.Acquired, g.Ask(t.Context(), Request{Limiter: well, Permits: 1}).Result)
-			})
-			pair.Wait()
-		}
-		assert.Empty(t, reports.changes)
-	})
+			}
+			late.Wait()
+			assert.Empty(t, reports.changes)
+		})
+	}
 }
 
 // A denial from a Client's memory holds, but does not end an outage. A probe does.
@@ -64,33 +70,6 @@ func TestGuard_DenialFromMemory_EndsNoOutage(t *testing.T) {
 	})
 }
 
-func TestGuard_ErrorOfACall_ShowsWhetherRedisIsDown(t *testing.T) {
-	for name, c := range map[string]struct {
-		err  error
-		want limit.Result
-		down bool
-	}{
-		"connection":         {errRefused, limit.FailedClosed, true},
-		"no rate":            {rratelimiter.ErrNotInitialized, limit.FailedClosed, false},
-		"state":              {&rratelimiter.StateError{}, limit.FailedClosed, false},
-		"a policy":           {rratelimiter.ErrInvalidRate, limit.FailedClosed, false},
-		"more than there is": {rratelimiter.ErrPermitsExceedRate, limit.Rejected, false},
-		"permits":            {rratelimiter.ErrInvalidPermits, limit.FailedClosed, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := New(limit.Closed, deadline, nil)
-				a := g.Ask(t.Context(), Request{Permits: 1, Limiter: takes(func(context.Context) (rratelimiter.Decision, error) {
-					return rratelimiter.Decision{}, fmt.Errorf("wrapped: %w", c.err)
-				})})
-				assert.Equal(t, c.want, a.Result)
-				assert.ErrorIs(t, a.Err, c.err)
-				assert.Equal(t, c.down, g.breakerOf(nil).isDown())
-			})
-		})
-	}
-}
-
 // An answer and a failure come together, in either order.
 func TestBreaker_AnswerDuringAFailure_IsNoOutage(t *testing.T) {
 	var down int
@@ -113,19 +92,27 @@ func TestBreaker_AnswerDuringAFailure_IsNoOutage(t *testing.T) {
 	assert.Zero(t, down, "outages of 1000")
 }
 
-// recorder records the calls of a callback, each with the cause of its error.
+// recorder records the calls of a callback, each with the cause of its error, and with its node.
 type recorder struct {
 	mu      sync.Mutex
 	changes []string
+	byNode  []string
 }
 
-func (t *recorder) changed(_ string, up bool, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (r *recorder) changed(node string, up bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for err != nil && errors.Unwrap(err) != nil {
 		err = errors.Unwrap(err)
 	}
-	t.changes = append(t.changes, fmt.Sprint(up, " ", err))
+	r.changes = append(r.changes, fmt.Sprint(up, " ", err))
+	r.byNode = append(r.byNode, fmt.Sprint(node, " ", up))
+}
+
+func (r *recorder) nodes() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.byNode, ", ")
 }
 
 // A callback that blocks holds up its caller and no other request. The changes that come meanwhile

@@ -1,16 +1,15 @@
 package guard
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -19,56 +18,12 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// In a flood of requests over their limit, a late call is no outage: each denial is an answer.
-func TestGuard_FloodOfDenials_LateCallIsNoOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		reports := new(recorder)
-		g := New(limit.Open, deadline, reports.changed)
-		denies := takes(func(context.Context) (rratelimiter.Decision, error) {
-			return rratelimiter.Decision{Limit: 1, RetryAfter: time.Minute}, nil
-		})
-		hangs := takes(func(ctx context.Context) (rratelimiter.Decision, error) {
-			<-ctx.Done()
-			return rratelimiter.Decision{}, ctx.Err()
-		})
-		var late sync.WaitGroup
-		for i := range 1000 {
-			if i%15 == 0 {
-				late.Go(func() {
-					assert.Equal(t, limit.FailedOpen, g.Ask(t.Context(), Request{Limiter: hangs, Permits: 1}).Result)
-				})
-			}
-			require.Equal(t, limit.Rejected, g.Ask(t.Context(), Request{Limiter: denies, Permits: 1}).Result)
-			time.Sleep(deadline / 10)
-		}
-		late.Wait()
-		assert.Empty(t, reports.changes)
-	})
-}
-
-// nodeChanges records the calls of a callback, with the node.
-type nodeChanges struct {
-	mu   sync.Mutex
-	text []string
-}
-
-func (c *nodeChanges) changed(node string, up bool, _ error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.text = append(c.text, fmt.Sprint(node, " ", up))
-}
-
-func (c *nodeChanges) all() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return strings.Join(c.text, ", ")
-}
-
 // Names in the slots of each node.
 const onNodeA, onNodeB = "{b}", "{a}"
 
 // One of two masters hangs, with much and with little traffic. Its requests are decided by the mode at
-// once, after the first, and those of the other one by Redis.
+// once, after the first, and those of the other one by Redis. Errors name the limiter, the node and the
+// deadline.
 func TestGuard_OneMasterHangs_OthersDecide(t *testing.T) {
 	for name, pause := range map[string]time.Duration{"much": time.Millisecond, "little": 3 * deadline} {
 		for mode, want := range map[limit.FailureMode]limit.Result{
@@ -76,7 +31,7 @@ func TestGuard_OneMasterHangs_OthersDecide(t *testing.T) {
 		} {
 			t.Run(fmt.Sprint(name, " ", mode), func(t *testing.T) {
 				redistest.RunTwoMasters(t, func(c *redistest.Cluster) {
-					client, changes := rratelimiter.New(c.Conn), new(nodeChanges)
+					client, changes := rratelimiter.New(c.Conn), new(recorder)
 					g := New(mode, deadline, changes.changed)
 					minute := limit.FixedWindow{Permits: 1_000_000, Interval: time.Minute}
 					ask := func(name string) Answer {
@@ -94,6 +49,12 @@ func TestGuard_OneMasterHangs_OthersDecide(t *testing.T) {
 						require.Equal(t, want, a.Result)
 						require.Equal(t, mode == 1, a.Local)
 						require.Equal(t, i == 0, time.Since(begin) > 0, "only the first one waits")
+						why := ": no answer within 100ms: context deadline exceeded"
+						if i > 0 {
+							why = " is down: the call was not sent"
+							require.ErrorIs(t, a.Err, ErrDown)
+						}
+						require.EqualError(t, a.Err, `rratelimiter: limiter "{a}": Redis at b:1`+why)
 						begin = time.Now()
 						a = ask(onNodeA)
 						require.Equal(t, limit.Acquired, a.Result, "%v", a.Err)
@@ -101,7 +62,7 @@ func TestGuard_OneMasterHangs_OthersDecide(t *testing.T) {
 						require.Less(t, time.Since(begin), deadline/2)
 						time.Sleep(pause)
 					}
-					assert.Equal(t, "b:1 false", changes.all())
+					assert.Equal(t, "b:1 false", changes.nodes())
 					c.Delay(redistest.NodeB, 0)
 					ask(onNodeB)
 					time.Sleep(2 * time.Minute) // what was on its way arrives
@@ -110,29 +71,11 @@ func TestGuard_OneMasterHangs_OthersDecide(t *testing.T) {
 					a := ask(onNodeB)
 					assert.Equal(t, limit.Acquired, a.Result)
 					assert.False(t, a.Local)
-					assert.Equal(t, "b:1 false, b:1 true", changes.all())
+					assert.Equal(t, "b:1 false, b:1 true", changes.nodes())
 				})
 			})
 		}
 	}
-}
-
-// An error names the limiter, the node and the deadline.
-func TestGuard_MasterHangs_ErrorNamesIt(t *testing.T) {
-	redistest.RunTwoMasters(t, func(c *redistest.Cluster) {
-		client := rratelimiter.New(c.Conn)
-		g := New(limit.Closed, deadline, nil)
-		q := Request{Limiter: limit.New(client, onNodeB, limit.FixedWindow{Permits: 9, Interval: time.Hour}), Permits: 1}
-		require.Equal(t, limit.Acquired, g.Ask(c.Context(), q).Result)
-		time.Sleep(2 * time.Second)
-		c.Delay(redistest.NodeB, time.Minute)
-		assert.EqualError(t, g.Ask(c.Context(), q).Err,
-			`rratelimiter: limiter "{a}": Redis at b:1: no answer within 100ms: context deadline exceeded`)
-		err := g.Ask(c.Context(), q).Err
-		assert.EqualError(t, err, `rratelimiter: limiter "{a}": Redis at b:1 is down: the call was not sent`)
-		assert.ErrorIs(t, err, ErrDown)
-		c.Delay(redistest.NodeB, 0)
-	})
 }
 
 // While Redis answers reads and refuses writes, the outage lasts.
@@ -142,7 +85,7 @@ func TestGuard_WritesFail_OutageLasts(t *testing.T) {
 		"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
 	} {
 		redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
-			client, changes := rratelimiter.New(f.Conn), new(nodeChanges)
+			client, changes := rratelimiter.New(f.Conn), new(recorder)
 			g := New(limit.Open, deadline, changes.changed)
 			l := limit.New(client, "name", limit.FixedWindow{Permits: 9, Interval: time.Hour})
 			q := Request{Limiter: l, Permits: 1}
@@ -169,14 +112,46 @@ func TestGuard_WritesFail_OutageLasts(t *testing.T) {
 				require.NoError(t, err)
 				time.Sleep(deadline)
 			}
-			assert.Equal(t, "in-memory false", changes.all())
+			assert.Equal(t, "in-memory false", changes.nodes())
 			refused.Store("")
 			time.Sleep(2 * maxProbePause)
-			assert.Equal(t, "in-memory false, in-memory true", changes.all())
+			assert.Equal(t, "in-memory false, in-memory true", changes.nodes())
 			assert.Equal(t, limit.Acquired, g.Ask(t.Context(), q).Result)
 			d, err := l.Peek(t.Context())
 			require.NoError(t, err)
 			assert.EqualValues(t, 7, d[0].Remaining, "probes take none")
 		})
 	}
+}
+
+// unreached is a client that does not know its node until it reaches Redis.
+type unreached struct {
+	rueidis.Client
+	reached atomic.Bool
+}
+
+func (u *unreached) Nodes() map[string]rueidis.Client {
+	if !u.reached.Load() {
+		return nil
+	}
+	return u.Client.Nodes()
+}
+
+// The node is unknown until Redis is reached. A gauge by node returns to 0.
+func TestGuard_StartWithoutRedis_ReportsOneNode(t *testing.T) {
+	memory := miniredis.RunT(t)
+	address := memory.Addr()
+	memory.Close()
+	conn, err := rratelimiter.Connect(rueidis.ClientOption{InitAddress: []string{address}, ForceSingleClient: true,
+		DisableCache: true})
+	require.NoError(t, err)
+	unready := &unreached{Client: conn}
+	t.Cleanup(unready.Close)
+	changes := new(recorder)
+	limiter := limit.New(rratelimiter.New(unready), "a", limit.FixedWindow{Permits: 5, Interval: time.Hour})
+	g := New(limit.Open, deadline, changes.changed)
+	require.Equal(t, limit.FailedOpen, g.Ask(t.Context(), Request{Limiter: limiter, Permits: 1}).Result)
+	unready.reached.Store(true)
+	require.NoError(t, memory.StartAddr(address))
+	assert.Eventually(t, func() bool { return changes.nodes() == " false,  true" }, 10*time.Second, deadline)
 }

@@ -1,13 +1,17 @@
 package guard
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -46,5 +50,36 @@ func TestPauses_BeginInAnOutage_Hold(t *testing.T) {
 		assert.GreaterOrEqual(t, time.Since(begin), deadline/2+time.Second)
 		r.hangs.Store(false)
 		time.Sleep(2 * deadline) // the prober ends
+	})
+}
+
+// pausable is a limiter that Redis cannot decide, with a pause in Redis.
+type pausable struct{ takes atomic.Int64 }
+
+func (p *pausable) Name() string { return "paused" }
+
+func (p *pausable) Take(context.Context, int64) (rratelimiter.Decision, error) {
+	if p.takes.Add(1) > 1000 {
+		return rratelimiter.Decision{RetryAfter: time.Second}, nil
+	}
+	return rratelimiter.Decision{}, errors.New("MOVED too often")
+}
+
+func (p *pausable) Pause(context.Context, time.Duration) error { return nil }
+
+// Another limiter of the node is answered.
+func TestGate_CallsFailDuringAPause_NoneSpins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, s := new(pausable), NewSettings()
+		s.Mode, s.Deadline = limit.Open, deadline
+		g := NewGate(s, Hooks[int]{Choose: func(int) (Limiter, error) { return p, nil }}, true)
+		g.Pause(p, 10*time.Second)
+		synctest.Wait()
+		g.breakerOf(p).succeeded()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		g.Decide(ctx, 1)
+		assert.Less(t, p.takes.Load(), int64(10))
+		time.Sleep(2 * probeIdle)
 	})
 }

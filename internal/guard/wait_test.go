@@ -169,3 +169,31 @@ func TestGuard_WaitAfterATry_HasTheRestOfTheTime(t *testing.T) {
 		})
 	}
 }
+
+// hung is a limiter with a queue whose Redis hangs.
+type hung struct{ *redis }
+
+func (h hung) Acquire(ctx context.Context, _ int64) error { return h.answer(ctx) }
+
+func (h hung) TryAcquireWithin(ctx context.Context, _ int64, most time.Duration) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	return false, h.answer(ctx)
+}
+
+func TestGuard_CallersLeaveBeforeTheDeadline_FindTheOutage(t *testing.T) {
+	for _, wait := range []time.Duration{0, time.Second, Forever} {
+		synctest.Test(t, func(t *testing.T) {
+			g, limiter := New(limit.Open, deadline, nil), hung{new(redis)}
+			limiter.hangs.Store(true)
+			var a Answer
+			for range 20 {
+				ctx, cancel := context.WithTimeout(t.Context(), deadline/2)
+				a = g.Ask(ctx, Request{Limiter: limiter, Permits: 1, Wait: wait})
+				cancel()
+			}
+			assert.Equal(t, limit.FailedOpen, a.Result, wait)
+			time.Sleep(2 * probeIdle)
+		})
+	}
+}
