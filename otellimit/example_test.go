@@ -3,7 +3,6 @@ package otellimit_test
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -17,8 +16,6 @@ import (
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-	"go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
@@ -70,26 +67,12 @@ func Example() {
 	// rratelimiter_requests_total{rratelimiter_policy="fixed_window",rratelimiter_result="rejected"} 1
 }
 
-// Only waits of at least a second have a span.
-func ExampleWithSpansAfter() {
-	spans := tracetest.NewSpanRecorder()
-	telemetry := must(otellimit.New(otellimit.WithSpansAfter(time.Second),
-		otellimit.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(spans)))))
-	for _, waited := range []time.Duration{5 * time.Millisecond, 2 * time.Second} {
-		telemetry.Observer().Decision(context.Background(), rratelimiter.DecisionInfo{
-			Policy: "token_bucket", Granted: true, Took: waited, Waited: waited,
-		})
-	}
-	fmt.Println(len(spans.Ended()))
-	// Output: 1
-}
-
 // One limiter by name, and all clients of a website together.
 func ExampleWithLimiterNames() {
 	redis := connect()
-	provider := newMeters()
+	reader := metric.NewManualReader()
 
-	telemetry := must(otellimit.New(otellimit.WithMeterProvider(provider),
+	telemetry := must(otellimit.New(otellimit.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))),
 		otellimit.WithLimiterNames("paid-api", "web:*")))
 	client := rratelimiter.New(redis, rratelimiter.WithObserver(telemetry.Observer()))
 	for _, name := range []string{"paid-api", "web:192.0.2.1", "web:192.0.2.2", "login:alice"} {
@@ -98,7 +81,7 @@ func ExampleWithLimiterNames() {
 			panic(err)
 		}
 	}
-	provider.print("rratelimiter.permits")
+	printCounter(reader, "rratelimiter.permits")
 	// Output:
 	// limiter=paid-api,policy=fixed_window 1
 	// limiter=web:*,policy=fixed_window 2
@@ -122,74 +105,6 @@ func ExampleTelemetry_Observer() {
 		panic(err)
 	}
 	// Output: mail true
-}
-
-// Two middlewares of a program, one of which is in shadow mode.
-func ExampleTelemetry_Middleware() {
-	redis := connect()
-	provider := newMeters()
-	telemetry := must(otellimit.New(otellimit.WithMeterProvider(provider)))
-
-	client := rratelimiter.New(redis)
-	behind := func(name string, opts ...httplimit.Option) http.Handler {
-		one := httplimit.Each(client, name, httplimit.ByIP(), limit.FixedWindow{Permits: 1, Interval: time.Hour})
-		return httplimit.Middleware(one, append(opts, unhurried, httplimit.Report(telemetry.Middleware(name).HTTP))...)(hello)
-	}
-	api, login := behind("api"), behind("login", httplimit.Shadow())
-	for range 2 {
-		fmt.Println(get(api, "/").Code, get(login, "/").Code)
-	}
-	provider.print("rratelimiter.middleware.requests")
-	// Output:
-	// 200 200
-	// 429 200
-	// middleware=api,result=acquired 1
-	// middleware=api,result=rejected 1
-	// middleware=login,result=acquired 1
-	// middleware=login,result=shadowed 1
-}
-
-// down is a limiter whose Redis does not reply.
-type down struct{}
-
-func (down) Name() string { return "reports" }
-
-func (down) Take(context.Context, int64) (rratelimiter.Decision, error) {
-	return rratelimiter.Decision{}, errors.New("no route to 10.0.0.7")
-}
-
-func ExampleMiddleware_RedisChange() {
-	provider := newMeters()
-	telemetry := must(otellimit.New(otellimit.WithMeterProvider(provider)))
-	metrics := telemetry.Middleware("http")
-	provider.print("rratelimiter.fallback.active")
-	get(httplimit.Middleware(httplimit.All(down{}), httplimit.OnRedisChange(metrics.RedisChange))(hello), "/")
-	provider.print("rratelimiter.fallback.active")
-	// Output:
-	// middleware=http 0
-	// middleware=http 1
-}
-
-// The Middleware of another middleware, such as grpclimit's.
-func ExampleMiddleware_Request() {
-	provider := newMeters()
-	telemetry := must(otellimit.New(otellimit.WithMeterProvider(provider)))
-	calls := telemetry.Middleware("grpc")
-	calls.Request(context.Background(), limit.Outcome{Result: limit.Rejected})
-	provider.print("rratelimiter.middleware.requests")
-	// Output: middleware=grpc,result=rejected 1
-}
-
-// RulesReloaded counts each reload of a rules file.
-func ExampleTelemetry_RulesReloaded() {
-	provider := newMeters()
-	telemetry := must(otellimit.New(otellimit.WithMeterProvider(provider)))
-	telemetry.RulesReloaded(nil)
-	telemetry.RulesReloaded(errors.New("limits.yaml:7: unknown field"))
-	provider.print("rratelimiter.rules.reloads")
-	// Output:
-	// result=failed 1
-	// result=succeeded 1
 }
 
 // connect opens an in-memory Redis instead of
@@ -217,36 +132,22 @@ func must(telemetry *otellimit.Telemetry, err error) *otellimit.Telemetry {
 	return telemetry
 }
 
-// meters is a MeterProvider whose counters an example can print.
-type meters struct {
-	*metric.MeterProvider
-	reader *metric.ManualReader
-}
-
-func newMeters() meters {
-	reader := metric.NewManualReader()
-	return meters{metric.NewMeterProvider(metric.WithReader(reader)), reader}
-}
-
-// print prints the counters of a name in alphabetical order.
-func (m meters) print(name string) {
+// printCounter prints a counter in alphabetical order.
+func printCounter(reader metric.Reader, name string) {
 	var all metricdata.ResourceMetrics
-	if err := m.reader.Collect(context.Background(), &all); err != nil {
+	if err := reader.Collect(context.Background(), &all); err != nil {
 		panic(err)
 	}
-	for _, s := range all.ScopeMetrics {
-		for _, measured := range s.Metrics {
-			data, counts := measured.Data.(metricdata.Sum[int64])
-			if measured.Name != name || !counts {
-				continue
-			}
-			var lines []string
-			for _, p := range data.DataPoints {
-				set := p.Attributes.Encoded(attribute.DefaultEncoder())
-				lines = append(lines, fmt.Sprintln(strings.ReplaceAll(set, "rratelimiter.", ""), p.Value))
-			}
-			slices.Sort(lines)
-			fmt.Print(strings.Join(lines, ""))
+	var lines []string
+	for _, measured := range all.ScopeMetrics[0].Metrics {
+		if measured.Name != name {
+			continue
+		}
+		for _, p := range measured.Data.(metricdata.Sum[int64]).DataPoints {
+			set := p.Attributes.Encoded(attribute.DefaultEncoder())
+			lines = append(lines, fmt.Sprintln(strings.ReplaceAll(set, "rratelimiter.", ""), p.Value))
 		}
 	}
+	slices.Sort(lines)
+	fmt.Print(strings.Join(lines, ""))
 }

@@ -10,13 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -54,24 +53,12 @@ func TestClassify_Errors_HaveAKind(t *testing.T) {
 	}
 }
 
-func TestClassify_RedisFailures_HaveAKind(t *testing.T) {
-	server := miniredis.RunT(t)
-	conn, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true, DisableRetry: true,
+func TestClassify_ErrorOfRedis_IsRedis(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, r *redistest.Fixture) {
+		r.Redis.SetError("OOM command not allowed when used memory > 'maxmemory'.")
+		err := redistest.Err(rratelimiter.New(r.Conn).Limiter("tenant-7").TryAcquire(t.Context(), 1))
+		assert.Equal(t, redis, classify(err))
 	})
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
-	window := limit.New(rratelimiter.New(conn), "tenant-7", limit.FixedWindow{Permits: 5, Interval: time.Minute})
-	kind := func() failure {
-		_, err := window.TryAcquire(context.Background(), 1)
-		return classify(err)
-	}
-	assert.Empty(t, kind())
-	server.SetError("LOADING Redis is loading the dataset in memory")
-	assert.Equal(t, redis, kind())
-	server.SetError("")
-	server.Close()
-	assert.Equal(t, connection, kind())
 }
 
 func TestDecision_Outcomes_CountByResult(t *testing.T) {

@@ -3,7 +3,6 @@ package otellimit
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -81,6 +80,12 @@ func broken(name, policy string, err error) rratelimiter.DecisionInfo {
 	return d
 }
 
+// waited returns a decision with its times.
+func waited(d rratelimiter.DecisionInfo, took, queued time.Duration) rratelimiter.DecisionInfo {
+	d.Took, d.Waited = took, queued
+	return d
+}
+
 var errSecret = errors.New(`dial tcp 10.0.0.7:6379: "tenant-7"`)
 
 // ended returns a context that ended with err.
@@ -93,13 +98,4 @@ func ended(err error) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
-}
-
-// together runs do on n goroutines at once.
-func together(n int, do func(i int)) {
-	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() { do(i) })
-	}
-	all.Wait()
 }

@@ -59,12 +59,14 @@ func work(t *Telemetry) {
 	memory := denied("web:192.0.2.1", "fixed_window+token_bucket")
 	memory.Source, memory.Took = rratelimiter.FromMemory, time.Microsecond
 	o.Decision(ctx, memory)
-	waited := granted("job:7", "leaky_bucket")
-	waited.Permits, waited.Took, waited.Waited = 5, 300*time.Millisecond, 299*time.Millisecond
-	o.Decision(ctx, waited)
+	delayed := waited(granted("job:7", "leaky_bucket"), 300*time.Millisecond, 299*time.Millisecond)
+	delayed.Permits = 5
+	o.Decision(ctx, delayed)
 	o.Decision(ended(context.Canceled), broken("job:7", "leaky_bucket", context.Canceled))
 	o.Decision(ctx, broken("job:7", "leaky_bucket", errSecret))
-	o.Waiting(ctx, rratelimiter.WaitingInfo{Name: "job:7", Policy: "leaky_bucket", Change: 1})
+	for _, change := range []int{1, 1, -1} {
+		o.Waiting(ctx, rratelimiter.WaitingInfo{Name: "job:7", Policy: "leaky_bucket", Change: change})
+	}
 	o.RedisCall(ctx, rratelimiter.RedisCallInfo{
 		Name: "paid-api", Policy: "redisson", Requests: 8, Took: 180 * time.Microsecond,
 	})

@@ -56,6 +56,8 @@ func TestNew_InvalidProviders_Fails(t *testing.T) {
 		"no Meter":             {WithMeterProvider(provider{}), "(otellimit.provider) or"},
 		"an error": {WithMeterProvider(provider{meter: meter{err: errors.New("out of ink")}}),
 			"otellimit: create the instruments: out of ink"},
+		"no name":   {WithLimiterNames("paid-api", ""), `otellimit: WithLimiterNames: "" selects no limiter: list a name`},
+		"all names": {WithLimiterNames("paid-api", "*"), `otellimit: WithLimiterNames: "*" selects no limiter`},
 	} {
 		made, err := New(c.opt)
 		assert.ErrorContains(t, err, c.want, name)
@@ -83,29 +85,22 @@ func TestTelemetry_ProviderPanics_ErrorHandlerIsCalled(t *testing.T) {
 	assert.EqualError(t, handled[0], "otellimit: a measurement panicked: no disk")
 }
 
-// early is created before the global providers are set, which is possible only once.
-var early = sync.OnceValues(func() (*Telemetry, error) { return New() })
-
-// late sets the global providers.
+// late creates a Telemetry, and sets the global providers after that, which is possible only once.
 var late = sync.OnceValue(func() bench {
 	b := bench{reader: sdkmetric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
-	b.meters = sdkmetric.NewMeterProvider(sdkmetric.WithReader(b.reader))
-	otel.SetMeterProvider(b.meters)
+	b.Telemetry, _ = New()
+	otel.SetMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(b.reader)))
 	otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(b.spans)))
 	return b
 })
 
 // A main function may set the global providers after New.
 func TestNew_GlobalProvidersSetLater_AreUsed(t *testing.T) {
-	made, err := early()
-	require.NoError(t, err)
 	b := late()
 	b.t = t
 	const key = "rratelimiter.policy=redisson,rratelimiter.result=acquired"
 	requests, spans := b.sums("requests")[key], len(b.spans.Ended())
-	waited := granted("n", "redisson")
-	waited.Waited = time.Second
-	made.Observer().Decision(context.Background(), waited)
+	b.Observer().Decision(context.Background(), waited(granted("n", "redisson"), time.Second, time.Second))
 	assert.Equal(t, requests+1, b.sums("requests")[key])
 	assert.Len(t, b.spans.Ended(), spans+1)
 }

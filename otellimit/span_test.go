@@ -22,27 +22,24 @@ func TestSpans_CallsThatWaited_HaveOne(t *testing.T) {
 		ctx, parent := b.tracer.Tracer("program").Start(context.Background(), "GET /")
 		start := time.Now()
 
+		const end = 1500 * time.Millisecond
 		o.Decision(ctx, granted("paid-api", "redisson"))
 		o.Decision(ctx, denied("paid-api", "redisson"))
 		o.Decision(ctx, broken("paid-api", "redisson", errSecret))
-		short := granted("paid-api", "redisson")
-		short.Took, short.Waited = 5*time.Millisecond, 5*time.Millisecond-1
-		o.Decision(ctx, short)
+		o.Decision(ctx, waited(granted("paid-api", "redisson"), 5*time.Millisecond, 5*time.Millisecond-1))
 		require.Len(t, b.spans.Started(), 1)
 
-		time.Sleep(1500 * time.Millisecond)
-		waited := granted("paid-api", "redisson")
-		waited.Permits, waited.Took, waited.Waited = 5, 1500*time.Millisecond, 1400*time.Millisecond
-		o.Decision(ctx, waited)
-		waited = denied("tenant:7", "token_bucket")
-		waited.Took, waited.Waited = time.Second, time.Second
-		o.Decision(ctx, waited)
-		waited = broken("tenant:7", "token_bucket", fmt.Errorf("%q: %w", "tenant:7", context.Canceled))
-		waited.Took, waited.Waited = time.Second, time.Second
+		time.Sleep(end)
+		five := waited(granted("paid-api", "redisson"), end, end-100*time.Millisecond)
+		five.Permits = 5
+		o.Decision(ctx, five)
+		o.Decision(ctx, waited(denied("tenant:7", "token_bucket"), time.Second, time.Second))
+		canceled := fmt.Errorf("%q: %w", "tenant:7", context.Canceled)
 		gone, leave := context.WithCancel(ctx)
 		leave()
-		o.Decision(gone, waited)
-		o.Decision(context.Background(), waited)
+		for _, ctx := range []context.Context{gone, context.Background()} {
+			o.Decision(ctx, waited(broken("tenant:7", "token_bucket", canceled), time.Second, time.Second))
+		}
 		parent.End()
 
 		type span struct {
@@ -65,7 +62,7 @@ func TestSpans_CallsThatWaited_HaveOne(t *testing.T) {
 			got = append(got, span{s.Parent().SpanID(), s.StartTime().Sub(start), s.EndTime().Sub(start), s.Status().Code,
 				set.Encoded(attribute.DefaultEncoder())})
 		}
-		id, end := parent.SpanContext().SpanID(), 1500*time.Millisecond
+		id := parent.SpanContext().SpanID()
 		assert.Equal(t, []span{
 			{id, 0, end, codes.Unset,
 				"rratelimiter.limiter=paid-api,rratelimiter.permits=5,rratelimiter.policy=redisson,rratelimiter.result=acquired"},
@@ -83,11 +80,9 @@ func TestWithSpansAfter_ShorterWaits_HaveNone(t *testing.T) {
 	for after, short := range map[time.Duration]time.Duration{0: 0, time.Minute: time.Minute - 1} {
 		b := setUp(t, WithSpansAfter(after))
 		d := granted("paid-api", "redisson")
-		d.Took, d.Waited = time.Minute, short
-		b.Observer().Decision(context.Background(), d)
+		b.Observer().Decision(context.Background(), waited(d, time.Minute, short))
 		assert.Empty(t, b.spans.Ended(), after)
-		d.Waited++
-		b.Observer().Decision(context.Background(), d)
+		b.Observer().Decision(context.Background(), waited(d, time.Minute, short+1))
 		assert.Len(t, b.spans.Ended(), 1, after)
 	}
 }
