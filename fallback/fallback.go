@@ -137,9 +137,6 @@ func (l *Limiter) ask(ctx context.Context, permits int64, wait time.Duration) (d
 		return d, Mode, fmt.Errorf("%w: limiter %q: %w", ErrClosed, l.limiter.Name(), a.Err)
 	case a.Local:
 		return a.Decision, Share, nil
-	case a.Result == limit.Acquired:
-		a.Decision.Allowed = true // it has no numbers after a wait
-		return a.Decision, Redis, nil
 	}
 	return a.Decision, Redis, a.Err
 }

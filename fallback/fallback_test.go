@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,87 +13,35 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/memredis"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
-
-// fixture is a Redis that can hang or refuse connections, and a Client.
-type fixture struct {
-	*redistest.Fixture
-	client *rratelimiter.Client
-	hangs  atomic.Bool
-	closed atomic.Bool
-}
-
-func run(t *testing.T, test func(t *testing.T, f *fixture)) {
-	redistest.Run(t, func(t *testing.T, inner *redistest.Fixture) {
-		f := &fixture{Fixture: inner}
-		conn, err := memredis.ConnectThrough(f.Redis, func(conn net.Conn) net.Conn { return hanging{conn, f} })
-		require.NoError(t, err)
-		t.Cleanup(func() {
-			f.hangs.Store(false)
-			f.closed.Store(false)
-			time.Sleep(time.Second)
-			conn.Close()
-		})
-		f.client = rratelimiter.New(conn)
-		test(t, f)
-	})
-}
-
-// hanging is a connection on which nothing arrives while the Redis hangs, or that fails.
-type hanging struct {
-	net.Conn
-	fixture *fixture
-}
-
-func (c hanging) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	for c.fixture.hangs.Load() {
-		time.Sleep(10 * time.Millisecond)
-	}
-	return n, err
-}
-
-func (c hanging) Write(p []byte) (int, error) {
-	if c.fixture.closed.Load() {
-		_ = c.Close()
-		return 0, net.ErrClosed
-	}
-	return c.Conn.Write(p)
-}
-
-// away makes Redis fail in one of two ways, and returns what ends that.
-var away = map[string]func(f *fixture) (end func()){
-	"hangs": func(f *fixture) func() {
-		f.hangs.Store(true)
-		return func() { f.hangs.Store(false) }
-	},
-	"closed": func(f *fixture) func() {
-		f.closed.Store(true)
-		return func() { f.closed.Store(false) }
-	},
-}
 
 const deadline = 100 * time.Millisecond
 
 var minute = limit.FixedWindow{Permits: 10, Interval: time.Minute}
 
-// eachAway runs a test with each kind of limiter and each way to be away.
-func eachAway(t *testing.T, test func(t *testing.T, f *fixture, limiter limit.Joinable, goAway func() (end func()))) {
-	for kind, open := range map[string]func(f *fixture) limit.Joinable{
-		"root": func(f *fixture) limit.Joinable {
-			return f.client.Limiter("x", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 10, Interval: time.Minute}))
-		},
-		"limit": func(f *fixture) limit.Joinable { return limit.New(f.client, "x", minute) },
-		"keyed": func(f *fixture) limit.Joinable { return limit.NewKeyed(f.client, "x", minute).Limiter("key") },
+// run runs a test with a Redis in memory.
+func run(t *testing.T, test func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client)) {
+	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) { test(t, f, rratelimiter.New(f.Conn)) })
+}
+
+// slow makes Redis answer later than the deadline.
+func slow(f *redistest.Fixture) (end func()) {
+	f.Latency.Store(int64(time.Second))
+	return func() { f.Latency.Store(0) }
+}
+
+// runEach runs a test with each kind of limiter.
+func runEach(t *testing.T, test func(t *testing.T, f *redistest.Fixture, limiter limit.Joinable)) {
+	perMinute := rratelimiter.InitialRate(rratelimiter.Rate{Permits: 10, Interval: time.Minute})
+	for kind, open := range map[string]func(client *rratelimiter.Client) limit.Joinable{
+		"root":  func(client *rratelimiter.Client) limit.Joinable { return client.Limiter("x", perMinute) },
+		"limit": func(client *rratelimiter.Client) limit.Joinable { return limit.New(client, "x", minute) },
 	} {
-		for how, goes := range away {
-			t.Run(kind+" "+how, func(t *testing.T) {
-				run(t, func(t *testing.T, f *fixture) { test(t, f, open(f), func() func() { return goes(f) }) })
-			})
-		}
+		t.Run(kind, func(t *testing.T) {
+			run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) { test(t, f, open(client)) })
+		})
 	}
 }
 
@@ -121,7 +67,7 @@ func TestLimiter_RedisAway_ModeDecides(t *testing.T) {
 		limit.Local(0.2): {"granted by share", "denied by share", "denied by share"},
 	} {
 		t.Run(fmt.Sprint(mode), func(t *testing.T) {
-			eachAway(t, func(t *testing.T, f *fixture, limiter limit.Joinable, goAway func() func()) {
+			runEach(t, func(t *testing.T, f *redistest.Fixture, limiter limit.Joinable) {
 				var mu sync.Mutex
 				var changes []bool
 				l := New(limiter, Deadline(deadline), OnFailure(mode),
@@ -143,7 +89,7 @@ func TestLimiter_RedisAway_ModeDecides(t *testing.T) {
 					require.Equal(t, "granted by redis", call())
 				}
 				time.Sleep(time.Second)
-				end := goAway()
+				end := slow(f)
 				for i, call := range calls {
 					begin := time.Now()
 					assert.Equal(t, want[i], call())
@@ -169,7 +115,7 @@ func TestLimiter_RedisAway_ModeDecides(t *testing.T) {
 // TestAcquire_RedisAwayDuringTheWait_ShareServes: and Redis, when it is back. The caller is served by the
 // share at most three deadlines after the failure, or when it has permits.
 func TestAcquire_RedisAwayDuringTheWait_ShareServes(t *testing.T) {
-	eachAway(t, func(t *testing.T, f *fixture, limiter limit.Joinable, goAway func() func()) {
+	runEach(t, func(t *testing.T, f *redistest.Fixture, limiter limit.Joinable) {
 		l := New(limiter, Deadline(deadline), OnFailure(limit.Local(0.1)))
 		require.Equal(t, "granted by redis", answer(l.TryAcquire(t.Context(), 10)), "the whole minute")
 		begin := time.Now()
@@ -181,7 +127,7 @@ func TestAcquire_RedisAwayDuringTheWait_ShareServes(t *testing.T) {
 			go func() { waiters <- fmt.Sprint(wait(), " after ", time.Since(begin).Round(time.Second)) }()
 		}
 		time.Sleep(10 * time.Second)
-		end := goAway()
+		end := slow(f)
 		time.Sleep(3*deadline + time.Millisecond)
 		synctest.Wait()
 		require.Len(t, waiters, 1, "the share has one permit a minute")
@@ -193,8 +139,8 @@ func TestAcquire_RedisAwayDuringTheWait_ShareServes(t *testing.T) {
 }
 
 func TestAcquire_RedisAnswers_IsGrantedAfterTheWait(t *testing.T) {
-	run(t, func(t *testing.T, f *fixture) {
-		l := New(limit.New(f.client, "x", minute))
+	run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		l := New(limit.New(client, "x", minute))
 		require.Equal(t, "granted by redis", answer(l.TryAcquire(t.Context(), 10)))
 		from, err := l.Acquire(t.Context(), 1)
 		assert.Equal(t, "granted by redis", answer(true, from, err))
@@ -205,8 +151,8 @@ func TestAcquire_RedisAnswers_IsGrantedAfterTheWait(t *testing.T) {
 // TestAcquire_ContextEnds_ReturnsAtOnce: while Redis is there, while it hangs, and while the share counts.
 func TestAcquire_ContextEnds_ReturnsAtOnce(t *testing.T) {
 	for after, hangs := range map[time.Duration]bool{time.Second: false, deadline / 2: true, time.Minute: true} {
-		run(t, func(t *testing.T, f *fixture) {
-			l := New(limit.New(f.client, "x", limit.FixedWindow{Permits: 10, Interval: time.Hour}), Deadline(deadline),
+		run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+			l := New(limit.New(client, "x", limit.FixedWindow{Permits: 10, Interval: time.Hour}), Deadline(deadline),
 				OnFailure(limit.Local(0.1)))
 			require.Equal(t, "granted by redis", answer(l.TryAcquire(t.Context(), 10)))
 			ctx, cancel := context.WithCancel(t.Context())
@@ -218,7 +164,9 @@ func TestAcquire_ContextEnds_ReturnsAtOnce(t *testing.T) {
 				}()
 			}
 			time.Sleep(time.Second)
-			f.hangs.Store(hangs)
+			if hangs {
+				slow(f)
+			}
 			time.Sleep(after)
 			cancel()
 			synctest.Wait()
@@ -236,12 +184,12 @@ func TestAcquire_ContextEnds_ReturnsAtOnce(t *testing.T) {
 
 // TestLimiter_InvalidCall_HasItsError: the mode decides nothing then.
 func TestLimiter_InvalidCall_HasItsError(t *testing.T) {
-	run(t, func(t *testing.T, f *fixture) {
+	run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
 		open := OnFailure(limit.Open)
-		valid := New(limit.New(f.client, "x", minute), open, Deadline(deadline))
+		valid := New(limit.New(client, "x", minute), open, Deadline(deadline))
 		assert.PanicsWithValue(t, "fallback: New: rratelimiter: invalid rate: 0 policies, want 1 to 10",
-			func() { New(limit.New(f.client, "x"), open) })
-		invalid := valid.With(limit.New(f.client, "x"))
+			func() { New(limit.New(client, "x"), open) })
+		invalid := valid.With(limit.New(client, "x"))
 		check := func(l *Limiter, permits int64, want error) {
 			_, _, err := l.TryAcquire(t.Context(), permits)
 			require.ErrorIs(t, err, want)
@@ -252,24 +200,25 @@ func TestLimiter_InvalidCall_HasItsError(t *testing.T) {
 		}
 		checkAll := func() {
 			check(valid, 0, rratelimiter.ErrInvalidPermits)
-			check(valid.With(limit.New(f.client, "", minute)), 1, rratelimiter.ErrInvalidName)
+			check(valid.With(limit.New(client, "", minute)), 1, rratelimiter.ErrInvalidName)
 			check(invalid, 11, rratelimiter.ErrInvalidRate)
 			check(New(nil, open), 11, rratelimiter.ErrNoClient)
 			check(valid, 11, rratelimiter.ErrPermitsExceedRate)
 		}
 		checkAll()
-		f.hangs.Store(true)
+		end := slow(f)
 		assert.Equal(t, "granted by mode", answer(valid.TryAcquire(t.Context(), 1)))
 		checkAll()
-		f.hangs.Store(false)
+		end()
+		time.Sleep(2 * time.Second)
 
-		none := f.client.Limiter("no rate")
+		none := client.Limiter("no rate")
 		check(New(none, open), 1, rratelimiter.ErrNotInitialized)
 		check(New(none), 1, rratelimiter.ErrNotInitialized)
 		assert.PanicsWithValue(t, "fallback: New: the policies of limiter \"no rate\" are unknown: "+
 			"pass InitialRate to it, for Local",
 			func() { New(none, OnFailure(limit.Local(0.5))) })
-		joined := limit.Join(none, limit.New(f.client, "x", minute))
+		joined := limit.Join(none, limit.New(client, "x", minute))
 		assert.Panics(t, func() { New(joined, OnFailure(limit.Local(0.5))) })
 		assert.Equal(t, "Source(0) redis share mode", fmt.Sprint(Source(0), Redis, Share, Mode))
 	})
@@ -277,10 +226,10 @@ func TestLimiter_InvalidCall_HasItsError(t *testing.T) {
 
 // TestWith_Keys_ShareTheBreaker: and each has a share of its own.
 func TestWith_Keys_ShareTheBreaker(t *testing.T) {
-	run(t, func(t *testing.T, f *fixture) {
-		users := limit.NewKeyed(f.client, "user", minute, limit.Pause{Most: time.Hour})
+	run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		users := limit.NewKeyed(client, "user", minute, limit.Pause{Most: time.Hour})
 		base := New(nil, Deadline(deadline), OnFailure(limit.Local(0.1)))
-		f.hangs.Store(true)
+		slow(f)
 		begin := time.Now()
 		for i, want := range []string{"granted by share", "denied by share"} {
 			for _, key := range []string{"alice", "bob"} {
@@ -288,5 +237,49 @@ func TestWith_Keys_ShareTheBreaker(t *testing.T) {
 			}
 		}
 		assert.Equal(t, deadline, time.Since(begin), "one call has the deadline")
+	})
+}
+
+// TestLimiter_StallShorterThanDeadline_IsNoFailure: Redis has denied the permits, and then stalls. The
+// caller's timeout ends meanwhile.
+func TestLimiter_StallShorterThanDeadline_IsNoFailure(t *testing.T) {
+	run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		inner := limit.New(client, "api", limit.SlidingLog{Permits: 1, Interval: 40 * time.Millisecond})
+		l := New(inner, OnFailure(limit.Open))
+		require.NoError(t, redistest.Err(l.Acquire(t.Context(), 1)))
+		time.Sleep(time.Second)
+		require.NoError(t, redistest.Err(l.Acquire(t.Context(), 1)))
+		f.Latency.Store(int64(4 * time.Millisecond))
+		time.AfterFunc(3*time.Millisecond, func() { f.Latency.Store(int64(100 * time.Millisecond)) })
+		allowed, from, err := l.TryAcquireWithin(t.Context(), 1, 50*time.Millisecond)
+		assert.NoError(t, err)
+		assert.False(t, allowed)
+		assert.Equal(t, Redis, from)
+		f.Latency.Store(0)
+		time.Sleep(time.Minute)
+	})
+}
+
+type ownType struct{ *rratelimiter.Limiter }
+
+// TestNew_Local_NeedsThePoliciesOfEachMember: an InitialRate of a Limiter is one, also in a Join.
+func TestNew_Local_NeedsThePoliciesOfEachMember(t *testing.T) {
+	run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		local := OnFailure(limit.Local(0.5))
+		perMinute := rratelimiter.InitialRate(rratelimiter.Rate{Permits: 10, Interval: time.Minute})
+		window := limit.New(client, "{a}", limit.FixedWindow{Permits: 20, Interval: time.Minute})
+		l := New(limit.Join(client.Limiter("{a}java", perMinute), window), local)
+		f.Redis.SetError("LOADING")
+		for _, want := range []bool{true, true, true, false} {
+			allowed, from, _ := l.TryAcquire(t.Context(), 1)
+			assert.Equal(t, want, allowed, from)
+		}
+		open := New(limit.Join(client.Limiter("{a}java", perMinute), window), OnFailure(limit.Open))
+		allowed, _, _ := open.TryAcquire(t.Context(), 11)
+		assert.True(t, allowed, "the rate in Redis may be above the initial rate")
+		f.Redis.SetError("")
+		assert.Panics(t, func() { New(limit.Join(client.Limiter("{a}java"), window), local) })
+		assert.Panics(t, func() { New(ownType{client.Limiter("java", perMinute)}, local) })
+		time.Sleep(5 * time.Minute)
 	})
 }

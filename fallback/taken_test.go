@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -16,9 +17,9 @@ func TestTaken_RedisAway_ModeDecides(t *testing.T) {
 	for mode, want := range map[limit.FailureMode]struct{ first, second, third bool }{
 		limit.Closed: {}, limit.Open: {true, true, true}, limit.Local(0.4): {true, false, true},
 	} {
-		eachAway(t, func(t *testing.T, f *fixture, limiter limit.Joinable, goAway func() func()) {
+		runEach(t, func(t *testing.T, f *redistest.Fixture, limiter limit.Joinable) {
 			l := New(limiter, Deadline(deadline), OnFailure(mode))
-			end := goAway()
+			end := slow(f)
 			take := func(permits int64) (*limit.Taken, bool) {
 				taken := new(limit.Taken)
 				d, err := taken.Take(t.Context(), permits, l)
@@ -45,8 +46,8 @@ func TestTaken_RedisAway_ModeDecides(t *testing.T) {
 
 // TestTaken_Redis_IsSettled with the permits of the grant, also after a wait.
 func TestTaken_Redis_IsSettled(t *testing.T) {
-	run(t, func(t *testing.T, f *fixture) {
-		inner := limit.New(f.client, "tokens", minute)
+	run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		inner := limit.New(client, "tokens", minute)
 		l := New(inner, Deadline(deadline))
 		assert.Equal(t, "tokens", l.Name())
 		left := func() int64 {
