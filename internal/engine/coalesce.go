@@ -79,9 +79,10 @@ func (l *Limiter) dispatch(e *entry) *Batch {
 }
 
 // yieldTo lets callers join the first batch, mostly those that the last reply has woken. If the
-// last call had a single caller, no call yields: a lone caller does not wait.
+// last call had a single caller, no call yields: a lone caller does not wait. A call in a pipeline
+// yields for that.
 func (g *Engine) yieldTo(e *entry) {
-	if !g.yields.contended.Load() {
+	if !g.yields.contended.Load() || g.pipelining() {
 		return
 	}
 	g.yields.collect(fullBatch, func() int {

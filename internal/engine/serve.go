@@ -15,7 +15,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 	defer timer.Stop()
 	for {
 		// Callers that arrive at the same time, or that the last reply has woken, can still join.
-		g.yields.yield()
+		g.yields.yield(alone)
 		e.mu.Lock()
 		if q.waiters.first == nil {
 			e.queue = nil

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A yield in a busy process lasts until all of its goroutines have run. Calls then stop to yield
-// for a while.
+// A yield in a busy process lasts until all of its goroutines have run. If it brings no caller, the
+// process is busy with other work, and calls stop to yield for a while.
 const (
 	longestYield = 5 * time.Millisecond // a yield that lasts longer shows that the process is busy
 	busyCalls    = 1000                 // calls that do not yield then
@@ -21,7 +21,7 @@ type yields struct {
 
 // collect yields as long as each yield brings callers, until there are enough.
 func (y *yields) collect(enough int, callers func() int) {
-	for before := 0; before < enough && y.yield(); {
+	for before := 0; before < enough && y.yield(callers); {
 		now := callers()
 		if now == before {
 			return
@@ -30,19 +30,24 @@ func (y *yields) collect(enough int, callers func() int) {
 	}
 }
 
+// alone is the number of callers of a call that no other caller can join.
+func alone() int { return 1 }
+
 // yield lets other goroutines run, and reports whether the process is not too busy for that.
-func (y *yields) yield() bool {
+func (y *yields) yield(callers func() int) bool {
 	if y.skips.Load() > 0 {
 		y.skips.Add(-1)
 		return false
 	}
 	start := time.Now()
 	runtime.Gosched()
-	if time.Since(start) > longestYield {
-		y.skips.Store(busyCalls)
-		return false
+	if time.Since(start) <= longestYield {
+		return true
 	}
-	return true
+	if callers() == 1 {
+		y.skips.Store(busyCalls)
+	}
+	return false
 }
 
 // workers runs tasks on goroutines of the Engine. A goroutine that is idle waits for the next task
