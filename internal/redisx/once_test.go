@@ -2,23 +2,18 @@ package redisx
 
 import (
 	"testing"
+	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // TestOnce_Script_RunsOnce: but a call that asks for another one, or fails, does not count.
 func TestOnce_Script_RunsOnce(t *testing.T) {
-	server := miniredis.RunT(t)
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true,
-		ForceSingleClient: true})
-	require.NoError(t, err)
-	t.Cleanup(redis.Close)
-	for name, reply := range map[string]string{"number": "1", "list": "{0, 'done'}"} {
-		t.Run(name, func(t *testing.T) {
-			server.FlushAll()
+	for _, reply := range []string{"1", "{0, 'done'}"} {
+		redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 			script := NewScript(`local n = redis.call('INCR', KEYS[1])
 if n < 3 then
   return {tonumber(ARGV[1]), 'cursor'}
@@ -26,7 +21,7 @@ end
 return #KEYS == 1 and ` + reply)
 			call := func(id, first string) error {
 				once, keys := script.ForOnce(Once(t.Context(), id), []string{"{x}:key"})
-				message, err := once.Exec(t.Context(), redis, keys, []string{first})
+				message, err := once.Exec(t.Context(), f.Conn, keys, []string{first})
 				require.NoError(t, err)
 				return RanBefore(message)
 			}
@@ -39,9 +34,9 @@ return #KEYS == 1 and ` + reply)
 					require.ErrorIs(t, call("a", "1"), ErrRanBefore)
 					require.ErrorIs(t, call("b", "1"), ErrRanBefore)
 				}
-				server.FastForward(OnceFor - 1)
+				time.Sleep(OnceFor - time.Millisecond)
 				require.ErrorIs(t, call("a", "1"), ErrRanBefore)
-				server.FastForward(1)
+				time.Sleep(time.Millisecond)
 			}
 		})
 	}
