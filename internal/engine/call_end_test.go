@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
@@ -43,8 +45,8 @@ func (c *ending) DoMulti(ctx context.Context, commands ...rueidis.Completed) []r
 // TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting: its caller gets an error, and the next
 // callers are answered.
 func TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
-	for name, ask := range permitCalls {
-		t.Run(name, func(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
 			withContexts(t, func(ctx context.Context, f *fixture) {
 				conn := &ending{Client: f.Conn}
 				var broken atomic.Int64 // calls that an observer has seen
@@ -61,12 +63,12 @@ func TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
 					callers.Go(func() {
 						errs[i] = redisx.ErrNoReply // of a caller whose own goroutine ends
 						time.Sleep(time.Duration(i) * time.Millisecond)
-						errs[i] = ask(ctx, l)
+						errs[i] = way.call(ctx, l, 1)
 					})
 				}
 				callers.Wait()
 				assert.ErrorIs(f, errs[0], redisx.ErrNoReply)
-				if ctx.Done() != nil || name == "Wait" {
+				if ctx.Done() != nil || way.waits {
 					assert.ErrorContains(f, errs[0], "limiter: ")
 					assert.EqualValues(f, 1, broken.Load())
 				}
@@ -76,6 +78,71 @@ func TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
 				f.idle(l)
 			})
 		})
+	}
+}
+
+// TestQueue_ReleaseHangs_CallersAreAnswered: the first waits for leased permits, and the other one arrives
+// during its call.
+func TestQueue_ReleaseHangs_CallersAreAnswered(t *testing.T) {
+	withServer(t, func(t *testing.T, f *fixture) {
+		l := f.open(Settings{Lease: time.Second}, 10, time.Minute)
+		f.RequireGranted(l, 10)
+		f.Latency.Store(int64(trip))
+		hangs := func(context.Context, int64) error { time.Sleep(10 * time.Second); return nil }
+		s := activeLease{Lease{Lasts: time.Second, Return: hangs}, 1, time.Now()}
+		e := l.Engine.registry.lockExisting(l.ID)
+		e.leases.leases = []activeLease{s, s}
+		e.mu.Unlock()
+		var first sync.WaitGroup
+		first.Go(func() { assert.NoError(t, l.Acquire(t.Context(), 2)) })
+		time.Sleep(trip / 2)
+		start := time.Now()
+		f.RequireFalse(l.TryAcquireWithin(t.Context(), 1, time.Second))
+		assert.Equal(t, longTransfer+3*trip/2, time.Since(start), "after the call that it met, the release and a call of its own")
+		first.Wait()
+	})
+}
+
+// TestCall_ClockEndsItsGoroutine_LeavesNoCallerWaiting: as a failed assertion in a clock does, in
+// any of its readings. A denial that is remembered reads the clock too.
+func TestCall_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
+	release := way{name: "Release", call: func(ctx context.Context, l *fake, n int64) error { return l.Release(ctx, n) }}
+	for _, way := range append(ways, release) {
+		for ending := range int64(12) {
+			limit := int64(1000)
+			if ending%2 == 0 && !way.waits { // all are denied
+				limit = 1
+			}
+			runWithServer(t, fmt.Sprint(way.name, ending), func(t *testing.T, f *fixture) {
+				var reading atomic.Int64
+				reading.Store(100)
+				l := f.open(Settings{Denials: time.Second, Now: func() time.Time {
+					if reading.Add(1) == 1+ending/2 {
+						runtime.Goexit()
+					}
+					return time.Now()
+				}}, limit, time.Hour)
+				f.RequireGranted(l, 1)
+				f.Latency.Store(int64(10 * time.Millisecond))
+				reading.Store(0)
+				var callers sync.WaitGroup
+				for i := range 20 {
+					ctx := t.Context()
+					if i%3 == 0 {
+						ctx = context.Background()
+					}
+					callers.Go(func() {
+						time.Sleep(time.Duration(i) * time.Millisecond)
+						_ = way.call(ctx, l, 1)
+					})
+				}
+				callers.Wait()
+				reading.Store(100)
+				require.NoError(t, way.call(t.Context(), l, 1))
+				time.Sleep(time.Second)
+				f.idle(l)
+			})
+		}
 	}
 }
 
@@ -112,15 +179,12 @@ func TestLease_ReturnEndsItsGoroutine_OtherLeasesReturn(t *testing.T) {
 	}
 }
 
-// TestDetached_CallPanics_PanicsInItsCaller if no context can end the call: it then runs on the
-// caller's goroutine.
-func TestDetached_CallPanics_PanicsInItsCaller(t *testing.T) {
+// TestDetach_CallBreaksOff_CallerLearnsIt: if no context can end the call, it runs on the caller's
+// goroutine.
+func TestDetach_CallBreaksOff_CallerLearnsIt(t *testing.T) {
 	assert.PanicsWithValue(t, "broken", func() {
 		_, _ = Detach(context.Background(), func(context.Context) (int, error) { panic("broken") })
 	})
-}
-
-func TestDetached_CallEndsItsGoroutine_ReturnsAnError(t *testing.T) {
 	_, err := Detach(t.Context(), func(context.Context) (int, error) {
 		runtime.Goexit()
 		return 1, nil
@@ -128,9 +192,9 @@ func TestDetached_CallEndsItsGoroutine_ReturnsAnError(t *testing.T) {
 	assert.ErrorIs(t, err, redisx.ErrNoReply)
 }
 
-// TestDetached_ContextEnds_ReturnsAtOnce while the call goes on with a context that closes no
+// TestDetach_ContextEnds_ReturnsAtOnce while the call goes on with a context that closes no
 // connection.
-func TestDetached_ContextEnds_ReturnsAtOnce(t *testing.T) {
+func TestDetach_ContextEnds_ReturnsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 		defer cancel()

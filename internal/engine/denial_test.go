@@ -18,6 +18,12 @@ func denialOf(g *Engine, id string) *denial {
 	return found.(*denial)
 }
 
+// denies reports whether the denial cache denies a permit.
+func denies(l *Limiter) bool {
+	_, denied := l.deny(Ask{Permits: 1})
+	return denied
+}
+
 // deniedNow is a reply of now that denies so many permits for a time.
 func deniedNow(g *Engine, permits int64, after time.Duration) *Batch {
 	outcome := Outcome{Forecast: &view{limit: 10, after: after}, Denied: permits}
@@ -47,31 +53,29 @@ func TestDenial_Request_AnsweredWhereTheDenialCoversIt(t *testing.T) {
 		"its end":                     {10, 1, 0, 2 * time.Second, Ask{Permits: 1}, -1},
 		"each part":                   {10, 1, 0, time.Second, Ask{Permits: 1, Each: true}, time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := New(Settings{Denials: time.Hour})
-				now := time.Now()
-				g.denials.keep(&denial{
-					limiter: named(g, "a"), maxAge: g.denials.maxAge,
-					forecast: &view{limit: test.limit, free: test.free, after: 2 * time.Second},
-					permits:  test.fewest, until: 2 * time.Second, dated: now.Round(0), sent: now,
-				}, 0)
-				time.Sleep(test.since)
-				got, denied := named(g, "a").deny(test.ask)
-				require.Equal(t, test.want >= 0, denied)
-				if !denied {
-					return
-				}
-				assert.Equal(t, FromMemory, got.From)
-				assert.Equal(t, Answer{Limit: test.limit, RetryAfter: test.want, ResetAfter: 2*time.Second - test.since},
-					got.Answer)
-				if !test.ask.Each {
-					assert.Nil(t, got.Parts)
-					return
-				}
-				// The other part's permits are free by now.
-				assert.Equal(t, []Answer{got.Answer, {Allowed: true, Limit: 100}}, got.Parts)
-			})
+		runInBubble(t, name, func(t *testing.T) {
+			g := New(Settings{Denials: time.Hour})
+			now := time.Now()
+			g.denials.keep(&denial{
+				limiter: named(g, "a"), maxAge: g.denials.maxAge,
+				forecast: &view{limit: test.limit, free: test.free, after: 2 * time.Second},
+				permits:  test.fewest, until: 2 * time.Second, dated: now.Round(0), sent: now,
+			}, 0)
+			time.Sleep(test.since)
+			got, denied := named(g, "a").deny(test.ask)
+			require.Equal(t, test.want >= 0, denied)
+			if !denied {
+				return
+			}
+			assert.Equal(t, FromMemory, got.From)
+			assert.Equal(t, Answer{Limit: test.limit, RetryAfter: test.want, ResetAfter: 2*time.Second - test.since},
+				got.Answer)
+			if !test.ask.Each {
+				assert.Nil(t, got.Parts)
+				return
+			}
+			// The other part's permits are free by now.
+			assert.Equal(t, []Answer{got.Answer, {Allowed: true, Limit: 100}}, got.Parts)
 		})
 	}
 }
@@ -95,26 +99,21 @@ func TestDenial_Clock_DeniesOnlyWhileNoPermitIsFreeByIt(t *testing.T) {
 		"stands still while the process's passes":  {maxAge - 1, -(maxAge - 1), until},
 		"stands still until the denial is too old": {maxAge, -maxAge, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var offset time.Duration
-				g := New(Settings{Denials: maxAge, Now: func() time.Time { return time.Now().Add(offset) }})
-				l := named(g, "a")
-				g.denials.sweeping = true // no sweep is scheduled, which goes by the process's clock alone
-				l.remember(deniedNow(g, 1, until))
-				time.Sleep(test.passes)
-				offset = test.moves
-				got, denied := l.deny(Ask{Permits: 1})
-				assert.Equal(t, test.want > 0, denied)
-				if denied {
-					assert.Equal(t, test.want, got.RetryAfter)
-				}
-				if !denied {
-					offset = 0
-					_, denied = l.deny(Ask{Permits: 1})
-					assert.False(t, denied, "a denial that has ended stays ended")
-				}
-			})
+		runInBubble(t, name, func(t *testing.T) {
+			var offset time.Duration
+			g := New(Settings{Denials: maxAge, Now: func() time.Time { return time.Now().Add(offset) }})
+			l := named(g, "a")
+			g.denials.sweeping = true // no sweep is scheduled, which goes by the process's clock alone
+			l.remember(deniedNow(g, 1, until))
+			time.Sleep(test.passes)
+			offset = test.moves
+			got, denied := l.deny(Ask{Permits: 1})
+			assert.Equal(t, test.want > 0, denied)
+			assert.Equal(t, test.want, got.RetryAfter)
+			if !denied {
+				offset = 0
+				assert.False(t, denies(l), "a denial that has ended stays ended")
+			}
 		})
 	}
 }
@@ -132,8 +131,7 @@ func TestDenial_ServerTime_EndsBeforeTheServerCouldGrant(t *testing.T) {
 		assert.True(t, denied)
 		assert.Equal(t, time.Millisecond, got.RetryAfter)
 		time.Sleep(time.Millisecond)
-		_, denied = l.deny(Ask{Permits: 1})
-		assert.False(t, denied)
+		assert.False(t, denies(l))
 	})
 }
 
@@ -143,18 +141,14 @@ func TestDenials_Full_RememberNoMore(t *testing.T) {
 		const most = 100
 		g.denials.most = most
 		cached := func() int { return size(&g.denials.byID) }
-		denied := func(i int) bool {
-			_, denied := named(g, strconv.Itoa(i)).deny(Ask{Permits: 1})
-			return denied
-		}
 		for i := range most + 100 {
 			l := named(g, strconv.Itoa(i))
 			l.DependsOn = []string{"s" + l.ID}
 			l.remember(deniedNow(g, 1, 10*time.Second))
 		}
 		assert.Equal(t, most, cached())
-		assert.True(t, denied(most-1))
-		assert.False(t, denied(most))
+		assert.True(t, denies(named(g, strconv.Itoa(most-1))))
+		assert.False(t, denies(named(g, strconv.Itoa(most))))
 		named(g, "0").remember(deniedNow(g, 1, 20*time.Second)) // one of them again
 		assert.Equal(t, most, cached())
 		change(t.Context(), g, "s1") // makes room for one
@@ -187,31 +181,27 @@ func TestDenials_Reply_KeptWhereItDeniesForAWhile(t *testing.T) {
 		"it has ended":               {Forecast: &view{limit: 10, after: 2 * time.Millisecond}, Denied: 2},
 		"it is too old":              {Forecast: &view{limit: 10, after: time.Second}, Denied: 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := New(Settings{Denials: time.Hour})
-				sent := time.Now()
-				if name == "it is too old" {
-					sent = time.Unix(0, 0)
-				}
-				b := &Batch{Outcome: reply, sent: sentBatch{at: sent, dated: sent.Round(0)}}
-				time.Sleep(2 * time.Millisecond)
-				named(g, "a").remember(b)
-				assert.Nil(t, denialOf(g, "a"))
-			})
+		runInBubble(t, name, func(t *testing.T) {
+			g := New(Settings{Denials: time.Hour})
+			sent := time.Now()
+			if name == "it is too old" {
+				sent = time.Unix(0, 0)
+			}
+			b := &Batch{Outcome: reply, sent: sentBatch{at: sent, dated: sent.Round(0)}}
+			time.Sleep(2 * time.Millisecond)
+			named(g, "a").remember(b)
+			assert.Nil(t, denialOf(g, "a"))
 		})
 	}
-	t.Run("an older reply arrives later", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			g := New(Settings{Denials: time.Hour})
-			l := named(g, "a")
-			older := deniedNow(g, 1, time.Minute)
-			time.Sleep(time.Second)
-			l.remember(deniedNow(g, 5, time.Minute))
-			l.remember(older)
-			assert.EqualValues(t, 5, denialOf(g, "a").permits)
-			change(t.Context(), g, "a")
-			time.Sleep(sweepEvery)
-		})
+	runInBubble(t, "an older reply arrives later", func(t *testing.T) {
+		g := New(Settings{Denials: time.Hour})
+		l := named(g, "a")
+		older := deniedNow(g, 1, time.Minute)
+		time.Sleep(time.Second)
+		l.remember(deniedNow(g, 5, time.Minute))
+		l.remember(older)
+		assert.EqualValues(t, 5, denialOf(g, "a").permits)
+		change(t.Context(), g, "a")
+		time.Sleep(sweepEvery)
 	})
 }

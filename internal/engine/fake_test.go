@@ -3,10 +3,11 @@ package engine
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,84 +38,92 @@ func open(g *Engine, name string, limit int64, every time.Duration) *fake {
 	return l
 }
 
+// exchange is a call and its reply. Redis carries only its number.
+type exchange struct {
+	limiter *fake
+	asks    []Ask
+	ordered bool
+	lease   Lease
+	now     time.Time // zero for the server's clock
+
+	back int64  // permits to return, instead of asks
+	of   string // the exchange that was granted them; "" for the oldest grants
+
+	view
+	letters      string
+	part, leased int64 // part was granted to the request with p
+}
+
 var (
-	fakeScript = redisx.NewScript("")
-	grantIDs   atomic.Int64
+	exchanges    sync.Map // by number
+	lastExchange atomic.Int64
+	fakeScript   = redisx.NewScript("")
 )
 
-// The arguments of a call that takes permits.
-const (
-	operationArg = iota
-	nowArg
-	limitArg
-	everyArg
-	orderedArg
-	requestsArg
-	leaseArg
-	spanArg
-	idArg
-)
+// send returns the number of a new exchange.
+func send(x *exchange) string {
+	number := strconv.FormatInt(lastExchange.Add(1), 10)
+	exchanges.Store(number, x)
+	return number
+}
+
+func exchangeOf(number string) *exchange {
+	x, _ := exchanges.Load(number)
+	return x.(*exchange)
+}
 
 func (l *fake) Call(*Batch) (*redisx.Script, []string) { return fakeScript, []string{l.ID} }
 
 func (l *fake) Arguments(b *Batch, now time.Time) {
-	text := func(n int64) string { return strconv.FormatInt(n, 10) }
-	b.Args = append(b.Args[:0], "take", l.Engine.Millis(now), text(l.limit), text(l.every.Milliseconds()),
-		strconv.FormatBool(b.Ordered), Runs(b.Requests), text(b.Lease.Permits), text(b.Lease.Span.Milliseconds()),
-		text(grantIDs.Add(1)))
-}
-
-// reply is the reply of the server.
-type reply struct {
-	Limit, Free, Reset int64
-	Letters            string
-	Part               int64      // granted to the request with p
-	Returns            [][2]int64 // permits, and after how many milliseconds they return
-	Leased             int64
+	x := &exchange{limiter: l, ordered: b.Ordered, lease: b.Lease, now: now}
+	for _, r := range b.Requests {
+		x.asks = append(x.asks, r.Ask)
+	}
+	b.Args = append(b.Args[:0], send(x))
 }
 
 func (l *fake) Answer(b *Batch, message rueidis.RedisMessage) (again bool, err error) {
-	var r reply
-	if err := message.DecodeJSON(&r); err != nil {
+	number, err := message.ToString()
+	if err != nil {
 		return false, err
 	}
-	if !b.AnsweredBy(r.Letters, r.Part) {
-		return false, fmt.Errorf("%q for %d requests", r.Letters, len(b.Requests))
+	x := exchangeOf(number)
+	if !b.AnsweredBy(x.letters, x.part) {
+		return false, fmt.Errorf("%q for %d requests", x.letters, len(b.Requests))
 	}
-	v := &view{
-		limit: r.Limit, free: r.Free, after: time.Duration(r.Reset) * time.Millisecond, every: l.every,
-		returns: r.Returns, lag: l.lag, renew: l.renew,
-	}
-	b.Forecast = v
+	v := x.view
+	v.lag, v.renew = l.lag, l.renew
+	b.Forecast = &v
+	_, detail := b.Wants()
 	left := v.free
-	for i := len(b.Requests) - 1; i >= 0; i-- {
-		request := b.Requests[i]
+	for i, request := range slices.Backward(b.Requests) {
 		request.Answer = Answer{Allowed: true, Limit: v.limit, Remaining: left, ResetAfter: v.after}
-		switch r.Letters[i] {
+		switch x.letters[i] {
 		case 'g':
 			request.Granted = request.Most()
 		case 'p':
-			request.Granted = r.Part
+			request.Granted = x.part
 		case 'x':
 			request.Answer, request.Err = Answer{}, l.AboveLimit(request.Permits, v.limit)
 		default:
 			request.Answer, _ = v.Denied(request.Permits)
-			b.Denied = min(request.Permits, cmp.Or(b.Denied, request.Permits))
+			if detail {
+				b.Denied = min(request.Permits, cmp.Or(b.Denied, request.Permits))
+			}
 		}
 		left += request.Granted
 	}
-	if r.Leased > 0 {
-		b.Lease.Granted, b.Lease.Lasts = r.Leased, b.Lease.Span
+	if x.leased > 0 {
+		b.Lease.Granted, b.Lease.Lasts = x.leased, b.Lease.Span
 		b.Lease.Limit, b.Lease.Free, b.Lease.Reset, b.Lease.Return = v.limit, v.free, v.after, l.Receipt(b)
 	}
 	return false, nil
 }
 
 func (l *fake) Receipt(b *Batch) receipt.Refund {
-	id := b.Args[idArg]
+	of := b.Args[0]
 	return func(ctx context.Context, permits int64) error {
-		_, err := Refund(ctx, l.Engine, l.DependsOn, l.back(permits, id))
-		return err
+		return redistest.Err(Refund(ctx, l.Engine, l.DependsOn, l.back(permits, of)))
 	}
 }
 
@@ -123,10 +132,10 @@ func (l *fake) Refund(b *Batch) func(context.Context) {
 	return func(ctx context.Context) { _ = refund(ctx, permits) }
 }
 
-// back returns permits of a grant, or of the oldest ones.
-func (l *fake) back(permits int64, id string) func(context.Context) (rueidis.RedisMessage, error) {
+// back returns permits of an exchange, or of the oldest grants.
+func (l *fake) back(permits int64, of string) func(context.Context) (rueidis.RedisMessage, error) {
 	return func(ctx context.Context) (rueidis.RedisMessage, error) {
-		args := []string{"back", l.Engine.Millis(l.Engine.Now()), strconv.FormatInt(permits, 10), id}
+		args := []string{send(&exchange{now: l.Engine.Now(), back: permits, of: of})}
 		message, err := l.Engine.Eval(ctx, nil, fakeScript, []string{l.ID}, args, nil)
 		if err != nil {
 			err = l.Explain(ctx, err)
@@ -144,34 +153,57 @@ func (e aboveLimit) Error() string { return fmt.Sprintf("%d permits of %d", e.pe
 
 func (l *fake) AboveLimit(permits, limit int64) error { return aboveLimit{permits, limit} }
 
-// state is what the server knows of a fake, in milliseconds.
-type state struct {
-	limit, every int64
-	grants       []grant
-	deleted      bool
+// paged is a fake whose script needs more calls before the one that grants.
+type paged struct {
+	*fake
+	more int
 }
 
+const endless = -1 // paged.more
+
+func (l paged) Arguments(b *Batch, now time.Time) {
+	l.fake.Arguments(b, now)
+	b.Args = append(b.Args, strconv.Itoa(l.more))
+}
+
+func (l paged) Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err error) {
+	more, _ := strconv.Atoi(b.Args[1])
+	if more == 0 {
+		return l.fake.Answer(b, reply)
+	}
+	b.Args[1] = strconv.Itoa(more - 1)
+	return true, nil
+}
+
+// state is what the server knows of a fake.
+type state struct {
+	limit   int64
+	every   time.Duration
+	grants  []grant
+	deleted bool
+}
+
+// grant is permits that return at a time.
 type grant struct {
-	id          string
-	at, permits int64
+	of      string // exchange
+	permits int64
+	returns time.Time
 }
 
 // free removes the grants that have expired, and returns the permits that are free.
-func (s *state) free(now int64) int64 {
-	free, kept := s.limit, s.grants[:0]
+func (s *state) free(now time.Time) int64 {
+	s.grants = slices.DeleteFunc(s.grants, func(g grant) bool { return !g.returns.After(now) })
+	free := s.limit
 	for _, g := range s.grants {
-		if g.at+s.every > now {
-			kept = append(kept, g)
-			free -= g.permits
-		}
+		free -= g.permits
 	}
-	s.grants = kept
 	return free
 }
 
 // answer is the server: it replies to a call.
 func (f *fixture) answer(p *server.Peer, command string, words ...string) bool {
-	if !strings.EqualFold(command, "EVALSHA") {
+	keys, args := redistest.ScriptCall(command, words)
+	if args == nil {
 		return false
 	}
 	f.Scripts.Add(1)
@@ -181,86 +213,122 @@ func (f *fixture) answer(p *server.Peer, command string, words ...string) bool {
 		p.WriteError(f.failure)
 		return true
 	}
-	keys, args := redistest.ScriptCall(command, words)
-	number := func(i int) int64 { n, _ := strconv.ParseInt(args[i], 10, 64); return n }
-	s := f.limiters[keys[0]]
-	if s == nil && args[operationArg] != "back" {
-		s = &state{limit: number(limitArg), every: number(everyArg)}
+	x, s := exchangeOf(args[0]), f.limiters[keys[0]]
+	if s == nil && x.back == 0 {
+		s = &state{limit: x.limiter.limit, every: x.limiter.every}
 		f.limiters[keys[0]] = s
 	}
 	if s == nil || s.deleted {
 		p.WriteError("NOTSET the limiter has no rate")
 		return true
 	}
-	now := time.Now().UnixMilli()
-	if args[nowArg] != "" {
-		now = number(nowArg)
+	now := cmp.Or(x.now, time.Now()).Truncate(time.Millisecond)
+	switch {
+	case len(args) > 1 && args[1] != "0": // another call follows
+	case x.back > 0:
+		s.back(x.back, x.of)
+	default:
+		s.take(x, args[0], now)
 	}
-	r := reply{Limit: s.limit}
-	switch args[operationArg] {
-	case "back":
-		s.back(number(nowArg+1), args[nowArg+2])
-	case "take":
-		r.Letters, r.Part, r.Leased = s.take(now, args[requestsArg], args[orderedArg] == "true", number(leaseArg),
-			number(spanArg), args[idArg])
-	}
-	r.Free = s.free(now)
+	x.view = view{limit: s.limit, free: s.free(now), every: s.every, now: now, grants: slices.Clone(s.grants)}
 	for _, g := range s.grants {
-		r.Returns = append(r.Returns, [2]int64{g.permits, g.at + s.every - now})
-		r.Reset = max(r.Reset, g.at+s.every-now)
+		x.after = max(x.after, g.returns.Sub(now))
 	}
-	text, _ := json.Marshal(r)
-	p.WriteBulk(string(text))
+	p.WriteBulk(args[0])
 	return true
 }
 
-// take grants requests in order. If none is denied, it leases at most half of the permits that are free
+// take decides requests in order. If none is denied, it leases at most half of the permits that are free
 // then.
-func (s *state) take(now int64, runs string, ordered bool, lease, span int64, id string) (letters string, part,
-	leased int64) {
-	free, stopped := s.free(now), false
-	taken := int64(0)
-	for _, run := range strings.Fields(runs) {
-		text, times, _ := strings.Cut(run, "*")
-		upTo := strings.HasPrefix(text, "~")
-		most, _ := strconv.ParseInt(strings.TrimPrefix(text, "~"), 10, 64)
-		n, _ := strconv.Atoi(times)
-		least := most
-		if upTo {
-			least = 1
+func (s *state) take(x *exchange, number string, now time.Time) {
+	free, stopped, taken, returns := s.free(now), false, int64(0), now.Add(s.every)
+	x.letters, x.part, x.leased = "", 0, 0
+	for _, a := range x.asks {
+		granted := min(a.Most(), free)
+		switch {
+		case a.Permits > s.limit:
+			x.letters, granted = x.letters+"x", 0
+		case stopped || a.Permits > free:
+			x.letters, granted, stopped = x.letters+"n", 0, x.ordered
+		case granted < a.Most():
+			x.letters, x.part = x.letters+"p", granted
+		default:
+			x.letters += "g"
 		}
-		for range n {
-			switch granted := min(most, free); {
-			case least > s.limit:
-				letters += "x"
-			case stopped || least > free:
-				letters, stopped = letters+"n", ordered
-			case granted < most:
-				letters, part, free, taken = letters+"p", granted, 0, taken+granted
-			default:
-				letters, free, taken = letters+"g", free-most, taken+most
-			}
-		}
+		free, taken = free-granted, taken+granted
 	}
-	if leased = min(lease, free/2); strings.Contains(letters, "n") {
-		leased = 0
+	if !strings.Contains(x.letters, "n") {
+		x.leased = min(x.lease.Permits, free/2)
 	}
-	if leased > 0 {
-		now += span
+	if x.leased > 0 {
+		returns = returns.Add(x.lease.Span)
 	}
-	if taken+leased > 0 {
-		s.grants = append(s.grants, grant{id, now, taken + leased})
+	if taken+x.leased > 0 {
+		s.grants = append(s.grants, grant{number, taken + x.leased, returns})
 	}
-	return letters, part, leased
 }
 
-// back returns permits of the grant with an ID, or of the oldest ones without.
-func (s *state) back(permits int64, id string) {
+// back returns permits of the grant of an exchange, or of the oldest ones.
+func (s *state) back(permits int64, of string) {
 	for i := range s.grants {
-		if g := &s.grants[i]; id == "" || g.id == id {
+		if g := &s.grants[i]; of == "" || g.of == of {
 			n := min(permits, g.permits)
 			g.permits -= n
 			permits -= n
 		}
 	}
+}
+
+// view is the forecast of a fake.
+type view struct {
+	limit, free int64
+	after       time.Duration // until all permits are free
+	every       time.Duration
+	now         time.Time
+	grants      []grant // nil: all permits return after the same time
+	lag, renew  time.Duration
+}
+
+func (v *view) Limit() int64 { return v.limit }
+
+func (v *view) Free() int64 { return v.free }
+
+// wait returns the time until permits are free, at most the limit.
+func (v *view) wait(permits int64) time.Duration {
+	free := v.free
+	if permits <= free {
+		return 0
+	}
+	for _, g := range v.grants {
+		if free += g.permits; permits <= free {
+			return g.returns.Sub(v.now)
+		}
+	}
+	return v.after
+}
+
+func (v *view) Denied(permits int64) (Answer, bool) {
+	a := Answer{Limit: v.limit, Remaining: v.free, RetryAfter: v.wait(permits), ResetAfter: v.after}
+	return a, permits > v.free
+}
+
+func (v *view) Parts(permits int64) []Answer {
+	a, denied := v.Denied(permits)
+	a.Allowed = !denied
+	return []Answer{a, {Limit: 100, RetryAfter: v.after / 2, ResetAfter: v.after / 4}}
+}
+
+func (v *view) Lag() time.Duration { return v.lag }
+
+func (v *view) Renew() time.Duration { return cmp.Or(v.renew, Never) }
+
+func (v *view) Recheck() time.Duration { return Never }
+
+func (v *view) Earliest(ahead, permits int64) time.Duration {
+	rounds := (ahead + permits - 1) / v.limit
+	after := v.wait(ahead + permits - rounds*v.limit)
+	if v.every > 0 && rounds > int64((Never-after)/v.every) {
+		return Never
+	}
+	return after + time.Duration(rounds)*v.every
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
@@ -39,6 +39,10 @@ func withServer(t *testing.T, test func(t *testing.T, f *fixture)) {
 
 func runWithServer(t *testing.T, name string, test func(t *testing.T, f *fixture)) {
 	t.Run(name, func(t *testing.T) { withServer(t, test) })
+}
+
+func runInBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
 func (f *fixture) engine() *Engine { return New(Settings{Redis: f.Conn}) }
@@ -77,7 +81,7 @@ func (f *fixture) change(l *fake, change func(s *state)) {
 	defer f.mu.Unlock()
 	s := f.limiters[l.ID]
 	if s == nil {
-		s = &state{limit: l.limit, every: l.every.Milliseconds()}
+		s = &state{limit: l.limit, every: l.every}
 		f.limiters[l.ID] = s
 	}
 	change(s)
@@ -85,7 +89,7 @@ func (f *fixture) change(l *fake, change func(s *state)) {
 
 // free returns the permits that the server counts as free.
 func (f *fixture) free(l *fake) (free int64) {
-	f.change(l, func(s *state) { free = s.free(time.Now().UnixMilli()) })
+	f.change(l, func(s *state) { free = s.free(time.Now()) })
 	return free
 }
 
@@ -113,12 +117,17 @@ func (l *fake) TakeUpTo(ctx context.Context, permits int64) (Result, error) {
 	return l.Try(ctx, Ask{Permits: 1, UpTo: permits, Detail: true})
 }
 
+// TryAcquireWithin has no deadline if the timeout is 0.
 func (l *fake) TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
-	return l.Wait(ctx, permits, time.Now().Add(timeout))
+	var deadline time.Time
+	if timeout > 0 {
+		deadline = time.Now().Add(timeout)
+	}
+	return l.Wait(ctx, permits, deadline)
 }
 
 func (l *fake) Acquire(ctx context.Context, permits int64) error {
-	return redistest.Err(l.Wait(ctx, permits, time.Time{}))
+	return redistest.Err(l.TryAcquireWithin(ctx, permits, 0))
 }
 
 func (l *fake) Release(ctx context.Context, permits int64) error {
@@ -142,19 +151,6 @@ var ways = []way{
 		return redistest.Err(l.TryAcquireWithin(ctx, n, time.Minute))
 	}},
 	{"Acquire", true, false, func(ctx context.Context, l *fake, n int64) error { return l.Acquire(ctx, n) }},
-}
-
-// fromMemory takes permits, and reports whether they were denied without a call to Redis.
-func (f *fixture) fromMemory(l *fake, permits int64) (Result, bool) {
-	f.Helper()
-	before := f.Scripts.Load()
-	d, err := l.Take(f.Context(), permits)
-	if f.Scripts.Load() > before {
-		return d, false
-	}
-	require.NoError(f, err)
-	assert.False(f, d.Allowed, "nothing is granted from memory")
-	return d, true
 }
 
 // size returns the number of elements of a map.

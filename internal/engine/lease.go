@@ -2,7 +2,6 @@ package engine
 
 import (
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -17,10 +16,8 @@ const (
 // leaseSet holds the leases of a limiter and the demand, which decides how large the next lease is.
 // Its entry guards it.
 type leaseSet struct {
+	limiter        *Limiter      // any of those of the entry
 	span           time.Duration // for which permits are leased at most
-	keys           []string      // that the limiter depends on
-	transfers      *sync.Map     // of the Engine
-	changing       *changing     // of the Engine
 	leases         []activeLease // the oldest first
 	newest         activeLease   // that arrived, also once it is used up: decisions report its numbers
 	free           int64         // permits that are free in Redis, by the last reply, less those granted since
@@ -174,7 +171,7 @@ func (h *leaseSet) runsOut(s *activeLease, now time.Time, remains time.Duration)
 // locked.
 func (h *leaseSet) plan(b *Batch) (changes uint64) {
 	b.Lease = Lease{}
-	if h == nil || h.fetch != nil || h.changing.any(h.keys) {
+	if h == nil || h.fetch != nil || h.limiter.Engine.changing.any(h.limiter.DependsOn) {
 		return 0
 	}
 	if h.leases = slices.DeleteFunc(h.leases,

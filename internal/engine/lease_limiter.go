@@ -56,8 +56,7 @@ func (l *Limiter) addLeased(ask Ask, result *Result, revokes bool) []release {
 func (l *Limiter) ensureLeases(e *entry, permits int64) {
 	now := time.Now()
 	if e.leases == nil {
-		h := &leaseSet{span: l.Engine.lease, keys: l.DependsOn, transfers: &l.Engine.transfers,
-			changing: &l.Engine.changing, spanBegan: now}
+		h := &leaseSet{limiter: l, span: l.Engine.lease, spanBegan: now}
 		h.timer = time.AfterFunc(l.Engine.lease, func() { l.expireLeases(e, h) })
 		e.leases = h
 		l.Engine.dependents.add(l)

@@ -46,20 +46,20 @@ func runAll(ctx context.Context, all []release) {
 // transfer is a lease that is being fetched or released. Flush waits for it, and a change of its
 // limiter.
 type transfer struct {
-	keys []string      // of the leaseSet
+	keys []string      // that the limiter depends on
 	done chan struct{} // closed once the lease is stored or released, or there was none
 	err  error         // set before done is closed
 }
 
 func (h *leaseSet) begin() *transfer {
-	t := &transfer{keys: h.keys, done: make(chan struct{})}
-	h.transfers.Store(t, nil)
+	t := &transfer{keys: h.limiter.DependsOn, done: make(chan struct{})}
+	h.limiter.Engine.transfers.Store(t, nil)
 	return t
 }
 
 func (h *leaseSet) end(t *transfer, err error) {
 	t.err = err
-	h.transfers.Delete(t)
+	h.limiter.Engine.transfers.Delete(t)
 	close(t.done)
 }
 
@@ -107,9 +107,6 @@ func (c *changing) count(keys []string, change int) {
 
 // any reports whether a change of one of these keys is in flight.
 func (c *changing) any(keys []string) bool {
-	if c == nil {
-		return false
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.ContainsFunc(keys, func(key string) bool { return c.calls[key] > 0 })

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,38 +126,41 @@ func TestLease_RunsOut_NextIsFetchedBefore(t *testing.T) {
 		{left: 500, old: 98 * time.Millisecond, out: true},
 		{left: 1, fetch: new(transfer)},
 	} {
-		h := &leaseSet{
-			span: span, demanded: 1000, spanBegan: now, roundTrip: time.Millisecond, fetch: test.fetch,
-		}
+		h := &leaseSet{span: span, demanded: 1000, spanBegan: now, roundTrip: time.Millisecond, fetch: test.fetch}
 		s := &activeLease{Lease{Lasts: span}, test.left, now.Add(-test.old)}
 		assert.Equal(t, test.out, h.runsOut(s, now, s.remains(now)), "%+v", test)
 	}
 }
 
-// TestLease_LimiterChangedMeanwhile_IsReturned: Flush waits for the end of that, and returns its
-// error.
-func TestLease_LimiterChangedMeanwhile_IsReturned(t *testing.T) {
+// TestLease_CannotBeUsed_IsReturned: Flush waits for the end of that, and returns its error.
+func TestLease_CannotBeUsed_IsReturned(t *testing.T) {
 	failed := errors.New("it hangs")
 	for name, test := range map[string]struct {
 		granted            int64
+		lasts              time.Duration
 		call, refund, want error
 	}{
-		"no lease arrives": {},
-		"a lease arrives":  {granted: 5},
-		"its refund fails": {granted: 5, refund: failed, want: failed},
-		"the call fails":   {granted: 5, call: failed, want: failed},
+		"no lease arrives":    {lasts: time.Hour},
+		"the limiter changed": {granted: 5, lasts: time.Hour},
+		"its refund fails":    {granted: 5, lasts: time.Hour, refund: failed, want: failed},
+		"the call fails":      {granted: 5, lasts: time.Hour, call: failed, want: failed},
+		"it is over already":  {granted: 5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &leaseSet{span: time.Hour, transfers: new(sync.Map), spanBegan: time.Now(), demanded: 100}
-			b := &Batch{sent: sentBatch{at: time.Now()}}
+			l, e := leased()
+			h := e.leases
+			h.demanded = 130
+			b := &Batch{sent: sentBatch{at: time.Now()}, Requests: []*Request{{Ask: Ask{Permits: 30}}}}
 			changes := h.plan(b)
 			require.Equal(t, int64(100), b.Lease.Permits)
 			fetch := h.fetch
-			assert.Empty(t, h.revoke(nil))
+			if test.lasts > 0 {
+				assert.Empty(t, h.revoke(nil))
+			}
 			returned := int64(0)
-			b.Lease.Granted, b.Lease.Lasts = test.granted, time.Hour
+			b.Lease.Granted, b.Lease.Lasts = test.granted, test.lasts
 			b.Lease.Return = func(_ context.Context, permits int64) error {
-				assert.Equal(t, 1, size(h.transfers), "it has not ended")
+				assert.Equal(t, 1, size(&l.Engine.transfers), "it has not ended")
 				returned = permits
 				return test.refund
 			}
@@ -172,7 +174,7 @@ func TestLease_LimiterChangedMeanwhile_IsReturned(t *testing.T) {
 			<-fetch.done
 			assert.Equal(t, test.want, fetch.err)
 			assert.Nil(t, h.fetch, "the next call may fetch a lease")
-			assert.Zero(t, size(h.transfers))
+			assert.Zero(t, size(&l.Engine.transfers))
 			assert.Empty(t, h.leases)
 		})
 	}
@@ -212,4 +214,94 @@ func TestLease_CallersWait_OtherCallsFetchNone(t *testing.T) {
 		e.push(l.Engine.newBatch())
 		assert.Equal(t, want, l.dispatch(e).Lease.Span)
 	}
+}
+
+// TestChange_LeaseInTransit_WaitsForIt: the change of another caller has revoked the lease, it has
+// expired, or its call is in flight. Otherwise a Release would count its unused permits as used.
+func TestChange_LeaseInTransit_WaitsForIt(t *testing.T) {
+	for name, depart := range map[string]func(l *Limiter, e *entry, s activeLease){
+		"another change": func(l *Limiter, e *entry, s activeLease) {
+			e.leases.leases = append(e.leases.leases, s)
+			go change(context.Background(), l.Engine, l.ID)
+		},
+		"it has expired": func(l *Limiter, e *entry, s activeLease) {
+			s.sent = time.Now().Add(-s.Lasts)
+			e.leases.leases = append(e.leases.leases, s)
+			go l.expireLeases(e, e.leases)
+		},
+		"it arrives": func(_ *Limiter, e *entry, s activeLease) {
+			b, h := &Batch{sent: sentBatch{at: time.Now()}}, e.leases
+			h.demanded = 100
+			changes := h.plan(b)
+			require.NotNil(t, h.fetch)
+			time.AfterFunc(20*time.Millisecond, func() {
+				b.Lease = s.Lease
+				b.Lease.Granted, b.Lease.Span = s.unused, s.Lasts
+				e.mu.Lock()
+				defer e.mu.Unlock()
+				h.store(b, nil, changes).runLater()
+			})
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			l, e := leased()
+			h := e.leases
+			defer h.timer.Stop()
+			returned := false
+			depart(l, e, activeLease{Lease{Lasts: time.Hour, Return: func(context.Context, int64) error {
+				time.Sleep(50 * time.Millisecond)
+				returned = true
+				return nil
+			}}, 5, time.Now()})
+			time.Sleep(10 * time.Millisecond)
+			_, err := Change(t.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
+				assert.True(t, returned)
+				e.mu.Lock()
+				defer e.mu.Unlock()
+				b := new(Batch)
+				h.demanded = 100
+				assert.Zero(t, h.plan(b))
+				assert.Zero(t, b.Lease.Span, "it would be a lease from before the change")
+				return nil, nil
+			})
+			require.NoError(t, err)
+			synctest.Wait() // the other change, too
+			h.plan(new(Batch))
+			assert.NotNil(t, h.fetch, "leases go on after it")
+		})
+	}
+}
+
+// TestChange_LeaseCannotBeReturned_GoesOn: its slot moves for long.
+func TestChange_LeaseCannotBeReturned_GoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := named(New(Settings{Lease: time.Hour}), "a")
+		h := &leaseSet{limiter: l}
+		h.release(&activeLease{unused: 5, Lease: Lease{Return: func(context.Context, int64) error {
+			time.Sleep(time.Minute)
+			return nil
+		}}}, nil).runLater()
+		begin := time.Now()
+		change(t.Context(), l.Engine, "b")
+		assert.Zero(t, time.Since(begin), "it is no lease of that limiter")
+		change(t.Context(), l.Engine, "a")
+		assert.Equal(t, longTransfer, time.Since(begin))
+		time.Sleep(time.Minute)
+	})
+}
+
+// TestChange_LeaseArrivesMeanwhile_IsReturned: it is from before the change.
+func TestChange_LeaseArrivesMeanwhile_IsReturned(t *testing.T) {
+	l, e := leased()
+	returned := int64(0)
+	_, err := Change(t.Context(), l.Engine, l.DependsOn, func(context.Context) (any, error) {
+		e.leases.leases = []activeLease{{Lease{Lasts: time.Hour, Return: func(_ context.Context, permits int64) error {
+			returned = permits
+			return nil
+		}}, 5, time.Now()}}
+		return nil, nil
+	})
+	require.NoError(t, err)
+	assert.EqualValues(t, 5, returned)
+	assert.False(t, l.fromLease(Ask{Permits: 1}, new(Result)))
 }

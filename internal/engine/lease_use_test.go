@@ -1,13 +1,19 @@
 package engine
 
 import (
+	"context"
+	"fmt"
+	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 const shortLease = 10 * time.Millisecond
@@ -39,8 +45,7 @@ func TestLease_ManyCalls_NeedNoRedis(t *testing.T) {
 		assert.Equal(t, 100*time.Millisecond, time.Since(start), "no caller waits for Redis")
 		assert.LessOrEqual(t, f.Scripts.Load()-before, int64(30), "calls in a tenth of a second")
 
-		result, err := l.Take(t.Context(), 1)
-		require.NoError(t, err)
+		result := redistest.Result(t, l.Take, 1)
 		assert.True(t, result.Allowed)
 		assert.Equal(t, int64(1_000_000), result.Limit)
 		assert.InDelta(t, 1_000_000-6001, result.Remaining, 200, "permits that are being released are not counted")
@@ -94,11 +99,109 @@ func TestLease_Remaining_CountsLeasedPermits(t *testing.T) {
 			taken := int64(0)
 			for _, n := range permits {
 				time.Sleep(20 * time.Microsecond)
-				result, err := l.Take(t.Context(), n)
-				require.NoError(t, err)
 				taken += n
-				require.Equal(t, 100_000-taken, result.Remaining, "%d are taken", taken)
+				require.Equal(t, 100_000-taken, redistest.Result(t, l.Take, n).Remaining, "%d are taken", taken)
 			}
 		})
 	}
+}
+
+// TestTakeUpTo_Lease_AddsToWhatRedisGrants: leased permits are free, too. A lease that holds all
+// requested permits needs no call.
+func TestTakeUpTo_Lease_AddsToWhatRedisGrants(t *testing.T) {
+	withServer(t, func(t *testing.T, f *fixture) {
+		l := f.open(Settings{Lease: 500 * time.Millisecond}, 1000, 10*time.Second)
+		take := func(permits int64) Result { return redistest.Result(t, l.TakeUpTo, permits) }
+		require.Equal(t, 100, f.CountGranted(l, 100, time.Millisecond))
+		asked := f.Scripts.Load()
+		assert.EqualValues(t, 2, take(2).Granted)
+		assert.Equal(t, asked, f.Scripts.Load(), "granted from the lease")
+
+		inRedis := f.free(l)
+		result := take(inRedis + 1)
+		assert.Equal(t, inRedis+1, result.Granted)
+		assert.Equal(t, 1000-100-2-result.Granted, result.Remaining)
+		assert.Positive(t, result.Remaining)
+
+		result = take(5000)
+		assert.Equal(t, 1000-100-2-inRedis-1, result.Granted)
+		assert.True(t, result.Allowed)
+		assert.Zero(t, result.Remaining)
+		result = take(5000)
+		assert.Zero(t, result.Granted)
+		assert.False(t, result.Allowed)
+		assert.Positive(t, result.RetryAfter)
+		require.NoError(t, l.Engine.Flush(t.Context()))
+		assert.Zero(t, f.free(l))
+	})
+}
+
+// TestFlush_CallsUnderWay_WaitsForThem: a program that closes its connection after Flush loses no
+// permits.
+func TestFlush_CallsUnderWay_WaitsForThem(t *testing.T) {
+	inLease(t, 1_000_000, 10*time.Second, func(t *testing.T, f *fixture, l *fake) {
+		free := int64(1_000_000)
+		for times := 100; times < 200; times++ {
+			free -= int64(f.CountGranted(l, times, 30*time.Microsecond))
+			require.NoError(t, l.Engine.Flush(t.Context()))
+			sent := f.Sent.Load()
+			time.Sleep(5 * time.Millisecond)
+			require.Equal(t, sent, f.Sent.Load(), "calls that come after it")
+			require.Equal(t, free, f.free(l))
+		}
+	})
+}
+
+// TestRelease_SeveralCallersWithLeases_AllIsReturned: of a lease that one caller has revoked, another
+// one's Release must not take the unused permits for those that were used. The permits are taken
+// before, or meanwhile.
+func TestRelease_SeveralCallersWithLeases_AllIsReturned(t *testing.T) {
+	for _, meanwhile := range []bool{false, true} {
+		for seed := range uint64(redistest.Deep(1, 4)) {
+			withServer(t, func(t *testing.T, f *fixture) {
+				l := f.open(Settings{Lease: time.Second}, 10_000, time.Hour)
+				f.Latency.Store(int64(time.Duration(seed) * 100 * time.Microsecond))
+				if !meanwhile {
+					require.Equal(t, 300, f.CountGranted(l, 300, 30*time.Microsecond))
+				}
+				var callers sync.WaitGroup
+				for i := range uint64(30) {
+					random := rand.New(rand.NewPCG(seed, i))
+					callers.Go(func() {
+						if meanwhile {
+							require.Equal(t, 10, f.CountGranted(l, 10, time.Duration(random.IntN(100))*time.Microsecond))
+						}
+						for range 10 {
+							time.Sleep(time.Duration(random.IntN(100)) * time.Microsecond)
+							require.NoError(t, l.Release(t.Context(), 1))
+						}
+					})
+				}
+				callers.Wait()
+				require.NoError(t, l.Engine.Flush(t.Context()))
+				time.Sleep(2 * time.Second)
+				assert.EqualValues(t, 10_000, f.free(l), "seed %d, taken meanwhile: %t", seed, meanwhile)
+			})
+		}
+	}
+}
+
+// TestFlush_ManyLeasesOfMovingSlot_EndsAfterAMinute, and not after a minute for each. It returns the
+// error of a limiter.
+func TestFlush_ManyLeasesOfMovingSlot_EndsAfterAMinute(t *testing.T) {
+	withServer(t, func(t *testing.T, f *fixture) {
+		g := New(Settings{Redis: f.Conn, Lease: time.Second})
+		for i := range 2 * 16 {
+			l := open(g, fmt.Sprint(i), 100, time.Hour)
+			for range 40 {
+				f.RequireGranted(l, 1)
+			}
+		}
+		f.fail(moving)
+		start := time.Now()
+		assert.ErrorContains(t, g.Flush(context.Background()), ": context deadline exceeded")
+		assert.InDelta(t, time.Minute, time.Since(start), float64(2*time.Second))
+		f.fail("")
+		require.NoError(t, g.Flush(t.Context()), "nothing is leased any more")
+	})
 }

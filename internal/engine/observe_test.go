@@ -248,3 +248,42 @@ func TestObserver_NoHooks_NothingIsReported(t *testing.T) {
 		assert.EqualValues(t, 2+3+2, seen.Load())
 	})
 }
+
+func TestObserver_Waiting_HasTheLengthOfTheQueue(t *testing.T) {
+	observed(t, Settings{}, 2, time.Second, func(ctx context.Context, f *fixture, l *fake, o *events) {
+		other := f.open(Settings{Observer: o.observer(f)}, 2, time.Second)
+		before := f.Scripts.Load()
+		leaves, leave := context.WithCancel(ctx)
+		var callers sync.WaitGroup
+		for range 6 {
+			callers.Go(func() { assert.NoError(f, l.Acquire(ctx, 1)) })
+			synctest.Wait()
+		}
+		callers.Go(func() { assert.ErrorIs(f, l.Acquire(leaves, 1), context.Canceled) })
+		synctest.Wait()
+		callers.Go(func() { assert.NoError(f, other.Acquire(ctx, 1)) }) // of another Client
+		synctest.Wait()
+		time.Sleep(100 * time.Millisecond)
+		_, _, waiting := o.all()
+		var lengths []int
+		for _, w := range waiting {
+			if w.Change == 1 {
+				lengths = append(lengths, w.Length)
+			}
+		}
+		assert.Equal(f, []int{1, 2, 3, 4, 5, 6, 7, 1}, lengths)
+		leave()
+		callers.Wait()
+		time.Sleep(time.Second)
+		_, calls, more := o.all()
+		sum := 0
+		for _, w := range append(waiting, more...) {
+			sum += w.Change
+			assert.GreaterOrEqual(f, w.Length, 0)
+		}
+		assert.Zero(f, sum)
+		assert.Zero(f, more[len(more)-1].Length)
+		assert.NotEmpty(f, calls)
+		assert.Greater(f, f.Scripts.Load()-before, int64(len(calls)), "and some before")
+	})
+}

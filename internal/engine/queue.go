@@ -35,6 +35,32 @@ type queue struct {
 	inCall []*waiter // of the batch
 }
 
+// add adds a waiter to the end of the queue, and plans the call that answers it.
+func (q *queue) add(w *waiter) {
+	w.waited = q.fresh.firstWaits && q.waiters.first != nil
+	q.fresh.arrive(w, q.wanted)
+	q.waiters.push(w)
+	atomic.AddInt32(&q.batch.sent.callers, 1)
+	ahead := q.wanted
+	q.wanted += w.Permits
+	if len(q.inCall) == 0 && q.askBy(w, ahead) { // else see askForNew
+		q.wake()
+	}
+}
+
+// askForNew plans the call that answers the waiters that arrived during the last one.
+func (q *queue) askForNew(now time.Time) {
+	ahead := q.fresh.ahead
+	for w, page := q.fresh.unchecked, MaxRequests; w != nil; w, page = w.next, page-1 {
+		if page == 0 {
+			q.fresh.due = now
+			return
+		}
+		q.askBy(w, ahead)
+		ahead += w.Permits
+	}
+}
+
 // askBy plans the call that answers a waiter behind others. It reports whether that is sooner than
 // planned before.
 func (q *queue) askBy(w *waiter, ahead int64) bool {
@@ -49,7 +75,7 @@ func (q *queue) askBy(w *waiter, ahead int64) bool {
 	return q.fresh.plan(due)
 }
 
-// remove removes a waiter.
+// remove removes a waiter. If it was the first, the next one may be servable.
 func (q *queue) remove(w *waiter) {
 	q.fresh.leave(w)
 	w.waited = w.waited || q.fresh.firstWaits

@@ -2,7 +2,7 @@ package engine
 
 import (
 	"context"
-	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,34 +13,22 @@ import (
 
 // When a queue calls Redis although this Client has changed nothing.
 
-// within starts a TryAcquireWithin and logs its end.
-func (q *line) within(l *fake, who string, permits int64, timeout time.Duration) {
-	q.done.Go(func() {
-		ok, err := l.TryAcquireWithin(q.Context(), permits, timeout)
-		if err == nil && !ok {
-			err = errors.New("not in time")
-		}
-		q.say(who, err)
-	})
-	synctest.Wait()
-}
-
 // TestQueue_LimiterIsDeleted_CallersLearnSoon: well before their deadlines, with one call.
 func TestQueue_LimiterIsDeleted_CallersLearnSoon(t *testing.T) {
 	t.Run("within a second", func(t *testing.T) {
 		inQueue(t, 10, time.Hour, func(q *line, l *fake) {
 			q.RequireGranted(l, 10)
-			q.wait(l, "a", 1)
+			q.wait(l, "a", 1, 0)
 			time.Sleep(5 * time.Second)
 			before := q.Scripts.Load()
-			q.wait(l, "b", 1) // the last call is old
+			q.wait(l, "b", 1, 0) // the last call is old
 			assert.Equal(t, before+1, q.Scripts.Load())
 			time.Sleep(100 * time.Millisecond)
 			q.change(l, func(s *state) { s.deleted = true })
 			time.Sleep(100 * time.Millisecond)
-			q.wait(l, "c", 1)
+			q.wait(l, "c", 1, 0)
 			time.Sleep(100 * time.Millisecond)
-			q.wait(l, "d", 1)
+			q.wait(l, "d", 1, 0)
 			q.done.Wait()
 			assert.ElementsMatch(t, []string{"a failed at 6s", "b failed at 6s", "c failed at 6s", "d failed at 6s"}, q.said())
 			assert.Equal(t, before+2, q.Scripts.Load())
@@ -62,14 +50,31 @@ func TestQueue_LimiterIsDeleted_CallersLearnSoon(t *testing.T) {
 			assert.Equal(t, before+1, q.Scripts.Load())
 		})
 	})
+	t.Run("many, above a limit that is lower", func(t *testing.T) {
+		inQueue(t, 10, time.Hour, func(q *line, l *fake) {
+			q.RequireGranted(l, 10)
+			ctx, cancel := context.WithCancel(q.Context())
+			for range MaxRequests {
+				q.done.Go(func() { _ = l.Acquire(ctx, 1) })
+			}
+			synctest.Wait()
+			q.wait(l, "large", 8, 0)
+			change(q.Context(), l.Engine, l.ID)
+			synctest.Wait()
+			q.change(l, func(s *state) { s.limit = 5 })
+			q.wait(l, "new", 1, time.Minute)
+			assert.ElementsMatch(t, []string{"large failed at 0s", "new failed at 0s"}, q.said())
+			cancel()
+		})
+	})
 	t.Run("in half of the time that is left", func(t *testing.T) {
 		inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
 			q.RequireGranted(l, 10)
 			time.Sleep(9500 * time.Millisecond)
-			q.wait(l, "a", 1)
+			q.wait(l, "a", 1, 0)
 			q.change(l, func(s *state) { s.deleted = true })
-			q.within(l, "b", 1, 600*time.Millisecond) // can be served after 500 ms
-			q.wait(l, "c", 1)                         // and this one need not know so soon
+			q.wait(l, "b", 1, 600*time.Millisecond) // can be served after 500 ms
+			q.wait(l, "c", 1, 0)                    // and this one need not know so soon
 			q.done.Wait()
 			assert.ElementsMatch(t, []string{"a failed at 9.8s", "b failed at 9.8s", "c failed at 9.8s"}, q.said())
 		})
@@ -93,7 +98,7 @@ func TestQueue_CallersArriveDuringACall_NextReplyAnswersAll(t *testing.T) {
 				time.Sleep(5500 * time.Millisecond) // between two pings of rueidis
 				q.Latency.Store(int64(100 * time.Millisecond))
 				before := q.Scripts.Load()
-				q.within(l, "first", 1, time.Minute)
+				q.wait(l, "first", 1, time.Minute)
 				time.Sleep(50 * time.Millisecond) // its call is under way
 				q.change(l, func(s *state) { s.deleted = test.deleted })
 				for range test.callers {
@@ -124,15 +129,11 @@ func TestTryAcquireWithin_DeadlineAndTimeout_SoonerOneCounts(t *testing.T) {
 		defer cancel()
 		short, cancel := context.WithTimeout(q.Context(), 5*time.Second)
 		defer cancel()
-		ok, err := l.TryAcquireWithin(long, 1, 5*time.Second)
-		require.NoError(t, err)
-		assert.False(t, ok)
-		_, err = l.TryAcquireWithin(short, 1, 20*time.Second)
+		q.RequireFalse(l.TryAcquireWithin(long, 1, 5*time.Second))
+		_, err := l.TryAcquireWithin(short, 1, 20*time.Second)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Zero(t, time.Since(q.start).Round(time.Millisecond), "both end at once")
-		ok, err = l.TryAcquireWithin(long, 1, 15*time.Second)
-		require.NoError(t, err)
-		assert.True(t, ok)
+		q.RequireTrue(l.TryAcquireWithin(long, 1, 15*time.Second))
 	})
 }
 
@@ -143,9 +144,9 @@ func TestQueue_ReplyForAnotherCaller_EndsUnreachableDeadlines(t *testing.T) {
 		q.RequireGranted(other, 1)
 		time.Sleep(time.Second)
 		q.RequireGranted(other, 9)
-		q.wait(l, "a", 1)
-		q.wait(l, "b", 5)
-		q.within(l, "c", 4, 13*time.Second) // at 11s, with b
+		q.wait(l, "a", 1, 0)
+		q.wait(l, "b", 5, 0)
+		q.wait(l, "c", 4, 13*time.Second) // at 11s, with b
 		time.Sleep(2 * time.Second)
 		require.NoError(t, other.Release(q.Context(), 10))
 		q.RequireGranted(other, 5)
@@ -160,11 +161,83 @@ func TestQueue_ReplyForAnotherCaller_EndsUnreachableDeadlines(t *testing.T) {
 func TestQueue_RequestAheadExceedsTheNewRate_DoesNotCount(t *testing.T) {
 	inQueue(t, 100, 10*time.Second, func(q *line, l *fake) {
 		q.RequireGranted(l, 100)
-		q.wait(l, "a", 1)
-		q.wait(l, "b", 50)
+		q.wait(l, "a", 1, 0)
+		q.wait(l, "b", 50, 0)
 		time.Sleep(2 * time.Second) // all are asked for
 		q.change(l, func(s *state) { s.limit = 10 })
-		assert.True(t, q.granted(l, 1, 15*time.Second),
-			"10 permits are free at 10s: 1 is a's, b requests more than the rate, the rest are free")
+		// 10 permits are free at 10s: 1 is a's, b requests more than the rate, the rest are free.
+		q.RequireTrue(l.TryAcquireWithin(q.Context(), 1, 15*time.Second))
 	})
+}
+
+// TestQueue_StateChangedBeforeTheCaller_IsNotDeniedOnStaleState: only a reply to a call that left
+// after the caller arrived denies it.
+func TestQueue_StateChangedBeforeTheCaller_IsNotDeniedOnStaleState(t *testing.T) {
+	for name, test := range map[string]struct {
+		change  func(s *state)
+		permits int64
+		want    string // the error
+	}{
+		"permits are released": {func(s *state) { s.grants = nil }, 1, ""},
+		"a higher limit":       {func(s *state) { s.limit = 50 }, 30, ""},
+		"deleted":              {func(s *state) { s.deleted = true }, 1, "NOTSET"},
+		"nothing":              {func(*state) {}, 11, "11 permits of 10"},
+		"nothing, and no time": {func(*state) {}, 1, "deadline"},
+		"another limiter":      {func(s *state) { *s = state{limit: 20, every: time.Second} }, 12, ""},
+	} {
+		for who, other := range map[string]bool{"another client": true, "this client": false} {
+			t.Run(name+" by "+who, func(t *testing.T) {
+				inQueue(t, 10, time.Hour, func(q *line, l *fake) {
+					ctx, cancel := context.WithCancel(q.Context())
+					defer cancel()
+					q.RequireGranted(l, 10)
+					q.done.Go(func() { _ = l.Acquire(ctx, 1) })
+					synctest.Wait()
+					time.Sleep(time.Minute)
+					q.change(l, test.change)
+					if !other {
+						change(ctx, l.Engine, l.ID)
+					}
+					before, start := q.Scripts.Load(), time.Now()
+					soon, cancel := context.WithTimeout(ctx, 5*time.Minute)
+					defer cancel()
+					err := l.Acquire(soon, test.permits)
+					if test.want == "" {
+						assert.NoError(t, err)
+					} else {
+						assert.ErrorContains(t, err, test.want)
+					}
+					assert.Zero(t, time.Since(start), "at once")
+					if other {
+						assert.Positive(t, q.Scripts.Load()-before, "calls to Redis for the new caller")
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestTryAcquireWithin_ServerHangs_EndsWithTheTimeout: the error reports that Redis has not
+// answered. Permits that arrive later are refunded.
+func TestTryAcquireWithin_ServerHangs_EndsWithTheTimeout(t *testing.T) {
+	for _, timeout := range []time.Duration{time.Nanosecond, 20 * time.Millisecond, 100 * time.Millisecond} {
+		inQueue(t, 10, time.Hour, func(q *line, l *fake) {
+			q.Latency.Store(int64(8 * time.Second))
+			start := time.Now()
+			var callers sync.WaitGroup
+			for range 5 { // the first is in a call, the others wait for theirs
+				callers.Go(func() {
+					ok, err := l.TryAcquireWithin(q.Context(), 1, timeout)
+					assert.ErrorIs(t, err, context.DeadlineExceeded)
+					assert.ErrorContains(t, err, "has not answered")
+					assert.False(t, ok)
+					assert.Equal(t, timeout, time.Since(start))
+				})
+			}
+			callers.Wait()
+			time.Sleep(time.Minute)
+			q.Latency.Store(0)
+			assert.EqualValues(t, 10, q.free(l))
+		})
+	}
 }

@@ -71,7 +71,8 @@ func (l *Limiter) answerQueue(e *entry, q *queue, changes uint64, err error) {
 	q.wakeAll(done)
 	l.releaseUnused(context.Background(), b, unused)
 	if released != nil {
-		runAll(context.Background(), released) // after which the queue asks Redis again
+		runAll(context.Background(), released)
+		l.Engine.wake(l.ID) // the queue asks Redis again, although a release may still hang
 	} else {
 		l.check(e, q, err)
 	}
@@ -139,15 +140,7 @@ func (l *Limiter) checkPage(q *queue, err error) (done []*waiter, more bool) {
 			q.fresh.pass(w)
 		}
 	}
-	ahead := q.fresh.ahead
-	for w, page := q.fresh.unchecked, MaxRequests; w != nil; w, page = w.next, page-1 {
-		if page == 0 {
-			q.fresh.due = now
-			break
-		}
-		q.askBy(w, ahead)
-		ahead += w.Permits
-	}
+	q.askForNew(now)
 	return done, false
 }
 

@@ -2,17 +2,21 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // withSingles runs a test while calls for many other limiters are in flight, so that a lone caller of a
@@ -33,39 +37,37 @@ func TestSingle_OtherCallersOfItsLimiter_ShareACall(t *testing.T) {
 	withSingles(t, Settings{}, func(t *testing.T, f *fixture, g *Engine) {
 		const callers = 50
 		l := open(g, "limiter", callers-1, time.Minute)
-		var granted atomic.Int64
-		var running sync.WaitGroup
-		for range callers {
-			running.Go(func() {
-				if ok, err := l.TryAcquire(t.Context(), 1); assert.NoError(t, err) && ok {
-					granted.Add(1)
-				}
-			})
-		}
-		running.Wait()
-		assert.EqualValues(t, callers-1, granted.Load())
+		answers, errs := redistest.Crowd(callers, func(int) (bool, error) { return l.TryAcquire(t.Context(), 1) })
+		require.NoError(t, errors.Join(errs...))
+		assert.Equal(t, callers-1, slices.Index(answers, false))
 		assert.LessOrEqual(t, f.Scripts.Load(), int64(1+fastCalls+1))
 		assert.Zero(t, g.registry.live.Load())
 	})
 }
 
-// TestSingle_CallerLeaves_PermitReturns: and its call is reported.
+// TestSingle_CallerLeaves_PermitReturns: and its call is reported. A script that needs another call has
+// granted nothing.
 func TestSingle_CallerLeaves_PermitReturns(t *testing.T) {
-	var reported atomic.Int64 // requests, with their calls
-	observer := &Observer{RedisCall: func(_ context.Context, c Call) { reported.Add(int64(c.Requests)) }}
-	withSingles(t, Settings{Observer: observer}, func(t *testing.T, f *fixture, g *Engine) {
-		l := open(g, "limiter", 5, time.Minute)
-		f.RequireGranted(l, 2)
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-		defer cancel()
-		assert.ErrorIs(t, redistest.Err(l.TryAcquire(ctx, 1)), context.DeadlineExceeded)
-		time.Sleep(10 * time.Millisecond)
-		assert.EqualValues(t, 2, f.free(l), "the call was sent")
-		time.Sleep(time.Second)
-		assert.EqualValues(t, 3, f.free(l))
-		assert.EqualValues(t, 2, reported.Load())
-		assert.EqualValues(t, pipelined+1, g.calling.Load())
-	})
+	for more, failed := range []error{nil, context.Canceled} {
+		var calls atomic.Int64
+		observer := &Observer{RedisCall: func(_ context.Context, c Call) {
+			calls.Add(1)
+			assert.Equal(t, failed, c.Err)
+		}}
+		withSingles(t, Settings{Observer: observer}, func(t *testing.T, f *fixture, g *Engine) {
+			l := open(g, "limiter", 5, time.Minute)
+			l.Protocol = paged{l, more}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+			defer cancel()
+			assert.ErrorIs(t, redistest.Err(l.TryAcquire(ctx, 1)), context.DeadlineExceeded)
+			time.Sleep(10 * time.Millisecond)
+			assert.EqualValues(t, 4+more, f.free(l), "the call was sent")
+			time.Sleep(time.Second)
+			assert.EqualValues(t, 5, f.free(l))
+			assert.EqualValues(t, 1, calls.Load())
+			assert.EqualValues(t, pipelined+1, g.calling.Load())
+		})
+	}
 }
 
 // TestSingle_ReusedState_KeepsNothing: the next call of another limiter has its own answer.
@@ -74,26 +76,23 @@ func TestSingle_ReusedState_KeepsNothing(t *testing.T) {
 		for i := range 20 {
 			l := open(g, fmt.Sprint("limiter:", i), 3, time.Minute)
 			for left := 2; left >= -1; left-- {
-				result, err := l.Take(t.Context(), 1)
-				require.NoError(t, err)
+				result := redistest.Result(t, l.Take, 1)
 				assert.Equal(t, left >= 0, result.Allowed)
 				assert.EqualValues(t, max(0, left), result.Remaining)
 			}
-			result, err := l.TakeUpTo(t.Context(), 2)
-			require.NoError(t, err)
-			assert.Zero(t, result.Granted)
+			assert.Zero(t, redistest.Result(t, l.TakeUpTo, 2).Granted)
 			assert.ErrorIs(t, redistest.Err(l.TryAcquire(t.Context(), 4)), aboveLimit{4, 3})
 			f.fail("OOM")
 			assert.ErrorContains(t, redistest.Err(l.TryAcquire(t.Context(), 1)), l.ID+": OOM")
 			f.fail("")
-			f.RequireFalse(l.TryAcquire(t.Context(), 1))
+			f.RequireDenied(l, 1)
 		}
 	})
 }
 
 // TestSingle_ClockPanics_NothingIsLeft: the next call is a single again.
 func TestSingle_ClockPanics_NothingIsLeft(t *testing.T) {
-	panics := false
+	panics := true
 	now := func() time.Time {
 		if panics {
 			panic("the program's clock")
@@ -102,12 +101,11 @@ func TestSingle_ClockPanics_NothingIsLeft(t *testing.T) {
 	}
 	withSingles(t, Settings{Now: now}, func(t *testing.T, f *fixture, g *Engine) {
 		l := open(g, "limiter", 5, time.Minute)
-		panics = true
 		assert.Panics(t, func() { _, _ = l.TryAcquire(t.Context(), 1) })
 		panics = false
 		assert.EqualValues(t, pipelined+1, g.calling.Load())
 		assert.Zero(t, g.registry.busy.of(l.ID).Load())
-		f.RequireTrue(l.TryAcquire(t.Context(), 1))
+		f.RequireGranted(l, 1)
 	})
 }
 
@@ -119,39 +117,27 @@ func TestSingle_SlotMoves_CallIsRepeated(t *testing.T) {
 	withSingles(t, Settings{Observer: observer}, func(t *testing.T, f *fixture, g *Engine) {
 		l := open(g, "limiter", 5, time.Minute)
 		f.moveSlot()
-		f.RequireTrue(l.TryAcquire(t.Context(), 1))
+		f.RequireGranted(l, 1)
 		assert.EqualValues(t, 4, f.free(l))
-		f.RequireTrue(l.TryAcquire(t.Context(), 1))
+		f.RequireGranted(l, 1)
 		assert.Equal(t, 10*time.Millisecond, time.Duration(took.Load()))
 	})
-}
-
-// fullReplies is a fake that requires calls whose replies have all fields.
-type fullReplies struct {
-	*fake
-	t *testing.T
-}
-
-func (l fullReplies) Arguments(b *Batch, now time.Time) {
-	assert.True(l.t, b.Full)
-	l.fake.Arguments(b, now)
 }
 
 // TestSingle_DenialCache_RemembersItsDenial: a grant ends it, and so does a change during its call.
 func TestSingle_DenialCache_RemembersItsDenial(t *testing.T) {
 	withSingles(t, Settings{Denials: time.Hour}, func(t *testing.T, f *fixture, g *Engine) {
 		l := open(g, "limiter", 2, time.Minute)
-		l.Protocol = fullReplies{l, t}
 		from := func() Source {
-			result, err := l.Take(t.Context(), 2)
+			result, err := l.Try(t.Context(), Ask{Permits: 2})
 			require.NoError(t, err)
 			assert.False(t, result.Allowed)
 			return result.From
 		}
-		f.RequireTrue(l.TryAcquire(t.Context(), 1))
+		f.RequireGranted(l, 1)
 		assert.Equal(t, FromRedis, from())
 		assert.Equal(t, FromMemory, from())
-		f.RequireTrue(l.TryAcquire(t.Context(), 1))
+		f.RequireGranted(l, 1)
 		time.AfterFunc(5*time.Millisecond, func() { g.changed(l.ID) })
 		assert.Equal(t, FromRedis, from(), "after a grant")
 		assert.Equal(t, FromRedis, from(), "after a change")
@@ -164,11 +150,9 @@ func TestSingle_Lease_IsBroughtByASharedCall(t *testing.T) {
 	withSingles(t, Settings{Lease: time.Second}, func(t *testing.T, f *fixture, g *Engine) {
 		l := open(g, "limiter", 1000, time.Minute)
 		for range 20 {
-			f.RequireTrue(l.TryAcquire(t.Context(), 1))
+			f.RequireGranted(l, 1)
 		}
-		result, err := l.Take(t.Context(), 1)
-		require.NoError(t, err)
-		assert.Equal(t, FromLease, result.From)
+		assert.Equal(t, FromLease, redistest.Result(t, l.Take, 1).From)
 		require.NoError(t, g.Flush(t.Context()))
 	})
 }
@@ -183,21 +167,111 @@ func TestSingle_Receipt_RefundsItsGrant(t *testing.T) {
 	})
 }
 
-// TestSingle_CallerLeavesAScriptWithMoreCalls_ItsCallIsReported: as one of a shared call.
-func TestSingle_CallerLeavesAScriptWithMoreCalls_ItsCallIsReported(t *testing.T) {
-	var calls atomic.Int64
-	observer := &Observer{RedisCall: func(_ context.Context, c Call) {
-		calls.Add(1)
-		assert.ErrorIs(t, c.Err, context.Canceled)
-	}}
-	withSingles(t, Settings{Observer: observer}, func(t *testing.T, f *fixture, g *Engine) {
-		l := open(g, "limiter", 5, time.Minute)
-		l.Protocol = twice{l}
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-		defer cancel()
-		assert.ErrorIs(t, redistest.Err(l.TryAcquire(ctx, 1)), context.DeadlineExceeded)
+// sending records how many calls each pipeline has.
+type sending struct {
+	rueidis.Client
+	mu    sync.Mutex
+	sizes []int
+}
+
+func (c *sending) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
+	c.mu.Lock()
+	c.sizes = append(c.sizes, len(commands))
+	c.mu.Unlock()
+	return c.Client.DoMulti(ctx, commands...)
+}
+
+// askAll takes a permit of each of so many limiters at the same time. The first one has one permit, the
+// next one two, and so on. Their scripts need so many more calls.
+func askAll(ctx context.Context, g *Engine, names, more int) ([]Result, []error) {
+	results, errs := make([]Result, names), make([]error, names)
+	var callers sync.WaitGroup
+	for i := range names {
+		l := open(g, fmt.Sprint("limiter:", i), int64(i+1), time.Minute)
+		l.Protocol = paged{l, more}
+		callers.Go(func() { results[i], errs[i] = l.Try(ctx, Ask{Permits: 1, Detail: true}) })
+	}
+	callers.Wait()
+	return results, errs
+}
+
+// withContexts runs a test with a context with which callers wait for their call, and with one with
+// which they can leave it. A call takes 10 ms.
+func withContexts(t *testing.T, test func(ctx context.Context, f *fixture)) {
+	for name, cancellable := range map[string]bool{"without an end": false, "cancellable": true} {
+		runWithServer(t, name, func(t *testing.T, f *fixture) {
+			f.Latency.Store(int64(10 * time.Millisecond))
+			ctx := t.Context()
+			if !cancellable {
+				ctx = context.WithoutCancel(ctx)
+			}
+			test(ctx, f)
+		})
+	}
+}
+
+// clustered is a client of a Redis Cluster.
+type clustered struct{ rueidis.Client }
+
+func (clustered) Mode() rueidis.ClientMode { return rueidis.ClientModeCluster }
+
+// TestPipeline_ManyNames_ShareIt: each call has its own answer.
+func TestPipeline_ManyNames_ShareIt(t *testing.T) {
+	withContexts(t, func(ctx context.Context, f *fixture) {
+		const names = 10 * redisx.MaxPipelined
+		conn := &sending{Client: f.Conn}
+		var reported atomic.Int64 // requests, with their calls
+		observer := &Observer{RedisCall: func(_ context.Context, c Call) { reported.Add(int64(c.Requests)) }}
+		g := New(Settings{Redis: conn, Observer: observer})
+		results, errs := askAll(ctx, g, names, 0)
+		assert.EqualValues(f, names, reported.Load())
+		for i, result := range results {
+			require.NoError(f, errs[i])
+			want := Answer{Allowed: true, Limit: int64(i + 1), Remaining: int64(i), ResetAfter: time.Minute}
+			assert.Equal(f, want, result.Answer)
+		}
+		sizes, inPipelines := slices.Clone(conn.sizes), 0
+		for _, size := range sizes {
+			inPipelines += size
+		}
+		assert.LessOrEqual(f, slices.Max(sizes), redisx.MaxPipelined)
+		assert.Greater(f, inPipelines, names/2)
+		assert.Less(f, len(sizes), inPipelines*4/5)
+
+		// A lone call goes alone, also while others wait in their queues.
+		waiting, cancel := context.WithCancel(f.Context())
+		var callers sync.WaitGroup
+		for i := range 2 * pipelined {
+			l := open(g, fmt.Sprint("limiter:", i), int64(i+1), time.Minute)
+			callers.Go(func() { assert.ErrorIs(f, l.Acquire(waiting, int64(i+1)), context.Canceled) })
+		}
 		time.Sleep(time.Second)
-		assert.EqualValues(t, 1, calls.Load())
-		assert.EqualValues(t, 5, f.free(l))
+		f.RequireGranted(open(g, "limiter:100", 101, time.Minute), 1)
+		assert.Len(f, conn.sizes, len(sizes))
+		cancel()
+		callers.Wait()
+
+		conn = &sending{Client: f.Conn}
+		assert.False(f, g.Cluster())
+		g = New(Settings{Redis: clustered{conn}})
+		assert.True(f, g.Cluster())
+		_, errs = askAll(ctx, g, names, 0) // asks for the slots
+		require.NoError(f, errors.Join(errs...))
+		_, errs = askAll(ctx, g, names, 0)
+		require.NoError(f, errs[names-1])
+		assert.Greater(f, slices.Max(conn.sizes), 1)
+	})
+}
+
+func TestPipeline_ScriptsNeedMoreCalls_AreRepeated(t *testing.T) {
+	withContexts(t, func(ctx context.Context, f *fixture) {
+		g := f.engine()
+		results, errs := askAll(ctx, g, 2*redisx.MaxPipelined, 1)
+		require.NoError(f, errors.Join(errs...))
+		for i, result := range results {
+			assert.True(f, result.Allowed)
+			assert.EqualValues(f, i, result.Remaining, "after the second call")
+		}
+		assert.True(f, g.idle())
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
@@ -99,16 +98,7 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 		l.ensureLeases(e, w.Permits)
 	}
 	l.startQueue(e)
-	q := e.queue
-	w.waited = q.fresh.firstWaits && q.waiters.first != nil
-	q.fresh.arrive(w, q.wanted)
-	q.waiters.push(w)
-	atomic.AddInt32(&q.batch.sent.callers, 1)
-	before := q.wanted
-	q.wanted += w.Permits
-	if len(q.inCall) == 0 && q.askBy(w, before) {
-		q.wake()
-	}
+	e.queue.add(w)
 	return e
 }
 

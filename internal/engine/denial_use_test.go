@@ -26,13 +26,11 @@ func TestDenials_ConcurrentChange_NeverDeniesByWhatWasBefore(t *testing.T) {
 	g := New(Settings{Denials: time.Hour})
 	l := named(g, "a")
 	change(t.Context(), g, "a")
-	var denied, stop atomic.Bool
+	var stop atomic.Bool
 	var reader sync.WaitGroup
 	reader.Go(func() {
 		for !stop.Load() {
-			if _, ok := l.deny(Ask{Permits: 1}); ok {
-				denied.Store(true)
-			}
+			assert.False(t, denies(l))
 		}
 	})
 	for range 20_000 {
@@ -40,7 +38,6 @@ func TestDenials_ConcurrentChange_NeverDeniesByWhatWasBefore(t *testing.T) {
 	}
 	stop.Store(true)
 	reader.Wait()
-	assert.False(t, denied.Load())
 }
 
 func TestDenials_AnyKeyChanges_DenialEnds(t *testing.T) {
@@ -66,8 +63,7 @@ func TestDenials_AnyKeyChanges_DenialEnds(t *testing.T) {
 			}
 			change(t.Context(), g, test.changed)
 			for i, l := range limiters {
-				_, denied := l.deny(Ask{Permits: 1})
-				assert.Equal(t, test.want[i], denied, l.ID)
+				assert.Equal(t, test.want[i], denies(&l.Limiter), l.ID)
 			}
 			change(t.Context(), g, "a", "b")
 			synctest.Wait()
@@ -79,8 +75,7 @@ func TestDenials_AnyKeyChanges_DenialEnds(t *testing.T) {
 			f.RequireDenied(limiters[0], 1)
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
-			_, denied := limiters[0].deny(Ask{Permits: 1})
-			assert.False(t, denied)
+			assert.False(t, denies(&limiters[0].Limiter))
 			assert.Zero(t, size(&g.denials.index.ids))
 		})
 	}
@@ -106,11 +101,9 @@ func TestDenials_GrantOnASharedKey_EndsThem(t *testing.T) {
 			f.RequireGranted(both, 10)
 			f.RequireDenied(both, 1)
 			synctest.Wait()
-			_, denied := both.deny(Ask{Permits: 1})
-			require.True(t, denied)
+			require.True(t, denies(&both.Limiter))
 			require.NoError(t, way.call(t.Context(), a, 1))
-			_, denied = both.deny(Ask{Permits: 1})
-			assert.False(t, denied)
+			assert.False(t, denies(&both.Limiter))
 		})
 	}
 }
@@ -128,8 +121,66 @@ func TestDenials_CallGrantsAndDenies_DenialIsStored(t *testing.T) {
 		require.True(t, answers[2].Allowed)
 		require.False(t, answers[3].Allowed)
 		time.Sleep(time.Second)
-		d, denied := f.fromMemory(l, 3)
-		assert.True(t, denied)
+		d := redistest.Result(t, l.Take, 3)
+		assert.Equal(t, FromMemory, d.From)
 		assert.EqualValues(t, 1, d.Remaining)
+	})
+}
+
+// TestTakeUpTo_CachedDenial_IsOnlyOfOnePermit: a denial of 5 permits does not prove that none is
+// free.
+func TestTakeUpTo_CachedDenial_IsOnlyOfOnePermit(t *testing.T) {
+	withServer(t, func(t *testing.T, f *fixture) {
+		l := f.open(Settings{Denials: time.Hour}, 10, 10*time.Second)
+		take := func(permits int64) Result { return redistest.Result(t, l.TakeUpTo, permits) }
+		f.RequireGranted(l, 7)
+		f.RequireDenied(l, 5)
+		assert.EqualValues(t, 3, take(5).Granted)
+		asked := f.Scripts.Load()
+		for range 10 { // the first call to Redis stores the denial of one
+			assert.Equal(t, Answer{Limit: 10, RetryAfter: 10 * time.Second, ResetAfter: 10 * time.Second}, take(5).Answer)
+		}
+		assert.Equal(t, asked+1, f.Scripts.Load())
+		time.Sleep(10 * time.Second)
+		assert.EqualValues(t, 10, take(15).Granted)
+	})
+}
+
+// TestDenial_LimiterExpires_RedisIsAskedOften: a denial from memory does not renew it.
+func TestDenial_LimiterExpires_RedisIsAskedOften(t *testing.T) {
+	withServer(t, func(t *testing.T, f *fixture) {
+		l := f.open(Settings{Denials: time.Hour}, 1, time.Minute)
+		l.renew = 24 * time.Second
+		f.RequireGranted(l, 1)
+		var asked []int64
+		for range 8 {
+			before := f.Scripts.Load()
+			f.RequireDenied(l, 1)
+			asked = append(asked, f.Scripts.Load()-before)
+			time.Sleep(time.Second)
+		}
+		assert.Equal(t, []int64{1, 0, 0, 1, 0, 0, 1, 0}, asked)
+	})
+}
+
+// TestDenial_TimeoutIsTooShort_AnsweredFromMemory: as a request without a timeout.
+func TestDenial_TimeoutIsTooShort_AnsweredFromMemory(t *testing.T) {
+	withServer(t, func(t *testing.T, f *fixture) {
+		l := f.open(Settings{Denials: 10 * time.Second}, 2, time.Minute)
+		f.RequireGranted(l, 2)
+		within := func(permits int64, timeout time.Duration) (calls int64) {
+			before := f.Scripts.Load()
+			f.RequireFalse(l.TryAcquireWithin(t.Context(), permits, timeout))
+			return f.Scripts.Load() - before
+		}
+		assert.EqualValues(t, 1, within(1, time.Second), "nothing is known")
+		for range 100 {
+			assert.Zero(t, within(1, time.Second))
+			assert.Zero(t, within(2, 59*time.Second))
+		}
+		time.Sleep(10 * time.Second)
+		assert.EqualValues(t, 1, within(1, time.Second), "it is too old")
+		assert.NoError(t, l.Release(t.Context(), 1))
+		f.RequireTrue(l.TryAcquireWithin(t.Context(), 1, time.Second)) // this Client has released
 	})
 }

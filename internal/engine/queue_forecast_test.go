@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The forecast of a queue follows from the last reply and from the callers ahead alone.
+
+func waiterFor(permits int64) *waiter { return &waiter{Request: Request{Ask: Ask{Permits: permits}}} }
+
+func TestQueue_Deadlines_MissedOnesAreFound(t *testing.T) {
+	now := time.Now()
+	for name, test := range map[string]struct {
+		free, permits int64
+		ahead         int64
+		timeout       time.Duration
+		want          time.Duration
+		age           time.Duration // of the forecast
+		unknown       bool          // there is none
+	}{
+		"at the last moment":             {permits: 3, timeout: 2 * time.Second},
+		"a moment too late":              {permits: 3, timeout: 2*time.Second - 1, want: 2 * time.Second},
+		"behind others":                  {permits: 1, ahead: 3, timeout: time.Second, want: 2 * time.Second},
+		"free permits are not waited":    {free: 4, permits: 4, timeout: 1},
+		"its time is over":               {free: 4, permits: 4, timeout: -1, want: 1},
+		"more intervals than a Duration": {permits: 1, ahead: 1 << 62, timeout: time.Hour, want: Never},
+		"and known for a while":          {permits: 1, ahead: 1 << 62, timeout: time.Hour, want: Never, age: time.Second},
+		"nothing is known of the limit":  {permits: 1, ahead: 1000, timeout: 1, unknown: true},
+		"known for a while, and more":    {permits: 3, timeout: time.Second - 1, want: time.Second, age: time.Second},
+		"over, and what was known past":  {permits: 3, timeout: -time.Second, want: 1, age: 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := &queue{replied: true, forecastAt: now.Add(-test.age)}
+			if !test.unknown {
+				q.forecast = &view{limit: 10, free: test.free, after: 2 * time.Second, every: 10 * time.Second}
+			}
+			w := waiterFor(test.permits)
+			w.deadline = now.Add(test.timeout)
+			assert.Equal(t, test.want, q.missedBy(w, test.ahead, now))
+			w.deadline = time.Time{}
+			assert.Zero(t, q.missedBy(w, test.ahead, now), "a caller without a deadline is never late")
+		})
+	}
+}
+
+// TestQueue_Call_CarriesThoseThatCouldBeServed: and one more, for which the reply reports the wait.
+func TestQueue_Call_CarriesThoseThatCouldBeServed(t *testing.T) {
+	for name, test := range map[string]struct {
+		q     queue
+		wants []int64
+		want  int // so many of them leave
+	}{
+		"nothing is known": {queue{}, []int64{400, 600, 100, 900}, 4},
+		"a limit": {queue{replied: true, forecast: &view{limit: 1000, free: 1000}},
+			[]int64{400, 600, 100, 900}, 3},
+		"the first has to wait": {queue{replied: true,
+			forecast: &view{limit: 1000, free: 300, after: time.Hour, every: time.Hour}}, []int64{400, 600, 100, 900}, 1},
+		"the first may be served": {queue{replied: true,
+			forecast: &view{limit: 1000, free: 400, after: time.Hour, every: time.Hour}}, []int64{400, 600, 100, 900}, 3},
+		"the limiter was changed": {queue{replied: true, fresh: freshness{changed: true},
+			forecast: &view{limit: 1000, after: time.Hour, every: time.Hour}}, []int64{400, 600, 100, 900}, 3},
+		"one that can never be served": {queue{replied: true, forecast: &view{limit: 500, free: 500}},
+			[]int64{400, 600, 100, 900}, 4},
+		"another that can never be served": {queue{replied: true, forecast: &view{limit: 400, free: 400}},
+			[]int64{400, 600, 100, 900}, 3},
+		"one that can never be served comes first": {queue{replied: true,
+			forecast: &view{limit: 500, free: 400, after: time.Hour, every: time.Hour}}, []int64{600, 400, 100}, 3},
+		"no call asks for more than a grant": {queue{}, []int64{1, MaxPermits - 1, 1}, 2},
+		"a call carries so many":             {queue{}, slices.Repeat([]int64{1}, MaxRequests+1), MaxRequests},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := &test.q
+			q.forecastAt = time.Now()
+			for _, permits := range test.wants {
+				q.waiters.push(waiterFor(permits))
+			}
+			q.fillBatch()
+			var got []int64
+			for _, r := range q.batch.Requests {
+				assert.Equal(t, inFlight, r.state)
+				got = append(got, r.Permits)
+			}
+			assert.Equal(t, test.wants[:test.want], got)
+			assert.Len(t, q.inCall, len(got))
+		})
+	}
+}
+
+// TestQueue_ForecastLags_WaiterAsksLater: unless a deadline is near.
+func TestQueue_ForecastLags_WaiterAsksLater(t *testing.T) {
+	const every, lag = 600 * time.Millisecond, 20 * time.Millisecond
+	for name, test := range map[string]struct {
+		lag, latency, timeout time.Duration // of the waiter
+		behind                time.Duration // the timeout of another one
+		others                int           // that wait between them
+		want                  time.Duration
+	}{
+		"on time":                       {want: every},
+		"later":                         {lag: lag, want: every + lag},
+		"a deadline is far":             {lag: lag, timeout: every + 2*lag, want: every + lag},
+		"a deadline is near":            {lag: lag, timeout: every + lag, want: every},
+		"a deadline before the reply":   {lag: lag, latency: lag, timeout: every + 2*lag, want: every},
+		"a deadline behind it":          {lag: lag, behind: every + 11*time.Millisecond, want: every},
+		"a deadline behind all":         {lag: lag, behind: 3 * every, want: every + lag},
+		"one in the next round":         {lag: lag, behind: 2*every + 2*time.Millisecond, want: every, others: 1},
+		"a later one in the next round": {lag: lag, behind: 2*every + 2*lag, want: every + lag, others: 1},
+	} {
+		withServer(t, func(t *testing.T, f *fixture) {
+			l := f.limiter(2, every)
+			l.lag = test.lag
+			f.RequireGranted(l, 2)
+			began := time.Now()
+			f.Latency.Store(int64(test.latency))
+			wait := func(timeout time.Duration) {
+				ok, err := l.TryAcquireWithin(t.Context(), 1, max(0, timeout-time.Since(began)))
+				assert.NoError(t, err, name)
+				assert.True(t, ok, name)
+			}
+			if test.behind > 0 {
+				go func() {
+					time.Sleep(time.Millisecond)
+					for range test.others {
+						go wait(0)
+						time.Sleep(time.Millisecond)
+					}
+					wait(test.behind)
+				}()
+			}
+			wait(test.timeout)
+			assert.Equal(t, test.want+test.latency, time.Since(began), name)
+			time.Sleep(3 * every)
+		})
+	}
+}
+
+// TestQueue_LimiterExpires_WaitersRenewIt: they ask before, although they are denied.
+func TestQueue_LimiterExpires_WaitersRenewIt(t *testing.T) {
+	withServer(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(1, 10*time.Second)
+		l.renew = 3 * time.Second
+		f.RequireGranted(l, 1)
+		before := f.Scripts.Load()
+		require.NoError(t, l.Acquire(t.Context(), 1))
+		assert.Equal(t, before+5, f.Scripts.Load(), "calls at 0 s, 3 s, 6 s, 9 s and 10 s")
+	})
+}
+
+// TestQueue_FreePermits_DoNotLag: only a waiter that has waited for permits asks later.
+func TestQueue_FreePermits_DoNotLag(t *testing.T) {
+	withServer(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(2*MaxRequests, time.Second)
+		l.lag = time.Hour
+		began := time.Now()
+		var all sync.WaitGroup
+		for range MaxRequests + 1 {
+			all.Go(func() { assert.NoError(t, l.Acquire(t.Context(), 1)) })
+		}
+		all.Wait()
+		assert.Zero(t, time.Since(began))
+	})
+}
