@@ -167,7 +167,6 @@ if ARGV[9] then
 end
 --@include store
 --@include grant
---@include swap
 --@include checked
 
 local reply = value

@@ -22,9 +22,8 @@ local hint, ended
 --@include reclaim
 --@include cap
 
-local reply, n = {DONE, 0}, tonumber(ARGV[2])
-local member = ARGV[3]
-added, score = ARGV[4] ~= '' and ARGV[4] or nil, call('ZSCORE', permitsKey, member)
+local reply, n, member, removed = {DONE, 0}, tonumber(ARGV[2]), ARGV[3], nil
+local added, score = ARGV[4] ~= '' and ARGV[4] or nil, call('ZSCORE', permitsKey, member)
 if not score then
   --@include member
   local grant, grants = grantOf(member), nil

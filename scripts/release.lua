@@ -18,18 +18,31 @@ local hint, ended
 --@include reclaim
 --@include cap
 
-local n, reply = tonumber(ARGV[2]), {DONE, 0}
+local n, reply, removed, added, score = tonumber(ARGV[2]), {DONE, 0}, nil, nil, nil
 if wipe then
   value = rate
 elseif more then
   reply = {AGAIN, ''}
 else
   --@include member
-  local rest, newest, oldest = n, now + 0, call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES')
-  --@include cut
+  local rest, nowNumber, oldest = n, now + 0, call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES')
+  for i = 1, #oldest, 2 do
+    if rest == 0 or tonumber(oldest[i + 1]) > nowNumber then
+      break
+    end
+    local n = permitsOf(oldest[i])
+    if not n then
+      return {CORRUPT, permitsAt, 'member', oldest[i]}
+    end
+    if n > rest then
+      removed, added, score, rest = {oldest[i]}, resized(oldest[i], n - rest), oldest[i + 1], 0
+    else
+      drop, rest = drop + 1, rest - n
+    end
+  end
   for _, own in ipairs({true, false}) do
     for i = 1, #oldest, 2 do
-      if rest > 0 and tonumber(oldest[i + 1]) > newest and (leaseOf(oldest[i]) == ARGV[3]) == own then
+      if rest > 0 and tonumber(oldest[i + 1]) > nowNumber and (leaseOf(oldest[i]) == ARGV[3]) == own then
         local n = permitsOf(oldest[i])
         if not n then
           return {CORRUPT, permitsAt, 'member', oldest[i]}

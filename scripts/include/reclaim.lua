@@ -5,10 +5,8 @@
 --   more    Other expired grants remain.
 --   size    The number of grants in the set, or nil if unknown.
 --   spent   nil: acquire sets it if DECRBY is enough.
---   removed, added, score
---           nil: other members to remove, a member to add, and its score.
--- Needs: expired permitsAt permitsKey rate setTTL stored ttl value. Sets: added dirty drop size
--- more removed score spent value wipe.
+-- Needs: expired permitsAt permitsKey rate setTTL stored ttl value. Sets: dirty drop more size spent
+-- value wipe.
 local spent = nil
 local size = setTTL == -2 and 0 or expired > 0 and call('ZCARD', permitsKey) or nil
 local dirty, more, wipe, drop = not stored or setTTL ~= -1 and ttl == -1, false, false, 0
@@ -65,4 +63,3 @@ elseif expired > 0 or not value then
     value = rate - sum
   end
 end
-local removed, added, score

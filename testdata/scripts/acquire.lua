@@ -135,7 +135,6 @@ elseif expired > 0 or not value then
     value = rate - sum
   end
 end
-local removed, added, score
 if value > rate then
   value, dirty = rate, true
 end
@@ -230,14 +229,6 @@ if granted > 0 and (not failed or type(failed) ~= 'table') then
     member = resized(member, granted)
   end
   failed = redis.pcall('ZADD', permitsKey, grantedAt, member)
-end
-if removed and type(failed) ~= 'table' then
-  if added then
-    failed = redis.pcall('ZADD', permitsKey, score, added)
-  end
-  if type(failed) ~= 'table' then
-    failed = redis.pcall('ZREM', permitsKey, unpack(removed))
-  end
 end
 if failed and failed ~= 1 and type(failed) == 'table' then
   call('SET', valueKey, '0', 'PX', '1')

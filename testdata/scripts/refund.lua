@@ -112,13 +112,11 @@ elseif expired > 0 or not value then
     value = rate - sum
   end
 end
-local removed, added, score
 if value > rate then
   value, dirty = rate, true
 end
-local reply, n = {DONE, 0}, tonumber(ARGV[2])
-local member = ARGV[3]
-added, score = ARGV[4] ~= '' and ARGV[4] or nil, call('ZSCORE', permitsKey, member)
+local reply, n, member, removed = {DONE, 0}, tonumber(ARGV[2]), ARGV[3], nil
+local added, score = ARGV[4] ~= '' and ARGV[4] or nil, call('ZSCORE', permitsKey, member)
 if not score then
   local function permitsOf(member)
     local a, b, c, d = string.byte(member, -4, -1)

@@ -112,11 +112,10 @@ elseif expired > 0 or not value then
     value = rate - sum
   end
 end
-local removed, added, score
 if value > rate then
   value, dirty = rate, true
 end
-local n, reply = tonumber(ARGV[2]), {DONE, 0}
+local n, reply, removed, added, score = tonumber(ARGV[2]), {DONE, 0}, nil, nil, nil
 if wipe then
   value = rate
 elseif more then
@@ -136,9 +135,9 @@ else
     return grantOf(member) .. string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
       math.floor(n / 16777216))
   end
-  local rest, newest, oldest = n, now + 0, call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES')
+  local rest, nowNumber, oldest = n, now + 0, call('ZRANGE', permitsKey, drop, drop + page - 1, 'WITHSCORES')
   for i = 1, #oldest, 2 do
-    if rest == 0 or tonumber(oldest[i + 1]) > newest then
+    if rest == 0 or tonumber(oldest[i + 1]) > nowNumber then
       break
     end
     local n = permitsOf(oldest[i])
@@ -153,7 +152,7 @@ else
   end
   for _, own in ipairs({true, false}) do
     for i = 1, #oldest, 2 do
-      if rest > 0 and tonumber(oldest[i + 1]) > newest and (leaseOf(oldest[i]) == ARGV[3]) == own then
+      if rest > 0 and tonumber(oldest[i + 1]) > nowNumber and (leaseOf(oldest[i]) == ARGV[3]) == own then
         local n = permitsOf(oldest[i])
         if not n then
           return {CORRUPT, permitsAt, 'member', oldest[i]}

@@ -123,7 +123,6 @@ local function redisson(KEYS, ARGV)
       value = rate - sum
     end
   end
-  local removed, added, score
   if value > rate then
     value, dirty = rate, true
   end
@@ -623,7 +622,6 @@ local function redisson(KEYS, ARGV)
       value = rate - sum
     end
   end
-  local removed, added, score
   if value > rate then
     value, dirty = rate, true
   end
