@@ -163,22 +163,11 @@ func (c *Client) open(name string) (limiterKeys, error) {
 	if err != nil {
 		return limiterKeys{}, err
 	}
-	if err := c.checkName(mapped); err != nil {
-		return limiterKeys{}, err
-	}
 	return newKeys(mapped, c.id), nil
 }
 
-// checkName returns ErrCrossSlot if the keys of a mapped name do not share a slot of the cluster.
-func (c *Client) checkName(mapped string) error {
-	if !c.engine.Cluster() || !strings.ContainsAny(mapped, "{}") {
-		return nil
-	}
-	k := newKeys(mapped, c.id)
-	return checkSlots(k[:]...)
-}
-
-// mapped returns a limiter's name in Redis, or an error if it is invalid.
+// mapped returns a limiter's name in Redis. It returns an error if the name is invalid, or if the keys of a
+// limiter with that name do not share a slot of the cluster.
 func (c *Client) mapped(name string) (string, error) {
 	if c.redis == nil {
 		return "", fmt.Errorf("%w: give New a rueidis.Client", ErrNoClient)
@@ -192,6 +181,10 @@ func (c *Client) mapped(name string) (string, error) {
 	}
 	if name == "" || mapped == "" {
 		return "", fmt.Errorf("%w: %q is empty or was mapped to nothing", ErrInvalidName, name)
+	}
+	if c.engine.Cluster() && strings.ContainsAny(mapped, "{}") {
+		keys := newKeys(mapped, c.id)
+		return mapped, checkSlots(keys[:]...)
 	}
 	return mapped, nil
 }

@@ -27,7 +27,8 @@ func init() {
 		}
 		return inside.Limiter{
 			Client: l.wire.client.inside(), Keys: l.wire.keys[:], Types: keyTypes[:], Initial: l.wire.initial,
-			Member: emptyMember, Forecast: l.wire.client.forecastOf, Release: l.Release,
+			Member:   func() string { return new(Client).member(0, false) },
+			Forecast: l.wire.client.forecastOf, Release: l.Release,
 			Refund: func(ctx context.Context, permits int64, member string, granted int64, at string) error {
 				return l.wire.refund(ctx, permits, grantOf(member), granted, at)
 			},
@@ -40,8 +41,6 @@ func init() {
 	}
 }
 
-func emptyMember() string { return new(Client).member(0, false) }
-
 func (c *Client) inside() inside.Client {
 	return inside.Client{Engine: c.engine, Names: (*naming)(c), WaitJitter: c.waitJitter, Maps: c.mapName != nil}
 }
@@ -51,14 +50,7 @@ type naming Client
 
 // Mapped returns a name as keys contain it. On a cluster, Redisson's limiter could have the name as
 // well.
-func (n *naming) Mapped(name string) (string, error) {
-	c := (*Client)(n)
-	mapped, err := c.mapped(name)
-	if err != nil {
-		return "", err
-	}
-	return mapped, c.checkName(mapped)
-}
+func (n *naming) Mapped(name string) (string, error) { return (*Client)(n).mapped(name) }
 
 // SameSlot returns ErrCrossSlot if the keys do not share a slot.
 func (n *naming) SameSlot(keys ...string) error { return checkSlots(keys...) }

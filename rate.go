@@ -75,7 +75,10 @@ func (l *Limiter) setRate(ctx context.Context, rate Rate, letters string, opts [
 	return done == 1, err
 }
 
-// fields returns the fields of the configuration hash.
+// configFields are the names of the fields of the configuration hash.
+var configFields = []string{"rate", "interval", "type", "keepAliveTime"}
+
+// fields returns the values of configFields.
 func (r Rate) fields() []string {
 	return []string{
 		strconv.FormatInt(r.Permits, 10),
@@ -92,8 +95,7 @@ func (l *Limiter) Config(ctx context.Context) (Rate, error) {
 		return Rate{}, err
 	}
 	return engine.Detach(ctx, func(ctx context.Context) (Rate, error) {
-		read := l.wire.client.redis.B().Arbitrary("HMGET").Keys(l.wire.keys[configKey]).Args("rate", "interval", "type",
-			"keepAliveTime").Build()
+		read := l.wire.client.redis.B().Arbitrary("HMGET").Keys(l.wire.keys[configKey]).Args(configFields...).Build()
 		reply, err := redisx.Do(ctx, l.wire.client.redis, read)
 		var fields []rueidis.RedisMessage
 		if err == nil {
@@ -115,7 +117,7 @@ func (l *Limiter) parseConfig(fields []rueidis.RedisMessage) (Rate, error) {
 		}
 	}
 	var numbers [4]int64
-	for i, name := range []string{"rate", "interval", "type", "keepAliveTime"} {
+	for i, name := range configFields {
 		if i >= len(fields) || fields[i].IsNil() {
 			continue // releases before 3.38 do not write keepAliveTime
 		}
