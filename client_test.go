@@ -27,33 +27,12 @@ func TestWithNameMapper_Mapper_NamesKeysAndPanicsInItsCaller(t *testing.T) {
 			}
 			return "app:" + name
 		}))
-		for range 5 {
-			assert.PanicsWithValue(t, "no name", func() { l.wire.client.Limiter("bad") })
-			assert.PanicsWithValue(t, "no name", func() { _ = l.Rename(t.Context(), "bad") })
-			assert.PanicsWithValue(t, "no name", func() { _, _ = l.Copy(t.Context(), "bad") })
-		}
+		assert.PanicsWithValue(t, "no name", func() { l.wire.client.Limiter("bad") })
+		assert.PanicsWithValue(t, "no name", func() { _ = l.Rename(t.Context(), "bad") })
+		assert.PanicsWithValue(t, "no name", func() { _, _ = l.Copy(t.Context(), "bad") })
 		f.RequireGranted(l, 10)
 		assert.Equal(t, []string{"app:limiter", "{app:limiter}:permits", "{app:limiter}:value"}, f.Redis.Keys())
 		assert.Equal(t, "limiter", l.Name())
-	})
-}
-
-// TestDelete_SlotMoves_AsksAgain: for a quarter of a second, as all other calls do.
-func TestDelete_SlotMoves_AsksAgain(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		l := f.limiter(Rate{Permits: 10, Interval: time.Hour})
-		for name, call := range map[string]func(context.Context) (bool, error){"Touch": l.Touch, "Delete": l.Delete} {
-			f.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
-			start := time.Now()
-			_, err := call(t.Context())
-			require.ErrorContains(t, err, "TRYAGAIN", name)
-			assert.Equal(t, 255*time.Millisecond, time.Since(start), name)
-		}
-		time.AfterFunc(100*time.Millisecond, func() { f.Redis.SetError("") })
-		existed, err := l.Delete(t.Context())
-		require.NoError(t, err)
-		assert.True(t, existed)
-		assert.Empty(t, f.Redis.Keys())
 	})
 }
 
@@ -68,8 +47,8 @@ func TestNew_SeveralClocks_LastOneIsUsed(t *testing.T) {
 	assert.NotEmpty(t, New(nil, WithServerTime(), WithClock(nil)).nowText())
 }
 
-func TestWithClock_ClockIsWrong_WindowIsKept(t *testing.T) {
-	runWithRedis(t, "jumps back", func(t *testing.T, f *fixture) {
+func TestWithClock_ClockJumpsBack_WindowIsKept(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
 		var skew time.Duration
 		l := f.limiter(Rate{Permits: 10, Interval: 10 * time.Second},
 			WithClock(func() time.Time { return time.Now().Add(skew) }))
@@ -83,21 +62,36 @@ func TestWithClock_ClockIsWrong_WindowIsKept(t *testing.T) {
 		time.Sleep(time.Hour)
 		f.RequireGranted(l, 10)
 	})
-	runWithRedis(t, "is the server's", func(t *testing.T, f *fixture) {
-		wrong := func() time.Time { return time.Unix(1, 0) }
-		l := f.limiter(Rate{Permits: 10, Interval: 10 * time.Second}, WithClock(wrong), WithServerTime())
-		f.RequireGranted(l, 10)
-		score, err := f.Redis.ZScore("{limiter}:permits", f.members()[0])
-		require.NoError(t, err)
-		assert.EqualValues(t, time.Now().UnixMilli(), score)
-		time.Sleep(10 * time.Second)
-		f.RequireAvailable(l, 10)
-		require.NoError(t, l.SetRate(t.Context(), Rate{Permits: 5, Interval: time.Second}, KeepState()))
-		f.RequireGranted(l, 5)
-		require.NoError(t, l.Release(t.Context(), 5))
-		require.NoError(t, l.Acquire(t.Context(), 5))
-		require.NoError(t, l.Acquire(t.Context(), 5))
-	})
+}
+
+// TestWithWaitJitter_Waiters_AskLater: by 3 ms and a random part, unless it is 0.
+func TestWithWaitJitter_Waiters_AskLater(t *testing.T) {
+	for _, test := range []struct {
+		opts        []Option
+		interval    time.Duration
+		least, most time.Duration
+	}{
+		{nil, time.Second, 3 * time.Millisecond, 23 * time.Millisecond},
+		{nil, 50 * time.Millisecond, 3 * time.Millisecond, 13 * time.Millisecond},
+		{[]Option{WithWaitJitter(time.Hour)}, time.Second, 3 * time.Millisecond, 203 * time.Millisecond},
+		{[]Option{WithWaitJitter(0)}, time.Second, 0, 0},
+	} {
+		withRedis(t, func(t *testing.T, f *fixture) {
+			l := f.limiter(Rate{Permits: 1, Interval: test.interval}, test.opts...)
+			first, last := time.Hour, time.Duration(0)
+			for range 15 {
+				f.RequireGranted(l, 1)
+				began := time.Now()
+				require.NoError(t, l.Acquire(t.Context(), 1))
+				late := time.Since(began) - test.interval
+				first, last = min(first, late), max(last, late)
+				time.Sleep(test.interval)
+			}
+			assert.GreaterOrEqual(t, first, test.least, "%v", test.interval)
+			assert.LessOrEqual(t, last, test.most, "%v", test.interval)
+			assert.GreaterOrEqual(t, last-first, (test.most-test.least)/3, "random")
+		})
+	}
 }
 
 // TestLimiter_InvalidInput_IsRefusedUnsent: each error has a type, and Redis receives no command.
@@ -136,6 +130,11 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 			"ExpireAt(IfLess, IfGreater)")
 		refused(ErrInvalidName, good.Rename(ctx, ""), "Rename to nothing")
 		refused(ErrInvalidName, redistest.Err(good.Copy(ctx, "")), "Copy to nothing")
+		all := func(l *Limiter, ctx context.Context, want error) {
+			for name, call := range everyCall(l) {
+				refused(want, call(ctx), name)
+			}
+		}
 		for _, rate := range []Rate{
 			{}, {Permits: 0, Interval: time.Second}, {Permits: 1<<53 + 1, Interval: time.Second},
 			{Permits: 1}, {Permits: 1, Interval: -time.Second}, {Permits: 1, Interval: time.Second + time.Microsecond},
@@ -148,11 +147,7 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 			for _, name := range []string{"TrySetRate", "SetRate", "SetRate keep", "UpdateRate"} {
 				refused(ErrInvalidRate, calls[name](ctx), fmt.Sprintf("%s(%+v)", name, rate))
 			}
-		}
-		all := func(l *Limiter, ctx context.Context, want error) {
-			for name, call := range everyCall(l) {
-				refused(want, call(ctx), name)
-			}
+			all(New(f.Conn).Limiter("limiter", InitialRate(rate)), ctx, ErrInvalidRate)
 		}
 		all(New(f.Conn).Limiter(""), ctx, ErrInvalidName)
 		all(New(f.Conn, WithNameMapper(func(string) string { return "" })).Limiter("limiter"), ctx, ErrInvalidName)

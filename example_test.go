@@ -50,19 +50,16 @@ func ExampleLimiter_Take() {
 
 	rate := rratelimiter.Rate{Permits: 5, Interval: time.Minute, KeepAlive: time.Hour}
 	limiter := rratelimiter.New(redis).Limiter("logins:{alice}", rratelimiter.InitialRate(rate))
-	decision, err := limiter.Take(ctx, 5)
-	if err != nil {
-		panic(err)
+	for _, permits := range []int64{5, 1} {
+		decision, err := limiter.Take(ctx, permits)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(decision.Allowed, decision.Remaining, "of", decision.Limit, decision.RetryAfter.Round(time.Minute))
 	}
-	fmt.Println(decision.Allowed, decision.Remaining, "of", decision.Limit)
-	decision, err = limiter.Take(ctx, 1)
-	if err != nil {
-		panic(err)
-	}
-	fmt.Println(decision.Allowed, "retry after", decision.RetryAfter.Round(time.Minute))
 	// Output:
-	// true 0 of 5
-	// false retry after 1m0s
+	// true 0 of 5 0s
+	// false 0 of 5 1m0s
 }
 
 // A worker takes as many permits as are free, and works on as many items.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
@@ -14,40 +15,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
-
-// TestScripts_Overall_NameNoKeysOfAClient: while a slot migrates, a cluster refuses a script that
-// names a key which does not exist. So no script names the client's own keys for an OVERALL
-// limiter, refunds included.
-func TestScripts_Overall_NameNoKeysOfAClient(t *testing.T) {
-	for kind, want := range map[RateType]int{Overall: sharedKeys, PerClient: len(limiterKeys{})} {
-		runWithRedis(t, kind.String(), func(t *testing.T, f *fixture) {
-			l := f.limiter(Rate{Type: kind, Permits: 10, Interval: time.Hour})
-			f.RequireGranted(l, 1) // and then the hint exists
-			var mu sync.Mutex
-			named := make(map[int]int)
-			f.Redis.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
-				if names, _ := redistest.ScriptCall(command, args); names != nil {
-					mu.Lock()
-					named[len(names)]++
-					mu.Unlock()
-				}
-				return false
-			})
-			f.RequireGranted(l, 1)
-			f.RequireAvailable(l, 8)
-			require.NoError(t, l.Release(t.Context(), 1))
-			f.Latency.Store(int64(10 * time.Millisecond))
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-			defer cancel()
-			_, err := l.TryAcquire(ctx, 3) // refunded
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			time.Sleep(time.Second)
-			f.Latency.Store(0)
-			f.RequireAvailable(l, 9)
-			assert.Equal(t, map[int]int{want: 6}, named, "keys of each script call")
-		})
-	}
-}
 
 // TestHints_ManyNames_AreBounded: two generations of hints, and a Limiter keeps its own.
 func TestHints_ManyNames_AreBounded(t *testing.T) {
@@ -89,18 +56,12 @@ func TestSchedule_Begin_IsDueAfterThePause(t *testing.T) {
 	assert.True(t, s.begin(4000))
 }
 
+// TestCountPauses_Grants_TakeAHundredthOfTheServer: a count of 8192 takes at most 8242 µs.
 func TestCountPauses_Grants_TakeAHundredthOfTheServer(t *testing.T) {
-	for _, test := range []struct {
-		interval, grants int64
-		pause, least     time.Duration
-	}{
-		{10_000, mostCounted, 5 * time.Second, 824200 * time.Microsecond},
-		{100, mostCounted, 824200 * time.Microsecond, 824200 * time.Microsecond},
-		{1, 0, 5 * time.Millisecond, 5 * time.Millisecond},
-	} {
-		pause, least := countPauses(test.interval, test.grants)
-		assert.Equal(t, test.pause, pause)
-		assert.Equal(t, test.least, least)
+	const hundred = 100 * 8242 * time.Microsecond
+	for interval, pauses := range map[int64][2]time.Duration{10_000: {5 * time.Second, hundred}, 100: {hundred, hundred}} {
+		pause, least := countPauses(interval, mostCounted)
+		assert.Equal(t, pauses, [2]time.Duration{pause, least})
 	}
 }
 
@@ -149,4 +110,82 @@ func TestSetRate_LongQueue_LearnsOfALowerRateAtOnce(t *testing.T) {
 		assert.GreaterOrEqual(t, denied.Load(), int64(waiters*2/3-3), "all but those who are served in time")
 		all.Wait()
 	})
+}
+
+// TestWithDenialCache_LimiterChanges_DenialIsForgotten: also if the caller of the change has left,
+// once the server has answered.
+func TestWithDenialCache_LimiterChanges_DenialIsForgotten(t *testing.T) {
+	hour := Rate{Permits: 10, Interval: time.Hour}
+	changes := map[string]func(ctx context.Context, c *Client) error{
+		"Rename to another": func(ctx context.Context, c *Client) error {
+			return c.Limiter("limiter").Rename(ctx, "elsewhere")
+		},
+		"Rename onto it": func(ctx context.Context, c *Client) error { return c.Limiter("full").Rename(ctx, "limiter") },
+		"Copy onto it": func(ctx context.Context, c *Client) error {
+			return redistest.Err(c.Limiter("full").Copy(ctx, "limiter", Replace()))
+		},
+		"Expire": func(ctx context.Context, c *Client) error { return redistest.Err(c.Limiter("limiter").Expire(ctx, 0)) },
+	}
+	for _, name := range []string{"Release", "SetRate", "SetRate keep", "UpdateRate", "ExpireAt", "Delete", "Unlink"} {
+		changes[name] = func(ctx context.Context, c *Client) error {
+			return everyCallWith(c.Limiter("limiter"), 1, hour)[name](ctx)
+		}
+	}
+	for name, change := range changes {
+		for kind, timeout := range map[string]time.Duration{"": time.Hour, ", caller left": 50 * time.Millisecond} {
+			runWithRedis(t, name+kind, func(t *testing.T, f *fixture) {
+				client := New(f.Conn, WithDenialCache(time.Hour))
+				l := client.Limiter("limiter")
+				require.NoError(t, l.SetRate(t.Context(), hour))
+				require.NoError(t, client.Limiter("full").SetRate(t.Context(), hour))
+				f.RequireGranted(l, 10)
+				f.RequireDenied(l, 1)
+				synctest.Wait()
+				calls := f.Scripts.Load()
+				f.RequireDenied(l, 1)
+				require.Equal(t, calls, f.Scripts.Load(), "from memory")
+
+				f.Latency.Store(int64(100 * time.Millisecond))
+				ctx, cancel := context.WithTimeout(t.Context(), timeout)
+				defer cancel()
+				err := change(ctx, client)
+				if timeout < time.Hour {
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					time.Sleep(time.Second)
+				} else {
+					require.NoError(t, err)
+				}
+				calls = f.Scripts.Load()
+				_, _ = l.TryAcquire(t.Context(), 1)
+				assert.Greater(t, f.Scripts.Load(), calls)
+			})
+		}
+	}
+}
+
+// drift returns value + permits in the set - rate.
+func (f *fixture) drift() int64 {
+	f.Helper()
+	synctest.Wait() // a lease that arrives between the two reads below would look like drift
+	value := f.Stored("{limiter}:value")
+	return value + f.sum() - f.rate()
+}
+
+// redissonReleases raises the value and leaves the grants.
+func (f *fixture) redissonReleases(permits int64) {
+	f.Helper()
+	value := f.Stored("{limiter}:value")
+	f.RequireNoError(f.Redis.Incr("{limiter}:value", int(min(f.rate()-value, permits))))
+}
+
+// countedNow lets the next count of drift wait for an hour.
+func (f *fixture) countedNow(l *Limiter) {
+	l.wire.hint().counts.skip(time.Now().UnixMilli(), time.Hour, time.Hour)
+}
+
+// recount counts the permits of a limiter.
+func (f *fixture) recount(l *Limiter) {
+	f.Helper()
+	_, _, err := l.wire.recount(f.Context(), l.wire.client.nowText())
+	require.NoError(f, err)
 }

@@ -3,7 +3,6 @@ package rratelimiter
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -81,6 +80,9 @@ func TestInitialRate_RateInRedis_Stays(t *testing.T) {
 		f.RequireDenied(l, 1)
 		assert.Equal(t, Rate{Permits: 3, Interval: time.Hour}, f.configured(l))
 		assert.ErrorIs(t, redistest.Err(l.TryAcquire(t.Context(), 4)), ErrPermitsExceedRate)
+		f.Redis.HSet("limiter", "rate", "x")
+		assert.ErrorAs(t, redistest.Err(l.TryAcquire(t.Context(), 1)), new(*StateError))
+		assert.Equal(t, "x", f.Redis.HGet("limiter", "rate"))
 	})
 }
 
@@ -98,21 +100,6 @@ func TestInitialRate_LimiterOfTheSameNameWithout_StillFails(t *testing.T) {
 		})
 		assert.ErrorIs(t, errs[0], ErrNotInitialized)
 		assert.NoError(t, errs[1])
-	})
-}
-
-func TestInitialRate_Invalid_FailsAtTheFirstCallWithoutRedis(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		for _, rate := range []Rate{
-			{}, {Permits: 1}, {Permits: -1, Interval: time.Second}, {Permits: 1, Interval: time.Microsecond},
-		} {
-			l := New(f.Conn).Limiter("limiter", InitialRate(rate))
-			sent := f.Sent.Load()
-			for name, call := range everyCall(l) {
-				require.ErrorIs(t, call(t.Context()), ErrInvalidRate, name)
-			}
-			assert.Equal(t, sent, f.Sent.Load())
-		}
 	})
 }
 
@@ -138,27 +125,11 @@ func TestInitialRate_AnotherClientDeletesItEachTime_TheCallEnds(t *testing.T) {
 	}
 }
 
-func TestInitialRate_CorruptLimiter_IsNotRepaired(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		f.limiter(initial)
-		l := New(f.Conn).Limiter("limiter", InitialRate(initial))
-		f.Redis.HSet("limiter", "rate", "x")
-		assert.ErrorContains(t, redistest.Err(l.TryAcquire(t.Context(), 1)), `"x"`)
-		assert.Equal(t, "x", f.Redis.HGet("limiter", "rate"))
-	})
-}
-
 func TestInitialRate_ServerRefusesToSetIt_TheCallHasItsError(t *testing.T) {
 	for _, name := range needRate {
 		runWithRedis(t, name, func(t *testing.T, f *fixture) {
 			l := New(f.Conn).Limiter("limiter", InitialRate(initial))
-			f.Redis.Server().SetPreHook(func(peer *server.Peer, command string, words ...string) bool {
-				if command == "EVAL" && strings.Contains(words[0], "HSETNX") {
-					peer.WriteError("NOPERM no permission to run 'hsetnx'")
-					return true
-				}
-				return false
-			})
+			f.refuse("HSETNX")
 			assert.ErrorContains(t, everyCall(l)[name](t.Context()), "NOPERM")
 		})
 	}

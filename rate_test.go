@@ -1,12 +1,15 @@
 package rratelimiter
 
 import (
-	"context"
+	"cmp"
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -20,8 +23,6 @@ func TestSetRate_State_IsReset(t *testing.T) {
 		f.RequireGranted(l, 10)
 		require.NoError(t, l.SetRate(ctx, Rate{Permits: 5, Interval: time.Second}))
 		f.RequireGranted(l, 5)
-		f.RequireFalse(l.TrySetRate(ctx, Rate{Permits: 50, Interval: time.Second, KeepAlive: time.Second}))
-		assert.Equal(t, Rate{Permits: 5, Interval: time.Second}, f.configured(l))
 
 		// Another type: no state of the old one stays.
 		f.RequireTrue(l.UpdateRate(ctx, Rate{Type: PerClient, Permits: 2, Interval: time.Second}, nil, KeepState()))
@@ -45,7 +46,7 @@ func TestKeepState_Grants_StayTaken(t *testing.T) {
 			f.RequireAvailable(l, 12)
 			keep(6, 10*time.Second) // 8 are taken: a deficit of 2
 			f.RequireAvailable(l, 0)
-			assert.Equal(t, Decision{Limit: 6, RetryAfter: 10 * time.Second, ResetAfter: 10 * time.Second}, f.decision(l, 2))
+			assert.Equal(t, Decision{Limit: 6, RetryAfter: 10 * time.Second, ResetAfter: 10 * time.Second}, redistest.Result(t, l.Take, 2))
 			keep(9, 4322*time.Millisecond)
 			f.RequireAvailable(l, 1)
 			keep(9, 4321*time.Millisecond) // the 3 have left the shorter interval
@@ -135,49 +136,6 @@ func TestConfig_LongestTimes_AreCutToDurations(t *testing.T) {
 	})
 }
 
-// TestPerClient_AnotherClientChangesTheLimiter_GrantsCount: it lengthens the interval or the TTL,
-// and cannot name this client's state keys. Grants that had expired in a shorter interval count again.
-func TestPerClient_AnotherClientChangesTheLimiter_GrantsCount(t *testing.T) {
-	set := func(interval, keepAlive time.Duration, opts ...SetRateOption) func(context.Context, *Limiter) error {
-		return func(ctx context.Context, l *Limiter) error {
-			return l.SetRate(ctx, Rate{Type: PerClient, Permits: 10, Interval: interval, KeepAlive: keepAlive}, opts...)
-		}
-	}
-	for name, test := range map[string]struct {
-		interval, keepAlive, expires time.Duration
-		change                       func(context.Context, *Limiter) error
-		later                        time.Duration // the interval
-	}{
-		"an interval for ever": {time.Second, 0, 0, set(2*time.Hour, 0, KeepState()), 2 * time.Hour},
-		"with a keep-alive":    {time.Second, 2 * time.Second, 0, set(time.Hour, time.Hour, KeepState()), time.Hour},
-		"that gets one":        {time.Second, 0, 0, set(time.Hour, 2*time.Hour, KeepState()), time.Hour},
-		"that loses it":        {time.Second, 2 * time.Second, 0, set(time.Hour, 0, KeepState()), time.Hour},
-		"Expire": {time.Minute, 0, time.Second, func(ctx context.Context, l *Limiter) error {
-			return redistest.Err(l.Expire(ctx, time.Hour))
-		}, time.Minute},
-		"ClearExpire": {time.Minute, 0, time.Second, func(ctx context.Context, l *Limiter) error {
-			return redistest.Err(l.ClearExpire(ctx))
-		}, time.Minute},
-		"keep-alive": {time.Minute, 0, time.Second, set(time.Minute, time.Hour), time.Minute},
-	} {
-		runWithRedis(t, name, func(t *testing.T, f *fixture) {
-			l := f.limiter(Rate{Type: PerClient, Permits: 10, Interval: test.interval, KeepAlive: test.keepAlive})
-			if test.expires > 0 {
-				f.RequireNoError(l.Expire(t.Context(), test.expires))
-			}
-			f.RequireGranted(l, 10)
-			require.NoError(t, test.change(t.Context(), New(f.Conn).Limiter("limiter")))
-			time.Sleep(test.later / 2)
-			f.RequireDenied(l, 1)
-			f.RequireAvailable(l, 0)
-			time.Sleep(test.later/2 - time.Millisecond)
-			f.RequireDenied(l, 1)
-			time.Sleep(time.Millisecond)
-			f.RequireGranted(l, 10)
-		})
-	}
-}
-
 // TestTryAcquire_StateIsLost_WindowIsKept: after an eviction no window holds more than the rate,
 // and the limiter does not block for ever.
 func TestTryAcquire_StateIsLost_WindowIsKept(t *testing.T) {
@@ -185,10 +143,8 @@ func TestTryAcquire_StateIsLost_WindowIsKept(t *testing.T) {
 		l := f.limiter(Rate{Permits: 10, Interval: time.Second})
 		f.RequireGranted(l, 7)
 		f.Redis.Del("{limiter}:value")
-		f.RequireAvailable(l, 3)
 		f.RequireDenied(l, 4)
 		f.RequireGranted(l, 3)
-
 		f.Redis.Del("{limiter}:permits")
 		f.RequireAvailable(l, 10)
 		f.RequireGranted(l, 10)
@@ -209,56 +165,84 @@ func TestTryAcquire_StateIsLost_WindowIsKept(t *testing.T) {
 	})
 }
 
-// fromMemory takes a permit, and reports whether it was denied without a call to Redis.
-func fromMemory(f *fixture, l *Limiter) bool {
-	before := f.Scripts.Load()
-	_, _ = l.Take(f.Context(), 1)
-	return f.Scripts.Load() == before
+// TestKeepAlive_TTLsDiffer_StateFollowsTheConfiguration: Redisson leaves such a limiter when it
+// renames one with a TTL to a name with state, or sets a TTL on the value alone.
+func TestKeepAlive_TTLsDiffer_StateFollowsTheConfiguration(t *testing.T) {
+	const last = time.Millisecond
+	withRedis(t, func(t *testing.T, f *fixture) {
+		uses := map[string]func(l *Limiter, rate Rate){
+			"a grant":   func(l *Limiter, _ Rate) { f.RequireGranted(l, 1) },
+			"a denial":  func(l *Limiter, _ Rate) { f.RequireDenied(l, 10) },
+			"Release":   func(l *Limiter, _ Rate) { require.NoError(t, l.Release(t.Context(), 1)) },
+			"KeepState": func(l *Limiter, rate Rate) { require.NoError(t, l.SetRate(t.Context(), rate, KeepState())) },
+			"a grant, and the set is lost": func(l *Limiter, _ Rate) {
+				f.Redis.Del(l.wire.keys[permitsKey])
+				f.Redis.Del(l.wire.keys[clientPermitsKey])
+				f.RequireGranted(l, 1)
+			},
+		}
+		for _, rate := range []Rate{{}, {Type: PerClient}, {KeepAlive: time.Hour}, {Type: PerClient, KeepAlive: time.Hour}} {
+			rate.Permits, rate.Interval = 10, time.Minute
+			for _, config := range []time.Duration{0, time.Hour, last} {
+				for _, state := range []time.Duration{0, 10 * time.Millisecond, time.Minute} {
+					for name, use := range uses {
+						f.Redis.FlushDB()
+						l := f.limiter(rate)
+						f.RequireGranted(l, 2)
+						synctest.Wait() // drift has been counted
+						f.setTTLs(config, state)
+						want := cmp.Or(rate.KeepAlive, config)
+						wantState := outlasting(want, rate)
+						if config == last && rate.KeepAlive == 0 {
+							// PTTL returns 0 in it, and an expiry of 0 would delete the state.
+							f.Reply("PTTL", "limiter", func(peer *server.Peer, _ []string) { peer.WriteInt(0) })
+							wantState -= last
+						}
+						use(l, rate)
+						f.requireTTLs(want, wantState, fmt.Sprintf("%v, %s, TTLs of %v and %v", rate, name, config, state))
+						f.refuse("")
+					}
+				}
+			}
+		}
+	})
 }
 
-// TestWithDenialCache_LimiterChanges_DenialIsForgotten: also if the caller of the change has left,
-// once the server has answered.
-func TestWithDenialCache_LimiterChanges_DenialIsForgotten(t *testing.T) {
-	hour := Rate{Permits: 10, Interval: time.Hour}
-	changes := map[string]func(ctx context.Context, c *Client) error{
-		"Rename to another": func(ctx context.Context, c *Client) error {
-			return c.Limiter("limiter").Rename(ctx, "elsewhere")
-		},
-		"Rename onto it": func(ctx context.Context, c *Client) error { return c.Limiter("full").Rename(ctx, "limiter") },
-		"Copy onto it": func(ctx context.Context, c *Client) error {
-			return redistest.Err(c.Limiter("full").Copy(ctx, "limiter", Replace()))
-		},
-		"Expire": func(ctx context.Context, c *Client) error { return redistest.Err(c.Limiter("limiter").Expire(ctx, 0)) },
-	}
-	for _, name := range []string{"Release", "SetRate", "SetRate keep", "UpdateRate", "ExpireAt", "Delete", "Unlink"} {
-		changes[name] = func(ctx context.Context, c *Client) error {
-			return everyCallWith(c.Limiter("limiter"), 1, hour)[name](ctx)
-		}
-	}
-	for name, change := range changes {
-		for kind, timeout := range map[string]time.Duration{"": time.Hour, ", caller left": 50 * time.Millisecond} {
-			runWithRedis(t, name+kind, func(t *testing.T, f *fixture) {
-				client := New(f.Conn, WithDenialCache(time.Hour))
-				l := client.Limiter("limiter")
-				require.NoError(t, l.SetRate(t.Context(), hour))
-				require.NoError(t, client.Limiter("full").SetRate(t.Context(), hour))
-				f.RequireGranted(l, 10)
-				f.RequireDenied(l, 1)
-				synctest.Wait()
-				require.True(t, fromMemory(f, l))
+// TestRate_LongestDurations_DoNotOverflow: no sum of TTLs is negative, and no number loses
+// digits.
+func TestRate_LongestDurations_DoNotOverflow(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		ctx := t.Context()
+		// This server adds TTLs as Durations: three of them must not overflow.
+		const longest = time.Duration(math.MaxInt64) / 3 / time.Millisecond * time.Millisecond
+		for _, typ := range []RateType{Overall, PerClient} {
+			l := f.limiter(Rate{Type: typ, Permits: 10, Interval: longest, KeepAlive: longest})
+			f.RequireGranted(l, 10)
+			f.RequireDenied(l, 1)
+			require.NoError(t, l.Release(ctx, 1))
+			require.NoError(t, l.SetRate(ctx, Rate{Type: typ, Permits: 10, Interval: longest}, KeepState()))
+			f.RequireAvailable(l, 1)
+			assert.Equal(t, Decision{Limit: 10, Remaining: 1, RetryAfter: longest, ResetAfter: longest}, redistest.Result(t, l.Take, 10))
 
-				f.Latency.Store(int64(100 * time.Millisecond))
-				ctx, cancel := context.WithTimeout(t.Context(), timeout)
-				defer cancel()
-				err := change(ctx, client)
-				if timeout < time.Hour {
-					require.ErrorIs(t, err, context.DeadlineExceeded)
-					time.Sleep(time.Second)
-				} else {
-					require.NoError(t, err)
-				}
-				assert.False(t, fromMemory(f, l))
-			})
+			// Java may leave this: 64 bits of milliseconds.
+			f.Redis.HSet("limiter", "interval", "9223372036854775807")
+			f.RequireDenied(l, 10)
+			decision := redistest.Result(t, l.Take, 10)
+			assert.Equal(t, time.Duration(math.MaxInt64).Truncate(time.Millisecond), decision.RetryAfter)
+			f.RequireNoError(l.Expire(ctx, time.Hour))
+			f.RequireDenied(l, 10)
+			for key, ttl := range f.ttls() {
+				assert.GreaterOrEqual(t, ttl, time.Hour, key)
+			}
+
+			// So far ahead that numbers of Lua are not exact: the state has no TTL then.
+			f.Reply("PTTL", "limiter", func(peer *server.Peer, _ []string) { peer.WriteInt(8000000000000000000) })
+			f.RequireDenied(l, 10)
+			for key, ttl := range f.ttls() {
+				assert.True(t, ttl == 0 || !strings.Contains(key, "permits"), "%s: %v", key, ttl)
+			}
+			f.refuse("")
+			f.Redis.FlushAll()
 		}
-	}
+	})
 }

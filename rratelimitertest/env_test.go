@@ -148,25 +148,6 @@ func TestNew_Keys_ExpireInTheBubble(t *testing.T) {
 	})
 }
 
-// TestNew_ManyTests_ShareNothing: parallel tests, each with its own Redis and clock.
-func TestNew_ManyTests_ShareNothing(t *testing.T) {
-	for i := range 8 {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				env := rratelimitertest.New(t)
-				l := perMinute(t, env, 1)
-				for range i {
-					assert.True(t, try(t, l.TryAcquire))
-					assert.False(t, try(t, l.TryAcquire))
-					time.Sleep(time.Minute)
-				}
-				assert.Equal(t, time.Date(2000, 1, 1, 0, i, 0, 0, time.UTC), time.Now().UTC())
-			})
-		})
-	}
-}
-
 // TestNew_Concurrent_IsInTheBubble: tests with two services in one bubble have an Env for each.
 func TestNew_Concurrent_IsInTheBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -152,15 +152,3 @@ func Crowd[A any](callers int, call func(caller int) (A, error)) (answers []A, e
 	done.Wait()
 	return answers, errs
 }
-
-// EndsOnceAsked is a context that ends once it has reported that it has not.
-type EndsOnceAsked struct {
-	context.Context
-	End context.CancelFunc
-}
-
-// Err implements context.Context.
-func (c EndsOnceAsked) Err() error {
-	defer c.End()
-	return c.Context.Err()
-}
