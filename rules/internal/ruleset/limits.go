@@ -17,7 +17,6 @@ import (
 // limits are the limits of a rule, or of one of its keys.
 type limits struct {
 	policies []limit.Policy // of a limiter that is named for the rule and the key
-	named    []limit.Policy // the policies with their names
 	redisson []redisson
 	ban      bool // all requests, without a call to Redis
 	pass     bool // all requests
@@ -76,7 +75,7 @@ func (l *limits) all() []limit.Policy {
 	if l.ban {
 		return []limit.Policy{limit.Named("ban", nil)}
 	}
-	all := slices.Clone(l.named)
+	all := slices.Clone(l.policies)
 	for _, r := range l.redisson {
 		all = append(all, r.named)
 	}
@@ -118,11 +117,10 @@ func (d *decoder) limit(n *rulefile.Node, kind string, into *limits) {
 	}
 	into.ban = into.ban || rate.Permits == 0
 	if p := d.Policy(n, named, rate, file.Own); p != nil {
-		into.policies = append(into.policies, p)
 		if name != "" {
 			p = limit.Named(name, p)
 		}
-		into.named = append(into.named, p)
+		into.policies = append(into.policies, p)
 	}
 }
 

@@ -60,5 +60,5 @@ func (o *opener) members(r *rule, l *limits, key string) guard.Joint {
 	if len(l.policies) == 0 {
 		return opened.redisson
 	}
-	return append(guard.Joint{{Limiter: opened.limiter(key), Policies: l.named}}, opened.redisson...)
+	return append(guard.Joint{{Limiter: opened.limiter(key), Policies: l.policies}}, opened.redisson...)
 }

@@ -136,12 +136,14 @@ func (p *pattern) wildcard(segments []string, name string) string {
 	return segments[at]
 }
 
-// segmentsOf returns the unescaped segments of a path. If the path ends in a slash, the last one is
-// empty.
+// segmentsOf returns the segments of a path, unescaped as by a ServeMux. If the path ends in a slash, the
+// last one is empty.
 func segmentsOf(path string) []string {
 	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	for i, segment := range segments {
-		segments[i] = unescaped(segment)
+		if text, err := url.PathUnescape(segment); err == nil {
+			segments[i] = text
+		}
 	}
 	return segments
 }
@@ -171,15 +173,6 @@ func (p *pattern) hasPath(segments []string) bool {
 
 func (p *pattern) hasMethod(method string) bool {
 	return p.method == "" || httptarget.HasMethod(p.method, method)
-}
-
-// unescaped unescapes a segment of a path as a ServeMux does.
-func unescaped(segment string) string {
-	text, err := url.PathUnescape(segment)
-	if err != nil {
-		return segment
-	}
-	return text
 }
 
 // hasSlash reports whether an unescaped segment has a slash or a backslash.
