@@ -115,7 +115,8 @@ func (d *Decoder) unknown(name *Node, layout map[string][]int) {
 			return
 		}
 	}
-	d.Fail(name, "unknown field %q, want %s", Clip(name.Value), NamesOf(layout))
+	names := slices.Sorted(maps.Keys(layout))
+	d.Fail(name, "unknown field %q, want %s", Clip(name.Value), strings.Join(names, ", "))
 }
 
 // layouts has the result of layoutOf by type.
@@ -154,9 +155,4 @@ func nameOf(f reflect.StructField) string {
 		name.WriteRune(unicode.ToLower(r))
 	}
 	return name.String()
-}
-
-// NamesOf joins the names of a map in alphabetical order.
-func NamesOf[T any](named map[string]T) string {
-	return strings.Join(slices.Sorted(maps.Keys(named)), ", ")
 }

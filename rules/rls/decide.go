@@ -2,6 +2,7 @@ package rls
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -91,7 +92,9 @@ func (s *Server) distinct(d *domain, all []descriptor) (found []*descriptor) {
 		case len(desc.limits) == 0:
 			continue
 		case desc.unlimited():
-			desc.status = unlimitedStatus()
+			desc.status = &ratelimit.RateLimitResponse_DescriptorStatus{
+				Code: ratelimit.RateLimitResponse_OK, LimitRemaining: math.MaxUint32,
+			}
 			continue
 		}
 		desc.name, desc.cost = d.nameOf(desc), desc.hits

@@ -97,12 +97,6 @@ func (desc *descriptor) conclude(each []rratelimiter.Decision, permits, notTaken
 	desc.setStatus(desc.limits[shown], each[shown])
 }
 
-func unlimitedStatus() *ratelimit.RateLimitResponse_DescriptorStatus {
-	return &ratelimit.RateLimitResponse_DescriptorStatus{
-		Code: ratelimit.RateLimitResponse_OK, LimitRemaining: math.MaxUint32,
-	}
-}
-
 // decideLocally sets the status of a descriptor that needs no call to Redis, and of those equal to
 // it. It reports whether that is so.
 func (desc *descriptor) decideLocally() bool {

@@ -111,13 +111,6 @@ func (m *metrics) of(l labelSet, dynamic bool) *series {
 	return made
 }
 
-// adopt gives a rule its series. A rule that existed before keeps its counters.
-func (m *metrics) adopt(of string, r *rule) {
-	if len(r.limits) > 0 {
-		r.series = m.of(levelLabels(of, r.levels), false)
-	}
-}
-
 func levelLabels(of string, levels []string) labelSet {
 	l := labelSet{domain: label(of)}
 	if len(levels) > 0 {

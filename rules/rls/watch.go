@@ -46,7 +46,9 @@ func (s *Server) apply(sources []rulefile.Source, problem *rulefile.Problem) err
 	for _, d := range rules.order {
 		d.rules.each(func(r *rule) {
 			r.open(s.config.Client)
-			s.metrics.adopt(d.name, r)
+			if len(r.limits) > 0 { // a rule that existed before keeps its counters
+				r.series = s.metrics.of(levelLabels(d.name, r.levels), false)
+			}
 		})
 	}
 	s.rules.Store(rules)
