@@ -59,7 +59,7 @@ func formatOf(path string) string {
 	if err == nil && info.IsDir() {
 		return Envoy
 	}
-	if err != nil || !info.Mode().IsRegular() || info.Size() > maxBytes { // opening a pipe could block forever
+	if err != nil || !info.Mode().IsRegular() || info.Size() > rulefile.MaxBytes { // opening a pipe could block forever
 		return Rules
 	}
 	text, _ := os.ReadFile(path) // the package reports the error
@@ -68,9 +68,6 @@ func formatOf(path string) string {
 	}
 	return Rules
 }
-
-// maxBytes is the size limit of both packages.
-const maxBytes = 16 << 20
 
 // Text writes a line for the file, or one for each error: FILE:LINE:COLUMN: FIELD: REASON, without unknown
 // parts.

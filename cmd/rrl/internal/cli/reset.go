@@ -11,6 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -93,13 +94,10 @@ func effect(name string, all []resetting) string {
 }
 
 func permits(n int64) string {
-	switch n {
-	case 0:
+	if n == 0 {
 		return "nothing was taken"
-	case 1:
-		return "1 permit"
 	}
-	return fmt.Sprintf("%d permits", n)
+	return report.Plural(n, "permit")
 }
 
 func (a *app) resets(name, client string, found *inspect.Found) []resetting {

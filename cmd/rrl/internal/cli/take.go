@@ -11,6 +11,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -132,7 +133,8 @@ func take(ctx context.Context, l taker, name string, permits int64, wait time.Du
 		d, err := l.Take(ctx, permits)
 		rest := time.Until(until)
 		if err != nil || d.Allowed || rest <= 0 || d.RetryAfter > rest {
-			return tried{names.Name(name), permits, d.Allowed, d.Limit, d.Remaining, ceil(d.RetryAfter), ceil(d.ResetAfter)}, err
+			retry, reset := guard.RoundUp(d.RetryAfter, time.Millisecond), guard.RoundUp(d.ResetAfter, time.Millisecond)
+			return tried{names.Name(name), permits, d.Allowed, d.Limit, d.Remaining, retry, reset}, err
 		}
 		select {
 		case <-ctx.Done():
@@ -141,9 +143,6 @@ func take(ctx context.Context, l taker, name string, permits int64, wait time.Du
 		}
 	}
 }
-
-// ceil rounds up to milliseconds, so that no retry is too early.
-func ceil(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 
 func (a *app) release() *cobra.Command {
 	var t target
