@@ -3,7 +3,6 @@ package rules
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,18 +15,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
-
-// changes records what OnRedisChange reports.
-type changes struct {
-	mu  sync.Mutex
-	all []bool
-}
-
-func (c *changes) add(_ string, up bool, _ error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.all = append(c.all, up)
-}
 
 // TestMiddleware_ReloadInOutage_ShareStays: permits that were granted without Redis still count
 // after a reload, whatever it changes.
@@ -78,14 +65,16 @@ func TestMiddleware_ReloadInOutage_EndIsReported(t *testing.T) {
 		for _, length := range []time.Duration{0, 10 * time.Minute} {
 			t.Run(fmt.Sprint(name, length), func(t *testing.T) {
 				guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-					var heard changes
+					var heard []bool // what OnRedisChange reports
 					set := parsed(t, c.before)
-					handler := set.Middleware(client, httplimit.OnRedisChange(heard.add))(&ok{})
+					handler := set.Middleware(client, httplimit.OnRedisChange(func(_ string, up bool, _ error) {
+						heard = append(heard, up)
+					}))(&ok{})
 					require.Equal(t, good, status(handler, "GET /"))
 					time.Sleep(2 * time.Second)
 					f.Redis.SetError("LOADING")
 					status(handler, "GET /")
-					require.Equal(t, []bool{false}, heard.all)
+					require.Equal(t, []bool{false}, heard)
 					reload(f, set, c.after)
 					status(handler, "GET /")
 					time.Sleep(length)
@@ -97,7 +86,7 @@ func TestMiddleware_ReloadInOutage_EndIsReported(t *testing.T) {
 					status(handler, "GET /")
 					time.Sleep(2 * time.Second)
 					synctest.Wait()
-					assert.Equal(t, []bool{false, true}, heard.all)
+					assert.Equal(t, []bool{false, true}, heard)
 				})
 			})
 		}

@@ -135,49 +135,25 @@ func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 		assert.NoError(t, err, file)
 		assert.NoError(t, valid(file), file)
 	}
-	for _, file := range []string{
-		"escaped_slashes: both\nrules: []", "on_invalid: open\nrules: []", one("ban: true, on_invalid: refuse"),
-		one("key: 'hashed_header:', limits: 1/s"),
-		"domain: a b\nrules: []", "domain: x", "rules: {}", "match: every\nrules: []", "x: 1\nrules: []",
-		"address: {header: a b}\nrules: []", "forward_auth: {uri_header: ''}\nrules: []", "address: {trusted: x}\nrules: []", "address: {trusted: Unix}\nrules: []",
-		"address: {trusted: []}\nrules: []", "address: {ipv6_bits: 129}\nrules: []", "defaults: {name: x}\nrules: []",
+	invalid := []string{
+		"escaped_slashes: both\nrules: []", "address: {header: a b}\nrules: []", "address: {trusted: x}\nrules: []",
 		"domain: " + strings.Repeat("x", 129) + "\nrules: []",
-		limit("10"), limit("10/x"), limit("-1/s"), limit("1.5/s"), limit("[]"), limit("1/+5s"), limit("1/5S"), limit("{}"),
-		limit("{permits: 1}"), limit("{per: s}"),
-		limit("{rate: 1/s, permits: 1}"), limit("{rate: 1/s, per: s}"), limit("{permits: -1, per: s}"),
-		limit("{permits: 1.5, per: s}"), limit("{permits: 1, per: x}"),
-		limit("{rate: 1/s, policy: bucket}"), limit("{rate: 1/s, cells: 1}"),
-		limit("{rate: 1/s, policy: fixed_window, cells: 5}"), limit("{rate: 1/s, policy: smooth, capacity: 5}"),
-		limit("{rate: 1/s, policy: sliding_log, aligned: true}"), limit("{rate: 1/s, policy: token_bucket, in: UTC}"),
-		limit("{rate: 1/s, policy: calendar, burst: 1s}"),
-		limit("{policy: pause}"), limit("{policy: pause, most: 1h, rate: 1/s}"), limit("{most: 1h}"),
-		limit("{policy: pause, most: 1h, permits: 1, per: s}"), limit("{policy: pause, most: 1h, cells: 5}"),
-		limit("{rate: 1/s, policy: smooth, most: 1h}"), one("key: ip, limits: 1/s, policy: pause"),
-		limit("{rate: 1/s, type: overall}"), limit("{rate: 1/s, keep_alive: 1h}"), limit("{rate: 1/s, name: ä}"),
-		limit("{rate: 1/s, policy: smooth, cold_factor: 2}"),
-		one("limits: {redisson: ''}"), one("limits: {redisson: q, policy: smooth}"),
-		one("limits: {redisson: q, rate: 1/s, cells: 5}"), one("limits: {redisson: q, type: overall}"),
-		one("limits: {redisson: q, permits: 5}"), one("limits: {redisson: q, rate: 1/s, type: all}"),
-		one("limits: {redisson: q, rate: 1/s, keep_alive: 1}"),
-		one("key: [all, ip], limits: 1/s"), one("key: 'header:a b', limits: 1/s"), one("key: query, limits: 1/s"),
-		one("key: 'path:', limits: 1/s"), one("key: [], limits: 1/s"),
-		one("ban: false"), one("ban: true, limits: 1/s"), one("x: y, ban: true"), "rules: [{name: a}]",
-		"rules: [{name: 'a:b', ban: true}]", "rules: [{ban: true}]",
-		one("ban: true, match: x"), one("ban: true, match: post /x"), one("ban: true, match: '/a?b'"),
-		one("ban: true, match: 'ü.de/'"), one("ban: true, match: '*.de/'"),
-		one("ban: true, match: {pattern: /a, grpc: /a/b}"), one("ban: true, match: {grpc: /a/b, methods: GET}"),
-		one("ban: true, match: {grpc: Create}"), one("ban: true, match: {methods: get}"),
-		one("ban: true, match: {headers: {Host: x}}"), one("ban: true, match: {headers: {a b: x}}"),
-		one("ban: true, match: {headers: {X: ' y'}}"), one("ban: true, match: {headers: {X: 1}}"),
-		one("ban: true, match: {ranges: x}"), one("ban: true, match: {host: x}"), one("ban: true, skip: {paths: GET /x}"),
-		one("ban: true, skip: {methods: get}"), one("ban: true, skip: {x: y}"),
-		one("ban: true, on_failure: maybe"), one("ban: true, on_failure: {}"), one("ban: true, on_failure: {local: 0}"),
-		"deadline: 5\nrules: []", one("ban: true, wait: -1s"), one("ban: true, spread: 1s"),
-		"deadline: +1s\nrules: []", "max_waiting: 0\nrules: []", one("ban: true, shadow: 1"), one("ban: true, cost: 0"),
-		one("ban: true, cost: bytes"), one("ban: true, cost: content_length/0"),
-		override("ban: false"), override("ban: true, unlimited: true"), override("x: y"),
-		one("key: method, limits: 1/s, overrides: []"),
-	} {
+		limit("-1/s"), limit("1/+5s"), limit("{rate: 1/s, per: s}"), limit("{permits: -1, per: s}"),
+		limit("{permits: 1, per: x}"), limit("{rate: 1/s, cells: 1}"), limit("{rate: 1/s, policy: fixed_window, cells: 5}"),
+		limit("{policy: pause}"), limit("{policy: pause, most: 1h, rate: 1/s}"), one("key: ip, limits: 1/s, policy: pause"),
+		limit("{rate: 1/s, keep_alive: 1h}"), limit("{rate: 1/s, name: ä}"), one("limits: {redisson: ''}"),
+		one("limits: {redisson: q, rate: 1/s, cells: 5}"), one("limits: {redisson: q, permits: 5}"),
+		one("limits: {redisson: q, rate: 1/s, type: all}"), one("key: 'path:', limits: 1/s"),
+		one("ban: true, match: '*.de/'"), one("ban: true, match: {pattern: /a, grpc: /a/b}"),
+		one("ban: true, match: {methods: get}"), one("ban: true, match: {headers: {a b: x}}"),
+		one("ban: true, match: {headers: {X: 1}}"), one("ban: true, match: {ranges: x}"), one("ban: true, on_failure: {}"),
+		one("ban: true, on_failure: {local: 0}"), one("ban: true, cost: content_length/0"), override("ban: false"),
+		override("ban: true, unlimited: true"), one("key: method, limits: 1/s, overrides: []"),
+	}
+	for _, m := range mistakes {
+		invalid = append(invalid, m.file)
+	}
+	for _, file := range invalid {
 		_, err := Parse("f.yaml", []byte(file))
 		assert.Error(t, err, file)
 		assert.Error(t, valid(file), file)

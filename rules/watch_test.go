@@ -2,6 +2,7 @@ package rules
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,9 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
+	"github.com/rratelimiter/rratelimiter/limit"
+	"github.com/rratelimiter/rratelimiter/rules/internal/rulestest"
 )
 
 func namesOf(s *Set) []string { return s.inside().File().Names() }
@@ -28,28 +32,14 @@ func write(t testing.TB, path, text string) {
 // named is a file of a rule of this name.
 func named(name string) string { return "rules: [{name: " + name + ", key: ip, limits: 10/s}]" }
 
-// TestWatch_FileChanges_IsReloaded. Package yamlfile tests each way to change a file, and
-// internal/rulefile when a change is applied.
-func TestWatch_FileChanges_IsReloaded(t *testing.T) {
+// Package yamlfile tests each way to change a file, and internal/rulefile when a change is applied.
+func TestWatch_FirstFileIsWrong_Fails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.yaml")
 	_, err := Watch(t.Context(), path)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	write(t, path, "rules: 5")
 	_, err = Watch(t.Context(), path)
 	require.ErrorContains(t, err, "want a list")
-
-	write(t, path, named("a"))
-	reports := make(chan error, 100)
-	set, err := Watch(t.Context(), path, OnReload(func(err error) { reports <- err }))
-	require.NoError(t, err)
-	assert.Equal(t, []string{"a"}, namesOf(set))
-	write(t, path+".new", named("b"))
-	require.NoError(t, os.Rename(path+".new", path))
-	require.NoError(t, <-reports)
-	assert.Equal(t, []string{"b"}, namesOf(set))
-	require.NoError(t, os.Remove(path))
-	assert.ErrorIs(t, <-reports, os.ErrNotExist)
-	assert.Equal(t, []string{"b"}, namesOf(set))
 }
 
 // sleepAndWait lets time pass, and waits until all goroutines wait.
@@ -124,4 +114,51 @@ func TestOnReload_BrokenFile_IsReportedOnce(t *testing.T) {
 			assert.Equal(t, []string{tt.name}, namesOf(p.set))
 		}
 	})
+}
+
+// reload puts another text in force.
+func reload(f *redistest.Fixture, set *Set, text string) {
+	set.inside().Replace(parsed(f, text).inside().File())
+}
+
+// The rule has another position in the new file.
+func TestMiddleware_Reload_KeepsTheState(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		set := parsed(t, "rules: [{name: a, match: /a, key: ip, limits: 3/h}]")
+		handler := set.Middleware(client)(&ok{})
+		assert.Equal(t, good, status(handler, "GET /a"))
+		assert.Equal(t, good, status(handler, "GET /a"))
+		reload(f, set, "rules: [{name: b, match: /b, key: ip, limits: 1/h}, {name: a, match: /a, key: ip, limits: 4/h}]")
+		assert.Equal(t, "1", serve(handler, request("GET /a")).Header().Get("Ratelimit")[len(`"hour";r=`):][:1])
+		assert.Equal(t, good, status(handler, "GET /a"))
+		assert.Equal(t, many, status(handler, "GET /a"))
+		reload(f, set, "rules: []")
+		assert.Equal(t, good, status(handler, "GET /a"))
+	})
+}
+
+// TestWatch_RequestsUnderWay_AreDecidedByTheOldFile: one request never meets rules of two files.
+func TestWatch_RequestsUnderWay_AreDecidedByTheOldFile(t *testing.T) {
+	for name, door := range map[string]func(*Set, *rratelimiter.Client, httplimit.Option) http.Handler{
+		"Middleware": func(s *Set, client *rratelimiter.Client, opt httplimit.Option) http.Handler {
+			return s.Middleware(client, opt)(granted)
+		},
+		"ForwardAuth": func(s *Set, client *rratelimiter.Client, opt httplimit.Option) http.Handler {
+			return s.ForwardAuth(client, opt)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+				p := newPolled(f, rulestest.TwoRules("a", "b"))
+				p.run()
+				hold := rulestest.NewHold()
+				handler := door(p.set, client,
+					httplimit.Report(func(_ *http.Request, o limit.Outcome) { hold.Report(o.Limiter) }))
+				hold.Test(t, func() { assert.Equal(t, good, status(handler, "GET /")) }, func() {
+					p.put(rulestest.TwoRules("c", "d"))
+					sleepAndWait(time.Minute)
+				})
+			})
+		})
+	}
 }

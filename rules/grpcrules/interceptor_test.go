@@ -3,6 +3,7 @@ package grpcrules
 import (
 	"context"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	health "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -254,4 +256,24 @@ func parsed(t testing.TB, text string) *rules.Set {
 func connected(t *testing.T) *rratelimiter.Client {
 	client, _ := guardtest.Connect(t)
 	return client
+}
+
+func TestServerInterceptors_OddCalls_GetNoMoreThanPlainOnes(t *testing.T) {
+	for name, door := range doors {
+		t.Run(name, func(t *testing.T) {
+			guardtest.TestChoices(t, []string{guardtest.ByHeader, guardtest.ByBinary, guardtest.ByClient, guardtest.ByRPC},
+				func(client *rratelimiter.Client, by string) func(guardtest.Choice) bool {
+					call := door(parsed(t, rulestest.Contract(by)), client)
+					return func(c guardtest.Choice) bool {
+						md := make(metadata.MD)
+						for _, h := range c.Headers {
+							md.Append(h[0], h[1])
+						}
+						ctx := metadata.NewIncomingContext(context.Background(), md)
+						from := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.Peer))
+						return call(peer.NewContext(ctx, &peer.Peer{Addr: from}), c.RPC) == nil
+					}
+				})
+		})
+	}
 }

@@ -3,23 +3,14 @@ package ruleset
 import (
 	"fmt"
 	"net/http"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter/limit"
+	"github.com/rratelimiter/rratelimiter/rules/internal/rulestest"
 )
-
-// allocated returns how many bytes a function allocates.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
 
 // TestFile_LongRequest_IsReadOnce: what a client chooses is read once for all rules, and a path that is
 // longer than any program needs is not read at all. Who reads text copies it, so that the allocated
@@ -42,13 +33,13 @@ func TestFile_LongRequest_IsReadOnce(t *testing.T) {
 	r.Header["X-Forwarded-For"] = []string{strings.Repeat(",", 10_000) + "203.0.113.9"}
 	decide := func(file *File, read func(*http.Request) *Request) uint64 {
 		o := newOpener(offline)
-		return allocated(func() { assert.Empty(t, file.acquires(o, read(r))) })
+		return rulestest.Allocated(func() { assert.Empty(t, file.acquires(o, read(r))) })
 	}
 	once := decide(one, one.HTTP)
 	assert.Less(t, decide(hundred, hundred.HTTP), once+once/2, "of a hundred rules, beside %d bytes of one", once)
 
 	refused := func(read func(*http.Request) *Request) uint64 {
-		return allocated(func() {
+		return rulestest.Allocated(func() {
 			all := hundred.acquires(newOpener(offline), read(r))
 			if assert.Len(t, all, 1) {
 				assert.ErrorIs(t, all[0].err, limit.ErrInvalidRequest)

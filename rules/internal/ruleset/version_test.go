@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -29,8 +30,7 @@ func middlewares(set *Set, client *rratelimiter.Client) *Middlewares[middleware]
 }
 
 // serve lets the first middleware of a request decide it.
-func serve(m *Middlewares[middleware], r *http.Request) {
-	current := m.Now()
+func serve(current *Version[middleware], r *http.Request) {
 	v := current.Visit(ofHTTP(r), httplimit.Settle)
 	if v == nil {
 		return
@@ -39,23 +39,29 @@ func serve(m *Middlewares[middleware], r *http.Request) {
 	first(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
 }
 
-// TestMiddlewares_Reload_KeepsTheState, and the deadline is that of the newest file.
+// TestMiddlewares_Reload_KeepsTheState, and the deadline is that of the newest file, also for a request that
+// has read an older one.
 func TestMiddlewares_Reload_KeepsTheState(t *testing.T) {
-	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
-		rules := "rules: [{name: a, match: /a, key: ip, limits: 9/h}, {name: b, match: /b, key: ip, limits: 9/h, wait: 1s}]"
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		rules := "rules: [{name: a, match: /a, key: ip, limits: 9/h}, {name: b, match: /b, key: ip, limits: 9/h, shadow: true}]"
 		set := new(Set)
 		set.Replace(parsed(t, "deadline: 1s\n"+rules))
 		m := middlewares(set, client)
-		serve(m, request("GET /other"))
+		old := m.Now()
+		serve(old, request("GET /other"))
 		assert.Nil(t, m.shared, "opened on use")
-		serve(m, request("GET /a"))
+		serve(old, request("GET /a"))
 		shared := m.shared
 		require.NotNil(t, shared)
-		for _, deadline := range []string{"2s", "3s"} {
-			set.Replace(parsed(t, "deadline: "+deadline+"\n"+rules))
-			serve(m, request("GET /b"))
-			assert.Same(t, shared, m.shared)
-		}
+		set.Replace(parsed(t, "deadline: 3s\n"+rules))
+		serve(m.Now(), request("GET /b"))
+		f.Latency.Store(int64(time.Minute))
+		begin := time.Now()
+		serve(old, request("GET /b"))
+		assert.Equal(t, 3*time.Second, time.Since(begin))
+		assert.Same(t, shared, m.shared)
+		f.Latency.Store(0)
+		time.Sleep(2 * time.Minute)
 	})
 }
 

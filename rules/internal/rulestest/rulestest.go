@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -44,4 +45,13 @@ func Request(what string, headers ...string) *http.Request {
 		r.Header.Add(headers[i], headers[i+1])
 	}
 	return r
+}
+
+// Allocated returns the number of bytes that a function allocates.
+func Allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }
