@@ -1,6 +1,9 @@
 package rls_test
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 var hits = []scenario{
 	{"hits_addend", `
@@ -88,6 +91,18 @@ slot_by: tenant
 		{0, "d | wide | free=x", "OK | OK 0/3 hour 3600s | OK"},
 		{0, "d | wide | wide", "OVER | OVER 0/3 hour 3600s | OVER 0/3 hour 3600s"},
 		{0, "d | wide | free=x", "OVER | OVER 0/3 hour 3600s | OK"},
+	}},
+	{"what stands beside a descriptor over its limit lets nothing pass", `
+  - {key: user, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: path, rate_limit: {unit: hour, requests_per_unit: 300}}
+`, []exchange{
+		{0, "d | user=k", "OK"},
+		{0, "d | user=k | user=k", "OVER"},
+		{0, "d | unknown=k | user=k", "OVER"},
+		{0, "d |  | user=k", "OVER"},  // a descriptor without entries
+		{0, "d | = | user=k", "OVER"}, // an empty entry
+		{0, "d | user=k | user=x | path=/login", "OVER"},
+		{0, "d" + strings.Repeat(" | path=x", 200) + " | user=k", "OVER"},
 	}},
 	{"equal limiters are decided with their summed cost", `
   - {key: wide, rate_limit: {unit: hour, requests_per_unit: 3}}

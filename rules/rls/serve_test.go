@@ -2,14 +2,12 @@ package rls_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
-	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
+	"net/http/httptest"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,10 +18,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
+	"github.com/rratelimiter/rratelimiter/rules/internal/rulestest"
 	"github.com/rratelimiter/rratelimiter/rules/rls"
 )
 
@@ -154,17 +154,6 @@ func TestServe_Drain_ReportsNotServingAndAnswers(t *testing.T) {
 	assert.ErrorIs(t, s.stop(), net.ErrClosed)
 }
 
-func TestServe_Drain_Ends(t *testing.T) {
-	client, _ := guardtest.Connect(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	begin := time.Now()
-	require.NoError(t,
-		rls.Serve(ctx, rls.Config{Client: client, Path: folder(t, simple), Log: quiet(), Drain: 50 * time.Millisecond}))
-	assert.GreaterOrEqual(t, time.Since(begin), 50*time.Millisecond)
-	assert.Error(t, rls.Serve(ctx, rls.Config{Client: client, Path: folder(t, simple), Drain: -1}))
-}
-
 // A client that begins requests and does not end them holds a bounded number of them on a
 // connection.
 func TestServeGRPC_RequestsWithoutAMessage_AreBounded(t *testing.T) {
@@ -185,24 +174,52 @@ func TestServeGRPC_RequestsWithoutAMessage_AreBounded(t *testing.T) {
 	require.NoError(t, s.stop())
 }
 
-func TestServe_ReloadSignal_ReadsTheFilesAgain(t *testing.T) {
+// TestServe_LargeRequest_IsRefusedBeforeItIsDecoded: decoded, a request of 4 MiB takes hundreds of them.
+func TestServe_LargeRequest_IsRefusedBeforeItIsDecoded(t *testing.T) {
 	client, _ := guardtest.Connect(t)
-	var out redistest.Log
-	reload := make(chan os.Signal, 1)
-	s := run(t, rls.Config{
-		Client: client, Path: folder(t, simple), Log: slog.New(slog.NewTextHandler(&out, nil)), Reload: reload,
-	})
-	logged := func(text string, n int) {
-		t.Helper()
-		require.Eventually(t, func() bool { return strings.Count(out.String(), text) >= n }, 20*time.Second, time.Millisecond)
+	s := run(t, rls.Config{Client: client, Path: folder(t, simple)})
+	for descriptors, want := range map[int]codes.Code{
+		16<<10 - 10: codes.InvalidArgument, 2<<20 - 16: codes.ResourceExhausted,
+	} {
+		large := new(emptypb.Empty)
+		large.ProtoReflect().SetUnknown(append([]byte("\x0a\x04shop"), bytes.Repeat([]byte{0x12, 0x00}, descriptors)...))
+		var err error
+		took := rulestest.Allocated(func() {
+			err = s.Invoke(t.Context(), ratelimit.RateLimitService_ShouldRateLimit_FullMethodName, large,
+				new(ratelimit.RateLimitResponse))
+		})
+		assert.Equal(t, want, status.Code(err), "%v", err)
+		assert.Less(t, took, uint64(100<<20), "bytes, with those of the client and of gRPC")
 	}
-	logged("configuration in force", 1)
-	reload <- syscall.SIGHUP
-	logged("configuration in force", 2)
-	require.NoError(t, os.WriteFile(filepath.Join(s.Path, "0.yaml"), []byte("domain: ["), 0o600))
-	for n := range 3 { // the change of the file may be one
-		reload <- syscall.SIGHUP
-		logged("the configuration is wrong", n+1)
+}
+
+func TestShouldRateLimit_TooManyParts_IsInvalid(t *testing.T) {
+	client, _ := guardtest.Connect(t)
+	s := newServer(t, client, simple)
+	for ask, want := range map[string]codes.Code{
+		"shop" + strings.Repeat(" | none=1", 256): codes.OK,
+		"shop" + strings.Repeat(" | none=1", 257): codes.InvalidArgument,
+		"shop |" + strings.Repeat(" none=1", 64):  codes.OK,
+		"shop |" + strings.Repeat(" none=1", 65):  codes.InvalidArgument,
+	} {
+		_, err := s.ShouldRateLimit(t.Context(), request(t, ask))
+		assert.Equal(t, want, status.Code(err), "%v", err)
 	}
-	require.NoError(t, s.stop())
+}
+
+// TestHandler_LargeJSON_IsRefused with 413, by the number of bytes, of descriptors and of entries.
+func TestHandler_LargeJSON_IsRefused(t *testing.T) {
+	client, _ := guardtest.Connect(t)
+	handler := newServer(t, client, simple).Handler()
+	for name, body := range map[string]string{
+		"descriptors": `{"domain":"shop","descriptors":[{}` + strings.Repeat(",{}", 256) + `]}`,
+		"entries":     `{"domain":"shop","descriptors":[{"entries":[{}` + strings.Repeat(",{}", 64) + `]}]}`,
+		"bytes":       `{"domain":"shop","descriptors":[{}` + strings.Repeat(",{}", 4<<20/3-20) + `]}`,
+	} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(body))
+		took := rulestest.Allocated(func() { handler.ServeHTTP(w, r) })
+		assert.Equal(t, http.StatusRequestEntityTooLarge, w.Code, name)
+		assert.Less(t, took, uint64(16<<20), name)
+	}
 }

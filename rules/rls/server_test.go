@@ -4,13 +4,17 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -24,6 +28,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/rules/rls"
 )
 
@@ -143,38 +148,36 @@ func TestServe_GRPCAndHTTP_Answer(t *testing.T) {
 	require.NoError(t, s.stop())
 }
 
-// State stays. A ConfigMap is swapped by a link.
-func TestServe_ConfigMapChanges_TakesValidFiles(t *testing.T) {
+// State stays. Package yamlfile tests each way to change a file.
+func TestServe_FileChanges_TakesValidFiles(t *testing.T) {
 	client, _ := guardtest.Connect(t)
-	top := t.TempDir()
-	version := func(name, text string) {
-		dir := filepath.Join(top, name)
-		require.NoError(t, os.Mkdir(dir, 0o700))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "shop.yaml"), []byte(text), 0o600))
-		require.NoError(t, os.Symlink(name, filepath.Join(top, "..tmp")))
-		require.NoError(t, os.Rename(filepath.Join(top, "..tmp"), filepath.Join(top, "..data")))
+	var log redistest.Log
+	reload := make(chan os.Signal)
+	s := run(t, rls.Config{
+		Client: client, Path: folder(t, simple), Log: slog.New(slog.NewTextHandler(&log, nil)), Reload: reload,
+	})
+	replace := func(limit string) {
+		text := strings.Replace(simple, "requests_per_unit: 2", "requests_per_unit: "+limit, 1)
+		require.NoError(t, os.WriteFile(filepath.Join(s.Path, "0.yaml"), []byte(text), 0o600))
 	}
-	version("..1", simple)
-	require.NoError(t, os.Symlink("..data/shop.yaml", filepath.Join(top, "shop.yaml")))
-	s := run(t, rls.Config{Client: client, Path: top})
-	asks := func() string {
-		return summary(s.envoy.ShouldRateLimit(context.Background(), request(t, "shop | user=ann +0")))
+	left := func() string {
+		text := summary(s.envoy.ShouldRateLimit(context.Background(), request(t, "shop | user=ann +0")))
+		return strings.Join(strings.Fields(text)[:4], " ")
 	}
-	left := func(text string) string { return strings.Join(strings.Fields(text)[:4], " ") }
 	_, err := s.envoy.ShouldRateLimit(t.Context(), request(t, "shop | user=ann"))
 	require.NoError(t, err)
-	assert.Equal(t, "OK | OK 1/2", left(asks()))
+	assert.Equal(t, "OK | OK 1/2", left())
 
-	version("..2", strings.Replace(simple, "requests_per_unit: 2", "requests_per_unit: 9", 1))
-	assert.Eventually(t, func() bool { return left(asks()) == "OK | OK 8/9" }, 9*time.Second, 20*time.Millisecond)
-
-	version("..3", strings.Replace(simple, "requests_per_unit: 2", "requests_per_unit: many", 1))
-	failed := func() bool {
-		_, text := send(t, "GET", s.http+"/metrics", "")
-		return strings.Contains(text, "\nratelimit_service_config_load_error 1\n")
-	}
-	assert.Eventually(t, failed, 9*time.Second, 20*time.Millisecond)
-	assert.Equal(t, "OK | OK 8/9", left(asks()))
+	replace("9")
+	assert.Eventually(t, func() bool { return left() == "OK | OK 8/9" }, 9*time.Second, 20*time.Millisecond)
+	replace("many")
+	log.Await(t, "the configuration is wrong")
+	_, text := send(t, "GET", s.http+"/metrics", "")
+	assert.Contains(t, text, "\nratelimit_service_config_load_error 1\n")
+	reload <- syscall.SIGHUP // reads the file again, which has not changed
+	log.Await(t, "rls: reload")
+	log.Await(t, "the configuration is wrong")
+	assert.Equal(t, "OK | OK 8/9", left())
 	require.NoError(t, s.stop())
 }
 
@@ -182,24 +185,11 @@ func TestNew_InvalidConfig_Fails(t *testing.T) {
 	client, _ := guardtest.Connect(t)
 	_, err := rls.New(rls.Config{Path: folder(t, simple)})
 	assert.ErrorIs(t, err, rratelimiter.ErrNoClient)
-	_, err = rls.New(rls.Config{Client: client, Path: folder(t, simple), Deadline: -1})
-	assert.ErrorIs(t, err, rratelimiter.ErrInvalidOption)
+	for _, c := range []rls.Config{{Deadline: -1}, {Drain: -1}, {NearLimit: -1}, {NearLimit: 1.1}} {
+		c.Client, c.Path = client, folder(t, simple)
+		assert.ErrorIs(t, rls.Serve(t.Context(), c), rratelimiter.ErrInvalidOption)
+	}
 	assert.ErrorIs(t, rls.Serve(t.Context(), rls.Config{Client: client, Path: "/nowhere"}), os.ErrNotExist)
-}
-
-// More limits than one call decides, each of them five times.
-func TestShouldRateLimit_EqualDescriptors_CountInOrder(t *testing.T) {
-	client, _ := guardtest.Connect(t)
-	s := newServer(t, client, "domain: x\ndescriptors:\n  - {key: k, rate_limit: {unit: year, requests_per_unit: 5}}\n")
-	text := "x"
-	for i := range 125 {
-		text += fmt.Sprintf(" | k=%d", i%25)
-	}
-	answer, err := s.ShouldRateLimit(t.Context(), request(t, text))
-	require.NoError(t, err)
-	for i, one := range answer.GetStatuses() {
-		require.EqualValues(t, 4-i/25, one.GetLimitRemaining(), "descriptor %d", i)
-	}
 }
 
 // A service without files answers other paths, and knows no domain.
@@ -219,4 +209,51 @@ func TestServe_NoPath_ServesOtherPaths(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	assert.ErrorIs(t, s.Watch(ended), context.Canceled)
+}
+
+// twoLimits has two descriptors that are decided in two calls, with limits of a name.
+const twoLimits = `
+domain: d
+descriptors:
+  - {key: a, rate_limit: {name: %[1]s, unit: hour, requests_per_unit: 1000}}
+  - {key: b, shadow_mode: true, rate_limit: {name: %[1]s, unit: hour, requests_per_unit: 1000}}
+`
+
+// TestShouldRateLimit_RequestsUnderWay_AreDecidedByTheOldFile: one request never meets rules of two
+// files. All 100 requests are held after a decision while the file is replaced.
+func TestShouldRateLimit_RequestsUnderWay_AreDecidedByTheOldFile(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, _ *rratelimiter.Client) {
+		replaced := make(chan struct{})
+		client := rratelimiter.New(f.Conn, rratelimiter.WithObserver(&rratelimiter.Observer{
+			Decision: func(context.Context, rratelimiter.DecisionInfo) { <-replaced },
+		}))
+		path := filepath.Join(t.TempDir(), "rules.yaml")
+		write := func(name string) { require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, twoLimits, name), 0o600)) }
+		write("old")
+		s := newServer(t, client, "", func(c *rls.Config) { c.Path = path })
+		var mu sync.Mutex
+		decided := make(map[string]int) // by the limit's name
+		send := func() {
+			response, err := s.ShouldRateLimit(context.Background(), request(t, "d | a=1 | b=1"))
+			assert.NoError(t, err)
+			mu.Lock()
+			defer mu.Unlock()
+			for _, status := range response.GetStatuses() {
+				decided[status.GetCurrentLimit().GetName()]++
+			}
+		}
+		var requests sync.WaitGroup
+		for range 100 {
+			requests.Go(send)
+		}
+		synctest.Wait()
+		write("new")
+		require.NoError(t, s.Reload())
+		assert.Empty(t, decided, "all requests are under way")
+		close(replaced)
+		requests.Wait()
+		assert.Equal(t, map[string]int{"old": 200}, decided)
+		send()
+		assert.Equal(t, map[string]int{"old": 200, "new": 2}, decided)
+	})
 }

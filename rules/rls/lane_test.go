@@ -3,6 +3,7 @@ package rls_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -20,12 +21,51 @@ import (
 	"github.com/rratelimiter/rratelimiter/rules/rls"
 )
 
-func TestShouldRateLimit_Canceled_EndsAtOnce(t *testing.T) {
+// TestShouldRateLimit_Denial_EndsTheCalls of a request.
+func TestShouldRateLimit_Denial_EndsTheCalls(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		s := newServer(t, client, `
+domain: x
+descriptors:
+  - {key: own, rate_limit: {unit: year, requests_per_unit: 2}}
+  - {key: files, value: f/*, share_threshold: true, rate_limit: {unit: year, requests_per_unit: 100}}
+  - {key: one, rate_limit: {unit: year, requests_per_unit: 5}}
+`)
+		for _, e := range []struct {
+			ask   string
+			want  string
+			calls int64
+		}{
+			{"x | own=a | own=a | one=a", "OK", 2},
+			{"x | own=b +2 | one=a +3", "OK", 2},
+			{"x | own=b | files=f/1 | files=f/2", "OVER", 1},
+			{"x | files=f/1 | files=f/2 | own=b", "OVER", 1},
+			{"x | files=f/1" + strings.Repeat(" | files=f/2", 19), "OK", 1}, // equal limiters
+			{"x | own=c +3 | one=b", "OVER", 1},                             // denied here: a peek
+			{"x" + strings.Repeat(" | own=d", 3), "OVER", 0},
+			{"x | own=b | files=f/1", "OVER", 1},
+		} {
+			before := f.Scripts.Load()
+			got := summary(s.ShouldRateLimit(context.Background(), request(t, e.ask)))
+			assert.Equal(t, e.want, strings.Fields(got)[0], e.ask)
+			assert.Equal(t, e.calls, f.Scripts.Load()-before, e.ask)
+		}
+	})
+}
+
+// More limits than one call decides, each of them five times.
+func TestShouldRateLimit_EqualDescriptors_CountInOrder(t *testing.T) {
 	client, _ := guardtest.Connect(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := newServer(t, client, simple).ShouldRateLimit(ctx, request(t, "shop | user=ann"))
-	assert.Equal(t, codes.Canceled, status.Code(err))
+	s := newServer(t, client, "domain: x\ndescriptors:\n  - {key: k, rate_limit: {unit: year, requests_per_unit: 5}}\n")
+	text := "x"
+	for i := range 125 {
+		text += fmt.Sprintf(" | k=%d", i%25)
+	}
+	answer, err := s.ShouldRateLimit(t.Context(), request(t, text))
+	require.NoError(t, err)
+	for i, one := range answer.GetStatuses() {
+		require.EqualValues(t, 4-i/25, one.GetLimitRemaining(), "descriptor %d", i)
+	}
 }
 
 // Descriptors of different costs are decided one after another. If one call fails, the permits of
@@ -43,6 +83,14 @@ func TestShouldRateLimit_SeveralCalls_ShareTheDeadline(t *testing.T) {
 		assert.Equal(t, "OK | OK 2/2 hour 3599s | OK 2/2 hour 3599s",
 			summary(s.ShouldRateLimit(context.Background(), request(t, "shop | user=ann +0 | user=bob +0"))))
 	})
+}
+
+func TestShouldRateLimit_Canceled_EndsAtOnce(t *testing.T) {
+	client, _ := guardtest.Connect(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := newServer(t, client, simple).ShouldRateLimit(ctx, request(t, "shop | user=ann"))
+	assert.Equal(t, codes.Canceled, status.Code(err))
 }
 
 // A corrupt key fails some requests while Redis answers others. An outage has another message.
