@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
 )
 
 // grant is a member of a random part and permits.
@@ -44,143 +47,96 @@ func TestAudit_EachDamage_IsReportedAndRepaired(t *testing.T) {
 	}{
 		{"nothing", func() { put(s, "a", "7", one, grant("x2345678", 2)) }, []string{"1 limiter, 0 problems"}, 0, nil},
 		{"unused", func() { put(s, "a", "") }, nil, 0, nil},
-		{
-			"too many", func() { put(s, "a", "10", four); s.run("PEXPIRE {a}:value 900000") },
+		{"too many", func() { put(s, "a", "10", four); s.run("PEXPIRE {a}:value 900000") },
 			[]string{"4 permits too many after a release in Java", `"{a}:value" expires in 1`}, 0,
-			[]string{"EXISTS {a}:value=1", "PTTL {a}:value=-1"},
+			[]string{"EXISTS {a}:value=1", "PTTL {a}:value=-1"}},
+		{"too many, of a limiter that expires", func() {
+			put(s, "a", "20", four)
+			s.run("PEXPIRE a 900000", "PEXPIRE {a}:value 900001", "PEXPIRE {a}:permits 900001")
 		},
-		{
-			"too many, of a limiter that expires", func() {
-				put(s, "a", "20", four)
-				s.run("PEXPIRE a 900000", "PEXPIRE {a}:value 900001", "PEXPIRE {a}:permits 900001")
-			},
-			[]string{"14 permits too many"}, 0, []string{"GET {a}:value=6", "PTTL {a}:value>800000"},
-		},
-		{
-			"value lost", func() { put(s, "a", "", four) },
-			[]string{"the value is missing beside 4 permits"}, 0, []string{"GET {a}:value=6"},
-		},
-		{
-			"value no number", func() { put(s, "a", "x", four) },
-			[]string{`the value "x" is not a number`}, 1, nil,
-		},
-		{
-			"rate lowered", func() { put(s, "a", "90", grant("12345678", 10)) },
-			[]string{"the rate was lowered: 90 free and 10 in grants, at a rate of 10"}, 0, []string{"GET {a}:value=0"},
-		},
+			[]string{"14 permits too many"}, 0, []string{"GET {a}:value=6", "PTTL {a}:value>800000"}},
+		{"value lost", func() { put(s, "a", "", four) },
+			[]string{"the value is missing beside 4 permits"}, 0, []string{"GET {a}:value=6"}},
+		{"value no number", func() { put(s, "a", "x", four) },
+			[]string{`the value "x" is not a number`}, 1, nil},
+		{"rate lowered", func() { put(s, "a", "90", grant("12345678", 10)) },
+			[]string{"the rate was lowered: 90 free and 10 in grants, at a rate of 10"}, 0, []string{"GET {a}:value=0"}},
 		{"set lost", func() { put(s, "a", "3") }, []string{"7 permits are lost"}, 0, []string{"GET {a}:value=10"}},
-		{
-			"members that are no grants", func() { put(s, "a", "9", "xyz", one) },
-			[]string{"members that are not grants: 1"}, 1, nil,
+		{"value of a client", func() {
+			s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 1")
+			s.words("ZADD", "{a}:permits:"+client1, at(0), grant("12345678", 2))
+		}, []string{"7 permits are lost"}, 0, []string{"GET {a}:value:" + client1 + "=8"}},
+		{"members that are no grants", func() { put(s, "a", "9", "xyz", one) },
+			[]string{"members that are not grants: 1"}, 1, nil},
+		{"orphan", func() {
+			s.run("SET {a}:value 3", "SET {a}:value:"+client1+" 3", "SET {b}:value 1 EX 100", "SET {c}:value 5")
+			s.words("ZADD", "{a}:permits", at(2*time.Hour), one)
+			s.words("ZADD", "{b}:permits", at(2*time.Hour), one)
+			s.run("EXPIRE {b}:permits 100")
 		},
-		{
-			"orphan", func() {
-				s.run("SET {a}:value 3", "SET {a}:value:"+client1+" 3", "SET {b}:value 1 EX 100", "SET {c}:value 5")
-				s.words("ZADD", "{a}:permits", at(2*time.Hour), one)
-				s.words("ZADD", "{b}:permits", at(2*time.Hour), one)
-				s.run("EXPIRE {b}:permits 100")
-			},
 			[]string{"no limiter has this name, and the keys never expire", "the keys expire in 1m", "may not belong to a limiter"},
-			0, []string{"KEYS {a}:*=", "GET {b}:value=1", "GET {c}:value=5"},
-		},
-		{
-			"keys of other programs", func() {
-				s.run("ZADD {team}:permits 1 user-123 2 user-124", "ZADD {dept}:permits 1 xxxxxxxx", "SET {dept}:value 5")
-				s.words("ZADD", "{old}:permits", "17", four) // a score that is no time
-			}, nil, 0, nil,
-		},
-		{
-			"another type", func() { put(s, "a", "10"); s.run("SET {a}:value:" + client1 + " 3") },
+			0, []string{"KEYS {a}:*=", "GET {b}:value=1", "GET {c}:value=5"}},
+		{"keys of other programs", func() {
+			s.run("ZADD {team}:permits 1 user-123 2 user-124", "ZADD {dept}:permits 1 xxxxxxxx", "SET {dept}:value 5")
+			s.words("ZADD", "{old}:permits", "17", four) // a score that is no time
+		}, nil, 0, nil},
+		{"another type", func() { put(s, "a", "10"); s.run("SET {a}:value:" + client1 + " 3") },
 			[]string{`"a" is OVERALL by now, and counts by other keys`}, 0,
-			[]string{"GET {a}:value=10", "EXISTS {a}:value:" + client1 + "=0"},
+			[]string{"GET {a}:value=10", "EXISTS {a}:value:" + client1 + "=0"}},
+		{"idle client", func() {
+			s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 6", "SET {a}:value:"+client2+" 6")
+			s.words("ZADD", "{a}:permits:"+client1, at(2*time.Hour), four)
+			s.words("ZADD", "{a}:permits:"+client2, at(time.Hour/2), four)
 		},
-		{
-			"idle client", func() {
-				s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 6", "SET {a}:value:"+client2+" 6")
-				s.words("ZADD", "{a}:permits:"+client1, at(2*time.Hour), four)
-				s.words("ZADD", "{a}:permits:"+client2, at(time.Hour/2), four)
-			},
 			[]string{"client " + client1 + " has taken nothing", "0 problems"}, 0,
-			[]string{"EXISTS {a}:value:" + client1 + "=0", "EXISTS {a}:value:" + client2 + "=1"},
-		},
-		{
-			"stays behind", func() { put(s, "a", "9", one); s.run("EXPIRE a 5000") },
+			[]string{"EXISTS {a}:value:" + client1 + "=0", "EXISTS {a}:value:" + client2 + "=1"}},
+		{"stays behind", func() { put(s, "a", "9", one); s.run("EXPIRE a 5000") },
 			[]string{`"{a}:permits" never expires, and its limiter does in 1h`}, 0,
-			[]string{"PTTL {a}:permits>4000000", "PTTL {a}:value>4000000"},
-		},
-		{
-			"dies before", func() { put(s, "a", "9", one); s.run("EXPIRE {a}:permits 1000") },
-			[]string{"taken permits would be freed"}, 0, []string{"PTTL {a}:permits=-1"},
-		},
-		{
-			"keep-alive without expiry", func() { put(s, "a", "9", one); s.run("HSET a keepAliveTime 7200000") },
+			[]string{"PTTL {a}:permits>4000000", "PTTL {a}:value>4000000"}},
+		{"dies before", func() { put(s, "a", "9", one); s.run("EXPIRE {a}:permits 1000") },
+			[]string{"taken permits would be freed"}, 0, []string{"PTTL {a}:permits=-1"}},
+		{"keep-alive without expiry", func() { put(s, "a", "9", one); s.run("HSET a keepAliveTime 7200000") },
 			[]string{"it has a keep-alive of 2h and no expiry"}, 0,
-			[]string{"PTTL a>7000000", "PTTL {a}:value>7000000", "PTTL {a}:permits>7000000"},
+			[]string{"PTTL a>7000000", "PTTL {a}:value>7000000", "PTTL {a}:permits>7000000"}},
+		{"keep-alive without expiry, of clients", func() {
+			s.run("HSET a rate 10 interval 3600000 type 1 keepAliveTime 7200000", "SET {a}:value:"+client1+" 6")
+			s.words("ZADD", "{a}:permits:"+client1, at(time.Hour/2), four)
 		},
-		{
-			"keep-alive without expiry, of clients", func() {
-				s.run("HSET a rate 10 interval 3600000 type 1 keepAliveTime 7200000", "SET {a}:value:"+client1+" 6")
-				s.words("ZADD", "{a}:permits:"+client1, at(time.Hour/2), four)
-			},
-			nil, 0, []string{"PTTL a>7000000", "PTTL {a}:value:" + client1 + ">96000000", "GET {a}:value:" + client1 + "=6"},
+			nil, 0, []string{"PTTL a>7000000", "PTTL {a}:value:" + client1 + ">96000000", "GET {a}:value:" + client1 + "=6"}},
+		{"policy without expiry", func() {
+			s.on("try", "u", "--policy", "sliding_log:3/1h")
+			s.run("PERSIST {u}:log:3600000")
 		},
-		{
-			"policy without expiry", func() {
-				s.on("try", "u", "--policy", "sliding_log:3/1h")
-				s.run("PERSIST {u}:log:3600000")
-			},
-			[]string{"it has no expiry, but each key of package limit has one"}, 0, []string{"PTTL {u}:log:3600000>7000000"},
-		},
-		{
-			"policy of three lifetimes without expiry", func() {
-				s.on("try", "u", "--policy", "fixed_window:5/100000d")
-				s.run("PERSIST {u}:window:8640000000000")
-			}, nil, 0, []string{"PTTL {u}:window:8640000000000>8640000000000"},
-		},
+			[]string{"it has no expiry, but each key of package limit has one"}, 0, []string{"PTTL {u}:log:3600000>7000000"}},
+		{"policy of three lifetimes without expiry", func() {
+			s.on("try", "u", "--policy", "fixed_window:5/100000d")
+			s.run("PERSIST {u}:window:8640000000000")
+		}, nil, 0, []string{"PTTL {u}:window:8640000000000>8640000000000"}},
 		{
 			"policy that ends in the future, without expiry",
 			func() { s.words("SET", "{u}:window:1000", "epochs "+at(-time.Hour)+" 3") },
-			nil, 0, []string{"PTTL {u}:window:1000>3500000"},
-		},
-		{
-			"window above the rate", func() { put(s, "a", "-3", grant("12345678", 9), grant("x2345678", 4)) },
-			[]string{"13 permits were granted within one interval"}, 1, nil,
-		},
-		{
-			"an interval apart", func() {
-				put(s, "a", "-8")
-				now := time.Now().UnixMilli()
-				s.words("ZADD", "{a}:permits", fmt.Sprint(now-3600000), grant("12345678", 9), fmt.Sprint(now), grant("x2345678", 9))
-			}, nil, 0, nil,
-		},
-		{
-			"future", func() { put(s, "a", "9"); s.words("ZADD", "{a}:permits", at(-time.Hour), one) },
-			[]string{"the newest grant is dated"}, 1, nil,
-		},
-		{
-			"a name for no cluster", func() { s.run("HSET a}b rate 1 interval 1000 type 0") },
-			[]string{"the braces of this name"}, 1, nil,
-		},
-		{
-			"names that share", func() { s.run("HSET a rate 1 interval 1000 type 0", "HSET {a} rate 1 interval 1000 type 0") },
-			[]string{`the limiters "a" and "{a}" have the same state keys`}, 1, nil,
-		},
-		{
-			"corrupt", func() { s.run("HSET a rate 1 interval x type 0", "SET {a}:value 1") },
-			[]string{`the field "interval" is "x"`}, 1, nil,
-		},
-		{
-			"value of another type", func() { put(s, "a", ""); s.run("SADD {a}:value 1") },
-			[]string{"is of another type, want a string"}, 1, nil,
-		},
-		{
-			"set of another type", func() { put(s, "a", "9"); s.run("SADD {a}:permits 1") },
-			[]string{"is of another type, want a sorted set"}, 1, nil,
-		},
-		{
-			"a policy's key with something else", func() { s.run("SET {u}:bucket:1000 hello") },
-			[]string{"which package limit does not write", "0 problems"}, 0, nil,
-		},
+			nil, 0, []string{"PTTL {u}:window:1000>3500000"}},
+		{"window above the rate", func() { put(s, "a", "-3", grant("12345678", 9), grant("x2345678", 4)) },
+			[]string{"13 permits were granted within one interval"}, 1, nil},
+		{"an interval apart", func() {
+			put(s, "a", "-8")
+			now := time.Now().UnixMilli()
+			s.words("ZADD", "{a}:permits", fmt.Sprint(now-3600000), grant("12345678", 9), fmt.Sprint(now), grant("x2345678", 9))
+		}, nil, 0, nil},
+		{"future", func() { put(s, "a", "9"); s.words("ZADD", "{a}:permits", at(-time.Hour), one) },
+			[]string{"the newest grant is dated"}, 1, nil},
+		{"a name for no cluster", func() { s.run("HSET a}b rate 1 interval 1000 type 0") },
+			[]string{"the braces of this name"}, 1, nil},
+		{"names that share", func() { s.run("HSET a rate 1 interval 1000 type 0", "HSET {a} rate 1 interval 1000 type 0") },
+			[]string{`the limiters "a" and "{a}" have the same state keys`}, 1, nil},
+		{"corrupt", func() { s.run("HSET a rate 1 interval x type 0", "SET {a}:value 1") },
+			[]string{`the field "interval" is "x"`}, 1, nil},
+		{"value of another type", func() { put(s, "a", ""); s.run("SADD {a}:value 1") },
+			[]string{"is of another type, want a string"}, 1, nil},
+		{"set of another type", func() { put(s, "a", "9"); s.run("SADD {a}:permits 1") },
+			[]string{"is of another type, want a sorted set"}, 1, nil},
+		{"a policy's key with something else", func() { s.run("SET {u}:bucket:1000 hello") },
+			[]string{"which package limit does not write", "0 problems"}, 0, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s.TB = t
@@ -219,6 +175,38 @@ func TestAudit_JSON_NamesTheKey(t *testing.T) {
 	require.Len(t, report.Findings, 2)
 	for _, f := range report.Findings {
 		require.Contains(t, f.Text, strconv.Quote(f.Key))
+	}
+}
+
+// An audit that has left out keys has not shown that nothing is wrong.
+func TestAudit_KeysLeftOut_ExitsWithOne(t *testing.T) {
+	s := startRedis(t)
+	for _, name := range []string{"a", "b", "c"} {
+		put(s, name, "9", grant("12345678", 1))
+	}
+	r := tool("audit", "--max", "1", "--redis", s.url())
+	require.Equal(t, exitDenied, r.code)
+	require.Contains(t, r.out, "1 limiter, 0 problems\n"+
+		"4 keys of others were skipped: use a PATTERN or raise --max\n")
+	r = tool("audit", "--max", "1", "-o", "json", "--redis", s.url())
+	require.Equal(t, exitDenied, r.code)
+	require.Contains(t, r.out, `"left_out":4`)
+	require.Equal(t, exitDone, tool("audit", "--redis", s.url()).code)
+	require.Equal(t, exitDone, tool("audit", "a", "--max", "1", "--redis", s.url()).code)
+}
+
+// TestAudit_Values_AreParsedAsByTheLibrary: a text that the library rejects is reported, even if it
+// looks like a number.
+func TestAudit_Values_AreParsedAsByTheLibrary(t *testing.T) {
+	s := startRedis(t)
+	for _, value := range []string{"9223372036854775807", "100000000000000000", "-99999999999999999", "-0", "007", "+7"} {
+		s.run("FLUSHALL")
+		put(s, "a", value, grant("12345678", 1))
+		_, err := rratelimiter.New(s.Client).Limiter("a").TryAcquire(context.Background(), 1)
+		var state *rratelimiter.StateError
+		require.ErrorAs(t, err, &state, value)
+		require.Contains(t, tool("audit", "--redis", s.url()).out, "is not a number", value)
+		require.Contains(t, s.corrupt("a"), "is not a number", value)
 	}
 }
 

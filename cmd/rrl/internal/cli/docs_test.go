@@ -106,25 +106,6 @@ func (m *inMemory) says(line string) string {
 	return out.String()
 }
 
-func TestDemo_NoTerminal_PrintsSamples(t *testing.T) {
-	r := tool("demo", "--count", "3", "--every", "100ms")
-	require.Equal(t, exitDone, r.code, r.err)
-	require.Equal(t, 3, strings.Count(r.out, ` paid-api "OVERALL 100/10s" taken=`), r.out)
-	require.Equal(t, 3, strings.Count(r.out, ` login:ada "fixed_window/8s" taken=`), r.out)
-}
-
-func TestCompletion_Shells_GetScripts(t *testing.T) {
-	for _, shell := range []string{"bash", "zsh", "fish"} {
-		r := tool("completion", shell)
-		require.Equal(t, exitDone, r.code)
-		require.Contains(t, r.out, "rrl")
-	}
-	require.Contains(t, tool("__complete", "ser").out, "serve\t")
-	require.Contains(t, tool("__complete", "rules", "").out, "check\t")
-	require.Contains(t, tool("__complete", "serve", "--dra").out, "--drain\t")
-	require.Contains(t, tool("__complete", "serve", "").out, ":0\n", "files")
-}
-
 func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -7,23 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 )
-
-// TestRepair_ClockOfThisHostIsAhead_TakenPermitsStayTaken: the server's clock decides.
-func TestRepair_ClockOfThisHostIsAhead_TakenPermitsStayTaken(t *testing.T) {
-	s := startRedis(t)
-	s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 0")
-	s.words("ZADD", "{a}:permits:"+client1, fmt.Sprint(time.Now().UnixMilli()), grant("12345678", 10))
-	ahead := func() time.Time { return time.Now().Add(2 * time.Hour) }
-	require.NotContains(t, toolAt(ahead, "audit", "--fix", "--redis", s.url()).out, "repaired")
-	holds(t, s, "GET {a}:value:"+client1+"=0")
-}
 
 func (s *server) reader() *inspect.Reader {
 	return &inspect.Reader{Redis: &connect.Redis{Client: s.Client, Where: s.addr}, Now: time.Now}
@@ -119,40 +109,117 @@ func TestAudit_Interrupted_ReportsRepairs(t *testing.T) {
 	holds(t, s, "GET {a}:value=5")
 }
 
-// TestAudit_Values_AreParsedAsByTheLibrary: a text that the library rejects is reported, even if it
-// looks like a number.
-func TestAudit_Values_AreParsedAsByTheLibrary(t *testing.T) {
+// interrupted is a connection beside which something happens ahead of each command.
+type interrupted struct {
+	rueidis.Client
+	before func(command string)
+}
+
+func (c interrupted) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	c.before(command.Commands()[0])
+	return c.Client.Do(ctx, command)
+}
+
+func (c interrupted) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
+	c.before(commands[0].Commands()[0])
+	return c.Client.DoMulti(ctx, commands...)
+}
+
+// TestRepair_ClockOfThisHostIsAhead_TakenPermitsStayTaken: the server's clock decides.
+func TestRepair_ClockOfThisHostIsAhead_TakenPermitsStayTaken(t *testing.T) {
 	s := startRedis(t)
-	for _, value := range []string{"9223372036854775807", "100000000000000000", "-99999999999999999", "-0", "007", "+7"} {
+	s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 0")
+	s.words("ZADD", "{a}:permits:"+client1, fmt.Sprint(time.Now().UnixMilli()), grant("12345678", 10))
+	ahead := func() time.Time { return time.Now().Add(2 * time.Hour) }
+	require.NotContains(t, toolAt(ahead, "audit", "--fix", "--redis", s.url()).out, "repaired")
+	holds(t, s, "GET {a}:value:"+client1+"=0")
+}
+
+// A set that the library does not count is reported, and stays.
+func TestAudit_DriftOfALargeSet_IsReportedOnly(t *testing.T) {
+	s := startRedis(t)
+	s.run("HSET a rate 100000 interval 3600000 type 0", "SET {a}:value 1")
+	s.words("EVAL", `for i = 1, 8193 do
+		redis.call('ZADD', KEYS[1], ARGV[1] + i, '\8' .. string.format('%08d', i) .. '\1\0\0\0')
+	end`, "1", "{a}:permits", fmt.Sprint(time.Now().Add(-time.Minute).UnixMilli()))
+	before := s.text("DEBUG", "DIGEST")
+	r := tool("audit", "--fix", "--redis", s.url())
+	require.Equal(t, exitDenied, r.code)
+	require.Contains(t, r.out, "a count of its permits takes at most 8192 grants, and it has 8193")
+	require.NotContains(t, r.out, "repaired")
+	require.Equal(t, before, s.text("DEBUG", "DIGEST"))
+}
+
+// TestRepair_LimiterChanged_ChangesNothing: the limiter changes between the audit and the repair.
+func TestRepair_LimiterChanged_ChangesNothing(t *testing.T) {
+	s := startRedis(t)
+	reader := s.reader()
+	orphan := func(s *server) { s.run("SET {a}:value:" + client1 + " 3") }
+	idle := func(s *server) { s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 10") }
+	left := func(s *server) {
+		s.run("HSET a rate 10 interval 60000 type 1", "SET {a}:value:"+client1+" 0")
+		at := fmt.Sprint(time.Now().Add(-30 * time.Minute).UnixMilli())
+		s.words("ZADD", "{a}:permits:"+client1, at, grant("12345678", 10))
+	}
+	stays := func(s *server) { put(s, "a", "10"); s.run("PEXPIRE a 5000000") }
+	dies := func(s *server) { put(s, "a", "10"); s.run("PEXPIRE {a}:value 5000000") }
+	for _, test := range []struct {
+		kind string
+		make func(s *server)
+		then string
+	}{
+		{audit.KindOrphan, orphan, "HSET a rate 10 interval 3600000 type 1"},
+		{audit.KindOrphan, orphan, "HSET {a} rate 10 interval 3600000 type 1"},
+		{audit.KindIdle, idle, fmt.Sprintf("ZADD {a}:permits:%s %d x1234567", client1, time.Now().UnixMilli())},
+		{audit.KindIdle, left, "HSET a interval 3600000"},
+		{audit.KindExpiry, stays, "PERSIST a"},
+		{audit.KindExpiry, stays, "PEXPIRE {a}:value 7000000"},
+		{audit.KindExpiry, dies, "PEXPIRE a 9000000"},
+	} {
 		s.run("FLUSHALL")
-		put(s, "a", value, grant("12345678", 1))
-		_, err := rratelimiter.New(s.Client).Limiter("a").TryAcquire(context.Background(), 1)
-		var state *rratelimiter.StateError
-		require.ErrorAs(t, err, &state, value)
-		require.Contains(t, tool("audit", "--redis", s.url()).out, "is not a number", value)
-		require.Contains(t, s.corrupt("a"), "is not a number", value)
+		test.make(s)
+		findings := audited(t, reader, find(t, reader))
+		require.Len(t, findings, 1)
+		require.Equal(t, test.kind, findings[0].Kind)
+		require.NotEmpty(t, findings[0].Repair)
+		s.run(test.then)
+		before := s.text("DEBUG", "DIGEST")
+		require.NoError(t, findings[0].Fix(context.Background(), reader, 10))
+		require.Equal(t, audit.Changed, findings[0].Result, test.then)
+		require.Equal(t, before, s.text("DEBUG", "DIGEST"), test.then)
 	}
 }
 
-// TestShow_IntervalZero_AllPermitsReturn: the libraries accept such an interval.
-func TestShow_IntervalZero_AllPermitsReturn(t *testing.T) {
+// TestRepair_LimiterIsUsedAfterTheCheck_ChangesNothing: a client takes a permit between the check that
+// precedes the repair and the repair.
+func TestRepair_LimiterIsUsedAfterTheCheck_ChangesNothing(t *testing.T) {
 	s := startRedis(t)
-	s.run("HSET a rate 10 interval 0 type 0")
-	for range 2 {
-		s.on("try", "a", "-n", "10")
-		require.Contains(t, s.on("show", "a"), "wrong       nothing")
-		require.Contains(t, s.on("audit"), "0 problems")
-		require.Contains(t, s.on("watch", "a", "--count", "1"), "taken=0")
-	}
+	s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 10")
+	reader := s.reader()
+	findings := audited(t, reader, find(t, reader))
+	require.Len(t, findings, 1)
+	reader.Redis.Client = interrupted{s.Client, func(command string) {
+		if command == "TIME" { // the last one of the check
+			s.run("DECR {a}:value:" + client1)
+		}
+	}}
+	require.NoError(t, findings[0].Fix(context.Background(), reader, 10))
+	require.Equal(t, audit.Changed, findings[0].Result)
+	holds(t, s, "GET {a}:value:"+client1+"=9")
 }
 
-func TestSet_KeyOfAnotherType_IsNotReplaced(t *testing.T) {
+// TestOrphan_KeysOfASkippedName_AreNone: the name is not in the pattern, or empty, or shares its keys.
+func TestOrphan_KeysOfASkippedName_AreNone(t *testing.T) {
 	s := startRedis(t)
-	s.run("SET a text")
-	require.NotContains(t, s.corrupt("a"), "rrl set")
-	require.Contains(t, s.corrupt("a"), "choose another name")
-	r := tool("set", "a", "5/1h", "--yes", "--redis", s.url())
-	require.Equal(t, exitError, r.code)
-	require.NotContains(t, tool("set", "a", "5/1h", "--redis", s.url()).err, "--yes", "it would not do that either")
-	holds(t, s, "GET a=text")
+	now := fmt.Sprint(time.Now().UnixMilli())
+	s.run("HSET {a} rate 10 interval 3600000 type 0", "SET {a}:value 9", "SET {}:value 6")
+	s.words("ZADD", "{a}:permits", now, grant("12345678", 1))
+	s.words("HSET", "", "rate", "10", "interval", "3600000", "type", "0")
+	s.words("ZADD", "{}:permits", now, grant("12345678", 4))
+	require.Contains(t, s.on("audit", "a"), "0 problems")
+	s.run("HSET a rate 10 interval 3600000 type 1", "SET {a}:value:"+client1+" 6")
+	s.words("ZADD", "{a}:permits:"+client1, now, grant("12345678", 4))
+	require.NotContains(t, tool("audit", "--fix", "--redis", s.url()).out, "orphan")
+	holds(t, s, "GET {}:value=6")
+	require.Contains(t, s.on("ls", "a"), "4      6     1")
 }

@@ -35,12 +35,9 @@ func TestRulesCheck_Files_ReportContentOrErrors(t *testing.T) {
 		{"half of Envoy's", "a.yaml", "domain: edge\ndescriptors:\n  - key: [a\n", 2,
 			[]string{"FILE:4: no YAML: did not find expected ',' or ']'"}},
 		{"empty", "a.yaml", "", 2, []string{"FILE: the file is empty"}},
-		{"a domain alone", "a.yaml", "domain: edge\n", 2, []string{"FILE:1:1: no rules: give a list"}},
 		{"both", "a.yaml", "rules: []\ndescriptors: []\n", 2, []string{`FILE:2:1: descriptors: unknown field "descriptors"`}},
-		{"no text", "a.yaml", "\xff\xfe\x00", 2, []string{"FILE:1: the file is not UTF-8"}},
 		{"odd names", "a\x1b[2J\n.yaml", "domain: \"e\\e[2J\\nx\"\ndescriptors: []\n", 0,
 			[]string{`a\x1b[2J\n.yaml: Envoy's format, 0 limits, domain e\x1b[2J\nx`}},
-		{"a list", "a.yaml", "- descriptors: a\n", 2, []string{"FILE:1:1: a list, want a mapping"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			file := written(t, test.file, test.text)
@@ -57,13 +54,8 @@ func TestRulesCheck_Files_ReportContentOrErrors(t *testing.T) {
 }
 
 func TestRulesCheck_NoRegularFile_IsReportedAtOnce(t *testing.T) {
-	dir := t.TempDir()
-	pipe := filepath.Join(dir, "pipe")
+	pipe := filepath.Join(t.TempDir(), "pipe")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
-	large := written(t, "large", "")
-	require.NoError(t, os.Truncate(large, 100<<20))
-	gone := filepath.Join(dir, "gone")
-	require.NoError(t, os.Symlink("nowhere", gone))
 	folder := filepath.Dir(written(t, "a.yaml", "domain: edge\n"))
 	twice := t.TempDir()
 	require.NoError(t, os.CopyFS(twice, os.DirFS(folder)))
@@ -74,13 +66,9 @@ func TestRulesCheck_NoRegularFile_IsReportedAtOnce(t *testing.T) {
 		want string
 	}{
 		{[]string{pipe}, 2, pipe + ": it is no regular file"},
-		{[]string{large}, 2, large + ": it has 104857600 bytes, want at most 16777216 (16 MiB)"},
-		{[]string{gone}, 2, gone + ": cannot be read: no such file or directory"},
-		{[]string{"/proc/self/mem"}, 2, "/proc/self/mem: "}, // it can be opened, and not read
 		{[]string{folder}, 0, folder + ": Envoy's format, 0 limits, domain edge"},
 		{[]string{twice}, 2, twice + `/b.yaml: domain: is "edge", which ` + twice + "/a.yaml has already"},
 		{[]string{twice, "--merge"}, 0, twice + ": Envoy's format, 0 limits, domain edge"},
-		{[]string{t.TempDir()}, 2, "has no file whose name ends in .yaml or .yml"},
 	} {
 		r := tool(append([]string{"rules", "check"}, test.args...)...)
 		require.Equal(t, test.code, r.code, "%q: %s", test.args, r.out+r.err)

@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
@@ -24,12 +23,11 @@ import (
 // serving is rrl serve on loopback.
 type serving struct {
 	testing.TB
-	log    *redistest.Log
-	http   string
-	conn   *grpc.ClientConn
-	envoy  ratelimit.RateLimitServiceClient
-	health grpc_health_v1.HealthClient
-	stop   func() int // ends it, and returns its exit code
+	log   *redistest.Log
+	http  string
+	conn  *grpc.ClientConn
+	envoy ratelimit.RateLimitServiceClient
+	stop  func() int // ends it, and returns its exit code
 }
 
 // serve runs rrl serve on free ports, which ends with the test.
@@ -81,7 +79,7 @@ func (s *serving) awaitWith(creds credentials.TransportCredentials) {
 	require.NoError(s, err)
 	s.Cleanup(func() { conn.Close() })
 	s.conn = conn
-	s.envoy, s.health = ratelimit.NewRateLimitServiceClient(conn), grpc_health_v1.NewHealthClient(conn)
+	s.envoy = ratelimit.NewRateLimitServiceClient(conn)
 }
 
 // ask asks for a descriptor of domain edge: KEY=VALUE, and more of them.

@@ -11,7 +11,6 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc/credentials"
 
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
@@ -84,57 +83,37 @@ func (p *process) code() int {
 	return -1
 }
 
-func serveArgs(file, redis string, more ...string) []string {
-	args := []string{"serve", file, "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--deadline", "10s"}
-	return append(append(args, "--redis", redis), more...)
-}
-
-// SIGHUP reads files again, at any time, and ends nothing.
-func TestServe_Hangup_Reloads(t *testing.T) {
-	redis := miniredis.RunT(t)
-	file, i := written(t, "edge.yaml", edge), newIdentity(t)
-	more := []string{"--grpc-tls-cert", i.cert, "--grpc-tls-key", i.key, "--drain", "1h"}
-	p := startProcess(t, false, serveArgs(file, "redis://"+redis.Addr(), more...)...)
-	p.says("rrl: serving")
-	p.signal(syscall.SIGHUP, syscall.SIGHUP)
-	p.awaitWith(credentials.NewTLS(i.client(t)))
-	_, err := p.ask(t.Context(), "user=ann")
-	require.NoError(t, err)
-
-	p.log.Await(t, "rls: configuration in force")
-	p.signal(syscall.SIGHUP)
-	p.log.Await(t, "rls: configuration in force")
-	p.signal(syscall.SIGTERM)
-	p.says("rrl: ending")
-	p.signal(syscall.SIGHUP, syscall.SIGHUP)
-	code, _ := p.get("/rlconfig")
-	assert.Equal(t, 200, code, "it still drains")
-	select {
-	case code := <-p.ended:
-		t.Fatal("it has ended with", code)
-	default:
-	}
-}
-
-// Other commands end at SIGHUP as they do at Ctrl-C. What ignores SIGHUP from the start, as nohup has it, goes on
-// to ignore it.
-func TestMain_Hangup_EndsOtherCommandsWithoutNohup(t *testing.T) {
-	redis := miniredis.RunT(t)
-	p := startProcess(t, true, serveArgs(written(t, "edge.yaml", edge), "redis://"+redis.Addr())...)
-	p.await()
-	watch := []string{"watch", "x", "--every", "50ms", "--redis", "redis://" + redis.Addr()}
-	w, ignores := startProcess(t, false, watch...), startProcess(t, true, watch...)
-	w.says("no limiter")
+// SIGHUP reads the files of rrl serve again, also while it drains, and ends other commands as Ctrl-C does. A
+// command that ignores SIGHUP from the start, as after nohup, goes on to ignore it.
+func TestMain_Hangup_ReloadsOrEnds(t *testing.T) {
+	redis := "redis://" + miniredis.RunT(t).Addr()
+	file := written(t, "edge.yaml", edge)
+	serve := []string{"serve", file, "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--drain", "1h", "--redis", redis}
+	served, ignored := startProcess(t, false, serve...), startProcess(t, true, serve...)
+	served.await()
+	ignored.await()
+	watch := []string{"watch", "x", "--every", "50ms", "--redis", redis}
+	watches, ignores := startProcess(t, false, watch...), startProcess(t, true, watch...)
+	watches.says("no limiter")
 	ignores.log.Await(t, "no limiter")
-	p.signal(syscall.SIGHUP)
-	w.signal(syscall.SIGHUP)
-	ignores.signal(syscall.SIGHUP)
-	assert.Equal(t, exitDone, w.code())
+	for _, p := range []*process{served, ignored, watches, ignores} {
+		p.signal(syscall.SIGHUP)
+	}
+	assert.Equal(t, exitDone, watches.code())
+	served.log.Await(t, "rls: reload")
+	served.log.Await(t, "rls: configuration in force")
 	ignores.log.Await(t, "no limiter")
 	ignores.log.Await(t, "no limiter")
 	ignores.signal(syscall.SIGTERM)
 	assert.Equal(t, exitDone, ignores.code())
-	p.signal(syscall.SIGTERM)
-	assert.Equal(t, exitDone, p.code())
-	assert.NotContains(t, p.log.String(), "rls: reload")
+
+	for _, p := range []*process{served, ignored} {
+		p.signal(syscall.SIGTERM)
+		p.says("rrl: ending")
+		p.signal(syscall.SIGHUP)
+	}
+	served.log.Await(t, "rls: reload")
+	code, _ := served.get("/rlconfig")
+	assert.Equal(t, 200, code, "it still drains")
+	assert.NotContains(t, ignored.log.String(), "rls: reload")
 }

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // pty is a terminal that shows the output and accepts input.
 type pty struct {
 	keyboard, tty *os.File
-	mu            sync.Mutex
-	seen          bytes.Buffer
+	redistest.Log // what it shows
 	ended         chan struct{}
 }
 
@@ -37,16 +37,7 @@ func openPTY(t *testing.T, columns, rows uint16) *pty {
 	p.resize(t, columns, rows)
 	go func() {
 		defer close(p.ended)
-		buffer := make([]byte, 1<<12)
-		for {
-			n, err := keyboard.Read(buffer)
-			p.mu.Lock()
-			p.seen.Write(buffer[:n])
-			p.mu.Unlock()
-			if err != nil {
-				return
-			}
-		}
+		_, _ = io.Copy(&p.Log, keyboard) // until it is closed
 	}()
 	t.Cleanup(func() {
 		_, _ = keyboard.WriteString("q\n") // ends the reading that the end of a process would
@@ -62,19 +53,6 @@ func (p *pty) resize(t *testing.T, columns, rows uint16) {
 	require.NoError(t, unix.IoctlSetWinsize(int(p.tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: columns, Row: rows}))
 }
 
-func (p *pty) text() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.seen.String()
-}
-
-// await waits until the terminal has shown a text.
-func (p *pty) await(t *testing.T, text string) {
-	t.Helper()
-	require.Eventually(t, func() bool { return strings.Contains(p.text(), text) }, 30*time.Second, 5*time.Millisecond,
-		"%q is not in %q", text, p.text())
-}
-
 // start runs the tool on the terminal.
 func (p *pty) start(ctx context.Context, args ...string) <-chan int {
 	code := make(chan int, 1)
@@ -88,21 +66,16 @@ func TestWatch_End_RestoresTheTerminal(t *testing.T) {
 	s := startRedis(t)
 	zoo(s)
 	p := openPTY(t, 20, 10)
-	before, err := unix.IoctlGetTermios(int(p.tty.Fd()), unix.TCGETS)
-	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	code := p.start(ctx, "watch", "paid-api", "--every", "50ms", "--redis", s.url())
-	p.await(t, "taken 100 of 100")
-	require.True(t, strings.HasPrefix(p.text(), "\x1b[?1049h\x1b[?25l"), "it takes the other screen, without a cursor")
+	p.Await(t, "taken 100 of 100")
+	require.True(t, strings.HasPrefix(p.String(), "\x1b[?1049h\x1b[?25l"), "it takes the other screen, without a cursor")
 	p.resize(t, 100, 30)
-	p.await(t, "Ctrl-C quits.")
+	p.Await(t, "Ctrl-C quits.")
 	cancel() // as a signal does in Main
 	require.Equal(t, exitDone, <-code)
-	p.await(t, "\x1b[?25h\x1b[?1049l")
-	require.True(t, strings.HasSuffix(p.text(), "\x1b[0m\x1b[?25h\x1b[?1049l"))
-	after, err := unix.IoctlGetTermios(int(p.tty.Fd()), unix.TCGETS)
-	require.NoError(t, err)
-	require.Equal(t, before, after)
+	p.Await(t, "\x1b[?25h\x1b[?1049l")
+	require.True(t, strings.HasSuffix(p.String(), "\x1b[0m\x1b[?25h\x1b[?1049l"))
 }
 
 // A terminal that cannot move its cursor gets lines, and no control sequence.
@@ -114,8 +87,8 @@ func TestWatch_DumbTerminal_WritesLines(t *testing.T) {
 		p := openPTY(t, 80, 24)
 		args = append(args, "--count", "2", "--every", "50ms", "--redis", s.url())
 		require.Equal(t, exitDone, <-p.start(context.Background(), args...))
-		p.await(t, `paid-api "OVERALL 100/1`)
-		require.NotContains(t, p.text(), "\x1b")
+		p.Await(t, `paid-api "OVERALL 100/1`)
+		require.NotContains(t, p.String(), "\x1b")
 	}
 	report, _ := (&app{err: openPTY(t, 80, 24).tty}).progress()
 	require.Nil(t, report, "progress overwrites its line")
@@ -125,8 +98,8 @@ func TestWatch_DumbTerminal_WritesLines(t *testing.T) {
 func TestWatch_NoRedis_ErrorStaysOnTheScreen(t *testing.T) {
 	p := openPTY(t, 80, 24)
 	require.Equal(t, exitError, <-p.start(context.Background(), "watch", "x", "--redis", "redis://127.0.0.1:1"))
-	p.await(t, "connection refused")
-	require.NotContains(t, p.text(), "\x1b[?1049h")
+	p.Await(t, "connection refused")
+	require.NotContains(t, p.String(), "\x1b[?1049h")
 }
 
 func TestList_NarrowTerminal_WritesLines(t *testing.T) {
@@ -134,8 +107,8 @@ func TestList_NarrowTerminal_WritesLines(t *testing.T) {
 	zoo(s)
 	p := openPTY(t, 20, 10)
 	require.Equal(t, exitDone, <-p.start(context.Background(), "ls", "paid*", "--redis", s.url()))
-	p.await(t, "expires never")
-	require.Contains(t, p.text(), "paid-api\r\n  kind OVERALL\r\n  rate 100/1h\r\n  taken 100\r\n")
+	p.Await(t, "expires never")
+	require.Contains(t, p.String(), "paid-api\r\n  kind OVERALL\r\n  rate 100/1h\r\n  taken 100\r\n")
 	require.Equal(t, 20, screen.Columns(p.tty))
 }
 
@@ -147,10 +120,10 @@ func TestProgress_Terminal_IsShownAndRemoved(t *testing.T) {
 		report, done := (&app{err: p.tty}).progress()
 		require.Eventually(t, func() bool {
 			report("redis.example.com", 4)
-			return strings.Contains(p.text(), "\r\x1b[K")
+			return strings.Contains(p.String(), "\r\x1b[K")
 		}, 30*time.Second, 10*time.Millisecond)
 		done()
-		p.await(t, "\r\x1b[K"+want+"\r\x1b[K")
+		p.Await(t, "\r\x1b[K"+want+"\r\x1b[K")
 	}
 
 	report, done := (&app{err: new(bytes.Buffer)}).progress()
