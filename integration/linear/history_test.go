@@ -139,29 +139,4 @@ func (h *History) Calls() []porcupine.Operation {
 }
 
 // describe prints a call and its answer.
-func describe(input, output any) string {
-	in, out := input.(Input), output.(Output)
-	who := "Go"
-	switch {
-	case in.Java:
-		who = "Java"
-	case in.Leases:
-		who = "Go with leases"
-	case in.Joined:
-		who = "Join"
-	}
-	text := fmt.Sprintf("%s: %s(%d) at %d..%d", who, in.Call, in.Permits, in.From/1000, in.To/1000)
-	switch {
-	case out.Err != nil:
-		return fmt.Sprintf("%s: %v", text, out.Err)
-	case in.Call == Take || in.Call == Charge:
-		return fmt.Sprintf("%s: %+v", text, out.Decision)
-	case in.Call == TakeUpTo:
-		return fmt.Sprintf("%s: %d, %+v", text, out.Available, out.Decision)
-	case in.Call == Peek:
-		return fmt.Sprintf("%s: %+v", text, out.Each)
-	case in.Call == AvailablePermits:
-		return fmt.Sprintf("%s: %d", text, out.Available)
-	}
-	return fmt.Sprintf("%s: %t", text, out.Allowed)
-}
+func describe(input, output any) string { return fmt.Sprintf("%+v: %+v", input, output) }

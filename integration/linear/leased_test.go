@@ -39,7 +39,7 @@ func leasing(f *redistest.Fixture, seed uint64) (*History, porcupine.Model) {
 	}
 	set(f.T, all[0].Limiter, rratelimiter.Rate{Permits: rate, Interval: interval})
 	begin := time.Now()
-	each(f.T, seed, "name", none, 4, func(c *caller) {
+	each(seed, 4, func(c *caller) {
 		for i := range 3 * len(phases) {
 			phase := phases[i%len(phases)]
 			at := begin.Add(time.Duration(i/len(phases)*2)*(interval+lease) + phase.leases*lease + phase.intervals*interval)

@@ -22,31 +22,28 @@ func TestLimiter_GoClients_IsLinearizable(t *testing.T) {
 	check(t, "go", histories(20), func(i int, seed uint64) (*History, porcupine.Model) {
 		switch {
 		case i%10 == 9:
-			return goClients(t, seed, failover, 50*time.Millisecond, true)
+			return goClients(t, seed, failover)
 		case i%2 == 1:
-			return goClients(t, seed, cut, 2*time.Millisecond, false)
+			return goClients(t, seed, cut)
 		}
-		return goClients(t, seed, none, 0, false)
+		return goClients(t, seed, none)
 	})
 }
 
-func goClients(t *testing.T, seed uint64, happens fault, pause time.Duration, late bool) (*History, porcupine.Model) {
+func goClients(t *testing.T, seed uint64, f fault) (*History, porcupine.Model) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	const interval = 10 * time.Second
 	rate := 3 + random.Int64N(12)
 	name := nameOf(seed)
-	h := &History{Clock: NewClock(begin), Late: late}
+	h := &History{Clock: NewClock(begin), Late: f.late}
 	var limiters []*rratelimiter.Limiter
 	for _, conn := range conns {
 		limiters = append(limiters, rratelimiter.New(conn, rratelimiter.WithClock(h.Clock.Now)).Limiter(name))
 	}
 	set(t, limiters[0], rratelimiter.Rate{Permits: rate, Interval: interval})
-	each(t, seed, name, happens, 6, func(c *caller) {
-		for range 5 + c.random.IntN(5) {
-			c.rest(pause)
-			advance(h.Clock, c.random, interval, time.Millisecond)
-			h.Do(c.number, c.input(rate), limiterCall(limiters[c.random.IntN(clients)], interval))
-		}
+	makeCalls(t, seed, name, f, func(c *caller) {
+		advance(h.Clock, c.random, interval, time.Millisecond)
+		h.Do(c.number, c.input(rate), limiterCall(limiters[c.random.IntN(clients)], interval))
 	})
 	return h, Limiter(rate, interval)
 }
@@ -69,19 +66,19 @@ var limiterCalls = slices.Concat(slices.Repeat([]Call{TryAcquire, Take}, 8),
 func TestLimiter_GoAndRedisson_IsLinearizable(t *testing.T) {
 	check(t, "java", histories(10), func(i int, seed uint64) (*History, porcupine.Model) {
 		if i%10 == 9 {
-			return goAndRedisson(t, seed, failover, 50*time.Millisecond)
+			return goAndRedisson(t, seed, failover)
 		}
-		return goAndRedisson(t, seed, none, 0)
+		return goAndRedisson(t, seed, none)
 	})
 }
 
-func goAndRedisson(t *testing.T, seed uint64, happens fault, pause time.Duration) (*History, porcupine.Model) {
+func goAndRedisson(t *testing.T, seed uint64, f fault) (*History, porcupine.Model) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	const interval = time.Hour
 	rate := 10 + random.Int64N(30)
 	name := nameOf(seed)
 	h := &History{Clock: new(Clock), Late: true}
-	calls := []func(context.Context, Input) Output{redissonCall(redisson.Limiter(name), interval)}
+	libraries := []func(context.Context, Input) Output{redissonCall(redisson.Limiter(name), interval)}
 	for i, conn := range conns {
 		var opts []rratelimiter.Option
 		if i == 0 {
@@ -91,23 +88,20 @@ func goAndRedisson(t *testing.T, seed uint64, happens fault, pause time.Duration
 		if i == 0 {
 			set(t, l, rratelimiter.Rate{Permits: rate, Interval: interval})
 		}
-		calls = append(calls, limiterCall(l, interval))
+		libraries = append(libraries, limiterCall(l, interval))
 	}
-	each(t, seed, name, happens, 6, func(c *caller) {
-		for range 5 + c.random.IntN(5) {
-			c.rest(pause)
-			who := c.random.IntN(len(calls))
-			in := c.input(rate)
-			if in.Java = who == 0; in.Java {
-				switch in.Call {
-				case Take:
-					in.Call = TryAcquire
-				case Release, KeepState, Delete: // Redisson's leave drift behind, which heals later
-					in.Call = AvailablePermits
-				}
+	makeCalls(t, seed, name, f, func(c *caller) {
+		who := c.random.IntN(len(libraries))
+		in := c.input(rate)
+		if in.Java = who == 0; in.Java {
+			switch in.Call {
+			case Take:
+				in.Call = TryAcquire
+			case Release, KeepState, Delete: // Redisson's leave drift behind, which heals later
+				in.Call = AvailablePermits
 			}
-			h.Do(c.number, in, calls[who])
 		}
+		h.Do(c.number, in, libraries[who])
 	})
 	return h, Limiter(rate, interval)
 }

@@ -60,31 +60,27 @@ func TestPolicies_GoClients_IsLinearizable(t *testing.T) {
 		s := schemes[i%len(schemes)]
 		switch {
 		case i%20 == 19:
-			return limiting(t, s, seed, failover, 50*time.Millisecond, true)
+			return limiting(t, s, seed, failover)
 		case i%2 == 1:
-			return limiting(t, s, seed, cut, 2*time.Millisecond, false)
+			return limiting(t, s, seed, cut)
 		}
-		return limiting(t, s, seed, none, 0, false)
+		return limiting(t, s, seed, none)
 	})
 }
 
-func limiting(t *testing.T, s scheme, seed uint64, happens fault, pause time.Duration, late bool) (
-	*History, porcupine.Model) {
+func limiting(t *testing.T, s scheme, seed uint64, f fault) (*History, porcupine.Model) {
 	name := nameOf(seed)
-	h := &History{Clock: NewClock(begin), Late: late}
+	h := &History{Clock: NewClock(begin), Late: f.late}
 	var limiters []*limit.Limiter
 	for _, conn := range conns {
 		client := rratelimiter.New(conn, rratelimiter.WithClock(h.Clock.Now))
 		limiters = append(limiters, limit.New(client, name, s.policies...))
 	}
-	each(t, seed, name, happens, 6, func(c *caller) {
-		for range 5 + c.random.IntN(5) {
-			c.rest(pause)
-			// Keys expire on the server's clock, so no permit may return within seconds.
-			advance(h.Clock, c.random, s.window, 10*time.Second)
-			in := Input{Call: policyCalls[c.random.IntN(len(policyCalls))], Permits: 1 + c.random.Int64N(4)}
-			h.Do(c.number, in, policyCall(limiters[c.random.IntN(clients)]))
-		}
+	makeCalls(t, seed, name, f, func(c *caller) {
+		// Keys expire on the server's clock, so no permit may return within seconds.
+		advance(h.Clock, c.random, s.window, 10*time.Second)
+		in := Input{Call: policyCalls[c.random.IntN(len(policyCalls))], Permits: 1 + c.random.Int64N(4)}
+		h.Do(c.number, in, policyCall(limiters[c.random.IntN(clients)]))
 	})
 	return h, Policies(s.models...)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -49,15 +51,21 @@ func seed() uint64 { return env.Seed("SEED", 1) }
 // nameOf returns a name that no other history has.
 func nameOf(seed uint64) string { return fmt.Sprintf("linear-%d-%d", seed, time.Now().UnixNano()) }
 
+// searchTimeout is how long porcupine may search for an order of one history.
+const searchTimeout = 30 * time.Second
+
 // check runs histories and requires that their models explain them. Few may be too long for porcupine.
 func check(t *testing.T, name string, histories int, run func(i int, seed uint64) (*History, porcupine.Model)) {
 	calls, unknown := 0, 0
 	for i := range histories {
 		seed := seed() + uint64(i)
 		h, model := run(i, seed)
-		result, report := Explain(t, fmt.Sprintf("%s-%d", name, seed), model, h.Calls())
-		require.NotEqual(t, porcupine.Illegal, result, "SEED=%d HISTORIES=1: %s", seed, report)
-		if result == porcupine.Unknown {
+		switch result, info := porcupine.CheckOperationsVerbose(model, h.Calls(), searchTimeout); result {
+		case porcupine.Illegal:
+			page := filepath.Join(os.TempDir(), fmt.Sprintf("rratelimiter-linear-%s-%d.html", name, seed))
+			require.NoError(t, porcupine.VisualizePath(model, info, page))
+			require.Fail(t, "no order of the calls gives their answers", "SEED=%d HISTORIES=1: %s", seed, page)
+		case porcupine.Unknown:
 			unknown++
 		}
 		calls += len(h.Calls())
@@ -67,13 +75,20 @@ func check(t *testing.T, name string, histories int, run func(i int, seed uint64
 }
 
 // fault is what happens during a history.
-type fault func(t *testing.T, name string, random *rand.Rand)
+type fault struct {
+	happens func(t *testing.T, name string, random *rand.Rand) // nil: nothing
+	pause   time.Duration                                      // before each call, at most
+	late    bool                                               // a call that failed can take effect later
+}
 
-// none is no fault.
-func none(*testing.T, string, *rand.Rand) {}
+var (
+	none     = fault{}
+	cut      = fault{closeConnections, 2 * time.Millisecond, false}
+	failover = fault{replaceMaster, 50 * time.Millisecond, true}
+)
 
-// cut closes the connections of all clients to all masters.
-func cut(t *testing.T, _ string, random *rand.Rand) {
+// closeConnections closes the connections of all clients to all masters.
+func closeConnections(t *testing.T, _ string, random *rand.Rand) {
 	for range 1 + random.IntN(3) {
 		time.Sleep(time.Duration(random.IntN(4000)) * time.Microsecond)
 		for _, node := range nodes.Nodes() {
@@ -92,8 +107,8 @@ var elected = make(map[string]time.Time)
 // package servers.
 const electionEnd = 10 * time.Second
 
-// failover makes the replica of a limiter its master. Nothing is lost.
-func failover(t *testing.T, name string, random *rand.Rand) {
+// replaceMaster makes the replica of a limiter its master. Nothing is lost.
+func replaceMaster(t *testing.T, name string, random *rand.Rand) {
 	time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
 	slot, err := nodes.SlotOf(t.Context(), name)
 	require.NoError(t, err)
@@ -122,22 +137,31 @@ type caller struct {
 	random *rand.Rand
 }
 
-// each runs callers at once, each with random numbers of its own, and the fault.
-func each(t *testing.T, seed uint64, name string, happens fault, callers int, call func(c *caller)) {
+// each runs callers at once, each with random numbers of its own.
+func each(seed uint64, callers int, run func(c *caller)) {
 	var done sync.WaitGroup
 	for i := range callers {
 		random := rand.New(rand.NewPCG(seed, uint64(i)))
-		done.Go(func() { call(&caller{number: i, random: random}) })
+		done.Go(func() { run(&caller{number: i, random: random}) })
 	}
-	done.Go(func() { happens(t, name, rand.New(rand.NewPCG(seed, 99))) })
 	done.Wait()
 }
 
-// rest pauses for at most so long.
-func (c *caller) rest(most time.Duration) {
-	if most > 0 {
-		time.Sleep(time.Duration(c.random.Int64N(int64(most))))
+// makeCalls runs six callers, each of which makes some calls, and a fault.
+func makeCalls(t *testing.T, seed uint64, name string, f fault, call func(c *caller)) {
+	var done sync.WaitGroup
+	if f.happens != nil {
+		done.Go(func() { f.happens(t, name, rand.New(rand.NewPCG(seed, 99))) })
 	}
+	each(seed, 6, func(c *caller) {
+		for range 5 + c.random.IntN(5) {
+			if f.pause > 0 {
+				time.Sleep(time.Duration(c.random.Int64N(int64(f.pause))))
+			}
+			call(c)
+		}
+	})
+	done.Wait()
 }
 
 // advance sets the clock of a history now and then, by a number of ticks: a little ahead, or to where

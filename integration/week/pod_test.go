@@ -29,7 +29,7 @@ type pod struct {
 func (w *week) start() *pod {
 	p := &pod{week: w, conn: w.QuickConn()}
 	p.root, p.end = context.WithCancel(w.Context())
-	p.calls = w.door.open(rratelimiter.New(p.conn, w.door.client...), w.rate)
+	p.calls = w.entry.open(rratelimiter.New(p.conn, w.entry.client...), w.rate)
 	w.pods = append(w.pods, p)
 	return p
 }
@@ -73,7 +73,7 @@ func (p *pod) call(ctx context.Context, call func(context.Context) (bool, error)
 // crowd has many callers of the pods try at once. Some get a permit, and never all of them.
 func (w *week) crowd(when string) {
 	w.Helper()
-	const crowd = 200 // more than any door may grant
+	const crowd = 200 // more than any entry point grants
 	var granted atomic.Int64
 	var done sync.WaitGroup
 	for i := range crowd {
@@ -86,7 +86,7 @@ func (w *week) crowd(when string) {
 	}
 	done.Wait()
 	require.Positive(w, granted.Load(), "grants of a crowd %s", when)
-	require.LessOrEqual(w, granted.Load(), w.door.most*w.rate, "grants of a crowd %s", when)
+	require.LessOrEqual(w, granted.Load(), w.entry.most*w.rate, "grants of a crowd %s", when)
 }
 
 // replace ends all pods while callers wait in them, and starts as many new ones. The first caller of
@@ -138,7 +138,7 @@ func (w *week) setRate(rate int64) {
 	}
 	w.rate = rate
 	w.log.rates = append(w.log.rates, rateChange{time.Now().UnixMilli(), rate})
-	if !w.door.java {
+	if !w.entry.java {
 		return
 	}
 	err := rratelimiter.New(w.Conn).Limiter(shared).SetRate(w.Context(), rateOf(rate), rratelimiter.KeepState())

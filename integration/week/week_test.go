@@ -1,4 +1,4 @@
-// Package week runs each way into the library through a week. There are working hours beside Java,
+// Package week runs each entry point of the library through a week. There are working hours beside Java,
 // idle nights, restarts of Redis without data, deployments, a second pod, and a rate that changes.
 // The clock is fake, and Redis is in memory.
 package week
@@ -11,39 +11,36 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-// week is the life of a door.
+// week is the life of an entry point.
 type week struct {
 	*redistest.Fixture
-	door door
-	rate int64 // in force
-	pods []*pod
-	java *java
-	log  log
+	entry entryPoint
+	rate  int64 // in force
+	pods  []*pod
+	java  *java
+	log   log
 }
 
 const rate = 20 // at first
 
-func TestWeek_EveryDoor_IsFairAndHeals(t *testing.T) { runAll(t, doors) }
-
-func TestWeek_RulesFile_IsFairAndHeals(t *testing.T) { runAll(t, rulesDoors) }
-
-func runAll(t *testing.T, doors []door) {
-	for _, d := range doors {
-		t.Run(d.name, func(t *testing.T) {
+func TestWeek_EveryEntryPoint_IsFairAndHeals(t *testing.T) {
+	for _, entry := range entryPoints {
+		t.Run(entry.name, func(t *testing.T) {
 			t.Parallel()
-			redistest.Run(t, func(t *testing.T, f *redistest.Fixture) { run(f, d) })
+			redistest.Run(t, func(t *testing.T, f *redistest.Fixture) { run(f, entry) })
 		})
 	}
 }
 
-func run(f *redistest.Fixture, d door) {
-	w := &week{Fixture: f, door: d, rate: rate}
+func run(f *redistest.Fixture, entry entryPoint) {
+	w := &week{Fixture: f, entry: entry, rate: rate}
 	w.log.newLife()
 	w.log.rates = []rateChange{{time.Now().UnixMilli(), rate}}
-	w.java = &java{f.QuickConn(), &w.log}
+	w.java = &java{rratelimiter.New(f.QuickConn()).Limiter(shared), &w.log}
 	w.start()
 
 	w.day("Monday", func(ctx context.Context) { w.start().work(ctx) })
@@ -58,8 +55,8 @@ func run(f *redistest.Fixture, d door) {
 	w.replace(rate, false)
 	w.day("Thursday", nil)
 
-	w.log.check(f, d)
-	if d.java {
+	w.log.check(f, entry)
+	if entry.java {
 		waiting, java := w.log.granted(ofGo), w.log.granted(ofJava)
 		f.Logf("Go %d, Java %d", waiting, java)
 		// A side that starves gets nearly nothing. Package crowd measures the shares for longer.
@@ -88,7 +85,7 @@ func (w *week) day(name string, noon func(ctx context.Context)) {
 		java.Wait()
 	}
 	w.Cleanup(stop) // if an assertion fails
-	if w.door.java {
+	if w.entry.java {
 		for range threads {
 			java.Go(func() { w.java.loop(ctx) })
 		}

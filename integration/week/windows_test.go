@@ -66,17 +66,17 @@ func (l *log) rate(from, to int64) (highest int64) {
 	return highest
 }
 
-// check requires that no window of an interval has more grants than a door allows. Permits that were
+// check requires that no window of an interval has more grants than an entry point allows. Permits that were
 // granted ahead may be used soon after Redis has lost its data, so windows from then are not checked.
-func (l *log) check(t testing.TB, d door) {
+func (l *log) check(t testing.TB, entry entryPoint) {
 	length := interval.Milliseconds()
 	for _, life := range l.lives {
 		for i, from := range life.grants {
-			if d.ahead > 0 && from <= life.began+d.ahead.Milliseconds() {
+			if entry.ahead > 0 && from <= life.began+entry.ahead.Milliseconds() {
 				continue
 			}
 			after, _ := slices.BinarySearch(life.grants, from+length)
-			require.LessOrEqual(t, int64(after-i), d.most*l.rate(from, from+length),
+			require.LessOrEqual(t, int64(after-i), entry.most*l.rate(from, from+length),
 				"grants in the interval from %v", time.UnixMilli(from).UTC())
 		}
 	}

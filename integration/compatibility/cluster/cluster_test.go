@@ -3,7 +3,6 @@
 package cluster_test
 
 import (
-	"strconv"
 	"testing"
 
 	"github.com/redis/rueidis"
@@ -12,7 +11,6 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/integration/compatibility/oracle"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
-	"github.com/rratelimiter/rratelimiter/integration/tools/state"
 	"github.com/rratelimiter/rratelimiter/integration/tools/suite"
 )
 
@@ -49,24 +47,4 @@ func slotsOf(t *testing.T, keys ...string) []int64 {
 		slots[i] = slot
 	}
 	return slots
-}
-
-// keysOf returns the five keys of a limiter of the Client.
-func keysOf(name string) []string {
-	keys := state.KeysOf(name, client.ID())
-	return keys[:]
-}
-
-// contents returns the DUMP of each key, "" for a key that does not exist.
-func contents(t *testing.T, keys []string) []string {
-	t.Helper()
-	dumps := make([]string, len(keys))
-	for i, key := range keys {
-		dump, err := redis.Do(t.Context(), redis.B().Dump().Key(key).Build()).ToString()
-		if !rueidis.IsRedisNil(err) {
-			require.NoError(t, err)
-			dumps[i] = strconv.Quote(dump)
-		}
-	}
-	return dumps
 }

@@ -59,7 +59,7 @@ func TestTryAcquireWithin_MinusOneMillisecond_TriesOnce(t *testing.T) {
 	require.Equal(t, int64(1), sent, "one try")
 }
 
-// The server replies half a second after the timeout.
+// The server replies after the timeout.
 func TestTryAcquireWithin_TimeoutDuringCall_ReleasesPermits(t *testing.T) {
 	theirs, ours := pair(t, perMinute(10))
 	const timeout = 100 * time.Millisecond
@@ -67,16 +67,16 @@ func TestTryAcquireWithin_TimeoutDuringCall_ReleasesPermits(t *testing.T) {
 	ask(t, "CLIENT", "PAUSE", "600")
 	requireTrue(t, "though the timeout has ended")(theirs.TryAcquireWithin(t.Context(), 1, timeout))
 
-	ask(t, "CLIENT", "PAUSE", "600")
+	ask(t, "CLIENT", "PAUSE", "3000")
 	began := time.Now()
 	granted, err := ours.TryAcquireWithin(t.Context(), 1, timeout)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.False(t, granted)
-	require.Less(t, time.Since(began), 500*time.Millisecond)
+	require.Less(t, time.Since(began), 2500*time.Millisecond)
 	require.Eventually(t, func() bool { // when the server continues
 		free, err := ours.AvailablePermits(t.Context())
 		return err == nil && free == 10
-	}, 5*time.Second, 10*time.Millisecond, "the permit is released")
+	}, 30*time.Second, 10*time.Millisecond, "the permit is released")
 }
 
 // requireGrantedAt takes a permit and checks which clock the grant has, and whether the call read

@@ -12,25 +12,22 @@ import (
 // texts replace numbers. Some are numbers, but not all of these are valid for a limiter.
 var texts = []string{
 	"", "0", "-0", "00", "1", "2", "5", "10", "-1", "-5", "-1000", "007", "-007", "00060000", "+5", " 5", "5 ", "5\n",
-	"5\x00", "1e3", "1.5", "-1.5", "1e+17",
-	"nan", "-nan", "inf", "-inf", "0x10", "true", "abc", "\x00", "\xff\xfe", "9007199254740991", "9007199254740992",
-	"9007199254740993",
-	"-9007199254740993", "9223372036854775807", "9223372036854775808", "-9223372036854775808", "99999999999999999999999",
-	"-99999999999999999999999",
-	"999999999999999", "1000000000000000", "60000", strings.Repeat("9", 400), "-" + strings.Repeat("9",
-		400), "ERR", "-ERR wrong",
+	"5\x00", "1e3", "1.5", "-1.5", "1e+17", "nan", "-nan", "inf", "-inf", "0x10", "true", "abc", "\x00", "\xff\xfe",
+	"9007199254740991", "9007199254740992", "9007199254740993", "-9007199254740993", "9223372036854775807",
+	"9223372036854775808", "-9223372036854775808", "99999999999999999999999", "-99999999999999999999999",
+	"999999999999999", "1000000000000000", "60000", strings.Repeat("9", 400), "-" + strings.Repeat("9", 400), "ERR",
+	"-ERR wrong",
 }
 
-// scores returns scores of members around the time now.
-func scores(moment int64) []string {
-	now := strconv.FormatInt(moment, 10)
-	return []string{
-		"-inf", "+inf", "0", "-0", "-1", now, now + ".5", strconv.FormatInt(moment-1,
-			10), strconv.FormatInt(moment-30_000, 10),
-		strconv.FormatInt(moment-60_000, 10), strconv.FormatInt(moment-60_001, 10), strconv.FormatInt(moment+30_000,
-			10),
-		strconv.FormatInt(moment+1e12, 10), "1e300", "-1e300", "1e-300", "9007199254740993", "-9223372036854775808",
+// score returns a score of a member, often around a time in Unix milliseconds.
+func score(random *rand.Rand, moment int64) string {
+	others := []string{"-inf", "+inf", "0", "-0", "-1", "1e300", "-1e300", "1e-300", "9007199254740993",
+		"-9223372036854775808"}
+	if random.IntN(2) == 0 {
+		return others[random.IntN(len(others))]
 	}
+	offsets := []float64{0, 0.5, -1, -30_000, -60_000, -60_001, 30_000, 1e12}
+	return strconv.FormatFloat(float64(moment)+offsets[random.IntN(len(offsets))], 'f', -1, 64)
 }
 
 // member returns a member of a permits set: valid, cut, or any bytes.
@@ -69,8 +66,7 @@ func corrupt(random *rand.Rand, all state.Keys, moment int64) [][]string {
 		default:
 			var commands [][]string
 			for range 1 + random.IntN(4) {
-				all := scores(moment)
-				commands = append(commands, []string{"ZADD", key, all[random.IntN(len(all))], member(random)})
+				commands = append(commands, []string{"ZADD", key, score(random, moment), member(random)})
 			}
 			return commands
 		}

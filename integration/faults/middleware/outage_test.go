@@ -1,106 +1,213 @@
+// Package middleware tests httplimit under load while nodes of a real Redis fail. The guard behind it
+// is that of grpclimit, too.
 package middleware
 
 import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/integration/tools/leaks"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-const outage = 2 * time.Second
+const (
+	outage   = 2 * time.Second
+	deadline = 500 * time.Millisecond
+	slack    = 500 * time.Millisecond // for a busy machine
+)
 
 func TestMain(m *testing.M) { os.Exit(leaks.Main(m)) }
 
-// Redis is killed or hangs, and recovers.
+// A single server or one of three masters hangs, is killed, or is slow. The mode decides its requests
+// at once, and the other masters decide theirs, with much and with little traffic. A slow server still
+// decides.
 func TestOutages_FailureModes_DecideAsDocumented(t *testing.T) {
-	modes := map[string]limit.FailureMode{
-		"open": limit.Open, "closed": limit.Closed, "local": limit.Local(share),
-	}
-	for fault, f := range map[string]struct{ breaks, repairs func(*servers.Server) error }{
-		"killed": {(*servers.Server).Kill, (*servers.Server).Restart},
-		"paused": {(*servers.Server).Pause, (*servers.Server).Resume},
+	for fault, f := range map[string]func(s *servers.Server) (repair func() error){
+		"hung":   func(s *servers.Server) func() error { require.NoError(t, s.Pause()); return s.Resume },
+		"killed": func(s *servers.Server) func() error { require.NoError(t, s.Kill()); return s.Restart },
+		"slow":   slow,
 	} {
-		for name, mode := range modes {
-			t.Run(fault+" "+name, func(t *testing.T) {
+		for _, masters := range []int{1, 3} {
+			t.Run(fmt.Sprintf("%s, masters: %d", fault, masters), func(t *testing.T) {
 				t.Parallel()
-				server := servers.Single(t)
-				l := start(t, server.Addr(), mode)
-				time.Sleep(time.Second)
-				broken := time.Now()
-				require.NoError(t, f.breaks(server))
-				l.await(false)
+				broken, addrs, names := startMasters(t, masters)
+				client := rratelimiter.New(servers.Connect(t, rueidis.ClientOption{InitAddress: addrs}))
+				var loads []*load
+				for _, mode := range []limit.FailureMode{limit.Open, limit.Closed, limit.Local(0.1)} {
+					for _, pause := range []time.Duration{5 * time.Millisecond, 600 * time.Millisecond} {
+						loads = append(loads, startLoad(t, client, mode, names, pause))
+					}
+				}
+				time.Sleep(time.Second) // the slots are known
+				begin := time.Now()
+				repair := f(broken)
 				time.Sleep(outage)
-				repaired := time.Now()
-				require.NoError(t, f.repairs(server))
-				back := l.await(true)
+				require.NoError(t, repair())
+				if fault != "slow" { // a master that was killed joins the cluster late
+					require.Eventually(t, func() bool {
+						return !slices.ContainsFunc(loads, func(l *load) bool { return !l.isUp() })
+					}, 30*time.Second, 5*time.Millisecond)
+				}
+				end := time.Now()
 				time.Sleep(time.Second)
-				checkDecisions(t, l, mode, broken, repaired, back)
+				for _, l := range loads {
+					l.check(t, fault, broken.Addr(), begin, end)
+				}
 			})
 		}
 	}
 }
 
-// checkDecisions checks the decisions of a load.
-func checkDecisions(t *testing.T, l *load, mode limit.FailureMode, broken, repaired, back time.Time) {
-	decisions := l.end()
+// slow stops and continues a server, so that its answers take up to a third of the deadline.
+func slow(s *servers.Server) (end func() error) {
+	ctx, stop := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		for ctx.Err() == nil {
+			_ = s.Pause() // the load shows a failure
+			time.Sleep(deadline / 4)
+			_ = s.Resume()
+			time.Sleep(deadline / 10)
+		}
+	})
+	return func() error { stop(); done.Wait(); return s.Resume() }
+}
+
+// startMasters starts a server, or a cluster of three masters. It returns a master, all addresses, and
+// a name in the slots of each master, the first one's first.
+func startMasters(t *testing.T, masters int) (first *servers.Server, addrs, names []string) {
+	if masters == 1 {
+		first = servers.Single(t)
+		return first, []string{first.Addr()}, []string{"client"}
+	}
+	c := servers.NewCluster(t, "--cluster-require-full-coverage", "no", "--cluster-replica-no-failover", "yes")
+	var found []*servers.Server
+	for i := 0; len(found) < masters; i++ {
+		name := fmt.Sprintf("client%d", i)
+		slot, err := c.SlotOf(t.Context(), "{web:"+name+"}")
+		require.NoError(t, err)
+		master, err := c.MasterOf(t.Context(), slot)
+		require.NoError(t, err)
+		if !slices.Contains(found, master) {
+			found, names = append(found, master), append(names, name)
+		}
+	}
+	return found[0], c.Addrs(), names
+}
+
+// decision is the result of one request, and the time that it took.
+type decision struct {
+	at     time.Time
+	result limit.Result
+	local  bool
+	key    string
+	took   time.Duration
+}
+
+// load is requests to a middleware, a client for each name.
+type load struct {
+	mode  limit.FailureMode
+	names []string // the first one is of the node that fails
+	pause time.Duration
+	stop  context.CancelFunc
+	done  sync.WaitGroup
+
+	mu        sync.Mutex
+	decisions []decision
+	changes   []string
+}
+
+type arrivalKey struct{}
+
+func startLoad(t *testing.T, client *rratelimiter.Client, mode limit.FailureMode, names []string,
+	pause time.Duration) *load {
+	l := &load{mode: mode, names: names, pause: pause}
+	perClient := httplimit.Each(client, "web", httplimit.ByHeader("X-Client"),
+		limit.SlidingWindow{Permits: 1_000_000, Interval: time.Minute})
+	handler := httplimit.Middleware(perClient, httplimit.OnFailure(mode), httplimit.Deadline(deadline),
+		httplimit.OnRedisChange(func(node string, up bool, _ error) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.changes = append(l.changes, fmt.Sprint(node, " ", up))
+		}),
+		httplimit.Report(func(r *http.Request, o limit.Outcome) {
+			now := time.Now()
+			took := now.Sub(r.Context().Value(arrivalKey{}).(time.Time))
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.decisions = append(l.decisions, decision{now, o.Result, o.Local, r.Header.Get("X-Client"), took})
+		}),
+	)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	ctx, stop := context.WithCancel(context.Background())
+	l.stop = stop
+	t.Cleanup(stop)
+	for _, name := range names {
+		l.done.Go(func() {
+			for ctx.Err() == nil {
+				r := httptest.NewRequest(http.MethodGet, "/", nil)
+				r.Header.Set("X-Client", name)
+				handler.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithValue(ctx, arrivalKey{}, time.Now())))
+				time.Sleep(pause)
+			}
+		})
+	}
+	return l
+}
+
+// isUp reports whether an outage was reported, and its end.
+func (l *load) isUp() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, c := range l.changes {
-		assert.Equal(t, i%2 == 1, c.up, "the reports of the callback alternate")
-	}
-	assert.Len(t, l.changes, 2, "down once, and up once")
+	return len(l.changes) == 2
+}
 
-	var during, slow, after int
-	local := make(map[string]int)
-	for _, d := range decisions {
-		assert.Less(t, d.took, deadline+slack, "a request waited longer than its deadline")
-		failed := d.local || d.result == limit.FailedOpen || d.result == limit.FailedClosed
+// check ends a load and checks its decisions. Its first name was of the broken node from begin to end.
+func (l *load) check(t *testing.T, fault, node string, begin, end time.Time) {
+	l.stop()
+	l.done.Wait()
+	text := fmt.Sprintf("%s, mode %v, a request each %v", fault, float64(l.mode), l.pause)
+	assert.NotEmpty(t, l.decisions, text)
+	failed, waited, others := 0, 0, 0
+	for _, d := range l.decisions {
+		byMode := d.local || d.result == limit.FailedOpen || d.result == limit.FailedClosed
 		switch {
-		case d.at.Before(broken), d.at.Add(-d.took).After(back.Add(slack)):
-			assert.False(t, failed, "%+v while Redis is up", d)
-		case d.at.After(broken.Add(deadline+slack)) && d.at.Before(repaired):
-			during++
-			assert.True(t, failed, "%+v while Redis is down", d)
+		case d.result == limit.Canceled: // the end of the load
+		case fault == "slow", d.at.Before(begin), d.at.Add(-d.took).After(end):
+			assert.False(t, byMode, "%s: %+v", text, d)
+		case byMode:
+			failed++
+			assert.Equal(t, l.names[0], d.key, "%s: %+v", text, d)
+			assert.Equal(t, l.mode == limit.Open, d.result == limit.FailedOpen, "%s: %+v", text, d)
+			assert.Equal(t, l.mode == limit.Closed, d.result == limit.FailedClosed, "%s: %+v", text, d)
+			assert.Less(t, d.took, deadline+slack, "%s: %+v", text, d)
 			if d.took > deadline/2 {
-				slow++
+				waited++
 			}
-		}
-		if d.at.After(back) && !failed {
-			after++
-		}
-		if failed {
-			switch mode {
-			case limit.Open:
-				assert.Equal(t, limit.FailedOpen, d.result)
-			case limit.Closed:
-				assert.Equal(t, limit.FailedClosed, d.result)
-			default:
-				assert.True(t, d.local)
-				if d.result == limit.Acquired {
-					local[d.key]++
-				}
-			}
+		default:
+			others++
 		}
 	}
-	assert.Positive(t, after, "decisions of Redis when it is back")
-	assert.Less(t, slow, during/10, "most requests do not wait for a Redis that is known to be down")
-	if mode != limit.Open && mode != limit.Closed {
-		// Of a share of 10 a second: 5 at once, and 6 a second, from the first failure to the last.
-		down := back.Add(slack).Sub(broken)
-		most := 5 + int(6*down/interval) + 1
-		assert.Len(t, local, keys)
-		for key, granted := range local {
-			assert.LessOrEqual(t, granted, most, "key %s in %v", key, down)
-			assert.Greater(t, granted, most/4, "key %s in %v", key, down)
-		}
+	var want []string
+	if fault != "slow" {
+		want = []string{node + " false", node + " true"}
+		assert.Positive(t, failed, text)
+		assert.LessOrEqual(t, waited, 1+failed/10, "%s: requests that waited for the deadline", text)
+		assert.True(t, len(l.names) == 1 || others > 0, "%s: the other masters decided nothing", text)
 	}
-	t.Logf("%d requests, %d in the outage, %d of them slow, down after %v, up after %v, local grants %v",
-		len(decisions), during, slow,
-		l.changes[0].at.Sub(broken).Round(time.Millisecond), back.Sub(repaired).Round(time.Millisecond), local)
+	assert.Equal(t, want, l.changes, text)
+	t.Logf("%s: %d decided by Redis, %d by the mode, %d of them waited: %v", text, others, failed, waited, l.changes)
 }

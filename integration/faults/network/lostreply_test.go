@@ -16,7 +16,7 @@ import (
 // again however its connection ends.
 func TestNetwork_ReplyLost_CallIsSentOnce(t *testing.T) {
 	t.Parallel()
-	l := newLink(t, 1)
+	l := newLink(t, -1)
 	const permits = 7
 	client := rratelimiter.New(l.redis)
 	for i, call := range []string{"Acquire", "TryAcquireWithin", "Take", "TryAcquire"} {
@@ -63,7 +63,7 @@ func TestNetwork_ReplyLost_CallIsSentOnce(t *testing.T) {
 // none is sent again.
 func TestNetwork_RepliesOfPipelineLost_CallsAreSentOnce(t *testing.T) {
 	t.Parallel()
-	l := newLink(t, 1)
+	l := newLink(t, -1)
 	const names, permits = 200, 7
 	client := rratelimiter.New(l.redis)
 	limiters := make([]*rratelimiter.Limiter, names)

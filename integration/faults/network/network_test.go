@@ -6,7 +6,6 @@ package network_test
 
 import (
 	"context"
-	"math/bits"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -39,8 +38,6 @@ const (
 	// late is the longest time from the end of a context to the return of its call. A busy machine
 	// needs much less.
 	late = 2 * time.Second
-
-	manyConnections = 4 // the default of rueidis
 )
 
 // link is a limiter behind a proxy that disturbs the connections.
@@ -55,16 +52,13 @@ type link struct {
 	latest  ledger.Longest // time from the end of a context to the return of its call
 }
 
-// newLink returns a link without a disturbance.
-func newLink(t *testing.T, connections int) *link {
+// newLink returns a link without a disturbance. The number of its connections is a power of two: 2 is
+// the default of rueidis, and -1 is one connection.
+func newLink(t *testing.T, multiplex int) *link {
 	t.Helper()
 	l := &link{server: servers.Single(t), books: ledger.New(classify)}
 	l.proxy = proxy.Start(t, l.server.Addr())
 	connect := func(addr string) rueidis.Client {
-		multiplex := bits.Len(uint(connections)) - 1
-		if multiplex == 0 {
-			multiplex = -1 // 0 is the default
-		}
 		return servers.Connect(t, rueidis.ClientOption{
 			InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true, ConnWriteTimeout: givenUp,
 			PipelineMultiplex: multiplex,

@@ -49,19 +49,23 @@ const (
 	settleTimeout = 60 * time.Second
 )
 
-// Load is callers in Go and in Redisson that take permits of one limiter until Stop.
+// Load is callers in Go and in Redisson that take permits of one limiter until Stop, and callers in Go
+// of a Join.
 type Load struct {
 	t       testing.TB
 	fault   string
 	redis   rueidis.Client
 	limiter *rratelimiter.Limiter
 	java    *oracle.Limiter
+	join    *join
 
 	goBooks, javaBooks *ledger.Ledger
 	lateCalls          atomic.Int64
 	latest             ledger.Longest // from the end of a context to the return of its call
 
-	losses []loss
+	losses     []loss
+	emptied    time.Time // when Redis lost all its data
+	allReplies bool      // every reply arrives, so that permits of callers that left are released
 
 	started time.Time
 	faults  []span
@@ -90,12 +94,14 @@ func Start(t testing.TB, fault string, on Target) *Load {
 	// Redisson sends calls again: with a longer timeout they would end after the load.
 	redisson := oracle.Start(t, "4.7.0", on.Redisson, oracle.WithTimeout(time.Second))
 	redis := servers.Connect(t, on.Redis)
+	client := rratelimiter.New(redis)
 	l := &Load{
 		t:         t,
 		fault:     fault,
 		redis:     redis,
-		limiter:   rratelimiter.New(redis).Limiter(Name),
+		limiter:   client.Limiter(Name),
 		java:      redisson.Limiter(Name),
+		join:      newJoin(client),
 		goBooks:   ledger.New(classifyGo),
 		javaBooks: ledger.New(classifyJava),
 		stop:      make(chan struct{}),
@@ -105,6 +111,9 @@ func Start(t testing.TB, fault string, on Target) *Load {
 	l.started = time.Now()
 	for i := range goCallers {
 		l.callers.Go(func() { l.goCaller(i) })
+	}
+	for i := range joinCallers {
+		l.callers.Go(func() { l.joinCaller(i) })
 	}
 	l.callers.Go(func() { l.watchMachine(on.Redis) })
 	// Threads of many small requests, and of fewer larger ones that wait longer.
@@ -213,6 +222,7 @@ func (l *Load) Stop() *Outcome {
 	// The counted permits can be taken.
 	o.allTaken, err = l.limiter.TryAcquire(ctx, Rate)
 	require.NoError(l.t, err)
+	o.joined = l.awaitJoin()
 
 	l.redis.Close()
 	l.t.Logf("\n%s", Table(o))

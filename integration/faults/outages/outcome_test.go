@@ -22,6 +22,7 @@ type Outcome struct {
 	missing  int64
 	allTaken bool
 	lost     int64 // permits of the others
+	joined   bool  // the parts of the Join agree
 }
 
 // Most is how many calls of Go may fail by each kind of error, in one run. Other kinds may not
@@ -45,11 +46,17 @@ func (o *Outcome) oftenBy(each time.Duration) int64 {
 	return int64(goCallers * (broken/each + 1))
 }
 
-// Require asserts RequireCalm and RequireWindows.
+// Require asserts RequireCalm and RequireWindows, and that the parts of the Join agree. Calls of the
+// Join may fail in the same ways.
 func (o *Outcome) Require(most Most) {
 	o.t.Helper()
 	o.RequireCalm(most)
 	o.RequireWindows()
+	require.True(o.t, o.joined, "the parts of the Join do not agree")
+	for kind, n := range o.join.book.Errors() {
+		_, expected := most[kind]
+		require.True(o.t, expected || kind == deadline || kind == cancelled, "%d errors of the Join: %s", n, kind)
+	}
 }
 
 // RequireCalm asserts the promises for every fault. The errors of the Go callers have the given

@@ -18,6 +18,7 @@ func TestOutage_ServerPaused_PermitsAreReleased(t *testing.T) {
 	t.Parallel()
 	server := servers.Single(t)
 	load := Start(t, "SIGSTOP of the only server for 3 s", OnSingle(server))
+	load.allReplies = true
 
 	load.Run(time.Second)
 	load.Break()
@@ -68,6 +69,7 @@ func TestOutage_DataLoss_GrantsAtMostTwice(t *testing.T) {
 	require.NoError(t, server.Kill())
 	killed := time.Now()
 	load.MayLose(killed.Add(-Interval), killed)
+	load.emptied = killed
 	require.NoError(t, server.Restart())
 	load.Run(200 * time.Millisecond)
 	load.SetRate()

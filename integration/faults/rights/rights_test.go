@@ -113,7 +113,7 @@ func TestRedisson_RightMissing_FreesNoPermits(t *testing.T) {
 	// RIGHTS=1 it has each of them.
 	each := env.Number("RIGHTS", 0) != 0
 	for i, command := range all {
-		limited := s.without(t, command)
+		weak := s.without(t, command)
 		for j, r := range []rratelimiter.Rate{
 			{Permits: rate, Interval: interval},
 			{Permits: rate, Interval: interval, KeepAlive: 2 * interval},
@@ -121,7 +121,7 @@ func TestRedisson_RightMissing_FreesNoPermits(t *testing.T) {
 		} {
 			// A limiter that has no rate yet.
 			s.do(t, "FLUSHALL")
-			if _, err := limited.Limiter("limiter").TrySetRate(t.Context(), r); err != nil {
+			if _, err := weak.Limiter("limiter").TrySetRate(t.Context(), r); err != nil {
 				refused[command]++
 				_, err := s.all.Limiter("limiter").TrySetRate(t.Context(), r)
 				require.NoError(t, err)
@@ -130,7 +130,7 @@ func TestRedisson_RightMissing_FreesNoPermits(t *testing.T) {
 				require.Equal(t, r, config)
 			}
 			for k, before := range states {
-				for l, c := range calls(limited.Limiter("limiter"), r) {
+				for l, c := range calls(weak.Limiter("limiter"), r) {
 					if !each && (i+j+k+l)%3 != 0 {
 						continue
 					}

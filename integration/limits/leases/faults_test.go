@@ -11,13 +11,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-func TestLease_NoFault_KeepsTheRate(t *testing.T) {
-	t.Parallel()
-	l := start(t, outages.OnSingle(servers.Single(t)))
-	time.Sleep(loadTime)
-	l.finish()
-}
-
 // A server that hangs keeps grants for callers that have gone, and leases that have ended when
 // their reply arrives.
 func TestLease_ServerPaused_KeepsTheRate(t *testing.T) {

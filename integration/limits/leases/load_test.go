@@ -44,7 +44,6 @@ type load struct {
 	running        sync.WaitGroup
 	broken         []ledger.Failure // times in which calls may fail
 	lostFrom, lost time.Time        // Redis may lose grants between them
-	began          time.Time
 	audit          func()
 	leased         atomic.Int64 // grants from leases
 }
@@ -54,11 +53,10 @@ func start(t *testing.T, on outages.Target) *load {
 	t.Helper()
 	l := &load{
 		t: t, redis: servers.Connect(t, on.Redis), goBooks: ledger.New(func(err error) string { return err.Error() }),
-		javas: ledger.New(func(err error) string { return err.Error() }), stop: make(chan struct{}), began: time.Now(),
+		javas: ledger.New(func(err error) string { return err.Error() }), stop: make(chan struct{}),
 	}
 	l.java = oracle.Start(t, "4.7.0", on.Redisson, oracle.WithTimeout(time.Second)).Limiter(name)
 	l.limiter = setRate(t, l.redis, rratelimiter.Rate{Permits: rate, Interval: interval})
-	l.began = time.Now()
 	for client := range uint64(goClients) {
 		leased := rratelimiter.New(servers.Connect(t, on.Redis), rratelimiter.WithLease(lease),
 			rratelimiter.WithObserver(countLeased(&l.leased))).Limiter(name)

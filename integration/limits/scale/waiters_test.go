@@ -1,3 +1,4 @@
+// Package scale_test tests very many limiters, and very many callers that wait for one limiter.
 package scale_test
 
 import (
@@ -21,6 +22,12 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
+const (
+	name     = "queue"
+	rate     = 500
+	interval = 100 * time.Millisecond
+)
+
 // many is the number of callers that wait for one name, by default 20,000.
 var many = int(env.Number("WAITERS", 20_000))
 
@@ -29,7 +36,7 @@ const slow = 2 * time.Millisecond
 
 // Many goroutines wait for one name, with various requests, deadlines and timeouts. No script
 // call takes the server more than 2 ms, another name of the same Client is not delayed, and all
-// waiters return when they are cancelled.
+// waiters return when they are cancelled. Permits of cancelled callers are released.
 //
 // The times depend on the machine. A call that is too large is so in every round, since most
 // callers wait to the end: the best of several rounds counts. The delay of the other name is a
@@ -41,7 +48,7 @@ func TestAcquire_ManyWaiters_DelayNoOtherName(t *testing.T) {
 	other := c.Limiter("other")
 	require.NoError(t, other.SetRate(t.Context(), rratelimiter.Rate{Permits: 1_000_000_000, Interval: time.Hour}))
 	limiter := c.Limiter(name)
-	require.NoError(t, limiter.SetRate(t.Context(), rratelimiter.Rate{Permits: rate, Interval: interval / 5}))
+	require.NoError(t, limiter.SetRate(t.Context(), rratelimiter.Rate{Permits: rate, Interval: interval}))
 
 	crowd := gather()
 	alone := probe(t, other)
@@ -92,7 +99,11 @@ func TestAcquire_ManyWaiters_DelayNoOtherName(t *testing.T) {
 	require.Zero(t, slowest[0], "there was a script call of more than %v in every round: %v", slow, slowest)
 	require.Less(t, at(crowded, 0.5)-at(alone, 0.5), 5*time.Millisecond, "another name is delayed")
 	require.Less(t, took, time.Second+5*idlersTook)
-	require.Zero(t, leaks.OfLimiters(10*time.Second))
+	require.Zero(t, leaks.OfLimiters(10*time.Second)) // releases of permits too
+	time.Sleep(interval)
+	granted, err := limiter.TryAcquire(t.Context(), rate)
+	require.NoError(t, err)
+	require.True(t, granted, "all permits are free")
 }
 
 // Many calls are cancelled while the server hangs. They leave no memory and no goroutine.

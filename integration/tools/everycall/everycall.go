@@ -8,9 +8,9 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 )
 
-// OfOneName returns the calls of a limiter that need only its name. Those that set a rate set this
-// one.
-func OfOneName(l *rratelimiter.Limiter, rate rratelimiter.Rate) map[string]func(context.Context) error {
+// Of returns all calls of a limiter that are sent to Redis. Those that set a rate set this one, and
+// those that copy or rename it use the new name.
+func Of(l *rratelimiter.Limiter, rate rratelimiter.Rate, newName string) map[string]func(context.Context) error {
 	errOf := func(_ any, err error) error { return err }
 	return map[string]func(context.Context) error{
 		"TrySetRate":       func(ctx context.Context) error { return errOf(l.TrySetRate(ctx, rate)) },
@@ -33,17 +33,10 @@ func OfOneName(l *rratelimiter.Limiter, rate rratelimiter.Rate) map[string]func(
 		"ExpireTime":       func(ctx context.Context) error { return errOf(l.ExpireTime(ctx)) },
 		"Touch":            func(ctx context.Context) error { return errOf(l.Touch(ctx)) },
 		"SizeInMemory":     func(ctx context.Context) error { return errOf(l.SizeInMemory(ctx)) },
+		"Rename":           func(ctx context.Context) error { return l.Rename(ctx, newName) },
+		"RenameNX":         func(ctx context.Context) error { return errOf(l.RenameNX(ctx, newName)) },
+		"Copy":             func(ctx context.Context) error { return errOf(l.Copy(ctx, newName)) },
 	}
-}
-
-// Of returns all calls of a limiter that are sent to Redis. Those that copy or rename it use the
-// new name.
-func Of(l *rratelimiter.Limiter, rate rratelimiter.Rate, newName string) map[string]func(context.Context) error {
-	calls := OfOneName(l, rate)
-	calls["Rename"] = func(ctx context.Context) error { return l.Rename(ctx, newName) }
-	calls["RenameNX"] = func(ctx context.Context) error { _, err := l.RenameNX(ctx, newName); return err }
-	calls["Copy"] = func(ctx context.Context) error { _, err := l.Copy(ctx, newName); return err }
-	return calls
 }
 
 // Acquirer is a Limiter of package rratelimiter or limit.

@@ -100,21 +100,8 @@ func (c *Cluster) ReplicaOf(ctx context.Context, slot int) (*Server, error) {
 	return replica, err
 }
 
-// AwaitHealthy waits until every node replies and all see the same complete cluster, each replica
-// in sync with its master. After a failover this requires a restart of the old master.
-func (c *Cluster) AwaitHealthy(ctx context.Context) error {
-	for {
-		err := c.agree(ctx)
-		if err == nil {
-			return nil
-		}
-		if !pause(ctx) {
-			return err
-		}
-	}
-}
-
-// agree returns an error unless all nodes see the same healthy cluster.
+// agree returns an error unless every node replies and all see the same complete cluster, each replica
+// in sync with its master.
 func (c *Cluster) agree(ctx context.Context) error {
 	var first string
 	for _, node := range c.nodes {
@@ -205,7 +192,7 @@ func (c *Cluster) form(ctx context.Context) error {
 			}
 		}
 	}
-	return c.AwaitHealthy(ctx)
+	return awaitHealthy(ctx, c.agree)
 }
 
 // slotsOf returns the slots of the i-th master, a third of all.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs suites of integration on several servers, which fetch.sh gets, and says at the end what came of each:
 #
-#	matrix.sh redis-6.0,valkey-9.1 ./limits/denials ./compatibility/calls
+#	matrix.sh redis-6.0,valkey-9.1 ./limits/policies ./compatibility/calls
 #
 # A suite runs on all servers before the next one begins, and what the tests log is shown: there they say what a server lacks.
 set -eu

@@ -91,22 +91,8 @@ func (s *Sentinel) Master(ctx context.Context) (*Server, error) {
 	return nil, errors.Join(errs...)
 }
 
-// AwaitHealthy waits until all sentinels see the same running master, both replicas in sync and the
-// other sentinels. After a failover this requires a restart of the old master, and with a server
-// before 7.0 half a minute.
-func (s *Sentinel) AwaitHealthy(ctx context.Context) error {
-	for {
-		err := s.agree(ctx)
-		if err == nil {
-			return nil
-		}
-		if !pause(ctx) {
-			return err
-		}
-	}
-}
-
-// agree returns an error unless all sentinels see the same healthy master.
+// agree returns an error unless all sentinels see the same running master, both replicas in sync and the
+// other sentinels.
 func (s *Sentinel) agree(ctx context.Context) error {
 	var first string
 	for _, sentinel := range s.sentinels {
@@ -204,5 +190,5 @@ func startSentinel(ctx context.Context, dir string, args []string) (_ *Sentinel,
 		// correct one.
 		_, _ = sentinel.Do(ctx, "SENTINEL", "DEBUG", "INFO-PERIOD", "500", "PUBLISH-PERIOD", "500")
 	}
-	return s, s.AwaitHealthy(ctx)
+	return s, awaitHealthy(ctx, s.agree)
 }

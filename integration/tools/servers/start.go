@@ -141,6 +141,15 @@ func closeAndReport(t testing.TB, servers ...*Server) {
 	}
 }
 
+// awaitHealthy waits until a check of all servers finds no error.
+func awaitHealthy(ctx context.Context, check func(context.Context) error) error {
+	for {
+		if err := check(ctx); err == nil || !pause(ctx) {
+			return err
+		}
+	}
+}
+
 // pause waits before a retry. It returns false if ctx has ended.
 func pause(ctx context.Context) bool {
 	timer := time.NewTimer(20 * time.Millisecond)

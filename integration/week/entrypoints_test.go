@@ -26,8 +26,8 @@ const (
 	patience = 10 * time.Second
 )
 
-// door is a way into the library.
-type door struct {
+// entryPoint is a limiter, a middleware or an interceptor of the library.
+type entryPoint struct {
 	name   string
 	most   int64         // grants of an interval, as a multiple of the rate
 	ahead  time.Duration // permits are used up to this time after Redis has counted them
@@ -41,7 +41,7 @@ type calls struct {
 	try, wait func(ctx context.Context) (bool, error)
 }
 
-var doors = []door{
+var entryPoints = []entryPoint{
 	{name: "Limiter", most: 1, java: true, open: openLimiter},
 	{name: "Limiter with a denial cache", most: 1, java: true, open: openLimiter,
 		client: []rratelimiter.Option{rratelimiter.WithDenialCache(interval / 4)}},
@@ -77,15 +77,12 @@ var doors = []door{
 		return overGRPC(grpclimit.Each(client, "api", grpclimit.ByMetadata("x-tenant"),
 			limit.SlidingWindow{Permits: rate, Interval: interval}))
 	}},
-}
-
-// rulesDoors are those of module rules. A file sets the rate, as rules.Watch does at the start.
-var rulesDoors = []door{
-	{name: "HTTP", most: 1, java: true, open: func(client *rratelimiter.Client, rate int64) calls {
+	// A file sets the rate, as rules.Watch does at the start.
+	{name: "rules over HTTP", most: 1, java: true, open: func(client *rratelimiter.Client, rate int64) calls {
 		h := ruleSet(client, rate, "/try", "/wait").Middleware(client)(served)
 		return calls{try: httpCall(h, "/try"), wait: httpCall(h, "/wait")}
 	}},
-	{name: "gRPC", most: 1, java: true, open: func(client *rratelimiter.Client, rate int64) calls {
+	{name: "rules over gRPC", most: 1, java: true, open: func(client *rratelimiter.Client, rate int64) calls {
 		set := ruleSet(client, rate, "{grpc: /shop/Try}", "{grpc: /shop/Wait}")
 		unary := grpcrules.UnaryServerInterceptor(set, client)
 		return calls{try: grpcCall(unary, "/shop/Try"), wait: grpcCall(unary, "/shop/Wait")}
@@ -106,9 +103,9 @@ func openLimiter(client *rratelimiter.Client, rate int64) calls {
 	return callsOf(sharedLimiter(client, rate))
 }
 
-// policy returns the door of a policy of package limit.
-func policy(most int64, ahead time.Duration, of func(rate int64) limit.Policy) door {
-	return door{name: fmt.Sprintf("%T", of(1)), most: most, ahead: ahead,
+// policy returns the entry point of a policy of package limit.
+func policy(most int64, ahead time.Duration, of func(rate int64) limit.Policy) entryPoint {
+	return entryPoint{name: fmt.Sprintf("%T", of(1)), most: most, ahead: ahead,
 		open: func(client *rratelimiter.Client, rate int64) calls {
 			return callsOf(limit.New(client, "name", of(rate)))
 		}}
