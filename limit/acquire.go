@@ -15,16 +15,22 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// acquireProtocol is the engine's protocol of calls that take permits.
-type acquireProtocol struct{ protocol }
+// protocol is that of the engine for calls that take permits.
+type protocol struct{ wire *wire }
+
+// AboveLimit implements engine.Protocol.
+func (p protocol) AboveLimit(permits, limit int64) error { return p.wire.aboveLimit(permits, limit) }
+
+// Explain implements engine.Protocol.
+func (p protocol) Explain(ctx context.Context, err error) error { return p.wire.explain(ctx, err) }
 
 // Call returns the script that takes permits.
-func (p acquireProtocol) Call(*engine.Batch) (script *redisx.Script, keys []string) {
+func (p protocol) Call(*engine.Batch) (script *redisx.Script, keys []string) {
 	return p.wire.plan.script, p.wire.keys
 }
 
 // Arguments sets the arguments of the acquire script.
-func (p acquireProtocol) Arguments(b *engine.Batch, now time.Time) {
+func (p protocol) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
 	at := p.wire.plan.client.Engine.AppendMicros(make([]byte, 0, 32), now)
 	both := string(appendEpoch(at)) // one text costs less than two
@@ -59,7 +65,7 @@ const longestLate = fullFor * time.Millisecond
 const longestJitter = 5 * time.Millisecond
 
 // Answer reads the reply of the acquire script.
-func (p acquireProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
+func (p protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
 	if message.IsInt64() { // -1: none was granted
 		return false, nil
 	}
@@ -95,7 +101,7 @@ func (p acquireProtocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (
 
 // answer sets the answers of a batch from the state that its call left, a letter for each request,
 // and the permits of the one that was granted in part.
-func (p acquireProtocol) answer(b *engine.Batch, s *state, letters string, part int64) {
+func (p protocol) answer(b *engine.Batch, s *state, letters string, part int64) {
 	b.Forecast = s
 	// A denial of a waiter is none of other callers if they can get what it cannot.
 	waiters := b.Ordered && s.forWaiters()
@@ -133,7 +139,7 @@ func (p acquireProtocol) answer(b *engine.Batch, s *state, letters string, part 
 }
 
 // lease describes a lease that a call has brought.
-func (p acquireProtocol) lease(b *engine.Batch, s *state) {
+func (p protocol) lease(b *engine.Batch, s *state) {
 	answer := s.granted(0)
 	b.Lease.Granted, b.Lease.Lasts, b.Lease.Parts = s.leased, s.lasts, s.grantedParts(0)
 	b.Lease.Limit, b.Lease.Free, b.Lease.Reset = answer.Limit, answer.Remaining, answer.ResetAfter
@@ -142,14 +148,18 @@ func (p acquireProtocol) lease(b *engine.Batch, s *state) {
 	}
 }
 
+// receiptsOf returns the text that each policy left for the grants of a batch.
+func receiptsOf(b *engine.Batch) []string {
+	if s, ok := b.Forecast.(*state); ok {
+		return s.receipts
+	}
+	return briefTexts(b.Reply)
+}
+
 // Receipt returns the refund of the grant of a call. The policies return theirs one after another: if
 // one fails, the others return theirs all the same.
-func (p acquireProtocol) Receipt(b *engine.Batch) receipt.Refund {
-	granted := b.Granted
-	receipts := briefTexts(b.Reply)
-	if s, ok := b.Forecast.(*state); ok {
-		receipts = s.receipts
-	}
+func (p protocol) Receipt(b *engine.Batch) receipt.Refund {
+	granted, receipts := b.Granted, receiptsOf(b)
 	if len(receipts) != len(p.wire.members) {
 		return nil
 	}
@@ -166,7 +176,7 @@ func (p acquireProtocol) Receipt(b *engine.Batch) receipt.Refund {
 }
 
 // Refund refunds the grants of callers that have left.
-func (p acquireProtocol) Refund(b *engine.Batch) func(context.Context) {
+func (p protocol) Refund(b *engine.Batch) func(context.Context) {
 	refund, permits := p.Receipt(b), b.LostPermits
 	if refund == nil {
 		return nil

@@ -34,7 +34,11 @@ func (l *Limiter) Release(ctx context.Context, permits int64) error {
 			}
 		}
 	}
-	return l.wire.returnPermits(ctx, engine.Change, permits)
+	if !has(l.wire.members, "release") { // as of a Pause, or of Redisson's layout
+		return nil
+	}
+	_, err := engine.Change(ctx, l.wire.plan.client.Engine, l.wire.dependsOn, l.wire.returning(permits))
+	return err
 }
 
 // Charge takes permits whether they are free or not, for a cost that is known later: the bytes that
@@ -52,11 +56,9 @@ func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decis
 	if err := l.check(ctx); err != nil {
 		return rratelimiter.Decision{}, err
 	}
-	for _, m := range l.wire.members {
-		if m.redisson != nil {
-			return rratelimiter.Decision{}, fmt.Errorf("%w: %q is one, charge the others by themselves", ErrNotChargeable,
-				m.name)
-		}
+	if i := slices.IndexFunc(l.wire.members, isRedisson); i >= 0 {
+		return rratelimiter.Decision{}, fmt.Errorf("%w: %q is one, charge the others by themselves", ErrNotChargeable,
+			l.wire.members[i].name)
 	}
 	s, err := l.charge(ctx, permits, "")
 	if err != nil {

@@ -98,7 +98,7 @@ func (o windowForecast) reset(int64) time.Duration {
 	return o.end
 }
 
-// earliest fills this window and then the next ones.
+// Earliest fills this window and then the next ones.
 func (o windowForecast) Earliest(ahead, permits int64) time.Duration {
 	wanted, free := ahead+permits, max(0, o.Free())
 	if wanted <= free {

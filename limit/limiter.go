@@ -90,7 +90,7 @@ func (l *Limiter) open(id string) {
 	}
 	l.calls = engine.Limiter{
 		Engine: l.wire.plan.client.Engine, ID: id, Name: l.wire.name, Policy: l.wire.plan.kinds, DependsOn: l.wire.dependsOn,
-		Protocol: acquireProtocol{protocol{&l.wire}}, Leases: l.wire.plan.leases,
+		Protocol: protocol{&l.wire}, Leases: l.wire.plan.leases,
 	}
 	if !l.wire.plan.shared { // which counts in milliseconds
 		l.calls.Tick = time.Microsecond

@@ -52,13 +52,7 @@ func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 	length := strconv.FormatInt(int64((d+time.Microsecond-1)/time.Microsecond), 10)
 	_, err := engine.Change(ctx, l.wire.plan.client.Engine, keys,
 		func(ctx context.Context) (rueidis.RedisMessage, error) {
-			message, err := l.wire.eval(ctx, pause, []string{length})
-			if err == nil && !message.IsInt64() {
-				if _, _, err = l.wire.read(message); err == nil { // why it stopped
-					err = l.wire.unexpected(message)
-				}
-			}
-			return message, err
+			return l.wire.run(ctx, pause, []string{length})
 		})
 	return err
 }

@@ -30,11 +30,6 @@ func (m member) types() []string {
 
 func isRedisson(m member) bool { return m.redisson != nil }
 
-// canLease reports whether permits of all members can be leased.
-func canLease(members []member) bool {
-	return !slices.ContainsFunc(members, func(m member) bool { return !m.has("lease") })
-}
-
 // has reports whether a member has a section.
 func has(members []member, section string) bool {
 	return slices.ContainsFunc(members, func(m member) bool { return m.has(section) })

@@ -59,11 +59,7 @@ func (p Pause) forecast(reply []int64) (forecast, bool) {
 	if len(reply) != 4 {
 		return nil, false
 	}
-	o := pauseForecast{usage: usage{reply[2], reply[1]}, within: micros(reply[3]), rest: micros(reply[0])}
-	if reply[0] < 0 {
-		o.rest = -micros(-reply[0])
-	}
-	return o, true
+	return pauseForecast{usage{reply[2], reply[1]}, micros(reply[3]), micros(reply[0])}, true
 }
 
 // longestPace is the longest time in which all permits of a limiter come free after a pause.

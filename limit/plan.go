@@ -87,7 +87,7 @@ func planOf(client inside.Client, members []member) *plan {
 	}
 	slices.Sort(kinds)
 	p.kinds = strings.Join(slices.Compact(kinds), "+")
-	p.leases = canLease(members)
+	p.leases = !slices.ContainsFunc(members, func(m member) bool { return !m.has("lease") })
 	p.shared = slices.ContainsFunc(members, isRedisson)
 	return p
 }

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -15,26 +14,19 @@ import (
 // refund returns permits of one grant: of a caller that left or settles, or a lease. The grants with
 // these receipts must still take them. It leaves leases as they are.
 func (w *wire) refund(ctx context.Context, permits int64, receipts ...string) error {
-	return w.returnPermits(ctx, engine.Refund, permits, receipts...)
-}
-
-// returnPermits runs release, as engine.Change or engine.Refund. Limiters of Redisson's layout have none.
-func (w *wire) returnPermits(ctx context.Context, change func(context.Context, *engine.Engine, []string,
-	func(context.Context) (rueidis.RedisMessage, error)) (rueidis.RedisMessage, error), permits int64,
-	receipts ...string) error {
-	if !has(w.members, "release") {
+	if !has(w.members, "release") { // as of a Pause, or of Redisson's layout
 		return nil
 	}
-	run := func(ctx context.Context) (rueidis.RedisMessage, error) {
-		return w.eval(ctx, release, []string{strconv.FormatInt(permits, 10)}, receipts...)
-	}
-	message, err := change(ctx, w.plan.client.Engine, w.dependsOn, run)
+	_, err := engine.Refund(ctx, w.plan.client.Engine, w.dependsOn, w.returning(permits, receipts...))
 	if errors.Is(err, redisx.ErrRanBefore) {
 		return nil
 	}
-	if err != nil || message.IsInt64() {
-		return err
+	return err
+}
+
+// returning returns the call that returns permits.
+func (w *wire) returning(permits int64, receipts ...string) func(context.Context) (rueidis.RedisMessage, error) {
+	return func(ctx context.Context) (rueidis.RedisMessage, error) {
+		return w.run(ctx, release, []string{strconv.FormatInt(permits, 10)}, receipts...)
 	}
-	_, _, err = w.read(message) // why it stopped
-	return cmp.Or(err, w.unexpected(message))
 }

@@ -16,7 +16,7 @@ import (
 // ask sends a batch of requests and returns it with its answers.
 func (f *clocked) ask(l *Limiter, asks ...engine.Ask) *engine.Batch {
 	f.Helper()
-	return f.send(l, acquireProtocol{protocol{&l.wire}}, asks...)
+	return f.send(l, protocol{&l.wire}, asks...)
 }
 
 // send is ask with a protocol.
@@ -35,14 +35,6 @@ func (f *clocked) send(l *Limiter, p engine.Protocol, asks ...engine.Ask) *engin
 	require.NoError(f, err)
 	require.False(f, again)
 	return batch
-}
-
-// receiptsOf returns the receipts of the grants of a batch.
-func receiptsOf(batch *engine.Batch) []string {
-	if s, ok := batch.Forecast.(*state); ok {
-		return s.receipts
-	}
-	return briefTexts(batch.Reply)
 }
 
 // take takes permits and returns the receipts of the grant.
@@ -66,7 +58,7 @@ func (f *clocked) lose(l *Limiter, permits int64, detail bool) (refund func(cont
 	batch := f.ask(l, engine.Ask{Permits: permits, Detail: detail})
 	require.True(f, batch.Requests[0].Allowed)
 	batch.Lost, batch.LostPermits, batch.Granted = batch.Requests, permits, permits
-	return acquireProtocol{protocol{&l.wire}}.Refund(batch)
+	return protocol{&l.wire}.Refund(batch)
 }
 
 // forget are the ways in which a state ends.

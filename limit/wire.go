@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -11,16 +12,11 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// protocol is the part of engine.Protocol that all calls share. It makes the arguments of scripts and
-// reads their replies:
-//   - The engine sends requests for permits (acquire.go), several in one call. Arguments and Answer
-//     are its hooks.
+// wire is a limiter as its scripts see it. It makes their arguments and reads their replies:
+//   - The engine sends requests for permits, several in one call, by its protocol (acquire.go).
 //   - Every other call is one request, which eval sends (change.go).
 //
 // reply.go reads all replies, and state.go computes decisions from them.
-type protocol struct{ wire *wire }
-
-// wire is a limiter as its scripts see it.
 type wire struct {
 	plan      *plan
 	name      string // that the limiter was opened with
@@ -28,12 +24,6 @@ type wire struct {
 	keys      []string // of the members, in their order
 	dependsOn []string // as in engine.Limiter
 }
-
-// AboveLimit implements engine.Protocol.
-func (p protocol) AboveLimit(permits, limit int64) error { return p.wire.aboveLimit(permits, limit) }
-
-// Explain implements engine.Protocol.
-func (p protocol) Explain(ctx context.Context, err error) error { return p.wire.explain(ctx, err) }
 
 // ask runs a script that replies the state of all members.
 func (w *wire) ask(ctx context.Context, c call, own ...string) (*state, error) {
@@ -77,6 +67,16 @@ func (w *wire) eval(ctx context.Context, c call, own []string, last ...string) (
 		}
 		args = next
 	}
+}
+
+// run is eval for a script that replies 1.
+func (w *wire) run(ctx context.Context, c call, own []string, last ...string) (rueidis.RedisMessage, error) {
+	message, err := w.eval(ctx, c, own, last...)
+	if err == nil && !message.IsInt64() {
+		_, _, err = w.read(message) // why it stopped
+		err = cmp.Or(err, w.unexpected(message))
+	}
+	return message, err
 }
 
 // mostInitial is how often a call sets the initial rates, if another client deletes them each time.
