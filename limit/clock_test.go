@@ -1,101 +1,14 @@
 package limit
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
-
-// TestClocks_Jump_GrantNoMore: the clock goes back by an hour. No call fails, and no more is
-// granted until it is where it was. Or it goes forward, as if the hour had passed, whether keys
-// have expired or not. No more is granted when it is set back.
-func TestClocks_Jump_GrantNoMore(t *testing.T) {
-	const minute = time.Minute
-	half := time.Date(2025, time.November, 21, 23, 30, 0, 0, time.UTC)
-	for name, test := range map[string]struct {
-		at       time.Time
-		most     int64 // that are granted at once, one after another
-		policies []Policy
-	}{
-		"FixedWindow":              {half, 7, []Policy{FixedWindow{7, 10 * minute, false}}},
-		"FixedWindow, aligned":     {half, 7, []Policy{FixedWindow{7, 10 * minute, true}}},
-		"Calendar":                 {half, 7, []Policy{Calendar{7, Day, nil}}},
-		"Calendar, after midnight": {half.Add(40 * minute), 7, []Policy{Calendar{7, Day, nil}}},
-		"SlidingWindow":            {half, 7, []Policy{SlidingWindow{7, 10 * minute, 0}}},
-		"SlidingLog":               {half, 7, []Policy{SlidingLog{7, 10 * minute}}},
-		"TokenBucket":              {half, 7, []Policy{TokenBucket{7, 2, 10 * minute}}},
-		"LeakyBucket":              {half, 7, []Policy{LeakyBucket{7, 2, 10 * minute}}},
-		// And one that is not yet paid for.
-		"Smooth":             {half, 8, []Policy{Smooth{7, 10 * minute, 10 * minute, 0}}},
-		"Smooth, warming up": {half, 1, []Policy{Smooth{7, 10 * minute, 0, 10 * minute}}},
-		"all windows and buckets": {half, 7,
-			[]Policy{FixedWindow{9, 10 * minute, false}, SlidingWindow{9, 10 * minute, 0}, SlidingLog{7, 10 * minute},
-				TokenBucket{9, 2, 10 * minute}, LeakyBucket{9, 2, 10 * minute}}},
-	} {
-		for _, expire := range []bool{false, true} {
-			t.Run(name, func(t *testing.T) {
-				f := newClocked(t)
-				f.set(test.at.UnixMicro())
-				l := New(f.client, "name", test.policies...)
-				ahead := time.Hour
-				if name == "Calendar, after midnight" {
-					ahead = 24 * time.Hour
-				}
-				clockJumps(f, l, test.most, ahead, expire)
-			})
-		}
-	}
-	t.Run("a limiter of Redisson's layout, joined", func(t *testing.T) {
-		f := newClocked(t)
-		quota := f.client.Limiter("name")
-		require.NoError(t, quota.SetRate(t.Context(), rratelimiter.Rate{Permits: 7, Interval: 10 * minute}))
-		clockJumps(f, Join(quota, New(f.client, "name", SlidingLog{9, 10 * minute})), 7, time.Hour, false)
-	})
-}
-
-// clockJumps moves the clock ahead until all permits are free. The server's clock moves with it, or
-// stands still.
-func clockJumps(f *clocked, l *Limiter, most int64, ahead time.Duration, together bool) {
-	f.Helper()
-	f.back = true
-	all := func() (granted int64) {
-		f.Helper()
-		for {
-			d, err := l.Take(context.Background(), 1)
-			require.NoError(f, err)
-			if !d.Allowed {
-				require.Positive(f, d.RetryAfter)
-				return granted
-			}
-			granted++
-		}
-	}
-	require.Equal(f, most, all())
-	f.advance(-time.Hour)
-	assert.Zero(f, all(), "an hour back")
-	f.advance(59 * time.Minute)
-	assert.Zero(f, all(), "a minute back")
-	f.advance(time.Minute)
-	assert.Zero(f, all(), "where it was")
-	f.back = !together
-	f.advance(ahead)
-	f.back = true
-	assert.Equal(f, most, all(), "ahead")
-	f.advance(-ahead)
-	assert.Zero(f, all(), "back again")
-	f.advance(-time.Hour)
-	assert.Zero(f, all(), "an hour further back")
-	f.advance(time.Hour + ahead)
-	assert.Zero(f, all(), "ahead again")
-	f.advance(24 * time.Hour)
-	assert.Equal(f, most, all(), "a day further ahead")
-}
 
 // TestClocks_SetBack_GrantsOnce: a clock that is set back meets the windows that it has used again.
 func TestClocks_SetBack_GrantsOnce(t *testing.T) {

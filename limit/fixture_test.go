@@ -111,13 +111,34 @@ var takingCalls = map[string]func(ctx context.Context, l *Limiter, permits int64
 		return redistest.Err(l.TryAcquireWithin(ctx, n, time.Minute))
 	},
 	"Acquire": func(ctx context.Context, l *Limiter, n int64) error { return l.Acquire(ctx, n) },
+	"TakeUpTo": func(ctx context.Context, l *Limiter, n int64) error {
+		_, _, err := l.TakeUpTo(ctx, n)
+		return err
+	},
 }
 
-// peekAll, tryWithin and takeUpTo require that the call does not fail.
+// available, peekAll, remainingOf, tryWithin and takeUpTo require that the call does not fail.
+func available(t testing.TB, l *rratelimiter.Limiter) int64 {
+	t.Helper()
+	free, err := l.AvailablePermits(t.Context())
+	require.NoError(t, err)
+	return free
+}
+
 func peekAll(t testing.TB, l *Limiter) []rratelimiter.Decision {
 	t.Helper()
 	all, err := l.Peek(t.Context())
 	require.NoError(t, err)
+	return all
+}
+
+func remainingOf(t testing.TB, limiters ...*Limiter) (all []int64) {
+	t.Helper()
+	for _, l := range limiters {
+		for _, d := range peekAll(t, l) {
+			all = append(all, d.Remaining)
+		}
+	}
 	return all
 }
 

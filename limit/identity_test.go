@@ -58,26 +58,11 @@ func TestID_RedissonLimiterNamedLikeAnother_NotServedFromItsLease(t *testing.T) 
 	})
 }
 
-// TestKeys_EachPolicy_AreAsBefore: other keys would forget what was taken.
-func TestKeys_EachPolicy_AreAsBefore(t *testing.T) {
+// TestID_NameOfALocation_DecidesWhatCallsShare: nil is UTC.
+func TestID_NameOfALocation_DecidesWhatCallsShare(t *testing.T) {
 	f := newClocked(t)
-	for key, p := range map[string]Policy{
-		"{name}:window:60000":       FixedWindow{1, time.Minute, false},
-		"{name}:aligned:60000":      FixedWindow{1, time.Minute, true},
-		"{name}:month:UTC":          Calendar{1, Month, nil},
-		"{name}:day:UTC":            Calendar{1, Day, nil},
-		"{name}:week:Europe/Berlin": Calendar{1, Week, place("Europe/Berlin")},
-		"{name}:sliding:60000:10":   SlidingWindow{1, time.Minute, 0},
-		"{name}:log:60000":          SlidingLog{1, time.Minute},
-		"{name}:bucket:60000":       TokenBucket{1, 1, time.Minute},
-		"{name}:leaky:60000":        LeakyBucket{1, 1, time.Minute},
-		"{name}:smooth:60000":       Smooth{Permits: 1, Interval: time.Minute},
-		"{name}:warmup:60000":       Smooth{Permits: 1, Interval: time.Minute, WarmUp: time.Second},
-	} {
-		assert.Equal(t, []string{key}, New(f.client, "name", p).wire.keys)
-	}
-	utc := New(f.client, "name", Calendar{3, Day, time.FixedZone("UTC", 3600)})
-	assert.Equal(t, utc.calls.ID, New(f.client, "name", Calendar{3, Day, nil}).calls.ID, "nil and UTC have one name")
+	want := New(f.client, "name", Calendar{3, Day, nil}).calls.ID
+	assert.Equal(t, want, New(f.client, "name", Calendar{3, Day, time.FixedZone("UTC", 3600)}).calls.ID)
 }
 
 // TestKeys_DifferentNames_AreDistinct: no two names share a key, and all keys of a name are in its

@@ -25,17 +25,15 @@ func TestJoin_OneMemberDenies_NothingIsTaken(t *testing.T) {
 	shared := f.client.Limiter("{tenant}:shared")
 	join := Join(New(f.client, "{tenant}:second", FixedWindow{5, time.Second, false}), shared,
 		New(f.client, "{tenant}:day", TokenBucket{20, 1, time.Hour}))
-	_, err := join.Take(ctx, 1)
+	err := redistest.Err(join.Take(ctx, 1))
 	require.ErrorIs(t, err, rratelimiter.ErrNotInitialized)
 	require.ErrorContains(t, err, "{tenant}:shared")
 	assert.Empty(t, f.redis.Keys(), "nothing is taken of the others")
 
 	require.NoError(t, shared.SetRate(ctx, rratelimiter.Rate{Permits: 8, Interval: time.Minute}))
-	assert.Equal(t, rratelimiter.Decision{Allowed: true, Limit: 5, ResetAfter: 5 * time.Hour}, redistest.Result(t,
-		join.Take, 5))
-	free, err := shared.AvailablePermits(ctx)
-	require.NoError(t, err)
-	assert.EqualValues(t, 3, free)
+	want := rratelimiter.Decision{Allowed: true, Limit: 5, ResetAfter: 5 * time.Hour}
+	assert.Equal(t, want, redistest.Result(t, join.Take, 5))
+	assert.EqualValues(t, 3, available(t, shared))
 
 	each := redistest.Result(t, join.TakeEach, 1)
 	assert.Equal(t, []bool{false, true, true}, []bool{each[0].Allowed, each[1].Allowed, each[2].Allowed})
@@ -46,20 +44,14 @@ func TestJoin_OneMemberDenies_NothingIsTaken(t *testing.T) {
 	assert.Equal(t, []bool{true, false, true}, []bool{each[0].Allowed, each[1].Allowed, each[2].Allowed})
 	assert.True(t, redistest.Result(t, join.TryAcquire, 3))
 
-	seen := peekAll(t, join)
-	assert.Equal(t, []int64{2, 0, 12}, []int64{seen[0].Remaining, seen[1].Remaining, seen[2].Remaining})
+	assert.Equal(t, []int64{2, 0, 12}, remainingOf(t, join))
 	require.NoError(t, join.Release(ctx, 2))
-	seen = peekAll(t, join)
-	assert.Equal(t, []int64{4, 2, 14}, []int64{seen[0].Remaining, seen[1].Remaining, seen[2].Remaining})
-	_, err = join.Take(ctx, 9)
-	require.ErrorIs(t, err, rratelimiter.ErrPermitsExceedRate)
-	_, err = join.Charge(ctx, 1)
-	require.ErrorIs(t, err, ErrNotChargeable)
+	assert.Equal(t, []int64{4, 2, 14}, remainingOf(t, join))
+	require.ErrorIs(t, redistest.Err(join.Take(ctx, 9)), rratelimiter.ErrPermitsExceedRate)
+	require.ErrorIs(t, redistest.Err(join.Charge(ctx, 1)), ErrNotChargeable)
 	require.NoError(t, join.Reset(ctx))
 	assert.Equal(t, []string{"{tenant}:shared"}, f.redis.Keys())
-	free, err = shared.AvailablePermits(ctx)
-	require.NoError(t, err)
-	assert.EqualValues(t, 8, free)
+	assert.EqualValues(t, 8, available(t, shared))
 	assert.Equal(t, "{tenant}:second + {tenant}:shared + {tenant}:day", join.Name())
 }
 
@@ -108,11 +100,7 @@ func TestJoin_OneRedissonLimiter_BehavesAsThatLimiter(t *testing.T) {
 						denied++
 					}
 				}
-				wantFree, err := alone.AvailablePermits(ctx)
-				require.NoError(t, err)
-				free, err := joined.AvailablePermits(ctx)
-				require.NoError(t, err)
-				require.Equal(t, wantFree, free, "step %d", step)
+				require.Equal(t, available(t, alone), available(t, joined), "step %d", step)
 				require.Equal(t, f.redis.TTL("alone"), f.redis.TTL("joined"), "step %d", step)
 			}
 			assert.Greater(t, granted, steps/10)
@@ -197,14 +185,11 @@ func TestJoin_InvalidMembers_IsRefusedUnsent(t *testing.T) {
 		"the zero limiter":          {Join(new(Limiter), good), rratelimiter.ErrNoClient},
 		"the zero one of Redisson":  {Join(new(rratelimiter.Limiter)), rratelimiter.ErrNoClient},
 	} {
-		_, err := test.join.Take(ctx, 1)
-		assert.ErrorIs(t, err, test.want, name)
+		assert.ErrorIs(t, redistest.Err(test.join.Take(ctx, 1)), test.want, name)
 	}
 	assert.Empty(t, f.redis.Keys())
-	_, err := Join(Join(good), New(f.client, "second", window)).Take(ctx, 1)
-	assert.NoError(t, err, "joins can be joined")
-	_, err = Join(many[1:]...).Take(ctx, 1)
-	assert.NoError(t, err, "as many as can be joined")
+	redistest.Result(t, Join(Join(good), New(f.client, "second", window)).Take, 1) // joins can be joined
+	redistest.Result(t, Join(many[1:]...).Take, 1)                                 // as many as can be joined
 }
 
 // TestJoin_KeyOfAnotherType_IsNamedInTheError: the key is of a limiter of Redisson's layout.
@@ -235,10 +220,6 @@ func TestJoin_KeyOfAnotherType_IsNamedInTheError(t *testing.T) {
 
 func TestJoin_InitialRates_EachCallSetsThoseThatAreMissingInOneMoreRoundTrip(t *testing.T) {
 	calls := maps.Clone(takingCalls)
-	calls["TakeUpTo"] = func(ctx context.Context, l *Limiter, n int64) error {
-		_, _, err := l.TakeUpTo(ctx, n)
-		return err
-	}
 	calls["Peek"] = func(ctx context.Context, l *Limiter, _ int64) error { return redistest.Err(l.Peek(ctx)) }
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
@@ -267,7 +248,7 @@ func TestJoin_InitialRates_EachCallSetsThoseThatAreMissingInOneMoreRoundTrip(t *
 func TestJoin_InitialRateIsInvalid_FailsAtTheFirstCall(t *testing.T) {
 	f := newClocked(t)
 	l := f.client.Limiter("name", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 1}))
-	_, err := Join(l, New(f.client, "window", FixedWindow{10, time.Hour, false})).Take(t.Context(), 1)
-	assert.ErrorIs(t, err, rratelimiter.ErrInvalidRate)
+	join := Join(l, New(f.client, "window", FixedWindow{10, time.Hour, false}))
+	assert.ErrorIs(t, redistest.Err(join.Take(t.Context(), 1)), rratelimiter.ErrInvalidRate)
 	assert.Empty(t, f.redis.Keys())
 }

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -11,8 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/policy"
-	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -39,42 +36,19 @@ func TestKeyed_KeyWithoutBraces_IsTheLimiterOfThatName(t *testing.T) {
 	assert.Equal(t, want.Name(), of.Name())
 }
 
-// TestKeyed_InvalidClient_HasItsError: with a prefix whose names need no escape, too.
-func TestKeyed_InvalidClient_HasItsError(t *testing.T) {
-	for _, option := range []rratelimiter.Option{rratelimiter.WithLease(-time.Second), rratelimiter.WithDenialCache(-1)} {
-		f := newClocked(t, option)
-		for _, prefix := range []string{"login", "{login}"} {
-			_, err := NewKeyed(f.client, prefix, twoPolicies...).TryAcquire(t.Context(), "alice", 1)
-			assert.ErrorIs(t, err, rratelimiter.ErrInvalidOption, prefix)
-		}
-	}
-}
-
 // TestKeyed_Calls_AreThoseOfTheLimiter: each of them acts on the key that it is given.
 func TestKeyed_Calls_AreThoseOfTheLimiter(t *testing.T) {
 	f := newClocked(t)
-	ctx := t.Context()
 	k := NewKeyed(f.client, "login", FixedWindow{5, time.Minute, false})
-	granted := func(ok bool, err error) error {
-		assert.True(t, ok)
-		return err
-	}
-	left := int64(5)
-	for _, step := range []struct {
-		takes int64
-		call  func() error
-	}{
-		{1, func() error { return granted(k.TryAcquire(ctx, "alice", 1)) }},
-		{1, func() error { return redistest.Err(k.Take(ctx, "alice", 1)) }},
-		{1, func() error { return k.Acquire(ctx, "alice", 1) }},
-		{-3, func() error { return k.Limiter("alice").Reset(ctx) }},
-	} {
-		require.NoError(t, step.call())
-		left -= step.takes
-		for key, want := range map[string]int64{"alice": left, "bob": 5} {
-			assert.Equal(t, want, peekAll(t, k.Limiter(key))[0].Remaining, key)
-		}
-	}
+	ok, err := k.TryAcquire(t.Context(), "alice", 1)
+	require.NoError(t, err)
+	assert.True(t, ok)
+	d, err := k.Take(t.Context(), "alice", 1)
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, d.Remaining)
+	require.NoError(t, k.Acquire(t.Context(), "alice", 1))
+	assert.EqualValues(t, 2, peekAll(t, k.Limiter("alice"))[0].Remaining)
+	assert.EqualValues(t, 5, peekAll(t, k.Limiter("bob"))[0].Remaining)
 }
 
 func TestKeyed_BracesInAKey_ChooseNoSlot(t *testing.T) {
@@ -119,46 +93,23 @@ func FuzzKeyed_Keys_ShareNoState(f *testing.F) {
 
 func TestKeyed_InvalidArguments_FailWithTypedErrors(t *testing.T) {
 	f := newClocked(t)
+	invalid := newClocked(t, rratelimiter.WithLease(-time.Second)).client
 	for name, test := range map[string]struct {
 		keyed *Keyed
 		key   string
 		want  error
 	}{
-		"no client":        {NewKeyed(nil, "login", twoPolicies...), "alice", rratelimiter.ErrNoClient},
-		"zero":             {new(Keyed), "alice", rratelimiter.ErrNoClient},
-		"no prefix":        {NewKeyed(f.client, "", twoPolicies...), "alice", rratelimiter.ErrInvalidName},
-		"no key":           {NewKeyed(f.client, "login", twoPolicies...), "", rratelimiter.ErrInvalidName},
-		"no policy":        {NewKeyed(f.client, "login"), "alice", rratelimiter.ErrInvalidRate},
-		"an invalid field": {NewKeyed(f.client, "login", FixedWindow{}), "alice", rratelimiter.ErrInvalidRate},
-		"a pointer": {NewKeyed(f.client, "login", &FixedWindow{5, time.Minute, false}), "alice",
-			rratelimiter.ErrInvalidRate},
+		"no client":              {NewKeyed(nil, "login", twoPolicies...), "alice", rratelimiter.ErrNoClient},
+		"zero":                   {new(Keyed), "alice", rratelimiter.ErrNoClient},
+		"a client's option":      {NewKeyed(invalid, "login", twoPolicies...), "alice", rratelimiter.ErrInvalidOption},
+		"the same, with a brace": {NewKeyed(invalid, "{login}", twoPolicies...), "alice", rratelimiter.ErrInvalidOption},
+		"no prefix":              {NewKeyed(f.client, "", twoPolicies...), "alice", rratelimiter.ErrInvalidName},
+		"no key":                 {NewKeyed(f.client, "login", twoPolicies...), "", rratelimiter.ErrInvalidName},
+		"no policy":              {NewKeyed(f.client, "login"), "alice", rratelimiter.ErrInvalidRate},
 	} {
 		_, err := test.keyed.Take(t.Context(), test.key, 1)
 		assert.ErrorIs(t, err, test.want, name)
 		_, err = Join(test.keyed.Limiter(test.key)).Take(t.Context(), 1)
 		assert.ErrorIs(t, err, test.want, name)
 	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := NewKeyed(f.client, "login", twoPolicies...).Take(ended, "alice", 1)
-	assert.ErrorIs(t, err, context.Canceled)
-}
-
-func TestValidate_Policies_FailAsNewDoes(t *testing.T) {
-	f := newClocked(t)
-	many := make([]Policy, policy.MaxJoined+1)
-	for i := range many {
-		many[i] = FixedWindow{1, time.Duration(i+1) * time.Second, false}
-	}
-	for name, policies := range map[string][]Policy{
-		"none": nil, "nil": {nil}, "invalid": {FixedWindow{0, time.Second, false}},
-		"one key":  {FixedWindow{1, time.Second, false}, FixedWindow{2, time.Second, false}},
-		"too many": many,
-	} {
-		err := Validate(policies...)
-		require.ErrorIs(t, err, rratelimiter.ErrInvalidRate, name)
-		_, of := New(f.client, "name", policies...).Take(t.Context(), 1)
-		assert.Equal(t, err.Error(), of.Error(), name)
-	}
-	assert.NoError(t, Validate(many[:policy.MaxJoined]...))
 }

@@ -37,11 +37,34 @@ func TestTake_SeveralPolicies_ReportsTheLongestDenial(t *testing.T) {
 	}
 }
 
-func TestValidate_FieldsAtTheirBounds_AreAccepted(t *testing.T) {
-	for _, p := range []Policy{
-		SlidingWindow{1, time.Second, 2}, SlidingWindow{1, time.Second, 1000},
-	} {
-		assert.NoError(t, Validate(p), "%+v", p)
+// invalidPolicies are lists that no limiter can have.
+func invalidPolicies() [][]Policy {
+	const second = time.Second
+	many := make([]Policy, policy.MaxJoined+1)
+	for i := range many {
+		many[i] = FixedWindow{1, time.Duration(i+1) * second, false}
+	}
+	window := FixedWindow{1, second, false}
+	return [][]Policy{
+		{}, {nil}, {(*TokenBucket)(nil)}, {&window}, many,
+		{window, window}, {window, FixedWindow{2, second, false}}, {window, TokenBucket{}},
+		{FixedWindow{0, second, false}}, {FixedWindow{1<<53 + 1, second, false}},
+		{FixedWindow{1, 0, false}}, {FixedWindow{1, 1500 * time.Microsecond, false}},
+		{FixedWindow{1, math.MaxInt64 / time.Millisecond * time.Millisecond, false}},
+		{Calendar{0, Day, nil}}, {Calendar{1, 0, nil}}, {Calendar{1, Year + 1, time.UTC}},
+		{Calendar{1, Day, nil}, Calendar{2, Day, time.UTC}},
+		{SlidingLog{0, second}}, {SlidingLog{1, time.Microsecond}},
+		{SlidingWindow{0, second, 10}}, {SlidingWindow{1, 0, 10}},
+		{SlidingWindow{1, second, 1}}, {SlidingWindow{1, second, -10}}, {SlidingWindow{1, 1001 * second, 1001}},
+		{SlidingWindow{1, second, 3}}, {SlidingWindow{1, 5 * time.Millisecond, 0}}, // cells of parts of a millisecond
+		{SlidingWindow{1, second, 0}, SlidingWindow{2, second, 10}},
+		{TokenBucket{0, 1, second}}, {TokenBucket{1, 0, second}}, {TokenBucket{1, 1<<53 + 1, second}},
+		{TokenBucket{1, 1, -second}}, {LeakyBucket{1, 0, second}}, {LeakyBucket{}},
+		{Smooth{}}, {Smooth{Permits: 1}}, {Smooth{1, second, -second, 0}}, {Smooth{1, second, 0, -second}},
+		{Smooth{Permits: 1, Interval: second}, Smooth{Permits: 2, Interval: second}},
+		{Smooth{Permits: 1, Interval: maxInterval}}, {Smooth{Permits: 1, Interval: maxInterval / 4, WarmUp: time.Hour}},
+		{window, Pause{}}, {window, Pause{-second}}, {window, Pause{500 * time.Microsecond}},
+		{window, Pause{second}, Pause{time.Hour}},
 	}
 }
 
@@ -51,55 +74,18 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 	f.redis.SetError("a command was sent")
 	ctx := t.Context()
 	good := FixedWindow{1, time.Second, false}
-	for name, l := range map[string]*Limiter{
-		"a nil pointer":         New(f.client, "name", (*TokenBucket)(nil)),
-		"a log of no permits":   New(f.client, "name", SlidingLog{0, time.Second}),
-		"a log of no interval":  New(f.client, "name", SlidingLog{1, time.Microsecond}),
-		"cells of no permits":   New(f.client, "name", SlidingWindow{0, time.Second, 10}),
-		"cells of no interval":  New(f.client, "name", SlidingWindow{1, 0, 10}),
-		"one cell":              New(f.client, "name", SlidingWindow{1, time.Second, 1}),
-		"fewer cells than none": New(f.client, "name", SlidingWindow{1, time.Second, -10}),
-		"too many cells":        New(f.client, "name", SlidingWindow{1, 1001 * time.Second, 1001}),
-		"cells of a third":      New(f.client, "name", SlidingWindow{1, time.Second, 3}),
-		"ten cells of 5 ms":     New(f.client, "name", SlidingWindow{1, 5 * time.Millisecond, 0}),
-		"two of the same cells": New(f.client, "name", SlidingWindow{1, time.Second, 0}, SlidingWindow{2, time.Second, 10}),
-		"a pause of no length":  New(f.client, "name", good, Pause{}),
-		"a pause below 0":       New(f.client, "name", good, Pause{-time.Second}),
-		"a pause of half a ms":  New(f.client, "name", good, Pause{500 * time.Microsecond}),
-		"two pauses":            New(f.client, "name", good, Pause{time.Second}, Pause{time.Hour}),
-		"a day of no permits":   New(f.client, "name", Calendar{0, Day, nil}),
-		"no unit":               New(f.client, "name", Calendar{1, 0, nil}),
-		"a unit that is none":   New(f.client, "name", Calendar{1, Year + 1, time.UTC}),
-		"two of the same day":   New(f.client, "name", Calendar{1, Day, nil}, Calendar{2, Day, time.UTC}),
-		"no permits":            New(f.client, "name", FixedWindow{0, time.Second, false}),
-		"too many permits":      New(f.client, "name", FixedWindow{1<<53 + 1, time.Second, false}),
-		"no interval":           New(f.client, "name", FixedWindow{1, 0, false}),
-		"half a millisecond":    New(f.client, "name", FixedWindow{1, 1500 * time.Microsecond, false}),
-		"an interval too long": New(f.client, "name", FixedWindow{1,
-			math.MaxInt64 / time.Millisecond * time.Millisecond, false}),
-		"a negative interval":   New(f.client, "name", TokenBucket{1, 1, -time.Second}),
-		"no refill":             New(f.client, "name", TokenBucket{1, 0, time.Second}),
-		"too much refill":       New(f.client, "name", TokenBucket{1, 1<<53 + 1, time.Second}),
-		"no capacity":           New(f.client, "name", TokenBucket{0, 1, time.Second}),
-		"no leak":               New(f.client, "name", LeakyBucket{1, 0, time.Second}),
-		"the zero leaky bucket": New(f.client, "name", LeakyBucket{}),
-		"the zero smooth":       New(f.client, "name", Smooth{}),
-		"smooth, no interval":   New(f.client, "name", Smooth{Permits: 1}),
-		"a negative burst":      New(f.client, "name", Smooth{1, time.Second, -time.Second, 0}),
-		"a negative warm-up":    New(f.client, "name", Smooth{1, time.Second, 0, -time.Second}),
-		"two smooth of one key": New(f.client, "name", Smooth{Permits: 1, Interval: time.Second},
-			Smooth{Permits: 2, Interval: time.Second}),
-		"two equal ones":        New(f.client, "name", good, good),
-		"the second is invalid": New(f.client, "name", good, TokenBucket{}),
-	} {
-		assert.ErrorIs(t, redistest.Err(l.TryAcquire(ctx, 1)), rratelimiter.ErrInvalidRate, name)
-		assert.ErrorIs(t, l.Release(ctx, 1), rratelimiter.ErrInvalidRate, name)
-		assert.ErrorIs(t, l.Reset(ctx), rratelimiter.ErrInvalidRate, name)
-		assert.ErrorIs(t, redistest.Err(l.Charge(ctx, 1)), rratelimiter.ErrInvalidRate, name)
-		assert.ErrorIs(t, redistest.Err(l.Peek(ctx)), rratelimiter.ErrInvalidRate, name)
-		assert.ErrorIs(t, l.Pause(ctx, time.Second), rratelimiter.ErrInvalidRate, name)
-		_, _, err := l.TakeUpTo(ctx, 1)
-		assert.ErrorIs(t, err, rratelimiter.ErrInvalidRate, name)
+	for _, policies := range invalidPolicies() {
+		err := Validate(policies...)
+		require.ErrorIs(t, err, rratelimiter.ErrInvalidRate, "%+v", policies)
+		l := New(f.client, "name", policies...)
+		_, _, taken := l.TakeUpTo(ctx, 1)
+		for _, of := range []error{
+			taken, redistest.Err(l.TryAcquire(ctx, 1)), redistest.Err(l.Charge(ctx, 1)), redistest.Err(l.Peek(ctx)),
+			l.Release(ctx, 1), l.Reset(ctx), l.Pause(ctx, time.Second),
+			redistest.Err(NewKeyed(f.client, "login", policies...).Take(ctx, "alice", 1)),
+		} {
+			assert.Equal(t, err, of, "%+v", policies)
+		}
 	}
 	l := New(f.client, "name", good, TokenBucket{5, 1, time.Second})
 	for _, permits := range []int64{0, -1, math.MinInt64, 1 << 32, math.MaxInt64} {

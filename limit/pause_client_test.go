@@ -2,7 +2,6 @@ package limit
 
 import (
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,11 +138,7 @@ func TestPause_ClocksDiffer_ItsLengthIsKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newClocked(t)
 			f.set(begin - begin%1000)
-			var offset atomic.Int64
-			offset.Store(int64(behind))
-			clock := rratelimiter.WithClock(func() time.Time {
-				return time.UnixMicro(f.clock.Load()).Add(-time.Duration(offset.Load()))
-			})
+			clock := rratelimiter.WithClock(func() time.Time { return time.UnixMicro(f.clock.Load()).Add(-behind) })
 			policies := []Policy{FixedWindow{100, time.Second, false}, Pause{time.Hour}}
 			one, other := New(f.client, "name", policies...), New(rratelimiter.New(f.connect(), clock), "name", policies...)
 			rest := func(l *Limiter) time.Duration { return redistest.Result(t, l.Take, 1).RetryAfter }

@@ -2,9 +2,6 @@ package limit
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,16 +40,11 @@ func TestAcquire_ManyCallers_AreServedInOrder(t *testing.T) {
 		runWithRedis(t, name, func(t *testing.T, f *fixture) {
 			l := New(f.exact(), "name", test.policies...)
 			start := time.Now()
-			took := make([]time.Duration, len(test.want))
-			var callers sync.WaitGroup
-			for i := range took {
-				callers.Go(func() {
-					assert.NoError(t, l.Acquire(t.Context(), 1))
-					took[i] = time.Since(start)
-				})
-				synctest.Wait()
-			}
-			callers.Wait()
+			took, errs := redistest.Crowd(len(test.want), func(int) (time.Duration, error) {
+				err := l.Acquire(t.Context(), 1)
+				return time.Since(start), err
+			})
+			require.Equal(t, make([]error, len(took)), errs)
 			for i := range took {
 				// The fake clock begins at a whole second, and a wait ends in whole
 				// milliseconds.
@@ -126,54 +118,4 @@ func TestDenialCache_Policies_DeniesUntilAChange(t *testing.T) {
 		require.NoError(t, Join(New(client, "name", FixedWindow{7, time.Hour, false})).Release(t.Context(), 4))
 		assert.True(t, redistest.Result(t, l.Take, 2).Allowed)
 	})
-}
-
-// TestTake_CallsShareAScript_DeniedAnswerIsOfItsEnd: RetryAfter counts the permits of requests
-// behind a denied one, and so does Remaining.
-func TestTake_CallsShareAScript_DeniedAnswerIsOfItsEnd(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		l := New(f.client, "name", SlidingLog{10, 10 * time.Second})
-		f.RequireGranted(l, 2)
-		time.Sleep(time.Second)
-		f.Latency.Store(int64(time.Millisecond)) // the others share the call that follows the first one's
-		permits := []int64{1, 1, 1, 7, 1}
-		answers, errs := redistest.Crowd(len(permits), func(i int) ([]rratelimiter.Decision, error) {
-			return l.TakeEach(t.Context(), permits[i])
-		})
-		require.Equal(t, make([]error, len(permits)), errs)
-		for _, denied := range answers[3] {
-			assert.False(t, denied.Allowed)
-			assert.Equal(t, int64(4), denied.Remaining)
-			assert.InDelta(t, 10*time.Second, denied.RetryAfter, float64(3*time.Millisecond))
-		}
-	})
-}
-
-// TestWithDenialCache_OwnGrantSince_IsCounted: whichever call of this Client was granted permits that
-// were free when others were denied, also through another limiter of the same key.
-func TestWithDenialCache_OwnGrantSince_IsCounted(t *testing.T) {
-	policy := TokenBucket{10, 10, time.Minute}
-	calls := maps.Clone(takingCalls)
-	calls["TakeUpTo"] = func(ctx context.Context, l *Limiter, n int64) error {
-		_, _, err := l.TakeUpTo(ctx, n)
-		return err
-	}
-	for name, take := range calls {
-		for _, joins := range []bool{false, true} {
-			runWithRedis(t, fmt.Sprintf("%s, join %t", name, joins), func(t *testing.T, f *fixture) {
-				client := rratelimiter.New(f.Conn, rratelimiter.WithDenialCache(time.Hour))
-				l := New(client, "name", policy)
-				taker := l
-				if joins {
-					taker = Join(l, New(client, "other", FixedWindow{100, time.Hour, false}))
-				}
-				require.True(t, redistest.Result(t, l.Take, 7).Allowed)
-				want := rratelimiter.Decision{Limit: 10, Remaining: 3, RetryAfter: 6 * time.Second, ResetAfter: 42 * time.Second}
-				require.Equal(t, want, redistest.Result(t, l.Take, 4))
-				require.NoError(t, take(t.Context(), taker, 3))
-				want = rratelimiter.Decision{Limit: 10, RetryAfter: 24 * time.Second, ResetAfter: time.Minute}
-				assert.Equal(t, want, redistest.Result(t, l.Take, 4))
-			})
-		}
-	}
 }

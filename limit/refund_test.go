@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -16,13 +15,7 @@ import (
 // ask sends a batch of requests and returns it with its answers.
 func (f *clocked) ask(l *Limiter, asks ...engine.Ask) *engine.Batch {
 	f.Helper()
-	return f.send(l, protocol{&l.wire}, asks...)
-}
-
-// send is ask with a protocol.
-func (f *clocked) send(l *Limiter, p engine.Protocol, asks ...engine.Ask) *engine.Batch {
-	f.Helper()
-	batch := new(engine.Batch)
+	p, batch := protocol{&l.wire}, new(engine.Batch)
 	for _, ask := range asks {
 		batch.Requests = append(batch.Requests, &engine.Request{Ask: ask})
 	}
@@ -52,49 +45,6 @@ func (f *clocked) refund(l *Limiter, receipts []string, permits int64) rratelimi
 	return peekAll(f, l)[0]
 }
 
-// lose takes permits for a caller that leaves, and returns the function that refunds them.
-func (f *clocked) lose(l *Limiter, permits int64, detail bool) (refund func(context.Context)) {
-	f.Helper()
-	batch := f.ask(l, engine.Ask{Permits: permits, Detail: detail})
-	require.True(f, batch.Requests[0].Allowed)
-	batch.Lost, batch.LostPermits, batch.Granted = batch.Requests, permits, permits
-	return protocol{&l.wire}.Refund(batch)
-}
-
-// forget are the ways in which a state ends.
-var forget = map[string]func(f *clocked, l *Limiter){
-	"Reset":    func(f *clocked, l *Limiter) { require.NoError(f, l.Reset(f.Context())) },
-	"expiry":   func(f *clocked, l *Limiter) { f.redis.FastForward(1000 * 24 * time.Hour) },
-	"eviction": func(f *clocked, l *Limiter) { f.redis.FlushAll() },
-}
-
-// TestRefund_StateBeganSince_ReturnsNothing: the clock stands still, so that the states have the
-// same time.
-func TestRefund_StateBeganSince_ReturnsNothing(t *testing.T) {
-	lists := [][]Policy{{tenCells, tenLog, tenBucket}}
-	for _, p := range everyPolicy {
-		lists = append(lists, []Policy{p})
-	}
-	for name, end := range forget {
-		for _, detail := range []bool{false, true} {
-			for _, policies := range lists {
-				f := newClocked(t)
-				l := New(f.client, "name", policies...)
-				refund := f.lose(l, 4, detail)
-				end(f, l)
-				since := int64(7)
-				if _, ok := policies[0].(Smooth); ok {
-					since = 14 // 4 more than were stored
-				}
-				f.take(l, since)
-				want := peekAll(t, l)
-				refund(t.Context())
-				assert.Equal(t, want, peekAll(t, l), "%s, %t, %T", name, detail, policies[0])
-			}
-		}
-	}
-}
-
 // TestLease_ReturnedAfterReset_ReturnsNothing: others have taken permits since.
 func TestLease_ReturnedAfterReset_ReturnsNothing(t *testing.T) {
 	const permits = 1000
@@ -111,19 +61,6 @@ func TestLease_ReturnedAfterReset_ReturnsNothing(t *testing.T) {
 	}
 }
 
-// TestRefund_SlotMoves_IsRepeated: for longer than the quarter of a second of other calls.
-func TestRefund_SlotMoves_IsRepeated(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		l := New(f.client, "name", TokenBucket{5, 1, time.Hour})
-		taken := withReceipt(t, l, "TryAcquire", 5)
-		f.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
-		time.AfterFunc(30*time.Second, func() { f.Redis.SetError("") })
-		go func() { _ = taken.Refund(engine.Unattended(t.Context()), 5) }()
-		time.Sleep(31 * time.Second)
-		assert.EqualValues(t, 5, peekAll(t, l)[0].Remaining)
-	})
-}
-
 // TestSettle_OfAcquire_FreesNoPermitsOfOthers: a part of the grant came free before its call, which was
 // late.
 func TestSettle_OfAcquire_FreesNoPermitsOfOthers(t *testing.T) {
@@ -132,9 +69,7 @@ func TestSettle_OfAcquire_FreesNoPermitsOfOthers(t *testing.T) {
 		other := New(f.client, "name", TokenBucket{10, 1000, time.Second})
 		for round := range 3 {
 			require.NoError(t, other.Reset(t.Context()))
-			ok, err := other.TryAcquire(t.Context(), 10)
-			require.NoError(t, err)
-			require.True(t, ok)
+			require.True(t, redistest.Result(t, other.TryAcquire, 10))
 			var taken Taken
 			f.Latency.Store(int64(2 * time.Millisecond)) // one way
 			acquired := make(chan error)
@@ -145,7 +80,7 @@ func TestSettle_OfAcquire_FreesNoPermitsOfOthers(t *testing.T) {
 			f.Latency.Store(0)
 			others := int64(0)
 			for range 10 {
-				if ok, err := other.TryAcquire(t.Context(), 1); err == nil && ok {
+				if redistest.Result(t, other.TryAcquire, 1) {
 					others++
 				}
 			}

@@ -5,17 +5,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/golden"
 	"github.com/rratelimiter/rratelimiter/internal/luanames"
@@ -98,29 +94,17 @@ func TestScripts_Names_AreDeclared(t *testing.T) {
 	}
 }
 
-// neverFinishes replies to every script that it has more to do.
-type neverFinishes struct {
-	rueidis.Client
-	calls atomic.Int64
-	trip  time.Duration
-	reply rueidis.RedisResult
+// replies has Redis reply so to every script.
+func (f *fixture) replies(reply string) {
+	f.Reply("EVALSHA", "", func(peer *server.Peer, _ []string) { peer.WriteRaw(reply) })
 }
 
-func newNeverFinishes(f *fixture, trip time.Duration) *neverFinishes {
-	again := f.Conn.B().Arbitrary("EVAL", "return {1, 0}", "0").Build()
-	return &neverFinishes{Client: f.Conn, trip: trip, reply: f.Conn.Do(f.Context(), again)}
-}
-
-func (c *neverFinishes) Do(context.Context, rueidis.Completed) rueidis.RedisResult {
-	c.calls.Add(1)
-	time.Sleep(c.trip)
-	return c.reply
-}
-
+// TestScript_NeverFinishes_EndsWithItsCaller: it replies that it has more to do.
 func TestScript_NeverFinishes_EndsWithItsCaller(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
-		conn := newNeverFinishes(f, time.Millisecond)
-		l := New(rratelimiter.New(conn), "name", SlidingLog{5, time.Second}, SlidingWindow{5, time.Second, 0})
+		f.replies("*2\r\n:1\r\n:0\r\n")
+		f.Latency.Store(int64(time.Millisecond))
+		l := New(f.client, "name", SlidingLog{5, time.Second}, SlidingWindow{5, time.Second, 0})
 		for name, call := range map[string]func(ctx context.Context) error{
 			"TryAcquire": func(ctx context.Context) error { return redistest.Err(l.TryAcquire(ctx, 1)) },
 			"Acquire":    func(ctx context.Context) error { return l.Acquire(ctx, 1) },
@@ -132,10 +116,10 @@ func TestScript_NeverFinishes_EndsWithItsCaller(t *testing.T) {
 			assert.ErrorIs(t, call(ctx), context.DeadlineExceeded, name)
 			cancel()
 			time.Sleep(10 * time.Millisecond)
-			synctest.Wait()
-			before := conn.calls.Load()
+			before := f.Scripts.Load()
+			assert.Positive(t, before)
 			time.Sleep(time.Second)
-			assert.Equal(t, before, conn.calls.Load(), "%s: calls after its caller", name)
+			assert.Equal(t, before, f.Scripts.Load(), "%s: calls after its caller", name)
 		}
 	})
 }
@@ -164,6 +148,24 @@ func TestTake_CallsShareAScript_ResetAfterIsOfTheirOrder(t *testing.T) {
 	}
 }
 
+// TestTake_CallsShareAScript_DeniedAnswerIsOfItsEnd: RetryAfter counts the permits of requests
+// behind a denied one, and so does Remaining.
+func TestTake_CallsShareAScript_DeniedAnswerIsOfItsEnd(t *testing.T) {
+	f := newClocked(t)
+	f.set(begin - begin%1000)
+	l := New(f.client, "name", SlidingLog{10, 10 * time.Second})
+	f.take(l, 2)
+	f.advance(time.Second)
+	var asks []engine.Ask
+	for _, permits := range []int64{1, 1, 1, 7, 1} {
+		asks = append(asks, engine.Ask{Permits: permits, Detail: true, Each: true})
+	}
+	denied := f.ask(l, asks...).Requests[3]
+	want := engine.Answer{Limit: 10, Remaining: 4, RetryAfter: 10 * time.Second, ResetAfter: 10 * time.Second}
+	assert.Equal(t, want, denied.Answer)
+	assert.Equal(t, []engine.Answer{want}, denied.Parts)
+}
+
 // TestTryAcquire_ReplyOfAnotherShape_IsAnError, and no grant.
 func TestTryAcquire_ReplyOfAnotherShape_IsAnError(t *testing.T) {
 	for name, reply := range map[string]string{
@@ -174,19 +176,13 @@ func TestTryAcquire_ReplyOfAnotherShape_IsAnError(t *testing.T) {
 	} {
 		runWithRedis(t, name, func(t *testing.T, f *fixture) {
 			l := New(f.client, "name", FixedWindow{10, time.Hour, false})
-			f.Redis.Server().SetPreHook(func(peer *server.Peer, command string, _ ...string) bool {
-				if command == "EVALSHA" {
-					peer.WriteRaw(reply)
-				}
-				return command == "EVALSHA"
-			})
+			f.replies(reply)
 			ok, err := l.TryAcquire(t.Context(), 2)
 			assert.Error(t, err)
 			assert.False(t, ok)
 			granted, _, err := l.TakeUpTo(t.Context(), 5)
 			assert.Error(t, err)
 			assert.Zero(t, granted)
-			f.Redis.Server().SetPreHook(nil)
 		})
 	}
 }

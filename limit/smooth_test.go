@@ -68,11 +68,6 @@ func TestSmooth_CostAboveABound_IsRefused(t *testing.T) {
 		}
 	}
 	assert.Empty(t, f.redis.Keys())
-	for _, p := range []Smooth{{Permits: 1, Interval: maxInterval},
-		{Permits: 1, Interval: maxInterval / 4, WarmUp: time.Hour}} {
-		_, err := New(f.client, "name", p).TryAcquire(t.Context(), 1)
-		assert.ErrorIs(t, err, rratelimiter.ErrInvalidRate, "%+v", p)
-	}
 }
 
 // TestSmooth_ArgumentsFrom63Bits_AreNumbers for miniredis too: the most stored permits, and the

@@ -13,7 +13,8 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Every policy reads the key of its own, and no other text.
+// TestPolicies_Keys_AreRead: every policy reads the key of its own, and no other text. Other keys would
+// forget what was taken.
 func TestPolicies_Keys_AreRead(t *testing.T) {
 	for part, short := range map[string]string{
 		"window:60000": "fixed_window/1m", "aligned:1000": "fixed_window/1s,aligned",

@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,23 +18,43 @@ import (
 var sharedBuckets = []Policy{TokenBucket{10, 50, time.Second}, LeakyBucket{1, 50, time.Second},
 	Smooth{Permits: 50, Interval: time.Second}}
 
-// shareOf has two processes with waiting callers share a policy, and returns what each got.
-func shareOf(t *testing.T, limiters [2]*Limiter) (shares [2]int64) {
+// shareOf has processes with five waiting callers each share a policy for four seconds. It returns what each
+// process got.
+func shareOf(t *testing.T, limiters ...*Limiter) []int64 {
 	ctx, end := context.WithTimeout(t.Context(), 4*time.Second)
 	defer end()
 	var callers sync.WaitGroup
-	var counts [2]atomic.Int64
+	shares := make([]int64, len(limiters))
 	for i, l := range limiters {
 		for range 5 {
 			callers.Go(func() {
 				for l.Acquire(ctx, 1) == nil {
-					counts[i].Add(1)
+					atomic.AddInt64(&shares[i], 1)
 				}
 			})
 		}
 	}
 	callers.Wait()
-	return [2]int64{counts[0].Load(), counts[1].Load()}
+	return shares
+}
+
+// TestAcquire_SeveralProcessesWait_ShareCallsAndPermits: a permit costs at most a call per process, and
+// the shares stay within a factor of three.
+func TestAcquire_SeveralProcessesWait_ShareCallsAndPermits(t *testing.T) {
+	eachPolicy(t, sharedBuckets[:2], func(t *testing.T, f *fixture, p Policy) {
+		processes := make([]*Limiter, 5)
+		for i := range processes {
+			processes[i] = New(rratelimiter.New(f.Conn), "name", p)
+		}
+		shares := shareOf(t, processes...)
+		var granted int64
+		for _, share := range shares {
+			granted += share
+		}
+		assert.GreaterOrEqual(t, granted, int64(4*50*0.97))
+		assert.LessOrEqual(t, f.Scripts.Load(), (granted+2)*5)
+		assert.LessOrEqual(t, slices.Max(shares), 3*slices.Min(shares), "%v", shares)
+	})
 }
 
 // TestAcquire_OneProcessIsLater_GetsAShare: its clock is behind by as much as those of hosts usually are, or
@@ -56,7 +77,7 @@ func TestAcquire_OneProcessIsLater_GetsAShare(t *testing.T) {
 			conn, latency := f.slowReplies()
 			latency.Store(int64(test.latency))
 			near, late := rratelimiter.New(f.Conn, test.near...), rratelimiter.New(conn, test.late...)
-			shares := shareOf(t, [2]*Limiter{New(near, "name", p), New(late, "name", p)})
+			shares := shareOf(t, New(near, "name", p), New(late, "name", p))
 			assert.LessOrEqual(t, shares[0], 5*shares[1], "%T, %s: %v", p, name, shares)
 		})
 	}
@@ -82,20 +103,4 @@ func TestTryAcquireWithin_ClockIsBehind_IsNotDeniedAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, ok, "denied after %v", time.Since(start))
 	})
-}
-
-// TestAcquire_AnotherProcessResets_WaitsForItsTime: no call of another process wakes a caller.
-func TestAcquire_AnotherProcessResets_WaitsForItsTime(t *testing.T) {
-	eachPolicy(t, []Policy{FixedWindow{1, time.Minute, false}, SlidingLog{1, time.Minute}},
-		func(t *testing.T, f *fixture, p Policy) {
-			l := New(f.client, "name", p)
-			require.NoError(t, l.Acquire(t.Context(), 1))
-			begun := time.Now()
-			var caller sync.WaitGroup
-			caller.Go(func() { assert.NoError(t, l.Acquire(t.Context(), 1)) })
-			time.Sleep(7500 * time.Millisecond)
-			require.NoError(t, New(rratelimiter.New(f.Conn), "name", p).Reset(t.Context()))
-			caller.Wait()
-			assert.InDelta(t, time.Minute, time.Since(begun), float64(100*time.Millisecond))
-		})
 }
