@@ -139,7 +139,7 @@ func TestRefund_ManyEntriesSince_ReturnsNothing(t *testing.T) {
 	f := newClocked(t)
 	const entries = 400
 	l := New(f.client, "name", SlidingLog{2 * entries, time.Second})
-	receipts := f.fillLog("{name}:log:1000", 0, slices.Repeat([]int64{2}, entries))
+	receipts := f.fillLog("{name}:log:1000", 1<<53-entries, slices.Repeat([]int64{2}, entries)) // the totals begin again
 	f.advance(time.Millisecond)
 	assert.Zero(t, f.refund(l, receipts[0], 2).Remaining)
 	assert.Zero(t, f.refund(l, receipts[entries-257], 2).Remaining)
