@@ -145,6 +145,7 @@ func TestAcquire_RedisAnswers_IsGrantedAfterTheWait(t *testing.T) {
 		from, err := l.Acquire(t.Context(), 1)
 		assert.Equal(t, "granted by redis", answer(true, from, err))
 		assert.Equal(t, "granted by redis", answer(l.TryAcquireWithin(t.Context(), 10, 2*time.Minute)))
+		assert.Equal(t, "denied by redis", answer(l.TryAcquireWithin(t.Context(), 1, -1)))
 	})
 }
 
@@ -191,14 +192,19 @@ func TestLimiter_InvalidCall_HasItsError(t *testing.T) {
 			func() { New(limit.New(client, "x"), open) })
 		invalid := valid.With(limit.New(client, "x"))
 		check := func(l *Limiter, permits int64, want error) {
-			_, _, err := l.TryAcquire(t.Context(), permits)
-			require.ErrorIs(t, err, want)
-			_, _, err = l.Take(t.Context(), permits)
-			require.ErrorIs(t, err, want)
-			_, err = l.Acquire(t.Context(), permits)
-			require.ErrorIs(t, err, want)
+			_, _, tried := l.TryAcquire(t.Context(), permits)
+			_, _, taken := l.Take(t.Context(), permits)
+			_, acquired := l.Acquire(t.Context(), permits)
+			for _, err := range []error{tried, taken, acquired} {
+				require.ErrorIs(t, err, want)
+				require.NotErrorIs(t, err, ErrClosed)
+			}
 		}
+		gone, leave := context.WithCancel(t.Context())
+		leave()
 		checkAll := func() {
+			_, _, err := valid.TryAcquire(gone, 1)
+			require.ErrorIs(t, err, context.Canceled)
 			check(valid, 0, rratelimiter.ErrInvalidPermits)
 			check(valid.With(limit.New(client, "", minute)), 1, rratelimiter.ErrInvalidName)
 			check(invalid, 11, rratelimiter.ErrInvalidRate)

@@ -22,15 +22,6 @@ func one(client *rratelimiter.Client) func(*http.Request) (httplimit.Limiter, er
 	return httplimit.Each(client, "web", httplimit.ByIP(), limit.FixedWindow{Permits: 1, Interval: time.Hour})
 }
 
-func ExampleHeaders() {
-	client := connect()
-
-	handler := httplimit.Middleware(one(client), unhurried, httplimit.Headers(httplimit.ThreeHeaders))(hello)
-	h := get(handler, "/").Header
-	fmt.Println(h.Get("RateLimit-Limit"), h.Get("RateLimit-Remaining"), h.Get("RateLimit-Reset"))
-	// Output: 1 0 3600
-}
-
 // Batches cost as many permits as they have items.
 func ExampleCost() {
 	client := connect()

@@ -13,23 +13,26 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// closed is a body that records Close.
-type closed struct {
+// closing is a body, or a RoundTripper with idle connections. It counts how often it is closed.
+type closing struct {
 	io.Reader
-	closed bool
+	http.RoundTripper
+	closed int
 }
 
-func (c *closed) Close() error { c.closed = true; return nil }
+func (c *closing) Close() error { c.closed++; return nil }
+
+func (c *closing) CloseIdleConnections() { c.closed++ }
 
 // http.RoundTripper demands that the body is closed.
 func TestTransport_NotSent_ClosesTheBody(t *testing.T) {
-	body := &closed{Reader: strings.NewReader("body")}
+	body := &closing{Reader: strings.NewReader("body")}
 	r, err := http.NewRequest(http.MethodPost, "http://one", body)
 	require.NoError(t, err)
 	none := func(*http.Request) (httplimit.Limiter, error) { return new(limit.Limiter), nil }
 	_, err = httplimit.Transport(nil, none).RoundTrip(r)
 	assert.ErrorIs(t, err, httplimit.ErrNotSent)
-	assert.True(t, body.closed)
+	assert.Equal(t, 1, body.closed)
 }
 
 // http.Client.CloseIdleConnections finds the method.
@@ -40,11 +43,3 @@ func TestTransport_CloseIdleConnections_ReachesBase(t *testing.T) {
 	// A base without the method.
 	(&http.Client{Transport: httplimit.Transport(roundTrip(nil), httplimit.All(grants))}).CloseIdleConnections()
 }
-
-// closing is a RoundTripper that closes idle connections.
-type closing struct {
-	http.RoundTripper
-	closed int
-}
-
-func (c *closing) CloseIdleConnections() { c.closed++ }

@@ -51,13 +51,6 @@ func TestMiddleware_EqualNamesInAChain_AreNumbered(t *testing.T) {
 	})
 }
 
-// upstream answers the requests of a proxy without a connection.
-type upstream struct{ http.Handler }
-
-func (u upstream) RoundTrip(r *http.Request) (*http.Response, error) {
-	return serve(u, r).Result(), nil
-}
-
 // The fields of an upstream are a list beside those of the proxy, or one of the two wins.
 func TestHeaders_ReverseProxy_OneValueForEachField(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -94,12 +87,9 @@ func TestHeaders_ReverseProxy_OneValueForEachField(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 				proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "upstream"})
-				proxy.Transport = upstream{http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-					for field, values := range c.sent {
-						w.Header()[field] = values
-					}
-					w.WriteHeader(c.status)
-				})}
+				proxy.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
+					return &http.Response{StatusCode: c.status, Header: c.sent.Clone(), Body: http.NoBody}, nil
+				})
 				w := serve(httplimit.Middleware(perIP(client, hour(5)), httplimit.Headers(c.style))(proxy), request())
 				assert.Equal(t, c.status, w.Code)
 				assert.Equal(t, c.want, w.Header())

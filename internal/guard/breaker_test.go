@@ -70,6 +70,18 @@ func TestGuard_DenialFromMemory_EndsNoOutage(t *testing.T) {
 	})
 }
 
+func TestIsMistake_OnlyErrorsOfTheProgram(t *testing.T) {
+	for _, err := range []error{
+		rratelimiter.ErrNotInitialized, &rratelimiter.StateError{}, rratelimiter.ErrInvalidRate,
+		rratelimiter.ErrInvalidPermits, rratelimiter.ErrInvalidName, rratelimiter.ErrInvalidOption,
+		rratelimiter.ErrCrossSlot, rratelimiter.ErrNoClient, limit.ErrNotChargeable, errors.ErrUnsupported,
+	} {
+		assert.True(t, IsMistake(fmt.Errorf("wrapped: %w", err)), "%v", err)
+	}
+	assert.False(t, IsMistake(errRefused))
+	assert.False(t, IsMistake(nil))
+}
+
 // An answer and a failure come together, in either order.
 func TestBreaker_AnswerDuringAFailure_IsNoOutage(t *testing.T) {
 	var down int

@@ -176,23 +176,27 @@ func testSettleFails(t *testing.T, m Middleware) {
 }
 
 func testSettleInAnOutage(t *testing.T, m Middleware) {
-	Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
-		var failed []error
-		end := func() {}
-		server := m.Server(Settings{
-			Client: client, Each: hour(10), OnSettleError: func(err error) { failed = append(failed, err) },
-			Handler: func(ctx context.Context) {
-				end = slow(f)
-				assert.NoError(t, m.Settle(ctx, 0))
-			},
+	for name, cost := range map[string]int64{"a refund": 0, "a charge": 2} {
+		t.Run(name, func(t *testing.T) {
+			Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+				var failed []error
+				end := func() {}
+				server := m.Server(Settings{
+					Client: client, Each: hour(10), OnSettleError: func(err error) { failed = append(failed, err) },
+					Handler: func(ctx context.Context) {
+						end = slow(f)
+						assert.NoError(t, m.Settle(ctx, cost))
+					},
+				})
+				begin := time.Now()
+				assert.Equal(t, 200, server.get(f).Status)
+				defer end()
+				assert.Equal(t, defaultDeadline, time.Since(begin))
+				require.Len(t, failed, 1)
+				assert.ErrorIs(t, failed[0], context.DeadlineExceeded)
+			})
 		})
-		begin := time.Now()
-		assert.Equal(t, 200, server.get(f).Status)
-		defer end()
-		assert.Equal(t, defaultDeadline, time.Since(begin))
-		require.Len(t, failed, 1)
-		assert.ErrorIs(t, failed[0], context.DeadlineExceeded)
-	})
+	}
 }
 
 func testSettleShare(t *testing.T, m Middleware) {
