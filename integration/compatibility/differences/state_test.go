@@ -86,4 +86,9 @@ func TestTryAcquire_ManyExpiredGrants_ReclaimsOnePage(t *testing.T) {
 	}))
 	require.Len(t, counts(t, permitsKey(ours.Name())), many+2-onePage, "one call reclaims a page")
 	require.Equal(t, int64(onePage-1), value(t, ours.Name()))
+
+	// If the newest grant has expired, the script reads no grant.
+	ask(t, "ZREMRANGEBYRANK", permitsKey(ours.Name()), "-2", "-1")
+	require.Equal(t, int64(1), scripts(t, func() { take(t, client.Limiter(ours.Name()), many+1) }))
+	require.Equal(t, []int64{many + 1}, counts(t, permitsKey(ours.Name())))
 }
