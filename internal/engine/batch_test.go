@@ -23,8 +23,7 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	collect := func(wants ...int64) (made []*Request) {
 		for _, permits := range wants {
 			r := &Request{Ask: Ask{Permits: permits}}
-			b := l.addRequest(e, r)
-			assert.Same(t, b, r.batch)
+			assert.Same(t, l.addRequest(e, r), r.batch)
 			made = append(made, r)
 		}
 		return made
@@ -37,32 +36,28 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 		}
 		e.mu.Lock()
 	}
-	type sum struct {
-		requests int
-		permits  int64
-	}
-	holds := func(want ...sum) {
+	holds := func(want ...[2]int64) { // requests and permits of each batch
 		t.Helper()
-		var got []sum
+		var got [][2]int64
 		for b := e.first; b != nil; b = b.open.next {
-			got = append(got, sum{len(b.Requests), b.open.permits})
+			got = append(got, [2]int64{int64(len(b.Requests)), b.open.permits})
 		}
 		assert.Equal(t, want, got)
 	}
 
 	made := collect(slices.Repeat([]int64{2}, MaxRequests+1)...)
-	holds(sum{MaxRequests, 2 * MaxRequests}, sum{1, 2})
+	holds([2]int64{MaxRequests, 2 * MaxRequests}, [2]int64{1, 2})
 	abandon(made[1 : MaxRequests-1]...)
-	holds(sum{2, 4}, sum{1, 2})
+	holds([2]int64{2, 4}, [2]int64{1, 2})
 	assert.Equal(t, []*Request{made[0], made[MaxRequests-1]}, e.first.Requests)
 	// New callers join the last batch.
 	abandon(made[0], made[MaxRequests-1], made[MaxRequests])
 	abandon(collect(3)...)
-	holds(sum{}, sum{})
+	holds([2]int64{}, [2]int64{})
 	e.takeFirst()
 	// No call of several requests is for more permits than a grant can have.
 	collect(1, MaxPermits-1, 1, MaxPermits, 1)
-	holds(sum{2, MaxPermits}, sum{1, 1}, sum{1, MaxPermits}, sum{1, 1})
+	holds([2]int64{2, MaxPermits}, [2]int64{1, 1}, [2]int64{1, MaxPermits}, [2]int64{1, 1})
 	b := e.takeFirst()
 	assert.Len(t, b.Requests, 2)
 	assert.Equal(t, inFlight, b.Requests[0].state)
@@ -113,8 +108,12 @@ func TestBatch_RequestsUpTo_CountTheirMost(t *testing.T) {
 	total, _ := b.Wants()
 	assert.EqualValues(t, 19, total)
 	assert.Equal(t, "1*1 1*1 ~5*2 ~7*1", Runs(b.Requests))
+	for part, want := range []bool{false, true, true, true, true, true, false} {
+		assert.Equal(t, want, b.AnsweredBy("ggpnn", int64(part)))
+	}
 	b.GrantAll(2, Answer{Limit: 30})
 	r := b.Requests[2]
+	assert.True(t, r.Allowed)
 	assert.EqualValues(t, 5, r.Granted)
 	assert.EqualValues(t, 2+5+7, r.Remaining)
 	b.GrantAll(-2, Answer{Limit: 10})
@@ -165,34 +164,5 @@ func TestTryAcquire_CallOfACaller_AnswersItBeforeTheNextCall(t *testing.T) {
 		for _, later := range took[1:] {
 			assert.GreaterOrEqual(t, later, 20*time.Millisecond)
 		}
-	})
-}
-
-// TestBatch_Full_LeavesBeforeLaterOnes: a caller that arrives later may dispatch a call.
-func TestBatch_Full_LeavesBeforeLaterOnes(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		l := f.limiter(MaxPermits, time.Hour)
-		f.Latency.Store(int64(10 * time.Millisecond))
-		var callers sync.WaitGroup
-		ask := func(permits int64) {
-			callers.Go(func() {
-				ok, err := l.TryAcquire(context.Background(), permits)
-				assert.NoError(t, err)
-				assert.Equal(t, permits < MaxPermits, ok, "%d permits", permits)
-			})
-			synctest.Wait()
-		}
-		ask(1)
-		ask(1)
-		for range 4 { // each alone in its batch
-			ask(MaxPermits)
-		}
-		time.Sleep(15 * time.Millisecond) // one call was slow, so more may be in flight
-		for range 10 {
-			ask(2)
-		}
-		callers.Wait()
-		f.Latency.Store(0)
-		assert.EqualValues(t, MaxPermits-22, f.free(l))
 	})
 }

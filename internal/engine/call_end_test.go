@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -81,6 +82,16 @@ func TestCall_ConnectionEndsItsGoroutine_NoCallerIsLeftWaiting(t *testing.T) {
 	}
 }
 
+// setLeases replaces the leases of a limiter by leases of one permit for a second.
+func (l *fake) setLeases(returns ...receipt.Refund) {
+	e := l.Engine.registry.lockExisting(l.ID)
+	defer e.mu.Unlock()
+	e.leases.leases = nil
+	for _, back := range returns {
+		e.leases.leases = append(e.leases.leases, activeLease{Lease{Lasts: time.Second, Return: back}, 1, time.Now()})
+	}
+}
+
 // TestQueue_ReleaseHangs_CallersAreAnswered: the first waits for leased permits, and the other one arrives
 // during its call.
 func TestQueue_ReleaseHangs_CallersAreAnswered(t *testing.T) {
@@ -89,10 +100,7 @@ func TestQueue_ReleaseHangs_CallersAreAnswered(t *testing.T) {
 		f.RequireGranted(l, 10)
 		f.Latency.Store(int64(trip))
 		hangs := func(context.Context, int64) error { time.Sleep(10 * time.Second); return nil }
-		s := activeLease{Lease{Lasts: time.Second, Return: hangs}, 1, time.Now()}
-		e := l.Engine.registry.lockExisting(l.ID)
-		e.leases.leases = []activeLease{s, s}
-		e.mu.Unlock()
+		l.setLeases(hangs, hangs)
 		var first sync.WaitGroup
 		first.Go(func() { assert.NoError(t, l.Acquire(t.Context(), 2)) })
 		time.Sleep(trip / 2)
@@ -160,12 +168,7 @@ func TestLease_ReturnEndsItsGoroutine_OtherLeasesReturn(t *testing.T) {
 			var ended, returned atomic.Int64
 			ends := func(context.Context, int64) error { ended.Add(1); runtime.Goexit(); return nil }
 			returns := func(context.Context, int64) error { returned.Add(1); return nil }
-			e := l.Engine.registry.lockExisting(l.ID)
-			e.leases.leases = []activeLease{
-				{Lease{Lasts: time.Second, Free: 1, Return: ends}, 1, time.Now()},
-				{Lease{Lasts: time.Second, Free: 1, Return: returns}, 1, time.Now()},
-			}
-			e.mu.Unlock()
+			l.setLeases(ends, returns)
 			release(f, l)
 			time.Sleep(time.Second / 2)
 			assert.Equal(t, []int64{1, 1}, []int64{ended.Load(), returned.Load()})

@@ -146,23 +146,6 @@ func TestTakeUpTo_CachedDenial_IsOnlyOfOnePermit(t *testing.T) {
 	})
 }
 
-// TestDenial_LimiterExpires_RedisIsAskedOften: a denial from memory does not renew it.
-func TestDenial_LimiterExpires_RedisIsAskedOften(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		l := f.open(Settings{Denials: time.Hour}, 1, time.Minute)
-		l.renew = 24 * time.Second
-		f.RequireGranted(l, 1)
-		var asked []int64
-		for range 8 {
-			before := f.Scripts.Load()
-			f.RequireDenied(l, 1)
-			asked = append(asked, f.Scripts.Load()-before)
-			time.Sleep(time.Second)
-		}
-		assert.Equal(t, []int64{1, 0, 0, 1, 0, 0, 1, 0}, asked)
-	})
-}
-
 // TestDenial_TimeoutIsTooShort_AnsweredFromMemory: as a request without a timeout.
 func TestDenial_TimeoutIsTooShort_AnsweredFromMemory(t *testing.T) {
 	withServer(t, func(t *testing.T, f *fixture) {

@@ -30,12 +30,11 @@ func runAll(ctx context.Context, all []release) {
 			run(Unattended(ctx))
 		}()
 	}
-	late := time.NewTimer(longTransfer)
-	defer late.Stop()
+	late := time.After(longTransfer)
 	for range all {
 		select {
 		case <-done:
-		case <-late.C:
+		case <-late:
 			return
 		case <-ctx.Done():
 			return

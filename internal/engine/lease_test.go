@@ -18,13 +18,10 @@ func TestLease_EitherClockPassesItsEnd_IsOver(t *testing.T) {
 	for _, test := range []struct {
 		wall, monotonic, remains time.Duration
 	}{
-		{0, 0, time.Second},
 		{999 * time.Millisecond, 999 * time.Millisecond, time.Millisecond},
-		{time.Second, time.Second, 0},
 		{time.Hour, 0, time.Second - time.Hour},
 		{-time.Hour, 0, time.Second},
 		{-time.Hour, time.Second, 0},
-		{time.Second, 0, 0},
 	} {
 		assert.Equal(t, test.remains, s.remainsAfter(test.monotonic, test.wall), "%+v", test)
 	}

@@ -240,9 +240,8 @@ func TestObserver_NoHooks_NothingIsReported(t *testing.T) {
 		} {
 			l := open(New(Settings{Redis: f.Conn, Observer: o}), "limiter", 100, time.Hour)
 			f.RequireGranted(l, 1)
-			_, err := l.Wait(t.Context(), 1, time.Time{})
-			require.NoError(t, err)
-			_, err = Charge(t.Context(), &l.Limiter, 1, func(context.Context) (int, error) { return 0, nil })
+			require.NoError(t, l.Acquire(t.Context(), 1))
+			_, err := Charge(t.Context(), &l.Limiter, 1, func(context.Context) (int, error) { return 0, nil })
 			require.NoError(t, err)
 		}
 		assert.EqualValues(t, 2+3+2, seen.Load())
@@ -251,39 +250,31 @@ func TestObserver_NoHooks_NothingIsReported(t *testing.T) {
 
 func TestObserver_Waiting_HasTheLengthOfTheQueue(t *testing.T) {
 	observed(t, Settings{}, 2, time.Second, func(ctx context.Context, f *fixture, l *fake, o *events) {
-		other := f.open(Settings{Observer: o.observer(f)}, 2, time.Second)
-		before := f.Scripts.Load()
+		other := f.open(Settings{Observer: o.observer(f)}, 2, time.Second) // of another Client
 		leaves, leave := context.WithCancel(ctx)
 		var callers sync.WaitGroup
-		for range 6 {
-			callers.Go(func() { assert.NoError(f, l.Acquire(ctx, 1)) })
-			synctest.Wait()
-		}
-		callers.Go(func() { assert.ErrorIs(f, l.Acquire(leaves, 1), context.Canceled) })
-		synctest.Wait()
-		callers.Go(func() { assert.NoError(f, other.Acquire(ctx, 1)) }) // of another Client
-		synctest.Wait()
-		time.Sleep(100 * time.Millisecond)
-		_, _, waiting := o.all()
 		var lengths []int
-		for _, w := range waiting {
-			if w.Change == 1 {
-				lengths = append(lengths, w.Length)
-			}
+		wait := func(ctx context.Context, l *fake) {
+			callers.Go(func() { _ = l.Acquire(ctx, 1) })
+			synctest.Wait()
+			_, _, waiting := o.all()
+			require.Len(f, waiting, 1)
+			assert.Equal(f, 1, waiting[0].Change)
+			lengths = append(lengths, waiting[0].Length)
 		}
+		for range 6 {
+			wait(ctx, l)
+		}
+		wait(leaves, l)
+		wait(ctx, other)
 		assert.Equal(f, []int{1, 2, 3, 4, 5, 6, 7, 1}, lengths)
 		leave()
 		callers.Wait()
-		time.Sleep(time.Second)
-		_, calls, more := o.all()
-		sum := 0
-		for _, w := range append(waiting, more...) {
-			sum += w.Change
-			assert.GreaterOrEqual(f, w.Length, 0)
+		_, _, ended := o.all()
+		require.Len(f, ended, len(lengths))
+		for _, w := range ended {
+			assert.Equal(f, -1, w.Change)
 		}
-		assert.Zero(f, sum)
-		assert.Zero(f, more[len(more)-1].Length)
-		assert.NotEmpty(f, calls)
-		assert.Greater(f, f.Scripts.Load()-before, int64(len(calls)), "and some before")
+		assert.Empty(f, l.Engine.observer.waiting)
 	})
 }

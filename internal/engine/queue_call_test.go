@@ -15,69 +15,61 @@ import (
 
 // TestQueue_LimiterIsDeleted_CallersLearnSoon: well before their deadlines, with one call.
 func TestQueue_LimiterIsDeleted_CallersLearnSoon(t *testing.T) {
-	t.Run("within a second", func(t *testing.T) {
-		inQueue(t, 10, time.Hour, func(q *line, l *fake) {
-			q.RequireGranted(l, 10)
-			q.wait(l, "a", 1, 0)
-			time.Sleep(5 * time.Second)
-			before := q.Scripts.Load()
-			q.wait(l, "b", 1, 0) // the last call is old
-			assert.Equal(t, before+1, q.Scripts.Load())
-			time.Sleep(100 * time.Millisecond)
-			q.change(l, func(s *state) { s.deleted = true })
-			time.Sleep(100 * time.Millisecond)
-			q.wait(l, "c", 1, 0)
-			time.Sleep(100 * time.Millisecond)
-			q.wait(l, "d", 1, 0)
-			q.done.Wait()
-			assert.ElementsMatch(t, []string{"a failed at 6s", "b failed at 6s", "c failed at 6s", "d failed at 6s"}, q.said())
-			assert.Equal(t, before+2, q.Scripts.Load())
-		})
+	runInQueue(t, "within a second", 10, time.Hour, func(q *line, l *fake) {
+		q.RequireGranted(l, 10)
+		q.wait(l, "a", 1, 0)
+		time.Sleep(5 * time.Second)
+		before := q.Scripts.Load()
+		q.wait(l, "b", 1, 0) // the last call is old
+		assert.Equal(t, before+1, q.Scripts.Load())
+		time.Sleep(100 * time.Millisecond)
+		q.change(l, func(s *state) { s.deleted = true })
+		time.Sleep(100 * time.Millisecond)
+		q.wait(l, "c", 1, 0)
+		time.Sleep(100 * time.Millisecond)
+		q.wait(l, "d", 1, 0)
+		q.done.Wait()
+		assert.ElementsMatch(t, []string{"a failed at 6s", "b failed at 6s", "c failed at 6s", "d failed at 6s"}, q.said())
+		assert.Equal(t, before+2, q.Scripts.Load())
 	})
-	t.Run("many, with one call", func(t *testing.T) {
-		inQueue(t, 10, time.Hour, func(q *line, l *fake) {
-			q.RequireGranted(l, 10)
-			for range MaxRequests + 100 {
-				q.done.Go(func() { assert.ErrorContains(t, l.Acquire(q.Context(), 1), "NOTSET") })
-			}
-			time.Sleep(5 * time.Second)
-			change(q.Context(), l.Engine, l.ID) // all are checked, which a long queue does not do at once again
-			synctest.Wait()
-			before := q.Scripts.Load()
-			q.change(l, func(s *state) { s.deleted = true })
-			change(q.Context(), l.Engine, l.ID)
-			q.done.Wait()
-			assert.Equal(t, before+1, q.Scripts.Load())
-		})
+	runInQueue(t, "many, with one call", 10, time.Hour, func(q *line, l *fake) {
+		q.RequireGranted(l, 10)
+		for range MaxRequests + 100 {
+			q.done.Go(func() { assert.ErrorContains(t, l.Acquire(q.Context(), 1), "NOTSET") })
+		}
+		time.Sleep(5 * time.Second)
+		change(q.Context(), l.Engine, l.ID) // all are checked, which a long queue does not do at once again
+		synctest.Wait()
+		before := q.Scripts.Load()
+		q.change(l, func(s *state) { s.deleted = true })
+		change(q.Context(), l.Engine, l.ID)
+		q.done.Wait()
+		assert.Equal(t, before+1, q.Scripts.Load())
 	})
-	t.Run("many, above a limit that is lower", func(t *testing.T) {
-		inQueue(t, 10, time.Hour, func(q *line, l *fake) {
-			q.RequireGranted(l, 10)
-			ctx, cancel := context.WithCancel(q.Context())
-			for range MaxRequests {
-				q.done.Go(func() { _ = l.Acquire(ctx, 1) })
-			}
-			synctest.Wait()
-			q.wait(l, "large", 8, 0)
-			change(q.Context(), l.Engine, l.ID)
-			synctest.Wait()
-			q.change(l, func(s *state) { s.limit = 5 })
-			q.wait(l, "new", 1, time.Minute)
-			assert.ElementsMatch(t, []string{"large failed at 0s", "new failed at 0s"}, q.said())
-			cancel()
-		})
+	runInQueue(t, "many, above a limit that is lower", 10, time.Hour, func(q *line, l *fake) {
+		q.RequireGranted(l, 10)
+		ctx, cancel := context.WithCancel(q.Context())
+		for range MaxRequests {
+			q.done.Go(func() { _ = l.Acquire(ctx, 1) })
+		}
+		synctest.Wait()
+		q.wait(l, "large", 8, 0)
+		change(q.Context(), l.Engine, l.ID)
+		synctest.Wait()
+		q.change(l, func(s *state) { s.limit = 5 })
+		q.wait(l, "new", 1, time.Minute)
+		assert.ElementsMatch(t, []string{"large failed at 0s", "new failed at 0s"}, q.said())
+		cancel()
 	})
-	t.Run("in half of the time that is left", func(t *testing.T) {
-		inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
-			q.RequireGranted(l, 10)
-			time.Sleep(9500 * time.Millisecond)
-			q.wait(l, "a", 1, 0)
-			q.change(l, func(s *state) { s.deleted = true })
-			q.wait(l, "b", 1, 600*time.Millisecond) // can be served after 500 ms
-			q.wait(l, "c", 1, 0)                    // and this one need not know so soon
-			q.done.Wait()
-			assert.ElementsMatch(t, []string{"a failed at 9.8s", "b failed at 9.8s", "c failed at 9.8s"}, q.said())
-		})
+	runInQueue(t, "in half of the time that is left", 10, 10*time.Second, func(q *line, l *fake) {
+		q.RequireGranted(l, 10)
+		time.Sleep(9500 * time.Millisecond)
+		q.wait(l, "a", 1, 0)
+		q.change(l, func(s *state) { s.deleted = true })
+		q.wait(l, "b", 1, 600*time.Millisecond) // can be served after 500 ms
+		q.wait(l, "c", 1, 0)                    // and this one need not know so soon
+		q.done.Wait()
+		assert.ElementsMatch(t, []string{"a failed at 9.8s", "b failed at 9.8s", "c failed at 9.8s"}, q.said())
 	})
 }
 
@@ -89,35 +81,33 @@ func TestQueue_CallersArriveDuringACall_NextReplyAnswersAll(t *testing.T) {
 		callers int
 		deleted bool
 	}{"few": {20, false}, "many": {many, false}, "many, of a limiter that was deleted": {many, true}} {
-		t.Run(name, func(t *testing.T) {
-			inQueue(t, 10, time.Hour, func(q *line, l *fake) {
-				q.RequireGranted(l, 10)
-				ctx, cancel := context.WithCancel(q.Context())
-				defer cancel()
-				q.done.Go(func() { _ = l.Acquire(ctx, 1) })
-				time.Sleep(5500 * time.Millisecond) // between two pings of rueidis
-				q.Latency.Store(int64(100 * time.Millisecond))
-				before := q.Scripts.Load()
-				q.wait(l, "first", 1, time.Minute)
-				time.Sleep(50 * time.Millisecond) // its call is under way
-				q.change(l, func(s *state) { s.deleted = test.deleted })
-				for range test.callers {
-					q.done.Go(func() {
-						ok, err := l.TryAcquireWithin(ctx, 1, time.Minute)
-						assert.False(t, ok)
-						if test.deleted {
-							assert.ErrorContains(t, err, "NOTSET")
-						} else {
-							assert.NoError(t, err)
-						}
-						assert.Equal(t, 5700*time.Millisecond, time.Since(q.start).Round(time.Millisecond))
-					})
-				}
-				time.Sleep(time.Second)
-				assert.Contains(t, q.said(), "first failed at 5.6s")
-				assert.Equal(t, before+2, q.Scripts.Load())
-				cancel()
-			})
+		runInQueue(t, name, 10, time.Hour, func(q *line, l *fake) {
+			q.RequireGranted(l, 10)
+			ctx, cancel := context.WithCancel(q.Context())
+			defer cancel()
+			q.done.Go(func() { _ = l.Acquire(ctx, 1) })
+			time.Sleep(5500 * time.Millisecond) // between two pings of rueidis
+			q.Latency.Store(int64(100 * time.Millisecond))
+			before := q.Scripts.Load()
+			q.wait(l, "first", 1, time.Minute)
+			time.Sleep(50 * time.Millisecond) // its call is under way
+			q.change(l, func(s *state) { s.deleted = test.deleted })
+			for range test.callers {
+				q.done.Go(func() {
+					ok, err := l.TryAcquireWithin(ctx, 1, time.Minute)
+					assert.False(t, ok)
+					if test.deleted {
+						assert.ErrorContains(t, err, "NOTSET")
+					} else {
+						assert.NoError(t, err)
+					}
+					assert.Equal(t, 5700*time.Millisecond, time.Since(q.start).Round(time.Millisecond))
+				})
+			}
+			time.Sleep(time.Second)
+			assert.Contains(t, q.said(), "first failed at 5.6s")
+			assert.Equal(t, before+2, q.Scripts.Load())
+			cancel()
 		})
 	}
 }
@@ -158,18 +148,6 @@ func TestQueue_ReplyForAnotherCaller_EndsUnreachableDeadlines(t *testing.T) {
 	})
 }
 
-func TestQueue_RequestAheadExceedsTheNewRate_DoesNotCount(t *testing.T) {
-	inQueue(t, 100, 10*time.Second, func(q *line, l *fake) {
-		q.RequireGranted(l, 100)
-		q.wait(l, "a", 1, 0)
-		q.wait(l, "b", 50, 0)
-		time.Sleep(2 * time.Second) // all are asked for
-		q.change(l, func(s *state) { s.limit = 10 })
-		// 10 permits are free at 10s: 1 is a's, b requests more than the rate, the rest are free.
-		q.RequireTrue(l.TryAcquireWithin(q.Context(), 1, 15*time.Second))
-	})
-}
-
 // TestQueue_StateChangedBeforeTheCaller_IsNotDeniedOnStaleState: only a reply to a call that left
 // after the caller arrived denies it.
 func TestQueue_StateChangedBeforeTheCaller_IsNotDeniedOnStaleState(t *testing.T) {
@@ -186,32 +164,30 @@ func TestQueue_StateChangedBeforeTheCaller_IsNotDeniedOnStaleState(t *testing.T)
 		"another limiter":      {func(s *state) { *s = state{limit: 20, every: time.Second} }, 12, ""},
 	} {
 		for who, other := range map[string]bool{"another client": true, "this client": false} {
-			t.Run(name+" by "+who, func(t *testing.T) {
-				inQueue(t, 10, time.Hour, func(q *line, l *fake) {
-					ctx, cancel := context.WithCancel(q.Context())
-					defer cancel()
-					q.RequireGranted(l, 10)
-					q.done.Go(func() { _ = l.Acquire(ctx, 1) })
-					synctest.Wait()
-					time.Sleep(time.Minute)
-					q.change(l, test.change)
-					if !other {
-						change(ctx, l.Engine, l.ID)
-					}
-					before, start := q.Scripts.Load(), time.Now()
-					soon, cancel := context.WithTimeout(ctx, 5*time.Minute)
-					defer cancel()
-					err := l.Acquire(soon, test.permits)
-					if test.want == "" {
-						assert.NoError(t, err)
-					} else {
-						assert.ErrorContains(t, err, test.want)
-					}
-					assert.Zero(t, time.Since(start), "at once")
-					if other {
-						assert.Positive(t, q.Scripts.Load()-before, "calls to Redis for the new caller")
-					}
-				})
+			runInQueue(t, name+" by "+who, 10, time.Hour, func(q *line, l *fake) {
+				ctx, cancel := context.WithCancel(q.Context())
+				defer cancel()
+				q.RequireGranted(l, 10)
+				q.done.Go(func() { _ = l.Acquire(ctx, 1) })
+				synctest.Wait()
+				time.Sleep(time.Minute)
+				q.change(l, test.change)
+				if !other {
+					change(ctx, l.Engine, l.ID)
+				}
+				before, start := q.Scripts.Load(), time.Now()
+				soon, cancel := context.WithTimeout(ctx, 5*time.Minute)
+				defer cancel()
+				err := l.Acquire(soon, test.permits)
+				if test.want == "" {
+					assert.NoError(t, err)
+				} else {
+					assert.ErrorContains(t, err, test.want)
+				}
+				assert.Zero(t, time.Since(start), "at once")
+				if other {
+					assert.Positive(t, q.Scripts.Load()-before, "calls to Redis for the new caller")
+				}
 			})
 		}
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -59,6 +60,10 @@ func inQueue(t *testing.T, limit int64, every time.Duration, test func(q *line, 
 	})
 }
 
+func runInQueue(t *testing.T, name string, limit int64, every time.Duration, test func(q *line, l *fake)) {
+	t.Run(name, func(t *testing.T) { inQueue(t, limit, every, test) })
+}
+
 // TestQueue_Callers_AreServedInOrder: of ten permits in ten seconds.
 func TestQueue_Callers_AreServedInOrder(t *testing.T) {
 	const second, trip = time.Second, 100 * time.Millisecond
@@ -84,21 +89,19 @@ func TestQueue_Callers_AreServedInOrder(t *testing.T) {
 			[]caller{{"opens", 1, second}, {"first", 6, 0}, {"second", 6, 15 * second}, {"third", 4, 15 * second}},
 			[]string{"opens failed at 0.1s", "second failed at 0.2s", "first at 10.1s", "third at 10.1s"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
-				for range test.taken {
-					q.RequireGranted(l, 1)
-					time.Sleep(test.pause)
-				}
-				q.Latency.Store(int64(test.latency))
-				before := q.Scripts.Load()
-				for _, c := range test.callers {
-					q.wait(l, c.name, c.permits, c.timeout)
-				}
-				q.done.Wait()
-				assert.ElementsMatch(t, test.want, q.log)
-				assert.LessOrEqual(t, q.Scripts.Load()-before, int64(len(test.want)+2), "calls when the head could be served")
-			})
+		runInQueue(t, name, 10, 10*time.Second, func(q *line, l *fake) {
+			for range test.taken {
+				q.RequireGranted(l, 1)
+				time.Sleep(test.pause)
+			}
+			q.Latency.Store(int64(test.latency))
+			before := q.Scripts.Load()
+			for _, c := range test.callers {
+				q.wait(l, c.name, c.permits, c.timeout)
+			}
+			q.done.Wait()
+			assert.ElementsMatch(t, test.want, q.log)
+			assert.LessOrEqual(t, q.Scripts.Load()-before, int64(len(test.want)+2), "calls when the head could be served")
 		})
 	}
 }
@@ -130,79 +133,59 @@ func TestQueue_HeadLeaves_NextIsServed(t *testing.T) {
 	})
 }
 
-// TestQueue_CallersArriveAndLeave_SumsMatch: served, refused, too late, cancelled, or with an error.
-func TestQueue_CallersArriveAndLeave_SumsMatch(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		l := f.limiter(20, 2*time.Second)
-		random := rand.New(rand.NewPCG(3, 4))
-		check := func() (waiting int) {
-			e := l.Engine.registry.lockExisting("limiter")
-			if e == nil {
-				return 0
+// TestQueue_WaitersArriveAndLeave_SumsMatch: between calls and during them, served, refused, or with an
+// error.
+func TestQueue_WaitersArriveAndLeave_SumsMatch(t *testing.T) {
+	l := open(New(Settings{}), "limiter", 20, time.Second)
+	random := rand.New(rand.NewPCG(3, 4))
+	q := &queue{changed: make(chan struct{}, 1)}
+	e := &entry{queue: q}
+	var all []*waiter // in order of arrival, and some that are gone
+	inCall := false
+	for range 5000 {
+		switch n := random.IntN(9); {
+		case n < 4:
+			w := &waiter{Request: Request{Ask: Ask{Permits: 1 + random.Int64N(25)}}, done: make(chan struct{}, 1)}
+			if random.IntN(2) == 0 {
+				w.deadline = time.Now().Add(time.Duration(random.IntN(10)) * time.Second)
 			}
-			defer l.Engine.registry.unlockEntry(e)
-			if e.queue == nil {
-				return 0
+			q.add(w)
+			all = append(all, w)
+		case n < 6 && len(all) > 0:
+			if w := all[random.IntN(len(all))]; w.state < answered {
+				l.withdraw(e, w)
 			}
-			var wanted, ahead int64
-			checked := true
-			var last uint64
-			for w := e.queue.waiters.first; w != nil; w = w.next {
-				checked = checked && w != e.queue.fresh.unchecked
-				if checked {
-					ahead += w.Permits
-				}
-				wanted += w.Permits
-				assert.Greater(t, w.arrival, last)
-				assert.Less(t, w.state, answered)
-				last = w.arrival
-				waiting++
-			}
-			assert.Equal(t, wanted, e.queue.wanted, "wanted by all")
-			assert.Equal(t, checked, e.queue.fresh.unchecked == nil, "an unchecked waiter waits")
-			if !checked {
-				assert.Equal(t, ahead, e.queue.fresh.ahead, "wanted by those before the first unchecked")
-			}
-			return waiting
+		case n == 6 && !inCall && q.waiters.first != nil:
+			q.fillBatch()
+			inCall = true
+		case inCall:
+			inCall = false
+			err := []error{nil, nil, nil, errors.New("OOM")}[random.IntN(4)]
+			q.batch.Forecast = &view{limit: 20, after: 2 * time.Second, every: time.Second}
+			q.batch.Requests[0].Allowed = random.IntN(2) == 0
+			q.wakeAll(q.applyAnswers(err))
+			q.inCall = q.inCall[:0]
+			l.check(e, q, err)
 		}
-		f.Latency.Store(int64(30 * time.Millisecond))
-		var callers sync.WaitGroup
-		most := 0
-		for step := range 1500 {
-			permits := 1 + random.Int64N(6)
-			if random.IntN(40) == 0 {
-				permits = 21
+		all = slices.DeleteFunc(all, func(w *waiter) bool { return w.state >= answered })
+		var wanted, ahead int64
+		w := q.waiters.first
+		for _, want := range all {
+			require.Same(t, want, w)
+			if q.fresh.unchecked != nil && w.arrival < q.fresh.unchecked.arrival {
+				ahead += w.Permits
 			}
-			ctx, cancel := context.WithCancel(t.Context())
-			if random.IntN(3) == 0 {
-				time.AfterFunc(time.Duration(random.IntN(3000))*time.Millisecond, cancel)
-			}
-			timeout := max(0, time.Duration(random.IntN(4000)-1000)*time.Millisecond)
-			callers.Go(func() {
-				defer cancel()
-				_, _ = l.TryAcquireWithin(ctx, permits, timeout)
-			})
-			switch random.IntN(60) {
-			case 0:
-				callers.Go(func() { _ = l.Release(t.Context(), 10) })
-			case 1:
-				f.fail("OOM")
-			case 2, 3, 4, 5:
-				f.fail("")
-			}
-			if random.IntN(4) > 0 {
-				time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
-			}
-			synctest.Wait()
-			most = max(most, check())
-			require.False(t, t.Failed(), "step %d", step)
+			wanted += w.Permits
+			w = w.next
 		}
-		f.fail("")
-		assert.Greater(t, most, 15)
-		callers.Wait()
-		time.Sleep(time.Second)
-		assert.True(t, l.Engine.idle())
-	})
+		require.Nil(t, w)
+		require.Equal(t, wanted, q.wanted, "wanted by all")
+		if q.fresh.unchecked != nil {
+			require.Equal(t, ahead, q.fresh.ahead, "wanted by those before the first unchecked")
+			require.Contains(t, all, q.fresh.unchecked)
+		}
+		require.EqualValues(t, len(all), q.batch.sent.callers)
+	}
 }
 
 // TestQueue_CallerLeavesWithItsAnswer_TakesIt: its permits are not lost.

@@ -11,8 +11,6 @@ import (
 // its requests are ordered, the forecast gives the time of its calls, and a denied request stays.
 func (l *Limiter) serve(e *entry, q *queue) {
 	g := l.Engine
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
 		// Callers that arrive at the same time, or that the last reply has woken, can still join.
 		g.yields.yield(alone)
@@ -33,9 +31,8 @@ func (l *Limiter) serve(e *entry, q *queue) {
 		if pause := time.Until(q.next()); pause > 0 {
 			first.waited = true // for permits, by the forecast of an earlier call
 			e.mu.Unlock()
-			timer.Reset(pause)
 			select {
-			case <-timer.C:
+			case <-time.After(pause):
 			case <-q.changed:
 			}
 			continue

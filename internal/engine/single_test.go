@@ -157,14 +157,26 @@ func TestSingle_Lease_IsBroughtByASharedCall(t *testing.T) {
 	})
 }
 
-func TestSingle_Receipt_RefundsItsGrant(t *testing.T) {
-	withSingles(t, Settings{}, func(t *testing.T, f *fixture, g *Engine) {
-		l := open(g, "limiter", 5, time.Minute)
-		slot := receipt.Collect(t.Context())
-		f.RequireTrue(l.TryAcquire(slot, 2))
-		require.NoError(t, slot.Of(2).Refund(t.Context(), 1))
-		assert.EqualValues(t, 4, f.free(l))
-	})
+func TestReceipt_EachWay_RefundsItsGrant(t *testing.T) {
+	for _, way := range ways {
+		for kind, others := range map[string]int64{"shared call": 0, "own call": pipelined + 1, "lease": 0} {
+			runWithServer(t, way.name+", "+kind, func(t *testing.T, f *fixture) {
+				leased, s := kind == "lease", Settings{}
+				if leased {
+					s.Lease = time.Second
+				}
+				l := f.open(s, 100, time.Minute)
+				l.Engine.calling.Add(others)
+				f.CountGranted(l, 20, 0)
+				slot := receipt.Collect(t.Context())
+				require.NoError(t, way.call(slot, l, 1))
+				require.NoError(t, slot.Of(1).Refund(t.Context(), 1))
+				assert.Equal(t, leased, slot.FromMemory())
+				require.NoError(t, l.Engine.Flush(t.Context()))
+				assert.EqualValues(t, 80, f.free(l))
+			})
+		}
+	}
 }
 
 // sending records how many calls each pipeline has.

@@ -63,9 +63,7 @@ func (l *Limiter) waitInQueue(ctx context.Context, ask Ask, deadline, latest tim
 	_ error) {
 	var expired <-chan time.Time
 	if !deadline.IsZero() {
-		timer := time.NewTimer(time.Until(deadline))
-		defer timer.Stop()
-		expired = timer.C
+		expired = time.After(time.Until(deadline))
 	}
 	w := &waiter{
 		Request: Request{Ask: ask}, done: make(chan struct{}, 1), deadline: latest, since: time.Now(),
