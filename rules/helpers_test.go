@@ -12,8 +12,8 @@ import (
 
 // The fixtures of rulestest.
 var (
-	one, large, request = rulestest.One, rulestest.Large, rulestest.Request
-	offline             = rulestest.Offline
+	one, request = rulestest.One, rulestest.Request
+	offline      = rulestest.Offline
 )
 
 // parsed returns the rules of a text.
