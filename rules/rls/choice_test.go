@@ -14,8 +14,8 @@ import (
 )
 
 // TestShouldRateLimit_WhatAClientChooses_CountsApart: Envoy chooses the keys and the client the
-// values. Values in odd forms are limited, each under its own name, and on no other value's account:
-// by a limit of each value, behind a fixed value, and by a wildcard.
+// values. Values in odd forms are limited, each under its own name, and on no other value's account.
+// The limits are one of each value, one behind a fixed value, and one of a wildcard.
 func TestShouldRateLimit_WhatAClientChooses_CountsApart(t *testing.T) {
 	const config = `
 domain: d
