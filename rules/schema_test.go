@@ -106,8 +106,18 @@ func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 	override := func(text string) string {
 		return one("key: method, limits: 1/s, overrides: [{key: GET, " + text + "}]")
 	}
+	headers := func(n int) string {
+		fields := ""
+		for i := range n {
+			fields += fmt.Sprintf("X-%d: y, ", i)
+		}
+		return one("ban: true, match: {headers: {" + fields + "}}")
+	}
+	long := strings.Repeat("x", 128)
 	for _, file := range []string{
-		string(documented), "rules: []", "escaped_slashes: allow\non_invalid: on_failure\nmax_waiting: 1\nrules: []",
+		string(documented), "rules: []", "escaped_slashes: allow\non_invalid: on_failure\nmax_waiting: 1000000\nrules: []",
+		"domain: " + long + "\nrules: [{name: " + long + ", ban: true}]", headers(32),
+		limit("[1/s, 1/m, 1/h, 1/d, 1/w, 1/2s, 1/3s, 1/4s, 1/5s, 1/6s]"),
 		"address: {header: x-Real-IP, trusted: '::1', ipv6_bits: 128}\nrules: []", "address: {trusted: unix}\nrules: []",
 		limit("' 10 / s '"), limit("10/1m30s"), limit("1/.5s"), limit("1/1000000us"), limit("2/2w"), limit("0/s"),
 		limit("{permits: 0, per: 5.s}"), limit("{rate: 1/month, policy: calendar, in: UTC}"),
@@ -128,7 +138,8 @@ func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 	}
 	invalid := []string{
 		"escaped_slashes: both\nrules: []", "address: {header: a b}\nrules: []", "address: {trusted: x}\nrules: []",
-		"domain: " + strings.Repeat("x", 129) + "\nrules: []",
+		"domain: x" + long + "\nrules: []", "rules: [{name: x" + long + ", ban: true}]", headers(33),
+		"max_waiting: 1000001\nrules: []",
 		limit("-1/s"), limit("1/+5s"), limit("{rate: 1/s, per: s}"), limit("{permits: -1, per: s}"),
 		limit("{permits: 1, per: x}"), limit("{rate: 1/s, cells: 1}"), limit("{rate: 1/s, policy: fixed_window, cells: 5}"),
 		limit("{policy: pause}"), limit("{policy: pause, most: 1h, rate: 1/s}"), one("key: ip, limits: 1/s, policy: pause"),
