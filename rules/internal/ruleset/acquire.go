@@ -66,16 +66,12 @@ func (r *rule) appendAcquires(all []jointAcquire, o *opener, request *Request, s
 	a.cost, a.err = r.cost.of(request)
 	chosen := []*limits{r.limits}
 	if r.key != nil && (!r.limits.ban || len(r.overrides) > 0) {
-		var err error
-		exact := false
-		if a.key, exact, err = keyOf(r.key, request, segments, m.condition); err == nil && a.key == "" {
-			err = errNoKey
-		}
+		key, exact, err := keyOf(r.key, request, segments, m.condition)
 		if err != nil && !r.limits.ban {
 			a.err = err
 			return append(all, a)
 		}
-		chosen = r.limitsOf(a.key, exact)
+		a.key, chosen = key, r.limitsOf(key, exact)
 	}
 	if slices.ContainsFunc(all, func(other jointAcquire) bool { return other.of(r, a.key) }) {
 		return all
@@ -133,8 +129,6 @@ func (a *jointAcquire) of(r *rule, key string) bool {
 	return len(a.rules) > 0 && a.rules[0] == r.name && a.key == key && a.err == nil
 }
 
-var errNoKey = guard.Invalidf("rules: the key of the request is empty")
-
 type banned string
 
 func (banned) Take(context.Context, int64) (rratelimiter.Decision, error) {
@@ -163,8 +157,7 @@ func joinAdjacent(all []jointAcquire, o *opener) []jointAcquire {
 // join adds the limiters of another acquire to this one if one call can decide both. It reports
 // whether it did. A Redisson limiter of both is taken from once.
 func (a *jointAcquire) join(other *jointAcquire, cluster bool) bool {
-	if a.members == nil || other.members == nil || a.settings != other.settings ||
-		a.cost != other.cost || a.cost < 0 {
+	if a.members == nil || other.members == nil || a.settings != other.settings || a.cost != other.cost {
 		return false
 	}
 	members := a.members
