@@ -191,10 +191,6 @@ rules:
 rules: [{name: a, key: header:K, limits: 9/h, cost: header:X-Cost, overrides: [{key: x, ban: true}]}]`,
 			[]call{{"GET /", h("K", "x"), many}, {"GET /", h("K", "y"), bad},
 				{"GET /", h("K", "y", "X-Cost", "1", "X-Cost", "1"), bad}, {"GET /", h("K", "y", "X-Cost", "x"), bad}}},
-		"a header with spaces around it, or there twice": {`
-rules: [{name: a, key: header:K, limits: 1/h}]`,
-			[]call{{"GET /", h("K", "x"), good}, {"GET /", h("K", " x "), many}, {"GET /", h("K", "x", "K", "y"), bad},
-				{"GET /", h("K", " "), bad}}},
 		"more limits than decide at once": {`
 match: all
 rules:

