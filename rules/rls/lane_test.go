@@ -53,6 +53,31 @@ descriptors:
 	})
 }
 
+// On a cluster, descriptors are decided apart, unless slot_by puts their limiters into one slot.
+func TestShouldRateLimit_Cluster_JoinsOneSlot(t *testing.T) {
+	for slotBy, want := range map[string][]string{
+		"other":  {"OVER | OK 1/3 hour 3600s | OVER 0/1 hour 3600s", "OVER | OK 0/3 hour 3600s | OVER 0/0 hour 3600s"},
+		"tenant": {"OVER | OK 2/3 hour 3600s | OVER 0/1 hour 3600s", "OVER | OK 2/3 hour 3600s | OVER 0/0 hour 3600s"},
+	} {
+		redistest.RunTwoMasters(t, func(c *redistest.Cluster) {
+			s := newServer(c, rratelimiter.New(c.Conn), `
+domain: d
+descriptors:
+  - key: tenant
+    descriptors:
+      - {key: wide, rate_limit: {unit: hour, requests_per_unit: 3}}
+      - {key: tight, rate_limit: {unit: hour, requests_per_unit: 1}}
+      - {key: ban, rate_limit: {unit: hour, requests_per_unit: 0}}
+slot_by: `+slotBy)
+			ask := func(second string) string {
+				return summary(s.ShouldRateLimit(c.Context(), request(c.T, "d | tenant={7} wide | tenant={7} "+second)))
+			}
+			assert.Equal(c, "OK | OK 2/3 hour 3600s | OK 0/1 hour 3600s", ask("tight"), slotBy)
+			assert.Equal(c, want, []string{ask("tight"), ask("ban")}, slotBy)
+		})
+	}
+}
+
 // More limits than one call decides, each of them five times.
 func TestShouldRateLimit_EqualDescriptors_CountInOrder(t *testing.T) {
 	client, _ := guardtest.Connect(t)
