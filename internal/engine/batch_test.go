@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -95,6 +96,28 @@ func TestCoalesce_SlowCalls_MoreAreInFlight(t *testing.T) {
 		f.Latency.Store(int64(slowCall))
 		f.RequireGranted(l, 1)
 		assert.EqualValues(t, maxCalls+1, calls(), "the last one was just slow")
+	})
+}
+
+// TestCoalesce_CallsInPipelines_HaveTheCallersOfTheirLimiters: each caller asks again at once.
+func TestCoalesce_CallsInPipelines_HaveTheCallersOfTheirLimiters(t *testing.T) {
+	withServer(t, func(t *testing.T, f *fixture) {
+		const limiters, callers, rounds = pipelined + 1, 8, 20
+		g := f.engine()
+		f.Latency.Store(int64(2 * slowCall))
+		var all sync.WaitGroup
+		for i := range limiters {
+			l := open(g, fmt.Sprint(i), 1<<40, time.Hour)
+			for range callers {
+				all.Go(func() {
+					for range rounds {
+						assert.NoError(t, redistest.Err(l.TryAcquire(t.Context(), 1)))
+					}
+				})
+			}
+		}
+		all.Wait()
+		assert.Less(t, f.Scripts.Load(), int64(limiters*callers*rounds/2), "script calls")
 	})
 }
 

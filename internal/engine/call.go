@@ -15,12 +15,9 @@ import (
 // pipeline is slower: all callers would wait for it. make bench measures it.
 const pipelined = 16
 
-// pipelining reports whether so many limiters have calls in flight that calls share pipelines.
-func (g *Engine) pipelining() bool { return g.calling.Load() > pipelined }
-
 // pipelineOf returns the pipeline for a call with a key, or nil if it is to be sent alone.
 func (g *Engine) pipelineOf(key string) *redisx.Pipeline {
-	if !g.pipelining() {
+	if g.calling.Load() <= pipelined {
 		return nil
 	}
 	return g.pipelines.Of(key)

@@ -79,10 +79,10 @@ func (l *Limiter) dispatch(e *entry) *Batch {
 }
 
 // yieldTo lets callers join the first batch, mostly those that the last reply has woken. If the
-// last call had a single caller, no call yields: a lone caller does not wait. A call in a pipeline
-// yields for that.
+// last call had a single caller, no call yields: a lone caller does not wait. The pipeline of a call
+// yields once more, for calls of other limiters: then no caller can join this one.
 func (g *Engine) yieldTo(e *entry) {
-	if !g.yields.contended.Load() || g.pipelining() {
+	if !g.yields.contended.Load() {
 		return
 	}
 	g.yields.collect(fullBatch, func() int {
