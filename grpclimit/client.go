@@ -72,6 +72,19 @@ func StreamClientInterceptor(choose func(context.Context, Call) (Limiter, error)
 	}
 }
 
+// clientStream is a stream of a client whose status may pause its limiter. Header returns no status.
+type clientStream struct {
+	grpc.ClientStream
+	gate    *gate
+	limiter Limiter
+}
+
+func (s *clientStream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	s.gate.pauseFor(s.limiter, err)
+	return err
+}
+
 func outgoing(ctx context.Context, method string, message any, cc *grpc.ClientConn) call {
 	c := call{ctx, Call{Method: method, Message: message, Outgoing: true}}
 	if cc != nil {

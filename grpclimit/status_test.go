@@ -51,7 +51,6 @@ func TestRetryInfo_AnyStatus_IsRead(t *testing.T) {
 		"below zero":            {statusOf(codes.ResourceExhausted, retryIn(-7*time.Second)), 0, true},
 		"no delay":              {statusOf(codes.ResourceExhausted, new(errdetails.RetryInfo)), 0, true},
 		"another detail alone":  {statusOf(codes.ResourceExhausted, quota), 0, true},
-		"no detail":             {statusOf(codes.ResourceExhausted), 0, true},
 		"unavailable":           {statusOf(codes.Unavailable), 0, false},
 		"another code":          {statusOf(codes.Aborted, retryIn(7*time.Second)), 0, false},
 	} {

@@ -129,7 +129,6 @@ func TestPauseOn_ChosenResponses_PauseAtMostThatLong(t *testing.T) {
 		opts  []httplimit.Option
 		pause time.Duration
 	}{
-		"by default":   {github, 0, nil, 0},
 		"chosen":       {github, 0, []httplimit.Option{chosen}, time.Minute},
 		"a Pause":      {github, 5 * time.Minute, []httplimit.Option{chosen}, 5 * time.Minute},
 		"Anthropic":    {response(529, "Retry-After: 9"), 0, []httplimit.Option{overloaded}, 9 * time.Second},

@@ -101,7 +101,7 @@ func TestNotSent_Text_SaysPausedAndRounds(t *testing.T) {
 	for want, d := range map[string]rratelimiter.Decision{
 		`not sent: limiter "name": paused for 2s`:                             {RetryAfter: 1000991158},
 		`not sent: limiter "name": not enough permits (1) in time, but in 1s`: {Limit: 5, RetryAfter: 1},
-		`not sent: limiter "name": not enough permits (1) in time`:            {Limit: 5},
+		`not sent: limiter "name": not enough permits (1) in time`:            {},
 	} {
 		refused := Decided{Answer: Answer{Outcome: limit.Outcome{Limiter: "name", Cost: 1, Decision: d}}}
 		assert.EqualError(t, refused.NotSent(errors.New("not sent")), want)

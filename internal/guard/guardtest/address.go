@@ -84,6 +84,7 @@ var addresses = []struct {
 	// Forms of addresses.
 	{proxy, "", []string{"X-Forwarded-For: 203.0.113.9:4711"}, "203.0.113.9"},
 	{proxy, "", []string{"X-Forwarded-For: 2001:db8::1"}, "2001:db8::/64"},
+	{proxy, "", []string{"X-Forwarded-For: ::1"}, "::/64"},
 	{proxy, "", []string{"X-Forwarded-For: [2001:db8::1]:4711"}, "2001:db8::/64"},
 	{proxy, "", []string{"X-Forwarded-For: [2001:db8::1]"}, "2001:db8::/64"},
 	{proxy, "", []string{"X-Forwarded-For: ::ffff:203.0.113.9"}, "203.0.113.9"},
