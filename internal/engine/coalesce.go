@@ -67,8 +67,8 @@ func (l *Limiter) dispatch(e *entry) *Batch {
 	g.yieldTo(e)
 	e.mu.Lock()
 	b := e.takeFirst()
-	if contended := len(b.Requests) > 1 || e.calls > 1; contended != g.yields.contended.Load() {
-		g.yields.contended.Store(contended)
+	if contended := len(b.Requests) > 1 || e.calls > 1; contended != g.contended.Load() {
+		g.contended.Store(contended)
 	}
 	if e.queue == nil { // else free permits are for the waiters
 		b.sent.changes = e.leases.plan(b)
@@ -82,7 +82,7 @@ func (l *Limiter) dispatch(e *entry) *Batch {
 // last call had a single caller, no call yields: a lone caller does not wait. The pipeline of a call
 // yields once more, for calls of other limiters: then no caller can join this one.
 func (g *Engine) yieldTo(e *entry) {
-	if !g.yields.contended.Load() {
+	if !g.contended.Load() {
 		return
 	}
 	g.yields.collect(fullBatch, func() int {

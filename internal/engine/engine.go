@@ -57,8 +57,9 @@ type Engine struct {
 	denials    *denials  // nil without a denial cache
 	observer   *observer // nil without an Observer
 
-	slow    atomic.Bool  // the last call took long
-	calling atomic.Int64 // limiters with calls in flight, and singles; those of queues excepted
+	slow      atomic.Bool  // the last call took long
+	contended atomic.Bool  // the last call had several callers, or was not the only one for its limiter
+	calling   atomic.Int64 // limiters with calls in flight, and singles; those of queues excepted
 
 	// Each Engine has pools of its own: a channel of one synctest bubble must not be used in
 	// another.
@@ -86,7 +87,8 @@ func New(s Settings) *Engine {
 		g.now = time.Now
 	}
 	g.workers = make(workers)
-	g.pipelines = redisx.NewPipelines(s.Redis, g.yields.collect)
+	// A call that no other caller of its limiter joins says nothing of the pipelines.
+	g.pipelines = redisx.NewPipelines(s.Redis, new(yields).collect)
 	g.requests.New = func() any { return new(Request) }
 	g.batches.New = func() any { return new(Batch) }
 	g.singles.New = newSingle

@@ -15,8 +15,7 @@ const (
 
 // yields lets callers join a call that is about to be sent.
 type yields struct {
-	contended atomic.Bool  // the last call had several callers, or was not the only one for its limiter
-	skips     atomic.Int64 // calls that do not yield, since the process is busy
+	skips atomic.Int64 // calls that do not yield, since the process is busy
 }
 
 // collect yields as long as each yield brings callers, until there are enough.
