@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -172,20 +170,31 @@ func TestTryAcquire_CallOfACaller_AnswersItBeforeTheNextCall(t *testing.T) {
 		l := f.limiter(100, time.Hour)
 		f.Latency.Store(int64(10 * time.Millisecond))
 		start := time.Now()
-		took := make([]time.Duration, 5)
-		var callers sync.WaitGroup
-		for i := range took {
-			callers.Go(func() {
-				_, err := l.TryAcquire(context.Background(), 1)
-				assert.NoError(t, err)
-				took[i] = time.Since(start)
-			})
-			synctest.Wait()
-		}
-		callers.Wait()
+		took, errs := redistest.Crowd(5, func(int) (time.Duration, error) {
+			_, err := l.TryAcquire(context.Background(), 1)
+			return time.Since(start), err
+		})
+		require.Equal(t, make([]error, 5), errs)
 		assert.Equal(t, 10*time.Millisecond, took[0])
 		for _, later := range took[1:] {
 			assert.GreaterOrEqual(t, later, 20*time.Millisecond)
 		}
+	})
+}
+
+// TestBatch_Full_LeavesBeforeLaterOnes: a caller that arrives later may dispatch a call.
+func TestBatch_Full_LeavesBeforeLaterOnes(t *testing.T) {
+	withServer(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(MaxPermits, time.Hour)
+		f.Latency.Store(int64(10 * time.Millisecond))
+		permits := []int64{1, 1, MaxPermits, MaxPermits, MaxPermits, MaxPermits, 2, 2, 2} // a batch for each MaxPermits
+		answers, errs := redistest.Crowd(len(permits), func(i int) (bool, error) {
+			if permits[i] == 2 {
+				time.Sleep(15 * time.Millisecond) // one call was slow, so more may be in flight
+			}
+			return l.TryAcquire(context.Background(), permits[i])
+		})
+		require.Equal(t, make([]error, len(permits)), errs)
+		assert.Equal(t, []bool{true, true, false, false, false, false, true, true, true}, answers)
 	})
 }

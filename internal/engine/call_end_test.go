@@ -116,20 +116,16 @@ func TestQueue_ReleaseHangs_CallersAreAnswered(t *testing.T) {
 func TestCall_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
 	release := way{name: "Release", call: func(ctx context.Context, l *fake, n int64) error { return l.Release(ctx, n) }}
 	for _, way := range append(ways, release) {
-		for ending := range int64(12) {
-			limit := int64(1000)
-			if ending%2 == 0 && !way.waits { // all are denied
-				limit = 1
-			}
+		for ending := range int64(6) {
 			runWithServer(t, fmt.Sprint(way.name, ending), func(t *testing.T, f *fixture) {
 				var reading atomic.Int64
 				reading.Store(100)
 				l := f.open(Settings{Denials: time.Second, Now: func() time.Time {
-					if reading.Add(1) == 1+ending/2 {
+					if reading.Add(1) == 1+ending {
 						runtime.Goexit()
 					}
 					return time.Now()
-				}}, limit, time.Hour)
+				}}, map[bool]int64{true: 1000, false: 1}[way.waits], time.Hour) // others are denied
 				f.RequireGranted(l, 1)
 				f.Latency.Store(int64(10 * time.Millisecond))
 				reading.Store(0)

@@ -2,9 +2,6 @@ package engine
 
 import (
 	"context"
-	"strconv"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,26 +15,6 @@ import (
 // change is a change of limiters by this client, without a call to Redis.
 func change(ctx context.Context, g *Engine, subjects ...string) {
 	_, _ = Change(ctx, g, subjects, func(context.Context) (any, error) { return nil, nil })
-}
-
-// No caller is denied by a state from before a change, not even for the time that it takes to see
-// the change.
-func TestDenials_ConcurrentChange_NeverDeniesByWhatWasBefore(t *testing.T) {
-	g := New(Settings{Denials: time.Hour})
-	l := named(g, "a")
-	change(t.Context(), g, "a")
-	var stop atomic.Bool
-	var reader sync.WaitGroup
-	reader.Go(func() {
-		for !stop.Load() {
-			assert.False(t, denies(l))
-		}
-	})
-	for range 20_000 {
-		l.remember(deniedNow(g, 1, time.Hour))
-	}
-	stop.Store(true)
-	reader.Wait()
 }
 
 func TestDenials_AnyKeyChanges_DenialEnds(t *testing.T) {
@@ -81,16 +58,6 @@ func TestDenials_AnyKeyChanges_DenialEnds(t *testing.T) {
 	}
 }
 
-// TestDenials_AnotherLimiterChanges_DenialStays: for most limiters.
-func TestDenials_AnotherLimiterChanges_DenialStays(t *testing.T) {
-	d := newDenials(time.Hour, time.Now, false)
-	counters := map[*atomic.Uint64]bool{}
-	for i := range 2000 {
-		counters[d.counter(strconv.Itoa(i))] = true
-	}
-	assert.Greater(t, len(counters), 200)
-}
-
 // TestDenials_GrantOnASharedKey_EndsThem: they count permits that were free before.
 func TestDenials_GrantOnASharedKey_EndsThem(t *testing.T) {
 	for _, way := range ways {
@@ -124,25 +91,6 @@ func TestDenials_CallGrantsAndDenies_DenialIsStored(t *testing.T) {
 		d := redistest.Result(t, l.Take, 3)
 		assert.Equal(t, FromMemory, d.From)
 		assert.EqualValues(t, 1, d.Remaining)
-	})
-}
-
-// TestTakeUpTo_CachedDenial_IsOnlyOfOnePermit: a denial of 5 permits does not prove that none is
-// free.
-func TestTakeUpTo_CachedDenial_IsOnlyOfOnePermit(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		l := f.open(Settings{Denials: time.Hour}, 10, 10*time.Second)
-		take := func(permits int64) Result { return redistest.Result(t, l.TakeUpTo, permits) }
-		f.RequireGranted(l, 7)
-		f.RequireDenied(l, 5)
-		assert.EqualValues(t, 3, take(5).Granted)
-		asked := f.Scripts.Load()
-		for range 10 { // the first call to Redis stores the denial of one
-			assert.Equal(t, Answer{Limit: 10, RetryAfter: 10 * time.Second, ResetAfter: 10 * time.Second}, take(5).Answer)
-		}
-		assert.Equal(t, asked+1, f.Scripts.Load())
-		time.Sleep(10 * time.Second)
-		assert.EqualValues(t, 10, take(15).Granted)
 	})
 }
 

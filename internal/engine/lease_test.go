@@ -192,25 +192,18 @@ func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	l.complete(t.Context(), e, b, nil)
 	assert.Len(t, q.changed, 1, "the queue is woken")
 	assert.False(t, l.fromLease(Ask{Permits: 1}, new(Result)), "behind a caller that waits")
+	fetched := func() time.Duration {
+		e.dispatching, e.calls, h.demanded = true, 1, 100
+		e.push(l.Engine.newBatch())
+		return l.dispatch(e).Lease.Span
+	}
+	assert.Zero(t, fetched(), "by another call: free permits are for the waiters")
 
 	assert.Equal(t, []*waiter{waiting}, q.serveFrom(h))
 	assert.Equal(t, []any{true, int64(1), FromLease}, []any{waiting.Allowed, waiting.Granted, waiting.From})
 	e.queue = nil
+	assert.Equal(t, time.Hour, fetched())
 	assert.True(t, l.fromLease(Ask{Permits: 1}, new(Result)))
-}
-
-// TestLease_CallersWait_OtherCallsFetchNone: free permits are for the waiters.
-func TestLease_CallersWait_OtherCallsFetchNone(t *testing.T) {
-	for waits, want := range map[bool]time.Duration{false: time.Hour, true: 0} {
-		l, e := leased()
-		e.leases.demanded = 100
-		if waits {
-			e.queue = new(queue)
-		}
-		e.dispatching, e.calls = true, 1
-		e.push(l.Engine.newBatch())
-		assert.Equal(t, want, l.dispatch(e).Lease.Span)
-	}
 }
 
 // TestChange_LeaseInTransit_WaitsForIt: the change of another caller has revoked the lease, it has

@@ -2,13 +2,14 @@ package engine
 
 import (
 	"context"
-	"sync"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
 // When a queue calls Redis although this Client has changed nothing.
@@ -96,11 +97,7 @@ func TestQueue_CallersArriveDuringACall_NextReplyAnswersAll(t *testing.T) {
 				q.done.Go(func() {
 					ok, err := l.TryAcquireWithin(ctx, 1, time.Minute)
 					assert.False(t, ok)
-					if test.deleted {
-						assert.ErrorContains(t, err, "NOTSET")
-					} else {
-						assert.NoError(t, err)
-					}
+					assert.Equal(t, test.deleted, err != nil)
 					assert.Equal(t, 5700*time.Millisecond, time.Since(q.start).Round(time.Millisecond))
 				})
 			}
@@ -127,24 +124,16 @@ func TestTryAcquireWithin_DeadlineAndTimeout_SoonerOneCounts(t *testing.T) {
 	})
 }
 
-// TestQueue_ReplyForAnotherCaller_EndsUnreachableDeadlines: the callers between them count.
+// TestQueue_ReplyForAnotherCaller_EndsUnreachableDeadlines: another client has taken permits again.
 func TestQueue_ReplyForAnotherCaller_EndsUnreachableDeadlines(t *testing.T) {
 	inQueue(t, 10, 10*time.Second, func(q *line, l *fake) {
-		other := q.limiter(10, 10*time.Second)
-		q.RequireGranted(other, 1)
-		time.Sleep(time.Second)
-		q.RequireGranted(other, 9)
+		q.RequireGranted(l, 10)
 		q.wait(l, "a", 1, 0)
-		q.wait(l, "b", 5, 0)
-		q.wait(l, "c", 4, 13*time.Second) // at 11s, with b
+		q.wait(l, "b", 1, 15*time.Second)
 		time.Sleep(2 * time.Second)
-		require.NoError(t, other.Release(q.Context(), 10))
-		q.RequireGranted(other, 5)
-		time.Sleep(2 * time.Second)
-		q.RequireGranted(other, 4)
-		time.Sleep(6 * time.Second)
-		assert.ElementsMatch(t, []string{"a at 10s", "c failed at 10s"}, q.said(),
-			"c is behind b, which can be served at 13s: at 15s")
+		q.change(l, func(s *state) { s.grants[0].returns = q.start.Add(20 * time.Second) })
+		q.wait(l, "c", 1, 0)
+		assert.Equal(t, []string{"b failed at 2s"}, q.said())
 	})
 }
 
@@ -156,12 +145,12 @@ func TestQueue_StateChangedBeforeTheCaller_IsNotDeniedOnStaleState(t *testing.T)
 		permits int64
 		want    string // the error
 	}{
-		"permits are released": {func(s *state) { s.grants = nil }, 1, ""},
-		"a higher limit":       {func(s *state) { s.limit = 50 }, 30, ""},
+		"permits are released": {func(s *state) { s.grants = nil }, 1, "<nil>"},
+		"a higher limit":       {func(s *state) { s.limit = 50 }, 30, "<nil>"},
 		"deleted":              {func(s *state) { s.deleted = true }, 1, "NOTSET"},
 		"nothing":              {func(*state) {}, 11, "11 permits of 10"},
 		"nothing, and no time": {func(*state) {}, 1, "deadline"},
-		"another limiter":      {func(s *state) { *s = state{limit: 20, every: time.Second} }, 12, ""},
+		"another limiter":      {func(s *state) { *s = state{limit: 20, every: time.Second} }, 12, "<nil>"},
 	} {
 		for who, other := range map[string]bool{"another client": true, "this client": false} {
 			runInQueue(t, name+" by "+who, 10, time.Hour, func(q *line, l *fake) {
@@ -179,11 +168,7 @@ func TestQueue_StateChangedBeforeTheCaller_IsNotDeniedOnStaleState(t *testing.T)
 				soon, cancel := context.WithTimeout(ctx, 5*time.Minute)
 				defer cancel()
 				err := l.Acquire(soon, test.permits)
-				if test.want == "" {
-					assert.NoError(t, err)
-				} else {
-					assert.ErrorContains(t, err, test.want)
-				}
+				assert.Contains(t, fmt.Sprint(err), test.want)
 				assert.Zero(t, time.Since(start), "at once")
 				if other {
 					assert.Positive(t, q.Scripts.Load()-before, "calls to Redis for the new caller")
@@ -200,17 +185,13 @@ func TestTryAcquireWithin_ServerHangs_EndsWithTheTimeout(t *testing.T) {
 		inQueue(t, 10, time.Hour, func(q *line, l *fake) {
 			q.Latency.Store(int64(8 * time.Second))
 			start := time.Now()
-			var callers sync.WaitGroup
-			for range 5 { // the first is in a call, the others wait for theirs
-				callers.Go(func() {
-					ok, err := l.TryAcquireWithin(q.Context(), 1, timeout)
-					assert.ErrorIs(t, err, context.DeadlineExceeded)
-					assert.ErrorContains(t, err, "has not answered")
-					assert.False(t, ok)
-					assert.Equal(t, timeout, time.Since(start))
-				})
+			served, errs := redistest.Crowd(5, func(int) (bool, error) { return l.TryAcquireWithin(q.Context(), 1, timeout) })
+			assert.Equal(t, timeout, time.Since(start))
+			for i, err := range errs { // the first is in a call, the others wait for theirs
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.ErrorContains(t, err, "has not answered")
+				assert.False(t, served[i])
 			}
-			callers.Wait()
 			time.Sleep(time.Minute)
 			q.Latency.Store(0)
 			assert.EqualValues(t, 10, q.free(l))

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -153,15 +152,12 @@ func TestQueue_LimiterExpires_WaitersRenewIt(t *testing.T) {
 
 // TestQueue_FreePermits_DoNotLag: only a waiter that has waited for permits asks later.
 func TestQueue_FreePermits_DoNotLag(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		l := f.limiter(2*MaxRequests, time.Second)
+	inQueue(t, 2, time.Second, func(q *line, l *fake) {
 		l.lag = time.Hour
-		began := time.Now()
-		var all sync.WaitGroup
-		for range MaxRequests + 1 {
-			all.Go(func() { assert.NoError(t, l.Acquire(t.Context(), 1)) })
-		}
-		all.Wait()
-		assert.Zero(t, time.Since(began))
+		q.Latency.Store(int64(trip))
+		q.wait(l, "a", 1, 0)
+		q.wait(l, "b", 1, 0) // during the call of a
+		q.done.Wait()
+		assert.Equal(t, []string{"a at 0.01s", "b at 0.02s"}, q.log)
 	})
 }

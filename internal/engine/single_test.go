@@ -194,13 +194,12 @@ func (c *sending) DoMulti(ctx context.Context, commands ...rueidis.Completed) []
 }
 
 // askAll takes a permit of each of so many limiters at the same time. The first one has one permit, the
-// next one two, and so on. Their scripts need so many more calls.
-func askAll(ctx context.Context, g *Engine, names, more int) ([]Result, []error) {
+// next one two, and so on.
+func askAll(ctx context.Context, g *Engine, names int) ([]Result, []error) {
 	results, errs := make([]Result, names), make([]error, names)
 	var callers sync.WaitGroup
 	for i := range names {
 		l := open(g, fmt.Sprint("limiter:", i), int64(i+1), time.Minute)
-		l.Protocol = paged{l, more}
 		callers.Go(func() { results[i], errs[i] = l.Try(ctx, Ask{Permits: 1, Detail: true}) })
 	}
 	callers.Wait()
@@ -235,7 +234,7 @@ func TestPipeline_ManyNames_ShareIt(t *testing.T) {
 		var reported atomic.Int64 // requests, with their calls
 		observer := &Observer{RedisCall: func(_ context.Context, c Call) { reported.Add(int64(c.Requests)) }}
 		g := New(Settings{Redis: conn, Observer: observer})
-		results, errs := askAll(ctx, g, names, 0)
+		results, errs := askAll(ctx, g, names)
 		assert.EqualValues(f, names, reported.Load())
 		for i, result := range results {
 			require.NoError(f, errs[i])
@@ -267,23 +266,10 @@ func TestPipeline_ManyNames_ShareIt(t *testing.T) {
 		assert.False(f, g.Cluster())
 		g = New(Settings{Redis: clustered{conn}})
 		assert.True(f, g.Cluster())
-		_, errs = askAll(ctx, g, names, 0) // asks for the slots
+		_, errs = askAll(ctx, g, names) // asks for the slots
 		require.NoError(f, errors.Join(errs...))
-		_, errs = askAll(ctx, g, names, 0)
+		_, errs = askAll(ctx, g, names)
 		require.NoError(f, errs[names-1])
 		assert.Greater(f, slices.Max(conn.sizes), 1)
-	})
-}
-
-func TestPipeline_ScriptsNeedMoreCalls_AreRepeated(t *testing.T) {
-	withContexts(t, func(ctx context.Context, f *fixture) {
-		g := f.engine()
-		results, errs := askAll(ctx, g, 2*redisx.MaxPipelined, 1)
-		require.NoError(f, errors.Join(errs...))
-		for i, result := range results {
-			assert.True(f, result.Allowed)
-			assert.EqualValues(f, i, result.Remaining, "after the second call")
-		}
-		assert.True(f, g.idle())
 	})
 }
