@@ -57,7 +57,7 @@ func (l *Limiter) checkAcquire(ctx context.Context, permits int64) error {
 // 4294967295 permits, the most that Redisson's grant can hold.
 //
 // Errors: [ErrInvalidPermits], [ErrNotInitialized], [ErrPermitsExceedRate], [*StateError]. If Redis
-// fails during the call, the permits may be taken all the same; they return after the interval.
+// fails during the call, the permits may still be taken; they return after the interval.
 func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {
 	if err := l.checkAcquire(ctx, permits); err != nil {
 		return false, err

@@ -157,7 +157,7 @@ func receiptsOf(b *engine.Batch) []string {
 }
 
 // Receipt returns the refund of the grant of a call. The policies return theirs one after another: if
-// one fails, the others return theirs all the same.
+// one fails, the others still return theirs.
 func (p protocol) Receipt(b *engine.Batch) receipt.Refund {
 	granted, receipts := b.Granted, receiptsOf(b)
 	if len(receipts) != len(p.wire.members) {

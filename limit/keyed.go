@@ -65,8 +65,8 @@ func (k *Keyed) Limiter(key string) *Limiter {
 
 var escape = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
 
-// escapedPrefix is prefixOf for a name with an escaped key. It ends in "%:", which differs from
-// that of any other name: such a one ends in "}:" or "::".
+// escapedPrefix is prefixOf for a name with an escaped key. It ends in "%:", and that of any other
+// name in "}:" or "::".
 func escapedPrefix(name string) keyPrefix {
 	if strings.Contains(name, "{") {
 		return keyPrefix{"", name, "%:"}

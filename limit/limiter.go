@@ -171,7 +171,7 @@ func (l *Limiter) countDrift() {
 // Errors: [rratelimiter.ErrInvalidPermits] outside 1 to 4294967295;
 // [rratelimiter.ErrPermitsExceedRate] for more than a policy can ever grant, or than 4294967295;
 // *[rratelimiter.StateError] if a key holds other data. If Redis fails during the call, the permits
-// may be taken all the same.
+// may still be taken.
 func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return false, err

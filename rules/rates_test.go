@@ -27,7 +27,7 @@ func permits(f *redistest.Fixture, client *rratelimiter.Client) int64 {
 	return rate.Permits
 }
 
-// Watch returns the rules all the same, and reports the error.
+// Watch still returns the rules, and reports the error.
 func TestRates_FirstRatesFail_AreReported(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.yaml")
 	write(t, path, rated("5/s"))

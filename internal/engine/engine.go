@@ -110,7 +110,7 @@ func (g *Engine) Cluster() bool {
 // Node returns the address of the node of a key: see [redisx.Pipelines.Node].
 func (g *Engine) Node(key string, moved bool) string { return g.pipelines.Node(key, moved) }
 
-// Address returns the address of a node for people.
+// Address returns the address of a node for reports and errors.
 func (g *Engine) Address(node string) string { return g.pipelines.Address(node) }
 
 // Now returns the time of a call, or the zero Time if the server's clock is used.

@@ -182,7 +182,7 @@ func (k Kind[P]) untyped() Kind[any] {
 }
 
 // Of returns the description of a policy. It returns false for a value of another type, as nil and
-// a pointer to a policy. One of limit.Named has its name all the same.
+// a pointer to a policy. One of limit.Named still has its name.
 func Of(p any) (d Description, ok bool) {
 	if n, isNamed := p.(named); isNamed {
 		d, ok = Of(Plain(p))

@@ -93,7 +93,7 @@ func (p *Pipelines) Node(key string, moved bool) string {
 	return p.rangeOf(int64(Slot(key))).node
 }
 
-// Address returns the address of a node for people, also of the only one.
+// Address returns the address of a node for reports and errors, also of the only one.
 func (p *Pipelines) Address(node string) string {
 	if node != "" || p.redis == nil || !p.single() {
 		return node
