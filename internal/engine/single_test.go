@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -168,6 +169,7 @@ func TestReceipt_EachWay_RefundsItsGrant(t *testing.T) {
 				l := f.open(s, 100, time.Minute)
 				l.Engine.calling.Add(others)
 				f.CountGranted(l, 20, 0)
+				synctest.Wait() // for the next lease
 				slot := receipt.Collect(t.Context())
 				require.NoError(t, way.call(slot, l, 1))
 				require.NoError(t, slot.Of(1).Refund(t.Context(), 1))
