@@ -62,6 +62,8 @@ var mistakes = []mistake{
 		`the pattern "x": it has no path: write a slash behind the host, or in front of the path`},
 	{one("key: ip, limits: 1/s, match: {headers: {Host: x}}"), "the pattern of a rule has the host"},
 	{one("key: ip, limits: 1/s, match: {grpc: Create}"), `"Create" is no method of gRPC`},
+	{one("key: ip, limits: 1/s, match: {grpc: a.B/C}"), `"a.B/C" is no method of gRPC`},
+	{one("key: ip, limits: 1/s, match: {grpc: /a.B/C/d}"), `"/a.B/C/d" is no method of gRPC`},
 	{one("key: ip, limits: 1/s, cost: 0"), "f.yaml:2:41: rules[0].cost: 0, want a whole number of permits from 1 on"},
 	{one("key: ip, limits: 1/s, cost: bytes"), `"bytes" is no cost`},
 	{one("key: ip, limits: 1/s, deadline: 5s"),
