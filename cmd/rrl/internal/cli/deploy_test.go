@@ -99,14 +99,17 @@ func TestDeploy_Files_Agree(t *testing.T) {
 		"{name: grpc, containerPort: " + grpc + "}", "{name: http, containerPort: " + http + "}",
 		"{name: grpc, port: " + grpc + ", targetPort: grpc}", "{name: http, port: " + http + ", targetPort: http}",
 		"startupProbe: {grpc: {port: " + grpc + "}", "readinessProbe: {grpc: {port: " + grpc + "}",
-		"livenessProbe: {grpc: {port: " + grpc + "}",
+		"livenessProbe: {grpc: {port: " + grpc + "}", "clusterIP: None",
+		"matchLabels: {app: limits}", "labels: {app: limits}", "\n  selector: {app: limits}",
+		"runAsNonRoot: true", "readOnlyRootFilesystem: true", "allowPrivilegeEscalation: false",
 		"terminationGracePeriodSeconds: 30 ", "--drain=10s", // five seconds and more between them
 		"{name: GOMEMLIMIT, value: 100MiB}", "limits: {memory: 128Mi}", // what is not the heap has room too
-		"{name: limits, mountPath: /etc/rls, readOnly: true}", "[serve, /etc/rls, ",
-		"{name: redis, mountPath: /run/redis, readOnly: true}", "=/run/redis/password",
+		"{name: limits, mountPath: /etc/rls, readOnly: true}", "[serve, /etc/rls, ", "configMap: {name: limits}",
+		"{name: redis, mountPath: /run/redis, readOnly: true}", "=/run/redis/password", "secret: {secretName: redis}",
 	} {
 		assert.Contains(t, kubernetes, part)
 	}
+	assert.Equal(t, 3, strings.Count(kubernetes, "metadata:\n  name: limits\n"))
 	entries, err := os.ReadDir(deployed + "limits")
 	require.NoError(t, err)
 	require.Len(t, entries, 1)

@@ -36,6 +36,7 @@ func TestRulesCheck_Files_ReportContentOrErrors(t *testing.T) {
 			[]string{"FILE:4: no YAML: did not find expected ',' or ']'"}},
 		{"empty", "a.yaml", "", 2, []string{"FILE: the file is empty"}},
 		{"both", "a.yaml", "rules: []\ndescriptors: []\n", 2, []string{`FILE:2:1: descriptors: unknown field "descriptors"`}},
+		{"a list", "a.yaml", "- descriptors: a\n", 2, []string{"FILE:1:1: a list, want a mapping"}},
 		{"odd names", "a\x1b[2J\n.yaml", "domain: \"e\\e[2J\\nx\"\ndescriptors: []\n", 0,
 			[]string{`a\x1b[2J\n.yaml: Envoy's format, 0 limits, domain e\x1b[2J\nx`}},
 	} {
@@ -66,6 +67,7 @@ func TestRulesCheck_NoRegularFile_IsReportedAtOnce(t *testing.T) {
 		want string
 	}{
 		{[]string{pipe}, 2, pipe + ": it is no regular file"},
+		{[]string{"/nowhere"}, 2, "/nowhere: cannot be read: no such file or directory"},
 		{[]string{folder}, 0, folder + ": Envoy's format, 0 limits, domain edge"},
 		{[]string{twice}, 2, twice + `/b.yaml: domain: is "edge", which ` + twice + "/a.yaml has already"},
 		{[]string{twice, "--merge"}, 0, twice + ": Envoy's format, 0 limits, domain edge"},

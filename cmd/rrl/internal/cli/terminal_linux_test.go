@@ -83,11 +83,14 @@ func TestWatch_DumbTerminal_WritesLines(t *testing.T) {
 	t.Setenv("TERM", "dumb")
 	s := startRedis(t)
 	zoo(s)
-	for _, args := range [][]string{{"watch", "paid-api"}, {"demo"}} {
+	for command, want := range map[string]string{
+		"watch paid-api": `paid-api "OVERALL 100/1h" taken=`, "demo": `login:ada "fixed_window/8s" taken=`,
+	} {
 		p := openPTY(t, 80, 24)
-		args = append(args, "--count", "2", "--every", "50ms", "--redis", s.url())
+		args := append(strings.Fields(command), "--count", "2", "--every", "50ms", "--redis", s.url())
 		require.Equal(t, exitDone, <-p.start(context.Background(), args...))
-		p.Await(t, `paid-api "OVERALL 100/1`)
+		p.Await(t, want)
+		p.Await(t, want)
 		require.NotContains(t, p.String(), "\x1b")
 	}
 	report, _ := (&app{err: openPTY(t, 80, 24).tty}).progress()
