@@ -159,6 +159,7 @@ var otherMistakes = []mistake{
 	{one("key: [ip, 'constant:x'], limits: 1/s, overrides: [{key: [10.0.0.1, y], ban: true}]"),
 		`overrides[0].key[1]: "y", want "x", the constant of the rule's key`},
 	{"rules:\n- {name: a\x00, ban: true}\n", "f.yaml:2: no YAML: control characters are not allowed"},
+	{"# \uffff\nrules: []\n", "f.yaml:1: no YAML: control characters are not allowed"},
 	{"\ufeff", "f.yaml: the file is empty"},
 	{strings.Repeat("[", 20000), "f.yaml"},
 }
