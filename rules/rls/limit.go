@@ -65,7 +65,7 @@ func override(brought *common.RateLimitDescriptor_RateLimitOverride) (*rateLimit
 
 // reset returns the remaining time of the current window, for a status without a call to Redis.
 func (l *rateLimit) reset(now time.Time) time.Duration {
-	if p, ok := l.policy.(limit.FixedWindow); ok && !p.Aligned || !ok && l.policy != nil || l.interval <= 0 {
+	if p, ok := l.policy.(limit.FixedWindow); ok && !p.Aligned || !ok && l.policy != nil {
 		return l.interval
 	}
 	return l.interval - time.Duration(now.UnixNano()%int64(l.interval))

@@ -244,6 +244,8 @@ var beyond = []scenario{
 		{0, "d | bucket +3", "OVER | OVER 0/1 second 1s"}, // above its capacity
 		{0, "d | log", "OK | OK 0/1 unknown 10s"},
 		{0, "d | log", "OVER | OVER 0/1 unknown 10s"},
+		{0, "d | log=x +2", "OVER | OVER 0/1 unknown 10s"}, // above its limit, which is decided without Redis
+		{0, "d | own=x +2", "OVER | OVER 0/1 unknown 10s"},
 		{0, "d | window", "OK | OK 0/1 unknown 11s"},
 		{0, "d | own", "OK | OK 0/1 unknown 10s"},
 		{0, "d | leaky +2", "OK | OK 0/1 second 2s"},
