@@ -195,13 +195,13 @@ func TestNew_InvalidConfig_Fails(t *testing.T) {
 // A service without files answers other paths, and knows no domain.
 func TestServe_NoPath_ServesOtherPaths(t *testing.T) {
 	client, _ := guardtest.Connect(t)
-	s, err := rls.New(rls.Config{Client: client, Log: quiet(), Other: http.NotFoundHandler()})
+	s, err := rls.New(rls.Config{Client: client, Log: quiet(), Other: http.RedirectHandler("/x", http.StatusFound)})
 	require.NoError(t, err)
 	require.NoError(t, s.Reload())
 	answer, err := s.ShouldRateLimit(t.Context(), request(t, "x | a=b"))
 	require.NoError(t, err)
 	assert.Equal(t, ratelimit.RateLimitResponse_OK, answer.GetOverallCode())
-	for path, want := range map[string]int{"/healthcheck": http.StatusOK, "/auth": http.StatusNotFound} {
+	for path, want := range map[string]int{"/healthcheck": http.StatusOK, "/auth": http.StatusFound} {
 		w := httptest.NewRecorder()
 		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		assert.Equal(t, want, w.Code, path)
