@@ -93,6 +93,19 @@ func TestShouldRateLimit_EqualDescriptors_CountInOrder(t *testing.T) {
 	}
 }
 
+func TestShouldRateLimit_NoDeadline_IsHalfASecond(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		s := newServer(t, client, simple, func(c *rls.Config) { c.Deadline = 0 })
+		f.Latency.Store(int64(time.Minute))
+		begin := time.Now()
+		_, err := s.ShouldRateLimit(context.Background(), request(t, "shop | user=ann"))
+		assert.ErrorContains(t, err, "rls: Redis did not answer within 500ms")
+		assert.Equal(t, 500*time.Millisecond, time.Since(begin))
+		f.Latency.Store(0)
+		time.Sleep(2 * time.Minute)
+	})
+}
+
 // Descriptors of different costs are decided one after another. If one call fails, the permits of
 // those before it return.
 func TestShouldRateLimit_SeveralCalls_ShareTheDeadline(t *testing.T) {
