@@ -4,5 +4,5 @@
 // plain Go.
 //
 // A History collects the calls. Limiter is the model of Redisson's limiter, Leased that of one whose
-// Clients lease permits, Policies that of a limiter of package limit, and Joined that of a Join.
+// Clients lease permits, and Policies that of a limiter of package limit.
 package linear

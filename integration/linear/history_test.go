@@ -44,8 +44,6 @@ type Input struct {
 	Leases bool
 	// Settled is set if no Client has a lease.
 	Settled bool
-	// Joined is set if the call is of a Join.
-	Joined bool
 	// Java is set if the caller is Redisson.
 	Java bool
 }

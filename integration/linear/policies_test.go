@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/policymodel"
+	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -112,4 +114,12 @@ func policyCall(l *limit.Limiter) func(context.Context, Input) Output {
 		}
 		return out
 	}
+}
+
+// A Join across slots is rejected before anything is sent.
+func TestJoin_OtherSlots_ReturnsErrCrossSlot(t *testing.T) {
+	client, window := rratelimiter.New(conns[0]), limit.FixedWindow{Permits: 10, Interval: time.Hour}
+	one, other := limit.New(client, "{a}"+nameOf(0), window), limit.New(client, "{b}"+nameOf(0), window)
+	require.ErrorIs(t, redistest.Err(limit.Join(one, other).TryAcquire(t.Context(), 1)), rratelimiter.ErrCrossSlot)
+	require.EqualValues(t, 9, redistest.Result(t, one.Take, 1).Remaining)
 }
