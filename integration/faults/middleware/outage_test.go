@@ -26,15 +26,15 @@ import (
 
 const (
 	outage   = 2 * time.Second
-	deadline = 500 * time.Millisecond
-	slack    = 500 * time.Millisecond // for a busy machine
+	deadline = time.Second
+	slack    = time.Second // for a busy machine
 )
 
 func TestMain(m *testing.M) { os.Exit(leaks.Main(m)) }
 
 // A single server or one of three masters hangs, is killed, or is slow. The mode decides its requests
 // at once, and the other masters decide theirs, with much and with little traffic. A slow server still
-// decides.
+// decides. A busy machine may end an outage and begin it again.
 func TestOutages_FailureModes_DecideAsDocumented(t *testing.T) {
 	for fault, f := range map[string]func(s *servers.Server) (repair func() error){
 		"hung":   func(s *servers.Server) func() error { require.NoError(t, s.Pause()); return s.Resume },
@@ -48,20 +48,22 @@ func TestOutages_FailureModes_DecideAsDocumented(t *testing.T) {
 				client := rratelimiter.New(servers.Connect(t, rueidis.ClientOption{InitAddress: addrs}))
 				var loads []*load
 				for _, mode := range []limit.FailureMode{limit.Open, limit.Closed, limit.Local(0.1)} {
-					for _, pause := range []time.Duration{5 * time.Millisecond, 600 * time.Millisecond} {
+					for _, pause := range []time.Duration{5 * time.Millisecond, 1200 * time.Millisecond} {
 						loads = append(loads, startLoad(t, client, mode, names, pause))
 					}
 				}
 				time.Sleep(time.Second) // the slots are known
+				await := func(up bool) {
+					require.Eventually(t, func() bool {
+						return fault == "slow" || !slices.ContainsFunc(loads, func(l *load) bool { return l.isUp() != up })
+					}, time.Minute, 5*time.Millisecond)
+				}
 				begin := time.Now()
 				repair := f(broken)
+				await(false)
 				time.Sleep(outage)
 				require.NoError(t, repair())
-				if fault != "slow" { // a master that was killed joins the cluster late
-					require.Eventually(t, func() bool {
-						return !slices.ContainsFunc(loads, func(l *load) bool { return !l.isUp() })
-					}, 30*time.Second, 5*time.Millisecond)
-				}
+				await(true) // a master that was killed joins the cluster late
 				end := time.Now()
 				time.Sleep(time.Second)
 				for _, l := range loads {
@@ -128,7 +130,7 @@ type load struct {
 
 	mu        sync.Mutex
 	decisions []decision
-	changes   []string
+	changes   []string // down and up in turn
 }
 
 type arrivalKey struct{}
@@ -168,11 +170,11 @@ func startLoad(t *testing.T, client *rratelimiter.Client, mode limit.FailureMode
 	return l
 }
 
-// isUp reports whether an outage was reported, and its end.
+// isUp reports whether no outage was reported that has not ended.
 func (l *load) isUp() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.changes) == 2
+	return len(l.changes)%2 == 0
 }
 
 // check ends a load and checks its decisions. Its first name was of the broken node from begin to end.
@@ -201,13 +203,16 @@ func (l *load) check(t *testing.T, fault, node string, begin, end time.Time) {
 			others++
 		}
 	}
-	var want []string
-	if fault != "slow" {
-		want = []string{node + " false", node + " true"}
-		assert.Positive(t, failed, text)
-		assert.LessOrEqual(t, waited, 1+failed/10, "%s: requests that waited for the deadline", text)
-		assert.True(t, len(l.names) == 1 || others > 0, "%s: the other masters decided nothing", text)
+	assert.Equal(t, fault == "slow", failed == 0, text)
+	assert.Equal(t, fault == "slow", l.changes == nil, text)
+	for i, change := range l.changes {
+		assert.Equal(t, fmt.Sprint(node, " ", i%2 == 1), change, text)
 	}
-	assert.Equal(t, want, l.changes, text)
+	if l.pause < deadline { // rare requests ask Redis again and again
+		assert.LessOrEqual(t, waited, 1+failed/10, "%s: requests that waited for the deadline", text)
+	}
+	if fault != "slow" && len(l.names) > 1 {
+		assert.Positive(t, others, "%s: decisions of the other masters", text)
+	}
 	t.Logf("%s: %d decided by Redis, %d by the mode, %d of them waited: %v", text, others, failed, waited, l.changes)
 }

@@ -85,6 +85,7 @@ func evenLoad(begin time.Time, perSecond int64, quarter string) *Outcome {
 		grant := ledger.Grant{Start: start, End: start.Add(time.Millisecond), Permits: 1, Who: tries}
 		switch i % 4 {
 		case 0:
+			grant.Who = "java"
 			o.javaBooks.Granted(grant)
 			continue
 		case 1:

@@ -142,7 +142,7 @@ func listed(failures []ledger.Failure, kind string) string {
 // requireLoad asserts that callers of both libraries took permits outside faults. Together they
 // took at least a third of the rate, which allows for a busy machine. No promise says which caller
 // gets a returning permit: one grant is enough for Java, and one per second for Go's callers that
-// wait.
+// wait, which others often outrun.
 func (o *Outcome) requireLoad() {
 	o.t.Helper()
 	whole := []span{o.run}
@@ -152,36 +152,23 @@ func (o *Outcome) requireLoad() {
 		whole = append(whole, span{fault.to.Add(settled), last.to})
 	}
 	var length time.Duration
-	var goGrants, waited, javaGrants, permits int64
+	var permits int64
+	grants := make(map[string]int)
 	for _, calm := range whole {
-		if calm.to.Before(calm.from) {
-			continue
-		}
-		length += calm.to.Sub(calm.from)
-		count := func(books *ledger.Ledger, grants *int64) {
-			for _, g := range books.Grants() {
-				if calm.holds(g) {
-					*grants++
-					permits += g.Permits
-				}
+		length += max(0, calm.to.Sub(calm.from))
+		for _, g := range append(o.goBooks.Grants(), o.javaBooks.Grants()...) {
+			if calm.holds(g) {
+				permits += g.Permits
+				grants[g.Who]++
 			}
 		}
-		count(o.goBooks, &goGrants)
-		for _, g := range o.goBooks.Grants() {
-			if g.Who == waits && calm.holds(g) {
-				waited++
-			}
-		}
-		count(o.javaBooks, &javaGrants)
 	}
 	allowed := Rate * length.Seconds() / Interval.Seconds()
-	o.t.Logf("in %v of calm: %d grants of Go, %d after a wait, %d of Java, %.2f of the rate", length.Round(time.Millisecond),
-		goGrants, waited, javaGrants, float64(permits)/allowed)
+	o.t.Logf("in %v of calm: grants %v, %.2f of the rate", length.Round(time.Millisecond), grants, float64(permits)/allowed)
 	require.Greater(o.t, length, Interval, "something was broken nearly all the time")
 	require.Greater(o.t, float64(permits), allowed/3, "the load was idle")
-	require.Greater(o.t, float64(goGrants), 10*length.Seconds(), "Go was idle")
-	require.Greater(o.t, float64(waited), length.Seconds(), "callers of Go that wait were not served")
-	require.Positive(o.t, javaGrants, "Java was idle")
+	require.Greater(o.t, float64(grants[waits]), length.Seconds(), "callers of Go that wait were not served")
+	require.Positive(o.t, grants["java"], "Java was idle")
 }
 
 // RequireWindows asserts that no window of an interval held more than the rate. Grants that may be
