@@ -36,8 +36,8 @@ func (l *Load) warmUp() {
 }
 
 // goCaller takes permits again and again, by the call that i selects, each time with a context that
-// ends within 1 to 2 s. It pauses after each call. Without pauses, Go would take all permits that
-// return at once, as after a loss of data.
+// ends after within to twice as long. It pauses after each call. Without pauses, Go would take all
+// permits that return at once, as after a loss of data.
 func (l *Load) goCaller(i int) {
 	random := rand.New(rand.NewPCG(uint64(i), 0))
 	who := tries
@@ -46,7 +46,7 @@ func (l *Load) goCaller(i int) {
 	}
 	for !l.stopped() {
 		permits := 1 + random.Int64N(3)
-		deadline := time.Now().Add(time.Second + time.Duration(random.Int64N(int64(time.Second))))
+		deadline := time.Now().Add(within + time.Duration(random.Int64N(int64(within))))
 		ctx, cancel := context.WithDeadline(context.Background(), deadline)
 		_, _ = l.goBooks.Time(who, permits, func() (bool, error) {
 			granted, err := everycall.Acquire(ctx, l.limiter, i, permits, within)

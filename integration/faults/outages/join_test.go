@@ -48,22 +48,22 @@ func newJoin(client *rratelimiter.Client) *join {
 	}
 }
 
-// joinCaller takes permits of the Join again and again, by the call that i selects. Every fourth
-// caller cancels, mostly while its call is under way.
+// joinCaller takes permits of the Join again and again, by the call that i selects. It leaves every
+// fourth call early, mostly while that is under way.
 func (l *Load) joinCaller(i int) {
 	random := rand.New(rand.NewPCG(uint64(i), 1))
 	for !l.stopped() {
-		within := 200*time.Millisecond + time.Duration(random.Int64N(int64(600*time.Millisecond)))
+		stays := 200*time.Millisecond + time.Duration(random.Int64N(int64(600*time.Millisecond)))
 		if random.IntN(4) == 0 {
-			within = time.Duration(random.Int64N(int64(3 * time.Millisecond)))
+			stays = time.Duration(random.Int64N(int64(3 * time.Millisecond)))
 		}
 		start, permits := time.Now(), 1+random.Int64N(3)
 		ctx, cancel := context.WithCancel(context.Background())
-		leave := time.AfterFunc(within, cancel)
+		leave := time.AfterFunc(stays, cancel)
 		_, err := l.join.book.Time("join", permits, func() (bool, error) {
-			return everycall.Acquire(ctx, l.join.limiter, i, permits, time.Second)
+			return everycall.Acquire(ctx, l.join.limiter, i, permits, within)
 		})
-		l.latest.Add(time.Since(start.Add(within)))
+		l.latest.Add(time.Since(start.Add(stays)))
 		leave.Stop()
 		if err != nil {
 			failed := ledger.Grant{Start: start, End: time.Now(), Permits: permits}

@@ -41,11 +41,11 @@ func TestOutage_SlotsMigrateUnderManyNames_NoPermitIsLost(t *testing.T) {
 			for !stop.Load() {
 				name, ctx, cancel := random.IntN(names), context.Background(), func() {}
 				if i%2 == 0 {
-					within := 5 * time.Second
+					timeout := 5 * time.Second
 					if random.IntN(10) == 0 {
-						within = time.Duration(random.Int64N(int64(4 * time.Millisecond)))
+						timeout = time.Duration(random.Int64N(int64(4 * time.Millisecond)))
 					}
-					ctx, cancel = context.WithTimeout(ctx, within)
+					ctx, cancel = context.WithTimeout(ctx, timeout)
 				}
 				ok, err := keyed.TryAcquire(ctx, fmt.Sprint(name), 1)
 				cancel()

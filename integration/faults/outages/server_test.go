@@ -11,7 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
-// A single server hangs for three seconds, longer than any caller waits: its connections stay open
+// A single server hangs for three seconds, longer than many callers wait: its connections stay open
 // and no reply comes. Each call ends with its context. When the server resumes, it replies to
 // cancelled calls, and their permits are released.
 func TestOutage_ServerPaused_PermitsAreReleased(t *testing.T) {
