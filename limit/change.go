@@ -84,7 +84,7 @@ func (l *Limiter) charge(ctx context.Context, permits int64, id string) (*state,
 	if errors.Is(err, redisx.ErrRanBefore) {
 		err = nil
 	}
-	observation.Report(ctx, err == nil, engine.FromRedis, err)
+	observation.Report(ctx, true, engine.FromRedis, err)
 	return s, err
 }
 

@@ -42,7 +42,6 @@ func newClocked(t testing.TB, opts ...rratelimiter.Option) *clocked {
 	return f
 }
 
-// connect opens a connection to the Redis.
 func (f *clocked) connect() rueidis.Client {
 	conn, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{f.redis.Addr()}, DisableCache: true,
 		ForceSingleClient: true})
@@ -51,13 +50,11 @@ func (f *clocked) connect() rueidis.Client {
 	return conn
 }
 
-// set sets the clock.
 func (f *clocked) set(now int64) {
 	f.now = now
 	f.clock.Store(now)
 }
 
-// advance lets time pass.
 func (f *clocked) advance(d time.Duration) {
 	if f.lives {
 		time.Sleep(d)
@@ -81,7 +78,6 @@ func withRedis(t *testing.T, test func(t *testing.T, f *fixture)) {
 	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) { test(t, &fixture{f, rratelimiter.New(f.Conn)}) })
 }
 
-// runWithRedis runs a subtest with a Redis in memory.
 func runWithRedis(t *testing.T, name string, test func(t *testing.T, f *fixture)) {
 	t.Run(name, func(t *testing.T) { withRedis(t, test) })
 }

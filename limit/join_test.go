@@ -160,6 +160,7 @@ func TestJoin_InvalidMembers_IsRefusedUnsent(t *testing.T) {
 	ctx := context.Background()
 	window := FixedWindow{1, time.Second, false}
 	good, redisson := New(f.client, "name", window), f.client.Limiter("name")
+	unending := f.client.Limiter("other", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 1}))
 	many := make([]Joinable, policy.MaxJoined+1)
 	for i := range many {
 		many[i] = New(f.client, fmt.Sprint("name:", i), window)
@@ -177,6 +178,7 @@ func TestJoin_InvalidMembers_IsRefusedUnsent(t *testing.T) {
 			rratelimiter.ErrInvalidRate},
 		"one that is invalid":       {Join(good, New(f.client, "name", TokenBucket{})), rratelimiter.ErrInvalidRate},
 		"one without a name":        {Join(good, f.client.Limiter("")), rratelimiter.ErrInvalidName},
+		"an invalid initial rate":   {Join(good, unending), rratelimiter.ErrInvalidRate},
 		"of two clients":            {Join(good, New(other.client, "other", window)), rratelimiter.ErrInvalidOption},
 		"something else":            {Join(good, struct{ Joinable }{good}), rratelimiter.ErrInvalidOption},
 		"nil":                       {Join(good, nil), rratelimiter.ErrInvalidOption},
@@ -243,12 +245,4 @@ func TestJoin_InitialRates_EachCallSetsThoseThatAreMissingInOneMoreRoundTrip(t *
 			})
 		})
 	}
-}
-
-func TestJoin_InitialRateIsInvalid_FailsAtTheFirstCall(t *testing.T) {
-	f := newClocked(t)
-	l := f.client.Limiter("name", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 1}))
-	join := Join(l, New(f.client, "window", FixedWindow{10, time.Hour, false}))
-	assert.ErrorIs(t, redistest.Err(join.Take(t.Context(), 1)), rratelimiter.ErrInvalidRate)
-	assert.Empty(t, f.redis.Keys())
 }

@@ -41,6 +41,18 @@ func TestLease_LittleIsFree_AnEighthStays(t *testing.T) {
 	})
 }
 
+// TestLease_ShortWindow_LastsASixteenth of it: a process whose clock is behind uses no lease for longer.
+func TestLease_ShortWindow_LastsASixteenth(t *testing.T) {
+	policy := FixedWindow{100_000, 80 * time.Millisecond, false}
+	inLease(t, []Policy{policy}, func(t *testing.T, f *redistest.Fixture, l *Limiter) {
+		other := New(rratelimiter.New(f.QuickConn()), "name", policy)
+		require.Equal(t, 100, f.CountGranted(l, 100, 20*time.Microsecond))
+		assert.Less(t, peekAll(t, other)[0].Remaining, policy.Permits-100, "others are leased")
+		time.Sleep(6 * time.Millisecond)
+		assert.Equal(t, policy.Permits-100, peekAll(t, other)[0].Remaining)
+	})
+}
+
 // TestLease_RandomCalls_MatchTheModels: a Client that leases decides as one that does not. Only
 // Remaining may be less: permits that were returned since the last reply do not count.
 func TestLease_RandomCalls_MatchTheModels(t *testing.T) {

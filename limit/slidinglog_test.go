@@ -216,3 +216,17 @@ func TestRefund_LogAndCells_ComesFromItsOwnEntry(t *testing.T) {
 		assert.EqualValues(t, 10, f.refund(l, receipts[2], 1).Remaining)
 	}
 }
+
+// TestRelease_Cells_NewestReturn: the last of those that are left ends the usage.
+func TestRelease_Cells_NewestReturn(t *testing.T) {
+	f := newClocked(t)
+	f.set(begin - begin%100_000)
+	l := New(f.client, "name", SlidingWindow{10, time.Second, 10})
+	for range 3 {
+		f.take(l, 2)
+		f.advance(100 * time.Millisecond)
+	}
+	require.NoError(t, l.Release(t.Context(), 4))
+	want := rratelimiter.Decision{Allowed: true, Limit: 10, Remaining: 8, ResetAfter: 800 * time.Millisecond}
+	assert.Equal(t, want, peekAll(t, l)[0])
+}

@@ -88,6 +88,13 @@ func TestTaken_Redisson_SettlesWithOthers(t *testing.T) {
 			require.ErrorIs(t, alone.Settle(t.Context(), 2), ErrNotChargeable)
 			require.NoError(t, taken[2].Settle(t.Context(), 4))
 			assert.Equal(t, [2]int64{10, 9}, left())
+
+			charged := new(Taken)
+			takeAll(t, charged, 1, own)
+			lose.Store(lost)
+			require.NoError(t, charged.Settle(t.Context(), 7))
+			lose.Store(0)
+			assert.Equal(t, [2]int64{10, 2}, left())
 		})
 	}
 }
