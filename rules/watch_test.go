@@ -139,7 +139,7 @@ func TestMiddleware_Reload_KeepsTheState(t *testing.T) {
 
 // TestWatch_RequestsUnderWay_AreDecidedByTheOldFile: one request never meets rules of two files.
 func TestWatch_RequestsUnderWay_AreDecidedByTheOldFile(t *testing.T) {
-	for name, door := range map[string]func(*Set, *rratelimiter.Client, httplimit.Option) http.Handler{
+	for name, limited := range map[string]func(*Set, *rratelimiter.Client, httplimit.Option) http.Handler{
 		"Middleware": func(s *Set, client *rratelimiter.Client, opt httplimit.Option) http.Handler {
 			return s.Middleware(client, opt)(granted)
 		},
@@ -152,7 +152,7 @@ func TestWatch_RequestsUnderWay_AreDecidedByTheOldFile(t *testing.T) {
 				p := newPolled(f, rulestest.TwoRules("a", "b"))
 				p.run()
 				hold := rulestest.NewHold()
-				handler := door(p.set, client,
+				handler := limited(p.set, client,
 					httplimit.Report(func(_ *http.Request, o limit.Outcome) { hold.Report(o.Limiter) }))
 				hold.Test(t, func() { assert.Equal(t, good, status(handler, "GET /")) }, func() {
 					p.put(rulestest.TwoRules("c", "d"))

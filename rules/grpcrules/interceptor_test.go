@@ -197,8 +197,8 @@ rules:
 	}
 }
 
-// doors are both interceptors, as functions that call a method.
-var doors = map[string]func(*rules.Set, *rratelimiter.Client, ...grpclimit.Option) caller{
+// servers are both interceptors of a server, as functions that call a method.
+var servers = map[string]func(*rules.Set, *rratelimiter.Client, ...grpclimit.Option) caller{
 	"unary": func(set *rules.Set, client *rratelimiter.Client, opts ...grpclimit.Option) caller {
 		limited := UnaryServerInterceptor(set, client, opts...)
 		return func(ctx context.Context, method string) error {
@@ -229,11 +229,11 @@ func (s *stream) SetTrailer(metadata.MD) {}
 
 // TestServerInterceptors_CallsUnderWay_AreDecidedByTheOldFile: one call never meets rules of two files.
 func TestServerInterceptors_CallsUnderWay_AreDecidedByTheOldFile(t *testing.T) {
-	for name, door := range doors {
+	for name, limited := range servers {
 		t.Run(name, func(t *testing.T) {
 			guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
 				set, hold := parsed(t, rulestest.TwoRules("a", "b")), rulestest.NewHold()
-				call := door(set, client,
+				call := limited(set, client,
 					grpclimit.Report(func(_ context.Context, _ grpclimit.Call, o limit.Outcome) { hold.Report(o.Limiter) }))
 				hold.Test(t, func() { assert.NoError(t, call(t.Context(), "/a.B/C")) }, func() {
 					file, problems := ruleset.Parse("rules.yaml", []byte(rulestest.TwoRules("c", "d")))
@@ -258,11 +258,11 @@ func connected(t *testing.T) *rratelimiter.Client {
 }
 
 func TestServerInterceptors_OddCalls_GetNoMoreThanPlainOnes(t *testing.T) {
-	for name, door := range doors {
+	for name, limited := range servers {
 		t.Run(name, func(t *testing.T) {
 			guardtest.TestChoices(t, []string{guardtest.ByHeader, guardtest.ByBinary, guardtest.ByClient, guardtest.ByRPC},
 				func(client *rratelimiter.Client, by string) func(guardtest.Choice) bool {
-					call := door(parsed(t, rulestest.Contract(by)), client)
+					call := limited(parsed(t, rulestest.Contract(by)), client)
 					return func(c guardtest.Choice) bool {
 						md := make(metadata.MD)
 						for _, h := range c.Headers {

@@ -14,14 +14,14 @@ func TwoRules(first, second string) string {
 		"- {name: " + second + ", key: all, limits: 1000/h, cost: 2}\n"
 }
 
-// Hold holds requests of a door after their first decision.
+// Hold holds requests of middleware after their first decision.
 type Hold struct {
 	mu      sync.Mutex
 	names   map[string]int // decisions by limiter
 	release chan struct{}
 }
 
-// NewHold returns a Hold whose Report is to be the callback of the door's decisions.
+// NewHold returns a Hold whose Report is to be the callback of the decisions.
 func NewHold() *Hold { return &Hold{names: make(map[string]int), release: make(chan struct{})} }
 
 // Report counts a decision, and holds its request if it is the first one.
