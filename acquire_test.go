@@ -201,31 +201,6 @@ func TestAcquireScript_SetIsNotPermitted_NextCallCounts(t *testing.T) {
 	})
 }
 
-// TestAcquireScript_GrantsOfOneMillisecond_ReturnTogether: for every byte of a member's permits.
-func TestAcquireScript_GrantsOfOneMillisecond_ReturnTogether(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		const rate = 1 << 40
-		l := f.limiter(Rate{Permits: rate, Interval: time.Minute})
-		sum := int64(0)
-		for i, n := range []int64{1, 0x100, 0x10000, 0x1000000, 0x01020304, 0xfffffffe} {
-			f.granted(l, string(rune('a'+i)), n)
-			sum += n
-		}
-		time.Sleep(time.Second)
-		f.granted(l, "z", 500)
-		want := fmt.Sprintf("0 %d %d 60000 0 n 59000 %d 60000 500", rate-sum-500, int64(rate), sum)
-		assert.Equal(t, want, f.ask(l, "w", fmt.Sprint(int64(rate), "*1")))
-		f.Redis.Del("{limiter}:value")
-		f.RequireAvailable(l, rate-sum-500)
-		f.RequireGranted(l, 1)
-		f.RequireAvailable(l, rate-sum-501)
-		require.NoError(t, l.Release(t.Context(), 0x1010101+0x01020304))
-		f.RequireAvailable(l, rate-sum-501+0x1010101+0x01020304)
-		time.Sleep(59 * time.Second)
-		f.RequireAvailable(l, rate-501)
-	})
-}
-
 // TestReceipt_CallersOfOneCall_EachRefundsItsOwn: their grants are one member. In a later window and without a
 // rate, a refund changes nothing.
 func TestReceipt_CallersOfOneCall_EachRefundsItsOwn(t *testing.T) {
