@@ -33,7 +33,6 @@ func TestDelete_Keys_AreAllDeleted(t *testing.T) {
 				f.RequireGranted(l, 1)
 				f.RequireTrue(l.Exists(ctx))
 				assert.Greater(t, size(), empty)
-
 				f.RequireTrue(remove(l, ctx))
 				assert.Empty(t, f.Redis.Keys())
 				assert.Zero(t, size())
@@ -45,8 +44,8 @@ func TestDelete_Keys_AreAllDeleted(t *testing.T) {
 	})
 }
 
-// fromAndTo returns a limiter with 4 of 10 permits taken, and one of another type with all taken. The set of
-// the first one expires in a second: another program has set that.
+// fromAndTo returns a limiter with 4 of 10 permits taken, and one of another type with all taken. The first one
+// expires in a minute, and its set in a second: another program has set that.
 func (f *fixture) fromAndTo() (from, to *Limiter) {
 	c := New(f.Conn)
 	from, to = c.Limiter("from"), c.Limiter("to")
@@ -54,6 +53,7 @@ func (f *fixture) fromAndTo() (from, to *Limiter) {
 	require.NoError(f, to.SetRate(f.Context(), Rate{Type: PerClient, Permits: 3, Interval: time.Minute}))
 	f.RequireGranted(from, 4)
 	f.RequireGranted(to, 3)
+	f.Redis.SetTTL("from", time.Minute)
 	f.Redis.SetTTL("{from}:permits", time.Second)
 	return from, to
 }
@@ -64,13 +64,11 @@ func TestRename_State_IsMoved(t *testing.T) {
 		from, to := f.fromAndTo()
 		f.RequireFalse(from.RenameNX(ctx, "to"))
 		f.RequireAvailable(from, 6)
-
 		require.NoError(t, from.Rename(ctx, "to"))
 		assert.Equal(t, []string{"to", "{to}:permits", "{to}:value"}, f.Redis.Keys(), "nothing of the old ones stays")
 		time.Sleep(2 * time.Second)
 		f.RequireAvailable(to, 6)
 		assert.ErrorIs(t, from.Rename(ctx, "to"), ErrNotInitialized)
-
 		f.RequireTrue(to.RenameNX(ctx, "from"))
 		require.NoError(t, from.Rename(ctx, "from"))
 		f.RequireAvailable(from, 6)
@@ -86,11 +84,12 @@ func TestCopy_State_IsSeparate(t *testing.T) {
 		f.RequireAvailable(to, 0)
 		f.RequireTrue(from.Copy(ctx, "to", Replace()))
 		assert.Len(t, f.Redis.Keys(), 6)
-		time.Sleep(2 * time.Second)
+		assert.Equal(t, time.Minute+time.Millisecond, f.Redis.TTL("{to}:permits"))
 		f.RequireGranted(to, 6)
+		f.RequireAvailable(from, 6)
 		f.Redis.Del("{to}:value")
 		f.RequireAvailable(to, 0)
-
+		f.RequireTrue(from.Copy(ctx, "from", Replace()))
 		rate := f.configured(to)
 		require.NoError(t, from.SetRate(ctx, rate))
 		f.RequireTrue(from.Copy(ctx, "to", Replace()))
@@ -247,6 +246,7 @@ func TestExpire_State_OutlastsTheConfiguration(t *testing.T) {
 				{hour, hour, expireAt, true, minute + time.Millisecond, minute + time.Millisecond},
 				{0, 0, clearExpire, false, 0, 0},
 				{hour, hour, clearExpire, true, 0, 0},
+				{0, hour, clearExpire, true, 0, 0},
 				{0, 0, keepAlive(minute), true, minute, minute},
 				{0, 0, keepAlive(minute, 0), true, 0, 0},
 				{0, 0, expire(minute, IfNotSet), true, minute, minute},

@@ -106,8 +106,8 @@ func TestKeepState_ConfigurationIsLost_GrantsCount(t *testing.T) {
 	}
 }
 
-// TestTrySetRate_PartOfAConfiguration_TypeDecides: TrySetRate sets what is missing, and reports
-// whether that was the type, as in Redisson. For UpdateRate a limiter exists if it has any field.
+// TestTrySetRate_PartOfAConfiguration_TypeDecides: TrySetRate sets what is missing beside valid fields, and
+// reports whether that was the type, as in Redisson. For UpdateRate a limiter exists if it has any field.
 func TestTrySetRate_PartOfAConfiguration_TypeDecides(t *testing.T) {
 	withRedis(t, func(t *testing.T, f *fixture) {
 		ctx, l, rate := t.Context(), New(f.Conn).Limiter("limiter"), Rate{Permits: 10, Interval: time.Second}
@@ -121,7 +121,8 @@ func TestTrySetRate_PartOfAConfiguration_TypeDecides(t *testing.T) {
 		f.RequireFalse(l.TrySetRate(ctx, rate))
 		assert.Equal(t, rate, f.configured(l))
 		f.Redis.FlushAll()
-		f.Redis.HSet("limiter", "rate", "7")
+		f.Redis.HSet("limiter", "rate", "x")
+		assert.Equal(t, &StateError{"limiter", "rate", "x"}, redistest.Err(l.TrySetRate(ctx, rate)))
 		f.RequireTrue(l.UpdateRate(ctx, rate))
 		assert.Equal(t, rate, f.configured(l))
 	})

@@ -232,7 +232,7 @@ func TestScripts_Page_Is256Grants(t *testing.T) {
 
 			expire(n)
 			f.Redis.Del("{limiter}:value")
-			f.RequireGranted(l, 9999)
+			calls(pages, func() { f.RequireGranted(l, 9999) })
 			f.RequireDenied(l, 1)
 
 			expire(n)
