@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -21,25 +20,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/memredis"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
-
-func TestLimiter_RateIsNotSet_ReturnsErrNotInitialized(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		ctx, l := t.Context(), New(f.Conn).Limiter("limiter")
-		for _, missing := range []string{"rate", "interval", "type", "rate, interval, type"} {
-			f.Redis.FlushAll()
-			for field, value := range map[string]string{"rate": "1", "interval": "1000", "type": "0"} {
-				if !strings.Contains(missing, field) {
-					f.Redis.HSet("limiter", field, value)
-				}
-			}
-			for _, name := range append(needRate, "Config") {
-				assert.ErrorIs(t, everyCall(l)[name](ctx), ErrNotInitialized, "%s without %s", name, missing)
-			}
-		}
-		f.RequireFalse(l.UpdateRate(ctx, Rate{Permits: 1, Interval: time.Second}))
-		assert.Empty(t, f.Redis.Keys())
-	})
-}
 
 // TestStateError_CorruptState_NamesKeyAndField: nothing is granted or changed.
 func TestStateError_CorruptState_NamesKeyAndField(t *testing.T) {
@@ -162,6 +142,9 @@ func FuzzConfigurations(f *testing.F) {
 	f.Add("10", "1000", "0", "0", byte(0b1111), "5")
 	f.Add("10", "1000", "1", "", byte(0b0111), "")
 	f.Add("", "", "", "", byte(0), "")
+	for _, missing := range []byte{1, 2, 4} { // rate, interval, type
+		f.Add("10", "1000", "0", "0", 0b1111^missing, "")
+	}
 	f.Add("0", "0", "0", "0", byte(0b1111), "5")
 	f.Add("010", "01000", "01", "05000", byte(0b1111), "5")
 	f.Add("9007199254740992", "9223372036854775807", "0", "9223372036854775807", byte(0b1111), "5")

@@ -82,6 +82,18 @@ func TestLimiter_EveryCall_IsOneRoundTrip(t *testing.T) {
 	}
 }
 
+// TestAvailablePermits_SlotMoves_CountsAtTheLastAttempt: the script gets the time of the call that runs.
+func TestAvailablePermits_SlotMoves_CountsAtTheLastAttempt(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 10, Interval: time.Second})
+		f.RequireGranted(l, 10)
+		time.Sleep(950 * time.Millisecond)
+		f.Redis.SetError("TRYAGAIN Multiple keys request during rehashing of slot")
+		time.AfterFunc(100*time.Millisecond, func() { f.Redis.SetError("") })
+		f.RequireAvailable(l, 10)
+	})
+}
+
 // TestLimiter_RandomCalls_MatchTheModel: with all fields of a Decision. Leased permits are taken
 // until an interval after their lease, so a Client that leases may deny more, and promises no more.
 func TestLimiter_RandomCalls_MatchTheModel(t *testing.T) {

@@ -111,13 +111,11 @@ func (w *wire) pages(ctx context.Context, script *redisx.Script, args []string) 
 		case needsRate && len(w.initial) > 0 && initialized < mostInitial && errors.Is(err, ErrNotInitialized):
 			before = w.initial
 			initialized++
-			continue
 		case err != nil:
 			return r, err
 		case code == replyNeedsKeys && !all:
 			w.hint().seen.setPerClient()
 			all = true
-			continue
 		case code == replyAgain:
 			args = withCursor(args, r.Text())
 		case code == replyDone:
