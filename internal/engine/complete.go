@@ -64,7 +64,7 @@ func (l *Limiter) updateDenials(b *Batch) {
 	if b.Granted+b.Lease.Granted > 0 {
 		b.sent.version = l.Engine.denials.granted(l, b.sent.version)
 	}
-	if l.Engine.denials != nil && b.Denied > 0 {
+	if l.Engine.denials != nil {
 		l.remember(b)
 	}
 }

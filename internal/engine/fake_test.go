@@ -93,8 +93,10 @@ func (l *fake) Answer(b *Batch, message rueidis.RedisMessage) (again bool, err e
 	}
 	v := x.view
 	v.lag, v.renew = l.lag, l.renew
-	b.Forecast = &v
 	_, detail := b.Wants()
+	if detail || b.Ordered {
+		b.Forecast = &v
+	}
 	left := v.free
 	for i, request := range slices.Backward(b.Requests) {
 		request.Answer = Answer{Allowed: true, Limit: v.limit, Remaining: left, ResetAfter: v.after}
@@ -107,9 +109,7 @@ func (l *fake) Answer(b *Batch, message rueidis.RedisMessage) (again bool, err e
 			request.Answer, request.Err = Answer{}, l.AboveLimit(request.Permits, v.limit)
 		default:
 			request.Answer, _ = v.Denied(request.Permits)
-			if detail {
-				b.Denied = min(request.Permits, cmp.Or(b.Denied, request.Permits))
-			}
+			b.Denied = min(request.Permits, cmp.Or(b.Denied, request.Permits))
 		}
 		left += request.Granted
 	}
