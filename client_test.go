@@ -102,7 +102,6 @@ func TestLimiter_InvalidInput_IsRefusedUnsent(t *testing.T) {
 		cancel()
 		expired, cancel := context.WithDeadline(ctx, time.Now().Add(-time.Second))
 		defer cancel()
-
 		before := f.Redis.CommandCount()
 		for _, n := range []int64{0, -1, math.MinInt64, 1 << 32} {
 			calls := everyCallWith(good, n, Rate{})

@@ -144,7 +144,6 @@ func TestWithDenialCache_LimiterChanges_DenialIsForgotten(t *testing.T) {
 				calls := f.Scripts.Load()
 				f.RequireDenied(l, 1)
 				require.Equal(t, calls, f.Scripts.Load(), "from memory")
-
 				f.Latency.Store(int64(100 * time.Millisecond))
 				ctx, cancel := context.WithTimeout(t.Context(), timeout)
 				defer cancel()
