@@ -56,14 +56,14 @@ func Limiter(rate int64, interval time.Duration) porcupine.Model {
 			}
 			return next
 		},
-		Equal:             func(a, b any) bool { return equal(a.(limiter), b.(limiter)) },
+		Equal: func(a, b any) bool {
+			return a.(limiter).rate == b.(limiter).rate && slices.Equal(a.(limiter).grants, b.(limiter).grants)
+		},
 		DescribeOperation: describe,
 		DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
 	}
 	return model.ToModel()
 }
-
-func equal(a, b limiter) bool { return a.rate == b.rate && slices.Equal(a.grants, b.grants) }
 
 // unexpired returns the grants that have not expired.
 func (l limiter) unexpired(at span, interval int64) []grant {

@@ -31,7 +31,7 @@ func Main(m *testing.M) int {
 	}
 	code := m.Run()
 	// rueidis closes some connections after 5 s.
-	if left := OfClients(30 * time.Second); left > 0 {
+	if left := AboveClients(0, 30*time.Second); left > 0 {
 		fmt.Fprintf(os.Stderr, "%d goroutines are left:\n%s\n", left, Stacks())
 		return 1
 	}
@@ -46,12 +46,7 @@ func Goroutines(before int, timeout time.Duration) int {
 
 // OfLimiters counts the goroutines in the library, without those of the Redis client.
 func OfLimiters(timeout time.Duration) int {
-	return mentioning(timeout, Library...)
-}
-
-// OfClients counts the goroutines in the library or in rueidis, for runs with other goroutines.
-func OfClients(timeout time.Duration) int {
-	return mentioning(timeout, clients...)
+	return settle(timeout, func() int { return count(Library...) })
 }
 
 // ClientsNow returns how many goroutines are in the library or in rueidis now, for AboveClients.
@@ -59,16 +54,13 @@ func ClientsNow() int {
 	return count(clients...)
 }
 
-// AboveClients is OfClients without those that an idle rueidis client keeps.
+// AboveClients counts the goroutines in the library or in rueidis, without those that an idle rueidis
+// client keeps.
 func AboveClients(idle int, timeout time.Duration) int {
 	return settle(timeout, func() int { return max(0, ClientsNow()-idle) })
 }
 
-// mentioning counts the goroutines with a package in their stacks.
-func mentioning(timeout time.Duration, packages ...string) int {
-	return settle(timeout, func() int { return count(packages...) })
-}
-
+// count counts the goroutines with a package in their stacks.
 func count(packages ...string) (n int) {
 	for stack := range strings.SplitSeq(Stacks(), "\n\n") {
 		if slices.ContainsFunc(packages, func(name string) bool { return strings.Contains(stack, name) }) {
