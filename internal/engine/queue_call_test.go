@@ -81,7 +81,9 @@ func TestQueue_CallersArriveDuringACall_NextReplyAnswersAll(t *testing.T) {
 	for name, test := range map[string]struct {
 		callers int
 		deleted bool
-	}{"few": {20, false}, "many": {many, false}, "many, of a limiter that was deleted": {many, true}} {
+		patient int // callers without a deadline before them
+	}{"few": {20, false, 0}, "many": {many, false, 0}, "many, of a limiter that was deleted": {many, true, 0},
+		"one behind many": {1, false, many}} {
 		runInQueue(t, name, 10, time.Hour, func(q *line, l *fake) {
 			q.RequireGranted(l, 10)
 			ctx, cancel := context.WithCancel(q.Context())
@@ -93,6 +95,10 @@ func TestQueue_CallersArriveDuringACall_NextReplyAnswersAll(t *testing.T) {
 			q.wait(l, "first", 1, time.Minute)
 			time.Sleep(50 * time.Millisecond) // its call is under way
 			q.change(l, func(s *state) { s.deleted = test.deleted })
+			for range test.patient {
+				q.done.Go(func() { _ = l.Acquire(ctx, 1) })
+			}
+			synctest.Wait()
 			for range test.callers {
 				q.done.Go(func() {
 					ok, err := l.TryAcquireWithin(ctx, 1, time.Minute)
