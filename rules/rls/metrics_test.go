@@ -110,7 +110,7 @@ func TestShouldRateLimit_Options_AddHeadersAndMetadata(t *testing.T) {
 	const config = `
 domain: x
 descriptors:
-  - {key: a, metadata: {team: {name: blue}, n: 1}, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: a, metadata: {team: {name: blue}, n: 1, odd: [0.5, .inf, !!float inf]}, rate_limit: {unit: hour, requests_per_unit: 1}}
   - {key: b, metadata: {team: {lead: eve}, n: 2}, rate_limit: {unit: hour, requests_per_unit: 5}}
   - {key: free, rate_limit: {unlimited: true}}
 `
@@ -120,8 +120,9 @@ descriptors:
 		for range 2 {
 			answer, err := s.ShouldRateLimit(ctx, request(t, "x | b=1 | a=1"))
 			assert.NoError(t, err)
-			assert.Equal(t, map[string]any{"team": map[string]any{"lead": "eve", "name": "blue"}, "n": 2.0},
-				answer.GetDynamicMetadata().AsMap()["metadata"])
+			assert.Equal(t, map[string]any{
+				"team": map[string]any{"lead": "eve", "name": "blue"}, "n": 2.0, "odd": []any{0.5, ".inf", "inf"}, // no JSON
+			}, answer.GetDynamicMetadata().AsMap()["metadata"])
 			assert.Equal(t, "RateLimit-Limit", answer.GetResponseHeadersToAdd()[0].GetKey())
 			assert.Equal(t, "1", answer.GetResponseHeadersToAdd()[0].GetValue())
 			assert.Equal(t, "0", answer.GetResponseHeadersToAdd()[1].GetValue())
