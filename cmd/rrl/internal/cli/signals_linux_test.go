@@ -106,6 +106,7 @@ func TestMain_Hangup_ReloadsOrEnds(t *testing.T) {
 	ignores.log.Await(t, "no limiter")
 	ignores.signal(syscall.SIGTERM)
 	assert.Equal(t, exitDone, ignores.code())
+	assert.NotContains(t, served.log.String(), "rrl: ending")
 
 	for _, p := range []*process{served, ignored} {
 		p.signal(syscall.SIGTERM)
