@@ -141,6 +141,9 @@ rules:
 				{"GET /", h("K", "gold"), good}, {"GET /", h("K", " gold"), good}, {"GET /", h("K", "gold\t"), many},
 				{"GET /", h("K", "gone "), many},
 			}},
+		"an override of a ban": {`
+rules: [{name: a, key: header:K, ban: true, overrides: [{key: gold, unlimited: true}]}]`,
+			[]call{{"GET /", h("K", "gold"), good}, {"GET /", h("K", " gold"), many}}},
 		"a rule for a host before others": {`
 rules: [{name: a, match: in.example/, key: all, limits: 9/h}, {name: b, key: all, limits: 1/h}]`,
 			[]call{
