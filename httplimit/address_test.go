@@ -27,6 +27,11 @@ func TestByIP_RemoteAddr_HasAnyForm(t *testing.T) {
 		assert.Equal(t, want, got)
 		assert.Equal(t, want == "", err != nil)
 	}
+	for _, peer := range []string{"[64:ff9b::c633:6401]:80", "[::ffff:0:198.51.100.1]:80", "[::ffff:198.51.100.1]:80"} {
+		client, err := httplimit.Address{}.Client(&http.Request{RemoteAddr: peer})
+		require.NoError(t, err)
+		assert.Equal(t, "198.51.100.1", client.String(), peer)
+	}
 	// A client can give its unix socket any name.
 	unix := &net.UnixAddr{Name: "server", Net: "unix"}
 	ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, unix)
