@@ -107,7 +107,7 @@ func TestSlidingLog_ForeignState_IsAStateError(t *testing.T) {
 // FuzzState: for any text of a key, a call returns a possible Decision or a *StateError. No call
 // makes a valid text invalid.
 func FuzzState(f *testing.F) {
-	policies := append(everyPolicy, Smooth{Permits: 10, Interval: time.Second, WarmUp: time.Second})
+	policies := slices.Concat(everyPolicy, []Policy{Smooth{Permits: 10, Interval: time.Second, WarmUp: time.Second}})
 	for _, text := range []string{
 		"", "x", "a 1763740123456 3", "a 1763743723456 3", "a 1763740123456789 3 500000", "a 1763740123456789 3 500000 4",
 		"a 5 4899278 2", "a 5 4899278 2 4899277:3", "a 1763740123456 0 2 2", "a 1763740123456 9 2 9007199254740991",

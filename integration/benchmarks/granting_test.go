@@ -32,7 +32,7 @@ func BenchmarkGranting(b *testing.B) {
 			keys = append(keys, ours+"+unshared", "redisson-async", "x-time-rate")
 		case 1, 16:
 			keys = append(append(keys, others(callers)...), ours+"+unshared", "redisson-async", "x-time-rate")
-		case 2048: // nobody opens 2,048 Clients, each of which counts the grants at its first call
+		case 2048: // no program opens 2,048 Clients, each of which counts the grants at its first call
 			keys = append(append(keys, others(callers)...), "redisson-async", "x-time-rate")
 		}
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) { compare(b, granting(callers), keys...) })

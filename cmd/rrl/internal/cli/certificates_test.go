@@ -210,9 +210,11 @@ func TestCertificates_FilesThatAreWrong_LeaveTheOnesBefore(t *testing.T) {
 	for name, change := range map[string]func(f *certFixture, pair keyPair){
 		"certificate without its key": func(f *certFixture, pair keyPair) { f.write(f.files.Cert, pair.cert) },
 		"key without its certificate": func(f *certFixture, pair keyPair) { f.write(f.files.Key, pair.key) },
-		"half a certificate":          func(f *certFixture, pair keyPair) { f.write(f.files.Cert, pair.cert[:len(pair.cert)/2]) },
-		"no certificate":              func(f *certFixture, _ keyPair) { require.NoError(f, os.Remove(f.files.Cert)) },
-		"no key":                      func(f *certFixture, _ keyPair) { require.NoError(f, os.Remove(f.files.Key)) },
+		"half a certificate": func(f *certFixture, pair keyPair) {
+			f.write(f.files.Cert, pair.cert[:len(pair.cert)/2])
+		},
+		"no certificate": func(f *certFixture, _ keyPair) { require.NoError(f, os.Remove(f.files.Cert)) },
+		"no key":         func(f *certFixture, _ keyPair) { require.NoError(f, os.Remove(f.files.Key)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newCertFixture(t)

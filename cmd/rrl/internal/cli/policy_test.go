@@ -156,7 +156,8 @@ func TestTaken_RandomCalls_IsThePolicys(t *testing.T) {
 	for _, text := range []string{
 		"fixed_window:20/1s", "fixed_window:20/1s,aligned", "sliding_window:20/1s", "sliding_window:20/1s,cells=4",
 		"sliding_log:20/1s", "token_bucket:20/1s", "leaky_bucket:20/1s,capacity=30",
-		"calendar:500/day", "calendar:500/week,in=Asia/Tokyo", "calendar:500/month,in=UTC", "calendar:500/year", "smooth:20/1s",
+		"calendar:500/day", "calendar:500/week,in=Asia/Tokyo", "calendar:500/month,in=UTC", "calendar:500/year",
+		"smooth:20/1s",
 	} {
 		given, err := names.ParsePolicy(text)
 		require.NoError(t, err)
