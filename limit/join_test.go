@@ -48,7 +48,7 @@ func TestJoin_OneMemberDenies_NothingIsTaken(t *testing.T) {
 	require.NoError(t, join.Release(ctx, 2))
 	assert.Equal(t, []int64{4, 2, 14}, remainingOf(t, join))
 	require.ErrorIs(t, redistest.Err(join.Take(ctx, 9)), rratelimiter.ErrPermitsExceedRate)
-	require.ErrorIs(t, redistest.Err(join.Charge(ctx, 1)), ErrNotChargeable)
+	require.ErrorIs(t, redistest.Err(Join(shared).Charge(ctx, 1)), ErrNotChargeable)
 	require.NoError(t, join.Reset(ctx))
 	assert.Equal(t, []string{"{tenant}:shared"}, f.redis.Keys())
 	assert.EqualValues(t, 8, available(t, shared))

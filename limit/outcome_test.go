@@ -37,7 +37,6 @@ func TestOutcome_Text_IsReadable(t *testing.T) {
 		`result=invalid error="no key"`: {Result: limit.Invalid, Err: errors.New("no key")},
 	} {
 		assert.Equal(t, want, o.String())
-		assert.Equal(t, want, fmt.Sprint(o))
 		assert.Equal(t, want, fmt.Sprintf("%+v", o))
 	}
 }

@@ -91,13 +91,14 @@ func TestSlidingLog_ManyEntries_MatchesTheModel(t *testing.T) {
 			require.NoError(t, err)
 			return len(all)
 		}
-		fill()
+		fill() // Release removes the oldest.
 		take(policy.Permits)
-		// Release removes the oldest.
-		require.NoError(t, l.Release(t.Context(), 2*entries-1))
-		m.Release(f.now, 2*entries-1)
+		for _, n := range []int64{entries / 3, 2*entries - 1 - entries/3} {
+			require.NoError(t, l.Release(t.Context(), n))
+			m.Release(f.now, n)
+			take(m.Free(f.now) + 1)
+		}
 		require.Equal(t, 1, length())
-		take(policy.Permits)
 		// Half of them have expired, then a part of the rest is released.
 		fill()
 		f.advance(10*time.Second - time.Duration(entries/2)*time.Millisecond)

@@ -35,7 +35,7 @@ func TestRefund_Bucket_ReturnsWhatIsStillMissing(t *testing.T) {
 			{take: 20, want: 980}, {take: 60, want: 920}, {take: 20, want: 900}, {after: 10 * time.Millisecond, refund: 2,
 				want: 970},
 			{after: 19 * time.Millisecond, take: 80, want: 909},
-			{after: 10 * time.Millisecond, refund: 3, want: 920},
+			{after: 10 * time.Millisecond, refund: 3, want: 920}, {refund: 5, want: 1000},
 		},
 	} {
 		for _, p := range []Policy{TokenBucket{1000, 1000, time.Second}, LeakyBucket{1000, 1000, time.Second}} {
