@@ -40,7 +40,8 @@ func TestTryAcquire_ReplyLost_IsSentOnce(t *testing.T) {
 	age(t, permitsKey(theirs.Name()), time.Minute)
 	requireFree(t, theirs, 8)
 
-	redis := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{disturbed.Listen}, ForceSingleClient: true})
+	redis := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{disturbed.Listen}, ForceSingleClient: true,
+		PipelineMultiplex: -1}) // one connection: another one would not be made while replies are lost
 	client := rratelimiter.New(redis)
 	take(t, client.Limiter(ours.Name()), 1)
 	require.NoError(t, client.Flush(t.Context())) // the count of drift, which hides a second call

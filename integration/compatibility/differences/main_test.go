@@ -5,6 +5,7 @@ package differences_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -128,6 +129,7 @@ func ageOldest(t *testing.T, key string, n int, by time.Duration) {
 // scripts returns the number of script calls that do makes.
 func scripts(t *testing.T, do func()) int64 {
 	t.Helper()
+	require.NoError(t, here.Flush(t.Context())) // the counts of drift that calls before have begun
 	succeeded := func() int64 { return server.Calls(t, "eval", "evalsha") - server.Failed(t, "eval", "evalsha") }
 	before := succeeded()
 	do()
@@ -149,11 +151,12 @@ func inJava(rate rratelimiter.Rate) oracle.Rate {
 }
 
 // pair empties the server and returns two limiters of a rate, one for Redisson and one for this
-// library.
+// library. Their names are new, so that no count of drift is due.
 func pair(t *testing.T, rate rratelimiter.Rate) (theirs *oracle.Limiter, ours *rratelimiter.Limiter) {
 	t.Helper()
 	ask(t, "FLUSHALL")
-	theirs, ours = java.Limiter(t.Name()+" in Java"), here.Limiter(t.Name()+" here")
+	name := fmt.Sprint(t.Name(), time.Now().UnixNano())
+	theirs, ours = java.Limiter(name+" in Java"), here.Limiter(name+" here")
 	require.NoError(t, theirs.SetRate(t.Context(), inJava(rate)))
 	require.NoError(t, ours.SetRate(t.Context(), rate))
 	return theirs, ours
