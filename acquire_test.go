@@ -35,7 +35,6 @@ func TestRelease_LeasesOfOthers_AreReleasedLast(t *testing.T) {
 			assert.Equal(t, []string{lease}, f.members())
 			require.NoError(t, other.Limiter("limiter").wire.refund(t.Context(), 20, lease[:17], 20, ""))
 			f.RequireAvailable(l, 100)
-
 			lease = f.leased(other, 20, time.Second/2)
 			f.RequireGranted(l, 1)
 			require.NoError(t, l.Release(t.Context(), 5))
@@ -63,6 +62,8 @@ func TestRelease_GrantsWithoutPermits_ReturnsThoseBehindThem(t *testing.T) {
 				require.NoError(t, l.Release(t.Context(), 3), "%d", empty)
 				f.RequireAvailable(l, 6)
 				assert.EqualValues(t, 4, f.sum(), "%d", empty)
+				require.NoError(t, l.Release(t.Context(), 5), "more than is taken")
+				f.RequireAvailable(l, 10)
 			})
 		}
 	}
