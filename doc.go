@@ -6,7 +6,7 @@
 //	limiter := client.Limiter("paid-api",
 //		rratelimiter.InitialRate(rratelimiter.Rate{Permits: 100, Interval: time.Second}))
 //	ok, err := limiter.TryAcquire(ctx, 1) // now or not at all
-//	err = limiter.Acquire(ctx, 1)         // waits until ctx ends
+//	err = limiter.Acquire(ctx, 1)         // waits until it is free, or ctx ends
 //
 // # Which call
 //

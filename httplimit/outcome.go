@@ -30,8 +30,8 @@ func FromContext(ctx context.Context) (limit.Outcome, bool) {
 // bucket has refilled, they have returned, and Settle frees none that others have taken since.
 // Permits of a lease are refunded to Redis in the same way, with one call.
 //
-// Settle does nothing for a request that has taken no permits: one that was not limited, whose
-// limiter failed, or that passed only because of Shadow. It fails in these cases:
+// Settle does nothing for a request that has taken no permits: one that was not limited, that Open let
+// pass, or that passed only because of Shadow. It fails in these cases:
 //
 //   - The cost is below 0, or more than 2^53 above the permits taken:
 //     [rratelimiter.ErrInvalidPermits].

@@ -166,7 +166,7 @@ func (q *queue) missedBy(w *waiter, ahead int64, now time.Time) time.Duration {
 	return max(after, 1)
 }
 
-// catchUp is how many more waiters than the limit can serve a call has. A bucket that was full before a
+// catchUp is how many permits more than the limit can serve a call asks for. A bucket that was full before a
 // late call serves them: see Batch.Waited.
 const catchUp = 64
 

@@ -6,7 +6,8 @@
 // A [Guard] asks the limiter for each request, and gives Redis a deadline. docs/failures.md defines an
 // outage. A breaker keeps the state of each node, and a prober checks a node that is down. If a caller
 // leaves before its call is answered, a probe checks whether the node is down. So an outage delays
-// only the requests that arrive before it is detected, by a deadline each. No goroutine is left behind.
+// only the requests that arrive before it is detected, by a deadline each, and those that wait for
+// permits then, by three. No goroutine is left behind.
 //
 // A decision from memory, of a denial cache ([rratelimiter.WithDenialCache]) or a lease
 // ([rratelimiter.WithLease]), is valid, but no answer of Redis.
