@@ -87,7 +87,6 @@ func (l *Limiter) acquire(ctx context.Context, b *Batch) error {
 		return nil
 	}
 	b.clearReply()
-	ctx = b.context(ctx)
 	return redisx.Retry(ctx, func(int) error {
 		l.prepare(b)
 		return l.runScript(ctx, b)

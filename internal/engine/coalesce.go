@@ -128,7 +128,7 @@ func (l *Limiter) startSending(ctx context.Context, e *entry) {
 // sent. If the call does not return, another goroutine sends that batch.
 func (l *Limiter) runCall(ctx context.Context, e *entry, b *Batch) (again bool) {
 	var err error
-	runOrAbort(func() { err = l.acquire(ctx, b) }, func() {
+	runOrAbort(func() { err = l.acquire(b.context(ctx), b) }, func() {
 		if l.complete(ctx, e, b, l.Protocol.Explain(ctx, redisx.ErrNoReply)) {
 			l.startSending(context.Background(), e)
 		}

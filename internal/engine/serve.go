@@ -50,7 +50,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 func (l *Limiter) callForQueue(e *entry, q *queue, changes uint64) {
 	runOrAbort(func() {
 		var err error
-		runOrAbort(func() { err = l.acquire(context.Background(), &q.batch) },
+		runOrAbort(func() { err = l.acquire(q.batch.context(context.Background()), &q.batch) },
 			func() {
 				l.answerQueue(e, q, changes, l.Protocol.Explain(context.Background(), redisx.ErrNoReply))
 			})

@@ -10,15 +10,14 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// single is a call with one request, for a limiter that has no other caller. It is sent in a pipeline
-// and has no entry: with calls for many limiters, entries and shared batches would cost the client
-// more than the rest of the call.
+// single is a call with one request, for a limiter that has no other caller. It has no entry: entries
+// and shared batches would cost the client more than the rest of the call.
 type single struct {
 	limiter *Limiter
 	batch   Batch
 	request Request
-	call    redisx.Call
-	ended   atomic.Bool   // by the first of the reply and a caller that leaves
+	call    redisx.Call   // in a pipeline
+	ended   atomic.Bool   // by the first of the answer and a caller that leaves
 	done    chan struct{} // has an element when the call is answered
 	busy    *atomic.Int32 // of the limiter
 }
@@ -30,12 +29,12 @@ func newSingle() any {
 	return s
 }
 
-// askAlone asks Redis with a call of its own. It reports false if the limiter may have other callers, or
-// if its script needs more than one call. Then nothing was granted.
+// askAlone asks Redis with a call of its own. It reports false if the limiter may have other callers:
+// then it has asked nothing.
 func (l *Limiter) askAlone(ctx context.Context, ask Ask, result *Result) (done bool, err error) {
 	g := l.Engine
 	p := g.pipelineOf(l.DependsOn[0])
-	if p == nil || l.leases() {
+	if l.leases() || p == nil && g.contended.Load() {
 		return false, nil
 	}
 	busy := g.registry.busy.of(l.ID)
@@ -45,19 +44,19 @@ func (l *Limiter) askAlone(ctx context.Context, ask Ask, result *Result) (done b
 	g.calling.Add(1)
 	s := g.singles.Get().(*single) //nolint:errcheck,forcetypeassert // nothing else is there
 	s.limiter, s.busy, s.request.Ask = l, busy, ask
-	runOrAbort(func() { s.prepare(ctx) }, s.release)
+	s.ended.Store(false)
+	s.batch.Full, s.batch.receipts = g.denials != nil, ask.Receipt
+	s.batch.sent.version = g.denials.version(l)
 	ended := ctx.Done()
-	if d := p.Add(&s.call); d != nil {
-		detached := context.WithoutCancel(ctx)
-		if ended == nil {
-			p.Send(detached, d)
-		} else {
-			g.workers.run(func() { p.Send(detached, d) })
-		}
-	}
-	if ended == nil {
-		<-s.done // a select takes longer
-		return s.answer(ctx, result)
+	switch leads := s.join(ctx, p); {
+	case p == nil && ended == nil:
+		s.run(ctx)
+	case p == nil:
+		g.workers.run(func() { s.run(ctx) })
+	case leads != nil && ended == nil:
+		p.Send(context.WithoutCancel(ctx), leads)
+	case leads != nil:
+		g.workers.run(func() { p.Send(context.WithoutCancel(ctx), leads) })
 	}
 	select {
 	case <-s.done:
@@ -67,76 +66,66 @@ func (l *Limiter) askAlone(ctx context.Context, ask Ask, result *Result) (done b
 		}
 		<-s.done
 	}
-	return s.answer(ctx, result)
+	r := &s.request
+	r.call.report(ctx, l)
+	*result, err = r.Result, r.Err
+	*r, s.limiter = Request{}, nil
+	s.batch.clearReply()
+	s.call.Reply, s.call.Context = rueidis.RedisMessage{}, nil
+	g.singles.Put(s)
+	return true, err
 }
 
-// prepare makes the call of the request.
-func (s *single) prepare(ctx context.Context) {
+// join adds the call to a pipeline. It returns the pipeline if the call has to send it.
+func (s *single) join(ctx context.Context, p *redisx.Pipeline) (leads *redisx.Pipelined) {
+	if p == nil {
+		return nil
+	}
 	l, b := s.limiter, &s.batch
-	s.ended.Store(false)
-	b.Full, b.receipts = l.Engine.denials != nil, s.request.Receipt
-	b.sent.version = l.Engine.denials.version(l)
-	l.prepare(b)
+	runOrAbort(func() { l.prepare(b) }, s.release)
 	s.call.Script, s.call.Keys = l.Protocol.Call(b)
 	s.call.Args, s.call.Context = b.Args, ctx
+	return p.Add(&s.call)
 }
 
-// release records that the call has ended.
-func (s *single) release() {
-	s.busy.Add(-1)
-	s.limiter.Engine.calling.Add(-1)
-}
-
-// replied is called when the call has its reply. The caller reads it. If it has left, the permits are
-// released.
+// replied is called when the call has its reply from a pipeline. What needs more calls gets them without
+// a pipeline.
 func (s *single) replied() {
-	s.release()
-	if s.ended.CompareAndSwap(false, true) {
-		s.done <- struct{}{}
+	l, ctx, again := s.limiter, s.call.Context, true
+	var err error
+	switch failed := s.call.Err; {
+	case failed == nil:
+		again, err = l.read(&s.batch, s.call.Reply)
+	case !redisx.Repeats(failed):
+		l.Engine.workers.run(func() { s.complete(l.Protocol.Explain(detached(ctx), failed)) })
 		return
 	}
-	s.request.state = abandoned
-	err := s.call.Err
-	if err == nil {
-		var again bool
-		if again, err = s.limiter.read(&s.batch, s.call.Reply); again {
-			err = context.Canceled // nothing was granted
-		}
+	if again {
+		l.Engine.workers.run(func() { s.run(ctx) })
+		return
 	}
 	s.complete(err)
-	s.limiter.releaseLost(context.Background(), &s.batch)
 }
 
-// answer reads the reply. After that, the call is reused.
-func (s *single) answer(ctx context.Context, result *Result) (done bool, err error) {
-	l, b, r := s.limiter, &s.batch, &s.request
-	again := false
-	if err = s.call.Err; err == nil {
-		again, err = l.read(b, s.call.Reply)
-	} else if again = redisx.Repeats(err); !again {
-		failed := err // a closure that holds err would allocate it for each call
-		_, err = Detach(ctx, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, l.Protocol.Explain(ctx, failed)
-		})
-	}
-	if !again {
-		s.complete(err)
-		r.call.report(ctx, l)
-		*result, err = r.Result, r.Err
-	}
-	b.sent.call = nil
-	b.clearReply()
-	*r = Request{}
-	s.call.Reply, s.call.Context = rueidis.RedisMessage{}, nil
-	s.limiter = nil
-	l.Engine.singles.Put(s)
-	return !again, err
+// run runs the call without a pipeline, and completes it.
+func (s *single) run(ctx context.Context) {
+	l := s.limiter
+	var err error
+	runOrAbort(func() { err = l.acquire(detached(ctx), &s.batch) }, func() {
+		s.complete(l.Protocol.Explain(ctx, redisx.ErrNoReply))
+	})
+	s.complete(err)
 }
 
-// complete makes the answer final.
+// complete gives the caller its answer, or the error of the call. If it has left, its permits are
+// released.
 func (s *single) complete(err error) {
 	l, b := s.limiter, &s.batch
 	b.sent.call.finish(0, err)
+	left := !s.ended.CompareAndSwap(false, true)
+	if left {
+		s.request.state = abandoned
+	}
 	if s.request.deliver(err) {
 		b.Lost = append(b.Lost, &s.request)
 	}
@@ -145,12 +134,24 @@ func (s *single) complete(err error) {
 	b.assignCall()
 	l.updateDenials(b)
 	b.takeCall().reportAlone() // if no caller does
+	s.release()
+	if left {
+		l.releaseLost(context.Background(), b)
+		return
+	}
+	s.done <- struct{}{}
+}
+
+// release records that the call has ended.
+func (s *single) release() {
+	s.busy.Add(-1)
+	s.limiter.Engine.calling.Add(-1)
 }
 
 // busy counts the calls of singles, and the entries, by a hash of their IDs.
 type busy struct {
 	seed   maphash.Seed
-	counts [4096]atomic.Int32
+	counts [1 << 14]atomic.Int32
 }
 
 // of returns the counter of an ID. Few others have the same.
