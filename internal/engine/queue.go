@@ -9,7 +9,7 @@ import (
 // first served. One goroutine calls Redis for all of them and ends with the last waiter. It sends a
 // call
 //
-//   - when the first waiter could be served,
+//   - when the first waiter could be served, or when the forecast says so (Renew, Recheck),
 //   - when this Client has changed the limiter,
 //   - when a waiter has arrived that the last forecast would deny: no waiter is denied on state from
 //     before its arrival,

@@ -167,3 +167,26 @@ func TestPipelines_ClockIsSetBack_SlotsAreAskedFor(t *testing.T) {
 		assert.Equal(c, asked+1, c.Asked())
 	})
 }
+
+// TestPipelines_Node_ServesTheKey: after a redirection the slots may be a second old, else a minute.
+func TestPipelines_Node_ServesTheKey(t *testing.T) {
+	redistest.RunTwoMasters(t, func(c *redistest.Cluster) {
+		p := nodesOf(c)
+		for i := range 100 {
+			key := fmt.Sprint("key:", i)
+			node := []string{redistest.NodeA, redistest.NodeB}[Slot(key)/8192]
+			assert.Equal(c, node, p.Node(key, false))
+			assert.Equal(c, node, p.Address(node))
+		}
+		asked := c.Asked()
+		for moved, want := range map[bool]int{false: 0, true: 1} {
+			time.Sleep(time.Second)
+			before := c.Asked()
+			p.Node("k", moved)
+			time.Sleep(time.Millisecond)
+			assert.Equal(c, want, c.Asked()-before)
+		}
+		assert.Equal(c, asked+1, c.Asked())
+		assert.Empty(c, p.Address(""))
+	})
+}
