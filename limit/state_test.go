@@ -102,6 +102,16 @@ func TestSlidingLog_ForeignState_IsAStateError(t *testing.T) {
 	}
 	require.NoError(t, f.redis.Set(key, "x"))
 	f.foreign(policy, "string")
+	f.redis.FlushAll()
+	f.redis.Push(key, fmt.Sprintf("a %d 0 1 1", now))
+	l := New(f.client, "name", policy)
+	taken := withReceipt(t, l, "TryAcquire", 1)
+	f.redis.Push(key, fmt.Sprintf("a %d 0 1 1", now), "x", fmt.Sprintf("a %d 0 1 3", now))
+	for reader, err := range map[string]error{"release": l.Release(t.Context(), 1), "refund": taken.Refund(t.Context(), 1)} {
+		var state *rratelimiter.StateError
+		require.ErrorAs(t, err, &state, "only a %s reads this entry", reader)
+		assert.Equal(t, rratelimiter.StateError{Key: key, Value: "x"}, *state)
+	}
 }
 
 // FuzzState: for any text of a key, a call returns a possible Decision or a *StateError. No call
