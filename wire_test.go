@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
@@ -203,6 +204,7 @@ func (f *fixture) fill(l *Limiter, grants int, sizes ...int64) {
 	}
 	for i := 1; i < grants; i++ {
 		time.Sleep(time.Millisecond)
+		synctest.Wait() // a count of the grants must not come between
 		n, now := sizes[i%len(sizes)], float64(timeOf(l.wire.client.nowText()))
 		f.RequireNoError(f.Redis.ZAdd(l.wire.keys[permits], now, l.wire.client.member(n, false)))
 		f.RequireNoError(f.Redis.Incr(l.wire.keys[value], -int(n)))

@@ -87,10 +87,14 @@ func (l *Limiter) acquire(ctx context.Context, b *Batch) error {
 		return nil
 	}
 	b.clearReply()
-	return redisx.Retry(ctx, func(int) error {
+	err := redisx.Retry(ctx, func(int) error {
 		l.prepare(b)
 		return l.runScript(ctx, b)
 	})
+	if g, slow := l.Engine, time.Since(b.sent.at) >= slowCall; slow != g.slow.Load() {
+		g.slow.Store(slow)
+	}
+	return err
 }
 
 // prepare sets the arguments of a batch.

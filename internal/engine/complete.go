@@ -1,19 +1,11 @@
 package engine
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 // complete gives the callers of a batch their answers, or the error of the call. It reports whether
 // another batch is to be sent. It does not wait.
 func (l *Limiter) complete(ctx context.Context, e *entry, b *Batch, err error) (again bool) {
 	b.sent.call.finish(b.Lease.Granted, err)
-	if g := l.Engine; b.wanted() {
-		if slow := time.Since(b.sent.at) >= slowCall; slow != g.slow.Load() {
-			g.slow.Store(slow)
-		}
-	}
 	unused, again := l.answer(e, b, err)
 	l.wake(b)
 	l.releaseUnused(ctx, b, unused)

@@ -34,14 +34,6 @@ func Unattended(ctx context.Context) context.Context {
 	}}
 }
 
-// detached returns the context of a call that ends with ctx.
-func detached(ctx context.Context) context.Context {
-	if ctx.Done() == nil {
-		return ctx
-	}
-	return callContext{ctx, ctx.Err}
-}
-
 // Detach runs a call and returns its result, or the error of ctx as soon as ctx ends. A command
 // that was sent by then is completed, and no other is sent: see callContext.
 func Detach[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
@@ -60,7 +52,7 @@ func Detach[T any](ctx context.Context, call func(context.Context) (T, error)) (
 	go func() {
 		r := result{err: redisx.ErrNoReply} // until it returns
 		defer func() { done <- r }()
-		r.value, r.err = call(detached(ctx))
+		r.value, r.err = call(callContext{ctx, ctx.Err})
 	}()
 	select {
 	case r := <-done:

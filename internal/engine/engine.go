@@ -16,7 +16,7 @@
 //	call of           context          more commands are sent               moving slot
 //	a batch           Batch.context    while a caller is left or, if it     1/4 s
 //	                                   brings a lease, for its length
-//	a single          the caller's     while its caller is left             1/4 s
+//	a single          Batch.context    while its caller is left             1/4 s
 //	one caller        [Detach]         until the context of the caller ends 1/4 s
 //	no caller: the    [Unattended]     for a minute                         a minute
 //	release of permits

@@ -46,7 +46,7 @@ func (l *Limiter) askAlone(ctx context.Context, ask Ask, result *Result) (done b
 	s.limiter, s.busy, s.request.Ask = l, busy, ask
 	s.ended.Store(false)
 	s.batch.Full, s.batch.receipts = g.denials != nil, ask.Receipt
-	s.batch.sent.version = g.denials.version(l)
+	s.batch.sent.version, s.batch.sent.callers = g.denials.version(l), 1
 	ended := ctx.Done()
 	switch leads := s.join(ctx, p); {
 	case p == nil && ended == nil:
@@ -62,6 +62,7 @@ func (l *Limiter) askAlone(ctx context.Context, ask Ask, result *Result) (done b
 	case <-s.done:
 	case <-ended:
 		if s.ended.CompareAndSwap(false, true) {
+			atomic.StoreInt32(&s.batch.sent.callers, 0)
 			return true, ctx.Err()
 		}
 		<-s.done
@@ -97,29 +98,44 @@ func (s *single) replied() {
 	case failed == nil:
 		again, err = l.read(&s.batch, s.call.Reply)
 	case !redisx.Repeats(failed):
-		l.Engine.workers.run(func() { s.complete(l.Protocol.Explain(detached(ctx), failed)) })
+		l.Engine.workers.run(func() {
+			s.finish(ctx, func() error { return l.Protocol.Explain(s.context(ctx), failed) })
+		})
 		return
 	}
 	if again {
 		l.Engine.workers.run(func() { s.run(ctx) })
 		return
 	}
-	s.complete(err)
+	s.complete(ctx, err)
 }
 
 // run runs the call without a pipeline, and completes it.
 func (s *single) run(ctx context.Context) {
-	l := s.limiter
+	s.finish(ctx, func() error { return s.limiter.acquire(s.context(ctx), &s.batch) })
+}
+
+// context returns the context of the call, with the values of ctx. It ends when the caller leaves: see
+// callContext.
+func (s *single) context(ctx context.Context) context.Context {
+	if _, limited := ctx.Deadline(); ctx.Done() == nil && !limited {
+		return ctx
+	}
+	return s.batch.context(ctx)
+}
+
+// finish completes the call with the error that work returns.
+func (s *single) finish(ctx context.Context, work func() error) {
 	var err error
-	runOrAbort(func() { err = l.acquire(detached(ctx), &s.batch) }, func() {
-		s.complete(l.Protocol.Explain(ctx, redisx.ErrNoReply))
+	runOrAbort(func() { err = work() }, func() {
+		s.complete(ctx, s.limiter.Protocol.Explain(ctx, redisx.ErrNoReply))
 	})
-	s.complete(err)
+	s.complete(ctx, err)
 }
 
 // complete gives the caller its answer, or the error of the call. If it has left, its permits are
 // released.
-func (s *single) complete(err error) {
+func (s *single) complete(ctx context.Context, err error) {
 	l, b := s.limiter, &s.batch
 	b.sent.call.finish(0, err)
 	left := !s.ended.CompareAndSwap(false, true)
@@ -136,7 +152,7 @@ func (s *single) complete(err error) {
 	b.takeCall().reportAlone() // if no caller does
 	s.release()
 	if left {
-		l.releaseLost(context.Background(), b)
+		l.releaseLost(ctx, b)
 		return
 	}
 	s.done <- struct{}{}
