@@ -64,6 +64,7 @@ func runCluster(t *testing.T, masters []string, test func(c *Cluster)) {
 		c.Conn, err = memredis.ConnectCluster(NodeA, nodes)
 		require.NoError(t, err)
 		t.Cleanup(func() {
+			time.Sleep(time.Minute) // calls end: see Run
 			c.Conn.Close()
 			time.Sleep(time.Minute) // what was on its way arrives
 		})

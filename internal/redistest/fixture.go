@@ -43,6 +43,7 @@ func Run(t *testing.T, test func(t *testing.T, f *Fixture)) {
 		})
 		t.Cleanup(func() {
 			f.Latency.Store(0)
+			time.Sleep(time.Minute) // calls end: rueidis may dial again for one that fails while it closes
 			f.Conn.Close()
 			f.Redis.Close()
 			time.Sleep(time.Minute) // what was on its way arrives
