@@ -62,4 +62,5 @@ func TestLocal_ShareOutOfRange_Panics(t *testing.T) {
 		assert.PanicsWithValue(t, fmt.Sprintf("limit: Local: the share is out of range: %v: pass one above 0 and at most 1", share),
 			func() { limit.Local(share) })
 	}
+	assert.NotPanics(t, func() { limit.Local(1) })
 }
