@@ -45,6 +45,17 @@ func TestRelease_LeasesOfOthers_AreReleasedLast(t *testing.T) {
 	}
 }
 
+// TestRelease_MoreThanAPageHasExpired_TakesFromThoseThatCount: it first removes the others, page by page.
+func TestRelease_MoreThanAPageHasExpired_TakesFromThoseThatCount(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 1000, Interval: time.Second})
+		f.fill(l, 600, 1)
+		time.Sleep(700 * time.Millisecond)
+		require.NoError(t, l.Release(t.Context(), 5))
+		f.RequireAvailable(l, 706) // 301 have expired
+	})
+}
+
 // TestRelease_GrantsWithoutPermits_ReturnsThoseBehindThem: another client can write grants of 0
 // permits, as Redisson does for a request for 0.
 func TestRelease_GrantsWithoutPermits_ReturnsThoseBehindThem(t *testing.T) {
