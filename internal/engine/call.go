@@ -87,8 +87,16 @@ func (l *Limiter) acquire(ctx context.Context, b *Batch) error {
 		return nil
 	}
 	b.clearReply()
-	err := redisx.Retry(ctx, func(int) error {
-		l.prepare(b)
+	l.prepare(b)
+	return l.resume(ctx, b)
+}
+
+// resume continues the call of a batch. While a slot moves, it begins again.
+func (l *Limiter) resume(ctx context.Context, b *Batch) error {
+	err := redisx.Retry(ctx, func(attempt int) error {
+		if attempt > 0 {
+			l.prepare(b)
+		}
 		return l.runScript(ctx, b)
 	})
 	if g, slow := l.Engine, time.Since(b.sent.at) >= slowCall; slow != g.slow.Load() {

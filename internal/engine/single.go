@@ -89,31 +89,29 @@ func (s *single) join(ctx context.Context, p *redisx.Pipeline) (leads *redisx.Pi
 	return p.Add(&s.call)
 }
 
-// replied is called when the call has its reply from a pipeline. What needs more calls gets them without
-// a pipeline.
+// replied is called when the call has its reply from a pipeline. What needs more calls gets them on
+// another goroutine.
 func (s *single) replied() {
-	l, ctx, again := s.limiter, s.call.Context, true
-	var err error
+	l, b, ctx := s.limiter, &s.batch, s.call.Context
+	var work func(context.Context, *Batch) error
 	switch failed := s.call.Err; {
 	case failed == nil:
-		again, err = l.read(&s.batch, s.call.Reply)
-	case !redisx.Repeats(failed):
-		l.Engine.workers.run(func() {
-			s.finish(ctx, func() error { return l.Protocol.Explain(s.context(ctx), failed) })
-		})
-		return
+		again, err := l.read(b, s.call.Reply)
+		if !again {
+			s.complete(ctx, err)
+			return
+		}
+		work = l.resume
+	case redisx.Repeats(failed):
+		work = l.acquire
+	default:
+		work = func(ctx context.Context, _ *Batch) error { return l.Protocol.Explain(ctx, failed) }
 	}
-	if again {
-		l.Engine.workers.run(func() { s.run(ctx) })
-		return
-	}
-	s.complete(ctx, err)
+	l.Engine.workers.run(func() { s.finish(ctx, work) })
 }
 
 // run runs the call without a pipeline, and completes it.
-func (s *single) run(ctx context.Context) {
-	s.finish(ctx, func() error { return s.limiter.acquire(s.context(ctx), &s.batch) })
-}
+func (s *single) run(ctx context.Context) { s.finish(ctx, s.limiter.acquire) }
 
 // context returns the context of the call, with the values of ctx. It ends when the caller leaves: see
 // callContext.
@@ -125,9 +123,9 @@ func (s *single) context(ctx context.Context) context.Context {
 }
 
 // finish completes the call with the error that work returns.
-func (s *single) finish(ctx context.Context, work func() error) {
+func (s *single) finish(ctx context.Context, work func(context.Context, *Batch) error) {
 	var err error
-	runOrAbort(func() { err = work() }, func() {
+	runOrAbort(func() { err = work(s.context(ctx), &s.batch) }, func() {
 		s.complete(ctx, s.limiter.Protocol.Explain(ctx, redisx.ErrNoReply))
 	})
 	s.complete(ctx, err)

@@ -71,6 +71,17 @@ func TestSingle_CallerLeaves_PermitReturns(t *testing.T) {
 	}
 }
 
+// TestSingle_ScriptNeedsMoreCalls_Continues: it does not begin again.
+func TestSingle_ScriptNeedsMoreCalls_Continues(t *testing.T) {
+	withSingles(t, Settings{}, func(t *testing.T, f *fixture, g *Engine) {
+		l := open(g, "limiter", 5, time.Minute)
+		l.Protocol = paged{l, 3}
+		before := f.Scripts.Load()
+		require.NoError(t, redistest.Err(l.TryAcquire(t.Context(), 1)))
+		assert.EqualValues(t, 4, f.Scripts.Load()-before)
+	})
+}
+
 // TestSingle_ReusedState_KeepsNothing: the next call of another limiter has its own answer.
 func TestSingle_ReusedState_KeepsNothing(t *testing.T) {
 	withSingles(t, Settings{}, func(t *testing.T, f *fixture, g *Engine) {
