@@ -77,7 +77,8 @@ test-published: deps
 	cp go.work.sum published.work.sum
 	GOWORK=$(CURDIR)/published.work $(GO_TEST) $(addsuffix /...,$(PUBLISHED))
 
-# Two suites at a time, each with tests beside each other: most of them wait. The tools, which have their own tests, need no race detector.
+# Two suites at a time, each with tests beside each other: most of them wait. The tools have tests of their own, which
+# need no race detector.
 test-integration: deps
 	cd integration && $(GO_TEST) -p 2 -timeout 30m \
 		$$(go list ./... | grep -v '/tools/\|/compatibility/proxies$$\|/containers$$\|/linear/mutants$$')
