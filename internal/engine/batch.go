@@ -51,6 +51,7 @@ type sentBatch struct {
 	dated   time.Time // the same by the limiter's clock, as precise as in the arguments
 	version uint64    // of the limiter then, for the denial cache
 	changes uint64    // of the leases then
+	calls   int       // that one run of the script has had
 	call    *Call     // that is not reported yet; nil without an Observer of calls
 	callers int32     // atomic: callers that have not left; of a queue's batch all waiters
 }

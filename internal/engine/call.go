@@ -107,7 +107,7 @@ func (l *Limiter) resume(ctx context.Context, b *Batch) error {
 
 // prepare sets the arguments of a batch.
 func (l *Limiter) prepare(b *Batch) {
-	b.sent.at = time.Now()
+	b.sent.at, b.sent.calls = time.Now(), 0
 	b.forecastAt = b.sent.at
 	now := l.Engine.Now()
 	b.sent.dated = now.Truncate(l.tick())
@@ -117,7 +117,7 @@ func (l *Limiter) prepare(b *Batch) {
 
 // runScript calls the script of a batch until it has done all of its work, and reads the answer.
 func (l *Limiter) runScript(ctx context.Context, b *Batch) error {
-	for calls := 1; ; calls++ {
+	for {
 		script, keys := l.Protocol.Call(b)
 		message, err := l.Engine.run(ctx, b.Before, script, keys, b.Args)
 		b.Before = nil
@@ -128,7 +128,7 @@ func (l *Limiter) runScript(ctx context.Context, b *Batch) error {
 		if err != nil || !again {
 			return err
 		}
-		if err := Repeat(ctx, calls); err != nil {
+		if err := Repeat(ctx, b.sent.calls); err != nil {
 			return l.Protocol.Explain(ctx, err)
 		}
 	}
@@ -142,6 +142,7 @@ func (l *Limiter) read(b *Batch, message rueidis.RedisMessage) (again bool, err 
 		b.forecastAt = time.Now()
 	}
 	b.Reply = message
+	b.sent.calls++
 	return l.Protocol.Answer(b, message)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -80,14 +81,24 @@ func (c *answersAll) Do(context.Context, rueidis.Completed) rueidis.RedisResult 
 	return c.reply
 }
 
+func (c *answersAll) DoMulti(_ context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
+	c.calls.Add(int64(len(commands)))
+	return slices.Repeat([]rueidis.RedisResult{c.reply}, len(commands))
+}
+
+// TestCall_ScriptNeverFinishes_EndsWithAnError: also in a pipeline.
 func TestCall_ScriptNeverFinishes_EndsWithAnError(t *testing.T) {
 	for _, way := range ways {
-		runWithServer(t, way.name, func(t *testing.T, f *fixture) {
-			conn := &answersAll{Client: f.Conn, reply: f.Conn.Do(t.Context(), f.Conn.B().Ping().Build())}
-			err := way.call(context.WithoutCancel(t.Context()), openPaged(New(Settings{Redis: conn}), "limiter", endless), 1)
-			assert.ErrorContains(t, err, "limiter: the script has not finished")
-			assert.EqualValues(t, MaxPages, conn.calls.Load())
-		})
+		for _, others := range []int64{0, pipelined + 1} {
+			runWithServer(t, fmt.Sprint(way.name, " beside ", others), func(t *testing.T, f *fixture) {
+				conn := &answersAll{Client: f.Conn, reply: f.Conn.Do(t.Context(), f.Conn.B().Ping().Build())}
+				g := New(Settings{Redis: conn})
+				g.calling.Add(others)
+				err := way.call(context.WithoutCancel(t.Context()), openPaged(g, "limiter", endless), 1)
+				assert.ErrorContains(t, err, "limiter: the script has not finished")
+				assert.EqualValues(t, MaxPages, conn.calls.Load())
+			})
+		}
 	}
 }
 
@@ -161,9 +172,11 @@ func TestCall_CallerLeavesWhileTheSlotMoves_NoGoroutineOutlivesTheLastCommand(t 
 		sent := f.Scripts.Load() // the last one a millisecond ago
 		time.Sleep(100 * time.Millisecond)
 		assert.Equal(t, sent, f.Scripts.Load())
+		synctest.Wait()
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
 		assert.NotContains(t, string(stacks), "redisx.Retry")
+		assert.NotContains(t, string(stacks), "workers.work")
 	})
 }
 

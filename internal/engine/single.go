@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"sync/atomic"
 
@@ -46,7 +47,8 @@ func (l *Limiter) askAlone(ctx context.Context, ask Ask, result *Result) (done b
 	s.limiter, s.busy, s.request.Ask = l, busy, ask
 	s.ended.Store(false)
 	s.batch.Full, s.batch.receipts = g.denials != nil, ask.Receipt
-	s.batch.sent.version, s.batch.sent.callers = g.denials.version(l), 1
+	s.batch.sent.version = g.denials.version(l)
+	atomic.StoreInt32(&s.batch.sent.callers, 1) // the context of an earlier call may be in use still
 	ended := ctx.Done()
 	switch leads := s.join(ctx, p); {
 	case p == nil && ended == nil:
@@ -102,6 +104,9 @@ func (s *single) replied() {
 			return
 		}
 		work = l.resume
+	case errors.Is(failed, ctx.Err()): // the script was unknown, and was not sent again
+		s.complete(ctx, ctx.Err())
+		return
 	case redisx.Repeats(failed):
 		work = l.acquire
 	default:

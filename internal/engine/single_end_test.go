@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,6 +59,11 @@ func (c *leaving) Do(ctx context.Context, command rueidis.Completed) rueidis.Red
 	return c.Client.Do(ctx, command)
 }
 
+func (c *leaving) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
+	defer c.leave()
+	return c.Client.DoMulti(ctx, commands...)
+}
+
 // TestSingle_ContextEndsWhileTheSlotMoves_ErrorIsOfTheContext: it ends before the caller has left.
 func TestSingle_ContextEndsWhileTheSlotMoves_ErrorIsOfTheContext(t *testing.T) {
 	withServer(t, func(t *testing.T, f *fixture) {
@@ -71,6 +77,41 @@ func TestSingle_ContextEndsWhileTheSlotMoves_ErrorIsOfTheContext(t *testing.T) {
 			time.Sleep(time.Second)
 			synctest.Wait()
 		}
+	})
+}
+
+// TestSingle_ContextEndsBeforeAnUnknownScriptIsSent_ErrorIsOfTheContext: the pipeline does not send its
+// text then.
+func TestSingle_ContextEndsBeforeAnUnknownScriptIsSent_ErrorIsOfTheContext(t *testing.T) {
+	withServer(t, func(t *testing.T, f *fixture) {
+		conn := &leaving{Client: f.Conn}
+		l := f.open(Settings{Redis: conn}, 5, time.Minute)
+		l.Engine.calling.Add(pipelined + 1)
+		f.fail("NOSCRIPT No matching script")
+		for range 100 {
+			ctx, cancel := context.WithCancel(t.Context())
+			conn.leave = cancel
+			assert.Equal(t, context.Canceled, redistest.Err(l.TryAcquire(ctx, 1)))
+			synctest.Wait()
+		}
+		assert.EqualValues(t, 100, f.Scripts.Load())
+		assert.EqualValues(t, pipelined+1, l.Engine.calling.Load())
+	})
+}
+
+// TestSingle_ContextIsUsedAfterItsCall_IsNoRace: the next call has the same batch.
+func TestSingle_ContextIsUsedAfterItsCall_IsNoRace(t *testing.T) {
+	withServer(t, func(t *testing.T, f *fixture) {
+		conn := &keeping{Client: f.Conn}
+		l := f.open(Settings{Redis: conn}, 100, time.Minute)
+		f.RequireGranted(l, 1)
+		kept := conn.kept[0]
+		var hook sync.WaitGroup
+		for range 50 {
+			hook.Go(func() { assert.NoError(t, kept.Err()) })
+			f.RequireGranted(l, 1)
+		}
+		hook.Wait()
 	})
 }
 

@@ -53,9 +53,9 @@ func (y *yields) yield(callers func() int) bool {
 // for a moment: its stack has grown to the size that a call needs.
 type workers chan func()
 
-// idleFor is how long a worker waits for a task. It bounds how long a goroutine outlives the last
-// call.
-const idleFor = 40 * time.Millisecond
+// idleFor is how long a worker waits for a task. A goroutine outlives the last command by no more than
+// that and the longest pause of redisx, together a tenth of a second.
+const idleFor = 10 * time.Millisecond
 
 func (w workers) run(task func()) {
 	select {
