@@ -78,6 +78,32 @@ func TestGuard_OneMasterHangs_OthersDecide(t *testing.T) {
 	}
 }
 
+// A master hangs, and another one takes over its slots. No request asks it again, so its outage ends,
+// also if the callback panics.
+func TestGuard_AnotherMasterTakesOver_OutageEnds(t *testing.T) {
+	redistest.RunTwoMasters(t, func(c *redistest.Cluster) {
+		client, changes := rratelimiter.New(c.Conn), new(recorder)
+		g := New(limit.Open, deadline, func(node string, up bool, err error) {
+			changes.changed(node, up, err)
+			if up {
+				panic("a callback")
+			}
+		})
+		q := Request{Limiter: limit.New(client, onNodeB, limit.FixedWindow{Permits: 9, Interval: time.Hour}), Permits: 1}
+		require.Equal(c, limit.Acquired, g.Ask(c.Context(), q).Result)
+		time.Sleep(2 * time.Second) // the slots are known
+		c.Delay(redistest.NodeB, time.Minute)
+		require.Equal(c, limit.FailedOpen, g.Ask(c.Context(), q).Result)
+		require.Equal(c, "b:1 false", changes.nodes())
+		c.Serve(redistest.NodeA)
+		for asks := 0; !strings.Contains(changes.nodes(), "b:1 true") && asks < 500; asks++ {
+			g.Ask(c.Context(), q)
+			time.Sleep(time.Second) // rueidis may ask the node that hangs for the slots, seven times of eight
+		}
+		assert.Contains(c, changes.nodes(), "b:1 true")
+	})
+}
+
 // While Redis answers reads and refuses writes, the outage lasts.
 func TestGuard_WritesFail_OutageLasts(t *testing.T) {
 	for _, refusal := range []string{
