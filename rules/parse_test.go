@@ -25,6 +25,7 @@ var mistakes = []mistake{
 		`f.yaml:2:1: rule: unknown field "rule", want address, deadline, defaults, domain, escaped_slashes, forward_auth, match, max_waiting, on_invalid, rules, spread`},
 	{"domain: a b\nrules: []", `f.yaml:1:9: domain: the domain "a b", want printable ASCII without spaces`},
 	{"match: every\nrules: []", `f.yaml:1:8: match: "every", want first or all`},
+	{one("key: method, limits: 1/s, overrides: [{ban: true}]"), "f.yaml:2:51: rules[0].overrides[0]: no key: say whose limits these are"},
 	{"address: {ipv6_bits: 129}\nrules: []", "f.yaml:1:22: address.ipv6_bits: 129, want bits of an address, 1 to 128"},
 	{"defaults: {policy: bucket}\nrules: []",
 		`f.yaml:1:20: defaults.policy: no policy "bucket", want one of ` + policy.Names()},
