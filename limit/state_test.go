@@ -107,9 +107,12 @@ func TestSlidingLog_ForeignState_IsAStateError(t *testing.T) {
 	l := New(f.client, "name", policy)
 	taken := withReceipt(t, l, "TryAcquire", 1)
 	f.redis.Push(key, fmt.Sprintf("a %d 0 1 1", now), "x", fmt.Sprintf("a %d 0 1 3", now))
-	for reader, err := range map[string]error{"release": l.Release(t.Context(), 1), "refund": taken.Refund(t.Context(), 1)} {
+	for reader, read := range map[string]func() error{
+		"release": func() error { return l.Release(t.Context(), 1) },
+		"refund":  func() error { return taken.Refund(t.Context(), 1) },
+	} {
 		var state *rratelimiter.StateError
-		require.ErrorAs(t, err, &state, "only a %s reads this entry", reader)
+		require.ErrorAs(t, read(), &state, "only a %s reads this entry", reader)
 		assert.Equal(t, rratelimiter.StateError{Key: key, Value: "x"}, *state)
 	}
 }

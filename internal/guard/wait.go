@@ -24,8 +24,8 @@ type waiter interface {
 	Acquire(ctx context.Context, permits int64) error
 }
 
-// Ask decides a request. If it is denied, it waits for its permits as long as it may: in the line of its
-// limiter, or, if that has none, until the time of the next try.
+// Ask decides a request. If it is denied, it waits for its permits as long as it may, in the line of its
+// limiter. If that has none, it asks again at the time of the next try.
 func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 	b := g.breakerOf(q.Limiter)
 	line, hasLine := q.Limiter.(waiter)
