@@ -30,22 +30,16 @@ func (l explaining) Explain(ctx context.Context, err error) error {
 // TestSingle_ExplanationEndsItsGoroutine_NothingIsLeft: in a pipeline, another goroutine explains the
 // error.
 func TestSingle_ExplanationEndsItsGoroutine_NothingIsLeft(t *testing.T) {
-	for name, cancellable := range map[string]bool{"without an end": false, "cancellable": true} {
-		t.Run(name, func(t *testing.T) {
-			withSingles(t, Settings{}, func(t *testing.T, f *fixture, g *Engine) {
-				l := open(g, "limiter", 5, time.Minute)
-				l.Protocol = explaining{l}
-				f.fail("WRONGTYPE")
-				ctx := t.Context()
-				if !cancellable {
-					ctx = context.WithoutCancel(ctx)
-				}
-				assert.ErrorIs(t, redistest.Err(l.TryAcquire(ctx, 1)), redisx.ErrNoReply)
-				assert.EqualValues(t, pipelined+1, g.calling.Load())
-				assert.Zero(t, g.registry.busy.of(l.ID).Load())
-			})
-		})
-	}
+	withContexts(t, func(ctx context.Context, f *fixture) {
+		g := New(Settings{Redis: f.Conn})
+		g.calling.Add(pipelined + 1)
+		l := open(g, "limiter", 5, time.Minute)
+		l.Protocol = explaining{l}
+		f.fail("WRONGTYPE")
+		assert.ErrorIs(f, redistest.Err(l.TryAcquire(ctx, 1)), redisx.ErrNoReply)
+		assert.EqualValues(f, pipelined+1, g.calling.Load())
+		assert.Zero(f, g.registry.busy.of(l.ID).Load())
+	})
 }
 
 // leaving is a connection that ends a context when it has a reply.

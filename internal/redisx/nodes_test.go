@@ -178,7 +178,6 @@ func TestPipelines_Node_ServesTheKey(t *testing.T) {
 			assert.Equal(c, node, p.Node(key, false))
 			assert.Equal(c, node, p.Address(node))
 		}
-		asked := c.Asked()
 		for moved, want := range map[bool]int{false: 0, true: 1} {
 			time.Sleep(time.Second)
 			before := c.Asked()
@@ -186,7 +185,6 @@ func TestPipelines_Node_ServesTheKey(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			assert.Equal(c, want, c.Asked()-before)
 		}
-		assert.Equal(c, asked+1, c.Asked())
 		assert.Empty(c, p.Address(""))
 	})
 }
