@@ -72,28 +72,31 @@ func (l *Limiter) SizeInMemory(ctx context.Context) (int64, error) {
 	if err := l.check(ctx); err != nil {
 		return 0, err
 	}
-	return engine.Detach(ctx, func(ctx context.Context) (int64, error) {
-		var sum int64
-		err := redisx.Retry(ctx, func(int) error {
-			commands := make(rueidis.Commands, len(l.wire.keys))
-			for i, key := range l.wire.keys {
-				commands[i] = l.wire.client.redis.B().Arbitrary("MEMORY", "USAGE").Keys(key).Build()
-			}
-			sum = 0
-			for _, result := range redisx.DoMulti(ctx, l.wire.client.redis, commands) {
-				bytes, err := result.ToInt64()
-				if err != nil && !rueidis.IsRedisNil(err) {
-					return err
-				}
-				sum += bytes
-			}
-			return nil
-		})
+	return engine.Detach(ctx, func(ctx context.Context) (sum int64, err error) {
+		for attempt := 0; attempt == 0 || redisx.Again(ctx, err, attempt); attempt++ {
+			sum, err = l.wire.memoryUsage(ctx)
+		}
 		if err != nil {
 			return 0, l.wire.Explain(ctx, err)
 		}
 		return sum, nil
 	})
+}
+
+// memoryUsage returns the bytes of all keys of the limiter.
+func (w *wire) memoryUsage(ctx context.Context) (sum int64, err error) {
+	commands := make(rueidis.Commands, len(w.keys))
+	for i, key := range w.keys {
+		commands[i] = w.client.redis.B().Arbitrary("MEMORY", "USAGE").Keys(key).Build()
+	}
+	for _, result := range redisx.DoMulti(ctx, w.client.redis, commands) {
+		bytes, err := result.ToInt64()
+		if err != nil && !rueidis.IsRedisNil(err) {
+			return 0, err
+		}
+		sum += bytes
+	}
+	return sum, nil
 }
 
 // ExpireOption is a condition of [Limiter.Expire] and [Limiter.ExpireAt]. Conditions need Redis

@@ -62,7 +62,8 @@ func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {
 	if err := l.checkAcquire(ctx, permits); err != nil {
 		return false, err
 	}
-	result, err := l.calls.Try(ctx, engine.Ask{Permits: permits})
+	var result engine.Result
+	err := l.calls.TrySlot(ctx, engine.Ask{Permits: permits}, &result)
 	return result.Allowed, err
 }
 
@@ -72,7 +73,8 @@ func (l *Limiter) Take(ctx context.Context, permits int64) (Decision, error) {
 	if err := l.checkAcquire(ctx, permits); err != nil {
 		return Decision{}, err
 	}
-	result, err := l.calls.Try(ctx, engine.Ask{Permits: permits, Detail: true})
+	var result engine.Result
+	err := l.calls.TrySlot(ctx, engine.Ask{Permits: permits, Detail: true}, &result)
 	return Decision(result.Answer), err
 }
 
@@ -85,7 +87,8 @@ func (l *Limiter) TakeUpTo(ctx context.Context, permits int64) (granted int64, d
 	if err := l.checkAcquire(ctx, permits); err != nil {
 		return 0, Decision{}, err
 	}
-	result, err := l.calls.Try(ctx, engine.Ask{Permits: 1, UpTo: permits, Detail: true})
+	var result engine.Result
+	err = l.calls.Try(ctx, engine.Ask{Permits: 1, UpTo: permits, Detail: true}, &result)
 	return result.Granted, Decision(result.Answer), err
 }
 
@@ -106,7 +109,7 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 	if err := l.checkAcquire(ctx, permits); err != nil {
 		return false, err
 	}
-	return l.calls.Wait(ctx, permits, deadline)
+	return l.calls.WaitSlot(ctx, permits, deadline)
 }
 
 // Acquire waits until permits are free and takes them: acquire(permits). Callers that wait for one
@@ -118,7 +121,7 @@ func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
 	if err := l.checkAcquire(ctx, permits); err != nil {
 		return err
 	}
-	_, err := l.calls.Wait(ctx, permits, time.Time{})
+	_, err := l.calls.WaitSlot(ctx, permits, time.Time{})
 	return err
 }
 

@@ -138,8 +138,8 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 
 // try takes permits that are free now, wait waits for them. Both then have drift of the limiters of
 // Redisson's layout corrected, which their scripts do not. Without a deadline, wait ends with ctx.
-func (l *Limiter) try(ctx context.Context, ask engine.Ask) (engine.Result, error) {
-	result, err := l.calls.Try(ctx, ask)
+func (l *Limiter) try(ctx context.Context, ask engine.Ask) (result engine.Result, err error) {
+	err = l.calls.TrySlot(ctx, ask, &result)
 	if err == nil {
 		l.countDrift()
 	}
@@ -147,7 +147,7 @@ func (l *Limiter) try(ctx context.Context, ask engine.Ask) (engine.Result, error
 }
 
 func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) (bool, error) {
-	granted, err := l.calls.Wait(ctx, permits, deadline)
+	granted, err := l.calls.WaitSlot(ctx, permits, deadline)
 	if err == nil {
 		l.countDrift()
 	}

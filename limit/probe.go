@@ -25,8 +25,8 @@ func init() {
 		described, _ := policy.Of(probePolicy)
 		members := []member{{policy: probePolicy, described: &described, settings: "probe"}}
 		l := planOf(client, members).limiter("probe", keyPrefix{"{", redisx.Tag(key), "}:probe:"})
-		_, err := l.calls.Ask(ctx, engine.Ask{Permits: 1})
-		return err
+		var result engine.Result
+		return l.calls.TryUnobserved(ctx, engine.Ask{Permits: 1}, &result)
 	}
 }
 

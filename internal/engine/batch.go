@@ -3,6 +3,7 @@ package engine
 import (
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -32,10 +33,13 @@ type Batch struct {
 	Args     []string      // set by Protocol.Arguments
 
 	receipts bool          // a request has Receipt
-	answered chan struct{} // closed once the requests have their answers; nil if no caller waits for it
+	queue    *queue        // whose call it is, or nil
+	busy     *atomic.Int32 // of a lone call: see busy.of; else nil
+	answered chan struct{} // of a lone call it gets an element, of another it is closed; nil if no caller waits for it
 
 	open openBatch
 	sent sentBatch
+	err  error // of the call
 	Outcome
 }
 
@@ -47,13 +51,13 @@ type openBatch struct {
 
 // sentBatch is the part of a batch whose call has been sent.
 type sentBatch struct {
-	at      time.Time // when the call began
-	dated   time.Time // the same by the limiter's clock, as precise as in the arguments
-	version uint64    // of the limiter then, for the denial cache
-	changes uint64    // of the leases then
-	calls   int       // that one run of the script has had
-	call    *Call     // that is not reported yet; nil without an Observer of calls
-	callers int32     // atomic: callers that have not left; of a queue's batch all waiters
+	at      time.Time    // when the call began
+	dated   time.Time    // the same by the limiter's clock, as precise as in the arguments
+	version uint64       // of the limiter then, for the denial cache
+	changes uint64       // of the leases then
+	calls   int          // that one run of the script has had
+	call    *Call        // that is not reported yet; nil without an Observer of calls
+	callers atomic.Int32 // that have not left; of a queue's batch all waiters
 }
 
 // Outcome is the part of a batch that the reply of its call sets.
@@ -89,9 +93,6 @@ func (b *Batch) Wants() (permits int64, detail bool) {
 	return permits, detail
 }
 
-// wanted reports whether a batch is to be sent: it has callers left, or brings a lease.
-func (b *Batch) wanted() bool { return len(b.Requests) > 0 || b.Lease.Span > 0 }
-
 // GrantAll answers a batch of which every request was granted.
 func (b *Batch) GrantAll(left int64, answer Answer) {
 	answer.Allowed = true
@@ -122,19 +123,6 @@ func (b *Batch) AnsweredBy(letters string, part int64) bool {
 	return part >= b.Requests[at].Permits && part <= b.Requests[at].Most()
 }
 
-// clear resets a batch for reuse.
-func (b *Batch) clear() {
-	clear(b.Requests)
-	b.Requests, b.Lease, b.receipts, b.answered, b.open = b.Requests[:0], Lease{}, false, nil, openBatch{}
-	b.clearReply()
-}
-
-// clearReply drops the reply to an earlier call.
-func (b *Batch) clearReply() {
-	clear(b.Lost)
-	b.Outcome = Outcome{Lost: b.Lost[:0]}
-}
-
 // Runs returns the permits of each request, run-length encoded: "1*200 3*1". A request for up to 5
 // permits is "~5*1".
 func Runs(requests []*Request) string {
@@ -156,21 +144,6 @@ func Runs(requests []*Request) string {
 		i = run
 	}
 	return string(text)
-}
-
-// count adds up the permits that were granted, before the callers are woken.
-func (b *Batch) count(err error) {
-	if err != nil {
-		return
-	}
-	for _, r := range b.Lost {
-		b.LostPermits += r.Granted
-	}
-	for _, r := range b.Requests {
-		if r.Allowed {
-			b.Granted += r.Granted
-		}
-	}
 }
 
 // Lease is permits that one call takes in advance. Until the lease ends, this process grants them

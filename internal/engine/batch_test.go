@@ -2,9 +2,7 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -31,8 +29,8 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	abandon := func(requests ...*Request) {
 		e.mu.Unlock()
 		for _, r := range requests {
-			assert.True(t, g.abandon(e, r))
-			assert.Equal(t, abandoned, r.state)
+			assert.True(t, abandon(e, r))
+			assert.EqualValues(t, abandoned, r.state.Load())
 		}
 		e.mu.Lock()
 	}
@@ -60,12 +58,14 @@ func TestBatch_Requests_AreBounded(t *testing.T) {
 	holds([2]int64{2, MaxPermits}, [2]int64{1, 1}, [2]int64{1, MaxPermits}, [2]int64{1, 1})
 	b := e.takeFirst()
 	assert.Len(t, b.Requests, 2)
-	assert.Equal(t, inFlight, b.Requests[0].state)
+	assert.EqualValues(t, inFlight, b.Requests[0].state.Load())
 
 	// A batch that is used again is as good as new.
 	b.Forecast, b.Denied, b.Granted, b.Lost, b.answered = new(view), 3, 4, []*Request{{}}, make(chan struct{})
-	b.clear()
-	assert.Equal(t, &Batch{Requests: []*Request{}, Outcome: Outcome{Lost: []*Request{}}, sent: sentBatch{callers: 2}}, b)
+	b.wakeShared()
+	want := &Batch{Requests: []*Request{}, Outcome: Outcome{Lost: []*Request{}}}
+	want.sent.callers.Store(2)
+	assert.Equal(t, want, b)
 	for e.first != nil {
 		e.takeFirst()
 	}
@@ -96,28 +96,6 @@ func TestCoalesce_SlowCalls_MoreAreInFlight(t *testing.T) {
 		f.Latency.Store(int64(slowCall))
 		f.RequireGranted(l, 1)
 		assert.EqualValues(t, alone+maxCalls+1, calls(), "the last one was just slow")
-	})
-}
-
-// TestCoalesce_CallsInPipelines_HaveTheCallersOfTheirLimiters: each caller asks again at once.
-func TestCoalesce_CallsInPipelines_HaveTheCallersOfTheirLimiters(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		const limiters, callers, rounds = pipelined + 1, 8, 20
-		g := f.engine()
-		f.Latency.Store(int64(2 * slowCall))
-		var all sync.WaitGroup
-		for i := range limiters {
-			l := open(g, fmt.Sprint(i), 1<<40, time.Hour)
-			for range callers {
-				all.Go(func() {
-					for range rounds {
-						assert.NoError(t, redistest.Err(l.TryAcquire(t.Context(), 1)))
-					}
-				})
-			}
-		}
-		all.Wait()
-		assert.Less(t, f.Scripts.Load(), int64(limiters*callers*rounds/2), "script calls")
 	})
 }
 

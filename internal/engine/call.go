@@ -2,8 +2,8 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -11,47 +11,174 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// If more limiters than this have calls in flight, calls are sent in pipelines. For fewer a
-// pipeline is slower: all callers would wait for it. make bench measures it.
-const pipelined = 16
-
-// pipelineOf returns the pipeline for a call with a key, or nil if it is to be sent alone.
-func (g *Engine) pipelineOf(key string) *redisx.Pipeline {
-	if g.calling.Load() <= pipelined {
-		return nil
-	}
-	return g.pipelines.Of(key)
+// run makes the call of a batch and ends it. The batch is a lone one, without an entry, or one that an
+// entry has dispatched, or that of a queue. run reports whether the entry has another batch to be sent.
+func (l *Limiter) run(ctx context.Context, e *entry, b *Batch) (again bool) {
+	b.err = redisx.ErrNoReply // unless the call returns: a callback may panic or end the goroutine
+	defer func() { again = l.end(ctx, e, b) }()
+	b.err = l.acquire(b.context(ctx), b)
+	return false
 }
 
-// run runs a script, in a pipeline if many calls are in flight, or after other calls.
-func (g *Engine) run(ctx context.Context, before []redisx.Call, script *redisx.Script,
-	keys, args []string) (rueidis.RedisMessage, error) {
-	if len(before) == 0 {
-		if p := g.pipelineOf(keys[0]); p != nil {
-			return p.Do(ctx, script, keys, args)
-		}
+// acquire asks Redis for the permits of a batch and sets the answers of its requests. While the slot of
+// its keys moves, it begins again.
+func (l *Limiter) acquire(ctx context.Context, b *Batch) (err error) {
+	if len(b.Requests) == 0 && b.Lease.Span == 0 {
+		return nil // all callers have left
 	}
-	return script.ExecAfter(ctx, g.redis, before, keys, args)
+	clear(b.Lost)
+	b.Outcome = Outcome{Lost: b.Lost[:0]}
+	for attempt := 0; attempt == 0 || redisx.Again(ctx, err, attempt); attempt++ {
+		err = l.attempt(ctx, b)
+	}
+	if g, slow := l.Engine, time.Since(b.sent.at) >= slowCall; slow != g.slow.Load() {
+		g.slow.Store(slow)
+	}
+	return err
 }
 
-// Eval runs a script after other calls, usually none. While the slot of its keys moves, Eval
-// repeats them all; renew, if not nil, sets the arguments of a repeated call. Callers run it under
-// Detach, which ends with their context. A call of redisx.Once that has run before is
-// redisx.ErrRanBefore.
-func (g *Engine) Eval(ctx context.Context, before []redisx.Call, script *redisx.Script, keys, args []string,
-	renew func(args []string)) (rueidis.RedisMessage, error) {
-	var message rueidis.RedisMessage
-	script, keys = script.ForOnce(ctx, keys)
-	err := redisx.Retry(ctx, func(attempt int) (err error) {
-		if attempt > 0 && renew != nil {
-			renew(args)
+// attempt dates a batch, and calls its script until that has done all of its work.
+func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
+	g := l.Engine
+	b.sent.at = time.Now()
+	b.forecastAt = b.sent.at
+	now := g.Now()
+	l.Protocol.Arguments(b, now)
+	if g.hooked {
+		l.hookSend(b, now)
+	}
+	for calls := 1; ; calls++ {
+		script, keys := l.Protocol.Call(b)
+		message, err := script.Exec(ctx, g.redis, b.Before, keys, b.Args)
+		b.Before = nil
+		if err != nil {
+			return l.Protocol.Explain(ctx, err)
 		}
-		if message, err = g.run(ctx, before, script, keys, args); err != nil {
+		if g.now == nil {
+			// The server read its clock before now, so no permit returns earlier than the forecast
+			// says.
+			b.forecastAt = time.Now()
+		}
+		b.Reply = message
+		again, err := l.Protocol.Answer(b, message)
+		if err != nil || !again {
 			return err
 		}
-		return redisx.RanBefore(message)
-	})
-	return message, err
+		if err := Repeat(ctx, calls); err != nil {
+			return l.Protocol.Explain(ctx, err)
+		}
+	}
+}
+
+// MaxPages is the largest number of calls for one run of a script: enough for 16 million grants.
+const MaxPages = 1 << 16
+
+// Repeat returns an error if a script must not get another call: its caller has left, or it has had
+// MaxPages calls.
+func Repeat(ctx context.Context, calls int) error {
+	if calls >= MaxPages {
+		return fmt.Errorf("the script has not finished after %d calls", calls)
+	}
+	return ctx.Err()
+}
+
+// end ends the call of a batch: the one end of all calls. It makes the answers final, with the entry
+// locked if the batch has one, and then wakes the callers, to whom the requests belong from then on. It
+// does not wait. It reports whether the entry has another batch to be sent.
+func (l *Limiter) end(ctx context.Context, e *entry, b *Batch) (again bool) {
+	g, aborted := l.Engine, errors.Is(b.err, redisx.ErrNoReply)
+	if aborted {
+		b.err = l.Protocol.Explain(ctx, b.err)
+	}
+	if e != nil {
+		e.mu.Lock()
+	}
+	l.answer(b)
+	var done []*waiter
+	if b.queue != nil {
+		done = b.queue.settle(b)
+	}
+	var unused release
+	if g.hooked {
+		unused = l.hookAnswer(e, b)
+	}
+	switch {
+	case e == nil:
+		b.busy.Add(-1)
+	case b.queue == nil:
+		if again = e.endCall(); again && aborted {
+			again = false
+			g.workers.run(task{l, context.Background(), e, nil})
+		}
+		g.registry.unlockEntry(e)
+	default:
+		e.mu.Unlock()
+	}
+	if g.hooked {
+		l.hookEnd(b)
+	}
+	if len(b.Lost) > 0 {
+		if refund := l.Protocol.Refund(b); refund != nil {
+			go refund(Unattended(ctx))
+		}
+	}
+	unused.runLater()
+	switch {
+	case b.queue != nil:
+		b.queue.wakeAll(done)
+	case e != nil:
+		b.wakeShared()
+		g.batches.Put(b)
+	case b.Requests[0].state.Load() == answered:
+		b.answered <- struct{}{}
+	}
+	return again
+}
+
+// answer makes the answers of a batch final: its permits are counted, and its granted requests have their
+// receipts. A waiter that was denied keeps its place. The entry of the batch, if it has one, is locked.
+func (l *Limiter) answer(b *Batch) {
+	err := b.err
+	for _, r := range b.Requests {
+		if err == nil && r.Allowed {
+			b.Granted += r.Granted
+		} else if err == nil && r.Err == nil && b.queue != nil && r.state.CompareAndSwap(inFlight, queued) {
+			continue
+		}
+		if r.answer(err) {
+			b.Lost = append(b.Lost, r)
+			b.LostPermits += r.Granted
+		}
+	}
+	if b.receipts && b.Granted > 0 {
+		l.addReceipts(b)
+	}
+}
+
+// addReceipts gives the granted requests of a batch that want a receipt the Refund of the grant, unless
+// the Protocol has given them their own.
+func (l *Limiter) addReceipts(b *Batch) {
+	refund := b.Lease.Return // of the same grant, if the call has brought a lease
+	for _, r := range b.Requests {
+		if r.Receipt && r.Refund == nil && r.Allowed && r.Err == nil && r.state.Load() == answered {
+			if refund == nil {
+				refund = l.Protocol.Receipt(b)
+			}
+			r.Refund = refund
+		}
+	}
+}
+
+// wakeShared wakes the callers of a shared batch, and clears it for reuse.
+func (b *Batch) wakeShared() {
+	clear(b.Requests)
+	clear(b.Lost)
+	answered := b.answered
+	b.Requests, b.Lease, b.receipts, b.answered, b.open = b.Requests[:0], Lease{}, false, nil, openBatch{}
+	b.Outcome = Outcome{Lost: b.Lost[:0]}
+	if answered != nil {
+		close(answered)
+	}
 }
 
 // context returns the context of the batch's call, with the values of ctx. It ends with the last
@@ -59,6 +186,11 @@ func (g *Engine) Eval(ctx context.Context, before []redisx.Call, script *redisx.
 //
 // It is made for one call and never reused: a hook of rueidis may keep it.
 func (b *Batch) context(ctx context.Context) context.Context {
+	if b.busy != nil && ctx.Done() == nil {
+		if _, limited := ctx.Deadline(); !limited {
+			return ctx // of a lone caller that cannot leave
+		}
+	}
 	var leaseEnd time.Time
 	if b.Lease.Span > 0 {
 		leaseEnd = time.Now().Add(b.Lease.Span)
@@ -75,115 +207,28 @@ type batchContext struct {
 
 // Err implements context.Context.
 func (c *batchContext) Err() error {
-	if atomic.LoadInt32(&c.batch.sent.callers) > 0 || time.Now().Before(c.leaseEnd) {
+	if c.batch.sent.callers.Load() > 0 || time.Now().Before(c.leaseEnd) {
 		return nil
 	}
 	return context.Canceled
 }
 
-// acquire asks Redis for the permits of a batch and sets the answers of its requests.
-func (l *Limiter) acquire(ctx context.Context, b *Batch) error {
-	if !b.wanted() {
-		return nil
-	}
-	b.clearReply()
-	l.prepare(b)
-	return l.resume(ctx, b)
-}
-
-// resume continues the call of a batch. While a slot moves, it begins again.
-func (l *Limiter) resume(ctx context.Context, b *Batch) error {
-	err := redisx.Retry(ctx, func(attempt int) error {
-		if attempt > 0 {
-			l.prepare(b)
+// Eval runs a script after other calls, usually none. While the slot of its keys moves, Eval
+// repeats them all; renew, if not nil, sets the arguments of a repeated call. Callers run it under
+// Detach, which ends with their context. A call of redisx.Once that has run before is
+// redisx.ErrRanBefore.
+func (g *Engine) Eval(ctx context.Context, before []redisx.Call, script *redisx.Script, keys, args []string,
+	renew func(args []string)) (message rueidis.RedisMessage, err error) {
+	script, keys = script.ForOnce(ctx, keys)
+	for attempt := 0; attempt == 0 || redisx.Again(ctx, err, attempt); attempt++ {
+		if attempt > 0 && renew != nil {
+			renew(args)
 		}
-		return l.runScript(ctx, b)
-	})
-	if g, slow := l.Engine, time.Since(b.sent.at) >= slowCall; slow != g.slow.Load() {
-		g.slow.Store(slow)
-	}
-	return err
-}
-
-// prepare sets the arguments of a batch.
-func (l *Limiter) prepare(b *Batch) {
-	b.sent.at, b.sent.calls = time.Now(), 0
-	b.forecastAt = b.sent.at
-	now := l.Engine.Now()
-	b.sent.dated = now.Truncate(l.tick())
-	l.Protocol.Arguments(b, now)
-	l.Engine.observer.begin(l, b)
-}
-
-// runScript calls the script of a batch until it has done all of its work, and reads the answer.
-func (l *Limiter) runScript(ctx context.Context, b *Batch) error {
-	for {
-		script, keys := l.Protocol.Call(b)
-		message, err := l.Engine.run(ctx, b.Before, script, keys, b.Args)
-		b.Before = nil
-		if err != nil {
-			return l.Protocol.Explain(ctx, err)
-		}
-		again, err := l.read(b, message)
-		if err != nil || !again {
-			return err
-		}
-		if err := Repeat(ctx, b.sent.calls); err != nil {
-			return l.Protocol.Explain(ctx, err)
+		if message, err = script.Exec(ctx, g.redis, before, keys, args); err == nil {
+			err = redisx.RanBefore(message)
 		}
 	}
-}
-
-// read reads the reply to a batch's call. It reports whether the script needs another call.
-func (l *Limiter) read(b *Batch, message rueidis.RedisMessage) (again bool, err error) {
-	if l.Engine.now == nil {
-		// The server read its clock before now, so no permit returns earlier than the forecast
-		// says.
-		b.forecastAt = time.Now()
-	}
-	b.Reply = message
-	b.sent.calls++
-	return l.Protocol.Answer(b, message)
-}
-
-// MaxPages is the largest number of calls for one run of a script: enough for 16 million grants.
-const MaxPages = 1 << 16
-
-// Repeat returns an error if a script must not get another call: its caller has left, or it has had
-// MaxPages calls.
-func Repeat(ctx context.Context, calls int) error {
-	if calls >= MaxPages {
-		return fmt.Errorf("the script has not finished after %d calls", calls)
-	}
-	return ctx.Err()
-}
-
-// addReceipts gives the granted requests of a batch that want a receipt the Refund of the grant, unless
-// the Protocol has given them their own. The entry is locked, and the batch is counted.
-func (l *Limiter) addReceipts(b *Batch) {
-	if !b.receipts {
-		return
-	}
-	refund := b.Lease.Return // of the same grant, if the call has brought a lease
-	for _, r := range b.Requests {
-		if r.Receipt && r.Refund == nil && r.Allowed && r.Err == nil && r.state == answered {
-			if refund == nil {
-				refund = l.Protocol.Receipt(b)
-			}
-			r.Refund = refund
-		}
-	}
-}
-
-// releaseLost releases the permits that were granted to callers that have left. No caller waits for
-// it.
-func (l *Limiter) releaseLost(ctx context.Context, b *Batch) {
-	if len(b.Lost) == 0 {
-		return
-	}
-	if work := l.Protocol.Refund(b); work != nil {
-		go work(Unattended(ctx))
-	}
+	return message, err
 }
 
 // runOrAbort runs a function, and another one if the first panics or ends its goroutine. The panic

@@ -3,10 +3,7 @@ package engine
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 	"time"
-
-	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // On a fast link, two calls keep the server busy, and more calls would each be smaller. If calls
@@ -31,10 +28,19 @@ func (g *Engine) reserveCall(e *entry) bool {
 		return false
 	}
 	e.dispatching = true
-	if e.calls++; e.calls == 1 {
-		g.calling.Add(1)
-	}
+	e.calls++
 	return true
+}
+
+// endCall counts a call that has ended. It reports whether the entry has another batch to be sent, for
+// which the call is reserved then.
+func (e *entry) endCall() (again bool) {
+	if again = e.first != nil && !e.dispatching; again {
+		e.dispatching = true
+	} else {
+		e.calls--
+	}
+	return again
 }
 
 // addRequest adds a request to the last batch that collects requests, or to a new one if that is
@@ -61,35 +67,33 @@ func (g *Engine) newBatch() *Batch {
 	return b
 }
 
-// dispatch takes the first batch to be sent, and plans a lease for it.
+// dispatch takes the first batch to be sent.
 func (l *Limiter) dispatch(e *entry) *Batch {
 	g := l.Engine
-	g.yieldTo(e)
+	crowded := e.busy.Load()&crowdedBit != 0
+	if crowded {
+		// Lets callers join, mostly those that the last reply has woken.
+		g.yields.collect(fullBatch, e.collected)
+	}
 	e.mu.Lock()
 	b := e.takeFirst()
-	if contended := len(b.Requests) > 1 || e.calls > 1; contended != g.contended.Load() {
-		g.contended.Store(contended)
+	if now := len(b.Requests) > 1 || e.calls > 1; now && !crowded {
+		e.busy.Or(crowdedBit)
+	} else if crowded && !now {
+		e.busy.And(^crowdedBit)
 	}
-	if e.queue == nil { // else free permits are for the waiters
-		b.sent.changes = e.leases.plan(b)
+	if g.hooked {
+		l.hookDispatch(e, b)
 	}
 	e.mu.Unlock()
-	b.sent.version = g.denials.version(l)
 	return b
 }
 
-// yieldTo lets callers join the first batch, mostly those that the last reply has woken. If the
-// last call had a single caller, no call yields: a lone caller does not wait. The pipeline of a call
-// yields once more, for calls of other limiters: then no caller can join this one.
-func (g *Engine) yieldTo(e *entry) {
-	if !g.contended.Load() {
-		return
-	}
-	g.yields.collect(fullBatch, func() int {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		return len(e.first.Requests)
-	})
+// collected returns how many callers the first batch has.
+func (e *entry) collected() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.first.Requests)
 }
 
 // takeFirst removes the first batch. The entry is locked.
@@ -100,9 +104,9 @@ func (e *entry) takeFirst() *Batch {
 	}
 	b.open.next, e.dispatching = nil, false
 	for _, r := range b.Requests {
-		r.state = inFlight
+		r.state.Store(inFlight)
 	}
-	atomic.StoreInt32(&b.sent.callers, int32(len(b.Requests)))
+	b.sent.callers.Store(int32(len(b.Requests)))
 	return b
 }
 
@@ -110,38 +114,21 @@ func (e *entry) takeFirst() *Batch {
 // runs on the goroutine of a caller (inline), it sends one batch and leaves the others to another
 // goroutine.
 func (l *Limiter) sendBatches(ctx context.Context, e *entry, inline bool) {
-	for l.runCall(ctx, e, l.dispatch(e)) {
+	for l.run(ctx, e, l.dispatch(e)) {
 		ctx = context.Background() // the values of ctx belong to a caller of the first batch
 		if inline {
-			l.startSending(ctx, e)
+			l.Engine.workers.run(task{l, ctx, e, nil})
 			return
 		}
 	}
 }
 
-// startSending runs sendBatches on another goroutine.
-func (l *Limiter) startSending(ctx context.Context, e *entry) {
-	l.Engine.workers.run(func() { l.sendBatches(ctx, e, false) })
-}
-
-// runCall runs the call of a batch and completes it. It reports whether another batch is to be
-// sent. If the call does not return, another goroutine sends that batch.
-func (l *Limiter) runCall(ctx context.Context, e *entry, b *Batch) (again bool) {
-	var err error
-	runOrAbort(func() { err = l.acquire(b.context(ctx), b) }, func() {
-		if l.complete(ctx, e, b, l.Protocol.Explain(ctx, redisx.ErrNoReply)) {
-			l.startSending(context.Background(), e)
-		}
-	})
-	return l.complete(ctx, e, b, err)
-}
-
 // abandon takes a caller whose context has ended out of its batch. It reports false if the answer
 // is already there.
-func (g *Engine) abandon(e *entry, r *Request) bool {
+func abandon(e *entry, r *Request) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	switch r.state {
+	switch r.state.Load() {
 	case answered:
 		return false
 	case queued:
@@ -150,8 +137,8 @@ func (g *Engine) abandon(e *entry, r *Request) bool {
 		at := slices.Index(b.Requests, r)
 		b.Requests = slices.Delete(b.Requests, at, at+1)
 	case inFlight:
-		atomic.AddInt32(&r.batch.sent.callers, -1)
+		r.batch.sent.callers.Add(-1)
 	}
-	r.state = abandoned
+	r.state.Store(abandoned)
 	return true
 }

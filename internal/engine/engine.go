@@ -1,5 +1,5 @@
 // Package engine sends the calls of limiters to Redis. Callers of one limiter that arrive at the
-// same time share a call. Calls for many limiters share pipelines. Callers that wait are queued.
+// same time share a call. Callers that wait are queued.
 // Permits that arrive for a caller that has left are released. Denials can be answered from memory,
 // and grants from leases.
 //
@@ -16,13 +16,12 @@
 //	call of           context          more commands are sent               moving slot
 //	a batch           Batch.context    while a caller is left or, if it     1/4 s
 //	                                   brings a lease, for its length
-//	a single          Batch.context    while its caller is left             1/4 s
 //	one caller        [Detach]         until the context of the caller ends 1/4 s
 //	no caller: the    [Unattended]     for a minute                         a minute
 //	release of permits
 //
 // A goroutine that others wait for may end early, by a panic or runtime.Goexit in a callback of the
-// program. Then they get [redisx.ErrNoReply]: see runOrAbort.
+// program. Then they get [redisx.ErrNoReply]: see run.
 package engine
 
 import (
@@ -50,19 +49,18 @@ type Engine struct {
 	dependents index    // the limiters with a queue or leases
 	transfers  sync.Map // the *transfer of each lease that is being fetched or released
 	changing   changing
-	pipelines  *redisx.Pipelines
+	nodes      *redisx.Nodes
 	yields     yields
 	workers    workers
 	denials    *denials  // nil without a denial cache
 	observer   *observer // nil without an Observer
 
-	slow      atomic.Bool  // the last call took long
-	contended atomic.Bool  // the last call had several callers, or was not the only one for its limiter
-	calling   atomic.Int64 // limiters with calls in flight, and singles; those of queues excepted
+	slow   atomic.Bool // the last call took long
+	hooked bool        // leases, a denial cache or an Observer are configured: see hooks.go
 
 	// Each Engine has pools of its own: a channel of one synctest bubble must not be used in
 	// another.
-	requests, batches, singles sync.Pool
+	requests, batches, lone sync.Pool
 }
 
 // Settings configures an Engine.
@@ -86,15 +84,15 @@ func New(s Settings) *Engine {
 		g.now = time.Now
 	}
 	g.workers = make(workers)
-	// A call that no other caller of its limiter joins says nothing of the pipelines.
-	g.pipelines = redisx.NewPipelines(s.Redis, new(yields).collect)
+	g.nodes = redisx.NewNodes(s.Redis)
 	g.requests.New = func() any { return new(Request) }
 	g.batches.New = func() any { return new(Batch) }
-	g.singles.New = newSingle
+	g.lone.New = g.newLone
 	g.registry.busy.seed = maphash.MakeSeed()
 	if s.Denials > 0 {
 		g.denials = newDenials(s.Denials, g.now, g.ownClock)
 	}
+	g.hooked = g.lease > 0 || g.denials != nil || g.observer != nil
 	return g
 }
 
@@ -106,11 +104,11 @@ func (g *Engine) Cluster() bool {
 	return g.redis != nil && g.redis.Mode() == rueidis.ClientModeCluster
 }
 
-// Node returns the address of the node of a key: see [redisx.Pipelines.Node].
-func (g *Engine) Node(key string, moved bool) string { return g.pipelines.Node(key, moved) }
+// Node returns the address of the node of a key: see [redisx.Nodes.Node].
+func (g *Engine) Node(key string, moved bool) string { return g.nodes.Node(key, moved) }
 
 // Address returns the address of a node for reports and errors.
-func (g *Engine) Address(node string) string { return g.pipelines.Address(node) }
+func (g *Engine) Address(node string) string { return g.nodes.Address(node) }
 
 // Now returns the time of a call, or the zero Time if the server's clock is used.
 func (g *Engine) Now() time.Time {

@@ -94,7 +94,7 @@ func (f *fixture) free(l *fake) (free int64) {
 }
 
 // idle reports whether an engine holds no state of calls.
-func (g *Engine) idle() bool { return g.registry.live.Load() == 0 && g.calling.Load() == 0 }
+func (g *Engine) idle() bool { return g.registry.live.Load() == 0 }
 
 // idle requires that the engine of a limiter holds no state.
 func (f *fixture) idle(l *fake) {
@@ -103,6 +103,11 @@ func (f *fixture) idle(l *fake) {
 }
 
 // The ways to request permits, as the packages above offer them.
+
+func (l *fake) Try(ctx context.Context, ask Ask) (result Result, err error) {
+	err = l.TrySlot(ctx, ask, &result)
+	return result, err
+}
 
 func (l *fake) TryAcquire(ctx context.Context, permits int64) (bool, error) {
 	result, err := l.Try(ctx, Ask{Permits: permits})
@@ -123,7 +128,7 @@ func (l *fake) TryAcquireWithin(ctx context.Context, permits int64, timeout time
 	if timeout > 0 {
 		deadline = time.Now().Add(timeout)
 	}
-	return l.Wait(ctx, permits, deadline)
+	return l.WaitSlot(ctx, permits, deadline)
 }
 
 func (l *fake) Acquire(ctx context.Context, permits int64) error {
@@ -159,4 +164,19 @@ func size(m *sync.Map) (n int) {
 		n++
 	}
 	return n
+}
+
+// withContexts runs a test with a context with which callers wait for their call, and with one with
+// which they can leave it. A call takes 10 ms.
+func withContexts(t *testing.T, test func(ctx context.Context, f *fixture)) {
+	for name, cancellable := range map[string]bool{"without an end": false, "cancellable": true} {
+		runWithServer(t, name, func(t *testing.T, f *fixture) {
+			f.Latency.Store(int64(10 * time.Millisecond))
+			ctx := t.Context()
+			if !cancellable {
+				ctx = context.WithoutCancel(ctx)
+			}
+			test(ctx, f)
+		})
+	}
 }

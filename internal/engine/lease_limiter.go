@@ -25,7 +25,7 @@ func (l *Limiter) fromLease(ask Ask, result *Result) (ok bool) {
 	}
 	e.mu.Unlock()
 	if fetch {
-		l.startSending(context.Background(), e)
+		l.Engine.workers.run(task{l, context.Background(), e, nil})
 	}
 	return ok
 }

@@ -189,7 +189,8 @@ func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	q.wanted = 1
 	e.queue, e.calls = q, 1
 	b := &Batch{sent: sentBatch{at: time.Now()}, Lease: Lease{Span: time.Hour, Granted: 2, Lasts: time.Hour}}
-	l.complete(t.Context(), e, b, nil)
+	l.Engine.hooked = true
+	l.end(t.Context(), e, b)
 	assert.Len(t, q.changed, 1, "the queue is woken")
 	assert.False(t, l.fromLease(Ask{Permits: 1}, new(Result)), "behind a caller that waits")
 	fetched := func() time.Duration {

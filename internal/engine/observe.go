@@ -167,10 +167,8 @@ func (c *Call) finish(leased int64, err error) {
 
 // report reports a call to the observer, for a limiter that it served.
 func (c *Call) report(ctx context.Context, l *Limiter) {
-	if c != nil {
-		c.Limiter = l
-		l.Engine.observer.RedisCall(ctx, *c)
-	}
+	c.Limiter = l
+	l.Engine.observer.RedisCall(ctx, *c)
 }
 
 // reportAlone reports a call that served no caller, on a goroutine of its own: the hook may block.
@@ -188,7 +186,7 @@ func (b *Batch) assignCall() {
 		return
 	}
 	for _, r := range b.Requests {
-		if r.state == answered {
+		if r.state.Load() == answered {
 			r.call, b.sent.call = b.sent.call, nil
 			return
 		}

@@ -1,9 +1,6 @@
 package engine
 
-import (
-	"sync/atomic"
-	"time"
-)
+import "time"
 
 // queue holds the waiters of one limiter: the callers of Acquire and TryAcquireWithin, first come,
 // first served. One goroutine calls Redis for all of them and ends with the last waiter. It sends a
@@ -40,7 +37,7 @@ func (q *queue) add(w *waiter) {
 	w.waited = q.fresh.firstWaits && q.waiters.first != nil
 	q.fresh.arrive(w, q.wanted)
 	q.waiters.push(w)
-	atomic.AddInt32(&q.batch.sent.callers, 1)
+	q.batch.sent.callers.Add(1)
 	ahead := q.wanted
 	q.wanted += w.Permits
 	if len(q.inCall) == 0 && q.askBy(w, ahead) { // else see askForNew
@@ -81,7 +78,7 @@ func (q *queue) remove(w *waiter) {
 	w.waited = w.waited || q.fresh.firstWaits
 	first := w == q.waiters.first
 	q.waiters.remove(w)
-	atomic.AddInt32(&q.batch.sent.callers, -1)
+	q.batch.sent.callers.Add(-1)
 	q.wanted -= w.Permits
 	if first {
 		q.wake()
@@ -192,7 +189,7 @@ func (q *queue) fillBatch() {
 		if w.Permits <= most {
 			servable += w.Permits
 		}
-		w.state = inFlight
+		w.state.Store(inFlight)
 		b.receipts = b.receipts || w.Receipt
 		b.Requests = append(b.Requests, &w.Request)
 		q.inCall = append(q.inCall, w)
@@ -215,7 +212,7 @@ func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
 			len(done) < MaxRequests; w = q.waiters.first {
 			s.unused -= w.Permits
 			w.Allowed, w.Granted, w.From, w.Refund = true, w.Permits, FromLease, s.Return
-			w.deliver(nil)
+			w.answer(nil)
 			q.remove(w)
 			done = append(done, w)
 		}
@@ -223,10 +220,10 @@ func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
 	return done
 }
 
-// applyAnswers applies the answers of a call. It removes and returns the waiters that were granted
-// permits, or whose request failed. The others keep their places.
-func (q *queue) applyAnswers(err error) (done []*waiter) {
-	b := &q.batch
+// settle applies the reply to a call. It removes and returns the waiters that were granted permits, or
+// whose request failed. The others keep their places.
+func (q *queue) settle(b *Batch) (done []*waiter) {
+	err := b.err
 	lowered := b.Forecast != nil && q.forecast != nil && b.Forecast.Limit() < q.forecast.Limit()
 	if now := time.Now(); err != nil || q.replied && (lowered || q.outdated(now)) {
 		q.fresh.checkAll(q.waiters.first)
@@ -237,20 +234,16 @@ func (q *queue) applyAnswers(err error) (done []*waiter) {
 		q.lag = b.Forecast.Lag()
 	}
 	for _, w := range q.inCall {
-		if w.state != abandoned && err == nil && !w.Allowed && w.Err == nil {
-			w.state = queued
-			continue
-		}
-		left := w.state == abandoned
-		if w.deliver(err) {
-			b.Lost = append(b.Lost, &w.Request)
-		}
-		if !left {
+		if w.state.Load() == answered {
 			q.remove(w)
 			done = append(done, w)
 		}
 	}
-	b.count(err)
+	if err == nil {
+		q.fresh.replied = q.fresh.called
+	}
+	clear(q.inCall)
+	q.inCall = q.inCall[:0]
 	return done
 }
 
@@ -260,5 +253,5 @@ const checkEvery = 100 * time.Millisecond
 // outdated reports whether waiters that passed the check before are to be checked again: other Clients may
 // have taken permits since.
 func (q *queue) outdated(now time.Time) bool {
-	return now.Sub(q.checked) >= checkEvery || atomic.LoadInt32(&q.batch.sent.callers) <= MaxRequests
+	return now.Sub(q.checked) >= checkEvery || q.batch.sent.callers.Load() <= MaxRequests
 }

@@ -51,30 +51,30 @@ func TestQueue_Deadlines_MissedOnesAreFound(t *testing.T) {
 // TestQueue_Call_CarriesThoseThatCouldBeServed: and one more, for which the reply reports the wait.
 func TestQueue_Call_CarriesThoseThatCouldBeServed(t *testing.T) {
 	for name, test := range map[string]struct {
-		q     queue
+		q     *queue
 		wants []int64
 		want  int // so many of them leave
 	}{
-		"nothing is known": {queue{}, []int64{400, 600, 100, 900}, 4},
-		"a limit": {queue{replied: true, forecast: &view{limit: 1000, free: 1000}},
+		"nothing is known": {&queue{}, []int64{400, 600, 100, 900}, 4},
+		"a limit": {&queue{replied: true, forecast: &view{limit: 1000, free: 1000}},
 			[]int64{400, 600, 100, 900}, 3},
-		"the first has to wait": {queue{replied: true,
+		"the first has to wait": {&queue{replied: true,
 			forecast: &view{limit: 1000, free: 300, after: time.Hour, every: time.Hour}}, []int64{400, 600, 100, 900}, 1},
-		"the first may be served": {queue{replied: true,
+		"the first may be served": {&queue{replied: true,
 			forecast: &view{limit: 1000, free: 400, after: time.Hour, every: time.Hour}}, []int64{400, 600, 100, 900}, 3},
-		"the limiter was changed": {queue{replied: true, fresh: freshness{changed: true},
+		"the limiter was changed": {&queue{replied: true, fresh: freshness{changed: true},
 			forecast: &view{limit: 1000, after: time.Hour, every: time.Hour}}, []int64{400, 600, 100, 900}, 3},
-		"one that can never be served": {queue{replied: true, forecast: &view{limit: 500, free: 500}},
+		"one that can never be served": {&queue{replied: true, forecast: &view{limit: 500, free: 500}},
 			[]int64{400, 600, 100, 900}, 4},
-		"another that can never be served": {queue{replied: true, forecast: &view{limit: 400, free: 400}},
+		"another that can never be served": {&queue{replied: true, forecast: &view{limit: 400, free: 400}},
 			[]int64{400, 600, 100, 900}, 3},
-		"one that can never be served comes first": {queue{replied: true,
+		"one that can never be served comes first": {&queue{replied: true,
 			forecast: &view{limit: 500, free: 400, after: time.Hour, every: time.Hour}}, []int64{600, 400, 100}, 3},
-		"no call asks for more than a grant": {queue{}, []int64{1, MaxPermits - 1, 1}, 2},
-		"a call carries so many":             {queue{}, slices.Repeat([]int64{1}, MaxRequests+1), MaxRequests},
+		"no call asks for more than a grant": {&queue{}, []int64{1, MaxPermits - 1, 1}, 2},
+		"a call carries so many":             {&queue{}, slices.Repeat([]int64{1}, MaxRequests+1), MaxRequests},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := &test.q
+			q := test.q
 			q.forecastAt = time.Now()
 			for _, permits := range test.wants {
 				q.waiters.push(waiterFor(permits))
@@ -82,7 +82,7 @@ func TestQueue_Call_CarriesThoseThatCouldBeServed(t *testing.T) {
 			q.fillBatch()
 			var got []int64
 			for _, r := range q.batch.Requests {
-				assert.Equal(t, inFlight, r.state)
+				assert.EqualValues(t, inFlight, r.state.Load())
 				got = append(got, r.Permits)
 			}
 			assert.Equal(t, test.wants[:test.want], got)

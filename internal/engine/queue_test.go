@@ -152,7 +152,7 @@ func TestQueue_WaitersArriveAndLeave_SumsMatch(t *testing.T) {
 			q.add(w)
 			all = append(all, w)
 		case n < 6 && len(all) > 0:
-			if w := all[random.IntN(len(all))]; w.state < answered {
+			if w := all[random.IntN(len(all))]; w.state.Load() < answered {
 				l.withdraw(e, w)
 			}
 		case n == 6 && !inCall && q.waiters.first != nil:
@@ -163,11 +163,12 @@ func TestQueue_WaitersArriveAndLeave_SumsMatch(t *testing.T) {
 			err := []error{nil, nil, nil, errors.New("OOM")}[random.IntN(4)]
 			q.batch.Forecast = &view{limit: 20, after: 2 * time.Second, every: time.Second}
 			q.batch.Requests[0].Allowed = random.IntN(2) == 0
-			q.wakeAll(q.applyAnswers(err))
-			q.inCall = q.inCall[:0]
+			q.batch.err, q.batch.queue, q.batch.Lost = err, q, nil
+			l.answer(&q.batch)
+			q.wakeAll(q.settle(&q.batch))
 			l.check(e, q, err)
 		}
-		all = slices.DeleteFunc(all, func(w *waiter) bool { return w.state >= answered })
+		all = slices.DeleteFunc(all, func(w *waiter) bool { return w.state.Load() >= answered })
 		var wanted, ahead int64
 		w := q.waiters.first
 		for _, want := range all {
@@ -184,19 +185,20 @@ func TestQueue_WaitersArriveAndLeave_SumsMatch(t *testing.T) {
 			require.Equal(t, ahead, q.fresh.ahead, "wanted by those before the first unchecked")
 			require.Contains(t, all, q.fresh.unchecked)
 		}
-		require.EqualValues(t, len(all), q.batch.sent.callers)
+		require.EqualValues(t, len(all), q.batch.sent.callers.Load())
 	}
 }
 
 // TestQueue_CallerLeavesWithItsAnswer_TakesIt: its permits are not lost.
 func TestQueue_CallerLeavesWithItsAnswer_TakesIt(t *testing.T) {
 	l := open(New(Settings{}), "limiter", 1, time.Hour)
-	w := &waiter{Request: Request{Ask: Ask{Permits: 3}, state: answered}, done: make(chan struct{}, 1)}
+	w := &waiter{Request: Request{Ask: Ask{Permits: 3}}, done: make(chan struct{}, 1)}
+	w.state.Store(answered)
 	e := &entry{queue: new(queue)}
 	assert.False(t, l.withdraw(e, w))
 	assert.NoError(t, l.timeOut(e, w))
-	assert.Equal(t, answered, w.state)
-	assert.False(t, l.Engine.abandon(e, &w.Request))
+	assert.EqualValues(t, answered, w.state.Load())
+	assert.False(t, abandon(e, &w.Request))
 }
 
 func TestQueue_KeyChanges_QueueCallsAgain(t *testing.T) {

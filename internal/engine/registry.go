@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"hash/maphash"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -64,7 +65,7 @@ type entry struct {
 	mu      sync.Mutex
 	id      string
 	removed bool          // from the registry
-	busy    *atomic.Int32 // of its ID
+	busy    *atomic.Int32 // of its ID: see busy.of
 
 	first, last *Batch // that collect requests of Try, in order of arrival; the first is sent next
 	calls       int    // of theirs in flight, the one about to be sent included
@@ -136,4 +137,19 @@ func (e *entry) push(b *Batch) {
 		e.first = b
 	}
 	e.last = b
+}
+
+// busy counts the lone calls and the entries, by a hash of their IDs. crowdedBit is set beside that number
+// if the last shared call of a limiter had several callers, or was not its only call. Then callers
+// share calls at once.
+type busy struct {
+	seed   maphash.Seed
+	counts [1 << 14]atomic.Int32
+}
+
+const crowdedBit = 1 << 30
+
+// of returns the counter of an ID. Few others have the same.
+func (b *busy) of(id string) *atomic.Int32 {
+	return &b.counts[maphash.String(b.seed, id)%uint64(len(b.counts))]
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
@@ -43,29 +44,33 @@ type Request struct {
 	Result
 	Err error
 
-	state requestState // guarded by the entry
+	state atomic.Int32 // a requestState
 	batch *Batch       // that it is part of; nil for a waiter; guarded by the entry
 	call  *Call        // that this caller reports, or nil
 }
 
-type requestState uint8
-
+// The states of a request. The end of its call and a caller that leaves may meet: the first of the two
+// changes inFlight. All other changes are made with the entry locked.
 const (
-	queued    requestState = iota // not yet in a call
-	inFlight                      // in a call that is in flight
-	answered                      // the result is final
-	abandoned                     // the caller has left: permits that arrive for it are released
+	queued    = iota // not yet in a call
+	inFlight         // in a call that is in flight
+	answered         // the result is final
+	abandoned        // the caller has left: permits that arrive for it are released
 )
 
-// deliver makes the answer of a request final, with the error of its call. It reports whether
-// permits arrived for a caller that has left. The entry is locked.
-func (r *Request) deliver(err error) (lost bool) {
-	if r.state == abandoned {
-		return err == nil && r.Allowed
-	}
+// answer makes the result of a request final, with the error of its call. It reports whether permits
+// arrived for a caller that has left.
+func (r *Request) answer(err error) (lost bool) {
 	if err != nil {
 		r.Err = err
 	}
-	r.state = answered
-	return false
+	for {
+		state := r.state.Load()
+		if state == abandoned {
+			return err == nil && r.Allowed
+		}
+		if r.state.CompareAndSwap(state, answered) {
+			return false
+		}
+	}
 }

@@ -3,8 +3,6 @@ package engine
 import (
 	"context"
 	"time"
-
-	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // serve asks Redis for the waiters of a queue, until there are none. It does not share the calls of Try:
@@ -38,67 +36,51 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			continue
 		}
 		q.fillBatch()
-		changes := e.leases.plan(&q.batch)
-		q.batch.sent.version = g.denials.version(l)
+		if g.hooked {
+			l.hookDispatch(e, &q.batch)
+		}
 		e.mu.Unlock()
 
-		l.callForQueue(e, q, changes)
+		l.callForQueue(e, q)
 	}
 }
 
-// callForQueue runs the call of a queue and applies the reply.
-func (l *Limiter) callForQueue(e *entry, q *queue, changes uint64) {
-	runOrAbort(func() {
-		var err error
-		runOrAbort(func() { err = l.acquire(q.batch.context(context.Background()), &q.batch) },
-			func() {
-				l.answerQueue(e, q, changes, l.Protocol.Explain(context.Background(), redisx.ErrNoReply))
-			})
-		l.answerQueue(e, q, changes, err)
-	}, func() { go l.serve(e, q) }) // if this goroutine ends
+// callForQueue makes the call of a queue, and then checks the waiters that it has not answered.
+func (l *Limiter) callForQueue(e *entry, q *queue) {
+	returned := false
+	defer func() {
+		if !l.leases() || !l.releaseForFirst(e, q) {
+			l.check(e, q, q.batch.err)
+		}
+		q.batch.takeCall().reportAlone() // if no caller does
+		if !returned { // this goroutine ends
+			go l.serve(e, q)
+		}
+	}()
+	l.run(context.Background(), e, &q.batch)
+	returned = true
 }
 
-// answerQueue applies a reply: it wakes the waiters that the call granted or failed, and then checks
-// the others that had arrived before the call.
-func (l *Limiter) answerQueue(e *entry, q *queue, changes uint64, err error) {
-	b := &q.batch
-	b.sent.call.finish(b.Lease.Granted, err)
-	done, unused, released := l.answerInQueue(e, q, changes, err)
-	l.updateDenials(b)
-	q.wakeAll(done)
-	l.releaseUnused(context.Background(), b, unused)
-	if released != nil {
-		runAll(context.Background(), released)
-		l.Engine.wake(l.ID) // the queue asks Redis again, although a release may still hang
-	} else {
-		l.check(e, q, err)
-	}
-	b.takeCall().reportAlone() // if no caller does
-}
-
-// answerInQueue makes the answers of a call final, with the entry locked. It returns the waiters to
-// wake, the release of a lease that must not be used, and the releases that the first waiter waits for.
-func (l *Limiter) answerInQueue(e *entry, q *queue, changes uint64, err error) (done []*waiter, unused release,
-	released []release) {
+// releaseForFirst releases the leases if the first waiter needs their permits as well, and has the queue
+// ask again, although a release may still hang. It reports whether it did.
+func (l *Limiter) releaseForFirst(e *entry, q *queue) bool {
+	var releases []release
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	done = q.applyAnswers(err)
-	l.addReceipts(&q.batch)
-	if err == nil {
-		q.fresh.replied = q.fresh.called
+	if first := q.waiters.first; q.batch.err == nil && first != nil && q.fresh.knows(first) {
+		releases = e.leases.releaseFor(first.Permits)
 	}
-	clear(q.inCall)
-	q.inCall = q.inCall[:0]
-	unused = e.leases.store(&q.batch, err, changes)
-	if first := q.waiters.first; err == nil && first != nil && q.fresh.knows(first) {
-		released = e.leases.releaseFor(first.Permits)
+	e.mu.Unlock()
+	if releases == nil {
+		return false
 	}
-	return done, unused, released
+	runAll(context.Background(), releases)
+	l.Engine.wake(l.ID)
+	return true
 }
 
 // wakeAll wakes waiters that have their answers. The first one reports the call.
 func (q *queue) wakeAll(done []*waiter) {
-	if len(done) > 0 {
+	if len(done) > 0 && done[0].call == nil {
 		done[0].call = q.batch.takeCall()
 	}
 	for _, w := range done {
@@ -153,7 +135,7 @@ func (l *Limiter) endUnreachable(q *queue, w *waiter, now time.Time, err error) 
 		}
 		err = &errDeadline{permits: w.Permits, name: l.Name, after: after}
 	}
-	w.deliver(err)
+	w.answer(err)
 	q.remove(w)
 	return true
 }

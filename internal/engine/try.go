@@ -1,84 +1,75 @@
 package engine
 
-import (
-	"context"
-	"time"
+import "context"
 
-	"github.com/rratelimiter/rratelimiter/internal/receipt"
-)
-
-// Try asks for permits once, in one call with all callers that ask at the same time. It ends with
-// ctx. If the call was sent by then, permits that arrive are released. A receipt.Slot of ctx gets the
-// receipt, and whether Redis was asked, unless UpTo is set: such permits may be of several grants.
-func (l *Limiter) Try(ctx context.Context, ask Ask) (result Result, err error) {
-	slot := receipt.SlotOf(ctx)
-	if slot == nil || ask.UpTo > 0 {
-		return l.try(ctx, ask)
+// Try asks for permits once, in one call with all callers of the limiter that ask at the same time. It
+// ends with ctx. If the call was sent by then, permits that arrive are released.
+func (l *Limiter) Try(ctx context.Context, ask Ask, result *Result) error {
+	if l.Engine.hooked {
+		return l.tryHooked(ctx, ask, result)
 	}
-	ask.Receipt, ask.Detail = true, true // a detailed reply has the time of the grant
-	if result, err = l.try(ctx, ask); err == nil && result.From != FromRedis {
-		slot.SetFromMemory()
-	}
-	if err == nil && result.Allowed {
-		slot.Put(receipt.Receipt{Permits: result.Granted, Refund: result.Refund})
-	}
-	return result, err
+	return l.ask(ctx, ask, result)
 }
 
-func (l *Limiter) try(ctx context.Context, ask Ask) (Result, error) {
-	if l.Engine.observer == nil {
-		return l.Ask(ctx, ask)
+// ask asks Redis: with a call of its own if the limiter has no other caller, else with a shared one. An
+// entry and a shared batch would cost a lone caller more than the rest of its call.
+func (l *Limiter) ask(ctx context.Context, ask Ask, result *Result) error {
+	g := l.Engine
+	busy := g.registry.busy.of(l.ID)
+	if l.leases() || !busy.CompareAndSwap(0, 1) {
+		return l.share(ctx, ask, result)
 	}
-	observation := l.Observe(ask.Most())
-	result, err := l.Ask(ctx, ask)
-	if result.Allowed {
-		observation.permits = result.Granted
+	b := g.lone.Get().(*Batch) //nolint:errcheck,forcetypeassert // nothing else is there
+	r := b.Requests[0]
+	r.Ask, b.receipts, b.busy = ask, ask.Receipt, busy
+	r.state.Store(inFlight)
+	b.sent.callers.Store(1)
+	ended := ctx.Done()
+	if ended == nil {
+		l.run(ctx, nil, b)
+	} else {
+		g.workers.run(task{l, ctx, nil, b})
 	}
-	observation.Report(ctx, result.Allowed, result.From, err)
-	return result, err
+	select {
+	case <-b.answered:
+	case <-ended:
+		if r.state.CompareAndSwap(inFlight, abandoned) {
+			b.sent.callers.Store(0)
+			return ctx.Err()
+		}
+		<-b.answered
+	}
+	err := l.take(ctx, r, result)
+	g.lone.Put(b)
+	return err
 }
 
-// Ask is Try without a report of the decision, for a caller that reports it: see Observation.
-func (l *Limiter) Ask(ctx context.Context, ask Ask) (result Result, err error) {
-	for first := true; ; first = false {
-		if l.fromLease(ask, &result) {
-			return result, nil
-		}
-		if err = l.request(ctx, ask, &result); err != nil {
-			return result, err
-		}
-		releases := l.addLeased(ask, &result, first)
-		if releases == nil {
-			return result, nil
-		}
-		runAll(ctx, releases) // if one fails, the next call shows what is free
-		if err := ctx.Err(); err != nil {
-			return result, err
-		}
-	}
+// newLone returns a batch for a lone call.
+func (g *Engine) newLone() any {
+	return &Batch{Requests: []*Request{new(Request)}, Full: g.denials != nil, answered: make(chan struct{}, 1)}
 }
 
-// request is answered by Redis, or by the denial cache.
-func (l *Limiter) request(ctx context.Context, ask Ask, result *Result) error {
-	if l.Engine.denials != nil {
-		if cached, denied := l.deny(ask); denied {
-			*result = cached
-			return nil
-		}
+// take takes the result out of a request, whose caller it is, and clears the request for the next one.
+func (l *Limiter) take(ctx context.Context, r *Request, result *Result) error {
+	if r.call != nil {
+		r.call.report(ctx, l)
 	}
-	if done, err := l.askAlone(ctx, ask, result); done {
-		return err
-	}
+	err := r.Err
+	*result = r.Result
+	r.Ask, r.Result, r.Err, r.batch, r.call = Ask{}, Result{}, nil, nil, nil
+	return err
+}
+
+// share asks Redis with a call that other callers of the limiter share.
+func (l *Limiter) share(ctx context.Context, ask Ask, result *Result) error {
 	g := l.Engine
 	ended := ctx.Done()
-	r := g.requests.Get().(*Request)
+	r := g.requests.Get().(*Request) //nolint:errcheck,forcetypeassert // nothing else is there
 	r.Ask = ask
+	r.state.Store(queued)
 	e := g.registry.lockEntry(l)
 	if l.leases() {
-		l.ensureLeases(e, ask.Permits)
-		// A denial then reports the free permits, which together with the leased ones may be
-		// enough.
-		r.Detail = r.Detail || e.leases.unused(time.Now()) > 0
+		l.countForLease(e, r)
 	}
 	b := l.addRequest(e, r)
 	sends := g.reserveCall(e)
@@ -90,7 +81,7 @@ func (l *Limiter) request(ctx context.Context, ask Ask, result *Result) error {
 	e.mu.Unlock()
 
 	if sends && !inline {
-		l.startSending(ctx, e)
+		g.workers.run(task{l, ctx, e, nil})
 	}
 	switch {
 	case inline:
@@ -101,16 +92,13 @@ func (l *Limiter) request(ctx context.Context, ask Ask, result *Result) error {
 		select {
 		case <-answers:
 		case <-ended:
-			if g.abandon(e, r) {
+			if abandon(e, r) {
 				return ctx.Err()
 			}
 			<-answers
 		}
 	}
-	r.call.report(ctx, l)
-	var err error
-	*result, err = r.Result, r.Err
-	*r = Request{}
+	err := l.take(ctx, r, result)
 	g.requests.Put(r)
 	return err
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/rratelimiter/rratelimiter/internal/receipt"
 )
 
 // Wait waits in the queue until permits are granted, and reports whether they were. It ends with
@@ -14,19 +12,11 @@ import (
 //
 // It also ends with a deadline, if that is not the zero Time: without an error, and at once if the
 // deadline cannot be met. If the deadline of ctx is earlier, the error is that of ctx. If Redis has
-// not replied by the deadline, the error is context.DeadlineExceeded. A receipt.Slot of ctx gets the
-// receipt.
-func (l *Limiter) Wait(ctx context.Context, permits int64, deadline time.Time) (bool, error) {
-	observation := l.Observe(permits)
-	slot := receipt.SlotOf(ctx)
-	result, err := l.wait(ctx, Ask{Permits: permits, Receipt: slot != nil}, deadline, &observation)
+// not replied by the deadline, the error is context.DeadlineExceeded.
+func (l *Limiter) Wait(ctx context.Context, ask Ask, deadline time.Time, result *Result) (bool, error) {
+	observation := l.Observe(ask.Permits)
+	err := l.wait(ctx, ask, deadline, &observation, result)
 	granted := err == nil
-	if result.From != FromRedis {
-		slot.SetFromMemory()
-	}
-	if granted {
-		slot.Put(receipt.Receipt{Permits: permits, Refund: result.Refund})
-	}
 	var late *errDeadline
 	if !deadline.IsZero() && errors.As(err, &late) {
 		if end, ok := ctx.Deadline(); !ok || deadline.Before(end) {
@@ -38,49 +28,49 @@ func (l *Limiter) Wait(ctx context.Context, permits int64, deadline time.Time) (
 }
 
 // wait is Wait, with *errDeadline if the deadline or that of the context cannot be met.
-func (l *Limiter) wait(ctx context.Context, ask Ask, deadline time.Time,
-	observation *Observation) (result Result, err error) {
-	if l.fromLease(ask, &result) {
-		return result, nil
+func (l *Limiter) wait(ctx context.Context, ask Ask, deadline time.Time, observation *Observation, result *Result) error {
+	if l.Engine.hooked && l.fromLease(ask, result) {
+		return nil
 	}
 	latest := deadline
 	if end, ok := ctx.Deadline(); ok && (latest.IsZero() || end.Before(latest)) {
 		latest = end
 	}
 	if err := l.denyUntil(ask.Permits, latest); err != nil {
-		return Result{From: FromMemory}, err
+		result.From = FromMemory
+		return err
 	}
-	err = observation.Wait(ctx, func() (waited bool, err error) {
-		result, waited, err = l.waitInQueue(ctx, ask, deadline, latest)
-		return waited, err
+	return observation.Wait(ctx, func() (waited bool, err error) {
+		w := &waiter{Request: Request{Ask: ask}, done: make(chan struct{}, 1), deadline: latest, since: time.Now()}
+		err = l.waitInQueue(ctx, w, deadline)
+		if err == nil {
+			*result = w.Result
+		}
+		return w.waited, err
 	})
-	return result, err
 }
 
-// waitInQueue waits in the queue. It reports whether it waited for permits, or for Redis alone.
-// latest is the earlier of the deadline and that of ctx.
-func (l *Limiter) waitInQueue(ctx context.Context, ask Ask, deadline, latest time.Time) (_ Result, waited bool,
-	_ error) {
+// waitInQueue waits in the queue. Without a deadline, it waits until ctx ends.
+func (l *Limiter) waitInQueue(ctx context.Context, w *waiter, deadline time.Time) error {
 	var expired <-chan time.Time
 	if !deadline.IsZero() {
 		expired = time.After(time.Until(deadline))
-	}
-	w := &waiter{
-		Request: Request{Ask: ask}, done: make(chan struct{}, 1), deadline: latest, since: time.Now(),
 	}
 	e := l.enqueue(w)
 	for {
 		select {
 		case <-w.done:
-			w.call.report(ctx, l)
-			return w.Result, w.waited, w.Err
+			if w.call != nil {
+				w.call.report(ctx, l)
+			}
+			return w.Err
 		case <-ctx.Done():
 			if l.withdraw(e, w) {
-				return Result{}, w.waited, ctx.Err()
+				return ctx.Err()
 			}
 		case <-expired:
 			if err := l.timeOut(e, w); err != nil {
-				return Result{}, w.waited, err
+				return err
 			}
 			expired = nil
 		}
@@ -104,7 +94,7 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 func (l *Limiter) startQueue(e *entry) {
 	if e.queue == nil {
 		q := &queue{changed: make(chan struct{}, 1)}
-		q.batch.Ordered, q.batch.Full = true, l.Engine.denials != nil
+		q.batch.Ordered, q.batch.Full, q.batch.queue = true, l.Engine.denials != nil, q
 		e.queue = q
 		l.Engine.dependents.add(l)
 		go l.serve(e, q)
@@ -115,10 +105,10 @@ func (l *Limiter) startQueue(e *entry) {
 func (l *Limiter) withdraw(e *entry, w *waiter) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if w.state == answered {
+	if w.state.Load() == answered {
 		return false
 	}
-	w.state = abandoned
+	w.state.Store(abandoned)
 	e.queue.remove(w)
 	return true
 }
@@ -129,10 +119,10 @@ func (l *Limiter) withdraw(e *entry, w *waiter) bool {
 func (l *Limiter) timeOut(e *entry, w *waiter) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if w.state == answered {
+	if w.state.Load() == answered {
 		return nil
 	}
-	w.state = abandoned
+	w.state.Store(abandoned)
 	e.queue.remove(w)
 	if w.arrival <= e.queue.fresh.replied {
 		return &errDeadline{permits: w.Permits, name: l.Name}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -51,28 +52,44 @@ func (y *yields) yield(callers func() int) bool {
 
 // workers runs tasks on goroutines of the Engine. A goroutine that is idle waits for the next task
 // for a moment: its stack has grown to the size that a call needs.
-type workers chan func()
+type workers chan task
+
+// task is the lone call of a batch, or the calls of an entry.
+type task struct {
+	l   *Limiter
+	ctx context.Context //nolint:containedctx // of a caller, for its values
+	e   *entry
+	b   *Batch // nil for the calls of e
+}
+
+func (t task) do() {
+	if t.b != nil {
+		t.l.run(t.ctx, nil, t.b)
+	} else {
+		t.l.sendBatches(t.ctx, t.e, false)
+	}
+}
 
 // idleFor is how long a worker waits for a task. A goroutine outlives the last command by no more than
 // that and the longest pause of redisx, together a tenth of a second.
 const idleFor = 10 * time.Millisecond
 
-func (w workers) run(task func()) {
+func (w workers) run(t task) {
 	select {
-	case w <- task:
+	case w <- t:
 	default:
-		go w.work(task)
+		go w.work(t)
 	}
 }
 
-func (w workers) work(task func()) {
+func (w workers) work(t task) {
 	idle := time.NewTimer(idleFor)
 	defer idle.Stop()
 	for {
-		task()
+		t.do()
 		idle.Reset(idleFor)
 		select {
-		case task = <-w:
+		case t = <-w:
 		case <-idle.C:
 			return
 		}

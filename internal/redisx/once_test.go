@@ -21,7 +21,7 @@ end
 return #KEYS == 1 and ` + reply)
 			call := func(id, first string) error {
 				once, keys := script.ForOnce(Once(t.Context(), id), []string{"{x}:key"})
-				message, err := once.Exec(t.Context(), f.Conn, keys, []string{first})
+				message, err := once.Exec(t.Context(), f.Conn, nil, keys, []string{first})
 				require.NoError(t, err)
 				return RanBefore(message)
 			}

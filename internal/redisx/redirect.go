@@ -9,25 +9,23 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Do runs a command, and repeats it as Retry does.
+// Do runs a command, and repeats it as Again reports.
 func Do(ctx context.Context, redis rueidis.Client,
 	command rueidis.Completed) (message rueidis.RedisMessage, err error) {
 	command = command.Pin()
-	err = Retry(ctx, func(int) error {
-		message, err = redis.Do(paced(ctx, redis, false), command).ToMessage()
-		return err
-	})
+	for attempt := 0; attempt == 0 || Again(ctx, err, attempt); attempt++ {
+		message, err = redis.Do(paced(ctx, redis), command).ToMessage()
+	}
 	return message, err
 }
 
 // DoMulti runs commands in a pipeline.
 func DoMulti(ctx context.Context, redis rueidis.Client, commands rueidis.Commands) []rueidis.RedisResult {
-	return redis.DoMulti(paced(ctx, redis, false), commands...)
+	return redis.DoMulti(paced(ctx, redis), commands...)
 }
 
-// errRedirected is the error of a call that the nodes of a cluster have redirected for a second, or that
-// was redirected in a pipeline. It did not run. Retry makes another call, so that none is dated longer
-// ago than that.
+// errRedirected is the error of a call that the nodes of a cluster have redirected for a second. It did
+// not run. The next call has a date of its own, so that none is dated longer ago than that.
 var errRedirected = errors.New("rratelimiter: the nodes of the cluster redirect the call to each other")
 
 // quickSends is how often a call is sent without a pause. The client may not know yet that the slot
@@ -41,17 +39,15 @@ const pacedSends = 16
 // (MOVED, ASK) without a pause and without an end, but it asks for Err each time.
 type pacedContext struct {
 	context.Context
-	unfollowed bool // the first redirection ends the call
-	sends      atomic.Int32
+	sends atomic.Int32
 }
 
-// paced returns the context of one call to a Redis, or of a pipeline that is unfollowed. If a node
-// redirects a call of such a pipeline, the others do not wait for that.
-func paced(ctx context.Context, redis rueidis.Client, unfollowed bool) context.Context {
+// paced returns the context of one call to a Redis.
+func paced(ctx context.Context, redis rueidis.Client) context.Context {
 	if redis.Mode() != rueidis.ClientModeCluster {
 		return ctx
 	}
-	return &pacedContext{Context: ctx, unfollowed: unfollowed}
+	return &pacedContext{Context: ctx}
 }
 
 // Err implements context.Context.
@@ -59,9 +55,8 @@ func (c *pacedContext) Err() error {
 	if err := c.Context.Err(); err != nil {
 		return err
 	}
-	sends := c.sends.Add(1)
-	switch n := sends - quickSends; {
-	case n > pacedSends || c.unfollowed && sends > 1:
+	switch n := c.sends.Add(1) - quickSends; {
+	case n > pacedSends:
 		return errRedirected
 	case n > 0:
 		time.Sleep(min(time.Millisecond<<(n-1), longestPause))

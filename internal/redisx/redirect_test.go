@@ -27,15 +27,21 @@ func (c until) Err() error {
 	return context.DeadlineExceeded
 }
 
+// echoScript replies its first key, the numbers of its keys and arguments, and the arguments.
+var echoScript = NewScript("return {KEYS[1], #KEYS, #ARGV, unpack(ARGV)}")
+
+// repeat makes a call until it is not to be made again.
+func repeat(ctx context.Context, call func() error) (err error) {
+	for attempt := 0; attempt == 0 || Again(ctx, err, attempt); attempt++ {
+		err = call()
+	}
+	return err
+}
+
 // ways are the ways to call a Redis.
 var ways = map[string]func(ctx context.Context, redis rueidis.Client) error{
 	"script": func(ctx context.Context, redis rueidis.Client) error {
-		_, err := echoScript.Exec(ctx, redis, []string{"k"}, nil)
-		return err
-	},
-	"pipeline": func(ctx context.Context, redis rueidis.Client) error {
-		p := &Pipeline{Redis: redis, Collect: alone}
-		_, err := p.Do(ctx, echoScript, []string{"k"}, nil)
+		_, err := echoScript.Exec(ctx, redis, nil, []string{"k"}, nil)
 		return err
 	},
 	"command": func(ctx context.Context, redis rueidis.Client) error {
@@ -48,7 +54,7 @@ var ways = map[string]func(ctx context.Context, redis rueidis.Client) error{
 }
 
 // With a reshard that stopped half way, two nodes send each other the callers of a slot.
-func TestRetry_NodesDisagree_TriesTenTimesASecond(t *testing.T) {
+func TestAgain_NodesDisagree_TriesTenTimesASecond(t *testing.T) {
 	for name, call := range ways {
 		for _, kinds := range [][2]string{{"MOVED", "MOVED"}, {"ASK", "MOVED"}} {
 			t.Run(name+" "+kinds[0]+" "+kinds[1], func(t *testing.T) {
@@ -56,7 +62,7 @@ func TestRetry_NodesDisagree_TriesTenTimesASecond(t *testing.T) {
 					c.Disagree(kinds[0], kinds[1])
 					ctx := until{RetryUntilEnd(c.Context()), time.Now().Add(10 * time.Second)}
 					start := time.Now()
-					err := Retry(ctx, func(int) error { return call(ctx, c.Conn) })
+					err := repeat(ctx, func() error { return call(ctx, c.Conn) })
 					require.Error(c, err)
 					assert.InDelta(c, 10, time.Since(start).Seconds(), 0.1)
 					for node, tries := range c.Rejected() {
@@ -69,7 +75,7 @@ func TestRetry_NodesDisagree_TriesTenTimesASecond(t *testing.T) {
 }
 
 // A call finds the node of its slot without a pause, and when nodes agree again.
-func TestRetry_NodeRunsTheCall_EndsIt(t *testing.T) {
+func TestAgain_NodeRunsTheCall_EndsIt(t *testing.T) {
 	for name, call := range ways {
 		t.Run(name, func(t *testing.T) {
 			redistest.RunCluster(t, func(c *redistest.Cluster) {
@@ -82,7 +88,7 @@ func TestRetry_NodeRunsTheCall_EndsIt(t *testing.T) {
 				c.Disagree("MOVED", "MOVED")
 				time.AfterFunc(5*time.Second, func() { c.Redirect(redistest.NodeB, "") })
 				start = time.Now()
-				require.NoError(c, Retry(ctx, func(int) error { return call(ctx, c.Conn) }))
+				require.NoError(c, repeat(ctx, func() error { return call(ctx, c.Conn) }))
 				assert.InDelta(c, 5, time.Since(start).Seconds(), 0.1)
 			})
 		})

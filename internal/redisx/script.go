@@ -30,18 +30,25 @@ func NewScript(text string) *Script {
 	return &Script{lua: rueidis.NewLuaScript(text), text: text, sha1: hex.EncodeToString(sum[:])}
 }
 
-// Exec runs the script in a call of its own.
-func (s *Script) Exec(ctx context.Context, redis rueidis.Client, keys, args []string) (rueidis.RedisMessage, error) {
-	return s.lua.Exec(paced(ctx, redis, false), redis, keys, args).ToMessage()
+// Exec runs the script, after other calls if there are any.
+func (s *Script) Exec(ctx context.Context, redis rueidis.Client, before []Call,
+	keys, args []string) (rueidis.RedisMessage, error) {
+	if len(before) > 0 {
+		return s.execAfter(ctx, redis, before, keys, args)
+	}
+	return s.lua.Exec(paced(ctx, redis), redis, keys, args).ToMessage()
 }
 
-// ExecAfter runs the script after other calls, in one round trip. It sends the text of their scripts:
+// Call is a call of a script.
+type Call struct {
+	Script     *Script
+	Keys, Args []string
+}
+
+// execAfter runs the script after other calls, in one round trip. It sends the text of their scripts:
 // one that the server does not know would be sent again, behind this one. The first error counts.
-func (s *Script) ExecAfter(ctx context.Context, redis rueidis.Client, before []Call,
+func (s *Script) execAfter(ctx context.Context, redis rueidis.Client, before []Call,
 	keys, args []string) (rueidis.RedisMessage, error) {
-	if len(before) == 0 {
-		return s.Exec(ctx, redis, keys, args)
-	}
 	commands := make(rueidis.Commands, 0, len(before)+1)
 	eval := func(s *Script, keys, args []string) {
 		commands = append(commands,
@@ -64,48 +71,42 @@ func (s *Script) ExecAfter(ctx context.Context, redis rueidis.Client, before []C
 // goroutine, during the call.
 var ErrNoReply = errors.New("rratelimiter: the call that carried this request panicked, or ended its goroutine")
 
-// longestPause bounds how long Retry outlives the last caller.
+// longestPause bounds how long Again outlives the last caller.
 const longestPause = 90 * time.Millisecond
 
 // attendedPauses is the number of pauses of a call with a caller: together a quarter of a second.
 const attendedPauses = 9
 
-// untilEnd is the key of a context's value, with which Retry repeats a call until the context ends.
+// untilEnd is the key of a context's value, with which a call is repeated until the context ends.
 type untilEnd struct{}
 
-// RetryUntilEnd returns a context with which Retry repeats a call until the context ends.
+// RetryUntilEnd returns a context with which Again has a call repeated until the context ends.
 func RetryUntilEnd(ctx context.Context) context.Context {
 	return context.WithValue(ctx, untilEnd{}, true)
 }
 
-// Retry makes a call, and repeats it while a cluster rejects it before it ran. While the slot of its
-// keys is moving to another node (TRYAGAIN), it repeats the call for a quarter of a second; see
-// RetryUntilEnd. While nodes disagree about the slot, it repeats the call until the context ends. It
-// tries some ten times a second. The first attempt is 0.
-func Retry(ctx context.Context, call func(attempt int) error) error {
-	for attempt := 0; ; attempt++ {
-		err := call(attempt)
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		switch {
-		case !Repeats(err):
-			return err
-		case errors.Is(err, errRedirected): // it has paused
-		case attempt < attendedPauses:
-			time.Sleep(min(time.Millisecond<<attempt, 64*time.Millisecond))
-		case ctx.Value(untilEnd{}) != nil:
-			time.Sleep(longestPause)
-		default:
-			return err
-		}
+// Again reports whether a call that a cluster rejected before it ran is to be made again, and pauses
+// before it does. While the slot of its keys is moving to another node (TRYAGAIN), that is for a quarter
+// of a second; see RetryUntilEnd. While nodes disagree about the slot, it is until the context ends.
+// There are some ten attempts a second. The first call is attempt 0, and Again gets the number of the
+// next one.
+func Again(ctx context.Context, err error, attempt int) bool {
+	if err == nil || ctx.Err() != nil {
+		return false
 	}
-}
-
-// Repeats reports whether Retry repeats a call with this error: a cluster rejected it before it ran.
-func Repeats(err error) bool {
 	var redisErr *rueidis.RedisError // on the heap: errors.As gets its address
-	return errors.Is(err, errRedirected) || errors.As(err, &redisErr) && redisErr.IsTryAgain()
+	switch {
+	case errors.Is(err, errRedirected): // it has paused
+	case !errors.As(err, &redisErr) || !redisErr.IsTryAgain():
+		return false
+	case attempt <= attendedPauses:
+		time.Sleep(min(time.Millisecond<<(attempt-1), 64*time.Millisecond))
+	case ctx.Value(untilEnd{}) != nil:
+		time.Sleep(longestPause)
+	default:
+		return false
+	}
+	return true
 }
 
 // WrongType returns the first key that has another type than it should have, and that type, if err

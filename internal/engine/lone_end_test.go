@@ -27,18 +27,13 @@ func (l explaining) Explain(ctx context.Context, err error) error {
 	return l.fake.Explain(ctx, err)
 }
 
-// TestSingle_ExplanationEndsItsGoroutine_NothingIsLeft: in a pipeline, another goroutine explains the
-// error.
-func TestSingle_ExplanationEndsItsGoroutine_NothingIsLeft(t *testing.T) {
-	withContexts(t, func(ctx context.Context, f *fixture) {
-		g := New(Settings{Redis: f.Conn})
-		g.calling.Add(pipelined + 1)
+func TestLoneCall_ExplanationEndsItsGoroutine_NothingIsLeft(t *testing.T) {
+	withEngine(t, Settings{}, func(t *testing.T, f *fixture, g *Engine) {
 		l := open(g, "limiter", 5, time.Minute)
 		l.Protocol = explaining{l}
 		f.fail("WRONGTYPE")
-		assert.ErrorIs(f, redistest.Err(l.TryAcquire(ctx, 1)), redisx.ErrNoReply)
-		assert.EqualValues(f, pipelined+1, g.calling.Load())
-		assert.Zero(f, g.registry.busy.of(l.ID).Load())
+		assert.ErrorIs(t, redistest.Err(l.TryAcquire(t.Context(), 1)), redisx.ErrNoReply)
+		assert.Zero(t, g.registry.busy.of(l.ID).Load()&^crowdedBit)
 	})
 }
 
@@ -58,8 +53,8 @@ func (c *leaving) DoMulti(ctx context.Context, commands ...rueidis.Completed) []
 	return c.Client.DoMulti(ctx, commands...)
 }
 
-// TestSingle_ContextEndsWhileTheSlotMoves_ErrorIsOfTheContext: it ends before the caller has left.
-func TestSingle_ContextEndsWhileTheSlotMoves_ErrorIsOfTheContext(t *testing.T) {
+// TestLoneCall_ContextEndsWhileTheSlotMoves_ErrorIsOfTheContext: it ends before the caller has left.
+func TestLoneCall_ContextEndsWhileTheSlotMoves_ErrorIsOfTheContext(t *testing.T) {
 	withServer(t, func(t *testing.T, f *fixture) {
 		conn := &leaving{Client: f.Conn}
 		l := f.open(Settings{Redis: conn}, 5, time.Minute)
@@ -74,27 +69,8 @@ func TestSingle_ContextEndsWhileTheSlotMoves_ErrorIsOfTheContext(t *testing.T) {
 	})
 }
 
-// TestSingle_ContextEndsBeforeAnUnknownScriptIsSent_ErrorIsOfTheContext: the pipeline does not send its
-// text then.
-func TestSingle_ContextEndsBeforeAnUnknownScriptIsSent_ErrorIsOfTheContext(t *testing.T) {
-	withServer(t, func(t *testing.T, f *fixture) {
-		conn := &leaving{Client: f.Conn}
-		l := f.open(Settings{Redis: conn}, 5, time.Minute)
-		l.Engine.calling.Add(pipelined + 1)
-		f.fail("NOSCRIPT No matching script")
-		for range 100 {
-			ctx, cancel := context.WithCancel(t.Context())
-			conn.leave = cancel
-			assert.Equal(t, context.Canceled, redistest.Err(l.TryAcquire(ctx, 1)))
-			synctest.Wait()
-		}
-		assert.EqualValues(t, 100, f.Scripts.Load())
-		assert.EqualValues(t, pipelined+1, l.Engine.calling.Load())
-	})
-}
-
-// TestSingle_ContextIsUsedAfterItsCall_IsNoRace: the next call has the same batch.
-func TestSingle_ContextIsUsedAfterItsCall_IsNoRace(t *testing.T) {
+// TestLoneCall_ContextIsUsedAfterItsCall_IsNoRace: the next call has the same batch.
+func TestLoneCall_ContextIsUsedAfterItsCall_IsNoRace(t *testing.T) {
 	withServer(t, func(t *testing.T, f *fixture) {
 		conn := &keeping{Client: f.Conn}
 		l := f.open(Settings{Redis: conn}, 100, time.Minute)
@@ -109,8 +85,8 @@ func TestSingle_ContextIsUsedAfterItsCall_IsNoRace(t *testing.T) {
 	})
 }
 
-// TestSingle_CallerLeaves_ReleaseHasItsValues: a hook of rueidis sees for whom the release is.
-func TestSingle_CallerLeaves_ReleaseHasItsValues(t *testing.T) {
+// TestLoneCall_CallerLeaves_ReleaseHasItsValues: a hook of rueidis sees for whom the release is.
+func TestLoneCall_CallerLeaves_ReleaseHasItsValues(t *testing.T) {
 	withServer(t, func(t *testing.T, f *fixture) {
 		conn := &keeping{Client: f.Conn}
 		l := f.open(Settings{Redis: conn}, 5, time.Minute)
@@ -133,8 +109,8 @@ func (limited) Done() <-chan struct{}           { return nil }
 func (limited) Err() error                      { return nil }
 func (limited) Deadline() (_ time.Time, _ bool) { return time.Now().Add(time.Second), true }
 
-// TestSingle_DeadlineWithoutAnEnd_IsHidden: rueidis would close the connection then.
-func TestSingle_DeadlineWithoutAnEnd_IsHidden(t *testing.T) {
+// TestLoneCall_DeadlineWithoutAnEnd_IsHidden: rueidis would close the connection then.
+func TestLoneCall_DeadlineWithoutAnEnd_IsHidden(t *testing.T) {
 	withServer(t, func(t *testing.T, f *fixture) {
 		conn := &keeping{Client: f.Conn}
 		require.NoError(t, redistest.Err(f.open(Settings{Redis: conn}, 5, time.Minute).TryAcquire(limited{t.Context()}, 1)))
@@ -143,8 +119,8 @@ func TestSingle_DeadlineWithoutAnEnd_IsHidden(t *testing.T) {
 	})
 }
 
-// TestSingle_SlowLink_CallersThatFollowDoNotWait for each other: more calls are in flight at once.
-func TestSingle_SlowLink_CallersThatFollowDoNotWait(t *testing.T) {
+// TestLoneCall_SlowLink_CallersThatFollowDoNotWait for each other: more calls are in flight at once.
+func TestLoneCall_SlowLink_CallersThatFollowDoNotWait(t *testing.T) {
 	withServer(t, func(t *testing.T, f *fixture) {
 		l := f.limiter(100, time.Minute)
 		f.Latency.Store(int64(slowCall))
