@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -28,8 +29,10 @@ func (l *Limiter) acquire(ctx context.Context, b *Batch) (err error) {
 	}
 	clear(b.Lost)
 	b.Outcome = Outcome{Lost: b.Lost[:0]}
-	for attempt := 0; attempt == 0 || redisx.Again(ctx, err, attempt); attempt++ {
-		err = l.attempt(ctx, b)
+	for attempt := 1; ; attempt++ {
+		if err = l.attempt(ctx, b); err == nil || !redisx.Again(ctx, err, attempt) {
+			break
+		}
 	}
 	if g, slow := l.Engine, time.Since(b.sent.at) >= slowCall; slow != g.slow.Load() {
 		g.slow.Store(slow)
@@ -122,7 +125,9 @@ func (l *Limiter) end(ctx context.Context, e *entry, b *Batch) (again bool) {
 			go refund(Unattended(ctx))
 		}
 	}
-	unused.runLater()
+	if unused != nil {
+		unused.runLater()
+	}
 	switch {
 	case b.queue != nil:
 		b.queue.wakeAll(done)
@@ -242,4 +247,154 @@ func runOrAbort(run, broken func()) {
 	}()
 	run()
 	returned = true
+}
+
+// Change runs a call that changes the limiters that depend on these keys. It revokes their leases
+// before and after, and waits for those in transit, so that the call meets none. When the call has
+// ended, even with an error, their queues ask Redis again and no denial from before is used.
+func Change[T any](ctx context.Context, g *Engine, keys []string,
+	call func(context.Context) (T, error)) (T, error) {
+	return Refund(ctx, g, keys, func(ctx context.Context) (T, error) {
+		if g.lease == 0 {
+			return call(ctx)
+		}
+		g.changes.count(keys, 1)
+		defer g.changes.count(keys, -1)
+		late := make(chan struct{})
+		defer time.AfterFunc(longTransfer, func() { close(late) }).Stop()
+		revoke := func() {
+			var releases []release
+			for _, key := range keys {
+				releases = append(releases, g.revoke(key)...)
+			}
+			runAll(ctx, releases)
+			g.awaitTransfers(keys, late)
+		}
+		revoke()
+		defer revoke() // leases that arrived late
+		return call(ctx)
+	})
+}
+
+// Refund is Change for a call that refunds permits. It leaves leases as they are.
+func Refund[T any](ctx context.Context, g *Engine, keys []string,
+	call func(context.Context) (T, error)) (T, error) {
+	return Detach(ctx, func(ctx context.Context) (T, error) {
+		defer func() {
+			for _, key := range keys {
+				g.invalidate(key)
+			}
+		}()
+		return call(ctx)
+	})
+}
+
+// Charge is Change for a call that takes permits, which it reports to the Observer: on the
+// goroutine of its caller, if that still waits.
+func Charge[T any](ctx context.Context, l *Limiter, permits int64, call func(context.Context) (T, error)) (T, error) {
+	o := l.Engine.observer
+	if o == nil || o.RedisCall == nil {
+		return Change(ctx, l.Engine, l.DependsOn, call)
+	}
+	c := &Call{Limiter: l, Requests: 1, Permits: permits}
+	var ended atomic.Int32 // the call, and the caller's wait for it: the second reports
+	value, err := Change(ctx, l.Engine, l.DependsOn, func(ctx context.Context) (T, error) {
+		c.began = time.Now()
+		value, err := call(ctx)
+		if c.finish(0, err); ended.Add(1) == 2 {
+			c.reportAlone()
+		}
+		return value, err
+	})
+	if ended.Add(1) == 2 {
+		c.report(ctx, l)
+	}
+	return value, err
+}
+
+// invalidate forgets the denials of limiters that depend on a key, and has their queues ask Redis at once.
+func (g *Engine) invalidate(key string) {
+	g.denials.forget(key)
+	for _, id := range g.dependents.of(key) {
+		g.wake(id)
+	}
+}
+
+// wake has the queue of a limiter ask Redis at once.
+func (g *Engine) wake(id string) {
+	e := g.registry.lockExisting(id)
+	if e == nil {
+		return
+	}
+	if e.queue != nil {
+		e.queue.fresh.changed = true
+		e.queue.wake()
+	}
+	g.registry.unlockEntry(e)
+}
+
+// revoke revokes the leases of all limiters that depend on a key, and returns the releases to run.
+func (g *Engine) revoke(key string) (releases []release) {
+	for _, id := range g.dependents.of(key) {
+		if e := g.registry.lockExisting(id); e != nil {
+			releases = e.leases.revoke(releases)
+			g.registry.unlockEntry(e)
+		}
+	}
+	return releases
+}
+
+// callContext is the context of a call to Redis. Its Done is nil: when a context ends, rueidis
+// closes the connection, which other callers use too. Its Err reports that no caller is left: then
+// neither this package nor rueidis, which follows redirections of a cluster, sends the call again.
+type callContext struct {
+	context.Context // only for its values
+	err             func() error
+}
+
+func (callContext) Deadline() (deadline time.Time, ok bool) { return deadline, false }
+func (callContext) Done() <-chan struct{}                   { return nil }
+func (c callContext) Err() error                            { return c.err() }
+
+// unattendedFor is how long a call is repeated that does not end with a caller.
+const unattendedFor = time.Minute
+
+// Unattended returns the context of a call that does not end with a caller. While the slot of its
+// keys moves, it is repeated for a minute.
+func Unattended(ctx context.Context) context.Context {
+	begin := time.Now()
+	return callContext{redisx.RetryUntilEnd(ctx), func() error {
+		if time.Since(begin) < unattendedFor {
+			return nil
+		}
+		return context.DeadlineExceeded
+	}}
+}
+
+// Detach runs a call and returns its result, or the error of ctx as soon as ctx ends. A command
+// that was sent by then is completed, and no other is sent: see callContext.
+func Detach[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
+	var none T
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
+	if ctx.Done() == nil {
+		return call(ctx)
+	}
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		r := result{err: redisx.ErrNoReply} // until it returns
+		defer func() { done <- r }()
+		r.value, r.err = call(callContext{ctx, ctx.Err})
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
 }

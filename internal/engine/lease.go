@@ -27,7 +27,7 @@ type leaseSet struct {
 	spanBegan      time.Time
 	fetch          *transfer     // of the call in flight that asks for a lease, or nil
 	roundTrip      time.Duration // how long the last one took
-	changes        uint64        // by this Client: a lease from before a change is not used after it
+	revokes        uint64        // so far: a lease that was asked for before one is not used after it
 	timer          *time.Timer
 }
 
@@ -169,9 +169,9 @@ func (h *leaseSet) runsOut(s *activeLease, now time.Time, remains time.Duration)
 
 // plan sets the lease that a batch asks for besides the permits of its requests. The entry is
 // locked.
-func (h *leaseSet) plan(b *Batch) (changes uint64) {
+func (h *leaseSet) plan(b *Batch) (revokes uint64) {
 	b.Lease = Lease{}
-	if h == nil || h.fetch != nil || h.limiter.Engine.changing.any(h.limiter.DependsOn) {
+	if h == nil || h.fetch != nil || h.limiter.Engine.changes.any(h.limiter.DependsOn) {
 		return 0
 	}
 	if h.leases = slices.DeleteFunc(h.leases,
@@ -187,12 +187,12 @@ func (h *leaseSet) plan(b *Batch) (changes uint64) {
 	}
 	b.Lease.Permits, b.Lease.Span = permits, h.span
 	h.fetch = h.begin()
-	return h.changes
+	return h.revokes
 }
 
 // store stores the lease of a call. It returns the release of a lease that must not be used, to be
 // run once the entry is unlocked.
-func (h *leaseSet) store(b *Batch, err error, changes uint64) (unused release) {
+func (h *leaseSet) store(b *Batch, err error, revokes uint64) (unused release) {
 	if h == nil {
 		return nil
 	}
@@ -207,14 +207,14 @@ func (h *leaseSet) store(b *Batch, err error, changes uint64) (unused release) {
 	}
 	fetch := h.fetch
 	h.fetch = nil
-	if unused = h.add(b, err, changes, fetch); unused == nil {
+	if unused = h.add(b, err, revokes, fetch); unused == nil {
 		h.end(fetch, err)
 	}
 	return unused
 }
 
 // add adds the lease of a call that asked for one.
-func (h *leaseSet) add(b *Batch, err error, changes uint64, fetch *transfer) (unused release) {
+func (h *leaseSet) add(b *Batch, err error, revokes uint64, fetch *transfer) (unused release) {
 	if err != nil {
 		return nil
 	}
@@ -227,7 +227,7 @@ func (h *leaseSet) add(b *Batch, err error, changes uint64, fetch *transfer) (un
 	s := activeLease{Lease: b.Lease, unused: b.Lease.Granted + b.LostPermits, sent: b.sent.at}
 	clear(b.Lost)
 	b.Lost = b.Lost[:0]
-	if h.changes != changes || s.expired(now) {
+	if h.revokes != revokes || s.expired(now) {
 		return h.release(&s, fetch)
 	}
 	h.leases, h.newest, h.free, h.taken = append(h.leases, s), s, s.Free, 0

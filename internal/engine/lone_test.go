@@ -141,7 +141,7 @@ func TestLoneCall_DenialCache_RemembersItsDenial(t *testing.T) {
 		assert.Equal(t, FromRedis, from())
 		assert.Equal(t, FromMemory, from())
 		f.RequireGranted(l, 1)
-		time.AfterFunc(5*time.Millisecond, func() { g.changed(l.ID) })
+		time.AfterFunc(5*time.Millisecond, func() { g.invalidate(l.ID) })
 		assert.Equal(t, FromRedis, from(), "after a grant")
 		assert.Equal(t, FromRedis, from(), "after a change")
 		assert.Equal(t, FromMemory, from())

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"hash/maphash"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -137,19 +136,4 @@ func (e *entry) push(b *Batch) {
 		e.first = b
 	}
 	e.last = b
-}
-
-// busy counts the lone calls and the entries, by a hash of their IDs. crowdedBit is set beside that number
-// if the last shared call of a limiter had several callers, or was not its only call. Then callers
-// share calls at once.
-type busy struct {
-	seed   maphash.Seed
-	counts [1 << 14]atomic.Int32
-}
-
-const crowdedBit = 1 << 30
-
-// of returns the counter of an ID. Few others have the same.
-func (b *busy) of(id string) *atomic.Int32 {
-	return &b.counts[maphash.String(b.seed, id)%uint64(len(b.counts))]
 }

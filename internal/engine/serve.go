@@ -53,7 +53,7 @@ func (l *Limiter) callForQueue(e *entry, q *queue) {
 			l.check(e, q, q.batch.err)
 		}
 		q.batch.takeCall().reportAlone() // if no caller does
-		if !returned { // this goroutine ends
+		if !returned {                   // this goroutine ends
 			go l.serve(e, q)
 		}
 	}()

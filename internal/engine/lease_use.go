@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -8,6 +9,95 @@ import (
 
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
+
+// fromLease answers a request from the leases of this process, if it can, and fetches the next
+// lease in time. While the limiter has waiters, it serves no other caller: waiters come first.
+func (l *Limiter) fromLease(ask Ask, result *Result) (ok bool) {
+	if !l.leases() {
+		return false
+	}
+	e := l.Engine.registry.lockExisting(l.ID)
+	if e == nil {
+		return false
+	}
+	fetch := false
+	if e.leases != nil && e.queue == nil {
+		ok, fetch = e.leases.take(ask, result)
+	}
+	fetch = fetch && l.Engine.reserveCall(e)
+	if fetch && e.first == nil {
+		e.push(l.Engine.newBatch())
+	}
+	e.mu.Unlock()
+	if fetch {
+		l.Engine.workers.run(task{l, context.Background(), e, nil})
+	}
+	return ok
+}
+
+// addLeased adds the leased permits to a result of Redis: they are free, too. Together with the permits
+// that are free in Redis, they may be enough for a denied request. Then, if it may, addLeased revokes
+// the leases, and returns the releases to run before the request is repeated.
+func (l *Limiter) addLeased(ask Ask, result *Result, revokes bool) []release {
+	counts := ask.UpTo > 0 || ask.Detail
+	if !l.leases() || result.Allowed && !counts {
+		return nil
+	}
+	e := l.Engine.registry.lockExisting(l.ID)
+	if e == nil {
+		return nil
+	}
+	defer l.Engine.registry.unlockEntry(e)
+	if counts && e.leases != nil && e.queue == nil {
+		e.leases.addTo(result, ask)
+	}
+	if result.Allowed || ask.UpTo > 0 || !revokes {
+		return nil
+	}
+	return e.leases.releaseFor(ask.Permits)
+}
+
+// ensureLeases gives the entry a set of leases and counts the demand. The entry is locked.
+func (l *Limiter) ensureLeases(e *entry, permits int64) {
+	now := time.Now()
+	if e.leases == nil {
+		h := &leaseSet{limiter: l, span: l.Engine.lease, spanBegan: now}
+		h.timer = time.AfterFunc(l.Engine.lease, func() { l.expireLeases(e, h) })
+		e.leases = h
+		l.Engine.dependents.add(l)
+	}
+	e.leases.countDemand(now, permits)
+}
+
+// expireLeases releases the unused permits of expired leases. Without demand it removes the lease
+// set.
+func (l *Limiter) expireLeases(e *entry, h *leaseSet) {
+	e.mu.Lock()
+	if e.leases != h {
+		e.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	var releases []release
+	kept := h.leases[:0]
+	for i := range h.leases {
+		if s := h.leases[i]; !s.expired(now) && s.unused > 0 {
+			kept = append(kept, s)
+		} else if unused := h.release(&s, nil); unused != nil {
+			releases = append(releases, unused)
+		}
+	}
+	clear(h.leases[len(kept):])
+	h.leases = kept
+	if len(kept) > 0 || h.fetch != nil || h.demand(now) > 0 {
+		h.timer.Reset(h.next(now))
+	} else {
+		e.leases = nil
+		l.Engine.dependents.remove(l)
+	}
+	l.Engine.registry.unlockEntry(e)
+	runAll(context.Background(), releases)
+}
 
 // release returns the unused permits of a lease to Redis.
 type release func(context.Context)
@@ -83,29 +173,29 @@ func (g *Engine) awaitTransfers(keys []string, late <-chan struct{}) {
 	}
 }
 
-// changing counts the changes in flight by key. Meanwhile limiters that depend on the key lease
+// changesInFlight counts the changes in flight by key. Meanwhile limiters that depend on the key lease
 // nothing.
-type changing struct {
+type changesInFlight struct {
 	mu    sync.Mutex
 	calls map[string]int
 }
 
-// count changes the number of changes in flight.
-func (c *changing) count(keys []string, change int) {
+// count adds to the number of changes in flight.
+func (c *changesInFlight) count(keys []string, more int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.calls == nil {
 		c.calls = make(map[string]int)
 	}
 	for _, key := range keys {
-		if c.calls[key] += change; c.calls[key] == 0 {
+		if c.calls[key] += more; c.calls[key] == 0 {
 			delete(c.calls, key)
 		}
 	}
 }
 
 // any reports whether a change of one of these keys is in flight.
-func (c *changing) any(keys []string) bool {
+func (c *changesInFlight) any(keys []string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.ContainsFunc(keys, func(key string) bool { return c.calls[key] > 0 })
@@ -148,7 +238,7 @@ func (h *leaseSet) revoke(releases []release) []release {
 	if h == nil {
 		return releases
 	}
-	h.changes++
+	h.revokes++
 	for i := range h.leases {
 		if unused := h.release(&h.leases[i], nil); unused != nil {
 			releases = append(releases, unused)
@@ -157,4 +247,32 @@ func (h *leaseSet) revoke(releases []release) []release {
 	clear(h.leases)
 	h.leases = h.leases[:0]
 	return releases
+}
+
+// Flush releases all leases, including those of calls in flight, and waits for releases that have
+// begun before. It returns the first error.
+func (g *Engine) Flush(ctx context.Context) error {
+	_, err := Detach(ctx, func(ctx context.Context) (struct{}, error) {
+		var releases []release
+		for _, id := range g.registry.ids() {
+			if e := g.registry.lockExisting(id); e != nil {
+				releases = e.leases.revoke(releases)
+				g.registry.unlockEntry(e)
+			}
+		}
+		var transfers []*transfer
+		for t := range g.transfers.Range {
+			transfers = append(transfers, t.(*transfer)) //nolint:errcheck,forcetypeassert // nothing else is there
+		}
+		for _, run := range releases {
+			run.runLater()
+		}
+		var failed error
+		for _, t := range transfers {
+			<-t.done
+			failed = cmp.Or(failed, t.err)
+		}
+		return struct{}{}, failed
+	})
+	return err
 }
