@@ -23,7 +23,7 @@ type forecast struct {
 }
 
 // leaseGrace is how long after the end of a lease its unused permits are expected, as in
-// scripts/include/waits.lua. Most return earlier.
+// internal/include/waits.lua. Most return earlier.
 const leaseGrace = 50 * time.Millisecond
 
 // returning is the number of permits that return within a time, earlier ones included.

@@ -9,7 +9,6 @@ import (
 )
 
 func init() {
-	inside.Included, inside.PermitsOf = included, permitsOf
 	inside.Open = func(client any) (inside.Client, error) {
 		c, ok := client.(*Client)
 		if !ok || c == nil || c.redis == nil {

@@ -1,6 +1,6 @@
 -- Takes permits of a limiter in Redisson's layout: the script of every call that takes permits.
 --
--- It reads from top to bottom. A line "--@include name" takes in scripts/include/name.lua in its
+-- It reads from top to bottom. A line "--@include name" takes in internal/include/name.lua in its
 -- place, whose comment says what it needs and sets. Includes are lines, not functions: a closure
 -- costs more per call than the lines that it saves. Only rare paths create functions.
 -- testdata/scripts has the scripts as Redis runs them.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/include"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/golden"
 	"github.com/rratelimiter/rratelimiter/internal/luanames"
@@ -34,13 +35,13 @@ func TestScripts_Names_AreDeclared(t *testing.T) {
 // what it needs is set before it.
 func TestScripts_Include_DeclaresItsNames(t *testing.T) {
 	read := func(name string) string {
-		text, err := scriptFiles.ReadFile("scripts/include/" + name + ".lua")
+		text, err := include.Files.ReadFile(name + ".lua")
 		require.NoError(t, err)
 		return string(text)
 	}
 	common := luanames.Header(read("names")).Out
-	for name := range included {
-		used, sets := luanames.Find(included.Text(name))
+	for name := range include.Parts {
+		used, sets := luanames.Find(include.Parts.Text(name))
 		used = slices.DeleteFunc(used, func(n string) bool { return slices.Contains(common, n) })
 		header := luanames.Header(read(name))
 		assert.ElementsMatch(t, used, header.In, "Needs: of %s", name)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
@@ -216,7 +217,7 @@ func (f *fixture) fill(l *Limiter, grants int, sizes ...int64) {
 func (f *fixture) grants() map[string]int64 {
 	all := make(map[string]int64)
 	for _, m := range f.members() {
-		permits, _ := permitsOf(m)
+		permits, _ := inside.PermitsOf(m)
 		all[m[1:2]] += permits
 	}
 	return all

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/include"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -13,11 +13,11 @@ import (
 var luaFiles embed.FS
 
 // calls are the sources of scripts, by call: see scripts/acquire.lua. included are the parts that
-// they take in, and those of the root package's scripts.
+// they take in, with those of package include.
 var (
 	calls    = redisx.ReadParts(luaFiles, "scripts")
 	included = func() redisx.Parts {
-		all := maps.Clone(inside.Included)
+		all := maps.Clone(include.Parts)
 		maps.Copy(all, redisx.ReadParts(luaFiles, "scripts/include"))
 		return all
 	}()

@@ -3,6 +3,7 @@ package inside
 
 import (
 	"context"
+	"encoding/binary"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
@@ -25,12 +26,15 @@ var NodeOf func(limiter any) (g *engine.Engine, key string, ok bool)
 // with its rights. It reports whether Redis can grant there.
 var Probe func(ctx context.Context, limiter any) error
 
-// Included are the parts that the scripts of package rratelimiter take in.
-var Included redisx.Parts
-
 // PermitsOf returns the permits of a member of a permits set, -1 if it is too short, and whether it has
-// the format of a grant.
-var PermitsOf func(member string) (permits int64, known bool)
+// the format of a grant: see member.go of package rratelimiter. The last four bytes of any member count.
+func PermitsOf(member string) (permits int64, known bool) {
+	head := len(member) - 4
+	if head < 0 {
+		return -1, false
+	}
+	return int64(binary.LittleEndian.Uint32([]byte(member[head:]))), head > 0 && int(member[0]) == head-1
+}
 
 // Client has the unexported parts of a *rratelimiter.Client.
 type Client struct {
