@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter/internal/include"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/golden"
+	"github.com/rratelimiter/rratelimiter/internal/include"
 	"github.com/rratelimiter/rratelimiter/internal/luanames"
 )
 
