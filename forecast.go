@@ -96,9 +96,6 @@ func (f *forecast) Renew() time.Duration {
 	return f.expires / 2
 }
 
-// Recheck returns Never: a rate that another Client changes is a rare event.
-func (f *forecast) Recheck() time.Duration { return engine.Never }
-
 // Earliest returns the time until the last of the permits can be granted. Permits return one after
 // another. If more than the rate is wanted, they return again an interval after they were granted
 // again.

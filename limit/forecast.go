@@ -14,7 +14,6 @@ type forecast interface {
 	Earliest(ahead, permits int64) time.Duration
 	Lag() time.Duration
 	Renew() time.Duration
-	Recheck() time.Duration
 
 	// wait returns the time until so many permits are free. If known is false, the script did not
 	// report that far, and the time is a lower bound.
@@ -39,8 +38,6 @@ func (o usage) Free() int64 { return o.permits - o.taken }
 func (usage) Lag() time.Duration { return 0 }
 
 func (usage) Renew() time.Duration { return engine.Never }
-
-func (usage) Recheck() time.Duration { return engine.Never }
 
 func (usage) forWaiters() forecast { return nil }
 

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,7 +22,7 @@ type plan struct {
 	script  *redisx.Script // takes permits
 	leases  bool           // all policies can lease
 	shared  bool           // a member is of Redisson's layout
-	jitter  time.Duration  // of waiters, if a policy is a bucket
+	jitter  time.Duration  // of waiters: see state.Lag
 	kinds   string         // of the policies, for an Observer
 }
 
@@ -69,6 +70,10 @@ func newPlan(client *rratelimiter.Client, policies []Policy) (*plan, error) {
 	return planOf(opened, members), nil
 }
 
+// longestJitter bounds the jitter of the waiters of a bucket, which is at most a fifth of the time of a
+// permit as well.
+const longestJitter = 5 * time.Millisecond
+
 // planOf returns the plan of valid policies.
 func planOf(client inside.Client, members []member) *plan {
 	setPace(members)
@@ -81,8 +86,10 @@ func planOf(client inside.Client, members []member) *plan {
 		}
 		p.most = min(p.most, m.described.Most)
 		kinds[i] = m.described.Name
-		if refill := m.described.Refill; refill == policy.Evenly || refill == policy.OnCredit {
-			p.jitter = min(client.WaitJitter, longestJitter)
+		if d := m.described; d.Refill == policy.Evenly || d.Refill == policy.OnCredit {
+			each := time.Duration(float64(d.Local.Interval) / float64(d.Local.Returns))
+			jitter := min(client.WaitJitter, longestJitter, each/5)
+			p.jitter = min(jitter, cmp.Or(p.jitter, jitter))
 		}
 	}
 	slices.Sort(kinds)

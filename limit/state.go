@@ -158,15 +158,6 @@ func (s *state) Renew() time.Duration {
 	return after
 }
 
-// Recheck returns the earliest of the policies.
-func (s *state) Recheck() time.Duration {
-	after := engine.Never
-	for _, p := range s.policies {
-		after = min(after, p.Recheck())
-	}
-	return after
-}
-
 // Earliest returns the time at which the last policy could have granted all of them.
 func (s *state) Earliest(ahead, permits int64) (after time.Duration) {
 	for _, p := range s.policies {

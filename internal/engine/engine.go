@@ -52,6 +52,7 @@ type Engine struct {
 	changing   changing
 	pipelines  *redisx.Pipelines
 	yields     yields
+	callTime   callTime
 	workers    workers
 	denials    *denials  // nil without a denial cache
 	observer   *observer // nil without an Observer

@@ -322,8 +322,6 @@ func (v *view) Lag() time.Duration { return v.lag }
 
 func (v *view) Renew() time.Duration { return cmp.Or(v.renew, Never) }
 
-func (v *view) Recheck() time.Duration { return Never }
-
 func (v *view) Earliest(ahead, permits int64) time.Duration {
 	rounds := (ahead + permits - 1) / v.limit
 	after := v.wait(ahead + permits - rounds*v.limit)

@@ -9,7 +9,8 @@ import (
 // first served. One goroutine calls Redis for all of them and ends with the last waiter. It sends a
 // call
 //
-//   - when the first waiter could be served, or when the forecast says so (Renew, Recheck),
+//   - when the first waiter could be served, or when the forecast says so (Renew),
+//   - after askAgain, since other Clients can return permits and change the limiter,
 //   - when this Client has changed the limiter,
 //   - when a waiter has arrived that the last forecast would deny: no waiter is denied on state from
 //     before its arrival,
@@ -30,6 +31,8 @@ type queue struct {
 	forecastAt time.Time     // when the forecast begins
 	lag        time.Duration // of the forecast
 	took       time.Duration
+	due        time.Time // when the first waiter could be served, by the forecast
+	answered   time.Time // when the reply arrived
 
 	batch  Batch
 	inCall []*waiter // of the batch
@@ -37,7 +40,7 @@ type queue struct {
 
 // add adds a waiter to the end of the queue, and plans the call that answers it.
 func (q *queue) add(w *waiter) {
-	w.waited = q.fresh.firstWaits && q.waiters.first != nil
+	w.forPermits = q.fresh.firstWaits && q.waiters.first != nil
 	q.fresh.arrive(w, q.wanted)
 	q.waiters.push(w)
 	atomic.AddInt32(&q.batch.sent.callers, 1)
@@ -78,7 +81,7 @@ func (q *queue) askBy(w *waiter, ahead int64) bool {
 // remove removes a waiter. If it was the first, the next one may be servable.
 func (q *queue) remove(w *waiter) {
 	q.fresh.leave(w)
-	w.waited = w.waited || q.fresh.firstWaits
+	w.forPermits = w.forPermits || q.fresh.firstWaits
 	first := w == q.waiters.first
 	q.waiters.remove(w)
 	atomic.AddInt32(&q.batch.sent.callers, -1)
@@ -96,21 +99,25 @@ func (q *queue) wake() {
 	}
 }
 
+// askAgain is how long after a reply the next call is sent at the latest: other Clients may have returned
+// permits, ended a pause or changed the rate.
+const askAgain = 5 * time.Second
+
 // next returns when to send the next call.
 func (q *queue) next() time.Time {
 	if !q.replied || q.fresh.changed {
 		return time.Time{}
 	}
 	at := q.servable(q.waiters.first)
+	q.due = at
 	if q.lag > 0 && at.After(q.forecastAt) && !q.missed(at.Sub(q.forecastAt)) {
 		at = at.Add(q.lag)
 	}
+	again := askAgain
 	if q.forecast != nil {
-		if again := min(q.forecast.Renew(), q.forecast.Recheck()); again < Never {
-			at = earliest(at, q.forecastAt.Add(again))
-		}
+		again = min(again, q.forecast.Renew())
 	}
-	return q.fresh.next(at)
+	return q.fresh.next(earliest(at, q.forecastAt.Add(again)))
 }
 
 // missed reports whether one of the first waiters would miss its deadline if the next call, after so
@@ -166,31 +173,56 @@ func (q *queue) missedBy(w *waiter, ahead int64, now time.Time) time.Duration {
 	return max(after, 1)
 }
 
-// catchUp is how many permits more than the limit can serve a call asks for. A bucket that was full before a
-// late call serves them: see Batch.Waited.
-const catchUp = 64
+// callTime is the time of the last calls for the waiters of a Client. One slow call doubles it at most.
+type callTime struct{ atomic.Int64 }
 
-// fillBatch makes a batch of the first waiters: as many as can be served at once. If the first
-// cannot be served yet, the batch has only that one.
-func (q *queue) fillBatch() {
+const (
+	shortestCall = 10 * time.Millisecond
+	// LongestCall bounds Batch.Backdate.
+	LongestCall = time.Second
+)
+
+func (c *callTime) get() time.Duration { return max(shortestCall, time.Duration(c.Load())) }
+
+func (c *callTime) add(took time.Duration) {
+	before := c.get()
+	c.Store(int64(min(LongestCall, max(before-before/8, min(took, 2*before)))))
+}
+
+// callTook returns the time of the call whose reply has arrived. A timer and a lag before it count too, but
+// never more than shortestCall.
+func (q *queue) callTook() time.Duration {
+	took, due := time.Since(q.batch.sent.at), q.due
+	if due.Before(q.answered) {
+		due = q.answered
+	}
+	return took + min(shortestCall, max(0, q.batch.sent.at.Sub(due)))
+}
+
+// fillBatch makes a batch of the first waiters: as many as can be served at once, after a call of that
+// time. If the first cannot be served yet, the batch has only that one.
+func (q *queue) fillBatch(call time.Duration) {
 	b := &q.batch
 	b.Requests, q.inCall = b.Requests[:0], q.inCall[:0]
 	b.Forecast, b.receipts = nil, false // the queue keeps the forecast
-	b.Waited = time.Since(q.waiters.first.since)
+	b.Backdate = min(call, time.Since(q.waiters.first.since))
 	most := int64(MaxPermits)
 	if q.forecast != nil {
-		most = q.forecast.Limit() + catchUp
+		most = q.forecast.Limit()
 	}
+	by := time.Since(q.forecastAt) + call
 	firstOnly := q.replied && !q.fresh.changed && q.servable(q.waiters.first).After(time.Now())
 	var sum, servable int64
+	last := firstOnly
 	for w := q.waiters.first; w != nil && len(b.Requests) < MaxRequests; w = w.next {
 		// One more than can be served, so that the reply has the wait of that one.
-		if len(b.Requests) > 0 && (firstOnly || servable > most || w.Permits > MaxPermits-sum) {
+		if len(b.Requests) > 0 && (last || w.Permits > MaxPermits-sum) {
 			break
 		}
 		sum += w.Permits
 		if w.Permits <= most {
 			servable += w.Permits
+			last = last || servable > most && q.forecast.Earliest(servable-w.Permits, w.Permits) > by
 		}
 		w.state = inFlight
 		b.receipts = b.receipts || w.Receipt
@@ -232,7 +264,7 @@ func (q *queue) applyAnswers(err error) (done []*waiter) {
 		q.fresh.checkAll(q.waiters.first)
 		q.checked = now
 	}
-	q.replied, q.forecastAt, q.forecast = err == nil, b.forecastAt, b.Forecast
+	q.replied, q.forecastAt, q.forecast, q.answered = err == nil, b.forecastAt, b.Forecast, time.Now()
 	if q.lag, q.took = 0, time.Since(b.sent.at); b.Forecast != nil {
 		q.lag = b.Forecast.Lag()
 	}

@@ -79,7 +79,7 @@ func TestQueue_Call_CarriesThoseThatCouldBeServed(t *testing.T) {
 			for _, permits := range test.wants {
 				q.waiters.push(waiterFor(permits))
 			}
-			q.fillBatch()
+			q.fillBatch(shortestCall)
 			var got []int64
 			for _, r := range q.batch.Requests {
 				assert.Equal(t, inFlight, r.state)

@@ -156,7 +156,7 @@ func TestQueue_WaitersArriveAndLeave_SumsMatch(t *testing.T) {
 				l.withdraw(e, w)
 			}
 		case n == 6 && !inCall && q.waiters.first != nil:
-			q.fillBatch()
+			q.fillBatch(shortestCall)
 			inCall = true
 		case inCall:
 			inCall = false

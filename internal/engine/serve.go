@@ -22,14 +22,14 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			return
 		}
 		first := q.waiters.first
-		q.fresh.firstWaits = first.waited || q.fresh.knows(first)
+		q.fresh.firstWaits = first.forPermits || q.fresh.knows(first)
 		if done := q.serveFrom(e.leases); done != nil {
 			e.mu.Unlock()
 			q.wakeAll(done)
 			continue
 		}
 		if pause := time.Until(q.next()); pause > 0 {
-			first.waited = true // for permits, by the forecast of an earlier call
+			first.forPermits = true // by the forecast of an earlier call
 			e.mu.Unlock()
 			select {
 			case <-time.After(pause):
@@ -37,7 +37,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			}
 			continue
 		}
-		q.fillBatch()
+		q.fillBatch(g.callTime.get())
 		changes := e.leases.plan(&q.batch)
 		q.batch.sent.version = g.denials.version(l)
 		e.mu.Unlock()
@@ -82,6 +82,9 @@ func (l *Limiter) answerInQueue(e *entry, q *queue, changes uint64, err error) (
 	released []release) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if err == nil {
+		l.Engine.callTime.add(q.callTook())
+	}
 	done = q.applyAnswers(err)
 	l.addReceipts(&q.batch)
 	if err == nil {

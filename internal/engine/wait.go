@@ -50,16 +50,16 @@ func (l *Limiter) wait(ctx context.Context, ask Ask, deadline time.Time,
 	if err := l.denyUntil(ask.Permits, latest); err != nil {
 		return Result{From: FromMemory}, err
 	}
-	err = observation.Wait(ctx, func() (waited bool, err error) {
-		result, waited, err = l.waitInQueue(ctx, ask, deadline, latest)
-		return waited, err
+	err = observation.Wait(ctx, func() (forPermits bool, err error) {
+		result, forPermits, err = l.waitInQueue(ctx, ask, deadline, latest)
+		return forPermits, err
 	})
 	return result, err
 }
 
 // waitInQueue waits in the queue. It reports whether it waited for permits, or for Redis alone.
 // latest is the earlier of the deadline and that of ctx.
-func (l *Limiter) waitInQueue(ctx context.Context, ask Ask, deadline, latest time.Time) (_ Result, waited bool,
+func (l *Limiter) waitInQueue(ctx context.Context, ask Ask, deadline, latest time.Time) (_ Result, forPermits bool,
 	_ error) {
 	var expired <-chan time.Time
 	if !deadline.IsZero() {
@@ -73,14 +73,14 @@ func (l *Limiter) waitInQueue(ctx context.Context, ask Ask, deadline, latest tim
 		select {
 		case <-w.done:
 			w.call.report(ctx, l)
-			return w.Result, w.waited, w.Err
+			return w.Result, w.forPermits, w.Err
 		case <-ctx.Done():
 			if l.withdraw(e, w) {
-				return Result{}, w.waited, ctx.Err()
+				return Result{}, w.forPermits, ctx.Err()
 			}
 		case <-expired:
 			if err := l.timeOut(e, w); err != nil {
-				return Result{}, w.waited, err
+				return Result{}, w.forPermits, err
 			}
 			expired = nil
 		}
