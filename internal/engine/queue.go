@@ -158,14 +158,15 @@ func (q *queue) servable(w *waiter) time.Time {
 
 // missedBy returns the earliest time after now at which a waiter can be served behind others that
 // want ahead permits, if that is after its deadline. It returns 0 if the waiter may be served in
-// time.
+// time. A call for permits that were not free before takes as long as the last one: without that, a call
+// in a long queue would ask for waiters that all leave before its reply.
 func (q *queue) missedBy(w *waiter, ahead int64, now time.Time) time.Duration {
 	if w.deadline.IsZero() || q.forecast == nil {
 		return 0
 	}
 	after := q.forecast.Earliest(ahead, w.Permits)
-	if after < Never {
-		after -= now.Sub(q.forecastAt)
+	if after > 0 && after < Never {
+		after = max(0, after-now.Sub(q.forecastAt)) + q.took
 	}
 	if after <= w.deadline.Sub(now) {
 		return 0
@@ -186,7 +187,7 @@ func (c *callTime) get() time.Duration { return max(shortestCall, time.Duration(
 
 func (c *callTime) add(took time.Duration) {
 	before := c.get()
-	c.Store(int64(min(LongestCall, max(before-before/8, min(took, 2*before)))))
+	c.Store(int64(min(LongestCall, max(before-before/32, min(took, 2*before)))))
 }
 
 // callTook returns the time of the call whose reply has arrived. A timer and a lag before it count too, but
@@ -211,7 +212,7 @@ func (q *queue) fillBatch(call time.Duration) {
 		most = q.forecast.Limit()
 	}
 	by := time.Since(q.forecastAt) + call
-	firstOnly := q.replied && !q.fresh.changed && q.servable(q.waiters.first).After(time.Now())
+	firstOnly := q.replied && !q.fresh.changed && q.servable(q.waiters.first).After(time.Now().Add(call))
 	var sum, servable int64
 	last := firstOnly
 	for w := q.waiters.first; w != nil && len(b.Requests) < MaxRequests; w = w.next {
@@ -265,7 +266,7 @@ func (q *queue) applyAnswers(err error) (done []*waiter) {
 		q.checked = now
 	}
 	q.replied, q.forecastAt, q.forecast, q.answered = err == nil, b.forecastAt, b.Forecast, time.Now()
-	if q.lag, q.took = 0, time.Since(b.sent.at); b.Forecast != nil {
+	if q.lag = 0; b.Forecast != nil {
 		q.lag = b.Forecast.Lag()
 	}
 	for _, w := range q.inCall {

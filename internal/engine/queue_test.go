@@ -215,3 +215,27 @@ func TestQueue_KeyChanges_QueueCallsAgain(t *testing.T) {
 		assert.Zero(t, size(&l.Engine.dependents.ids), "no state of callers that do not wait")
 	})
 }
+
+// TestQueue_AnotherProgramChangesTheLimiter_WaitersLearnIt within five seconds. A deadline that the forecast
+// cannot meet still fails at once.
+func TestQueue_AnotherProgramChangesTheLimiter_WaitersLearnIt(t *testing.T) {
+	inQueue(t, 10, time.Hour, func(q *line, l *fake) {
+		q.RequireGranted(l, 10)
+		q.wait(l, "late", 1, time.Minute)
+		q.wait(l, "waiter", 1, 0)
+		time.Sleep(11 * time.Second)
+		q.change(l, func(s *state) { s.grants = nil })
+		q.done.Wait()
+		assert.Equal(t, []string{"late failed at 0s", "waiter at 15s"}, q.said())
+		assert.LessOrEqual(t, q.Scripts.Load(), int64(6), "calls at 0, 0, 0, 5, 10 and 15 s")
+	})
+}
+
+func TestErrDeadline_Text_NamesNoTimeThatIsOver(t *testing.T) {
+	const text = "rratelimiter: 3 permits of \"x\" cannot be had before the deadline"
+	for after, want := range map[time.Duration]string{
+		0: text, 1: text, -time.Second: text, 1500 * time.Millisecond: text + ", in 1.5s at the earliest",
+	} {
+		assert.EqualError(t, &errDeadline{permits: 3, name: "x", after: after}, want)
+	}
+}

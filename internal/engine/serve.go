@@ -84,6 +84,7 @@ func (l *Limiter) answerInQueue(e *entry, q *queue, changes uint64, err error) (
 	defer e.mu.Unlock()
 	if err == nil {
 		l.Engine.callTime.add(q.callTook())
+		q.took = min(time.Since(q.batch.sent.at), l.Engine.callTime.get())
 	}
 	done = q.applyAnswers(err)
 	l.addReceipts(&q.batch)
