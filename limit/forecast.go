@@ -12,7 +12,7 @@ type forecast interface {
 	Limit() int64 // of a Decision
 	Free() int64
 	Earliest(ahead, permits int64) time.Duration
-	Lag() time.Duration
+	Lag(wanted int64) time.Duration
 	Renew() time.Duration
 
 	// wait returns the time until so many permits are free. If known is false, the script did not
@@ -35,7 +35,7 @@ func (o usage) Limit() int64 { return o.permits }
 
 func (o usage) Free() int64 { return o.permits - o.taken }
 
-func (usage) Lag() time.Duration { return 0 }
+func (usage) Lag(int64) time.Duration { return 0 }
 
 func (usage) Renew() time.Duration { return engine.Never }
 

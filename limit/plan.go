@@ -22,7 +22,7 @@ type plan struct {
 	script  *redisx.Script // takes permits
 	leases  bool           // all policies can lease
 	shared  bool           // a member is of Redisson's layout
-	jitter  time.Duration  // of waiters: see state.Lag
+	spread  time.Duration  // of the waiters for one permit, if a policy is a bucket: see state.Lag
 	kinds   string         // of the policies, for an Observer
 }
 
@@ -70,10 +70,6 @@ func newPlan(client *rratelimiter.Client, policies []Policy) (*plan, error) {
 	return planOf(opened, members), nil
 }
 
-// longestJitter bounds the jitter of the waiters of a bucket, which is at most a fifth of the time of a
-// permit as well.
-const longestJitter = 5 * time.Millisecond
-
 // planOf returns the plan of valid policies.
 func planOf(client inside.Client, members []member) *plan {
 	setPace(members)
@@ -87,9 +83,8 @@ func planOf(client inside.Client, members []member) *plan {
 		p.most = min(p.most, m.described.Most)
 		kinds[i] = m.described.Name
 		if d := m.described; d.Refill == policy.Evenly || d.Refill == policy.OnCredit {
-			each := time.Duration(float64(d.Local.Interval) / float64(d.Local.Returns))
-			jitter := min(client.WaitJitter, longestJitter, each/5)
-			p.jitter = min(jitter, cmp.Or(p.jitter, jitter))
+			spread := max(1, time.Duration(float64(d.Local.Interval)/float64(d.Local.Returns))/5)
+			p.spread = min(spread, cmp.Or(p.spread, spread))
 		}
 	}
 	slices.Sort(kinds)

@@ -208,9 +208,9 @@ type Forecast interface {
 	// parts.
 	Parts(permits int64) []Answer
 
-	// Lag returns how much later than RetryAfter a waiter may ask, at random: see
-	// rratelimiter.WithWaitJitter. It returns 0 if a waiter asks on time.
-	Lag() time.Duration
+	// Lag returns how much later than RetryAfter the first of waiters for so many permits may ask, at
+	// random: see rratelimiter.WithWaitJitter. It returns 0 if a waiter asks on time.
+	Lag(wanted int64) time.Duration
 
 	// Renew returns how long after the reply another call has to be sent, so that the limiter does
 	// not expire while callers ask or wait. It returns Never if no call is needed.

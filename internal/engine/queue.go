@@ -266,9 +266,6 @@ func (q *queue) applyAnswers(err error) (done []*waiter) {
 		q.checked = now
 	}
 	q.replied, q.forecastAt, q.forecast, q.answered = err == nil, b.forecastAt, b.Forecast, time.Now()
-	if q.lag = 0; b.Forecast != nil {
-		q.lag = b.Forecast.Lag()
-	}
 	for _, w := range q.inCall {
 		if w.state != abandoned && err == nil && !w.Allowed && w.Err == nil {
 			w.state = queued
@@ -282,6 +279,9 @@ func (q *queue) applyAnswers(err error) (done []*waiter) {
 			q.remove(w)
 			done = append(done, w)
 		}
+	}
+	if q.lag = 0; b.Forecast != nil {
+		q.lag = b.Forecast.Lag(q.wanted)
 	}
 	b.count(err)
 	return done
