@@ -144,3 +144,49 @@ func TestBuckets_RandomCallers_KeepTheBound(t *testing.T) {
 		})
 	}
 }
+
+// TestAcquire_OneCallIsSlow_NoBurstFollows: a call of ten seconds, or one that fails then, is no measure for
+// the time of the next calls, so what came free meanwhile does not count.
+func TestAcquire_OneCallIsSlow_NoBurstFollows(t *testing.T) {
+	for _, failure := range []string{"", "ERR out of order"} {
+		eachPolicy(t, steady(200), func(t *testing.T, f *fixture, p Policy) {
+			f.Latency.Store(int64(20 * time.Millisecond))
+			l := New(f.client, "name", p)
+			ctx, end := context.WithTimeout(t.Context(), 13*time.Second)
+			defer end()
+			var mu sync.Mutex
+			var at []time.Duration
+			start := time.Now()
+			var callers sync.WaitGroup
+			for range 256 {
+				callers.Go(func() {
+					for ctx.Err() == nil {
+						if l.Acquire(ctx, 1) != nil {
+							time.Sleep(time.Millisecond)
+							continue
+						}
+						mu.Lock()
+						at = append(at, time.Since(start))
+						mu.Unlock()
+					}
+				})
+			}
+			time.Sleep(time.Second)
+			f.Latency.Store(int64(10 * time.Second))
+			f.Redis.SetError(failure)
+			time.Sleep(25 * time.Millisecond)
+			f.Latency.Store(int64(20 * time.Millisecond))
+			time.AfterFunc(10*time.Second, func() { f.Redis.SetError("") })
+			callers.Wait()
+			for from := range at {
+				to := from
+				for to < len(at) && at[to]-at[from] <= 100*time.Millisecond {
+					to++
+				}
+				// 100 ms, twice the time of a call, and as much for the time between grant and reply.
+				require.LessOrEqual(t, to-from, 3+int(200*0.18), "%T %s: from %v", p, failure, at[from])
+			}
+			assert.Greater(t, at[len(at)-1], 12*time.Second)
+		})
+	}
+}

@@ -10,7 +10,7 @@ import (
 // call
 //
 //   - when the first waiter could be served, or when the forecast says so (Renew),
-//   - after askAgain, since other Clients can return permits and change the limiter,
+//   - after AskAgain, since other Clients can return permits and change the limiter,
 //   - when this Client has changed the limiter,
 //   - when a waiter has arrived that the last forecast would deny: no waiter is denied on state from
 //     before its arrival,
@@ -99,9 +99,9 @@ func (q *queue) wake() {
 	}
 }
 
-// askAgain is how long after a reply the next call is sent at the latest: other Clients may have returned
+// AskAgain is how long after a reply the next call is sent at the latest: other Clients may have returned
 // permits, ended a pause or changed the rate.
-const askAgain = 5 * time.Second
+const AskAgain = 5 * time.Second
 
 // next returns when to send the next call.
 func (q *queue) next() time.Time {
@@ -113,7 +113,7 @@ func (q *queue) next() time.Time {
 	if q.lag > 0 && at.After(q.forecastAt) && !q.missed(at.Sub(q.forecastAt)) {
 		at = at.Add(q.lag)
 	}
-	again := askAgain
+	again := AskAgain
 	if q.forecast != nil {
 		again = min(again, q.forecast.Renew())
 	}

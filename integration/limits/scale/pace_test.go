@@ -58,7 +58,7 @@ var (
 		{smooth(), 512, true, links},
 		{leaky(50), 8, true, []int{6, 12, 20}},
 		{bucket(1, 20_000), 512, false, []int{6}},
-		{leaky(50_000), 512, false, []int{6}},
+		{leaky(50_000), 512, false, []int{0, 6}},
 		{bucket(1, 500), 1, false, []int{0}},
 		{leaky(1000), 1, false, []int{0}},
 	}
