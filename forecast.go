@@ -80,7 +80,7 @@ const redissonLag = 3 * time.Millisecond
 // Lag returns how much later than at RetryAfter a waiter asks. Permits return in a burst, and the
 // clients that ask first take all of them. Redisson's timer adds some 10 ms to redissonLag, so a
 // waiter that asked on time would always be the first.
-func (f *forecast) Lag() time.Duration {
+func (f *forecast) Lag(int64) time.Duration {
 	jitter := min(f.jitter, f.interval/5)
 	if jitter <= 0 {
 		return 0
@@ -95,9 +95,6 @@ func (f *forecast) Renew() time.Duration {
 	}
 	return f.expires / 2
 }
-
-// Recheck returns Never: a rate that another Client changes is a rare event.
-func (f *forecast) Recheck() time.Duration { return engine.Never }
 
 // Earliest returns the time until the last of the permits can be granted. Permits return one after
 // another. If more than the rate is wanted, they return again an interval after they were granted

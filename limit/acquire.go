@@ -47,7 +47,7 @@ func (p protocol) Arguments(b *engine.Batch, now time.Time) {
 		b.Args = append(b.Args, engine.Runs(b.Requests), flags)
 	}
 	if b.Ordered {
-		b.Args = append(b.Args, strconv.FormatInt(min(b.Waited, longestLate).Microseconds(), 10))
+		b.Args = append(b.Args, strconv.FormatInt(b.Backdate.Microseconds(), 10))
 	} else if b.Lease.Span > 0 {
 		b.Args = append(b.Args, "")
 	}
@@ -55,14 +55,6 @@ func (p protocol) Arguments(b *engine.Batch, now time.Time) {
 		b.Args = append(b.Args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
 	}
 }
-
-// longestLate bounds how late the call of a waiter may be without a loss of permits. So in any span
-// waiters get at most what the policy grants in that span and longestLate.
-const longestLate = fullFor * time.Millisecond
-
-// longestJitter bounds the jitter of the waiters of a bucket. It leaves some of longestLate for the
-// delay of a call.
-const longestJitter = 5 * time.Millisecond
 
 // Answer reads the reply of the acquire script.
 func (p protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {

@@ -12,9 +12,8 @@ type forecast interface {
 	Limit() int64 // of a Decision
 	Free() int64
 	Earliest(ahead, permits int64) time.Duration
-	Lag() time.Duration
+	Lag(wanted int64) time.Duration
 	Renew() time.Duration
-	Recheck() time.Duration
 
 	// wait returns the time until so many permits are free. If known is false, the script did not
 	// report that far, and the time is a lower bound.
@@ -36,11 +35,9 @@ func (o usage) Limit() int64 { return o.permits }
 
 func (o usage) Free() int64 { return o.permits - o.taken }
 
-func (usage) Lag() time.Duration { return 0 }
+func (usage) Lag(int64) time.Duration { return 0 }
 
 func (usage) Renew() time.Duration { return engine.Never }
-
-func (usage) Recheck() time.Duration { return engine.Never }
 
 func (usage) forWaiters() forecast { return nil }
 

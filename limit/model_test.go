@@ -268,7 +268,7 @@ func staysOf(p Policy) (full, taken time.Duration) {
 	d, _ := policy.Of(p)
 	switch d.Refill {
 	case policy.Evenly, policy.OnCredit:
-		return fullFor * time.Millisecond, 0
+		return fullFor, 0
 	case policy.ByAge:
 		if p, ok := p.(SlidingWindow); ok {
 			return 0, p.Interval + p.Interval/time.Duration(p.cells())

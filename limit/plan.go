@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,7 +22,7 @@ type plan struct {
 	script  *redisx.Script // takes permits
 	leases  bool           // all policies can lease
 	shared  bool           // a member is of Redisson's layout
-	jitter  time.Duration  // of waiters, if a policy is a bucket
+	spread  time.Duration  // of the waiters for one permit, if a policy is a bucket: see state.Lag
 	kinds   string         // of the policies, for an Observer
 }
 
@@ -81,8 +82,9 @@ func planOf(client inside.Client, members []member) *plan {
 		}
 		p.most = min(p.most, m.described.Most)
 		kinds[i] = m.described.Name
-		if refill := m.described.Refill; refill == policy.Evenly || refill == policy.OnCredit {
-			p.jitter = min(client.WaitJitter, longestJitter)
+		if d := m.described; d.Refill == policy.Evenly || d.Refill == policy.OnCredit {
+			spread := max(1, time.Duration(float64(d.Local.Interval)/float64(d.Local.Returns))/5)
+			p.spread = min(spread, cmp.Or(p.spread, spread))
 		}
 	}
 	slices.Sort(kinds)

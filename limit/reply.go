@@ -72,7 +72,7 @@ func (w *wire) read(message rueidis.RedisMessage) (s *state, letters string, err
 	if code := r.Number(); code != replyDone {
 		return nil, "", w.stopped(code, r, message)
 	}
-	s, letters = &state{most: w.plan.most, jitter: w.plan.jitter}, r.Text()
+	s, letters = &state{most: w.plan.most, plan: w.plan}, r.Text()
 	for _, m := range w.members {
 		s.add(m, &r)
 	}

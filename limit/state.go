@@ -12,7 +12,7 @@ import (
 // state is the forecasts of a limiter's policies after a call.
 type state struct {
 	most     int64
-	jitter   time.Duration // of plan
+	plan     *plan
 	policies []forecast
 	receipts []string // the texts of the policies: a refund of what the call took names them
 
@@ -136,15 +136,20 @@ func (s *state) Free() int64 {
 	return free
 }
 
+// longestSpread bounds the time by which the waiters of a bucket ask later.
+const longestSpread = 5 * time.Millisecond
+
 // Lag returns the longest of the policies. The waiters of a bucket ask later at random: otherwise a clock
 // that is a little ahead, or a shorter way to Redis, wins all permits. The bucket loses nothing by it:
-// see longestLate.
-func (s *state) Lag() (lag time.Duration) {
-	if s.jitter > 0 {
-		lag = rand.N(s.jitter)
+// the time is at most a fifth of that in which the permits of all waiters come free, and these count from
+// then on. See engine.Batch.
+func (s *state) Lag(wanted int64) (lag time.Duration) {
+	if s.plan.spread > 0 {
+		most := min(repeat(s.plan.spread, wanted), s.plan.client.WaitJitter, longestSpread)
+		lag = time.Duration(float64(most) * rand.Float64())
 	}
 	for _, p := range s.policies {
-		lag = max(lag, p.Lag())
+		lag = max(lag, p.Lag(wanted))
 	}
 	return lag
 }
@@ -154,15 +159,6 @@ func (s *state) Renew() time.Duration {
 	after := engine.Never
 	for _, p := range s.policies {
 		after = min(after, p.Renew())
-	}
-	return after
-}
-
-// Recheck returns the earliest of the policies.
-func (s *state) Recheck() time.Duration {
-	after := engine.Never
-	for _, p := range s.policies {
-		after = min(after, p.Recheck())
 	}
 	return after
 }

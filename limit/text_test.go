@@ -146,7 +146,7 @@ func TestPolicies_Texts_AreRead(t *testing.T) {
 		entries := strings.Split(test.text, ",")
 		ttl := int64(second)
 		if strings.ContainsAny(test.part[:1], "bls") && !strings.HasPrefix(test.part, "log:") || test.part == "warmup:1000" {
-			ttl += 10 // which a bucket stays after it is full
+			ttl += 1000 // which a bucket stays after it is full
 		}
 		got, ok := policy.Read(p, policy.Content{
 			Text: entries[len(entries)-1], Entries: slices.Values(entries), TTL: ttl, Now: time.UnixMilli(now),

@@ -28,7 +28,7 @@ type Batch struct {
 	Requests []*Request
 	Ordered  bool          // if a request is denied, those behind it are denied too
 	Full     bool          // all answers have all fields
-	Waited   time.Duration // of an Ordered batch: how long its first caller has waited
+	Backdate time.Duration // of an Ordered batch: how far back its grants may be dated, since the callers waited then
 	Lease    Lease         // for later callers
 	Args     []string      // set by Protocol.Arguments
 
@@ -181,17 +181,13 @@ type Forecast interface {
 	// parts.
 	Parts(permits int64) []Answer
 
-	// Lag returns how much later than RetryAfter a waiter may ask, at random: see
-	// rratelimiter.WithWaitJitter. It returns 0 if a waiter asks on time.
-	Lag() time.Duration
+	// Lag returns how much later than RetryAfter the first of waiters for so many permits may ask, at
+	// random: see rratelimiter.WithWaitJitter. It returns 0 if a waiter asks on time.
+	Lag(wanted int64) time.Duration
 
 	// Renew returns how long after the reply another call has to be sent, so that the limiter does
 	// not expire while callers ask or wait. It returns Never if no call is needed.
 	Renew() time.Duration
-
-	// Recheck returns how long after the reply waiters ask again, since another Client can make permits
-	// free before RetryAfter. It returns Never if they wait for RetryAfter.
-	Recheck() time.Duration
 
 	// Earliest returns how long after the reply permits can be granted behind requests for so many
 	// ahead of them. The true time may be later, but not earlier.

@@ -99,7 +99,7 @@ func (l *Limiter) end(ctx context.Context, e *entry, b *Batch) (again bool) {
 	l.answer(b)
 	var done []*waiter
 	if b.queue != nil {
-		done = b.queue.settle(b)
+		done = b.queue.settle(b, &g.callTime)
 	}
 	var unused release
 	if g.hooked {

@@ -318,11 +318,9 @@ func (v *view) Parts(permits int64) []Answer {
 	return []Answer{a, {Limit: 100, RetryAfter: v.after / 2, ResetAfter: v.after / 4}}
 }
 
-func (v *view) Lag() time.Duration { return v.lag }
+func (v *view) Lag(int64) time.Duration { return v.lag }
 
 func (v *view) Renew() time.Duration { return cmp.Or(v.renew, Never) }
-
-func (v *view) Recheck() time.Duration { return Never }
 
 func (v *view) Earliest(ahead, permits int64) time.Duration {
 	rounds := (ahead + permits - 1) / v.limit

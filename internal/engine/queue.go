@@ -1,12 +1,16 @@
 package engine
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // queue holds the waiters of one limiter: the callers of Acquire and TryAcquireWithin, first come,
 // first served. One goroutine calls Redis for all of them and ends with the last waiter. It sends a
 // call
 //
-//   - when the first waiter could be served, or when the forecast says so (Renew, Recheck),
+//   - when the first waiter could be served, or when the forecast says so (Renew),
+//   - after AskAgain, since other Clients can return permits and change the limiter,
 //   - when this Client has changed the limiter,
 //   - when a waiter has arrived that the last forecast would deny: no waiter is denied on state from
 //     before its arrival,
@@ -27,6 +31,8 @@ type queue struct {
 	forecastAt time.Time     // when the forecast begins
 	lag        time.Duration // of the forecast
 	took       time.Duration
+	due        time.Time // when the first waiter could be served, by the forecast
+	answered   time.Time // when the reply arrived
 
 	batch  Batch
 	inCall []*waiter // of the batch
@@ -34,7 +40,7 @@ type queue struct {
 
 // add adds a waiter to the end of the queue, and plans the call that answers it.
 func (q *queue) add(w *waiter) {
-	w.waited = q.fresh.firstWaits && q.waiters.first != nil
+	w.forPermits = q.fresh.firstWaits && q.waiters.first != nil
 	q.fresh.arrive(w, q.wanted)
 	q.waiters.push(w)
 	q.batch.sent.callers.Add(1)
@@ -75,7 +81,7 @@ func (q *queue) askBy(w *waiter, ahead int64) bool {
 // remove removes a waiter. If it was the first, the next one may be servable.
 func (q *queue) remove(w *waiter) {
 	q.fresh.leave(w)
-	w.waited = w.waited || q.fresh.firstWaits
+	w.forPermits = w.forPermits || q.fresh.firstWaits
 	first := w == q.waiters.first
 	q.waiters.remove(w)
 	q.batch.sent.callers.Add(-1)
@@ -93,21 +99,25 @@ func (q *queue) wake() {
 	}
 }
 
+// AskAgain is how long after a reply the next call is sent at the latest: other Clients may have returned
+// permits, ended a pause or changed the rate.
+const AskAgain = 5 * time.Second
+
 // next returns when to send the next call.
 func (q *queue) next() time.Time {
 	if !q.replied || q.fresh.changed {
 		return time.Time{}
 	}
 	at := q.servable(q.waiters.first)
+	q.due = at
 	if q.lag > 0 && at.After(q.forecastAt) && !q.missed(at.Sub(q.forecastAt)) {
 		at = at.Add(q.lag)
 	}
+	again := AskAgain
 	if q.forecast != nil {
-		if again := min(q.forecast.Renew(), q.forecast.Recheck()); again < Never {
-			at = earliest(at, q.forecastAt.Add(again))
-		}
+		again = min(again, q.forecast.Renew())
 	}
-	return q.fresh.next(at)
+	return q.fresh.next(earliest(at, q.forecastAt.Add(again)))
 }
 
 // missed reports whether one of the first waiters would miss its deadline if the next call, after so
@@ -148,14 +158,15 @@ func (q *queue) servable(w *waiter) time.Time {
 
 // missedBy returns the earliest time after now at which a waiter can be served behind others that
 // want ahead permits, if that is after its deadline. It returns 0 if the waiter may be served in
-// time.
+// time. A call for permits that were not free before takes as long as the last one: without that, a call
+// in a long queue would ask for waiters that all leave before its reply.
 func (q *queue) missedBy(w *waiter, ahead int64, now time.Time) time.Duration {
 	if w.deadline.IsZero() || q.forecast == nil {
 		return 0
 	}
 	after := q.forecast.Earliest(ahead, w.Permits)
-	if after < Never {
-		after -= now.Sub(q.forecastAt)
+	if after > 0 && after < Never {
+		after = max(0, after-now.Sub(q.forecastAt)) + q.took
 	}
 	if after <= w.deadline.Sub(now) {
 		return 0
@@ -163,31 +174,56 @@ func (q *queue) missedBy(w *waiter, ahead int64, now time.Time) time.Duration {
 	return max(after, 1)
 }
 
-// catchUp is how many permits more than the limit can serve a call asks for. A bucket that was full before a
-// late call serves them: see Batch.Waited.
-const catchUp = 64
+// callTime is the time of the last calls for the waiters of a Client. One slow call doubles it at most.
+type callTime struct{ atomic.Int64 }
 
-// fillBatch makes a batch of the first waiters: as many as can be served at once. If the first
-// cannot be served yet, the batch has only that one.
-func (q *queue) fillBatch() {
+const (
+	shortestCall = 10 * time.Millisecond
+	// LongestCall bounds Batch.Backdate.
+	LongestCall = time.Second
+)
+
+func (c *callTime) get() time.Duration { return max(shortestCall, time.Duration(c.Load())) }
+
+func (c *callTime) add(took time.Duration) {
+	before := c.get()
+	c.Store(int64(min(LongestCall, max(before-before/32, min(took, 2*before)))))
+}
+
+// callTook returns the time of the call whose reply has arrived. A timer and a lag before it count too, but
+// never more than shortestCall.
+func (q *queue) callTook() time.Duration {
+	took, due := time.Since(q.batch.sent.at), q.due
+	if due.Before(q.answered) {
+		due = q.answered
+	}
+	return took + min(shortestCall, max(0, q.batch.sent.at.Sub(due)))
+}
+
+// fillBatch makes a batch of the first waiters: as many as can be served at once, after a call of that
+// time. If the first cannot be served yet, the batch has only that one.
+func (q *queue) fillBatch(call time.Duration) {
 	b := &q.batch
 	b.Requests, q.inCall = b.Requests[:0], q.inCall[:0]
 	b.Forecast, b.receipts = nil, false // the queue keeps the forecast
-	b.Waited = time.Since(q.waiters.first.since)
+	b.Backdate = min(call, time.Since(q.waiters.first.since))
 	most := int64(MaxPermits)
 	if q.forecast != nil {
-		most = q.forecast.Limit() + catchUp
+		most = q.forecast.Limit()
 	}
-	firstOnly := q.replied && !q.fresh.changed && q.servable(q.waiters.first).After(time.Now())
+	by := time.Since(q.forecastAt) + call
+	firstOnly := q.replied && !q.fresh.changed && q.servable(q.waiters.first).After(time.Now().Add(call))
 	var sum, servable int64
+	last := firstOnly
 	for w := q.waiters.first; w != nil && len(b.Requests) < MaxRequests; w = w.next {
 		// One more than can be served, so that the reply has the wait of that one.
-		if len(b.Requests) > 0 && (firstOnly || servable > most || w.Permits > MaxPermits-sum) {
+		if len(b.Requests) > 0 && (last || w.Permits > MaxPermits-sum) {
 			break
 		}
 		sum += w.Permits
 		if w.Permits <= most {
 			servable += w.Permits
+			last = last || servable > most && q.forecast.Earliest(servable-w.Permits, w.Permits) > by
 		}
 		w.state.Store(inFlight)
 		b.receipts = b.receipts || w.Receipt
@@ -222,22 +258,26 @@ func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
 
 // settle applies the reply to a call. It removes and returns the waiters that were granted permits, or
 // whose request failed. The others keep their places.
-func (q *queue) settle(b *Batch) (done []*waiter) {
+func (q *queue) settle(b *Batch, times *callTime) (done []*waiter) {
 	err := b.err
+	if err == nil {
+		times.add(q.callTook())
+		q.took = min(time.Since(b.sent.at), times.get())
+	}
 	lowered := b.Forecast != nil && q.forecast != nil && b.Forecast.Limit() < q.forecast.Limit()
 	if now := time.Now(); err != nil || q.replied && (lowered || q.outdated(now)) {
 		q.fresh.checkAll(q.waiters.first)
 		q.checked = now
 	}
-	q.replied, q.forecastAt, q.forecast = err == nil, b.forecastAt, b.Forecast
-	if q.lag, q.took = 0, time.Since(b.sent.at); b.Forecast != nil {
-		q.lag = b.Forecast.Lag()
-	}
+	q.replied, q.forecastAt, q.forecast, q.answered = err == nil, b.forecastAt, b.Forecast, time.Now()
 	for _, w := range q.inCall {
 		if w.state.Load() == answered {
 			q.remove(w)
 			done = append(done, w)
 		}
+	}
+	if q.lag = 0; b.Forecast != nil {
+		q.lag = b.Forecast.Lag(q.wanted)
 	}
 	if err == nil {
 		q.fresh.replied = q.fresh.called

@@ -20,14 +20,14 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			return
 		}
 		first := q.waiters.first
-		q.fresh.firstWaits = first.waited || q.fresh.knows(first)
+		q.fresh.firstWaits = first.forPermits || q.fresh.knows(first)
 		if done := q.serveFrom(e.leases); done != nil {
 			e.mu.Unlock()
 			q.wakeAll(done)
 			continue
 		}
 		if pause := time.Until(q.next()); pause > 0 {
-			first.waited = true // for permits, by the forecast of an earlier call
+			first.forPermits = true // by the forecast of an earlier call
 			e.mu.Unlock()
 			select {
 			case <-time.After(pause):
@@ -35,7 +35,7 @@ func (l *Limiter) serve(e *entry, q *queue) {
 			}
 			continue
 		}
-		q.fillBatch()
+		q.fillBatch(g.callTime.get())
 		if g.hooked {
 			l.hookDispatch(e, &q.batch)
 		}

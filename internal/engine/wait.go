@@ -40,13 +40,13 @@ func (l *Limiter) wait(ctx context.Context, ask Ask, deadline time.Time, observa
 		result.From = FromMemory
 		return err
 	}
-	return observation.Wait(ctx, func() (waited bool, err error) {
+	return observation.Wait(ctx, func() (forPermits bool, err error) {
 		w := &waiter{Request: Request{Ask: ask}, done: make(chan struct{}, 1), deadline: latest, since: time.Now()}
 		err = l.waitInQueue(ctx, w, deadline)
 		if err == nil {
 			*result = w.Result
 		}
-		return w.waited, err
+		return w.forPermits, err
 	})
 }
 

@@ -36,7 +36,7 @@ func (q *list) remove(w *waiter) {
 type waiter struct {
 	Request
 	arrival    uint64
-	waited     bool // for permits: a reply did not serve it, or a waiter before it
+	forPermits bool // a reply did not serve it, or a waiter before it: it waits for permits, not only for Redis
 	next, prev *waiter
 	done       chan struct{} // has one element once the answer is final
 	deadline   time.Time     // zero for none
@@ -48,12 +48,15 @@ type waiter struct {
 type errDeadline struct {
 	permits int64
 	name    string
-	after   time.Duration
+	after   time.Duration // until then; 0 if the deadline has passed
 }
 
 func (e *errDeadline) Error() string {
-	return fmt.Sprintf("rratelimiter: %d permits of %q cannot be had before the deadline, in %v at the earliest",
-		e.permits, e.name, e.after)
+	text := fmt.Sprintf("rratelimiter: %d permits of %q cannot be had before the deadline", e.permits, e.name)
+	if after := e.after.Round(time.Microsecond); after > 0 {
+		text += fmt.Sprintf(", in %v at the earliest", after)
+	}
+	return text
 }
 
 // Unwrap returns the error that the context would have returned in the end.

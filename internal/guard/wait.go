@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -150,9 +151,10 @@ func (b *breaker) whileUp(ctx context.Context, l Limiter) (context.Context, cont
 	return ctx, end
 }
 
-// sleep waits until a denied request may try again. It fails at once if ctx ends before.
+// sleep waits until a denied request is to ask again. It fails at once if ctx ends before it could be
+// granted.
 func (a Answer) sleep(ctx context.Context) error {
-	whole, poll := a.Decision.RetryAfter, a.Decision.RetryAfter
+	whole, poll := a.Decision.RetryAfter, min(a.Decision.RetryAfter, engine.AskAgain)
 	if a.paused || a.Local {
 		poll = min(poll, localPoll)
 	}

@@ -7,8 +7,8 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
-waited = tonumber(ARGV[8 + 3] or '')
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+backdate = tonumber(ARGV[8 + 3] or '')
 local most1, begin1, end1, renews1 = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[7]), true
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -107,7 +107,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local most1, begin1, end1, renews1 = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[7]), true
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -149,7 +149,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local most1, begin1, end1, renews1 = tonumber(ARGV[3]), tonumber(ARGV[5]), tonumber(ARGV[6]), true
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -193,7 +193,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local most1, begin1, end1, renews1 = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5]), true
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then

@@ -7,8 +7,8 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
-waited = tonumber(ARGV[7 + 3] or '')
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+backdate = tonumber(ARGV[7 + 3] or '')
 local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -137,7 +137,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -207,7 +207,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local most1, end1, length1, renews1 = ARGV[3] + 0, nil, ARGV[4], ARGV[5] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -248,7 +248,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local most1, end1, length1, renews1 = ARGV[2] + 0, nil, ARGV[3], ARGV[4] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -305,7 +305,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local pause = tonumber(ARGV[2])
 local free2, most2, text2 = 9007199254740992, 9007199254740992, call('GET', KEYS[2]) or ''
 local rest2, end2, taken2, permits2, within2 = 0, 0, 0, 0, 0

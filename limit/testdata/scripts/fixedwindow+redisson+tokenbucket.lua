@@ -7,7 +7,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local function redisson(KEYS, ARGV)
   local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
   local call, find, match, page = redis.call, string.find, string.match, 256
@@ -246,7 +246,7 @@ local function redisson(KEYS, ARGV)
   end
   return limiter
 end
-waited = tonumber(ARGV[11 + 3] or '')
+backdate = tonumber(ARGV[11 + 3] or '')
 local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -290,8 +290,8 @@ if text3 ~= '' then
   end
   if at3 < now then
     local full = at3 + ceil(missing3 / refill3)
-    if waited and full < now then
-      at3, missing3 = max(full, now - waited), 0
+    if backdate and full < now then
+      at3, missing3 = max(full, now - backdate), 0
       early3 = (now - at3) * refill3
     else
       missing3, at3 = max(0, missing3 - (now - at3) * refill3), now
@@ -377,7 +377,7 @@ if granted > 0 then
     if refunded3 > 0 then
       text3 = text3 .. format(' %.0f', refunded3)
     end
-    local life = ceil((missing3 / refill3 + (at3 - now)) / 1000) + 10
+    local life = ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000
     call('SET', KEYS[7], text3, 'PX', format('%d', max(1, min(9007199254740, life))))
   else
     text3 = ''
@@ -408,7 +408,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local most1, end1, length1, renews1 = ARGV[3] + 0, nil, ARGV[4], ARGV[5] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -442,8 +442,8 @@ if text3 ~= '' then
   end
   if at3 < now then
     local full = at3 + ceil(missing3 / refill3)
-    if waited and full < now then
-      at3, missing3 = max(full, now - waited), 0
+    if backdate and full < now then
+      at3, missing3 = max(full, now - backdate), 0
       early3 = (now - at3) * refill3
     else
       missing3, at3 = max(0, missing3 - (now - at3) * refill3), now
@@ -487,7 +487,7 @@ do
       if refunded3 > 0 then
         text3 = text3 .. format(' %.0f', refunded3)
       end
-      local life = ceil((missing3 / refill3 + (at3 - now)) / 1000) + 10
+      local life = ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000
       call('SET', KEYS[7], text3, 'PX', format('%d', max(1, min(9007199254740, life))))
     else
       text3 = ''
@@ -506,7 +506,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local function redisson(KEYS, ARGV)
   local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
   local call, find, match, page = redis.call, string.find, string.match, 256
@@ -788,8 +788,8 @@ if text3 ~= '' then
   end
   if at3 < now then
     local full = at3 + ceil(missing3 / refill3)
-    if waited and full < now then
-      at3, missing3 = max(full, now - waited), 0
+    if backdate and full < now then
+      at3, missing3 = max(full, now - backdate), 0
       early3 = (now - at3) * refill3
     else
       missing3, at3 = max(0, missing3 - (now - at3) * refill3), now

@@ -7,8 +7,8 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
-waited = tonumber(ARGV[6 + 3] or '')
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+backdate = tonumber(ARGV[6 + 3] or '')
 local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -105,7 +105,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -144,7 +144,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local most1, end1, length1, renews1 = ARGV[3] + 0, nil, ARGV[4], ARGV[5] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -185,7 +185,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local most1, end1, length1, renews1 = ARGV[2] + 0, nil, ARGV[3], ARGV[4] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then

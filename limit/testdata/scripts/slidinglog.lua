@@ -7,8 +7,8 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
-waited = tonumber(ARGV[5 + 3] or '')
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+backdate = tonumber(ARGV[5 + 3] or '')
 local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[4]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
 do
@@ -165,7 +165,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[4]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
 do
@@ -266,7 +266,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[3]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
 do
@@ -395,7 +395,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local most1, at1, first1, base1, length1, sum1 = tonumber(ARGV[2]), millis, 0, 0, 0, 0
 local time1, count1, total1, epoch1, text1 = 0, 0, 0, false, ''
 do

@@ -7,8 +7,8 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
-waited = tonumber(ARGV[6 + 3] or '')
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+backdate = tonumber(ARGV[6 + 3] or '')
 local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[4]), floor(millis / ARGV[5]), 0, 0, 0, ''
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -133,7 +133,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[4]), floor(millis / ARGV[5]), 0, 0, 0, ''
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -202,7 +202,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[3]), floor(millis / ARGV[4]), 0, 0, 0, ''
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -270,7 +270,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local most1, cell1, sum1, newest1, count1, older1 = tonumber(ARGV[2]), floor(millis / ARGV[3]), 0, 0, 0, ''
 local from1, gone1, epoch1, text1 = 1, 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then

@@ -7,8 +7,8 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
-waited = tonumber(ARGV[9 + 3] or '')
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+backdate = tonumber(ARGV[9 + 3] or '')
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
 local text1 = call('GET', KEYS[1]) or ''
@@ -24,8 +24,8 @@ if text1 ~= '' then
   end
   if at1 < now then
     local full = at1 + ceil(missing1 / refill1)
-    if waited and full < now then
-      at1, missing1 = max(full, now - waited), 0
+    if backdate and full < now then
+      at1, missing1 = max(full, now - backdate), 0
       early1 = (now - at1) * refill1
     else
       missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
@@ -113,7 +113,7 @@ if granted > 0 then
     if refunded1 > 0 then
       text1 = text1 .. format(' %.0f', refunded1)
     end
-    local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 10
+    local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000
     call('SET', KEYS[1], text1, 'PX', format('%d', max(1, min(9007199254740, life))))
   else
     text1 = ''
@@ -150,7 +150,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
 local text1 = call('GET', KEYS[1]) or ''
@@ -166,8 +166,8 @@ if text1 ~= '' then
   end
   if at1 < now then
     local full = at1 + ceil(missing1 / refill1)
-    if waited and full < now then
-      at1, missing1 = max(full, now - waited), 0
+    if backdate and full < now then
+      at1, missing1 = max(full, now - backdate), 0
       early1 = (now - at1) * refill1
     else
       missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
@@ -208,7 +208,7 @@ if missing1 > 0 then
   if refunded1 > 0 then
     text1 = text1 .. format(' %.0f', refunded1)
   end
-  local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 10
+  local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000
   call('SET', KEYS[1], text1, 'PX', format('%d', max(1, min(9007199254740, life))))
 else
   text1 = ''
@@ -234,7 +234,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local capacity1, refill1, interval1 = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
 local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
 local text1 = call('GET', KEYS[1]) or ''
@@ -250,8 +250,8 @@ if text1 ~= '' then
   end
   if at1 < now then
     local full = at1 + ceil(missing1 / refill1)
-    if waited and full < now then
-      at1, missing1 = max(full, now - waited), 0
+    if backdate and full < now then
+      at1, missing1 = max(full, now - backdate), 0
       early1 = (now - at1) * refill1
     else
       missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
@@ -303,7 +303,7 @@ do
       if refunded1 > 0 then
         text1 = text1 .. format(' %.0f', refunded1)
       end
-      local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 10
+      local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000
       call('SET', KEYS[1], text1, 'PX', format('%d', max(1, min(9007199254740, life))))
     else
       text1 = ''
@@ -332,7 +332,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local capacity1, refill1, interval1 = ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0
 local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
 local text1 = call('GET', KEYS[1]) or ''
@@ -348,8 +348,8 @@ if text1 ~= '' then
   end
   if at1 < now then
     local full = at1 + ceil(missing1 / refill1)
-    if waited and full < now then
-      at1, missing1 = max(full, now - waited), 0
+    if backdate and full < now then
+      at1, missing1 = max(full, now - backdate), 0
       early1 = (now - at1) * refill1
     else
       missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
