@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/check"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/watch"
@@ -31,7 +30,7 @@ func TestToolPage_JSON_IsTheOutput(t *testing.T) {
 		}{
 			{"ls", report.List{}}, {"show", report.Limiter{}}, {"watch", watch.Sample{}}, {"try", tried{}}, {"set", setting{}},
 			{"release", released{}}, {"reset", wasReset{}}, {"pause", paused{}}, {"audit", report.Audit{}},
-			{"rules check", []check.File{}},
+			{"rules check", []checkedFile{}},
 		} {
 			all.WriteString("// " + output.command + "\n" + shape(reflect.TypeOf(output.value), "") + "\n")
 		}
