@@ -26,6 +26,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
 const edge = "domain: edge\ndescriptors:\n  - {key: user, rate_limit: {unit: year, requests_per_unit: 2}}\n"
@@ -63,6 +64,41 @@ func TestServe_GRPCAndHTTP_ShareLimits(t *testing.T) {
 	assert.NoFileExists(t, socket)
 	assert.Contains(t, s.log.String(), "rrl: ended")
 	assert.NotContains(t, s.log.String(), "hidden")
+}
+
+// TestServe_PasswordChanges_NewFileIsRead: for each new connection. Until then the health reports that
+// Redis refuses the service.
+func TestServe_PasswordChanges_NewFileIsRead(t *testing.T) {
+	redis := startRedis(t)
+	redis.run("CONFIG SET requirepass before")
+	file := written(t, "password", "before\n")
+	s := serve(t, written(t, "edge.yaml", edge), "--redis", redis.url(), "--password-file", file)
+	_, err := s.ask(t.Context(), "user=ann")
+	require.NoError(t, err)
+	health := func(want int) {
+		require.Eventually(t, func() bool {
+			code, _ := s.get("/healthcheck")
+			return code == want
+		}, 20*time.Second, 10*time.Millisecond)
+	}
+	health(200)
+	redis.run("CONFIG SET requirepass after", "CLIENT KILL TYPE normal SKIPME yes")
+	health(500)
+	_, text := s.get("/healthcheck")
+	assert.Contains(t, text, "Redis refuses the password")
+	status, err := grpc_health_v1.NewHealthClient(s.conn).Check(t.Context(), new(grpc_health_v1.HealthCheckRequest))
+	require.NoError(t, err)
+	assert.Equal(t, grpc_health_v1.HealthCheckResponse_NOT_SERVING, status.GetStatus())
+	_, err = s.ask(t.Context(), "user=ann")
+	require.ErrorContains(t, err, "WRONGPASS")
+
+	require.NoError(t, os.WriteFile(file, []byte("after\n"), 0o600))
+	health(200)
+	require.Eventually(t, func() bool {
+		_, err := s.ask(t.Context(), "user=ann")
+		return err == nil
+	}, 20*time.Second, 10*time.Millisecond)
+	assert.NotContains(t, s.log.String(), "after\n")
 }
 
 const webRules = "domain: web\nrules: [{name: all, key: all, limits: 1/h}]\n"

@@ -3,6 +3,7 @@
 package connect
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -14,6 +15,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -43,17 +46,7 @@ func (o Options) client() (rueidis.ClientOption, error) {
 	if err != nil {
 		return option, err
 	}
-	if o.PasswordFile != "" {
-		if option.Password, err = secret("--password-file", o.PasswordFile); err != nil {
-			return option, err
-		}
-	}
-	if o.SentinelPasswordFile != "" {
-		if option.Sentinel.Password, err = secret("--sentinel-password-file", o.SentinelPasswordFile); err != nil {
-			return option, err
-		}
-	}
-	if err := o.trust(&option); err != nil {
+	if err := cmp.Or(o.authenticate(&option), o.trust(&option)); err != nil {
 		return option, err
 	}
 	option.Sentinel.TLSConfig = option.TLSConfig
@@ -113,17 +106,49 @@ func (o Options) trust(option *rueidis.ClientOption) error {
 		return errors.New("--tls-cert and --tls-key go together: give both or none")
 	}
 	if o.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(o.Cert, o.Key)
-		if err != nil {
-			return fmt.Errorf("--tls-cert %s, --tls-key %s: %w", o.Cert, o.Key, err)
+		// For each new connection, since files of certificates are renewed.
+		read := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(o.Cert, o.Key)
+			if err != nil {
+				return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", o.Cert, o.Key, err)
+			}
+			return &pair, nil
 		}
-		option.TLSConfig.Certificates = []tls.Certificate{pair}
+		option.TLSConfig.GetClientCertificate = read
+		_, err := read(nil)
+		return err
 	}
 	return nil
 }
 
-// secret reads a file with one line.
-func secret(flag, file string) (string, error) {
+// authenticate reads the passwords in files for each new connection, since they change. The dialer of the
+// sentinels records their addresses: they have a password of their own.
+func (o Options) authenticate(option *rueidis.ClientOption) error {
+	var sentinels sync.Map
+	option.Sentinel.Dialer.Control = func(_, address string, _ syscall.RawConn) error {
+		sentinels.Store(address, true)
+		return nil
+	}
+	user, password := option.Username, option.Password
+	option.AuthCredentialsFn = func(c rueidis.AuthCredentialsContext) (a rueidis.AuthCredentials, err error) {
+		if _, ok := sentinels.Load(c.Address.String()); ok {
+			a.Password, err = secret("--sentinel-password-file", o.SentinelPasswordFile, "")
+			return a, err
+		}
+		a.Username = user
+		a.Password, err = secret("--password-file", o.PasswordFile, password)
+		return a, err
+	}
+	_, err := secret("--password-file", o.PasswordFile, "")
+	_, failed := secret("--sentinel-password-file", o.SentinelPasswordFile, "")
+	return cmp.Or(err, failed)
+}
+
+// secret reads a file with one line. Without a file it returns the other password.
+func secret(flag, file, other string) (string, error) {
+	if file == "" {
+		return other, nil
+	}
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", flag, err)
