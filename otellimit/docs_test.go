@@ -158,6 +158,7 @@ func TestProductionPage_Alerts_NameExportedMetrics(t *testing.T) {
 		_, metric := familyOf(export, name)
 		assert.True(t, metric || labels[name], "%s is no metric, and no label of one", name)
 	}
+	assert.Contains(t, export, `rratelimiter_source="share"`)
 	used := regexp.MustCompile(`(?:rratelimiter_result|error_type)="(\w+)"`).FindAllStringSubmatch(page, -1)
 	assert.NotEmpty(t, used)
 	for _, value := range used {
