@@ -32,6 +32,9 @@ var Included redisx.Parts
 // the format of a grant.
 var PermitsOf func(member string) (permits int64, known bool)
 
+// MostCounted is the number of grants up to which Recount of a [Limiter] counts a set.
+const MostCounted = 8192
+
 // Client has the unexported parts of a *rratelimiter.Client.
 type Client struct {
 	Engine     *engine.Engine

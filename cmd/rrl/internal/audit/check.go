@@ -11,6 +11,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
@@ -171,9 +172,6 @@ func (c *checker) only(l *inspect.Redisson, p *inspect.Pair) *inspect.Found {
 	return &inspect.Found{Redisson: []*inspect.Redisson{&one}}
 }
 
-// maxCounted is the most grants that the library counts.
-const maxCounted = 8192
-
 // value compares the free permits and the grants with the rate.
 func (c *checker) value(l *inspect.Redisson, p *inspect.Pair, totals *inspect.Totals) {
 	if !totals.Complete || !p.Exists() {
@@ -202,9 +200,9 @@ func (c *checker) value(l *inspect.Redisson, p *inspect.Pair, totals *inspect.To
 	default:
 		text = fmt.Sprintf("%d permits too many after a release in Java: %s", excess, sum)
 	}
-	if totals.Count > maxCounted {
+	if totals.Count > inside.MostCounted {
 		c.add(Problem, KindValue, l.Name, p.ValueKey, fmt.Sprintf("%s; a count of its permits takes at most %d grants, "+
-			"and it has %d", text, maxCounted, totals.Count))
+			"and it has %d", text, inside.MostCounted, totals.Count))
 		return
 	}
 	c.add(Problem, KindValue, l.Name, p.ValueKey, text).repairs("count the permits, as the Go library does",

@@ -140,7 +140,7 @@ func TestImage_Binary_NeedsNoOtherFile(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(root, "etc/rls/edge.yaml"), []byte(calendar), 0o644))
 	cmd := exec.Command("/rrl", "serve", "/etc/rls", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--deadline", "10s")
 	cmd.Dir, cmd.Env = "/", []string{"REDIS_URL=" + redis.url()}
-	cmd.SysProcAttr = inside(root)
+	cmd.SysProcAttr = rooted(root)
 	p := startCommand(t, cmd)
 	p.await()
 	answer, err := p.ask(t.Context(), "user=ann")
@@ -151,8 +151,8 @@ func TestImage_Binary_NeedsNoOtherFile(t *testing.T) {
 	assert.Equal(t, exitDone, p.code())
 }
 
-// inside confines a process to a folder, as user 65534 if the test runs as root.
-func inside(root string) *syscall.SysProcAttr {
+// rooted confines a process to a folder, as user 65534 if the test runs as root.
+func rooted(root string) *syscall.SysProcAttr {
 	if os.Getuid() == 0 {
 		return &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	}

@@ -239,21 +239,18 @@ on. The longest pause of a program does not bound this command.`,
 			if err := a.open(ctx, true); err != nil {
 				return err
 			}
-			most := max(d+time.Millisecond-1, time.Millisecond).Truncate(time.Millisecond)
-			l := limit.New(a.limiters(), name, limit.Pause{Most: most})
+			most := max(1, millis(d))
+			l := limit.New(a.limiters(), name, limit.Pause{Most: time.Duration(most) * time.Millisecond})
 			if err := l.Pause(ctx, d); err != nil {
 				return a.explain(err)
 			}
-			var rest time.Duration
+			text, rest := "not paused: "+names.Quote(name), time.Duration(0)
 			if d > 0 {
 				now, err := l.Peek(ctx)
 				if err != nil {
 					return a.explain(err)
 				}
 				rest = now[0].RetryAfter
-			}
-			text := "not paused: " + names.Quote(name)
-			if d > 0 {
 				text = fmt.Sprintf("paused: %s, for %s", names.Quote(name), names.About(rest))
 				if rest > d+time.Second {
 					text += " by a longer pause"

@@ -14,7 +14,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -136,8 +135,9 @@ func take(ctx context.Context, l taker, name string, permits int64, wait time.Du
 		d, err := l.Take(ctx, permits)
 		rest := time.Until(until)
 		if err != nil || d.Allowed || rest <= 0 || d.RetryAfter > rest {
-			retry, reset := guard.RoundUp(d.RetryAfter, time.Millisecond), guard.RoundUp(d.ResetAfter, time.Millisecond)
-			return tried{names.Name(name), permits, d.Allowed, d.Limit, d.Remaining, retry, reset}, err
+			return tried{
+				names.Name(name), permits, d.Allowed, d.Limit, d.Remaining, millis(d.RetryAfter), millis(d.ResetAfter),
+			}, err
 		}
 		select {
 		case <-ctx.Done():
@@ -146,6 +146,9 @@ func take(ctx context.Context, l taker, name string, permits int64, wait time.Du
 		}
 	}
 }
+
+// millis returns a time in milliseconds, rounded up.
+func millis(d time.Duration) int64 { return (d + time.Millisecond - 1).Milliseconds() }
 
 func (a *app) release() *cobra.Command {
 	var t target
