@@ -36,54 +36,55 @@ type Search struct {
 	Progress func(node string, keys uint64) // called at times with the approximate number of scanned keys; may be nil
 }
 
+// search collects what a walk over keys finds. A Reader reads it.
 type search struct {
-	*Reader
 	Search
 	name     string // of a single limiter
 	prefix   string // of its keys, if it is a Redisson limiter
 	redisson map[string]*Redisson
-	clients  map[string]map[string]bool // of a Redisson limiter's name, the IDs
-	seen     int                        // clients, of all limiters
-	policies map[string]*Policy         // by key
-	orphans  map[string]*Pair           // by prefix and client
+	clients  int                // of all limiters
+	policies map[string]*Policy // by key
+	orphans  map[string]*Pair   // by the key of the value
+	unknown  map[string]bool    // keys that may be those of unknown policies
 	more     int64
-	unknown  map[string]bool // keys that may be those of unknown policies
-	walked   uint64          // scanned keys, approximate
+	walked   uint64 // scanned keys, approximate
 }
 
-func newSearch(r *Reader, s Search) *search {
+func newSearch(s Search) *search {
 	if s.Most <= 0 {
 		s.Most = math.MaxInt
 	}
-	return &search{Reader: r, Search: s, redisson: map[string]*Redisson{}, clients: map[string]map[string]bool{},
-		policies: map[string]*Policy{}, orphans: map[string]*Pair{}, unknown: map[string]bool{}}
+	return &search{
+		Search: s, redisson: map[string]*Redisson{}, policies: map[string]*Policy{}, orphans: map[string]*Pair{},
+		unknown: map[string]bool{},
+	}
 }
 
 // Find searches all servers with keys and reads the limiters.
 func (r *Reader) Find(ctx context.Context, s Search) (*Found, error) {
-	w := newSearch(r, s)
+	w := newSearch(s)
 	nodes, err := r.Redis.Masters(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// Configurations first, since they determine the owners of pairs.
 	for _, node := range nodes {
-		if err := w.hashesOf(ctx, node); err != nil {
+		if err := r.walkHashes(ctx, w, node); err != nil {
 			return nil, err
 		}
 	}
 	for _, node := range nodes {
-		if err := w.stateOf(ctx, node, pairPattern); err != nil {
+		if err := w.walkState(ctx, node, pairPattern); err != nil {
 			return nil, err
 		}
 	}
-	return w.read(ctx)
+	return r.readFound(ctx, w)
 }
 
 // Of reads one limiter. It reads the configuration, the pair of an OVERALL limiter and known policies by
 // name. It finds clients, unknown policies and left-over state by SCAN.
 func (r *Reader) Of(ctx context.Context, name string, s Search) (*Found, error) {
-	w := newSearch(r, s)
+	w := newSearch(s)
 	w.Pattern, w.name = "", name
 	value, _ := names.Pair(name, "")
 	w.prefix = strings.TrimSuffix(value, ":value")
@@ -108,12 +109,12 @@ func (r *Reader) Of(ctx context.Context, name string, s Search) (*Found, error) 
 			return nil, err
 		}
 		for _, node := range nodes {
-			if err := w.stateOf(ctx, node, names.Pattern(name)); err != nil {
+			if err := w.walkState(ctx, node, names.Pattern(name)); err != nil {
 				return nil, err
 			}
 		}
 	}
-	found, err := w.read(ctx)
+	found, err := r.readFound(ctx, w)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +122,8 @@ func (r *Reader) Of(ctx context.Context, name string, s Search) (*Found, error) 
 	return found, nil
 }
 
-func (w *search) read(ctx context.Context) (*Found, error) {
+// readFound reads what a search has found.
+func (r *Reader) readFound(ctx context.Context, w *search) (*Found, error) {
 	f := &Found{More: w.more}
 	f.Redisson = slices.SortedFunc(maps.Values(w.redisson), func(a, b *Redisson) int {
 		return cmp.Compare(a.Name, b.Name)
@@ -132,26 +134,26 @@ func (w *search) read(ctx context.Context) (*Found, error) {
 	f.Orphans = slices.SortedFunc(maps.Values(w.orphans), func(a, b *Pair) int {
 		return cmp.Compare(a.ValueKey, b.ValueKey)
 	})
-	if err := w.Reader.read(ctx, f.Redisson, w.clients, w.Pages); err != nil {
+	if err := r.read(ctx, f.Redisson, w.Pages); err != nil {
 		return nil, err
 	}
 	for part := range slices.Chunk(f.Policies, pipeline/2) {
-		if err := w.Reader.policies(ctx, part); err != nil {
+		if err := r.policies(ctx, part); err != nil {
 			return nil, err
 		}
 	}
 	var err error
-	f.Newer, err = w.newer(ctx)
+	f.Newer, err = r.newer(ctx, w.unknown)
 	return f, err
 }
 
 // newer counts the keys of unknown policies: their content begins with the epoch of a state.
-func (w *search) newer(ctx context.Context) (n int64, err error) {
+func (r *Reader) newer(ctx context.Context, unknown map[string]bool) (n int64, err error) {
 	var commands rueidis.Commands
-	for key := range w.unknown {
-		commands = append(commands, w.value(key), w.Redis.B().Lindex().Key(key).Index(-1).Build())
+	for key := range unknown {
+		commands = append(commands, r.value(key), r.Redis.B().Lindex().Key(key).Index(-1).Build())
 	}
-	replies, err := w.ask(ctx, commands)
+	replies, err := r.ask(ctx, commands)
 	for _, reply := range replies {
 		if text, failed := reply.ToString(); failed == nil && ofState.MatchString(text) {
 			n++
@@ -165,11 +167,11 @@ var ofState = regexp.MustCompile(`^[0-9a-z]{6} -?[0-9]`)
 
 // Refresh rereads a limiter found by Of, with the clients and policies of that time.
 func (r *Reader) Refresh(ctx context.Context, name string, found *Found, pages int) error {
-	clients := map[string]map[string]bool{name: {}}
+	clients := make(map[string]bool)
 	for _, l := range found.Redisson {
 		for _, p := range l.Pairs {
 			if p.Client != "" { // the common pair does not count if the limiter is PER_CLIENT now
-				clients[name][p.Client] = true
+				clients[p.Client] = true
 			}
 		}
 	}
@@ -179,9 +181,9 @@ func (r *Reader) Refresh(ctx context.Context, name string, found *Found, pages i
 	}
 	found.Redisson = nil
 	if hashes[0] != nil {
-		found.Redisson = hashes
+		hashes[0].clients, found.Redisson = clients, hashes
 	}
-	if err := r.read(ctx, found.Redisson, clients, pages); err != nil {
+	if err := r.read(ctx, found.Redisson, pages); err != nil {
 		return err
 	}
 	for i, p := range found.Policies {
@@ -203,14 +205,7 @@ func (r *Reader) Between(ctx context.Context, p *Pair, after, until int64, pages
 	return permits, err
 }
 
-func (w *search) addHashes(ctx context.Context, keys []string) error {
-	var asked []string
-	for _, key := range keys {
-		if w.wants(key) {
-			asked = append(asked, key)
-		}
-	}
-	found, err := w.hashes(ctx, asked, false)
+func (w *search) addHashes(found []*Redisson) {
 	for _, l := range found {
 		switch {
 		case l == nil || w.redisson[l.Name] != nil:
@@ -220,7 +215,6 @@ func (w *search) addHashes(ctx context.Context, keys []string) error {
 			w.redisson[l.Name] = l
 		}
 	}
-	return err
 }
 
 func (w *search) addKeys(keys []string) {
@@ -251,7 +245,7 @@ func (w *search) addPair(parsed names.Key) {
 		name = candidate
 		counted = counted || l.mayCount(parsed.Client)
 		if parsed.Client != "" && l.Valid() && l.mayCount(parsed.Client) {
-			w.addClient(candidate, parsed.Client)
+			w.addClient(l, parsed.Client)
 		}
 	}
 	if !counted && w.wants(name) {
@@ -259,18 +253,17 @@ func (w *search) addPair(parsed names.Key) {
 	}
 }
 
-func (w *search) addClient(name, id string) {
-	known := w.clients[name]
+func (w *search) addClient(l *Redisson, id string) {
 	switch {
-	case known[id]:
-	case w.seen >= w.Most:
+	case l.clients[id]:
+	case w.clients >= w.Most:
 		w.more++
-	case known == nil:
-		w.clients[name] = map[string]bool{}
+	case l.clients == nil:
+		l.clients = make(map[string]bool)
 		fallthrough
 	default:
-		w.clients[name][id] = true
-		w.seen++
+		l.clients[id] = true
+		w.clients++
 	}
 }
 
@@ -295,15 +288,14 @@ func (w *search) addUnknown(key string) {
 }
 
 func (w *search) addOrphan(name string, parsed names.Key) {
-	id := parsed.Prefix + "\x00" + parsed.Client
+	p := &Pair{Client: parsed.Client}
+	p.ValueKey, p.PermitsKey = names.Pair(name, p.Client)
 	switch {
-	case w.orphans[id] != nil:
+	case w.orphans[p.ValueKey] != nil:
 	case len(w.orphans) >= w.Most:
 		w.more++
 	default:
-		p := &Pair{Client: parsed.Client}
-		p.ValueKey, p.PermitsKey = names.Pair(name, p.Client)
-		w.orphans[id] = p
+		w.orphans[p.ValueKey] = p
 	}
 }
 
@@ -315,30 +307,35 @@ const (
 	pairPattern = "*{*" // every key of a limiter's state has a brace
 )
 
-func (w *search) hashesOf(ctx context.Context, node connect.Node) error {
+func (r *Reader) walkHashes(ctx context.Context, w *search, node connect.Node) error {
 	return w.walk(ctx, node, func(cursor uint64) rueidis.Completed {
 		return node.B().Scan().Cursor(cursor).Count(scanned).Type("hash").Build()
-	}, w.addHashes)
+	}, func(keys []string) error {
+		keys = slices.DeleteFunc(keys, func(key string) bool { return !w.wants(key) })
+		found, err := r.hashes(ctx, keys, false)
+		w.addHashes(found)
+		return err
+	})
 }
 
-// stateOf scans the keys of a node that match a pattern for state.
-func (w *search) stateOf(ctx context.Context, node connect.Node, pattern string) error {
+// walkState scans the keys of a node that match a pattern for state.
+func (w *search) walkState(ctx context.Context, node connect.Node, pattern string) error {
 	return w.walk(ctx, node, func(cursor uint64) rueidis.Completed {
 		return node.B().Scan().Cursor(cursor).Match(pattern).Count(scanned).Build()
-	}, func(_ context.Context, keys []string) error {
+	}, func(keys []string) error {
 		w.addKeys(keys)
 		return nil
 	})
 }
 
 func (w *search) walk(ctx context.Context, node connect.Node, command func(cursor uint64) rueidis.Completed,
-	add func(context.Context, []string) error) error {
+	add func([]string) error) error {
 	for cursor, begun := uint64(0), false; !begun || cursor != 0; begun = true {
 		entry, err := node.Do(ctx, command(cursor)).AsScanEntry()
 		if err != nil {
 			return node.Explain(err)
 		}
-		if err := add(ctx, entry.Elements); err != nil {
+		if err := add(entry.Elements); err != nil {
 			return err
 		}
 		cursor = entry.Cursor

@@ -22,7 +22,9 @@ type Redisson struct {
 	TTL    int64    // milliseconds, Forever or NoKey
 	Wrong  []string // of the configuration
 	Pairs  []*Pair  // the common pair, or those of the known clients
-	raw    []*string
+
+	raw     []*string
+	clients map[string]bool // the IDs of the known ones
 }
 
 // OtherType reports whether the key of the configuration has another type.
@@ -105,7 +107,7 @@ func optionalTexts(result rueidis.RedisResult) (texts []*string, had int64) {
 }
 
 // read reads the pairs of limiters, by their known clients.
-func (r *Reader) read(ctx context.Context, limiters []*Redisson, clients map[string]map[string]bool, pages int) error {
+func (r *Reader) read(ctx context.Context, limiters []*Redisson, pages int) error {
 	var wants []want
 	for _, l := range limiters {
 		if !l.Valid() {
@@ -113,7 +115,7 @@ func (r *Reader) read(ctx context.Context, limiters []*Redisson, clients map[str
 		}
 		ids := []string{""}
 		if l.Config.Type == rratelimiter.PerClient {
-			ids = slices.Sorted(maps.Keys(clients[l.Name]))
+			ids = slices.Sorted(maps.Keys(l.clients))
 		}
 		for _, id := range ids {
 			wants = append(wants, want{l, id})
