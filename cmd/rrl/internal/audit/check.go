@@ -154,11 +154,16 @@ func (c *checker) pair(ctx context.Context, l *inspect.Redisson, p *inspect.Pair
 		c.add(Problem, KindMember, l.Name, p.PermitsKey, fmt.Sprintf("members that are not grants: %d: calls of the "+
 			"libraries fail when they expire; delete the key, which frees its permits", totals.NotGrants)).Corrupt = true
 	}
-	c.windows(l, p, totals)
+	if totals.Peak > l.Config.Permits {
+		c.add(Problem, KindWindow, l.Name, p.PermitsKey,
+			fmt.Sprintf("%d permits were granted within one interval, up to %s, at a rate of %d: "+
+				"the rate was lowered, permits were released, or a program granted too many",
+				totals.Peak, time.UnixMilli(totals.PeakEnd).UTC().Format(time.RFC3339), l.Config.Permits))
+	}
 	if ahead := totals.Newest - c.Now().UnixMilli(); p.Grants > 0 && ahead > 2000 {
 		c.add(Problem, KindClock, l.Name, p.PermitsKey,
 			fmt.Sprintf("the newest grant is dated %s in the future: synchronise the clocks of the hosts",
-				names.About(time.Duration(ahead)*time.Millisecond)))
+				names.AboutMillis(ahead)))
 	}
 	return c.idle(ctx, l, p, totals)
 }
@@ -209,15 +214,6 @@ func (c *checker) value(l *inspect.Redisson, p *inspect.Pair, totals *inspect.To
 		c.only(l, p), []string{l.Name, p.ValueKey, p.PermitsKey}, nil)
 }
 
-func (c *checker) windows(l *inspect.Redisson, p *inspect.Pair, totals *inspect.Totals) {
-	if totals.Peak > l.Config.Permits {
-		c.add(Problem, KindWindow, l.Name, p.PermitsKey,
-			fmt.Sprintf("%d permits were granted within one interval, up to %s, at a rate of %d: "+
-				"the rate was lowered, permits were released, or a program granted too many",
-				totals.Peak, time.UnixMilli(totals.PeakEnd).UTC().Format(time.RFC3339), l.Config.Permits))
-	}
-}
-
 // idle checks whether a client has ended: its pair stays if the limiter does not expire. Its permits have
 // returned by the clock of the server too, since that of this host may be wrong.
 func (c *checker) idle(ctx context.Context, l *inspect.Redisson, p *inspect.Pair, totals *inspect.Totals) error {
@@ -246,7 +242,7 @@ func (c *checker) ttls(l *inspect.Redisson, p *inspect.Pair) {
 		case state.ttl == inspect.Forever && (l.TTL >= 0 || l.Config.KeepAlive > 0):
 			after := "is to, by its keep-alive"
 			if l.TTL >= 0 {
-				after = "does in " + names.About(time.Duration(l.TTL)*time.Millisecond)
+				after = "does in " + names.AboutMillis(l.TTL)
 			}
 			f := c.add(Problem, KindExpiry, l.Name, state.key,
 				fmt.Sprintf("%q never expires, and its limiter %s: it would remain", state.key, after))
@@ -259,7 +255,7 @@ func (c *checker) ttls(l *inspect.Redisson, p *inspect.Pair) {
 		case l.TTL == inspect.Forever && l.Config.KeepAlive == 0 && state.ttl >= 0:
 			f := c.add(Problem, KindExpiry, l.Name, state.key,
 				fmt.Sprintf("%q expires in %s, and its limiter never does: taken permits would be freed",
-					state.key, names.About(time.Duration(state.ttl)*time.Millisecond)))
+					state.key, names.AboutMillis(state.ttl)))
 			f.repairs("take its expiry off", c.only(l, p), []string{l.Name, state.key}, persist(state.key))
 		}
 	}
@@ -280,8 +276,8 @@ func (c *checker) orphan(ctx context.Context, p *inspect.Pair) error {
 	case !claim.Sure:
 		c.add(Note, KindOrphan, name, p.ValueKey, reason+"; the key may not belong to a limiter, so it stays")
 	case p.ValueTTL != inspect.Forever && p.PermitsTTL != inspect.Forever:
-		longest := inspect.Millis(max(p.ValueTTL, p.PermitsTTL))
-		c.add(Note, KindOrphan, name, p.ValueKey, fmt.Sprintf("%s; the keys expire in %s", reason, names.About(longest)))
+		longest := names.AboutMillis(max(p.ValueTTL, p.PermitsTTL))
+		c.add(Note, KindOrphan, name, p.ValueKey, fmt.Sprintf("%s; the keys expire in %s", reason, longest))
 	default:
 		f := c.add(Problem, KindOrphan, name, p.ValueKey, reason+", and the keys never expire")
 		f.repairs("delete the keys", &inspect.Found{Orphans: []*inspect.Pair{p}},
@@ -309,7 +305,7 @@ func (c *checker) policy(p *inspect.Policy) {
 	if isWindow && p.Stored.Interval > 0 {
 		// In milliseconds, since twice the longest interval is more than a Duration holds.
 		ttl := max(2*p.Stored.Interval.Milliseconds(), p.Ends)
-		f.repairs(fmt.Sprintf("let it expire in %s, by when nothing is taken any more", names.About(inspect.Millis(ttl))),
+		f.repairs(fmt.Sprintf("let it expire in %s, by when nothing is taken any more", names.AboutMillis(ttl)),
 			&inspect.Found{Policies: []*inspect.Policy{p}}, []string{p.Key}, expire(p.Key, ttl))
 	}
 }

@@ -25,7 +25,6 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
-	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 const (
@@ -265,14 +264,6 @@ func parse(policies []string) ([]names.Given, error) {
 		given = append(given, g)
 	}
 	return given, nil
-}
-
-func asPolicies(given []names.Given) []limit.Policy {
-	policies := make([]limit.Policy, len(given))
-	for i, g := range given {
-		policies[i] = g.Policy
-	}
-	return policies
 }
 
 func clientID(text string) ([]rratelimiter.Option, error) {

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -326,14 +325,11 @@ func (f certFiles) serverTLS(log *slog.Logger) (*tls.Config, error) {
 	c := &certificate{files: f, log: log}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}
 	if f.ClientCA != "" {
-		pem, err := os.ReadFile(f.ClientCA)
+		authorities, err := connect.Authorities(f.ClientCA)
 		if err != nil {
 			return nil, err
 		}
-		config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
-		if !config.ClientCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s has no PEM certificate", f.ClientCA)
-		}
+		config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, authorities
 	}
 	return config, c.refresh()
 }

@@ -55,7 +55,11 @@ func (t *target) open(ctx context.Context, a *app, name string) (taker, error) {
 	}
 	client := a.limiters(options...)
 	if len(given) > 0 {
-		return limit.New(client, name, asPolicies(given)...), nil
+		var policies []limit.Policy
+		for _, g := range given {
+			policies = append(policies, g.Policy)
+		}
+		return limit.New(client, name, policies...), nil
 	}
 	l := client.Limiter(name)
 	rate, err := l.Config(ctx)
@@ -90,7 +94,7 @@ func (t tried) text(w *strings.Builder) {
 	}
 	fmt.Fprintf(w, "denied: %d of %s, %d left of %d, retry after %s\n",
 		t.Permits, names.Quote(string(t.Limiter)), t.Remaining, t.Limit,
-		names.About(time.Duration(t.RetryAfter)*time.Millisecond))
+		names.AboutMillis(t.RetryAfter))
 }
 
 func (a *app) try() *cobra.Command {

@@ -93,13 +93,9 @@ func (o Options) trust(option *rueidis.ClientOption) error {
 		return errors.New("--tls-ca, --tls-cert and --tls-key are for rediss:// URLs: write rediss:// instead of redis://")
 	}
 	if o.CA != "" {
-		pem, err := os.ReadFile(o.CA)
-		if err != nil {
+		var err error
+		if option.TLSConfig.RootCAs, err = Authorities(o.CA); err != nil {
 			return fmt.Errorf("--tls-ca: %w", err)
-		}
-		option.TLSConfig.RootCAs = x509.NewCertPool()
-		if !option.TLSConfig.RootCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("--tls-ca: %s has no PEM certificate", o.CA)
 		}
 	}
 	if (o.Cert == "") != (o.Key == "") {
@@ -119,6 +115,16 @@ func (o Options) trust(option *rueidis.ClientOption) error {
 		return err
 	}
 	return nil
+}
+
+// Authorities reads a PEM file with certificate authorities.
+func Authorities(file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	all := x509.NewCertPool()
+	if err == nil && !all.AppendCertsFromPEM(pem) {
+		err = fmt.Errorf("%s has no PEM certificate", file)
+	}
+	return all, err
 }
 
 // authenticate reads the passwords in files for each new connection, since they change. The dialer of the

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -160,7 +159,7 @@ func decode(texts []*string) (r rratelimiter.Rate, wrong []string) {
 	}
 	return rratelimiter.Rate{
 		Type: rratelimiter.RateType(numbers[2]), Permits: numbers[0],
-		Interval: Millis(numbers[1]), KeepAlive: Millis(numbers[3]),
+		Interval: names.Millis(numbers[1]), KeepAlive: names.Millis(numbers[3]),
 	}, wrong
 }
 
@@ -170,12 +169,6 @@ func parseCount(text string) (int64, bool) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	return n, err == nil
-}
-
-// Millis returns a number of milliseconds as a Duration, at most the longest one.
-func Millis(n int64) time.Duration {
-	const most = int64(1<<63-1) / int64(time.Millisecond)
-	return time.Duration(min(max(n, -most), most)) * time.Millisecond
 }
 
 func short(text string) string {

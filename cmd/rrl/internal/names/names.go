@@ -61,6 +61,15 @@ func Rate(r rratelimiter.Rate) string {
 	return strconv.FormatInt(r.Permits, 10) + "/" + notation.FormatDuration(r.Interval)
 }
 
+// AboutMillis is About of a number of milliseconds.
+func AboutMillis(n int64) string { return About(Millis(n)) }
+
+// Millis returns a number of milliseconds as a Duration, at most the longest one.
+func Millis(n int64) time.Duration {
+	const most = int64(1<<63-1) / int64(time.Millisecond)
+	return time.Duration(min(max(n, -most), most)) * time.Millisecond
+}
+
 // About formats a waiting time with about two significant digits.
 func About(d time.Duration) string {
 	switch {
@@ -132,14 +141,6 @@ func Parse(key string) (Key, bool) {
 		}
 	}
 	return Key{}, false
-}
-
-// ofPolicy returns the key of a policy of package limit. "bob" and "{bob}" have different keys.
-func ofPolicy(name, policy string) string {
-	if strings.Contains(name, "{") {
-		return name + "::" + policy
-	}
-	return "{" + name + "}:" + policy
 }
 
 // cutPolicy cuts a key at the last ":" before a valid policy of package limit.
@@ -239,8 +240,13 @@ func ParseStored(part string) (Stored, bool) {
 	return Stored{least, d}, true
 }
 
-// KeyOf returns the key of the policy of a limiter.
-func (s Stored) KeyOf(name string) string { return ofPolicy(name, s.Key) }
+// KeyOf returns the key of the policy of a limiter. "bob" and "{bob}" have different keys.
+func (s Stored) KeyOf(name string) string {
+	if strings.Contains(name, "{") {
+		return name + "::" + s.Key
+	}
+	return "{" + name + "}:" + s.Key
+}
 
 // String formats the policy in the notation of --policy, without its permits.
 func (s Stored) String() string { return policy.Short(s.Policy) }

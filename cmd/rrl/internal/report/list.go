@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf16"
 
@@ -101,7 +100,7 @@ func (l List) Text(w *strings.Builder, columns int) {
 	for _, r := range l.Limiters {
 		expiry := expires(r.TTL)
 		if r.Paused != nil && *r.Paused > 0 {
-			expiry += "  paused for " + after(*r.Paused)
+			expiry += "  paused for " + names.AboutMillis(*r.Paused)
 		}
 		if len(r.Wrong) > 0 {
 			expiry += "  invalid, see rrl show"
@@ -248,10 +247,8 @@ func expires(ms int64) string {
 	case ms < 0:
 		return "-"
 	}
-	return "in " + after(ms)
+	return "in " + names.AboutMillis(ms)
 }
-
-func after(ms int64) string { return names.About(time.Duration(ms) * time.Millisecond) }
 
 // Plural formats a number of things.
 func Plural(n int64, one string) string {

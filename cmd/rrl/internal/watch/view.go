@@ -158,7 +158,7 @@ func (s Sample) numbers() string {
 		text = style.Text(fmt.Sprintf("taken %d of %d", s.Taken, s.Limit)) + fmt.Sprintf("  free %d", max(0, s.Limit-s.Taken))
 	}
 	if s.BusyMS > 0 {
-		text += "  next free in " + names.About(time.Duration(s.BusyMS)*time.Millisecond)
+		text += "  next free in " + names.AboutMillis(s.BusyMS)
 	}
 	if s.Granted != nil {
 		text += fmt.Sprintf("  +%d granted", *s.Granted)
