@@ -96,9 +96,10 @@ func (s *Server) watchPassword(ctx context.Context) {
 		case <-time.After(pingInterval):
 		}
 		// The call has no deadline, whose end would close the connection.
-		said, ok := rueidis.IsRedisErr(s.redis.Do(ctx, s.redis.B().Ping().Build()).Error())
-		refused := ok && (strings.HasPrefix(said.Error(), "WRONGPASS") || strings.HasPrefix(said.Error(), "NOAUTH"))
-		if s.refused.Swap(refused) == refused {
+		err := s.redis.Do(ctx, s.redis.B().Ping().Build()).Error()
+		said, answered := rueidis.IsRedisErr(err)
+		refused := answered && (strings.HasPrefix(said.Error(), "WRONGPASS") || strings.HasPrefix(said.Error(), "NOAUTH"))
+		if err != nil && !answered || s.refused.Swap(refused) == refused {
 			continue
 		}
 		if refused {

@@ -89,8 +89,10 @@ func TestServe_PasswordChanges_NewFileIsRead(t *testing.T) {
 	status, err := grpc_health_v1.NewHealthClient(s.conn).Check(t.Context(), new(grpc_health_v1.HealthCheckRequest))
 	require.NoError(t, err)
 	assert.Equal(t, grpc_health_v1.HealthCheckResponse_NOT_SERVING, status.GetStatus())
-	_, err = s.ask(t.Context(), "user=ann")
-	require.ErrorContains(t, err, "WRONGPASS")
+	require.Eventually(t, func() bool { // each connection notices that it was closed
+		_, err := s.ask(t.Context(), "user=ann")
+		return err != nil && strings.Contains(err.Error(), "WRONGPASS")
+	}, 20*time.Second, 10*time.Millisecond)
 
 	require.NoError(t, os.WriteFile(file, []byte("after\n"), 0o600))
 	health(200)
