@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -60,7 +61,7 @@ func TestSchedule_Begin_IsDueAfterThePause(t *testing.T) {
 func TestCountPauses_Grants_TakeAHundredthOfTheServer(t *testing.T) {
 	const hundred = 100 * 8242 * time.Microsecond
 	for interval, pauses := range map[int64][2]time.Duration{10_000: {5 * time.Second, hundred}, 100: {hundred, hundred}} {
-		pause, least := countPauses(interval, mostCounted)
+		pause, least := countPauses(interval, inside.MostCounted)
 		assert.Equal(t, pauses, [2]time.Duration{pause, least})
 	}
 }

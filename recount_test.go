@@ -14,20 +14,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// mostCounted is the number of grants up to which recount.lua counts a set.
-const mostCounted = 8192
-
-// countUpTo has recount.lua count fewer: a test with as many grants as mostCounted is slow.
+// countUpTo has recount.lua count fewer: a test with as many grants as inside.MostCounted is slow.
 func countUpTo(t *testing.T, grants int) {
 	whole := recountScript
 	t.Cleanup(func() { recountScript = whole })
-	require.Contains(t, scriptTexts["recount"], "> 8192 ")
-	recountScript = redisx.NewScript(strings.ReplaceAll(scriptTexts["recount"], "8192", strconv.Itoa(grants)))
+	most := strconv.Itoa(inside.MostCounted)
+	require.Contains(t, scriptTexts["recount"], "> "+most+" ")
+	recountScript = redisx.NewScript(strings.ReplaceAll(scriptTexts["recount"], most, strconv.Itoa(grants)))
 }
 
 // TestRecount_GrantsUpToTheBound_AreCounted: a larger set stays as it is until it is smaller.

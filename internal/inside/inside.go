@@ -36,6 +36,9 @@ func PermitsOf(member string) (permits int64, known bool) {
 	return int64(binary.LittleEndian.Uint32([]byte(member[head:]))), head > 0 && int(member[0]) == head-1
 }
 
+// MostCounted is the number of grants up to which Recount of a [Limiter] counts a set.
+const MostCounted = 8192
+
 // Client has the unexported parts of a *rratelimiter.Client.
 type Client struct {
 	Engine     *engine.Engine

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/redis/rueidis"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 
@@ -54,11 +55,13 @@ type Server struct {
 
 	config   Config
 	cluster  bool
+	redis    rueidis.Client
 	guard    *guard.Guard
 	rules    atomic.Pointer[Rules]
 	metrics  *metrics
 	failures *guard.FailureLog
 	health   *health.Server
+	refused  atomic.Bool // Redis refuses the password
 
 	files rulefile.Watcher
 }

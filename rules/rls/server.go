@@ -41,7 +41,7 @@ func New(c Config) (*Server, error) {
 		c.Log = slog.Default()
 	}
 	s := &Server{
-		config: c, cluster: client.Engine.Cluster(), health: health.NewServer(),
+		config: c, cluster: client.Engine.Cluster(), redis: client.Engine.Redis(), health: health.NewServer(),
 		metrics: newMetrics(cmp.Or(c.NearLimit, 0.8)),
 	}
 	s.failures = &guard.FailureLog{
@@ -54,10 +54,14 @@ func New(c Config) (*Server, error) {
 	if err := s.Reload(); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"", "ratelimit", ratelimit.RateLimitService_ServiceDesc.ServiceName} { // that clients use
-		s.health.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)
-	}
+	s.setHealth(grpc_health_v1.HealthCheckResponse_SERVING)
 	return s, nil
+}
+
+func (s *Server) setHealth(status grpc_health_v1.HealthCheckResponse_ServingStatus) {
+	for _, name := range []string{"", "ratelimit", ratelimit.RateLimitService_ServiceDesc.ServiceName} { // that clients use
+		s.health.SetServingStatus(name, status)
+	}
 }
 
 // Register registers the rate limit service and the health service, for a gRPC server other than that

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/check"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
@@ -84,11 +83,11 @@ func TestRulesCheck_JSON_HasEachFile(t *testing.T) {
 	r := tool("rules", "check", right, wrong, "-o", "json")
 	require.Equal(t, exitError, r.code)
 	require.Equal(t, "rrl: 1 error in 1 of 2 files\n", r.err)
-	var files []check.File
+	var files []checkedFile
 	require.NoError(t, json.Unmarshal([]byte(r.out), &files))
-	require.Equal(t, []check.File{
-		{File: right, Format: check.Rules, Right: true, Errors: []*rulefile.Problem{}},
-		{File: wrong, Format: check.Envoy, Errors: []*rulefile.Problem{{File: wrong, Line: 2, Field: "descriptors[0].value",
+	require.Equal(t, []checkedFile{
+		{File: right, Format: rulesFormat, Right: true, Errors: []*rulefile.Problem{}},
+		{File: wrong, Format: envoyFormat, Errors: []*rulefile.Problem{{File: wrong, Line: 2, Field: "descriptors[0].value",
 			Reason: "a list, want a text"}}},
 	}, files)
 }

@@ -1,17 +1,170 @@
+// Package connect connects to a server, a Sentinel set-up or a Redis Cluster with the options of the
+// command line, and explains errors.
 package connect
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
+	"time"
 
 	"github.com/redis/rueidis"
+
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
+
+// Options has the address of a Redis and credentials. The zero value is the Redis on localhost:6379.
+type Options struct {
+	URL                  string        // redis://, rediss:// or unix://, with ?addr=HOST:PORT and ?master_set=NAME
+	PasswordFile         string        // a file with the password, instead of one in the URL
+	SentinelPasswordFile string        // the same for the sentinels themselves
+	CA, Cert, Key        string        // PEM files, for rediss://
+	Timeout              time.Duration // of connecting and of each reply
+	Serves               bool          // many requests at once; otherwise a few calls of a tool
+}
+
+// DefaultURL is used if there is no other URL.
+const DefaultURL = "redis://localhost:6379"
+
+func (o Options) client() (rueidis.ClientOption, error) {
+	text := o.URL
+	if text == "" {
+		text = DefaultURL
+	}
+	option, err := parse(text)
+	if err != nil {
+		return option, err
+	}
+	if err := cmp.Or(o.authenticate(&option), o.trust(&option)); err != nil {
+		return option, err
+	}
+	option.Sentinel.TLSConfig = option.TLSConfig
+	option.Dialer.Timeout, option.ConnWriteTimeout = o.Timeout, o.Timeout
+	// Users need no right for CLIENT, and the tool reads fresh values.
+	option.DisableCache, option.ClientSetInfo = true, rueidis.DisableClientSetInfo
+	option.ClusterOption.MaxMovedRedirections = 16 // nodes that disagree redirect forever
+	if !o.Serves {
+		option.DisableRetry, option.PipelineMultiplex = true, -1
+	}
+	return option, nil
+}
+
+// parse parses a URL. Its errors contain no part of the URL, since any part may belong to a password.
+func parse(text string) (rueidis.ClientOption, error) {
+	const want = "want redis://, rediss:// (TLS) or unix://, as in redis://USER@HOST:6379/0"
+	parsed, err := url.Parse(text)
+	if err != nil || parsed.Opaque != "" || misplaced(text, parsed) {
+		return rueidis.ClientOption{}, fmt.Errorf("--redis (or REDIS_URL) is not a URL: %s; "+
+			"escape special characters of the password as %%XX (/ is %%2F, # is %%23, ? is %%3F), "+
+			"or put the password into a file for --password-file", want)
+	}
+	option, err := rueidis.ParseURL(text)
+	if err != nil {
+		reason, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "redis: "), ":") // the rest quotes the URL
+		return option, fmt.Errorf("--redis (or REDIS_URL): %s; %s", reason, want)
+	}
+	return option, nil
+}
+
+// misplaced reports whether a part of a URL after its host looks like the end of a password.
+func misplaced(text string, parsed *url.URL) bool {
+	if parsed.Scheme == "unix" {
+		return parsed.Host != "" // it has no host; a path may contain @
+	}
+	return strings.Contains(text, "#") || strings.Contains(parsed.Path+parsed.RawQuery, "@")
+}
+
+func (o Options) trust(option *rueidis.ClientOption) error {
+	if o.CA == "" && o.Cert == "" && o.Key == "" {
+		return nil
+	}
+	if option.TLSConfig == nil {
+		return errors.New("--tls-ca, --tls-cert and --tls-key are for rediss:// URLs: write rediss:// instead of redis://")
+	}
+	if o.CA != "" {
+		var err error
+		if option.TLSConfig.RootCAs, err = Authorities(o.CA); err != nil {
+			return fmt.Errorf("--tls-ca: %w", err)
+		}
+	}
+	if (o.Cert == "") != (o.Key == "") {
+		return errors.New("--tls-cert and --tls-key go together: give both or none")
+	}
+	if o.Cert != "" {
+		// For each new connection, since files of certificates are renewed.
+		read := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(o.Cert, o.Key)
+			if err != nil {
+				return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", o.Cert, o.Key, err)
+			}
+			return &pair, nil
+		}
+		option.TLSConfig.GetClientCertificate = read
+		_, err := read(nil)
+		return err
+	}
+	return nil
+}
+
+// Authorities reads a PEM file with certificate authorities.
+func Authorities(file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	all := x509.NewCertPool()
+	if err == nil && !all.AppendCertsFromPEM(pem) {
+		err = fmt.Errorf("%s has no PEM certificate", file)
+	}
+	return all, err
+}
+
+// authenticate reads the passwords in files for each new connection, since they change. The dialer of the
+// sentinels records their addresses: they have a password of their own.
+func (o Options) authenticate(option *rueidis.ClientOption) error {
+	var sentinels sync.Map
+	option.Sentinel.Dialer.Control = func(_, address string, _ syscall.RawConn) error {
+		sentinels.Store(address, true)
+		return nil
+	}
+	user, password := option.Username, option.Password
+	option.AuthCredentialsFn = func(c rueidis.AuthCredentialsContext) (a rueidis.AuthCredentials, err error) {
+		if _, ok := sentinels.Load(c.Address.String()); ok {
+			a.Password, err = secret("--sentinel-password-file", o.SentinelPasswordFile, "")
+			return a, err
+		}
+		a.Username = user
+		a.Password, err = secret("--password-file", o.PasswordFile, password)
+		return a, err
+	}
+	_, err := secret("--password-file", o.PasswordFile, "")
+	_, failed := secret("--sentinel-password-file", o.SentinelPasswordFile, "")
+	return cmp.Or(err, failed)
+}
+
+// secret reads a file with one line. Without a file it returns the other password.
+func secret(flag, file, other string) (string, error) {
+	if file == "" {
+		return other, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", flag, err)
+	}
+	line := strings.TrimRight(string(text), "\r\n")
+	if line == "" || strings.ContainsAny(line, "\r\n") {
+		return "", fmt.Errorf("%s: %s does not have exactly one line with a password", flag, file)
+	}
+	return line, nil
+}
 
 // Redis is a connection to a server, a Sentinel set-up or a cluster.
 type Redis struct {

@@ -99,6 +99,7 @@ func TestAbout_Durations_AreShort(t *testing.T) {
 	} {
 		require.Equal(t, want, About(d))
 	}
+	require.Equal(t, "106751d", AboutMillis(1e13), "a TTL may be longer than the longest Duration")
 }
 
 // TestMatch_Patterns_AreRedis: also with slashes, which are special in package path.

@@ -2,12 +2,88 @@
 package names
 
 import (
+	"encoding"
+	"fmt"
 	"path"
 	"regexp"
+	"strconv"
 	"strings"
+	"time"
+	_ "time/tzdata" // calendars work without time zones on the machine
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/notation"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
+
+// Quote formats a name for a terminal. It returns a Go string literal if the name contains spaces, invalid
+// UTF-8 or unprintable characters, or looks like a literal. Unquote reverses it.
+func Quote(name string) string {
+	strange := func(c rune) bool { return !unicode.IsPrint(c) || c == ' ' || c == utf8.RuneError }
+	if name == "" || name[0] == '"' || strings.ContainsFunc(name, strange) {
+		return strconv.Quote(name)
+	}
+	return name
+}
+
+// Unquote parses a name that Quote or JSON wrote. It returns any other text unchanged.
+func Unquote(text string) string {
+	if !strings.HasPrefix(text, `"`) {
+		return text
+	}
+	if name, err := strconv.Unquote(text); err == nil && name != "" {
+		return name
+	}
+	return text
+}
+
+// Name is a name or a key in JSON. A name with invalid UTF-8 or NUL, or one that looks like a literal, is
+// written as a Go string literal: JSON or an argument cannot hold it. Unquote reverses it.
+type Name string
+
+var _ encoding.TextMarshaler = Name("")
+
+// MarshalText is called by encoding/json.
+func (n Name) MarshalText() ([]byte, error) {
+	if text := string(n); !utf8.ValidString(text) || strings.HasPrefix(text, `"`) || strings.Contains(text, "\x00") {
+		return []byte(strconv.Quote(text)), nil
+	}
+	return []byte(n), nil
+}
+
+// Rate formats permits and interval: "100/1m".
+func Rate(r rratelimiter.Rate) string {
+	return strconv.FormatInt(r.Permits, 10) + "/" + notation.FormatDuration(r.Interval)
+}
+
+// AboutMillis is About of a number of milliseconds.
+func AboutMillis(n int64) string { return About(Millis(n)) }
+
+// Millis returns a number of milliseconds as a Duration, at most the longest one.
+func Millis(n int64) time.Duration {
+	const most = int64(1<<63-1) / int64(time.Millisecond)
+	return time.Duration(min(max(n, -most), most)) * time.Millisecond
+}
+
+// About formats a waiting time with about two significant digits.
+func About(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		return notation.FormatDuration(d.Round(time.Second))
+	case d < 48*time.Hour:
+		return notation.FormatDuration(d.Round(time.Minute))
+	}
+	return strconv.FormatInt(int64(d/(24*time.Hour)), 10) + "d"
+}
 
 // Suffixed returns the key of one part of a limiter, as Redisson names it.
 func Suffixed(name, part string) string {
@@ -65,14 +141,6 @@ func Parse(key string) (Key, bool) {
 		}
 	}
 	return Key{}, false
-}
-
-// ofPolicy returns the key of a policy of package limit. "bob" and "{bob}" have different keys.
-func ofPolicy(name, policy string) string {
-	if strings.Contains(name, "{") {
-		return name + "::" + policy
-	}
-	return "{" + name + "}:" + policy
 }
 
 // cutPolicy cuts a key at the last ":" before a valid policy of package limit.
@@ -152,4 +220,73 @@ func Match(pattern, name string) bool {
 	const other = "\x00" // for package path, a slash is a character that * does not match
 	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", other), strings.ReplaceAll(name, "/", other))
 	return ok // a pattern with an open set matches nothing
+}
+
+// Stored is a policy of package limit as a key has it: without the permits. The Policy has as few as
+// possible, for calls that take none.
+type Stored struct {
+	limit.Policy
+	policy.Description
+}
+
+// ParseStored parses the policy in a key.
+func ParseStored(part string) (Stored, bool) {
+	p, ok := policy.ParseKey(part)
+	least, known := p.(limit.Policy)
+	if !ok || !known || limit.Validate(least) != nil {
+		return Stored{}, false
+	}
+	d, _ := policy.Of(p)
+	return Stored{least, d}, true
+}
+
+// KeyOf returns the key of the policy of a limiter. "bob" and "{bob}" have different keys.
+func (s Stored) KeyOf(name string) string {
+	if strings.Contains(name, "{") {
+		return name + "::" + s.Key
+	}
+	return "{" + name + "}:" + s.Key
+}
+
+// String formats the policy in the notation of --policy, without its permits.
+func (s Stored) String() string { return policy.Short(s.Policy) }
+
+// OnCredit reports whether the policy has no taken permits, but a time at which it grants again.
+func (s Stored) OnCredit() bool { return s.Refill == policy.OnCredit }
+
+// Pauses reports whether the policy is a pause, which has no permits.
+func (s Stored) Pauses() bool { return s.Refill == policy.Pausing }
+
+// Given is a policy given by the user.
+type Given struct {
+	limit.Policy
+	Stored Stored // the part in its key
+	Most   int64  // the limit, 0 if it has none
+}
+
+// ParsePolicy parses a policy of package limit.
+func ParsePolicy(text string) (Given, error) {
+	parsed, err := policy.Parse(text)
+	p, ok := parsed.(limit.Policy)
+	if err == nil && ok {
+		err = limit.Validate(p)
+	}
+	if err != nil {
+		return Given{}, fmt.Errorf("%q is not a policy: %w; the notation is:\n%s", text, err, policy.Help())
+	}
+	return NewGiven(p)
+}
+
+// NewGiven returns the Given of a policy.
+func NewGiven(p limit.Policy) (Given, error) {
+	d, _ := policy.Of(p)
+	stored, ok := ParseStored(d.Key)
+	if !ok {
+		return Given{}, fmt.Errorf("rrl cannot read the keys of %T", p)
+	}
+	g := Given{Policy: p, Stored: stored}
+	if !stored.OnCredit() {
+		g.Most = d.Quota
+	}
+	return g, nil
 }

@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/spf13/cobra"
 
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/audit"
@@ -13,6 +16,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/screen"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/watch"
 )
 
 // The most pages of 256 grants to read per limiter: a list need not be exact for a million grants.
@@ -152,3 +156,128 @@ func (a *app) limiter(ctx context.Context, name string, given []names.Given, all
 
 // timelineSteps is the resolution of returning permits: steps per interval.
 const timelineSteps = 20
+
+type seen struct {
+	every time.Duration
+	count int
+}
+
+func (s *seen) flags(cmd *cobra.Command, every time.Duration) {
+	cmd.Flags().DurationVar(&s.every, "every", every, "time between two samples")
+	cmd.Flags().IntVar(&s.count, "count", 0, "end after this number of samples; 0 for never")
+}
+
+func (s *seen) check() error {
+	if s.every < 50*time.Millisecond || s.count < 0 {
+		return fmt.Errorf("--every %v --count %d: want at least 50ms, and a count of 0 or more", s.every, s.count)
+	}
+	return nil
+}
+
+func (a *app) watch() *cobra.Command {
+	var s seen
+	var policies []string
+	cmd := &cobra.Command{
+		Use:   "watch NAME...",
+		Short: "Show the use of limiters over time",
+		Long: `watch samples limiters periodically and plots the taken permits against the rate, and by client for
+a PER_CLIENT limiter. It only reads. If the output is not a terminal, it writes a line per sample.
+It cannot show waiting callers, since Redis does not know them.`,
+		Args: cobra.MatchAll(cobra.MinimumNArgs(1), noEmptyName),
+		RunE: named(func(cmd *cobra.Command, args []string) error {
+			given, err := parse(policies)
+			if err != nil {
+				return err
+			}
+			if err := s.check(); err != nil {
+				return err
+			}
+			if err := a.open(cmd.Context(), false); err != nil {
+				return err
+			}
+			w := &watch.Watcher{Reader: a.reader, Names: args, Given: given}
+			return w.Run(cmd.Context(), a.out, a.redis.Where, s.every, s.count, a.json())
+		}),
+	}
+	s.flags(cmd, time.Second)
+	policyFlag(cmd, &policies, "the programs' policies of package limit, to show their limits")
+	return cmd
+}
+
+func (a *app) demo() *cobra.Command {
+	var s seen
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show watch on an in-memory Redis with some callers",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.check(); err != nil {
+				return err
+			}
+			return watch.Demo(cmd.Context(), a.out, s.every, s.count, a.json())
+		},
+	}
+	s.flags(cmd, 250*time.Millisecond)
+	return cmd
+}
+
+func (a *app) audit() *cobra.Command {
+	var fix bool
+	most := maxLimiters
+	cmd := &cobra.Command{
+		Use:   "audit [PATTERN]",
+		Short: "Report problems of limiters, and repair them with --fix",
+		Long: `audit checks every limiter, or those of a PATTERN: the sum of free permits and grants, state without
+a limiter, expiries, names that no cluster can hold, and intervals with more
+permits than the rate. Without --fix it only reads.
+
+--fix makes the repairs that it names otherwise. A repair changes nothing if the limiter has changed
+since it was read. A count of the permits finds what is true at its own time.
+
+Exit code 0 means that all limiters were checked and no problem is left.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: named(func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			found, err := a.find(ctx, args, most, fix)
+			if err != nil {
+				return err
+			}
+			findings, err := audit.Check(ctx, a.reader, found, auditPages)
+			if err != nil {
+				return err
+			}
+			var failure error
+			if fix {
+				failure = a.fix(ctx, findings)
+			}
+			result := report.NewAudit(found, findings)
+			// A repair that failed does not hide the others.
+			if err := a.print(result, result.Text); err != nil || failure != nil {
+				return errors.Join(failure, err)
+			}
+			if result.Problems > 0 || result.LeftOut > 0 || result.Newer > 0 {
+				return errDenied
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().BoolVar(&fix, "fix", false, "make the repairs")
+	cmd.Flags().IntVar(&most, "max", maxLimiters, "the most limiters of each layout to check; 0 for all")
+	return cmd
+}
+
+// fix makes the repairs. If Redis rejects one, fix makes the others. If Redis does not answer, or ctx ends,
+// fix does not try the rest.
+func (a *app) fix(ctx context.Context, findings []*audit.Finding) (failure error) {
+	for _, f := range findings {
+		err := f.Fix(ctx, a.reader, auditPages)
+		if err == nil {
+			continue
+		}
+		failure = cmp.Or(failure, fmt.Errorf("%q, %s: %w", f.Limiter, f.Repair, a.redis.Explain(err)))
+		if _, said := rueidis.IsRedisErr(err); !said {
+			break
+		}
+	}
+	return failure
+}

@@ -1,6 +1,4 @@
-// Package demo simulates programs that use a few limiters of an in-memory Redis, to show watch without a
-// Redis.
-package demo
+package watch
 
 import (
 	"context"
@@ -20,15 +18,15 @@ import (
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/watch"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // where replaces the address of a Redis.
 const where = "demo, an in-memory Redis"
 
-// Run runs the callers and shows watch until ctx ends or count samples were shown; 0 means no limit.
-func Run(ctx context.Context, out io.Writer, every time.Duration, count int, json bool) error {
+// Demo shows programs that use a few limiters of an in-memory Redis until ctx ends or count samples were
+// shown; 0 means no limit.
+func Demo(ctx context.Context, out io.Writer, every time.Duration, count int, json bool) error {
 	server, err := miniredis.Run()
 	if err != nil {
 		return fmt.Errorf("in-memory Redis: %w", err)
@@ -66,7 +64,7 @@ func Run(ctx context.Context, out io.Writer, every time.Duration, count int, jso
 	if err != nil {
 		return err
 	}
-	watcher := &watch.Watcher{
+	watcher := &Watcher{
 		Reader: &inspect.Reader{Redis: &connect.Redis{Client: client, Where: where}, Now: time.Now},
 		Names:  []string{"paid-api", "exports", "login:ada"}, Given: []names.Given{given},
 	}
