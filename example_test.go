@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -29,6 +31,35 @@ func Example() {
 	// true <nil>
 	// true <nil>
 	// false <nil>
+}
+
+// A log shows that Redis had lost the rate, or that a limiter is new.
+func ExampleInitialRate() {
+	redis := connect()
+	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	})))
+
+	observer := &rratelimiter.Observer{RedisCall: func(_ context.Context, c rratelimiter.RedisCallInfo) {
+		if c.Initial {
+			slog.Warn("a rate was missing in Redis and has been set", "limiter", c.Name)
+		}
+	}}
+	client := rratelimiter.New(redis, rratelimiter.WithObserver(observer))
+	rate := rratelimiter.Rate{Permits: 5, Interval: time.Minute}
+	limiter := client.Limiter("paid-api", rratelimiter.InitialRate(rate))
+	for range 2 {
+		fmt.Println(limiter.TryAcquire(context.Background(), 1))
+	}
+	// Output:
+	// level=WARN msg="a rate was missing in Redis and has been set" limiter=paid-api
+	// true <nil>
+	// true <nil>
 }
 
 func ExampleLimiter_Take() {

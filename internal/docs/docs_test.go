@@ -51,17 +51,22 @@ func TestDocumentation_Readme_ProgramRuns(t *testing.T) {
 	assert.Equal(t, strings.Repeat("true <nil>\n", 3)+"false <nil>\n", string(output))
 }
 
-// TestDocumentation_Readme_ShowsTheExamples: each line of its other Go code runs in an example.
-func TestDocumentation_Readme_ShowsTheExamples(t *testing.T) {
+// TestDocumentation_Code_RunsInExamples: each line of the other Go code of the README, and of the
+// hook of docs/production.md.
+func TestDocumentation_Code_RunsInExamples(t *testing.T) {
 	t.Chdir(root)
-	parts := strings.Split(read(t, "README.md"), "```go\n")[2:]
-	examples := []string{"limit/example_test.go", "httplimit/example_test.go"} // a block each
-	require.Len(t, parts, len(examples))
-	for i, file := range examples {
-		code, _, _ := strings.Cut(parts[i], "```")
-		example := read(t, file)
-		for line := range strings.Lines(code) {
-			assert.Contains(t, example, strings.TrimSpace(line))
+	for page, examples := range map[string][]string{ // a block each, behind the first one
+		"README.md":          {"limit/example_test.go", "httplimit/example_test.go"},
+		"docs/production.md": {"example_test.go"},
+	} {
+		parts := strings.Split(read(t, page), "```go\n")[2:]
+		require.Len(t, parts, len(examples))
+		for i, file := range examples {
+			code, _, _ := strings.Cut(parts[i], "```")
+			example := read(t, file)
+			for line := range strings.Lines(code) {
+				assert.True(t, strings.Contains(example, strings.TrimSpace(line)), line)
+			}
 		}
 	}
 }
