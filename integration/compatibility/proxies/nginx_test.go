@@ -85,6 +85,15 @@ func nginxAt(t *testing.T, conf string, replace ...string) string {
 
 // nginx limits requests by the rules, and returns 429 for its 403.
 func TestNginx_AuthRequest_LimitsRequests(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/rules.md")
+	require.NoError(t, err)
+	_, shown, _ := strings.Cut(string(page), "```nginx\n")
+	shown, _, _ = strings.Cut(shown, "```")
+	shown = strings.NewReplacer("http://program", "http://UPSTREAM", "http://limits:8080", "http://SERVICE").Replace(shown)
+	for line := range strings.Lines(shown) {
+		assert.Contains(t, nginxConf, strings.TrimSpace(line))
+	}
+
 	s := start(t)
 	upstream := strings.TrimPrefix(s.upstream.URL, "http://")
 	at := nginxAt(t, nginxConf, "UPSTREAM", upstream, "SERVICE", port(s.http))
