@@ -22,7 +22,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// nginxConf is the configuration of docs/rules.md, with ports and files of the test.
+// nginxConf is the configuration of docs/forward-auth.md, with ports and files of the test.
 const nginxConf = `
 daemon off;
 pid DIR/pid;
@@ -85,7 +85,7 @@ func nginxAt(t *testing.T, conf string, replace ...string) string {
 
 // nginx limits requests by the rules, and returns 429 for its 403.
 func TestNginx_AuthRequest_LimitsRequests(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/rules.md")
+	page, err := os.ReadFile("../../../docs/forward-auth.md")
 	require.NoError(t, err)
 	_, shown, _ := strings.Cut(string(page), "```nginx\n")
 	shown, _, _ = strings.Cut(shown, "```")
