@@ -106,7 +106,7 @@ func (w *wire) pages(ctx context.Context, script *redisx.Script, args []string) 
 		code, err := w.code(&r)
 		before = nil
 		switch {
-		case needsRate && len(w.initial) > 0 && initialized < mostInitial && errors.Is(err, ErrNotInitialized):
+		case needsRate && len(w.initial) > 0 && initialized < engine.MaxInitial && errors.Is(err, ErrNotInitialized):
 			before = w.initial
 			initialized++
 		case err != nil:

@@ -65,11 +65,8 @@ func (p protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again b
 		b.GrantAll(0, engine.Answer{})
 		return false, nil
 	}
-	if notInitialized(message) && b.Repeats < mostInitial {
-		if b.Before = p.wire.initial(); b.Before != nil {
-			b.Repeats++
-			return true, nil
-		}
+	if notInitialized(message) && b.Initialize(p.wire.initial()) {
+		return true, nil
 	}
 	if next, again := nextCall(acquire, p.wire.members, message, b.Args); again {
 		b.Args = next

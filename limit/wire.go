@@ -52,7 +52,7 @@ func (w *wire) eval(ctx context.Context, c call, own []string, last ...string) (
 		if err != nil {
 			return message, w.explain(ctx, err)
 		}
-		if before = nil; c != release && notInitialized(message) && initialized < mostInitial {
+		if before = nil; c != release && notInitialized(message) && initialized < engine.MaxInitial {
 			if before = w.initial(); before != nil {
 				initialized++
 				continue
@@ -78,9 +78,6 @@ func (w *wire) run(ctx context.Context, c call, own []string, last ...string) (r
 	}
 	return message, err
 }
-
-// mostInitial is how often a call sets the initial rates, if another client deletes them each time.
-const mostInitial = 3
 
 // initial returns the calls that set the initial rates of joined limiters, or nil.
 func (w *wire) initial() (calls []redisx.Call) {

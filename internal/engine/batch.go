@@ -78,6 +78,22 @@ type Outcome struct {
 	forecastAt time.Time // when Forecast begins
 }
 
+// MaxInitial is how often a call sets initial rates, if another client deletes them each time.
+const MaxInitial = 3
+
+// Initialize has a batch called again behind the calls that set initial rates, if there are any.
+func (b *Batch) Initialize(initial []redisx.Call) (again bool) {
+	if len(initial) == 0 || b.Repeats == MaxInitial {
+		return false
+	}
+	b.Before = initial
+	b.Repeats++
+	if b.sent.call != nil {
+		b.sent.call.Initial = true
+	}
+	return true
+}
+
 // At returns the time that is so long after the call by the limiter's clock. The call has the time of
 // its arguments. If the server dates it, it has that of its reply.
 func (b *Batch) At(after time.Duration) time.Time { return b.forecastAt.Add(after) }

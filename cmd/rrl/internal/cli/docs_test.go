@@ -170,7 +170,7 @@ func TestPages_ServeCommands_Run(t *testing.T) {
 			}
 		}
 	}
-	assert.Equal(t, 9, commands)
+	assert.Equal(t, 7, commands)
 }
 
 // docs/tool.md has each flag of rrl serve with its default, and no other.

@@ -148,10 +148,10 @@ func TestHelp_Commands_FitInto100Columns(t *testing.T) {
 	visit(new(app).root())
 }
 
-// TestToolPage_JSON_IsTheOutput: docs/tool.md has the fields of the JSON of each command, in the notation
+// TestJSONPage_Types_AreTheOutput: docs/json.md has the fields of the JSON of each command, in the notation
 // of TypeScript.
-func TestToolPage_JSON_IsTheOutput(t *testing.T) {
-	page, err := filepath.Abs("../../../../docs/tool.md")
+func TestJSONPage_Types_AreTheOutput(t *testing.T) {
+	page, err := filepath.Abs("../../../../docs/json.md")
 	require.NoError(t, err)
 	blocks := golden.Blocks(t, page, regexp.MustCompile("(?s)```ts\n.*?```"), func([]string) string {
 		var all strings.Builder
@@ -161,9 +161,9 @@ func TestToolPage_JSON_IsTheOutput(t *testing.T) {
 		}{
 			{"ls", report.List{}}, {"show", report.Limiter{}}, {"watch", watch.Sample{}}, {"try", tried{}}, {"set", setting{}},
 			{"release", released{}}, {"reset", wasReset{}}, {"pause", paused{}}, {"audit", report.Audit{}},
-			{"rules check", []checkedFile{}},
+			{"check", []checkedFile{}},
 		} {
-			all.WriteString("// " + output.command + "\n" + shape(reflect.TypeOf(output.value), "") + "\n")
+			all.WriteString("type " + output.command + " = " + shape(reflect.TypeOf(output.value), "") + "\n")
 		}
 		return "```ts\n" + all.String() + "```"
 	})
@@ -184,26 +184,49 @@ func shape(typ reflect.Type, indent string) string {
 	case typ.Kind() != reflect.Struct:
 		return "number"
 	}
-	fields := ""
+	lines := fields(typ, indent+"  ")
+	if line := strings.TrimSpace(lines); !strings.Contains(line, "\n") {
+		return "{" + line + "}"
+	}
+	return "{\n" + lines + indent + "}"
+}
+
+// fields formats the fields of a type, as many in a line as fit.
+func fields(typ reflect.Type, indent string) string {
+	lines, line := "", ""
 	for i := range typ.NumField() {
 		field := typ.Field(i)
+		if field.Anonymous {
+			lines += fields(field.Type, indent)
+			continue
+		}
 		name, optional := strings.CutSuffix(field.Tag.Get("json"), ",omitempty")
-		switch {
-		case field.Anonymous:
-			inner := strings.TrimSuffix(strings.TrimPrefix(shape(field.Type, indent), "{\n"), indent+"}")
-			fields += inner
-		case name != "" && name != "-":
-			if optional {
-				name += "?"
-			}
-			value := shape(field.Type, indent+"  ")
-			if field.Type.Kind() == reflect.Pointer && !optional {
-				value += " | null"
-			}
-			fields += indent + "  " + name + ": " + value + "\n"
+		if name == "" || name == "-" {
+			continue
+		}
+		value := shape(field.Type, indent)
+		if optional {
+			name += "?"
+		} else if field.Type.Kind() == reflect.Pointer {
+			value += " | null"
+		}
+		one := name + ": " + value
+		first, _, nested := strings.Cut(one, "\n")
+		if line != "" && len(indent+line+", "+first) > 120 {
+			lines, line = lines+indent+line+"\n", ""
+		}
+		if line != "" {
+			line += ", "
+		}
+		line += one
+		if nested {
+			lines, line = lines+indent+line+"\n", ""
 		}
 	}
-	return "{\n" + fields + indent + "}"
+	if line != "" {
+		lines += indent + line + "\n"
+	}
+	return lines
 }
 
 // strange are names that terminals, shells and programs misunderstand.
