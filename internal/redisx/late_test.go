@@ -24,7 +24,7 @@ func TestLate_Calls_FailUntilItHasConnected(t *testing.T) {
 	server := miniredis.RunT(t)
 	first, second := errors.New("first"), errors.New("second")
 	attempts := make(chan func() (rueidis.Client, error))
-	l := Late(first, rueidis.ClientModeCluster, func() (rueidis.Client, error) { return (<-attempts)() })
+	l := Late(first, func() (rueidis.Client, error) { return (<-attempts)() })
 	ctx := t.Context()
 	get := func() rueidis.Completed { return l.B().Get().Key("x").Build() }
 	cached := func() rueidis.Cacheable { return l.B().Get().Key("x").Cache() }
@@ -59,7 +59,8 @@ func TestLate_Calls_FailUntilItHasConnected(t *testing.T) {
 			require.ErrorIs(t, call(get(), cached()), want, name)
 		}
 		require.Error(t, l.Receive(ctx, l.B().Subscribe().Channel("c").Build(), nil))
-		require.Equal(t, rueidis.ClientModeCluster, l.Mode())
+		require.Equal(t, rueidis.ClientModeStandalone, l.Mode())
+		require.Empty(t, l.Nodes(), "none has a name")
 		l.B().Mget().Key("x", "y").Build() // of two slots
 		if errors.Is(want, first) {
 			attempts <- func() (rueidis.Client, error) { return nil, second }
@@ -99,7 +100,7 @@ func TestLate_Close_EndsTheAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := miniredis.NewMiniRedis()
 		var connected rueidis.Client
-		l := Late(io.EOF, rueidis.ClientModeStandalone, func() (client rueidis.Client, err error) {
+		l := Late(io.EOF, func() (client rueidis.Client, err error) {
 			time.Sleep(time.Minute)
 			connected, err = memredis.Connect(server)
 			return connected, err

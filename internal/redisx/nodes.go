@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 // results of a pipeline when all of its nodes have replied. No call should wait for another node.
 //
 // What it knows of the slots decides only which calls share a pipeline: rueidis routes them. It may be
-// a minute old. If CLUSTER SLOTS is forbidden, calls are sent alone.
+// a minute old. If CLUSTER SLOTS is forbidden, calls are sent alone, and the cluster counts as one node.
 type Pipelines struct {
 	redis   rueidis.Client
 	collect func(enough int, calls func() int)
@@ -40,8 +41,11 @@ const (
 	movedSlotsAge = time.Second
 )
 
-// slotsTimeout bounds the question for the slots, which may reach a node that hangs.
-const slotsTimeout = 5 * time.Second
+// The bounds of a question for the slots, which may reach nodes that hang.
+const (
+	slotsTimeout = 5 * time.Second
+	nodesAsked   = 4
+)
 
 // NewPipelines returns the Pipelines of a Redis. See Pipeline for collect.
 func NewPipelines(redis rueidis.Client, collect func(enough int, calls func() int)) *Pipelines {
@@ -79,8 +83,9 @@ func (p *Pipelines) rangeOf(slot int64) slotRange {
 	return slots[i]
 }
 
-// Node returns the address of the node of a key. It is "" if there is only one, or if it is not known
-// yet. With moved, it may be a second old, else a minute.
+// Node returns the node of a key: its address on a cluster, or "" for the only one. While the address is
+// not known, the slot counts as a node of its own. With moved, the answer may be a second old, else a
+// minute.
 func (p *Pipelines) Node(key string, moved bool) string {
 	if p.single() {
 		return ""
@@ -90,18 +95,31 @@ func (p *Pipelines) Node(key string, moved bool) string {
 		age = movedSlotsAge
 	}
 	p.refresh(age)
-	return p.rangeOf(int64(Slot(key))).node
+	slot := int64(Slot(key))
+	if r := p.rangeOf(slot); r != (slotRange{}) {
+		return r.node
+	}
+	return slotNode + strconv.FormatInt(slot, 10)
 }
 
-// Address returns the address of a node for reports and errors, also of the only one.
+// slotNode begins the node of a slot whose address is not known.
+const slotNode = "slot "
+
+// Address returns the address of a node for reports and errors, "" if it is unknown.
 func (p *Pipelines) Address(node string) string {
-	if node != "" || p.redis == nil || !p.single() {
+	switch {
+	case strings.HasPrefix(node, slotNode):
+		return ""
+	case node != "" || p.redis == nil || !p.single():
 		return node
 	}
-	for address := range p.redis.Nodes() {
-		return address
+	nodes := p.redis.Nodes()
+	for address := range nodes {
+		if len(nodes) == 1 {
+			return address
+		}
 	}
-	return ""
+	return "" // with replicas, it is unknown which one is the master
 }
 
 // sent asks for the slots if they are old, or if a node has redirected a call of a pipeline.
@@ -113,7 +131,8 @@ func (p *Pipelines) sent(calls []*Call) {
 	p.refresh(age)
 }
 
-// refresh asks for the slots, in the background, unless that was done within age.
+// refresh asks for the slots, in the background, unless that was done within age. It asks several nodes,
+// since one may hang. The first answer counts.
 func (p *Pipelines) refresh(age time.Duration) {
 	now, asked := time.Now().UnixNano(), p.asked.Load()
 	since := time.Duration(now - asked) // below 0 if the clock was set back
@@ -123,35 +142,72 @@ func (p *Pipelines) refresh(age time.Duration) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), slotsTimeout)
 		defer cancel()
-		reply, err := p.redis.Do(ctx, p.redis.B().ClusterSlots().Build()).ToArray()
-		if err == nil {
-			p.set(reply)
+		replies, asks := make(chan rueidis.RedisResult, nodesAsked), 0
+		for _, node := range p.redis.Nodes() { // in random order
+			if asks == nodesAsked {
+				break
+			}
+			asks++
+			go func() { replies <- node.Do(ctx, node.B().ClusterSlots().Build()) }()
+		}
+		for range asks {
+			result := <-replies
+			switch reply, err := result.ToArray(); {
+			case err == nil:
+				p.set(reply)
+				return
+			case Answers(err) && p.known() == nil: // the slots are forbidden: all are of one node
+				p.slots.Store(&[]slotRange{{last: 1<<14 - 1}})
+				return
+			}
 		}
 	}()
 }
 
 // set reads a reply to CLUSTER SLOTS: of each range its first and last slot and its nodes, the master
-// first.
+// first. A node that has failed is in no reply. While rueidis still sends calls to it, its slots stay its
+// own.
 func (p *Pipelines) set(reply []rueidis.RedisMessage) {
 	known := make(map[string]*Pipeline)
 	for _, r := range p.known() {
 		known[r.node] = r.pipeline
 	}
 	var slots []slotRange
+	present := make(map[string]bool)
 	for _, message := range reply {
 		r := ReadReply(message)
-		first, last, master := r.Number(), r.Number(), ReadReply(r.Next())
-		host := master.Next()
-		name, err := host.ToString() // nil, as "", is the host that was asked
-		node := net.JoinHostPort(name, strconv.FormatInt(master.Number(), 10))
-		if err != nil && !rueidis.IsRedisNil(err) || !r.OK() || !master.OK() {
+		first, last, master := r.Number(), r.Number(), ""
+		for r.Len() > 0 {
+			address, ok := addressOf(ReadReply(r.Next()))
+			if present[address] = true; master == "" {
+				master = address
+			}
+			if !ok {
+				return
+			}
+		}
+		if !r.OK() || master == "" {
 			return
 		}
-		if known[node] == nil {
-			known[node] = &Pipeline{Redis: p.redis, Collect: p.collect, nodes: p}
+		if known[master] == nil {
+			known[master] = &Pipeline{Redis: p.redis, Collect: p.collect, nodes: p}
 		}
-		slots = append(slots, slotRange{first, last, node, known[node]})
+		slots = append(slots, slotRange{first, last, master, known[master]})
+	}
+	reached := p.redis.Nodes()
+	for _, r := range p.known() {
+		if reached[r.node] != nil && !present[r.node] {
+			return
+		}
 	}
 	slices.SortFunc(slots, func(a, b slotRange) int { return int(a.last - b.last) })
 	p.slots.Store(&slots)
+}
+
+// addressOf reads the address of a node of CLUSTER SLOTS. No host, or "", is the host that was asked.
+func addressOf(r Reply) (address string, ok bool) {
+	message := r.Next()
+	host, err := message.ToString()
+	address = net.JoinHostPort(host, strconv.FormatInt(r.Number(), 10))
+	return address, r.OK() && (err == nil || rueidis.IsRedisNil(err))
 }

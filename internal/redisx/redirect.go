@@ -25,6 +25,16 @@ func DoMulti(ctx context.Context, redis rueidis.Client, commands rueidis.Command
 	return redis.DoMulti(paced(ctx, redis, false), commands...)
 }
 
+// Probe asks whether the node of a key can write: a call that only reads would succeed where writes fail. It
+// sets a key of its own for a millisecond, which changes no other key.
+func Probe(ctx context.Context, redis rueidis.Client, key string) error {
+	_, err := Do(ctx, redis, redis.B().Set().Key("{"+Tag(key)+"}:probe").Value("").Nx().PxMilliseconds(1).Build())
+	if rueidis.IsRedisNil(err) { // the key is there
+		return nil
+	}
+	return err
+}
+
 // errRedirected is the error of a call that the nodes of a cluster have redirected for a second, or that
 // was redirected in a pipeline. It did not run. Retry makes another call, so that none is dated longer
 // ago than that.
