@@ -26,13 +26,24 @@ func DoMulti(ctx context.Context, redis rueidis.Client, commands rueidis.Command
 }
 
 // Probe asks whether the node of a key can write: a call that only reads would succeed where writes fail. It
-// sets a key of its own for a millisecond, which changes no other key.
+// sets a key of its own for a millisecond, unless there is one. The command may outlive ctx: its end would
+// close the connection.
 func Probe(ctx context.Context, redis rueidis.Client, key string) error {
-	_, err := Do(ctx, redis, redis.B().Set().Key("{"+Tag(key)+"}:probe").Value("").Nx().PxMilliseconds(1).Build())
-	if rueidis.IsRedisNil(err) { // the key is there
-		return nil
+	done := make(chan error, 1)
+	go func() {
+		set := redis.B().Set().Key("{" + Tag(key) + "}:probe").Value("").Nx().PxMilliseconds(1).Build()
+		_, err := Do(context.WithoutCancel(ctx), redis, set)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if rueidis.IsRedisNil(err) {
+			return nil
+		}
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return err
 }
 
 // errRedirected is the error of a call that the nodes of a cluster have redirected for a second, or that

@@ -57,8 +57,8 @@ func TestCost_ContentLength_IsRoundedUp(t *testing.T) {
 // Rules of different slots decide one after another.
 func TestAcquires_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
 	o := newOpener(offlineCluster)
-	require.True(t, o.cluster)
-	require.False(t, newOpener(offline).cluster)
+	require.True(t, o.cluster())
+	require.False(t, newOpener(offline).cluster())
 	acquires := func(o *opener, file string) [][]string {
 		v := parsed(t, file)
 		var names [][]string
