@@ -31,6 +31,11 @@ func DoMulti(ctx context.Context, redis rueidis.Client, commands rueidis.Command
 func Probe(ctx context.Context, redis rueidis.Client, key string) error {
 	done := make(chan error, 1)
 	go func() {
+		defer func() {
+			if recover() != nil { // of the client
+				done <- ErrNoReply
+			}
+		}()
 		set := redis.B().Set().Key("{" + Tag(key) + "}:probe").Value("").Nx().PxMilliseconds(1).Build()
 		_, err := Do(context.WithoutCancel(ctx), redis, set)
 		done <- err

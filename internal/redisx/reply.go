@@ -15,12 +15,12 @@ var unable = []string{"LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS",
 
 // isUnable reports whether the text of an error reply says that its server cannot serve.
 func isUnable(reply string) bool {
-	// Redis 6 names the error of a command in a script at the end: "ERR Error running script ...: -OOM ...".
-	if _, inner, ok := strings.Cut(reply, ": -"); ok && strings.HasPrefix(reply, "ERR ") {
+	// rueidis removes "ERR ". Redis 6 names the error of a command in a script at the end.
+	if _, inner, ok := strings.Cut(reply, ": -"); ok && strings.HasPrefix(reply, "Error running script") {
 		reply = inner
 	}
 	code, _, _ := strings.Cut(reply, " ")
-	return slices.Contains(unable, code) || strings.HasPrefix(reply, "ERR max number of clients reached")
+	return slices.Contains(unable, code) || strings.HasPrefix(reply, "max number of clients reached")
 }
 
 // Answers reports whether an error is the reply of a server that can serve. It refused this call alone.
