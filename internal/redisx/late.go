@@ -30,13 +30,19 @@ func Away(err error) bool {
 // late is a client whose calls fail until it has connected.
 type late struct {
 	client  atomic.Pointer[rueidis.Client] // one that cannot dial, then the one that connect returned
+	known   atomic.Pointer[rueidis.Client] // the one that connect returned
 	none    rueidis.Client                 // the one that cannot dial
 	failure atomic.Pointer[error]          // of the last attempt
 	closed  context.Context                //nolint:containedctx // ended by Close
 	close   context.CancelFunc
 }
 
-const lateRetry = time.Second // between two attempts to connect
+const (
+	lateRetry = time.Second // between two attempts to connect
+	// The mode is known so long before commands are built for it. A call whose keys were checked for a single
+	// Redis may have keys of several slots, and the builder of a cluster panics on them.
+	lateSwitch = 50 * time.Millisecond
+)
 
 // Late returns a client whose calls fail until connect returns a client, which is called every second.
 // They fail with its last error, at first with failure. Close ends the attempts.
@@ -66,6 +72,8 @@ func (l *late) connect(connect func() (rueidis.Client, error)) {
 		}
 		client, err := connect()
 		if err == nil {
+			l.known.Store(&client)
+			time.Sleep(lateSwitch)
 			l.client.Store(&client)
 			context.AfterFunc(l.closed, client.Close)
 			return
@@ -94,7 +102,12 @@ func (l *late) ready(commands ...rueidis.Completed) rueidis.Client {
 
 func (l *late) B() rueidis.Builder { return l.now().B() }
 
-func (l *late) Mode() rueidis.ClientMode { return l.now().Mode() }
+func (l *late) Mode() rueidis.ClientMode {
+	if client := l.known.Load(); client != nil {
+		return (*client).Mode()
+	}
+	return l.none.Mode()
+}
 
 func (l *late) Nodes() map[string]rueidis.Client {
 	if client := l.now(); client != l.none {
