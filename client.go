@@ -108,9 +108,6 @@ func New(client rueidis.Client, opts ...Option) *Client {
 // mode of middleware or of package fallback decides. Connect takes at most the Dialer.Timeout of the
 // option, 5 s by default, for each address. It returns an error if the option is invalid, or if Redis
 // rejects the program, for instance its password.
-//
-// While it is unknown whether Redis is a cluster, names are checked as for a cluster, unless the option
-// has ForceSingleClient or a Sentinel.
 func Connect(option rueidis.ClientOption) (rueidis.Client, error) {
 	client, err := rueidis.NewClient(option)
 	switch {
@@ -124,11 +121,7 @@ func Connect(option rueidis.ClientOption) (rueidis.Client, error) {
 	case client != nil: // of a single server, which dials in each call
 		return client, nil
 	}
-	mode := rueidis.ClientModeCluster
-	if option.Sentinel.MasterSet != "" {
-		mode = rueidis.ClientModeSentinel
-	}
-	return redisx.Late(err, mode, func() (rueidis.Client, error) { return rueidis.NewClient(option) }), nil
+	return redisx.Late(err, func() (rueidis.Client, error) { return rueidis.NewClient(option) }), nil
 }
 
 // ID returns the client's ID: redisson.getId().
@@ -166,8 +159,7 @@ func (c *Client) open(name string) (limiterKeys, error) {
 	return newKeys(mapped, c.id), nil
 }
 
-// mapped returns a limiter's name in Redis. It returns an error if the name is invalid, or if the keys of a
-// limiter with that name do not share a slot of the cluster.
+// mapped returns a limiter's name in Redis, or an error if the name is invalid.
 func (c *Client) mapped(name string) (string, error) {
 	if c.redis == nil {
 		return "", fmt.Errorf("%w: give New a rueidis.Client", ErrNoClient)
@@ -181,10 +173,6 @@ func (c *Client) mapped(name string) (string, error) {
 	}
 	if name == "" || mapped == "" {
 		return "", fmt.Errorf("%w: %q is empty or was mapped to nothing", ErrInvalidName, name)
-	}
-	if c.engine.Cluster() && strings.ContainsAny(mapped, "{}") {
-		keys := newKeys(mapped, c.id)
-		return mapped, checkSlots(keys[:]...)
 	}
 	return mapped, nil
 }

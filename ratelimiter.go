@@ -35,6 +35,11 @@ func (l *Limiter) check(ctx context.Context) error {
 	if l.err != nil {
 		return l.err
 	}
+	if l.wire.client.engine.Cluster() {
+		if err := checkSlots(l.wire.keys[:]...); err != nil {
+			return err
+		}
+	}
 	return ctx.Err()
 }
 

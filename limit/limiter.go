@@ -82,12 +82,6 @@ func extendID(before string, prefix keyPrefix, suffix, settings string) (id, key
 // open opens a limiter with its members. Its calls share those of limiters with the same ID. A change
 // of the first key of a member revokes its leases and denials.
 func (l *Limiter) open(id string) {
-	if len(l.wire.keys) > 1 && l.wire.plan.client.Engine.Cluster() {
-		if err := l.wire.plan.client.SameSlot(l.wire.keys...); err != nil {
-			l.err = err
-			return
-		}
-	}
 	l.calls = engine.Limiter{
 		Engine: l.wire.plan.client.Engine, ID: id, Name: l.wire.name, Policy: l.wire.plan.kinds, DependsOn: l.wire.dependsOn,
 		Protocol: protocol{&l.wire}, Leases: l.wire.plan.leases,
@@ -112,6 +106,11 @@ func (l *Limiter) check(ctx context.Context) error {
 	}
 	if l.wire.plan == nil {
 		return fmt.Errorf("%w: open a Limiter with New", rratelimiter.ErrNoClient)
+	}
+	if client := l.wire.plan.client; client.Engine.Cluster() {
+		if err := client.SameSlot(l.wire.keys...); err != nil {
+			return err
+		}
 	}
 	return ctx.Err()
 }

@@ -50,6 +50,19 @@ func init() {
 		}
 		return nil, false
 	}
+	inside.NodeOf = func(limiter any) (*engine.Engine, string, bool) {
+		switch l := limiter.(type) {
+		case *Limiter:
+			if l != nil && l.err == nil && len(l.wire.keys) > 0 {
+				return l.wire.plan.client.Engine, l.wire.keys[0], true
+			}
+		case *rratelimiter.Limiter:
+			if opened, err := inside.OpenLimiter(l); err == nil {
+				return opened.Client.Engine, opened.Keys[0], true
+			}
+		}
+		return nil, "", false
+	}
 }
 
 // newPlan returns the plan of limiters of a client, or the error of an invalid client or policy.

@@ -88,7 +88,7 @@ func (g *Gate[R]) decide(ctx context.Context, q Request, err error) Answer {
 	case err != nil && !g.outgoing && !g.InvalidFails && errors.Is(err, limit.ErrInvalidRequest):
 		return answer(limit.Invalid, err) // in every mode: a client gains nothing by leaving something out
 	case err != nil:
-		return g.fail(err)
+		return g.byMode(err)
 	case g.Shadow:
 		return g.Ask(ctx, q)
 	}

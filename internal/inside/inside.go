@@ -18,13 +18,8 @@ var Open func(client any) (Client, error)
 var OpenLimiter func(limiter any) (Limiter, error)
 
 // NodeOf returns the engine and the first key of a *limit.Limiter or *rratelimiter.Limiter, whose node
-// gets its calls. It returns false for another type and for an invalid limiter. Package limit sets it
-// and Probe.
+// gets its calls. It returns false for another type and for an invalid limiter. Package limit sets it.
 var NodeOf func(limiter any) (g *engine.Engine, key string, ok bool)
-
-// Probe takes a permit of a limiter that exists for a millisecond, in the slot of a valid limiter and
-// with its rights. It reports whether Redis can grant there.
-var Probe func(ctx context.Context, limiter any) error
 
 // PermitsOf returns the permits of a member of a permits set, -1 if it is too short, and whether it has
 // the format of a grant: see member.go of package rratelimiter. The last four bytes of any member count.
@@ -52,7 +47,8 @@ type Names interface {
 	// Mapped returns a limiter's name as keys contain it, or an error if it is invalid.
 	Mapped(name string) (string, error)
 
-	// SameSlot returns rratelimiter.ErrCrossSlot if the keys do not share a slot.
+	// SameSlot returns rratelimiter.ErrCrossSlot if the keys, and those that begin with their hash tag, do
+	// not share a slot.
 	SameSlot(keys ...string) error
 }
 

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"github.com/redis/rueidis"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
@@ -54,8 +54,7 @@ type Server struct {
 	ratelimit.UnimplementedRateLimitServiceServer
 
 	config   Config
-	cluster  bool
-	redis    rueidis.Client
+	engine   *engine.Engine
 	guard    *guard.Guard
 	rules    atomic.Pointer[Rules]
 	metrics  *metrics

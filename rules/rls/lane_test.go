@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
@@ -76,6 +77,33 @@ slot_by: `+slotBy)
 			assert.Equal(c, want, []string{ask("tight"), ask("ban")}, slotBy)
 		})
 	}
+}
+
+// changing is a client that learns late that Redis is a single one.
+type changing struct {
+	rueidis.Client
+	mode *rueidis.ClientMode
+}
+
+func (c changing) Mode() rueidis.ClientMode { return *c.mode }
+
+// A service may start before Redis. Then one call decides the limits of a request.
+func TestShouldRateLimit_ModeOfTheClientChanges_DenialTakesNothing(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+		mode := rueidis.ClientModeCluster
+		s := newServer(t, rratelimiter.New(changing{f.Conn, &mode}), `
+domain: d
+descriptors:
+  - {key: wide, rate_limit: {unit: hour, requests_per_unit: 100}}
+  - {key: tight, rate_limit: {unit: hour, requests_per_unit: 1}}
+`)
+		mode = rueidis.ClientModeStandalone
+		ask := func() string { return summary(s.ShouldRateLimit(t.Context(), request(t, "d | wide | tight"))) }
+		assert.Equal(t, "OK | OK 99/100 hour 3600s | OK 0/1 hour 3600s", ask())
+		for range 5 {
+			assert.Equal(t, "OVER | OK 99/100 hour 3600s | OVER 0/1 hour 3600s", ask())
+		}
+	})
 }
 
 // More limits than one call decides, each of them five times.

@@ -96,7 +96,8 @@ func (s *Server) watchPassword(ctx context.Context) {
 		case <-time.After(pingInterval):
 		}
 		// The call has no deadline, whose end would close the connection.
-		err := s.redis.Do(ctx, s.redis.B().Ping().Build()).Error()
+		redis := s.engine.Redis()
+		err := redis.Do(ctx, redis.B().Ping().Build()).Error()
 		said, answered := rueidis.IsRedisErr(err)
 		refused := answered && (strings.HasPrefix(said.Error(), "WRONGPASS") || strings.HasPrefix(said.Error(), "NOAUTH"))
 		if err != nil && !answered || s.refused.Swap(refused) == refused {

@@ -41,7 +41,7 @@ func New(c Config) (*Server, error) {
 		c.Log = slog.Default()
 	}
 	s := &Server{
-		config: c, cluster: client.Engine.Cluster(), redis: client.Engine.Redis(), health: health.NewServer(),
+		config: c, engine: client.Engine, health: health.NewServer(),
 		metrics: newMetrics(cmp.Or(c.NearLimit, 0.8)),
 	}
 	s.failures = &guard.FailureLog{

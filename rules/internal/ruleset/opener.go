@@ -11,14 +11,16 @@ import (
 
 // opener opens the limiters of requests for one version of the file.
 type opener struct {
-	client  *rratelimiter.Client
-	cluster bool
-	opened  sync.Map // *limits to *openLimits
+	client *rratelimiter.Client
+	opened sync.Map // *limits to *openLimits
 }
 
-func newOpener(client *rratelimiter.Client) *opener {
-	c, err := inside.Open(client)
-	return &opener{client: client, cluster: err == nil && c.Engine.Cluster()}
+func newOpener(client *rratelimiter.Client) *opener { return &opener{client: client} }
+
+// cluster reports whether Redis is a Redis Cluster.
+func (o *opener) cluster() bool {
+	c, err := inside.Open(o.client)
+	return err == nil && c.Engine.Cluster()
 }
 
 // openLimits opens limiters of the same limits.

@@ -171,7 +171,6 @@ type Redis struct {
 	rueidis.Client
 	Where   string // its address, or the first one's
 	Replica bool   // it is a single server that follows another one
-	Cluster bool
 }
 
 // Open connects and detects a replica or a cluster.
@@ -218,14 +217,12 @@ func Open(ctx context.Context, o Options) (*Redis, error) {
 	return nil, errors.Join(errs...)
 }
 
+func (r *Redis) cluster() bool { return r.Mode() == rueidis.ClientModeCluster }
+
 // Late returns a connection that Open makes as soon as it can, for an error that IsAway.
 func (o Options) Late(away error) *Redis {
 	option, _ := o.client() // Open has checked it
-	mode := rueidis.ClientModeCluster
-	if option.Sentinel.MasterSet != "" {
-		mode = rueidis.ClientModeSentinel
-	}
-	client := redisx.Late(away, mode, func() (rueidis.Client, error) {
+	client := redisx.Late(away, func() (rueidis.Client, error) {
 		r, err := Open(context.Background(), o)
 		if err != nil {
 			return nil, err
@@ -245,7 +242,7 @@ func openCluster(option rueidis.ClientOption, where string) (*Redis, error) {
 		return nil, fmt.Errorf("%s is a cluster and denies user %q its slots: "+
 			"grant the rights +cluster|slots and +cluster|shards", where, user(option.Username))
 	}
-	return &Redis{Client: client, Where: where, Cluster: true}, nil
+	return &Redis{Client: client, Where: where}, nil
 }
 
 func word(about map[string]rueidis.RedisMessage, field string) string {
@@ -271,7 +268,7 @@ type slotRange struct {
 // Masters returns each server that has keys of its own: one, or all masters of a cluster. If slots of a
 // cluster have no master, it returns an error with their number.
 func (r *Redis) Masters(ctx context.Context) ([]Node, error) {
-	if !r.Cluster {
+	if !r.cluster() {
 		return []Node{{r.Client, r.Where}}, nil
 	}
 	ranges, err := r.slotRanges(ctx)
@@ -289,7 +286,7 @@ func (r *Redis) Masters(ctx context.Context) ([]Node, error) {
 
 // Home returns the server that has the key, as the only element.
 func (r *Redis) Home(ctx context.Context, key string) ([]Node, error) {
-	if !r.Cluster {
+	if !r.cluster() {
 		return r.Masters(ctx)
 	}
 	ranges, err := r.slotRanges(ctx)

@@ -13,15 +13,17 @@ import (
 	"syscall"
 
 	"github.com/redis/rueidis"
+
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Explain adds the address and advice to the error of a call. It returns errors with advice unchanged.
 func (r *Redis) Explain(err error) error {
 	where := r.Where
 	var operation *net.OpError
-	if r.Cluster && errors.As(err, &operation) && operation.Addr != nil {
+	if r.cluster() && errors.As(err, &operation) && operation.Addr != nil {
 		where = operation.Addr.String() + ", a node of the cluster of " + r.Where
-	} else if r.Cluster && late(err) {
+	} else if r.cluster() && late(err) {
 		where = "a node of the cluster of " + r.Where
 	}
 	return explain(err, where, "")
@@ -85,6 +87,8 @@ func explain(err error, where, name string) error {
 		return awayf("%s does not know this master: check master_set and SENTINEL MASTERS", where)
 	case errors.As(err, &operation):
 		return awayf("%s cannot be reached: %w", where, err)
+	case redisx.Away(err):
+		return awayf("%s is not ready (%w): retry later", where, err)
 	}
 	return err
 }
@@ -129,10 +133,11 @@ func explainSaid(said *rueidis.RedisError, err error, where, name string) error 
 			where)
 	case "READONLY":
 		return fmt.Errorf("%s is a replica and rejects changes: name its master by --redis", where)
-	case "LOADING", "BUSY", "MASTERDOWN", "TRYAGAIN":
-		return awayf("%s is not ready (%s): retry later", where, text)
 	case "CLUSTERDOWN":
 		return awayf("the cluster of %s is down (%s): CLUSTER NODES shows which node is missing", where, text)
+	}
+	if redisx.Away(err) {
+		return awayf("%s is not ready (%s): retry later", where, text)
 	}
 	if strings.Contains(text, "executing the script can't run this command") {
 		return fmt.Errorf("%s denies this user a command of the script: grant the right by ACL SETUSER", where)
