@@ -9,6 +9,7 @@ import (
 type hint struct {
 	seen   lastSeen
 	counts schedule
+	turns  turns
 }
 
 // lastSeen is the rate that Redis last reported. It makes calls cheaper, and no answer depends on it:
