@@ -104,6 +104,7 @@ func (s *turns) lag(f *forecast, granted int64, wait, jitter time.Duration) time
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	interval := max(f.interval.Milliseconds(), 1)
+	s.beaten = min(s.beaten, f.now) // the clock may be set back
 	if s.next > 0 && f.now >= s.next {
 		s.waits++
 		if granted == 0 {
