@@ -36,7 +36,7 @@ const (
 func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
 	leases := b.Lease.Span > 0
-	hint, interval := w.hint().seen.get()
+	hint, _, interval := w.hint().seen.get()
 	ended, permits, flags, runs := "", "", "", ""
 	if hint != "" && !w.client.engine.ServerTime() {
 		ended = strconv.FormatInt(now.UnixMilli()-interval, 10)

@@ -67,19 +67,20 @@ func WithServerTime() Option {
 	return func(c *Client) { c.settings.Now, c.settings.ServerTime = nil, true }
 }
 
-const defaultWaitJitter = 20 * time.Millisecond
+const defaultWaitJitter = 100 * time.Millisecond
 
-// WithWaitJitter sets by how much callers that wait for permits ask later than at the first
-// millisecond in which the permits are free. That is 3 ms and a random time, which is below d and
-// at most a fifth of the interval. The default is 20 ms, which leaves Redisson's waiters their turn:
-// they ask 3 ms later, and their timer some milliseconds after that. Permits return in a burst, so
-// waiters that always ask first would leave none for Java.
+// WithWaitJitter sets by how much callers that wait ask late for permits, at most: only a program that
+// shares limiters with waiters of Redisson needs it, and the default of 100 ms suits most. Permits return
+// in a burst, and Redisson's waiters ask some milliseconds late, so Go would take all of them. Therefore a
+// Client that got more than half of the permits asks later, by up to d and a fifth of the interval, and
+// one that got fewer asks on time. While no other program waits, that costs at most a fortieth of the
+// rate.
 //
-// With 0, callers ask on time: for a limiter that only Go programs use. A caller also asks on time
-// if its deadline would pass otherwise. Callers that do not wait, as those of TryAcquire, can take
-// the permits before callers that wait. For a TokenBucket, LeakyBucket or Smooth of package limit, the
-// time is below d and 5 ms, so that processes share the permits. The other policies ask on time,
-// unless they are joined with a Limiter. A d below 0 is [ErrInvalidOption].
+// With 0, callers always ask on time. So does a caller whose deadline would pass otherwise. Callers that
+// do not wait, as those of TryAcquire, can take the permits before callers that wait. For a Limiter in a
+// limit.Join, the time is random. For a TokenBucket, LeakyBucket or Smooth of package limit, it is random
+// and below d and 5 ms, so that processes share the permits. The other policies ask on time. A d below 0
+// is [ErrInvalidOption].
 func WithWaitJitter(d time.Duration) Option {
 	return func(c *Client) {
 		if d < 0 {

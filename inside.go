@@ -3,6 +3,7 @@ package rratelimiter
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
@@ -63,7 +64,10 @@ func (n *naming) SameSlot(keys ...string) error {
 // forecastOf returns the forecast of a limiter in a reply of package limit's scripts.
 func (c *Client) forecastOf(r inside.Reply) engine.Forecast {
 	f := &forecast{rate: r.Rate, interval: millis(r.Interval), reset: millis(r.Reset), free: r.Free,
-		expires: millis(r.KeepAlive), jitter: c.waitJitter}
+		expires: millis(r.KeepAlive)}
+	if jitter := min(c.waitJitter, f.interval/5); jitter > 0 {
+		f.lag = rand.N(jitter)
+	}
 	for pair := 0; pair+1 < len(r.Returns); pair += 2 {
 		f.add(r.Returns[pair], r.Returns[pair+1])
 	}

@@ -35,6 +35,7 @@ var (
 	releaseScript    = redisx.NewScript(scriptTexts["release"])
 	refundScript     = redisx.NewScript(scriptTexts["refund"])
 	recountScript    = redisx.NewScript(scriptTexts["recount"])
+	countedScript    = redisx.NewScript(scriptTexts["counted"])
 	availableScript  = redisx.NewScript(scriptTexts["available"])
 	trySetRateScript = redisx.NewScript(scriptTexts["trysetrate"])
 	setRateScript    = redisx.NewScript(scriptTexts["setrate"])

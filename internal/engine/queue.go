@@ -70,7 +70,7 @@ func (q *queue) askBy(w *waiter, ahead int64) bool {
 	now := time.Now()
 	due := now
 	if q.replied && !q.aboveLimit(w) && q.missedBy(w, ahead, now) == 0 {
-		if due = q.forecastAt.Add(freshEnough); !w.deadline.IsZero() {
+		if due = q.forecastAt.Add(freshEnough + q.lag); !w.deadline.IsZero() {
 			// Early enough for a reply before the deadline.
 			due = earliest(due, now.Add(w.deadline.Sub(now)/2))
 		}

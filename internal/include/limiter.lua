@@ -39,11 +39,7 @@ if not (hinted or #rate < 16 and match(rate, '^%d+$') and match(interval, '^%d+$
 end
 -- + 0 converts a text in half of tonumber's time.
 rate = rate + 0
-local now = ARGV[1]
-if now == '' then
-  local time = call('TIME')
-  now = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
-end
+--@include now
 if not hinted or not ended or ended == '' then
   ended = now - interval
 end

@@ -170,3 +170,13 @@ func TestUnquote_NoQuotedName_StaysAsItIs(t *testing.T) {
 		require.Equal(t, text, Unquote(text))
 	}
 }
+
+// TestMayBePolicy_Marks_AreNone: keys of the library that expire by themselves.
+func TestMayBePolicy_Marks_AreNone(t *testing.T) {
+	for key, want := range map[string]bool{
+		"{bob}:counted": false, "{bob}:x:counted": false, "{bob}:settled:9b6c5027642c346e": false, "{bob}:counter": true,
+	} {
+		_, ok := MayBePolicy(key)
+		require.Equal(t, want, ok, key)
+	}
+}
