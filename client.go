@@ -78,8 +78,9 @@ const defaultWaitJitter = 20 * time.Millisecond
 // With 0, callers ask on time: for a limiter that only Go programs use. A caller also asks on time
 // if its deadline would pass otherwise. Callers that do not wait, as those of TryAcquire, can take
 // the permits before callers that wait. For a TokenBucket, LeakyBucket or Smooth of package limit, the
-// time is below d and 5 ms, so that processes share the permits. The other policies ask on time,
-// unless they are joined with a Limiter. A d below 0 is [ErrInvalidOption].
+// time is below d, 5 ms, and a fifth of the time in which the permits of all waiters come free, so
+// that processes share the permits and none is lost. The other policies ask on time, unless they are
+// joined with a Limiter. A d below 0 is [ErrInvalidOption].
 func WithWaitJitter(d time.Duration) Option {
 	return func(c *Client) {
 		if d < 0 {
