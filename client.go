@@ -76,11 +76,12 @@ const defaultWaitJitter = 100 * time.Millisecond
 // one that got fewer asks on time. While no other program waits, that costs at most a fortieth of the
 // rate.
 //
-// With 0, callers always ask on time. So does a caller whose deadline would pass otherwise. Callers that
-// do not wait, as those of TryAcquire, can take the permits before callers that wait. For a Limiter in a
-// limit.Join, the time is random. For a TokenBucket, LeakyBucket or Smooth of package limit, it is random
-// and below d and 5 ms, so that processes share the permits. The other policies ask on time. A d below 0
-// is [ErrInvalidOption].
+// With 0, callers ask on time: for a limiter that only Go programs use. A caller also asks on time if its
+// deadline would pass otherwise. Callers that do not wait, as those of TryAcquire, can take the permits
+// before callers that wait. For a Limiter in a limit.Join, the time is random. For a TokenBucket,
+// LeakyBucket or Smooth of package limit, it is random and below d, 5 ms, and a fifth of the time in which
+// the permits of all waiters come free, so that processes share the permits and none is lost. The other
+// policies ask on time. A d below 0 is [ErrInvalidOption].
 func WithWaitJitter(d time.Duration) Option {
 	return func(c *Client) {
 		if d < 0 {

@@ -94,8 +94,8 @@
 // If a name contains "{", its braces stay, and its keys have two colons: "{tenant}:7::". No two
 // names share a key. Two policies of a name that differ only in their permits would share a key,
 // which is an error. A key expires when it no longer counts any permit, so each user can have a
-// name. That of a Pause expires a minute after the end of the pause. [Taken.Settle] leaves
-// "{user:7}:settled:" and 16 digits for five minutes.
+// name. That of a bucket or a Smooth expires a second later, that of a Pause a minute after its end.
+// [Taken.Settle] leaves "{user:7}:settled:" and 16 digits for five minutes.
 //
 // If a deployment changes the policies of a name, they take effect with the next call. A policy of
 // the same kind and interval keeps its grants; others begin with all permits free.

@@ -233,9 +233,10 @@ func decisions(answers []engine.Answer) []rratelimiter.Decision {
 
 // TryAcquireWithin takes permits as soon as they are free, if that is within the timeout, and
 // reports whether it did. It queues with callers of Acquire. If the permits cannot be free in time,
-// it returns false at once, so a loop on it does not wait: use Acquire there. The timeout counts from
-// the call, and no permit is granted after it. A timeout of 0 or below is one try, like TryAcquire.
-// If Redis has not replied by then, the error is [context.DeadlineExceeded].
+// it returns false at once, so a loop on it does not wait: use Acquire there. Permits that others may
+// return are not foreseen. The timeout counts from the call, and no permit is granted after it. A
+// timeout of 0 or below is one try, like TryAcquire. If Redis has not replied by then, the error is
+// [context.DeadlineExceeded].
 func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
 	if timeout <= 0 {
 		return l.TryAcquire(ctx, permits)
@@ -251,12 +252,17 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 // are served first come, first served, a large request before smaller ones behind it.
 //
 // Nothing is booked in Redis for a caller that waits: the Client asks when its first caller can be
-// served. So callers that leave, and a program that ends, keep nothing from others.
-// Permits of a bucket that came free while a caller waited count from that moment, if it is at most
-// 10 ms before the call. So the delay of a call does not slow the pace.
+// served, and after five seconds at the latest, since other Clients may have returned permits. So
+// callers that leave, and a program that ends, keep nothing from others.
+//
+// Permits of a bucket that came free while a caller waited count from that moment, for as long as a
+// call takes: 10 ms or the time of the last calls, whichever is longer, and at most a second. So the
+// time of a call does not slow the pace. In any span t, waiters get at most the capacity, and the rate
+// for t and the time of a call.
 //
 // Acquire ends with ctx. If the permits cannot be free before the deadline of ctx, it fails at once
-// with an error that is [context.DeadlineExceeded]. An Acquire that fails holds no permits.
+// with an error that is [context.DeadlineExceeded]. Permits that others may return are not foreseen.
+// An Acquire that fails holds no permits.
 func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return err

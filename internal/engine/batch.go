@@ -28,7 +28,7 @@ type Batch struct {
 	Requests []*Request
 	Ordered  bool          // if a request is denied, those behind it are denied too
 	Full     bool          // all answers have all fields
-	Backdate time.Duration // of an Ordered batch: how far back its grants may be dated, since the callers waited then
+	Backdate time.Duration // of an Ordered batch: how far back grants may be dated, since the callers waited then
 	Lease    Lease         // for later callers
 	Args     []string      // set by Protocol.Arguments
 

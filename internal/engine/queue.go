@@ -32,7 +32,7 @@ type queue struct {
 	lag        time.Duration // of the forecast
 	took       time.Duration
 	due        time.Time // when the first waiter could be served, by the forecast
-	answered   time.Time // when the reply arrived
+	answered   time.Time // when the reply arrived, or the queue began
 
 	batch  Batch
 	inCall []*waiter // of the batch

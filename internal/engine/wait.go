@@ -93,7 +93,7 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 // startQueue starts the queue of an entry if there is none. The entry is locked.
 func (l *Limiter) startQueue(e *entry) {
 	if e.queue == nil {
-		q := &queue{changed: make(chan struct{}, 1)}
+		q := &queue{changed: make(chan struct{}, 1), answered: time.Now()}
 		q.batch.Ordered, q.batch.Full, q.batch.queue = true, l.Engine.denials != nil, q
 		e.queue = q
 		l.Engine.dependents.add(l)

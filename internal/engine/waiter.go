@@ -36,7 +36,7 @@ func (q *list) remove(w *waiter) {
 type waiter struct {
 	Request
 	arrival    uint64
-	forPermits bool // a reply did not serve it, or a waiter before it: it waits for permits, not only for Redis
+	forPermits bool // it waits for permits: a reply did not serve it, or a waiter before it
 	next, prev *waiter
 	done       chan struct{} // has one element once the answer is final
 	deadline   time.Time     // zero for none
