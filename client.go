@@ -136,6 +136,7 @@ func (c *Client) ID() string { return c.id }
 func (c *Client) Limiter(name string, opts ...LimiterOption) *Limiter {
 	l := &Limiter{wire: wire{client: c, name: name}}
 	l.wire.keys, l.err = c.open(name)
+	l.crossSlot = checkSlots(l.wire.keys[:]...)
 	for _, opt := range opts {
 		if opt != nil {
 			opt(l)

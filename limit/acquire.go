@@ -3,6 +3,8 @@ package limit
 import (
 	"cmp"
 	"context"
+	"errors"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,6 +57,10 @@ func (p protocol) Arguments(b *engine.Batch, now time.Time) {
 		b.Args = append(b.Args, strconv.FormatInt(b.Lease.Permits, 10), strconv.FormatInt(b.Lease.Span.Milliseconds(), 10))
 	}
 }
+
+// fullFor is how long the key of a full bucket stays, so that callers that wait lose nothing by the time
+// of their call: see backdate in scripts/acquire.lua.
+const fullFor = engine.LongestCall
 
 // Answer reads the reply of the acquire script.
 func (p protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
@@ -171,4 +177,38 @@ func (p protocol) Refund(b *engine.Batch) func(context.Context) {
 		return nil
 	}
 	return func(ctx context.Context) { _ = refund(ctx, permits) }
+}
+
+// refund returns permits of one grant: of a caller that left or settles, or a lease. The grants with
+// these receipts must still take them. It leaves leases as they are.
+func (w *wire) refund(ctx context.Context, permits int64, receipts ...string) error {
+	if !has(w.members, "release") { // as of a Pause, or of Redisson's layout
+		return nil
+	}
+	_, err := engine.Refund(ctx, w.plan.client.Engine, w.dependsOn, w.returning(permits, receipts...))
+	if errors.Is(err, redisx.ErrRanBefore) {
+		return nil
+	}
+	return err
+}
+
+// returning returns the call that returns permits.
+func (w *wire) returning(permits int64, receipts ...string) func(context.Context) (rueidis.RedisMessage, error) {
+	return func(ctx context.Context) (rueidis.RedisMessage, error) {
+		return w.run(ctx, release, []string{strconv.FormatInt(permits, 10)}, receipts...)
+	}
+}
+
+const (
+	epochBase  = 36
+	leastEpoch = 36 * 36 * 36 * 36 * 36 // of six digits, as all are
+)
+
+// newEpoch returns a random word. The call that begins a state sets it, and a refund names it.
+// So no refund changes a state that began after its grant, as one does after a Reset. Two states of
+// a name share an epoch in one of two billion cases.
+func newEpoch() string { return string(appendEpoch(nil)) }
+
+func appendEpoch(to []byte) []byte {
+	return strconv.AppendUint(to, leastEpoch+rand.Uint64N((epochBase-1)*leastEpoch), epochBase)
 }

@@ -18,8 +18,9 @@ import (
 // error. A change that was sent may still take effect. If permits arrive for a caller that has
 // left, the Client releases them.
 type Limiter struct {
-	wire wire
-	err  error // of the client, the name or the policies
+	wire      wire
+	err       error // of the client, the name or the policies
+	crossSlot error // if Redis is a cluster
 
 	calls engine.Limiter
 
@@ -62,6 +63,9 @@ func (p *plan) limiter(name string, prefix keyPrefix) *Limiter {
 		m.name, m.keys = name, l.wire.keys[i:i+1:i+1]
 	}
 	l.wire.name, l.wire.dependsOn = name, l.wire.keys
+	if prefix.before == "" { // the name has braces
+		l.crossSlot = p.client.SameSlot(l.wire.keys...)
+	}
 	l.open(id)
 	return l
 }
@@ -107,10 +111,8 @@ func (l *Limiter) check(ctx context.Context) error {
 	if l.wire.plan == nil {
 		return fmt.Errorf("%w: open a Limiter with New", rratelimiter.ErrNoClient)
 	}
-	if client := l.wire.plan.client; client.Engine.Cluster() {
-		if err := client.SameSlot(l.wire.keys...); err != nil {
-			return err
-		}
+	if l.crossSlot != nil && l.wire.plan.client.Engine.Cluster() {
+		return l.crossSlot
 	}
 	return ctx.Err()
 }
@@ -139,7 +141,7 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 // Redisson's layout corrected, which their scripts do not. Without a deadline, wait ends with ctx.
 func (l *Limiter) try(ctx context.Context, ask engine.Ask) (result engine.Result, err error) {
 	err = l.calls.TrySlot(ctx, ask, &result)
-	if err == nil {
+	if err == nil && l.wire.plan.shared {
 		l.countDrift()
 	}
 	return result, err
@@ -147,16 +149,13 @@ func (l *Limiter) try(ctx context.Context, ask engine.Ask) (result engine.Result
 
 func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) (bool, error) {
 	granted, err := l.calls.WaitSlot(ctx, permits, deadline)
-	if err == nil {
+	if err == nil && l.wire.plan.shared {
 		l.countDrift()
 	}
 	return granted, err
 }
 
 func (l *Limiter) countDrift() {
-	if !l.wire.plan.shared {
-		return
-	}
 	for _, m := range l.wire.members {
 		if m.redisson != nil {
 			m.redisson.CountDrift()
