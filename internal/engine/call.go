@@ -327,7 +327,7 @@ func (g *Engine) wake(id string) {
 		return
 	}
 	if e.queue != nil {
-		e.queue.fresh.changed = true
+		e.queue.fresh.stale = true
 		e.queue.wake()
 	}
 	g.registry.unlockEntry(e)
