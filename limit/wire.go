@@ -94,7 +94,7 @@ func (w *wire) initial() (calls []redisx.Call) {
 // notInitialized reports whether a script replied that a joined limiter has no rate.
 func notInitialized(message rueidis.RedisMessage) bool {
 	r := redisx.ReadReply(message)
-	return message.IsArray() && r.Number() == replyNotInitialized && r.OK()
+	return message.IsArray() && r.Number() == replyNoRate && r.OK()
 }
 
 // aboveLimit returns the error of a request for more permits than can ever be granted.
@@ -126,8 +126,8 @@ func (w *wire) unexpected(message rueidis.RedisMessage) error {
 const (
 	replyDone = iota
 	replyAgain
-	replyNotInitialized
-	replyState
+	replyNoRate
+	replyCorrupt
 )
 
 // isBrief reports whether a reply has only the texts of the policies: all requests were granted.
@@ -203,7 +203,7 @@ func (w *wire) stopped(code int64, r redisx.Reply, message rueidis.RedisMessage)
 		return w.unexpected(message)
 	}
 	m := w.members[at-1]
-	if code == replyNotInitialized && r.Ended() {
+	if code == replyNoRate && r.Ended() {
 		return fmt.Errorf("%w: %q has no rate, open it with InitialRate or call SetRate",
 			rratelimiter.ErrNotInitialized, m.name)
 	}
@@ -212,7 +212,7 @@ func (w *wire) stopped(code int64, r redisx.Reply, message rueidis.RedisMessage)
 		key, field = r.Number(), r.Text()
 	}
 	value := r.Text()
-	if code != replyState || !r.Ended() || key < 1 || key > int64(len(m.keys)) {
+	if code != replyCorrupt || !r.Ended() || key < 1 || key > int64(len(m.keys)) {
 		return w.unexpected(message)
 	}
 	return &rratelimiter.StateError{Key: m.keys[key-1], Field: field, Value: value}
