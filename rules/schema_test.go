@@ -196,7 +196,8 @@ func TestPage_Policies_HaveARow(t *testing.T) {
 	}
 }
 
-// docs/rules.md and forward-auth.md describe each field of testdata/rules.yaml, which has all, and its own files are valid.
+// docs/rules.md and forward-auth.md describe each field of testdata/rules.yaml, which has all. The files
+// that docs/rules.md shows are valid.
 func TestPage_File_HasEveryField(t *testing.T) {
 	page, err := os.ReadFile("../docs/rules.md")
 	require.NoError(t, err)
