@@ -20,7 +20,7 @@ func (l *Limiter) Try(ctx context.Context, ask Ask) (result Result, err error) {
 		slot.SetFromMemory()
 	}
 	if err == nil && result.Allowed {
-		slot.Put(receipt.Receipt{Permits: result.Granted, Refund: result.Refund})
+		slot.Put(receipt.Receipt{Permits: result.Granted, Refund: result.Refund, Return: result.Return})
 	}
 	return result, err
 }

@@ -25,7 +25,7 @@ func (l *Limiter) Wait(ctx context.Context, permits int64, deadline time.Time) (
 		slot.SetFromMemory()
 	}
 	if granted {
-		slot.Put(receipt.Receipt{Permits: permits, Refund: result.Refund})
+		slot.Put(receipt.Receipt{Permits: permits, Refund: result.Refund, Return: result.Return})
 	}
 	var late *errDeadline
 	if !deadline.IsZero() && errors.As(err, &late) {
