@@ -19,13 +19,12 @@ local at@, dated@ = clock@ + 999, clock@
 do
   local found = call('ZRANGE', KEYS[@1], 0, 2, 'WITHSCORES')
   if found[1] then
-    local latest, sum = found[2], found[4]
-    if found[1] == 'held' and found[3] == 'clock' then
-      latest, sum = sum, latest
-    elseif found[1] ~= 'clock' or found[3] ~= 'held' then
+    local score = {[found[1]] = found[2], [found[3] or ''] = found[4]}
+    local latest = score.clock
+    if not latest or not score.held then
       return {3, @, found[1]}
     end
-    held@, dated@, clock@ = -sum, max(clock@, -latest), max(clock@, -1 - latest)
+    held@, dated@, clock@ = -score.held, max(clock@, -latest), max(clock@, -1 - latest)
     at@, first@ = clock@ - clock@ % 1000 + 999, tonumber(found[6] or '')
     if first@ and first@ <= at@ then
       dead@ = call('ZRANGEBYSCORE', KEYS[@1], 0, format('%d', at@), 'WITHSCORES', 'LIMIT', 0, 256)
@@ -47,7 +46,7 @@ do
 end
 local free@ = most@ - held@
 
---@ more  in: at@ clock@ dead@ first@ free held@ rest@ total
+--@ more  in: clock@ dead@ first@ free held@ rest@ total
 -- More leases may have ended than a page.
 if total > free and first@ and #dead@ == 512 then
   --@include drop
