@@ -45,6 +45,28 @@ func TestInFlight_WorkedExample(t *testing.T) {
 	assert.Empty(t, f.redis.Keys(), "nothing is held")
 }
 
+// TestInFlight_LeasesWithOneEnd_AreReturnedByTheirGrants: a deployment has changed the lease.
+func TestInFlight_LeasesWithOneEnd_AreReturnedByTheirGrants(t *testing.T) {
+	f := newClocked(t)
+	long, short := New(f.client, "name", InFlight{9, 2 * time.Second}), New(f.client, "name", InFlight{9, time.Second})
+	a := f.take(long, 3)
+	f.advance(time.Second)
+	b := f.take(short, 2)
+	assert.EqualValues(t, 6, f.refund(long, b, 3).Remaining)
+	assert.EqualValues(t, 6, f.refund(long, b, 3).Remaining)
+	assert.EqualValues(t, 9, f.refund(short, a, 9).Remaining)
+}
+
+// TestPause_BesideInFlight_HasNoPace: the permits are those that are free.
+func TestPause_BesideInFlight_HasNoPace(t *testing.T) {
+	f := newClocked(t)
+	l := New(f.client, "name", InFlight{8, time.Hour}, Pause{time.Hour})
+	require.NoError(t, l.Pause(t.Context(), time.Minute))
+	require.False(t, redistest.Result(t, l.TryAcquire, 1))
+	f.advance(time.Minute + time.Millisecond)
+	assert.True(t, redistest.Result(t, l.TryAcquire, 8))
+}
+
 func TestInFlight_InvalidFields_AreErrors(t *testing.T) {
 	for _, p := range []InFlight{{0, time.Second}, {1_000_001, time.Second}, {1, 0}, {1, time.Microsecond}, {-1, time.Second}} {
 		require.ErrorIs(t, Validate(p), rratelimiter.ErrInvalidRate, "%+v", p)
@@ -247,6 +269,9 @@ func TestTaken_InFlightBesideRedisson_ReturnsThePlace(t *testing.T) {
 			takeAll(t, &alone, 2, places)
 			require.NoError(t, alone.Settle(t.Context(), 4), "there is nothing to charge")
 			assert.Equal(t, []int64{5}, remainingOf(t, places))
+			takeAll(t, &alone, 3, places)
+			require.NoError(t, alone.Settle(t.Context(), 1))
+			assert.Equal(t, []int64{5}, remainingOf(t, places), "1 and 2 by the same script")
 		})
 	}
 }
