@@ -21,7 +21,7 @@ do
   if found[1] then
     local score = {[found[1]] = found[2], [found[3] or ''] = found[4]}
     local latest = score.clock
-    if not latest or not score.held then
+    if not latest or not score.held or max(latest, score.held) > -1 then
       return {3, @, found[1]}
     end
     held@, dated@, clock@ = -score.held, max(clock@, -latest), max(clock@, -1 - latest)

@@ -57,6 +57,26 @@ func TestInFlight_LeasesWithOneEnd_AreReturnedByTheirGrants(t *testing.T) {
 	assert.EqualValues(t, 9, f.refund(short, a, 9).Remaining)
 }
 
+// TestInFlight_ForeignState_IsAStateError, and stays as it is.
+func TestInFlight_ForeignState_IsAStateError(t *testing.T) {
+	for _, state := range []map[string]float64{
+		{"x": 1}, {"clock": -5}, {"held": -5}, {"clock": -5, "other": -3}, {"clock": 5, "held": -5}, {"clock": -5, "held": 5},
+		{"clock": -5, "held": -3, "x": 1}, {"clock": -5, "held": -3, "a 9 1": 9, "a 10 x": 10},
+	} {
+		f := newClocked(t)
+		l := New(f.client, "name", InFlight{5, time.Hour})
+		for member, score := range state {
+			_, err := f.redis.ZAdd(l.wire.keys[0], score, member)
+			require.NoError(t, err)
+		}
+		before := f.redis.Dump()
+		var stateErr *rratelimiter.StateError
+		require.ErrorAs(t, redistest.Err(l.Take(t.Context(), 1)), &stateErr, "%v", state)
+		require.ErrorAs(t, l.Release(t.Context(), 1), &stateErr, "%v", state)
+		assert.Equal(t, before, f.redis.Dump())
+	}
+}
+
 // TestPause_BesideInFlight_HasNoPace: the permits are those that are free.
 func TestPause_BesideInFlight_HasNoPace(t *testing.T) {
 	f := newClocked(t)

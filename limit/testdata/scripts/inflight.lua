@@ -16,7 +16,7 @@ do
   if found[1] then
     local score = {[found[1]] = found[2], [found[3] or ''] = found[4]}
     local latest = score.clock
-    if not latest or not score.held then
+    if not latest or not score.held or max(latest, score.held) > -1 then
       return {3, 1, found[1]}
     end
     held1, dated1, clock1 = -score.held, max(clock1, -latest), max(clock1, -1 - latest)
@@ -155,7 +155,7 @@ do
   if found[1] then
     local score = {[found[1]] = found[2], [found[3] or ''] = found[4]}
     local latest = score.clock
-    if not latest or not score.held then
+    if not latest or not score.held or max(latest, score.held) > -1 then
       return {3, 1, found[1]}
     end
     held1, dated1, clock1 = -score.held, max(clock1, -latest), max(clock1, -1 - latest)
@@ -225,7 +225,7 @@ do
   if found[1] then
     local score = {[found[1]] = found[2], [found[3] or ''] = found[4]}
     local latest = score.clock
-    if not latest or not score.held then
+    if not latest or not score.held or max(latest, score.held) > -1 then
       return {3, 1, found[1]}
     end
     held1, dated1, clock1 = -score.held, max(clock1, -latest), max(clock1, -1 - latest)
@@ -308,7 +308,7 @@ do
   if found[1] then
     local score = {[found[1]] = found[2], [found[3] or ''] = found[4]}
     local latest = score.clock
-    if not latest or not score.held then
+    if not latest or not score.held or max(latest, score.held) > -1 then
       return {3, 1, found[1]}
     end
     held1, dated1, clock1 = -score.held, max(clock1, -latest), max(clock1, -1 - latest)
