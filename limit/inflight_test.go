@@ -88,7 +88,8 @@ func TestPause_BesideInFlight_HasNoPace(t *testing.T) {
 }
 
 func TestInFlight_InvalidFields_AreErrors(t *testing.T) {
-	for _, p := range []InFlight{{0, time.Second}, {1_000_001, time.Second}, {1, 0}, {1, time.Microsecond}, {-1, time.Second}} {
+	for _, p := range []InFlight{{0, time.Second}, {1_000_001, time.Second}, {1, 0}, {1, time.Microsecond},
+		{-1, time.Second}} {
 		require.ErrorIs(t, Validate(p), rratelimiter.ErrInvalidRate, "%+v", p)
 	}
 	require.NoError(t, Validate(InFlight{1_000_000, time.Millisecond}))
@@ -241,7 +242,8 @@ func stopAt(command string, c call, l *Limiter) func(f *fixture) error {
 	text := strings.ReplaceAll(scriptText(c, l.wire.members), "call('"+command+"'", "error('stopped')('"+command+"'")
 	return func(f *fixture) error {
 		args := callArguments([]string{fmt.Sprint(time.Now().UnixMicro()), "1", newEpoch()}, l.wire.members, time.Now())
-		return f.Conn.Do(f.Context(), f.Conn.B().Eval().Script(text).Numkeys(1).Key(l.wire.keys...).Arg(args...).Build()).Error()
+		eval := f.Conn.B().Eval().Script(text).Numkeys(1).Key(l.wire.keys...).Arg(args...).Build()
+		return f.Conn.Do(f.Context(), eval).Error()
 	}
 }
 
@@ -276,7 +278,8 @@ func TestTaken_InFlight_ReturnsThePlace(t *testing.T) {
 func TestTaken_InFlightBesideRedisson_ReturnsThePlace(t *testing.T) {
 	for _, actual := range []int64{0, 1, 2, 3} {
 		withRedis(t, func(t *testing.T, f *fixture) {
-			shared := f.client.Limiter("{x}:shared", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 20, Interval: time.Hour}))
+			rate := rratelimiter.Rate{Permits: 20, Interval: time.Hour}
+			shared := f.client.Limiter("{x}:shared", rratelimiter.InitialRate(rate))
 			places := New(f.client, "{x}:places", InFlight{5, time.Minute})
 			var taken Taken
 			takeAll(t, &taken, 2, shared, places)
@@ -333,7 +336,9 @@ func TestInFlight_Waiters_AreServedInOrder(t *testing.T) {
 // TestInFlight_ManyWaiters_AskTenTimesASecond: also while one after another gives up. No wait ends before
 // its deadline.
 func TestInFlight_ManyWaiters_AskTenTimesASecond(t *testing.T) {
-	for name, opts := range map[string][]rratelimiter.Option{"": nil, "denial cache": {rratelimiter.WithDenialCache(time.Second)}} {
+	for name, opts := range map[string][]rratelimiter.Option{
+		"": nil, "denial cache": {rratelimiter.WithDenialCache(time.Second)},
+	} {
 		runWithRedis(t, name, func(t *testing.T, f *fixture) {
 			l := New(rratelimiter.New(f.Conn, opts...), "name", InFlight{3, time.Hour})
 			require.True(t, redistest.Result(t, l.TryAcquire, 3))

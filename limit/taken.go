@@ -141,8 +141,8 @@ const (
 //
 // gives everything back if the call fails before its own Settle.
 //
-// An [InFlight] gets back all permits of this call, whatever the number is. Any other refund returns the
-// permits of this call, while they are taken: after their window it returns nothing. Of a [SlidingLog] it also returns nothing if more than 256 entries have followed. Settle
+// An [InFlight] gets back all permits of this call, whatever the number is. Another refund returns
+// the permits of this call, while they are taken: after their window it returns nothing. Of a [SlidingLog] it also returns nothing if more than 256 entries have followed. Settle
 // goes on if ctx ends or has ended. It lasts five seconds at most, and tries again while Redis cannot
 // be reached. A lost reply does no harm: Redis remembers for five minutes which settlements have run.
 //

@@ -1,7 +1,6 @@
 package policies
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -80,7 +79,7 @@ func TestInFlight_ManyPlaces_CallsStayShort(t *testing.T) {
 	pages := timed(1, func() { require.True(t, redistest.Result(t, l.TryAcquire, 140_000)) })
 	s.Now = s.Now.Add(2 * time.Hour)
 	all := timed(1, func() { require.True(t, redistest.Result(t, l.TryAcquire, 2*places)) })
-	t.Log(fmt.Sprintf("a grant and its return: %v with few places held, %v with 100,000; after 50,000 leases: %v; after all: %v", few,
-		many, pages, all))
+	t.Logf("a grant and its return: %v with few places held, %v with 100,000; after 50,000 leases: %v; after all: %v",
+		few, many, pages, all)
 	assert.Less(t, many, 5*few)
 }
