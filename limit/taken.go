@@ -142,9 +142,10 @@ const (
 // gives everything back if the call fails before its own Settle.
 //
 // An [InFlight] gets back all permits of this call, whatever the number is. Another refund returns
-// the permits of this call, while they are taken: after their window it returns nothing. Of a [SlidingLog] it also returns nothing if more than 256 entries have followed. Settle
-// goes on if ctx ends or has ended. It lasts five seconds at most, and tries again while Redis cannot
-// be reached. A lost reply does no harm: Redis remembers for five minutes which settlements have run.
+// the permits of this call, while they are taken: after their window it returns nothing. Of a
+// [SlidingLog] it also returns nothing if more than 256 entries have followed. Settle goes on if
+// ctx ends or has ended. It lasts five seconds at most, and tries again while Redis cannot be
+// reached. A lost reply does no harm: Redis remembers for five minutes which settlements have run.
 //
 // After an error, t holds what could not be settled: each Take that failed is part of the error. Call
 // Settle again within four minutes, from a goroutine for instance. It uses the numbers of the first
