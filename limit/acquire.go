@@ -151,15 +151,15 @@ func receiptsOf(b *engine.Batch) []string {
 	return briefTexts(b.Reply)
 }
 
-// Receipt returns the refund of the grant of a call. The policies return theirs one after another: if
-// one fails, the others still return theirs.
-func (p protocol) Receipt(b *engine.Batch) receipt.Refund {
+// Receipt returns the refund of the grant of a call, and the return of what it holds. The policies return
+// theirs one after another: if one fails, the others still return theirs.
+func (p protocol) Receipt(b *engine.Batch) (refund, giveBack receipt.Refund) {
 	granted, receipts := b.Granted, receiptsOf(b)
 	if len(receipts) != len(p.wire.members) {
-		return nil
+		return nil, nil
 	}
 	args := slices.Clone(b.Args) // the next batch uses them
-	return func(ctx context.Context, permits int64) (err error) {
+	refund = func(ctx context.Context, permits int64) (err error) {
 		for i, m := range p.wire.members {
 			if m.redisson != nil {
 				random := args[argument(acquire, p.wire.members, i)+randomArg]
@@ -168,11 +168,26 @@ func (p protocol) Receipt(b *engine.Batch) receipt.Refund {
 		}
 		return cmp.Or(err, p.wire.refund(ctx, permits, receipts...))
 	}
+	// A limiter has one at most, a Join may have several.
+	var held []member
+	var grants []string
+	for i, m := range p.wire.members {
+		if isHeld(m) {
+			held, grants = append(held, m), append(grants, receipts[i])
+		}
+	}
+	if held == nil {
+		return refund, nil
+	}
+	return refund, func(ctx context.Context, permits int64) error {
+		return openMembers(p.wire.plan.client, p.wire.name, held).wire.refund(ctx, permits, grants...)
+	}
 }
 
 // Refund refunds the grants of callers that have left.
 func (p protocol) Refund(b *engine.Batch) func(context.Context) {
-	refund, permits := p.Receipt(b), b.LostPermits
+	refund, _ := p.Receipt(b)
+	permits := b.LostPermits
 	if refund == nil {
 		return nil
 	}

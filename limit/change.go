@@ -91,9 +91,10 @@ func (l *Limiter) charge(ctx context.Context, permits int64, id string) (*state,
 	return s, err
 }
 
-// chargeable returns the limiter without its members of Redisson's layout, or nil if it has no others.
+// chargeable returns the limiter without the members that a settlement does not charge: those of
+// Redisson's layout, and those that hold permits. It returns nil if there are no others.
 func (l *Limiter) chargeable() *Limiter {
-	own := slices.DeleteFunc(slices.Clone(l.wire.members), isRedisson)
+	own := slices.DeleteFunc(slices.Clone(l.wire.members), func(m member) bool { return isRedisson(m) || isHeld(m) })
 	switch len(own) {
 	case 0:
 		return nil

@@ -240,7 +240,9 @@ type Result struct {
 	Granted int64    // permits
 	Parts   []Answer // of each part of the limiter, for an Ask with Each
 	From    Source
-	Refund  receipt.Refund // of the granted permits, if Receipt was set; nil if the Protocol has none
+
+	// Of the receipt for the granted permits, if Receipt was set; nil if the Protocol has none.
+	Refund, Return receipt.Refund
 }
 
 // Request is one caller's request for permits, and later its result. Protocol.Answer sets the result

@@ -143,15 +143,15 @@ func (q *queue) aboveLimit(w *waiter) bool {
 
 // servable returns when to send a call for a waiter if it is the first, by the last forecast. That
 // can be later than Earliest. A call at the end of another Client's lease may find its unused
-// permits not yet returned. Then the next call would be an interval later. If the time is after the
-// deadline of the waiter, it is halfway between Earliest and the deadline.
+// permits not yet returned. Then the next call would be an interval later. If the time is known and
+// after the deadline of the waiter, it is halfway between Earliest and the deadline.
 func (q *queue) servable(w *waiter) time.Time {
 	if q.forecast == nil || q.aboveLimit(w) {
 		return q.forecastAt
 	}
-	denied, _ := q.forecast.Denied(w.Permits)
+	denied, known := q.forecast.Denied(w.Permits)
 	at := q.forecastAt.Add(denied.RetryAfter)
-	if !w.deadline.IsZero() && at.After(w.deadline) {
+	if known && !w.deadline.IsZero() && at.After(w.deadline) {
 		from := q.forecastAt.Add(q.forecast.Earliest(0, w.Permits))
 		at = from.Add(max(0, w.deadline.Sub(from)) / 2)
 	}
