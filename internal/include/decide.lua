@@ -3,7 +3,7 @@
 --   answers  A letter for each request: g granted, n not now, x above most, p granted a part. Nothing
 --            is free behind a part, so at most one request has it: a space and its permits follow.
 --   want     The most permits of a denied request, 1 for one that takes what is free.
--- Needs: credit free granted most ordered runs want. Sets: above answers granted want.
+-- Needs: above answers credit free granted most ordered runs want. Sets: above answers granted want.
 answers = {}
 local closed, part = false, ''
 for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
