@@ -34,6 +34,15 @@ func (p problem) document() []byte {
 	return append(text, '\n')
 }
 
+// dropContent removes the headers that an outer handler has set for the content of another response, as
+// the errors of [http.ServeContent] do. No cache may store a refusal.
+func dropContent(h http.Header) {
+	for _, name := range []string{"Content-Encoding", "Content-Length", "Etag", "Last-Modified"} {
+		delete(h, name)
+	}
+	h["Cache-Control"] = []string{"no-store"}
+}
+
 // writeRefusal answers in place of the handler. The headers are set before.
 func writeRefusal(w http.ResponseWriter, o *limit.Outcome) {
 	status, text := http.StatusServiceUnavailable, reducedCapacity

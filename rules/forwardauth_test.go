@@ -163,6 +163,29 @@ func TestForwardAuth_OtherHeaders_AreIgnored(t *testing.T) {
 			"X-Forwarded-Uri: /x; X-Forwarded-Method: GET", 429})
 }
 
+// TestForwardAuth_HeaderSentTwice_GetsNoMore: a server may read the empty one.
+func TestForwardAuth_HeaderSentTwice_GetsNoMore(t *testing.T) {
+	const twice = "X-Forwarded-Uri: /; X-Tenant: ; X-Tenant: x"
+	forwarded(t, `
+rules:
+  - {name: tenants, match: {headers: {X-Tenant: "*"}}, key: all, limits: 1000/m}
+  - {name: anonymous, key: all, limits: 1/m}`, authCall{twice, 200}, authCall{twice, 429},
+		authCall{"X-Forwarded-Uri: /; X-Tenant: x", 200})
+}
+
+// TestForwardAuth_BanOfAnUnknownAddress_NextRuleDecides.
+func TestForwardAuth_BanOfAnUnknownAddress_NextRuleDecides(t *testing.T) {
+	const login = "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: "
+	forwarded(t, `
+domain: gw
+address: {trusted: [10.0.0.0/8, 192.0.2.1]}
+defaults: {key: ip, on_failure: open}
+rules:
+  - {name: banned, match: {ranges: [203.0.113.0/24]}, ban: true}
+  - {name: login, match: POST /login, limits: 3/m, on_failure: closed}`,
+		authCall{login + "10.2.3.4", 503}, authCall{login + "203.0.113.7", 429}, authCall{login + "198.51.100.7", 200})
+}
+
 // TestForwardAuth_UntrustedProxy_IsAFailure: its address would be that of all clients.
 func TestForwardAuth_UntrustedProxy_IsAFailure(t *testing.T) {
 	rule := "address: {trusted: [10.0.0.0/8]}\nrules: [{name: a, key: ip, limits: 1/h, on_failure: MODE}]"

@@ -120,6 +120,7 @@ func TestImports_OfRules_HaveNoGRPC(t *testing.T) {
 	assert.Contains(t, string(imports), "github.com/rratelimiter/rratelimiter/httplimit\n")
 	assert.NotContains(t, string(imports), "google.golang.org/grpc")
 	assert.NotContains(t, string(imports), "google.golang.org/protobuf")
+	assert.Contains(t, string(imports), "time/tzdata\n", "a file names time zones, which images lack")
 }
 
 // odd returns a request as a client chose it, nil for one that net/http refuses.

@@ -197,6 +197,24 @@ rules:
 	}
 }
 
+// TestServerInterceptors_MetadataSentTwice_GetsNoMore: a server may read the empty one.
+func TestServerInterceptors_MetadataSentTwice_GetsNoMore(t *testing.T) {
+	for name, limited := range servers {
+		call := limited(parsed(t, `
+rules:
+  - {name: tenants, match: {grpc: '*', headers: {X-Tenant: "*"}}, key: all, limits: 1000/m}
+  - {name: anonymous, match: {grpc: '*'}, key: all, limits: 2/m}`), connected(t))
+		granted := 0
+		for range 9 {
+			md := metadata.Pairs("x-tenant", "", "x-tenant", "x")
+			if call(metadata.NewIncomingContext(context.Background(), md), "/a.B/C") == nil {
+				granted++
+			}
+		}
+		assert.Equal(t, 2, granted, name)
+	}
+}
+
 // servers are both interceptors of a server, as functions that call a method.
 var servers = map[string]func(*rules.Set, *rratelimiter.Client, ...grpclimit.Option) caller{
 	"unary": func(set *rules.Set, client *rratelimiter.Client, opts ...grpclimit.Option) caller {

@@ -123,6 +123,30 @@ func TestShouldRateLimit_SeveralCalls_ShareTheDeadline(t *testing.T) {
 	})
 }
 
+// TestShouldRateLimit_OutageAndManyHits_IsUnavailable: hits above a limit that Redis would accept.
+func TestShouldRateLimit_OutageAndManyHits_IsUnavailable(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		s := newServer(t, client, `
+domain: shop
+descriptors:
+  - {key: user, rate_limit: {unit: hour, requests_per_unit: 2}}
+  - {key: two, limits: [{unit: hour, requests_per_unit: 2}, {unit: day, requests_per_unit: 2}]}
+  - {key: over, overdraw: true, rate_limit: {unit: hour, requests_per_unit: 2}}
+  - {key: both, overdraw: true, limits: [{unit: hour, requests_per_unit: 2}, {unit: day, requests_per_unit: 2}]}
+`)
+		f.Redis.SetError("LOADING")
+		for _, ask := range []string{"user -3", "two -3", "over +3", "both +3", "user", "user +0"} {
+			for range 2 {
+				_, err := s.ShouldRateLimit(context.Background(), request(t, "shop | "+ask))
+				assert.Equal(t, codes.Unavailable, status.Code(err), "%s: %v", ask, err)
+				assert.NotContains(t, fmt.Sprint(err), "exceed", ask)
+			}
+		}
+		f.Redis.SetError("")
+		time.Sleep(time.Minute)
+	})
+}
+
 func TestShouldRateLimit_Canceled_EndsAtOnce(t *testing.T) {
 	client, _ := guardtest.Connect(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -177,7 +177,7 @@ func (c *condition) accepts(r *Request) (ok, exact bool, unknown error) {
 	}
 	if len(c.ranges) > 0 {
 		client, err := r.Client()
-		return err == nil && guard.Contains(c.ranges, client), exact, err
+		return err == nil && guard.Contains(c.ranges, client), exact && err == nil, err
 	}
 	return true, exact, nil
 }

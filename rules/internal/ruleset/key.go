@@ -170,7 +170,7 @@ func (p keyPart) of(r *Request, segments []string, c *condition) (text string, e
 		}
 		return text, exact, err
 	case "path":
-		if text = c.wildcard(segments, p.name); text == "" {
+		if text = c.wildcard(segments, p.name); text == "" && p.name != c.rest {
 			err = errNoValue
 		}
 		return text, true, err

@@ -1,23 +1,27 @@
 package ruleset
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // reach is the conditions of the rules so far, for a file whose first rule decides. It finds rules whose
-// requests all meet a rule before them. The conditions are found by the host and the last segment that
-// is no wildcard, of which a covered condition has the same, or none.
+// requests all meet a rule before them. The conditions are found by the host, the last segment that
+// is no wildcard, and a header or a range: a covered condition has the same, or a part of the range.
 type reach map[place][]reached
 
 type place struct {
-	rpc  bool
-	host string
-	at   int // the index of the segment, -1 for none
-	text string
+	rpc    bool
+	host   string
+	at     int // the index of the segment, -1 for none
+	text   string
+	header header       // with a value, or none
+	client netip.Prefix // a range, if there is no such header, or none
 }
 
 type reached struct {
@@ -36,10 +40,32 @@ func (known reach) coveredBy(r *rule) (name string) {
 }
 
 func (known reach) covering(c *condition) string {
-	places := []place{{c.rpc, "", -1, ""}, {c.rpc, c.host, -1, ""}}
+	places := []place{{rpc: c.rpc, at: -1}}
 	for i, segment := range c.segments {
 		if segment != "" {
-			places = append(places, place{c.rpc, "", i, segment}, place{c.rpc, c.host, i, segment})
+			places = append(places, place{rpc: c.rpc, at: i, text: segment})
+		}
+	}
+	for _, p := range places {
+		for _, p.host = range slices.Compact([]string{"", c.host}) {
+			if name := known.coveringAt(p, c); name != "" {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// coveringAt returns the name of a rule at a place, or at one of its headers or ranges.
+func (known reach) coveringAt(p place, c *condition) string {
+	places := []place{p}
+	for _, p.header = range c.headers {
+		places = append(places, p)
+	}
+	if p.header = (header{}); len(c.ranges) > 0 {
+		for bits := range c.ranges[0].Bits() + 1 {
+			p.client, _ = c.ranges[0].Addr().Prefix(bits) // it has as many bits
+			places = append(places, p)
 		}
 	}
 	for _, p := range places {
@@ -54,13 +80,56 @@ func (known reach) covering(c *condition) string {
 
 func (known reach) add(r *rule) {
 	for _, c := range r.conditions {
-		p := place{c.rpc, c.host, -1, ""}
+		p := place{rpc: c.rpc, host: c.host, at: -1}
 		for i, segment := range c.segments {
 			if segment != "" {
 				p.at, p.text = i, segment
 			}
 		}
+		at := slices.IndexFunc(c.headers, func(h header) bool { return h.value != "*" })
+		if at >= 0 {
+			p.header = c.headers[at]
+		} else if len(c.ranges) > 0 {
+			for _, p.client = range c.ranges {
+				known[p] = append(known[p], reached{r.name, c})
+			}
+			continue
+		}
 		known[p] = append(known[p], reached{r.name, c})
+	}
+}
+
+// Warnings describes bans of ranges that let a client of an unknown address pass, since no rule behind
+// them decides all its requests.
+func (s *File) Warnings() (all []string) {
+	known := make(reach)
+	if s.all {
+		for _, r := range s.rules {
+			known.addDeciding(r)
+		}
+	}
+	for _, r := range slices.Backward(s.rules) {
+		opens := func(c *condition) bool {
+			unknown := *c
+			unknown.ranges = nil
+			return len(c.ranges) > 0 && known.covering(&unknown) == ""
+		}
+		if r.onlyBans() && !r.settings.Shadow && slices.ContainsFunc(r.conditions, opens) {
+			all = append(all, fmt.Sprintf("line %d: the rule %q bans ranges: requests of unknown addresses pass it, "+
+				"and no rule that fails closed matches all of them", r.line, r.name))
+		}
+		known.addDeciding(r)
+	}
+	slices.Reverse(all)
+	return all
+}
+
+// addDeciding adds a rule, unless requests of unknown addresses pass it.
+func (known reach) addDeciding(r *rule) {
+	open := r.settings.OnFailure == failureMode{limit.Open, true} &&
+		slices.ContainsFunc(r.key, func(p keyPart) bool { return p.kind == "ip" })
+	if !open && !r.settings.Shadow {
+		known.add(r)
 	}
 }
 

@@ -46,13 +46,14 @@ func (r *Request) trimmed(name headerName, value string) string {
 	return strings.Trim(value, " \t")
 }
 
-// has reports whether a value is among them, "*" for any, and whether it is the only one.
+// has reports whether a value is among them, "*" for any, and whether every server reads it so: one may
+// read the first of several values, and another one the last.
 func (v *values) has(value string) (ok, exact bool) {
 	switch {
 	case len(v.sent) == 0:
 		return false, false
 	case value == "*":
-		return true, v.one != "" || len(v.sent) > 1
+		return true, v.one != "" || len(v.sent) > 1 && !v.texts[""]
 	case len(v.sent) > 1:
 		return v.texts[value], false
 	}
