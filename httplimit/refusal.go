@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -44,7 +45,7 @@ func dropContent(h http.Header) {
 }
 
 // writeRefusal answers in place of the handler. The headers are set before.
-func writeRefusal(w http.ResponseWriter, o *limit.Outcome) {
+func writeRefusal(w http.ResponseWriter, o *guard.Decided) {
 	status, text := http.StatusServiceUnavailable, reducedCapacity
 	switch o.Result {
 	case limit.Invalid:
@@ -58,10 +59,12 @@ func writeRefusal(w http.ResponseWriter, o *limit.Outcome) {
 		}
 		text = p.document()
 	case limit.Rejected:
-		status = http.StatusTooManyRequests
-		text = problem{
-			ianaTypes + "quota-exceeded", "The request is over its limit.", status, "", o.Violated,
-		}.document()
+		status = cmp.Or(o.Denied, http.StatusTooManyRequests)
+		p := problem{ianaTypes + "quota-exceeded", "The request is over its limit.", status, "", o.Violated}
+		if status != http.StatusTooManyRequests {
+			p = problem{"about:blank", http.StatusText(status), status, "", nil}
+		}
+		text = p.document()
 	}
 	w.WriteHeader(status)
 	_, _ = w.Write(text) // an error means that the client has left

@@ -1,12 +1,16 @@
 package rules
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
@@ -16,6 +20,7 @@ const (
 	good = http.StatusOK
 	bad  = http.StatusBadRequest
 	many = http.StatusTooManyRequests
+	no   = http.StatusForbidden
 	down = http.StatusServiceUnavailable
 )
 
@@ -102,7 +107,7 @@ rules:
 				{"GET /", h("X-Tenant", "gold"), good}, {"GET /", h("X-Tenant", "gold"), good},
 				{"GET /", h("X-Tenant", "gold"), many},
 				{"GET /", h("X-Tenant", "iron"), good}, {"GET /", h("X-Tenant", "iron"), many},
-				{"GET /", h("X-Tenant", "evil"), many}, {"GET /", h("X-Tenant", "zero"), many},
+				{"GET /", h("X-Tenant", "evil"), no}, {"GET /", h("X-Tenant", "zero"), no},
 				{"GET /", h("X-Tenant", "self"), good}, {"GET /", h("X-Tenant", "self"), good},
 			}},
 		"a key of any bytes is overridden": {`
@@ -112,16 +117,16 @@ rules:
   - {name: two, match: /two, key: [header:K, method], limits: 9/h, overrides: [{key: ['a|b', GET], ban: true},
 	{key: ['a', GET], ban: true}]}`,
 			[]call{
-				{"GET /one", h("K", "a|b"), many}, {"GET /one", h("K", `DOM\me`), many}, {"GET /one", h("K", "a"), good},
-				{"GET /two", h("K", "a|b"), many}, {"GET /two", h("K", `a\|b`), good}, {"PUT /two", h("K", "a|b"), good},
-				{"GET /two", h("K", "a"), many},
+				{"GET /one", h("K", "a|b"), no}, {"GET /one", h("K", `DOM\me`), no}, {"GET /one", h("K", "a"), good},
+				{"GET /two", h("K", "a|b"), no}, {"GET /two", h("K", `a\|b`), good}, {"PUT /two", h("K", "a|b"), good},
+				{"GET /two", h("K", "a"), no},
 			}},
 		"limits without a key ignore the key of the defaults": {`
 defaults: {key: header:K}
 rules:
   - {name: ban, match: /ban, ban: true}
   - {name: some, match: /some, ban: true, overrides: [{key: x, unlimited: true}]}`,
-			[]call{{"GET /ban", nil, many}, {"GET /some", nil, many}, {"GET /some", h("K", "x"), good}}},
+			[]call{{"GET /ban", nil, no}, {"GET /some", nil, no}, {"GET /some", h("K", "x"), good}}},
 		"an address is overridden, and a network banned": {`
 rules:
   - {name: bad, match: {ranges: [198.51.100.0/24]}, ban: true}
@@ -131,7 +136,7 @@ rules:
     overrides: [{key: "2001:db8::1", limits: 2/h}]
 address: {trusted: [192.0.2.0/24], header: X-Real-IP}`,
 			[]call{
-				{"GET /", h("X-Real-IP", "198.51.100.7"), many}, {"GET /", h("X-Real-IP", "203.0.113.1"), good},
+				{"GET /", h("X-Real-IP", "198.51.100.7"), no}, {"GET /", h("X-Real-IP", "203.0.113.1"), good},
 				{"GET /", h("X-Real-IP", "203.0.113.1"), many},
 				{"GET /", nil, down}, {"GET /", h("X-Real-IP", "2001:db8::1"), good},
 				{"GET /", h("X-Real-IP", "2001:db8::2"), good},
@@ -190,7 +195,7 @@ rules:
 			[]call{{"GET /", nil, good}, {"GET /", nil, good}, {"GET /", nil, many}}},
 		"a ban whose cost is unknown": {`
 rules: [{name: a, key: header:K, limits: 9/h, cost: header:X-Cost, overrides: [{key: x, ban: true}]}]`,
-			[]call{{"GET /", h("K", "x"), many}, {"GET /", h("K", "y"), bad},
+			[]call{{"GET /", h("K", "x"), no}, {"GET /", h("K", "y"), bad},
 				{"GET /", h("K", "y", "X-Cost", "1", "X-Cost", "1"), bad}, {"GET /", h("K", "y", "X-Cost", "x"), bad}}},
 		"more limits than decide at once": {`
 match: all
@@ -215,7 +220,7 @@ func TestMiddleware_UnknownAddress_IsDecidedByTheFailureMode(t *testing.T) {
 		"{name: a, match: {headers: {X: y}, ranges: 198.51.100.0/24}, ban: true}":                    {good, many},
 		"{name: a, match: {pattern: POST /, ranges: 198.51.100.0/24}, ban: true}":                    {good, many},
 		"{name: a, match: {headers: {X: z}, ranges: 198.51.100.0/24}, ban: true}":                    {good, many},
-		"{name: a, match: [{ranges: 198.51.100.0/24}, {headers: {X: y}}], key: all, limits: 0/h}":    {many, many},
+		"{name: a, match: [{ranges: 198.51.100.0/24}, {headers: {X: y}}], key: all, limits: 0/h}":    {no, no},
 		"{name: a, match: {ranges: 198.51.100.0/24}, key: all, limits: 9/h, on_failure: {local: 1}}": {down, down},
 		"{name: a, match: /, key: all, limits: 1/h, skip: {ranges: [0.0.0.0/0, '::/0']}}":            {good, many},
 	} {
@@ -282,8 +287,8 @@ rules:
   - {name: b, match: {headers: {X-One: b}}, ban: true}
   - {name: c, key: ip, limits: 99/m}`,
 			[]call{
-				{"GET /", h("X-Any", "", "X-Any", "x"), many}, {"GET /", h("X-Any", ""), many},
-				{"GET /", h("X-One", "", "X-One", "b"), many}, {"GET /", h("X-One", "c", "X-One", "d"), good},
+				{"GET /", h("X-Any", "", "X-Any", "x"), no}, {"GET /", h("X-Any", ""), no},
+				{"GET /", h("X-One", "", "X-One", "b"), no}, {"GET /", h("X-One", "c", "X-One", "d"), good},
 			}},
 		"one value": {`
 rules:
@@ -293,5 +298,105 @@ rules:
 				{"GET /", h("X-Tenant", "gold", "X-Tenant", ""), good}, {"GET /", h("X-Tenant", "x", "X-Tenant", "gold"), many},
 				{"GET /", h("X-Tenant", "gold"), good},
 			}},
+	})
+}
+
+func TestMiddleware_CookiesAndQueries_AreKeys(t *testing.T) {
+	h := func(pairs ...string) []string { return pairs }
+	decisions(t, map[string]decisionTest{
+		"a cookie": {`
+rules: [{name: a, key: cookie:sid, limits: 1/h, overrides: [{key: gold, unlimited: true}, {key: gone, ban: true}]}]`,
+			[]call{
+				{"GET /", h("Cookie", "x=1; sid=a; sidx=b"), good}, {"GET /", h("Cookie", "sid=b"), good},
+				{"GET /", h("Cookie", "sid=a;SID=b"), many}, {"GET /", h("Cookie", `a=b; sid="a"`), many},
+				{"GET /", nil, bad}, {"GET /", h("Cookie", "sid="), bad}, {"GET /", h("Cookie", "sid"), bad},
+				{"GET /", h("Cookie", "sid=c; sid=d"), bad}, {"GET /", h("Cookie", "sid=c", "Cookie", "sid=d"), bad},
+				{"GET /", h("Cookie", "sid="+strings.Repeat("x", 8193)), bad},
+				{"GET /", h("Cookie", "sid=gold"), good}, {"GET /", h("Cookie", "sid=gold"), good},
+				{"GET /", h("Cookie", `sid="gold"`), good}, {"GET /", h("Cookie", `sid="gold"`), many}, // not the exact one
+				{"GET /", h("Cookie", `sid="gone"`), no},
+			}},
+		"a parameter of the query": {`
+rules: [{name: a, key: "query:api key", limits: 1/h, overrides: [{key: "go ne", ban: true}]}]`,
+			[]call{
+				{"GET /?x&api%20key=a+b&y=1", nil, good}, {"GET /?api+key=%61%20b", nil, many}, {"GET /?api+key=b", nil, good},
+				{"GET /", nil, bad}, {"GET /?api+key=", nil, bad}, {"GET /?api+key=c&api%20key=d", nil, bad},
+				{"GET /?api+key=c&x=1;api+key=d", nil, bad}, {"GET /?api+key=%zz", nil, good}, {"GET /?api+key=%zz", nil, many},
+				{"GET /?api+key=go+ne", nil, no}, {"GET /?API+KEY=c", nil, bad},
+			}},
+	})
+}
+
+// TestMiddleware_Keys_AreHashed, since cookies and queries have secrets.
+func TestMiddleware_Keys_AreHashed(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		handler := parsed(t, "rules: [{name: a, key: [cookie:sid, query:key, ip], limits: 1/h}]").Middleware(client)(&ok{})
+		assert.Equal(t, good, status(handler, "GET /?key=secret", "Cookie", "sid=secret"))
+		assert.NotContains(t, f.Redis.Dump(), "secret")
+		assert.Contains(t, f.Redis.Dump(), "a:"+guard.Hash("secret")+"|"+guard.Hash("secret")+"|192.0.2.1")
+	})
+}
+
+// TestMiddleware_Refund_CountsOtherResponses: a request counts until its response has begun. Settle, and a
+// panic, take precedence.
+func TestMiddleware_Refund_CountsOtherResponses(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		handler := parsed(t, `
+match: all
+defaults: {refund: [2xx, 404]}
+rules:
+  - {name: a, key: all, limits: 2/h, headers: none}
+  - {name: b, key: all, limits: 5/h, cost: 2}`).Middleware(client)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/401":
+				w.WriteHeader(http.StatusUnauthorized)
+			case "/404":
+				w.WriteHeader(http.StatusNotFound)
+			case "/panic":
+				panic(http.ErrAbortHandler)
+			case "/settle":
+				assert.NoError(t, Settle(r.Context(), 1))
+			}
+		}))
+		for range 9 {
+			assert.Equal(t, good, status(handler, "GET /"))
+			assert.Equal(t, http.StatusNotFound, status(handler, "GET /404"))
+		}
+		assert.Equal(t, http.StatusUnauthorized, status(handler, "GET /401"))
+		assert.Panics(t, func() { status(handler, "GET /panic") })
+		assert.Equal(t, many, status(handler, "GET /"))
+		time.Sleep(2 * time.Hour)
+		assert.Equal(t, good, status(handler, "GET /settle"))
+		assert.Equal(t, good, status(handler, "GET /settle"))
+		assert.Equal(t, many, status(handler, "GET /"))
+	})
+}
+
+// TestMiddleware_StatusAndHeaders_AreOfTheRule.
+func TestMiddleware_StatusAndHeaders_AreOfTheRule(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		handler := parsed(t, `
+defaults: {key: all, status: 503, headers: x_rate_limit}
+rules:
+  - {name: a, match: /a, limits: 1/h}
+  - {name: b, match: /b, limits: 1/h, status: 404, headers: none}
+  - {name: c, match: /c, limits: 1/h, status: 429, headers: three_headers}
+  - {name: d, match: /d, ban: true}
+  - {name: e, match: /e, ban: true, status: 429}`).Middleware(client)(&ok{})
+		for _, c := range []struct {
+			path   string
+			status int
+			header string
+		}{
+			{"/a", 503, "X-Ratelimit-Limit"}, {"/b", 404, ""}, {"/c", 429, "Ratelimit-Limit"}, {"/d", 503, ""}, {"/e", 429, ""},
+		} {
+			status(handler, "GET "+c.path)
+			w := serve(handler, request("GET "+c.path))
+			assert.Equal(t, c.status, w.Code, c.path)
+			for _, name := range []string{"X-Ratelimit-Limit", "Ratelimit-Limit", "Ratelimit", "Ratelimit-Policy"} {
+				assert.Equal(t, name == c.header, w.Header().Get(name) != "", c.path+name)
+			}
+			assert.Contains(t, w.Body.String(), fmt.Sprintf(`"status":%d`, c.status))
+		}
 	})
 }

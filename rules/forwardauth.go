@@ -5,6 +5,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // ForwardAuth returns a handler that decides requests for proxies: for auth_request of nginx,
@@ -23,7 +24,8 @@ import (
 // URI. The length of a request's body is unknown.
 func (s *Set) ForwardAuth(client *rratelimiter.Client, opts ...httplimit.Option) http.Handler {
 	opts = append([]httplimit.Option{httplimit.Headers(httplimit.ThreeHeaders)}, opts...)
-	m := s.middlewares("rules: ForwardAuth", client, opts...)
+	keeps := fileOption{Change: func(to *guard.Settings) { to.Refunds = nil }} // the response is not seen
+	m := s.middlewares("rules: ForwardAuth", client, keeps, opts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.RawQuery { // some proxies pass on the client's query: any other has no meaning
 		case "denied=403":

@@ -37,8 +37,8 @@ rules:
 		for range 2 {
 			assert.Equal(t, good, status(handler, "GET /open"))
 			assert.Equal(t, down, status(handler, "GET /closed"))
-			assert.Equal(t, many, status(handler, "GET /ban"))
-			assert.Equal(t, many, status(handler, "GET /keys", "K", "x"))
+			assert.Equal(t, no, status(handler, "GET /ban"))
+			assert.Equal(t, no, status(handler, "GET /keys", "K", "x"))
 			assert.Equal(t, good, status(handler, "GET /keys", "K", "y"))
 		}
 		assert.Equal(t, good, status(handler, "GET /local"))
@@ -56,11 +56,10 @@ func TestMiddleware_Ban_DoesNotAskRedis(t *testing.T) {
 		assert.Equal(t, good, status(handler, "GET /"))
 		sent := f.Sent.Load()
 		w := serve(handler, request("GET /ban"))
-		assert.Equal(t, many, w.Code)
+		assert.Equal(t, no, w.Code)
 		assert.Equal(t, sent, f.Sent.Load())
-		assert.Equal(t, `"ban";q=0`, w.Header().Get("Ratelimit-Policy"))
-		assert.Empty(t, w.Header().Get("Retry-After"))
-		assert.Contains(t, w.Body.String(), `"violated-policies":["ban"]`)
+		assert.Equal(t, http.Header{"Cache-Control": {"no-store"}, "Content-Type": {"application/problem+json"}}, w.Header())
+		assert.JSONEq(t, `{"type": "about:blank", "title": "Forbidden", "status": 403}`, w.Body.String())
 	})
 }
 
@@ -102,7 +101,7 @@ rules:
 		assert.Equal(t, good, status(handler, "GET /", "X-Api-Key", "secret-4711"))
 		assert.Equal(t, many, status(handler, "GET /", "X-Api-Key", "secret-4711 "))
 		assert.Equal(t, good, status(handler, "GET /", "X-Api-Key", "secret-4712"))
-		assert.Equal(t, many, status(handler, "GET /", "X-Api-Key", "gone-4711"))
+		assert.Equal(t, no, status(handler, "GET /", "X-Api-Key", "gone-4711"))
 		assert.Equal(t, bad, status(handler, "GET /"))
 		assert.NotRegexp(t, "secret|gone|471[12]", f.Redis.Dump()+strings.Join(names, " "))
 		assert.Contains(t, f.Redis.Dump(), "a:"+guard.Hash("secret-4711")+"|GET")

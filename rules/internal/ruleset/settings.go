@@ -3,6 +3,7 @@ package ruleset
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -21,6 +22,9 @@ type settings struct {
 	OnFailure failureMode
 	Wait      rulefile.Duration // 0 if the rule has none
 	Shadow    bool
+	Status    denialStatus
+	Refund    statuses
+	Headers   headerStyle
 
 	costs   bool // the rule sets the cost, or the cost has no effect
 	refuses bool // requests are refused without Redis, whose state has no effect
@@ -33,6 +37,10 @@ func (s settings) apply(to *guard.Settings) {
 	}
 	to.Wait = cmp.Or(time.Duration(s.Wait), to.Wait)
 	to.Shadow = to.Shadow || s.Shadow
+	to.Denied = int(s.Status)
+	if s.Refund != (statuses{}) {
+		to.Refunds = s.Refund.has
+	}
 }
 
 // fileSettings are the settings that all rules of a file have.
@@ -50,8 +58,69 @@ func (s fileSettings) apply(to *guard.Settings) {
 	to.InvalidFails = to.InvalidFails || bool(s.OnInvalid)
 }
 
-// refusing returns the settings of a rule for requests that it refuses without Redis.
-func refusing(s settings) settings { return settings{Shadow: s.Shadow, costs: true, refuses: true} }
+// refusing returns the settings of a rule for requests that it refuses without Redis. A ban has no
+// limit to report.
+func refusing(s settings) settings {
+	return settings{Shadow: s.Shadow, Status: cmp.Or(s.Status, http.StatusForbidden),
+		Headers: headerStyle(httplimit.NoHeaders) + 1, costs: true, refuses: true}
+}
+
+// denialStatus is the status of a denial; 0 for 429, or 403 for a ban.
+type denialStatus int
+
+func (s *denialStatus) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
+	const want = "401, 403, 404, 429 or 503"
+	*s = denialStatus(d.Number(n, 401, 503, want))
+	if *s != 0 && !slices.Contains([]denialStatus{401, 403, 404, 429, 503}, *s) {
+		d.Fail(n, "%d, want %s", *s, want)
+	}
+}
+
+// statuses is the statuses of responses whose requests are refunded, a bit each, from 0 on.
+type statuses [10]uint64
+
+func (s *statuses) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
+	const want = "a status like 200, a class like 2xx, or a list of them"
+	*s = statuses{}
+	all := []*rulefile.Node{n}
+	if n.Tag == rulefile.List && len(n.Content) > 0 {
+		all = n.Content
+	}
+	for _, n := range all {
+		digits, class := strings.CutSuffix(n.Value, "xx")
+		first, err := strconv.ParseUint(digits, 10, 16)
+		count := uint64(1)
+		if class {
+			first, count = first*100, 100
+		}
+		if !n.IsScalar() || err != nil || first < 100 || first > 599 {
+			d.Wrong(n, want)
+			return
+		}
+		for status := first; status < first+count; status++ {
+			s[status/64] |= 1 << (status % 64)
+		}
+	}
+}
+
+func (s statuses) has(status int) bool {
+	return status >= 0 && status/64 < len(s) && s[status/64]&(1<<(status%64)) != 0
+}
+
+// headerStyle is a style of httplimit plus 1; 0 if the file states none.
+type headerStyle int
+
+func (h *headerStyle) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
+	styles := []string{"draft11", "three_headers", "x_rate_limit", "none"} // in the order of the constants
+	*h = headerStyle(slices.Index(styles, d.OneOf(n, styles...)) + 1)
+}
+
+func (h headerStyle) option() httplimit.Option {
+	if h == 0 {
+		return nil
+	}
+	return httplimit.Headers(httplimit.HeaderStyle(h - 1))
+}
 
 // waiters bounds the waiting requests of all rules; 0 for no bound.
 type waiters int
@@ -135,7 +204,7 @@ func (c *cost) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 func (c *cost) of(r *Request) (int64, error) {
 	switch {
 	case c.header != "":
-		v := r.valuesOf(c.header)
+		v := r.valuesOf(source{name: string(c.header)})
 		if len(v.sent) != 1 {
 			return 1, guard.Lackingf("header "+string(c.header), "rules: %d values of the header %s, want one, the cost",
 				len(v.sent), c.header)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
@@ -23,9 +24,9 @@ type Middlewares[M any] struct {
 	shared *guard.Shared // the state of Redis, and the permits granted without it; nil before the first use
 }
 
-// Open opens a middleware with the settings that change makes of its own. Its limiters are those of
-// [LimiterOf], and its costs those of [CostOf] if costs is true.
-type Open[M any] func(change func(*guard.Settings), costs bool) M
+// Open opens a middleware with the settings that change makes of its own, and with headers, which may be
+// nil. Its limiters are those of [LimiterOf], and its costs those of [CostOf] if costs is true.
+type Open[M any] func(change func(*guard.Settings), costs bool, headers httplimit.Option) M
 
 // NewMiddlewares returns the middlewares for a Set. It panics if the client is nil, with a text that
 // names the caller.
@@ -89,7 +90,7 @@ func (v *Version[M]) of(s settings) M {
 			}
 			v.file.settings.apply(to)
 			to.Sharing = v.sharing
-		}, s.costs))
+		}, s.costs, s.Headers.option()))
 	}
 	return opened.(M) //nolint:errcheck,forcetypeassert // it has nothing else
 }
