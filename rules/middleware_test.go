@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"bytes"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -106,6 +108,22 @@ rules:
 		assert.NotRegexp(t, "secret|gone|471[12]", f.Redis.Dump()+strings.Join(names, " "))
 		assert.Contains(t, f.Redis.Dump(), "a:"+guard.Hash("secret-4711")+"|GET")
 	})
+}
+
+// TestMiddleware_DebugLog_HasTheRules of each request, also of one that no rule matches.
+func TestMiddleware_DebugLog_HasTheRules(t *testing.T) {
+	var log bytes.Buffer
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	handler := parsed(t, "match: all\nrules: [{name: a, match: /a, ban: true}, {name: b, match: /a, ban: true}]").
+		Middleware(offline)(&ok{})
+	status(handler, "GET /a?secret")
+	status(handler, "GET /b")
+	lines := strings.Split(log.String(), "\n")
+	require.Len(t, lines, 3)
+	assert.Contains(t, lines[0], `msg="rules: request" method=GET hosts=[example.com] path=/a rules="[b a]"`)
+	assert.Contains(t, lines[1], `method=GET hosts=[example.com] path=/b rules=[]`)
 }
 
 func TestMiddleware_NoClient_Panics(t *testing.T) {
