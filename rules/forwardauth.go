@@ -13,7 +13,8 @@ import (
 // describes that in the headers X-Forwarded-Method, X-Forwarded-Host and X-Forwarded-Uri, or in those
 // that the file names in forward_auth. Only proxies may reach the handler, since it trusts these headers.
 //
-// The statuses are those of [Set.Middleware], with 200 for a request that the rules grant. The
+// The statuses are those of [Set.Middleware], with 200 for a request that the rules grant. A rule's
+// refund has no effect, since the status of the response is unknown. The
 // headers are those of httplimit.ThreeHeaders, unless an option sets others. If the query is
 // denied=403 or denied=401, that is the status in place of all from 400 to 499: nginx takes no
 // others. The proxy must not pass on the client's query.

@@ -25,7 +25,8 @@ import (
 //     rules took are released.
 //   - The same holds for the limits of one rule, if one is a Redisson limiter in another slot.
 //
-// [Matched] returns the rules that decided, for a Report or the handler.
+// [Matched] returns the rules that decided, for a Report or the handler. A ban answers 403 Forbidden,
+// unless the rule has another status.
 func (s *Set) Middleware(client *rratelimiter.Client, opts ...httplimit.Option) func(http.Handler) http.Handler {
 	m := s.middlewares("rules: Middleware", client, nil, opts)
 	return func(next http.Handler) http.Handler {
