@@ -55,7 +55,7 @@ var mistakes = []mistake{
 	{one("key: body, limits: 1/s"),
 		`f.yaml:2:18: rules[0].key: no key "body", want a text: ip, header:NAME, hashed_header:NAME, cookie:NAME, query:NAME, path:WILDCARD, method, constant:TEXT or all`},
 	{one("key: 'query:', limits: 1/s"), `f.yaml:2:18: rules[0].key: "query:" has no name`},
-	{one("key: 'cookie:a b', limits: 1/s"), `f.yaml:2:18: rules[0].key: "a b" is no name of a cookie`},
+	{one("key: 'cookie:a b', limits: 1/s"), `f.yaml:2:18: rules[0].key: "cookie:a b" has no name`},
 	{one("ban: true, status: 418"), "f.yaml:2:32: rules[0].status: 418, want 401, 403, 404, 429 or 503"},
 	{one("ban: true, refund: 600"), "f.yaml:2:32: rules[0].refund: the number 600, want a status like 200, a class like 2xx"},
 	{one("ban: true, refund: [7xx]"), `f.yaml:2:33: rules[0].refund[0]: the text "7xx", want a status`},

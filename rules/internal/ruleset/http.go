@@ -141,7 +141,7 @@ type Request struct {
 	noHost      error // why the host is unknown
 	otherMethod bool  // the method was sent in another spelling
 	otherHost   bool  // a host was
-	values      map[source]*values
+	values      map[string]*values
 }
 
 func (r *Request) setMethod(method string) {

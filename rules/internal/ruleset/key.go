@@ -30,7 +30,7 @@ func (k *key) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 
 type keyPart struct {
 	kind string // ip, header, hashed_header, cookie, query, path, method, constant or all
-	name string // of the header, the cookie, the parameter or the wildcard, or the constant
+	name string // of the header or the wildcard, the constant, or the text of a cookie or query
 }
 
 func (*keyPart) Want() string {
@@ -51,13 +51,12 @@ func (p *keyPart) UnmarshalText(text []byte) error {
 		err := name.UnmarshalText([]byte(p.name))
 		p.name = string(name)
 		return err
-	case "cookie":
-		if !isToken(p.name) {
-			return fmt.Errorf("%q is no name of a cookie", rulefile.Clip(p.name))
-		}
-	case "query", "path", "constant":
-		if p.name == "" {
+	case "cookie", "query", "path", "constant":
+		if p.name == "" || p.kind == "cookie" && !isToken(p.name) {
 			return fmt.Errorf("%q has no name, want %s", rulefile.Clip(string(text)), p.Want())
+		}
+		if p.kind == "cookie" || p.kind == "query" {
+			p.name = string(text)
 		}
 	default:
 		return fmt.Errorf("no key %q, want %s", rulefile.Clip(string(text)), p.Want())
@@ -165,23 +164,18 @@ func keyOfTexts(texts []string) string {
 	return guard.Join(texts...)
 }
 
-// source returns what the values of a part are of.
-func (p keyPart) source() source {
-	if kind := strings.TrimPrefix(p.kind, "hashed_"); kind != "header" {
-		return source{kind, p.name}
-	}
-	return source{name: p.name}
-}
-
 func (p keyPart) of(r *Request, segments []string, c *condition) (text string, exact bool, err error) {
 	switch p.kind {
 	case "ip":
 		text, err = r.ClientKey()
 		return text, true, err
 	case "header":
-		return r.valuesOf(p.source()).key("header " + p.name)
-	case "hashed_header", "cookie", "query": // which are often secrets
-		text, exact, err = r.valuesOf(p.source()).key(strings.TrimPrefix(p.kind, "hashed_") + " " + p.name)
+		return r.valuesOf(p.name).key("header " + p.name)
+	case "hashed_header":
+		text, exact, err = r.valuesOf(p.name).key("header " + p.name)
+		return guard.Hash(text), exact, err
+	case "cookie", "query": // which are often secrets
+		text, exact, err = r.valuesOf(p.name).key(strings.Replace(p.name, ":", " ", 1))
 		return guard.Hash(text), exact, err
 	case "path":
 		if text = c.wildcard(segments, p.name); text == "" && p.name != c.rest {

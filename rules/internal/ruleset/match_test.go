@@ -141,6 +141,8 @@ func TestParse_RulesWithoutAPath_CostLinearTime(t *testing.T) {
 		"header and path": "{pattern: /api/, headers: {X-Tenant: t%[1]d}}",
 		"range":           "{ranges: [10.%[2]d.%[3]d.0/24]}",
 		"IPv6":            "{pattern: /api/, ranges: ['2001:db8:%[1]x::/48', '10.%[2]d.%[3]d.0/24']}",
+		"host and path":   "t%[1]d.example.com/api/",
+		"first segment":   "/s%[1]d/api/",
 		"grpc":            "{grpc: '*', headers: {X-Tenant: t%[1]d}}",
 	} {
 		text := "rules:\n"
@@ -152,7 +154,7 @@ func TestParse_RulesWithoutAPath_CostLinearTime(t *testing.T) {
 			known.add(r)
 		}
 		for at, all := range known {
-			require.Len(t, all, 1, "%s: %v", name, at)
+			require.LessOrEqual(t, len(all), 1, "%s: %v", name, at)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package ruleset
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -11,22 +12,47 @@ import (
 )
 
 // reach is the conditions of the rules so far, for a file whose first rule decides. It finds rules whose
-// requests all meet a rule before them. The conditions are found by the host, the last segment that
-// is no wildcard, and a header or a range: a covered condition has the same, or a part of the range.
+// requests all meet a rule before them. Each condition is at the one of its places with the fewest
+// others. A condition that it covers has that place too, or a part of its range.
 type reach map[place][]reached
 
+// place is a part of a condition: a host, a segment, a header with a value or a range, or none.
 type place struct {
 	rpc    bool
-	host   string
-	at     int // the index of the segment, -1 for none
-	text   string
-	header header       // with a value, or none
-	client netip.Prefix // a range, if there is no such header, or none
+	text   string // of the host or the segment
+	at     int    // the number of the segment, 0 for the host
+	header header
+	client netip.Prefix
 }
 
 type reached struct {
 	rule      string
 	condition *condition
+}
+
+// places returns the places of a condition. Its ranges are one, since a request is in any of them.
+func (c *condition) places() (all [][]place) {
+	for i, text := range append([]string{c.host}, c.segments...) {
+		if text != "" {
+			all = append(all, []place{{rpc: c.rpc, text: text, at: i}})
+		}
+	}
+	for _, h := range c.headers {
+		if h.value != "*" {
+			all = append(all, []place{{rpc: c.rpc, header: h}})
+		}
+	}
+	ranges := make([]place, len(c.ranges))
+	for i, client := range c.ranges {
+		ranges[i] = place{rpc: c.rpc, client: client}
+	}
+	switch {
+	case len(ranges) > 0:
+		return append(all, ranges)
+	case len(all) == 0:
+		return [][]place{{{rpc: c.rpc}}}
+	}
+	return all
 }
 
 // coveredBy returns the name of a rule before r that all requests of r meet, "" for none.
@@ -40,32 +66,11 @@ func (known reach) coveredBy(r *rule) (name string) {
 }
 
 func (known reach) covering(c *condition) string {
-	places := []place{{rpc: c.rpc, at: -1}}
-	for i, segment := range c.segments {
-		if segment != "" {
-			places = append(places, place{rpc: c.rpc, at: i, text: segment})
-		}
-	}
-	for _, p := range places {
-		for _, p.host = range slices.Compact([]string{"", c.host}) {
-			if name := known.coveringAt(p, c); name != "" {
-				return name
-			}
-		}
-	}
-	return ""
-}
-
-// coveringAt returns the name of a rule at a place, or at one of its headers or ranges.
-func (known reach) coveringAt(p place, c *condition) string {
-	places := []place{p}
-	for _, p.header = range c.headers {
-		places = append(places, p)
-	}
-	if p.header = (header{}); len(c.ranges) > 0 {
-		for bits := range c.ranges[0].Bits() + 1 {
-			p.client, _ = c.ranges[0].Addr().Prefix(bits) // it has as many bits
-			places = append(places, p)
+	places := append(slices.Concat(c.places()...), place{rpc: c.rpc})
+	if len(c.ranges) > 0 {
+		for bits := range c.ranges[0].Bits() {
+			whole, _ := c.ranges[0].Addr().Prefix(bits) // it has as many bits
+			places = append(places, place{rpc: c.rpc, client: whole})
 		}
 	}
 	for _, p := range places {
@@ -79,23 +84,11 @@ func (known reach) coveringAt(p place, c *condition) string {
 }
 
 func (known reach) add(r *rule) {
+	fewest := func(a, b []place) int { return cmp.Compare(len(known[a[0]]), len(known[b[0]])) }
 	for _, c := range r.conditions {
-		p := place{rpc: c.rpc, host: c.host, at: -1}
-		for i, segment := range c.segments {
-			if segment != "" {
-				p.at, p.text = i, segment
-			}
+		for _, p := range slices.MinFunc(c.places(), fewest) {
+			known[p] = append(known[p], reached{r.name, c})
 		}
-		at := slices.IndexFunc(c.headers, func(h header) bool { return h.value != "*" })
-		if at >= 0 {
-			p.header = c.headers[at]
-		} else if len(c.ranges) > 0 {
-			for _, p.client = range c.ranges {
-				known[p] = append(known[p], reached{r.name, c})
-			}
-			continue
-		}
-		known[p] = append(known[p], reached{r.name, c})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,7 +39,7 @@ func (s settings) apply(to *guard.Settings) {
 	to.Wait = cmp.Or(time.Duration(s.Wait), to.Wait)
 	to.Shadow = to.Shadow || s.Shadow
 	to.Denied = int(s.Status)
-	if s.Refund != (statuses{}) {
+	if s.Refund != "" {
 		to.Refunds = s.Refund.has
 	}
 }
@@ -76,35 +77,27 @@ func (s *denialStatus) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 	}
 }
 
-// statuses is the statuses of responses whose requests are refunded, a bit each, from 0 on.
-type statuses [10]uint64
+// statuses is the statuses of responses whose requests are refunded, like 200 or 2xx.
+type statuses string
+
+var statusText = regexp.MustCompile(`^[1-5](\d\d|xx)$`)
 
 func (s *statuses) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
-	const want = "a status like 200, a class like 2xx, or a list of them"
-	*s = statuses{}
 	all := []*rulefile.Node{n}
 	if n.Tag == rulefile.List && len(n.Content) > 0 {
 		all = n.Content
 	}
+	*s = ""
 	for _, n := range all {
-		digits, class := strings.CutSuffix(n.Value, "xx")
-		first, err := strconv.ParseUint(digits, 10, 16)
-		count := uint64(1)
-		if class {
-			first, count = first*100, 100
-		}
-		if !n.IsScalar() || err != nil || first < 100 || first > 599 {
-			d.Wrong(n, want)
-			return
-		}
-		for status := first; status < first+count; status++ {
-			s[status/64] |= 1 << (status % 64)
+		if *s += statuses(n.Value + " "); !n.IsScalar() || !statusText.MatchString(n.Value) {
+			d.Wrong(n, "a status like 200, a class like 2xx, or a list of them")
 		}
 	}
 }
 
 func (s statuses) has(status int) bool {
-	return status >= 0 && status/64 < len(s) && s[status/64]&(1<<(status%64)) != 0
+	text := strconv.Itoa(status)
+	return strings.Contains(string(s), text) || strings.Contains(string(s), text[:1]+"xx")
 }
 
 // headerStyle is a style of httplimit plus 1; 0 if the file states none.
@@ -204,7 +197,7 @@ func (c *cost) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 func (c *cost) of(r *Request) (int64, error) {
 	switch {
 	case c.header != "":
-		v := r.valuesOf(source{name: string(c.header)})
+		v := r.valuesOf(string(c.header))
 		if len(v.sent) != 1 {
 			return 1, guard.Lackingf("header "+string(c.header), "rules: %d values of the header %s, want one, the cost",
 				len(v.sent), c.header)

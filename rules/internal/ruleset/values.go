@@ -8,11 +8,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 )
 
-// source is what some values of a request are of: a header, or with a kind a cookie or a parameter of
-// the query.
-type source struct{ kind, name string }
-
-// values are the values of one source of a request. They are read once for all rules.
+// values are the values of one part of a request. They are read once for all rules.
 type values struct {
 	sent  []string
 	texts map[string]bool // trimmed; nil for one value
@@ -20,64 +16,58 @@ type values struct {
 	exact bool            // it was sent so
 }
 
-// valuesOf returns the values of a source.
-func (r *Request) valuesOf(of source) *values {
-	if v := r.values[of]; v != nil {
+// valuesOf returns the values of a header by its canonical name, of cookie:NAME, or of query:NAME.
+func (r *Request) valuesOf(name string) *values {
+	if v := r.values[name]; v != nil {
 		return v
 	}
-	v := &values{sent: r.sent(of)}
+	v := &values{sent: r.sent(name)}
 	if len(v.sent) == 1 {
-		v.one = r.trimmed(of, v.sent[0])
+		v.one = r.trimmed(name, v.sent[0])
 		v.exact = v.one == v.sent[0]
 	} else if len(v.sent) > 1 {
 		v.texts = make(map[string]bool)
 		for _, text := range v.sent {
-			v.texts[r.trimmed(of, text)] = true
+			v.texts[r.trimmed(name, text)] = true
 		}
 	}
 	if r.values == nil {
-		r.values = make(map[source]*values)
+		r.values = make(map[string]*values)
 	}
-	r.values[of] = v
+	r.values[name] = v
 	return v
 }
 
-// sent returns the values of a source as they were sent. Some servers separate parameters of the query
-// by semicolons too.
-func (r *Request) sent(of source) (all []string) {
-	if of.kind == "" {
-		return r.Headers()[of.name]
-	}
-	lines, separators, decode := r.Headers()["Cookie"], ";", func(text string) string { return strings.Trim(text, " \t") }
-	if of.kind == "query" {
-		lines, separators = []string{r.Query}, "&;"
-		decode = func(text string) string {
-			if plain, err := url.QueryUnescape(text); err == nil {
-				return plain
-			}
-			return text
-		}
-	}
-	for _, line := range lines {
-		for _, pair := range strings.FieldsFunc(line, func(c rune) bool { return strings.ContainsRune(separators, c) }) {
-			if name, value, _ := strings.Cut(pair, "="); decode(name) == of.name {
-				all = append(all, decode(value))
+// sent returns values as they were sent. Some servers separate parameters of the query by semicolons too.
+func (r *Request) sent(name string) (all []string) {
+	switch kind, of, _ := strings.Cut(name, ":"); kind {
+	case "query":
+		query, _ := url.ParseQuery(strings.ReplaceAll(r.Query, ";", "&")) // it leaves out what is malformed
+		return query[of]
+	case "cookie":
+		for _, line := range r.Headers()["Cookie"] {
+			for pair := range strings.SplitSeq(line, ";") {
+				if name, value, _ := strings.Cut(pair, "="); strings.Trim(name, " \t") == of {
+					all = append(all, value)
+				}
 			}
 		}
+		return all
 	}
-	return all
+	return r.Headers()[name]
 }
 
 // trimmed returns a value without the white space around it, which is no part of a header's value, and
 // without the quotes of a cookie. Binary metadata of gRPC has no white space.
-func (r *Request) trimmed(of source, value string) string {
-	switch {
-	case of.kind == "query" || r.Path == nil && headerName(of.name).isBinary():
+func (r *Request) trimmed(name, value string) string {
+	if strings.HasPrefix(name, "query:") || r.Path == nil && headerName(name).isBinary() {
 		return value
-	case of.kind == "cookie" && len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"':
+	}
+	value = strings.Trim(value, " \t")
+	if strings.HasPrefix(name, "cookie:") && len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"' {
 		return value[1 : len(value)-1]
 	}
-	return strings.Trim(value, " \t")
+	return value
 }
 
 // has reports whether a value is among them, "*" for any, and whether every server reads it so: one may
