@@ -24,7 +24,7 @@ import (
 func UnaryServerInterceptor(choose func(context.Context, Call) (Limiter, error),
 	opts ...Option) grpc.UnaryServerInterceptor {
 	g := newGate("UnaryServerInterceptor", choose, opts, false)
-	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (reply any, err error) {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		c := call{ctx, Call{Method: info.FullMethod, Message: req}}
 		v, r := g.admit(c)
 		if r != nil {
@@ -36,7 +36,7 @@ func UnaryServerInterceptor(choose func(context.Context, Call) (Limiter, error),
 		}
 		ended := 0
 		defer func() { v.End(c, ended) }() // also if the handler panics
-		reply, err = handler(v, req)
+		reply, err := handler(v, req)
 		ended = endOf(err)
 		return reply, err
 	}

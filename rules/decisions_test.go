@@ -143,6 +143,13 @@ address: {trusted: [192.0.2.0/24], header: X-Real-IP}`,
 				{"GET /", h("X-Real-IP", "2001:db8::3"), many}, {"GET /", h("X-Real-IP", "2001:db8:0:1::1"), good},
 				{"GET /", h("X-Real-IP", "2001:db8:0:1::1"), many},
 			}},
+		"an IPv4 network is a client": {`
+address: {trusted: [10.0.0.0/8, 192.0.2.1], ipv4_bits: 24}
+rules: [{name: a, key: ip, limits: 1/h, overrides: [{key: 198.51.100.0/24, ban: true}]}]`,
+			[]call{
+				{"GET /", h("X-Forwarded-For", "203.0.113.1"), good}, {"GET /", h("X-Forwarded-For", "203.0.113.2"), many},
+				{"GET /", h("X-Forwarded-For", "203.0.114.2"), good}, {"GET /", h("X-Forwarded-For", "198.51.100.7"), no},
+			}},
 		"costs": {`
 rules:
   - {name: c, match: /c, key: all, limits: 5/h, cost: 3}

@@ -25,7 +25,8 @@ func OnReload(report func(err error)) WatchOption {
 
 // Rates lets Watch set the rates that the file states for Redisson limiters ([Set.SetRates]):
 // before it returns, and after each change, which does not wait for them. [OnReload] gets the
-// errors, and each poll retries. Without Rates a limiter gets its rate with the first request, and another rate in Redis stays.
+// errors, and each poll retries. Without Rates a limiter gets its rate with the first request, and
+// another rate in Redis stays.
 func Rates(client *rratelimiter.Client) WatchOption {
 	return func(w *watch) { w.client = client }
 }
