@@ -49,7 +49,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	v := m.gate.Visit(r.Context(), d)
 	if !d.Passes() {
-		dropContent(w.Header())
+		dropContent(w)
 		if m.setHeaders(w.Header(), d, 0, m.refuse == nil); m.refuse != nil {
 			m.refuse.ServeHTTP(w, r.WithContext(v))
 		} else {

@@ -98,3 +98,25 @@ func TestMiddleware_Refusal_HasOnlyItsOwnHeaders(t *testing.T) {
 		assert.Equal(t, http.Header{"Cache-Control": {"no-store"}, "Vary": {"Accept"}, "Retry-After": {"1"}}, h)
 	}
 }
+
+// compressing is the ResponseWriter of a handler that compresses responses.
+type compressing struct{ http.ResponseWriter }
+
+// TestMiddleware_RefusalInsideCompression_KeepsTheEncoding: the outer handler encodes the refusal too. With
+// another Middleware in between, nothing is encoded.
+func TestMiddleware_RefusalInsideCompression_KeepsTheEncoding(t *testing.T) {
+	failing := httplimit.Middleware(func(*http.Request) (httplimit.Limiter, error) { return nil, errors.New("no key") })(ok)
+	granted := httplimit.Middleware(httplimit.All(grants))(failing)
+	for _, inner := range []http.Handler{failing, granted} {
+		for encodes, want := range map[bool]string{false: "", true: "gzip"} {
+			w := serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if w.Header().Set("Content-Encoding", "gzip"); encodes {
+					w = compressing{w}
+				}
+				inner.ServeHTTP(w, r)
+			}), request())
+			assert.Equal(t, http.StatusServiceUnavailable, w.Code)
+			assert.Equal(t, want, w.Header().Get("Content-Encoding"))
+		}
+	}
+}

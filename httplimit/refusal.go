@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"reflect"
+	"strings"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -37,11 +39,19 @@ func (p problem) document() []byte {
 
 // dropContent removes the headers that an outer handler has set for the content of another response, as
 // the errors of [http.ServeContent] do. No cache may store a refusal.
-func dropContent(h http.Header) {
-	for _, name := range []string{"Content-Encoding", "Content-Length", "Etag", "Last-Modified"} {
+func dropContent(w http.ResponseWriter) {
+	h := w.Header()
+	for _, name := range []string{"Content-Length", "Etag", "Last-Modified"} {
 		delete(h, name)
 	}
 	h["Cache-Control"] = []string{"no-store"}
+	for own, ok := w.(*writer); ok; own, ok = w.(*writer) {
+		w = own.ResponseWriter
+	}
+	// The writer of another package may compress what is written, as that of gorilla's CompressHandler.
+	if t := reflect.TypeOf(w); t.Kind() == reflect.Pointer && strings.HasPrefix(t.Elem().PkgPath(), "net/http") {
+		delete(h, "Content-Encoding")
+	}
 }
 
 // writeRefusal answers in place of the handler. The headers are set before.
