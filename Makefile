@@ -6,7 +6,6 @@ BENCHSTAT     = golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GORELEASER    = github.com/goreleaser/goreleaser/v2@v2.16.0
 GOVULNCHECK   = golang.org/x/vuln/cmd/govulncheck@v1.9.0
-TERMTOSVG     = termtosvg==1.1.0
 VALE          = github.com/vale-cli/vale/v3/cmd/vale@v3.21.0
 MODULES       = $(shell go list -m -f '{{.Dir}}' | sed 's,^$(CURDIR),.,')
 PUBLISHED     = $(filter-out ./integration ./examples,$(MODULES))
@@ -216,19 +215,15 @@ bench: deps
 roads:
 	cd integration && go test -count=1 -v ./tools/roads
 
-# The pictures that need no measurement: rrl demo, recorded for 24 s in a terminal by termtosvg (from PyPI), make
-# demo-java, and what each policy grants.
-pictures: bin/pictures/bin/termtosvg
+# The pictures that need no measurement: the last screen of rrl demo after 25 s, on a terminal by script (of
+# util-linux), make demo-java, and what each policy grants.
+pictures:
 	go build -C cmd/rrl -o $(CURDIR)/bin/rrl .
-	bin/pictures/bin/termtosvg docs/rrl.svg --screen-geometry 80x26 --template gjm8_play --min-frame-duration 400 \
-		--command 'bin/rrl demo --every 400ms --count 60'
+	script -qec 'stty cols 80 rows 26; TERM=xterm bin/rrl demo --every 250ms --count 100' /dev/null | \
+		go run ./integration/tools/demorrl > docs/rrl.svg
 	go run ./integration/tools/demojava -svg > docs/java-and-go.svg
 	go run ./integration/tools/choosing
 	go run ./examples/paidapi -svg docs/paidapi.svg
-
-bin/pictures/bin/termtosvg:
-	python3 -m venv bin/pictures
-	bin/pictures/bin/pip install --quiet $(TERMTOSVG) 'setuptools<81'
 
 # golangci-lint has the checks of go vet and staticcheck among its own.
 lint: prose

@@ -1,6 +1,7 @@
 package rratelimiter
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -262,6 +263,37 @@ func TestReceipt_CallersOfOneCall_EachRefundsItsOwn(t *testing.T) {
 			f.Redis.FlushAll() // and the rate is gone
 			require.NoError(t, receipts[0].Refund(t.Context(), 1))
 			assert.Empty(t, f.Redis.Keys())
+		})
+	}
+}
+
+// TestAcquire_AnotherClientChangesTheLimiter_WaitersLearnIt within five seconds: a rate, permits that return,
+// and a limiter that is gone. A deadline that the known rate cannot meet fails at once.
+func TestAcquire_AnotherClientChangesTheLimiter_WaitersLearnIt(t *testing.T) {
+	perHour := Rate{Permits: 4, Interval: time.Hour}
+	for name, change := range map[string]func(ctx context.Context, l *Limiter) error{
+		"SetRate": func(ctx context.Context, l *Limiter) error {
+			return l.SetRate(ctx, Rate{Permits: 4, Interval: time.Second})
+		},
+		"SetRate, KeepState": func(ctx context.Context, l *Limiter) error {
+			return l.SetRate(ctx, Rate{Permits: 8, Interval: time.Hour}, KeepState())
+		},
+		"Release": func(ctx context.Context, l *Limiter) error { return l.Release(ctx, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			withRedis(t, func(t *testing.T, f *fixture) {
+				other, l := f.limiter(perHour), New(f.Conn).Limiter("limiter")
+				f.RequireGranted(other, 4)
+				start := time.Now()
+				var waiter sync.WaitGroup
+				waiter.Go(func() { assert.NoError(t, l.Acquire(t.Context(), 1)) })
+				time.Sleep(time.Second)
+				f.RequireFalse(l.TryAcquireWithin(t.Context(), 1, time.Minute))
+				assert.Equal(t, time.Second, time.Since(start), "at once")
+				require.NoError(t, change(t.Context(), other))
+				waiter.Wait()
+				assert.LessOrEqual(t, time.Since(start), 6*time.Second+50*time.Millisecond)
+			})
 		})
 	}
 }

@@ -67,19 +67,21 @@ func WithServerTime() Option {
 	return func(c *Client) { c.settings.Now, c.settings.ServerTime = nil, true }
 }
 
-const defaultWaitJitter = 20 * time.Millisecond
+const defaultWaitJitter = 100 * time.Millisecond
 
-// WithWaitJitter sets by how much callers that wait for permits ask later than at the first
-// millisecond in which the permits are free. That is 3 ms and a random time, which is below d and
-// at most a fifth of the interval. The default is 20 ms, which leaves Redisson's waiters their turn:
-// they ask 3 ms later, and their timer some milliseconds after that. Permits return in a burst, so
-// waiters that always ask first would leave none for Java.
+// WithWaitJitter sets by how much callers that wait ask late for permits, at most: only a program that
+// shares limiters with waiters of Redisson needs it, and the default of 100 ms suits most. Permits return
+// in a burst, and Redisson's waiters ask some milliseconds late, so Go would take all of them. Therefore a
+// Client that got more than half of the permits asks later, by up to d and a fifth of the interval, and
+// one that got fewer asks on time. While no other program waits, that costs at most a fortieth of the
+// rate.
 //
-// With 0, callers ask on time: for a limiter that only Go programs use. A caller also asks on time
-// if its deadline would pass otherwise. Callers that do not wait, as those of TryAcquire, can take
-// the permits before callers that wait. For a TokenBucket, LeakyBucket or Smooth of package limit, the
-// time is below d and 5 ms, so that processes share the permits. The other policies ask on time,
-// unless they are joined with a Limiter. A d below 0 is [ErrInvalidOption].
+// With 0, callers ask on time: for a limiter that only Go programs use. A caller also asks on time if its
+// deadline would pass otherwise. Callers that do not wait, as those of TryAcquire, can take the permits
+// before callers that wait. For a Limiter in a limit.Join, the time is random. For a TokenBucket,
+// LeakyBucket or Smooth of package limit, it is random and below d, 5 ms, and a fifth of the time in which
+// the permits of all waiters come free, so that processes share the permits and none is lost. The other
+// policies ask on time. A d below 0 is [ErrInvalidOption].
 func WithWaitJitter(d time.Duration) Option {
 	return func(c *Client) {
 		if d < 0 {
@@ -108,9 +110,6 @@ func New(client rueidis.Client, opts ...Option) *Client {
 // mode of middleware or of package fallback decides. Connect takes at most the Dialer.Timeout of the
 // option, 5 s by default, for each address. It returns an error if the option is invalid, or if Redis
 // rejects the program, for instance its password.
-//
-// While it is unknown whether Redis is a cluster, names are checked as for a cluster, unless the option
-// has ForceSingleClient or a Sentinel.
 func Connect(option rueidis.ClientOption) (rueidis.Client, error) {
 	client, err := rueidis.NewClient(option)
 	switch {
@@ -124,11 +123,7 @@ func Connect(option rueidis.ClientOption) (rueidis.Client, error) {
 	case client != nil: // of a single server, which dials in each call
 		return client, nil
 	}
-	mode := rueidis.ClientModeCluster
-	if option.Sentinel.MasterSet != "" {
-		mode = rueidis.ClientModeSentinel
-	}
-	return redisx.Late(err, mode, func() (rueidis.Client, error) { return rueidis.NewClient(option) }), nil
+	return redisx.Late(err, func() (rueidis.Client, error) { return rueidis.NewClient(option) }), nil
 }
 
 // ID returns the client's ID: redisson.getId().
@@ -141,6 +136,7 @@ func (c *Client) ID() string { return c.id }
 func (c *Client) Limiter(name string, opts ...LimiterOption) *Limiter {
 	l := &Limiter{wire: wire{client: c, name: name}}
 	l.wire.keys, l.err = c.open(name)
+	l.crossSlot = checkSlots(l.wire.keys[:]...)
 	for _, opt := range opts {
 		if opt != nil {
 			opt(l)
@@ -166,8 +162,7 @@ func (c *Client) open(name string) (limiterKeys, error) {
 	return newKeys(mapped, c.id), nil
 }
 
-// mapped returns a limiter's name in Redis. It returns an error if the name is invalid, or if the keys of a
-// limiter with that name do not share a slot of the cluster.
+// mapped returns a limiter's name in Redis, or an error if the name is invalid.
 func (c *Client) mapped(name string) (string, error) {
 	if c.redis == nil {
 		return "", fmt.Errorf("%w: give New a rueidis.Client", ErrNoClient)
@@ -181,10 +176,6 @@ func (c *Client) mapped(name string) (string, error) {
 	}
 	if name == "" || mapped == "" {
 		return "", fmt.Errorf("%w: %q is empty or was mapped to nothing", ErrInvalidName, name)
-	}
-	if c.engine.Cluster() && strings.ContainsAny(mapped, "{}") {
-		keys := newKeys(mapped, c.id)
-		return mapped, checkSlots(keys[:]...)
 	}
 	return mapped, nil
 }

@@ -3,6 +3,9 @@ package rratelimiter
 import (
 	"context"
 	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -63,34 +66,76 @@ func TestWithClock_ClockJumpsBack_WindowIsKept(t *testing.T) {
 	})
 }
 
-// TestWithWaitJitter_Waiters_AskLater: by 3 ms and a random part, unless it is 0.
-func TestWithWaitJitter_Waiters_AskLater(t *testing.T) {
+// TestWithWaitJitter_GoAlone_KeepsThePace: its waiters are late by at most a fortieth of the time.
+func TestWithWaitJitter_GoAlone_KeepsThePace(t *testing.T) {
 	for _, test := range []struct {
-		opts        []Option
-		interval    time.Duration
-		least, most time.Duration
+		opts    []Option
+		rate    Rate
+		callers int
+		least   int64
 	}{
-		{nil, time.Second, 3 * time.Millisecond, 23 * time.Millisecond},
-		{nil, 50 * time.Millisecond, 3 * time.Millisecond, 13 * time.Millisecond},
-		{[]Option{WithWaitJitter(time.Hour)}, time.Second, 3 * time.Millisecond, 203 * time.Millisecond},
-		{[]Option{WithWaitJitter(0)}, time.Second, 0, 0},
+		{nil, Rate{Permits: 1, Interval: 100 * time.Millisecond}, 4, 290},
+		{nil, Rate{Permits: 20, Interval: time.Second}, 6, 580},
+		{nil, Rate{Permits: 1, Interval: time.Second}, 1, 29},
+		{[]Option{WithWaitJitter(time.Hour)}, Rate{Permits: 20, Interval: time.Second}, 6, 580},
+		{[]Option{WithWaitJitter(0)}, Rate{Permits: 1, Interval: 100 * time.Millisecond}, 4, 300},
 	} {
 		withRedis(t, func(t *testing.T, f *fixture) {
-			l := f.limiter(Rate{Permits: 1, Interval: test.interval}, test.opts...)
-			first, last := time.Hour, time.Duration(0)
-			for range 15 {
-				f.RequireGranted(l, 1)
-				began := time.Now()
-				require.NoError(t, l.Acquire(t.Context(), 1))
-				late := time.Since(began) - test.interval
-				first, last = min(first, late), max(last, late)
-				time.Sleep(test.interval)
-			}
-			assert.GreaterOrEqual(t, first, test.least, "%v", test.interval)
-			assert.LessOrEqual(t, last, test.most, "%v", test.interval)
-			assert.GreaterOrEqual(t, last-first, (test.most-test.least)/3, "random")
+			got, _ := f.share(f.limiter(test.rate, test.opts...), test.callers, 0, 0)
+			assert.GreaterOrEqual(t, got, test.least, "%v", test.rate)
 		})
 	}
+}
+
+// TestWithWaitJitter_RedissonWaits_BothSidesGetAQuarter: also if the timers of Redisson's waiters are later
+// than usual.
+func TestWithWaitJitter_RedissonWaits_BothSidesGetAQuarter(t *testing.T) {
+	for rate, sides := range map[Rate][][2]int{
+		{Permits: 20, Interval: time.Second}:           {{6, 6}, {1, 20}, {20, 1}},
+		{Permits: 1, Interval: 100 * time.Millisecond}: {{4, 4}},
+		{Permits: 100, Interval: time.Second}:          {{30, 30}},
+	} {
+		for _, callers := range sides {
+			for _, busy := range []time.Duration{0, 10 * time.Millisecond} {
+				withRedis(t, func(t *testing.T, f *fixture) {
+					ours, theirs := f.share(f.limiter(rate), callers[0], callers[1], busy)
+					assert.GreaterOrEqual(t, 4*min(ours, theirs), ours+theirs, "%v, %d, busy %v: %d and %d", rate, callers, busy,
+						ours, theirs)
+				})
+			}
+		}
+	}
+}
+
+// share returns the permits that callers of Acquire and Redisson's waiters get in 30 s. Those ask when the
+// oldest grant has expired, 3 ms later and then late by their timer, by up to busy more than usual.
+func (f *fixture) share(l *Limiter, callers, redissons int, busy time.Duration) (ours, theirs int64) {
+	f.Latency.Store(int64(200 * time.Microsecond))
+	ctx, cancel := context.WithTimeout(f.Context(), 30*time.Second)
+	defer cancel()
+	other := New(f.Conn).Limiter("limiter")
+	var running sync.WaitGroup
+	for range callers {
+		running.Go(func() {
+			for l.Acquire(ctx, 1) == nil {
+				atomic.AddInt64(&ours, 1)
+			}
+		})
+	}
+	for range redissons {
+		running.Go(func() {
+			for ctx.Err() == nil {
+				switch d, err := other.Take(ctx, 1); {
+				case err == nil && d.Allowed:
+					atomic.AddInt64(&theirs, 1)
+				case err == nil:
+					time.Sleep(d.RetryAfter + 11*time.Millisecond + rand.N(20*time.Millisecond+2*busy))
+				}
+			}
+		})
+	}
+	running.Wait()
+	return ours, theirs
 }
 
 // TestLimiter_InvalidInput_IsRefusedUnsent: each error has a type, and Redis receives no command.

@@ -9,9 +9,11 @@ import (
 // checkSlots returns ErrCrossSlot if the keys do not share a slot. The keys of a name without
 // braces always do; with Redisson too, other names may not.
 func checkSlots(all ...string) error {
-	want := redisx.Slot(all[0])
 	for _, key := range all[1:] {
-		if got := redisx.Slot(key); got != want {
+		if redisx.Tag(key) == redisx.Tag(all[0]) {
+			continue
+		}
+		if want, got := redisx.Slot(all[0]), redisx.Slot(key); got != want {
 			return fmt.Errorf("%w: %q is in slot %d, %q in slot %d: use names without braces, or with one non-empty hash tag "+
 				"(the same in both names of a rename or copy)", ErrCrossSlot, all[0], want, key, got)
 		}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
@@ -17,31 +17,49 @@ import (
 //	rratelimiter.Connect(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
 var connect = redistest.Example
 
-// The lines of the README.
-func quota(ctx context.Context, redis rueidis.Client) error {
-	// The same limiter as redisson.getRateLimiter("paid-api"). The rate is set if Redis has none.
-	limiter := rratelimiter.New(redis).Limiter("paid-api",
-		rratelimiter.InitialRate(rratelimiter.Rate{Permits: 3, Interval: time.Minute}))
-	for range 4 {
-		allowed, err := limiter.TryAcquire(ctx, 1) // never waits; Acquire waits until permits are free
-		if err != nil {
-			return err
-		}
-		fmt.Println(allowed)
-	}
-	return nil
-}
-
+// Three permits a minute, for Go and Java programs together.
 func Example() {
 	redis := connect()
-	if err := quota(context.Background(), redis); err != nil {
-		panic(err)
+
+	limiter := rratelimiter.New(redis).Limiter("paid-api", // redisson.getRateLimiter("paid-api") in Java
+		rratelimiter.InitialRate(rratelimiter.Rate{Permits: 3, Interval: time.Minute}))
+	for range 4 {
+		fmt.Println(limiter.TryAcquire(context.Background(), 1)) // never waits; Acquire waits until permits are free
 	}
 	// Output:
-	// true
-	// true
-	// true
-	// false
+	// true <nil>
+	// true <nil>
+	// true <nil>
+	// false <nil>
+}
+
+// A log shows that Redis had lost the rate, or that a limiter is new.
+func ExampleInitialRate() {
+	redis := connect()
+	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	})))
+
+	observer := &rratelimiter.Observer{RedisCall: func(_ context.Context, c rratelimiter.RedisCallInfo) {
+		if c.Initial {
+			slog.Warn("a rate was missing in Redis and has been set", "limiter", c.Name)
+		}
+	}}
+	client := rratelimiter.New(redis, rratelimiter.WithObserver(observer))
+	rate := rratelimiter.Rate{Permits: 5, Interval: time.Minute}
+	limiter := client.Limiter("paid-api", rratelimiter.InitialRate(rate))
+	for range 2 {
+		fmt.Println(limiter.TryAcquire(context.Background(), 1))
+	}
+	// Output:
+	// level=WARN msg="a rate was missing in Redis and has been set" limiter=paid-api
+	// true <nil>
+	// true <nil>
 }
 
 func ExampleLimiter_Take() {

@@ -1,8 +1,9 @@
 package rratelimiter
 
 import (
-	"math/rand/v2"
+	"math"
 	"sort"
+	"sync"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
@@ -19,11 +20,11 @@ type forecast struct {
 	returns  []returning   // when permits return, the earliest first; at most a page
 	leased   time.Duration // when the first leased ones return; 0 without leases
 	expires  time.Duration // KeepAlive, 0 for none
-	jitter   time.Duration // of waiters, as of WithWaitJitter
+	lag      time.Duration // of waiters: see turns
 }
 
 // leaseGrace is how long after the end of a lease its unused permits are expected, as in
-// scripts/include/waits.lua. Most return earlier.
+// internal/include/waits.lua. Most return earlier.
 const leaseGrace = 50 * time.Millisecond
 
 // returning is the number of permits that return within a time, earlier ones included.
@@ -74,18 +75,54 @@ func (f *forecast) Denied(permits int64) (engine.Answer, bool) {
 // Parts returns nil: a rate has no parts.
 func (f *forecast) Parts(int64) []engine.Answer { return nil }
 
-// redissonLag is how long after the permits are free Redisson's waiters ask, at the earliest.
-const redissonLag = 3 * time.Millisecond
+// Lag returns how much later than at RetryAfter a waiter asks.
+func (f *forecast) Lag(int64) time.Duration { return f.lag }
 
-// Lag returns how much later than at RetryAfter a waiter asks. Permits return in a burst, and the
-// clients that ask first take all of them. Redisson's timer adds some 10 ms to redissonLag, so a
-// waiter that asked on time would always be the first.
-func (f *forecast) Lag() time.Duration {
-	jitter := min(f.jitter, f.interval/5)
-	if jitter <= 0 {
+// turns has the waiters of a Client and those of other programs take turns. Permits return in a burst, and
+// the program that asks first takes all of them. So a Client that has more than half of the permits asks
+// late, and otherwise on time. A late waiter delays all later permits, so a Client is rarely late while no
+// other program takes what it waits for.
+type turns struct {
+	mu     sync.Mutex
+	got    float64 // the permits of waiters in about the last interval: each counts less as it ages
+	at     int64   // the time of the last reply, Unix milliseconds
+	next   int64   // when the first waiter could be served, by that reply; 0 for none
+	beaten int64   // when another program had taken those permits
+	waits  int64   // for permits
+}
+
+// A Client that was beaten can be late after each wait for turnsFor intervals. Later, lateness takes at most the
+// part 1/turnsCost of the time.
+const (
+	turnsFor  = 8
+	turnsCost = 40
+)
+
+// lag returns the lag of waiters after a reply that granted permits, at most jitter. The next waiter could
+// be served after wait.
+func (s *turns) lag(f *forecast, granted int64, wait, jitter time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	interval := max(f.interval.Milliseconds(), 1)
+	s.beaten = min(s.beaten, f.now) // the clock may be set back
+	if s.next > 0 && f.now >= s.next {
+		s.waits++
+		if granted == 0 {
+			s.beaten = f.now
+		}
+	}
+	age := float64(max(0, f.now-s.at)) / float64(interval)
+	s.got = s.got*math.Exp(-age) + float64(granted)
+	if s.at, s.next = f.now, 0; wait > 0 {
+		s.next = f.now + wait.Milliseconds()
+	}
+	jitter = min(jitter, f.interval/5)
+	every := turnsCost*jitter.Milliseconds()/interval + 1
+	if f.now-s.beaten >= turnsFor*interval && s.waits%every != 0 {
 		return 0
 	}
-	return redissonLag + rand.N(jitter)
+	share := s.got / float64(max(f.rate, 1))
+	return time.Duration(float64(jitter) * min(1, max(0, 2*share-1)))
 }
 
 // Renew returns half of KeepAlive.
@@ -95,9 +132,6 @@ func (f *forecast) Renew() time.Duration {
 	}
 	return f.expires / 2
 }
-
-// Recheck returns Never: a rate that another Client changes is a rare event.
-func (f *forecast) Recheck() time.Duration { return engine.Never }
 
 // Earliest returns the time until the last of the permits can be granted. Permits return one after
 // another. If more than the rate is wanted, they return again an interval after they were granted

@@ -9,6 +9,7 @@ import (
 type hint struct {
 	seen   lastSeen
 	counts schedule
+	turns  turns
 }
 
 // lastSeen is the rate that Redis last reported. It makes calls cheaper, and no answer depends on it:
@@ -33,11 +34,11 @@ func (s *lastSeen) set(rate, interval int64, perClient bool) (changed bool) {
 	return changed
 }
 
-// get returns the text for the script and the interval in milliseconds, or "" if no rate was seen.
-func (s *lastSeen) get() (text string, interval int64) {
+// get returns the text for the script, the rate, and the interval in milliseconds, or "" if no rate was seen.
+func (s *lastSeen) get() (text string, rate, interval int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.text, s.interval
+	return s.text, s.rate, s.interval
 }
 
 // setPerClient records that a limiter is PER_CLIENT although it was last seen OVERALL.

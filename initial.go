@@ -18,6 +18,8 @@ type LimiterOption func(*Limiter)
 // Open a limiter with the same InitialRate everywhere in a program. Limiters of one name and Client
 // share waiters and leases only then.
 //
+// RedisCall of an [Observer] reports the calls for permits that set it.
+//
 // InitialRate does not change the rate of a limiter that has one: call [Limiter.SetRate] with
 // [KeepState] for that.
 //
@@ -34,18 +36,10 @@ func InitialRate(rate Rate) LimiterOption {
 	}
 }
 
-// mostInitial is how often a call sets the initial rate, if another client deletes it each time.
-const mostInitial = 3
-
 // initialize has a batch called again behind the call that sets the initial rate, if err is that
 // the limiter has none.
 func (w *wire) initialize(b *engine.Batch, err error) (again bool) {
-	if len(w.initial) == 0 || b.Repeats == mostInitial || !errors.Is(err, ErrNotInitialized) {
-		return false
-	}
-	b.Before = w.initial
-	b.Repeats++
-	return true
+	return errors.Is(err, ErrNotInitialized) && b.Initialize(w.initial)
 }
 
 // notInitialized returns the error of a call that needs a rate.

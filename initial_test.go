@@ -1,6 +1,7 @@
 package rratelimiter
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -120,7 +122,7 @@ func TestInitialRate_AnotherClientDeletesItEachTime_TheCallEnds(t *testing.T) {
 			})
 			err := everyCall(l)[name](t.Context())
 			assert.ErrorIs(t, err, ErrNotInitialized)
-			assert.LessOrEqual(t, sets, 2*mostInitial+1, "one more if the script is not known yet")
+			assert.LessOrEqual(t, sets, 2*engine.MaxInitial+1, "one more if the script is not known yet")
 		})
 	}
 }
@@ -133,4 +135,20 @@ func TestInitialRate_ServerRefusesToSetIt_TheCallHasItsError(t *testing.T) {
 			assert.ErrorContains(t, everyCall(l)[name](t.Context()), "NOPERM")
 		})
 	}
+}
+
+func TestInitialRate_CallThatSetsIt_IsReported(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		var calls []bool
+		l := New(f.Conn, WithObserver(&Observer{
+			RedisCall: func(_ context.Context, c RedisCallInfo) { calls = append(calls, c.Initial) },
+		})).Limiter("limiter", InitialRate(initial))
+		for _, lost := range []bool{true, false, true} {
+			if lost {
+				f.Redis.FlushDB()
+			}
+			f.RequireGranted(l, 1)
+		}
+		assert.Equal(t, []bool{true, false, true}, calls)
+	})
 }

@@ -3,13 +3,15 @@ package rratelimiter
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 func init() {
-	inside.Included, inside.PermitsOf = included, permitsOf
 	inside.Open = func(client any) (inside.Client, error) {
 		c, ok := client.(*Client)
 		if !ok || c == nil || c.redis == nil {
@@ -48,17 +50,24 @@ func (c *Client) inside() inside.Client {
 // naming maps names for package limit.
 type naming Client
 
-// Mapped returns a name as keys contain it. On a cluster, Redisson's limiter could have the name as
-// well.
+// Mapped returns a name as keys contain it.
 func (n *naming) Mapped(name string) (string, error) { return (*Client)(n).mapped(name) }
 
-// SameSlot returns ErrCrossSlot if the keys do not share a slot.
-func (n *naming) SameSlot(keys ...string) error { return checkSlots(keys...) }
+// SameSlot returns ErrCrossSlot if the keys, and those that begin with their hash tag, do not share a slot.
+func (n *naming) SameSlot(keys ...string) error {
+	if tag := redisx.Tag(keys[0]); tag == keys[0] {
+		keys = append(slices.Clip(keys), "{"+tag+"}:")
+	}
+	return checkSlots(keys...)
+}
 
 // forecastOf returns the forecast of a limiter in a reply of package limit's scripts.
 func (c *Client) forecastOf(r inside.Reply) engine.Forecast {
 	f := &forecast{rate: r.Rate, interval: millis(r.Interval), reset: millis(r.Reset), free: r.Free,
-		expires: millis(r.KeepAlive), jitter: c.waitJitter}
+		expires: millis(r.KeepAlive)}
+	if jitter := min(c.waitJitter, f.interval/5); jitter > 0 {
+		f.lag = rand.N(jitter)
+	}
 	for pair := 0; pair+1 < len(r.Returns); pair += 2 {
 		f.add(r.Returns[pair], r.Returns[pair+1])
 	}

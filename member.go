@@ -7,7 +7,7 @@ import (
 
 // The format of a member of the permits set, as Redisson packs a grant. A byte has the length of the
 // random part. That part follows, then the permits in four bytes, little-endian.
-// scripts/include/member.lua is the same in Lua.
+// internal/include/member.lua is the same in Lua.
 const (
 	randomLength = 16 // of the members that Go makes, and of Redisson's since 3.21
 	permitsBytes = 4
@@ -47,13 +47,3 @@ func memberOf(grant string, n int64) string {
 
 // grantOf returns what two members of one grant share, if their permits differ.
 func grantOf(member string) string { return member[:len(member)-permitsBytes] }
-
-// permitsOf returns the permits of a member, -1 if it is too short, and whether it has the format of a
-// grant. The last four bytes of any member count.
-func permitsOf(member string) (permits int64, known bool) {
-	head := len(member) - permitsBytes
-	if head < 0 {
-		return -1, false
-	}
-	return int64(binary.LittleEndian.Uint32([]byte(member[head:]))), head > 0 && int(member[0]) == head-1
-}

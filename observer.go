@@ -72,6 +72,10 @@ type RedisCallInfo struct {
 	Leased   int64         // permits that the call leased
 	Took     time.Duration // until its reply
 	Err      error         // as those callers get it
+
+	// Initial reports that Redis had no rate, and that the call sent that of [InitialRate]: the
+	// limiter is new, has expired, or was lost with the data of Redis.
+	Initial bool
 }
 
 // WaitingInfo is a change of the number of waiting calls.
@@ -110,7 +114,7 @@ func (o *Observer) hooks() *engine.Observer {
 		result.RedisCall = func(ctx context.Context, c engine.Call) {
 			hooks.RedisCall(ctx, RedisCallInfo{
 				Name: c.Limiter.Name, Policy: c.Limiter.Policy, Requests: c.Requests, Permits: c.Permits, Leased: c.Leased,
-				Took: c.Took, Err: c.Err,
+				Took: c.Took, Err: c.Err, Initial: c.Initial,
 			})
 		}
 	}

@@ -159,6 +159,7 @@ func TestTryAcquire_StateIsLost_WindowIsKept(t *testing.T) {
 		f.RequireAvailable(l, 10)
 		f.countedNow(l)
 		f.RequireGranted(l, 3)
+		time.Sleep(time.Second / countPart)
 		f.RequireDenied(New(f.Conn).Limiter("limiter"), 8)
 		synctest.Wait()
 		f.RequireAvailable(l, 3)

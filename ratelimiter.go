@@ -19,9 +19,10 @@ import (
 // Every call ends as soon as its context does, with the context's error. A change that was sent may
 // still take effect. If permits arrive for a caller that has left, the Client releases them.
 type Limiter struct {
-	wire  wire
-	err   error // of an invalid name or client
-	calls engine.Limiter
+	wire      wire
+	err       error // of an invalid name or client
+	crossSlot error // if Redis is a cluster
+	calls     engine.Limiter
 }
 
 // Name returns the name with which the limiter was opened: getName().
@@ -34,6 +35,9 @@ func (l *Limiter) check(ctx context.Context) error {
 	}
 	if l.err != nil {
 		return l.err
+	}
+	if l.crossSlot != nil && l.wire.client.engine.Cluster() {
+		return l.crossSlot
 	}
 	return ctx.Err()
 }
@@ -95,9 +99,9 @@ func (l *Limiter) TakeUpTo(ctx context.Context, permits int64) (granted int64, d
 // TryAcquireWithin takes permits as soon as they are free, if that is within the timeout, and
 // reports whether it did: tryAcquire(permits, timeout). It queues with callers of Acquire. If the
 // permits cannot be free in time, it returns false at once; if the window holds more than 256
-// grants, only the oldest 256 are considered. A timeout of 0 or below is one try, like TryAcquire.
-// No permit is granted after the timeout. If Redis has not replied by then, the error is
-// [context.DeadlineExceeded].
+// grants, only the oldest 256 are considered. Permits that others may release are not foreseen. A
+// timeout of 0 or below is one try, like TryAcquire. No permit is granted after the timeout. If Redis
+// has not replied by then, the error is [context.DeadlineExceeded].
 //
 // Redisson returns false when the timeout has passed. So the loop "while (!limiter.tryAcquire(1,
 // timeout))" of a Java program waits there, and would spin here: use [Limiter.Acquire] instead.
@@ -114,9 +118,11 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 
 // Acquire waits until permits are free and takes them: acquire(permits). Callers that wait for one
 // limiter on one Client are served first come, first served, a large request before smaller ones
-// behind it. Acquire ends with ctx. If the permits cannot be free before the deadline of ctx, it
-// fails at once with an error that is [context.DeadlineExceeded]. An Acquire that fails holds no
-// permits.
+// behind it. Callers that wait learn what other Clients release or change within five seconds.
+//
+// Acquire ends with ctx. If the permits cannot be free before the deadline of ctx, it fails at once
+// with an error that is [context.DeadlineExceeded]. Permits that others may release are not foreseen.
+// An Acquire that fails holds no permits.
 func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
 	if err := l.checkAcquire(ctx, permits); err != nil {
 		return err

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 )
 
 // schedule says when the permits of a limiter are counted, which corrects drift between its value and
@@ -19,19 +21,23 @@ type schedule struct {
 }
 
 // A count is due half an interval after the one before, and when the server has had a hundred times as
-// long for other calls. It takes the server less than countCost, and a microsecond for each grant.
+// long for other calls. It takes the server less than countCost, and a microsecond for each grant: there
+// are at most as many as the rate has permits.
 const (
 	countPart  = 2
 	countShare = 100
 	countCost  = 50 * time.Microsecond
 	countEach  = time.Microsecond
-	countRetry = time.Second // after a count that failed
+
+	countRetry = time.Second            // after a count that failed
+	countAsk   = 200 * time.Millisecond // after a count of another Client, at the least
+	countFleet = 200                    // times the least pause, from which on Clients count by themselves
 )
 
 // countPauses returns the time from the begin of a count of grants until the next one is due, and the
 // least that it may be. Interval is in milliseconds.
-func countPauses(interval, grants int64) (pause, least time.Duration) {
-	least = countShare * (countCost + countEach*time.Duration(grants))
+func countPauses(rate, interval int64) (pause, least time.Duration) {
+	least = countShare * (countCost + countEach*time.Duration(min(rate, inside.MostCounted)))
 	return max(millis(interval)/countPart, least), least
 }
 
@@ -81,7 +87,7 @@ func (w *wire) learn(text string, rate, interval int64, perClient, counted bool)
 	changed := h.seen.set(rate, interval, perClient)
 	switch {
 	case counted:
-		pause, least := countPauses(interval, 0)
+		pause, least := countPauses(rate, interval)
 		h.counts.skip(timeOf(text), pause, least)
 	case changed:
 		h.counts.hurry()
@@ -113,24 +119,46 @@ func (w *wire) countDrift(text string) {
 			w.client.counts.Delete(done)
 			close(done)
 		}()
-		if interval, counted, err := w.recount(context.Background(), text); err == nil {
-			pause, least = countPauses(interval, counted)
+		ctx := context.Background()
+		if valid := w.counted(ctx, text); valid > 0 {
+			pause, least = max(valid, countAsk), countAsk
+		} else if rate, interval, err := w.recount(ctx, text); err == nil {
+			pause, least = countPauses(rate, interval)
 		}
 	}()
 }
 
-// recount counts the permits of the limiter, which corrects drift. It returns the interval in
-// milliseconds, and how many grants the script counted.
-func (w *wire) recount(ctx context.Context, now string) (interval, counted int64, err error) {
+// counted returns for how long a count of another Client is enough, or 0 if this Client is to count. Then
+// it has marked that, unless the mark cannot be written. Clients with PER_CLIENT state, or whose counts are
+// cheap, count by themselves.
+func (w *wire) counted(ctx context.Context, now string) time.Duration {
+	seen := &w.hint().seen
+	text, rate, interval := seen.get()
+	pause, least := countPauses(rate, interval)
+	if text == "" || seen.isPerClient() || pause >= countFleet*least {
+		return 0
+	}
+	message, err := w.eval(ctx, nil, countedScript, []string{statePrefix(w.keys[configKey]) + "counted"},
+		[]string{now, text, strconv.FormatInt(pause.Milliseconds(), 10)})
+	if err != nil {
+		return 0
+	}
+	left, _ := message.AsInt64()
+	return millis(left)
+}
+
+// recount counts the permits of the limiter, which corrects drift. It returns the rate, and the interval in
+// milliseconds.
+func (w *wire) recount(ctx context.Context, now string) (rate, interval int64, err error) {
 	reply, err := w.pages(ctx, recountScript, []string{now})
 	if err != nil {
 		return 0, 0, err
 	}
-	rate, interval, counted := reply.Number(), reply.Number(), reply.Number()
+	rate, interval = reply.Number(), reply.Number()
 	if !reply.Ended() {
 		return 0, 0, w.unexpected(&reply)
 	}
 	seen := &w.hint().seen
 	seen.set(rate, interval, seen.isPerClient())
-	return interval, counted, nil
+	return rate, interval, nil
 }

@@ -14,20 +14,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-// mostCounted is the number of grants up to which recount.lua counts a set.
-const mostCounted = 8192
-
-// countUpTo has recount.lua count fewer: a test with as many grants as mostCounted is slow.
+// countUpTo has recount.lua count fewer: a test with as many grants as inside.MostCounted is slow.
 func countUpTo(t *testing.T, grants int) {
 	whole := recountScript
 	t.Cleanup(func() { recountScript = whole })
-	require.Contains(t, scriptTexts["recount"], "> 8192 ")
-	recountScript = redisx.NewScript(strings.ReplaceAll(scriptTexts["recount"], "8192", strconv.Itoa(grants)))
+	most := strconv.Itoa(inside.MostCounted)
+	require.Contains(t, scriptTexts["recount"], "<= "+most+" ")
+	recountScript = redisx.NewScript(strings.ReplaceAll(scriptTexts["recount"], most, strconv.Itoa(grants)))
 }
 
 // TestRecount_GrantsUpToTheBound_AreCounted: a larger set stays as it is until it is smaller.
@@ -149,6 +148,111 @@ func TestCountDrift_Use_CountsInTheBackground(t *testing.T) {
 		calls(2, other)
 		assert.Zero(t, f.drift())
 		calls(1, other)
+	})
+}
+
+// TestCountDrift_Fleet_SharesItsCounts: there is one in half an interval. Half an interval after a change, a
+// call of any Client is enough to count.
+func TestCountDrift_Fleet_SharesItsCounts(t *testing.T) {
+	for name, skew := range map[string]time.Duration{"one clock": 0, "clocks that differ": 240 * time.Millisecond} {
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
+			f.limiter(Rate{Permits: 4000, Interval: time.Second})
+			fleet := make([]*Limiter, 20)
+			for i := range fleet {
+				now := func() time.Time { return time.Now().Add(time.Duration(i%2) * skew) }
+				fleet[i] = New(f.Conn, WithClock(now)).Limiter("limiter")
+			}
+			call := func(l *Limiter) {
+				f.RequireGranted(l, 1)
+				synctest.Wait()
+			}
+			pause, _ := countPauses(4000, 1000)
+			marks, began, before := make(map[string]bool), time.Now(), f.Scripts.Load()
+			for time.Since(began) < 10*pause {
+				for _, l := range fleet {
+					call(l)
+					mark, _ := f.Redis.Get("{limiter}:counted")
+					marks[mark] = true
+				}
+				time.Sleep(pause / 10)
+			}
+			assert.LessOrEqual(t, len(marks), 11, "counts")
+			assert.GreaterOrEqual(t, len(marks), 9, "counts")
+			extra := f.Scripts.Load() - before - 100*int64(len(fleet)) - int64(len(marks))
+			assert.LessOrEqual(t, extra, int64(11*len(fleet)), "calls that only read the mark")
+			for range 100 {
+				f.redissonReleases(1 + rand.Int64N(10))
+				time.Sleep(pause)
+				call(fleet[rand.IntN(len(fleet))])
+				require.Zero(t, f.drift())
+				for range rand.IntN(10) {
+					time.Sleep(rand.N(pause / 5))
+					call(fleet[rand.IntN(len(fleet))])
+				}
+			}
+			assert.LessOrEqual(t, f.Redis.TTL("{limiter}:counted"), pause)
+		})
+	}
+}
+
+// TestCountDrift_Mark_KeepsNoClientFromACountThatIsDue: the first call of a Client counts in spite of a mark
+// that says little of its limiter. Nothing of another program is overwritten.
+func TestCountDrift_Mark_KeepsNoClientFromACountThatIsDue(t *testing.T) {
+	const mark = "{limiter}:counted"
+	at := func(text string, d time.Duration) string {
+		return fmt.Sprint(text, " ", time.Now().Add(d).UnixMilli())
+	}
+	set := func(f *fixture, text string) {
+		require.NoError(f, f.Redis.Set(mark, text))
+		f.Redis.SetTTL(mark, time.Second)
+	}
+	for name, test := range map[string]struct {
+		mark   func(f *fixture)
+		counts bool
+	}{
+		"another Client's":     {func(f *fixture) { set(f, at("1000 1000", 0)) }, false},
+		"of another rate":      {func(f *fixture) { set(f, at("2000 1000", 0)) }, true},
+		"of a clock behind":    {func(f *fixture) { set(f, at("1000 1000", -time.Second)) }, true},
+		"of a clock ahead":     {func(f *fixture) { set(f, at("1000 1000", time.Hour)) }, true},
+		"a text":               {func(f *fixture) { set(f, "a text") }, true},
+		"a hash":               {func(f *fixture) { f.Redis.HSet(mark, "field", "value") }, true},
+		"it cannot be written": {func(f *fixture) { f.refuse("SET") }, true},
+		"none":                 {func(f *fixture) {}, true},
+	} {
+		runWithRedis(t, name, func(t *testing.T, f *fixture) {
+			l := f.limiter(Rate{Permits: 1000, Interval: time.Second})
+			f.fill(l, 300, 1)
+			synctest.Wait()
+			f.Redis.Del(mark)
+			f.redissonReleases(50)
+			test.mark(f)
+			f.RequireGranted(New(f.Conn).Limiter("limiter"), 1)
+			synctest.Wait()
+			assert.Equal(t, test.counts, f.drift() == 0)
+			switch name {
+			case "a text":
+				f.Redis.CheckGet(t, mark, name)
+			case "a hash":
+				assert.Equal(t, "value", f.Redis.HGet(mark, "field"))
+			}
+		})
+	}
+}
+
+// TestCountDrift_StateOfAClient_IsCountedByThatClient: each one has drift of its own.
+func TestCountDrift_StateOfAClient_IsCountedByThatClient(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		f.limiter(Rate{Permits: 1000, Interval: time.Second, Type: PerClient})
+		for range 2 {
+			l := New(f.Conn).Limiter("limiter")
+			f.RequireGranted(l, 10)
+			f.RequireNoError(f.Redis.Incr("{limiter}:value:"+l.wire.client.ID(), 5))
+			time.Sleep(500 * time.Millisecond)
+			f.RequireGranted(l, 10)
+			synctest.Wait()
+			assert.EqualValues(t, 980, f.Stored("{limiter}:value:"+l.wire.client.ID()), "a client's value")
+		}
+		assert.False(t, f.Redis.Exists("{limiter}:counted"))
 	})
 }
 

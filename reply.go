@@ -67,10 +67,10 @@ func (w *wire) leased(b *engine.Batch, r redisx.Reply) (again bool, err error) {
 func (w *wire) answer(b *engine.Batch, perClient bool, reply redisx.Reply) error {
 	free, rate, interval, reset := reply.Number(), reply.Number(), reply.Number(), reply.Number()
 	now := time.UnixMilli(reply.Number())
-	letters, last, _ := strings.Cut(reply.Text(), "=")
+	letters, last, _ := strings.Cut(reply.Text(), " ")
 	counted, expires := reply.Number(), millis(reply.Number())
 	o := &forecast{now: now.UnixMilli(), free: free, rate: rate, interval: millis(interval), reset: millis(reset),
-		expires: expires, jitter: w.client.waitJitter}
+		expires: expires}
 	if pairs := reply.Len() / 2; pairs > 0 {
 		o.returns = make([]returning, 0, pairs)
 	}
@@ -85,6 +85,7 @@ func (w *wire) answer(b *engine.Batch, perClient bool, reply redisx.Reply) error
 	w.learn(b.Args[timeArg], rate, interval, perClient, counted == 1)
 	if letters == engine.AllGranted {
 		b.GrantAll(o.free, engine.Answer{Limit: o.rate, ResetAfter: o.reset})
+		w.takeTurns(b, o)
 		return nil
 	}
 	left := o.free
@@ -110,7 +111,21 @@ func (w *wire) answer(b *engine.Batch, perClient bool, reply redisx.Reply) error
 			}
 		}
 	}
+	w.takeTurns(b, o)
 	return nil
+}
+
+// takeTurns sets the lag of waiters in the forecast of a batch.
+func (w *wire) takeTurns(b *engine.Batch, f *forecast) {
+	if !b.Ordered {
+		return
+	}
+	var granted int64
+	for _, r := range b.Requests {
+		granted += r.Granted
+	}
+	after, _ := f.after(max(b.Denied, 1))
+	f.lag = w.hint().turns.lag(f, granted, after, w.client.waitJitter)
 }
 
 // code reads the code of a reply, and returns the error of a script that stopped.

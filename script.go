@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/include"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -19,16 +20,13 @@ var acquireSource string
 //go:embed scripts
 var scriptFiles embed.FS
 
-// included are the parts that the scripts take in.
-var included = redisx.ReadParts(scriptFiles, "scripts/include")
-
 // scriptTexts are the scripts as Redis runs them, by name.
 var scriptTexts = func() map[string]string {
 	texts := make(map[string]string)
 	for name, source := range redisx.ReadParts(scriptFiles, "scripts") {
-		texts[name] = included.Expand(source)
+		texts[name] = include.Parts.Expand(source)
 	}
-	texts["acquire"] = included.Expand(redisx.Code(acquireSource))
+	texts["acquire"] = include.Parts.Expand(redisx.Code(acquireSource))
 	return texts
 }()
 
@@ -37,6 +35,7 @@ var (
 	releaseScript    = redisx.NewScript(scriptTexts["release"])
 	refundScript     = redisx.NewScript(scriptTexts["refund"])
 	recountScript    = redisx.NewScript(scriptTexts["recount"])
+	countedScript    = redisx.NewScript(scriptTexts["counted"])
 	availableScript  = redisx.NewScript(scriptTexts["available"])
 	trySetRateScript = redisx.NewScript(scriptTexts["trysetrate"])
 	setRateScript    = redisx.NewScript(scriptTexts["setrate"])
@@ -48,7 +47,7 @@ var (
 // dated are the scripts whose first argument is the time, and which depend on it.
 var dated = []*redisx.Script{releaseScript, refundScript, availableScript, setRateScript}
 
-// The codes of replies: the first element of one that is an array. scripts/include/names.lua has the
+// The codes of replies: the first element of one that is an array. internal/include/names.lua has the
 // same names.
 const (
 	replyDone = iota
@@ -108,7 +107,7 @@ func (w *wire) pages(ctx context.Context, script *redisx.Script, args []string) 
 		code, err := w.code(&r)
 		before = nil
 		switch {
-		case needsRate && len(w.initial) > 0 && initialized < mostInitial && errors.Is(err, ErrNotInitialized):
+		case needsRate && len(w.initial) > 0 && initialized < engine.MaxInitial && errors.Is(err, ErrNotInitialized):
 			before = w.initial
 			initialized++
 		case err != nil:

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
@@ -79,7 +80,7 @@ func FuzzNames(f *testing.F) {
 		require.Equal(t, name, l.Name())
 		if name == "" {
 			require.ErrorIs(t, l.err, ErrInvalidName)
-			require.ErrorIs(t, cluster.Limiter(name).err, ErrInvalidName)
+			require.ErrorIs(t, cluster.Limiter(name).check(t.Context()), ErrInvalidName)
 			return
 		}
 		require.NoError(t, l.err)
@@ -96,7 +97,7 @@ func FuzzNames(f *testing.F) {
 		for i, key := range want {
 			slots[i] = redisx.Slot(key)
 		}
-		err := cluster.Limiter(name).err
+		err := cluster.Limiter(name).check(t.Context())
 		if slices.Max(slots) == slices.Min(slots) {
 			require.NoError(t, err)
 		} else {
@@ -105,7 +106,7 @@ func FuzzNames(f *testing.F) {
 			require.True(t, strings.ContainsAny(name, "{}"), "a name without braces has one slot")
 		}
 
-		if other == "" || err != nil || cluster.Limiter(other).err != nil || redisx.Slot(other) == slots[0] {
+		if other == "" || err != nil || cluster.Limiter(other).check(t.Context()) != nil || redisx.Slot(other) == slots[0] {
 			return
 		}
 		require.ErrorIs(t, cluster.Limiter(name).Rename(t.Context(), other), ErrCrossSlot)
@@ -216,7 +217,7 @@ func (f *fixture) fill(l *Limiter, grants int, sizes ...int64) {
 func (f *fixture) grants() map[string]int64 {
 	all := make(map[string]int64)
 	for _, m := range f.members() {
-		permits, _ := permitsOf(m)
+		permits, _ := inside.PermitsOf(m)
 		all[m[1:2]] += permits
 	}
 	return all

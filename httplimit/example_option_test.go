@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"time"
@@ -56,6 +57,65 @@ func ExampleSkip() {
 	// Output:
 	// 200 OK
 	// 200 OK
+}
+
+// A preflight of a browser has no API key. A script reads the headers that CORS names.
+func ExampleSkip_cors() {
+	client := connect()
+	mux := http.NewServeMux()
+	mux.Handle("/hello", hello)
+	perKey := httplimit.Each(client, "api", httplimit.ByHeader("X-Api-Key"),
+		limit.FixedWindow{Permits: 1, Interval: time.Minute})
+
+	limited := httplimit.Middleware(perKey,
+		httplimit.Skip(func(r *http.Request) bool { return r.Method == http.MethodOptions }))
+	cors := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Access-Control-Allow-Origin", "https://shop.example")
+			w.Header().Set("Access-Control-Expose-Headers", "RateLimit, RateLimit-Policy, Retry-After")
+			next.ServeHTTP(w, r)
+		})
+	}
+	handler := cors(limited(mux))
+
+	preflight := httptest.NewRecorder()
+	handler.ServeHTTP(preflight, httptest.NewRequest(http.MethodOptions, "/hello", nil))
+	fmt.Println(preflight.Code, preflight.Result().Header["Ratelimit"])
+	for range 2 {
+		resp := get(handler, "/hello", "X-Api-Key", "k")
+		fmt.Println(resp.Status, resp.Header["Access-Control-Expose-Headers"], resp.Header["Access-Control-Allow-Origin"])
+	}
+	// Output:
+	// 200 []
+	// 200 OK [RateLimit, RateLimit-Policy, Retry-After] [https://shop.example]
+	// 429 Too Many Requests [RateLimit, RateLimit-Policy, Retry-After] [https://shop.example]
+}
+
+// The handler settles for the innermost Middleware, and one between two for the outer one.
+func ExampleSettle_nested() {
+	client := connect()
+
+	window := limit.FixedWindow{Permits: 10, Interval: time.Minute}
+	outer := limit.New(client, "outer", window)
+	inner := limit.New(client, "inner", window)
+	settle := func(cost int64, next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r)
+			if err := httplimit.Settle(r.Context(), cost); err != nil {
+				panic(err)
+			}
+		})
+	}
+	handler := httplimit.Middleware(httplimit.All(outer), unhurried)(
+		settle(3, httplimit.Middleware(httplimit.All(inner), unhurried)(settle(7, hello))))
+	get(handler, "/")
+	for _, l := range []*limit.Limiter{outer, inner} {
+		each, err := l.Peek(context.Background())
+		fmt.Println(each[0].Remaining, err)
+	}
+	// Output:
+	// 7 <nil>
+	// 3 <nil>
 }
 
 // What a limit would deny, before it does.

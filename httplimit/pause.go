@@ -61,11 +61,12 @@ func RetryAfter(statuses ...int) func(*http.Response) (time.Duration, bool) {
 	}
 }
 
-// QuotaReset reads fields in pairs: X-RateLimit-Remaining and X-RateLimit-Reset, each also without X-
-// and with a suffix such as -Requests or -Tokens. It is for [PauseOn]. A response with one of the
-// statuses, 403 and 429 without any, asks for the time in a Reset whose Remaining is 0 or missing. The
-// time may be seconds, a Unix time, a duration such as 6m0s, or a date. A response 403 without such a
-// pair is no refusal.
+// QuotaReset reads fields in pairs whose names have RateLimit or Rate-Limit: X-RateLimit-Remaining and
+// X-RateLimit-Reset, X-RateLimit-Reset-Tokens, Anthropic-RateLimit-Tokens-Reset and the like, or the
+// remaining and reset of a field RateLimit. It is for [PauseOn]. A response with one of the statuses, 403
+// and 429 without any, asks for the time in a Reset whose Remaining is missing or not above 0. The time may
+// be seconds, a Unix time, a duration such as 6m0s, or a date. A response 403 without such a pair is no
+// refusal.
 func QuotaReset(statuses ...int) func(*http.Response) (time.Duration, bool) {
 	if len(statuses) == 0 {
 		statuses = []int{http.StatusForbidden, http.StatusTooManyRequests}
@@ -75,16 +76,31 @@ func QuotaReset(statuses ...int) func(*http.Response) (time.Duration, bool) {
 			return 0, false
 		}
 		now, refused := timeOf(resp), resp.StatusCode != http.StatusForbidden
-		for name, values := range resp.Header {
-			prefix, suffix, found := strings.Cut(name, "Ratelimit-Reset")
-			left := resp.Header.Get(prefix + "Ratelimit-Remaining" + suffix)
+		add := func(left string, resets ...string) {
+			n, err := strconv.ParseFloat(left, 64)
 			// A 403 without Remaining has other reasons.
-			if !found || left != "0" && (left != "" || resp.StatusCode == http.StatusForbidden) {
-				continue
+			if left == "" && resp.StatusCode == http.StatusForbidden || left != "" && (err != nil || n > 0) {
+				return
 			}
 			refused = true
-			for _, text := range values {
+			for _, text := range resets {
 				longest = max(longest, untilText(text, now))
+			}
+		}
+		for name, values := range resp.Header {
+			plain := strings.Replace(name, "Rate-Limit", "Ratelimit", 1)
+			if strings.Contains(plain, "Ratelimit-") && strings.Contains(name, "-Reset") {
+				add(resp.Header.Get(strings.Replace(name, "-Reset", "-Remaining", 1)), values...)
+			}
+		}
+		for _, text := range resp.Header.Values(limitField) { // of draft 7: remaining=0, reset=2
+			values := make(map[string]string)
+			for _, item := range strings.Split(text, ",") {
+				key, value, _ := strings.Cut(strings.TrimSpace(item), "=")
+				values[key] = value
+			}
+			if values["reset"] != "" {
+				add(values["remaining"], values["reset"])
 			}
 		}
 		return longest, refused

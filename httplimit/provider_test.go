@@ -143,6 +143,47 @@ func TestTaken_TokensLast_AreAcceptedByAProvider(t *testing.T) {
 	})
 }
 
+// Callers take an estimate before a call, and settle for the tokens of the answer: a fifth of the longest
+// answer on average, and 100 a second. The quota is counted by what the answers have used.
+func TestTaken_Estimates_OfTheLongestAnswerAndOfTheMean(t *testing.T) {
+	const quota, longest, mean, lasts = 90_000, 4000, 800, 3 * time.Minute
+	for _, row := range []struct {
+		estimate, refused, least, most int64
+	}{{longest, 0, 60, 80}, {mean, 30, 93, 100}, {mean * 3 / 2, 12, 93, 100}} {
+		redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+			f.Latency.Store(int64(time.Millisecond))
+			p := &provider{count: sliding(quota, time.Minute), began: time.Now()}
+			ctx, cancel := context.WithTimeout(t.Context(), lasts)
+			defer cancel()
+			var all sync.WaitGroup
+			for range 3 { // processes
+				tokens := limit.New(rratelimiter.New(f.Conn), "tokens",
+					limit.SlidingLog{Permits: quota, Interval: 61 * time.Second})
+				for range 10 {
+					all.Go(func() {
+						for {
+							var taken limit.Taken
+							if taken.Acquire(ctx, row.estimate, tokens) != nil {
+								return
+							}
+							used := 1 + rand.N[int64](2*mean)
+							time.Sleep(time.Duration(used) * 10 * time.Millisecond)
+							p.request(used)
+							assert.NoError(t, taken.Settle(ctx, used))
+						}
+					})
+				}
+			}
+			all.Wait()
+			use := 100 * p.served / (quota * int64(lasts.Minutes()))
+			t.Logf("estimate %d: %d %% of the quota, %d refused", row.estimate, use, p.denied)
+			assert.LessOrEqual(t, p.denied, row.refused)
+			assert.GreaterOrEqual(t, use, row.least)
+			assert.LessOrEqual(t, use, row.most)
+		})
+	}
+}
+
 // Each row of the table in docs/clients.md, against providers of its kind.
 func TestTransport_PoliciesOfThePage_AreAcceptedByProviders(t *testing.T) {
 	const second, minute, day = time.Second, time.Minute, 24 * time.Hour

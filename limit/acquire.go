@@ -3,6 +3,8 @@ package limit
 import (
 	"cmp"
 	"context"
+	"errors"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,7 +49,7 @@ func (p protocol) Arguments(b *engine.Batch, now time.Time) {
 		b.Args = append(b.Args, engine.Runs(b.Requests), flags)
 	}
 	if b.Ordered {
-		b.Args = append(b.Args, strconv.FormatInt(min(b.Waited, longestLate).Microseconds(), 10))
+		b.Args = append(b.Args, strconv.FormatInt(b.Backdate.Microseconds(), 10))
 	} else if b.Lease.Span > 0 {
 		b.Args = append(b.Args, "")
 	}
@@ -56,13 +58,9 @@ func (p protocol) Arguments(b *engine.Batch, now time.Time) {
 	}
 }
 
-// longestLate bounds how late the call of a waiter may be without a loss of permits. So in any span
-// waiters get at most what the policy grants in that span and longestLate.
-const longestLate = fullFor * time.Millisecond
-
-// longestJitter bounds the jitter of the waiters of a bucket. It leaves some of longestLate for the
-// delay of a call.
-const longestJitter = 5 * time.Millisecond
+// fullFor is how long the key of a full bucket stays, so that callers that wait lose nothing by the time
+// of their call: see backdate in scripts/acquire.lua.
+const fullFor = engine.LongestCall
 
 // Answer reads the reply of the acquire script.
 func (p protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
@@ -73,11 +71,8 @@ func (p protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again b
 		b.GrantAll(0, engine.Answer{})
 		return false, nil
 	}
-	if notInitialized(message) && b.Repeats < mostInitial {
-		if b.Before = p.wire.initial(); b.Before != nil {
-			b.Repeats++
-			return true, nil
-		}
+	if notInitialized(message) && b.Initialize(p.wire.initial()) {
+		return true, nil
 	}
 	if next, again := nextCall(acquire, p.wire.members, message, b.Args); again {
 		b.Args = next
@@ -156,15 +151,15 @@ func receiptsOf(b *engine.Batch) []string {
 	return briefTexts(b.Reply)
 }
 
-// Receipt returns the refund of the grant of a call. The policies return theirs one after another: if
-// one fails, the others still return theirs.
-func (p protocol) Receipt(b *engine.Batch) receipt.Refund {
+// Receipt returns the refund of the grant of a call, and the return of what it holds. The policies return
+// theirs one after another: if one fails, the others still return theirs.
+func (p protocol) Receipt(b *engine.Batch) (refund, giveBack receipt.Refund) {
 	granted, receipts := b.Granted, receiptsOf(b)
 	if len(receipts) != len(p.wire.members) {
-		return nil
+		return nil, nil
 	}
 	args := slices.Clone(b.Args) // the next batch uses them
-	return func(ctx context.Context, permits int64) (err error) {
+	refund = func(ctx context.Context, permits int64) (err error) {
 		for i, m := range p.wire.members {
 			if m.redisson != nil {
 				random := args[argument(acquire, p.wire.members, i)+randomArg]
@@ -173,13 +168,62 @@ func (p protocol) Receipt(b *engine.Batch) receipt.Refund {
 		}
 		return cmp.Or(err, p.wire.refund(ctx, permits, receipts...))
 	}
+	// A limiter has one at most, a Join may have several.
+	var held []member
+	var grants []string
+	for i, m := range p.wire.members {
+		if isHeld(m) {
+			held, grants = append(held, m), append(grants, receipts[i])
+		}
+	}
+	if held == nil {
+		return refund, nil
+	}
+	return refund, func(ctx context.Context, permits int64) error {
+		return openMembers(p.wire.plan.client, p.wire.name, held).wire.refund(ctx, permits, grants...)
+	}
 }
 
 // Refund refunds the grants of callers that have left.
 func (p protocol) Refund(b *engine.Batch) func(context.Context) {
-	refund, permits := p.Receipt(b), b.LostPermits
+	refund, _ := p.Receipt(b)
+	permits := b.LostPermits
 	if refund == nil {
 		return nil
 	}
 	return func(ctx context.Context) { _ = refund(ctx, permits) }
+}
+
+// refund returns permits of one grant: of a caller that left or settles, or a lease. The grants with
+// these receipts must still take them. It leaves leases as they are.
+func (w *wire) refund(ctx context.Context, permits int64, receipts ...string) error {
+	if !has(w.members, "release") { // as of a Pause, or of Redisson's layout
+		return nil
+	}
+	_, err := engine.Refund(ctx, w.plan.client.Engine, w.dependsOn, w.returning(permits, receipts...))
+	if errors.Is(err, redisx.ErrRanBefore) {
+		return nil
+	}
+	return err
+}
+
+// returning returns the call that returns permits.
+func (w *wire) returning(permits int64, receipts ...string) func(context.Context) (rueidis.RedisMessage, error) {
+	return func(ctx context.Context) (rueidis.RedisMessage, error) {
+		return w.run(ctx, release, []string{strconv.FormatInt(permits, 10)}, receipts...)
+	}
+}
+
+const (
+	epochBase  = 36
+	leastEpoch = 36 * 36 * 36 * 36 * 36 // of six digits, as all are
+)
+
+// newEpoch returns a random word. The call that begins a state sets it, and a refund names it.
+// So no refund changes a state that began after its grant, as one does after a Reset. Two states of
+// a name share an epoch in one of two billion cases.
+func newEpoch() string { return string(appendEpoch(nil)) }
+
+func appendEpoch(to []byte) []byte {
+	return strconv.AppendUint(to, leastEpoch+rand.Uint64N((epochBase-1)*leastEpoch), epochBase)
 }

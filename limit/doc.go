@@ -19,6 +19,7 @@
 //   - [FixedWindow] for the lowest cost, [Calendar] for a quota per day or month
 //   - [TokenBucket] for a rate with bursts, [LeakyBucket] for evenly spaced work
 //   - [Smooth] for Guava's RateLimiter, [Pause] for a stop of all processes
+//   - [InFlight] for calls that run at once
 //
 // With an invalid policy, calls of [New] and [NewKeyed] fail. [Validate] finds it before, such as in
 // a policy from a configuration.
@@ -64,6 +65,7 @@
 //   - A [FixedWindow] counts its grants until an interval after the first of them.
 //   - An aligned window and a [Calendar] unit count theirs until the length of the window after the
 //     last of them. If a clock is set back later than that, the same window is empty again.
+//   - An [InFlight] counts each grant for its Lease.
 //   - A [Pause] lasts for the time that its Client gave.
 //
 // # Leases
@@ -71,8 +73,8 @@
 // With [rratelimiter.WithLease], a [FixedWindow], a [Calendar] and several of them lease permits.
 // Leased permits are used before the end of the window that counts them. The other policies do not
 // lease. A bucket and a [Smooth] would earn permits again before the leased ones are used. A
-// [SlidingLog] and a [SlidingWindow] would have to count by the lease's end. If one of several
-// policies does not lease, none does. A [Pause] beside them leases nothing during a pause, and while
+// [SlidingLog] and a [SlidingWindow] would have to count by the lease's end. An [InFlight] counts what
+// calls hold. If one of several policies does not lease, none does. A [Pause] beside them leases nothing during a pause, and while
 // permits come free after it.
 //
 // A lease ends with its window by the clock of its Client. If that clock is behind another one by
@@ -94,8 +96,8 @@
 // If a name contains "{", its braces stay, and its keys have two colons: "{tenant}:7::". No two
 // names share a key. Two policies of a name that differ only in their permits would share a key,
 // which is an error. A key expires when it no longer counts any permit, so each user can have a
-// name. That of a Pause expires a minute after the end of the pause. [Taken.Settle] leaves
-// "{user:7}:settled:" and 16 digits for five minutes.
+// name. That of a bucket or a Smooth expires a second later, that of a Pause a minute after its end.
+// [Taken.Settle] leaves "{user:7}:settled:" and 16 digits for five minutes.
 //
 // If a deployment changes the policies of a name, they take effect with the next call. A policy of
 // the same kind and interval keeps its grants; others begin with all permits free.

@@ -6,10 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -17,6 +21,44 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
+
+// TestJoin_RedisComesAfterConnect_IsValid: of names that have different slots on a cluster. Whether Redis is
+// one is unknown until it comes.
+func TestJoin_RedisComesAfterConnect_IsValid(t *testing.T) {
+	for _, cluster := range []bool{false, true} {
+		redis := miniredis.NewMiniRedis()
+		require.NoError(t, redis.Start())
+		address := redis.Addr()
+		redis.Close()
+		conn, err := rratelimiter.Connect(rueidis.ClientOption{InitAddress: []string{address}, DisableCache: true})
+		require.NoError(t, err)
+		t.Cleanup(conn.Close)
+		client := rratelimiter.New(conn)
+		join := Join(New(client, "a", FixedWindow{Permits: 5, Interval: time.Hour}), New(client, "b", FixedWindow{Permits: 5, Interval: time.Hour}))
+		_, err = join.Take(t.Context(), 1)
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+
+		require.NoError(t, redis.StartAddr(address))
+		t.Cleanup(redis.Close)
+		redis.Server().SetPreHook(func(peer *server.Peer, command string, _ ...string) bool {
+			single := command == "CLUSTER" && !cluster // that of miniredis is always one
+			if single {
+				peer.WriteError("ERR This instance has cluster support disabled")
+			}
+			return single
+		})
+		require.Eventually(t, func() bool {
+			_, err = join.Take(t.Context(), 1)
+			return !errors.Is(err, syscall.ECONNREFUSED)
+		}, time.Minute, 10*time.Millisecond)
+		if cluster {
+			require.ErrorIs(t, err, rratelimiter.ErrCrossSlot)
+			require.ErrorIs(t, redistest.Err(client.Limiter("a}b").Take(t.Context(), 1)), rratelimiter.ErrCrossSlot)
+		} else {
+			require.NoError(t, err)
+		}
+	}
+}
 
 // TestJoin_OneMemberDenies_NothingIsTaken: one member is a limiter of Redisson's layout.
 func TestJoin_OneMemberDenies_NothingIsTaken(t *testing.T) {

@@ -4,6 +4,6 @@
 
 --@ credit  in: credit early@ interval@ missing@  out: credit
 -- A waiter gets its permits when all that were taken before have leaked.
-if waited then
+if backdate then
   credit = min(credit, missing@ > 0 and -1 or floor(early@ / interval@))
 end

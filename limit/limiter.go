@@ -18,8 +18,9 @@ import (
 // error. A change that was sent may still take effect. If permits arrive for a caller that has
 // left, the Client releases them.
 type Limiter struct {
-	wire wire
-	err  error // of the client, the name or the policies
+	wire      wire
+	err       error // of the client, the name or the policies
+	crossSlot error // if Redis is a cluster
 
 	calls engine.Limiter
 
@@ -62,6 +63,9 @@ func (p *plan) limiter(name string, prefix keyPrefix) *Limiter {
 		m.name, m.keys = name, l.wire.keys[i:i+1:i+1]
 	}
 	l.wire.name, l.wire.dependsOn = name, l.wire.keys
+	if prefix.before == "" { // the name has braces
+		l.crossSlot = p.client.SameSlot(l.wire.keys...)
+	}
 	l.open(id)
 	return l
 }
@@ -82,12 +86,6 @@ func extendID(before string, prefix keyPrefix, suffix, settings string) (id, key
 // open opens a limiter with its members. Its calls share those of limiters with the same ID. A change
 // of the first key of a member revokes its leases and denials.
 func (l *Limiter) open(id string) {
-	if len(l.wire.keys) > 1 && l.wire.plan.client.Engine.Cluster() {
-		if err := l.wire.plan.client.SameSlot(l.wire.keys...); err != nil {
-			l.err = err
-			return
-		}
-	}
 	l.calls = engine.Limiter{
 		Engine: l.wire.plan.client.Engine, ID: id, Name: l.wire.name, Policy: l.wire.plan.kinds, DependsOn: l.wire.dependsOn,
 		Protocol: protocol{&l.wire}, Leases: l.wire.plan.leases,
@@ -112,6 +110,9 @@ func (l *Limiter) check(ctx context.Context) error {
 	}
 	if l.wire.plan == nil {
 		return fmt.Errorf("%w: open a Limiter with New", rratelimiter.ErrNoClient)
+	}
+	if l.crossSlot != nil && l.wire.plan.client.Engine.Cluster() {
+		return l.crossSlot
 	}
 	return ctx.Err()
 }
@@ -140,7 +141,7 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 // Redisson's layout corrected, which their scripts do not. Without a deadline, wait ends with ctx.
 func (l *Limiter) try(ctx context.Context, ask engine.Ask) (result engine.Result, err error) {
 	err = l.calls.TrySlot(ctx, ask, &result)
-	if err == nil {
+	if err == nil && l.wire.plan.shared {
 		l.countDrift()
 	}
 	return result, err
@@ -148,16 +149,13 @@ func (l *Limiter) try(ctx context.Context, ask engine.Ask) (result engine.Result
 
 func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) (bool, error) {
 	granted, err := l.calls.WaitSlot(ctx, permits, deadline)
-	if err == nil {
+	if err == nil && l.wire.plan.shared {
 		l.countDrift()
 	}
 	return granted, err
 }
 
 func (l *Limiter) countDrift() {
-	if !l.wire.plan.shared {
-		return
-	}
 	for _, m := range l.wire.members {
 		if m.redisson != nil {
 			m.redisson.CountDrift()
@@ -234,9 +232,10 @@ func decisions(answers []engine.Answer) []rratelimiter.Decision {
 
 // TryAcquireWithin takes permits as soon as they are free, if that is within the timeout, and
 // reports whether it did. It queues with callers of Acquire. If the permits cannot be free in time,
-// it returns false at once, so a loop on it does not wait: use Acquire there. The timeout counts from
-// the call, and no permit is granted after it. A timeout of 0 or below is one try, like TryAcquire.
-// If Redis has not replied by then, the error is [context.DeadlineExceeded].
+// it returns false at once, so a loop on it does not wait: use Acquire there. Permits that others may
+// return are not foreseen. The timeout counts from the call, and no permit is granted after it. A
+// timeout of 0 or below is one try, like TryAcquire. If Redis has not replied by then, the error is
+// [context.DeadlineExceeded].
 func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
 	if timeout <= 0 {
 		return l.TryAcquire(ctx, permits)
@@ -252,12 +251,17 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 // are served first come, first served, a large request before smaller ones behind it.
 //
 // Nothing is booked in Redis for a caller that waits: the Client asks when its first caller can be
-// served. So callers that leave, and a program that ends, keep nothing from others.
-// Permits of a bucket that came free while a caller waited count from that moment, if it is at most
-// 10 ms before the call. So the delay of a call does not slow the pace.
+// served, and after five seconds at the latest, since other Clients may have returned permits. So
+// callers that leave, and a program that ends, keep nothing from others.
+//
+// Permits of a bucket that came free while a caller waited count from that moment, for as long as a
+// call takes: 10 ms or the time of the last calls, whichever is longer, and at most a second. So the
+// time of a call does not slow the pace. In any span t, waiters get at most the capacity, and the rate
+// for t and the time of a call.
 //
 // Acquire ends with ctx. If the permits cannot be free before the deadline of ctx, it fails at once
-// with an error that is [context.DeadlineExceeded]. An Acquire that fails holds no permits.
+// with an error that is [context.DeadlineExceeded]. Permits that others may return are not foreseen.
+// An Acquire that fails holds no permits.
 func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
@@ -73,7 +72,7 @@ func setPace(members []member) {
 	for _, m := range members {
 		d := m.described
 		switch {
-		case d.Quota > 0:
+		case d.Quota > 0 && !isHeld(m):
 			if each := d.Local.Interval.Seconds() / float64(d.Local.Returns); each < soonest {
 				all := min(longestPace.Seconds(), each*float64(d.Local.Permits))
 				soonest = each
@@ -158,14 +157,4 @@ func (o pauseForecast) Earliest(ahead, permits int64) time.Duration {
 	}
 	after, _ := o.wait(ahead + permits)
 	return after
-}
-
-// askAgain is how often waiting callers ask during a pause, which another Client can end.
-const askAgain = 5 * time.Second
-
-func (o pauseForecast) Recheck() time.Duration {
-	if o.paused() {
-		return askAgain
-	}
-	return engine.Never
 }

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,7 +22,7 @@ type plan struct {
 	script  *redisx.Script // takes permits
 	leases  bool           // all policies can lease
 	shared  bool           // a member is of Redisson's layout
-	jitter  time.Duration  // of waiters, if a policy is a bucket
+	spread  time.Duration  // of the waiters for one permit, if a policy is a bucket: see state.Lag
 	kinds   string         // of the policies, for an Observer
 }
 
@@ -48,6 +49,19 @@ func init() {
 			return all, true
 		}
 		return nil, false
+	}
+	inside.NodeOf = func(limiter any) (*engine.Engine, string, bool) {
+		switch l := limiter.(type) {
+		case *Limiter:
+			if l != nil && l.err == nil && len(l.wire.keys) > 0 {
+				return l.wire.plan.client.Engine, l.wire.keys[0], true
+			}
+		case *rratelimiter.Limiter:
+			if opened, err := inside.OpenLimiter(l); err == nil {
+				return opened.Client.Engine, opened.Keys[0], true
+			}
+		}
+		return nil, "", false
 	}
 }
 
@@ -81,8 +95,9 @@ func planOf(client inside.Client, members []member) *plan {
 		}
 		p.most = min(p.most, m.described.Most)
 		kinds[i] = m.described.Name
-		if refill := m.described.Refill; refill == policy.Evenly || refill == policy.OnCredit {
-			p.jitter = min(client.WaitJitter, longestJitter)
+		if d := m.described; d.Refill == policy.Evenly || d.Refill == policy.OnCredit {
+			spread := max(1, time.Duration(float64(d.Local.Interval)/float64(d.Local.Returns))/5)
+			p.spread = min(spread, cmp.Or(p.spread, spread))
 		}
 	}
 	slices.Sort(kinds)
@@ -139,3 +154,38 @@ func prefixOf(name string) keyPrefix {
 	}
 	return keyPrefix{"{", name, "}:"}
 }
+
+// member is one policy of a limiter.
+type member struct {
+	policy    Policy
+	described *policy.Description
+	settings  string   // all fields of the policy
+	name      string   // that it was opened with
+	keys      []string // one, but those of a limiter of Redisson's layout
+
+	arguments []string // if they are the same in each call; else nil, and the policy has them
+
+	redisson *inside.Limiter // of Redisson's layout, whose rate is in Redis; else nil
+}
+
+// types returns the type of each of its keys, as TYPE names it.
+func (m member) types() []string {
+	if m.redisson != nil {
+		return m.redisson.Types
+	}
+	return []string{m.described.Type}
+}
+
+func isRedisson(m member) bool { return m.redisson != nil }
+
+// has reports whether a member has a section.
+func has(members []member, section string) bool {
+	return slices.ContainsFunc(members, func(m member) bool { return m.has(section) })
+}
+
+// has reports whether the scripts of the policy have a section.
+func (m member) has(section string) bool { return sections[m.described.Lua][section] != "" }
+
+// takesPart reports whether a policy is part of the script of a call. Only release and pause leave
+// those out that do without.
+func (m member) takesPart(c call) bool { return c != release && c != pause || m.has(string(c)) }

@@ -15,7 +15,13 @@ import (
 // ask sends a batch of requests and returns it with its answers.
 func (f *clocked) ask(l *Limiter, asks ...engine.Ask) *engine.Batch {
 	f.Helper()
-	p, batch := protocol{&l.wire}, new(engine.Batch)
+	return f.askFor(l, new(engine.Batch), asks...)
+}
+
+// askFor is ask with a batch.
+func (f *clocked) askFor(l *Limiter, batch *engine.Batch, asks ...engine.Ask) *engine.Batch {
+	f.Helper()
+	p := protocol{&l.wire}
 	for _, ask := range asks {
 		batch.Requests = append(batch.Requests, &engine.Request{Ask: ask})
 	}

@@ -87,7 +87,7 @@ func (p Smooth) read(c policy.Content) (s policy.State, ok bool) {
 	if !ok {
 		return s, false
 	}
-	return policy.State{Busy: max(0, n[0]+n[1]-c.Now.UnixMicro()) / 1000, Ends: max(0, c.TTL-fullFor)}, true
+	return policy.State{Busy: max(0, n[0]+n[1]-c.Now.UnixMicro()) / 1000, Ends: max(0, c.TTL-fullFor.Milliseconds())}, true
 }
 
 const (

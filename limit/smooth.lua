@@ -7,7 +7,7 @@
 --   at      The time of the state.
 --   wait    From at until the next permits are free.
 --
--- TTL: until all permits are stored, and 10 ms more: see waited in scripts/acquire.lua.
+-- TTL: until all permits are stored, and a second more: see backdate in scripts/acquire.lua.
 
 --@ read  out: at@ cool@ credit@ epoch@ free@ left@ most@ next@ size@ slope@ stable@ stored@ text@ threshold@
 local stable@, size@, cool@ = tonumber(ARGV[@1]), tonumber(ARGV[@2]), tonumber(ARGV[@3])
@@ -23,7 +23,7 @@ if text@ ~= '' then
   at@ = max(now, min(9007199254740992, tonumber(at)))
   stored@, next@ = min(stored, size@), min(9007199254740992, at + wait)
   if at@ > next@ then
-    at@ = max(next@, at@ - (waited or 0)) -- from which the permits of a waiter count
+    at@ = max(next@, at@ - (backdate or 0)) -- from which the permits of a waiter count
     stored@, next@ = min(size@, stored@ + (at@ - next@) / cool@), at@
   end
   epoch@ = (next@ > at@ or stored@ < size@) and word
@@ -47,7 +47,7 @@ credit = min(credit, credit@)
 if next@ > at@ or stored@ < size@ then
   text@ = format('%s %.17g %d %d', epoch@, stored@, at@, next@ - at@)
   -- A little longer than it takes: rounding must not leave a part of a permit.
-  call('SET', KEYS[@1], text@, 'PX', floor((next@ - now + ceil((size@ - stored@) * cool@)) / 1000) + 11)
+  call('SET', KEYS[@1], text@, 'PX', floor((next@ - now + ceil((size@ - stored@) * cool@)) / 1000) + 1001)
 else
   text@ = ''
   call('UNLINK', KEYS[@1])

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -22,6 +23,7 @@ type strictGrant struct {
 	server   int64 // Unix microseconds of the server's clock
 	seen     int64 // as the state dates it, in units of the policy
 	permits  int64 // without those that were refunded
+	late     int64 // of a waiter: how far back it is dated, microseconds
 	receipts []string
 }
 
@@ -40,6 +42,12 @@ type strictPolicy struct {
 	above func(p Policy, history *strictHistory) float64
 	// left returns the permits of a history that still count for a clock and the server's.
 	left func(p Policy, history *strictHistory, clock, server int64) float64
+}
+
+// evenly reports whether permits of a policy come free one after another.
+func evenly(p Policy) bool {
+	d, _ := policy.Of(p)
+	return d.Refill == policy.Evenly || d.Refill == policy.OnCredit
 }
 
 // counted sums the grants that are not older than a span before the last one.
@@ -83,11 +91,12 @@ func missing(history *strictHistory, perMicro float64) (before float64) {
 
 func bucketPolicy(perMicro float64, word int, policies ...Policy) strictPolicy {
 	return strictPolicy{[2]Policy(policies), word, func(p Policy, history *strictHistory) float64 {
-		n := float64(history.grants[len(history.grants)-1].permits)
+		last := history.grants[len(history.grants)-1]
+		before := missing(history, perMicro) - float64(last.late)*perMicro
 		if s, ok := p.(Smooth); ok {
-			return missing(history, perMicro) - s.curve().most
+			return before - s.curve().most
 		}
-		return missing(history, perMicro) + n - float64(mostOf(p))
+		return before + float64(last.permits) - float64(mostOf(p))
 	}, func(_ Policy, history *strictHistory, clock, server int64) float64 {
 		last := history.grants[len(history.grants)-1]
 		all := missing(history, perMicro) + float64(last.permits)
@@ -138,6 +147,9 @@ func TestPolicies_RefundsResetsAndClocks_KeepTheLimit(t *testing.T) {
 			}
 			for _, kind := range []string{"granted", "denied", "refund", "late refund", "history"} {
 				assert.Greater(t, count[kind], strictSeeds*2, kind)
+			}
+			if evenly(test.policies[0]) {
+				assert.Greater(t, count["late"], strictSeeds, "grants that are dated back")
 			}
 		})
 	}
@@ -195,20 +207,25 @@ func (s *strictRun) run(about string) {
 			n := 1 + s.random.Int64N(3)
 			what = fmt.Sprintf("Charge %d", n)
 			redistest.Result(s, l.Charge, n)
-			s.hold(l, n, nil, false, about+" "+what)
+			s.hold(l, n, nil, about+" "+what)
 		case kind < 14:
 			what = s.refund(l)
 		default:
 			n := 1 + s.random.Int64N(6)
 			what = fmt.Sprintf("Take %d", n)
-			batch := s.ask(l, engine.Ask{Permits: n, Detail: s.random.IntN(2) == 0})
+			batch := new(engine.Batch)
+			if s.random.IntN(2) == 0 {
+				batch.Ordered, batch.Backdate = true, micros(s.random.Int64N(1+s.random.Int64N(1e6)))
+				what += fmt.Sprint(" since ", batch.Backdate)
+			}
+			s.askFor(l, batch, engine.Ask{Permits: n, Detail: s.random.IntN(2) == 0})
 			if !batch.Requests[0].Allowed {
 				s.count["denied"]++
 				break
 			}
 			s.count["granted"]++
 			what += fmt.Sprint(" ", receiptsOf(batch))
-			s.hold(l, n, receiptsOf(batch), true, fmt.Sprintf("%s, step %d at %d by %d: %s after %s", about, step,
+			s.hold(l, n, batch, fmt.Sprintf("%s, step %d at %d by %d: %s after %s", about, step,
 				s.server-begin, s.now-begin, what, strings.Join(log[max(0, len(log)-12):], "; ")))
 		}
 		log = append(log, fmt.Sprintf("%d at %d by %d: %s -> %q", step, s.server-begin, s.now-begin, what, s.text()))
@@ -231,8 +248,8 @@ func (s *strictRun) text() string {
 	return text
 }
 
-// hold records a grant, and checks it.
-func (s *strictRun) hold(l *Limiter, permits int64, receipts []string, check bool, about string) {
+// hold records a grant, and checks it unless it was charged.
+func (s *strictRun) hold(l *Limiter, permits int64, granted *engine.Batch, about string) {
 	words := strings.Fields(s.text())
 	require.NotEmpty(s, words, about)
 	epoch := words[0]
@@ -249,9 +266,20 @@ func (s *strictRun) hold(l *Limiter, permits int64, receipts []string, check boo
 		s.histories[epoch], s.last = history, epoch
 	}
 	require.Equal(s, epoch, s.last, about)
-	history.grants = append(history.grants, strictGrant{s.server, seen, permits, receipts})
+	grant := strictGrant{server: s.server, seen: seen, permits: permits}
+	if granted != nil {
+		grant.receipts = receiptsOf(granted)
+		if evenly(p) {
+			grant.late = max(0, s.now-seen)
+			require.LessOrEqual(s, grant.late, granted.Backdate.Microseconds(), about)
+		}
+		if grant.late > 0 {
+			s.count["late"]++
+		}
+	}
+	history.grants = append(history.grants, grant)
 	history.clock, history.changed = max(history.clock, s.now), s.server
-	if check {
+	if granted != nil {
 		require.LessOrEqual(s, s.above(p, history), 1e-3, "%s", about)
 	}
 }

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -32,9 +33,8 @@ type Taken struct {
 type take struct {
 	limiter *Limiter
 	permits int64
-	refund  receipt.Refund
-	local   func(more int64) // settles permits that Redis did not grant; or nil
-	id      string           // of the settlement, however often it is sent
+	receipt.Receipt
+	id string // of the settlement, however often it is sent
 
 	actual int64
 	begun  time.Time // the first Settle; zero before
@@ -120,7 +120,7 @@ func (t *Taken) add(ctx context.Context, permits int64, limiters []Takeable,
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := slot.Of(permits)
-	t.takes = append(t.takes, &take{limiter: redis, permits: permits, refund: r.Refund, local: r.Local, id: rand.Text()})
+	t.takes = append(t.takes, &take{limiter: redis, permits: permits, Receipt: r, id: rand.Text()})
 	return nil
 }
 
@@ -141,10 +141,11 @@ const (
 //
 // gives everything back if the call fails before its own Settle.
 //
-// A refund returns the permits of this call, while they are taken: after their window it returns
-// nothing. Of a [SlidingLog] it also returns nothing if more than 256 entries have followed. Settle
-// goes on if ctx ends or has ended. It lasts five seconds at most, and tries again while Redis cannot
-// be reached. A lost reply does no harm: Redis remembers for five minutes which settlements have run.
+// An [InFlight] gets back all permits of this call, whatever the number is. Another refund returns
+// the permits of this call, while they are taken: after their window it returns nothing. Of a
+// [SlidingLog] it also returns nothing if more than 256 entries have followed. Settle goes on if
+// ctx ends or has ended. It lasts five seconds at most, and tries again while Redis cannot be
+// reached. A lost reply does no harm: Redis remembers for five minutes which settlements have run.
 //
 // After an error, t holds what could not be settled: each Take that failed is part of the error. Call
 // Settle again within four minutes, from a goroutine for instance. It uses the numbers of the first
@@ -242,25 +243,29 @@ func (t *take) settle(ctx context.Context) error {
 	}
 }
 
-func (t *take) attempt(ctx context.Context) error {
+func (t *take) attempt(ctx context.Context) (err error) {
 	more := t.actual - t.permits
-	switch {
-	case more == 0:
-		return nil
-	case t.local != nil:
-		t.local(more)
-		return nil
-	case more < 0:
-		return t.refund(redisx.Once(ctx, t.id), -more)
-	}
-	own := t.limiter.chargeable()
-	if own != nil {
-		if _, err := own.charge(ctx, more, t.id); err != nil {
-			return err
+	if t.Local != nil {
+		if more != 0 {
+			t.Local(more)
 		}
+		return nil
 	}
-	if own != t.limiter {
+	if back := min(t.actual, t.permits); t.Return != nil && back > 0 { // the refund returns the rest
+		err = t.Return(redisx.Once(ctx, t.id+" held"), back)
+	}
+	switch {
+	case more < 0:
+		return cmp.Or(err, t.Refund(redisx.Once(ctx, t.id), -more))
+	case more == 0:
+		return err
+	}
+	if own := t.limiter.chargeable(); own != nil {
+		_, charged := own.charge(ctx, more, t.id)
+		err = cmp.Or(err, charged)
+	}
+	if err == nil && slices.ContainsFunc(t.limiter.wire.members, isRedisson) {
 		return fmt.Errorf("%w: it keeps what was taken", ErrNotChargeable)
 	}
-	return nil
+	return err
 }

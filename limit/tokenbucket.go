@@ -14,7 +14,7 @@ import (
 // Interval, evenly.
 //
 // Over any period it grants at most Capacity and the permits that are refilled in it: a burst, and
-// then a steady rate. If callers wait, the period is 10 ms longer: see [Limiter.Acquire]. It is exact
+// then a steady rate. If callers wait, the period is longer by a call: see [Limiter.Acquire]. It is exact
 // while Capacity times the microseconds of Interval is below 2^53. Above that, counts are rounded to 15
 // digits.
 type TokenBucket struct {
@@ -51,7 +51,7 @@ func (p TokenBucket) read(c policy.Content) (s policy.State, ok bool) {
 		return s, false
 	}
 	missing := float64(n[1]) + float64(n[2])/float64(p.Interval.Microseconds())
-	s = policy.State{Ends: max(0, c.TTL-fullFor), About: true}
+	s = policy.State{Ends: max(0, c.TTL-fullFor.Milliseconds()), About: true}
 	left, passed := float64(s.Ends)*1000, float64(max(0, c.Now.UnixMicro()-n[0]))
 	if c.TTL < 0 {
 		left, passed = 1, 0
@@ -61,10 +61,6 @@ func (p TokenBucket) read(c policy.Content) (s policy.State, ok bool) {
 	}
 	return s, true
 }
-
-// fullFor is how long the key of a full bucket stays, in milliseconds, so that callers that wait lose
-// nothing by the delay of their call: see longestLate.
-const fullFor = 10
 
 var capacityField = policy.Field{Name: "capacity", Type: policy.Count, Min: 1, Max: maxPermits,
 	Want: "a whole number of permits, 1 to 2^53"}

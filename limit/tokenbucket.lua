@@ -6,7 +6,7 @@
 --             interval has microseconds. All other amounts are in parts.
 --   refunded  The amount that refunds returned in this epoch.
 --
--- TTL: until the bucket is full, and 10 ms more: see waited in scripts/acquire.lua.
+-- TTL: until the bucket is full, and a second more: see backdate in scripts/acquire.lua.
 
 --@ read  out: at@ capacity@ early@ epoch@ free@ interval@ missing@ most@ part@ refill@ refunded@ taken@ text@
 local capacity@, refill@, interval@ = ARGV[@1] + 0, ARGV[@2] + 0, ARGV[@3] + 0
@@ -28,8 +28,8 @@ if text@ ~= '' then
   end
   if at@ < now then
     local full = at@ + ceil(missing@ / refill@)
-    if waited and full < now then
-      at@, missing@ = max(full, now - waited), 0
+    if backdate and full < now then
+      at@, missing@ = max(full, now - backdate), 0
       early@ = (now - at@) * refill@
     else
       missing@, at@ = max(0, missing@ - (now - at@) * refill@), now
@@ -49,7 +49,7 @@ if missing@ > 0 then
   if refunded@ > 0 then
     text@ = text@ .. format(' %.0f', refunded@)
   end
-  local life = ceil((missing@ / refill@ + (at@ - now)) / 1000) + 10
+  local life = ceil((missing@ / refill@ + (at@ - now)) / 1000) + 1000
   call('SET', KEYS[@1], text@, 'PX', format('%d', max(1, min(9007199254740, life))))
 else
   text@ = ''

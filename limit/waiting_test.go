@@ -135,3 +135,93 @@ func TestTryAcquireWithin_Bucket_WaitsForItsTime(t *testing.T) {
 		assert.True(t, tryWithin(t, l, 1, math.MaxInt64), "the longest timeout is no shorter")
 	})
 }
+
+// inLoops has callers wait for permits in loops for three seconds, each time for at most a timeout. It
+// returns the permits of a second, after one to begin with.
+func inLoops(t *testing.T, callers int, timeout time.Duration, l *Limiter) float64 {
+	ctx, end := context.WithCancel(t.Context())
+	time.AfterFunc(3*time.Second, end)
+	var mu sync.Mutex
+	var from, last time.Time
+	granted := 0
+	var all sync.WaitGroup
+	begin := time.Now().Add(time.Second)
+	for range callers {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				if ok, _ := l.TryAcquireWithin(ctx, 1, timeout); !ok {
+					time.Sleep(10 * time.Millisecond)
+					continue
+				}
+				mu.Lock()
+				switch now := time.Now(); {
+				case now.Before(begin):
+				case from.IsZero():
+					from = now
+				case now.After(from):
+					granted, last = granted+1, now
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return float64(granted) / last.Sub(from).Seconds()
+}
+
+// TestAcquire_LongLinks_KeepThePace: of waiters whose calls take longer than a permit, also in a queue that
+// is longer than their timeouts.
+func TestAcquire_LongLinks_KeepThePace(t *testing.T) {
+	for _, test := range []struct {
+		rate    int64
+		trip    time.Duration
+		callers int
+		timeout time.Duration
+		delta   float64
+	}{
+		{50, 12, 8, time.Minute, 0.05}, {50, 20, 8, time.Minute, 0.05}, {1000, 20, 256, time.Minute, 0.05},
+		{1000, 100, 256, time.Minute, 0.05}, {20_000, 6, 256, time.Minute, 0.05}, {200, 20, 256, time.Second, 0.1},
+	} {
+		for clock, opts := range map[string][]rratelimiter.Option{"host": nil, "server": {rratelimiter.WithServerTime()}} {
+			eachPolicy(t, steady(test.rate), func(t *testing.T, f *fixture, p Policy) {
+				f.Latency.Store(int64(test.trip * time.Millisecond))
+				pace := inLoops(t, test.callers, test.timeout, New(rratelimiter.New(f.Conn, opts...), "name", p))
+				assert.InDelta(t, 1, pace/float64(test.rate), test.delta, "%+v, time of the %s", test, clock)
+			})
+		}
+	}
+}
+
+// TestAcquire_OneCallerInALoop_KeepsThePace: it does not wait when a permit comes free before it asks, so
+// that a spread of the calls would cost it permits.
+func TestAcquire_OneCallerInALoop_KeepsThePace(t *testing.T) {
+	for _, rate := range []int64{100, 1000} {
+		eachPolicy(t, steady(rate), func(t *testing.T, f *fixture, p Policy) {
+			f.Latency.Store(int64(30 * time.Microsecond))
+			assert.InDelta(t, 1, inLoops(t, 1, time.Minute, New(f.client, "name", p))/float64(rate), 0.05, "%+v", p)
+		})
+	}
+}
+
+// TestAcquire_AnotherClientReturnsOrResets_WaitersLearnIt within five seconds.
+func TestAcquire_AnotherClientReturnsOrResets_WaitersLearnIt(t *testing.T) {
+	for name, change := range map[string]func(ctx context.Context, l *Limiter) error{
+		"Release": func(ctx context.Context, l *Limiter) error { return l.Release(ctx, 4) },
+		"Reset":   func(ctx context.Context, l *Limiter) error { return l.Reset(ctx) },
+	} {
+		eachPolicy(t, []Policy{FixedWindow{4, time.Hour, false}, SlidingLog{4, time.Hour}, SlidingWindow{4, time.Hour, 10},
+			Calendar{4, Year, nil}, TokenBucket{4, 4, time.Hour}, LeakyBucket{4, 4, time.Hour},
+			Smooth{Permits: 4, Interval: time.Hour, Burst: time.Millisecond}}, func(t *testing.T, f *fixture, p Policy) {
+			other := New(rratelimiter.New(f.Conn), "name", p)
+			require.True(t, redistest.Result(t, other.TryAcquire, 4))
+			var waiter sync.WaitGroup
+			start := time.Now()
+			waiter.Go(func() { assert.NoError(t, New(f.client, "name", p).Acquire(t.Context(), 1)) })
+			time.Sleep(time.Second)
+			assert.False(t, tryWithin(t, New(f.client, "name", p), 1, 10*time.Minute), "at once")
+			require.NoError(t, change(t.Context(), other))
+			waiter.Wait()
+			assert.LessOrEqual(t, time.Since(start), 6*time.Second+time.Millisecond, name)
+		})
+	}
+}

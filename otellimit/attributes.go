@@ -1,11 +1,23 @@
 package otellimit
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 
+	"github.com/redis/rueidis"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 const (
@@ -83,3 +95,105 @@ const (
 	invalid      result = "invalid"
 	succeeded    result = "succeeded"
 )
+
+// failure is a value of error.type. Error texts contain names and addresses and are not reported.
+type failure string
+
+const (
+	canceled         failure = "canceled"
+	deadlineExceeded failure = "deadline_exceeded"
+	notInitialized   failure = "not_initialized"
+	invalidRequest   failure = "invalid_request"
+	state            failure = "state"
+	redis            failure = "redis"
+	connection       failure = "connection"
+	down             failure = "redis_down"
+	other            failure = "_OTHER" // OpenTelemetry's value for all without one of their own
+)
+
+// sentinels maps errors by value; the first match counts.
+var sentinels = []struct {
+	err error
+	is  failure
+}{
+	{guard.ErrDown, down},
+	{context.Canceled, canceled},
+	{context.DeadlineExceeded, deadlineExceeded},
+	{os.ErrDeadlineExceeded, deadlineExceeded},
+	{rratelimiter.ErrNotInitialized, notInitialized},
+	{rratelimiter.ErrPermitsExceedRate, invalidRequest},
+	{rratelimiter.ErrInvalidPermits, invalidRequest},
+	{rratelimiter.ErrInvalidRate, invalidRequest},
+	{rratelimiter.ErrInvalidName, invalidRequest},
+	{rratelimiter.ErrInvalidOption, invalidRequest},
+	{rratelimiter.ErrCrossSlot, invalidRequest},
+	{rratelimiter.ErrNoClient, invalidRequest},
+	{limit.ErrInvalidRequest, invalidRequest}, // also grpclimit's
+	{rueidis.ErrClosing, connection},
+	{net.ErrClosed, connection},
+	{io.EOF, connection},
+	{io.ErrUnexpectedEOF, connection},
+}
+
+func classify(err error) failure {
+	if err == nil {
+		return ""
+	}
+	for _, s := range sentinels {
+		if errors.Is(err, s.err) {
+			return s.is
+		}
+	}
+	var corrupt *rratelimiter.StateError
+	if errors.As(err, &corrupt) {
+		return state
+	}
+	var reply *rueidis.RedisError
+	if errors.As(err, &reply) {
+		return redis
+	}
+	var network net.Error
+	if errors.As(err, &network) {
+		if network.Timeout() {
+			return deadlineExceeded
+		}
+		return connection
+	}
+	return other
+}
+
+// limiterNames selects the limiters that are reported by name.
+type limiterNames struct {
+	exact    map[string]bool
+	prefixes []string // with their asterisk, the longest first
+}
+
+func newNames(listed []string) (limiterNames, error) {
+	n := limiterNames{exact: map[string]bool{}}
+	for _, name := range listed {
+		switch {
+		case name == "" || name == "*":
+			return n, fmt.Errorf(
+				"otellimit: WithLimiterNames: %q selects no limiter: list a name, or a prefix with an asterisk", name)
+		case strings.HasSuffix(name, "*"):
+			n.prefixes = append(n.prefixes, name)
+		default:
+			n.exact[name] = true
+		}
+	}
+	slices.SortStableFunc(n.prefixes, func(a, b string) int { return len(b) - len(a) })
+	return n, nil
+}
+
+// of returns the attribute's value for a limiter name, "" if the name is not listed.
+func (n limiterNames) of(name string) string {
+	if n.exact[name] {
+		return name
+	}
+	for _, p := range n.prefixes {
+		if strings.HasPrefix(name, p[:len(p)-1]) {
+			return p
+		}
+	}
+	return ""
+}

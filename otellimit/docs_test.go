@@ -22,7 +22,7 @@ func read(t *testing.T, path string) string {
 // values returns the results and error types.
 func values(t *testing.T) (all []string) {
 	constant := regexp.MustCompile(`(?m) (?:result|failure) = "(\w+)"`)
-	for _, m := range constant.FindAllStringSubmatch(read(t, "attributes.go")+read(t, "failure.go"), -1) {
+	for _, m := range constant.FindAllStringSubmatch(read(t, "attributes.go"), -1) {
 		all = append(all, m[1])
 	}
 	require.Contains(t, all, "acquired")
@@ -158,6 +158,7 @@ func TestProductionPage_Alerts_NameExportedMetrics(t *testing.T) {
 		_, metric := familyOf(export, name)
 		assert.True(t, metric || labels[name], "%s is no metric, and no label of one", name)
 	}
+	assert.Contains(t, export, `rratelimiter_source="share"`)
 	used := regexp.MustCompile(`(?:rratelimiter_result|error_type)="(\w+)"`).FindAllStringSubmatch(page, -1)
 	assert.NotEmpty(t, used)
 	for _, value := range used {

@@ -51,6 +51,12 @@ func (m *Middleware) Request(ctx context.Context, o limit.Outcome) {
 // HTTP counts a request, for [httplimit.Report].
 func (m *Middleware) HTTP(r *http.Request, o limit.Outcome) { m.Request(r.Context(), o) }
 
+// GRPC returns a function that counts the requests of m, for Report of grpclimit, on which this module
+// does not depend: Report(otellimit.GRPC[grpclimit.Call](m)).
+func GRPC[Call any](m *Middleware) func(context.Context, Call, limit.Outcome) {
+	return func(ctx context.Context, _ Call, o limit.Outcome) { m.Request(ctx, o) }
+}
+
 // RedisChange counts the middleware that decides without a node of Redis, for
 // [httplimit.OnRedisChange]. If a program discards one during an outage, it stays counted until
 // the program calls RedisChange(node, true, nil).

@@ -86,6 +86,7 @@ func work(t *Telemetry) {
 	} {
 		middleware.HTTP(request, outcome)
 	}
+	GRPC[string](middleware)(context.Background(), "/shop/Buy", limit.Outcome{Result: limit.Acquired, Local: true})
 	middleware.RedisChange("10.0.0.1:6379", false, errSecret)
 	t.RulesReloaded(nil)
 	t.RulesReloaded(errSecret)

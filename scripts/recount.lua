@@ -5,7 +5,7 @@
 -- KEYS: 1 configuration   2 value   3 permits   4 this client's value   5 this client's permits.
 --       Only the first three if the client expects the limiter to be OVERALL.
 -- ARGV: 1  Unix milliseconds, or '' for the server's clock.
--- Replies {DONE, rate, interval, grants}: the grants that it counted, 0 if there are more than 8192.
+-- Replies {DONE, rate, interval}.
 -- Other replies as script.lua: {NO_RATE}, {CORRUPT, ...}, {NEEDS_KEYS}.
 --@include names
 local hint, ended
@@ -14,9 +14,7 @@ keepAlive = '0' -- a count is no use of the limiter: no TTL gets longer
 --@include value
 --@include window
 local grants = call('ZCARD', permitsKey)
-if grants > 8192 then
-  grants = 0
-elseif value or grants > 0 then
+if grants <= 8192 and (value or grants > 0) then
   --@include member
   local excess, members = (value or 0) - rate, call('ZRANGE', permitsKey, '0', '-1')
   for i = 1, grants do
@@ -31,4 +29,4 @@ elseif value or grants > 0 then
     --@include expiry
   end
 end
-return {DONE, rate, math.min(interval, 9007199254740992), grants}
+return {DONE, rate, math.min(interval, 9007199254740992)}

@@ -107,7 +107,8 @@ func TestClients_PauseOn_Refusals_AreReported(t *testing.T) {
 
 func TestClients_Tokens_AreSettled(t *testing.T) {
 	client, ctx := clients(t), t.Context()
-	requests := limit.New(client, "{model}:requests", limit.SlidingLog{Permits: 60, Interval: 61 * time.Second})
+	requests := limit.New(client, "{model}:requests",
+		limit.SlidingLog{Permits: 60, Interval: 61 * time.Second}, limit.Pause{Most: time.Hour})
 	tokens := limit.New(client, "{model}:tokens", limit.SlidingLog{Permits: 90_000, Interval: 61 * time.Second})
 
 	ask := func(prompt string, most int64) error {
@@ -130,7 +131,7 @@ func TestClients_Tokens_AreSettled(t *testing.T) {
 	each, err := limit.Join(requests, tokens).Peek(ctx)
 	require.NoError(t, err)
 	assert.EqualValues(t, 59, each[0].Remaining)
-	assert.InDelta(t, 90_000-42, each[1].Remaining, 42)
+	assert.InDelta(t, 90_000-42, each[2].Remaining, 42)
 }
 
 func callModel(_ context.Context, prompt string, _ int64) (used int64, err error) {
@@ -139,6 +140,46 @@ func callModel(_ context.Context, prompt string, _ int64) (used int64, err error
 	}
 	return 42, nil
 }
+
+func TestClients_Taken_RetryAfterPausesAll(t *testing.T) {
+	client := clients(t)
+	requests := limit.New(client, "{model}:requests",
+		limit.SlidingLog{Permits: 60, Interval: 61 * time.Second}, limit.Pause{Most: time.Hour})
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "30")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	defer provider.Close()
+
+	ask := func(ctx context.Context) error {
+		var taken limit.Taken
+		defer taken.Settle(ctx)
+		if err := taken.Acquire(ctx, 1, requests); err != nil {
+			return err
+		}
+		resp, err := http.Get(provider.URL)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if d, refused := httplimit.RetryAfter()(resp); refused {
+			err := requests.Pause(ctx, max(d, time.Second)) // all processes
+			return errors.Join(errRefused, err)
+		}
+		return nil
+	}
+	require.ErrorIs(t, ask(t.Context()), errRefused)
+	var taken limit.Taken
+	d, err := taken.Take(t.Context(), 1, requests)
+	require.NoError(t, err)
+	assert.False(t, d.Allowed)
+	assert.InDelta(t, 30, d.RetryAfter.Seconds(), 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	require.ErrorIs(t, ask(ctx), context.DeadlineExceeded, "it is not sent")
+}
+
+var errRefused = errors.New("the model refused the request")
 
 func TestClients_RedisAway_ShareServes(t *testing.T) {
 	redis, err := connect("redis://" + miniredis.RunT(t).Addr())

@@ -127,8 +127,8 @@ func (w *week) replace(rate int64, crash bool) {
 
 // What the documentation promises.
 const (
-	ahead  = time.Second           // for which waiting callers of a process reserve
-	jitter = 23 * time.Millisecond // how much later than at the exact time waiters of the shared limiter ask
+	ahead  = time.Second            // for which waiting callers of a process reserve
+	jitter = 103 * time.Millisecond // how much later than at the exact time waiters of the shared limiter ask
 )
 
 // setRate has a release change the rate. Permits that were granted stay used.

@@ -5,12 +5,15 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -24,21 +27,65 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// TestDocumentation_Readme_ShowsTheExamples: each line of its Go code runs in an example.
-func TestDocumentation_Readme_ShowsTheExamples(t *testing.T) {
+// TestDocumentation_Readme_ProgramRuns: its first block of Go is a whole program, which runs on a
+// Redis in memory in place of that on localhost.
+func TestDocumentation_Readme_ProgramRuns(t *testing.T) {
+	readme := read(t, root+"/README.md")
+	assert.LessOrEqual(t, strings.Count(readme, "\n"), 110)
+	redis := miniredis.RunT(t)
+	redis.Server().SetPreHook(func(c *server.Peer, command string, _ ...string) bool {
+		if command == "CLIENT" { // which miniredis does not have
+			c.WriteOK()
+		}
+		return command == "CLIENT"
+	})
+	_, program, _ := strings.Cut(readme, "```go\n")
+	program, _, _ = strings.Cut(program, "```")
+	require.Contains(t, program, "localhost:6379")
+	file := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(program, "localhost:6379", redis.Addr(), 1)), 0o600))
+	run := exec.Command("go", "run", file)
+	run.Dir = root
+	output, err := run.CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	assert.Equal(t, strings.Repeat("true <nil>\n", 3)+"false <nil>\n", string(output))
+}
+
+// TestDocumentation_Code_RunsInExamples: each line of the other Go code of the README, and of the
+// hook of docs/production.md.
+func TestDocumentation_Code_RunsInExamples(t *testing.T) {
 	t.Chdir(root)
-	parts := strings.Split(read(t, "README.md"), "```go\n")
-	examples := []string{"limit/example_test.go", "httplimit/example_test.go", "example_test.go"} // a block each
-	require.Len(t, parts, len(examples)+1)
-	for i, file := range examples {
-		code, _, _ := strings.Cut(parts[i+1], "```")
-		example := read(t, file)
-		if _, rest, found := strings.Cut(code, "}\n"); found {
-			code = rest // that file shows in a comment how to connect
+	for page, examples := range map[string][]string{ // a block each, behind the first one
+		"README.md":          {"limit/example_test.go", "httplimit/example_test.go"},
+		"docs/production.md": {"example_test.go"},
+	} {
+		parts := strings.Split(read(t, page), "```go\n")[2:]
+		require.Len(t, parts, len(examples))
+		for i, file := range examples {
+			code, _, _ := strings.Cut(parts[i], "```")
+			example := read(t, file)
+			for line := range strings.Lines(code) {
+				assert.True(t, strings.Contains(example, strings.TrimSpace(line)), line)
+			}
 		}
-		for line := range strings.Lines(code) {
-			assert.Contains(t, example, strings.TrimSpace(line))
+	}
+}
+
+// TestDocumentation_Pages_AreShort: a page of users has at most 250 lines, and no page of users links
+// to one of maintainers.
+func TestDocumentation_Pages_AreShort(t *testing.T) {
+	t.Chdir(root)
+	pages, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	maintainers := []string{"docs/measurements.md", "docs/proof.md"}
+	for _, page := range append(pages, "README.md") {
+		if slices.Contains(maintainers, page) {
+			assert.True(t, strings.Contains(read(t, "CONTRIBUTING.md"), page), page)
+			continue
 		}
+		text := read(t, page)
+		assert.LessOrEqual(t, strings.Count(text, "\n"), 250, page)
+		assert.NotContains(t, markdownLink.FindAllString(text, -1), "](measurements.md)", page)
 	}
 }
 

@@ -28,7 +28,7 @@ type Batch struct {
 	Requests []*Request
 	Ordered  bool          // if a request is denied, those behind it are denied too
 	Full     bool          // all answers have all fields
-	Waited   time.Duration // of an Ordered batch: how long its first caller has waited
+	Backdate time.Duration // of an Ordered batch: how far back grants may be dated, since the callers waited then
 	Lease    Lease         // for later callers
 	Args     []string      // set by Protocol.Arguments
 
@@ -76,6 +76,22 @@ type Outcome struct {
 	Granted     int64
 
 	forecastAt time.Time // when Forecast begins
+}
+
+// MaxInitial is how often a call sets initial rates, if another client deletes them each time.
+const MaxInitial = 3
+
+// Initialize has a batch called again behind the calls that set initial rates, if there are any.
+func (b *Batch) Initialize(initial []redisx.Call) (again bool) {
+	if len(initial) == 0 || b.Repeats == MaxInitial {
+		return false
+	}
+	b.Before = initial
+	b.Repeats++
+	if b.sent.call != nil {
+		b.sent.call.Initial = true
+	}
+	return true
 }
 
 // At returns the time that is so long after the call by the limiter's clock. The call has the time of
@@ -181,17 +197,13 @@ type Forecast interface {
 	// parts.
 	Parts(permits int64) []Answer
 
-	// Lag returns how much later than RetryAfter a waiter may ask, at random: see
-	// rratelimiter.WithWaitJitter. It returns 0 if a waiter asks on time.
-	Lag() time.Duration
+	// Lag returns how much later than RetryAfter the first of waiters for so many permits may ask, at
+	// random: see rratelimiter.WithWaitJitter. It returns 0 if a waiter asks on time.
+	Lag(wanted int64) time.Duration
 
 	// Renew returns how long after the reply another call has to be sent, so that the limiter does
 	// not expire while callers ask or wait. It returns Never if no call is needed.
 	Renew() time.Duration
-
-	// Recheck returns how long after the reply waiters ask again, since another Client can make permits
-	// free before RetryAfter. It returns Never if they wait for RetryAfter.
-	Recheck() time.Duration
 
 	// Earliest returns how long after the reply permits can be granted behind requests for so many
 	// ahead of them. The true time may be later, but not earlier.
@@ -228,7 +240,9 @@ type Result struct {
 	Granted int64    // permits
 	Parts   []Answer // of each part of the limiter, for an Ask with Each
 	From    Source
-	Refund  receipt.Refund // of the granted permits, if Receipt was set; nil if the Protocol has none
+
+	// Of the receipt for the granted permits, if Receipt was set; nil if the Protocol has none.
+	Refund, Return receipt.Refund
 }
 
 // Request is one caller's request for permits, and later its result. Protocol.Answer sets the result

@@ -145,7 +145,7 @@ func TestCall_Context_KeepsItsValuesAfterTheCall(t *testing.T) {
 // left, so permits return no earlier than it reports.
 func TestCall_ServerTimeOnASlowLink_PermitsReturnInTime(t *testing.T) {
 	withServer(t, func(t *testing.T, f *fixture) {
-		l := f.open(Settings{ServerTime: true}, 10, 10*time.Second)
+		l := f.open(Settings{ServerTime: true}, 10, 4*time.Second)
 		f.RequireGranted(l, 10)
 		time.Sleep(100 * time.Millisecond)
 		before := f.Scripts.Load()

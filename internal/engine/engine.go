@@ -53,6 +53,7 @@ type Engine struct {
 	changes    changesInFlight
 	nodes      *redisx.Nodes
 	yields     yields
+	callTime   callTime
 	workers    workers
 	denials    *denials  // nil without a denial cache
 	observer   *observer // nil without an Observer

@@ -134,6 +134,7 @@ type Call struct {
 	Permits, Leased int64
 	Took            time.Duration
 	Err             error
+	Initial         bool // the call set initial rates
 
 	began time.Time
 }

@@ -1,12 +1,18 @@
 package engine
 
-import "time"
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
 
 // queue holds the waiters of one limiter: the callers of Acquire and TryAcquireWithin, first come,
 // first served. One goroutine calls Redis for all of them and ends with the last waiter. It sends a
 // call
 //
-//   - when the first waiter could be served, or when the forecast says so (Renew, Recheck),
+//   - when the first waiter could be served, or when the forecast says so (Renew),
+//   - after AskAgain, since other Clients can return permits and change the limiter,
 //   - when this Client has changed the limiter,
 //   - when a waiter has arrived that the last forecast would deny: no waiter is denied on state from
 //     before its arrival,
@@ -18,7 +24,7 @@ type queue struct {
 	wanted  int64 // the permits of all waiters
 	fresh   freshness
 
-	changed chan struct{} // has an element if the goroutine has to check the queue
+	woken chan struct{} // has an element if the goroutine has to check the queue
 
 	// From the last call.
 	replied    bool
@@ -27,6 +33,8 @@ type queue struct {
 	forecastAt time.Time     // when the forecast begins
 	lag        time.Duration // of the forecast
 	took       time.Duration
+	due        time.Time // when the first waiter could be served, by the forecast
+	answered   time.Time // when the reply arrived, or the queue began
 
 	batch  Batch
 	inCall []*waiter // of the batch
@@ -34,7 +42,7 @@ type queue struct {
 
 // add adds a waiter to the end of the queue, and plans the call that answers it.
 func (q *queue) add(w *waiter) {
-	w.waited = q.fresh.firstWaits && q.waiters.first != nil
+	w.forPermits = q.fresh.firstWaits && q.waiters.first != nil
 	q.fresh.arrive(w, q.wanted)
 	q.waiters.push(w)
 	q.batch.sent.callers.Add(1)
@@ -64,7 +72,7 @@ func (q *queue) askBy(w *waiter, ahead int64) bool {
 	now := time.Now()
 	due := now
 	if q.replied && !q.aboveLimit(w) && q.missedBy(w, ahead, now) == 0 {
-		if due = q.forecastAt.Add(freshEnough); !w.deadline.IsZero() {
+		if due = q.forecastAt.Add(freshEnough + q.lag); !w.deadline.IsZero() {
 			// Early enough for a reply before the deadline.
 			due = earliest(due, now.Add(w.deadline.Sub(now)/2))
 		}
@@ -75,7 +83,7 @@ func (q *queue) askBy(w *waiter, ahead int64) bool {
 // remove removes a waiter. If it was the first, the next one may be servable.
 func (q *queue) remove(w *waiter) {
 	q.fresh.leave(w)
-	w.waited = w.waited || q.fresh.firstWaits
+	w.forPermits = w.forPermits || q.fresh.firstWaits
 	first := w == q.waiters.first
 	q.waiters.remove(w)
 	q.batch.sent.callers.Add(-1)
@@ -88,26 +96,30 @@ func (q *queue) remove(w *waiter) {
 // wake makes the goroutine of the queue check it.
 func (q *queue) wake() {
 	select {
-	case q.changed <- struct{}{}:
+	case q.woken <- struct{}{}:
 	default:
 	}
 }
 
+// AskAgain is how long after a reply the next call is sent at the latest: other Clients may have returned
+// permits, ended a pause or changed the rate.
+const AskAgain = 5 * time.Second
+
 // next returns when to send the next call.
 func (q *queue) next() time.Time {
-	if !q.replied || q.fresh.changed {
+	if !q.replied || q.fresh.stale {
 		return time.Time{}
 	}
 	at := q.servable(q.waiters.first)
+	q.due = at
 	if q.lag > 0 && at.After(q.forecastAt) && !q.missed(at.Sub(q.forecastAt)) {
 		at = at.Add(q.lag)
 	}
+	again := AskAgain
 	if q.forecast != nil {
-		if again := min(q.forecast.Renew(), q.forecast.Recheck()); again < Never {
-			at = earliest(at, q.forecastAt.Add(again))
-		}
+		again = min(again, q.forecast.Renew())
 	}
-	return q.fresh.next(at)
+	return q.fresh.next(earliest(at, q.forecastAt.Add(again)))
 }
 
 // missed reports whether one of the first waiters would miss its deadline if the next call, after so
@@ -131,15 +143,15 @@ func (q *queue) aboveLimit(w *waiter) bool {
 
 // servable returns when to send a call for a waiter if it is the first, by the last forecast. That
 // can be later than Earliest. A call at the end of another Client's lease may find its unused
-// permits not yet returned. Then the next call would be an interval later. If the time is after the
-// deadline of the waiter, it is halfway between Earliest and the deadline.
+// permits not yet returned. Then the next call would be an interval later. If the time is known and
+// after the deadline of the waiter, it is halfway between Earliest and the deadline.
 func (q *queue) servable(w *waiter) time.Time {
 	if q.forecast == nil || q.aboveLimit(w) {
 		return q.forecastAt
 	}
-	denied, _ := q.forecast.Denied(w.Permits)
+	denied, known := q.forecast.Denied(w.Permits)
 	at := q.forecastAt.Add(denied.RetryAfter)
-	if !w.deadline.IsZero() && at.After(w.deadline) {
+	if known && !w.deadline.IsZero() && at.After(w.deadline) {
 		from := q.forecastAt.Add(q.forecast.Earliest(0, w.Permits))
 		at = from.Add(max(0, w.deadline.Sub(from)) / 2)
 	}
@@ -148,14 +160,15 @@ func (q *queue) servable(w *waiter) time.Time {
 
 // missedBy returns the earliest time after now at which a waiter can be served behind others that
 // want ahead permits, if that is after its deadline. It returns 0 if the waiter may be served in
-// time.
+// time. A call for permits that were not free before takes as long as the last one: without that, a call
+// in a long queue would ask for waiters that all leave before its reply.
 func (q *queue) missedBy(w *waiter, ahead int64, now time.Time) time.Duration {
 	if w.deadline.IsZero() || q.forecast == nil {
 		return 0
 	}
 	after := q.forecast.Earliest(ahead, w.Permits)
-	if after < Never {
-		after -= now.Sub(q.forecastAt)
+	if after > 0 && after < Never {
+		after = max(0, after-now.Sub(q.forecastAt)) + q.took
 	}
 	if after <= w.deadline.Sub(now) {
 		return 0
@@ -163,38 +176,63 @@ func (q *queue) missedBy(w *waiter, ahead int64, now time.Time) time.Duration {
 	return max(after, 1)
 }
 
-// catchUp is how many permits more than the limit can serve a call asks for. A bucket that was full before a
-// late call serves them: see Batch.Waited.
-const catchUp = 64
+// callTime is the time of the last calls for the waiters of a Client. One slow call doubles it at most.
+type callTime struct{ atomic.Int64 }
 
-// fillBatch makes a batch of the first waiters: as many as can be served at once. If the first
-// cannot be served yet, the batch has only that one.
-func (q *queue) fillBatch() {
+const (
+	shortestCall = 10 * time.Millisecond
+	// LongestCall bounds Batch.Backdate.
+	LongestCall = time.Second
+)
+
+func (c *callTime) get() time.Duration { return max(shortestCall, time.Duration(c.Load())) }
+
+func (c *callTime) add(took time.Duration) {
+	before := c.get()
+	c.Store(int64(min(LongestCall, max(before-before/32, min(took, 2*before)))))
+}
+
+// callTook returns the time of the call whose reply has arrived. A timer and a lag before it count too, but
+// never more than shortestCall.
+func (q *queue) callTook() time.Duration {
+	took, due := time.Since(q.batch.sent.at), q.due
+	if due.Before(q.answered) {
+		due = q.answered
+	}
+	return took + min(shortestCall, max(0, q.batch.sent.at.Sub(due)))
+}
+
+// fillBatch makes a batch of the first waiters: as many as can be served at once, after a call of that
+// time. If the first cannot be served yet, the batch has only that one.
+func (q *queue) fillBatch(call time.Duration) {
 	b := &q.batch
 	b.Requests, q.inCall = b.Requests[:0], q.inCall[:0]
 	b.Forecast, b.receipts = nil, false // the queue keeps the forecast
-	b.Waited = time.Since(q.waiters.first.since)
+	b.Backdate = min(call, time.Since(q.waiters.first.since))
 	most := int64(MaxPermits)
 	if q.forecast != nil {
-		most = q.forecast.Limit() + catchUp
+		most = q.forecast.Limit()
 	}
-	firstOnly := q.replied && !q.fresh.changed && q.servable(q.waiters.first).After(time.Now())
+	by := time.Since(q.forecastAt) + call
+	firstOnly := q.replied && !q.fresh.stale && q.servable(q.waiters.first).After(time.Now().Add(call))
 	var sum, servable int64
+	last := firstOnly
 	for w := q.waiters.first; w != nil && len(b.Requests) < MaxRequests; w = w.next {
 		// One more than can be served, so that the reply has the wait of that one.
-		if len(b.Requests) > 0 && (firstOnly || servable > most || w.Permits > MaxPermits-sum) {
+		if len(b.Requests) > 0 && (last || w.Permits > MaxPermits-sum) {
 			break
 		}
 		sum += w.Permits
 		if w.Permits <= most {
 			servable += w.Permits
+			last = last || servable > most && q.forecast.Earliest(servable-w.Permits, w.Permits) > by
 		}
 		w.state.Store(inFlight)
 		b.receipts = b.receipts || w.Receipt
 		b.Requests = append(b.Requests, &w.Request)
 		q.inCall = append(q.inCall, w)
 	}
-	if q.fresh.changed {
+	if q.fresh.stale {
 		q.checked = time.Time{} // the reply may deny any waiter
 	}
 	q.fresh.call()
@@ -222,22 +260,26 @@ func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
 
 // settle applies the reply to a call. It removes and returns the waiters that were granted permits, or
 // whose request failed. The others keep their places.
-func (q *queue) settle(b *Batch) (done []*waiter) {
+func (q *queue) settle(b *Batch, times *callTime) (done []*waiter) {
 	err := b.err
+	if err == nil {
+		times.add(q.callTook())
+		q.took = min(time.Since(b.sent.at), times.get())
+	}
 	lowered := b.Forecast != nil && q.forecast != nil && b.Forecast.Limit() < q.forecast.Limit()
 	if now := time.Now(); err != nil || q.replied && (lowered || q.outdated(now)) {
 		q.fresh.checkAll(q.waiters.first)
 		q.checked = now
 	}
-	q.replied, q.forecastAt, q.forecast = err == nil, b.forecastAt, b.Forecast
-	if q.lag, q.took = 0, time.Since(b.sent.at); b.Forecast != nil {
-		q.lag = b.Forecast.Lag()
-	}
+	q.replied, q.forecastAt, q.forecast, q.answered = err == nil, b.forecastAt, b.Forecast, time.Now()
 	for _, w := range q.inCall {
 		if w.state.Load() == answered {
 			q.remove(w)
 			done = append(done, w)
 		}
+	}
+	if q.lag = 0; b.Forecast != nil {
+		q.lag = b.Forecast.Lag(q.wanted)
 	}
 	if err == nil {
 		q.fresh.replied = q.fresh.called
@@ -255,3 +297,148 @@ const checkEvery = 100 * time.Millisecond
 func (q *queue) outdated(now time.Time) bool {
 	return now.Sub(q.checked) >= checkEvery || q.batch.sent.callers.Load() <= MaxRequests
 }
+
+// freshness records which waiters of a queue Redis must be asked about again: a waiter is denied only
+// by a reply to a call that was sent after its arrival.
+type freshness struct {
+	arrived    uint64 // the newest arrival
+	called     uint64 // the newest arrival before the last call
+	replied    uint64 // the newest arrival before a call that was answered
+	firstWaits bool   // a reply did not serve the first waiter: it waits for permits, not only for Redis
+
+	unchecked *waiter // the first that no forecast from after its arrival was compared with
+	ahead     int64   // the permits of the waiters before it
+
+	stale bool      // this Client has changed the limiter: Redis is to be asked at once
+	due   time.Time // the latest time of a call for a new waiter; zero for none
+}
+
+// freshEnough bounds the age of the forecast: a new waiter that it does not deny causes a call within
+// this time.
+const freshEnough = time.Second
+
+// arrive numbers a new waiter, behind others that want permits.
+func (f *freshness) arrive(w *waiter, wanted int64) {
+	f.arrived++
+	w.arrival = f.arrived
+	if f.unchecked == nil {
+		f.unchecked, f.ahead = w, wanted
+	}
+}
+
+// leave forgets a waiter that is removed from the queue.
+func (f *freshness) leave(w *waiter) {
+	switch {
+	case f.unchecked == nil:
+	case w == f.unchecked:
+		f.unchecked = w.next
+	case w.arrival < f.unchecked.arrival:
+		f.ahead -= w.Permits
+	}
+}
+
+// plan plans a call for a new waiter, and reports whether it is sooner than planned before.
+func (f *freshness) plan(due time.Time) bool {
+	if !f.due.IsZero() && !due.Before(f.due) {
+		return false
+	}
+	f.due = due
+	return true
+}
+
+// next returns the time of the next call, which is at unless a new waiter needs an earlier one.
+func (f *freshness) next(at time.Time) time.Time {
+	if f.due.IsZero() {
+		return at
+	}
+	return earliest(at, f.due)
+}
+
+// call records that a call is sent.
+func (f *freshness) call() {
+	f.called = f.arrived
+	f.stale, f.due = false, time.Time{}
+}
+
+// knows reports whether the last call was sent after a waiter had arrived.
+func (f *freshness) knows(w *waiter) bool { return w.arrival <= f.called }
+
+// checkAll begins the check of all waiters again, at the first one.
+func (f *freshness) checkAll(first *waiter) { f.unchecked, f.ahead = first, 0 }
+
+// toCheck returns the next waiter that the reply to the last call may deny, or nil.
+func (f *freshness) toCheck() *waiter {
+	if f.unchecked == nil || !f.knows(f.unchecked) {
+		return nil
+	}
+	return f.unchecked
+}
+
+// pass records that a waiter of toCheck stays.
+func (f *freshness) pass(w *waiter) {
+	f.ahead += w.Permits
+	f.unchecked = w.next
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// list holds the waiters in order of arrival.
+type list struct{ first, last *waiter }
+
+func (q *list) push(w *waiter) {
+	w.prev, w.next = q.last, nil
+	if q.last != nil {
+		q.last.next = w
+	} else {
+		q.first = w
+	}
+	q.last = w
+}
+
+func (q *list) remove(w *waiter) {
+	if w.prev != nil {
+		w.prev.next = w.next
+	} else {
+		q.first = w.next
+	}
+	if w.next != nil {
+		w.next.prev = w.prev
+	} else {
+		q.last = w.prev
+	}
+}
+
+// waiter is a request in the queue.
+type waiter struct {
+	Request
+	arrival    uint64
+	forPermits bool // it waits for permits: a reply did not serve it, or a waiter before it
+	next, prev *waiter
+	done       chan struct{} // has one element once the answer is final
+	deadline   time.Time     // zero for none
+	since      time.Time     // when it was queued
+}
+
+// errDeadline is the error of a waiter whose deadline is before the earliest time at which it could
+// be served.
+type errDeadline struct {
+	permits int64
+	name    string
+	after   time.Duration // until then; 0 if the deadline has passed
+}
+
+func (e *errDeadline) Error() string {
+	text := fmt.Sprintf("rratelimiter: %d permits of %q cannot be had before the deadline", e.permits, e.name)
+	if after := e.after.Round(time.Microsecond); after > 0 {
+		text += fmt.Sprintf(", in %v at the earliest", after)
+	}
+	return text
+}
+
+// Unwrap returns the error that the context would have returned in the end.
+func (e *errDeadline) Unwrap() error { return context.DeadlineExceeded }

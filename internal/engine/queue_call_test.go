@@ -204,3 +204,18 @@ func TestTryAcquireWithin_ServerHangs_EndsWithTheTimeout(t *testing.T) {
 		})
 	}
 }
+
+// TestCallTime_SlowCall_DoublesItAtMost: a call that takes much longer than others is no measure.
+func TestCallTime_SlowCall_DoublesItAtMost(t *testing.T) {
+	var c callTime
+	for _, call := range []struct {
+		took time.Duration
+		want int64
+	}{
+		{0, 10}, {5, 10}, {12, 12}, {10_000, 24}, {22, 23}, {80, 46}, {80, 80}, {1e9, 160}, {1e9, 320}, {1e9, 640},
+		{1e9, 1000}, {1e9, 1000}, {0, 968},
+	} {
+		c.add(call.took * time.Millisecond)
+		assert.Equal(t, call.want, c.get().Milliseconds(), "after %d ms", call.took)
+	}
+}

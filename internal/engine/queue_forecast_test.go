@@ -56,20 +56,22 @@ func TestQueue_Call_CarriesThoseThatCouldBeServed(t *testing.T) {
 		want  int // so many of them leave
 	}{
 		"nothing is known": {&queue{}, []int64{400, 600, 100, 900}, 4},
-		"a limit": {&queue{replied: true, forecast: &view{limit: 1000, free: 1000}},
+		"a limit": {&queue{replied: true, forecast: &view{limit: 1000, free: 1000, every: time.Hour}},
 			[]int64{400, 600, 100, 900}, 3},
 		"the first has to wait": {&queue{replied: true,
 			forecast: &view{limit: 1000, free: 300, after: time.Hour, every: time.Hour}}, []int64{400, 600, 100, 900}, 1},
 		"the first may be served": {&queue{replied: true,
 			forecast: &view{limit: 1000, free: 400, after: time.Hour, every: time.Hour}}, []int64{400, 600, 100, 900}, 3},
-		"the limiter was changed": {&queue{replied: true, fresh: freshness{changed: true},
+		"the limiter was changed": {&queue{replied: true, fresh: freshness{stale: true},
 			forecast: &view{limit: 1000, after: time.Hour, every: time.Hour}}, []int64{400, 600, 100, 900}, 3},
 		"one that can never be served": {&queue{replied: true, forecast: &view{limit: 500, free: 500}},
 			[]int64{400, 600, 100, 900}, 4},
-		"another that can never be served": {&queue{replied: true, forecast: &view{limit: 400, free: 400}},
+		"another that can never be served": {&queue{replied: true, forecast: &view{limit: 400, free: 400, every: time.Hour}},
 			[]int64{400, 600, 100, 900}, 3},
 		"one that can never be served comes first": {&queue{replied: true,
 			forecast: &view{limit: 500, free: 400, after: time.Hour, every: time.Hour}}, []int64{600, 400, 100}, 3},
+		"more come free while the call is under way": {&queue{replied: true,
+			forecast: &view{limit: 100, free: 100, every: 3 * time.Millisecond}}, slices.Repeat([]int64{100}, 9), 5},
 		"no call asks for more than a grant": {&queue{}, []int64{1, MaxPermits - 1, 1}, 2},
 		"a call carries so many":             {&queue{}, slices.Repeat([]int64{1}, MaxRequests+1), MaxRequests},
 	} {
@@ -79,7 +81,7 @@ func TestQueue_Call_CarriesThoseThatCouldBeServed(t *testing.T) {
 			for _, permits := range test.wants {
 				q.waiters.push(waiterFor(permits))
 			}
-			q.fillBatch()
+			q.fillBatch(shortestCall)
 			var got []int64
 			for _, r := range q.batch.Requests {
 				assert.EqualValues(t, inFlight, r.state.Load())

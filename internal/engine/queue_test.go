@@ -138,7 +138,7 @@ func TestQueue_HeadLeaves_NextIsServed(t *testing.T) {
 func TestQueue_WaitersArriveAndLeave_SumsMatch(t *testing.T) {
 	l := open(New(Settings{}), "limiter", 20, time.Second)
 	random := rand.New(rand.NewPCG(3, 4))
-	q := &queue{changed: make(chan struct{}, 1)}
+	q := &queue{woken: make(chan struct{}, 1)}
 	e := &entry{queue: q}
 	var all []*waiter // in order of arrival, and some that are gone
 	inCall := false
@@ -156,7 +156,7 @@ func TestQueue_WaitersArriveAndLeave_SumsMatch(t *testing.T) {
 				l.withdraw(e, w)
 			}
 		case n == 6 && !inCall && q.waiters.first != nil:
-			q.fillBatch()
+			q.fillBatch(shortestCall)
 			inCall = true
 		case inCall:
 			inCall = false
@@ -165,7 +165,7 @@ func TestQueue_WaitersArriveAndLeave_SumsMatch(t *testing.T) {
 			q.batch.Requests[0].Allowed = random.IntN(2) == 0
 			q.batch.err, q.batch.queue, q.batch.Lost = err, q, nil
 			l.answer(&q.batch)
-			q.wakeAll(q.settle(&q.batch))
+			q.wakeAll(q.settle(&q.batch, new(callTime)))
 			l.check(e, q, err)
 		}
 		all = slices.DeleteFunc(all, func(w *waiter) bool { return w.state.Load() >= answered })
@@ -216,4 +216,28 @@ func TestQueue_KeyChanges_QueueCallsAgain(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(t, size(&l.Engine.dependents.ids), "no state of callers that do not wait")
 	})
+}
+
+// TestQueue_AnotherProgramChangesTheLimiter_WaitersLearnIt within five seconds. A deadline that the forecast
+// cannot meet still fails at once.
+func TestQueue_AnotherProgramChangesTheLimiter_WaitersLearnIt(t *testing.T) {
+	inQueue(t, 10, time.Hour, func(q *line, l *fake) {
+		q.RequireGranted(l, 10)
+		q.wait(l, "late", 1, time.Minute)
+		q.wait(l, "waiter", 1, 0)
+		time.Sleep(11 * time.Second)
+		q.change(l, func(s *state) { s.grants = nil })
+		q.done.Wait()
+		assert.Equal(t, []string{"late failed at 0s", "waiter at 15s"}, q.said())
+		assert.LessOrEqual(t, q.Scripts.Load(), int64(6), "calls at 0, 0, 0, 5, 10 and 15 s")
+	})
+}
+
+func TestErrDeadline_Text_NamesNoTimeThatIsOver(t *testing.T) {
+	const text = "rratelimiter: 3 permits of \"x\" cannot be had before the deadline"
+	for after, want := range map[time.Duration]string{
+		0: text, 1: text, -time.Second: text, 1500 * time.Millisecond: text + ", in 1.5s at the earliest",
+	} {
+		assert.EqualError(t, &errDeadline{permits: 3, name: "x", after: after}, want)
+	}
 }

@@ -20,7 +20,7 @@ func (l *Limiter) TrySlot(ctx context.Context, ask Ask, result *Result) error {
 		slot.SetFromMemory()
 	}
 	if err == nil && result.Allowed {
-		slot.Put(receipt.Receipt{Permits: result.Granted, Refund: result.Refund})
+		slot.Put(receipt.Receipt{Permits: result.Granted, Refund: result.Refund, Return: result.Return})
 	}
 	return err
 }
@@ -34,7 +34,7 @@ func (l *Limiter) WaitSlot(ctx context.Context, permits int64, deadline time.Tim
 		slot.SetFromMemory()
 	}
 	if granted {
-		slot.Put(receipt.Receipt{Permits: permits, Refund: result.Refund})
+		slot.Put(receipt.Receipt{Permits: permits, Refund: result.Refund, Return: result.Return})
 	}
 	return granted, err
 }

@@ -90,11 +90,11 @@ func TestBreaker_AnswerDuringAFailure_IsNoOutage(t *testing.T) {
 		b.deadlines.Store(int64(time.Hour))
 		var both sync.WaitGroup
 		b.mu.Lock() // as another call of the breaker holds it
-		both.Go(func() { b.failed(t.Context(), new(redis), errRefused) })
+		both.Go(func() { b.recordError(t.Context(), new(redis), errRefused) })
 		for range 10 {
 			runtime.Gosched() // it mostly waits by then
 		}
-		b.succeeded()
+		b.recordGrant()
 		b.mu.Unlock()
 		both.Wait()
 		if b.isDown() {

@@ -86,9 +86,9 @@ func answer(r limit.Result, err error) (a Answer) {
 	return a
 }
 
-// fail answers a request whose key or limiter is unknown. Local is Closed for it, since no bucket
+// byMode answers a request whose key or limiter is unknown. Local is Closed for it, since no bucket
 // belongs to it. So is Open for a mistake of the program.
-func (g *Guard) fail(err error) Answer {
+func (g *Guard) byMode(err error) Answer {
 	if g.mode == limit.Open && !IsMistake(err) {
 		return answer(limit.FailedOpen, err)
 	}
@@ -96,7 +96,8 @@ func (g *Guard) fail(err error) Answer {
 }
 
 // try decides a request without a denial to wait for: by a pause, by Redis, or without it by the mode.
-func (g *Guard) try(ctx context.Context, b *breaker, q Request) (a Answer) {
+func (g *Guard) try(ctx context.Context, q Request) (a Answer) {
+	b := g.breakerOf(q.Limiter)
 	if left := q.pauseLeft(!b.isDown()); left > 0 {
 		return pausedFor(left)
 	}
@@ -107,11 +108,11 @@ func (g *Guard) try(ctx context.Context, b *breaker, q Request) (a Answer) {
 	a, late, err := g.take(ctx, q)
 	switch {
 	case err != nil:
-		return g.failed(ctx, b, q, a, late, err)
+		return g.afterError(ctx, b, q, a, late, err)
 	case a.Decision.Allowed:
 		return b.granted(a)
 	case !a.fromMemory:
-		b.answered(ctx, q.Limiter)
+		b.recordAnswer(ctx, q.Limiter)
 	case b.isDown():
 		b.verify(ctx, q.Limiter)
 	}
@@ -145,13 +146,13 @@ func (g *Guard) take(ctx context.Context, q Request) (a Answer, late bool, err e
 // granted answers a request that has its permits.
 func (b *breaker) granted(a Answer) Answer {
 	if a.Result = limit.Acquired; !a.fromMemory {
-		b.succeeded()
+		b.recordGrant()
 	}
 	return a
 }
 
-// failed decides a request after an error of its limiter.
-func (g *Guard) failed(ctx context.Context, b *breaker, q Request, a Answer, late bool, err error) Answer {
+// afterError decides a request after an error of its limiter.
+func (g *Guard) afterError(ctx context.Context, b *breaker, q Request, a Answer, late bool, err error) Answer {
 	a.Err = err
 	switch {
 	case late:
@@ -165,10 +166,10 @@ func (g *Guard) failed(ctx context.Context, b *breaker, q Request, a Answer, lat
 		a.Result = limit.Canceled
 		return a
 	}
-	err = b.failure(q.Limiter, err)
-	b.failed(ctx, q.Limiter, err)
+	err = b.explain(q.Limiter, err)
+	b.recordError(ctx, q.Limiter, err)
 	if IsMistake(err) {
-		return g.fail(err)
+		return g.byMode(err)
 	}
 	return g.withoutRedis(q, err)
 }
@@ -176,7 +177,7 @@ func (g *Guard) failed(ctx context.Context, b *breaker, q Request, a Answer, lat
 // withoutRedis decides a request by the mode. A request that Redis would never grant is refused.
 func (g *Guard) withoutRedis(q Request, err error) Answer {
 	if mistake := CheckLimiter(q.Limiter); mistake != nil {
-		return g.fail(mistake)
+		return g.byMode(mistake)
 	}
 	policies := q.Policies
 	if l, exact := unwrap(q.Limiter).(*limit.Limiter); exact && len(policies) == 0 {
@@ -194,5 +195,5 @@ func (g *Guard) withoutRedis(q Request, err error) Answer {
 			return a
 		}
 	}
-	return g.fail(err)
+	return g.byMode(err)
 }

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -78,9 +79,10 @@ func TestGuard_OneMasterHangs_OthersDecide(t *testing.T) {
 	}
 }
 
-// A master hangs, and another one takes over its slots. No request asks it again, so its outage ends,
-// also if the callback panics.
-func TestGuard_AnotherMasterTakesOver_OutageEnds(t *testing.T) {
+// A master hangs, and another one takes over its slots. The client sends calls to the one that hangs until
+// their connections close: its outage lasts so long, and the other one is not blamed. Then no request asks
+// it again, so its outage ends, also if the callback panics.
+func TestGuard_AnotherMasterTakesOver_OutageEndsOnceCallsGoThere(t *testing.T) {
 	redistest.RunTwoMasters(t, func(c *redistest.Cluster) {
 		client, changes := rratelimiter.New(c.Conn), new(recorder)
 		g := New(limit.Open, deadline, func(node string, up bool, err error) {
@@ -94,13 +96,112 @@ func TestGuard_AnotherMasterTakesOver_OutageEnds(t *testing.T) {
 		time.Sleep(2 * time.Second) // the slots are known
 		c.Delay(redistest.NodeB, time.Minute)
 		require.Equal(c, limit.FailedOpen, g.Ask(c.Context(), q).Result)
-		require.Equal(c, "b:1 false", changes.nodes())
 		c.Serve(redistest.NodeA)
-		for asks := 0; !strings.Contains(changes.nodes(), "b:1 true") && asks < 500; asks++ {
-			g.Ask(c.Context(), q)
-			time.Sleep(time.Second) // rueidis may ask the node that hangs for the slots, seven times of eight
+		for range 100 {
+			time.Sleep(100 * time.Millisecond)
+			begin := time.Now()
+			a := g.Ask(c.Context(), q)
+			require.ErrorContains(c, a.Err, "Redis at b:1 is down")
+			require.Zero(c, time.Since(begin))
 		}
-		assert.Contains(c, changes.nodes(), "b:1 true")
+		require.Equal(c, "b:1 false", changes.nodes())
+		c.Disconnect(redistest.NodeB)
+		time.Sleep(3 * time.Second)
+		g.Ask(c.Context(), q)
+		time.Sleep(2 * time.Second)
+		assert.Equal(c, limit.Acquired, g.Ask(c.Context(), q).Result)
+		assert.Equal(c, "b:1 false, b:1 true", changes.nodes())
+	})
+}
+
+// The slots are not known yet, and one of two masters hangs. The other one decides its requests. A request
+// that waits learns that its node hangs, also if its slot becomes known meanwhile.
+func TestGuard_SlotsAreUnknown_OneMasterHangs_OthersDecide(t *testing.T) {
+	redistest.RunTwoMasters(t, func(c *redistest.Cluster) {
+		c.Serve()
+		client := rratelimiter.New(c.Conn)
+		g := NewShared(deadline, nil).Guard(limit.Open, 9)
+		ask := func(ctx context.Context, name string, wait time.Duration) Answer {
+			l := limit.New(client, name, limit.FixedWindow{Permits: 100, Interval: time.Hour})
+			return g.Ask(ctx, Request{Limiter: l, Permits: 100, Wait: wait})
+		}
+		require.Equal(c, limit.Acquired, ask(c.Context(), onNodeB, 0).Result)
+		var ended time.Time
+		go func() {
+			assert.Equal(c, limit.FailedOpen, ask(c.Context(), onNodeB, 2*time.Hour).Result)
+			ended = time.Now()
+		}()
+		time.Sleep(time.Second)
+		c.Delay(redistest.NodeB, time.Minute)
+		hung := time.Now()
+		c.Serve(redistest.NodeA, redistest.NodeB)
+		for i := range 20 {
+			a := ask(c.Context(), fmt.Sprint(onNodeA, i), 0)
+			require.Equal(c, limit.Acquired, a.Result, "%v", a.Err)
+			time.Sleep(deadline / 10)
+		}
+		time.Sleep(3 * deadline)
+		assert.LessOrEqual(c, ended.Sub(hung), 3*deadline+3*time.Millisecond)
+		assert.False(c, ended.IsZero())
+	})
+}
+
+// The error reply of one key is an answer of its node, also in little traffic. If it says that the node
+// cannot serve, it is none.
+func TestGuard_ErrorReplies_AreAnswers(t *testing.T) {
+	for reply, down := range map[string]bool{
+		"NOPERM this user has no permissions to access one of the keys":      false,
+		"WRONGTYPE Operation against a key holding the wrong kind of value":  false,
+		"ERR user_script:7: attempt to compare number with nil":              false,
+		"LOADING Redis is loading the dataset in memory":                     true,
+		"ERR Error running script: @user_script:1: -OOM command not allowed": true,
+	} {
+		redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+			client, changes := rratelimiter.New(f.Conn), new(recorder)
+			g := New(limit.Closed, deadline, changes.changed)
+			f.Redis.Server().SetPreHook(func(peer *server.Peer, command string, args ...string) bool {
+				bad := strings.Contains(fmt.Sprint(args), ":probe") || strings.Contains(fmt.Sprint(args), "{bad}")
+				if bad {
+					peer.WriteError(reply)
+				}
+				return bad
+			})
+			ask := func(name string) limit.Result {
+				l := limit.New(client, name, limit.FixedWindow{Permits: 9, Interval: time.Hour})
+				return g.Ask(t.Context(), Request{Limiter: l, Permits: 1}).Result
+			}
+			for range 8 {
+				require.Equal(t, limit.FailedClosed, ask("bad"))
+				require.Equal(t, down, ask("good") != limit.Acquired, reply)
+				time.Sleep(3 * deadline)
+			}
+			assert.Equal(t, down, changes.nodes() != "", reply)
+		})
+	}
+}
+
+// A program may lack the right to the key of a probe: the refusal is an answer.
+func TestGuard_ProbeIsRefused_OutageEnds(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+		client, changes := rratelimiter.New(f.Conn), new(recorder)
+		g := New(limit.Open, deadline, changes.changed)
+		l := limit.New(client, "name", limit.FixedWindow{Permits: 9, Interval: time.Hour})
+		q := Request{Limiter: l, Permits: 1}
+		f.Redis.Server().SetPreHook(func(peer *server.Peer, command string, args ...string) bool {
+			refused := strings.Contains(fmt.Sprint(args), ":probe")
+			if refused {
+				peer.WriteError("NOPERM this user has no permissions to access one of the keys")
+			}
+			return refused
+		})
+		require.Equal(t, limit.Acquired, g.Ask(t.Context(), q).Result)
+		f.Latency.Store(int64(time.Second))
+		time.Sleep(2 * deadline)
+		require.Equal(t, limit.FailedOpen, g.Ask(t.Context(), q).Result)
+		f.Latency.Store(0)
+		time.Sleep(3 * time.Second)
+		assert.Equal(t, limit.Acquired, g.Ask(t.Context(), q).Result)
+		assert.Equal(t, "in-memory false, in-memory true", changes.nodes())
 	})
 }
 
@@ -119,11 +220,14 @@ func TestGuard_WritesFail_OutageLasts(t *testing.T) {
 			var refused atomic.Value
 			refused.Store("")
 			f.Redis.Server().SetPreHook(func(peer *server.Peer, command string, args ...string) bool {
-				if !strings.EqualFold(command, "EVALSHA") {
+				switch strings.ToUpper(command) {
+				case "EVALSHA":
+					last.Store(args[0])
+				case "SET": // of a probe
+				default:
 					return false
 				}
-				last.Store(args[0])
-				if args[0] == refused.Load() {
+				if refused.Load() != "" && (command == "SET" || args[0] == refused.Load()) {
 					peer.WriteError(refusal)
 					return true
 				}

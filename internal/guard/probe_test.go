@@ -108,6 +108,32 @@ func TestGuard_RareRequests_AskThemselves(t *testing.T) {
 	})
 }
 
+// A minute without requests, and then many at once: one asks Redis, and the mode decides the others at once.
+func TestGuard_BurstAfterSilence_OneAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := new(redis)
+		r.hangs.Store(true)
+		g := New(limit.Closed, deadline, nil)
+		q := Request{Limiter: r, Permits: 1}
+		g.Ask(t.Context(), q)
+		time.Sleep(2 * probeIdle)
+		begin, waited := time.Now(), atomic.Int64{}
+		var all sync.WaitGroup
+		for range 300 {
+			all.Go(func() {
+				assert.Equal(t, limit.FailedClosed, g.Ask(t.Context(), q).Result)
+				if time.Since(begin) > 0 {
+					waited.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		assert.EqualValues(t, 2, r.asked.Load())
+		assert.EqualValues(t, 1, waited.Load())
+		time.Sleep(2 * probeIdle)
+	})
+}
+
 // A probe of a limiter without Peek takes a permit, and releases it.
 func TestGuard_LimiterWithoutPeek_GetsItsPermitBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

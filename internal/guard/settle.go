@@ -28,10 +28,10 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 	defer stop()
 	err := settle(limited, q.Limiter, a.receipt, more)
 	if err != nil {
-		err = b.failure(q.Limiter, err)
-		b.failed(ctx, q.Limiter, err)
+		err = b.explain(q.Limiter, err)
+		b.recordError(ctx, q.Limiter, err)
 	} else {
-		b.succeeded()
+		b.recordGrant()
 	}
 	return err
 }

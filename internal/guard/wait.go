@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -27,10 +28,9 @@ type waiter interface {
 // Ask decides a request. If it is denied, it waits for its permits as long as it may, in the line of its
 // limiter. If that has none, it asks again at the time of the next try.
 func (g *Guard) Ask(ctx context.Context, q Request) Answer {
-	b := g.breakerOf(q.Limiter)
 	line, hasLine := q.Limiter.(waiter)
 	end, counted := time.Now().Add(q.Wait), false
-	a := g.try(ctx, b, q)
+	a := g.try(ctx, q)
 	for {
 		if left := q.pauseLeft(a.Result == limit.Acquired && !a.Local); Passes(a.Result) && left > 0 {
 			// The pause began during the call or the wait, so the permit is too early: refund it. A permit
@@ -55,7 +55,7 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 			if q.Wait > 0 {
 				q.Wait = max(1, left)
 			}
-			if a = g.wait(ctx, b, q, a, line); a.Result == limit.Rejected && !a.Local {
+			if a = g.wait(ctx, q, a, line); a.Result == limit.Rejected && !a.Local {
 				return a
 			}
 			continue
@@ -65,7 +65,7 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 			canceled.Decision, canceled.Each = a.Decision, a.Each
 			return canceled
 		}
-		a = g.try(ctx, b, q)
+		a = g.try(ctx, q)
 	}
 }
 
@@ -76,10 +76,11 @@ func pausedFor(left time.Duration) (a Answer) {
 }
 
 // wait waits in the line of a limiter after its denial. If Redis is down meanwhile, the wait ends.
-func (g *Guard) wait(ctx context.Context, b *breaker, q Request, denied Answer, l waiter) Answer {
-	up, stop := b.whileUp(ctx, q.Limiter)
+func (g *Guard) wait(ctx context.Context, q Request, denied Answer, l waiter) Answer {
+	up, stop := g.whileUp(ctx, q.Limiter)
 	defer stop(nil)
 	a, late, err := join(up, l, q.Permits, q.Wait)
+	b := g.breakerOf(q.Limiter)
 	if err != nil {
 		if !late && q.Wait > 0 && up.Err() == nil && isTimeout(err) && !b.isSilent() {
 			return denied // the wait is over, and Redis still has time to answer
@@ -87,7 +88,7 @@ func (g *Guard) wait(ctx context.Context, b *breaker, q Request, denied Answer, 
 		if ctx.Err() == nil && errors.Is(context.Cause(up), ErrDown) {
 			late, err = false, b.downError(q.Limiter)
 		}
-		return g.failed(ctx, b, q, denied, late, err)
+		return g.afterError(ctx, b, q, denied, late, err)
 	}
 	if !a.Decision.Allowed {
 		return denied
@@ -129,13 +130,14 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &dialed)
 }
 
-// whileUp returns a context that ends with the cause ErrDown when Redis is down. The waits of a limiter
-// do not report that Redis hangs, so a probe finds that out, unless another call is answered. The end
+// whileUp returns a context that ends with the cause ErrDown when the node of a limiter is down, which may
+// change meanwhile. The waits of a limiter do not report that Redis hangs, so a probe finds that out, unless another call is answered. The end
 // comes after a deadline of silence, one of the probe, and two pauses of a third each.
-func (b *breaker) whileUp(ctx context.Context, l Limiter) (context.Context, context.CancelCauseFunc) {
+func (s *Shared) whileUp(ctx context.Context, l Limiter) (context.Context, context.CancelCauseFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	var check func()
 	check = func() {
+		b := s.breakerOf(l)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -146,13 +148,14 @@ func (b *breaker) whileUp(ctx context.Context, l Limiter) (context.Context, cont
 		b.verify(ctx, l)
 		time.AfterFunc(b.deadline()/3, check)
 	}
-	time.AfterFunc(b.deadline()/3, check)
+	time.AfterFunc(time.Duration(s.deadline.Load())/3, check)
 	return ctx, end
 }
 
-// sleep waits until a denied request may try again. It fails at once if ctx ends before.
+// sleep waits until a denied request is to ask again. It fails at once if ctx ends before it could be
+// granted.
 func (a Answer) sleep(ctx context.Context) error {
-	whole, poll := a.Decision.RetryAfter, a.Decision.RetryAfter
+	whole, poll := a.Decision.RetryAfter, min(a.Decision.RetryAfter, engine.AskAgain)
 	if a.paused || a.Local {
 		poll = min(poll, localPoll)
 	}

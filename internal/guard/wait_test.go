@@ -197,3 +197,18 @@ func TestGuard_CallersLeaveBeforeTheDeadline_FindTheOutage(t *testing.T) {
 		})
 	}
 }
+
+// A limiter without a line of its own, as several that share a call, is asked again after five seconds at
+// the latest: others may have returned permits.
+func TestGuard_LimiterWithoutALine_IsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(limit.Closed, deadline, nil)
+		r := new(redis)
+		r.denies.Store(true)
+		time.AfterFunc(11*time.Second, func() { r.denies.Store(false) })
+		start := time.Now()
+		a := g.Ask(t.Context(), Request{Limiter: r, Permits: 1, Wait: Forever})
+		assert.Equal(t, limit.Acquired, a.Result)
+		assert.Equal(t, 15*time.Second, time.Since(start))
+	})
+}

@@ -3,6 +3,7 @@ package inside
 
 import (
 	"context"
+	"encoding/binary"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
@@ -17,20 +18,21 @@ var Open func(client any) (Client, error)
 var OpenLimiter func(limiter any) (Limiter, error)
 
 // NodeOf returns the engine and the first key of a *limit.Limiter or *rratelimiter.Limiter, whose node
-// gets its calls. It returns false for another type and for an invalid limiter. Package limit sets it
-// and Probe.
+// gets its calls. It returns false for another type and for an invalid limiter. Package limit sets it.
 var NodeOf func(limiter any) (g *engine.Engine, key string, ok bool)
 
-// Probe takes a permit of a limiter that exists for a millisecond, in the slot of a valid limiter and
-// with its rights. It reports whether Redis can grant there.
-var Probe func(ctx context.Context, limiter any) error
-
-// Included are the parts that the scripts of package rratelimiter take in.
-var Included redisx.Parts
-
 // PermitsOf returns the permits of a member of a permits set, -1 if it is too short, and whether it has
-// the format of a grant.
-var PermitsOf func(member string) (permits int64, known bool)
+// the format of a grant: see member.go of package rratelimiter. The last four bytes of any member count.
+func PermitsOf(member string) (permits int64, known bool) {
+	head := len(member) - 4
+	if head < 0 {
+		return -1, false
+	}
+	return int64(binary.LittleEndian.Uint32([]byte(member[head:]))), head > 0 && int(member[0]) == head-1
+}
+
+// MostCounted is the number of grants up to which Recount of a [Limiter] counts a set.
+const MostCounted = 8192
 
 // Client has the unexported parts of a *rratelimiter.Client.
 type Client struct {
@@ -45,7 +47,8 @@ type Names interface {
 	// Mapped returns a limiter's name as keys contain it, or an error if it is invalid.
 	Mapped(name string) (string, error)
 
-	// SameSlot returns rratelimiter.ErrCrossSlot if the keys do not share a slot.
+	// SameSlot returns rratelimiter.ErrCrossSlot if the keys, and those that begin with their hash tag, do
+	// not share a slot.
 	SameSlot(keys ...string) error
 }
 

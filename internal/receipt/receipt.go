@@ -19,6 +19,10 @@ type Receipt struct {
 	// it is.
 	Refund Refund
 
+	// Return returns permits of policies that hold them until they are returned, whatever the final cost
+	// is, and only of these; nil without such a policy.
+	Return Refund
+
 	// Local settles permits that Redis did not grant: it charges more of them, or with a number below 0
 	// refunds some.
 	Local func(more int64)

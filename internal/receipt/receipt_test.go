@@ -14,11 +14,11 @@ func TestSlot_Receipts_OnlyOneOfThePermitsCounts(t *testing.T) {
 		want int64
 	}{
 		"none":            {nil, 0},
-		"one":             {[]Receipt{{3, refund, nil}}, 3},
-		"without refund":  {[]Receipt{{3, nil, nil}}, 0},
-		"and one without": {[]Receipt{{3, nil, nil}, {3, refund, nil}}, 3},
-		"other permits":   {[]Receipt{{4, refund, nil}}, 0},
-		"of two limiters": {[]Receipt{{3, refund, nil}, {3, refund, nil}}, 0},
+		"one":             {[]Receipt{{3, refund, nil, nil}}, 3},
+		"without refund":  {[]Receipt{{3, nil, nil, nil}}, 0},
+		"and one without": {[]Receipt{{3, nil, nil, nil}, {3, refund, nil, nil}}, 3},
+		"other permits":   {[]Receipt{{4, refund, nil, nil}}, 0},
+		"of two limiters": {[]Receipt{{3, refund, nil, nil}, {3, refund, nil, nil}}, 0},
 	} {
 		slot := Collect(t.Context())
 		for _, r := range test.left {
@@ -30,5 +30,5 @@ func TestSlot_Receipts_OnlyOneOfThePermitsCounts(t *testing.T) {
 	}
 	none := SlotOf(t.Context())
 	assert.Nil(t, none)
-	none.Put(Receipt{1, refund, nil})
+	none.Put(Receipt{1, refund, nil, nil})
 }

@@ -7,22 +7,21 @@ import (
 	"io"
 	"net"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
 )
 
-// Away reports whether an error of connecting may pass: Redis cannot be reached, or is not ready. A
+// Away reports whether an error of connecting may pass: Redis cannot be reached, or cannot serve. A
 // rejection by Redis, or an invalid option, does not pass.
 func Away(err error) bool {
-	if said, ok := rueidis.IsRedisErr(err); ok {
-		switch code, _, _ := strings.Cut(said.Error(), " "); code {
-		case "LOADING", "BUSY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN":
-			return true
-		}
-		return false
+	_, isReply := rueidis.IsRedisErr(err)
+	switch text := err.Error(); {
+	case isReply, errors.Is(err, rueidis.ErrNoCache): // which begins with a reply
+		return isUnable(text)
+	case text == "the redis role is not master": // of rueidis: during a failover, Sentinel may name a replica
+		return true
 	}
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, io.EOF)
@@ -31,20 +30,24 @@ func Away(err error) bool {
 // late is a client whose calls fail until it has connected.
 type late struct {
 	client  atomic.Pointer[rueidis.Client] // one that cannot dial, then the one that connect returned
+	known   atomic.Pointer[rueidis.Client] // the one that connect returned
 	none    rueidis.Client                 // the one that cannot dial
-	mode    rueidis.ClientMode             // until there is another
 	failure atomic.Pointer[error]          // of the last attempt
 	closed  context.Context                //nolint:containedctx // ended by Close
 	close   context.CancelFunc
 }
 
-const lateRetry = time.Second // between two attempts to connect
+const (
+	lateRetry = time.Second // between two attempts to connect
+	// The mode is known so long before commands are built for it. A call whose keys were checked for a single
+	// Redis may have keys of several slots, and the builder of a cluster panics on them.
+	lateSwitch = 50 * time.Millisecond
+)
 
 // Late returns a client whose calls fail until connect returns a client, which is called every second.
-// They fail with its last error, at first with failure. Until then, the client has the mode. That of a
-// cluster is safe if Redis may be one or not. Close ends the attempts.
-func Late(failure error, mode rueidis.ClientMode, connect func() (rueidis.Client, error)) rueidis.Client {
-	l := &late{mode: mode}
+// They fail with its last error, at first with failure. Close ends the attempts.
+func Late(failure error, connect func() (rueidis.Client, error)) rueidis.Client {
+	l := new(late)
 	l.failure.Store(&failure)
 	l.closed, l.close = context.WithCancel(context.Background())
 	// NewClient returns a client of a single server also if it cannot dial.
@@ -69,6 +72,8 @@ func (l *late) connect(connect func() (rueidis.Client, error)) {
 		}
 		client, err := connect()
 		if err == nil {
+			l.known.Store(&client)
+			time.Sleep(lateSwitch)
 			l.client.Store(&client)
 			context.AfterFunc(l.closed, client.Close)
 			return
@@ -98,13 +103,18 @@ func (l *late) ready(commands ...rueidis.Completed) rueidis.Client {
 func (l *late) B() rueidis.Builder { return l.now().B() }
 
 func (l *late) Mode() rueidis.ClientMode {
-	if client := l.now(); client != l.none {
-		return client.Mode()
+	if client := l.known.Load(); client != nil {
+		return (*client).Mode()
 	}
-	return l.mode
+	return l.none.Mode()
 }
 
-func (l *late) Nodes() map[string]rueidis.Client { return l.now().Nodes() }
+func (l *late) Nodes() map[string]rueidis.Client {
+	if client := l.now(); client != l.none {
+		return client.Nodes()
+	}
+	return nil
+}
 
 func (l *late) Close() { l.close() }
 

@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 )
 
 // Nodes knows which node of a Redis Cluster has which slots. It may be a minute old: rueidis routes the
-// calls. If CLUSTER SLOTS is forbidden, it knows none.
+// calls. If CLUSTER SLOTS is forbidden, the cluster counts as one node.
 type Nodes struct {
 	redis rueidis.Client
 
@@ -33,8 +34,11 @@ const (
 	movedSlotsAge = time.Second
 )
 
-// slotsTimeout bounds the question for the slots, which may reach a node that hangs.
-const slotsTimeout = 5 * time.Second
+// The bounds of a question for the slots, which may reach nodes that hang.
+const (
+	slotsTimeout = 5 * time.Second
+	nodesAsked   = 4
+)
 
 // NewNodes returns the Nodes of a Redis.
 func NewNodes(redis rueidis.Client) *Nodes { return &Nodes{redis: redis} }
@@ -62,8 +66,9 @@ func (n *Nodes) rangeOf(slot int64) slotRange {
 	return slots[i]
 }
 
-// Node returns the address of the node of a key. It is "" if there is only one, or if it is not known
-// yet. With moved, it may be a second old, else a minute.
+// Node returns the node of a key: its address on a cluster, or "" for the only one. While the address is
+// not known, the slot counts as a node of its own. With moved, the answer may be a second old, else a
+// minute.
 func (n *Nodes) Node(key string, moved bool) string {
 	if n.single() {
 		return ""
@@ -73,21 +78,35 @@ func (n *Nodes) Node(key string, moved bool) string {
 		age = movedSlotsAge
 	}
 	n.refresh(age)
-	return n.rangeOf(int64(Slot(key))).node
+	slot := int64(Slot(key))
+	if r := n.rangeOf(slot); r != (slotRange{}) {
+		return r.node
+	}
+	return slotNode + strconv.FormatInt(slot, 10)
 }
 
-// Address returns the address of a node for reports and errors, also of the only one.
+// slotNode begins the node of a slot whose address is not known.
+const slotNode = "slot "
+
+// Address returns the address of a node for reports and errors, "" if it is unknown.
 func (n *Nodes) Address(node string) string {
-	if node != "" || n.redis == nil || !n.single() {
+	switch {
+	case strings.HasPrefix(node, slotNode):
+		return ""
+	case node != "" || n.redis == nil || !n.single():
 		return node
 	}
-	for address := range n.redis.Nodes() {
-		return address
+	nodes := n.redis.Nodes()
+	for address := range nodes {
+		if len(nodes) == 1 {
+			return address
+		}
 	}
-	return ""
+	return "" // with replicas, it is unknown which one is the master
 }
 
-// refresh asks for the slots, in the background, unless that was done within age.
+// refresh asks for the slots, in the background, unless that was done within age. It asks several nodes,
+// since one may hang. The first answer counts.
 func (n *Nodes) refresh(age time.Duration) {
 	now, asked := time.Now().UnixNano(), n.asked.Load()
 	since := time.Duration(now - asked) // below 0 if the clock was set back
@@ -97,28 +116,102 @@ func (n *Nodes) refresh(age time.Duration) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), slotsTimeout)
 		defer cancel()
-		reply, err := n.redis.Do(ctx, n.redis.B().ClusterSlots().Build()).ToArray()
-		if err == nil {
-			n.set(reply)
+		replies, asks := make(chan rueidis.RedisResult, nodesAsked), 0
+		for _, node := range n.redis.Nodes() { // in random order
+			if asks == nodesAsked {
+				break
+			}
+			asks++
+			go func() { replies <- node.Do(ctx, node.B().ClusterSlots().Build()) }()
+		}
+		for range asks {
+			result := <-replies
+			switch reply, err := result.ToArray(); {
+			case err == nil:
+				n.set(reply)
+				return
+			case Answers(err) && n.known() == nil: // the slots are forbidden: all are of one node
+				n.slots.Store(&[]slotRange{{last: 1<<14 - 1}})
+				return
+			}
 		}
 	}()
 }
 
 // set reads a reply to CLUSTER SLOTS: of each range its first and last slot and its nodes, the master
-// first.
+// first. A node that has failed is in no reply. While rueidis still sends calls to it, its slots stay its
+// own.
 func (n *Nodes) set(reply []rueidis.RedisMessage) {
 	var slots []slotRange
+	present := make(map[string]bool)
 	for _, message := range reply {
 		r := ReadReply(message)
-		first, last, master := r.Number(), r.Number(), ReadReply(r.Next())
-		host := master.Next()
-		name, err := host.ToString() // nil, as "", is the host that was asked
-		node := net.JoinHostPort(name, strconv.FormatInt(master.Number(), 10))
-		if err != nil && !rueidis.IsRedisNil(err) || !r.OK() || !master.OK() {
+		first, last, master := r.Number(), r.Number(), ""
+		for r.Len() > 0 {
+			address, ok := addressOf(ReadReply(r.Next()))
+			if present[address] = true; master == "" {
+				master = address
+			}
+			if !ok {
+				return
+			}
+		}
+		if !r.OK() || master == "" {
 			return
 		}
-		slots = append(slots, slotRange{first, last, node})
+		slots = append(slots, slotRange{first, last, master})
+	}
+	reached := n.redis.Nodes()
+	for _, r := range n.known() {
+		if reached[r.node] != nil && !present[r.node] {
+			return
+		}
 	}
 	slices.SortFunc(slots, func(a, b slotRange) int { return int(a.last - b.last) })
 	n.slots.Store(&slots)
+}
+
+// addressOf reads the address of a node of CLUSTER SLOTS. No host, or "", is the host that was asked.
+func addressOf(r Reply) (address string, ok bool) {
+	message := r.Next()
+	host, err := message.ToString()
+	address = net.JoinHostPort(host, strconv.FormatInt(r.Number(), 10))
+	return address, r.OK() && (err == nil || rueidis.IsRedisNil(err))
+}
+
+// crcTable is CRC-16/XMODEM (polynomial 0x1021) by byte: the hash of Redis Cluster.
+var crcTable = func() (table [256]uint16) {
+	for i := range table {
+		crc := uint16(i) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+		table[i] = crc
+	}
+	return table
+}()
+
+// Slot returns the hash slot of a key on a Redis Cluster: the hash of its tag.
+func Slot(key string) uint16 {
+	tag := Tag(key)
+	var crc uint16
+	for i := range len(tag) {
+		crc = crc<<8 ^ crcTable[byte(crc>>8)^tag[i]]
+	}
+	return crc % 16384
+}
+
+// Tag returns the hash tag of a key: the text between the first "{" and the first "}" after it. If
+// that is empty or missing, it is the whole key.
+func Tag(key string) string {
+	if open := strings.IndexByte(key, '{'); open >= 0 {
+		if length := strings.IndexByte(key[open+1:], '}'); length > 0 {
+			return key[open+1 : open+1+length]
+		}
+	}
+	return key
 }

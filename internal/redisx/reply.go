@@ -1,6 +1,33 @@
 package redisx
 
-import "github.com/redis/rueidis"
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/redis/rueidis"
+)
+
+// unable are the codes of the error replies of a server that cannot serve: it starts, runs a script for too
+// long, is a replica, cannot write, or does not have the slot.
+var unable = []string{"LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "OOM", "MISCONF", "CLUSTERDOWN",
+	"TRYAGAIN"}
+
+// isUnable reports whether the text of an error reply says that its server cannot serve.
+func isUnable(reply string) bool {
+	// rueidis removes "ERR ". Redis 6 names the error of a command in a script at the end.
+	if _, inner, ok := strings.Cut(reply, ": -"); ok && strings.HasPrefix(reply, "Error running script") {
+		reply = inner
+	}
+	code, _, _ := strings.Cut(reply, " ")
+	return slices.Contains(unable, code) || strings.HasPrefix(reply, "max number of clients reached")
+}
+
+// Answers reports whether an error is the reply of a server that can serve. It refused this call alone.
+func Answers(err error) bool {
+	var reply *rueidis.RedisError
+	return errors.As(err, &reply) && !reply.IsNil() && !isUnable(reply.Error())
+}
 
 // Reply reads the elements of an array in their order. An element that is absent or of another type
 // is its zero value, and makes the reply bad.

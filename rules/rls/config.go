@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/health"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
@@ -53,12 +54,13 @@ type Server struct {
 	ratelimit.UnimplementedRateLimitServiceServer
 
 	config   Config
-	cluster  bool
+	engine   *engine.Engine
 	guard    *guard.Guard
 	rules    atomic.Pointer[Rules]
 	metrics  *metrics
 	failures *guard.FailureLog
 	health   *health.Server
+	refused  atomic.Bool // Redis refuses the password
 
 	files rulefile.Watcher
 }

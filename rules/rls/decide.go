@@ -128,7 +128,7 @@ func onlyPeek(lanes []*lane, slot string) {
 // slotOf returns the part of a limiter's name that selects its slot in a cluster, "" on a single
 // Redis. One call can decide the limiters for which it is equal.
 func (s *Server) slotOf(name string) string {
-	if !s.cluster {
+	if !s.engine.Cluster() {
 		return ""
 	}
 	return redisx.Tag(name)

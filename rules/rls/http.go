@@ -16,7 +16,8 @@ import (
 // Handler returns the HTTP side of the service. It is for operators and proxies, and not for their
 // clients: any caller of it can use up the limits of all clients.
 //
-//   - /healthcheck: 200 and OK, or 500 after [Server.Shutdown].
+//   - /healthcheck: 200 and OK, or 500 after [Server.Shutdown], and in [Serve] while Redis refuses the
+//     password.
 //   - POST /json: takes a RateLimitRequest as JSON. It answers with JSON and 200, or 429 for a
 //     request over a limit. A malformed request gets 400, one above 64 KiB, 256 descriptors or 64
 //     entries of one gets 413. It answers 500 if Redis does not answer.
@@ -41,7 +42,11 @@ func (s *Server) Handler() http.Handler {
 func (s *Server) healthcheck(w http.ResponseWriter, r *http.Request) {
 	answer, err := s.health.Check(r.Context(), new(grpc_health_v1.HealthCheckRequest))
 	if err != nil || answer.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
-		http.Error(w, "shutting down", http.StatusInternalServerError)
+		reason := "shutting down"
+		if s.refused.Load() {
+			reason = "Redis refuses the password"
+		}
+		http.Error(w, reason, http.StatusInternalServerError)
 		return
 	}
 	_, _ = io.WriteString(w, "OK")

@@ -4,11 +4,14 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/redis/rueidis"
 	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
 // The bounds of a gRPC connection in Serve.
@@ -57,6 +60,7 @@ func Serve(ctx context.Context, c Config) error {
 	var running sync.WaitGroup
 	running.Go(func() { ended <- s.Watch(watching) })
 	running.Go(func() { s.reloadAt(watching, c.Reload) })
+	running.Go(func() { s.watchPassword(watching) })
 	if c.GRPC != nil {
 		running.Go(func() { ended <- server.Serve(c.GRPC) })
 	}
@@ -77,6 +81,36 @@ func Serve(ctx context.Context, c Config) error {
 	stop(server, web)
 	running.Wait()
 	return err
+}
+
+// pingInterval is the time between two checks of the password.
+const pingInterval = 2 * time.Second
+
+// watchPassword makes the health report whether Redis refuses the password of a new connection. Another
+// failure of Redis does not change the health: an end of the service would not help.
+func (s *Server) watchPassword(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pingInterval):
+		}
+		// The call has no deadline, whose end would close the connection.
+		redis := s.engine.Redis()
+		err := redis.Do(ctx, redis.B().Ping().Build()).Error()
+		said, answered := rueidis.IsRedisErr(err)
+		refused := answered && (strings.HasPrefix(said.Error(), "WRONGPASS") || strings.HasPrefix(said.Error(), "NOAUTH"))
+		if err != nil && !answered || s.refused.Swap(refused) == refused {
+			continue
+		}
+		if refused {
+			s.config.Log.Error("rls: Redis refuses the password, the health reports it", "error", said)
+			s.setHealth(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+		} else {
+			s.config.Log.Info("rls: Redis accepts the password")
+			s.setHealth(grpc_health_v1.HealthCheckResponse_SERVING)
+		}
+	}
 }
 
 // Shutdown makes the health report that the service is about to end. Requests are answered as

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -152,6 +153,37 @@ func TestServe_Drain_ReportsNotServingAndAnswers(t *testing.T) {
 
 	s.HTTP.Close() // ends the drain, since no request can arrive over HTTP
 	assert.ErrorIs(t, s.stop(), net.ErrClosed)
+}
+
+// Another error of Redis does not change the health.
+func TestServe_PasswordRefused_HealthReportsIt(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		memory, log := redistest.NewListener(), new(redistest.Log)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- rls.Serve(ctx, rls.Config{Client: client, HTTP: memory, Log: slog.New(slog.NewTextHandler(log, nil))})
+		}()
+		for _, c := range []struct {
+			failure string
+			want    int
+		}{
+			{"LOADING", 200}, {"WRONGPASS invalid", 500}, {"WRONGPASS invalid", 500}, {"", 200},
+			{"NOAUTH Authentication required.", 500}, {"LOADING", 200},
+		} {
+			f.Redis.SetError(c.failure)
+			time.Sleep(3 * time.Second)
+			conn := memory.Dial()
+			_, err := conn.Write([]byte(healthRequest))
+			require.NoError(t, err)
+			assert.Equal(t, c.want, answered(t, conn), c.failure)
+			conn.Close()
+		}
+		assert.Equal(t, 2, strings.Count(log.String(), "Redis refuses the password"))
+		assert.Equal(t, 2, strings.Count(log.String(), "Redis accepts the password"))
+		cancel()
+		assert.NoError(t, <-ended)
+	})
 }
 
 // A client that begins requests and does not end them holds a bounded number of them on a

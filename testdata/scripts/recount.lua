@@ -48,9 +48,7 @@ local value = stored and stored + 0
 local ttl = keepAlive == '0' and call('PTTL', KEYS[1])
 local expired, setTTL = call('ZCOUNT', permitsKey, '-inf', ended), call('PTTL', permitsKey)
 local grants = call('ZCARD', permitsKey)
-if grants > 8192 then
-  grants = 0
-elseif value or grants > 0 then
+if grants <= 8192 and (value or grants > 0) then
   local function permitsOf(member)
     local a, b, c, d = string.byte(member, -4, -1)
     return d and a + b * 256 + c * 65536 + d * 16777216
@@ -93,4 +91,4 @@ elseif value or grants > 0 then
     end
   end
 end
-return {DONE, rate, math.min(interval, 9007199254740992), grants}
+return {DONE, rate, math.min(interval, 9007199254740992)}

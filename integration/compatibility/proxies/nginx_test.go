@@ -1,17 +1,28 @@
 package proxies
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// nginxConf is the configuration of docs/rules.md, with ports and files of the test.
+// nginxConf is the configuration of docs/forward-auth.md, with ports and files of the test.
 const nginxConf = `
 daemon off;
 pid DIR/pid;
@@ -31,6 +42,7 @@ http {
 			auth_request_set $limit_left $upstream_http_ratelimit_remaining;
 			auth_request_set $limit_retry $upstream_http_retry_after;
 			error_page 403 = @limited;
+			error_page 500 = @unavailable;
 			add_header RateLimit-Remaining $limit_left;
 			proxy_pass http://UPSTREAM;
 		}
@@ -43,39 +55,133 @@ http {
 			proxy_set_header X-Forwarded-Uri $request_uri;
 			proxy_set_header X-Forwarded-Host $host;
 			proxy_set_header X-Forwarded-For $remote_addr;
+			# error_page 502 504 = @absent;
 		}
 		location @limited {
+			if ($limit_retry = "") { return 403; }
 			add_header Retry-After $limit_retry always;
 			return 429;
 		}
+		location @unavailable { return 503; }
+		location @absent { return 204; }
 	}
 }
 `
 
-// nginx limits requests by the rules, and returns 429 for its 403.
-func TestNginx_AuthRequest_LimitsRequests(t *testing.T) {
+// nginxAt starts nginx with a configuration and returns its URL. The peer is 127.0.0.1 here, like a
+// proxy: another address stands for the client.
+func nginxAt(t *testing.T, conf string, replace ...string) string {
+	t.Helper()
 	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin") // where Debian has it
 	program, err := exec.LookPath("nginx")
 	require.NoError(t, err, "no nginx: install nginx-light, as make test-proxies does")
-	s := start(t)
 	dir, listen := t.TempDir(), port(freePort(t))
 	file := filepath.Join(dir, "nginx.conf")
-	// The peer is 127.0.0.1 here, like a proxy: another address stands for the client.
-	text := strings.NewReplacer("DIR", dir, "LISTEN", listen, "UPSTREAM", strings.TrimPrefix(s.upstream.URL, "http://"),
-		"SERVICE", port(s.http), "$remote_addr", "203.0.113.9").Replace(nginxConf)
+	replace = append(replace, "DIR", dir, "LISTEN", listen, "$remote_addr", "203.0.113.9")
+	text := strings.NewReplacer(replace...).Replace(conf)
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	proxy(t, "http://"+listen+"/_limit", program, "-e", "stderr", "-p", dir, "-c", file)
+	return "http://" + listen
+}
 
+// nginx limits requests by the rules, and returns 429 for its 403.
+func TestNginx_AuthRequest_LimitsRequests(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/forward-auth.md")
+	require.NoError(t, err)
+	_, shown, _ := strings.Cut(string(page), "```nginx\n")
+	shown, _, _ = strings.Cut(shown, "```")
+	shown = strings.NewReplacer("http://program", "http://UPSTREAM", "http://limits:8080", "http://SERVICE").Replace(shown)
+	for line := range strings.Lines(shown) {
+		assert.Contains(t, nginxConf, strings.TrimSpace(line))
+	}
+
+	s := start(t)
+	upstream := strings.TrimPrefix(s.upstream.URL, "http://")
+	at := nginxAt(t, nginxConf, "UPSTREAM", upstream, "SERVICE", port(s.http))
 	var got []string
-	for _, path := range []string{"/login", "/login?x=1", "/login", "/login", "/banned", "/", "/forbidden", "/"} {
-		got = append(got, path+" "+get(t, "http://"+listen+path, "RateLimit-Remaining"))
+	for _, path := range []string{
+		"/login", "/login?x=1", "/login", "/login", "/banned", "/", "/forbidden", "/", "/a/..%2F",
+	} {
+		got = append(got, path+" "+get(t, at+path, "RateLimit-Remaining"))
 	}
 	assert.Equal(t, []string{
-		"/login 200 left 2", "/login?x=1 200 left 1", "/login 200 left 0", "/login 429 retry", "/banned 429", "/ 200 left 1",
-		"/forbidden 403", "/ 429 retry",
+		"/login 200 left 2", "/login?x=1 200 left 1", "/login 200 left 0", "/login 429 retry", "/banned 403", "/ 200 left 1",
+		"/forbidden 403", "/ 429 retry", "/a/..%2F 403",
 	}, got, "a 403 of the program stays a 403")
 	assert.EqualValues(t, 5, s.served.Load(), "rejected requests do not reach the program")
 
 	require.NoError(t, s.redis.Kill())
-	assert.Equal(t, "500", get(t, "http://"+listen+"/", ""), "on_failure: closed")
+	assert.Equal(t, "503", get(t, at+"/", ""), "on_failure: closed")
+
+	absent := port(freePort(t))
+	assert.Equal(t, "503", get(t, nginxAt(t, nginxConf, "UPSTREAM", upstream, "SERVICE", absent)+"/", ""))
+	open := strings.Replace(nginxConf, "# error_page", "error_page", 1)
+	assert.Equal(t, "200", get(t, nginxAt(t, open, "UPSTREAM", upstream, "SERVICE", absent)+"/", ""))
+	assert.Equal(t, "503", get(t, nginxAt(t, open, "UPSTREAM", upstream, "SERVICE", port(s.http))+"/", ""),
+		"on_failure: closed, of a service that answers")
+}
+
+// limitReqConf has the two kinds of nginx's own limits.
+const limitReqConf = `
+daemon off;
+pid DIR/pid;
+error_log stderr;
+events {}
+http {
+	access_log off;
+	client_body_temp_path DIR/body;
+	proxy_temp_path DIR/proxy;
+	fastcgi_temp_path DIR/fastcgi;
+	uwsgi_temp_path DIR/uwsgi;
+	scgi_temp_path DIR/scgi;
+	limit_req_zone $remote_addr zone=one:1m rate=10r/s;
+	limit_req_zone $remote_addr zone=two:1m rate=10r/s;
+	server {
+		listen LISTEN;
+		location /nodelay { limit_req zone=one burst=20 nodelay; proxy_pass http://UPSTREAM; }
+		location /delay { limit_req zone=two burst=20; proxy_pass http://UPSTREAM; }
+	}
+}
+`
+
+// TestNginx_LimitReq_IsAPolicy: 30 requests at once get the same from nginx and from a middleware.
+func TestNginx_LimitReq_IsAPolicy(t *testing.T) {
+	conn := servers.Connect(t, rueidis.ClientOption{InitAddress: []string{servers.Single(t).Addr()}, DisableCache: true})
+	client := rratelimiter.New(conn)
+	hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
+	upstream := httptest.NewServer(hello)
+	defer upstream.Close()
+	mux := http.NewServeMux()
+	mux.Handle("/nodelay", httplimit.Middleware(httplimit.All(limit.New(client, "nodelay",
+		limit.TokenBucket{Capacity: 21, Refill: 10, Interval: time.Second})))(hello))
+	mux.Handle("/delay", httplimit.Middleware(httplimit.All(limit.New(client, "delay",
+		limit.TokenBucket{Capacity: 1, Refill: 10, Interval: time.Second})), httplimit.Wait(2*time.Second))(hello))
+	ours := httptest.NewServer(mux)
+	defer ours.Close()
+	theirs := nginxAt(t, limitReqConf, "UPSTREAM", strings.TrimPrefix(upstream.URL, "http://"))
+	for _, path := range []string{"/nodelay", "/delay"} {
+		for _, at := range []string{theirs, ours.URL} {
+			served, took := 0, time.Duration(0)
+			var mu sync.Mutex
+			var all sync.WaitGroup
+			begin := time.Now()
+			for range 30 {
+				all.Go(func() {
+					if strings.HasPrefix(get(t, at+path, ""), "200") {
+						mu.Lock()
+						defer mu.Unlock()
+						served, took = served+1, time.Since(begin)
+					}
+				})
+			}
+			all.Wait()
+			t.Log(at+path, served, took)
+			assert.InDelta(t, 21, served, 2)
+			if path == "/delay" {
+				assert.InDelta(t, 2, took.Seconds(), 0.4)
+			} else {
+				assert.Less(t, took, time.Second)
+			}
+		}
+	}
 }

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) { os.Exit(leaks.Main(m)) }
 
 // A single server or one of three masters hangs, is killed, or is slow. The mode decides its requests
 // at once, and the other masters decide theirs, with much and with little traffic. A slow server still
-// decides. A busy machine may end an outage and begin it again.
+// decides. The program has the documented rights. A busy machine may end an outage and begin it again.
 func TestOutages_FailureModes_DecideAsDocumented(t *testing.T) {
 	for fault, f := range map[string]func(s *servers.Server) (repair func() error){
 		"hung":   func(s *servers.Server) func() error { require.NoError(t, s.Pause()); return s.Resume },
@@ -45,7 +45,7 @@ func TestOutages_FailureModes_DecideAsDocumented(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, masters: %d", fault, masters), func(t *testing.T) {
 				t.Parallel()
 				broken, addrs, names := startMasters(t, masters)
-				client := rratelimiter.New(servers.Connect(t, rueidis.ClientOption{InitAddress: addrs}))
+				client := rratelimiter.New(servers.Connect(t, option(addrs)))
 				var loads []*load
 				for _, mode := range []limit.FailureMode{limit.Open, limit.Closed, limit.Local(0.1)} {
 					for _, pause := range []time.Duration{5 * time.Millisecond, 1200 * time.Millisecond} {
@@ -74,6 +74,62 @@ func TestOutages_FailureModes_DecideAsDocumented(t *testing.T) {
 	}
 }
 
+// A program starts beside a master that hangs. The others decide at once.
+func TestStart_OneMasterHangs_OthersDecide(t *testing.T) {
+	t.Parallel()
+	for range 3 {
+		broken, addrs, names := startMasters(t, 3)
+		require.NoError(t, broken.Pause())
+		client := rratelimiter.New(servers.Connect(t, option(addrs)))
+		l := startLoad(t, client, limit.Closed, names, 20*time.Millisecond)
+		time.Sleep(3 * time.Second)
+		l.stop()
+		l.done.Wait()
+		others := 0
+		for _, d := range l.decisions {
+			if d.key != names[0] && d.result != limit.Canceled {
+				others++
+				assert.Equal(t, limit.Acquired, d.result, "%+v", d)
+			}
+		}
+		assert.Greater(t, others, 50)
+		for _, change := range l.changes { // the first call is sent before the nodes are known
+			assert.Contains(t, []string{" false", " true", broken.Addr() + " false"}, change)
+		}
+		require.NoError(t, broken.Resume())
+		t.Logf("%d decided by the other masters: %v", others, l.changes)
+	}
+}
+
+// A master hangs, and its replica takes over. While the client sends calls to the one that hangs, that is the
+// one that is down, and no request waits after the first ones.
+func TestFailover_OfAHungMaster_BlamesNoOther(t *testing.T) {
+	t.Parallel()
+	c := servers.NewCluster(t, rights...)
+	slot, err := c.SlotOf(t.Context(), "{web:client}")
+	require.NoError(t, err)
+	broken, err := c.MasterOf(t.Context(), slot)
+	require.NoError(t, err)
+	client := rratelimiter.New(servers.Connect(t, option(c.Addrs())))
+	l := startLoad(t, client, limit.Closed, []string{"client"}, 5*time.Millisecond)
+	time.Sleep(time.Second)
+	require.NoError(t, broken.Pause())
+	require.Eventually(t, func() bool { return !l.isUp() }, time.Minute, 5*time.Millisecond)
+	require.Eventually(t, l.isUp, time.Minute, 5*time.Millisecond)
+	time.Sleep(time.Second)
+	l.stop()
+	l.done.Wait()
+	waited := 0
+	for _, d := range l.decisions {
+		if d.took > deadline/2 && d.result != limit.Canceled {
+			waited++
+		}
+	}
+	assert.LessOrEqual(t, waited, 1, "%+v", l.changes)
+	assert.Equal(t, []string{broken.Addr() + " false", broken.Addr() + " true"}, l.changes)
+	require.NoError(t, broken.Resume())
+}
+
 // slow stops and continues a server, so that its answers take up to a quarter of the deadline.
 func slow(s *servers.Server) (end func() error) {
 	ctx, stop := context.WithCancel(context.Background())
@@ -89,14 +145,23 @@ func slow(s *servers.Server) (end func() error) {
 	return func() error { stop(); done.Wait(); return s.Resume() }
 }
 
+// rights are arguments of a server with a user that has the rights in docs/compatibility.md.
+var rights = []string{"--user", "web", "on", ">secret", "~{web:*", "+@connection", "+cluster|slots", "+cluster|shards",
+	"+evalsha", "+eval", "+get", "+set", "+unlink"}
+
+func option(addrs []string) rueidis.ClientOption {
+	return rueidis.ClientOption{InitAddress: addrs, Username: "web", Password: "secret", DisableCache: true}
+}
+
 // startMasters starts a server, or a cluster of three masters. It returns a master, all addresses, and
 // a name in the slots of each master, the first one's first.
 func startMasters(t *testing.T, masters int) (first *servers.Server, addrs, names []string) {
 	if masters == 1 {
-		first = servers.Single(t)
+		first = servers.Single(t, rights...)
 		return first, []string{first.Addr()}, []string{"client"}
 	}
-	c := servers.NewCluster(t, "--cluster-require-full-coverage", "no", "--cluster-replica-no-failover", "yes")
+	c := servers.NewCluster(t, append(rights, "--cluster-require-full-coverage", "no", "--cluster-replica-no-failover",
+		"yes")...)
 	var found []*servers.Server
 	for i := 0; len(found) < masters; i++ {
 		name := fmt.Sprintf("client%d", i)

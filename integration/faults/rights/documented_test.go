@@ -9,12 +9,14 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/fallback"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -129,18 +131,122 @@ func TestPolicies_DocumentedRights_AreEnough(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The calls of package rratelimiter.
-func TestRedisson_DocumentedRights_AreEnough(t *testing.T) {
-	t.Parallel()
+// redissonRights returns the commands of package rratelimiter in docs/compatibility.md.
+func redissonRights(t *testing.T) (rights []string) {
+	t.Helper()
 	page, err := os.ReadFile("../../../docs/compatibility.md")
 	require.NoError(t, err)
 	_, text, ok := strings.Cut(string(page), "## Rights")
 	require.True(t, ok)
 	text, _, _ = strings.Cut(text, "Package `limit`")
-	var rights []string
 	for _, found := range regexp.MustCompile("`([A-Z]+)`").FindAllStringSubmatch(text, -1) {
 		rights = append(rights, found[1])
 	}
+	return rights
+}
+
+// patternsOf are the documented patterns of keys of a kind of names.
+type patternsOf struct {
+	name            string
+	redisson, limit []string
+}
+
+func documentedPatterns(t *testing.T) (all []patternsOf) {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/compatibility.md")
+	require.NoError(t, err)
+	_, text, ok := strings.Cut(string(page), "| names such as |")
+	require.True(t, ok)
+	text, _, _ = strings.Cut(text, "\n\n")
+	quoted := func(cell string) (texts []string) {
+		for _, found := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1) {
+			texts = append(texts, found[1])
+		}
+		return texts
+	}
+	for row := range strings.Lines(text) {
+		if cells := strings.Split(row, "|"); len(cells) == 5 && strings.Contains(cells[1], "`") {
+			all = append(all, patternsOf{quoted(cells[1])[0], quoted(cells[2]), quoted(cells[3])})
+		}
+	}
+	require.Len(t, all, 3)
+	return all
+}
+
+// Every call has exactly the documented commands and keys, with names of each kind. So has an outage: it ends,
+// and no caller that waits begins one.
+func TestKeys_DocumentedPatterns_AreEnough(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	r := rratelimiter.Rate{Permits: rate, Interval: interval}
+	always := []string{"EVALSHA", "EVAL"}
+	for _, row := range documentedPatterns(t) {
+		s.now = time.Now()
+		weak := s.allowedOn(t, row.redisson, redissonRights(t), rratelimiter.WithClientID(s.id)).Limiter(row.name)
+		for _, c := range calls(weak, r) {
+			if c.name == "Rename" || c.name == "RenameNX" || c.name == "Copy" {
+				continue // to a name that has other keys
+			}
+			s.do(t, "FLUSHALL")
+			require.NoError(t, s.all.Limiter(row.name).SetRate(t.Context(), r))
+			require.NoError(t, c.do(t.Context()), "%s of %q", c.name, row.name)
+		}
+		s.outage(t, weak)
+		for name, policy := range policies {
+			s.do(t, "FLUSHALL")
+			commands := append(slices.Clone(always), documentedRights(t)[name]...)
+			client := s.allowedOn(t, row.limit, commands)
+			l := limit.New(client, row.name, policy)
+			for call, do := range policyCalls(l) {
+				require.NoError(t, do(t.Context()), "%s of %s %q", call, name, row.name)
+			}
+			var taken limit.Taken
+			settles := limit.New(s.allowedOn(t, row.limit, append(commands, "SET", "UNLINK")), row.name, policy)
+			require.NoError(t, redistest.Err(taken.Take(t.Context(), 2, settles)))
+			require.NoError(t, taken.Settle(t.Context(), 1), "%s %q", name, row.name)
+			if name == "SlidingLog" || name == "FixedWindow" {
+				s.do(t, "FLUSHALL")
+				s.allowedOn(t, row.limit, commands)
+				s.outage(t, l)
+			}
+		}
+	}
+}
+
+// outage hangs the server for a moment, with requests to a middleware with the limiter.
+func (s *stage) outage(t *testing.T, l limit.Joinable) {
+	t.Helper()
+	s.do(t, "FLUSHALL")
+	if redisson, ok := l.(*rratelimiter.Limiter); ok {
+		require.NoError(t, s.all.Limiter(redisson.Name()).SetRate(t.Context(),
+			rratelimiter.Rate{Permits: rate, Interval: interval}))
+	}
+	var down atomic.Bool
+	changed := fallback.OnRedisChange(func(_ string, up bool, _ error) { down.Store(!up) })
+	guarded := fallback.New(l, fallback.Deadline(100*time.Millisecond), changed)
+	_, _, err := guarded.TryAcquire(t.Context(), 1)
+	require.NoError(t, err)
+	waiting, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() { _, _ = guarded.Acquire(waiting, rate) }() // checks, while no other call is answered
+	time.Sleep(500 * time.Millisecond)
+	require.False(t, down.Load(), "%s", l.Name())
+	require.NoError(t, s.server.Pause())
+	require.Eventually(t, func() bool {
+		_, _, _ = guarded.TryAcquire(t.Context(), 1)
+		return down.Load()
+	}, time.Minute, 10*time.Millisecond)
+	require.NoError(t, s.server.Resume())
+	require.Eventually(t, func() bool {
+		_, _, err := guarded.TryAcquire(t.Context(), 1)
+		return err == nil && !down.Load()
+	}, time.Minute, 10*time.Millisecond, "%s", l.Name())
+}
+
+// The calls of package rratelimiter.
+func TestRedisson_DocumentedRights_AreEnough(t *testing.T) {
+	t.Parallel()
+	rights := redissonRights(t)
 	s := newStage(t)
 	weak := s.allowed(t, rights, rratelimiter.WithClock(s.clock), rratelimiter.WithClientID(s.id)).Limiter("limiter")
 	for _, r := range []rratelimiter.Rate{

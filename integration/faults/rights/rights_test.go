@@ -28,7 +28,7 @@ import (
 func commands(t *testing.T) []string {
 	t.Helper()
 	var text []byte
-	for _, pattern := range []string{"script.lua", "scripts/*.lua", "scripts/include/*.lua"} {
+	for _, pattern := range []string{"script.lua", "scripts/*.lua", "internal/include/*.lua"} {
 		files, err := filepath.Glob("../../../" + pattern)
 		require.NoError(t, err)
 		require.NotEmpty(t, files)

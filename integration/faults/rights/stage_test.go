@@ -160,7 +160,13 @@ func newStage(t *testing.T) *stage {
 // allowed returns a Client whose user has the right to these commands, and to those of a connection.
 func (s *stage) allowed(t *testing.T, commands []string, opts ...rratelimiter.Option) *rratelimiter.Client {
 	t.Helper()
-	rights := []string{"ACL", "SETUSER", "weak", "reset", "on", ">secret", "~*", "+@connection"}
+	return s.allowedOn(t, []string{"~*"}, commands, opts...)
+}
+
+// allowedOn is allowed for the keys of some patterns.
+func (s *stage) allowedOn(t *testing.T, keys, commands []string, opts ...rratelimiter.Option) *rratelimiter.Client {
+	t.Helper()
+	rights := append([]string{"ACL", "SETUSER", "weak", "reset", "on", ">secret", "+@connection"}, keys...)
 	for _, command := range commands {
 		rights = append(rights, "+"+strings.ToLower(command))
 	}

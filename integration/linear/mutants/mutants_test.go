@@ -39,7 +39,7 @@ default:
 )
 
 var defects = map[string]defect{
-	"a grant is dropped": {"scripts/include/grant.lua", "failed = redis.pcall('ZADD', permitsKey, grantedAt, member)", "failed = 1",
+	"a grant is dropped": {"internal/include/grant.lua", "failed = redis.pcall('ZADD', permitsKey, grantedAt, member)", "failed = 1",
 		"TestLimiter_GoClients"},
 	"a lease is used 1 ms after its end": {"internal/engine/lease.go", "return s.Lasts - max(",
 		"return s.Lasts + time.Millisecond - max(", "TestLeased"},

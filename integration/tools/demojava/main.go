@@ -10,13 +10,13 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"html"
 	"io"
 	"log"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/rratelimiter/rratelimiter/integration/tools/picture"
 	"github.com/rratelimiter/rratelimiter/integration/tools/servers"
 )
 
@@ -53,24 +53,13 @@ func run(out io.Writer) error {
 
 // draw returns a timeline as a picture.
 func draw(timeline string) string {
-	const cell, line, margin = 8, 17, 14
-	var text strings.Builder
-	lines, wide := strings.Split(strings.TrimSpace(timeline), "\n"), 0
+	lines := strings.Split(strings.TrimSpace(timeline), "\n")
 	for i, l := range lines {
-		wide = max(wide, len([]rune(l)))
-		color := "#e6edf3"
 		if strings.Contains(l, " granted ") {
-			color = "#3fb950"
+			lines[i] = "\x1b[32m" + l
 		} else if strings.Contains(l, " denied ") {
-			color = "#f85149"
+			lines[i] = "\x1b[31m" + l
 		}
-		fmt.Fprintf(&text, `<text x="%d" y="%d" fill="%s">%s</text>`+"\n", margin, margin+line*(i+1)-4, color,
-			html.EscapeString(l))
 	}
-	w, h := wide*cell+2*margin, len(lines)*line+2*margin
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" xml:space="preserve" viewBox="0 0 %[1]d %[2]d" width="%[1]d" height="%[2]d">
-<style>text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;white-space:pre}</style>
-<rect width="%[1]d" height="%[2]d" rx="8" fill="#0d1117"/>
-%[3]s</svg>
-`, w, h, text.String())
+	return picture.Terminal(lines)
 }

@@ -7,8 +7,8 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
-waited = tonumber(ARGV[7 + 3] or '')
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+backdate = tonumber(ARGV[7 + 3] or '')
 local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -54,15 +54,16 @@ end
 local free, most, credit = min(free1, free2), min(most1, most2), 9007199254740992
 local runs, flags = ARGV[7 + 1] or '', ARGV[7 + 2] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
-local want = flags == 'do' and most or 0
+local ordered = flags == 'do'
+local want = ordered and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
-  answers = {}
-  local closed, ordered, part = false, flags == 'do', ''
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
+  answers = {}
+  local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
     local n, got = tonumber(text), 0
     times = tonumber(times)
@@ -71,17 +72,17 @@ elseif runs ~= '' or total > most then
       above = true
     else
       if not closed and n <= free - granted and granted <= credit then
-        got = min(times, floor((free - granted) / n), floor((credit - granted) / n) + 1)
+        got = math.min(times, math.floor((free - granted) / n), math.floor((credit - granted) / n) + 1)
         granted = granted + got * n
         answers[#answers + 1] = string.rep('g', got)
       end
       local rest = free - granted
       if upTo ~= '' and got < times and rest >= 1 and rest < n and granted <= credit then
-        answers[#answers + 1], part, got, granted = 'p', format(' %d', rest), got + 1, free
+        answers[#answers + 1], part, got, granted = 'p', string.format(' %d', rest), got + 1, free
       end
       if got < times then
         answers[#answers + 1] = string.rep('n', times - got)
-        want = max(want, upTo == '' and n or 1)
+        want = math.max(want, upTo == '' and n or 1)
         closed = ordered
       end
     end
@@ -137,7 +138,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -207,7 +208,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local most1, end1, length1, renews1 = ARGV[3] + 0, nil, ARGV[4], ARGV[5] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -248,7 +249,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local most1, end1, length1, renews1 = ARGV[2] + 0, nil, ARGV[3], ARGV[4] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -305,7 +306,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local pause = tonumber(ARGV[2])
 local free2, most2, text2 = 9007199254740992, 9007199254740992, call('GET', KEYS[2]) or ''
 local rest2, end2, taken2, permits2, within2 = 0, 0, 0, 0, 0

@@ -7,7 +7,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local function redisson(KEYS, ARGV)
   local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
   local call, find, match, page = redis.call, string.find, string.match, 256
@@ -246,7 +246,7 @@ local function redisson(KEYS, ARGV)
   end
   return limiter
 end
-waited = tonumber(ARGV[11 + 3] or '')
+backdate = tonumber(ARGV[11 + 3] or '')
 local most1, end1, length1, renews1 = ARGV[4] + 0, nil, ARGV[5], ARGV[6] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -290,8 +290,8 @@ if text3 ~= '' then
   end
   if at3 < now then
     local full = at3 + ceil(missing3 / refill3)
-    if waited and full < now then
-      at3, missing3 = max(full, now - waited), 0
+    if backdate and full < now then
+      at3, missing3 = max(full, now - backdate), 0
       early3 = (now - at3) * refill3
     else
       missing3, at3 = max(0, missing3 - (now - at3) * refill3), now
@@ -305,15 +305,16 @@ local free3, most3 = capacity3 - taken3 - (part3 > 0 and 1 or 0) + floor(early3 
 local free, most, credit = min(free1, free2, free3), min(most1, most2, most3), 9007199254740992
 local runs, flags = ARGV[11 + 1] or '', ARGV[11 + 2] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
-local want = flags == 'do' and most or 0
+local ordered = flags == 'do'
+local want = ordered and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
-  answers = {}
-  local closed, ordered, part = false, flags == 'do', ''
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
+  answers = {}
+  local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
     local n, got = tonumber(text), 0
     times = tonumber(times)
@@ -322,17 +323,17 @@ elseif runs ~= '' or total > most then
       above = true
     else
       if not closed and n <= free - granted and granted <= credit then
-        got = min(times, floor((free - granted) / n), floor((credit - granted) / n) + 1)
+        got = math.min(times, math.floor((free - granted) / n), math.floor((credit - granted) / n) + 1)
         granted = granted + got * n
         answers[#answers + 1] = string.rep('g', got)
       end
       local rest = free - granted
       if upTo ~= '' and got < times and rest >= 1 and rest < n and granted <= credit then
-        answers[#answers + 1], part, got, granted = 'p', format(' %d', rest), got + 1, free
+        answers[#answers + 1], part, got, granted = 'p', string.format(' %d', rest), got + 1, free
       end
       if got < times then
         answers[#answers + 1] = string.rep('n', times - got)
-        want = max(want, upTo == '' and n or 1)
+        want = math.max(want, upTo == '' and n or 1)
         closed = ordered
       end
     end
@@ -377,7 +378,7 @@ if granted > 0 then
     if refunded3 > 0 then
       text3 = text3 .. format(' %.0f', refunded3)
     end
-    local life = ceil((missing3 / refill3 + (at3 - now)) / 1000) + 10
+    local life = ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000
     call('SET', KEYS[7], text3, 'PX', format('%d', max(1, min(9007199254740, life))))
   else
     text3 = ''
@@ -408,7 +409,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local most1, end1, length1, renews1 = ARGV[3] + 0, nil, ARGV[4], ARGV[5] ~= ''
 local count1, head1, text1 = 0, false, call('GET', KEYS[1]) or ''
 if text1 ~= '' then
@@ -442,8 +443,8 @@ if text3 ~= '' then
   end
   if at3 < now then
     local full = at3 + ceil(missing3 / refill3)
-    if waited and full < now then
-      at3, missing3 = max(full, now - waited), 0
+    if backdate and full < now then
+      at3, missing3 = max(full, now - backdate), 0
       early3 = (now - at3) * refill3
     else
       missing3, at3 = max(0, missing3 - (now - at3) * refill3), now
@@ -487,7 +488,7 @@ do
       if refunded3 > 0 then
         text3 = text3 .. format(' %.0f', refunded3)
       end
-      local life = ceil((missing3 / refill3 + (at3 - now)) / 1000) + 10
+      local life = ceil((missing3 / refill3 + (at3 - now)) / 1000) + 1000
       call('SET', KEYS[7], text3, 'PX', format('%d', max(1, min(9007199254740, life))))
     else
       text3 = ''
@@ -506,7 +507,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local function redisson(KEYS, ARGV)
   local redis, string, KEYS, ARGV = redis, string, KEYS, ARGV
   local call, find, match, page = redis.call, string.find, string.match, 256
@@ -788,8 +789,8 @@ if text3 ~= '' then
   end
   if at3 < now then
     local full = at3 + ceil(missing3 / refill3)
-    if waited and full < now then
-      at3, missing3 = max(full, now - waited), 0
+    if backdate and full < now then
+      at3, missing3 = max(full, now - backdate), 0
       early3 = (now - at3) * refill3
     else
       missing3, at3 = max(0, missing3 - (now - at3) * refill3), now

@@ -7,8 +7,8 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
-waited = tonumber(ARGV[8 + 3] or '')
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+backdate = tonumber(ARGV[8 + 3] or '')
 local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
 local at1, stored1, next1, epoch1, text1 = now, size1, now, false, call('GET', KEYS[1]) or ''
@@ -21,7 +21,7 @@ if text1 ~= '' then
   at1 = max(now, min(9007199254740992, tonumber(at)))
   stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
   if at1 > next1 then
-    at1 = max(next1, at1 - (waited or 0)) -- from which the permits of a waiter count
+    at1 = max(next1, at1 - (backdate or 0)) -- from which the permits of a waiter count
     stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
   end
   epoch1 = (next1 > at1 or stored1 < size1) and word
@@ -38,15 +38,16 @@ local free, most, credit = min(free1), min(most1), 9007199254740992
 credit = min(credit, credit1)
 local runs, flags = ARGV[8 + 1] or '', ARGV[8 + 2] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
-local want = flags == 'do' and most or 0
+local ordered = flags == 'do'
+local want = ordered and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
-  answers = {}
-  local closed, ordered, part = false, flags == 'do', ''
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
+  answers = {}
+  local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
     local n, got = tonumber(text), 0
     times = tonumber(times)
@@ -55,17 +56,17 @@ elseif runs ~= '' or total > most then
       above = true
     else
       if not closed and n <= free - granted and granted <= credit then
-        got = min(times, floor((free - granted) / n), floor((credit - granted) / n) + 1)
+        got = math.min(times, math.floor((free - granted) / n), math.floor((credit - granted) / n) + 1)
         granted = granted + got * n
         answers[#answers + 1] = string.rep('g', got)
       end
       local rest = free - granted
       if upTo ~= '' and got < times and rest >= 1 and rest < n and granted <= credit then
-        answers[#answers + 1], part, got, granted = 'p', format(' %d', rest), got + 1, free
+        answers[#answers + 1], part, got, granted = 'p', string.format(' %d', rest), got + 1, free
       end
       if got < times then
         answers[#answers + 1] = string.rep('n', times - got)
-        want = max(want, upTo == '' and n or 1)
+        want = math.max(want, upTo == '' and n or 1)
         closed = ordered
       end
     end
@@ -101,7 +102,7 @@ if granted > 0 then
   left1 = slope1 and next1 > at1 and 0 or left1 - granted
   if next1 > at1 or stored1 < size1 then
     text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
-    call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 11)
+    call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001)
   else
     text1 = ''
     call('UNLINK', KEYS[1])
@@ -132,7 +133,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local stable1, size1, cool1 = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local threshold1, slope1 = tonumber(ARGV[7]), tonumber(ARGV[8])
 local at1, stored1, next1, epoch1, text1 = now, size1, now, false, call('GET', KEYS[1]) or ''
@@ -145,7 +146,7 @@ if text1 ~= '' then
   at1 = max(now, min(9007199254740992, tonumber(at)))
   stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
   if at1 > next1 then
-    at1 = max(next1, at1 - (waited or 0)) -- from which the permits of a waiter count
+    at1 = max(next1, at1 - (backdate or 0)) -- from which the permits of a waiter count
     stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
   end
   epoch1 = (next1 > at1 or stored1 < size1) and word
@@ -179,7 +180,7 @@ end
 left1 = slope1 and next1 > at1 and 0 or left1 - granted
 if next1 > at1 or stored1 < size1 then
   text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
-  call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 11)
+  call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001)
 else
   text1 = ''
   call('UNLINK', KEYS[1])
@@ -199,7 +200,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local stable1, size1, cool1 = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local threshold1, slope1 = tonumber(ARGV[6]), tonumber(ARGV[7])
 local at1, stored1, next1, epoch1, text1 = now, size1, now, false, call('GET', KEYS[1]) or ''
@@ -212,7 +213,7 @@ if text1 ~= '' then
   at1 = max(now, min(9007199254740992, tonumber(at)))
   stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
   if at1 > next1 then
-    at1 = max(next1, at1 - (waited or 0)) -- from which the permits of a waiter count
+    at1 = max(next1, at1 - (backdate or 0)) -- from which the permits of a waiter count
     stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
   end
   epoch1 = (next1 > at1 or stored1 < size1) and word
@@ -238,7 +239,7 @@ do
     next1 = next1 - back
     if next1 > at1 or stored1 < size1 then
       text1 = format('%s %.17g %d %d', epoch1, stored1, at1, next1 - at1)
-      call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 11)
+      call('SET', KEYS[1], text1, 'PX', floor((next1 - now + ceil((size1 - stored1) * cool1)) / 1000) + 1001)
     else
       text1 = ''
       call('UNLINK', KEYS[1])
@@ -256,7 +257,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local stable1, size1, cool1 = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local threshold1, slope1 = tonumber(ARGV[5]), tonumber(ARGV[6])
 local at1, stored1, next1, epoch1, text1 = now, size1, now, false, call('GET', KEYS[1]) or ''
@@ -269,7 +270,7 @@ if text1 ~= '' then
   at1 = max(now, min(9007199254740992, tonumber(at)))
   stored1, next1 = min(stored, size1), min(9007199254740992, at + wait)
   if at1 > next1 then
-    at1 = max(next1, at1 - (waited or 0)) -- from which the permits of a waiter count
+    at1 = max(next1, at1 - (backdate or 0)) -- from which the permits of a waiter count
     stored1, next1 = min(size1, stored1 + (at1 - next1) / cool1), at1
   end
   epoch1 = (next1 > at1 or stored1 < size1) and word

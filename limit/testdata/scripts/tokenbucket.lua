@@ -7,8 +7,8 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
-waited = tonumber(ARGV[6 + 3] or '')
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
+backdate = tonumber(ARGV[6 + 3] or '')
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
 local text1 = call('GET', KEYS[1]) or ''
@@ -24,8 +24,8 @@ if text1 ~= '' then
   end
   if at1 < now then
     local full = at1 + ceil(missing1 / refill1)
-    if waited and full < now then
-      at1, missing1 = max(full, now - waited), 0
+    if backdate and full < now then
+      at1, missing1 = max(full, now - backdate), 0
       early1 = (now - at1) * refill1
     else
       missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
@@ -39,15 +39,16 @@ local free1, most1 = capacity1 - taken1 - (part1 > 0 and 1 or 0) + floor(early1 
 local free, most, credit = min(free1), min(most1), 9007199254740992
 local runs, flags = ARGV[6 + 1] or '', ARGV[6 + 2] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
-local want = flags == 'do' and most or 0
+local ordered = flags == 'do'
+local want = ordered and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
-  answers = {}
-  local closed, ordered, part = false, flags == 'do', ''
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
+  answers = {}
+  local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
     local n, got = tonumber(text), 0
     times = tonumber(times)
@@ -56,17 +57,17 @@ elseif runs ~= '' or total > most then
       above = true
     else
       if not closed and n <= free - granted and granted <= credit then
-        got = min(times, floor((free - granted) / n), floor((credit - granted) / n) + 1)
+        got = math.min(times, math.floor((free - granted) / n), math.floor((credit - granted) / n) + 1)
         granted = granted + got * n
         answers[#answers + 1] = string.rep('g', got)
       end
       local rest = free - granted
       if upTo ~= '' and got < times and rest >= 1 and rest < n and granted <= credit then
-        answers[#answers + 1], part, got, granted = 'p', format(' %d', rest), got + 1, free
+        answers[#answers + 1], part, got, granted = 'p', string.format(' %d', rest), got + 1, free
       end
       if got < times then
         answers[#answers + 1] = string.rep('n', times - got)
-        want = max(want, upTo == '' and n or 1)
+        want = math.max(want, upTo == '' and n or 1)
         closed = ordered
       end
     end
@@ -93,7 +94,7 @@ if granted > 0 then
     if refunded1 > 0 then
       text1 = text1 .. format(' %.0f', refunded1)
     end
-    local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 10
+    local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000
     call('SET', KEYS[1], text1, 'PX', format('%d', max(1, min(9007199254740, life))))
   else
     text1 = ''
@@ -122,7 +123,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local capacity1, refill1, interval1 = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
 local text1 = call('GET', KEYS[1]) or ''
@@ -138,8 +139,8 @@ if text1 ~= '' then
   end
   if at1 < now then
     local full = at1 + ceil(missing1 / refill1)
-    if waited and full < now then
-      at1, missing1 = max(full, now - waited), 0
+    if backdate and full < now then
+      at1, missing1 = max(full, now - backdate), 0
       early1 = (now - at1) * refill1
     else
       missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
@@ -162,7 +163,7 @@ if missing1 > 0 then
   if refunded1 > 0 then
     text1 = text1 .. format(' %.0f', refunded1)
   end
-  local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 10
+  local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000
   call('SET', KEYS[1], text1, 'PX', format('%d', max(1, min(9007199254740, life))))
 else
   text1 = ''
@@ -180,7 +181,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local capacity1, refill1, interval1 = ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
 local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
 local text1 = call('GET', KEYS[1]) or ''
@@ -196,8 +197,8 @@ if text1 ~= '' then
   end
   if at1 < now then
     local full = at1 + ceil(missing1 / refill1)
-    if waited and full < now then
-      at1, missing1 = max(full, now - waited), 0
+    if backdate and full < now then
+      at1, missing1 = max(full, now - backdate), 0
       early1 = (now - at1) * refill1
     else
       missing1, at1 = max(0, missing1 - (now - at1) * refill1), now
@@ -231,7 +232,7 @@ do
       if refunded1 > 0 then
         text1 = text1 .. format(' %.0f', refunded1)
       end
-      local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 10
+      local life = ceil((missing1 / refill1 + (at1 - now)) / 1000) + 1000
       call('SET', KEYS[1], text1, 'PX', format('%d', max(1, min(9007199254740, life))))
     else
       text1 = ''
@@ -250,7 +251,7 @@ if now == '' then
   now = time[1] * 1000000 + time[2]
 end
 now = max(0, now)
-local millis, waited = floor(now / 1000), nil -- only acquire has waiters
+local millis, backdate = floor(now / 1000), nil -- only acquire has waiters
 local capacity1, refill1, interval1 = ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0
 local at1, missing1, refunded1, early1, epoch1 = now, 0, 0, 0, false
 local text1 = call('GET', KEYS[1]) or ''
@@ -266,8 +267,8 @@ if text1 ~= '' then
   end
   if at1 < now then
     local full = at1 + ceil(missing1 / refill1)
-    if waited and full < now then
-      at1, missing1 = max(full, now - waited), 0
+    if backdate and full < now then
+      at1, missing1 = max(full, now - backdate), 0
       early1 = (now - at1) * refill1
     else
       missing1, at1 = max(0, missing1 - (now - at1) * refill1), now

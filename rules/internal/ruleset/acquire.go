@@ -113,7 +113,7 @@ func (r *rule) appendLimits(all []jointAcquire, o *opener, a jointAcquire, l *li
 		a.members = guard.Joint{m}
 		if i == 0 {
 			all = append(all, a)
-		} else if a.rules = nil; !all[len(all)-1].join(&a, o.cluster) { // only the first one has the names
+		} else if a.rules = nil; !all[len(all)-1].join(&a, o.cluster()) { // only the first one has the names
 			all = append(all, a)
 		}
 	}
@@ -141,7 +141,7 @@ func (b banned) Name() string { return string(b) }
 func joinAdjacent(all []jointAcquire, o *opener) []jointAcquire {
 	var joined []jointAcquire
 	for i := range all {
-		if i == 0 || !joined[len(joined)-1].join(&all[i], o.cluster) {
+		if i == 0 || !joined[len(joined)-1].join(&all[i], o.cluster()) {
 			joined = append(joined, all[i])
 		}
 	}

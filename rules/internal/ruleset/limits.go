@@ -190,8 +190,7 @@ func (c noRedis) Mode() rueidis.ClientMode { return c.mode }
 
 // checkName returns an error if a domain is not valid in names.
 func checkName(domain string) error {
-	window := limit.FixedWindow{Permits: 1, Interval: time.Second}
-	return guard.CheckLimiter(limit.New(offlineCluster, domain+":rule", window))
+	return guard.CheckLimiter(offlineCluster.Limiter(domain + ":rule"))
 }
 
 func checkRate(rate rratelimiter.Rate) error {

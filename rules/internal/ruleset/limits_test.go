@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -54,11 +55,25 @@ func TestCost_ContentLength_IsRoundedUp(t *testing.T) {
 	}
 }
 
+// changing is a client that learns late that Redis is a single one.
+type changing struct {
+	rueidis.Client
+	mode *rueidis.ClientMode
+}
+
+func (c changing) Mode() rueidis.ClientMode { return *c.mode }
+
+func TestOpener_ModeOfTheClientChanges_IsAskedFor(t *testing.T) {
+	mode := rueidis.ClientModeCluster
+	o := newOpener(rratelimiter.New(changing{mode: &mode}))
+	require.True(t, o.cluster())
+	mode = rueidis.ClientModeStandalone
+	require.False(t, o.cluster())
+}
+
 // Rules of different slots decide one after another.
 func TestAcquires_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
 	o := newOpener(offlineCluster)
-	require.True(t, o.cluster)
-	require.False(t, newOpener(offline).cluster)
 	acquires := func(o *opener, file string) [][]string {
 		v := parsed(t, file)
 		var names [][]string

@@ -1,6 +1,7 @@
 package ruleset
 
 import (
+	"cmp"
 	"sync"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -11,15 +12,20 @@ import (
 
 // opener opens the limiters of requests for one version of the file.
 type opener struct {
-	client  *rratelimiter.Client
-	cluster bool
-	opened  sync.Map // *limits to *openLimits
+	client *rratelimiter.Client
+	opened sync.Map // *limits to *openLimits
 }
 
-func newOpener(client *rratelimiter.Client) *opener {
-	c, err := inside.Open(client)
-	return &opener{client: client, cluster: err == nil && c.Engine.Cluster()}
+func newOpener(client *rratelimiter.Client) *opener { return &opener{client: client} }
+
+// cluster reports whether Redis is a Redis Cluster.
+func (o *opener) cluster() bool {
+	c, err := inside.Open(o.client)
+	return err == nil && c.Engine.Cluster()
 }
+
+// emptyKey is the key of an empty rest of a path, in names of limiters. No other key is encoded so.
+const emptyKey = "%"
 
 // openLimits opens limiters of the same limits.
 type openLimits struct {
@@ -39,7 +45,7 @@ func (o *opener) limits(r *rule, l *limits) *openLimits {
 		opened.limiter = func(string) *limit.Limiter { return all }
 	} else {
 		keyed := limit.NewKeyed(o.client, r.prefix, l.policies...)
-		opened.limiter = func(key string) *limit.Limiter { return keyed.Limiter(guard.Key(key)) }
+		opened.limiter = func(key string) *limit.Limiter { return keyed.Limiter(cmp.Or(guard.Key(key), emptyKey)) }
 	}
 	for _, shared := range l.redisson {
 		var opts []rratelimiter.LimiterOption

@@ -1,3 +1,5 @@
+// Package audit reports problems of limiters and repairs those with one correct repair. An expiry is
+// repaired by PEXPIRE or PERSIST, state that no limiter uses by UNLINK, and drift by the library's count.
 package audit
 
 import (
@@ -9,8 +11,54 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/notation"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
+)
+
+// Severity is the severity of a finding.
+type Severity string
+
+// Severities.
+const (
+	Problem Severity = "problem" // the limiter does not do what it should
+	Note    Severity = "note"    // the limiter works
+)
+
+// Finding is one problem.
+type Finding struct {
+	Kind     string     `json:"kind"`
+	Severity Severity   `json:"severity"`
+	Limiter  names.Name `json:"limiter"`
+	Key      names.Name `json:"key"`
+	Text     string     `json:"text"`
+	Repair   string     `json:"repair,omitempty"` // what the repair does, "" if there is none
+	Result   string     `json:"result,omitempty"` // the result of the repair
+
+	Corrupt bool    `json:"-"` // calls of the libraries fail
+	repair  *repair // nil if there is none
+}
+
+// Kinds of findings.
+const (
+	KindConfig  = "config"  // the configuration is invalid
+	KindValue   = "value"   // the free permits do not match the grants
+	KindOrphan  = "orphan"  // state that no limiter uses
+	KindIdle    = "idle"    // the pair of a client that has taken nothing for an interval
+	KindMember  = "member"  // a member that is not a grant
+	KindExpiry  = "expiry"  // state that expires later or earlier than its limiter
+	KindName    = "name"    // a name whose keys are in several slots, or shared with another name
+	KindWindow  = "window"  // an interval with more permits than the rate
+	KindClock   = "clock"   // grants in the future
+	KindStrange = "strange" // a key named like a policy's with other content
+)
+
+// Values of Finding.Result.
+const (
+	Repaired = "repaired"
+	Failed   = "failed"
+	Changed  = "unchanged, since the limiter has changed meanwhile"
 )
 
 // Check checks the result of a search. It reads at most the given number of pages of grants per pair.
@@ -106,11 +154,16 @@ func (c *checker) pair(ctx context.Context, l *inspect.Redisson, p *inspect.Pair
 		c.add(Problem, KindMember, l.Name, p.PermitsKey, fmt.Sprintf("members that are not grants: %d: calls of the "+
 			"libraries fail when they expire; delete the key, which frees its permits", totals.NotGrants)).Corrupt = true
 	}
-	c.windows(l, p, totals)
+	if totals.Peak > l.Config.Permits {
+		c.add(Problem, KindWindow, l.Name, p.PermitsKey,
+			fmt.Sprintf("%d permits were granted within one interval, up to %s, at a rate of %d: "+
+				"the rate was lowered, permits were released, or a program granted too many",
+				totals.Peak, time.UnixMilli(totals.PeakEnd).UTC().Format(time.RFC3339), l.Config.Permits))
+	}
 	if ahead := totals.Newest - c.Now().UnixMilli(); p.Grants > 0 && ahead > 2000 {
 		c.add(Problem, KindClock, l.Name, p.PermitsKey,
 			fmt.Sprintf("the newest grant is dated %s in the future: synchronise the clocks of the hosts",
-				names.About(time.Duration(ahead)*time.Millisecond)))
+				names.AboutMillis(ahead)))
 	}
 	return c.idle(ctx, l, p, totals)
 }
@@ -123,9 +176,6 @@ func (c *checker) only(l *inspect.Redisson, p *inspect.Pair) *inspect.Found {
 	}
 	return &inspect.Found{Redisson: []*inspect.Redisson{&one}}
 }
-
-// maxCounted is the most grants that the library counts.
-const maxCounted = 8192
 
 // value compares the free permits and the grants with the rate.
 func (c *checker) value(l *inspect.Redisson, p *inspect.Pair, totals *inspect.Totals) {
@@ -155,22 +205,13 @@ func (c *checker) value(l *inspect.Redisson, p *inspect.Pair, totals *inspect.To
 	default:
 		text = fmt.Sprintf("%d permits too many after a release in Java: %s", excess, sum)
 	}
-	if totals.Count > maxCounted {
+	if totals.Count > inside.MostCounted {
 		c.add(Problem, KindValue, l.Name, p.ValueKey, fmt.Sprintf("%s; a count of its permits takes at most %d grants, "+
-			"and it has %d", text, maxCounted, totals.Count))
+			"and it has %d", text, inside.MostCounted, totals.Count))
 		return
 	}
 	c.add(Problem, KindValue, l.Name, p.ValueKey, text).repairs("count the permits, as the Go library does",
 		c.only(l, p), []string{l.Name, p.ValueKey, p.PermitsKey}, nil)
-}
-
-func (c *checker) windows(l *inspect.Redisson, p *inspect.Pair, totals *inspect.Totals) {
-	if totals.Peak > l.Config.Permits {
-		c.add(Problem, KindWindow, l.Name, p.PermitsKey,
-			fmt.Sprintf("%d permits were granted within one interval, up to %s, at a rate of %d: "+
-				"the rate was lowered, permits were released, or a program granted too many",
-				totals.Peak, time.UnixMilli(totals.PeakEnd).UTC().Format(time.RFC3339), l.Config.Permits))
-	}
 }
 
 // idle checks whether a client has ended: its pair stays if the limiter does not expire. Its permits have
@@ -188,4 +229,93 @@ func (c *checker) idle(ctx context.Context, l *inspect.Redisson, p *inspect.Pair
 			unlink(p.ValueKey, p.PermitsKey))
 	}
 	return err
+}
+
+// ttls compares the TTLs of a pair with that of its configuration.
+func (c *checker) ttls(l *inspect.Redisson, p *inspect.Pair) {
+	for _, state := range []struct {
+		key string
+		ttl int64
+	}{{p.ValueKey, p.ValueTTL}, {p.PermitsKey, p.PermitsTTL}} {
+		switch {
+		case state.ttl == inspect.NoKey:
+		case state.ttl == inspect.Forever && (l.TTL >= 0 || l.Config.KeepAlive > 0):
+			after := "is to, by its keep-alive"
+			if l.TTL >= 0 {
+				after = "does in " + names.AboutMillis(l.TTL)
+			}
+			f := c.add(Problem, KindExpiry, l.Name, state.key,
+				fmt.Sprintf("%q never expires, and its limiter %s: it would remain", state.key, after))
+			life := l.TTL
+			if life < 0 { // the repair of the limiter comes first
+				life = l.Config.KeepAlive.Milliseconds()
+			}
+			f.repairs("let it expire with the limiter", c.only(l, p), []string{l.Name, state.key},
+				expire(state.key, life+slack(l, state.key)))
+		case l.TTL == inspect.Forever && l.Config.KeepAlive == 0 && state.ttl >= 0:
+			f := c.add(Problem, KindExpiry, l.Name, state.key,
+				fmt.Sprintf("%q expires in %s, and its limiter never does: taken permits would be freed",
+					state.key, names.AboutMillis(state.ttl)))
+			f.repairs("take its expiry off", c.only(l, p), []string{l.Name, state.key}, persist(state.key))
+		}
+	}
+}
+
+func (c *checker) orphan(ctx context.Context, p *inspect.Pair) error {
+	claim, err := c.Claim(ctx, p)
+	if err != nil || claim.InUse || !p.Exists() {
+		return err
+	}
+	parsed, _ := names.Parse(p.ValueKey)
+	name, reason := parsed.Name(), "no limiter has this name"
+	if l := claim.Other; l != nil {
+		name = l.Name
+		reason = fmt.Sprintf("%q is %v by now, and counts by other keys", l.Name, l.Config.Type)
+	}
+	switch {
+	case !claim.Sure:
+		c.add(Note, KindOrphan, name, p.ValueKey, reason+"; the key may not belong to a limiter, so it stays")
+	case p.ValueTTL != inspect.Forever && p.PermitsTTL != inspect.Forever:
+		longest := names.AboutMillis(max(p.ValueTTL, p.PermitsTTL))
+		c.add(Note, KindOrphan, name, p.ValueKey, fmt.Sprintf("%s; the keys expire in %s", reason, longest))
+	default:
+		f := c.add(Problem, KindOrphan, name, p.ValueKey, reason+", and the keys never expire")
+		f.repairs("delete the keys", &inspect.Found{Orphans: []*inspect.Pair{p}},
+			append([]string{p.ValueKey, p.PermitsKey}, parsed.Names()...), unlink(p.ValueKey, p.PermitsKey))
+	}
+	return nil
+}
+
+func (c *checker) policy(p *inspect.Policy) {
+	if p.TTL == inspect.NoKey {
+		return
+	}
+	if len(p.Wrong) > 0 {
+		c.add(Note, KindStrange, p.Name, p.Key,
+			p.Wrong[0]+": if it belongs to a limiter, its calls fail: delete the key").Corrupt = true
+		return
+	}
+	if p.TTL != inspect.Forever {
+		return
+	}
+	f := c.add(Problem, KindExpiry, p.Name, p.Key,
+		"it has no expiry, but each key of package limit has one: it was removed, for example by a restore")
+	// All permits of a window return within its interval. The time of others is not in their key.
+	isWindow := p.Stored.Refill == policy.ByAge || p.Stored.Refill == policy.Together
+	if isWindow && p.Stored.Interval > 0 {
+		// In milliseconds, since twice the longest interval is more than a Duration holds.
+		ttl := max(2*p.Stored.Interval.Milliseconds(), p.Ends)
+		f.repairs(fmt.Sprintf("let it expire in %s, by when nothing is taken any more", names.AboutMillis(ttl)),
+			&inspect.Found{Policies: []*inspect.Policy{p}}, []string{p.Key}, expire(p.Key, ttl))
+	}
+}
+
+// slack is by how much the pair of a client outlives its limiter, as in the Go library: an interval
+// and a day.
+func slack(l *inspect.Redisson, key string) int64 {
+	parsed, _ := names.Parse(key)
+	if l.Config.Type != rratelimiter.PerClient || parsed.Client == "" {
+		return 1
+	}
+	return 1 + l.Config.Interval.Milliseconds() + (24 * time.Hour).Milliseconds()
 }

@@ -48,7 +48,10 @@ func TestConnect_Sentinel_FindsTheMaster(t *testing.T) {
 	for _, args := range [][]string{behind, append(behind[:3:3], "--password-file", secret)} {
 		fails(t, args, "requires a password", "--sentinel-password-file")
 	}
-	require.Contains(t, tool(append(behind, "--sentinel-password-file", secret)...).out, "api")
+	behind = append(behind, "--sentinel-password-file", secret)
+	require.Contains(t, tool(behind...).out, "api")
+	s.run("CONFIG SET requirepass other")
+	require.Contains(t, tool(append(behind, "--password-file", written(t, "other", "other\n"))...).out, "api")
 }
 
 // TestConnect_TLS_ChecksCertificates: with a private authority and a client's certificate.

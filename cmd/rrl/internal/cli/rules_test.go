@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/check"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 )
 
@@ -24,6 +23,8 @@ func TestRulesCheck_Files_ReportContentOrErrors(t *testing.T) {
 		want             []string
 	}{
 		{"rules", "a.yaml", "rules:\n  - {name: x, key: ip, limits: 5/m}\n", 0, []string{"FILE: 1 rule"}},
+		{"a warning", "a.yaml", "rules: [{name: x, match: {ranges: '::1'}, ban: true}]\n", 0,
+			[]string{`FILE: warning: line 1: the rule "x" bans ranges: requests of unknown addresses pass it`, "FILE: 1 rule"}},
 		{"rules as JSON", "a.json", `{"domain": "http", "rules": []}`, 0, []string{"FILE: 0 rules"}},
 		{"Envoy's", "a.yaml", "domain: edge\ndescriptors:\n  - {key: a, limits: [{unit: day, requests_per_unit: 9}, {per: 1s, requests_per_unit: 2}]}\n", 0, []string{"FILE: Envoy's format, 2 limits, domain edge"}},
 		{"Envoy's as JSON", "a.json", `{"domain": "edge", "descriptors": []}`, 0,
@@ -84,11 +85,11 @@ func TestRulesCheck_JSON_HasEachFile(t *testing.T) {
 	r := tool("rules", "check", right, wrong, "-o", "json")
 	require.Equal(t, exitError, r.code)
 	require.Equal(t, "rrl: 1 error in 1 of 2 files\n", r.err)
-	var files []check.File
+	var files []checkedFile
 	require.NoError(t, json.Unmarshal([]byte(r.out), &files))
-	require.Equal(t, []check.File{
-		{File: right, Format: check.Rules, Right: true, Errors: []*rulefile.Problem{}},
-		{File: wrong, Format: check.Envoy, Errors: []*rulefile.Problem{{File: wrong, Line: 2, Field: "descriptors[0].value",
+	require.Equal(t, []checkedFile{
+		{File: right, Format: rulesFormat, Right: true, Errors: []*rulefile.Problem{}},
+		{File: wrong, Format: envoyFormat, Errors: []*rulefile.Problem{{File: wrong, Line: 2, Field: "descriptors[0].value",
 			Reason: "a list, want a text"}}},
 	}, files)
 }

@@ -2,10 +2,15 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
+	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,8 +19,10 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/rratelimiter/rratelimiter"
-
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
+	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/limit"
 	"github.com/rratelimiter/rratelimiter/rules"
 	"github.com/rratelimiter/rratelimiter/rules/rls"
 )
@@ -27,6 +34,7 @@ type service struct {
 	rules      string // the file for /auth
 	prefix     string
 	lease      time.Duration
+	debug      bool
 	config     rls.Config
 }
 
@@ -74,6 +82,7 @@ the standard error, as JSON with -o json. Both addresses are for proxies only.`,
 	flags.DurationVar(&s.config.Drain, "drain", 0, "how long requests are answered after the health reports the shutdown")
 	flags.DurationVar(&s.config.Deadline, "deadline", 500*time.Millisecond, "the deadline of the Redis call of a request")
 	flags.DurationVar(&s.lease, "lease", 0, "the length of leases, 1ms to 1s: prefetch permits of busy keys and grant them from memory")
+	flags.BoolVar(&s.debug, "debug", false, "log each request with the limits or rules that match it")
 	flags.BoolVar(&s.config.Merge, "merge", false, "allow several files with one domain")
 	flags.BoolVar(&s.config.Shadow, "shadow", false, "let every request pass and count requests over a limit")
 	flags.BoolVar(&s.config.Quota, "quota", false, "put every descriptor into quota mode")
@@ -134,7 +143,8 @@ func (s *service) run(ctx context.Context, a *app) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	log := a.logger()
+	log := a.logger(s.debug)
+	slog.SetDefault(log) // of package rules
 	options, err := s.grpcOptions(log)
 	if err != nil {
 		return err
@@ -218,9 +228,160 @@ func (s *service) giveBack(ctx context.Context, client *rratelimiter.Client, log
 	}
 }
 
-func (a *app) logger() *slog.Logger {
-	if a.json() {
-		return slog.New(slog.NewJSONHandler(a.err, nil))
+func (a *app) logger(debug bool) *slog.Logger {
+	options := &slog.HandlerOptions{}
+	if debug {
+		options.Level = slog.LevelDebug
 	}
-	return slog.New(slog.NewTextHandler(a.err, nil))
+	if a.json() {
+		return slog.New(slog.NewJSONHandler(a.err, options))
+	}
+	return slog.New(slog.NewTextHandler(a.err, options))
+}
+
+// auth returns the handler of /auth, which decides requests for nginx, Traefik and Caddy by the file of
+// --rules. It returns nil without that file.
+func (s *service) auth(ctx context.Context, client *rratelimiter.Client, log *slog.Logger) (http.Handler, error) {
+	if s.rules == "" {
+		return nil, nil
+	}
+	set, err := rules.Watch(ctx, s.rules, rules.OnReload(func(err error) {
+		if err != nil {
+			log.Error("rrl: the rules are wrong, the ones before stay in force", "path", s.rules, "error", err)
+			return
+		}
+		log.Info("rrl: rules in force", "path", s.rules)
+	}))
+	if err != nil {
+		return nil, firstOf(err, s.rules)
+	}
+	log.Info("rrl: rules in force", "path", s.rules)
+	failures := &guard.FailureLog{
+		Log: log, Up: "rrl: Redis answers again", Down: "rrl: Redis does not answer, the rules' on_failure decides",
+		Failed: "rrl: a request cannot be decided, its rule's on_failure decides",
+	}
+	options := []httplimit.Option{
+		httplimit.Deadline(s.config.Deadline), httplimit.OnRedisChange(failures.RedisChanged),
+		httplimit.Report(func(_ *http.Request, o limit.Outcome) {
+			if o.Result == limit.FailedOpen || o.Result == limit.FailedClosed {
+				failures.RequestFailed(o.Err) // for instance since a proxy is not trusted
+			}
+		}),
+	}
+	if s.config.Shadow {
+		options = append(options, httplimit.Shadow())
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/auth", set.ForwardAuth(client, options...))
+	return mux, nil
+}
+
+func firstOf(err error, path string) error {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) && len(joined.Unwrap()) > 1 {
+		all := joined.Unwrap()
+		return fmt.Errorf("%w (the first of %d errors, rrl rules check %s reports all)", all[0], len(all), path)
+	}
+	return err
+}
+
+// socketMode lets the user and the group of the service connect.
+const socketMode = 0o660
+
+// listen listens on an address, or on the unix socket of "unix:PATH". It returns nil for "".
+func listen(ctx context.Context, flag, address string) (net.Listener, error) {
+	if address == "" {
+		return nil, nil
+	}
+	network, at := "tcp", address
+	path, socket := strings.CutPrefix(address, "unix:")
+	if socket {
+		network, at = "unix", path
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, network, at)
+	if err != nil {
+		return nil, fmt.Errorf("%s %q: %w; want HOST:PORT, :PORT or unix:PATH, free of other processes", flag, address, err)
+	}
+	if socket {
+		if err := os.Chmod(path, socketMode); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s %q: %w", flag, address, err), l.Close())
+		}
+	}
+	return l, nil
+}
+
+// where returns the address of a listener for the log, in the form of a gRPC client.
+func where(l net.Listener) string {
+	if l == nil {
+		return "nowhere"
+	}
+	if l.Addr().Network() == "unix" {
+		return "unix:" + l.Addr().String()
+	}
+	return l.Addr().String()
+}
+
+type certFiles struct {
+	Cert     string // the server's certificate, followed by intermediate certificates
+	Key      string // its key
+	ClientCA string // authorities of clients, read at the start; "" if clients need no certificate
+}
+
+// serverTLS returns the configuration of a server. Each new connection gets the present certificate.
+func (f certFiles) serverTLS(log *slog.Logger) (*tls.Config, error) {
+	c := &certificate{files: f, log: log}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}
+	if f.ClientCA != "" {
+		authorities, err := connect.Authorities(f.ClientCA)
+		if err != nil {
+			return nil, err
+		}
+		config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, authorities
+	}
+	return config, c.refresh()
+}
+
+// certificate is that of two files, read again once both have changed. It is safe for concurrent use.
+type certificate struct {
+	files certFiles
+	log   *slog.Logger
+
+	mu      sync.Mutex
+	current *tls.Certificate
+	changed [2]time.Time // the times of the files, in current
+	failure string       // the last one; it is logged once
+}
+
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.refresh(); err != nil && err.Error() != c.failure {
+		c.failure = err.Error()
+		c.log.Error("rrl: invalid certificate, the old one stays in force", "error", err)
+	}
+	return c.current, nil
+}
+
+// refresh reads the files if they have changed. After an error it reads them again each time, since one
+// file is replaced after the other.
+func (c *certificate) refresh() error {
+	var changed [2]time.Time
+	for i, file := range []string{c.files.Cert, c.files.Key} {
+		info, err := os.Stat(file)
+		if err != nil {
+			return err
+		}
+		changed[i] = info.ModTime()
+	}
+	if changed == c.changed {
+		return nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.files.Cert, c.files.Key)
+	if err != nil {
+		return fmt.Errorf("%s, %s: %w", c.files.Cert, c.files.Key, err)
+	}
+	c.current, c.changed, c.failure = &pair, changed, ""
+	until := pair.Leaf.NotAfter.UTC().Format(time.RFC3339)
+	c.log.Info("rrl: certificate in force", "file", c.files.Cert, "valid_to", until)
+	return nil
 }

@@ -7,11 +7,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
-	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/report"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -53,7 +55,11 @@ func (t *target) open(ctx context.Context, a *app, name string) (taker, error) {
 	}
 	client := a.limiters(options...)
 	if len(given) > 0 {
-		return limit.New(client, name, asPolicies(given)...), nil
+		var policies []limit.Policy
+		for _, g := range given {
+			policies = append(policies, g.Policy)
+		}
+		return limit.New(client, name, policies...), nil
 	}
 	l := client.Limiter(name)
 	rate, err := l.Config(ctx)
@@ -88,7 +94,7 @@ func (t tried) text(w *strings.Builder) {
 	}
 	fmt.Fprintf(w, "denied: %d of %s, %d left of %d, retry after %s\n",
 		t.Permits, names.Quote(string(t.Limiter)), t.Remaining, t.Limit,
-		names.About(time.Duration(t.RetryAfter)*time.Millisecond))
+		names.AboutMillis(t.RetryAfter))
 }
 
 func (a *app) try() *cobra.Command {
@@ -133,8 +139,9 @@ func take(ctx context.Context, l taker, name string, permits int64, wait time.Du
 		d, err := l.Take(ctx, permits)
 		rest := time.Until(until)
 		if err != nil || d.Allowed || rest <= 0 || d.RetryAfter > rest {
-			retry, reset := guard.RoundUp(d.RetryAfter, time.Millisecond), guard.RoundUp(d.ResetAfter, time.Millisecond)
-			return tried{names.Name(name), permits, d.Allowed, d.Limit, d.Remaining, retry, reset}, err
+			return tried{
+				names.Name(name), permits, d.Allowed, d.Limit, d.Remaining, millis(d.RetryAfter), millis(d.ResetAfter),
+			}, err
 		}
 		select {
 		case <-ctx.Done():
@@ -143,6 +150,9 @@ func take(ctx context.Context, l taker, name string, permits int64, wait time.Du
 		}
 	}
 }
+
+// millis returns a time in milliseconds, rounded up.
+func millis(d time.Duration) int64 { return (d + time.Millisecond - 1).Milliseconds() }
 
 func (a *app) release() *cobra.Command {
 	var t target
@@ -167,4 +177,115 @@ func (a *app) release() *cobra.Command {
 	}
 	t.flags(cmd, "release, at most the taken ones")
 	return cmd
+}
+
+func (a *app) reset() *cobra.Command {
+	var client string
+	var yes, all bool
+	cmd := &cobra.Command{
+		Use:   "reset NAME",
+		Short: "Free all taken permits of a limiter; the rate stays",
+		Long: `reset frees all permits of a limiter, of all clients or of one. It also resets policies of package
+limit with the name; if the name has an OVERALL limiter, only with --all. Without --yes it
+shows what it would free.`,
+		Args: oneName,
+		RunE: named(func(cmd *cobra.Command, args []string) error {
+			ctx, name := cmd.Context(), args[0]
+			if _, err := clientID(client); err != nil {
+				return err
+			}
+			if client != "" {
+				client = uuid.MustParse(client).String() // in the form of keys
+			}
+			if err := a.open(ctx, true); err != nil {
+				return err
+			}
+			found, err := a.reader.Of(ctx, name, inspect.Search{Pages: listPages, All: all})
+			if err != nil {
+				return err
+			}
+			counts := a.resets(name, client, found)
+			if len(counts) == 0 {
+				return fmt.Errorf("%q has nothing to reset: rrl ls lists the limiters, rrl show NAME their clients", name)
+			}
+			if err := agreed(yes, effect(name, counts)); err != nil {
+				return err
+			}
+			for _, r := range counts {
+				if err := r.limiter.Reset(ctx); err != nil {
+					return a.explain(err)
+				}
+				done := wasReset{names.Name(name), r.what, r.taken}
+				err := a.print(done, func(w *strings.Builder) {
+					fmt.Fprintf(w, "reset: %s %s, %s\n", names.Quote(name), r.what, permits(r.taken))
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().StringVar(&client, "client", "", "the ID of a client of a PER_CLIENT limiter, to reset only its permits")
+	cmd.Flags().BoolVar(&all, "all", false, "look for policies of the name by SCAN in any case")
+	cmd.Flags().BoolVar(&yes, "yes", false, "free the permits")
+	return cmd
+}
+
+type resetting struct {
+	what    string
+	taken   int64
+	limiter interface{ Reset(context.Context) error }
+}
+
+type wasReset struct {
+	Limiter names.Name `json:"limiter"`
+	What    string     `json:"reset"`
+	Taken   int64      `json:"taken"`
+}
+
+// effect describes what resetting all would do. A limiter that grants on credit can deny without taken
+// permits.
+func effect(name string, all []resetting) string {
+	var sum int64
+	for _, r := range all {
+		sum += r.taken
+	}
+	if sum == 0 {
+		return fmt.Sprintf("reset %q, which has no taken permits", name)
+	}
+	return fmt.Sprintf("free %s of %q", permits(sum), name)
+}
+
+func permits(n int64) string {
+	if n == 0 {
+		return "nothing was taken"
+	}
+	return report.Plural(n, "permit")
+}
+
+func (a *app) resets(name, client string, found *inspect.Found) []resetting {
+	var all []resetting
+	for _, l := range found.Redisson {
+		for _, p := range l.Pairs {
+			if client != "" && p.Client != client {
+				continue
+			}
+			what, options := l.Config.Type.String(), []rratelimiter.Option(nil)
+			if p.Client != "" {
+				id, err := uuid.Parse(p.Client)
+				if err != nil {
+					continue // not a client of Redisson
+				}
+				what, options = "client "+p.Client, append(options, rratelimiter.WithClientID(id))
+			}
+			all = append(all, resetting{what, p.Taken, limit.Join(a.limiters(options...).Limiter(name))})
+		}
+	}
+	for _, p := range found.Policies {
+		if client == "" && p.TTL != inspect.NoKey && len(p.Wrong) == 0 {
+			all = append(all, resetting{p.Stored.String(), p.Taken, limit.New(a.limiters(), name, p.Stored.Policy)})
+		}
+	}
+	return all
 }

@@ -2,7 +2,15 @@ package connect
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
 	"net"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -42,6 +50,38 @@ func TestOptions_PasswordThatIsEscaped_Connects(t *testing.T) {
 		redis, err := Open(context.Background(), Options{URL: url, Timeout: time.Second})
 		require.NoError(t, err, url)
 		redis.Close()
+	}
+}
+
+// Files of certificates are renewed while rrl serve runs.
+func TestOptions_ClientCertificate_IsReadForEachConnection(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	folder := t.TempDir()
+	o := Options{
+		URL: "rediss://127.0.0.1:1", Cert: filepath.Join(folder, "tls.crt"), Key: filepath.Join(folder, "tls.key"),
+	}
+	write := func(file, kind string, der []byte, err error) {
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+	}
+	issue := func(serial int64) {
+		template := &x509.Certificate{SerialNumber: big.NewInt(serial)}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		write(o.Cert, "CERTIFICATE", der, err)
+	}
+	issue(1)
+	_, err = o.client()
+	require.ErrorContains(t, err, "--tls-cert "+o.Cert)
+	der, err := x509.MarshalECPrivateKey(key)
+	write(o.Key, "EC PRIVATE KEY", der, err)
+	option, err := o.client()
+	require.NoError(t, err)
+	for serial := range int64(3) {
+		issue(serial)
+		pair, err := option.TLSConfig.GetClientCertificate(nil)
+		require.NoError(t, err)
+		require.Equal(t, serial, pair.Leaf.SerialNumber.Int64())
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/connect"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/names"
 )
 
@@ -35,54 +36,55 @@ type Search struct {
 	Progress func(node string, keys uint64) // called at times with the approximate number of scanned keys; may be nil
 }
 
+// search collects what a walk over keys finds. A Reader reads it.
 type search struct {
-	*Reader
 	Search
 	name     string // of a single limiter
 	prefix   string // of its keys, if it is a Redisson limiter
 	redisson map[string]*Redisson
-	clients  map[string]map[string]bool // of a Redisson limiter's name, the IDs
-	seen     int                        // clients, of all limiters
-	policies map[string]*Policy         // by key
-	orphans  map[string]*Pair           // by prefix and client
+	clients  int                // of all limiters
+	policies map[string]*Policy // by key
+	orphans  map[string]*Pair   // by the key of the value
+	unknown  map[string]bool    // keys that may be those of unknown policies
 	more     int64
-	unknown  map[string]bool // keys that may be those of unknown policies
-	walked   uint64          // scanned keys, approximate
+	walked   uint64 // scanned keys, approximate
 }
 
-func newSearch(r *Reader, s Search) *search {
+func newSearch(s Search) *search {
 	if s.Most <= 0 {
 		s.Most = math.MaxInt
 	}
-	return &search{Reader: r, Search: s, redisson: map[string]*Redisson{}, clients: map[string]map[string]bool{},
-		policies: map[string]*Policy{}, orphans: map[string]*Pair{}, unknown: map[string]bool{}}
+	return &search{
+		Search: s, redisson: map[string]*Redisson{}, policies: map[string]*Policy{}, orphans: map[string]*Pair{},
+		unknown: map[string]bool{},
+	}
 }
 
 // Find searches all servers with keys and reads the limiters.
 func (r *Reader) Find(ctx context.Context, s Search) (*Found, error) {
-	w := newSearch(r, s)
+	w := newSearch(s)
 	nodes, err := r.Redis.Masters(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// Configurations first, since they determine the owners of pairs.
 	for _, node := range nodes {
-		if err := w.hashesOf(ctx, node); err != nil {
+		if err := r.walkHashes(ctx, w, node); err != nil {
 			return nil, err
 		}
 	}
 	for _, node := range nodes {
-		if err := w.stateOf(ctx, node, pairPattern); err != nil {
+		if err := w.walkState(ctx, node, pairPattern); err != nil {
 			return nil, err
 		}
 	}
-	return w.read(ctx)
+	return r.readFound(ctx, w)
 }
 
 // Of reads one limiter. It reads the configuration, the pair of an OVERALL limiter and known policies by
 // name. It finds clients, unknown policies and left-over state by SCAN.
 func (r *Reader) Of(ctx context.Context, name string, s Search) (*Found, error) {
-	w := newSearch(r, s)
+	w := newSearch(s)
 	w.Pattern, w.name = "", name
 	value, _ := names.Pair(name, "")
 	w.prefix = strings.TrimSuffix(value, ":value")
@@ -107,12 +109,12 @@ func (r *Reader) Of(ctx context.Context, name string, s Search) (*Found, error) 
 			return nil, err
 		}
 		for _, node := range nodes {
-			if err := w.stateOf(ctx, node, names.Pattern(name)); err != nil {
+			if err := w.walkState(ctx, node, names.Pattern(name)); err != nil {
 				return nil, err
 			}
 		}
 	}
-	found, err := w.read(ctx)
+	found, err := r.readFound(ctx, w)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +122,8 @@ func (r *Reader) Of(ctx context.Context, name string, s Search) (*Found, error) 
 	return found, nil
 }
 
-func (w *search) read(ctx context.Context) (*Found, error) {
+// readFound reads what a search has found.
+func (r *Reader) readFound(ctx context.Context, w *search) (*Found, error) {
 	f := &Found{More: w.more}
 	f.Redisson = slices.SortedFunc(maps.Values(w.redisson), func(a, b *Redisson) int {
 		return cmp.Compare(a.Name, b.Name)
@@ -131,26 +134,26 @@ func (w *search) read(ctx context.Context) (*Found, error) {
 	f.Orphans = slices.SortedFunc(maps.Values(w.orphans), func(a, b *Pair) int {
 		return cmp.Compare(a.ValueKey, b.ValueKey)
 	})
-	if err := w.Reader.read(ctx, f.Redisson, w.clients, w.Pages); err != nil {
+	if err := r.read(ctx, f.Redisson, w.Pages); err != nil {
 		return nil, err
 	}
 	for part := range slices.Chunk(f.Policies, pipeline/2) {
-		if err := w.Reader.policies(ctx, part); err != nil {
+		if err := r.policies(ctx, part); err != nil {
 			return nil, err
 		}
 	}
 	var err error
-	f.Newer, err = w.newer(ctx)
+	f.Newer, err = r.newer(ctx, w.unknown)
 	return f, err
 }
 
 // newer counts the keys of unknown policies: their content begins with the epoch of a state.
-func (w *search) newer(ctx context.Context) (n int64, err error) {
+func (r *Reader) newer(ctx context.Context, unknown map[string]bool) (n int64, err error) {
 	var commands rueidis.Commands
-	for key := range w.unknown {
-		commands = append(commands, w.value(key), w.Redis.B().Lindex().Key(key).Index(-1).Build())
+	for key := range unknown {
+		commands = append(commands, r.value(key), r.Redis.B().Lindex().Key(key).Index(-1).Build())
 	}
-	replies, err := w.ask(ctx, commands)
+	replies, err := r.ask(ctx, commands)
 	for _, reply := range replies {
 		if text, failed := reply.ToString(); failed == nil && ofState.MatchString(text) {
 			n++
@@ -164,11 +167,11 @@ var ofState = regexp.MustCompile(`^[0-9a-z]{6} -?[0-9]`)
 
 // Refresh rereads a limiter found by Of, with the clients and policies of that time.
 func (r *Reader) Refresh(ctx context.Context, name string, found *Found, pages int) error {
-	clients := map[string]map[string]bool{name: {}}
+	clients := make(map[string]bool)
 	for _, l := range found.Redisson {
 		for _, p := range l.Pairs {
 			if p.Client != "" { // the common pair does not count if the limiter is PER_CLIENT now
-				clients[name][p.Client] = true
+				clients[p.Client] = true
 			}
 		}
 	}
@@ -178,9 +181,9 @@ func (r *Reader) Refresh(ctx context.Context, name string, found *Found, pages i
 	}
 	found.Redisson = nil
 	if hashes[0] != nil {
-		found.Redisson = hashes
+		hashes[0].clients, found.Redisson = clients, hashes
 	}
-	if err := r.read(ctx, found.Redisson, clients, pages); err != nil {
+	if err := r.read(ctx, found.Redisson, pages); err != nil {
 		return err
 	}
 	for i, p := range found.Policies {
@@ -200,4 +203,146 @@ func (r *Reader) Between(ctx context.Context, p *Pair, after, until int64, pages
 	}
 	_, err = r.grants(ctx, p.PermitsKey, ranks[0], ranks[1]-1, pages, func(g Grant) { permits += max(0, g.Permits) })
 	return permits, err
+}
+
+func (w *search) addHashes(found []*Redisson) {
+	for _, l := range found {
+		switch {
+		case l == nil || w.redisson[l.Name] != nil:
+		case len(w.redisson) >= w.Most:
+			w.more++
+		default:
+			w.redisson[l.Name] = l
+		}
+	}
+}
+
+func (w *search) addKeys(keys []string) {
+	for _, key := range keys {
+		parsed, ok := names.Parse(strings.Clone(key))
+		switch {
+		case !ok:
+			w.addUnknown(key)
+		case w.prefix != "" && parsed.Prefix != w.prefix:
+		case parsed.Part == names.Policy:
+			w.addPolicy(parsed)
+		default:
+			w.addPair(parsed)
+		}
+	}
+}
+
+func (w *search) wants(name string) bool { return w.Pattern == "" || names.Match(w.Pattern, name) }
+
+// addPair adds a pair to the limiters that use it, or to the orphans.
+func (w *search) addPair(parsed names.Key) {
+	name, counted := parsed.Name(), false
+	for _, candidate := range parsed.Names() {
+		l := w.redisson[candidate]
+		if l == nil {
+			continue
+		}
+		name = candidate
+		counted = counted || l.mayCount(parsed.Client)
+		if parsed.Client != "" && l.Valid() && l.mayCount(parsed.Client) {
+			w.addClient(l, parsed.Client)
+		}
+	}
+	if !counted && w.wants(name) {
+		w.addOrphan(name, parsed)
+	}
+}
+
+func (w *search) addClient(l *Redisson, id string) {
+	switch {
+	case l.clients[id]:
+	case w.clients >= w.Most:
+		w.more++
+	case l.clients == nil:
+		l.clients = make(map[string]bool)
+		fallthrough
+	default:
+		l.clients[id] = true
+		w.clients++
+	}
+}
+
+func (w *search) addPolicy(parsed names.Key) {
+	name := parsed.Name()
+	stored, _ := names.ParseStored(parsed.Policy)
+	key := stored.KeyOf(name)
+	switch {
+	case !w.wants(name) || w.name != "" && name != w.name || w.policies[key] != nil:
+	case len(w.policies) >= w.Most:
+		w.more++
+	default:
+		w.policies[key] = &Policy{Name: name, Stored: stored, Key: key}
+	}
+}
+
+func (w *search) addUnknown(key string) {
+	name, ok := names.MayBePolicy(key)
+	if ok && w.wants(name) && (w.name == "" || name == w.name) && len(w.unknown) < w.Most {
+		w.unknown[strings.Clone(key)] = true
+	}
+}
+
+func (w *search) addOrphan(name string, parsed names.Key) {
+	p := &Pair{Client: parsed.Client}
+	p.ValueKey, p.PermitsKey = names.Pair(name, p.Client)
+	switch {
+	case w.orphans[p.ValueKey] != nil:
+	case len(w.orphans) >= w.Most:
+		w.more++
+	default:
+		w.orphans[p.ValueKey] = p
+	}
+}
+
+const (
+	// scanned is the COUNT of SCAN. One call takes about a hundredth of a millisecond of the server's
+	// time, so that other callers do not notice it.
+	scanned = 15
+
+	pairPattern = "*{*" // every key of a limiter's state has a brace
+)
+
+func (r *Reader) walkHashes(ctx context.Context, w *search, node connect.Node) error {
+	return w.walk(ctx, node, func(cursor uint64) rueidis.Completed {
+		return node.B().Scan().Cursor(cursor).Count(scanned).Type("hash").Build()
+	}, func(keys []string) error {
+		keys = slices.DeleteFunc(keys, func(key string) bool { return !w.wants(key) })
+		found, err := r.hashes(ctx, keys, false)
+		w.addHashes(found)
+		return err
+	})
+}
+
+// walkState scans the keys of a node that match a pattern for state.
+func (w *search) walkState(ctx context.Context, node connect.Node, pattern string) error {
+	return w.walk(ctx, node, func(cursor uint64) rueidis.Completed {
+		return node.B().Scan().Cursor(cursor).Match(pattern).Count(scanned).Build()
+	}, func(keys []string) error {
+		w.addKeys(keys)
+		return nil
+	})
+}
+
+func (w *search) walk(ctx context.Context, node connect.Node, command func(cursor uint64) rueidis.Completed,
+	add func([]string) error) error {
+	for cursor, begun := uint64(0), false; !begun || cursor != 0; begun = true {
+		entry, err := node.Do(ctx, command(cursor)).AsScanEntry()
+		if err != nil {
+			return node.Explain(err)
+		}
+		if err := add(entry.Elements); err != nil {
+			return err
+		}
+		cursor = entry.Cursor
+		w.walked += scanned
+		if w.Progress != nil {
+			w.Progress(node.Where, w.walked)
+		}
+	}
+	return nil
 }

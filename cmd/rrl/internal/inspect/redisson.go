@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/redis/rueidis"
 
@@ -19,7 +21,9 @@ type Redisson struct {
 	TTL    int64    // milliseconds, Forever or NoKey
 	Wrong  []string // of the configuration
 	Pairs  []*Pair  // the common pair, or those of the known clients
-	raw    []*string
+
+	raw     []*string
+	clients map[string]bool // the IDs of the known ones
 }
 
 // OtherType reports whether the key of the configuration has another type.
@@ -102,7 +106,7 @@ func optionalTexts(result rueidis.RedisResult) (texts []*string, had int64) {
 }
 
 // read reads the pairs of limiters, by their known clients.
-func (r *Reader) read(ctx context.Context, limiters []*Redisson, clients map[string]map[string]bool, pages int) error {
+func (r *Reader) read(ctx context.Context, limiters []*Redisson, pages int) error {
 	var wants []want
 	for _, l := range limiters {
 		if !l.Valid() {
@@ -110,7 +114,7 @@ func (r *Reader) read(ctx context.Context, limiters []*Redisson, clients map[str
 		}
 		ids := []string{""}
 		if l.Config.Type == rratelimiter.PerClient {
-			ids = slices.Sorted(maps.Keys(clients[l.Name]))
+			ids = slices.Sorted(maps.Keys(l.clients))
 		}
 		for _, id := range ids {
 			wants = append(wants, want{l, id})
@@ -122,4 +126,55 @@ func (r *Reader) read(ctx context.Context, limiters []*Redisson, clients map[str
 		}
 	}
 	return nil
+}
+
+var fields = []string{"rate", "interval", "type", "keepAliveTime"}
+
+const maxPermits = 1 << 53
+
+// decode reads the fields, nil if there are none, and returns the problems.
+func decode(texts []*string) (r rratelimiter.Rate, wrong []string) {
+	var numbers [4]int64
+	for i, field := range fields {
+		if texts[i] == nil {
+			if field != "keepAliveTime" { // releases before 3.38 do not write it
+				wrong = append(wrong, fmt.Sprintf("the field %q is missing", field))
+			}
+			continue
+		}
+		text := *texts[i]
+		n, ok := parseCount(text)
+		switch field {
+		case "rate":
+			ok = ok && n > 0 && n <= maxPermits
+		case "type":
+			ok = text == "0" || text == "1"
+		case "keepAliveTime":
+			ok = ok && len(text) < 16 && (text == "0" || text[0] != '0')
+		}
+		if !ok {
+			wrong = append(wrong, fmt.Sprintf("the field %q is %q", field, short(text)))
+		}
+		numbers[i] = n
+	}
+	return rratelimiter.Rate{
+		Type: rratelimiter.RateType(numbers[2]), Permits: numbers[0],
+		Interval: names.Millis(numbers[1]), KeepAlive: names.Millis(numbers[3]),
+	}, wrong
+}
+
+func parseCount(text string) (int64, bool) {
+	if text == "" || strings.Trim(text, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil
+}
+
+func short(text string) string {
+	const most = 40
+	if len(text) > most {
+		return text[:most] + "..."
+	}
+	return text
 }

@@ -99,6 +99,7 @@ func TestAbout_Durations_AreShort(t *testing.T) {
 	} {
 		require.Equal(t, want, About(d))
 	}
+	require.Equal(t, "106751d", AboutMillis(1e13), "a TTL may be longer than the longest Duration")
 }
 
 // TestMatch_Patterns_AreRedis: also with slashes, which are special in package path.
@@ -167,5 +168,15 @@ func TestQuote_InText_IsReversible(t *testing.T) {
 func TestUnquote_NoQuotedName_StaysAsItIs(t *testing.T) {
 	for _, text := range []string{"", "plain", `"`, `""`, `"half`, `half"`, `'a'`, "`a`", `"a"b"`, `"\y"`, "\"a\nb\""} {
 		require.Equal(t, text, Unquote(text))
+	}
+}
+
+// TestMayBePolicy_Marks_AreNone: keys of the library that expire by themselves.
+func TestMayBePolicy_Marks_AreNone(t *testing.T) {
+	for key, want := range map[string]bool{
+		"{bob}:counted": false, "{bob}:x:counted": false, "{bob}:settled:9b6c5027642c346e": false, "{bob}:counter": true,
+	} {
+		_, ok := MayBePolicy(key)
+		require.Equal(t, want, ok, key)
 	}
 }

@@ -163,7 +163,7 @@ func timeline(returns []inspect.Return) string {
 	for i, r := range returns {
 		sum += r.Permits
 		if (i+1)%step == 0 || i == len(returns)-1 {
-			parts = append(parts, fmt.Sprintf("%d in %s", sum, after(r.AfterMS)))
+			parts = append(parts, fmt.Sprintf("%d in %s", sum, names.AboutMillis(r.AfterMS)))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -176,11 +176,11 @@ func (p policy) text(w *strings.Builder) {
 	}
 	switch {
 	case p.Paused != nil && *p.Paused > 0:
-		writeLine(w, "paused", "for "+after(*p.Paused))
+		writeLine(w, "paused", "for "+names.AboutMillis(*p.Paused))
 	case p.Paused != nil:
 		writeLine(w, "paused", "no longer")
 	case p.Busy != nil && *p.Busy > 0:
-		writeLine(w, "next free", "in "+after(*p.Busy))
+		writeLine(w, "next free", "in "+names.AboutMillis(*p.Busy))
 	case p.Busy != nil:
 		writeLine(w, "next free", "now")
 	default:
@@ -197,7 +197,7 @@ func (p policy) text(w *strings.Builder) {
 	if len(p.Returns) > 0 {
 		writeLine(w, "back", timeline(p.Returns))
 	} else if p.Ends > 0 {
-		writeLine(w, "back", "all in "+after(p.Ends))
+		writeLine(w, "back", "all in "+names.AboutMillis(p.Ends))
 	}
 	writeLine(w, "expires", expires(p.TTL))
 }

@@ -72,8 +72,12 @@ func (w *Watcher) Look(ctx context.Context) ([]Sample, error) {
 			return nil, err
 		}
 		w.search = now.Add(max(2*time.Second, between*time.Since(began)))
-	} else if err := w.again(ctx); err != nil {
-		return nil, err
+	} else {
+		for _, k := range w.known {
+			if err := w.Reader.Refresh(ctx, k.name, k.found, pages); err != nil {
+				return nil, err
+			}
+		}
 	}
 	var all []Sample
 	for _, k := range w.known {
@@ -112,15 +116,6 @@ func (w *Watcher) find(ctx context.Context) error {
 	return nil
 }
 
-func (w *Watcher) again(ctx context.Context) error {
-	for _, k := range w.known {
-		if err := w.Reader.Refresh(ctx, k.name, k.found, pages); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample, error) {
 	since, looked := w.before[k.name]
 	w.before[k.name] = now.UnixMilli()
@@ -151,15 +146,14 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample
 			}
 		}
 		slices.SortFunc(s.Clients, func(a, b Client) int {
-			return cmp.Or(-cmp.Compare(a.Taken, b.Taken),
-				cmp.Compare(a.ID, b.ID))
+			return cmp.Or(cmp.Compare(b.Taken, a.Taken), cmp.Compare(a.ID, b.ID))
 		})
 		if looked {
 			s.Granted = &granted
 		}
 		all = append(all, s)
 	}
-	for _, p := range w.policies(k) {
+	for _, p := range k.policies() {
 		s := Sample{
 			Time: now, Name: names.Name(p.Name), Kind: p.Stored.String(), Taken: p.Taken, BusyMS: p.Busy,
 			id: p.Name + " " + p.Stored.String(),
@@ -184,7 +178,7 @@ func (w *Watcher) samples(ctx context.Context, now time.Time, k known) ([]Sample
 
 // policies returns the policies of a name. A given policy without a key counts only if the name has no
 // Redisson limiter.
-func (w *Watcher) policies(k known) []*inspect.Policy {
+func (k known) policies() []*inspect.Policy {
 	if len(k.found.Redisson) == 0 {
 		return k.found.Policies
 	}

@@ -50,7 +50,8 @@ func run(ctx context.Context) error {
 	limited := httplimit.Middleware(httplimit.Each(client, "web", httplimit.ByIP(), perMinute))
 	http.Handle("/", limited(set.Middleware(client)(http.NotFoundHandler())))
 	grpc.NewServer(grpc.UnaryInterceptor(
-		grpclimit.UnaryServerInterceptor(grpclimit.All(limit.New(client, "rpc", perMinute)))),
+		grpclimit.UnaryServerInterceptor(grpclimit.All(limit.New(client, "rpc", perMinute)),
+			grpclimit.Report(otellimit.GRPC[grpclimit.Call](telemetry.Middleware("grpc"))))),
 		grpc.StreamInterceptor(grpcrules.StreamServerInterceptor(set, client)))
 	return rls.Serve(ctx, rls.Config{Client: client, Path: "limits"})
 }
