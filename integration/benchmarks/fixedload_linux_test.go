@@ -25,7 +25,8 @@ func BenchmarkFixedLoad(b *testing.B) {
 	b.Run("names=10000/rate=20000/context=deadline", func(b *testing.B) {
 		l := l
 		l.context = deadline
-		compare(b, l, "FixedWindow", "x-time-rate", "rueidislimiter", "rueidislimiter+flushdelay", "ulule", "ulule+8pipelines")
+		compare(b, l, "FixedWindow", "x-time-rate", "rueidislimiter", "rueidislimiter+flushdelay", "ulule",
+			"ulule+8pipelines")
 	})
 }
 

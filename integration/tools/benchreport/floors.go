@@ -83,7 +83,8 @@ func floorTable(all []checkedFloor) string {
 		if f.reached() {
 			result = ""
 		}
-		fmt.Fprintf(&t, "| %s | %s %s | %s | %s | %s |\n", f.title, sign, f.format(f.bound), f.got.in(f.format), f.rate, result)
+		fmt.Fprintf(&t, "| %s | %s %s | %s | %s | %s |\n",
+			f.title, sign, f.format(f.bound), f.got.in(f.format), f.rate, result)
 	}
 	return t.String()
 }

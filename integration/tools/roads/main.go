@@ -93,7 +93,8 @@ func main() {
 	client := rratelimiter.New(redis)
 	generous := limit.FixedWindow{Permits: 1 << 30, Interval: time.Minute}
 	keyed := limit.NewKeyed(client, "keyed", generous)
-	limiter := client.Limiter("limiter", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 1 << 30, Interval: time.Minute}))
+	rate := rratelimiter.Rate{Permits: 1 << 30, Interval: time.Minute}
+	limiter := client.Limiter("limiter", rratelimiter.InitialRate(rate))
 	waits := limit.New(client, "waits", limit.FixedWindow{Permits: 1, Interval: 300 * time.Millisecond})
 	dir := must(os.MkdirTemp("", "rules"))
 	defer os.RemoveAll(dir)

@@ -132,7 +132,8 @@ func TestStack_LoneCall_IsBelowItsCeiling(t *testing.T) {
 	var d depth
 	client := rratelimiter.New(spy{redis, &d})
 	keyed := limit.NewKeyed(client, "keyed", limit.FixedWindow{Permits: 1 << 30, Interval: time.Minute})
-	limiter := client.Limiter("limiter", rratelimiter.InitialRate(rratelimiter.Rate{Permits: 1 << 30, Interval: time.Minute}))
+	rate := rratelimiter.Rate{Permits: 1 << 30, Interval: time.Minute}
+	limiter := client.Limiter("limiter", rratelimiter.InitialRate(rate))
 	fmt.Printf("%-38s bytes of stack   at most   frames   at most\n", "")
 	for name, take := range map[string]func(ctx context.Context) (bool, error){
 		"Keyed.TryAcquire":   func(ctx context.Context) (bool, error) { return keyed.TryAcquire(ctx, "user", 1) },
