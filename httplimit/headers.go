@@ -166,7 +166,7 @@ func (m *middleware) window(o *guard.Decided, policy int, d rratelimiter.Decisio
 	case len(policies) != max(1, len(o.Each)): // not one decision for each policy
 		return guard.Until(nil, d, o.Cost)
 	case o.Local:
-		return m.gate.UntilLocal(policies[policy], d)
+		return guard.UntilLocal(m.Mode, policies[policy], d)
 	case d.Allowed && !o.Decision.Allowed: // another policy denied, and the request took nothing
 		return guard.Until(policies[policy], d, 0)
 	default:

@@ -88,7 +88,7 @@ func openJoinable(joinable Joinable) (inside.Client, []member, error) {
 		}
 		return limiter.wire.plan.client, limiter.wire.members, limiter.err
 	case *rratelimiter.Limiter:
-		l, err := inside.OpenLimiter(limiter)
+		l, err := limiter.Inside().Open()
 		if err != nil {
 			return inside.Client{}, nil, err
 		}

@@ -2,7 +2,6 @@ package limit
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
@@ -19,17 +18,6 @@ type redisson struct {
 
 // describedRedisson is the description of each redisson. The quota is in Redis.
 var describedRedisson = &policy.Description{Name: "redisson", Lua: "redisson", Most: engine.MaxPermits}
-
-// initialLog returns the policy that grants what the initial rate of a limiter does, nil without one.
-func initialLog(l *inside.Limiter) any {
-	if len(l.Initial) == 0 {
-		return nil
-	}
-	args := l.Initial[0].Args // the permits and the milliseconds come first
-	permits, _ := strconv.ParseInt(args[0], 10, 64)
-	millis, _ := strconv.ParseInt(args[1], 10, 64)
-	return SlidingLog{Permits: permits, Interval: time.Duration(millis) * time.Millisecond}
-}
 
 func (p redisson) validate() error { return nil }
 

@@ -133,9 +133,9 @@ func TestBuckets_SeveralPolicies_GrantTogether(t *testing.T) {
 		assert.True(t, a.Each[0].Allowed)
 		assert.False(t, a.Each[1].Allowed)
 
-		b.settle(q, 0.5, second.shares, -1)
+		second.Receipt.Local(-1)
 		assert.Equal(t, limit.Acquired, take().Result, "what came back")
-		b.settle(q, 0.5, nil, 10)
+		second.Receipt.Local(10)
 		time.Sleep(time.Minute)
 		assert.Equal(t, limit.Rejected, take().Result, "what is owed")
 	})

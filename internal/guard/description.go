@@ -17,6 +17,7 @@ import (
 type Description struct {
 	Policies []limit.Policy // as arguments of limit.New
 	terms    []Term
+	unshared bool // the limiter of All has unknown policies, and so no share for Local
 }
 
 // Term describes one policy.
@@ -146,30 +147,35 @@ type described struct {
 // Of returns a limiter with this description.
 func (d *Description) Of(l Limiter) Limiter { return described{l, d} }
 
-// Described returns a limiter with the description of its policies, unless it is nil.
-func Described(l Limiter) Limiter {
+// All returns the limiter of all requests of a middleware, with the description of its policies, unless it
+// is nil. It panics if every call would fail. The text begins with the call.
+func All(call string, l Limiter) Limiter {
 	if IsNil(l) {
 		return nil
 	}
-	return descriptionOf(l).Of(l)
+	MustCheck(call, l)
+	d := *descriptionOf(l)
+	d.unshared = handleOf(unwrap(l)) != nil && !hasShare(l)
+	return d.Of(l)
 }
 
-func undescribed(l Limiter) Limiter {
+// describedBy returns a limiter and its description, and none for nil.
+func describedBy(l Limiter) (Limiter, *Description) {
 	if l, ok := l.(described); ok {
-		return l.Limiter
+		return l.Limiter, l.description
 	}
-	return l
+	if IsNil(l) {
+		return nil, nil
+	}
+	return l, descriptionOf(l)
 }
-
-var noDescription = Describe()
 
 // descriptionOf returns the description of a limiter. The rate of a *rratelimiter.Limiter is in Redis.
 func descriptionOf(l Limiter) *Description {
-	switch l := l.(type) {
-	case described:
-		return l.description
-	case interface{ Policies() []limit.Policy }:
+	if l, ok := l.(interface{ Policies() []limit.Policy }); ok {
 		return Describe(l.Policies()...)
 	}
 	return noDescription
 }
+
+var noDescription = Describe()
