@@ -15,9 +15,10 @@ import (
 
 // Description describes the policies of a limiter to clients.
 type Description struct {
-	Policies []limit.Policy // as arguments of limit.New
-	terms    []Term
-	unshared bool // the limiter of All has unknown policies, and so no share for Local
+	Policies  []limit.Policy // as arguments of limit.New
+	terms     []Term
+	described []policy.Description // of the Policies
+	unshared  bool                 // the limiter of All has unknown policies, and so no share for Local
 }
 
 // Term describes one policy.
@@ -36,14 +37,14 @@ const unknown = "default"
 // window or its kind.
 func Describe(policies ...limit.Policy) *Description {
 	d := &Description{Policies: slices.Clone(policies), terms: make([]Term, len(policies))}
-	described := make([]policy.Description, len(policies))
+	d.described = make([]policy.Description, len(policies))
 	for i, p := range policies {
-		described[i], _ = policy.Of(p)
-		d.terms[i] = Term{described[i].Shown, described[i].Quota, described[i].Window}
+		of, _ := policy.Of(p)
+		d.described[i], d.terms[i] = of, Term{of.Shown, of.Quota, of.Window}
 	}
 	for i := range d.terms {
 		if t := &d.terms[i]; t.Name == "" {
-			t.Name = d.unusedName(nameOf(described[i]), func(string) bool { return false })
+			t.Name = d.unusedName(nameOf(d.described[i]), func(string) bool { return false })
 		}
 	}
 	return d
@@ -51,7 +52,7 @@ func Describe(policies ...limit.Policy) *Description {
 
 // Distinct returns the description of at least n policies with names of which none is taken.
 func (d *Description) Distinct(n int, taken func(name string) bool) *Description {
-	distinct := &Description{Policies: d.Policies}
+	distinct := &Description{Policies: d.Policies, described: d.described}
 	for i := range max(n, len(d.terms)) {
 		t := d.Term(i)
 		t.Name = distinct.unusedName(t.Name, taken)

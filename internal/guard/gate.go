@@ -19,7 +19,8 @@ type Gate[R any] struct {
 	guard    *Guard
 	caller   string // begins the text of a panic
 	outgoing bool
-	pauses   Pauses // of outgoing calls
+	request  Request // as each one begins
+	pauses   Pauses  // of outgoing calls
 }
 
 // Hooks are the functions of a user that get the requests. Those that are not set have no effect.
@@ -36,7 +37,15 @@ func NewGate[R any](caller string, s Settings, hooks Hooks[R], outgoing bool) *G
 	if !outgoing {
 		s.MaxWaiting = cmp.Or(s.MaxWaiting, defaultMaxWaiting)
 	}
-	return &Gate[R]{Settings: s, Hooks: hooks, guard: s.NewGuard(), caller: caller, outgoing: outgoing}
+	g := &Gate[R]{Settings: s, Hooks: hooks, guard: s.NewGuard(), caller: caller, outgoing: outgoing,
+		request: Request{Permits: 1, Mode: s.Mode, MaxWaiting: s.MaxWaiting, Wait: s.Wait}}
+	switch {
+	case s.Shadow:
+		g.request.Wait = 0
+	case outgoing:
+		g.request.Wait, g.request.Pauses = cmp.Or(s.Wait, Forever), &g.pauses
+	}
+	return g
 }
 
 // Decided is a request that was decided.
@@ -63,17 +72,21 @@ func (g *Gate[R]) Decide(ctx context.Context, r R) *Decided {
 			MustShare(g.caller, g.Mode, l)
 		}
 		d.Description, name = description, l.Name()
-		d.Request = Request{Limiter: l, Policies: description.Policies, Permits: 1, Mode: g.Mode, MaxWaiting: g.MaxWaiting}
+		d.Request = g.request
+		d.Request.Limiter, d.Request.Policies = l, description.Policies
 	}
 	if err == nil && g.Cost != nil {
 		if d.Request.Permits, err = g.Cost(r); err == nil && d.Request.Permits == 0 {
 			return nil
 		}
 	}
-	if err != nil {
+	switch begin := time.Now(); {
+	case err != nil:
 		d.Answer = g.withoutLimiter(err)
-	} else {
-		d.Answer = g.ask(ctx, &d.Request)
+	case d.Request.Wait > 0 && !g.outgoing:
+		d.Answer = overLimit(ctx, begin, g.guard.Ask(ctx, d.Request))
+	default:
+		d.Answer = g.guard.Ask(ctx, d.Request)
 	}
 	d.Limiter, d.Shadow, d.Cost, d.At = name, g.Shadow, d.Request.Permits, time.Now()
 	if d.Result == limit.Rejected {
@@ -95,23 +108,6 @@ func (g *Gate[R]) withoutLimiter(err error) Answer {
 	return byMode(g.Mode, err)
 }
 
-// ask decides a request that has a limiter.
-func (g *Gate[R]) ask(ctx context.Context, q *Request) Answer {
-	switch {
-	case g.Shadow:
-		return g.guard.Ask(ctx, *q)
-	case g.outgoing:
-		q.Pauses, q.Wait = &g.pauses, cmp.Or(g.Wait, Forever)
-		return g.guard.Ask(ctx, *q)
-	case g.Wait == 0:
-		return g.guard.Ask(ctx, *q)
-	}
-	begin := time.Now()
-	q.Wait = g.Wait
-	a := g.guard.Ask(ctx, *q)
-	return overLimit(ctx, begin, a)
-}
-
 // overLimit returns the denial of a request that was over its limit at first, and whose context ended
 // while it waited, unless its client has gone.
 func overLimit(ctx context.Context, begin time.Time, a Answer) Answer {
@@ -122,9 +118,6 @@ func overLimit(ctx context.Context, begin time.Time, a Answer) Answer {
 	a.Decision.RetryAfter = max(1, a.Decision.RetryAfter-time.Since(begin))
 	return a
 }
-
-// Passes reports whether the request proceeds.
-func (d *Decided) Passes() bool { return d.Shadow || Passes(d.Result) }
 
 // NotSent returns the error of an outgoing request that was refused. It wraps the error of the
 // middleware, and the reason if there is one.

@@ -80,8 +80,10 @@ type Answer struct {
 	paused     bool // denied by a pause that a server asked for
 }
 
-// Passes reports whether a request of a result proceeds.
-func Passes(r limit.Result) bool { return r == limit.Acquired || r == limit.FailedOpen }
+// Passes reports whether the request proceeds.
+func (a Answer) Passes() bool {
+	return a.Shadow || a.Result == limit.Acquired || a.Result == limit.FailedOpen
+}
 
 // RetryAfter returns the time after which a retry of a refused request may succeed, 0 for never.
 func (a Answer) RetryAfter() time.Duration {
@@ -160,7 +162,7 @@ func (g *Guard) take(ctx context.Context, q Request) (a Answer, late bool, err e
 			a.Each[i] = rratelimiter.Decision(part)
 		}
 	}
-	a.Receipt = q.receipt(r.Refund)
+	a.Receipt = receipt.Receipt{Permits: q.Permits, Refund: r.Refund}
 	return a, false, err
 }
 

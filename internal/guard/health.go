@@ -28,7 +28,11 @@ type node struct {
 
 // nodeOf returns the node that a limiter's calls go to. With moved, a failover of a second ago counts.
 func nodeOf(l Limiter, moved bool) node {
-	if h := handleOf(unwrap(l)); h != nil {
+	h := handleOf(l)
+	if h == nil {
+		h = handleOf(unwrap(l))
+	}
+	if h != nil {
 		if g, key, ok := h.Node(); ok {
 			return node{g, g.Node(key, moved)}
 		}

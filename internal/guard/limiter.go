@@ -37,6 +37,7 @@ func handleOf(l Limiter) inside.Handle {
 // Wrapper is a limiter that calls another one.
 type Wrapper interface{ Unwrap() Limiter }
 
+// unwrap returns the limiter that a wrapper calls, and any other one as it is.
 func unwrap(l Limiter) Limiter {
 	if w, ok := l.(Wrapper); ok {
 		return w.Unwrap()
@@ -59,7 +60,7 @@ func IsNil(l Limiter) bool {
 
 // takeFrom takes permits of a limiter of another type.
 func takeFrom(ctx context.Context, q Request, each bool) (a Answer, err error) {
-	a.Receipt = q.receipt(nil)
+	a.Receipt = receipt.Receipt{Permits: q.Permits, Refund: refundOf(q.Limiter)}
 	if l, ok := q.Limiter.(interface {
 		TakeEach(ctx context.Context, permits int64) ([]rratelimiter.Decision, error)
 	}); ok && each {
@@ -72,15 +73,14 @@ func takeFrom(ctx context.Context, q Request, each bool) (a Answer, err error) {
 	return a, err
 }
 
-// receipt returns the receipt of a request that Redis granted. Without a refund by its grant, its permits
-// are released, if the limiter can.
-func (q *Request) receipt(refund receipt.Refund) receipt.Receipt {
-	if l, ok := q.Limiter.(interface {
+// refundOf returns the refund of a limiter of another type: it releases the permits, if it can.
+func refundOf(l any) receipt.Refund {
+	if l, ok := l.(interface {
 		Release(ctx context.Context, permits int64) error
-	}); ok && refund == nil {
-		refund = l.Release
+	}); ok {
+		return l.Release
 	}
-	return receipt.Receipt{Permits: q.Permits, Refund: refund}
+	return nil
 }
 
 // chargeOf returns the call that charges more permits, nil if the limiter has none.
@@ -120,8 +120,8 @@ func probe(ctx context.Context, l Limiter) error {
 		return err
 	}
 	d, err := l.Take(ctx, 1)
-	if q := (Request{Limiter: l, Permits: 1}); err == nil && d.Allowed {
-		_ = q.receipt(nil).Settle(ctx, 0, nil) // without Release the permit stays taken
+	if refund := refundOf(l); err == nil && d.Allowed && refund != nil { // without it, the permit stays taken
+		_ = refund(ctx, 1)
 	}
 	return err
 }

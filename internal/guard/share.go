@@ -198,12 +198,11 @@ func sharesOf(q Request, share float64) ([]bucketKey, []shape) {
 	}
 	keys, shapes := make([]bucketKey, len(names)), make([]shape, len(names))
 	for i, p := range q.Policies {
-		s, ok := shapeOf(p, share)
+		d, ok := policy.Of(p)
 		if !ok {
 			return nil, nil
 		}
-		d, _ := policy.Of(p)
-		keys[i], shapes[i] = bucketKey{names[i], d.Key}, s
+		keys[i], shapes[i] = bucketKey{names[i], d.Key}, shapeOf(d, share)
 	}
 	return keys, shapes
 }
@@ -261,14 +260,10 @@ type shape struct {
 	owes   bool          // a full bucket grants more than it holds, as limit.Smooth does
 }
 
-// shapeOf returns the shape of a share of a valid policy. It returns false if the policy is unknown.
-func shapeOf(p limit.Policy, share float64) (shape, bool) {
-	d, ok := policy.Of(p)
-	if !ok {
-		return shape{}, false
-	}
+// shapeOf returns the shape of a share of a valid policy.
+func shapeOf(d policy.Description, share float64) shape {
 	if d.Local.Strict {
-		return windowShape(d.Local, share), true
+		return windowShape(d.Local, share)
 	}
 	s := bucketShape(d.Local, share)
 	if d.Refill == policy.Pausing {
@@ -277,7 +272,7 @@ func shapeOf(p limit.Policy, share float64) (shape, bool) {
 	if d.Refill == policy.OnCredit {
 		s.limit, s.holds, s.owes = part(d.Quota, share), max(1, s.holds), true
 	}
-	return s, true
+	return s
 }
 
 const maxPermits = 1 << 53
@@ -345,41 +340,48 @@ func (s shape) take(full, now, permits int64) int64 {
 	return min(max(full, now)+s.time(permits), now+longestPeriod)
 }
 
-// Until returns a time during which at most d.Remaining permits are free, since the next permit
-// returns later. It returns 0 if that time is unknown. The decision d is that of the policy p on a
-// request of a cost. p is nil if the policy is unknown.
-func Until(p limit.Policy, d rratelimiter.Decision, cost int64) time.Duration {
-	described, _ := policy.Of(p)
-	switch described.Refill {
-	case policy.Together:
-		return d.ResetAfter
-	case policy.Evenly:
-		if s, ok := shapeOf(p, 1); ok && s.holds == d.Limit {
-			return s.until(d)
-		}
+// Until returns a time during which at most one.Remaining permits are free, since the next permit returns
+// later. It returns 0 if that time is unknown. one is the decision of policy i.
+func (d *Decided) Until(i int, one rratelimiter.Decision) time.Duration {
+	if d.Waited { // the decision is older than the wait
 		return 0
-	case policy.OnCredit:
-		return d.RetryAfter // Remaining bounds a request only while all wait
-	case policy.Pausing:
-		return d.RetryAfter
-	case policy.ByAge:
-		if d.Allowed && d.Remaining+cost == d.Limit {
-			return d.ResetAfter // only these permits are taken
+	}
+	cost, described := d.Cost, policy.Description{} // of an unknown policy
+	if len(d.Description.Policies) == max(1, len(d.Each)) {
+		if described = d.Description.described[i]; d.Local {
+			return untilLocal(shapeOf(described, float64(d.Request.Mode)), one)
+		}
+		if one.Allowed && !d.Decision.Allowed { // another policy denied, and the request took nothing
+			cost = 0
 		}
 	}
-	if !d.Allowed && d.Remaining+1 == cost {
-		return d.RetryAfter // when the next permit returns
+	switch described.Refill {
+	case policy.Together:
+		return one.ResetAfter
+	case policy.Evenly:
+		if s := shapeOf(described, 1); s.holds == one.Limit {
+			return s.until(one)
+		}
+		return 0
+	case policy.OnCredit, policy.Pausing: // on credit, Remaining bounds a request only while all wait
+		return one.RetryAfter
+	case policy.ByAge:
+		if one.Allowed && one.Remaining+cost == one.Limit {
+			return one.ResetAfter // only these permits are taken
+		}
+	}
+	if !one.Allowed && one.Remaining+1 == cost {
+		return one.RetryAfter // when the next permit returns
 	}
 	return 0
 }
 
-// UntilLocal is Until for a decision on a share of the limit.
-func UntilLocal(mode limit.FailureMode, p limit.Policy, d rratelimiter.Decision) time.Duration {
-	s, _ := shapeOf(p, float64(mode))
-	if s.owes && d.Remaining > 0 {
+// untilLocal is Until for a decision on a share of the limit.
+func untilLocal(s shape, one rratelimiter.Decision) time.Duration {
+	if s.owes && one.Remaining > 0 {
 		return 0 // a request may take more than Remaining
 	}
-	return s.until(d)
+	return s.until(one)
 }
 
 // until returns the time after which a bucket has another whole permit.

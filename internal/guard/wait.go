@@ -24,7 +24,7 @@ func (g *Guard) askAndWait(ctx context.Context, q Request) Answer {
 	begin, counted := time.Now(), false
 	a := g.try(ctx, q)
 	for {
-		if q.Pauses != nil && Passes(a.Result) {
+		if q.Pauses != nil && a.Passes() {
 			if left := q.Pauses.left(q.Limiter.Name(), a.Result == limit.Acquired && !a.Local); left > 0 {
 				// The pause began during the call or the wait, so the permit is too early: refund it. A permit
 				// that cannot be refunded is lost.
@@ -130,7 +130,7 @@ func join(ctx context.Context, q Request, most time.Duration) (a Answer, late bo
 			deadline = time.Time{}
 		}
 		a.Decision.Allowed, err = h.Wait(ctx, engine.Ask{Permits: q.Permits, Receipt: true}, deadline, &r)
-		a.Receipt, a.fromMemory = q.receipt(r.Refund), r.From != engine.FromRedis
+		a.Receipt.Refund, a.fromMemory = r.Refund, r.From != engine.FromRedis
 	} else {
 		l, _ := q.Limiter.(line)
 		if most == Forever {
@@ -139,8 +139,9 @@ func join(ctx context.Context, q Request, most time.Duration) (a Answer, late bo
 		} else {
 			a.Decision.Allowed, err = l.TryAcquireWithin(ctx, q.Permits, most)
 		}
-		a.Receipt = q.receipt(nil)
+		a.Receipt.Refund = refundOf(l)
 	}
+	a.Receipt.Permits = q.Permits
 	a.Waited = a.Decision.Allowed
 	_, ends := ctx.Deadline()
 	late = ends && ctx.Err() == nil && isTimeout(err) && (most == Forever || time.Now().Before(end))
