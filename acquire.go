@@ -14,7 +14,10 @@ import (
 
 // Call returns the acquire script and its keys.
 func (w *wire) Call(b *engine.Batch) (script *redisx.Script, keys []string) {
-	return acquireScript, w.namedKeys(b.AllKeys)
+	if b.AllKeys {
+		return acquireScript, w.keys[:]
+	}
+	return acquireScript, w.keys[:sharedKeys]
 }
 
 // timeArg is the index of the time in the arguments of a script, Unix milliseconds: ARGV[1]. It is "" for
@@ -36,7 +39,8 @@ const (
 func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
 	leases := b.Lease.Span > 0
-	hint, _, interval := w.hint().seen.get()
+	hint, _, interval, perClient := w.hint().seen.get()
+	b.AllKeys = b.AllKeys || perClient // see namedKeys
 	ended, permits, flags, runs := "", "", "", ""
 	if hint != "" && !w.client.engine.ServerTime() {
 		ended = strconv.FormatInt(now.UnixMilli()-interval, 10)
@@ -72,12 +76,12 @@ func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 }
 
 // Receipt returns the refund of the grant of a call.
-func (w *wire) Receipt(b *engine.Batch) receipt.Refund {
+func (w *wire) Receipt(b *engine.Batch) (refund, giveBack receipt.Refund) {
 	at := b.Args[timeArg] // "" for the server's clock
 	if f, ok := b.Forecast.(*forecast); ok {
 		at = strconv.FormatInt(f.now, 10)
 	}
-	return w.receipt(grantOf(b.Args[memberArg]), b.Granted, at)
+	return w.receipt(grantOf(b.Args[memberArg]), b.Granted, at), nil
 }
 
 // receipt returns the refund of a grant, as grantOf has it. It was of granted permits. Its score is at, or ""
@@ -88,7 +92,8 @@ func (w *wire) receipt(grant string, granted int64, at string) receipt.Refund {
 
 // Refund returns the permits of a grant whose callers have left.
 func (w *wire) Refund(b *engine.Batch) func(context.Context) {
-	refund, permits := w.Receipt(b), b.LostPermits
+	refund, _ := w.Receipt(b)
+	permits := b.LostPermits
 	return func(ctx context.Context) {
 		_ = refund(ctx, permits) // otherwise they return after the interval
 	}

@@ -19,9 +19,10 @@ import (
 // Every call ends as soon as its context does, with the context's error. A change that was sent may
 // still take effect. If permits arrive for a caller that has left, the Client releases them.
 type Limiter struct {
-	wire  wire
-	err   error // of an invalid name or client
-	calls engine.Limiter
+	wire      wire
+	err       error // of an invalid name or client
+	crossSlot error // if Redis is a cluster
+	calls     engine.Limiter
 }
 
 // Name returns the name with which the limiter was opened: getName().
@@ -35,10 +36,8 @@ func (l *Limiter) check(ctx context.Context) error {
 	if l.err != nil {
 		return l.err
 	}
-	if l.wire.client.engine.Cluster() {
-		if err := checkSlots(l.wire.keys[:]...); err != nil {
-			return err
-		}
+	if l.crossSlot != nil && l.wire.client.engine.Cluster() {
+		return l.crossSlot
 	}
 	return ctx.Err()
 }

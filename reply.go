@@ -67,7 +67,7 @@ func (w *wire) leased(b *engine.Batch, r redisx.Reply) (again bool, err error) {
 func (w *wire) answer(b *engine.Batch, perClient bool, reply redisx.Reply) error {
 	free, rate, interval, reset := reply.Number(), reply.Number(), reply.Number(), reply.Number()
 	now := time.UnixMilli(reply.Number())
-	letters, last, _ := strings.Cut(reply.Text(), "=")
+	letters, last, _ := strings.Cut(reply.Text(), " ")
 	counted, expires := reply.Number(), millis(reply.Number())
 	o := &forecast{now: now.UnixMilli(), free: free, rate: rate, interval: millis(interval), reset: millis(reset),
 		expires: expires}

@@ -38,9 +38,7 @@
 -- interval: of the rate, milliseconds, at most 2^53.
 -- reset: milliseconds until the newest grant expires, 0 without d.
 -- now: Unix milliseconds; waits and reset count from now.
--- answers: a letter for each request: g granted, n denied, x above the rate, p granted a part; or
---   '*', all granted. At most one request is granted a part, since nothing is free then. Its permits
---   follow the letters: 'gpn=3'.
+-- answers: those of internal/include/decide.lua, as 'gpn 3'; or '*', all granted.
 -- counted: 1 if the value was missing and was counted from the set, so that recount.lua is not needed;
 --   otherwise 0.
 -- keepAlive: of the configuration, milliseconds, 0 for none.
@@ -98,44 +96,22 @@ end
 --@include reclaim
 --@include cap
 
--- Decides the requests, in their order.
+-- Decides the requests.
 local granted, grantedAt = 0, now
-local answers, awaited, above, part
+local answers, above, want
 if total <= value then
   granted = total
 elseif more then
   flags = nil -- {AGAIN}, once the expired grants of this page are removed
 elseif runs or total > rate then
-  answers = {}
-  local blocked, ordered = false, find(flags, 'o', 1, true)
   if runs == '' then
     runs = totalText .. '*1'
   end
-  for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
-    local n, fitting = tonumber(text), 0
-    times, upTo = tonumber(times), upTo == '~'
-    if n > rate and not upTo then
-      answers[#answers + 1] = string.rep('x', times)
-      above = true
-    else
-      if not blocked and n <= value - granted then
-        fitting = math.min(times, math.floor((value - granted) / n))
-        granted = granted + fitting * n
-        answers[#answers + 1] = string.rep('g', fitting)
-      end
-      if upTo and not blocked and fitting < times and granted < value then
-        part, granted, fitting = value - granted, value, fitting + 1
-        answers[#answers + 1] = 'p'
-      end
-      if fitting < times then
-        answers[#answers + 1] = string.rep('n', times - fitting)
-        awaited = math.max(awaited or 0, upTo and 1 or n)
-        blocked = ordered
-      end
-    end
-  end
-  if awaited and (ordered or find(flags, 'a', 1, true)) then
-    awaited = rate
+  want = 0
+  local free, most, credit, ordered = value, rate, 9007199254740992, find(flags, 'o', 1, true)
+  --@include decide
+  if want > 0 and (ordered or find(flags, 'a', 1, true)) then
+    want = rate
   end
 end
 if granted > 0 then
@@ -176,7 +152,7 @@ elseif granted == 0 and flags == '' and not above and hinted then
   reply = -1
 elseif answers or flags ~= '' or not hinted then
   reply = {valueAt == 2 and DONE or DONE_OWN, value, rate, math.min(interval, 9007199254740992), 0, now + 0,
-    answers and table.concat(answers) .. (part and '=' .. part or '') or granted < total and 'n' or '*',
+    answers or granted < total and 'n' or '*',
     stored and 0 or 1, keepAlive + 0}
   if find(flags, 'd', 1, true) then
     local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
@@ -184,8 +160,8 @@ elseif answers or flags ~= '' or not hinted then
       reply[5] = math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992)
     end
   end
-  if awaited and find(flags, 'w', 1, true) then
-    local need = awaited - value
+  if want and want > 0 and find(flags, 'w', 1, true) then
+    local need = want - value
     --@include waits
   end
 end

@@ -3,6 +3,8 @@ package limit
 import (
 	"cmp"
 	"context"
+	"errors"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,6 +58,22 @@ func (p protocol) Arguments(b *engine.Batch, now time.Time) {
 	}
 }
 
+// callArguments appends the arguments of members at a time.
+func callArguments(args []string, members []member, now time.Time) []string {
+	for i := range members {
+		if m := &members[i]; m.arguments != nil {
+			args = append(args, m.arguments...)
+		} else {
+			args = m.policy.arguments(args, now)
+		}
+	}
+	return args
+}
+
+// fullFor is how long the key of a full bucket stays, so that callers that wait lose nothing by the time
+// of their call: see backdate in scripts/acquire.lua.
+const fullFor = engine.LongestCall
+
 // Answer reads the reply of the acquire script.
 func (p protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again bool, err error) {
 	if message.IsInt64() { // -1: none was granted
@@ -86,6 +104,25 @@ func (p protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again b
 	}
 	p.answer(b, s, letters, part)
 	return false, nil
+}
+
+// isBrief reports whether a reply has only the texts of the policies: all requests were granted.
+func isBrief(message rueidis.RedisMessage, policies int) bool {
+	if policies == 1 {
+		return message.IsString()
+	}
+	texts, err := message.ToArray()
+	other := func(text rueidis.RedisMessage) bool { return !text.IsString() }
+	return err == nil && len(texts) == policies && !slices.ContainsFunc(texts, other)
+}
+
+// briefTexts returns the texts of a brief reply.
+func briefTexts(message rueidis.RedisMessage) []string {
+	if text, err := message.ToString(); err == nil {
+		return []string{text}
+	}
+	texts, _ := message.AsStrSlice() // nil if the reply is not brief
+	return texts
 }
 
 // answer sets the answers of a batch from the state that its call left, a letter for each request,
@@ -145,15 +182,15 @@ func receiptsOf(b *engine.Batch) []string {
 	return briefTexts(b.Reply)
 }
 
-// Receipt returns the refund of the grant of a call. The policies return theirs one after another: if
-// one fails, the others still return theirs.
-func (p protocol) Receipt(b *engine.Batch) receipt.Refund {
+// Receipt returns the refund of the grant of a call, and the return of what it holds. The policies return
+// theirs one after another: if one fails, the others still return theirs.
+func (p protocol) Receipt(b *engine.Batch) (refund, giveBack receipt.Refund) {
 	granted, receipts := b.Granted, receiptsOf(b)
 	if len(receipts) != len(p.wire.members) {
-		return nil
+		return nil, nil
 	}
 	args := slices.Clone(b.Args) // the next batch uses them
-	return func(ctx context.Context, permits int64) (err error) {
+	refund = func(ctx context.Context, permits int64) (err error) {
 		for i, m := range p.wire.members {
 			if m.redisson != nil {
 				random := args[argument(acquire, p.wire.members, i)+randomArg]
@@ -162,13 +199,62 @@ func (p protocol) Receipt(b *engine.Batch) receipt.Refund {
 		}
 		return cmp.Or(err, p.wire.refund(ctx, permits, receipts...))
 	}
+	// A limiter has one at most, a Join may have several.
+	var held []member
+	var grants []string
+	for i, m := range p.wire.members {
+		if isHeld(m) {
+			held, grants = append(held, m), append(grants, receipts[i])
+		}
+	}
+	if held == nil {
+		return refund, nil
+	}
+	return refund, func(ctx context.Context, permits int64) error {
+		return openMembers(p.wire.plan.client, p.wire.name, held).wire.refund(ctx, permits, grants...)
+	}
 }
 
 // Refund refunds the grants of callers that have left.
 func (p protocol) Refund(b *engine.Batch) func(context.Context) {
-	refund, permits := p.Receipt(b), b.LostPermits
+	refund, _ := p.Receipt(b)
+	permits := b.LostPermits
 	if refund == nil {
 		return nil
 	}
 	return func(ctx context.Context) { _ = refund(ctx, permits) }
+}
+
+// refund returns permits of one grant: of a caller that left or settles, or a lease. The grants with
+// these receipts must still take them. It leaves leases as they are.
+func (w *wire) refund(ctx context.Context, permits int64, receipts ...string) error {
+	if !has(w.members, "release") { // as of a Pause, or of Redisson's layout
+		return nil
+	}
+	_, err := engine.Refund(ctx, w.plan.client.Engine, w.dependsOn, w.returning(permits, receipts...))
+	if errors.Is(err, redisx.ErrRanBefore) {
+		return nil
+	}
+	return err
+}
+
+// returning returns the call that returns permits.
+func (w *wire) returning(permits int64, receipts ...string) func(context.Context) (rueidis.RedisMessage, error) {
+	return func(ctx context.Context) (rueidis.RedisMessage, error) {
+		return w.run(ctx, release, []string{strconv.FormatInt(permits, 10)}, receipts...)
+	}
+}
+
+const (
+	epochBase  = 36
+	leastEpoch = 36 * 36 * 36 * 36 * 36 // of six digits, as all are
+)
+
+// newEpoch returns a random word. The call that begins a state sets it, and a refund names it.
+// So no refund changes a state that began after its grant, as one does after a Reset. Two states of
+// a name share an epoch in one of two billion cases.
+func newEpoch() string { return string(appendEpoch(nil)) }
+
+func appendEpoch(to []byte) []byte {
+	return strconv.AppendUint(to, leastEpoch+rand.Uint64N((epochBase-1)*leastEpoch), epochBase)
 }

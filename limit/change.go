@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
@@ -88,9 +91,10 @@ func (l *Limiter) charge(ctx context.Context, permits int64, id string) (*state,
 	return s, err
 }
 
-// chargeable returns the limiter without its members of Redisson's layout, or nil if it has no others.
+// chargeable returns the limiter without the members that a settlement does not charge: those of
+// Redisson's layout, and those that hold permits. It returns nil if there are no others.
 func (l *Limiter) chargeable() *Limiter {
-	own := slices.DeleteFunc(slices.Clone(l.wire.members), isRedisson)
+	own := slices.DeleteFunc(slices.Clone(l.wire.members), func(m member) bool { return isRedisson(m) || isHeld(m) })
 	switch len(own) {
 	case 0:
 		return nil
@@ -136,5 +140,49 @@ func (l *Limiter) Reset(ctx context.Context) error {
 		}
 		return message.AsInt64()
 	})
+	return err
+}
+
+// ErrNotPausable is returned by Pause of a limiter without a [Pause].
+var ErrNotPausable = errors.New("limit: the limiter has no Pause")
+
+// Pause denies everything for a time from now on, in all processes that share the limiter. A longer
+// pause stays, and a time above Most of the limiter's [Pause] is cut to Most. 0 ends the pause at
+// once, and what follows it. Pause takes no permits and returns none.
+//
+// Callers of Acquire and TryAcquireWithin wait for the end. If another Client ends the pause, they
+// learn it within five seconds. A call that is under way when the pause begins may be granted.
+// Leases of this Client end before the pause is sent; those of other Clients serve their callers up
+// to their end, for [rratelimiter.WithLease] at most a second. Other Clients with a denial cache
+// learn that a pause was ended when their denial is too old.
+//
+// A pause of a Join is one of each member with a Pause. If their Most differ, the shortest counts.
+// Reset ends a pause.
+//
+// Errors: [ErrNotPausable]; [rratelimiter.ErrInvalidOption] for a time below 0;
+// *[rratelimiter.StateError] if the key holds other data. If Redis fails during the call, the pause
+// may have begun.
+func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
+	if d < 0 {
+		return fmt.Errorf("%w: a pause of %v for %q, want 0 or more", rratelimiter.ErrInvalidOption, d, l.Name())
+	}
+	if err := l.check(ctx); err != nil {
+		return err
+	}
+	var keys []string
+	for _, m := range l.wire.members {
+		if p, ok := m.policy.(Pause); ok {
+			keys, d = append(keys, m.keys...), min(d, p.Most)
+		}
+	}
+	if keys == nil {
+		return fmt.Errorf("%w: open %q with a Pause beside its policies", ErrNotPausable, l.Name())
+	}
+	// Rounded up, so that a short pause does not end one.
+	length := strconv.FormatInt(int64((d+time.Microsecond-1)/time.Microsecond), 10)
+	_, err := engine.Change(ctx, l.wire.plan.client.Engine, keys,
+		func(ctx context.Context) (rueidis.RedisMessage, error) {
+			return l.wire.run(ctx, pause, []string{length})
+		})
 	return err
 }

@@ -19,6 +19,7 @@
 //   - [FixedWindow] for the lowest cost, [Calendar] for a quota per day or month
 //   - [TokenBucket] for a rate with bursts, [LeakyBucket] for evenly spaced work
 //   - [Smooth] for Guava's RateLimiter, [Pause] for a stop of all processes
+//   - [InFlight] for calls that run at once
 //
 // With an invalid policy, calls of [New] and [NewKeyed] fail. [Validate] finds it before, such as in
 // a policy from a configuration.
@@ -64,6 +65,7 @@
 //   - A [FixedWindow] counts its grants until an interval after the first of them.
 //   - An aligned window and a [Calendar] unit count theirs until the length of the window after the
 //     last of them. If a clock is set back later than that, the same window is empty again.
+//   - An [InFlight] counts each grant for its Lease.
 //   - A [Pause] lasts for the time that its Client gave.
 //
 // # Leases
@@ -71,8 +73,8 @@
 // With [rratelimiter.WithLease], a [FixedWindow], a [Calendar] and several of them lease permits.
 // Leased permits are used before the end of the window that counts them. The other policies do not
 // lease. A bucket and a [Smooth] would earn permits again before the leased ones are used. A
-// [SlidingLog] and a [SlidingWindow] would have to count by the lease's end. If one of several
-// policies does not lease, none does. A [Pause] beside them leases nothing during a pause, and while
+// [SlidingLog] and a [SlidingWindow] would have to count by the lease's end. An [InFlight] counts what
+// calls hold. If one of several policies does not lease, none does. A [Pause] beside them leases nothing during a pause, and while
 // permits come free after it.
 //
 // A lease ends with its window by the clock of its Client. If that clock is behind another one by

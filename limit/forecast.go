@@ -1,9 +1,14 @@
 package limit
 
 import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sort"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // forecast is the state of one policy after a call. The exported methods are those of
@@ -41,26 +46,215 @@ func (usage) Renew() time.Duration { return engine.Never }
 
 func (usage) forWaiters() forecast { return nil }
 
-// micros converts microseconds to a duration, at most engine.Never.
-func micros(n int64) time.Duration {
-	if n > int64(engine.Never/time.Microsecond) {
-		return engine.Never
-	}
-	return time.Duration(n) * time.Microsecond
+// state is the forecasts of a limiter's policies after a call.
+type state struct {
+	most     int64
+	plan     *plan
+	policies []forecast
+	receipts []string // the texts of the policies: a refund of what the call took names them
+
+	leased int64 // permits that were leased
+	lasts  time.Duration
 }
 
-// add returns the sum of two durations, at most engine.Never.
-func add(a, b time.Duration) time.Duration {
-	if b > 0 && a > engine.Never-b {
-		return engine.Never
+// add reads the script's reply about a member.
+func (s *state) add(m member, r *redisx.Reply) {
+	values := redisx.ReadReply(r.Next())
+	text := values.Text()
+	numbers := make([]int64, values.Len())
+	for i := range numbers {
+		numbers[i] = values.Number()
 	}
-	return a + b
+	f, ok := m.policy.forecast(numbers)
+	if !ok || !values.OK() {
+		r.Fail()
+		return
+	}
+	if m.redisson != nil {
+		s.most = min(s.most, f.Limit())
+	}
+	s.policies, s.receipts = append(s.policies, f), append(s.receipts, text)
 }
 
-// repeat returns a duration so many times, at most engine.Never.
-func repeat(d time.Duration, times int64) time.Duration {
-	if times > int64(engine.Never/d) {
-		return engine.Never
+// forWaiters makes the forecasts those of callers that wait, and reports whether they differ.
+func (s *state) forWaiters() (differ bool) {
+	for i, p := range s.policies {
+		if of := p.forWaiters(); of != nil {
+			s.policies[i], differ = of, true
+		}
 	}
-	return d * time.Duration(times)
+	return differ
+}
+
+// granted returns the answer to a request that was granted. The same call granted later permits to
+// requests behind it.
+func (s *state) granted(later int64) engine.Answer {
+	fewest := s.policies[0]
+	for _, p := range s.policies[1:] {
+		if p.Free() < fewest.Free() {
+			fewest = p
+		}
+	}
+	return engine.Answer{
+		Allowed: true, Limit: s.limitOf(fewest), Remaining: remaining(fewest, later), ResetAfter: s.reset(later),
+	}
+}
+
+// limitOf returns the limit of a policy. For a Pause, which has none, it is that of the policy beside
+// it with the fewest free permits.
+func (s *state) limitOf(p forecast) int64 {
+	limit, free := p.Limit(), int64(math.MaxInt64)
+	if limit > 0 {
+		return limit
+	}
+	for _, other := range s.policies {
+		if other.Limit() > 0 && other.Free() < free {
+			limit, free = other.Limit(), other.Free()
+		}
+	}
+	return limit
+}
+
+// Denied returns the answer to a request that was not granted. It returns false if RetryAfter is
+// only a lower bound.
+func (s *state) Denied(permits int64) (engine.Answer, bool) {
+	longest, known := s.policies[0], true
+	after := time.Duration(-1)
+	for _, p := range s.policies {
+		wait, ok := p.wait(permits)
+		known = known && ok
+		if wait > after {
+			longest, after = p, wait
+		}
+	}
+	return engine.Answer{Limit: s.limitOf(longest), Remaining: remaining(longest, 0), RetryAfter: after,
+		ResetAfter: s.reset(0)}, known
+}
+
+// grantedParts returns the answer of each policy to such a request.
+func (s *state) grantedParts(later int64) []engine.Answer {
+	answers := make([]engine.Answer, len(s.policies))
+	for i, p := range s.policies {
+		answers[i] = engine.Answer{
+			Allowed: true, Limit: p.Limit(), Remaining: remaining(p, later), ResetAfter: p.reset(later),
+		}
+	}
+	return answers
+}
+
+// Parts returns the answer of each policy to a request that was not granted.
+func (s *state) Parts(permits int64) []engine.Answer {
+	answers := s.grantedParts(0)
+	for i, p := range s.policies {
+		answers[i].RetryAfter, _ = p.wait(permits)
+		answers[i].Allowed = answers[i].RetryAfter == 0
+	}
+	return answers
+}
+
+func remaining(p forecast, later int64) int64 { return max(0, p.Free()+later) }
+
+func (s *state) reset(later int64) (after time.Duration) {
+	for _, p := range s.policies {
+		after = max(after, p.reset(later))
+	}
+	return after
+}
+
+// Limit returns the largest number of permits that can be granted at once.
+func (s *state) Limit() int64 { return s.most }
+
+// Free returns the free permits of the policy that has the fewest.
+func (s *state) Free() int64 {
+	free := s.policies[0].Free()
+	for _, p := range s.policies[1:] {
+		free = min(free, p.Free())
+	}
+	return free
+}
+
+// longestSpread bounds the time by which the waiters of a bucket ask later.
+const longestSpread = 5 * time.Millisecond
+
+// Lag returns the longest of the policies. The waiters of a bucket ask later at random: otherwise a clock
+// that is a little ahead, or a shorter way to Redis, wins all permits. The bucket loses nothing by it:
+// the time is at most a fifth of that in which the permits of all waiters come free, and these count from
+// then on. See engine.Batch.
+func (s *state) Lag(wanted int64) (lag time.Duration) {
+	if s.plan.spread > 0 {
+		most := min(repeat(s.plan.spread, wanted), s.plan.client.WaitJitter, longestSpread)
+		lag = time.Duration(float64(most) * rand.Float64())
+	}
+	for _, p := range s.policies {
+		lag = max(lag, p.Lag(wanted))
+	}
+	return lag
+}
+
+// Renew returns the earliest of the policies.
+func (s *state) Renew() time.Duration {
+	after := engine.Never
+	for _, p := range s.policies {
+		after = min(after, p.Renew())
+	}
+	return after
+}
+
+// Earliest returns the time at which the last policy could have granted all of them.
+func (s *state) Earliest(ahead, permits int64) (after time.Duration) {
+	for _, p := range s.policies {
+		after = max(after, p.Earliest(ahead, permits))
+	}
+	return after
+}
+
+// returnsForecast is the state of permits that return one after another, an interval after they
+// were taken or later.
+type returnsForecast struct {
+	usage
+	interval time.Duration
+	end      time.Duration   // from now until the last ones return
+	returns  []permitsReturn // the earliest first, as far as the script reported
+}
+
+// permitsReturn is the number of permits that return within a time, earlier ones included.
+type permitsReturn struct {
+	after   time.Duration
+	permits int64
+}
+
+// returnsOf reads the taken permits, the time at which the last of them return, and then pairs of a
+// time and the permits that return then.
+func returnsOf(permits int64, interval time.Duration, reply []int64) (forecast, bool) {
+	if len(reply) < 2 || len(reply)%2 != 0 {
+		return nil, false
+	}
+	o := returnsForecast{usage: usage{permits, reply[0]}, end: micros(reply[1]), interval: interval}
+	var sum int64
+	for pair := range slices.Chunk(reply[2:], 2) {
+		sum = min(sum, maxPermits) + pair[1]
+		o.returns = append(o.returns, permitsReturn{micros(pair[0]), sum})
+	}
+	return o, true
+}
+
+func (o returnsForecast) wait(permits int64) (after time.Duration, known bool) {
+	need := permits - o.Free()
+	if need <= 0 || len(o.returns) == 0 {
+		return 0, need <= 0
+	}
+	last := len(o.returns) - 1
+	i := sort.Search(last, func(i int) bool { return o.returns[i].permits >= need })
+	return o.returns[i].after, o.returns[i].permits >= need
+}
+
+func (o returnsForecast) reset(int64) time.Duration { return o.end }
+
+// Earliest: if more is wanted than the window holds, the granted permits have to return, which
+// takes an interval each time.
+func (o returnsForecast) Earliest(ahead, permits int64) time.Duration {
+	wanted := ahead + permits
+	rounds := (wanted - 1) / o.permits
+	after, _ := o.wait(wanted - rounds*o.permits)
+	return add(after, repeat(o.interval, rounds))
 }

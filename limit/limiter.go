@@ -19,8 +19,9 @@ import (
 // error. A change that was sent may still take effect. If permits arrive for a caller that has
 // left, the Client releases them.
 type Limiter struct {
-	wire wire
-	err  error // of the client, the name or the policies
+	wire      wire
+	err       error // of the client, the name or the policies
+	crossSlot error // if Redis is a cluster
 
 	calls engine.Limiter
 
@@ -63,6 +64,9 @@ func (p *plan) limiter(name string, prefix keyPrefix) *Limiter {
 		m.name, m.keys = name, l.wire.keys[i:i+1:i+1]
 	}
 	l.wire.name, l.wire.dependsOn = name, l.wire.keys
+	if prefix.before == "" { // the name has braces
+		l.crossSlot = p.client.SameSlot(l.wire.keys...)
+	}
 	l.open(id)
 	return l
 }
@@ -108,10 +112,8 @@ func (l *Limiter) check(ctx context.Context) error {
 	if l.wire.plan == nil {
 		return fmt.Errorf("%w: open a Limiter with New", rratelimiter.ErrNoClient)
 	}
-	if client := l.wire.plan.client; client.Engine.Cluster() {
-		if err := client.SameSlot(l.wire.keys...); err != nil {
-			return err
-		}
+	if l.crossSlot != nil && l.wire.plan.client.Engine.Cluster() {
+		return l.crossSlot
 	}
 	return ctx.Err()
 }
@@ -279,13 +281,13 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 // Acquire waits until permits are free and takes them. Callers that wait for one name on one Client
 // are served first come, first served, a large request before smaller ones behind it.
 //
-// Nothing is booked in Redis for a caller that waits: the Client asks when its first caller can be
+// Nothing is booked in Redis for a caller that waits. The Client asks when its first caller can be
 // served, and after five seconds at the latest, since other Clients may have returned permits. So
 // callers that leave, and a program that ends, keep nothing from others.
 //
 // Permits of a bucket that came free while a caller waited count from that moment, for as long as a
-// call takes: 10 ms or the time of the last calls, whichever is longer, and at most a second. So the
-// time of a call does not slow the pace. In any span t, waiters get at most the capacity, and the rate
+// call takes. That is 10 ms or the time of the last calls, whichever is longer, and at most a second. So
+// the time of a call does not slow the pace. In any span t, waiters get at most the capacity, and the rate
 // for t and the time of a call.
 //
 // Acquire ends with ctx. If the permits cannot be free before the deadline of ctx, it fails at once

@@ -55,6 +55,8 @@ func TestPolicies_RandomCalls_MatchTheirModels(t *testing.T) {
 		LeakyBucket{10, 2, time.Second},
 		LeakyBucket{40, 7, 13 * time.Millisecond},
 		Drip{7, 11 * time.Millisecond},
+		InFlight{10, time.Second},
+		InFlight{300, 30 * time.Second},
 	} {
 		for _, back := range []bool{false, true} {
 			for name, opts := range map[string][]rratelimiter.Option{
@@ -111,6 +113,9 @@ var models = []modelled{
 	modelRow(tenSmooth, func(p Smooth) policymodel.Model {
 		return policymodel.NewSmooth(float64(p.Permits)/p.Interval.Seconds(), cmp.Or(p.Burst, time.Second).Seconds(),
 			float64(p.WarmUp.Microseconds()))
+	}),
+	modelRow(InFlight{10, time.Hour}, func(p InFlight) policymodel.Model {
+		return &policymodel.InFlight{Permits: p.Permits, Lease: p.Lease.Microseconds()}
 	}),
 	modelRow(Drip{10, time.Hour}, func(p Drip) policymodel.Model { return modelOfBucket(p.bucket()) }),
 }

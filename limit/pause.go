@@ -72,7 +72,7 @@ func setPace(members []member) {
 	for _, m := range members {
 		d := m.described
 		switch {
-		case d.Quota > 0:
+		case d.Quota > 0 && !isHeld(m):
 			if each := d.Local.Interval.Seconds() / float64(d.Local.Returns); each < soonest {
 				all := min(longestPace.Seconds(), each*float64(d.Local.Permits))
 				soonest = each

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"reflect"
@@ -27,12 +28,14 @@ func TestPolicies_EachKind_IsRead(t *testing.T) {
 		stored, ok := policy.ParseKey(d.Key)
 		require.True(t, ok, d.Key)
 		require.NoError(t, Validate(stored.(Policy)), d.Key)
-		assert.True(t, strings.HasPrefix(policy.Short(stored), d.Name+"/"), policy.Short(stored))
-
-		rate := ":5/1h"
-		if k, _ := policy.Lookup(d.Name); k.Unit {
+		short, rate := d.Name+"/", ":5/1h"
+		switch k, _ := policy.Lookup(d.Name); {
+		case k.Unit:
 			rate = ":5/year"
+		case k.NoRate:
+			short, rate = d.Name, ":5,lease=1h"
 		}
+		assert.True(t, strings.HasPrefix(policy.Short(stored), short), policy.Short(stored))
 		parsed, err := policy.Parse(d.Name + rate)
 		require.NoError(t, err)
 		assert.Equal(t, reflect.TypeOf(p), reflect.TypeOf(parsed))
@@ -42,14 +45,24 @@ func TestPolicies_EachKind_IsRead(t *testing.T) {
 		key := f.redis.Keys()[0]
 		assert.Equal(t, "{name}:"+d.Key, key)
 		entries := make([]string, 1)
-		if d.Type == "list" {
+		switch d.Type {
+		case "list":
 			entries, err = f.redis.List(key)
-		} else {
+		case "zset":
+			entries, err = f.redis.ZMembers(key)
+		default:
 			entries[0], err = f.redis.Get(key)
 		}
 		require.NoError(t, err)
-		assert.LessOrEqual(t, len(entries[0]), int(d.Longest))
-		state, ok := policy.Read(stored, policy.Content{Text: entries[0], Entries: slices.Values(entries),
+		text := entries[0]
+		if d.Type == "zset" {
+			scores, err := f.redis.SortedSet(key)
+			require.NoError(t, err)
+			text = fmt.Sprintf("%s %.0f %s %.0f %s", entries[0], scores[entries[0]], entries[1], scores[entries[1]], entries[2])
+			entries = entries[2:]
+		}
+		assert.LessOrEqual(t, len(text), int(d.Longest))
+		state, ok := policy.Read(stored, policy.Content{Text: text, Entries: slices.Values(entries),
 			TTL: f.redis.TTL(key).Milliseconds(), Now: time.UnixMicro(f.now)})
 		require.True(t, ok, "%T: %q", p, entries)
 		assert.True(t, d.Refill == policy.OnCredit || state.Taken == 4, "%T: %+v", p, state)

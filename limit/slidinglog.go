@@ -1,8 +1,6 @@
 package limit
 
 import (
-	"slices"
-	"sort"
 	"strconv"
 	"time"
 
@@ -90,55 +88,4 @@ func (p SlidingLog) arguments(args []string, _ time.Time) []string {
 
 func (p SlidingLog) forecast(reply []int64) (forecast, bool) {
 	return returnsOf(p.Permits, p.Interval, reply)
-}
-
-// returnsForecast is the state of permits that return one after another, an interval after they
-// were taken or later.
-type returnsForecast struct {
-	usage
-	interval time.Duration
-	end      time.Duration   // from now until the last ones return
-	returns  []permitsReturn // the earliest first, as far as the script reported
-}
-
-// permitsReturn is the number of permits that return within a time, earlier ones included.
-type permitsReturn struct {
-	after   time.Duration
-	permits int64
-}
-
-// returnsOf reads the taken permits, the time at which the last of them return, and then pairs of a
-// time and the permits that return then.
-func returnsOf(permits int64, interval time.Duration, reply []int64) (forecast, bool) {
-	if len(reply) < 2 || len(reply)%2 != 0 {
-		return nil, false
-	}
-	o := returnsForecast{usage: usage{permits, reply[0]}, end: micros(reply[1]), interval: interval}
-	var sum int64
-	for pair := range slices.Chunk(reply[2:], 2) {
-		sum = min(sum, maxPermits) + pair[1]
-		o.returns = append(o.returns, permitsReturn{micros(pair[0]), sum})
-	}
-	return o, true
-}
-
-func (o returnsForecast) wait(permits int64) (after time.Duration, known bool) {
-	need := permits - o.Free()
-	if need <= 0 || len(o.returns) == 0 {
-		return 0, need <= 0
-	}
-	last := len(o.returns) - 1
-	i := sort.Search(last, func(i int) bool { return o.returns[i].permits >= need })
-	return o.returns[i].after, o.returns[i].permits >= need
-}
-
-func (o returnsForecast) reset(int64) time.Duration { return o.end }
-
-// Earliest: if more is wanted than the window holds, the granted permits have to return, which
-// takes an interval each time.
-func (o returnsForecast) Earliest(ahead, permits int64) time.Duration {
-	wanted := ahead + permits
-	rounds := (wanted - 1) / o.permits
-	after, _ := o.wait(wanted - rounds*o.permits)
-	return add(after, repeat(o.interval, rounds))
 }

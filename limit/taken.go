@@ -93,7 +93,7 @@ func (l *Limiter) takeReceipt(ctx context.Context, permits int64, wait bool) (en
 	} else {
 		err = l.Inside().Try(ctx, ask, &result)
 	}
-	return result.Answer, receipt.Receipt{Permits: permits, Refund: result.Refund}, err
+	return result.Answer, receipt.Receipt{Permits: permits, Refund: result.Refund, Return: result.Return}, err
 }
 
 // errUnsettled is the error of a Taken whose settlement is not known to be over.
@@ -119,7 +119,9 @@ func (t *Taken) add(ctx context.Context, permits int64, wait bool, limiters []Ta
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.takes = append(t.takes, &take{limiter: redis, receipt: r, id: rand.Text()})
+	id := rand.Text()
+	r.Refund, r.Return = once(r.Refund, id), once(r.Return, id+" held")
+	t.takes = append(t.takes, &take{limiter: redis, receipt: r, id: id})
 	return answer, nil
 }
 
@@ -140,10 +142,11 @@ const (
 //
 // gives everything back if the call fails before its own Settle.
 //
-// A refund returns the permits of this call, while they are taken: after their window it returns
-// nothing. Of a [SlidingLog] it also returns nothing if more than 256 entries have followed. Settle
-// goes on if ctx ends or has ended. It lasts five seconds at most, and tries again while Redis cannot
-// be reached. A lost reply does no harm: Redis remembers for five minutes which settlements have run.
+// An [InFlight] gets back all permits of this call, whatever the number is. Another refund returns
+// the permits of this call, while they are taken: after their window it returns nothing. Of a
+// [SlidingLog] it also returns nothing if more than 256 entries have followed. Settle goes on if
+// ctx ends or has ended. It lasts five seconds at most, and tries again while Redis cannot be
+// reached. A lost reply does no harm: Redis remembers for five minutes which settlements have run.
 //
 // After an error, t holds what could not be settled: each Take that failed is part of the error. Call
 // Settle again within four minutes, from a goroutine for instance. It uses the numbers of the first
@@ -241,22 +244,24 @@ func (t *take) settle(ctx context.Context) error {
 	}
 }
 
-func (t *take) attempt(ctx context.Context) error {
-	if t.actual < t.receipt.Permits {
-		ctx = redisx.Once(ctx, t.id)
-	}
-	return t.receipt.Settle(ctx, t.actual, t.charge)
-}
+func (t *take) attempt(ctx context.Context) error { return t.receipt.Settle(ctx, t.actual, t.charge) }
 
 func (t *take) charge(ctx context.Context, more int64) error {
-	own := t.limiter.chargeable()
-	if own != nil {
+	if own := t.limiter.chargeable(); own != nil {
 		if _, err := own.charge(ctx, more, t.id); err != nil {
 			return err
 		}
 	}
-	if own != t.limiter {
+	if slices.ContainsFunc(t.limiter.wire.members, isRedisson) {
 		return fmt.Errorf("%w: it keeps what was taken", ErrNotChargeable)
 	}
 	return nil
+}
+
+// once returns a refund that has its effect once, however often it is called with an ID.
+func once(refund receipt.Refund, id string) receipt.Refund {
+	if refund == nil {
+		return nil
+	}
+	return func(ctx context.Context, permits int64) error { return refund(redisx.Once(ctx, id), permits) }
 }

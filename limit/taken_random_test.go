@@ -28,7 +28,8 @@ func TestTaken_ManyCalls_AreExact(t *testing.T) {
 			rate := rratelimiter.Rate{Permits: 1000, Interval: time.Hour}
 			shared := client.Limiter("{x}:shared", rratelimiter.InitialRate(rate))
 			own := New(client, "{x}:own", FixedWindow{1000, time.Hour, false}, SlidingWindow{1000, time.Hour, 0},
-				SlidingLog{1000, time.Hour}, TokenBucket{1000, 1, 1000 * time.Hour}, LeakyBucket{1000, 1, 1000 * time.Hour})
+				SlidingLog{1000, time.Hour}, TokenBucket{1000, 1, 1000 * time.Hour}, LeakyBucket{1000, 1, 1000 * time.Hour},
+				InFlight{1000, time.Hour})
 			var calls [40]struct {
 				Taken
 				takes, uses int64
@@ -61,11 +62,14 @@ func TestTaken_ManyCalls_AreExact(t *testing.T) {
 			for i := range calls {
 				require.NoError(t, calls[i].Settle(t.Context(), 99))
 			}
-			const windows = 3
+			const windows, inFlight = 3, 5
 			for i, d := range peekAll(t, own) {
-				if i >= windows && d.Remaining < wantOwn {
+				switch {
+				case i == inFlight:
+					assert.EqualValues(t, 1000, d.Remaining, "all has been returned")
+				case i >= windows && d.Remaining < wantOwn:
 					assert.Equal(t, wantOwn-1, d.Remaining)
-				} else {
+				default:
 					assert.Equal(t, wantOwn, d.Remaining)
 				}
 			}

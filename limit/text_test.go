@@ -64,6 +64,9 @@ func TestPolicies_Notation_IsParsed(t *testing.T) {
 		"calendar:5/day":                   limit.Calendar{Permits: 5, Unit: limit.Day},
 		"calendar:5/week,in=UTC":           limit.Calendar{Permits: 5, Unit: limit.Week, In: time.UTC},
 		"pause:most=90s":                   limit.Pause{Most: 90 * time.Second},
+		"pause:90s":                        limit.Pause{Most: 90 * time.Second},
+		"in_flight:8,lease=30s":            limit.InFlight{Permits: 8, Lease: 30 * time.Second},
+		"in_flight:lease=30s,in_flight=8":  limit.InFlight{Permits: 8, Lease: 30 * time.Second},
 		"calendar:5/year,in=Europe/Berlin": limit.Calendar{Permits: 5, Unit: limit.Year, In: berlin},
 		"smooth:5/1s,burst=2s,warm_up=3s": limit.Smooth{
 			Permits: 5, Interval: time.Second, Burst: 2 * time.Second, WarmUp: 3 * time.Second,
@@ -87,7 +90,9 @@ func TestPolicies_Notation_IsParsed(t *testing.T) {
 		"sliding_window:5/1s,cells=1":  `cells: "1" is not a whole number of cells, 2 to 1000`,
 		"smooth:5/1s,x=1":              `smooth has no field "x"`,
 		"smooth:5/1s,burst=x":          `burst: "x" is no length of time`,
-		"pause:1h":                     `pause has no field "1h"`,
+		"pause:most=1h,1h":             `pause has no field "1h"`, "pause:": `pause has no field ""`,
+		"in_flight:8,lease=x":   `lease: "x" is no length of time`,
+		"in_flight:0,lease=30s": `in_flight: "0" is not a whole number, 1 to 1000000`,
 	} {
 		_, err := policy.Parse(text)
 		assert.ErrorContains(t, err, want, text)
@@ -100,6 +105,10 @@ func TestPolicies_Texts_AreRead(t *testing.T) {
 		return policy.State{Taken: taken, Ends: after, Returns: []policy.Return{{AfterMS: after, Permits: taken}}}
 	}
 	logged := policy.State{
+		Taken: 6, Ends: 2 * second,
+		Returns: []policy.Return{{AfterMS: second, Permits: 2}, {AfterMS: 2 * second, Permits: 4}},
+	}
+	inFlight := policy.State{
 		Taken: 6, Ends: 2 * second,
 		Returns: []policy.Return{{AfterMS: second, Permits: 2}, {AfterMS: 2 * second, Permits: 4}},
 	}
@@ -140,16 +149,29 @@ func TestPolicies_Texts_AreRead(t *testing.T) {
 		{"log:2000", "x,e 1699999990000 0 2 2", policy.State{}, false}, // all are expired
 		{"log:2000", "x,e 1700000000000 0 2 2", policy.State{}, true},
 		{"log:2000", "e 1700000000000 0 2", policy.State{}, true},
+		{"inflight", "a 1699999999000999 1,b 1700000001000000 2,c 1700000002000007 4," +
+			"clock -1699999990000008 held -7 c 1700000002000007 4", inFlight, false},
+		{"inflight", "a 1699999999000999 1,b 1700000001000000 2,c 1700000002000007 4," +
+			"held -7 clock -1699999990000008 c 1700000002000007 4", inFlight, false},
+		{"inflight", "x,clock -1700000001000001 held -7 c 1700000001000000 4", policy.State{}, false}, // all are expired
+		{"inflight", "x,clock -1699999990000008 held -7 c 1700000002000007 4", policy.State{}, true},
+		{"inflight", "clock -1699999990000008 held -7", policy.State{}, true},
+		{"inflight", "clock -1699999990000008 x -7 c 1700000002000007 4", policy.State{}, true},
+		{"inflight", "clock -1699999990000008 held -7 c 1700000002000007", policy.State{}, true},
 	} {
 		p, ok := policy.ParseKey(test.part)
 		require.True(t, ok)
 		entries := strings.Split(test.text, ",")
+		text := entries[len(entries)-1]
+		if test.part == "inflight" {
+			entries = entries[:len(entries)-1]
+		}
 		ttl := int64(second)
 		if strings.ContainsAny(test.part[:1], "bls") && !strings.HasPrefix(test.part, "log:") || test.part == "warmup:1000" {
 			ttl += 1000 // which a bucket stays after it is full
 		}
 		got, ok := policy.Read(p, policy.Content{
-			Text: entries[len(entries)-1], Entries: slices.Values(entries), TTL: ttl, Now: time.UnixMilli(now),
+			Text: text, Entries: slices.Values(entries), TTL: ttl, Now: time.UnixMilli(now),
 		})
 		assert.Equal(t, test.unread, !ok, "%s %s", test.part, test.text)
 		if ok {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 )
 
@@ -62,10 +61,6 @@ func (p TokenBucket) read(c policy.Content) (s policy.State, ok bool) {
 	}
 	return s, true
 }
-
-// fullFor is how long the key of a full bucket stays, so that callers that wait lose nothing by the time
-// of their call: see backdate in scripts/acquire.lua.
-const fullFor = engine.LongestCall
 
 var capacityField = policy.Field{Name: "capacity", Type: policy.Count, Min: 1, Max: maxPermits,
 	Want: "a whole number of permits, 1 to 2^53"}

@@ -107,7 +107,8 @@ func TestClients_PauseOn_Refusals_AreReported(t *testing.T) {
 
 func TestClients_Tokens_AreSettled(t *testing.T) {
 	client, ctx := clients(t), t.Context()
-	requests := limit.New(client, "{model}:requests", limit.SlidingLog{Permits: 60, Interval: 61 * time.Second})
+	requests := limit.New(client, "{model}:requests",
+		limit.SlidingLog{Permits: 60, Interval: 61 * time.Second}, limit.Pause{Most: time.Hour})
 	tokens := limit.New(client, "{model}:tokens", limit.SlidingLog{Permits: 90_000, Interval: 61 * time.Second})
 
 	ask := func(prompt string, most int64) error {
@@ -130,7 +131,7 @@ func TestClients_Tokens_AreSettled(t *testing.T) {
 	each, err := limit.Join(requests, tokens).Peek(ctx)
 	require.NoError(t, err)
 	assert.EqualValues(t, 59, each[0].Remaining)
-	assert.InDelta(t, 90_000-42, each[1].Remaining, 42)
+	assert.InDelta(t, 90_000-42, each[2].Remaining, 42)
 }
 
 func callModel(_ context.Context, prompt string, _ int64) (used int64, err error) {
@@ -162,7 +163,7 @@ func TestClients_Taken_RetryAfterPausesAll(t *testing.T) {
 		}
 		defer resp.Body.Close()
 		if d, refused := httplimit.RetryAfter()(resp); refused {
-			err := requests.Pause(ctx, max(d, time.Second)) // all processes; requests has a limit.Pause
+			err := requests.Pause(ctx, max(d, time.Second)) // all processes
 			return errors.Join(errRefused, err)
 		}
 		return nil

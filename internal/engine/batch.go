@@ -65,7 +65,7 @@ type Outcome struct {
 	Reply    rueidis.RedisMessage // for Protocol.Receipt
 	Forecast Forecast             // nil if the reply has none
 	Denied   int64                // the fewest permits that were denied, 0 for none
-	AllKeys  bool                 // the script needs more keys than the call named
+	AllKeys  bool                 // the call names all keys of the limiter
 	Before   []redisx.Call        // to be made before the next call, in one round trip
 	Repeats  int                  // how often Before was set
 
@@ -240,7 +240,9 @@ type Result struct {
 	Granted int64    // permits
 	Parts   []Answer // of each part of the limiter, for an Ask with Each
 	From    Source
-	Refund  receipt.Refund // of the granted permits, if Receipt was set; nil if the Protocol has none
+
+	// Of the receipt for the granted permits, if Receipt was set; nil if the Protocol has none.
+	Refund, Return receipt.Refund
 }
 
 // Request is one caller's request for permits, and later its result. Protocol.Answer sets the result

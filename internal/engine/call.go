@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -163,13 +164,13 @@ func (l *Limiter) answer(b *Batch) {
 // addReceipts gives the granted requests of a batch that want a receipt the Refund of the grant, unless
 // the Protocol has given them their own.
 func (l *Limiter) addReceipts(b *Batch) {
-	refund := b.Lease.Return // of the same grant, if the call has brought a lease
+	refund, giveBack := b.Lease.Return, receipt.Refund(nil) // of the same grant, if the call has brought a lease
 	for _, r := range b.Requests {
 		if r.Receipt && r.Refund == nil && r.Allowed && r.Err == nil && r.state.Load() == answered {
 			if refund == nil {
-				refund = l.Protocol.Receipt(b)
+				refund, giveBack = l.Protocol.Receipt(b)
 			}
-			r.Refund = refund
+			r.Refund, r.Return = refund, giveBack
 		}
 	}
 }
@@ -327,7 +328,7 @@ func (g *Engine) wake(id string) {
 		return
 	}
 	if e.queue != nil {
-		e.queue.fresh.changed = true
+		e.queue.fresh.stale = true
 		e.queue.wake()
 	}
 	g.registry.unlockEntry(e)

@@ -115,12 +115,14 @@ func (l *fake) Answer(b *Batch, message rueidis.RedisMessage) (again bool, err e
 	}
 	if x.leased > 0 {
 		b.Lease.Granted, b.Lease.Lasts = x.leased, b.Lease.Span
-		b.Lease.Limit, b.Lease.Free, b.Lease.Reset, b.Lease.Return = v.limit, v.free, v.after, l.Receipt(b)
+		b.Lease.Limit, b.Lease.Free, b.Lease.Reset, b.Lease.Return = v.limit, v.free, v.after, l.refundOf(b)
 	}
 	return false, nil
 }
 
-func (l *fake) Receipt(b *Batch) receipt.Refund {
+func (l *fake) Receipt(b *Batch) (refund, giveBack receipt.Refund) { return l.refundOf(b), nil }
+
+func (l *fake) refundOf(b *Batch) receipt.Refund {
 	of := b.Args[0]
 	return func(ctx context.Context, permits int64) error {
 		return redistest.Err(Refund(ctx, l.Engine, l.DependsOn, l.back(permits, of)))
@@ -128,7 +130,7 @@ func (l *fake) Receipt(b *Batch) receipt.Refund {
 }
 
 func (l *fake) Refund(b *Batch) func(context.Context) {
-	refund, permits := l.Receipt(b), b.LostPermits
+	refund, permits := l.refundOf(b), b.LostPermits
 	return func(ctx context.Context) { _ = refund(ctx, permits) }
 }
 

@@ -184,14 +184,14 @@ func TestLease_ArrivesWhileCallersWait_ServesThemFirst(t *testing.T) {
 	h := e.leases
 	h.fetch = h.begin()
 	waiting := &waiter{Request: Request{Ask: Ask{Permits: 1}}, done: make(chan struct{}, 1)}
-	q := &queue{changed: make(chan struct{}, 1)}
+	q := &queue{woken: make(chan struct{}, 1)}
 	q.waiters.push(waiting)
 	q.wanted = 1
 	e.queue, e.calls = q, 1
 	b := &Batch{sent: sentBatch{at: time.Now()}, Lease: Lease{Span: time.Hour, Granted: 2, Lasts: time.Hour}}
 	l.Engine.hooked = true
 	l.end(t.Context(), e, b)
-	assert.Len(t, q.changed, 1, "the queue is woken")
+	assert.Len(t, q.woken, 1, "the queue is woken")
 	assert.False(t, l.fromLease(Ask{Permits: 1}, new(Result)), "behind a caller that waits")
 	fetched := func() time.Duration {
 		e.dispatching, e.calls, h.demanded = true, 1, 100

@@ -42,9 +42,9 @@ type Protocol interface {
 	// reply has granted nothing.
 	Answer(b *Batch, reply rueidis.RedisMessage) (again bool, err error)
 
-	// Receipt returns the Refund of permits that the call of the batch has Granted to requests. It is
-	// nil if that is not possible. It is used when the batch no longer is.
-	Receipt(b *Batch) receipt.Refund
+	// Receipt returns the Refund and the Return of a receipt for permits that the call of the batch has
+	// Granted to requests. They are nil if that is not possible. They are used when the batch no longer is.
+	Receipt(b *Batch) (refund, giveBack receipt.Refund)
 
 	// Refund returns a function that refunds the permits of the Lost requests, or nil if that is
 	// not possible. The function runs when the batch is no longer used, and no caller waits for it.

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 )
@@ -22,7 +24,7 @@ type queue struct {
 	wanted  int64 // the permits of all waiters
 	fresh   freshness
 
-	changed chan struct{} // has an element if the goroutine has to check the queue
+	woken chan struct{} // has an element if the goroutine has to check the queue
 
 	// From the last call.
 	replied    bool
@@ -94,7 +96,7 @@ func (q *queue) remove(w *waiter) {
 // wake makes the goroutine of the queue check it.
 func (q *queue) wake() {
 	select {
-	case q.changed <- struct{}{}:
+	case q.woken <- struct{}{}:
 	default:
 	}
 }
@@ -105,7 +107,7 @@ const AskAgain = 5 * time.Second
 
 // next returns when to send the next call.
 func (q *queue) next() time.Time {
-	if !q.replied || q.fresh.changed {
+	if !q.replied || q.fresh.stale {
 		return time.Time{}
 	}
 	at := q.servable(q.waiters.first)
@@ -141,15 +143,15 @@ func (q *queue) aboveLimit(w *waiter) bool {
 
 // servable returns when to send a call for a waiter if it is the first, by the last forecast. That
 // can be later than Earliest. A call at the end of another Client's lease may find its unused
-// permits not yet returned. Then the next call would be an interval later. If the time is after the
-// deadline of the waiter, it is halfway between Earliest and the deadline.
+// permits not yet returned. Then the next call would be an interval later. If the time is known and
+// after the deadline of the waiter, it is halfway between Earliest and the deadline.
 func (q *queue) servable(w *waiter) time.Time {
 	if q.forecast == nil || q.aboveLimit(w) {
 		return q.forecastAt
 	}
-	denied, _ := q.forecast.Denied(w.Permits)
+	denied, known := q.forecast.Denied(w.Permits)
 	at := q.forecastAt.Add(denied.RetryAfter)
-	if !w.deadline.IsZero() && at.After(w.deadline) {
+	if known && !w.deadline.IsZero() && at.After(w.deadline) {
 		from := q.forecastAt.Add(q.forecast.Earliest(0, w.Permits))
 		at = from.Add(max(0, w.deadline.Sub(from)) / 2)
 	}
@@ -158,7 +160,7 @@ func (q *queue) servable(w *waiter) time.Time {
 
 // missedBy returns the earliest time after now at which a waiter can be served behind others that
 // want ahead permits, if that is after its deadline. It returns 0 if the waiter may be served in
-// time. A call for permits that were not free before takes as long as the last one: without that, a call
+// time. A call for permits that were not free before takes as long as the last one. Otherwise a call
 // in a long queue would ask for waiters that all leave before its reply.
 func (q *queue) missedBy(w *waiter, ahead int64, now time.Time) time.Duration {
 	if w.deadline.IsZero() || q.forecast == nil {
@@ -212,7 +214,7 @@ func (q *queue) fillBatch(call time.Duration) {
 		most = q.forecast.Limit()
 	}
 	by := time.Since(q.forecastAt) + call
-	firstOnly := q.replied && !q.fresh.changed && q.servable(q.waiters.first).After(time.Now().Add(call))
+	firstOnly := q.replied && !q.fresh.stale && q.servable(q.waiters.first).After(time.Now().Add(call))
 	var sum, servable int64
 	last := firstOnly
 	for w := q.waiters.first; w != nil && len(b.Requests) < MaxRequests; w = w.next {
@@ -230,7 +232,7 @@ func (q *queue) fillBatch(call time.Duration) {
 		b.Requests = append(b.Requests, &w.Request)
 		q.inCall = append(q.inCall, w)
 	}
-	if q.fresh.changed {
+	if q.fresh.stale {
 		q.checked = time.Time{} // the reply may deny any waiter
 	}
 	q.fresh.call()
@@ -295,3 +297,148 @@ const checkEvery = 100 * time.Millisecond
 func (q *queue) outdated(now time.Time) bool {
 	return now.Sub(q.checked) >= checkEvery || q.batch.sent.callers.Load() <= MaxRequests
 }
+
+// freshness records which waiters of a queue Redis must be asked about again: a waiter is denied only
+// by a reply to a call that was sent after its arrival.
+type freshness struct {
+	arrived    uint64 // the newest arrival
+	called     uint64 // the newest arrival before the last call
+	replied    uint64 // the newest arrival before a call that was answered
+	firstWaits bool   // a reply did not serve the first waiter: it waits for permits, not only for Redis
+
+	unchecked *waiter // the first that no forecast from after its arrival was compared with
+	ahead     int64   // the permits of the waiters before it
+
+	stale bool      // this Client has changed the limiter: Redis is to be asked at once
+	due   time.Time // the latest time of a call for a new waiter; zero for none
+}
+
+// freshEnough bounds the age of the forecast: a new waiter that it does not deny causes a call within
+// this time.
+const freshEnough = time.Second
+
+// arrive numbers a new waiter, behind others that want permits.
+func (f *freshness) arrive(w *waiter, wanted int64) {
+	f.arrived++
+	w.arrival = f.arrived
+	if f.unchecked == nil {
+		f.unchecked, f.ahead = w, wanted
+	}
+}
+
+// leave forgets a waiter that is removed from the queue.
+func (f *freshness) leave(w *waiter) {
+	switch {
+	case f.unchecked == nil:
+	case w == f.unchecked:
+		f.unchecked = w.next
+	case w.arrival < f.unchecked.arrival:
+		f.ahead -= w.Permits
+	}
+}
+
+// plan plans a call for a new waiter, and reports whether it is sooner than planned before.
+func (f *freshness) plan(due time.Time) bool {
+	if !f.due.IsZero() && !due.Before(f.due) {
+		return false
+	}
+	f.due = due
+	return true
+}
+
+// next returns the time of the next call, which is at unless a new waiter needs an earlier one.
+func (f *freshness) next(at time.Time) time.Time {
+	if f.due.IsZero() {
+		return at
+	}
+	return earliest(at, f.due)
+}
+
+// call records that a call is sent.
+func (f *freshness) call() {
+	f.called = f.arrived
+	f.stale, f.due = false, time.Time{}
+}
+
+// knows reports whether the last call was sent after a waiter had arrived.
+func (f *freshness) knows(w *waiter) bool { return w.arrival <= f.called }
+
+// checkAll begins the check of all waiters again, at the first one.
+func (f *freshness) checkAll(first *waiter) { f.unchecked, f.ahead = first, 0 }
+
+// toCheck returns the next waiter that the reply to the last call may deny, or nil.
+func (f *freshness) toCheck() *waiter {
+	if f.unchecked == nil || !f.knows(f.unchecked) {
+		return nil
+	}
+	return f.unchecked
+}
+
+// pass records that a waiter of toCheck stays.
+func (f *freshness) pass(w *waiter) {
+	f.ahead += w.Permits
+	f.unchecked = w.next
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// list holds the waiters in order of arrival.
+type list struct{ first, last *waiter }
+
+func (q *list) push(w *waiter) {
+	w.prev, w.next = q.last, nil
+	if q.last != nil {
+		q.last.next = w
+	} else {
+		q.first = w
+	}
+	q.last = w
+}
+
+func (q *list) remove(w *waiter) {
+	if w.prev != nil {
+		w.prev.next = w.next
+	} else {
+		q.first = w.next
+	}
+	if w.next != nil {
+		w.next.prev = w.prev
+	} else {
+		q.last = w.prev
+	}
+}
+
+// waiter is a request in the queue.
+type waiter struct {
+	Request
+	arrival    uint64
+	forPermits bool // it waits for permits: a reply did not serve it, or a waiter before it
+	next, prev *waiter
+	done       chan struct{} // has one element once the answer is final
+	deadline   time.Time     // zero for none
+	since      time.Time     // when it was queued
+}
+
+// errDeadline is the error of a waiter whose deadline is before the earliest time at which it could
+// be served.
+type errDeadline struct {
+	permits int64
+	name    string
+	after   time.Duration // until then; 0 if the deadline has passed
+}
+
+func (e *errDeadline) Error() string {
+	text := fmt.Sprintf("rratelimiter: %d permits of %q cannot be had before the deadline", e.permits, e.name)
+	if after := e.after.Round(time.Microsecond); after > 0 {
+		text += fmt.Sprintf(", in %v at the earliest", after)
+	}
+	return text
+}
+
+// Unwrap returns the error that the context would have returned in the end.
+func (e *errDeadline) Unwrap() error { return context.DeadlineExceeded }

@@ -138,7 +138,7 @@ func TestQueue_HeadLeaves_NextIsServed(t *testing.T) {
 func TestQueue_WaitersArriveAndLeave_SumsMatch(t *testing.T) {
 	l := open(New(Settings{}), "limiter", 20, time.Second)
 	random := rand.New(rand.NewPCG(3, 4))
-	q := &queue{changed: make(chan struct{}, 1)}
+	q := &queue{woken: make(chan struct{}, 1)}
 	e := &entry{queue: q}
 	var all []*waiter // in order of arrival, and some that are gone
 	inCall := false

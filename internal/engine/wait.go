@@ -93,7 +93,7 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 // startQueue starts the queue of an entry if there is none. The entry is locked.
 func (l *Limiter) startQueue(e *entry) {
 	if e.queue == nil {
-		q := &queue{changed: make(chan struct{}, 1), answered: time.Now()}
+		q := &queue{woken: make(chan struct{}, 1), answered: time.Now()}
 		q.batch.Ordered, q.batch.Full, q.batch.queue = true, l.Engine.denials != nil, q
 		e.queue = q
 		l.Engine.dependents.add(l)
@@ -129,4 +129,139 @@ func (l *Limiter) timeOut(e *entry, w *waiter) error {
 	}
 	return fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.Name,
 		context.DeadlineExceeded)
+}
+
+// serve asks Redis for the waiters of a queue, until there are none. It does not share the calls of Try:
+// its requests are ordered, the forecast gives the time of its calls, and a denied request stays.
+func (l *Limiter) serve(e *entry, q *queue) {
+	g := l.Engine
+	for {
+		// Callers that arrive at the same time, or that the last reply has woken, can still join.
+		g.yields.yield(alone)
+		e.mu.Lock()
+		if q.waiters.first == nil {
+			e.queue = nil
+			g.dependents.remove(l)
+			g.registry.unlockEntry(e)
+			return
+		}
+		first := q.waiters.first
+		q.fresh.firstWaits = first.forPermits || q.fresh.knows(first)
+		if done := q.serveFrom(e.leases); done != nil {
+			e.mu.Unlock()
+			q.wakeAll(done)
+			continue
+		}
+		if pause := time.Until(q.next()); pause > 0 {
+			first.forPermits = true // by the forecast of an earlier call
+			e.mu.Unlock()
+			select {
+			case <-time.After(pause):
+			case <-q.woken:
+			}
+			continue
+		}
+		q.fillBatch(g.callTime.get())
+		if g.hooked {
+			l.hookDispatch(e, &q.batch)
+		}
+		e.mu.Unlock()
+
+		l.callForQueue(e, q)
+	}
+}
+
+// callForQueue makes the call of a queue, and then checks the waiters that it has not answered.
+func (l *Limiter) callForQueue(e *entry, q *queue) {
+	returned := false
+	defer func() {
+		if !l.leases() || !l.releaseForFirst(e, q) {
+			l.check(e, q, q.batch.err)
+		}
+		q.batch.takeCall().reportAlone() // if no caller does
+		if !returned {                   // this goroutine ends
+			go l.serve(e, q)
+		}
+	}()
+	l.run(context.Background(), e, &q.batch)
+	returned = true
+}
+
+// releaseForFirst releases the leases if the first waiter needs their permits as well, and has the queue
+// ask again, although a release may still hang. It reports whether it did.
+func (l *Limiter) releaseForFirst(e *entry, q *queue) bool {
+	var releases []release
+	e.mu.Lock()
+	if first := q.waiters.first; q.batch.err == nil && first != nil && q.fresh.knows(first) {
+		releases = e.leases.releaseFor(first.Permits)
+	}
+	e.mu.Unlock()
+	if releases == nil {
+		return false
+	}
+	runAll(context.Background(), releases)
+	l.Engine.wake(l.ID)
+	return true
+}
+
+// wakeAll wakes waiters that have their answers. The first one reports the call.
+func (q *queue) wakeAll(done []*waiter) {
+	if len(done) > 0 && done[0].call == nil {
+		done[0].call = q.batch.takeCall()
+	}
+	for _, w := range done {
+		w.done <- struct{}{}
+	}
+}
+
+// check removes waiters that had arrived before a call: all if the call failed, else those that
+// cannot be served in time. It unlocks the entry after each page, so that callers that arrive or
+// leave do not wait.
+func (l *Limiter) check(e *entry, q *queue, err error) {
+	for more := true; more; {
+		var done []*waiter
+		e.mu.Lock()
+		done, more = l.checkPage(q, err)
+		e.mu.Unlock()
+		q.wakeAll(done)
+	}
+}
+
+// checkPage checks a page of those waiters. After the last page, it plans the call for those that
+// arrived later.
+func (l *Limiter) checkPage(q *queue, err error) (done []*waiter, more bool) {
+	now := time.Now()
+	for page := MaxRequests; ; page-- {
+		w := q.fresh.toCheck()
+		if w == nil {
+			break
+		}
+		if page == 0 {
+			return done, true
+		}
+		if l.endUnreachable(q, w, now, err) {
+			done = append(done, w)
+		} else {
+			q.fresh.pass(w)
+		}
+	}
+	q.askForNew(now)
+	return done, false
+}
+
+// endUnreachable removes the waiter to check if its call failed with err, or if it can never be served, or
+// not before its deadline, by the last forecast. It reports whether it did.
+func (l *Limiter) endUnreachable(q *queue, w *waiter, now time.Time, err error) bool {
+	if err == nil && q.aboveLimit(w) {
+		err = l.Protocol.AboveLimit(w.Permits, q.forecast.Limit())
+	} else if err == nil {
+		after := q.missedBy(w, q.fresh.ahead, now)
+		if after == 0 {
+			return false
+		}
+		err = &errDeadline{permits: w.Permits, name: l.Name, after: after}
+	}
+	w.answer(err)
+	q.remove(w)
+	return true
 }

@@ -54,6 +54,7 @@ type Decided struct {
 	Request     Request
 	Description *Description // of the policies; nil if there is no limiter
 	At          time.Time
+	Denied      int // the status of HTTP for a denial; 0 for the default
 }
 
 // Decide decides a request, and reports it. It returns nil if nothing limits the request.
@@ -61,7 +62,7 @@ func (g *Gate[R]) Decide(ctx context.Context, r R) *Decided {
 	if g.Skip != nil && g.Skip(r) {
 		return nil
 	}
-	d, name := &Decided{}, ""
+	d, name := &Decided{Denied: g.Denied}, ""
 	limiter, err := g.Choose(r)
 	if err == nil {
 		l, description := describedBy(limiter)
@@ -215,9 +216,13 @@ func (v *Visit[R]) settle(cost int64) error {
 	}
 }
 
-// End settles the final cost of a request after its handler has returned.
-func (v *Visit[R]) End(r R) {
+// End settles the final cost of a request after its handler has returned. status is that of the
+// response, 0 if it is unknown.
+func (v *Visit[R]) End(r R, status int) {
 	cost := v.settled.Swap(over)
+	if cost == unsettled && status > 0 && v.gate.Refunds != nil && v.gate.Refunds(status) {
+		cost = 0
+	}
 	if cost < 0 {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -130,7 +131,8 @@ func join(ctx context.Context, q Request, most time.Duration) (a Answer, late bo
 			deadline = time.Time{}
 		}
 		a.Decision.Allowed, err = h.Wait(ctx, engine.Ask{Permits: q.Permits, Receipt: true}, deadline, &r)
-		a.Receipt.Refund, a.fromMemory = r.Refund, r.From != engine.FromRedis
+		a.Receipt = receipt.Receipt{Refund: r.Refund, Return: r.Return}
+		a.fromMemory = r.From != engine.FromRedis
 	} else {
 		l, _ := q.Limiter.(line)
 		if most == Forever {

@@ -28,6 +28,8 @@ func Parse(text string) (any, error) {
 		}
 		rate.Permits, rate.Interval, rate.Unit = permits, per.Interval, per.Unit
 		parts = parts[1:]
+	} else if rest != "" && !strings.Contains(parts[0], "=") {
+		parts[0] = k.Fields[0].Name + "=" + parts[0]
 	}
 	for _, part := range parts {
 		field, value, _ := strings.Cut(part, "=")
@@ -94,14 +96,14 @@ func Help() string {
 		line, field := k.Name+":100/1m", "[,%s%s]"
 		switch {
 		case k.NoRate:
-			line, field = k.Name+":", "%s%s"
+			line, field = k.Name+":", "%s%s,"
 		case k.Unit:
 			line = k.Name + ":1000/day"
 		}
 		for _, f := range k.Fields {
 			line += fmt.Sprintf(field, f.Name, values[f.Type])
 		}
-		lines = append(lines, line)
+		lines = append(lines, strings.TrimSuffix(line, ","))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -47,6 +47,7 @@ const (
 	Evenly                     // one after another, at a steady rate
 	OnCredit                   // as Evenly, and a request may take more than there is
 	Pausing                    // it has no permits: it grants all requests, or none
+	Held                       // each when its holder returns it, or an interval after it was taken
 )
 
 // Local is the share of a policy that one process grants by itself while Redis is down.
@@ -66,7 +67,7 @@ func (d Description) Check() error {
 		return fmt.Errorf("%s describes no quota", d.Name)
 	case d.Label == "" && d.Window < 1:
 		return fmt.Errorf("%s describes neither a label nor a window", d.Name)
-	case d.Refill < ByAge || d.Refill > Pausing:
+	case d.Refill < ByAge || d.Refill > Held:
 		return fmt.Errorf("%s does not describe how permits return", d.Name)
 	case d.Local.Permits < 1 || d.Local.Returns < 1 || d.Local.Interval < 1:
 		return fmt.Errorf("%s describes no local share", d.Name)
@@ -81,7 +82,7 @@ type Kind[P any] struct {
 
 	// How a file states one. New returns the policy of a rate, which may be invalid.
 	Unit   bool // its rate is that of a unit of the calendar
-	NoRate bool // it has only its Fields
+	NoRate bool // it has only its Fields; in the notation of the tool, the first needs no name
 	Fields []Field
 	New    func(Rate) P
 

@@ -12,8 +12,10 @@ import (
 
 // Content is what Redis holds of a policy.
 type Content struct {
-	Text    string           // of a string, at most Longest bytes; of a list, the newest entry
-	Entries iter.Seq[string] // of a list, the oldest first
+	// Text is a string of at most Longest bytes, or the newest entry of a list. Of a sorted set it is the
+	// first two members with their scores, and then the last member, with spaces between them.
+	Text    string
+	Entries iter.Seq[string] // of a list, the oldest first; of a sorted set those behind the first two
 	TTL     int64            // milliseconds; below 0 if the key never expires
 	Now     time.Time
 }

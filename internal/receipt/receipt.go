@@ -6,6 +6,7 @@
 package receipt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 )
@@ -19,6 +20,10 @@ type Receipt struct {
 	// it is.
 	Refund Refund
 
+	// Return returns permits of policies that hold them until they are returned, whatever the final cost
+	// is, and only of these; nil without such a policy.
+	Return Refund
+
 	// Local settles permits that Redis did not grant: it charges more of them, or with a number below 0
 	// refunds some.
 	Local func(more int64)
@@ -30,19 +35,26 @@ type Refund func(ctx context.Context, permits int64) error
 // Charge takes permits, free or not.
 type Charge func(ctx context.Context, permits int64) error
 
-// Settle refunds or charges the difference between the permits and a final cost. charge is nil if the
-// limiter has no such call. A settlement that is not possible is errors.ErrUnsupported.
-func (r Receipt) Settle(ctx context.Context, cost int64, charge Charge) error {
-	switch more := cost - r.Permits; {
+// Settle refunds or charges the difference between the permits and a final cost, and returns those that are
+// held. charge is nil if the limiter has no such call. What is not possible is errors.ErrUnsupported.
+func (r Receipt) Settle(ctx context.Context, cost int64, charge Charge) (err error) {
+	more := cost - r.Permits
+	if r.Local != nil {
+		if more != 0 {
+			r.Local(more)
+		}
+		return nil
+	}
+	if back := min(cost, r.Permits); r.Return != nil && back > 0 { // the refund returns the rest
+		err = r.Return(ctx, back)
+	}
+	switch {
 	case more == 0:
-		return nil
-	case r.Local != nil:
-		r.Local(more)
-		return nil
+		return err
 	case more < 0 && r.Refund != nil:
-		return r.Refund(ctx, -more)
+		return cmp.Or(err, r.Refund(ctx, -more))
 	case more > 0 && charge != nil:
-		return charge(ctx, more)
+		return cmp.Or(err, charge(ctx, more))
 	}
 	return errors.ErrUnsupported
 }

@@ -23,13 +23,17 @@ func TestSettle_Cost_IsRefundedOrCharged(t *testing.T) {
 		want    []int64
 		err     error
 	}{
-		"less":                   {Receipt{3, call, nil}, nil, 1, []int64{2}, nil},
-		"more":                   {Receipt{3, nil, nil}, call, 5, []int64{2}, nil},
-		"the same":               {Receipt{3, nil, nil}, nil, 3, nil, nil},
-		"less, without a refund": {Receipt{3, nil, nil}, call, 1, nil, errors.ErrUnsupported},
-		"more, without a charge": {Receipt{3, call, nil}, nil, 4, nil, errors.ErrUnsupported},
-		"less, local":            {Receipt{3, nil, local}, nil, 1, []int64{98}, nil},
-		"more, local":            {Receipt{3, nil, local}, call, 4, []int64{101}, nil},
+		"less":                   {Receipt{3, call, nil, nil}, nil, 1, []int64{2}, nil},
+		"more":                   {Receipt{3, nil, nil, nil}, call, 5, []int64{2}, nil},
+		"the same":               {Receipt{3, nil, nil, nil}, nil, 3, nil, nil},
+		"less, without a refund": {Receipt{3, nil, nil, nil}, call, 1, nil, errors.ErrUnsupported},
+		"more, without a charge": {Receipt{3, call, nil, nil}, nil, 4, nil, errors.ErrUnsupported},
+		"less, held":             {Receipt{3, call, call, nil}, nil, 1, []int64{1, 2}, nil},
+		"more, held":             {Receipt{3, call, call, nil}, call, 5, []int64{3, 2}, nil},
+		"the same, held":         {Receipt{3, call, call, nil}, nil, 3, []int64{3}, nil},
+		"nothing, held":          {Receipt{3, call, call, nil}, nil, 0, []int64{3}, nil},
+		"less, local":            {Receipt{3, nil, nil, local}, nil, 1, []int64{98}, nil},
+		"more, local":            {Receipt{3, nil, nil, local}, call, 4, []int64{101}, nil},
 	} {
 		got = nil
 		assert.ErrorIs(t, test.receipt.Settle(t.Context(), test.cost, test.charge), test.err, name)

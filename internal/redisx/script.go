@@ -9,6 +9,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -139,4 +140,150 @@ func WrongType(ctx context.Context, redis rueidis.Client, err error, keys, types
 		}
 	}
 	return "", ""
+}
+
+// Do runs a command, and repeats it as Again reports.
+func Do(ctx context.Context, redis rueidis.Client,
+	command rueidis.Completed) (message rueidis.RedisMessage, err error) {
+	command = command.Pin()
+	for attempt := 0; attempt == 0 || Again(ctx, err, attempt); attempt++ {
+		message, err = redis.Do(paced(ctx, redis), command).ToMessage()
+	}
+	return message, err
+}
+
+// DoMulti runs commands in a pipeline.
+func DoMulti(ctx context.Context, redis rueidis.Client, commands rueidis.Commands) []rueidis.RedisResult {
+	return redis.DoMulti(paced(ctx, redis), commands...)
+}
+
+// Probe asks whether the node of a key can write: a call that only reads would succeed where writes fail. It
+// sets a key of its own for a millisecond, unless there is one. The command may outlive ctx: its end would
+// close the connection.
+func Probe(ctx context.Context, redis rueidis.Client, key string) error {
+	done := make(chan error, 1)
+	go func() {
+		defer func() {
+			if recover() != nil { // of the client
+				done <- ErrNoReply
+			}
+		}()
+		set := redis.B().Set().Key("{" + Tag(key) + "}:probe").Value("").Nx().PxMilliseconds(1).Build()
+		_, err := Do(context.WithoutCancel(ctx), redis, set)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if rueidis.IsRedisNil(err) {
+			return nil
+		}
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// errRedirected is the error of a call that the nodes of a cluster have redirected for a second. It did
+// not run. The next call has a date of its own, so that none is dated longer ago than that.
+var errRedirected = errors.New("rratelimiter: the nodes of the cluster redirect the call to each other")
+
+// quickSends is how often a call is sent without a pause. The client may not know yet that the slot
+// has moved (MOVED), the slot may be about to move again (ASK), and the node may not know the script.
+const quickSends = 6
+
+// pacedSends is how often a call is sent after that, in a second.
+const pacedSends = 16
+
+// pacedContext slows down a call that is redirected again and again. rueidis follows redirections
+// (MOVED, ASK) without a pause and without an end, but it asks for Err each time.
+type pacedContext struct {
+	context.Context
+	sends atomic.Int32
+}
+
+// paced returns the context of one call to a Redis.
+func paced(ctx context.Context, redis rueidis.Client) context.Context {
+	if redis.Mode() != rueidis.ClientModeCluster {
+		return ctx
+	}
+	return &pacedContext{Context: ctx}
+}
+
+// Err implements context.Context.
+func (c *pacedContext) Err() error {
+	if err := c.Context.Err(); err != nil {
+		return err
+	}
+	switch n := c.sends.Add(1) - quickSends; {
+	case n > pacedSends:
+		return errRedirected
+	case n > 0:
+		time.Sleep(min(time.Millisecond<<(n-1), longestPause))
+	}
+	return c.Context.Err()
+}
+
+// OnceFor is how long a server knows that a call of Once has run.
+const OnceFor = 5 * time.Minute
+
+// ErrRanBefore is the error of a call of Once that has run before: this one has changed nothing.
+var ErrRanBefore = errors.New("rratelimiter: the call has run before")
+
+type onceKey struct{}
+
+// Once returns a context for calls of scripts that may be made again after their reply was lost. Each
+// script runs once for an id and its keys, and leaves a key that expires. The caller makes no call for
+// the id later than OnceFor after the first one.
+func Once(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, onceKey{}, id)
+}
+
+// ranBefore is the reply of a script that has run before.
+const ranBefore = "RAN_BEFORE"
+
+// A script that only asks for another call, or stops, has changed nothing that must not be changed
+// again: all reads of a script come before its writes. Its reply is a list that does not begin with 0,
+// or an error of Redis. The key of the call is the last one. It is set first, so that a server that
+// rejects writes rejects the whole script.
+const (
+	onceHead = `local ran = KEYS[#KEYS]
+if not redis.call('SET', ran, '', 'NX', 'PX', '300000') then
+  return redis.status_reply('` + ranBefore + `')
+end
+local ok, reply = pcall(function(KEYS)
+`
+	onceTail = `
+end, {unpack(KEYS, 1, #KEYS - 1)})
+if not ok then
+  redis.call('UNLINK', ran)
+  return type(reply) == 'table' and reply or redis.error_reply(tostring(reply))
+end
+if type(reply) == 'table' and reply[1] ~= 0 then
+  redis.call('UNLINK', ran)
+end
+return reply
+`
+)
+
+// ForOnce returns the script and the keys for a call, which differ for a context of Once.
+func (s *Script) ForOnce(ctx context.Context, keys []string) (script *Script, all []string) {
+	id, ok := ctx.Value(onceKey{}).(string)
+	if !ok {
+		return s, keys
+	}
+	s.onceInit.Do(func() { s.once = NewScript(onceHead + s.text + onceTail) })
+	sum := sha1.Sum([]byte(id + s.sha1 + keys[0]))
+	ran := "{" + Tag(keys[0]) + "}:settled:" + hex.EncodeToString(sum[:8])
+	return s.once, append(keys[:len(keys):len(keys)], ran)
+}
+
+// RanBefore returns ErrRanBefore if that is what a script has replied.
+func RanBefore(message rueidis.RedisMessage) error {
+	if !message.IsString() {
+		return nil
+	}
+	if text, err := message.ToString(); err != nil || text != ranBefore {
+		return nil //nolint:nilerr // the reply is one of the script's own
+	}
+	return ErrRanBefore
 }

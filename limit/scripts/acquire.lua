@@ -3,7 +3,7 @@
 -- script.go makes the script of a limiter from this file and the Lua files of its policies. A file of
 -- a policy consists of sections. A section starts at its line "--@ name  in: ... out: ...", which
 -- lists the locals that it reads and sets.
---   --@include name  takes in scripts/include/name.lua, or a section of the same policy.
+--   --@include name  takes in scripts/include/name.lua, one of internal/include, or a section of the same policy.
 --   --@each name     takes in the section of each policy that has it, in their order.
 --   --@once name     likewise, and only once for policies of one kind.
 --   @                is the number of the policy: its first key is KEYS[@1], its first argument
@@ -54,10 +54,10 @@
 --          the requests, run-length encoded: '1*200 3*1 ~5*1'. With ~, as many as are free are
 --          granted, at most so many.
 --          flags: d replies all, o keeps the order: behind a denied request none is granted.
---          backdate: of callers that wait, how far back their grants may be dated: as long as the first
---          has waited and as their calls take, at most 1000000. Else absent or ''. A bucket that was
---          full for that time grants what would have been refilled in it: a call that is late by a
---          timer and a round trip would slow the pace.
+--          backdate: of callers that wait, how far back their grants may be dated. That is as long as
+--          the first has waited and as their calls take, at most 1000000. Else absent or ''. A bucket
+--          that was full for that time grants what would have been refilled in it. Otherwise a call
+--          that is late by a timer and a round trip would slow the pace.
 --       Absent for no lease: the permits to lease, and the longest duration of the lease, milliseconds
 --
 -- If all was granted and flags has no d, replies the text of the policy, or {text, text, ...} of
@@ -65,8 +65,7 @@
 --   {0, answers, report, report, ...}.
 --   {0, answers, report, report, ..., leased, span}.
 -- leased and span are the permits and milliseconds of a lease.
--- answers has a letter for each request: g granted, p granted in part, n not now, x above the most.
--- Only one request can have p; ' ' and its granted permits are at the end. '*' is all granted.
+-- answers are those of internal/include/decide.lua, or '*': all granted.
 --
 -- Every script replies {3, policy, text} if text is not a state of the policy. If the policy has
 -- several keys, it replies {3, policy, key, field, text}. If the policy has no rate, it replies {2,
@@ -79,42 +78,18 @@ backdate = tonumber(ARGV[@last + 3] or '')
 local free, most, credit = min(free@@), min(most@@), 9007199254740992
 --@each credit
 
--- Decides the requests, in their order: all policies grant a request, or none does.
+-- Decides the requests: all policies grant a request, or none does.
 local runs, flags = ARGV[@last + 1] or '', ARGV[@last + 2] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
-local want = flags == 'do' and most or 0
+local ordered = flags == 'do'
+local want = ordered and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
-  answers = {}
-  local closed, ordered, part = false, flags == 'do', ''
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
-  for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
-    local n, got = tonumber(text), 0
-    times = tonumber(times)
-    if n > most and upTo == '' then
-      answers[#answers + 1] = string.rep('x', times)
-      above = true
-    else
-      if not closed and n <= free - granted and granted <= credit then
-        got = min(times, floor((free - granted) / n), floor((credit - granted) / n) + 1)
-        granted = granted + got * n
-        answers[#answers + 1] = string.rep('g', got)
-      end
-      local rest = free - granted
-      if upTo ~= '' and got < times and rest >= 1 and rest < n and granted <= credit then
-        answers[#answers + 1], part, got, granted = 'p', format(' %d', rest), got + 1, free
-      end
-      if got < times then
-        answers[#answers + 1] = string.rep('n', times - got)
-        want = max(want, upTo == '' and n or 1)
-        closed = ordered
-      end
-    end
-  end
-  answers = table.concat(answers) .. part
+  --@include decide
 end
 --@each more
 

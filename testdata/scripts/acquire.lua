@@ -139,42 +139,45 @@ if value > rate then
   value, dirty = rate, true
 end
 local granted, grantedAt = 0, now
-local answers, awaited, above, part
+local answers, above, want
 if total <= value then
   granted = total
 elseif more then
   flags = nil -- {AGAIN}, once the expired grants of this page are removed
 elseif runs or total > rate then
-  answers = {}
-  local blocked, ordered = false, find(flags, 'o', 1, true)
   if runs == '' then
     runs = totalText .. '*1'
   end
+  want = 0
+  local free, most, credit, ordered = value, rate, 9007199254740992, find(flags, 'o', 1, true)
+  answers = {}
+  local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
-    local n, fitting = tonumber(text), 0
-    times, upTo = tonumber(times), upTo == '~'
-    if n > rate and not upTo then
+    local n, got = tonumber(text), 0
+    times = tonumber(times)
+    if n > most and upTo == '' then
       answers[#answers + 1] = string.rep('x', times)
       above = true
     else
-      if not blocked and n <= value - granted then
-        fitting = math.min(times, math.floor((value - granted) / n))
-        granted = granted + fitting * n
-        answers[#answers + 1] = string.rep('g', fitting)
+      if not closed and n <= free - granted and granted <= credit then
+        got = math.min(times, math.floor((free - granted) / n), math.floor((credit - granted) / n) + 1)
+        granted = granted + got * n
+        answers[#answers + 1] = string.rep('g', got)
       end
-      if upTo and not blocked and fitting < times and granted < value then
-        part, granted, fitting = value - granted, value, fitting + 1
-        answers[#answers + 1] = 'p'
+      local rest = free - granted
+      if upTo ~= '' and got < times and rest >= 1 and rest < n and granted <= credit then
+        answers[#answers + 1], part, got, granted = 'p', string.format(' %d', rest), got + 1, free
       end
-      if fitting < times then
-        answers[#answers + 1] = string.rep('n', times - fitting)
-        awaited = math.max(awaited or 0, upTo and 1 or n)
-        blocked = ordered
+      if got < times then
+        answers[#answers + 1] = string.rep('n', times - got)
+        want = math.max(want, upTo == '' and n or 1)
+        closed = ordered
       end
     end
   end
-  if awaited and (ordered or find(flags, 'a', 1, true)) then
-    awaited = rate
+  answers = table.concat(answers) .. part
+  if want > 0 and (ordered or find(flags, 'a', 1, true)) then
+    want = rate
   end
 end
 if granted > 0 then
@@ -242,7 +245,7 @@ elseif granted == 0 and flags == '' and not above and hinted then
   reply = -1
 elseif answers or flags ~= '' or not hinted then
   reply = {valueAt == 2 and DONE or DONE_OWN, value, rate, math.min(interval, 9007199254740992), 0, now + 0,
-    answers and table.concat(answers) .. (part and '=' .. part or '') or granted < total and 'n' or '*',
+    answers or granted < total and 'n' or '*',
     stored and 0 or 1, keepAlive + 0}
   if find(flags, 'd', 1, true) then
     local newest = call('ZRANGE', permitsKey, '-1', '-1', 'WITHSCORES')[2]
@@ -250,8 +253,8 @@ elseif answers or flags ~= '' or not hinted then
       reply[5] = math.min(math.max(0, tonumber(newest) + interval - now), 9007199254740992)
     end
   end
-  if awaited and find(flags, 'w', 1, true) then
-    local need = awaited - value
+  if want and want > 0 and find(flags, 'w', 1, true) then
+    local need = want - value
     local function permitsOf(member)
       local a, b, c, d = string.byte(member, -4, -1)
       return d and a + b * 256 + c * 65536 + d * 16777216

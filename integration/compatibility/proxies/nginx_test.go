@@ -77,7 +77,8 @@ func nginxAt(t *testing.T, conf string, replace ...string) string {
 	require.NoError(t, err, "no nginx: install nginx-light, as make test-proxies does")
 	dir, listen := t.TempDir(), port(freePort(t))
 	file := filepath.Join(dir, "nginx.conf")
-	text := strings.NewReplacer(append(replace, "DIR", dir, "LISTEN", listen, "$remote_addr", "203.0.113.9")...).Replace(conf)
+	replace = append(replace, "DIR", dir, "LISTEN", listen, "$remote_addr", "203.0.113.9")
+	text := strings.NewReplacer(replace...).Replace(conf)
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	proxy(t, "http://"+listen+"/_limit", program, "-e", "stderr", "-p", dir, "-c", file)
 	return "http://" + listen
@@ -98,7 +99,9 @@ func TestNginx_AuthRequest_LimitsRequests(t *testing.T) {
 	upstream := strings.TrimPrefix(s.upstream.URL, "http://")
 	at := nginxAt(t, nginxConf, "UPSTREAM", upstream, "SERVICE", port(s.http))
 	var got []string
-	for _, path := range []string{"/login", "/login?x=1", "/login", "/login", "/banned", "/", "/forbidden", "/", "/a/..%2F"} {
+	for _, path := range []string{
+		"/login", "/login?x=1", "/login", "/login", "/banned", "/", "/forbidden", "/", "/a/..%2F",
+	} {
 		got = append(got, path+" "+get(t, at+path, "RateLimit-Remaining"))
 	}
 	assert.Equal(t, []string{

@@ -25,6 +25,7 @@ var policies = map[string]limit.Policy{
 	"SlidingLog":    limit.SlidingLog{Permits: rate, Interval: interval},
 	"TokenBucket":   limit.TokenBucket{Capacity: rate, Refill: rate, Interval: interval},
 	"LeakyBucket":   limit.LeakyBucket{Capacity: rate, Leak: rate, Interval: interval},
+	"InFlight":      limit.InFlight{Permits: rate, Lease: interval},
 	"Smooth":        limit.Smooth{Permits: rate, Interval: interval, Burst: interval},
 }
 

@@ -40,6 +40,8 @@ func TestPolicies_RealServer_MatchesMiniredis(t *testing.T) {
 		"two windows, a bucket": {limit.FixedWindow{Permits: 5, Interval: hour},
 			limit.FixedWindow{Permits: 20, Interval: 7 * hour},
 			limit.TokenBucket{Capacity: 20, Refill: 4, Interval: hour}},
+		"InFlight":          {limit.InFlight{Permits: 10, Lease: hour}},
+		"a window, places":  {limit.FixedWindow{Permits: 20, Interval: hour}, limit.InFlight{Permits: 10, Lease: hour / 3}},
 		"a window, a pause": {limit.FixedWindow{Permits: 10, Interval: hour}, limit.Pause{Most: hour}},
 		"a log, cells, a smooth": {limit.SlidingLog{Permits: 9, Interval: hour},
 			limit.SlidingWindow{Permits: 12, Interval: 2 * hour}, limit.Smooth{Permits: 9, Interval: hour}},

@@ -38,15 +38,16 @@ local free, most, credit = min(free1), min(most1), 9007199254740992
 credit = min(credit, credit1)
 local runs, flags = ARGV[8 + 1] or '', ARGV[8 + 2] or ''
 local total, epoch, granted, answers, above = ARGV[2] + 0, ARGV[3], 0, nil, false
-local want = flags == 'do' and most or 0
+local ordered = flags == 'do'
+local want = ordered and most or 0
 if total <= free and (total <= credit or runs == '' and credit >= 0) then
   granted = total
 elseif runs ~= '' or total > most then
-  answers = {}
-  local closed, ordered, part = false, flags == 'do', ''
   if runs == '' then
     runs = ARGV[2] .. '*1'
   end
+  answers = {}
+  local closed, part = false, ''
   for upTo, text, times in string.gmatch(runs, '(~?)(%d+)%*(%d+)') do
     local n, got = tonumber(text), 0
     times = tonumber(times)
@@ -55,17 +56,17 @@ elseif runs ~= '' or total > most then
       above = true
     else
       if not closed and n <= free - granted and granted <= credit then
-        got = min(times, floor((free - granted) / n), floor((credit - granted) / n) + 1)
+        got = math.min(times, math.floor((free - granted) / n), math.floor((credit - granted) / n) + 1)
         granted = granted + got * n
         answers[#answers + 1] = string.rep('g', got)
       end
       local rest = free - granted
       if upTo ~= '' and got < times and rest >= 1 and rest < n and granted <= credit then
-        answers[#answers + 1], part, got, granted = 'p', format(' %d', rest), got + 1, free
+        answers[#answers + 1], part, got, granted = 'p', string.format(' %d', rest), got + 1, free
       end
       if got < times then
         answers[#answers + 1] = string.rep('n', times - got)
-        want = max(want, upTo == '' and n or 1)
+        want = math.max(want, upTo == '' and n or 1)
         closed = ordered
       end
     end

@@ -1,0 +1,82 @@
+package policymodel
+
+import "slices"
+
+// InFlight is the model of limit.InFlight. Its Lease is in microseconds.
+type InFlight struct {
+	Permits, Lease int64
+
+	grants [][2]int64 // end and permits, the earliest first
+	last   int64      // the latest clock of a change
+}
+
+// at returns a copy of the grants whose lease has not ended, and the latest clock.
+func (m *InFlight) at(now int64) (grants [][2]int64, at int64) {
+	if at = now - now%1000; m.grants != nil {
+		at = max(at, m.last)
+	}
+	for _, g := range m.grants {
+		if g[0] > at {
+			grants = append(grants, g)
+		}
+	}
+	return grants, at
+}
+
+// Charge implements Model.
+func (m *InFlight) Charge(now, n int64) {
+	grants, at := m.at(now)
+	m.grants, m.last = append(grants, [2]int64{at + m.Lease, n}), at
+	slices.SortStableFunc(m.grants, func(a, b [2]int64) int { return int(a[0] - b[0]) })
+}
+
+// Release implements Model.
+func (m *InFlight) Release(now, n int64) {
+	grants, at := m.at(now)
+	if len(grants) == 0 {
+		return
+	}
+	m.last = at
+	for n > 0 && len(grants) > 0 {
+		back := min(n, grants[0][1])
+		n -= back
+		if grants[0][1] -= back; grants[0][1] == 0 {
+			grants = grants[1:]
+		}
+	}
+	if m.grants = grants; len(grants) == 0 {
+		m.grants = nil
+	}
+}
+
+// Free implements Model.
+func (m *InFlight) Free(now int64) int64 {
+	free := m.Permits
+	grants, _ := m.at(now)
+	for _, g := range grants {
+		free -= g[1]
+	}
+	return free
+}
+
+// Wait returns a guess: a second, or the time until the first lease ends.
+func (m *InFlight) Wait(now, n int64) int64 {
+	if grants, _ := m.at(now); n > m.Free(now) {
+		return min(1_000_000, grants[0][0]-now)
+	}
+	return 0
+}
+
+// Reset implements Model.
+func (m *InFlight) Reset(now int64) int64 {
+	if grants, _ := m.at(now); len(grants) > 0 {
+		return grants[len(grants)-1][0] - now
+	}
+	return 0
+}
+
+// Clone implements Model. A change replaces the grants by a copy.
+func (m *InFlight) Clone() Model {
+	c := *m
+	return &c
+}
