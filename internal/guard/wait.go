@@ -98,7 +98,7 @@ func (g *Guard) waitInLine(ctx context.Context, q Request, denied Answer, most t
 			return denied // the wait is over, and Redis still has time to answer
 		}
 		if ctx.Err() == nil && errors.Is(context.Cause(up), ErrDown) {
-			late, err = false, b.downError(q.Limiter)
+			late, err = false, b.notSent(q.Limiter)
 		}
 		return g.afterError(ctx, b, q, denied, late, err)
 	}
