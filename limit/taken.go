@@ -119,9 +119,7 @@ func (t *Taken) add(ctx context.Context, permits int64, wait bool, limiters []Ta
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	id := rand.Text()
-	r.Refund, r.Return = once(r.Refund, id), once(r.Return, id+" held")
-	t.takes = append(t.takes, &take{limiter: redis, receipt: r, id: id})
+	t.takes = append(t.takes, &take{limiter: redis, receipt: r, id: rand.Text()})
 	return answer, nil
 }
 
@@ -244,24 +242,16 @@ func (t *take) settle(ctx context.Context) error {
 	}
 }
 
-func (t *take) attempt(ctx context.Context) error { return t.receipt.Settle(ctx, t.actual, t.charge) }
-
-func (t *take) charge(ctx context.Context, more int64) error {
-	if own := t.limiter.chargeable(); own != nil {
-		if _, err := own.charge(ctx, more, t.id); err != nil {
-			return err
-		}
-	}
-	if slices.ContainsFunc(t.limiter.wire.members, isRedisson) {
-		return fmt.Errorf("%w: it keeps what was taken", ErrNotChargeable)
-	}
-	return nil
+func (t *take) attempt(ctx context.Context) error {
+	return t.receipt.Settle(ctx, t.actual, t.id, t.charge)
 }
 
-// once returns a refund that has its effect once, however often it is called with an ID.
-func once(refund receipt.Refund, id string) receipt.Refund {
-	if refund == nil {
-		return nil
+func (t *take) charge(ctx context.Context, more int64) (err error) {
+	if own := t.limiter.chargeable(); own != nil {
+		_, err = own.charge(ctx, more, t.id)
 	}
-	return func(ctx context.Context, permits int64) error { return refund(redisx.Once(ctx, id), permits) }
+	if err == nil && slices.ContainsFunc(t.limiter.wire.members, isRedisson) {
+		return fmt.Errorf("%w: it keeps what was taken", ErrNotChargeable)
+	}
+	return err
 }

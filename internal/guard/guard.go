@@ -245,7 +245,7 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 	case a.Result != limit.Acquired || cost == q.Permits && a.Receipt.Return == nil:
 		return nil
 	case a.Local:
-		return a.Receipt.Settle(ctx, cost, nil)
+		return a.Receipt.Settle(ctx, cost, "", nil)
 	}
 	b := g.breakerOf(q.Limiter)
 	if b.down.Load() {
@@ -253,7 +253,7 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 	}
 	limited, stop := context.WithTimeout(context.WithoutCancel(ctx), g.deadline())
 	defer stop()
-	err := a.Receipt.Settle(limited, cost, chargeOf(q.Limiter))
+	err := a.Receipt.Settle(limited, cost, "", chargeOf(q.Limiter))
 	if err != nil {
 		err = b.explain(q.Limiter, err)
 		b.recordError(ctx, q.Limiter, err)

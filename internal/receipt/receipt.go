@@ -9,6 +9,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Receipt is the permits that one request took. The zero Receipt has none.
@@ -35,24 +37,30 @@ type Refund func(ctx context.Context, permits int64) error
 // Charge takes permits, free or not.
 type Charge func(ctx context.Context, permits int64) error
 
-// Settle refunds or charges the difference between the permits and a final cost, and returns those that are
-// held. charge is nil if the limiter has no such call. What is not possible is errors.ErrUnsupported.
-func (r Receipt) Settle(ctx context.Context, cost int64, charge Charge) (err error) {
-	more := cost - r.Permits
-	if r.Local != nil {
-		if more != 0 {
-			r.Local(more)
+// Settle refunds or charges the difference between the permits and a final cost, and returns what policies
+// hold. charge is nil if the limiter has no such call. A settlement that is not possible is
+// errors.ErrUnsupported. With an id, the calls may be made again after their replies were lost: see
+// redisx.Once.
+func (r Receipt) Settle(ctx context.Context, cost int64, id string, charge Charge) (err error) {
+	once := func(part string) context.Context {
+		if id == "" {
+			return ctx
 		}
-		return nil
+		return redisx.Once(ctx, id+part)
 	}
-	if back := min(cost, r.Permits); r.Return != nil && back > 0 { // the refund returns the rest
-		err = r.Return(ctx, back)
+	more := cost - r.Permits
+	switch held := min(cost, r.Permits); { // the refund returns the rest of what is held
+	case r.Local != nil && more != 0:
+		r.Local(more)
+		return nil
+	case r.Return != nil && held > 0:
+		err = r.Return(once(" held"), held)
 	}
 	switch {
-	case more == 0:
+	case more == 0 || r.Local != nil:
 		return err
 	case more < 0 && r.Refund != nil:
-		return cmp.Or(err, r.Refund(ctx, -more))
+		return cmp.Or(err, r.Refund(once(""), -more))
 	case more > 0 && charge != nil:
 		return cmp.Or(err, charge(ctx, more))
 	}
