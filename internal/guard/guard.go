@@ -129,7 +129,7 @@ func (g *Guard) try(ctx context.Context, q Request) (a Answer) {
 		g.local.tidy()
 	}
 	if b.down.Load() && !b.allows(ctx, q.Limiter) {
-		return g.withoutRedis(q, b.downError(q.Limiter))
+		return g.withoutRedis(q, b.notSent(q.Limiter))
 	}
 	a, late, err := g.take(ctx, q)
 	if err != nil {
@@ -162,7 +162,7 @@ func (g *Guard) take(ctx context.Context, q Request) (a Answer, late bool, err e
 			a.Each[i] = rratelimiter.Decision(part)
 		}
 	}
-	a.Receipt = receipt.Receipt{Permits: q.Permits, Refund: r.Refund}
+	a.Receipt = receipt.Receipt{Permits: q.Permits, Refund: r.Refund, Return: r.Return}
 	return a, false, err
 }
 
@@ -242,14 +242,14 @@ func byMode(mode limit.FailureMode, err error) Answer {
 // deadline, even if ctx has ended.
 func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) error {
 	switch {
-	case a.Result != limit.Acquired || cost == q.Permits:
+	case a.Result != limit.Acquired || cost == q.Permits && a.Receipt.Return == nil:
 		return nil
 	case a.Local:
 		return a.Receipt.Settle(ctx, cost, "", nil)
 	}
 	b := g.breakerOf(q.Limiter)
 	if b.down.Load() {
-		return b.downError(q.Limiter)
+		return b.notSent(q.Limiter)
 	}
 	limited, stop := context.WithTimeout(context.WithoutCancel(ctx), g.deadline())
 	defer stop()
