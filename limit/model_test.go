@@ -79,11 +79,12 @@ var models = []modelled{
 	modelRow(FixedWindow{10, time.Hour, false}, func(p FixedWindow) policymodel.Model {
 		return &policymodel.FixedWindow{Permits: p.Permits, Interval: p.Interval.Microseconds(), Aligned: p.Aligned}
 	}, FixedWindow{10, time.Second, false}, FixedWindow{10, 3 * time.Second, true},
-		FixedWindow{1, time.Millisecond, false}, FixedWindow{1000, time.Hour, false}, FixedWindow{100, 20 * time.Second, true}, FixedWindow{30, time.Second, false}),
+		FixedWindow{1, time.Millisecond, false}, FixedWindow{1000, time.Hour, false},
+		FixedWindow{100, 20 * time.Second, true}, FixedWindow{30, time.Second, false}),
 	modelRow(Calendar{10, Year, nil}, func(p Calendar) policymodel.Model {
 		return &policymodel.Calendar{Permits: p.Permits, Unit: policymodel.Unit(p.Unit), In: p.location()}
-	}, Calendar{10, Day, place("Europe/Berlin")}, Calendar{3, Week, place("America/New_York")}, Calendar{1000, Month, nil},
-		Calendar{1000, Day, place("Europe/Berlin")}),
+	}, Calendar{10, Day, place("Europe/Berlin")}, Calendar{3, Week, place("America/New_York")},
+		Calendar{1000, Month, nil}, Calendar{1000, Day, place("Europe/Berlin")}),
 	modelRow(tenCells, func(p SlidingWindow) policymodel.Model {
 		cell := p.Interval.Microseconds() / p.cells()
 		return &policymodel.SlidingWindow{Permits: p.Permits, Cell: cell, Cells: p.cells()}
@@ -101,7 +102,8 @@ var models = []modelled{
 		return policymodel.NewSmooth(float64(p.Permits)/p.Interval.Seconds(), cmp.Or(p.Burst, time.Second).Seconds(),
 			float64(p.WarmUp.Microseconds()))
 	}, Smooth{Permits: 10, Interval: time.Second}, Smooth{3, 7 * time.Second, 20 * time.Second, 0},
-		Smooth{Permits: 10, Interval: time.Second, WarmUp: 4 * time.Second}, Smooth{2, 3 * time.Second, 0, 17 * time.Second}),
+		Smooth{Permits: 10, Interval: time.Second, WarmUp: 4 * time.Second},
+		Smooth{2, 3 * time.Second, 0, 17 * time.Second}),
 	modelRow(InFlight{10, time.Hour}, func(p InFlight) policymodel.Model {
 		return &policymodel.InFlight{Permits: p.Permits, Lease: p.Lease.Microseconds()}
 	}, InFlight{10, time.Second}, InFlight{300, 30 * time.Second}),
