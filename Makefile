@@ -31,7 +31,7 @@ MAKEFLAGS    += --no-print-directory
 
 .PHONY: help demo demo-java test test-root test-deep test-modules test-published test-integration test-proxies test-matrix \
 	test-servers test-containers test-faults image image-redis bin/image fetch-check api tidy release release-check snapshot fuzz mutate model soak vulnerabilities \
-	bench pictures lint prose deps
+	bench roads pictures lint prose deps
 
 # The targets of the table in CONTRIBUTING.md.
 help:
@@ -209,6 +209,11 @@ bench: deps
 		-skip "$$([ $$round = 1 ] || echo '$(SLOW)')" -benchtime $(BENCHTIME) -timeout 0 $(BENCHFLAGS); done | tee bin/bench.txt
 	go run ./integration/tools/benchreport $(if $(filter .,$(BENCH)),-docs $(or $(DOCS),docs)) bin/bench.txt
 	$(if $(filter .,$(BENCH)),,go run $(BENCHSTAT) -ignore round -col /library bin/bench.txt)
+
+# The functions and files that one warm call of each kind runs, and the stack of a lone call; a test holds them below
+# their ceilings, which stand in its table. ROADS=Middleware lists the functions of the roads with that in their name.
+roads:
+	cd integration && go test -count=1 -v ./tools/roads
 
 # The pictures that need no measurement: the last screen of rrl demo after 25 s, on a terminal by script (of
 # util-linux), make demo-java, and what each policy grants.

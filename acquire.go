@@ -14,7 +14,10 @@ import (
 
 // Call returns the acquire script and its keys.
 func (w *wire) Call(b *engine.Batch) (script *redisx.Script, keys []string) {
-	return acquireScript, w.namedKeys(b.AllKeys)
+	if b.AllKeys {
+		return acquireScript, w.keys[:]
+	}
+	return acquireScript, w.keys[:sharedKeys]
 }
 
 // timeArg is the index of the time in the arguments of a script, Unix milliseconds: ARGV[1]. It is "" for
@@ -36,7 +39,8 @@ const (
 func (w *wire) Arguments(b *engine.Batch, now time.Time) {
 	total, detail := b.Wants()
 	leases := b.Lease.Span > 0
-	hint, _, interval := w.hint().seen.get()
+	hint, _, interval, perClient := w.hint().seen.get()
+	b.AllKeys = b.AllKeys || perClient // see namedKeys
 	ended, permits, flags, runs := "", "", "", ""
 	if hint != "" && !w.client.engine.ServerTime() {
 		ended = strconv.FormatInt(now.UnixMilli()-interval, 10)

@@ -69,19 +69,20 @@ func WithServerTime() Option {
 
 const defaultWaitJitter = 100 * time.Millisecond
 
-// WithWaitJitter sets by how much callers that wait ask late for permits, at most: only a program that
-// shares limiters with waiters of Redisson needs it, and the default of 100 ms suits most. Permits return
-// in a burst, and Redisson's waiters ask some milliseconds late, so Go would take all of them. Therefore a
-// Client that got more than half of the permits asks later, by up to d and a fifth of the interval, and
-// one that got fewer asks on time. While no other program waits, that costs at most a fortieth of the
-// rate.
+// WithWaitJitter sets by how much callers that wait ask late for permits, at most. Only a program that
+// shares limiters with waiters of Redisson needs it, and the default of 100 ms suits most.
+//
+// Permits return in a burst, and Redisson's waiters ask some milliseconds late: Go would take all. So a
+// Client that got more than half of the permits asks later, by at most d and a fifth of the interval. One
+// that got fewer asks on time. While no other program waits, this costs at most a fortieth of the rate.
 //
 // With 0, callers ask on time: for a limiter that only Go programs use. A caller also asks on time if its
 // deadline would pass otherwise. Callers that do not wait, as those of TryAcquire, can take the permits
-// before callers that wait. For a Limiter in a limit.Join, the time is random. For a TokenBucket,
-// LeakyBucket or Smooth of package limit, it is random and below d, 5 ms, and a fifth of the time in which
-// the permits of all waiters come free, so that processes share the permits and none is lost. The other
-// policies ask on time. A d below 0 is [ErrInvalidOption].
+// before callers that wait. A d below 0 is [ErrInvalidOption].
+//
+// For a Limiter in a limit.Join, the time is random. For a TokenBucket, LeakyBucket or Smooth of package
+// limit, it is random and at most 5 ms. It is also at most a fifth of the time in which the permits of all
+// waiters come free. So processes share the permits, and none is lost. The other policies ask on time.
 func WithWaitJitter(d time.Duration) Option {
 	return func(c *Client) {
 		if d < 0 {

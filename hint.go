@@ -34,11 +34,12 @@ func (s *lastSeen) set(rate, interval int64, perClient bool) (changed bool) {
 	return changed
 }
 
-// get returns the text for the script, the rate, and the interval in milliseconds, or "" if no rate was seen.
-func (s *lastSeen) get() (text string, rate, interval int64) {
+// get returns the text for the script, the rate, the interval in milliseconds, and whether the limiter is
+// PER_CLIENT; or "" if no rate was seen.
+func (s *lastSeen) get() (text string, rate, interval int64, perClient bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.text, s.rate, s.interval
+	return s.text, s.rate, s.interval, s.perClient
 }
 
 // setPerClient records that a limiter is PER_CLIENT although it was last seen OVERALL.

@@ -133,9 +133,9 @@ func (w *wire) countDrift(text string) {
 // cheap, count by themselves.
 func (w *wire) counted(ctx context.Context, now string) time.Duration {
 	seen := &w.hint().seen
-	text, rate, interval := seen.get()
+	text, rate, interval, perClient := seen.get()
 	pause, least := countPauses(rate, interval)
-	if text == "" || seen.isPerClient() || pause >= countFleet*least {
+	if text == "" || perClient || pause >= countFleet*least {
 		return 0
 	}
 	message, err := w.eval(ctx, nil, countedScript, []string{statePrefix(w.keys[configKey]) + "counted"},

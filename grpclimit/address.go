@@ -20,8 +20,8 @@ import (
 // socket unless [httplimit.UnixSocket] is trusted.
 type Address httplimit.Address
 
-// Key returns the client's address as a [Key]: an IPv4 address, the network of an IPv6 address, or
-// a whole link-local address.
+// Key returns the client's address as a [Key]: its network of IPv4Bits or IPv6Bits, or a whole
+// address.
 func (a Address) Key(ctx context.Context, _ Call) (string, error) {
 	return guard.Address(a).Key(originOf(ctx))
 }

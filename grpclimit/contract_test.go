@@ -36,7 +36,7 @@ var middleware = guardtest.Middleware{
 		}
 		ctx := peer.NewContext(context.Background(), &peer.Peer{Addr: net.TCPAddrFromAddrPort(peerAddr)})
 		ctx = metadata.NewIncomingContext(ctx, md)
-		if a.Header == "" && a.IPv6Bits == 0 {
+		if a.Header == "" && a.IPv6Bits+a.IPv4Bits == 0 {
 			return grpclimit.ByIP(a.Trusted...)(ctx, grpclimit.Call{})
 		}
 		return grpclimit.Address(a).Key(ctx, grpclimit.Call{})

@@ -34,8 +34,11 @@ func UnaryServerInterceptor(choose func(context.Context, Call) (Limiter, error),
 		if v == nil {
 			return handler(ctx, req)
 		}
-		defer v.End(c) // also if the handler panics
-		return handler(v, req)
+		ended := 0
+		defer func() { v.End(c, ended) }() // also if the handler panics
+		reply, err := handler(v, req)
+		ended = endOf(err)
+		return reply, err
 	}
 }
 
@@ -54,8 +57,11 @@ func StreamServerInterceptor(choose func(context.Context, Call) (Limiter, error)
 		if v == nil {
 			return handler(srv, ss)
 		}
-		defer v.End(c)
-		return handler(srv, &admitted{ss, v})
+		ended := 0
+		defer func() { v.End(c, ended) }()
+		err := handler(srv, &admitted{ss, v})
+		ended = endOf(err)
+		return err
 	}
 }
 

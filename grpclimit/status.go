@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -25,10 +26,29 @@ import (
 // Messages of statuses. They do not include errors. An invalid call gets the metadata that it lacks.
 const (
 	overLimit = "the call is over its limit"
+	denied    = "the call is denied"
 	reduced   = "calls cannot be admitted at the moment"
 	ended     = "the call ended before it was admitted"
 	lacking   = "the call lacks what its limit needs"
 )
+
+// denials are the codes of denials, by their status of HTTP, 0 for the default.
+var denials = map[int]codes.Code{
+	0: codes.ResourceExhausted, http.StatusTooManyRequests: codes.ResourceExhausted,
+	http.StatusUnauthorized: codes.Unauthenticated, http.StatusForbidden: codes.PermissionDenied,
+	http.StatusNotFound: codes.NotFound, http.StatusServiceUnavailable: codes.Unavailable,
+}
+
+// ends are the statuses of HTTP for the codes of calls, as google.rpc.Code maps them.
+var ends = [...]int{200, 499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401}
+
+// endOf returns the status of HTTP for the error with which the handler of a call has ended.
+func endOf(err error) int {
+	if code := status.Code(err); int(code) < len(ends) {
+		return ends[code]
+	}
+	return http.StatusInternalServerError
+}
 
 // refusal is the status and trailer of a refused call to a server.
 type refusal struct {
@@ -42,7 +62,9 @@ func newStatus(ctx context.Context, d *guard.Decided, after time.Duration) *spb.
 	code, message := codes.Unavailable, reduced
 	switch {
 	case d.Result == limit.Rejected:
-		code, message = codes.ResourceExhausted, overLimit
+		if code, message = denials[d.Denied], overLimit; code != codes.ResourceExhausted {
+			message = denied
+		}
 	case d.Result == limit.Invalid:
 		code, message = codes.InvalidArgument, lacking
 		if field := guard.LackOf(d.Err); field != "" {
@@ -64,7 +86,7 @@ func newRefusal(ctx context.Context, d *guard.Decided, spread guard.Spread) *ref
 	exact := d.RetryAfter()
 	after := spread.Add(exact)
 	s := newStatus(ctx, d, after)
-	if d.Result == limit.Rejected {
+	if s.GetCode() == int32(codes.ResourceExhausted) {
 		s.Details = append(s.Details, quotaFailure(d)...)
 	}
 	trailer := pushback(after)

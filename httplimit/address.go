@@ -38,14 +38,16 @@ type Address struct {
 	// IPv6Bits is the prefix length, 1 to 128, of the IPv6 network that counts as one client. 0
 	// means 64: most hosts have a /64 of their own.
 	IPv6Bits int
+	// IPv4Bits is that of IPv4, 1 to 32. 0 means 32: each address is a client.
+	IPv4Bits int
 }
 
 // UnixSocket returns the range of Address.Trusted that stands for the unix socket on which the server
 // listens: every peer that can open the socket is a proxy.
 func UnixSocket() netip.Prefix { return guard.UnixSocket }
 
-// Key returns the client's address as a [Key]: an IPv4 address, the network of an IPv6 address, or
-// a whole link-local address.
+// Key returns the client's address as a [Key]: its network of IPv4Bits or IPv6Bits, or a whole
+// address.
 func (a Address) Key(r *http.Request) (string, error) { return guard.Address(a).Key(originOf(r)) }
 
 // Client returns the client's address, or an error if it is unknown.

@@ -27,7 +27,7 @@ var middleware = guardtest.Middleware{
 		for _, h := range headers {
 			r.Header.Add(h[0], h[1])
 		}
-		if a.Header == "" && a.IPv6Bits == 0 {
+		if a.Header == "" && a.IPv6Bits+a.IPv4Bits == 0 {
 			return httplimit.ByIP(a.Trusted...)(r)
 		}
 		return httplimit.Address(a).Key(r)

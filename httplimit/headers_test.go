@@ -126,7 +126,7 @@ func TestRateLimit_NumbersUnknown_LeavesThemOut(t *testing.T) {
 		for _, style := range []httplimit.HeaderStyle{httplimit.ThreeHeaders, httplimit.XRateLimit} {
 			tooMuch := httplimit.Cost(func(*http.Request) int64 { return 11 })
 			w := serve(httplimit.Middleware(perIP(client, perMinute), tooMuch, httplimit.Headers(style))(ok), request())
-			assert.Equal(t, http.Header{"Content-Type": {"application/problem+json"}}, w.Header())
+			assert.Equal(t, http.Header{"Cache-Control": {"no-store"}, "Content-Type": {"application/problem+json"}}, w.Header())
 		}
 	})
 }

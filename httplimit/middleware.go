@@ -49,21 +49,30 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	v := m.gate.Visit(r.Context(), d)
 	if !d.Passes() {
+		dropContent(w)
 		if m.setHeaders(w.Header(), d, 0, m.refuse == nil); m.refuse != nil {
 			m.refuse.ServeHTTP(w, r.WithContext(v))
 		} else {
-			writeRefusal(w, &d.Outcome)
+			writeRefusal(w, d)
 		}
 		return
 	}
-	later := &writer{ResponseWriter: w}
-	if !m.Shadow && m.style != NoHeaders {
-		later.begin = func(status int) { m.setHeaders(later.Header(), d, status, false) }
+	later, sent := &writer{ResponseWriter: w}, 0
+	if shown := !m.Shadow && m.style != NoHeaders; shown || m.Refunds != nil {
+		later.begin = func(status int) {
+			if sent = status; shown {
+				m.setHeaders(later.Header(), d, status, false)
+			}
+		}
 		w = later
 	}
+	returned := false
 	defer func() { // also if the handler panics
-		later.begun(http.StatusOK)
-		v.End(r)
+		if later.begun(http.StatusOK); !returned {
+			sent = 0
+		}
+		v.End(r, sent)
 	}()
 	m.next.ServeHTTP(w, r.WithContext(v))
+	returned = true
 }

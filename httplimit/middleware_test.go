@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -70,8 +71,52 @@ func TestMiddleware_InvalidRequest_IsAnsweredWithAProblem(t *testing.T) {
 				assert.Equal(t, c.status, w.Code)
 				want := fmt.Sprintf(`{"type": "about:blank", %s"title": %q, "status": %d}`, c.detail, c.title, c.status)
 				assert.JSONEq(t, want, w.Body.String())
-				assert.Equal(t, http.Header{"Content-Type": {"application/problem+json"}}, w.Header())
+				assert.Equal(t, http.Header{"Cache-Control": {"no-store"}, "Content-Type": {"application/problem+json"}}, w.Header())
 			})
 		})
+	}
+}
+
+// TestMiddleware_Refusal_HasOnlyItsOwnHeaders, and no cache stores it, whatever an outer handler has set.
+func TestMiddleware_Refusal_HasOnlyItsOwnHeaders(t *testing.T) {
+	custom := httplimit.Refuse(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	for status, opts := range map[int][]httplimit.Option{
+		http.StatusServiceUnavailable: nil, http.StatusTeapot: {custom},
+	} {
+		failing := httplimit.Middleware(func(*http.Request) (httplimit.Limiter, error) { return nil, errors.New("no key") }, opts...)
+		outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			for name, value := range map[string]string{"Cache-Control": "public, max-age=300", "ETag": `"x"`, "Vary": "Accept",
+				"Last-Modified": "Sun, 06 Nov 1994 08:49:37 GMT", "Content-Length": "99", "Content-Encoding": "gzip"} {
+				w.Header().Set(name, value)
+			}
+			failing(ok).ServeHTTP(w, r)
+		})
+		w := serve(outer, request())
+		assert.Equal(t, status, w.Code)
+		h := w.Header()
+		h.Del("Content-Type")
+		assert.Equal(t, http.Header{"Cache-Control": {"no-store"}, "Vary": {"Accept"}, "Retry-After": {"1"}}, h)
+	}
+}
+
+// compressing is the ResponseWriter of a handler that compresses responses.
+type compressing struct{ http.ResponseWriter }
+
+// TestMiddleware_RefusalInsideCompression_KeepsTheEncoding: the outer handler encodes the refusal too. With
+// another Middleware in between, nothing is encoded.
+func TestMiddleware_RefusalInsideCompression_KeepsTheEncoding(t *testing.T) {
+	failing := httplimit.Middleware(func(*http.Request) (httplimit.Limiter, error) { return nil, errors.New("no key") })(ok)
+	granted := httplimit.Middleware(httplimit.All(grants))(failing)
+	for _, inner := range []http.Handler{failing, granted} {
+		for encodes, want := range map[bool]string{false: "", true: "gzip"} {
+			w := serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if w.Header().Set("Content-Encoding", "gzip"); encodes {
+					w = compressing{w}
+				}
+				inner.ServeHTTP(w, r)
+			}), request())
+			assert.Equal(t, http.StatusServiceUnavailable, w.Code)
+			assert.Equal(t, want, w.Header().Get("Content-Encoding"))
+		}
 	}
 }

@@ -127,8 +127,9 @@ func Report(report func(*http.Request, limit.Outcome)) Option {
 	return option(func(s *settings) { s.Report = report })
 }
 
-// Refuse sets the handler of refused requests. It finds the [limit.Outcome] in the request's context, and
-// the headers with the limits are set. The default handler writes a problem document (RFC 9457):
+// Refuse sets the handler of refused requests. It finds the [limit.Outcome] in the request's context.
+// The headers with the limits and "Cache-Control: no-store" are set, and those of an outer handler for
+// the content of another response are removed. The default handler writes a problem document (RFC 9457):
 // 429 Too Many Requests with the policies that denied, or 503 Service Unavailable for a failure. It
 // shows no errors.
 func Refuse(handler http.Handler) Option {

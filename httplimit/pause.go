@@ -61,8 +61,8 @@ func RetryAfter(statuses ...int) func(*http.Response) (time.Duration, bool) {
 	}
 }
 
-// QuotaReset reads fields in pairs whose names have RateLimit or Rate-Limit: X-RateLimit-Remaining and
-// X-RateLimit-Reset, X-RateLimit-Reset-Tokens, Anthropic-RateLimit-Tokens-Reset and the like, or the
+// QuotaReset reads pairs of fields whose names have RateLimit or Rate-Limit: X-RateLimit-Remaining and
+// X-RateLimit-Reset, for instance, or Anthropic-RateLimit-Tokens-Remaining and -Reset. It also reads the
 // remaining and reset of a field RateLimit. It is for [PauseOn]. A response with one of the statuses, 403
 // and 429 without any, asks for the time in a Reset whose Remaining is missing or not above 0. The time may
 // be seconds, a Unix time, a duration such as 6m0s, or a date. A response 403 without such a pair is no

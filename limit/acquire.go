@@ -58,6 +58,18 @@ func (p protocol) Arguments(b *engine.Batch, now time.Time) {
 	}
 }
 
+// callArguments appends the arguments of members at a time.
+func callArguments(args []string, members []member, now time.Time) []string {
+	for i := range members {
+		if m := &members[i]; m.arguments != nil {
+			args = append(args, m.arguments...)
+		} else {
+			args = m.policy.arguments(args, now)
+		}
+	}
+	return args
+}
+
 // fullFor is how long the key of a full bucket stays, so that callers that wait lose nothing by the time
 // of their call: see backdate in scripts/acquire.lua.
 const fullFor = engine.LongestCall
@@ -92,6 +104,25 @@ func (p protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again b
 	}
 	p.answer(b, s, letters, part)
 	return false, nil
+}
+
+// isBrief reports whether a reply has only the texts of the policies: all requests were granted.
+func isBrief(message rueidis.RedisMessage, policies int) bool {
+	if policies == 1 {
+		return message.IsString()
+	}
+	texts, err := message.ToArray()
+	other := func(text rueidis.RedisMessage) bool { return !text.IsString() }
+	return err == nil && len(texts) == policies && !slices.ContainsFunc(texts, other)
+}
+
+// briefTexts returns the texts of a brief reply.
+func briefTexts(message rueidis.RedisMessage) []string {
+	if text, err := message.ToString(); err == nil {
+		return []string{text}
+	}
+	texts, _ := message.AsStrSlice() // nil if the reply is not brief
+	return texts
 }
 
 // answer sets the answers of a batch from the state that its call left, a letter for each request,

@@ -11,9 +11,10 @@
 -- TTL: a lease from the last grant, or until an earlier lease ends that is longer.
 
 --@ read  out: at@ clock@ dated@ dead@ first@ free@ held@ most@ rest@ text@
--- Sets clock@, the time, and at@, the end of its millisecond: a lease that ends by then has ended. Sets
--- dated@, the time of a grant. Sets dead@, a page of the grants whose lease has ended, with their
--- scores. Sets first@, when the next lease ends: nil if no permit is held. The receipt is text@.
+-- Sets clock@, the time. Sets at@, the end of its millisecond: a lease that ends by then has ended.
+-- Sets dated@, the time of a grant.
+-- Sets dead@, a page of the grants whose lease has ended, with their scores.
+-- Sets first@, when the next lease ends: nil if no permit is held. The receipt is text@.
 local most@, clock@, held@, first@, dead@, rest@, text@ = ARGV[@1] + 0, millis * 1000, 0, nil, {}, nil, ''
 local at@, dated@ = clock@ + 999, clock@
 do

@@ -250,13 +250,13 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 // Acquire waits until permits are free and takes them. Callers that wait for one name on one Client
 // are served first come, first served, a large request before smaller ones behind it.
 //
-// Nothing is booked in Redis for a caller that waits: the Client asks when its first caller can be
+// Nothing is booked in Redis for a caller that waits. The Client asks when its first caller can be
 // served, and after five seconds at the latest, since other Clients may have returned permits. So
 // callers that leave, and a program that ends, keep nothing from others.
 //
 // Permits of a bucket that came free while a caller waited count from that moment, for as long as a
-// call takes: 10 ms or the time of the last calls, whichever is longer, and at most a second. So the
-// time of a call does not slow the pace. In any span t, waiters get at most the capacity, and the rate
+// call takes. That is 10 ms or the time of the last calls, whichever is longer, and at most a second. So
+// the time of a call does not slow the pace. In any span t, waiters get at most the capacity, and the rate
 // for t and the time of a call.
 //
 // Acquire ends with ctx. If the permits cannot be free before the deadline of ctx, it fails at once

@@ -111,18 +111,6 @@ func argument(c call, members []member, index int) int {
 	return at
 }
 
-// callArguments appends the arguments of members at a time.
-func callArguments(args []string, members []member, now time.Time) []string {
-	for i := range members {
-		if m := &members[i]; m.arguments != nil {
-			args = append(args, m.arguments...)
-		} else {
-			args = m.policy.arguments(args, now)
-		}
-	}
-	return args
-}
-
 //go:embed *.lua scripts
 var luaFiles embed.FS
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -129,25 +128,6 @@ const (
 	replyNoRate
 	replyCorrupt
 )
-
-// isBrief reports whether a reply has only the texts of the policies: all requests were granted.
-func isBrief(message rueidis.RedisMessage, policies int) bool {
-	if policies == 1 {
-		return message.IsString()
-	}
-	texts, err := message.ToArray()
-	other := func(text rueidis.RedisMessage) bool { return !text.IsString() }
-	return err == nil && len(texts) == policies && !slices.ContainsFunc(texts, other)
-}
-
-// briefTexts returns the texts of a brief reply.
-func briefTexts(message rueidis.RedisMessage) []string {
-	if text, err := message.ToString(); err == nil {
-		return []string{text}
-	}
-	texts, _ := message.AsStrSlice() // nil if the reply is not brief
-	return texts
-}
 
 // nextCall returns the arguments of the next call, if the reply of a script requires one. They are
 // those of the members at the time of the reply. A policy keeps its cursor while another one is

@@ -1,13 +1,16 @@
 package rules
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/guard/guardtest"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
@@ -17,6 +20,7 @@ const (
 	good = http.StatusOK
 	bad  = http.StatusBadRequest
 	many = http.StatusTooManyRequests
+	no   = http.StatusForbidden
 	down = http.StatusServiceUnavailable
 )
 
@@ -78,14 +82,16 @@ rules:
   - {name: p, match: "/p/{id}", key: path:id, limits: 1/h}
   - {name: r, match: "/r/{all...}", key: path:all, limits: 1/h}
   - {name: m, match: /m, key: method, limits: 1/h}
-  - {name: c, match: /c, key: [constant:x, method], limits: 1/h}`,
+  - {name: c, match: /c, key: [constant:x, method], limits: 1/h}
+  - {name: s, match: "/s/{rest...}", key: [ip, path:rest], limits: 1/h}`,
 			[]call{
 				{"GET /h", h("X-Tenant", "a"), good}, {"GET /h", h("X-Tenant", "b"), good}, {"GET /h", h("X-Tenant", "a"), many},
 				{"GET /h", nil, bad},
 				{"GET /p/1", nil, good}, {"GET /p/2", nil, good}, {"GET /p/%31", nil, many},
-				{"GET /r/a/b", nil, good}, {"GET /r/a", nil, good}, {"GET /r/a/b", nil, many}, {"GET /r/", nil, bad},
+				{"GET /r/a/b", nil, good}, {"GET /r/a", nil, good}, {"GET /r/a/b", nil, many}, {"GET /r/", nil, good}, {"GET /r/", nil, many},
 				{"GET /m", nil, good}, {"PUT /m", nil, good}, {"PUT /m", nil, many},
 				{"GET /c", nil, good}, {"PUT /c", nil, good}, {"PUT /c", nil, many},
+				{"GET /s/", nil, good}, {"GET /s/", nil, many}, {"GET /s/x", nil, good},
 			}},
 		"overrides and bans": {`
 rules:
@@ -101,7 +107,7 @@ rules:
 				{"GET /", h("X-Tenant", "gold"), good}, {"GET /", h("X-Tenant", "gold"), good},
 				{"GET /", h("X-Tenant", "gold"), many},
 				{"GET /", h("X-Tenant", "iron"), good}, {"GET /", h("X-Tenant", "iron"), many},
-				{"GET /", h("X-Tenant", "evil"), many}, {"GET /", h("X-Tenant", "zero"), many},
+				{"GET /", h("X-Tenant", "evil"), no}, {"GET /", h("X-Tenant", "zero"), no},
 				{"GET /", h("X-Tenant", "self"), good}, {"GET /", h("X-Tenant", "self"), good},
 			}},
 		"a key of any bytes is overridden": {`
@@ -111,16 +117,16 @@ rules:
   - {name: two, match: /two, key: [header:K, method], limits: 9/h, overrides: [{key: ['a|b', GET], ban: true},
 	{key: ['a', GET], ban: true}]}`,
 			[]call{
-				{"GET /one", h("K", "a|b"), many}, {"GET /one", h("K", `DOM\me`), many}, {"GET /one", h("K", "a"), good},
-				{"GET /two", h("K", "a|b"), many}, {"GET /two", h("K", `a\|b`), good}, {"PUT /two", h("K", "a|b"), good},
-				{"GET /two", h("K", "a"), many},
+				{"GET /one", h("K", "a|b"), no}, {"GET /one", h("K", `DOM\me`), no}, {"GET /one", h("K", "a"), good},
+				{"GET /two", h("K", "a|b"), no}, {"GET /two", h("K", `a\|b`), good}, {"PUT /two", h("K", "a|b"), good},
+				{"GET /two", h("K", "a"), no},
 			}},
 		"limits without a key ignore the key of the defaults": {`
 defaults: {key: header:K}
 rules:
   - {name: ban, match: /ban, ban: true}
   - {name: some, match: /some, ban: true, overrides: [{key: x, unlimited: true}]}`,
-			[]call{{"GET /ban", nil, many}, {"GET /some", nil, many}, {"GET /some", h("K", "x"), good}}},
+			[]call{{"GET /ban", nil, no}, {"GET /some", nil, no}, {"GET /some", h("K", "x"), good}}},
 		"an address is overridden, and a network banned": {`
 rules:
   - {name: bad, match: {ranges: [198.51.100.0/24]}, ban: true}
@@ -130,12 +136,19 @@ rules:
     overrides: [{key: "2001:db8::1", limits: 2/h}]
 address: {trusted: [192.0.2.0/24], header: X-Real-IP}`,
 			[]call{
-				{"GET /", h("X-Real-IP", "198.51.100.7"), many}, {"GET /", h("X-Real-IP", "203.0.113.1"), good},
+				{"GET /", h("X-Real-IP", "198.51.100.7"), no}, {"GET /", h("X-Real-IP", "203.0.113.1"), good},
 				{"GET /", h("X-Real-IP", "203.0.113.1"), many},
 				{"GET /", nil, down}, {"GET /", h("X-Real-IP", "2001:db8::1"), good},
 				{"GET /", h("X-Real-IP", "2001:db8::2"), good},
 				{"GET /", h("X-Real-IP", "2001:db8::3"), many}, {"GET /", h("X-Real-IP", "2001:db8:0:1::1"), good},
 				{"GET /", h("X-Real-IP", "2001:db8:0:1::1"), many},
+			}},
+		"an IPv4 network is a client": {`
+address: {trusted: [10.0.0.0/8, 192.0.2.1], ipv4_bits: 24}
+rules: [{name: a, key: ip, limits: 1/h, overrides: [{key: 198.51.100.0/24, ban: true}]}]`,
+			[]call{
+				{"GET /", h("X-Forwarded-For", "203.0.113.1"), good}, {"GET /", h("X-Forwarded-For", "203.0.113.2"), many},
+				{"GET /", h("X-Forwarded-For", "203.0.114.2"), good}, {"GET /", h("X-Forwarded-For", "198.51.100.7"), no},
 			}},
 		"costs": {`
 rules:
@@ -189,7 +202,7 @@ rules:
 			[]call{{"GET /", nil, good}, {"GET /", nil, good}, {"GET /", nil, many}}},
 		"a ban whose cost is unknown": {`
 rules: [{name: a, key: header:K, limits: 9/h, cost: header:X-Cost, overrides: [{key: x, ban: true}]}]`,
-			[]call{{"GET /", h("K", "x"), many}, {"GET /", h("K", "y"), bad},
+			[]call{{"GET /", h("K", "x"), no}, {"GET /", h("K", "y"), bad},
 				{"GET /", h("K", "y", "X-Cost", "1", "X-Cost", "1"), bad}, {"GET /", h("K", "y", "X-Cost", "x"), bad}}},
 		"more limits than decide at once": {`
 match: all
@@ -202,17 +215,19 @@ rules:
 	})
 }
 
-// TestMiddleware_UnknownAddress_IsDecidedByTheFailureModeOfTheRule: it never falls through to the
-// next rule.
-func TestMiddleware_UnknownAddress_IsDecidedByTheFailureModeOfTheRule(t *testing.T) {
+// TestMiddleware_UnknownAddress_IsDecidedByTheFailureMode of the rule, unless that is open, or the rule
+// only bans: then the next rule decides.
+func TestMiddleware_UnknownAddress_IsDecidedByTheFailureMode(t *testing.T) {
 	for file, want := range map[string][]int{
-		"{name: a, match: {ranges: 198.51.100.0/24}, ban: true}":                                     {down, down},
-		"{name: a, match: {ranges: 198.51.100.0/24}, ban: true, on_failure: open}":                   {good, good},
-		"{name: a, match: {ranges: 198.51.100.0/24}, ban: true, shadow: true}":                       {good, good},
-		"{name: a, match: {headers: {X: y}, ranges: 198.51.100.0/24}, ban: true}":                    {down, down},
+		"{name: a, match: {ranges: 198.51.100.0/24}, ban: true}":                                     {good, many},
+		"{name: a, match: {ranges: 198.51.100.0/24}, ban: true, on_failure: open}":                   {good, many},
+		"{name: a, match: {ranges: 198.51.100.0/24}, ban: true, shadow: true}":                       {good, many},
+		"{name: a, match: {ranges: 198.51.100.0/24}, key: all, limits: 9/h}":                         {down, down},
+		"{name: a, match: {ranges: 198.51.100.0/24}, key: all, limits: 9/h, on_failure: open}":       {good, many},
+		"{name: a, match: {headers: {X: y}, ranges: 198.51.100.0/24}, ban: true}":                    {good, many},
 		"{name: a, match: {pattern: POST /, ranges: 198.51.100.0/24}, ban: true}":                    {good, many},
 		"{name: a, match: {headers: {X: z}, ranges: 198.51.100.0/24}, ban: true}":                    {good, many},
-		"{name: a, match: [{ranges: 198.51.100.0/24}, {headers: {X: y}}], key: all, limits: 0/h}":    {many, many},
+		"{name: a, match: [{ranges: 198.51.100.0/24}, {headers: {X: y}}], key: all, limits: 0/h}":    {no, no},
 		"{name: a, match: {ranges: 198.51.100.0/24}, key: all, limits: 9/h, on_failure: {local: 1}}": {down, down},
 		"{name: a, match: /, key: all, limits: 1/h, skip: {ranges: [0.0.0.0/0, '::/0']}}":            {good, many},
 	} {
@@ -223,13 +238,172 @@ func TestMiddleware_UnknownAddress_IsDecidedByTheFailureModeOfTheRule(t *testing
 				for i, status := range want {
 					r := request("GET /", "X", "y")
 					r.RemoteAddr = "@"
-					if passesOn := strings.Contains(file, "open") || strings.Contains(file,
-						"shadow"); passesOn && match == "all" && i > 0 {
-						status = many // of the next rule
-					}
 					assert.Equal(t, status, serve(handler, r).Code, "%s %d", file, i)
 				}
 			})
 		}
 	}
+}
+
+// TestWarnings_BanOfRanges_NeedsARuleBehindIt that decides requests of unknown addresses.
+func TestWarnings_BanOfRanges_NeedsARuleBehindIt(t *testing.T) {
+	const ban = "{name: ban, match: {pattern: /a/, ranges: 198.51.100.0/24}, ban: true}, "
+	for rest, warned := range map[string]bool{
+		ban: true,
+		ban + "{name: b, match: POST /a/, key: all, limits: 1/m}":                        true,
+		ban + "{name: b, match: /, key: ip, limits: 1/m, on_failure: open}":              true,
+		ban + "{name: b, match: /, key: all, limits: 1/m, shadow: true}":                 true,
+		ban + "{name: b, match: {ranges: '::/0'}, key: all, limits: 1/m}":                true,
+		ban + "{name: b, match: /, key: ip, limits: 1/m}":                                false,
+		ban + "{name: b, match: /, key: all, limits: 1/m, on_failure: open}":             false,
+		"{name: ban, match: {ranges: 198.51.100.0/24}, ban: true, shadow: true}":         false,
+		"{name: ban, match: {pattern: /a/}, ban: true}":                                  false,
+		"{name: b, match: {ranges: 198.51.100.0/24}, key: ip, limits: 1/m}":              false,
+		"{name: b, match: /a/b, key: ip, limits: 1/m}, " + ban:                           true,
+		ban + "{name: b, match: {pattern: /a/, headers: {X: y}}, key: all, limits: 9/m}": true,
+	} {
+		warnings := parsed(t, "rules: ["+rest+"]").Warnings()
+		if !warned {
+			assert.Empty(t, warnings, rest)
+		} else if assert.Len(t, warnings, 1, rest) {
+			assert.Contains(t, warnings[0], `line 1: the rule "ban" bans ranges`)
+		}
+	}
+	assert.Empty(t, parsed(t, "match: all\nrules: [{name: b, key: ip, limits: 1/m}, "+ban+"]").Warnings())
+}
+
+// TestMiddleware_HeaderSentTwice_GetsNoMore: servers may read the first of several values, or the last.
+func TestMiddleware_HeaderSentTwice_GetsNoMore(t *testing.T) {
+	h := func(pairs ...string) []string { return pairs }
+	decisions(t, map[string]decisionTest{
+		"any value": {`
+domain: shop
+rules:
+  - {name: tenants, match: {pattern: /api/, headers: {X-Tenant: "*"}}, key: ip, limits: 4/m}
+  - {name: anonymous, match: /api/, key: ip, limits: 2/m}`,
+			[]call{
+				{"GET /api/", h("X-Tenant", "", "X-Tenant", "x"), good},
+				{"GET /api/", h("X-Tenant", "x", "X-Tenant", " "), good},
+				{"GET /api/", h("X-Tenant", "", "X-Tenant", "x"), many},
+				{"GET /api/", h("X-Tenant", "x", "X-Tenant", "y"), good}, // each server reads a value
+				{"GET /api/", h("X-Tenant", "x"), good}, {"GET /api/", h("X-Tenant", "x"), many},
+			}},
+		"a ban of any value, or of one": {`
+rules:
+  - {name: a, match: {headers: {X-Any: "*"}}, ban: true}
+  - {name: b, match: {headers: {X-One: b}}, ban: true}
+  - {name: c, key: ip, limits: 99/m}`,
+			[]call{
+				{"GET /", h("X-Any", "", "X-Any", "x"), no}, {"GET /", h("X-Any", ""), no},
+				{"GET /", h("X-One", "", "X-One", "b"), no}, {"GET /", h("X-One", "c", "X-One", "d"), good},
+			}},
+		"one value": {`
+rules:
+  - {name: a, match: {headers: {X-Tenant: gold}}, key: ip, limits: 99/m}
+  - {name: b, key: ip, limits: 1/m}`,
+			[]call{
+				{"GET /", h("X-Tenant", "gold", "X-Tenant", ""), good}, {"GET /", h("X-Tenant", "x", "X-Tenant", "gold"), many},
+				{"GET /", h("X-Tenant", "gold"), good},
+			}},
+	})
+}
+
+func TestMiddleware_CookiesAndQueries_AreKeys(t *testing.T) {
+	h := func(pairs ...string) []string { return pairs }
+	decisions(t, map[string]decisionTest{
+		"a cookie": {`
+rules: [{name: a, key: cookie:sid, limits: 1/h, overrides: [{key: gold, unlimited: true}, {key: gone, ban: true}]}]`,
+			[]call{
+				{"GET /", h("Cookie", "x=1; sid=a; sidx=b"), good}, {"GET /", h("Cookie", "sid=b"), good},
+				{"GET /", h("Cookie", "sid=a;SID=b"), many}, {"GET /", h("Cookie", `a=b; sid="a"`), many},
+				{"GET /", nil, bad}, {"GET /", h("Cookie", "sid="), bad}, {"GET /", h("Cookie", "sid"), bad},
+				{"GET /", h("Cookie", "sid=c; sid=d"), bad}, {"GET /", h("Cookie", "sid=c", "Cookie", "sid=d"), bad},
+				{"GET /", h("Cookie", "sid="+strings.Repeat("x", 8193)), bad},
+				{"GET /", h("Cookie", "sid=gold"), good}, {"GET /", h("Cookie", "sid=gold"), good},
+				{"GET /", h("Cookie", `sid="gold"`), good}, {"GET /", h("Cookie", `sid="gold"`), many}, // not the exact one
+				{"GET /", h("Cookie", `sid="gone"`), no},
+			}},
+		"a parameter of the query": {`
+rules: [{name: a, key: "query:api key", limits: 1/h, overrides: [{key: "go ne", ban: true}]}]`,
+			[]call{
+				{"GET /?x&api%20key=a+b&y=1", nil, good}, {"GET /?api+key=%61%20b", nil, many}, {"GET /?api+key=b", nil, good},
+				{"GET /", nil, bad}, {"GET /?api+key=", nil, bad}, {"GET /?api+key=c&api%20key=d", nil, bad},
+				{"GET /?api+key=c&x=1;api+key=d", nil, bad}, {"GET /?api+key=%zz", nil, bad}, {"GET /?api+key=c&y=%zz", nil, good},
+				{"GET /?api+key=go+ne", nil, no}, {"GET /?API+KEY=c", nil, bad},
+			}},
+	})
+}
+
+// TestMiddleware_Keys_AreHashed, since cookies and queries have secrets.
+func TestMiddleware_Keys_AreHashed(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		handler := parsed(t, "rules: [{name: a, key: [cookie:sid, query:key, ip], limits: 1/h}]").Middleware(client)(&ok{})
+		assert.Equal(t, good, status(handler, "GET /?key=secret", "Cookie", "sid=secret"))
+		assert.NotContains(t, f.Redis.Dump(), "secret")
+		assert.Contains(t, f.Redis.Dump(), "a:"+guard.Hash("secret")+"|"+guard.Hash("secret")+"|192.0.2.1")
+	})
+}
+
+// TestMiddleware_Refund_CountsOtherResponses: a request counts until its response has begun. Settle, and a
+// panic, take precedence.
+func TestMiddleware_Refund_CountsOtherResponses(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		handler := parsed(t, `
+match: all
+defaults: {refund: [2xx, 404]}
+rules:
+  - {name: a, key: all, limits: 2/h, headers: none}
+  - {name: b, key: all, limits: 5/h, cost: 2}`).Middleware(client)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/401":
+				w.WriteHeader(http.StatusUnauthorized)
+			case "/404":
+				w.WriteHeader(http.StatusNotFound)
+			case "/panic":
+				panic(http.ErrAbortHandler)
+			case "/settle":
+				assert.NoError(t, Settle(r.Context(), 1))
+			}
+		}))
+		for range 9 {
+			assert.Equal(t, good, status(handler, "GET /"))
+			assert.Equal(t, http.StatusNotFound, status(handler, "GET /404"))
+		}
+		assert.Equal(t, http.StatusUnauthorized, status(handler, "GET /401"))
+		assert.Panics(t, func() { status(handler, "GET /panic") })
+		assert.Equal(t, many, status(handler, "GET /"))
+		time.Sleep(2 * time.Hour)
+		assert.Equal(t, good, status(handler, "GET /settle"))
+		assert.Equal(t, good, status(handler, "GET /settle"))
+		assert.Equal(t, many, status(handler, "GET /"))
+	})
+}
+
+// TestMiddleware_StatusAndHeaders_AreOfTheRule.
+func TestMiddleware_StatusAndHeaders_AreOfTheRule(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, _ *redistest.Fixture, client *rratelimiter.Client) {
+		handler := parsed(t, `
+defaults: {key: all, status: 503, headers: x_rate_limit}
+rules:
+  - {name: a, match: /a, limits: 1/h}
+  - {name: b, match: /b, limits: 1/h, status: 404, headers: none}
+  - {name: c, match: /c, limits: 1/h, status: 429, headers: three_headers}
+  - {name: d, match: /d, ban: true}
+  - {name: e, match: /e, ban: true, status: 429}`).Middleware(client)(&ok{})
+		for _, c := range []struct {
+			path   string
+			status int
+			header string
+		}{
+			{"/a", 503, "X-Ratelimit-Limit"}, {"/b", 404, ""}, {"/c", 429, "Ratelimit-Limit"}, {"/d", 503, ""}, {"/e", 429, ""},
+		} {
+			status(handler, "GET "+c.path)
+			w := serve(handler, request("GET "+c.path))
+			assert.Equal(t, c.status, w.Code, c.path)
+			for _, name := range []string{"X-Ratelimit-Limit", "Ratelimit-Limit", "Ratelimit", "Ratelimit-Policy"} {
+				assert.Equal(t, name == c.header, w.Header().Get(name) != "", c.path+name)
+			}
+			assert.Contains(t, w.Body.String(), fmt.Sprintf(`"status":%d`, c.status))
+		}
+	})
 }

@@ -30,6 +30,8 @@
 // rule and key. So permits stay taken over a change, and a limit that keeps its policy and its
 // interval continues to count. Options of [Watch] are words without a prefix, such as [OnReload].
 //
+// The default logger of log/slog gets each request with the rules that decide it, at debug level.
+//
 // Decisions, headers, refusals and failures are those of packages
 // [github.com/rratelimiter/rratelimiter/httplimit] and
 // [github.com/rratelimiter/rratelimiter/grpclimit]. Limits are those of

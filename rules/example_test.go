@@ -75,7 +75,7 @@ rules:
 	// 429 Too Many Requests
 	// iron 200 OK "minute";q=100;w=60
 	// gold 200 OK "minute";q=1000;w=60
-	// gone 429 Too Many Requests "ban";q=0
+	// gone 403 Forbidden
 }
 
 func ExampleParse() {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/httplimit"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // ForwardAuth returns a handler that decides requests for proxies: for auth_request of nginx,
@@ -12,7 +13,8 @@ import (
 // describes that in the headers X-Forwarded-Method, X-Forwarded-Host and X-Forwarded-Uri, or in those
 // that the file names in forward_auth. Only proxies may reach the handler, since it trusts these headers.
 //
-// The statuses are those of [Set.Middleware], with 200 for a request that the rules grant. The
+// The statuses are those of [Set.Middleware], with 200 for a request that the rules grant. A rule's
+// refund has no effect, since the status of the response is unknown. The
 // headers are those of httplimit.ThreeHeaders, unless an option sets others. If the query is
 // denied=403 or denied=401, that is the status in place of all from 400 to 499: nginx takes no
 // others. The proxy must not pass on the client's query.
@@ -23,7 +25,8 @@ import (
 // URI. The length of a request's body is unknown.
 func (s *Set) ForwardAuth(client *rratelimiter.Client, opts ...httplimit.Option) http.Handler {
 	opts = append([]httplimit.Option{httplimit.Headers(httplimit.ThreeHeaders)}, opts...)
-	m := s.middlewares("rules: ForwardAuth", client, opts...)
+	keeps := fileOption{Change: func(to *guard.Settings) { to.Refunds = nil }} // the response is not seen
+	m := s.middlewares("rules: ForwardAuth", client, keeps, opts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.RawQuery { // some proxies pass on the client's query: any other has no meaning
 		case "denied=403":

@@ -71,8 +71,8 @@ func TestForwardAuth_HeadersOfProxies_AreDecided(t *testing.T) {
 			{"?denied=403", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: 203.0.113.7", 403, "60", "0"},
 			{"?denied=401", "X-Forwarded-Method: POST; X-Forwarded-Uri: /%6Cogin; X-Forwarded-For: 203.0.113.7", 401, "60", "0"},
 			// The query of a client, which some proxies pass on.
-			{"?denied=418", "X-Forwarded-Uri: /api/banned; X-Api-Key: k2", 429, "", ""},
-			{"?denied=403&x=1", "X-Forwarded-Uri: /api/banned; X-Api-Key: k2", 429, "", ""},
+			{"?denied=418", "X-Forwarded-Uri: /api/banned; X-Api-Key: k2", 403, "", ""},
+			{"?denied=403&x=1", "X-Forwarded-Uri: /api/banned; X-Api-Key: k2", 403, "", ""},
 			{"?denied=x", "X-Forwarded-Uri: /x", 200, "", ""},
 			{"", "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: 203.0.113.8, 10.1.2.3", 200, "", "0"},
 			// The client wrote the left address.
@@ -83,15 +83,15 @@ func TestForwardAuth_HeadersOfProxies_AreDecided(t *testing.T) {
 			{"", "X-Forwarded-Uri: /api/y; X-Api-Key: k1", 200, "", "0"},
 			{"", "X-Forwarded-Uri: /api/z; X-Api-Key: k1", 429, "60", "0"},
 			{"", "X-Forwarded-Uri: /api/z; X-Api-Key: gold", 200, "", "2"},
-			{"", "X-Forwarded-Uri: /api/z; X-Api-Key: gone", 429, "", ""},
+			{"", "X-Forwarded-Uri: /api/z; X-Api-Key: gone", 403, "", ""},
 			{"", "X-Forwarded-Uri: /api/z", 400, "", ""}, // no key
 			{"?denied=403", "X-Forwarded-Uri: /api/z", 403, "", ""},
 			{"", "X-Forwarded-Uri: /api/z; X-Api-Key: k1; X-Api-Key: 1", 400, "", ""},
-			{"", "X-Forwarded-Uri: /api/banned; X-Api-Key: k2", 429, "", ""},
-			{"", "X-Forwarded-Uri: //api/banned", 429, "", ""}, // another spelling, as nginx and others serve it
+			{"", "X-Forwarded-Uri: /api/banned; X-Api-Key: k2", 403, "", ""},
+			{"", "X-Forwarded-Uri: //api/banned", 403, "", ""}, // another spelling, as nginx and others serve it
 			{"", "X-Forwarded-Uri: /../banned", 400, "", ""},
 			{"?denied=403", "X-Forwarded-Uri: /../banned", 403, "", ""}, // since nginx accepts no 400
-			{"", "X-Forwarded-Uri: http://elsewhere.example/api/banned", 429, "", ""},
+			{"", "X-Forwarded-Uri: http://elsewhere.example/api/banned", 403, "", ""},
 			{"", "X-Forwarded-Uri: \x01\xff%zz", 400, "", ""},
 			{"", "X-Forwarded-Uri: /login#x", 400, "", ""},
 			{"", "", 503, "1", ""}, // a proxy that reports no path
@@ -163,6 +163,37 @@ func TestForwardAuth_OtherHeaders_AreIgnored(t *testing.T) {
 			"X-Forwarded-Uri: /x; X-Forwarded-Method: GET", 429})
 }
 
+// TestForwardAuth_HeaderSentTwice_GetsNoMore: a server may read the empty one.
+func TestForwardAuth_HeaderSentTwice_GetsNoMore(t *testing.T) {
+	const twice = "X-Forwarded-Uri: /; X-Tenant: ; X-Tenant: x"
+	forwarded(t, `
+rules:
+  - {name: tenants, match: {headers: {X-Tenant: "*"}}, key: all, limits: 1000/m}
+  - {name: anonymous, key: all, limits: 1/m}`, authCall{twice, 200}, authCall{twice, 429},
+		authCall{"X-Forwarded-Uri: /; X-Tenant: x", 200})
+}
+
+// TestForwardAuth_BanOfAnUnknownAddress_NextRuleDecides.
+func TestForwardAuth_BanOfAnUnknownAddress_NextRuleDecides(t *testing.T) {
+	const login = "X-Forwarded-Method: POST; X-Forwarded-Uri: /login; X-Forwarded-For: "
+	forwarded(t, `
+domain: gw
+address: {trusted: [10.0.0.0/8, 192.0.2.1]}
+defaults: {key: ip, on_failure: open}
+rules:
+  - {name: banned, match: {ranges: [203.0.113.0/24]}, ban: true}
+  - {name: login, match: POST /login, limits: 3/m, on_failure: closed}`,
+		authCall{login + "10.2.3.4", 503}, authCall{login + "203.0.113.7", 403}, authCall{login + "198.51.100.7", 200})
+}
+
+// TestForwardAuth_CookieAndQuery_AreOfTheRequest that the proxy describes, whose response is unknown: nothing
+// is refunded.
+func TestForwardAuth_CookieAndQuery_AreOfTheRequest(t *testing.T) {
+	forwarded(t, "rules: [{name: a, key: [cookie:sid, query:key], limits: 1/h, refund: 2xx}]",
+		authCall{"X-Forwarded-Uri: /?key=a; Cookie: sid=b", 200}, authCall{"X-Forwarded-Uri: /x?key=a; Cookie: sid=b", 429},
+		authCall{"X-Forwarded-Uri: /?key=b; Cookie: sid=b", 200}, authCall{"X-Forwarded-Uri: /; Cookie: sid=b", 400})
+}
+
 // TestForwardAuth_UntrustedProxy_IsAFailure: its address would be that of all clients.
 func TestForwardAuth_UntrustedProxy_IsAFailure(t *testing.T) {
 	rule := "address: {trusted: [10.0.0.0/8]}\nrules: [{name: a, key: ip, limits: 1/h, on_failure: MODE}]"
@@ -190,6 +221,6 @@ func FuzzForwardAuth(f *testing.F) {
 			"X-Api-Key": {key}}
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
-		require.Contains(t, []int{200, 400, 429, 503}, w.Code)
+		require.Contains(t, []int{200, 400, 403, 429, 503}, w.Code)
 	})
 }

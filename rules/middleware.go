@@ -25,9 +25,10 @@ import (
 //     rules took are released.
 //   - The same holds for the limits of one rule, if one is a Redisson limiter in another slot.
 //
-// [Matched] returns the rules that decided, for a Report or the handler.
+// [Matched] returns the rules that decided, for a Report or the handler. A ban answers 403 Forbidden,
+// unless the rule has another status.
 func (s *Set) Middleware(client *rratelimiter.Client, opts ...httplimit.Option) func(http.Handler) http.Handler {
-	m := s.middlewares("rules: Middleware", client, opts...)
+	m := s.middlewares("rules: Middleware", client, nil, opts)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			current := m.Now()
@@ -44,10 +45,11 @@ type fileOption struct {
 	guard.Change
 }
 
-func (s *Set) middlewares(caller string, client *rratelimiter.Client,
-	opts ...httplimit.Option) *ruleset.Middlewares[httpMiddleware] {
-	open := func(change func(*guard.Settings), costs bool) httpMiddleware {
-		all := append(slices.Clip(opts), fileOption{Change: change})
+// middlewares returns the middlewares of a set. last is an option that takes precedence over the file.
+func (s *Set) middlewares(caller string, client *rratelimiter.Client, last httplimit.Option,
+	opts []httplimit.Option) *ruleset.Middlewares[httpMiddleware] {
+	open := func(change func(*guard.Settings), costs bool, headers httplimit.Option) httpMiddleware {
+		all := append(slices.Clip(opts), fileOption{Change: change}, headers, last)
 		if costs {
 			all = append(all, httplimit.Cost(costOf))
 		}

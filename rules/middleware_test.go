@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"bytes"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -37,8 +39,8 @@ rules:
 		for range 2 {
 			assert.Equal(t, good, status(handler, "GET /open"))
 			assert.Equal(t, down, status(handler, "GET /closed"))
-			assert.Equal(t, many, status(handler, "GET /ban"))
-			assert.Equal(t, many, status(handler, "GET /keys", "K", "x"))
+			assert.Equal(t, no, status(handler, "GET /ban"))
+			assert.Equal(t, no, status(handler, "GET /keys", "K", "x"))
 			assert.Equal(t, good, status(handler, "GET /keys", "K", "y"))
 		}
 		assert.Equal(t, good, status(handler, "GET /local"))
@@ -56,11 +58,10 @@ func TestMiddleware_Ban_DoesNotAskRedis(t *testing.T) {
 		assert.Equal(t, good, status(handler, "GET /"))
 		sent := f.Sent.Load()
 		w := serve(handler, request("GET /ban"))
-		assert.Equal(t, many, w.Code)
+		assert.Equal(t, no, w.Code)
 		assert.Equal(t, sent, f.Sent.Load())
-		assert.Equal(t, `"ban";q=0`, w.Header().Get("Ratelimit-Policy"))
-		assert.Empty(t, w.Header().Get("Retry-After"))
-		assert.Contains(t, w.Body.String(), `"violated-policies":["ban"]`)
+		assert.Equal(t, http.Header{"Cache-Control": {"no-store"}, "Content-Type": {"application/problem+json"}}, w.Header())
+		assert.JSONEq(t, `{"type": "about:blank", "title": "Forbidden", "status": 403}`, w.Body.String())
 	})
 }
 
@@ -102,11 +103,27 @@ rules:
 		assert.Equal(t, good, status(handler, "GET /", "X-Api-Key", "secret-4711"))
 		assert.Equal(t, many, status(handler, "GET /", "X-Api-Key", "secret-4711 "))
 		assert.Equal(t, good, status(handler, "GET /", "X-Api-Key", "secret-4712"))
-		assert.Equal(t, many, status(handler, "GET /", "X-Api-Key", "gone-4711"))
+		assert.Equal(t, no, status(handler, "GET /", "X-Api-Key", "gone-4711"))
 		assert.Equal(t, bad, status(handler, "GET /"))
 		assert.NotRegexp(t, "secret|gone|471[12]", f.Redis.Dump()+strings.Join(names, " "))
 		assert.Contains(t, f.Redis.Dump(), "a:"+guard.Hash("secret-4711")+"|GET")
 	})
+}
+
+// TestMiddleware_DebugLog_HasTheRules of each request, also of one that no rule matches.
+func TestMiddleware_DebugLog_HasTheRules(t *testing.T) {
+	var log bytes.Buffer
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	handler := parsed(t, "match: all\nrules: [{name: a, match: /a, ban: true}, {name: b, match: /a, ban: true}]").
+		Middleware(offline)(&ok{})
+	status(handler, "GET /a?secret")
+	status(handler, "GET /b")
+	lines := strings.Split(log.String(), "\n")
+	require.Len(t, lines, 3)
+	assert.Contains(t, lines[0], `msg="rules: request" method=GET hosts=[example.com] path=/a rules="[b a]"`)
+	assert.Contains(t, lines[1], `method=GET hosts=[example.com] path=/b rules=[]`)
 }
 
 func TestMiddleware_NoClient_Panics(t *testing.T) {
@@ -120,6 +137,7 @@ func TestImports_OfRules_HaveNoGRPC(t *testing.T) {
 	assert.Contains(t, string(imports), "github.com/rratelimiter/rratelimiter/httplimit\n")
 	assert.NotContains(t, string(imports), "google.golang.org/grpc")
 	assert.NotContains(t, string(imports), "google.golang.org/protobuf")
+	assert.Contains(t, string(imports), "time/tzdata\n", "a file names time zones, which images lack")
 }
 
 // odd returns a request as a client chose it, nil for one that net/http refuses.

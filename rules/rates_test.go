@@ -2,6 +2,7 @@ package rules
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -66,6 +67,26 @@ func TestRates_FileChanges_AreSet(t *testing.T) {
 		assert.EqualValues(t, 8, permits(f, client))
 		require.Len(t, p.reported(), 4)
 		assert.NoError(t, p.reported()[3])
+	})
+}
+
+// TestRates_RedisHangs_FileIsInForceAtOnce: rates are set beside the goroutine that follows the file, one
+// file at a time, and the last one wins.
+func TestRates_RedisHangs_FileIsInForceAtOnce(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		p := newPolled(f, rated("5/s"), Rates(client))
+		p.files.Every = time.Second
+		require.NoError(t, p.setRates(t.Context()))
+		p.run()
+		f.Latency.Store(int64(time.Hour))
+		for _, rate := range []string{"6/s", "7/s", "8/s"} {
+			p.put(rated(rate))
+			sleepAndWait(2 * time.Second)
+			assert.Equal(t, rate, fmt.Sprintf("%d/s", p.set.inside().File().Rates()[0].Rate.Permits))
+		}
+		f.Latency.Store(0)
+		sleepAndWait(2 * time.Hour) // replies under way arrive
+		assert.EqualValues(t, 8, permits(f, client))
 	})
 }
 

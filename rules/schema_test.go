@@ -59,7 +59,7 @@ func TestSchema_Definitions_HaveTheFieldsOfTheFormat(t *testing.T) {
 			same(name, def(name), fieldsAt(t, place))
 		}
 	}
-	assert.Len(t, s.Defs, 31, "a definition that no test covers")
+	assert.Len(t, s.Defs, 33, "a definition that no test covers")
 }
 
 // TestSchema_Policies_AreThoseRegistered: their names, and for each field the policies that have it. Write
@@ -125,6 +125,8 @@ func TestSchema_Files_AreValidatedAsByTheParser(t *testing.T) {
 		limit("[9/s, {policy: in_flight, in_flight: 8, lease: 30s}]"), override("limits: {in_flight: 3, lease: 1m}"),
 		one("limits: {redisson: q, permits: 1, per: s, type: per_client, keep_alive: 1d}"),
 		one("key: [all], limits: 1/s"), one("key: [ip, 'constant: ', path:x], match: '/{x}', limits: 1/s"),
+		one("key: [cookie:sid, 'query:api key'], limits: 1/s, status: 404, headers: none, refund: [200, 3xx]"),
+		one("ban: true, status: 429, refund: 2xx"), "defaults: {refund: 200}\naddress: {ipv4_bits: 24}\nrules: []",
 		one("ban: true, match: {}"), one("ban: true, skip: {}"), one("ban: true, match: [a.b/, POST  /ä], key: ip"),
 		one("ban: true, match: {grpc: '*', headers: {X: y z}, ranges: 10.0.0.0/8}"),
 		one("ban: true, on_failure: {local: 1}, shadow: false, wait: 1s"), "deadline: 106751d\nspread: 1w\nrules: []",

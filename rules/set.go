@@ -42,6 +42,10 @@ func (s *Set) inside() *ruleset.Set { return (*ruleset.Set)(s) }
 // Len returns the number of rules.
 func (s *Set) Len() int { return len(s.inside().File().Names()) }
 
+// Warnings describes what in the rules is valid, but may let requests pass against their intent. Each
+// begins with the line of the file.
+func (s *Set) Warnings() []string { return s.inside().File().Warnings() }
+
 // SetRates sets the rates that the file states for Redisson limiters, so that Java programs use
 // them too. A limiter that has the rate already is not changed. A limiter with another rate keeps
 // the permits taken ([rratelimiter.KeepState]). A limiter without a rate gets it, as it does from the

@@ -2,6 +2,8 @@ package rules
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -15,16 +17,16 @@ type WatchOption func(*watch)
 
 // OnReload sets a callback for the result of each change of the file. It gets nil once new rules
 // are in force, even if they equal those before a bad file. It gets an error if the file has a
-// problem and the old rules stay in force, but the same problem only once. One goroutine calls it,
-// one call at a time, and sees no change while the callback blocks. A panic of the callback is
-// dropped.
+// problem and the old rules stay in force, but the same problem only once. One call runs at a time.
+// While a call for a change blocks, later changes wait. A panic of the callback is dropped.
 func OnReload(report func(err error)) WatchOption {
 	return func(w *watch) { w.onReload = report }
 }
 
 // Rates lets Watch set the rates that the file states for Redisson limiters ([Set.SetRates]):
-// before it returns, and on each change. [OnReload] gets the errors, and each poll retries. Without
-// Rates a limiter gets its rate with the first request, and another rate in Redis stays.
+// before it returns, and after each change, which does not wait for them. [OnReload] gets the
+// errors, and each poll retries. Without Rates a limiter gets its rate with the first request, and
+// another rate in Redis stays.
 func Rates(client *rratelimiter.Client) WatchOption {
 	return func(w *watch) { w.client = client }
 }
@@ -53,10 +55,8 @@ func Watch(ctx context.Context, path string, opts ...WatchOption) (*Set, error) 
 		return nil, err
 	}
 	err := w.setRates(ctx)
-	go func() {
-		w.reportRates(err) // not in Watch itself: its caller may not listen yet
-		yamlfile.Follow(ctx, &w.files)
-	}()
+	go w.followRates(ctx, err) // not in Watch itself: its caller may not listen yet
+	go yamlfile.Follow(ctx, &w.files)
 	return w.set, nil
 }
 
@@ -68,15 +68,22 @@ type watch struct {
 	onReload func(error)
 
 	set        *Set
-	lastError  string // that was reported of the file, "" for none
-	ratesError string // the same of the rates
-	ratesDue   bool   // rates are to be set
+	settled    chan bool   // the file is read, and its rates may be due
+	ratesDue   atomic.Bool // rates are to be set
+	lastError  string      // that was reported of the file, "" for none
+	ratesError string      // the same of the rates
+	calls      sync.Mutex  // of onReload
 }
 
 func newWatch(path string, opts []WatchOption) *watch {
-	w := &watch{set: new(Set)}
+	w := &watch{set: new(Set), settled: make(chan bool, 1)}
 	w.files = rulefile.Watcher{Path: path, Every: pollInterval, Apply: w.apply, Report: w.report}
-	w.files.Settled = func(ctx context.Context) { w.reportRates(w.setRates(ctx)) }
+	w.files.Settled = func(context.Context) {
+		select {
+		case w.settled <- true:
+		default: // the rates are set after those that are set at the moment
+		}
+	}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(w)
@@ -93,8 +100,8 @@ func (w *watch) apply(sources []rulefile.Source, problem *rulefile.Problem) erro
 	if len(problems) > 0 {
 		return rulefile.Join(problems...)
 	}
-	w.ratesDue = true
 	w.set.inside().Replace(file)
+	w.ratesDue.Store(true)
 	return nil
 }
 
@@ -108,6 +115,8 @@ func (w *watch) report(err error) {
 // callback calls the callback of OnReload, whose panic is dropped.
 func (w *watch) callback(err error) {
 	if w.onReload != nil {
+		w.calls.Lock()
+		defer w.calls.Unlock()
 		defer func() { _ = recover() }()
 		w.onReload(err)
 	}
@@ -115,8 +124,22 @@ func (w *watch) callback(err error) {
 
 const ratesTimeout = 10 * time.Second
 
+// followRates reports the result of the first rates. Then it sets those of the latest file, beside the
+// goroutine that follows the file, until ctx ends: Redis may hang.
+func (w *watch) followRates(ctx context.Context, first error) {
+	w.reportRates(first)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.settled:
+			w.reportRates(w.setRates(ctx))
+		}
+	}
+}
+
 func (w *watch) setRates(ctx context.Context) error {
-	if w.client == nil || !w.ratesDue {
+	if w.client == nil || !w.ratesDue.Swap(false) {
 		return nil
 	}
 	limited, end := context.WithTimeout(ctx, ratesTimeout)
@@ -125,7 +148,9 @@ func (w *watch) setRates(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	w.ratesDue = err != nil
+	if err != nil {
+		w.ratesDue.Store(true)
+	}
 	return err
 }
 

@@ -73,6 +73,7 @@ func (p *polled) run() {
 		cancel()
 		sleepAndWait(time.Minute)
 	})
+	go p.followRates(ctx, nil)
 	go rulefile.Run[int](ctx, &p.files, nil, nil, nil)
 	sleepAndWait(time.Millisecond)
 }

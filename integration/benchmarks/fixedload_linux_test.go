@@ -2,7 +2,6 @@ package benchmarks
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -14,15 +13,20 @@ import (
 )
 
 // BenchmarkFixedLoad has calls at random times, as users make them: none waits for the reply of another
-// one. The row x-time-rate is what the calls cost by themselves.
+// one. The row x-time-rate is what the calls cost by themselves. With a deadline, each call has its own.
 func BenchmarkFixedLoad(b *testing.B) {
-	const rate = 20_000
-	b.Run(fmt.Sprintf("names=10000/rate=%d", rate), func(b *testing.B) {
-		l := grantingNames(1, 10_000)
-		l.rate = rate
+	l := grantingNames(1, 10_000)
+	l.rate = 20_000
+	b.Run("names=10000/rate=20000", func(b *testing.B) {
 		compare(b, l, ours, "FixedWindow", "TokenBucket", script, emptyScript, "x-time-rate", "rueidislimiter",
 			"rueidislimiter+pool", "rueidislimiter+flushdelay", "redis_rate", "redis_rate+autopipeline",
 			"redis_rate+8pipelines", "go-redisstore", "ulule", "ulule+autopipeline", "ulule+8pipelines")
+	})
+	b.Run("names=10000/rate=20000/context=deadline", func(b *testing.B) {
+		l := l
+		l.context = deadline
+		compare(b, l, "FixedWindow", "x-time-rate", "rueidislimiter", "rueidislimiter+flushdelay", "ulule",
+			"ulule+8pipelines")
 	})
 }
 
@@ -61,7 +65,9 @@ func (a *arrivals) run(b testing.TB, clock alarm, take take, lasting time.Durati
 		name := a.random.IntN(len(a.names))
 		clock.sleep(b, due-time.Since(start))
 		calls.Go(func() {
-			granted, err := take(context.Background(), 0, name, 1)
+			ctx, cancel := a.context.make(context.Background())
+			granted, err := take(ctx, 0, name, 1)
+			cancel()
 			took := time.Since(start) - due
 			a.mu.Lock()
 			defer a.mu.Unlock()

@@ -74,7 +74,7 @@ type contextKind string
 
 const (
 	endless     contextKind = ""            // one for all calls, which cannot end
-	deadline    contextKind = "deadline"    // one for each call, which ends after a second
+	deadline    contextKind = "deadline"    // one for each call, which ends later than any call takes
 	cancellable contextKind = "cancellable" // one for each call, which is cancelled
 )
 
@@ -82,7 +82,7 @@ const (
 func (k contextKind) make(ctx context.Context) (context.Context, context.CancelFunc) {
 	switch k {
 	case deadline:
-		return context.WithTimeout(ctx, time.Second)
+		return context.WithTimeout(ctx, time.Minute)
 	case cancellable:
 		return context.WithCancel(ctx)
 	default:

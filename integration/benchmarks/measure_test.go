@@ -28,7 +28,6 @@ type session struct {
 // compare runs a benchmark for each of the libraries, in random order, so that none always follows
 // another one.
 func compare(b *testing.B, l load, keys ...string) {
-	measureNoise()
 	for _, i := range rand.Perm(len(keys)) {
 		b.Run("library="+keys[i], func(b *testing.B) {
 			redis := shared(b)

@@ -61,7 +61,6 @@ func takeTurns(b *testing.B, l load, keys ...string) {
 		}
 		contenders[i] = c
 	}
-	measureNoise()
 	for b.Loop() {
 		for range turns {
 			for _, i := range rand.Perm(len(contenders)) {

@@ -49,7 +49,6 @@ func BenchmarkServerTime(b *testing.B) {
 		b.Run("call="+c.name, func(b *testing.B) {
 			redis := shared(b)
 			redis.clear(b)
-			measureNoise()
 			calls := []func() bool{c.prepared(b, redis, "ours", true), c.prepared(b, redis, "theirs", false)}
 			var took [2][]float64
 			var ratios []float64

@@ -106,7 +106,6 @@ func TestMain(m *testing.M) {
 		}
 	}
 	code := m.Run()
-	reportNoise()
 	for _, closeIt := range closers {
 		closeIt()
 	}

@@ -65,7 +65,7 @@ type Outcome struct {
 	Reply    rueidis.RedisMessage // for Protocol.Receipt
 	Forecast Forecast             // nil if the reply has none
 	Denied   int64                // the fewest permits that were denied, 0 for none
-	AllKeys  bool                 // the script needs more keys than the call named
+	AllKeys  bool                 // the call names all keys of the limiter
 	Before   []redisx.Call        // to be made before the next call, in one round trip
 	Repeats  int                  // how often Before was set
 

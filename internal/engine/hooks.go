@@ -32,7 +32,11 @@ func (l *Limiter) TryUnobserved(ctx context.Context, ask Ask, result *Result) er
 				return nil
 			}
 		}
-		if err := l.ask(ctx, ask, result); err != nil {
+		asks := l.ask
+		if l.leases() {
+			asks = l.share // a shared call can bring a lease
+		}
+		if err := asks(ctx, ask, result); err != nil {
 			return err
 		}
 		releases := l.addLeased(ask, result, first)

@@ -171,7 +171,7 @@ func (q *queue) servable(w *waiter) time.Time {
 
 // missedBy returns the earliest time after now at which a waiter can be served behind others that
 // want ahead permits, if that is after its deadline. It returns 0 if the waiter may be served in
-// time. A call for permits that were not free before takes as long as the last one: without that, a call
+// time. A call for permits that were not free before takes as long as the last one. Otherwise a call
 // in a long queue would ask for waiters that all leave before its reply.
 func (q *queue) missedBy(w *waiter, ahead int64, now time.Time) time.Duration {
 	if w.deadline.IsZero() || q.forecast == nil {

@@ -22,7 +22,7 @@ func (l *Limiter) Try(ctx context.Context, ask Ask, result *Result) error {
 func (l *Limiter) ask(ctx context.Context, ask Ask, result *Result) error {
 	g := l.Engine
 	busy := g.registry.busy.of(l.ID)
-	if l.leases() || !busy.CompareAndSwap(0, 1) {
+	if !busy.CompareAndSwap(0, 1) {
 		return l.share(ctx, ask, result)
 	}
 	b := g.lone.Get().(*Batch) //nolint:errcheck,forcetypeassert // nothing else is there

@@ -39,21 +39,25 @@ func Client(addr netip.Addr) netip.Addr {
 	return netip.AddrFrom4([4]byte(bytes[12:]))
 }
 
-// AddressKey returns the key of a client's address: an IPv4 address, or the network of an IPv6
-// address with a prefix of ipv6Bits, 0 for defaultIPv6Bits. A link-local address is a key of its
-// own, since all hosts of a link share one network.
-func AddressKey(addr netip.Addr, ipv6Bits int) (string, error) {
-	if ipv6Bits < 0 || ipv6Bits > 128 {
+// AddressKey returns the key of a client's address: its network with a prefix of as many bits, 0 for
+// 32 of IPv4 and for defaultIPv6Bits. A link-local address is a key of its own, since all hosts of a
+// link share one network.
+func AddressKey(addr netip.Addr, ipv4Bits, ipv6Bits int) (string, error) {
+	switch {
+	case ipv4Bits < 0 || ipv4Bits > 32:
+		return "", fmt.Errorf("an Address.IPv4Bits of %d, want 1 to 32, or 0 for 32", ipv4Bits)
+	case ipv6Bits < 0 || ipv6Bits > 128:
 		return "", fmt.Errorf("an Address.IPv6Bits of %d, want 1 to 128, or 0 for %d", ipv6Bits, defaultIPv6Bits)
 	}
-	if ipv6Bits == 0 {
-		ipv6Bits = defaultIPv6Bits
-	}
 	addr = Client(addr)
-	if addr.Is4() || ipv6Bits >= addr.BitLen() || addr.IsLinkLocalUnicast() {
+	bits := cmp.Or(ipv6Bits, defaultIPv6Bits)
+	if addr.Is4() {
+		bits = cmp.Or(ipv4Bits, 32)
+	}
+	if bits >= addr.BitLen() || addr.IsLinkLocalUnicast() {
 		return addr.String(), nil
 	}
-	network, err := addr.Prefix(ipv6Bits)
+	network, err := addr.Prefix(bits)
 	return network.String(), err
 }
 
@@ -84,6 +88,7 @@ type Address struct {
 	Trusted  []netip.Prefix
 	Header   string // X-Forwarded-For by default
 	IPv6Bits int
+	IPv4Bits int
 }
 
 // Origin is where a request comes from.
@@ -101,7 +106,7 @@ func (a Address) Key(from Origin) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	key, err := AddressKey(client, a.IPv6Bits)
+	key, err := AddressKey(client, a.IPv4Bits, a.IPv6Bits)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", from.Package, err)
 	}

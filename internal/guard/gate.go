@@ -47,6 +47,7 @@ type Decided struct {
 	Request     Request
 	Description *Description // of the policies; nil if there is no limiter
 	At          time.Time
+	Denied      int // the status of HTTP for a denial; 0 for the default
 }
 
 // Decide decides a request, and reports it. It returns nil if nothing limits the request.
@@ -54,7 +55,7 @@ func (g *Gate[R]) Decide(ctx context.Context, r R) *Decided {
 	if g.Skip != nil && g.Skip(r) {
 		return nil
 	}
-	d := &Decided{}
+	d := &Decided{Denied: g.Denied}
 	limiter, err := g.Choose(r)
 	if err == nil {
 		d.Request = Request{Limiter: undescribed(limiter), Permits: 1}

@@ -18,8 +18,12 @@ type Settings struct {
 	LimitsHealth bool // calls of gRPC's health and reflection services are limited too
 	Deadline     time.Duration
 	MaxWaiting   int // 0 for the default
-	Changed      Changed
-	Sharing      Sharing
+	Denied       int // the status of HTTP of a denial; 0 for the default
+	// Refunds reports whether a request is refunded whose response has a status of HTTP, unless its
+	// handler settles. It may be nil.
+	Refunds func(status int) bool
+	Changed Changed
+	Sharing Sharing
 }
 
 // The defaults. The deadline is long enough for a healthy Redis on a busy host.

@@ -88,9 +88,13 @@ func (v *Visit[R]) settle(cost int64) error {
 	}
 }
 
-// End settles the final cost of a request after its handler has returned.
-func (v *Visit[R]) End(r R) {
+// End settles the final cost of a request after its handler has returned. status is that of the
+// response, 0 if it is unknown.
+func (v *Visit[R]) End(r R, status int) {
 	cost := v.settled.Swap(over)
+	if cost == unsettled && status > 0 && v.gate.Refunds != nil && v.gate.Refunds(status) {
+		cost = 0
+	}
 	if cost < 0 {
 		return
 	}

@@ -21,8 +21,9 @@ var OpenLimiter func(limiter any) (Limiter, error)
 // gets its calls. It returns false for another type and for an invalid limiter. Package limit sets it.
 var NodeOf func(limiter any) (g *engine.Engine, key string, ok bool)
 
-// PermitsOf returns the permits of a member of a permits set, -1 if it is too short, and whether it has
-// the format of a grant: see member.go of package rratelimiter. The last four bytes of any member count.
+// PermitsOf returns the permits of a member of a permits set, -1 if it is too short. It reports whether
+// the member has the format of a grant, as member.go of package rratelimiter describes it. The last four
+// bytes of any member count.
 func PermitsOf(member string) (permits int64, known bool) {
 	head := len(member) - 4
 	if head < 0 {

@@ -2,6 +2,7 @@
 package notation
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -43,7 +44,10 @@ type Per struct {
 func ParseRate(text string, calendar bool) (permits int64, per Per, err error) {
 	count, time, ok := strings.Cut(text, "/")
 	n, err := strconv.ParseUint(strings.TrimSpace(count), 10, 63)
-	if !ok || err != nil || n > MaxPermits {
+	if ok && (n > MaxPermits || errors.Is(err, strconv.ErrRange)) {
+		return 0, Per{}, fmt.Errorf("%q has too many permits, want at most 2^53, %d", text, int64(MaxPermits))
+	}
+	if !ok || err != nil {
 		return 0, Per{}, fmt.Errorf("%q is no rate, want %s", text, WantRate)
 	}
 	per, err = ParsePer(strings.TrimSpace(time), calendar)

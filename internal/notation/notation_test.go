@@ -25,7 +25,7 @@ func TestParseRate_Texts_AreRates(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"": "no rate", "100": "no rate", "/1m": "no rate", "-1/1m": "no rate", "1.5/1m": "no rate",
-		"9007199254740993/1s": "no rate", "1/": "no unit", "1/x": "no unit", "1/-1s": "no unit", "1/+1s": "no unit",
+		"9007199254740993/1s": "too many permits, want at most 2^53, 9007199254740992", "99999999999999999999/s": "too many", "1/": "no unit", "1/x": "no unit", "1/-1s": "no unit", "1/+1s": "no unit",
 		"1/0s": "no length of time", "1/1us": "no length of time", "1/99999999999d": "no length of time",
 		"1/month": "no fixed length",
 	} {

@@ -12,8 +12,8 @@ import (
 
 // Content is what Redis holds of a policy.
 type Content struct {
-	// Text is a string, at most Longest bytes; of a list the newest entry; of a sorted set its first two
-	// members with their scores, and then the last member, with spaces between them.
+	// Text is a string of at most Longest bytes, or the newest entry of a list. Of a sorted set it is the
+	// first two members with their scores, and then the last member, with spaces between them.
 	Text    string
 	Entries iter.Seq[string] // of a list, the oldest first; of a sorted set those behind the first two
 	TTL     int64            // milliseconds; below 0 if the key never expires

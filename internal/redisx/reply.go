@@ -8,7 +8,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// unable are the codes of the error replies of a server that cannot serve: it starts, runs a script for too
+// unable are the codes of the error replies of a server that cannot serve. It starts, runs a script for too
 // long, is a replica, cannot write, or does not have the slot.
 var unable = []string{"LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "OOM", "MISCONF", "CLUSTERDOWN",
 	"TRYAGAIN"}

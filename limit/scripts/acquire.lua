@@ -54,10 +54,10 @@
 --          the requests, run-length encoded: '1*200 3*1 ~5*1'. With ~, as many as are free are
 --          granted, at most so many.
 --          flags: d replies all, o keeps the order: behind a denied request none is granted.
---          backdate: of callers that wait, how far back their grants may be dated: as long as the first
---          has waited and as their calls take, at most 1000000. Else absent or ''. A bucket that was
---          full for that time grants what would have been refilled in it: a call that is late by a
---          timer and a round trip would slow the pace.
+--          backdate: of callers that wait, how far back their grants may be dated. That is as long as
+--          the first has waited and as their calls take, at most 1000000. Else absent or ''. A bucket
+--          that was full for that time grants what would have been refilled in it. Otherwise a call
+--          that is late by a timer and a round trip would slow the pace.
 --       Absent for no lease: the permits to lease, and the longest duration of the lease, milliseconds
 --
 -- If all was granted and flags has no d, replies the text of the policy, or {text, text, ...} of

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/grpclimit"
+	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/rules"
 	"github.com/rratelimiter/rratelimiter/rules/internal/ruleset"
@@ -96,7 +97,7 @@ func newInterceptors(caller string, set *rules.Set, client *rratelimiter.Client,
 	if set == nil {
 		panic(caller + ": the set is nil")
 	}
-	open := func(change func(*guard.Settings), costs bool) interceptors {
+	open := func(change func(*guard.Settings), costs bool, _ httplimit.Option) interceptors {
 		all := append(slices.Clip(opts), fileOption{Change: func(to *guard.Settings) {
 			to.LimitsHealth = true // a rule may name them
 			change(to)

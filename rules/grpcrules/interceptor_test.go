@@ -94,7 +94,7 @@ rules:
 	}{
 		{"iron", codes.OK}, {"iron", codes.ResourceExhausted}, {"gold", codes.OK}, {"gold", codes.OK},
 		{"gold", codes.ResourceExhausted},
-		{"gone", codes.ResourceExhausted}, {"", codes.OK},
+		{"gone", codes.PermissionDenied}, {"", codes.OK},
 	} {
 		assert.Equal(t, tt.want, check(tt.tenant), "%d %s", i, tt.tenant)
 	}
@@ -138,7 +138,9 @@ func TestUnaryServerInterceptor_RedisDown_FollowsTheModeOfEachRule(t *testing.T)
 		"key: all, limits: 1/h":                                                       codes.Unavailable,
 		"key: all, limits: 1/h, on_failure: open":                                     codes.OK,
 		"key: all, limits: 1/h, on_failure: open, shadow: true, cost: 2":              codes.OK,
-		"ban: true, on_failure: open":                                                 codes.ResourceExhausted,
+		"ban: true, on_failure: open":                                                 codes.PermissionDenied,
+		"ban: true, status: 429":                                                      codes.ResourceExhausted,
+		"ban: true, status: 404":                                                      codes.NotFound,
 		"key: header:X-Tenant, limits: 1/h, on_failure: open":                         codes.InvalidArgument,
 		"key: header:X-Tenant, limits: 1/h; on_invalid: on_failure":                   codes.Unavailable,
 		"key: header:X-Tenant, limits: 1/h, on_failure: open; on_invalid: on_failure": codes.OK,
@@ -172,7 +174,7 @@ func TestUnaryServerInterceptor_HealthAndReflection_PassUnlessNamed(t *testing.T
 				func(context.Context, any) (any, error) { return nil, nil })
 			assert.Equal(t, slices.Contains(limited, method), err != nil, "%s by a rule with %s", method, fields)
 			if err != nil {
-				assert.Equal(t, codes.ResourceExhausted, grpcstatus.Code(err))
+				assert.Equal(t, codes.PermissionDenied, grpcstatus.Code(err))
 			}
 		}
 	}
@@ -193,7 +195,48 @@ rules:
 		assert.Equal(t, codes.OK, check(id), "%q", id)
 	}
 	for _, banned := range []string{"  gone", "    "} {
-		assert.Equal(t, codes.ResourceExhausted, check(banned))
+		assert.Equal(t, codes.PermissionDenied, check(banned))
+	}
+}
+
+// TestServerInterceptors_MetadataSentTwice_GetsNoMore: a server may read the empty one.
+func TestServerInterceptors_MetadataSentTwice_GetsNoMore(t *testing.T) {
+	for name, limited := range servers {
+		call := limited(parsed(t, `
+rules:
+  - {name: tenants, match: {grpc: '*', headers: {X-Tenant: "*"}}, key: all, limits: 1000/m}
+  - {name: anonymous, match: {grpc: '*'}, key: all, limits: 2/m}`), connected(t))
+		granted := 0
+		for range 9 {
+			md := metadata.Pairs("x-tenant", "", "x-tenant", "x")
+			if call(metadata.NewIncomingContext(context.Background(), md), "/a.B/C") == nil {
+				granted++
+			}
+		}
+		assert.Equal(t, 2, granted, name)
+	}
+}
+
+// TestServerInterceptors_Refund_CountsOtherCalls by the status of HTTP that google.rpc.Code maps theirs to.
+func TestServerInterceptors_Refund_CountsOtherCalls(t *testing.T) {
+	set := parsed(t, "rules: [{name: a, match: {grpc: '*'}, key: all, limits: 2/m, refund: [200, 404]}]")
+	for _, streams := range []bool{false, true} {
+		client := connected(t)
+		call := func(code codes.Code) codes.Code {
+			if streams {
+				limited := StreamServerInterceptor(set, client)
+				return grpcstatus.Code(limited(nil, &stream{ctx: t.Context()}, &grpc.StreamServerInfo{FullMethod: "/a.B/C"},
+					func(any, grpc.ServerStream) error { return grpcstatus.Error(code, "") }))
+			}
+			limited := UnaryServerInterceptor(set, client)
+			_, err := limited(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/a.B/C"},
+				func(context.Context, any) (any, error) { return nil, grpcstatus.Error(code, "") })
+			return grpcstatus.Code(err)
+		}
+		for _, code := range []codes.Code{0, 0, 0, codes.NotFound, codes.NotFound, codes.Unauthenticated, codes.Code(99)} {
+			assert.Equal(t, code, call(code))
+		}
+		assert.Equal(t, codes.ResourceExhausted, call(0))
 	}
 }
 

@@ -54,7 +54,7 @@ func (g *group) call(ctx context.Context, s *Server) error {
 	if overdraw := first.action == take && first.rule.Overdraw; overdraw || first.action != take {
 		one, _ := limiter.(*limit.Limiter) // as all of this package
 		g.request.Limiter = &operation{one, first.action, int64(first.cost), overdraw}
-		g.request.Each = true
+		g.request.Each, g.request.Permits = true, 1 // in an outage, no limit refuses its hits
 	}
 	g.answer = s.guard.Ask(ctx, g.request)
 	g.each = g.answer.Each

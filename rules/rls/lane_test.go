@@ -151,12 +151,65 @@ func TestShouldRateLimit_SeveralCalls_ShareTheDeadline(t *testing.T) {
 	})
 }
 
+// TestShouldRateLimit_OutageAndManyHits_IsUnavailable: hits above a limit that Redis would accept.
+func TestShouldRateLimit_OutageAndManyHits_IsUnavailable(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		s := newServer(t, client, `
+domain: shop
+descriptors:
+  - {key: user, rate_limit: {unit: hour, requests_per_unit: 2}}
+  - {key: two, limits: [{unit: hour, requests_per_unit: 2}, {unit: day, requests_per_unit: 2}]}
+  - {key: over, overdraw: true, rate_limit: {unit: hour, requests_per_unit: 2}}
+  - {key: both, overdraw: true, limits: [{unit: hour, requests_per_unit: 2}, {unit: day, requests_per_unit: 2}]}
+`)
+		f.Redis.SetError("LOADING")
+		for _, ask := range []string{"user -3", "two -3", "over +3", "both +3", "user", "user +0"} {
+			for range 2 {
+				_, err := s.ShouldRateLimit(context.Background(), request(t, "shop | "+ask))
+				assert.Equal(t, codes.Unavailable, status.Code(err), "%s: %v", ask, err)
+				assert.NotContains(t, fmt.Sprint(err), "exceed", ask)
+			}
+		}
+		f.Redis.SetError("")
+		time.Sleep(time.Minute)
+	})
+}
+
 func TestShouldRateLimit_Canceled_EndsAtOnce(t *testing.T) {
 	client, _ := guardtest.Connect(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := newServer(t, client, simple).ShouldRateLimit(ctx, request(t, "shop | user=ann"))
 	assert.Equal(t, codes.Canceled, status.Code(err))
+}
+
+// TestLog_Debug_HasTheLimitsOfEachDescriptor, and says nothing above that level.
+func TestLog_Debug_HasTheLimitsOfEachDescriptor(t *testing.T) {
+	for level, want := range map[slog.Level]string{
+		slog.LevelInfo: "",
+		slog.LevelDebug: `level=DEBUG msg="rls: request" domain=shop ` +
+			`descriptors="[user=ann [unit=HOUR requests_per_unit=2] OK other=x y=z [] OK]" error=<nil>` + "\n" +
+			`level=DEBUG msg="rls: request" domain=none descriptors="[a=b [] OK]" error=<nil>` + "\n" +
+			`level=DEBUG msg="rls: request" domain="" descriptors="[a=b ]" ` +
+			`error="rpc error: code = InvalidArgument desc = rls: the request has no domain"` + "\n",
+	} {
+		var log bytes.Buffer
+		client, _ := guardtest.Connect(t)
+		s := newServer(t, client, simple, func(c *rls.Config) {
+			noTime := func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == slog.TimeKey {
+					return slog.Attr{}
+				}
+				return a
+			}
+			c.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level, ReplaceAttr: noTime}))
+		})
+		log.Reset()
+		for _, ask := range []string{"shop | user=ann | other=x y=z", "none | a=b", "- | a=b"} {
+			_, _ = s.ShouldRateLimit(t.Context(), request(t, ask))
+		}
+		assert.Equal(t, want, log.String())
+	}
 }
 
 // A corrupt key fails some requests while Redis answers others. An outage has another message.

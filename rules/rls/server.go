@@ -89,6 +89,7 @@ func (s *Server) ShouldRateLimit(ctx context.Context,
 	response, all, err := s.decide(ctx, s.rules.Load().domains[request.GetDomain()], request)
 	s.metrics.requests.Inc()
 	s.metrics.times.Observe(time.Since(begin).Seconds())
+	s.log(ctx, request, all, err)
 	if err != nil {
 		if status.Code(err) == codes.InvalidArgument {
 			s.metrics.serviceErrors.Inc()
@@ -102,6 +103,23 @@ func (s *Server) ShouldRateLimit(ctx context.Context,
 		response.DynamicMetadata = metadataOf(request, all)
 	}
 	return response, nil
+}
+
+// log logs a request at debug level, with the limits of each descriptor and their decision.
+func (s *Server) log(ctx context.Context, request *ratelimit.RateLimitRequest, all []descriptor, err error) {
+	if !s.config.Log.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	descriptors := make([]string, len(request.GetDescriptors()))
+	for i, received := range request.GetDescriptors() {
+		for _, entry := range received.GetEntries() {
+			descriptors[i] += entry.GetKey() + "=" + entry.GetValue() + " "
+		}
+		if err == nil {
+			descriptors[i] += fmt.Sprint(all[i].limits, " ", all[i].status.GetCode())
+		}
+	}
+	s.config.Log.DebugContext(ctx, "rls: request", "domain", request.GetDomain(), "descriptors", descriptors, "error", err)
 }
 
 // failed returns the error of a request that Redis did not decide.

@@ -17,9 +17,10 @@ type floor struct {
 	title                string
 }
 
+// checkedFloor is a floor with what was measured: got, and beside a ratio that of the rates.
 type checkedFloor struct {
 	floor
-	got float64
+	got, rate spread
 }
 
 //go:embed floors.txt
@@ -44,74 +45,46 @@ func floors(file string) (all []floor) {
 // check returns the floors that were measured.
 func (r *results) check(floors []floor) (all []checkedFloor) {
 	for _, f := range floors {
-		got := r.figure(f.table, f.row, f.unit).median
+		got, rate := r.figure(f.table, f.row, f.unit), spreadOf(nil)
 		if f.to != "-" {
-			got = r.ratio(f.table, f.row, r.best(f.table, f.to), f.unit).median
+			to := r.best(f.table, f.to, f.unit)
+			got, rate = r.ratio(f.table, f.row, to, f.unit), r.ratio(f.table, f.row, to, "decisions/s")
 		}
-		if !math.IsNaN(got) {
-			all = append(all, checkedFloor{f, got})
+		if !math.IsNaN(got.median) {
+			all = append(all, checkedFloor{f, got, rate})
 		}
 	}
 	return all
 }
 
 func (f checkedFloor) reached() bool {
-	return f.atLeast && f.got >= f.bound || !f.atLeast && f.got <= f.bound
+	return f.atLeast && f.got.median >= f.bound || !f.atLeast && f.got.median <= f.bound
 }
 
-// In each round of a quiet run, others use at most this share of the processors. The processors pass
-// numbers to each other at least at this part of their usual pace.
-const (
-	quietOthers = 0.05
-	quietPace   = 0.7
-)
-
-// noise describes how quiet the machine was. A run without measured noise counts as quiet.
-func (r *results) noise() (text string, quiet bool) {
-	machine := func(unit string) spread { return r.figure("Noise", "machine", unit) }
-	others, pace, slow := machine("others"), machine("pace"), machine("slow-pace")
-	if math.IsNaN(others.high) {
-		return "The noise of the machine was not measured.", true
-	}
-	text = fmt.Sprintf("Other processes and the host used up to %.0f %% of the processors, and the pace at which these "+
-		"share memory fell to %.2f of the usual one.", 100*others.high, slow.low/pace.median)
-	return text, others.high <= quietOthers && slow.low >= quietPace*pace.median
-}
-
-// verdict is how many floors were missed, and how quiet the machine was.
-func (r *results) verdict(all []checkedFloor) string {
-	noise, quiet := r.noise()
-	if !quiet {
-		return "The machine was not quiet, and no floor is judged. " + noise
-	}
+// verdict is how many floors were missed.
+func verdict(all []checkedFloor) string {
 	missed := 0
 	for _, f := range all {
 		if !f.reached() {
 			missed++
 		}
 	}
-	return fmt.Sprintf("The run missed %d of %d floors. %s", missed, len(all), noise)
+	return fmt.Sprintf("The run missed %d of %d floors.", missed, len(all))
 }
 
-func (r *results) floorTable(all []checkedFloor) string {
-	_, quiet := r.noise()
+func floorTable(all []checkedFloor) string {
 	var t strings.Builder
-	t.WriteString("| | floor | measured | |\n| --- | --: | --: | --- |\n")
+	t.WriteString("| | floor | measured (min..max) | decisions/s (min..max) | |\n| --- | --: | --: | --: | --- |\n")
 	for _, f := range all {
-		sign, result := "at most", ""
+		sign, result := "at most", "**above**"
 		if f.atLeast {
-			sign = "at least"
+			sign, result = "at least", "**below**"
 		}
-		switch {
-		case !quiet:
-			result = "not judged"
-		case f.reached():
-		case f.atLeast:
-			result = "**below**"
-		default:
-			result = "**above**"
+		if f.reached() {
+			result = ""
 		}
-		fmt.Fprintf(&t, "| %s | %s %s | %s | %s |\n", f.title, sign, f.format(f.bound), f.format(f.got), result)
+		fmt.Fprintf(&t, "| %s | %s %s | %s | %s | %s |\n",
+			f.title, sign, f.format(f.bound), f.got.in(f.format), f.rate, result)
 	}
 	return t.String()
 }
@@ -134,10 +107,10 @@ func renewed(text string, runs []*results) string {
 			worst, known := reached[f.title]
 			switch {
 			case f.to == "-":
-			case f.atLeast && (!known || f.got < worst):
-				reached[f.title] = f.got
-			case !f.atLeast && (!known || f.got > worst):
-				reached[f.title] = f.got
+			case f.atLeast && (!known || f.got.median < worst):
+				reached[f.title] = f.got.median
+			case !f.atLeast && (!known || f.got.median > worst):
+				reached[f.title] = f.got.median
 			}
 		}
 	}

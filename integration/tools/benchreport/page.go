@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-var figureRow = regexp.MustCompile(`(?m)^\| ([^|]+: [^|]+) \| (\S+(?: \S+)?) \|$`)
+var figureRow = regexp.MustCompile(`(?m)^\| ([^|]+: [^|]+) \| (\S+(?: \S+)?) \| (\S+) \|$`)
 
 // withFigures puts the measured figures into the rows of performance.md that have a floor.
 func withFigures(page string, checked []checkedFloor) string {
 	measured := make(map[string]string)
 	for _, f := range checked {
-		measured[f.title] = f.format(f.got)
+		measured[f.title] = f.format(f.got.median) + " | " + short(f.rate.median)
 	}
 	return figureRow.ReplaceAllStringFunc(page, func(row string) string {
 		title := figureRow.FindStringSubmatch(row)[1]

@@ -65,7 +65,7 @@ func (r *results) picture(d drawing, path string) error {
 		for _, table := range r.names {
 			text, found := strings.CutPrefix(table, d.benchmark+"/callers=")
 			callers, err := strconv.ParseFloat(text, 64)
-			if y := r.figure(table, r.best(table, row), d.unit).median; found && err == nil && y > 0 {
+			if y := r.figure(table, r.best(table, row, d.unit), d.unit).median; found && err == nil && y > 0 {
 				points = append(points, plotter.XY{X: callers, Y: y * d.scale})
 			}
 		}

@@ -54,7 +54,25 @@ func read(file string) (*results, error) {
 		}
 	}
 	r.rounds = len(rounds)
+	r.subtractLoad()
 	return r, reader.Err()
+}
+
+// subtractLoad adds the client CPU without what the calls of a fixed load cost by themselves.
+func (r *results) subtractLoad() {
+	for k, rounds := range r.figures {
+		load := r.figures[key{k.table, "x-time-rate", k.unit}]
+		if k.unit != "client-sec/op" || !strings.HasPrefix(k.table, "FixedLoad/") || k.row == "x-time-rate" {
+			continue
+		}
+		own := make(map[string]float64)
+		for round, v := range rounds {
+			if byItself, ok := load[round]; ok {
+				own[round] = v - byItself
+			}
+		}
+		r.figures[key{k.table, k.row, "own-client-sec/op"}] = own
+	}
 }
 
 func (r *results) add(result *benchfmt.Result, round string) {
@@ -92,6 +110,10 @@ func (r *results) add(result *benchfmt.Result, round string) {
 			set("calls/s", calls/perOp)
 		}
 	}
+	if server, ok := result.Value("server-sec/op"); ok {
+		client, _ := result.Value("client-sec/op")
+		set("cpu-sec/op", server+client)
+	}
 }
 
 // spread is the median of rounds, with the lowest and the highest.
@@ -125,36 +147,35 @@ func (r *results) ratio(table, row, to, unit string) spread {
 	return spreadOf(values)
 }
 
-// groups are the rows that a floor can name together: the best of them counts.
+// groups are the rows that a floor can name together: the best of them in its unit counts.
 var groups = map[string][]string{
 	"go":      {"rueidislimiter", "redis_rate", "throttled", "go-redisstore", "ulule"},
 	"windows": {"rueidislimiter", "go-redisstore", "ulule"},
 	"buckets": {"redis_rate", "throttled"},
 }
 
-// best returns the best row of a group, in any setting, or the row itself.
-func (r *results) best(table, group string) string {
+// best returns the row of a group, in any setting, that is best in the unit, or the row itself.
+func (r *results) best(table, group, unit string) string {
 	best, lowest := group, math.Inf(1)
 	for _, row := range r.rows[table] {
 		name, _, _ := strings.Cut(row, "+")
-		if cost := r.cost(table, row); slices.Contains(groups[group], name) && cost < lowest {
+		cost := r.figure(table, row, unit).median
+		if unit == "decisions/s" {
+			cost = -cost
+		}
+		if slices.Contains(groups[group], name) && cost < lowest {
 			best, lowest = row, cost
 		}
 	}
 	return best
 }
 
-// cost is what the best row of a table has least of: time for a decision, or under a fixed load the p99.
-func (r *results) cost(table, row string) float64 {
-	if cost := r.figure(table, row, "p99-sec").median; !math.IsNaN(r.figure(table, row, "p99.9-sec").median) {
-		return cost
-	}
-	return 1 / r.figure(table, row, "decisions/s").median
-}
+func (s spread) String() string { return s.in(short) }
 
-func (s spread) String() string {
+// in returns the median with the lowest and the highest, in a format.
+func (s spread) in(format func(float64) string) string {
 	if math.IsNaN(s.median) {
-		return "–"
+		return none
 	}
-	return fmt.Sprintf("%s (%s..%s)", short(s.median), short(s.low), short(s.high))
+	return fmt.Sprintf("%s (%s..%s)", format(s.median), format(s.low), format(s.high))
 }

@@ -18,16 +18,16 @@ var columns = []struct {
 	format      func(float64) string
 }{
 	{"decisions/s", "decisions/s", short}, {"", "x script (min..max)", nil},
+	{"cpu-sec/op", "CPU", seconds}, {"server-sec/op", "server CPU", seconds}, {"client-sec/op", "client CPU", seconds},
+	{"own-client-sec/op", "above the load's own", seconds},
 	{"p50-sec", "p50", seconds}, {"p99-sec", "p99", seconds}, {"p99.9-sec", "p99.9", seconds},
-	{"server-sec/op", "server CPU", seconds}, {"client-sec/op", "client CPU", seconds},
 	{"mallocs/op", "allocations", short}, {"calls/op", "script calls", short}, {"heap-B", "heap", megabytes},
 	{"of-bound", "of the bound", short}, {"calls/grant", "script calls per granted permit", short},
 	{"overtaken", "overtaken", short}, {"unserved", "not served at all", short},
 	{"server-sec", "server time", seconds}, {"script-server-sec", "of Redisson's script", seconds},
 	{"x-script", "ratio", short}, {"longest-sec", "longest call", seconds}, {"calls", "calls until all are free", short},
 	{"share", "share of the rate", short}, {"fewest", "the fewest of a Client", short}, {"most", "the most", short},
-	{"B/grant", "bytes per grant", short}, {"others", "processors for others", short},
-	{"pace", "numbers passed in a microsecond", short}, {"slow-pace", "lowest tenth", short},
+	{"B/grant", "bytes per grant", short},
 }
 
 const script = "script" // the row of Redisson's script
@@ -41,10 +41,12 @@ func formatOf(unit string) func(float64) string {
 	return short
 }
 
-// table is one table in Markdown with these columns or all, the best row first.
+// table is one table in Markdown with these columns or all, the row with the least CPU first.
 func (r *results) table(name string, units ...string) string {
 	rows := slices.Clone(r.rows[name])
-	slices.SortStableFunc(rows, func(a, b string) int { return cmp.Compare(r.cost(name, a), r.cost(name, b)) })
+	slices.SortStableFunc(rows, func(a, b string) int {
+		return cmp.Compare(r.figure(name, a, "cpu-sec/op").median, r.figure(name, b, "cpu-sec/op").median)
+	})
 	lines := make([]string, len(rows)+2)
 	lines[0], lines[1] = "| |", "| --- |"
 	for i, row := range rows {
@@ -98,7 +100,7 @@ func (r *results) document(checked []checkedFloor) string {
 		case "machine":
 			return "- " + strings.Join(r.machine, "\n- ") + fmt.Sprintf("\n- rounds: %d\n", r.rounds)
 		case "floors":
-			return r.verdict(checked) + "\n\n" + r.floorTable(checked)
+			return verdict(checked) + "\n\n" + floorTable(checked)
 		default:
 			return r.tables(name)
 		}

@@ -163,7 +163,12 @@ func testAddress(t *testing.T, m Middleware) {
 	}
 }
 
-func testIPv6Bits(t *testing.T, m Middleware) {
+func testIPBits(t *testing.T, m Middleware) {
+	for bits, want := range map[int]string{0: "192.0.2.7", 24: "192.0.2.0/24", 32: "192.0.2.7", 33: "", -1: ""} {
+		got, err := m.AddressKey(netip.MustParseAddrPort("192.0.2.7:1"), Address{IPv4Bits: bits}, nil)
+		assert.Equal(t, want, got)
+		assert.Equal(t, want == "", err != nil)
+	}
 	peer := netip.MustParseAddrPort("[2001:db8:1:2:3:4:5:6]:1")
 	for bits, want := range map[int]string{
 		0: "2001:db8:1:2::/64", 48: "2001:db8:1::/48", 128: "2001:db8:1:2:3:4:5:6", 129: "", -1: "",

@@ -70,6 +70,7 @@ type Address struct {
 	Trusted  []netip.Prefix
 	Header   string
 	IPv6Bits int
+	IPv4Bits int
 }
 
 // The default settings of all middleware.
@@ -109,7 +110,7 @@ func TestServer(t *testing.T, m Middleware) {
 		"OnFailure_NeverGranted_IsDeniedInAnOutage":    testMistakeInAnOutage,
 		"Wait_ContextEnds_IsDeniedWithRetry":           testWaitIsCutShort,
 		"Address_UntrustedPeer_HeaderIsIgnored":        testAddress,
-		"Address_IPv6Bits_ChooseTheNetwork":            testIPv6Bits,
+		"Address_Bits_ChooseTheNetwork":                testIPBits,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, m) })
 	}

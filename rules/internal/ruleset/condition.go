@@ -166,7 +166,7 @@ func (c *condition) accepts(r *Request) (ok, exact bool, unknown error) {
 	exact = (c.method == "" && len(c.methods) == 0 || !r.otherMethod) &&
 		(c.host == "" || !r.otherHost && len(r.Hosts) == 1)
 	for _, h := range c.headers {
-		has, only := r.valuesOf(h.name).has(h.value)
+		has, only := r.valuesOf(string(h.name)).has(h.value)
 		if !has {
 			return false, false, nil
 		}
@@ -177,7 +177,7 @@ func (c *condition) accepts(r *Request) (ok, exact bool, unknown error) {
 	}
 	if len(c.ranges) > 0 {
 		client, err := r.Client()
-		return err == nil && guard.Contains(c.ranges, client), exact, err
+		return err == nil && guard.Contains(c.ranges, client), exact && err == nil, err
 	}
 	return true, exact, nil
 }

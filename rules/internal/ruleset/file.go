@@ -44,9 +44,9 @@ func (s *File) build() {
 		s.usesHosts = s.usesHosts || !r.settings.Shadow && r.usesHosts()
 		for _, c := range r.conditions {
 			if c.rpc {
-				s.grpc.add(i, c)
+				s.grpc.add(i, r.onlyBans(), c)
 			} else {
-				s.http.add(i, c)
+				s.http.add(i, r.onlyBans(), c)
 			}
 		}
 	}

@@ -19,6 +19,7 @@ import (
 func (s *File) HTTP(r *http.Request) *Request {
 	request := &Request{
 		Length:    r.ContentLength,
+		Query:     r.URL.RawQuery,
 		Headers:   func() http.Header { return r.Header },
 		Client:    sync.OnceValues(func() (netip.Addr, error) { return s.address.Client(r) }), // many rules may need it
 		ClientKey: sync.OnceValues(func() (string, error) { return s.address.Key(r) }),
@@ -48,6 +49,7 @@ func (s *File) Forwarded(r *http.Request) *Request {
 		o.addHost(host)
 	}
 	uri, err := s.uriOf(r)
+	o.Query = uri.query
 	if uri.host != "" {
 		o.addHost(uri.host)
 	}
@@ -99,6 +101,8 @@ func lastValue(r *http.Request, header headerName) string {
 type uri struct {
 	host string // with its port; "" if the URI has none
 	path string
+
+	query string
 }
 
 // uriOf returns the URI that a proxy sent: a path, or with a scheme and a host.
@@ -107,7 +111,7 @@ func (s *File) uriOf(r *http.Request) (u uri, err error) {
 	if text == "" {
 		return u, fmt.Errorf("rules: the proxy sent no header %s with the path", s.forwarded.URIHeader)
 	}
-	u.path, _, _ = strings.Cut(text, "?")
+	u.path, u.query, _ = strings.Cut(text, "?")
 	_, rest, absolute := strings.Cut(u.path, "://")
 	if !absolute || strings.HasPrefix(u.path, "/") {
 		return u, nil
@@ -125,6 +129,7 @@ type Request struct {
 	Method    string                     // of HTTP in upper case; of gRPC the full method
 	Hosts     []string                   // without port and final dot, in lower case; several if they differ
 	Headers   func() http.Header         // by the canonical name
+	Query     string                     // of the URL, as it was sent
 	Client    func() (netip.Addr, error) // the client's address
 	ClientKey func() (string, error)     // the client's address as a key
 	Length    int64                      // of the body, -1 if unknown
@@ -136,7 +141,7 @@ type Request struct {
 	noHost      error // why the host is unknown
 	otherMethod bool  // the method was sent in another spelling
 	otherHost   bool  // a host was
-	values      map[headerName]*values
+	values      map[string]*values
 }
 
 func (r *Request) setMethod(method string) {

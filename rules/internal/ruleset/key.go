@@ -29,12 +29,13 @@ func (k *key) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 }
 
 type keyPart struct {
-	kind string // ip, header, hashed_header, path, method, constant or all
-	name string // of the header or the wildcard, or the constant
+	kind string // ip, header, hashed_header, cookie, query, path, method, constant or all
+	name string // of the header or the wildcard, the constant, or the text of a cookie or query
 }
 
 func (*keyPart) Want() string {
-	return "a text: ip, header:NAME, hashed_header:NAME, path:WILDCARD, method, constant:TEXT or all"
+	return "a text: ip, header:NAME, hashed_header:NAME, cookie:NAME, query:NAME, path:WILDCARD, method, " +
+		"constant:TEXT or all"
 }
 
 func (p *keyPart) UnmarshalText(text []byte) error {
@@ -50,9 +51,12 @@ func (p *keyPart) UnmarshalText(text []byte) error {
 		err := name.UnmarshalText([]byte(p.name))
 		p.name = string(name)
 		return err
-	case "path", "constant":
-		if p.name == "" {
+	case "cookie", "query", "path", "constant":
+		if p.name == "" || p.kind == "cookie" && !isToken(p.name) {
 			return fmt.Errorf("%q has no name, want %s", rulefile.Clip(string(text)), p.Want())
+		}
+		if p.kind == "cookie" || p.kind == "query" {
+			p.name = string(text)
 		}
 	default:
 		return fmt.Errorf("no key %q, want %s", rulefile.Clip(string(text)), p.Want())
@@ -86,11 +90,13 @@ func (d *decoder) overridePart(n *rulefile.Node, text string, part keyPart, r *r
 	switch part.kind {
 	case "ip":
 		return d.addressKey(n, text)
-	case "header", "hashed_header":
+	case "header":
 		d.headerValue(n, text, headerName(part.name))
-		if part.kind == "hashed_header" {
-			return guard.Hash(text)
+	case "hashed_header", "cookie", "query":
+		if part.kind != "query" {
+			d.headerValue(n, text, headerName(part.name))
 		}
+		return guard.Hash(text)
 	case "path":
 		isRest := func(c *condition) bool { return c.rest == part.name }
 		if hasSlash(text) && !d.allowSlashes && !slices.ContainsFunc(r.conditions, isRest) {
@@ -129,7 +135,7 @@ func (d *decoder) addressKey(n *rulefile.Node, text string) string {
 }
 
 func (d *decoder) keyOfAddress(addr netip.Addr) string {
-	key, err := guard.AddressKey(addr, d.ipv6Bits)
+	key, err := guard.AddressKey(addr, d.address.IPv4Bits, d.address.IPv6Bits)
 	if err != nil {
 		return "" // the address settings are wrong, and reported
 	}
@@ -163,14 +169,16 @@ func (p keyPart) of(r *Request, segments []string, c *condition) (text string, e
 	case "ip":
 		text, err = r.ClientKey()
 		return text, true, err
-	case "header", "hashed_header":
-		text, exact, err = r.valuesOf(headerName(p.name)).key(p.name)
-		if err == nil && p.kind == "hashed_header" {
-			text = guard.Hash(text)
-		}
-		return text, exact, err
+	case "header":
+		return r.valuesOf(p.name).key("header " + p.name)
+	case "hashed_header":
+		text, exact, err = r.valuesOf(p.name).key("header " + p.name)
+		return guard.Hash(text), exact, err
+	case "cookie", "query": // which are often secrets
+		text, exact, err = r.valuesOf(p.name).key(strings.Replace(p.name, ":", " ", 1))
+		return guard.Hash(text), exact, err
 	case "path":
-		if text = c.wildcard(segments, p.name); text == "" {
+		if text = c.wildcard(segments, p.name); text == "" && p.name != c.rest {
 			err = errNoValue
 		}
 		return text, true, err

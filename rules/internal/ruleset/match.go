@@ -11,6 +11,7 @@ type matcher struct {
 type entry struct {
 	place     int // among the conditions of all rules
 	rule      int
+	bans      bool // the rule only bans
 	condition *condition
 }
 
@@ -23,8 +24,8 @@ type match struct {
 }
 
 // add adds a condition. Rules must be added in order.
-func (m *matcher) add(index int, c *condition) {
-	e := entry{m.size, index, c}
+func (m *matcher) add(index int, bans bool, c *condition) {
+	e := entry{m.size, index, bans, c}
 	m.size++
 	if len(c.segments) == 0 || c.segments[0] == "" {
 		m.others = append(m.others, e)
@@ -37,9 +38,10 @@ func (m *matcher) add(index int, c *condition) {
 }
 
 // find returns the rules of a request in order, all of them or only the first. Each rule appears
-// once, with the first condition that the request meets. A condition on an unknown address counts
-// as met, unless another condition of the rule is met without it. A rule that the request meets in
-// another spelling is not the only one: those behind it decide too.
+// once, with the first condition that the request meets. If a condition is on an unknown address, the
+// rule decides by its failure mode, unless another condition of it is met. A rule that only bans has no
+// failure mode, and does not decide then. Such a rule is not the only one, nor is a rule that the
+// request meets in another spelling: those behind it decide too.
 func (m *matcher) find(request *Request, segments []string, all bool) []match {
 	first, others := m.bySegment[segments[0]], m.others
 	var found []match
@@ -62,7 +64,7 @@ func (m *matcher) find(request *Request, segments []string, all bool) []match {
 		switch {
 		case sameRule && accepts && (exact || last.unknown != nil):
 			*last = match{e.rule, e.condition, nil, exact}
-		case !sameRule && (accepts || err != nil):
+		case !sameRule && (accepts || err != nil && !e.bans):
 			found = append(found, match{e.rule, e.condition, err, exact})
 			last = &found[len(found)-1]
 		}

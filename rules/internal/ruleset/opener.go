@@ -1,6 +1,7 @@
 package ruleset
 
 import (
+	"cmp"
 	"sync"
 
 	"github.com/rratelimiter/rratelimiter"
@@ -23,6 +24,9 @@ func (o *opener) cluster() bool {
 	return err == nil && c.Engine.Cluster()
 }
 
+// emptyKey is the key of an empty rest of a path, in names of limiters. No other key is encoded so.
+const emptyKey = "%"
+
 // openLimits opens limiters of the same limits.
 type openLimits struct {
 	description *guard.Description
@@ -41,7 +45,7 @@ func (o *opener) limits(r *rule, l *limits) *openLimits {
 		opened.limiter = func(string) *limit.Limiter { return all }
 	} else {
 		keyed := limit.NewKeyed(o.client, r.prefix, l.policies...)
-		opened.limiter = func(key string) *limit.Limiter { return keyed.Limiter(guard.Key(key)) }
+		opened.limiter = func(key string) *limit.Limiter { return keyed.Limiter(cmp.Or(guard.Key(key), emptyKey)) }
 	}
 	for _, shared := range l.redisson {
 		var opts []rratelimiter.LimiterOption

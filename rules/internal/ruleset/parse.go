@@ -40,7 +40,7 @@ func (d *decoder) document(s *File) {
 	s.all = d.OneOf(file.Match, "first", "all") == "all"
 	s.allowSlashes = d.OneOf(file.EscapedSlashes, "refuse", "allow") == "allow"
 	s.address = d.head(file.Domain, file.Address)
-	d.allowSlashes, d.ipv6Bits = s.allowSlashes, s.address.IPv6Bits
+	d.allowSlashes, d.address = s.allowSlashes, s.address
 	s.forwarded = forwardedHeaders{"X-Forwarded-Method", "X-Forwarded-Host", "X-Forwarded-Uri"}
 	d.Fields(file.ForwardAuth, &s.forwarded)
 	defaults := d.readDefaults(file.Defaults)
@@ -67,15 +67,17 @@ func (d *decoder) head(domain, address *rulefile.Node) httplimit.Address {
 	var file struct {
 		Trusted *rulefile.Node
 		Header  headerName
-		Bits    *rulefile.Node `file:"ipv6_bits"`
+		Bits4   *rulefile.Node `file:"ipv4_bits"`
+		Bits6   *rulefile.Node `file:"ipv6_bits"`
 	}
 	d.Fields(address, &file)
-	bits := d.Number(file.Bits, 1, 128, "bits of an address, 1 to 128")
+	bits4 := d.Number(file.Bits4, 1, 32, "bits of an address, 1 to 32")
+	bits6 := d.Number(file.Bits6, 1, 128, "bits of an address, 1 to 128")
 	var trusted []netip.Prefix
 	for _, p := range rulefile.ListOf[proxy](&d.Decoder, file.Trusted) {
 		trusted = append(trusted, p.Prefix)
 	}
-	return httplimit.Address{Trusted: trusted, Header: string(file.Header), IPv6Bits: int(bits)}
+	return httplimit.Address{Trusted: trusted, Header: string(file.Header), IPv4Bits: int(bits4), IPv6Bits: int(bits6)}
 }
 
 // proxy is a range of trusted proxies, or "unix" for the unix socket.
@@ -173,5 +175,5 @@ type decoder struct {
 	// Of the head of the file.
 	domain       string
 	allowSlashes bool
-	ipv6Bits     int
+	address      httplimit.Address
 }

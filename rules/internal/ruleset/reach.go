@@ -1,28 +1,58 @@
 package ruleset
 
 import (
+	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // reach is the conditions of the rules so far, for a file whose first rule decides. It finds rules whose
-// requests all meet a rule before them. The conditions are found by the host and the last segment that
-// is no wildcard, of which a covered condition has the same, or none.
+// requests all meet a rule before them. Each condition is at the one of its places with the fewest
+// others. A condition that it covers has that place too, or a part of its range.
 type reach map[place][]reached
 
+// place is a part of a condition: a host, a segment, a header with a value or a range, or none.
 type place struct {
-	rpc  bool
-	host string
-	at   int // the index of the segment, -1 for none
-	text string
+	rpc    bool
+	text   string // of the host or the segment
+	at     int    // the number of the segment, 0 for the host
+	header header
+	client netip.Prefix
 }
 
 type reached struct {
 	rule      string
 	condition *condition
+}
+
+// places returns the places of a condition. Its ranges are one, since a request is in any of them.
+func (c *condition) places() (all [][]place) {
+	for i, text := range append([]string{c.host}, c.segments...) {
+		if text != "" {
+			all = append(all, []place{{rpc: c.rpc, text: text, at: i}})
+		}
+	}
+	for _, h := range c.headers {
+		if h.value != "*" {
+			all = append(all, []place{{rpc: c.rpc, header: h}})
+		}
+	}
+	ranges := make([]place, len(c.ranges))
+	for i, client := range c.ranges {
+		ranges[i] = place{rpc: c.rpc, client: client}
+	}
+	switch {
+	case len(ranges) > 0:
+		return append(all, ranges)
+	case len(all) == 0:
+		return [][]place{{{rpc: c.rpc}}}
+	}
+	return all
 }
 
 // coveredBy returns the name of a rule before r that all requests of r meet, "" for none.
@@ -36,10 +66,11 @@ func (known reach) coveredBy(r *rule) (name string) {
 }
 
 func (known reach) covering(c *condition) string {
-	places := []place{{c.rpc, "", -1, ""}, {c.rpc, c.host, -1, ""}}
-	for i, segment := range c.segments {
-		if segment != "" {
-			places = append(places, place{c.rpc, "", i, segment}, place{c.rpc, c.host, i, segment})
+	places := append(slices.Concat(c.places()...), place{rpc: c.rpc})
+	if len(c.ranges) > 0 {
+		for bits := range c.ranges[0].Bits() {
+			whole, _ := c.ranges[0].Addr().Prefix(bits) // it has as many bits
+			places = append(places, place{rpc: c.rpc, client: whole})
 		}
 	}
 	for _, p := range places {
@@ -53,14 +84,45 @@ func (known reach) covering(c *condition) string {
 }
 
 func (known reach) add(r *rule) {
+	fewest := func(a, b []place) int { return cmp.Compare(len(known[a[0]]), len(known[b[0]])) }
 	for _, c := range r.conditions {
-		p := place{c.rpc, c.host, -1, ""}
-		for i, segment := range c.segments {
-			if segment != "" {
-				p.at, p.text = i, segment
-			}
+		for _, p := range slices.MinFunc(c.places(), fewest) {
+			known[p] = append(known[p], reached{r.name, c})
 		}
-		known[p] = append(known[p], reached{r.name, c})
+	}
+}
+
+// Warnings describes bans of ranges that let a client of an unknown address pass, since no rule behind
+// them decides all its requests.
+func (s *File) Warnings() (all []string) {
+	known := make(reach)
+	if s.all {
+		for _, r := range s.rules {
+			known.addDeciding(r)
+		}
+	}
+	for _, r := range slices.Backward(s.rules) {
+		opens := func(c *condition) bool {
+			unknown := *c
+			unknown.ranges = nil
+			return len(c.ranges) > 0 && known.covering(&unknown) == ""
+		}
+		if r.onlyBans() && !r.settings.Shadow && slices.ContainsFunc(r.conditions, opens) {
+			all = append(all, fmt.Sprintf("line %d: the rule %q bans ranges: requests of unknown addresses pass it, "+
+				"and no rule that fails closed matches all of them", r.line, r.name))
+		}
+		known.addDeciding(r)
+	}
+	slices.Reverse(all)
+	return all
+}
+
+// addDeciding adds a rule, unless requests of unknown addresses pass it.
+func (known reach) addDeciding(r *rule) {
+	open := r.settings.OnFailure == failureMode{limit.Open, true} &&
+		slices.ContainsFunc(r.key, func(p keyPart) bool { return p.kind == "ip" })
+	if !open && !r.settings.Shadow {
+		known.add(r)
 	}
 }
 

@@ -34,6 +34,11 @@ func (r *rule) allLimits() []*limits {
 	return append([]*limits{r.limits}, slices.Collect(maps.Values(r.overrides))...)
 }
 
+// onlyBans reports whether the rule takes no permits, and so has no failure mode.
+func (r *rule) onlyBans() bool {
+	return !slices.ContainsFunc(r.allLimits(), func(l *limits) bool { return !l.ban && !l.pass })
+}
+
 type ruleFile struct {
 	Name, Match, Limits, Ban, Overrides *rulefile.Node
 	defaultsFile

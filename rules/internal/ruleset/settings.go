@@ -3,7 +3,9 @@ package ruleset
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +23,9 @@ type settings struct {
 	OnFailure failureMode
 	Wait      rulefile.Duration // 0 if the rule has none
 	Shadow    bool
+	Status    denialStatus
+	Refund    statuses
+	Headers   headerStyle
 
 	costs   bool // the rule sets the cost, or the cost has no effect
 	refuses bool // requests are refused without Redis, whose state has no effect
@@ -33,6 +38,10 @@ func (s settings) apply(to *guard.Settings) {
 	}
 	to.Wait = cmp.Or(time.Duration(s.Wait), to.Wait)
 	to.Shadow = to.Shadow || s.Shadow
+	to.Denied = int(s.Status)
+	if s.Refund != "" {
+		to.Refunds = s.Refund.has
+	}
 }
 
 // fileSettings are the settings that all rules of a file have.
@@ -50,8 +59,61 @@ func (s fileSettings) apply(to *guard.Settings) {
 	to.InvalidFails = to.InvalidFails || bool(s.OnInvalid)
 }
 
-// refusing returns the settings of a rule for requests that it refuses without Redis.
-func refusing(s settings) settings { return settings{Shadow: s.Shadow, costs: true, refuses: true} }
+// refusing returns the settings of a rule for requests that it refuses without Redis. A ban has no
+// limit to report.
+func refusing(s settings) settings {
+	return settings{Shadow: s.Shadow, Status: cmp.Or(s.Status, http.StatusForbidden),
+		Headers: headerStyle(httplimit.NoHeaders) + 1, costs: true, refuses: true}
+}
+
+// denialStatus is the status of a denial; 0 for 429, or 403 for a ban.
+type denialStatus int
+
+func (s *denialStatus) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
+	const want = "401, 403, 404, 429 or 503"
+	*s = denialStatus(d.Number(n, 401, 503, want))
+	if *s != 0 && !slices.Contains([]denialStatus{401, 403, 404, 429, 503}, *s) {
+		d.Fail(n, "%d, want %s", *s, want)
+	}
+}
+
+// statuses is the statuses of responses whose requests are refunded, like 200 or 2xx.
+type statuses string
+
+var statusText = regexp.MustCompile(`^[1-5](\d\d|xx)$`)
+
+func (s *statuses) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
+	all := []*rulefile.Node{n}
+	if n.Tag == rulefile.List && len(n.Content) > 0 {
+		all = n.Content
+	}
+	*s = ""
+	for _, n := range all {
+		if *s += statuses(n.Value + " "); !n.IsScalar() || !statusText.MatchString(n.Value) {
+			d.Wrong(n, "a status like 200, a class like 2xx, or a list of them")
+		}
+	}
+}
+
+func (s statuses) has(status int) bool {
+	text := strconv.Itoa(status)
+	return strings.Contains(string(s), text) || strings.Contains(string(s), text[:1]+"xx")
+}
+
+// headerStyle is a style of httplimit plus 1; 0 if the file states none.
+type headerStyle int
+
+func (h *headerStyle) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
+	styles := []string{"draft11", "three_headers", "x_rate_limit", "none"} // in the order of the constants
+	*h = headerStyle(slices.Index(styles, d.OneOf(n, styles...)) + 1)
+}
+
+func (h headerStyle) option() httplimit.Option {
+	if h == 0 {
+		return nil
+	}
+	return httplimit.Headers(httplimit.HeaderStyle(h - 1))
+}
 
 // waiters bounds the waiting requests of all rules; 0 for no bound.
 type waiters int
@@ -135,7 +197,7 @@ func (c *cost) UnmarshalNode(d *rulefile.Decoder, n *rulefile.Node) {
 func (c *cost) of(r *Request) (int64, error) {
 	switch {
 	case c.header != "":
-		v := r.valuesOf(c.header)
+		v := r.valuesOf(string(c.header))
 		if len(v.sent) != 1 {
 			return 1, guard.Lackingf("header "+string(c.header), "rules: %d values of the header %s, want one, the cost",
 				len(v.sent), c.header)

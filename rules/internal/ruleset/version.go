@@ -2,12 +2,15 @@ package ruleset
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 )
 
 // Middlewares decides by a file that changes. M is a middleware; all rules with the same settings
@@ -23,9 +26,9 @@ type Middlewares[M any] struct {
 	shared *guard.Shared // the state of Redis, and the permits granted without it; nil before the first use
 }
 
-// Open opens a middleware with the settings that change makes of its own. Its limiters are those of
-// [LimiterOf], and its costs those of [CostOf] if costs is true.
-type Open[M any] func(change func(*guard.Settings), costs bool) M
+// Open opens a middleware with the settings that change makes of its own, and with headers, which may be
+// nil. Its limiters are those of [LimiterOf], and its costs those of [CostOf] if costs is true.
+type Open[M any] func(change func(*guard.Settings), costs bool, headers httplimit.Option) M
 
 // NewMiddlewares returns the middlewares for a Set. It panics if the client is nil, with a text that
 // names the caller.
@@ -62,13 +65,20 @@ func (m *Middlewares[M]) Now() *Version[M] {
 func (v *Version[M]) File() *File { return v.file }
 
 // Visit returns a request that passes through the limits of all rules that match it, nil if there are
-// none. settle settles with one of them.
+// none. settle settles with one of them. The default logger of slog gets the rules at debug level.
 func (v *Version[M]) Visit(r *Request, settle func(ctx context.Context, cost int64) error) *Visit {
-	acquires := v.file.acquires(v.opener, r)
-	if len(acquires) == 0 {
+	visit := &Visit{acquires: v.file.acquires(v.opener, r), settle: settle}
+	if log := slog.Default(); log.Enabled(context.Background(), slog.LevelDebug) {
+		var path httptarget.Path // of a call of gRPC, the method has it
+		if r.Path != nil {
+			path, _ = r.Path(true) // an error is that of the decision
+		}
+		log.Debug("rules: request", "method", r.Method, "hosts", r.Hosts, "path", path.Text, "rules", visit.rules())
+	}
+	if len(visit.acquires) == 0 {
 		return nil
 	}
-	return &Visit{acquires: acquires, settle: settle}
+	return visit
 }
 
 // Next returns the middleware that decides the next acquire of a visit, and the context for it.
@@ -89,7 +99,7 @@ func (v *Version[M]) of(s settings) M {
 			}
 			v.file.settings.apply(to)
 			to.Sharing = v.sharing
-		}, s.costs))
+		}, s.costs, s.Headers.option()))
 	}
 	return opened.(M) //nolint:errcheck,forcetypeassert // it has nothing else
 }

@@ -20,7 +20,7 @@ import (
 type middleware = func(http.Handler) http.Handler
 
 func middlewares(set *Set, client *rratelimiter.Client) *Middlewares[middleware] {
-	return NewMiddlewares("test", set, client, func(change func(*guard.Settings), _ bool) middleware {
+	return NewMiddlewares("test", set, client, func(change func(*guard.Settings), _ bool, _ httplimit.Option) middleware {
 		limiterOf := func(r *http.Request) (httplimit.Limiter, error) { return LimiterOf(r.Context()) }
 		return httplimit.Middleware(limiterOf, struct {
 			httplimit.Option

@@ -65,11 +65,15 @@ func (v *Visit) Release(ctx context.Context) {
 
 // Matched returns the names of the rules that decide a request, in order, nil if there are none.
 func Matched(ctx context.Context) []string {
-	var names []string
 	if c := acquireOf(ctx); c != nil {
-		for i := range c.visit.acquires {
-			names = append(names, c.visit.acquires[i].rules...)
-		}
+		return c.visit.rules()
+	}
+	return nil
+}
+
+func (v *Visit) rules() (names []string) {
+	for i := range v.acquires {
+		names = append(names, v.acquires[i].rules...)
 	}
 	return names
 }

@@ -5,6 +5,7 @@ package yamlfile
 import (
 	"errors"
 	"fmt"
+	_ "time/tzdata" // a file may name time zones, and images often have none
 
 	"go.yaml.in/yaml/v4"
 

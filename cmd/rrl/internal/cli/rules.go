@@ -77,7 +77,8 @@ type checkedFile struct {
 	Rules   int                 `json:"rules,omitempty"`   // of package rules
 	Limits  int                 `json:"limits,omitempty"`  // of an Envoy configuration
 	Domains []string            `json:"domains,omitempty"` // of an Envoy configuration
-	Errors  []*rulefile.Problem `json:"errors"`            // the first 20 of each file
+	Warned  []string            `json:"warnings,omitempty"`
+	Errors  []*rulefile.Problem `json:"errors"` // the first 20 of each file
 }
 
 // checkFile reads a file, or a folder of Envoy configurations. With merge, several may have one domain.
@@ -92,7 +93,7 @@ func checkFile(path string, merge bool) checkedFile {
 	} else {
 		var set *rules.Set
 		if set, err = rules.Load(path); err == nil {
-			f.Rules = set.Len()
+			f.Rules, f.Warned = set.Len(), set.Warnings()
 		}
 	}
 	f.Right = err == nil
@@ -124,6 +125,9 @@ func formatOf(path string) string {
 func (f checkedFile) text(w *strings.Builder) {
 	for _, m := range f.Errors {
 		w.WriteString(oneLine(m.Error()) + "\n")
+	}
+	for _, text := range f.Warned {
+		fmt.Fprintf(w, "%s: warning: %s\n", printable(f.File), text)
 	}
 	switch {
 	case !f.Right:

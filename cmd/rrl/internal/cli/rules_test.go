@@ -23,6 +23,8 @@ func TestRulesCheck_Files_ReportContentOrErrors(t *testing.T) {
 		want             []string
 	}{
 		{"rules", "a.yaml", "rules:\n  - {name: x, key: ip, limits: 5/m}\n", 0, []string{"FILE: 1 rule"}},
+		{"a warning", "a.yaml", "rules: [{name: x, match: {ranges: '::1'}, ban: true}]\n", 0,
+			[]string{`FILE: warning: line 1: the rule "x" bans ranges: requests of unknown addresses pass it`, "FILE: 1 rule"}},
 		{"rules as JSON", "a.json", `{"domain": "http", "rules": []}`, 0, []string{"FILE: 0 rules"}},
 		{"Envoy's", "a.yaml", "domain: edge\ndescriptors:\n  - {key: a, limits: [{unit: day, requests_per_unit: 9}, {per: 1s, requests_per_unit: 2}]}\n", 0, []string{"FILE: Envoy's format, 2 limits, domain edge"}},
 		{"Envoy's as JSON", "a.json", `{"domain": "edge", "descriptors": []}`, 0,

@@ -34,6 +34,7 @@ type service struct {
 	rules      string // the file for /auth
 	prefix     string
 	lease      time.Duration
+	debug      bool
 	config     rls.Config
 }
 
@@ -81,6 +82,7 @@ the standard error, as JSON with -o json. Both addresses are for proxies only.`,
 	flags.DurationVar(&s.config.Drain, "drain", 0, "how long requests are answered after the health reports the shutdown")
 	flags.DurationVar(&s.config.Deadline, "deadline", 500*time.Millisecond, "the deadline of the Redis call of a request")
 	flags.DurationVar(&s.lease, "lease", 0, "the length of leases, 1ms to 1s: prefetch permits of busy keys and grant them from memory")
+	flags.BoolVar(&s.debug, "debug", false, "log each request with the limits or rules that match it")
 	flags.BoolVar(&s.config.Merge, "merge", false, "allow several files with one domain")
 	flags.BoolVar(&s.config.Shadow, "shadow", false, "let every request pass and count requests over a limit")
 	flags.BoolVar(&s.config.Quota, "quota", false, "put every descriptor into quota mode")
@@ -141,7 +143,8 @@ func (s *service) run(ctx context.Context, a *app) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	log := a.logger()
+	log := a.logger(s.debug)
+	slog.SetDefault(log) // of package rules
 	options, err := s.grpcOptions(log)
 	if err != nil {
 		return err
@@ -225,11 +228,15 @@ func (s *service) giveBack(ctx context.Context, client *rratelimiter.Client, log
 	}
 }
 
-func (a *app) logger() *slog.Logger {
-	if a.json() {
-		return slog.New(slog.NewJSONHandler(a.err, nil))
+func (a *app) logger(debug bool) *slog.Logger {
+	options := &slog.HandlerOptions{}
+	if debug {
+		options.Level = slog.LevelDebug
 	}
-	return slog.New(slog.NewTextHandler(a.err, nil))
+	if a.json() {
+		return slog.New(slog.NewJSONHandler(a.err, options))
+	}
+	return slog.New(slog.NewTextHandler(a.err, options))
 }
 
 // auth returns the handler of /auth, which decides requests for nginx, Traefik and Caddy by the file of

@@ -109,15 +109,17 @@ const webRules = "domain: web\nrules: [{name: all, key: all, limits: 1/h}]\n"
 func TestServe_Rules_DecideForProxies(t *testing.T) {
 	redis := startRedis(t)
 	file := written(t, "rules.yaml", webRules)
-	s := serve(t, written(t, "edge.yaml", edge), "--redis", redis.url(), "--rules", file)
+	s := serve(t, written(t, "edge.yaml", edge), "--redis", redis.url(), "--rules", file, "--debug")
 	for _, want := range []int{200, 429} {
 		code, _ := s.get("/auth")
 		assert.Equal(t, want, code)
 	}
 	code, _ := s.get("/auth?denied=403")
 	assert.Equal(t, 403, code)
+	s.says("rules=[all]")
 	_, err := s.ask(t.Context(), "user=ann")
 	require.NoError(t, err)
+	s.says("rls: request")
 
 	require.NoError(t, os.WriteFile(file, []byte("domain: web\nrules: [{name: ip, key: ip, limits: 1/h}]\n"), 0o600))
 	s.says("rrl: rules in force")
