@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -174,19 +175,21 @@ func TestEnvoy_NegativeHitsAtTheEnd_AreSentForDeniedRequests(t *testing.T) {
                                   hits_addend: {number: 1, is_negative_hits: true}
                 http_filters:` + rest
 	})
+	var all sync.WaitGroup
 	for long := 0; long < 2; { // the hits at the end of the first requests may be late
-		go func() {
+		all.Go(func() {
 			if response, err := http.Get(at + "/long"); assert.NoError(t, err) {
 				response.Body.Close()
 				if response.StatusCode != http.StatusOK {
 					begun <- "denied"
 				}
 			}
-		}()
+		})
 		if <-begun == "begun" {
 			long++
 		}
 	}
+	defer all.Wait()
 	defer close(end)
 	var got string
 	for denied, deadline := false, time.Now().Add(10*time.Second); !denied || got != "200 left 0"; {
