@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
@@ -218,7 +219,6 @@ func TestAcquireScript_SetIsNotPermitted_NextCallCounts(t *testing.T) {
 // rate, a refund changes nothing.
 func TestReceipt_CallersOfOneCall_EachRefundsItsOwn(t *testing.T) {
 	const callers, others, rate, interval = 12, 300, 10_000, 10 * time.Second
-	asks := []string{"TryAcquire", "TryAcquireWithin", "Acquire"}
 	for name, opts := range map[string][]Option{
 		"plain":             nil,
 		"server time":       {WithServerTime()},
@@ -234,9 +234,19 @@ func TestReceipt_CallersOfOneCall_EachRefundsItsOwn(t *testing.T) {
 			var all sync.WaitGroup
 			for i := range receipts {
 				all.Go(func() {
-					slot, permits := receipt.Collect(t.Context()), int64(i+1)
-					assert.NoError(t, everyCallWith(l, permits, Rate{})[asks[i%len(asks)]](slot))
-					receipts[i] = slot.Of(permits)
+					var err error
+					var result engine.Result
+					ask := engine.Ask{Permits: int64(i + 1), Detail: true, Receipt: true}
+					switch i % 3 {
+					case 0:
+						err = l.Inside().Try(t.Context(), ask, &result)
+					case 1:
+						_, err = l.Inside().Wait(t.Context(), ask, time.Now().Add(time.Minute), &result)
+					default:
+						_, err = l.Inside().Wait(t.Context(), ask, time.Time{}, &result)
+					}
+					assert.NoError(t, err)
+					receipts[i] = receipt.Receipt{Permits: ask.Permits, Refund: result.Refund}
 				})
 				synctest.Wait()
 			}

@@ -5,46 +5,84 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
-func init() {
-	inside.Open = func(client any) (inside.Client, error) {
-		c, ok := client.(*Client)
-		if !ok || c == nil || c.redis == nil {
-			return inside.Client{}, fmt.Errorf("%w: create the Client with New and a rueidis.Client", ErrNoClient)
-		}
-		return c.inside(), c.err
+// Inside is for the packages of this module.
+func (c *Client) Inside() (inside.Client, error) {
+	if c == nil || c.redis == nil {
+		return inside.Client{}, fmt.Errorf("%w: create the Client with New and a rueidis.Client", ErrNoClient)
 	}
-	inside.OpenLimiter = func(limiter any) (inside.Limiter, error) {
-		l, ok := limiter.(*Limiter)
-		if !ok || l == nil || l.wire.client == nil {
-			return inside.Limiter{}, fmt.Errorf("%w: open a Limiter with Client.Limiter", ErrNoClient)
-		}
-		if l.err != nil {
-			return inside.Limiter{}, l.err
-		}
-		return inside.Limiter{
-			Client: l.wire.client.inside(), Keys: l.wire.keys[:], Types: keyTypes[:], Initial: l.wire.initial,
-			Member:   func() string { return new(Client).member(0, false) },
-			Forecast: l.wire.client.forecastOf, Release: l.Release,
-			Refund: func(ctx context.Context, permits int64, member string, granted int64, at string) error {
-				return l.wire.refund(ctx, permits, grantOf(member), granted, at)
-			},
-			CountDrift: func() { l.wire.countDrift(l.wire.client.nowText()) },
-			Recount: func(ctx context.Context) error {
-				_, _, err := l.wire.recount(ctx, l.wire.client.nowText())
-				return err
-			},
-		}, nil
-	}
+	return inside.Client{Engine: c.engine, Names: (*naming)(c), WaitJitter: c.waitJitter, Maps: c.mapName != nil}, c.err
 }
 
-func (c *Client) inside() inside.Client {
-	return inside.Client{Engine: c.engine, Names: (*naming)(c), WaitJitter: c.waitJitter, Maps: c.mapName != nil}
+// Inside is for the packages of this module.
+func (l *Limiter) Inside() inside.Redisson { return (*handle)(l) }
+
+// handle is a Limiter for other packages.
+type handle Limiter
+
+// Try takes permits that are free now.
+func (h *handle) Try(ctx context.Context, ask engine.Ask, result *engine.Result) error {
+	l := (*Limiter)(h)
+	if err := l.checkAcquire(ctx, ask.Permits); err != nil {
+		return err
+	}
+	return l.calls.Try(ctx, ask, result)
+}
+
+// Wait waits for permits. Without a deadline, it ends with ctx.
+func (h *handle) Wait(ctx context.Context, ask engine.Ask, deadline time.Time, result *engine.Result) (bool, error) {
+	l := (*Limiter)(h)
+	if err := l.checkAcquire(ctx, ask.Permits); err != nil {
+		return false, err
+	}
+	return l.calls.Wait(ctx, ask, deadline, result)
+}
+
+// Node returns the engine and the key of the configuration.
+func (h *handle) Node() (g *engine.Engine, key string, ok bool) {
+	if h == nil || h.wire.client == nil || h.err != nil {
+		return nil, "", false
+	}
+	return h.wire.client.engine, h.wire.keys[configKey], true
+}
+
+// Members returns the limiter.
+func (h *handle) Members() []inside.Member {
+	if _, _, ok := h.Node(); !ok {
+		return nil
+	}
+	return []inside.Member{inside.MemberOf(h.wire.name, h.wire.initial)}
+}
+
+// Open returns the parts of the limiter for a limit.Join.
+func (h *handle) Open() (inside.Limiter, error) {
+	l := (*Limiter)(h)
+	if l == nil || l.wire.client == nil {
+		return inside.Limiter{}, fmt.Errorf("%w: open a Limiter with Client.Limiter", ErrNoClient)
+	}
+	if l.err != nil {
+		return inside.Limiter{}, l.err
+	}
+	client, err := l.wire.client.Inside()
+	return inside.Limiter{
+		Client: client, Keys: l.wire.keys[:], Types: keyTypes[:], Initial: l.wire.initial,
+		Member:   func() string { return new(Client).member(0, false) },
+		Forecast: l.wire.client.forecastOf, Release: l.Release,
+		Refund: func(ctx context.Context, permits int64, member string, granted int64, at string) error {
+			return l.wire.refund(ctx, permits, grantOf(member), granted, at)
+		},
+		CountDrift: func() { l.wire.countDrift(l.wire.client.nowText()) },
+		Recount: func(ctx context.Context) error {
+			_, _, err := l.wire.recount(ctx, l.wire.client.nowText())
+			return err
+		},
+	}, err
 }
 
 // naming maps names for package limit.

@@ -63,22 +63,16 @@ func (l *Limiter) checkAcquire(ctx context.Context, permits int64) error {
 // Errors: [ErrInvalidPermits], [ErrNotInitialized], [ErrPermitsExceedRate], [*StateError]. If Redis
 // fails during the call, the permits may still be taken; they return after the interval.
 func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {
-	if err := l.checkAcquire(ctx, permits); err != nil {
-		return false, err
-	}
 	var result engine.Result
-	err := l.calls.TrySlot(ctx, engine.Ask{Permits: permits}, &result)
+	err := (*handle)(l).Try(ctx, engine.Ask{Permits: permits}, &result)
 	return result.Allowed, err
 }
 
 // Take is [Limiter.TryAcquire] with the numbers for a user of the caller, in an HTTP header for
 // instance. If the window holds more than 256 grants, RetryAfter may be too short: ask again then.
 func (l *Limiter) Take(ctx context.Context, permits int64) (Decision, error) {
-	if err := l.checkAcquire(ctx, permits); err != nil {
-		return Decision{}, err
-	}
 	var result engine.Result
-	err := l.calls.TrySlot(ctx, engine.Ask{Permits: permits, Detail: true}, &result)
+	err := (*handle)(l).Try(ctx, engine.Ask{Permits: permits, Detail: true}, &result)
 	return Decision(result.Answer), err
 }
 
@@ -110,10 +104,7 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 		return l.TryAcquire(ctx, permits)
 	}
 	deadline := time.Now().Add(timeout)
-	if err := l.checkAcquire(ctx, permits); err != nil {
-		return false, err
-	}
-	return l.calls.WaitSlot(ctx, permits, deadline)
+	return (*handle)(l).Wait(ctx, engine.Ask{Permits: permits}, deadline, new(engine.Result))
 }
 
 // Acquire waits until permits are free and takes them: acquire(permits). Callers that wait for one
@@ -124,10 +115,7 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 // with an error that is [context.DeadlineExceeded]. Permits that others may release are not foreseen.
 // An Acquire that fails holds no permits.
 func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
-	if err := l.checkAcquire(ctx, permits); err != nil {
-		return err
-	}
-	_, err := l.calls.WaitSlot(ctx, permits, time.Time{})
+	_, err := (*handle)(l).Wait(ctx, engine.Ask{Permits: permits}, time.Time{}, new(engine.Result))
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
@@ -335,10 +336,11 @@ func (f *fixture) randomDrift(random *rand.Rand, grants, bound int, drifts bool)
 		k := random.IntN(1000)
 		switch {
 		case k < 900:
-			slot, n := receipt.Collect(f.Context()), size()
-			f.RequireNoError(c.TryAcquire(slot, n))
-			if taken := slot.Of(n); k < 100 && taken.Refund != nil {
-				c.taken = append(c.taken, taken)
+			var result engine.Result
+			ask := engine.Ask{Permits: size(), Detail: true, Receipt: k < 100}
+			require.NoError(f, c.Inside().Try(f.Context(), ask, &result))
+			if result.Refund != nil {
+				c.taken = append(c.taken, receipt.Receipt{Permits: ask.Permits, Refund: result.Refund})
 			}
 		case k < 950:
 			if last := len(c.taken) - 1; last >= 0 {

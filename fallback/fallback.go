@@ -30,6 +30,7 @@ import (
 // [Failure modes]: https://github.com/rratelimiter/rratelimiter/blob/main/docs/failures.md
 type Limiter struct {
 	guard   *guard.Guard
+	mode    limit.FailureMode
 	limiter limit.Joinable
 }
 
@@ -69,16 +70,16 @@ func New(limiter limit.Joinable, options ...Option) *Limiter {
 			option(&s)
 		}
 	}
-	guard.MustCheck("fallback: New", limit.Closed, limiter)
+	guard.MustCheck("fallback: New", limiter)
 	guard.MustShare("fallback: New", s.Mode, limiter) // also of a type of your own
-	return &Limiter{s.NewGuard(), limiter}
+	return &Limiter{s.NewGuard(), s.Mode, limiter}
 }
 
 // With returns a Limiter for another limiter of the same Redis. Both have the same options, know
 // together whether Redis is up, and each has a share of its own. So there can be one for each key of a
 // [limit.Keyed]: With is cheap.
 func (l *Limiter) With(limiter limit.Joinable) *Limiter {
-	return &Limiter{l.guard, limiter}
+	return &Limiter{l.guard, l.mode, limiter}
 }
 
 // Take takes permits if they are free now, and returns the numbers. It never waits longer than the
@@ -86,7 +87,8 @@ func (l *Limiter) With(limiter limit.Joinable) *Limiter {
 // [ErrClosed]. Invalid arguments, a limiter without a rate and ctx have the errors of the wrapped
 // limiter, in every mode.
 func (l *Limiter) Take(ctx context.Context, permits int64) (rratelimiter.Decision, Source, error) {
-	return l.ask(ctx, permits, 0)
+	a, from, err := l.ask(ctx, permits, 0)
+	return a.Decision, from, err
 }
 
 // TryAcquire is [Limiter.Take] without the numbers.
@@ -98,45 +100,45 @@ func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, Source, 
 // false at once if that is not possible. If Redis fails or hangs meanwhile, the mode decides; with
 // [limit.Local], the caller waits for the share, and for Redis again as soon as that answers.
 func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, Source, error) {
-	d, from, err := l.ask(ctx, permits, max(0, timeout))
-	return d.Allowed, from, err
+	a, from, err := l.ask(ctx, permits, max(0, timeout))
+	return a.Decision.Allowed, from, err
 }
 
 // Acquire is [Limiter.TryAcquireWithin] without a timeout: it waits until ctx ends. If it fails, it
 // holds no permits.
 func (l *Limiter) Acquire(ctx context.Context, permits int64) (Source, error) {
-	d, from, err := l.ask(ctx, permits, guard.Forever)
-	if err == nil && !d.Allowed {
-		err = fmt.Errorf("%w: %d permits of %q are not free", ErrClosed, permits, l.limiter.Name())
-	}
+	_, from, err := l.ask(ctx, permits, guard.Forever)
 	return from, err
 }
 
-func (l *Limiter) ask(ctx context.Context, permits int64, wait time.Duration) (d rratelimiter.Decision, from Source,
-	err error) {
+// ask takes permits, or waits for them. An Answer without an error is complete, with its Receipt.
+func (l *Limiter) ask(ctx context.Context, permits int64, wait time.Duration) (a guard.Answer, from Source, err error) {
 	switch {
 	case l.limiter == nil:
-		return d, 0, fmt.Errorf("%w: fallback: the limiter is nil", rratelimiter.ErrNoClient)
+		return a, 0, fmt.Errorf("%w: fallback: the limiter is nil", rratelimiter.ErrNoClient)
 	case permits < 1:
-		return d, 0, fmt.Errorf("%w: %d permits of %q requested, want at least 1", rratelimiter.ErrInvalidPermits, permits,
+		return a, 0, fmt.Errorf("%w: %d permits of %q requested, want at least 1", rratelimiter.ErrInvalidPermits, permits,
 			l.limiter.Name())
 	case ctx.Err() != nil:
-		return d, 0, ctx.Err()
+		return a, 0, ctx.Err()
 	}
-	q := guard.Request{Limiter: l.limiter, Permits: permits, Wait: wait}
-	a := l.guard.Ask(ctx, q)
-	if guard.Passes(a.Result) {
-		receipt.SlotOf(ctx).Put(l.guard.Receipt(q, a)) // for a limit.Taken
-	}
+	a = l.guard.Ask(ctx, guard.Request{Limiter: l.limiter, Permits: permits, Mode: l.mode, Wait: wait})
 	switch {
 	case a.Result == limit.Canceled, guard.IsMistake(a.Err):
-		return d, 0, a.Err
+		return guard.Answer{}, 0, a.Err
 	case a.Result == limit.FailedOpen:
-		return rratelimiter.Decision{Allowed: true}, Mode, nil
+		a.Decision = rratelimiter.Decision{Allowed: true}
+		a.Receipt = receipt.Receipt{Permits: permits, Local: func(int64) {}} // there is nothing to settle
+		return a, Mode, nil
 	case a.Result == limit.FailedClosed:
-		return d, Mode, fmt.Errorf("%w: limiter %q: %w", ErrClosed, l.limiter.Name(), a.Err)
+		return guard.Answer{}, Mode, fmt.Errorf("%w: limiter %q: %w", ErrClosed, l.limiter.Name(), a.Err)
 	case a.Local:
-		return a.Decision, Share, nil
+		from = Share
+	default:
+		from, err = Redis, a.Err
 	}
-	return a.Decision, Redis, a.Err
+	if wait == guard.Forever && err == nil && !a.Decision.Allowed {
+		err = fmt.Errorf("%w: %d permits of %q are not free", ErrClosed, permits, l.limiter.Name())
+	}
+	return a, from, err
 }

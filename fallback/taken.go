@@ -2,10 +2,12 @@ package fallback
 
 import (
 	"context"
+	"time"
 
-	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/policy"
-	"github.com/rratelimiter/rratelimiter/limit"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 )
 
 // Name returns the name of the wrapped limiter, "" without one. With it, a [limit.Taken] takes from a
@@ -18,27 +20,26 @@ func (l *Limiter) Name() string {
 	return l.limiter.Name()
 }
 
-func init() {
-	policy.Fallback = func(limiter any) any {
-		if l, ok := limiter.(*Limiter); ok {
-			return ofTaken{l}
-		}
+// Inside is for the packages of this module.
+func (l *Limiter) Inside() inside.Fallback { return (*ofTaken)(l) }
+
+// ofTaken is a Limiter as a limit.Taken calls it.
+type ofTaken Limiter
+
+// Take takes permits, or waits for them as Acquire does.
+func (l *ofTaken) Take(ctx context.Context, permits int64, wait bool) (engine.Answer, receipt.Receipt, error) {
+	longest := time.Duration(0)
+	if wait {
+		longest = guard.Forever
+	}
+	a, _, err := (*Limiter)(l).ask(ctx, permits, longest)
+	return engine.Answer(a.Decision), a.Receipt, err
+}
+
+// Wrapped returns the limiter that Redis decides by, if limiter is this one and does not embed it.
+func (l *ofTaken) Wrapped(limiter any) any {
+	if limiter != any((*Limiter)(l)) {
 		return nil
 	}
-}
-
-// ofTaken is a Limiter as limit.Taken calls it.
-type ofTaken struct{ *Limiter }
-
-// Wrapped returns the limiter that Redis decides by.
-func (l ofTaken) Wrapped() limit.Joinable { return l.limiter }
-
-func (l ofTaken) Take(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
-	d, _, err := l.Limiter.Take(ctx, permits)
-	return d, err
-}
-
-func (l ofTaken) Acquire(ctx context.Context, permits int64) error {
-	_, err := l.Limiter.Acquire(ctx, permits)
-	return err
+	return l.limiter
 }

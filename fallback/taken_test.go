@@ -71,7 +71,7 @@ func TestTaken_Redis_IsSettled(t *testing.T) {
 		require.NoError(t, taken.Settle(t.Context()))
 		assert.EqualValues(t, 10, left())
 
-		for _, limiters := range [][]limit.Takeable{{l, inner}, {l, l}, {New(nil)}, {nil}} {
+		for _, limiters := range [][]limit.Takeable{{l, inner}, {l, l}, {New(nil)}, {nil}, {struct{ *Limiter }{l}}} {
 			err := taken.Acquire(t.Context(), 1, limiters...)
 			assert.ErrorIs(t, err, rratelimiter.ErrInvalidOption, "%v", err)
 		}

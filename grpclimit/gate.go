@@ -31,14 +31,10 @@ func newGate(interceptor string, choose func(context.Context, Call) (Limiter, er
 	s.Choose = func(c call) (Limiter, error) { return choose(c.Context, c.Call) }
 	s.pauseOn = []func(*status.Status) (time.Duration, bool){RetryInfo()}
 	guard.Apply(&s.Settings, opts, func(o Option) { o.apply(s) })
-	if guard.SameCode(choose, All(nil)) {
-		l, _ := choose(context.Background(), Call{}) // it never fails
-		guard.MustCheck(at, s.Mode, l)
-	}
 	if skip := s.Skip; !client && !s.LimitsHealth {
 		s.Skip = func(c call) bool { return guard.Exempt(c.Method) || skip != nil && skip(c) }
 	}
-	return &gate{guard.NewGate(s.Settings, s.Hooks, client), s.pauseOn}
+	return &gate{guard.NewGate(at, s.Settings, s.Hooks, client), s.pauseOn}
 }
 
 // admit decides a call to a server. It returns the visit of a call that proceeds, nil if nothing

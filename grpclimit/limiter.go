@@ -15,11 +15,8 @@ type Limiter = limit.Joinable
 
 // All limits all calls by one limiter. A nil limiter lets them pass. All panics if the
 // client, the name or a policy of the limiter is invalid.
-//
-//go:noinline
 func All(limiter Limiter) func(context.Context, Call) (Limiter, error) {
-	guard.MustCheck("grpclimit: All", limit.Closed, limiter)
-	limiter = guard.Described(limiter)
+	limiter = guard.All("grpclimit: All", limiter)
 	return func(context.Context, Call) (Limiter, error) { return limiter, nil }
 }
 

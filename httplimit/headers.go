@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -43,7 +42,7 @@ func (m *middleware) setHeaders(h http.Header, o *guard.Decided, status int, doc
 			addFirst(h, policyField, quotas(o))
 		}
 		if numbers {
-			addFirst(h, limitField, m.limits(o, guard.RoundUp(exact, time.Second)))
+			addFirst(h, limitField, limits(o, guard.RoundUp(exact, time.Second)))
 		}
 	case m.style == ThreeHeaders && numbers:
 		setThree(h, threeFields, o, status, guard.RoundUp(resetOf(o, after), time.Second))
@@ -124,17 +123,17 @@ func appendNumber(text []byte, parameter string, n int64) []byte {
 // limits returns RateLimit. For each policy, r is the remaining permits, and t the seconds during
 // which they do not grow. A t that is unknown or below a second is left out. No t is later than
 // Retry-After.
-func (m *middleware) limits(o *guard.Decided, retry int64) string {
+func limits(o *guard.Decided, retry int64) string {
 	text := make([]byte, 0, 64)
 	if len(o.Each) == 0 {
 		name := o.Description.Term(o.Description.Single(o.Decision)).Name
-		text = appendLimit(text, name, o.Decision.Remaining, m.window(o, 0, o.Decision), retry)
+		text = appendLimit(text, name, o.Decision.Remaining, o.Until(0, o.Decision), retry)
 	}
 	for i, d := range o.Each {
 		if !hasQuota(o, i) {
 			continue
 		}
-		text = appendLimit(text, o.Description.Term(i).Name, d.Remaining, m.window(o, i, d), retry)
+		text = appendLimit(text, o.Description.Term(i).Name, d.Remaining, o.Until(i, d), retry)
 	}
 	return string(text)
 }
@@ -155,23 +154,6 @@ func appendLimit(text []byte, name string, remaining int64, window time.Duration
 		text = appendNumber(text, ";t=", t)
 	}
 	return text
-}
-
-// window returns the time during which a policy has no more permits than the decision reports, or 0
-// if that is unknown.
-func (m *middleware) window(o *guard.Decided, policy int, d rratelimiter.Decision) time.Duration {
-	switch policies := o.Description.Policies; {
-	case o.Waited: // the decision is older than the wait
-		return 0
-	case len(policies) != max(1, len(o.Each)): // not one decision for each policy
-		return guard.Until(nil, d, o.Cost)
-	case o.Local:
-		return m.gate.UntilLocal(policies[policy], d)
-	case d.Allowed && !o.Decision.Allowed: // another policy denied, and the request took nothing
-		return guard.Until(policies[policy], d, 0)
-	default:
-		return guard.Until(policies[policy], d, o.Cost)
-	}
 }
 
 // setThree sets the three fields of the older styles, which describe one policy: the one that denied,

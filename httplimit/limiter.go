@@ -17,20 +17,18 @@ import (
 //   - Policies describes the limiter to clients, and for Local.
 //   - TryAcquireWithin and Acquire wait for permits.
 //   - TakeEach returns the decision of each policy.
-//   - Charge and Release settle. A type that wraps one of those two and passes the context of Take
-//     on to it refunds by its grant, and needs no Release.
+//   - Charge and Release settle. Only the two types above refund by the grant of a request. A type that
+//     wraps one of them refunds by its Release, or not at all.
+//   - Unwrap returns the limiter that such a type wraps, whose node of Redis decides.
 //   - Peek or AvailablePermits detect in the background that Redis is back. Without them, Take of
 //     one permit does, and Release returns it.
 type Limiter = limit.Joinable
 
 // All limits all requests by one limiter. A nil limiter lets them pass. All panics if the
-// client, the name or a policy of the limiter is invalid. [Middleware] and [Transport] panic in mode
-// [limit.Local] if its policies are unknown: a *[rratelimiter.Limiter] needs an InitialRate.
-//
-//go:noinline
+// client, the name or a policy of the limiter is invalid. In mode [limit.Local], requests panic if its
+// policies are unknown: a *[rratelimiter.Limiter] needs an InitialRate.
 func All(limiter Limiter) func(*http.Request) (Limiter, error) {
-	guard.MustCheck("httplimit: All", limit.Closed, limiter)
-	limiter = guard.Described(limiter)
+	limiter = guard.All("httplimit: All", limiter)
 	return func(*http.Request) (Limiter, error) { return limiter, nil }
 }
 

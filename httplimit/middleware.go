@@ -28,8 +28,8 @@ func Middleware(choose func(*http.Request) (Limiter, error), opts ...Option) fun
 	if choose == nil {
 		panic("httplimit: Middleware: choose is nil: pass All, Each or a function that returns a Limiter")
 	}
-	s := newSettings("httplimit: Middleware", choose, opts)
-	g := guard.NewGate(s.Settings, s.Hooks, false)
+	s := newSettings(choose, opts)
+	g := guard.NewGate("httplimit: Middleware", s.Settings, s.Hooks, false)
 	return func(next http.Handler) http.Handler {
 		return &middleware{s, g, next}
 	}

@@ -71,19 +71,24 @@ func TestMiddleware_InvalidRequest_IsAnsweredWithAProblem(t *testing.T) {
 				assert.Equal(t, c.status, w.Code)
 				want := fmt.Sprintf(`{"type": "about:blank", %s"title": %q, "status": %d}`, c.detail, c.title, c.status)
 				assert.JSONEq(t, want, w.Body.String())
-				assert.Equal(t, http.Header{"Cache-Control": {"no-store"}, "Content-Type": {"application/problem+json"}}, w.Header())
+				header := http.Header{"Cache-Control": {"no-store"}, "Content-Type": {"application/problem+json"}}
+				assert.Equal(t, header, w.Header())
 			})
 		})
 	}
 }
 
+func withoutKey(*http.Request) (httplimit.Limiter, error) { return nil, errors.New("no key") }
+
 // TestMiddleware_Refusal_HasOnlyItsOwnHeaders, and no cache stores it, whatever an outer handler has set.
 func TestMiddleware_Refusal_HasOnlyItsOwnHeaders(t *testing.T) {
-	custom := httplimit.Refuse(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	custom := httplimit.Refuse(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusTeapot)
+	}))
 	for status, opts := range map[int][]httplimit.Option{
 		http.StatusServiceUnavailable: nil, http.StatusTeapot: {custom},
 	} {
-		failing := httplimit.Middleware(func(*http.Request) (httplimit.Limiter, error) { return nil, errors.New("no key") }, opts...)
+		failing := httplimit.Middleware(withoutKey, opts...)
 		outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			for name, value := range map[string]string{"Cache-Control": "public, max-age=300", "ETag": `"x"`, "Vary": "Accept",
 				"Last-Modified": "Sun, 06 Nov 1994 08:49:37 GMT", "Content-Length": "99", "Content-Encoding": "gzip"} {
@@ -105,7 +110,7 @@ type compressing struct{ http.ResponseWriter }
 // TestMiddleware_RefusalInsideCompression_KeepsTheEncoding: the outer handler encodes the refusal too. With
 // another Middleware in between, nothing is encoded.
 func TestMiddleware_RefusalInsideCompression_KeepsTheEncoding(t *testing.T) {
-	failing := httplimit.Middleware(func(*http.Request) (httplimit.Limiter, error) { return nil, errors.New("no key") })(ok)
+	failing := httplimit.Middleware(withoutKey)(ok)
 	granted := httplimit.Middleware(httplimit.All(grants))(failing)
 	for _, inner := range []http.Handler{failing, granted} {
 		for encodes, want := range map[bool]string{false: "", true: "gzip"} {

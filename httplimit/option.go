@@ -29,16 +29,10 @@ type settings struct {
 	guard.Hooks[*http.Request]
 }
 
-// newSettings panics if the mode needs policies that the limiter of All lacks. Other choosers need a
-// request. All is not inlined, so that all its choosers have the same code.
-func newSettings(call string, choose func(*http.Request) (Limiter, error), opts []Option) *settings {
+func newSettings(choose func(*http.Request) (Limiter, error), opts []Option) *settings {
 	s := &settings{Settings: guard.NewSettings()}
 	s.Choose, s.pauseOn = choose, []func(*http.Response) (time.Duration, bool){RetryAfter()}
 	guard.Apply(&s.Settings, opts, func(o Option) { o.apply(s) })
-	if guard.SameCode(choose, All(nil)) {
-		l, _ := choose(nil) // it never fails
-		guard.MustCheck(call, s.Mode, l)
-	}
 	return s
 }
 

@@ -40,8 +40,8 @@ func Transport(base http.RoundTripper, choose func(*http.Request) (Limiter, erro
 	if base == nil {
 		base = http.DefaultTransport
 	}
-	s := newSettings("httplimit: Transport", choose, opts)
-	return &transport{s, guard.NewGate(s.Settings, s.Hooks, true), base}
+	s := newSettings(choose, opts)
+	return &transport{s, guard.NewGate("httplimit: Transport", s.Settings, s.Hooks, true), base}
 }
 
 type transport struct {

@@ -141,7 +141,8 @@ func TestInFlight_RefundsResetsAndClocks_AreExact(t *testing.T) {
 			case kind == 1:
 				what = fmt.Sprint("Charge ", n)
 				redistest.Result(t, l.Charge, n)
-				held, clock = append(live, &placeGrant{at + p.Lease.Milliseconds(), n, nil}), at
+				live = append(live, &placeGrant{at + p.Lease.Milliseconds(), n, nil})
+				held, clock = live, at
 			case kind < 6:
 				what = fmt.Sprint("Release ", n)
 				require.NoError(t, l.Release(t.Context(), n))
@@ -170,7 +171,8 @@ func TestInFlight_RefundsResetsAndClocks_AreExact(t *testing.T) {
 				batch := f.ask(l, engine.Ask{Permits: n})
 				require.Equal(t, sum+n <= p.Permits, batch.Requests[0].Allowed, "%s: %s of %d", about, what, sum)
 				if sum+n <= p.Permits {
-					held, clock = append(live, &placeGrant{at + p.Lease.Milliseconds(), n, receiptsOf(batch)}), at
+					live = append(live, &placeGrant{at + p.Lease.Milliseconds(), n, receiptsOf(batch)})
+					held, clock = live, at
 				}
 			}
 			if held = slices.DeleteFunc(held, func(g *placeGrant) bool { return g.permits == 0 }); len(held) == 0 {

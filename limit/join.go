@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -92,7 +91,7 @@ func openJoinable(joinable Joinable) (inside.Client, []member, error) {
 		}
 		return limiter.wire.plan.client, limiter.wire.members, limiter.err
 	case *rratelimiter.Limiter:
-		l, err := inside.OpenLimiter(limiter)
+		l, err := limiter.Inside().Open()
 		if err != nil {
 			return inside.Client{}, nil, err
 		}
@@ -113,17 +112,6 @@ type redisson struct {
 
 // describedRedisson is the description of each redisson. The quota is in Redis.
 var describedRedisson = &policy.Description{Name: "redisson", Lua: "redisson", Most: engine.MaxPermits}
-
-// initialLog returns the policy that grants what the initial rate of a limiter does, nil without one.
-func initialLog(l *inside.Limiter) any {
-	if len(l.Initial) == 0 {
-		return nil
-	}
-	args := l.Initial[0].Args // the permits and the milliseconds come first
-	permits, _ := strconv.ParseInt(args[0], 10, 64)
-	millis, _ := strconv.ParseInt(args[1], 10, 64)
-	return SlidingLog{Permits: permits, Interval: time.Duration(millis) * time.Millisecond}
-}
 
 func (p redisson) validate() error { return nil }
 

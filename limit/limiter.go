@@ -8,6 +8,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 )
 
 // Limiter limits a name by one or several policies. All programs that open the name with the same
@@ -137,24 +138,62 @@ func (l *Limiter) checkPermits(ctx context.Context, permits int64) error {
 	return nil
 }
 
-// try takes permits that are free now, wait waits for them. Both then have drift of the limiters of
-// Redisson's layout corrected, which their scripts do not. Without a deadline, wait ends with ctx.
-func (l *Limiter) try(ctx context.Context, ask engine.Ask) (result engine.Result, err error) {
-	err = l.calls.TrySlot(ctx, ask, &result)
+// Inside is for the packages of this module.
+func (l *Limiter) Inside() inside.Handle { return (*handle)(l) }
+
+// handle is a Limiter for other packages.
+type handle Limiter
+
+// Try takes permits that are free now.
+func (h *handle) Try(ctx context.Context, ask engine.Ask, result *engine.Result) error {
+	l := (*Limiter)(h)
+	if err := l.checkPermits(ctx, ask.Permits); err != nil {
+		return err
+	}
+	err := l.calls.Try(ctx, ask, result)
 	if err == nil && l.wire.plan.shared {
 		l.countDrift()
 	}
-	return result, err
+	return err
 }
 
-func (l *Limiter) wait(ctx context.Context, permits int64, deadline time.Time) (bool, error) {
-	granted, err := l.calls.WaitSlot(ctx, permits, deadline)
+// Wait waits for permits. Without a deadline, it ends with ctx.
+func (h *handle) Wait(ctx context.Context, ask engine.Ask, deadline time.Time, result *engine.Result) (bool, error) {
+	l := (*Limiter)(h)
+	if err := l.checkPermits(ctx, ask.Permits); err != nil {
+		return false, err
+	}
+	granted, err := l.calls.Wait(ctx, ask, deadline, result)
 	if err == nil && l.wire.plan.shared {
 		l.countDrift()
 	}
 	return granted, err
 }
 
+// Node returns the engine and the first key.
+func (h *handle) Node() (g *engine.Engine, key string, ok bool) {
+	if h == nil || h.err != nil || len(h.wire.keys) == 0 {
+		return nil, "", false
+	}
+	return h.wire.plan.client.Engine, h.wire.keys[0], true
+}
+
+// Members returns the limiter of each policy.
+func (h *handle) Members() []inside.Member {
+	if h == nil {
+		return nil
+	}
+	all := make([]inside.Member, len(h.wire.members))
+	for i, m := range h.wire.members {
+		all[i].Name = m.name
+		if m.redisson != nil {
+			all[i] = inside.MemberOf(m.name, m.redisson.Initial)
+		}
+	}
+	return all
+}
+
+// countDrift corrects drift of the limiters of Redisson's layout, which the scripts of a join do not.
 func (l *Limiter) countDrift() {
 	for _, m := range l.wire.members {
 		if m.redisson != nil {
@@ -171,10 +210,8 @@ func (l *Limiter) countDrift() {
 // *[rratelimiter.StateError] if a key holds other data. If Redis fails during the call, the permits
 // may still be taken.
 func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {
-	if err := l.checkPermits(ctx, permits); err != nil {
-		return false, err
-	}
-	result, err := l.try(ctx, engine.Ask{Permits: permits})
+	var result engine.Result
+	err := (*handle)(l).Try(ctx, engine.Ask{Permits: permits}, &result)
 	return result.Allowed, err
 }
 
@@ -182,10 +219,8 @@ func (l *Limiter) TryAcquire(ctx context.Context, permits int64) (bool, error) {
 // RetryAfter and ResetAfter are the longest. Limit and Remaining are those of the policy that
 // denies for longest; if all grant, those of the policy with the fewest permits left.
 func (l *Limiter) Take(ctx context.Context, permits int64) (rratelimiter.Decision, error) {
-	if err := l.checkPermits(ctx, permits); err != nil {
-		return rratelimiter.Decision{}, err
-	}
-	result, err := l.try(ctx, engine.Ask{Permits: permits, Detail: true})
+	var result engine.Result
+	err := (*handle)(l).Try(ctx, engine.Ask{Permits: permits, Detail: true}, &result)
 	return rratelimiter.Decision(result.Answer), err
 }
 
@@ -205,17 +240,16 @@ func (l *Limiter) TakeUpTo(ctx context.Context, permits int64) (granted int64, d
 	if err := l.check(ctx); err != nil {
 		return 0, decision, err
 	}
-	result, err := l.try(ctx, engine.Ask{Permits: 1, UpTo: min(permits, l.wire.plan.most), Detail: true})
+	var result engine.Result
+	err = (*handle)(l).Try(ctx, engine.Ask{Permits: 1, UpTo: min(permits, l.wire.plan.most), Detail: true}, &result)
 	return result.Granted, rratelimiter.Decision(result.Answer), err
 }
 
 // TakeEach is [Limiter.Take] with a Decision for each policy, in their order. Allowed reports
 // whether that policy had the permits free. They were taken if all policies had.
 func (l *Limiter) TakeEach(ctx context.Context, permits int64) ([]rratelimiter.Decision, error) {
-	if err := l.checkPermits(ctx, permits); err != nil {
-		return nil, err
-	}
-	result, err := l.try(ctx, engine.Ask{Permits: permits, Detail: true, Each: true})
+	var result engine.Result
+	err := (*handle)(l).Try(ctx, engine.Ask{Permits: permits, Detail: true, Each: true}, &result)
 	return decisions(result.Parts), err
 }
 
@@ -241,10 +275,7 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 		return l.TryAcquire(ctx, permits)
 	}
 	deadline := time.Now().Add(timeout)
-	if err := l.checkPermits(ctx, permits); err != nil {
-		return false, err
-	}
-	return l.wait(ctx, permits, deadline)
+	return (*handle)(l).Wait(ctx, engine.Ask{Permits: permits}, deadline, new(engine.Result))
 }
 
 // Acquire waits until permits are free and takes them. Callers that wait for one name on one Client
@@ -263,9 +294,6 @@ func (l *Limiter) TryAcquireWithin(ctx context.Context, permits int64, timeout t
 // with an error that is [context.DeadlineExceeded]. Permits that others may return are not foreseen.
 // An Acquire that fails holds no permits.
 func (l *Limiter) Acquire(ctx context.Context, permits int64) error {
-	if err := l.checkPermits(ctx, permits); err != nil {
-		return err
-	}
-	_, err := l.wait(ctx, permits, time.Time{})
+	_, err := (*handle)(l).Wait(ctx, engine.Ask{Permits: permits}, time.Time{}, new(engine.Result))
 	return err
 }

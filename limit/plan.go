@@ -26,48 +26,9 @@ type plan struct {
 	kinds   string         // of the policies, for an Observer
 }
 
-func init() {
-	policy.Members = func(limiter any) ([]policy.Member, bool) {
-		switch l := limiter.(type) {
-		case *rratelimiter.Limiter:
-			opened, err := inside.OpenLimiter(l)
-			if err != nil {
-				return nil, true
-			}
-			return []policy.Member{{Name: l.Name(), Initial: initialLog(&opened)}}, true
-		case *Limiter:
-			if l == nil {
-				return nil, true
-			}
-			all := make([]policy.Member, len(l.wire.members))
-			for i, m := range l.wire.members {
-				all[i] = policy.Member{Name: m.name}
-				if m.redisson != nil {
-					all[i].Initial = initialLog(m.redisson)
-				}
-			}
-			return all, true
-		}
-		return nil, false
-	}
-	inside.NodeOf = func(limiter any) (*engine.Engine, string, bool) {
-		switch l := limiter.(type) {
-		case *Limiter:
-			if l != nil && l.err == nil && len(l.wire.keys) > 0 {
-				return l.wire.plan.client.Engine, l.wire.keys[0], true
-			}
-		case *rratelimiter.Limiter:
-			if opened, err := inside.OpenLimiter(l); err == nil {
-				return opened.Client.Engine, opened.Keys[0], true
-			}
-		}
-		return nil, "", false
-	}
-}
-
 // newPlan returns the plan of limiters of a client, or the error of an invalid client or policy.
 func newPlan(client *rratelimiter.Client, policies []Policy) (*plan, error) {
-	opened, err := inside.Open(client)
+	opened, err := client.Inside()
 	if err != nil {
 		return nil, err
 	}

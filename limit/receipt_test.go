@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
@@ -16,11 +17,20 @@ import (
 // withReceipt takes permits by one of these calls, and returns the receipt.
 func withReceipt(t testing.TB, l *Limiter, call string, permits int64) receipt.Receipt {
 	t.Helper()
-	slot := receipt.Collect(t.Context())
-	require.NoError(t, takingCalls[call](slot, l, permits))
-	taken := slot.Of(permits)
-	require.NotNil(t, taken.Refund, "%s has left no receipt", call)
-	return taken
+	var err error
+	var result engine.Result
+	ask := engine.Ask{Permits: permits, Detail: true, Receipt: true, Each: call == "TakeEach"}
+	switch call {
+	case "Acquire":
+		_, err = l.Inside().Wait(t.Context(), ask, time.Time{}, &result)
+	case "TryAcquireWithin":
+		_, err = l.Inside().Wait(t.Context(), ask, time.Now().Add(time.Minute), &result)
+	default:
+		err = l.Inside().Try(t.Context(), ask, &result)
+	}
+	require.NoError(t, err)
+	require.NotNil(t, result.Refund, "%s has left no receipt", call)
+	return receipt.Receipt{Permits: permits, Refund: result.Refund}
 }
 
 // joinedLimiters opens each policy alone and in a Join with a limiter of Redisson's layout.

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -13,7 +12,8 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
@@ -32,9 +32,8 @@ type Taken struct {
 // take is what one Take or Acquire has taken.
 type take struct {
 	limiter *Limiter
-	permits int64
-	receipt.Receipt
-	id string // of the settlement, however often it is sent
+	receipt receipt.Receipt
+	id      string // of the settlement, however often it is sent
 
 	actual int64
 	begun  time.Time // the first Settle; zero before
@@ -54,74 +53,74 @@ type Takeable interface{ Name() string }
 // Errors are those of [Join] and [Limiter.Take], and of package fallback.
 func (t *Taken) Take(ctx context.Context, permits int64, limiters ...Takeable) (decision rratelimiter.Decision,
 	err error) {
-	err = t.add(ctx, permits, limiters, func(ctx context.Context, l taker) (bool, error) {
-		decision, err = l.Take(ctx, permits)
-		return decision.Allowed, err
-	})
-	return decision, err
+	answer, err := t.add(ctx, permits, false, limiters)
+	return rratelimiter.Decision(answer), err
 }
 
 // Acquire is [Taken.Take], but waits until the permits are free, as [Limiter.Acquire].
 func (t *Taken) Acquire(ctx context.Context, permits int64, limiters ...Takeable) error {
-	return t.add(ctx, permits, limiters, func(ctx context.Context, l taker) (bool, error) {
-		return true, l.Acquire(ctx, permits)
-	})
+	_, err := t.add(ctx, permits, true, limiters)
+	return err
 }
 
-// taker is a *Limiter or one of package fallback.
-type taker interface {
-	Joinable
-	Acquire(ctx context.Context, permits int64) error
-}
-
-// openTakeable returns the limiter that decides, and the one that Redis decides by.
-func openTakeable(limiters []Takeable) (decides taker, redis *Limiter) {
+// openTakeable returns the limiter that Redis decides by. With package fallback it is not nil, and decides
+// before.
+func openTakeable(limiters []Takeable) (*Limiter, inside.Fallback) {
 	joined := make([]Joinable, len(limiters))
 	for i, one := range limiters {
-		if l, ok := policy.Fallback(one).(interface {
-			taker
-			Wrapped() Joinable
-		}); ok && len(limiters) == 1 {
-			redis = Join(l.Wrapped())
-			if redis.err != nil {
-				return redis, redis
-			}
-			return l, redis
+		if l, ok := one.(interface{ Inside() inside.Fallback }); ok && len(limiters) == 1 {
+			decides := l.Inside()
+			wrapped, _ := decides.Wrapped(one).(Joinable)
+			return Join(wrapped), decides
 		}
 		l, ok := one.(Joinable)
 		if !ok {
-			redis = failed("", fmt.Errorf("%w: a %T among %d limiters of a Taken: give one *fallback.Limiter alone, or others",
-				rratelimiter.ErrInvalidOption, one, len(limiters)))
-			return redis, redis
+			return failed("", fmt.Errorf("%w: a %T among %d limiters of a Taken: give one *fallback.Limiter alone, or others",
+				rratelimiter.ErrInvalidOption, one, len(limiters))), nil
 		}
 		joined[i] = l
 	}
-	redis = Join(joined...)
-	return redis, redis
+	return Join(joined...), nil
+}
+
+// takeReceipt takes permits that are free now, or with wait waits for them.
+func (l *Limiter) takeReceipt(ctx context.Context, permits int64, wait bool) (engine.Answer, receipt.Receipt, error) {
+	var result engine.Result
+	var err error
+	ask := engine.Ask{Permits: permits, Detail: true, Receipt: true}
+	if wait {
+		result.Allowed, err = l.Inside().Wait(ctx, ask, time.Time{}, &result)
+	} else {
+		err = l.Inside().Try(ctx, ask, &result)
+	}
+	return result.Answer, receipt.Receipt{Permits: permits, Refund: result.Refund, Return: result.Return}, err
 }
 
 // errUnsettled is the error of a Taken whose settlement is not known to be over.
 var errUnsettled = errors.New("limit: Settle of this Taken has failed: call it again, or use another Taken")
 
-func (t *Taken) add(ctx context.Context, permits int64, limiters []Takeable,
-	call func(context.Context, taker) (bool, error)) error {
-	decides, redis := openTakeable(limiters)
+func (t *Taken) add(ctx context.Context, permits int64, wait bool, limiters []Takeable) (answer engine.Answer,
+	err error) {
+	redis, decides := openTakeable(limiters)
 	t.mu.Lock()
 	unsettled := slices.ContainsFunc(t.takes, (*take).isBegun)
 	t.mu.Unlock()
 	if unsettled {
-		return errUnsettled
+		return answer, errUnsettled
 	}
-	slot := receipt.Collect(ctx)
-	granted, err := call(slot, decides)
-	if err != nil || !granted {
-		return err
+	var r receipt.Receipt
+	if decides != nil && redis.err == nil {
+		answer, r, err = decides.Take(ctx, permits, wait)
+	} else {
+		answer, r, err = redis.takeReceipt(ctx, permits, wait)
+	}
+	if err != nil || !answer.Allowed {
+		return answer, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r := slot.Of(permits)
-	t.takes = append(t.takes, &take{limiter: redis, permits: permits, Receipt: r, id: rand.Text()})
-	return nil
+	t.takes = append(t.takes, &take{limiter: redis, receipt: r, id: rand.Text()})
+	return answer, nil
 }
 
 func (t *take) isBegun() bool { return !t.begun.IsZero() }
@@ -181,7 +180,7 @@ func (t *Taken) Settle(ctx context.Context, actual ...int64) error {
 			left = append(left, one)
 		}
 		errs[i] = fmt.Errorf("limit: limiter %q: %d permits were taken and cannot be settled for %d: %w",
-			one.limiter.Name(), one.permits, one.actual, errs[i])
+			one.limiter.Name(), one.receipt.Permits, one.actual, errs[i])
 	}
 	t.takes = left
 	return errors.Join(errs...)
@@ -205,7 +204,7 @@ func (t *Taken) begin(actual []int64) error {
 			len(t.takes))
 	}
 	for i, n := range actual {
-		if n < 0 || n-t.takes[i].permits > maxPermits {
+		if n < 0 || n-t.takes[i].receipt.Permits > maxPermits {
 			return fmt.Errorf("%w: %d permits of %q to settle, want 0 to 2^53 more than were taken",
 				rratelimiter.ErrInvalidPermits, n, t.takes[i].limiter.Name())
 		}
@@ -243,26 +242,13 @@ func (t *take) settle(ctx context.Context) error {
 	}
 }
 
-func (t *take) attempt(ctx context.Context) (err error) {
-	more := t.actual - t.permits
-	if t.Local != nil {
-		if more != 0 {
-			t.Local(more)
-		}
-		return nil
-	}
-	if back := min(t.actual, t.permits); t.Return != nil && back > 0 { // the refund returns the rest
-		err = t.Return(redisx.Once(ctx, t.id+" held"), back)
-	}
-	switch {
-	case more < 0:
-		return cmp.Or(err, t.Refund(redisx.Once(ctx, t.id), -more))
-	case more == 0:
-		return err
-	}
+func (t *take) attempt(ctx context.Context) error {
+	return t.receipt.Settle(ctx, t.actual, t.id, t.charge)
+}
+
+func (t *take) charge(ctx context.Context, more int64) (err error) {
 	if own := t.limiter.chargeable(); own != nil {
-		_, charged := own.charge(ctx, more, t.id)
-		err = cmp.Or(err, charged)
+		_, err = own.charge(ctx, more, t.id)
 	}
 	if err == nil && slices.ContainsFunc(t.limiter.wire.members, isRedisson) {
 		return fmt.Errorf("%w: it keeps what was taken", ErrNotChargeable)

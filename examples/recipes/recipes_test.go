@@ -222,9 +222,13 @@ func share(t *testing.T, requests, background *limit.Limiter) {
 
 // reconcile charges what the provider has counted and this limiter has not.
 func reconcile(ctx context.Context, quota *limit.Limiter, resp *http.Response) error {
-	remaining, err := strconv.ParseInt(resp.Header.Get("X-RateLimit-Remaining"), 10, 64)
+	count := resp.Header.Get("X-RateLimit-Remaining")
+	if count == "" {
+		return nil
+	}
+	remaining, err := strconv.ParseInt(count, 10, 64)
 	if err != nil {
-		return nil // this answer has no count
+		return err
 	}
 	each, err := quota.Peek(ctx)
 	if err != nil || each[0].Remaining <= remaining {

@@ -55,7 +55,6 @@ type sentBatch struct {
 	dated   time.Time    // the same by the limiter's clock, as precise as in the arguments
 	version uint64       // of the limiter then, for the denial cache
 	revokes uint64       // of the leases then
-	calls   int          // that one run of the script has had
 	call    *Call        // that is not reported yet; nil without an Observer of calls
 	callers atomic.Int32 // that have not left; of a queue's batch all waiters
 }

@@ -46,7 +46,10 @@ func (l *Limiter) attempt(ctx context.Context, b *Batch) error {
 	g := l.Engine
 	b.sent.at = time.Now()
 	b.forecastAt = b.sent.at
-	now := g.Now()
+	now := b.sent.at
+	if g.ownClock || g.now == nil {
+		now = g.Now()
+	}
 	l.Protocol.Arguments(b, now)
 	if g.hooked {
 		l.hookSend(b, now)
@@ -235,19 +238,6 @@ func (g *Engine) Eval(ctx context.Context, before []redisx.Call, script *redisx.
 		}
 	}
 	return message, err
-}
-
-// runOrAbort runs a function, and another one if the first panics or ends its goroutine. The panic
-// continues.
-func runOrAbort(run, broken func()) {
-	returned := false
-	defer func() {
-		if !returned {
-			broken()
-		}
-	}()
-	run()
-	returned = true
 }
 
 // Change runs a call that changes the limiters that depend on these keys. It revokes their leases

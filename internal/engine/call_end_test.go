@@ -153,7 +153,7 @@ func TestCall_ClockEndsItsGoroutine_LeavesNoCallerWaiting(t *testing.T) {
 // TestLease_ReturnEndsItsGoroutine_OtherLeasesReturn: Flush would wait for them.
 func TestLease_ReturnEndsItsGoroutine_OtherLeasesReturn(t *testing.T) {
 	for name, release := range map[string]func(f *fixture, l *fake){
-		"waiter":  func(f *fixture, l *fake) { _, _ = l.WaitSlot(f.Context(), 2, time.Now().Add(time.Second)) },
+		"waiter":  func(f *fixture, l *fake) { _, _ = l.TryAcquireWithin(f.Context(), 2, time.Second) },
 		"request": func(f *fixture, l *fake) { go func() { _, _ = l.Try(f.Context(), Ask{Permits: 2}) }() },
 		"change":  func(f *fixture, l *fake) { change(f.Context(), l.Engine, l.ID) },
 		"expiry":  func(*fixture, *fake) { time.Sleep(2 * time.Second) },
@@ -171,7 +171,7 @@ func TestLease_ReturnEndsItsGoroutine_OtherLeasesReturn(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			assert.NoError(t, l.Engine.Flush(ctx))
-			_, err := l.WaitSlot(ctx, 2, time.Time{})
+			_, err := l.TryAcquireWithin(ctx, 2, 0)
 			assert.NoError(t, err, "callers are served")
 			time.Sleep(time.Minute)
 		})

@@ -86,7 +86,7 @@ func New(s Settings) *Engine {
 	case s.Now == nil:
 		g.now = time.Now
 	}
-	g.workers = make(workers)
+	g.workers.tasks = make(chan task)
 	g.nodes = redisx.NewNodes(s.Redis)
 	g.requests.New = func() any { return new(Request) }
 	g.batches.New = func() any { return new(Batch) }
@@ -186,7 +186,11 @@ func (y *yields) yield(callers func() int) bool {
 
 // workers runs tasks on goroutines of the Engine. A goroutine that is idle waits for the next task
 // for a moment: its stack has grown to the size that a call needs.
-type workers chan task
+type workers struct {
+	tasks    chan task
+	idle     atomic.Int32 // goroutines
+	sweeping atomic.Bool  // a timer for sweep runs
+}
 
 // task is the lone call of a batch, or the calls of an entry.
 type task struct {
@@ -204,28 +208,40 @@ func (t task) do() {
 	}
 }
 
-// idleFor is how long a worker waits for a task. A goroutine outlives the last command by no more than
-// that and the longest pause of redisx, together a tenth of a second.
-const idleFor = 10 * time.Millisecond
+// idleFor is how often half of the idle goroutines end.
+const idleFor = 2 * time.Millisecond
 
-func (w workers) run(t task) {
+func (w *workers) run(t task) {
 	select {
-	case w <- t:
+	case w.tasks <- t:
 	default:
 		go w.work(t)
 	}
 }
 
-func (w workers) work(t task) {
-	idle := time.NewTimer(idleFor)
-	defer idle.Stop()
-	for {
+// work ends with a task without a limiter.
+func (w *workers) work(t task) {
+	for t.l != nil {
 		t.do()
-		idle.Reset(idleFor)
-		select {
-		case t = <-w:
-		case <-idle.C:
-			return
+		if w.idle.Add(1); w.sweeping.CompareAndSwap(false, true) {
+			time.AfterFunc(idleFor, w.sweep)
 		}
+		t = <-w.tasks
+		w.idle.Add(-1)
+	}
+}
+
+// sweep ends half of the idle goroutines, those that have been idle for longest. It runs until there is
+// none: a timer for each goroutine would cost each call more.
+func (w *workers) sweep() {
+	for n := (w.idle.Load() + 1) / 2; n > 0; n-- {
+		select {
+		case w.tasks <- task{}:
+		default: // all have got tasks
+		}
+	}
+	w.sweeping.Store(false)
+	if w.idle.Load() > 0 && w.sweeping.CompareAndSwap(false, true) {
+		time.AfterFunc(idleFor, w.sweep)
 	}
 }

@@ -105,7 +105,7 @@ func (f *fixture) idle(l *fake) {
 // The ways to request permits, as the packages above offer them.
 
 func (l *fake) Try(ctx context.Context, ask Ask) (result Result, err error) {
-	err = l.TrySlot(ctx, ask, &result)
+	err = l.Limiter.Try(ctx, ask, &result)
 	return result, err
 }
 
@@ -128,7 +128,7 @@ func (l *fake) TryAcquireWithin(ctx context.Context, permits int64, timeout time
 	if timeout > 0 {
 		deadline = time.Now().Add(timeout)
 	}
-	return l.WaitSlot(ctx, permits, deadline)
+	return l.Wait(ctx, Ask{Permits: permits}, deadline, new(Result))
 }
 
 func (l *fake) Acquire(ctx context.Context, permits int64) error {

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -174,10 +173,17 @@ func TestReceipt_EachWay_RefundsItsGrant(t *testing.T) {
 				}
 				f.CountGranted(l, 20, 0)
 				synctest.Wait() // for the next lease
-				slot := receipt.Collect(t.Context())
-				require.NoError(t, way.call(slot, l, 1))
-				require.NoError(t, slot.Of(1).Refund(t.Context(), 1))
-				assert.Equal(t, leased, slot.FromMemory())
+				var err error
+				var result Result
+				ask := Ask{Permits: 1, Detail: true, Receipt: true}
+				if way.waits {
+					_, err = l.Wait(t.Context(), ask, time.Time{}, &result)
+				} else {
+					err = l.Limiter.Try(t.Context(), ask, &result)
+				}
+				require.NoError(t, err)
+				require.NoError(t, result.Refund(t.Context(), 1))
+				assert.Equal(t, leased, result.From != FromRedis)
 				require.NoError(t, l.Engine.Flush(t.Context()))
 				assert.EqualValues(t, 80, f.free(l))
 			})

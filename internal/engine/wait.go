@@ -28,7 +28,8 @@ func (l *Limiter) Wait(ctx context.Context, ask Ask, deadline time.Time, result 
 }
 
 // wait is Wait, with *errDeadline if the deadline or that of the context cannot be met.
-func (l *Limiter) wait(ctx context.Context, ask Ask, deadline time.Time, observation *Observation, result *Result) error {
+func (l *Limiter) wait(ctx context.Context, ask Ask, deadline time.Time, observation *Observation,
+	result *Result) error {
 	if l.Engine.hooked && l.fromLease(ask, result) {
 		return nil
 	}

@@ -28,7 +28,7 @@ func TestGuard_OneOfManyCallsHangs_IsNoOutage(t *testing.T) {
 			ill, reports := new(redis), new(recorder)
 			ill.hangs.Store(true)
 			well := takes(func(context.Context) (rratelimiter.Decision, error) { return d, nil })
-			g := New(limit.Open, deadline, reports.changed)
+			g := withMode(limit.Open, deadline, reports.changed)
 			var late sync.WaitGroup
 			for i := range 1000 {
 				if i%3 == 1 { // before the last answers
@@ -49,8 +49,8 @@ func TestGuard_OneOfManyCallsHangs_IsNoOutage(t *testing.T) {
 func TestGuard_DenialFromMemory_EndsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, reports := new(redis), new(recorder)
-		g := New(limit.Open, deadline, reports.changed)
-		q := Request{Limiter: r, Permits: 1}
+		g := withMode(limit.Open, deadline, reports.changed)
+		q := Request{Limiter: remembers{redis: r}, Permits: 1}
 		r.down.Store(true)
 		require.Equal(t, limit.FailedOpen, g.Ask(t.Context(), q).Result)
 		r.denies.Store(true)
@@ -97,7 +97,7 @@ func TestBreaker_AnswerDuringAFailure_IsNoOutage(t *testing.T) {
 		b.recordGrant()
 		b.mu.Unlock()
 		both.Wait()
-		if b.isDown() {
+		if b.down.Load() {
 			down++
 		}
 	}
@@ -135,7 +135,7 @@ func TestOnRedisChange_CallbackBlocks_ChangesComeInOrder(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r, reports, release := new(redis), new(recorder), make(chan bool)
 			first := true
-			g := New(limit.Open, deadline, func(node string, up bool, err error) {
+			g := withMode(limit.Open, deadline, func(node string, up bool, err error) {
 				reports.changed(node, up, err)
 				if first {
 					first = false
@@ -171,7 +171,7 @@ func TestOnRedisChange_CallbackPanics_StateIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, calls := new(redis), 0
 		r.down.Store(true)
-		g := New(limit.Open, deadline, func(string, bool, error) { calls++; panic("a callback") })
+		g := withMode(limit.Open, deadline, func(string, bool, error) { calls++; panic("a callback") })
 		q := Request{Limiter: r, Permits: 1}
 		assert.PanicsWithValue(t, "a callback", func() { g.Ask(t.Context(), q) })
 		assert.Equal(t, limit.FailedOpen, g.Ask(t.Context(), q).Result)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -25,8 +26,7 @@ func TestShape_AnyInterval_GrantsTheShare(t *testing.T) {
 		{9, 0.1, 0, 0}, {1000, 0.7, 350, 700},
 	} {
 		t.Run(fmt.Sprintf("%v of %d", c.share, c.permits), func(t *testing.T) {
-			s, ok := shapeOf(limit.SlidingLog{Permits: c.permits, Interval: time.Second}, c.share)
-			require.True(t, ok)
+			s := policyShape(t, limit.SlidingLog{Permits: c.permits, Interval: time.Second}, c.share)
 			assert.EqualValues(t, c.most, s.limit)
 			assert.Equal(t, c.burst, s.decide(0, 1, 1).Remaining)
 			assert.Equal(t, c.most, busiest(t, s, func() int64 { return 0 }))
@@ -88,19 +88,23 @@ func TestShapeOf_Policies_AreBuckets(t *testing.T) {
 		{limit.FixedWindow{Permits: 1 << 53, Interval: time.Millisecond}, 1,
 			shape{limit: 1 << 53, holds: 1 << 52, period: 1}},
 	} {
-		got, ok := shapeOf(c.policy, c.share)
-		assert.True(t, ok)
-		assert.Equal(t, c.want, got, "%v of %+v", c.share, c.policy)
+		assert.Equal(t, c.want, policyShape(t, c.policy, c.share), "%v of %+v", c.share, c.policy)
 	}
 }
 
 // Smooth grants more than it holds, and later callers wait for it.
 func TestShape_Smooth_LendsPermits(t *testing.T) {
-	s, _ := shapeOf(limit.Smooth{Permits: 10, Interval: time.Second}, 0.5)
+	s := policyShape(t, limit.Smooth{Permits: 10, Interval: time.Second}, 0.5)
 	full := int64(0)
 	require.True(t, s.decide(full, 1, 20).Allowed)
 	full = s.take(full, 1, 20)
 	assert.Equal(t, 3200*time.Millisecond, s.decide(full, 1, 1).RetryAfter, "15 that it owes and one, 5 a second")
+}
+
+func policyShape(t *testing.T, p limit.Policy, share float64) shape {
+	d, ok := policy.Of(p)
+	require.True(t, ok)
+	return shapeOf(d, share)
 }
 
 // All policies grant, or none takes anything.
@@ -133,9 +137,9 @@ func TestBuckets_SeveralPolicies_GrantTogether(t *testing.T) {
 		assert.True(t, a.Each[0].Allowed)
 		assert.False(t, a.Each[1].Allowed)
 
-		b.settle(q, 0.5, second.shares, -1)
+		second.Receipt.Local(-1)
 		assert.Equal(t, limit.Acquired, take().Result, "what came back")
-		b.settle(q, 0.5, nil, 10)
+		second.Receipt.Local(10)
 		time.Sleep(time.Minute)
 		assert.Equal(t, limit.Rejected, take().Result, "what is owed")
 	})

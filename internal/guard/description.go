@@ -15,8 +15,10 @@ import (
 
 // Description describes the policies of a limiter to clients.
 type Description struct {
-	Policies []limit.Policy // as arguments of limit.New
-	terms    []Term
+	Policies  []limit.Policy // as arguments of limit.New
+	terms     []Term
+	described []policy.Description // of the Policies
+	unshared  bool                 // the limiter of All has unknown policies, and so no share for Local
 }
 
 // Term describes one policy.
@@ -35,14 +37,14 @@ const unknown = "default"
 // window or its kind.
 func Describe(policies ...limit.Policy) *Description {
 	d := &Description{Policies: slices.Clone(policies), terms: make([]Term, len(policies))}
-	described := make([]policy.Description, len(policies))
+	d.described = make([]policy.Description, len(policies))
 	for i, p := range policies {
-		described[i], _ = policy.Of(p)
-		d.terms[i] = Term{described[i].Shown, described[i].Quota, described[i].Window}
+		of, _ := policy.Of(p)
+		d.described[i], d.terms[i] = of, Term{of.Shown, of.Quota, of.Window}
 	}
 	for i := range d.terms {
 		if t := &d.terms[i]; t.Name == "" {
-			t.Name = d.unusedName(nameOf(described[i]), func(string) bool { return false })
+			t.Name = d.unusedName(nameOf(d.described[i]), func(string) bool { return false })
 		}
 	}
 	return d
@@ -50,7 +52,7 @@ func Describe(policies ...limit.Policy) *Description {
 
 // Distinct returns the description of at least n policies with names of which none is taken.
 func (d *Description) Distinct(n int, taken func(name string) bool) *Description {
-	distinct := &Description{Policies: d.Policies}
+	distinct := &Description{Policies: d.Policies, described: d.described}
 	for i := range max(n, len(d.terms)) {
 		t := d.Term(i)
 		t.Name = distinct.unusedName(t.Name, taken)
@@ -146,30 +148,35 @@ type described struct {
 // Of returns a limiter with this description.
 func (d *Description) Of(l Limiter) Limiter { return described{l, d} }
 
-// Described returns a limiter with the description of its policies, unless it is nil.
-func Described(l Limiter) Limiter {
+// All returns the limiter of all requests of a middleware, with the description of its policies, unless it
+// is nil. It panics if every call would fail. The text begins with the call.
+func All(call string, l Limiter) Limiter {
 	if IsNil(l) {
 		return nil
 	}
-	return descriptionOf(l).Of(l)
+	MustCheck(call, l)
+	d := *descriptionOf(l)
+	d.unshared = handleOf(unwrap(l)) != nil && !hasShare(l)
+	return d.Of(l)
 }
 
-func undescribed(l Limiter) Limiter {
+// describedBy returns a limiter and its description, and none for nil.
+func describedBy(l Limiter) (Limiter, *Description) {
 	if l, ok := l.(described); ok {
-		return l.Limiter
+		return l.Limiter, l.description
 	}
-	return l
+	if IsNil(l) {
+		return nil, nil
+	}
+	return l, descriptionOf(l)
 }
-
-var noDescription = Describe()
 
 // descriptionOf returns the description of a limiter. The rate of a *rratelimiter.Limiter is in Redis.
 func descriptionOf(l Limiter) *Description {
-	switch l := l.(type) {
-	case described:
-		return l.description
-	case interface{ Policies() []limit.Policy }:
+	if l, ok := l.(interface{ Policies() []limit.Policy }); ok {
 		return Describe(l.Policies()...)
 	}
 	return noDescription
 }
+
+var noDescription = Describe()

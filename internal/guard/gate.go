@@ -5,18 +5,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
+	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // Gate decides the requests of one middleware or interceptor. R is a request of its protocol.
 type Gate[R any] struct {
 	Settings
-	*Guard
 	Hooks[R]
+	guard    *Guard
+	caller   string // begins the text of a panic
 	outgoing bool
-	pauses   Pauses // of outgoing calls
+	request  Request // as each one begins
+	pauses   Pauses  // of outgoing calls
 }
 
 // Hooks are the functions of a user that get the requests. Those that are not set have no effect.
@@ -29,16 +33,19 @@ type Hooks[R any] struct {
 }
 
 // NewGate returns the gate of a server, or of the outgoing requests of a client.
-func NewGate[R any](s Settings, hooks Hooks[R], outgoing bool) *Gate[R] {
+func NewGate[R any](caller string, s Settings, hooks Hooks[R], outgoing bool) *Gate[R] {
 	if !outgoing {
 		s.MaxWaiting = cmp.Or(s.MaxWaiting, defaultMaxWaiting)
 	}
-	return &Gate[R]{Settings: s, Guard: s.NewGuard(), Hooks: hooks, outgoing: outgoing}
-}
-
-// NewGuard returns a guard with these settings.
-func (s *Settings) NewGuard() *Guard {
-	return s.Sharing(s.Deadline, s.Changed).Guard(s.Mode, s.MaxWaiting)
+	g := &Gate[R]{Settings: s, Hooks: hooks, guard: s.NewGuard(), caller: caller, outgoing: outgoing,
+		request: Request{Permits: 1, Mode: s.Mode, MaxWaiting: s.MaxWaiting, Wait: s.Wait}}
+	switch {
+	case s.Shadow:
+		g.request.Wait = 0
+	case outgoing:
+		g.request.Wait, g.request.Pauses = cmp.Or(s.Wait, Forever), &g.pauses
+	}
+	return g
 }
 
 // Decided is a request that was decided.
@@ -55,27 +62,38 @@ func (g *Gate[R]) Decide(ctx context.Context, r R) *Decided {
 	if g.Skip != nil && g.Skip(r) {
 		return nil
 	}
-	d := &Decided{Denied: g.Denied}
+	d, name := &Decided{Denied: g.Denied}, ""
 	limiter, err := g.Choose(r)
 	if err == nil {
-		d.Request = Request{Limiter: undescribed(limiter), Permits: 1}
-		if IsNil(d.Request.Limiter) {
+		l, description := describedBy(limiter)
+		if l == nil {
 			return nil
 		}
-		d.Description = descriptionOf(limiter)
-		d.Request.Policies = d.Description.Policies
-		if g.Cost != nil {
-			if d.Request.Permits, err = g.Cost(r); err == nil && d.Request.Permits == 0 {
-				return nil
-			}
+		if description.unshared {
+			MustShare(g.caller, g.Mode, l)
+		}
+		d.Description, name = description, l.Name()
+		d.Request = g.request
+		d.Request.Limiter, d.Request.Policies = l, description.Policies
+	}
+	if err == nil && g.Cost != nil {
+		if d.Request.Permits, err = g.Cost(r); err == nil && d.Request.Permits == 0 {
+			return nil
 		}
 	}
-	if d.Answer = g.decide(ctx, d.Request, err); d.Request.Limiter != nil {
-		d.Limiter = d.Request.Limiter.Name()
+	switch begin := time.Now(); {
+	case err != nil:
+		d.Answer = g.withoutLimiter(err)
+	case d.Request.Wait > 0 && !g.outgoing:
+		d.Answer = overLimit(ctx, begin, g.guard.Ask(ctx, d.Request))
+	default:
+		d.Answer = g.guard.Ask(ctx, d.Request)
 	}
-	d.Shadow, d.Cost, d.At = g.Shadow, d.Request.Permits, time.Now()
-	for _, i := range d.Description.Violated(d.Outcome) {
-		d.Violated = append(d.Violated, d.Description.Term(i).Name)
+	d.Limiter, d.Shadow, d.Cost, d.At = name, g.Shadow, d.Request.Permits, time.Now()
+	if d.Result == limit.Rejected {
+		for _, i := range d.Description.Violated(d.Outcome) {
+			d.Violated = append(d.Violated, d.Description.Term(i).Name)
+		}
 	}
 	if g.Report != nil {
 		g.Report(r, d.Outcome)
@@ -83,38 +101,24 @@ func (g *Gate[R]) Decide(ctx context.Context, r R) *Decided {
 	return d
 }
 
-// decide decides a request, or with err one that has no limiter or no valid cost.
-func (g *Gate[R]) decide(ctx context.Context, q Request, err error) Answer {
-	switch {
-	case err != nil && !g.outgoing && !g.InvalidFails && errors.Is(err, limit.ErrInvalidRequest):
+// withoutLimiter decides a request that has no limiter or no valid cost.
+func (g *Gate[R]) withoutLimiter(err error) Answer {
+	if !g.outgoing && !g.InvalidFails && errors.Is(err, limit.ErrInvalidRequest) {
 		return answer(limit.Invalid, err) // in every mode: a client gains nothing by leaving something out
-	case err != nil:
-		return g.byMode(err)
-	case g.Shadow:
-		return g.Ask(ctx, q)
 	}
-	q.Wait = g.Wait
-	if g.outgoing {
-		q.Pauses = &g.pauses
-		q.Wait = cmp.Or(q.Wait, Forever)
-		return g.Ask(ctx, q)
-	}
-	return overLimit(ctx, time.Now(), g.Ask(ctx, q))
+	return byMode(g.Mode, err)
 }
 
 // overLimit returns the denial of a request that was over its limit at first, and whose context ended
 // while it waited, unless its client has gone.
-func overLimit(ctx context.Context, asked time.Time, a Answer) Answer {
+func overLimit(ctx context.Context, begin time.Time, a Answer) Answer {
 	if a.Result != limit.Canceled || a.Decision.RetryAfter <= 0 || errors.Is(ctx.Err(), context.Canceled) {
 		return a
 	}
 	a.Result = limit.Rejected
-	a.Decision.RetryAfter = max(1, a.Decision.RetryAfter-time.Since(asked))
+	a.Decision.RetryAfter = max(1, a.Decision.RetryAfter-time.Since(begin))
 	return a
 }
-
-// Passes reports whether the request proceeds.
-func (d *Decided) Passes() bool { return d.Shadow || Passes(d.Result) }
 
 // NotSent returns the error of an outgoing request that was refused. It wraps the error of the
 // middleware, and the reason if there is one.
@@ -131,4 +135,98 @@ func (d *Decided) NotSent(err error) error {
 		return fmt.Errorf("%w: limiter %q: not enough permits (%d) in time, but in %v", err, d.Limiter, d.Cost, seconds)
 	}
 	return fmt.Errorf("%w: limiter %q: not enough permits (%d) in time", err, d.Limiter, d.Cost)
+}
+
+// Visit is a request that a middleware has decided, and the context of the handler that gets it: that of
+// an admitted request, or of a refusal. R is a request of its protocol: a gRPC server may be a handler of
+// HTTP.
+type Visit[R any] struct {
+	context.Context
+	gate    *Gate[R]
+	decided *Decided
+	settled atomic.Int64 // the final cost, or one of the two constants below 0
+}
+
+const (
+	unsettled = -1
+	over      = -2 // the handler has returned
+)
+
+type visitKey[R any] struct{}
+
+// Visit returns the visit of a request.
+func (g *Gate[R]) Visit(ctx context.Context, d *Decided) *Visit[R] {
+	v := &Visit[R]{Context: ctx, gate: g, decided: d}
+	v.settled.Store(unsettled)
+	return v
+}
+
+// Value returns the visit itself for its key.
+func (v *Visit[R]) Value(key any) any {
+	if key == (visitKey[R]{}) {
+		return v
+	}
+	return v.Context.Value(key)
+}
+
+// OutcomeOf returns the Outcome of the innermost visit of a context, false for none.
+func OutcomeOf[R any](ctx context.Context) (limit.Outcome, bool) {
+	v, ok := ctx.Value(visitKey[R]{}).(*Visit[R])
+	if !ok {
+		return limit.Outcome{}, false
+	}
+	return v.decided.Outcome, true
+}
+
+// SettleIn sets the final cost of the innermost visit of a context. It does nothing for a request that
+// has taken no permits. Errors begin with the name of the package.
+func SettleIn[R any](ctx context.Context, pkg string, cost int64) error {
+	v, _ := ctx.Value(visitKey[R]{}).(*Visit[R])
+	if err := v.settle(cost); err != nil {
+		return fmt.Errorf("%s: %w", pkg, err)
+	}
+	return nil
+}
+
+func (v *Visit[R]) settle(cost int64) error {
+	if cost < 0 {
+		return fmt.Errorf("%w: a cost of %d to settle, want 0 or more", rratelimiter.ErrInvalidPermits, cost)
+	}
+	if v == nil || v.decided.Result != limit.Acquired {
+		return nil
+	}
+	d := v.decided
+	taken := d.Request.Permits
+	if cost-taken > maxPermits {
+		return fmt.Errorf("%w: a cost of %d to settle: at most 2^53 more permits can be charged",
+			rratelimiter.ErrInvalidPermits, cost)
+	}
+	if !d.settles(d.Request, cost) {
+		return fmt.Errorf("a limiter of type %T has taken %d permits and cannot settle for %d: %w", d.Request.Limiter,
+			taken, cost, errors.ErrUnsupported)
+	}
+	for {
+		before := v.settled.Load()
+		if before == over {
+			return errors.New("Settle after the handler has returned")
+		}
+		if v.settled.CompareAndSwap(before, cost) {
+			return nil
+		}
+	}
+}
+
+// End settles the final cost of a request after its handler has returned. status is that of the
+// response, 0 if it is unknown.
+func (v *Visit[R]) End(r R, status int) {
+	cost := v.settled.Swap(over)
+	if cost == unsettled && status > 0 && v.gate.Refunds != nil && v.gate.Refunds(status) {
+		cost = 0
+	}
+	if cost < 0 {
+		return
+	}
+	if err := v.gate.guard.Settle(v.Context, v.decided.Request, v.decided.Answer, cost); err != nil && v.gate.Unsettled != nil {
+		v.gate.Unsettled(r, err)
+	}
 }

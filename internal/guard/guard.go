@@ -1,5 +1,6 @@
-// Package guard is the common part of the HTTP and gRPC middleware. It decides requests while Redis
-// fails, detects when an outage begins and ends, and names clients and policies.
+// Package guard decides requests while Redis may fail: for the middleware of HTTP and gRPC, package
+// fallback, the rules and the rate limit service of Envoy. It detects when an outage begins and ends, and
+// names clients and policies.
 //
 // # Outages
 //
@@ -17,50 +18,72 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
-// Limiter is a limiter of requests. A guard also uses these methods, if present: TakeEach,
-// TryAcquireWithin, Acquire, Release, Charge, Peek, AvailablePermits, Pause, Policies and Unwrap.
-type Limiter = limit.Joinable
-
-// Guard decides the requests of one Middleware or interceptor. It is safe for concurrent use.
+// Guard decides requests. Its state is whether each node of Redis is up, the permits granted without
+// Redis, and the number of waiters. It is safe for concurrent use.
 type Guard struct {
-	mode       limit.FailureMode
-	deadline   time.Duration
-	maxWaiting int64 // 0 for no bound
-	*Shared
+	deadlines atomic.Int64 // nanoseconds: of calls and probes
+	reports   *reports
+	breakers  sync.Map // node to *breaker
+	local     buckets
+	waiting   atomic.Int64
 }
+
+// Changed is the callback of an outage: with the address of its node, "" if that is unknown, and with
+// the error that began it.
+type Changed = func(node string, up bool, err error)
+
+// New returns a guard. Its callback may be nil. It receives each change of the state of a node in
+// order. No lock is held. The request that observes the change calls it, or the prober at the end of an
+// outage.
+func New(deadline time.Duration, changed Changed) *Guard {
+	g := &Guard{reports: &reports{changed: changed}, local: buckets{clock: clock{time.Now()}}}
+	g.SetDeadline(deadline)
+	return g
+}
+
+// SetDeadline sets the deadline of calls and probes.
+func (g *Guard) SetDeadline(d time.Duration) { g.deadlines.Store(int64(d)) }
+
+func (g *Guard) deadline() time.Duration { return time.Duration(g.deadlines.Load()) }
 
 // Request is a request for permits of a limiter.
 type Request struct {
-	Limiter  Limiter
-	Policies []limit.Policy // of the limiter, if they are known
-	Each     bool           // the Answer has the decision of each policy, even of one alone
-	Permits  int64          // at least 1
-	Wait     time.Duration  // the longest wait in place of a denial; 0 for none, or Forever
-	Pauses   *Pauses        // of outgoing calls: none is granted during one; or nil
+	Limiter    Limiter
+	Policies   []limit.Policy // of the limiter, if they are known
+	Each       bool           // the Answer has the decision of each policy, even of one alone
+	Permits    int64          // at least 1
+	Mode       limit.FailureMode
+	Wait       time.Duration // the longest wait in place of a denial; 0 for none, or Forever
+	MaxWaiting int           // bounds the requests that wait at once; 0 for no bound
+	Pauses     *Pauses       // of outgoing calls: none is granted during one; or nil
 }
 
 // Answer is the result of a request, and its reasons. A Guard sets Result, Local, Decision, Each and
 // Err of the Outcome.
 type Answer struct {
 	limit.Outcome
-	Waited bool // for its permits: the numbers are older than the wait
+	Waited  bool            // for its permits: the numbers are older than the wait
+	Receipt receipt.Receipt // of the permits, if Result is Acquired
 
-	receipt    receipt.Receipt // of the permits that Redis granted
-	fromMemory bool            // decided by a lease or a denial cache
-	paused     bool            // denied by a pause that a server asked for
-	shares     []bucket        // if Local: each after the grant
+	fromMemory bool // decided by a lease or a denial cache
+	paused     bool // denied by a pause that a server asked for
 }
 
-// Passes reports whether a request of a result proceeds.
-func Passes(r limit.Result) bool { return r == limit.Acquired || r == limit.FailedOpen }
+// Passes reports whether the request proceeds.
+func (a Answer) Passes() bool {
+	return a.Shadow || a.Result == limit.Acquired || a.Result == limit.FailedOpen
+}
 
 // RetryAfter returns the time after which a retry of a refused request may succeed, 0 for never.
 func (a Answer) RetryAfter() time.Duration {
@@ -86,67 +109,75 @@ func answer(r limit.Result, err error) (a Answer) {
 	return a
 }
 
-// byMode answers a request whose key or limiter is unknown. Local is Closed for it, since no bucket
-// belongs to it. So is Open for a mistake of the program.
-func (g *Guard) byMode(err error) Answer {
-	if g.mode == limit.Open && !IsMistake(err) {
-		return answer(limit.FailedOpen, err)
+// Ask decides a request. If it is denied, it waits for its permits as long as it may.
+func (g *Guard) Ask(ctx context.Context, q Request) Answer {
+	if q.Wait == 0 {
+		return g.try(ctx, q)
 	}
-	return answer(limit.FailedClosed, err)
+	return g.askAndWait(ctx, q)
 }
 
 // try decides a request without a denial to wait for: by a pause, by Redis, or without it by the mode.
 func (g *Guard) try(ctx context.Context, q Request) (a Answer) {
 	b := g.breakerOf(q.Limiter)
-	if left := q.pauseLeft(!b.isDown()); left > 0 {
-		return pausedFor(left)
+	if q.Pauses != nil {
+		if left := q.Pauses.left(q.Limiter.Name(), !b.down.Load()); left > 0 {
+			return pausedFor(left)
+		}
 	}
-	g.local.tidy()
-	if !b.allows(ctx, q.Limiter) {
+	if g.local.clean.Load() != 0 {
+		g.local.tidy()
+	}
+	if b.down.Load() && !b.allows(ctx, q.Limiter) {
 		return g.withoutRedis(q, b.downError(q.Limiter))
 	}
 	a, late, err := g.take(ctx, q)
-	switch {
-	case err != nil:
+	if err != nil {
 		return g.afterError(ctx, b, q, a, late, err)
-	case a.Decision.Allowed:
-		return b.granted(a)
-	case !a.fromMemory:
-		b.recordAnswer(ctx, q.Limiter)
-	case b.isDown():
-		b.verify(ctx, q.Limiter)
 	}
-	a.Result = limit.Rejected
-	return a
+	return b.answered(ctx, q.Limiter, a)
 }
 
 // take takes permits with one call. A request that waits without a bound joins the line of its limiter
 // at once, and so overtakes no other. Its numbers are unknown. With late, no permits are free before the
 // deadline of ctx.
 func (g *Guard) take(ctx context.Context, q Request) (a Answer, late bool, err error) {
-	if l, ok := q.Limiter.(waiter); ok && q.Wait == Forever && g.maxWaiting == 0 {
-		return join(ctx, l, q.Permits, g.deadline)
+	if q.Wait == Forever && q.MaxWaiting == 0 && hasLine(q.Limiter) {
+		return join(ctx, q, g.deadline())
 	}
-	ctx, stop := context.WithTimeout(ctx, g.deadline)
+	ctx, stop := context.WithTimeout(ctx, g.deadline())
 	defer stop()
-	slot := receipt.Collect(ctx)
-	defer func() { a.receipt, a.fromMemory = slot.Of(q.Permits), slot.FromMemory() }()
-	if l, ok := q.Limiter.(interface {
-		TakeEach(ctx context.Context, permits int64) ([]rratelimiter.Decision, error)
-	}); ok && (q.Each || len(q.Policies) > 1) {
-		if a.Each, err = l.TakeEach(slot, q.Permits); err == nil {
-			a.Decision = combine(a.Each)
-		}
+	each := q.Each || len(q.Policies) > 1
+	h := handleOf(q.Limiter)
+	if h == nil {
+		a, err = takeFrom(ctx, q, each)
 		return a, false, err
 	}
-	a.Decision, err = q.Limiter.Take(slot, q.Permits)
+	var r engine.Result
+	err = h.Try(ctx, engine.Ask{Permits: q.Permits, Detail: true, Each: each, Receipt: true}, &r)
+	a.Decision, a.fromMemory = rratelimiter.Decision(r.Answer), r.From != engine.FromRedis
+	if r.Parts != nil {
+		a.Each = make([]rratelimiter.Decision, len(r.Parts))
+		for i, part := range r.Parts {
+			a.Each[i] = rratelimiter.Decision(part)
+		}
+	}
+	a.Receipt = receipt.Receipt{Permits: q.Permits, Refund: r.Refund}
 	return a, false, err
 }
 
-// granted answers a request that has its permits.
-func (b *breaker) granted(a Answer) Answer {
-	if a.Result = limit.Acquired; !a.fromMemory {
-		b.recordGrant()
+// answered records the answer to a request, and sets its result.
+func (b *breaker) answered(ctx context.Context, l Limiter, a Answer) Answer {
+	if a.Decision.Allowed {
+		if a.Result = limit.Acquired; !a.fromMemory {
+			b.recordGrant()
+		}
+		return a
+	}
+	if a.Result = limit.Rejected; !a.fromMemory {
+		b.recordAnswer(ctx, l)
+	} else if b.down.Load() {
+		b.verify(ctx, l)
 	}
 	return a
 }
@@ -169,7 +200,7 @@ func (g *Guard) afterError(ctx context.Context, b *breaker, q Request, a Answer,
 	err = b.explain(q.Limiter, err)
 	b.recordError(ctx, q.Limiter, err)
 	if IsMistake(err) {
-		return g.byMode(err)
+		return byMode(q.Mode, err)
 	}
 	return g.withoutRedis(q, err)
 }
@@ -177,7 +208,7 @@ func (g *Guard) afterError(ctx context.Context, b *breaker, q Request, a Answer,
 // withoutRedis decides a request by the mode. A request that Redis would never grant is refused.
 func (g *Guard) withoutRedis(q Request, err error) Answer {
 	if mistake := CheckLimiter(q.Limiter); mistake != nil {
-		return g.byMode(mistake)
+		return byMode(q.Mode, mistake)
 	}
 	policies := q.Policies
 	if l, exact := unwrap(q.Limiter).(*limit.Limiter); exact && len(policies) == 0 {
@@ -189,11 +220,56 @@ func (g *Guard) withoutRedis(q Request, err error) Answer {
 				rratelimiter.ErrPermitsExceedRate, q.Permits, q.Limiter.Name(), d.Most))
 		}
 	}
-	if share := float64(g.mode); share > 0 {
+	if share := float64(q.Mode); share > 0 {
 		if a, ok := g.local.take(q, share); ok {
 			a.Err = err
 			return a
 		}
 	}
-	return g.byMode(err)
+	return byMode(q.Mode, err)
+}
+
+// byMode answers a request whose key or limiter is unknown. Local is Closed for it, since no bucket
+// belongs to it. So is Open for a mistake of the program.
+func byMode(mode limit.FailureMode, err error) Answer {
+	if mode == limit.Open && !IsMistake(err) {
+		return answer(limit.FailedOpen, err)
+	}
+	return answer(limit.FailedClosed, err)
+}
+
+// Settle changes the permits that a granted request has taken to its final cost. It has the guard's
+// deadline, even if ctx has ended.
+func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) error {
+	switch {
+	case a.Result != limit.Acquired || cost == q.Permits:
+		return nil
+	case a.Local:
+		return a.Receipt.Settle(ctx, cost, "", nil)
+	}
+	b := g.breakerOf(q.Limiter)
+	if b.down.Load() {
+		return b.downError(q.Limiter)
+	}
+	limited, stop := context.WithTimeout(context.WithoutCancel(ctx), g.deadline())
+	defer stop()
+	err := a.Receipt.Settle(limited, cost, "", chargeOf(q.Limiter))
+	if err != nil {
+		err = b.explain(q.Limiter, err)
+		b.recordError(ctx, q.Limiter, err)
+	} else {
+		b.recordGrant()
+	}
+	return err
+}
+
+// settles reports whether the cost of a granted request can be changed to a final one.
+func (a Answer) settles(q Request, cost int64) bool {
+	switch {
+	case cost == q.Permits || a.Local:
+		return true
+	case cost > q.Permits:
+		return chargeOf(q.Limiter) != nil
+	}
+	return a.Receipt.Refund != nil
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rratelimiter/rratelimiter"
-	"github.com/rratelimiter/rratelimiter/internal/receipt"
+	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -30,7 +31,6 @@ func (r *redis) Name() string { return "name" }
 
 func (r *redis) Take(ctx context.Context, _ int64) (rratelimiter.Decision, error) {
 	if r.denies.Load() {
-		receipt.SlotOf(ctx).SetFromMemory()
 		return rratelimiter.Decision{Limit: 10, RetryAfter: time.Minute}, nil
 	}
 	r.asked.Add(1)
@@ -53,6 +53,38 @@ func (r *redis) answer(ctx context.Context) error {
 	return nil
 }
 
+// modal is a guard whose requests have a mode.
+type modal struct {
+	*Guard
+	mode limit.FailureMode
+}
+
+func withMode(mode limit.FailureMode, deadline time.Duration, changed Changed) modal {
+	return modal{New(deadline, changed), mode}
+}
+
+func (g modal) Ask(ctx context.Context, q Request) Answer {
+	q.Mode = g.mode
+	return g.Guard.Ask(ctx, q)
+}
+
+// remembers is a limiter of this module, whose denials are from memory.
+type remembers struct {
+	*redis
+	inside.Handle
+}
+
+func (r remembers) Try(ctx context.Context, ask engine.Ask, result *engine.Result) error {
+	if r.denies.Load() {
+		result.From = engine.FromMemory
+	}
+	d, err := r.Take(ctx, ask.Permits)
+	result.Answer = engine.Answer(d)
+	return err
+}
+
+func (remembers) Node() (*engine.Engine, string, bool) { return nil, "", false }
+
 const deadline = 100 * time.Millisecond
 
 type takes func(ctx context.Context) (rratelimiter.Decision, error)
@@ -67,17 +99,17 @@ func TestGuard_CallersLeave_ProbeFindsOut(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r, reports := new(redis), new(recorder)
 			r.hangs.Store(true)
-			g := New(limit.Open, deadline, reports.changed)
+			g := withMode(limit.Open, deadline, reports.changed)
 			ctx, cancel := context.WithTimeout(t.Context(), deadline/2)
 			defer cancel()
 			// Redis recovers before the probe, which begins as the caller leaves.
 			time.AfterFunc(deadline/4, func() { r.hangs.Store(hangs) })
 			a := g.Ask(ctx, Request{Limiter: r, Permits: 1})
 			assert.Equal(t, limit.Canceled, a.Result)
-			assert.False(t, g.breakerOf(nil).isDown())
+			assert.False(t, g.breakerOf(nil).down.Load())
 			time.Sleep(deadline)
 			synctest.Wait()
-			assert.Equal(t, hangs, g.breakerOf(nil).isDown())
+			assert.Equal(t, hangs, g.breakerOf(nil).down.Load())
 			r.hangs.Store(false)
 			time.Sleep(3 * deadline)
 			synctest.Wait()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,8 +15,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
-	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -29,21 +28,16 @@ type node struct {
 
 // nodeOf returns the node that a limiter's calls go to. With moved, a failover of a second ago counts.
 func nodeOf(l Limiter, moved bool) node {
-	g, key, ok := inside.NodeOf(unwrap(l))
-	if !ok {
-		return node{}
+	h := handleOf(l)
+	if h == nil {
+		h = handleOf(unwrap(l))
 	}
-	return node{g, g.Node(key, moved)}
-}
-
-// Wrapper is a limiter that calls another one.
-type Wrapper interface{ Unwrap() Limiter }
-
-func unwrap(l Limiter) Limiter {
-	if w, ok := l.(Wrapper); ok {
-		return w.Unwrap()
+	if h != nil {
+		if g, key, ok := h.Node(); ok {
+			return node{g, g.Node(key, moved)}
+		}
 	}
-	return l
+	return node{}
 }
 
 // address returns the address of the node, "" if it is unknown.
@@ -63,13 +57,13 @@ func (n node) String() string {
 }
 
 // breakerOf returns the breaker of a limiter's node.
-func (s *Shared) breakerOf(l Limiter) *breaker {
+func (g *Guard) breakerOf(l Limiter) *breaker {
 	on := nodeOf(l, false)
-	if b, ok := s.breakers.Load(on); ok {
+	if b, ok := g.breakers.Load(on); ok {
 		return b.(*breaker) //nolint:errcheck,forcetypeassert // nothing else is there
 	}
-	b, _ := s.breakers.LoadOrStore(on, &breaker{clock: clock{time.Now()}, node: on, deadlines: &s.deadline,
-		reports: s.reports})
+	b, _ := g.breakers.LoadOrStore(on, &breaker{clock: clock{time.Now()}, node: on, deadlines: &g.deadlines,
+		reports: g.reports})
 	return b.(*breaker) //nolint:errcheck,forcetypeassert // nothing else is there
 }
 
@@ -78,7 +72,7 @@ func (s *Shared) breakerOf(l Limiter) *breaker {
 type breaker struct {
 	clock
 	node      node
-	deadlines *atomic.Int64 // of [Shared]
+	deadlines *atomic.Int64 // of the Guard
 	reports   *reports
 
 	down       atomic.Bool
@@ -107,8 +101,6 @@ type clock struct{ start time.Time }
 func (c clock) now() int64 { return int64(time.Since(c.start)) + 1 }
 
 func (b *breaker) deadline() time.Duration { return time.Duration(b.deadlines.Load()) }
-
-func (b *breaker) isDown() bool { return b.down.Load() }
 
 // allows reports whether a request may ask Redis. While Redis is down, only the prober asks. If it has
 // ended, or is stuck in a call, one request asks as well.
@@ -383,9 +375,7 @@ func (b *breaker) observe(on target, err error) {
 	}
 }
 
-// ask asks whether Redis can grant. For a limiter of this library it writes a key, see [redisx.Probe]. Of
-// another type it calls Peek or AvailablePermits; without these, it takes a permit, and releases it if
-// possible. A panic of the limiter becomes an error.
+// ask probes Redis. A panic of the limiter becomes an error.
 func (b *breaker) ask(on target) (err error) {
 	ctx, cancel := context.WithTimeout(on.ctx, b.deadline())
 	defer cancel()
@@ -394,25 +384,97 @@ func (b *breaker) ask(on target) (err error) {
 			err = fmt.Errorf("rratelimiter: a probe of Redis panicked: %v", reason)
 		}
 	}()
-	l := unwrap(on.limiter)
-	if g, key, known := inside.NodeOf(l); known {
-		return redisx.Probe(ctx, g.Redis(), key)
+	return probe(ctx, on.limiter)
+}
+
+// reports calls a callback for each change of the state of a node, one at a time and in order.
+type reports struct {
+	changed func(node string, up bool, err error) // may be nil
+
+	mu      sync.Mutex
+	changes []change
+	running bool
+}
+
+type change struct {
+	node string
+	up   bool
+	err  error
+}
+
+// add queues a change.
+func (r *reports) add(c change) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.changed != nil {
+		r.changes = append(r.changes, c)
 	}
-	switch l := l.(type) {
-	case interface {
-		Peek(ctx context.Context) ([]rratelimiter.Decision, error)
-	}:
-		_, err = l.Peek(ctx)
-	case interface {
-		AvailablePermits(ctx context.Context) (int64, error)
-	}:
-		_, err = l.AvailablePermits(ctx)
-	default:
-		var d rratelimiter.Decision
-		slot := receipt.Collect(ctx)
-		if d, err = l.Take(slot, 1); err == nil && d.Allowed {
-			_ = settle(ctx, l, slot.Of(1), -1) // without Release the permit stays taken
-		}
+}
+
+// run reports the queued changes, unless another goroutine does.
+func (r *reports) run() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.runLocked()
+}
+
+// runLocked calls the callback for all changes, even if it panics. The lock is held, but not during
+// the callback.
+func (r *reports) runLocked() {
+	if r.running || len(r.changes) == 0 {
+		return
 	}
-	return err
+	next := r.changes[0]
+	r.changes, r.running = r.changes[1:], true
+	defer func() {
+		r.mu.Lock()
+		r.running = false
+		r.runLocked()
+	}()
+	r.mu.Unlock()
+	r.changed(next.node, next.up, next.err)
+}
+
+// FailureLog logs the outages of nodes of Redis, and requests that cannot be decided for another
+// cause, such as a key of another type.
+type FailureLog struct {
+	Log              *slog.Logger
+	Up, Down, Failed string // the lines
+
+	mu   sync.Mutex
+	down int       // nodes
+	last time.Time // of a line Failed
+}
+
+// failureInterval is the time between two lines about requests.
+const failureInterval = 30 * time.Second
+
+// RedisChanged logs the begin or the end of an outage.
+func (l *FailureLog) RedisChanged(node string, up bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if up {
+		l.down--
+		l.Log.Info(l.Up, "node", node)
+		return
+	}
+	l.down++
+	var failed *callError
+	if errors.As(err, &failed) {
+		err = failed.err // the limiter is that of any customer
+	}
+	l.Log.Error(l.Down, "node", node, "error", err)
+}
+
+// RequestFailed logs a request that cannot be decided, unless an outage is the cause.
+func (l *FailureLog) RequestFailed(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.down > 0 && statusOf(err) == callFailed {
+		return
+	}
+	if now := time.Now(); now.Sub(l.last) >= failureInterval {
+		l.last = now
+		l.Log.Error(l.Failed, "error", err)
+	}
 }

@@ -3,8 +3,12 @@ package guard
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // Name returns the name of the limiter of a key, under a name that all keys of a middleware share.
@@ -75,4 +79,93 @@ func Combine(caller string, n int, key func(i int) (string, error)) (string, err
 		}
 	}
 	return Join(keys...), nil
+}
+
+// Each returns a function that opens the limiter of a key, with a description of the policies that
+// all keys share. It panics if every call would fail, and sends nothing to Redis. An empty key is an
+// error, so that requests never share a limiter by accident. Texts begin with the call and its name.
+func Each(call string, client *rratelimiter.Client, name string, policies []limit.Policy,
+) func(key string) (Limiter, error) {
+	d := Describe(policies...)
+	limiters := limit.NewKeyed(client, name, d.Policies...)
+	if err := CheckLimiter(limiters.Limiter("key")); err != nil {
+		panic(fmt.Sprintf("%s: %v", call, err))
+	}
+	return func(key string) (Limiter, error) {
+		if key == "" {
+			return nil, fmt.Errorf("%s: the key is empty", call)
+		}
+		return d.Of(limiters.Limiter(Key(key))), nil
+	}
+}
+
+// EachRedisson returns a function that opens the limiter of a key in Redisson's layout, whose name is
+// the prefix and the key. A rate without a KeepAlive is invalid, since Redis would keep every key for
+// ever. Otherwise it is as Each.
+func EachRedisson(call string, client *rratelimiter.Client, prefix string, rate rratelimiter.Rate,
+) func(key string) (Limiter, error) {
+	initial := rratelimiter.InitialRate(rate)
+	var err error
+	switch {
+	case client == nil:
+		err = rratelimiter.ErrNoClient
+	case prefix == "":
+		err = fmt.Errorf("%w: the prefix is empty", rratelimiter.ErrInvalidName)
+	case rate.KeepAlive == 0:
+		err = fmt.Errorf("%w: without a KeepAlive, the limiters of all keys stay for ever", rratelimiter.ErrInvalidRate)
+	default:
+		err = CheckLimiter(client.Limiter(prefix+"key", initial))
+	}
+	if err != nil {
+		panic(fmt.Sprintf("%s: %v", call, err))
+	}
+	return func(key string) (Limiter, error) {
+		if key == "" {
+			return nil, fmt.Errorf("%s: the key is empty", call)
+		}
+		if len(key) > longestShared {
+			return nil, Invalidf("%s: the key has %d bytes, want at most %d", call, len(key), longestShared)
+		}
+		return client.Limiter(prefix+key, initial), nil
+	}
+}
+
+// longestShared is the largest number of bytes of a key in Redisson's layout, which has no hash in place
+// of a long key. A client may send a key of a MB, which Redis would keep.
+const longestShared = 8 << 10
+
+// Invalidf returns an error that describes what a request lacks, and that is [limit.ErrInvalidRequest].
+func Invalidf(format string, values ...any) error {
+	return &invalidError{fmt.Sprintf(format, values...), ""}
+}
+
+// Lackingf is Invalidf for a request that lacks a header or metadata, which its client may learn.
+func Lackingf(field, format string, values ...any) error {
+	return &invalidError{fmt.Sprintf(format, values...), field}
+}
+
+// LackOf returns the header or metadata that a request lacks, "" if the error is about none.
+func LackOf(err error) string {
+	var invalid *invalidError
+	if errors.As(err, &invalid) {
+		return invalid.field
+	}
+	return ""
+}
+
+type invalidError struct {
+	text  string
+	field string // that the request lacks; not its value
+}
+
+func (e *invalidError) Error() string { return e.text }
+func (e *invalidError) Unwrap() error { return limit.ErrInvalidRequest }
+
+// Exempt reports whether a full method of gRPC, as "/grpc.health.v1.Health/Check", is limited only on
+// demand: health checks and reflection.
+func Exempt(method string) bool {
+	service := strings.TrimPrefix(method, "/")
+	service = service[:max(0, strings.LastIndexByte(service, '/'))]
+	return service == "grpc.health.v1.Health" ||
+		strings.HasPrefix(service, "grpc.reflection.") && strings.HasSuffix(service, ".ServerReflection")
 }

@@ -23,7 +23,7 @@ func outage(t *testing.T, test func(client *rratelimiter.Client, ask func(Reques
 	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 		client := rratelimiter.New(f.Conn)
 		f.Redis.SetError("LOADING")
-		g := New(1, deadline, nil)
+		g := withMode(1, deadline, nil)
 		test(client, func(q Request) Answer {
 			q.Permits = max(1, q.Permits)
 			return g.Ask(t.Context(), q)

@@ -33,7 +33,7 @@ func TestGuard_OneMasterHangs_OthersDecide(t *testing.T) {
 			t.Run(fmt.Sprint(name, " ", mode), func(t *testing.T) {
 				redistest.RunTwoMasters(t, func(c *redistest.Cluster) {
 					client, changes := rratelimiter.New(c.Conn), new(recorder)
-					g := New(mode, deadline, changes.changed)
+					g := withMode(mode, deadline, changes.changed)
 					minute := limit.FixedWindow{Permits: 1_000_000, Interval: time.Minute}
 					ask := func(name string) Answer {
 						l := limit.New(client, name, minute)
@@ -85,7 +85,7 @@ func TestGuard_OneMasterHangs_OthersDecide(t *testing.T) {
 func TestGuard_AnotherMasterTakesOver_OutageEndsOnceCallsGoThere(t *testing.T) {
 	redistest.RunTwoMasters(t, func(c *redistest.Cluster) {
 		client, changes := rratelimiter.New(c.Conn), new(recorder)
-		g := New(limit.Open, deadline, func(node string, up bool, err error) {
+		g := withMode(limit.Open, deadline, func(node string, up bool, err error) {
 			changes.changed(node, up, err)
 			if up {
 				panic("a callback")
@@ -120,10 +120,10 @@ func TestGuard_SlotsAreUnknown_OneMasterHangs_OthersDecide(t *testing.T) {
 	redistest.RunTwoMasters(t, func(c *redistest.Cluster) {
 		c.Serve()
 		client := rratelimiter.New(c.Conn)
-		g := NewShared(deadline, nil).Guard(limit.Open, 9)
+		g := withMode(limit.Open, deadline, nil)
 		ask := func(ctx context.Context, name string, wait time.Duration) Answer {
 			l := limit.New(client, name, limit.FixedWindow{Permits: 100, Interval: time.Hour})
-			return g.Ask(ctx, Request{Limiter: l, Permits: 100, Wait: wait})
+			return g.Ask(ctx, Request{Limiter: l, Permits: 100, Wait: wait, MaxWaiting: 9})
 		}
 		require.Equal(c, limit.Acquired, ask(c.Context(), onNodeB, 0).Result)
 		var ended time.Time
@@ -158,7 +158,7 @@ func TestGuard_ErrorReplies_AreAnswers(t *testing.T) {
 	} {
 		redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 			client, changes := rratelimiter.New(f.Conn), new(recorder)
-			g := New(limit.Closed, deadline, changes.changed)
+			g := withMode(limit.Closed, deadline, changes.changed)
 			f.Redis.Server().SetPreHook(func(peer *server.Peer, command string, args ...string) bool {
 				bad := strings.Contains(fmt.Sprint(args), ":probe") || strings.Contains(fmt.Sprint(args), "{bad}")
 				if bad {
@@ -184,7 +184,7 @@ func TestGuard_ErrorReplies_AreAnswers(t *testing.T) {
 func TestGuard_ProbeIsRefused_OutageEnds(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 		client, changes := rratelimiter.New(f.Conn), new(recorder)
-		g := New(limit.Open, deadline, changes.changed)
+		g := withMode(limit.Open, deadline, changes.changed)
 		l := limit.New(client, "name", limit.FixedWindow{Permits: 9, Interval: time.Hour})
 		q := Request{Limiter: l, Permits: 1}
 		f.Redis.Server().SetPreHook(func(peer *server.Peer, command string, args ...string) bool {
@@ -213,7 +213,7 @@ func TestGuard_WritesFail_OutageLasts(t *testing.T) {
 	} {
 		redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
 			client, changes := rratelimiter.New(f.Conn), new(recorder)
-			g := New(limit.Open, deadline, changes.changed)
+			g := withMode(limit.Open, deadline, changes.changed)
 			l := limit.New(client, "name", limit.FixedWindow{Permits: 9, Interval: time.Hour})
 			q := Request{Limiter: l, Permits: 1}
 			var last atomic.Value // the SHA of the script that was called last
@@ -279,7 +279,7 @@ func TestGuard_StartWithoutRedis_ReportsOneNode(t *testing.T) {
 	t.Cleanup(unready.Close)
 	changes := new(recorder)
 	limiter := limit.New(rratelimiter.New(unready), "a", limit.FixedWindow{Permits: 5, Interval: time.Hour})
-	g := New(limit.Open, deadline, changes.changed)
+	g := withMode(limit.Open, deadline, changes.changed)
 	require.Equal(t, limit.FailedOpen, g.Ask(t.Context(), Request{Limiter: limiter, Permits: 1}).Result)
 	unready.reached.Store(true)
 	require.NoError(t, memory.StartAddr(address))

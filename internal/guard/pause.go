@@ -69,7 +69,8 @@ func (p *Pauses) share(name string, until time.Time) {
 	}
 }
 
-// left returns the rest of a name's pause. A pause that Redis has counts only without Redis.
+// left returns the rest of a name's pause. A pause that Redis has counts only without redis, which denies
+// it by itself.
 func (p *Pauses) left(name string, redis bool) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,13 +127,4 @@ func mostOf(l Limiter) time.Duration {
 		return longestPause
 	}
 	return most
-}
-
-// pauseLeft returns the rest of the pause of a request. redis is whether Redis decides the request,
-// which denies the pauses that it has itself.
-func (q *Request) pauseLeft(redis bool) time.Duration {
-	if q.Pauses == nil {
-		return 0
-	}
-	return q.Pauses.left(q.Limiter.Name(), redis)
 }

@@ -45,7 +45,7 @@ func TestPauses_BeginInAnOutage_Hold(t *testing.T) {
 		r, begin := new(redis), time.Now()
 		r.hangs.Store(true)
 		time.AfterFunc(deadline/2, func() { p.Add(r.Name(), time.Second) })
-		a := New(limit.Open, deadline, nil).Ask(t.Context(), Request{Limiter: r, Permits: 1, Wait: Forever, Pauses: &p})
+		a := withMode(limit.Open, deadline, nil).Ask(t.Context(), Request{Limiter: r, Permits: 1, Wait: Forever, Pauses: &p})
 		assert.Equal(t, limit.FailedOpen, a.Result)
 		assert.GreaterOrEqual(t, time.Since(begin), deadline/2+time.Second)
 		r.hangs.Store(false)
@@ -72,10 +72,10 @@ func TestGate_CallsFailDuringAPause_NoneSpins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, s := new(pausable), NewSettings()
 		s.Mode, s.Deadline = limit.Open, deadline
-		g := NewGate(s, Hooks[int]{Choose: func(int) (Limiter, error) { return p, nil }}, true)
+		g := NewGate("", s, Hooks[int]{Choose: func(int) (Limiter, error) { return p, nil }}, true)
 		g.Pause(p, 10*time.Second)
 		synctest.Wait()
-		g.breakerOf(p).recordGrant()
+		g.guard.breakerOf(p).recordGrant()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		g.Decide(ctx, 1)

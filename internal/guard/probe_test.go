@@ -19,7 +19,7 @@ func TestGuard_ManyRequestsFail_OneProbeStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := new(redis)
 		r.hangs.Store(true)
-		g := New(limit.Open, deadline, nil)
+		g := withMode(limit.Open, deadline, nil)
 		var callers sync.WaitGroup
 		for range 10 {
 			callers.Go(func() { assert.Equal(t, limit.FailedOpen, g.Ask(t.Context(), Request{Limiter: r, Permits: 1}).Result) })
@@ -35,7 +35,7 @@ func TestGuard_ManyRequestsFail_OneProbeStarts(t *testing.T) {
 // Only one probe runs at a time, even if the limiter ignores its context.
 func TestGuard_ProbeOutlivesItsContext_NoOtherProbeStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := New(limit.Closed, deadline, nil)
+		g := withMode(limit.Closed, deadline, nil)
 		var asked, now, most atomic.Int64
 		slow := takes(func(context.Context) (rratelimiter.Decision, error) {
 			asked.Add(1)
@@ -60,7 +60,7 @@ func TestGuard_ProbeOutlivesItsContext_NoOtherProbeStarts(t *testing.T) {
 func TestGuard_ProbeIsStuck_RequestAsksInItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reports, release := new(recorder), make(chan bool)
-		g := New(limit.Closed, deadline, reports.changed)
+		g := withMode(limit.Closed, deadline, reports.changed)
 		var asked atomic.Int64
 		q := Request{Permits: 1, Limiter: takes(func(context.Context) (rratelimiter.Decision, error) {
 			switch asked.Add(1) {
@@ -87,7 +87,7 @@ func TestGuard_RareRequests_AskThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, reports := new(redis), new(recorder)
 		r.down.Store(true)
-		g := New(limit.Closed, deadline, reports.changed)
+		g := withMode(limit.Closed, deadline, reports.changed)
 		q := Request{Limiter: r, Permits: 1}
 		g.Ask(t.Context(), q)
 		time.Sleep(time.Second)
@@ -113,7 +113,7 @@ func TestGuard_BurstAfterSilence_OneAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := new(redis)
 		r.hangs.Store(true)
-		g := New(limit.Closed, deadline, nil)
+		g := withMode(limit.Closed, deadline, nil)
 		q := Request{Limiter: r, Permits: 1}
 		g.Ask(t.Context(), q)
 		time.Sleep(2 * probeIdle)
@@ -139,12 +139,12 @@ func TestGuard_LimiterWithoutPeek_GetsItsPermitBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := new(counter)
 		l.down.Store(true)
-		g := New(limit.Closed, deadline, nil)
+		g := withMode(limit.Closed, deadline, nil)
 		g.Ask(t.Context(), Request{Limiter: l, Permits: 5})
 		l.down.Store(false)
 		time.Sleep(deadline)
 		synctest.Wait()
-		assert.False(t, g.breakerOf(nil).isDown())
+		assert.False(t, g.breakerOf(nil).down.Load())
 		assert.Zero(t, l.taken.Load())
 	})
 }
@@ -173,7 +173,7 @@ func (c *counter) Release(_ context.Context, permits int64) error {
 // A probe that panics has failed.
 func TestGuard_ProbePanics_NextProbeAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := New(limit.Open, deadline, nil)
+		g := withMode(limit.Open, deadline, nil)
 		var asked atomic.Int64
 		g.Ask(t.Context(), Request{Permits: 1, Limiter: takes(func(context.Context) (rratelimiter.Decision, error) {
 			switch asked.Add(1) {
@@ -185,8 +185,8 @@ func TestGuard_ProbePanics_NextProbeAsks(t *testing.T) {
 			return rratelimiter.Decision{}, nil
 		})})
 		synctest.Wait()
-		assert.True(t, g.breakerOf(nil).isDown())
+		assert.True(t, g.breakerOf(nil).down.Load())
 		time.Sleep(2 * deadline)
-		assert.False(t, g.breakerOf(nil).isDown())
+		assert.False(t, g.breakerOf(nil).down.Load())
 	})
 }

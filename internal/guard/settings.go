@@ -1,10 +1,13 @@
 package guard
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
+	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -23,7 +26,7 @@ type Settings struct {
 	// handler settles. It may be nil.
 	Refunds func(status int) bool
 	Changed Changed
-	Sharing Sharing
+	Guard   *Guard // that several share; nil for one with this Deadline and Changed
 }
 
 // The defaults. The deadline is long enough for a healthy Redis on a busy host.
@@ -32,9 +35,17 @@ const (
 	defaultMaxWaiting = 1000 // of a server; a client has no bound
 )
 
+// NewGuard returns the guard with these settings.
+func (s *Settings) NewGuard() *Guard {
+	if s.Guard != nil {
+		return s.Guard
+	}
+	return New(s.Deadline, s.Changed)
+}
+
 // NewSettings returns the defaults.
 func NewSettings() Settings {
-	return Settings{Deadline: defaultDeadline, Sharing: NewShared, Spread: Spread{Random: rand.Int64N}}
+	return Settings{Deadline: defaultDeadline, Spread: Spread{Random: rand.Int64N}}
 }
 
 // Change is an option of a package above the middleware: it changes the settings. A struct with a Change
@@ -96,4 +107,71 @@ func Deadline(pkg string, d time.Duration) Change {
 		panic(fmt.Sprintf("%s: Deadline: the duration is not positive: %v", pkg, d))
 	}
 	return func(s *Settings) { s.Deadline = d }
+}
+
+// Spread adds a random part to the times after which clients retry, so that clients that were
+// refused at the same time do not return at the same time.
+type Spread struct {
+	Most   time.Duration       // 0 for none
+	Random func(n int64) int64 // returns a number from 0 to n-1
+}
+
+// Add returns a random time of at least after, and less than Most above it. A time of 0, which
+// means that no retry helps, stays 0.
+func (s Spread) Add(after time.Duration) time.Duration {
+	if s.Most <= 0 || after <= 0 {
+		return after
+	}
+	return max(after, after+time.Duration(s.Random(int64(s.Most)))) // the sum may overflow
+}
+
+// RoundUp returns d in whole units, rounded up.
+func RoundUp(d, unit time.Duration) int64 {
+	n := int64(d / unit)
+	if d%unit > 0 {
+		n++
+	}
+	return n
+}
+
+// CheckLimiter returns the error with which every call of a limiter fails. It sends nothing to Redis,
+// and returns no error of limiters of other types, which might.
+func CheckLimiter(l Limiter) error {
+	switch l := unwrap(l).(type) {
+	case *limit.Limiter, *rratelimiter.Limiter:
+		// A call whose context has ended reports invalid arguments first.
+		if _, err := l.Take(ended, 1); !errors.Is(err, context.Canceled) {
+			return err
+		}
+	}
+	return nil
+}
+
+var ended = func() context.Context {
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	return ctx
+}()
+
+// MustCheck panics if every call of a limiter fails. The text begins with the call.
+func MustCheck(call string, l Limiter) {
+	if IsNil(l) {
+		return
+	}
+	if err := CheckLimiter(l); err != nil {
+		panic(fmt.Sprintf("%s: %v", call, err))
+	}
+}
+
+// MustShare panics with a mode that is a share of the limit if the policies are unknown.
+func MustShare(call string, mode limit.FailureMode, l Limiter) {
+	if mode > 0 && !IsNil(l) && !hasShare(l) {
+		panic(fmt.Sprintf("%s: the policies of limiter %q are unknown: pass InitialRate to it, for Local", call, l.Name()))
+	}
+}
+
+// hasShare reports whether the policies of a limiter are known.
+func hasShare(l Limiter) bool {
+	keys, _ := sharesOf(Request{Limiter: l}, 1)
+	return keys != nil
 }

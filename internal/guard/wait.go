@@ -8,7 +8,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
-	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -19,43 +18,41 @@ const Forever time.Duration = -1
 // in a pause, asks Redis again.
 const localPoll = time.Second
 
-// waiter is a limiter with a line of its own, in which requests wait for permits.
-type waiter interface {
-	TryAcquireWithin(ctx context.Context, permits int64, timeout time.Duration) (bool, error)
-	Acquire(ctx context.Context, permits int64) error
-}
-
-// Ask decides a request. If it is denied, it waits for its permits as long as it may, in the line of its
-// limiter. If that has none, it asks again at the time of the next try.
-func (g *Guard) Ask(ctx context.Context, q Request) Answer {
-	line, hasLine := q.Limiter.(waiter)
-	end, counted := time.Now().Add(q.Wait), false
+// askAndWait decides a request that may wait. If it is denied, it waits in the line of its limiter. If that
+// has none, it asks again at the time of the next try.
+func (g *Guard) askAndWait(ctx context.Context, q Request) Answer {
+	begin, counted := time.Now(), false
 	a := g.try(ctx, q)
 	for {
-		if left := q.pauseLeft(a.Result == limit.Acquired && !a.Local); Passes(a.Result) && left > 0 {
-			// The pause began during the call or the wait, so the permit is too early: refund it. A permit
-			// that cannot be refunded is lost.
-			_ = g.Settle(ctx, q, a, 0)
-			a = pausedFor(left)
+		if q.Pauses != nil && a.Passes() {
+			if left := q.Pauses.left(q.Limiter.Name(), a.Result == limit.Acquired && !a.Local); left > 0 {
+				// The pause began during the call or the wait, so the permit is too early: refund it. A permit
+				// that cannot be refunded is lost.
+				_ = g.Settle(ctx, q, a, 0)
+				a = pausedFor(left)
+			}
 		}
-		after, left := a.Decision.RetryAfter, time.Until(end)
-		inLine := hasLine && a.Err == nil && !a.paused // Redis has denied it
-		if a.Result != limit.Rejected || q.Wait == 0 || q.Wait > 0 && after > left || after <= 0 && !inLine {
+		after, left := a.Decision.RetryAfter, q.Wait
+		if q.Wait > 0 {
+			left = q.Wait - time.Since(begin)
+		}
+		inLine := a.Err == nil && !a.paused && hasLine(q.Limiter) // Redis has denied it
+		if a.Result != limit.Rejected || q.Wait > 0 && after > left || after <= 0 && !inLine {
 			return a
 		}
 		if !counted {
-			if !g.enter() {
+			if !g.enter(q.MaxWaiting) {
 				a.Err = ErrTooManyWaiting
 				return a
 			}
-			defer g.leave()
+			defer g.waiting.Add(-1)
 			counted = true
 		}
 		if inLine {
 			if q.Wait > 0 {
-				q.Wait = max(1, left)
+				left = max(1, left)
 			}
-			if a = g.wait(ctx, q, a, line); a.Result == limit.Rejected && !a.Local {
+			if a = g.waitInLine(ctx, q, a, left); a.Result == limit.Rejected && !a.Local {
 				return a
 			}
 			continue
@@ -69,17 +66,31 @@ func (g *Guard) Ask(ctx context.Context, q Request) Answer {
 	}
 }
 
+// enter counts a request as a waiter, unless the bound is reached; 0 for none.
+func (g *Guard) enter(bound int) bool {
+	for {
+		n := g.waiting.Load()
+		if bound > 0 && n >= int64(bound) {
+			return false
+		}
+		if g.waiting.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
 // pausedFor returns the denial of a request during a pause.
 func pausedFor(left time.Duration) (a Answer) {
 	a.Result, a.paused, a.Decision.RetryAfter = limit.Rejected, true, left
 	return a
 }
 
-// wait waits in the line of a limiter after its denial. If Redis is down meanwhile, the wait ends.
-func (g *Guard) wait(ctx context.Context, q Request, denied Answer, l waiter) Answer {
+// waitInLine waits in the line of a limiter after its denial, for at most a time, or Forever. If Redis is
+// down meanwhile, the wait ends.
+func (g *Guard) waitInLine(ctx context.Context, q Request, denied Answer, most time.Duration) Answer {
 	up, stop := g.whileUp(ctx, q.Limiter)
 	defer stop(nil)
-	a, late, err := join(up, l, q.Permits, q.Wait)
+	a, late, err := join(up, q, most)
 	b := g.breakerOf(q.Limiter)
 	if err != nil {
 		if !late && q.Wait > 0 && up.Err() == nil && isTimeout(err) && !b.isSilent() {
@@ -99,7 +110,7 @@ func (g *Guard) wait(ctx context.Context, q Request, denied Answer, l waiter) An
 	for i, d := range a.Each {
 		a.Each[i] = served(d, q.Permits)
 	}
-	return b.granted(a)
+	return b.answered(ctx, q.Limiter, a)
 }
 
 // served returns the decision after a wait that ended with a grant.
@@ -110,15 +121,28 @@ func served(d rratelimiter.Decision, permits int64) rratelimiter.Decision {
 
 // join waits in the line of a limiter for at most a time, or Forever. With late, no permits are free
 // before the deadline of ctx, which is no failure to make a connection in time.
-func join(ctx context.Context, l waiter, permits int64, most time.Duration) (a Answer, late bool, err error) {
-	slot, end := receipt.Collect(ctx), time.Now().Add(most)
-	if most == Forever {
-		err = l.Acquire(slot, permits)
-		a.Decision.Allowed = err == nil
+func join(ctx context.Context, q Request, most time.Duration) (a Answer, late bool, err error) {
+	end := time.Now().Add(most)
+	if h := handleOf(q.Limiter); h != nil {
+		var r engine.Result
+		deadline := end
+		if most == Forever {
+			deadline = time.Time{}
+		}
+		a.Decision.Allowed, err = h.Wait(ctx, engine.Ask{Permits: q.Permits, Receipt: true}, deadline, &r)
+		a.Receipt.Refund, a.fromMemory = r.Refund, r.From != engine.FromRedis
 	} else {
-		a.Decision.Allowed, err = l.TryAcquireWithin(slot, permits, most)
+		l, _ := q.Limiter.(line)
+		if most == Forever {
+			err = l.Acquire(ctx, q.Permits)
+			a.Decision.Allowed = err == nil
+		} else {
+			a.Decision.Allowed, err = l.TryAcquireWithin(ctx, q.Permits, most)
+		}
+		a.Receipt.Refund = refundOf(l)
 	}
-	a.receipt, a.fromMemory, a.Waited = slot.Of(permits), slot.FromMemory(), a.Decision.Allowed
+	a.Receipt.Permits = q.Permits
+	a.Waited = a.Decision.Allowed
 	_, ends := ctx.Deadline()
 	late = ends && ctx.Err() == nil && isTimeout(err) && (most == Forever || time.Now().Before(end))
 	return a, late, err
@@ -131,24 +155,25 @@ func isTimeout(err error) bool {
 }
 
 // whileUp returns a context that ends with the cause ErrDown when the node of a limiter is down, which may
-// change meanwhile. The waits of a limiter do not report that Redis hangs, so a probe finds that out, unless another call is answered. The end
-// comes after a deadline of silence, one of the probe, and two pauses of a third each.
-func (s *Shared) whileUp(ctx context.Context, l Limiter) (context.Context, context.CancelCauseFunc) {
+// change meanwhile. The waits of a limiter do not report that Redis hangs, so a probe finds that out, unless
+// another call is answered. The end comes after a deadline of silence, one of the probe, and two pauses of
+// a third each.
+func (g *Guard) whileUp(ctx context.Context, l Limiter) (context.Context, context.CancelCauseFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	var check func()
 	check = func() {
-		b := s.breakerOf(l)
+		b := g.breakerOf(l)
 		switch {
 		case ctx.Err() != nil:
 			return
-		case b.isDown():
+		case b.down.Load():
 			end(ErrDown)
 			return
 		}
 		b.verify(ctx, l)
-		time.AfterFunc(b.deadline()/3, check)
+		time.AfterFunc(g.deadline()/3, check)
 	}
-	time.AfterFunc(time.Duration(s.deadline.Load())/3, check)
+	time.AfterFunc(g.deadline()/3, check)
 	return ctx, end
 }
 

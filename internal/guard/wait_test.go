@@ -41,10 +41,10 @@ func TestGuard_DeadlineExceeded_DependsOnWhatIsLate(t *testing.T) {
 				if name == "no deadline in the queue" { // the error is that of the client of Redis
 					ctx = t.Context()
 				}
-				g := New(limit.Open, deadline, nil)
+				g := withMode(limit.Open, deadline, nil)
 				a := g.Ask(ctx, Request{Limiter: waits{c.err, c.wait == 0}, Permits: 1, Wait: c.wait})
 				assert.Equal(t, c.want, a.Result)
-				assert.Equal(t, c.down, g.breakerOf(nil).isDown())
+				assert.Equal(t, c.down, g.breakerOf(nil).down.Load())
 			})
 		})
 	}
@@ -81,9 +81,9 @@ func (w waits) Peek(context.Context) ([]rratelimiter.Decision, error) {
 
 // The numbers of the decision are unknown.
 func TestGuard_PermitsAfterAWait_AreGranted(t *testing.T) {
-	a := New(limit.Closed, deadline, nil).Ask(t.Context(), Request{Limiter: waits{}, Permits: 1, Wait: Forever})
+	a := withMode(limit.Closed, deadline, nil).Ask(t.Context(), Request{Limiter: waits{}, Permits: 1, Wait: Forever})
 	want := answer(limit.Acquired, nil)
-	want.Waited, want.Decision.Allowed = true, true
+	want.Waited, want.Decision.Allowed, want.Receipt.Permits = true, true, 1
 	assert.Equal(t, want, a)
 }
 
@@ -110,13 +110,13 @@ func TestGuard_RedisHangsDuringAWait_EndsItWithinThreeDeadlines(t *testing.T) {
 	for after := time.Duration(0); after < 2*deadline; after += deadline / 8 {
 		synctest.Test(t, func(t *testing.T) {
 			limiter := hangs{hung: new(atomic.Bool)}
-			g := NewShared(deadline, nil).Guard(limit.Open, 1)
+			g := withMode(limit.Open, deadline, nil)
 			var hung time.Time
 			time.AfterFunc(5*deadline+after, func() {
 				hung = time.Now()
 				limiter.hung.Store(true)
 			})
-			a := g.Ask(t.Context(), Request{Limiter: limiter, Permits: 1, Wait: Forever})
+			a := g.Ask(t.Context(), Request{Limiter: limiter, Permits: 1, Wait: Forever, MaxWaiting: 1})
 			assert.Equal(t, limit.FailedOpen, a.Result)
 			assert.ErrorIs(t, a.Err, ErrDown)
 			assert.LessOrEqual(t, time.Since(hung), 3*deadline, "it hangs after %v", after)
@@ -156,7 +156,7 @@ func TestGuard_WaitAfterATry_HasTheRestOfTheTime(t *testing.T) {
 	for _, downFor := range []time.Duration{0, 1500 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			l := late{takes: deadline / 2, until: time.Now().Add(downFor), most: new(time.Duration)}
-			g := New(1, deadline, nil)
+			g := withMode(1, deadline, nil)
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			g.local.take(Request{Limiter: l, Permits: 1}, 1) // the share is used
@@ -184,7 +184,7 @@ func (h hung) TryAcquireWithin(ctx context.Context, _ int64, most time.Duration)
 func TestGuard_CallersLeaveBeforeTheDeadline_FindTheOutage(t *testing.T) {
 	for _, wait := range []time.Duration{0, time.Second, Forever} {
 		synctest.Test(t, func(t *testing.T) {
-			g, limiter := New(limit.Open, deadline, nil), hung{new(redis)}
+			g, limiter := withMode(limit.Open, deadline, nil), hung{new(redis)}
 			limiter.hangs.Store(true)
 			var a Answer
 			for range 20 {
@@ -202,7 +202,7 @@ func TestGuard_CallersLeaveBeforeTheDeadline_FindTheOutage(t *testing.T) {
 // the latest: others may have returned permits.
 func TestGuard_LimiterWithoutALine_IsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := New(limit.Closed, deadline, nil)
+		g := withMode(limit.Closed, deadline, nil)
 		r := new(redis)
 		r.denies.Store(true)
 		time.AfterFunc(11*time.Second, func() { r.denies.Store(false) })

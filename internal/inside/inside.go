@@ -1,25 +1,17 @@
-// Package inside gives other packages access to unexported parts of package rratelimiter.
+// Package inside has the types of the methods Inside, by which the packages of this module call
+// unexported parts of one another.
 package inside
 
 import (
 	"context"
 	"encoding/binary"
+	"strconv"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
-
-// Open returns the unexported parts of a *rratelimiter.Client, or its error. Package rratelimiter sets
-// all variables of this package.
-var Open func(client any) (Client, error)
-
-// OpenLimiter returns the unexported parts of a *rratelimiter.Limiter, or its error.
-var OpenLimiter func(limiter any) (Limiter, error)
-
-// NodeOf returns the engine and the first key of a *limit.Limiter or *rratelimiter.Limiter, whose node
-// gets its calls. It returns false for another type and for an invalid limiter. Package limit sets it.
-var NodeOf func(limiter any) (g *engine.Engine, key string, ok bool)
 
 // PermitsOf returns the permits of a member of a permits set, -1 if it is too short. It reports whether
 // the member has the format of a grant, as member.go of package rratelimiter describes it. The last four
@@ -34,6 +26,61 @@ func PermitsOf(member string) (permits int64, known bool) {
 
 // MostCounted is the number of grants up to which Recount of a [Limiter] counts a set.
 const MostCounted = 8192
+
+// Handle calls a *rratelimiter.Limiter or a *limit.Limiter.
+type Handle interface {
+	// Try takes permits that are free now, as the methods Take do. With Receipt, the Ask needs Detail.
+	Try(ctx context.Context, ask engine.Ask, result *engine.Result) error
+
+	// Wait waits for permits, as Acquire does, or with a deadline as TryAcquireWithin.
+	Wait(ctx context.Context, ask engine.Ask, deadline time.Time, result *engine.Result) (bool, error)
+
+	// Node returns the engine and the first key, whose node gets the calls. It returns false for an
+	// invalid limiter.
+	Node() (g *engine.Engine, key string, ok bool)
+
+	// Members returns the limiter of each policy in order, none for an invalid limiter. The policies of
+	// a join have those that are joined. A *rratelimiter.Limiter is its only member.
+	Members() []Member
+}
+
+// Member is the limiter of a policy. If it is of Redisson's layout and has an initial rate, that grants
+// Permits in each Interval.
+type Member struct {
+	Name     string
+	Permits  int64
+	Interval time.Duration
+}
+
+// MemberOf returns the member of Redisson's layout with a name and the call that sets its initial rate.
+func MemberOf(name string, initial []redisx.Call) Member {
+	m := Member{Name: name}
+	if len(initial) > 0 {
+		args := initial[0].Args // the permits and the milliseconds come first
+		m.Permits, _ = strconv.ParseInt(args[0], 10, 64)
+		millis, _ := strconv.ParseInt(args[1], 10, 64)
+		m.Interval = time.Duration(millis) * time.Millisecond
+	}
+	return m
+}
+
+// Redisson is the Handle of a *rratelimiter.Limiter.
+type Redisson interface {
+	Handle
+
+	// Open returns the unexported parts of the limiter, or its error.
+	Open() (Limiter, error)
+}
+
+// Fallback calls a *fallback.Limiter for a limit.Taken.
+type Fallback interface {
+	// Take takes permits, or with wait waits for them. The receipt settles them.
+	Take(ctx context.Context, permits int64, wait bool) (engine.Answer, receipt.Receipt, error)
+
+	// Wrapped returns the limiter that Redis decides by. It returns nil if this is not the Fallback of
+	// the limiter, but that of another one, which the limiter embeds.
+	Wrapped(limiter any) any
+}
 
 // Client has the unexported parts of a *rratelimiter.Client.
 type Client struct {

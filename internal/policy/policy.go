@@ -210,21 +210,6 @@ func Plain(p any) any {
 	return p
 }
 
-// Member is the limiter of a policy.
-type Member struct {
-	Name    string
-	Initial any // of a limiter of Redisson's with an initial rate: the policy that grants the same; else nil
-}
-
-// Members returns the limiter of each policy of a *limit.Limiter, in order. The policies of a join
-// have those that are joined. A *rratelimiter.Limiter is its only member. Members returns none for an
-// invalid limiter, and false for another type. Package limit sets it.
-var Members func(limiter any) (members []Member, ok bool)
-
-// Fallback returns a *fallback.Limiter as a limiter that package limit can call, and nil for another
-// type. Package fallback sets it.
-var Fallback = func(limiter any) any { return nil }
-
 // Kinds returns the registered kinds in the alphabetical order of their names.
 func Kinds() []Kind[any] {
 	return slices.SortedFunc(maps.Values(kinds), func(a, b Kind[any]) int { return cmp.Compare(a.Name, b.Name) })

@@ -26,7 +26,8 @@ func (m *InFlight) at(now int64) (grants [][2]int64, at int64) {
 // Charge implements Model.
 func (m *InFlight) Charge(now, n int64) {
 	grants, at := m.at(now)
-	m.grants, m.last = append(grants, [2]int64{at + m.Lease, n}), at
+	grants = append(grants, [2]int64{at + m.Lease, n})
+	m.grants, m.last = grants, at
 	slices.SortStableFunc(m.grants, func(a, b [2]int64) int { return int(a[0] - b[0]) })
 }
 

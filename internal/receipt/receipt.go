@@ -6,8 +6,11 @@
 package receipt
 
 import (
+	"cmp"
 	"context"
-	"sync"
+	"errors"
+
+	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
 // Receipt is the permits that one request took. The zero Receipt has none.
@@ -31,75 +34,35 @@ type Receipt struct {
 // Refund returns permits of one grant.
 type Refund func(ctx context.Context, permits int64) error
 
-// Slot is a context whose requests for permits leave a Receipt. It is for Take, TakeEach, TryAcquire,
-// TryAcquireWithin and Acquire of both kinds of limiters.
-//
-// A limiter of a user's own type may wrap one of these. It passes the context on, so the receipt
-// does not depend on its methods.
-type Slot struct {
-	context.Context
+// Charge takes permits, free or not.
+type Charge func(ctx context.Context, permits int64) error
 
-	mu         sync.Mutex
-	receipts   int
-	last       Receipt
-	fromMemory bool
-}
-
-type slotKey struct{}
-
-// Collect returns a new Slot.
-func Collect(ctx context.Context) *Slot { return &Slot{Context: ctx} }
-
-// SlotOf returns the innermost Slot of a context, nil for none.
-func SlotOf(ctx context.Context) *Slot {
-	s, _ := ctx.Value(slotKey{}).(*Slot)
-	return s
-}
-
-// Value returns the slot itself for its key.
-func (s *Slot) Value(key any) any {
-	if key == (slotKey{}) {
-		return s
+// Settle refunds or charges the difference between the permits and a final cost, and returns what policies
+// hold. charge is nil if the limiter has no such call. A settlement that is not possible is
+// errors.ErrUnsupported. With an id, the calls may be made again after their replies were lost: see
+// redisx.Once.
+func (r Receipt) Settle(ctx context.Context, cost int64, id string, charge Charge) (err error) {
+	once := func(part string) context.Context {
+		if id == "" {
+			return ctx
+		}
+		return redisx.Once(ctx, id+part)
 	}
-	return s.Context.Value(key)
-}
-
-// Put leaves a receipt. A nil Slot and a Receipt that settles nothing are ignored.
-func (s *Slot) Put(r Receipt) {
-	if s == nil || r.Refund == nil && r.Local == nil {
-		return
+	more := cost - r.Permits
+	switch held := min(cost, r.Permits); { // the refund returns the rest of what is held
+	case r.Local != nil && more != 0:
+		r.Local(more)
+		return nil
+	case r.Return != nil && held > 0:
+		err = r.Return(once(" held"), held)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.receipts++
-	s.last = r
-}
-
-// SetFromMemory records that the request was decided without a call to Redis: by a lease or by the
-// denial cache. A nil Slot ignores it.
-func (s *Slot) SetFromMemory() {
-	if s == nil {
-		return
+	switch {
+	case more == 0 || r.Local != nil:
+		return err
+	case more < 0 && r.Refund != nil:
+		return cmp.Or(err, r.Refund(once(""), -more))
+	case more > 0 && charge != nil:
+		return cmp.Or(err, charge(ctx, more))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fromMemory = true
-}
-
-// FromMemory reports whether the request was decided without a call to Redis.
-func (s *Slot) FromMemory() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.fromMemory
-}
-
-// Of returns the receipt of a request for so many permits. It is the zero Receipt if the limiter has
-// taken them in another way, as one that takes from two limiters does.
-func (s *Slot) Of(permits int64) Receipt {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.receipts != 1 || s.last.Permits != permits {
-		return Receipt{}
-	}
-	return s.last
+	return errors.ErrUnsupported
 }

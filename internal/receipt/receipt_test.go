@@ -2,33 +2,45 @@ package receipt
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 )
 
-func TestSlot_Receipts_OnlyOneOfThePermitsCounts(t *testing.T) {
-	refund := func(context.Context, int64) error { return nil }
-	for name, test := range map[string]struct {
-		left []Receipt
-		want int64
-	}{
-		"none":            {nil, 0},
-		"one":             {[]Receipt{{3, refund, nil, nil}}, 3},
-		"without refund":  {[]Receipt{{3, nil, nil, nil}}, 0},
-		"and one without": {[]Receipt{{3, nil, nil, nil}, {3, refund, nil, nil}}, 3},
-		"other permits":   {[]Receipt{{4, refund, nil, nil}}, 0},
-		"of two limiters": {[]Receipt{{3, refund, nil, nil}, {3, refund, nil, nil}}, 0},
-	} {
-		slot := Collect(t.Context())
-		for _, r := range test.left {
-			SlotOf(context.WithoutCancel(slot)).Put(r)
-		}
-		got := slot.Of(3)
-		assert.Equal(t, test.want, got.Permits, name)
-		assert.Equal(t, test.want > 0, got.Refund != nil, name)
+// TestSettle_Cost_IsRefundedOrCharged: by the grant's own calls, and with nothing to settle by none.
+func TestSettle_Cost_IsRefundedOrCharged(t *testing.T) {
+	var got []int64
+	call := func(_ context.Context, permits int64) error {
+		got = append(got, permits)
+		return nil
 	}
-	none := SlotOf(t.Context())
-	assert.Nil(t, none)
-	none.Put(Receipt{1, refund, nil, nil})
+	held := func(_ context.Context, permits int64) error {
+		got = append(got, 200+permits)
+		return nil
+	}
+	local := func(more int64) { got = append(got, 100+more) }
+	for name, test := range map[string]struct {
+		receipt Receipt
+		charge  Charge
+		cost    int64
+		want    []int64
+		err     error
+	}{
+		"less":                   {Receipt{3, call, nil, nil}, nil, 1, []int64{2}, nil},
+		"more":                   {Receipt{3, nil, nil, nil}, call, 5, []int64{2}, nil},
+		"the same":               {Receipt{3, nil, nil, nil}, nil, 3, nil, nil},
+		"less, without a refund": {Receipt{3, nil, nil, nil}, call, 1, nil, errors.ErrUnsupported},
+		"more, without a charge": {Receipt{3, call, nil, nil}, nil, 4, nil, errors.ErrUnsupported},
+		"less, local":            {Receipt{3, nil, nil, local}, nil, 1, []int64{98}, nil},
+		"held, less":             {Receipt{3, call, held, nil}, nil, 1, []int64{201, 2}, nil},
+		"held, the same":         {Receipt{3, call, held, nil}, nil, 3, []int64{203}, nil},
+		"held, more":             {Receipt{3, call, held, nil}, call, 5, []int64{203, 2}, nil},
+		"held, nothing used":     {Receipt{3, call, held, nil}, nil, 0, []int64{3}, nil},
+		"more, local":            {Receipt{3, nil, nil, local}, call, 4, []int64{101}, nil},
+	} {
+		got = nil
+		assert.ErrorIs(t, test.receipt.Settle(t.Context(), test.cost, "", test.charge), test.err, name)
+		assert.Equal(t, test.want, got, name)
+	}
 }

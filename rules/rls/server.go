@@ -17,9 +17,7 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
-	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // New returns a Server with its configuration loaded. It does not listen, and makes no call to
@@ -28,7 +26,7 @@ import (
 // Errors: those of [Load] for the files, [rratelimiter.ErrNoClient], and
 // [rratelimiter.ErrInvalidOption] for other fields.
 func New(c Config) (*Server, error) {
-	client, err := inside.Open(c.Client)
+	client, err := c.Client.Inside()
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +46,7 @@ func New(c Config) (*Server, error) {
 		Log: c.Log, Up: "rls: Redis answers again", Down: "rls: Redis does not answer, requests end with an error",
 		Failed: "rls: requests end with an error, while Redis answers others",
 	}
-	s.guard = guard.New(limit.Closed, c.Deadline, s.failures.RedisChanged)
+	s.guard = guard.New(c.Deadline, s.failures.RedisChanged)
 	s.files = rulefile.Watcher{Path: c.Path, Belongs: belongs, Every: pollInterval, Apply: s.apply, Report: s.report}
 	s.rules.Store(new(Rules))
 	if err := s.Reload(); err != nil {

@@ -177,7 +177,6 @@ func testInvalidSettings(t *testing.T, m Middleware) {
 			"a limiter without a client":       {Limiter: new(limit.Limiter)},
 			"a limiter of an invalid policy":   {Limiter: limit.New(client, "a", limit.FixedWindow{})},
 			"a limiter without a name":         {Limiter: client.Limiter("")},
-			"a share of an unknown rate":       {Limiter: client.Limiter("a"), Mode: 0.5},
 			"a share above 1":                  {Mode: 1.1},
 			"a deadline below 0":               {Deadline: -1},
 			"a wait below 0":                   {Wait: -1},
@@ -189,5 +188,7 @@ func testInvalidSettings(t *testing.T, m Middleware) {
 			assert.Equal(t, before, f.Scripts.Load())
 		}
 		require.NotPanics(t, func() { m.Server(Settings{}) })
+		unknown := m.Server(Settings{Limiter: client.Limiter("a"), Mode: 0.5})
+		assert.Panics(t, func() { unknown.get(f) }, "a share of an unknown rate")
 	})
 }

@@ -105,6 +105,7 @@ func TestServer(t *testing.T, m Middleware) {
 		"Settle_ImpossibleCost_Fails":                  testSettleFails,
 		"Settle_Outage_IsReportedAtTheDeadline":        testSettleInAnOutage,
 		"Settle_LocalShare_IsCharged":                  testSettleShare,
+		"Settle_WrappedLimiter_CallsItsOwnMethods":     testSettleWrapped,
 		"Settings_Invalid_Panics":                      testInvalidSettings,
 		"OnFailure_Mistake_LetsNoRequestPass":          testMistake,
 		"OnFailure_NeverGranted_IsDeniedInAnOutage":    testMistakeInAnOutage,

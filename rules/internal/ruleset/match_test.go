@@ -77,7 +77,8 @@ func TestMatcher_RandomRules_FindsThoseOfTheRequest(t *testing.T) {
 		var file strings.Builder
 		file.WriteString("match: all\nrules:\n")
 		for i := range 1 + random.IntN(12) {
-			fmt.Fprintf(&file, "- {name: r%d, %s, match: [%s, %s]}\n", i, pick("ban: true", "key: all, limits: 1/m"), one(), one())
+			action := pick("ban: true", "key: all, limits: 1/m")
+			fmt.Fprintf(&file, "- {name: r%d, %s, match: [%s, %s]}\n", i, action, one(), one())
 		}
 		v := parsed(t, file.String())
 		known, covered := make(reach), make(map[int]bool)

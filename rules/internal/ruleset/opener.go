@@ -6,7 +6,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -20,7 +19,7 @@ func newOpener(client *rratelimiter.Client) *opener { return &opener{client: cli
 
 // cluster reports whether Redis is a Redis Cluster.
 func (o *opener) cluster() bool {
-	c, err := inside.Open(o.client)
+	c, err := o.client.Inside()
 	return err == nil && c.Engine.Cluster()
 }
 

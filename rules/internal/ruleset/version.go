@@ -21,9 +21,9 @@ type Middlewares[M any] struct {
 	open   Open[M]
 
 	current atomic.Pointer[Version[M]]
-	mu      sync.Mutex // guards shared, and changes of current
+	mu      sync.Mutex // guards guard, and changes of current
 
-	shared *guard.Shared // the state of Redis, and the permits granted without it; nil before the first use
+	guard *guard.Guard // of all middlewares, which a reload keeps; nil before the first use
 }
 
 // Open opens a middleware with the settings that change makes of its own, and with headers, which may be
@@ -98,20 +98,20 @@ func (v *Version[M]) of(s settings) M {
 				return // it does not depend on Redis
 			}
 			v.file.settings.apply(to)
-			to.Sharing = v.sharing
+			to.Guard = v.guardFor(to.Deadline, to.Changed)
 		}, s.costs, s.Headers.option()))
 	}
 	return opened.(M) //nolint:errcheck,forcetypeassert // it has nothing else
 }
 
-// sharing returns the state that all middlewares share. A reload keeps it.
-func (v *Version[M]) sharing(deadline time.Duration, changed guard.Changed) *guard.Shared {
+// guardFor returns the guard of all middlewares.
+func (v *Version[M]) guardFor(deadline time.Duration, changed guard.Changed) *guard.Guard {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.shared == nil {
-		v.shared = guard.NewShared(deadline, changed)
+	if v.guard == nil {
+		v.guard = guard.New(deadline, changed)
 	} else if v == v.current.Load() { // a request in flight has the file of before
-		v.shared.SetDeadline(deadline)
+		v.guard.SetDeadline(deadline)
 	}
-	return v.shared
+	return v.guard
 }

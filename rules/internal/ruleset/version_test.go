@@ -49,9 +49,9 @@ func TestMiddlewares_Reload_KeepsTheState(t *testing.T) {
 		m := middlewares(set, client)
 		old := m.Now()
 		serve(old, request("GET /other"))
-		assert.Nil(t, m.shared, "opened on use")
+		assert.Nil(t, m.guard, "opened on use")
 		serve(old, request("GET /a"))
-		shared := m.shared
+		shared := m.guard
 		require.NotNil(t, shared)
 		set.Replace(parsed(t, "deadline: 3s\n"+rules))
 		serve(m.Now(), request("GET /b"))
@@ -59,7 +59,7 @@ func TestMiddlewares_Reload_KeepsTheState(t *testing.T) {
 		begin := time.Now()
 		serve(old, request("GET /b"))
 		assert.Equal(t, 3*time.Second, time.Since(begin))
-		assert.Same(t, shared, m.shared)
+		assert.Same(t, shared, m.guard)
 		f.Latency.Store(0)
 		time.Sleep(2 * time.Minute)
 	})

@@ -10,7 +10,6 @@ import (
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/cmd/rrl/internal/inspect"
-	"github.com/rratelimiter/rratelimiter/internal/inside"
 	"github.com/rratelimiter/rratelimiter/internal/redisx"
 )
 
@@ -84,7 +83,7 @@ func (f *Finding) count(ctx context.Context, r *inspect.Reader, pages int) (done
 	if client := f.repair.subject.Redisson[0].Pairs[0].Client; client != "" {
 		options = append(options, rratelimiter.WithClientID(uuid.MustParse(client))) // as package names parsed it
 	}
-	limiter, err := inside.OpenLimiter(rratelimiter.New(r.Redis.Client, options...).Limiter(string(f.Limiter)))
+	limiter, err := rratelimiter.New(r.Redis.Client, options...).Limiter(string(f.Limiter)).Inside().Open()
 	if err == nil {
 		err = limiter.Recount(ctx)
 	}

@@ -1,0 +1,394 @@
+package guard
+
+// The local share of a limit, which this process grants while Redis is down: a token bucket for each policy
+// of a limiter.
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
+	"github.com/rratelimiter/rratelimiter/limit"
+)
+
+// maxBuckets is the largest number of buckets at once. Requests that need further ones are denied:
+// to drop a bucket that is not full would grant its share again.
+const maxBuckets = 1 << 17
+
+// buckets holds the shares of limits that this process grants by itself. A bucket is kept until it
+// is full, even after an outage, so that the next outage counts the permits taken.
+type buckets struct {
+	clock
+	clean atomic.Int64 // the time of the next sweep; 0 without buckets
+
+	mu  sync.Mutex
+	all map[bucketKey]bucket
+}
+
+type bucket struct {
+	full     int64 // the time at which it is full
+	began    int64 // when it was last found full
+	refunded int64 // since then
+	taken    int64 // when permits were last taken
+}
+
+// bucketKey identifies the share of a limiter's policy.
+type bucketKey struct {
+	limiter string // the name
+	policy  string // the key of the policy, which lacks the permits: they change only the shape
+}
+
+// take takes permits of a share, free or not.
+func (b *bucket) take(s shape, now, permits int64) {
+	if b.full <= now {
+		b.began, b.refunded = now, 0
+	}
+	b.full, b.taken = s.take(b.full, now, permits), now
+}
+
+// refund returns permits of a request that left the bucket as after. It returns none that the bucket
+// has got for them since, which are free for all. As limit.TokenBucket, it returns the larger one of
+// these, since both are at most what is still missing because of the request:
+//   - the permits, less all time since
+//   - what was missing after the request, less all time and all refunds since
+func (b *bucket) refund(s shape, after bucket, now, permits int64) {
+	if b.began > after.taken {
+		return
+	}
+	due := max(s.time(permits)-(now-after.taken), after.full-now-(b.refunded-after.refunded))
+	if due = min(due, s.time(permits)); due > 0 {
+		b.full, b.refunded = b.full-due, b.refunded+due
+	}
+}
+
+// cleanEvery is the time between sweeps of full buckets and of pauses that have ended.
+const cleanEvery = time.Second
+
+// take decides a request by shares of its limiters' policies. It returns false in these cases:
+//
+//   - The policies or the name of a limiter are unknown.
+//   - The request costs more than a share ever holds.
+//   - There is no room for another bucket.
+func (b *buckets) take(q Request, share float64) (Answer, bool) {
+	keys, shapes := sharesOf(q, share)
+	if keys == nil {
+		return Answer{}, false
+	}
+	for _, s := range shapes {
+		if s.holds < q.Permits && !s.owes {
+			return Answer{}, false
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	if !b.fitLocked(keys, now) {
+		return Answer{}, false
+	}
+	each := make([]rratelimiter.Decision, len(shapes))
+	for i, s := range shapes {
+		each[i] = s.decide(b.all[keys[i]].full, now, q.Permits)
+	}
+	var a Answer
+	a.Result, a.Local, a.Decision = limit.Rejected, true, combine(each)
+	if a.Decision.Allowed {
+		a.Result = limit.Acquired
+		after := make([]bucket, len(keys))
+		b.changeLocked(keys, now, func(i int, one *bucket) {
+			one.take(shapes[i], now, q.Permits)
+			each[i] = shapes[i].decide(one.full, now, 0)
+			after[i] = *one
+		})
+		a.Decision = combine(each)
+		a.Receipt = receipt.Receipt{Permits: q.Permits, Local: func(more int64) { b.settle(keys, shapes, after, more) }}
+	}
+	if len(each) > 1 {
+		a.Each = each
+	}
+	return a, true
+}
+
+// settle takes more permits than a request has taken, free or not, or refunds some if more is
+// negative. after is the buckets as the request left them.
+func (b *buckets) settle(keys []bucketKey, shapes []shape, after []bucket, more int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	if !b.fitLocked(keys, now) {
+		return
+	}
+	b.changeLocked(keys, now, func(i int, one *bucket) {
+		if more > 0 {
+			one.take(shapes[i], now, more)
+		} else {
+			one.refund(shapes[i], after[i], now, -more)
+		}
+	})
+}
+
+func (b *buckets) changeLocked(keys []bucketKey, now int64, change func(i int, one *bucket)) {
+	if b.all == nil {
+		b.all = make(map[bucketKey]bucket)
+		b.clean.Store(now + int64(cleanEvery))
+	}
+	for i, key := range keys {
+		one := b.all[key]
+		change(i, &one)
+		b.all[key] = one
+	}
+}
+
+// fitLocked reports whether there is room for the buckets that are missing. The lock is held.
+func (b *buckets) fitLocked(keys []bucketKey, now int64) bool {
+	if len(b.all)+len(keys) <= maxBuckets {
+		return true
+	}
+	missing := func() (n int) {
+		for _, key := range keys {
+			if _, exists := b.all[key]; !exists {
+				n++
+			}
+		}
+		return n
+	}
+	if len(b.all)+missing() > maxBuckets {
+		b.sweepLocked(now)
+	}
+	return len(b.all)+missing() <= maxBuckets
+}
+
+// tidy sweeps if a sweep is due. It is not called without buckets.
+func (b *buckets) tidy() {
+	if due := b.clean.Load(); due == 0 || b.now() < due {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sweepLocked(b.now())
+}
+
+// sweepLocked drops full buckets, at most once in cleanEvery. The lock is held.
+func (b *buckets) sweepLocked(now int64) {
+	if now < b.clean.Load() {
+		return
+	}
+	b.clean.Store(now + int64(cleanEvery))
+	maps.DeleteFunc(b.all, func(_ bucketKey, one bucket) bool { return one.full <= now })
+	if len(b.all) == 0 {
+		b.all = nil
+		b.clean.Store(0)
+	}
+}
+
+// sharesOf returns the bucket of each policy of a request, and its shape. It returns nil if a policy
+// or the name of its limiter is unknown.
+func sharesOf(q Request, share float64) ([]bucketKey, []shape) {
+	if len(q.Policies) == 0 {
+		q.Policies = ownPolicies(q.Limiter)
+	}
+	names := memberNames(q)
+	if names == nil {
+		return nil, nil
+	}
+	keys, shapes := make([]bucketKey, len(names)), make([]shape, len(names))
+	for i, p := range q.Policies {
+		d, ok := policy.Of(p)
+		if !ok {
+			return nil, nil
+		}
+		keys[i], shapes[i] = bucketKey{names[i], d.Key}, shapeOf(d, share)
+	}
+	return keys, shapes
+}
+
+// ownPolicies returns the policies that a limiter was opened with, nil for one that is unknown: those of
+// its method Policies, and the initial rate of each *rratelimiter.Limiter.
+func ownPolicies(l Limiter) (all []limit.Policy) {
+	l = unwrap(l)
+	if l, ok := l.(interface{ Policies() []limit.Policy }); ok {
+		all = slices.Clone(l.Policies())
+	}
+	h := handleOf(l)
+	if h == nil {
+		return all
+	}
+	for i, m := range h.Members() {
+		if i == len(all) {
+			all = append(all, nil)
+		}
+		if m.Permits > 0 {
+			all[i] = limit.SlidingLog{Permits: m.Permits, Interval: m.Interval}
+		}
+	}
+	return all
+}
+
+// memberNames returns the name of the limiter of each policy of a request, or nil if one is unknown.
+// The limiters of a join have names of their own. A limiter with several policies has one name.
+func memberNames(q Request) []string {
+	var names []string
+	if h := handleOf(q.Limiter); h == nil {
+		names = []string{q.Limiter.Name()}
+	} else {
+		for _, m := range h.Members() {
+			names = append(names, m.Name)
+		}
+	}
+	switch {
+	case len(q.Policies) == 0 || len(names) == 0 || slices.Contains(names, ""):
+		return nil
+	case len(names) == len(q.Policies):
+		return names
+	case len(slices.Compact(names)) > 1: // a policy of a join is missing
+		return nil
+	}
+	return slices.Repeat(names[:1], len(q.Policies))
+}
+
+// shape is a share of a policy as a token bucket. The bucket starts full and gets one permit in
+// each period. All numbers are integers, so no permit is granted a nanosecond early.
+type shape struct {
+	limit  int64         // Decision.Limit
+	holds  int64         // the capacity; 0 grants nothing
+	period time.Duration // at least 1
+	owes   bool          // a full bucket grants more than it holds, as limit.Smooth does
+}
+
+// shapeOf returns the shape of a share of a valid policy.
+func shapeOf(d policy.Description, share float64) shape {
+	if d.Local.Strict {
+		return windowShape(d.Local, share)
+	}
+	s := bucketShape(d.Local, share)
+	if d.Refill == policy.Pausing {
+		s.limit = 0
+	}
+	if d.Refill == policy.OnCredit {
+		s.limit, s.holds, s.owes = part(d.Quota, share), max(1, s.holds), true
+	}
+	return s
+}
+
+const maxPermits = 1 << 53
+
+// part returns a share of permits, rounded down, but tolerates the rounding error of a decimal
+// share: 0.29 of 100 is 29.
+func part(permits int64, share float64) int64 {
+	return min(permits, int64(float64(permits)*share*(1+1e-12)))
+}
+
+// windowShape grants at most the share in any interval: the capacity, and the permits that return
+// in one interval, add up to the share.
+func windowShape(local policy.Local, share float64) shape {
+	most := part(local.Permits, share)
+	holds := (most + 1) / 2
+	return shape{limit: most, holds: holds, period: perPermit(local.Interval, float64(most-holds+1))}.bounded()
+}
+
+// bucketShape has the share's capacity and refill rate.
+func bucketShape(local policy.Local, share float64) shape {
+	holds := part(local.Permits, share)
+	return shape{limit: holds, holds: holds, period: perPermit(local.Interval, float64(local.Returns)*share)}.bounded()
+}
+
+// perPermit returns the time per permit, rounded up.
+func perPermit(interval time.Duration, permits float64) time.Duration {
+	return max(1, time.Duration(min(math.Ceil(float64(interval)/permits), longestPeriod)))
+}
+
+// longestPeriod is the longest time of a bucket. Twice that is still a time.Duration.
+const longestPeriod = 1 << 61
+
+// bounded limits the capacity to the permits that return in the longest time.
+func (s shape) bounded() shape {
+	s.holds = min(s.holds, int64(longestPeriod/s.period))
+	return s
+}
+
+// The state of a bucket is the time at which it is full.
+
+// decide returns the decision of a bucket that is full at the given time.
+func (s shape) decide(full, now, permits int64) rratelimiter.Decision {
+	behind := time.Duration(max(0, full-now)) // the time until it is full
+	room := time.Duration(s.holds)*s.period - behind
+	d := rratelimiter.Decision{Limit: s.limit, Remaining: int64(max(0, room) / s.period), ResetAfter: behind}
+	needs := permits
+	if s.owes {
+		needs = min(permits, s.holds)
+	}
+	if short := time.Duration(needs)*s.period - room; short > 0 {
+		d.RetryAfter = short
+		return d
+	}
+	d.Allowed = true
+	return d
+}
+
+// time returns the time in which a bucket gets permits, at most the longest one.
+func (s shape) time(permits int64) int64 {
+	return min(permits, longestPeriod/int64(s.period)) * int64(s.period)
+}
+
+// take takes permits, free or not. It returns the new time at which the bucket is full.
+func (s shape) take(full, now, permits int64) int64 {
+	return min(max(full, now)+s.time(permits), now+longestPeriod)
+}
+
+// Until returns a time during which at most one.Remaining permits are free, since the next permit returns
+// later. It returns 0 if that time is unknown. one is the decision of policy i.
+func (d *Decided) Until(i int, one rratelimiter.Decision) time.Duration {
+	if d.Waited { // the decision is older than the wait
+		return 0
+	}
+	cost, described := d.Cost, policy.Description{} // of an unknown policy
+	if len(d.Description.Policies) == max(1, len(d.Each)) {
+		if described = d.Description.described[i]; d.Local {
+			return untilLocal(shapeOf(described, float64(d.Request.Mode)), one)
+		}
+		if one.Allowed && !d.Decision.Allowed { // another policy denied, and the request took nothing
+			cost = 0
+		}
+	}
+	switch described.Refill {
+	case policy.Together:
+		return one.ResetAfter
+	case policy.Evenly:
+		if s := shapeOf(described, 1); s.holds == one.Limit {
+			return s.until(one)
+		}
+		return 0
+	case policy.OnCredit, policy.Pausing: // on credit, Remaining bounds a request only while all wait
+		return one.RetryAfter
+	case policy.ByAge:
+		if one.Allowed && one.Remaining+cost == one.Limit {
+			return one.ResetAfter // only these permits are taken
+		}
+	}
+	if !one.Allowed && one.Remaining+1 == cost {
+		return one.RetryAfter // when the next permit returns
+	}
+	return 0
+}
+
+// untilLocal is Until for a decision on a share of the limit.
+func untilLocal(s shape, one rratelimiter.Decision) time.Duration {
+	if s.owes && one.Remaining > 0 {
+		return 0 // a request may take more than Remaining
+	}
+	return s.until(one)
+}
+
+// until returns the time after which a bucket has another whole permit.
+func (s shape) until(d rratelimiter.Decision) time.Duration {
+	behind := s.holds - 1 - d.Remaining // the permits that return after that one
+	if behind < 0 || d.ResetAfter <= 0 {
+		return 0
+	}
+	return max(0, d.ResetAfter-time.Duration(behind)*s.period)
+}
