@@ -120,8 +120,8 @@ func (l *Limiter) withdraw(e *entry, w *waiter) bool {
 }
 
 // timeOut removes a waiter whose timeout has ended. The error says why it was not served: its
-// permits were not free, or Redis has not replied since it arrived. It is nil if the answer is
-// already final.
+// permits were not free, or Redis has not replied since it arrived, although a call was sent or due. It
+// is nil if the answer is already final.
 func (l *Limiter) timeOut(e *entry, w *waiter) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -129,8 +129,9 @@ func (l *Limiter) timeOut(e *entry, w *waiter) error {
 		return nil
 	}
 	w.state.Store(abandoned)
+	denied := w.arrival <= e.queue.fresh.replied || e.queue.polls()
 	e.queue.remove(w)
-	if w.arrival <= e.queue.fresh.replied {
+	if denied {
 		return &errDeadline{permits: w.Permits, name: l.Name}
 	}
 	return fmt.Errorf("rratelimiter: limiter %q: Redis has not answered before the timeout: %w", l.Name,
