@@ -95,7 +95,7 @@ type turns struct {
 // are late in at most the part turnsPart of the intervals: in more, they would starve.
 const (
 	turnsCost = 80
-	turnsPart = 0.65
+	turnsPart = 0.6
 )
 
 // lag returns the lag of waiters after a reply that granted permits, at most jitter. The next waiter could
