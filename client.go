@@ -72,7 +72,7 @@ const defaultWaitJitter = 100 * time.Millisecond
 // WithWaitJitter sets by how much callers that wait ask late for permits, at most: only a program that
 // shares limiters with waiters of Redisson needs it, and the default of 100 ms suits most. Permits return
 // in a burst, and Redisson's waiters ask some milliseconds late, so Go would take all of them. Therefore all
-// Clients are late in the same intervals, by up to d and a fifth of the interval: in at most two of three,
+// Clients are late in the same intervals, by up to d and a fifth of the interval: in at most three of five,
 // the more often the more of the permits other programs take then. While no other program waits, that
 // costs at most a fortieth of the rate.
 //
