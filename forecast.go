@@ -122,7 +122,7 @@ func (s *turns) lag(f *forecast, granted int64, wait, jitter time.Duration) time
 	rarely := float64(f.interval) / turnsCost / float64(max(jitter, 1))
 	// The fractions of multiples of the golden ratio are evenly spread: no side has many intervals in a row.
 	turn := float64(s.next/interval) * math.Phi
-	if turn-math.Floor(turn) < min(turnsPart, max(rarely, 6*turnsPart*s.others*s.others)) {
+	if turn-math.Floor(turn) < min(turnsPart, max(rarely, 16*turnsPart*s.others*s.others)) {
 		s.late = jitter.Milliseconds()
 		return jitter
 	}
