@@ -73,8 +73,9 @@ const defaultWaitJitter = 100 * time.Millisecond
 // shares limiters with waiters of Redisson needs it, and the default of 100 ms suits most. Permits return
 // in a burst, and Redisson's waiters ask some milliseconds late, so Go would take all of them. Therefore all
 // Clients are late in the same intervals, by up to d and a fifth of the interval: in at most three of five,
-// the more often the more of the permits other programs take then. While no other program waits, that
-// costs at most a fortieth of the rate.
+// the more often the more of the permits other programs take then. A Client that got more than half of the
+// permits is also late after another caller took what it waited for. While no other caller takes permits,
+// that costs at most a fortieth of the rate.
 //
 // With 0, callers ask on time: for a limiter that only Go programs use. A caller also asks on time if its
 // deadline would pass otherwise. Callers that do not wait, as those of TryAcquire, can take the permits

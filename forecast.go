@@ -88,6 +88,7 @@ type turns struct {
 	at     int64   // the time of the last reply, Unix milliseconds
 	next   int64   // when the first waiter could be served, by that reply: the same for all Clients; 0 for none
 	late   int64   // how much later it asks, milliseconds
+	beaten int64   // when another program had taken those permits
 	others float64 // of the late waits, the part in which another program took the permits; recent ones count more
 }
 
@@ -96,6 +97,7 @@ type turns struct {
 const (
 	turnsCost = 80
 	turnsPart = 0.6
+	turnsFor  = 8 // intervals, in which a Client that was beaten leaves others half of the permits
 )
 
 // lag returns the lag of waiters after a reply that granted permits, at most jitter. The next waiter could
@@ -112,6 +114,10 @@ func (s *turns) lag(f *forecast, granted int64, wait, jitter time.Duration) time
 			s.others -= s.others / 4
 		}
 	}
+	s.beaten = min(s.beaten, f.now) // the clock may be set back
+	if s.next > 0 && f.now >= s.next && granted == 0 {
+		s.beaten = f.now
+	}
 	age := float64(max(0, f.now-s.at)) / float64(interval)
 	s.got = s.got*math.Exp(-age) + float64(granted)
 	if s.at, s.next, s.late = f.now, 0, 0; wait <= 0 {
@@ -122,11 +128,16 @@ func (s *turns) lag(f *forecast, granted int64, wait, jitter time.Duration) time
 	rarely := float64(f.interval) / turnsCost / float64(max(jitter, 1))
 	// The fractions of multiples of the golden ratio are evenly spread: no side has many intervals in a row.
 	turn := float64(s.next/interval) * math.Phi
-	if turn-math.Floor(turn) < min(turnsPart, max(rarely, 16*turnsPart*s.others*s.others)) {
+	if turn-math.Floor(turn) < min(turnsPart, max(rarely, 6*turnsPart*s.others*s.others)) {
 		s.late = jitter.Milliseconds()
 		return jitter
 	}
-	return time.Duration(min(1, s.got/float64(max(f.rate, 1))) * float64(min(jitter, f.interval/turnsCost)))
+	share := min(1, s.got/float64(max(f.rate, 1)))
+	lag := share * float64(min(jitter, f.interval/turnsCost))
+	if f.now-s.beaten < turnsFor*interval {
+		lag = max(lag, (2*share-1)*float64(jitter))
+	}
+	return time.Duration(lag)
 }
 
 // grantedBetween reports whether a grant was dated from one time to another one.
