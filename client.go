@@ -72,7 +72,7 @@ const defaultWaitJitter = 100 * time.Millisecond
 // WithWaitJitter sets by how much callers that wait ask late for permits, at most: only a program that
 // shares limiters with waiters of Redisson needs it, and the default of 100 ms suits most. Permits return
 // in a burst, and Redisson's waiters ask some milliseconds late, so Go would take all of them. Therefore all
-// Clients are late in the same intervals, by up to d and a fifth of the interval: in at most three of five,
+// Clients are late in the same intervals, by up to d and a fifth of the interval: in at most half of them,
 // the more often the more of the permits other programs take then. A Client that got more than half of the
 // permits is also late after another caller took what it waited for. While no other caller takes permits,
 // that costs at most a fortieth of the rate.

@@ -96,7 +96,7 @@ type turns struct {
 // are late in at most the part turnsPart of the intervals: in more, they would starve.
 const (
 	turnsCost = 80
-	turnsPart = 0.6
+	turnsPart = 0.5
 	turnsFor  = 8 // intervals, in which a Client that was beaten leaves others half of the permits
 )
 
