@@ -66,6 +66,14 @@ func (f *forecast) after(permits int64) (after time.Duration, known bool) {
 	return f.returns[i].after, f.returns[i].permits >= need
 }
 
+// Granted returns the answer to a request that was granted, before later permits.
+func (f *forecast) Granted(later int64) engine.Answer {
+	return engine.Answer{Allowed: true, Limit: f.rate, Remaining: max(0, f.free+later), ResetAfter: f.reset}
+}
+
+// GrantedParts returns nil: a rate has no parts.
+func (f *forecast) GrantedParts(int64) []engine.Answer { return nil }
+
 // Denied returns the answer to a request for more permits than are free.
 func (f *forecast) Denied(permits int64) (engine.Answer, bool) {
 	after, known := f.after(permits)

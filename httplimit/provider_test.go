@@ -111,8 +111,8 @@ func (p *provider) saturate(t *testing.T, f *redistest.Fixture, lasts time.Durat
 	assert.GreaterOrEqual(t, p.served, quota*9/10)
 }
 
-// tokensRow is the row of the page with a policy of tokens.
-const tokensRow = "90,000 tokens and 60 requests per minute"
+// The rows of the page with policies of a Taken.
+var takenRows = []string{"90,000 tokens and 60 requests per minute", "8 requests at once"}
 
 // A provider counts the requests and the tokens of each minute. Tokens, which are scarce, are taken last.
 func TestTaken_TokensLast_AreAcceptedByAProvider(t *testing.T) {
@@ -140,6 +140,88 @@ func TestTaken_TokensLast_AreAcceptedByAProvider(t *testing.T) {
 				return nil
 			}
 		})
+	})
+}
+
+// model is a provider that counts the requests and the tokens of each minute and the calls in flight. It
+// refuses the 100th call with a Retry-After, and each that begins before that is over.
+type model struct {
+	provider
+	calls, inFlight, most int64
+	until                 time.Time
+}
+
+// call returns the time of a Retry-After, or 0.
+func (m *model) call(used int64) time.Duration {
+	time.Sleep(5*time.Millisecond + rand.N(10*time.Millisecond))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.calls++
+	switch {
+	case m.calls == 100:
+		m.until = time.Now().Add(20 * time.Second)
+		return 20 * time.Second
+	case time.Now().Before(m.until) && time.Until(m.until) < 20*time.Second-50*time.Millisecond, m.inFlight == 8,
+		!m.count(time.Since(m.began), used):
+		m.denied++
+		return time.Second
+	}
+	m.served += used
+	m.inFlight++
+	m.most = max(m.most, m.inFlight)
+	m.mu.Unlock()
+	time.Sleep(time.Duration(used) * 10 * time.Millisecond)
+	m.mu.Lock()
+	m.inFlight--
+	return 0
+}
+
+// TestTaken_ThreeLimitsOfAModel_AreAcceptedByTheProvider: the client of docs/clients.md in three processes.
+func TestTaken_ThreeLimitsOfAModel_AreAcceptedByTheProvider(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, f *redistest.Fixture) {
+		f.Latency.Store(int64(time.Millisecond))
+		perMinute, tokensPerMinute := sliding(60, time.Minute), sliding(90_000, time.Minute)
+		m := &model{provider: provider{began: time.Now()}}
+		m.count = func(now time.Duration, n int64) bool { return perMinute(now, 1) && tokensPerMinute(now, n) }
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+		defer cancel()
+		var all sync.WaitGroup
+		for range 3 {
+			client := rratelimiter.New(f.Conn)
+			requests := limit.New(client, "{model}:requests", limit.SlidingLog{Permits: 60, Interval: 61 * time.Second},
+				limit.InFlight{Permits: 8, Lease: 2 * time.Minute}, limit.Pause{Most: time.Hour})
+			tokens := limit.New(client, "{model}:tokens", limit.SlidingLog{Permits: 90_000, Interval: 61 * time.Second})
+			for range 10 {
+				all.Go(func() {
+					for {
+						var taken limit.Taken
+						if taken.Acquire(ctx, 1, requests) != nil {
+							return
+						}
+						used := 1 + rand.N[int64](1600)
+						if taken.Acquire(ctx, 1600, tokens) != nil {
+							assert.NoError(t, taken.Settle(ctx))
+							return
+						}
+						if pause := m.call(used); pause > 0 {
+							assert.NoError(t, requests.Pause(ctx, pause))
+							used = 0
+						}
+						time.Sleep(rand.N(10 * time.Millisecond))
+						assert.NoError(t, taken.Settle(ctx, 1, used))
+					}
+				})
+			}
+		}
+		all.Wait()
+		each, err := limit.New(rratelimiter.New(f.Conn), "{model}:requests",
+			limit.InFlight{Permits: 8, Lease: 2 * time.Minute}).Peek(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 8, each[0].Remaining, "all places are back")
+		t.Logf("%d calls, %d at once at most, %d refused", m.calls, m.most, m.denied)
+		assert.Zero(t, m.denied)
+		assert.EqualValues(t, 8, m.most)
+		assert.GreaterOrEqual(t, m.calls, int64(180))
 	})
 }
 
@@ -259,12 +341,12 @@ func TestTransport_PoliciesOfThePage_AreAcceptedByProviders(t *testing.T) {
 			continue
 		}
 		found++
-		if text != tokensRow {
+		if !slices.Contains(takenRows, text) {
 			assert.Contains(t, rows, text)
 		}
 		for _, one := range strings.Split(strings.Split(code, "`")[1], ", limit.") {
 			assert.True(t, strings.Contains(string(source), "limit."+strings.TrimPrefix(one, "limit.")), one)
 		}
 	}
-	assert.Equal(t, len(rows)+1, found)
+	assert.Equal(t, len(rows)+len(takenRows), found)
 }

@@ -373,3 +373,32 @@ func TestInFlight_DenialCache_AsksRedis(t *testing.T) {
 		assert.True(t, redistest.Result(t, l.TryAcquire, 1))
 	})
 }
+
+// TestInFlight_ShortWaits_AskNoMoreOften: beside callers that wait for longer.
+func TestInFlight_ShortWaits_AskNoMoreOften(t *testing.T) {
+	for _, timeout := range []time.Duration{time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond,
+		90 * time.Millisecond, 150 * time.Millisecond} {
+		withRedis(t, func(t *testing.T, f *fixture) {
+			p := InFlight{3, time.Hour}
+			l, other := New(f.client, "name", p), New(rratelimiter.New(f.Conn), "name", p)
+			require.True(t, redistest.Result(t, other.TryAcquire, 3))
+			var all sync.WaitGroup
+			all.Go(func() { assert.False(t, tryWithin(t, l, 2, 10*time.Second)) })
+			synctest.Wait()
+			before, start, granted := f.Scripts.Load(), time.Now(), 0
+			for i := 0; time.Since(start) < 9*time.Second; i++ {
+				all.Go(func() {
+					if start := time.Now(); tryWithin(t, l, 3, timeout) {
+						granted++
+					} else {
+						assert.Equal(t, timeout, time.Since(start))
+					}
+				})
+				time.Sleep(7 * time.Millisecond)
+			}
+			all.Wait()
+			assert.LessOrEqual(t, f.Scripts.Load()-before, int64(100), "%v", timeout)
+			assert.Zero(t, granted, "they are behind another")
+		})
+	}
+}

@@ -32,32 +32,7 @@ func decision(m policymodel.Model, limit, now, permits int64, allowed bool) rrat
 // TestPolicies_RandomCalls_MatchTheirModels: random calls at random times, with all fields of a
 // Decision. Clocks go back by up to an hour.
 func TestPolicies_RandomCalls_MatchTheirModels(t *testing.T) {
-	for _, p := range []Policy{
-		FixedWindow{10, time.Second, false},
-		FixedWindow{10, 3 * time.Second, true},
-		FixedWindow{1, time.Millisecond, false},
-		Calendar{10, Day, place("Europe/Berlin")},
-		Calendar{3, Week, place("America/New_York")},
-		Calendar{1000, Month, nil},
-		SlidingLog{10, time.Second},
-		SlidingLog{1000, 200 * time.Millisecond},
-		SlidingLog{1, time.Millisecond},
-		SlidingWindow{10, time.Second, 0},
-		SlidingWindow{100, time.Second, 4},
-		SlidingWindow{1000, time.Second, 1000},
-		TokenBucket{20, 5, time.Second},
-		TokenBucket{7, 3, 11 * time.Millisecond},
-		TokenBucket{1000, 7919, time.Minute},
-		Smooth{Permits: 10, Interval: time.Second},
-		Smooth{3, 7 * time.Second, 20 * time.Second, 0},
-		Smooth{Permits: 10, Interval: time.Second, WarmUp: 4 * time.Second},
-		Smooth{2, 3 * time.Second, 0, 17 * time.Second},
-		LeakyBucket{10, 2, time.Second},
-		LeakyBucket{40, 7, 13 * time.Millisecond},
-		Drip{7, 11 * time.Millisecond},
-		InFlight{10, time.Second},
-		InFlight{300, 30 * time.Second},
-	} {
+	for _, p := range comparedPolicies {
 		for _, back := range []bool{false, true} {
 			for name, opts := range map[string][]rratelimiter.Option{
 				"": nil, ", denials remembered": {rratelimiter.WithDenialCache(1 << 62)},
@@ -82,42 +57,58 @@ type withPause struct {
 	permits, within int64
 }
 
-// modelled is a policy of 10 permits, none of which returns within a minute, and the model of its kind.
+// modelled is a policy of 10 permits, none of which returns within a minute, the model of its kind, and others
+// of its kind, of which random calls are compared with the model.
 type modelled struct {
-	ten   Policy
-	model func(Policy) policymodel.Model
+	ten    Policy
+	model  func(Policy) policymodel.Model
+	others []Policy
 }
 
 // modelRow has the types of modelled.
-func modelRow[P Policy](ten P, model func(P) policymodel.Model) modelled {
-	return modelled{ten, func(p Policy) policymodel.Model { return model(p.(P)) }}
+func modelRow[P Policy](ten P, model func(P) policymodel.Model, others ...P) modelled {
+	row := modelled{ten: ten, model: func(p Policy) policymodel.Model { return model(p.(P)) }}
+	for _, p := range others {
+		row.others = append(row.others, p)
+	}
+	return row
 }
 
 // models has a row for each kind of policies. Tests of all policies run by them.
 var models = []modelled{
 	modelRow(FixedWindow{10, time.Hour, false}, func(p FixedWindow) policymodel.Model {
 		return &policymodel.FixedWindow{Permits: p.Permits, Interval: p.Interval.Microseconds(), Aligned: p.Aligned}
-	}),
+	}, FixedWindow{10, time.Second, false}, FixedWindow{10, 3 * time.Second, true},
+		FixedWindow{1, time.Millisecond, false}, FixedWindow{1000, time.Hour, false},
+		FixedWindow{100, 20 * time.Second, true}, FixedWindow{30, time.Second, false}),
 	modelRow(Calendar{10, Year, nil}, func(p Calendar) policymodel.Model {
 		return &policymodel.Calendar{Permits: p.Permits, Unit: policymodel.Unit(p.Unit), In: p.location()}
-	}),
+	}, Calendar{10, Day, place("Europe/Berlin")}, Calendar{3, Week, place("America/New_York")},
+		Calendar{1000, Month, nil}, Calendar{1000, Day, place("Europe/Berlin")}),
 	modelRow(tenCells, func(p SlidingWindow) policymodel.Model {
 		cell := p.Interval.Microseconds() / p.cells()
 		return &policymodel.SlidingWindow{Permits: p.Permits, Cell: cell, Cells: p.cells()}
-	}),
+	}, SlidingWindow{10, time.Second, 0}, SlidingWindow{100, time.Second, 4}, SlidingWindow{1000, time.Second, 1000},
+		SlidingWindow{3, time.Hour, 0}),
 	modelRow(tenLog, func(p SlidingLog) policymodel.Model {
 		return &policymodel.SlidingLog{Permits: p.Permits, Interval: p.Interval.Microseconds()}
-	}),
-	modelRow(tenBucket, modelOfBucket),
-	modelRow(LeakyBucket{10, 1, time.Hour}, func(p LeakyBucket) policymodel.Model { return modelOfBucket(p.token()) }),
+	}, SlidingLog{10, time.Second}, SlidingLog{1000, 200 * time.Millisecond}, SlidingLog{100, 200 * time.Millisecond},
+		SlidingLog{1, time.Millisecond}),
+	modelRow(tenBucket, modelOfBucket, TokenBucket{20, 5, time.Second}, TokenBucket{7, 3, 11 * time.Millisecond},
+		TokenBucket{1000, 7919, time.Minute}),
+	modelRow(LeakyBucket{10, 1, time.Hour}, func(p LeakyBucket) policymodel.Model { return modelOfBucket(p.token()) },
+		LeakyBucket{10, 2, time.Second}, LeakyBucket{40, 7, 13 * time.Millisecond}),
 	modelRow(tenSmooth, func(p Smooth) policymodel.Model {
 		return policymodel.NewSmooth(float64(p.Permits)/p.Interval.Seconds(), cmp.Or(p.Burst, time.Second).Seconds(),
 			float64(p.WarmUp.Microseconds()))
-	}),
+	}, Smooth{Permits: 10, Interval: time.Second}, Smooth{3, 7 * time.Second, 20 * time.Second, 0},
+		Smooth{Permits: 10, Interval: time.Second, WarmUp: 4 * time.Second},
+		Smooth{2, 3 * time.Second, 0, 17 * time.Second}),
 	modelRow(InFlight{10, time.Hour}, func(p InFlight) policymodel.Model {
 		return &policymodel.InFlight{Permits: p.Permits, Lease: p.Lease.Microseconds()}
-	}),
-	modelRow(Drip{10, time.Hour}, func(p Drip) policymodel.Model { return modelOfBucket(p.bucket()) }),
+	}, InFlight{10, time.Second}, InFlight{300, 30 * time.Second}),
+	modelRow(Drip{10, time.Hour}, func(p Drip) policymodel.Model { return modelOfBucket(p.bucket()) },
+		Drip{7, 11 * time.Millisecond}),
 }
 
 // everyPolicy has the policies of models, and an aligned window.
@@ -125,6 +116,17 @@ var everyPolicy = func() []Policy {
 	all := []Policy{FixedWindow{10, time.Hour, true}}
 	for _, row := range models {
 		all = append(all, row.ten)
+	}
+	return all
+}()
+
+// comparedPolicies has the others of models: each row has some.
+var comparedPolicies = func() (all []Policy) {
+	for _, row := range models {
+		if len(row.others) == 0 {
+			panic(fmt.Sprintf("%T has no policies for random calls in models", row.ten))
+		}
+		all = append(all, row.others...)
 	}
 	return all
 }()

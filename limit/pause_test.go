@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
@@ -175,16 +176,12 @@ func TestPause_SeveralPolicies_FastestSetsThePace(t *testing.T) {
 
 // TestPause_RandomCalls_MatchTheModel: beside each kind of policy, with all fields of a Decision.
 func TestPause_RandomCalls_MatchTheModel(t *testing.T) {
-	for _, p := range []withPause{
-		{FixedWindow{10, 3 * time.Second, false}, 10, 3e6},
-		{FixedWindow{7, 3 * time.Second, true}, 7, 3e6},
-		{Calendar{1000, Month, nil}, 1000, 6e7},
-		{SlidingLog{100, 200 * time.Millisecond}, 100, 2e5},
-		{SlidingWindow{3, time.Hour, 0}, 3, 6e7},
-		{TokenBucket{20, 5, time.Second}, 20, 4e6},
-		{TokenBucket{7, 3, 11 * time.Millisecond}, 7, 25_667},
-		{LeakyBucket{10, 2, time.Second}, 10, 5e6},
-	} {
+	for _, one := range comparedPolicies {
+		p := withPause{Policy: one}
+		if d, _ := policy.Of(one); d.Refill != policy.Held {
+			all := float64(d.Local.Interval.Microseconds()) * float64(d.Local.Permits) / float64(d.Local.Returns)
+			p.permits, p.within = d.Local.Permits, int64(math.Round(min(6e7, all)))
+		}
 		for name, opts := range map[string][]rratelimiter.Option{
 			"": nil, ", denials remembered": {rratelimiter.WithDenialCache(1 << 62)},
 		} {

@@ -107,8 +107,8 @@ func TestClients_PauseOn_Refusals_AreReported(t *testing.T) {
 
 func TestClients_Tokens_AreSettled(t *testing.T) {
 	client, ctx := clients(t), t.Context()
-	requests := limit.New(client, "{model}:requests",
-		limit.SlidingLog{Permits: 60, Interval: 61 * time.Second}, limit.Pause{Most: time.Hour})
+	requests := limit.New(client, "{model}:requests", limit.SlidingLog{Permits: 60, Interval: 61 * time.Second},
+		limit.InFlight{Permits: 8, Lease: 2 * time.Minute}, limit.Pause{Most: time.Hour})
 	tokens := limit.New(client, "{model}:tokens", limit.SlidingLog{Permits: 90_000, Interval: 61 * time.Second})
 
 	ask := func(prompt string, most int64) error {
@@ -131,7 +131,8 @@ func TestClients_Tokens_AreSettled(t *testing.T) {
 	each, err := limit.Join(requests, tokens).Peek(ctx)
 	require.NoError(t, err)
 	assert.EqualValues(t, 59, each[0].Remaining)
-	assert.InDelta(t, 90_000-42, each[2].Remaining, 42)
+	assert.EqualValues(t, 8, each[1].Remaining, "the places are back")
+	assert.InDelta(t, 90_000-42, each[3].Remaining, 42)
 }
 
 func callModel(_ context.Context, prompt string, _ int64) (used int64, err error) {

@@ -52,6 +52,12 @@ var schemes = []scheme{
 		&policymodel.TokenBucket{Capacity: quota, Refill: 3, Interval: micro}),
 	one(limit.Smooth{Permits: quota, Interval: window, Burst: window},
 		policymodel.NewSmooth(quota/window.Seconds(), window.Seconds(), 0)),
+	one(limit.InFlight{Permits: quota, Lease: window},
+		&policymodel.InFlight{Permits: quota, Lease: micro}),
+	{window, []limit.Policy{limit.SlidingLog{Permits: quota, Interval: window},
+		limit.InFlight{Permits: quota / 2, Lease: window / 4}},
+		[]Policy{{quota, &policymodel.SlidingLog{Permits: quota, Interval: micro}},
+			{quota / 2, &policymodel.InFlight{Permits: quota / 2, Lease: micro / 4}}}},
 	{window, []limit.Policy{limit.SlidingLog{Permits: quota, Interval: window},
 		limit.TokenBucket{Capacity: quota / 2, Refill: 3, Interval: window}},
 		[]Policy{{quota, &policymodel.SlidingLog{Permits: quota, Interval: micro}},
@@ -60,7 +66,7 @@ var schemes = []scheme{
 
 // TestPolicies_GoClients_IsLinearizable: each policy and two policies together.
 func TestPolicies_GoClients_IsLinearizable(t *testing.T) {
-	check(t, "policies", histories(27), func(i int, seed uint64) (*History, porcupine.Model) {
+	check(t, "policies", histories(33), func(i int, seed uint64) (*History, porcupine.Model) {
 		s := schemes[i%len(schemes)]
 		switch {
 		case i%20 == 19:

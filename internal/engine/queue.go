@@ -15,7 +15,7 @@ import (
 //   - after AskAgain, since other Clients can return permits and change the limiter,
 //   - when this Client has changed the limiter,
 //   - when a waiter has arrived that the last forecast would deny: no waiter is denied on state from
-//     before its arrival,
+//     before its arrival (but see polls),
 //   - and soon after any other arrival, so that the waiter learns if the limiter was deleted.
 //
 // Arriving, leaving and being served take the same time at any length. The entry guards the queue.
@@ -72,12 +72,23 @@ func (q *queue) askBy(w *waiter, ahead int64) bool {
 	now := time.Now()
 	due := now
 	if q.replied && !q.aboveLimit(w) && q.missedBy(w, ahead, now) == 0 {
-		if due = q.forecastAt.Add(freshEnough + q.lag); !w.deadline.IsZero() {
+		if due = q.forecastAt.Add(freshEnough + q.lag); !w.deadline.IsZero() && !q.polls() {
 			// Early enough for a reply before the deadline.
 			due = earliest(due, now.Add(w.deadline.Sub(now)/2))
 		}
 	}
 	return q.fresh.plan(due)
+}
+
+// polls reports whether permits may return at any time, by the last forecast. Then a call is sent after each
+// RetryAfter, and none before it for a new waiter: one whose deadline is earlier ends without a call.
+func (q *queue) polls() bool {
+	if q.forecast == nil || len(q.inCall) > 0 {
+		return false
+	}
+	permits := q.waiters.first.Permits
+	denied, known := q.forecast.Denied(permits)
+	return !known && q.forecast.Earliest(0, permits) < denied.RetryAfter
 }
 
 // remove removes a waiter. If it was the first, the next one may be servable.
@@ -240,9 +251,6 @@ func (q *queue) fillBatch(call time.Duration) {
 
 // serveFrom serves waiters from leases, in order, and returns those to wake.
 func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
-	if h == nil {
-		return nil
-	}
 	now := time.Now()
 	for i := range h.leases {
 		s := &h.leases[i]

@@ -30,7 +30,7 @@ func (m *Pause) Pause(now, d int64) {
 // all are free.
 func (m *Pause) come(now int64) (permits int64, ok bool) {
 	switch since := now - m.end; {
-	case m.end == 0:
+	case m.end == 0, since >= 0 && m.Permits == 0:
 		return 0, false
 	case since < 0:
 		return 0, true
@@ -74,6 +74,9 @@ func (m *Pause) Own(now, n int64) int64 {
 
 // until returns the microseconds until n permits are free, or all are.
 func (m *Pause) until(now, n int64) int64 {
+	if m.Permits == 0 {
+		return m.end - now
+	}
 	return m.end + ((m.taken+min(n, m.Permits)-1)*m.Within+m.Permits-1)/m.Permits - now
 }
 

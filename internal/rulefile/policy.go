@@ -1,6 +1,7 @@
 package rulefile
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,19 +14,24 @@ import (
 )
 
 // RatedPolicy is PolicyKind for a place that needs a policy with a rate.
-func (d *Decoder) RatedPolicy(n *Node, byDefault string) policy.Kind[any] {
-	kind, _ := d.PolicyKind(n, byDefault)
+func (d *Decoder) RatedPolicy(n *Node, stated PolicyFields, byDefault string) policy.Kind[any] {
+	kind, _ := d.PolicyKind(n, stated, byDefault)
 	if kind.NoRate {
-		d.Fail(n, "policy %s has no rate, and one is needed here", kind.Name)
+		d.Fail(cmp.Or(n, stated[kind.Name]), "policy %s has no rate, and one is needed here", kind.Name)
 	}
 	return kind
 }
 
 // PolicyKind decodes the name of a policy. It returns the default if the file states none, or none
-// that exists, and reports whether there is no problem.
-func (d *Decoder) PolicyKind(n *Node, byDefault string) (policy.Kind[any], bool) {
+// that exists, and reports whether there is no problem. A field with the name of a policy states it, too.
+func (d *Decoder) PolicyKind(n *Node, stated PolicyFields, byDefault string) (policy.Kind[any], bool) {
 	kind, _ := policy.Lookup(byDefault)
 	if n == nil {
+		for field := range stated {
+			if named, ok := policy.Lookup(field); ok {
+				kind = named
+			}
+		}
 		return kind, true
 	}
 	name, ok := d.Text(n, "a text, one of "+policy.Names())

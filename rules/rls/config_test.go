@@ -55,6 +55,8 @@ func TestLoad_Mistakes_NamePositionAndReason(t *testing.T) {
 			`rate_limit.unit: is "hour", want day, week, month or year for policy: calendar`},
 		{"a pause", d + "  - {key: a, rate_limit: {unit: hour, requests_per_unit: 1, policy: pause, most: 1h}}\n",
 			"rate_limit.policy: policy pause has no rate, and one is needed here"},
+		{"calls in flight", d + "  - {key: a, rate_limit: {in_flight: 8, lease: 30s}}\n",
+			"rate_limit.in_flight: policy in_flight has no rate, and one is needed here"},
 		{"a bucket without room",
 			d + "  - {key: a, rate_limit: {per: 1s, requests_per_unit: 1, policy: token_bucket, capacity: 0}}\n",
 			"rate_limit.capacity: 0, want a whole number of permits, 1 to 2^53"},

@@ -107,14 +107,17 @@ func (d *decoder) limit(n *rulefile.Node) *rateLimit {
 		}
 		return l
 	}
+	kind := d.RatedPolicy(file.Policy, file.Own, fixedWindow)
+	l.kind = kind.Name
+	if len(d.Problems) > before {
+		return nil
+	}
 	rate := policy.Rate{Fields: map[string]any{"aligned": true}}
 	if file.RequestsPerUnit == nil {
 		d.FailField(n, "requests_per_unit", "is missing; 0 refuses everything")
 	}
 	rate.Permits = d.Number(file.RequestsPerUnit, 0, math.MaxUint32,
 		fmt.Sprintf("a whole number, 0 to %d", uint32(math.MaxUint32)))
-	kind := d.RatedPolicy(file.Policy, fixedWindow)
-	l.kind = kind.Name
 	unit := d.interval(n, &file, kind.Unit, &rate)
 	if len(d.Problems) > before {
 		return nil

@@ -11,11 +11,13 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -140,6 +142,61 @@ func TestEnvoy_ClustersOfThePage_ReachTheService(t *testing.T) {
 		})
 		assert.Equal(t, "200 left 2", get(t, at+"/login", "X-RateLimit-Remaining"))
 	})
+}
+
+// TestEnvoy_NegativeHitsAtTheEnd_AreSentForDeniedRequests: so a limit of calls in flight would return the
+// places of others, and the service refuses the policy.
+func TestEnvoy_NegativeHitsAtTheEnd_AreSentForDeniedRequests(t *testing.T) {
+	s := start(t, func(c *rls.Config) {
+		conf := "domain: edge\ndescriptors: [{key: model, value: x, rate_limit: {unit: hour, requests_per_unit: 2}}]\n"
+		require.NoError(t, os.WriteFile(c.Path, []byte(conf), 0o600))
+	})
+	begun, end := make(chan string), make(chan struct{})
+	s.upstream.Config.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/long" {
+			begun <- "begun"
+			<-end
+		}
+	})
+	at := startEnvoy(t, s, func(conf string) string {
+		before, after, found := strings.Cut(conf, "                        - match: {prefix: /}\n")
+		require.True(t, found)
+		_, rest, found := strings.Cut(after, "                http_filters:")
+		require.True(t, found)
+		return before + `                        - match: {prefix: /}
+                          route: {cluster: program}
+                          typed_per_filter_config:
+                            envoy.filters.http.ratelimit:
+                              "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute
+                              rate_limits:
+                                - actions: [{generic_key: {descriptor_key: model, descriptor_value: x}}]
+                                - actions: [{generic_key: {descriptor_key: model, descriptor_value: x}}]
+                                  apply_on_stream_done: true
+                                  hits_addend: {number: 1, is_negative_hits: true}
+                http_filters:` + rest
+	})
+	var all sync.WaitGroup
+	for long := 0; long < 2; { // the hits at the end of the first requests may be late
+		all.Go(func() {
+			if response, err := http.Get(at + "/long"); assert.NoError(t, err) {
+				response.Body.Close()
+				if response.StatusCode != http.StatusOK {
+					begun <- "denied"
+				}
+			}
+		})
+		if <-begun == "begun" {
+			long++
+		}
+	}
+	defer all.Wait()
+	defer close(end)
+	var got string
+	for denied, deadline := false, time.Now().Add(10*time.Second); !denied || got != "200 left 0"; {
+		require.True(t, time.Now().Before(deadline), got)
+		got = get(t, at+"/", "X-RateLimit-Remaining")
+		denied = denied || got == "429 left 0"
+	}
 }
 
 // startEnvoy runs Envoy in front of a service, with a change of its configuration.

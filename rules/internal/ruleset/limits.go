@@ -101,7 +101,7 @@ func (d *decoder) limit(n *rulefile.Node, kind string, into *limits) {
 		d.Fail(stated, "type and keep_alive are for limits with redisson")
 		return
 	}
-	named, ok := d.PolicyKind(file.Policy, kind)
+	named, ok := d.PolicyKind(file.Policy, file.Own, kind)
 	if !ok {
 		return
 	}

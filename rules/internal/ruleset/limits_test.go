@@ -26,6 +26,7 @@ func TestParse_Limits_AreThePoliciesOfPackageLimit(t *testing.T) {
 		`{rate: 10/2d, policy: sliding_log}`:   limit.SlidingLog{Permits: 10, Interval: 48 * time.Hour},
 		`{rate: 10/month, policy: calendar}`:   limit.Calendar{Permits: 10, Unit: limit.Month},
 		`{rate: 10/w, policy: calendar}`:       limit.Calendar{Permits: 10, Unit: limit.Week},
+		`{in_flight: 8, lease: 30s}`:           limit.InFlight{Permits: 8, Lease: 30 * time.Second},
 	} {
 		s := parsed(t, "rules: [{name: a, key: ip, limits: "+text+"}]")
 		assert.Equal(t, []limit.Policy{want}, s.rules[0].limits.policies, text)

@@ -97,7 +97,7 @@ func (d *decoder) readDefaults(n *rulefile.Node) *defaultsFile {
 	defaults := new(defaultsFile)
 	d.Fields(n, defaults)
 	d.skip(defaults.Skip)
-	d.RatedPolicy(defaults.Policy, defaultPolicy)
+	d.RatedPolicy(defaults.Policy, nil, defaultPolicy)
 	return defaults
 }
 

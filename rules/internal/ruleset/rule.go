@@ -72,7 +72,7 @@ func (d *decoder) rule(n *rulefile.Node, defaults *defaultsFile) *rule {
 	}
 	r.settings, r.cost, r.skip = file.settings, file.Cost, d.skip(file.Skip)
 	r.settings.costs = file.Cost != cost{}
-	policy := d.RatedPolicy(file.Policy, defaultPolicy).Name
+	policy := d.RatedPolicy(file.Policy, nil, defaultPolicy).Name
 	r.limits = d.limitsOrBan(n, &file, policy)
 	d.ruleKey(n, &file, r, file.Key.at != defaults.Key.at)
 	if file.Overrides != nil {

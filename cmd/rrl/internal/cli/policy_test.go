@@ -61,6 +61,39 @@ func TestPolicies_NewPolicy_WorksOrIsRefused(t *testing.T) {
 	assert.Contains(t, refused, "\nnovel:100/1m\npause:most=1h\n")
 }
 
+// TestInFlight_EachCommand_ShowsWhatIsHeld: more grants than a page, also of leases that have ended.
+func TestInFlight_EachCommand_ShowsWhatIsHeld(t *testing.T) {
+	m := startMemory(t)
+	client := rratelimiter.New(m.Client, rratelimiter.WithClock(m.now))
+	take := func(lease time.Duration, grants int) {
+		l := limit.New(client, "model", limit.InFlight{Permits: 1000, Lease: lease})
+		for range grants {
+			ok, err := l.TryAcquire(t.Context(), 1)
+			require.NoError(t, err)
+			require.True(t, ok)
+		}
+	}
+	const flag = " --policy in_flight:1000,lease=1m"
+	assert.Contains(t, m.says("rrl show model"+flag), "there is no limiter")
+	take(10*time.Second, 300)
+	take(time.Minute, 300)
+	m.pass(20 * time.Second)
+	take(time.Minute, 1)
+	assert.Equal(t, strings.Join([]string{
+		"model", "  kind        package limit, in_flight", "  held        301 of 1000",
+		"  leases      the oldest ends in 40s, the last in 1m", "  expires     in 1m", "  wrong       nothing", "",
+	}, "\n"), m.says("rrl show model"+flag))
+	assert.Contains(t, m.says("rrl show model"), "held        301, the limit is in the program")
+	assert.Contains(t, m.says("rrl ls"), "model  in_flight  -     301    -     -        in 1m")
+	assert.Contains(t, m.says("rrl watch model --count 1"+flag), `model "in_flight" taken=301 limit=1000`)
+	assert.Equal(t, "1 limiter, 0 problems\n", m.says("rrl audit"))
+	assert.Equal(t, "reset: model in_flight, 301 permits\n", m.says("rrl reset model --yes"))
+	assert.Empty(t, m.server.Keys())
+	_, err := m.server.ZAdd("{model}:inflight", 1, "other")
+	require.NoError(t, err)
+	assert.Contains(t, m.says("rrl audit"), `"{model}:inflight" holds "other 1 ", which package limit does not write`)
+}
+
 // TestUnknownPolicies_AreCounted: keys whose content is a state of package limit, of a policy that this
 // version does not know. Keys of other programs are not.
 func TestUnknownPolicies_AreCounted(t *testing.T) {
@@ -157,7 +190,7 @@ func TestTaken_RandomCalls_IsThePolicys(t *testing.T) {
 		"fixed_window:20/1s", "fixed_window:20/1s,aligned", "sliding_window:20/1s", "sliding_window:20/1s,cells=4",
 		"sliding_log:20/1s", "token_bucket:20/1s", "leaky_bucket:20/1s,capacity=30",
 		"calendar:500/day", "calendar:500/week,in=Asia/Tokyo", "calendar:500/month,in=UTC", "calendar:500/year",
-		"smooth:20/1s",
+		"smooth:20/1s", "in_flight:20,lease=1s", "in_flight:2000,lease=1m",
 	} {
 		given, err := names.ParsePolicy(text)
 		require.NoError(t, err)

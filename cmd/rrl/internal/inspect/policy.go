@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/redis/rueidis"
 
@@ -36,8 +39,11 @@ func (r *Reader) policies(ctx context.Context, all []*Policy) error {
 	var commands rueidis.Commands
 	for _, p := range all {
 		content := b().Getrange().Key(p.Key).Start(0).End(p.Stored.Longest - 1).Build()
-		if p.Stored.Type == "list" {
-			content = b().Lrange().Key(p.Key).Start(0).Stop(page - 1).Build()
+		switch p.Stored.Type {
+		case "list":
+			content = r.entriesOf(p, 0, page-1)
+		case "zset":
+			content = b().Zrange().Key(p.Key).Min("0").Max(strconv.Itoa(heads + page - 1)).Withscores().Build()
 		}
 		commands = append(commands, b().Pttl().Key(p.Key).Build(), content)
 	}
@@ -53,7 +59,10 @@ func (r *Reader) policies(ctx context.Context, all []*Policy) error {
 	return nil
 }
 
-// policy reads the state of a policy from its TTL and its text, or the first page of its list.
+// heads is the number of members before the entries of a sorted set.
+const heads = 2
+
+// policy reads the state of a policy from its TTL and its text, or the first page of its entries.
 func (r *Reader) policy(ctx context.Context, p *Policy, ttl int64, content rueidis.RedisResult) error {
 	p.TTL = ttl
 	if ttl == NoKey {
@@ -66,22 +75,38 @@ func (r *Reader) policy(ctx context.Context, p *Policy, ttl int64, content rueid
 	c := policy.Content{TTL: ttl, Now: r.Now()}
 	var failed error
 	var seen string // the last entry that the policy has read
-	if p.Stored.Type == "list" {
-		first, _ := content.AsStrSlice() // ask has handled errors
-		// It is read after the first page, so that no entry of that page is newer.
-		newest, err := r.Redis.Do(ctx, r.Redis.B().Lindex().Key(p.Key).Index(-1).Build()).ToString()
-		if err != nil && !rueidis.IsRedisNil(err) {
-			return r.Redis.Explain(err)
+	if p.Stored.Type == "string" {
+		p.Text, _ = content.ToString() // ask has handled errors
+	} else {
+		first, _ := content.AsStrSlice()
+		next := int64(page)
+		if p.Stored.Type == "zset" {
+			scores, _ := content.AsZScores()
+			first, next = nil, heads+page
+			for i, z := range scores {
+				if i < heads {
+					p.Text += fmt.Sprintf("%s %.0f ", z.Member, z.Score)
+				} else {
+					first = append(first, z.Member)
+				}
+			}
 		}
-		p.Text = newest
+		newest := slices.Clone(first[max(0, len(first)-1):])
+		if len(first) == page {
+			// It is read after the first page, so that no entry of that page is newer.
+			last, err := r.Redis.Do(ctx, r.entriesOf(p, -1, -1)).AsStrSlice()
+			if err != nil && !rueidis.IsRedisNil(err) {
+				return r.Redis.Explain(err)
+			}
+			newest = last
+		}
+		p.Text += strings.Join(newest, "")
 		c.Entries = func(yield func(string) bool) {
-			failed = r.entries(ctx, p.Key, first, func(entry string) bool {
+			failed = r.entries(ctx, p, next, first, func(entry string) bool {
 				seen = entry
 				return yield(entry)
 			})
 		}
-	} else {
-		p.Text, _ = content.ToString()
 	}
 	c.Text = p.Text
 	state, ok := policy.Read(p.Stored.Policy, c)
@@ -95,9 +120,17 @@ func (r *Reader) policy(ctx context.Context, p *Policy, ttl int64, content rueid
 	return nil
 }
 
-// entries reads the entries of a list after its first page, a page at a time, until see returns false.
-func (r *Reader) entries(ctx context.Context, key string, first []string, see func(string) bool) error {
-	for start, entries := int64(0), first; ; {
+// entriesOf returns the command that reads a part of a policy's list or sorted set.
+func (r *Reader) entriesOf(p *Policy, start, stop int64) rueidis.Completed {
+	if p.Stored.Type == "zset" {
+		return r.Redis.B().Zrange().Key(p.Key).Min(strconv.FormatInt(start, 10)).Max(strconv.FormatInt(stop, 10)).Build()
+	}
+	return r.Redis.B().Lrange().Key(p.Key).Start(start).Stop(stop).Build()
+}
+
+// entries reads the entries after the first page, a page at a time, until see returns false.
+func (r *Reader) entries(ctx context.Context, p *Policy, next int64, first []string, see func(string) bool) error {
+	for entries := first; ; next += page {
 		for _, entry := range entries {
 			if !see(entry) {
 				return nil
@@ -106,10 +139,8 @@ func (r *Reader) entries(ctx context.Context, key string, first []string, see fu
 		if len(entries) < page {
 			return nil
 		}
-		start += page
 		var err error
-		entries, err = r.Redis.Do(ctx, r.Redis.B().Lrange().Key(key).Start(start).Stop(start+page-1).Build()).AsStrSlice()
-		if err != nil {
+		if entries, err = r.Redis.Do(ctx, r.entriesOf(p, next, next+page-1)).AsStrSlice(); err != nil {
 			return r.Redis.Explain(err)
 		}
 	}
@@ -131,14 +162,18 @@ func valueOf(result rueidis.RedisResult, exists bool) (value *string, other bool
 	return &text, false
 }
 
-// small returns the policies whose entries are not longer than those of package limit. Reading a list of
+// small returns the policies whose entries are not longer than those of package limit. Reading those of
 // another program could take long.
 func (r *Reader) small(ctx context.Context, all []*Policy) ([]*Policy, error) {
 	const longest = 4 << 10 // bytes of an entry on average, overhead included; entries have about 60
 	var commands rueidis.Commands
 	for _, p := range all {
-		if p.Stored.Type == "list" {
-			commands = append(commands, r.Redis.B().Pttl().Key(p.Key).Build(), r.Redis.B().Llen().Key(p.Key).Build(),
+		if p.Stored.Type != "string" {
+			length := r.Redis.B().Llen().Key(p.Key).Build()
+			if p.Stored.Type == "zset" {
+				length = r.Redis.B().Zcard().Key(p.Key).Build()
+			}
+			commands = append(commands, r.Redis.B().Pttl().Key(p.Key).Build(), length,
 				r.Redis.B().MemoryUsage().Key(p.Key).Build())
 		}
 	}

@@ -260,6 +260,9 @@ func (s Stored) OnCredit() bool { return s.Refill == policy.OnCredit }
 // Pauses reports whether the policy is a pause, which has no permits.
 func (s Stored) Pauses() bool { return s.Refill == policy.Pausing }
 
+// Held reports whether the permits are held until they are returned.
+func (s Stored) Held() bool { return s.Refill == policy.Held }
+
 // Given is a policy given by the user.
 type Given struct {
 	limit.Policy

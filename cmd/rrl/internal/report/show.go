@@ -47,6 +47,8 @@ type policy struct {
 	Stored  string           `json:"stored"`
 	Wrong   []string         `json:"wrong,omitempty"`
 	Returns []inspect.Return `json:"returns,omitempty"`
+
+	held bool // its permits return when their holders return them
 }
 
 // NewLimiter collects the state of a name.
@@ -65,7 +67,7 @@ func NewLimiter(name string, found *inspect.Found, given []names.Given, findings
 			continue
 		}
 		line := policy{Kind: p.Stored.String(), Key: names.Name(p.Key), Ends: p.Ends, About: p.About, TTL: p.TTL,
-			Stored: p.Text, Wrong: p.Wrong, Returns: p.Returns}
+			Stored: p.Text, Wrong: p.Wrong, Returns: p.Returns, held: p.Stored.Held()}
 		switch {
 		case p.Stored.OnCredit():
 			line.Busy = &p.Busy
@@ -192,9 +194,16 @@ func (p policy) text(w *strings.Builder) {
 		if p.Permits > 0 {
 			of = fmt.Sprintf(" of %d", p.Permits)
 		}
-		writeLine(w, "taken", fmt.Sprintf("%d%s%s", *p.Taken, of, about))
+		taken := "taken"
+		if p.held {
+			taken = "held"
+		}
+		writeLine(w, taken, fmt.Sprintf("%d%s%s", *p.Taken, of, about))
 	}
-	if len(p.Returns) > 0 {
+	if p.held && len(p.Returns) > 0 {
+		writeLine(w, "leases", fmt.Sprintf("the oldest ends in %s, the last in %s", names.AboutMillis(p.Returns[0].AfterMS),
+			names.AboutMillis(p.Ends)))
+	} else if len(p.Returns) > 0 {
 		writeLine(w, "back", timeline(p.Returns))
 	} else if p.Ends > 0 {
 		writeLine(w, "back", "all in "+names.AboutMillis(p.Ends))
