@@ -114,15 +114,18 @@ func (n *Nodes) refresh(age time.Duration) {
 		return
 	}
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), slotsTimeout)
-		defer cancel()
 		replies, asks := make(chan rueidis.RedisResult, nodesAsked), 0
 		for _, node := range n.redis.Nodes() { // in random order
 			if asks == nodesAsked {
 				break
 			}
 			asks++
-			go func() { replies <- node.Do(ctx, node.B().ClusterSlots().Build()) }()
+			go func() {
+				// A context for each: rueidis closes the connection of a call whose context ends.
+				ctx, cancel := context.WithTimeout(context.Background(), slotsTimeout)
+				defer cancel()
+				replies <- node.Do(ctx, node.B().ClusterSlots().Build())
+			}()
 		}
 		for range asks {
 			result := <-replies
