@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"errors"
+	"io"
 	"net/http"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
@@ -62,11 +63,53 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, d.NotSent(ErrNotSent)
 	}
+	end := func() { t.gate.Return(r.Context(), r, d) }
 	resp, err := t.base.RoundTrip(r)
-	if err == nil && d.Request.Limiter != nil {
+	if err != nil {
+		end()
+		return resp, err
+	}
+	if d.Request.Limiter != nil {
 		t.gate.Pause(d.Request.Limiter, t.pauseOf(resp))
 	}
-	return resp, err
+	if d.Receipt.Return != nil {
+		resp.Body = untilEnd(resp.Body, end)
+	}
+	return resp, nil
+}
+
+// untilEnd returns the body of a response with a function that is called at its end, or when it is closed.
+func untilEnd(body io.ReadCloser, end func()) io.ReadCloser {
+	if body == nil || body == http.NoBody {
+		end()
+		return body
+	}
+	wrapped := &endingBody{body, end}
+	if w, ok := body.(io.Writer); ok { // of 101 Switching Protocols
+		return struct {
+			*endingBody
+			io.Writer
+		}{wrapped, w}
+	}
+	return wrapped
+}
+
+type endingBody struct {
+	io.ReadCloser
+	end func()
+}
+
+func (b *endingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.end()
+	}
+	return n, err
+}
+
+func (b *endingBody) Close() error {
+	defer b.end()
+	return b.ReadCloser.Close()
 }
 
 // CloseIdleConnections closes the idle connections of the base RoundTripper, for

@@ -28,6 +28,7 @@ type Term struct {
 	// Window is the interval of the quota. For a bucket it is the time in which it fills. It is 0 if
 	// the interval has no fixed length, or is unknown.
 	Window time.Duration
+	Held   bool // requests hold the permits until they have ended
 }
 
 // unknown is the name of a policy without a description.
@@ -40,7 +41,7 @@ func Describe(policies ...limit.Policy) *Description {
 	d.described = make([]policy.Description, len(policies))
 	for i, p := range policies {
 		of, _ := policy.Of(p)
-		d.described[i], d.terms[i] = of, Term{of.Shown, of.Quota, of.Window}
+		d.described[i], d.terms[i] = of, Term{of.Shown, of.Quota, of.Window, of.Refill == policy.Held}
 	}
 	for i := range d.terms {
 		if t := &d.terms[i]; t.Name == "" {
