@@ -35,6 +35,9 @@ var ErrNotSent = errors.New("grpclimit: the call was not sent")
 // processes that share the limiter pause. [limit.Limiter.Pause] with 0 ends it. If Redis fails, this
 // interceptor pauses alone.
 //
+// A permit of a [limit.InFlight] is held until the call has ended, that of a stream until its end was
+// received or its context has ended.
+//
 // These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [PauseOn], [Shadow], [Report],
 // [OnFailure], [Deadline] and [OnRedisChange]. If Redis stops answering while calls wait for permits,
 // OnFailure decides them within three Deadlines, and new calls after one.

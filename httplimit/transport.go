@@ -28,6 +28,9 @@ var ErrNotSent = errors.New("httplimit: the request was not sent")
 // that share the limiter pause. [limit.Limiter.Pause] with 0 ends it. If Redis fails, this Transport
 // pauses alone.
 //
+// A permit of a [limit.InFlight] is held until the body of the response is closed or at its end, or the
+// request has failed. [OnSettleError] gets the errors of its return.
+//
 // These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [PauseOn], [Shadow], [Report],
 // [OnFailure], [Deadline] and [OnRedisChange]. If Redis stops answering while calls wait for
 // permits, OnFailure decides them within three Deadlines, and new calls after one.
