@@ -72,9 +72,10 @@ const defaultWaitJitter = 100 * time.Millisecond
 // WithWaitJitter sets by how much callers that wait ask late for permits, at most. Only a program that
 // shares limiters with waiters of Redisson needs it, and the default of 100 ms suits most.
 //
-// Permits return in a burst, and Redisson's waiters ask some milliseconds late: Go would take all. So a
-// Client that got more than half of the permits asks later, by at most d and a fifth of the interval. One
-// that got fewer asks on time. While no other program waits, this costs at most a fortieth of the rate.
+// Permits return in a burst, and Redisson's waiters ask some milliseconds late: Go would take all. So all
+// Clients are late in the same intervals, by at most d and a fifth of the interval. These are at most three
+// of five, and more the more of the permits other programs take then. While no other program waits, this
+// costs at most a fortieth of the rate.
 //
 // With 0, callers ask on time: for a limiter that only Go programs use. A caller also asks on time if its
 // deadline would pass otherwise. Callers that do not wait, as those of TryAcquire, can take the permits

@@ -81,46 +81,80 @@ func TestWithWaitJitter_GoAlone_KeepsThePace(t *testing.T) {
 		{[]Option{WithWaitJitter(0)}, Rate{Permits: 1, Interval: 100 * time.Millisecond}, 4, 300},
 	} {
 		withRedis(t, func(t *testing.T, f *fixture) {
-			got, _ := f.share(f.limiter(test.rate, test.opts...), test.callers, 0, 0)
+			got, _ := f.share([]*Limiter{f.limiter(test.rate, test.opts...)}, test.callers, 0, 0)
 			assert.GreaterOrEqual(t, got, test.least, "%v", test.rate)
 		})
 	}
 }
 
-// TestWithWaitJitter_RedissonWaits_BothSidesGetAQuarter: also if the timers of Redisson's waiters are later
-// than usual.
+// TestWithWaitJitter_OthersDoNotWait_KeepsThePace: a caller of TryAcquire, of this Client or another one, takes
+// a permit now and then.
+func TestWithWaitJitter_OthersDoNotWait_KeepsThePace(t *testing.T) {
+	withRedis(t, func(t *testing.T, f *fixture) {
+		l := f.limiter(Rate{Permits: 1, Interval: 100 * time.Millisecond})
+		for _, other := range []*Limiter{l, New(f.Conn).Limiter("limiter")} {
+			var tried int64
+			var running sync.WaitGroup
+			end := time.Now().Add(30 * time.Second)
+			running.Go(func() {
+				for time.Now().Before(end) {
+					if redistest.Result(t, other.TryAcquire, 1) {
+						tried++
+						time.Sleep(700 * time.Millisecond)
+					}
+					time.Sleep(2 * time.Millisecond)
+				}
+			})
+			got, _ := f.share([]*Limiter{l}, 4, 0, 0)
+			running.Wait()
+			assert.GreaterOrEqual(t, got+tried, int64(289))
+			assert.Greater(t, tried, int64(30))
+		}
+	})
+}
+
+// TestWithWaitJitter_RedissonWaits_BothSidesGetAQuarter: also beside several Clients. Beside one, if the
+// timers of Redisson's waiters are later than usual, each gets a sixth.
 func TestWithWaitJitter_RedissonWaits_BothSidesGetAQuarter(t *testing.T) {
-	for rate, sides := range map[Rate][][2]int{
-		{Permits: 20, Interval: time.Second}:           {{6, 6}, {1, 20}, {20, 1}},
-		{Permits: 1, Interval: 100 * time.Millisecond}: {{4, 4}},
-		{Permits: 100, Interval: time.Second}:          {{30, 30}},
+	for rate, sides := range map[Rate][][3]int{
+		{Permits: 20, Interval: time.Second}:           {{1, 6, 6}, {1, 1, 20}, {1, 20, 1}, {3, 2, 6}, {5, 6, 6}},
+		{Permits: 1, Interval: 100 * time.Millisecond}: {{1, 4, 4}, {2, 4, 4}, {5, 1, 4}},
+		{Permits: 100, Interval: time.Second}:          {{1, 30, 30}, {3, 30, 30}},
 	} {
 		for _, callers := range sides {
-			for _, busy := range []time.Duration{0, 10 * time.Millisecond} {
+			for _, busy := range []time.Duration{0, 10 * time.Millisecond}[:1+1/callers[0]] {
 				withRedis(t, func(t *testing.T, f *fixture) {
-					ours, theirs := f.share(f.limiter(rate), callers[0], callers[1], busy)
-					assert.GreaterOrEqual(t, 4*min(ours, theirs), ours+theirs, "%v, %d, busy %v: %d and %d", rate, callers, busy,
-						ours, theirs)
+					clients := []*Limiter{f.limiter(rate)}
+					for len(clients) < callers[0] {
+						clients = append(clients, New(f.Conn).Limiter("limiter"))
+					}
+					ours, theirs := f.share(clients, callers[1], callers[2], busy)
+					part := 4 + 2*int64(busy/(10*time.Millisecond))
+					assert.GreaterOrEqual(t, part*min(ours, theirs), ours+theirs, "%v, %d, busy %v: %d and %d", rate, callers,
+						busy, ours, theirs)
 				})
 			}
 		}
 	}
 }
 
-// share returns the permits that callers of Acquire and Redisson's waiters get in 30 s. Those ask when the
-// oldest grant has expired, 3 ms later and then late by their timer, by up to busy more than usual.
-func (f *fixture) share(l *Limiter, callers, redissons int, busy time.Duration) (ours, theirs int64) {
+// share returns the permits that callers of Acquire, so many of each Client, and Redisson's waiters get in
+// 30 s. Those ask when the oldest grant has expired, 3 ms later and then late by their timer, by up to busy
+// more than usual.
+func (f *fixture) share(clients []*Limiter, callers, redissons int, busy time.Duration) (ours, theirs int64) {
 	f.Latency.Store(int64(200 * time.Microsecond))
 	ctx, cancel := context.WithTimeout(f.Context(), 30*time.Second)
 	defer cancel()
 	other := New(f.Conn).Limiter("limiter")
 	var running sync.WaitGroup
-	for range callers {
-		running.Go(func() {
-			for l.Acquire(ctx, 1) == nil {
-				atomic.AddInt64(&ours, 1)
-			}
-		})
+	for _, l := range clients {
+		for range callers {
+			running.Go(func() {
+				for l.Acquire(ctx, 1) == nil {
+					atomic.AddInt64(&ours, 1)
+				}
+			})
+		}
 	}
 	for range redissons {
 		running.Go(func() {

@@ -66,6 +66,14 @@ func (f *forecast) after(permits int64) (after time.Duration, known bool) {
 	return f.returns[i].after, f.returns[i].permits >= need
 }
 
+// Granted returns the answer to a request that was granted, before later permits.
+func (f *forecast) Granted(later int64) engine.Answer {
+	return engine.Answer{Allowed: true, Limit: f.rate, Remaining: max(0, f.free+later), ResetAfter: f.reset}
+}
+
+// GrantedParts returns nil: a rate has no parts.
+func (f *forecast) GrantedParts(int64) []engine.Answer { return nil }
+
 // Denied returns the answer to a request for more permits than are free.
 func (f *forecast) Denied(permits int64) (engine.Answer, bool) {
 	after, known := f.after(permits)
@@ -78,51 +86,65 @@ func (f *forecast) Parts(int64) []engine.Answer { return nil }
 // Lag returns how much later than at RetryAfter a waiter asks.
 func (f *forecast) Lag(int64) time.Duration { return f.lag }
 
-// turns has the waiters of a Client and those of other programs take turns. Permits return in a burst, and
-// the program that asks first takes all of them. So a Client that has more than half of the permits asks
-// late, and otherwise on time. A late waiter delays all later permits, so a Client is rarely late while no
-// other program takes what it waits for.
+// turns has the waiters of Go and of other programs take turns. Permits return in a burst, and the program
+// that asks first takes all of them. So all Clients are late in the same intervals, the more often the more
+// of the permits other programs take then. A late waiter delays all later permits, so Clients are rarely late
+// while no other program takes what they wait for.
 type turns struct {
 	mu     sync.Mutex
 	got    float64 // the permits of waiters in about the last interval: each counts less as it ages
 	at     int64   // the time of the last reply, Unix milliseconds
-	next   int64   // when the first waiter could be served, by that reply; 0 for none
-	beaten int64   // when another program had taken those permits
-	waits  int64   // for permits
+	next   int64   // when the first waiter could be served, by that reply: the same for all Clients; 0 for none
+	late   int64   // how much later it asks, milliseconds
+	others float64 // of the late waits, the part in which another program took the permits; recent ones count more
 }
 
-// A Client that was beaten can be late after each wait for turnsFor intervals. Later, lateness takes at most the
-// part 1/turnsCost of the time.
+// While no other program waits, lateness costs at most the part 2/turnsCost of the time. Beside one, Clients
+// are late in at most the part turnsPart of the intervals: in more, they would starve.
 const (
-	turnsFor  = 8
-	turnsCost = 40
+	turnsCost = 80
+	turnsPart = 0.6
 )
 
 // lag returns the lag of waiters after a reply that granted permits, at most jitter. The next waiter could
-// be served after wait.
+// be served after wait. A Client whose turn it is asks a little later the more it got, so that Clients whose
+// clocks differ share the permits.
 func (s *turns) lag(f *forecast, granted int64, wait, jitter time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	interval := max(f.interval.Milliseconds(), 1)
-	s.beaten = min(s.beaten, f.now) // the clock may be set back
-	if s.next > 0 && f.now >= s.next {
-		s.waits++
-		if granted == 0 {
-			s.beaten = f.now
+	if s.next > 0 && s.late > 0 && f.now >= s.next+s.late {
+		if f.grantedBetween(s.next, s.next+s.late*15/16) { // other Clients are as late as this one
+			s.others += (1 - s.others) / 4
+		} else {
+			s.others -= s.others / 4
 		}
 	}
 	age := float64(max(0, f.now-s.at)) / float64(interval)
 	s.got = s.got*math.Exp(-age) + float64(granted)
-	if s.at, s.next = f.now, 0; wait > 0 {
-		s.next = f.now + wait.Milliseconds()
-	}
-	jitter = min(jitter, f.interval/5)
-	every := turnsCost*jitter.Milliseconds()/interval + 1
-	if f.now-s.beaten >= turnsFor*interval && s.waits%every != 0 {
+	if s.at, s.next, s.late = f.now, 0, 0; wait <= 0 {
 		return 0
 	}
-	share := s.got / float64(max(f.rate, 1))
-	return time.Duration(float64(jitter) * min(1, max(0, 2*share-1)))
+	s.next = f.now + wait.Milliseconds()
+	jitter = min(jitter, f.interval/5)
+	rarely := float64(f.interval) / turnsCost / float64(max(jitter, 1))
+	// The fractions of multiples of the golden ratio are evenly spread: no side has many intervals in a row.
+	turn := float64(s.next/interval) * math.Phi
+	if turn-math.Floor(turn) < min(turnsPart, max(rarely, 6*turnsPart*s.others*s.others)) {
+		s.late = jitter.Milliseconds()
+		return jitter
+	}
+	return time.Duration(min(1, s.got/float64(max(f.rate, 1))) * float64(min(jitter, f.interval/turnsCost)))
+}
+
+// grantedBetween reports whether a grant was dated from one time to another one.
+func (f *forecast) grantedBetween(from, to int64) bool {
+	for _, r := range f.returns {
+		if at := f.now + (r.after - f.interval).Milliseconds(); at >= from && at <= to {
+			return true
+		}
+	}
+	return false
 }
 
 // Renew returns half of KeepAlive.

@@ -74,7 +74,7 @@ func (s *hints) of(key string) *hint {
 		return h
 	}
 	if h = s.earlier[key]; h == nil {
-		h = new(hint)
+		h = &hint{turns: turns{others: 0.5}} // another program may wait
 	}
 	if s.current == nil || len(s.current) >= maxHints {
 		s.current, s.earlier = make(map[string]*hint), s.current

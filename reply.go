@@ -1,9 +1,7 @@
 package rratelimiter
 
 import (
-	"cmp"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -67,7 +65,7 @@ func (w *wire) leased(b *engine.Batch, r redisx.Reply) (again bool, err error) {
 func (w *wire) answer(b *engine.Batch, perClient bool, reply redisx.Reply) error {
 	free, rate, interval, reset := reply.Number(), reply.Number(), reply.Number(), reply.Number()
 	now := time.UnixMilli(reply.Number())
-	letters, last, _ := strings.Cut(reply.Text(), " ")
+	letters := reply.Text()
 	counted, expires := reply.Number(), millis(reply.Number())
 	o := &forecast{now: now.UnixMilli(), free: free, rate: rate, interval: millis(interval), reset: millis(reset),
 		expires: expires}
@@ -77,40 +75,10 @@ func (w *wire) answer(b *engine.Batch, perClient bool, reply redisx.Reply) error
 	for reply.OK() && reply.Len() > 0 {
 		o.add(reply.Number(), reply.Number())
 	}
-	part, err := strconv.ParseInt(cmp.Or(last, "0"), 10, 64)
-	if !reply.Ended() || err != nil || !b.AnsweredBy(letters, part) {
+	if !reply.Ended() || !b.AnswerBy(o, letters, w.AboveLimit) {
 		return w.unexpected(&reply)
 	}
-	b.Forecast = o
 	w.learn(b.Args[timeArg], rate, interval, perClient, counted == 1)
-	if letters == engine.AllGranted {
-		b.GrantAll(o.free, engine.Answer{Limit: o.rate, ResetAfter: o.reset})
-		w.takeTurns(b, o)
-		return nil
-	}
-	left := o.free
-	for i := len(b.Requests) - 1; i >= 0; i-- {
-		r := b.Requests[i]
-		granted := letters[i] == 'g' || letters[i] == 'p'
-		r.Answer = engine.Answer{Allowed: granted, Limit: o.rate, Remaining: max(0, left), ResetAfter: o.reset}
-		switch letters[i] {
-		case 'g':
-			r.Granted = r.Most()
-			left += r.Granted
-		case 'p':
-			r.Granted = part
-			left += part
-		case 'x':
-			r.Answer, r.Err = engine.Answer{}, w.AboveLimit(r.Permits, o.rate)
-		default:
-			// RetryAfter is that of the end of the call, so Remaining is too.
-			r.Remaining = max(0, o.free)
-			r.RetryAfter, _ = o.after(r.Permits)
-			if b.Denied == 0 || r.Permits < b.Denied {
-				b.Denied = r.Permits
-			}
-		}
-	}
 	w.takeTurns(b, o)
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -97,12 +96,14 @@ func (p protocol) Answer(b *engine.Batch, message rueidis.RedisMessage) (again b
 	if s.leased > 0 {
 		p.lease(b, s)
 	}
-	letters, last, _ := strings.Cut(letters, " ")
-	part, err := strconv.ParseInt(cmp.Or(last, "0"), 10, 64)
-	if err != nil || !b.AnsweredBy(letters, part) {
+	// A denial of a waiter is none of other callers if they can get what it cannot.
+	waiters := b.Ordered && s.forWaiters()
+	if !b.AnswerBy(s, letters, p.wire.aboveLimit) {
 		return false, p.wire.unexpected(message)
 	}
-	p.answer(b, s, letters, part)
+	if waiters {
+		b.Denied = 0
+	}
 	return false, nil
 }
 
@@ -125,49 +126,10 @@ func briefTexts(message rueidis.RedisMessage) []string {
 	return texts
 }
 
-// answer sets the answers of a batch from the state that its call left, a letter for each request,
-// and the permits of the one that was granted in part.
-func (p protocol) answer(b *engine.Batch, s *state, letters string, part int64) {
-	b.Forecast = s
-	// A denial of a waiter is none of other callers if they can get what it cannot.
-	waiters := b.Ordered && s.forWaiters()
-	var later int64 // permits granted behind the request
-	for i := len(b.Requests) - 1; i >= 0; i-- {
-		r := b.Requests[i]
-		letter := byte('g')
-		if letters != engine.AllGranted {
-			letter = letters[i]
-		}
-		switch letter {
-		case 'g', 'p':
-			r.Granted = r.Most()
-			if letter == 'p' {
-				r.Granted = part
-			}
-			if r.Each {
-				r.Parts = s.grantedParts(later)
-			}
-			r.Answer = s.granted(later)
-			later += r.Granted
-		case 'x':
-			r.Err = p.wire.aboveLimit(r.Permits, s.most)
-		default:
-			// RetryAfter is that of the end of the call, so Remaining is too.
-			if r.Each {
-				r.Parts = s.Parts(r.Permits)
-			}
-			r.Answer, _ = s.Denied(r.Permits)
-			if !waiters && (b.Denied == 0 || r.Permits < b.Denied) {
-				b.Denied = r.Permits
-			}
-		}
-	}
-}
-
 // lease describes a lease that a call has brought.
 func (p protocol) lease(b *engine.Batch, s *state) {
-	answer := s.granted(0)
-	b.Lease.Granted, b.Lease.Lasts, b.Lease.Parts = s.leased, s.lasts, s.grantedParts(0)
+	answer := s.Granted(0)
+	b.Lease.Granted, b.Lease.Lasts, b.Lease.Parts = s.leased, s.lasts, s.GrantedParts(0)
 	b.Lease.Limit, b.Lease.Free, b.Lease.Reset = answer.Limit, answer.Remaining, answer.ResetAfter
 	b.Lease.Return = func(ctx context.Context, permits int64) error {
 		return p.wire.refund(ctx, permits, s.receipts...)

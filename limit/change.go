@@ -69,7 +69,7 @@ func (l *Limiter) Charge(ctx context.Context, permits int64) (rratelimiter.Decis
 	}
 	answer, _ := s.Denied(1)
 	if answer.RetryAfter == 0 {
-		answer = s.granted(0)
+		answer = s.Granted(0)
 	}
 	return rratelimiter.Decision(answer), nil
 }

@@ -86,9 +86,9 @@ func (s *state) forWaiters() (differ bool) {
 	return differ
 }
 
-// granted returns the answer to a request that was granted. The same call granted later permits to
+// Granted returns the answer to a request that was granted. The same call granted later permits to
 // requests behind it.
-func (s *state) granted(later int64) engine.Answer {
+func (s *state) Granted(later int64) engine.Answer {
 	fewest := s.policies[0]
 	for _, p := range s.policies[1:] {
 		if p.Free() < fewest.Free() {
@@ -131,8 +131,8 @@ func (s *state) Denied(permits int64) (engine.Answer, bool) {
 		ResetAfter: s.reset(0)}, known
 }
 
-// grantedParts returns the answer of each policy to such a request.
-func (s *state) grantedParts(later int64) []engine.Answer {
+// GrantedParts returns the answer of each policy to such a request.
+func (s *state) GrantedParts(later int64) []engine.Answer {
 	answers := make([]engine.Answer, len(s.policies))
 	for i, p := range s.policies {
 		answers[i] = engine.Answer{
@@ -144,7 +144,7 @@ func (s *state) grantedParts(later int64) []engine.Answer {
 
 // Parts returns the answer of each policy to a request that was not granted.
 func (s *state) Parts(permits int64) []engine.Answer {
-	answers := s.grantedParts(0)
+	answers := s.GrantedParts(0)
 	for i, p := range s.policies {
 		answers[i].RetryAfter, _ = p.wait(permits)
 		answers[i].Allowed = answers[i].RetryAfter == 0

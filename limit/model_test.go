@@ -57,8 +57,8 @@ type withPause struct {
 	permits, within int64
 }
 
-// modelled is a policy of 10 permits, none of which returns within a minute, the model of its kind, and others
-// of its kind, of which random calls are compared with the model.
+// modelled is a policy of 10 permits, none of which returns within a minute, and the model of its kind. Random
+// calls of the others of its kind are compared with the model.
 type modelled struct {
 	ten    Policy
 	model  func(Policy) policymodel.Model

@@ -89,86 +89,84 @@ do
 end
 
 --@ release  in: at@ base@ count@ epoch@ first@ length@ receipts n sum@ time@ total@
--- Returns the oldest permits, or with a receipt those of its entry. If that entry is not among the
--- newest 256, a receipt returns nothing. The newest entry stores the latest time before entries that
--- have expired by it are removed.
-do
-  local receipt = receipts[@]
-  local due, entries, dated = n, nil, nil
-  if receipt then
-    local word, time = match(receipt, '^(%w+) (%d+) ')
-    if not word or word ~= epoch@ or time + 0 <= at@ - ARGV[@2] then
-      due = 0
+if receipts[@] then
+  --@include refund
+elseif sum@ > 0 then
+  --@include oldest
+end
+
+--@ oldest  in: at@ base@ count@ epoch@ first@ length@ n sum@ time@ total@
+-- Returns the oldest permits. The newest entry stores the latest time before entries that have expired
+-- by it are removed.
+if n >= sum@ then
+  call('UNLINK', KEYS[@1])
+else
+  -- Looks for the oldest entry that keeps permits.
+  local low, high = first@, length@ - 1
+  local oldest = format('%s %d %d %d %d', epoch@, time@, at@ - time@, sum@ - n, total@)
+  while low < high do
+    local index = floor((low + high) / 2)
+    local entry = call('LINDEX', KEYS[@1], index)
+    local start, total = match(entry, '^(%w+ %d+ %d+ )%d+ (%d+)$')
+    if not start then
+      return {3, @, entry}
+    end
+    local upto = total - base@
+    if upto < 0 then
+      upto = upto + 9007199254740992
+    end
+    if upto > n then
+      high, oldest = index, start .. format('%d %s', upto - n, total)
     else
-      dated, entries = time, call('LRANGE', KEYS[@1], -256, -1)
+      low = index + 1
     end
   end
-  if due == 0 or sum@ == 0 then
-    -- nothing is taken by it
-  elseif not entries and due >= sum@ then
-    call('UNLINK', KEYS[@1])
-  elseif not entries then
-    -- Looks for the oldest entry that keeps permits.
-    local low, high = first@, length@ - 1
-    local oldest = format('%s %d %d %d %d', epoch@, time@, at@ - time@, sum@ - due, total@)
-    while low < high do
-      local index = floor((low + high) / 2)
-      local entry = call('LINDEX', KEYS[@1], index)
-      local start, total = match(entry, '^(%w+ %d+ %d+ )%d+ (%d+)$')
-      if not start then
-        return {3, @, entry}
-      end
-      local upto = total - base@
-      if upto < 0 then
-        upto = upto + 9007199254740992
-      end
-      if upto > due then
-        high, oldest = index, start .. format('%d %s', upto - due, total)
-      else
-        low = index + 1
-      end
-    end
-    if low < length@ - 1 then
-      call('LSET', KEYS[@1], -1, format('%s %d %d %d %d', epoch@, time@, at@ - time@, count@, total@))
-    end
-    if low > 0 then
-      call('LTRIM', KEYS[@1], low, -1)
-    end
-    call('LSET', KEYS[@1], 0, oldest)
-  else
-    -- The totals from its entry on decrease, that of the newest last. If older entries alone keep
-    -- permits, one empty entry stays: the newest has the total.
-    local own, back, last = nil, 0, 1
-    for i = 1, #entries do
-      local time, count, total = match(entries[i], '^%w+ (%d+) %d+ (%d+) (%d+)$')
-      if not time then
-        return {3, @, entries[i]}
-      end
-      if time == dated then
-        own, back = i, min(due, count)
-        count = count - back
-      end
-      total = total - back
-      if total < 0 then
-        total = total + 9007199254740992
-      end
-      entries[i] = {time, count, total}
-      if count + 0 > 0 then
-        last = i
-      end
-    end
-    if back > 0 and back == sum@ then
-      call('UNLINK', KEYS[@1])
-    elseif back > 0 then
-      for i = min(own, last), #entries do
-        local ahead = i == last and at@ - entries[i][1] or 0
-        call('LSET', KEYS[@1], i - #entries - 1,
-          format('%s %s %d %d %d', epoch@, entries[i][1], ahead, entries[i][2], entries[i][3]))
-      end
-      if last < #entries then -- empty entries
-        call('LTRIM', KEYS[@1], 0, last - #entries - 1)
-      end
-    end
+  if low < length@ - 1 then
+    call('LSET', KEYS[@1], -1, format('%s %d %d %d %d', epoch@, time@, at@ - time@, count@, total@))
+  end
+  if low > 0 then
+    call('LTRIM', KEYS[@1], low, -1)
+  end
+  call('LSET', KEYS[@1], 0, oldest)
+end
+
+--@ refund  in: at@ epoch@ n receipts sum@
+-- Returns permits of the entry of a receipt, if that is among the newest 256. The totals from its entry
+-- on decrease, that of the newest last. If older entries alone keep permits, one empty entry stays: the
+-- newest has the total.
+local word, dated = match(receipts[@], '^(%w+) (%d+) ')
+local entries, own, back, last = {}, nil, 0, 1
+if word and word == epoch@ and dated + 0 > at@ - ARGV[@2] then
+  entries = call('LRANGE', KEYS[@1], -256, -1)
+end
+for i = 1, #entries do
+  local time, count, total = match(entries[i], '^%w+ (%d+) %d+ (%d+) (%d+)$')
+  if not time then
+    return {3, @, entries[i]}
+  end
+  if time == dated then
+    own, back = i, min(n, count)
+    count = count - back
+  end
+  total = total - back
+  if total < 0 then
+    total = total + 9007199254740992
+  end
+  entries[i] = {time, count, total}
+  if count + 0 > 0 then
+    last = i
+  end
+end
+if back > 0 and back == sum@ then
+  call('UNLINK', KEYS[@1])
+elseif back > 0 then
+  for i = min(own, last), #entries do
+    local ahead = i == last and at@ - entries[i][1] or 0
+    call('LSET', KEYS[@1], i - #entries - 1,
+      format('%s %s %d %d %d', epoch@, entries[i][1], ahead, entries[i][2], entries[i][3]))
+  end
+  if last < #entries then -- empty entries
+    call('LTRIM', KEYS[@1], 0, last - #entries - 1)
   end
 end
 

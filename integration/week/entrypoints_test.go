@@ -32,6 +32,7 @@ type entryPoint struct {
 	most   int64         // grants of an interval, as a multiple of the rate
 	ahead  time.Duration // permits are used up to this time after Redis has counted them
 	java   bool          // Java shares the limiter
+	cached bool          // a denial from before a loss of data may be answered
 	client []rratelimiter.Option
 	open   func(client *rratelimiter.Client, rate int64) calls
 }
@@ -43,7 +44,7 @@ type calls struct {
 
 var entryPoints = []entryPoint{
 	{name: "Limiter", most: 1, java: true, open: openLimiter},
-	{name: "Limiter with a denial cache", most: 1, java: true, open: openLimiter,
+	{name: "Limiter with a denial cache", most: 1, java: true, cached: true, open: openLimiter,
 		client: []rratelimiter.Option{rratelimiter.WithDenialCache(interval / 4)}},
 	{name: "Limiter with leases", most: 1, java: true, ahead: interval / 16, open: openLimiter,
 		client: []rratelimiter.Option{rratelimiter.WithLease(interval / 20)}},

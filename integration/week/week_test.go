@@ -74,7 +74,7 @@ const (
 
 // day is working hours, in the middle of which something happens, and a night.
 func (w *week) day(name string, noon func(ctx context.Context)) {
-	w.crowd("in the morning of " + name)
+	w.crowd("in the morning of "+name, 1)
 	ctx, end := context.WithCancel(w.Context())
 	var java sync.WaitGroup
 	stop := func() {
@@ -100,12 +100,16 @@ func (w *week) day(name string, noon func(ctx context.Context)) {
 	time.Sleep(hours / 2)
 	stop()
 	time.Sleep(2 * interval)
-	w.crowd("in the evening of " + name)
+	w.crowd("in the evening of "+name, 1)
 	time.Sleep(night)
 }
 
 // restart has Redis restart without data while callers work.
 func (w *week) restart(context.Context) {
 	w.lose()
-	w.crowd("after a restart")
+	least := int64(1)
+	if w.entry.cached {
+		least = 0
+	}
+	w.crowd("after a restart", least)
 }

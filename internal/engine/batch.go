@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -123,9 +124,49 @@ func (b *Batch) GrantAll(left int64, answer Answer) {
 // AllGranted stands for the letters of a batch of which every request was granted.
 const AllGranted = "*"
 
-// AnsweredBy reports whether the reply of a script answers the batch: with a letter for each request,
-// and the permits of the one with p, which was granted in part.
-func (b *Batch) AnsweredBy(letters string, part int64) bool {
+// AnswerBy sets the answers of a batch, and its Forecast, by the reply of a script: a letter for each
+// request, as internal/include/decide.lua has them, or AllGranted. above returns the error of a request
+// above the limit. It reports whether the letters are those of the batch.
+func (b *Batch) AnswerBy(f Forecast, letters string, above func(permits, limit int64) error) bool {
+	letters, last, _ := strings.Cut(letters, " ")
+	part, err := strconv.ParseInt(cmp.Or(last, "0"), 10, 64)
+	if err != nil || !b.answeredBy(letters, part) {
+		return false
+	}
+	b.Forecast = f
+	var later int64 // permits granted behind the request
+	for i := len(b.Requests) - 1; i >= 0; i-- {
+		r, letter := b.Requests[i], byte('g')
+		if letters != AllGranted {
+			letter = letters[i]
+		}
+		switch letter {
+		case 'g', 'p':
+			if r.Granted = r.Most(); letter == 'p' {
+				r.Granted = part
+			}
+			if r.Answer = f.Granted(later); r.Each {
+				r.Parts = f.GrantedParts(later)
+			}
+			later += r.Granted
+		case 'x':
+			r.Answer, r.Err = Answer{}, above(r.Permits, f.Limit())
+		default:
+			// RetryAfter is that of the end of the call, so Remaining is too.
+			if r.Answer, _ = f.Denied(r.Permits); r.Each {
+				r.Parts = f.Parts(r.Permits)
+			}
+			if b.Denied == 0 || r.Permits < b.Denied {
+				b.Denied = r.Permits
+			}
+		}
+	}
+	return true
+}
+
+// answeredBy reports whether letters have one for each request, and the permits of the one with p, which was
+// granted in part.
+func (b *Batch) answeredBy(letters string, part int64) bool {
 	at := strings.IndexByte(letters, 'p')
 	switch {
 	case letters == AllGranted:
@@ -187,6 +228,11 @@ type Forecast interface {
 	// Free returns the permits that all parts had free. It is below 0 if more were taken than
 	// exist.
 	Free() int64
+
+	// Granted returns the answer to a request that the call granted, which granted later permits to
+	// requests behind it. GrantedParts returns that of each part, for an Ask with Each; nil without parts.
+	Granted(later int64) Answer
+	GrantedParts(later int64) []Answer
 
 	// Denied returns the answer to a request for permits that are not free, at the time of the
 	// reply. It returns false if the reply does not determine it.

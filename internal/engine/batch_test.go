@@ -110,7 +110,7 @@ func TestBatch_RequestsUpTo_CountTheirMost(t *testing.T) {
 	assert.EqualValues(t, 19, total)
 	assert.Equal(t, "1*1 1*1 ~5*2 ~7*1", Runs(b.Requests))
 	for part, want := range []bool{false, true, true, true, true, true, false} {
-		assert.Equal(t, want, b.AnsweredBy("ggpnn", int64(part)))
+		assert.Equal(t, want, b.answeredBy("ggpnn", int64(part)))
 	}
 	b.GrantAll(2, Answer{Limit: 30})
 	r := b.Requests[2]

@@ -88,30 +88,17 @@ func (l *fake) Answer(b *Batch, message rueidis.RedisMessage) (again bool, err e
 		return false, err
 	}
 	x := exchangeOf(number)
-	if !b.AnsweredBy(x.letters, x.part) {
-		return false, fmt.Errorf("%q for %d requests", x.letters, len(b.Requests))
-	}
 	v := x.view
 	v.lag, v.renew = l.lag, l.renew
-	_, detail := b.Wants()
-	if detail || b.Ordered {
-		b.Forecast = &v
+	letters := x.letters
+	if x.part > 0 {
+		letters += fmt.Sprint(" ", x.part)
 	}
-	left := v.free
-	for i, request := range slices.Backward(b.Requests) {
-		request.Answer = Answer{Allowed: true, Limit: v.limit, Remaining: left, ResetAfter: v.after}
-		switch x.letters[i] {
-		case 'g':
-			request.Granted = request.Most()
-		case 'p':
-			request.Granted = x.part
-		case 'x':
-			request.Answer, request.Err = Answer{}, l.AboveLimit(request.Permits, v.limit)
-		default:
-			request.Answer, _ = v.Denied(request.Permits)
-			b.Denied = min(request.Permits, cmp.Or(b.Denied, request.Permits))
-		}
-		left += request.Granted
+	if !b.AnswerBy(&v, letters, l.AboveLimit) {
+		return false, fmt.Errorf("%q for %d requests", letters, len(b.Requests))
+	}
+	if _, detail := b.Wants(); !detail && !b.Ordered {
+		b.Forecast = nil
 	}
 	if x.leased > 0 {
 		b.Lease.Granted, b.Lease.Lasts = x.leased, b.Lease.Span
@@ -308,6 +295,12 @@ func (v *view) wait(permits int64) time.Duration {
 	}
 	return v.after
 }
+
+func (v *view) Granted(later int64) Answer {
+	return Answer{Allowed: true, Limit: v.limit, Remaining: v.free + later, ResetAfter: v.after}
+}
+
+func (v *view) GrantedParts(int64) []Answer { return nil }
 
 func (v *view) Denied(permits int64) (Answer, bool) {
 	a := Answer{Limit: v.limit, Remaining: v.free, RetryAfter: v.wait(permits), ResetAfter: v.after}

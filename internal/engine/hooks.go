@@ -50,6 +50,22 @@ func (l *Limiter) TryUnobserved(ctx context.Context, ask Ask, result *Result) er
 	}
 }
 
+// waitHooked is Wait with leases, the denial cache and the report of the decision.
+func (l *Limiter) waitHooked(ctx context.Context, ask Ask, deadline time.Time, result *Result) (granted bool,
+	err error) {
+	observation := l.Observe(ask.Permits)
+	if !l.fromLease(ask, result) {
+		if err = l.denyUntil(ask.Permits, latest(ctx, deadline)); err != nil {
+			result.From = FromMemory
+		} else {
+			err = observation.Wait(ctx, func() (bool, error) { return l.wait(ctx, ask, deadline, result) })
+		}
+	}
+	granted, err = err == nil, withoutDeadline(ctx, deadline, err)
+	observation.Report(ctx, granted, result.From, err)
+	return granted, err
+}
+
 // hookDispatch plans the lease of a batch that is about to be sent. The entry is locked.
 func (l *Limiter) hookDispatch(e *entry, b *Batch) {
 	if e.queue == nil || b.queue != nil { // else free permits are for the waiters

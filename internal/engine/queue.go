@@ -251,9 +251,6 @@ func (q *queue) fillBatch(call time.Duration) {
 
 // serveFrom serves waiters from leases, in order, and returns those to wake.
 func (q *queue) serveFrom(h *leaseSet) (done []*waiter) {
-	if h == nil {
-		return nil
-	}
 	now := time.Now()
 	for i := range h.leases {
 		s := &h.leases[i]

@@ -89,7 +89,7 @@ func (l *Limiter) share(ctx context.Context, ask Ask, result *Result) error {
 	r.Ask = ask
 	r.state.Store(queued)
 	e := g.registry.lockEntry(l)
-	if l.leases() {
+	if g.hooked && l.leases() {
 		l.countForLease(e, r)
 	}
 	b := l.addRequest(e, r)

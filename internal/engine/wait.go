@@ -14,41 +14,46 @@ import (
 // deadline cannot be met. If the deadline of ctx is earlier, the error is that of ctx. If Redis has
 // not replied by the deadline, the error is context.DeadlineExceeded.
 func (l *Limiter) Wait(ctx context.Context, ask Ask, deadline time.Time, result *Result) (bool, error) {
-	observation := l.Observe(ask.Permits)
-	err := l.wait(ctx, ask, deadline, &observation, result)
-	granted := err == nil
+	if l.Engine.hooked {
+		return l.waitHooked(ctx, ask, deadline, result)
+	}
+	_, err := l.wait(ctx, ask, deadline, result)
+	if err != nil {
+		return false, withoutDeadline(ctx, deadline, err)
+	}
+	return true, nil
+}
+
+// withoutDeadline returns the error of a wait, nil if it is the deadline that could not be met, and not that
+// of ctx.
+func withoutDeadline(ctx context.Context, deadline time.Time, err error) error {
 	var late *errDeadline
 	if !deadline.IsZero() && errors.As(err, &late) {
 		if end, ok := ctx.Deadline(); !ok || deadline.Before(end) {
-			err = nil
+			return nil
 		}
 	}
-	observation.Report(ctx, granted, result.From, err)
-	return granted, err
+	return err
 }
 
-// wait is Wait, with *errDeadline if the deadline or that of the context cannot be met.
-func (l *Limiter) wait(ctx context.Context, ask Ask, deadline time.Time, observation *Observation,
-	result *Result) error {
-	if l.Engine.hooked && l.fromLease(ask, result) {
-		return nil
+// latest returns the earlier of a deadline, if it is not the zero Time, and that of ctx.
+func latest(ctx context.Context, deadline time.Time) time.Time {
+	if end, ok := ctx.Deadline(); ok && (deadline.IsZero() || end.Before(deadline)) {
+		return end
 	}
-	latest := deadline
-	if end, ok := ctx.Deadline(); ok && (latest.IsZero() || end.Before(latest)) {
-		latest = end
+	return deadline
+}
+
+// wait waits in the queue. It reports whether that was for permits, or for Redis alone. The error is
+// *errDeadline if the deadline or that of ctx cannot be met.
+func (l *Limiter) wait(ctx context.Context, ask Ask, deadline time.Time, result *Result) (forPermits bool,
+	err error) {
+	w := &waiter{Request: Request{Ask: ask}, done: make(chan struct{}, 1), deadline: latest(ctx, deadline),
+		since: time.Now()}
+	if err = l.waitInQueue(ctx, w, deadline); err == nil {
+		*result = w.Result
 	}
-	if err := l.denyUntil(ask.Permits, latest); err != nil {
-		result.From = FromMemory
-		return err
-	}
-	return observation.Wait(ctx, func() (forPermits bool, err error) {
-		w := &waiter{Request: Request{Ask: ask}, done: make(chan struct{}, 1), deadline: latest, since: time.Now()}
-		err = l.waitInQueue(ctx, w, deadline)
-		if err == nil {
-			*result = w.Result
-		}
-		return w.forPermits, err
-	})
+	return w.forPermits, err
 }
 
 // waitInQueue waits in the queue. Without a deadline, it waits until ctx ends.
@@ -83,7 +88,7 @@ func (l *Limiter) enqueue(w *waiter) *entry {
 	g := l.Engine
 	e := g.registry.lockEntry(l)
 	defer e.mu.Unlock()
-	if l.leases() {
+	if g.hooked && l.leases() {
 		l.ensureLeases(e, w.Permits)
 	}
 	l.startQueue(e)
@@ -149,10 +154,12 @@ func (l *Limiter) serve(e *entry, q *queue) {
 		}
 		first := q.waiters.first
 		q.fresh.firstWaits = first.forPermits || q.fresh.knows(first)
-		if done := q.serveFrom(e.leases); done != nil {
-			e.mu.Unlock()
-			q.wakeAll(done)
-			continue
+		if e.leases != nil {
+			if done := q.serveFrom(e.leases); done != nil {
+				e.mu.Unlock()
+				q.wakeAll(done)
+				continue
+			}
 		}
 		if pause := time.Until(q.next()); pause > 0 {
 			first.forPermits = true // by the forecast of an earlier call
@@ -177,11 +184,13 @@ func (l *Limiter) serve(e *entry, q *queue) {
 func (l *Limiter) callForQueue(e *entry, q *queue) {
 	returned := false
 	defer func() {
-		if !l.leases() || !l.releaseForFirst(e, q) {
+		if !l.Engine.hooked || !l.releaseForFirst(e, q) {
 			l.check(e, q, q.batch.err)
 		}
-		q.batch.takeCall().reportAlone() // if no caller does
-		if !returned {                   // this goroutine ends
+		if q.batch.sent.call != nil {
+			q.batch.takeCall().reportAlone() // if no caller does
+		}
+		if !returned { // this goroutine ends
 			go l.serve(e, q)
 		}
 	}()
@@ -208,7 +217,7 @@ func (l *Limiter) releaseForFirst(e *entry, q *queue) bool {
 
 // wakeAll wakes waiters that have their answers. The first one reports the call.
 func (q *queue) wakeAll(done []*waiter) {
-	if len(done) > 0 && done[0].call == nil {
+	if q.batch.sent.call != nil && len(done) > 0 && done[0].call == nil {
 		done[0].call = q.batch.takeCall()
 	}
 	for _, w := range done {

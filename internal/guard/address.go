@@ -119,7 +119,7 @@ func (a Address) Client(from Origin) (client netip.Addr, err error) {
 	switch header := from.Canonical(cmp.Or(a.Header, "X-Forwarded-For")); {
 	case from.Err != nil:
 		err = fmt.Errorf("the peer's address: %w", from.Err)
-	case Contains(a.Trusted, from.Peer):
+	case len(a.Trusted) > 0 && Contains(a.Trusted, from.Peer):
 		client, err = behind(from.Peer, a.Trusted, header, from.Lines(header))
 	case from.Peer == UnixPeer:
 		err = errors.New("the peer is on a unix socket, which has no address and is not trusted")

@@ -119,6 +119,44 @@ func (d *Description) Violated(o limit.Outcome) []int {
 	return violated
 }
 
+// Until returns a time during which at most one.Remaining permits are free, since the next permit returns
+// later. It returns 0 if that time is unknown. one is the decision of policy i.
+func (d *Decided) Until(i int, one rratelimiter.Decision) time.Duration {
+	if d.Waited { // the decision is older than the wait
+		return 0
+	}
+	cost, described := d.Cost, policy.Description{} // of an unknown policy
+	if len(d.Description.Policies) == max(1, len(d.Each)) {
+		if described = d.Description.described[i]; d.Local && described.Refill != policy.Held {
+			return untilLocal(shapeOf(described, float64(d.Request.Mode)), one)
+		}
+		if one.Allowed && !d.Decision.Allowed { // another policy denied, and the request took nothing
+			cost = 0
+		}
+	}
+	switch described.Refill {
+	case policy.Held:
+		return 0 // a permit may return at any time
+	case policy.Together:
+		return one.ResetAfter
+	case policy.Evenly:
+		if s := shapeOf(described, 1); s.holds == one.Limit {
+			return s.until(one)
+		}
+		return 0
+	case policy.OnCredit, policy.Pausing: // on credit, Remaining bounds a request only while all wait
+		return one.RetryAfter
+	case policy.ByAge:
+		if one.Allowed && one.Remaining+cost == one.Limit {
+			return one.ResetAfter // only these permits are taken
+		}
+	}
+	if !one.Allowed && one.Remaining+1 == cost {
+		return one.RetryAfter // when the next permit returns
+	}
+	return 0
+}
+
 // nameOf returns the name of a policy without one of its own.
 func nameOf(of policy.Description) string {
 	if of.Label != "" {

@@ -129,7 +129,7 @@ func (g *Guard) try(ctx context.Context, q Request) (a Answer) {
 		g.local.tidy()
 	}
 	if b.down.Load() && !b.allows(ctx, q.Limiter) {
-		return g.withoutRedis(q, b.downError(q.Limiter))
+		return g.withoutRedis(q, b.notSent(q.Limiter))
 	}
 	a, late, err := g.take(ctx, q)
 	if err != nil {
@@ -249,7 +249,7 @@ func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) err
 	}
 	b := g.breakerOf(q.Limiter)
 	if b.down.Load() {
-		return b.downError(q.Limiter)
+		return b.notSent(q.Limiter)
 	}
 	limited, stop := context.WithTimeout(context.WithoutCancel(ctx), g.deadline())
 	defer stop()

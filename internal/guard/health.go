@@ -102,12 +102,9 @@ func (c clock) now() int64 { return int64(time.Since(c.start)) + 1 }
 
 func (b *breaker) deadline() time.Duration { return time.Duration(b.deadlines.Load()) }
 
-// allows reports whether a request may ask Redis. While Redis is down, only the prober asks. If it has
-// ended, or is stuck in a call, one request asks as well.
+// allows reports whether a request may ask Redis while it is down. Only the prober asks. If it has ended, or
+// is stuck in a call, one request asks as well.
 func (b *breaker) allows(ctx context.Context, l Limiter) bool {
-	if !b.down.Load() {
-		return true
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.down.Load() {
@@ -267,7 +264,7 @@ func (b *breaker) explain(l Limiter, err error) error {
 	return &callError{l.Name(), b.node, err}
 }
 
-// callError is the error of a call that Redis has not decided.
+// callError is the error of a call that Redis has not decided. It is ErrDown if the call was not sent.
 type callError struct {
 	limiter string
 	node    node
@@ -275,24 +272,16 @@ type callError struct {
 }
 
 func (e *callError) Error() string {
+	if errors.Is(e.err, ErrDown) {
+		return fmt.Sprintf("rratelimiter: limiter %q: %s is down: the call was not sent", e.limiter, e.node)
+	}
 	return fmt.Sprintf("rratelimiter: limiter %q: %s: %v", e.limiter, e.node, e.err)
 }
 
 func (e *callError) Unwrap() error { return e.err }
 
-// downError is the error of a request that is decided without a call to its node, since that is down.
-type downError struct {
-	limiter string
-	node    node
-}
-
-func (e *downError) Error() string {
-	return fmt.Sprintf("rratelimiter: limiter %q: %s is down: the call was not sent", e.limiter, e.node)
-}
-
-func (e *downError) Unwrap() error { return ErrDown }
-
-func (b *breaker) downError(l Limiter) error { return &downError{l.Name(), b.node} }
+// notSent is the error of a request that is decided without a call to its node, since that is down.
+func (b *breaker) notSent(l Limiter) error { return &callError{l.Name(), b.node, ErrDown} }
 
 // probeIdle is the time after the latest request during an outage for which a prober continues.
 const probeIdle = time.Minute

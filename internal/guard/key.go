@@ -95,7 +95,7 @@ func Each(call string, client *rratelimiter.Client, name string, policies []limi
 		if key == "" {
 			return nil, fmt.Errorf("%s: the key is empty", call)
 		}
-		return d.Of(limiters.Limiter(Key(key))), nil
+		return described{limiters.Limiter(Key(key)), d}, nil
 	}
 }
 

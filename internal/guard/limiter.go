@@ -34,12 +34,9 @@ func handleOf(l Limiter) inside.Handle {
 	return nil
 }
 
-// Wrapper is a limiter that calls another one.
-type Wrapper interface{ Unwrap() Limiter }
-
 // unwrap returns the limiter that a wrapper calls, and any other one as it is.
 func unwrap(l Limiter) Limiter {
-	if w, ok := l.(Wrapper); ok {
+	if w, ok := l.(interface{ Unwrap() Limiter }); ok {
 		return w.Unwrap()
 	}
 	return l

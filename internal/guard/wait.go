@@ -10,6 +10,7 @@ import (
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
+	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
 
@@ -126,7 +127,7 @@ func (g *Guard) waitInLine(ctx context.Context, q Request, denied Answer, most t
 			return denied // the wait is over, and Redis still has time to answer
 		}
 		if ctx.Err() == nil && errors.Is(context.Cause(up), ErrDown) {
-			late, err = false, b.downError(q.Limiter)
+			late, err = false, b.notSent(q.Limiter)
 		}
 		return g.afterError(ctx, b, q, denied, late, err)
 	}
@@ -159,7 +160,8 @@ func join(ctx context.Context, q Request, most time.Duration) (a Answer, late bo
 			deadline = time.Time{}
 		}
 		a.Decision.Allowed, err = h.Wait(ctx, engine.Ask{Permits: q.Permits, Receipt: true}, deadline, &r)
-		a.Receipt.Refund, a.Receipt.Return, a.fromMemory = r.Refund, r.Return, r.From != engine.FromRedis
+		a.Receipt = receipt.Receipt{Refund: r.Refund, Return: r.Return}
+		a.fromMemory = r.From != engine.FromRedis
 	} else {
 		l, _ := q.Limiter.(line)
 		if most == Forever {

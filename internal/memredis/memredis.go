@@ -5,6 +5,7 @@ package memredis
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -43,7 +44,11 @@ func clientOption(address string, node func(address string) *miniredis.Miniredis
 		PipelineMultiplex: -1, // one connection, so that calls in flight arrive in order
 		Dialer:            net.Dialer{KeepAlive: noPings},
 		DialCtxFn: func(_ context.Context, address string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			pipe, err := node(address).Dial()
+			server := node(address)
+			if server == nil {
+				return nil, fmt.Errorf("no node has the address %s", address)
+			}
+			pipe, err := server.Dial()
 			if err != nil {
 				return nil, err
 			}

@@ -310,23 +310,48 @@ do
 end
 local free1 = most1 - sum1
 local n, receipts = tonumber(ARGV[2]), {unpack(ARGV, 4 + 1)}
-do
-  local receipt = receipts[1]
-  local due, entries, dated = n, nil, nil
-  if receipt then
-    local word, time = match(receipt, '^(%w+) (%d+) ')
-    if not word or word ~= epoch1 or time + 0 <= at1 - ARGV[4] then
-      due = 0
-    else
-      dated, entries = time, call('LRANGE', KEYS[1], -256, -1)
+if receipts[1] then
+  local word, dated = match(receipts[1], '^(%w+) (%d+) ')
+  local entries, own, back, last = {}, nil, 0, 1
+  if word and word == epoch1 and dated + 0 > at1 - ARGV[4] then
+    entries = call('LRANGE', KEYS[1], -256, -1)
+  end
+  for i = 1, #entries do
+    local time, count, total = match(entries[i], '^%w+ (%d+) %d+ (%d+) (%d+)$')
+    if not time then
+      return {3, 1, entries[i]}
+    end
+    if time == dated then
+      own, back = i, min(n, count)
+      count = count - back
+    end
+    total = total - back
+    if total < 0 then
+      total = total + 9007199254740992
+    end
+    entries[i] = {time, count, total}
+    if count + 0 > 0 then
+      last = i
     end
   end
-  if due == 0 or sum1 == 0 then
-  elseif not entries and due >= sum1 then
+  if back > 0 and back == sum1 then
     call('UNLINK', KEYS[1])
-  elseif not entries then
+  elseif back > 0 then
+    for i = min(own, last), #entries do
+      local ahead = i == last and at1 - entries[i][1] or 0
+      call('LSET', KEYS[1], i - #entries - 1,
+        format('%s %s %d %d %d', epoch1, entries[i][1], ahead, entries[i][2], entries[i][3]))
+    end
+    if last < #entries then -- empty entries
+      call('LTRIM', KEYS[1], 0, last - #entries - 1)
+    end
+  end
+elseif sum1 > 0 then
+  if n >= sum1 then
+    call('UNLINK', KEYS[1])
+  else
     local low, high = first1, length1 - 1
-    local oldest = format('%s %d %d %d %d', epoch1, time1, at1 - time1, sum1 - due, total1)
+    local oldest = format('%s %d %d %d %d', epoch1, time1, at1 - time1, sum1 - n, total1)
     while low < high do
       local index = floor((low + high) / 2)
       local entry = call('LINDEX', KEYS[1], index)
@@ -338,8 +363,8 @@ do
       if upto < 0 then
         upto = upto + 9007199254740992
       end
-      if upto > due then
-        high, oldest = index, start .. format('%d %s', upto - due, total)
+      if upto > n then
+        high, oldest = index, start .. format('%d %s', upto - n, total)
       else
         low = index + 1
       end
@@ -351,38 +376,6 @@ do
       call('LTRIM', KEYS[1], low, -1)
     end
     call('LSET', KEYS[1], 0, oldest)
-  else
-    local own, back, last = nil, 0, 1
-    for i = 1, #entries do
-      local time, count, total = match(entries[i], '^%w+ (%d+) %d+ (%d+) (%d+)$')
-      if not time then
-        return {3, 1, entries[i]}
-      end
-      if time == dated then
-        own, back = i, min(due, count)
-        count = count - back
-      end
-      total = total - back
-      if total < 0 then
-        total = total + 9007199254740992
-      end
-      entries[i] = {time, count, total}
-      if count + 0 > 0 then
-        last = i
-      end
-    end
-    if back > 0 and back == sum1 then
-      call('UNLINK', KEYS[1])
-    elseif back > 0 then
-      for i = min(own, last), #entries do
-        local ahead = i == last and at1 - entries[i][1] or 0
-        call('LSET', KEYS[1], i - #entries - 1,
-          format('%s %s %d %d %d', epoch1, entries[i][1], ahead, entries[i][2], entries[i][3]))
-      end
-      if last < #entries then -- empty entries
-        call('LTRIM', KEYS[1], 0, last - #entries - 1)
-      end
-    end
   end
 end
 return 1
