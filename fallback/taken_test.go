@@ -78,3 +78,40 @@ func TestTaken_Redis_IsSettled(t *testing.T) {
 		assert.Empty(t, New(nil).Name())
 	})
 }
+
+// TestTaken_InFlight_PlacesReturn to Redis, and while it is away to the share, whatever the final cost is.
+func TestTaken_InFlight_PlacesReturn(t *testing.T) {
+	run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		inner := limit.New(client, "model", limit.SlidingLog{Permits: 1000, Interval: time.Hour},
+			limit.InFlight{Permits: 8, Lease: time.Hour})
+		l := New(inner, Deadline(deadline), OnFailure(limit.Local(0.5)))
+		for _, away := range []bool{false, true} {
+			if away {
+				defer slow(f)()
+			}
+			for _, actual := range []int64{0, 1, 4, 9} {
+				var taken limit.Taken
+				d, err := taken.Take(t.Context(), 4, l)
+				require.NoError(t, err)
+				require.True(t, d.Allowed, "away %t, before %d", away, actual)
+				require.NoError(t, taken.Settle(t.Context(), actual))
+			}
+			var taken limit.Taken
+			require.NoError(t, taken.Acquire(t.Context(), 4, l))
+			most := int64(8)
+			if away {
+				most = 4
+			}
+			ok, _, err := l.TryAcquireWithin(t.Context(), most-3, 10*time.Second)
+			assert.False(t, ok)
+			assert.NoError(t, err)
+			time.AfterFunc(700*time.Millisecond, func() { assert.NoError(t, taken.Settle(t.Context())) })
+			ok, _, err = l.TryAcquireWithin(t.Context(), most, 2*time.Second)
+			assert.True(t, ok, "away %t", away)
+			assert.NoError(t, err)
+			if !away {
+				require.NoError(t, inner.Release(t.Context(), most))
+			}
+		}
+	})
+}

@@ -3,9 +3,12 @@ package grpclimit
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
+
+	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
 // ErrNotSent is returned when a client's interceptor does not send a call. Either no permit was
@@ -32,6 +35,9 @@ var ErrNotSent = errors.New("grpclimit: the call was not sent")
 // processes that share the limiter pause. [limit.Limiter.Pause] with 0 ends it. If Redis fails, this
 // interceptor pauses alone.
 //
+// A permit of a [limit.InFlight] is held until the call has ended, that of a stream until its end was
+// received or its context has ended.
+//
 // These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [PauseOn], [Shadow], [Report],
 // [OnFailure], [Deadline] and [OnRedisChange]. If Redis stops answering while calls wait for permits,
 // OnFailure decides them within three Deadlines, and new calls after one.
@@ -42,12 +48,14 @@ func UnaryClientInterceptor(choose func(context.Context, Call) (Limiter, error),
 	g := newGate("UnaryClientInterceptor", choose, opts, true)
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker,
 		opts ...grpc.CallOption) error {
-		limiter, err := g.acquire(outgoing(ctx, method, req, cc))
+		c := outgoing(ctx, method, req, cc)
+		d, err := g.acquire(c)
 		if err != nil {
 			return err
 		}
+		defer g.ended(c, d)
 		err = invoker(ctx, method, req, reply, cc, opts...)
-		g.pauseFor(limiter, err)
+		g.pauseFor(limiterOf(d), err)
 		return err
 	}
 }
@@ -59,16 +67,21 @@ func StreamClientInterceptor(choose func(context.Context, Call) (Limiter, error)
 	g := newGate("StreamClientInterceptor", choose, opts, true)
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer,
 		opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		limiter, err := g.acquire(outgoing(ctx, method, nil, cc))
+		c := outgoing(ctx, method, nil, cc)
+		d, err := g.acquire(c)
 		if err != nil {
 			return nil, err
+		}
+		if d != nil && d.Receipt.Return != nil {
+			opts = append(slices.Clip(opts), grpc.OnFinish(func(error) { g.ended(c, d) }))
 		}
 		s, err := streamer(ctx, desc, cc, method, opts...)
 		if err != nil {
-			g.pauseFor(limiter, err)
+			g.ended(c, d)
+			g.pauseFor(limiterOf(d), err)
 			return nil, err
 		}
-		return &clientStream{s, g, limiter}, nil
+		return &clientStream{s, g, limiterOf(d)}, nil
 	}
 }
 
@@ -93,8 +106,8 @@ func outgoing(ctx context.Context, method string, message any, cc *grpc.ClientCo
 	return c
 }
 
-// acquire waits until a call may be sent. It returns its limiter, nil for none.
-func (g *gate) acquire(c call) (Limiter, error) {
+// acquire waits until a call may be sent. It returns nil if nothing limits the call.
+func (g *gate) acquire(c call) (*guard.Decided, error) {
 	d := g.Decide(c.Context, c)
 	switch {
 	case d == nil:
@@ -102,7 +115,21 @@ func (g *gate) acquire(c call) (Limiter, error) {
 	case !d.Passes():
 		return nil, &notSent{d.NotSent(ErrNotSent), status.FromProto(newStatus(c.Context, d, d.RetryAfter()))}
 	}
-	return d.Request.Limiter, nil
+	return d, nil
+}
+
+// ended returns what a call has held until it has ended.
+func (g *gate) ended(c call, d *guard.Decided) {
+	if d != nil {
+		g.Return(c.Context, c, d)
+	}
+}
+
+func limiterOf(d *guard.Decided) Limiter {
+	if d == nil {
+		return nil
+	}
+	return d.Request.Limiter
 }
 
 // notSent is the error of a call that was not sent: with the reason for its caller, and a status

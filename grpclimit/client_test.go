@@ -3,11 +3,13 @@ package grpclimit_test
 import (
 	"context"
 	"errors"
+	"io"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	test "google.golang.org/grpc/interop/grpc_testing"
@@ -108,4 +110,61 @@ func TestStreamInterceptors_NoLimiter_PassMessages(t *testing.T) {
 		assert.Equal(t, 3, answered)
 		assert.Equal(t, "OK", end)
 	})
+}
+
+// TestClientInterceptors_InFlight_PlaceReturnsAtTheEnd of the RPC, once.
+func TestClientInterceptors_InFlight_PlaceReturnsAtTheEnd(t *testing.T) {
+	open := func(t *testing.T, ctx context.Context, c test.TestServiceClient) test.TestService_FullDuplexCallClient {
+		ss, err := c.FullDuplexCall(ctx)
+		require.NoError(t, err)
+		require.NoError(t, ss.Send(new(test.StreamingOutputCallRequest)))
+		_, err = ss.Recv()
+		require.NoError(t, err)
+		return ss
+	}
+	type use = func(t *testing.T, ctx context.Context, c test.TestServiceClient, held func() int64)
+	for name, use := range map[string]use{
+		"unary": func(t *testing.T, ctx context.Context, c test.TestServiceClient, _ func() int64) {
+			require.NoError(t, call(ctx, c))
+		},
+		"unary that fails": func(t *testing.T, ctx context.Context, c test.TestServiceClient, _ func() int64) {
+			require.Error(t, call(ctx, c, grpc.UseCompressor("unknown")))
+		},
+		"stream": func(t *testing.T, ctx context.Context, c test.TestServiceClient, held func() int64) {
+			ss := open(t, ctx, c)
+			assert.EqualValues(t, 3, held())
+			require.NoError(t, ss.CloseSend())
+			_, err := ss.Recv()
+			require.ErrorIs(t, err, io.EOF)
+			_, err = ss.Recv()
+			require.Error(t, err)
+		},
+		"stream of a client that leaves": func(t *testing.T, ctx context.Context, c test.TestServiceClient,
+			held func() int64) {
+			ctx, cancel := context.WithCancel(ctx)
+			open(t, ctx, c)
+			assert.EqualValues(t, 3, held())
+			cancel()
+		},
+		"stream that is not sent": func(t *testing.T, ctx context.Context, c test.TestServiceClient, _ func() int64) {
+			_, err := c.FullDuplexCall(ctx, grpc.UseCompressor("unknown"))
+			require.Error(t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+				l := limit.New(client, "calls", limit.InFlight{Permits: 5, Lease: time.Minute})
+				held := func() int64 {
+					time.Sleep(time.Second)
+					each, err := l.Peek(t.Context())
+					require.NoError(t, err)
+					return 5 - each[0].Remaining
+				}
+				var taken limit.Taken
+				require.NoError(t, taken.Acquire(t.Context(), 2, l))
+				use(t, t.Context(), limited(serve(f, new(service)), grpclimit.All(l)), held)
+				assert.EqualValues(t, 2, held())
+			})
+		})
+	}
 }

@@ -86,9 +86,9 @@ func Report(report func(context.Context, Call, limit.Outcome)) Option {
 	})
 }
 
-// OnSettleError sets a callback for each [Settle] whose call to Redis failed, or was not made in an
-// outage. Unless only the reply was lost, it has no effect: permits to refund stay taken, and permits
-// to charge are not charged.
+// OnSettleError sets a callback for each [Settle], and each return of a [limit.InFlight], whose call to
+// Redis failed, or was not made in an outage. Unless only the reply was lost, it has no effect: permits
+// to refund stay taken, and permits to charge are not charged.
 func OnSettleError(failed func(context.Context, Call, error)) Option {
 	if failed == nil {
 		return nil

@@ -20,6 +20,8 @@ import (
 // keeps them if that one denies. [Each] with several policies, or a
 // [github.com/rratelimiter/rratelimiter/limit.Join], takes from all or from none.
 //
+// A permit of a [limit.InFlight] is held until the handler has returned.
+//
 // Each interceptor tracks on its own whether Redis is up. It panics if choose is nil.
 func UnaryServerInterceptor(choose func(context.Context, Call) (Limiter, error),
 	opts ...Option) grpc.UnaryServerInterceptor {

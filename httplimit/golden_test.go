@@ -48,6 +48,8 @@ func documented(client *rratelimiter.Client) http.Handler {
 			limit.Named("tokens", limit.TokenBucket{Capacity: 20, Refill: 5, Interval: time.Second})),
 			httplimit.Cost(func(r *http.Request) int64 { return int64(len(r.URL.Query().Get("text"))) })),
 		"/keyed":  httplimit.Middleware(httplimit.Each(client, "keyed", httplimit.ByHeader("X-Api-Key"), two...)),
+		"/model":  httplimit.Middleware(each("model", two[1], limit.InFlight{Permits: 8, Lease: 30 * time.Second})),
+		"/busy":   busy(httplimit.Middleware(each("busy", limit.InFlight{Permits: 1, Lease: 30 * time.Second}))),
 		"/closed": httplimit.Middleware(broken, httplimit.OnFailure(limit.Closed)),
 		"/open":   httplimit.Middleware(broken, httplimit.OnFailure(limit.Open)),
 		"/local":  httplimit.Middleware(ten, httplimit.OnFailure(limit.Local(0.1))),
@@ -55,6 +57,20 @@ func documented(client *rratelimiter.Client) http.Handler {
 		mux.Handle(path, limited(hello))
 	}
 	return mux
+}
+
+// busy is a Middleware in front of a handler that asks again while it holds the place of its request.
+func busy(limited func(http.Handler) http.Handler) func(http.Handler) http.Handler {
+	return func(http.Handler) http.Handler {
+		var handler http.Handler
+		inside := false
+		handler = limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if inside = !inside; inside {
+				handler.ServeHTTP(w, r)
+			}
+		}))
+		return handler
+	}
 }
 
 var block = regexp.MustCompile("(?s)```http\n(.*?)\n\n.*?```\n")

@@ -103,6 +103,9 @@ func quotas(o *guard.Decided) string {
 func appendPolicy(text []byte, t guard.Term, quota int64) []byte {
 	text = appendItem(text, t.Name)
 	text = appendNumber(text, ";q=", quota)
+	if t.Held {
+		text = append(text, `;qu="concurrent-requests"`...)
+	}
 	if t.Window > 0 && t.Window%time.Second == 0 {
 		text = appendNumber(text, ";w=", int64(t.Window/time.Second))
 	}

@@ -235,6 +235,27 @@ func TestRateLimit_EffectiveWindow_HasNoMorePermits(t *testing.T) {
 	}
 }
 
+// TestRateLimit_InFlight_HasNoEffectiveWindow, since a place may return at any time; in an outage too.
+func TestRateLimit_InFlight_HasNoEffectiveWindow(t *testing.T) {
+	for _, outage := range []bool{false, true} {
+		guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+			var inside []string
+			var handler http.Handler
+			handler = httplimit.Middleware(perIP(client, limit.InFlight{Permits: 2, Lease: time.Minute}),
+				httplimit.OnFailure(limit.Local(1)))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				if w := serve(handler, request()); w.Code == http.StatusTooManyRequests {
+					inside = append(inside, w.Header().Get("RateLimit"), w.Header().Get("Retry-After"))
+				}
+			}))
+			if outage {
+				f.Redis.SetError("LOADING")
+			}
+			assert.Equal(t, `"in-flight";r=1`, serve(handler, request()).Header().Get("RateLimit"))
+			assert.Equal(t, []string{`"in-flight";r=0`, "1"}, inside)
+		})
+	}
+}
+
 // parse returns the parameters r and t of RateLimit, 0 for none.
 func parse(f *redistest.Fixture, text string) (r int64, t time.Duration) {
 	if text == "" {

@@ -22,6 +22,9 @@ import (
 // ThreeHeaders and XRateLimit show the one that denied, or the one with the fewest permits left.
 // Headers of the handler count in the same way, for instance those that a proxy copies.
 //
+// A permit of a [limit.InFlight] is held until the handler has returned. The Middleware returns it in the
+// background.
+//
 // Each call of Middleware tracks on its own whether Redis is up, for all handlers that its result
 // wraps. It panics if choose is nil.
 func Middleware(choose func(*http.Request) (Limiter, error), opts ...Option) func(http.Handler) http.Handler {

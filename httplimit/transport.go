@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"errors"
+	"io"
 	"net/http"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
@@ -26,6 +27,9 @@ var ErrNotSent = errors.New("httplimit: the request was not sent")
 // If the limiter has a [limit.Pause], the Transport begins it in the background, so that all processes
 // that share the limiter pause. [limit.Limiter.Pause] with 0 ends it. If Redis fails, this Transport
 // pauses alone.
+//
+// A permit of a [limit.InFlight] is held until the body of the response is closed or at its end, or the
+// request has failed. [OnSettleError] gets the errors of its return.
 //
 // These options apply: [Cost], [Skip], [Wait], [MaxWaiting], [PauseOn], [Shadow], [Report],
 // [OnFailure], [Deadline] and [OnRedisChange]. If Redis stops answering while calls wait for
@@ -62,11 +66,53 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, d.NotSent(ErrNotSent)
 	}
+	end := func() { t.gate.Return(r.Context(), r, d) }
 	resp, err := t.base.RoundTrip(r)
-	if err == nil && d.Request.Limiter != nil {
+	if err != nil {
+		end()
+		return resp, err
+	}
+	if d.Request.Limiter != nil {
 		t.gate.Pause(d.Request.Limiter, t.pauseOf(resp))
 	}
-	return resp, err
+	if d.Receipt.Return != nil {
+		resp.Body = untilEnd(resp.Body, end)
+	}
+	return resp, nil
+}
+
+// untilEnd returns the body of a response with a function that is called at its end, or when it is closed.
+func untilEnd(body io.ReadCloser, end func()) io.ReadCloser {
+	if body == nil || body == http.NoBody {
+		end()
+		return body
+	}
+	wrapped := &endingBody{body, end}
+	if w, ok := body.(io.Writer); ok { // of 101 Switching Protocols
+		return struct {
+			*endingBody
+			io.Writer
+		}{wrapped, w}
+	}
+	return wrapped
+}
+
+type endingBody struct {
+	io.ReadCloser
+	end func()
+}
+
+func (b *endingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.end()
+	}
+	return n, err
+}
+
+func (b *endingBody) Close() error {
+	defer b.end()
+	return b.ReadCloser.Close()
 }
 
 // CloseIdleConnections closes the idle connections of the base RoundTripper, for

@@ -91,6 +91,17 @@ func (l *Limiter) charge(ctx context.Context, permits int64, id string) (*state,
 	return s, err
 }
 
+// chargeMore charges what a settlement has used beyond the permits that it has taken.
+func (l *Limiter) chargeMore(ctx context.Context, more int64, id string) (err error) {
+	if own := l.chargeable(); own != nil {
+		_, err = own.charge(ctx, more, id)
+	}
+	if err == nil && slices.ContainsFunc(l.wire.members, isRedisson) {
+		return fmt.Errorf("%w: it keeps what was taken", ErrNotChargeable)
+	}
+	return err
+}
+
 // chargeable returns the limiter without the members that a settlement does not charge: those of
 // Redisson's layout, and those that hold permits. It returns nil if there are no others.
 func (l *Limiter) chargeable() *Limiter {

@@ -10,7 +10,8 @@ import (
 
 // InFlight grants at most Permits that are held at once: it limits how many calls run, not how many
 // begin. A permit is held from its grant until it is returned. [Taken.Settle] returns all permits of
-// its grant, whatever the final cost is. A permit that is not returned returns by itself, Lease after
+// its grant, whatever the final cost is. Middleware, transports and interceptors return those of a
+// request at its end. A permit that is not returned returns by itself, Lease after
 // its grant, so a program that ends keeps it no longer. Choose a Lease above the longest call: a call
 // that outlives it no longer counts, and returns nothing of others.
 //

@@ -170,6 +170,15 @@ func (h *handle) Wait(ctx context.Context, ask engine.Ask, deadline time.Time, r
 	return granted, err
 }
 
+// ChargeMore charges what a settlement has used beyond the permits that it has taken.
+func (h *handle) ChargeMore(ctx context.Context, permits int64) error {
+	l := (*Limiter)(h)
+	if err := l.check(ctx); err != nil {
+		return err
+	}
+	return l.chargeMore(ctx, permits, "")
+}
+
 // Node returns the engine and the first key.
 func (h *handle) Node() (g *engine.Engine, key string, ok bool) {
 	if h == nil || h.err != nil || len(h.wire.keys) == 0 {

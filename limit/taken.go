@@ -243,15 +243,7 @@ func (t *take) settle(ctx context.Context) error {
 }
 
 func (t *take) attempt(ctx context.Context) error {
-	return t.receipt.Settle(ctx, t.actual, t.id, t.charge)
-}
-
-func (t *take) charge(ctx context.Context, more int64) (err error) {
-	if own := t.limiter.chargeable(); own != nil {
-		_, err = own.charge(ctx, more, t.id)
-	}
-	if err == nil && slices.ContainsFunc(t.limiter.wire.members, isRedisson) {
-		return fmt.Errorf("%w: it keeps what was taken", ErrNotChargeable)
-	}
-	return err
+	return t.receipt.Settle(ctx, t.actual, t.id, func(ctx context.Context, more int64) error {
+		return t.limiter.chargeMore(ctx, more, t.id)
+	})
 }

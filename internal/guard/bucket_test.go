@@ -28,7 +28,7 @@ func TestShape_AnyInterval_GrantsTheShare(t *testing.T) {
 		t.Run(fmt.Sprintf("%v of %d", c.share, c.permits), func(t *testing.T) {
 			s := policyShape(t, limit.SlidingLog{Permits: c.permits, Interval: time.Second}, c.share)
 			assert.EqualValues(t, c.most, s.limit)
-			assert.Equal(t, c.burst, s.decide(0, 1, 1).Remaining)
+			assert.Equal(t, c.burst, s.decide(bucket{}, 1, 1).Remaining)
 			assert.Equal(t, c.most, busiest(t, s, func() int64 { return 0 }))
 			for seed := range uint64(10) {
 				random := rand.New(rand.NewPCG(seed, 0))
@@ -45,7 +45,7 @@ func busiest(t *testing.T, s shape, pause func() int64) (most int) {
 	var granted []int64
 	full, begin, now := int64(0), 0, int64(1)
 	for range 5_000 {
-		if d := s.decide(full, now, 1); d.Allowed {
+		if d := s.decide(bucket{full: full}, now, 1); d.Allowed {
 			full = s.take(full, now, 1)
 			granted = append(granted, now)
 			for granted[begin] <= now-int64(time.Second) {
@@ -56,7 +56,8 @@ func busiest(t *testing.T, s shape, pause func() int64) (most int) {
 		} else {
 			next := now + int64(d.RetryAfter)
 			if s.holds > 0 {
-				require.True(t, next > now && s.decide(full, next, 1).Allowed && !s.decide(full, next-1, 1).Allowed,
+				b := bucket{full: full}
+				require.True(t, next > now && s.decide(b, next, 1).Allowed && !s.decide(b, next-1, 1).Allowed,
 					"a permit returns after %v, not before", d.RetryAfter)
 			}
 			if after := pause(); after > 0 {
@@ -96,9 +97,10 @@ func TestShapeOf_Policies_AreBuckets(t *testing.T) {
 func TestShape_Smooth_LendsPermits(t *testing.T) {
 	s := policyShape(t, limit.Smooth{Permits: 10, Interval: time.Second}, 0.5)
 	full := int64(0)
-	require.True(t, s.decide(full, 1, 20).Allowed)
+	require.True(t, s.decide(bucket{full: full}, 1, 20).Allowed)
 	full = s.take(full, 1, 20)
-	assert.Equal(t, 3200*time.Millisecond, s.decide(full, 1, 1).RetryAfter, "15 that it owes and one, 5 a second")
+	assert.Equal(t, 3200*time.Millisecond, s.decide(bucket{full: full}, 1, 1).RetryAfter,
+		"15 that it owes and one, 5 a second")
 }
 
 func policyShape(t *testing.T, p limit.Policy, share float64) shape {

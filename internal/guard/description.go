@@ -28,6 +28,7 @@ type Term struct {
 	// Window is the interval of the quota. For a bucket it is the time in which it fills. It is 0 if
 	// the interval has no fixed length, or is unknown.
 	Window time.Duration
+	Held   bool // requests hold the permits until they have ended
 }
 
 // unknown is the name of a policy without a description.
@@ -40,7 +41,7 @@ func Describe(policies ...limit.Policy) *Description {
 	d.described = make([]policy.Description, len(policies))
 	for i, p := range policies {
 		of, _ := policy.Of(p)
-		d.described[i], d.terms[i] = of, Term{of.Shown, of.Quota, of.Window}
+		d.described[i], d.terms[i] = of, Term{of.Shown, of.Quota, of.Window, of.Refill == policy.Held}
 	}
 	for i := range d.terms {
 		if t := &d.terms[i]; t.Name == "" {
@@ -126,7 +127,7 @@ func (d *Decided) Until(i int, one rratelimiter.Decision) time.Duration {
 	}
 	cost, described := d.Cost, policy.Description{} // of an unknown policy
 	if len(d.Description.Policies) == max(1, len(d.Each)) {
-		if described = d.Description.described[i]; d.Local {
+		if described = d.Description.described[i]; d.Local && described.Refill != policy.Held {
 			return untilLocal(shapeOf(described, float64(d.Request.Mode)), one)
 		}
 		if one.Allowed && !d.Decision.Allowed { // another policy denied, and the request took nothing
@@ -134,6 +135,8 @@ func (d *Decided) Until(i int, one rratelimiter.Decision) time.Duration {
 		}
 	}
 	switch described.Refill {
+	case policy.Held:
+		return 0 // a permit may return at any time
 	case policy.Together:
 		return one.ResetAfter
 	case policy.Evenly:

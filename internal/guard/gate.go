@@ -55,6 +55,8 @@ type Decided struct {
 	Description *Description // of the policies; nil if there is no limiter
 	At          time.Time
 	Denied      int // the status of HTTP for a denial; 0 for the default
+
+	ended atomic.Bool // it holds nothing more
 }
 
 // Decide decides a request, and reports it. It returns nil if nothing limits the request.
@@ -249,10 +251,25 @@ func (v *Visit[R]) End(r R, status int) {
 		cost = 0
 	}
 	if cost < 0 {
+		v.gate.Return(v.Context, r, v.decided)
 		return
 	}
-	err := v.gate.guard.Settle(v.Context, v.decided.Request, v.decided.Answer, cost)
-	if err != nil && v.gate.Unsettled != nil {
-		v.gate.Unsettled(r, err)
+	v.gate.settle(v.Context, r, v.decided, cost)
+}
+
+// Return returns what a request has held until its end, once. It does so in the background, where a panic
+// of a callback is dropped.
+func (g *Gate[R]) Return(ctx context.Context, r R, d *Decided) {
+	if d.Receipt.Return != nil && d.ended.CompareAndSwap(false, true) {
+		go func() {
+			defer func() { _ = recover() }()
+			g.settle(ctx, r, d, d.Request.Permits)
+		}()
+	}
+}
+
+func (g *Gate[R]) settle(ctx context.Context, r R, d *Decided, cost int64) {
+	if err := g.guard.Settle(ctx, d.Request, d.Answer, cost); err != nil && g.Unsettled != nil {
+		g.Unsettled(r, err)
 	}
 }

@@ -238,8 +238,8 @@ func byMode(mode limit.FailureMode, err error) Answer {
 	return answer(limit.FailedClosed, err)
 }
 
-// Settle changes the permits that a granted request has taken to its final cost. It has the guard's
-// deadline, even if ctx has ended.
+// Settle changes the permits that a granted request has taken to its final cost, and returns those that it
+// holds. It has the guard's deadline, even if ctx has ended.
 func (g *Guard) Settle(ctx context.Context, q Request, a Answer, cost int64) error {
 	switch {
 	case a.Result != limit.Acquired || cost == q.Permits && a.Receipt.Return == nil:

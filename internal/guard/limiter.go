@@ -82,6 +82,11 @@ func refundOf(l any) receipt.Refund {
 
 // chargeOf returns the call that charges more permits, nil if the limiter has none.
 func chargeOf(l Limiter) receipt.Charge {
+	if h, ok := handleOf(l).(interface {
+		ChargeMore(ctx context.Context, permits int64) error
+	}); ok {
+		return h.ChargeMore
+	}
 	charger, ok := l.(interface {
 		Charge(ctx context.Context, permits int64) (rratelimiter.Decision, error)
 	})

@@ -4,6 +4,8 @@ package guard
 // of a limiter.
 
 import (
+	"container/list"
+	"context"
 	"maps"
 	"math"
 	"slices"
@@ -36,6 +38,35 @@ type bucket struct {
 	began    int64 // when it was last found full
 	refunded int64 // since then
 	taken    int64 // when permits were last taken
+
+	// Of a policy whose permits are held: these, and the last grant of them. It is full at the end of all.
+	held *held
+	last *list.Element
+}
+
+// held is the permits of a share that requests hold. The list has the grants, the earliest end first.
+type held struct {
+	list.List
+	permits int64
+}
+
+type grant struct{ end, permits int64 }
+
+// drop removes the grants that have ended.
+func (h *held) drop(now int64) {
+	for e := h.Front(); e != nil && e.Value.(*grant).end <= now; e = h.Front() {
+		h.giveBack(e, math.MaxInt64)
+	}
+}
+
+// giveBack returns permits of a grant, as far as it still has them.
+func (h *held) giveBack(e *list.Element, permits int64) {
+	g := e.Value.(*grant)
+	permits = min(permits, g.permits)
+	h.permits, g.permits = h.permits-permits, g.permits-permits
+	if g.permits == 0 {
+		h.Remove(e) // it has no effect on one that was removed
+	}
 }
 
 // bucketKey identifies the share of a limiter's policy.
@@ -46,6 +77,15 @@ type bucketKey struct {
 
 // take takes permits of a share, free or not.
 func (b *bucket) take(s shape, now, permits int64) {
+	if s.lease > 0 {
+		if b.held == nil {
+			b.held = new(held)
+		}
+		b.held.permits += permits
+		b.last = b.held.PushBack(&grant{now + s.lease, permits})
+		b.full = max(b.full, now+s.lease)
+		return
+	}
 	if b.full <= now {
 		b.began, b.refunded = now, 0
 	}
@@ -58,6 +98,10 @@ func (b *bucket) take(s shape, now, permits int64) {
 //   - the permits, less all time since
 //   - what was missing after the request, less all time and all refunds since
 func (b *bucket) refund(s shape, after bucket, now, permits int64) {
+	if s.lease > 0 {
+		after.held.giveBack(after.last, permits)
+		return
+	}
 	if b.began > after.taken {
 		return
 	}
@@ -93,7 +137,7 @@ func (b *buckets) take(q Request, share float64) (Answer, bool) {
 	}
 	each := make([]rratelimiter.Decision, len(shapes))
 	for i, s := range shapes {
-		each[i] = s.decide(b.all[keys[i]].full, now, q.Permits)
+		each[i] = s.decide(b.all[keys[i]], now, q.Permits)
 	}
 	var a Answer
 	a.Result, a.Local, a.Decision = limit.Rejected, true, combine(each)
@@ -102,11 +146,17 @@ func (b *buckets) take(q Request, share float64) (Answer, bool) {
 		after := make([]bucket, len(keys))
 		b.changeLocked(keys, now, func(i int, one *bucket) {
 			one.take(shapes[i], now, q.Permits)
-			each[i] = shapes[i].decide(one.full, now, 0)
+			each[i] = shapes[i].decide(*one, now, 0)
 			after[i] = *one
 		})
 		a.Decision = combine(each)
 		a.Receipt = receipt.Receipt{Permits: q.Permits, Local: func(more int64) { b.settle(keys, shapes, after, more) }}
+		if slices.ContainsFunc(shapes, func(s shape) bool { return s.lease > 0 }) {
+			a.Receipt.Return = func(_ context.Context, permits int64) error {
+				b.giveBack(after, permits)
+				return nil
+			}
+		}
 	}
 	if len(each) > 1 {
 		a.Each = each
@@ -124,12 +174,23 @@ func (b *buckets) settle(keys []bucketKey, shapes []shape, after []bucket, more 
 		return
 	}
 	b.changeLocked(keys, now, func(i int, one *bucket) {
-		if more > 0 {
+		if more > 0 && shapes[i].lease == 0 {
 			one.take(shapes[i], now, more)
-		} else {
+		} else if more < 0 {
 			one.refund(shapes[i], after[i], now, -more)
 		}
 	})
+}
+
+// giveBack returns permits that a request holds. after is the buckets as the request left them.
+func (b *buckets) giveBack(after []bucket, permits int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, one := range after {
+		if one.held != nil {
+			one.held.giveBack(one.last, permits)
+		}
+	}
 }
 
 func (b *buckets) changeLocked(keys []bucketKey, now int64, change func(i int, one *bucket)) {
@@ -258,10 +319,15 @@ type shape struct {
 	holds  int64         // the capacity; 0 grants nothing
 	period time.Duration // at least 1
 	owes   bool          // a full bucket grants more than it holds, as limit.Smooth does
+	lease  int64         // of permits that requests hold, which is no bucket; else 0
 }
 
 // shapeOf returns the shape of a share of a valid policy.
 func shapeOf(d policy.Description, share float64) shape {
+	if d.Refill == policy.Held {
+		most := part(d.Local.Permits, share)
+		return shape{limit: most, holds: most, period: 1, lease: int64(d.Local.Interval)}
+	}
 	if d.Local.Strict {
 		return windowShape(d.Local, share)
 	}
@@ -313,9 +379,12 @@ func (s shape) bounded() shape {
 
 // The state of a bucket is the time at which it is full.
 
-// decide returns the decision of a bucket that is full at the given time.
-func (s shape) decide(full, now, permits int64) rratelimiter.Decision {
-	behind := time.Duration(max(0, full-now)) // the time until it is full
+// decide returns the decision of a bucket.
+func (s shape) decide(one bucket, now, permits int64) rratelimiter.Decision {
+	if s.lease > 0 {
+		return s.decideHeld(one.held, now, permits)
+	}
+	behind := time.Duration(max(0, one.full-now)) // the time until it is full
 	room := time.Duration(s.holds)*s.period - behind
 	d := rratelimiter.Decision{Limit: s.limit, Remaining: int64(max(0, room) / s.period), ResetAfter: behind}
 	needs := permits
@@ -327,6 +396,23 @@ func (s shape) decide(full, now, permits int64) rratelimiter.Decision {
 		return d
 	}
 	d.Allowed = true
+	return d
+}
+
+// decideHeld returns the decision of a share that requests hold. RetryAfter is a guess.
+func (s shape) decideHeld(h *held, now, permits int64) rratelimiter.Decision {
+	d := rratelimiter.Decision{Limit: s.limit, Remaining: s.limit}
+	if h != nil {
+		h.drop(now)
+		d.Remaining = max(0, s.limit-h.permits)
+	}
+	if d.Allowed = permits <= d.Remaining; !d.Allowed {
+		d.RetryAfter = time.Second
+	}
+	if h != nil && h.Len() > 0 {
+		d.ResetAfter = time.Duration(h.Back().Value.(*grant).end - now)
+		d.RetryAfter = min(d.RetryAfter, time.Duration(h.Front().Value.(*grant).end-now))
+	}
 	return d
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/engine"
+	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/receipt"
 	"github.com/rratelimiter/rratelimiter/limit"
 )
@@ -38,7 +40,7 @@ func (g *Guard) askAndWait(ctx context.Context, q Request) Answer {
 			left = q.Wait - time.Since(begin)
 		}
 		inLine := a.Err == nil && !a.paused && hasLine(q.Limiter) // Redis has denied it
-		if a.Result != limit.Rejected || q.Wait > 0 && after > left || after <= 0 && !inLine {
+		if a.Result != limit.Rejected || q.Wait > 0 && a.certain(q) > left || after <= 0 && !inLine {
 			return a
 		}
 		if !counted {
@@ -65,6 +67,33 @@ func (g *Guard) askAndWait(ctx context.Context, q Request) Answer {
 		}
 		a = g.try(ctx, q)
 	}
+}
+
+// certain returns the time before which a denied request is not granted. The RetryAfter of permits that are
+// held is a guess.
+func (a Answer) certain(q Request) (after time.Duration) {
+	policies, each := q.Policies, a.Each
+	if len(policies) == 0 {
+		policies = ownPolicies(q.Limiter)
+	}
+	if each == nil {
+		each = []rratelimiter.Decision{a.Decision}
+	}
+	if !slices.ContainsFunc(policies, isHeld) {
+		return a.Decision.RetryAfter
+	}
+	for i, one := range each {
+		if len(each) == len(policies) && !isHeld(policies[i]) {
+			after = max(after, one.RetryAfter)
+		}
+	}
+	return after
+}
+
+// isHeld reports whether the permits of a policy are held until they are returned.
+func isHeld(p limit.Policy) bool {
+	d, _ := policy.Of(p)
+	return d.Refill == policy.Held
 }
 
 // enter counts a request as a waiter, unless the bound is reached; 0 for none.

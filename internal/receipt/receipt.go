@@ -27,7 +27,7 @@ type Receipt struct {
 	Return Refund
 
 	// Local settles permits that Redis did not grant: it charges more of them, or with a number below 0
-	// refunds some.
+	// refunds some. Permits that are held are not charged.
 	Local func(more int64)
 }
 
@@ -49,15 +49,14 @@ func (r Receipt) Settle(ctx context.Context, cost int64, id string, charge Charg
 		return redisx.Once(ctx, id+part)
 	}
 	more := cost - r.Permits
-	switch held := min(cost, r.Permits); { // the refund returns the rest of what is held
-	case r.Local != nil && more != 0:
-		r.Local(more)
-		return nil
-	case r.Return != nil && held > 0:
+	if held := min(cost, r.Permits); r.Return != nil && held > 0 { // the refund returns the rest of what is held
 		err = r.Return(once(" held"), held)
 	}
 	switch {
-	case more == 0 || r.Local != nil:
+	case more == 0:
+		return err
+	case r.Local != nil:
+		r.Local(more)
 		return err
 	case more < 0 && r.Refund != nil:
 		return cmp.Or(err, r.Refund(once(""), -more))

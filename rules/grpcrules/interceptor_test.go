@@ -319,3 +319,17 @@ func TestServerInterceptors_OddCalls_GetNoMoreThanPlainOnes(t *testing.T) {
 		})
 	}
 }
+
+// TestServerInterceptors_InFlight_PlaceReturns when a call has ended: the next one waits for it.
+func TestServerInterceptors_InFlight_PlaceReturns(t *testing.T) {
+	c := rpc(t, connected(t), &healthy{},
+		"rules: [{name: a, match: {grpc: '*'}, key: all, wait: 1m, limits: [9/h, {in_flight: 1, lease: 1h}]}]")
+	for range 3 {
+		_, err := c.Check(t.Context(), new(health.HealthCheckRequest))
+		require.NoError(t, err)
+		s, err := c.Watch(t.Context(), new(health.HealthCheckRequest))
+		require.NoError(t, err)
+		_, err = s.Recv()
+		require.NoError(t, err)
+	}
+}

@@ -106,6 +106,12 @@ func TestServer(t *testing.T, m Middleware) {
 		"Settle_Outage_IsReportedAtTheDeadline":        testSettleInAnOutage,
 		"Settle_LocalShare_IsCharged":                  testSettleShare,
 		"Settle_WrappedLimiter_CallsItsOwnMethods":     testSettleWrapped,
+		"InFlight_RequestEnds_ReturnsThePlace":         testPlaces,
+		"InFlight_LeaseEnds_ReturnsNothingOfOthers":    testPlaceOfALongRequest,
+		"InFlight_ManyRequests_NoMoreThanPlacesRun":    testManyOnPlaces,
+		"InFlight_WaitBelowTheGuess_IsServed":          testWaitForAPlace,
+		"InFlight_Outage_ShareIsHeld":                  testShareOfPlaces,
+		"InFlight_Outage_LeaseReturnsThePlace":         testPlaceInAnOutage,
 		"Settings_Invalid_Panics":                      testInvalidSettings,
 		"OnFailure_Mistake_LetsNoRequestPass":          testMistake,
 		"OnFailure_NeverGranted_IsDeniedInAnOutage":    testMistakeInAnOutage,
@@ -131,6 +137,7 @@ func TestClient(t *testing.T, m Middleware) {
 		"RetryAfter_LimiterWithPause_PausesAll":     testPauseOfAll,
 		"RetryAfter_PauseEndedInRedis_RequestsGoOn": testPauseEnds,
 		"RetryAfter_RedisFails_PausesAlone":         testPauseInAnOutage,
+		"InFlight_RequestEnds_ReturnsThePlace":      testPlacesOfAClient,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, m) })
 	}
