@@ -3,6 +3,7 @@ package httplimit_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -124,4 +125,24 @@ func TestMiddleware_RefusalInsideCompression_KeepsTheEncoding(t *testing.T) {
 			assert.Equal(t, want, w.Header().Get("Content-Encoding"))
 		}
 	}
+}
+
+// TestMiddleware_InFlightHijacked_PlaceReturnsWithTheHandler: the connection may live on.
+func TestMiddleware_InFlightHijacked_PlaceReturnsWithTheHandler(t *testing.T) {
+	guardtest.Run(t, func(t *testing.T, f *redistest.Fixture, client *rratelimiter.Client) {
+		l := limit.New(client, "api", limit.InFlight{Permits: 1, Lease: time.Minute})
+		server := listen(f, httplimit.Middleware(httplimit.All(l))(http.HandlerFunc(
+			func(w http.ResponseWriter, _ *http.Request) {
+				conn, _, err := http.NewResponseController(w).Hijack()
+				assert.NoError(t, err)
+				go func() {
+					time.Sleep(time.Second)
+					_, _ = io.WriteString(conn, "late")
+					conn.Close()
+				}()
+			})))
+		for range 3 {
+			assert.Equal(t, "late", exchange(f, server.Dial(), "GET / HTTP/1.1\nHost: example.org\n"))
+		}
+	})
 }

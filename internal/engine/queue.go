@@ -83,12 +83,13 @@ func (q *queue) askBy(w *waiter, ahead int64) bool {
 // polls reports whether permits may return at any time, by the last forecast. Then a call is sent after each
 // RetryAfter, and none before it for a new waiter: one whose deadline is earlier ends without a call.
 func (q *queue) polls() bool {
-	if q.forecast == nil || len(q.inCall) > 0 {
+	if q.forecast == nil {
 		return false
 	}
 	permits := q.waiters.first.Permits
 	denied, known := q.forecast.Denied(permits)
-	return !known && q.forecast.Earliest(0, permits) < denied.RetryAfter
+	isRecent := time.Since(q.forecastAt) < 2*denied.RetryAfter // else Redis does not answer
+	return isRecent && !known && q.forecast.Earliest(0, permits) < denied.RetryAfter
 }
 
 // remove removes a waiter. If it was the first, the next one may be servable.
