@@ -247,6 +247,7 @@ rules:
 			require.NoError(t, err)
 			assert.Equal(t, each[0].Limit, each[0].Remaining, name)
 		}
-		assert.False(t, slices.ContainsFunc(f.Redis.Keys(), func(key string) bool { return strings.Contains(key, "inflight") }))
+		held := func(key string) bool { return strings.Contains(key, "inflight") }
+		assert.False(t, slices.ContainsFunc(f.Redis.Keys(), held))
 	})
 }
