@@ -2,12 +2,19 @@ package grpclimit
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 
+	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // Key maps a call to the key that it is limited by. It returns an error or an empty key if the key
@@ -78,4 +85,102 @@ type Call struct {
 	Message  any    // the request of a unary call; nil for a stream
 	Outgoing bool   // a client's call
 	Target   string // of a client's call, as of [google.golang.org/grpc.ClientConn.Target]
+}
+
+// Address determines the address of a client of a server, as [httplimit.Address] does. Its Header is
+// the name of metadata. A peer without an IP address, as in memory, is an error, and so is one on a unix
+// socket unless [httplimit.UnixSocket] is trusted.
+type Address httplimit.Address
+
+// Key returns the client's address as a [Key]: its network of IPv4Bits or IPv6Bits, or a whole
+// address.
+func (a Address) Key(ctx context.Context, _ Call) (string, error) {
+	return guard.Address(a).Key(originOf(ctx))
+}
+
+// Client returns the client's address from the context of a call to a server, or an error if it is
+// unknown.
+func (a Address) Client(ctx context.Context) (netip.Addr, error) {
+	return guard.Address(a).Client(originOf(ctx))
+}
+
+func originOf(ctx context.Context) guard.Origin {
+	addr, err := peerOf(ctx)
+	return guard.Origin{Package: "grpclimit", Peer: addr, Err: err, Canonical: strings.ToLower,
+		Lines: func(header string) []string { return metadata.ValueFromIncomingContext(ctx, header) }}
+}
+
+// peerOf returns the address of the peer. The address of a unix socket is a path that the client
+// may have chosen.
+func peerOf(ctx context.Context) (netip.Addr, error) {
+	p, ok := peer.FromContext(ctx)
+	if !ok || p.Addr == nil {
+		return netip.Addr{}, errors.New("the context is of no call to a server")
+	}
+	var addr netip.Addr
+	switch end := p.Addr.(type) {
+	case *net.TCPAddr:
+		addr = end.AddrPort().Addr()
+	case *net.UDPAddr:
+		addr = end.AddrPort().Addr()
+	default: // a server behind net/http has its own type
+		network := end.Network()
+		if local := p.LocalAddr; local != nil && strings.HasPrefix(local.Network(), "unix") {
+			network = local.Network() // the server reports "tcp" for the peer
+		}
+		if strings.HasPrefix(network, "unix") {
+			return guard.UnixPeer, nil
+		}
+		if !strings.HasPrefix(network, "tcp") && !strings.HasPrefix(network, "udp") {
+			return addr, fmt.Errorf("a peer of the network %q has none", network)
+		}
+		return guard.ParseAddr(end.String())
+	}
+	if !addr.IsValid() {
+		return addr, fmt.Errorf("%q is none", p.Addr)
+	}
+	return guard.Plain(addr), nil
+}
+
+// Limiter limits calls: a *[rratelimiter.Limiter], a *[limit.Limiter], or any other type with Take
+// and Name. [httplimit.Limiter] lists more methods.
+type Limiter = limit.Joinable
+
+// All limits all calls by one limiter. A nil limiter lets them pass. All panics if the
+// client, the name or a policy of the limiter is invalid.
+func All(limiter Limiter) func(context.Context, Call) (Limiter, error) {
+	limiter = guard.All("grpclimit: All", limiter)
+	return func(context.Context, Call) (Limiter, error) { return limiter, nil }
+}
+
+// Each limits the calls of each key by a limiter of their own, with the given policies, as
+// [httplimit.Each] does. For the name "api" and the key "192.0.2.1", it is "api:192.0.2.1". An empty or
+// unknown key is an error. Each panics if the client, the name or a policy is invalid.
+func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.Policy,
+) func(context.Context, Call) (Limiter, error) {
+	at := fmt.Sprintf("grpclimit: Each: name %q", name)
+	return choose(at, key, guard.Each(at, client, name, policies))
+}
+
+// EachRedisson limits the calls of each key by a limiter of their own in Redisson's layout, as
+// [httplimit.EachRedisson] does: redisson.getRateLimiter(prefix + key). An empty or unknown key is an
+// error. EachRedisson panics if the client, the prefix or the rate is invalid.
+func EachRedisson(client *rratelimiter.Client, prefix string, key Key, rate rratelimiter.Rate,
+) func(context.Context, Call) (Limiter, error) {
+	at := fmt.Sprintf("grpclimit: EachRedisson: prefix %q", prefix)
+	return choose(at, key, guard.EachRedisson(at, client, prefix, rate))
+}
+
+func choose(at string, key Key, limiterOf func(string) (guard.Limiter, error),
+) func(context.Context, Call) (Limiter, error) {
+	if key == nil {
+		panic(at + ": the Key is nil: pass ByIP, ByMetadata or a function")
+	}
+	return func(ctx context.Context, call Call) (Limiter, error) {
+		text, err := key(ctx, call)
+		if err != nil {
+			return nil, err
+		}
+		return limiterOf(text)
+	}
 }

@@ -2,8 +2,13 @@ package grpclimit
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // UnaryServerInterceptor limits the unary calls to a server: each call takes its permits from the
@@ -73,3 +78,58 @@ type admitted struct {
 }
 
 func (s *admitted) Context() context.Context { return s.ctx }
+
+// call is a Call, and the context that belongs to it.
+type call struct {
+	context.Context
+	Call
+}
+
+// gate is the common part of all four interceptors.
+type gate struct {
+	*guard.Gate[call]
+	pauseOn []func(*status.Status) (time.Duration, bool)
+}
+
+func newGate(interceptor string, choose func(context.Context, Call) (Limiter, error), opts []Option,
+	client bool) *gate {
+	at := "grpclimit: " + interceptor
+	if choose == nil {
+		panic(at + ": choose is nil: pass All, Each or a function that returns a Limiter")
+	}
+	s := &settings{Settings: guard.NewSettings()}
+	s.Choose = func(c call) (Limiter, error) { return choose(c.Context, c.Call) }
+	s.pauseOn = []func(*status.Status) (time.Duration, bool){RetryInfo()}
+	guard.Apply(&s.Settings, opts, func(o Option) { o.apply(s) })
+	if skip := s.Skip; !client && !s.LimitsHealth {
+		s.Skip = func(c call) bool { return guard.Exempt(c.Method) || skip != nil && skip(c) }
+	}
+	return &gate{guard.NewGate(at, s.Settings, s.Hooks, client), s.pauseOn}
+}
+
+// admit decides a call to a server. It returns the visit of a call that proceeds, nil if nothing
+// limits the call, or the refusal.
+func (g *gate) admit(c call) (*guard.Visit[call], *refusal) {
+	d := g.Decide(c.Context, c)
+	switch {
+	case d == nil:
+		return nil, nil
+	case !d.Passes():
+		return nil, newRefusal(c.Context, d, g.Spread)
+	}
+	return g.Visit(c.Context, d), nil
+}
+
+// FromContext returns the Outcome of a call to a server, for its handler. It returns
+// false if the call was not limited. If several interceptors run, it is the Outcome of the
+// innermost.
+func FromContext(ctx context.Context) (limit.Outcome, bool) {
+	return guard.OutcomeOf[call](ctx)
+}
+
+// Settle sets the final cost of a call, as [httplimit.Settle] does. A server's handler calls it with
+// the context of the call or stream. After the handler has returned, the interceptor refunds or
+// charges the difference. The client waits for that request to Redis too, for at most a [Deadline].
+func Settle(ctx context.Context, cost int64) error {
+	return guard.SettleIn[call](ctx, "grpclimit", cost)
+}

@@ -2,11 +2,14 @@ package httplimit
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
 
+	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // Key maps a request to the key that it is limited by. It returns an error or an empty key if the
@@ -80,5 +83,132 @@ func Hashed(key Key) Key {
 func Combined(keys ...Key) Key {
 	return func(r *http.Request) (string, error) {
 		return guard.Combine("httplimit: Combined", len(keys), func(i int) (string, error) { return keys[i](r) })
+	}
+}
+
+// Address determines the address of a client.
+//
+// By default, it is the peer's, [http.Request.RemoteAddr]. If that is in a trusted range, the peer
+// is a proxy, and one header names the client. All lines of the header are joined in their order
+// and read from the right, where the nearest proxy has written. The first address that is not
+// trusted is the client's. Everything left of it is ignored, since the client may have written it.
+// Empty elements are skipped.
+//
+// The client's address is unknown, which is an error, in these cases:
+//
+//   - A trusted peer sends no such header.
+//   - The first entry that is not trusted is no address.
+//   - All addresses are trusted.
+//   - The peer is on a unix socket, and [UnixSocket] is not trusted.
+//
+// Addresses may have ports, brackets, quotes (in Forwarded) and zones, which are dropped.
+// IPv4-mapped IPv6 addresses become IPv4. So do clients' addresses that NAT64 (64:ff9b::/96) or
+// SIIT (::ffff:0:0:0/96) translated.
+//
+// The zero Address ignores all headers. An Address is safe for concurrent use if it is not changed.
+type Address struct {
+	// Trusted are the ranges of the proxies. UnixSocket is that of a proxy on a unix socket.
+	Trusted []netip.Prefix
+	// Header is the header that the proxies write: Forwarded (RFC 7239), X-Real-IP,
+	// CF-Connecting-IP ... Empty means X-Forwarded-For.
+	Header string
+	// IPv6Bits is the prefix length, 1 to 128, of the IPv6 network that counts as one client. 0
+	// means 64: most hosts have a /64 of their own.
+	IPv6Bits int
+	// IPv4Bits is that of IPv4, 1 to 32. 0 means 32: each address is a client.
+	IPv4Bits int
+}
+
+// UnixSocket returns the range of Address.Trusted that stands for the unix socket on which the server
+// listens: every peer that can open the socket is a proxy.
+func UnixSocket() netip.Prefix { return guard.UnixSocket }
+
+// Key returns the client's address as a [Key]: its network of IPv4Bits or IPv6Bits, or a whole
+// address.
+func (a Address) Key(r *http.Request) (string, error) { return guard.Address(a).Key(originOf(r)) }
+
+// Client returns the client's address, or an error if it is unknown.
+func (a Address) Client(r *http.Request) (netip.Addr, error) {
+	return guard.Address(a).Client(originOf(r))
+}
+
+func originOf(r *http.Request) guard.Origin {
+	peer, err := guard.ParseAddr(r.RemoteAddr)
+	// The address of a unix socket is a path that the client may have chosen.
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if ok && strings.HasPrefix(local.Network(), "unix") {
+		peer, err = guard.UnixPeer, nil
+	}
+	return guard.Origin{Package: "httplimit", Peer: peer, Err: err, Canonical: http.CanonicalHeaderKey,
+		Lines: r.Header.Values}
+}
+
+// Limiter limits requests: a *[rratelimiter.Limiter], a *[limit.Limiter], or any other type with
+// Take and Name. [limit.Local] and the pauses of [Transport] need a name that is not empty.
+//
+// Other types may have more methods of those two, which are used if present:
+//
+//   - Policies describes the limiter to clients, and for Local.
+//   - TryAcquireWithin and Acquire wait for permits.
+//   - TakeEach returns the decision of each policy.
+//   - Charge and Release settle. Only the two types above refund by the grant of a request. A type that
+//     wraps one of them refunds by its Release, or not at all.
+//   - Unwrap returns the limiter that such a type wraps, whose node of Redis decides.
+//   - Peek or AvailablePermits detect in the background that Redis is back. Without them, Take of
+//     one permit does, and Release returns it.
+type Limiter = limit.Joinable
+
+// All limits all requests by one limiter. A nil limiter lets them pass. All panics if the
+// client, the name or a policy of the limiter is invalid. In mode [limit.Local], requests panic if its
+// policies are unknown: a *[rratelimiter.Limiter] needs an InitialRate.
+func All(limiter Limiter) func(*http.Request) (Limiter, error) {
+	limiter = guard.All("httplimit: All", limiter)
+	return func(*http.Request) (Limiter, error) { return limiter, nil }
+}
+
+// Each limits the requests of each key by a limiter of their own, with the given policies. For the
+// name "web" and the key "192.0.2.1", it is "web:192.0.2.1" for instance. A key of more than 128
+// bytes is replaced by its SHA-256. Bytes that have a meaning in names, such as braces, are escaped
+// as in a URL. So only a hash tag in the name decides the slot of a Redis Cluster.
+//
+// An empty or unknown key is an error, so that clients never share a limiter by accident. Two names
+// share limiters if one is a prefix of the other up to a colon. An example is the key "v2:x" of
+// "web" and the key "x" of "web:v2".
+//
+// Each panics if the client, the name or a policy is invalid, as the other set-up calls of this
+// package do. [limit.Validate] checks policies that come from a configuration.
+func Each(client *rratelimiter.Client, name string, key Key, policies ...limit.Policy,
+) func(*http.Request) (Limiter, error) {
+	at := fmt.Sprintf("httplimit: Each: name %q", name)
+	return choose(at, key, guard.Each(at, client, name, policies))
+}
+
+// EachRedisson limits the requests of each key by a limiter of their own in Redisson's layout, which
+// Java programs can share: redisson.getRateLimiter(prefix + key). For the prefix "tenant:" and the
+// key "42", the name is "tenant:42": nothing is escaped or shortened. So a key that clients choose
+// freely is for Each, and braces in a key decide the slot of a Redis Cluster.
+//
+// A limiter begins with the given rate, as with [rratelimiter.InitialRate]. If Java has set another
+// one, that counts. The rate needs a KeepAlive, after which an unused limiter is deleted. In mode
+// [limit.Local], the share is one of the given rate.
+//
+// An empty or unknown key is an error. EachRedisson panics if the client, the prefix or the rate is
+// invalid.
+func EachRedisson(client *rratelimiter.Client, prefix string, key Key, rate rratelimiter.Rate,
+) func(*http.Request) (Limiter, error) {
+	at := fmt.Sprintf("httplimit: EachRedisson: prefix %q", prefix)
+	return choose(at, key, guard.EachRedisson(at, client, prefix, rate))
+}
+
+func choose(at string, key Key, limiterOf func(string) (guard.Limiter, error)) func(*http.Request) (Limiter, error) {
+	if key == nil {
+		panic(at + ": the Key is nil: pass ByIP, ByHeader or a function")
+	}
+	return func(r *http.Request) (Limiter, error) {
+		text, err := key(r)
+		if err != nil {
+			return nil, err
+		}
+		return limiterOf(text)
 	}
 }

@@ -1,9 +1,20 @@
 package httplimit
 
 import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"reflect"
+	"strings"
 
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // Middleware limits the requests to a handler: each request takes its permits from the limiter that
@@ -78,4 +89,153 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 	m.next.ServeHTTP(w, r.WithContext(v))
 	returned = true
+}
+
+// writer is the ResponseWriter of a handler. It adds the headers of a Middleware when the response
+// begins, so that they can fit those that the handler has set, or a proxy has copied from upstream.
+type writer struct {
+	http.ResponseWriter
+	begin func(status int) // nil if the response has begun
+}
+
+func (w *writer) begun(status int) {
+	if begin := w.begin; begin != nil && status >= http.StatusOK { // below are informational responses
+		w.begin = nil
+		begin(status)
+	}
+}
+
+func (w *writer) WriteHeader(status int) {
+	w.begun(status)
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *writer) Write(p []byte) (int, error) {
+	w.begun(http.StatusOK)
+	return w.ResponseWriter.Write(p)
+}
+
+// ReadFrom lets the server send files without a copy in memory.
+func (w *writer) ReadFrom(r io.Reader) (int64, error) {
+	w.begun(http.StatusOK)
+	return io.Copy(w.ResponseWriter, r)
+}
+
+// Flush implements [http.Flusher] for handlers without an [http.ResponseController].
+func (w *writer) Flush() { _ = w.FlushError() }
+
+func (w *writer) FlushError() error {
+	w.begun(http.StatusOK)
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// Hijack adds the headers, since a handler that writes its own response may send them, as a
+// ReverseProxy does for a web socket.
+func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	w.begun(http.StatusOK)
+	return http.NewResponseController(w.ResponseWriter).Hijack()
+}
+
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// problem is a problem document (RFC 9457).
+type problem struct {
+	Type     string   `json:"type"`
+	Title    string   `json:"title"`
+	Status   int      `json:"status"`
+	Detail   string   `json:"detail,omitempty"`
+	Violated []string `json:"violated-policies,omitempty"` // the names of policies
+}
+
+// ianaTypes is the registry of problem types.
+const ianaTypes = "https://iana.org/assignments/http-problem-types#"
+
+var reducedCapacity = problem{
+	ianaTypes + "temporary-reduced-capacity", "Requests cannot be admitted at the moment.",
+	http.StatusServiceUnavailable, "", nil,
+}.document()
+
+func (p problem) document() []byte {
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // strings and numbers always encode
+	}
+	return append(text, '\n')
+}
+
+// dropContent removes the headers that an outer handler has set for the content of another response, as
+// the errors of [http.ServeContent] do. No cache may store a refusal.
+func dropContent(w http.ResponseWriter) {
+	h := w.Header()
+	for _, name := range []string{"Content-Length", "Etag", "Last-Modified"} {
+		delete(h, name)
+	}
+	h["Cache-Control"] = []string{"no-store"}
+	for own, ok := w.(*writer); ok; own, ok = w.(*writer) {
+		w = own.ResponseWriter
+	}
+	// The writer of another package may compress what is written, as that of gorilla's CompressHandler.
+	if t := reflect.TypeOf(w); t.Kind() == reflect.Pointer && strings.HasPrefix(t.Elem().PkgPath(), "net/http") {
+		delete(h, "Content-Encoding")
+	}
+}
+
+// writeRefusal answers in place of the handler. The headers are set before.
+func writeRefusal(w http.ResponseWriter, o *guard.Decided) {
+	status, text := http.StatusServiceUnavailable, reducedCapacity
+	switch o.Result {
+	case limit.Invalid:
+		status = http.StatusBadRequest
+		if errors.Is(o.Err, ErrLengthRequired) {
+			status = http.StatusLengthRequired
+		}
+		p := problem{"about:blank", http.StatusText(status), status, "", nil}
+		if field := guard.LackOf(o.Err); field != "" {
+			p.Detail = "The request needs one value of the " + field + "."
+		}
+		text = p.document()
+	case limit.Rejected:
+		status = cmp.Or(o.Denied, http.StatusTooManyRequests)
+		p := problem{ianaTypes + "quota-exceeded", "The request is over its limit.", status, "", o.Violated}
+		if status != http.StatusTooManyRequests {
+			p = problem{"about:blank", http.StatusText(status), status, "", nil}
+		}
+		text = p.document()
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(text) // an error means that the client has left
+}
+
+// ErrLengthRequired is a [limit.ErrInvalidRequest] that is answered with 411 Length Required: the cost
+// depends on a body of unknown length.
+var ErrLengthRequired = fmt.Errorf("the length of the request's body is unknown: %w", limit.ErrInvalidRequest)
+
+// FromContext returns the Outcome of a request, for its handler or the handler of [Refuse]. It
+// returns false if the request was not limited. If several Middlewares wrap a handler, it is the
+// Outcome of the innermost.
+func FromContext(ctx context.Context) (limit.Outcome, bool) {
+	return guard.OutcomeOf[*http.Request](ctx)
+}
+
+// Settle sets the final cost of a request. Its handler calls it with the request's context. After
+// the handler has returned, the Middleware refunds or charges the difference, even if the context
+// has ended. For example, a successful log-in can cost 0, and a download its size in bytes. The last
+// Settle of a request counts. If the handler has written little, the client waits for that call
+// too, for at most a [Deadline].
+//
+// A refund returns the permits of this request, while they are taken. When its window is over, or a
+// bucket has refilled, they have returned, and Settle frees none that others have taken since.
+// Permits of a lease are refunded to Redis in the same way, with one call.
+//
+// Settle does nothing for a request that has taken no permits: one that was not limited, that Open let
+// pass, or that passed only because of Shadow. It fails in these cases:
+//
+//   - The cost is below 0, or more than 2^53 above the permits taken:
+//     [rratelimiter.ErrInvalidPermits].
+//   - The handler has returned.
+//   - The limiter cannot do it: [errors.ErrUnsupported]. A *[rratelimiter.Limiter] can refund, but
+//     not charge. If a [github.com/rratelimiter/rratelimiter/limit.Join] has one as a member, the
+//     charge fails later, and [OnSettleError] reports it.
+func Settle(ctx context.Context, cost int64) error {
+	return guard.SettleIn[*http.Request](ctx, "httplimit", cost)
 }
