@@ -200,12 +200,13 @@ func (p policy) text(w *strings.Builder) {
 		}
 		writeLine(w, taken, fmt.Sprintf("%d%s%s", *p.Taken, of, about))
 	}
-	if p.held && len(p.Returns) > 0 {
+	switch {
+	case p.held && len(p.Returns) > 0:
 		writeLine(w, "leases", fmt.Sprintf("the oldest ends in %s, the last in %s", names.AboutMillis(p.Returns[0].AfterMS),
 			names.AboutMillis(p.Ends)))
-	} else if len(p.Returns) > 0 {
+	case len(p.Returns) > 0:
 		writeLine(w, "back", timeline(p.Returns))
-	} else if p.Ends > 0 {
+	case p.Ends > 0:
 		writeLine(w, "back", "all in "+names.AboutMillis(p.Ends))
 	}
 	writeLine(w, "expires", expires(p.TTL))
