@@ -1,6 +1,7 @@
 package rratelimiter
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -73,9 +74,10 @@ const defaultWaitJitter = 100 * time.Millisecond
 // shares limiters with waiters of Redisson needs it, and the default of 100 ms suits most.
 //
 // Permits return in a burst, and Redisson's waiters ask some milliseconds late: Go would take all. So all
-// Clients are late in the same intervals, by at most d and a fifth of the interval. These are at most three
-// of five, and more the more of the permits other programs take then. While no other program waits, this
-// costs at most a fortieth of the rate.
+// Clients are late in the same intervals, by at most d and a fifth of the interval. These are at most half
+// of the intervals, and more the more of the permits other programs take then. A Client that got more than
+// half of the permits is also late after another caller took what it waited for. While no other caller
+// takes permits, this costs at most a fortieth of the rate.
 //
 // With 0, callers ask on time: for a limiter that only Go programs use. A caller also asks on time if its
 // deadline would pass otherwise. Callers that do not wait, as those of TryAcquire, can take the permits
@@ -112,7 +114,11 @@ func New(client rueidis.Client, opts ...Option) *Client {
 // mode of middleware or of package fallback decides. Connect takes at most the Dialer.Timeout of the
 // option, 5 s by default, for each address. It returns an error if the option is invalid, or if Redis
 // rejects the program, for instance its password.
+//
+// Without a MaxFlushDelay in the option, Connect sets 20 microseconds: commands that many callers send at the
+// same time then share a write to the connection.
 func Connect(option rueidis.ClientOption) (rueidis.Client, error) {
+	option.MaxFlushDelay = cmp.Or(option.MaxFlushDelay, 20*time.Microsecond)
 	client, err := rueidis.NewClient(option)
 	switch {
 	case err == nil:

@@ -87,32 +87,6 @@ func TestWithWaitJitter_GoAlone_KeepsThePace(t *testing.T) {
 	}
 }
 
-// TestWithWaitJitter_OthersDoNotWait_KeepsThePace: a caller of TryAcquire, of this Client or another one, takes
-// a permit now and then.
-func TestWithWaitJitter_OthersDoNotWait_KeepsThePace(t *testing.T) {
-	withRedis(t, func(t *testing.T, f *fixture) {
-		l := f.limiter(Rate{Permits: 1, Interval: 100 * time.Millisecond})
-		for _, other := range []*Limiter{l, New(f.Conn).Limiter("limiter")} {
-			var tried int64
-			var running sync.WaitGroup
-			end := time.Now().Add(30 * time.Second)
-			running.Go(func() {
-				for time.Now().Before(end) {
-					if redistest.Result(t, other.TryAcquire, 1) {
-						tried++
-						time.Sleep(700 * time.Millisecond)
-					}
-					time.Sleep(2 * time.Millisecond)
-				}
-			})
-			got, _ := f.share([]*Limiter{l}, 4, 0, 0)
-			running.Wait()
-			assert.GreaterOrEqual(t, got+tried, int64(289))
-			assert.Greater(t, tried, int64(30))
-		}
-	})
-}
-
 // TestWithWaitJitter_RedissonWaits_BothSidesGetAQuarter: also beside several Clients. Beside one, if the
 // timers of Redisson's waiters are later than usual, each gets a sixth.
 func TestWithWaitJitter_RedissonWaits_BothSidesGetAQuarter(t *testing.T) {

@@ -96,6 +96,7 @@ type turns struct {
 	at     int64   // the time of the last reply, Unix milliseconds
 	next   int64   // when the first waiter could be served, by that reply: the same for all Clients; 0 for none
 	late   int64   // how much later it asks, milliseconds
+	beaten int64   // when another program had taken those permits
 	others float64 // of the late waits, the part in which another program took the permits; recent ones count more
 }
 
@@ -103,7 +104,8 @@ type turns struct {
 // are late in at most the part turnsPart of the intervals: in more, they would starve.
 const (
 	turnsCost = 80
-	turnsPart = 0.6
+	turnsPart = 0.5
+	turnsFor  = 8 // intervals, in which a Client that was beaten leaves others half of the permits
 )
 
 // lag returns the lag of waiters after a reply that granted permits, at most jitter. The next waiter could
@@ -120,6 +122,10 @@ func (s *turns) lag(f *forecast, granted int64, wait, jitter time.Duration) time
 			s.others -= s.others / 4
 		}
 	}
+	s.beaten = min(s.beaten, f.now) // the clock may be set back
+	if s.next > 0 && f.now >= s.next && granted == 0 {
+		s.beaten = f.now
+	}
 	age := float64(max(0, f.now-s.at)) / float64(interval)
 	s.got = s.got*math.Exp(-age) + float64(granted)
 	if s.at, s.next, s.late = f.now, 0, 0; wait <= 0 {
@@ -134,7 +140,12 @@ func (s *turns) lag(f *forecast, granted int64, wait, jitter time.Duration) time
 		s.late = jitter.Milliseconds()
 		return jitter
 	}
-	return time.Duration(min(1, s.got/float64(max(f.rate, 1))) * float64(min(jitter, f.interval/turnsCost)))
+	share := min(1, s.got/float64(max(f.rate, 1)))
+	lag := share * float64(min(jitter, f.interval/turnsCost))
+	if f.now-s.beaten < turnsFor*interval {
+		lag = max(lag, (2*share-1)*float64(jitter))
+	}
+	return time.Duration(lag)
 }
 
 // grantedBetween reports whether a grant was dated from one time to another one.

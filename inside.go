@@ -17,7 +17,8 @@ func (c *Client) Inside() (inside.Client, error) {
 	if c == nil || c.redis == nil {
 		return inside.Client{}, fmt.Errorf("%w: create the Client with New and a rueidis.Client", ErrNoClient)
 	}
-	return inside.Client{Engine: c.engine, Names: (*naming)(c), WaitJitter: c.waitJitter, Maps: c.mapName != nil}, c.err
+	return inside.Client{Engine: c.engine, WaitJitter: c.waitJitter, Maps: c.mapName != nil, Mapped: c.mapped,
+		SameSlot: sameSlot}, c.err
 }
 
 // Inside is for the packages of this module.
@@ -85,14 +86,8 @@ func (h *handle) Open() (inside.Limiter, error) {
 	}, err
 }
 
-// naming maps names for package limit.
-type naming Client
-
-// Mapped returns a name as keys contain it.
-func (n *naming) Mapped(name string) (string, error) { return (*Client)(n).mapped(name) }
-
-// SameSlot returns ErrCrossSlot if the keys, and those that begin with their hash tag, do not share a slot.
-func (n *naming) SameSlot(keys ...string) error {
+// sameSlot returns ErrCrossSlot if the keys, and those that begin with their hash tag, do not share a slot.
+func sameSlot(keys ...string) error {
 	if tag := redisx.Tag(keys[0]); tag == keys[0] {
 		keys = append(slices.Clip(keys), "{"+tag+"}:")
 	}

@@ -28,8 +28,10 @@ var (
 // setHeaders sets the headers of a decision, and those of a problem document. The handler, an inner
 // Middleware or an upstream may have set the same fields of a response with this status.
 func (m *middleware) setHeaders(h http.Header, o *guard.Decided, status int, document bool) {
-	exact := o.RetryAfter()
-	after := m.Spread.Add(exact)
+	var after time.Duration
+	if !o.Passes() {
+		after = m.Spread.Add(o.RetryAfter())
+	}
 	switch numbers := o.Decision.Limit > 0; {
 	case o.Result != limit.Acquired && o.Result != limit.Rejected:
 	case m.style == Draft11:
@@ -42,15 +44,15 @@ func (m *middleware) setHeaders(h http.Header, o *guard.Decided, status int, doc
 			addFirst(h, policyField, quotas(o))
 		}
 		if numbers {
-			addFirst(h, limitField, limits(o, guard.RoundUp(exact, time.Second)))
+			addFirst(h, limitField, limits(o))
 		}
 	case m.style == ThreeHeaders && numbers:
 		setThree(h, threeFields, o, status, guard.RoundUp(resetOf(o, after), time.Second))
 	case m.style == XRateLimit && numbers:
 		setThree(h, xLimitFields, o, status, unixSeconds(o.At.Add(resetOf(o, after))))
 	}
-	if retry := guard.RoundUp(after, time.Second); retry > 0 {
-		setNumber(h, retryField, retry)
+	if after > 0 {
+		setNumber(h, retryField, guard.RoundUp(after, time.Second))
 	}
 	if document {
 		h[typeField] = []string{"application/problem+json"}
@@ -126,17 +128,17 @@ func appendNumber(text []byte, parameter string, n int64) []byte {
 // limits returns RateLimit. For each policy, r is the remaining permits, and t the seconds during
 // which they do not grow. A t that is unknown or below a second is left out. No t is later than
 // Retry-After.
-func limits(o *guard.Decided, retry int64) string {
+func limits(o *guard.Decided) string {
 	text := make([]byte, 0, 64)
 	if len(o.Each) == 0 {
 		name := o.Description.Term(o.Description.Single(o.Decision)).Name
-		text = appendLimit(text, name, o.Decision.Remaining, o.Until(0, o.Decision), retry)
+		text = appendLimit(text, name, o.Decision.Remaining, o.Until(0, o.Decision), o.Decision.RetryAfter)
 	}
 	for i, d := range o.Each {
 		if !hasQuota(o, i) {
 			continue
 		}
-		text = appendLimit(text, o.Description.Term(i).Name, d.Remaining, o.Until(i, d), retry)
+		text = appendLimit(text, o.Description.Term(i).Name, d.Remaining, o.Until(i, d), o.Decision.RetryAfter)
 	}
 	return string(text)
 }
@@ -146,12 +148,12 @@ func hasQuota(o *guard.Decided, i int) bool {
 	return o.Each[i].Limit > 0 || o.Description.Term(i).Quota > 0
 }
 
-func appendLimit(text []byte, name string, remaining int64, window time.Duration, retry int64) []byte {
+func appendLimit(text []byte, name string, remaining int64, window, retry time.Duration) []byte {
 	text = appendItem(text, name)
 	text = appendNumber(text, ";r=", remaining)
 	t := int64(window / time.Second)
 	if retry > 0 {
-		t = min(t, retry)
+		t = min(t, guard.RoundUp(retry, time.Second))
 	}
 	if t > 0 {
 		text = appendNumber(text, ";t=", t)

@@ -126,7 +126,8 @@ func TestGuard_SlotsAreUnknown_OneMasterHangs_OthersDecide(t *testing.T) {
 			l := limit.New(client, name, limit.FixedWindow{Permits: 100, Interval: time.Hour})
 			return g.Ask(ctx, Request{Limiter: l, Permits: 100, Wait: wait, MaxWaiting: 9})
 		}
-		require.Equal(c, limit.Acquired, ask(c.Context(), onNodeB, 0).Result)
+		first := ask(c.Context(), onNodeB, 0)
+		require.Equal(c, limit.Acquired, first.Result, "%v", first.Err)
 		var ended time.Time
 		go func() {
 			assert.Equal(c, limit.FailedOpen, ask(c.Context(), onNodeB, 2*time.Hour).Result)

@@ -87,17 +87,13 @@ type Client struct {
 	Engine     *engine.Engine
 	WaitJitter time.Duration // of rratelimiter.WithWaitJitter
 	Maps       bool          // a name mapper is set
-	Names
-}
 
-// Names maps and checks the names of limiters.
-type Names interface {
 	// Mapped returns a limiter's name as keys contain it, or an error if it is invalid.
-	Mapped(name string) (string, error)
+	Mapped func(name string) (string, error)
 
 	// SameSlot returns rratelimiter.ErrCrossSlot if the keys, and those that begin with their hash tag, do
 	// not share a slot.
-	SameSlot(keys ...string) error
+	SameSlot func(keys ...string) error
 }
 
 // Limiter has the unexported parts of a *rratelimiter.Limiter.

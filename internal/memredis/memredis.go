@@ -29,11 +29,10 @@ func ConnectThrough(redis *miniredis.Miniredis, wrap func(net.Conn) net.Conn) (r
 	return rueidis.NewClient(option)
 }
 
-// ConnectCluster returns a client of a Redis Cluster with these nodes, by their addresses. The node
-// at the first address tells it who has which slots.
-func ConnectCluster(first string, nodes map[string]*miniredis.Miniredis) (rueidis.Client, error) {
-	return rueidis.NewClient(clientOption(first, func(address string) *miniredis.Miniredis { return nodes[address] },
-		func(conn net.Conn) net.Conn { return conn }))
+// ConnectCluster returns a client of a Redis Cluster with the nodes at some addresses, nil for one that
+// cannot be reached. The node at the first address tells it who has which slots.
+func ConnectCluster(first string, node func(address string) *miniredis.Miniredis) (rueidis.Client, error) {
+	return rueidis.NewClient(clientOption(first, node, func(conn net.Conn) net.Conn { return conn }))
 }
 
 func clientOption(address string, node func(address string) *miniredis.Miniredis,

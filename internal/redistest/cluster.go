@@ -49,8 +49,7 @@ func runCluster(t *testing.T, masters []string, test func(c *Cluster)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Cluster{T: t, redirects: make(map[string]string), rejected: make(map[string]int),
 			delays: make(map[string]time.Duration), masters: masters}
-		nodes := make(map[string]*miniredis.Miniredis)
-		c.nodes = nodes
+		c.nodes = make(map[string]*miniredis.Miniredis)
 		for _, address := range []string{NodeA, NodeB} {
 			node := miniredis.NewMiniRedis()
 			node.ClockTTL(true)
@@ -60,11 +59,11 @@ func runCluster(t *testing.T, masters []string, test func(c *Cluster)) {
 			node.Server().SetPreHook(func(peer *server.Peer, command string, args ...string) bool {
 				return c.answer(address, peer, command, args)
 			})
-			nodes[address] = node
+			c.nodes[address] = node
 			t.Cleanup(node.Close)
 		}
 		var err error
-		c.Conn, err = memredis.ConnectCluster(NodeA, nodes)
+		c.Conn, err = memredis.ConnectCluster(NodeA, c.node)
 		require.NoError(t, err)
 		t.Cleanup(func() {
 			time.Sleep(time.Minute) // calls end: see Run
@@ -107,7 +106,19 @@ func (c *Cluster) Serve(masters ...string) {
 }
 
 // Disconnect closes the connections to a node, and the node. The client then asks for the nodes.
-func (c *Cluster) Disconnect(node string) { c.nodes[node].Close() }
+func (c *Cluster) Disconnect(node string) {
+	server := c.node(node)
+	c.mu.Lock()
+	delete(c.nodes, node) // a miniredis that is closed begins again with a connection
+	c.mu.Unlock()
+	server.Close()
+}
+
+func (c *Cluster) node(address string) *miniredis.Miniredis {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.nodes[address]
+}
 
 // Asked returns how often the slots were asked for by CLUSTER SLOTS. Several nodes are asked at once.
 func (c *Cluster) Asked() int {

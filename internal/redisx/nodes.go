@@ -34,11 +34,8 @@ const (
 	movedSlotsAge = time.Second
 )
 
-// The bounds of a question for the slots, which may reach nodes that hang.
-const (
-	slotsTimeout = 5 * time.Second
-	nodesAsked   = 4
-)
+// nodesAsked is how many nodes are asked for the slots at once, since some may hang.
+const nodesAsked = 4
 
 // NewNodes returns the Nodes of a Redis.
 func NewNodes(redis rueidis.Client) *Nodes { return &Nodes{redis: redis} }
@@ -114,15 +111,16 @@ func (n *Nodes) refresh(age time.Duration) {
 		return
 	}
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), slotsTimeout)
-		defer cancel()
 		replies, asks := make(chan rueidis.RedisResult, nodesAsked), 0
 		for _, node := range n.redis.Nodes() { // in random order
 			if asks == nodesAsked {
 				break
 			}
 			asks++
-			go func() { replies <- node.Do(ctx, node.B().ClusterSlots().Build()) }()
+			// If the context could end, it would end the dial of a connection that calls wait for. A command
+			// that is no read of rueidis' builder is not sent again.
+			command := node.B().Arbitrary("CLUSTER", "SLOTS").Build()
+			go func() { replies <- node.Do(context.Background(), command) }()
 		}
 		for range asks {
 			result := <-replies

@@ -70,3 +70,13 @@ func TestNodes_Node_ServesTheKey(t *testing.T) {
 		assert.Empty(c, n.Address(""))
 	})
 }
+
+// TestNodes_OtherNodeAnswersFirst_ConnectionIsMade: a call that waits for it is answered.
+func TestNodes_OtherNodeAnswersFirst_ConnectionIsMade(t *testing.T) {
+	for range 300 { // the order of the goroutines differs
+		redistest.RunTwoMasters(t, func(c *redistest.Cluster) {
+			NewNodes(c.Conn).Node("k", false)
+			assert.NoError(c, c.Conn.Do(c.Context(), c.Conn.B().Unlink().Key("{a}").Build()).Error(), "of node B")
+		})
+	}
+}

@@ -53,7 +53,7 @@ var covered = regexp.MustCompile(`(?m)^` + module + `(\S+\.go):\d+:\s+(\S+)\s+([
 // empty by chance. What follows a reply counts, too.
 func measure(name string, call func()) road {
 	dir := must(os.MkdirTemp("", "road"))
-	defer os.RemoveAll(dir)
+	defer func() { check(os.RemoveAll(dir)) }()
 	shortest := road{Name: name}
 	for i := range 4 {
 		check(coverage.ClearCounters())
@@ -97,7 +97,7 @@ func main() {
 	limiter := client.Limiter("limiter", rratelimiter.InitialRate(rate))
 	waits := limit.New(client, "waits", limit.FixedWindow{Permits: 1, Interval: 300 * time.Millisecond})
 	dir := must(os.MkdirTemp("", "rules"))
-	defer os.RemoveAll(dir)
+	defer func() { check(os.RemoveAll(dir)) }()
 	file := filepath.Join(dir, "rules.yaml")
 	permits := 1_000_000
 	write := func() {
