@@ -254,22 +254,32 @@ func (v *Visit[R]) End(r R, status int) {
 		v.gate.Return(v.Context, r, v.decided)
 		return
 	}
-	v.gate.settle(v.Context, r, v.decided, cost)
+	v.gate.reportUnsettled(r, v.gate.guard.Settle(v.Context, v.decided.Request, v.decided.Answer, cost))
 }
+
+// returnFor is how long after a request what it has held can be returned, if Redis is down until then.
+const returnFor = 5 * time.Second
 
 // Return returns what a request has held until its end, once. It does so in the background, where a panic
 // of a callback is dropped.
 func (g *Gate[R]) Return(ctx context.Context, r R, d *Decided) {
-	if d.Receipt.Return != nil && d.ended.CompareAndSwap(false, true) {
-		go func() {
-			defer func() { _ = recover() }()
-			g.settle(ctx, r, d, d.Request.Permits)
-		}()
+	if d.Receipt.Return == nil || !d.ended.CompareAndSwap(false, true) {
+		return
 	}
+	go func() {
+		defer func() { _ = recover() }()
+		end := time.Now().Add(returnFor)
+		err := g.guard.Settle(ctx, d.Request, d.Answer, d.Request.Permits)
+		for errors.Is(err, ErrDown) && time.Now().Before(end) { // the call was not sent
+			time.Sleep(g.guard.deadline())
+			err = g.guard.Settle(ctx, d.Request, d.Answer, d.Request.Permits)
+		}
+		g.reportUnsettled(r, err)
+	}()
 }
 
-func (g *Gate[R]) settle(ctx context.Context, r R, d *Decided, cost int64) {
-	if err := g.guard.Settle(ctx, d.Request, d.Answer, cost); err != nil && g.Unsettled != nil {
+func (g *Gate[R]) reportUnsettled(r R, err error) {
+	if err != nil && g.Unsettled != nil {
 		g.Unsettled(r, err)
 	}
 }

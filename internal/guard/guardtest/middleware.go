@@ -112,6 +112,7 @@ func TestServer(t *testing.T, m Middleware) {
 		"InFlight_WaitBelowTheGuess_IsServed":          testWaitForAPlace,
 		"InFlight_Outage_ShareIsHeld":                  testShareOfPlaces,
 		"InFlight_Outage_LeaseReturnsThePlace":         testPlaceInAnOutage,
+		"InFlight_ShortOutage_PlacesReturnAfterIt":     testPlaceAfterAnOutage,
 		"Settings_Invalid_Panics":                      testInvalidSettings,
 		"OnFailure_Mistake_LetsNoRequestPass":          testMistake,
 		"OnFailure_NeverGranted_IsDeniedInAnOutage":    testMistakeInAnOutage,
