@@ -1,12 +1,16 @@
 package rls
 
 import (
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 )
 
@@ -99,4 +103,105 @@ func (desc *descriptor) drop(replaced []string) {
 	if slices.ContainsFunc(desc.limits, isReplaced) {
 		desc.limits = slices.DeleteFunc(slices.Clone(desc.limits), isReplaced)
 	}
+}
+
+// descriptor is one descriptor of a request, with its rule and its result.
+type descriptor struct {
+	entries []*common.RateLimitDescriptor_Entry
+	rule    *rule // or noRule
+	limits  []*rateLimit
+	shared  []string // the patterns of entries' values that share a limiter
+	action  action
+	hits    uint64
+
+	name   string       // of its limiter; "" without one
+	member guard.Member // its limiter, if Redis decides it
+	joint  bool         // it takes its permits with others of the request, or none
+	cost   uint64       // the hits of this descriptor and of those equal to it
+	equal  *descriptor  // the next descriptor of the same limiter, which this one decides too
+	status *ratelimit.RateLimitResponse_DescriptorStatus
+	over   bool // even if the status hides it, in shadow mode
+}
+
+// action is what a descriptor does with its limits.
+type action int
+
+const (
+	take action = iota
+	peek        // takes no permits
+	release
+)
+
+func (desc *descriptor) enforced(quotaMode bool) bool {
+	return desc.action != release && !desc.rule.ShadowMode && !desc.rule.QuotaMode && !quotaMode
+}
+
+// isEqual reports whether one decision for the sum of the hits can decide two descriptors.
+func (desc *descriptor) isEqual(other *descriptor) bool {
+	samePolicy := func(a, b *rateLimit) bool { return a.policy == b.policy }
+	return desc.joint && other.joint && desc.name == other.name && desc.action == other.action &&
+		slices.EqualFunc(desc.limits, other.limits, samePolicy)
+}
+
+// add adds a descriptor that is equal.
+func (desc *descriptor) add(other *descriptor) {
+	desc.cost += other.hits
+	last := desc
+	for last.equal != nil {
+		last = last.equal
+	}
+	last.equal = other
+}
+
+func (desc *descriptor) unlimited() bool { return len(desc.limits) > 0 && desc.limits[0].unlimited }
+
+// setStatus sets a descriptor's status by the decision of a limit.
+func (desc *descriptor) setStatus(one *rateLimit, decision rratelimiter.Decision) {
+	result := &ratelimit.RateLimitResponse_DescriptorStatus{
+		Code: ratelimit.RateLimitResponse_OK, CurrentLimit: one.current,
+	}
+	left := decision.ResetAfter
+	if decision.Allowed {
+		result.LimitRemaining = uint32(min(max(decision.Remaining, 0), math.MaxUint32))
+	} else {
+		result.Code, left = ratelimit.RateLimitResponse_OVER_LIMIT, decision.RetryAfter
+	}
+	if left <= 0 {
+		left = one.reset(time.Now())
+	}
+	result.DurationUntilReset = &durationpb.Duration{Seconds: guard.RoundUp(left, time.Second)}
+	desc.status, desc.over = result, !decision.Allowed
+}
+
+// conclude sets a descriptor's status by the decisions of its policies for some permits. notTaken is
+// the part of them that was not taken for this descriptor.
+func (desc *descriptor) conclude(each []rratelimiter.Decision, permits, notTaken uint64) {
+	each = slices.Clone(each) // equal descriptors have the same
+	for i := range each {
+		if own := &each[i]; !desc.limits[i].onCredit {
+			if desc.action == peek && permits > 1 {
+				own.Allowed = own.Remaining >= int64(permits)
+			}
+			own.Remaining = min(own.Remaining+int64(notTaken), max(own.Remaining, own.Limit))
+		}
+	}
+	shown := guard.Shown(each)
+	desc.setStatus(desc.limits[shown], each[shown])
+}
+
+// decideLocally sets the status of a descriptor that needs no call to Redis, and of those equal to
+// it. It reports whether that is so.
+func (desc *descriptor) decideLocally() bool {
+	if desc.action == release {
+		return slices.ContainsFunc(desc.limits, func(one *rateLimit) bool { return one.policy == nil })
+	}
+	for i, one := range desc.limits {
+		if one.policy == nil || desc.cost > one.most && !desc.rule.Overdraw {
+			for d := desc; d != nil; d = d.equal {
+				d.setStatus(d.limits[i], rratelimiter.Decision{})
+			}
+			return true
+		}
+	}
+	return false
 }

@@ -2,9 +2,15 @@ package ruleset
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/rratelimiter/rratelimiter"
+	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
 )
@@ -174,4 +180,191 @@ func (a *jointAcquire) join(other *jointAcquire, cluster bool) bool {
 		}
 	}
 	return true
+}
+
+// Visit is a request that passes through its joint acquires, one after another.
+type Visit struct {
+	acquires []jointAcquire
+	admitted []context.Context // of the acquires that admitted it
+	served   bool
+	settle   func(ctx context.Context, cost int64) error
+}
+
+type acquireContext struct {
+	context.Context
+	visit *Visit
+	*jointAcquire
+}
+
+type acquireKey struct{}
+
+func (c *acquireContext) Value(key any) any {
+	if key == (acquireKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+// acquireOf returns the innermost joint acquire of a context, nil for none.
+func acquireOf(ctx context.Context) *acquireContext {
+	c, _ := ctx.Value(acquireKey{}).(*acquireContext)
+	return c
+}
+
+// LimiterOf returns the limiter of the acquire of a context, or why there is none.
+func LimiterOf(ctx context.Context) (guard.Limiter, error) {
+	c := acquireOf(ctx)
+	return c.limiter, c.err
+}
+
+// CostOf returns the cost of the acquire of a context.
+func CostOf(ctx context.Context) int64 { return acquireOf(ctx).cost }
+
+func (v *Visit) next(ctx context.Context) *acquireContext {
+	return &acquireContext{ctx, v, &v.acquires[len(v.admitted)]}
+}
+
+// Admit records that an acquire admitted the request. It reports whether it was the last one.
+func (v *Visit) Admit(ctx context.Context) bool {
+	v.admitted = append(v.admitted, ctx)
+	v.served = len(v.admitted) == len(v.acquires)
+	return v.served
+}
+
+// Release releases the permits of an acquire if a later one has denied the request.
+func (v *Visit) Release(ctx context.Context) {
+	if !v.served {
+		_ = v.settle(ctx, 0) // the limiters of this package support it
+	}
+}
+
+// Matched returns the names of the rules that decide a request, in order, nil if there are none.
+func Matched(ctx context.Context) []string {
+	if c := acquireOf(ctx); c != nil {
+		return c.visit.rules()
+	}
+	return nil
+}
+
+func (v *Visit) rules() (names []string) {
+	for i := range v.acquires {
+		names = append(names, v.acquires[i].rules...)
+	}
+	return names
+}
+
+// Settle sets the final cost of a request for all rules that admitted it.
+func Settle(ctx context.Context, cost int64) error {
+	c := acquireOf(ctx)
+	if c == nil || !c.visit.served {
+		return nil
+	}
+	var failed []error
+	for _, admitted := range c.visit.admitted {
+		failed = append(failed, c.visit.settle(admitted, cost))
+	}
+	return errors.Join(failed...)
+}
+
+// Middlewares decides by a file that changes. M is a middleware; all rules with the same settings
+// share one.
+type Middlewares[M any] struct {
+	set    *Set
+	client *rratelimiter.Client
+	open   Open[M]
+
+	current atomic.Pointer[Version[M]]
+	mu      sync.Mutex // guards guard, and changes of current
+
+	guard *guard.Guard // of all middlewares, which a reload keeps; nil before the first use
+}
+
+// Open opens a middleware with the settings that change makes of its own, and with headers, which may be
+// nil. Its limiters are those of [LimiterOf], and its costs those of [CostOf] if costs is true.
+type Open[M any] func(change func(*guard.Settings), costs bool, headers httplimit.Option) M
+
+// NewMiddlewares returns the middlewares for a Set. It panics if the client is nil, with a text that
+// names the caller.
+func NewMiddlewares[M any](caller string, set *Set, client *rratelimiter.Client, open Open[M]) *Middlewares[M] {
+	if client == nil {
+		panic(caller + ": the client is nil")
+	}
+	return &Middlewares[M]{set: set, client: client, open: open}
+}
+
+// Version is a version of the file, with the middlewares that requests have needed.
+type Version[M any] struct {
+	*Middlewares[M]
+	opener *opener
+	file   *File
+	opened sync.Map // settings to M
+}
+
+// Now returns the current version.
+func (m *Middlewares[M]) Now() *Version[M] {
+	if v := m.current.Load(); v != nil && v.file == m.set.File() {
+		return v
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	file := m.set.File()
+	if v := m.current.Load(); v == nil || v.file != file {
+		m.current.Store(&Version[M]{Middlewares: m, opener: newOpener(m.client), file: file})
+	}
+	return m.current.Load()
+}
+
+// File returns the file.
+func (v *Version[M]) File() *File { return v.file }
+
+// Visit returns a request that passes through the limits of all rules that match it, nil if there are
+// none. settle settles with one of them. The default logger of slog gets the rules at debug level.
+func (v *Version[M]) Visit(r *Request, settle func(ctx context.Context, cost int64) error) *Visit {
+	visit := &Visit{acquires: v.file.acquires(v.opener, r), settle: settle}
+	if log := slog.Default(); log.Enabled(context.Background(), slog.LevelDebug) {
+		var path httptarget.Path // of a call of gRPC, the method has it
+		if r.Path != nil {
+			path, _ = r.Path(true) // an error is that of the decision
+		}
+		log.Debug("rules: request", "method", r.Method, "hosts", r.Hosts, "path", path.Text, "rules", visit.rules())
+	}
+	if len(visit.acquires) == 0 {
+		return nil
+	}
+	return visit
+}
+
+// Next returns the middleware that decides the next acquire of a visit, and the context for it.
+func (v *Version[M]) Next(ctx context.Context, visit *Visit) (context.Context, M) {
+	next := visit.next(ctx)
+	return next, v.of(next.settings)
+}
+
+// of returns the middleware with some settings. Concurrent requests may each open one; they share
+// its state.
+func (v *Version[M]) of(s settings) M {
+	opened, ok := v.opened.Load(s)
+	if !ok {
+		opened, _ = v.opened.LoadOrStore(s, v.open(func(to *guard.Settings) {
+			s.apply(to)
+			if s.refuses {
+				return // it does not depend on Redis
+			}
+			v.file.settings.apply(to)
+			to.Guard = v.guardFor(to.Deadline, to.Changed)
+		}, s.costs, s.Headers.option()))
+	}
+	return opened.(M) //nolint:errcheck,forcetypeassert // it has nothing else
+}
+
+// guardFor returns the guard of all middlewares.
+func (v *Version[M]) guardFor(deadline time.Duration, changed guard.Changed) *guard.Guard {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.guard == nil {
+		v.guard = guard.New(deadline, changed)
+	} else if v == v.current.Load() { // a request in flight has the file of before
+		v.guard.SetDeadline(deadline)
+	}
+	return v.guard
 }

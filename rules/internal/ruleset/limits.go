@@ -3,12 +3,14 @@ package ruleset
 import (
 	"cmp"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/rratelimiter/rratelimiter"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
+	"github.com/rratelimiter/rratelimiter/internal/notation"
 	"github.com/rratelimiter/rratelimiter/internal/policy"
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
 	"github.com/rratelimiter/rratelimiter/limit"
@@ -195,4 +197,107 @@ func checkName(domain string) error {
 
 func checkRate(rate rratelimiter.Rate) error {
 	return guard.CheckLimiter(offline.Limiter("rule", rratelimiter.InitialRate(rate)))
+}
+
+// rate decodes the permits and the time of a limit: rate, or permits and per.
+func (d *decoder) rate(n *rulefile.Node, file *limitFile, calendar bool) (r policy.Rate, ok bool) {
+	const want = "give rate, " + notation.WantRate + ", or both permits and per"
+	isPair := file.Permits != nil && file.Per != nil
+	var per notation.Per
+	var err error
+	switch {
+	case file.Rate != nil && (file.Permits != nil || file.Per != nil):
+		d.Fail(n, "rate and permits or per: "+want)
+		return r, false
+	case file.Rate == nil && !isPair:
+		d.Fail(n, "no rate: "+want)
+		return r, false
+	case isPair:
+		n = file.Per
+		text, isText := d.Text(n, "a text like second, 30s or day")
+		if !isText {
+			return r, false
+		}
+		r.Permits = d.Number(file.Permits, 0, notation.MaxPermits, "a whole number of permits, 0 to 2^53")
+		per, err = notation.ParsePer(rulefile.Clip(text), calendar)
+	default:
+		n = file.Rate
+		text, isText := d.Text(n, notation.WantRate)
+		if !isText {
+			return r, false
+		}
+		r.Permits, per, err = notation.ParseRate(rulefile.Clip(text), calendar)
+	}
+	if err != nil {
+		d.Fail(n, "%v", err)
+		return r, false
+	}
+	r.Interval, r.Unit = per.Interval, per.Unit
+	return r, true
+}
+
+// limitFile is a limit in a file.
+type limitFile struct {
+	Name, Policy, Rate, Permits, Per, Redisson, Type, KeepAlive *rulefile.Node
+
+	Own rulefile.PolicyFields
+}
+
+// opener opens the limiters of requests for one version of the file.
+type opener struct {
+	client *rratelimiter.Client
+	opened sync.Map // *limits to *openLimits
+}
+
+func newOpener(client *rratelimiter.Client) *opener { return &opener{client: client} }
+
+// cluster reports whether Redis is a Redis Cluster.
+func (o *opener) cluster() bool {
+	c, err := o.client.Inside()
+	return err == nil && c.Engine.Cluster()
+}
+
+// emptyKey is the key of an empty rest of a path, in names of limiters. No other key is encoded so.
+const emptyKey = "%"
+
+// openLimits opens limiters of the same limits.
+type openLimits struct {
+	description *guard.Description
+	limiter     func(key string) *limit.Limiter // of the policies
+	redisson    guard.Joint
+}
+
+// limits returns what opens the limiters of a rule. Concurrent requests may each make one.
+func (o *opener) limits(r *rule, l *limits) *openLimits {
+	if opened, ok := o.opened.Load(l); ok {
+		return opened.(*openLimits) //nolint:errcheck,forcetypeassert // it has nothing else
+	}
+	opened := &openLimits{description: guard.Describe(l.all()...)}
+	if r.key == nil {
+		all := limit.New(o.client, r.prefix, l.policies...)
+		opened.limiter = func(string) *limit.Limiter { return all }
+	} else {
+		keyed := limit.NewKeyed(o.client, r.prefix, l.policies...)
+		opened.limiter = func(key string) *limit.Limiter { return keyed.Limiter(cmp.Or(guard.Key(key), emptyKey)) }
+	}
+	for _, shared := range l.redisson {
+		var opts []rratelimiter.LimiterOption
+		if shared.rate != nil { // it may expire, or be lost
+			opts = append(opts, rratelimiter.InitialRate(*shared.rate))
+		}
+		limiter := o.client.Limiter(shared.name, opts...)
+		opened.redisson = append(opened.redisson,
+			guard.Member{Limiter: limiter, Policies: []limit.Policy{shared.named}, Shared: true})
+	}
+	o.opened.Store(l, opened)
+	return opened
+}
+
+// members opens the limiters of a rule for a key.
+func (o *opener) members(r *rule, l *limits, key string) guard.Joint {
+	opened := o.limits(r, l)
+	if len(l.policies) == 0 {
+		return opened.redisson
+	}
+	return append(guard.Joint{{Limiter: opened.limiter(key), Policies: l.policies}}, opened.redisson...)
 }

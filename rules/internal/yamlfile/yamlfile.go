@@ -3,10 +3,12 @@
 package yamlfile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	_ "time/tzdata" // a file may name time zones, and images often have none
 
+	"github.com/fsnotify/fsnotify"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/rratelimiter/rratelimiter/internal/rulefile"
@@ -125,4 +127,15 @@ func resolve(n *yaml.Node) *yaml.Node {
 		n = n.Alias
 	}
 	return n
+}
+
+// Follow follows files until ctx ends. Without notifications of the system it only polls.
+func Follow(ctx context.Context, w *rulefile.Watcher) {
+	n, err := fsnotify.NewWatcher()
+	if err != nil {
+		rulefile.Run[fsnotify.Event](ctx, w, nil, nil, nil)
+		return
+	}
+	defer func() { _ = n.Close() }() // nothing is left to do about it
+	rulefile.Run(ctx, w, n, n.Events, n.Errors)
 }
