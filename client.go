@@ -74,8 +74,8 @@ const defaultWaitJitter = 100 * time.Millisecond
 // shares limiters with waiters of Redisson needs it, and the default of 100 ms suits most.
 //
 // Permits return in a burst, and Redisson's waiters ask some milliseconds late: Go would take all. So all
-// Clients are late in the same intervals, by at most d and a fifth of the interval. These are at most half
-// of the intervals, and more the more of the permits other programs take then. A Client that got more than
+// Clients are late in the same intervals, by at most d and a third of the interval. These are at most two
+// of five, and more the more of the permits other programs take then. A Client that got more than
 // half of the permits is also late after another caller took what it waited for. While no other caller
 // takes permits, this costs at most a fortieth of the rate.
 //
@@ -83,7 +83,7 @@ const defaultWaitJitter = 100 * time.Millisecond
 // deadline would pass otherwise. Callers that do not wait, as those of TryAcquire, can take the permits
 // before callers that wait. A d below 0 is [ErrInvalidOption].
 //
-// For a Limiter in a limit.Join, the time is random. For a TokenBucket, LeakyBucket or Smooth of package
+// For a Limiter in a limit.Join, the time is random and below 20 ms. For a TokenBucket, LeakyBucket or Smooth of package
 // limit, it is random and at most 5 ms. It is also at most a fifth of the time in which the permits of all
 // waiters come free. So processes share the permits, and none is lost. The other policies ask on time.
 func WithWaitJitter(d time.Duration) Option {

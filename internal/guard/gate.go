@@ -243,18 +243,19 @@ func (v *Visit[R]) settle(cost int64) error {
 	}
 }
 
-// End settles the final cost of a request after its handler has returned. status is that of the
-// response, 0 if it is unknown.
+// End settles the final cost of a request after its handler has returned, and returns what it has held.
+// status is that of the response, 0 if it is unknown.
 func (v *Visit[R]) End(r R, status int) {
 	cost := v.settled.Swap(over)
 	if cost == unsettled && status > 0 && v.gate.Refunds != nil && v.gate.Refunds(status) {
 		cost = 0
 	}
-	if cost < 0 {
-		v.gate.Return(v.Context, r, v.decided)
-		return
+	if d := v.decided; cost >= 0 {
+		a := d.Answer
+		a.Receipt.Return = nil
+		v.gate.reportUnsettled(r, v.gate.guard.Settle(v.Context, d.Request, a, cost))
 	}
-	v.gate.reportUnsettled(r, v.gate.guard.Settle(v.Context, v.decided.Request, v.decided.Answer, cost))
+	v.gate.Return(v.Context, r, v.decided)
 }
 
 // returnFor is how long after a request what it has held can be returned, if Redis is down until then.
