@@ -1,6 +1,7 @@
 package ruleset
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // jointAcquire takes permits of some of a request's limits atomically, in one call.
@@ -248,6 +250,24 @@ func Settle(ctx context.Context, cost int64) error {
 	return errors.Join(failed...)
 }
 
+// Set is the rules of a file that may change. The zero Set has no rules. It is safe for concurrent use.
+type Set struct {
+	current atomic.Pointer[File]
+}
+
+var noRules = new(File)
+
+// File returns the current file.
+func (s *Set) File() *File {
+	if file := s.current.Load(); file != nil {
+		return file
+	}
+	return noRules
+}
+
+// Replace puts a file into force.
+func (s *Set) Replace(file *File) { s.current.Store(file) }
+
 // Handler handles a request of a protocol, of type R, whose context is ctx.
 type Handler[R any] func(ctx context.Context, r R) error
 
@@ -298,7 +318,7 @@ func (m *Middlewares[R]) Now() *Version[R] {
 	defer m.mu.Unlock()
 	file := m.set.File()
 	if v := m.current.Load(); v == nil || v.File != file {
-		m.current.Store(&Version[R]{Middlewares: m, opener: newOpener(m.client), File: file})
+		m.current.Store(&Version[R]{Middlewares: m, opener: &opener{client: m.client}, File: file})
 	}
 	return m.current.Load()
 }
@@ -365,4 +385,61 @@ func (v *Version[R]) guardFor(deadline time.Duration, changed guard.Changed) *gu
 		v.guard.SetDeadline(deadline)
 	}
 	return v.guard
+}
+
+// opener opens the limiters of requests for one version of the file.
+type opener struct {
+	client *rratelimiter.Client
+	opened sync.Map // *limits to *openLimits
+}
+
+// cluster reports whether Redis is a Redis Cluster.
+func (o *opener) cluster() bool {
+	c, err := o.client.Inside()
+	return err == nil && c.Engine.Cluster()
+}
+
+// emptyKey is the key of an empty rest of a path, in names of limiters. No other key is encoded so.
+const emptyKey = "%"
+
+// openLimits opens limiters of the same limits.
+type openLimits struct {
+	description *guard.Description
+	limiter     func(key string) *limit.Limiter // of the policies
+	redisson    guard.Joint
+}
+
+// limits returns what opens the limiters of a rule. Concurrent requests may each make one.
+func (o *opener) limits(r *rule, l *limits) *openLimits {
+	if opened, ok := o.opened.Load(l); ok {
+		return opened.(*openLimits) //nolint:errcheck,forcetypeassert // it has nothing else
+	}
+	opened := &openLimits{description: guard.Describe(l.all()...)}
+	if r.key == nil {
+		all := limit.New(o.client, r.prefix, l.policies...)
+		opened.limiter = func(string) *limit.Limiter { return all }
+	} else {
+		keyed := limit.NewKeyed(o.client, r.prefix, l.policies...)
+		opened.limiter = func(key string) *limit.Limiter { return keyed.Limiter(cmp.Or(guard.Key(key), emptyKey)) }
+	}
+	for _, shared := range l.redisson {
+		var opts []rratelimiter.LimiterOption
+		if shared.rate != nil { // it may expire, or be lost
+			opts = append(opts, rratelimiter.InitialRate(*shared.rate))
+		}
+		limiter := o.client.Limiter(shared.name, opts...)
+		opened.redisson = append(opened.redisson,
+			guard.Member{Limiter: limiter, Policies: []limit.Policy{shared.named}, Shared: true})
+	}
+	o.opened.Store(l, opened)
+	return opened
+}
+
+// members opens the limiters of a rule for a key.
+func (o *opener) members(r *rule, l *limits, key string) guard.Joint {
+	opened := o.limits(r, l)
+	if len(l.policies) == 0 {
+		return opened.redisson
+	}
+	return append(guard.Joint{{Limiter: opened.limiter(key), Policies: l.policies}}, opened.redisson...)
 }
