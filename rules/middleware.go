@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"context"
 	"net/http"
 	"slices"
 
@@ -32,12 +33,16 @@ func (s *Set) Middleware(client *rratelimiter.Client, opts ...httplimit.Option) 
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			current := m.Now()
-			serveHTTP(current, current.File().HTTP(r), w, r, next)
+			serveHTTP(current, current.File.HTTP(r), w, r, next)
 		})
 	}
 }
 
-type httpMiddleware = func(http.Handler) http.Handler
+// exchange is a request, and the writer of its response.
+type exchange struct {
+	w http.ResponseWriter
+	r *http.Request
+}
 
 // fileOption is an option with the settings of a file.
 type fileOption struct {
@@ -47,39 +52,29 @@ type fileOption struct {
 
 // middlewares returns the middlewares of a set. last is an option that takes precedence over the file.
 func (s *Set) middlewares(caller string, client *rratelimiter.Client, last httplimit.Option,
-	opts []httplimit.Option) *ruleset.Middlewares[httpMiddleware] {
-	open := func(change func(*guard.Settings), costs bool, headers httplimit.Option) httpMiddleware {
+	opts []httplimit.Option) *ruleset.Middlewares[exchange] {
+	open := func(change func(*guard.Settings), costs bool, headers httplimit.Option) ruleset.Middleware[exchange] {
 		all := append(slices.Clip(opts), fileOption{Change: change}, headers, last)
 		if costs {
 			all = append(all, httplimit.Cost(costOf))
 		}
-		return httplimit.Middleware(limiterOf, all...)
+		limited := httplimit.Middleware(limiterOf, all...)
+		return func(ctx context.Context, x exchange, next ruleset.Handler[exchange]) error {
+			admitted := func(w http.ResponseWriter, r *http.Request) { _ = next(r.Context(), exchange{w, r}) } // returns nil
+			limited(http.HandlerFunc(admitted)).ServeHTTP(x.w, x.r.WithContext(ctx))
+			return nil
+		}
 	}
-	return ruleset.NewMiddlewares(caller, s.inside(), client, open)
+	return ruleset.NewMiddlewares(caller, s.inside(), client, httplimit.Settle, open)
 }
 
 // serveHTTP passes a request through the limits of the rules that match what they read of it.
-func serveHTTP(current *ruleset.Version[httpMiddleware], read *ruleset.Request, w http.ResponseWriter, r *http.Request,
+func serveHTTP(current *ruleset.Version[exchange], read *ruleset.Request, w http.ResponseWriter, r *http.Request,
 	next http.Handler) {
-	v := current.Visit(read, httplimit.Settle)
-	if v == nil {
-		next.ServeHTTP(w, r)
-		return
-	}
-	var admitted http.HandlerFunc
-	decide := func(w http.ResponseWriter, r *http.Request) {
-		ctx, middleware := current.Next(r.Context(), v)
-		middleware(admitted).ServeHTTP(w, r.WithContext(ctx))
-	}
-	admitted = func(w http.ResponseWriter, r *http.Request) {
-		if v.Admit(r.Context()) {
-			next.ServeHTTP(w, r)
-			return
-		}
-		defer v.Release(r.Context())
-		decide(w, r)
-	}
-	decide(w, r)
+	_ = current.Serve(r.Context(), read, exchange{w, r}, func(_ context.Context, x exchange) error {
+		next.ServeHTTP(x.w, x.r)
+		return nil
+	})
 }
 
 func limiterOf(r *http.Request) (httplimit.Limiter, error) { return ruleset.LimiterOf(r.Context()) }
@@ -114,7 +109,7 @@ func (s *Set) ForwardAuth(client *rratelimiter.Client, opts ...httplimit.Option)
 		}
 		w.Header().Set("Cache-Control", "no-store")
 		current := m.Now()
-		serveHTTP(current, current.File().Forwarded(r), w, r, granted)
+		serveHTTP(current, current.File.Forwarded(r), w, r, granted)
 	})
 }
 

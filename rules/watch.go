@@ -77,8 +77,9 @@ type watch struct {
 
 func newWatch(path string, opts []WatchOption) *watch {
 	w := &watch{set: new(Set), settled: make(chan bool, 1)}
-	w.files = rulefile.Watcher{Path: path, Every: pollInterval, Apply: w.apply, Report: w.report}
-	w.files.Settled = func(context.Context) {
+	w.files = rulefile.Watcher{Path: path, Every: pollInterval, Apply: w.apply}
+	w.files.Report = func(err error) { w.report(&w.lastError, err, err == nil) } // new rules, and each problem once
+	w.files.Settled = func() {
 		select {
 		case w.settled <- true:
 		default: // the rates are set after those that are set at the moment
@@ -105,35 +106,35 @@ func (w *watch) apply(sources []rulefile.Source, problem *rulefile.Problem) erro
 	return nil
 }
 
-// report reports new rules, and each problem once.
-func (w *watch) report(err error) {
-	if errorChanged(&w.lastError, err) || err == nil {
-		w.callback(err)
+// report calls the callback of OnReload, whose panic is dropped, if an error differs from the last one of
+// its kind, or always.
+func (w *watch) report(last *string, err error, always bool) {
+	before := *last
+	if *last = ""; err != nil {
+		*last = err.Error()
 	}
-}
-
-// callback calls the callback of OnReload, whose panic is dropped.
-func (w *watch) callback(err error) {
-	if w.onReload != nil {
-		w.calls.Lock()
-		defer w.calls.Unlock()
-		defer func() { _ = recover() }()
-		w.onReload(err)
+	if w.onReload == nil || *last == before && !always {
+		return
 	}
+	w.calls.Lock()
+	defer w.calls.Unlock()
+	defer func() { _ = recover() }()
+	w.onReload(err)
 }
 
 const ratesTimeout = 10 * time.Second
 
 // followRates reports the result of the first rates. Then it sets those of the latest file, beside the
-// goroutine that follows the file, until ctx ends: Redis may hang.
+// goroutine that follows the file, until ctx ends: Redis may hang. It reports once that rates could not
+// be set, or that they are set.
 func (w *watch) followRates(ctx context.Context, first error) {
-	w.reportRates(first)
+	w.report(&w.ratesError, first, false)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-w.settled:
-			w.reportRates(w.setRates(ctx))
+			w.report(&w.ratesError, w.setRates(ctx), false)
 		}
 	}
 }
@@ -152,20 +153,4 @@ func (w *watch) setRates(ctx context.Context) error {
 		w.ratesDue.Store(true)
 	}
 	return err
-}
-
-// reportRates reports once that rates could not be set, or that they are set now.
-func (w *watch) reportRates(err error) {
-	if errorChanged(&w.ratesError, err) {
-		w.callback(err)
-	}
-}
-
-// errorChanged reports whether an error differs from the last one, and stores it.
-func errorChanged(last *string, err error) bool {
-	before := *last
-	if *last = ""; err != nil {
-		*last = err.Error()
-	}
-	return *last != before
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Watcher applies files that have changed once they are stable. Run follows the files; Check and
-// Reload read them once.
+// Watcher applies files that have changed once they are stable. Run follows the files; Reload
+// reads them once.
 type Watcher struct {
 	Path    string
 	Belongs func(fs.DirEntry) bool // for Read
@@ -25,7 +25,7 @@ type Watcher struct {
 	// Report gets the result of Apply for a change.
 	Report func(err error)
 	// Settled runs after each check after which no other check is due. It may be nil.
-	Settled func(ctx context.Context)
+	Settled func()
 
 	mu      sync.Mutex
 	last    [sha256.Size]byte // of the last read
@@ -45,12 +45,12 @@ func (w *Watcher) Reload() error {
 	return w.Apply(sources, problem)
 }
 
-// Check reads the files. It applies them if they have changed and are stable: if the last read
+// check reads the files. It applies them if they have changed and are stable: if the last read
 // returned the same. It reports whether another check is due.
-func (w *Watcher) Check(ctx context.Context) (pending bool) {
+func (w *Watcher) check(ctx context.Context) (pending bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	sources, problem := Read(w.Path, w.Belongs)
+	sources, problem := readAll(w.Path, w.Belongs) // two equal checks are two equal reads
 	if ctx.Err() != nil {
 		return false
 	}
@@ -103,10 +103,10 @@ func Run[E any](ctx context.Context, w *Watcher, n Notifier, events <-chan E, lo
 			return
 		case <-timer.C:
 			w.listen(n, dirs)
-			if due = w.Check(ctx); due {
+			if due = w.check(ctx); due {
 				timer.Reset(settleTime)
 			} else if w.Settled != nil {
-				w.Settled(ctx)
+				w.Settled()
 			}
 			continue
 		case _, ok := <-events:

@@ -39,7 +39,7 @@ func watching(t *testing.T, every time.Duration, test func(w *watched)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watched{T: t, events: make(chan string), lost: make(chan error), begin: time.Now()}
 		w.Watcher = Watcher{Path: filepath.Join(t.TempDir(), "file"), Every: every, Apply: w.apply, Report: w.report}
-		w.Settled = func(context.Context) { w.settled = append(w.settled, w.current) }
+		w.Settled = func() { w.settled = append(w.settled, w.current) }
 		w.put("a")
 		require.NoError(t, w.Reload())
 		ctx, end := context.WithCancel(t.Context())

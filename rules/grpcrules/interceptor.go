@@ -27,56 +27,59 @@ import (
 // file take precedence. It panics if the set or the client is nil.
 func UnaryServerInterceptor(set *rules.Set, client *rratelimiter.Client,
 	opts ...grpclimit.Option) grpc.UnaryServerInterceptor {
-	m := newInterceptors("grpcrules: UnaryServerInterceptor", set, client, opts)
-	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		current := m.Now()
-		call := grpclimit.Call{Method: info.FullMethod, Message: message}
-		v := current.Visit(requestOf(ctx, call, current.File().Address()), grpclimit.Settle)
-		if v == nil {
-			return handler(ctx, message)
+	open := func(all []grpclimit.Option) ruleset.Middleware[*unaryCall] {
+		limited := grpclimit.UnaryServerInterceptor(limiterOf, all...)
+		return func(ctx context.Context, c *unaryCall, next ruleset.Handler[*unaryCall]) (err error) {
+			c.reply, err = limited(ctx, c.message, c.UnaryServerInfo, func(ctx context.Context, _ any) (any, error) {
+				err := next(ctx, c)
+				return c.reply, err
+			})
+			return err
 		}
-		var next grpc.UnaryHandler
-		decide := func(ctx context.Context, message any) (any, error) {
-			ctx, i := current.Next(ctx, v)
-			return i.unary(ctx, message, info, next)
-		}
-		next = func(ctx context.Context, message any) (any, error) {
-			if v.Admit(ctx) {
-				return handler(ctx, message)
-			}
-			defer v.Release(ctx)
-			return decide(ctx, message)
-		}
-		return decide(ctx, message)
 	}
+	m := newMiddlewares("grpcrules: UnaryServerInterceptor", set, client, opts, open)
+	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		current, c := m.Now(), &unaryCall{info, message, nil}
+		read := requestOf(ctx, grpclimit.Call{Method: info.FullMethod, Message: message}, current.File.Address())
+		err := current.Serve(ctx, read, c, func(ctx context.Context, _ *unaryCall) (err error) {
+			c.reply, err = handler(ctx, message)
+			return err
+		})
+		return c.reply, err
+	}
+}
+
+// unaryCall is a unary call.
+type unaryCall struct {
+	*grpc.UnaryServerInfo
+	message, reply any
 }
 
 // StreamServerInterceptor limits the streams of a server, each at its start. Otherwise it is like
 // [UnaryServerInterceptor].
 func StreamServerInterceptor(set *rules.Set, client *rratelimiter.Client,
 	opts ...grpclimit.Option) grpc.StreamServerInterceptor {
-	m := newInterceptors("grpcrules: StreamServerInterceptor", set, client, opts)
-	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		current := m.Now()
-		call := grpclimit.Call{Method: info.FullMethod}
-		v := current.Visit(requestOf(ss.Context(), call, current.File().Address()), grpclimit.Settle)
-		if v == nil {
-			return handler(srv, ss)
+	open := func(all []grpclimit.Option) ruleset.Middleware[streamCall] {
+		limited := grpclimit.StreamServerInterceptor(limiterOf, all...)
+		return func(ctx context.Context, c streamCall, next ruleset.Handler[streamCall]) error {
+			admitted := func(_ any, ss grpc.ServerStream) error { return next(ss.Context(), streamCall{c.StreamServerInfo, ss}) }
+			return limited(nil, &contextStream{c.ServerStream, ctx}, c.StreamServerInfo, admitted)
 		}
-		var next grpc.StreamHandler
-		decide := func(srv any, ss grpc.ServerStream) error {
-			ctx, i := current.Next(ss.Context(), v)
-			return i.stream(srv, &contextStream{ss, ctx}, info, next)
-		}
-		next = func(srv any, ss grpc.ServerStream) error {
-			if v.Admit(ss.Context()) {
-				return handler(srv, ss)
-			}
-			defer v.Release(ss.Context())
-			return decide(srv, ss)
-		}
-		return decide(srv, ss)
 	}
+	m := newMiddlewares("grpcrules: StreamServerInterceptor", set, client, opts, open)
+	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		current, ctx := m.Now(), ss.Context()
+		read := requestOf(ctx, grpclimit.Call{Method: info.FullMethod}, current.File.Address())
+		return current.Serve(ctx, read, streamCall{info, ss}, func(_ context.Context, c streamCall) error {
+			return handler(srv, c.ServerStream)
+		})
+	}
+}
+
+// streamCall is a stream.
+type streamCall struct {
+	*grpc.StreamServerInfo
+	grpc.ServerStream
 }
 
 type contextStream struct {
@@ -92,18 +95,12 @@ type fileOption struct {
 	guard.Change
 }
 
-// interceptors are the interceptors with one set of settings.
-type interceptors struct {
-	unary  grpc.UnaryServerInterceptor
-	stream grpc.StreamServerInterceptor
-}
-
-func newInterceptors(caller string, set *rules.Set, client *rratelimiter.Client,
-	opts []grpclimit.Option) *ruleset.Middlewares[interceptors] {
+func newMiddlewares[R any](caller string, set *rules.Set, client *rratelimiter.Client, opts []grpclimit.Option,
+	open func([]grpclimit.Option) ruleset.Middleware[R]) *ruleset.Middlewares[R] {
 	if set == nil {
 		panic(caller + ": the set is nil")
 	}
-	open := func(change func(*guard.Settings), costs bool, _ httplimit.Option) interceptors {
+	withSettings := func(change func(*guard.Settings), costs bool, _ httplimit.Option) ruleset.Middleware[R] {
 		all := append(slices.Clip(opts), fileOption{Change: func(to *guard.Settings) {
 			to.LimitsHealth = true // a rule may name them
 			change(to)
@@ -111,10 +108,9 @@ func newInterceptors(caller string, set *rules.Set, client *rratelimiter.Client,
 		if costs {
 			all = append(all, grpclimit.Cost(costOf))
 		}
-		return interceptors{grpclimit.UnaryServerInterceptor(limiterOf, all...),
-			grpclimit.StreamServerInterceptor(limiterOf, all...)}
+		return open(all)
 	}
-	return ruleset.NewMiddlewares(caller, (*ruleset.Set)(set), client, open)
+	return ruleset.NewMiddlewares(caller, (*ruleset.Set)(set), client, grpclimit.Settle, withSettings)
 }
 
 func limiterOf(ctx context.Context, _ grpclimit.Call) (grpclimit.Limiter, error) {

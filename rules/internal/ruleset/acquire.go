@@ -1,6 +1,7 @@
 package ruleset
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"github.com/rratelimiter/rratelimiter/httplimit"
 	"github.com/rratelimiter/rratelimiter/internal/guard"
 	"github.com/rratelimiter/rratelimiter/internal/httptarget"
+	"github.com/rratelimiter/rratelimiter/limit"
 )
 
 // jointAcquire takes permits of some of a request's limits atomically, in one call.
@@ -125,7 +127,7 @@ func (r *rule) appendLimits(all []jointAcquire, o *opener, a jointAcquire, l *li
 	}
 	if len(members) == 1 {
 		limiter, _ := a.members.Limiter()
-		all[len(all)-1].limiter = o.limits(r, l).description.Of(limiter) // described before, as most requests have one limiter
+		all[len(all)-1].limiter = o.limits(r, l).description.Of(limiter) // described before: most requests have one
 	}
 	return all
 }
@@ -182,71 +184,53 @@ func (a *jointAcquire) join(other *jointAcquire, cluster bool) bool {
 	return true
 }
 
-// Visit is a request that passes through its joint acquires, one after another.
-type Visit struct {
+// visit is a request that passes through its joint acquires, one after another, and its context.
+type visit struct {
+	context.Context
 	acquires []jointAcquire
-	admitted []context.Context // of the acquires that admitted it
+	admitted []context.Context // of the acquires that admitted it; the next one decides
 	served   bool
 	settle   func(ctx context.Context, cost int64) error
 }
 
-type acquireContext struct {
-	context.Context
-	visit *Visit
-	*jointAcquire
-}
+type visitKey struct{}
 
-type acquireKey struct{}
-
-func (c *acquireContext) Value(key any) any {
-	if key == (acquireKey{}) {
-		return c
+// Value returns the visit itself for its key.
+func (v *visit) Value(key any) any {
+	if key == (visitKey{}) {
+		return v
 	}
-	return c.Context.Value(key)
+	return v.Context.Value(key)
 }
 
-// acquireOf returns the innermost joint acquire of a context, nil for none.
-func acquireOf(ctx context.Context) *acquireContext {
-	c, _ := ctx.Value(acquireKey{}).(*acquireContext)
-	return c
+// visitOf returns the innermost visit of a context, nil for none.
+func visitOf(ctx context.Context) *visit {
+	v, _ := ctx.Value(visitKey{}).(*visit)
+	return v
 }
 
-// LimiterOf returns the limiter of the acquire of a context, or why there is none.
+// LimiterOf returns the limiter by which the next decision of a request is made, or why there is none.
 func LimiterOf(ctx context.Context) (guard.Limiter, error) {
-	c := acquireOf(ctx)
-	return c.limiter, c.err
+	v := visitOf(ctx)
+	next := &v.acquires[len(v.admitted)]
+	return next.limiter, next.err
 }
 
-// CostOf returns the cost of the acquire of a context.
-func CostOf(ctx context.Context) int64 { return acquireOf(ctx).cost }
-
-func (v *Visit) next(ctx context.Context) *acquireContext {
-	return &acquireContext{ctx, v, &v.acquires[len(v.admitted)]}
-}
-
-// Admit records that an acquire admitted the request. It reports whether it was the last one.
-func (v *Visit) Admit(ctx context.Context) bool {
-	v.admitted = append(v.admitted, ctx)
-	v.served = len(v.admitted) == len(v.acquires)
-	return v.served
-}
-
-// Release releases the permits of an acquire if a later one has denied the request.
-func (v *Visit) Release(ctx context.Context) {
-	if !v.served {
-		_ = v.settle(ctx, 0) // the limiters of this package support it
-	}
+// CostOf returns the cost of a request in its next decision.
+func CostOf(ctx context.Context) int64 {
+	v := visitOf(ctx)
+	return v.acquires[len(v.admitted)].cost
 }
 
 // Matched returns the names of the rules that decide a request, in order, nil if there are none.
 func Matched(ctx context.Context) []string {
-	if c := acquireOf(ctx); c != nil {
-		return c.visit.rules()
+	if v := visitOf(ctx); v != nil {
+		return v.rules()
 	}
 	return nil
 }
 
-func (v *Visit) rules() (names []string) {
+func (v *visit) rules() (names []string) {
 	for i := range v.acquires {
 		names = append(names, v.acquires[i].rules...)
 	}
@@ -255,94 +239,128 @@ func (v *Visit) rules() (names []string) {
 
 // Settle sets the final cost of a request for all rules that admitted it.
 func Settle(ctx context.Context, cost int64) error {
-	c := acquireOf(ctx)
-	if c == nil || !c.visit.served {
+	v := visitOf(ctx)
+	if v == nil || !v.served {
 		return nil
 	}
 	var failed []error
-	for _, admitted := range c.visit.admitted {
-		failed = append(failed, c.visit.settle(admitted, cost))
+	for _, admitted := range v.admitted {
+		failed = append(failed, v.settle(admitted, cost))
 	}
 	return errors.Join(failed...)
 }
 
-// Middlewares decides by a file that changes. M is a middleware; all rules with the same settings
-// share one.
-type Middlewares[M any] struct {
+// Set is the rules of a file that may change. The zero Set has no rules. It is safe for concurrent use.
+type Set struct {
+	current atomic.Pointer[File]
+}
+
+var noRules = new(File)
+
+// File returns the current file.
+func (s *Set) File() *File {
+	if file := s.current.Load(); file != nil {
+		return file
+	}
+	return noRules
+}
+
+// Replace puts a file into force.
+func (s *Set) Replace(file *File) { s.current.Store(file) }
+
+// Handler handles a request of a protocol, of type R, whose context is ctx.
+type Handler[R any] func(ctx context.Context, r R) error
+
+// Middleware handles a request like next, if a limiter grants it: that of [LimiterOf].
+type Middleware[R any] func(ctx context.Context, r R, next Handler[R]) error
+
+// Open opens a Middleware with the settings that change makes of its own, and with headers, which may be
+// nil. Its costs are those of [CostOf] if costs is true.
+type Open[R any] func(change func(*guard.Settings), costs bool, headers httplimit.Option) Middleware[R]
+
+// Middlewares decides by a file that changes. All rules with the same settings share a Middleware.
+type Middlewares[R any] struct {
 	set    *Set
 	client *rratelimiter.Client
-	open   Open[M]
+	settle func(ctx context.Context, cost int64) error
+	open   Open[R]
 
-	current atomic.Pointer[Version[M]]
+	current atomic.Pointer[Version[R]]
 	mu      sync.Mutex // guards guard, and changes of current
 
 	guard *guard.Guard // of all middlewares, which a reload keeps; nil before the first use
 }
 
-// Open opens a middleware with the settings that change makes of its own, and with headers, which may be
-// nil. Its limiters are those of [LimiterOf], and its costs those of [CostOf] if costs is true.
-type Open[M any] func(change func(*guard.Settings), costs bool, headers httplimit.Option) M
-
-// NewMiddlewares returns the middlewares for a Set. It panics if the client is nil, with a text that
-// names the caller.
-func NewMiddlewares[M any](caller string, set *Set, client *rratelimiter.Client, open Open[M]) *Middlewares[M] {
+// NewMiddlewares returns the middlewares for a Set. settle settles with the innermost one of a context.
+// It panics if the client is nil, with a text that names the caller.
+func NewMiddlewares[R any](caller string, set *Set, client *rratelimiter.Client,
+	settle func(ctx context.Context, cost int64) error, open Open[R]) *Middlewares[R] {
 	if client == nil {
 		panic(caller + ": the client is nil")
 	}
-	return &Middlewares[M]{set: set, client: client, open: open}
+	return &Middlewares[R]{set: set, client: client, settle: settle, open: open}
 }
 
 // Version is a version of the file, with the middlewares that requests have needed.
-type Version[M any] struct {
-	*Middlewares[M]
+type Version[R any] struct {
+	*Middlewares[R]
+	File   *File
 	opener *opener
-	file   *File
-	opened sync.Map // settings to M
+	opened sync.Map // settings to Middleware[R]
 }
 
 // Now returns the current version.
-func (m *Middlewares[M]) Now() *Version[M] {
-	if v := m.current.Load(); v != nil && v.file == m.set.File() {
+func (m *Middlewares[R]) Now() *Version[R] {
+	if v := m.current.Load(); v != nil && v.File == m.set.File() {
 		return v
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	file := m.set.File()
-	if v := m.current.Load(); v == nil || v.file != file {
-		m.current.Store(&Version[M]{Middlewares: m, opener: newOpener(m.client), file: file})
+	if v := m.current.Load(); v == nil || v.File != file {
+		m.current.Store(&Version[R]{Middlewares: m, opener: &opener{client: m.client}, File: file})
 	}
 	return m.current.Load()
 }
 
-// File returns the file.
-func (v *Version[M]) File() *File { return v.file }
-
-// Visit returns a request that passes through the limits of all rules that match it, nil if there are
-// none. settle settles with one of them. The default logger of slog gets the rules at debug level.
-func (v *Version[M]) Visit(r *Request, settle func(ctx context.Context, cost int64) error) *Visit {
-	visit := &Visit{acquires: v.file.acquires(v.opener, r), settle: settle}
+// Serve passes a request to its handler through the limits of all rules that match what read has read of
+// it. The default logger of slog gets the rules at debug level.
+func (v *Version[R]) Serve(ctx context.Context, read *Request, r R, handler Handler[R]) error {
+	visit := &visit{Context: ctx, acquires: v.File.acquires(v.opener, read), settle: v.settle}
 	if log := slog.Default(); log.Enabled(context.Background(), slog.LevelDebug) {
 		var path httptarget.Path // of a call of gRPC, the method has it
-		if r.Path != nil {
-			path, _ = r.Path(true) // an error is that of the decision
+		if read.Path != nil {
+			path, _ = read.Path(true) // an error is that of the decision
 		}
-		log.Debug("rules: request", "method", r.Method, "hosts", r.Hosts, "path", path.Text, "rules", visit.rules())
+		log.Debug("rules: request", "method", read.Method, "hosts", read.Hosts, "path", path.Text, "rules", visit.rules())
 	}
 	if len(visit.acquires) == 0 {
-		return nil
+		return handler(ctx, r)
 	}
-	return visit
+	return v.decide(visit, r, visit, handler)
 }
 
-// Next returns the middleware that decides the next acquire of a visit, and the context for it.
-func (v *Version[M]) Next(ctx context.Context, visit *Visit) (context.Context, M) {
-	next := visit.next(ctx)
-	return next, v.of(next.settings)
+// decide lets the next acquire of a visit decide, and so on. If one denies, the permits of those before
+// it are released.
+func (v *Version[R]) decide(ctx context.Context, r R, visit *visit, handler Handler[R]) error {
+	decider := v.of(visit.acquires[len(visit.admitted)].settings)
+	return decider(ctx, r, func(ctx context.Context, r R) error {
+		visit.admitted = append(visit.admitted, ctx)
+		if visit.served = len(visit.admitted) == len(visit.acquires); visit.served {
+			return handler(ctx, r)
+		}
+		defer func() {
+			if !visit.served {
+				_ = visit.settle(ctx, 0) // the limiters of this package support it
+			}
+		}()
+		return v.decide(ctx, r, visit, handler)
+	})
 }
 
 // of returns the middleware with some settings. Concurrent requests may each open one; they share
 // its state.
-func (v *Version[M]) of(s settings) M {
+func (v *Version[R]) of(s settings) Middleware[R] {
 	opened, ok := v.opened.Load(s)
 	if !ok {
 		opened, _ = v.opened.LoadOrStore(s, v.open(func(to *guard.Settings) {
@@ -350,15 +368,15 @@ func (v *Version[M]) of(s settings) M {
 			if s.refuses {
 				return // it does not depend on Redis
 			}
-			v.file.settings.apply(to)
+			v.File.settings.apply(to)
 			to.Guard = v.guardFor(to.Deadline, to.Changed)
 		}, s.costs, s.Headers.option()))
 	}
-	return opened.(M) //nolint:errcheck,forcetypeassert // it has nothing else
+	return opened.(Middleware[R]) //nolint:errcheck,forcetypeassert // it has nothing else
 }
 
 // guardFor returns the guard of all middlewares.
-func (v *Version[M]) guardFor(deadline time.Duration, changed guard.Changed) *guard.Guard {
+func (v *Version[R]) guardFor(deadline time.Duration, changed guard.Changed) *guard.Guard {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.guard == nil {
@@ -367,4 +385,61 @@ func (v *Version[M]) guardFor(deadline time.Duration, changed guard.Changed) *gu
 		v.guard.SetDeadline(deadline)
 	}
 	return v.guard
+}
+
+// opener opens the limiters of requests for one version of the file.
+type opener struct {
+	client *rratelimiter.Client
+	opened sync.Map // *limits to *openLimits
+}
+
+// cluster reports whether Redis is a Redis Cluster.
+func (o *opener) cluster() bool {
+	c, err := o.client.Inside()
+	return err == nil && c.Engine.Cluster()
+}
+
+// emptyKey is the key of an empty rest of a path, in names of limiters. No other key is encoded so.
+const emptyKey = "%"
+
+// openLimits opens limiters of the same limits.
+type openLimits struct {
+	description *guard.Description
+	limiter     func(key string) *limit.Limiter // of the policies
+	redisson    guard.Joint
+}
+
+// limits returns what opens the limiters of a rule. Concurrent requests may each make one.
+func (o *opener) limits(r *rule, l *limits) *openLimits {
+	if opened, ok := o.opened.Load(l); ok {
+		return opened.(*openLimits) //nolint:errcheck,forcetypeassert // it has nothing else
+	}
+	opened := &openLimits{description: guard.Describe(l.all()...)}
+	if r.key == nil {
+		all := limit.New(o.client, r.prefix, l.policies...)
+		opened.limiter = func(string) *limit.Limiter { return all }
+	} else {
+		keyed := limit.NewKeyed(o.client, r.prefix, l.policies...)
+		opened.limiter = func(key string) *limit.Limiter { return keyed.Limiter(cmp.Or(guard.Key(key), emptyKey)) }
+	}
+	for _, shared := range l.redisson {
+		var opts []rratelimiter.LimiterOption
+		if shared.rate != nil { // it may expire, or be lost
+			opts = append(opts, rratelimiter.InitialRate(*shared.rate))
+		}
+		limiter := o.client.Limiter(shared.name, opts...)
+		opened.redisson = append(opened.redisson,
+			guard.Member{Limiter: limiter, Policies: []limit.Policy{shared.named}, Shared: true})
+	}
+	o.opened.Store(l, opened)
+	return opened
+}
+
+// members opens the limiters of a rule for a key.
+func (o *opener) members(r *rule, l *limits, key string) guard.Joint {
+	opened := o.limits(r, l)
+	if len(l.policies) == 0 {
+		return opened.redisson
+	}
+	return append(guard.Joint{{Limiter: opened.limiter(key), Policies: l.policies}}, opened.redisson...)
 }

@@ -66,7 +66,7 @@ func (c changing) Mode() rueidis.ClientMode { return *c.mode }
 
 func TestOpener_ModeOfTheClientChanges_IsAskedFor(t *testing.T) {
 	mode := rueidis.ClientModeCluster
-	o := newOpener(rratelimiter.New(changing{mode: &mode}))
+	o := &opener{client: rratelimiter.New(changing{mode: &mode})}
 	require.True(t, o.cluster())
 	mode = rueidis.ClientModeStandalone
 	require.False(t, o.cluster())
@@ -74,7 +74,7 @@ func TestOpener_ModeOfTheClientChanges_IsAskedFor(t *testing.T) {
 
 // Rules of different slots decide one after another.
 func TestAcquires_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
-	o := newOpener(offlineCluster)
+	o := &opener{client: offlineCluster}
 	acquires := func(o *opener, file string) [][]string {
 		v := parsed(t, file)
 		var names [][]string
@@ -86,10 +86,10 @@ func TestAcquires_Cluster_JoinsRulesOfOneSlot(t *testing.T) {
 		return names
 	}
 	file := "match: all\nrules: [{name: a, key: ip, limits: 1/h}, {name: b, key: all, limits: [2/h, {redisson: r}]}]"
-	assert.Equal(t, [][]string{{"a", "b"}}, acquires(newOpener(offline), file))
+	assert.Equal(t, [][]string{{"a", "b"}}, acquires(&opener{client: offline}, file))
 	assert.Equal(t, [][]string{{"a"}, {"b"}, nil}, acquires(o, file))
 	large := strings.Replace(file, "limits: 1/h", "limits: [1/s, 1/m, 1/h, 1/d, 1/2s, 1/3s, 1/4s, 1/5s, 1/6s]", 1)
-	assert.Equal(t, [][]string{{"a"}, {"b"}}, acquires(newOpener(offline), large), "11 limits")
+	assert.Equal(t, [][]string{{"a"}, {"b"}}, acquires(&opener{client: offline}, large), "11 limits")
 	assert.Equal(t, [][]string{{"a", "b"}, nil}, acquires(o, "domain: '{shop}'\n"+file))
 	assert.Equal(t, [][]string{{"a", "b"}},
 		acquires(o, strings.Replace("domain: '{shop}'\n"+file, "redisson: r", "redisson: '{shop}:r'", 1)))
@@ -146,7 +146,7 @@ func FuzzParse(f *testing.F) {
 		r := request("GET /")
 		r.URL.Path = target
 		r.URL.RawPath = target
-		for _, e := range file.acquires(newOpener(offline), file.HTTP(r)) {
+		for _, e := range file.acquires(&opener{client: offline}, file.HTTP(r)) {
 			if e.err == nil {
 				_, _ = e.limiter.Take(ended, 1)
 			}

@@ -1,7 +1,6 @@
 package yamlfile
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -44,7 +43,7 @@ func TestFollow_ChangeOfEachKind_IsApplied(t *testing.T) {
 			texts, settled := make(chan string, 100), make(chan bool, 100)
 			w := &rulefile.Watcher{
 				Path: filepath.Join(base, "current", "file"), Every: time.Hour, Report: func(error) {},
-				Settled: func(context.Context) { settled <- true },
+				Settled: func() { settled <- true },
 				Apply: func(sources []rulefile.Source, problem *rulefile.Problem) error {
 					if problem == nil {
 						texts <- string(sources[0].Data)

@@ -32,7 +32,7 @@ func TestFile_LongRequest_IsReadOnce(t *testing.T) {
 	r.Header["X-Kind"] = append(make([]string, 10_000), " k ")
 	r.Header["X-Forwarded-For"] = []string{strings.Repeat(",", 10_000) + "203.0.113.9"}
 	decide := func(file *File, read func(*http.Request) *Request) uint64 {
-		o := newOpener(offline)
+		o := &opener{client: offline}
 		return rulestest.Allocated(func() { assert.Empty(t, file.acquires(o, read(r))) })
 	}
 	once := decide(one, one.HTTP)
@@ -40,7 +40,7 @@ func TestFile_LongRequest_IsReadOnce(t *testing.T) {
 
 	refused := func(read func(*http.Request) *Request) uint64 {
 		return rulestest.Allocated(func() {
-			all := hundred.acquires(newOpener(offline), read(r))
+			all := hundred.acquires(&opener{client: offline}, read(r))
 			if assert.Len(t, all, 1) {
 				assert.ErrorIs(t, all[0].err, limit.ErrInvalidRequest)
 			}

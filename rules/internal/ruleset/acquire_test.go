@@ -1,6 +1,7 @@
 package ruleset
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -17,26 +18,25 @@ import (
 	"github.com/rratelimiter/rratelimiter/internal/redistest"
 )
 
-type middleware = func(http.Handler) http.Handler
-
-func middlewares(set *Set, client *rratelimiter.Client) *Middlewares[middleware] {
-	return NewMiddlewares("test", set, client, func(change func(*guard.Settings), _ bool, _ httplimit.Option) middleware {
+func middlewares(set *Set, client *rratelimiter.Client) *Middlewares[*http.Request] {
+	open := func(change func(*guard.Settings), _ bool, _ httplimit.Option) Middleware[*http.Request] {
 		limiterOf := func(r *http.Request) (httplimit.Limiter, error) { return LimiterOf(r.Context()) }
-		return httplimit.Middleware(limiterOf, struct {
+		limited := httplimit.Middleware(limiterOf, struct {
 			httplimit.Option
 			guard.Change
-		}{Change: change})
-	})
+		}{Change: change})(http.NotFoundHandler())
+		return func(ctx context.Context, r *http.Request, _ Handler[*http.Request]) error {
+			limited.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
+			return nil
+		}
+	}
+	return NewMiddlewares("test", set, client, httplimit.Settle, open)
 }
 
 // serve lets the first middleware of a request decide it.
-func serve(current *Version[middleware], r *http.Request) {
-	v := current.Visit(ofHTTP(r), httplimit.Settle)
-	if v == nil {
-		return
-	}
-	ctx, first := current.Next(r.Context(), v)
-	first(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
+func serve(current *Version[*http.Request], r *http.Request) {
+	pass := func(context.Context, *http.Request) error { return nil }
+	_ = current.Serve(r.Context(), ofHTTP(r), r, pass)
 }
 
 // TestMiddlewares_Reload_KeepsTheState, and the deadline is that of the newest file, also for a request that
@@ -79,7 +79,7 @@ func TestMiddlewares_ConcurrentRequests_AgreeOnTheNewestFile(t *testing.T) {
 		set.Replace(newest)
 		v := m.Now()
 		requests.Wait()
-		assert.Same(t, newest, v.file)
+		assert.Same(t, newest, v.File)
 		assert.Same(t, v, m.Now())
 	}
 }
